@@ -1,0 +1,21 @@
+# Flags that every target shares. Instruction sets are chosen per kernel file (src/kernels), never globally, so that
+# one binary runs on every x86-64 or Arm machine and picks its kernels at run time.
+add_library(tactus_flags INTERFACE)
+target_compile_options(tactus_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wno-missing-field-initializers
+  -ffp-contract=off            # the same source gives the same bits on every build
+  $<$<BOOL:${TACTUS_WERROR}>:-Werror>)
+if(TACTUS_SANITIZE)
+  target_compile_options(tactus_flags INTERFACE -fsanitize=${TACTUS_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(tactus_flags INTERFACE -fsanitize=${TACTUS_SANITIZE})
+endif()
+
+find_program(TACTUS_CCACHE ccache)
+if(TACTUS_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # The sloppiness settings are what ccache needs to cache compilations that use a precompiled header.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${TACTUS_CCACHE})
+endif()
+if(TACTUS_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options(-fpch-preprocess)
+endif()

@@ -1,0 +1,89 @@
+// The engine for embedders: load a model, submit requests, receive tokens. The server, the batch runner and the terminal
+// client stand on this header alone. Thread-safe unless said otherwise.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tactus/options.h"
+#include "tactus/request.h"
+
+namespace tactus {
+
+// Receives what a request produces. Called on the engine's delivery thread, in order, never concurrently for one request;
+// must not block. The last call per choice has finish != kNone; after every choice has finished OnDone comes once,
+// and then nothing more. `Usage` counts what the client is told.
+class ResponseSink {
+ public:
+  virtual ~ResponseSink() = default;
+  virtual void OnDelta(const TokenDelta& delta) = 0;
+  virtual void OnPromptLogprobs(const std::vector<std::vector<TokenLogprob>>&) {}
+  virtual void OnDone(const Usage& usage) = 0;
+};
+
+using RequestHandle = uint64_t;   // 0 is no request
+
+struct ModelInfo {
+  std::string name;               // --served-model-name, else the model's
+  std::string path;
+  std::string architecture;
+  int64_t max_model_len = 0;
+  int64_t vocab_size = 0;
+  int64_t num_parameters = 0;
+  std::string weight_format;
+  std::string kernels;
+  SamplingParams generation_defaults;
+};
+
+// A snapshot, consistent within itself, taken without waiting for compute.
+struct EngineStats {
+  int64_t running = 0, waiting = 0;
+  int64_t kv_blocks_total = 0, kv_blocks_in_use = 0, kv_blocks_cached = 0;
+  int64_t steps = 0, prompt_tokens = 0, generation_tokens = 0;
+  int64_t preemptions = 0, recomputed_tokens = 0;
+  int64_t prefix_query_tokens = 0, prefix_hit_tokens = 0;
+  int64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_error = 0;
+  uint64_t plan_hash = 0;
+  bool healthy = true;            // false after three executor errors in a row
+};
+
+class Engine {
+ public:
+  using Progress = std::function<void(std::string_view line)>;   // start-up lines: memory plan, scheduler, time to ready
+
+  // Loads and starts; blocks until ready.
+  static Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const Progress& progress = {});
+  virtual ~Engine() = default;    // cancels what runs, joins
+
+  virtual const ModelInfo& model() const = 0;
+  virtual std::vector<TokenId> Tokenize(std::string_view text, bool add_special) const = 0;
+  virtual std::string Detokenize(const std::vector<TokenId>& tokens) const = 0;
+  virtual std::string TokenString(TokenId token) const = 0;      // the token's own bytes, invalid UTF-8 replaced
+  virtual std::string TokenBytes(TokenId token) const = 0;
+  // `variables_json`: {"messages": [...], "tools": ..., "add_generation_prompt": bool, ...}; the prompt text. Its BOS, if the
+  // template writes one, is in the text: tokenise it with add_special = false then (TokenizeChat does).
+  virtual Result<std::string> ApplyChatTemplate(const std::string& variables_json) const = 0;
+  virtual std::vector<TokenId> TokenizeChat(std::string_view rendered) const = 0;
+
+  // Takes the request, or says why not: kResourceExhausted when the queue is full, kInvalidArgument (with the numbers) for
+  // what can never fit, kUnavailable while draining. After an error the sink is never called.
+  virtual Result<RequestHandle> Submit(Request request, std::shared_ptr<ResponseSink> sink) = 0;
+  // Ends it at the next planning; its sink still gets kCancelled and OnDone. Unknown or finished: no effect.
+  virtual void Cancel(RequestHandle handle) = 0;
+
+  // Refuses new requests from now on; returns when everything accepted has ended or the time is up (then the rest is
+  // cancelled with `error`). Returns the number of requests cut off.
+  virtual int64_t Drain(int64_t timeout_ns) = 0;
+
+  virtual EngineStats Stats() const = 0;
+  // Prometheus text of the engine's metrics (tactus_* and the vllm:* names).
+  virtual std::string MetricsText() const = 0;
+  // The result object at exit (conventions: steps, plan_hash, decision_us, budget_utilization, kv_utilization, ...) as JSON.
+  virtual std::string ResultJson() const = 0;
+};
+
+}  // namespace tactus

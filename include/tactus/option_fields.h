@@ -1,0 +1,38 @@
+// Options are plain structs whose fields are declared once: name, unit, range, help; the default is the member's
+// initialiser. The command-line parser, --help, the TACTUS_* environment names, the TOML file, --print-config and the
+// docs table are visitors over the same declaration:
+//
+//   struct EngineOptions {
+//     int64_t max_num_seqs = 256;
+//     template <class V> void VisitFields(V& v) {
+//       v.Group("Scheduling");
+//       v.Field("max-num-seqs", max_num_seqs, {.unit = "sequences", .min = 1, .max = 65536,
+//               .help = "most sequences that hold KV at once"});
+//     }
+//   };
+//
+// A field's type is one of bool, int64_t, double, std::string, std::vector<std::string>, DurationText or BytesText below.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+namespace tactus {
+
+struct FieldSpec {
+  const char* unit = "";
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  const char* choices = "";        // "auto|float32|bfloat16"; empty: any
+  const char* alias = "";          // "token-budget" for max-num-batched-tokens
+  const char* help = "";
+  bool secret = false;             // --print-config and the start-up echo show ***
+};
+
+// A duration typed as 50ms, 1.5s, 200us, 2m or a bare number of seconds; kept in nanoseconds.
+struct DurationText { int64_t ns = 0; };
+// A size typed as 8GiB, 512MiB, 4096 (bytes); kept in bytes.
+struct BytesText { int64_t bytes = 0; };
+
+}  // namespace tactus

@@ -1,0 +1,23 @@
+#include "base/check.h"
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+
+namespace tactus {
+namespace {
+std::atomic<CheckHook> g_hook{nullptr};
+}  // namespace
+
+CheckHook SetCheckHook(CheckHook hook) { return g_hook.exchange(hook); }
+
+void CheckFailed(const char* expression, const char* file, int line, const std::string& message) {
+  std::string report = std::string(file) + ":" + std::to_string(line) + ": broken invariant: " + expression;
+  if (!message.empty()) report += ": " + message;
+  // The one exception to "the library never prints": the process is about to stop and this is the only account of why.
+  std::fprintf(stderr, "%s\n", report.c_str());
+  if (CheckHook hook = g_hook.exchange(nullptr)) hook(report);
+  std::abort();
+}
+
+}  // namespace tactus

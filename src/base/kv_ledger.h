@@ -1,0 +1,56 @@
+// What the scheduler's PlanBuilder may ask of the KV cache. kv/ implements it; sched/ sees only this, so that a policy
+// can be unfair but never overcommit. All counts are in blocks of block_size() tokens unless they say tokens.
+//
+// Thread rule: engine thread only. Sharing rules (ARCHITECTURE.md): only full blocks are shared and they never change; of
+// a prompt of p tokens at most floor((p - 1) / b) blocks match, so the last prompt token is always computed.
+#pragma once
+
+#include <vector>
+
+#include "base/hash.h"
+#include "base/step.h"
+#include "base/units.h"
+
+namespace tactus {
+
+struct KvStart {
+  bool ok = false;               // false: a shortage; nothing changed
+  int32_t matched_tokens = 0;    // KV found in the prefix tree (or forked): computing starts at this position
+};
+
+class KvLedger {
+ public:
+  virtual ~KvLedger() = default;
+
+  virtual int32_t block_size() const = 0;
+  virtual int64_t blocks_total() const = 0;
+  // Free + evictable - set aside for reservations not yet drawn. Never negative.
+  virtual int64_t blocks_available() const = 0;
+  virtual int64_t blocks_held(SlotId slot) const = 0;      // in the slot's table, shared ones included
+
+  // Tokens that Start would find cached for this slot now; 0 when prefix caching is off. Read-only, no pin.
+  virtual int32_t PeekMatch(SlotId slot, int32_t prompt_tokens) const = 0;
+
+  // Blocks that Start(slot, prompt_tokens, cover_tokens, reserve_tokens) would take from blocks_available() now.
+  virtual int64_t StartCost(SlotId slot, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens) const = 0;
+
+  // Matches and pins the slot's prefix, then allocates blocks for positions [0, max(cover_tokens, matched)), and sets
+  // aside what `reserve_tokens` (>= cover_tokens) needs beyond that. `fork_from`: share that slot's full blocks of the
+  // first prompt_tokens - 1 positions and copy the partial one (the copy is appended to `plan`), as for n > 1.
+  virtual KvStart Start(SlotId slot, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens,
+                        SlotId fork_from, StepPlan* plan) = 0;
+
+  // Grows the slot's table to cover positions [0, tokens), from its reservation first. False: a shortage; nothing
+  // changed. Table changes are appended to `plan`.
+  virtual bool Extend(SlotId slot, int32_t tokens, StepPlan* plan) = 0;
+
+  // The plan computes positions [0, computed_tokens) of the slot by the end of `step`: full blocks whose key is known
+  // enter the tree as pending(step), so that a later item of the same plan can match them.
+  virtual void MarkPending(SlotId slot, int32_t computed_tokens, StepId step) = 0;
+
+  // Gives back everything the slot holds. Blocks that a step in flight still writes or reads are reusable once
+  // `last_step` has ended (pass -1 when no step in flight uses the slot); they count as available from then on.
+  virtual void Release(SlotId slot, StepId last_step) = 0;
+};
+
+}  // namespace tactus

@@ -1,0 +1,112 @@
+// The step contract between the engine and an executor: what one forward pass is asked to do and what it answers.
+// Plain data, shared by every executor (CPU, CUDA, fake, simulated) and by the step trace. See ARCHITECTURE.md.
+//
+// Lifetime: the engine owns a ring of plans; a plan stays valid and unchanged from Submit until the result of its step
+// has been polled. Buffers keep their capacity, so that the step loop does not allocate.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/units.h"
+#include "tactus/request.h"
+
+namespace tactus {
+
+enum class InputSource : uint8_t {
+  kHost,     // token ids are in StepPlan::tokens
+  kChained,  // count is 1; the input token is what this slot's previous item samples (not yet seen by the host)
+};
+
+// One sequence's share of a step: a chunk has many tokens, a decode 1, a speculative decode k + 1.
+// Tokens at positions [first_position, first_position + count) are computed; their K and V are written to the blocks
+// that the slot's block table names. The last `logit_rows` of them get logits.
+struct StepItem {
+  SlotId slot = kNoSlot;
+  int32_t first_position = 0;
+  int32_t count = 0;
+  int32_t logit_rows = 0;       // 0: none (a chunk that is not the last), 1: sample, count: also prompt logprobs
+  bool sample = false;          // sample one token from the last row
+  InputSource input = InputSource::kHost;
+  int32_t token_offset = 0;     // kHost: the count ids start at StepPlan::tokens[token_offset]
+};
+
+// Copies the first `tokens` positions of block `from` into block `to`, every layer, K and V, before the items run.
+struct BlockCopy {
+  BlockId from = kNoBlock;
+  BlockId to = kNoBlock;
+  int32_t tokens = 0;
+};
+
+// Entries [first_index, first_index + count) of a slot's block table become StepPlan::table_blocks[offset ...].
+// Applied in order, before copies and items. Tables live in the executor, so a step carries only what changed.
+struct TableUpdate {
+  SlotId slot = kNoSlot;
+  int32_t first_index = 0;
+  int32_t count = 0;
+  int32_t offset = 0;
+};
+
+// A sequence that (re)starts in this step: resets all that the executor remembers about the slot. The pointers stay valid
+// while the sequence lives. `output` is empty at the first start and holds what was generated before a preemption.
+struct SequenceStart {
+  SlotId slot = kNoSlot;
+  int32_t choice = 0;
+  std::shared_ptr<const Request> request;   // sampling parameters, prompt (null in simulations)
+  std::vector<TokenId> output;              // history for penalties
+};
+
+struct StepPlan {
+  StepId step = -1;
+  TimeNs planned_ns = 0;
+  std::vector<SequenceStart> starts;
+  std::vector<TableUpdate> table_updates;
+  std::vector<BlockId> table_blocks;
+  std::vector<BlockCopy> copies;
+  std::vector<StepItem> items;
+  std::vector<SlotId> preempts;             // for the trace; the executor needs none of it
+  std::vector<TokenId> tokens;              // host input ids of all items, in item order; empty in simulations
+  int64_t num_tokens = 0;                   // sum of counts
+  int32_t num_decodes = 0;                  // items that generate and have count 1
+
+  void Clear() {
+    step = -1; planned_ns = 0; num_tokens = 0; num_decodes = 0;
+    starts.clear(); table_updates.clear(); table_blocks.clear(); copies.clear();
+    items.clear(); preempts.clear(); tokens.clear();
+  }
+};
+
+enum class ItemStatus : uint8_t {
+  kOk,
+  kBadLogits,   // not finite: ends that request with an error, the step goes on
+  kFailed,      // this item could not run
+};
+
+struct ItemResult {
+  ItemStatus status = ItemStatus::kOk;
+  int32_t accepted = 0;        // of the item's input tokens: count, or fewer after a rejected draft
+  int32_t token_offset = 0;    // new tokens of this item: StepResult::tokens[token_offset, + num_tokens)
+  int32_t num_tokens = 0;      // 0 where nothing was sampled
+};
+
+struct StepResult {
+  StepId step = -1;
+  Status status;                                    // not ok: the whole step failed, items are meaningless
+  std::vector<ItemResult> items;                    // one per plan item, same order
+  std::vector<TokenId> tokens;
+  // Logprobs of item i's tokens, only for requests that asked; chosen first, then best first. Empty otherwise.
+  struct TokenLogprobs { int32_t item = 0; std::vector<std::vector<TokenLogprob>> per_token; };
+  std::vector<TokenLogprobs> logprobs;
+  // With Request::prompt_logprobs: logprob of each prompt token given those before it, for rows of this chunk:
+  // entry r belongs to the token at position first_position + r + 1 (the last row of the prompt has none).
+  std::vector<TokenLogprobs> prompt_logprobs;
+  TimeNs start_ns = 0;                              // by the executor's clock
+  TimeNs end_ns = 0;
+
+  void Clear() {
+    step = -1; status = Status(); items.clear(); tokens.clear(); logprobs.clear(); prompt_logprobs.clear();
+    start_ns = end_ns = 0;
+  }
+};
+
+}  // namespace tactus

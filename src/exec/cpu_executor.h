@@ -1,0 +1,32 @@
+// The executor of a machine without a GPU: one leader thread that runs plans in order over a ThreadPool, paged KV in
+// anonymous memory, sampling included. See exec/executor.h for the contract and kernels/ops.h for batch invariance.
+#pragma once
+
+#include <memory>
+
+#include "exec/executor.h"
+#include "kernels/ops.h"
+#include "model/config.h"
+#include "model/weights.h"
+
+namespace tactus {
+
+struct CpuExecutorOptions {
+  int32_t threads = 0;                 // 0: UsableCores()
+  const kernels::Ops* ops = nullptr;   // null: the fastest
+  kernels::LinearMode linear_mode = kernels::LinearMode::kF32;
+  DType kv_dtype = DType::kBF16;
+  int64_t num_blocks = 0;
+  int32_t block_size = 16;
+  int32_t max_slots = 0;
+  int64_t max_step_tokens = 0;
+  int32_t max_step_items = 0;
+  int64_t max_model_len = 0;
+  int32_t max_in_flight = 1;
+};
+
+// Allocates KV and activations (kResourceExhausted with the size when the system refuses).
+Result<std::unique_ptr<Executor>> MakeCpuExecutor(const ModelConfig& config, ModelWeights weights,
+                                                  const CpuExecutorOptions& options);
+
+}  // namespace tactus

@@ -1,0 +1,41 @@
+// An executor runs hybrid batches. One forward pass per plan: linear operators once over all tokens, attention by kind
+// over the paged KV cache, logits only for the rows asked for, sampling.
+//
+// Thread rule: the engine thread calls everything here; the executor may own threads and calls only the wake-up.
+// Contract (tests/conformance runs it over exec/fake): Submit never blocks and never fails; results come back in
+// submission order, exactly one per submitted plan; at most max_in_flight plans are outstanding; within a step, in each
+// layer, every write of K and V comes before every attention read, so that items may share blocks written in that step.
+#pragma once
+
+#include <functional>
+
+#include "base/step.h"
+
+namespace tactus {
+
+struct ExecutorTraits {
+  int32_t max_in_flight = 1;
+  bool can_chain = false;         // accepts InputSource::kChained
+  bool has_tokens = true;         // false: needs no token ids and returns none of meaning (simulation)
+  const char* name = "";
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  virtual ExecutorTraits traits() const = 0;
+
+  // `plan` stays valid until its result is polled. Never blocks. Precondition: fewer than max_in_flight outstanding.
+  virtual void Submit(const StepPlan& plan) = 0;
+
+  // True: *result holds the oldest outstanding step's result (its buffers are reused). False: it is not ready yet.
+  virtual bool Poll(StepResult* result) = 0;
+
+  // Called from any executor thread when a Poll may succeed. Set once, before the first Submit.
+  virtual void SetWakeup(std::function<void()> wakeup) = 0;
+
+  // Virtual-time executors: when the oldest outstanding step will be ready; kNever on real ones.
+  virtual TimeNs NextReadyNs() const { return kNever; }
+};
+
+}  // namespace tactus

@@ -1,0 +1,92 @@
+// The operators of a decoder, as the forward pass calls them. Three kinds of implementation stand behind one table:
+// ref/ (slow, obvious: the specification), and cpu/ sets picked at run time (scalar, avx2, avx512; TACTUS_KERNELS forces
+// one). cuda/ has its own calls over the same shapes.
+//
+// Batch invariance (ARCHITECTURE.md, per binary, kernel set, weight and KV format): every output element has one accumulation
+// order that depends on neither the number of tokens, the tile, nor the threads. K is never split over M or threads;
+// attention partitions are fixed in absolute position and merged in ascending order; tests compare bits for M = 1..130.
+//
+// All pointers are to row-major arrays; shapes are given as [tokens, ...]. Nothing here allocates; scratch comes from
+// the Workspace that the caller sized with WorkspaceBytes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "kernels/thread_pool.h"
+#include "tensor/matrix_view.h"
+
+namespace tactus::kernels {
+
+// How a linear operator rounds its input. Weights are always used exactly as stored; sums are f32.
+enum class LinearMode : uint8_t {
+  kF32,    // activations f32, weights dequantised to f32: f32, f16 and quantised files, and the reference mode
+  kBF16,   // activations rounded to bf16 (nearest even), weights bf16, f32 sums: bf16 files under --dtype auto/bfloat16
+};
+
+struct Workspace {
+  std::byte* data = nullptr;
+  int64_t size = 0;
+};
+
+// One sequence's attention work in a step: queries at positions [first_position, first_position + count) of this slot attend to
+// positions (max(0, p - window + 1) .. p) found through the block table.
+struct AttentionItem {
+  int32_t first_token = 0;              // row in q and out
+  int32_t first_position = 0;
+  int32_t count = 0;
+  const int32_t* block_table = nullptr; // block ids, index = position / block_size
+};
+
+// One layer's KV: [num_blocks, kv_heads, block_size, head_dim] each for K and V, dtype kBF16 or kF32.
+struct KvLayer {
+  void* k = nullptr;
+  void* v = nullptr;
+  DType dtype = DType::kBF16;
+  int32_t block_size = 16;
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;
+};
+
+struct RopeTable {                       // built once per model (and per dynamic-scaling length)
+  const float* inv_freq = nullptr;       // [rotary_dim / 2]
+  float attention_scale = 1.0f;          // multiplies cos and sin
+  int32_t rotary_dim = 0;
+  bool interleaved = false;              // pairs (2i, 2i + 1), as llama2.c and GGUF's permuted Llama weights; else (i, i + d/2)
+};
+
+// The table of one kernel set. Every function may be called with any number of tokens >= 0 and uses all of `pool`.
+struct Ops {
+  const char* name;
+  // y[tokens, w.rows] = x[tokens, w.cols] * w^T (+ bias[w.rows] unless null). y must not overlap x.
+  void (*linear)(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, LinearMode mode,
+                 float* y, Workspace scratch);
+  // out[t, :] = x[t, :] / rms(x[t, :]) * weight; rms = sqrt(mean(x^2) + eps). In place allowed.
+  void (*rms_norm)(ThreadPool& pool, const float* x, int64_t tokens, int64_t dim, const float* weight, float eps, float* out);
+  // x[t, :] = table[ids[t], :] as f32
+  void (*embed)(ThreadPool& pool, const int32_t* ids, int64_t tokens, const MatrixView& table, float* x);
+  // Rotates q[tokens, heads * head_dim] and k[tokens, kv_heads * head_dim] in place by positions[t].
+  void (*rope)(ThreadPool& pool, float* q, float* k, const int32_t* positions, int64_t tokens, int32_t heads,
+               int32_t kv_heads, int32_t head_dim, const RopeTable& rope);
+  // Rounds k and v rows to the KV dtype into slot positions: row t goes to block slots[t] / block_size, offset % block_size.
+  void (*store_kv)(ThreadPool& pool, const float* k, const float* v, const int64_t* slots, int64_t tokens, const KvLayer& kv);
+  // out[tokens, heads * head_dim]; scale is usually 1 / sqrt(head_dim); window 0: all. K and V are read as stored.
+  void (*attention)(ThreadPool& pool, const float* q, std::span<const AttentionItem> items, int32_t heads,
+                    const KvLayer& kv, float scale, int32_t window, float* out, Workspace scratch);
+  // out[i] = silu(gate[i]) * up[i], all [n]; in place allowed
+  void (*silu_mul)(ThreadPool& pool, const float* gate, const float* up, int64_t n, float* out);
+  // x += y, both [n]
+  void (*add)(ThreadPool& pool, float* x, const float* y, int64_t n);
+  // Dequantises one row to f32 (tests, the reference mode).
+  void (*dequantize_row)(const MatrixView& w, int64_t row, float* out);
+};
+
+// The fastest set this machine can run, or the one that `name` (or TACTUS_KERNELS) forces; null: unknown or not runnable here.
+const Ops* SelectOps(std::string_view name = {});
+std::vector<const Ops*> RunnableOps();    // every set this machine can run, slowest first; "ref" is the first
+// Scratch that any op above needs for at most `tokens` tokens of this shape.
+int64_t WorkspaceBytes(int64_t tokens, int64_t max_cols, int32_t heads, int32_t head_dim, int32_t threads);
+
+}  // namespace tactus::kernels

@@ -1,0 +1,85 @@
+// The KV cache's bookkeeping: block pool, block tables, prefix tree. It knows slots, block ids and block keys; never a
+// Request, never memory (the executor owns the bytes). One object per engine.
+//
+// Block identity: key(i) = SipHash128(key(i - 1), tokens of block i), rooted at (model, adapter, cache_salt); see
+// kv/block_key.h. The caller keeps each live sequence's keys in a vector that grows as blocks fill up.
+//
+// Thread rule: engine thread only. No call allocates memory in the steady state: pools are sized at construction.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/kv_ledger.h"
+
+namespace tactus {
+
+struct KvCacheConfig {
+  int64_t num_blocks = 0;        // >= 1
+  int32_t block_size = 16;       // tokens per block, >= 1
+  int32_t max_slots = 0;         // live sequences, waiting ones included
+  int32_t max_blocks_per_slot = 0;
+  bool prefix_caching = true;
+};
+
+struct KvCacheStats {
+  int64_t blocks_total = 0;
+  int64_t blocks_free = 0;            // hold nothing
+  int64_t blocks_cached = 0;          // hold a prefix that no live sequence uses: evictable
+  int64_t blocks_in_use = 0;          // in some live sequence's table
+  int64_t blocks_draining = 0;        // released, but a step in flight still uses them
+  int64_t blocks_reserved = 0;        // set aside, not drawn yet
+  int64_t prefix_query_tokens = 0;    // counters since the start
+  int64_t prefix_hit_tokens = 0;
+  int64_t evictions = 0;              // blocks
+};
+
+class KvCache final : public KvLedger {
+ public:
+  explicit KvCache(const KvCacheConfig& config);
+  ~KvCache() override;
+
+  // A sequence enters (waiting): `keys` holds the keys of its full blocks known so far (prompt), stays owned by the caller,
+  // and may grow by push_back while the sequence lives. Null: nothing of it is ever shared.
+  void Bind(SlotId slot, const std::vector<Hash128>* keys);
+  // The sequence is gone; precondition: released.
+  void Unbind(SlotId slot);
+
+  // KvLedger
+  int32_t block_size() const override;
+  int64_t blocks_total() const override;
+  int64_t blocks_available() const override;
+  int64_t blocks_held(SlotId slot) const override;
+  int32_t PeekMatch(SlotId slot, int32_t prompt_tokens) const override;
+  int64_t StartCost(SlotId slot, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens) const override;
+  KvStart Start(SlotId slot, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens, SlotId fork_from,
+                StepPlan* plan) override;
+  bool Extend(SlotId slot, int32_t tokens, StepPlan* plan) override;
+  void MarkPending(SlotId slot, int32_t computed_tokens, StepId step) override;
+  void Release(SlotId slot, StepId last_step) override;
+
+  // A step has ended. ok: its pending blocks become ready and draining blocks come free. Not ok: blocks it was to fill leave
+  // the tree; every live slot whose table holds such a block (the producer's dependants) is appended to `*recompute`
+  // and must be released and started again by the caller.
+  void StepEnded(StepId step, bool ok, std::vector<SlotId>* recompute);
+
+  // Positions at and beyond `tokens` are void (a rejected draft, a discarded late token): blocks beyond stay allocated.
+  void Rollback(SlotId slot, int32_t tokens);
+
+  std::span<const BlockId> Table(SlotId slot) const;
+  KvCacheStats Stats() const;
+
+  // Drops every evictable prefix (tests, /reset). In-use blocks stay.
+  void ClearCache();
+
+  // Every invariant, slowly: reference counts against tables, the tree's links, the LRU list, free + cached + in use +
+  // draining == total, reservations, no partial or shared-and-writable block in the tree. Empty: all hold; else what is broken.
+  std::string CheckIntegrity() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tactus

@@ -1,0 +1,52 @@
+// Reads a model from disk: a Hugging Face folder (config.json, *.safetensors, possibly sharded) or a GGUF file. Files are hostile
+// input: every length, offset and shape is checked before use, and every refusal names file, value and limit.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+#include "model/weights.h"
+
+namespace tactus {
+
+// What a model directory or file says, without its weights. Cheap: maps and parses headers only.
+struct ModelDescription {
+  enum class Source : uint8_t { kHuggingFace, kGguf } source = Source::kHuggingFace;
+  std::string path;                    // as resolved
+  ModelConfig config;
+  int64_t weight_file_bytes = 0;
+  std::string chat_template;           // Jinja source, empty: none. Of several named ones, "default" (tool_use is not used)
+  std::string tokenizer_json;          // contents; HF only
+  std::string tokenizer_config_json;   // contents; HF only
+  std::string tokenizer_model;         // contents of a SentencePiece tokenizer.model; HF only
+  // GGUF only: what the metadata says of the tokeniser, in neutral form.
+  struct GgufTokenizer {
+    std::string model;                 // "gpt2", "llama"
+    std::string pre;                   // "smollm", "llama-bpe", ...
+    std::vector<std::string> tokens;
+    std::vector<float> scores;
+    std::vector<int32_t> types;        // 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte
+    std::vector<std::string> merges;   // "a b"
+    int64_t bos = -1, eos = -1, unk = -1, eot = -1;
+    bool add_bos = false, add_eos = false, add_space_prefix = true;
+    bool has_add_bos = false;
+  } gguf_tokenizer;
+};
+
+// Any architecture-independent failure has file name and reason; an unknown architecture lists the known ones.
+Result<ModelDescription> DescribeModel(const std::string& path);
+
+// Maps the weights and points ModelWeights into the mapping; kF32 forces everything to f32 (the reference mode, owned memory).
+// Norms and biases are converted to f32. Every tensor's shape and dtype is checked against the config.
+struct LoadWeightsOptions {
+  bool dequantize_to_f32 = false;
+  bool dummy = false;                  // seeded random weights of the description's config; dtype per `dummy_dtype`
+  uint64_t seed = 0;
+  DType dummy_dtype = DType::kBF16;
+};
+Result<ModelWeights> LoadWeights(const ModelDescription& description, const LoadWeightsOptions& options);
+
+}  // namespace tactus

@@ -1,0 +1,41 @@
+// A model's weights as the forward pass reads them: views into the mapped file (or into memory that `storage` owns, for
+// dummy weights and converted norms). Immutable after loading: any thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+#include "tensor/matrix_view.h"
+
+namespace tactus {
+
+// Norm weights and biases are small and always f32. Null where the architecture has none.
+struct LayerWeights {
+  const float* attn_norm = nullptr;   // [hidden]
+  MatrixView wq, wk, wv, wo;          // [heads * head_dim, hidden], [kv_heads * head_dim, hidden] x 2, [hidden, heads * head_dim]
+  const float* bq = nullptr;          // [heads * head_dim]
+  const float* bk = nullptr;          // [kv_heads * head_dim]
+  const float* bv = nullptr;
+  const float* bo = nullptr;          // [hidden]
+  const float* q_norm = nullptr;      // [head_dim]
+  const float* k_norm = nullptr;      // [head_dim]
+  const float* ffn_norm = nullptr;    // [hidden]
+  MatrixView w_gate, w_up, w_down;    // [intermediate, hidden] x 2, [hidden, intermediate]
+  const float* b_gate = nullptr;
+  const float* b_up = nullptr;
+  const float* b_down = nullptr;
+};
+
+struct ModelWeights {
+  MatrixView embedding;               // [vocab, hidden]
+  MatrixView lm_head;                 // [vocab, hidden]; the embedding when tied
+  const float* final_norm = nullptr;  // [hidden]
+  std::vector<LayerWeights> layers;
+  int64_t bytes = 0;                  // of all tensors as used
+  std::string format;                 // "q4_1 (211), q8_0 (1), f32 (61)" for people
+  std::shared_ptr<const void> storage;
+};
+
+}  // namespace tactus

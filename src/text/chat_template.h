@@ -1,0 +1,29 @@
+// The model's own Jinja chat template, run by a small sandboxed interpreter (text/jinja/). Compiled at start-up: an
+// unsupported construct is an error there, never a guess later. Immutable after Compile: any thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "tactus/status.h"
+
+namespace tactus {
+
+class ChatTemplate {
+ public:
+  static Result<std::unique_ptr<ChatTemplate>> Compile(std::string_view source);
+  virtual ~ChatTemplate() = default;
+
+  // `variables`: an object with messages, tools, documents, add_generation_prompt, bos_token, eos_token and the request's
+  // chat_template_kwargs. Unknown names are undefined, as in transformers.apply_chat_template. Limits on output
+  // size, steps and recursion make hostile templates end with an error. raise_exception gives kInvalidArgument with its text.
+  virtual Result<std::string> Render(const nlohmann::ordered_json& variables) const = 0;
+
+ protected:
+  ChatTemplate() = default;
+};
+
+}  // namespace tactus
