@@ -1,0 +1,25 @@
+// The commands of the program: one file each. A command takes its arguments (program and command name removed) and returns the
+// exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Results go to stdout, progress and logs to stderr.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tactus::cli {
+
+using Args = std::vector<std::string>;
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitInterrupted = 130;
+
+int ServeCommand(const Args& args);
+int RunCommand(const Args& args);
+int ModelsCommand(const Args& args);
+int TokenizeCommand(const Args& args);
+int TemplateCommand(const Args& args);
+int BenchCommand(const Args& args);
+int VersionCommand(const Args& args);
+
+}  // namespace tactus::cli

@@ -1,0 +1,62 @@
+// `tactus <command> [arguments]`: the table of commands and nothing else.
+#include <cstdio>
+#include <string_view>
+
+#include "cli/commands.h"
+#include "tactus/version.h"
+
+namespace tactus::cli {
+namespace {
+
+struct Command {
+  const char* name;
+  int (*run)(const Args&);
+  const char* summary;
+};
+
+constexpr Command kCommands[] = {
+    {"serve", ServeCommand, "an OpenAI-compatible server on one model"},
+    {"run", RunCommand, "chat with a model in the terminal, or answer one prompt"},
+    {"models", ModelsCommand, "list the models at hand, or inspect one"},
+    {"tokenize", TokenizeCommand, "the tokens of a text"},
+    {"template", TemplateCommand, "what a chat template makes of a conversation"},
+    {"bench", BenchCommand, "load-test any OpenAI endpoint"},
+    {"version", VersionCommand, "version and build"},
+};
+
+void PrintUsage(std::FILE* out) {
+  std::fprintf(out, "Tactus serves language models and keeps every stream on its beat.\n\nusage: tactus <command> [arguments]\n\n");
+  for (const Command& c : kCommands) std::fprintf(out, "  %-10s %s\n", c.name, c.summary);
+  std::fprintf(out, "\n'tactus <command> --help' tells more.\n");
+}
+
+int Main(int argc, char** argv) {
+  if (argc < 2) {
+    PrintUsage(stderr);
+    return kExitUsage;
+  }
+  std::string_view name = argv[1];
+  if (name == "--help" || name == "-h" || name == "help") {
+    PrintUsage(stdout);
+    return kExitOk;
+  }
+  if (name == "--version") name = "version";
+  for (const Command& c : kCommands) {
+    if (name == c.name) return c.run(Args(argv + 2, argv + argc));
+  }
+  std::fprintf(stderr, "tactus: unknown command '%s'; the commands are:", argv[1]);
+  for (const Command& c : kCommands) std::fprintf(stderr, " %s", c.name);
+  std::fprintf(stderr, "\n");
+  return kExitUsage;
+}
+
+}  // namespace
+
+int VersionCommand(const Args&) {
+  std::printf("tactus %s (%s)\n", Version(), BuildInfo().c_str());
+  return kExitOk;
+}
+
+}  // namespace tactus::cli
+
+int main(int argc, char** argv) { return tactus::cli::Main(argc, argv); }

@@ -1,0 +1,378 @@
+#include "cli/option_binding.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <iostream>
+
+namespace tactus::cli {
+namespace {
+
+std::string EnvironmentName(const std::string& flag) {
+  std::string name = "TACTUS_";
+  for (char c : flag) name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
+}
+
+bool ParseNumber(const std::string& text, double* out) {
+  char* end = nullptr;
+  *out = std::strtod(text.c_str(), &end);
+  return end != text.c_str() && *end == '\0' && std::isfinite(*out);
+}
+
+// Splits "1.5GiB" into 1.5 and "GiB".
+bool SplitNumber(const std::string& text, double* number, std::string* unit) {
+  char* end = nullptr;
+  *number = std::strtod(text.c_str(), &end);
+  if (end == text.c_str() || !std::isfinite(*number)) return false;
+  *unit = end;
+  while (!unit->empty() && unit->front() == ' ') unit->erase(unit->begin());
+  return true;
+}
+
+std::vector<std::string> Choices(const char* text) {
+  std::vector<std::string> out(1);
+  for (const char* p = text; *p; ++p) {
+    if (*p == '|') out.emplace_back();
+    else out.back() += *p;
+  }
+  return out;
+}
+
+Status BadValue(const FieldBinding& field, const std::string& text, const std::string& expected) {
+  return InvalidArgument(fmt::format("--{}: '{}' is not {}", field.name, text, expected), field.name);
+}
+
+Status CheckRange(const FieldBinding& field, const std::string& text, double value) {
+  const FieldSpec& s = field.spec;
+  if (value >= s.min && value <= s.max) return Status();
+  std::string range = std::isinf(s.max) ? fmt::format("at least {:.15g}", s.min)
+                      : std::isinf(s.min) ? fmt::format("at most {:.15g}", s.max)
+                                          : fmt::format("from {:.15g} to {:.15g}", s.min, s.max);
+  return InvalidArgument(fmt::format("--{}: {} is out of range; give a value {}{}{}", field.name, text, range,
+                                     *s.unit ? " " : "", s.unit), field.name);
+}
+
+bool ParseBool(const std::string& text, bool* out) {
+  if (text == "on" || text == "true" || text == "1" || text == "yes") return *out = true, true;
+  if (text == "off" || text == "false" || text == "0" || text == "no") return *out = false, true;
+  return false;
+}
+
+// ParseDuration and ParseBytes share this: a non-negative number times a unit's factor.
+struct UnitFactor { const char* name; double factor; };
+Result<int64_t> ParseWithUnit(const std::string& text, const std::vector<UnitFactor>& units, const char* expected) {
+  double number = 0;
+  std::string unit;
+  if (SplitNumber(text, &number, &unit) && number >= 0) {
+    for (const UnitFactor& u : units) {
+      if (unit == u.name && number * u.factor < 9.2e18) return static_cast<int64_t>(std::llround(number * u.factor));
+    }
+  }
+  return InvalidArgument(fmt::format("'{}' is not {}", text, expected));
+}
+
+}  // namespace
+
+Result<DurationText> ParseDuration(const std::string& text) {
+  auto ns = ParseWithUnit(text, {{"", 1e9}, {"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}, {"m", 60e9}, {"h", 3600e9}},
+                          "a duration such as 50ms, 1.5s or 2m");
+  if (!ns.ok()) return ns.status();
+  return DurationText{*ns};
+}
+
+Result<BytesText> ParseBytes(const std::string& text) {
+  constexpr double kKi = 1024;
+  auto bytes = ParseWithUnit(text, {{"", 1}, {"B", 1}, {"K", kKi}, {"KiB", kKi}, {"M", kKi * kKi}, {"MiB", kKi * kKi},
+                                    {"G", kKi * kKi * kKi}, {"GiB", kKi * kKi * kKi}, {"TiB", kKi * kKi * kKi * kKi},
+                                    {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}},
+                             "a size such as 8GiB, 512MiB or a number of bytes");
+  if (!bytes.ok()) return bytes.status();
+  return BytesText{*bytes};
+}
+
+std::string FormatDuration(int64_t ns) {
+  if (ns % 1'000'000'000 == 0) return fmt::format("{}s", ns / 1'000'000'000);
+  if (ns % 1'000'000 == 0) return fmt::format("{}ms", ns / 1'000'000);
+  if (ns % 1'000 == 0) return fmt::format("{}us", ns / 1'000);
+  return fmt::format("{}ns", ns);
+}
+
+std::string FormatBytes(int64_t bytes) {
+  if (bytes && bytes % (int64_t{1} << 30) == 0) return fmt::format("{}GiB", bytes >> 30);
+  if (bytes && bytes % (int64_t{1} << 20) == 0) return fmt::format("{}MiB", bytes >> 20);
+  return fmt::format("{}", bytes);
+}
+
+Status SetField(const FieldBinding& field, const std::string& text) {
+  if (const auto* p = std::get_if<bool*>(&field.target)) {
+    return ParseBool(text, *p) ? Status() : BadValue(field, text, "on or off");
+  }
+  if (const auto* p = std::get_if<int64_t*>(&field.target)) {
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size()) return BadValue(field, text, "a whole number");
+    TACTUS_RETURN_IF_ERROR(CheckRange(field, text, static_cast<double>(value)));
+    **p = value;
+    return Status();
+  }
+  if (const auto* p = std::get_if<double*>(&field.target)) {
+    double value = 0;
+    if (!ParseNumber(text, &value)) return BadValue(field, text, "a number");
+    TACTUS_RETURN_IF_ERROR(CheckRange(field, text, value));
+    **p = value;
+    return Status();
+  }
+  if (const auto* p = std::get_if<DurationText*>(&field.target)) {
+    auto value = ParseDuration(text);
+    if (!value.ok()) return BadValue(field, text, "a duration such as 50ms, 1.5s or 2m");
+    TACTUS_RETURN_IF_ERROR(CheckRange(field, text, static_cast<double>(value->ns)));
+    **p = *value;
+    return Status();
+  }
+  if (const auto* p = std::get_if<BytesText*>(&field.target)) {
+    auto value = ParseBytes(text);
+    if (!value.ok()) return BadValue(field, text, "a size such as 8GiB, 512MiB or a number of bytes");
+    TACTUS_RETURN_IF_ERROR(CheckRange(field, text, static_cast<double>(value->bytes)));
+    **p = *value;
+    return Status();
+  }
+  if (*field.spec.choices) {
+    const auto choices = Choices(field.spec.choices);
+    if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
+      std::string list;
+      for (const auto& c : choices) if (!c.empty()) list += (list.empty() ? "" : ", ") + c;
+      return InvalidArgument(fmt::format("--{}: '{}' is not one of: {}", field.name, text, list), field.name);
+    }
+  }
+  if (const auto* p = std::get_if<std::string*>(&field.target)) **p = text;
+  else std::get<std::vector<std::string>*>(field.target)->push_back(text);
+  return Status();
+}
+
+std::string FieldText(const FieldBinding& field) {
+  if (const auto* p = std::get_if<bool*>(&field.target)) return **p ? "on" : "off";
+  if (const auto* p = std::get_if<int64_t*>(&field.target)) return fmt::format("{}", **p);
+  if (const auto* p = std::get_if<double*>(&field.target)) return fmt::format("{:.15g}", **p);
+  if (const auto* p = std::get_if<DurationText*>(&field.target)) return FormatDuration((*p)->ns);
+  if (const auto* p = std::get_if<BytesText*>(&field.target)) return FormatBytes((*p)->bytes);
+  if (const auto* p = std::get_if<std::string*>(&field.target)) return **p;
+  std::string joined;
+  for (const auto& s : *std::get<std::vector<std::string>*>(field.target)) joined += (joined.empty() ? "" : ",") + s;
+  return joined;
+}
+
+CommandLine::CommandLine(std::string command, std::string usage, std::string about)
+    : command_(std::move(command)), usage_(std::move(usage)), about_(std::move(about)) {}
+
+void CommandLine::AddBinding(const char* name, const FieldSpec& spec, FieldBinding::Target target) {
+  FieldBinding field{name, spec, group_, target, {}};
+  field.default_text = FieldText(field);
+  fields_.push_back(std::move(field));
+}
+
+void CommandLine::Positional(const std::string& name, std::string* target, bool required, const std::string& help) {
+  positionals_.push_back({name, target, required, help});
+}
+
+const FieldBinding* CommandLine::Find(const std::string& name) const {
+  for (const FieldBinding& f : fields_) {
+    if (f.name == name || name == f.spec.alias) return &f;
+  }
+  return nullptr;
+}
+
+std::string CommandLine::HelpText() const {
+  std::string out = fmt::format("{}\n\nusage: tactus {} {}\n", about_, command_, usage_);
+  for (const auto& p : positionals_) out += fmt::format("\n  {:<12} {}", p.name, p.help);
+  if (!positionals_.empty()) out += "\n";
+  std::string group = "\n";
+  for (const FieldBinding& f : fields_) {
+    if (f.group != group) out += fmt::format("\n{}:\n", group = f.group);
+    std::string flag = (f.name.size() == 1 ? "-" : "--") + f.name;
+    if (*f.spec.alias) flag += fmt::format(", {}{}", std::string(f.spec.alias).size() == 1 ? "-" : "--", f.spec.alias);
+    if (std::holds_alternative<bool*>(f.target)) flag += " on|off";
+    else if (*f.spec.choices) flag += fmt::format(" {}", f.spec.choices[0] == '|' ? f.spec.choices + 1 : f.spec.choices);
+    else if (*f.spec.unit) flag += fmt::format(" <{}>", f.spec.unit);
+    else flag += " <text>";
+    std::string notes;
+    const bool number = std::holds_alternative<int64_t*>(f.target) || std::holds_alternative<double*>(f.target);
+    if (number && std::isfinite(f.spec.min) && std::isfinite(f.spec.max)) {
+      notes = fmt::format("; {:.15g} to {:.15g}", f.spec.min, f.spec.max);
+    } else if (number && std::isfinite(f.spec.min)) {
+      notes = fmt::format("; at least {:.15g}", f.spec.min);
+    }
+    if (!f.default_text.empty()) notes += fmt::format("; default {}", f.default_text);
+    out += fmt::format("  {:<44} {}{}\n", flag, f.spec.help, notes);
+  }
+  out += "\nGeneral:\n"
+         "  --config <file>                              TOML file with any of these names as keys\n"
+         "  --print-config                               print the effective configuration and exit\n"
+         "  --help                                       this text\n"
+         "\nEvery flag is also an environment variable (--max-num-seqs: TACTUS_MAX_NUM_SEQS);"
+         " flag > environment > file > default.\n";
+  return out;
+}
+
+std::string CommandLine::ConfigText() const {
+  std::ostringstream out;
+  for (const FieldBinding& f : fields_) {
+    toml::table line;  // one key a table keeps the declaration's order
+    if (const auto* b = std::get_if<bool*>(&f.target)) line.insert(f.name, **b);
+    else if (const auto* i = std::get_if<int64_t*>(&f.target)) line.insert(f.name, **i);
+    else if (const auto* d = std::get_if<double*>(&f.target)) line.insert(f.name, **d);
+    else if (f.spec.secret) line.insert(f.name, FieldText(f).empty() ? "" : "***");
+    else if (const auto* list = std::get_if<std::vector<std::string>*>(&f.target)) {
+      toml::array items;
+      for (const auto& item : **list) items.push_back(item);
+      line.insert(f.name, items);
+    } else {
+      line.insert(f.name, FieldText(f));
+    }
+    out << line << "\n";
+  }
+  return out.str();
+}
+
+Status CommandLine::ApplyFile(const std::string& path, const std::vector<std::string>& already_set) {
+  toml::table table;
+  try {
+    table = toml::parse_file(path);
+  } catch (const toml::parse_error& e) {
+    return InvalidArgument(fmt::format("--config {}: line {}: {}", path, e.source().begin.line,
+                                       std::string(e.description())), "config");
+  }
+  for (const auto& [key, node] : table) {
+    const std::string name(key.str());
+    const FieldBinding* field = Find(name);
+    if (!field) return InvalidArgument(fmt::format("--config {}: unknown key '{}'", path, name), "config");
+    if (std::find(already_set.begin(), already_set.end(), field->name) != already_set.end()) continue;
+    std::vector<std::string> values;
+    auto text_of = [](const toml::node& n) -> std::optional<std::string> {
+      if (auto s = n.value_exact<std::string>()) return *s;
+      if (auto b = n.value_exact<bool>()) return *b ? "on" : "off";
+      if (auto i = n.value_exact<int64_t>()) return fmt::format("{}", *i);
+      if (auto d = n.value_exact<double>()) return fmt::format("{:.17g}", *d);
+      return std::nullopt;
+    };
+    if (const toml::array* array = node.as_array()) {
+      for (const auto& element : *array) {
+        auto text = text_of(element);
+        if (!text) return InvalidArgument(fmt::format("--config {}: '{}' holds something that is no value", path, name));
+        values.push_back(*text);
+      }
+    } else if (auto text = text_of(node)) {
+      values.push_back(*text);
+    } else {
+      return InvalidArgument(fmt::format("--config {}: '{}' is not a value", path, name), "config");
+    }
+    for (const auto& v : values) TACTUS_RETURN_IF_ERROR(SetField(*field, v));
+  }
+  return Status();
+}
+
+Status CommandLine::ApplyAll(const std::vector<std::string>& args, bool* help, bool* print_config) {
+  // CLI11 splits and matches; values stay text until SetField, so that flags, environment and file share one parser.
+  CLI::App app;
+  app.set_help_flag();
+  app.allow_extras(false);
+  std::deque<std::vector<std::string>> texts;
+  std::vector<CLI::Option*> options;
+  for (const FieldBinding& f : fields_) {
+    auto dashes = [](const std::string& n) { return (n.size() == 1 ? "-" : "--") + n; };
+    std::string names = dashes(f.name);
+    if (*f.spec.alias) names += "," + dashes(f.spec.alias);
+    texts.emplace_back();
+    CLI::Option* option = app.add_option(names, texts.back());
+    const bool list = std::holds_alternative<std::vector<std::string>*>(f.target);
+    option->expected(1)->allow_extra_args(false)->multi_option_policy(list ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
+    options.push_back(option);
+  }
+  std::string config;
+  app.add_option("--config", config);
+  app.add_flag("--print-config", *print_config);
+  app.add_flag("--help,-h", *help);
+  std::vector<std::string> positional;
+  app.add_option("positional", positional)->expected(0, 1 << 20);
+
+  // A boolean flag may stand alone ("--reserve-full") or with a word ("--prefix-caching off").
+  std::vector<std::string> joined;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const FieldBinding* f = args[i].rfind("--", 0) == 0 ? Find(args[i].substr(2)) : nullptr;
+    if (f && std::holds_alternative<bool*>(f->target)) {
+      bool unused;
+      const bool has_value = i + 1 < args.size() && ParseBool(args[i + 1], &unused);
+      joined.push_back(args[i] + "=" + (has_value ? args[i + 1] : "on"));
+      if (has_value) ++i;
+    } else {
+      joined.push_back(args[i]);
+    }
+  }
+  std::reverse(joined.begin(), joined.end());  // CLI11 takes them from the back
+  try {
+    app.parse(joined);
+  } catch (const CLI::ParseError& e) {
+    return InvalidArgument(std::string(e.what()) + fmt::format("; 'tactus {} --help' lists the flags", command_));
+  }
+  if (*help) return Status();
+
+  std::vector<std::string> already_set;
+  for (size_t i = 0; i < fields_.size(); ++i) {
+    if (options[i]->count() == 0) continue;
+    already_set.push_back(fields_[i].name);
+    for (const auto& text : texts[i]) TACTUS_RETURN_IF_ERROR(SetField(fields_[i], text));
+  }
+  for (const FieldBinding& f : fields_) {
+    if (std::find(already_set.begin(), already_set.end(), f.name) != already_set.end()) continue;
+    const char* value = std::getenv(EnvironmentName(f.name).c_str());
+    if (!value && *f.spec.alias) value = std::getenv(EnvironmentName(f.spec.alias).c_str());
+    if (!value) continue;
+    already_set.push_back(f.name);
+    Status s = SetField(f, value);
+    if (!s.ok()) return InvalidArgument(fmt::format("{}: {}", EnvironmentName(f.name), s.message()), f.name);
+  }
+  if (config.empty()) {
+    if (const char* path = std::getenv("TACTUS_CONFIG")) config = path;
+  }
+  if (!config.empty()) TACTUS_RETURN_IF_ERROR(ApplyFile(config, already_set));
+
+  for (size_t i = 0; i < positionals_.size(); ++i) {
+    if (i < positional.size()) *positionals_[i].target = positional[i];
+    else if (positionals_[i].required && !*print_config) {
+      return InvalidArgument(fmt::format("{} is missing: tactus {} {}", positionals_[i].name, command_, usage_));
+    }
+  }
+  if (positional.size() > positionals_.size()) {
+    if (!rest_) {
+      return InvalidArgument(fmt::format("unexpected argument '{}': tactus {} {}", positional[positionals_.size()],
+                                         command_, usage_));
+    }
+    rest_->assign(positional.begin() + static_cast<int64_t>(positionals_.size()), positional.end());
+  }
+  return Status();
+}
+
+CommandLine::Outcome CommandLine::Parse(const std::vector<std::string>& args) {
+  bool help = false, print_config = false;
+  Status status = ApplyAll(args, &help, &print_config);
+  if (help) {
+    std::cout << HelpText();
+    return Outcome::kExitOk;
+  }
+  if (!status.ok()) {
+    std::cerr << "tactus " << command_ << ": " << status.message() << "\n";
+    return Outcome::kExitUsage;
+  }
+  if (print_config) {
+    std::cout << ConfigText();
+    return Outcome::kExitOk;
+  }
+  return Outcome::kRun;
+}
+
+}  // namespace tactus::cli

@@ -1,0 +1,83 @@
+// Turns option structs (tactus/option_fields.h) into a command line: flags, aliases, TACTUS_* environment names, one TOML
+// file, --help by group, --print-config. Precedence: flag > environment > file > default. Main thread, before any other.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tactus/option_fields.h"
+#include "tactus/status.h"
+
+namespace tactus::cli {
+
+struct FieldBinding {
+  using Target = std::variant<bool*, int64_t*, double*, std::string*, std::vector<std::string>*, DurationText*, BytesText*>;
+  std::string name;          // "max-num-seqs"
+  FieldSpec spec;
+  std::string group;
+  Target target;
+  std::string default_text;
+};
+
+// A value as people write it, parsed and range-checked into the field; the error names flag, value, limit.
+Status SetField(const FieldBinding& field, const std::string& text);
+// The field's present value, in a form that SetField reads back.
+std::string FieldText(const FieldBinding& field);
+
+Result<DurationText> ParseDuration(const std::string& text);
+Result<BytesText> ParseBytes(const std::string& text);
+std::string FormatDuration(int64_t ns);
+std::string FormatBytes(int64_t bytes);
+
+class CommandLine {
+ public:
+  // `usage` is the part after "tactus <command>", e.g. "[MODEL] [options]"; `about` one sentence.
+  CommandLine(std::string command, std::string usage, std::string about);
+
+  // Registers every field of an option struct; it must outlive this object.
+  template <class Options>
+  void Add(Options& options) {
+    options.VisitFields(*this);
+  }
+  // A positional argument; optional unless `required`.
+  void Positional(const std::string& name, std::string* target, bool required, const std::string& help);
+  // Positionals beyond the named ones.
+  void Rest(std::vector<std::string>* target) { rest_ = target; }
+
+  // Visitor interface of VisitFields; also for fields declared in place.
+  void Group(const std::string& group) { group_ = group; }
+  template <class T>
+  void Field(const char* name, T& target, FieldSpec spec) {
+    AddBinding(name, spec, FieldBinding::Target(&target));
+  }
+
+  // What Parse decided beyond filling the fields.
+  enum class Outcome { kRun, kExitOk, kExitUsage };
+  // args exclude program and command. Prints help or the effective configuration to stdout, errors to stderr.
+  Outcome Parse(const std::vector<std::string>& args);
+
+  std::string HelpText() const;
+  std::string ConfigText() const;       // TOML
+  const std::deque<FieldBinding>& fields() const { return fields_; }
+
+ private:
+  void AddBinding(const char* name, const FieldSpec& spec, FieldBinding::Target target);
+  const FieldBinding* Find(const std::string& name) const;
+  Status ApplyFile(const std::string& path, const std::vector<std::string>& already_set);
+  Status ApplyAll(const std::vector<std::string>& args, bool* help, bool* print_config);
+
+  struct PositionalArg {
+    std::string name;
+    std::string* target;
+    bool required;
+    std::string help;
+  };
+  std::string command_, usage_, about_, group_;
+  std::deque<FieldBinding> fields_;
+  std::vector<PositionalArg> positionals_;
+  std::vector<std::string>* rest_ = nullptr;
+};
+
+}  // namespace tactus::cli
