@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, gets the default model and serves it: scripts/serve.sh [arguments of `tactus serve`].
+# Then, in another terminal:
+#   curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' \
+#     -d '{"messages": [{"role": "user", "content": "What is the capital of France?"}]}'
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+"$root/scripts/setup.sh" build
+"$root/scripts/build.sh" release tactus
+
+# A first argument that is no flag is the model; otherwise the default one is fetched.
+if [ $# -eq 0 ] || [ "${1#-}" != "$1" ]; then
+  case " $* " in
+    *" --help "*|*" --print-config "*) ;;
+    *) model=$("$root/scripts/get_default_model.sh"); set -- "$model" --served-model-name smollm2-135m "$@" ;;
+  esac
+fi
+exec "$root/build/release/tactus" serve "$@"

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Installs the Debian packages of the named groups (build, test, fuzz) that are missing. Does nothing when all are there.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+
+wanted=()
+for group in "${@:-build}"; do
+  while read -r package; do wanted+=("$package"); done < <(
+    awk -v g="$group" '/^# group /{on = ($3 == g); next} /^#/ || NF == 0 {next} on {print $1}' "$root/scripts/debian_packages.txt")
+done
+missing=()
+for package in "${wanted[@]}"; do
+  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+if ! command -v apt-get >/dev/null; then
+  echo "setup: this is no Debian or Ubuntu system. Install by hand what scripts/debian_packages.txt names, then run again." >&2
+  exit 1
+fi
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if command -v sudo >/dev/null; then as_root=(sudo); else
+    echo "setup: missing packages, and neither root nor sudo is at hand. Run as root: apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+fi
+echo "setup: installing ${#missing[@]} packages: ${missing[*]}" >&2
+export DEBIAN_FRONTEND=noninteractive
+"${as_root[@]}" apt-get update -qq >&2 || echo "setup: apt-get update failed; trying with the lists at hand" >&2
+"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Rules that a compiler does not check. Each prints file:line and what to do; exit status 1 if any is broken.
+
+  include-direction  src/<module> includes only modules below it (docs/ARCHITECTURE.md)
+  wall-clock         only base/system_clock.cc reads a clock
+  determinism        no std random engines or distributions; none of unordered iteration in sched/
+  file-size          no source beyond its limit, and none that is on the ratchet grows
+  targets            every source file belongs to a target
+  coroutines         co_ keywords only in http/, serve/, route/; no capturing lambda, conditional or braced temporary
+                     inside a co_await expression (GCC 12 destroys them twice)
+  own-words          nothing names a machine's private paths or unfinished work without a reason
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# module -> modules it may include (transitively closed by hand: short enough to read).
+LAYERS = {
+    "base": [],
+    "obs": ["base"],
+    "tensor": ["base"],
+    "kernels": ["base", "obs", "tensor"],
+    "model": ["base", "obs", "tensor", "kernels"],
+    "text": ["base", "obs"],
+    "kv": ["base", "obs"],
+    "seq": ["base", "obs"],
+    "cost": ["base", "obs", "tensor", "model"],
+    "sched": ["base"],
+    "dist": ["base", "obs", "tensor", "kernels"],
+    "exec": ["base", "obs", "tensor", "kernels", "model", "dist", "cost"],
+    "engine": ["base", "obs", "tensor", "kernels", "model", "text", "kv", "seq", "cost", "sched", "dist", "exec"],
+    "route": ["base", "obs", "http", "api"],
+    "http": ["base", "obs"],
+    "api": ["base", "obs"],
+    "batch": ["base", "obs", "seq", "cost", "engine", "api"],
+    "serve": ["base", "obs", "engine", "api", "http"],
+    "sim": ["base", "obs", "model", "kv", "seq", "cost", "sched", "exec", "engine", "route"],
+    "cli": None,  # everything
+}
+CLOCK = re.compile(r"(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday|\btime\(\s*(NULL|nullptr|0)\s*\)|__rdtsc)")
+RANDOM = re.compile(r"std::(mt19937|minstd|default_random_engine|random_device|uniform_\w+_distribution|normal_distribution|exponential_distribution)")
+PRIVATE = re.compile(r"/" + r"work/|\.lib" + r"rary\b|/root/")
+SIZE_LIMITS = {".h": 300, ".cc": 600, ".py": 600, ".cu": 800, ".cuh": 800}
+KERNEL_LIMIT = 800
+CO_AWAIT_TRAPS = [
+    (re.compile(r"co_await[^;]*\[[&=\w][^\]]*\]\s*[({]"), "capturing lambda inside a co_await expression"),
+    (re.compile(r"co_await[^;]*\?[^;]*:[^;:]"), "conditional inside a co_await expression"),
+    (re.compile(r"co_await[^;]*[\w>]\{[^;]*\}"), "braced temporary inside a co_await expression"),
+]
+
+
+def tracked(*patterns):
+    out = subprocess.run(["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns],
+                         capture_output=True, text=True, check=True).stdout
+    return [ROOT / line for line in out.splitlines() if (ROOT / line).is_file()]
+
+
+def strip_comments(text):
+    text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group().count("\n"), text, flags=re.S)
+    text = re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', text)
+    return re.sub(r"//[^\n]*", "", text)
+
+
+def main():
+    problems = []
+
+    def report(path, line, rule, message):
+        problems.append(f"{path.relative_to(ROOT)}:{line}: {rule}: {message}")
+
+    sources = tracked("src/*.cc", "src/*.h", "src/*.cu", "src/*.cuh", "include/*.h")
+    for path in sources:
+        rel = path.relative_to(ROOT).parts
+        raw = path.read_text(errors="replace")
+        text = strip_comments(raw)
+        lines = text.splitlines()
+        if rel[0] == "src":
+            module = rel[1]
+            allowed = LAYERS.get(module, "unknown")
+            if allowed == "unknown":
+                report(path, 1, "include-direction", f"module '{module}' is not in the layer table of tests/lint/lint.py")
+            for number, line in enumerate(raw.splitlines(), 1):
+                match = re.match(r'\s*#\s*include\s+"([a-z_0-9]+)/', line)
+                if match and match.group(1) in LAYERS and allowed is not None and allowed != "unknown":
+                    target = match.group(1)
+                    if target != module and target not in allowed:
+                        report(path, number, "include-direction", f"{module}/ may not include {target}/")
+        for number, line in enumerate(lines, 1):
+            if CLOCK.search(line) and rel[-1] != "system_clock.cc":
+                report(path, number, "wall-clock", "take time from the Clock that was passed in (base/clock.h)")
+            if RANDOM.search(line):
+                report(path, number, "determinism", "std random numbers differ between libraries: use base/rng.h")
+            if rel[0] == "src" and rel[1] == "sched" and "std::unordered_" in line:
+                report(path, number, "determinism", "unordered containers have no place in sched/")
+            if re.search(r"\bco_(await|return|yield)\b", line) and rel[1] not in ("http", "serve", "route"):
+                report(path, number, "coroutines", "coroutines live in http/, serve/ and route/ only")
+        for trap, message in CO_AWAIT_TRAPS:
+            for match in trap.finditer(text):
+                report(path, text[: match.start()].count("\n") + 1, "coroutines", message)
+
+    ratchet = {}
+    ratchet_file = ROOT / "tests/lint/file_size_ratchet.txt"
+    if ratchet_file.exists():
+        for line in ratchet_file.read_text().splitlines():
+            if line and not line.startswith("#"):
+                size, name = line.split(None, 1)
+                ratchet[name] = int(size)
+    for path in tracked("*.cc", "*.h", "*.cu", "*.cuh", "*.py"):
+        name = str(path.relative_to(ROOT))
+        size = len(path.read_text(errors="replace").splitlines())
+        limit = KERNEL_LIMIT if name.startswith("src/kernels/") and path.suffix == ".cc" else SIZE_LIMITS.get(path.suffix, 800)
+        limit = max(limit, ratchet.get(name, 0))
+        if size > limit:
+            report(path, 1, "file-size", f"{size} lines, limit {limit}: is it one thing? split it")
+        if name in ratchet and size < ratchet[name]:
+            report(path, 1, "file-size", f"shrank to {size}: lower its entry in tests/lint/file_size_ratchet.txt")
+
+    listed = "\n".join(p.read_text() for p in tracked("CMakeLists.txt", "*/CMakeLists.txt", "*.cmake"))
+    for path in tracked("src/*.cc", "tests/*.cc", "bench/*.cc", "src/*.cu"):
+        if not re.search(r"(^|[\s/\"(])" + re.escape(path.name) + r"($|[\s\")])", listed, flags=re.M):
+            report(path, 1, "targets", "no CMakeLists.txt names this file")
+
+    for path in tracked():
+        if path.suffix in (".png", ".gguf", ".safetensors", ".bin", ".model") or path.name == "lint.py":
+            continue
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            if PRIVATE.search(line):
+                report(path, number, "own-words", "a path of one machine")
+
+    for problem in problems:
+        print(problem)
+    print(f"lint: {len(sources)} sources, {len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
