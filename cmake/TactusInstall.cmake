@@ -1,0 +1,28 @@
+# `cmake --install build/release --prefix P`: the program, one shared library with the public headers, and a package
+# configuration, so that an outside project needs two lines:
+#   find_package(tactus REQUIRED)
+#   target_link_libraries(app PRIVATE tactus::tactus)
+include(CMakePackageConfigHelpers)
+
+if(TARGET tactus_engine)
+  # The modules are static libraries; the shared one holds the public API (engine, base) whole and what those need.
+  add_library(tactus_shared SHARED ${CMAKE_SOURCE_DIR}/cmake/shared_library.cc)
+  set_target_properties(tactus_shared PROPERTIES OUTPUT_NAME tactus EXPORT_NAME tactus
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  target_compile_features(tactus_shared PUBLIC cxx_std_20)
+  target_include_directories(tactus_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_libraries(tactus_shared PRIVATE
+    $<BUILD_INTERFACE:$<LINK_LIBRARY:WHOLE_ARCHIVE,tactus_engine>> $<BUILD_INTERFACE:$<LINK_LIBRARY:WHOLE_ARCHIVE,tactus_base>>)
+
+  install(TARGETS tactus_shared EXPORT tactusTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT lib)
+  install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/tactus DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT lib)
+  install(EXPORT tactusTargets NAMESPACE tactus:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tactus COMPONENT lib)
+  configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/tactusConfig.cmake.in ${CMAKE_BINARY_DIR}/tactusConfig.cmake
+    INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tactus)
+  write_basic_package_version_file(${CMAKE_BINARY_DIR}/tactusConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+  install(FILES ${CMAKE_BINARY_DIR}/tactusConfig.cmake ${CMAKE_BINARY_DIR}/tactusConfigVersion.cmake
+    DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tactus COMPONENT lib)
+endif()
+if(TARGET tactus)
+  install(TARGETS tactus RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+endif()
