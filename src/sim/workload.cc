@@ -186,8 +186,8 @@ Result<WorkloadSpec> ParseWorkload(const std::string& text) {
     if (spec.file.empty()) return Bad(text, fmt::format("name a file: {}:FILE", name));
     if (scale != std::string::npos) {
       const auto value = ToDouble(rest.substr(scale + 7));
-      if (!value || *value <= 0) return Bad(text, "scale must be a number above 0");
-      spec.scale = *value;
+      spec.scale = value.value_or(0.0);
+      if (spec.scale <= 0) return Bad(text, "scale must be a number above 0");
     }
     return spec;
   }
