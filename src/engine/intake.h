@@ -1,0 +1,90 @@
+// The bounded door of the step loop: requests and cancels come in on any thread, the engine thread drains them. Work that
+// needs no engine state (limits, block keys, buffers) is done by the submitter in PrepareRequest.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/units.h"
+#include "tactus/engine.h"
+#include "tactus/request.h"
+
+namespace tactus {
+
+// What a request is checked against before it may queue. Immutable while the engine lives.
+struct IntakeLimits {
+  int32_t max_model_len = 0;             // tokens, prompt and output together
+  int32_t max_num_seqs = 256;
+  int32_t max_queue = 2048;              // sequences waiting
+  int32_t max_step_tokens = 0;           // 0: no limit that a prompt could meet (compositions that split prompts)
+  int32_t block_size = 16;
+  int64_t blocks_total = 0;
+  bool prefix_caching = true;
+  Hash128 secret;                        // of the block keys
+  std::string model;                     // part of every key
+  std::vector<TokenId> model_stop_ids;   // end a request unless it says ignore_eos
+};
+
+// Buffers of one choice, sized for its longest life, so that the step loop does not allocate.
+struct SequenceBuffers {
+  std::vector<TokenId> output;           // generated so far
+  std::vector<Hash128> keys;             // of full blocks known so far
+};
+
+struct PreparedRequest {
+  std::shared_ptr<const Request> request;  // its prompt may be null in simulations
+  void* user = nullptr;                    // comes back with every event
+  RequestHandle handle = 0;                // set by Intake::Submit
+  TimeNs arrival_ns = -1;                  // by the loop's clock; -1: stamped by Submit
+  int32_t prompt_tokens = 0;
+  int32_t max_tokens = 0;
+  Hash128 root_key;
+  bool has_keys = false;                   // false: shares nothing
+  std::vector<TokenId> stop_ids;           // sorted; the model's too unless ignore_eos
+  std::vector<SequenceBuffers> choices;    // n of them
+};
+
+// Any thread. kInvalidArgument with the numbers for what can never fit.
+Result<PreparedRequest> PrepareRequest(std::shared_ptr<const Request> request, const IntakeLimits& limits);
+// For requests without token ids (simulation, replay): the length, and the keys of the prompt's full blocks (may be empty).
+Result<PreparedRequest> PrepareWithoutTokens(std::shared_ptr<const Request> request, int32_t prompt_tokens,
+                                             std::vector<Hash128> prompt_keys, const IntakeLimits& limits);
+
+class Intake {
+ public:
+  Intake(int32_t max_queue, int32_t capacity);
+
+  // Any thread. kResourceExhausted when the queue is full, kUnavailable when closed. Wakes nobody: StepLoop does.
+  Result<RequestHandle> Submit(PreparedRequest request, TimeNs now_ns);
+  void Cancel(RequestHandle handle);
+  // Refuses from now on, with this status.
+  void Close(Status why);
+
+  // Engine thread. Swaps out what came in; the vectors' capacity is kept on both sides.
+  bool HasInput() const { return has_input_.load(std::memory_order_acquire); }
+  void Drain(std::vector<PreparedRequest>* requests, std::vector<RequestHandle>* cancels);
+  void SequencesDequeued(int32_t count) { queued_.fetch_sub(count, std::memory_order_relaxed); }
+  void SequencesQueued(int32_t count) { queued_.fetch_add(count, std::memory_order_relaxed); }
+  void SequencesFreed(int32_t count) { live_.fetch_sub(count, std::memory_order_relaxed); }
+
+  int64_t live_requests() const { return live_requests_.load(std::memory_order_acquire); }
+  void RequestEnded() { live_requests_.fetch_sub(1, std::memory_order_acq_rel); }
+
+ private:
+  const int32_t max_queue_;
+  const int32_t capacity_;
+  std::atomic<bool> has_input_{false};
+  std::atomic<int32_t> queued_{0};        // sequences accepted and not running
+  std::atomic<int32_t> live_{0};          // sequences accepted whose slot is not free again
+  std::atomic<int64_t> live_requests_{0};
+  std::mutex mutex_;
+  RequestHandle next_handle_ = 1;
+  Status closed_;
+  std::vector<PreparedRequest> requests_;
+  std::vector<RequestHandle> cancels_;
+};
+
+}  // namespace tactus

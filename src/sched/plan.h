@@ -1,0 +1,64 @@
+// PlanBuilder: the only way to put work into a step. It owns the accounting of tokens (budget), slots (B) and blocks
+// (through KvLedger), refuses what does not fit, and never takes the same sequence twice. Blocks are taken at once, so
+// what it has accepted fits.
+//
+// Thread rule: engine thread only; one per engine, reused for every step; allocates at construction only.
+#pragma once
+
+#include <vector>
+
+#include "sched/policy.h"
+
+namespace tactus::sched {
+
+enum class AddResult : uint8_t {
+  kAdded,
+  kNotReady,    // in flight, already in this plan, given up in this plan, or nothing left to compute
+  kNoBudget,    // tokens or slots are used up
+  kNoBlocks,    // KV shortage
+};
+
+enum class PreemptResult : uint8_t {
+  kFreed,       // its blocks are free within this plan
+  kDeferred,    // a step in flight still uses it: it sits this step out, ask again once that has ended
+};
+
+class PlanBuilder {
+ public:
+  PlanBuilder(const SchedulerLimits& limits, KvLedger* ledger);
+
+  // Starts a plan. `max_running`: sequences that may hold KV (B).
+  void Begin(const StepView& view, StepBudget budget, int32_t max_running, StepPlan* plan);
+
+  // A running sequence's next positions: min(pending, limit, budget) of them; whole: all pending or kNoBudget.
+  AddResult AddRunning(SlotId slot, int32_t limit, bool whole);
+  // Starts a waiting sequence with its first positions beyond what is cached, cut the same way.
+  AddResult Start(SlotId slot, const Admission& admission, int32_t limit, bool whole);
+  // Precondition: running and not yet in this plan.
+  PreemptResult Preempt(SlotId slot);
+
+  int64_t tokens_left() const { return tokens_left_; }
+  int64_t prefill_left() const { return prefill_left_ < tokens_left_ ? prefill_left_ : tokens_left_; }
+  int32_t starts_left() const { return max_running_ - running_; }
+  bool Touched(SlotId slot) const { return touched_[slot] == stamp_; }   // has a share, or was given up, in this plan
+  int32_t num_items() const;
+  bool empty() const { return num_items() == 0; }
+  bool has_preempted() const { return preempted_; }
+  const StepView& view() const { return *view_; }
+
+ private:
+  AddResult AddItem(SlotId slot, int32_t count, int32_t pending);
+
+  const SchedulerLimits limits_;
+  KvLedger* const ledger_;
+  const StepView* view_ = nullptr;
+  StepPlan* plan_ = nullptr;
+  int64_t tokens_left_ = 0, prefill_left_ = 0;
+  int32_t max_running_ = 0, running_ = 0;
+  bool preempted_ = false;
+  int64_t stamp_ = 0;
+  std::vector<int64_t> touched_;     // [capacity] stamp of the plan that touched the slot
+  std::vector<int32_t> covered_;     // [capacity] positions that the slot's blocks cover
+};
+
+}  // namespace tactus::sched

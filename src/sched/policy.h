@@ -1,0 +1,131 @@
+// A scheduler is five independent choices (order, admission, composition, budget, preemption), each an interface below
+// with one file per value in its own folder; a preset is one row of policies.def. Policies see StepView and write through
+// PlanBuilder (sched/plan.h), which does the accounting: a wrong policy can be unfair, never overcommit.
+//
+// Every policy is a deterministic function of the view and the clock in it: no time source, randomness, input or output of
+// its own. What it must remember between steps lives in SequenceNote or in an index that the view's changes feed, so that
+// a fresh instance given the full view (Order::Rebuild) makes the same plan. Thread rule: engine thread only.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/kv_ledger.h"
+#include "base/length_predictor.h"
+#include "base/sequence_columns.h"
+#include "base/step_time_model.h"
+#include "tactus/status.h"
+
+namespace tactus::sched {
+
+// The state that a plan is made from. Live: lengths of sequences that this plan has already touched are as before it.
+struct StepView {
+  StepId step = -1;                            // the one being planned
+  TimeNs now_ns = 0;
+  SequenceColumns seq;
+  std::span<SequenceNote> notes;               // [capacity]; policies may write
+  std::span<const SlotId> waiting;             // in no particular order
+  std::span<const SlotId> running;             // in order of admission; those in flight too
+  std::span<const SlotId> running_by_arrival;  // the same, in order of arrival
+  std::span<const SequenceChange> changes;     // since the previous plan
+  std::span<const StepRecord> recent;          // results of the last 128 steps, oldest first (a ring: see recent_begin)
+  int32_t recent_begin = 0;                    // index of the oldest in `recent`
+  int32_t num_prefilling = 0;                  // running sequences that have prompt tokens left to plan
+  int32_t steps_in_flight = 0;
+};
+
+// What every choice may know at start: the limits of the engine and the services that it injects.
+struct SchedulerLimits {
+  int32_t max_num_seqs = 256;                  // B
+  int32_t max_model_len = 0;                   // L_max
+  int32_t slot_capacity = 0;                   // live sequences, waiting ones included
+  int64_t blocks_total = 0;
+  int32_t block_size = 16;
+  int64_t token_budget = 0;                    // tau; 0: the preset's
+  DurationNs tbt_slo_ns = 0;                   // 0: none
+  double watermark = 0.0;                      // share of blocks that admission keeps free
+  bool reserve_full = false;                   // max-length reserves L_max
+  bool unlimited_steps = false;                // budget none is really none (simulation)
+  const StepTimeModel* step_time = nullptr;    // may be null
+  const LengthPredictor* predictor = nullptr;  // may be null
+};
+
+// What the choices tell each other at start, so that a combination that cannot work is refused with the reason.
+struct ChoiceTraits {
+  bool reserves_growth = false;     // admission: a running sequence never meets a shortage
+  bool reserves_prompt = false;     // admission: a half-done prompt never meets one
+  bool can_preempt = false;         // preemption
+  bool splits_prompts = false;      // composition
+  int64_t max_prefill_tokens = 0;   // budget: the most prefill tokens of one step
+  int64_t max_tokens = 0;           // budget: the most tokens of one step
+};
+
+struct StepBudget {
+  int64_t tokens = 0;           // of the whole step
+  int64_t prefill_tokens = 0;   // of prompt chunks
+};
+
+class PlanBuilder;
+
+// Who goes next in the queue. Keeps whatever index it likes over the waiting sequences.
+class Order {
+ public:
+  virtual ~Order() = default;
+  // The changes since the previous plan, before the plan is made.
+  virtual void Apply(const StepView& view) = 0;
+  // Forgets everything and starts from the view (its changes are to be ignored).
+  virtual void Rebuild(const StepView& view) = 0;
+  // Puts the cursor on the first; Next returns the waiting sequences in order, then kNoSlot. What the plan itself queues
+  // or admits does not show before the next plan.
+  virtual void Start(const StepView& view) = 0;
+  virtual SlotId Next() = 0;
+  // Whether `a` goes before `b`, for any two live sequences: compositions that mix queued and partly done prompts.
+  virtual bool Before(const StepView& view, SlotId a, SlotId b) const = 0;
+  // Whether the order values `a` over `b` whatever their arrival (priority); the victim is looked for among the least.
+  virtual bool Outranks(const StepView&, SlotId, SlotId) const { return false; }
+};
+
+// KV that a sequence takes when it starts with its first `first_chunk_end` positions (matched prefix included).
+struct KvDemand {
+  int32_t reserve_tokens = 0;   // >= first_chunk_end; blocks for these are set aside
+  int64_t keep_free_blocks = 0; // refuse when fewer would be left, unless nothing else runs
+};
+
+class Admission {
+ public:
+  virtual ~Admission() = default;
+  virtual void Describe(ChoiceTraits* traits) const = 0;
+  virtual KvDemand Demand(const StepView& view, SlotId slot, int32_t first_chunk_end) const = 0;
+};
+
+class Preemption {
+ public:
+  virtual ~Preemption() = default;
+  virtual void Describe(ChoiceTraits* traits) const = 0;
+  // The running sequence that gives its KV back so that `needy` can go on; possibly `needy` itself; kNoSlot: none does.
+  // Sequences that `plan` has already given a share of this step, or already preempted, do not qualify.
+  virtual SlotId Victim(const StepView& view, const PlanBuilder& plan, const Order& order, SlotId needy) const = 0;
+};
+
+class Budget {
+ public:
+  virtual ~Budget() = default;
+  virtual void Describe(ChoiceTraits* traits) const = 0;
+  virtual StepBudget Next(const StepView& view) = 0;
+  // For the start-up echo: "512 tokens: no --tbt-slo, so the default".
+  virtual std::string Why() const = 0;
+};
+
+// What a composition works with: one step's view, builder and the other choices.
+class StepContext;
+
+class Composition {
+ public:
+  virtual ~Composition() = default;
+  virtual void Describe(ChoiceTraits* traits) const = 0;
+  // Fills the step.
+  virtual void Compose(StepContext& step) = 0;
+};
+
+}  // namespace tactus::sched

@@ -1,0 +1,71 @@
+// A preset with its five choices, checked to fit each other. The engine calls Plan once per step.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sched/plan.h"
+#include "sched/policy.h"
+
+namespace tactus::sched {
+
+struct SchedulerConfig {
+  std::string preset = "sarathi-serve";
+  std::string order, admission, composition, budget, preemption;   // empty: as the preset says
+  SchedulerLimits limits;
+};
+
+struct PresetInfo {
+  const char* name;
+  const char* order;
+  const char* admission;
+  const char* composition;
+  const char* budget;
+  const char* preemption;
+  const char* source;       // paper or system
+  const char* help;
+  const char* starvation;   // how long a request can be passed over
+};
+struct ChoiceInfo {
+  const char* name;
+  const char* help;
+};
+enum class Choice : uint8_t { kOrder, kAdmission, kComposition, kBudget, kPreemption };
+
+// For --help, docs and the conformance suite: every row of policies.def, every value of a choice.
+const std::vector<PresetInfo>& Presets();
+const std::vector<ChoiceInfo>& Values(Choice choice);
+
+class Scheduler {
+ public:
+  // kInvalidArgument: an unknown name (lists the known ones) or a combination that cannot work (says why and the way out).
+  static Result<std::unique_ptr<Scheduler>> Create(const SchedulerConfig& config);
+
+  // Fills `plan` through `builder`. The first call, and the first after Forget, reads the whole view instead of its changes.
+  void Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan);
+  // Drops every index (tests: a fresh instance makes the same plan).
+  void Forget() { fresh_ = true; }
+
+  // "sarathi-serve: order fcfs, admission prompt-fits, ...; 512 tokens: no --tbt-slo, so the default"
+  std::string Describe() const;
+  const SchedulerConfig& config() const { return config_; }   // with every choice filled in
+  int64_t max_step_tokens() const { return traits_.max_tokens; }
+  // Longest prompt that can ever be scheduled; 0: any (prompts are split).
+  int64_t max_prompt_tokens() const { return traits_.splits_prompts ? 0 : traits_.max_prefill_tokens; }
+  int32_t max_running() const { return max_running_; }        // B, or fewer when tau is smaller: every decode fits a step
+
+ private:
+  Scheduler() = default;
+  SchedulerConfig config_;
+  ChoiceTraits traits_;
+  int32_t max_running_ = 0;
+  bool fresh_ = true;
+  std::unique_ptr<Order> order_;
+  std::unique_ptr<Admission> admission_;
+  std::unique_ptr<Composition> composition_;
+  std::unique_ptr<Budget> budget_;
+  std::unique_ptr<Preemption> preemption_;
+};
+
+}  // namespace tactus::sched

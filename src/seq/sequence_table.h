@@ -1,0 +1,108 @@
+// The table of live sequences: owns the columns of base/sequence_columns.h, the waiting and running lists, the change list
+// and the state machine. Every change of a sequence's state is one of the transitions below; each checks where it comes from.
+//
+//   Add -> Held -> Waiting -> Prefill -> Decode -> Finished -> free
+//                     ^----------+---------'  (Preempt)
+//
+// It knows lengths, never tokens, blocks or policies. Thread rule: engine thread only. Nothing here allocates after
+// construction. All operations are O(1) but leaving the running list, which is one pass per step (Compact).
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/sequence_columns.h"
+#include "base/units.h"
+
+namespace tactus {
+
+struct SequenceSpec {
+  int32_t prompt_tokens = 0;
+  int32_t max_output_tokens = 0;
+  TimeNs arrival_ns = 0;
+  int32_t priority = 0;
+  Slo slo;
+  bool prompt_logprobs = false;
+  bool held = false;
+};
+
+class SequenceTable {
+ public:
+  explicit SequenceTable(int32_t capacity);
+
+  const SequenceColumns& columns() const { return columns_; }
+  std::span<SequenceNote> notes() { return note_; }
+  std::span<const SlotId> waiting() const { return waiting_; }        // in no particular order
+  std::span<const SlotId> running() const { return running_; }        // in order of admission
+  std::span<const SlotId> running_by_arrival() const { return by_arrival_; }
+  std::span<const SequenceChange> changes() const { return changes_; }
+  void ClearChanges() { changes_.clear(); }
+  int32_t free_slots() const { return static_cast<int32_t>(free_.size()); }
+  int32_t num_prefilling() const { return num_prefilling_; }
+  bool holds_kv(SlotId s) const { return state_[s] == SeqState::kPrefill || state_[s] == SeqState::kDecode; }
+
+  // Precondition: free_slots() > 0.
+  SlotId Add(const SequenceSpec& spec, TimeNs now_ns);
+  // Held -> Waiting. `fork_from` still holds the prompt's KV, or kNoSlot.
+  void Unhold(SlotId s, SlotId fork_from, TimeNs now_ns);
+  void ClearFork(SlotId s) { fork_from_[s] = kNoSlot; }
+  // Waiting -> Prefill; positions [0, matched) are there already.
+  void Admit(SlotId s, int32_t matched_tokens);
+  // `count` more positions are in step `step`; `samples`: the last of them yields a token. `chainable`: it may be planned
+  // again before the result is there.
+  void PlanItem(SlotId s, int32_t count, bool samples, StepId step, bool chainable);
+  // An item's result: `accepted` positions are computed, `new_tokens` exist.
+  void CommitItem(SlotId s, int32_t accepted, int32_t new_tokens);
+  // A step that used the sequence has ended; the item counts for nothing (it was rolled back, preempted or finished since).
+  void DropItem(SlotId s);
+  // What is planned beyond the committed lengths is void; items still in flight are stale from here on: drop them.
+  void RollBackPlanned(SlotId s);
+  // Prefill or Decode -> Waiting, KV gone. Items still in flight are stale from here on: drop them.
+  void Preempt(SlotId s, TimeNs now_ns);
+  // Any live state -> Finished.
+  void Finish(SlotId s);
+  // Finished and idle -> free.
+  void Free(SlotId s);
+  // Removes from the running list whatever no longer runs. Once per pass, after commits, before planning.
+  void Compact();
+
+  int32_t items_in_flight(SlotId s) const { return in_flight_[s]; }
+  StepId last_step(SlotId s) const { return in_flight_[s] > 0 ? last_step_[s] : -1; }
+  // Items planned under an older epoch are stale.
+  uint32_t epoch(SlotId s) const { return epoch_[s]; }
+  // Tokens computed again after preemptions, over the sequence's life.
+  int32_t recomputed_tokens(SlotId s) const { return recomputed_[s]; }
+
+  // Lists against states, lengths against each other. Empty: all hold.
+  std::string CheckIntegrity() const;
+
+ private:
+  void Enqueue(SlotId s, TimeNs now_ns);
+  void Dequeue(SlotId s);
+  void LeaveRunning(SlotId s);
+
+  SequenceColumns columns_;
+  std::vector<SeqState> state_;
+  std::vector<FlightState> flight_;
+  std::vector<int32_t> prompt_tokens_, max_output_tokens_, goal_tokens_;
+  std::vector<int32_t> known_planned_, known_committed_, computed_planned_, computed_committed_;
+  std::vector<uint8_t> prompt_logprobs_;
+  std::vector<int64_t> arrival_order_, admit_order_;
+  std::vector<TimeNs> arrival_ns_, queued_ns_;
+  std::vector<int32_t> priority_, preemptions_;
+  std::vector<Slo> slo_;
+  std::vector<SlotId> fork_from_;
+  std::vector<SequenceNote> note_;
+  std::vector<int32_t> in_flight_, recomputed_, lost_, waiting_index_;
+  std::vector<uint32_t> epoch_;
+  std::vector<StepId> last_step_;
+
+  std::vector<SlotId> free_, waiting_, running_, by_arrival_;
+  std::vector<SequenceChange> changes_;
+  int64_t next_arrival_ = 0, next_admit_ = 0;
+  int32_t num_prefilling_ = 0;
+  bool running_dirty_ = false;
+};
+
+}  // namespace tactus
