@@ -1,0 +1,31 @@
+#include "cli/interrupt.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+
+namespace tactus::cli {
+namespace {
+
+std::atomic<int> g_count{0};
+static_assert(std::atomic<int>::is_always_lock_free);
+
+void OnInterrupt(int) {
+  if (g_count.fetch_add(1) >= 1) _exit(130);
+}
+
+}  // namespace
+
+void CatchInterrupt() {
+  struct sigaction action = {};
+  action.sa_handler = OnInterrupt;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = 0;  // no SA_RESTART: a blocked read of the terminal returns
+  sigaction(SIGINT, &action, nullptr);
+}
+
+int InterruptCount() { return g_count.load(); }
+void ClearInterrupt() { g_count.store(0); }
+
+}  // namespace tactus::cli

@@ -1,0 +1,233 @@
+// `tactus run`: one answer (-p) or a chat in the terminal, over the same engine as the server. Answers go to stdout as they
+// are made, everything else to stderr.
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdio>
+#include <iostream>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/option_binding.h"
+#include "tactus/engine.h"
+
+namespace tactus::cli {
+namespace {
+
+struct RunOptions {
+  std::string prompt, system;
+  int64_t max_tokens = 0;
+  double temperature = -1, top_p = -1;
+  bool raw = false;
+  EngineOptions engine;
+
+  template <class V>
+  void VisitFields(V& v) {
+    v.Group("Answer");
+    v.Field("prompt", prompt, {.alias = "p", .help = "one question: print the answer and exit; without it a chat starts"});
+    v.Field("system", system, {.help = "system message of the conversation; default: the template's own"});
+    v.Field("raw", raw, {.help = "with --prompt: continue the text as it is, without the chat template"});
+    v.Field("max-tokens", max_tokens, {.unit = "tokens", .min = 0, .help = "longest answer; 0: what the context leaves, at most --default-max-tokens"});
+    v.Field("temperature", temperature, {.min = -1, .max = 100, .help = "0 is greedy; -1: the model's own, else 1"});
+    v.Field("top-p", top_p, {.min = -1, .max = 1, .help = "nucleus; -1: the model's own, else 1"});
+    engine.VisitFields(v);
+  }
+};
+
+// Prints deltas and lets the main thread wait for the end.
+class TerminalSink final : public ResponseSink {
+ public:
+  explicit TerminalSink(Clock& clock) : clock_(clock), start_ns_(clock.NowNs()) {}
+
+  void OnDelta(const TokenDelta& delta) override {
+    std::lock_guard lock(mutex_);
+    if (tokens_ == 0 && !delta.tokens.empty()) first_ns_ = clock_.NowNs();
+    tokens_ += static_cast<int64_t>(delta.tokens.size());
+    text_ += delta.text;
+    std::fwrite(delta.text.data(), 1, delta.text.size(), stdout);
+    std::fflush(stdout);
+    if (!delta.error.ok()) error_ = delta.error;
+  }
+  void OnDone(const Usage& usage) override {
+    std::lock_guard lock(mutex_);
+    usage_ = usage;
+    end_ns_ = clock_.NowNs();
+    done_ = true;
+    changed_.notify_all();
+  }
+  // True once done; waits at most 50 ms, so that the caller can look at Ctrl-C.
+  bool WaitShortly() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::milliseconds(50), [this] { return done_; });
+  }
+  const std::string& text() const { return text_; }
+  const Status& error() const { return error_; }
+  std::string Summary() const {
+    const double ttft_ms = static_cast<double>(first_ns_ - start_ns_) * 1e-6;
+    const double decode_s = static_cast<double>(end_ns_ - first_ns_) * 1e-9;
+    char line[160];
+    std::snprintf(line, sizeof line, "%lld prompt tokens (%lld cached), first token after %.0f ms, %lld tokens at %.1f/s",
+                  static_cast<long long>(usage_.prompt_tokens), static_cast<long long>(usage_.cached_tokens), ttft_ms,
+                  static_cast<long long>(tokens_), tokens_ > 1 && decode_s > 0 ? static_cast<double>(tokens_ - 1) / decode_s : 0.0);
+    return line;
+  }
+
+ private:
+  Clock& clock_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  const TimeNs start_ns_;
+  TimeNs first_ns_ = 0, end_ns_ = 0;
+  int64_t tokens_ = 0;
+  std::string text_;
+  Usage usage_;
+  Status error_;
+  bool done_ = false;
+};
+
+class Conversation {
+ public:
+  Conversation(Engine& engine, const RunOptions& options) : engine_(engine), options_(options) { Clear(); }
+
+  void Clear() {
+    messages_ = nlohmann::json::array();
+    if (!options_.system.empty()) messages_.push_back({{"role", "system"}, {"content", options_.system}});
+  }
+  void SetSystem(const std::string& text) {
+    if (!messages_.empty() && messages_[0]["role"] == "system") messages_[0]["content"] = text;
+    else messages_.insert(messages_.begin(), {{"role", "system"}, {"content", text}});
+  }
+
+  // Asks and prints; on an error nothing of this turn stays in the conversation. *summary: one line about speed.
+  Status Ask(const std::string& question, bool* interrupted, std::string* summary) {
+    messages_.push_back({{"role", "user"}, {"content", question}});
+    Status status = Answer(interrupted, summary);
+    if (!status.ok()) messages_.erase(messages_.size() - 1);
+    return status;
+  }
+
+  // One generation of these prompt tokens; the text is returned through *text.
+  Status Generate(std::vector<TokenId> prompt, std::string* text, bool* interrupted, std::string* summary) {
+    const int64_t room = engine_.model().max_model_len - static_cast<int64_t>(prompt.size());
+    if (room < 1) {
+      return InvalidArgument("the conversation has " + std::to_string(prompt.size()) + " tokens and the context is " +
+                             std::to_string(engine_.model().max_model_len) + "; start anew with /clear");
+    }
+    Request request;
+    request.sampling = engine_.model().generation_defaults;
+    if (options_.temperature >= 0) request.sampling.temperature = static_cast<float>(options_.temperature);
+    if (options_.top_p > 0) request.sampling.top_p = static_cast<float>(options_.top_p);
+    request.sampling.seed = options_.engine.seed != 0 ? static_cast<uint64_t>(options_.engine.seed) : 0;
+    request.stop.max_tokens = options_.max_tokens > 0 ? options_.max_tokens : std::min(room, options_.engine.default_max_tokens);
+    request.prompt = std::make_shared<const std::vector<TokenId>>(std::move(prompt));
+    auto sink = std::make_shared<TerminalSink>(SystemClock());
+    TACTUS_ASSIGN_OR_RETURN(const RequestHandle handle, engine_.Submit(std::move(request), sink));
+    bool cancelled = false;
+    while (!sink->WaitShortly()) {
+      if (InterruptCount() > 0 && !cancelled) {
+        engine_.Cancel(handle);
+        cancelled = true;
+      }
+    }
+    *interrupted = cancelled;
+    *text = sink->text();
+    *summary = sink->Summary();
+    return cancelled ? Status() : sink->error();
+  }
+
+ private:
+  Status Answer(bool* interrupted, std::string* summary) {
+    const nlohmann::json variables = {{"messages", messages_}, {"add_generation_prompt", true}};
+    TACTUS_ASSIGN_OR_RETURN(const std::string rendered, engine_.ApplyChatTemplate(variables.dump()));
+    std::string text;
+    TACTUS_RETURN_IF_ERROR(Generate(engine_.TokenizeChat(rendered), &text, interrupted, summary));
+    messages_.push_back({{"role", "assistant"}, {"content", text}});
+    return Status();
+  }
+
+  Engine& engine_;
+  const RunOptions& options_;
+  nlohmann::json messages_;
+};
+
+int Fail(const Status& status) {
+  std::fprintf(stderr, "tactus run: %s\n", status.message().c_str());
+  return kExitFailed;
+}
+
+int AnswerOnce(Engine& engine, const RunOptions& options) {
+  Conversation conversation(engine, options);
+  bool interrupted = false;
+  std::string text, summary;
+  const Status status = options.raw ? conversation.Generate(engine.Tokenize(options.prompt, true), &text, &interrupted, &summary)
+                                    : conversation.Ask(options.prompt, &interrupted, &summary);
+  if (!status.ok()) return Fail(status);
+  std::printf("\n");
+  std::fprintf(stderr, "%s\n", summary.c_str());
+  return interrupted ? kExitInterrupted : kExitOk;
+}
+
+int Chat(Engine& engine, const RunOptions& options) {
+  const bool terminal = isatty(STDIN_FILENO) != 0;
+  Conversation conversation(engine, options);
+  std::fprintf(stderr, "Chat with %s. /clear starts anew, /system TEXT sets the system message, /exit or Ctrl-D ends; Ctrl-C stops an answer.\n",
+               engine.model().name.c_str());
+  std::string line;
+  while (true) {
+    ClearInterrupt();
+    if (terminal) std::fprintf(stderr, "\n> ");
+    if (!std::getline(std::cin, line)) {
+      if (InterruptCount() == 0) return kExitOk;
+      std::fprintf(stderr, "\n");
+      return kExitInterrupted;
+    }
+    if (line.empty()) continue;
+    if (line == "/exit" || line == "/quit") return kExitOk;
+    if (line == "/clear") {
+      conversation.Clear();
+      continue;
+    }
+    if (line.rfind("/system ", 0) == 0) {
+      conversation.SetSystem(line.substr(8));
+      continue;
+    }
+    if (line[0] == '/') {
+      std::fprintf(stderr, "'%s' is no command; there are /clear, /system TEXT and /exit\n", line.c_str());
+      continue;
+    }
+    bool interrupted = false;
+    std::string summary;
+    const Status status = conversation.Ask(line, &interrupted, &summary);
+    std::printf("\n");
+    std::fflush(stdout);
+    if (!status.ok()) std::fprintf(stderr, "%s\n", status.message().c_str());
+    else if (terminal) std::fprintf(stderr, "[%s%s]\n", summary.c_str(), interrupted ? ", stopped" : "");
+  }
+}
+
+}  // namespace
+
+int RunCommand(const Args& args) {
+  RunOptions options;
+  options.engine.max_num_seqs = 4;
+  CommandLine line("run", "[MODEL] [-p PROMPT] [options]", "Chats with a model in the terminal, or answers one prompt.");
+  line.Add(options);
+  line.Positional("MODEL", &options.engine.model, false, "a GGUF file, a Hugging Face folder, or a name of `tactus models list`");
+  switch (line.Parse(args)) {
+    case CommandLine::Outcome::kExitOk: return kExitOk;
+    case CommandLine::Outcome::kExitUsage: return kExitUsage;
+    case CommandLine::Outcome::kRun: break;
+  }
+  const bool quiet = !isatty(STDERR_FILENO);
+  auto engine = Engine::Create(options.engine, [quiet](std::string_view text) {
+    if (!quiet) std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+  });
+  if (!engine.ok()) return Fail(engine.status());
+  CatchInterrupt();
+  return options.prompt.empty() ? Chat(**engine, options) : AnswerOnce(**engine, options);
+}
+
+}  // namespace tactus::cli
