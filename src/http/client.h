@@ -1,0 +1,95 @@
+// A small HTTP/1.1 client for load generators and tests: any number of concurrent requests on one thread, server-sent
+// events parsed as they arrive, every event with the time at which its bytes were read.
+//
+// Thread rule: everything (Send, At, the callbacks) happens on the thread that calls Run, or before Run. Stop is for any
+// thread. http:// only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "http/message.h"
+#include "tactus/status.h"
+
+namespace tactus::http {
+
+struct Url {
+  std::string host;
+  uint16_t port = 80;
+  std::string path;              // with a leading '/', never empty
+};
+// "http://host[:port][/path]"; IPv6 hosts in brackets. kInvalidArgument says what is wrong (https included).
+Result<Url> ParseUrl(std::string_view text);
+
+// Splits a text/event-stream body into events, whatever the pieces it comes in. Comments are dropped; an event's data
+// lines are joined with '\n'.
+class SseParser {
+ public:
+  using OnData = std::function<void(std::string_view data)>;
+  void Feed(std::string_view bytes, const OnData& on_data);
+
+ private:
+  void Line(std::string_view line, const OnData& on_data);
+  std::string partial_;
+  std::string data_;
+  bool has_data_ = false;
+};
+
+// What one request produces, in this order. OnDone is always the last call, once.
+class ResponseHandler {
+ public:
+  virtual ~ResponseHandler() = default;
+  virtual void OnHead(int /*status*/, const Headers& /*headers*/, TimeNs /*received_ns*/) {}
+  // The data of one server-sent event (of a 2xx answer of type text/event-stream); "[DONE]" included.
+  virtual void OnEvent(std::string_view /*data*/, TimeNs /*received_ns*/) {}
+  // `status` is ok when the whole answer arrived, whatever its HTTP status; else what went wrong (connect, reset, time-out,
+  // cancelled). `response` has status and headers if they arrived, and the body when it was no event stream.
+  virtual void OnDone(const Status& status, const HttpResponse& response, TimeNs received_ns) = 0;
+};
+
+struct ClientRequest {
+  std::string method = "POST";
+  std::string path;              // "/v1/chat/completions"
+  Headers headers;               // Host, Content-Length and Connection are added
+  std::string body;
+};
+
+struct ClientOptions {
+  DurationNs connect_timeout_ns = 30 * kSecond;
+  DurationNs timeout_ns = 0;     // whole request; 0: none
+  int64_t max_response_bytes = int64_t{256} << 20;
+};
+
+class Client {
+ public:
+  using CallId = uint64_t;
+
+  Client(Url base, ClientOptions options, Clock& clock);
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  // Starts at once (inside Run); connections are kept and reused.
+  CallId Send(ClientRequest request, std::shared_ptr<ResponseHandler> handler);
+  // Closes its connection; the handler gets OnDone with kCancelled. Ended: no effect.
+  void Cancel(CallId id);
+  // Calls `action` at this time of the clock, late rather than early.
+  void At(TimeNs when_ns, std::function<void()> action);
+  // Returns when every request has ended and no action is left, or after Stop. Run may be called again.
+  void Run();
+  void Stop();
+  int64_t in_flight() const;
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+// One request, blocking.
+Result<HttpResponse> Fetch(const Url& base, ClientRequest request, DurationNs timeout_ns, Clock& clock);
+
+}  // namespace tactus::http

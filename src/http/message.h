@@ -1,0 +1,40 @@
+// HTTP messages as plain data: what the server hands to its handler, and what the client sends and gets. No Beast in here.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tactus::http {
+
+using Headers = std::vector<std::pair<std::string, std::string>>;
+
+// Header names compare without case (ASCII).
+bool EqualsIgnoreCase(std::string_view a, std::string_view b);
+// The first value under this name; null: none.
+const std::string* FindHeader(const Headers& headers, std::string_view name);
+
+struct HttpRequest {
+  std::string method;            // "GET", ...
+  std::string target;            // as sent: path and query
+  std::string path;              // target up to '?'
+  Headers headers;
+  std::string body;
+  std::string peer;              // the client's address, without port
+
+  const std::string* Find(std::string_view name) const { return FindHeader(headers, name); }
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string content_type = "application/json";   // empty: no such header
+  Headers headers;
+  std::string body;
+
+  const std::string* Find(std::string_view name) const { return FindHeader(headers, name); }
+};
+
+const char* ReasonPhrase(int status);
+
+}  // namespace tactus::http
