@@ -1,0 +1,16 @@
+// The kernel set of machines with AVX2, FMA and F16C (compiled for them).
+#include "kernels/cpu/simd_avx2.h"
+
+#include "kernels/cpu/row_kernel.h"
+#include "kernels/cpu/linear_kernel.h"
+#include "kernels/cpu/linear_entry.h"
+#include "kernels/cpu/attention_kernel.h"
+
+namespace tactus::kernels {
+
+const Ops& Avx2Ops() {
+  static constexpr Ops kOps = {"avx2", Linear, RmsNorm, Embed, Rope, StoreKv, Attention, SiluMul, AddTo, DequantizeRow};
+  return kOps;
+}
+
+}  // namespace tactus::kernels

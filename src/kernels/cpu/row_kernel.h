@@ -1,0 +1,224 @@
+// The operators that work on one token's row or on single elements, and dequantisation:
+// included once per kernel-set file, after its simd_*.h. A row's result depends on that row alone.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/kernel_set.h"
+#include "tensor/float16.h"
+
+namespace tactus::kernels {
+namespace {
+
+inline int64_t MinOf(int64_t a, int64_t b) { return a < b ? a : b; }
+inline int64_t MaxOf(int64_t a, int64_t b) { return a > b ? a : b; }
+inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
+
+// e^x: x = n ln 2 + r, |r| <= ln 2 / 2, a polynomial of degree 6 for e^r (relative error about 1 ulp), 2^n by the
+// exponent. 0 below -87.3 (where the result would be subnormal); NaN stays NaN.
+inline Simd::F Exp(Simd::F x) {
+  using F = Simd::F;
+  constexpr float kLow = -87.3f, kHigh = 88.0f;
+  const F clamped = Simd::Max(Simd::Set1(kLow), Simd::Min(Simd::Set1(kHigh), x));
+  const F n = Simd::RoundNearest(Simd::Mul(clamped, Simd::Set1(1.44269504088896341f)));
+  F r = Simd::MulAdd(n, Simd::Set1(-0.693359375f), clamped);
+  r = Simd::MulAdd(n, Simd::Set1(2.12194440e-4f), r);
+  F p = Simd::Set1(1.0f / 720);
+  p = Simd::MulAdd(p, r, Simd::Set1(1.0f / 120));
+  p = Simd::MulAdd(p, r, Simd::Set1(1.0f / 24));
+  p = Simd::MulAdd(p, r, Simd::Set1(1.0f / 6));
+  p = Simd::MulAdd(p, r, Simd::Set1(0.5f));
+  p = Simd::MulAdd(p, r, Simd::Set1(1.0f));
+  p = Simd::MulAdd(p, r, Simd::Set1(1.0f));
+  return Simd::ZeroBelow(x, kLow, Simd::ScaleByPowerOf2(p, n));
+}
+
+// Calls f(i, n) for vectors of [0, count): n == kWidth but for the last.
+template <class F>
+inline void ForVectors(int64_t count, F f) {
+  int64_t i = 0;
+  for (; i + Simd::kWidth <= count; i += Simd::kWidth) f(i, Simd::kWidth);
+  if (i < count) f(i, static_cast<int>(count - i));
+}
+
+inline Simd::F LoadFirst(const float* p, int n) {
+  if (n == Simd::kWidth) return Simd::Load(p);
+  float padded[Simd::kWidth] = {};
+  std::memcpy(padded, p, static_cast<size_t>(n) * sizeof(float));
+  return Simd::Load(padded);
+}
+
+inline void StoreFirst(float* p, Simd::F v, int n) {
+  if (n == Simd::kWidth) return Simd::Store(p, v);
+  float padded[Simd::kWidth];
+  Simd::Store(padded, v);
+  std::memcpy(p, padded, static_cast<size_t>(n) * sizeof(float));
+}
+
+// `columns` values of a row from column `first`, both multiples of the format's block.
+inline void DequantizeColumns(DType dtype, const uint8_t* row, int64_t first, int64_t columns, float* out) {
+  constexpr int kW = Simd::kWidth;
+  const auto half = [](const uint8_t* p) {
+    uint16_t bits;
+    std::memcpy(&bits, p, sizeof bits);
+    return Simd::Set1(F16ToF32(bits));
+  };
+  switch (dtype) {
+    case DType::kQ8_0: {
+      const uint8_t* block = row + first / 32 * 34;
+      for (int64_t k = 0; k < columns; k += 32, block += 34) {
+        const Simd::F d = half(block);
+        for (int j = 0; j < 32; j += kW) {
+          Simd::Store(out + k + j, Simd::Mul(Simd::LoadInt8(reinterpret_cast<const int8_t*>(block + 2 + j)), d));
+        }
+      }
+      return;
+    }
+    case DType::kQ4_0: {
+      const uint8_t* block = row + first / 32 * 18;
+      const Simd::F eight = Simd::Set1(8.0f);
+      for (int64_t k = 0; k < columns; k += 32, block += 18) {
+        const Simd::F d = half(block);
+        for (int j = 0; j < 16; j += kW) {
+          Simd::Store(out + k + j, Simd::Mul(Simd::Sub(Simd::LoadLowNibbles(block + 2 + j), eight), d));
+          Simd::Store(out + k + 16 + j, Simd::Mul(Simd::Sub(Simd::LoadHighNibbles(block + 2 + j), eight), d));
+        }
+      }
+      return;
+    }
+    case DType::kQ4_1: {
+      const uint8_t* block = row + first / 32 * 20;
+      for (int64_t k = 0; k < columns; k += 32, block += 20) {
+        const Simd::F d = half(block), m = half(block + 2);
+        for (int j = 0; j < 16; j += kW) {  // two roundings, as the format defines: never fused
+          Simd::Store(out + k + j, Simd::Add(Simd::Mul(Simd::LoadLowNibbles(block + 4 + j), d), m));
+          Simd::Store(out + k + 16 + j, Simd::Add(Simd::Mul(Simd::LoadHighNibbles(block + 4 + j), d), m));
+        }
+      }
+      return;
+    }
+    default: DequantizeSpan(dtype, row + RowBytes(dtype, first), columns, out);
+  }
+}
+
+void DequantizeRow(const MatrixView& w, int64_t row, float* out) {
+  DequantizeColumns(w.dtype, static_cast<const uint8_t*>(w.data) + row * w.row_bytes, 0, w.cols, out);
+}
+
+// Rows per task so that a task is worth handing out.
+inline int64_t RowsPerTask(int64_t row_elements) { return MaxOf(1, 16384 / MaxOf(1, row_elements)); }
+
+template <class Fn>
+void ForRows(ThreadPool& pool, int64_t rows, int64_t row_elements, Fn fn) {
+  const int64_t per_task = RowsPerTask(row_elements);
+  pool.ParallelFor(CeilDiv(rows, per_task), [&](int64_t task, int32_t) {
+    const int64_t end = MinOf(rows, (task + 1) * per_task);
+    for (int64_t r = task * per_task; r < end; ++r) fn(r);
+  });
+}
+
+void RmsNorm(ThreadPool& pool, const float* x, int64_t tokens, int64_t dim, const float* weight, float eps, float* out) {
+  ForRows(pool, tokens, dim, [&](int64_t t) {
+    const float* row = x + t * dim;
+    float* to = out + t * dim;
+    Simd::F acc[4] = {Simd::Zero(), Simd::Zero(), Simd::Zero(), Simd::Zero()};
+    int64_t i = 0;
+    for (; i + 4 * Simd::kWidth <= dim; i += 4 * Simd::kWidth) {
+      for (int j = 0; j < 4; ++j) {
+        const Simd::F v = Simd::Load(row + i + j * Simd::kWidth);
+        acc[j] = Simd::MulAdd(v, v, acc[j]);
+      }
+    }
+    ForVectors(dim - i, [&](int64_t j, int n) {
+      const Simd::F v = LoadFirst(row + i + j, n);
+      acc[0] = Simd::MulAdd(v, v, acc[0]);
+    });
+    const float sum = Simd::Sum(Simd::Add(Simd::Add(acc[0], acc[1]), Simd::Add(acc[2], acc[3])));
+    const Simd::F inverse = Simd::Set1(1.0f / __builtin_sqrtf(sum / static_cast<float>(dim) + eps));
+    ForVectors(dim, [&](int64_t j, int n) {
+      const Simd::F v = Simd::Mul(LoadFirst(row + j, n), inverse);
+      StoreFirst(to + j, Simd::Mul(v, LoadFirst(weight + j, n)), n);
+    });
+  });
+}
+
+void Embed(ThreadPool& pool, const int32_t* ids, int64_t tokens, const MatrixView& table, float* x) {
+  ForRows(pool, tokens, table.cols, [&](int64_t t) { DequantizeRow(table, ids[t], x + t * table.cols); });
+}
+
+// One head: pairs (a[i], b[i]) with a and b `half` apart, or neighbours.
+inline void RotateHead(float* head, const RopeTable& rope, const float* cosines, const float* sines) {
+  const int32_t half = rope.rotary_dim / 2;
+  const int32_t step = rope.interleaved ? 2 : 1;
+  const int32_t apart = rope.interleaved ? 1 : half;
+  for (int32_t i = 0; i < half; ++i) {
+    float* a = head + i * step;
+    const float p = a[0], q = a[apart];
+    a[0] = p * cosines[i] - q * sines[i];
+    a[apart] = q * cosines[i] + p * sines[i];
+  }
+}
+
+void Rope(ThreadPool& pool, float* q, float* k, const int32_t* positions, int64_t tokens, int32_t heads,
+          int32_t kv_heads, int32_t head_dim, const RopeTable& rope) {
+  CheckHeadDim(head_dim, rope.rotary_dim);
+  ForRows(pool, tokens, static_cast<int64_t>(heads + kv_heads) * head_dim, [&](int64_t t) {
+    float cosines[kMaxHeadDim / 2], sines[kMaxHeadDim / 2];
+    RopeAngles(rope, positions[t], cosines, sines);
+    for (int32_t h = 0; h < heads; ++h) RotateHead(q + (t * heads + h) * head_dim, rope, cosines, sines);
+    for (int32_t h = 0; h < kv_heads; ++h) RotateHead(k + (t * kv_heads + h) * head_dim, rope, cosines, sines);
+  });
+}
+
+inline void StoreKvRow(const float* from, void* base, const KvLayer& kv, int64_t slot) {
+  const int64_t block = slot / kv.block_size, offset = slot % kv.block_size;
+  for (int32_t h = 0; h < kv.kv_heads; ++h) {
+    const float* head = from + static_cast<int64_t>(h) * kv.head_dim;
+    const int64_t to = ((block * kv.kv_heads + h) * kv.block_size + offset) * kv.head_dim;
+    if (kv.dtype == DType::kF32) {
+      std::memcpy(static_cast<float*>(base) + to, head, static_cast<size_t>(kv.head_dim) * sizeof(float));
+      continue;
+    }
+    auto* out = static_cast<uint16_t*>(base) + to;
+    int32_t d = 0;
+    for (; d + Simd::kWidth <= kv.head_dim; d += Simd::kWidth) Simd::StoreBF16(out + d, Simd::Load(head + d));
+    for (; d < kv.head_dim; ++d) out[d] = F32ToBF16(head[d]);
+  }
+}
+
+void StoreKv(ThreadPool& pool, const float* k, const float* v, const int64_t* slots, int64_t tokens, const KvLayer& kv) {
+  const int64_t row = static_cast<int64_t>(kv.kv_heads) * kv.head_dim;
+  ForRows(pool, tokens, 2 * row, [&](int64_t t) {
+    StoreKvRow(k + t * row, kv.k, kv, slots[t]);
+    StoreKvRow(v + t * row, kv.v, kv, slots[t]);
+  });
+}
+
+// Elementwise operators: pieces of 16384 elements.
+template <class Fn>
+void ForElements(ThreadPool& pool, int64_t n, Fn fn) {
+  constexpr int64_t kPiece = 16384;
+  pool.ParallelFor(CeilDiv(n, kPiece), [&](int64_t task, int32_t) {
+    const int64_t begin = task * kPiece;
+    ForVectors(MinOf(n, begin + kPiece) - begin, [&](int64_t i, int count) { fn(begin + i, count); });
+  });
+}
+
+void SiluMul(ThreadPool& pool, const float* gate, const float* up, int64_t n, float* out) {
+  ForElements(pool, n, [&](int64_t i, int count) {
+    const Simd::F g = LoadFirst(gate + i, count);
+    const Simd::F denominator = Simd::Add(Simd::Set1(1.0f), Exp(Simd::Sub(Simd::Zero(), g)));
+    StoreFirst(out + i, Simd::Mul(Simd::Div(g, denominator), LoadFirst(up + i, count)), count);
+  });
+}
+
+void AddTo(ThreadPool& pool, float* x, const float* y, int64_t n) {
+  ForElements(pool, n, [&](int64_t i, int count) {
+    StoreFirst(x + i, Simd::Add(LoadFirst(x + i, count), LoadFirst(y + i, count)), count);
+  });
+}
+
+}  // namespace
+}  // namespace tactus::kernels

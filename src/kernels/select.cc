@@ -1,0 +1,99 @@
+// Which kernel sets this machine can run, and the portable pieces that all of them share.
+#include <cmath>
+#include <cstdlib>
+#include <string>
+
+#include "base/check.h"
+#include "kernels/dequantize.h"
+#include "kernels/kernel_set.h"
+
+namespace tactus::kernels {
+
+#if defined(__x86_64__)
+bool CpuHasAvx2() {
+  static const bool has =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  return has;
+}
+bool CpuHasAvx512() {
+  static const bool has = CpuHasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return has;
+}
+bool CpuHasAvx512Bf16() {
+  static const bool has = CpuHasAvx512() && __builtin_cpu_supports("avx512bf16");
+  return has;
+}
+#endif
+
+std::vector<const Ops*> RunnableOps() {
+  std::vector<const Ops*> sets = {&RefOps(), &PortableOps()};
+#if defined(__x86_64__)
+  if (CpuHasAvx2()) sets.push_back(&Avx2Ops());
+  if (CpuHasAvx512()) sets.push_back(&Avx512Ops());
+#endif
+  return sets;
+}
+
+const Ops* SelectOps(std::string_view name) {
+  const std::vector<const Ops*> sets = RunnableOps();
+  if (name.empty()) {
+    if (const char* forced = std::getenv("TACTUS_KERNELS"); forced != nullptr) name = forced;
+  }
+  if (name.empty()) return sets.back();
+  for (const Ops* ops : sets) {
+    if (name == ops->name) return ops;
+  }
+  return nullptr;
+}
+
+int64_t LinearThreadBytes() {
+  constexpr int64_t kPanelRows = 4;
+  return (kPanelRows * kLinearChunk + kLinearTokenBlock * kLinearRowBlock * kMaxWidth) * int64_t{sizeof(float)};
+}
+
+namespace {
+int64_t PaddedHead(int32_t head_dim) { return (head_dim + kMaxWidth - 1) / kMaxWidth * kMaxWidth; }
+}  // namespace
+
+int64_t AttentionThreadBytes(int32_t head_dim) {
+  const int64_t head_vectors = kKeyTile + kMaxWidth + kPartition + 2 * kAttentionTileRows;
+  return (head_vectors * PaddedHead(head_dim) + kAttentionTileRows * kPartition) * int64_t{sizeof(float)};
+}
+
+int64_t AttentionSplitBytes(int32_t heads, int32_t head_dim, int32_t threads) {
+  const int64_t row_bytes = (PaddedHead(head_dim) + kMaxWidth) * int64_t{sizeof(float)};
+  return (1 + int64_t{kSplitPerThread} * threads) * heads * row_bytes;
+}
+
+int64_t WorkspaceBytes(int64_t tokens, int64_t max_cols, int32_t heads, int32_t head_dim, int32_t threads) {
+  const int64_t linear = tokens * max_cols * int64_t{sizeof(float)} + 64 + threads * LinearThreadBytes();
+  const int64_t attention = (tokens + 1) * int64_t{sizeof(int64_t)} + 64 + AttentionSplitBytes(heads, head_dim, threads) +
+                            threads * AttentionThreadBytes(head_dim);
+  return linear > attention ? linear : attention;
+}
+
+void CheckWorkspace(int64_t have_bytes, int64_t need_bytes) {
+  TACTUS_CHECK_MSG(have_bytes >= need_bytes, "the kernel workspace has " + std::to_string(have_bytes) + " bytes and needs " +
+                                                 std::to_string(need_bytes) + "; size it with WorkspaceBytes");
+}
+
+void CheckHeadDim(int32_t head_dim, int32_t rotary_dim) {
+  TACTUS_CHECK_MSG(head_dim > 0 && head_dim <= kMaxHeadDim && rotary_dim >= 0 && rotary_dim <= head_dim,
+                   "head_dim " + std::to_string(head_dim) + " with rotary_dim " + std::to_string(rotary_dim) +
+                       ": the limit is " + std::to_string(kMaxHeadDim));
+}
+
+void DequantizeSpan(DType dtype, const void* src, int64_t elements, float* out) {
+  Dequantize(dtype, static_cast<const std::byte*>(src), elements, out);
+}
+
+void RopeAngles(const RopeTable& rope, int32_t position, float* cosines, float* sines) {
+  for (int32_t i = 0; i < rope.rotary_dim / 2; ++i) {
+    const float angle = static_cast<float>(position) * rope.inv_freq[i];
+    cosines[i] = std::cos(angle) * rope.attention_scale;
+    sines[i] = std::sin(angle) * rope.attention_scale;
+  }
+}
+
+}  // namespace tactus::kernels

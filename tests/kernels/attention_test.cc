@@ -1,0 +1,206 @@
+// Attention of every kernel set: close to ref, and the same bits for a query whether it comes as a decode, in a chunk of any
+// size, over any block size, beside any neighbours, by any number of threads.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "kernels/kernel_testing.h"
+
+namespace tactus::kernels {
+namespace {
+
+using testing::OwnedWorkspace;
+using testing::RandomFloats;
+
+struct Shape {
+  int32_t heads, kv_heads, head_dim;
+  int32_t window = 0;
+  DType kv_dtype = DType::kBF16;
+};
+
+// A sequence's K and V as floats, and its queries.
+struct Sequence {
+  int32_t length;
+  std::vector<float> q, k, v;
+};
+
+Sequence MakeSequence(const Shape& s, int32_t length, uint64_t seed) {
+  return {length, RandomFloats(int64_t{length} * s.heads * s.head_dim, seed),
+          RandomFloats(int64_t{length} * s.kv_heads * s.head_dim, seed + 1),
+          RandomFloats(int64_t{length} * s.kv_heads * s.head_dim, seed + 2)};
+}
+
+// A paged cache with shuffled blocks; what is not written is NaN, so that reading it shows.
+class Cache {
+ public:
+  Cache(const Shape& shape, int32_t block_size, const std::vector<Sequence>& sequences, const Ops& ops, ThreadPool& pool)
+      : shape_(shape) {
+    int32_t blocks = 1;
+    for (const Sequence& s : sequences) blocks += (s.length + block_size - 1) / block_size;
+    const size_t elements = static_cast<size_t>(blocks) * shape.kv_heads * block_size * shape.head_dim;
+    k_.assign(elements * 4, std::byte{0xff});
+    v_.assign(elements * 4, std::byte{0xff});
+    layer_ = {k_.data(), v_.data(), shape.kv_dtype, block_size, shape.kv_heads, shape.head_dim};
+    std::vector<int32_t> order(static_cast<size_t>(blocks));
+    std::iota(order.begin(), order.end(), 0);
+    Rng rng(99);
+    for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.UniformInt(0, int64_t(i) - 1)]);
+    size_t next = 0;
+    for (const Sequence& s : sequences) {
+      std::vector<int32_t> table;
+      for (int32_t p = 0; p < s.length; p += block_size) table.push_back(order[next++]);
+      std::vector<int64_t> slots;
+      for (int32_t p = 0; p < s.length; ++p) slots.push_back(int64_t{table[p / block_size]} * block_size + p % block_size);
+      ops.store_kv(pool, s.k.data(), s.v.data(), slots.data(), s.length, layer_);
+      tables_.push_back(std::move(table));
+    }
+  }
+
+  struct Piece {
+    int32_t sequence, first_position, count;
+  };
+
+  // The pieces in one call; the result in order of the pieces' rows.
+  std::vector<float> Run(const Ops& ops, ThreadPool& pool, const std::vector<Sequence>& sequences,
+                         const std::vector<Piece>& pieces) {
+    const int64_t row = int64_t{shape_.heads} * shape_.head_dim;
+    std::vector<float> q;
+    std::vector<AttentionItem> items;
+    int32_t tokens = 0;
+    for (const Piece& p : pieces) {
+      const std::vector<float>& from = sequences[p.sequence].q;
+      q.insert(q.end(), from.begin() + p.first_position * row, from.begin() + (p.first_position + p.count) * row);
+      items.push_back({tokens, p.first_position, p.count, tables_[p.sequence].data()});
+      tokens += p.count;
+    }
+    std::vector<float> out(static_cast<size_t>(tokens * row), -7.0f);
+    OwnedWorkspace scratch(tokens, 64, shape_.heads, shape_.head_dim, pool.threads());
+    const float scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim));
+    ops.attention(pool, q.data(), items, shape_.heads, layer_, scale, shape_.window, out.data(), scratch.view());
+    return out;
+  }
+
+ private:
+  Shape shape_;
+  std::vector<std::byte> k_, v_;
+  KvLayer layer_;
+  std::vector<std::vector<int32_t>> tables_;
+};
+
+const Shape kShapes[] = {
+    {8, 1, 64},                                       // MQA
+    {9, 3, 64},                                       // a group that fills no tile
+    {4, 4, 128, 0, DType::kF32},                      // MHA
+    {4, 2, 8},     {6, 2, 24, 0, DType::kF32},        // tiny and odd heads
+    {4, 2, 16, 5}, {8, 2, 64, 300}, {2, 2, 256, 64},  // windows within, across and at the edges of partitions
+    {72, 1, 16},                                      // more heads than a tile has rows
+};
+
+std::string NameOf(const Ops* ops, const Shape& s) {
+  return std::string(ops->name) + " heads " + std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) + " dim " +
+         std::to_string(s.head_dim) + " window " + std::to_string(s.window);
+}
+
+TEST(Attention, AgreesWithRef) {
+  ThreadPool pool(2);
+  for (const Shape& shape : kShapes) {
+    const std::vector<Sequence> sequences = {MakeSequence(shape, 300, 1), MakeSequence(shape, 37, 5)};
+    const std::vector<Cache::Piece> pieces = {{0, 299, 1}, {1, 0, 37}, {0, 240, 30}, {1, 36, 1}};
+    for (const Ops* ops : RunnableOps()) {
+      Cache cache(shape, 16, sequences, *ops, pool);
+      const std::vector<float> want = cache.Run(*SelectOps("ref"), pool, sequences, pieces);
+      const std::vector<float> got = cache.Run(*ops, pool, sequences, pieces);
+      // Values are of order one and the result is an average of them; scores of order one are off by a few ulp of
+      // sqrt(head_dim) terms, which moves a weight by as much.
+      for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 4e-6) << NameOf(ops, shape) << " at " << i;
+    }
+  }
+}
+
+TEST(Attention, ChunksBlocksNeighboursAndThreadsChangeNoBit) {
+  ThreadPool one(1), two(2), three(3), five(5);
+  ThreadPool* pools[] = {&one, &two, &three, &five};
+  Rng rng(7);
+  for (const Shape& shape : kShapes) {
+    const int64_t row = int64_t{shape.heads} * shape.head_dim;
+    constexpr int32_t kLength = 600;
+    const std::vector<Sequence> sequences = {MakeSequence(shape, kLength, 1), MakeSequence(shape, 90, 5)};
+    for (const Ops* ops : RunnableOps()) {
+      if (std::string_view(ops->name) == "ref") continue;
+      // Every query as a decode of its own (a sample of them: all are quadratic).
+      Cache cache(shape, 16, sequences, *ops, one);
+      std::vector<int32_t> checked = {0, 1, 15, 16, 63, 64, 255, 256, 257, 511, 512, 513, kLength - 1};
+      for (int i = 0; i < 20; ++i) checked.push_back(static_cast<int32_t>(rng.UniformInt(0, kLength - 1)));
+      std::vector<std::vector<float>> alone;
+      for (int32_t p : checked) alone.push_back(cache.Run(*ops, one, sequences, {{0, p, 1}}));
+      auto check = [&](const std::vector<float>& out, const std::vector<Cache::Piece>& pieces, const std::string& how) {
+        int64_t first_row = 0;
+        for (const Cache::Piece& piece : pieces) {
+          for (size_t i = 0; i < checked.size(); ++i) {
+            const int32_t in_piece = checked[i] - piece.first_position;
+            if (piece.sequence != 0 || in_piece < 0 || in_piece >= piece.count) continue;
+            ASSERT_TRUE(testing::SameBits(out.data() + (first_row + in_piece) * row, alone[i].data(), row))
+                << NameOf(ops, shape) << " position " << checked[i] << " " << how;
+          }
+          first_row += piece.count;
+        }
+      };
+      int round = 0;
+      for (int32_t block_size : {1, 8, 16, 32, 48}) {
+        Cache other(shape, block_size, sequences, *ops, one);
+        std::vector<Cache::Piece> pieces;
+        for (int32_t p = 0; p < kLength;) {  // the sequence in random chunks, decodes of another between them
+          const auto count = static_cast<int32_t>(std::min<int64_t>(kLength - p, rng.UniformInt(1, 1 + 90 * round)));
+          pieces.push_back({0, p, count});
+          pieces.push_back({1, static_cast<int32_t>(rng.UniformInt(0, 89)), 1});
+          p += count;
+        }
+        ThreadPool& pool = *pools[round++ % 4];
+        check(other.Run(*ops, pool, sequences, pieces), pieces,
+              "block size " + std::to_string(block_size) + " threads " + std::to_string(pool.threads()));
+        if (HasFatalFailure()) return;
+      }
+      // Single decodes on many threads are split over partitions.
+      for (size_t i = 0; i < checked.size(); ++i) {
+        check(cache.Run(*ops, five, sequences, {{0, checked[i], 1}}), {{0, checked[i], 1}}, "split");
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// Enough partitions for several waves of a split decode.
+TEST(Attention, LongDecodesMergeInTheSameOrderWhenSplit) {
+  const Shape shape = {4, 1, 16};
+  ThreadPool one(1), two(2);
+  const std::vector<Sequence> sequences = {MakeSequence(shape, 5000, 3)};
+  for (const Ops* ops : RunnableOps()) {
+    Cache cache(shape, 16, sequences, *ops, one);
+    const std::vector<Cache::Piece> last = {{0, 4999, 1}};
+    const std::vector<float> want = cache.Run(*SelectOps("ref"), one, sequences, last);
+    const std::vector<float> alone = cache.Run(*ops, one, sequences, last), split = cache.Run(*ops, two, sequences, last);
+    EXPECT_TRUE(testing::SameBits(alone.data(), split.data(), 64)) << ops->name;
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(alone[i], want[i], 4e-6) << ops->name;
+  }
+}
+
+// Scores far apart: weights that underflow, a maximum in a late partition.
+TEST(Attention, LargeScoresStayFinite) {
+  const Shape shape = {2, 1, 16, 0, DType::kF32};
+  ThreadPool pool(1);
+  std::vector<Sequence> sequences = {MakeSequence(shape, 520, 3)};
+  for (int32_t p = 0; p < 520; ++p) {
+    for (int d = 0; d < 16; ++d) sequences[0].k[p * 16 + d] *= p == 515 ? 1000.0f : 100.0f;
+  }
+  for (const Ops* ops : RunnableOps()) {
+    Cache cache(shape, 16, sequences, *ops, pool);
+    const std::vector<float> want = cache.Run(*SelectOps("ref"), pool, sequences, {{0, 500, 20}});
+    const std::vector<float> got = cache.Run(*ops, pool, sequences, {{0, 500, 20}});
+    // Scores of order 1000 carry an absolute error of about 1e-4, and so do the weights.
+    for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 2e-3) << ops->name << " at " << i;
+  }
+}
+
+}  // namespace
+}  // namespace tactus::kernels
