@@ -76,6 +76,8 @@ struct MemoryPlan {
 // kInvalidArgument with the arithmetic and the flag to change when it does not fit.
 Result<MemoryPlan> PlanMemory(const ModelConfig& config, const MemoryPlanInput& input);
 
+inline constexpr int64_t kMaxLayers = 1024;
+
 // Shape errors that would make a forward pass read out of bounds: each with field, value and limit.
 Status ValidateConfig(const ModelConfig& config);
 

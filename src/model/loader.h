@@ -18,6 +18,12 @@ struct ModelDescription {
   std::string path;                    // as resolved
   ModelConfig config;
   int64_t weight_file_bytes = 0;
+  Status weights_status;               // kNotFound: there are no (complete) weights; only dummy loading is possible
+  struct TensorFormat {
+    DType dtype = DType::kF32;
+    int64_t tensors = 0, bytes = 0;
+  };
+  std::vector<TensorFormat> tensor_formats;   // what the files hold, most bytes first
   std::string chat_template;           // Jinja source, empty: none. Of several named ones, "default" (tool_use is not used)
   std::string tokenizer_json;          // contents; HF only
   std::string tokenizer_config_json;   // contents; HF only
@@ -36,6 +42,8 @@ struct ModelDescription {
   } gguf_tokenizer;
 };
 
+// `path`: a Hugging Face folder, a config.json by itself (or a folder that holds nothing else: dummy weights only), a GGUF
+// file, or a folder with exactly one of those.
 // Any architecture-independent failure has file name and reason; an unknown architecture lists the known ones.
 Result<ModelDescription> DescribeModel(const std::string& path);
 

@@ -1,0 +1,87 @@
+#include "model/available_memory.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+namespace tactus {
+namespace {
+
+std::optional<int64_t> ParseInt(std::string_view text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end == text.data() || value < 0) return std::nullopt;   // "max": no limit
+  return value;
+}
+
+std::optional<int64_t> ReadInt(const std::string& path) {
+  std::ifstream in(path);
+  std::string word;
+  if (!(in >> word)) return std::nullopt;
+  return ParseInt(word);
+}
+
+// The value of a line "key value" or "key: value kB".
+std::optional<int64_t> ReadField(const std::string& path, const std::string& key) {
+  std::ifstream in(path);
+  std::string word, value;
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream fields(line);
+    if (fields >> word >> value && word == key) return ParseInt(value);
+  }
+  return std::nullopt;
+}
+
+struct CgroupFiles {
+  const char *limit, *usage, *inactive_file;
+};
+
+// What one cgroup leaves. Page cache that the kernel can drop is not in use: the weights' own pages are mostly that.
+std::optional<int64_t> CgroupLeft(const std::string& folder, const CgroupFiles& names) {
+  const std::optional<int64_t> limit = ReadInt(folder + "/" + names.limit);
+  if (!limit || *limit > (int64_t{1} << 60)) return std::nullopt;   // v1 writes about 2^63 for "none"
+  const int64_t usage = ReadInt(folder + "/" + names.usage).value_or(0);
+  const int64_t cache = ReadField(folder + "/memory.stat", names.inactive_file).value_or(0);
+  return std::max<int64_t>(0, *limit - std::max<int64_t>(0, usage - cache));
+}
+
+// The cgroup and all its ancestors up to the mount.
+void LowerToCgroups(const std::string& mount, std::string relative, const CgroupFiles& names, int64_t* available) {
+  while (true) {
+    if (const auto left = CgroupLeft(mount + relative, names)) {
+      *available = *available < 0 ? *left : std::min(*available, *left);
+    }
+    if (relative.empty() || relative == "/") return;
+    relative.resize(relative.find_last_of('/'));
+  }
+}
+
+}  // namespace
+
+int64_t AvailableMemoryBytes(const std::string& root) {
+  int64_t available = -1;
+  if (const auto kib = ReadField(root + "/proc/meminfo", "MemAvailable:")) available = *kib * 1024;
+  constexpr CgroupFiles kV2 = {"memory.max", "memory.current", "inactive_file"};
+  constexpr CgroupFiles kV1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
+  std::ifstream cgroups(root + "/proc/self/cgroup");
+  bool any = false;
+  for (std::string line; std::getline(cgroups, line);) {   // "0::/path" (v2) or "5:memory:/path" (v1)
+    const size_t first = line.find(':');
+    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string path = line.substr(second + 1);
+    if (path.empty() || path.front() != '/' || path.find("/../") != std::string::npos) continue;
+    any = true;
+    if (controllers == ",,") LowerToCgroups(root + "/sys/fs/cgroup", path, kV2, &available);
+    if (controllers.find(",memory,") != std::string::npos) {
+      LowerToCgroups(root + "/sys/fs/cgroup/memory", path, kV1, &available);
+    }
+  }
+  if (!any) LowerToCgroups(root + "/sys/fs/cgroup", "", kV2, &available);
+  return available;
+}
+
+}  // namespace tactus

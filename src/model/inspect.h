@@ -1,0 +1,21 @@
+// What `tactus models inspect` shows of a model: for people and as JSON. Pure functions of the description.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "model/loader.h"
+
+namespace tactus {
+
+struct InspectOptions {
+  DType kv_dtype = DType::kBF16;
+  MemoryPlanInput memory;        // weight_bytes 0: the file's; available_bytes < 0: unknown, then no plan is made
+};
+
+nlohmann::ordered_json InspectJson(const ModelDescription& description, const InspectOptions& options);
+std::string InspectText(const ModelDescription& description, const InspectOptions& options);
+
+}  // namespace tactus

@@ -1,0 +1,50 @@
+// Reads fields of a JSON object with the type that the reader expects. The first wrong type, range or missing key is kept in
+// status(); later reads return their defaults, so that a mapping reads as a table. null counts as absent, as in
+// transformers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "tactus/status.h"
+
+namespace tactus {
+
+// The object in `text`; errors name `path`. Depth is limited to 64.
+Result<std::shared_ptr<const nlohmann::json>> ParseJsonObject(std::string_view text, const std::string& path);
+
+class JsonFields {
+ public:
+  // `object` must outlive this. `path` and `prefix` ("rope_scaling.") are for messages.
+  JsonFields(const nlohmann::json& object, std::string path, std::string prefix = {})
+      : object_(object), path_(std::move(path)), prefix_(std::move(prefix)) {}
+
+  bool Has(const char* key) const;                       // present and not null
+  bool HasKey(const char* key) const;                    // present, null or not
+  std::optional<int64_t> Int(const char* key);
+  std::optional<double> Float(const char* key);
+  std::optional<bool> Bool(const char* key);
+  std::optional<std::string> String(const char* key);
+  std::vector<int64_t> IntOrInts(const char* key);       // 2 or [2, 3]
+  std::vector<std::string> Strings(const char* key);
+  const nlohmann::json* Object(const char* key);         // null: absent
+  int64_t RequiredInt(const char* key);
+
+  const Status& status() const { return status_; }
+  const std::string& path() const { return path_; }
+  void Fail(const char* key, const std::string& what);
+
+ private:
+  const nlohmann::json* Find(const char* key) const;
+  const nlohmann::json& object_;
+  std::string path_, prefix_;
+  Status status_;
+};
+
+}  // namespace tactus

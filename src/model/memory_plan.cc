@@ -1,0 +1,116 @@
+#include <fmt/format.h>
+
+#include "model/config.h"
+
+namespace tactus {
+namespace {
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+constexpr int64_t kDefaultKvLimit = 8 * kGiB;
+
+std::string Size(int64_t bytes) {
+  if (bytes < (1 << 20)) return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 1024.0);
+  if (bytes < kGiB) return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / kGiB);
+}
+
+// Buffers of the largest step, f32: the residual stream, its norm, q, the attention's output, k, v, gate, up and the
+// product of the two; logits of every sequence that samples; per thread one row of scratch for the widest operator and one
+// attention partial per head.
+int64_t ActivationBytes(const ModelConfig& c, const MemoryPlanInput& in) {
+  const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
+  const int64_t per_token = 3 * c.hidden_size + 2 * q + 2 * kv + 3 * c.intermediate_size;
+  const int64_t logit_rows = std::min(in.max_num_seqs, in.max_step_tokens);
+  const int64_t widest = std::max({c.hidden_size, q, c.intermediate_size});
+  const int64_t scratch = in.threads * (widest + c.num_heads * (c.head_dim + 2)) + in.max_step_tokens * widest;
+  return 4 * (in.max_step_tokens * per_token + logit_rows * c.vocab_size + scratch);
+}
+
+Status CheckInput(const ModelConfig& c, const MemoryPlanInput& in) {
+  TACTUS_RETURN_IF_ERROR(ValidateConfig(c));
+  if (in.block_size < 1) return InvalidArgument(fmt::format("--block-size is {}; at least 1 is possible", in.block_size), "block-size");
+  if (in.max_num_seqs < 1 || in.max_step_tokens < 1 || in.threads < 1) {
+    return InvalidArgument(fmt::format("a memory plan needs at least 1 sequence, 1 token per step and 1 thread, got {}, {} and {}",
+                                       in.max_num_seqs, in.max_step_tokens, in.threads));
+  }
+  if (in.max_num_seqs > (1 << 24) || in.max_step_tokens > (1 << 24)) {
+    return InvalidArgument(fmt::format("{} sequences or {} tokens per step are beyond 2^24", in.max_num_seqs, in.max_step_tokens));
+  }
+  if (in.weight_bytes < 0 || in.kv_memory_bytes < 0 || in.max_model_len < 0 || in.available_bytes < 0) {
+    return InvalidArgument("sizes of a memory plan cannot be negative");
+  }
+  if (in.max_model_len > c.max_position) {
+    return InvalidArgument(fmt::format("--max-model-len {} is beyond the {} tokens that the model was made for; use at most {}",
+                                       in.max_model_len, c.max_position, c.max_position),
+                           "max-model-len");
+  }
+  return Status();
+}
+
+}  // namespace
+
+std::string MemoryPlan::ToString() const {
+  return fmt::format(
+      "memory plan\n  weights      {:>12}\n  KV cache     {:>12}   {} blocks\n  activations  {:>12}\n"
+      "  total        {:>12}   of {} available\n  context      {:>12} tokens\n",
+      Size(weight_bytes), Size(kv_bytes), num_blocks, Size(activation_bytes), Size(total_bytes), Size(available_bytes),
+      max_model_len);
+}
+
+Result<MemoryPlan> PlanMemory(const ModelConfig& c, const MemoryPlanInput& in) {
+  TACTUS_RETURN_IF_ERROR(CheckInput(c, in));
+  MemoryPlan plan;
+  plan.weight_bytes = in.weight_bytes;
+  plan.available_bytes = in.available_bytes;
+  plan.activation_bytes = ActivationBytes(c, in);
+  const int64_t fixed = plan.weight_bytes + plan.activation_bytes;
+  if (fixed >= in.available_bytes) {
+    const char* advice = plan.activation_bytes > plan.weight_bytes
+                             ? "lower --max-num-batched-tokens or --max-num-seqs"
+                             : "use a model with fewer parameters or smaller weights (a quantised GGUF file; not --dtype float32)";
+    return InvalidArgument(fmt::format("weights {} + activations {} = {}, but only {} of memory are available: {}",
+                                       Size(plan.weight_bytes), Size(plan.activation_bytes), Size(fixed),
+                                       Size(in.available_bytes), advice),
+                           plan.activation_bytes > plan.weight_bytes ? "max-num-batched-tokens" : "model");
+  }
+  const int64_t left = in.available_bytes - fixed;
+  const int64_t token_bytes = c.KvBytesPerToken(in.kv_dtype);
+  const int64_t block_bytes = token_bytes * in.block_size;
+  if (in.kv_memory_bytes > left) {
+    return InvalidArgument(fmt::format("weights {} + activations {} + KV {} = {}, but only {} of memory are available: set "
+                                       "--kv-cache-memory to at most {}",
+                                       Size(plan.weight_bytes), Size(plan.activation_bytes), Size(in.kv_memory_bytes),
+                                       Size(fixed + in.kv_memory_bytes), Size(in.available_bytes), Size(left)),
+                           "kv-cache-memory");
+  }
+  int64_t kv = in.kv_memory_bytes;
+  const int64_t wanted_len = in.max_model_len > 0 ? in.max_model_len : c.max_position;
+  if (kv == 0) {
+    kv = std::min(left / 2, kDefaultKvLimit);
+    // More than every sequence at full length can fill would never be used.
+    const int64_t useful_blocks = in.max_num_seqs * ((wanted_len + in.block_size - 1) / in.block_size);
+    kv = std::min(kv / block_bytes, useful_blocks) * block_bytes;
+  }
+  plan.num_blocks = std::min<int64_t>(kv / block_bytes, INT32_MAX);   // block ids are 32-bit
+  plan.kv_bytes = plan.num_blocks * block_bytes;
+  const int64_t capacity = plan.num_blocks * in.block_size;
+  const int64_t needed = (in.max_model_len + in.block_size - 1) / in.block_size * block_bytes;
+  if (plan.num_blocks < 1) {
+    return InvalidArgument(fmt::format("a KV block of {} tokens takes {} ({} per token), but only {} are planned for KV: raise "
+                                       "--kv-cache-memory, or lower --block-size",
+                                       in.block_size, Size(block_bytes), Size(token_bytes), Size(kv)),
+                           "kv-cache-memory");
+  }
+  if (in.max_model_len > capacity) {
+    return InvalidArgument(fmt::format("--max-model-len {} needs {} of KV ({} per token), but {} hold {} tokens: lower "
+                                       "--max-model-len to {}, or raise --kv-cache-memory to {}",
+                                       in.max_model_len, Size(needed), Size(token_bytes), Size(plan.kv_bytes), capacity, capacity,
+                                       Size(needed)),
+                           "max-model-len");
+  }
+  plan.max_model_len = std::min(wanted_len, capacity);
+  plan.total_bytes = fixed + plan.kv_bytes;
+  return plan;
+}
+
+}  // namespace tactus

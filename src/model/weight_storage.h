@@ -1,0 +1,33 @@
+// The memory behind a ModelWeights: the mapped files, and zero-filled anonymous pages for what is converted, dequantised or
+// made up. Filled by one thread while loading, immutable afterwards.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "model/mapped_file.h"
+
+namespace tactus {
+
+class WeightStorage {
+ public:
+  WeightStorage() = default;
+  ~WeightStorage();
+  WeightStorage(const WeightStorage&) = delete;
+  WeightStorage& operator=(const WeightStorage&) = delete;
+
+  // Aligned to 64 bytes; null when the system refuses.
+  std::byte* Allocate(int64_t bytes);
+  void Keep(std::shared_ptr<const MappedFile> file) { files_.push_back(std::move(file)); }
+
+ private:
+  struct Region {
+    std::byte* data;
+    size_t size, used;
+  };
+  std::vector<Region> regions_;
+  std::vector<std::shared_ptr<const MappedFile>> files_;
+};
+
+}  // namespace tactus
