@@ -1,0 +1,63 @@
+#include "ceiling.h"
+
+#include <atomic>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace tactus::bench {
+namespace {
+
+using kernels::ThreadPool;
+
+volatile float sink;
+
+CeilingLoops LoopsFor(std::string_view set) {
+#if defined(__x86_64__)
+  if (set == "avx512") return Avx512Loops();
+  if (set == "avx2") return Avx2Loops();
+#endif
+  (void)set;
+  return PortableLoops();
+}
+
+// Best of five: the ceiling is what the machine can do, not what a neighbour leaves of it.
+template <class Fn>
+double BestRate(double amount, Fn fn) {
+  double best = 0;
+  for (int i = 0; i < 5; ++i) {
+    const TimeNs start = SystemClock().NowNs();
+    fn();
+    const double seconds = static_cast<double>(SystemClock().NowNs() - start) * 1e-9;
+    best = amount / seconds > best ? amount / seconds : best;
+  }
+  return best;
+}
+
+double Rate(ThreadPool& pool, float (*loop)(int64_t), int64_t flops_per_round) {
+  constexpr int64_t kRounds = 2'000'000;
+  const double flops = static_cast<double>(kRounds * flops_per_round) * pool.threads();
+  return BestRate(flops, [&] { pool.ParallelFor(pool.threads(), [&](int64_t, int32_t) { sink = loop(kRounds); }); });
+}
+
+Ceilings Measure(ThreadPool& pool, const CeilingLoops& loops) {
+  Ceilings c;
+  c.f32_flops = Rate(pool, loops.f32, loops.f32_flops_per_round);
+  if (loops.bf16 != nullptr) c.bf16_flops = Rate(pool, loops.bf16, loops.bf16_flops_per_round);
+  constexpr int64_t kPiece = 64 << 10, kPieces = 2048;  // floats: 512 MiB
+  const std::vector<float> buffer(kPiece * kPieces, 1.0f);
+  c.read_bytes = BestRate(static_cast<double>(kPiece * kPieces * 4), [&] {
+    pool.ParallelFor(kPieces, [&](int64_t i, int32_t) { sink = loops.read(buffer.data() + i * kPiece, kPiece); });
+  });
+  return c;
+}
+
+}  // namespace
+
+const Ceilings& MeasuredCeilings(ThreadPool& pool, const kernels::Ops& ops) {
+  static const Ceilings ceilings = Measure(pool, LoopsFor(ops.name));
+  return ceilings;
+}
+
+}  // namespace tactus::bench

@@ -1,0 +1,34 @@
+// What this machine can do at best, measured in the same run as the kernels: the denominators of every share printed.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/ops.h"
+
+namespace tactus::bench {
+
+struct Ceilings {
+  double f32_flops = 0;    // multiply-adds on f32 in the widest registers of the set, all threads
+  double bf16_flops = 0;   // vdpbf16ps; 0 where the CPU has none
+  double read_bytes = 0;   // bytes per second read from memory, all threads, buffer far beyond the caches
+};
+
+// Measured once (about a second) for the kernel set that `ops` names.
+const Ceilings& MeasuredCeilings(kernels::ThreadPool& pool, const kernels::Ops& ops);
+
+// One thread's register-only loops and its sweep over a buffer; each returns a value that depends on all of the work.
+// `rounds` x kFlopsPerRound operations.
+struct CeilingLoops {
+  float (*f32)(int64_t rounds);
+  int64_t f32_flops_per_round;
+  float (*bf16)(int64_t rounds);        // null: none
+  int64_t bf16_flops_per_round;
+  float (*read)(const float* data, int64_t floats);
+};
+CeilingLoops PortableLoops();
+#if defined(__x86_64__)
+CeilingLoops Avx2Loops();
+CeilingLoops Avx512Loops();
+#endif
+
+}  // namespace tactus::bench

@@ -1,0 +1,39 @@
+#include <immintrin.h>
+
+#include "ceiling.h"
+#include "kernels/kernel_set.h"
+
+namespace tactus::bench {
+namespace {
+struct Vec {
+  using F = __m512;
+  static constexpr int kWidth = 16;
+  static F Set1(float v) { return _mm512_set1_ps(v); }
+  static F Fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+  static F Add(F a, F b) { return _mm512_add_ps(a, b); }
+  static F Load(const float* p) { return _mm512_loadu_ps(p); }
+  static float First(F v) { return _mm512_cvtss_f32(v); }
+};
+}  // namespace
+#include "ceiling_loops.inc"
+namespace {
+
+float Bf16Loop(int64_t rounds) {
+  Vec::F acc[kChains];
+  for (int i = 0; i < kChains; ++i) acc[i] = Vec::Set1(static_cast<float>(i));
+  const auto a = reinterpret_cast<__m512bh>(_mm512_set1_epi16(0x3f80)), b = reinterpret_cast<__m512bh>(_mm512_set1_epi16(0x3c00));
+  for (int64_t r = 0; r < rounds; ++r) {
+    for (int i = 0; i < kChains; ++i) acc[i] = _mm512_dpbf16_ps(acc[i], a, b);
+  }
+  for (int i = 1; i < kChains; ++i) acc[0] = Vec::Add(acc[0], acc[i]);
+  return Vec::First(acc[0]);
+}
+
+}  // namespace
+
+CeilingLoops Avx512Loops() {
+  const bool bf16 = kernels::CpuHasAvx512Bf16();
+  return {F32Loop, 2 * kChains * Vec::kWidth, bf16 ? Bf16Loop : nullptr, 4 * kChains * Vec::kWidth, ReadLoop};
+}
+
+}  // namespace tactus::bench
