@@ -157,8 +157,8 @@ int main(int argc, char** argv) {
   line.Add(options);
   line.Positional("MODEL", &options.model, true, "a GGUF file or a Hugging Face folder");
   switch (line.Parse({argv + 1, argv + argc})) {
-    case tactus::cli::CommandLine::Outcome::kExitOk: return 0;
-    case tactus::cli::CommandLine::Outcome::kExitUsage: return 2;
+    case tactus::cli::CommandLine::Outcome::kDone: return 0;
+    case tactus::cli::CommandLine::Outcome::kBadUsage: return 2;
     case tactus::cli::CommandLine::Outcome::kRun: break;
   }
   const tactus::Status status = tactus::Main(options);

@@ -362,15 +362,15 @@ CommandLine::Outcome CommandLine::Parse(const std::vector<std::string>& args) {
   Status status = ApplyAll(args, &help, &print_config);
   if (help) {
     std::cout << HelpText();
-    return Outcome::kExitOk;
+    return Outcome::kDone;
   }
   if (!status.ok()) {
     std::cerr << "tactus " << command_ << ": " << status.message() << "\n";
-    return Outcome::kExitUsage;
+    return Outcome::kBadUsage;
   }
   if (print_config) {
     std::cout << ConfigText();
-    return Outcome::kExitOk;
+    return Outcome::kDone;
   }
   return Outcome::kRun;
 }

@@ -54,7 +54,7 @@ class CommandLine {
   }
 
   // What Parse decided beyond filling the fields.
-  enum class Outcome { kRun, kExitOk, kExitUsage };
+  enum class Outcome { kRun, kDone, kBadUsage };
   // args exclude program and command. Prints help or the effective configuration to stdout, errors to stderr.
   Outcome Parse(const std::vector<std::string>& args);
 

@@ -217,8 +217,8 @@ int RunCommand(const Args& args) {
   line.Add(options);
   line.Positional("MODEL", &options.engine.model, false, "a GGUF file, a Hugging Face folder, or a name of `tactus models list`");
   switch (line.Parse(args)) {
-    case CommandLine::Outcome::kExitOk: return kExitOk;
-    case CommandLine::Outcome::kExitUsage: return kExitUsage;
+    case CommandLine::Outcome::kDone: return kExitOk;
+    case CommandLine::Outcome::kBadUsage: return kExitUsage;
     case CommandLine::Outcome::kRun: break;
   }
   const bool quiet = !isatty(STDERR_FILENO);

@@ -85,7 +85,7 @@ TEST(CommandLine, ErrorsNameFlagValueAndLimit) {
   };
   for (const auto& [args, expected] : cases) {
     const Parsed p = ParseArgs(args);
-    EXPECT_EQ(p.outcome, CommandLine::Outcome::kExitUsage);
+    EXPECT_EQ(p.outcome, CommandLine::Outcome::kBadUsage);
     EXPECT_NE(p.errors.find(expected), std::string::npos) << p.errors;
   }
 }
@@ -116,7 +116,7 @@ TEST(CommandLine, AFileWithAnUnknownKeyOrBadTomlIsRefused) {
 
 TEST(CommandLine, PrintedConfigurationReadsBackAndHidesSecrets) {
   const Parsed p = ParseArgs({"--count", "8", "--key", "sesame", "--print-config"});
-  EXPECT_EQ(p.outcome, CommandLine::Outcome::kExitOk);
+  EXPECT_EQ(p.outcome, CommandLine::Outcome::kDone);
   EXPECT_EQ(p.output.find("sesame"), std::string::npos);
   const std::string path = testing::TempDir() + "/echo.toml";
   std::ofstream(path) << p.output;
@@ -125,7 +125,7 @@ TEST(CommandLine, PrintedConfigurationReadsBackAndHidesSecrets) {
 
 TEST(CommandLine, HelpShowsGroupUnitRangeAndDefault) {
   const Parsed p = ParseArgs({"--help"});
-  EXPECT_EQ(p.outcome, CommandLine::Outcome::kExitOk);
+  EXPECT_EQ(p.outcome, CommandLine::Outcome::kDone);
   for (const char* text : {"Sample:", "--count, --number <things>", "1 to 9", "default 3", "TACTUS_MAX_NUM_SEQS"}) {
     EXPECT_NE(p.output.find(text), std::string::npos) << text << "\n" << p.output;
   }

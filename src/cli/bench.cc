@@ -1,0 +1,166 @@
+// `tactus bench`: load on any OpenAI endpoint and the report that people know.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/load_generator.h"
+#include "cli/option_binding.h"
+
+namespace tactus::cli {
+namespace {
+
+struct BenchOptions {
+  LoadOptions load;
+  std::string workload = "chat", arrivals = "poisson", slo, output;
+  int64_t requests = 100, seed = 0;
+  double rate = 0;
+  bool json = false;
+  DurationText timeout{600 * kSecond};
+
+  template <class V>
+  void VisitFields(V& v) {
+    v.Group("Endpoint");
+    v.Field("url", load.url, {.help = "http://HOST:PORT of an OpenAI-compatible server"});
+    v.Field("model", load.model, {.help = "model name in the requests; default: the first that /v1/models lists"});
+    v.Field("api-key", load.api_key, {.help = "sent as a bearer token", .secret = true});
+    v.Field("endpoint", load.endpoint, {.choices = "completions|chat", .help = "which API is called"});
+    v.Field("prompt-format", load.prompt_format, {.choices = "ids|text", .help = "token ids (exact lengths) or English words"});
+    v.Field("vocab-size", load.vocab_size, {.unit = "tokens", .min = 10, .max = 10000000, .help = "prompt ids are drawn below this"});
+    v.Field("timeout", timeout, {.unit = "duration", .help = "per request"});
+    v.Group("Load");
+    v.Field("requests", requests, {.unit = "requests", .min = 1, .max = 10000000, .help = "how many are measured"});
+    v.Field("rate", rate, {.unit = "requests/s", .min = 0, .max = 1e6, .help = "open loop at this rate; 0: closed loop, or a trace's own times"});
+    v.Field("arrivals", arrivals, {.help = "poisson, gamma:CV, constant or jitter:SECONDS"});
+    v.Field("concurrency", load.concurrency, {.unit = "requests", .min = 0, .max = 100000, .help = "closed loop with so many in flight"});
+    v.Field("workload", workload, {.help = "random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | long-output | multi-turn | lengths:FILE | trace:FILE[:scale=X]"});
+    v.Field("warmup", load.warmup, {.unit = "requests", .min = 0, .max = 10000, .help = "sent first and not counted"});
+    v.Field("seed", seed, {.min = 0, .help = "of lengths, arrivals and prompts"});
+    v.Field("ignore-eos", load.ignore_eos, {.help = "outputs have exactly the workload's lengths"});
+    v.Field("temperature", load.temperature, {.min = 0, .max = 2, .help = "0 is greedy"});
+    v.Group("Report");
+    v.Field("slo", slo, {.help = "scored here: ttft=500ms,tbt=100ms,jct=10s"});
+    v.Field("send-slo", load.send_slo, {.help = "also sent with each request"});
+    v.Field("json", json, {.help = "one JSON object on stdout"});
+    v.Field("output", output, {.alias = "o", .help = "write the JSON object to this file"});
+  }
+};
+
+Result<Slo> ParseSlo(const std::string& text) {
+  Slo slo;
+  for (size_t at = 0; at < text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size()), eq = text.find('=', at);
+    const std::string name = text.substr(at, eq == std::string::npos ? comma - at : eq - at);
+    int64_t* field = name == "ttft" ? &slo.ttft_ns : name == "tbt" ? &slo.tbt_ns : name == "jct" ? &slo.jct_ns : nullptr;
+    auto value = eq < comma ? ParseDuration(text.substr(eq + 1, comma - eq - 1)) : InvalidArgument("none");
+    if (!field || !value.ok() || value->ns <= 0) {
+      return InvalidArgument(fmt::format("--slo: '{}' is not of the form ttft=500ms,tbt=100ms,jct=10s", text), "slo");
+    }
+    *field = value->ns;
+    at = comma + 1;
+  }
+  return slo;
+}
+
+// The first model that the server lists; also says early and clearly when there is no server.
+Result<std::string> FirstModel(const LoadOptions& load) {
+  TACTUS_ASSIGN_OR_RETURN(http::Url url, http::ParseUrl(load.url));
+  http::ClientRequest request;
+  request.method = "GET";
+  request.path = "/v1/models";
+  if (!load.api_key.empty()) request.headers.emplace_back("Authorization", "Bearer " + load.api_key);
+  TACTUS_ASSIGN_OR_RETURN(const http::HttpResponse response, http::Fetch(url, std::move(request), 30 * kSecond, SystemClock()));
+  if (response.status != 200) {
+    return InvalidArgument(fmt::format("{}/v1/models answered {}: {}", load.url, response.status, response.body.substr(0, 300)));
+  }
+  const auto json = nlohmann::json::parse(response.body, nullptr, false);
+  if (json.is_object() && json.contains("data") && json["data"].is_array() && !json["data"].empty() && json["data"][0].is_object()) {
+    return json["data"][0].value("id", std::string());
+  }
+  return InvalidArgument(fmt::format("{}/v1/models lists no model; name one with --model", load.url));
+}
+
+void DrawProgress(const LoadProgress& p) {
+  constexpr int kWidth = 30;
+  const int filled = static_cast<int>(kWidth * p.done / std::max<int64_t>(p.total, 1));
+  const double seconds = static_cast<double>(p.elapsed_ns) * 1e-9;
+  std::fprintf(stderr, "\r[%.*s%*s] %lld/%lld done, %lld in flight, %lld failed, %lld rejected, %.1f tokens/s, %.0f s ", filled,
+               "##############################", kWidth - filled, "", static_cast<long long>(p.done), static_cast<long long>(p.total),
+               static_cast<long long>(p.sent - p.done), static_cast<long long>(p.failed), static_cast<long long>(p.rejected),
+               seconds > 0 ? static_cast<double>(p.tokens) / seconds : 0.0, seconds);
+}
+
+int Fail(const Status& status, int code) {
+  std::fprintf(stderr, "tactus bench: %s\n", status.message().c_str());
+  return code;
+}
+
+}  // namespace
+
+int BenchCommand(const Args& args) {
+  BenchOptions options;
+  CommandLine line("bench", "--url URL (--rate R | --concurrency N) [options]", "Load-tests any OpenAI-compatible endpoint.");
+  line.Add(options);
+  switch (line.Parse(args)) {
+    case CommandLine::Outcome::kDone: return kExitOk;
+    case CommandLine::Outcome::kBadUsage: return kExitUsage;
+    case CommandLine::Outcome::kRun: break;
+  }
+  if (options.load.url.empty()) return Fail(InvalidArgument("--url is missing: http://HOST:PORT of a server"), kExitUsage);
+  auto spec = ParseWorkload(options.workload);
+  if (!spec.ok()) return Fail(spec.status(), kExitUsage);
+  auto arrivals = ParseArrivals(options.arrivals, options.rate);
+  if (!arrivals.ok()) return Fail(arrivals.status(), kExitUsage);
+  const bool own_times = spec->kind == WorkloadSpec::Kind::kTrace;
+  if (options.rate > 0 && options.load.concurrency > 0) return Fail(InvalidArgument("give --rate or --concurrency, not both"), kExitUsage);
+  if (options.rate <= 0 && options.load.concurrency <= 0 && !own_times) {
+    return Fail(InvalidArgument("how fast? give --rate R (open loop) or --concurrency N (closed loop)"), kExitUsage);
+  }
+  auto slo = ParseSlo(options.slo);
+  if (!slo.ok()) return Fail(slo.status(), kExitUsage);
+  options.load.slo = *slo;
+  options.load.seed = static_cast<uint64_t>(options.seed);
+  options.load.timeout_ns = options.timeout.ns;
+  auto workload = MakeWorkload(*spec, *arrivals, options.requests, options.load.seed);
+  if (!workload.ok()) return Fail(workload.status(), kExitUsage);
+  if (options.load.model.empty()) {
+    auto model = FirstModel(options.load);
+    if (!model.ok()) return Fail(model.status(), kExitFailed);
+    options.load.model = *model;
+  }
+
+  CatchInterrupt();
+  const bool bar = isatty(STDERR_FILENO) != 0;
+  auto result = RunLoad(options.load, *workload, SystemClock(), [bar](const LoadProgress& p) {
+    if (bar) DrawProgress(p);
+    return InterruptCount() == 0;
+  });
+  if (bar) std::fprintf(stderr, "\n");
+  if (!result.ok()) return Fail(result.status(), kExitUsage);
+  if (!result->first_error.empty()) std::fprintf(stderr, "first error: %s\n", result->first_error.c_str());
+
+  ReportInput input;
+  input.records = std::move(result->records);
+  input.duration_ns = result->duration_ns;
+  input.rate_asked_per_s = options.rate;
+  input.concurrency = options.load.concurrency;
+  input.slo = *slo;
+  nlohmann::ordered_json report = ReportJson(input);
+  report["workload"] = options.workload;
+  report["model"] = options.load.model;
+  if (!options.output.empty()) {
+    std::ofstream file(options.output);
+    file << report.dump(1) << "\n";
+    if (!file.flush()) return Fail(InvalidArgument(fmt::format("cannot write {}", options.output)), kExitFailed);
+  }
+  if (options.json) std::printf("%s\n", report.dump().c_str());
+  else std::printf("%s", ReportTable(report).c_str());
+  if (result->interrupted) return kExitInterrupted;
+  return report["requests"]["completed"].get<int64_t>() > 0 ? kExitOk : kExitFailed;
+}
+
+}  // namespace tactus::cli

@@ -1,0 +1,102 @@
+#include "engine/model_text.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "text/gguf_spec.h"
+
+namespace tactus {
+namespace {
+
+GgufTokenizerFields FieldsOf(const ModelDescription& d) {
+  const auto& t = d.gguf_tokenizer;
+  GgufTokenizerFields f;
+  f.model = t.model;
+  f.pre = t.pre;
+  f.model_name = d.config.name;
+  f.tokens = t.tokens;
+  f.scores = t.scores;
+  f.types = t.types;
+  f.merges = t.merges;
+  f.bos = t.bos;
+  f.eos = t.eos;
+  f.unk = t.unk;
+  f.has_add_bos = t.has_add_bos;
+  f.add_bos = t.add_bos;
+  f.add_eos = t.add_eos;
+  f.add_space_prefix = t.add_space_prefix;
+  return f;
+}
+
+// One token per byte, spelled in GPT-2's printable alphabet; the rest of the vocabulary is unused names.
+TokenizerSpec ByteSpec(const ModelConfig& config) {
+  TokenizerSpec spec;
+  auto utf8 = [](uint32_t c) {
+    return c < 0x80 ? std::string(1, static_cast<char>(c))
+                    : std::string{static_cast<char>(0xC0 | c >> 6), static_cast<char>(0x80 | (c & 0x3F))};
+  };
+  uint32_t next = 256;
+  for (uint32_t b = 0; b < 256; ++b) {
+    const bool printable = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+    spec.tokens.push_back(utf8(printable ? b : next++));
+  }
+  for (auto id = static_cast<int64_t>(spec.tokens.size()); id < config.vocab_size; ++id) {
+    spec.tokens.push_back(fmt::format("<unused{}>", id));
+  }
+  spec.kinds.assign(spec.tokens.size(), TokenKind::kNormal);
+  auto special = [&](TokenId id, const char* name) {
+    if (id < 256 || id >= config.vocab_size || !spec.tokens[static_cast<size_t>(id)].starts_with("<unused")) return TokenId{-1};
+    spec.tokens[static_cast<size_t>(id)] = name;
+    spec.kinds[static_cast<size_t>(id)] = TokenKind::kControl;
+    spec.added.push_back({name, id, true, false, false, false, false});
+    return id;
+  };
+  spec.bos_id = special(config.bos_id, "<bos>");
+  spec.eos_id = config.stop_ids.empty() ? -1 : special(config.stop_ids.front(), "<eos>");
+  return spec;
+}
+
+Result<TokenizerSpec> SpecOf(const ModelDescription& d, const ModelTextOptions& options) {
+  if (d.source == ModelDescription::Source::kGguf && !d.gguf_tokenizer.model.empty()) return SpecFromGguf(FieldsOf(d));
+  if (!d.tokenizer_json.empty()) return ParseTokenizerJson(d.tokenizer_json, d.tokenizer_config_json);
+  if (!d.tokenizer_model.empty()) return ParseSentencePieceModel(d.tokenizer_model);
+  if (options.allow_byte_tokenizer) return ByteSpec(d.config);
+  return NotFound(fmt::format("{} has no tokeniser; put tokenizer.json or tokenizer.model beside config.json", d.path));
+}
+
+Result<std::string> ReadTemplate(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return NotFound(fmt::format("--chat-template: cannot open {}", path), "chat-template");
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+Result<ModelText> LoadModelText(const ModelDescription& description, const ModelTextOptions& options) {
+  ModelText text;
+  TACTUS_ASSIGN_OR_RETURN(TokenizerSpec spec, SpecOf(description, options));
+  TACTUS_RETURN_IF_ERROR(CheckTokenizerFits(spec, description.config.vocab_size));
+  TACTUS_ASSIGN_OR_RETURN(text.tokenizer, MakeTokenizer(std::move(spec)));
+  if (text.tokenizer->bos_id() >= 0) text.bos_token = text.tokenizer->TokenText(text.tokenizer->bos_id());
+  if (text.tokenizer->eos_id() >= 0) text.eos_token = text.tokenizer->TokenText(text.tokenizer->eos_id());
+  text.template_source = description.chat_template;
+  if (!options.chat_template_file.empty()) {
+    TACTUS_ASSIGN_OR_RETURN(text.template_source, ReadTemplate(options.chat_template_file));
+  }
+  if (!text.template_source.empty()) {
+    auto compiled = ChatTemplate::Compile(text.template_source);
+    if (!compiled.ok()) {
+      return InvalidArgument(fmt::format("the chat template{} does not compile: {}; give another one with --chat-template FILE",
+                                         options.chat_template_file.empty() ? " of the model" : " " + options.chat_template_file,
+                                         compiled.status().message()), "chat-template");
+    }
+    text.chat_template = std::move(compiled).value();
+  }
+  return text;
+}
+
+}  // namespace tactus
