@@ -1,0 +1,83 @@
+// `tactus models list` and `tactus models inspect MODEL`: what is at hand, and what a model is and needs, before any weight is
+// read.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/option_binding.h"
+#include "model/available_memory.h"
+#include "model/catalog.h"
+#include "model/inspect.h"
+
+namespace tactus::cli {
+namespace {
+
+struct ModelsOptions {
+  std::string verb, model;
+  bool json = false;
+  int64_t max_model_len = 0, max_num_seqs = 256;
+  BytesText kv_cache_memory;
+  template <class V>
+  void VisitFields(V& v) {
+    v.Group("Models");
+    v.Field("json", json, {.help = "one JSON object on stdout"});
+    v.Field("max-model-len", max_model_len, {.unit = "tokens", .min = 0, .help = "inspect: plan memory for this context; 0: the model's"});
+    v.Field("max-num-seqs", max_num_seqs, {.unit = "sequences", .min = 1, .max = 65536, .help = "inspect: plan memory for so many sequences"});
+    v.Field("kv-cache-memory", kv_cache_memory, {.unit = "bytes", .help = "inspect: plan with this much KV memory; 0: the default"});
+  }
+};
+
+int List(const ModelsOptions& options) {
+  const auto models = ListModels();
+  if (options.json) {
+    nlohmann::ordered_json out = {{"cache", CacheFolder()}, {"models", nlohmann::json::array()}};
+    for (const auto& m : models) out["models"].push_back({{"name", m.name}, {"path", m.path}, {"default", m.is_default}});
+    std::printf("%s\n", out.dump().c_str());
+    return kExitOk;
+  }
+  for (const auto& m : models) std::printf("%-24s %s%s\n", m.name.c_str(), m.path.c_str(), m.is_default ? "  (default)" : "");
+  if (models.empty()) {
+    std::fprintf(stderr, "no models under %s/models; scripts/get_default_model.sh fetches the default one\n", CacheFolder().c_str());
+  }
+  return kExitOk;
+}
+
+Status Inspect(const ModelsOptions& options) {
+  TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(options.model));
+  TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(path));
+  InspectOptions inspect;
+  inspect.memory.available_bytes = AvailableMemoryBytes();
+  inspect.memory.max_model_len = options.max_model_len;
+  inspect.memory.max_num_seqs = options.max_num_seqs;
+  inspect.memory.kv_memory_bytes = options.kv_cache_memory.bytes;
+  const std::string text = options.json ? InspectJson(description, inspect).dump() : InspectText(description, inspect);
+  std::printf("%s%s", text.c_str(), text.ends_with('\n') ? "" : "\n");
+  return Status();
+}
+
+}  // namespace
+
+int ModelsCommand(const Args& args) {
+  ModelsOptions options;
+  CommandLine line("models", "list | inspect [MODEL] [options]", "Lists the models at hand, or shows what a model is and needs.");
+  line.Add(options);
+  line.Positional("VERB", &options.verb, true, "list or inspect");
+  line.Positional("MODEL", &options.model, false, "a GGUF file, a folder, or a name of the list; default: the default model");
+  switch (line.Parse(args)) {
+    case CommandLine::Outcome::kDone: return kExitOk;
+    case CommandLine::Outcome::kBadUsage: return kExitUsage;
+    case CommandLine::Outcome::kRun: break;
+  }
+  if (options.verb == "list") return List(options);
+  if (options.verb != "inspect") {
+    std::fprintf(stderr, "tactus models: '%s' is neither list nor inspect\n", options.verb.c_str());
+    return kExitUsage;
+  }
+  const Status status = Inspect(options);
+  if (!status.ok()) std::fprintf(stderr, "tactus models inspect: %s\n", status.message().c_str());
+  return status.ok() ? kExitOk : kExitFailed;
+}
+
+}  // namespace tactus::cli

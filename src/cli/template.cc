@@ -1,0 +1,106 @@
+// `tactus template MODEL|FILE.jinja --messages FILE.json`: what the chat template makes of a conversation.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/commands.h"
+#include "cli/option_binding.h"
+#include "engine/model_text.h"
+#include "model/catalog.h"
+
+namespace tactus::cli {
+namespace {
+
+struct TemplateOptions {
+  std::string model, messages, tools, kwargs;
+  bool add_generation_prompt = false, source = false;
+  template <class V>
+  void VisitFields(V& v) {
+    v.Group("Conversation");
+    v.Field("messages", messages, {.help = "JSON file: a list of messages, or an object with messages and other variables"});
+    v.Field("tools", tools, {.help = "JSON file: a list of tools"});
+    v.Field("chat-template-kwargs", kwargs, {.help = "JSON object of further variables"});
+    v.Field("add-generation-prompt", add_generation_prompt, {.help = "end with the start of the assistant's answer"});
+    v.Field("source", source, {.help = "print the template itself"});
+  }
+};
+
+Result<nlohmann::ordered_json> ReadJson(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return NotFound(fmt::format("cannot open {}", path));
+  std::ostringstream text;
+  text << in.rdbuf();
+  auto json = nlohmann::ordered_json::parse(text.str(), nullptr, false);
+  if (json.is_discarded()) return InvalidArgument(fmt::format("{} is not JSON", path));
+  return json;
+}
+
+Result<ModelText> LoadTemplate(const std::string& name) {
+  if (name.ends_with(".jinja") || name.ends_with(".j2")) {
+    std::ifstream in(name, std::ios::binary);
+    if (!in) return NotFound(fmt::format("cannot open {}", name));
+    std::ostringstream source;
+    source << in.rdbuf();
+    ModelText text;
+    text.template_source = source.str();
+    TACTUS_ASSIGN_OR_RETURN(text.chat_template, ChatTemplate::Compile(text.template_source));
+    return text;
+  }
+  TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(name));
+  TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(path));
+  TACTUS_ASSIGN_OR_RETURN(ModelText text, LoadModelText(description, {}));
+  if (!text.chat_template) return NotFound(fmt::format("{} has no chat template", path));
+  return text;
+}
+
+Result<std::string> Render(const TemplateOptions& options) {
+  TACTUS_ASSIGN_OR_RETURN(const ModelText text, LoadTemplate(options.model));
+  if (options.source) return text.template_source;
+  if (options.messages.empty()) return InvalidArgument("--messages FILE.json is missing");
+  TACTUS_ASSIGN_OR_RETURN(nlohmann::ordered_json variables, ReadJson(options.messages));
+  if (variables.is_array()) variables = nlohmann::ordered_json{{"messages", variables}};
+  if (!variables.is_object() || !variables.contains("messages")) {
+    return InvalidArgument(fmt::format("{} is neither a list of messages nor an object with one", options.messages));
+  }
+  if (!options.tools.empty()) {
+    TACTUS_ASSIGN_OR_RETURN(variables["tools"], ReadJson(options.tools));
+  }
+  if (!options.kwargs.empty()) {
+    const auto extra = nlohmann::ordered_json::parse(options.kwargs, nullptr, false);
+    if (!extra.is_object()) return InvalidArgument("--chat-template-kwargs is not a JSON object");
+    variables.update(extra);
+  }
+  if (options.add_generation_prompt || !variables.contains("add_generation_prompt")) {
+    variables["add_generation_prompt"] = options.add_generation_prompt;
+  }
+  for (const auto& [name, value] : {std::pair("bos_token", &text.bos_token), std::pair("eos_token", &text.eos_token)}) {
+    if (!variables.contains(name)) variables[name] = *value;
+  }
+  return text.chat_template->Render(variables);
+}
+
+}  // namespace
+
+int TemplateCommand(const Args& args) {
+  TemplateOptions options;
+  CommandLine line("template", "MODEL|FILE.jinja --messages FILE.json [options]", "Prints what a chat template makes of a conversation.");
+  line.Add(options);
+  line.Positional("MODEL", &options.model, true, "a model, or a Jinja file");
+  switch (line.Parse(args)) {
+    case CommandLine::Outcome::kDone: return kExitOk;
+    case CommandLine::Outcome::kBadUsage: return kExitUsage;
+    case CommandLine::Outcome::kRun: break;
+  }
+  auto rendered = Render(options);
+  if (!rendered.ok()) {
+    std::fprintf(stderr, "tactus template: %s\n", rendered.status().message().c_str());
+    return kExitFailed;
+  }
+  std::fwrite(rendered->data(), 1, rendered->size(), stdout);
+  return kExitOk;
+}
+
+}  // namespace tactus::cli

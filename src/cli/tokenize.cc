@@ -1,0 +1,89 @@
+// `tactus tokenize MODEL [TEXT]`: the tokens of a text (an argument, or standard input), as the server would make them.
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/option_binding.h"
+#include "engine/model_text.h"
+#include "model/catalog.h"
+
+namespace tactus::cli {
+namespace {
+
+struct TokenizeOptions {
+  std::string model, text;
+  bool ids = false, json = false, add_special = false, lines = false;
+  template <class V>
+  void VisitFields(V& v) {
+    v.Group("Tokenising");
+    v.Field("ids", ids, {.help = "print the ids alone, on one line"});
+    v.Field("json", json, {.help = "one JSON object: count, tokens, token_strs"});
+    v.Field("add-special-tokens", add_special, {.help = "BOS and EOS as the model's own post-processor adds them"});
+    v.Field("lines", lines, {.help = "every line of the input by itself, one line of ids each"});
+  }
+};
+
+std::string IdLine(const std::vector<TokenId>& ids) {
+  std::string line;
+  for (TokenId id : ids) line += (line.empty() ? "" : " ") + std::to_string(id);
+  return line;
+}
+
+void Print(const Tokenizer& tokenizer, const TokenizeOptions& options, const std::string& text) {
+  const auto ids = tokenizer.Encode(text, options.add_special, true);
+  if (options.json) {
+    nlohmann::ordered_json out = {{"count", ids.size()}, {"tokens", ids}, {"token_strs", nlohmann::json::array()}};
+    for (TokenId id : ids) out["token_strs"].push_back(std::string(tokenizer.TokenText(id)));
+    std::printf("%s\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  } else if (options.ids || options.lines) {
+    std::printf("%s\n", IdLine(ids).c_str());
+  } else {
+    for (TokenId id : ids) {
+      const nlohmann::json shown = std::string(tokenizer.TokenBytes(id));
+      std::printf("%8d  %s\n", id, shown.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    }
+  }
+}
+
+}  // namespace
+
+int TokenizeCommand(const Args& args) {
+  TokenizeOptions options;
+  CommandLine line("tokenize", "MODEL [TEXT] [options]", "Prints the tokens of a text; without TEXT it is read from standard input.");
+  line.Add(options);
+  line.Positional("MODEL", &options.model, true, "a GGUF file, a Hugging Face folder, or a name of `tactus models list`");
+  std::vector<std::string> text;
+  line.Rest(&text);
+  switch (line.Parse(args)) {
+    case CommandLine::Outcome::kDone: return kExitOk;
+    case CommandLine::Outcome::kBadUsage: return kExitUsage;
+    case CommandLine::Outcome::kRun: break;
+  }
+  if (text.size() > 1) {
+    std::fprintf(stderr, "tactus tokenize: %zu texts given; put one text in quotes\n", text.size());
+    return kExitUsage;
+  }
+  auto load = [&]() -> Result<ModelText> {
+    TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(options.model));
+    TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(path));
+    return LoadModelText(description, {});
+  };
+  auto model = load();
+  if (!model.ok()) {
+    std::fprintf(stderr, "tactus tokenize: %s\n", model.status().message().c_str());
+    return kExitFailed;
+  }
+  if (!text.empty()) {
+    Print(*model->tokenizer, options, text[0]);
+  } else if (options.lines) {
+    std::string input;
+    while (std::getline(std::cin, input)) Print(*model->tokenizer, options, input);
+  } else {
+    Print(*model->tokenizer, options, std::string(std::istreambuf_iterator<char>(std::cin), {}));
+  }
+  return kExitOk;
+}
+
+}  // namespace tactus::cli

@@ -1,0 +1,179 @@
+#include "engine/delivery.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace tactus {
+namespace {
+
+struct Choice {
+  explicit Choice(const Tokenizer* tokenizer) : detokenizer(tokenizer) {}
+  Detokenizer detokenizer;
+  std::string held;   // made, not yet delivered: may become a stop string
+};
+
+struct Subscriber {
+  std::shared_ptr<const Request> request;
+  std::shared_ptr<ResponseSink> sink;
+  std::vector<Choice> choices;
+  int32_t prompt_rows_seen = 0;   // a recomputed prompt repeats its logprobs
+};
+
+// One event, copied out of the engine thread's spans.
+struct Letter {
+  enum class Kind : uint8_t { kToken, kPromptLogprobs, kDone } kind = Kind::kToken;
+  TokenEvent token;
+  std::vector<TokenLogprob> logprobs;
+  Status error;
+  PromptLogprobsEvent prompt;
+  Usage usage;
+  Subscriber* to = nullptr;
+};
+
+}  // namespace
+
+size_t WithheldLength(const std::string& text, const std::vector<std::string>& stops) {
+  size_t longest = 0;
+  for (const std::string& stop : stops) {
+    for (size_t n = std::min(stop.size() - 1, text.size()); n > longest; --n) {
+      if (text.compare(text.size() - n, n, stop, 0, n) == 0) longest = n;
+    }
+  }
+  return longest;
+}
+
+struct Delivery::Impl {
+  const Tokenizer* tokenizer;
+  EventSink* forward;
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::vector<Letter> inbox;      // under mutex
+  bool stopping = false;          // under mutex
+  std::thread thread;
+
+  void Run() {
+    std::vector<Letter> letters;
+    while (true) {
+      {
+        std::unique_lock lock(mutex);
+        wake.wait(lock, [this] { return stopping || !inbox.empty(); });
+        if (inbox.empty()) return;
+        letters.swap(inbox);
+      }
+      for (Letter& letter : letters) Deliver(letter);
+      letters.clear();
+    }
+  }
+
+  void Deliver(Letter& letter) {
+    Subscriber& to = *letter.to;
+    switch (letter.kind) {
+      case Letter::Kind::kToken:
+        DeliverToken(to, letter);
+        break;
+      case Letter::Kind::kPromptLogprobs: {
+        const int32_t known = to.prompt_rows_seen - letter.prompt.first_row;
+        auto& rows = letter.prompt.rows;
+        if (known < static_cast<int32_t>(rows.size())) {
+          rows.erase(rows.begin(), rows.begin() + std::max(known, 0));
+          to.prompt_rows_seen += static_cast<int32_t>(rows.size());
+          to.sink->OnPromptLogprobs(rows);
+        }
+        break;
+      }
+      case Letter::Kind::kDone:
+        to.sink->OnDone(letter.usage);
+        delete letter.to;
+        break;
+    }
+  }
+
+  void DeliverToken(Subscriber& to, Letter& letter) {
+    const TokenEvent& event = letter.token;
+    Choice& choice = to.choices[static_cast<size_t>(event.choice)];
+    const std::vector<std::string>& stops = to.request->stop.stop;
+    TokenDelta delta;
+    delta.choice = event.choice;
+    delta.finish = event.finish;
+    if (event.token >= 0) {
+      delta.tokens.push_back(event.token);
+      if (event.logprobs >= 0) delta.logprobs.push_back(std::move(letter.logprobs));
+      // A stop id ends the text before its own token.
+      const bool is_stop_id = event.finish == FinishReason::kStop && event.stop_string < 0;
+      if (!is_stop_id) choice.held += choice.detokenizer.Append(event.token);
+    }
+    if (event.finish == FinishReason::kNone) {
+      const size_t keep = stops.empty() ? 0 : WithheldLength(choice.held, stops);
+      delta.text = choice.held.substr(0, choice.held.size() - keep);
+      choice.held.erase(0, delta.text.size());
+    } else if (event.stop_string >= 0) {
+      delta.stop_string = stops[static_cast<size_t>(event.stop_string)];
+      const size_t at = choice.held.find(delta.stop_string);
+      // Found in bytes but not in text: the stop lies in bytes that are no whole character; none of them may leak.
+      delta.text = choice.held.substr(0, at == std::string::npos ? 0 : at);
+    } else {
+      delta.text = choice.held + choice.detokenizer.Flush();
+    }
+    delta.error = std::move(letter.error);
+    to.sink->OnDelta(delta);
+  }
+};
+
+Delivery::Delivery(const Tokenizer* tokenizer, EventSink* forward) : impl_(std::make_unique<Impl>()) {
+  impl_->tokenizer = tokenizer;
+  impl_->forward = forward;
+  impl_->thread = std::thread([this] { impl_->Run(); });
+}
+
+Delivery::~Delivery() {
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->stopping = true;
+  }
+  impl_->wake.notify_one();
+  impl_->thread.join();
+}
+
+void* Delivery::Register(std::shared_ptr<const Request> request, std::shared_ptr<ResponseSink> sink) {
+  auto* subscriber = new Subscriber;   // freed after its done event, or by Forget
+  subscriber->choices.reserve(static_cast<size_t>(request->n));
+  for (int32_t i = 0; i < request->n; ++i) subscriber->choices.emplace_back(impl_->tokenizer);
+  subscriber->request = std::move(request);
+  subscriber->sink = std::move(sink);
+  return subscriber;
+}
+
+void Delivery::Forget(void* user) { delete static_cast<Subscriber*>(user); }
+
+void Delivery::OnStep(const StepEvents& events) {
+  if (impl_->forward) impl_->forward->OnStep(events);
+  if (events.tokens.empty() && events.prompt_logprobs.empty() && events.done.empty()) return;
+  {
+    std::lock_guard lock(impl_->mutex);
+    for (const PromptLogprobsEvent& p : events.prompt_logprobs) {
+      Letter& letter = impl_->inbox.emplace_back();
+      letter.kind = Letter::Kind::kPromptLogprobs;
+      letter.prompt = p;
+      letter.to = static_cast<Subscriber*>(p.user);
+    }
+    for (const TokenEvent& t : events.tokens) {
+      Letter& letter = impl_->inbox.emplace_back();
+      letter.token = t;
+      if (t.logprobs >= 0) letter.logprobs = events.logprobs[static_cast<size_t>(t.logprobs)];
+      if (t.error >= 0) letter.error = events.errors[static_cast<size_t>(t.error)];
+      letter.to = static_cast<Subscriber*>(t.user);
+    }
+    for (const RequestDoneEvent& d : events.done) {
+      Letter& letter = impl_->inbox.emplace_back();
+      letter.kind = Letter::Kind::kDone;
+      letter.usage = {d.prompt_tokens, d.cached_tokens, d.completion_tokens};
+      letter.to = static_cast<Subscriber*>(d.user);
+    }
+  }
+  impl_->wake.notify_one();
+}
+
+}  // namespace tactus

@@ -1,0 +1,38 @@
+// From tokens to text, off the engine thread: copies each step's events, and on a thread of its own detokenises them, withholds
+// what may be the beginning of a stop string, and calls the requests' sinks. Ends of sequences were decided by the step
+// loop; nothing here decides anything.
+//
+// Thread rule: Register and Forget on any thread; OnStep on the engine thread (copies, never blocks on a sink); sinks are
+// called on the delivery thread alone. Memory is bounded by what the live requests may still generate.
+#pragma once
+
+#include <memory>
+
+#include "engine/events.h"
+#include "tactus/engine.h"
+#include "text/tokenizer.h"
+
+namespace tactus {
+
+class Delivery final : public EventSink {
+ public:
+  // Both outlive this. `forward` also sees every event, on the engine thread, first (metrics); may be null.
+  Delivery(const Tokenizer* tokenizer, EventSink* forward);
+  ~Delivery() override;   // delivers what has been handed over, then joins
+
+  // The token that PreparedRequest::user carries. Forget it again when the loop refuses the request; otherwise it goes with the
+  // request's RequestDoneEvent.
+  void* Register(std::shared_ptr<const Request> request, std::shared_ptr<ResponseSink> sink);
+  void Forget(void* user);
+
+  void OnStep(const StepEvents& events) override;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The longest end of `text` that is a proper beginning of one of `stops`: what must be withheld. Exposed for tests.
+size_t WithheldLength(const std::string& text, const std::vector<std::string>& stops);
+
+}  // namespace tactus
