@@ -15,15 +15,20 @@ namespace tactus {
 
 enum class TokenKind : uint8_t { kNormal, kUnknown, kControl, kUserDefined, kByte, kUnused };
 
+// What becomes of the matches of a split pattern (Hugging Face "Split"). kOnlyMatches: "Removed" with invert.
+enum class SplitBehavior : uint8_t { kIsolated, kRemoved, kOnlyMatches, kMergedWithPrevious, kMergedWithNext };
+
 // Everything a tokeniser is made of, whatever file it came from (tokenizer.json, tokenizer.model, GGUF metadata).
 struct TokenizerSpec {
   enum class Algorithm : uint8_t { kByteLevelBpe, kSentencePieceBpe } algorithm = Algorithm::kByteLevelBpe;
   std::vector<std::string> tokens;              // as the file spells them (byte-level alphabet or U+2581 for space)
   std::vector<float> scores;                    // SentencePiece; empty otherwise
   std::vector<TokenKind> kinds;                 // same length as tokens
-  std::vector<std::pair<std::string, std::string>> merges;   // byte-level BPE, in rank order
+  // In rank order: byte-level BPE always; SentencePiece from a tokenizer.json, where they take the place of the scores.
+  std::vector<std::pair<std::string, std::string>> merges;
   // Byte-level: the regexes that split text, applied one after another (Hugging Face "Sequence"); see text/pretokenizer.h.
   std::vector<std::string> split_patterns;
+  std::vector<SplitBehavior> split_behaviors;   // one for each pattern; empty: all kIsolated
   bool digits_one_by_one = false;               // SmolLM: before the split patterns
   bool add_prefix_space = false;                // SentencePiece dummy prefix, byte-level add_prefix_space
   bool ignore_merges = false;                   // Llama 3: a whole pre-token that is in the vocabulary stays whole
@@ -32,6 +37,13 @@ struct TokenizerSpec {
   std::vector<Added> added;
   TokenId bos_id = -1, eos_id = -1, unk_id = -1;
   bool add_bos = false, add_eos = false;        // what add_special_tokens means for this model
+  bool fuse_unknown = false;                    // one unknown token for a run of unknown characters
+  // SentencePiece only. Where the dummy prefix goes: on every stretch of text between added tokens (Llama 2, GGUF) or on
+  // the text's very start alone (Metaspace "first"); not where the text starts with a space already (Metaspace); before
+  // added tokens with `normalized` are looked for (a normalizer) or after (a pre-tokenizer).
+  bool prefix_first_only = false, prefix_unless_space = false, prefix_after_added = false;
+  bool remove_extra_whitespaces = false;
+  bool strip_leading_space = false;             // decoding drops one space at the start
 };
 
 class Tokenizer {
@@ -55,8 +67,13 @@ class Tokenizer {
 };
 
 Result<std::unique_ptr<Tokenizer>> MakeTokenizer(TokenizerSpec spec);
+// A tokeniser that can make ids which the model has no embedding for is an error with both numbers; embeddings padded
+// beyond the tokeniser are usual and fine.
+Status CheckTokenizerFits(const TokenizerSpec& spec, int64_t model_vocab_size);
 Result<TokenizerSpec> ParseTokenizerJson(std::string_view json, std::string_view tokenizer_config_json = {});
 Result<TokenizerSpec> ParseSentencePieceModel(std::string_view protobuf_bytes);
+// bos_token, eos_token, add_bos_token and add_eos_token of a tokenizer_config.json, over what the tokeniser's file says.
+Status ApplyTokenizerConfig(std::string_view tokenizer_config_json, TokenizerSpec* spec);
 // The split regexes and flags of a GGUF `tokenizer.ggml.pre` name ("smollm", "llama-bpe", "qwen2", "gpt-2", ...).
 Status ApplyPreTokenizerName(std::string_view name, TokenizerSpec* spec);
 

@@ -1,0 +1,140 @@
+#include "text/unicode.h"
+
+#include <unicode/bytestream.h>
+#include <unicode/normalizer2.h>
+#include <unicode/uchar.h>
+
+namespace tactus {
+namespace {
+
+// The last character of valid UTF-8 text (not empty).
+std::string_view LastCharacter(std::string_view text) {
+  size_t at = text.size() - 1;
+  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  return text.substr(at);
+}
+
+}  // namespace
+
+Utf8Step DecodeUtf8(std::string_view text) {
+  using State = Utf8Step::State;
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return {State::kValid, 1, lead};
+  size_t size = 0;
+  char32_t code = 0;
+  unsigned low = 0x80, high = 0xBF;  // bounds of the second byte: they exclude overlong forms and surrogates
+  if (lead >= 0xC2 && lead <= 0xDF) {
+    size = 2, code = lead & 0x1F;
+  } else if (lead >= 0xE0 && lead <= 0xEF) {
+    size = 3, code = lead & 0x0F;
+    if (lead == 0xE0) low = 0xA0;
+    if (lead == 0xED) high = 0x9F;
+  } else if (lead >= 0xF0 && lead <= 0xF4) {
+    size = 4, code = lead & 0x07;
+    if (lead == 0xF0) low = 0x90;
+    if (lead == 0xF4) high = 0x8F;
+  } else {
+    return {State::kInvalid, 1, kReplacementCharacter};
+  }
+  for (size_t i = 1; i < size; ++i) {
+    if (i == text.size()) return {State::kIncomplete, i, kReplacementCharacter};
+    if (byte(i) < low || byte(i) > high) return {State::kInvalid, i, kReplacementCharacter};
+    code = code << 6 | (byte(i) & 0x3F);
+    low = 0x80, high = 0xBF;
+  }
+  return {State::kValid, size, code};
+}
+
+bool IsValidUtf8(std::string_view text) {
+  while (!text.empty()) {
+    const Utf8Step step = DecodeUtf8(text);
+    if (step.state != Utf8Step::State::kValid) return false;
+    text.remove_prefix(step.size);
+  }
+  return true;
+}
+
+std::string ReplaceInvalidUtf8(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const Utf8Step step = DecodeUtf8(text);
+    if (step.state == Utf8Step::State::kValid) {
+      out.append(text.substr(0, step.size));
+    } else {
+      AppendUtf8(kReplacementCharacter, &out);
+    }
+    text.remove_prefix(step.size);
+  }
+  return out;
+}
+
+size_t CompleteUtf8Prefix(std::string_view text) {
+  // A character has at most three bytes before its last one.
+  for (size_t back = 1; back <= 3 && back <= text.size(); ++back) {
+    const size_t at = text.size() - back;
+    if ((static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) continue;
+    return DecodeUtf8(text.substr(at)).state == Utf8Step::State::kIncomplete ? at : text.size();
+  }
+  return text.size();
+}
+
+void AppendUtf8(char32_t c, std::string* out) {
+  const auto put = [out](char32_t byte) { out->push_back(static_cast<char>(byte)); };
+  if (c < 0x80) {
+    put(c);
+  } else if (c < 0x800) {
+    put(0xC0 | c >> 6), put(0x80 | (c & 0x3F));
+  } else if (c < 0x10000) {
+    put(0xE0 | c >> 12), put(0x80 | (c >> 6 & 0x3F)), put(0x80 | (c & 0x3F));
+  } else {
+    put(0xF0 | c >> 18), put(0x80 | (c >> 12 & 0x3F)), put(0x80 | (c >> 6 & 0x3F)), put(0x80 | (c & 0x3F));
+  }
+}
+
+bool IsWhiteSpace(char32_t c) { return u_isUWhiteSpace(static_cast<UChar32>(c)); }
+
+bool IsWordCharacter(char32_t c) {
+  const auto point = static_cast<UChar32>(c);
+  return u_isUAlphabetic(point) || (U_GET_GC_MASK(point) & (U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK)) != 0 ||
+         u_hasBinaryProperty(point, UCHAR_JOIN_CONTROL);
+}
+
+bool StartsWithWord(std::string_view text) { return !text.empty() && IsWordCharacter(DecodeUtf8(text).code_point); }
+
+bool EndsWithWord(std::string_view text) {
+  return !text.empty() && IsWordCharacter(DecodeUtf8(LastCharacter(text)).code_point);
+}
+
+size_t LeadingWhiteSpace(std::string_view text) {
+  size_t size = 0;
+  while (size < text.size()) {
+    const Utf8Step step = DecodeUtf8(text.substr(size));
+    if (!IsWhiteSpace(step.code_point)) break;
+    size += step.size;
+  }
+  return size;
+}
+
+size_t TrailingWhiteSpace(std::string_view text) {
+  size_t size = 0;
+  while (size < text.size()) {
+    const std::string_view last = LastCharacter(text.substr(0, text.size() - size));
+    if (!IsWhiteSpace(DecodeUtf8(last).code_point)) break;
+    size += last.size();
+  }
+  return size;
+}
+
+std::string NormalizeNfc(std::string_view text) {
+  UErrorCode error = U_ZERO_ERROR;
+  const icu::Normalizer2* nfc = icu::Normalizer2::getNFCInstance(error);
+  std::string out;
+  if (U_FAILURE(error)) return std::string(text);
+  icu::StringByteSink<std::string> sink(&out);
+  nfc->normalizeUTF8(0, icu::StringPiece(text.data(), static_cast<int32_t>(text.size())), sink, nullptr, error);
+  return U_FAILURE(error) ? std::string(text) : out;
+}
+
+}  // namespace tactus
