@@ -60,9 +60,13 @@ class KvCache final : public KvLedger {
   void Release(SlotId slot, StepId last_step) override;
 
   // A step has ended. ok: its pending blocks become ready and draining blocks come free. Not ok: blocks it was to fill leave
-  // the tree; every live slot whose table holds such a block (the producer's dependants) is appended to `*recompute`
-  // and must be released and started again by the caller.
+  // the tree, and so does whatever steps in flight compute from them; every live slot whose table holds such a block
+  // (the producer and its dependants) is appended to `*recompute`, in ascending order, and must be released and started again by the caller.
   void StepEnded(StepId step, bool ok, std::vector<SlotId>* recompute);
+
+  // One item of a step could not run (the step itself was fine): what it was to fill from `first_position` on leaves the tree,
+  // dependants are reported as above, the slot itself among them. Before StepEnded(step) or right after it.
+  void ItemFailed(SlotId slot, int32_t first_position, StepId step, std::vector<SlotId>* recompute);
 
   // Positions at and beyond `tokens` are void (a rejected draft, a discarded late token): blocks beyond stay allocated.
   void Rollback(SlotId slot, int32_t tokens);

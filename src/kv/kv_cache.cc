@@ -1,0 +1,400 @@
+#include "kv/kv_cache.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "kv/kv_cache_impl.h"
+
+namespace tactus {
+
+KvCache::Impl::Impl(const KvCacheConfig& c) : config(c), tree(c.num_blocks) {
+  TACTUS_CHECK(c.num_blocks >= 1 && c.num_blocks < (int64_t{1} << 30) && c.block_size >= 1 && c.max_slots >= 1);
+  table_stride = static_cast<int32_t>(std::min<int64_t>(std::max(c.max_blocks_per_slot, 1), c.num_blocks));
+  blocks.resize(static_cast<size_t>(c.num_blocks));
+  slots.resize(static_cast<size_t>(c.max_slots));
+  tables.reset(new BlockId[static_cast<size_t>(c.max_slots) * static_cast<size_t>(table_stride)]);
+  free.reserve(blocks.size());
+  for (size_t b = blocks.size(); b > 0; --b) free.push_back(static_cast<BlockId>(b - 1));   // the lowest goes out first
+  void_blocks.resize(blocks.size());
+}
+
+void KvCache::Impl::Push(List* list, BlockId b) {
+  block(b).prev = list->tail;
+  block(b).next = kNoBlock;
+  (list->tail == kNoBlock ? list->head : block(list->tail).next) = b;
+  list->tail = b;
+  ++list->size;
+}
+
+void KvCache::Impl::Unlink(List* list, BlockId b) {
+  Block& gone = block(b);
+  (gone.prev == kNoBlock ? list->head : block(gone.prev).next) = gone.next;
+  (gone.next == kNoBlock ? list->tail : block(gone.next).prev) = gone.prev;
+  gone.prev = gone.next = kNoBlock;
+  --list->size;
+}
+
+void KvCache::Impl::AddDuplicate(NodeId n, BlockId b) {
+  PrefixTree::Node& node = tree.node(n);
+  block(b).node = n;
+  block(b).prev = node.last_duplicate;
+  block(b).next = kNoBlock;
+  (node.last_duplicate == kNoBlock ? node.first_duplicate : block(node.last_duplicate).next) = b;
+  node.last_duplicate = b;
+}
+
+void KvCache::Impl::DropDuplicate(BlockId b) {
+  Block& gone = block(b);
+  PrefixTree::Node& node = tree.node(gone.node);
+  (gone.prev == kNoBlock ? node.first_duplicate : block(gone.prev).next) = gone.next;
+  (gone.next == kNoBlock ? node.last_duplicate : block(gone.next).prev) = gone.prev;
+  gone.prev = gone.next = kNoBlock;
+  gone.node = kNoNode;
+}
+
+bool KvCache::Impl::HandOver(NodeId n) {
+  PrefixTree::Node& node = tree.node(n);
+  const BlockId heir = node.first_duplicate;
+  if (heir == kNoBlock) return false;
+  DropDuplicate(heir);
+  block(heir).node = n;
+  // The node drains as long as any child of it may.
+  block(heir).busy_until = std::max(block(heir).busy_until, block(node.owner).busy_until);
+  block(node.owner).node = kNoNode;
+  node.owner = heir;
+  return true;
+}
+
+void KvCache::Impl::Adopt(NodeId n) {
+  const BlockId unused = tree.node(n).owner;
+  HandOver(n);
+  if (block(unused).busy_until > ended) return;   // drains, then comes free
+  Unlink(&lru, unused);
+  block(unused) = Block{};
+  free.push_back(unused);
+}
+
+void KvCache::Impl::LeaveTree(NodeId n) {
+  while (tree.node(n).first_duplicate != kNoBlock) DropDuplicate(tree.node(n).first_duplicate);
+  block(tree.node(n).owner).node = kNoNode;
+  tree.Erase(n);
+}
+
+void KvCache::Impl::DropCached(BlockId b) {
+  Unlink(&lru, b);
+  LeaveTree(block(b).node);
+  block(b) = Block{};
+}
+
+BlockId KvCache::Impl::Allocate() {
+  if (!free.empty()) {
+    const BlockId b = free.back();
+    free.pop_back();
+    return b;
+  }
+  const BlockId victim = lru.head;
+  TACTUS_CHECK_MSG(victim != kNoBlock, "allocation beyond what was available");
+  DropCached(victim);
+  ++evictions;
+  return victim;
+}
+
+void KvCache::Impl::Append(SlotId s, int32_t count) {
+  Slot& slot = At(s);
+  TACTUS_CHECK_MSG(slot.blocks + count <= table_stride, "a block table outgrew max_blocks_per_slot");
+  BlockId* table = TableOf(s);
+  for (int32_t i = 0; i < count; ++i) {
+    const BlockId b = Allocate();
+    block(b).users = 1;
+    table[slot.blocks++] = b;
+  }
+}
+
+void KvCache::Impl::Use(BlockId b) {
+  Block& shared = block(b);
+  if (shared.users++ > 0) return;
+  if (shared.busy_until > ended) {
+    Unlink(&DrainList(shared.busy_until), b);
+    --draining_blocks;
+  } else {
+    Unlink(&lru, b);
+  }
+}
+
+void KvCache::Impl::Unuse(BlockId b, StepId last_step) {
+  Block& released = block(b);
+  // A block that a step in flight fills is busy, whatever the caller says.
+  released.busy_until = std::max({released.busy_until, last_step, released.computed_by});
+  const bool duplicate = released.node != kNoNode && !Owns(b);
+  if (duplicate) {
+    Block& owner = block(tree.node(released.node).owner);   // see HandOver
+    owner.busy_until = std::max(owner.busy_until, released.busy_until);
+  }
+  if (--released.users > 0) return;
+  if (duplicate) {
+    DropDuplicate(b);
+  } else if (released.node != kNoNode) {
+    HandOver(released.node);
+  }
+  if (released.busy_until > ended) {
+    TACTUS_CHECK(released.busy_until - ended < static_cast<StepId>(kMaxStepsInFlight));
+    Push(&DrainList(released.busy_until), b);
+    ++draining_blocks;
+  } else {
+    Settle(b);
+  }
+}
+
+void KvCache::Impl::Settle(BlockId b) {
+  if (block(b).node != kNoNode) {
+    Push(&lru, b);
+    return;
+  }
+  block(b) = Block{};
+  free.push_back(b);
+}
+
+void KvCache::Impl::EnterTree(SlotId s) {
+  Slot& slot = At(s);
+  if (!config.prefix_caching || slot.keys == nullptr) return;
+  const int32_t end = std::min<int32_t>(slot.marked, static_cast<int32_t>(slot.keys->size()));
+  BlockId* table = TableOf(s);
+  for (; slot.keyed < end; ++slot.keyed) {
+    const BlockId b = table[slot.keyed];
+    if (block(b).node != kNoNode) continue;   // shared with a sequence that has entered it
+    NodeId parent = kNoNode;
+    if (slot.keyed > 0) {
+      parent = block(table[slot.keyed - 1]).node;
+      if (parent == kNoNode) return;   // the chain was broken by a failed step: the rest stays private
+    }
+    const Hash128& key = (*slot.keys)[static_cast<size_t>(slot.keyed)];
+    const NodeId known = tree.Find(key);
+    if (known != kNoNode) {
+      AddDuplicate(known, b);
+      if (block(tree.node(known).owner).users == 0) Adopt(known);
+    } else {
+      block(b).node = tree.Insert(key, parent, b);
+    }
+  }
+}
+
+KvCache::Impl::Match KvCache::Impl::FindMatch(const Slot& slot, int32_t prompt_tokens) const {
+  Match match;
+  if (!config.prefix_caching || slot.keys == nullptr || prompt_tokens < 1) return match;
+  const int32_t limit = std::min<int32_t>((prompt_tokens - 1) / config.block_size, static_cast<int32_t>(slot.keys->size()));
+  for (; match.blocks < limit; ++match.blocks) {
+    const NodeId n = tree.Find((*slot.keys)[static_cast<size_t>(match.blocks)]);
+    if (n == kNoNode) break;
+    const Block& owner = block(tree.node(n).owner);
+    if (owner.users == 0 && owner.busy_until <= ended) ++match.pinned;
+  }
+  return match;
+}
+
+int64_t KvCache::Impl::Cost(const Match& match, int32_t cover_tokens, int32_t reserve_tokens) const {
+  const int32_t covered = std::max(BlocksFor(cover_tokens), match.blocks);
+  return match.pinned + std::max(covered, BlocksFor(reserve_tokens)) - match.blocks;
+}
+
+void KvCache::Impl::ReportUpdate(SlotId s, int32_t first, StepPlan* plan) const {
+  const int32_t count = At(s).blocks - first;
+  if (plan == nullptr || count == 0) return;
+  plan->table_updates.push_back({s, first, count, static_cast<int32_t>(plan->table_blocks.size())});
+  const BlockId* table = TableOf(s);
+  plan->table_blocks.insert(plan->table_blocks.end(), table + first, table + first + count);
+}
+
+KvCache::KvCache(const KvCacheConfig& config) : impl_(std::make_unique<Impl>(config)) {}
+KvCache::~KvCache() = default;
+
+void KvCache::Bind(SlotId s, const std::vector<Hash128>* keys) {
+  Impl::Slot& slot = impl_->At(s);
+  TACTUS_CHECK(!slot.bound && slot.blocks == 0);
+  slot = Impl::Slot{};
+  slot.bound = true;
+  slot.keys = keys;
+}
+
+void KvCache::Unbind(SlotId s) {
+  Impl::Slot& slot = impl_->At(s);
+  TACTUS_CHECK(slot.bound && slot.blocks == 0 && slot.reserved == 0);
+  slot = Impl::Slot{};
+}
+
+int32_t KvCache::block_size() const { return impl_->config.block_size; }
+int64_t KvCache::blocks_total() const { return impl_->config.num_blocks; }
+int64_t KvCache::blocks_available() const { return impl_->Available(); }
+int64_t KvCache::blocks_held(SlotId slot) const { return impl_->At(slot).blocks; }
+std::span<const BlockId> KvCache::Table(SlotId slot) const {
+  return {impl_->TableOf(slot), static_cast<size_t>(impl_->At(slot).blocks)};
+}
+
+int32_t KvCache::PeekMatch(SlotId slot, int32_t prompt_tokens) const {
+  return impl_->FindMatch(impl_->At(slot), prompt_tokens).blocks * impl_->config.block_size;
+}
+
+int64_t KvCache::StartCost(SlotId slot, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens) const {
+  return impl_->Cost(impl_->FindMatch(impl_->At(slot), prompt_tokens), cover_tokens, reserve_tokens);
+}
+
+KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens, SlotId fork_from,
+                       StepPlan* plan) {
+  Impl& impl = *impl_;
+  Impl::Slot& slot = impl.At(s);
+  TACTUS_CHECK(slot.bound && slot.blocks == 0 && prompt_tokens >= 1);
+  const int32_t b = impl.config.block_size;
+  Impl::Match match;
+  int32_t matched_tokens = 0;
+  if (fork_from == kNoSlot) {
+    match = impl.FindMatch(slot, prompt_tokens);
+    matched_tokens = match.blocks * b;
+  } else {
+    // All of the prompt but its last token is there; only full blocks are shared, the rest is copied.
+    match.blocks = (prompt_tokens - 1) / b;
+    matched_tokens = prompt_tokens - 1;
+    TACTUS_CHECK(impl.At(fork_from).blocks >= impl.BlocksFor(matched_tokens));
+  }
+  const int32_t cover = std::max(cover_tokens, matched_tokens);
+  if (impl.Cost(match, cover, reserve_tokens) > impl.Available()) return {};
+
+  BlockId* table = impl.TableOf(s);
+  TACTUS_CHECK_MSG(match.blocks <= impl.table_stride, "a prefix longer than max_blocks_per_slot");
+  for (int32_t i = 0; i < match.blocks; ++i) {
+    const BlockId shared = fork_from == kNoSlot
+                               ? impl.tree.node(impl.tree.Find((*slot.keys)[static_cast<size_t>(i)])).owner
+                               : impl.TableOf(fork_from)[i];
+    impl.Use(shared);
+    table[slot.blocks++] = shared;
+  }
+  // A forked block may not be in the tree (yet); then what follows it stays private until it is.
+  slot.marked = match.blocks;
+  while (slot.keyed < match.blocks && impl.block(table[slot.keyed]).node != kNoNode) ++slot.keyed;
+
+  const int32_t covered = std::max(impl.BlocksFor(cover), match.blocks);
+  impl.Append(s, covered - match.blocks);
+  slot.reserved = std::max(0, impl.BlocksFor(reserve_tokens) - covered);
+  impl.reserved += slot.reserved;
+  impl.ReportUpdate(s, 0, plan);
+
+  if (fork_from == kNoSlot) {
+    if (impl.config.prefix_caching && slot.keys != nullptr) {
+      impl.query_tokens += prompt_tokens;
+      impl.hit_tokens += matched_tokens;
+    }
+  } else if (const int32_t rest = matched_tokens - match.blocks * b; rest > 0) {
+    const BlockId from = impl.TableOf(fork_from)[match.blocks];
+    slot.copied_from_step = impl.block(from).computed_by;
+    slot.copied_index = match.blocks;
+    if (plan != nullptr) plan->copies.push_back({from, table[match.blocks], rest});
+  }
+  return {true, matched_tokens};
+}
+
+bool KvCache::Extend(SlotId s, int32_t tokens, StepPlan* plan) {
+  Impl::Slot& slot = impl_->At(s);
+  TACTUS_CHECK(slot.bound);
+  const int32_t need = impl_->BlocksFor(tokens) - slot.blocks;
+  if (need <= 0) return true;
+  const int32_t drawn = std::min(need, slot.reserved);
+  if (need - drawn > impl_->Available()) return false;
+  slot.reserved -= drawn;
+  impl_->reserved -= drawn;
+  const int32_t first = slot.blocks;
+  impl_->Append(s, need);
+  impl_->ReportUpdate(s, first, plan);
+  return true;
+}
+
+void KvCache::MarkPending(SlotId s, int32_t computed_tokens, StepId step) {
+  Impl::Slot& slot = impl_->At(s);
+  const int32_t full = computed_tokens / impl_->config.block_size;
+  TACTUS_CHECK(slot.bound && full <= slot.blocks && step > impl_->ended);
+  BlockId* table = impl_->TableOf(s);
+  for (; slot.marked < full; ++slot.marked) impl_->block(table[slot.marked]).computed_by = step;
+  impl_->EnterTree(s);   // also blocks filled earlier whose key has become known since
+}
+
+void KvCache::Release(SlotId s, StepId last_step) {
+  Impl::Slot& slot = impl_->At(s);
+  TACTUS_CHECK(slot.bound);
+  impl_->EnterTree(s);
+  impl_->reserved -= slot.reserved;
+  BlockId* table = impl_->TableOf(s);
+  while (slot.blocks > 0) impl_->Unuse(table[--slot.blocks], last_step);
+  slot.reserved = slot.marked = slot.keyed = 0;
+  slot.copied_from_step = -1;
+}
+
+void KvCache::StepEnded(StepId step, bool ok, std::vector<SlotId>* recompute) {
+  Impl& impl = *impl_;
+  TACTUS_CHECK(step > impl.ended);
+  if (!ok) {
+    for (size_t b = 0; b < impl.blocks.size(); ++b) impl.void_blocks[b] = impl.blocks[b].computed_by == step;
+    impl.DropVoid(step, recompute);
+  }
+  while (impl.ended < step) {
+    const StepId now = ++impl.ended;
+    Impl::List& list = impl.DrainList(now);
+    while (list.head != kNoBlock) {
+      const BlockId b = list.head;
+      impl.Unlink(&list, b);
+      --impl.draining_blocks;
+      impl.Settle(b);
+    }
+  }
+}
+
+void KvCache::ItemFailed(SlotId s, int32_t first_position, StepId step, std::vector<SlotId>* recompute) {
+  Impl& impl = *impl_;
+  const Impl::Slot& slot = impl.At(s);
+  const BlockId* table = impl.TableOf(s);
+  for (int32_t i = first_position / impl.config.block_size; i < slot.blocks; ++i) {
+    if (impl.block(table[i]).computed_by >= step) impl.void_blocks[static_cast<size_t>(table[i])] = 1;
+  }
+  impl.DropVoid(step, recompute);
+}
+
+void KvCache::Rollback(SlotId s, int32_t tokens) {
+  Impl& impl = *impl_;
+  Impl::Slot& slot = impl.At(s);
+  const int32_t keep = tokens / impl.config.block_size;
+  BlockId* table = impl.TableOf(s);
+  // Void blocks may not be found any more, nor what was computed after them.
+  bool in_tree = false;
+  for (int32_t i = keep; i < std::min(slot.marked, slot.blocks); ++i) {
+    in_tree |= impl.block(table[i]).node != kNoNode;
+    impl.void_blocks[static_cast<size_t>(table[i])] = 1;
+  }
+  if (in_tree) impl.DropVoidFromTree();
+  for (int32_t i = keep; i < std::min(slot.marked, slot.blocks); ++i) {
+    impl.void_blocks[static_cast<size_t>(table[i])] = 0;
+    impl.block(table[i]).computed_by = -1;
+  }
+  slot.marked = std::min(slot.marked, keep);
+  slot.keyed = std::min(slot.keyed, keep);
+}
+
+KvCacheStats KvCache::Stats() const {
+  const Impl& impl = *impl_;
+  KvCacheStats stats;
+  stats.blocks_total = impl.config.num_blocks;
+  stats.blocks_free = static_cast<int64_t>(impl.free.size());
+  stats.blocks_cached = impl.lru.size;
+  stats.blocks_draining = impl.draining_blocks;
+  stats.blocks_in_use = stats.blocks_total - stats.blocks_free - stats.blocks_cached - stats.blocks_draining;
+  stats.blocks_reserved = impl.reserved;
+  stats.prefix_query_tokens = impl.query_tokens;
+  stats.prefix_hit_tokens = impl.hit_tokens;
+  stats.evictions = impl.evictions;
+  return stats;
+}
+
+void KvCache::ClearCache() {
+  while (impl_->lru.head != kNoBlock) {
+    const BlockId b = impl_->lru.head;
+    impl_->DropCached(b);
+    impl_->free.push_back(b);
+  }
+}
+
+}  // namespace tactus

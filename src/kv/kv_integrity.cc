@@ -1,0 +1,166 @@
+// Every invariant of the KV bookkeeping, recomputed from scratch and compared. Slow: for tests and crash reports.
+#include <set>
+#include <sstream>
+#include <vector>
+
+#include "kv/kv_cache_impl.h"
+
+namespace tactus {
+namespace {
+
+template <class... Parts>
+std::string Say(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return out.str();
+}
+
+}  // namespace
+
+std::string KvCache::Impl::CheckTables() const {
+  std::vector<int32_t> users(blocks.size(), 0);
+  int64_t set_aside = 0;
+  for (SlotId s = 0; s < config.max_slots; ++s) {
+    const Slot& slot = At(s);
+    if (!slot.bound && (slot.blocks != 0 || slot.reserved != 0)) return Say("slot ", s, " holds blocks but is not bound");
+    if (slot.blocks < 0 || slot.blocks > table_stride) return Say("slot ", s, " has ", slot.blocks, " blocks");
+    if (slot.reserved < 0) return Say("slot ", s, " has a negative reservation");
+    if (slot.marked > slot.blocks || slot.keyed > slot.marked) {
+      return Say("slot ", s, ": keyed ", slot.keyed, ", full ", slot.marked, ", blocks ", slot.blocks);
+    }
+    set_aside += slot.reserved;
+    std::set<BlockId> seen;
+    for (int32_t i = 0; i < slot.blocks; ++i) {
+      const BlockId b = TableOf(s)[i];
+      if (b < 0 || b >= config.num_blocks) return Say("slot ", s, " names block ", b);
+      if (!seen.insert(b).second) return Say("slot ", s, " holds block ", b, " twice");
+      ++users[static_cast<size_t>(b)];
+      if (i >= slot.keyed && i >= slot.marked && block(b).node != kNoNode) {
+        return Say("slot ", s, ": partial block ", b, " is in the tree");
+      }
+      if (i >= slot.marked && block(b).users != 1) return Say("slot ", s, " may write block ", b, ", which is shared");
+      // What a sequence holds and can be found must hang together up to the root.
+      if (i > 0 && block(b).node != kNoNode && tree.node(block(b).node).parent != block(TableOf(s)[i - 1]).node) {
+        return Say("slot ", s, ": block ", b, " hangs under another parent than its predecessor's node");
+      }
+      if (i == 0 && block(b).node != kNoNode && tree.node(block(b).node).parent != kNoNode) {
+        return Say("slot ", s, ": first block ", b, " is not at the root");
+      }
+      if (slot.keys != nullptr && i < slot.keyed && block(b).node != kNoNode &&
+          tree.node(block(b).node).key != (*slot.keys)[static_cast<size_t>(i)]) {
+        return Say("slot ", s, ": block ", b, " is filed under another key");
+      }
+    }
+  }
+  if (set_aside != reserved) return Say("reserved ", reserved, ", slots say ", set_aside);
+  if (Available() < 0) return Say("more is set aside than free and cached: available ", Available());
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    if (users[b] != blocks[b].users) return Say("block ", b, " counts ", blocks[b].users, " users, tables say ", users[b]);
+  }
+  return {};
+}
+
+std::string KvCache::Impl::CheckLists() const {
+  std::vector<int32_t> places(blocks.size(), 0);
+  for (const Block& b : blocks) {
+    if (b.users > 0) ++places[static_cast<size_t>(&b - blocks.data())];
+  }
+  for (const BlockId b : free) {
+    ++places[static_cast<size_t>(b)];
+    if (block(b).node != kNoNode || block(b).users != 0) return Say("free block ", b, " is in use or in the tree");
+  }
+  const auto walk = [&](const List& list, const auto& check) -> std::string {
+    int64_t size = 0;
+    BlockId previous = kNoBlock;
+    for (BlockId b = list.head; b != kNoBlock; previous = b, b = block(b).next) {
+      if (++size > config.num_blocks) return "a list has a cycle";
+      if (block(b).prev != previous) return Say("list link before block ", b, " is broken");
+      ++places[static_cast<size_t>(b)];
+      if (std::string error = check(b); !error.empty()) return error;
+    }
+    if (list.tail != previous || list.size != size) return "a list's tail or size is wrong";
+    return {};
+  };
+  std::vector<uint8_t> in_lru(blocks.size(), 0);
+  std::string error = walk(lru, [&](BlockId b) -> std::string {
+    if (!Owns(b)) return Say("cached block ", b, " owns no node");
+    if (block(b).busy_until > ended) return Say("cached block ", b, " is busy until step ", block(b).busy_until);
+    if (block(b).computed_by > ended) return Say("cached block ", b, " is still pending");
+    in_lru[static_cast<size_t>(b)] = 1;
+    const NodeId parent = tree.node(block(b).node).parent;
+    if (parent != kNoNode && in_lru[static_cast<size_t>(tree.node(parent).owner)] != 0) {
+      return Say("cached block ", b, " would be evicted after its parent");
+    }
+    return {};
+  });
+  if (!error.empty()) return error;
+  int64_t drain_total = 0;
+  for (size_t i = 0; i < draining.size(); ++i) {
+    drain_total += draining[i].size;
+    error = walk(draining[i], [&](BlockId b) -> std::string {
+      const StepId until = block(b).busy_until;
+      if (until <= ended || static_cast<size_t>(until) % kMaxStepsInFlight != i) return Say("block ", b, " drains in the wrong list");
+      return {};
+    });
+    if (!error.empty()) return error;
+  }
+  if (drain_total != draining_blocks) return Say("draining ", draining_blocks, ", lists say ", drain_total);
+  for (size_t b = 0; b < places.size(); ++b) {
+    if (places[b] != 1) return Say("block ", b, " is in ", places[b], " places");
+  }
+  return {};
+}
+
+std::string KvCache::Impl::CheckTree() const {
+  std::vector<int32_t> children(static_cast<size_t>(tree.capacity()), 0);
+  std::vector<int32_t> filed(blocks.size(), 0);
+  int32_t used = 0;
+  for (NodeId n = 0; n < tree.capacity(); ++n) {
+    const PrefixTree::Node& node = tree.node(n);
+    if (node.owner == kNoBlock) continue;
+    ++used;
+    if (!config.prefix_caching) return "a node exists though prefix caching is off";
+    if (tree.Find(node.key) != n) return Say("node ", n, " is not found by its key");
+    if (block(node.owner).node != n) return Say("node ", n, " and its owner ", node.owner, " disagree");
+    ++filed[static_cast<size_t>(node.owner)];
+    const bool in_use = block(node.owner).users > 0;
+    if (node.parent != kNoNode) {
+      const PrefixTree::Node& parent = tree.node(node.parent);
+      if (parent.owner == kNoBlock) return Say("node ", n, " hangs under a node that is gone");
+      ++children[static_cast<size_t>(node.parent)];
+      const Block& above = block(parent.owner);
+      if (in_use && above.users == 0) return Say("node ", n, " is in use, its parent is not");
+      if (!in_use && above.users == 0 && block(node.owner).busy_until > ended &&
+          above.busy_until < block(node.owner).busy_until) {
+        return Say("node ", n, " drains longer than its parent");
+      }
+    }
+    if (node.first_duplicate != kNoBlock && !in_use) return Say("node ", n, " has duplicates in use, its owner is not");
+    BlockId previous = kNoBlock;
+    for (BlockId b = node.first_duplicate; b != kNoBlock; previous = b, b = block(b).next) {
+      if (block(b).prev != previous || block(b).node != n || block(b).users == 0 || b == node.owner) {
+        return Say("duplicate ", b, " of node ", n, " is broken");
+      }
+      if (++filed[static_cast<size_t>(b)] > 1) return Say("block ", b, " is filed twice");
+    }
+    if (node.last_duplicate != previous) return Say("node ", n, ": end of its duplicates is wrong");
+  }
+  if (used != tree.size()) return Say("tree size ", tree.size(), ", nodes say ", used);
+  for (NodeId n = 0; n < tree.capacity(); ++n) {
+    if (tree.node(n).children != children[static_cast<size_t>(n)]) return Say("node ", n, " miscounts its children");
+  }
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    if ((blocks[b].node != kNoNode) != (filed[b] == 1)) return Say("block ", b, " names a node that does not list it");
+    if (void_blocks[b] != 0) return Say("block ", b, " was left marked void");
+  }
+  return {};
+}
+
+std::string KvCache::CheckIntegrity() const {
+  for (std::string error : {impl_->CheckTables(), impl_->CheckLists(), impl_->CheckTree()}) {
+    if (!error.empty()) return error;
+  }
+  return {};
+}
+
+}  // namespace tactus

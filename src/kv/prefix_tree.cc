@@ -1,0 +1,56 @@
+#include "kv/prefix_tree.h"
+
+#include <bit>
+
+#include "base/check.h"
+
+namespace tactus {
+
+PrefixTree::PrefixTree(int64_t num_blocks) {
+  const auto n = static_cast<size_t>(num_blocks);
+  nodes_.resize(n);
+  free_.reserve(n);
+  for (size_t i = n; i > 0; --i) free_.push_back(static_cast<NodeId>(i - 1));
+  table_.assign(std::bit_ceil(2 * n + 2), kNoNode);
+  mask_ = table_.size() - 1;
+}
+
+NodeId PrefixTree::Find(const Hash128& key) const {
+  for (size_t i = Home(key);; i = (i + 1) & mask_) {
+    const NodeId id = table_[i];
+    if (id == kNoNode || node(id).key == key) return id;
+  }
+}
+
+NodeId PrefixTree::Insert(const Hash128& key, NodeId parent, BlockId owner) {
+  TACTUS_CHECK(!free_.empty());
+  const NodeId id = free_.back();
+  free_.pop_back();
+  nodes_[static_cast<size_t>(id)] = Node{key, owner, parent, 0, kNoBlock, kNoBlock};
+  if (parent != kNoNode) ++node(parent).children;
+  size_t i = Home(key);
+  while (table_[i] != kNoNode) i = (i + 1) & mask_;
+  table_[i] = id;
+  return id;
+}
+
+void PrefixTree::Erase(NodeId id) {
+  Node& gone = node(id);
+  TACTUS_CHECK(gone.owner != kNoBlock && gone.children == 0);
+  size_t hole = Home(gone.key);
+  while (table_[hole] != id) hole = (hole + 1) & mask_;
+  // Whatever probed past the hole moves into it, so that no lookup ends early.
+  for (size_t i = (hole + 1) & mask_; table_[i] != kNoNode; i = (i + 1) & mask_) {
+    const size_t distance = (i - Home(node(table_[i]).key)) & mask_;
+    if (distance >= ((i - hole) & mask_)) {
+      table_[hole] = table_[i];
+      hole = i;
+    }
+  }
+  table_[hole] = kNoNode;
+  if (gone.parent != kNoNode) --node(gone.parent).children;
+  gone = Node{};
+  free_.push_back(id);
+}
+
+}  // namespace tactus
