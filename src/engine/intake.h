@@ -5,10 +5,13 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "base/hash.h"
 #include "base/units.h"
+#include "seq/stop_matcher.h"
 #include "tactus/engine.h"
 #include "tactus/request.h"
 
@@ -19,7 +22,6 @@ struct IntakeLimits {
   int32_t max_model_len = 0;             // tokens, prompt and output together
   int32_t max_num_seqs = 256;
   int32_t max_queue = 2048;              // sequences waiting
-  int32_t max_step_tokens = 0;           // 0: no limit that a prompt could meet (compositions that split prompts)
   int32_t block_size = 16;
   int64_t blocks_total = 0;
   bool prefix_caching = true;
@@ -32,6 +34,8 @@ struct IntakeLimits {
 struct SequenceBuffers {
   std::vector<TokenId> output;           // generated so far
   std::vector<Hash128> keys;             // of full blocks known so far
+  std::optional<StopMatcher> stop;       // only with stop strings
+  SlotId slot = kNoSlot;                 // the step loop's
 };
 
 struct PreparedRequest {

@@ -37,28 +37,30 @@ class PlanBuilder {
   // Precondition: running and not yet in this plan.
   PreemptResult Preempt(SlotId slot);
 
+  int64_t budget_tokens() const { return budget_tokens_; }
   int64_t tokens_left() const { return tokens_left_; }
   int64_t prefill_left() const { return prefill_left_ < tokens_left_ ? prefill_left_ : tokens_left_; }
   int32_t starts_left() const { return max_running_ - running_; }
   bool Touched(SlotId slot) const { return touched_[slot] == stamp_; }   // has a share, or was given up, in this plan
-  int32_t num_items() const;
+  int32_t num_items() const { return static_cast<int32_t>(plan_->items.size()); }
   bool empty() const { return num_items() == 0; }
   bool has_preempted() const { return preempted_; }
   const StepView& view() const { return *view_; }
 
  private:
-  AddResult AddItem(SlotId slot, int32_t count, int32_t pending);
+  void AddItem(SlotId slot, int32_t first, int32_t count, bool decode);
 
-  const SchedulerLimits limits_;
   KvLedger* const ledger_;
+  const int32_t block_size_;
   const StepView* view_ = nullptr;
   StepPlan* plan_ = nullptr;
-  int64_t tokens_left_ = 0, prefill_left_ = 0;
+  int64_t budget_tokens_ = 0, tokens_left_ = 0, prefill_left_ = 0;
   int32_t max_running_ = 0, running_ = 0;
   bool preempted_ = false;
   int64_t stamp_ = 0;
   std::vector<int64_t> touched_;     // [capacity] stamp of the plan that touched the slot
   std::vector<int32_t> covered_;     // [capacity] positions that the slot's blocks cover
+  std::vector<int32_t> next_mark_;   // [capacity] length at which another block can enter the prefix tree
 };
 
 }  // namespace tactus::sched

@@ -42,7 +42,8 @@ struct SchedulerLimits {
   int32_t slot_capacity = 0;                   // live sequences, waiting ones included
   int64_t blocks_total = 0;
   int32_t block_size = 16;
-  int64_t token_budget = 0;                    // tau; 0: the preset's
+  int64_t token_budget = 0;                    // tau as the user says; 0: the preset's
+  int64_t default_token_budget = 512;          // the preset's (set by Scheduler::Create)
   DurationNs tbt_slo_ns = 0;                   // 0: none
   double watermark = 0.0;                      // share of blocks that admission keeps free
   bool reserve_full = false;                   // max-length reserves L_max

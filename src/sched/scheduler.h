@@ -23,6 +23,7 @@ struct PresetInfo {
   const char* composition;
   const char* budget;
   const char* preemption;
+  int64_t token_budget;     // default tau
   const char* source;       // paper or system
   const char* help;
   const char* starvation;   // how long a request can be passed over
@@ -51,8 +52,6 @@ class Scheduler {
   std::string Describe() const;
   const SchedulerConfig& config() const { return config_; }   // with every choice filled in
   int64_t max_step_tokens() const { return traits_.max_tokens; }
-  // Longest prompt that can ever be scheduled; 0: any (prompts are split).
-  int64_t max_prompt_tokens() const { return traits_.splits_prompts ? 0 : traits_.max_prefill_tokens; }
   int32_t max_running() const { return max_running_; }        // B, or fewer when tau is smaller: every decode fits a step
 
  private:

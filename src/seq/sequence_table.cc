@@ -68,6 +68,7 @@ SlotId SequenceTable::Add(const SequenceSpec& spec, TimeNs now_ns) {
   ++epoch_[s];
   if (spec.held) {
     state_[s] = SeqState::kHeld;
+    ++num_held_;
     queued_ns_[s] = now_ns;
   } else {
     Enqueue(s, now_ns);
@@ -78,6 +79,7 @@ SlotId SequenceTable::Add(const SequenceSpec& spec, TimeNs now_ns) {
 void SequenceTable::Unhold(SlotId s, SlotId fork_from, TimeNs now_ns) {
   TACTUS_CHECK(state_[s] == SeqState::kHeld);
   fork_from_[s] = fork_from;
+  --num_held_;
   Enqueue(s, now_ns);
 }
 
@@ -157,6 +159,8 @@ void SequenceTable::Finish(SlotId s) {
   } else if (holds_kv(s)) {
     LeaveRunning(s);
     changes_.push_back({s, ChangeKind::kFinished});
+  } else {
+    --num_held_;
   }
   state_[s] = SeqState::kFinished;
   fork_from_[s] = kNoSlot;
@@ -200,7 +204,7 @@ void SequenceTable::LeaveRunning(SlotId s) {
 std::string SequenceTable::CheckIntegrity() const {
   const auto fail = [](SlotId s, const char* what) { return "slot " + std::to_string(s) + ": " + what; };
   size_t waiting = 0, running = 0, unused = 0;
-  int32_t prefilling = 0;
+  int32_t prefilling = 0, held = 0;
   for (SlotId s = 0; s < columns_.capacity; ++s) {
     if (in_flight_[s] < 0) return fail(s, "negative items in flight");
     if ((flight_[s] == FlightState::kIdle) != (in_flight_[s] == 0)) return fail(s, "flight state against item count");
@@ -223,6 +227,8 @@ std::string SequenceTable::CheckIntegrity() const {
         }
         break;
       case SeqState::kHeld:
+        ++held;
+        break;
       case SeqState::kFinished:
         break;
     }
@@ -234,6 +240,7 @@ std::string SequenceTable::CheckIntegrity() const {
   }
   if (waiting != waiting_.size()) return "waiting list has the wrong size";
   if (unused != free_.size()) return "free list has the wrong size";
+  if (held != num_held_) return "count of held sequences is off";
   if (prefilling != num_prefilling_) return "count of prefilling sequences is off";
   if (!running_dirty_) {
     if (running != running_.size() || running != by_arrival_.size()) return "running list has the wrong size";

@@ -40,6 +40,7 @@ class SequenceTable {
   void ClearChanges() { changes_.clear(); }
   int32_t free_slots() const { return static_cast<int32_t>(free_.size()); }
   int32_t num_prefilling() const { return num_prefilling_; }
+  int32_t num_held() const { return num_held_; }
   bool holds_kv(SlotId s) const { return state_[s] == SeqState::kPrefill || state_[s] == SeqState::kDecode; }
 
   // Precondition: free_slots() > 0.
@@ -101,7 +102,7 @@ class SequenceTable {
   std::vector<SlotId> free_, waiting_, running_, by_arrival_;
   std::vector<SequenceChange> changes_;
   int64_t next_arrival_ = 0, next_admit_ = 0;
-  int32_t num_prefilling_ = 0;
+  int32_t num_prefilling_ = 0, num_held_ = 0;
   bool running_dirty_ = false;
 };
 

@@ -1,0 +1,272 @@
+// Results of steps: tokens, ends, errors.
+#include <algorithm>
+
+#include "base/check.h"
+#include "engine/step_loop_impl.h"
+#include "kv/block_key.h"
+
+namespace tactus {
+
+bool StepLoop::Impl::CommitReady() {
+  bool any = false;
+  while (ring_count > 0 && parts.executor->Poll(&result)) {
+    CommitStep();
+    any = true;
+  }
+  return any;
+}
+
+void StepLoop::Impl::CommitStep() {
+  InFlight& f = ring[ring_head];
+  const StepPlan& plan = f.plan;
+  TACTUS_CHECK_MSG(result.step == plan.step, "the executor answered step " + std::to_string(result.step) + " instead of " +
+                                                 std::to_string(plan.step));
+  const bool ok = result.status.ok() && result.items.size() == plan.items.size();
+
+  StepRecord& record = recent[recent_count++ % recent.size()];
+  record = StepRecord();
+  record.step = plan.step;
+  record.planned_ns = plan.planned_ns;
+  record.start_ns = result.start_ns;
+  record.end_ns = result.end_ns;
+  record.decode_tokens = plan.num_decodes;
+  record.prefill_tokens = static_cast<int32_t>(plan.num_tokens) - plan.num_decodes;
+  record.prefill_items = static_cast<int32_t>(plan.items.size()) - plan.num_decodes;
+  record.preemptions = static_cast<int32_t>(plan.preempts.size());
+  record.ok = ok;
+  step_events.push_back(record);
+
+  recompute.clear();
+  parts.kv->StepEnded(plan.step, ok, &recompute);
+  ring_head = ring_head + 1 == ring.size() ? 0 : ring_head + 1;
+  --ring_count;
+  if (!ok) {
+    for (const StepItem& item : plan.items) DropItem(item.slot);
+    if (result.status.ok()) result.status = Internal("the executor answered for another number of items");
+    FailStep();
+    for (size_t i = 0; i < plan.items.size(); ++i) {
+      const SlotId s = plan.items[i].slot;
+      // Stale items are of sequences that were requeued or rolled back since: this failure is not theirs.
+      if (table.epoch(s) == f.epochs[i] && table.holds_kv(s)) {
+        Finish(s, FinishReason::kError, nullptr, static_cast<int32_t>(error_events.size()) - 1);
+      }
+    }
+  } else {
+    errors_in_a_row = 0;
+    for (size_t i = 0; i < plan.items.size(); ++i) CommitItem(i, plan.items[i], f.epochs[i]);
+  }
+  // Whoever read KV that will never be there starts again (the failed step's own sequences have ended).
+  for (const SlotId s : recompute) {
+    if (!table.holds_kv(s)) continue;
+    parts.kv->Release(s, table.last_step(s));
+    Requeue(s);
+  }
+  if (errors_in_a_row >= config.max_errors_in_a_row && healthy.load(std::memory_order_relaxed)) {
+    healthy.store(false, std::memory_order_release);
+    intake.Close(Status(StatusCode::kUnavailable, "the executor has failed " + std::to_string(errors_in_a_row) +
+                                                      " steps in a row: " + result.status.message()));
+    FinishAll(FinishReason::kError, result.status);
+  }
+}
+
+void StepLoop::Impl::FailStep() {
+  ++errors_in_a_row;
+  AddError(result.status);
+}
+
+int32_t StepLoop::Impl::AddError(const Status& status) {
+  error_events.push_back(status);
+  return static_cast<int32_t>(error_events.size()) - 1;
+}
+
+void StepLoop::Impl::DropItem(SlotId s) {
+  table.DropItem(s);
+  if (table.columns().state[s] == SeqState::kFinished && table.items_in_flight(s) == 0) FreeSlot(s);
+}
+
+void StepLoop::Impl::CommitItem(size_t index, const StepItem& item, uint32_t planned_epoch) {
+  const SlotId s = item.slot;
+  if (table.columns().state[s] == SeqState::kFinished || table.epoch(s) != planned_epoch) {
+    DropItem(s);
+    return;
+  }
+  const ItemResult& r = result.items[index];
+  const bool whole = r.accepted == item.count;
+  const bool valid = r.accepted >= 0 && r.accepted <= item.count && (!whole || !item.sample || r.num_tokens > 0);
+  if (r.status != ItemStatus::kOk || !valid) {
+    table.CommitItem(s, 0, 0);
+    const char* what = r.status == ItemStatus::kBadLogits ? "the model's logits are not finite"
+                       : r.status == ItemStatus::kFailed  ? "the executor could not run the sequence"
+                                                          : "the executor's answer does not fit the plan";
+    Finish(s, FinishReason::kError, nullptr, AddError(Internal(what)));
+    return;
+  }
+  if (!result.prompt_logprobs.empty()) {
+    for (auto& rows : result.prompt_logprobs) {
+      if (rows.item != static_cast<int32_t>(index)) continue;
+      const PreparedRequest& in = slots[static_cast<size_t>(s)].request->in;
+      if (slots[static_cast<size_t>(s)].choice != 0) continue;
+      prompt_logprob_events.push_back({in.user, in.handle, item.first_position, std::move(rows.per_token)});
+    }
+  }
+  table.CommitItem(s, r.accepted, r.num_tokens);
+  if (!whole) {
+    table.RollBackPlanned(s);
+    parts.kv->Rollback(s, table.columns().computed_committed[s]);
+  }
+  if (r.num_tokens > 0) AppendTokens(s, item, index, r);
+  RequestRecord* request = slots[static_cast<size_t>(s)].request;
+  if (request != nullptr && request->siblings_held && slots[static_cast<size_t>(s)].choice == 0 && table.holds_kv(s) &&
+      table.columns().computed_committed[s] >= slots[static_cast<size_t>(s)].prompt_tokens) {
+    ReleaseSiblings(request, s);
+  }
+}
+
+void StepLoop::Impl::AppendTokens(SlotId s, const StepItem&, size_t index, const ItemResult& r) {
+  SlotEntry& slot = slots[static_cast<size_t>(s)];
+  std::vector<TokenId>& output = slot.buffers->output;
+  for (int32_t i = 0; i < r.num_tokens; ++i) {
+    const auto at = static_cast<size_t>(r.token_offset + i);
+    const TokenId token = at < result.tokens.size() ? result.tokens[at] : 0;
+    output.push_back(token);
+    const auto length = slot.prompt_tokens + static_cast<int32_t>(output.size());
+    if (length >= slot.next_key_at) AddKey(s);
+
+    TokenEvent& event = token_events.emplace_back();
+    RequestRecord* request = slot.request;
+    event.user = request->in.user;
+    event.handle = request->in.handle;
+    event.choice = slot.choice;
+    event.token = token;
+    event.first_token = output.size() == 1;
+    event.gap_ns = now_ns - slot.last_token_ns;
+    slot.last_token_ns = now_ns;
+    if (request->first_token_ns == 0) request->first_token_ns = now_ns;
+    ++request->completion_tokens;
+    ++stats.generation_tokens;
+    if (!result.logprobs.empty()) {
+      for (auto& logprobs : result.logprobs) {
+        if (logprobs.item != static_cast<int32_t>(index) || static_cast<size_t>(i) >= logprobs.per_token.size()) continue;
+        event.logprobs = static_cast<int32_t>(logprob_events.size());
+        logprob_events.push_back(std::move(logprobs.per_token[static_cast<size_t>(i)]));
+      }
+    }
+    FinishReason reason = StopReason(s, token, &event.stop_string);
+    if (reason == FinishReason::kNone && static_cast<int32_t>(output.size()) >= request->in.max_tokens) {
+      reason = FinishReason::kLength;
+    }
+    if (reason != FinishReason::kNone) {
+      Finish(s, reason, &event, -1);
+      return;
+    }
+  }
+}
+
+FinishReason StepLoop::Impl::StopReason(SlotId s, TokenId token, int32_t* stop_string) {
+  SlotEntry& slot = slots[static_cast<size_t>(s)];
+  if (static_cast<int32_t>(slot.buffers->output.size()) < slot.min_tokens) return FinishReason::kNone;
+  const std::vector<TokenId>& stop_ids = slot.request->in.stop_ids;
+  for (const TokenId id : stop_ids) {
+    if (id == token) return FinishReason::kStop;
+  }
+  if (slot.buffers->stop.has_value() && parts.token_bytes) {
+    *stop_string = slot.buffers->stop->Append(parts.token_bytes(token));
+    if (*stop_string >= 0) return FinishReason::kStop;
+  }
+  return FinishReason::kNone;
+}
+
+void StepLoop::Impl::AddKey(SlotId s) {
+  SlotEntry& slot = slots[static_cast<size_t>(s)];
+  SequenceBuffers& buffers = *slot.buffers;
+  const auto block = static_cast<int32_t>(buffers.keys.size());
+  slot.next_key_at += block_size;
+  if (parts.generated_key) {
+    buffers.keys.push_back(parts.generated_key(slot.request->in.handle, slot.choice, block));
+  } else {
+    for (int32_t i = 0; i < block_size; ++i) {
+      const int32_t p = block * block_size + i;
+      key_tokens[static_cast<size_t>(i)] = p >= slot.prompt_tokens ? buffers.output[static_cast<size_t>(p - slot.prompt_tokens)]
+                                           : slot.prompt != nullptr ? slot.prompt[p]
+                                                                    : 0;
+    }
+    const Hash128& parent = buffers.keys.empty() ? slot.request->in.root_key : buffers.keys.back();
+    buffers.keys.push_back(BlockKey(config.limits.secret, parent, key_tokens));
+  }
+}
+
+void StepLoop::Impl::ReleaseSiblings(RequestRecord* request, SlotId parent) {
+  request->siblings_held = false;
+  for (const SequenceBuffers& choice : request->in.choices) {
+    if (choice.slot != kNoSlot && table.columns().state[choice.slot] == SeqState::kHeld) {
+      table.Unhold(choice.slot, parent, now_ns);
+    }
+  }
+}
+
+void StepLoop::Impl::Finish(SlotId s, FinishReason reason, TokenEvent* event, int32_t error) {
+  SlotEntry& slot = slots[static_cast<size_t>(s)];
+  RequestRecord* request = slot.request;
+  const bool ran = table.holds_kv(s);
+  if (ran) {
+    parts.kv->Release(s, table.last_step(s));
+  } else {
+    intake.SequencesDequeued(1);
+  }
+  parts.kv->Unbind(s);
+  request->recomputed_tokens += table.recomputed_tokens(s);
+  table.Finish(s);
+  if (event == nullptr) {
+    event = &token_events.emplace_back();
+    event->user = request->in.user;
+    event->handle = request->in.handle;
+    event->choice = slot.choice;
+    event->gap_ns = now_ns - slot.last_token_ns;
+  }
+  event->finish = reason;
+  event->error = error;
+  request->worst = std::max(request->worst, reason);
+  if (request->in.choices.size() > 1) {
+    for (const SequenceBuffers& choice : request->in.choices) {
+      if (choice.slot != kNoSlot && table.columns().fork_from[choice.slot] == s) table.ClearFork(choice.slot);
+    }
+    if (request->siblings_held && slot.choice == 0 && reason != FinishReason::kCancelled) ReleaseSiblings(request, kNoSlot);
+  }
+  switch (reason) {
+    case FinishReason::kStop: ++stats.finished_stop; break;
+    case FinishReason::kLength: ++stats.finished_length; break;
+    case FinishReason::kCancelled: ++stats.finished_cancelled; break;
+    default: ++stats.finished_error; break;
+  }
+  if (--request->live_choices == 0) {
+    const PreparedRequest& in = request->in;
+    done_events.push_back({in.user, in.handle, in.arrival_ns, request->scheduled_ns, request->first_token_ns, now_ns,
+                           in.prompt_tokens, request->cached_tokens, request->completion_tokens, request->preemptions,
+                           request->recomputed_tokens, request->worst});
+    requests.Forget(in.handle);
+    intake.RequestEnded();
+  }
+  if (table.items_in_flight(s) == 0) FreeSlot(s);
+}
+
+void StepLoop::Impl::FreeSlot(SlotId s) {
+  table.Free(s);
+  SlotEntry& slot = slots[static_cast<size_t>(s)];
+  RequestRecord* request = slot.request;
+  slot.buffers->slot = kNoSlot;
+  slot.request = nullptr;
+  slot.buffers = nullptr;
+  intake.SequencesFreed(1);
+  if (--request->slots_held == 0) requests.Release(request);
+}
+
+void StepLoop::Impl::FinishAll(FinishReason reason, const Status& why) {
+  const int32_t error = AddError(why);
+  const SequenceColumns& seq = table.columns();
+  // Choice 0 releases held siblings when it ends; they end here too, in whichever state the sweep meets them.
+  for (SlotId s = 0; s < seq.capacity; ++s) {
+    if (seq.state[s] != SeqState::kFree && seq.state[s] != SeqState::kFinished) Finish(s, reason, nullptr, error);
+  }
+}
+
+}  // namespace tactus

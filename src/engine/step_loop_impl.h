@@ -1,0 +1,117 @@
+// Inside of StepLoop, shared by step_loop.cc (passes, threads), commit.cc (results and ends) and step_plan.cc (plans).
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "engine/request_table.h"
+#include "engine/step_loop.h"
+#include "seq/sequence_table.h"
+
+namespace tactus {
+
+// A few counters that any thread may read as one consistent set: a sequence lock over relaxed atomics. One writer.
+class StatsCell {
+ public:
+  void Write(const EngineStats& stats);
+  EngineStats Read() const;
+
+ private:
+  static constexpr size_t kWords = sizeof(EngineStats) / sizeof(uint64_t);
+  std::atomic<uint64_t> version_{0};
+  std::array<std::atomic<uint64_t>, kWords> words_{};
+};
+
+struct StepLoop::Impl {
+  Impl(const StepLoopConfig& config, StepLoopParts parts, Intake* intake, std::atomic<bool>* healthy);
+
+  // --- one pass (step_loop.cc) ---
+  bool RunOnce();
+  bool DrainInput();
+  void TakeRequest(PreparedRequest request);
+  void Deliver();
+  void PublishStats();
+
+  // --- results (commit.cc) ---
+  bool CommitReady();
+  void CommitStep();
+  void CommitItem(size_t index, const StepItem& item, uint32_t planned_epoch);
+  void FailStep();
+  void AppendTokens(SlotId s, const StepItem& item, size_t index, const ItemResult& result);
+  FinishReason StopReason(SlotId s, TokenId token, int32_t* stop_string);
+  void AddKey(SlotId s);
+  void ReleaseSiblings(RequestRecord* request, SlotId parent);
+  // Ends a sequence in whatever state; `event` carries the reason if the token that ended it is there, else one is made.
+  void Finish(SlotId s, FinishReason reason, TokenEvent* event, int32_t error);
+  void DropItem(SlotId s);
+  void FreeSlot(SlotId s);
+  void FinishAll(FinishReason reason, const Status& why);
+  int32_t AddError(const Status& status);
+  void Requeue(SlotId s);   // its KV is gone; back to the queue
+
+  // --- plans (step_plan.cc) ---
+  bool PlanAndSubmit();
+  void Apply(StepPlan* plan);
+  void StartSequence(SequenceStart* start, int32_t first_position);
+  uint64_t HashOf(const StepPlan& plan) const;
+
+  const StepLoopConfig config;
+  const StepLoopParts parts;
+  const ExecutorTraits traits;
+  Intake& intake;
+  std::atomic<bool>& healthy;
+  const int32_t block_size;
+
+  SequenceTable table;
+  RequestTable requests;
+  std::vector<SlotEntry> slots;
+  sched::PlanBuilder builder;
+
+  struct InFlight {
+    StepPlan plan;
+    std::vector<uint32_t> epochs;   // of the items' sequences, when planned
+  };
+  std::vector<InFlight> ring;       // traits.max_in_flight
+  size_t ring_head = 0, ring_count = 0;
+  StepResult result;
+
+  TimeNs now_ns = 0;                // of this pass: the one time that decisions see
+  StepId next_step = 0;
+  std::array<StepRecord, 128> recent{};
+  size_t recent_count = 0;
+  int32_t errors_in_a_row = 0;
+  std::vector<SlotId> recompute;
+  std::vector<TokenId> key_tokens;  // [block_size]
+  std::vector<PreparedRequest> drained;
+  std::vector<RequestHandle> cancels;
+
+  // Events of this pass.
+  std::vector<StepRecord> step_events;
+  std::vector<ScheduledEvent> scheduled_events;
+  std::vector<TokenEvent> token_events;
+  std::vector<PromptLogprobsEvent> prompt_logprob_events;
+  std::vector<RequestDoneEvent> done_events;
+  std::vector<std::vector<TokenLogprob>> logprob_events;
+  std::vector<Status> error_events;
+
+  // Figures.
+  EngineStats stats;
+  StatsCell published;
+  DecisionTimes decisions;
+  uint64_t plan_hash = 0;
+  bool keep_hashes = false;
+  std::vector<uint64_t> hashes;
+  double budget_tokens = 0, planned_tokens = 0, kv_use_sum = 0;
+
+  // Other threads talk through these.
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::atomic<bool> signalled{false};
+  std::atomic<bool> stopping{false};
+  std::atomic<bool> abort{false};
+  Status abort_status;              // under mutex
+  void Signal();
+};
+
+}  // namespace tactus

@@ -1,0 +1,32 @@
+// A fixed token budget tau, for prompts and decodes together.
+#include <fmt/format.h>
+
+#include "sched/choices.h"
+
+namespace tactus::sched {
+namespace {
+
+class FixedBudget final : public Budget {
+ public:
+  FixedBudget(int64_t tokens, std::string why) : tokens_(tokens), why_(std::move(why)) {}
+  void Describe(ChoiceTraits* traits) const override { traits->max_tokens = traits->max_prefill_tokens = tokens_; }
+  StepBudget Next(const StepView&) override { return {tokens_, tokens_}; }
+  std::string Why() const override { return fmt::format("{} tokens per step: {}", tokens_, why_); }
+
+ private:
+  const int64_t tokens_;
+  const std::string why_;
+};
+
+}  // namespace
+
+std::unique_ptr<Budget> MakeFixedBudgetOf(int64_t tokens, std::string why) {
+  return std::make_unique<FixedBudget>(tokens, std::move(why));
+}
+
+std::unique_ptr<Budget> MakeFixedBudget(const SchedulerLimits& limits) {
+  return limits.token_budget > 0 ? MakeFixedBudgetOf(limits.token_budget, "--token-budget")
+                                 : MakeFixedBudgetOf(limits.default_token_budget, "the preset's default");
+}
+
+}  // namespace tactus::sched

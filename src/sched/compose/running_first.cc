@@ -1,0 +1,24 @@
+// Today's vLLM (V1): what runs goes first in order of admission, decodes and partly done prompts alike, then the queue.
+#include "sched/choices.h"
+#include "sched/context.h"
+
+namespace tactus::sched {
+namespace {
+
+class RunningFirst final : public Composition {
+ public:
+  void Describe(ChoiceTraits* traits) const override { traits->splits_prompts = true; }
+  void Compose(StepContext& step) override {
+    for (const SlotId slot : step.view.running) {
+      if (step.plan.tokens_left() <= 0) return;
+      step.Run(slot);
+    }
+    step.AdmitInOrder(false);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Composition> MakeRunningFirst(const SchedulerLimits&) { return std::make_unique<RunningFirst>(); }
+
+}  // namespace tactus::sched

@@ -1,0 +1,43 @@
+// What a composition works with: the view, the builder, and the other choices' answers turned into moves.
+#pragma once
+
+#include <limits>
+
+#include "sched/plan.h"
+#include "sched/policy.h"
+
+namespace tactus::sched {
+
+inline constexpr int32_t kNoLimit = std::numeric_limits<int32_t>::max();
+
+class StepContext {
+ public:
+  StepContext(const StepView& step_view, PlanBuilder* builder, Order* order_choice, const Admission* admission,
+              const Preemption* preemption)
+      : view(step_view), plan(*builder), order(*order_choice), admission_(*admission), preemption_(*preemption) {}
+
+  const StepView& view;
+  PlanBuilder& plan;
+  Order& order;
+
+  bool IsDecode(SlotId slot) const { return view.seq.state[slot] == SeqState::kDecode; }
+
+  // A running sequence's next tokens, taking memory from victims while it is short.
+  AddResult Run(SlotId slot, int32_t limit = kNoLimit, bool whole = false);
+  // A waiting sequence's first tokens. Never preempts.
+  AddResult Admit(SlotId slot, int32_t limit = kNoLimit, bool whole = false) {
+    return plan.Start(slot, admission_, limit, whole);
+  }
+  // All decodes, oldest first.
+  void RunDecodes();
+  // All partly done prompts, oldest first.
+  void RunPrefills(bool whole);
+  // Waiting sequences in queue order until one does not fit. Nothing starts in a step that had to preempt.
+  void AdmitInOrder(bool whole);
+
+ private:
+  const Admission& admission_;
+  const Preemption& preemption_;
+};
+
+}  // namespace tactus::sched

@@ -1,0 +1,48 @@
+// An index over the waiting sequences for orders whose key does not change while a sequence waits: a sorted array with
+// room at the front, so that the usual moves (append the newest, take the first) cost O(1).
+#pragma once
+
+#include <compare>
+#include <vector>
+
+#include "sched/policy.h"
+
+namespace tactus::sched {
+
+// Lower goes first; `arrival` is unique and makes the order total.
+struct QueueKey {
+  int64_t primary = 0;
+  int64_t secondary = 0;
+  int64_t arrival = 0;
+  auto operator<=>(const QueueKey&) const = default;
+};
+
+class KeyedOrder : public Order {
+ public:
+  explicit KeyedOrder(int32_t slot_capacity);
+  void Apply(const StepView& view) final;
+  void Rebuild(const StepView& view) final;
+  void Start(const StepView&) final { cursor_ = begin_; }
+  SlotId Next() final { return cursor_ < entries_.size() ? entries_[cursor_++].slot : kNoSlot; }
+  bool Before(const StepView& view, SlotId a, SlotId b) const final { return KeyOf(view, a) < KeyOf(view, b); }
+
+ protected:
+  // Must not change between kQueued and kAdmitted or kUnqueued of the sequence.
+  virtual QueueKey KeyOf(const StepView& view, SlotId slot) const = 0;
+
+ private:
+  struct Entry {
+    QueueKey key;
+    SlotId slot = kNoSlot;
+  };
+  void Insert(const QueueKey& key, SlotId slot);
+  void Remove(SlotId slot);
+
+  std::vector<Entry> entries_;       // [begin_, size) is sorted
+  size_t begin_ = 0;
+  size_t cursor_ = 0;
+  std::vector<QueueKey> key_;        // [capacity] the key a queued slot was filed under
+  std::vector<bool> queued_;         // [capacity]
+};
+
+}  // namespace tactus::sched

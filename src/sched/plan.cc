@@ -1,0 +1,123 @@
+#include "sched/plan.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace tactus::sched {
+
+PlanBuilder::PlanBuilder(const SchedulerLimits& limits, KvLedger* ledger)
+    : ledger_(ledger), block_size_(ledger->block_size()) {
+  const auto n = static_cast<size_t>(limits.slot_capacity);
+  touched_.assign(n, -1);
+  covered_.assign(n, 0);
+  next_mark_.assign(n, 0);
+}
+
+void PlanBuilder::Begin(const StepView& view, StepBudget budget, int32_t max_running, StepPlan* plan) {
+  view_ = &view;
+  plan_ = plan;
+  budget_tokens_ = tokens_left_ = budget.tokens;
+  prefill_left_ = budget.prefill_tokens;
+  max_running_ = max_running;
+  running_ = static_cast<int32_t>(view.running.size());
+  preempted_ = false;
+  ++stamp_;
+}
+
+AddResult PlanBuilder::AddRunning(SlotId slot, int32_t limit, bool whole) {
+  const SequenceColumns& seq = view_->seq;
+  if (Touched(slot) || !seq.Plannable(slot)) return AddResult::kNotReady;
+  const int32_t pending = seq.Pending(slot);
+  if (pending <= 0) return AddResult::kNotReady;
+  const bool decode = seq.state[slot] == SeqState::kDecode;
+  const int64_t left = decode ? tokens_left_ : prefill_left();
+  const auto count = static_cast<int32_t>(std::min<int64_t>({pending, limit, left}));
+  if (count <= 0 || (whole && count < pending)) return AddResult::kNoBudget;
+  const int32_t end = seq.computed_planned[slot] + count;
+  if (end > covered_[slot]) {
+    if (!ledger_->Extend(slot, end, plan_)) return AddResult::kNoBlocks;
+    covered_[slot] = static_cast<int32_t>(ledger_->blocks_held(slot)) * block_size_;
+    TACTUS_CHECK(covered_[slot] >= end);
+  }
+  AddItem(slot, seq.computed_planned[slot], count, decode);
+  return AddResult::kAdded;
+}
+
+AddResult PlanBuilder::Start(SlotId slot, const Admission& admission, int32_t limit, bool whole) {
+  const SequenceColumns& seq = view_->seq;
+  TACTUS_CHECK(seq.state[slot] == SeqState::kWaiting);
+  if (Touched(slot) || seq.flight[slot] != FlightState::kIdle) return AddResult::kNotReady;
+  if (starts_left() <= 0 || prefill_left() <= 0) return AddResult::kNoBudget;
+  const int32_t goal = seq.known_committed[slot];
+  SlotId fork = seq.fork_from[slot];
+  if (fork != kNoSlot && ledger_->blocks_held(fork) == 0) fork = kNoSlot;   // given up earlier in this plan
+  const int32_t matched = fork != kNoSlot ? seq.prompt_tokens[slot] - 1 : ledger_->PeekMatch(slot, goal);
+  const int32_t remaining = goal - matched;
+  const auto count = static_cast<int32_t>(std::min<int64_t>({remaining, limit, prefill_left()}));
+  if (count <= 0 || (whole && count < remaining)) return AddResult::kNoBudget;
+  const int32_t end = matched + count;
+  const KvDemand demand = admission.Demand(*view_, slot, end);
+  const int32_t reserve = std::max(demand.reserve_tokens, end);
+  if (demand.keep_free_blocks > 0 && running_ > 0) {
+    const int64_t cost = fork != kNoSlot ? (reserve + block_size_ - 1) / block_size_ - matched / block_size_
+                                         : ledger_->StartCost(slot, goal, end, reserve);
+    if (ledger_->blocks_available() - cost < demand.keep_free_blocks) return AddResult::kNoBlocks;
+  }
+  const KvStart start = ledger_->Start(slot, goal, end, reserve, fork, plan_);
+  if (!start.ok) return AddResult::kNoBlocks;
+  TACTUS_CHECK_MSG(start.matched_tokens == matched, "the ledger matched " + std::to_string(start.matched_tokens) +
+                                                        " tokens after it had promised " + std::to_string(matched));
+  covered_[slot] = static_cast<int32_t>(ledger_->blocks_held(slot)) * block_size_;
+  TACTUS_CHECK(covered_[slot] >= end);
+  next_mark_[slot] = (matched / block_size_ + 1) * block_size_;
+  plan_->starts.emplace_back().slot = slot;
+  ++running_;
+  AddItem(slot, matched, count, false);
+  return AddResult::kAdded;
+}
+
+PreemptResult PlanBuilder::Preempt(SlotId slot) {
+  TACTUS_CHECK(!Touched(slot));
+  touched_[slot] = stamp_;
+  if (view_->seq.flight[slot] != FlightState::kIdle) return PreemptResult::kDeferred;
+  ledger_->Release(slot, -1);
+  plan_->preempts.push_back(slot);
+  --running_;
+  preempted_ = true;
+  return PreemptResult::kFreed;
+}
+
+void PlanBuilder::AddItem(SlotId slot, int32_t first, int32_t count, bool decode) {
+  const SequenceColumns& seq = view_->seq;
+  const int32_t end = first + count;
+  const int32_t known = seq.known_planned[slot];
+  StepItem& item = plan_->items.emplace_back();
+  item.slot = slot;
+  item.first_position = first;
+  item.count = count;
+  item.sample = end == known;
+  item.logit_rows = item.sample ? 1 : 0;
+  if (seq.prompt_logprobs[slot] != 0 && first < seq.prompt_tokens[slot]) item.logit_rows = count;
+  // The input is on the device only if it is the one token that a step in flight samples.
+  const bool chained = end > seq.known_committed[slot];
+  item.input = chained ? InputSource::kChained : InputSource::kHost;
+  TACTUS_CHECK(!chained || count == 1);
+  touched_[slot] = stamp_;
+  tokens_left_ -= count;
+  if (decode) {
+    plan_->num_decodes += count == 1 ? 1 : 0;
+  } else {
+    prefill_left_ -= count;
+  }
+  plan_->num_tokens += count;
+  if (end >= next_mark_[slot]) {
+    ledger_->MarkPending(slot, end, view_->step);
+    // A key is known once its last token is: with tokens still on the device, that is so many steps from now.
+    const int32_t lag = known - seq.known_committed[slot];
+    const int32_t boundary = (end / block_size_ + 1) * block_size_;
+    next_mark_[slot] = end % block_size_ == 0 && lag > 0 ? std::min(end + lag, boundary) : boundary;
+  }
+}
+
+}  // namespace tactus::sched
