@@ -11,6 +11,7 @@ if(TARGET tactus_engine)
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   target_compile_features(tactus_shared PUBLIC cxx_std_20)
   target_include_directories(tactus_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  set_target_properties(tactus_shared PROPERTIES LINK_LIBRARY_OVERRIDE "WHOLE_ARCHIVE,tactus_engine,tactus_base")  # base is also a dependency
   target_link_libraries(tactus_shared PRIVATE
     $<BUILD_INTERFACE:$<LINK_LIBRARY:WHOLE_ARCHIVE,tactus_engine>> $<BUILD_INTERFACE:$<LINK_LIBRARY:WHOLE_ARCHIVE,tactus_base>>)
 

@@ -69,7 +69,7 @@ class Client {
   using CallId = uint64_t;
 
   Client(Url base, ClientOptions options, Clock& clock);
-  ~Client();
+  ~Client();                     // drops what is in flight; no OnDone then
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
@@ -86,7 +86,7 @@ class Client {
 
  private:
   struct Impl;
-  std::shared_ptr<Impl> impl_;
+  std::unique_ptr<Impl> impl_;
 };
 
 // One request, blocking.

@@ -87,8 +87,9 @@ class Server {
   bool WaitUntilIdle(DurationNs timeout_ns);
   ServerStats Stats() const;
 
- private:
   struct Impl;
+
+ private:
   explicit Server(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

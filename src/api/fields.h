@@ -1,0 +1,48 @@
+// Reads the fields of one JSON object with types and ranges. The first fault is kept and names field, value and limit; readers
+// after it return what they find, so that a parser reads straight through and asks once. A null field counts as absent.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "api/json.h"
+
+namespace tactus::api {
+
+class Fields {
+ public:
+  // `prefix` goes before names in messages: "slo." for a nested object. `object` must be an object and outlive this.
+  explicit Fields(const Json& object, std::string prefix = {});
+
+  const Json* Find(std::string_view name) const;      // null: absent
+  bool Has(std::string_view name) const { return Find(name) != nullptr; }
+  std::optional<double> Number(std::string_view name, double min, double max, bool above_min = false);
+  std::optional<int64_t> Integer(std::string_view name, int64_t min, int64_t max);
+  std::optional<bool> Boolean(std::string_view name);
+  std::optional<std::string> String(std::string_view name, size_t max_bytes);
+  // Known, not built: any value but null, false, or the harmless one is refused.
+  void Refuse(std::string_view name, std::string_view why = {});
+  void RefuseTrue(std::string_view name, std::string_view why = {});
+
+  void Fail(Status status);
+  void FailType(std::string_view name, const char* expected, const Json& value);
+  std::string Name(std::string_view name) const { return prefix_ + std::string(name); }
+  const Status& status() const { return status_; }
+  bool ok() const { return status_.ok(); }
+
+ private:
+  const Json& object_;
+  const std::string prefix_;
+  Status status_;
+};
+
+// "a string", "an object", ... for messages.
+const char* TypeName(const Json& value);
+// Integral numbers, also those written as 5.0. Nothing: no integer of 64 bits.
+std::optional<int64_t> AsInteger(const Json& value);
+// A value for a message: at most 60 characters.
+std::string Shown(const Json& value);
+
+}  // namespace tactus::api

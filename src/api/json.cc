@@ -1,0 +1,174 @@
+#include "api/json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace tactus::api {
+namespace {
+
+// Builds the document from parser events, so that limits hold while it grows.
+class Builder final : public nlohmann::json_sax<Json> {
+ public:
+  Builder(std::string_view text, const JsonLimits& limits) : text_(text), limits_(limits) {}
+
+  bool null() override { return Add(Json(nullptr)); }
+  bool boolean(bool value) override { return Add(Json(value)); }
+  bool number_integer(number_integer_t value) override { return Add(Json(value)); }
+  bool number_unsigned(number_unsigned_t value) override { return Add(Json(value)); }
+  bool number_float(number_float_t value, const string_t&) override { return Add(Json(value)); }
+  bool string(string_t& value) override { return Add(Json(std::move(value))); }
+  bool binary(binary_t&) override { return false; }
+  bool start_object(size_t) override { return Open(Json::object()); }
+  bool start_array(size_t) override { return Open(Json::array()); }
+  bool end_object() override { return Close(); }
+  bool end_array() override { return Close(); }
+  bool key(string_t& value) override {
+    if (!keys_.back().insert(value).second) {
+      return Fail(fmt::format("invalid JSON: the key '{}' appears twice in one object", value.substr(0, 100)));
+    }
+    key_ = std::move(value);
+    return true;
+  }
+  bool parse_error(size_t position, const std::string& /*last_token*/, const nlohmann::json::exception& error) override {
+    const std::string_view before = text_.substr(0, position > 0 ? position - 1 : 0);
+    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+    const size_t newline = before.rfind('\n');
+    const size_t column = newline == std::string_view::npos ? before.size() + 1 : before.size() - newline;
+    // The library's reason, without its prefix and without the quoted input, which may be no UTF-8.
+    std::string_view reason = error.what();
+    if (const size_t dash = reason.find(" - "); dash != std::string_view::npos) reason.remove_prefix(dash + 3);
+    else if (const size_t bracket = reason.find("] "); bracket != std::string_view::npos) reason.remove_prefix(bracket + 2);
+    reason = reason.substr(0, reason.find("; last read"));
+    if (const size_t quoted = reason.find(" '"); error.id == 406 && quoted != std::string_view::npos) reason = reason.substr(0, quoted);
+    return Fail(fmt::format("invalid JSON at line {}, column {}: {}", line, column, ReplaceInvalidUtf8(reason)));
+  }
+
+  Json root;
+  Status status = InvalidArgument("invalid JSON");
+
+ private:
+  bool Fail(std::string message) {
+    status = InvalidArgument(std::move(message));
+    return false;
+  }
+  // Keys are known to be new, so they are appended without the linear search of ordered_json's operator[].
+  Json* Place(Json&& value) {
+    if (open_.empty()) {
+      root = std::move(value);
+      return &root;
+    }
+    Json& parent = *open_.back();
+    if (parent.is_array()) {
+      auto& array = parent.get_ref<Json::array_t&>();
+      array.push_back(std::move(value));
+      return &array.back();
+    }
+    auto& object = parent.get_ref<Json::object_t&>();
+    object.emplace_back(std::move(key_), std::move(value));
+    return &object.back().second;
+  }
+  bool Add(Json&& value) {
+    if (++values_ > limits_.max_values) {
+      return Fail(fmt::format("invalid JSON: more than {} values, the limit", limits_.max_values));
+    }
+    Place(std::move(value));
+    return true;
+  }
+  bool Open(Json&& value) {
+    if (static_cast<int>(open_.size()) >= limits_.max_depth) {
+      return Fail(fmt::format("invalid JSON: nested deeper than {} levels, the limit", limits_.max_depth));
+    }
+    if (++values_ > limits_.max_values) {
+      return Fail(fmt::format("invalid JSON: more than {} values, the limit", limits_.max_values));
+    }
+    // The pointer stays valid: a container grows only after its open child has been closed.
+    open_.push_back(Place(std::move(value)));
+    keys_.emplace_back();
+    return true;
+  }
+  bool Close() {
+    open_.pop_back();
+    keys_.pop_back();
+    return true;
+  }
+
+  const std::string_view text_;
+  const JsonLimits limits_;
+  std::vector<Json*> open_;
+  std::vector<std::set<std::string>> keys_;
+  std::string key_;
+  int64_t values_ = 0;
+};
+
+// Length of the valid UTF-8 sequence at the start of `text`, 0 when there is none (overlong forms, surrogates and values
+// beyond U+10FFFF are none).
+size_t Utf8Length(std::string_view text) {
+  auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  auto tail = [&](size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
+  const unsigned b0 = byte(0), b1 = byte(1);
+  if (b0 < 0x80) return 1;
+  if (b0 >= 0xC2 && b0 <= 0xDF) return tail(1) ? 2 : 0;
+  if (b0 >= 0xE0 && b0 <= 0xEF) {
+    if ((b0 == 0xE0 && b1 < 0xA0) || (b0 == 0xED && b1 > 0x9F)) return 0;
+    return tail(1) && tail(2) ? 3 : 0;
+  }
+  if (b0 >= 0xF0 && b0 <= 0xF4) {
+    if ((b0 == 0xF0 && b1 < 0x90) || (b0 == 0xF4 && b1 > 0x8F)) return 0;
+    return tail(1) && tail(2) && tail(3) ? 4 : 0;
+  }
+  return 0;
+}
+
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+
+}  // namespace
+
+Result<Json> ParseJson(std::string_view text, const JsonLimits& limits) {
+  Builder builder(text, limits);
+  if (!Json::sax_parse(text, &builder)) return builder.status;
+  return std::move(builder.root);
+}
+
+std::string ReplaceInvalidUtf8(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const size_t length = Utf8Length(text);
+    out += length == 0 ? kReplacement : text.substr(0, length);
+    text.remove_prefix(std::max<size_t>(1, length));
+  }
+  return out;
+}
+
+void AppendJsonString(std::string* out, std::string_view text) {
+  out->push_back('"');
+  while (!text.empty()) {
+    const size_t length = Utf8Length(text);
+    const char c = text.front();
+    if (length == 0) {
+      *out += kReplacement;
+    } else if (length > 1) {
+      *out += text.substr(0, length);
+    } else if (c == '"' || c == '\\') {
+      out->push_back('\\');
+      out->push_back(c);
+    } else if (c == '\n') {
+      *out += "\\n";
+    } else if (c == '\t') {
+      *out += "\\t";
+    } else if (c == '\r') {
+      *out += "\\r";
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      fmt::format_to(std::back_inserter(*out), "\\u{:04x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    } else {
+      out->push_back(c);
+    }
+    text.remove_prefix(std::max<size_t>(1, length));
+  }
+  out->push_back('"');
+}
+
+}  // namespace tactus::api

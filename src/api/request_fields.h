@@ -1,0 +1,30 @@
+// The groups of fields that the request parsers share. Internal to api/.
+#pragma once
+
+#include "api/fields.h"
+#include "api/request_parser.h"
+
+namespace tactus::api {
+
+inline constexpr size_t kMaxStops = 16;
+inline constexpr size_t kMaxStopBytes = 1024;
+inline constexpr size_t kMaxStopTokens = 256;
+inline constexpr size_t kMaxNameBytes = 1024;     // model, user, cache_salt
+inline constexpr int64_t kMaxLogprobs = 20;
+inline constexpr size_t kMaxMessages = 16384;
+
+// The body as an object; `doc` keeps it.
+Status ParseBody(std::string_view body, Json* doc);
+void ReadModel(Fields* fields, const RequestLimits& limits);
+void ReadSampling(Fields* fields, const RequestLimits& limits, ParsedRequest* out);
+void ReadStop(Fields* fields, const RequestLimits& limits, ParsedRequest* out);
+void ReadSlo(Fields* fields, Slo* slo);
+void ReadStreaming(Fields* fields, ParsedRequest* out);
+void ReadIdentity(Fields* fields, ParsedRequest* out);        // user, priority, cache_salt
+void RefuseUnbuilt(Fields* fields);
+// Messages and template variables; the JSON text that the chat template gets.
+std::string ReadChatVariables(Fields* fields);
+// A list of token ids; false and a failure in `fields` when it is none.
+bool ReadTokens(Fields* fields, const char* name, const Json& list, int64_t vocab_size, std::vector<TokenId>* out);
+
+}  // namespace tactus::api

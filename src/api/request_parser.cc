@@ -1,0 +1,157 @@
+#include "api/request_parser.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "api/request_fields.h"
+
+namespace tactus::api {
+namespace {
+
+constexpr int64_t kCompletionDefaultTokens = 16;   // as OpenAI's legacy API
+
+Status TooMany(size_t count, int64_t limit) {
+  return InvalidArgument(fmt::format("prompt: {} prompts are more than {}, the limit of one request", count, limit), "prompt");
+}
+
+// prompt: a string, a list of strings, a list of token ids, or a list of such lists.
+void ReadPrompts(Fields* fields, const RequestLimits& limits, ParsedRequest* out) {
+  const Json* prompt = fields->Find("prompt");
+  if (prompt == nullptr) return fields->Fail(InvalidArgument("prompt: missing", "prompt"));
+  if (prompt->is_string()) {
+    out->prompts.emplace_back(prompt->get<std::string>());
+    return;
+  }
+  if (!prompt->is_array() || prompt->empty()) {
+    return fields->FailType("prompt", "a string, a list of strings, a list of token ids or a list of such lists", *prompt);
+  }
+  if (prompt->front().is_number()) {
+    std::vector<TokenId> ids;
+    if (ReadTokens(fields, "prompt", *prompt, limits.vocab_size, &ids)) out->prompts.emplace_back(std::move(ids));
+    return;
+  }
+  if (static_cast<int64_t>(prompt->size()) > limits.max_prompts) return fields->Fail(TooMany(prompt->size(), limits.max_prompts));
+  for (const Json& item : *prompt) {
+    if (item.is_string()) {
+      out->prompts.emplace_back(item.get<std::string>());
+      continue;
+    }
+    std::vector<TokenId> ids;
+    if (!item.is_array()) return fields->FailType("prompt", "strings or lists of token ids in the list", item);
+    if (!ReadTokens(fields, "prompt", item, limits.vocab_size, &ids)) return;
+    out->prompts.emplace_back(std::move(ids));
+  }
+}
+
+void ReadCommon(Fields* fields, const RequestLimits& limits, ParsedRequest* out) {
+  ReadModel(fields, limits);
+  ReadSampling(fields, limits, out);
+  ReadStop(fields, limits, out);
+  ReadSlo(fields, &out->base.slo);
+  ReadStreaming(fields, out);
+  ReadIdentity(fields, out);
+  RefuseUnbuilt(fields);
+}
+
+}  // namespace
+
+Result<ParsedRequest> ParseCompletionRequest(std::string_view body, const RequestLimits& limits) {
+  Json doc;
+  TACTUS_RETURN_IF_ERROR(ParseBody(body, &doc));
+  Fields fields(doc);
+  ParsedRequest out;
+  ReadCommon(&fields, limits, &out);
+  ReadPrompts(&fields, limits, &out);
+  if (fields.Has("messages")) fields.Fail(InvalidArgument("messages: belongs to /v1/chat/completions; here give prompt", "messages"));
+  if (auto v = fields.Integer("logprobs", 0, kMaxLogprobs)) out.base.sampling.logprobs = static_cast<int32_t>(*v);
+  out.echo = fields.Boolean("echo").value_or(false);
+  out.add_special_tokens = fields.Boolean("add_special_tokens").value_or(true);
+  out.base.prompt_logprobs = out.echo && out.base.sampling.logprobs >= 0;
+  const auto choices = static_cast<int64_t>(out.prompts.size()) * out.base.n;
+  if (choices > limits.max_prompts) {
+    fields.Fail(InvalidArgument(fmt::format("n: {} prompts times n {} are {} choices, more than {}, the limit", out.prompts.size(),
+                                            out.base.n, choices, limits.max_prompts), "n"));
+  }
+  if (!fields.ok()) return fields.status();
+  return out;
+}
+
+Result<ParsedRequest> ParseChatRequest(std::string_view body, const RequestLimits& limits) {
+  Json doc;
+  TACTUS_RETURN_IF_ERROR(ParseBody(body, &doc));
+  Fields fields(doc);
+  ParsedRequest out;
+  out.chat = true;
+  ReadCommon(&fields, limits, &out);
+  if (fields.Has("prompt")) fields.Fail(InvalidArgument("prompt: belongs to /v1/completions; here give messages", "prompt"));
+  const bool logprobs = fields.Boolean("logprobs").value_or(false);
+  const auto top = fields.Integer("top_logprobs", 0, kMaxLogprobs);
+  if (top && !logprobs) fields.Fail(InvalidArgument("top_logprobs: only with \"logprobs\": true", "top_logprobs"));
+  if (logprobs) out.base.sampling.logprobs = static_cast<int32_t>(top.value_or(0));
+  fields.RefuseTrue("echo", "in chats");
+  fields.RefuseTrue("add_special_tokens", "in chats, whose template writes them");
+  if (fields.ok()) out.template_variables = ReadChatVariables(&fields);
+  if (!fields.ok()) return fields.status();
+  return out;
+}
+
+Status PlaceInContext(const ParsedRequest& parsed, int64_t prompt_tokens, const RequestLimits& limits, StopConditions* stop) {
+  const int64_t context = limits.max_model_len;
+  if (prompt_tokens < 1) return InvalidArgument("prompt: no tokens; give at least one", parsed.chat ? "messages" : "prompt");
+  const int64_t room = context - prompt_tokens;
+  if (room < 1) {
+    return InvalidArgument(fmt::format("prompt of {} tokens + max_tokens of {} exceed the context of {} tokens; shorten the prompt",
+                                       prompt_tokens, parsed.max_tokens.value_or(1), context), parsed.chat ? "messages" : "prompt");
+  }
+  if (parsed.max_tokens) {
+    if (*parsed.max_tokens > room) {
+      return InvalidArgument(fmt::format("prompt of {} tokens + max_tokens of {} exceed the context of {} tokens; give max_tokens up to {}",
+                                         prompt_tokens, *parsed.max_tokens, context, room), "max_tokens");
+    }
+    stop->max_tokens = *parsed.max_tokens;
+  } else {
+    stop->max_tokens = std::min(room, parsed.chat ? limits.default_max_tokens : kCompletionDefaultTokens);
+  }
+  stop->min_tokens = std::min(stop->min_tokens, stop->max_tokens);
+  return Status();
+}
+
+Result<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const RequestLimits& limits) {
+  Json doc;
+  TACTUS_RETURN_IF_ERROR(ParseBody(body, &doc));
+  Fields fields(doc);
+  ReadModel(&fields, limits);
+  TokenizeRequest out;
+  out.chat = fields.Has("messages");
+  if (out.chat && fields.Has("prompt")) fields.Fail(InvalidArgument("prompt: give either prompt or messages", "prompt"));
+  if (out.chat) {
+    fields.RefuseTrue("add_special_tokens", "with messages, whose template writes them");
+    fields.Refuse("tools");
+    fields.RefuseTrue("continue_final_message");
+    out.template_variables = ReadChatVariables(&fields);
+  } else if (auto prompt = fields.String("prompt", body.size())) {
+    out.prompt = std::move(*prompt);
+  } else {
+    fields.Fail(InvalidArgument("prompt: missing; give prompt or messages", "prompt"));
+  }
+  out.add_special_tokens = fields.Boolean("add_special_tokens").value_or(true);
+  out.return_token_strs = fields.Boolean("return_token_strs").value_or(false);
+  if (!fields.ok()) return fields.status();
+  return out;
+}
+
+Result<std::vector<TokenId>> ParseDetokenizeRequest(std::string_view body, const RequestLimits& limits) {
+  Json doc;
+  TACTUS_RETURN_IF_ERROR(ParseBody(body, &doc));
+  Fields fields(doc);
+  ReadModel(&fields, limits);
+  std::vector<TokenId> tokens;
+  if (const Json* list = fields.Find("tokens")) ReadTokens(&fields, "tokens", *list, limits.vocab_size, &tokens);
+  else fields.Fail(InvalidArgument("tokens: missing", "tokens"));
+  if (!fields.ok()) return fields.status();
+  return tokens;
+}
+
+}  // namespace tactus::api

@@ -1,0 +1,260 @@
+// The client: one coroutine a call, on one io_context. The other of the two files that include Beast.
+#include "http/client.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http.hpp>
+#include <limits>
+#include <map>
+#include <vector>
+
+namespace tactus::http {
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+namespace {
+
+struct ClientConnection {
+  explicit ClientConnection(asio::io_context& io) : socket(io) {}
+  tcp::socket socket;
+  beast::flat_buffer buffer;
+};
+
+struct Call {
+  Call(asio::io_context& io, ClientRequest r, std::shared_ptr<ResponseHandler> h)
+      : request(std::move(r)), handler(std::move(h)), timer(io) {}
+  uint64_t id = 0;
+  ClientRequest request;
+  std::shared_ptr<ResponseHandler> handler;
+  std::shared_ptr<ClientConnection> connection;   // while it has one
+  asio::steady_timer timer;
+  HttpResponse response;
+  bool cancelled = false, timed_out = false;
+  bool got_bytes = false;                         // of the answer: no retry then
+  bool keep = false;                              // the connection may serve another call
+
+  void Drop() {
+    error_code ignored;
+    if (connection) connection->socket.close(ignored);
+  }
+};
+
+}  // namespace
+
+struct Client::Impl {
+  Impl(Url url, ClientOptions opts, Clock& c) : base(std::move(url)), options(opts), clock(c) {}
+
+  asio::awaitable<void> RunCall(std::shared_ptr<Call> call);
+  asio::awaitable<Status> Attempt(std::shared_ptr<Call> call, bool reuse);
+  asio::awaitable<error_code> Connect(std::shared_ptr<Call> call);
+  asio::awaitable<Status> ReadAnswer(std::shared_ptr<Call> call);
+  std::string HeadText(const ClientRequest& request) const;
+  Status Failed(const Call& call, const char* what, error_code ec) const;
+
+  const Url base;
+  const ClientOptions options;
+  Clock& clock;
+  uint64_t next_id = 1;
+  std::map<uint64_t, Call*> calls;
+  std::vector<std::shared_ptr<ClientConnection>> spare;
+  std::vector<tcp::endpoint> endpoints;
+  asio::io_context io{1};      // last: what its coroutines refer to outlives them
+};
+
+std::string Client::Impl::HeadText(const ClientRequest& request) const {
+  const bool v6 = base.host.find(':') != std::string::npos;
+  std::string text = fmt::format("{} {} HTTP/1.1\r\nHost: {}{}{}:{}\r\n", request.method, request.path, v6 ? "[" : "", base.host,
+                                 v6 ? "]" : "", base.port);
+  if (!request.body.empty() || request.method == "POST") text += fmt::format("Content-Length: {}\r\n", request.body.size());
+  for (const auto& [name, value] : request.headers) text += fmt::format("{}: {}\r\n", name, value);
+  text += "\r\n";
+  return text;
+}
+
+Status Client::Impl::Failed(const Call& call, const char* what, error_code ec) const {
+  if (call.cancelled) return Status(StatusCode::kCancelled, "cancelled");
+  if (call.timed_out) return Status(StatusCode::kDeadlineExceeded, fmt::format("{}: timed out", what));
+  return Status(StatusCode::kUnavailable, fmt::format("{} ({}:{}): {}", what, base.host, base.port, ec.message()));
+}
+
+asio::awaitable<error_code> Client::Impl::Connect(std::shared_ptr<Call> call) {
+  error_code ec;
+  if (endpoints.empty()) {
+    tcp::resolver resolver(io);
+    const auto found = resolver.resolve(base.host, fmt::format("{}", base.port), ec);
+    if (ec) co_return ec;
+    for (const auto& entry : found) endpoints.push_back(entry.endpoint());
+  }
+  call->connection = std::make_shared<ClientConnection>(io);
+  std::shared_ptr<ClientConnection> connection = call->connection;
+  asio::steady_timer limit(io);
+  limit.expires_after(std::chrono::nanoseconds(options.connect_timeout_ns));
+  limit.async_wait([weak = std::weak_ptr<Call>(call)](error_code timer_ec) {
+    const auto held = weak.lock();
+    if (timer_ec || !held) return;
+    held->timed_out = true;
+    held->Drop();
+  });
+  co_await asio::async_connect(connection->socket, endpoints, asio::redirect_error(asio::use_awaitable, ec));
+  limit.cancel();
+  if (!ec) connection->socket.set_option(tcp::no_delay(true), ec);
+  co_return ec;
+}
+
+asio::awaitable<Status> Client::Impl::ReadAnswer(std::shared_ptr<Call> call) {
+  error_code ec;
+  std::shared_ptr<ClientConnection> connection = call->connection;
+  beast::http::response_parser<beast::http::buffer_body> parser;
+  parser.body_limit(static_cast<uint64_t>(options.max_response_bytes));
+  parser.header_limit(1 << 20);
+  parser.skip(call->request.method == "HEAD");
+  do {
+    co_await beast::http::async_read_header(connection->socket, connection->buffer, parser,
+                                            asio::redirect_error(asio::use_awaitable, ec));
+    if (ec) co_return Failed(*call, "reading the answer's head", ec);
+  } while (parser.get().result_int() == 100);
+  call->got_bytes = true;
+  HttpResponse& response = call->response;
+  response.status = static_cast<int>(parser.get().result_int());
+  response.content_type.clear();
+  for (const auto& field : parser.get()) {
+    response.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
+  }
+  if (const std::string* type = response.Find("Content-Type")) response.content_type = *type;
+  call->handler->OnHead(response.status, response.headers, clock.NowNs());
+  const bool events = response.status / 100 == 2 && response.content_type.rfind("text/event-stream", 0) == 0;
+  SseParser sse;
+  TimeNs now_ns = 0;
+  const SseParser::OnData on_data = [&call, &now_ns](std::string_view data) { call->handler->OnEvent(data, now_ns); };
+  std::array<char, 16384> piece;
+  while (!parser.is_done()) {
+    parser.get().body().data = piece.data();
+    parser.get().body().size = piece.size();
+    co_await beast::http::async_read_some(connection->socket, connection->buffer, parser,
+                                          asio::redirect_error(asio::use_awaitable, ec));
+    now_ns = clock.NowNs();
+    const std::string_view bytes(piece.data(), piece.size() - parser.get().body().size);
+    if (events) sse.Feed(bytes, on_data);
+    else response.body += bytes;
+    if (call->cancelled) co_return Failed(*call, "", ec);
+    if (ec && ec != beast::http::error::need_buffer) co_return Failed(*call, "reading the answer", ec);
+  }
+  call->keep = parser.get().keep_alive() && connection->buffer.size() == 0;
+  co_return Status();
+}
+
+asio::awaitable<Status> Client::Impl::Attempt(std::shared_ptr<Call> call, bool reuse) {
+  error_code ec;
+  if (reuse) {
+    call->connection = std::move(spare.back());
+    spare.pop_back();
+  } else {
+    ec = co_await Connect(call);
+    if (ec) co_return Failed(*call, "cannot connect", ec);
+  }
+  std::shared_ptr<ClientConnection> connection = call->connection;
+  std::string text = HeadText(call->request);
+  text += call->request.body;
+  co_await asio::async_write(connection->socket, asio::buffer(text), asio::redirect_error(asio::use_awaitable, ec));
+  // A refusal may come before the whole body was taken: read it even then.
+  const bool write_failed = static_cast<bool>(ec);
+  Status status = co_await ReadAnswer(call);
+  if (write_failed) call->keep = false;
+  co_return status;
+}
+
+asio::awaitable<void> Client::Impl::RunCall(std::shared_ptr<Call> call) {
+  if (options.timeout_ns > 0) {
+    call->timer.expires_after(std::chrono::nanoseconds(options.timeout_ns));
+    call->timer.async_wait([weak = std::weak_ptr<Call>(call)](error_code ec) {
+      const auto held = weak.lock();
+      if (ec || !held) return;
+      held->timed_out = true;
+      held->Drop();
+    });
+  }
+  Status status;
+  const bool reuse = !spare.empty();
+  status = co_await Attempt(call, reuse);
+  // A kept connection may have been closed by the server meanwhile: once more, on a new one.
+  if (!status.ok() && reuse && !call->got_bytes && !call->cancelled && !call->timed_out) {
+    status = co_await Attempt(call, false);
+  }
+  call->timer.cancel();
+  if (status.ok() && call->keep && call->connection->socket.is_open()) spare.push_back(call->connection);
+  else call->Drop();
+  calls.erase(call->id);
+  call->handler->OnDone(status, call->response, clock.NowNs());
+}
+
+Client::Client(Url base, ClientOptions options, Clock& clock)
+    : impl_(std::make_unique<Impl>(std::move(base), options, clock)) {}
+
+Client::~Client() = default;
+
+Client::CallId Client::Send(ClientRequest request, std::shared_ptr<ResponseHandler> handler) {
+  auto call = std::make_shared<Call>(impl_->io, std::move(request), std::move(handler));
+  call->id = impl_->next_id++;
+  impl_->calls[call->id] = call.get();
+  asio::co_spawn(impl_->io, impl_->RunCall(call), asio::detached);
+  return call->id;
+}
+
+void Client::Cancel(CallId id) {
+  const auto found = impl_->calls.find(id);
+  if (found == impl_->calls.end()) return;
+  found->second->cancelled = true;
+  found->second->Drop();
+}
+
+void Client::At(TimeNs when_ns, std::function<void()> action) {
+  auto timer = std::make_shared<asio::steady_timer>(impl_->io);
+  timer->expires_after(std::chrono::nanoseconds(std::max<DurationNs>(0, when_ns - impl_->clock.NowNs())));
+  timer->async_wait([timer, run = std::move(action)](error_code ec) {
+    if (!ec) run();
+  });
+}
+
+void Client::Run() {
+  impl_->io.restart();
+  impl_->io.run();
+}
+
+void Client::Stop() { impl_->io.stop(); }
+
+int64_t Client::in_flight() const { return static_cast<int64_t>(impl_->calls.size()); }
+
+Result<HttpResponse> Fetch(const Url& base, ClientRequest request, DurationNs timeout_ns, Clock& clock) {
+  struct Keep final : ResponseHandler {
+    void OnDone(const Status& s, const HttpResponse& r, TimeNs) override {
+      status = s;
+      response = r;
+    }
+    Status status = Internal("no answer");
+    HttpResponse response;
+  };
+  ClientOptions options;
+  options.timeout_ns = timeout_ns;
+  auto keep = std::make_shared<Keep>();
+  Client client(base, options, clock);
+  client.Send(std::move(request), keep);
+  client.Run();
+  if (!keep->status.ok()) return keep->status;
+  return std::move(keep->response);
+}
+
+}  // namespace tactus::http

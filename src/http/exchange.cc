@@ -1,0 +1,105 @@
+#include "http/exchange.h"
+
+#include <utility>
+
+namespace tactus::http {
+
+void ExchangeBuffer::Respond(HttpResponse response) {
+  {
+    std::lock_guard lock(mutex_);
+    if (started_ || closed_) return;
+    started_ = ended_ = true;
+    head_ = std::move(response);
+    on_closed_ = nullptr;
+  }
+  MakeDirty();
+}
+
+void ExchangeBuffer::StartStream(HttpResponse head) {
+  {
+    std::lock_guard lock(mutex_);
+    if (started_ || closed_) return;
+    started_ = streaming_ = true;
+    head_ = std::move(head);
+  }
+  MakeDirty();
+}
+
+void ExchangeBuffer::Write(std::string_view bytes) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!streaming_ || ended_ || closed_) return;
+    pending_ += bytes;
+  }
+  MakeDirty();
+}
+
+void ExchangeBuffer::End() {
+  std::function<void()> released;
+  {
+    std::lock_guard lock(mutex_);
+    if (!streaming_ || ended_) return;
+    ended_ = true;
+    released.swap(on_closed_);
+    if (closed_) return;
+  }
+  MakeDirty();
+}
+
+void ExchangeBuffer::OnClosed(std::function<void()> callback) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!closed_) {
+      if (!ended_) on_closed_.swap(callback);
+      return;
+    }
+  }
+  if (callback) callback();
+}
+
+bool ExchangeBuffer::closed() const {
+  std::lock_guard lock(mutex_);
+  return closed_;
+}
+
+void ExchangeBuffer::MakeDirty() {
+  {
+    std::lock_guard lock(mutex_);
+    if (dirty_) return;
+    dirty_ = true;
+  }
+  std::lock_guard lock(wake_list_->mutex);
+  if (!wake_list_->wake) return;
+  wake_list_->dirty.push_back(shared_from_this());
+  if (wake_list_->dirty.size() == 1) wake_list_->wake();
+}
+
+void ExchangeBuffer::Take(Output* output) {
+  std::lock_guard lock(mutex_);
+  dirty_ = false;
+  output->has_head = started_ && !head_taken_;
+  if (output->has_head) {
+    output->head = std::move(head_);
+    head_taken_ = true;
+  }
+  output->streaming = streaming_;
+  output->bytes = std::move(pending_);
+  pending_.clear();
+  output->ended = ended_;
+}
+
+void ExchangeBuffer::ClientGone() {
+  std::function<void()> callback;
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return;
+    closed_ = true;
+    pending_.clear();
+    pending_.shrink_to_fit();
+    if (!ended_) callback.swap(on_closed_);
+    on_closed_ = nullptr;
+  }
+  if (callback) callback();
+}
+
+}  // namespace tactus::http

@@ -1,0 +1,62 @@
+// The buffer between who produces an answer (any thread) and the connection that writes it (io thread). Internal to http/.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "http/server.h"
+
+namespace tactus::http {
+
+class ExchangeBuffer;
+
+// How a producer wakes the io thread: one wake-up however many exchanges became ready meanwhile. Outlives the server when a
+// producer still holds an exchange; `wake` is empty then.
+struct WakeList {
+  std::mutex mutex;
+  std::function<void()> wake;                              // posts TakeDirty to the io thread
+  std::vector<std::shared_ptr<ExchangeBuffer>> dirty;
+};
+
+class ExchangeBuffer final : public Exchange, public std::enable_shared_from_this<ExchangeBuffer> {
+ public:
+  ExchangeBuffer(HttpRequest request, std::shared_ptr<WakeList> wake_list)
+      : request_(std::move(request)), wake_list_(std::move(wake_list)) {}
+
+  const HttpRequest& request() const override { return request_; }
+  void Respond(HttpResponse response) override;
+  void StartStream(HttpResponse head) override;
+  void Write(std::string_view bytes) override;
+  void End() override;
+  void OnClosed(std::function<void()> callback) override;
+  bool closed() const override;
+
+  // --- Io thread, by the connection ---
+  struct Output {
+    bool has_head = false;
+    bool streaming = false;
+    HttpResponse head;            // with the body when not streaming
+    std::string bytes;            // of a stream's body
+    bool ended = false;
+  };
+  // Moves out what there is to write.
+  void Take(Output* output);
+  void ClientGone();
+  std::function<void()> on_ready;  // set while a connection waits for output; io thread only
+
+ private:
+  void MakeDirty();
+
+  const HttpRequest request_;
+  const std::shared_ptr<WakeList> wake_list_;
+  mutable std::mutex mutex_;
+  HttpResponse head_;
+  std::string pending_;
+  std::function<void()> on_closed_;
+  bool started_ = false, head_taken_ = false, streaming_ = false, ended_ = false, closed_ = false, dirty_ = false;
+};
+
+}  // namespace tactus::http
