@@ -1,0 +1,335 @@
+// Thousands of random operations against two oracles: NaiveKv (counts, costs, matches, eviction order) and a ghost memory
+// that executes every step's reads and writes, so that a block that is reused too early, shared though it was never
+// computed, or kept after a failure shows as wrong content.
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "base/rng.h"
+#include "kv/block_key.h"
+#include "kv/kv_cache.h"
+#include "naive_kv.h"
+
+namespace tactus {
+namespace {
+
+constexpr Hash128 kSecret{11, 12};
+constexpr uint64_t kGarbage = 0xdeadbeefdeadbeef;
+
+struct Sequence {
+  bool live = false, running = false;
+  std::vector<TokenId> tokens;
+  std::vector<Hash128> keys;
+  Hash128 root;
+  int32_t prompt = 0;
+  int32_t computed = 0;      // planned
+  int32_t covered = 0;
+  StepId last_step = -1;     // the last step that uses it
+  int epoch = 0;
+};
+
+struct Item {
+  SlotId slot;
+  int32_t first, end;
+  int epoch;
+  std::vector<BlockId> table;   // as submitted
+  std::vector<TokenId> tokens;
+};
+struct Step {
+  StepId id;
+  std::vector<BlockCopy> copies;
+  std::vector<Item> items;
+};
+
+struct World {
+  World(uint64_t seed, bool with_caching, bool with_failures, int steps_in_flight)
+      : rng(seed), caching(with_caching), failures(with_failures), depth(steps_in_flight), block_size(static_cast<int32_t>(rng.UniformInt(1, 5))),
+        total(rng.UniformInt(6, 40)),
+        kv({total, block_size, kSlots, static_cast<int32_t>(total), caching}), naive(total, block_size, caching),
+        sequences(kSlots), memory(static_cast<size_t>(total * block_size), kGarbage) {}
+
+  static constexpr int kSlots = 8;
+
+  void Check(const char* where) {
+    ASSERT_EQ(kv.CheckIntegrity(), "") << where;
+    const KvCacheStats stats = kv.Stats();
+    ASSERT_EQ(stats.blocks_free + stats.blocks_cached + stats.blocks_in_use + stats.blocks_draining, total) << where;
+    if (failures) return;   // the naive model has none
+    ASSERT_EQ(kv.blocks_available(), naive.Available()) << where;
+    ASSERT_EQ(stats.blocks_free, naive.Free()) << where;
+    ASSERT_EQ(stats.blocks_cached, naive.Cached()) << where;
+    ASSERT_EQ(stats.blocks_in_use, naive.InUse()) << where;
+    ASSERT_EQ(stats.blocks_reserved, naive.Reserved()) << where;
+    ASSERT_EQ(stats.evictions, naive.evictions) << where;
+    for (SlotId s = 0; s < kSlots; ++s) {
+      if (!sequences[s].live || sequences[s].running) continue;
+      const auto n = static_cast<int32_t>(sequences[s].tokens.size());
+      ASSERT_EQ(kv.PeekMatch(s, n), naive.MatchBlocks(s, n) * block_size) << where;
+      ASSERT_EQ(kv.StartCost(s, n, n, n + 3), naive.StartCost(s, n, n, n + 3)) << where;
+    }
+  }
+
+  void Arrive(SlotId s) {
+    Sequence& q = sequences[s];
+    const int epoch = q.epoch + 1;
+    q = Sequence{};
+    q.epoch = epoch;
+    q.live = true;
+    const int64_t family = rng.UniformInt(0, 2), length = rng.UniformInt(1, std::min<int64_t>(24, total * block_size - 1));
+    const int64_t salt = rng.UniformInt(0, 9) == 0;
+    for (int64_t i = 0; i < length; ++i) {   // few families with rare branches: much is shared
+      q.tokens.push_back(static_cast<TokenId>(rng.UniformInt(0, 11) == 0 ? 100 + rng.UniformInt(0, 1) : family));
+    }
+    q.prompt = static_cast<int32_t>(length);
+    q.root = RootKey(kSecret, "m", "", salt ? "salt" : "");
+    q.keys.reserve(256);
+    ExtendBlockKeys(kSecret, q.root, q.tokens, block_size, &q.keys);
+    const bool shares = rng.UniformInt(0, 9) != 0;
+    kv.Bind(s, shares ? &q.keys : nullptr);
+    naive.Bind(s, shares ? &q.keys : nullptr);
+  }
+
+  void AddItem(SlotId s, int32_t count) {
+    Sequence& q = sequences[s];
+    const int32_t end = q.computed + count;
+    kv.MarkPending(s, end, plan.id);
+    naive.MarkPending(s, end, plan.id);
+    const auto table = kv.Table(s);
+    plan.items.push_back({s, q.computed, end, q.epoch, {table.begin(), table.end()}, q.tokens});
+    q.computed = end;
+    q.last_step = plan.id;
+  }
+
+  bool InPlan(SlotId s) const {
+    for (const Item& item : plan.items) {
+      if (item.slot == s && item.epoch == sequences[s].epoch) return true;
+    }
+    return false;
+  }
+
+  void TryStart(SlotId s) {
+    Sequence& q = sequences[s];
+    const auto known = static_cast<int32_t>(q.tokens.size());
+    SlotId fork = kNoSlot;
+    if (q.computed == 0 && known == q.prompt && rng.UniformInt(0, 3) == 0) {
+      for (SlotId o = 0; o < kSlots; ++o) {   // a choice of the same request: same prompt, computed already
+        Sequence& p = sequences[o];
+        if (o == s || !p.running || p.computed < p.prompt || p.prompt < 2 || InPlan(o)) continue;
+        fork = o;
+        q.tokens.assign(p.tokens.begin(), p.tokens.begin() + p.prompt);
+        q.prompt = p.prompt;
+        q.root = p.root;
+        q.keys.clear();
+        ExtendBlockKeys(kSecret, q.root, q.tokens, block_size, &q.keys);
+        break;
+      }
+    }
+    const auto n = static_cast<int32_t>(q.tokens.size());
+    const int32_t match = fork == kNoSlot ? kv.PeekMatch(s, n) : n - 1;
+    const auto cover = static_cast<int32_t>(rng.UniformInt(match + 1, n));
+    const auto reserve = static_cast<int32_t>(rng.UniformInt(0, 2) == 0 ? n + rng.UniformInt(0, 12) : cover);
+    const int64_t cost = kv.StartCost(s, n, cover, reserve), available = kv.blocks_available();
+    StepPlan out;
+    const KvStart start = kv.Start(s, n, cover, reserve, fork, &out);
+    if (!failures) {
+      ASSERT_EQ(start.ok ? start.matched_tokens : -1, naive.Start(s, n, cover, reserve, fork));
+    }
+    if (fork == kNoSlot) {
+      ASSERT_EQ(start.ok, cost <= available);
+    }
+    if (!start.ok) {
+      ASSERT_EQ(kv.blocks_available(), available);
+      ASSERT_TRUE(out.table_updates.empty() && out.copies.empty());
+      return;
+    }
+    if (fork == kNoSlot) {
+      ASSERT_EQ(kv.blocks_available(), available - cost);   // exactly what was announced
+      ASSERT_EQ(start.matched_tokens, match);
+      ASSERT_LE(start.matched_tokens, (n - 1) / block_size * block_size);
+    }
+    for (const BlockCopy& copy : out.copies) plan.copies.push_back(copy);
+    const auto table = kv.Table(s);
+    ASSERT_TRUE(std::equal(table.begin(), table.end(), out.table_blocks.begin(), out.table_blocks.end()));
+    q.running = true;
+    q.computed = start.matched_tokens;
+    q.covered = cover;
+    AddItem(s, cover - start.matched_tokens);
+  }
+
+  void Advance(SlotId s) {
+    Sequence& q = sequences[s];
+    if (q.computed == static_cast<int32_t>(q.tokens.size())) {   // a decode: the next token exists now
+      q.tokens.push_back(static_cast<TokenId>(rng.UniformInt(0, 2)));
+      ExtendBlockKeys(kSecret, q.root, q.tokens, block_size, &q.keys);
+    }
+    const auto count = static_cast<int32_t>(rng.UniformInt(1, static_cast<int64_t>(q.tokens.size()) - q.computed));
+    const int64_t available = kv.blocks_available();
+    if (q.computed + count > total * block_size) return Release(s, true);
+    StepPlan out;
+    const bool ok = kv.Extend(s, q.computed + count, &out);
+    if (!failures) {
+      ASSERT_EQ(ok, naive.Extend(s, q.computed + count));
+    }
+    if (!ok) {
+      ASSERT_EQ(kv.blocks_available(), available);
+      return Release(s, rng.UniformInt(0, 1) == 0);
+    }
+    AddItem(s, count);
+  }
+
+  void Release(SlotId s, bool gone) {
+    Sequence& q = sequences[s];
+    if (InPlan(s)) return;
+    const StepId last = q.last_step > ended ? q.last_step : -1;
+    kv.Release(s, last);
+    naive.Release(s, last);
+    q.running = false;
+    q.computed = 0;
+    ++q.epoch;
+    if (gone) {
+      kv.Unbind(s);
+      naive.Unbind(s);
+      q.live = false;
+    }
+  }
+
+  uint64_t* Cell(const std::vector<BlockId>& table, int32_t position) {
+    return &memory[static_cast<size_t>(table[position / block_size] * block_size + position % block_size)];
+  }
+
+  // Runs the oldest step. Content of a position: hash of all tokens up to it.
+  void EndStep(bool ok) {
+    const Step step = flight.front();
+    flight.pop_front();
+    if (ok) {
+      for (const BlockCopy& copy : step.copies) {
+        for (int32_t i = 0; i < copy.tokens; ++i) memory[copy.to * block_size + i] = memory[copy.from * block_size + i];
+      }
+    }
+    const auto stale = [&](const Item& item) { return sequences[item.slot].epoch != item.epoch || !sequences[item.slot].live; };
+    for (const Item& item : step.items) {
+      uint64_t h = 17;
+      for (int32_t i = 0; i < item.end; ++i) {
+        h = MixHash(h, static_cast<uint64_t>(item.tokens[i]));
+        // A stale item writes what it computes from whatever it reads; of interest is only that nobody else minds.
+        if (i >= item.first) *Cell(item.table, i) = ok && (i == 0 || !poisoned.count({step.id, item.slot})) ? h : kGarbage;
+      }
+    }
+    if (ok) {
+      for (const Item& item : step.items) {
+        if (stale(item)) continue;
+        uint64_t h = 17;
+        for (int32_t i = 0; i < item.end; ++i) {
+          h = MixHash(h, static_cast<uint64_t>(item.tokens[i]));
+          ASSERT_EQ(*Cell(item.table, i), h) << "step " << step.id << " slot " << item.slot << " position " << i;
+        }
+      }
+    }
+    std::vector<SlotId> recompute;
+    if (!ok) {   // its own requests end with an error
+      ended = step.id;
+      for (const Item& item : step.items) {
+        if (!stale(item)) Poison(item.slot);
+      }
+      ended = step.id - 1;
+      for (const Item& item : step.items) {
+        if (!stale(item)) Release(item.slot, true);
+      }
+    }
+    kv.StepEnded(step.id, ok, &recompute);
+    naive.StepEnded(step.id);
+    ended = step.id;
+    ASSERT_TRUE(ok || failures);
+    if (ok) {
+      ASSERT_TRUE(recompute.empty());
+    }
+    for (const SlotId s : recompute) {
+      ASSERT_TRUE(sequences[s].running);
+      Poison(s);
+      Release(s, false);
+    }
+  }
+  // Whatever steps in flight still compute for this sequence rests on garbage.
+  void Poison(SlotId s) {
+    for (const Step& step : flight) {
+      for (const Item& item : step.items) {
+        if (item.slot == s && item.epoch == sequences[s].epoch) poisoned.insert({step.id, s});
+      }
+    }
+  }
+
+  void Run(int steps) {
+    for (int i = 0; i < steps && !testing::Test::HasFatalFailure(); ++i) {
+      plan = Step{i, {}, {}};
+      for (int op = 0; op < 8 && !testing::Test::HasFatalFailure(); ++op) {
+        const auto s = static_cast<SlotId>(rng.UniformInt(0, kSlots - 1));
+        Sequence& q = sequences[s];
+        if (!q.live) {
+          Arrive(s);
+        } else if (InPlan(s)) {
+          continue;
+        } else if (!q.running) {
+          if (rng.UniformInt(0, 15) == 0) { kv.Unbind(s); naive.Unbind(s); q.live = false; }
+          else TryStart(s);
+        } else if (rng.UniformInt(0, 6) == 0) {
+          Release(s, rng.UniformInt(0, 2) > 0);
+        } else {
+          Advance(s);
+        }
+        Check("operation");
+      }
+      flight.push_back(plan);
+      plan = Step{-2, {}, {}};
+      while (!flight.empty() && (static_cast<int>(flight.size()) >= depth || rng.UniformInt(0, 1) == 0)) {
+        EndStep(!failures || rng.UniformInt(0, 5) != 0);
+        Check("end of a step");
+        if (testing::Test::HasFatalFailure()) return;
+      }
+      if (rng.UniformInt(0, 60) == 0) {
+        kv.ClearCache();
+        naive.ClearCache();
+        Check("clear");
+        ASSERT_EQ(kv.Stats().blocks_cached, 0);
+      }
+    }
+  }
+
+  Rng rng;
+  const bool caching, failures;
+  const int depth;
+  const int32_t block_size;
+  const int64_t total;
+  KvCache kv;
+  NaiveKv naive;
+  std::vector<Sequence> sequences;
+  std::vector<uint64_t> memory;   // [total * block_size]
+  std::deque<Step> flight;
+  std::set<std::pair<StepId, SlotId>> poisoned;
+  Step plan;
+  StepId ended = -1;
+};
+
+class KvProperty : public testing::TestWithParam<int> {};
+
+TEST_P(KvProperty, AgreesWithTheNaiveModel) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", depth " + std::to_string(GetParam()));
+    World world(seed, seed % 5 != 0, false, GetParam());
+    world.Run(250);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(KvProperty, NothingVoidIsEverRead) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", depth " + std::to_string(GetParam()));
+    World world(1000 + seed, seed % 5 != 0, true, GetParam());
+    world.Run(250);
+    if (HasFatalFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Depth, KvProperty, testing::Values(1, 2, 4));
+
+}  // namespace
+}  // namespace tactus
