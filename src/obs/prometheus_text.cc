@@ -1,31 +1,12 @@
 #include "obs/prometheus_text.h"
 
-#include <fmt/format.h>
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 
 namespace tactus {
-namespace {
-
-std::string Number(double v) {
-  if (std::isnan(v)) return "NaN";
-  if (std::isinf(v)) return v > 0 ? "+Inf" : "-Inf";
-  if (v == std::floor(v) && std::abs(v) < 1e15) return fmt::format("{:.0f}", v);
-  return fmt::format("{}", v);
-}
-
-std::string Escaped(std::string_view text) {
-  std::string out;
-  for (char c : text) {
-    if (c == '\\' || c == '"') out += '\\', out += c;
-    else if (c == '\n') out += "\\n";
-    else out += c;
-  }
-  return out;
-}
-
-}  // namespace
 
 void BucketHistogram::Observe(double value, uint64_t count) {
   const auto at = std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin();
@@ -33,50 +14,70 @@ void BucketHistogram::Observe(double value, uint64_t count) {
   sum_ += value * static_cast<double>(count);
 }
 
-void PrometheusText::Family(std::string_view name, std::string_view type, std::string_view help) {
-  text_ += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
+struct PrometheusText::Impl {
+  Labels common;
+  std::vector<prometheus::MetricFamily> families;
+
+  prometheus::ClientMetric& NewMetric(const Labels& labels) {
+    prometheus::ClientMetric& metric = families.back().metric.emplace_back();
+    for (const Labels* list : {static_cast<const Labels*>(&common), &labels}) {
+      for (const auto& [name, value] : *list) {
+        prometheus::ClientMetric::Label label;
+        label.name = name;
+        label.value = value;
+        metric.label.push_back(std::move(label));
+      }
+    }
+    return metric;
+  }
+};
+
+PrometheusText::PrometheusText(Labels common) : impl_(std::make_unique<Impl>()) { impl_->common = std::move(common); }
+PrometheusText::~PrometheusText() = default;
+
+void PrometheusText::Family(std::string_view name, Type type, std::string_view help) {
+  prometheus::MetricFamily& family = impl_->families.emplace_back();
+  family.name = name;
+  family.help = help;
+  family.type = type == Type::kCounter ? prometheus::MetricType::Counter
+                : type == Type::kGauge ? prometheus::MetricType::Gauge
+                                       : prometheus::MetricType::Histogram;
 }
 
-void PrometheusText::Line(std::string_view name, const Labels& labels, std::string_view extra_name, std::string_view extra_value,
-                          double value) {
-  text_ += name;
-  std::string inside;
-  auto add = [&inside](std::string_view k, std::string_view v) {
-    inside += fmt::format("{}{}=\"{}\"", inside.empty() ? "" : ",", k, Escaped(v));
-  };
-  for (const auto& [k, v] : common_) add(k, v);
-  for (const auto& [k, v] : labels) add(k, v);
-  if (!extra_name.empty()) add(extra_name, extra_value);
-  if (!inside.empty()) text_ += "{" + inside + "}";
-  text_ += " " + Number(value) + "\n";
+void PrometheusText::Sample(double value, const Labels& labels) {
+  prometheus::ClientMetric& metric = impl_->NewMetric(labels);
+  metric.counter.value = metric.gauge.value = value;   // the family's type chooses
 }
 
-void PrometheusText::Sample(std::string_view name, double value, const Labels& labels) { Line(name, labels, {}, {}, value); }
-
-void PrometheusText::Sample(std::string_view name, const BucketHistogram& histogram, const Labels& labels) {
+void PrometheusText::Sample(const BucketHistogram& histogram, const Labels& labels) {
+  prometheus::ClientMetric& metric = impl_->NewMetric(labels);
   uint64_t cumulative = 0;
   for (size_t i = 0; i < histogram.counts().size(); ++i) {
     cumulative += histogram.counts()[i];
-    const bool last = i == histogram.bounds().size();
-    Line(fmt::format("{}_bucket", name), labels, "le", last ? "+Inf" : Number(histogram.bounds()[i]), static_cast<double>(cumulative));
+    prometheus::ClientMetric::Bucket bucket;
+    bucket.cumulative_count = cumulative;
+    bucket.upper_bound = i < histogram.bounds().size() ? histogram.bounds()[i] : std::numeric_limits<double>::infinity();
+    metric.histogram.bucket.push_back(bucket);
   }
-  Line(fmt::format("{}_sum", name), labels, {}, {}, histogram.sum());
-  Line(fmt::format("{}_count", name), labels, {}, {}, static_cast<double>(cumulative));
+  metric.histogram.sample_count = cumulative;
+  metric.histogram.sample_sum = histogram.sum();
 }
 
 void PrometheusText::Counter(std::string_view name, std::string_view help, double value) {
-  Family(name, "counter", help);
-  Sample(name, value);
+  Family(name, Type::kCounter, help);
+  Sample(value);
 }
 
 void PrometheusText::Gauge(std::string_view name, std::string_view help, double value) {
-  Family(name, "gauge", help);
-  Sample(name, value);
+  Family(name, Type::kGauge, help);
+  Sample(value);
 }
 
 void PrometheusText::Histogram(std::string_view name, std::string_view help, const BucketHistogram& histogram) {
-  Family(name, "histogram", help);
-  Sample(name, histogram);
+  Family(name, Type::kHistogram, help);
+  Sample(histogram);
 }
+
+std::string PrometheusText::Take() const { return prometheus::TextSerializer().Serialize(impl_->families); }
 
 }  // namespace tactus

@@ -1,8 +1,9 @@
-// Writes Prometheus text exposition (version 0.0.4) from plain numbers. The hot loop owns the numbers; nothing here is shared, so
-// a scrape costs the writing of a few kilobytes and never waits for compute.
+// Prometheus text exposition from plain numbers, written by prometheus-cpp's serialiser. The hot loop owns the numbers and no
+// registry: a scrape costs the writing of a few kilobytes and never waits for compute.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,21 +30,22 @@ using Labels = std::vector<std::pair<std::string, std::string>>;
 
 class PrometheusText {
  public:
-  explicit PrometheusText(Labels common) : common_(std::move(common)) {}
-  // HELP and TYPE lines; the samples that follow belong to it. type: counter, gauge, histogram.
-  void Family(std::string_view name, std::string_view type, std::string_view help);
-  void Sample(std::string_view name, double value, const Labels& labels = {});
-  void Sample(std::string_view name, const BucketHistogram& histogram, const Labels& labels = {});
-  // Family and one sample.
+  explicit PrometheusText(Labels common);
+  ~PrometheusText();
+  // Starts a family; the samples that follow belong to it. type: counter, gauge or histogram.
+  enum class Type { kCounter, kGauge, kHistogram };
+  void Family(std::string_view name, Type type, std::string_view help);
+  void Sample(double value, const Labels& labels = {});
+  void Sample(const BucketHistogram& histogram, const Labels& labels = {});
+  // A family of one sample.
   void Counter(std::string_view name, std::string_view help, double value);
   void Gauge(std::string_view name, std::string_view help, double value);
   void Histogram(std::string_view name, std::string_view help, const BucketHistogram& histogram);
-  std::string Take() { return std::move(text_); }
+  std::string Take() const;
 
  private:
-  void Line(std::string_view name, const Labels& labels, std::string_view extra_name, std::string_view extra_value, double value);
-  Labels common_;
-  std::string text_;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace tactus

@@ -6,7 +6,7 @@ namespace tactus {
 namespace {
 
 TEST(PrometheusText, WritesTheExpositionFormat) {
-  PrometheusText text({{"model_name", "a\"b\\c\n"}});
+  PrometheusText text(Labels{{"model_name", "a\"b\\c\n"}});
   text.Counter("x_total", "Things.", 3);
   BucketHistogram h({0.1, 1});
   h.Observe(0.05);
