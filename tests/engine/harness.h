@@ -1,0 +1,99 @@
+// A step loop over the fake executor on a virtual clock, with everything that can be checked checked after every pass.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/step_loop.h"
+#include "exec/fake_executor.h"
+
+namespace tactus::testing {
+
+struct HarnessConfig {
+  sched::SchedulerConfig scheduler;
+  FakeExecutorConfig executor;
+  int64_t num_blocks = 64;
+  int32_t block_size = 4;
+  int32_t max_model_len = 128;
+  int32_t max_num_seqs = 8;
+  int32_t max_queue = 64;
+  bool prefix_caching = true;
+  bool check_every_pass = true;
+  bool fresh_policies = false;      // forget every index before each pass
+  std::vector<TokenId> model_stop_ids;
+  TraceWriter* trace = nullptr;
+};
+
+// What one choice of one request received.
+struct ChoiceOutput {
+  std::vector<TokenId> tokens;
+  FinishReason finish = FinishReason::kNone;
+  int32_t stop_string = -1;
+  std::vector<TimeNs> token_ns;
+  size_t logprobs = 0;
+};
+
+struct RequestOutput {
+  std::shared_ptr<const Request> request;
+  std::vector<ChoiceOutput> choices;
+  bool done = false;
+  RequestDoneEvent done_event;
+  Status error;
+};
+
+class Harness final : public EventSink {
+ public:
+  explicit Harness(const HarnessConfig& config);
+  ~Harness() override;
+
+  // Empty `scheduler_error` means all is well; tests of refusals read it.
+  const Status& scheduler_error() const { return scheduler_error_; }
+  Result<RequestHandle> Submit(Request request);
+  // Submits now; fails the test if refused.
+  RequestHandle MustSubmit(Request request);
+  void Cancel(RequestHandle handle) { loop_->Cancel(handle); }
+  // Passes until nothing happens at this instant. Returns the first broken invariant, or empty.
+  std::string Settle();
+  // Advances the clock to the next result; false when none is in flight.
+  bool Advance();
+  // Settle and advance until idle or `limit` steps; returns what broke.
+  std::string Run(int64_t limit = 100000);
+
+  void OnStep(const StepEvents& events) override;
+
+  StepLoop& loop() { return *loop_; }
+  KvCache& kv() { return *kv_; }
+  ManualClock& clock() { return clock_; }
+  FakeExecutor& executor() { return *executor_; }
+  sched::Scheduler& scheduler() { return *scheduler_; }
+  std::map<RequestHandle, RequestOutput>& outputs() { return outputs_; }
+  // Handle -> request, by submission order.
+  const std::vector<RequestHandle>& handles() const { return handles_; }
+  int64_t steps() const { return loop_->Stats().steps; }
+  int64_t max_events_gap() const { return 0; }
+
+ private:
+  HarnessConfig config_;
+  ManualClock clock_;
+  IntakeLimits limits_;
+  Status scheduler_error_;
+  std::unique_ptr<sched::Scheduler> scheduler_;
+  std::unique_ptr<FakeExecutor> executor_;
+  std::unique_ptr<KvCache> kv_;
+  std::unique_ptr<StepLoop> loop_;
+  std::map<RequestHandle, RequestOutput> outputs_;
+  std::vector<RequestHandle> handles_;
+  std::vector<char> bytes_;
+  std::string event_error_;
+};
+
+Request MakeRequest(std::vector<TokenId> prompt, int64_t max_tokens);
+// `length` tokens from (seed), distinct enough to share nothing.
+std::vector<TokenId> Tokens(uint64_t seed, int32_t length, int32_t vocab = 64);
+// What the fake model answers, computed without any engine: until max_tokens or a stop id.
+std::vector<TokenId> ExpectedOutput(const FakeExecutorConfig& executor, const Request& request, int32_t choice,
+                                    const std::vector<TokenId>& model_stop_ids);
+
+}  // namespace tactus::testing
