@@ -47,6 +47,8 @@ struct EngineStats {
   int64_t preemptions = 0, recomputed_tokens = 0;
   int64_t prefix_query_tokens = 0, prefix_hit_tokens = 0;
   int64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_error = 0;
+  double budget_utilization = 0;  // planned tokens / token budget, over all steps
+  double kv_utilization = 0;      // blocks in use / all, mean over steps
   uint64_t plan_hash = 0;
   bool healthy = true;            // false after three executor errors in a row
 };

@@ -25,7 +25,8 @@ struct SamplingParams {
   float repetition_penalty = 1.0f;    // > 0; prompt and output tokens
   float presence_penalty = 0.0f;      // [-2, 2]; output tokens
   float frequency_penalty = 0.0f;     // [-2, 2]; output tokens
-  uint64_t seed = 0;                  // drawn at intake when the client gave none
+  uint64_t seed = 0;                  // with has_seed; otherwise drawn at intake, and recorded
+  bool has_seed = false;
   int32_t logprobs = -1;              // -1: none; k >= 0: the chosen token's and the k best, of the raw logits
   std::vector<std::pair<TokenId, float>> logit_bias;  // sorted by id, no duplicates
 

@@ -120,7 +120,8 @@ class Conversation {
     request.sampling = engine_.model().generation_defaults;
     if (options_.temperature >= 0) request.sampling.temperature = static_cast<float>(options_.temperature);
     if (options_.top_p > 0) request.sampling.top_p = static_cast<float>(options_.top_p);
-    request.sampling.seed = options_.engine.seed != 0 ? static_cast<uint64_t>(options_.engine.seed) : 0;
+    request.sampling.seed = static_cast<uint64_t>(options_.engine.seed);
+    request.sampling.has_seed = options_.engine.seed != 0;
     request.stop.max_tokens = options_.max_tokens > 0 ? options_.max_tokens : std::min(room, options_.engine.default_max_tokens);
     request.prompt = std::make_shared<const std::vector<TokenId>>(std::move(prompt));
     auto sink = std::make_shared<TerminalSink>(SystemClock());

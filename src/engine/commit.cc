@@ -141,6 +141,7 @@ void StepLoop::Impl::AppendTokens(SlotId s, const StepItem&, size_t index, const
     event.first_token = output.size() == 1;
     event.gap_ns = now_ns - slot.last_token_ns;
     slot.last_token_ns = now_ns;
+    if (!event.first_token) request->longest_gap_ns = std::max(request->longest_gap_ns, event.gap_ns);
     if (request->first_token_ns == 0) request->first_token_ns = now_ns;
     ++request->completion_tokens;
     ++stats.generation_tokens;
@@ -242,7 +243,7 @@ void StepLoop::Impl::Finish(SlotId s, FinishReason reason, TokenEvent* event, in
     const PreparedRequest& in = request->in;
     done_events.push_back({in.user, in.handle, in.arrival_ns, request->scheduled_ns, request->first_token_ns, now_ns,
                            in.prompt_tokens, request->cached_tokens, request->completion_tokens, request->preemptions,
-                           request->recomputed_tokens, request->worst});
+                           request->recomputed_tokens, request->worst, request->longest_gap_ns, in.request});
     requests.Forget(in.handle);
     intake.RequestEnded();
   }

@@ -5,6 +5,7 @@
 // spans are valid only during the call.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -62,10 +63,13 @@ struct RequestDoneEvent {
   int32_t preemptions = 0;
   int32_t recomputed_tokens = 0;
   FinishReason finish = FinishReason::kNone;   // the worst of the choices: kError, kCancelled, kLength, kStop
+  DurationNs longest_gap_ns = 0; // between two tokens of one choice
+  std::shared_ptr<const Request> request;
 };
 
 struct StepEvents {
   TimeNs now_ns = 0;
+  DurationNs decision_ns = -1;                 // of the plan made in this pass; -1: none was made
   std::span<const StepRecord> steps;           // that ended in this pass, oldest first
   std::span<const ScheduledEvent> scheduled;
   std::span<const TokenEvent> tokens;

@@ -17,6 +17,7 @@ struct RequestRecord {
   int32_t completion_tokens = 0;
   int32_t preemptions = 0;
   int32_t recomputed_tokens = 0;
+  DurationNs longest_gap_ns = 0;
   int32_t live_choices = 0;
   int32_t slots_held = 0;         // slots not free yet: the buffers stay until none is left
   bool siblings_held = false;

@@ -174,6 +174,7 @@ void StepLoop::Impl::Deliver() {
   if (!token_events.empty() || !done_events.empty() || !step_events.empty() || !scheduled_events.empty()) {
     StepEvents events;
     events.now_ns = now_ns;
+    events.decision_ns = decision_ns;
     events.steps = step_events;
     events.scheduled = scheduled_events;
     events.tokens = token_events;
@@ -183,6 +184,7 @@ void StepLoop::Impl::Deliver() {
     events.errors = error_events;
     parts.sink->OnStep(events);
   }
+  decision_ns = -1;
   step_events.clear();
   scheduled_events.clear();
   token_events.clear();
@@ -201,6 +203,8 @@ void StepLoop::Impl::PublishStats() {
   stats.prefix_query_tokens = kv.prefix_query_tokens;
   stats.prefix_hit_tokens = kv.prefix_hit_tokens;
   stats.plan_hash = plan_hash;
+  stats.budget_utilization = budget_tokens > 0 ? planned_tokens / budget_tokens : 0;
+  stats.kv_utilization = stats.steps > 0 ? kv_use_sum / static_cast<double>(stats.steps) : 0;
   stats.healthy = healthy.load(std::memory_order_relaxed);
   published.Write(stats);
 }

@@ -99,6 +99,7 @@ struct StepLoop::Impl {
   EngineStats stats;
   StatsCell published;
   DecisionTimes decisions;
+  DurationNs decision_ns = -1;      // of this pass's plan
   uint64_t plan_hash = 0;
   bool keep_hashes = false;
   std::vector<uint64_t> hashes;

@@ -31,7 +31,8 @@ bool StepLoop::Impl::PlanAndSubmit() {
 
   const TimeNs begin = parts.clock->NowNs();
   parts.scheduler->Plan(view, &builder, &plan);
-  decisions.Add(parts.clock->NowNs() - begin);
+  decision_ns = parts.clock->NowNs() - begin;
+  decisions.Add(decision_ns);
   table.ClearChanges();
 
   if (plan.items.empty() && plan.preempts.empty()) {

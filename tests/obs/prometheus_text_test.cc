@@ -18,11 +18,11 @@ TEST(PrometheusText, WritesTheExpositionFormat) {
             "# HELP x_total Things.\n# TYPE x_total counter\n"
             "x_total{model_name=\"a\\\"b\\\\c\\n\"} 3\n"
             "# HELP y_seconds Times.\n# TYPE y_seconds histogram\n"
+            "y_seconds_count{model_name=\"a\\\"b\\\\c\\n\"} 5\n"
+            "y_seconds_sum{model_name=\"a\\\"b\\\\c\\n\"} 8.15\n"
             "y_seconds_bucket{model_name=\"a\\\"b\\\\c\\n\",le=\"0.1\"} 2\n"
             "y_seconds_bucket{model_name=\"a\\\"b\\\\c\\n\",le=\"1\"} 4\n"
-            "y_seconds_bucket{model_name=\"a\\\"b\\\\c\\n\",le=\"+Inf\"} 5\n"
-            "y_seconds_sum{model_name=\"a\\\"b\\\\c\\n\"} 8.15\n"
-            "y_seconds_count{model_name=\"a\\\"b\\\\c\\n\"} 5\n");
+            "y_seconds_bucket{model_name=\"a\\\"b\\\\c\\n\",le=\"+Inf\"} 5\n");
 }
 
 }  // namespace

@@ -1,0 +1,338 @@
+// Engine::Create and the public engine: puts model, text, executor, KV cache, scheduler, step loop and delivery together, and
+// owns the engine thread.
+#include <fmt/format.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <limits>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "engine/delivery.h"
+#include "engine/metrics.h"
+#include "engine/model_text.h"
+#include "engine/step_loop.h"
+#include "exec/cpu_executor.h"
+#include "exec/numerics.h"
+#include "model/available_memory.h"
+#include "model/catalog.h"
+#include "model/loader.h"
+#include "model/sigbus_guard.h"
+#include "sched/scheduler.h"
+#include "tactus/engine.h"
+
+namespace tactus {
+namespace {
+
+std::string NumericsText(const Numerics& n) {
+  return fmt::format("{} activations, KV {}{}", n.linear_mode == kernels::LinearMode::kBF16 ? "bf16" : "f32", InfoOf(n.kv_dtype).name,
+                     n.dequantize_to_f32 ? ", weights dequantised to f32" : "");
+}
+
+uint64_t SystemRandom64() {
+  uint64_t value = 0;
+  if (getrandom(&value, sizeof value, 0) != static_cast<ssize_t>(sizeof value)) return 0x7ac705;  // no entropy: seeds repeat
+  return value;
+}
+
+// Everything of the start-up that later steps need, in the order in which it is found out.
+struct Setup {
+  EngineOptions options;
+  ModelDescription description;
+  ModelText text;
+  Numerics numerics;
+  int32_t threads = 1;
+  MemoryPlan memory;
+  sched::SchedulerConfig scheduling;
+};
+
+Status FindModel(Setup* s) {
+  TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(s->options.model));
+  TACTUS_ASSIGN_OR_RETURN(s->description, DescribeModel(path));
+  TACTUS_RETURN_IF_ERROR(ValidateConfig(s->description.config));
+  if (!s->options.quantization.empty()) {
+    return Unimplemented(fmt::format("--quantization {}: quantising at load is not built yet; load a GGUF file that is already quantised",
+                                     s->options.quantization), "quantization");
+  }
+  const bool dummy = s->options.load_format == "dummy";
+  TACTUS_ASSIGN_OR_RETURN(s->text, LoadModelText(s->description, {s->options.chat_template, dummy}));
+  TACTUS_ASSIGN_OR_RETURN(s->numerics, ChooseNumerics(s->options.dtype, s->options.kv_cache_dtype, s->description.config.weight_dtype));
+  s->threads = s->options.threads > 0 ? static_cast<int32_t>(s->options.threads) : kernels::UsableCores();
+  return Status();
+}
+
+// The scheduler decides how large a step can be, which decides the memory plan, which decides the context and the blocks that the
+// scheduler works with: so it is made once to ask, and once for good.
+Status PlanEverything(Setup* s) {
+  const EngineOptions& o = s->options;
+  const ModelConfig& config = s->description.config;
+  sched::SchedulerConfig& c = s->scheduling;
+  c.preset = o.scheduler;
+  c.order = o.order;
+  c.admission = o.admission;
+  c.composition = o.composition;
+  c.budget = o.budget;
+  c.preemption = o.preemption;
+  c.limits.max_num_seqs = static_cast<int32_t>(o.max_num_seqs);
+  c.limits.max_model_len = static_cast<int32_t>(o.max_model_len > 0 ? std::min(o.max_model_len, config.max_position) : config.max_position);
+  c.limits.slot_capacity = static_cast<int32_t>(o.max_queue + o.max_num_seqs);
+  c.limits.blocks_total = std::numeric_limits<int32_t>::max();
+  c.limits.block_size = static_cast<int32_t>(o.block_size);
+  c.limits.token_budget = o.token_budget;
+  c.limits.tbt_slo_ns = o.tbt_slo.ns;
+  c.limits.watermark = o.watermark;
+  c.limits.reserve_full = o.reserve_full;
+  TACTUS_ASSIGN_OR_RETURN(const auto asked, sched::Scheduler::Create(c));
+
+  MemoryPlanInput input;
+  const bool dequantized = s->numerics.dequantize_to_f32, dummy = o.load_format == "dummy";
+  input.weight_bytes = dequantized ? config.NumParameters() * 4 : dummy ? config.NumParameters() * 2 : s->description.weight_file_bytes;
+  input.available_bytes = AvailableMemoryBytes();
+  if (input.available_bytes < 0) input.available_bytes = int64_t{1} << 50;
+  input.kv_memory_bytes = o.kv_cache_memory.bytes;
+  input.max_model_len = o.max_model_len;
+  input.max_num_seqs = o.max_num_seqs;
+  input.max_step_tokens = asked->max_step_tokens();
+  input.block_size = static_cast<int32_t>(o.block_size);
+  input.kv_dtype = s->numerics.kv_dtype;
+  input.threads = s->threads;
+  TACTUS_ASSIGN_OR_RETURN(s->memory, PlanMemory(config, input));
+  c.limits.max_model_len = static_cast<int32_t>(s->memory.max_model_len);
+  c.limits.blocks_total = s->memory.num_blocks;
+  return Status();
+}
+
+class EngineImpl final : public Engine {
+ public:
+  EngineImpl(Setup setup, std::unique_ptr<Executor> executor, std::unique_ptr<sched::Scheduler> scheduler,
+             std::shared_ptr<TraceWriter> trace, ModelInfo info)
+      : setup_(std::move(setup)), info_(std::move(info)), executor_(std::move(executor)), scheduler_(std::move(scheduler)),
+        trace_(std::move(trace)), start_ns_(SystemClock().NowNs()) {
+    const EngineOptions& o = setup_.options;
+    const auto capacity = setup_.scheduling.limits.slot_capacity;
+    KvCacheConfig kv;
+    kv.num_blocks = setup_.memory.num_blocks;
+    kv.block_size = static_cast<int32_t>(o.block_size);
+    kv.max_slots = capacity;
+    kv.max_blocks_per_slot = static_cast<int32_t>((setup_.memory.max_model_len + o.block_size - 1) / o.block_size);
+    kv.prefix_caching = o.prefix_caching;
+    kv_ = std::make_unique<KvCache>(kv);
+    metrics_ = std::make_unique<EngineMetrics>(info_.name, kv, scheduler_->max_step_tokens());
+    delivery_ = std::make_unique<Delivery>(setup_.text.tokenizer.get(), metrics_.get());
+
+    StepLoopConfig config;
+    config.slot_capacity = capacity;
+    config.limits = Limits();
+    StepLoopParts parts;
+    parts.scheduler = scheduler_.get();
+    parts.executor = executor_.get();
+    parts.kv = kv_.get();
+    parts.clock = &SystemClock();
+    parts.sink = delivery_.get();
+    parts.trace = trace_.get();
+    const Tokenizer* tokenizer = setup_.text.tokenizer.get();
+    parts.token_bytes = [tokenizer](TokenId id) { return tokenizer->TokenBytes(id); };
+    limits_ = config.limits;
+    loop_ = std::make_unique<StepLoop>(config, std::move(parts));
+    seed_base_ = o.seed != 0 ? static_cast<uint64_t>(o.seed) : SystemRandom64();
+    thread_ = std::thread([this] { loop_->Run(); });
+  }
+
+  ~EngineImpl() override {
+    Drain(0);
+    loop_->Stop();
+    thread_.join();
+    delivery_.reset();   // delivers what is left, before the loop and its parts go
+  }
+
+  const ModelInfo& model() const override { return info_; }
+  std::vector<TokenId> Tokenize(std::string_view text, bool add_special) const override {
+    return setup_.text.tokenizer->Encode(text, add_special, true);
+  }
+  std::string Detokenize(const std::vector<TokenId>& tokens) const override {
+    return setup_.text.tokenizer->Decode(tokens, false);
+  }
+  std::string TokenString(TokenId token) const override {
+    Detokenizer one(setup_.text.tokenizer.get(), false);
+    std::string text = one.Append(token);
+    return text + one.Flush();
+  }
+  std::string TokenBytes(TokenId token) const override { return std::string(setup_.text.tokenizer->TokenBytes(token)); }
+
+  Result<std::string> ApplyChatTemplate(const std::string& variables_json) const override {
+    if (!setup_.text.chat_template) {
+      return InvalidArgument(fmt::format("the model '{}' has no chat template; use /v1/completions, or start with --chat-template FILE",
+                                         info_.name), "messages");
+    }
+    auto variables = nlohmann::ordered_json::parse(variables_json, nullptr, false);
+    if (!variables.is_object()) return InvalidArgument("the template's variables are not a JSON object");
+    if (!variables.contains("bos_token")) variables["bos_token"] = setup_.text.bos_token;
+    if (!variables.contains("eos_token")) variables["eos_token"] = setup_.text.eos_token;
+    return setup_.text.chat_template->Render(variables);
+  }
+  // The template writes its own BOS where the model wants one, so none is added.
+  std::vector<TokenId> TokenizeChat(std::string_view rendered) const override {
+    return setup_.text.tokenizer->Encode(rendered, false, true);
+  }
+
+  Result<RequestHandle> Submit(Request request, std::shared_ptr<ResponseSink> sink) override {
+    TACTUS_RETURN_IF_ERROR(CheckTokens(request));
+    if (!request.sampling.has_seed) {
+      const auto bits = Philox4x32({static_cast<uint32_t>(seed_base_), static_cast<uint32_t>(seed_base_ >> 32)},
+                                   {static_cast<uint32_t>(seeds_drawn_.fetch_add(1)), 0, 0, 0x5eed});
+      request.sampling.seed = static_cast<uint64_t>(bits[1]) << 32 | bits[0];
+    }
+    auto shared = std::make_shared<const Request>(std::move(request));
+    auto prepared = PrepareRequest(shared, limits_);
+    if (!prepared.ok()) return prepared.status();
+    void* user = delivery_->Register(shared, std::move(sink));
+    prepared->user = user;
+    auto handle = loop_->Submit(std::move(prepared).value());
+    if (!handle.ok()) {
+      delivery_->Forget(user);
+      metrics_->CountRejected();
+    }
+    return handle;
+  }
+  void Cancel(RequestHandle handle) override { loop_->Cancel(handle); }
+
+  int64_t Drain(int64_t timeout_ns) override {
+    loop_->StopAccepting(Status(StatusCode::kUnavailable, "the server is shutting down; try another one"));
+    const TimeNs end = timeout_ns > kNever / 2 ? kNever : SystemClock().NowNs() + timeout_ns;
+    while (loop_->live_requests() > 0 && SystemClock().NowNs() < end) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const int64_t left = loop_->live_requests();
+    if (left > 0) {
+      loop_->Abort(Status(StatusCode::kUnavailable, "the server shut down before this answer was complete"));
+      while (loop_->live_requests() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return left;
+  }
+
+  EngineStats Stats() const override { return loop_->Stats(); }
+  std::string MetricsText() const override { return metrics_->Text(loop_->Stats()); }
+  std::string ResultJson() const override { return metrics_->ResultJson(loop_->Stats(), SystemClock().NowNs() - start_ns_); }
+
+ private:
+  IntakeLimits Limits() const {
+    const EngineOptions& o = setup_.options;
+    IntakeLimits limits;
+    limits.max_model_len = static_cast<int32_t>(setup_.memory.max_model_len);
+    limits.max_num_seqs = static_cast<int32_t>(o.max_num_seqs);
+    limits.max_queue = static_cast<int32_t>(o.max_queue);
+    limits.max_step_tokens = static_cast<int32_t>(scheduler_->max_prompt_tokens());
+    limits.block_size = static_cast<int32_t>(o.block_size);
+    limits.blocks_total = setup_.memory.num_blocks;
+    limits.prefix_caching = o.prefix_caching;
+    limits.secret = {SystemRandom64(), SystemRandom64()};
+    limits.model = info_.name;
+    limits.model_stop_ids = setup_.description.config.stop_ids;
+    return limits;
+  }
+
+  // Ids index the embedding and the logits: out of range is the client's error, here and not in a kernel.
+  Status CheckTokens(const Request& request) const {
+    if (!request.prompt) return InvalidArgument("the prompt is empty; it needs at least 1 token", "prompt");
+    for (TokenId id : *request.prompt) {
+      if (id < 0 || id >= info_.vocab_size) {
+        return InvalidArgument(fmt::format("token id {} is outside the vocabulary [0, {})", id, info_.vocab_size), "prompt");
+      }
+    }
+    for (const auto& [id, bias] : request.sampling.logit_bias) {
+      if (id < 0 || id >= info_.vocab_size) {
+        return InvalidArgument(fmt::format("token id {} is outside the vocabulary [0, {})", id, info_.vocab_size), "logit_bias");
+      }
+      (void)bias;
+    }
+    return Status();
+  }
+
+  Setup setup_;
+  ModelInfo info_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<sched::Scheduler> scheduler_;
+  std::shared_ptr<TraceWriter> trace_;
+  std::unique_ptr<KvCache> kv_;
+  std::unique_ptr<EngineMetrics> metrics_;
+  std::unique_ptr<Delivery> delivery_;
+  std::unique_ptr<StepLoop> loop_;
+  IntakeLimits limits_;
+  uint64_t seed_base_ = 0;
+  std::atomic<uint32_t> seeds_drawn_{0};
+  const TimeNs start_ns_;
+  std::thread thread_;
+};
+
+ModelInfo MakeInfo(const Setup& s, const ModelWeights& weights, const kernels::Ops& ops) {
+  const ModelConfig& config = s.description.config;
+  ModelInfo info;
+  info.name = !s.options.served_model_name.empty() ? s.options.served_model_name : config.name;
+  info.path = s.description.path;
+  info.architecture = config.architecture;
+  info.max_model_len = s.memory.max_model_len;
+  info.vocab_size = config.vocab_size;
+  info.num_parameters = config.NumParameters();
+  info.weight_format = weights.format;
+  info.kernels = ops.name;
+  info.generation_defaults = config.generation_defaults;
+  return info;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, const Progress& progress) {
+  auto say = [&progress](const std::string& line) { if (progress) progress(line); };
+  const TimeNs start_ns = SystemClock().NowNs();
+  Setup setup;
+  setup.options = options;
+  TACTUS_RETURN_IF_ERROR(FindModel(&setup));
+  const ModelConfig& config = setup.description.config;
+  say(fmt::format("model {} ({}, {:.1f} M parameters) from {}", config.name, config.architecture,
+                  static_cast<double>(config.NumParameters()) * 1e-6, setup.description.path));
+  TACTUS_RETURN_IF_ERROR(PlanEverything(&setup));
+  say(setup.memory.ToString());
+  TACTUS_ASSIGN_OR_RETURN(auto scheduler, sched::Scheduler::Create(setup.scheduling));
+  say("scheduler " + scheduler->Describe());
+
+  const kernels::Ops* ops = kernels::SelectOps(options.kernels);
+  if (!ops) {
+    return InvalidArgument(fmt::format("--kernels {}: this machine cannot run that set; leave the flag out to get the fastest one",
+                                       options.kernels), "kernels");
+  }
+  InstallSigbusGuard();
+  LoadWeightsOptions load;
+  load.dequantize_to_f32 = setup.numerics.dequantize_to_f32;
+  load.dummy = options.load_format == "dummy";
+  load.seed = static_cast<uint64_t>(options.seed);
+  TACTUS_ASSIGN_OR_RETURN(ModelWeights weights, LoadWeights(setup.description, load));
+  say(fmt::format("weights {}; numerics {}; kernels {}, {} threads", weights.format, NumericsText(setup.numerics), ops->name, setup.threads));
+  ModelInfo info = MakeInfo(setup, weights, *ops);
+
+  CpuExecutorOptions exec;
+  exec.threads = setup.threads;
+  exec.ops = ops;
+  exec.linear_mode = setup.numerics.linear_mode;
+  exec.kv_dtype = setup.numerics.kv_dtype;
+  exec.num_blocks = setup.memory.num_blocks;
+  exec.block_size = static_cast<int32_t>(options.block_size);
+  exec.max_slots = setup.scheduling.limits.slot_capacity;
+  exec.max_step_tokens = scheduler->max_step_tokens();
+  exec.max_step_items = scheduler->max_running();
+  exec.max_model_len = setup.memory.max_model_len;
+  TACTUS_ASSIGN_OR_RETURN(auto executor, MakeCpuExecutor(config, std::move(weights), exec));
+
+  std::shared_ptr<TraceWriter> trace;
+  if (!options.trace_out.empty()) {
+    return Unimplemented("--trace-out: not connected yet", "trace-out");
+  }
+  std::unique_ptr<Engine> engine = std::make_unique<EngineImpl>(std::move(setup), std::move(executor), std::move(scheduler),
+                                                                std::move(trace), std::move(info));
+  say(fmt::format("ready after {:.2f} s", static_cast<double>(SystemClock().NowNs() - start_ns) * 1e-9));
+  return engine;
+}
+
+}  // namespace tactus
