@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "base/clock.h"
 #include "exec/executor.h"
 #include "kernels/ops.h"
 #include "model/config.h"
@@ -23,6 +24,7 @@ struct CpuExecutorOptions {
   int32_t max_step_items = 0;
   int64_t max_model_len = 0;
   int32_t max_in_flight = 1;
+  Clock* clock = nullptr;              // of StepResult's times; null: SystemClock()
 };
 
 // Allocates KV and activations (kResourceExhausted with the size when the system refuses).

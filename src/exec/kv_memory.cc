@@ -1,0 +1,62 @@
+#include "exec/kv_memory.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+namespace tactus {
+
+Result<std::unique_ptr<KvMemory>> KvMemory::Create(const ModelConfig& config, DType dtype, int64_t num_blocks,
+                                                   int32_t block_size) {
+  if (num_blocks < 1 || block_size < 1) {
+    return InvalidArgument("a KV cache of " + std::to_string(num_blocks) + " blocks of " + std::to_string(block_size) +
+                           " tokens holds nothing: raise --kv-cache-memory", "kv-cache-memory");
+  }
+  int64_t half = RowBytes(dtype, config.head_dim);   // of one layer: K or V
+  for (int64_t n : {config.num_kv_heads, int64_t{block_size}, num_blocks}) {
+    if (__builtin_mul_overflow(half, n, &half)) half = -1;
+  }
+  int64_t bytes = 0;
+  if (half <= 0 || __builtin_mul_overflow(half, 2 * config.num_layers, &bytes)) {
+    return InvalidArgument("the size of a KV cache of " + std::to_string(num_blocks) + " blocks overflows", "kv-cache-memory");
+  }
+  void* mapping = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) {
+    return Status(StatusCode::kResourceExhausted,
+                  "the system refuses " + std::to_string(bytes) + " bytes of KV cache (" + std::strerror(errno) +
+                      "): lower --kv-cache-memory", "kv-cache-memory");
+  }
+#ifdef MADV_HUGEPAGE
+  (void)madvise(mapping, static_cast<size_t>(bytes), MADV_HUGEPAGE);   // advice only: refusal changes speed alone
+#endif
+  std::unique_ptr<KvMemory> memory(new KvMemory());
+  memory->mapping_ = mapping;
+  memory->bytes_ = bytes;
+  auto* next = static_cast<std::byte*>(mapping);
+  for (int64_t l = 0; l < config.num_layers; ++l) {
+    memory->layers_.push_back({next, next + half, dtype, block_size, static_cast<int32_t>(config.num_kv_heads),
+                               static_cast<int32_t>(config.head_dim)});
+    next += 2 * half;
+  }
+  return memory;
+}
+
+KvMemory::~KvMemory() {
+  if (mapping_ != nullptr) munmap(mapping_, static_cast<size_t>(bytes_));
+}
+
+void KvMemory::CopyBlock(BlockId from, BlockId to, int32_t tokens) {
+  for (const kernels::KvLayer& layer : layers_) {
+    const int64_t row = RowBytes(layer.dtype, layer.head_dim), head = row * layer.block_size, block = head * layer.kv_heads;
+    for (void* base : {layer.k, layer.v}) {
+      auto* const bytes = static_cast<std::byte*>(base);
+      for (int32_t h = 0; h < layer.kv_heads; ++h) {
+        std::memcpy(bytes + to * block + h * head, bytes + from * block + h * head, static_cast<size_t>(tokens * row));
+      }
+    }
+  }
+}
+
+}  // namespace tactus

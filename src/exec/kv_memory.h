@@ -1,0 +1,39 @@
+// The bytes of a paged KV cache: one anonymous mapping, [layer][K, V][num_blocks, kv_heads, block_size, head_dim]. Which block
+// belongs to whom is kv/'s business. Pages are touched as blocks are first used, and huge pages are asked for.
+//
+// Thread rule: as the layers' readers and writers agree; this only owns.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/units.h"
+#include "kernels/ops.h"
+#include "model/config.h"
+
+namespace tactus {
+
+class KvMemory {
+ public:
+  // dtype: kBF16 or kF32. kResourceExhausted with the size and the flag when the system refuses.
+  static Result<std::unique_ptr<KvMemory>> Create(const ModelConfig& config, DType dtype, int64_t num_blocks,
+                                                  int32_t block_size);
+  ~KvMemory();
+  KvMemory(const KvMemory&) = delete;
+  KvMemory& operator=(const KvMemory&) = delete;
+
+  std::span<const kernels::KvLayer> layers() const { return layers_; }
+  int64_t bytes() const { return bytes_; }
+
+  // Copies the first `tokens` positions of a block, every layer and head, K and V.
+  void CopyBlock(BlockId from, BlockId to, int32_t tokens);
+
+ private:
+  KvMemory() = default;
+  std::vector<kernels::KvLayer> layers_;
+  void* mapping_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace tactus

@@ -1,0 +1,273 @@
+#include "exec/step_runner.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <string>
+
+#include "base/check.h"
+
+namespace tactus {
+
+void StepRunner::Free::operator()(void* p) const { std::free(p); }
+
+StepRunner::StepRunner(const ModelConfig& config, ModelWeights weights, const CpuExecutorOptions& options)
+    : config_(config),
+      weights_(std::move(weights)),
+      options_(options),
+      blocks_per_slot_((options.max_model_len + options.block_size - 1) / options.block_size),
+      pool_(options.threads) {}
+
+Result<std::unique_ptr<StepRunner>> StepRunner::Create(const ModelConfig& config, ModelWeights weights,
+                                                       const CpuExecutorOptions& given) {
+  CpuExecutorOptions options = given;
+  if (options.threads <= 0) options.threads = kernels::UsableCores();
+  if (options.ops == nullptr) options.ops = kernels::SelectOps();
+  if (options.ops == nullptr) return InvalidArgument("no kernel set of that name runs on this machine", "kernels");
+  for (const auto& [name, value] : {std::pair<const char*, int64_t>{"num_blocks", options.num_blocks},
+                                    {"block_size", options.block_size},
+                                    {"max_slots", options.max_slots},
+                                    {"max_step_tokens", options.max_step_tokens},
+                                    {"max_step_items", options.max_step_items},
+                                    {"max_model_len", options.max_model_len},
+                                    {"max_in_flight", options.max_in_flight}}) {
+    if (value < 1) return InvalidArgument(std::string(name) + " = " + std::to_string(value) + ", but at least 1 is needed");
+  }
+  if (static_cast<int64_t>(weights.layers.size()) != config.num_layers) {
+    return InvalidArgument("weights of " + std::to_string(weights.layers.size()) + " layers for a configuration of " +
+                           std::to_string(config.num_layers));
+  }
+  std::unique_ptr<StepRunner> r(new StepRunner(config, std::move(weights), options));
+  DecoderOptions decoder;
+  decoder.ops = options.ops;
+  decoder.linear_mode = options.linear_mode;
+  decoder.max_tokens = options.max_step_tokens;
+  decoder.max_model_len = options.max_model_len;
+  decoder.max_logit_rows = DecoderLogitRows(config, std::min<int64_t>(options.max_step_items, options.max_step_tokens));
+  decoder.threads = options.threads;
+  TACTUS_ASSIGN_OR_RETURN(r->decoder_, Decoder::Create(r->config_, r->weights_, decoder));
+  TACTUS_ASSIGN_OR_RETURN(r->kv_, KvMemory::Create(r->config_, options.kv_dtype, options.num_blocks, options.block_size));
+  const auto entries = static_cast<size_t>(options.max_slots) * static_cast<size_t>(r->blocks_per_slot_);
+  r->tables_.reset(static_cast<BlockId*>(std::calloc(entries, sizeof(BlockId))));
+  if (r->tables_ == nullptr) {
+    return Status(StatusCode::kResourceExhausted,
+                  "cannot allocate block tables of " + std::to_string(entries) + " entries: lower --max-num-seqs", "max-num-seqs");
+  }
+  const auto tokens = static_cast<size_t>(options.max_step_tokens);
+  r->slots_.resize(static_cast<size_t>(options.max_slots));
+  r->ids_.resize(tokens);
+  r->positions_.resize(tokens);
+  r->kv_slots_.resize(tokens);
+  r->logit_rows_.reserve(tokens);
+  r->rows_.reserve(tokens);
+  r->attention_items_.reserve(static_cast<size_t>(options.max_step_items));
+  for (int32_t t = 0; t < options.threads; ++t) r->samplers_.emplace_back(config.vocab_size);
+  return r;
+}
+
+void StepRunner::Run(const StepPlan& plan, StepResult* result) {
+  result->Clear();
+  result->step = plan.step;
+  result->status = Check(plan);
+  if (!result->status.ok()) return;
+  try {
+    Apply(plan);
+    FillBatch(plan, result);
+    CollectRows(plan, result);
+    DecoderBatch batch;
+    for (const StepItem& item : plan.items) batch.tokens += item.count;
+    batch.ids = ids_.data();
+    batch.positions = positions_.data();
+    batch.kv_slots = kv_slots_.data();
+    batch.items = attention_items_;
+    batch.logit_rows = logit_rows_;
+    if (batch.tokens > 0) decoder_->Forward(pool_, batch, kv_->layers());
+    SampleRows(plan);
+    Commit(plan, result);
+  } catch (const std::bad_alloc&) {
+    result->status = Status(StatusCode::kResourceExhausted, "out of memory in step " + std::to_string(plan.step));
+  } catch (const std::exception& e) {
+    result->status = Internal("step " + std::to_string(plan.step) + ": " + e.what());
+  }
+}
+
+// Everything that indexes memory, against its bound.
+Status StepRunner::Check(const StepPlan& plan) const {
+  auto refuse = [&](const char* what, int64_t value, int64_t limit) {
+    return Internal("step " + std::to_string(plan.step) + ": " + what + " " + std::to_string(value) + ", limit " +
+                    std::to_string(limit));
+  };
+  const int64_t max_len = blocks_per_slot_ * options_.block_size;
+  auto bad_slot = [&](SlotId slot) { return slot < 0 || slot >= options_.max_slots; };
+  auto bad_block = [&](BlockId block) { return block < 0 || block >= options_.num_blocks; };
+  for (const SequenceStart& s : plan.starts) {
+    if (bad_slot(s.slot)) return refuse("start of slot", s.slot, options_.max_slots - 1);
+  }
+  for (const TableUpdate& u : plan.table_updates) {
+    if (bad_slot(u.slot)) return refuse("table of slot", u.slot, options_.max_slots - 1);
+    if (u.first_index < 0 || u.count < 0 || int64_t{u.first_index} + u.count > blocks_per_slot_) {
+      return refuse("table entry", int64_t{u.first_index} + u.count, blocks_per_slot_);
+    }
+    if (u.offset < 0 || int64_t{u.offset} + u.count > static_cast<int64_t>(plan.table_blocks.size())) {
+      return refuse("end of table_blocks", int64_t{u.offset} + u.count, static_cast<int64_t>(plan.table_blocks.size()));
+    }
+  }
+  for (const BlockId b : plan.table_blocks) {
+    if (bad_block(b)) return refuse("block", b, options_.num_blocks - 1);
+  }
+  for (const BlockCopy& c : plan.copies) {
+    if (bad_block(c.from)) return refuse("copy from block", c.from, options_.num_blocks - 1);
+    if (bad_block(c.to)) return refuse("copy to block", c.to, options_.num_blocks - 1);
+    if (c.tokens < 0 || c.tokens > options_.block_size) return refuse("copied tokens", c.tokens, options_.block_size);
+  }
+  if (static_cast<int64_t>(plan.items.size()) > options_.max_step_items) {
+    return refuse("items", static_cast<int64_t>(plan.items.size()), options_.max_step_items);
+  }
+  int64_t tokens = 0;
+  for (const StepItem& item : plan.items) {
+    if (bad_slot(item.slot)) return refuse("item of slot", item.slot, options_.max_slots - 1);
+    if (item.count < 1 || item.first_position < 0 || int64_t{item.first_position} + item.count > max_len) {
+      return refuse("end of item", int64_t{item.first_position} + item.count, max_len);
+    }
+    if (item.logit_rows < 0 || item.logit_rows > item.count) return refuse("logit rows", item.logit_rows, item.count);
+    if (item.sample && item.logit_rows == 0) return refuse("sampled item's logit rows", 0, 1);
+    if (item.input == InputSource::kChained && item.count != 1) return refuse("chained item's tokens", item.count, 1);
+    if (item.input == InputSource::kHost &&
+        (item.token_offset < 0 || int64_t{item.token_offset} + item.count > static_cast<int64_t>(plan.tokens.size()))) {
+      return refuse("end of input tokens", int64_t{item.token_offset} + item.count, static_cast<int64_t>(plan.tokens.size()));
+    }
+    tokens += item.count;
+  }
+  if (tokens > options_.max_step_tokens) return refuse("tokens", tokens, options_.max_step_tokens);
+  return Status();
+}
+
+void StepRunner::Apply(const StepPlan& plan) {
+  for (const SequenceStart& s : plan.starts) {
+    Slot& slot = slots_[static_cast<size_t>(s.slot)];
+    slot.history.Start(s.request, s.choice, s.output, config_.vocab_size);
+    slot.last_token = 0;
+  }
+  for (const TableUpdate& u : plan.table_updates) {
+    std::copy_n(plan.table_blocks.begin() + u.offset, u.count, Table(u.slot) + u.first_index);
+  }
+  for (const BlockCopy& c : plan.copies) kv_->CopyBlock(c.from, c.to, c.tokens);
+}
+
+void StepRunner::FillBatch(const StepPlan& plan, StepResult* result) {
+  attention_items_.clear();
+  result->items.resize(plan.items.size());
+  size_t t = 0;
+  for (size_t i = 0; i < plan.items.size(); ++i) {
+    const StepItem& item = plan.items[i];
+    result->items[i] = ItemResult{};
+    result->items[i].accepted = item.count;
+    const BlockId* table = Table(item.slot);
+    attention_items_.push_back({static_cast<int32_t>(t), item.first_position, item.count, table});
+    for (int32_t j = 0; j < item.count; ++j, ++t) {
+      TokenId id = item.input == InputSource::kChained ? slots_[static_cast<size_t>(item.slot)].last_token
+                                                       : plan.tokens[static_cast<size_t>(item.token_offset + j)];
+      if (id < 0 || id >= config_.vocab_size) {
+        result->items[i].status = ItemStatus::kFailed;
+        id = 0;
+      }
+      const int32_t position = item.first_position + j;
+      ids_[t] = id;
+      positions_[t] = position;
+      kv_slots_[t] = int64_t{table[position / options_.block_size]} * options_.block_size + position % options_.block_size;
+    }
+  }
+}
+
+// The rows that get logits and where their logprobs go.
+void StepRunner::CollectRows(const StepPlan& plan, StepResult* result) {
+  const auto vocab = static_cast<TokenId>(config_.vocab_size);
+  logit_rows_.clear();
+  rows_.clear();
+  for (size_t i = 0; i < plan.items.size(); ++i) {
+    const StepItem& item = plan.items[i];
+    const Request* request = slots_[static_cast<size_t>(item.slot)].history.request();
+    const int32_t end = attention_items_[i].first_token + item.count;
+    for (int32_t row = end - item.logit_rows; row < end; ++row) {
+      Row r;
+      r.item = static_cast<int32_t>(i);
+      r.position = positions_[static_cast<size_t>(row)];
+      r.sample = item.sample && row == end - 1;
+      if (!r.sample && request != nullptr && request->prompt_logprobs && item.logit_rows == item.count && request->prompt != nullptr &&
+          r.position + 1 < static_cast<int64_t>(request->prompt->size())) {
+        r.prompt_next = std::clamp((*request->prompt)[static_cast<size_t>(r.position) + 1], 0, vocab - 1);
+      }
+      logit_rows_.push_back(row);
+      rows_.push_back(r);
+    }
+    if (item.sample && request != nullptr && request->sampling.logprobs >= 0) {
+      result->logprobs.push_back({static_cast<int32_t>(i), std::vector<std::vector<TokenLogprob>>(1)});
+    }
+    const auto wanted = std::count_if(rows_.end() - item.logit_rows, rows_.end(), [](const Row& r) { return r.prompt_next >= 0; });
+    if (wanted > 0) {
+      result->prompt_logprobs.push_back(
+          {static_cast<int32_t>(i), std::vector<std::vector<TokenLogprob>>(static_cast<size_t>(wanted))});
+    }
+  }
+  // Only now do the result's vectors stay where they are.
+  size_t sampled = 0, prompt = 0, entry = 0;
+  for (Row& r : rows_) {
+    if (r.prompt_next >= 0) {
+      if (result->prompt_logprobs[prompt].item != r.item) ++prompt, entry = 0;
+      r.logprobs = &result->prompt_logprobs[prompt].per_token[entry++];
+    } else if (r.sample && sampled < result->logprobs.size() && result->logprobs[sampled].item == r.item) {
+      r.logprobs = &result->logprobs[sampled++].per_token[0];
+    }
+  }
+}
+
+void StepRunner::SampleRows(const StepPlan& plan) {
+  const auto rows = static_cast<int64_t>(rows_.size());
+  for (int64_t first = 0; first < rows; first += decoder_->max_logit_rows()) {
+    const int64_t count = std::min(rows - first, decoder_->max_logit_rows());
+    float* logits = decoder_->Logits(pool_, first, count);
+    if (observer_) {
+      for (int64_t i = 0; i < count; ++i) {
+        const Row& r = rows_[static_cast<size_t>(first + i)];
+        observer_(r.item, r.position, {logits + i * config_.vocab_size, static_cast<size_t>(config_.vocab_size)});
+      }
+    }
+    pool_.ParallelFor(count, [&](int64_t i, int32_t thread) {
+      Row& r = rows_[static_cast<size_t>(first + i)];
+      if (!r.sample && r.prompt_next < 0) return;
+      const std::span<float> row(logits + i * config_.vocab_size, static_cast<size_t>(config_.vocab_size));
+      Sampler& sampler = samplers_[static_cast<size_t>(thread)];
+      const SequenceHistory& history = HistoryOf(plan, r);
+      try {
+        if (r.prompt_next >= 0) {
+          const int32_t best = std::max(history.request()->sampling.logprobs, 0);
+          if (!sampler.Logprobs(row, r.prompt_next, best, r.logprobs)) r.sampled.status = ItemStatus::kBadLogits;
+        } else {
+          r.sampled = sampler.Sample(history, r.position + 1, row, r.logprobs);
+        }
+      } catch (const std::bad_alloc&) {
+        r.sampled.status = ItemStatus::kFailed;   // must not cross the pool's threads
+      }
+    });
+  }
+}
+
+void StepRunner::Commit(const StepPlan& plan, StepResult* result) {
+  for (const Row& r : rows_) {
+    ItemResult& item = result->items[static_cast<size_t>(r.item)];
+    if (item.status == ItemStatus::kOk) item.status = r.sampled.status;
+    if (!r.sample || item.status != ItemStatus::kOk) continue;
+    item.token_offset = static_cast<int32_t>(result->tokens.size());
+    item.num_tokens = 1;
+    result->tokens.push_back(r.sampled.token);
+    Slot& slot = slots_[static_cast<size_t>(plan.items[static_cast<size_t>(r.item)].slot)];
+    slot.last_token = r.sampled.token;
+    slot.history.Append(r.sampled.token);
+  }
+}
+
+const SequenceHistory& StepRunner::HistoryOf(const StepPlan& plan, const Row& row) const {
+  return slots_[static_cast<size_t>(plan.items[static_cast<size_t>(row.item)].slot)].history;
+}
+
+}  // namespace tactus

@@ -1,0 +1,93 @@
+// One forward pass of a decoder-only transformer (Touvron et al., "Llama 2", 2023, and its family) over a hybrid batch:
+// any mix of prompt chunks and decodes. Linear operators run once over all tokens, so each weight is read once per
+// step however many sequences are in it; attention runs per sequence over the paged KV cache; logits are computed for the
+// rows that were asked for and no others.
+//
+// What a model has (biases, qk-norm, windows, RoPE scaling) is data in ModelConfig and ModelWeights: nothing here knows an
+// architecture by name.
+//
+// Owns its activation buffers, sized once for max_tokens: a pass allocates nothing. Leaves to others: KV memory and block
+// tables (exec/), sampling (model/sampler.h). One thread at a time; the pool's threads do the work.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "kernels/ops.h"
+#include "model/config.h"
+#include "model/rope.h"
+#include "model/weights.h"
+
+namespace tactus {
+
+struct DecoderOptions {
+  const kernels::Ops* ops = nullptr;
+  kernels::LinearMode linear_mode = kernels::LinearMode::kF32;
+  int64_t max_tokens = 0;       // of a step
+  int64_t max_model_len = 0;
+  int64_t max_logit_rows = 0;   // that Logits is asked for at once; see DecoderLogitRows
+  int32_t threads = 1;
+};
+
+// One step's tokens, sequence after sequence. Arrays of [tokens] unless they say otherwise.
+struct DecoderBatch {
+  int64_t tokens = 0;
+  const int32_t* ids = nullptr;          // each in [0, vocab)
+  const int32_t* positions = nullptr;
+  const int64_t* kv_slots = nullptr;     // block id * block_size + position % block_size
+  std::span<const kernels::AttentionItem> items;
+  std::span<const int32_t> logit_rows;   // token rows, at most max_tokens
+};
+
+class Decoder {
+ public:
+  // `config` and `weights` outlive the decoder. kResourceExhausted with the size when memory is refused.
+  static Result<std::unique_ptr<Decoder>> Create(const ModelConfig& config, const ModelWeights& weights,
+                                                 const DecoderOptions& options);
+
+  // Runs all layers and keeps the final-normed hidden states of batch.logit_rows. `kv`: one entry per layer.
+  void Forward(kernels::ThreadPool& pool, const DecoderBatch& batch, std::span<const kernels::KvLayer> kv);
+
+  // Logits [count, vocab] of the last Forward's logit_rows[first, first + count); count <= max_logit_rows. The caller may
+  // change them; they hold until the next call.
+  float* Logits(kernels::ThreadPool& pool, int64_t first, int64_t count);
+
+  int64_t max_logit_rows() const { return options_.max_logit_rows; }
+
+ private:
+  Decoder(const ModelConfig& config, const ModelWeights& weights, const DecoderOptions& options);
+  void Attention(kernels::ThreadPool& pool, const DecoderBatch& batch, const LayerWeights& layer,
+                 const kernels::KvLayer& kv, int32_t window);
+  void FeedForward(kernels::ThreadPool& pool, int64_t tokens, const LayerWeights& layer);
+  void Linear(kernels::ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y);
+
+  const ModelConfig& config_;
+  const ModelWeights& weights_;
+  const DecoderOptions options_;
+  const Rope rope_;
+  struct FreeMemory {
+    void operator()(void* p) const;
+  };
+  std::unique_ptr<void, FreeMemory> memory_;   // all buffers below; pages are touched as they are first used
+  float* hidden_ = nullptr;                    // [max_tokens, hidden], the residual stream
+  float* normed_ = nullptr;                    // [max_tokens, hidden]
+  float* branch_ = nullptr;                    // [max_tokens, hidden], what a block adds to the residual stream
+  float* q_ = nullptr;                         // [max_tokens, heads * head_dim]
+  float* k_ = nullptr;                         // [max_tokens, kv_heads * head_dim]
+  float* v_ = nullptr;                         // [max_tokens, kv_heads * head_dim]
+  float* mixed_ = nullptr;                     // [max_tokens, heads * head_dim], attention's output
+  float* gate_ = nullptr;                      // [max_tokens, intermediate]
+  float* up_ = nullptr;                        // [max_tokens, intermediate]
+  float* final_ = nullptr;                     // [max_tokens, hidden], rows that get logits
+  float* logits_ = nullptr;                    // [max_logit_rows, vocab]
+  kernels::Workspace workspace_;
+};
+
+// Rows of logits that a step's buffer holds: `rows` unless that takes more than 256 MiB. The output matrix is read once
+// per so many rows.
+int64_t DecoderLogitRows(const ModelConfig& config, int64_t rows);
+
+// What a decoder allocates (bytes), for the memory plan.
+int64_t DecoderBufferBytes(const ModelConfig& config, const DecoderOptions& options);
+
+}  // namespace tactus

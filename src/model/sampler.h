@@ -1,0 +1,110 @@
+// Sampling of one token from one row of logits, in the order of docs/api.md: logit_bias, repetition, frequency and
+// presence penalties, temperature, min_p, top_k, top_p.
+//
+// Definition. Tokens are ordered by their logit after bias and penalties, the largest first, ties by the lowest id.
+// Temperature 0 takes the first. Otherwise min_p, top_k and top_p each keep a prefix of that order (top_p: of what
+// min_p and top_k left, renormalised, the shortest prefix that reaches p), and one token is drawn from what is kept by
+// inverting the distribution, in id order, at UniformAt(seed, choice, position). Weights are exp((l - max) / T) as
+// integers of 2^-44, so sums are exact and depend on no order; what lies 30 nats below the best has weight 0.
+//
+// The result is a function of the row, the sequence's own tokens and (seed, choice, position): never of the batch. No
+// sort of the vocabulary: maxima of blocks of 64 bound where the best tokens can be.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/step.h"
+
+namespace tactus {
+
+// What sampling remembers of one sequence: its request, and how often each token occurred when penalties ask for it. One
+// thread at a time.
+class SequenceHistory {
+ public:
+  // A sequence (re)starts: history is the prompt and `output`. Allocates for all tokens the request may make; Append
+  // does not. `request` null: forgets everything.
+  void Start(std::shared_ptr<const Request> request, int32_t choice, std::span<const TokenId> output, int64_t vocab);
+  // A token was sampled.
+  void Append(TokenId token);
+
+  const Request* request() const { return request_.get(); }
+  int32_t choice() const { return choice_; }
+
+  // Bias and penalties, in place. `before` (may be null) receives the raw logits of what changes.
+  void Adjust(std::span<float> logits, std::vector<std::pair<TokenId, float>>* before) const;
+
+ private:
+  struct Seen {
+    TokenId token;
+    int32_t outputs;   // occurrences among generated tokens; 0: in the prompt only
+  };
+  void Count(TokenId token, int32_t outputs);
+  void Grow(size_t entries);
+
+  std::shared_ptr<const Request> request_;
+  int32_t choice_ = 0;
+  std::vector<Seen> seen_;        // unique tokens in order of first occurrence
+  std::vector<int32_t> index_;    // open addressing over seen_, a power of two; -1 empty
+};
+
+struct SampledToken {
+  ItemStatus status = ItemStatus::kOk;
+  TokenId token = -1;
+};
+
+// Scratch of one thread and the algorithms over it. Sized at construction; no call allocates, logprob output apart.
+class Sampler {
+ public:
+  explicit Sampler(int64_t vocab);
+
+  // Samples the token that will stand at `position` of the sequence. Changes `logits` [vocab]. Logprobs of the raw
+  // logits are written to `*logprobs` (when not null and the request asks): the chosen token, then the k best.
+  SampledToken Sample(const SequenceHistory& history, int64_t position, std::span<float> logits,
+                      std::vector<TokenLogprob>* logprobs);
+
+  // Logprobs of `chosen` and of the k best. False: the logits are not finite.
+  bool Logprobs(std::span<const float> logits, TokenId chosen, int32_t k, std::vector<TokenLogprob>* out);
+
+  // The steps, for tests and for callers that bring their own distribution.
+  // False: a logit is not finite. Precedes the calls below, on the same row.
+  bool Scan(std::span<const float> logits);
+  TokenId Argmax() const;
+  // Applies temperature > 0, min_p, top_k and top_p of `params`.
+  void Shape(const SamplingParams& params);
+  // The token whose share of the kept weight, in id order, holds u in [0, 1).
+  TokenId Draw(double u) const;
+  // A token's share of the kept weight.
+  double Probability(TokenId token) const;
+
+ private:
+  struct Candidate {
+    float logit;
+    TokenId token;
+  };
+  static bool Before(const Candidate& a, const Candidate& b) {
+    return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+  }
+  void Gather(int64_t at_least);
+  void KeepTopP(double top_p);
+  uint64_t WeightOf(float exponential) const;
+  uint64_t BlockWeights(int64_t block, uint64_t* weights) const;
+  uint64_t SumWeights();
+  double LogSumExp() const;
+
+  int64_t vocab_ = 0;
+  std::span<const float> row_;
+  std::vector<float> block_max_;         // of each 64 logits
+  std::vector<float> bounds_;            // scratch of Gather
+  std::vector<Candidate> candidates_;
+  std::vector<uint64_t> block_weight_;   // of the kept tokens
+  float max_ = 0.0f;
+  float temperature_ = 1.0f;
+  float min_p_ = 0.0f;
+  Candidate last_{};                     // the last token kept, in the order above
+  uint64_t total_weight_ = 0;
+};
+
+}  // namespace tactus

@@ -1,0 +1,70 @@
+// The default model against transformers: in the f32 reference mode, and that the default numerics give the same answers. Slow
+// tier; needs the model file (TACTUS_DEFAULT_MODEL, else where scripts/get_default_model.sh keeps it).
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "golden/golden_case.h"
+#include "model/catalog.h"
+
+namespace tactus::test {
+namespace {
+
+// 30 layers in f32 with another order of summation; logits are of order 25.
+constexpr double kTolerance = 5e-3;
+
+class DefaultModelTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* path = std::getenv("TACTUS_DEFAULT_MODEL");
+    auto resolved = ResolveModel(path != nullptr ? path : "");
+    if (!resolved.ok()) GTEST_SKIP() << "no default model: " << resolved.status().message();
+    auto description = DescribeModel(*resolved);
+    ASSERT_TRUE(description.ok()) << description.status().ToString();
+    description_ = std::move(*description);
+    cases_ = ReadGoldenCases(TACTUS_SOURCE_DIR "/tests/golden/data/smollm2-135m.json");
+    ASSERT_FALSE(cases_.empty());
+  }
+  Result<ModelWeights> Load(const Numerics& numerics) {
+    LoadWeightsOptions load;
+    load.dequantize_to_f32 = numerics.dequantize_to_f32;
+    return LoadWeights(description_, load);
+  }
+  ModelDescription description_;
+  std::vector<GoldenCase> cases_;
+};
+
+TEST_F(DefaultModelTest, ReferenceModeAgreesWithTransformers) {
+  auto numerics = ChooseNumerics("float32", "auto", description_.config.weight_dtype);
+  auto weights = Load(*numerics);
+  ASSERT_TRUE(weights.ok()) << weights.status().ToString();
+  for (const GoldenCase& golden : cases_) {
+    SCOPED_TRACE(golden.name);
+    auto run = RunGoldenCase(description_.config, *weights, golden, *numerics, kernels::SelectOps());
+    ASSERT_TRUE(run.ok()) << run.status().ToString();
+    EXPECT_LE(run->logits_error, kTolerance);
+    size_t binding = 0;
+    while (binding < golden.greedy.size() && golden.greedy_margin[binding] > 2 * kTolerance) ++binding;
+    EXPECT_GE(run->equal_tokens, binding);
+  }
+}
+
+TEST_F(DefaultModelTest, DefaultNumericsNameTheCapitalOfFrance) {
+  auto numerics = ChooseNumerics("auto", "auto", description_.config.weight_dtype);
+  auto weights = Load(*numerics);
+  ASSERT_TRUE(weights.ok()) << weights.status().ToString();
+  GoldenCase golden = cases_.front();
+  golden.greedy.resize(8);   // "The capital of France is Paris.", end
+  for (const kernels::Ops* ops : kernels::RunnableOps()) {
+    SCOPED_TRACE(ops->name);
+    auto run = RunGoldenCase(description_.config, *weights, golden, *numerics, ops);
+    ASSERT_TRUE(run.ok()) << run.status().ToString();
+    EXPECT_EQ(run->greedy, golden.greedy);
+    // KV in bf16 moves logits by some 1e-2; the first two are 0.08 apart.
+    EXPECT_LE(run->logits_error, 0.15);
+  }
+}
+
+}  // namespace
+}  // namespace tactus::test

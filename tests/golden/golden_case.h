@@ -1,0 +1,34 @@
+// Reads tests/golden/data (see its README) and runs a case of it through the CPU executor's step runner.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "exec/numerics.h"
+#include "exec/step_runner.h"
+#include "model/loader.h"
+
+namespace tactus::test {
+
+struct GoldenCase {
+  std::string name;
+  int64_t max_model_len = 0;
+  std::vector<TokenId> prompt, greedy;
+  std::vector<float> greedy_margin;              // best - second best logit, per greedy token
+  std::vector<int32_t> logit_positions;          // of `logits`
+  std::vector<float> logits;                     // [logit_positions, vocab]; empty: none
+  std::vector<std::pair<TokenId, float>> top_logits;   // after the last prompt token; empty: none
+};
+
+std::vector<GoldenCase> ReadGoldenCases(const std::string& json_path);
+
+// The result of a case under some numerics.
+struct GoldenRun {
+  double logits_error = 0.0;      // largest absolute difference to the reference's logits
+  size_t equal_tokens = 0;        // greedy tokens equal from the start
+  std::vector<TokenId> greedy;
+};
+Result<GoldenRun> RunGoldenCase(const ModelConfig& config, const ModelWeights& weights, const GoldenCase& golden,
+                                const Numerics& numerics, const kernels::Ops* ops);
+
+}  // namespace tactus::test
