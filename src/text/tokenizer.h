@@ -53,6 +53,8 @@ class Tokenizer {
   // their ids (the chat template's output); false for text that users typed into a plain completion is not what the
   // reference does, so callers pass true there too. Invalid UTF-8 is replaced by U+FFFD first.
   virtual std::vector<TokenId> Encode(std::string_view text, bool add_special, bool parse_special) const = 0;
+  // Bytes that are no UTF-8 become U+FFFD, one for each maximal ill-formed part, whether streamed or not. (Where the bytes
+  // of SentencePiece byte tokens are no UTF-8, sentencepiece and tokenizers give other numbers of U+FFFD, each its own.)
   virtual std::string Decode(std::span<const TokenId> ids, bool skip_special) const = 0;
   // The bytes this token adds to the text (a control token: its content). Out of range: empty.
   virtual std::string_view TokenBytes(TokenId id) const = 0;

@@ -3,6 +3,9 @@
 #include <unicode/bytestream.h>
 #include <unicode/normalizer2.h>
 #include <unicode/uchar.h>
+#include <unicode/uniset.h>
+
+#include <memory>
 
 namespace tactus {
 namespace {
@@ -128,12 +131,23 @@ size_t TrailingWhiteSpace(std::string_view text) {
 }
 
 std::string NormalizeNfc(std::string_view text) {
+  // The reference's tables are those of Unicode 9: a mark that is newer stays where it is and composes with nothing.
+  struct Unicode9 {
+    icu::UnicodeSet characters;
+    std::unique_ptr<icu::FilteredNormalizer2> nfc;
+    Unicode9() {
+      UErrorCode error = U_ZERO_ERROR;
+      const icu::Normalizer2* newest = icu::Normalizer2::getNFCInstance(error);
+      characters.applyPattern(UNICODE_STRING_SIMPLE("[:age=9.0:]"), error).freeze();
+      if (U_SUCCESS(error)) nfc = std::make_unique<icu::FilteredNormalizer2>(*newest, characters);
+    }
+  };
+  static const Unicode9 kNormalizer;
+  if (!kNormalizer.nfc) return std::string(text);  // ICU without its data: Debian links the data in
   UErrorCode error = U_ZERO_ERROR;
-  const icu::Normalizer2* nfc = icu::Normalizer2::getNFCInstance(error);
   std::string out;
-  if (U_FAILURE(error)) return std::string(text);
   icu::StringByteSink<std::string> sink(&out);
-  nfc->normalizeUTF8(0, icu::StringPiece(text.data(), static_cast<int32_t>(text.size())), sink, nullptr, error);
+  kNormalizer.nfc->normalizeUTF8(0, icu::StringPiece(text.data(), static_cast<int32_t>(text.size())), sink, nullptr, error);
   return U_FAILURE(error) ? std::string(text) : out;
 }
 

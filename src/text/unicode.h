@@ -35,7 +35,7 @@ bool EndsWithWord(std::string_view text);
 size_t LeadingWhiteSpace(std::string_view text);
 size_t TrailingWhiteSpace(std::string_view text);
 
-// Canonical composition. `text` is valid UTF-8.
+// Canonical composition with the tables of Unicode 9, as Hugging Face's tokenizers has them. `text` is valid UTF-8.
 std::string NormalizeNfc(std::string_view text);
 
 }  // namespace tactus
