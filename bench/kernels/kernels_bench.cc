@@ -60,15 +60,18 @@ void Report(benchmark::State& state, double flops, double bytes, bool bf16) {
 void Linear(benchmark::State& state, DType dtype, LinearMode mode, int64_t rows, int64_t cols) {
   const int64_t tokens = state.range(0), row_bytes = RowBytes(dtype, cols);
   const int64_t copies = std::max<int64_t>(1, (int64_t{192} << 20) / (rows * row_bytes));
-  std::vector<std::byte> weights(static_cast<size_t>(copies * rows * row_bytes));
+  // At 32 bytes, as a GGUF file's tensors are.
+  std::vector<std::byte> storage(static_cast<size_t>(copies * rows * row_bytes + 128));
+  std::byte* weights = storage.data() + 64 - reinterpret_cast<uintptr_t>(storage.data()) % 64;
+  if (std::getenv("TACTUS_BENCH_MISALIGN") != nullptr) weights += 32;
   const std::vector<float> row = RandomFloats(cols), x = RandomFloats(tokens * cols);
-  kernels::Quantize(dtype, row.data(), cols, weights.data());
-  for (int64_t r = 1; r < copies * rows; ++r) std::memcpy(weights.data() + r * row_bytes, weights.data(), row_bytes);
+  kernels::Quantize(dtype, row.data(), cols, weights);
+  for (int64_t r = 1; r < copies * rows; ++r) std::memcpy(weights + r * row_bytes, weights, row_bytes);
   std::vector<float> y(static_cast<size_t>(tokens * rows));
   std::vector<std::byte> scratch(static_cast<size_t>(kernels::WorkspaceBytes(tokens, cols, 1, 8, Pool().threads())));
   int64_t copy = 0;
   for (auto _ : state) {
-    const MatrixView w = {weights.data() + copy * rows * row_bytes, dtype, rows, cols, row_bytes};
+    const MatrixView w = {weights + copy * rows * row_bytes, dtype, rows, cols, row_bytes};
     Set().linear(Pool(), x.data(), tokens, w, nullptr, mode, y.data(),
                  {scratch.data(), static_cast<int64_t>(scratch.size())});
     benchmark::ClobberMemory();

@@ -36,8 +36,9 @@ inline constexpr int32_t kSplitPerThread = 4;        // partitions of one long s
 int64_t LinearThreadBytes();
 int64_t AttentionThreadBytes(int32_t head_dim);
 int64_t AttentionSplitBytes(int32_t heads, int32_t head_dim, int32_t threads);
-// Stops with both figures when the caller's workspace is too small; overrunning it would corrupt memory silently.
-void CheckWorkspace(int64_t have_bytes, int64_t need_bytes);
+// The caller's workspace from its first cache line on: vectors must not straddle lines. Stops with both figures when it
+// is too small for `need_bytes` after that; overrunning it would corrupt memory silently.
+std::byte* AlignedWorkspace(const Workspace& scratch, int64_t need_bytes);
 void CheckHeadDim(int32_t head_dim, int32_t rotary_dim);
 
 // dequantize.h's, declared here without its includes.

@@ -53,6 +53,7 @@ int64_t LinearThreadBytes() {
 }
 
 namespace {
+constexpr int64_t kCacheLine = 64;
 int64_t PaddedHead(int32_t head_dim) { return (head_dim + kMaxWidth - 1) / kMaxWidth * kMaxWidth; }
 }  // namespace
 
@@ -67,15 +68,20 @@ int64_t AttentionSplitBytes(int32_t heads, int32_t head_dim, int32_t threads) {
 }
 
 int64_t WorkspaceBytes(int64_t tokens, int64_t max_cols, int32_t heads, int32_t head_dim, int32_t threads) {
-  const int64_t linear = tokens * max_cols * int64_t{sizeof(float)} + 64 + threads * LinearThreadBytes();
+  const int64_t padded_cols = (max_cols + 2 * kMaxWidth - 1) / (2 * kMaxWidth) * (2 * kMaxWidth);
+  const int64_t linear = tokens * padded_cols * int64_t{sizeof(float)} + 64 + threads * LinearThreadBytes();
   const int64_t attention = (tokens + 1) * int64_t{sizeof(int64_t)} + 64 + AttentionSplitBytes(heads, head_dim, threads) +
                             threads * AttentionThreadBytes(head_dim);
-  return linear > attention ? linear : attention;
+  return (linear > attention ? linear : attention) + kCacheLine;
 }
 
-void CheckWorkspace(int64_t have_bytes, int64_t need_bytes) {
-  TACTUS_CHECK_MSG(have_bytes >= need_bytes, "the kernel workspace has " + std::to_string(have_bytes) + " bytes and needs " +
-                                                 std::to_string(need_bytes) + "; size it with WorkspaceBytes");
+std::byte* AlignedWorkspace(const Workspace& scratch, int64_t need_bytes) {
+  const auto address = reinterpret_cast<uintptr_t>(scratch.data);
+  const auto skip = static_cast<int64_t>((kCacheLine - address % kCacheLine) % kCacheLine);
+  TACTUS_CHECK_MSG(scratch.size >= skip + need_bytes, "the kernel workspace has " + std::to_string(scratch.size) +
+                                                          " bytes and needs " + std::to_string(skip + need_bytes) +
+                                                          "; size it with WorkspaceBytes");
+  return scratch.data + skip;
 }
 
 void CheckHeadDim(int32_t head_dim, int32_t rotary_dim) {

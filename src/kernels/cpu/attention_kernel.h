@@ -412,9 +412,9 @@ void Attention(ThreadPool& pool, const float* q, std::span<const AttentionItem> 
   const int64_t offset_bytes = RoundUp((call.num_items + 1) * static_cast<int64_t>(sizeof(int64_t)), 64);
   const int64_t thread_bytes = AttentionThreadBytes(kv.head_dim);
   const int64_t split_bytes = AttentionSplitBytes(heads, kv.head_dim, pool.threads());
-  CheckWorkspace(scratch.size, offset_bytes + split_bytes + pool.threads() * thread_bytes);
-  auto* first_tile = reinterpret_cast<int64_t*>(scratch.data);  // [num_items + 1]
-  std::byte* results = scratch.data + offset_bytes;
+  std::byte* aligned = AlignedWorkspace(scratch, offset_bytes + split_bytes + pool.threads() * thread_bytes);
+  auto* first_tile = reinterpret_cast<int64_t*>(aligned);  // [num_items + 1]
+  std::byte* results = aligned + offset_bytes;
   std::byte* thread_scratch = results + split_bytes;
 
   int64_t all_tiles = 0;

@@ -15,6 +15,7 @@ struct WeightsPairs {
   using Vec = __m512bh;
   static constexpr int kStep = 32;
   static constexpr int kBytes = 2;
+  static constexpr int64_t kChunk = 2 * kLinearChunk;  // as many bytes as f32
   static Vec LoadW(const uint8_t* p) { return reinterpret_cast<Vec>(_mm512_loadu_si512(p)); }
   static Vec LoadX(const uint16_t* p) { return reinterpret_cast<Vec>(_mm512_loadu_si512(p)); }
   static __mmask32 First(int64_t n) { return static_cast<__mmask32>((uint64_t{1} << n) - 1); }
@@ -32,16 +33,16 @@ struct WeightsPairs {
 void LinearAvx512Bf16(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y,
                       Workspace scratch) {
   if (tokens <= 0 || w.rows <= 0) return;
-  const int64_t rounded_bytes = RoundUp(tokens * w.cols * static_cast<int64_t>(sizeof(uint16_t)), 64);
-  CheckWorkspace(scratch.size, rounded_bytes + pool.threads() * LinearThreadBytes());
-  auto* rounded = reinterpret_cast<uint16_t*>(scratch.data);
-  ForElements(pool, tokens * w.cols, [&](int64_t i, int count) {
-    uint16_t lanes[Simd::kWidth];
-    if (count == Simd::kWidth) return Simd::StoreBF16(rounded + i, Simd::Load(x + i));
-    Simd::StoreBF16(lanes, LoadFirst(x + i, count));
-    std::memcpy(rounded + i, lanes, static_cast<size_t>(count) * sizeof(uint16_t));
+  const int64_t packed_bytes =
+      RoundUp(tokens * PackedColumns<WeightsPairs>(w.cols) * static_cast<int64_t>(sizeof(uint16_t)), 64);
+  std::byte* aligned = AlignedWorkspace(scratch, packed_bytes + pool.threads() * LinearThreadBytes());
+  auto* packed = reinterpret_cast<uint16_t*>(aligned);
+  PackTokens<WeightsPairs>(pool, x, tokens, w.cols, packed, [](const float* from, int n, uint16_t* to) {
+    const int low = n < Simd::kWidth ? n : Simd::kWidth;
+    Simd::StoreBF16(to, LoadFirst(from, low));
+    Simd::StoreBF16(to + Simd::kWidth, n > low ? LoadFirst(from + low, n - low) : Simd::Zero());
   });
-  RunLinear<WeightsPairs>(pool, rounded, tokens, w, false, bias, y, scratch.data + rounded_bytes);
+  RunLinear<WeightsPairs, true>(pool, packed, tokens, w, false, bias, y, aligned + packed_bytes);
 }
 
 }  // namespace tactus::kernels

@@ -6,28 +6,33 @@
 namespace tactus::kernels {
 namespace {
 
-// x rounded to bf16, still f32, into scratch.
-const float* RoundInput(ThreadPool& pool, const float* x, int64_t n, float* rounded) {
-  ForElements(pool, n, [&](int64_t i, int count) {
-    StoreFirst(rounded + i, Simd::RoundBF16(LoadFirst(x + i, count)), count);
+// One tile of tokens is read where it lies; more are packed, and rounded on the way where the mode says so.
+template <class L>
+void LinearOver(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, bool panel, bool round,
+                const float* bias, float* y, Workspace scratch) {
+  const bool pack = round || tokens > Simd::kLinearTokens;
+  const int64_t packed_bytes =
+      pack ? RoundUp(tokens * PackedColumns<L>(w.cols) * static_cast<int64_t>(sizeof(float)), 64) : 0;
+  std::byte* aligned = AlignedWorkspace(scratch, packed_bytes + pool.threads() * LinearThreadBytes());
+  std::byte* thread_scratch = aligned + packed_bytes;
+  if (!pack) return RunLinear<L, false>(pool, x, tokens, w, panel, bias, y, thread_scratch);
+  auto* packed = reinterpret_cast<float*>(aligned);
+  PackTokens<L>(pool, x, tokens, w.cols, packed, [round](const float* from, int n, float* to) {
+    const Simd::F v = LoadFirst(from, n);
+    Simd::Store(to, round ? Simd::RoundBF16(v) : v);
   });
-  return rounded;
+  RunLinear<L, true>(pool, packed, tokens, w, panel, bias, y, thread_scratch);
 }
 
 void Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, LinearMode mode,
             float* y, Workspace scratch) {
   if (tokens <= 0 || w.rows <= 0) return;
-  const bool round = mode == LinearMode::kBF16 && w.dtype == DType::kBF16;
-  const int64_t rounded_bytes = round ? RoundUp(tokens * w.cols * static_cast<int64_t>(sizeof(float)), 64) : 0;
-  CheckWorkspace(scratch.size, rounded_bytes + pool.threads() * LinearThreadBytes());
-  std::byte* thread_scratch = scratch.data + rounded_bytes;
+  const bool round = mode == LinearMode::kBF16;
   switch (w.dtype) {
-    case DType::kF32: return RunLinear<WeightsF32>(pool, x, tokens, w, false, bias, y, thread_scratch);
-    case DType::kF16: return RunLinear<WeightsF16>(pool, x, tokens, w, false, bias, y, thread_scratch);
-    case DType::kBF16:
-      if (round) x = RoundInput(pool, x, tokens * w.cols, reinterpret_cast<float*>(scratch.data));
-      return RunLinear<WeightsBF16>(pool, x, tokens, w, false, bias, y, thread_scratch);
-    default: return RunLinear<WeightsF32>(pool, x, tokens, w, true, bias, y, thread_scratch);
+    case DType::kF32: return LinearOver<WeightsF32>(pool, x, tokens, w, false, false, bias, y, scratch);
+    case DType::kF16: return LinearOver<WeightsF16>(pool, x, tokens, w, false, false, bias, y, scratch);
+    case DType::kBF16: return LinearOver<WeightsBF16>(pool, x, tokens, w, false, round, bias, y, scratch);
+    default: return LinearOver<WeightsF32>(pool, x, tokens, w, true, false, bias, y, scratch);
   }
 }
 

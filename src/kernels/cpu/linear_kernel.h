@@ -22,6 +22,7 @@ struct PlainX {
   using X = float;
   using Vec = Simd::F;
   static constexpr int kStep = Simd::kWidth;
+  static constexpr int64_t kChunk = kLinearChunk;
   static Vec LoadX(const float* p) { return Simd::Load(p); }
   static Vec LoadXTail(const float* p, int64_t n) {
     float padded[kStep] = {};
@@ -63,7 +64,7 @@ using WeightsF16 = WithTail<F16Elements>;
 // (m * kLinearRowBlock + n) * kWidth.
 template <class X>
 struct TilePass {
-  const X* x;
+  const X* x;           // this tile's, packed (see PackTokens) or rows x_stride apart
   int64_t x_stride;
   const uint8_t* w[Simd::kLinearRows];
   int64_t columns;
@@ -74,61 +75,75 @@ struct TilePass {
   const float* bias;
 };
 
-template <class L, int kTokens, int kRows>
+// Every loop over the tile is unrolled in the source, so that the accumulators are registers from the start.
+template <class L, bool kPacked, int kTokens, int kRows>
 void RunTile(const TilePass<typename L::X>& t) {
   using F = Simd::F;
   F acc[kTokens][kRows];
-  for (int m = 0; m < kTokens; ++m) {
-    for (int n = 0; n < kRows; ++n) {
-      acc[m][n] = t.first ? Simd::Zero() : Simd::Load(t.sums + (m * kLinearRowBlock + n) * Simd::kWidth);
+  if (t.first) {
+#pragma GCC unroll 6
+    for (int m = 0; m < kTokens; ++m) {
+#pragma GCC unroll 4
+      for (int n = 0; n < kRows; ++n) acc[m][n] = Simd::Zero();
+    }
+  } else {
+#pragma GCC unroll 6
+    for (int m = 0; m < kTokens; ++m) {
+#pragma GCC unroll 4
+      for (int n = 0; n < kRows; ++n) acc[m][n] = Simd::Load(t.sums + (m * kLinearRowBlock + n) * Simd::kWidth);
     }
   }
-  const int64_t full = t.columns / L::kStep * L::kStep;
-  for (int64_t k = 0; k < full; k += L::kStep) {
+  const int64_t full = t.columns / L::kStep * L::kStep, rest = t.columns - full;
+  const int64_t x_stride = kPacked ? L::kStep : t.x_stride, x_step = kPacked ? kTokens * L::kStep : L::kStep;
+  const typename L::X* x_at = t.x;
+  const auto step = [&](int64_t k, const auto& load_x, const auto& load_w) __attribute__((always_inline)) {
     typename L::Vec x[kTokens];
-    for (int m = 0; m < kTokens; ++m) x[m] = L::LoadX(t.x + m * t.x_stride + k);
+#pragma GCC unroll 6
+    for (int m = 0; m < kTokens; ++m) x[m] = load_x(x_at + m * x_stride);
+    x_at += x_step;
+#pragma GCC unroll 4
     for (int n = 0; n < kRows; ++n) {
-      const typename L::Vec w = L::LoadW(t.w[n] + k * L::kBytes);
+      const typename L::Vec w = load_w(t.w[n] + k * L::kBytes);
+#pragma GCC unroll 6
       for (int m = 0; m < kTokens; ++m) acc[m][n] = L::Dot(x[m], w, acc[m][n]);
     }
+  };
+  for (int64_t k = 0; k < full; k += L::kStep) step(k, L::LoadX, L::LoadW);
+  if (rest > 0) {
+    step(full, [rest](const typename L::X* p) { return L::LoadXTail(p, rest); },
+         [rest](const uint8_t* p) { return L::LoadWTail(p, rest); });
   }
-  if (const int64_t rest = t.columns - full; rest > 0) {
-    typename L::Vec x[kTokens];
-    for (int m = 0; m < kTokens; ++m) x[m] = L::LoadXTail(t.x + m * t.x_stride + full, rest);
-    for (int n = 0; n < kRows; ++n) {
-      const typename L::Vec w = L::LoadWTail(t.w[n] + full * L::kBytes, rest);
-      for (int m = 0; m < kTokens; ++m) acc[m][n] = L::Dot(x[m], w, acc[m][n]);
-    }
-  }
+#pragma GCC unroll 6
   for (int m = 0; m < kTokens; ++m) {
     if (!t.last) {
+#pragma GCC unroll 4
       for (int n = 0; n < kRows; ++n) Simd::Store(t.sums + (m * kLinearRowBlock + n) * Simd::kWidth, acc[m][n]);
       continue;
     }
     float sums[kRows];
     if constexpr (kRows == 4) {
-      Simd::Sum4(acc[m], sums);
+      Simd::Sum4(acc[m][0], acc[m][1], acc[m][2], acc[m][3], sums);
     } else {
-      for (int n = 0; n < kRows; ++n) sums[n] = Simd::Sum(acc[m][n]);
+      sums[0] = Simd::Sum(acc[m][0]);
     }
     for (int n = 0; n < kRows; ++n) t.y[m * t.y_stride + n] = t.bias != nullptr ? sums[n] + t.bias[n] : sums[n];
   }
 }
 
-template <class L, int kRows>
+template <class L, bool kPacked, int kRows>
 void RunTokens(int64_t tokens, const TilePass<typename L::X>& t) {
   static_assert(Simd::kLinearTokens == 3 || Simd::kLinearTokens == 6);
   switch (tokens) {
-    case 1: return RunTile<L, 1, kRows>(t);
-    case 2: return RunTile<L, 2, kRows>(t);
-    case 3: return RunTile<L, 3, kRows>(t);
+    case 1: return RunTile<L, kPacked, 1, kRows>(t);
+    case 2: return RunTile<L, kPacked, 2, kRows>(t);
+    case 3: return RunTile<L, kPacked, 3, kRows>(t);
     default: break;
   }
   if constexpr (Simd::kLinearTokens == 6) {
     switch (tokens) {
-      case 4: return RunTile<L, 4, kRows>(t);
-      case 5: return RunTile<L, 5, kRows>(t);
-      case 6: return RunTile<L, 6, kRows>(t);
+      case 4: return RunTile<L, kPacked, 4, kRows>(t);
+      case 5: return RunTile<L, kPacked, 5, kRows>(t);
+      case 6: return RunTile<L, kPacked, 6, kRows>(t);
       default: break;
     }
   }
@@ -151,12 +166,35 @@ inline Blocking ChooseBlocking(int64_t tokens, int64_t rows, int64_t columns, in
   return b;
 }
 
-// L reads the weights in place, or, with `panel`, as f32 from rows dequantised into scratch.
+// Tokens in tiles of kLinearTokens, each tile's vectors side by side: [tile][column / kStep][token][kStep], zeros after the
+// last column. A large batch streams through the caches in order, whatever the width of a row. The last tile
+// may be smaller.
 template <class L>
+int64_t PackedColumns(int64_t columns) {
+  return RoundUp(columns, L::kStep);
+}
+
+template <class L, class Convert>
+void PackTokens(ThreadPool& pool, const float* x, int64_t tokens, int64_t columns, typename L::X* packed, Convert convert) {
+  const int64_t padded = PackedColumns<L>(columns);
+  pool.ParallelFor(CeilDiv(tokens, Simd::kLinearTokens), [&](int64_t tile, int32_t) {
+    const int64_t first = tile * Simd::kLinearTokens, count = MinOf(Simd::kLinearTokens, tokens - first);
+    for (int64_t m = 0; m < count; ++m) {
+      typename L::X* to = packed + first * padded + m * L::kStep;
+      const float* from = x + (first + m) * columns;
+      for (int64_t k = 0; k < columns; k += L::kStep, to += count * L::kStep) {
+        convert(from + k, static_cast<int>(MinOf(L::kStep, columns - k)), to);
+      }
+    }
+  });
+}
+
+// L reads the weights in place, or, with `panel`, as f32 from rows dequantised into scratch.
+template <class L, bool kPacked>
 void RunLinear(ThreadPool& pool, const typename L::X* x, int64_t tokens, const MatrixView& w, bool panel,
                const float* bias, float* y, std::byte* thread_scratch) {
   const Blocking b = ChooseBlocking(tokens, w.rows, w.cols, pool.threads());
-  const int64_t thread_bytes = LinearThreadBytes();
+  const int64_t thread_bytes = LinearThreadBytes(), padded = PackedColumns<L>(w.cols);
   pool.ParallelFor(b.row_ranges * b.token_blocks, [&](int64_t task, int32_t thread) {
     auto* panel_rows = reinterpret_cast<float*>(thread_scratch + thread * thread_bytes);
     float* sums = panel_rows + Simd::kLinearRows * kLinearChunk;
@@ -167,7 +205,7 @@ void RunLinear(ThreadPool& pool, const typename L::X* x, int64_t tokens, const M
     // With a single tile of tokens there is nothing to reuse: each group of rows is read once, from end to end.
     const bool single = token_end - token_begin <= Simd::kLinearTokens;
     const int64_t row_step = single ? Simd::kLinearRows : kLinearRowBlock;
-    const int64_t chunk = single && !panel ? w.cols : kLinearChunk;
+    const int64_t chunk = single && !panel ? w.cols : L::kChunk;
     for (int64_t row0 = row_begin; row0 < row_end; row0 += row_step) {
       const int64_t row1 = MinOf(row_end, row0 + row_step);
       for (int64_t k = 0; k < w.cols; k += chunk) {
@@ -192,14 +230,14 @@ void RunLinear(ThreadPool& pool, const typename L::X* x, int64_t tokens, const M
           t.y_stride = w.rows;
           t.bias = bias != nullptr ? bias + n : nullptr;
           for (int64_t m = token_begin; m < token_end; m += Simd::kLinearTokens) {
-            t.x = x + m * w.cols + k;
+            t.x = kPacked ? x + m * padded + k * MinOf(Simd::kLinearTokens, tokens - m) : x + m * w.cols + k;
             t.y = y + m * w.rows + n;
             t.sums = sums + ((m - token_begin) * kLinearRowBlock + (n - row0)) * Simd::kWidth;
             const int64_t tile_tokens = MinOf(Simd::kLinearTokens, token_end - m);
             if (count == Simd::kLinearRows) {
-              RunTokens<L, Simd::kLinearRows>(tile_tokens, t);
+              RunTokens<L, kPacked, Simd::kLinearRows>(tile_tokens, t);
             } else {
-              RunTokens<L, 1>(tile_tokens, t);
+              RunTokens<L, kPacked, 1>(tile_tokens, t);
             }
           }
         }

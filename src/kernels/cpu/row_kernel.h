@@ -60,16 +60,11 @@ inline void StoreFirst(float* p, Simd::F v, int n) {
 // `columns` values of a row from column `first`, both multiples of the format's block.
 inline void DequantizeColumns(DType dtype, const uint8_t* row, int64_t first, int64_t columns, float* out) {
   constexpr int kW = Simd::kWidth;
-  const auto half = [](const uint8_t* p) {
-    uint16_t bits;
-    std::memcpy(&bits, p, sizeof bits);
-    return Simd::Set1(F16ToF32(bits));
-  };
   switch (dtype) {
     case DType::kQ8_0: {
       const uint8_t* block = row + first / 32 * 34;
       for (int64_t k = 0; k < columns; k += 32, block += 34) {
-        const Simd::F d = half(block);
+        const Simd::F d = Simd::SpreadF16(block);
         for (int j = 0; j < 32; j += kW) {
           Simd::Store(out + k + j, Simd::Mul(Simd::LoadInt8(reinterpret_cast<const int8_t*>(block + 2 + j)), d));
         }
@@ -80,7 +75,7 @@ inline void DequantizeColumns(DType dtype, const uint8_t* row, int64_t first, in
       const uint8_t* block = row + first / 32 * 18;
       const Simd::F eight = Simd::Set1(8.0f);
       for (int64_t k = 0; k < columns; k += 32, block += 18) {
-        const Simd::F d = half(block);
+        const Simd::F d = Simd::SpreadF16(block);
         for (int j = 0; j < 16; j += kW) {
           Simd::Store(out + k + j, Simd::Mul(Simd::Sub(Simd::LoadLowNibbles(block + 2 + j), eight), d));
           Simd::Store(out + k + 16 + j, Simd::Mul(Simd::Sub(Simd::LoadHighNibbles(block + 2 + j), eight), d));
@@ -91,7 +86,7 @@ inline void DequantizeColumns(DType dtype, const uint8_t* row, int64_t first, in
     case DType::kQ4_1: {
       const uint8_t* block = row + first / 32 * 20;
       for (int64_t k = 0; k < columns; k += 32, block += 20) {
-        const Simd::F d = half(block), m = half(block + 2);
+        const Simd::F d = Simd::SpreadF16(block), m = Simd::SpreadF16(block + 2);
         for (int j = 0; j < 16; j += kW) {  // two roundings, as the format defines: never fused
           Simd::Store(out + k + j, Simd::Add(Simd::Mul(Simd::LoadLowNibbles(block + 4 + j), d), m));
           Simd::Store(out + k + 16 + j, Simd::Add(Simd::Mul(Simd::LoadHighNibbles(block + 4 + j), d), m));

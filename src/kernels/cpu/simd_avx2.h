@@ -9,6 +9,7 @@ namespace tactus::kernels {
 namespace {
 
 struct Simd {
+  typedef int16_t Int16Unaligned __attribute__((aligned(1), may_alias));
   using F = __m256;
   static constexpr int kWidth = 8;
   static constexpr int kLinearTokens = 3, kLinearRows = 4;
@@ -23,6 +24,9 @@ struct Simd {
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
   }
   static F LoadF16(const void* p) { return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p))); }
+  static F SpreadF16(const void* p) {
+    return _mm256_cvtph_ps(_mm_set1_epi16(*static_cast<const Int16Unaligned*>(p)));
+  }
   static F LoadInt8(const int8_t* p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
   }
@@ -77,9 +81,9 @@ struct Simd {
     s = _mm_add_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
   }
-  static void Sum4(const F* v, float* out) {
-    __m128 s[4];
-    for (int i = 0; i < 4; ++i) s[i] = _mm_add_ps(_mm256_castps256_ps128(v[i]), _mm256_extractf128_ps(v[i], 1));
+  static __m128 Halves(F v) { return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)); }
+  static void Sum4(F a, F b, F c, F d, float* out) {
+    const __m128 s[4] = {Halves(a), Halves(b), Halves(c), Halves(d)};
     // (0 + 2, 1 + 3) of a and b, of c and d; then the two sums of each
     const __m128 ab = _mm_add_ps(_mm_movelh_ps(s[0], s[1]), _mm_movehl_ps(s[1], s[0]));
     const __m128 cd = _mm_add_ps(_mm_movelh_ps(s[2], s[3]), _mm_movehl_ps(s[3], s[2]));

@@ -9,6 +9,7 @@ namespace tactus::kernels {
 namespace {
 
 struct Simd {
+  typedef int16_t Int16Unaligned __attribute__((aligned(1), may_alias));
   using F = __m512;
   static constexpr int kWidth = 16;
   static constexpr int kLinearTokens = 6, kLinearRows = 4;   // 24 accumulators of 32 registers
@@ -23,6 +24,9 @@ struct Simd {
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
   }
   static F LoadF16(const void* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p))); }
+  static F SpreadF16(const void* p) {
+    return _mm512_cvtph_ps(_mm256_set1_epi16(*static_cast<const Int16Unaligned*>(p)));
+  }
   static F LoadInt8(const int8_t* p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
   }
@@ -71,10 +75,10 @@ struct Simd {
     s = _mm_add_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
   }
-  static void Sum4(const F* v, float* out) {
+  static void Sum4(F a, F b, F c, F d, float* out) {
     // Lanes of 128 bits: first i + (i + 8) for two vectors at a time, then i + (i + 4) for all four.
-    const F ab = _mm512_add_ps(_mm512_shuffle_f32x4(v[0], v[1], 0x44), _mm512_shuffle_f32x4(v[0], v[1], 0xee));
-    const F cd = _mm512_add_ps(_mm512_shuffle_f32x4(v[2], v[3], 0x44), _mm512_shuffle_f32x4(v[2], v[3], 0xee));
+    const F ab = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+    const F cd = _mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xee));
     F s = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
     s = _mm512_add_ps(s, _mm512_permute_ps(s, 0x4e));
     s = _mm512_add_ps(s, _mm512_permute_ps(s, 0xb1));

@@ -37,6 +37,12 @@ struct Simd {
     std::memcpy(h, p, sizeof h);
     return F{F16ToF32(h[0]), F16ToF32(h[1]), F16ToF32(h[2]), F16ToF32(h[3])};
   }
+  // One binary16 in every lane.
+  static F SpreadF16(const void* p) {
+    uint16_t h;
+    std::memcpy(&h, p, sizeof h);
+    return Set1(F16ToF32(h));
+  }
   static F LoadInt8(const int8_t* p) {
     return F{static_cast<float>(p[0]), static_cast<float>(p[1]), static_cast<float>(p[2]), static_cast<float>(p[3])};
   }
@@ -89,8 +95,11 @@ struct Simd {
   static F ZeroBelow(F x, float limit, F v) { return x < Set1(limit) ? Zero() : v; }
   static float Sum(F v) { return (v[0] + v[2]) + (v[1] + v[3]); }
   // Sum of four vectors, each bit for bit as Sum
-  static void Sum4(const F* v, float* out) {
-    for (int i = 0; i < 4; ++i) out[i] = Sum(v[i]);
+  static void Sum4(F a, F b, F c, F d, float* out) {
+    out[0] = Sum(a);
+    out[1] = Sum(b);
+    out[2] = Sum(c);
+    out[3] = Sum(d);
   }
   static float MaxLane(F v) {
     const float a = v[0] > v[2] ? v[0] : v[2], b = v[1] > v[3] ? v[1] : v[3];
