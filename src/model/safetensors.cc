@@ -144,6 +144,10 @@ Result<TensorSet> OpenShards(const std::string& folder, const std::string& index
 }  // namespace
 
 Status ParseSafetensors(std::span<const std::byte> bytes, const std::string& path, TensorSet* set) {
+  constexpr std::string_view kLfs = "version https://git-lfs";
+  if (bytes.size() >= kLfs.size() && std::memcmp(bytes.data(), kLfs.data(), kLfs.size()) == 0) {
+    return DataLoss(path + " is a Git LFS pointer, not the weights: fetch them with `git lfs pull`");
+  }
   uint64_t header_bytes = 0;
   if (bytes.size() < sizeof(header_bytes)) {
     return DataLoss(path + ": has " + std::to_string(bytes.size()) + " bytes, too short for a safetensors header");

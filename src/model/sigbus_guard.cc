@@ -36,7 +36,8 @@ void Write(const char* text) {
 }
 
 void OnSigbus(int signal_number, siginfo_t* info, void*) {
-  const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
+  const bool is_fault = info->si_code > 0;   // else another process sent it, and there is no address
+  const auto address = is_fault ? reinterpret_cast<uintptr_t>(info->si_addr) : 0;
   for (const Range& range : g_ranges) {
     const uintptr_t begin = range.begin.load(std::memory_order_acquire);
     if (begin == 0 || address < begin || address >= range.end) continue;
@@ -45,7 +46,8 @@ void OnSigbus(int signal_number, siginfo_t* info, void*) {
     Write(" shrank or became unreadable while in use\n");
     _exit(1);
   }
-  signal(signal_number, SIG_DFL);  // not ours: the faulting instruction runs again and takes the default action
+  signal(signal_number, SIG_DFL);   // not ours
+  raise(signal_number);             // blocked until the handler returns, then the default action
 }
 
 }  // namespace
