@@ -1,0 +1,197 @@
+// The operators on rows and elements: close to ref, the same bits in any batch, in place where that is allowed.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <limits>
+#include <set>
+#include <string>
+
+#include "kernels/kernel_testing.h"
+
+namespace tactus::kernels {
+namespace {
+
+using testing::RandomFloats;
+using testing::SameBits;
+
+const Ops& Ref() { return *SelectOps("ref"); }
+
+TEST(RowOps, RmsNormAgreesWithRefAndDependsOnItsRowAlone) {
+  ThreadPool pool(3);
+  for (const int64_t dim : {1, 5, 16, 64, 100, 576, 2048}) {
+    constexpr int64_t kTokens = 37;
+    const std::vector<float> x = RandomFloats(kTokens * dim, 1, 3.0f), weight = RandomFloats(dim, 2);
+    std::vector<float> want(x.size()), got(x.size()), alone(static_cast<size_t>(dim));
+    Ref().rms_norm(pool, x.data(), kTokens, dim, weight.data(), 1e-5f, want.data());
+    for (const Ops* ops : RunnableOps()) {
+      ops->rms_norm(pool, x.data(), kTokens, dim, weight.data(), 1e-5f, got.data());
+      // The sum of squares has dim positive terms in at least 4 chains; then a root, a division and two products.
+      const float tolerance = (static_cast<float>(dim) / 4 + 4) * 0x1.0p-24f;
+      for (size_t i = 0; i < x.size(); ++i) {
+        ASSERT_NEAR(got[i], want[i], std::fabs(want[i]) * tolerance) << ops->name << " dim " << dim;
+      }
+      ops->rms_norm(pool, x.data() + 7 * dim, 1, dim, weight.data(), 1e-5f, alone.data());
+      EXPECT_TRUE(SameBits(alone.data(), got.data() + 7 * dim, dim)) << ops->name;
+      std::vector<float> in_place = x;
+      ops->rms_norm(pool, in_place.data(), kTokens, dim, weight.data(), 1e-5f, in_place.data());
+      EXPECT_TRUE(SameBits(in_place.data(), got.data(), kTokens * dim)) << ops->name;
+    }
+  }
+}
+
+TEST(RowOps, EmbedTakesRowsOfAnyFormat) {
+  ThreadPool pool(2);
+  for (DType dtype : testing::kAllDTypes) {
+    const testing::OwnedMatrix table = testing::RandomMatrix(dtype, 9, 256, 3);
+    const int32_t ids[] = {8, 0, 3, 3};
+    std::vector<float> want(4 * 256), got(4 * 256);
+    for (int t = 0; t < 4; ++t) Ref().dequantize_row(table.view, ids[t], want.data() + t * 256);
+    for (const Ops* ops : RunnableOps()) {
+      ops->embed(pool, ids, 4, table.view, got.data());
+      EXPECT_TRUE(SameBits(got.data(), want.data(), 4 * 256)) << ops->name << " " << InfoOf(dtype).name;
+    }
+  }
+}
+
+TEST(RowOps, RopeRotatesPairs) {
+  ThreadPool pool(2);
+  // By hand: one pair, a quarter turn at position 1.
+  const float quarter = 1.5707964f;
+  for (const Ops* ops : RunnableOps()) {
+    float q[] = {1, 2, 3, 4}, k[] = {5, 6, 7, 8};
+    const int32_t position = 1;
+    ops->rope(pool, q, k, &position, 1, 1, 1, 4, {&quarter, 1.0f, 2, false});
+    EXPECT_NEAR(q[0], -2, 1e-6) << ops->name;  // (1, 2) -> (-2, 1); beyond rotary_dim nothing moves
+    EXPECT_NEAR(q[1], 1, 1e-6);
+    EXPECT_EQ(q[2], 3);
+    EXPECT_NEAR(k[0], -6, 1e-6);
+  }
+  const int32_t heads = 3, kv_heads = 1, dim = 64;
+  const int64_t tokens = 20;
+  std::vector<int32_t> positions;
+  for (int t = 0; t < tokens; ++t) positions.push_back(t * 397);
+  for (const bool interleaved : {false, true}) {
+    for (const int32_t rotary : {64, 32, 20}) {
+      std::vector<float> inv_freq;
+      for (int i = 0; i < rotary / 2; ++i) inv_freq.push_back(std::pow(10000.0f, -2.0f * i / static_cast<float>(rotary)));
+      const RopeTable table = {inv_freq.data(), 1.25f, rotary, interleaved};
+      const std::vector<float> q = RandomFloats(tokens * heads * dim, 1), k = RandomFloats(tokens * kv_heads * dim, 2);
+      std::vector<float> want_q = q, want_k = k;
+      Ref().rope(pool, want_q.data(), want_k.data(), positions.data(), tokens, heads, kv_heads, dim, table);
+      for (const Ops* ops : RunnableOps()) {
+        std::vector<float> got_q = q, got_k = k;
+        ops->rope(pool, got_q.data(), got_k.data(), positions.data(), tokens, heads, kv_heads, dim, table);
+        for (size_t i = 0; i < q.size(); ++i) ASSERT_NEAR(got_q[i], want_q[i], 2e-6) << ops->name;
+        for (size_t i = 0; i < k.size(); ++i) ASSERT_NEAR(got_k[i], want_k[i], 2e-6) << ops->name;
+        std::vector<float> one_q(q.begin() + 5 * heads * dim, q.begin() + 6 * heads * dim);
+        std::vector<float> one_k(k.begin() + 5 * dim, k.begin() + 6 * dim);
+        ops->rope(pool, one_q.data(), one_k.data(), &positions[5], 1, heads, kv_heads, dim, table);
+        EXPECT_TRUE(SameBits(one_q.data(), got_q.data() + 5 * heads * dim, heads * dim)) << ops->name;
+      }
+    }
+  }
+}
+
+TEST(RowOps, StoreKvRoundsToNearestEvenIntoItsSlotAndNowhereElse) {
+  ThreadPool pool(2);
+  const int32_t kv_heads = 3, dim = 24, block_size = 4, blocks = 5;
+  const std::vector<float> k = RandomFloats(3 * kv_heads * dim, 1), v = RandomFloats(3 * kv_heads * dim, 2);
+  const int64_t slots[] = {13, 2, 19};
+  for (const Ops* ops : RunnableOps()) {
+    std::vector<uint16_t> cache_k(blocks * kv_heads * block_size * dim, 0x7777), cache_v = cache_k;
+    const KvLayer kv = {cache_k.data(), cache_v.data(), DType::kBF16, block_size, kv_heads, dim};
+    ops->store_kv(pool, k.data(), v.data(), slots, 3, kv);
+    std::set<size_t> written;
+    for (int t = 0; t < 3; ++t) {
+      for (int h = 0; h < kv_heads; ++h) {
+        for (int d = 0; d < dim; ++d) {
+          const size_t at = ((slots[t] / block_size * kv_heads + h) * block_size + slots[t] % block_size) * dim + d;
+          const size_t from = (t * kv_heads + h) * dim + d;
+          EXPECT_EQ(cache_k[at], F32ToBF16(k[from])) << ops->name;
+          EXPECT_EQ(cache_v[at], F32ToBF16(v[from])) << ops->name;
+          written.insert(at);
+        }
+      }
+    }
+    for (size_t i = 0; i < cache_k.size(); ++i) {
+      if (written.contains(i)) continue;
+      ASSERT_EQ(cache_k[i], 0x7777) << ops->name;
+    }
+  }
+}
+
+TEST(RowOps, Bf16RoundingOfOddValues) {
+  ThreadPool pool(1);
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> odd = {0.0f, -0.0f, inf, -inf, std::nanf(""), 1.00390625f, 1.01171875f, 3.4e38f, 1e-40f, -1e-45f};
+  odd.resize(16, 1.0f);
+  for (const Ops* ops : RunnableOps()) {
+    std::vector<uint16_t> k(16), v(16);
+    const int64_t slot = 0;
+    ops->store_kv(pool, odd.data(), odd.data(), &slot, 1, {k.data(), v.data(), DType::kBF16, 1, 1, 16});
+    for (size_t i = 0; i < odd.size(); ++i) EXPECT_EQ(k[i], F32ToBF16(odd[i])) << ops->name << " " << odd[i];
+  }
+}
+
+TEST(RowOps, SiluMulAndAddAgreeWithRefWhereverAnElementLies) {
+  ThreadPool pool(3);
+  for (const int64_t n : {1, 3, 17, 1000, 40000}) {
+    std::vector<float> gate = RandomFloats(n, 1, 20.0f);
+    gate[0] = -200;
+    if (n > 2) gate[1] = 200;
+    const std::vector<float> up = RandomFloats(n, 2);
+    std::vector<float> want(gate.size()), got(gate.size());
+    Ref().silu_mul(pool, gate.data(), up.data(), n, want.data());
+    for (const Ops* ops : RunnableOps()) {
+      ops->silu_mul(pool, gate.data(), up.data(), n, got.data());
+      for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(got[i], want[i], 1e-6 * std::fabs(want[i]) + 1e-30) << ops->name << gate[i];
+      float one;
+      ops->silu_mul(pool, &gate[n - 1], &up[n - 1], 1, &one);
+      EXPECT_TRUE(SameBits(&one, &got[n - 1], 1)) << ops->name;
+      std::vector<float> sum = gate;
+      ops->add(pool, sum.data(), up.data(), n);
+      for (int64_t i = 0; i < n; ++i) ASSERT_EQ(sum[i], gate[i] + up[i]) << ops->name;
+    }
+  }
+}
+
+TEST(RowOps, NanStaysNan) {
+  ThreadPool pool(1);
+  const std::vector<float> gate(16, std::nanf("")), up(16, 1.0f);
+  for (const Ops* ops : RunnableOps()) {
+    std::vector<float> out(16);
+    ops->silu_mul(pool, gate.data(), up.data(), 16, out.data());
+    for (float v : out) EXPECT_TRUE(std::isnan(v)) << ops->name;
+  }
+}
+
+TEST(SelectOps, ForcesByNameAndRefusesTheUnknown) {
+  const auto sets = RunnableOps();
+  ASSERT_GE(sets.size(), 2u);
+  EXPECT_STREQ(sets[0]->name, "ref");
+  EXPECT_STREQ(sets[1]->name, "scalar");
+  for (const Ops* ops : sets) EXPECT_EQ(SelectOps(ops->name), ops);
+  EXPECT_EQ(SelectOps("sse9"), nullptr);
+  const char* before = std::getenv("TACTUS_KERNELS");
+  const std::string saved = before != nullptr ? before : "";
+  setenv("TACTUS_KERNELS", "scalar", 1);
+  EXPECT_STREQ(SelectOps()->name, "scalar");
+  setenv("TACTUS_KERNELS", "none such", 1);
+  EXPECT_EQ(SelectOps(), nullptr);
+  unsetenv("TACTUS_KERNELS");
+  EXPECT_EQ(SelectOps(), sets.back());
+  if (before != nullptr) setenv("TACTUS_KERNELS", saved.c_str(), 1);
+}
+
+TEST(WorkspaceDeathTest, TooSmallStopsWithTheFigures) {
+  ThreadPool pool(1);
+  const testing::OwnedMatrix w = testing::RandomMatrix(DType::kQ8_0, 4, 32, 1);
+  const std::vector<float> x(32, 1.0f);
+  std::vector<float> y(4);
+  std::byte few[100];
+  EXPECT_DEATH(SelectOps("scalar")->linear(pool, x.data(), 1, w.view, nullptr, LinearMode::kF32, y.data(), {few, 100}),
+               "workspace has 100 bytes");
+}
+
+}  // namespace
+}  // namespace tactus::kernels
