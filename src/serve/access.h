@@ -1,0 +1,43 @@
+// Who may call: API keys (compared in constant time, never logged), request ids, web origins. Immutable: any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/hash.h"
+#include "http/message.h"
+
+namespace tactus::serve {
+
+// 128 bits from the system's generator.
+Hash128 RandomBits();
+// 32 hexadecimal digits of RandomBits.
+std::string RandomId();
+
+class ApiKeys {
+ public:
+  explicit ApiKeys(const std::vector<std::string>& keys);
+  bool empty() const { return digests_.empty(); }
+  // The header's bearer token is one of the keys. Time depends on the token's length alone.
+  bool Accepts(const std::string* authorization) const;
+
+ private:
+  Hash128 secret_;
+  std::vector<Hash128> digests_;
+};
+
+// 1 to 256 visible ASCII characters.
+bool ValidRequestId(std::string_view id);
+
+class Origins {
+ public:
+  explicit Origins(std::vector<std::string> allowed) : allowed_(std::move(allowed)) {}
+  // Appends the CORS headers that this request's Origin is entitled to; `preflight` adds methods and headers.
+  void AppendHeaders(const http::HttpRequest& request, bool preflight, http::Headers* headers) const;
+
+ private:
+  const std::vector<std::string> allowed_;
+};
+
+}  // namespace tactus::serve

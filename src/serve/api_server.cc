@@ -1,0 +1,379 @@
+#include "serve/api_server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+
+#include "api/request_parser.h"
+#include "api/response_text.h"
+#include "http/server.h"
+#include "serve/access.h"
+#include "serve/generation.h"
+#include "serve/worker_pool.h"
+#include "tactus/version.h"
+
+namespace tactus::serve {
+namespace {
+
+enum class Route { kCompletions, kChat, kModels, kModel, kTokenize, kDetokenize, kHealth, kReady, kMetrics, kVersion, kPage };
+
+struct RouteEntry {
+  const char* path;
+  Route route;
+  bool post;
+  bool open;      // answers without an API key: probes, scrapers, the page
+};
+constexpr RouteEntry kRoutes[] = {
+    {"/v1/completions", Route::kCompletions, true, false},
+    {"/v1/chat/completions", Route::kChat, true, false},
+    {"/v1/models", Route::kModels, false, false},
+    {"/tokenize", Route::kTokenize, true, false},
+    {"/detokenize", Route::kDetokenize, true, false},
+    {"/health", Route::kHealth, false, true},
+    {"/ready", Route::kReady, false, true},
+    {"/metrics", Route::kMetrics, false, true},
+    {"/version", Route::kVersion, false, true},
+    {"/", Route::kPage, false, true},
+};
+constexpr std::string_view kModelPrefix = "/v1/models/";
+constexpr RouteEntry kModelRoute = {"/v1/models/{id}", Route::kModel, false, false};
+
+const RouteEntry* FindRoute(std::string_view path) {
+  for (const RouteEntry& entry : kRoutes) {
+    if (path == entry.path) return &entry;
+  }
+  if (path.substr(0, kModelPrefix.size()) == kModelPrefix && path.size() > kModelPrefix.size()) return &kModelRoute;
+  return nullptr;
+}
+
+// %2F and the like in a model's name.
+std::string PercentDecoded(std::string_view text) {
+  auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; };
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 && digit(text[i + 2]) >= 0) {
+      out.push_back(static_cast<char>(digit(text[i + 1]) * 16 + digit(text[i + 2])));
+      i += 2;
+    } else {
+      out.push_back(text[i]);
+    }
+  }
+  return out;
+}
+
+bool IsJson(const std::string& content_type) {
+  const std::string_view type = std::string_view(content_type).substr(0, content_type.find(';'));
+  const size_t end = type.find_last_not_of(' ');
+  return end != std::string_view::npos && http::EqualsIgnoreCase(type.substr(0, end + 1), "application/json");
+}
+
+// How many requests each client address has open.
+class ClientCounts {
+ public:
+  explicit ClientCounts(int64_t limit) : limit_(limit) {}
+  bool Enter(const std::string& client) {
+    std::lock_guard lock(mutex_);
+    int64_t& count = counts_[client];
+    if (count >= limit_) return false;
+    ++count;
+    return true;
+  }
+  void Leave(const std::string& client) {
+    std::lock_guard lock(mutex_);
+    const auto found = counts_.find(client);
+    if (--found->second == 0) counts_.erase(found);
+  }
+
+ private:
+  const int64_t limit_;
+  std::mutex mutex_;
+  std::map<std::string, int64_t> counts_;
+};
+
+class ApiServerImpl final : public ApiServer, public http::Handler {
+ public:
+  ApiServerImpl(const ServeOptions& options, Clock& clock)
+      : options_(options), clock_(clock), keys_(options.api_key), origins_(options.allowed_origins),
+        clients_(std::make_shared<ClientCounts>(options.max_streams_per_client)), created_(UnixSeconds()),
+        pool_(static_cast<int>(options.http_workers)) {}
+
+  ~ApiServerImpl() override {
+    server_.reset();   // no more handler calls; every open exchange loses its client, which cancels its request
+    pool_.Stop();
+  }
+
+  Status Bind() {
+    http::ServerOptions http;
+    http.host = options_.host;
+    http.port = static_cast<uint16_t>(options_.port);
+    http.max_connections = options_.max_connections;
+    http.max_body_bytes = options_.max_body.bytes;
+    http.idle_timeout_ns = options_.idle_timeout.ns;
+    http.body_timeout_ns = options_.read_timeout.ns;
+    http.header_timeout_ns = std::min(http.header_timeout_ns, options_.read_timeout.ns);
+    http.write_timeout_ns = options_.write_timeout.ns;
+    TACTUS_ASSIGN_OR_RETURN(server_, http::Server::Listen(http, this, clock_));
+    return Status();
+  }
+
+  uint16_t port() const override { return server_->port(); }
+  void StopAdmission() override {
+    draining_.store(true);
+    server_->SetDraining();
+  }
+  bool WaitUntilIdle(DurationNs timeout_ns) override { return server_->WaitUntilIdle(timeout_ns); }
+  void SetEngine(Engine* engine, const EngineOptions& engine_options) override;
+
+  std::optional<http::HttpResponse> CheckHead(const http::HttpRequest& head) override;
+  void Handle(std::shared_ptr<http::Exchange> exchange) override;
+  http::HttpResponse ErrorResponse(int status, const std::string& message) override {
+    http::HttpResponse response;
+    response.status = status;
+    response.body = api::ErrorText(status, message);
+    if (status == 503) response.headers.emplace_back("Retry-After", "1");
+    return response;
+  }
+  void OnTick(TimeNs now_ns) override;
+
+ private:
+  // Null until ready, and on an engine that failed.
+  Engine* ready_engine() const {
+    Engine* engine = engine_.load(std::memory_order_acquire);
+    return engine != nullptr && engine->Stats().healthy ? engine : nullptr;
+  }
+  const char* StateName() const {
+    if (engine_.load(std::memory_order_acquire) == nullptr) return "loading";
+    if (ready_engine() == nullptr) return "unhealthy";
+    return draining_.load() ? "draining" : "ready";
+  }
+  http::Headers CommonHeaders(const http::HttpRequest& request, std::string* request_id) const;
+  http::HttpResponse Error(const http::HttpRequest& request, int status, const std::string& message, const std::string& param = {});
+  http::HttpResponse Immediate(const http::HttpRequest& request, const RouteEntry& route);
+  void Generate(std::shared_ptr<http::Exchange> exchange, bool chat);
+  void Tokenize(std::shared_ptr<http::Exchange> exchange, bool decode);
+  std::string HttpMetrics() const;
+
+  const ServeOptions options_;
+  Clock& clock_;
+  const ApiKeys keys_;
+  const Origins origins_;
+  const std::shared_ptr<ClientCounts> clients_;
+  const int64_t created_;
+  std::string scheduler_;
+  GenerationContext context_;                     // filled by SetEngine, before engine_ is set
+  std::atomic<Engine*> engine_{nullptr};
+  std::atomic<bool> draining_{false};
+  std::vector<std::weak_ptr<Generation>> active_; // io thread
+  WorkerPool pool_;
+  std::unique_ptr<http::Server> server_;
+};
+
+void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_options) {
+  const ModelInfo& model = engine->model();
+  scheduler_ = engine_options.scheduler;
+  context_.engine = engine;
+  context_.clock = &clock_;
+  context_.request_timeout_ns = options_.request_timeout.ns;
+  context_.ping_interval_ns = options_.ping_interval.ns;
+  context_.seed = static_cast<uint64_t>(engine_options.seed);
+  context_.limits.model = model.name;
+  context_.limits.max_model_len = model.max_model_len;
+  context_.limits.vocab_size = model.vocab_size;
+  context_.limits.default_max_tokens = engine_options.default_max_tokens;
+  context_.limits.max_choices = options_.max_choices;
+  context_.limits.generation_defaults = model.generation_defaults;
+  // Equal fingerprints: same binary version, weights as stored and kernels, hence the same tokens for the same seed.
+  const std::string parts = fmt::format("{}\n{}\n{}\n{}", BuildInfo(), model.path, model.weight_format, model.kernels);
+  const Hash128 digest = SipHash128(Hash128{1, 1}, parts.data(), parts.size());
+  context_.fingerprint = fmt::format("tactus-{}-{:08x}", Version(), digest.low & 0xffffffffu);
+  engine_.store(engine, std::memory_order_release);
+}
+
+http::Headers ApiServerImpl::CommonHeaders(const http::HttpRequest& request, std::string* request_id) const {
+  http::Headers headers;
+  const std::string* given = request.Find("X-Request-Id");
+  *request_id = given != nullptr && ValidRequestId(*given) ? *given : RandomId();
+  headers.emplace_back("X-Request-Id", *request_id);
+  origins_.AppendHeaders(request, false, &headers);
+  return headers;
+}
+
+http::HttpResponse ApiServerImpl::Error(const http::HttpRequest& request, int status, const std::string& message, const std::string& param) {
+  std::string request_id;
+  http::HttpResponse response;
+  response.status = status;
+  response.headers = CommonHeaders(request, &request_id);
+  response.body = api::ErrorText(status, message, param);
+  if (status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  if (status == 503 || status == 429) response.headers.emplace_back("Retry-After", "1");
+  return response;
+}
+
+std::optional<http::HttpResponse> ApiServerImpl::CheckHead(const http::HttpRequest& head) {
+  const RouteEntry* route = FindRoute(head.path);
+  if (route == nullptr) return Error(head, 404, fmt::format("{} does not exist here", head.path));
+  if (head.method == "OPTIONS") {
+    http::HttpResponse response;
+    response.status = 204;
+    response.content_type.clear();
+    response.headers.emplace_back("Allow", route->post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS");
+    origins_.AppendHeaders(head, true, &response.headers);
+    return response;
+  }
+  if (route->post ? head.method != "POST" : head.method != "GET" && head.method != "HEAD") {
+    auto response = Error(head, 405, fmt::format("{} takes {}, not {}", head.path, route->post ? "POST" : "GET", head.method));
+    response.headers.emplace_back("Allow", route->post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS");
+    return response;
+  }
+  if (!route->open && !keys_.empty() && !keys_.Accepts(head.Find("Authorization"))) {
+    return Error(head, 401, "no or a wrong API key; send it as 'Authorization: Bearer <key>'");
+  }
+  if (const std::string* id = head.Find("X-Request-Id"); id != nullptr && !ValidRequestId(*id)) {
+    return Error(head, 400, fmt::format("X-Request-Id: {} bytes; give 1 to 256 visible ASCII characters", id->size()), "X-Request-Id");
+  }
+  if (route->post) {
+    const std::string* type = head.Find("Content-Type");
+    if (type != nullptr && !IsJson(*type)) return Error(head, 415, "Content-Type: give application/json", "Content-Type");
+    if (const std::string* encoding = head.Find("Content-Encoding"); encoding != nullptr && !http::EqualsIgnoreCase(*encoding, "identity")) {
+      return Error(head, 415, "Content-Encoding: compressed bodies are not taken", "Content-Encoding");
+    }
+  }
+  const char* state = StateName();
+  if (!route->open && std::string_view(state) != "ready") {
+    return Error(head, 503, fmt::format("the server is not ready: {}", state));
+  }
+  return std::nullopt;
+}
+
+void ApiServerImpl::Handle(std::shared_ptr<http::Exchange> exchange) {
+  const http::HttpRequest& request = exchange->request();
+  const RouteEntry& route = *FindRoute(request.path);
+  switch (route.route) {
+    case Route::kCompletions: return Generate(std::move(exchange), false);
+    case Route::kChat: return Generate(std::move(exchange), true);
+    case Route::kTokenize: return Tokenize(std::move(exchange), false);
+    case Route::kDetokenize: return Tokenize(std::move(exchange), true);
+    default: exchange->Respond(Immediate(request, route));
+  }
+}
+
+// Answers from what is at hand; never waits.
+http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, const RouteEntry& route) {
+  std::string request_id;
+  http::HttpResponse response;
+  response.headers = CommonHeaders(request, &request_id);
+  Engine* engine = engine_.load(std::memory_order_acquire);
+  const std::string state = StateName();
+  switch (route.route) {
+    case Route::kHealth:
+      response.status = state == "unhealthy" ? 503 : 200;
+      response.body = fmt::format("{{\"status\":\"{}\"}}", state == "unhealthy" ? "unhealthy" : "ok");
+      break;
+    case Route::kReady:
+      response.status = state == "ready" ? 200 : 503;
+      if (response.status == 503) response.headers.emplace_back("Retry-After", "1");
+      response.body = fmt::format("{{\"status\":\"{}\"}}", state);
+      break;
+    case Route::kMetrics:
+      response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+      response.body = (engine != nullptr ? engine->MetricsText() : std::string()) + HttpMetrics();
+      break;
+    case Route::kVersion:
+      response.body = fmt::format("{{\"version\":\"{}\",\"build\":\"{}\",\"batch_invariant\":true}}", Version(), BuildInfo());
+      break;
+    case Route::kPage:
+      response.content_type = "text/html; charset=utf-8";
+      response.headers.emplace_back("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'");
+      response.body = StatusPage(engine, scheduler_);
+      break;
+    case Route::kModels:
+      response.body = api::ModelsText(engine->model(), created_);
+      break;
+    case Route::kModel: {
+      const std::string name = PercentDecoded(std::string_view(request.path).substr(kModelPrefix.size()));
+      if (name != engine->model().name) {
+        return Error(request, 404, fmt::format("model '{}' does not exist here; this server has '{}'", name, engine->model().name), "model");
+      }
+      response.body = api::ModelText(engine->model(), created_);
+      break;
+    }
+    default: return Error(request, 500, "a route without an answer");
+  }
+  return response;
+}
+
+void ApiServerImpl::Generate(std::shared_ptr<http::Exchange> exchange, bool chat) {
+  const http::HttpRequest& request = exchange->request();
+  if (!clients_->Enter(request.peer)) {
+    return exchange->Respond(Error(request, 429, fmt::format("{} requests of this client are open, the limit (--max-streams-per-client)",
+                                                             options_.max_streams_per_client)));
+  }
+  std::string request_id;
+  http::Headers headers = CommonHeaders(request, &request_id);
+  auto leave = [clients = clients_, peer = request.peer] { clients->Leave(peer); };
+  auto generation = std::make_shared<Generation>(context_, std::move(exchange), chat, std::move(request_id), std::move(headers), leave);
+  active_.push_back(generation);
+  pool_.Post([generation] { generation->Start(); });
+}
+
+void ApiServerImpl::Tokenize(std::shared_ptr<http::Exchange> exchange, bool decode) {
+  std::string request_id;
+  http::Headers headers = CommonHeaders(exchange->request(), &request_id);
+  pool_.Post([this, exchange, decode, headers] {
+    const Engine& engine = *context_.engine;
+    const std::string& body = exchange->request().body;
+    auto text = [&]() -> Result<std::string> {
+      if (decode) {
+        TACTUS_ASSIGN_OR_RETURN(const auto tokens, api::ParseDetokenizeRequest(body, context_.limits));
+        return api::DetokenizeText(engine.Detokenize(tokens));
+      }
+      TACTUS_ASSIGN_OR_RETURN(const auto parsed, api::ParseTokenizeRequest(body, context_.limits));
+      if (!parsed.chat) return api::TokenizeText(engine, engine.Tokenize(parsed.prompt, parsed.add_special_tokens), parsed.return_token_strs);
+      TACTUS_ASSIGN_OR_RETURN(const std::string rendered, engine.ApplyChatTemplate(parsed.template_variables));
+      return api::TokenizeText(engine, engine.TokenizeChat(rendered), parsed.return_token_strs);
+    }();
+    http::HttpResponse response;
+    response.headers = headers;
+    response.status = api::HttpStatusOf(text.status().code());
+    response.body = text.ok() ? std::move(*text) : api::ErrorText(text.status());
+    exchange->Respond(std::move(response));
+  });
+}
+
+void ApiServerImpl::OnTick(TimeNs now_ns) {
+  std::erase_if(active_, [now_ns](const std::weak_ptr<Generation>& weak) {
+    const auto generation = weak.lock();
+    if (generation) generation->Tick(now_ns);
+    return !generation;
+  });
+}
+
+std::string ApiServerImpl::HttpMetrics() const {
+  const http::ServerStats stats = server_->Stats();
+  std::string out = fmt::format(
+      "# HELP tactus_http_connections Open HTTP connections.\n# TYPE tactus_http_connections gauge\ntactus_http_connections {}\n"
+      "# HELP tactus_http_connections_total HTTP connections accepted.\n# TYPE tactus_http_connections_total counter\n"
+      "tactus_http_connections_total {}\n"
+      "# HELP tactus_http_connections_refused_total Connections beyond --max-connections.\n"
+      "# TYPE tactus_http_connections_refused_total counter\ntactus_http_connections_refused_total {}\n"
+      "# HELP tactus_http_exchanges HTTP requests being answered.\n# TYPE tactus_http_exchanges gauge\ntactus_http_exchanges {}\n"
+      "# HELP tactus_http_client_gone_total Requests whose client left before the end.\n"
+      "# TYPE tactus_http_client_gone_total counter\ntactus_http_client_gone_total {}\n"
+      "# HELP tactus_http_responses_total HTTP answers by status.\n# TYPE tactus_http_responses_total counter\n",
+      stats.connections, stats.connections_total, stats.connections_refused, stats.exchanges, stats.client_gone);
+  for (const auto& [status, count] : stats.responses) out += fmt::format("tactus_http_responses_total{{code=\"{}\"}} {}\n", status, count);
+  return out;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ApiServer>> ApiServer::Listen(const ServeOptions& options, Clock& clock) {
+  auto server = std::make_unique<ApiServerImpl>(options, clock);
+  TACTUS_RETURN_IF_ERROR(server->Bind());
+  return std::unique_ptr<ApiServer>(std::move(server));
+}
+
+}  // namespace tactus::serve

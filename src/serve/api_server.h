@@ -1,0 +1,34 @@
+// The API over one engine: routes, access, limits, and the io-thread answers that never wait for compute. Any thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "serve/serve_options.h"
+#include "tactus/engine.h"
+#include "tactus/options.h"
+#include "tactus/status.h"
+
+namespace tactus::serve {
+
+class ApiServer {
+ public:
+  // Binds and answers at once: /health, /ready (503), 503 for the rest until there is an engine.
+  static Result<std::unique_ptr<ApiServer>> Listen(const ServeOptions& options, Clock& clock);
+  // Closes every connection; what still runs is cancelled.
+  virtual ~ApiServer() = default;
+
+  virtual uint16_t port() const = 0;
+  // Ready from now on. `engine` outlives this server. Once.
+  virtual void SetEngine(Engine* engine, const EngineOptions& engine_options) = 0;
+  // 503 for everything new; what was accepted goes on.
+  virtual void StopAdmission() = 0;
+  // True when every answer has been written within the time.
+  virtual bool WaitUntilIdle(DurationNs timeout_ns) = 0;
+};
+
+// The page at "/": what is served, and where to look.
+std::string StatusPage(const Engine* engine, const std::string& scheduler);
+
+}  // namespace tactus::serve

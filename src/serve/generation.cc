@@ -1,0 +1,284 @@
+#include "serve/generation.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/rng.h"
+
+namespace tactus::serve {
+
+uint64_t GenerationContext::DrawSeed() const {
+  const uint64_t index = seeds_drawn.fetch_add(1, std::memory_order_relaxed);
+  const auto bits = Philox4x32({static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)},
+                               {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), 0x7365656d, 0});
+  return (static_cast<uint64_t>(bits[1]) << 32) | bits[0];
+}
+
+class Generation::PromptSink final : public ResponseSink {
+ public:
+  PromptSink(std::shared_ptr<Generation> generation, size_t prompt) : generation_(std::move(generation)), prompt_(prompt) {}
+  void OnDelta(const TokenDelta& delta) override { generation_->OnDelta(prompt_, delta); }
+  void OnPromptLogprobs(const std::vector<std::vector<TokenLogprob>>& rows) override { generation_->OnPromptLogprobs(prompt_, rows); }
+  void OnDone(const Usage& usage) override { generation_->OnDone(prompt_, usage); }
+
+ private:
+  const std::shared_ptr<Generation> generation_;
+  const size_t prompt_;
+};
+
+Generation::Generation(const GenerationContext& context, std::shared_ptr<http::Exchange> exchange, bool chat, std::string request_id,
+                       http::Headers headers, std::function<void()> on_end)
+    : context_(context), exchange_(std::move(exchange)), chat_(chat), request_id_(std::move(request_id)), headers_(std::move(headers)),
+      arrival_ns_(context.clock->NowNs()), on_end_(std::move(on_end)) {}
+
+Generation::~Generation() {
+  if (on_end_) on_end_();   // dropped before it started
+}
+
+void Generation::Start() {
+  exchange_->OnClosed([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->ClientGone();
+  });
+  Status status = Prepare();
+  if (status.ok()) Submit();
+  else Fail(status);
+}
+
+Status Generation::Prepare() {
+  const http::HttpRequest& http = exchange_->request();
+  auto parsed = chat_ ? api::ParseChatRequest(http.body, context_.limits) : api::ParseCompletionRequest(http.body, context_.limits);
+  TACTUS_ASSIGN_OR_RETURN(parsed_, std::move(parsed));
+  for (const auto& [name, value] : http.headers) TACTUS_RETURN_IF_ERROR(api::ApplySloHeader(name, value, &parsed_.base.slo));
+  if (!parsed_.has_seed) parsed_.base.sampling.seed = context_.DrawSeed();
+  if (parsed_.base.client.empty()) parsed_.base.client = http.peer;
+  std::vector<PromptState> prompts;
+  if (chat_) {
+    TACTUS_ASSIGN_OR_RETURN(const std::string text, context_.engine->ApplyChatTemplate(parsed_.template_variables));
+    prompts.emplace_back();
+    prompts.back().tokens = std::make_shared<const std::vector<TokenId>>(context_.engine->TokenizeChat(text));
+  } else {
+    for (const api::Prompt& prompt : parsed_.prompts) {
+      prompts.emplace_back();
+      TACTUS_RETURN_IF_ERROR(Tokenise(prompt, &prompts.back()));
+    }
+  }
+  const api::AnswerStyle style{.chat = chat_, .logprobs = parsed_.base.sampling.logprobs, .usage_in_chunks = parsed_.include_usage};
+  writer_.emplace(*context_.engine, style, (chat_ ? "chatcmpl-" : "cmpl-") + request_id_, UnixSeconds(), context_.fingerprint);
+  std::lock_guard lock(mutex_);
+  choices_.resize(prompts.size() * static_cast<size_t>(parsed_.base.n));
+  prompts_ = std::move(prompts);
+  return Status();
+}
+
+Status Generation::Tokenise(const api::Prompt& prompt, PromptState* state) {
+  if (const auto* text = std::get_if<std::string>(&prompt)) {
+    state->tokens = std::make_shared<const std::vector<TokenId>>(context_.engine->Tokenize(*text, parsed_.add_special_tokens));
+    if (parsed_.echo) state->echo = *text;
+  } else {
+    const auto& ids = std::get<std::vector<TokenId>>(prompt);
+    state->tokens = std::make_shared<const std::vector<TokenId>>(ids);
+    if (parsed_.echo) state->echo = context_.engine->Detokenize(ids);
+  }
+  return Status();
+}
+
+void Generation::Submit() {
+  const size_t count = prompts_.size();
+  std::vector<Request> requests(count, parsed_.base);
+  for (size_t i = 0; i < count; ++i) {
+    Request& request = requests[i];
+    request.id = count == 1 ? request_id_ : fmt::format("{}-{}", request_id_, i);
+    request.prompt = prompts_[i].tokens;
+    const Status status = api::PlaceInContext(parsed_, static_cast<int64_t>(request.prompt->size()), context_.limits, &request.stop);
+    if (!status.ok()) return Fail(status);
+  }
+  for (size_t i = 0; i < count; ++i) {
+    {
+      std::lock_guard lock(mutex_);
+      if (over_) return;   // the client went meanwhile
+    }
+    auto handle = context_.engine->Submit(std::move(requests[i]), std::make_shared<PromptSink>(shared_from_this(), i));
+    if (!handle.ok()) return Fail(handle.status());
+    bool late = false;
+    {
+      std::lock_guard lock(mutex_);
+      prompts_[i].handle = *handle;
+      late = over_;
+      if (!late && parsed_.stream && i + 1 == count) BeginStream();
+    }
+    if (late) context_.engine->Cancel(*handle);   // over before the handle was known
+  }
+}
+
+void Generation::BeginStream() {
+  if (stream_begun_) return;
+  stream_begun_ = true;
+  next_ping_ns_ = context_.clock->NowNs() + context_.ping_interval_ns;
+  http::HttpResponse head;
+  head.content_type = "text/event-stream; charset=utf-8";
+  head.headers = headers_;
+  head.headers.emplace_back("Cache-Control", "no-cache");
+  head.headers.emplace_back("X-Accel-Buffering", "no");   // nginx passes events on at once
+  exchange_->StartStream(std::move(head));
+}
+
+void Generation::BeginChoice(size_t prompt, int32_t index, std::string* out) {
+  ChoiceState& choice = choices_[static_cast<size_t>(index)];
+  if (choice.begun) return;
+  choice.begun = true;
+  if (chat_) writer_->AppendRole(out, index);
+  if (parsed_.echo) writer_->AppendEcho(out, index, prompts_[prompt].echo, prompts_[prompt].echo_logprobs, &choice.text_offset);
+}
+
+void Generation::OnDelta(size_t prompt, const TokenDelta& delta) {
+  if (delta.finish == FinishReason::kError || delta.finish == FinishReason::kCancelled) {
+    return Fail(delta.error.ok() ? Internal("generation ended without a reason") : delta.error);
+  }
+  std::lock_guard lock(mutex_);
+  if (over_) return;
+  produced_ = true;
+  const int32_t index = Index(prompt, delta.choice);
+  prompts_[prompt].usage.completion_tokens += static_cast<int64_t>(delta.tokens.size());
+  if (!parsed_.stream) {
+    api::ChoiceText& text = choices_[static_cast<size_t>(index)].text;
+    text.text += delta.text;
+    text.logprobs.insert(text.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
+    if (delta.finish != FinishReason::kNone) {
+      text.finish = delta.finish;
+      text.stop_string = delta.stop_string;
+    }
+    return;
+  }
+  // Nothing to tell yet: a character or a stop string is undecided. Logprobs are told with their token.
+  if (delta.text.empty() && delta.logprobs.empty() && delta.finish == FinishReason::kNone) return;
+  BeginStream();
+  std::string out;
+  BeginChoice(prompt, index, &out);
+  Usage usage;
+  if (parsed_.continuous_usage) {
+    usage.prompt_tokens = static_cast<int64_t>(prompts_[prompt].tokens->size());
+    usage.completion_tokens = prompts_[prompt].usage.completion_tokens;
+  }
+  writer_->AppendDelta(&out, index, delta, &choices_[static_cast<size_t>(index)].text_offset, parsed_.continuous_usage ? &usage : nullptr);
+  exchange_->Write(out);
+}
+
+void Generation::OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows) {
+  std::lock_guard lock(mutex_);
+  if (over_) return;
+  // The first token has no probability: a row of NaN stands for it, whether the engine gave an empty row or none.
+  PromptState& state = prompts_[prompt];
+  const auto& tokens = *state.tokens;
+  const size_t skip = rows.size() >= tokens.size() ? rows.size() - tokens.size() + 1 : 0;
+  auto& all = state.echo_logprobs;
+  all.clear();
+  all.push_back({TokenLogprob{tokens.front(), std::numeric_limits<float>::quiet_NaN()}});
+  all.insert(all.end(), rows.begin() + static_cast<std::ptrdiff_t>(skip), rows.end());
+}
+
+void Generation::OnDone(size_t prompt, const Usage& usage) {
+  std::vector<RequestHandle> cancel;
+  {
+    std::lock_guard lock(mutex_);
+    PromptState& state = prompts_[prompt];
+    if (over_ || state.done) return;
+    state.done = true;
+    state.usage = usage;
+    if (++prompts_done_ < prompts_.size()) return;
+    Usage total;
+    for (const PromptState& p : prompts_) {
+      total.prompt_tokens += p.usage.prompt_tokens;
+      total.cached_tokens += p.usage.cached_tokens;
+      total.completion_tokens += p.usage.completion_tokens;
+    }
+    if (parsed_.stream) {
+      BeginStream();
+      std::string out;
+      if (parsed_.include_usage) writer_->AppendUsage(&out, total);
+      out += "data: [DONE]\n\n";
+      exchange_->Write(out);
+      exchange_->End();
+    } else {
+      std::vector<api::ChoiceText> texts;
+      for (size_t i = 0; i < choices_.size(); ++i) {
+        texts.push_back(std::move(choices_[i].text));
+        const PromptState& from = prompts_[i / static_cast<size_t>(parsed_.base.n)];
+        if (!parsed_.echo) continue;
+        texts.back().text.insert(0, from.echo);
+        texts.back().logprobs.insert(texts.back().logprobs.begin(), from.echo_logprobs.begin(), from.echo_logprobs.end());
+      }
+      http::HttpResponse response;
+      response.headers = headers_;
+      response.body = writer_->Whole(texts, total);
+      exchange_->Respond(std::move(response));
+    }
+    cancel = EndLocked();
+  }
+  CancelAll(cancel);
+}
+
+void Generation::Fail(const Status& status) {
+  std::vector<RequestHandle> cancel;
+  {
+    std::lock_guard lock(mutex_);
+    if (over_) return;
+    if (stream_begun_) {
+      exchange_->Write("data: " + api::ErrorText(status) + "\n\n");   // and no [DONE]
+      exchange_->End();
+    } else {
+      http::HttpResponse response;
+      response.status = api::HttpStatusOf(status.code());
+      response.headers = headers_;
+      if (response.status == 503) response.headers.emplace_back("Retry-After", "1");
+      response.body = api::ErrorText(status);
+      exchange_->Respond(std::move(response));
+    }
+    cancel = EndLocked();
+  }
+  CancelAll(cancel);
+}
+
+void Generation::ClientGone() {
+  std::vector<RequestHandle> cancel;
+  {
+    std::lock_guard lock(mutex_);
+    if (over_) return;
+    cancel = EndLocked();
+  }
+  CancelAll(cancel);
+}
+
+std::vector<RequestHandle> Generation::EndLocked() {
+  over_ = true;
+  std::vector<RequestHandle> running;
+  for (const PromptState& prompt : prompts_) {
+    if (prompt.handle != 0 && !prompt.done) running.push_back(prompt.handle);
+  }
+  return running;
+}
+
+void Generation::CancelAll(const std::vector<RequestHandle>& handles) {
+  for (const RequestHandle handle : handles) context_.engine->Cancel(handle);
+  std::function<void()> end;
+  {
+    std::lock_guard lock(mutex_);
+    end.swap(on_end_);
+  }
+  if (end) end();
+}
+
+void Generation::Tick(TimeNs now_ns) {
+  if (context_.request_timeout_ns > 0 && now_ns - arrival_ns_ >= context_.request_timeout_ns) {
+    return Fail(Status(StatusCode::kDeadlineExceeded, fmt::format("the request took longer than {} ms, the limit (--request-timeout)",
+                                                                  context_.request_timeout_ns / kMillisecond)));
+  }
+  std::lock_guard lock(mutex_);
+  if (over_ || produced_ || !stream_begun_ || context_.ping_interval_ns <= 0 || now_ns < next_ping_ns_) return;
+  next_ping_ns_ = now_ns + context_.ping_interval_ns;
+  exchange_->Write(": ping\n\n");
+}
+
+}  // namespace tactus::serve

@@ -1,0 +1,50 @@
+// Options of `tactus serve` beyond the engine's (tactus/option_fields.h says how they become flags).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tactus/option_fields.h"
+
+namespace tactus {
+
+struct ServeOptions {
+  std::string host = "127.0.0.1";
+  int64_t port = 8000;                                     // 0: any free one, printed at start
+  std::vector<std::string> api_key;
+  std::vector<std::string> allowed_origins;
+  int64_t max_connections = 4096;
+  int64_t max_streams_per_client = 2048;
+  BytesText max_body{int64_t{16} << 20};
+  int64_t max_choices = 128;
+  DurationText request_timeout{600'000'000'000};
+  DurationText shutdown_timeout{30'000'000'000};
+  DurationText read_timeout{60'000'000'000};
+  DurationText write_timeout{30'000'000'000};
+  DurationText idle_timeout{75'000'000'000};
+  DurationText ping_interval{15'000'000'000};
+  int64_t http_workers = 2;
+
+  template <class V>
+  void VisitFields(V& v) {
+    v.Group("Server");
+    v.Field("host", host, {.help = "address to listen on"});
+    v.Field("port", port, {.min = 0, .max = 65535, .help = "port to listen on; 0: any free one"});
+    v.Field("api-key", api_key, {.help = "key that clients must send as a bearer token; may be repeated", .secret = true});
+    v.Field("allowed-origins", allowed_origins, {.help = "web origin that browsers may call from, or *; may be repeated"});
+    v.Field("max-connections", max_connections, {.unit = "connections", .min = 1, .max = 1 << 20, .help = "beyond it a connection gets 503"});
+    v.Field("max-streams-per-client", max_streams_per_client, {.unit = "requests", .min = 1, .max = 1 << 20, .help = "requests of one client address at once; beyond it 429"});
+    v.Field("max-body", max_body, {.unit = "bytes", .help = "largest request body; beyond it 413"});
+    v.Field("max-choices", max_choices, {.min = 1, .max = 1024, .help = "largest n of a request"});
+    v.Field("request-timeout", request_timeout, {.unit = "duration", .help = "longest life of a request; then it is cancelled"});
+    v.Field("shutdown-timeout", shutdown_timeout, {.unit = "duration", .help = "how long SIGTERM lets running requests finish"});
+    v.Field("read-timeout", read_timeout, {.unit = "duration", .help = "longest time a client may take to send a request's body"});
+    v.Field("write-timeout", write_timeout, {.unit = "duration", .help = "a client that takes no bytes for this long has gone"});
+    v.Field("idle-timeout", idle_timeout, {.unit = "duration", .help = "how long a connection is kept between requests"});
+    v.Field("ping-interval", ping_interval, {.unit = "duration", .help = "comment lines to streams that are still queued"});
+    v.Field("http-workers", http_workers, {.unit = "threads", .min = 1, .max = 64, .help = "threads that parse, template and tokenise"});
+  }
+};
+
+}  // namespace tactus

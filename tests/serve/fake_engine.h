@@ -1,0 +1,237 @@
+// An engine without a model: every request gets scripted pieces of text, one a beat, from one delivery thread. Tests hold the
+// beat back, make it fail, and look at what was submitted and cancelled.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tactus/engine.h"
+
+namespace tactus {
+
+class FakeEngine final : public Engine {
+ public:
+  FakeEngine() {
+    model_.name = "fake";
+    model_.path = "/fake";
+    model_.architecture = "fake";
+    model_.max_model_len = 4096;
+    model_.vocab_size = 512;      // 0-255: bytes; the rest: "<n>"
+    thread_ = std::thread([this] { Deliver(); });
+  }
+  ~FakeEngine() override {
+    {
+      std::lock_guard lock(mutex_);
+      quit_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  // --- Script ---
+  void Hold() { Set([this] { held_ = true; }); }           // no token from now on
+  void Release() { Set([this] { held_ = false; }); }
+  void SetQueueLimit(int64_t limit) { Set([=, this] { queue_limit_ = limit; }); }
+  void FailAfter(int64_t tokens) { Set([=, this] { fail_after_ = tokens; }); }   // kError after so many tokens of a choice
+  void SetHealthy(bool healthy) { Set([=, this] { healthy_ = healthy; }); }
+  void SetPieces(std::vector<std::string> pieces) { Set([&] { pieces_ = std::move(pieces); }); }
+
+  // --- What happened ---
+  // Blocks until the condition holds; tests end by their time-out if it never does.
+  template <class Condition>
+  void Await(Condition condition) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, condition);
+  }
+  void AwaitSubmitted(size_t count) { Await([&] { return submitted_.size() >= count; }); }
+  void AwaitCancelled(size_t count) { Await([&] { return cancelled_.size() >= count; }); }
+  void AwaitLive(size_t count) { Await([&] { return live_.size() == count; }); }
+  size_t cancelled() const { std::lock_guard lock(mutex_); return cancelled_.size(); }
+  size_t live() const { std::lock_guard lock(mutex_); return live_.size(); }
+  size_t most_live() const { std::lock_guard lock(mutex_); return most_live_; }
+  std::vector<Request> submitted() const { std::lock_guard lock(mutex_); return submitted_; }
+  std::string last_variables() const { std::lock_guard lock(mutex_); return last_variables_; }
+
+  // --- Engine ---
+  const ModelInfo& model() const override { return model_; }
+  ModelInfo& mutable_model() { return model_; }
+  std::vector<TokenId> Tokenize(std::string_view text, bool add_special) const override {
+    std::vector<TokenId> ids;
+    if (add_special) ids.push_back(256);
+    for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+    return ids;
+  }
+  std::string Detokenize(const std::vector<TokenId>& tokens) const override {
+    std::string text;
+    for (const TokenId t : tokens) if (t < 256) text.push_back(static_cast<char>(t));
+    return text;
+  }
+  std::string TokenString(TokenId token) const override {
+    return token < 128 ? std::string(1, static_cast<char>(token)) : token < 256 ? "\xEF\xBF\xBD" : "<" + std::to_string(token) + ">";
+  }
+  std::string TokenBytes(TokenId token) const override {
+    return token < 256 ? std::string(1, static_cast<char>(token)) : "<" + std::to_string(token) + ">";
+  }
+  Result<std::string> ApplyChatTemplate(const std::string& variables_json) const override {
+    std::lock_guard lock(mutex_);
+    last_variables_ = variables_json;
+    if (variables_json.find("raise") != std::string::npos) return InvalidArgument("the chat template says: no", "messages");
+    return std::string("chat:");
+  }
+  std::vector<TokenId> TokenizeChat(std::string_view rendered) const override { return Tokenize(rendered, false); }
+
+  Result<RequestHandle> Submit(Request request, std::shared_ptr<ResponseSink> sink) override {
+    std::lock_guard lock(mutex_);
+    if (draining_) return Status(StatusCode::kUnavailable, "draining");
+    if (static_cast<int64_t>(live_.size()) >= queue_limit_) return Status(StatusCode::kResourceExhausted, "the queue is full");
+    const RequestHandle handle = next_++;
+    submitted_.push_back(request);
+    Live& live = live_[handle];
+    live.request = std::move(request);
+    live.sink = std::move(sink);
+    live.sent.resize(static_cast<size_t>(live.request.n));
+    most_live_ = std::max(most_live_, live_.size());
+    changed_.notify_all();
+    return handle;
+  }
+  void Cancel(RequestHandle handle) override {
+    Set([&] {
+      if (live_.count(handle) != 0) cancelled_.insert(handle);
+    });
+  }
+  int64_t Drain(int64_t timeout_ns) override {
+    std::unique_lock lock(mutex_);
+    draining_ = true;
+    changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [this] { return live_.empty(); });
+    const auto left = static_cast<int64_t>(live_.size());
+    cut_off_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return live_.empty(); });
+    return left;
+  }
+  EngineStats Stats() const override {
+    std::lock_guard lock(mutex_);
+    EngineStats stats;
+    stats.running = static_cast<int64_t>(live_.size());
+    stats.healthy = healthy_;
+    return stats;
+  }
+  std::string MetricsText() const override { return "fake_metric 1\n"; }
+  std::string ResultJson() const override { return "{\"steps\":0}"; }
+
+ private:
+  struct Live {
+    Request request;
+    std::shared_ptr<ResponseSink> sink;
+    std::vector<int64_t> sent;         // tokens of each choice; -1: it has ended
+    int64_t total = 0;
+    size_t choices_done = 0;
+  };
+  template <class F>
+  void Set(F f) {
+    std::lock_guard lock(mutex_);
+    f();
+    changed_.notify_all();
+  }
+
+  // One pass of the delivery thread over everything live: a token for each choice.
+  void Deliver() {
+    std::unique_lock lock(mutex_);
+    while (!quit_) {
+      changed_.wait(lock, [this] { return quit_ || cut_off_ || !cancelled_live().empty() || (!held_ && !live_.empty()); });
+      if (quit_) break;
+      std::vector<RequestHandle> handles;
+      for (const auto& [handle, live] : live_) handles.push_back(handle);
+      for (const RequestHandle handle : handles) {
+        const bool cancelled = cancelled_.count(handle) != 0;
+        if (held_ && !cancelled && !cut_off_) continue;
+        Step(&lock, handle, cancelled);
+      }
+      changed_.notify_all();
+    }
+    for (auto& [handle, live] : live_) live.sink.reset();
+  }
+  std::vector<RequestHandle> cancelled_live() const {
+    std::vector<RequestHandle> out;
+    for (const RequestHandle h : cancelled_) if (live_.count(h) != 0) out.push_back(h);
+    return out;
+  }
+  void Step(std::unique_lock<std::mutex>* lock, RequestHandle handle, bool cancelled) {
+    Live& live = live_[handle];       // stays: only this thread erases
+    const std::vector<std::string> pieces = pieces_;
+    const bool cut = cut_off_;
+    const int64_t fail_after = fail_after_;
+    lock->unlock();
+    const Request& r = live.request;
+    bool first = live.sent[0] == 0 && live.choices_done == 0;
+    if (first && r.prompt_logprobs && !cancelled && !cut) {
+      std::vector<std::vector<TokenLogprob>> rows;
+      for (size_t i = 1; i < r.prompt->size(); ++i) rows.push_back(Row((*r.prompt)[i], r.sampling.logprobs));
+      live.sink->OnPromptLogprobs(rows);
+    }
+    for (int32_t c = 0; c < r.n; ++c) {
+      int64_t& sent = live.sent[static_cast<size_t>(c)];
+      if (sent < 0) continue;
+      TokenDelta delta;
+      delta.choice = c;
+      if (cancelled || cut) {
+        delta.finish = FinishReason::kCancelled;
+        delta.error = Status(cut ? StatusCode::kUnavailable : StatusCode::kCancelled, cut ? "the server is stopping" : "cancelled");
+      } else if (fail_after >= 0 && sent >= fail_after) {
+        delta.finish = FinishReason::kError;
+        delta.error = Internal("the executor failed");
+      } else {
+        const std::string& piece = pieces[static_cast<size_t>(sent) % pieces.size()];
+        delta.text = piece;
+        delta.tokens = {static_cast<TokenId>('a' + sent % 26)};
+        if (r.sampling.logprobs >= 0) delta.logprobs.push_back(Row(delta.tokens[0], r.sampling.logprobs));
+        ++sent;
+        if (sent >= r.stop.max_tokens) delta.finish = FinishReason::kLength;
+        for (const std::string& stop : r.stop.stop) {
+          if (piece.find(stop) == std::string::npos) continue;
+          delta.text.clear();
+          delta.finish = FinishReason::kStop;
+          delta.stop_string = stop;
+        }
+      }
+      if (delta.finish != FinishReason::kNone) {
+
+        live.total += sent;
+        sent = -1;
+        ++live.choices_done;
+      }
+      live.sink->OnDelta(delta);
+    }
+    const bool done = live.choices_done == static_cast<size_t>(r.n);
+    if (done) live.sink->OnDone(Usage{static_cast<int64_t>(r.prompt->size()), 1, live.total});
+    lock->lock();
+    if (done) live_.erase(handle);
+  }
+  static std::vector<TokenLogprob> Row(TokenId chosen, int32_t k) {
+    std::vector<TokenLogprob> row{{chosen, -0.5f}};
+    for (int32_t i = 0; i < k; ++i) row.push_back({chosen + i, -0.5f - static_cast<float>(i)});
+    return row;
+  }
+
+  ModelInfo model_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool quit_ = false, held_ = false, draining_ = false, cut_off_ = false, healthy_ = true;
+  int64_t queue_limit_ = 100000, fail_after_ = -1;
+  std::vector<std::string> pieces_ = {"Hel", "lo", " wor", "ld", "!"};
+  std::map<RequestHandle, Live> live_;
+  std::set<RequestHandle> cancelled_;
+  std::vector<Request> submitted_;
+  mutable std::string last_variables_;
+  size_t most_live_ = 0;
+  RequestHandle next_ = 1;
+  std::thread thread_;
+};
+
+}  // namespace tactus
