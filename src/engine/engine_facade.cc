@@ -224,7 +224,6 @@ class EngineImpl final : public Engine {
     limits.max_model_len = static_cast<int32_t>(setup_.memory.max_model_len);
     limits.max_num_seqs = static_cast<int32_t>(o.max_num_seqs);
     limits.max_queue = static_cast<int32_t>(o.max_queue);
-    limits.max_step_tokens = static_cast<int32_t>(scheduler_->max_prompt_tokens());
     limits.block_size = static_cast<int32_t>(o.block_size);
     limits.blocks_total = setup_.memory.num_blocks;
     limits.prefix_caching = o.prefix_caching;
