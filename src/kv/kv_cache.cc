@@ -99,13 +99,15 @@ BlockId KvCache::Impl::Allocate() {
   return victim;
 }
 
-void KvCache::Impl::Append(SlotId s, int32_t count) {
+void KvCache::Impl::Append(SlotId s, int32_t count, const StepPlan* plan) {
   Slot& slot = At(s);
   TACTUS_CHECK_MSG(slot.blocks + count <= table_stride, "a block table outgrew max_blocks_per_slot");
   BlockId* table = TableOf(s);
   for (int32_t i = 0; i < count; ++i) {
     const BlockId b = Allocate();
     block(b).users = 1;
+    block(b).after = slot.blocks > 0 ? table[slot.blocks - 1] : kNoBlock;
+    block(b).begun_by = plan != nullptr ? plan->step : ended + 1;
     table[slot.blocks++] = b;
   }
 }
@@ -271,7 +273,7 @@ KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, in
   while (slot.keyed < match.blocks && impl.block(table[slot.keyed]).node != kNoNode) ++slot.keyed;
 
   const int32_t covered = std::max(impl.BlocksFor(cover), match.blocks);
-  impl.Append(s, covered - match.blocks);
+  impl.Append(s, covered - match.blocks, plan);
   slot.reserved = std::max(0, impl.BlocksFor(reserve_tokens) - covered);
   impl.reserved += slot.reserved;
   impl.ReportUpdate(s, 0, plan);
@@ -283,8 +285,6 @@ KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, in
     }
   } else if (const int32_t rest = matched_tokens - match.blocks * b; rest > 0) {
     const BlockId from = impl.TableOf(fork_from)[match.blocks];
-    slot.copied_from_step = impl.block(from).computed_by;
-    slot.copied_index = match.blocks;
     if (plan != nullptr) plan->copies.push_back({from, table[match.blocks], rest});
   }
   return {true, matched_tokens};
@@ -300,7 +300,7 @@ bool KvCache::Extend(SlotId s, int32_t tokens, StepPlan* plan) {
   slot.reserved -= drawn;
   impl_->reserved -= drawn;
   const int32_t first = slot.blocks;
-  impl_->Append(s, need);
+  impl_->Append(s, need, plan);
   impl_->ReportUpdate(s, first, plan);
   return true;
 }
@@ -322,14 +322,16 @@ void KvCache::Release(SlotId s, StepId last_step) {
   BlockId* table = impl_->TableOf(s);
   while (slot.blocks > 0) impl_->Unuse(table[--slot.blocks], last_step);
   slot.reserved = slot.marked = slot.keyed = 0;
-  slot.copied_from_step = -1;
 }
 
 void KvCache::StepEnded(StepId step, bool ok, std::vector<SlotId>* recompute) {
   Impl& impl = *impl_;
   TACTUS_CHECK(step > impl.ended);
   if (!ok) {
-    for (size_t b = 0; b < impl.blocks.size(); ++b) impl.void_blocks[b] = impl.blocks[b].computed_by == step;
+    for (size_t b = 0; b < impl.blocks.size(); ++b) {
+      // Chunks and decodes of several steps may fill one block; any of them spoils it.
+      impl.void_blocks[b] = impl.blocks[b].begun_by <= step && step <= impl.blocks[b].computed_by;
+    }
     impl.DropVoid(step, recompute);
   }
   while (impl.ended < step) {

@@ -24,6 +24,8 @@ struct KvCache::Impl {
   struct Block {
     int32_t users = 0;              // tables that hold it
     NodeId node = kNoNode;          // node of the same key: owned, or duplicated
+    BlockId after = kNoBlock;       // its predecessor where it was filled; means something only while pending
+    StepId begun_by = -1;           // the first step that may write it
     StepId computed_by = -1;        // the step that fills it completely; pending until that has ended
     StepId busy_until = -1;         // last step in flight that touches it on behalf of a sequence that has let go of it
     BlockId prev = kNoBlock;        // neighbours in the LRU, draining or duplicates list
@@ -41,8 +43,6 @@ struct KvCache::Impl {
     int32_t reserved = 0;           // set aside for it, not drawn
     int32_t marked = 0;             // leading blocks that are full or will be by the end of a step in flight
     int32_t keyed = 0;              // leading blocks that are in the tree or duplicate a node
-    StepId copied_from_step = -1;   // the step that fills the block that its fork copied
-    int32_t copied_index = 0;       // index of that copy in its table
   };
   // Steps in flight at once, at most; far beyond any pipeline.
   static constexpr size_t kMaxStepsInFlight = 256;
@@ -74,7 +74,7 @@ struct KvCache::Impl {
   void Push(List* list, BlockId b);
   void Unlink(List* list, BlockId b);
   BlockId Allocate();                    // precondition: something is free or cached
-  void Append(SlotId s, int32_t count);  // `count` new blocks at the end of its table
+  void Append(SlotId s, int32_t count, const StepPlan* plan);   // `count` new blocks at the end of its table
   void Use(BlockId b);
   void Unuse(BlockId b, StepId last_step);
   void Settle(BlockId b);                // no user, no step: to the LRU list or to the free list

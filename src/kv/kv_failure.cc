@@ -1,38 +1,28 @@
 // What becomes of blocks that a step was to fill and did not. Rare, so it may be slow and may allocate.
-#include "base/check.h"
+#include <algorithm>
+
 #include "kv/kv_cache_impl.h"
 
 namespace tactus {
 
 void KvCache::Impl::DropVoid(StepId step, std::vector<SlotId>* recompute) {
-  // From a sequence's first void block on, whatever is computed in `step` or later is void too, and so on through
-  // everyone who shares such a block. What was complete before `step` stays good.
-  std::vector<uint8_t> hit(slots.size(), 0);
+  // What `step` or a later one computes after a void block is void too. Its producer may be gone by now; a predecessor
+  // cannot have been reused, because whoever let go of the one let go of the other. What was complete before `step` is good.
   for (bool changed = true; changed;) {
     changed = false;
-    for (SlotId s = 0; s < config.max_slots; ++s) {
-      const Slot& slot = At(s);
-      const BlockId* table = TableOf(s);
-      int32_t first = 0;
-      while (first < slot.blocks && void_blocks[static_cast<size_t>(table[first])] == 0 &&
-             !(slot.copied_from_step >= step && first == slot.copied_index)) {
-        ++first;
-      }
-      if (first == slot.blocks) continue;
-      if (hit[static_cast<size_t>(s)] == 0) changed = true;
-      hit[static_cast<size_t>(s)] = 1;
-      for (int32_t i = first; i < slot.blocks; ++i) {
-        uint8_t& gone = void_blocks[static_cast<size_t>(table[i])];
-        if (gone != 0 || block(table[i]).computed_by < step) continue;
-        gone = 1;
-        changed = true;
-      }
+    for (size_t b = 0; b < blocks.size(); ++b) {
+      if (void_blocks[b] != 0 || blocks[b].computed_by < step || blocks[b].after == kNoBlock) continue;
+      if (void_blocks[static_cast<size_t>(blocks[b].after)] == 0) continue;
+      void_blocks[b] = 1;
+      changed = true;
     }
   }
   DropVoidFromTree();
   if (recompute != nullptr) {
     for (SlotId s = 0; s < config.max_slots; ++s) {
-      if (hit[static_cast<size_t>(s)] != 0) recompute->push_back(s);
+      const BlockId* table = TableOf(s);
+      const auto is_void = [this](BlockId b) { return void_blocks[static_cast<size_t>(b)] != 0; };
+      if (std::any_of(table, table + At(s).blocks, is_void)) recompute->push_back(s);
     }
   }
   void_blocks.assign(void_blocks.size(), 0);

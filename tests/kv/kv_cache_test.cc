@@ -15,7 +15,7 @@ class KvCacheTest : public testing::Test {
   static constexpr int32_t kBlock = 4;
 
   void Make(int64_t blocks, bool caching = true) { kv_ = std::make_unique<KvCache>(KvCacheConfig{blocks, kBlock, 8, 64, caching}); }
-  // Binds slot `s` to tokens family, family, ... with `tail` as its last token.
+  // Binds slot `s` to a prompt of `tokens` times the token `family`.
   void Bind(SlotId s, int32_t tokens, TokenId family = 0, const char* salt = "") {
     keys_[s].clear();
     keys_[s].reserve(64);
@@ -23,7 +23,9 @@ class KvCacheTest : public testing::Test {
     kv_->Bind(s, &keys_[s]);
   }
   KvStart Start(SlotId s, int32_t tokens, int32_t reserve = 0) {
-    const KvStart start = kv_->Start(s, tokens, tokens, std::max(reserve, tokens), kNoSlot, nullptr);
+    StepPlan plan;
+    plan.step = step_;
+    const KvStart start = kv_->Start(s, tokens, tokens, std::max(reserve, tokens), kNoSlot, &plan);
     if (start.ok) kv_->MarkPending(s, tokens, step_);
     return start;
   }
@@ -213,9 +215,10 @@ TEST_F(KvCacheTest, ADuplicateKeepsTheNodeWhenItsOwnerFails) {
   Bind(0, 5);
   Bind(1, 5);
   kv_->Start(0, 5, 5, 5, kNoSlot, nullptr);
-  kv_->Start(1, 5, 5, 5, kNoSlot, nullptr);   // started before anything could match
+  StepPlan plan;
+  plan.step = 1;
+  kv_->Start(1, 5, 5, 5, kNoSlot, &plan);     // started before anything could match
   kv_->MarkPending(0, 5, 0);
-  kv_->MarkPending(1, 2, 0);
   kv_->MarkPending(1, 5, 1);                  // the same block again, one step later
   EXPECT_NE(Table(0)[0], Table(1)[0]);
   kv_->StepEnded(0, false, &recompute_);
@@ -296,18 +299,26 @@ TEST_F(KvCacheTest, ForkSharesFullBlocksAndCopiesThePartialOne) {
   }
 }
 
-TEST_F(KvCacheTest, AForkOfABlockThatFailsIsADependant) {
+TEST_F(KvCacheTest, AnyStepThatFillsABlockSpoilsIt) {
   Make(32);
-  Bind(0, 11);
-  Start(0, 11);
-  kv_->MarkPending(0, 11, 0);
-  EXPECT_TRUE(kv_->Extend(0, 12, nullptr));
-  kv_->MarkPending(0, 12, 0);   // the third block fills up in step 0
-  Bind(1, 11);
-  kv_->Start(1, 11, 11, 11, 0, nullptr);
-  recompute_.clear();
+  Bind(0, 9);
+  Bind(3, 9, 7);
+  StepPlan plan;
+  plan.step = 0;
+  kv_->Start(0, 9, 2, 2, kNoSlot, &plan);     // step 0 writes half of the first block
+  plan.step = 1;
+  kv_->Extend(0, 9, &plan);
+  kv_->MarkPending(0, 9, 1);                  // step 1 completes it
+  kv_->Start(3, 9, 9, 9, kNoSlot, &plan);
+  kv_->MarkPending(3, 9, 1);
+  kv_->Release(0, 1);                         // its request has ended with step 0's error
+  kv_->Unbind(0);
   kv_->StepEnded(0, false, &recompute_);
-  EXPECT_EQ(recompute_, (std::vector<SlotId>{0, 1}));
+  EXPECT_TRUE(recompute_.empty());
+  Bind(1, 9);
+  EXPECT_EQ(kv_->PeekMatch(1, 9), 0);
+  Bind(2, 9, 7);
+  EXPECT_EQ(kv_->PeekMatch(2, 9), 8);         // step 1's own are as good as before
 }
 
 TEST_F(KvCacheTest, AFailedItemTakesOnlyItsDependants) {
