@@ -2,6 +2,7 @@
 // unsupported construct is an error there, never a guess later. Immutable after Compile: any thread.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,7 +15,8 @@ namespace tactus {
 
 class ChatTemplate {
  public:
-  static Result<std::unique_ptr<ChatTemplate>> Compile(std::string_view source);
+  // `fixed_now_s`: what strftime_now sees, in seconds since the epoch (tests); below 0 the wall clock.
+  static Result<std::unique_ptr<ChatTemplate>> Compile(std::string_view source, int64_t fixed_now_s = -1);
   virtual ~ChatTemplate() = default;
 
   // `variables`: an object with messages, tools, documents, add_generation_prompt, bos_token, eos_token and the request's

@@ -1,0 +1,78 @@
+#include "text/chat_template.h"
+
+#include <nlohmann/json.hpp>
+
+#include "text/jinja/template.h"
+
+namespace tactus {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The names under which clients send what the model thought, the standard one first.
+constexpr const char* kReasoningFields[] = {"reasoning_content", "thinking", "reasoning"};
+
+const Json* Reasoning(const Json& message) {
+  if (!message.is_object()) return nullptr;
+  for (const char* field : kReasoningFields) {
+    const auto it = message.find(field);
+    if (it != message.end() && !it->is_null()) return &*it;
+  }
+  return nullptr;
+}
+
+// As transformers does: whatever name it came under, templates find it as reasoning_content and as thinking.
+Json AliasReasoning(const Json& messages) {
+  Json out = Json::array();
+  for (const Json& message : messages) {
+    const Json* reasoning = Reasoning(message);
+    if (reasoning == nullptr) {
+      out.push_back(message);
+      continue;
+    }
+    Json aliased = Json::object();
+    aliased["thinking"] = *reasoning;
+    for (const auto& [key, value] : message.items()) aliased[key] = value;
+    aliased["reasoning_content"] = *reasoning;
+    out.push_back(std::move(aliased));
+  }
+  return out;
+}
+
+class JinjaChatTemplate final : public ChatTemplate {
+ public:
+  JinjaChatTemplate(std::unique_ptr<jinja::Template> source, int64_t fixed_now_s) : template_(std::move(source)) {
+    options_.now_s = fixed_now_s;
+  }
+
+  Result<std::string> Render(const Json& variables) const override {
+    if (!variables.is_object()) return InvalidArgument("chat template: its variables must be an object");
+    const auto messages = variables.find("messages");
+    bool alias = false;
+    if (messages != variables.end() && messages->is_array()) {
+      for (const Json& message : *messages) alias = alias || Reasoning(message) != nullptr;
+    }
+    const bool complete = variables.contains("tools") && variables.contains("documents") &&
+                          variables.contains("add_generation_prompt");
+    if (!alias && complete) return template_->Render(variables, options_);
+    Json full = variables;
+    full.emplace("tools", nullptr);          // always there, as apply_chat_template passes them
+    full.emplace("documents", nullptr);
+    full.emplace("add_generation_prompt", false);
+    if (alias) full["messages"] = AliasReasoning(*messages);
+    return template_->Render(full, options_);
+  }
+
+ private:
+  std::unique_ptr<jinja::Template> template_;
+  jinja::RenderOptions options_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ChatTemplate>> ChatTemplate::Compile(std::string_view source, int64_t fixed_now_s) {
+  TACTUS_ASSIGN_OR_RETURN(auto compiled, jinja::Template::Compile(source));
+  return std::unique_ptr<ChatTemplate>(std::make_unique<JinjaChatTemplate>(std::move(compiled), fixed_now_s));
+}
+
+}  // namespace tactus
