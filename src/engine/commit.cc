@@ -112,7 +112,9 @@ void StepLoop::Impl::CommitItem(size_t index, const StepItem& item, uint32_t pla
   table.CommitItem(s, r.accepted, r.num_tokens);
   if (!whole) {
     table.RollBackPlanned(s);
-    parts.kv->Rollback(s, table.columns().computed_committed[s]);
+    const int32_t computed = table.columns().computed_committed[s];
+    parts.kv->Rollback(s, computed);
+    builder.RolledBack(s, computed);
   }
   if (r.num_tokens > 0) AppendTokens(s, item, index, r);
   RequestRecord* request = slots[static_cast<size_t>(s)].request;

@@ -104,7 +104,7 @@ void FakeExecutor::RunItem(const StepPlan& plan, size_t index, StepResult* resul
   if (item.count > 1 && faults_.Uniform() < config_.reject_rate) {
     out.accepted = static_cast<int32_t>(faults_.UniformInt(1, item.count - 1));
     for (int32_t i = out.accepted; i < item.count; ++i) *Cell(slot, item.first_position + i) = kGarbage;
-    slot.last_token = -1;
+    slot.last_token = 0;   // what is chained to it will be thrown away
     return;
   }
   if (item.logit_rows == item.count && slot.request != nullptr && slot.request->prompt_logprobs) {
@@ -117,6 +117,7 @@ void FakeExecutor::RunItem(const StepPlan& plan, size_t index, StepResult* resul
   if (!item.sample) return;
   if (faults_.Uniform() < config_.item_error_rate) {
     out.status = ItemStatus::kBadLogits;
+    slot.last_token = 0;
     return;
   }
   const int32_t length = item.first_position + item.count;

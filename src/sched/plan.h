@@ -37,6 +37,9 @@ class PlanBuilder {
   // Precondition: running and not yet in this plan.
   PreemptResult Preempt(SlotId slot);
 
+  // Positions at and beyond `computed` of a running sequence are void; they will be planned again.
+  void RolledBack(SlotId slot, int32_t computed) { next_mark_[slot] = (computed / block_size_ + 1) * block_size_; }
+
   int64_t budget_tokens() const { return budget_tokens_; }
   int64_t tokens_left() const { return tokens_left_; }
   int64_t prefill_left() const { return prefill_left_ < tokens_left_ ? prefill_left_ : tokens_left_; }

@@ -1,0 +1,42 @@
+// Generated workloads for the conformance suite: everything is a function of the seed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/harness.h"
+
+namespace tactus::testing {
+
+struct Arrival {
+  TimeNs at_ns = 0;
+  Request request;
+  TimeNs cancel_at_ns = 0;   // 0: never
+};
+
+struct Workload {
+  HarnessConfig config;      // all but the scheduler's names
+  std::vector<Arrival> arrivals;
+  bool faults = false;       // executor errors or rejections
+  std::string ToString() const;
+};
+
+struct WorkloadOptions {
+  bool cancels = false;
+  bool faults = false;
+  bool rejects = false;      // partial acceptance of chunks; no prefix caching then
+};
+
+Workload MakeWorkload(uint64_t seed, const WorkloadOptions& options);
+
+struct Outcome {
+  std::string broken;        // first violated invariant, with the workload; empty: none
+  std::vector<RequestOutput> requests;   // by arrival; only accepted ones
+  std::vector<uint64_t> hashes;          // after every step
+  EngineStats stats;
+};
+
+Outcome Play(const Workload& workload, const sched::SchedulerConfig& names, bool fresh_policies = false,
+             TraceWriter* trace = nullptr);
+
+}  // namespace tactus::testing
