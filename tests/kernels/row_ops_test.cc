@@ -185,7 +185,7 @@ TEST(SelectOps, ForcesByNameAndRefusesTheUnknown) {
 
 TEST(WorkspaceDeathTest, TooSmallStopsWithTheFigures) {
   ThreadPool pool(1);
-  const testing::OwnedMatrix w = testing::RandomMatrix(DType::kQ8_0, 4, 32, 1);
+  const testing::OwnedMatrix w = testing::RandomMatrix(DType::kF32, 4, 32, 1);
   const std::vector<float> x(32, 1.0f);
   std::vector<float> y(4);
   std::byte few[100];

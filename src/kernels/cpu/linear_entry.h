@@ -32,8 +32,18 @@ void Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& 
     case DType::kF32: return LinearOver<WeightsF32>(pool, x, tokens, w, false, false, bias, y, scratch);
     case DType::kF16: return LinearOver<WeightsF16>(pool, x, tokens, w, false, false, bias, y, scratch);
     case DType::kBF16: return LinearOver<WeightsBF16>(pool, x, tokens, w, false, round, bias, y, scratch);
-    default: return LinearOver<WeightsF32>(pool, x, tokens, w, true, false, bias, y, scratch);
+    case DType::kQ8_0:
+      if (TryFused<BlocksQ80>(pool, x, tokens, w, bias, y)) return;
+      break;
+    case DType::kQ4_0:
+      if (TryFused<BlocksQ40>(pool, x, tokens, w, bias, y)) return;
+      break;
+    case DType::kQ4_1:
+      if (TryFused<BlocksQ41>(pool, x, tokens, w, bias, y)) return;
+      break;
+    default: break;
   }
+  LinearOver<WeightsF32>(pool, x, tokens, w, true, false, bias, y, scratch);
 }
 
 }  // namespace

@@ -67,6 +67,7 @@ struct TilePass {
   const X* x;           // this tile's, packed (see PackTokens) or rows x_stride apart
   int64_t x_stride;
   const uint8_t* w[Simd::kLinearRows];
+  int64_t ahead;        // bytes from a row to the one to prefetch, 0: none
   int64_t columns;
   float* sums;
   bool first, last;
@@ -76,7 +77,7 @@ struct TilePass {
 };
 
 // Every loop over the tile is unrolled in the source, so that the accumulators are registers from the start.
-template <class L, bool kPacked, int kTokens, int kRows>
+template <class L, bool kPacked, bool kAhead, int kTokens, int kRows>
 void RunTile(const TilePass<typename L::X>& t) {
   using F = Simd::F;
   F acc[kTokens][kRows];
@@ -103,7 +104,9 @@ void RunTile(const TilePass<typename L::X>& t) {
     x_at += x_step;
 #pragma GCC unroll 4
     for (int n = 0; n < kRows; ++n) {
-      const typename L::Vec w = load_w(t.w[n] + k * L::kBytes);
+      const uint8_t* w_at = t.w[n] + k * L::kBytes;
+      if constexpr (kAhead) Simd::Prefetch(w_at + t.ahead);
+      const typename L::Vec w = load_w(w_at);
 #pragma GCC unroll 6
       for (int m = 0; m < kTokens; ++m) acc[m][n] = L::Dot(x[m], w, acc[m][n]);
     }
@@ -130,24 +133,27 @@ void RunTile(const TilePass<typename L::X>& t) {
   }
 }
 
-template <class L, bool kPacked, int kRows>
+template <class L, bool kPacked, bool kAhead, int kRows>
 void RunTokens(int64_t tokens, const TilePass<typename L::X>& t) {
   static_assert(Simd::kLinearTokens == 3 || Simd::kLinearTokens == 6);
   switch (tokens) {
-    case 1: return RunTile<L, kPacked, 1, kRows>(t);
-    case 2: return RunTile<L, kPacked, 2, kRows>(t);
-    case 3: return RunTile<L, kPacked, 3, kRows>(t);
+    case 1: return RunTile<L, kPacked, kAhead, 1, kRows>(t);
+    case 2: return RunTile<L, kPacked, kAhead, 2, kRows>(t);
+    case 3: return RunTile<L, kPacked, kAhead, 3, kRows>(t);
     default: break;
   }
   if constexpr (Simd::kLinearTokens == 6) {
     switch (tokens) {
-      case 4: return RunTile<L, kPacked, 4, kRows>(t);
-      case 5: return RunTile<L, kPacked, 5, kRows>(t);
-      case 6: return RunTile<L, kPacked, 6, kRows>(t);
+      case 4: return RunTile<L, kPacked, kAhead, 4, kRows>(t);
+      case 5: return RunTile<L, kPacked, kAhead, 5, kRows>(t);
+      case 6: return RunTile<L, kPacked, kAhead, 6, kRows>(t);
       default: break;
     }
   }
 }
+
+// Tokens per tile: all tiles alike but the last, none needlessly small (8 tokens are 4 + 4, not 6 + 2).
+inline int64_t TileTokens(int64_t tokens) { return CeilDiv(tokens, CeilDiv(tokens, Simd::kLinearTokens)); }
 
 struct Blocking {
   int64_t tokens_per_task, token_blocks, rows_per_task, row_ranges;
@@ -157,7 +163,7 @@ struct Blocking {
 inline Blocking ChooseBlocking(int64_t tokens, int64_t rows, int64_t columns, int64_t threads) {
   Blocking b;
   b.token_blocks = CeilDiv(tokens, kLinearTokenBlock);
-  b.tokens_per_task = RoundUp(CeilDiv(tokens, b.token_blocks), Simd::kLinearTokens);
+  b.tokens_per_task = RoundUp(CeilDiv(tokens, b.token_blocks), TileTokens(tokens));
   b.token_blocks = CeilDiv(tokens, b.tokens_per_task);
   const int64_t wanted = 3'000'000 / MaxOf(1, columns * MaxOf(b.tokens_per_task, 8));
   const int64_t share = CeilDiv(rows, 4 * threads);
@@ -166,7 +172,7 @@ inline Blocking ChooseBlocking(int64_t tokens, int64_t rows, int64_t columns, in
   return b;
 }
 
-// Tokens in tiles of kLinearTokens, each tile's vectors side by side: [tile][column / kStep][token][kStep], zeros after the
+// Tokens in tiles of TileTokens, each tile's vectors side by side: [tile][column / kStep][token][kStep], zeros after the
 // last column. A large batch streams through the caches in order, whatever the width of a row. The last tile
 // may be smaller.
 template <class L>
@@ -176,9 +182,9 @@ int64_t PackedColumns(int64_t columns) {
 
 template <class L, class Convert>
 void PackTokens(ThreadPool& pool, const float* x, int64_t tokens, int64_t columns, typename L::X* packed, Convert convert) {
-  const int64_t padded = PackedColumns<L>(columns);
-  pool.ParallelFor(CeilDiv(tokens, Simd::kLinearTokens), [&](int64_t tile, int32_t) {
-    const int64_t first = tile * Simd::kLinearTokens, count = MinOf(Simd::kLinearTokens, tokens - first);
+  const int64_t padded = PackedColumns<L>(columns), per_tile = TileTokens(tokens);
+  pool.ParallelFor(CeilDiv(tokens, per_tile), [&](int64_t tile, int32_t) {
+    const int64_t first = tile * per_tile, count = MinOf(per_tile, tokens - first);
     for (int64_t m = 0; m < count; ++m) {
       typename L::X* to = packed + first * padded + m * L::kStep;
       const float* from = x + (first + m) * columns;
@@ -195,6 +201,7 @@ void RunLinear(ThreadPool& pool, const typename L::X* x, int64_t tokens, const M
                const float* bias, float* y, std::byte* thread_scratch) {
   const Blocking b = ChooseBlocking(tokens, w.rows, w.cols, pool.threads());
   const int64_t thread_bytes = LinearThreadBytes(), padded = PackedColumns<L>(w.cols);
+  const int64_t per_tile = TileTokens(tokens);
   pool.ParallelFor(b.row_ranges * b.token_blocks, [&](int64_t task, int32_t thread) {
     auto* panel_rows = reinterpret_cast<float*>(thread_scratch + thread * thread_bytes);
     float* sums = panel_rows + Simd::kLinearRows * kLinearChunk;
@@ -203,7 +210,7 @@ void RunLinear(ThreadPool& pool, const typename L::X* x, int64_t tokens, const M
     const int64_t row_begin = task / b.token_blocks * b.rows_per_task;
     const int64_t row_end = MinOf(w.rows, row_begin + b.rows_per_task);
     // With a single tile of tokens there is nothing to reuse: each group of rows is read once, from end to end.
-    const bool single = token_end - token_begin <= Simd::kLinearTokens;
+    const bool single = token_end - token_begin <= per_tile;
     const int64_t row_step = single ? Simd::kLinearRows : kLinearRowBlock;
     const int64_t chunk = single && !panel ? w.cols : L::kChunk;
     for (int64_t row0 = row_begin; row0 < row_end; row0 += row_step) {
@@ -229,15 +236,18 @@ void RunLinear(ThreadPool& pool, const typename L::X* x, int64_t tokens, const M
           t.last = k + columns == w.cols;
           t.y_stride = w.rows;
           t.bias = bias != nullptr ? bias + n : nullptr;
-          for (int64_t m = token_begin; m < token_end; m += Simd::kLinearTokens) {
-            t.x = kPacked ? x + m * padded + k * MinOf(Simd::kLinearTokens, tokens - m) : x + m * w.cols + k;
+          for (int64_t m = token_begin; m < token_end; m += per_tile) {
+            t.x = kPacked ? x + m * padded + k * MinOf(per_tile, tokens - m) : x + m * w.cols + k;
             t.y = y + m * w.rows + n;
             t.sums = sums + ((m - token_begin) * kLinearRowBlock + (n - row0)) * Simd::kWidth;
-            const int64_t tile_tokens = MinOf(Simd::kLinearTokens, token_end - m);
-            if (count == Simd::kLinearRows) {
-              RunTokens<L, kPacked, Simd::kLinearRows>(tile_tokens, t);
+            const int64_t tile_tokens = MinOf(per_tile, token_end - m);
+            if (count != Simd::kLinearRows) {
+              RunTokens<L, kPacked, false, 1>(tile_tokens, t);
+            } else if (m == token_begin && !panel && n + 2 * Simd::kLinearRows <= w.rows) {
+              t.ahead = Simd::kLinearRows * w.row_bytes;
+              RunTokens<L, kPacked, true, Simd::kLinearRows>(tile_tokens, t);
             } else {
-              RunTokens<L, kPacked, 1>(tile_tokens, t);
+              RunTokens<L, kPacked, false, Simd::kLinearRows>(tile_tokens, t);
             }
           }
         }

@@ -57,43 +57,51 @@ inline void StoreFirst(float* p, Simd::F v, int n) {
   std::memcpy(p, padded, static_cast<size_t>(n) * sizeof(float));
 }
 
+// Block formats that have vector code. Each(p, use) gives the 32 weights of the block at p, one vector at a time:
+// use(index of the first lane, vector), indices ascending; every bit as dequantize.cc has it.
+struct BlocksQ80 {
+  static constexpr int kBytes = 34;
+  template <class Use>
+  static void Each(const uint8_t* p, Use use) {
+    const Simd::F d = Simd::SpreadF16(p);
+#pragma GCC unroll 8
+    for (int j = 0; j < 32; j += Simd::kWidth) {
+      use(j, Simd::Mul(Simd::LoadInt8(reinterpret_cast<const int8_t*>(p + 2 + j)), d));
+    }
+  }
+};
+struct BlocksQ40 {
+  static constexpr int kBytes = 18;
+  template <class Use>
+  static void Each(const uint8_t* p, Use use) {
+    const Simd::F d = Simd::SpreadF16(p), eight = Simd::Set1(8.0f);
+    Simd::Nibbles(p + 2, [&](Simd::F q) { return Simd::Mul(Simd::Sub(q, eight), d); }, use);
+  }
+};
+struct BlocksQ41 {
+  static constexpr int kBytes = 20;
+  template <class Use>
+  static void Each(const uint8_t* p, Use use) {
+    const Simd::F d = Simd::SpreadF16(p), m = Simd::SpreadF16(p + 2);
+    // Two roundings, as the format defines: never a fused multiply-add.
+    Simd::Nibbles(p + 4, [&](Simd::F q) { return Simd::Add(Simd::Mul(q, d), m); }, use);
+  }
+};
+
+template <class Blocks>
+void DequantizeBlocks(const uint8_t* row, int64_t first, int64_t columns, float* out) {
+  const uint8_t* p = row + first / 32 * Blocks::kBytes;
+  for (int64_t k = 0; k < columns; k += 32, p += Blocks::kBytes) {
+    Blocks::Each(p, [&](int j, Simd::F w) { Simd::Store(out + k + j, w); });
+  }
+}
+
 // `columns` values of a row from column `first`, both multiples of the format's block.
-inline void DequantizeColumns(DType dtype, const uint8_t* row, int64_t first, int64_t columns, float* out) {
-  constexpr int kW = Simd::kWidth;
+void DequantizeColumns(DType dtype, const uint8_t* row, int64_t first, int64_t columns, float* out) {
   switch (dtype) {
-    case DType::kQ8_0: {
-      const uint8_t* block = row + first / 32 * 34;
-      for (int64_t k = 0; k < columns; k += 32, block += 34) {
-        const Simd::F d = Simd::SpreadF16(block);
-        for (int j = 0; j < 32; j += kW) {
-          Simd::Store(out + k + j, Simd::Mul(Simd::LoadInt8(reinterpret_cast<const int8_t*>(block + 2 + j)), d));
-        }
-      }
-      return;
-    }
-    case DType::kQ4_0: {
-      const uint8_t* block = row + first / 32 * 18;
-      const Simd::F eight = Simd::Set1(8.0f);
-      for (int64_t k = 0; k < columns; k += 32, block += 18) {
-        const Simd::F d = Simd::SpreadF16(block);
-        for (int j = 0; j < 16; j += kW) {
-          Simd::Store(out + k + j, Simd::Mul(Simd::Sub(Simd::LoadLowNibbles(block + 2 + j), eight), d));
-          Simd::Store(out + k + 16 + j, Simd::Mul(Simd::Sub(Simd::LoadHighNibbles(block + 2 + j), eight), d));
-        }
-      }
-      return;
-    }
-    case DType::kQ4_1: {
-      const uint8_t* block = row + first / 32 * 20;
-      for (int64_t k = 0; k < columns; k += 32, block += 20) {
-        const Simd::F d = Simd::SpreadF16(block), m = Simd::SpreadF16(block + 2);
-        for (int j = 0; j < 16; j += kW) {  // two roundings, as the format defines: never fused
-          Simd::Store(out + k + j, Simd::Add(Simd::Mul(Simd::LoadLowNibbles(block + 4 + j), d), m));
-          Simd::Store(out + k + 16 + j, Simd::Add(Simd::Mul(Simd::LoadHighNibbles(block + 4 + j), d), m));
-        }
-      }
-      return;
-    }
+    case DType::kQ8_0: return DequantizeBlocks<BlocksQ80>(row, first, columns, out);
+    case DType::kQ4_0: return DequantizeBlocks<BlocksQ40>(row, first, columns, out);
+    case DType::kQ4_1: return DequantizeBlocks<BlocksQ41>(row, first, columns, out);
     default: DequantizeSpan(dtype, row + RowBytes(dtype, first), columns, out);
   }
 }

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/row_kernel.h"
 #include "kernels/cpu/linear_kernel.h"
+#include "kernels/cpu/fused_kernel.h"
 #include "kernels/cpu/linear_entry.h"
 #include "kernels/cpu/attention_kernel.h"
 

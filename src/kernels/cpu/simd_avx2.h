@@ -55,6 +55,12 @@ struct Simd {
   static F RoundBF16(F v) {
     return _mm256_castsi256_ps(_mm256_and_si256(RoundedBits(v), _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
   }
+  template <class Value, class Use>
+  static void Nibbles(const uint8_t* p, Value value, Use use) {
+    for (int j = 0; j < 16; j += kWidth) use(j, value(LoadLowNibbles(p + j)));
+    for (int j = 0; j < 16; j += kWidth) use(16 + j, value(LoadHighNibbles(p + j)));
+  }
+  static void Prefetch(const void* p) { __builtin_prefetch(p); }
   static F Add(F a, F b) { return _mm256_add_ps(a, b); }
   static F Sub(F a, F b) { return _mm256_sub_ps(a, b); }
   static F Mul(F a, F b) { return _mm256_mul_ps(a, b); }

@@ -30,14 +30,15 @@ struct Simd {
   static F LoadInt8(const int8_t* p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
   }
-  static F LoadLowNibbles(const uint8_t* p) {
-    const __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-    return _mm512_cvtepi32_ps(_mm512_and_si512(wide, _mm512_set1_epi32(0xf)));
+  // A nibble has 16 values and a register 16 lanes: the values are computed once and looked up.
+  template <class Value, class Use>
+  static void Nibbles(const uint8_t* p, Value value, Use use) {
+    const F table = value(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+    const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    use(0, _mm512_permutexvar_ps(bytes, table));  // the index is the low four bits
+    use(16, _mm512_permutexvar_ps(_mm512_srli_epi32(bytes, 4), table));
   }
-  static F LoadHighNibbles(const uint8_t* p) {
-    const __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-    return _mm512_cvtepi32_ps(_mm512_srli_epi32(wide, 4));
-  }
+  static void Prefetch(const void* p) { __builtin_prefetch(p); }
   static __m512i RoundedBits(F v) {
     const __m512i bits = _mm512_castps_si512(v);
     const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));

@@ -63,6 +63,15 @@ struct Simd {
     return F{BF16ToF32(F32ToBF16(v[0])), BF16ToF32(F32ToBF16(v[1])), BF16ToF32(F32ToBF16(v[2])),
              BF16ToF32(F32ToBF16(v[3]))};
   }
+  // The 32 nibbles of 16 bytes (low ones first, then high ones) as value(nibble as a float), a vector at a time:
+  // use(index of the first lane, vector), indices ascending.
+  template <class Value, class Use>
+  static void Nibbles(const uint8_t* p, Value value, Use use) {
+    for (int j = 0; j < 16; j += kWidth) use(j, value(LoadLowNibbles(p + j)));
+    for (int j = 0; j < 16; j += kWidth) use(16 + j, value(LoadHighNibbles(p + j)));
+  }
+  // A hint that the line at p will be read soon.
+  static void Prefetch(const void* p) { __builtin_prefetch(p); }
   static F Add(F a, F b) { return a + b; }
   static F Sub(F a, F b) { return a - b; }
   static F Mul(F a, F b) { return a * b; }
