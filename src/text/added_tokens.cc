@@ -56,7 +56,7 @@ std::vector<AddedTokenMatcher::Fragment> AddedTokenMatcher::Split(std::string_vi
     at = end;  // what a rule below refuses is still passed over, as in the reference
     if (token.special && !with_special) continue;
     if (token.single_word && (EndsWithWord(text.substr(0, begin)) || StartsWithWord(text.substr(end)))) continue;
-    if (token.lstrip) begin = std::max(begin - TrailingWhiteSpace(text.substr(0, begin)), done);
+    if (token.lstrip && begin > done) begin -= TrailingWhiteSpace(text.substr(done, begin - done));
     if (token.rstrip) end += LeadingWhiteSpace(text.substr(end));
     if (begin > done) put(done, begin, -1);
     put(begin, std::max(begin, end), token.id);

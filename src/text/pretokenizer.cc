@@ -21,7 +21,7 @@ namespace {
 
 // Bounds on one match, so that no pattern and no text can run or grow without end. A piece of a megabyte needs a few
 // million steps at most with the patterns above.
-constexpr uint32_t kMatchLimit = 50'000'000;
+constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kHeapLimitKib = 64 * 1024;
 constexpr size_t kJitStackBytes = size_t{16} << 20;
 

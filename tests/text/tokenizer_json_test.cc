@@ -1,0 +1,130 @@
+// tokenizer.json and tokenizer_config.json: spellings, flags, and what is refused.
+#include "golden_cases.h"
+
+namespace tactus {
+namespace {
+
+using Ids = std::vector<TokenId>;
+using Json = nlohmann::json;
+
+Json Small() {
+  return Json::parse(R"({
+    "added_tokens": [{"id": 4, "content": "<s>", "special": true}, {"id": 5, "content": "<e>", "special": true}],
+    "normalizer": null,
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+    "post_processor": null,
+    "decoder": {"type": "ByteLevel"},
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "aba": 3}, "merges": ["a b", "ab a"]}
+  })");
+}
+
+Ids Encode(const Json& json, std::string_view text, const std::string& config = {}) {
+  const auto tokenizer = MustMake(ParseTokenizerJson(json.dump(), config));
+  return tokenizer == nullptr ? Ids{-1} : tokenizer->Encode(text, true, true);
+}
+
+Status Refusal(const Json& json, const std::string& config = {}) {
+  const Result<TokenizerSpec> spec = ParseTokenizerJson(json.dump(), config);
+  return spec.ok() ? MakeTokenizer(*spec).status() : spec.status();
+}
+
+TEST(TokenizerJson, MergesInBothSpellings) {
+  Json json = Small();
+  EXPECT_EQ(Encode(json, "abaab"), (Ids{3, 2}));
+  json["model"]["merges"] = Json::parse(R"([["a", "b"], ["ab", "a"]])");
+  EXPECT_EQ(Encode(json, "abaab"), (Ids{3, 2}));
+  json["model"]["merges"][1] = "ab a a";
+  EXPECT_EQ(Refusal(json).code(), StatusCode::kDataLoss);
+  json["model"].erase("type");
+  json["model"]["merges"][1] = "ab a";
+  EXPECT_EQ(Encode(json, "abaab"), (Ids{3, 2}));
+}
+
+TEST(TokenizerJson, TemplateAndConfig) {
+  Json json = Small();
+  json["post_processor"] = Json::parse(R"({"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}], "pair": [],
+    "special_tokens": {"<s>": {"id": "<s>", "ids": [4], "tokens": ["<s>"]}}}]})");
+  EXPECT_EQ(Encode(json, "a"), (Ids{4, 0}));
+  EXPECT_EQ(Encode(json, "a", R"({"add_bos_token": false})"), (Ids{0}));
+  EXPECT_EQ(Encode(json, "a", R"({"add_eos_token": true, "eos_token": {"content": "<e>"}})"), (Ids{4, 0, 5}));
+  EXPECT_EQ(Encode(Small(), "a"), (Ids{0}));
+  EXPECT_EQ(Encode(Small(), "a", R"({"add_bos_token": true, "bos_token": "<s>"})"), (Ids{4, 0}));
+  EXPECT_EQ(Encode(Small(), "a", R"({"add_bos_token": null, "bos_token": "<s>"})"), (Ids{0}));
+  const auto tokenizer = MustMake(ParseTokenizerJson(Small().dump(), R"({"bos_token": "<s>", "eos_token": {"content": "<e>"}})"));
+  EXPECT_EQ(tokenizer->bos_id(), 4);
+  EXPECT_EQ(tokenizer->eos_id(), 5);
+}
+
+TEST(TokenizerJson, IdsWithHoles) {
+  Json json = Small();
+  json["added_tokens"].push_back({{"id", 9}, {"content", "<far>"}, {"special", false}});
+  const auto tokenizer = MustMake(ParseTokenizerJson(json.dump()));
+  EXPECT_EQ(tokenizer->vocab_size(), 10);
+  EXPECT_EQ(tokenizer->Encode("a<far>b", true, true), (Ids{0, 9, 1}));
+  EXPECT_EQ(tokenizer->Decode(Ids{7, 9, 8}, false), "<far>");
+}
+
+TEST(TokenizerJson, RefusesByName) {
+  const auto expect = [](const Json& json, std::string_view word) {
+    const Status status = Refusal(json);
+    EXPECT_FALSE(status.ok()) << word;
+    EXPECT_NE(status.message().find(word), std::string::npos) << status.message();
+  };
+  Json json = Small();
+  json["model"]["type"] = "Unigram";
+  expect(json, "Unigram");
+  json = Small();
+  json["normalizer"] = {{"type", "Lowercase"}};
+  expect(json, "Lowercase");
+  json = Small();
+  json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {{{"type", "BertPreTokenizer"}}, {{"type", "ByteLevel"}}}}};
+  expect(json, "BertPreTokenizer");
+  json = Small();
+  json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {{{"type", "ByteLevel"}}, {{"type", "Digits"}}}}};
+  expect(json, "after ByteLevel");
+  json = Small();
+  json["model"]["end_of_word_suffix"] = "</w>";
+  expect(json, "end_of_word_suffix");
+  json = Small();
+  json["model"]["dropout"] = 0.1;
+  expect(json, "dropout");
+  json = Small();
+  json["decoder"] = {{"type", "WordPiece"}};
+  expect(json, "WordPiece");
+  json = Small();
+  json["model"]["vocab"]["huge"] = 1 << 30;
+  expect(json, "1073741824");
+  json = Small();
+  json["model"]["vocab"]["negative"] = -1;
+  expect(json, "-1");
+  json = Small();
+  json["model"]["vocab"]["twice"] = 0;
+  expect(json, "is both");
+  json = Small();
+  json["model"]["merges"].push_back("b b");
+  expect(json, "\"bb\"");
+}
+
+TEST(TokenizerJson, WrongTypesAreErrorsNotExceptions) {
+  const Json original = Json::parse(TextData("llama3.tokenizer.json"));
+  int refused = 0;
+  const Json flat = original.flatten();
+  for (const auto& [path, value] : flat.items()) {
+    if (path.starts_with("/model/vocab/") || path.starts_with("/model/merges/")) continue;
+    for (const Json& wrong : {Json(nullptr), Json(-7), Json("x"), Json::array(), Json::object(), Json(true)}) {
+      Json json = original;
+      json[Json::json_pointer(path)] = wrong;
+      refused += !Refusal(json).ok();
+    }
+  }
+  EXPECT_GT(refused, 50);
+  EXPECT_EQ(ParseTokenizerJson("{").status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(ParseTokenizerJson("[]").status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(ParseTokenizerJson("{}").status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(ParseTokenizerJson(Small().dump(), "x").status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(ParseTokenizerJson(std::string(100'000, '[')).status().code(), StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace tactus
