@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/check.h"
 #include "exec/step_runner.h"
 
 namespace tactus::test {

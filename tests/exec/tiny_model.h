@@ -1,0 +1,45 @@
+// The golden tiny models as something to run, for tests of the executor.
+#pragma once
+
+#include <string>
+
+#include "exec/numerics.h"
+#include "exec/step_driver.h"
+#include "model/loader.h"
+
+namespace tactus::test {
+
+struct TinyModel {
+  ModelConfig config;
+  ModelWeights weights;
+  Numerics numerics;
+
+  CpuExecutorOptions Options() const {
+    CpuExecutorOptions o;
+    o.threads = 1;
+    o.linear_mode = numerics.linear_mode;
+    o.kv_dtype = numerics.kv_dtype;
+    o.num_blocks = 128;
+    o.max_slots = 8;
+    o.max_step_tokens = 256;
+    o.max_step_items = 8;
+    o.max_model_len = 160;
+    return o;
+  }
+};
+
+inline TinyModel LoadTiny(const std::string& name, const char* dtype = "auto") {
+  auto description = DescribeModel(std::string(TACTUS_SOURCE_DIR "/tests/golden/data/") + name);
+  TACTUS_CHECK_MSG(description.ok(), description.status().ToString());
+  TinyModel m;
+  m.config = description->config;
+  m.numerics = *ChooseNumerics(dtype, "auto", m.config.weight_dtype);
+  LoadWeightsOptions load;
+  load.dequantize_to_f32 = m.numerics.dequantize_to_f32;
+  auto weights = LoadWeights(*description, load);
+  TACTUS_CHECK_MSG(weights.ok(), weights.status().ToString());
+  m.weights = *weights;
+  return m;
+}
+
+}  // namespace tactus::test
