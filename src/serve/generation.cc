@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -169,14 +169,12 @@ void Generation::OnDelta(size_t prompt, const TokenDelta& delta) {
 void Generation::OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows) {
   std::lock_guard lock(mutex_);
   if (over_) return;
-  // The first token has no probability: a row of NaN stands for it, whether the engine gave an empty row or none.
+  // Rows come as the prompt is computed, from its second token on; the first has no probability, which NaN stands for.
   PromptState& state = prompts_[prompt];
-  const auto& tokens = *state.tokens;
-  const size_t skip = rows.size() >= tokens.size() ? rows.size() - tokens.size() + 1 : 0;
   auto& all = state.echo_logprobs;
-  all.clear();
-  all.push_back({TokenLogprob{tokens.front(), std::numeric_limits<float>::quiet_NaN()}});
-  all.insert(all.end(), rows.begin() + static_cast<std::ptrdiff_t>(skip), rows.end());
+  if (all.empty()) all.push_back({TokenLogprob{state.tokens->front(), std::numeric_limits<float>::quiet_NaN()}});
+  const size_t room = state.tokens->size() - all.size();
+  all.insert(all.end(), rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(std::min(room, rows.size())));
 }
 
 void Generation::OnDone(size_t prompt, const Usage& usage) {

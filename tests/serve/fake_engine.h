@@ -171,9 +171,7 @@ class FakeEngine final : public Engine {
     const Request& r = live.request;
     bool first = live.sent[0] == 0 && live.choices_done == 0;
     if (first && r.prompt_logprobs && !cancelled && !cut) {
-      std::vector<std::vector<TokenLogprob>> rows;
-      for (size_t i = 1; i < r.prompt->size(); ++i) rows.push_back(Row((*r.prompt)[i], r.sampling.logprobs));
-      live.sink->OnPromptLogprobs(rows);
+      for (size_t i = 1; i < r.prompt->size(); ++i) live.sink->OnPromptLogprobs({Row((*r.prompt)[i], r.sampling.logprobs)});
     }
     for (int32_t c = 0; c < r.n; ++c) {
       int64_t& sent = live.sent[static_cast<size_t>(c)];

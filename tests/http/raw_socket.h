@@ -1,0 +1,80 @@
+// A plain blocking TCP client, for what a well-behaved HTTP client never sends.
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+#include <string_view>
+
+namespace tactus {
+
+class RawSocket {
+ public:
+  explicit RawSocket(uint16_t port, int receive_bytes = 0) {
+    fd_ = socket(AF_INET, SOCK_STREAM, 0);
+    if (receive_bytes > 0) setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
+    const timeval limit{60, 0};   // a test that waits longer has failed
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    connected_ = connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  }
+  ~RawSocket() { Close(); }
+  RawSocket(const RawSocket&) = delete;
+  RawSocket& operator=(const RawSocket&) = delete;
+
+  bool connected() const { return connected_; }
+  // False when the server has closed.
+  bool Send(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t n = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (n <= 0) return false;
+      bytes.remove_prefix(static_cast<size_t>(n));
+    }
+    return true;
+  }
+  // Everything until the server closes.
+  std::string ReadAll() {
+    std::string all;
+    while (ReadSome(&all)) {}
+    return all;
+  }
+  // Until `text` has come `count` times; what was read. Shorter when the server closes.
+  std::string ReadUntil(std::string_view text, int count = 1) {
+    std::string all;
+    for (;;) {
+      int seen = 0;
+      for (size_t at = all.find(text); at != std::string::npos; at = all.find(text, at + text.size())) ++seen;
+      if (seen >= count || !ReadSome(&all)) return all;
+    }
+  }
+  void FinishSending() { shutdown(fd_, SHUT_WR); }
+  // Closes with a reset, as a killed client does.
+  void Reset() {
+    const linger hard{1, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+    Close();
+  }
+  void Close() {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  bool ReadSome(std::string* all) {
+    char buffer[65536];
+    const ssize_t n = recv(fd_, buffer, sizeof buffer, 0);
+    if (n <= 0) return false;
+    all->append(buffer, static_cast<size_t>(n));
+    return true;
+  }
+  int fd_ = -1;
+  bool connected_ = false;
+};
+
+}  // namespace tactus
