@@ -216,7 +216,7 @@ std::string CommandLine::HelpText() const {
          "  --help                                       this text\n"
          "\nEvery flag is also an environment variable (--max-num-seqs: TACTUS_MAX_NUM_SEQS);"
          " flag > environment > file > default.\n";
-  return out;
+  return out + epilog_;
 }
 
 std::string CommandLine::ConfigText() const {

@@ -46,6 +46,9 @@ class CommandLine {
   // Positionals beyond the named ones.
   void Rest(std::vector<std::string>* target) { rest_ = target; }
 
+  // Text at the end of --help.
+  void Epilog(std::string text) { epilog_ = std::move(text); }
+
   // Visitor interface of VisitFields; also for fields declared in place.
   void Group(const std::string& group) { group_ = group; }
   template <class T>
@@ -74,7 +77,7 @@ class CommandLine {
     bool required;
     std::string help;
   };
-  std::string command_, usage_, about_, group_;
+  std::string command_, usage_, about_, group_, epilog_;
   std::deque<FieldBinding> fields_;
   std::vector<PositionalArg> positionals_;
   std::vector<std::string>* rest_ = nullptr;

@@ -1,0 +1,63 @@
+// `tactus serve`: options, then serve/run_server.h.
+#include <cstdio>
+
+#include "cli/commands.h"
+#include "cli/option_binding.h"
+#include "sched/scheduler.h"
+#include "serve/run_server.h"
+
+namespace tactus::cli {
+namespace {
+
+std::string SchedulerHelp() {
+  std::string text = "\nSchedulers (--scheduler), each a row of five choices that can be exchanged alone:\n";
+  for (const auto& p : sched::Presets()) {
+    char line[256];
+    std::snprintf(line, sizeof line, "  %-16s %s\n                   %s, %s, %s, %s, %s\n", p.name, p.help, p.order, p.admission,
+                  p.composition, p.budget, p.preemption);
+    text += line;
+  }
+  const std::pair<const char*, sched::Choice> choices[] = {{"--order", sched::Choice::kOrder},
+                                                           {"--admission", sched::Choice::kAdmission},
+                                                           {"--composition", sched::Choice::kComposition},
+                                                           {"--budget", sched::Choice::kBudget},
+                                                           {"--preemption", sched::Choice::kPreemption}};
+  for (const auto& [flag, choice] : choices) {
+    text += "\n" + std::string(flag) + ":\n";
+    for (const auto& value : sched::Values(choice)) {
+      char line[256];
+      std::snprintf(line, sizeof line, "  %-24s %s\n", value.name, value.help);
+      text += line;
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+int ServeCommand(const Args& args) {
+  EngineOptions engine;
+  ServeOptions serve;
+  bool json = false;
+  CommandLine line("serve", "[MODEL] [options]", "Serves one model over an OpenAI-compatible API.");
+  line.Add(serve);
+  line.Add(engine);
+  line.Group("Output");
+  line.Field("json", json, {.help = "print the result object at exit, as one JSON line on stdout"});
+  line.Positional("MODEL", &engine.model, false, "a GGUF file, a Hugging Face folder, or a name of `tactus models list`; default: smollm2-135m");
+  line.Epilog(SchedulerHelp());
+  switch (line.Parse(args)) {
+    case CommandLine::Outcome::kDone: return kExitOk;
+    case CommandLine::Outcome::kBadUsage: return kExitUsage;
+    case CommandLine::Outcome::kRun: break;
+  }
+  std::string result;
+  const Status status = RunServer(
+      engine, serve, [](const EngineOptions& o, const Engine::Progress& p) { return Engine::Create(o, p); },
+      [](std::string_view text) { std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data()); }, json ? &result : nullptr);
+  if (json && !result.empty()) std::printf("%s\n", result.c_str());
+  if (!status.ok()) std::fprintf(stderr, "tactus serve: %s\n", status.message().c_str());
+  return status.ok() ? kExitOk : kExitFailed;
+}
+
+}  // namespace tactus::cli
