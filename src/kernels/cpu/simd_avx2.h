@@ -118,6 +118,8 @@ struct Simd {
       _mm256_storeu_ps(to + (i + 4) * to_stride, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
     }
   }
+  static constexpr bool kTransposesPairs = false;
+  static void TransposePairs(const uint16_t* const*, int64_t, float*, int64_t) {}
 };
 
 }  // namespace

@@ -92,27 +92,53 @@ struct Simd {
     s = _mm_max_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_max_ss(s, _mm_shuffle_ps(s, s, 1)));
   }
-  static void Transpose(const float* from, int64_t stride, float* to, int64_t to_stride) {
-    __m512 r[16], t[16];
-    for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_ps(from + i * stride);
+  // Rows r become columns; output row 4l + c ends in out[4l + c].
+  static void Transpose16(F* r, F* out) {
+    F t[16];
+#pragma GCC unroll 8
     for (int i = 0; i < 16; i += 2) {
       t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
       t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
     }
+#pragma GCC unroll 4
     for (int i = 0; i < 16; i += 4) {  // now 4x4 tiles are transposed within 128-bit lanes
       r[i] = _mm512_shuffle_ps(t[i], t[i + 2], 0x44);
       r[i + 1] = _mm512_shuffle_ps(t[i], t[i + 2], 0xee);
       r[i + 2] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0x44);
       r[i + 3] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0xee);
     }
-    for (int c = 0; c < 4; ++c) {  // then the 4x4 grid of lanes: lane l of output row 4l + c
-      const __m512 ab02 = _mm512_shuffle_f32x4(r[c], r[c + 4], 0x88), ab13 = _mm512_shuffle_f32x4(r[c], r[c + 4], 0xdd);
-      const __m512 cd02 = _mm512_shuffle_f32x4(r[c + 8], r[c + 12], 0x88);
-      const __m512 cd13 = _mm512_shuffle_f32x4(r[c + 8], r[c + 12], 0xdd);
-      _mm512_storeu_ps(to + c * to_stride, _mm512_shuffle_f32x4(ab02, cd02, 0x88));
-      _mm512_storeu_ps(to + (c + 8) * to_stride, _mm512_shuffle_f32x4(ab02, cd02, 0xdd));
-      _mm512_storeu_ps(to + (c + 4) * to_stride, _mm512_shuffle_f32x4(ab13, cd13, 0x88));
-      _mm512_storeu_ps(to + (c + 12) * to_stride, _mm512_shuffle_f32x4(ab13, cd13, 0xdd));
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; ++c) {  // then the 4x4 grid of lanes
+      const F ab02 = _mm512_shuffle_f32x4(r[c], r[c + 4], 0x88), ab13 = _mm512_shuffle_f32x4(r[c], r[c + 4], 0xdd);
+      const F cd02 = _mm512_shuffle_f32x4(r[c + 8], r[c + 12], 0x88);
+      const F cd13 = _mm512_shuffle_f32x4(r[c + 8], r[c + 12], 0xdd);
+      out[c] = _mm512_shuffle_f32x4(ab02, cd02, 0x88);
+      out[c + 4] = _mm512_shuffle_f32x4(ab13, cd13, 0x88);
+      out[c + 8] = _mm512_shuffle_f32x4(ab02, cd02, 0xdd);
+      out[c + 12] = _mm512_shuffle_f32x4(ab13, cd13, 0xdd);
+    }
+  }
+  static void Transpose(const float* from, int64_t stride, float* to, int64_t to_stride) {
+    F r[16], out[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) r[i] = Load(from + i * stride);
+    Transpose16(r, out);
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) Store(to + i * to_stride, out[i]);
+  }
+  // Columns [first, first + 32) of 16 bf16 rows become 32 f32 rows: a 32-bit lane carries two neighbouring columns.
+  static constexpr bool kTransposesPairs = true;
+  static void TransposePairs(const uint16_t* const* rows, int64_t first, float* to, int64_t to_stride) {
+    F r[16], out[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_ps(rows[i] + first);
+    Transpose16(r, out);
+    const __m512i high = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) {
+      const __m512i pair = _mm512_castps_si512(out[i]);
+      Store(to + 2 * i * to_stride, _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16)));
+      Store(to + (2 * i + 1) * to_stride, _mm512_castsi512_ps(_mm512_and_si512(pair, high)));
     }
   }
 };

@@ -120,6 +120,9 @@ struct Simd {
       for (int c = 0; c < kWidth; ++c) to[c * to_stride + r] = from[r * stride + c];
     }
   }
+  // Whether TransposePairs below is worth calling: the same for bf16 rows, two columns per lane at a time.
+  static constexpr bool kTransposesPairs = false;
+  static void TransposePairs(const uint16_t* const*, int64_t, float*, int64_t) {}
 };
 
 }  // namespace
