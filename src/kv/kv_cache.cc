@@ -173,7 +173,12 @@ void KvCache::Impl::EnterTree(SlotId s) {
     const NodeId known = tree.Find(key);
     if (known != kNoNode) {
       AddDuplicate(known, b);
-      if (block(tree.node(known).owner).users == 0) Adopt(known);
+      Block& owner = block(tree.node(known).owner);
+      if (owner.users == 0) {
+        Adopt(known);
+      } else {
+        owner.busy_until = std::max(owner.busy_until, block(b).busy_until);   // as in Unuse
+      }
     } else {
       block(b).node = tree.Insert(key, parent, b);
     }

@@ -37,8 +37,9 @@ void KvCache::Impl::DropVoidFromTree() {
   for (size_t i = 0; i < blocks.size(); ++i) {
     const auto b = static_cast<BlockId>(i);
     if (void_blocks[i] == 0 || block(b).node == kNoNode) continue;
-    const NodeId n = block(b).node;
-    if (!HandOver(n)) gone[static_cast<size_t>(n)] = 1;   // a sequence that computed the same block keeps the node alive
+    // No duplicate takes over: a sequence that holds the void block may hold good children of the node, whose parent
+    // would then come free before them.
+    gone[static_cast<size_t>(block(b).node)] = 1;
   }
   for (bool changed = true; changed;) {   // nothing below a node that is gone could be found again
     changed = false;

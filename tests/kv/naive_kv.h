@@ -180,6 +180,10 @@ class NaiveKv {
         blocks_[old].unused_since = -1;
         Reuse(old);
       }
+      if (tree_.count(key) > 0) {
+        Block& first = blocks_[tree_[key].front()];
+        first.busy_until = std::max(first.busy_until, blocks_[id].busy_until);
+      }
       blocks_[id].has_key = true;
       blocks_[id].key = key;
       tree_[key].push_back(id);
