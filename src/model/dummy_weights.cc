@@ -1,8 +1,10 @@
 #include "model/dummy_weights.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <map>
 
 #include "base/rng.h"
 #include "tensor/float16.h"

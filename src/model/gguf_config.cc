@@ -1,6 +1,9 @@
 #include "model/gguf_config.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <map>
 
 #include "model/architecture.h"
 

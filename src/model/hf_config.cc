@@ -1,5 +1,7 @@
 #include "model/hf_config.h"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "model/architecture.h"

@@ -1,5 +1,7 @@
 #include "model/inspect.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,5 +1,7 @@
 #include "model/loader.h"
 
+#include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <set>
 
@@ -82,8 +84,9 @@ void DescribeTensors(const std::map<std::string, TensorEntry, std::less<>>& tens
     format.bytes += tensor.bytes;
   }
   for (const auto& [dtype, format] : formats) d->tensor_formats.push_back(format);
-  std::stable_sort(d->tensor_formats.begin(), d->tensor_formats.end(),
-                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  std::sort(d->tensor_formats.begin(), d->tensor_formats.end(), [](const auto& a, const auto& b) {
+    return a.bytes != b.bytes ? a.bytes > b.bytes : a.dtype < b.dtype;
+  });
 }
 
 Result<ModelDescription> DescribeHuggingFace(const std::string& folder, const std::string& config_path) {

@@ -1,5 +1,7 @@
 #include "model/weight_builder.h"
 
+#include <algorithm>
+
 #include <sys/mman.h>
 
 #include "model/weight_storage.h"
@@ -82,7 +84,9 @@ Status BuildWeights(const ModelConfig& c, const TensorNames& names, WeightSource
 
 std::string FormatText(const std::vector<std::pair<DType, int64_t>>& counts) {
   auto sorted = counts;
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  });
   std::string text;
   for (const auto& [dtype, count] : sorted) {
     if (!text.empty()) text += ", ";

@@ -1,0 +1,30 @@
+// GGUF headers, then everything that is made of them: configuration, tokeniser tables, memory plan. Touches the last byte of
+// every accepted tensor, so that a wrong bound shows under the address sanitizer.
+#include <cstdint>
+
+#include "model/gguf.h"
+#include "model/gguf_config.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace tactus;
+  const auto file = ParseGguf(std::as_bytes(std::span(data, size)), "fuzz.gguf");
+  if (!file.ok()) return 0;
+  static volatile uint8_t sink;
+  for (const auto& [name, tensor] : file->tensors) {
+    if (tensor.bytes > 0) sink = static_cast<uint8_t>(tensor.data[tensor.bytes - 1]);
+  }
+  GgufFields fields(*file);
+  for (const auto& [key, value] : file->metadata) {
+    static_cast<void>(fields.Int(key));
+    static_cast<void>(fields.Strings(key));
+    static_cast<void>(fields.Numbers(key));
+  }
+  const auto config = ConfigFromGguf(*file);
+  if (!config.ok()) return 0;
+  ModelDescription description;
+  static_cast<void>(TokenizerFromGguf(*file, config->vocab_size, &description));
+  MemoryPlanInput input;
+  input.available_bytes = int64_t{1} << 36;
+  static_cast<void>(PlanMemory(*config, input));
+  return 0;
+}
