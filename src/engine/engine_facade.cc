@@ -5,9 +5,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
+#include <filesystem>
 #include <limits>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -266,10 +265,21 @@ class EngineImpl final : public Engine {
   std::thread thread_;
 };
 
+// What the API calls the model without --served-model-name: the catalogue's name where it was found by name or lies in the
+// catalogue, else the file's or folder's own name.
+std::string ServedName(const std::string& asked, const std::string& path) {
+  for (const CatalogEntry& entry : ListModels()) {
+    if (entry.name == asked || entry.path == path) return entry.name;
+  }
+  const std::filesystem::path p(path);
+  if (p.filename() == "config.json" || p.filename().empty()) return p.parent_path().filename().string();
+  return p.extension() == ".gguf" ? p.stem().string() : p.filename().string();
+}
+
 ModelInfo MakeInfo(const Setup& s, const ModelWeights& weights, const kernels::Ops& ops) {
   const ModelConfig& config = s.description.config;
   ModelInfo info;
-  info.name = !s.options.served_model_name.empty() ? s.options.served_model_name : config.name;
+  info.name = !s.options.served_model_name.empty() ? s.options.served_model_name : ServedName(s.options.model, s.description.path);
   info.path = s.description.path;
   info.architecture = config.architecture;
   info.max_model_len = s.memory.max_model_len;
@@ -293,7 +303,9 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, con
   say(fmt::format("model {} ({}, {:.1f} M parameters) from {}", config.name, config.architecture,
                   static_cast<double>(config.NumParameters()) * 1e-6, setup.description.path));
   TACTUS_RETURN_IF_ERROR(PlanEverything(&setup));
-  say(setup.memory.ToString());
+  std::string plan = setup.memory.ToString();
+  while (plan.ends_with('\n')) plan.pop_back();
+  say(plan);
   TACTUS_ASSIGN_OR_RETURN(auto scheduler, sched::Scheduler::Create(setup.scheduling));
   say("scheduler " + scheduler->Describe());
 

@@ -53,6 +53,7 @@ Status Generation::Prepare() {
   TACTUS_ASSIGN_OR_RETURN(parsed_, std::move(parsed));
   for (const auto& [name, value] : http.headers) TACTUS_RETURN_IF_ERROR(api::ApplySloHeader(name, value, &parsed_.base.slo));
   if (!parsed_.has_seed) parsed_.base.sampling.seed = context_.DrawSeed();
+  parsed_.base.sampling.has_seed = true;   // the engine draws none of its own
   if (parsed_.base.client.empty()) parsed_.base.client = http.peer;
   std::vector<PromptState> prompts;
   if (chat_) {
