@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "engine/step_loop_impl.h"
+#include "engine/trace_writer.h"
 #include "kv/block_key.h"
 
 namespace tactus {
@@ -55,6 +56,7 @@ void StepLoop::Impl::CommitStep() {
     errors_in_a_row = 0;
     for (size_t i = 0; i < plan.items.size(); ++i) CommitItem(i, plan.items[i], f.epochs[i]);
   }
+  if (parts.trace != nullptr) parts.trace->StepEnded(plan, result, ok);
   // Whoever read KV that will never be there starts again (the failed step's own sequences have ended).
   for (const SlotId s : recompute) {
     if (!table.holds_kv(s)) continue;
@@ -92,7 +94,7 @@ void StepLoop::Impl::CommitItem(size_t index, const StepItem& item, uint32_t pla
   }
   const ItemResult& r = result.items[index];
   const bool whole = r.accepted == item.count;
-  const bool valid = r.accepted >= 0 && r.accepted <= item.count && (!whole || !item.sample || r.num_tokens > 0);
+  const bool valid = r.accepted >= 0 && r.accepted <= item.count && r.num_tokens == (whole && item.sample ? 1 : 0);
   if (r.status != ItemStatus::kOk || !valid) {
     table.CommitItem(s, 0, 0);
     const char* what = r.status == ItemStatus::kBadLogits ? "the model's logits are not finite"
@@ -155,6 +157,7 @@ void StepLoop::Impl::AppendTokens(SlotId s, const StepItem&, size_t index, const
       }
     }
     FinishReason reason = StopReason(s, token, &event.stop_string);
+    if (reason != FinishReason::kNone && parts.trace != nullptr) parts.trace->Stopped(static_cast<int32_t>(index), i);
     if (reason == FinishReason::kNone && static_cast<int32_t>(output.size()) >= request->in.max_tokens) {
       reason = FinishReason::kLength;
     }
@@ -196,6 +199,7 @@ void StepLoop::Impl::AddKey(SlotId s) {
     const Hash128& parent = buffers.keys.empty() ? slot.request->in.root_key : buffers.keys.back();
     buffers.keys.push_back(BlockKey(config.limits.secret, parent, key_tokens));
   }
+  if (parts.trace != nullptr) parts.trace->Key(slot.request->in.handle, slot.choice, block, buffers.keys.back());
 }
 
 void StepLoop::Impl::ReleaseSiblings(RequestRecord* request, SlotId parent) {

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "engine/step_loop_impl.h"
+#include "engine/trace_writer.h"
 
 namespace tactus {
 
@@ -96,6 +97,7 @@ void StepLoop::Impl::Signal() {
 
 bool StepLoop::Impl::RunOnce() {
   now_ns = parts.clock->NowNs();
+  if (parts.trace != nullptr) parts.trace->BeginPass(now_ns);
   bool worked = DrainInput();
   worked = CommitReady() || worked;
   if (!healthy.load(std::memory_order_relaxed) && (table.num_held() > 0 || !table.waiting().empty())) {
@@ -108,6 +110,7 @@ bool StepLoop::Impl::RunOnce() {
       abort.store(false, std::memory_order_release);
       why = abort_status;
     }
+    if (parts.trace != nullptr) parts.trace->Abort();
     FinishAll(FinishReason::kError, why);
     worked = true;
   }
@@ -116,6 +119,7 @@ bool StepLoop::Impl::RunOnce() {
     Deliver();
     PublishStats();
   }
+  if (parts.trace != nullptr) parts.trace->EndPass();
   return worked;
 }
 
@@ -124,6 +128,7 @@ bool StepLoop::Impl::DrainInput() {
   intake.Drain(&drained, &cancels);
   for (PreparedRequest& request : drained) TakeRequest(std::move(request));
   for (const RequestHandle handle : cancels) {
+    if (parts.trace != nullptr) parts.trace->Cancel(handle);
     RequestRecord* request = requests.Find(handle);
     if (request == nullptr) continue;
     const int32_t error = AddError(Status(StatusCode::kCancelled, "cancelled"));
@@ -141,6 +146,7 @@ bool StepLoop::Impl::DrainInput() {
 void StepLoop::Impl::TakeRequest(PreparedRequest prepared) {
   RequestRecord* request = requests.Add(std::move(prepared));
   const PreparedRequest& in = request->in;
+  if (parts.trace != nullptr) parts.trace->Arrival(in);
   const auto n = static_cast<int32_t>(in.choices.size());
   request->live_choices = request->slots_held = n;
   request->siblings_held = n > 1;

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "engine/step_loop_impl.h"
+#include "engine/trace_writer.h"
 
 namespace tactus {
 
@@ -34,6 +35,7 @@ bool StepLoop::Impl::PlanAndSubmit() {
   decision_ns = parts.clock->NowNs() - begin;
   decisions.Add(decision_ns);
   table.ClearChanges();
+  if (parts.trace != nullptr) parts.trace->PlanCalled();
 
   if (plan.items.empty() && plan.preempts.empty()) {
     // With nothing in flight nothing could ever change: the policy has stopped for good.
@@ -49,6 +51,7 @@ bool StepLoop::Impl::PlanAndSubmit() {
   for (const StepItem& item : plan.items) f.epochs.push_back(table.epoch(item.slot));
   plan_hash = MixHash(plan_hash, HashOf(plan));
   if (keep_hashes) hashes.push_back(plan_hash);
+  if (parts.trace != nullptr) parts.trace->StepPlanned(plan, plan_hash);
   ++next_step;
   ++ring_count;
   ++stats.steps;

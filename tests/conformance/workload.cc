@@ -84,11 +84,11 @@ std::string Workload::ToString() const {
          std::to_string(arrivals.size());
 }
 
-Outcome Play(const Workload& workload, const sched::SchedulerConfig& names, bool fresh_policies, TraceWriter* trace) {
+Outcome Play(const Workload& workload, const sched::SchedulerConfig& names, bool fresh_policies, const std::string& trace_path) {
   Outcome outcome;
   HarnessConfig config = workload.config;
   config.fresh_policies = fresh_policies;
-  config.trace = trace;
+  config.trace_path = trace_path;
   const sched::SchedulerLimits limits = config.scheduler.limits;
   config.scheduler = names;
   config.scheduler.limits = limits;
@@ -142,6 +142,7 @@ Outcome Play(const Workload& workload, const sched::SchedulerConfig& names, bool
   }
   outcome.hashes = *h.loop().plan_hashes();
   outcome.stats = h.loop().Stats();
+  if (Status closed = h.CloseTrace(); !closed.ok()) return broken(closed.ToString());
   return outcome;
 }
 

@@ -37,6 +37,6 @@ struct Outcome {
 };
 
 Outcome Play(const Workload& workload, const sched::SchedulerConfig& names, bool fresh_policies = false,
-             TraceWriter* trace = nullptr);
+             const std::string& trace_path = {});
 
 }  // namespace tactus::testing

@@ -56,7 +56,12 @@ Harness::Harness(const HarnessConfig& config) : config_(config), clock_(kMillise
   parts.kv = kv_.get();
   parts.clock = &clock_;
   parts.sink = this;
-  parts.trace = config.trace;
+  if (!config.trace_path.empty()) {
+    auto trace = TraceWriter::Create(config.trace_path, MakeTraceHeader(*scheduler_, kc, lc, executor_->traits()));
+    EXPECT_TRUE(trace.ok());
+    trace_ = std::move(trace).value();
+    parts.trace = trace_.get();
+  }
   bytes_.resize(256);
   for (size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = static_cast<char>('a' + i % 26);
   parts.token_bytes = [this](TokenId id) { return std::string_view(&bytes_[static_cast<size_t>(id) % 256], 1); };

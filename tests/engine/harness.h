@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/step_loop.h"
+#include "engine/trace_writer.h"
 #include "exec/fake_executor.h"
 
 namespace tactus::testing {
@@ -23,7 +24,7 @@ struct HarnessConfig {
   bool check_every_pass = true;
   bool fresh_policies = false;      // forget every index before each pass
   std::vector<TokenId> model_stop_ids;
-  TraceWriter* trace = nullptr;
+  std::string trace_path;           // records there; CloseTrace ends it
 };
 
 // What one choice of one request received.
@@ -72,7 +73,7 @@ class Harness final : public EventSink {
   // Handle -> request, by submission order.
   const std::vector<RequestHandle>& handles() const { return handles_; }
   int64_t steps() const { return loop_->Stats().steps; }
-  int64_t max_events_gap() const { return 0; }
+  Status CloseTrace() { return trace_ == nullptr ? Status() : trace_->Close(); }
 
  private:
   HarnessConfig config_;
@@ -82,6 +83,7 @@ class Harness final : public EventSink {
   std::unique_ptr<sched::Scheduler> scheduler_;
   std::unique_ptr<FakeExecutor> executor_;
   std::unique_ptr<KvCache> kv_;
+  std::unique_ptr<TraceWriter> trace_;
   std::unique_ptr<StepLoop> loop_;
   std::map<RequestHandle, RequestOutput> outputs_;
   std::vector<RequestHandle> handles_;

@@ -1,0 +1,299 @@
+#include "engine/replay.h"
+
+#include <fmt/format.h>
+
+#include <deque>
+#include <fstream>
+#include <limits>
+
+#include "base/check.h"
+
+namespace tactus {
+namespace {
+
+// In a replay token 1 is the stop id of every request and token 0 is any other token.
+constexpr TokenId kOther = 0, kStopToken = 1;
+
+struct RecordedItem {
+  int32_t index = 0;
+  ItemStatus status = ItemStatus::kOk;
+  int32_t accepted = 0;
+  int32_t num_tokens = 0;
+  int32_t stopped_at = 0;   // 1 + index of the token that ended it; 0: none did
+};
+struct RecordedResult {
+  StepId step = 0;
+  TimeNs start_ns = 0, end_ns = 0;
+  bool ok = true;
+  std::vector<RecordedItem> items;
+};
+struct RecordedKey {
+  RequestHandle handle = 0;
+  int32_t choice = 0, block = 0;
+  Hash128 key;
+};
+struct RecordedArrival {
+  RequestHandle handle = 0;
+  TimeNs arrival_ns = 0;
+  int32_t prompt_tokens = 0;
+  std::shared_ptr<Request> request;
+  std::vector<Hash128> keys;
+  bool has_keys = false;
+};
+struct Pass {
+  TimeNs now_ns = 0;
+  std::vector<RecordedArrival> arrivals;
+  std::vector<RequestHandle> cancels;
+  std::vector<RecordedResult> results;
+  std::vector<RecordedKey> keys;
+  std::vector<uint64_t> plan_hashes;
+  bool abort = false;
+};
+
+// Answers with what was recorded, and only when it was there.
+class ReplayExecutor final : public Executor {
+ public:
+  explicit ReplayExecutor(const TraceHeader& header)
+      : traits_{.max_in_flight = header.max_in_flight, .can_chain = header.can_chain, .has_tokens = false, .name = "replay"} {}
+  ExecutorTraits traits() const override { return traits_; }
+  void SetWakeup(std::function<void()>) override {}
+  void Submit(const StepPlan& plan) override { plans_.push_back(&plan); }
+
+  void Expect(std::vector<RecordedResult> results) {
+    for (RecordedResult& r : results) results_.push_back(std::move(r));
+  }
+  bool drained() const { return results_.empty(); }
+
+  bool Poll(StepResult* result) override {
+    if (plans_.empty() || results_.empty()) return false;
+    const StepPlan& plan = *plans_.front();
+    const RecordedResult& r = results_.front();
+    if (r.step != plan.step) return false;   // corrupt: what is left over tells
+    result->Clear();
+    result->step = r.step;
+    result->start_ns = r.start_ns;
+    result->end_ns = r.end_ns;
+    if (!r.ok) result->status = Internal("executor error in the recording");
+    if (r.ok) {
+      size_t next = 0;
+      for (size_t i = 0; i < plan.items.size(); ++i) {
+        RecordedItem item{static_cast<int32_t>(i), ItemStatus::kOk, plan.items[i].count, plan.items[i].sample ? 1 : 0, 0};
+        if (next < r.items.size() && r.items[next].index == static_cast<int32_t>(i)) item = r.items[next++];
+        const auto offset = static_cast<int32_t>(result->tokens.size());
+        result->items.push_back({item.status, item.accepted, offset, item.num_tokens});
+        for (int32_t t = 0; t < item.num_tokens; ++t) {
+          result->tokens.push_back(item.stopped_at == t + 1 ? kStopToken : kOther);
+        }
+      }
+    }
+    plans_.pop_front();
+    results_.pop_front();
+    return true;
+  }
+
+ private:
+  const ExecutorTraits traits_;
+  std::deque<const StepPlan*> plans_;
+  std::deque<RecordedResult> results_;
+};
+
+class NoSink final : public EventSink {
+ public:
+  void OnStep(const StepEvents&) override {}
+};
+
+RecordedArrival ReadArrival(TraceCursor* in, const TraceHeader& header, TimeNs now_ns) {
+  RecordedArrival a;
+  a.handle = in->Varint();
+  a.arrival_ns = now_ns - in->Signed();
+  a.prompt_tokens = static_cast<int32_t>(in->Bounded(1, header.limits.max_model_len));
+  a.request = std::make_shared<Request>();
+  Request& r = *a.request;
+  r.stop.max_tokens = in->Bounded(1, header.limits.max_model_len);
+  r.stop.ignore_eos = true;
+  r.stop.stop_token_ids = {kStopToken};
+  r.n = static_cast<int32_t>(in->Bounded(1, header.slot_capacity));
+  const int64_t priority = in->Signed();
+  r.priority = static_cast<int32_t>(priority);
+  const int64_t flags = in->Bounded(0, 3);
+  r.prompt_logprobs = (flags & 1) != 0;
+  a.has_keys = (flags & 2) != 0;
+  r.slo.ttft_ns = static_cast<int64_t>(in->Varint());
+  r.slo.tbt_ns = static_cast<int64_t>(in->Varint());
+  r.slo.jct_ns = static_cast<int64_t>(in->Varint());
+  r.slo_class = in->String(256);
+  const int64_t keys = in->Bounded(0, a.prompt_tokens / header.kv.block_size);
+  for (int64_t i = 0; i < keys && in->ok(); ++i) a.keys.push_back(in->Hash());
+  return a;
+}
+
+RecordedResult ReadResult(TraceCursor* in, const TraceHeader& header, TimeNs now_ns) {
+  RecordedResult r;
+  r.step = in->Bounded(0, std::numeric_limits<int64_t>::max());
+  r.start_ns = now_ns - in->Signed();
+  r.end_ns = now_ns - in->Signed();
+  r.ok = in->Byte() == 1;
+  while (r.ok && in->ok()) {
+    const int64_t index = in->Bounded(0, header.slot_capacity);
+    if (index == 0) break;
+    RecordedItem item;
+    item.index = static_cast<int32_t>(index - 1);
+    item.status = static_cast<ItemStatus>(in->Byte() % 3);
+    item.accepted = static_cast<int32_t>(in->Signed());
+    const int64_t tokens = in->Signed();
+    if (tokens < 0 || tokens > header.limits.max_model_len) {
+      in->Fail();
+      break;
+    }
+    item.num_tokens = static_cast<int32_t>(tokens);
+    item.stopped_at = static_cast<int32_t>(in->Bounded(0, header.limits.max_model_len));
+    r.items.push_back(item);
+  }
+  return r;
+}
+
+// Reads one pass; false at the end of the trace.
+bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* pass, bool* complete) {
+  *pass = Pass();
+  bool begun = false;
+  while (in->ok() && !in->done()) {
+    TraceCursor before = *in;
+    const auto tag = static_cast<TraceTag>(in->Byte());
+    if (tag == TraceTag::kPass && begun) {
+      *in = before;
+      return true;
+    }
+    if (!begun && tag != TraceTag::kPass && tag != TraceTag::kEnd) {
+      in->Fail();   // a record outside any pass
+      return false;
+    }
+    switch (tag) {
+      case TraceTag::kPass:
+        *now_ns += in->Signed();
+        pass->now_ns = *now_ns;
+        begun = true;
+        break;
+      case TraceTag::kArrival: pass->arrivals.push_back(ReadArrival(in, header, *now_ns)); break;
+      case TraceTag::kCancel: pass->cancels.push_back(in->Varint()); break;
+      case TraceTag::kResult: pass->results.push_back(ReadResult(in, header, *now_ns)); break;
+      case TraceTag::kKey: {
+        RecordedKey key;
+        key.handle = in->Varint();
+        key.choice = static_cast<int32_t>(in->Bounded(0, header.slot_capacity));
+        key.block = static_cast<int32_t>(in->Bounded(0, header.kv.num_blocks));
+        key.key = in->Hash();
+        pass->keys.push_back(key);
+        break;
+      }
+      case TraceTag::kAbort: pass->abort = true; break;
+      case TraceTag::kPlan:
+        pass->plan_hashes.push_back(in->Fixed64());
+        for (int i = 0; i < 4; ++i) in->Varint();
+        break;
+      case TraceTag::kEnd: *complete = true; return begun;
+      default: in->Fail(); return false;
+    }
+  }
+  return begun && in->ok();
+}
+
+Result<PreparedRequest> PrepareRecorded(const RecordedArrival& a, const IntakeLimits& limits) {
+  IntakeLimits without = limits;
+  without.prefix_caching = limits.prefix_caching && a.has_keys;
+  TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, PrepareWithoutTokens(a.request, a.prompt_tokens, a.keys, without));
+  prepared.arrival_ns = a.arrival_ns;
+  return prepared;
+}
+
+}  // namespace
+
+Result<ReplayReport> ReplayTrace(const std::string& path, EventSink* sink) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return NotFound(fmt::format("cannot read the trace '{}'", path));
+  const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  TraceCursor in(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  TACTUS_ASSIGN_OR_RETURN(TraceHeader header, ReadHeader(&in));
+  const auto corrupt = [&](const std::string& what) {
+    return DataLoss(fmt::format("trace '{}', byte {}: {}", path, in.offset(), what));
+  };
+  // A trace is untrusted: sizes that no recording can have are refused before they are allocated.
+  if (header.slot_capacity != header.kv.max_slots || header.scheduler.limits.slot_capacity < header.slot_capacity ||
+      int64_t{header.kv.max_slots} * header.kv.max_blocks_per_slot > (int64_t{1} << 31)) {
+    return corrupt("the header's sizes do not fit each other");
+  }
+
+  TACTUS_ASSIGN_OR_RETURN(std::unique_ptr<sched::Scheduler> scheduler, sched::Scheduler::Create(header.scheduler));
+  ReplayExecutor executor(header);
+  KvCache kv(header.kv);
+  ManualClock clock;
+  NoSink no_sink;
+  std::deque<RecordedKey> keys;
+  std::string key_error;
+  IntakeLimits limits = header.limits;
+  limits.max_queue = std::numeric_limits<int32_t>::max() / 2;   // the recording has refused already
+
+  StepLoopConfig config;
+  config.limits = limits;
+  config.slot_capacity = header.slot_capacity;
+  config.max_errors_in_a_row = header.max_errors_in_a_row;
+  StepLoopParts parts;
+  parts.scheduler = scheduler.get();
+  parts.executor = &executor;
+  parts.kv = &kv;
+  parts.clock = &clock;
+  parts.sink = sink != nullptr ? sink : &no_sink;
+  parts.generated_key = [&](RequestHandle handle, int32_t choice, int32_t block) {
+    if (keys.empty() || keys.front().handle != handle || keys.front().choice != choice || keys.front().block != block) {
+      key_error = "a block of generated text has no recorded key";
+      return Hash128{};
+    }
+    const Hash128 key = keys.front().key;
+    keys.pop_front();
+    return key;
+  };
+  StepLoop loop(config, std::move(parts));
+  loop.KeepPlanHashes();
+
+  ReplayReport report;
+  report.program_version = header.version;
+  report.scheduler = scheduler->Describe();
+  TimeNs now_ns = 0;
+  Pass pass;
+  while (ReadPass(&in, header, &now_ns, &pass, &report.complete)) {
+    ++report.passes;
+    clock.AdvanceTo(pass.now_ns);
+    for (const RecordedArrival& a : pass.arrivals) {
+      auto prepared = PrepareRecorded(a, limits);
+      if (!prepared.ok()) return corrupt(prepared.status().message());
+      const auto handle = loop.Submit(std::move(prepared).value());
+      if (!handle.ok() || *handle != a.handle) return corrupt("arrivals are out of order or beyond the slots");
+      ++report.arrivals;
+    }
+    for (const RequestHandle handle : pass.cancels) loop.Cancel(handle);
+    if (pass.abort) loop.Abort(Status(StatusCode::kUnavailable, "aborted in the recording"));
+    keys.insert(keys.end(), pass.keys.begin(), pass.keys.end());
+    executor.Expect(std::move(pass.results));
+    loop.RunOnce();
+    const std::vector<uint64_t>& hashes = *loop.plan_hashes();
+    for (const uint64_t hash : pass.plan_hashes) {
+      const auto step = static_cast<size_t>(report.steps_recorded++);
+      report.plan_hash_recorded = hash;
+      if (report.first_difference < 0 && (step >= hashes.size() || hashes[step] != hash)) {
+        report.first_difference = static_cast<int64_t>(step);
+      }
+    }
+    if (report.first_difference < 0 && hashes.size() != static_cast<size_t>(report.steps_recorded)) {
+      report.first_difference = report.steps_recorded;
+    }
+    if (report.first_difference >= 0) break;   // from here on the recorded results belong to other plans
+    if (!key_error.empty()) return corrupt(key_error);
+    if (!executor.drained()) return corrupt("a result of a step that was never submitted");
+  }
+  if (!in.ok()) return corrupt("cut off or corrupt");
+  report.steps_replayed = static_cast<int64_t>(loop.plan_hashes()->size());
+  report.plan_hash_replayed = loop.plan_hash();
+  report.stats = loop.Stats();
+  return report;
+}
+
+}  // namespace tactus
