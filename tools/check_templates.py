@@ -121,7 +121,8 @@ def cases():
               {"keep_past_thinking": True}, {"custom_tools": TOOLS}, {"controls": {"length": "short"}}, {"clear_thinking": False},
               {"thinking_budget": 512}, {"truncate_history_thinking": False}, {"system_prompt": "From outside."},
               {"xml_tools": TOOLS, "python_tools": TOOLS}, {"add_vision_id": True}, {"default_system_prompt": False},
-              {"response_format": {"type": "json_object"}}, {"parallel_tool_calls": False}, {"thinking_mode": "chat"}]
+              {"response_format": {"type": "json_object"}}, {"parallel_tool_calls": False}, {"thinking_mode": "chat"},
+              {"functions": json.dumps(TOOLS), "datetime": "2025-07-24"}]
     for extra in extras:
         for name in ("system, user", "multi-turn", "reasoning_content", "tool answer", "call then call", "image part"):
             for prompt in (False, True):

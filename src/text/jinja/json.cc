@@ -88,7 +88,7 @@ class Writer {
         case '\f': out_ += "\\f"; break;
         case '\b': out_ += "\\b"; break;
         default:
-          if (c < 0x20 || (ascii_ && c >= 0x7F && c < 0x10000 && c != 0x7F)) {
+          if (c < 0x20 || (ascii_ && c >= 0x7F && c < 0x10000)) {
             Hex(c);
           } else if (ascii_ && c >= 0x10000) {
             Hex(0xD800 + ((c - 0x10000) >> 10));

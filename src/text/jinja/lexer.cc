@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 
 #include "text/jinja/unicode.h"
 #include "text/jinja/value.h"
@@ -239,10 +240,7 @@ class Lexer {
     Token& token = Emit(is_float ? TokenType::kFloat : TokenType::kInteger, text_.substr(pos_, end - pos_));
     const char* last = plain.data() + plain.size();
     if (is_float) {
-      const auto result = std::from_chars(plain.data(), last, token.number);
-      if (result.ec == std::errc::result_out_of_range) {
-        SyntaxError("the number " + token.text + " is outside the range of a double", line_);
-      }
+      token.number = std::strtod(plain.c_str(), nullptr);  // beyond the range: infinity, as in Python
     } else if (std::from_chars(plain.data(), last, token.integer, base).ec != std::errc()) {
       SyntaxError("the integer " + token.text + " does not fit 64 bits", line_);
     }

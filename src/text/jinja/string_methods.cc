@@ -37,7 +37,7 @@ std::vector<std::string_view> SplitAtSpace(std::string_view text, int64_t most) 
     text = Strip(text, nullptr, true, false);
     if (text.empty()) return parts;
     if (most >= 0 && static_cast<int64_t>(parts.size()) >= most) {
-      parts.push_back(Strip(text, nullptr, false, true));
+      parts.push_back(text);  // with its white space at the end
       return parts;
     }
     size_t end = 0;
@@ -55,8 +55,7 @@ std::vector<std::string_view> RightSplitAtSpace(std::string_view text, int64_t m
   const size_t cut = words.size() - static_cast<size_t>(most);  // words that stay together
   std::vector<std::string_view> parts;
   const char* end = words[cut - 1].data() + words[cut - 1].size();
-  const std::string_view head = Strip(text, nullptr, true, false);
-  parts.push_back(head.substr(0, static_cast<size_t>(end - head.data())));
+  parts.push_back(text.substr(0, static_cast<size_t>(end - text.data())));
   parts.insert(parts.end(), words.begin() + static_cast<ptrdiff_t>(cut), words.end());
   return parts;
 }

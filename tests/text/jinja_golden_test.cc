@@ -1,0 +1,125 @@
+// Every construct against what Python's jinja2 made of it (tools/make_template_golden.py wrote golden.json).
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "text/jinja/template.h"
+
+namespace tactus::jinja {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+class JinjaGolden : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    setenv("TZ", "UTC", 1);
+    tzset();
+    std::ifstream file(TACTUS_SOURCE_DIR "/tests/text/data/templates/golden.json");
+    golden_ = new Json(Json::parse(file));
+  }
+  static void TearDownTestSuite() {
+    delete golden_;
+    golden_ = nullptr;
+  }
+  static RenderOptions Options() {
+    RenderOptions options;
+    options.now_s = golden_->at("now_s").get<int64_t>();
+    return options;
+  }
+
+  static void Check(const Json& expected, const std::string& source, const Json& variables) {
+    SCOPED_TRACE(source);
+    const auto compiled = Template::Compile(source);
+    if (expected.contains("compile_error")) {
+      ASSERT_FALSE(compiled.ok());
+      const std::string& message = compiled.status().message();
+      const int line = expected.at("line").get<int>();
+      if (line > 0) {
+        EXPECT_NE(message.find("line " + std::to_string(line) + ": "), std::string::npos) << message;
+      }
+      return;
+    }
+    ASSERT_TRUE(compiled.ok()) << compiled.status().message();
+    const auto text = compiled.value()->Render(variables, Options());
+    if (expected.contains("text")) {
+      ASSERT_TRUE(text.ok()) << text.status().message();
+      EXPECT_EQ(*text, expected.at("text").get<std::string>());
+      return;
+    }
+    ASSERT_FALSE(text.ok()) << *text;
+    if (expected.at("raised").get<bool>()) {
+      EXPECT_EQ(text.status().message(), expected.at("error").get<std::string>());
+      EXPECT_EQ(text.status().code(), StatusCode::kInvalidArgument);
+    }
+  }
+
+  static Json* golden_;
+};
+Json* JinjaGolden::golden_ = nullptr;
+
+TEST_F(JinjaGolden, TemplatesGiveTheTextOrTheErrorOfJinja2) {
+  size_t texts = 0, errors = 0;
+  for (const Json& expected : golden_->at("cases")) {
+    Check(expected, expected.at("template").get<std::string>(), golden_->at("variables"));
+    ++(expected.contains("text") ? texts : errors);
+  }
+  EXPECT_GT(texts, 80u);
+  EXPECT_GT(errors, 90u);
+}
+
+TEST_F(JinjaGolden, AChatTemplateOnEveryConversation) {
+  const std::string source = golden_->at("chat").get<std::string>();
+  for (const Json& expected : golden_->at("conversations")) {
+    SCOPED_TRACE(expected.at("variables").dump());
+    Check(expected, source, expected.at("variables"));
+  }
+}
+
+// Runtime messages are jinja2's own where a user of the template meets them.
+TEST_F(JinjaGolden, MessagesOfUndefinedValuesAreJinja2s) {
+  size_t compared = 0;
+  for (const Json& expected : golden_->at("cases")) {
+    if (!expected.contains("error")) continue;
+    const std::string error = expected.at("error").get<std::string>();
+    if (error.find("undefined") == std::string::npos && error.find("has no attribute") == std::string::npos &&
+        error.find("unpack") == std::string::npos && error.find("is unsafe") == std::string::npos) {
+      continue;
+    }
+    const std::string source = expected.at("template").get<std::string>();
+    const auto text = Template::Compile(source).value()->Render(golden_->at("variables"), Options());
+    ASSERT_FALSE(text.ok()) << source;
+    EXPECT_EQ(text.status().message(), "chat template line 1: " + error) << source;
+    ++compared;
+  }
+  EXPECT_GT(compared, 12u);
+}
+
+TEST(JinjaErrors, NameTheLineAndTheConstruct) {
+  const auto message = [](const char* source) { return Template::Compile(source).status().message(); };
+  EXPECT_EQ(message("a\nb\n{% include 'x' %}"), "chat template line 3: the tag 'include' is not supported in chat templates");
+  EXPECT_EQ(message("\n{{ x | urlize }}"), "chat template line 2: the filter 'urlize' is not supported");
+  EXPECT_EQ(message("{% if x %}{{ x | urlize }}{% endif %}"), "chat template line 1: the filter 'urlize' is not supported");
+  EXPECT_EQ(message("{{ x.encode('utf-8') }}"), "chat template line 1: the method 'encode' is not supported");
+  EXPECT_EQ(message("{{ x | map('urlize') | list }}"), "chat template line 1: the filter 'urlize' is not supported");
+  EXPECT_EQ(Template::Compile("{% block a %}{% endblock %}").status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(Template::Compile("{{ 99999999999999999999 }}").status().message(),
+            "chat template line 1: the integer 99999999999999999999 does not fit 64 bits");
+  EXPECT_FALSE(Template::Compile("\xff").ok());
+}
+
+TEST(JinjaErrors, AreErrorsWhereTextCouldNotBeEqual) {
+  const auto render = [](const char* source) { return Template::Compile(source).value()->Render(Json::object()); };
+  EXPECT_FALSE(render("{{ 9223372036854775807 + 1 }}").ok());      // Python goes on with a longer integer
+  EXPECT_FALSE(render("{{ [1] | map('string') }}").ok());          // Python prints an address
+  EXPECT_FALSE(render("{{ (1).real }}").ok());
+  EXPECT_FALSE(Template::Compile("{{ x }}").value()->Render(Json{{"x", 18446744073709551615ull}}).ok());
+}
+
+}  // namespace
+}  // namespace tactus::jinja

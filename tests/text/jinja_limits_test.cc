@@ -1,0 +1,125 @@
+// Hostile templates and conversations end with an error, in bounded time and memory, and never with a crash.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "text/jinja/template.h"
+
+namespace tactus::jinja {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Status Fails(const std::string& source, const Json& variables = Json::object()) {
+  const auto compiled = Template::Compile(source);
+  if (!compiled.ok()) return compiled.status();
+  const auto text = compiled.value()->Render(variables);
+  return text.ok() ? Status() : text.status();
+}
+
+TEST(JinjaLimits, HostileTemplatesEndWithAnError) {
+  const char* templates[] = {
+      "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
+      "{% for a in range(100000) %}{% for b in range(100000) %}xxxxxxxxxxxxxxxx{% endfor %}{% endfor %}",
+      "{{ 'x' * 1000000000000 }}",
+      "{{ [0] * 1000000000000 }}",
+      "{{ 'x' * 9223372036854775807 }}",
+      "{% set ns = namespace(s='xxxxxxxxxxxxxxxx') %}{% for a in range(100000) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+      "{% set ns = namespace(s='x') %}{% for a in range(100000) %}{% set ns.s = ns.s ~ 'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy' %}{% endfor %}",
+      "{% set ns = namespace(l=[0]) %}{% for a in range(100000) %}{% set ns.l = ns.l + ns.l %}{% endfor %}",
+      "{% set ns = namespace(l=[]) %}{% for a in range(1000) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l }}",
+      "{% set ns = namespace(l=[]) %}{% for a in range(1000) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l | tojson }}",
+      "{% set ns = namespace(l=[], m=[]) %}{% for a in range(1000) %}{% set ns.l = [ns.l] %}{% set ns.m = [ns.m] %}{% endfor %}{{ ns.l == ns.m }}",
+      "{% set ns = namespace(l=[], m=[]) %}{% for a in range(1000) %}{% set ns.l = [ns.l] %}{% set ns.m = [ns.m] %}{% endfor %}{{ ns.l < ns.m }}",
+      "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}",
+      "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+      "{% macro f() %}{{ g() }}{% endmacro %}{% macro g() %}{% if true %}{{ f() }}{% endif %}{% endmacro %}{{ f() }}",
+      "{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}",
+      "{% macro f() %}{% call f() %}{{ caller() }}{% endcall %}{% endmacro %}{{ f() }}",
+      "{% for x in [[1]] recursive %}{{ loop([[1]]) }}{% endfor %}",
+      "{{ ('x' * 1000000).replace('x', 'y' * 1000000) }}",
+      "{{ ('x' * 1000000).replace('', 'y' * 1000000) }}",
+      "{{ ('y' * 1000000).join(['x'] * 100000) }}",
+      "{{ '%100000000d' % 1 }}",
+      "{{ '%*d' % (1000000000, 1) }}",
+      "{{ '{:1000000000}'.format(1) }}",
+      "{{ '{:.1000000000f}'.format(1.0) }}",
+      "{{ 'x'.center(10000000000) }}",
+      "{{ 'x'.ljust(9223372036854775807) }}",
+      "{{ 'x' | indent(9223372036854775807, true) }}",
+      "{{ range(9223372036854775807) }}",
+      "{{ range(-9223372036854775807, 9223372036854775807, 1) }}",
+      "{{ range(5) | batch(9223372036854775807, 'x') | list }}",
+      "{{ range(5) | slice(9223372036854775807) | list }}",
+      "{{ [1] | tojson(indent=1000000000) }}",
+      "{{ strftime_now('%c' * 100000) }}",
+      "{{ 2 ** 1000000000 }}",
+      "{{ (-9223372036854775807 - 1) // -1 }}",
+      "{{ -(-9223372036854775807 - 1) }}",
+      "{{ (-9223372036854775807 - 1) | abs }}",
+  };
+  for (const char* source : templates) {
+    const Status status = Fails(source);
+    EXPECT_FALSE(status.ok()) << source;
+    EXPECT_FALSE(status.message().empty());
+  }
+}
+
+TEST(JinjaLimits, NestedSourcesEndWithAnError) {
+  const auto repeat = [](const std::string& text, int n) {
+    std::string out;
+    for (int k = 0; k < n; ++k) out += text;
+    return out;
+  };
+  for (const int n : {1000, 100000}) {
+    EXPECT_FALSE(Fails("{{ " + repeat("(", n) + "1" + repeat(")", n) + " }}").ok());
+    EXPECT_FALSE(Fails("{{ " + repeat("[", n) + repeat("]", n) + " }}").ok());
+    EXPECT_FALSE(Fails("{{ " + repeat("not ", n) + "1 }}").ok());
+    EXPECT_FALSE(Fails("{{ " + repeat("-", n) + "1 }}").ok());
+    EXPECT_FALSE(Fails("{{ 1" + repeat(" + 1", n) + " }}").ok());
+    EXPECT_FALSE(Fails("{{ x" + repeat(".x", n) + " }}").ok());
+    EXPECT_FALSE(Fails("{{ x" + repeat(" | string", n) + " }}").ok());
+    EXPECT_FALSE(Fails("{{ 1 if 1 else " + repeat("1 if 1 else ", n) + "1 }}").ok());
+    EXPECT_FALSE(Fails(repeat("{% if 1 %}", n / 10) + repeat("{% endif %}", n / 10)).ok());
+    EXPECT_FALSE(Fails("{% set " + repeat("(", n) + "a" + repeat(")", n) + " = 1 %}").ok());
+  }
+  EXPECT_EQ(Fails(std::string(kMaxSourceBytes + 1, 'x')).code(), StatusCode::kInvalidArgument);
+  const std::string longest(kMaxSourceBytes, 'x');
+  EXPECT_TRUE(Fails(longest).ok());
+}
+
+TEST(JinjaLimits, DeepConversationsEndWithAnError) {
+  Json deep = 1;
+  for (int k = 0; k < 1000; ++k) deep = Json::array({std::move(deep)});
+  EXPECT_EQ(Fails("{{ x }}", {{"x", deep}}).code(), StatusCode::kTooLarge);
+  EXPECT_TRUE(Fails("{{ y }}", {{"x", deep}}).ok());   // never read, never converted
+}
+
+TEST(JinjaLimits, WhatRealTemplatesNeedFits) {
+  const auto sum = Template::Compile("{% set ns = namespace(n=0) %}{% for x in range(100000) %}{% set ns.n = ns.n + x %}{% endfor %}{{ ns.n }}");
+  EXPECT_EQ(sum.value()->Render(Json::object()).value(), "4999950000");
+  const auto depth = Template::Compile("{% macro f(n) %}{% if n > 0 %}{{ n }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(100) }}");
+  EXPECT_TRUE(depth.value()->Render(Json::object()).ok());
+  std::string long_sum = "{{ 'x'";
+  for (int k = 0; k < 200; ++k) long_sum += " + 'y'";
+  EXPECT_EQ(Template::Compile(long_sum + " }}").value()->Render(Json::object()).value(), "x" + std::string(200, 'y'));
+}
+
+TEST(JinjaLimits, InvalidUtf8InAConversationIsReplaced) {
+  EXPECT_EQ(Template::Compile("{{ x }}|{{ x | length }}").value()->Render({{"x", "a\xff\xc3"}}).value(), "a\xEF\xBF\xBD\xEF\xBF\xBD|3");
+}
+
+TEST(JinjaLimits, ALimitSaysWhichAndHowMuch) {
+  RenderOptions options;
+  options.limits.steps = 1000;
+  const auto loop = Template::Compile("\n{% for x in range(5000) %}{{ x }}{% endfor %}");
+  const auto text = loop.value()->Render(Json::object(), options);
+  ASSERT_FALSE(text.ok());
+  EXPECT_EQ(text.status().message(), "chat template line 2: the template takes more than 1000 steps");
+  EXPECT_EQ(text.status().code(), StatusCode::kTooLarge);
+}
+
+}  // namespace
+}  // namespace tactus::jinja
