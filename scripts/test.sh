@@ -27,12 +27,12 @@ default_model() {  # the tests that want it skip, with the reason, where it cann
 fuzz() {
   scripts/setup.sh build fuzz
   scripts/build.sh fuzz
-  for fuzzer in build/fuzz/tests/fuzz/fuzz_*; do
+  for fuzzer in build/fuzz/tests/fuzz/*_fuzz; do
     [ -x "$fuzzer" ] && [ -f "$fuzzer" ] || continue
     name=$(basename "$fuzzer")
     corpus=build/fuzz/corpus/$name
     mkdir -p "$corpus"
-    seeds=tests/fuzz/seeds/${name#fuzz_}
+    seeds=tests/fuzz/corpus/${name%_fuzz}
     [ -d "$seeds" ] || seeds=
     echo "fuzz: $name for $1 s" >&2
     if ! "$fuzzer" -max_total_time="$1" -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 "$corpus" $seeds > "build/fuzz/$name.log" 2>&1; then
