@@ -16,6 +16,7 @@
 #include "engine/metrics.h"
 #include "engine/model_text.h"
 #include "engine/step_loop.h"
+#include "engine/trace_writer.h"
 #include "exec/cpu_executor.h"
 #include "exec/numerics.h"
 #include "model/available_memory.h"
@@ -24,9 +25,26 @@
 #include "model/sigbus_guard.h"
 #include "sched/scheduler.h"
 #include "tactus/engine.h"
+#include "tactus/version.h"
 
 namespace tactus {
 namespace {
+
+// "name = value" for every option, for the trace's header.
+struct OptionEcho {
+  std::string text;
+  void Group(const char*) {}
+  static std::string Show(bool v) { return v ? "on" : "off"; }
+  static std::string Show(const std::string& v) { return v; }
+  static std::string Show(const DurationText& v) { return fmt::format("{}ns", v.ns); }
+  static std::string Show(const BytesText& v) { return fmt::format("{}", v.bytes); }
+  static std::string Show(double v) { return fmt::format("{}", v); }
+  static std::string Show(int64_t v) { return fmt::format("{}", v); }
+  template <class T>
+  void Field(const char* name, T& value, const FieldSpec&) {
+    text += fmt::format("{} = {}\n", name, Show(value));
+  }
+};
 
 std::string NumericsText(const Numerics& n) {
   return fmt::format("{} activations, KV {}{}", n.linear_mode == kernels::LinearMode::kBF16 ? "bf16" : "f32", InfoOf(n.kv_dtype).name,
@@ -106,43 +124,58 @@ Status PlanEverything(Setup* s) {
   return Status();
 }
 
+KvCacheConfig KvConfigOf(const Setup& setup) {
+  const EngineOptions& o = setup.options;
+  KvCacheConfig kv;
+  kv.num_blocks = setup.memory.num_blocks;
+  kv.block_size = static_cast<int32_t>(o.block_size);
+  kv.max_slots = setup.scheduling.limits.slot_capacity;
+  kv.max_blocks_per_slot = static_cast<int32_t>((setup.memory.max_model_len + o.block_size - 1) / o.block_size);
+  kv.prefix_caching = o.prefix_caching;
+  return kv;
+}
+
 class EngineImpl final : public Engine {
  public:
-  EngineImpl(Setup setup, std::unique_ptr<Executor> executor, std::unique_ptr<sched::Scheduler> scheduler,
-             std::shared_ptr<TraceWriter> trace, ModelInfo info)
+  EngineImpl(Setup setup, std::unique_ptr<Executor> executor, std::unique_ptr<sched::Scheduler> scheduler, ModelInfo info)
       : setup_(std::move(setup)), info_(std::move(info)), executor_(std::move(executor)), scheduler_(std::move(scheduler)),
-        trace_(std::move(trace)), start_ns_(SystemClock().NowNs()) {
-    const EngineOptions& o = setup_.options;
+        start_ns_(SystemClock().NowNs()) {}
+
+  // Puts the parts together and starts the engine thread.
+  Status Start() {
+    EngineOptions& o = setup_.options;
     const auto capacity = setup_.scheduling.limits.slot_capacity;
-    KvCacheConfig kv;
-    kv.num_blocks = setup_.memory.num_blocks;
-    kv.block_size = static_cast<int32_t>(o.block_size);
-    kv.max_slots = capacity;
-    kv.max_blocks_per_slot = static_cast<int32_t>((setup_.memory.max_model_len + o.block_size - 1) / o.block_size);
-    kv.prefix_caching = o.prefix_caching;
+    const KvCacheConfig kv = KvConfigOf(setup_);
     kv_ = std::make_unique<KvCache>(kv);
     metrics_ = std::make_unique<EngineMetrics>(info_.name, kv, scheduler_->max_step_tokens());
-    delivery_ = std::make_unique<Delivery>(setup_.text.tokenizer.get(), metrics_.get());
+    seed_base_ = o.seed != 0 ? static_cast<uint64_t>(o.seed) : SystemRandom64();
 
     StepLoopConfig config;
     config.slot_capacity = capacity;
-    config.limits = Limits();
+    config.limits = limits_ = Limits();
+    if (!o.trace_out.empty()) {
+      OptionEcho echo;
+      o.VisitFields(echo);
+      TACTUS_ASSIGN_OR_RETURN(trace_, TraceWriter::Create(o.trace_out, MakeTraceHeader(*scheduler_, kv, config, executor_->traits(),
+                                                                                       "model = " + info_.path + "\n" + echo.text)));
+    }
     StepLoopParts parts;
     parts.scheduler = scheduler_.get();
     parts.executor = executor_.get();
     parts.kv = kv_.get();
     parts.clock = &SystemClock();
+    delivery_ = std::make_unique<Delivery>(setup_.text.tokenizer.get(), metrics_.get());
     parts.sink = delivery_.get();
     parts.trace = trace_.get();
     const Tokenizer* tokenizer = setup_.text.tokenizer.get();
     parts.token_bytes = [tokenizer](TokenId id) { return tokenizer->TokenBytes(id); };
-    limits_ = config.limits;
     loop_ = std::make_unique<StepLoop>(config, std::move(parts));
-    seed_base_ = o.seed != 0 ? static_cast<uint64_t>(o.seed) : SystemRandom64();
     thread_ = std::thread([this] { loop_->Run(); });
+    return Status();
   }
 
   ~EngineImpl() override {
+    if (!thread_.joinable()) return;
     Drain(0);
     loop_->Stop();
     thread_.join();
@@ -253,7 +286,7 @@ class EngineImpl final : public Engine {
   ModelInfo info_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<sched::Scheduler> scheduler_;
-  std::shared_ptr<TraceWriter> trace_;
+  std::unique_ptr<TraceWriter> trace_;
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<EngineMetrics> metrics_;
   std::unique_ptr<Delivery> delivery_;
@@ -336,14 +369,10 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, con
   exec.max_model_len = setup.memory.max_model_len;
   TACTUS_ASSIGN_OR_RETURN(auto executor, MakeCpuExecutor(config, std::move(weights), exec));
 
-  std::shared_ptr<TraceWriter> trace;
-  if (!options.trace_out.empty()) {
-    return Unimplemented("--trace-out: not connected yet", "trace-out");
-  }
-  std::unique_ptr<Engine> engine = std::make_unique<EngineImpl>(std::move(setup), std::move(executor), std::move(scheduler),
-                                                                std::move(trace), std::move(info));
+  auto engine = std::make_unique<EngineImpl>(std::move(setup), std::move(executor), std::move(scheduler), std::move(info));
+  TACTUS_RETURN_IF_ERROR(engine->Start());
   say(fmt::format("ready after {:.2f} s", static_cast<double>(SystemClock().NowNs() - start_ns) * 1e-9));
-  return engine;
+  return std::unique_ptr<Engine>(std::move(engine));
 }
 
 }  // namespace tactus
