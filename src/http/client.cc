@@ -70,9 +70,9 @@ struct Client::Impl {
   Clock& clock;
   uint64_t next_id = 1;
   std::map<uint64_t, Call*> calls;
-  std::vector<std::shared_ptr<ClientConnection>> spare;
   std::vector<tcp::endpoint> endpoints;
-  asio::io_context io{1};      // last: what its coroutines refer to outlives them
+  asio::io_context io{1};      // below what its coroutines refer to, above the sockets that refer to it
+  std::vector<std::shared_ptr<ClientConnection>> spare;
 };
 
 std::string Client::Impl::HeadText(const ClientRequest& request) const {

@@ -135,7 +135,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Phase phase_ = Phase::kNone;
   TimeNs deadline_ns_ = kNever;
   const bool refuse_;
-  bool timed_out_ = false, gone_ = false, linger_ = false;
+  bool timed_out_ = false, gone_ = false, linger_ = false, served_ = false;
   bool keep_alive_ = true, http10_ = false, head_only_ = false;
   uint64_t watch_ = 0;                   // generation; an older watcher's completion means nothing
 };
@@ -168,7 +168,7 @@ asio::awaitable<bool> Connection::ServeOne() {
   error_code ec;
   timed_out_ = false;
   if (buffer_.size() == 0) {
-    if (server_.draining.load(std::memory_order_relaxed)) co_return false;
+    if (served_ && server_.draining.load(std::memory_order_relaxed)) co_return false;
     SetPhase(Phase::kIdle, server_.options.idle_timeout_ns);
     co_await socket_.async_wait(tcp::socket::wait_read, asio::redirect_error(asio::use_awaitable, ec));
     if (ec) co_return false;
@@ -180,6 +180,7 @@ asio::awaitable<bool> Connection::ServeOne() {
   co_await beast::http::async_read_header(socket_, buffer_, parser, asio::redirect_error(asio::use_awaitable, ec));
   if (ec) co_return co_await ReadFailed(ec);
   ReadHead(parser);
+  served_ = true;
   std::optional<HttpResponse> early = server_.handler->CheckHead(head_);
   const std::string* expect = head_.Find("Expect");
   const bool expects_continue = expect != nullptr && EqualsIgnoreCase(*expect, "100-continue");

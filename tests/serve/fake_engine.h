@@ -2,6 +2,7 @@
 // beat back, make it fail, and look at what was submitted and cancelled.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -35,12 +36,12 @@ class FakeEngine final : public Engine {
   }
 
   // --- Script ---
-  void Hold() { Set([this] { held_ = true; }); }           // no token from now on
-  void Release() { Set([this] { held_ = false; }); }
+  void Hold() { HoldAfter(0); }                            // no token from now on
+  void HoldAfter(int64_t tokens) { Set([=, this] { hold_after_ = tokens; }); }   // each choice stops there
+  void Release() { Set([this] { hold_after_ = kNoHold; }); }
   void SetQueueLimit(int64_t limit) { Set([=, this] { queue_limit_ = limit; }); }
   void FailAfter(int64_t tokens) { Set([=, this] { fail_after_ = tokens; }); }   // kError after so many tokens of a choice
   void SetHealthy(bool healthy) { Set([=, this] { healthy_ = healthy; }); }
-  void SetPieces(std::vector<std::string> pieces) { Set([&] { pieces_ = std::move(pieces); }); }
 
   // --- What happened ---
   // Blocks until the condition holds; tests end by their time-out if it never does.
@@ -144,29 +145,26 @@ class FakeEngine final : public Engine {
   void Deliver() {
     std::unique_lock lock(mutex_);
     while (!quit_) {
-      changed_.wait(lock, [this] { return quit_ || cut_off_ || !cancelled_live().empty() || (!held_ && !live_.empty()); });
-      if (quit_) break;
       std::vector<RequestHandle> handles;
-      for (const auto& [handle, live] : live_) handles.push_back(handle);
-      for (const RequestHandle handle : handles) {
-        const bool cancelled = cancelled_.count(handle) != 0;
-        if (held_ && !cancelled && !cut_off_) continue;
-        Step(&lock, handle, cancelled);
-      }
+      changed_.wait(lock, [&] {
+        for (const auto& [handle, live] : live_) if (Runnable(handle, live)) handles.push_back(handle);
+        return quit_ || !handles.empty();
+      });
+      if (quit_) break;
+      for (const RequestHandle handle : handles) Step(&lock, handle, cancelled_.count(handle) != 0);
       changed_.notify_all();
     }
     for (auto& [handle, live] : live_) live.sink.reset();
   }
-  std::vector<RequestHandle> cancelled_live() const {
-    std::vector<RequestHandle> out;
-    for (const RequestHandle h : cancelled_) if (live_.count(h) != 0) out.push_back(h);
-    return out;
+  bool Runnable(RequestHandle handle, const Live& live) const {
+    if (cut_off_ || cancelled_.count(handle) != 0) return true;
+    return std::any_of(live.sent.begin(), live.sent.end(), [this](int64_t sent) { return sent >= 0 && sent < hold_after_; });
   }
   void Step(std::unique_lock<std::mutex>* lock, RequestHandle handle, bool cancelled) {
     Live& live = live_[handle];       // stays: only this thread erases
     const std::vector<std::string> pieces = pieces_;
     const bool cut = cut_off_;
-    const int64_t fail_after = fail_after_;
+    const int64_t fail_after = fail_after_, hold_after = hold_after_;
     lock->unlock();
     const Request& r = live.request;
     bool first = live.sent[0] == 0 && live.choices_done == 0;
@@ -175,7 +173,7 @@ class FakeEngine final : public Engine {
     }
     for (int32_t c = 0; c < r.n; ++c) {
       int64_t& sent = live.sent[static_cast<size_t>(c)];
-      if (sent < 0) continue;
+      if (sent < 0 || (sent >= hold_after && !cancelled && !cut)) continue;
       TokenDelta delta;
       delta.choice = c;
       if (cancelled || cut) {
@@ -220,8 +218,9 @@ class FakeEngine final : public Engine {
   ModelInfo model_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  bool quit_ = false, held_ = false, draining_ = false, cut_off_ = false, healthy_ = true;
-  int64_t queue_limit_ = 100000, fail_after_ = -1;
+  static constexpr int64_t kNoHold = int64_t{1} << 40;
+  bool quit_ = false, draining_ = false, cut_off_ = false, healthy_ = true;
+  int64_t hold_after_ = kNoHold, queue_limit_ = 100000, fail_after_ = -1;
   std::vector<std::string> pieces_ = {"Hel", "lo", " wor", "ld", "!"};
   std::map<RequestHandle, Live> live_;
   std::set<RequestHandle> cancelled_;

@@ -1,0 +1,255 @@
+// Many streams, clients that leave, time limits, the end of the server.
+#include <signal.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "http/raw_socket.h"
+#include "serve/run_server.h"
+#include "server_fixture.h"
+
+namespace tactus {
+namespace {
+
+using nlohmann::json;
+
+class StreamsTest : public ServerTest {
+ protected:
+  static std::string Body(int max_tokens, bool stream = true) {
+    return json({{"prompt", "abc"}, {"max_tokens", max_tokens}, {"stream", stream}}).dump();
+  }
+  static std::string Http(const std::string& body) {
+    return "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
+           "\r\n\r\n" + body;
+  }
+};
+
+TEST_F(StreamsTest, AThousandAtOnceAllComplete) {
+  constexpr size_t kStreams = 1000;
+  StartServer();
+  engine_.Hold();
+  http::Client client(url_, {}, SystemClock());
+  std::vector<std::shared_ptr<Recorder>> recorders;
+  for (size_t i = 0; i < kStreams; ++i) {
+    recorders.push_back(std::make_shared<Recorder>());
+    client.Send({"POST", "/v1/completions", {}, Body(5)}, recorders.back());
+  }
+  std::thread run([&] { client.Run(); });
+  engine_.AwaitLive(kStreams);          // every one of them is open, none refused
+  EXPECT_EQ(Call("GET", "/health").status, 200);
+  engine_.Release();
+  run.join();
+  for (const auto& r : recorders) {
+    ASSERT_TRUE(r->done && r->status.ok()) << r->status.ToString();
+    ASSERT_EQ(r->http_status, 200);
+    ASSERT_EQ(r->events.size(), 6u);
+    EXPECT_EQ(r->events.back(), "[DONE]");
+  }
+  EXPECT_EQ(engine_.most_live(), kStreams);
+}
+
+TEST_F(StreamsTest, ClientsThatLeaveAreCancelledWhereverTheyAre) {
+  StartServer();
+  engine_.Hold();
+  size_t cancelled = 0;
+  for (const bool stream : {true, false}) {
+    for (const bool reset : {true, false}) {
+      RawSocket socket(server_->port());
+      socket.Send(Http(Body(100, stream)));
+      engine_.AwaitLive(1);
+      if (reset) socket.Reset();
+      else socket.Close();
+      engine_.AwaitCancelled(++cancelled);
+      engine_.AwaitLive(0);
+    }
+  }
+}
+
+TEST_F(StreamsTest, AClientThatLeavesInMidStreamIsCancelled) {
+  StartServer();
+  engine_.HoldAfter(3);
+  RawSocket socket(server_->port());
+  socket.Send(Http(Body(100)));
+  EXPECT_NE(socket.ReadUntil("\"text\"", 3).find(" wor"), std::string::npos);
+  socket.Close();
+  engine_.AwaitCancelled(1);
+  engine_.AwaitLive(0);
+}
+
+TEST_F(StreamsTest, QueuedStreamsArePinged) {
+  ServeOptions options;
+  options.ping_interval.ns = kMillisecond;
+  options.read_timeout.ns = 40 * kMillisecond;   // a fine tick
+  StartServer(options);
+  engine_.Hold();
+  RawSocket socket(server_->port());
+  socket.Send(Http(Body(2)));
+  const std::string head = socket.ReadUntil(": ping\n\n", 2);
+  EXPECT_NE(head.find("text/event-stream"), std::string::npos);
+  engine_.Release();
+  EXPECT_NE(socket.ReadUntil("[DONE]").find("Hel"), std::string::npos);
+}
+
+TEST_F(StreamsTest, RequestsThatTakeTooLongAreCancelledWithAnError) {
+  ServeOptions options;
+  options.request_timeout.ns = 5 * kMillisecond;
+  options.read_timeout.ns = 40 * kMillisecond;
+  StartServer(options);
+  engine_.Hold();
+  const auto whole = Post("/v1/completions", Body(5, false));
+  EXPECT_EQ(whole.status, 408);
+  EXPECT_NE(whole.body.find("--request-timeout"), std::string::npos);
+  auto stream = Stream("/v1/completions", Body(5));
+  ASSERT_EQ(stream->events.size(), 1u);
+  EXPECT_EQ(json::parse(stream->events[0])["error"]["code"], 408);
+  engine_.AwaitCancelled(2);
+}
+
+TEST_F(StreamsTest, BadBodiesNeverReachTheEngine) {
+  StartServer();
+  const std::string deep = "{\"prompt\":" + std::string(100000, '[');
+  for (const std::string& body : {std::string(), std::string("{"), std::string("[1]"), std::string("{\"prompt\":\"\xff\xfe\"}"), deep,
+                                  std::string(R"({"prompt":"a","prompt":"b"})"), std::string(R"({"prompt":"a","temperature":1e999})"),
+                                  std::string(R"({"prompt":"a","max_tokens":99999999999999999999})"), std::string(R"({"prompt":"\ud800"})")}) {
+    const auto response = Post("/v1/completions", body);
+    EXPECT_EQ(response.status, 400) << body.substr(0, 60);
+    EXPECT_FALSE(json::parse(response.body)["error"]["message"].get<std::string>().empty());
+  }
+  EXPECT_EQ(engine_.submitted().size(), 0u);
+}
+
+TEST_F(StreamsTest, DrainingFinishesWhatRunsAndRefusesTheRest) {
+  StartServer();
+  engine_.Hold();
+  RawSocket running(server_->port());
+  running.Send(Http(Body(5)));
+  engine_.AwaitLive(1);
+  server_->StopAdmission();
+  const auto refused = Post("/v1/completions", Body(5));
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(*refused.Find("Retry-After"), "1");
+  EXPECT_EQ(Call("GET", "/ready").status, 503);
+  EXPECT_EQ(Call("GET", "/health").status, 200);
+  engine_.Release();
+  EXPECT_EQ(engine_.Drain(60 * kSecond), 0);
+  EXPECT_NE(running.ReadAll().find("[DONE]"), std::string::npos);
+  EXPECT_TRUE(server_->WaitUntilIdle(60 * kSecond));
+}
+
+TEST_F(StreamsTest, DestroyingTheServerCancelsWhatRuns) {
+  StartServer();
+  engine_.Hold();
+  RawSocket socket(server_->port());
+  socket.Send(Http(Body(5)));
+  engine_.AwaitLive(1);
+  server_.reset();
+  engine_.AwaitCancelled(1);
+}
+
+// RunServer in a thread of this process; signals go to the process, whose other threads have them blocked.
+class RunServerTest : public testing::Test {
+ protected:
+  RunServerTest() {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set, nullptr);
+    options_.port = 0;
+  }
+  void Start() {
+    thread_ = std::thread([this] {
+      status_ = RunServer(EngineOptions(), options_,
+                          [this](const EngineOptions&, const Engine::Progress&) -> Result<std::unique_ptr<Engine>> {
+                            auto engine = std::make_unique<FakeEngine>();
+                            engine->Hold();
+                            engine_ = engine.get();
+                            return std::unique_ptr<Engine>(std::move(engine));
+                          },
+                          [this](std::string_view line) { Log(line); }, &json_);
+      Log("returned");
+    });
+    AwaitLine("ready");
+    std::lock_guard lock(mutex_);
+    for (const std::string& line : lines_) {
+      const size_t colon = line.rfind(':');
+      if (line.rfind("ready", 0) == 0) url_.port = static_cast<uint16_t>(std::stoi(line.substr(colon + 1)));
+    }
+    url_.host = "127.0.0.1";
+  }
+  void Log(std::string_view line) {
+    std::lock_guard lock(mutex_);
+    lines_.emplace_back(line);
+    changed_.notify_all();
+  }
+  void AwaitLine(const std::string& start) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] {
+      return std::any_of(lines_.begin(), lines_.end(), [&](const auto& l) { return l.rfind(start, 0) == 0; });
+    });
+  }
+
+  ServeOptions options_;
+  FakeEngine* engine_ = nullptr;
+  http::Url url_;
+  std::string json_;
+  Status status_;
+  std::thread thread_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> lines_;
+};
+
+TEST_F(RunServerTest, TermFinishesWhatRunsThenReturnsOk) {
+  Start();
+  RawSocket socket(url_.port);
+  const std::string body = R"({"prompt":"abc","max_tokens":3,"stream":true})";
+  socket.Send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  engine_->AwaitLive(1);
+  kill(getpid(), SIGTERM);
+  AwaitLine("stopping");
+  engine_->Release();
+  EXPECT_NE(socket.ReadAll().find("[DONE]"), std::string::npos);
+  thread_.join();
+  EXPECT_TRUE(status_.ok()) << status_.ToString();
+  EXPECT_EQ(json_, "{\"steps\":0}");
+}
+
+TEST_F(RunServerTest, WhatTheShutdownTimeoutCutsOffGetsAnError) {
+  options_.shutdown_timeout.ns = kMillisecond;
+  Start();
+  RawSocket socket(url_.port);
+  const std::string body = R"({"prompt":"abc","max_tokens":3,"stream":true})";
+  socket.Send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  socket.ReadUntil("\r\n\r\n");
+  kill(getpid(), SIGINT);
+  const std::string rest = socket.ReadAll();
+  EXPECT_NE(rest.find("data: {\"error\""), std::string::npos) << rest;
+  EXPECT_EQ(rest.find("[DONE]"), std::string::npos);
+  thread_.join();
+  EXPECT_TRUE(status_.ok());
+}
+
+TEST_F(RunServerTest, AnEngineThatFailedEndsTheServer) {
+  Start();
+  engine_->SetHealthy(false);
+  thread_.join();
+  EXPECT_EQ(status_.code(), StatusCode::kInternal);
+}
+
+TEST_F(RunServerTest, WarnsAboutAnOpenServerAndReportsAPortInUse) {
+  options_.host = "0.0.0.0";
+  Start();
+  AwaitLine("warning: http://0.0.0.0");
+  ServeOptions second;
+  second.port = url_.port;
+  const Status in_use = RunServer(EngineOptions(), second, nullptr, nullptr);
+  EXPECT_EQ(in_use.code(), StatusCode::kUnavailable);
+  EXPECT_NE(in_use.message().find(std::to_string(url_.port)), std::string::npos);
+  kill(getpid(), SIGTERM);
+  thread_.join();
+}
+
+}  // namespace
+}  // namespace tactus
