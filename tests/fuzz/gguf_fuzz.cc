@@ -9,7 +9,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tactus;
   const auto file = ParseGguf(std::as_bytes(std::span(data, size)), "fuzz.gguf");
   if (!file.ok()) return 0;
-  static volatile uint8_t sink;
+  [[maybe_unused]] static volatile uint8_t sink;
   for (const auto& [name, tensor] : file->tensors) {
     if (tensor.bytes > 0) sink = static_cast<uint8_t>(tensor.data[tensor.bytes - 1]);
   }

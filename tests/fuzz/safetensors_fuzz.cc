@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   TensorSet set;
   if (!ParseSafetensors(std::as_bytes(std::span(bytes.data(), bytes.size())), "fuzz.safetensors", &set).ok()) return 0;
-  static volatile uint8_t sink;
+  [[maybe_unused]] static volatile uint8_t sink;
   for (const auto& [name, tensor] : set.tensors) {
     if (tensor.bytes == 0) continue;
     sink = static_cast<uint8_t>(tensor.data[0]);
