@@ -263,8 +263,13 @@ def make_default(path):
     specials = [t for t, kind in zip(fields["tokens"], fields["types"]) if kind == 3]
     strings = ODD + odd_strings(300, 7, specials)
     strings.append("<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n")
-    write(DATA / "smollm2_135m.golden.json", {"cases": [
-        {"text": text, "ids": tokenizer.encode(text, add_special_tokens=False).ids} for text in strings]})
+    cases = []
+    for text in strings:
+        cases.append({"text": text, "ids": tokenizer.encode(text, add_special_tokens=False).ids})
+        decoded = tokenizer.decode(cases[-1]["ids"], skip_special_tokens=False)
+        if decoded != text:  # a byte that this vocabulary lacks
+            cases[-1]["decoded"] = decoded
+    write(DATA / "smollm2_135m.golden.json", {"cases": cases})
 
 
 def main():

@@ -6,7 +6,8 @@
 #include <iterator>
 
 #include "golden_cases.h"
-#include "model/loader.h"
+#include "model/gguf.h"
+#include "model/gguf_config.h"
 #include "text/gguf_spec.h"
 
 namespace tactus {
@@ -14,11 +15,17 @@ namespace {
 
 using Ids = std::vector<TokenId>;
 
-std::unique_ptr<Tokenizer> FromGguf(const std::string& path, const std::string& model_name = {}) {
-  Result<ModelDescription> description = DescribeModel(path);
-  EXPECT_TRUE(description.ok()) << description.status().ToString();
-  if (!description.ok()) return nullptr;
-  ModelDescription::GgufTokenizer& from = description->gguf_tokenizer;
+std::unique_ptr<Tokenizer> FromGguf(const std::string& path, int64_t vocab_size, const std::string& model_name) {
+  // Some of these files hold a vocabulary alone, of architectures that are not served: no DescribeModel.
+  const std::string bytes = ReadFile(path);
+  const Result<GgufFile> file = ParseGguf(std::as_bytes(std::span(bytes)), path);
+  EXPECT_TRUE(file.ok()) << file.status().ToString();
+  if (!file.ok()) return nullptr;
+  ModelDescription description;
+  const Status status = TokenizerFromGguf(*file, vocab_size, &description);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  if (!status.ok()) return nullptr;
+  ModelDescription::GgufTokenizer& from = description.gguf_tokenizer;
   GgufTokenizerFields fields;
   fields.model = from.model;
   fields.pre = from.pre;
@@ -45,7 +52,7 @@ std::string Environment(const char* name) {
 TEST(DefaultModel, EncodesAsTheReference) {
   const std::string path = Environment("TACTUS_DEFAULT_MODEL");
   if (path.empty()) GTEST_SKIP() << "TACTUS_DEFAULT_MODEL does not name the default model's file";
-  const auto tokenizer = FromGguf(path);
+  const auto tokenizer = FromGguf(path, 49152, "");
   ASSERT_NE(tokenizer, nullptr);
   EXPECT_EQ(tokenizer->vocab_size(), 49152);
   const nlohmann::json cases = GoldenCases("smollm2_135m");
@@ -54,19 +61,20 @@ TEST(DefaultModel, EncodesAsTheReference) {
     const auto text = item["text"].get<std::string>();
     const auto ids = item["ids"].get<Ids>();
     EXPECT_EQ(tokenizer->Encode(text, true, true), ids) << item["text"];
-    EXPECT_EQ(tokenizer->Decode(ids, false), text);
-    EXPECT_EQ(Streamed(*tokenizer, ids, false), text);
+    const std::string decoded = item.value("decoded", text);
+    EXPECT_EQ(tokenizer->Decode(ids, false), decoded);
+    EXPECT_EQ(Streamed(*tokenizer, ids, false), decoded);
   }
 }
 
-class GgmlVocab : public testing::TestWithParam<const char*> {};
+class GgmlVocab : public testing::TestWithParam<std::pair<const char*, int64_t>> {};
 
 TEST_P(GgmlVocab, EncodesAsThePublishedIds) {
   const std::string data = Environment("TACTUS_DATA");
   if (data.empty()) GTEST_SKIP() << "TACTUS_DATA does not name the folder of test data";
-  const std::string file = data + "/tokenizers/ggml-vocab/ggml-vocab-" + GetParam() + ".gguf";
+  const std::string file = data + "/tokenizers/ggml-vocab/ggml-vocab-" + GetParam().first + ".gguf";
   if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there";
-  const auto tokenizer = FromGguf(file, GetParam());
+  const auto tokenizer = FromGguf(file, GetParam().second, GetParam().first);
   ASSERT_NE(tokenizer, nullptr);
   const std::string inputs = ReadFile(file + ".inp");
   std::istringstream outputs(ReadFile(file + ".out"));
@@ -86,9 +94,11 @@ TEST_P(GgmlVocab, EncodesAsThePublishedIds) {
   EXPECT_GT(compared, 30);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GgmlVocab, testing::Values("llama-spm", "phi-3", "gpt-2", "falcon", "mpt"),
+INSTANTIATE_TEST_SUITE_P(All, GgmlVocab, testing::Values(std::pair("llama-spm", int64_t{32000}), std::pair("phi-3", int64_t{32064}),
+                                         std::pair("gpt-2", int64_t{50257}), std::pair("falcon", int64_t{65024}),
+                                         std::pair("mpt", int64_t{50432})),
                          [](const auto& param_info) {
-                           std::string name = param_info.param;
+                           std::string name = param_info.param.first;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });

@@ -1,0 +1,39 @@
+// Tokenisers from hostile files, over hostile text. The first byte chooses the file's format; the rest is the file, then
+// after a zero byte pair the text. What is accepted must encode without a fault, give ids of its own vocabulary only, and
+// stream what it decodes. tokenizer.json of tests/text/data, each after a 'j', and tokenizer.model after an 's' are seeds.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "text/tokenizer.h"
+#include "text/unicode.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace tactus;
+  if (size < 2) return 0;
+  const std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
+  // A model file holds zero bytes itself: there the text is the file's own bytes.
+  const size_t split = data[0] == 's' ? std::string_view::npos : input.find(std::string_view("\0\0", 2));
+  const std::string_view file = input.substr(0, split);
+  const std::string_view text = split == std::string_view::npos ? input.substr(0, 200) : input.substr(split + 2);
+  Result<TokenizerSpec> spec = data[0] == 's' ? ParseSentencePieceModel(file) : ParseTokenizerJson(file);
+  if (!spec.ok()) return 0;
+  // A large but legal id makes a large vocabulary; time is spent on the rest.
+  if (spec->tokens.size() > 20'000) return 0;
+  const Result<std::unique_ptr<Tokenizer>> made = MakeTokenizer(std::move(*spec));
+  if (!made.ok()) return 0;
+  const Tokenizer& tokenizer = **made;
+  for (const bool special : {false, true}) {
+    const std::vector<TokenId> ids = tokenizer.Encode(text, special, special);
+    std::string streamed;
+    Detokenizer detokenizer(&tokenizer, special);
+    for (const TokenId id : ids) {
+      if (id < 0 || id >= tokenizer.vocab_size()) std::abort();
+      streamed += detokenizer.Append(id);
+      if (!IsValidUtf8(streamed)) std::abort();
+    }
+    if (streamed + detokenizer.Flush() != tokenizer.Decode(ids, special)) std::abort();
+  }
+  return 0;
+}
