@@ -30,11 +30,11 @@ int64_t ModelConfig::KvBytesPerToken(DType kv_dtype) const {
 }
 
 Status ValidateConfig(const ModelConfig& c) {
-  // The limits keep every product of two fields, times 8 bytes, far inside 64 bits.
+  // head_dim: what the attention kernels are built for. The limits keep every product of two fields, times 8 bytes, far inside 64 bits.
   const Bound bounds[] = {
       {"hidden_size", c.hidden_size, 1, 1 << 20},       {"num_layers", c.num_layers, 1, kMaxLayers},
       {"num_heads", c.num_heads, 1, 1 << 14},           {"num_kv_heads", c.num_kv_heads, 1, 1 << 14},
-      {"head_dim", c.head_dim, 2, 1 << 12},             {"intermediate_size", c.intermediate_size, 1, 1 << 22},
+      {"head_dim", c.head_dim, 2, kMaxConfigHeadDim},             {"intermediate_size", c.intermediate_size, 1, 1 << 22},
       {"vocab_size", c.vocab_size, 1, 1 << 24},         {"max_position", c.max_position, 1, 1 << 30},
   };
   for (const Bound& b : bounds) {

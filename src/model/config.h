@@ -77,6 +77,7 @@ struct MemoryPlan {
 Result<MemoryPlan> PlanMemory(const ModelConfig& config, const MemoryPlanInput& input);
 
 inline constexpr int64_t kMaxLayers = 1024;
+inline constexpr int64_t kMaxConfigHeadDim = 256;   // kernels::kMaxHeadDim
 
 // Shape errors that would make a forward pass read out of bounds: each with field, value and limit.
 Status ValidateConfig(const ModelConfig& config);

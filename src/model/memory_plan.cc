@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "model/config.h"
+#include "model/decoder.h"
 
 namespace tactus {
 namespace {
@@ -16,16 +17,14 @@ std::string Size(int64_t bytes) {
   return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / kGiB);
 }
 
-// Buffers of the largest step, f32: the residual stream, its norm, q, the attention's output, k, v, gate, up and the
-// product of the two; logits of every sequence that samples; per thread one row of scratch for the widest operator and one
-// attention partial per head.
+// What the decoder allocates for the largest step, as it says itself: activations, kernel scratch, and logits of the rows that
+// are computed at once.
 int64_t ActivationBytes(const ModelConfig& c, const MemoryPlanInput& in) {
-  const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
-  const int64_t per_token = 3 * c.hidden_size + 2 * q + 2 * kv + 3 * c.intermediate_size;
-  const int64_t logit_rows = std::min(in.max_num_seqs, in.max_step_tokens);
-  const int64_t widest = std::max({c.hidden_size, q, c.intermediate_size});
-  const int64_t scratch = in.threads * (widest + c.num_heads * (c.head_dim + 2)) + in.max_step_tokens * widest;
-  return 4 * (in.max_step_tokens * per_token + logit_rows * c.vocab_size + scratch);
+  DecoderOptions options;
+  options.max_tokens = in.max_step_tokens;
+  options.max_logit_rows = DecoderLogitRows(c, std::min(in.max_num_seqs, in.max_step_tokens));
+  options.threads = in.threads;
+  return DecoderBufferBytes(c, options);
 }
 
 Status CheckInput(const ModelConfig& c, const MemoryPlanInput& in) {

@@ -1,3 +1,4 @@
+#include "kernels/kernel_set.h"
 #include "model/available_memory.h"
 #include "model/config.h"
 #include "model_files.h"
@@ -53,6 +54,7 @@ TEST(ModelConfig, ValidationNamesTheField) {
                         {&ModelConfig::head_dim, "head_dim"},       {&ModelConfig::vocab_size, "vocab_size"},
                         {&ModelConfig::intermediate_size, "intermediate_size"}, {&ModelConfig::max_position, "max_position"}};
   EXPECT_TRUE(ValidateConfig(TinyLlama()).ok());
+  static_assert(kMaxConfigHeadDim == kernels::kMaxHeadDim, "a head_dim that the kernels refuse must not pass validation");
   for (const Case& x : cases) {
     for (const int64_t bad : {int64_t{0}, int64_t{-1}, int64_t{1} << 40}) {
       ModelConfig c = TinyLlama();
@@ -145,7 +147,7 @@ TEST(MemoryPlan, LargestAllowedShapesDoNotOverflow) {
   c.hidden_size = 1 << 20;
   c.num_layers = kMaxLayers;
   c.num_heads = c.num_kv_heads = 1 << 14;
-  c.head_dim = 1 << 12;
+  c.head_dim = kMaxConfigHeadDim;
   c.intermediate_size = 1 << 22;
   c.vocab_size = 1 << 24;
   c.max_position = 1 << 30;
