@@ -77,7 +77,7 @@ void ReadSampling(Fields* fields, const RequestLimits& limits, ParsedRequest* ou
     } else {
       fields->FailType("seed", "a whole number of 64 bits", *seed);
     }
-    out->has_seed = true;
+    s.has_seed = true;
   }
   ReadLogitBias(fields, limits, &s);
   if (auto v = fields->Integer("n", 1, limits.max_choices)) out->base.n = static_cast<int32_t>(*v);

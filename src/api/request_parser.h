@@ -34,7 +34,6 @@ struct ParsedRequest {
   std::string template_variables;          // chat: the JSON object for Engine::ApplyChatTemplate
   bool add_special_tokens = true;          // completions
   Request base;                            // n, sampling, stop, priority, slo, client, cache_salt
-  bool has_seed = false;
   std::optional<int64_t> max_tokens;
   bool stream = false;
   bool include_usage = false;              // stream_options.include_usage

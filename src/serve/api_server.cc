@@ -178,7 +178,6 @@ void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_option
   context_.clock = &clock_;
   context_.request_timeout_ns = options_.request_timeout.ns;
   context_.ping_interval_ns = options_.ping_interval.ns;
-  context_.seed = static_cast<uint64_t>(engine_options.seed);
   context_.limits.model = model.name;
   context_.limits.max_model_len = model.max_model_len;
   context_.limits.vocab_size = model.vocab_size;

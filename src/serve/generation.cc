@@ -6,16 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "base/rng.h"
-
 namespace tactus::serve {
-
-uint64_t GenerationContext::DrawSeed() const {
-  const uint64_t index = seeds_drawn.fetch_add(1, std::memory_order_relaxed);
-  const auto bits = Philox4x32({static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)},
-                               {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), 0x7365656d, 0});
-  return (static_cast<uint64_t>(bits[1]) << 32) | bits[0];
-}
 
 class Generation::PromptSink final : public ResponseSink {
  public:
@@ -52,8 +43,6 @@ Status Generation::Prepare() {
   auto parsed = chat_ ? api::ParseChatRequest(http.body, context_.limits) : api::ParseCompletionRequest(http.body, context_.limits);
   TACTUS_ASSIGN_OR_RETURN(parsed_, std::move(parsed));
   for (const auto& [name, value] : http.headers) TACTUS_RETURN_IF_ERROR(api::ApplySloHeader(name, value, &parsed_.base.slo));
-  if (!parsed_.has_seed) parsed_.base.sampling.seed = context_.DrawSeed();
-  parsed_.base.sampling.has_seed = true;   // the engine draws none of its own
   if (parsed_.base.client.empty()) parsed_.base.client = http.peer;
   std::vector<PromptState> prompts;
   if (chat_) {

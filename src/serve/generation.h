@@ -7,7 +7,6 @@
 // that still runs has been cancelled.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,17 +21,14 @@
 
 namespace tactus::serve {
 
-// What all calls share. Outlives them; immutable but for the seeds.
+// What all calls share. Outlives them; immutable.
 struct GenerationContext {
   Engine* engine = nullptr;
   api::RequestLimits limits;
   Clock* clock = nullptr;
   DurationNs request_timeout_ns = 0;     // 0: none
   DurationNs ping_interval_ns = 0;
-  uint64_t seed = 0;                     // of the seeds that requests leave out
   std::string fingerprint;
-  mutable std::atomic<uint64_t> seeds_drawn{0};
-  uint64_t DrawSeed() const;
 };
 
 class Generation : public std::enable_shared_from_this<Generation> {

@@ -35,7 +35,7 @@ TEST(RequestParserTest, DefaultsComeFromTheModel) {
   EXPECT_EQ(r->base.sampling.top_k, 7);
   EXPECT_EQ(r->base.sampling.logprobs, -1);
   EXPECT_EQ(r->base.n, 1);
-  EXPECT_FALSE(r->has_seed);
+  EXPECT_FALSE(r->base.sampling.has_seed);
   EXPECT_FALSE(r->max_tokens);
   EXPECT_EQ(Completion(R"("temperature":null,"top_k":-1)")->base.sampling.temperature, 0.5f);
   EXPECT_EQ(Completion(R"("top_k":-1)")->base.sampling.top_k, 0);
@@ -57,7 +57,7 @@ TEST(RequestParserTest, EveryFieldArrives) {
   EXPECT_EQ(s.presence_penalty, -1.0f);
   EXPECT_EQ(s.frequency_penalty, 2.0f);
   EXPECT_EQ(s.seed, 18446744073709551615u);
-  EXPECT_TRUE(r->has_seed);
+  EXPECT_TRUE(s.has_seed);
   EXPECT_EQ(s.logit_bias, (std::vector<std::pair<TokenId, float>>{{3, 1.5f}, {9, -100.0f}}));
   EXPECT_EQ(s.logprobs, 5);
   EXPECT_EQ(r->base.n, 4);
