@@ -8,9 +8,9 @@
 namespace tactus::bench {
 
 struct Ceilings {
-  double f32_flops = 0;    // multiply-adds on f32 in the widest registers of the set, all threads
-  double bf16_flops = 0;   // vdpbf16ps; 0 where the CPU has none
-  double read_bytes = 0;   // bytes per second read from memory, all threads, buffer far beyond the caches
+  double f32_flops = 0;   // multiply-adds on f32 in the widest registers of the set, all threads
+  double bf16_flops = 0;  // vdpbf16ps; 0 where the CPU has none
+  double read_bytes = 0;  // bytes per second read from memory, all threads, buffer far beyond the caches
 };
 
 // Measured once (about a second) for the kernel set that `ops` names.
@@ -21,7 +21,7 @@ const Ceilings& MeasuredCeilings(kernels::ThreadPool& pool, const kernels::Ops& 
 struct CeilingLoops {
   float (*f32)(int64_t rounds);
   int64_t f32_flops_per_round;
-  float (*bf16)(int64_t rounds);        // null: none
+  float (*bf16)(int64_t rounds);  // null: none
   int64_t bf16_flops_per_round;
   float (*read)(const float* data, int64_t floats);
 };

@@ -16,6 +16,8 @@ struct Vec {
 }  // namespace
 #include "ceiling_loops.inc"
 
-CeilingLoops Avx2Loops() { return {F32Loop, 2 * kChains * Vec::kWidth, nullptr, 0, ReadLoop}; }
+CeilingLoops Avx2Loops() {
+  return {F32Loop, 2 * kChains * Vec::kWidth, nullptr, 0, ReadLoop};
+}
 
 }  // namespace tactus::bench

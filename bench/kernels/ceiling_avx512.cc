@@ -21,7 +21,8 @@ namespace {
 float Bf16Loop(int64_t rounds) {
   Vec::F acc[kChains];
   for (int i = 0; i < kChains; ++i) acc[i] = Vec::Set1(static_cast<float>(i));
-  const auto a = reinterpret_cast<__m512bh>(_mm512_set1_epi16(0x3f80)), b = reinterpret_cast<__m512bh>(_mm512_set1_epi16(0x3c00));
+  const auto a = reinterpret_cast<__m512bh>(_mm512_set1_epi16(0x3f80)),
+             b = reinterpret_cast<__m512bh>(_mm512_set1_epi16(0x3c00));
   for (int64_t r = 0; r < rounds; ++r) {
     for (int i = 0; i < kChains; ++i) acc[i] = _mm512_dpbf16_ps(acc[i], a, b);
   }

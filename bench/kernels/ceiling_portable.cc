@@ -20,6 +20,8 @@ struct Vec {
 }  // namespace
 #include "ceiling_loops.inc"
 
-CeilingLoops PortableLoops() { return {F32Loop, 2 * kChains * Vec::kWidth, nullptr, 0, ReadLoop}; }
+CeilingLoops PortableLoops() {
+  return {F32Loop, 2 * kChains * Vec::kWidth, nullptr, 0, ReadLoop};
+}
 
 }  // namespace tactus::bench

@@ -1,5 +1,5 @@
-// Operators at the shapes of a 1.1B Llama (hidden 2048, FFN 5632, 32 heads, 4 KV heads, vocabulary 32000), each with its share
-// of the machine's measured arithmetic and read bandwidth.
+// Operators at the shapes of a 1.1B Llama (hidden 2048, FFN 5632, 32 heads, 4 KV heads, vocabulary 32000), each with
+// its share of the machine's measured arithmetic and read bandwidth.
 //
 //   TACTUS_KERNELS=avx2 TACTUS_BENCH_THREADS=1 kernels_bench --benchmark_filter=bf16
 //
@@ -96,7 +96,8 @@ void Attention(benchmark::State& state, int32_t items, int32_t context, int32_t 
   std::vector<int32_t> table(static_cast<size_t>(items) * blocks_each);
   for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>((i * 7919) % table.size());
   std::vector<kernels::AttentionItem> work;
-  for (int32_t i = 0; i < items; ++i) work.push_back({i * count, context - count, count, table.data() + i * blocks_each});
+  for (int32_t i = 0; i < items; ++i)
+    work.push_back({i * count, context - count, count, table.data() + i * blocks_each});
   const int64_t tokens = int64_t{items} * count;
   const std::vector<float> q = RandomFloats(tokens * kHeads * kHeadDim);
   std::vector<float> out(q.size());

@@ -24,11 +24,19 @@ uint32_t Load32(Bytes p) {
   return v;
 }
 
-float LoadHalf(Bytes p) { return F16ToF32(Load16(p)); }
+float LoadHalf(Bytes p) {
+  return F16ToF32(Load16(p));
+}
 
-void BlockF32(Bytes p, float* out) { std::memcpy(out, p, sizeof(float)); }
-void BlockF16(Bytes p, float* out) { *out = LoadHalf(p); }
-void BlockBF16(Bytes p, float* out) { *out = BF16ToF32(Load16(p)); }
+void BlockF32(Bytes p, float* out) {
+  std::memcpy(out, p, sizeof(float));
+}
+void BlockF16(Bytes p, float* out) {
+  *out = LoadHalf(p);
+}
+void BlockBF16(Bytes p, float* out) {
+  *out = BF16ToF32(Load16(p));
+}
 
 // d, 16 bytes: low nibbles are values 0..15, high nibbles 16..31
 void BlockQ40(Bytes p, float* out) {
@@ -146,17 +154,28 @@ void Dequantize(DType dtype, const std::byte* src, int64_t elements, float* out)
   TACTUS_CHECK(elements % info.block_elements == 0);
   const auto* bytes = reinterpret_cast<Bytes>(src);
   switch (dtype) {
-    case DType::kF32: return Rows<BlockF32>(bytes, elements, 1, 4, out);
-    case DType::kF16: return Rows<BlockF16>(bytes, elements, 1, 2, out);
-    case DType::kBF16: return Rows<BlockBF16>(bytes, elements, 1, 2, out);
-    case DType::kQ4_0: return Rows<BlockQ40>(bytes, elements, 32, info.block_bytes, out);
-    case DType::kQ4_1: return Rows<BlockQ41>(bytes, elements, 32, info.block_bytes, out);
-    case DType::kQ5_0: return Rows<BlockQ50>(bytes, elements, 32, info.block_bytes, out);
-    case DType::kQ5_1: return Rows<BlockQ51>(bytes, elements, 32, info.block_bytes, out);
-    case DType::kQ8_0: return Rows<BlockQ80>(bytes, elements, 32, info.block_bytes, out);
-    case DType::kQ4_K: return Rows<BlockQ4K>(bytes, elements, 256, info.block_bytes, out);
-    case DType::kQ5_K: return Rows<BlockQ5K>(bytes, elements, 256, info.block_bytes, out);
-    case DType::kQ6_K: return Rows<BlockQ6K>(bytes, elements, 256, info.block_bytes, out);
+    case DType::kF32:
+      return Rows<BlockF32>(bytes, elements, 1, 4, out);
+    case DType::kF16:
+      return Rows<BlockF16>(bytes, elements, 1, 2, out);
+    case DType::kBF16:
+      return Rows<BlockBF16>(bytes, elements, 1, 2, out);
+    case DType::kQ4_0:
+      return Rows<BlockQ40>(bytes, elements, 32, info.block_bytes, out);
+    case DType::kQ4_1:
+      return Rows<BlockQ41>(bytes, elements, 32, info.block_bytes, out);
+    case DType::kQ5_0:
+      return Rows<BlockQ50>(bytes, elements, 32, info.block_bytes, out);
+    case DType::kQ5_1:
+      return Rows<BlockQ51>(bytes, elements, 32, info.block_bytes, out);
+    case DType::kQ8_0:
+      return Rows<BlockQ80>(bytes, elements, 32, info.block_bytes, out);
+    case DType::kQ4_K:
+      return Rows<BlockQ4K>(bytes, elements, 256, info.block_bytes, out);
+    case DType::kQ5_K:
+      return Rows<BlockQ5K>(bytes, elements, 256, info.block_bytes, out);
+    case DType::kQ6_K:
+      return Rows<BlockQ6K>(bytes, elements, 256, info.block_bytes, out);
   }
 }
 

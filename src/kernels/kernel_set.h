@@ -2,7 +2,8 @@
 //
 // Files under cpu/ that are compiled for one instruction set include no header that defines an inline function or
 // template with external linkage which might be emitted there (the linker could pick that copy for the whole program,
-// an illegal instruction elsewhere). So cpu/*.h put everything in an unnamed namespace; tests/kernels checks the objects.
+// an illegal instruction elsewhere). So cpu/*.h put everything in an unnamed namespace; tests/kernels checks the
+// objects.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +13,27 @@
 namespace tactus::kernels {
 
 const Ops& RefOps();
-const Ops& PortableOps();            // "scalar"
+const Ops& PortableOps();  // "scalar"
 #if defined(__x86_64__)
 const Ops& Avx2Ops();
 const Ops& Avx512Ops();
-bool CpuHasAvx2();                   // with FMA and F16C
-bool CpuHasAvx512();                 // F, BW, VL, DQ
+bool CpuHasAvx2();    // with FMA and F16C
+bool CpuHasAvx512();  // F, BW, VL, DQ
 bool CpuHasAvx512Bf16();
 #endif
 
-// Scratch layout of the cpu/ sets, in bytes. Linear: the rounded input, then per thread a weight panel and partial sums.
-inline constexpr int64_t kLinearChunk = 1024;        // columns per pass over K (a multiple of every block format)
-inline constexpr int64_t kLinearTokenBlock = 96;     // tokens per task
-inline constexpr int64_t kLinearRowBlock = 16;       // weight rows whose partial sums are kept at a time
-inline constexpr int64_t kMaxWidth = 16;             // lanes of the widest set
+// Scratch layout of the cpu/ sets, in bytes. Linear: the rounded input, then per thread a weight panel and partial
+// sums.
+inline constexpr int64_t kLinearChunk = 1024;     // columns per pass over K (a multiple of every block format)
+inline constexpr int64_t kLinearTokenBlock = 96;  // tokens per task
+inline constexpr int64_t kLinearRowBlock = 16;    // weight rows whose partial sums are kept at a time
+inline constexpr int64_t kMaxWidth = 16;          // lanes of the widest set
 // Attention: positions per partition, positions per transposed tile of K, rows (queries x heads) per task.
 inline constexpr int32_t kPartition = 256;
 inline constexpr int32_t kKeyTile = 64;
 inline constexpr int32_t kAttentionTileRows = 64;
 inline constexpr int32_t kMaxHeadDim = 256;
-inline constexpr int32_t kSplitPerThread = 4;        // partitions of one long sequence in flight, per thread
+inline constexpr int32_t kSplitPerThread = 4;  // partitions of one long sequence in flight, per thread
 
 int64_t LinearThreadBytes();
 int64_t AttentionThreadBytes(int32_t head_dim);

@@ -9,9 +9,13 @@
 namespace tactus::kernels {
 namespace {
 
-void Store16(uint16_t value, uint8_t* out) { std::memcpy(out, &value, sizeof value); }
+void Store16(uint16_t value, uint8_t* out) {
+  std::memcpy(out, &value, sizeof value);
+}
 
-float InverseOrZero(float d) { return d != 0.0f ? 1.0f / d : 0.0f; }
+float InverseOrZero(float d) {
+  return d != 0.0f ? 1.0f / d : 0.0f;
+}
 
 int Clamp15(float value) {  // truncates; the caller has added the half
   const int v = static_cast<int>(value);
@@ -61,8 +65,10 @@ bool CanQuantize(DType dtype) {
     case DType::kBF16:
     case DType::kQ4_0:
     case DType::kQ4_1:
-    case DType::kQ8_0: return true;
-    default: return false;
+    case DType::kQ8_0:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -72,12 +78,24 @@ void Quantize(DType dtype, const float* x, int64_t elements, std::byte* out) {
   auto* to = reinterpret_cast<uint8_t*>(out);
   for (int64_t i = 0; i < elements; i += info.block_elements, to += info.block_bytes) {
     switch (dtype) {
-      case DType::kF32: std::memcpy(to, x + i, sizeof(float)); break;
-      case DType::kF16: Store16(F32ToF16(x[i]), to); break;
-      case DType::kBF16: Store16(F32ToBF16(x[i]), to); break;
-      case DType::kQ4_0: BlockQ40(x + i, to); break;
-      case DType::kQ4_1: BlockQ41(x + i, to); break;
-      default: BlockQ80(x + i, to); break;
+      case DType::kF32:
+        std::memcpy(to, x + i, sizeof(float));
+        break;
+      case DType::kF16:
+        Store16(F32ToF16(x[i]), to);
+        break;
+      case DType::kBF16:
+        Store16(F32ToBF16(x[i]), to);
+        break;
+      case DType::kQ4_0:
+        BlockQ40(x + i, to);
+        break;
+      case DType::kQ4_1:
+        BlockQ41(x + i, to);
+        break;
+      default:
+        BlockQ80(x + i, to);
+        break;
     }
   }
 }

@@ -54,7 +54,9 @@ int64_t LinearThreadBytes() {
 
 namespace {
 constexpr int64_t kCacheLine = 64;
-int64_t PaddedHead(int32_t head_dim) { return (head_dim + kMaxWidth - 1) / kMaxWidth * kMaxWidth; }
+int64_t PaddedHead(int32_t head_dim) {
+  return (head_dim + kMaxWidth - 1) / kMaxWidth * kMaxWidth;
+}
 }  // namespace
 
 int64_t AttentionThreadBytes(int32_t head_dim) {
@@ -70,8 +72,8 @@ int64_t AttentionSplitBytes(int32_t heads, int32_t head_dim, int32_t threads) {
 int64_t WorkspaceBytes(int64_t tokens, int64_t max_cols, int32_t heads, int32_t head_dim, int32_t threads) {
   const int64_t padded_cols = (max_cols + 2 * kMaxWidth - 1) / (2 * kMaxWidth) * (2 * kMaxWidth);
   const int64_t linear = tokens * padded_cols * int64_t{sizeof(float)} + 64 + threads * LinearThreadBytes();
-  const int64_t attention = (tokens + 1) * int64_t{sizeof(int64_t)} + 64 + AttentionSplitBytes(heads, head_dim, threads) +
-                            threads * AttentionThreadBytes(head_dim);
+  const int64_t attention = (tokens + 1) * int64_t{sizeof(int64_t)} + 64 +
+                            AttentionSplitBytes(heads, head_dim, threads) + threads * AttentionThreadBytes(head_dim);
   return (linear > attention ? linear : attention) + kCacheLine;
 }
 

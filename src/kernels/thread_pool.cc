@@ -1,5 +1,5 @@
-// How a job is handed out: `remaining_` counts tasks not yet claimed and is claimed by compare-and-swap, so a claim only
-// ever succeeds for the job that is current. A claimed task keeps the job's fields in place, because Run does not
+// How a job is handed out: `remaining_` counts tasks not yet claimed and is claimed by compare-and-swap, so a claim
+// only ever succeeds for the job that is current. A claimed task keeps the job's fields in place, because Run does not
 // return before every task is done. A worker that wakes late therefore finds either work of the current job or nothing.
 #include "kernels/thread_pool.h"
 
@@ -127,7 +127,9 @@ void ThreadPool::Run(int64_t tasks, Thunk thunk, void* self) {
   s.done.store(0);
   s.remaining.store(tasks);
   if (s.sleepers.load() > 0) {
-    { std::lock_guard<std::mutex> lock(s.mutex); }
+    {
+      std::lock_guard<std::mutex> lock(s.mutex);
+    }
     s.work.notify_all();
   }
   s.Work(0);

@@ -21,7 +21,9 @@ namespace tactus {
   return value;
 }
 
-[[maybe_unused]] static inline float BF16ToF32(uint16_t h) { return FloatOf(static_cast<uint32_t>(h) << 16); }
+[[maybe_unused]] static inline float BF16ToF32(uint16_t h) {
+  return FloatOf(static_cast<uint32_t>(h) << 16);
+}
 
 [[maybe_unused]] static inline uint16_t F32ToBF16(float value) {
   const uint32_t bits = BitsOf(value);
@@ -45,7 +47,8 @@ namespace tactus {
   const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   const uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
-  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // rounds to 65536 or more, or is infinite
+  if (magnitude >= 0x477ff000u)
+    return static_cast<uint16_t>(sign | 0x7c00u);  // rounds to 65536 or more, or is infinite
   if (magnitude < 0x38800000u) {
     // Subnormal half: adding 0.5 leaves the result's fraction, rounded to nearest even, in the low bits.
     const float shifted = FloatOf(magnitude) + 0.5f;

@@ -1,5 +1,5 @@
-// Attention of every kernel set: close to ref, and the same bits for a query whether it comes as a decode, in a chunk of any
-// size, over any block size, beside any neighbours, by any number of threads.
+// Attention of every kernel set: close to ref, and the same bits for a query whether it comes as a decode, in a chunk
+// of any size, over any block size, beside any neighbours, by any number of threads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,8 @@ Sequence MakeSequence(const Shape& s, int32_t length, uint64_t seed) {
 // A paged cache with shuffled blocks; what is not written is NaN, so that reading it shows.
 class Cache {
  public:
-  Cache(const Shape& shape, int32_t block_size, const std::vector<Sequence>& sequences, const Ops& ops, ThreadPool& pool)
+  Cache(const Shape& shape, int32_t block_size, const std::vector<Sequence>& sequences, const Ops& ops,
+        ThreadPool& pool)
       : shape_(shape) {
     int32_t blocks = 1;
     for (const Sequence& s : sequences) blocks += (s.length + block_size - 1) / block_size;
@@ -51,7 +52,8 @@ class Cache {
       std::vector<int32_t> table;
       for (int32_t p = 0; p < s.length; p += block_size) table.push_back(order[next++]);
       std::vector<int64_t> slots;
-      for (int32_t p = 0; p < s.length; ++p) slots.push_back(int64_t{table[p / block_size]} * block_size + p % block_size);
+      for (int32_t p = 0; p < s.length; ++p)
+        slots.push_back(int64_t{table[p / block_size]} * block_size + p % block_size);
       ops.store_kv(pool, s.k.data(), s.v.data(), slots.data(), s.length, layer_);
       tables_.push_back(std::move(table));
     }
@@ -89,12 +91,15 @@ class Cache {
 };
 
 const Shape kShapes[] = {
-    {8, 1, 64},                                       // MQA
-    {9, 3, 64},                                       // a group that fills no tile
-    {4, 4, 128, 0, DType::kF32},                      // MHA
-    {4, 2, 8},     {6, 2, 24, 0, DType::kF32},        // tiny and odd heads
-    {4, 2, 16, 5}, {8, 2, 64, 300}, {2, 2, 256, 64},  // windows within, across and at the edges of partitions
-    {72, 1, 16},                                      // more heads than a tile has rows
+    {8, 1, 64},                   // MQA
+    {9, 3, 64},                   // a group that fills no tile
+    {4, 4, 128, 0, DType::kF32},  // MHA
+    {4, 2, 8},
+    {6, 2, 24, 0, DType::kF32},  // tiny and odd heads
+    {4, 2, 16, 5},
+    {8, 2, 64, 300},
+    {2, 2, 256, 64},  // windows within, across and at the edges of partitions
+    {72, 1, 16},      // more heads than a tile has rows
 };
 
 std::string NameOf(const Ops* ops, const Shape& s) {
@@ -179,7 +184,8 @@ TEST(Attention, LongDecodesMergeInTheSameOrderWhenSplit) {
     Cache cache(shape, 16, sequences, *ops, one);
     const std::vector<Cache::Piece> last = {{0, 4999, 1}};
     const std::vector<float> want = cache.Run(*SelectOps("ref"), one, sequences, last);
-    const std::vector<float> alone = cache.Run(*ops, one, sequences, last), split = cache.Run(*ops, two, sequences, last);
+    const std::vector<float> alone = cache.Run(*ops, one, sequences, last),
+                             split = cache.Run(*ops, two, sequences, last);
     EXPECT_TRUE(testing::SameBits(alone.data(), split.data(), 64)) << ops->name;
     for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(alone[i], want[i], 4e-6) << ops->name;
   }

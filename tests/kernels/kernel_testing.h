@@ -12,8 +12,9 @@
 
 namespace tactus::kernels::testing {
 
-inline constexpr DType kAllDTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,
-                                       DType::kQ5_1, DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+inline constexpr DType kAllDTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0,
+                                       DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
+                                       DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
 
 inline std::vector<float> RandomFloats(int64_t n, uint64_t seed, float deviation = 1.0f) {
   Rng rng(seed);

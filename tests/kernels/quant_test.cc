@@ -1,5 +1,5 @@
-// GGUF's formats against gguf.quants (tools/make_quant_golden.py), and every kernel set's dequantisation against ours: equal
-// bits, at any address.
+// GGUF's formats against gguf.quants (tools/make_quant_golden.py), and every kernel set's dequantisation against ours:
+// equal bits, at any address.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -98,7 +98,9 @@ TEST(Quant, ErrorIsWithinHalfAStep) {
       }
       const float largest = std::max(high, -low);
       // q4_0 covers [-8, 7] steps: the far end of the other sign may be cut by one step.
-      const float step = dtype == DType::kQ8_0 ? largest / 127 : dtype == DType::kQ4_1 ? (high - low) / 15 : largest / 4;
+      const float step = dtype == DType::kQ8_0   ? largest / 127
+                         : dtype == DType::kQ4_1 ? (high - low) / 15
+                                                 : largest / 4;
       for (int i = b; i < b + 32; ++i) EXPECT_NEAR(back[i], x[i], 0.51f * step + 1e-3f * largest) << InfoOf(dtype).name;
     }
   }

@@ -14,7 +14,9 @@ namespace {
 using testing::RandomFloats;
 using testing::SameBits;
 
-const Ops& Ref() { return *SelectOps("ref"); }
+const Ops& Ref() {
+  return *SelectOps("ref");
+}
 
 TEST(RowOps, RmsNormAgreesWithRefAndDependsOnItsRowAlone) {
   ThreadPool pool(3);
@@ -73,7 +75,8 @@ TEST(RowOps, RopeRotatesPairs) {
   for (const bool interleaved : {false, true}) {
     for (const int32_t rotary : {64, 32, 20}) {
       std::vector<float> inv_freq;
-      for (int i = 0; i < rotary / 2; ++i) inv_freq.push_back(std::pow(10000.0f, -2.0f * i / static_cast<float>(rotary)));
+      for (int i = 0; i < rotary / 2; ++i)
+        inv_freq.push_back(std::pow(10000.0f, -2.0f * i / static_cast<float>(rotary)));
       const RopeTable table = {inv_freq.data(), 1.25f, rotary, interleaved};
       const std::vector<float> q = RandomFloats(tokens * heads * dim, 1), k = RandomFloats(tokens * kv_heads * dim, 2);
       std::vector<float> want_q = q, want_k = k;
@@ -144,7 +147,8 @@ TEST(RowOps, SiluMulAndAddAgreeWithRefWhereverAnElementLies) {
     Ref().silu_mul(pool, gate.data(), up.data(), n, want.data());
     for (const Ops* ops : RunnableOps()) {
       ops->silu_mul(pool, gate.data(), up.data(), n, got.data());
-      for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(got[i], want[i], 1e-6 * std::fabs(want[i]) + 1e-30) << ops->name << gate[i];
+      for (int64_t i = 0; i < n; ++i)
+        ASSERT_NEAR(got[i], want[i], 1e-6 * std::fabs(want[i]) + 1e-30) << ops->name << gate[i];
       float one;
       ops->silu_mul(pool, &gate[n - 1], &up[n - 1], 1, &one);
       EXPECT_TRUE(SameBits(&one, &got[n - 1], 1)) << ops->name;

@@ -28,7 +28,8 @@ TEST(ThreadPool, RunsEveryTaskOnceWithAValidThread) {
   }
 }
 
-// Plain memory written by tasks is visible to the caller after ParallelFor, and a job's data to its tasks (run under tsan).
+// Plain memory written by tasks is visible to the caller after ParallelFor, and a job's data to its tasks (run under
+// tsan).
 TEST(ThreadPool, ManySmallJobsInARow) {
   ThreadPool pool(4);
   std::vector<int64_t> values(64, 0);

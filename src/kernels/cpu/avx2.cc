@@ -1,11 +1,11 @@
 // The kernel set of machines with AVX2, FMA and F16C (compiled for them).
 #include "kernels/cpu/simd_avx2.h"
 
-#include "kernels/cpu/row_kernel.h"
-#include "kernels/cpu/linear_kernel.h"
+#include "kernels/cpu/attention_kernel.h"
 #include "kernels/cpu/fused_kernel.h"
 #include "kernels/cpu/linear_entry.h"
-#include "kernels/cpu/attention_kernel.h"
+#include "kernels/cpu/linear_kernel.h"
+#include "kernels/cpu/row_kernel.h"
 
 namespace tactus::kernels {
 

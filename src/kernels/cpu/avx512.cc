@@ -1,14 +1,14 @@
-// The kernel set of machines with AVX-512 F, BW, VL and DQ (compiled for them). Where the CPU also has AVX512-BF16, bf16 weights
-// under LinearMode::kBF16 go to avx512_bf16.cc: pairs of products in one instruction, other roundings. Bits are promised
-// per binary, kernel set and that feature, not across machines.
+// The kernel set of machines with AVX-512 F, BW, VL and DQ (compiled for them). Where the CPU also has AVX512-BF16,
+// bf16 weights under LinearMode::kBF16 go to avx512_bf16.cc: pairs of products in one instruction, other roundings.
+// Bits are promised per binary, kernel set and that feature, not across machines.
 #include "kernels/cpu/simd_avx512.h"
 
-#include "kernels/cpu/row_kernel.h"
-#include "kernels/cpu/linear_kernel.h"
-#include "kernels/cpu/fused_kernel.h"
-#include "kernels/cpu/linear_entry.h"
 #include "kernels/cpu/attention_kernel.h"
 #include "kernels/cpu/avx512_bf16.h"
+#include "kernels/cpu/fused_kernel.h"
+#include "kernels/cpu/linear_entry.h"
+#include "kernels/cpu/linear_kernel.h"
+#include "kernels/cpu/row_kernel.h"
 
 namespace tactus::kernels {
 namespace {
@@ -24,7 +24,7 @@ void LinearOrBf16(ThreadPool& pool, const float* x, int64_t tokens, const Matrix
 }  // namespace
 
 const Ops& Avx512Ops() {
-  static constexpr Ops kOps = {"avx512", LinearOrBf16, RmsNorm,   Embed, Rope,
+  static constexpr Ops kOps = {"avx512", LinearOrBf16, RmsNorm, Embed, Rope,
                                StoreKv,  Attention,    SiluMul, AddTo, DequantizeRow};
   return kOps;
 }

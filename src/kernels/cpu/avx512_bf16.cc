@@ -1,11 +1,12 @@
-// vdpbf16ps: each f32 lane takes two neighbouring products per step, so lane i holds the columns 2i and 2i + 1 of every 32. The
-// instruction rounds to nearest even and treats subnormals as zero. Order otherwise as linear_kernel.h says.
+// vdpbf16ps: each f32 lane takes two neighbouring products per step, so lane i holds the columns 2i and 2i + 1 of
+// every 32. The instruction rounds to nearest even and treats subnormals as zero. Order otherwise as linear_kernel.h
+// says.
 #include "kernels/cpu/avx512_bf16.h"
 
 #include "kernels/cpu/simd_avx512.h"
 
-#include "kernels/cpu/row_kernel.h"
 #include "kernels/cpu/linear_kernel.h"
+#include "kernels/cpu/row_kernel.h"
 
 namespace tactus::kernels {
 namespace {
@@ -30,8 +31,8 @@ struct WeightsPairs {
 
 }  // namespace
 
-void LinearAvx512Bf16(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y,
-                      Workspace scratch) {
+void LinearAvx512Bf16(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias,
+                      float* y, Workspace scratch) {
   if (tokens <= 0 || w.rows <= 0) return;
   const int64_t packed_bytes =
       RoundUp(tokens * PackedColumns<WeightsPairs>(w.cols) * static_cast<int64_t>(sizeof(uint16_t)), 64);

@@ -1,7 +1,8 @@
-// The linear operator for block formats and few tokens: weights are decoded in registers and used at once. Same order and
-// same bits as RunTile over a dequantised panel. After row_kernel.h and linear_kernel.h.
+// The linear operator for block formats and few tokens: weights are decoded in registers and used at once. Same order
+// and same bits as RunTile over a dequantised panel. After row_kernel.h and linear_kernel.h.
 #pragma once
 
+#include "kernels/cpu/linear_kernel.h"
 #include "kernels/kernel_set.h"
 
 namespace tactus::kernels {
@@ -65,11 +66,20 @@ template <class Blocks>
 bool TryFused(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y) {
   static_assert(kFusedTokens == 4);
   switch (tokens) {
-    case 1: RunFused<Blocks, 1>(pool, x, w, bias, y); return true;
-    case 2: RunFused<Blocks, 2>(pool, x, w, bias, y); return true;
-    case 3: RunFused<Blocks, 3>(pool, x, w, bias, y); return true;
-    case 4: RunFused<Blocks, 4>(pool, x, w, bias, y); return true;
-    default: return false;
+    case 1:
+      RunFused<Blocks, 1>(pool, x, w, bias, y);
+      return true;
+    case 2:
+      RunFused<Blocks, 2>(pool, x, w, bias, y);
+      return true;
+    case 3:
+      RunFused<Blocks, 3>(pool, x, w, bias, y);
+      return true;
+    case 4:
+      RunFused<Blocks, 4>(pool, x, w, bias, y);
+      return true;
+    default:
+      return false;
   }
 }
 

@@ -1,6 +1,7 @@
 // The linear operator of a kernel set: picks how weights are read. After linear_kernel.h and row_kernel.h.
 #pragma once
 
+#include "kernels/cpu/fused_kernel.h"
 #include "kernels/kernel_set.h"
 
 namespace tactus::kernels {
@@ -29,9 +30,12 @@ void Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& 
   if (tokens <= 0 || w.rows <= 0) return;
   const bool round = mode == LinearMode::kBF16;
   switch (w.dtype) {
-    case DType::kF32: return LinearOver<WeightsF32>(pool, x, tokens, w, false, false, bias, y, scratch);
-    case DType::kF16: return LinearOver<WeightsF16>(pool, x, tokens, w, false, false, bias, y, scratch);
-    case DType::kBF16: return LinearOver<WeightsBF16>(pool, x, tokens, w, false, round, bias, y, scratch);
+    case DType::kF32:
+      return LinearOver<WeightsF32>(pool, x, tokens, w, false, false, bias, y, scratch);
+    case DType::kF16:
+      return LinearOver<WeightsF16>(pool, x, tokens, w, false, false, bias, y, scratch);
+    case DType::kBF16:
+      return LinearOver<WeightsBF16>(pool, x, tokens, w, false, round, bias, y, scratch);
     case DType::kQ8_0:
       if (TryFused<BlocksQ80>(pool, x, tokens, w, bias, y)) return;
       break;
@@ -41,7 +45,8 @@ void Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& 
     case DType::kQ4_1:
       if (TryFused<BlocksQ41>(pool, x, tokens, w, bias, y)) return;
       break;
-    default: break;
+    default:
+      break;
   }
   LinearOver<WeightsF32>(pool, x, tokens, w, true, false, bias, y, scratch);
 }

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/cpu/row_kernel.h"
 #include "kernels/kernel_set.h"
 
 namespace tactus::kernels {
@@ -64,10 +65,10 @@ using WeightsF16 = WithTail<F16Elements>;
 // (m * kLinearRowBlock + n) * kWidth.
 template <class X>
 struct TilePass {
-  const X* x;           // this tile's, packed (see PackTokens) or rows x_stride apart
+  const X* x;  // this tile's, packed (see PackTokens) or rows x_stride apart
   int64_t x_stride;
   const uint8_t* w[Simd::kLinearRows];
-  int64_t ahead;        // bytes from a row to the one to prefetch, 0: none
+  int64_t ahead;  // bytes from a row to the one to prefetch, 0: none
   int64_t columns;
   float* sums;
   bool first, last;
@@ -113,8 +114,9 @@ void RunTile(const TilePass<typename L::X>& t) {
   };
   for (int64_t k = 0; k < full; k += L::kStep) step(k, L::LoadX, L::LoadW);
   if (rest > 0) {
-    step(full, [rest](const typename L::X* p) { return L::LoadXTail(p, rest); },
-         [rest](const uint8_t* p) { return L::LoadWTail(p, rest); });
+    step(
+        full, [rest](const typename L::X* p) { return L::LoadXTail(p, rest); },
+        [rest](const uint8_t* p) { return L::LoadWTail(p, rest); });
   }
 #pragma GCC unroll 6
   for (int m = 0; m < kTokens; ++m) {
@@ -137,23 +139,33 @@ template <class L, bool kPacked, bool kAhead, int kRows>
 void RunTokens(int64_t tokens, const TilePass<typename L::X>& t) {
   static_assert(Simd::kLinearTokens == 3 || Simd::kLinearTokens == 6);
   switch (tokens) {
-    case 1: return RunTile<L, kPacked, kAhead, 1, kRows>(t);
-    case 2: return RunTile<L, kPacked, kAhead, 2, kRows>(t);
-    case 3: return RunTile<L, kPacked, kAhead, 3, kRows>(t);
-    default: break;
+    case 1:
+      return RunTile<L, kPacked, kAhead, 1, kRows>(t);
+    case 2:
+      return RunTile<L, kPacked, kAhead, 2, kRows>(t);
+    case 3:
+      return RunTile<L, kPacked, kAhead, 3, kRows>(t);
+    default:
+      break;
   }
   if constexpr (Simd::kLinearTokens == 6) {
     switch (tokens) {
-      case 4: return RunTile<L, kPacked, kAhead, 4, kRows>(t);
-      case 5: return RunTile<L, kPacked, kAhead, 5, kRows>(t);
-      case 6: return RunTile<L, kPacked, kAhead, 6, kRows>(t);
-      default: break;
+      case 4:
+        return RunTile<L, kPacked, kAhead, 4, kRows>(t);
+      case 5:
+        return RunTile<L, kPacked, kAhead, 5, kRows>(t);
+      case 6:
+        return RunTile<L, kPacked, kAhead, 6, kRows>(t);
+      default:
+        break;
     }
   }
 }
 
 // Tokens per tile: all tiles alike but the last, none needlessly small (8 tokens are 4 + 4, not 6 + 2).
-inline int64_t TileTokens(int64_t tokens) { return CeilDiv(tokens, CeilDiv(tokens, Simd::kLinearTokens)); }
+inline int64_t TileTokens(int64_t tokens) {
+  return CeilDiv(tokens, CeilDiv(tokens, Simd::kLinearTokens));
+}
 
 struct Blocking {
   int64_t tokens_per_task, token_blocks, rows_per_task, row_ranges;
@@ -172,16 +184,17 @@ inline Blocking ChooseBlocking(int64_t tokens, int64_t rows, int64_t columns, in
   return b;
 }
 
-// Tokens in tiles of TileTokens, each tile's vectors side by side: [tile][column / kStep][token][kStep], zeros after the
-// last column. A large batch streams through the caches in order, whatever the width of a row. The last tile
-// may be smaller.
+// Tokens in tiles of TileTokens, each tile's vectors side by side: [tile][column / kStep][token][kStep], zeros after
+// the last column. A large batch streams through the caches in order, whatever the width of a row. The last tile may be
+// smaller.
 template <class L>
 int64_t PackedColumns(int64_t columns) {
   return RoundUp(columns, L::kStep);
 }
 
 template <class L, class Convert>
-void PackTokens(ThreadPool& pool, const float* x, int64_t tokens, int64_t columns, typename L::X* packed, Convert convert) {
+void PackTokens(ThreadPool& pool, const float* x, int64_t tokens, int64_t columns, typename L::X* packed,
+                Convert convert) {
   const int64_t padded = PackedColumns<L>(columns), per_tile = TileTokens(tokens);
   pool.ParallelFor(CeilDiv(tokens, per_tile), [&](int64_t tile, int32_t) {
     const int64_t first = tile * per_tile, count = MinOf(per_tile, tokens - first);

@@ -11,10 +11,18 @@
 namespace tactus::kernels {
 namespace {
 
-inline int64_t MinOf(int64_t a, int64_t b) { return a < b ? a : b; }
-inline int64_t MaxOf(int64_t a, int64_t b) { return a > b ? a : b; }
-inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-inline int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
+inline int64_t MinOf(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+inline int64_t MaxOf(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+inline int64_t CeilDiv(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+inline int64_t RoundUp(int64_t a, int64_t b) {
+  return CeilDiv(a, b) * b;
+}
 
 // e^x: x = n ln 2 + r, |r| <= ln 2 / 2, a polynomial of degree 6 for e^r (relative error about 1 ulp), 2^n by the
 // exponent. 0 below -87.3 (where the result would be subnormal); NaN stays NaN.
@@ -99,10 +107,14 @@ void DequantizeBlocks(const uint8_t* row, int64_t first, int64_t columns, float*
 // `columns` values of a row from column `first`, both multiples of the format's block.
 void DequantizeColumns(DType dtype, const uint8_t* row, int64_t first, int64_t columns, float* out) {
   switch (dtype) {
-    case DType::kQ8_0: return DequantizeBlocks<BlocksQ80>(row, first, columns, out);
-    case DType::kQ4_0: return DequantizeBlocks<BlocksQ40>(row, first, columns, out);
-    case DType::kQ4_1: return DequantizeBlocks<BlocksQ41>(row, first, columns, out);
-    default: DequantizeSpan(dtype, row + RowBytes(dtype, first), columns, out);
+    case DType::kQ8_0:
+      return DequantizeBlocks<BlocksQ80>(row, first, columns, out);
+    case DType::kQ4_0:
+      return DequantizeBlocks<BlocksQ40>(row, first, columns, out);
+    case DType::kQ4_1:
+      return DequantizeBlocks<BlocksQ41>(row, first, columns, out);
+    default:
+      DequantizeSpan(dtype, row + RowBytes(dtype, first), columns, out);
   }
 }
 
@@ -111,7 +123,9 @@ void DequantizeRow(const MatrixView& w, int64_t row, float* out) {
 }
 
 // Rows per task so that a task is worth handing out.
-inline int64_t RowsPerTask(int64_t row_elements) { return MaxOf(1, 16384 / MaxOf(1, row_elements)); }
+inline int64_t RowsPerTask(int64_t row_elements) {
+  return MaxOf(1, 16384 / MaxOf(1, row_elements));
+}
 
 template <class Fn>
 void ForRows(ThreadPool& pool, int64_t rows, int64_t row_elements, Fn fn) {
@@ -122,7 +136,8 @@ void ForRows(ThreadPool& pool, int64_t rows, int64_t row_elements, Fn fn) {
   });
 }
 
-void RmsNorm(ThreadPool& pool, const float* x, int64_t tokens, int64_t dim, const float* weight, float eps, float* out) {
+void RmsNorm(ThreadPool& pool, const float* x, int64_t tokens, int64_t dim, const float* weight, float eps,
+             float* out) {
   ForRows(pool, tokens, dim, [&](int64_t t) {
     const float* row = x + t * dim;
     float* to = out + t * dim;
@@ -191,7 +206,8 @@ inline void StoreKvRow(const float* from, void* base, const KvLayer& kv, int64_t
   }
 }
 
-void StoreKv(ThreadPool& pool, const float* k, const float* v, const int64_t* slots, int64_t tokens, const KvLayer& kv) {
+void StoreKv(ThreadPool& pool, const float* k, const float* v, const int64_t* slots, int64_t tokens,
+             const KvLayer& kv) {
   const int64_t row = static_cast<int64_t>(kv.kv_heads) * kv.head_dim;
   ForRows(pool, tokens, 2 * row, [&](int64_t t) {
     StoreKvRow(k + t * row, kv.k, kv, slots[t]);

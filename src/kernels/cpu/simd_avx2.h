@@ -24,9 +24,7 @@ struct Simd {
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
   }
   static F LoadF16(const void* p) { return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p))); }
-  static F SpreadF16(const void* p) {
-    return _mm256_cvtph_ps(_mm_set1_epi16(*static_cast<const Int16Unaligned*>(p)));
-  }
+  static F SpreadF16(const void* p) { return _mm256_cvtph_ps(_mm_set1_epi16(*static_cast<const Int16Unaligned*>(p))); }
   static F LoadInt8(const int8_t* p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
   }

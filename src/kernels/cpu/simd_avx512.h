@@ -12,7 +12,7 @@ struct Simd {
   typedef int16_t Int16Unaligned __attribute__((aligned(1), may_alias));
   using F = __m512;
   static constexpr int kWidth = 16;
-  static constexpr int kLinearTokens = 6, kLinearRows = 4;   // 24 accumulators of 32 registers
+  static constexpr int kLinearTokens = 6, kLinearRows = 4;  // 24 accumulators of 32 registers
   static constexpr int kAttentionRows = 4, kAttentionVecs = 4;
 
   static F Zero() { return _mm512_setzero_ps(); }

@@ -1,6 +1,6 @@
-// Vectors of 4 f32 lanes in compiler vector types: SSE2, NEON or plain code, whatever the target has. The interface that
-// every simd_*.h gives to linear_kernel.h, attention_kernel.h and row_kernels.h; all of it has internal linkage (see
-// kernel_set.h).
+// Vectors of 4 f32 lanes in compiler vector types: SSE2, NEON or plain code, whatever the target has. The interface
+// that every simd_*.h gives to linear_kernel.h, attention_kernel.h and row_kernels.h; all of it has internal linkage
+// (see kernel_set.h).
 #pragma once
 
 #include <cstdint>

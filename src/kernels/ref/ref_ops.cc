@@ -1,5 +1,6 @@
-// The specification of every operator, one obvious loop each. Not for speed; allocation-free but single-threaded. Linear sums
-// in f32, columns ascending, one rounding per product and per sum; everything else computes in double and rounds once.
+// The specification of every operator, one obvious loop each. Not for speed; allocation-free but single-threaded.
+// Linear sums in f32, columns ascending, one rounding per product and per sum; everything else computes in double and
+// rounds once.
 #include <cmath>
 #include <limits>
 
@@ -49,7 +50,9 @@ void RmsNorm(ThreadPool&, const float* x, int64_t tokens, int64_t dim, const flo
   }
 }
 
-void DequantizeRow(const MatrixView& w, int64_t row, float* out) { Dequantize(w.dtype, RowOf(w, row), w.cols, out); }
+void DequantizeRow(const MatrixView& w, int64_t row, float* out) {
+  Dequantize(w.dtype, RowOf(w, row), w.cols, out);
+}
 
 void Embed(ThreadPool&, const int32_t* ids, int64_t tokens, const MatrixView& table, float* x) {
   for (int64_t t = 0; t < tokens; ++t) DequantizeRow(table, ids[t], x + t * table.cols);
