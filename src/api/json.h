@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 struct JsonLimits {
   int max_depth = 64;
-  int64_t max_values = 4'000'000;
+  int64_t max_values = 2'000'000;
 };
 Result<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
 

@@ -185,7 +185,7 @@ void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_option
   context_.limits.max_choices = options_.max_choices;
   context_.limits.generation_defaults = model.generation_defaults;
   // Equal fingerprints: same binary version, weights as stored and kernels, hence the same tokens for the same seed.
-  const std::string parts = fmt::format("{}\n{}\n{}\n{}", BuildInfo(), model.path, model.weight_format, model.kernels);
+  const std::string parts = fmt::format("{}\n{}\n{}\n{}", BuildInfo(), model.name, model.weight_format, model.kernels);
   const Hash128 digest = SipHash128(Hash128{1, 1}, parts.data(), parts.size());
   context_.fingerprint = fmt::format("tactus-{}-{:08x}", Version(), digest.low & 0xffffffffu);
   engine_.store(engine, std::memory_order_release);
