@@ -42,6 +42,12 @@ TOOLS = [
 ]
 
 
+# Some templates know no more of JSON schema than this.
+SIMPLE_TOOLS = [tool("add", "Adds", {"a": {"type": "integer", "description": "First"}, "b": {"type": "number", "description": "Second"}}, ["a", "b"]),
+                tool("say", "Says", {"words": {"type": "array", "items": {"type": "string"}, "description": "Words"},
+                                     "loud": {"type": "boolean", "description": "Loud"}}, [])]
+
+
 def call(name, arguments, call_id="abcdef123"):
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
@@ -122,13 +128,13 @@ def cases():
               {"thinking_budget": 512}, {"truncate_history_thinking": False}, {"system_prompt": "From outside."},
               {"xml_tools": TOOLS, "python_tools": TOOLS}, {"add_vision_id": True}, {"default_system_prompt": False},
               {"response_format": {"type": "json_object"}}, {"parallel_tool_calls": False}, {"thinking_mode": "chat"},
-              {"functions": json.dumps(TOOLS), "datetime": "2025-07-24"}]
+              {"functions": json.dumps(TOOLS), "datetime": "2025-07-24"}, {"tools": SIMPLE_TOOLS}]
     for extra in extras:
         for name in ("system, user", "multi-turn", "reasoning_content", "tool answer", "call then call", "image part"):
             for prompt in (False, True):
                 for tools in (None, TOOLS):
                     yield (f"{name} {json.dumps(extra)[:40]}{', prompt' if prompt else ''}{', tools' if tools else ''}",
-                           dict(base, messages=messages[name], tools=tools, add_generation_prompt=prompt, **extra))
+                           {**base, "messages": messages[name], "tools": tools, "add_generation_prompt": prompt, **extra})
     bare = {"messages": messages["multi-turn"], "add_generation_prompt": True}
     yield "no special tokens", bare
 

@@ -19,7 +19,6 @@ bool Among(std::span<const std::string_view> names, std::string_view name) {
 // What Python's own types have. "Mutating": the immutable sandbox hides them. "Unsupported": callable in Python, not here.
 constexpr std::string_view kDictMethods[] = {"get", "items", "keys", "values", "copy"};
 constexpr std::string_view kDictMutating[] = {"clear", "pop", "popitem", "setdefault", "update"};
-constexpr std::string_view kListMethods[] = {"count", "index", "copy"};
 constexpr std::string_view kListMutating[] = {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"};
 constexpr std::string_view kUnsupported[] = {
     "encode", "maketrans", "translate", "format_map", "fromkeys", "as_integer_ratio", "bit_count", "bit_length",
