@@ -61,7 +61,11 @@ TokenizerSpec ByteSpec(const ModelConfig& config) {
 Result<TokenizerSpec> SpecOf(const ModelDescription& d, const ModelTextOptions& options) {
   if (d.source == ModelDescription::Source::kGguf && !d.gguf_tokenizer.model.empty()) return SpecFromGguf(FieldsOf(d));
   if (!d.tokenizer_json.empty()) return ParseTokenizerJson(d.tokenizer_json, d.tokenizer_config_json);
-  if (!d.tokenizer_model.empty()) return ParseSentencePieceModel(d.tokenizer_model);
+  if (!d.tokenizer_model.empty()) {
+    TACTUS_ASSIGN_OR_RETURN(TokenizerSpec spec, ParseSentencePieceModel(d.tokenizer_model));
+    if (!d.tokenizer_config_json.empty()) TACTUS_RETURN_IF_ERROR(ApplyTokenizerConfig(d.tokenizer_config_json, &spec));
+    return spec;
+  }
   if (options.allow_byte_tokenizer) return ByteSpec(d.config);
   return NotFound(fmt::format("{} has no tokeniser; put tokenizer.json or tokenizer.model beside config.json", d.path));
 }
