@@ -1,9 +1,10 @@
-// numerics_table MODEL CHATS.json [TOKENS.txt [MAX_TOKENS]]
+// numerics_table MODEL CHATS.json [TOKENS.txt [MAX_TOKENS]] | numerics_table MODEL CHATS.json --dump FILE
 //
 // How far each arithmetic moves the model's next-token distribution from f32: Kullback-Leibler divergence KL(f32 || x) in nats and
 // how often the most likely token is the same, position by position on given text (teacher forcing), as a markdown
 // table. CHATS.json: tests/golden/data/smollm2-135m.json, whose answers are scored, and whose first answer each arithmetic
 // must give by itself. TOKENS.txt: token ids of a text (`tactus tokenize MODEL --ids`), in windows of 512.
+// --dump: writes the reference's logits of the chat answers instead, f32 [positions, vocab], for llama_cpp_row.py.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -154,6 +155,13 @@ int Run(int argc, char** argv) {
     if (!runner.ok()) throw std::runtime_error(runner.status().ToString());
     runners.push_back(std::move(*runner));
   }
+  const bool dump = argc > 4 && std::string_view(argv[3]) == "--dump";
+  std::ofstream dumped;
+  if (dump) {
+    dumped.open(argv[4], std::ios::binary);
+    runners.resize(1);
+    variants->resize(1);
+  }
   std::ifstream chats(argv[2]);
   const auto json = nlohmann::json::parse(chats);
   std::vector<Score> scores(variants->size());
@@ -168,8 +176,15 @@ int Run(int argc, char** argv) {
       for (const auto& runner : runners) answers.push_back(Greedy(*runner, p.tokens, 8) == expected);
     }
     p.tokens.insert(p.tokens.end(), greedy.begin(), greedy.end());
+    if (dump) {
+      RunPassage(*runners[0], p, [&](size_t, std::span<const float> logits) {
+        dumped.write(reinterpret_cast<const char*>(logits.data()), static_cast<std::streamsize>(logits.size_bytes()));
+      });
+      continue;
+    }
     AddScores(runners, p, &scores);
   }
+  if (dump) return dumped.good() ? 0 : 1;
   PrintTable("Chat answers", *variants, scores, &answers);
   if (argc > 3) {
     std::ifstream in(argv[3]);
