@@ -242,6 +242,11 @@ class EngineImpl final : public Engine {
       loop_->Abort(Status(StatusCode::kUnavailable, "the server shut down before this answer was complete"));
       while (loop_->live_requests() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
+    // The last sink has been told, and the figures include the last pass.
+    delivery_->WaitUntilEmpty();
+    for (EngineStats s = loop_->Stats(); s.kv_blocks_in_use > 0 || s.waiting > 0; s = loop_->Stats()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     return left;
   }
 

@@ -1,6 +1,24 @@
 #include "sched/context.h"
 
+#include <algorithm>
+
 namespace tactus::sched {
+
+StepContext::StepContext(const StepView& step_view, PlanBuilder* builder, Order* order_choice, const Admission* admission,
+                         const Preemption* preemption, std::vector<SlotId>* scratch)
+    : view(step_view), plan(*builder), order(*order_choice), admission_(*admission), preemption_(*preemption),
+      scratch_(*scratch) {}
+
+std::span<const SlotId> StepContext::Ranked(std::span<const SlotId> slots, const int64_t* tie) {
+  if (!order.ranks()) return slots;
+  scratch_.assign(slots.begin(), slots.end());
+  std::sort(scratch_.begin(), scratch_.end(), [&](SlotId a, SlotId b) {
+    if (order.Outranks(view, a, b)) return true;
+    if (order.Outranks(view, b, a)) return false;
+    return tie[a] < tie[b];
+  });
+  return scratch_;
+}
 
 AddResult StepContext::Run(SlotId slot, int32_t limit, bool whole) {
   for (;;) {
@@ -13,14 +31,14 @@ AddResult StepContext::Run(SlotId slot, int32_t limit, bool whole) {
 }
 
 void StepContext::RunDecodes() {
-  for (const SlotId slot : view.running_by_arrival) {
+  for (const SlotId slot : RunningByArrival()) {
     if (IsDecode(slot)) Run(slot);
   }
 }
 
 void StepContext::RunPrefills(bool whole) {
   if (view.num_prefilling == 0) return;
-  for (const SlotId slot : view.running_by_arrival) {
+  for (const SlotId slot : RunningByArrival()) {
     if (plan.prefill_left() <= 0) return;
     if (!IsDecode(slot)) Run(slot, kNoLimit, whole);
   }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <limits>
+#include <span>
+#include <vector>
 
 #include "sched/plan.h"
 #include "sched/policy.h"
@@ -12,9 +14,9 @@ inline constexpr int32_t kNoLimit = std::numeric_limits<int32_t>::max();
 
 class StepContext {
  public:
+  // `scratch` holds [max running] slots for the life of the context.
   StepContext(const StepView& step_view, PlanBuilder* builder, Order* order_choice, const Admission* admission,
-              const Preemption* preemption)
-      : view(step_view), plan(*builder), order(*order_choice), admission_(*admission), preemption_(*preemption) {}
+              const Preemption* preemption, std::vector<SlotId>* scratch);
 
   const StepView& view;
   PlanBuilder& plan;
@@ -28,6 +30,9 @@ class StepContext {
   AddResult Admit(SlotId slot, int32_t limit = kNoLimit, bool whole = false) {
     return plan.Start(slot, admission_, limit, whole);
   }
+  // Running sequences, oldest first or in order of admission; under an order with ranks the more important before.
+  std::span<const SlotId> RunningByArrival() { return Ranked(view.running_by_arrival, view.seq.arrival_order); }
+  std::span<const SlotId> RunningByAdmission() { return Ranked(view.running, view.seq.admit_order); }
   // All decodes, oldest first.
   void RunDecodes();
   // All partly done prompts, oldest first.
@@ -36,8 +41,11 @@ class StepContext {
   void AdmitInOrder(bool whole);
 
  private:
+  std::span<const SlotId> Ranked(std::span<const SlotId> slots, const int64_t* tie);
+
   const Admission& admission_;
   const Preemption& preemption_;
+  std::vector<SlotId>& scratch_;
 };
 
 }  // namespace tactus::sched

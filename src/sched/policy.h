@@ -83,7 +83,9 @@ class Order {
   virtual SlotId Next() = 0;
   // Whether `a` goes before `b`, for any two live sequences: compositions that mix queued and partly done prompts.
   virtual bool Before(const StepView& view, SlotId a, SlotId b) const = 0;
-  // Whether the order values `a` over `b` whatever their arrival (priority); the victim is looked for among the least.
+  // Whether the order values `a` over `b` whatever their arrival (priority): running sequences take their share, and are
+  // spared from preemption, in that order. Only asked when ranks() is true.
+  virtual bool ranks() const { return false; }
   virtual bool Outranks(const StepView&, SlotId, SlotId) const { return false; }
 };
 

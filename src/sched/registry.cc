@@ -171,6 +171,7 @@ Result<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerConfig& give
   s->preemption_->Describe(&s->traits_);
   TACTUS_RETURN_IF_ERROR(CheckFit(config, s->traits_));
   s->max_running_ = static_cast<int32_t>(std::min<int64_t>(config.limits.max_num_seqs, s->traits_.max_tokens));
+  s->scratch_.reserve(static_cast<size_t>(s->max_running_));
   s->config_ = std::move(config);
   return s;
 }
@@ -183,7 +184,7 @@ void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan)
     order_->Apply(view);
   }
   builder->Begin(view, budget_->Next(view), max_running_, plan);
-  StepContext step(view, builder, order_.get(), admission_.get(), preemption_.get());
+  StepContext step(view, builder, order_.get(), admission_.get(), preemption_.get(), &scratch_);
   composition_->Compose(step);
 }
 

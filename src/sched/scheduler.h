@@ -60,6 +60,7 @@ class Scheduler {
   ChoiceTraits traits_;
   int32_t max_running_ = 0;
   bool fresh_ = true;
+  std::vector<SlotId> scratch_;
   std::unique_ptr<Order> order_;
   std::unique_ptr<Admission> admission_;
   std::unique_ptr<Composition> composition_;

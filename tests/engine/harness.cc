@@ -8,6 +8,19 @@
 
 namespace tactus::testing {
 
+void LoggingExecutor::Submit(const StepPlan& plan) {
+  std::string line;
+  for (const SlotId s : plan.preempts) line += "!" + std::to_string(s) + " ";
+  for (const StepItem& item : plan.items) {
+    line += std::to_string(item.slot) + ":" + std::to_string(item.first_position) + "+" + std::to_string(item.count) +
+            (item.sample ? "* " : " ");
+  }
+  if (!plan.copies.empty()) line += "c" + std::to_string(plan.copies.size()) + " ";
+  line.pop_back();
+  log.push_back(line);
+  inner_.Submit(plan);
+}
+
 Harness::Harness(const HarnessConfig& config) : config_(config), clock_(kMillisecond) {
   const int32_t capacity = config.max_queue + config.max_num_seqs;
   sched::SchedulerConfig sc = config.scheduler;
@@ -29,6 +42,7 @@ Harness::Harness(const HarnessConfig& config) : config_(config), clock_(kMillise
   ec.max_slots = capacity;
   ec.clock = &clock_;
   executor_ = std::make_unique<FakeExecutor>(ec);
+  logging_ = std::make_unique<LoggingExecutor>(executor_.get());
 
   KvCacheConfig kc;
   kc.num_blocks = config.num_blocks;
@@ -52,7 +66,7 @@ Harness::Harness(const HarnessConfig& config) : config_(config), clock_(kMillise
   lc.limits = limits_;
   StepLoopParts parts;
   parts.scheduler = scheduler_.get();
-  parts.executor = executor_.get();
+  parts.executor = logging_.get();
   parts.kv = kv_.get();
   parts.clock = &clock_;
   parts.sink = this;

@@ -44,6 +44,22 @@ struct RequestOutput {
   Status error;
 };
 
+// Passes everything on and writes down each plan: "!1 0:8+1* 2:0+4 c2" is: slot 1 preempted; slot 0 computes position 8 and
+// samples; slot 2 computes positions 0 to 3 without sampling; two block copies.
+class LoggingExecutor final : public Executor {
+ public:
+  explicit LoggingExecutor(Executor* inner) : inner_(*inner) {}
+  ExecutorTraits traits() const override { return inner_.traits(); }
+  void Submit(const StepPlan& plan) override;
+  bool Poll(StepResult* result) override { return inner_.Poll(result); }
+  void SetWakeup(std::function<void()> wakeup) override { inner_.SetWakeup(std::move(wakeup)); }
+  TimeNs NextReadyNs() const override { return inner_.NextReadyNs(); }
+  std::vector<std::string> log;
+
+ private:
+  Executor& inner_;
+};
+
 class Harness final : public EventSink {
  public:
   explicit Harness(const HarnessConfig& config);
@@ -68,6 +84,7 @@ class Harness final : public EventSink {
   KvCache& kv() { return *kv_; }
   ManualClock& clock() { return clock_; }
   FakeExecutor& executor() { return *executor_; }
+  const std::vector<std::string>& plans() const { return logging_->log; }
   sched::Scheduler& scheduler() { return *scheduler_; }
   std::map<RequestHandle, RequestOutput>& outputs() { return outputs_; }
   // Handle -> request, by submission order.
@@ -82,6 +99,7 @@ class Harness final : public EventSink {
   Status scheduler_error_;
   std::unique_ptr<sched::Scheduler> scheduler_;
   std::unique_ptr<FakeExecutor> executor_;
+  std::unique_ptr<LoggingExecutor> logging_;
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<TraceWriter> trace_;
   std::unique_ptr<StepLoop> loop_;

@@ -9,7 +9,7 @@ class RunningFirst final : public Composition {
  public:
   void Describe(ChoiceTraits* traits) const override { traits->splits_prompts = true; }
   void Compose(StepContext& step) override {
-    for (const SlotId slot : step.view.running) {
+    for (const SlotId slot : step.RunningByAdmission()) {
       if (step.plan.tokens_left() <= 0) return;
       step.Run(slot);
     }

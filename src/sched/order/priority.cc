@@ -9,6 +9,7 @@ namespace {
 class PriorityOrder final : public KeyedOrder {
  public:
   using KeyedOrder::KeyedOrder;
+  bool ranks() const override { return true; }
   bool Outranks(const StepView& view, SlotId a, SlotId b) const override {
     return view.seq.priority[a] < view.seq.priority[b];
   }

@@ -1,0 +1,144 @@
+// What the engine and the scheduler cost beside the model: whole passes of the step loop (drain, commit, plan, apply, submit,
+// events) over an executor that does nothing. One JSON line per case on stdout.
+//   bench_engine [scheduler]
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/step_loop.h"
+#include "exec/fake_executor.h"
+#include "tactus/version.h"
+
+namespace tactus {
+namespace {
+
+class CountingSink final : public EventSink {
+ public:
+  void OnStep(const StepEvents& events) override {
+    tokens += static_cast<int64_t>(events.tokens.size());
+    done += static_cast<int64_t>(events.done.size());
+  }
+  int64_t tokens = 0, done = 0;
+};
+
+struct Case {
+  const char* name;
+  int32_t running;          // max_num_seqs
+  int32_t requests;         // submitted at the start; what does not run waits
+  int32_t prompt_tokens;
+  int32_t output_tokens;    // of each
+  bool memory_full;         // KV holds just the running ones: the head of the queue is tried in every step
+  bool churn;               // every request that ends is replaced, outputs of different length
+  int64_t steps;            // measured
+};
+
+struct Bench {
+  Bench(const Case& c, const std::string& preset) : spec(c) {
+    const int32_t longest = c.prompt_tokens + c.output_tokens;
+    const int32_t blocks_each = (longest + 15) / 16;
+    limits.max_model_len = longest;
+    limits.max_num_seqs = c.memory_full ? c.running + 64 : c.running;
+    limits.max_queue = 4096;
+    limits.blocks_total = int64_t{blocks_each} * c.running;
+    limits.secret = {1, 2};
+    limits.model = "null";
+    sched::SchedulerConfig sc;
+    sc.preset = preset;
+    sc.limits.max_num_seqs = limits.max_num_seqs;
+    sc.limits.max_model_len = longest;
+    sc.limits.slot_capacity = limits.max_queue + limits.max_num_seqs;
+    sc.limits.blocks_total = limits.blocks_total;
+    sc.limits.block_size = 16;
+    sc.limits.token_budget = 8192;
+    auto made = sched::Scheduler::Create(sc);
+    if (!made.ok()) {
+      std::fprintf(stderr, "%s\n", made.status().ToString().c_str());
+      std::exit(2);
+    }
+    scheduler = std::move(made).value();
+    KvCacheConfig kc;
+    kc.num_blocks = limits.blocks_total;
+    kc.max_slots = sc.limits.slot_capacity;
+    kc.max_blocks_per_slot = blocks_each;
+    kv = std::make_unique<KvCache>(kc);
+    StepLoopConfig lc;
+    lc.limits = limits;
+    StepLoopParts parts;
+    parts.scheduler = scheduler.get();
+    parts.executor = &executor;
+    parts.kv = kv.get();
+    parts.clock = &SystemClock();
+    parts.sink = &sink;
+    loop = std::make_unique<StepLoop>(lc, std::move(parts));
+  }
+
+  void Submit() {
+    auto request = std::make_shared<Request>();
+    std::vector<TokenId> prompt(static_cast<size_t>(spec.prompt_tokens));
+    for (TokenId& t : prompt) t = static_cast<TokenId>(next_token++ % 30000);
+    request->prompt = std::make_shared<const std::vector<TokenId>>(std::move(prompt));
+    request->stop.max_tokens = spec.churn ? 1 + (submitted * 37) % spec.output_tokens : spec.output_tokens;
+    ++submitted;
+    auto prepared = PrepareRequest(std::move(request), limits);
+    if (!prepared.ok() || !loop->Submit(std::move(prepared).value()).ok()) std::exit(1);
+  }
+
+  void Run(const std::string& preset) {
+    for (int32_t i = 0; i < spec.requests; ++i) Submit();
+    while (loop->Stats().running < spec.running) loop->RunOnce();
+    std::vector<int64_t> pass_ns;
+    pass_ns.reserve(static_cast<size_t>(spec.steps));
+    int64_t total_ns = 0;
+    const int64_t first_tokens = sink.tokens;
+    for (int64_t i = 0; i < spec.steps; ++i) {
+      const int64_t replaced = sink.done;
+      const TimeNs begin = SystemClock().NowNs();
+      loop->RunOnce();
+      const TimeNs took = SystemClock().NowNs() - begin;
+      total_ns += took;
+      pass_ns.push_back(took);
+      if (spec.churn) {
+        for (int64_t n = replaced; n < sink.done; ++n) Submit();   // the submitter's work, not the loop's
+      }
+    }
+    std::sort(pass_ns.begin(), pass_ns.end());
+    const auto at = [&](double q) { return static_cast<double>(pass_ns[static_cast<size_t>(q * static_cast<double>(pass_ns.size() - 1))]) / 1e3; };
+    const EngineStats stats = loop->Stats();
+    std::printf(
+        "{\"bench\":\"engine\",\"case\":\"%s\",\"scheduler\":\"%s\",\"running\":%lld,\"waiting\":%lld,\"steps\":%lld,"
+        "\"steps_per_s\":%.0f,\"pass_us\":{\"mean\":%.3f,\"p50\":%.3f,\"p99\":%.3f},"
+        "\"decision_us\":{\"p50\":%.3f,\"p99\":%.3f},\"tokens_per_step\":%.1f,\"version\":\"%s\"}\n",
+        spec.name, preset.c_str(), static_cast<long long>(stats.running), static_cast<long long>(stats.waiting),
+        static_cast<long long>(spec.steps), static_cast<double>(spec.steps) * 1e9 / static_cast<double>(total_ns),
+        static_cast<double>(total_ns) / 1e3 / static_cast<double>(spec.steps), at(0.5), at(0.99),
+        static_cast<double>(loop->decision_times().Quantile(0.5)) / 1e3,
+        static_cast<double>(loop->decision_times().Quantile(0.99)) / 1e3,
+        static_cast<double>(sink.tokens - first_tokens) / static_cast<double>(spec.steps), Version());
+  }
+
+  const Case spec;
+  IntakeLimits limits;
+  std::unique_ptr<sched::Scheduler> scheduler;
+  NullExecutor executor;
+  std::unique_ptr<KvCache> kv;
+  CountingSink sink;
+  std::unique_ptr<StepLoop> loop;
+  int64_t submitted = 0, next_token = 0;
+};
+
+}  // namespace
+}  // namespace tactus
+
+int main(int argc, char** argv) {
+  const std::string preset = argc > 1 ? argv[1] : "sarathi-serve";
+  const tactus::Case cases[] = {
+      {"37-running", 37, 37, 32, 40100, false, false, 40000},
+      {"256-running-1000-waiting", 256, 1256, 64, 4100, false, false, 4000},
+      {"256-running-1000-waiting-memory-full", 256, 1256, 1024, 2100, true, false, 2000},
+      {"256-running-1000-waiting-churn", 256, 1256, 128, 256, false, true, 4000},
+  };
+  for (const tactus::Case& c : cases) tactus::Bench(c, preset).Run(preset);
+  return 0;
+}

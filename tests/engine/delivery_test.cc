@@ -1,0 +1,272 @@
+// Delivery fed with hand-made events: text, stop strings, order, usage. No engine, no model: one token per byte.
+#include "engine/delivery.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+
+#include "base/rng.h"
+#include "seq/stop_matcher.h"
+
+namespace tactus {
+namespace {
+
+// Token id = byte; 256 is special.
+class ByteTokenizer final : public Tokenizer {
+ public:
+  ByteTokenizer() {
+    for (int b = 0; b < 256; ++b) bytes_.push_back(std::string(1, static_cast<char>(b)));
+    bytes_.push_back("<end>");
+  }
+  std::vector<TokenId> Encode(std::string_view text, bool, bool) const override {
+    std::vector<TokenId> ids;
+    for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+    return ids;
+  }
+  std::string Decode(std::span<const TokenId> ids, bool) const override {
+    std::string text;
+    for (const TokenId id : ids) text += TokenBytes(id);
+    return text;
+  }
+  std::string_view TokenBytes(TokenId id) const override { return bytes_[static_cast<size_t>(id)]; }
+  std::string_view TokenText(TokenId id) const override { return TokenBytes(id); }
+  bool IsSpecial(TokenId id) const override { return id == 256; }
+  int32_t vocab_size() const override { return 257; }
+  TokenId bos_id() const override { return -1; }
+  TokenId eos_id() const override { return 256; }
+  TokenId FindToken(std::string_view) const override { return -1; }
+  bool strips_leading_space() const override { return false; }
+
+ private:
+  std::vector<std::string> bytes_;
+};
+
+class Recorder final : public ResponseSink {
+ public:
+  void OnDelta(const TokenDelta& delta) override { deltas.push_back(delta); }
+  void OnPromptLogprobs(const std::vector<std::vector<TokenLogprob>>& rows) override {
+    prompt_rows.insert(prompt_rows.end(), rows.begin(), rows.end());
+  }
+  void OnDone(const Usage& u) override {
+    usage = u;
+    ++done;
+  }
+  std::string Text(int32_t choice = 0) const {
+    std::string text;
+    for (const TokenDelta& d : deltas) {
+      if (d.choice == choice) text += d.text;
+    }
+    return text;
+  }
+  std::vector<TokenDelta> deltas;
+  std::vector<std::vector<TokenLogprob>> prompt_rows;
+  Usage usage;
+  int done = 0;
+};
+
+// What the step loop would say of a request; read the sinks after Close.
+class Feed {
+ public:
+  Feed() : delivery_(std::make_unique<Delivery>(&tokenizer_, nullptr)) {}
+
+  void* Open(std::vector<std::string> stops, std::shared_ptr<Recorder> sink, int32_t n = 1) {
+    auto request = std::make_shared<Request>();
+    request->stop.stop = std::move(stops);
+    request->n = n;
+    request_ = request;
+    return delivery_->Register(request, std::move(sink));
+  }
+  void Token(void* user, TokenId token, FinishReason finish = FinishReason::kNone, int32_t stop_string = -1, int32_t choice = 0) {
+    TokenEvent event;
+    event.user = user;
+    event.choice = choice;
+    event.token = token;
+    event.finish = finish;
+    event.stop_string = stop_string;
+    StepEvents events;
+    events.tokens = {&event, 1};
+    delivery_->OnStep(events);
+  }
+  // The whole life of a one-choice answer, ended as the step loop would end it.
+  void Answer(void* user, const std::string& bytes, const std::vector<std::string>& stops) {
+    StopMatcher matcher(&stops);
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      const int hit = matcher.Append(bytes.substr(i, 1));
+      const bool last = i + 1 == bytes.size();
+      Token(user, static_cast<unsigned char>(bytes[i]),
+            hit >= 0 ? FinishReason::kStop : last ? FinishReason::kLength : FinishReason::kNone, hit);
+      if (hit >= 0) break;
+    }
+    Done(user);
+  }
+  void Done(void* user, Usage usage = {}) {
+    RequestDoneEvent done;
+    done.user = user;
+    done.prompt_tokens = static_cast<int32_t>(usage.prompt_tokens);
+    done.cached_tokens = static_cast<int32_t>(usage.cached_tokens);
+    done.completion_tokens = static_cast<int32_t>(usage.completion_tokens);
+    StepEvents events;
+    events.done = {&done, 1};
+    delivery_->OnStep(events);
+  }
+  void Close() { delivery_.reset(); }   // delivers what is left
+  Delivery& delivery() { return *delivery_; }
+
+ private:
+  ByteTokenizer tokenizer_;
+  std::unique_ptr<Delivery> delivery_;
+  std::shared_ptr<const Request> request_;
+};
+
+TEST(Delivery, TextIsWholeCharactersOnly) {
+  Feed feed;
+  auto sink = std::make_shared<Recorder>();
+  feed.Answer(feed.Open({}, sink), "a\xc3\xa9\xf0\x9f\x98\x80z", {});
+  feed.Close();
+  ASSERT_EQ(sink->deltas.size(), 8u);
+  EXPECT_EQ(sink->deltas[1].text, "");
+  EXPECT_EQ(sink->deltas[2].text, "\xc3\xa9");
+  EXPECT_EQ(sink->deltas[6].text, "\xf0\x9f\x98\x80");
+  EXPECT_EQ(sink->Text(), "a\xc3\xa9\xf0\x9f\x98\x80z");
+  EXPECT_EQ(sink->done, 1);
+}
+
+TEST(Delivery, AnUnfinishedCharacterEndsAsReplacement) {
+  Feed feed;
+  auto sink = std::make_shared<Recorder>();
+  feed.Answer(feed.Open({}, sink), "a\xf0\x9f", {});
+  feed.Close();
+  EXPECT_EQ(sink->Text(), "a\xef\xbf\xbd");
+}
+
+TEST(Delivery, WithholdsWhatMayBecomeAStopString) {
+  Feed feed;
+  auto sink = std::make_shared<Recorder>();
+  const std::vector<std::string> stops = {"END"};
+  feed.Answer(feed.Open(stops, sink), "xENxEND", stops);
+  feed.Close();
+  EXPECT_EQ(sink->deltas[0].text, "x");
+  EXPECT_EQ(sink->deltas[1].text, "");       // E
+  EXPECT_EQ(sink->deltas[2].text, "");       // EN
+  EXPECT_EQ(sink->deltas[3].text, "ENx");    // no stop after all
+  EXPECT_EQ(sink->Text(), "xENx");
+  EXPECT_EQ(sink->deltas.back().stop_string, "END");
+  EXPECT_EQ(sink->deltas.back().finish, FinishReason::kStop);
+}
+
+TEST(Delivery, WithheldTextComesOutWhenTheAnswerEndsOtherwise) {
+  Feed feed;
+  auto sink = std::make_shared<Recorder>();
+  const std::vector<std::string> stops = {"END"};
+  feed.Answer(feed.Open(stops, sink), "theEN", stops);
+  feed.Close();
+  EXPECT_EQ(sink->Text(), "theEN");
+  EXPECT_EQ(sink->deltas.back().finish, FinishReason::kLength);
+}
+
+TEST(Delivery, AStopTokenAddsNoText) {
+  Feed feed;
+  auto sink = std::make_shared<Recorder>();
+  void* user = feed.Open({}, sink);
+  feed.Token(user, 'h');
+  feed.Token(user, '!', FinishReason::kStop);
+  feed.Done(user);
+  feed.Close();
+  EXPECT_EQ(sink->Text(), "h");
+  EXPECT_EQ(sink->deltas.back().tokens, std::vector<TokenId>{'!'});
+}
+
+TEST(Delivery, ChoicesKeepTheirOwnTextAndOrder) {
+  Feed feed;
+  auto sink = std::make_shared<Recorder>();
+  void* user = feed.Open({"!!"}, sink, 2);
+  for (const char* step : {"ab", "c!", "!d"}) {   // byte i is choice i's; neither sees the other's "!"
+    feed.Token(user, static_cast<unsigned char>(step[0]), FinishReason::kNone, -1, 0);
+    feed.Token(user, static_cast<unsigned char>(step[1]), FinishReason::kNone, -1, 1);
+  }
+  feed.Token(user, 'x', FinishReason::kLength, -1, 1);
+  feed.Token(user, 'y', FinishReason::kLength, -1, 0);
+  feed.Done(user, {5, 4, 8});
+  feed.Close();
+  EXPECT_EQ(sink->Text(0), "ac!y");
+  EXPECT_EQ(sink->Text(1), "b!dx");
+  EXPECT_EQ(sink->usage.prompt_tokens, 5);
+  EXPECT_EQ(sink->usage.cached_tokens, 4);
+  EXPECT_EQ(sink->usage.completion_tokens, 8);
+}
+
+TEST(Delivery, RepeatedPromptRowsAreDeliveredOnce) {
+  Feed feed;
+  auto sink = std::make_shared<Recorder>();
+  void* user = feed.Open({}, sink);
+  const auto rows = [](int32_t first, int32_t count) {
+    PromptLogprobsEvent event;
+    event.first_row = first;
+    for (int32_t i = 0; i < count; ++i) event.rows.push_back({{first + i, -1.0f}});
+    return event;
+  };
+  for (PromptLogprobsEvent event : {rows(0, 3), rows(0, 2), rows(2, 4), rows(6, 1)}) {   // preempted after 3
+    event.user = user;
+    StepEvents events;
+    events.prompt_logprobs = {&event, 1};
+    feed.delivery().OnStep(events);
+  }
+  feed.Token(user, 'a', FinishReason::kLength);
+  feed.Done(user);
+  feed.Close();
+  ASSERT_EQ(sink->prompt_rows.size(), 7u);
+  for (int32_t i = 0; i < 7; ++i) EXPECT_EQ(sink->prompt_rows[static_cast<size_t>(i)][0].token, i);
+}
+
+TEST(Delivery, AForgottenRequestIsNeverCalled) {
+  auto sink = std::make_shared<Recorder>();
+  {
+    Feed feed;
+    feed.delivery().Forget(feed.Open({}, sink));
+  }
+  EXPECT_EQ(sink.use_count(), 1);
+  EXPECT_EQ(sink->done, 0);
+}
+
+// Whatever the text and the stops: what comes out is the text before the first stop that ends, and at no moment was
+// anything delivered that had to be taken back.
+TEST(Delivery, NoStopStringEverLeaks) {
+  Rng rng(3);
+  for (int round = 0; round < 400; ++round) {
+    std::vector<std::string> stops;
+    for (int64_t i = rng.UniformInt(1, 3); i > 0; --i) {
+      std::string stop;
+      for (int64_t k = rng.UniformInt(1, 4); k > 0; --k) stop += rng.UniformInt(0, 3) == 0 ? "\xc3\xa9" : rng.UniformInt(0, 1) ? "a" : "b";
+      stops.push_back(stop);
+    }
+    std::string text;
+    for (int64_t k = rng.UniformInt(1, 30); k > 0; --k) text += rng.UniformInt(0, 4) == 0 ? "\xc3\xa9" : rng.UniformInt(0, 1) ? "a" : "b";
+    size_t end = std::string::npos, begin = text.size();
+    for (const std::string& stop : stops) {   // the first to end; of those, the first to begin
+      const size_t at = text.find(stop);
+      if (at == std::string::npos) continue;
+      if (at + stop.size() < end || (at + stop.size() == end && at < begin)) {
+        end = at + stop.size();
+        begin = at;
+      }
+    }
+    Feed feed;
+    auto sink = std::make_shared<Recorder>();
+    feed.Answer(feed.Open(stops, sink), text, stops);
+    feed.Close();
+    EXPECT_EQ(sink->Text(), text.substr(0, begin)) << text << " round " << round;
+    if (HasFailure()) break;
+  }
+}
+
+TEST(Delivery, WithheldLengthIsTheLongestProperBeginning) {
+  EXPECT_EQ(WithheldLength("abcab", {"abd"}), 2u);
+  EXPECT_EQ(WithheldLength("aaa", {"aaaa", "ab"}), 3u);
+  EXPECT_EQ(WithheldLength("abd", {"abd"}), 0u);   // whole: decided elsewhere
+  EXPECT_EQ(WithheldLength("", {"abd"}), 0u);
+  EXPECT_EQ(WithheldLength("xyz", {"abd"}), 0u);
+}
+
+}  // namespace
+}  // namespace tactus

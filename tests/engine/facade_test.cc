@@ -1,0 +1,439 @@
+// The public engine from end to end on a dummy model: config.json alone, seeded random weights, one token per byte.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "tactus/engine.h"
+
+namespace tactus {
+namespace {
+
+constexpr int64_t kNoLimitNs = int64_t{300} * 1'000'000'000;
+
+// Collects an answer; Wait returns when OnDone has come.
+class Collector final : public ResponseSink {
+ public:
+  struct Choice {
+    std::string text, stop_string;
+    std::vector<TokenId> tokens;
+    std::vector<std::vector<TokenLogprob>> logprobs;
+    FinishReason finish = FinishReason::kNone;
+    Status error;
+    int deltas = 0;
+    bool after_end = false;   // something came after the last delta
+  };
+  explicit Collector(int n = 1) : choices(static_cast<size_t>(n)) {}
+
+  void OnDelta(const TokenDelta& delta) override {
+    std::lock_guard lock(mutex_);
+    Choice& c = choices[static_cast<size_t>(delta.choice)];
+    c.after_end |= c.finish != FinishReason::kNone || done_ > 0;
+    c.text += delta.text;
+    c.tokens.insert(c.tokens.end(), delta.tokens.begin(), delta.tokens.end());
+    c.logprobs.insert(c.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
+    c.finish = delta.finish;
+    if (delta.finish != FinishReason::kNone) {
+      c.stop_string = delta.stop_string;
+      c.error = delta.error;
+    }
+    ++c.deltas;
+    changed_.notify_all();
+  }
+  void OnPromptLogprobs(const std::vector<std::vector<TokenLogprob>>& rows) override {
+    std::lock_guard lock(mutex_);
+    prompt_rows.insert(prompt_rows.end(), rows.begin(), rows.end());
+  }
+  void OnDone(const Usage& u) override {
+    std::lock_guard lock(mutex_);
+    usage = u;
+    ++done_;
+    changed_.notify_all();
+  }
+  void Wait() {
+    std::unique_lock lock(mutex_);
+    ASSERT_TRUE(changed_.wait_for(lock, std::chrono::seconds(120), [this] { return done_ > 0; }));
+    EXPECT_EQ(done_, 1);
+    for (const Choice& c : choices) {
+      EXPECT_NE(c.finish, FinishReason::kNone);
+      EXPECT_FALSE(c.after_end);
+    }
+  }
+  void WaitForTokens(size_t n) {
+    std::unique_lock lock(mutex_);
+    ASSERT_TRUE(changed_.wait_for(lock, std::chrono::seconds(120), [&] { return choices[0].tokens.size() >= n || done_ > 0; }));
+  }
+
+  std::vector<Choice> choices;
+  std::vector<std::vector<TokenLogprob>> prompt_rows;
+  Usage usage;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int done_ = 0;
+};
+
+class FacadeTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::filesystem::temp_directory_path() / ("tactus_facade_" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder_);
+    std::ofstream(folder_ / "config.json") << R"({
+      "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
+      "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 260,
+      "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": false,
+      "bos_token_id": 256, "eos_token_id": 257, "torch_dtype": "bfloat16"})";
+  }
+  static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
+
+  static EngineOptions Options() {
+    EngineOptions o;
+    o.model = folder_.string();
+    o.served_model_name = "dummy";
+    o.load_format = "dummy";
+    o.seed = 1;
+    o.threads = 2;
+    o.max_num_seqs = 8;
+    o.max_model_len = 512;
+    o.kv_cache_memory.bytes = 4 << 20;
+    return o;
+  }
+  // Room for answers that take far longer than any test waits.
+  static EngineOptions LongOptions() {
+    EngineOptions o = Options();
+    o.max_model_len = 131072;
+    o.kv_cache_memory.bytes = 40 << 20;
+    return o;
+  }
+  static std::unique_ptr<Engine> Make(const EngineOptions& options = Options()) {
+    auto engine = Engine::Create(options);
+    EXPECT_TRUE(engine.ok()) << engine.status().ToString();
+    return engine.ok() ? std::move(engine).value() : nullptr;
+  }
+  static Request Ask(const Engine& engine, const std::string& prompt, int64_t max_tokens) {
+    Request r;
+    r.prompt = std::make_shared<std::vector<TokenId>>(engine.Tokenize(prompt, true));
+    r.stop.max_tokens = max_tokens;
+    r.stop.ignore_eos = true;
+    r.sampling.temperature = 0;
+    return r;
+  }
+  static std::shared_ptr<Collector> Run(Engine& engine, Request request) {
+    auto sink = std::make_shared<Collector>(request.n);
+    auto handle = engine.Submit(std::move(request), sink);
+    EXPECT_TRUE(handle.ok()) << handle.status().ToString();
+    if (handle.ok()) sink->Wait();
+    return sink;
+  }
+
+  static std::filesystem::path folder_;
+};
+std::filesystem::path FacadeTest::folder_;
+
+TEST_F(FacadeTest, StartUpSaysWhatItDoesBeforeItAllocates) {
+  std::vector<std::string> lines;
+  auto engine = Engine::Create(Options(), [&lines](std::string_view line) { lines.emplace_back(line); });
+  ASSERT_TRUE(engine.ok()) << engine.status().ToString();
+  std::string all;
+  for (const std::string& line : lines) all += line + "\n";
+  const size_t memory = all.find("KV"), scheduler = all.find("sarathi-serve"), ready = all.find("ready");
+  ASSERT_NE(memory, std::string::npos) << all;
+  ASSERT_NE(scheduler, std::string::npos) << all;
+  ASSERT_NE(ready, std::string::npos) << all;
+  EXPECT_LT(memory, ready);
+  EXPECT_LT(scheduler, ready);
+  EXPECT_EQ((*engine)->model().name, "dummy");
+  EXPECT_EQ((*engine)->model().vocab_size, 260);
+}
+
+TEST_F(FacadeTest, StreamsExactlyTheTokensItWasAskedFor) {
+  auto engine = Make();
+  Request request = Ask(*engine, "hello", 20);
+  const auto prompt_tokens = static_cast<int64_t>(request.prompt->size());
+  auto answer = Run(*engine, std::move(request));
+  EXPECT_EQ(answer->choices[0].finish, FinishReason::kLength);
+  EXPECT_EQ(answer->choices[0].tokens.size(), 20u);
+  EXPECT_GE(answer->choices[0].deltas, 2) << "not streamed";
+  EXPECT_EQ(answer->usage.prompt_tokens, prompt_tokens);
+  EXPECT_EQ(answer->usage.completion_tokens, 20);
+  EXPECT_EQ(answer->usage.cached_tokens, 0);
+}
+
+TEST_F(FacadeTest, GreedyIsTheSameAloneInABatchFromTheCacheAndUnderEveryScheduler) {
+  auto engine = Make();
+  const std::string prompt = "The quick brown fox jumps over the lazy dog, again and again.";
+  const auto alone = Run(*engine, Ask(*engine, prompt, 24))->choices[0].tokens;
+  std::vector<std::shared_ptr<Collector>> batch;
+  for (int i = 0; i < 6; ++i) {
+    batch.push_back(std::make_shared<Collector>());
+    ASSERT_TRUE(engine->Submit(Ask(*engine, i % 2 == 0 ? prompt : prompt.substr(static_cast<size_t>(i)), 24), batch.back()).ok());
+  }
+  for (auto& sink : batch) sink->Wait();
+  for (int i = 0; i < 6; i += 2) {
+    EXPECT_EQ(batch[static_cast<size_t>(i)]->choices[0].tokens, alone) << i;
+    EXPECT_GT(batch[static_cast<size_t>(i)]->usage.cached_tokens, 0) << i;
+  }
+  for (const char* scheduler : {"vllm", "vllm-v0", "orca", "request-level", "fastgen", "no-preempt"}) {
+    EngineOptions o = Options();
+    o.scheduler = scheduler;
+    o.threads = 1;
+    if (o.scheduler == "vllm" || o.scheduler == "fastgen") o.token_budget = 16;
+    auto other = Make(o);
+    EXPECT_EQ(Run(*other, Ask(*other, prompt, 24))->choices[0].tokens, alone) << scheduler;
+  }
+}
+
+TEST_F(FacadeTest, ASeedFixesTheAnswerAndItsAbsenceDoesNot) {
+  auto engine = Make();
+  const auto ask = [&](uint64_t seed) {
+    Request r = Ask(*engine, "dice", 24);
+    r.sampling.temperature = 1;
+    r.sampling.has_seed = seed != 0;
+    r.sampling.seed = seed;
+    return Run(*engine, std::move(r))->choices[0].tokens;
+  };
+  EXPECT_EQ(ask(7), ask(7));
+  EXPECT_NE(ask(7), ask(8));
+  const auto first = ask(0), second = ask(0);
+  EXPECT_NE(first, second);
+  auto again = Make();   // the same --seed draws the same seeds, in order of arrival
+  engine.swap(again);
+  const auto third = ask(0);
+  EXPECT_EQ(third, first);
+}
+
+TEST_F(FacadeTest, StopStringsEndTheTextBeforeThemAndNeverLeak) {
+  auto engine = Make();
+  const auto whole = Run(*engine, Ask(*engine, "stop here", 48));
+  const std::string bytes = engine->Detokenize(whole->choices[0].tokens);
+  // Any two neighbouring characters of the answer that are whole by themselves.
+  const std::string& text = whole->choices[0].text;
+  size_t at = 5;
+  while (at + 2 < text.size() && !((text[at] & 0x80) == 0 && (text[at + 1] & 0x80) == 0)) ++at;
+  if (at + 2 >= text.size()) GTEST_SKIP() << "the random model wrote no two ASCII characters in a row";
+  const std::string stop = text.substr(at, 2);
+  const size_t first = text.find(stop);
+  Request r = Ask(*engine, "stop here", 48);
+  r.stop.stop = {"\x01never", stop};
+  const auto answer = Run(*engine, std::move(r));
+  EXPECT_EQ(answer->choices[0].finish, FinishReason::kStop);
+  EXPECT_EQ(answer->choices[0].stop_string, stop);
+  EXPECT_EQ(answer->choices[0].text, text.substr(0, first));
+  EXPECT_LT(answer->usage.completion_tokens, 48);
+}
+
+TEST_F(FacadeTest, StopIdsEndWithoutTheirText) {
+  auto engine = Make();
+  const auto whole = Run(*engine, Ask(*engine, "ids", 16))->choices[0];
+  const TokenId id = whole.tokens[4];
+  size_t first = 0;
+  while (whole.tokens[first] != id) ++first;
+  Request r = Ask(*engine, "ids", 16);
+  r.stop.stop_token_ids = {id};
+  const auto answer = Run(*engine, std::move(r));
+  EXPECT_EQ(answer->choices[0].finish, FinishReason::kStop);
+  EXPECT_EQ(answer->choices[0].tokens.size(), first + 1);
+  EXPECT_EQ(answer->choices[0].stop_string, "");
+}
+
+TEST_F(FacadeTest, ThreeChoicesOfOneRequest) {
+  auto engine = Make();
+  Request r = Ask(*engine, "three answers to one and the same question", 12);
+  r.n = 3;
+  r.sampling.temperature = 1;
+  r.sampling.has_seed = true;
+  r.sampling.seed = 5;
+  Request single = r;
+  single.n = 1;
+  const auto answer = Run(*engine, r);
+  std::set<std::vector<TokenId>> different;
+  for (const auto& choice : answer->choices) {
+    EXPECT_EQ(choice.tokens.size(), 12u);
+    different.insert(choice.tokens);
+  }
+  EXPECT_EQ(different.size(), 3u);
+  EXPECT_EQ(answer->usage.completion_tokens, 36);
+  EXPECT_EQ(Run(*engine, single)->choices[0].tokens, answer->choices[0].tokens);
+  EXPECT_EQ(Run(*engine, r)->choices[2].tokens, answer->choices[2].tokens);
+}
+
+TEST_F(FacadeTest, LogprobsComeWithEveryTokenChosenFirstThenInOrder) {
+  auto engine = Make();
+  Request r = Ask(*engine, "logs", 6);
+  r.sampling.logprobs = 3;
+  r.prompt_logprobs = true;
+  const auto prompt_tokens = r.prompt->size();
+  const auto answer = Run(*engine, std::move(r));
+  ASSERT_EQ(answer->choices[0].logprobs.size(), 6u);
+  for (size_t i = 0; i < 6; ++i) {
+    const auto& row = answer->choices[0].logprobs[i];
+    ASSERT_EQ(row.size(), 4u);
+    EXPECT_EQ(row[0].token, answer->choices[0].tokens[i]);
+    EXPECT_EQ(row[1].token, row[0].token);   // greedy
+    EXPECT_GE(row[1].logprob, row[2].logprob);
+    EXPECT_GE(row[2].logprob, row[3].logprob);
+    EXPECT_LE(row[0].logprob, 0.0f);
+  }
+  EXPECT_EQ(answer->prompt_rows.size(), prompt_tokens - 1);
+}
+
+TEST_F(FacadeTest, CancelEndsItAndGivesTheMemoryBack) {
+  auto engine = Make(LongOptions());
+  auto sink = std::make_shared<Collector>();
+  auto handle = engine->Submit(Ask(*engine, "a long one", 120000), sink);
+  ASSERT_TRUE(handle.ok()) << handle.status().ToString();
+  sink->WaitForTokens(3);
+  engine->Cancel(*handle);
+  engine->Cancel(*handle);
+  engine->Cancel(999999);
+  sink->Wait();
+  EXPECT_EQ(sink->choices[0].finish, FinishReason::kCancelled);
+  EXPECT_LT(sink->choices[0].tokens.size(), 120000u);
+  engine->Drain(kNoLimitNs);
+  EXPECT_EQ(engine->Stats().kv_blocks_in_use, 0);
+  EXPECT_EQ(engine->Stats().finished_cancelled, 1);
+}
+
+TEST_F(FacadeTest, DrainFinishesWhatRunsAndRefusesTheRest) {
+  auto engine = Make();
+  auto sink = std::make_shared<Collector>();
+  ASSERT_TRUE(engine->Submit(Ask(*engine, "finish me", 60), sink).ok());
+  EXPECT_EQ(engine->Drain(kNoLimitNs), 0);
+  sink->Wait();
+  EXPECT_EQ(sink->choices[0].finish, FinishReason::kLength);
+  const auto late = engine->Submit(Ask(*engine, "too late", 4), std::make_shared<Collector>());
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.status().code(), StatusCode::kUnavailable);
+}
+
+TEST_F(FacadeTest, DrainCutsOffWhatTakesTooLongWithAnError) {
+  auto engine = Make(LongOptions());
+  std::vector<std::shared_ptr<Collector>> sinks;
+  for (int i = 0; i < 12; ++i) {   // more than run at once
+    sinks.push_back(std::make_shared<Collector>());
+    ASSERT_TRUE(engine->Submit(Ask(*engine, "never enough time", 120000), sinks.back()).ok());
+  }
+  EXPECT_GT(engine->Drain(0), 0);
+  for (auto& sink : sinks) sink->Wait();   // nothing accepted is lost silently
+  EXPECT_EQ(sinks.back()->choices[0].finish, FinishReason::kError);
+  EXPECT_FALSE(sinks.back()->choices[0].error.ok());
+}
+
+TEST_F(FacadeTest, DestructionEndsEveryStream) {
+  auto sink = std::make_shared<Collector>();
+  {
+    auto engine = Make(LongOptions());
+    ASSERT_TRUE(engine->Submit(Ask(*engine, "goodbye", 120000), sink).ok());
+  }
+  sink->Wait();
+}
+
+TEST_F(FacadeTest, AFullQueueSaysSo) {
+  EngineOptions o = LongOptions();
+  o.max_num_seqs = 1;
+  o.max_queue = 2;
+  auto engine = Make(o);
+  std::vector<std::shared_ptr<Collector>> accepted;
+  Status refused;
+  for (int i = 0; i < 50 && refused.ok(); ++i) {
+    auto sink = std::make_shared<Collector>();
+    auto handle = engine->Submit(Ask(*engine, "queue", 120000), sink);
+    if (handle.ok()) accepted.push_back(sink);
+    else refused = handle.status();
+  }
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(refused.message().find("2"), std::string::npos) << refused.message();
+  EXPECT_GE(accepted.size(), 2u);
+  engine->Drain(0);
+  for (auto& sink : accepted) sink->Wait();
+}
+
+TEST_F(FacadeTest, BadRequestsAreRefusedWithTheirNumbers) {
+  auto engine = Make();
+  const auto refuse = [&](const std::function<void(Request*)>& spoil) {
+    Request r = Ask(*engine, "fine", 4);
+    spoil(&r);
+    auto sink = std::make_shared<Collector>(std::max(r.n, 1));
+    auto handle = engine->Submit(std::move(r), sink);
+    EXPECT_FALSE(handle.ok());
+    return handle.ok() ? Status() : handle.status();
+  };
+  const Status length = refuse([](Request* r) { r->stop.max_tokens = 600; });
+  EXPECT_EQ(length.code(), StatusCode::kInvalidArgument);
+  for (const char* number : {"600", "512"}) EXPECT_NE(length.message().find(number), std::string::npos) << length.message();
+  EXPECT_EQ(refuse([](Request* r) { r->prompt = std::make_shared<std::vector<TokenId>>(); }).param(), "prompt");
+  EXPECT_EQ(refuse([](Request* r) { r->prompt = nullptr; }).param(), "prompt");
+  EXPECT_EQ(refuse([](Request* r) { r->prompt = std::make_shared<std::vector<TokenId>>(std::vector<TokenId>{1, 260}); }).param(), "prompt");
+  EXPECT_EQ(refuse([](Request* r) { r->prompt = std::make_shared<std::vector<TokenId>>(std::vector<TokenId>{-1}); }).param(), "prompt");
+  EXPECT_EQ(refuse([](Request* r) { r->sampling.logit_bias = {{260, 1.0f}}; }).param(), "logit_bias");
+  EXPECT_EQ(refuse([](Request* r) { r->n = 0; }).param(), "n");
+  EXPECT_EQ(refuse([](Request* r) { r->n = 1 << 20; }).param(), "n");
+  EXPECT_EQ(refuse([](Request* r) { r->stop.max_tokens = 0; }).param(), "max_tokens");
+  EXPECT_EQ(Run(*engine, Ask(*engine, "still alive", 3))->choices[0].tokens.size(), 3u);
+}
+
+TEST_F(FacadeTest, ChatWithoutATemplateIsRefusedWithTheWayOut) {
+  auto engine = Make();
+  const auto text = engine->ApplyChatTemplate(R"({"messages": [{"role": "user", "content": "hi"}]})");
+  ASSERT_FALSE(text.ok());
+  EXPECT_NE(text.status().message().find("--chat-template"), std::string::npos);
+  EngineOptions o = Options();
+  o.chat_template = (folder_ / "chat.jinja").string();
+  std::ofstream(o.chat_template) << "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
+  auto chatty = Make(o);
+  const auto rendered = chatty->ApplyChatTemplate(R"({"messages": [{"role": "user", "content": "hi"}]})");
+  ASSERT_TRUE(rendered.ok()) << rendered.status().ToString();
+  EXPECT_EQ(*rendered, "<user>hi");
+  EXPECT_EQ(chatty->Detokenize(chatty->TokenizeChat(*rendered)), "<user>hi");
+  EXPECT_FALSE(chatty->ApplyChatTemplate("[").ok());
+}
+
+TEST_F(FacadeTest, WhatCannotStartSaysWhy) {
+  const auto fails = [](const std::function<void(EngineOptions*)>& spoil) {
+    EngineOptions o = Options();
+    spoil(&o);
+    auto engine = Engine::Create(o);
+    EXPECT_FALSE(engine.ok());
+    return engine.ok() ? std::string() : engine.status().message();
+  };
+  EXPECT_NE(fails([](EngineOptions* o) { o->model = "/nowhere/at/all"; }).find("/nowhere/at/all"), std::string::npos);
+  EXPECT_NE(fails([](EngineOptions* o) { o->scheduler = "best"; }).find("sarathi-serve"), std::string::npos);
+  EXPECT_NE(fails([](EngineOptions* o) { o->kv_cache_memory.bytes = int64_t{1} << 60; }).find("kv-cache-memory"), std::string::npos);
+  EXPECT_NE(fails([](EngineOptions* o) { o->chat_template = "/nowhere.jinja"; }).find("/nowhere.jinja"), std::string::npos);
+  EXPECT_NE(fails([](EngineOptions* o) { o->load_format = "auto"; }), "");   // no weights, no tokeniser
+}
+
+TEST_F(FacadeTest, ResultAndMetricsCountWhatHappened) {
+  auto engine = Make();
+  for (int i = 0; i < 3; ++i) Run(*engine, Ask(*engine, "count me", 10));
+  engine->Drain(kNoLimitNs);
+  const auto result = nlohmann::json::parse(engine->ResultJson());
+  EXPECT_EQ(result["requests"]["completed"], 3);
+  EXPECT_EQ(result["requests"]["failed"], 0);
+  EXPECT_GT(result["output_token_throughput"].get<double>(), 0);
+  for (const char* name : {"ttft_ms", "normalized_ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms", "scheduling_delay_ms"}) {
+    for (const char* figure : {"mean", "p50", "p90", "p95", "p99", "max"}) {
+      EXPECT_TRUE(result[name][figure].is_number()) << name << " " << figure;
+    }
+  }
+  EXPECT_TRUE(result["goodput"].is_null());          // nobody stated an SLO: unknown, not 0
+  EXPECT_TRUE(result["slo_attainment"].is_null());
+  EXPECT_GE(result["steps"].get<int64_t>(), 30);
+  EXPECT_EQ(result["plan_hash"].get<std::string>().size(), 16u);
+  EXPECT_GT(result["decision_us"]["p99"].get<double>(), 0);
+  EXPECT_GT(result["budget_utilization"].get<double>(), 0);
+  const std::string metrics = engine->MetricsText();
+  EXPECT_NE(metrics.find("vllm:request_success_total{model_name=\"dummy\",engine=\"0\",finished_reason=\"length\"} 3"), std::string::npos)
+      << metrics;
+  EXPECT_NE(metrics.find("vllm:generation_tokens_total{model_name=\"dummy\",engine=\"0\"} 30"), std::string::npos) << metrics;
+}
+
+}  // namespace
+}  // namespace tactus
