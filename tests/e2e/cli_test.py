@@ -126,9 +126,10 @@ class RunTest(Folder):
     @unittest.skipUnless(default_model(), "TACTUS_DEFAULT_MODEL is not set")
     def test_a_chat_remembers_and_ends_with_its_input(self):
         done = tactus("run", default_model(), "--temperature", "0", "--max-tokens", "24", "--kv-cache-memory", "256MiB",
-                      stdin="My name is Ada.\n/nonsense\nWhat is my name?\n/exit\n")
+                      stdin="What is the capital of France?\n/nonsense\nAnd of Italy?\n/clear\nAnd of Italy?\n/exit\n")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("Ada", done.stdout.splitlines()[-1] if done.stdout else "")
+        self.assertEqual(done.stdout.splitlines()[:2], ["The capital of France is Paris.", "The capital of Italy is Rome."])
+        self.assertNotIn("Rome", done.stdout.splitlines()[2])   # forgotten
         self.assertIn("no command", done.stderr)
 
     def test_a_prompt_beyond_the_context_is_refused_with_the_numbers(self):
