@@ -272,20 +272,19 @@ void Sampler::Shape(const SamplingParams& params) {
 void Sampler::KeepTopP(double top_p) {
   auto need = std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(top_p * static_cast<double>(total_weight_))));
   need = std::min(need, total_weight_);
-  auto weight = [this](const Candidate& c) -> uint64_t {
-    const Vec e = Exp((Splat(c.logit) - max_) / temperature_);
-    return WeightOf(e[0]);
-  };
-  auto sum = [&](auto begin, auto end) {
+  auto sum = [](auto begin, auto end) {
     uint64_t s = 0;
-    for (auto it = begin; it != end; ++it) s += weight(*it);
+    for (auto it = begin; it != end; ++it) s += it->weight;
     return s;
   };
-  Gather(std::min(kFirstGuess, vocab_));
-  std::erase_if(candidates_, [this](const Candidate& c) { return Before(last_, c); });
-  if (sum(candidates_.begin(), candidates_.end()) < need) {
-    Gather(vocab_);
-    std::erase_if(candidates_, [&](const Candidate& c) { return Before(last_, c) || weight(c) == 0; });
+  for (int64_t guess = kFirstGuess;; guess *= 8) {
+    Gather(std::min(guess, vocab_));
+    std::erase_if(candidates_, [this](const Candidate& c) { return Before(last_, c); });
+    for (Candidate& c : candidates_) {
+      const Vec e = Exp((Splat(c.logit) - max_) / temperature_);
+      c.weight = WeightOf(e[0]);
+    }
+    if (guess >= vocab_ || sum(candidates_.begin(), candidates_.end()) >= need) break;
   }
   auto begin = candidates_.begin(), end = candidates_.end();
   while (end - begin > 1) {

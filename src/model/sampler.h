@@ -83,6 +83,7 @@ class Sampler {
   struct Candidate {
     float logit;
     TokenId token;
+    uint64_t weight = 0;   // filled in where weights are needed
   };
   static bool Before(const Candidate& a, const Candidate& b) {
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);

@@ -27,31 +27,35 @@ std::unique_ptr<StepRunner> MakeRunner(const TinyModel& model, const CpuExecutor
   return std::move(*runner);
 }
 
-// Waits through the wake-up alone, as the engine does: a missing call would hang the test.
+// Waits through the wake-up alone, as the engine does: a missing call would hang the test. The last call may come after
+// its result was polled, so the state outlives the waiter.
 class Waiter {
  public:
   explicit Waiter(Executor& executor) : executor_(executor) {
-    executor.SetWakeup([this] {
-      std::lock_guard<std::mutex> lock(mutex_);
-      ++calls_;
-      ready_.notify_one();
+    executor.SetWakeup([state = state_] {
+      std::lock_guard<std::mutex> lock(state->mutex);
+      ++state->calls;
+      state->ready.notify_one();
     });
   }
   StepResult Next() {
     StepResult result;
     while (!executor_.Poll(&result)) {
-      std::unique_lock<std::mutex> lock(mutex_);
-      ready_.wait(lock, [this] { return calls_ > 0; });
-      --calls_;
+      std::unique_lock<std::mutex> lock(state_->mutex);
+      state_->ready.wait(lock, [this] { return state_->calls > 0; });
+      --state_->calls;
     }
     return result;
   }
 
  private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable ready;
+    int64_t calls = 0;
+  };
   Executor& executor_;
-  std::mutex mutex_;
-  std::condition_variable ready_;
-  int64_t calls_ = 0;
+  std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 // A prompt chunk of slot 0 and then chained decodes, all submitted before the first is polled.
