@@ -1,8 +1,11 @@
 // What the engine and the scheduler cost beside the model: whole passes of the step loop (drain, commit, plan, apply, submit,
 // events) over an executor that does nothing. One JSON line per case on stdout.
-//   bench_engine [scheduler]
+//   bench_engine [scheduler [case]]
+// pass_us is by the wall clock (p50 is the honest figure on a busy machine), cpu_us_per_pass the thread's own time.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -13,6 +16,12 @@
 
 namespace tactus {
 namespace {
+
+int64_t ThreadCpuNs() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return int64_t{t.tv_sec} * 1000000000 + t.tv_nsec;
+}
 
 class CountingSink final : public EventSink {
  public:
@@ -92,6 +101,7 @@ struct Bench {
     pass_ns.reserve(static_cast<size_t>(spec.steps));
     int64_t total_ns = 0;
     const int64_t first_tokens = sink.tokens;
+    const int64_t cpu_begin_ns = ThreadCpuNs();
     for (int64_t i = 0; i < spec.steps; ++i) {
       const int64_t replaced = sink.done;
       const TimeNs begin = SystemClock().NowNs();
@@ -103,16 +113,17 @@ struct Bench {
         for (int64_t n = replaced; n < sink.done; ++n) Submit();   // the submitter's work, not the loop's
       }
     }
+    const double cpu_us = spec.churn ? 0 : static_cast<double>(ThreadCpuNs() - cpu_begin_ns) / 1e3 / static_cast<double>(spec.steps);
     std::sort(pass_ns.begin(), pass_ns.end());
     const auto at = [&](double q) { return static_cast<double>(pass_ns[static_cast<size_t>(q * static_cast<double>(pass_ns.size() - 1))]) / 1e3; };
     const EngineStats stats = loop->Stats();
     std::printf(
         "{\"bench\":\"engine\",\"case\":\"%s\",\"scheduler\":\"%s\",\"running\":%lld,\"waiting\":%lld,\"steps\":%lld,"
         "\"steps_per_s\":%.0f,\"pass_us\":{\"mean\":%.3f,\"p50\":%.3f,\"p99\":%.3f},"
-        "\"decision_us\":{\"p50\":%.3f,\"p99\":%.3f},\"tokens_per_step\":%.1f,\"version\":\"%s\"}\n",
+        "\"cpu_us_per_pass\":%.3f,\"decision_us\":{\"p50\":%.3f,\"p99\":%.3f},\"tokens_per_step\":%.1f,\"version\":\"%s\"}\n",
         spec.name, preset.c_str(), static_cast<long long>(stats.running), static_cast<long long>(stats.waiting),
         static_cast<long long>(spec.steps), static_cast<double>(spec.steps) * 1e9 / static_cast<double>(total_ns),
-        static_cast<double>(total_ns) / 1e3 / static_cast<double>(spec.steps), at(0.5), at(0.99),
+        static_cast<double>(total_ns) / 1e3 / static_cast<double>(spec.steps), at(0.5), at(0.99), cpu_us,
         static_cast<double>(loop->decision_times().Quantile(0.5)) / 1e3,
         static_cast<double>(loop->decision_times().Quantile(0.99)) / 1e3,
         static_cast<double>(sink.tokens - first_tokens) / static_cast<double>(spec.steps), Version());
@@ -139,6 +150,9 @@ int main(int argc, char** argv) {
       {"256-running-1000-waiting-memory-full", 256, 1256, 1024, 2100, true, false, 2000},
       {"256-running-1000-waiting-churn", 256, 1256, 128, 256, false, true, 4000},
   };
-  for (const tactus::Case& c : cases) tactus::Bench(c, preset).Run(preset);
+  for (const tactus::Case& c : cases) {
+    if (argc > 2 && std::string(argv[2]) != c.name) continue;
+    tactus::Bench(c, preset).Run(preset);
+  }
   return 0;
 }

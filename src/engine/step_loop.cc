@@ -89,10 +89,15 @@ StepLoop::Impl::Impl(const StepLoopConfig& c, StepLoopParts p, Intake* i, std::a
   published.Write(stats);
 }
 
-void StepLoop::Impl::Signal() {
-  if (signalled.exchange(true, std::memory_order_acq_rel)) return;
-  { std::lock_guard<std::mutex> lock(mutex); }   // the engine thread is not between its check and its wait
-  wake.notify_one();
+void WakeUp::Signal() {
+  if (signalled_.exchange(true, std::memory_order_acq_rel)) return;
+  { std::lock_guard<std::mutex> lock(mutex_); }   // the engine thread is not between its check and its wait
+  condition_.notify_one();
+}
+
+void WakeUp::Wait() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  condition_.wait(lock, [this] { return signalled_.load(std::memory_order_acquire); });
 }
 
 bool StepLoop::Impl::RunOnce() {
@@ -106,7 +111,7 @@ bool StepLoop::Impl::RunOnce() {
   if (abort.load(std::memory_order_acquire)) {
     Status why;
     {
-      std::lock_guard<std::mutex> lock(mutex);
+      std::lock_guard<std::mutex> lock(abort_mutex);
       abort.store(false, std::memory_order_release);
       why = abort_status;
     }
@@ -218,36 +223,36 @@ void StepLoop::Impl::PublishStats() {
 StepLoop::StepLoop(const StepLoopConfig& config, StepLoopParts parts)
     : intake_(config.limits.max_queue, CapacityOf(config)),
       impl_(std::make_unique<Impl>(config, std::move(parts), &intake_, &healthy_)) {
-  impl_->parts.executor->SetWakeup([impl = impl_.get()] { impl->Signal(); });
+  impl_->parts.executor->SetWakeup([wake = impl_->wake] { wake->Signal(); });
 }
 
-StepLoop::~StepLoop() { impl_->parts.executor->SetWakeup(nullptr); }
+StepLoop::~StepLoop() = default;
 
 Result<RequestHandle> StepLoop::Submit(PreparedRequest request) {
   Result<RequestHandle> handle = intake_.Submit(std::move(request), impl_->parts.clock->NowNs());
-  if (handle.ok()) impl_->Signal();
+  if (handle.ok()) impl_->wake->Signal();
   return handle;
 }
 
 void StepLoop::Cancel(RequestHandle handle) {
   intake_.Cancel(handle);
-  impl_->Signal();
+  impl_->wake->Signal();
 }
 
 void StepLoop::StopAccepting(Status why) { intake_.Close(std::move(why)); }
 
 void StepLoop::Abort(Status why) {
   {
-    std::lock_guard<std::mutex> lock(impl_->mutex);
+    std::lock_guard<std::mutex> lock(impl_->abort_mutex);
     impl_->abort_status = std::move(why);
     impl_->abort.store(true, std::memory_order_release);
   }
-  impl_->Signal();
+  impl_->wake->Signal();
 }
 
 void StepLoop::Stop() {
   impl_->stopping.store(true, std::memory_order_release);
-  impl_->Signal();
+  impl_->wake->Signal();
 }
 
 EngineStats StepLoop::Stats() const { return impl_->published.Read(); }
@@ -255,10 +260,8 @@ bool StepLoop::RunOnce() { return impl_->RunOnce(); }
 
 void StepLoop::Run() {
   while (!impl_->stopping.load(std::memory_order_acquire)) {
-    impl_->signalled.store(false, std::memory_order_release);
-    if (impl_->RunOnce()) continue;
-    std::unique_lock<std::mutex> lock(impl_->mutex);
-    impl_->wake.wait(lock, [this] { return impl_->signalled.load(std::memory_order_acquire); });
+    impl_->wake->Arm();
+    if (!impl_->RunOnce()) impl_->wake->Wait();
   }
 }
 

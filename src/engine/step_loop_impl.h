@@ -2,6 +2,10 @@
 #pragma once
 
 #include <array>
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -21,6 +25,19 @@ class StatsCell {
   static constexpr size_t kWords = sizeof(EngineStats) / sizeof(uint64_t);
   std::atomic<uint64_t> version_{0};
   std::array<std::atomic<uint64_t>, kWords> words_{};
+};
+
+// Wakes the sleeping loop from any thread. Shared with the executor, whose threads may outlive the loop by a call.
+class WakeUp {
+ public:
+  void Signal();
+  void Arm() { signalled_.store(false, std::memory_order_release); }   // before the pass that looks for work
+  void Wait();
+
+ private:
+  std::atomic<bool> signalled_{false};
+  std::mutex mutex_;
+  std::condition_variable condition_;
 };
 
 struct StepLoop::Impl {
@@ -105,14 +122,11 @@ struct StepLoop::Impl {
   std::vector<uint64_t> hashes;
   double budget_tokens = 0, planned_tokens = 0, kv_use_sum = 0;
 
-  // Other threads talk through these.
-  std::mutex mutex;
-  std::condition_variable wake;
-  std::atomic<bool> signalled{false};
+  std::shared_ptr<WakeUp> wake = std::make_shared<WakeUp>();
   std::atomic<bool> stopping{false};
   std::atomic<bool> abort{false};
-  Status abort_status;              // under mutex
-  void Signal();
+  std::mutex abort_mutex;
+  Status abort_status;              // under abort_mutex
 };
 
 }  // namespace tactus
