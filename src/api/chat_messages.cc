@@ -1,5 +1,6 @@
-// The chat half of a body: messages and what else a chat template may read, checked and written back as the JSON that the
-// template gets. Roles and their extra fields (name, tool_calls, tool_call_id) pass through; content becomes one string.
+// The chat half of a body: messages and what else a chat template may read, checked and written back as the JSON that
+// the template gets. Roles and their extra fields (name, tool_calls, tool_call_id) pass through; content becomes one
+// string.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -33,10 +34,12 @@ Status JoinParts(const Json& parts, const std::string& where, Json* content) {
       return InvalidArgument(fmt::format("{}: expected an object with a type, got {}", name, TypeName(part)), name);
     }
     if (*type != "text") {
-      return Unimplemented(fmt::format("{}: parts of type {} are not supported yet; only text", name, Shown(*type)), name);
+      return Unimplemented(fmt::format("{}: parts of type {} are not supported yet; only text", name, Shown(*type)),
+                           name);
     }
     const auto value = part.find("text");
-    if (value == part.end() || !value->is_string()) return InvalidArgument(fmt::format("{}.text: expected a string", name), name + ".text");
+    if (value == part.end() || !value->is_string())
+      return InvalidArgument(fmt::format("{}.text: expected a string", name), name + ".text");
     text += (i > 0 ? "\n" : "") + value->get_ref<const std::string&>();
   }
   *content = std::move(text);
@@ -44,11 +47,13 @@ Status JoinParts(const Json& parts, const std::string& where, Json* content) {
 }
 
 Status ReadMessage(const Json& message, const std::string& where, Json* out) {
-  if (!message.is_object()) return InvalidArgument(fmt::format("{}: expected an object, got {}", where, TypeName(message)), where);
+  if (!message.is_object())
+    return InvalidArgument(fmt::format("{}: expected an object, got {}", where, TypeName(message)), where);
   const auto role = message.find("role");
   if (role == message.end() || !role->is_string() || !KnownRole(role->get_ref<const std::string&>())) {
     return InvalidArgument(fmt::format("{}.role: {} is none of system, developer, user, assistant, tool", where,
-                                       role == message.end() ? "nothing" : Shown(*role)), where + ".role");
+                                       role == message.end() ? "nothing" : Shown(*role)),
+                           where + ".role");
   }
   *out = message;
   // Templates know "system"; "developer" is its newer name.
@@ -58,7 +63,8 @@ Status ReadMessage(const Json& message, const std::string& where, Json* out) {
   const auto calls = message.find("tool_calls");
   const bool has_calls = calls != message.end() && !calls->is_null();
   if (has_calls && !calls->is_array()) {
-    return InvalidArgument(fmt::format("{}.tool_calls: expected a list, got {}", where, TypeName(*calls)), where + ".tool_calls");
+    return InvalidArgument(fmt::format("{}.tool_calls: expected a list, got {}", where, TypeName(*calls)),
+                           where + ".tool_calls");
   }
   if (missing) {
     if (*role == "assistant" && has_calls) return Status();
@@ -66,8 +72,9 @@ Status ReadMessage(const Json& message, const std::string& where, Json* out) {
   }
   if (content->is_string()) return Status();
   if (content->is_array()) return JoinParts(*content, where + ".content", &(*out)["content"]);
-  return InvalidArgument(fmt::format("{}.content: expected a string or a list of text parts, got {}", where, TypeName(*content)),
-                         where + ".content");
+  return InvalidArgument(
+      fmt::format("{}.content: expected a string or a list of text parts, got {}", where, TypeName(*content)),
+      where + ".content");
 }
 
 }  // namespace
@@ -79,8 +86,11 @@ std::string ReadChatVariables(Fields* fields) {
     return {};
   }
   if (!messages->is_array() || messages->empty() || messages->size() > kMaxMessages) {
-    if (!messages->is_array()) fields->FailType("messages", "a list", *messages);
-    else fields->Fail(InvalidArgument(fmt::format("messages: {} of them; give 1 to {}", messages->size(), kMaxMessages), "messages"));
+    if (!messages->is_array())
+      fields->FailType("messages", "a list", *messages);
+    else
+      fields->Fail(InvalidArgument(fmt::format("messages: {} of them; give 1 to {}", messages->size(), kMaxMessages),
+                                   "messages"));
     return {};
   }
   Json variables = Json::object();
@@ -94,8 +104,10 @@ std::string ReadChatVariables(Fields* fields) {
     }
   }
   if (const Json* documents = fields->Find("documents")) {
-    if (documents->is_array()) variables["documents"] = *documents;
-    else fields->FailType("documents", "a list", *documents);
+    if (documents->is_array())
+      variables["documents"] = *documents;
+    else
+      fields->FailType("documents", "a list", *documents);
   }
   variables["add_generation_prompt"] = fields->Boolean("add_generation_prompt").value_or(true);
   if (const Json* extra = fields->Find("chat_template_kwargs")) {
@@ -109,7 +121,7 @@ std::string ReadChatVariables(Fields* fields) {
                                      "chat_template_kwargs." + key));
         return {};
       }
-      variables.get_ref<Json::object_t&>().emplace_back(key, value);   // keys are unique already
+      variables.get_ref<Json::object_t&>().emplace_back(key, value);  // keys are unique already
     }
   }
   return variables.dump();

@@ -10,12 +10,18 @@ namespace tactus::api {
 
 const char* TypeName(const Json& value) {
   switch (value.type()) {
-    case Json::value_t::null: return "null";
-    case Json::value_t::object: return "an object";
-    case Json::value_t::array: return "a list";
-    case Json::value_t::string: return "a string";
-    case Json::value_t::boolean: return "a boolean";
-    default: return "a number";
+    case Json::value_t::null:
+      return "null";
+    case Json::value_t::object:
+      return "an object";
+    case Json::value_t::array:
+      return "a list";
+    case Json::value_t::string:
+      return "a string";
+    case Json::value_t::boolean:
+      return "a boolean";
+    default:
+      return "a number";
   }
 }
 
@@ -54,7 +60,8 @@ void Fields::Fail(Status status) {
 }
 
 void Fields::FailType(std::string_view name, const char* expected, const Json& value) {
-  Fail(InvalidArgument(fmt::format("{}: expected {}, got {} ({})", Name(name), expected, TypeName(value), Shown(value)), Name(name)));
+  Fail(InvalidArgument(fmt::format("{}: expected {}, got {} ({})", Name(name), expected, TypeName(value), Shown(value)),
+                       Name(name)));
 }
 
 std::optional<double> Fields::Number(std::string_view name, double min, double max, bool above_min) {
@@ -67,7 +74,8 @@ std::optional<double> Fields::Number(std::string_view name, double min, double m
   const double number = value->get<double>();
   if (!(number >= min && number <= max) || (above_min && number == min)) {
     Fail(InvalidArgument(fmt::format("{}: {} is out of range; give a number {} {} {} {}", Name(name), Shown(*value),
-                                     above_min ? "above" : "from", min, above_min ? "and up to" : "to", max), Name(name)));
+                                     above_min ? "above" : "from", min, above_min ? "and up to" : "to", max),
+                         Name(name)));
     return std::nullopt;
   }
   return number;
@@ -86,8 +94,9 @@ std::optional<int64_t> Fields::Integer(std::string_view name, int64_t min, int64
     return std::nullopt;
   }
   if (!number || *number < min || *number > max) {
-    Fail(InvalidArgument(fmt::format("{}: {} is out of range; give a whole number from {} to {}", Name(name), Shown(*value), min, max),
-                         Name(name)));
+    Fail(InvalidArgument(
+        fmt::format("{}: {} is out of range; give a whole number from {} to {}", Name(name), Shown(*value), min, max),
+        Name(name)));
     return std::nullopt;
   }
   return number;
@@ -112,7 +121,8 @@ std::optional<std::string> Fields::String(std::string_view name, size_t max_byte
   }
   const auto& text = value->get_ref<const std::string&>();
   if (text.size() > max_bytes) {
-    Fail(InvalidArgument(fmt::format("{}: {} bytes are more than {}, the limit", Name(name), text.size(), max_bytes), Name(name)));
+    Fail(InvalidArgument(fmt::format("{}: {} bytes are more than {}, the limit", Name(name), text.size(), max_bytes),
+                         Name(name)));
     return std::nullopt;
   }
   return text;
@@ -121,7 +131,8 @@ std::optional<std::string> Fields::String(std::string_view name, size_t max_byte
 void Fields::Refuse(std::string_view name, std::string_view why) {
   const Json* value = Find(name);
   if (value == nullptr) return;
-  Fail(Unimplemented(fmt::format("{}: not supported yet{}{}; leave it out", Name(name), why.empty() ? "" : ", ", why), Name(name)));
+  Fail(Unimplemented(fmt::format("{}: not supported yet{}{}; leave it out", Name(name), why.empty() ? "" : ", ", why),
+                     Name(name)));
 }
 
 void Fields::RefuseTrue(std::string_view name, std::string_view why) {

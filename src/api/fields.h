@@ -1,5 +1,6 @@
-// Reads the fields of one JSON object with types and ranges. The first fault is kept and names field, value and limit; readers
-// after it return what they find, so that a parser reads straight through and asks once. A null field counts as absent.
+// Reads the fields of one JSON object with types and ranges. The first fault is kept and names field, value and limit;
+// readers after it return what they find, so that a parser reads straight through and asks once. A null field counts as
+// absent.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ class Fields {
   // `prefix` goes before names in messages: "slo." for a nested object. `object` must be an object and outlive this.
   explicit Fields(const Json& object, std::string prefix = {});
 
-  const Json* Find(std::string_view name) const;      // null: absent
+  const Json* Find(std::string_view name) const;  // null: absent
   bool Has(std::string_view name) const { return Find(name) != nullptr; }
   std::optional<double> Number(std::string_view name, double min, double max, bool above_min = false);
   std::optional<int64_t> Integer(std::string_view name, int64_t min, int64_t max);

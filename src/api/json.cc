@@ -32,17 +32,21 @@ class Builder final : public nlohmann::json_sax<Json> {
     key_ = std::move(value);
     return true;
   }
-  bool parse_error(size_t position, const std::string& /*last_token*/, const nlohmann::json::exception& error) override {
+  bool parse_error(size_t position, const std::string& /*last_token*/,
+                   const nlohmann::json::exception& error) override {
     const std::string_view before = text_.substr(0, position > 0 ? position - 1 : 0);
     const auto line = 1 + std::count(before.begin(), before.end(), '\n');
     const size_t newline = before.rfind('\n');
     const size_t column = newline == std::string_view::npos ? before.size() + 1 : before.size() - newline;
     // The library's reason, without its prefix and without the quoted input, which may be no UTF-8.
     std::string_view reason = error.what();
-    if (const size_t dash = reason.find(" - "); dash != std::string_view::npos) reason.remove_prefix(dash + 3);
-    else if (const size_t bracket = reason.find("] "); bracket != std::string_view::npos) reason.remove_prefix(bracket + 2);
+    if (const size_t dash = reason.find(" - "); dash != std::string_view::npos)
+      reason.remove_prefix(dash + 3);
+    else if (const size_t bracket = reason.find("] "); bracket != std::string_view::npos)
+      reason.remove_prefix(bracket + 2);
     reason = reason.substr(0, reason.find("; last read"));
-    if (const size_t quoted = reason.find(" '"); error.id == 406 && quoted != std::string_view::npos) reason = reason.substr(0, quoted);
+    if (const size_t quoted = reason.find(" '"); error.id == 406 && quoted != std::string_view::npos)
+      reason = reason.substr(0, quoted);
     return Fail(fmt::format("invalid JSON at line {}, column {}: {}", line, column, ReplaceInvalidUtf8(reason)));
   }
 
@@ -103,8 +107,8 @@ class Builder final : public nlohmann::json_sax<Json> {
   int64_t values_ = 0;
 };
 
-// Length of the valid UTF-8 sequence at the start of `text`, 0 when there is none (overlong forms, surrogates and values
-// beyond U+10FFFF are none).
+// Length of the valid UTF-8 sequence at the start of `text`, 0 when there is none (overlong forms, surrogates and
+// values beyond U+10FFFF are none).
 size_t Utf8Length(std::string_view text) {
   auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   auto tail = [&](size_t i) { return (byte(i) & 0xC0u) == 0x80u; };

@@ -1,5 +1,6 @@
-// JSON from clients, read with limits: depth, number of values, no duplicate keys, valid UTF-8. Errors are kInvalidArgument
-// with line and column. Objects keep the client's order of keys (chat templates print them). Any thread.
+// JSON from clients, read with limits: depth, number of values, no duplicate keys, valid UTF-8. Errors are
+// kInvalidArgument with line and column. Objects keep the client's order of keys (chat templates print them). Any
+// thread.
 #pragma once
 
 #include <cstdint>

@@ -21,24 +21,28 @@ void ReadLogitBias(Fields* fields, const RequestLimits& limits, SamplingParams* 
     TokenId token = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
     if (error != std::errc() || end != key.data() + key.size() || token < 0 || token >= limits.vocab_size) {
-      return fields->Fail(InvalidArgument(fmt::format("logit_bias: '{}' is no token id from 0 to {}", key.substr(0, 60),
-                                                      limits.vocab_size - 1), "logit_bias"));
+      return fields->Fail(InvalidArgument(
+          fmt::format("logit_bias: '{}' is no token id from 0 to {}", key.substr(0, 60), limits.vocab_size - 1),
+          "logit_bias"));
     }
     if (!value.is_number() || !(std::abs(value.get<double>()) <= 100)) {
-      return fields->Fail(InvalidArgument(fmt::format("logit_bias: {} of token {} is no number from -100 to 100", Shown(value), token),
-                                          "logit_bias"));
+      return fields->Fail(InvalidArgument(
+          fmt::format("logit_bias: {} of token {} is no number from -100 to 100", Shown(value), token), "logit_bias"));
     }
     sampling->logit_bias.emplace_back(token, value.get<float>());
   }
   auto& list = sampling->logit_bias;
   std::sort(list.begin(), list.end());
-  const auto twice = std::adjacent_find(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.first == b.first; });
+  const auto twice =
+      std::adjacent_find(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.first == b.first; });
   if (twice != list.end()) {
     fields->Fail(InvalidArgument(fmt::format("logit_bias: token {} appears twice", twice->first), "logit_bias"));
   }
 }
 
-int64_t NsOfMs(double ms) { return std::max<int64_t>(1, std::llround(ms * 1e6)); }
+int64_t NsOfMs(double ms) {
+  return std::max<int64_t>(1, std::llround(ms * 1e6));
+}
 
 }  // namespace
 
@@ -51,7 +55,8 @@ Status ParseBody(std::string_view body, Json* doc) {
 void ReadModel(Fields* fields, const RequestLimits& limits) {
   const auto model = fields->String("model", kMaxNameBytes);
   if (model && *model != limits.model) {
-    fields->Fail(NotFound(fmt::format("model '{}' does not exist here; this server has '{}'", *model, limits.model), "model"));
+    fields->Fail(
+        NotFound(fmt::format("model '{}' does not exist here; this server has '{}'", *model, limits.model), "model"));
   }
 }
 
@@ -61,7 +66,8 @@ void ReadSampling(Fields* fields, const RequestLimits& limits, ParsedRequest* ou
   s.logprobs = -1;
   if (auto v = fields->Number("temperature", 0, 2)) s.temperature = static_cast<float>(*v);
   if (auto v = fields->Number("top_p", 0, 1, true)) s.top_p = static_cast<float>(*v);
-  if (auto v = fields->Integer("top_k", -1, std::numeric_limits<int32_t>::max())) s.top_k = std::max(0, static_cast<int32_t>(*v));
+  if (auto v = fields->Integer("top_k", -1, std::numeric_limits<int32_t>::max()))
+    s.top_k = std::max(0, static_cast<int32_t>(*v));
   if (auto v = fields->Number("min_p", 0, 1)) s.min_p = static_cast<float>(*v);
   if (auto v = fields->Number("repetition_penalty", 0, 10, true)) s.repetition_penalty = static_cast<float>(*v);
   if (auto v = fields->Number("presence_penalty", -2, 2)) s.presence_penalty = static_cast<float>(*v);
@@ -93,14 +99,16 @@ void ReadStop(Fields* fields, const RequestLimits& limits, ParsedRequest* out) {
       items.push_back(value);
     }
     if (items.size() > kMaxStops) {
-      fields->Fail(InvalidArgument(fmt::format("stop: {} strings are more than {}, the limit", items.size(), kMaxStops), "stop"));
+      fields->Fail(InvalidArgument(fmt::format("stop: {} strings are more than {}, the limit", items.size(), kMaxStops),
+                                   "stop"));
       return;
     }
     for (const Json* item : items) {
       if (!item->is_string()) return fields->FailType("stop", "a string or a list of strings", *item);
       const auto& text = item->get_ref<const std::string&>();
       if (text.empty() || text.size() > kMaxStopBytes) {
-        return fields->Fail(InvalidArgument(fmt::format("stop: a string of {} bytes; give 1 to {}", text.size(), kMaxStopBytes), "stop"));
+        return fields->Fail(InvalidArgument(
+            fmt::format("stop: a string of {} bytes; give 1 to {}", text.size(), kMaxStopBytes), "stop"));
       }
       stop.stop.push_back(text);
     }
@@ -108,18 +116,21 @@ void ReadStop(Fields* fields, const RequestLimits& limits, ParsedRequest* out) {
   if (const Json* value = fields->Find("stop_token_ids")) {
     if (!ReadTokens(fields, "stop_token_ids", *value, limits.vocab_size, &stop.stop_token_ids)) return;
     if (stop.stop_token_ids.size() > kMaxStopTokens) {
-      fields->Fail(InvalidArgument(fmt::format("stop_token_ids: {} ids are more than {}, the limit", stop.stop_token_ids.size(),
-                                               kMaxStopTokens), "stop_token_ids"));
+      fields->Fail(InvalidArgument(
+          fmt::format("stop_token_ids: {} ids are more than {}, the limit", stop.stop_token_ids.size(), kMaxStopTokens),
+          "stop_token_ids"));
     }
   }
   stop.ignore_eos = fields->Boolean("ignore_eos").value_or(false);
   stop.min_tokens = fields->Integer("min_tokens", 0, limits.max_model_len).value_or(0);
-  const int64_t any = std::numeric_limits<int64_t>::max();   // the context decides, with the prompt's length (PlaceInContext)
+  const int64_t any =
+      std::numeric_limits<int64_t>::max();  // the context decides, with the prompt's length (PlaceInContext)
   out->max_tokens = fields->Integer("max_completion_tokens", 1, any);
   const auto older_name = fields->Integer("max_tokens", 1, any);
   if (!out->max_tokens) out->max_tokens = older_name;
   if (out->max_tokens && stop.min_tokens > *out->max_tokens) {
-    fields->Fail(InvalidArgument(fmt::format("min_tokens: {} is more than max_tokens, {}", stop.min_tokens, *out->max_tokens), "min_tokens"));
+    fields->Fail(InvalidArgument(
+        fmt::format("min_tokens: {} is more than max_tokens, {}", stop.min_tokens, *out->max_tokens), "min_tokens"));
   }
 }
 
@@ -171,25 +182,46 @@ void RefuseUnbuilt(Fields* fields) {
     }
   }
   if (const Json* tools = fields->Find("tools")) {
-    if (!tools->is_array()) fields->FailType("tools", "a list", *tools);
-    else if (!tools->empty()) fields->Refuse("tools");
+    if (!tools->is_array())
+      fields->FailType("tools", "a list", *tools);
+    else if (!tools->empty())
+      fields->Refuse("tools");
   }
-  if (const Json* choice = fields->Find("tool_choice"); choice != nullptr && *choice != "none") fields->Refuse("tool_choice", "only \"none\"");
-  if (const Json* modalities = fields->Find("modalities"); modalities != nullptr && *modalities != Json::array({"text"})) {
+  if (const Json* choice = fields->Find("tool_choice"); choice != nullptr && *choice != "none")
+    fields->Refuse("tool_choice", "only \"none\"");
+  if (const Json* modalities = fields->Find("modalities");
+      modalities != nullptr && *modalities != Json::array({"text"})) {
     fields->Refuse("modalities", "only [\"text\"]");
   }
   if (const Json* best_of = fields->Find("best_of")) {
     const Json* n = fields->Find("n");
     if (n == nullptr ? *best_of != 1 : *best_of != *n) fields->Refuse("best_of", "only equal to n");
   }
-  for (const char* name : {"suffix", "functions", "function_call", "audio", "prediction", "web_search_options", "reasoning_effort",
-                           "guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs", "logits_processors",
-                           "prompt_logprobs", "truncate_prompt_tokens", "prompt_embeds", "chat_template", "allowed_token_ids",
-                           "bad_words", "mm_processor_kwargs", "kv_transfer_params"}) {
+  for (const char* name : {"suffix",
+                           "functions",
+                           "function_call",
+                           "audio",
+                           "prediction",
+                           "web_search_options",
+                           "reasoning_effort",
+                           "guided_json",
+                           "guided_regex",
+                           "guided_choice",
+                           "guided_grammar",
+                           "structured_outputs",
+                           "logits_processors",
+                           "prompt_logprobs",
+                           "truncate_prompt_tokens",
+                           "prompt_embeds",
+                           "chat_template",
+                           "allowed_token_ids",
+                           "bad_words",
+                           "mm_processor_kwargs",
+                           "kv_transfer_params"}) {
     fields->Refuse(name);
   }
-  for (const char* name : {"use_beam_search", "continue_final_message", "include_stop_str_in_output", "return_token_ids",
-                           "return_tokens_as_token_ids"}) {
+  for (const char* name : {"use_beam_search", "continue_final_message", "include_stop_str_in_output",
+                           "return_token_ids", "return_tokens_as_token_ids"}) {
     fields->RefuseTrue(name);
   }
   for (const char* name : {"skip_special_tokens", "detokenize"}) {
@@ -206,8 +238,9 @@ bool ReadTokens(Fields* fields, const char* name, const Json& list, int64_t voca
   for (const Json& item : list) {
     const auto id = item.is_number() ? AsInteger(item) : std::nullopt;
     if (!id || *id < 0 || *id >= vocab_size) {
-      fields->Fail(InvalidArgument(fmt::format("{}: {} is no token id from 0 to {}", fields->Name(name), Shown(item), vocab_size - 1),
-                                   fields->Name(name)));
+      fields->Fail(InvalidArgument(
+          fmt::format("{}: {} is no token id from 0 to {}", fields->Name(name), Shown(item), vocab_size - 1),
+          fields->Name(name)));
       return false;
     }
     out->push_back(static_cast<TokenId>(*id));
@@ -219,16 +252,20 @@ Status ApplySloHeader(std::string_view name, std::string_view value, Slo* slo) {
   std::string lower(name);
   for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   std::string_view short_name = lower;
-  if (short_name.substr(0, 8) == "x-llm-d-") short_name.remove_prefix(8);
-  else if (short_name.substr(0, 2) == "x-") short_name.remove_prefix(2);
-  else return Status();
+  if (short_name.substr(0, 8) == "x-llm-d-")
+    short_name.remove_prefix(8);
+  else if (short_name.substr(0, 2) == "x-")
+    short_name.remove_prefix(2);
+  else
+    return Status();
   int64_t* target = short_name == "slo-ttft-ms" ? &slo->ttft_ns : short_name == "slo-tpot-ms" ? &slo->tbt_ns : nullptr;
   if (target == nullptr) return Status();
   double ms = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), ms);
   if (error != std::errc() || end != value.data() + value.size() || !(ms > 0 && ms <= kMaxSloMs)) {
     return InvalidArgument(fmt::format("{}: '{}' is no number of milliseconds above 0 and up to {}", lower,
-                                       ReplaceInvalidUtf8(value.substr(0, 60)), kMaxSloMs), lower);
+                                       ReplaceInvalidUtf8(value.substr(0, 60)), kMaxSloMs),
+                           lower);
   }
   if (*target == 0) *target = NsOfMs(ms);
   return Status();

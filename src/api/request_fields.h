@@ -9,7 +9,7 @@ namespace tactus::api {
 inline constexpr size_t kMaxStops = 16;
 inline constexpr size_t kMaxStopBytes = 1024;
 inline constexpr size_t kMaxStopTokens = 256;
-inline constexpr size_t kMaxNameBytes = 1024;     // model, user, cache_salt
+inline constexpr size_t kMaxNameBytes = 1024;  // model, user, cache_salt
 inline constexpr int64_t kMaxLogprobs = 20;
 inline constexpr size_t kMaxMessages = 16384;
 
@@ -20,7 +20,7 @@ void ReadSampling(Fields* fields, const RequestLimits& limits, ParsedRequest* ou
 void ReadStop(Fields* fields, const RequestLimits& limits, ParsedRequest* out);
 void ReadSlo(Fields* fields, Slo* slo);
 void ReadStreaming(Fields* fields, ParsedRequest* out);
-void ReadIdentity(Fields* fields, ParsedRequest* out);        // user, priority, cache_salt
+void ReadIdentity(Fields* fields, ParsedRequest* out);  // user, priority, cache_salt
 void RefuseUnbuilt(Fields* fields);
 // Messages and template variables; the JSON text that the chat template gets.
 std::string ReadChatVariables(Fields* fields);

@@ -10,10 +10,11 @@
 namespace tactus::api {
 namespace {
 
-constexpr int64_t kCompletionDefaultTokens = 16;   // as OpenAI's legacy API
+constexpr int64_t kCompletionDefaultTokens = 16;  // as OpenAI's legacy API
 
 Status TooMany(size_t count, int64_t limit) {
-  return InvalidArgument(fmt::format("prompt: {} prompts are more than {}, the limit of one request", count, limit), "prompt");
+  return InvalidArgument(fmt::format("prompt: {} prompts are more than {}, the limit of one request", count, limit),
+                         "prompt");
 }
 
 // prompt: a string, a list of strings, a list of token ids, or a list of such lists.
@@ -25,14 +26,16 @@ void ReadPrompts(Fields* fields, const RequestLimits& limits, ParsedRequest* out
     return;
   }
   if (!prompt->is_array() || prompt->empty()) {
-    return fields->FailType("prompt", "a string, a list of strings, a list of token ids or a list of such lists", *prompt);
+    return fields->FailType("prompt", "a string, a list of strings, a list of token ids or a list of such lists",
+                            *prompt);
   }
   if (prompt->front().is_number()) {
     std::vector<TokenId> ids;
     if (ReadTokens(fields, "prompt", *prompt, limits.vocab_size, &ids)) out->prompts.emplace_back(std::move(ids));
     return;
   }
-  if (static_cast<int64_t>(prompt->size()) > limits.max_prompts) return fields->Fail(TooMany(prompt->size(), limits.max_prompts));
+  if (static_cast<int64_t>(prompt->size()) > limits.max_prompts)
+    return fields->Fail(TooMany(prompt->size(), limits.max_prompts));
   for (const Json& item : *prompt) {
     if (item.is_string()) {
       out->prompts.emplace_back(item.get<std::string>());
@@ -64,15 +67,17 @@ Result<ParsedRequest> ParseCompletionRequest(std::string_view body, const Reques
   ParsedRequest out;
   ReadCommon(&fields, limits, &out);
   ReadPrompts(&fields, limits, &out);
-  if (fields.Has("messages")) fields.Fail(InvalidArgument("messages: belongs to /v1/chat/completions; here give prompt", "messages"));
+  if (fields.Has("messages"))
+    fields.Fail(InvalidArgument("messages: belongs to /v1/chat/completions; here give prompt", "messages"));
   if (auto v = fields.Integer("logprobs", 0, kMaxLogprobs)) out.base.sampling.logprobs = static_cast<int32_t>(*v);
   out.echo = fields.Boolean("echo").value_or(false);
   out.add_special_tokens = fields.Boolean("add_special_tokens").value_or(true);
   out.base.prompt_logprobs = out.echo && out.base.sampling.logprobs >= 0;
   const auto choices = static_cast<int64_t>(out.prompts.size()) * out.base.n;
   if (choices > limits.max_prompts) {
-    fields.Fail(InvalidArgument(fmt::format("n: {} prompts times n {} are {} choices, more than {}, the limit", out.prompts.size(),
-                                            out.base.n, choices, limits.max_prompts), "n"));
+    fields.Fail(InvalidArgument(fmt::format("n: {} prompts times n {} are {} choices, more than {}, the limit",
+                                            out.prompts.size(), out.base.n, choices, limits.max_prompts),
+                                "n"));
   }
   if (!fields.ok()) return fields.status();
   return out;
@@ -85,7 +90,8 @@ Result<ParsedRequest> ParseChatRequest(std::string_view body, const RequestLimit
   ParsedRequest out;
   out.chat = true;
   ReadCommon(&fields, limits, &out);
-  if (fields.Has("prompt")) fields.Fail(InvalidArgument("prompt: belongs to /v1/completions; here give messages", "prompt"));
+  if (fields.Has("prompt"))
+    fields.Fail(InvalidArgument("prompt: belongs to /v1/completions; here give messages", "prompt"));
   const bool logprobs = fields.Boolean("logprobs").value_or(false);
   const auto top = fields.Integer("top_logprobs", 0, kMaxLogprobs);
   if (top && !logprobs) fields.Fail(InvalidArgument("top_logprobs: only with \"logprobs\": true", "top_logprobs"));
@@ -97,18 +103,25 @@ Result<ParsedRequest> ParseChatRequest(std::string_view body, const RequestLimit
   return out;
 }
 
-Status PlaceInContext(const ParsedRequest& parsed, int64_t prompt_tokens, const RequestLimits& limits, StopConditions* stop) {
+Status PlaceInContext(const ParsedRequest& parsed, int64_t prompt_tokens, const RequestLimits& limits,
+                      StopConditions* stop) {
   const int64_t context = limits.max_model_len;
-  if (prompt_tokens < 1) return InvalidArgument("prompt: no tokens; give at least one", parsed.chat ? "messages" : "prompt");
+  if (prompt_tokens < 1)
+    return InvalidArgument("prompt: no tokens; give at least one", parsed.chat ? "messages" : "prompt");
   const int64_t room = context - prompt_tokens;
   if (room < 1) {
-    return InvalidArgument(fmt::format("prompt of {} tokens + max_tokens of {} exceed the context of {} tokens; shorten the prompt",
-                                       prompt_tokens, parsed.max_tokens.value_or(1), context), parsed.chat ? "messages" : "prompt");
+    return InvalidArgument(
+        fmt::format("prompt of {} tokens + max_tokens of {} exceed the context of {} tokens; shorten the prompt",
+                    prompt_tokens, parsed.max_tokens.value_or(1), context),
+        parsed.chat ? "messages" : "prompt");
   }
   if (parsed.max_tokens) {
     if (*parsed.max_tokens > room) {
-      return InvalidArgument(fmt::format("prompt of {} tokens + max_tokens of {} exceed the context of {} tokens; give max_tokens up to {}",
-                                         prompt_tokens, *parsed.max_tokens, context, room), "max_tokens");
+      return InvalidArgument(
+          fmt::format(
+              "prompt of {} tokens + max_tokens of {} exceed the context of {} tokens; give max_tokens up to {}",
+              prompt_tokens, *parsed.max_tokens, context, room),
+          "max_tokens");
     }
     stop->max_tokens = *parsed.max_tokens;
   } else {
@@ -125,7 +138,8 @@ Result<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const Reques
   ReadModel(&fields, limits);
   TokenizeRequest out;
   out.chat = fields.Has("messages");
-  if (out.chat && fields.Has("prompt")) fields.Fail(InvalidArgument("prompt: give either prompt or messages", "prompt"));
+  if (out.chat && fields.Has("prompt"))
+    fields.Fail(InvalidArgument("prompt: give either prompt or messages", "prompt"));
   if (out.chat) {
     fields.RefuseTrue("add_special_tokens", "with messages, whose template writes them");
     fields.Refuse("tools");
@@ -148,8 +162,10 @@ Result<std::vector<TokenId>> ParseDetokenizeRequest(std::string_view body, const
   Fields fields(doc);
   ReadModel(&fields, limits);
   std::vector<TokenId> tokens;
-  if (const Json* list = fields.Find("tokens")) ReadTokens(&fields, "tokens", *list, limits.vocab_size, &tokens);
-  else fields.Fail(InvalidArgument("tokens: missing", "tokens"));
+  if (const Json* list = fields.Find("tokens"))
+    ReadTokens(&fields, "tokens", *list, limits.vocab_size, &tokens);
+  else
+    fields.Fail(InvalidArgument("tokens: missing", "tokens"));
   if (!fields.ok()) return fields.status();
   return tokens;
 }

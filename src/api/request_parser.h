@@ -1,5 +1,6 @@
-// JSON bodies of /v1/completions, /v1/chat/completions, /tokenize and /detokenize as plain data, every field checked for type
-// and range. No tokeniser, no engine: what depends on the prompt's length is checked by PlaceInContext. Any thread.
+// JSON bodies of /v1/completions, /v1/chat/completions, /tokenize and /detokenize as plain data, every field checked
+// for type and range. No tokeniser, no engine: what depends on the prompt's length is checked by PlaceInContext. Any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +17,12 @@ namespace tactus::api {
 
 // What a body is checked against. Immutable while the server lives.
 struct RequestLimits {
-  std::string model;                       // the served name; another one is kNotFound
+  std::string model;  // the served name; another one is kNotFound
   int64_t max_model_len = 0;
   int64_t vocab_size = 0;
-  int64_t default_max_tokens = 4096;       // cap for chats that state no max_tokens
-  int64_t max_choices = 128;               // n
-  int64_t max_prompts = 256;               // prompts of one completions request
+  int64_t default_max_tokens = 4096;  // cap for chats that state no max_tokens
+  int64_t max_choices = 128;          // n
+  int64_t max_prompts = 256;          // prompts of one completions request
   SamplingParams generation_defaults;
 };
 
@@ -30,14 +31,14 @@ using Prompt = std::variant<std::string, std::vector<TokenId>>;
 // One body. `base` has everything that does not depend on the prompt; one tactus::Request per prompt comes of it.
 struct ParsedRequest {
   bool chat = false;
-  std::vector<Prompt> prompts;             // completions
-  std::string template_variables;          // chat: the JSON object for Engine::ApplyChatTemplate
-  bool add_special_tokens = true;          // completions
-  Request base;                            // n, sampling, stop, priority, slo, client, cache_salt
+  std::vector<Prompt> prompts;     // completions
+  std::string template_variables;  // chat: the JSON object for Engine::ApplyChatTemplate
+  bool add_special_tokens = true;  // completions
+  Request base;                    // n, sampling, stop, priority, slo, client, cache_salt
   std::optional<int64_t> max_tokens;
   bool stream = false;
-  bool include_usage = false;              // stream_options.include_usage
-  bool continuous_usage = false;           // stream_options.continuous_usage_stats
+  bool include_usage = false;     // stream_options.include_usage
+  bool continuous_usage = false;  // stream_options.continuous_usage_stats
   bool echo = false;
 };
 Result<ParsedRequest> ParseCompletionRequest(std::string_view body, const RequestLimits& limits);
@@ -47,12 +48,13 @@ Result<ParsedRequest> ParseChatRequest(std::string_view body, const RequestLimit
 // `name` is compared without case; other names have no effect.
 Status ApplySloHeader(std::string_view name, std::string_view value, Slo* slo);
 
-// Fills in max_tokens, now that the prompt's length is known: kInvalidArgument with the three numbers when prompt and output
-// exceed the context.
-Status PlaceInContext(const ParsedRequest& parsed, int64_t prompt_tokens, const RequestLimits& limits, StopConditions* stop);
+// Fills in max_tokens, now that the prompt's length is known: kInvalidArgument with the three numbers when prompt and
+// output exceed the context.
+Status PlaceInContext(const ParsedRequest& parsed, int64_t prompt_tokens, const RequestLimits& limits,
+                      StopConditions* stop);
 
 struct TokenizeRequest {
-  bool chat = false;                       // `messages` instead of `prompt`
+  bool chat = false;  // `messages` instead of `prompt`
   std::string prompt;
   std::string template_variables;
   bool add_special_tokens = true;

@@ -11,40 +11,55 @@
 namespace tactus::api {
 namespace {
 
-constexpr float kLowestLogprob = -9999.0f;   // JSON has no infinity
+constexpr float kLowestLogprob = -9999.0f;  // JSON has no infinity
 
-void AppendNumber(std::string* out, int64_t value) { fmt::format_to(std::back_inserter(*out), "{}", value); }
+void AppendNumber(std::string* out, int64_t value) {
+  fmt::format_to(std::back_inserter(*out), "{}", value);
+}
 void AppendLogprob(std::string* out, float value) {
-  fmt::format_to(std::back_inserter(*out), "{}", std::isfinite(value) ? std::max(value, kLowestLogprob) : kLowestLogprob);
+  fmt::format_to(std::back_inserter(*out), "{}",
+                 std::isfinite(value) ? std::max(value, kLowestLogprob) : kLowestLogprob);
 }
 
 void AppendUsageObject(std::string* out, const Usage& usage) {
   fmt::format_to(std::back_inserter(*out),
-                 "{{\"prompt_tokens\":{},\"completion_tokens\":{},\"total_tokens\":{},\"prompt_tokens_details\":{{\"cached_tokens\":{}}}}}",
-                 usage.prompt_tokens, usage.completion_tokens, usage.prompt_tokens + usage.completion_tokens, usage.cached_tokens);
+                 "{{\"prompt_tokens\":{},\"completion_tokens\":{},\"total_tokens\":{},\"prompt_tokens_details\":{{"
+                 "\"cached_tokens\":{}}}}}",
+                 usage.prompt_tokens, usage.completion_tokens, usage.prompt_tokens + usage.completion_tokens,
+                 usage.cached_tokens);
 }
 
 // Characters that this token begins: continuation bytes belong to the token that has the first byte.
 int64_t CodePoints(std::string_view bytes) {
-  return std::count_if(bytes.begin(), bytes.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u; });
+  return std::count_if(bytes.begin(), bytes.end(),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u; });
 }
 
 }  // namespace
 
 int HttpStatusOf(StatusCode code) {
   switch (code) {
-    case StatusCode::kOk: return 200;
+    case StatusCode::kOk:
+      return 200;
     case StatusCode::kInvalidArgument:
-    case StatusCode::kUnimplemented: return 400;
-    case StatusCode::kUnauthenticated: return 401;
-    case StatusCode::kNotFound: return 404;
-    case StatusCode::kTooLarge: return 413;
+    case StatusCode::kUnimplemented:
+      return 400;
+    case StatusCode::kUnauthenticated:
+      return 401;
+    case StatusCode::kNotFound:
+      return 404;
+    case StatusCode::kTooLarge:
+      return 413;
     case StatusCode::kResourceExhausted:
-    case StatusCode::kUnavailable: return 503;
-    case StatusCode::kCancelled: return 499;
-    case StatusCode::kDeadlineExceeded: return 408;
+    case StatusCode::kUnavailable:
+      return 503;
+    case StatusCode::kCancelled:
+      return 499;
+    case StatusCode::kDeadlineExceeded:
+      return 408;
     case StatusCode::kDataLoss:
-    case StatusCode::kInternal: return 500;
+    case StatusCode::kInternal:
+      return 500;
   }
   return 500;
 }
@@ -61,25 +76,33 @@ std::string ErrorText(int http_status, std::string_view message, std::string_vie
   out += ",\"type\":";
   AppendJsonString(&out, type);
   out += ",\"param\":";
-  if (param.empty()) out += "null";
-  else AppendJsonString(&out, param);
+  if (param.empty())
+    out += "null";
+  else
+    AppendJsonString(&out, param);
   out += ",\"code\":";
   AppendNumber(&out, http_status);
   out += "}}";
   return out;
 }
 
-std::string ErrorText(const Status& status) { return ErrorText(HttpStatusOf(status.code()), status.message(), status.param()); }
+std::string ErrorText(const Status& status) {
+  return ErrorText(HttpStatusOf(status.code()), status.message(), status.param());
+}
 
 std::string_view FinishText(FinishReason reason) {
   switch (reason) {
-    case FinishReason::kStop: return "stop";
-    case FinishReason::kLength: return "length";
-    default: return {};
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    default:
+      return {};
   }
 }
 
-AnswerWriter::AnswerWriter(const Engine& engine, AnswerStyle style, std::string id, int64_t created, std::string fingerprint)
+AnswerWriter::AnswerWriter(const Engine& engine, AnswerStyle style, std::string id, int64_t created,
+                           std::string fingerprint)
     : engine_(engine), style_(style), id_(std::move(id)) {
   std::string rest = fmt::format("\",\"created\":{},\"model\":", created);
   AppendJsonString(&rest, engine.model().name);
@@ -113,8 +136,10 @@ void AnswerWriter::CloseChunk(std::string* out, const Usage* usage) const {
 void AnswerWriter::AppendFinish(std::string* out, FinishReason finish, std::string_view stop_string) const {
   const std::string_view reason = FinishText(finish);
   *out += ",\"finish_reason\":";
-  if (reason.empty()) *out += "null";
-  else AppendJsonString(out, reason);
+  if (reason.empty())
+    *out += "null";
+  else
+    AppendJsonString(out, reason);
   if (!stop_string.empty()) {
     *out += ",\"stop_reason\":";
     AppendJsonString(out, stop_string);
@@ -154,7 +179,8 @@ void AnswerWriter::AppendChatLogprobs(std::string* out, const std::vector<std::v
   *out += "],\"refusal\":null}";
 }
 
-void AnswerWriter::AppendLogprobs(std::string* out, const std::vector<std::vector<TokenLogprob>>& rows, int64_t* text_offset) const {
+void AnswerWriter::AppendLogprobs(std::string* out, const std::vector<std::vector<TokenLogprob>>& rows,
+                                  int64_t* text_offset) const {
   *out += ",\"logprobs\":";
   if (style_.logprobs < 0) {
     *out += "null";
@@ -165,18 +191,19 @@ void AnswerWriter::AppendLogprobs(std::string* out, const std::vector<std::vecto
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto& row = rows[i];
     if (row.empty()) continue;
-    if (!tokens.empty()) for (std::string* list : {&offsets, &tokens, &chosen, &tops}) list->push_back(',');
+    if (!tokens.empty())
+      for (std::string* list : {&offsets, &tokens, &chosen, &tops}) list->push_back(',');
     AppendNumber(&offsets, *text_offset);
     *text_offset += CodePoints(engine_.TokenBytes(row.front().token));
     AppendJsonString(&tokens, engine_.TokenString(row.front().token));
-    if (std::isnan(row.front().logprob)) {   // the first token of an echoed prompt has none
+    if (std::isnan(row.front().logprob)) {  // the first token of an echoed prompt has none
       chosen += "null";
       tops += "null";
       continue;
     }
     AppendLogprob(&chosen, row.front().logprob);
     tops.push_back('{');
-    std::vector<std::string> seen;           // different tokens may have the same text; the likelier one is kept
+    std::vector<std::string> seen;  // different tokens may have the same text; the likelier one is kept
     for (size_t k = 1; k <= row.size(); ++k) {
       const TokenLogprob& item = k < row.size() ? row[k] : row.front();
       const std::string text = engine_.TokenString(item.token);
@@ -190,8 +217,8 @@ void AnswerWriter::AppendLogprobs(std::string* out, const std::vector<std::vecto
     tops.push_back('}');
   }
   if (style_.logprobs == 0) tops.clear();
-  *out += "{\"text_offset\":[" + offsets + "],\"token_logprobs\":[" + chosen + "],\"tokens\":[" + tokens + "],\"top_logprobs\":" +
-          (style_.logprobs == 0 ? "null" : "[" + tops + "]") + "}";
+  *out += "{\"text_offset\":[" + offsets + "],\"token_logprobs\":[" + chosen + "],\"tokens\":[" + tokens +
+          "],\"top_logprobs\":" + (style_.logprobs == 0 ? "null" : "[" + tops + "]") + "}";
 }
 
 void AnswerWriter::AppendRole(std::string* out, int32_t index) const {
@@ -214,8 +241,10 @@ void AnswerWriter::AppendDelta(std::string* out, int32_t index, const TokenDelta
     *out += ",\"text\":";
     AppendJsonString(out, delta.text);
   }
-  if (style_.logprobs >= 0 && delta.logprobs.empty()) *out += ",\"logprobs\":null";
-  else AppendLogprobs(out, delta.logprobs, text_offset);
+  if (style_.logprobs >= 0 && delta.logprobs.empty())
+    *out += ",\"logprobs\":null";
+  else
+    AppendLogprobs(out, delta.logprobs, text_offset);
   AppendFinish(out, delta.finish, delta.stop_string);
   CloseChunk(out, usage);
 }
@@ -272,7 +301,8 @@ std::string ModelsText(const ModelInfo& model, int64_t created) {
 }
 
 std::string TokenizeText(const Engine& engine, const std::vector<TokenId>& tokens, bool with_strings) {
-  std::string out = fmt::format("{{\"count\":{},\"max_model_len\":{},\"tokens\":[", tokens.size(), engine.model().max_model_len);
+  std::string out =
+      fmt::format("{{\"count\":{},\"max_model_len\":{},\"tokens\":[", tokens.size(), engine.model().max_model_len);
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (i > 0) out.push_back(',');
     AppendNumber(&out, tokens[i]);

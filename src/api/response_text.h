@@ -24,35 +24,39 @@ std::string_view FinishText(FinishReason reason);
 // What one choice of a non-streaming answer has received.
 struct ChoiceText {
   std::string text;
-  std::vector<std::vector<TokenLogprob>> logprobs;        // per token: chosen first, then the best
+  std::vector<std::vector<TokenLogprob>> logprobs;  // per token: chosen first, then the best
   FinishReason finish = FinishReason::kNone;
   std::string stop_string;
 };
 
 struct AnswerStyle {
   bool chat = false;
-  int32_t logprobs = -1;            // as SamplingParams::logprobs
-  bool usage_in_chunks = false;     // stream_options.include_usage: "usage": null in every chunk but the last
+  int32_t logprobs = -1;         // as SamplingParams::logprobs
+  bool usage_in_chunks = false;  // stream_options.include_usage: "usage": null in every chunk but the last
 };
 
 class AnswerWriter {
  public:
-  // `id` with its prefix ("chatcmpl-..."); `created` in Unix seconds. `engine` gives the bytes of tokens and outlives this.
+  // `id` with its prefix ("chatcmpl-..."); `created` in Unix seconds. `engine` gives the bytes of tokens and outlives
+  // this.
   AnswerWriter(const Engine& engine, AnswerStyle style, std::string id, int64_t created, std::string fingerprint);
 
   const std::string& id() const { return id_; }
 
   // --- Streaming: whole server-sent events, appended ---
   void AppendRole(std::string* out, int32_t index) const;
-  // `text_offset`: code points of this choice's text before this delta; advanced by the delta's tokens. `usage` may be null.
-  void AppendDelta(std::string* out, int32_t index, const TokenDelta& delta, int64_t* text_offset, const Usage* usage) const;
+  // `text_offset`: code points of this choice's text before this delta; advanced by the delta's tokens. `usage` may be
+  // null.
+  void AppendDelta(std::string* out, int32_t index, const TokenDelta& delta, int64_t* text_offset,
+                   const Usage* usage) const;
   // Completions with echo: the prompt as the first chunk of a choice.
-  void AppendEcho(std::string* out, int32_t index, std::string_view text, const std::vector<std::vector<TokenLogprob>>& rows,
-                  int64_t* text_offset) const;
+  void AppendEcho(std::string* out, int32_t index, std::string_view text,
+                  const std::vector<std::vector<TokenLogprob>>& rows, int64_t* text_offset) const;
   void AppendUsage(std::string* out, const Usage& usage) const;
 
   // --- Whole ---
-  // `text_offset`: where the generated text begins when echo put the prompt before it (prompt rows included in the choice).
+  // `text_offset`: where the generated text begins when echo put the prompt before it (prompt rows included in the
+  // choice).
   std::string Whole(const std::vector<ChoiceText>& choices, const Usage& usage) const;
 
  private:

@@ -40,12 +40,12 @@ struct Call {
   uint64_t id = 0;
   ClientRequest request;
   std::shared_ptr<ResponseHandler> handler;
-  std::shared_ptr<ClientConnection> connection;   // while it has one
+  std::shared_ptr<ClientConnection> connection;  // while it has one
   asio::steady_timer timer;
   HttpResponse response;
   bool cancelled = false, timed_out = false;
-  bool got_bytes = false;                         // of the answer: no retry then
-  bool keep = false;                              // the connection may serve another call
+  bool got_bytes = false;  // of the answer: no retry then
+  bool keep = false;       // the connection may serve another call
 
   void Drop() {
     error_code ignored;
@@ -71,15 +71,16 @@ struct Client::Impl {
   uint64_t next_id = 1;
   std::map<uint64_t, Call*> calls;
   std::vector<tcp::endpoint> endpoints;
-  asio::io_context io{1};      // below what its coroutines refer to, above the sockets that refer to it
+  asio::io_context io{1};  // below what its coroutines refer to, above the sockets that refer to it
   std::vector<std::shared_ptr<ClientConnection>> spare;
 };
 
 std::string Client::Impl::HeadText(const ClientRequest& request) const {
   const bool v6 = base.host.find(':') != std::string::npos;
-  std::string text = fmt::format("{} {} HTTP/1.1\r\nHost: {}{}{}:{}\r\n", request.method, request.path, v6 ? "[" : "", base.host,
-                                 v6 ? "]" : "", base.port);
-  if (!request.body.empty() || request.method == "POST") text += fmt::format("Content-Length: {}\r\n", request.body.size());
+  std::string text = fmt::format("{} {} HTTP/1.1\r\nHost: {}{}{}:{}\r\n", request.method, request.path, v6 ? "[" : "",
+                                 base.host, v6 ? "]" : "", base.port);
+  if (!request.body.empty() || request.method == "POST")
+    text += fmt::format("Content-Length: {}\r\n", request.body.size());
   for (const auto& [name, value] : request.headers) text += fmt::format("{}: {}\r\n", name, value);
   text += "\r\n";
   return text;
@@ -148,8 +149,10 @@ asio::awaitable<Status> Client::Impl::ReadAnswer(std::shared_ptr<Call> call) {
                                           asio::redirect_error(asio::use_awaitable, ec));
     now_ns = clock.NowNs();
     const std::string_view bytes(piece.data(), piece.size() - parser.get().body().size);
-    if (events) sse.Feed(bytes, on_data);
-    else response.body += bytes;
+    if (events)
+      sse.Feed(bytes, on_data);
+    else
+      response.body += bytes;
     if (call->cancelled) co_return Failed(*call, "", ec);
     if (ec && ec != beast::http::error::need_buffer) co_return Failed(*call, "reading the answer", ec);
   }
@@ -195,8 +198,10 @@ asio::awaitable<void> Client::Impl::RunCall(std::shared_ptr<Call> call) {
     status = co_await Attempt(call, false);
   }
   call->timer.cancel();
-  if (status.ok() && call->keep && call->connection->socket.is_open()) spare.push_back(call->connection);
-  else call->Drop();
+  if (status.ok() && call->keep && call->connection->socket.is_open())
+    spare.push_back(call->connection);
+  else
+    call->Drop();
   calls.erase(call->id);
   call->handler->OnDone(status, call->response, clock.NowNs());
 }
@@ -234,9 +239,13 @@ void Client::Run() {
   impl_->io.run();
 }
 
-void Client::Stop() { impl_->io.stop(); }
+void Client::Stop() {
+  impl_->io.stop();
+}
 
-int64_t Client::in_flight() const { return static_cast<int64_t>(impl_->calls.size()); }
+int64_t Client::in_flight() const {
+  return static_cast<int64_t>(impl_->calls.size());
+}
 
 Result<HttpResponse> Fetch(const Url& base, ClientRequest request, DurationNs timeout_ns, Clock& clock) {
   struct Keep final : ResponseHandler {

@@ -1,8 +1,8 @@
 // A small HTTP/1.1 client for load generators and tests: any number of concurrent requests on one thread, server-sent
 // events parsed as they arrive, every event with the time at which its bytes were read.
 //
-// Thread rule: everything (Send, At, the callbacks) happens on the thread that calls Run, or before Run. Stop is for any
-// thread. http:// only.
+// Thread rule: everything (Send, At, the callbacks) happens on the thread that calls Run, or before Run. Stop is for
+// any thread. http:// only.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace tactus::http {
 struct Url {
   std::string host;
   uint16_t port = 80;
-  std::string path;              // with a leading '/', never empty
+  std::string path;  // with a leading '/', never empty
 };
 // "http://host[:port][/path]"; IPv6 hosts in brackets. kInvalidArgument says what is wrong (https included).
 Result<Url> ParseUrl(std::string_view text);
@@ -46,21 +46,21 @@ class ResponseHandler {
   virtual void OnHead(int /*status*/, const Headers& /*headers*/, TimeNs /*received_ns*/) {}
   // The data of one server-sent event (of a 2xx answer of type text/event-stream); "[DONE]" included.
   virtual void OnEvent(std::string_view /*data*/, TimeNs /*received_ns*/) {}
-  // `status` is ok when the whole answer arrived, whatever its HTTP status; else what went wrong (connect, reset, time-out,
-  // cancelled). `response` has status and headers if they arrived, and the body when it was no event stream.
+  // `status` is ok when the whole answer arrived, whatever its HTTP status; else what went wrong (connect, reset,
+  // time-out, cancelled). `response` has status and headers if they arrived, and the body when it was no event stream.
   virtual void OnDone(const Status& status, const HttpResponse& response, TimeNs received_ns) = 0;
 };
 
 struct ClientRequest {
   std::string method = "POST";
-  std::string path;              // "/v1/chat/completions"
-  Headers headers;               // Host, Content-Length and Connection are added
+  std::string path;  // "/v1/chat/completions"
+  Headers headers;   // Host, Content-Length and Connection are added
   std::string body;
 };
 
 struct ClientOptions {
   DurationNs connect_timeout_ns = 30 * kSecond;
-  DurationNs timeout_ns = 0;     // whole request; 0: none
+  DurationNs timeout_ns = 0;  // whole request; 0: none
   int64_t max_response_bytes = int64_t{256} << 20;
 };
 
@@ -69,7 +69,7 @@ class Client {
   using CallId = uint64_t;
 
   Client(Url base, ClientOptions options, Clock& clock);
-  ~Client();                     // drops what is in flight; no OnDone then
+  ~Client();  // drops what is in flight; no OnDone then
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 

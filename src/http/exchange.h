@@ -1,4 +1,5 @@
-// The buffer between who produces an answer (any thread) and the connection that writes it (io thread). Internal to http/.
+// The buffer between who produces an answer (any thread) and the connection that writes it (io thread). Internal to
+// http/.
 #pragma once
 
 #include <functional>
@@ -13,11 +14,11 @@ namespace tactus::http {
 
 class ExchangeBuffer;
 
-// How a producer wakes the io thread: one wake-up however many exchanges became ready meanwhile. Outlives the server when a
-// producer still holds an exchange; `wake` is empty then.
+// How a producer wakes the io thread: one wake-up however many exchanges became ready meanwhile. Outlives the server
+// when a producer still holds an exchange; `wake` is empty then.
 struct WakeList {
   std::mutex mutex;
-  std::function<void()> wake;                              // posts TakeDirty to the io thread
+  std::function<void()> wake;  // posts TakeDirty to the io thread
   std::vector<std::shared_ptr<ExchangeBuffer>> dirty;
 };
 
@@ -38,8 +39,8 @@ class ExchangeBuffer final : public Exchange, public std::enable_shared_from_thi
   struct Output {
     bool has_head = false;
     bool streaming = false;
-    HttpResponse head;            // with the body when not streaming
-    std::string bytes;            // of a stream's body
+    HttpResponse head;  // with the body when not streaming
+    std::string bytes;  // of a stream's body
     bool ended = false;
   };
   // Moves out what there is to write.

@@ -1,4 +1,5 @@
-// HTTP messages as plain data: what the server hands to its handler, and what the client sends and gets. No Beast in here.
+// HTTP messages as plain data: what the server hands to its handler, and what the client sends and gets. No Beast in
+// here.
 #pragma once
 
 #include <string>
@@ -16,19 +17,19 @@ bool EqualsIgnoreCase(std::string_view a, std::string_view b);
 const std::string* FindHeader(const Headers& headers, std::string_view name);
 
 struct HttpRequest {
-  std::string method;            // "GET", ...
-  std::string target;            // as sent: path and query
-  std::string path;              // target up to '?'
+  std::string method;  // "GET", ...
+  std::string target;  // as sent: path and query
+  std::string path;    // target up to '?'
   Headers headers;
   std::string body;
-  std::string peer;              // the client's address, without port
+  std::string peer;  // the client's address, without port
 
   const std::string* Find(std::string_view name) const { return FindHeader(headers, name); }
 };
 
 struct HttpResponse {
   int status = 200;
-  std::string content_type = "application/json";   // empty: no such header
+  std::string content_type = "application/json";  // empty: no such header
   Headers headers;
   std::string body;
 

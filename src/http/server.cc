@@ -1,5 +1,5 @@
-// Listener and connections. Everything that touches a socket runs on the one io thread, so that connections need no locks;
-// producers reach it through ExchangeBuffer alone. One of the two files that include Beast.
+// Listener and connections. Everything that touches a socket runs on the one io thread, so that connections need no
+// locks; producers reach it through ExchangeBuffer alone. One of the two files that include Beast.
 #include "http/server.h"
 
 #include <fmt/format.h>
@@ -33,10 +33,10 @@ using boost::system::error_code;
 
 namespace {
 
-constexpr size_t kPipelineBytes = 64 << 10;    // read ahead of the exchange being answered
-constexpr int64_t kLingerBytes = 4 << 20;      // of a refused body, swallowed so that the client sees the answer
+constexpr size_t kPipelineBytes = 64 << 10;  // read ahead of the exchange being answered
+constexpr int64_t kLingerBytes = 4 << 20;    // of a refused body, swallowed so that the client sees the answer
 constexpr DurationNs kLingerNs = 2 * kSecond;
-constexpr int64_t kRefusalSlots = 256;         // connections beyond the limit that still get a 503
+constexpr int64_t kRefusalSlots = 256;  // connections beyond the limit that still get a 503
 constexpr int kMaxStatus = 600;
 
 std::string SafeHeaderText(std::string text) {
@@ -66,7 +66,7 @@ struct Server::Impl {
   Handler* const handler;
   Clock& clock;
   DurationNs tick_ns = kSecond / 4;
-  std::unordered_set<Connection*> connections;   // io thread; before `io`: coroutine frames that die with it unregister
+  std::unordered_set<Connection*> connections;  // io thread; before `io`: coroutine frames that die with it unregister
   std::shared_ptr<WakeList> wake_list = std::make_shared<WakeList>();
   std::atomic<bool> draining{false};
   std::atomic<int64_t> open{0}, opened{0}, refused{0}, exchanges{0}, client_gone{0};
@@ -101,7 +101,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void CheckDeadline(TimeNs now_ns);
   // The client has gone, or counts as gone: what is being made for it stops.
   void MarkGone();
-  void DropExchange() { if (exchange_) exchange_->ClientGone(); }
+  void DropExchange() {
+    if (exchange_) exchange_->ClientGone();
+  }
 
  private:
   enum class Phase { kNone, kIdle, kHeader, kBody, kWrite, kLinger };
@@ -127,17 +129,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   Server::Impl& server_;
   tcp::socket socket_;
-  asio::steady_timer wake_;              // never expires; cancelled to wake the coroutine
+  asio::steady_timer wake_;  // never expires; cancelled to wake the coroutine
   beast::flat_buffer buffer_;
   std::string peer_;
-  HttpRequest head_;                     // being read
+  HttpRequest head_;  // being read
   std::shared_ptr<ExchangeBuffer> exchange_;
   Phase phase_ = Phase::kNone;
   TimeNs deadline_ns_ = kNever;
   const bool refuse_;
   bool timed_out_ = false, gone_ = false, linger_ = false, served_ = false;
   bool keep_alive_ = true, http10_ = false, head_only_ = false;
-  uint64_t watch_ = 0;                   // generation; an older watcher's completion means nothing
+  uint64_t watch_ = 0;  // generation; an older watcher's completion means nothing
 };
 
 asio::awaitable<void> Connection::Run(std::shared_ptr<Connection> self) {
@@ -188,10 +190,11 @@ asio::awaitable<bool> Connection::ServeOne() {
     early = server_.handler->ErrorResponse(417, "Expect: only 100-continue is understood");
   }
   if (early) {
-    linger_ = !parser.is_done();   // the body was not read: what follows on this connection is not a request
+    linger_ = !parser.is_done();  // the body was not read: what follows on this connection is not a request
     if (linger_) keep_alive_ = false;
     const bool written = co_await WriteResponse(std::move(*early));
-    co_return written && keep_alive_;
+    if (!written) co_return false;
+    co_return keep_alive_;
   }
   if (!parser.is_done()) {
     if (expects_continue && !http10_) {
@@ -218,7 +221,8 @@ void Connection::ReadHead(const Parser& parser) {
     path = slash == std::string_view::npos ? std::string_view("/") : path.substr(slash);
   }
   head_.path = std::string(path.substr(0, path.find_first_of("?#")));
-  for (const auto& field : message) head_.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
+  for (const auto& field : message)
+    head_.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
   head_.peer = peer_;
   http10_ = message.version() < 11;
   head_only_ = message.method() == beast::http::verb::head;
@@ -233,7 +237,8 @@ asio::awaitable<bool> Connection::ReadFailed(error_code ec) {
   const char* part = phase_ == Phase::kBody ? "body" : "headers";
   if (timed_out_) {
     status = 408;
-    const DurationNs limit = phase_ == Phase::kBody ? server_.options.body_timeout_ns : server_.options.header_timeout_ns;
+    const DurationNs limit =
+        phase_ == Phase::kBody ? server_.options.body_timeout_ns : server_.options.header_timeout_ns;
     message = fmt::format("the request's {} did not arrive within {} ms", part, limit / kMillisecond);
   } else if (ec == bh::error::body_limit) {
     status = 413;
@@ -267,7 +272,7 @@ asio::awaitable<bool> Connection::Answer(std::shared_ptr<ExchangeBuffer> exchang
     std::string text;
     if (output.has_head) {
       chunked = output.streaming && !http10_;
-      if (output.streaming && http10_) keep_alive_ = false;   // the end of the body is the end of the connection
+      if (output.streaming && http10_) keep_alive_ = false;  // the end of the body is the end of the connection
       server_.Count(output.head.status);
       text = HeadText(output.head, chunked, output.head.body.size());
       if (!head_only_) text += output.head.body;
@@ -298,8 +303,8 @@ asio::awaitable<bool> Connection::Answer(std::shared_ptr<ExchangeBuffer> exchang
   co_return !gone_ && keep_alive_ && !server_.draining.load(std::memory_order_relaxed);
 }
 
-// Notices that the client closes while its answer is being made. What arrives meanwhile (pipelined requests) is kept for
-// later, up to a limit; beyond it the socket's own buffer holds the client back.
+// Notices that the client closes while its answer is being made. What arrives meanwhile (pipelined requests) is kept
+// for later, up to a limit; beyond it the socket's own buffer holds the client back.
 void Connection::Watch() {
   if (buffer_.size() >= kPipelineBytes) return;
   socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this(), generation = ++watch_](error_code ec) {
@@ -327,8 +332,10 @@ std::string Connection::HeadText(const HttpResponse& head, bool chunked, size_t 
   std::string text = fmt::format("HTTP/1.1 {} {}\r\nServer: tactus\r\n", head.status, ReasonPhrase(head.status));
   if (!head.content_type.empty() && head.status != 204) text += fmt::format("Content-Type: {}\r\n", head.content_type);
   for (const auto& [name, value] : head.headers) text += fmt::format("{}: {}\r\n", name, SafeHeaderText(value));
-  if (chunked) text += "Transfer-Encoding: chunked\r\n";
-  else if (head.status != 204 && (body_bytes > 0 || keep_alive_)) text += fmt::format("Content-Length: {}\r\n", body_bytes);
+  if (chunked)
+    text += "Transfer-Encoding: chunked\r\n";
+  else if (head.status != 204 && (body_bytes > 0 || keep_alive_))
+    text += fmt::format("Content-Length: {}\r\n", body_bytes);
   text += close ? "Connection: close\r\n\r\n" : (http10_ ? "Connection: keep-alive\r\n\r\n" : "\r\n");
   return text;
 }
@@ -354,8 +361,8 @@ asio::awaitable<bool> Connection::WriteAll(std::string bytes) {
   co_return done == bytes.size();
 }
 
-// Closing with unread input would reset the connection and may take the answer with it: say that we are done and swallow
-// what the client still sends, within limits.
+// Closing with unread input would reset the connection and may take the answer with it: say that we are done and
+// swallow what the client still sends, within limits.
 asio::awaitable<void> Connection::Linger() {
   error_code ec;
   socket_.shutdown(tcp::socket::shutdown_send, ec);
@@ -446,7 +453,8 @@ Result<std::unique_ptr<Server>> Server::Listen(const ServerOptions& options, Han
   tcp::resolver resolver(impl->io);
   const auto found = resolver.resolve(options.host, fmt::format("{}", options.port), tcp::resolver::passive, ec);
   if (ec || found.empty()) {
-    return InvalidArgument(fmt::format("--host: '{}' is no address of this machine ({})", options.host, ec.message()), "host");
+    return InvalidArgument(fmt::format("--host: '{}' is no address of this machine ({})", options.host, ec.message()),
+                           "host");
   }
   const tcp::endpoint endpoint = found.begin()->endpoint();
   impl->acceptor.open(endpoint.protocol(), ec);
@@ -455,15 +463,16 @@ Result<std::unique_ptr<Server>> Server::Listen(const ServerOptions& options, Han
   if (!ec) impl->acceptor.listen(4096, ec);
   if (ec == asio::error::address_in_use) {
     return Status(StatusCode::kUnavailable,
-                  fmt::format("port {} on {} is in use; stop who has it or choose another with --port", options.port, options.host),
+                  fmt::format("port {} on {} is in use; stop who has it or choose another with --port", options.port,
+                              options.host),
                   "port");
   }
   if (ec) {
     return Status(StatusCode::kUnavailable,
                   fmt::format("cannot listen on {} port {}: {}", options.host, options.port, ec.message()), "port");
   }
-  const DurationNs shortest = std::min({options.idle_timeout_ns, options.header_timeout_ns, options.body_timeout_ns,
-                                        options.write_timeout_ns});
+  const DurationNs shortest =
+      std::min({options.idle_timeout_ns, options.header_timeout_ns, options.body_timeout_ns, options.write_timeout_ns});
   impl->tick_ns = std::clamp(shortest / 4, 5 * kMillisecond, kSecond / 4);
   Impl* raw = impl.get();
   impl->wake_list->wake = [raw] { asio::post(raw->io, [raw] { raw->TakeDirty(); }); };
@@ -491,7 +500,9 @@ uint16_t Server::port() const {
   return impl_->acceptor.local_endpoint(ignored).port();
 }
 
-void Server::SetDraining() { impl_->draining.store(true, std::memory_order_relaxed); }
+void Server::SetDraining() {
+  impl_->draining.store(true, std::memory_order_relaxed);
+}
 
 bool Server::WaitUntilIdle(DurationNs timeout_ns) {
   std::unique_lock lock(impl_->idle_mutex);

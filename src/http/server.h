@@ -2,8 +2,8 @@
 // coroutine; the handler is called on it and must not block. What an exchange produces may come from any thread: it is
 // buffered, so that a slow client never holds its producer.
 //
-// Invariants: an exchange gets one answer (or its client has gone); requests of one connection are answered in order, one at a
-// time (pipelined ones wait); OnClosed is called at most once, and never after End.
+// Invariants: an exchange gets one answer (or its client has gone); requests of one connection are answered in order,
+// one at a time (pipelined ones wait); OnClosed is called at most once, and never after End.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,14 @@ namespace tactus::http {
 
 struct ServerOptions {
   std::string host = "127.0.0.1";
-  uint16_t port = 0;                              // 0: any free one
-  int64_t max_connections = 4096;                 // beyond it a connection gets 503 and is closed
-  int64_t max_body_bytes = int64_t{16} << 20;     // 413
-  int64_t max_header_bytes = 64 << 10;            // 431
-  DurationNs idle_timeout_ns = 75 * kSecond;      // between requests
-  DurationNs header_timeout_ns = 15 * kSecond;    // first byte of a request to the end of its headers: 408
-  DurationNs body_timeout_ns = 60 * kSecond;      // end of headers to end of body: 408
-  DurationNs write_timeout_ns = 30 * kSecond;     // without progress; then the client counts as gone
+  uint16_t port = 0;                            // 0: any free one
+  int64_t max_connections = 4096;               // beyond it a connection gets 503 and is closed
+  int64_t max_body_bytes = int64_t{16} << 20;   // 413
+  int64_t max_header_bytes = 64 << 10;          // 431
+  DurationNs idle_timeout_ns = 75 * kSecond;    // between requests
+  DurationNs header_timeout_ns = 15 * kSecond;  // first byte of a request to the end of its headers: 408
+  DurationNs body_timeout_ns = 60 * kSecond;    // end of headers to end of body: 408
+  DurationNs write_timeout_ns = 30 * kSecond;   // without progress; then the client counts as gone
 };
 
 // One request and its answer: either Respond, or StartStream, Write..., End. Any thread.
@@ -44,8 +44,8 @@ class Exchange {
   // Never blocks; bytes after the client has gone are dropped.
   virtual void Write(std::string_view bytes) = 0;
   virtual void End() = 0;
-  // Called on the io thread when the client goes (or stops reading) before the end of the answer; at once, on the calling
-  // thread, if that has happened already. Pass an empty function to let go of what it captured.
+  // Called on the io thread when the client goes (or stops reading) before the end of the answer; at once, on the
+  // calling thread, if that has happened already. Pass an empty function to let go of what it captured.
   virtual void OnClosed(std::function<void()> callback) = 0;
   virtual bool closed() const = 0;
 };
@@ -55,19 +55,19 @@ class Handler {
   virtual ~Handler() = default;
   // Sees a request before its body is read; an answer here refuses it. Io thread.
   virtual std::optional<HttpResponse> CheckHead(const HttpRequest& head) = 0;
-  virtual void Handle(std::shared_ptr<Exchange> exchange) = 0;   // io thread
+  virtual void Handle(std::shared_ptr<Exchange> exchange) = 0;  // io thread
   // Errors that the server itself finds (400, 408, 413, 431, 417, 503), in the handler's own format. Io thread.
   virtual HttpResponse ErrorResponse(int status, const std::string& message) = 0;
-  virtual void OnTick(TimeNs /*now_ns*/) {}                      // io thread, a few times a second
+  virtual void OnTick(TimeNs /*now_ns*/) {}  // io thread, a few times a second
 };
 
 struct ServerStats {
   int64_t connections = 0;
   int64_t connections_total = 0;
   int64_t connections_refused = 0;
-  int64_t exchanges = 0;                          // being answered
-  int64_t client_gone = 0;                        // exchanges whose client went before the end
-  std::vector<std::pair<int, int64_t>> responses; // HTTP status, count
+  int64_t exchanges = 0;                           // being answered
+  int64_t client_gone = 0;                         // exchanges whose client went before the end
+  std::vector<std::pair<int, int64_t>> responses;  // HTTP status, count
 };
 
 class Server {

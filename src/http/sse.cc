@@ -35,7 +35,8 @@ Result<Url> ParseUrl(std::string_view text) {
   if (!port.empty()) {
     int number = 0;
     const auto [end, error] = std::from_chars(port.data() + 1, port.data() + port.size(), number);
-    if (port.front() != ':' || error != std::errc() || end != port.data() + port.size() || number < 1 || number > 65535) {
+    if (port.front() != ':' || error != std::errc() || end != port.data() + port.size() || number < 1 ||
+        number > 65535) {
       return bad("the port is no number from 1 to 65535");
     }
     url.port = static_cast<uint16_t>(number);

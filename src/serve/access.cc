@@ -43,7 +43,8 @@ bool ApiKeys::Accepts(const std::string* authorization) const {
 }
 
 bool ValidRequestId(std::string_view id) {
-  return !id.empty() && id.size() <= 256 && std::all_of(id.begin(), id.end(), [](char c) { return c > 0x20 && c < 0x7f; });
+  return !id.empty() && id.size() <= 256 &&
+         std::all_of(id.begin(), id.end(), [](char c) { return c > 0x20 && c < 0x7f; });
 }
 
 void Origins::AppendHeaders(const http::HttpRequest& request, bool preflight, http::Headers* headers) const {

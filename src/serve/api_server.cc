@@ -18,13 +18,25 @@
 namespace tactus::serve {
 namespace {
 
-enum class Route { kCompletions, kChat, kModels, kModel, kTokenize, kDetokenize, kHealth, kReady, kMetrics, kVersion, kPage };
+enum class Route {
+  kCompletions,
+  kChat,
+  kModels,
+  kModel,
+  kTokenize,
+  kDetokenize,
+  kHealth,
+  kReady,
+  kMetrics,
+  kVersion,
+  kPage
+};
 
 struct RouteEntry {
   const char* path;
   Route route;
   bool post;
-  bool open;      // answers without an API key: probes, scrapers, the page
+  bool open;  // answers without an API key: probes, scrapers, the page
 };
 constexpr RouteEntry kRoutes[] = {
     {"/v1/completions", Route::kCompletions, true, false},
@@ -51,7 +63,12 @@ const RouteEntry* FindRoute(std::string_view path) {
 
 // %2F and the like in a model's name.
 std::string PercentDecoded(std::string_view text) {
-  auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; };
+  auto digit = [](char c) {
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+  };
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 && digit(text[i + 2]) >= 0) {
@@ -96,12 +113,16 @@ class ClientCounts {
 class ApiServerImpl final : public ApiServer, public http::Handler {
  public:
   ApiServerImpl(const ServeOptions& options, Clock& clock)
-      : options_(options), clock_(clock), keys_(options.api_key), origins_(options.allowed_origins),
-        clients_(std::make_shared<ClientCounts>(options.max_streams_per_client)), created_(UnixSeconds()),
+      : options_(options),
+        clock_(clock),
+        keys_(options.api_key),
+        origins_(options.allowed_origins),
+        clients_(std::make_shared<ClientCounts>(options.max_streams_per_client)),
+        created_(UnixSeconds()),
         pool_(static_cast<int>(options.http_workers)) {}
 
   ~ApiServerImpl() override {
-    server_.reset();   // no more handler calls; every open exchange loses its client, which cancels its request
+    server_.reset();  // no more handler calls; every open exchange loses its client, which cancels its request
     pool_.Stop();
   }
 
@@ -150,7 +171,8 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
     return draining_.load() ? "draining" : "ready";
   }
   http::Headers CommonHeaders(const http::HttpRequest& request, std::string* request_id) const;
-  http::HttpResponse Error(const http::HttpRequest& request, int status, const std::string& message, const std::string& param = {});
+  http::HttpResponse Error(const http::HttpRequest& request, int status, const std::string& message,
+                           const std::string& param = {});
   http::HttpResponse Immediate(const http::HttpRequest& request, const RouteEntry& route);
   void Generate(std::shared_ptr<http::Exchange> exchange, bool chat);
   void Tokenize(std::shared_ptr<http::Exchange> exchange, bool decode);
@@ -163,10 +185,11 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   const std::shared_ptr<ClientCounts> clients_;
   const int64_t created_;
   std::string scheduler_;
-  GenerationContext context_;                     // filled by SetEngine, before engine_ is set
+  // Filled by SetEngine, before engine_ is set.
+  const std::shared_ptr<GenerationContext> context_ = std::make_shared<GenerationContext>();
   std::atomic<Engine*> engine_{nullptr};
   std::atomic<bool> draining_{false};
-  std::vector<std::weak_ptr<Generation>> active_; // io thread
+  std::vector<std::weak_ptr<Generation>> active_;  // io thread
   WorkerPool pool_;
   std::unique_ptr<http::Server> server_;
 };
@@ -174,20 +197,20 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
 void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_options) {
   const ModelInfo& model = engine->model();
   scheduler_ = engine_options.scheduler;
-  context_.engine = engine;
-  context_.clock = &clock_;
-  context_.request_timeout_ns = options_.request_timeout.ns;
-  context_.ping_interval_ns = options_.ping_interval.ns;
-  context_.limits.model = model.name;
-  context_.limits.max_model_len = model.max_model_len;
-  context_.limits.vocab_size = model.vocab_size;
-  context_.limits.default_max_tokens = engine_options.default_max_tokens;
-  context_.limits.max_choices = options_.max_choices;
-  context_.limits.generation_defaults = model.generation_defaults;
+  context_->engine = engine;
+  context_->clock = &clock_;
+  context_->request_timeout_ns = options_.request_timeout.ns;
+  context_->ping_interval_ns = options_.ping_interval.ns;
+  context_->limits.model = model.name;
+  context_->limits.max_model_len = model.max_model_len;
+  context_->limits.vocab_size = model.vocab_size;
+  context_->limits.default_max_tokens = engine_options.default_max_tokens;
+  context_->limits.max_choices = options_.max_choices;
+  context_->limits.generation_defaults = model.generation_defaults;
   // Equal fingerprints: same binary version, weights as stored and kernels, hence the same tokens for the same seed.
   const std::string parts = fmt::format("{}\n{}\n{}\n{}", BuildInfo(), model.name, model.weight_format, model.kernels);
   const Hash128 digest = SipHash128(Hash128{1, 1}, parts.data(), parts.size());
-  context_.fingerprint = fmt::format("tactus-{}-{:08x}", Version(), digest.low & 0xffffffffu);
+  context_->fingerprint = fmt::format("tactus-{}-{:08x}", Version(), digest.low & 0xffffffffu);
   engine_.store(engine, std::memory_order_release);
 }
 
@@ -200,7 +223,8 @@ http::Headers ApiServerImpl::CommonHeaders(const http::HttpRequest& request, std
   return headers;
 }
 
-http::HttpResponse ApiServerImpl::Error(const http::HttpRequest& request, int status, const std::string& message, const std::string& param) {
+http::HttpResponse ApiServerImpl::Error(const http::HttpRequest& request, int status, const std::string& message,
+                                        const std::string& param) {
   std::string request_id;
   http::HttpResponse response;
   response.status = status;
@@ -223,7 +247,8 @@ std::optional<http::HttpResponse> ApiServerImpl::CheckHead(const http::HttpReque
     return response;
   }
   if (route->post ? head.method != "POST" : head.method != "GET" && head.method != "HEAD") {
-    auto response = Error(head, 405, fmt::format("{} takes {}, not {}", head.path, route->post ? "POST" : "GET", head.method));
+    auto response =
+        Error(head, 405, fmt::format("{} takes {}, not {}", head.path, route->post ? "POST" : "GET", head.method));
     response.headers.emplace_back("Allow", route->post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS");
     return response;
   }
@@ -231,12 +256,15 @@ std::optional<http::HttpResponse> ApiServerImpl::CheckHead(const http::HttpReque
     return Error(head, 401, "no or a wrong API key; send it as 'Authorization: Bearer <key>'");
   }
   if (const std::string* id = head.Find("X-Request-Id"); id != nullptr && !ValidRequestId(*id)) {
-    return Error(head, 400, fmt::format("X-Request-Id: {} bytes; give 1 to 256 visible ASCII characters", id->size()), "X-Request-Id");
+    return Error(head, 400, fmt::format("X-Request-Id: {} bytes; give 1 to 256 visible ASCII characters", id->size()),
+                 "X-Request-Id");
   }
   if (route->post) {
     const std::string* type = head.Find("Content-Type");
-    if (type != nullptr && !IsJson(*type)) return Error(head, 415, "Content-Type: give application/json", "Content-Type");
-    if (const std::string* encoding = head.Find("Content-Encoding"); encoding != nullptr && !http::EqualsIgnoreCase(*encoding, "identity")) {
+    if (type != nullptr && !IsJson(*type))
+      return Error(head, 415, "Content-Type: give application/json", "Content-Type");
+    if (const std::string* encoding = head.Find("Content-Encoding");
+        encoding != nullptr && !http::EqualsIgnoreCase(*encoding, "identity")) {
       return Error(head, 415, "Content-Encoding: compressed bodies are not taken", "Content-Encoding");
     }
   }
@@ -251,11 +279,16 @@ void ApiServerImpl::Handle(std::shared_ptr<http::Exchange> exchange) {
   const http::HttpRequest& request = exchange->request();
   const RouteEntry& route = *FindRoute(request.path);
   switch (route.route) {
-    case Route::kCompletions: return Generate(std::move(exchange), false);
-    case Route::kChat: return Generate(std::move(exchange), true);
-    case Route::kTokenize: return Tokenize(std::move(exchange), false);
-    case Route::kDetokenize: return Tokenize(std::move(exchange), true);
-    default: exchange->Respond(Immediate(request, route));
+    case Route::kCompletions:
+      return Generate(std::move(exchange), false);
+    case Route::kChat:
+      return Generate(std::move(exchange), true);
+    case Route::kTokenize:
+      return Tokenize(std::move(exchange), false);
+    case Route::kDetokenize:
+      return Tokenize(std::move(exchange), true);
+    default:
+      exchange->Respond(Immediate(request, route));
   }
 }
 
@@ -281,7 +314,8 @@ http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, co
       response.body = (engine != nullptr ? engine->MetricsText() : std::string()) + HttpMetrics();
       break;
     case Route::kVersion:
-      response.body = fmt::format("{{\"version\":\"{}\",\"build\":\"{}\",\"batch_invariant\":true}}", Version(), BuildInfo());
+      response.body =
+          fmt::format("{{\"version\":\"{}\",\"build\":\"{}\",\"batch_invariant\":true}}", Version(), BuildInfo());
       break;
     case Route::kPage:
       response.content_type = "text/html; charset=utf-8";
@@ -294,12 +328,15 @@ http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, co
     case Route::kModel: {
       const std::string name = PercentDecoded(std::string_view(request.path).substr(kModelPrefix.size()));
       if (name != engine->model().name) {
-        return Error(request, 404, fmt::format("model '{}' does not exist here; this server has '{}'", name, engine->model().name), "model");
+        return Error(request, 404,
+                     fmt::format("model '{}' does not exist here; this server has '{}'", name, engine->model().name),
+                     "model");
       }
       response.body = api::ModelText(engine->model(), created_);
       break;
     }
-    default: return Error(request, 500, "a route without an answer");
+    default:
+      return Error(request, 500, "a route without an answer");
   }
   return response;
 }
@@ -307,13 +344,16 @@ http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, co
 void ApiServerImpl::Generate(std::shared_ptr<http::Exchange> exchange, bool chat) {
   const http::HttpRequest& request = exchange->request();
   if (!clients_->Enter(request.peer)) {
-    return exchange->Respond(Error(request, 429, fmt::format("{} requests of this client are open, the limit (--max-streams-per-client)",
-                                                             options_.max_streams_per_client)));
+    return exchange->Respond(
+        Error(request, 429,
+              fmt::format("{} requests of this client are open, the limit (--max-streams-per-client)",
+                          options_.max_streams_per_client)));
   }
   std::string request_id;
   http::Headers headers = CommonHeaders(request, &request_id);
   auto leave = [clients = clients_, peer = request.peer] { clients->Leave(peer); };
-  auto generation = std::make_shared<Generation>(context_, std::move(exchange), chat, std::move(request_id), std::move(headers), leave);
+  auto generation = std::make_shared<Generation>(context_, std::move(exchange), chat, std::move(request_id),
+                                                 std::move(headers), leave);
   active_.push_back(generation);
   pool_.Post([generation] { generation->Start(); });
 }
@@ -322,15 +362,17 @@ void ApiServerImpl::Tokenize(std::shared_ptr<http::Exchange> exchange, bool deco
   std::string request_id;
   http::Headers headers = CommonHeaders(exchange->request(), &request_id);
   pool_.Post([this, exchange, decode, headers] {
-    const Engine& engine = *context_.engine;
+    const Engine& engine = *context_->engine;
     const std::string& body = exchange->request().body;
     auto text = [&]() -> Result<std::string> {
       if (decode) {
-        TACTUS_ASSIGN_OR_RETURN(const auto tokens, api::ParseDetokenizeRequest(body, context_.limits));
+        TACTUS_ASSIGN_OR_RETURN(const auto tokens, api::ParseDetokenizeRequest(body, context_->limits));
         return api::DetokenizeText(engine.Detokenize(tokens));
       }
-      TACTUS_ASSIGN_OR_RETURN(const auto parsed, api::ParseTokenizeRequest(body, context_.limits));
-      if (!parsed.chat) return api::TokenizeText(engine, engine.Tokenize(parsed.prompt, parsed.add_special_tokens), parsed.return_token_strs);
+      TACTUS_ASSIGN_OR_RETURN(const auto parsed, api::ParseTokenizeRequest(body, context_->limits));
+      if (!parsed.chat)
+        return api::TokenizeText(engine, engine.Tokenize(parsed.prompt, parsed.add_special_tokens),
+                                 parsed.return_token_strs);
       TACTUS_ASSIGN_OR_RETURN(const std::string rendered, engine.ApplyChatTemplate(parsed.template_variables));
       return api::TokenizeText(engine, engine.TokenizeChat(rendered), parsed.return_token_strs);
     }();
@@ -353,17 +395,20 @@ void ApiServerImpl::OnTick(TimeNs now_ns) {
 std::string ApiServerImpl::HttpMetrics() const {
   const http::ServerStats stats = server_->Stats();
   std::string out = fmt::format(
-      "# HELP tactus_http_connections Open HTTP connections.\n# TYPE tactus_http_connections gauge\ntactus_http_connections {}\n"
+      "# HELP tactus_http_connections Open HTTP connections.\n# TYPE tactus_http_connections "
+      "gauge\ntactus_http_connections {}\n"
       "# HELP tactus_http_connections_total HTTP connections accepted.\n# TYPE tactus_http_connections_total counter\n"
       "tactus_http_connections_total {}\n"
       "# HELP tactus_http_connections_refused_total Connections beyond --max-connections.\n"
       "# TYPE tactus_http_connections_refused_total counter\ntactus_http_connections_refused_total {}\n"
-      "# HELP tactus_http_exchanges HTTP requests being answered.\n# TYPE tactus_http_exchanges gauge\ntactus_http_exchanges {}\n"
+      "# HELP tactus_http_exchanges HTTP requests being answered.\n# TYPE tactus_http_exchanges "
+      "gauge\ntactus_http_exchanges {}\n"
       "# HELP tactus_http_client_gone_total Requests whose client left before the end.\n"
       "# TYPE tactus_http_client_gone_total counter\ntactus_http_client_gone_total {}\n"
       "# HELP tactus_http_responses_total HTTP answers by status.\n# TYPE tactus_http_responses_total counter\n",
       stats.connections, stats.connections_total, stats.connections_refused, stats.exchanges, stats.client_gone);
-  for (const auto& [status, count] : stats.responses) out += fmt::format("tactus_http_responses_total{{code=\"{}\"}} {}\n", status, count);
+  for (const auto& [status, count] : stats.responses)
+    out += fmt::format("tactus_http_responses_total{{code=\"{}\"}} {}\n", status, count);
   return out;
 }
 

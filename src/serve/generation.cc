@@ -10,9 +10,12 @@ namespace tactus::serve {
 
 class Generation::PromptSink final : public ResponseSink {
  public:
-  PromptSink(std::shared_ptr<Generation> generation, size_t prompt) : generation_(std::move(generation)), prompt_(prompt) {}
+  PromptSink(std::shared_ptr<Generation> generation, size_t prompt)
+      : generation_(std::move(generation)), prompt_(prompt) {}
   void OnDelta(const TokenDelta& delta) override { generation_->OnDelta(prompt_, delta); }
-  void OnPromptLogprobs(const std::vector<std::vector<TokenLogprob>>& rows) override { generation_->OnPromptLogprobs(prompt_, rows); }
+  void OnPromptLogprobs(const std::vector<std::vector<TokenLogprob>>& rows) override {
+    generation_->OnPromptLogprobs(prompt_, rows);
+  }
   void OnDone(const Usage& usage) override { generation_->OnDone(prompt_, usage); }
 
  private:
@@ -20,13 +23,18 @@ class Generation::PromptSink final : public ResponseSink {
   const size_t prompt_;
 };
 
-Generation::Generation(const GenerationContext& context, std::shared_ptr<http::Exchange> exchange, bool chat, std::string request_id,
-                       http::Headers headers, std::function<void()> on_end)
-    : context_(context), exchange_(std::move(exchange)), chat_(chat), request_id_(std::move(request_id)), headers_(std::move(headers)),
-      arrival_ns_(context.clock->NowNs()), on_end_(std::move(on_end)) {}
+Generation::Generation(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange,
+                       bool chat, std::string request_id, http::Headers headers, std::function<void()> on_end)
+    : context_(std::move(context)),
+      exchange_(std::move(exchange)),
+      chat_(chat),
+      request_id_(std::move(request_id)),
+      headers_(std::move(headers)),
+      arrival_ns_(context_->clock->NowNs()),
+      on_end_(std::move(on_end)) {}
 
 Generation::~Generation() {
-  if (on_end_) on_end_();   // dropped before it started
+  if (on_end_) on_end_();  // dropped before it started
 }
 
 void Generation::Start() {
@@ -34,29 +42,35 @@ void Generation::Start() {
     if (const auto self = weak.lock()) self->ClientGone();
   });
   Status status = Prepare();
-  if (status.ok()) Submit();
-  else Fail(status);
+  if (status.ok())
+    Submit();
+  else
+    Fail(status);
 }
 
 Status Generation::Prepare() {
   const http::HttpRequest& http = exchange_->request();
-  auto parsed = chat_ ? api::ParseChatRequest(http.body, context_.limits) : api::ParseCompletionRequest(http.body, context_.limits);
+  auto parsed = chat_ ? api::ParseChatRequest(http.body, context_->limits)
+                      : api::ParseCompletionRequest(http.body, context_->limits);
   TACTUS_ASSIGN_OR_RETURN(parsed_, std::move(parsed));
-  for (const auto& [name, value] : http.headers) TACTUS_RETURN_IF_ERROR(api::ApplySloHeader(name, value, &parsed_.base.slo));
+  for (const auto& [name, value] : http.headers)
+    TACTUS_RETURN_IF_ERROR(api::ApplySloHeader(name, value, &parsed_.base.slo));
   if (parsed_.base.client.empty()) parsed_.base.client = http.peer;
   std::vector<PromptState> prompts;
   if (chat_) {
-    TACTUS_ASSIGN_OR_RETURN(const std::string text, context_.engine->ApplyChatTemplate(parsed_.template_variables));
+    TACTUS_ASSIGN_OR_RETURN(const std::string text, context_->engine->ApplyChatTemplate(parsed_.template_variables));
     prompts.emplace_back();
-    prompts.back().tokens = std::make_shared<const std::vector<TokenId>>(context_.engine->TokenizeChat(text));
+    prompts.back().tokens = std::make_shared<const std::vector<TokenId>>(context_->engine->TokenizeChat(text));
   } else {
     for (const api::Prompt& prompt : parsed_.prompts) {
       prompts.emplace_back();
       TACTUS_RETURN_IF_ERROR(Tokenise(prompt, &prompts.back()));
     }
   }
-  const api::AnswerStyle style{.chat = chat_, .logprobs = parsed_.base.sampling.logprobs, .usage_in_chunks = parsed_.include_usage};
-  writer_.emplace(*context_.engine, style, (chat_ ? "chatcmpl-" : "cmpl-") + request_id_, UnixSeconds(), context_.fingerprint);
+  const api::AnswerStyle style{
+      .chat = chat_, .logprobs = parsed_.base.sampling.logprobs, .usage_in_chunks = parsed_.include_usage};
+  writer_.emplace(*context_->engine, style, (chat_ ? "chatcmpl-" : "cmpl-") + request_id_, UnixSeconds(),
+                  context_->fingerprint);
   std::lock_guard lock(mutex_);
   choices_.resize(prompts.size() * static_cast<size_t>(parsed_.base.n));
   prompts_ = std::move(prompts);
@@ -65,12 +79,13 @@ Status Generation::Prepare() {
 
 Status Generation::Tokenise(const api::Prompt& prompt, PromptState* state) {
   if (const auto* text = std::get_if<std::string>(&prompt)) {
-    state->tokens = std::make_shared<const std::vector<TokenId>>(context_.engine->Tokenize(*text, parsed_.add_special_tokens));
+    state->tokens =
+        std::make_shared<const std::vector<TokenId>>(context_->engine->Tokenize(*text, parsed_.add_special_tokens));
     if (parsed_.echo) state->echo = *text;
   } else {
     const auto& ids = std::get<std::vector<TokenId>>(prompt);
     state->tokens = std::make_shared<const std::vector<TokenId>>(ids);
-    if (parsed_.echo) state->echo = context_.engine->Detokenize(ids);
+    if (parsed_.echo) state->echo = context_->engine->Detokenize(ids);
   }
   return Status();
 }
@@ -82,15 +97,16 @@ void Generation::Submit() {
     Request& request = requests[i];
     request.id = count == 1 ? request_id_ : fmt::format("{}-{}", request_id_, i);
     request.prompt = prompts_[i].tokens;
-    const Status status = api::PlaceInContext(parsed_, static_cast<int64_t>(request.prompt->size()), context_.limits, &request.stop);
+    const Status status =
+        api::PlaceInContext(parsed_, static_cast<int64_t>(request.prompt->size()), context_->limits, &request.stop);
     if (!status.ok()) return Fail(status);
   }
   for (size_t i = 0; i < count; ++i) {
     {
       std::lock_guard lock(mutex_);
-      if (over_) return;   // the client went meanwhile
+      if (over_) return;  // the client went meanwhile
     }
-    auto handle = context_.engine->Submit(std::move(requests[i]), std::make_shared<PromptSink>(shared_from_this(), i));
+    auto handle = context_->engine->Submit(std::move(requests[i]), std::make_shared<PromptSink>(shared_from_this(), i));
     if (!handle.ok()) return Fail(handle.status());
     bool late = false;
     {
@@ -99,19 +115,19 @@ void Generation::Submit() {
       late = over_;
       if (!late && parsed_.stream && i + 1 == count) BeginStream();
     }
-    if (late) context_.engine->Cancel(*handle);   // over before the handle was known
+    if (late) context_->engine->Cancel(*handle);  // over before the handle was known
   }
 }
 
 void Generation::BeginStream() {
   if (stream_begun_) return;
   stream_begun_ = true;
-  next_ping_ns_ = context_.clock->NowNs() + context_.ping_interval_ns;
+  next_ping_ns_ = context_->clock->NowNs() + context_->ping_interval_ns;
   http::HttpResponse head;
   head.content_type = "text/event-stream; charset=utf-8";
   head.headers = headers_;
   head.headers.emplace_back("Cache-Control", "no-cache");
-  head.headers.emplace_back("X-Accel-Buffering", "no");   // nginx passes events on at once
+  head.headers.emplace_back("X-Accel-Buffering", "no");  // nginx passes events on at once
   exchange_->StartStream(std::move(head));
 }
 
@@ -120,7 +136,8 @@ void Generation::BeginChoice(size_t prompt, int32_t index, std::string* out) {
   if (choice.begun) return;
   choice.begun = true;
   if (chat_) writer_->AppendRole(out, index);
-  if (parsed_.echo) writer_->AppendEcho(out, index, prompts_[prompt].echo, prompts_[prompt].echo_logprobs, &choice.text_offset);
+  if (parsed_.echo)
+    writer_->AppendEcho(out, index, prompts_[prompt].echo, prompts_[prompt].echo_logprobs, &choice.text_offset);
 }
 
 void Generation::OnDelta(size_t prompt, const TokenDelta& delta) {
@@ -152,7 +169,8 @@ void Generation::OnDelta(size_t prompt, const TokenDelta& delta) {
     usage.prompt_tokens = static_cast<int64_t>(prompts_[prompt].tokens->size());
     usage.completion_tokens = prompts_[prompt].usage.completion_tokens;
   }
-  writer_->AppendDelta(&out, index, delta, &choices_[static_cast<size_t>(index)].text_offset, parsed_.continuous_usage ? &usage : nullptr);
+  writer_->AppendDelta(&out, index, delta, &choices_[static_cast<size_t>(index)].text_offset,
+                       parsed_.continuous_usage ? &usage : nullptr);
   exchange_->Write(out);
 }
 
@@ -196,7 +214,8 @@ void Generation::OnDone(size_t prompt, const Usage& usage) {
         const PromptState& from = prompts_[i / static_cast<size_t>(parsed_.base.n)];
         if (!parsed_.echo) continue;
         texts.back().text.insert(0, from.echo);
-        texts.back().logprobs.insert(texts.back().logprobs.begin(), from.echo_logprobs.begin(), from.echo_logprobs.end());
+        texts.back().logprobs.insert(texts.back().logprobs.begin(), from.echo_logprobs.begin(),
+                                     from.echo_logprobs.end());
       }
       http::HttpResponse response;
       response.headers = headers_;
@@ -214,7 +233,7 @@ void Generation::Fail(const Status& status) {
     std::lock_guard lock(mutex_);
     if (over_) return;
     if (stream_begun_) {
-      exchange_->Write("data: " + api::ErrorText(status) + "\n\n");   // and no [DONE]
+      exchange_->Write("data: " + api::ErrorText(status) + "\n\n");  // and no [DONE]
       exchange_->End();
     } else {
       http::HttpResponse response;
@@ -249,7 +268,7 @@ std::vector<RequestHandle> Generation::EndLocked() {
 }
 
 void Generation::CancelAll(const std::vector<RequestHandle>& handles) {
-  for (const RequestHandle handle : handles) context_.engine->Cancel(handle);
+  for (const RequestHandle handle : handles) context_->engine->Cancel(handle);
   std::function<void()> end;
   {
     std::lock_guard lock(mutex_);
@@ -259,13 +278,14 @@ void Generation::CancelAll(const std::vector<RequestHandle>& handles) {
 }
 
 void Generation::Tick(TimeNs now_ns) {
-  if (context_.request_timeout_ns > 0 && now_ns - arrival_ns_ >= context_.request_timeout_ns) {
-    return Fail(Status(StatusCode::kDeadlineExceeded, fmt::format("the request took longer than {} ms, the limit (--request-timeout)",
-                                                                  context_.request_timeout_ns / kMillisecond)));
+  if (context_->request_timeout_ns > 0 && now_ns - arrival_ns_ >= context_->request_timeout_ns) {
+    return Fail(Status(StatusCode::kDeadlineExceeded,
+                       fmt::format("the request took longer than {} ms, the limit (--request-timeout)",
+                                   context_->request_timeout_ns / kMillisecond)));
   }
   std::lock_guard lock(mutex_);
-  if (over_ || produced_ || !stream_begun_ || context_.ping_interval_ns <= 0 || now_ns < next_ping_ns_) return;
-  next_ping_ns_ = now_ns + context_.ping_interval_ns;
+  if (over_ || produced_ || !stream_begun_ || context_->ping_interval_ns <= 0 || now_ns < next_ping_ns_) return;
+  next_ping_ns_ = now_ns + context_->ping_interval_ns;
   exchange_->Write(": ping\n\n");
 }
 

@@ -1,10 +1,9 @@
 // One HTTP request for generated text: from its body to the last byte of its answer. One engine request per prompt, all
 // feeding one exchange.
 //
-// Thread rule: Start runs on a worker, the sinks on the engine's delivery thread, Tick and ClientGone on the io thread; one
-// mutex orders them. The engine is never called with it held.
-// Invariants: the exchange gets one answer or one error; when it is over (answered, failed, client gone), every engine request
-// that still runs has been cancelled.
+// Thread rule: Start runs on a worker, the sinks on the engine's delivery thread, Tick and ClientGone on the io thread;
+// one mutex orders them. The engine is never called with it held. Invariants: the exchange gets one answer or one
+// error; when it is over (answered, failed, client gone), every engine request that still runs has been cancelled.
 #pragma once
 
 #include <memory>
@@ -21,12 +20,12 @@
 
 namespace tactus::serve {
 
-// What all calls share. Outlives them; immutable.
+// What all calls share. Immutable once requests are taken; the engine outlives every call.
 struct GenerationContext {
   Engine* engine = nullptr;
   api::RequestLimits limits;
   Clock* clock = nullptr;
-  DurationNs request_timeout_ns = 0;     // 0: none
+  DurationNs request_timeout_ns = 0;  // 0: none
   DurationNs ping_interval_ns = 0;
   std::string fingerprint;
 };
@@ -34,8 +33,8 @@ struct GenerationContext {
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
   // `headers` go with every answer (X-Request-Id, CORS). `on_end` is called once, when it is over, on any thread.
-  Generation(const GenerationContext& context, std::shared_ptr<http::Exchange> exchange, bool chat, std::string request_id,
-             http::Headers headers, std::function<void()> on_end);
+  Generation(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange, bool chat,
+             std::string request_id, http::Headers headers, std::function<void()> on_end);
   ~Generation();
 
   void Start();
@@ -54,10 +53,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   struct ChoiceState {
     api::ChoiceText text;
     int64_t text_offset = 0;
-    bool begun = false;                  // its first chunk was written
+    bool begun = false;  // its first chunk was written
   };
 
-  Status Prepare();                      // parses, tokenises: fills prompts_ and requests_
+  Status Prepare();  // parses, tokenises: fills prompts_ and requests_
   Status Tokenise(const api::Prompt& prompt, PromptState* state);
   void Submit();
   void OnDelta(size_t prompt, const TokenDelta& delta);
@@ -68,17 +67,17 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // With the mutex held.
   void BeginStream();
   void BeginChoice(size_t prompt, int32_t index, std::string* out);
-  std::vector<RequestHandle> EndLocked();   // what to cancel, once the mutex is free
+  std::vector<RequestHandle> EndLocked();  // what to cancel, once the mutex is free
   void CancelAll(const std::vector<RequestHandle>& handles);
   int32_t Index(size_t prompt, int32_t choice) const { return static_cast<int32_t>(prompt) * parsed_.base.n + choice; }
 
-  const GenerationContext& context_;
+  const std::shared_ptr<const GenerationContext> context_;
   const std::shared_ptr<http::Exchange> exchange_;
   const bool chat_;
   const std::string request_id_;
   const http::Headers headers_;
   const TimeNs arrival_ns_;
-  api::ParsedRequest parsed_;               // written by Start, before the first submit
+  api::ParsedRequest parsed_;  // written by Start, before the first submit
   std::optional<api::AnswerWriter> writer_;
 
   std::mutex mutex_;

@@ -17,11 +17,11 @@
 namespace tactus {
 namespace {
 
-constexpr DurationNs kFlushNs = 5 * kSecond;              // after the last token: for the clients to take their bytes
-constexpr int64_t kOtherFiles = 128;                      // weights, logs, listener, ...
+constexpr DurationNs kFlushNs = 5 * kSecond;  // after the last token: for the clients to take their bytes
+constexpr int64_t kOtherFiles = 128;          // weights, logs, listener, ...
 
-// Waits for SIGTERM and SIGINT on a thread of its own. The second one ends the process, and so does the first while there is
-// nothing to finish.
+// Waits for SIGTERM and SIGINT on a thread of its own. The second one ends the process, and so does the first while
+// there is nothing to finish.
 class StopSignals {
  public:
   StopSignals() {
@@ -48,7 +48,7 @@ class StopSignals {
     int received = 0;
     while (!quit_.load()) {
       const timespec pause{0, 100'000'000};
-      if (sigtimedwait(&set_, nullptr, &pause) < 0) continue;   // EAGAIN, EINTR
+      if (sigtimedwait(&set_, nullptr, &pause) < 0) continue;  // EAGAIN, EINTR
       if (!serving_.load()) _exit(0);
       if (++received == 2) _exit(1);
       std::lock_guard lock(mutex_);
@@ -74,12 +74,15 @@ void RaiseFileLimit(int64_t connections, const Engine::Progress& log) {
   limit.rlim_cur = limit.rlim_max == RLIM_INFINITY ? wanted : std::min(wanted, limit.rlim_max);
   if (setrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = before;
   if (limit.rlim_cur < wanted) {
-    log(fmt::format("warning: {} open files allowed, {} connections need {}; raise 'ulimit -n' or lower --max-connections",
-                    limit.rlim_cur, connections, wanted));
+    log(fmt::format(
+        "warning: {} open files allowed, {} connections need {}; raise 'ulimit -n' or lower --max-connections",
+        limit.rlim_cur, connections, wanted));
   }
 }
 
-bool IsLoopback(const std::string& host) { return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0; }
+bool IsLoopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
+}
 
 }  // namespace
 

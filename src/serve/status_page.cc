@@ -10,11 +10,20 @@ std::string Html(std::string_view text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '&': out += "&amp;"; break;
-      case '"': out += "&quot;"; break;
-      default: out.push_back(c);
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out.push_back(c);
     }
   }
   return out;
@@ -30,15 +39,20 @@ std::string StatusPage(const Engine* engine, const std::string& scheduler) {
     const ModelInfo& model = engine->model();
     const EngineStats stats = engine->Stats();
     body = fmt::format(
-        "<table><tr><th>model<td>{}<tr><th>architecture<td>{}, {} parameters, {}<tr><th>context<td>{} tokens<tr><th>scheduler<td>{}"
+        "<table><tr><th>model<td>{}<tr><th>architecture<td>{}, {} parameters, {}<tr><th>context<td>{} "
+        "tokens<tr><th>scheduler<td>{}"
         "<tr><th>now<td>{} running, {} waiting<tr><th>KV blocks<td>{} of {} in use</table>",
-        Html(model.name), Html(model.architecture), model.num_parameters, Html(model.weight_format), model.max_model_len,
-        Html(scheduler), stats.running, stats.waiting, stats.kv_blocks_in_use, stats.kv_blocks_total);
+        Html(model.name), Html(model.architecture), model.num_parameters, Html(model.weight_format),
+        model.max_model_len, Html(scheduler), stats.running, stats.waiting, stats.kv_blocks_in_use,
+        stats.kv_blocks_total);
   }
   return fmt::format(
-      "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\"><title>Tactus</title>"
-      "<style>body{{font:16px system-ui;margin:2em auto;max-width:40em;padding:0 1em}}th{{text-align:left;padding-right:2em}}</style>"
-      "<h1>Tactus {}</h1>{}<p><a href=/v1/models>models</a> · <a href=/metrics>metrics</a> · <a href=/health>health</a> · "
+      "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport "
+      "content=\"width=device-width\"><title>Tactus</title>"
+      "<style>body{{font:16px system-ui;margin:2em auto;max-width:40em;padding:0 "
+      "1em}}th{{text-align:left;padding-right:2em}}</style>"
+      "<h1>Tactus {}</h1>{}<p><a href=/v1/models>models</a> · <a href=/metrics>metrics</a> · <a "
+      "href=/health>health</a> · "
       "<a href=/ready>ready</a> · <a href=/version>version</a></p>\n",
       Html(Version()), body);
 }

@@ -1,5 +1,5 @@
-// A few threads for what must not hold the io thread: parsing bodies, chat templates, tokenising. First in, first out; the
-// queue is bounded by the number of connections. Post from any thread; what is queued at destruction is dropped.
+// A few threads for what must not hold the io thread: parsing bodies, chat templates, tokenising. First in, first out;
+// the queue is bounded by the number of connections. Post from any thread; what is queued at destruction is dropped.
 #pragma once
 
 #include <condition_variable>

@@ -25,7 +25,8 @@ Result<ParsedRequest> Completion(const std::string& fields) {
   return ParseCompletionRequest(fields.empty() ? R"({"prompt":"p"})" : R"({"prompt":"p",)" + fields + "}", Limits());
 }
 Result<ParsedRequest> Chat(const std::string& fields) {
-  return ParseChatRequest(R"({"messages":[{"role":"user","content":"c"}])" + (fields.empty() ? "" : "," + fields) + "}", Limits());
+  return ParseChatRequest(R"({"messages":[{"role":"user","content":"c"}])" + (fields.empty() ? "" : "," + fields) + "}",
+                          Limits());
 }
 
 TEST(RequestParserTest, DefaultsComeFromTheModel) {
@@ -42,7 +43,8 @@ TEST(RequestParserTest, DefaultsComeFromTheModel) {
 }
 
 TEST(RequestParserTest, EveryFieldArrives) {
-  const auto r = Completion(R"("temperature":0.25,"top_p":0.5,"top_k":3,"min_p":0.125,"repetition_penalty":1.5,"presence_penalty":-1,
+  const auto r = Completion(
+      R"("temperature":0.25,"top_p":0.5,"top_k":3,"min_p":0.125,"repetition_penalty":1.5,"presence_penalty":-1,
       "frequency_penalty":2,"seed":18446744073709551615,"logit_bias":{"9":-100,"3":1.5},"n":4,"stop":["a","b"],"stop_token_ids":[5],
       "ignore_eos":true,"min_tokens":2,"max_tokens":8,"logprobs":5,"echo":true,"stream":true,"priority":-7,"user":"u","cache_salt":"s",
       "add_special_tokens":false,"stream_options":{"include_usage":true},"unknown_field":{"a":[1]}, "ttft_slo_ms":1,"tpot_slo_ms":2.5,
@@ -87,7 +89,8 @@ TEST(RequestParserTest, PromptForms) {
   EXPECT_EQ(std::get<std::vector<TokenId>>(prompts("[1,2,999]")->prompts.at(0)), (std::vector<TokenId>{1, 2, 999}));
   EXPECT_EQ(prompts("[[1],[2,3]]")->prompts.size(), 2u);
   EXPECT_EQ(prompts(R"(["a",[1]])")->prompts.size(), 2u);
-  for (const char* bad : {"null", "[]", "5", "{}", "true", "[1,\"a\"]", "[1000]", "[-1]", "[1.5]", "[[\"a\"]]", "[true]", "[{}]"}) {
+  for (const char* bad :
+       {"null", "[]", "5", "{}", "true", "[1,\"a\"]", "[1000]", "[-1]", "[1.5]", "[[\"a\"]]", "[true]", "[{}]"}) {
     EXPECT_FALSE(prompts(bad).ok()) << bad;
   }
   std::string many = "[";
@@ -97,9 +100,30 @@ TEST(RequestParserTest, PromptForms) {
 }
 
 TEST(RequestParserTest, WrongTypesAndRangesNameTheField) {
-  for (const char* field : {"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "seed",
-                            "logit_bias", "n", "stop", "stop_token_ids", "ignore_eos", "min_tokens", "max_tokens", "stream", "priority", "user",
-                            "cache_salt", "slo", "ttft_slo_ms", "logprobs", "echo", "model"}) {
+  for (const char* field : {"temperature",
+                            "top_p",
+                            "top_k",
+                            "min_p",
+                            "repetition_penalty",
+                            "presence_penalty",
+                            "frequency_penalty",
+                            "seed",
+                            "logit_bias",
+                            "n",
+                            "stop",
+                            "stop_token_ids",
+                            "ignore_eos",
+                            "min_tokens",
+                            "max_tokens",
+                            "stream",
+                            "priority",
+                            "user",
+                            "cache_salt",
+                            "slo",
+                            "ttft_slo_ms",
+                            "logprobs",
+                            "echo",
+                            "model"}) {
     for (const char* value : {"[[]]", "{\"x\":{}}", "1e300", "\"\\u0000\"", "-2.5"}) {
       const auto r = Completion(fmt::format("\"{}\":{}", field, value));
       // Some fields take a string; what a number field takes is checked below.
@@ -112,25 +136,29 @@ TEST(RequestParserTest, WrongTypesAndRangesNameTheField) {
       EXPECT_NE(r.status().message().find(field == std::string("model") ? "model" : field), std::string::npos);
     }
   }
-  struct Case { const char* text; const char* message; };
-  for (const Case& c : {Case{R"("temperature":2.1)", "temperature: 2.1 is out of range; give a number from 0 to 2"},
-                        Case{R"("top_p":0)", "top_p: 0 is out of range; give a number above 0 and up to 1"},
-                        Case{R"("top_k":-2)", "top_k: -2 is out of range; give a whole number from -1 to 2147483647"},
-                        Case{R"("n":0)", "n: 0 is out of range; give a whole number from 1 to 128"},
-                        Case{R"("n":"2")", "n: expected a whole number, got a string (\"2\")"},
-                        Case{R"("n":1.5)", "n: expected a whole number, got a number (1.5)"},
-                        Case{R"("max_tokens":0)", "max_tokens: 0 is out of range; give a whole number from 1 to 9223372036854775807"},
-                        Case{R"("stop":"")", "stop: a string of 0 bytes; give 1 to 1024"},
-                        Case{R"("stop":["a",1])", "stop: expected a string or a list of strings, got a number (1)"},
-                        Case{R"("logit_bias":{"x":1})", "logit_bias: 'x' is no token id from 0 to 999"},
-                        Case{R"("logit_bias":{"1000":1})", "logit_bias: '1000' is no token id from 0 to 999"},
-                        Case{R"("logit_bias":{"1":101})", "logit_bias: 101 of token 1 is no number from -100 to 100"},
-                        Case{R"("logit_bias":{"1":1,"01":2})", "logit_bias: token 1 appears twice"},
-                        Case{R"("logprobs":21)", "logprobs: 21 is out of range; give a whole number from 0 to 20"},
-                        Case{R"("slo":{"ttft_ms":0})", "slo.ttft_ms: 0 is out of range; give a number above 0 and up to 1000000000"},
-                        Case{R"("stream_options":{"include_usage":true})", "stream_options: only with \"stream\": true"},
-                        Case{R"("min_tokens":9,"max_tokens":8)", "min_tokens: 9 is more than max_tokens, 8"},
-                        Case{R"("stream":"yes")", "stream: expected true or false, got a string (\"yes\")"}}) {
+  struct Case {
+    const char* text;
+    const char* message;
+  };
+  for (const Case& c :
+       {Case{R"("temperature":2.1)", "temperature: 2.1 is out of range; give a number from 0 to 2"},
+        Case{R"("top_p":0)", "top_p: 0 is out of range; give a number above 0 and up to 1"},
+        Case{R"("top_k":-2)", "top_k: -2 is out of range; give a whole number from -1 to 2147483647"},
+        Case{R"("n":0)", "n: 0 is out of range; give a whole number from 1 to 128"},
+        Case{R"("n":"2")", "n: expected a whole number, got a string (\"2\")"},
+        Case{R"("n":1.5)", "n: expected a whole number, got a number (1.5)"},
+        Case{R"("max_tokens":0)", "max_tokens: 0 is out of range; give a whole number from 1 to 9223372036854775807"},
+        Case{R"("stop":"")", "stop: a string of 0 bytes; give 1 to 1024"},
+        Case{R"("stop":["a",1])", "stop: expected a string or a list of strings, got a number (1)"},
+        Case{R"("logit_bias":{"x":1})", "logit_bias: 'x' is no token id from 0 to 999"},
+        Case{R"("logit_bias":{"1000":1})", "logit_bias: '1000' is no token id from 0 to 999"},
+        Case{R"("logit_bias":{"1":101})", "logit_bias: 101 of token 1 is no number from -100 to 100"},
+        Case{R"("logit_bias":{"1":1,"01":2})", "logit_bias: token 1 appears twice"},
+        Case{R"("logprobs":21)", "logprobs: 21 is out of range; give a whole number from 0 to 20"},
+        Case{R"("slo":{"ttft_ms":0})", "slo.ttft_ms: 0 is out of range; give a number above 0 and up to 1000000000"},
+        Case{R"("stream_options":{"include_usage":true})", "stream_options: only with \"stream\": true"},
+        Case{R"("min_tokens":9,"max_tokens":8)", "min_tokens: 9 is more than max_tokens, 8"},
+        Case{R"("stream":"yes")", "stream: expected true or false, got a string (\"yes\")"}}) {
     EXPECT_EQ(Completion(c.text).status().message(), c.message);
   }
   EXPECT_EQ(Chat(R"("top_logprobs":3)").status().param(), "top_logprobs");
@@ -138,17 +166,20 @@ TEST(RequestParserTest, WrongTypesAndRangesNameTheField) {
 }
 
 TEST(RequestParserTest, KnownButUnbuiltFieldsAreRefusedNeverIgnored) {
-  for (const char* text : {R"("response_format":{"type":"json_object"})", R"("response_format":{"type":"json_schema","json_schema":{}})",
-                           R"("tools":[{"type":"function"}])", R"("tool_choice":"auto")", R"("functions":[{}])", R"("suffix":"x")", R"("best_of":2)",
-                           R"("guided_json":{})", R"("prompt_logprobs":1)", R"("modalities":["text","audio"])", R"("use_beam_search":true)",
-                           R"("reasoning_effort":"low")", R"("skip_special_tokens":false)", R"("continue_final_message":true)"}) {
+  for (const char* text :
+       {R"("response_format":{"type":"json_object"})", R"("response_format":{"type":"json_schema","json_schema":{}})",
+        R"("tools":[{"type":"function"}])", R"("tool_choice":"auto")", R"("functions":[{}])", R"("suffix":"x")",
+        R"("best_of":2)", R"("guided_json":{})", R"("prompt_logprobs":1)", R"("modalities":["text","audio"])",
+        R"("use_beam_search":true)", R"("reasoning_effort":"low")", R"("skip_special_tokens":false)",
+        R"("continue_final_message":true)"}) {
     const auto r = Chat(text);
     ASSERT_FALSE(r.ok()) << text;
     EXPECT_EQ(r.status().code(), StatusCode::kUnimplemented) << text;
     EXPECT_EQ("\"" + r.status().param(), std::string(text).substr(0, r.status().param().size() + 1)) << text;
   }
-  for (const char* text : {R"("response_format":{"type":"text"})", R"("tools":[])", R"("tools":null,"tool_choice":"none")", R"("best_of":1)",
-                           R"("n":2,"best_of":2)", R"("modalities":["text"])", R"("use_beam_search":false)", R"("skip_special_tokens":true)",
+  for (const char* text : {R"("response_format":{"type":"text"})", R"("tools":[])",
+                           R"("tools":null,"tool_choice":"none")", R"("best_of":1)", R"("n":2,"best_of":2)",
+                           R"("modalities":["text"])", R"("use_beam_search":false)", R"("skip_special_tokens":true)",
                            R"("store":true,"metadata":{},"service_tier":"auto","parallel_tool_calls":true)"}) {
     EXPECT_TRUE(Chat(text).ok()) << text << Chat(text).status().ToString();
   }
@@ -157,23 +188,35 @@ TEST(RequestParserTest, KnownButUnbuiltFieldsAreRefusedNeverIgnored) {
 
 TEST(RequestParserTest, Messages) {
   auto chat = [](const std::string& messages) { return ParseChatRequest("{\"messages\":" + messages + "}", Limits()); };
-  auto rendered = [&](const std::string& messages) { return Json::parse(chat(messages)->template_variables)["messages"].dump(); };
-  EXPECT_EQ(rendered(R"([{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"name":"n"}])"),
-            R"([{"role":"user","content":"a\nb","name":"n"}])");
+  auto rendered = [&](const std::string& messages) {
+    return Json::parse(chat(messages)->template_variables)["messages"].dump();
+  };
+  EXPECT_EQ(
+      rendered(R"([{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"name":"n"}])"),
+      R"([{"role":"user","content":"a\nb","name":"n"}])");
   EXPECT_EQ(rendered(R"([{"role":"developer","content":"d"}])"), R"([{"role":"system","content":"d"}])");
-  EXPECT_EQ(rendered(R"([{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","content":"r","tool_call_id":"1"}])"),
-            R"([{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","content":"r","tool_call_id":"1"}])");
-  struct Case { const char* messages; const char* param; };
-  for (const Case& c : {Case{"[]", "messages"}, Case{"5", "messages"}, Case{"[5]", "messages[0]"}, Case{R"([{"content":"x"}])", "messages[0].role"},
-                        Case{R"([{"role":"user","content":"x"},{"role":"robot","content":"x"}])", "messages[1].role"},
-                        Case{R"([{"role":"user"}])", "messages[0].content"}, Case{R"([{"role":"assistant","content":null}])", "messages[0].content"},
-                        Case{R"([{"role":"user","content":5}])", "messages[0].content"},
-                        Case{R"([{"role":"user","content":[{"type":"text"}]}])", "messages[0].content[0].text"},
-                        Case{R"([{"role":"user","content":[{"type":"image_url","image_url":{}}]}])", "messages[0].content[0]"},
-                        Case{R"([{"role":"assistant","content":"x","tool_calls":5}])", "messages[0].tool_calls"}}) {
+  EXPECT_EQ(
+      rendered(
+          R"([{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","content":"r","tool_call_id":"1"}])"),
+      R"([{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","content":"r","tool_call_id":"1"}])");
+  struct Case {
+    const char* messages;
+    const char* param;
+  };
+  for (const Case& c :
+       {Case{"[]", "messages"}, Case{"5", "messages"}, Case{"[5]", "messages[0]"},
+        Case{R"([{"content":"x"}])", "messages[0].role"},
+        Case{R"([{"role":"user","content":"x"},{"role":"robot","content":"x"}])", "messages[1].role"},
+        Case{R"([{"role":"user"}])", "messages[0].content"},
+        Case{R"([{"role":"assistant","content":null}])", "messages[0].content"},
+        Case{R"([{"role":"user","content":5}])", "messages[0].content"},
+        Case{R"([{"role":"user","content":[{"type":"text"}]}])", "messages[0].content[0].text"},
+        Case{R"([{"role":"user","content":[{"type":"image_url","image_url":{}}]}])", "messages[0].content[0]"},
+        Case{R"([{"role":"assistant","content":"x","tool_calls":5}])", "messages[0].tool_calls"}}) {
     EXPECT_EQ(chat(c.messages).status().param(), c.param) << c.messages;
   }
-  EXPECT_EQ(chat(R"([{"role":"user","content":[{"type":"input_audio"}]}])").status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(chat(R"([{"role":"user","content":[{"type":"input_audio"}]}])").status().code(),
+            StatusCode::kUnimplemented);
   EXPECT_EQ(ParseChatRequest("{}", Limits()).status().param(), "messages");
   EXPECT_EQ(Chat(R"("chat_template_kwargs":{"messages":[]})").status().param(), "chat_template_kwargs.messages");
   EXPECT_EQ(Chat(R"("prompt":"x")").status().param(), "prompt");
@@ -215,7 +258,8 @@ TEST(JsonTest, PositionsAndLimits) {
   EXPECT_NE(ParseJson("{\"a\":1,\"a\":2}").status().message().find("'a' appears twice"), std::string::npos);
   EXPECT_TRUE(ParseJson("{\"a\":{\"a\":1}}").ok());
   EXPECT_TRUE(ParseJson(std::string(64, '[') + std::string(64, ']')).ok());
-  EXPECT_NE(ParseJson(std::string(65, '[') + std::string(65, ']')).status().message().find("deeper than 64"), std::string::npos);
+  EXPECT_NE(ParseJson(std::string(65, '[') + std::string(65, ']')).status().message().find("deeper than 64"),
+            std::string::npos);
   EXPECT_NE(ParseJson("[1,2,3]", {.max_values = 3}).status().message().find("more than 3 values"), std::string::npos);
   EXPECT_FALSE(ParseJson("\"\xc3\x28\"").ok());
   EXPECT_FALSE(ParseJson("1e999").ok());
@@ -223,7 +267,7 @@ TEST(JsonTest, PositionsAndLimits) {
   EXPECT_FALSE(ParseJson("").ok());
   for (const char* bad : {"\"\xff\"", "{\"\xff\":1}", "\xff", "1e999"}) {
     const std::string message = ParseJson(bad).status().message();
-    EXPECT_EQ(ReplaceInvalidUtf8(message), message) << bad;   // messages travel as JSON
+    EXPECT_EQ(ReplaceInvalidUtf8(message), message) << bad;  // messages travel as JSON
   }
 }
 

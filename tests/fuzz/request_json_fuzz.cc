@@ -22,7 +22,8 @@ void CheckRefusal(const Status& status) {
 void Check(const Result<api::ParsedRequest>& parsed, const api::RequestLimits& limits) {
   if (!parsed.ok()) return CheckRefusal(parsed.status());
   const SamplingParams& s = parsed->base.sampling;
-  Require(s.temperature >= 0 && s.temperature <= 2 && s.top_p > 0 && s.top_p <= 1 && s.min_p >= 0 && s.min_p <= 1 && s.top_k >= 0);
+  Require(s.temperature >= 0 && s.temperature <= 2 && s.top_p > 0 && s.top_p <= 1 && s.min_p >= 0 && s.min_p <= 1 &&
+          s.top_k >= 0);
   Require(s.repetition_penalty > 0 && s.logprobs >= -1 && s.logprobs <= 20);
   for (size_t i = 0; i < s.logit_bias.size(); ++i) {
     Require(s.logit_bias[i].first >= 0 && s.logit_bias[i].first < limits.vocab_size);
@@ -39,7 +40,8 @@ void Check(const Result<api::ParsedRequest>& parsed, const api::RequestLimits& l
   for (const int64_t prompt_tokens : {int64_t{1}, limits.max_model_len - 1, limits.max_model_len}) {
     StopConditions stop = parsed->base.stop;
     if (api::PlaceInContext(*parsed, prompt_tokens, limits, &stop).ok()) {
-      Require(stop.max_tokens >= 1 && prompt_tokens + stop.max_tokens <= limits.max_model_len && stop.min_tokens <= stop.max_tokens);
+      Require(stop.max_tokens >= 1 && prompt_tokens + stop.max_tokens <= limits.max_model_len &&
+              stop.min_tokens <= stop.max_tokens);
     }
   }
 }
@@ -55,7 +57,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Check(api::ParseCompletionRequest(body, limits), limits);
   Check(api::ParseChatRequest(body, limits), limits);
   if (const auto tokenize = api::ParseTokenizeRequest(body, limits); !tokenize.ok()) CheckRefusal(tokenize.status());
-  if (const auto detokenize = api::ParseDetokenizeRequest(body, limits); !detokenize.ok()) CheckRefusal(detokenize.status());
+  if (const auto detokenize = api::ParseDetokenizeRequest(body, limits); !detokenize.ok())
+    CheckRefusal(detokenize.status());
   // What is written for any bytes is JSON that says the same.
   std::string text;
   api::AppendJsonString(&text, body);

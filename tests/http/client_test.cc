@@ -16,13 +16,15 @@ TEST(UrlTest, PartsAndFaults) {
   EXPECT_EQ(ParseUrl("http://host")->port, 80);
   EXPECT_EQ(ParseUrl("http://host")->path, "/");
   EXPECT_EQ(ParseUrl("http://[::1]:9/")->host, "::1");
-  for (const char* bad : {"https://host", "host:80", "http://", "http://h:0", "http://h:65536", "http://h:8x", "http://[::1", "http://u:p@h"}) {
+  for (const char* bad : {"https://host", "host:80", "http://", "http://h:0", "http://h:65536", "http://h:8x",
+                          "http://[::1", "http://u:p@h"}) {
     EXPECT_FALSE(ParseUrl(bad).ok()) << bad;
   }
 }
 
 TEST(SseParserTest, EventsWhateverThePieces) {
-  const std::string text = ": ping\n\ndata: one\n\nevent: x\r\ndata:two\r\ndata: three\r\n\r\nid: 1\n\ndata:\n\ndata: cut";
+  const std::string text =
+      ": ping\n\ndata: one\n\nevent: x\r\ndata:two\r\ndata: three\r\n\r\nid: 1\n\ndata:\n\ndata: cut";
   for (size_t piece = 1; piece <= text.size(); ++piece) {
     SseParser parser;
     std::vector<std::string> events;

@@ -16,7 +16,7 @@ class RawSocket {
   explicit RawSocket(uint16_t port, int receive_bytes = 0) {
     fd_ = socket(AF_INET, SOCK_STREAM, 0);
     if (receive_bytes > 0) setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
-    const timeval limit{60, 0};   // a test that waits longer has failed
+    const timeval limit{60, 0};  // a test that waits longer has failed
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -41,7 +41,8 @@ class RawSocket {
   // Everything until the server closes.
   std::string ReadAll() {
     std::string all;
-    while (ReadSome(&all)) {}
+    while (ReadSome(&all)) {
+    }
     return all;
   }
   // Until `text` has come `count` times; what was read. Shorter when the server closes.

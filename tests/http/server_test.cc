@@ -1,4 +1,5 @@
-// The HTTP server under clients that are odd, slow, hostile or gone. The handler echoes, holds or streams as the path says.
+// The HTTP server under clients that are odd, slow, hostile or gone. The handler echoes, holds or streams as the path
+// says.
 #include "http/server.h"
 
 #include <fmt/format.h>
@@ -84,8 +85,9 @@ class HttpServerTest : public testing::Test {
 
 TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
   Start();
-  const std::string all = Talk("GET /a HTTP/1.1\r\nHost: x\r\n\r\nPOST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi"
-                               "GET /c HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  const std::string all = Talk(
+      "GET /a HTTP/1.1\r\nHost: x\r\n\r\nPOST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi"
+      "GET /c HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   const size_t a = all.find("GET /a []"), b = all.find("POST /b [hi]"), c = all.find("GET /c []");
   ASSERT_NE(c, std::string::npos) << all;
   EXPECT_LT(a, b);
@@ -109,7 +111,8 @@ TEST_F(HttpServerTest, ARequestPipelinedBehindAStreamWaitsForItsEnd) {
 
 TEST_F(HttpServerTest, ChunkedBodiesAndExpectContinue) {
   Start();
-  EXPECT_TRUE(Has(Talk("POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"),
+  EXPECT_TRUE(Has(Talk("POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: "
+                       "close\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"),
                   "POST /c [abcde]"));
   RawSocket socket(port_);
   socket.Send("POST /e HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\nConnection: close\r\n\r\n");
@@ -118,13 +121,15 @@ TEST_F(HttpServerTest, ChunkedBodiesAndExpectContinue) {
   EXPECT_TRUE(Has(socket.ReadAll(), "POST /e [ok]"));
   EXPECT_TRUE(Has(Talk("POST /e HTTP/1.1\r\nHost: x\r\nExpect: miracles\r\nContent-Length: 2\r\n\r\nok"), "417 "));
   // A refusal comes instead of the go-ahead.
-  EXPECT_TRUE(Talk("POST /refuse HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n").rfind("HTTP/1.1 403", 0) == 0);
+  EXPECT_TRUE(Talk("POST /refuse HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+                  .rfind("HTTP/1.1 403", 0) == 0);
 }
 
 TEST_F(HttpServerTest, RefusedBodiesAreNotTakenForRequests) {
   Start();
   const std::string hidden = "GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n";
-  const std::string all = Talk(fmt::format("POST /refuse HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", hidden.size(), hidden));
+  const std::string all =
+      Talk(fmt::format("POST /refuse HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", hidden.size(), hidden));
   EXPECT_TRUE(Has(all, "403")) << all;
   EXPECT_FALSE(Has(all, "hidden")) << all;
 }
@@ -134,20 +139,24 @@ TEST_F(HttpServerTest, OversizedBodiesAndHeaders) {
   options.max_body_bytes = 1000;
   options.max_header_bytes = 2000;
   Start(options);
-  const std::string declared = Talk("POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n" + std::string(1001, 'x'));
+  const std::string declared =
+      Talk("POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n" + std::string(1001, 'x'));
   EXPECT_TRUE(Has(declared, "HTTP/1.1 413")) << declared;
   EXPECT_TRUE(Has(declared, "1000 bytes")) << declared;
-  const std::string chunked = Talk("POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" + std::string(2000, 'x') + "\r\n0\r\n\r\n");
+  const std::string chunked = Talk("POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" +
+                                   std::string(2000, 'x') + "\r\n0\r\n\r\n");
   EXPECT_TRUE(Has(chunked, "HTTP/1.1 413")) << chunked;
   EXPECT_TRUE(Has(Talk("GET /x HTTP/1.1\r\nHost: x\r\nA: " + std::string(3000, 'a') + "\r\n\r\n"), "HTTP/1.1 431"));
-  EXPECT_TRUE(Has(Talk("POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n"), "HTTP/1.1 4"));
+  EXPECT_TRUE(
+      Has(Talk("POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n"), "HTTP/1.1 4"));
 }
 
 TEST_F(HttpServerTest, MalformedRequests) {
   Start();
   for (const char* bytes : {"nonsense\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET /x HTTP/1.1\r\nbad header\r\n\r\n",
                             "POST /x HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 5\r\n\r\nabc",
-                            "POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"}) {
+                            "POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+                            "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"}) {
     const std::string all = Talk(bytes);
     EXPECT_TRUE(all.rfind("HTTP/1.1 400", 0) == 0) << bytes << " -> " << all;
   }
@@ -161,8 +170,8 @@ TEST_F(HttpServerTest, SlowClientsRunOutOfTime) {
   Start(options);
   EXPECT_TRUE(Has(Talk("GET /x HTT"), "HTTP/1.1 408"));
   EXPECT_TRUE(Has(Talk("POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab"), "HTTP/1.1 408"));
-  EXPECT_EQ(Talk(""), "");   // idle: closed without a word
-  EXPECT_TRUE(Has(Talk("GET /y HTTP/1.1\r\nHost: x\r\n\r\n"), "GET /y []"));   // kept, then closed for idleness
+  EXPECT_EQ(Talk(""), "");                                                    // idle: closed without a word
+  EXPECT_TRUE(Has(Talk("GET /y HTTP/1.1\r\nHost: x\r\n\r\n"), "GET /y []"));  // kept, then closed for idleness
 }
 
 TEST_F(HttpServerTest, AClientThatStopsReadingIsGone) {
@@ -172,7 +181,7 @@ TEST_F(HttpServerTest, AClientThatStopsReadingIsGone) {
   RawSocket socket(port_, 4096);
   socket.Send("GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
   auto exchange = handler_.AwaitHeld(1);
-  for (int i = 0; i < 64; ++i) exchange->Write(std::string(1 << 20, 'x'));   // more than the sockets buffer
+  for (int i = 0; i < 64; ++i) exchange->Write(std::string(1 << 20, 'x'));  // more than the sockets buffer
   handler_.AwaitClosed(1);
   EXPECT_TRUE(exchange->closed());
   exchange->Write("nobody reads this");
@@ -188,8 +197,10 @@ TEST_F(HttpServerTest, AClientThatLeavesIsNoticedWhileNothingIsWritten) {
       RawSocket socket(port_);
       socket.Send(fmt::format("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", path));
       auto exchange = handler_.AwaitHeld(static_cast<size_t>(++expected));
-      if (reset) socket.Reset();
-      else socket.Close();
+      if (reset)
+        socket.Reset();
+      else
+        socket.Close();
       handler_.AwaitClosed(expected);
       EXPECT_TRUE(exchange->closed());
     }
@@ -233,7 +244,7 @@ TEST_F(HttpServerTest, ConnectionsBeyondTheLimitAreToldSo) {
   EXPECT_TRUE(Has(Talk("GET /x HTTP/1.1\r\nHost: x\r\n\r\n"), "HTTP/1.1 503"));
   EXPECT_EQ(server_->Stats().connections_refused, 1);
   one.Close();
-  std::string answer;   // the place is free as soon as the server has seen the close
+  std::string answer;  // the place is free as soon as the server has seen the close
   while (!Has(answer, "200")) answer = Talk("GET /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
 }
 
@@ -263,7 +274,7 @@ TEST_F(HttpServerTest, StoppingTheServerTellsWhoStillProduces) {
   auto exchange = handler_.AwaitHeld(1);
   server_.reset();
   EXPECT_EQ(handler_.closed(), 1);
-  exchange->Write("x");   // outlives the server
+  exchange->Write("x");  // outlives the server
   exchange->End();
 }
 

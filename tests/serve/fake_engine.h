@@ -1,5 +1,5 @@
-// An engine without a model: every request gets scripted pieces of text, one a beat, from one delivery thread. Tests hold the
-// beat back, make it fail, and look at what was submitted and cancelled.
+// An engine without a model: every request gets scripted pieces of text, one a beat, from one delivery thread. Tests
+// hold the beat back, make it fail, and look at what was submitted and cancelled.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class FakeEngine final : public Engine {
     model_.path = "/fake";
     model_.architecture = "fake";
     model_.max_model_len = 4096;
-    model_.vocab_size = 512;      // 0-255: bytes; the rest: "<n>"
+    model_.vocab_size = 512;  // 0-255: bytes; the rest: "<n>"
     thread_ = std::thread([this] { Deliver(); });
   }
   ~FakeEngine() override {
@@ -36,12 +36,22 @@ class FakeEngine final : public Engine {
   }
 
   // --- Script ---
-  void Hold() { HoldAfter(0); }                            // no token from now on
-  void HoldAfter(int64_t tokens) { Set([=, this] { hold_after_ = tokens; }); }   // each choice stops there
-  void Release() { Set([this] { hold_after_ = kNoHold; }); }
-  void SetQueueLimit(int64_t limit) { Set([=, this] { queue_limit_ = limit; }); }
-  void FailAfter(int64_t tokens) { Set([=, this] { fail_after_ = tokens; }); }   // kError after so many tokens of a choice
-  void SetHealthy(bool healthy) { Set([=, this] { healthy_ = healthy; }); }
+  void Hold() { HoldAfter(0); }  // no token from now on
+  void HoldAfter(int64_t tokens) {
+    Set([=, this] { hold_after_ = tokens; });
+  }  // each choice stops there
+  void Release() {
+    Set([this] { hold_after_ = kNoHold; });
+  }
+  void SetQueueLimit(int64_t limit) {
+    Set([=, this] { queue_limit_ = limit; });
+  }
+  void FailAfter(int64_t tokens) {
+    Set([=, this] { fail_after_ = tokens; });
+  }  // kError after so many tokens of a choice
+  void SetHealthy(bool healthy) {
+    Set([=, this] { healthy_ = healthy; });
+  }
 
   // --- What happened ---
   // Blocks until the condition holds; tests end by their time-out if it never does.
@@ -50,14 +60,35 @@ class FakeEngine final : public Engine {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, condition);
   }
-  void AwaitSubmitted(size_t count) { Await([&] { return submitted_.size() >= count; }); }
-  void AwaitCancelled(size_t count) { Await([&] { return cancelled_.size() >= count; }); }
-  void AwaitLive(size_t count) { Await([&] { return live_.size() == count; }); }
-  size_t cancelled() const { std::lock_guard lock(mutex_); return cancelled_.size(); }
-  size_t live() const { std::lock_guard lock(mutex_); return live_.size(); }
-  size_t most_live() const { std::lock_guard lock(mutex_); return most_live_; }
-  std::vector<Request> submitted() const { std::lock_guard lock(mutex_); return submitted_; }
-  std::string last_variables() const { std::lock_guard lock(mutex_); return last_variables_; }
+  void AwaitSubmitted(size_t count) {
+    Await([&] { return submitted_.size() >= count; });
+  }
+  void AwaitCancelled(size_t count) {
+    Await([&] { return cancelled_.size() >= count; });
+  }
+  void AwaitLive(size_t count) {
+    Await([&] { return live_.size() == count; });
+  }
+  size_t cancelled() const {
+    std::lock_guard lock(mutex_);
+    return cancelled_.size();
+  }
+  size_t live() const {
+    std::lock_guard lock(mutex_);
+    return live_.size();
+  }
+  size_t most_live() const {
+    std::lock_guard lock(mutex_);
+    return most_live_;
+  }
+  std::vector<Request> submitted() const {
+    std::lock_guard lock(mutex_);
+    return submitted_;
+  }
+  std::string last_variables() const {
+    std::lock_guard lock(mutex_);
+    return last_variables_;
+  }
 
   // --- Engine ---
   const ModelInfo& model() const override { return model_; }
@@ -70,11 +101,14 @@ class FakeEngine final : public Engine {
   }
   std::string Detokenize(const std::vector<TokenId>& tokens) const override {
     std::string text;
-    for (const TokenId t : tokens) if (t < 256) text.push_back(static_cast<char>(t));
+    for (const TokenId t : tokens)
+      if (t < 256) text.push_back(static_cast<char>(t));
     return text;
   }
   std::string TokenString(TokenId token) const override {
-    return token < 128 ? std::string(1, static_cast<char>(token)) : token < 256 ? "\xEF\xBF\xBD" : "<" + std::to_string(token) + ">";
+    return token < 128   ? std::string(1, static_cast<char>(token))
+           : token < 256 ? "\xEF\xBF\xBD"
+                         : "<" + std::to_string(token) + ">";
   }
   std::string TokenBytes(TokenId token) const override {
     return token < 256 ? std::string(1, static_cast<char>(token)) : "<" + std::to_string(token) + ">";
@@ -82,7 +116,8 @@ class FakeEngine final : public Engine {
   Result<std::string> ApplyChatTemplate(const std::string& variables_json) const override {
     std::lock_guard lock(mutex_);
     last_variables_ = variables_json;
-    if (variables_json.find("raise") != std::string::npos) return InvalidArgument("the chat template says: no", "messages");
+    if (variables_json.find("raise") != std::string::npos)
+      return InvalidArgument("the chat template says: no", "messages");
     return std::string("chat:");
   }
   std::vector<TokenId> TokenizeChat(std::string_view rendered) const override { return Tokenize(rendered, false); }
@@ -90,7 +125,8 @@ class FakeEngine final : public Engine {
   Result<RequestHandle> Submit(Request request, std::shared_ptr<ResponseSink> sink) override {
     std::lock_guard lock(mutex_);
     if (draining_) return Status(StatusCode::kUnavailable, "draining");
-    if (static_cast<int64_t>(live_.size()) >= queue_limit_) return Status(StatusCode::kResourceExhausted, "the queue is full");
+    if (static_cast<int64_t>(live_.size()) >= queue_limit_)
+      return Status(StatusCode::kResourceExhausted, "the queue is full");
     const RequestHandle handle = next_++;
     submitted_.push_back(request);
     Live& live = live_[handle];
@@ -130,7 +166,7 @@ class FakeEngine final : public Engine {
   struct Live {
     Request request;
     std::shared_ptr<ResponseSink> sink;
-    std::vector<int64_t> sent;         // tokens of each choice; -1: it has ended
+    std::vector<int64_t> sent;  // tokens of each choice; -1: it has ended
     int64_t total = 0;
     size_t choices_done = 0;
   };
@@ -147,7 +183,8 @@ class FakeEngine final : public Engine {
     while (!quit_) {
       std::vector<RequestHandle> handles;
       changed_.wait(lock, [&] {
-        for (const auto& [handle, live] : live_) if (Runnable(handle, live)) handles.push_back(handle);
+        for (const auto& [handle, live] : live_)
+          if (Runnable(handle, live)) handles.push_back(handle);
         return quit_ || !handles.empty();
       });
       if (quit_) break;
@@ -158,10 +195,11 @@ class FakeEngine final : public Engine {
   }
   bool Runnable(RequestHandle handle, const Live& live) const {
     if (cut_off_ || cancelled_.count(handle) != 0) return true;
-    return std::any_of(live.sent.begin(), live.sent.end(), [this](int64_t sent) { return sent >= 0 && sent < hold_after_; });
+    return std::any_of(live.sent.begin(), live.sent.end(),
+                       [this](int64_t sent) { return sent >= 0 && sent < hold_after_; });
   }
   void Step(std::unique_lock<std::mutex>* lock, RequestHandle handle, bool cancelled) {
-    Live& live = live_[handle];       // stays: only this thread erases
+    Live& live = live_[handle];  // stays: only this thread erases
     const std::vector<std::string> pieces = pieces_;
     const bool cut = cut_off_;
     const int64_t fail_after = fail_after_, hold_after = hold_after_;
@@ -169,7 +207,8 @@ class FakeEngine final : public Engine {
     const Request& r = live.request;
     bool first = live.sent[0] == 0 && live.choices_done == 0;
     if (first && r.prompt_logprobs && !cancelled && !cut) {
-      for (size_t i = 1; i < r.prompt->size(); ++i) live.sink->OnPromptLogprobs({Row((*r.prompt)[i], r.sampling.logprobs)});
+      for (size_t i = 1; i < r.prompt->size(); ++i)
+        live.sink->OnPromptLogprobs({Row((*r.prompt)[i], r.sampling.logprobs)});
     }
     for (int32_t c = 0; c < r.n; ++c) {
       int64_t& sent = live.sent[static_cast<size_t>(c)];
@@ -178,7 +217,8 @@ class FakeEngine final : public Engine {
       delta.choice = c;
       if (cancelled || cut) {
         delta.finish = FinishReason::kCancelled;
-        delta.error = Status(cut ? StatusCode::kUnavailable : StatusCode::kCancelled, cut ? "the server is stopping" : "cancelled");
+        delta.error = Status(cut ? StatusCode::kUnavailable : StatusCode::kCancelled,
+                             cut ? "the server is stopping" : "cancelled");
       } else if (fail_after >= 0 && sent >= fail_after) {
         delta.finish = FinishReason::kError;
         delta.error = Internal("the executor failed");
@@ -197,7 +237,6 @@ class FakeEngine final : public Engine {
         }
       }
       if (delta.finish != FinishReason::kNone) {
-
         live.total += sent;
         sent = -1;
         ++live.choices_done;

@@ -40,7 +40,7 @@ TEST_F(RoutesTest, ChatAnswersInOpenAiShape) {
   EXPECT_EQ(a["choices"][0]["message"], json({{"role", "assistant"}, {"content", "Hello wor"}, {"refusal", nullptr}}));
   EXPECT_EQ(a["choices"][0]["finish_reason"], "length");
   EXPECT_EQ(a["choices"][0]["logprobs"], nullptr);
-  EXPECT_EQ(a["usage"]["prompt_tokens"], 5);      // "chat:"
+  EXPECT_EQ(a["usage"]["prompt_tokens"], 5);  // "chat:"
   EXPECT_EQ(a["usage"]["completion_tokens"], 3);
   EXPECT_EQ(a["usage"]["total_tokens"], 8);
   EXPECT_EQ(a["usage"]["prompt_tokens_details"]["cached_tokens"], 1);
@@ -64,15 +64,18 @@ TEST_F(RoutesTest, ChatStreamsRoleTextFinishAndDone) {
 
 TEST_F(RoutesTest, UsageChunkComesLastAndOnlyWhenAsked) {
   StartServer();
-  auto r = Stream("/v1/chat/completions", Chat({{"stream", true}, {"stream_options", {{"include_usage", true}}}}).dump());
+  auto r =
+      Stream("/v1/chat/completions", Chat({{"stream", true}, {"stream_options", {{"include_usage", true}}}}).dump());
   ASSERT_EQ(r->events.size(), 6u);
   EXPECT_EQ(json::parse(r->events[1])["usage"], nullptr);
   EXPECT_TRUE(json::parse(r->events[1]).contains("usage"));
   const json last = json::parse(r->events[4]);
   EXPECT_EQ(last["choices"], json::array());
   EXPECT_EQ(last["usage"]["completion_tokens"], 3);
-  r = Stream("/v1/completions",
-             Completion({{"stream", true}, {"stream_options", {{"include_usage", true}, {"continuous_usage_stats", true}}}}).dump());
+  r = Stream(
+      "/v1/completions",
+      Completion({{"stream", true}, {"stream_options", {{"include_usage", true}, {"continuous_usage_stats", true}}}})
+          .dump());
   EXPECT_EQ(json::parse(r->events[0])["usage"]["completion_tokens"], 1);
   EXPECT_EQ(json::parse(r->events[1])["usage"]["completion_tokens"], 2);
 }
@@ -83,7 +86,7 @@ TEST_F(RoutesTest, EveryChoiceOfEveryPromptHasItsIndex) {
   EXPECT_EQ(a["object"], "text_completion");
   ASSERT_EQ(a["choices"].size(), 4u);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(a["choices"][static_cast<size_t>(i)]["index"], i);
-  EXPECT_EQ(a["usage"]["prompt_tokens"], 2 + 3);   // with the special token each
+  EXPECT_EQ(a["usage"]["prompt_tokens"], 2 + 3);  // with the special token each
   EXPECT_EQ(a["usage"]["completion_tokens"], 12);
   auto r = Stream("/v1/completions", Completion({{"prompt", {{1, 2}, {3}}}, {"n", 2}, {"stream", true}}).dump());
   std::map<int, std::string> texts;
@@ -94,7 +97,8 @@ TEST_F(RoutesTest, EveryChoiceOfEveryPromptHasItsIndex) {
     texts[choice["index"]] += choice["text"].get<std::string>();
     if (choice["finish_reason"] == "length") ended.insert(choice["index"].get<int>());
   }
-  EXPECT_EQ(texts, (std::map<int, std::string>{{0, "Hello wor"}, {1, "Hello wor"}, {2, "Hello wor"}, {3, "Hello wor"}}));
+  EXPECT_EQ(texts,
+            (std::map<int, std::string>{{0, "Hello wor"}, {1, "Hello wor"}, {2, "Hello wor"}, {3, "Hello wor"}}));
   EXPECT_EQ(ended.size(), 4u);
   EXPECT_EQ(engine_.submitted()[2].prompt->size(), 2u);
 }
@@ -109,14 +113,17 @@ TEST_F(RoutesTest, ChatLogprobsInOpenAiShape) {
   EXPECT_EQ(content[0]["bytes"], json::array({97}));
   ASSERT_EQ(content[0]["top_logprobs"].size(), 2u);
   EXPECT_EQ(content[0]["top_logprobs"][1], json({{"token", "b"}, {"logprob", -1.5}, {"bytes", {98}}}));
-  EXPECT_EQ(PostJson("/v1/chat/completions", Chat({{"logprobs", true}}))["choices"][0]["logprobs"]["content"][0]["top_logprobs"], json::array());
+  EXPECT_EQ(PostJson("/v1/chat/completions",
+                     Chat({{"logprobs", true}}))["choices"][0]["logprobs"]["content"][0]["top_logprobs"],
+            json::array());
   auto r = Stream("/v1/chat/completions", Chat({{"logprobs", true}, {"stream", true}}).dump());
   EXPECT_EQ(json::parse(r->events[1])["choices"][0]["logprobs"]["content"][0]["token"], "a");
 }
 
 TEST_F(RoutesTest, CompletionLogprobsWithEchoCoverThePrompt) {
   StartServer();
-  const json a = PostJson("/v1/completions", Completion({{"prompt", {100, 101, 300}}, {"echo", true}, {"logprobs", 1}}));
+  const json a =
+      PostJson("/v1/completions", Completion({{"prompt", {100, 101, 300}}, {"echo", true}, {"logprobs", 1}}));
   const json choice = a["choices"][0];
   EXPECT_EQ(choice["text"], "deHello wor");
   const json l = choice["logprobs"];
@@ -126,8 +133,10 @@ TEST_F(RoutesTest, CompletionLogprobsWithEchoCoverThePrompt) {
   EXPECT_EQ(l["token_logprobs"][1], -0.5);
   EXPECT_EQ(l["top_logprobs"][1], json({{"e", -0.5}}));
   EXPECT_EQ(l["text_offset"], json({0, 1, 2, 7, 8, 9}));
-  EXPECT_EQ(PostJson("/v1/completions", Completion({{"logprobs", 0}}))["choices"][0]["logprobs"]["top_logprobs"], nullptr);
-  auto r = Stream("/v1/completions", Completion({{"prompt", {100, 101}}, {"echo", true}, {"logprobs", 1}, {"stream", true}}).dump());
+  EXPECT_EQ(PostJson("/v1/completions", Completion({{"logprobs", 0}}))["choices"][0]["logprobs"]["top_logprobs"],
+            nullptr);
+  auto r = Stream("/v1/completions",
+                  Completion({{"prompt", {100, 101}}, {"echo", true}, {"logprobs", 1}, {"stream", true}}).dump());
   const json first = json::parse(r->events[0])["choices"][0];
   EXPECT_EQ(first["text"], "de");
   EXPECT_EQ(first["logprobs"]["tokens"], json({"d", "e"}));
@@ -145,7 +154,13 @@ TEST_F(RoutesTest, StopStringEndsAndIsNamed) {
 TEST_F(RoutesTest, RequestReachesTheEngineAsStated) {
   StartServer();
   const auto response = Post("/v1/chat/completions",
-                             Chat({{"seed", 7}, {"temperature", 0}, {"priority", -3}, {"user", "u"}, {"cache_salt", "s"}, {"slo", {{"tbt_ms", 50}}}}).dump(),
+                             Chat({{"seed", 7},
+                                   {"temperature", 0},
+                                   {"priority", -3},
+                                   {"user", "u"},
+                                   {"cache_salt", "s"},
+                                   {"slo", {{"tbt_ms", 50}}}})
+                                 .dump(),
                              {{"X-Request-Id", "my-id"}, {"x-slo-ttft-ms", "200"}, {"x-llm-d-slo-tpot-ms", "9"}});
   ASSERT_EQ(response.status, 200) << response.body;
   EXPECT_EQ(*response.Find("X-Request-Id"), "my-id");
@@ -158,7 +173,7 @@ TEST_F(RoutesTest, RequestReachesTheEngineAsStated) {
   EXPECT_EQ(request.client, "u");
   EXPECT_EQ(request.cache_salt, "s");
   EXPECT_EQ(request.slo.ttft_ns, 200 * kMillisecond);
-  EXPECT_EQ(request.slo.tbt_ns, 50 * kMillisecond);   // the body's wins over the header's
+  EXPECT_EQ(request.slo.tbt_ns, 50 * kMillisecond);  // the body's wins over the header's
 }
 
 TEST_F(RoutesTest, AnAbsentSeedIsLeftToTheEngine) {
@@ -171,14 +186,18 @@ TEST_F(RoutesTest, AnAbsentSeedIsLeftToTheEngine) {
 
 TEST_F(RoutesTest, TemplateGetsMessagesInOrderAndItsErrorsAreTheClients) {
   StartServer();
-  PostJson("/v1/chat/completions", Chat({{"messages", {{{"role", "developer"}, {"content", {{{"type", "text"}, {"text", "a"}}, {{"type", "text"}, {"text", "b"}}}}},
-                                                       {{"role", "user"}, {"content", "q"}}}},
-                                         {"chat_template_kwargs", {{"enable_thinking", false}}}}));
+  PostJson("/v1/chat/completions",
+           Chat({{"messages",
+                  {{{"role", "developer"},
+                    {"content", {{{"type", "text"}, {"text", "a"}}, {{"type", "text"}, {"text", "b"}}}}},
+                   {{"role", "user"}, {"content", "q"}}}},
+                 {"chat_template_kwargs", {{"enable_thinking", false}}}}));
   const json variables = json::parse(engine_.last_variables());
   EXPECT_EQ(variables["messages"][0], json({{"role", "system"}, {"content", "a\nb"}}));
   EXPECT_EQ(variables["add_generation_prompt"], true);
   EXPECT_EQ(variables["enable_thinking"], false);
-  const json error = PostJson("/v1/chat/completions", Chat({{"messages", {{{"role", "user"}, {"content", "raise"}}}}}), 400);
+  const json error =
+      PostJson("/v1/chat/completions", Chat({{"messages", {{{"role", "user"}, {"content", "raise"}}}}}), 400);
   EXPECT_EQ(error["error"]["message"], "the chat template says: no");
 }
 
@@ -190,12 +209,17 @@ TEST_F(RoutesTest, ErrorsNameFieldValueAndLimit) {
     return error["param"].is_string() ? error["param"].get<std::string>() + "|" + error["message"].get<std::string>()
                                       : error["message"].get<std::string>();
   };
-  EXPECT_EQ(message("/v1/chat/completions", Chat({{"temperature", -1}})), "temperature|temperature: -1 is out of range; give a number from 0 to 2");
-  EXPECT_EQ(message("/v1/chat/completions", Chat({{"model", "gpt-4"}}), 404), "model|model 'gpt-4' does not exist here; this server has 'fake'");
+  EXPECT_EQ(message("/v1/chat/completions", Chat({{"temperature", -1}})),
+            "temperature|temperature: -1 is out of range; give a number from 0 to 2");
+  EXPECT_EQ(message("/v1/chat/completions", Chat({{"model", "gpt-4"}}), 404),
+            "model|model 'gpt-4' does not exist here; this server has 'fake'");
   EXPECT_EQ(message("/v1/completions", Completion({{"max_tokens", 5000}})),
-            "max_tokens|prompt of 4 tokens + max_tokens of 5000 exceed the context of 4096 tokens; give max_tokens up to 4092");
-  EXPECT_NE(message("/v1/completions", Completion({{"prompt", std::string(5000, 'x')}})).find("prompt of 5001 tokens"), std::string::npos);
-  EXPECT_EQ(message("/v1/chat/completions", Chat({{"tools", {{{"type", "function"}}}}})), "tools|tools: not supported yet; leave it out");
+            "max_tokens|prompt of 4 tokens + max_tokens of 5000 exceed the context of 4096 tokens; give max_tokens up "
+            "to 4092");
+  EXPECT_NE(message("/v1/completions", Completion({{"prompt", std::string(5000, 'x')}})).find("prompt of 5001 tokens"),
+            std::string::npos);
+  EXPECT_EQ(message("/v1/chat/completions", Chat({{"tools", {{{"type", "function"}}}}})),
+            "tools|tools: not supported yet; leave it out");
   EXPECT_EQ(engine_.submitted().size(), 0u);
 }
 
@@ -231,11 +255,14 @@ TEST_F(RoutesTest, OneRefusedPromptCancelsTheOthers) {
 TEST_F(RoutesTest, TokenizeAndDetokenizeInVllmShape) {
   StartServer();
   json a = PostJson("/tokenize", {{"prompt", "ab"}, {"return_token_strs", true}});
-  EXPECT_EQ(a, json({{"count", 3}, {"max_model_len", 4096}, {"tokens", {256, 97, 98}}, {"token_strs", {"<256>", "a", "b"}}}));
+  EXPECT_EQ(
+      a, json({{"count", 3}, {"max_model_len", 4096}, {"tokens", {256, 97, 98}}, {"token_strs", {"<256>", "a", "b"}}}));
   a = PostJson("/tokenize", {{"model", "fake"}, {"prompt", "ab"}, {"add_special_tokens", false}});
   EXPECT_EQ(a["tokens"], json({97, 98}));
   EXPECT_EQ(a["token_strs"], nullptr);
-  EXPECT_EQ(PostJson("/tokenize", {{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"add_generation_prompt", false}})["count"], 5);
+  EXPECT_EQ(PostJson("/tokenize",
+                     {{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"add_generation_prompt", false}})["count"],
+            5);
   EXPECT_EQ(json::parse(engine_.last_variables())["add_generation_prompt"], false);
   EXPECT_EQ(PostJson("/detokenize", {{"tokens", {97, 98}}}), json({{"prompt", "ab"}}));
   PostJson("/detokenize", {{"tokens", {97, 512}}}, 400);
@@ -282,8 +309,11 @@ TEST_F(RoutesTest, MethodsAndTypes) {
   EXPECT_EQ(get.status, 405);
   EXPECT_EQ(*get.Find("Allow"), "POST, OPTIONS");
   EXPECT_EQ(Post("/health", "{}").status, 405);
-  EXPECT_EQ(Call("POST", "/v1/completions", "prompt=x", {{"Content-Type", "application/x-www-form-urlencoded"}}).status, 415);
-  EXPECT_EQ(Call("POST", "/v1/completions", Completion().dump(), {{"Content-Type", "application/json; charset=utf-8"}}).status, 200);
+  EXPECT_EQ(Call("POST", "/v1/completions", "prompt=x", {{"Content-Type", "application/x-www-form-urlencoded"}}).status,
+            415);
+  EXPECT_EQ(Call("POST", "/v1/completions", Completion().dump(), {{"Content-Type", "application/json; charset=utf-8"}})
+                .status,
+            200);
   EXPECT_EQ(Call("POST", "/v1/completions", "x", {{"Content-Encoding", "gzip"}}).status, 415);
   const auto head = Call("HEAD", "/v1/models");
   EXPECT_EQ(head.status, 200);
@@ -349,7 +379,7 @@ TEST_F(RoutesTest, OneClientCannotTakeEveryPlace) {
   both.join();
   EXPECT_EQ(one->http_status, 200);
   EXPECT_EQ(two->http_status, 200);
-  EXPECT_EQ(Post("/v1/completions", Completion().dump()).status, 200);   // places were given back
+  EXPECT_EQ(Post("/v1/completions", Completion().dump()).status, 200);  // places were given back
 }
 
 }  // namespace

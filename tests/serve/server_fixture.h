@@ -44,7 +44,8 @@ class ServerTest : public testing::Test {
     url_ = {"127.0.0.1", server_->port(), "/"};
     if (with_engine) server_->SetEngine(&engine_, EngineOptions());
   }
-  http::HttpResponse Call(const std::string& method, const std::string& path, const std::string& body = {}, http::Headers headers = {}) {
+  http::HttpResponse Call(const std::string& method, const std::string& path, const std::string& body = {},
+                          http::Headers headers = {}) {
     auto response = http::Fetch(url_, {method, path, std::move(headers), body}, 60 * kSecond, SystemClock());
     EXPECT_TRUE(response.ok()) << method << " " << path << ": " << response.status().ToString();
     return response.ok() ? *response : http::HttpResponse{.status = 0};

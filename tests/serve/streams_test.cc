@@ -20,8 +20,8 @@ class StreamsTest : public ServerTest {
     return json({{"prompt", "abc"}, {"max_tokens", max_tokens}, {"stream", stream}}).dump();
   }
   static std::string Http(const std::string& body) {
-    return "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
-           "\r\n\r\n" + body;
+    return "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " +
+           std::to_string(body.size()) + "\r\n\r\n" + body;
   }
 };
 
@@ -36,7 +36,7 @@ TEST_F(StreamsTest, AThousandAtOnceAllComplete) {
     client.Send({"POST", "/v1/completions", {}, Body(5)}, recorders.back());
   }
   std::thread run([&] { client.Run(); });
-  engine_.AwaitLive(kStreams);          // every one of them is open, none refused
+  engine_.AwaitLive(kStreams);  // every one of them is open, none refused
   EXPECT_EQ(Call("GET", "/health").status, 200);
   engine_.Release();
   run.join();
@@ -58,8 +58,10 @@ TEST_F(StreamsTest, ClientsThatLeaveAreCancelledWhereverTheyAre) {
       RawSocket socket(server_->port());
       socket.Send(Http(Body(100, stream)));
       engine_.AwaitLive(1);
-      if (reset) socket.Reset();
-      else socket.Close();
+      if (reset)
+        socket.Reset();
+      else
+        socket.Close();
       engine_.AwaitCancelled(++cancelled);
       engine_.AwaitLive(0);
     }
@@ -80,7 +82,7 @@ TEST_F(StreamsTest, AClientThatLeavesInMidStreamIsCancelled) {
 TEST_F(StreamsTest, QueuedStreamsArePinged) {
   ServeOptions options;
   options.ping_interval.ns = kMillisecond;
-  options.read_timeout.ns = 40 * kMillisecond;   // a fine tick
+  options.read_timeout.ns = 40 * kMillisecond;  // a fine tick
   StartServer(options);
   engine_.Hold();
   RawSocket socket(server_->port());
@@ -109,9 +111,10 @@ TEST_F(StreamsTest, RequestsThatTakeTooLongAreCancelledWithAnError) {
 TEST_F(StreamsTest, BadBodiesNeverReachTheEngine) {
   StartServer();
   const std::string deep = "{\"prompt\":" + std::string(100000, '[');
-  for (const std::string& body : {std::string(), std::string("{"), std::string("[1]"), std::string("{\"prompt\":\"\xff\xfe\"}"), deep,
-                                  std::string(R"({"prompt":"a","prompt":"b"})"), std::string(R"({"prompt":"a","temperature":1e999})"),
-                                  std::string(R"({"prompt":"a","max_tokens":99999999999999999999})"), std::string(R"({"prompt":"\ud800"})")}) {
+  for (const std::string& body :
+       {std::string(), std::string("{"), std::string("[1]"), std::string("{\"prompt\":\"\xff\xfe\"}"), deep,
+        std::string(R"({"prompt":"a","prompt":"b"})"), std::string(R"({"prompt":"a","temperature":1e999})"),
+        std::string(R"({"prompt":"a","max_tokens":99999999999999999999})"), std::string(R"({"prompt":"\ud800"})")}) {
     const auto response = Post("/v1/completions", body);
     EXPECT_EQ(response.status, 400) << body.substr(0, 60);
     EXPECT_FALSE(json::parse(response.body)["error"]["message"].get<std::string>().empty());
@@ -160,14 +163,15 @@ class RunServerTest : public testing::Test {
   }
   void Start() {
     thread_ = std::thread([this] {
-      status_ = RunServer(EngineOptions(), options_,
-                          [this](const EngineOptions&, const Engine::Progress&) -> Result<std::unique_ptr<Engine>> {
-                            auto engine = std::make_unique<FakeEngine>();
-                            engine->Hold();
-                            engine_ = engine.get();
-                            return std::unique_ptr<Engine>(std::move(engine));
-                          },
-                          [this](std::string_view line) { Log(line); }, &json_);
+      status_ = RunServer(
+          EngineOptions(), options_,
+          [this](const EngineOptions&, const Engine::Progress&) -> Result<std::unique_ptr<Engine>> {
+            auto engine = std::make_unique<FakeEngine>();
+            engine->Hold();
+            engine_ = engine.get();
+            return std::unique_ptr<Engine>(std::move(engine));
+          },
+          [this](std::string_view line) { Log(line); }, &json_);
       Log("returned");
     });
     AwaitLine("ready");
@@ -205,7 +209,8 @@ TEST_F(RunServerTest, TermFinishesWhatRunsThenReturnsOk) {
   Start();
   RawSocket socket(url_.port);
   const std::string body = R"({"prompt":"abc","max_tokens":3,"stream":true})";
-  socket.Send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  socket.Send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) +
+              "\r\n\r\n" + body);
   engine_->AwaitLive(1);
   kill(getpid(), SIGTERM);
   AwaitLine("stopping");
@@ -221,7 +226,8 @@ TEST_F(RunServerTest, WhatTheShutdownTimeoutCutsOffGetsAnError) {
   Start();
   RawSocket socket(url_.port);
   const std::string body = R"({"prompt":"abc","max_tokens":3,"stream":true})";
-  socket.Send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  socket.Send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) +
+              "\r\n\r\n" + body);
   socket.ReadUntil("\r\n\r\n");
   kill(getpid(), SIGINT);
   const std::string rest = socket.ReadAll();
