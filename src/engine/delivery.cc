@@ -52,6 +52,8 @@ struct Delivery::Impl {
   std::condition_variable wake;
   std::vector<Letter> inbox;      // under mutex
   bool stopping = false;          // under mutex
+  int64_t registered = 0;         // under mutex
+  std::condition_variable empty;
   std::thread thread;
 
   void Run() {
@@ -86,9 +88,15 @@ struct Delivery::Impl {
       }
       case Letter::Kind::kDone:
         to.sink->OnDone(letter.usage);
-        delete letter.to;
+        Forget(letter.to);
         break;
     }
+  }
+
+  void Forget(Subscriber* subscriber) {
+    delete subscriber;
+    std::lock_guard lock(mutex);
+    if (--registered == 0) empty.notify_all();
   }
 
   void DeliverToken(Subscriber& to, Letter& letter) {
@@ -143,10 +151,17 @@ void* Delivery::Register(std::shared_ptr<const Request> request, std::shared_ptr
   for (int32_t i = 0; i < request->n; ++i) subscriber->choices.emplace_back(impl_->tokenizer);
   subscriber->request = std::move(request);
   subscriber->sink = std::move(sink);
+  std::lock_guard lock(impl_->mutex);
+  ++impl_->registered;
   return subscriber;
 }
 
-void Delivery::Forget(void* user) { delete static_cast<Subscriber*>(user); }
+void Delivery::Forget(void* user) { impl_->Forget(static_cast<Subscriber*>(user)); }
+
+void Delivery::WaitUntilEmpty() {
+  std::unique_lock lock(impl_->mutex);
+  impl_->empty.wait(lock, [this] { return impl_->registered == 0; });
+}
 
 void Delivery::OnStep(const StepEvents& events) {
   if (impl_->forward) impl_->forward->OnStep(events);

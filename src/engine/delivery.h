@@ -27,6 +27,9 @@ class Delivery final : public EventSink {
 
   void OnStep(const StepEvents& events) override;
 
+  // Returns when every registered request has been answered or forgotten. Not on the delivery thread.
+  void WaitUntilEmpty();
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
