@@ -1,6 +1,6 @@
-// Prefill and decode speed of a model on the CPU executor, without server or scheduler: whole prompts of --prefill tokens as one
-// step, and decode steps at each batch size after contexts of --context tokens. One JSON object on stdout.
-// bench/compare_llama_cpp.py runs it beside llama.cpp's own benchmark.
+// Prefill and decode speed of a model on the CPU executor, without server or scheduler: whole prompts of --prefill
+// tokens as one step, and decode steps at each batch size after contexts of --context tokens. One JSON object on
+// stdout. bench/compare_llama_cpp.py runs it beside llama.cpp's own benchmark.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +25,8 @@ struct SpeedOptions {
   template <class V>
   void VisitFields(V& v) {
     v.Group("Measurement");
-    v.Field("threads", threads, {.unit = "threads", .min = 0, .max = 1024, .help = "compute threads; 0: all usable cores"});
+    v.Field("threads", threads,
+            {.unit = "threads", .min = 0, .max = 1024, .help = "compute threads; 0: all usable cores"});
     v.Field("prefill", prefill, {.unit = "tokens", .min = 0, .max = 65536, .help = "prompt length; 0: skip"});
     v.Field("context", context, {.unit = "tokens", .min = 1, .max = 65536, .help = "tokens before the decodes"});
     v.Field("steps", steps, {.unit = "steps", .min = 1, .max = 100000, .help = "decode steps measured"});
@@ -54,7 +55,8 @@ struct Runner {
     return static_cast<double>(SystemClock().NowNs() - start) * 1e-9;
   }
 
-  // A step for slots [0, batch), each computing `count` tokens from `position`; tables are fixed: slot s owns its own blocks.
+  // A step for slots [0, batch), each computing `count` tokens from `position`; tables are fixed: slot s owns its own
+  // blocks.
   StepPlan Plan(int32_t batch, int32_t position, int32_t count, int32_t blocks_per_slot, bool start, bool logits) {
     StepPlan plan;
     Rng rng(7, static_cast<uint64_t>(position));
@@ -103,7 +105,8 @@ Status Main(const SpeedOptions& options) {
   CpuExecutorOptions exec;
   exec.threads = static_cast<int32_t>(options.threads);
   if (!options.kernels.empty()) exec.ops = kernels::SelectOps(options.kernels);
-  exec.linear_mode = description.config.weight_dtype == DType::kBF16 ? kernels::LinearMode::kBF16 : kernels::LinearMode::kF32;
+  exec.linear_mode =
+      description.config.weight_dtype == DType::kBF16 ? kernels::LinearMode::kBF16 : kernels::LinearMode::kF32;
   const int32_t max_batch = *std::max_element(batches.begin(), batches.end());
   const int64_t longest = std::max(options.prefill, options.context + options.steps) + 1;
   const auto blocks_per_slot = static_cast<int32_t>((longest + exec.block_size - 1) / exec.block_size);
@@ -153,13 +156,17 @@ Status Main(const SpeedOptions& options) {
 
 int main(int argc, char** argv) {
   tactus::SpeedOptions options;
-  tactus::cli::CommandLine line("model_speed", "MODEL [options]", "Prefill and decode speed of a model on the CPU executor.");
+  tactus::cli::CommandLine line("model_speed", "MODEL [options]",
+                                "Prefill and decode speed of a model on the CPU executor.");
   line.Add(options);
   line.Positional("MODEL", &options.model, true, "a GGUF file or a Hugging Face folder");
   switch (line.Parse({argv + 1, argv + argc})) {
-    case tactus::cli::CommandLine::Outcome::kDone: return 0;
-    case tactus::cli::CommandLine::Outcome::kBadUsage: return 2;
-    case tactus::cli::CommandLine::Outcome::kRun: break;
+    case tactus::cli::CommandLine::Outcome::kDone:
+      return 0;
+    case tactus::cli::CommandLine::Outcome::kBadUsage:
+      return 2;
+    case tactus::cli::CommandLine::Outcome::kRun:
+      break;
   }
   const tactus::Status status = tactus::Main(options);
   if (!status.ok()) std::fprintf(stderr, "model_speed: %s\n", status.ToString().c_str());

@@ -9,7 +9,9 @@ namespace {
 std::atomic<CheckHook> g_hook{nullptr};
 }  // namespace
 
-CheckHook SetCheckHook(CheckHook hook) { return g_hook.exchange(hook); }
+CheckHook SetCheckHook(CheckHook hook) {
+  return g_hook.exchange(hook);
+}
 
 void CheckFailed(const char* expression, const char* file, int line, const std::string& message) {
   std::string report = std::string(file) + ":" + std::to_string(line) + ": broken invariant: " + expression;

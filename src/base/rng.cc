@@ -16,7 +16,9 @@ uint64_t First64(uint64_t seed, uint64_t stream, uint64_t index) {
   return (static_cast<uint64_t>(r[1]) << 32) | r[0];
 }
 
-double ToUnit(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1.0p-53; }
+double ToUnit(uint64_t bits) {
+  return static_cast<double>(bits >> 11) * 0x1.0p-53;
+}
 
 }  // namespace
 
@@ -32,11 +34,17 @@ std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 2> key, std::array<uint3
   return counter;
 }
 
-double UniformAt(uint64_t seed, uint64_t stream, uint64_t index) { return ToUnit(First64(seed, stream, index)); }
+double UniformAt(uint64_t seed, uint64_t stream, uint64_t index) {
+  return ToUnit(First64(seed, stream, index));
+}
 
-uint64_t Rng::Next64() { return First64(seed_, stream_, index_++); }
+uint64_t Rng::Next64() {
+  return First64(seed_, stream_, index_++);
+}
 
-double Rng::Uniform() { return ToUnit(Next64()); }
+double Rng::Uniform() {
+  return ToUnit(Next64());
+}
 
 int64_t Rng::UniformInt(int64_t low, int64_t high) {
   const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low) + 1;
@@ -51,6 +59,8 @@ double Rng::Normal() {
   return std::sqrt(-2.0 * std::log(u)) * std::cos(6.283185307179586 * Uniform());
 }
 
-double Rng::Exponential(double mean) { return -mean * std::log(1.0 - Uniform()); }
+double Rng::Exponential(double mean) {
+  return -mean * std::log(1.0 - Uniform());
+}
 
 }  // namespace tactus

@@ -2,7 +2,9 @@
 
 namespace tactus {
 
-const char* Version() { return TACTUS_VERSION; }
+const char* Version() {
+  return TACTUS_VERSION;
+}
 
 std::string BuildInfo() {
   std::string info = "compiler ";

@@ -29,15 +29,24 @@ struct BenchOptions {
     v.Field("model", load.model, {.help = "model name in the requests; default: the first that /v1/models lists"});
     v.Field("api-key", load.api_key, {.help = "sent as a bearer token", .secret = true});
     v.Field("endpoint", load.endpoint, {.choices = "completions|chat", .help = "which API is called"});
-    v.Field("prompt-format", load.prompt_format, {.choices = "ids|text", .help = "token ids (exact lengths) or English words"});
-    v.Field("vocab-size", load.vocab_size, {.unit = "tokens", .min = 10, .max = 10000000, .help = "prompt ids are drawn below this"});
+    v.Field("prompt-format", load.prompt_format,
+            {.choices = "ids|text", .help = "token ids (exact lengths) or English words"});
+    v.Field("vocab-size", load.vocab_size,
+            {.unit = "tokens", .min = 10, .max = 10000000, .help = "prompt ids are drawn below this"});
     v.Field("timeout", timeout, {.unit = "duration", .help = "per request"});
     v.Group("Load");
     v.Field("requests", requests, {.unit = "requests", .min = 1, .max = 10000000, .help = "how many are measured"});
-    v.Field("rate", rate, {.unit = "requests/s", .min = 0, .max = 1e6, .help = "open loop at this rate; 0: closed loop, or a trace's own times"});
+    v.Field("rate", rate,
+            {.unit = "requests/s",
+             .min = 0,
+             .max = 1e6,
+             .help = "open loop at this rate; 0: closed loop, or a trace's own times"});
     v.Field("arrivals", arrivals, {.help = "poisson, gamma:CV, constant or jitter:SECONDS"});
-    v.Field("concurrency", load.concurrency, {.unit = "requests", .min = 0, .max = 100000, .help = "closed loop with so many in flight"});
-    v.Field("workload", workload, {.help = "random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | long-output | multi-turn | lengths:FILE | trace:FILE[:scale=X]"});
+    v.Field("concurrency", load.concurrency,
+            {.unit = "requests", .min = 0, .max = 100000, .help = "closed loop with so many in flight"});
+    v.Field("workload", workload,
+            {.help = "random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | "
+                     "long-output | multi-turn | lengths:FILE | trace:FILE[:scale=X]"});
     v.Field("warmup", load.warmup, {.unit = "requests", .min = 0, .max = 10000, .help = "sent first and not counted"});
     v.Field("seed", seed, {.min = 0, .help = "of lengths, arrivals and prompts"});
     v.Field("ignore-eos", load.ignore_eos, {.help = "outputs have exactly the workload's lengths"});
@@ -55,7 +64,10 @@ Result<Slo> ParseSlo(const std::string& text) {
   for (size_t at = 0; at < text.size();) {
     const size_t comma = std::min(text.find(',', at), text.size()), eq = text.find('=', at);
     const std::string name = text.substr(at, eq == std::string::npos ? comma - at : eq - at);
-    int64_t* field = name == "ttft" ? &slo.ttft_ns : name == "tbt" ? &slo.tbt_ns : name == "jct" ? &slo.jct_ns : nullptr;
+    int64_t* field = name == "ttft"  ? &slo.ttft_ns
+                     : name == "tbt" ? &slo.tbt_ns
+                     : name == "jct" ? &slo.jct_ns
+                                     : nullptr;
     auto value = eq < comma ? ParseDuration(text.substr(eq + 1, comma - eq - 1)) : InvalidArgument("none");
     if (!field || !value.ok() || value->ns <= 0) {
       return InvalidArgument(fmt::format("--slo: '{}' is not of the form ttft=500ms,tbt=100ms,jct=10s", text), "slo");
@@ -73,12 +85,15 @@ Result<std::string> FirstModel(const LoadOptions& load) {
   request.method = "GET";
   request.path = "/v1/models";
   if (!load.api_key.empty()) request.headers.emplace_back("Authorization", "Bearer " + load.api_key);
-  TACTUS_ASSIGN_OR_RETURN(const http::HttpResponse response, http::Fetch(url, std::move(request), 30 * kSecond, SystemClock()));
+  TACTUS_ASSIGN_OR_RETURN(const http::HttpResponse response,
+                          http::Fetch(url, std::move(request), 30 * kSecond, SystemClock()));
   if (response.status != 200) {
-    return InvalidArgument(fmt::format("{}/v1/models answered {}: {}", load.url, response.status, response.body.substr(0, 300)));
+    return InvalidArgument(
+        fmt::format("{}/v1/models answered {}: {}", load.url, response.status, response.body.substr(0, 300)));
   }
   const auto json = nlohmann::json::parse(response.body, nullptr, false);
-  if (json.is_object() && json.contains("data") && json["data"].is_array() && !json["data"].empty() && json["data"][0].is_object()) {
+  if (json.is_object() && json.contains("data") && json["data"].is_array() && !json["data"].empty() &&
+      json["data"][0].is_object()) {
     return json["data"][0].value("id", std::string());
   }
   return InvalidArgument(fmt::format("{}/v1/models lists no model; name one with --model", load.url));
@@ -88,9 +103,10 @@ void DrawProgress(const LoadProgress& p) {
   constexpr int kWidth = 30;
   const int filled = static_cast<int>(kWidth * p.done / std::max<int64_t>(p.total, 1));
   const double seconds = static_cast<double>(p.elapsed_ns) * 1e-9;
-  std::fprintf(stderr, "\r[%.*s%*s] %lld/%lld done, %lld in flight, %lld failed, %lld rejected, %.1f tokens/s, %.0f s ", filled,
-               "##############################", kWidth - filled, "", static_cast<long long>(p.done), static_cast<long long>(p.total),
-               static_cast<long long>(p.sent - p.done), static_cast<long long>(p.failed), static_cast<long long>(p.rejected),
+  std::fprintf(stderr, "\r[%.*s%*s] %lld/%lld done, %lld in flight, %lld failed, %lld rejected, %.1f tokens/s, %.0f s ",
+               filled, "##############################", kWidth - filled, "", static_cast<long long>(p.done),
+               static_cast<long long>(p.total), static_cast<long long>(p.sent - p.done),
+               static_cast<long long>(p.failed), static_cast<long long>(p.rejected),
                seconds > 0 ? static_cast<double>(p.tokens) / seconds : 0.0, seconds);
 }
 
@@ -103,20 +119,26 @@ int Fail(const Status& status, int code) {
 
 int BenchCommand(const Args& args) {
   BenchOptions options;
-  CommandLine line("bench", "--url URL (--rate R | --concurrency N) [options]", "Load-tests any OpenAI-compatible endpoint.");
+  CommandLine line("bench", "--url URL (--rate R | --concurrency N) [options]",
+                   "Load-tests any OpenAI-compatible endpoint.");
   line.Add(options);
   switch (line.Parse(args)) {
-    case CommandLine::Outcome::kDone: return kExitOk;
-    case CommandLine::Outcome::kBadUsage: return kExitUsage;
-    case CommandLine::Outcome::kRun: break;
+    case CommandLine::Outcome::kDone:
+      return kExitOk;
+    case CommandLine::Outcome::kBadUsage:
+      return kExitUsage;
+    case CommandLine::Outcome::kRun:
+      break;
   }
-  if (options.load.url.empty()) return Fail(InvalidArgument("--url is missing: http://HOST:PORT of a server"), kExitUsage);
+  if (options.load.url.empty())
+    return Fail(InvalidArgument("--url is missing: http://HOST:PORT of a server"), kExitUsage);
   auto spec = ParseWorkload(options.workload);
   if (!spec.ok()) return Fail(spec.status(), kExitUsage);
   auto arrivals = ParseArrivals(options.arrivals, options.rate);
   if (!arrivals.ok()) return Fail(arrivals.status(), kExitUsage);
   const bool own_times = spec->kind == WorkloadSpec::Kind::kTrace;
-  if (options.rate > 0 && options.load.concurrency > 0) return Fail(InvalidArgument("give --rate or --concurrency, not both"), kExitUsage);
+  if (options.rate > 0 && options.load.concurrency > 0)
+    return Fail(InvalidArgument("give --rate or --concurrency, not both"), kExitUsage);
   if (options.rate <= 0 && options.load.concurrency <= 0 && !own_times) {
     return Fail(InvalidArgument("how fast? give --rate R (open loop) or --concurrency N (closed loop)"), kExitUsage);
   }
@@ -157,8 +179,10 @@ int BenchCommand(const Args& args) {
     file << report.dump(1) << "\n";
     if (!file.flush()) return Fail(InvalidArgument(fmt::format("cannot write {}", options.output)), kExitFailed);
   }
-  if (options.json) std::printf("%s\n", report.dump().c_str());
-  else std::printf("%s", ReportTable(report).c_str());
+  if (options.json)
+    std::printf("%s\n", report.dump().c_str());
+  else
+    std::printf("%s", ReportTable(report).c_str());
   if (result->interrupted) return kExitInterrupted;
   return report["requests"]["completed"].get<int64_t>() > 0 ? kExitOk : kExitFailed;
 }

@@ -25,7 +25,11 @@ void CatchInterrupt() {
   sigaction(SIGINT, &action, nullptr);
 }
 
-int InterruptCount() { return g_count.load(); }
-void ClearInterrupt() { g_count.store(0); }
+int InterruptCount() {
+  return g_count.load();
+}
+void ClearInterrupt() {
+  g_count.store(0);
+}
 
 }  // namespace tactus::cli

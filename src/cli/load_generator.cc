@@ -14,9 +14,10 @@ namespace {
 using Json = nlohmann::json;
 
 // Common one-token English words: a text prompt of n words has about n tokens under most vocabularies.
-constexpr const char* kWords[] = {"time", "year", "people", "way", "day", "man", "thing", "woman", "life", "child", "world", "school",
-                                  "state", "family", "student", "group", "country", "problem", "hand", "part", "place", "case",
-                                  "week", "company", "system", "program", "question", "work", "government", "number", "night", "point"};
+constexpr const char* kWords[] = {
+    "time",   "year",    "people", "way",     "day",      "man",     "thing",      "woman",  "life",  "child", "world",
+    "school", "state",   "family", "student", "group",    "country", "problem",    "hand",   "part",  "place", "case",
+    "week",   "company", "system", "program", "question", "work",    "government", "number", "night", "point"};
 constexpr int64_t kTraceBlockTokens = 512;  // of the traces' prefix_hash_ids
 
 // Streams of the seed: text that is shared must not depend on the request that carries it.
@@ -30,7 +31,7 @@ int64_t TokenAt(const LoadOptions& o, const WorkloadRequest& r, int64_t index, i
     stream = kBlock + static_cast<uint64_t>(r.block_ids[static_cast<size_t>(block)]);
     at = static_cast<uint64_t>(position % kTraceBlockTokens);
   } else if (r.conversation >= 0) {
-    stream = kPrefix + static_cast<uint64_t>(r.conversation);   // every turn repeats the text before it
+    stream = kPrefix + static_cast<uint64_t>(r.conversation);  // every turn repeats the text before it
   } else if (r.prefix_id >= 0 && position < r.shared_tokens) {
     stream = kPrefix + static_cast<uint64_t>(r.prefix_id);
   }
@@ -58,7 +59,7 @@ class StreamHandler final : public http::ResponseHandler {
  private:
   Load* load_;
   int64_t index_;
-  std::string error_;     // an error object in mid-stream
+  std::string error_;  // an error object in mid-stream
   bool saw_done_ = false;
 };
 
@@ -67,7 +68,11 @@ class Load {
  public:
   Load(const LoadOptions& options, const std::vector<WorkloadRequest>& workload, Clock& clock, http::Url url,
        const std::function<bool(const LoadProgress&)>& progress)
-      : options_(options), workload_(workload), clock_(clock), path_(url.path), progress_(progress),
+      : options_(options),
+        workload_(workload),
+        clock_(clock),
+        path_(url.path),
+        progress_(progress),
         client_(std::move(url), {.timeout_ns = options.timeout_ns}, clock) {
     if (path_ == "/" || path_ == "/v1" || path_ == "/v1/") {
       path_ = options.endpoint == "chat" ? "/v1/chat/completions" : "/v1/completions";
@@ -77,8 +82,10 @@ class Load {
     std::vector<std::pair<int64_t, int64_t>> last_of;  // conversation -> last index seen
     for (size_t i = 0; i < workload.size(); ++i) {
       if (workload[i].conversation < 0) continue;
-      auto it = std::find_if(last_of.begin(), last_of.end(), [&](auto& p) { return p.first == workload[i].conversation; });
-      if (it == last_of.end()) last_of.emplace_back(workload[i].conversation, static_cast<int64_t>(i));
+      auto it =
+          std::find_if(last_of.begin(), last_of.end(), [&](auto& p) { return p.first == workload[i].conversation; });
+      if (it == last_of.end())
+        last_of.emplace_back(workload[i].conversation, static_cast<int64_t>(i));
       else {
         if (workload[i].arrival_ns < 0) next_turn_[static_cast<size_t>(it->second)] = static_cast<int64_t>(i);
         it->second = static_cast<int64_t>(i);
@@ -93,7 +100,8 @@ class Load {
     start_ns_ = clock_.NowNs();
     const auto count = static_cast<int64_t>(workload_.size());
     if (options_.concurrency > 0) {
-      for (int64_t i = 0; i < count; ++i) if (!FollowsAnother(i)) ready_.push_back(i);
+      for (int64_t i = 0; i < count; ++i)
+        if (!FollowsAnother(i)) ready_.push_back(i);
       for (int64_t i = 0; i < options_.concurrency && !ready_.empty(); ++i) SendNextReady();
     } else {
       for (int64_t i = 0; i < count; ++i) {
@@ -143,15 +151,18 @@ class Load {
     bool has_text = false;
     if (chunk.contains("choices") && chunk["choices"].is_array()) {
       for (const Json& choice : chunk["choices"]) {
-        const Json& text = choice.contains("delta") ? choice["delta"].value("content", Json()) : choice.value("text", Json());
+        const Json& text =
+            choice.contains("delta") ? choice["delta"].value("content", Json()) : choice.value("text", Json());
         has_text |= text.is_string() && !text.get_ref<const std::string&>().empty();
       }
     }
     if (!has_text) return;
     ++tokens_;
-    ++r.output_tokens;   // replaced by the server's own count when usage comes
-    if (r.first_token_ns == 0) r.first_token_ns = now;
-    else r.gaps_ns.push_back(now - r.last_token_ns);
+    ++r.output_tokens;  // replaced by the server's own count when usage comes
+    if (r.first_token_ns == 0)
+      r.first_token_ns = now;
+    else
+      r.gaps_ns.push_back(now - r.last_token_ns);
     r.last_token_ns = now;
   }
 
@@ -160,12 +171,18 @@ class Load {
     --in_flight_;
     std::string error;
     RequestRecord::Outcome outcome = RequestRecord::Outcome::kFailed;
-    if (!status.ok()) error = status.message();
-    else if (response.status == 503 || response.status == 429) outcome = RequestRecord::Outcome::kRejected, error = response.body;
-    else if (response.status != 200) error = fmt::format("HTTP {}: {}", response.status, response.body.substr(0, 500));
-    else if (!stream_error.empty()) error = stream_error;
-    else if (!saw_done) error = "the stream ended without [DONE]";
-    else outcome = RequestRecord::Outcome::kCompleted;
+    if (!status.ok())
+      error = status.message();
+    else if (response.status == 503 || response.status == 429)
+      outcome = RequestRecord::Outcome::kRejected, error = response.body;
+    else if (response.status != 200)
+      error = fmt::format("HTTP {}: {}", response.status, response.body.substr(0, 500));
+    else if (!stream_error.empty())
+      error = stream_error;
+    else if (!saw_done)
+      error = "the stream ended without [DONE]";
+    else
+      outcome = RequestRecord::Outcome::kCompleted;
     if (!error.empty() && first_error_.empty() && !stopping_) first_error_ = error;
     if (warming_) return;
     if (stopping_ && !status.ok()) return;  // cut off by us: neither done nor failed
@@ -177,8 +194,10 @@ class Load {
     rejected_ += outcome == RequestRecord::Outcome::kRejected;
     if (stopping_) return;
     if (const int64_t next = next_turn_[static_cast<size_t>(index)]; next >= 0) {
-      if (options_.concurrency > 0) ready_.push_front(next);
-      else Send(next, now);
+      if (options_.concurrency > 0)
+        ready_.push_front(next);
+      else
+        Send(next, now);
     }
     if (options_.concurrency > 0 && !ready_.empty()) SendNextReady();
     if (done_ == static_cast<int64_t>(workload_.size())) client_.Stop();
@@ -222,7 +241,8 @@ class Load {
   }
 
   void Tick() {
-    const LoadProgress p{static_cast<int64_t>(workload_.size()), sent_, done_, failed_, rejected_, tokens_, clock_.NowNs() - start_ns_};
+    const LoadProgress p{
+        static_cast<int64_t>(workload_.size()), sent_, done_, failed_, rejected_, tokens_, clock_.NowNs() - start_ns_};
     if (!progress_(p) && !stopping_) {
       stopping_ = true;
       for (const auto id : calls_) client_.Cancel(id);
@@ -239,8 +259,8 @@ class Load {
   const std::function<bool(const LoadProgress&)>& progress_;
   http::Client client_;
   std::vector<RequestRecord> records_;
-  std::vector<int64_t> next_turn_;          // index of the request that follows this one's end; -1: none
-  std::deque<int64_t> ready_;               // closed loop: not sent yet
+  std::vector<int64_t> next_turn_;  // index of the request that follows this one's end; -1: none
+  std::deque<int64_t> ready_;       // closed loop: not sent yet
   std::vector<http::Client::CallId> calls_;
   std::string first_error_;
   TimeNs start_ns_ = 0;
@@ -248,7 +268,9 @@ class Load {
   bool warming_ = false, stopping_ = false, usage_known_ = false;
 };
 
-void StreamHandler::OnEvent(std::string_view data, TimeNs received_ns) { load_->Event(index_, data, received_ns, &error_, &saw_done_); }
+void StreamHandler::OnEvent(std::string_view data, TimeNs received_ns) {
+  load_->Event(index_, data, received_ns, &error_, &saw_done_);
+}
 
 void StreamHandler::OnDone(const Status& status, const http::HttpResponse& response, TimeNs received_ns) {
   load_->Done(index_, status, response, error_, saw_done_, received_ns);
@@ -257,8 +279,8 @@ void StreamHandler::OnDone(const Status& status, const http::HttpResponse& respo
 }  // namespace
 
 std::string RequestBody(const LoadOptions& o, const WorkloadRequest& r, int64_t index) {
-  Json body = {{"model", o.model}, {"max_tokens", r.output_tokens}, {"temperature", o.temperature}, {"stream", true},
-               {"ignore_eos", o.ignore_eos}, {"stream_options", {{"include_usage", true}}}};
+  Json body = {{"model", o.model}, {"max_tokens", r.output_tokens}, {"temperature", o.temperature},
+               {"stream", true},   {"ignore_eos", o.ignore_eos},    {"stream_options", {{"include_usage", true}}}};
   if (o.endpoint == "chat") {
     body["messages"] = Json::array({{{"role", "user"}, {"content", TextPrompt(o, r, index)}}});
   } else if (o.prompt_format == "text") {

@@ -1,5 +1,5 @@
-// Drives a workload against an OpenAI endpoint: open loop (requests sent when they are due, whatever the server does) or closed
-// loop (a fixed number in flight). One thread, any number of streams (http/client.h).
+// Drives a workload against an OpenAI endpoint: open loop (requests sent when they are due, whatever the server does)
+// or closed loop (a fixed number in flight). One thread, any number of streams (http/client.h).
 #pragma once
 
 #include <functional>
@@ -17,11 +17,11 @@ struct LoadOptions {
   std::string url;
   std::string model;
   std::string api_key;
-  std::string endpoint = "completions";   // or "chat"
-  std::string prompt_format = "ids";      // or "text"; chat is always text
-  int64_t concurrency = 0;                // closed loop; 0: open
-  int64_t vocab_size = 30000;             // prompt ids are drawn from [vocab_size / 10, vocab_size)
-  int64_t warmup = 0;                     // requests before the measured ones, not counted
+  std::string endpoint = "completions";  // or "chat"
+  std::string prompt_format = "ids";     // or "text"; chat is always text
+  int64_t concurrency = 0;               // closed loop; 0: open
+  int64_t vocab_size = 30000;            // prompt ids are drawn from [vocab_size / 10, vocab_size)
+  int64_t warmup = 0;                    // requests before the measured ones, not counted
   bool ignore_eos = true;
   double temperature = 0;
   bool send_slo = false;
@@ -36,13 +36,14 @@ struct LoadProgress {
 };
 
 struct LoadResult {
-  std::vector<RequestRecord> records;     // measured requests that were sent
+  std::vector<RequestRecord> records;  // measured requests that were sent
   DurationNs duration_ns = 0;
   bool interrupted = false;
   std::string first_error;
 };
 
-// `progress` is called five times a second and returns false to stop early: what is done is kept, the rest is cancelled.
+// `progress` is called five times a second and returns false to stop early: what is done is kept, the rest is
+// cancelled.
 Result<LoadResult> RunLoad(const LoadOptions& options, const std::vector<WorkloadRequest>& workload, Clock& clock,
                            const std::function<bool(const LoadProgress&)>& progress);
 

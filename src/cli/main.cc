@@ -25,7 +25,9 @@ constexpr Command kCommands[] = {
 };
 
 void PrintUsage(std::FILE* out) {
-  std::fprintf(out, "Tactus serves language models and keeps every stream on its beat.\n\nusage: tactus <command> [arguments]\n\n");
+  std::fprintf(
+      out,
+      "Tactus serves language models and keeps every stream on its beat.\n\nusage: tactus <command> [arguments]\n\n");
   for (const Command& c : kCommands) std::fprintf(out, "  %-10s %s\n", c.name, c.summary);
   std::fprintf(out, "\n'tactus <command> --help' tells more.\n");
 }
@@ -59,4 +61,6 @@ int VersionCommand(const Args&) {
 
 }  // namespace tactus::cli
 
-int main(int argc, char** argv) { return tactus::cli::Main(argc, argv); }
+int main(int argc, char** argv) {
+  return tactus::cli::Main(argc, argv);
+}

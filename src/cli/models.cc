@@ -1,5 +1,5 @@
-// `tactus models list` and `tactus models inspect MODEL`: what is at hand, and what a model is and needs, before any weight is
-// read.
+// `tactus models list` and `tactus models inspect MODEL`: what is at hand, and what a model is and needs, before any
+// weight is read.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -23,9 +23,12 @@ struct ModelsOptions {
   void VisitFields(V& v) {
     v.Group("Models");
     v.Field("json", json, {.help = "one JSON object on stdout"});
-    v.Field("max-model-len", max_model_len, {.unit = "tokens", .min = 0, .help = "inspect: plan memory for this context; 0: the model's"});
-    v.Field("max-num-seqs", max_num_seqs, {.unit = "sequences", .min = 1, .max = 65536, .help = "inspect: plan memory for so many sequences"});
-    v.Field("kv-cache-memory", kv_cache_memory, {.unit = "bytes", .help = "inspect: plan with this much KV memory; 0: the default"});
+    v.Field("max-model-len", max_model_len,
+            {.unit = "tokens", .min = 0, .help = "inspect: plan memory for this context; 0: the model's"});
+    v.Field("max-num-seqs", max_num_seqs,
+            {.unit = "sequences", .min = 1, .max = 65536, .help = "inspect: plan memory for so many sequences"});
+    v.Field("kv-cache-memory", kv_cache_memory,
+            {.unit = "bytes", .help = "inspect: plan with this much KV memory; 0: the default"});
   }
 };
 
@@ -33,13 +36,16 @@ int List(const ModelsOptions& options) {
   const auto models = ListModels();
   if (options.json) {
     nlohmann::ordered_json out = {{"cache", CacheFolder()}, {"models", nlohmann::json::array()}};
-    for (const auto& m : models) out["models"].push_back({{"name", m.name}, {"path", m.path}, {"default", m.is_default}});
+    for (const auto& m : models)
+      out["models"].push_back({{"name", m.name}, {"path", m.path}, {"default", m.is_default}});
     std::printf("%s\n", out.dump().c_str());
     return kExitOk;
   }
-  for (const auto& m : models) std::printf("%-24s %s%s\n", m.name.c_str(), m.path.c_str(), m.is_default ? "  (default)" : "");
+  for (const auto& m : models)
+    std::printf("%-24s %s%s\n", m.name.c_str(), m.path.c_str(), m.is_default ? "  (default)" : "");
   if (models.empty()) {
-    std::fprintf(stderr, "no models under %s/models; scripts/get_default_model.sh fetches the default one\n", CacheFolder().c_str());
+    std::fprintf(stderr, "no models under %s/models; scripts/get_default_model.sh fetches the default one\n",
+                 CacheFolder().c_str());
   }
   return kExitOk;
 }
@@ -61,14 +67,19 @@ Status Inspect(const ModelsOptions& options) {
 
 int ModelsCommand(const Args& args) {
   ModelsOptions options;
-  CommandLine line("models", "list | inspect [MODEL] [options]", "Lists the models at hand, or shows what a model is and needs.");
+  CommandLine line("models", "list | inspect [MODEL] [options]",
+                   "Lists the models at hand, or shows what a model is and needs.");
   line.Add(options);
   line.Positional("VERB", &options.verb, true, "list or inspect");
-  line.Positional("MODEL", &options.model, false, "a GGUF file, a folder, or a name of the list; default: the default model");
+  line.Positional("MODEL", &options.model, false,
+                  "a GGUF file, a folder, or a name of the list; default: the default model");
   switch (line.Parse(args)) {
-    case CommandLine::Outcome::kDone: return kExitOk;
-    case CommandLine::Outcome::kBadUsage: return kExitUsage;
-    case CommandLine::Outcome::kRun: break;
+    case CommandLine::Outcome::kDone:
+      return kExitOk;
+    case CommandLine::Outcome::kBadUsage:
+      return kExitUsage;
+    case CommandLine::Outcome::kRun:
+      break;
   }
   if (options.verb == "list") return List(options);
   if (options.verb != "inspect") {

@@ -1,8 +1,8 @@
 #include "cli/option_binding.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <toml++/toml.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -38,8 +38,10 @@ bool SplitNumber(const std::string& text, double* number, std::string* unit) {
 std::vector<std::string> Choices(const char* text) {
   std::vector<std::string> out(1);
   for (const char* p = text; *p; ++p) {
-    if (*p == '|') out.emplace_back();
-    else out.back() += *p;
+    if (*p == '|')
+      out.emplace_back();
+    else
+      out.back() += *p;
   }
   return out;
 }
@@ -51,11 +53,12 @@ Status BadValue(const FieldBinding& field, const std::string& text, const std::s
 Status CheckRange(const FieldBinding& field, const std::string& text, double value) {
   const FieldSpec& s = field.spec;
   if (value >= s.min && value <= s.max) return Status();
-  std::string range = std::isinf(s.max) ? fmt::format("at least {:.15g}", s.min)
+  std::string range = std::isinf(s.max)   ? fmt::format("at least {:.15g}", s.min)
                       : std::isinf(s.min) ? fmt::format("at most {:.15g}", s.max)
                                           : fmt::format("from {:.15g} to {:.15g}", s.min, s.max);
-  return InvalidArgument(fmt::format("--{}: {} is out of range; give a value {}{}{}", field.name, text, range,
-                                     *s.unit ? " " : "", s.unit), field.name);
+  return InvalidArgument(
+      fmt::format("--{}: {} is out of range; give a value {}{}{}", field.name, text, range, *s.unit ? " " : "", s.unit),
+      field.name);
 }
 
 bool ParseBool(const std::string& text, bool* out) {
@@ -65,7 +68,10 @@ bool ParseBool(const std::string& text, bool* out) {
 }
 
 // ParseDuration and ParseBytes share this: a non-negative number times a unit's factor.
-struct UnitFactor { const char* name; double factor; };
+struct UnitFactor {
+  const char* name;
+  double factor;
+};
 Result<int64_t> ParseWithUnit(const std::string& text, const std::vector<UnitFactor>& units, const char* expected) {
   double number = 0;
   std::string unit;
@@ -80,17 +86,28 @@ Result<int64_t> ParseWithUnit(const std::string& text, const std::vector<UnitFac
 }  // namespace
 
 Result<DurationText> ParseDuration(const std::string& text) {
-  auto ns = ParseWithUnit(text, {{"", 1e9}, {"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}, {"m", 60e9}, {"h", 3600e9}},
-                          "a duration such as 50ms, 1.5s or 2m");
+  auto ns =
+      ParseWithUnit(text, {{"", 1e9}, {"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}, {"m", 60e9}, {"h", 3600e9}},
+                    "a duration such as 50ms, 1.5s or 2m");
   if (!ns.ok()) return ns.status();
   return DurationText{*ns};
 }
 
 Result<BytesText> ParseBytes(const std::string& text) {
   constexpr double kKi = 1024;
-  auto bytes = ParseWithUnit(text, {{"", 1}, {"B", 1}, {"K", kKi}, {"KiB", kKi}, {"M", kKi * kKi}, {"MiB", kKi * kKi},
-                                    {"G", kKi * kKi * kKi}, {"GiB", kKi * kKi * kKi}, {"TiB", kKi * kKi * kKi * kKi},
-                                    {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}},
+  auto bytes = ParseWithUnit(text,
+                             {{"", 1},
+                              {"B", 1},
+                              {"K", kKi},
+                              {"KiB", kKi},
+                              {"M", kKi * kKi},
+                              {"MiB", kKi * kKi},
+                              {"G", kKi * kKi * kKi},
+                              {"GiB", kKi * kKi * kKi},
+                              {"TiB", kKi * kKi * kKi * kKi},
+                              {"KB", 1e3},
+                              {"MB", 1e6},
+                              {"GB", 1e9}},
                              "a size such as 8GiB, 512MiB or a number of bytes");
   if (!bytes.ok()) return bytes.status();
   return BytesText{*bytes};
@@ -146,12 +163,15 @@ Status SetField(const FieldBinding& field, const std::string& text) {
     const auto choices = Choices(field.spec.choices);
     if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
       std::string list;
-      for (const auto& c : choices) if (!c.empty()) list += (list.empty() ? "" : ", ") + c;
+      for (const auto& c : choices)
+        if (!c.empty()) list += (list.empty() ? "" : ", ") + c;
       return InvalidArgument(fmt::format("--{}: '{}' is not one of: {}", field.name, text, list), field.name);
     }
   }
-  if (const auto* p = std::get_if<std::string*>(&field.target)) **p = text;
-  else std::get<std::vector<std::string>*>(field.target)->push_back(text);
+  if (const auto* p = std::get_if<std::string*>(&field.target))
+    **p = text;
+  else
+    std::get<std::vector<std::string>*>(field.target)->push_back(text);
   return Status();
 }
 
@@ -196,10 +216,14 @@ std::string CommandLine::HelpText() const {
     if (f.group != group) out += fmt::format("\n{}:\n", group = f.group);
     std::string flag = (f.name.size() == 1 ? "-" : "--") + f.name;
     if (*f.spec.alias) flag += fmt::format(", {}{}", std::string(f.spec.alias).size() == 1 ? "-" : "--", f.spec.alias);
-    if (std::holds_alternative<bool*>(f.target)) flag += " on|off";
-    else if (*f.spec.choices) flag += fmt::format(" {}", f.spec.choices[0] == '|' ? f.spec.choices + 1 : f.spec.choices);
-    else if (*f.spec.unit) flag += fmt::format(" <{}>", f.spec.unit);
-    else flag += " <text>";
+    if (std::holds_alternative<bool*>(f.target))
+      flag += " on|off";
+    else if (*f.spec.choices)
+      flag += fmt::format(" {}", f.spec.choices[0] == '|' ? f.spec.choices + 1 : f.spec.choices);
+    else if (*f.spec.unit)
+      flag += fmt::format(" <{}>", f.spec.unit);
+    else
+      flag += " <text>";
     std::string notes;
     const bool number = std::holds_alternative<int64_t*>(f.target) || std::holds_alternative<double*>(f.target);
     if (number && std::isfinite(f.spec.min) && std::isfinite(f.spec.max)) {
@@ -210,12 +234,13 @@ std::string CommandLine::HelpText() const {
     if (!f.default_text.empty()) notes += fmt::format("; default {}", f.default_text);
     out += fmt::format("  {:<44} {}{}\n", flag, f.spec.help, notes);
   }
-  out += "\nGeneral:\n"
-         "  --config <file>                              TOML file with any of these names as keys\n"
-         "  --print-config                               print the effective configuration and exit\n"
-         "  --help                                       this text\n"
-         "\nEvery flag is also an environment variable (--max-num-seqs: TACTUS_MAX_NUM_SEQS);"
-         " flag > environment > file > default.\n";
+  out +=
+      "\nGeneral:\n"
+      "  --config <file>                              TOML file with any of these names as keys\n"
+      "  --print-config                               print the effective configuration and exit\n"
+      "  --help                                       this text\n"
+      "\nEvery flag is also an environment variable (--max-num-seqs: TACTUS_MAX_NUM_SEQS);"
+      " flag > environment > file > default.\n";
   return out + epilog_;
 }
 
@@ -223,10 +248,14 @@ std::string CommandLine::ConfigText() const {
   std::ostringstream out;
   for (const FieldBinding& f : fields_) {
     toml::table line;  // one key a table keeps the declaration's order
-    if (const auto* b = std::get_if<bool*>(&f.target)) line.insert(f.name, **b);
-    else if (const auto* i = std::get_if<int64_t*>(&f.target)) line.insert(f.name, **i);
-    else if (const auto* d = std::get_if<double*>(&f.target)) line.insert(f.name, **d);
-    else if (f.spec.secret) line.insert(f.name, FieldText(f).empty() ? "" : "***");
+    if (const auto* b = std::get_if<bool*>(&f.target))
+      line.insert(f.name, **b);
+    else if (const auto* i = std::get_if<int64_t*>(&f.target))
+      line.insert(f.name, **i);
+    else if (const auto* d = std::get_if<double*>(&f.target))
+      line.insert(f.name, **d);
+    else if (f.spec.secret)
+      line.insert(f.name, FieldText(f).empty() ? "" : "***");
     else if (const auto* list = std::get_if<std::vector<std::string>*>(&f.target)) {
       toml::array items;
       for (const auto& item : **list) items.push_back(item);
@@ -244,8 +273,8 @@ Status CommandLine::ApplyFile(const std::string& path, const std::vector<std::st
   try {
     table = toml::parse_file(path);
   } catch (const toml::parse_error& e) {
-    return InvalidArgument(fmt::format("--config {}: line {}: {}", path, e.source().begin.line,
-                                       std::string(e.description())), "config");
+    return InvalidArgument(
+        fmt::format("--config {}: line {}: {}", path, e.source().begin.line, std::string(e.description())), "config");
   }
   for (const auto& [key, node] : table) {
     const std::string name(key.str());
@@ -263,7 +292,8 @@ Status CommandLine::ApplyFile(const std::string& path, const std::vector<std::st
     if (const toml::array* array = node.as_array()) {
       for (const auto& element : *array) {
         auto text = text_of(element);
-        if (!text) return InvalidArgument(fmt::format("--config {}: '{}' holds something that is no value", path, name));
+        if (!text)
+          return InvalidArgument(fmt::format("--config {}: '{}' holds something that is no value", path, name));
         values.push_back(*text);
       }
     } else if (auto text = text_of(node)) {
@@ -290,7 +320,8 @@ Status CommandLine::ApplyAll(const std::vector<std::string>& args, bool* help, b
     texts.emplace_back();
     CLI::Option* option = app.add_option(names, texts.back());
     const bool list = std::holds_alternative<std::vector<std::string>*>(f.target);
-    option->expected(1)->allow_extra_args(false)->multi_option_policy(list ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
+    option->expected(1)->allow_extra_args(false)->multi_option_policy(list ? CLI::MultiOptionPolicy::TakeAll
+                                                                           : CLI::MultiOptionPolicy::TakeLast);
     options.push_back(option);
   }
   std::string config;
@@ -342,15 +373,16 @@ Status CommandLine::ApplyAll(const std::vector<std::string>& args, bool* help, b
   if (!config.empty()) TACTUS_RETURN_IF_ERROR(ApplyFile(config, already_set));
 
   for (size_t i = 0; i < positionals_.size(); ++i) {
-    if (i < positional.size()) *positionals_[i].target = positional[i];
+    if (i < positional.size())
+      *positionals_[i].target = positional[i];
     else if (positionals_[i].required && !*print_config) {
       return InvalidArgument(fmt::format("{} is missing: tactus {} {}", positionals_[i].name, command_, usage_));
     }
   }
   if (positional.size() > positionals_.size()) {
     if (!rest_) {
-      return InvalidArgument(fmt::format("unexpected argument '{}': tactus {} {}", positional[positionals_.size()],
-                                         command_, usage_));
+      return InvalidArgument(
+          fmt::format("unexpected argument '{}': tactus {} {}", positional[positionals_.size()], command_, usage_));
     }
     rest_->assign(positional.begin() + static_cast<int64_t>(positionals_.size()), positional.end());
   }

@@ -1,5 +1,6 @@
-// Turns option structs (tactus/option_fields.h) into a command line: flags, aliases, TACTUS_* environment names, one TOML
-// file, --help by group, --print-config. Precedence: flag > environment > file > default. Main thread, before any other.
+// Turns option structs (tactus/option_fields.h) into a command line: flags, aliases, TACTUS_* environment names, one
+// TOML file, --help by group, --print-config. Precedence: flag > environment > file > default. Main thread, before any
+// other.
 #pragma once
 
 #include <deque>
@@ -13,8 +14,9 @@
 namespace tactus::cli {
 
 struct FieldBinding {
-  using Target = std::variant<bool*, int64_t*, double*, std::string*, std::vector<std::string>*, DurationText*, BytesText*>;
-  std::string name;          // "max-num-seqs"
+  using Target =
+      std::variant<bool*, int64_t*, double*, std::string*, std::vector<std::string>*, DurationText*, BytesText*>;
+  std::string name;  // "max-num-seqs"
   FieldSpec spec;
   std::string group;
   Target target;
@@ -62,7 +64,7 @@ class CommandLine {
   Outcome Parse(const std::vector<std::string>& args);
 
   std::string HelpText() const;
-  std::string ConfigText() const;       // TOML
+  std::string ConfigText() const;  // TOML
   const std::deque<FieldBinding>& fields() const { return fields_; }
 
  private:

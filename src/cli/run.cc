@@ -1,5 +1,5 @@
-// `tactus run`: one answer (-p) or a chat in the terminal, over the same engine as the server. Answers go to stdout as they
-// are made, everything else to stderr.
+// `tactus run`: one answer (-p) or a chat in the terminal, over the same engine as the server. Answers go to stdout as
+// they are made, everything else to stderr.
 #include <unistd.h>
 
 #include <condition_variable>
@@ -27,10 +27,14 @@ struct RunOptions {
   template <class V>
   void VisitFields(V& v) {
     v.Group("Answer");
-    v.Field("prompt", prompt, {.alias = "p", .help = "one question: print the answer and exit; without it a chat starts"});
+    v.Field("prompt", prompt,
+            {.alias = "p", .help = "one question: print the answer and exit; without it a chat starts"});
     v.Field("system", system, {.help = "system message of the conversation; default: the template's own"});
     v.Field("raw", raw, {.help = "with --prompt: continue the text as it is, without the chat template"});
-    v.Field("max-tokens", max_tokens, {.unit = "tokens", .min = 0, .help = "longest answer; 0: what the context leaves, at most --default-max-tokens"});
+    v.Field("max-tokens", max_tokens,
+            {.unit = "tokens",
+             .min = 0,
+             .help = "longest answer; 0: what the context leaves, at most --default-max-tokens"});
     v.Field("temperature", temperature, {.min = -1, .max = 100, .help = "0 is greedy; -1: the model's own, else 1"});
     v.Field("top-p", top_p, {.min = -1, .max = 1, .help = "nucleus; -1: the model's own, else 1"});
     engine.VisitFields(v);
@@ -69,9 +73,11 @@ class TerminalSink final : public ResponseSink {
     const double ttft_ms = static_cast<double>(first_ns_ - start_ns_) * 1e-6;
     const double decode_s = static_cast<double>(end_ns_ - first_ns_) * 1e-9;
     char line[160];
-    std::snprintf(line, sizeof line, "%lld prompt tokens (%lld cached), first token after %.0f ms, %lld tokens at %.1f/s",
+    std::snprintf(line, sizeof line,
+                  "%lld prompt tokens (%lld cached), first token after %.0f ms, %lld tokens at %.1f/s",
                   static_cast<long long>(usage_.prompt_tokens), static_cast<long long>(usage_.cached_tokens), ttft_ms,
-                  static_cast<long long>(tokens_), tokens_ > 1 && decode_s > 0 ? static_cast<double>(tokens_ - 1) / decode_s : 0.0);
+                  static_cast<long long>(tokens_),
+                  tokens_ > 1 && decode_s > 0 ? static_cast<double>(tokens_ - 1) / decode_s : 0.0);
     return line;
   }
 
@@ -97,8 +103,10 @@ class Conversation {
     if (!options_.system.empty()) messages_.push_back({{"role", "system"}, {"content", options_.system}});
   }
   void SetSystem(const std::string& text) {
-    if (!messages_.empty() && messages_[0]["role"] == "system") messages_[0]["content"] = text;
-    else messages_.insert(messages_.begin(), {{"role", "system"}, {"content", text}});
+    if (!messages_.empty() && messages_[0]["role"] == "system")
+      messages_[0]["content"] = text;
+    else
+      messages_.insert(messages_.begin(), {{"role", "system"}, {"content", text}});
   }
 
   // Asks and prints; on an error nothing of this turn stays in the conversation. *summary: one line about speed.
@@ -122,7 +130,8 @@ class Conversation {
     if (options_.top_p > 0) request.sampling.top_p = static_cast<float>(options_.top_p);
     request.sampling.seed = static_cast<uint64_t>(options_.engine.seed);
     request.sampling.has_seed = options_.engine.seed != 0;
-    request.stop.max_tokens = options_.max_tokens > 0 ? options_.max_tokens : std::min(room, options_.engine.default_max_tokens);
+    request.stop.max_tokens =
+        options_.max_tokens > 0 ? options_.max_tokens : std::min(room, options_.engine.default_max_tokens);
     request.prompt = std::make_shared<const std::vector<TokenId>>(std::move(prompt));
     auto sink = std::make_shared<TerminalSink>(SystemClock());
     TACTUS_ASSIGN_OR_RETURN(const RequestHandle handle, engine_.Submit(std::move(request), sink));
@@ -163,8 +172,9 @@ int AnswerOnce(Engine& engine, const RunOptions& options) {
   Conversation conversation(engine, options);
   bool interrupted = false;
   std::string text, summary;
-  const Status status = options.raw ? conversation.Generate(engine.Tokenize(options.prompt, true), &text, &interrupted, &summary)
-                                    : conversation.Ask(options.prompt, &interrupted, &summary);
+  const Status status =
+      options.raw ? conversation.Generate(engine.Tokenize(options.prompt, true), &text, &interrupted, &summary)
+                  : conversation.Ask(options.prompt, &interrupted, &summary);
   if (!status.ok()) return Fail(status);
   std::printf("\n");
   std::fprintf(stderr, "%s\n", summary.c_str());
@@ -174,7 +184,9 @@ int AnswerOnce(Engine& engine, const RunOptions& options) {
 int Chat(Engine& engine, const RunOptions& options) {
   const bool terminal = isatty(STDIN_FILENO) != 0;
   Conversation conversation(engine, options);
-  std::fprintf(stderr, "Chat with %s. /clear starts anew, /system TEXT sets the system message, /exit or Ctrl-D ends; Ctrl-C stops an answer.\n",
+  std::fprintf(stderr,
+               "Chat with %s. /clear starts anew, /system TEXT sets the system message, /exit or Ctrl-D ends; Ctrl-C "
+               "stops an answer.\n",
                engine.model().name.c_str());
   std::string line;
   while (true) {
@@ -204,8 +216,10 @@ int Chat(Engine& engine, const RunOptions& options) {
     const Status status = conversation.Ask(line, &interrupted, &summary);
     std::printf("\n");
     std::fflush(stdout);
-    if (!status.ok()) std::fprintf(stderr, "%s\n", status.message().c_str());
-    else if (terminal) std::fprintf(stderr, "[%s%s]\n", summary.c_str(), interrupted ? ", stopped" : "");
+    if (!status.ok())
+      std::fprintf(stderr, "%s\n", status.message().c_str());
+    else if (terminal)
+      std::fprintf(stderr, "[%s%s]\n", summary.c_str(), interrupted ? ", stopped" : "");
   }
 }
 
@@ -214,13 +228,18 @@ int Chat(Engine& engine, const RunOptions& options) {
 int RunCommand(const Args& args) {
   RunOptions options;
   options.engine.max_num_seqs = 4;
-  CommandLine line("run", "[MODEL] [-p PROMPT] [options]", "Chats with a model in the terminal, or answers one prompt.");
+  CommandLine line("run", "[MODEL] [-p PROMPT] [options]",
+                   "Chats with a model in the terminal, or answers one prompt.");
   line.Add(options);
-  line.Positional("MODEL", &options.engine.model, false, "a GGUF file, a Hugging Face folder, or a name of `tactus models list`");
+  line.Positional("MODEL", &options.engine.model, false,
+                  "a GGUF file, a Hugging Face folder, or a name of `tactus models list`");
   switch (line.Parse(args)) {
-    case CommandLine::Outcome::kDone: return kExitOk;
-    case CommandLine::Outcome::kBadUsage: return kExitUsage;
-    case CommandLine::Outcome::kRun: break;
+    case CommandLine::Outcome::kDone:
+      return kExitOk;
+    case CommandLine::Outcome::kBadUsage:
+      return kExitUsage;
+    case CommandLine::Outcome::kRun:
+      break;
   }
   const bool quiet = !isatty(STDERR_FILENO);
   auto engine = Engine::Create(options.engine, [quiet](std::string_view text) {

@@ -13,8 +13,8 @@ std::string SchedulerHelp() {
   std::string text = "\nSchedulers (--scheduler), each a row of five choices that can be exchanged alone:\n";
   for (const auto& p : sched::Presets()) {
     char line[256];
-    std::snprintf(line, sizeof line, "  %-16s %s\n                   %s, %s, %s, %s, %s\n", p.name, p.help, p.order, p.admission,
-                  p.composition, p.budget, p.preemption);
+    std::snprintf(line, sizeof line, "  %-16s %s\n                   %s, %s, %s, %s, %s\n", p.name, p.help, p.order,
+                  p.admission, p.composition, p.budget, p.preemption);
     text += line;
   }
   const std::pair<const char*, sched::Choice> choices[] = {{"--order", sched::Choice::kOrder},
@@ -44,17 +44,22 @@ int ServeCommand(const Args& args) {
   line.Add(engine);
   line.Group("Output");
   line.Field("json", json, {.help = "print the result object at exit, as one JSON line on stdout"});
-  line.Positional("MODEL", &engine.model, false, "a GGUF file, a Hugging Face folder, or a name of `tactus models list`; default: smollm2-135m");
+  line.Positional("MODEL", &engine.model, false,
+                  "a GGUF file, a Hugging Face folder, or a name of `tactus models list`; default: smollm2-135m");
   line.Epilog(SchedulerHelp());
   switch (line.Parse(args)) {
-    case CommandLine::Outcome::kDone: return kExitOk;
-    case CommandLine::Outcome::kBadUsage: return kExitUsage;
-    case CommandLine::Outcome::kRun: break;
+    case CommandLine::Outcome::kDone:
+      return kExitOk;
+    case CommandLine::Outcome::kBadUsage:
+      return kExitUsage;
+    case CommandLine::Outcome::kRun:
+      break;
   }
   std::string result;
   const Status status = RunServer(
       engine, serve, [](const EngineOptions& o, const Engine::Progress& p) { return Engine::Create(o, p); },
-      [](std::string_view text) { std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data()); }, json ? &result : nullptr);
+      [](std::string_view text) { std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data()); },
+      json ? &result : nullptr);
   if (json && !result.empty()) std::printf("%s\n", result.c_str());
   if (!status.ok()) std::fprintf(stderr, "tactus serve: %s\n", status.message().c_str());
   return status.ok() ? kExitOk : kExitFailed;

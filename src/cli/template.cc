@@ -20,7 +20,8 @@ struct TemplateOptions {
   template <class V>
   void VisitFields(V& v) {
     v.Group("Conversation");
-    v.Field("messages", messages, {.help = "JSON file: a list of messages, or an object with messages and other variables"});
+    v.Field("messages", messages,
+            {.help = "JSON file: a list of messages, or an object with messages and other variables"});
     v.Field("tools", tools, {.help = "JSON file: a list of tools"});
     v.Field("chat-template-kwargs", kwargs, {.help = "JSON object of further variables"});
     v.Field("add-generation-prompt", add_generation_prompt, {.help = "end with the start of the assistant's answer"});
@@ -86,13 +87,17 @@ Result<std::string> Render(const TemplateOptions& options) {
 
 int TemplateCommand(const Args& args) {
   TemplateOptions options;
-  CommandLine line("template", "MODEL|FILE.jinja --messages FILE.json [options]", "Prints what a chat template makes of a conversation.");
+  CommandLine line("template", "MODEL|FILE.jinja --messages FILE.json [options]",
+                   "Prints what a chat template makes of a conversation.");
   line.Add(options);
   line.Positional("MODEL", &options.model, true, "a model, or a Jinja file");
   switch (line.Parse(args)) {
-    case CommandLine::Outcome::kDone: return kExitOk;
-    case CommandLine::Outcome::kBadUsage: return kExitUsage;
-    case CommandLine::Outcome::kRun: break;
+    case CommandLine::Outcome::kDone:
+      return kExitOk;
+    case CommandLine::Outcome::kBadUsage:
+      return kExitUsage;
+    case CommandLine::Outcome::kRun:
+      break;
   }
   auto rendered = Render(options);
   if (!rendered.ok()) {

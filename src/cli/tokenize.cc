@@ -51,15 +51,20 @@ void Print(const Tokenizer& tokenizer, const TokenizeOptions& options, const std
 
 int TokenizeCommand(const Args& args) {
   TokenizeOptions options;
-  CommandLine line("tokenize", "MODEL [TEXT] [options]", "Prints the tokens of a text; without TEXT it is read from standard input.");
+  CommandLine line("tokenize", "MODEL [TEXT] [options]",
+                   "Prints the tokens of a text; without TEXT it is read from standard input.");
   line.Add(options);
-  line.Positional("MODEL", &options.model, true, "a GGUF file, a Hugging Face folder, or a name of `tactus models list`");
+  line.Positional("MODEL", &options.model, true,
+                  "a GGUF file, a Hugging Face folder, or a name of `tactus models list`");
   std::vector<std::string> text;
   line.Rest(&text);
   switch (line.Parse(args)) {
-    case CommandLine::Outcome::kDone: return kExitOk;
-    case CommandLine::Outcome::kBadUsage: return kExitUsage;
-    case CommandLine::Outcome::kRun: break;
+    case CommandLine::Outcome::kDone:
+      return kExitOk;
+    case CommandLine::Outcome::kBadUsage:
+      return kExitUsage;
+    case CommandLine::Outcome::kRun:
+      break;
   }
   if (text.size() > 1) {
     std::fprintf(stderr, "tactus tokenize: %zu texts given; put one text in quotes\n", text.size());

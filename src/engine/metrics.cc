@@ -13,12 +13,15 @@ constexpr double kToSeconds = 1e-9;
 constexpr double kToMs = 1e-6;
 
 // vLLM's buckets, so that its dashboards keep their shape.
-const std::vector<double> kTtftBuckets = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10,
-                                          20, 40, 80, 160, 640, 2560};
-const std::vector<double> kGapBuckets = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80};
-const std::vector<double> kRequestBuckets = {0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
+const std::vector<double> kTtftBuckets = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
+                                          1,     2.5,   5,    7.5,  10,   20,   40,   80,  160,  640, 2560};
+const std::vector<double> kGapBuckets = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5,
+                                         0.75, 1,     2.5,  5,     7.5, 10,   20,  40,  80};
+const std::vector<double> kRequestBuckets = {0.3, 0.5, 0.8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
+                                             30,  40,  50,  60, 120, 240, 480, 960, 1920, 7680};
 const std::vector<double> kIterationBuckets = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
-const std::vector<double> kLengthBuckets = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
+const std::vector<double> kLengthBuckets = {1,   2,    5,    10,   20,    50,    100,   200,
+                                            500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
 const std::vector<double> kStepBuckets = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10};
 
 nlohmann::ordered_json Json(const Summary& s) {
@@ -37,9 +40,16 @@ bool KeptSlo(const RequestDoneEvent& d) {
 }  // namespace
 
 EngineMetrics::Counts::Counts()
-    : ttft_s(kTtftBuckets), gap_s(kGapBuckets), e2e_s(kRequestBuckets), queue_s(kRequestBuckets), prefill_s(kRequestBuckets),
-      decode_s(kRequestBuckets), prompt_tokens(kLengthBuckets), generation_tokens(kLengthBuckets),
-      iteration_tokens(kIterationBuckets), step_s(kStepBuckets) {}
+    : ttft_s(kTtftBuckets),
+      gap_s(kGapBuckets),
+      e2e_s(kRequestBuckets),
+      queue_s(kRequestBuckets),
+      prefill_s(kRequestBuckets),
+      decode_s(kRequestBuckets),
+      prompt_tokens(kLengthBuckets),
+      generation_tokens(kLengthBuckets),
+      iteration_tokens(kIterationBuckets),
+      step_s(kStepBuckets) {}
 
 EngineMetrics::EngineMetrics(std::string model_name, const KvCacheConfig& kv, int64_t token_budget)
     : model_name_(std::move(model_name)), kv_(kv), token_budget_(token_budget) {}
@@ -50,8 +60,10 @@ void EngineMetrics::OnStep(const StepEvents& events) {
   if (events.decision_ns >= 0) c.decision_ns.Add(events.decision_ns);
   for (const StepRecord& s : events.steps) {
     c.iteration_tokens.Observe(s.prefill_tokens + s.decode_tokens);
-    if (s.ok) c.step_s.Observe(static_cast<double>(s.end_ns - s.start_ns) * kToSeconds);
-    else ++c.executor_errors;
+    if (s.ok)
+      c.step_s.Observe(static_cast<double>(s.end_ns - s.start_ns) * kToSeconds);
+    else
+      ++c.executor_errors;
   }
   for (const TokenEvent& t : events.tokens) {
     if (t.token < 0 || t.gap_ns <= 0) continue;
@@ -111,12 +123,14 @@ std::string EngineMetrics::Text(const EngineStats& s) const {
   t.Gauge("vllm:num_requests_waiting", "Sequences that wait.", value(s.waiting));
   t.Gauge("vllm:kv_cache_usage_perc", "KV blocks in use, 0 to 1.", total > 0 ? used / total : 0);
   t.Family("vllm:cache_config_info", Type::kGauge, "KV cache configuration.");
-  t.Sample(1, {{"block_size", fmt::format("{}", kv_.block_size)}, {"num_gpu_blocks", fmt::format("{}", kv_.num_blocks)},
+  t.Sample(1, {{"block_size", fmt::format("{}", kv_.block_size)},
+               {"num_gpu_blocks", fmt::format("{}", kv_.num_blocks)},
                {"enable_prefix_caching", kv_.prefix_caching ? "True" : "False"}});
   t.Counter("vllm:prompt_tokens_total", "Prompt tokens computed.", value(s.prompt_tokens));
   t.Counter("vllm:generation_tokens_total", "Tokens generated.", value(s.generation_tokens));
   t.Counter("vllm:num_preemptions_total", "Sequences that lost their KV and were queued again.", value(s.preemptions));
-  t.Counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", value(s.prefix_query_tokens));
+  t.Counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
+            value(s.prefix_query_tokens));
   t.Counter("vllm:prefix_cache_hits_total", "Prompt tokens found there.", value(s.prefix_hit_tokens));
   t.Family("vllm:request_success_total", Type::kCounter, "Requests that ended, by reason.");
   for (const auto& [reason, n] : {std::pair("stop", s.finished_stop), std::pair("length", s.finished_length),
@@ -147,7 +161,8 @@ std::string EngineMetrics::Text(const EngineStats& s) const {
   t.Sample(c.decision_ns.Quantile(0.5) * kToSeconds, {{"quantile", "0.5"}});
   t.Sample(c.decision_ns.Quantile(0.99) * kToSeconds, {{"quantile", "0.99"}});
   t.Counter("tactus_requests_rejected_total", "Requests refused because the queue was full.", value(c.rejected));
-  t.Family("tactus_slo_requests_total", Type::kCounter, "Requests that stated an SLO, by class and whether they kept it.");
+  t.Family("tactus_slo_requests_total", Type::kCounter,
+           "Requests that stated an SLO, by class and whether they kept it.");
   for (const auto& [name, slo] : c.slo) {
     t.Sample(value(slo.kept), {{"class", name}, {"kept", "true"}});
     t.Sample(value(slo.stated - slo.kept), {{"class", name}, {"kept", "false"}});
@@ -162,13 +177,17 @@ std::string EngineMetrics::ResultJson(const EngineStats& s, DurationNs duration_
   }();
   using OrderedJson = nlohmann::ordered_json;
   const double seconds = static_cast<double>(duration_ns) * kToSeconds;
-  auto rate = [seconds](int64_t n) -> OrderedJson { return seconds > 0 ? OrderedJson(static_cast<double>(n) / seconds) : OrderedJson(nullptr); };
+  auto rate = [seconds](int64_t n) -> OrderedJson {
+    return seconds > 0 ? OrderedJson(static_cast<double>(n) / seconds) : OrderedJson(nullptr);
+  };
   int64_t stated = 0, kept = 0;
   OrderedJson classes = OrderedJson::object();
   for (const auto& [name, slo] : c.slo) {
     stated += slo.stated;
     kept += slo.kept;
-    classes[name] = {{"stated", slo.stated}, {"kept", slo.kept}, {"slo_attainment", static_cast<double>(slo.kept) / static_cast<double>(slo.stated)}};
+    classes[name] = {{"stated", slo.stated},
+                     {"kept", slo.kept},
+                     {"slo_attainment", static_cast<double>(slo.kept) / static_cast<double>(slo.stated)}};
   }
   OrderedJson out;
   out["duration_s"] = seconds;
@@ -177,7 +196,8 @@ std::string EngineMetrics::ResultJson(const EngineStats& s, DurationNs duration_
   out["input_token_throughput"] = rate(c.prompt_total);
   out["output_token_throughput"] = rate(c.completion_total);
   out["goodput"] = stated > 0 ? rate(kept) : OrderedJson(nullptr);
-  out["slo_attainment"] = stated > 0 ? OrderedJson(static_cast<double>(kept) / static_cast<double>(stated)) : OrderedJson(nullptr);
+  out["slo_attainment"] =
+      stated > 0 ? OrderedJson(static_cast<double>(kept) / static_cast<double>(stated)) : OrderedJson(nullptr);
   out["preemptions"] = s.preemptions;
   out["recomputed_tokens"] = s.recomputed_tokens;
   out["ttft_ms"] = Json(c.ttft_ns.Summarize(kToMs));
@@ -188,7 +208,8 @@ std::string EngineMetrics::ResultJson(const EngineStats& s, DurationNs duration_
   out["scheduling_delay_ms"] = Json(c.delay_ns.Summarize(kToMs));
   out["steps"] = s.steps;
   out["plan_hash"] = fmt::format("{:016x}", s.plan_hash);
-  out["decision_us"] = s.steps > 0 ? OrderedJson{{"p50", c.decision_ns.Quantile(0.5) * 1e-3}, {"p99", c.decision_ns.Quantile(0.99) * 1e-3}}
+  out["decision_us"] = s.steps > 0 ? OrderedJson{{"p50", c.decision_ns.Quantile(0.5) * 1e-3},
+                                                 {"p99", c.decision_ns.Quantile(0.99) * 1e-3}}
                                    : OrderedJson(nullptr);
   out["budget_utilization"] = s.steps > 0 ? OrderedJson(s.budget_utilization) : OrderedJson(nullptr);
   out["kv_utilization"] = s.steps > 0 ? OrderedJson(s.kv_utilization) : OrderedJson(nullptr);

@@ -1,6 +1,6 @@
-// The engine's metrics: what /metrics and the result object at exit say. Counts on the engine thread from the step events (plain
-// integers and buckets, no locks in the hot path beyond one uncontended mutex per pass); Text and ResultJson copy under that
-// mutex and format outside it, so a scrape never waits for compute.
+// The engine's metrics: what /metrics and the result object at exit say. Counts on the engine thread from the step
+// events (plain integers and buckets, no locks in the hot path beyond one uncontended mutex per pass); Text and
+// ResultJson copy under that mutex and format outside it, so a scrape never waits for compute.
 #pragma once
 
 #include <map>
@@ -18,7 +18,7 @@ class EngineMetrics final : public EventSink {
  public:
   EngineMetrics(std::string model_name, const KvCacheConfig& kv, int64_t token_budget);
 
-  void OnStep(const StepEvents& events) override;   // engine thread
+  void OnStep(const StepEvents& events) override;  // engine thread
 
   // Any thread.
   void CountRejected();
@@ -30,11 +30,14 @@ class EngineMetrics final : public EventSink {
   // Everything that is counted; copied whole by readers.
   struct Counts {
     Counts();
-    BucketHistogram ttft_s, gap_s, e2e_s, queue_s, prefill_s, decode_s, prompt_tokens, generation_tokens, iteration_tokens, step_s;
+    BucketHistogram ttft_s, gap_s, e2e_s, queue_s, prefill_s, decode_s, prompt_tokens, generation_tokens,
+        iteration_tokens, step_s;
     Histogram ttft_ns, normalized_ttft_ns, gap_ns, tpot_ns, e2e_ns, delay_ns, decision_ns;
     int64_t completed = 0, failed = 0, prompt_total = 0, completion_total = 0, executor_errors = 0, rejected = 0;
     // By SLO class (empty: no class stated): requests that stated an SLO, and those that kept it.
-    struct SloCount { int64_t stated = 0, kept = 0; };
+    struct SloCount {
+      int64_t stated = 0, kept = 0;
+    };
     std::map<std::string, SloCount> slo;
   };
   void CountDone(const RequestDoneEvent& done);

@@ -47,7 +47,8 @@ TokenizerSpec ByteSpec(const ModelConfig& config) {
   }
   spec.kinds.assign(spec.tokens.size(), TokenKind::kNormal);
   auto special = [&](TokenId id, const char* name) {
-    if (id < 256 || id >= config.vocab_size || !spec.tokens[static_cast<size_t>(id)].starts_with("<unused")) return TokenId{-1};
+    if (id < 256 || id >= config.vocab_size || !spec.tokens[static_cast<size_t>(id)].starts_with("<unused"))
+      return TokenId{-1};
     spec.tokens[static_cast<size_t>(id)] = name;
     spec.kinds[static_cast<size_t>(id)] = TokenKind::kControl;
     spec.added.push_back({name, id, true, false, false, false, false});
@@ -94,9 +95,11 @@ Result<ModelText> LoadModelText(const ModelDescription& description, const Model
   if (!text.template_source.empty()) {
     auto compiled = ChatTemplate::Compile(text.template_source);
     if (!compiled.ok()) {
-      return InvalidArgument(fmt::format("the chat template{} does not compile: {}; give another one with --chat-template FILE",
-                                         options.chat_template_file.empty() ? " of the model" : " " + options.chat_template_file,
-                                         compiled.status().message()), "chat-template");
+      return InvalidArgument(
+          fmt::format("the chat template{} does not compile: {}; give another one with --chat-template FILE",
+                      options.chat_template_file.empty() ? " of the model" : " " + options.chat_template_file,
+                      compiled.status().message()),
+          "chat-template");
     }
     text.chat_template = std::move(compiled).value();
   }

@@ -1,5 +1,5 @@
-// The text side of a model: its tokeniser and chat template, whatever files they came from. Needs no weights, so the tools of
-// the command line use it too. Immutable: any thread.
+// The text side of a model: its tokeniser and chat template, whatever files they came from. Needs no weights, so the
+// tools of the command line use it too. Immutable: any thread.
 #pragma once
 
 #include <memory>
@@ -13,14 +13,14 @@ namespace tactus {
 
 struct ModelText {
   std::unique_ptr<Tokenizer> tokenizer;
-  std::unique_ptr<ChatTemplate> chat_template;   // null: the model has none
+  std::unique_ptr<ChatTemplate> chat_template;  // null: the model has none
   std::string template_source;
-  std::string bos_token, eos_token;              // as text, for templates; empty: none
+  std::string bos_token, eos_token;  // as text, for templates; empty: none
 };
 
 struct ModelTextOptions {
-  std::string chat_template_file;   // replaces the model's own; empty: the model's
-  bool allow_byte_tokenizer = false;   // a model without a tokeniser (dummy weights) gets one token per byte
+  std::string chat_template_file;     // replaces the model's own; empty: the model's
+  bool allow_byte_tokenizer = false;  // a model without a tokeniser (dummy weights) gets one token per byte
 };
 
 // kDataLoss or kInvalidArgument: no tokeniser, one that does not fit the vocabulary, a template that does not compile.

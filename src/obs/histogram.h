@@ -1,6 +1,6 @@
-// A histogram in logarithmic buckets: any positive value from 1 to 2^62 with a relative error of at most 0.4 % (128 buckets per
-// octave, values reported at the bucket's geometric middle). Fixed memory, no allocation after construction, O(1) Add. One
-// writer; readers on other threads take Snapshot copies made by the writer's owner.
+// A histogram in logarithmic buckets: any positive value from 1 to 2^62 with a relative error of at most 0.4 % (128
+// buckets per octave, values reported at the bucket's geometric middle). Fixed memory, no allocation after
+// construction, O(1) Add. One writer; readers on other threads take Snapshot copies made by the writer's owner.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace tactus {
 
 struct Summary {
-  bool known = false;      // false: no values, every figure is unknown (null in JSON, never 0)
+  bool known = false;  // false: no values, every figure is unknown (null in JSON, never 0)
   double mean = 0, p50 = 0, p90 = 0, p95 = 0, p99 = 0, max = 0;
 };
 
@@ -22,7 +22,8 @@ class Histogram {
   int64_t count() const { return count_; }
   double sum() const { return sum_; }
   int64_t max() const { return max_; }
-  // The smallest value v such that at least q of all values are <= v, within the bucket's error; 0 when empty. 0 < q <= 1.
+  // The smallest value v such that at least q of all values are <= v, within the bucket's error; 0 when empty. 0 < q
+  // <= 1.
   double Quantile(double q) const;
   // All figures multiplied by `scale` (1e-6: nanoseconds to milliseconds).
   Summary Summarize(double scale) const;

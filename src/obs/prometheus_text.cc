@@ -32,7 +32,9 @@ struct PrometheusText::Impl {
   }
 };
 
-PrometheusText::PrometheusText(Labels common) : impl_(std::make_unique<Impl>()) { impl_->common = std::move(common); }
+PrometheusText::PrometheusText(Labels common) : impl_(std::make_unique<Impl>()) {
+  impl_->common = std::move(common);
+}
 PrometheusText::~PrometheusText() = default;
 
 void PrometheusText::Family(std::string_view name, Type type, std::string_view help) {
@@ -46,7 +48,7 @@ void PrometheusText::Family(std::string_view name, Type type, std::string_view h
 
 void PrometheusText::Sample(double value, const Labels& labels) {
   prometheus::ClientMetric& metric = impl_->NewMetric(labels);
-  metric.counter.value = metric.gauge.value = value;   // the family's type chooses
+  metric.counter.value = metric.gauge.value = value;  // the family's type chooses
 }
 
 void PrometheusText::Sample(const BucketHistogram& histogram, const Labels& labels) {
@@ -56,7 +58,8 @@ void PrometheusText::Sample(const BucketHistogram& histogram, const Labels& labe
     cumulative += histogram.counts()[i];
     prometheus::ClientMetric::Bucket bucket;
     bucket.cumulative_count = cumulative;
-    bucket.upper_bound = i < histogram.bounds().size() ? histogram.bounds()[i] : std::numeric_limits<double>::infinity();
+    bucket.upper_bound =
+        i < histogram.bounds().size() ? histogram.bounds()[i] : std::numeric_limits<double>::infinity();
     metric.histogram.bucket.push_back(bucket);
   }
   metric.histogram.sample_count = cumulative;
@@ -78,6 +81,8 @@ void PrometheusText::Histogram(std::string_view name, std::string_view help, con
   Sample(histogram);
 }
 
-std::string PrometheusText::Take() const { return prometheus::TextSerializer().Serialize(impl_->families); }
+std::string PrometheusText::Take() const {
+  return prometheus::TextSerializer().Serialize(impl_->families);
+}
 
 }  // namespace tactus

@@ -1,5 +1,5 @@
-// Prometheus text exposition from plain numbers, written by prometheus-cpp's serialiser. The hot loop owns the numbers and no
-// registry: a scrape costs the writing of a few kilobytes and never waits for compute.
+// Prometheus text exposition from plain numbers, written by prometheus-cpp's serialiser. The hot loop owns the numbers
+// and no registry: a scrape costs the writing of a few kilobytes and never waits for compute.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,11 @@ namespace tactus {
 // A fixed-bucket histogram as Prometheus knows it. One writer.
 class BucketHistogram {
  public:
-  explicit BucketHistogram(std::vector<double> upper_bounds) : bounds_(std::move(upper_bounds)), counts_(bounds_.size() + 1) {}
+  explicit BucketHistogram(std::vector<double> upper_bounds)
+      : bounds_(std::move(upper_bounds)), counts_(bounds_.size() + 1) {}
   void Observe(double value, uint64_t count = 1);
   const std::vector<double>& bounds() const { return bounds_; }
-  const std::vector<uint64_t>& counts() const { return counts_; }   // last: above every bound
+  const std::vector<uint64_t>& counts() const { return counts_; }  // last: above every bound
   double sum() const { return sum_; }
 
  private:

@@ -33,8 +33,10 @@ constexpr NamedWorkload kNamed[] = {
 std::vector<std::string> Split(const std::string& text, char separator) {
   std::vector<std::string> parts(1);
   for (char c : text) {
-    if (c == separator) parts.emplace_back();
-    else parts.back() += c;
+    if (c == separator)
+      parts.emplace_back();
+    else
+      parts.back() += c;
   }
   return parts;
 }
@@ -103,25 +105,30 @@ Result<std::vector<WorkloadRequest>> ReadTrace(const WorkloadSpec& spec) {
   const int arrival = column("arrival_s"), prompt = column("prompt_tokens"), output = column("output_tokens"),
             hashes = column("prefix_hash_ids");
   if (prompt < 0 || output < 0) {
-    return Bad(spec.text, fmt::format("{} has no columns prompt_tokens and output_tokens in its first line", spec.file));
+    return Bad(spec.text,
+               fmt::format("{} has no columns prompt_tokens and output_tokens in its first line", spec.file));
   }
   std::vector<WorkloadRequest> rows;
   for (int64_t number = 2; std::getline(in, line); ++number) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (line.empty()) continue;
     const auto cells = Split(line, ',');
-    auto cell = [&](int i) { return i >= 0 && i < static_cast<int>(cells.size()) ? cells[static_cast<size_t>(i)] : std::string(); };
+    auto cell = [&](int i) {
+      return i >= 0 && i < static_cast<int>(cells.size()) ? cells[static_cast<size_t>(i)] : std::string();
+    };
     WorkloadRequest r;
     const auto p = ToDouble(cell(prompt)), o = ToDouble(cell(output));
     if (!p || !o || *p < 0 || *o < 0 || *p > 1e9 || *o > 1e9) {
-      return Bad(spec.text, fmt::format("{}:{}: prompt_tokens '{}' and output_tokens '{}' must be numbers", spec.file, number,
-                                        cell(prompt), cell(output)));
+      return Bad(spec.text, fmt::format("{}:{}: prompt_tokens '{}' and output_tokens '{}' must be numbers", spec.file,
+                                        number, cell(prompt), cell(output)));
     }
     if (*p < 1 || *o < 1) continue;  // a few public traces have empty rows
     r.prompt_tokens = static_cast<int64_t>(*p);
     r.output_tokens = static_cast<int64_t>(*o);
-    if (const auto t = ToDouble(cell(arrival))) r.arrival_ns = std::llround(*t / spec.scale * 1e9);
-    else r.arrival_ns = -1;
+    if (const auto t = ToDouble(cell(arrival)))
+      r.arrival_ns = std::llround(*t / spec.scale * 1e9);
+    else
+      r.arrival_ns = -1;
     for (const std::string& id : Split(cell(hashes), ' ')) {
       if (const auto v = ToDouble(id)) r.block_ids.push_back(static_cast<int64_t>(*v));
     }
@@ -145,9 +152,12 @@ void DrawArrivals(const ArrivalSpec& spec, uint64_t seed, std::vector<WorkloadRe
     r.arrival_ns = std::llround(now_s * 1e9);
     if (spec.rate_per_s <= 0) continue;
     const double mean = 1.0 / spec.rate_per_s;
-    if (spec.kind == ArrivalSpec::Kind::kConstant) now_s += mean;
-    else if (spec.kind == ArrivalSpec::Kind::kPoisson) now_s += rng.Exponential(mean);
-    else now_s += DrawGamma(rng, 1.0 / (spec.cv * spec.cv)) * mean * spec.cv * spec.cv;
+    if (spec.kind == ArrivalSpec::Kind::kConstant)
+      now_s += mean;
+    else if (spec.kind == ArrivalSpec::Kind::kPoisson)
+      now_s += rng.Exponential(mean);
+    else
+      now_s += DrawGamma(rng, 1.0 / (spec.cv * spec.cv)) * mean * spec.cv * spec.cv;
   }
 }
 
@@ -166,7 +176,8 @@ Result<WorkloadSpec> ParseWorkload(const std::string& text) {
     spec.kind = WorkloadSpec::Kind::kPrefix;
     spec.out = 64;
     if (!rest.empty()) {
-      TACTUS_RETURN_IF_ERROR(ReadPairs(text, rest, {{"shared", &spec.shared}, {"unique", &spec.unique}, {"out", &spec.out}}));
+      TACTUS_RETURN_IF_ERROR(
+          ReadPairs(text, rest, {{"shared", &spec.shared}, {"unique", &spec.unique}, {"out", &spec.out}}));
     }
     return spec;
   }
@@ -200,8 +211,9 @@ Result<WorkloadSpec> ParseWorkload(const std::string& text) {
     spec.out_p90 = n.out_p90;
     return spec;
   }
-  return Bad(text, "the workloads are random:in=N,out=N, prefix:shared=N,unique=N,out=N, chat, code, summarize, long-output, "
-                   "multi-turn[:turns=N,in=N,out=N], lengths:FILE and trace:FILE[:scale=X]");
+  return Bad(text,
+             "the workloads are random:in=N,out=N, prefix:shared=N,unique=N,out=N, chat, code, summarize, long-output, "
+             "multi-turn[:turns=N,in=N,out=N], lengths:FILE and trace:FILE[:scale=X]");
 }
 
 Result<ArrivalSpec> ParseArrivals(const std::string& text, double rate_per_s) {
@@ -222,8 +234,9 @@ Result<ArrivalSpec> ParseArrivals(const std::string& text, double rate_per_s) {
     spec.jitter_s = *value;
     return spec;
   }
-  return InvalidArgument(fmt::format("arrivals '{}': poisson, gamma:CV (CV above 0, at most 100), constant or jitter:SECONDS",
-                                     text), "arrivals");
+  return InvalidArgument(
+      fmt::format("arrivals '{}': poisson, gamma:CV (CV above 0, at most 100), constant or jitter:SECONDS", text),
+      "arrivals");
 }
 
 Result<std::vector<WorkloadRequest>> MakeWorkload(const WorkloadSpec& spec, const ArrivalSpec& arrivals, int64_t count,

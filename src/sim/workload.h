@@ -1,5 +1,5 @@
-// Workloads by name, for the load generator and the simulator alike: who arrives when, with how many tokens, sharing what.
-// Plain data made from one seed; no clock, no engine.
+// Workloads by name, for the load generator and the simulator alike: who arrives when, with how many tokens, sharing
+// what. Plain data made from one seed; no clock, no engine.
 #pragma once
 
 #include <cstdint>
@@ -11,37 +11,37 @@
 namespace tactus {
 
 struct WorkloadRequest {
-  TimeNs arrival_ns = 0;              // since the run's start; -1: when its conversation's previous turn has ended
-  int64_t prompt_tokens = 0;          // >= 1, shared prefix included
-  int64_t output_tokens = 0;          // >= 1
+  TimeNs arrival_ns = 0;      // since the run's start; -1: when its conversation's previous turn has ended
+  int64_t prompt_tokens = 0;  // >= 1, shared prefix included
+  int64_t output_tokens = 0;  // >= 1
   // Equal (prefix_id, first shared_tokens tokens) means equal text: prefix reuse. -1: nothing shared.
   int64_t prefix_id = -1;
   int64_t shared_tokens = 0;
-  std::vector<int64_t> block_ids;     // hash ids of 512-token blocks, where a trace has them; empty otherwise
-  int64_t conversation = -1;          // multi-turn: turns of one conversation, in order
+  std::vector<int64_t> block_ids;  // hash ids of 512-token blocks, where a trace has them; empty otherwise
+  int64_t conversation = -1;       // multi-turn: turns of one conversation, in order
 };
 
 // As typed: random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | long-output |
-// multi-turn[:turns=4] | lengths:FILE | trace:FILE[:scale=X]. Built-in distributions are log-normal with median and P90 of
-// public traces (docs/workloads.md).
+// multi-turn[:turns=4] | lengths:FILE | trace:FILE[:scale=X]. Built-in distributions are log-normal with median and P90
+// of public traces (docs/workloads.md).
 struct WorkloadSpec {
   enum class Kind : uint8_t { kRandom, kPrefix, kLogNormal, kMultiTurn, kLengths, kTrace } kind = Kind::kRandom;
-  std::string text;                   // as typed
+  std::string text;  // as typed
   std::string file;
-  double scale = 1.0;                 // trace: arrival rate multiplied by this
-  int64_t in = 512, out = 128;        // random
+  double scale = 1.0;           // trace: arrival rate multiplied by this
+  int64_t in = 512, out = 128;  // random
   int64_t shared = 1024, unique = 128;
   int64_t turns = 4;
   double in_median = 0, in_p90 = 0, out_median = 0, out_p90 = 0;
-  int64_t max_tokens = 8192;          // prompt and output are clipped to this, each
+  int64_t max_tokens = 8192;  // prompt and output are clipped to this, each
 };
 Result<WorkloadSpec> ParseWorkload(const std::string& text);
 
 struct ArrivalSpec {
   enum class Kind : uint8_t { kPoisson, kGamma, kConstant, kRecorded } kind = Kind::kPoisson;
-  double rate_per_s = 0;              // <= 0: all at once (closed loop, or the trace's own times)
-  double cv = 1.0;                    // gamma: coefficient of variation of the gaps
-  double jitter_s = 0;                // recorded: uniform in [0, jitter_s) added to each time
+  double rate_per_s = 0;  // <= 0: all at once (closed loop, or the trace's own times)
+  double cv = 1.0;        // gamma: coefficient of variation of the gaps
+  double jitter_s = 0;    // recorded: uniform in [0, jitter_s) added to each time
 };
 // poisson | gamma:CV | constant | jitter:S, with the rate.
 Result<ArrivalSpec> ParseArrivals(const std::string& text, double rate_per_s);

@@ -12,7 +12,8 @@ TEST(Philox, MatchesKnownAnswers) {
   EXPECT_EQ(Philox4x32({0, 0}, {0, 0, 0, 0}),
             (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   const uint32_t f = 0xffffffff;
-  EXPECT_EQ(Philox4x32({f, f}, {f, f, f, f}), (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(Philox4x32({f, f}, {f, f, f, f}),
+            (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
 }
 
 TEST(Rng, UniformIntCoversItsRangeEvenly) {

@@ -1,4 +1,5 @@
-// The load generator: what it sends, and what a missing server means. Whole runs against a real server are in tests/e2e.
+// The load generator: what it sends, and what a missing server means. Whole runs against a real server are in
+// tests/e2e.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

@@ -52,8 +52,8 @@ Parsed ParseArgs(const std::vector<std::string>& args) {
 }
 
 TEST(CommandLine, ReadsEveryKindOfValue) {
-  const Parsed p = ParseArgs({"--fast", "off", "model.gguf", "--number", "7", "--share=0.25", "--kind", "b", "--key", "x", "--key",
-                        "y", "--wait", "1.5s", "--memory", "2GiB"});
+  const Parsed p = ParseArgs({"--fast", "off", "model.gguf", "--number", "7", "--share=0.25", "--kind", "b", "--key",
+                              "x", "--key", "y", "--wait", "1.5s", "--memory", "2GiB"});
   EXPECT_EQ(p.outcome, CommandLine::Outcome::kRun) << p.errors;
   EXPECT_EQ(p.model, "model.gguf");
   EXPECT_FALSE(p.sample.fast);

@@ -25,7 +25,7 @@ TEST(ServingReport, CountsEveryGapAndTakesLatencyFromWhenARequestWasDue) {
   ReportInput input;
   input.records.push_back(Record(kSecond, kSecond + 100 * kMillisecond, {10 * kMillisecond, 30 * kMillisecond}, 50));
   input.records.push_back(Record(2 * kSecond, 2 * kSecond + 300 * kMillisecond, {20 * kMillisecond}, 100));
-  input.records[1].sent_ns += 200 * kMillisecond;   // the client was late; the server is not to look better for it
+  input.records[1].sent_ns += 200 * kMillisecond;  // the client was late; the server is not to look better for it
   input.records.push_back({.outcome = RequestRecord::Outcome::kRejected, .due_ns = 1, .sent_ns = 1, .done_ns = 2});
   input.records.push_back({.outcome = RequestRecord::Outcome::kFailed, .due_ns = 1, .sent_ns = 1, .done_ns = 2});
   input.duration_ns = 2 * kSecond;

@@ -39,7 +39,8 @@ TEST(Workload, NamedDistributionsHaveTheStatedQuantiles) {
 }
 
 TEST(Workload, ArrivalProcessesHaveTheirRateAndVariation) {
-  for (const auto& [text, cv] : std::vector<std::pair<std::string, double>>{{"poisson", 1.0}, {"gamma:2", 2.0}, {"gamma:0.5", 0.5}, {"constant", 0.0}}) {
+  for (const auto& [text, cv] : std::vector<std::pair<std::string, double>>{
+           {"poisson", 1.0}, {"gamma:2", 2.0}, {"gamma:0.5", 0.5}, {"constant", 0.0}}) {
     const auto requests = Make("random:in=1,out=1", text, 4.0, 40000);
     double sum = 0, squares = 0;
     for (size_t i = 1; i < requests.size(); ++i) {
@@ -55,7 +56,8 @@ TEST(Workload, ArrivalProcessesHaveTheirRateAndVariation) {
 }
 
 TEST(Workload, OneSeedOneWorkloadAndLengthsDoNotDependOnArrivals) {
-  const auto a = Make("code", "poisson", 2, 100, 9), b = Make("code", "poisson", 2, 100, 9), c = Make("code", "gamma:3", 2, 100, 9);
+  const auto a = Make("code", "poisson", 2, 100, 9), b = Make("code", "poisson", 2, 100, 9),
+             c = Make("code", "gamma:3", 2, 100, 9);
   for (size_t i = 0; i < a.size(); ++i) {
     EXPECT_EQ(a[i].arrival_ns, b[i].arrival_ns);
     EXPECT_EQ(a[i].prompt_tokens, c[i].prompt_tokens);
@@ -86,12 +88,14 @@ TEST(Workload, ATraceKeepsItsTimesScaledAndRepeats) {
 }
 
 TEST(Workload, BadInputNamesTheValueAndTheChoices) {
-  for (const char* text : {"nosuch", "random:in=0", "random:in=x", "random:foo=1", "trace:", "trace:f:scale=0", "chat:x=1"}) {
+  for (const char* text :
+       {"nosuch", "random:in=0", "random:in=x", "random:foo=1", "trace:", "trace:f:scale=0", "chat:x=1"}) {
     auto spec = ParseWorkload(text);
     ASSERT_FALSE(spec.ok()) << text;
     EXPECT_NE(spec.status().message().find("workload"), std::string::npos);
   }
-  for (const char* text : {"gamma", "gamma:0", "gamma:x", "uniform", "jitter:-1"}) EXPECT_FALSE(ParseArrivals(text, 1).ok()) << text;
+  for (const char* text : {"gamma", "gamma:0", "gamma:x", "uniform", "jitter:-1"})
+    EXPECT_FALSE(ParseArrivals(text, 1).ok()) << text;
   auto missing = ParseWorkload("trace:/nonexistent/file.csv");
   ASSERT_TRUE(missing.ok());
   EXPECT_FALSE(MakeWorkload(*missing, ArrivalSpec(), 1, 1).ok());
