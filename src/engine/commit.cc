@@ -54,6 +54,7 @@ void StepLoop::Impl::CommitStep() {
     }
   } else {
     errors_in_a_row = 0;
+    logprob_cursor = prompt_logprob_cursor = 0;
     for (size_t i = 0; i < plan.items.size(); ++i) CommitItem(i, plan.items[i], f.epochs[i]);
   }
   if (parts.trace != nullptr) parts.trace->StepEnded(plan, result, ok);
@@ -103,12 +104,14 @@ void StepLoop::Impl::CommitItem(size_t index, const StepItem& item, uint32_t pla
     Finish(s, FinishReason::kError, nullptr, AddError(Internal(what)));
     return;
   }
-  if (!result.prompt_logprobs.empty()) {
-    for (auto& rows : result.prompt_logprobs) {
-      if (rows.item != static_cast<int32_t>(index)) continue;
-      const PreparedRequest& in = slots[static_cast<size_t>(s)].request->in;
-      if (slots[static_cast<size_t>(s)].choice != 0) continue;
-      prompt_logprob_events.push_back({in.user, in.handle, item.first_position, std::move(rows.per_token)});
+  SlotEntry& slot = slots[static_cast<size_t>(s)];
+  if (!result.prompt_logprobs.empty() && slot.choice == 0) {
+    // Rows come in item order, as the items are committed.
+    auto& all = result.prompt_logprobs;
+    while (prompt_logprob_cursor < all.size() && all[prompt_logprob_cursor].item < static_cast<int32_t>(index)) ++prompt_logprob_cursor;
+    if (prompt_logprob_cursor < all.size() && all[prompt_logprob_cursor].item == static_cast<int32_t>(index)) {
+      prompt_logprob_events.push_back(
+          {slot.user, slot.handle, item.first_position, std::move(all[prompt_logprob_cursor].per_token)});
     }
   }
   table.CommitItem(s, r.accepted, r.num_tokens);
@@ -118,64 +121,68 @@ void StepLoop::Impl::CommitItem(size_t index, const StepItem& item, uint32_t pla
     parts.kv->Rollback(s, computed);
     builder.RolledBack(s, computed);
   }
-  if (r.num_tokens > 0) AppendTokens(s, item, index, r);
-  RequestRecord* request = slots[static_cast<size_t>(s)].request;
-  if (request != nullptr && request->siblings_held && slots[static_cast<size_t>(s)].choice == 0 && table.holds_kv(s) &&
-      table.columns().computed_committed[s] >= slots[static_cast<size_t>(s)].prompt_tokens) {
-    ReleaseSiblings(request, s);
+  if (slot.choice == 0 && slot.request->siblings_held && table.columns().computed_committed[s] >= slot.prompt_tokens) {
+    ReleaseSiblings(slot.request, s);
   }
-}
-
-void StepLoop::Impl::AppendTokens(SlotId s, const StepItem&, size_t index, const ItemResult& r) {
-  SlotEntry& slot = slots[static_cast<size_t>(s)];
-  std::vector<TokenId>& output = slot.buffers->output;
   for (int32_t i = 0; i < r.num_tokens; ++i) {
     const auto at = static_cast<size_t>(r.token_offset + i);
-    const TokenId token = at < result.tokens.size() ? result.tokens[at] : 0;
-    output.push_back(token);
-    const auto length = slot.prompt_tokens + static_cast<int32_t>(output.size());
-    if (length >= slot.next_key_at) AddKey(s);
-
-    TokenEvent& event = token_events.emplace_back();
-    RequestRecord* request = slot.request;
-    event.user = request->in.user;
-    event.handle = request->in.handle;
-    event.choice = slot.choice;
-    event.token = token;
-    event.first_token = output.size() == 1;
-    event.gap_ns = now_ns - slot.last_token_ns;
-    slot.last_token_ns = now_ns;
-    if (!event.first_token) request->longest_gap_ns = std::max(request->longest_gap_ns, event.gap_ns);
-    if (request->first_token_ns == 0) request->first_token_ns = now_ns;
-    ++request->completion_tokens;
-    ++stats.generation_tokens;
-    if (!result.logprobs.empty()) {
-      for (auto& logprobs : result.logprobs) {
-        if (logprobs.item != static_cast<int32_t>(index) || static_cast<size_t>(i) >= logprobs.per_token.size()) continue;
-        event.logprobs = static_cast<int32_t>(logprob_events.size());
-        logprob_events.push_back(std::move(logprobs.per_token[static_cast<size_t>(i)]));
-      }
-    }
-    FinishReason reason = StopReason(s, token, &event.stop_string);
-    if (reason != FinishReason::kNone && parts.trace != nullptr) parts.trace->Stopped(static_cast<int32_t>(index), i);
-    if (reason == FinishReason::kNone && static_cast<int32_t>(output.size()) >= request->in.max_tokens) {
-      reason = FinishReason::kLength;
-    }
-    if (reason != FinishReason::kNone) {
-      Finish(s, reason, &event, -1);
-      return;
-    }
+    if (AppendToken(s, index, i, at < result.tokens.size() ? result.tokens[at] : 0)) return;
   }
 }
 
-FinishReason StepLoop::Impl::StopReason(SlotId s, TokenId token, int32_t* stop_string) {
+// True: it ended the sequence. `nth` token of the item.
+bool StepLoop::Impl::AppendToken(SlotId s, size_t index, int32_t nth, TokenId token) {
   SlotEntry& slot = slots[static_cast<size_t>(s)];
-  if (static_cast<int32_t>(slot.buffers->output.size()) < slot.min_tokens) return FinishReason::kNone;
-  const std::vector<TokenId>& stop_ids = slot.request->in.stop_ids;
-  for (const TokenId id : stop_ids) {
-    if (id == token) return FinishReason::kStop;
+  std::vector<TokenId>& output = slot.buffers->output;
+  output.push_back(token);
+  const auto count = static_cast<int32_t>(output.size());
+  if (slot.prompt_tokens + count >= slot.next_key_at) AddKey(s);
+
+  TokenEvent& event = token_events.emplace_back();
+  event.user = slot.user;
+  event.handle = slot.handle;
+  event.choice = slot.choice;
+  event.token = token;
+  event.first_token = count == 1;
+  event.gap_ns = now_ns - slot.last_token_ns;
+  slot.last_token_ns = now_ns;
+  RequestRecord* request = slot.request;
+  if (!event.first_token) {
+    request->longest_gap_ns = std::max(request->longest_gap_ns, event.gap_ns);
+  } else if (request->first_token_ns == 0) {
+    request->first_token_ns = now_ns;
   }
-  if (slot.buffers->stop.has_value() && parts.token_bytes) {
+  ++request->completion_tokens;
+  ++stats.generation_tokens;
+  if (!result.logprobs.empty()) TakeLogprobs(index, nth, &event);
+
+  FinishReason reason = StopReason(slot, count, token, &event.stop_string);
+  if (reason == FinishReason::kNone) {
+    if (count < slot.max_tokens) return false;
+    reason = FinishReason::kLength;
+  } else if (parts.trace != nullptr) {
+    parts.trace->Stopped(static_cast<int32_t>(index), nth);
+  }
+  Finish(s, reason, &event, -1);
+  return true;
+}
+
+void StepLoop::Impl::TakeLogprobs(size_t index, int32_t nth, TokenEvent* event) {
+  auto& all = result.logprobs;   // in item order, as the items are committed
+  while (logprob_cursor < all.size() && all[logprob_cursor].item < static_cast<int32_t>(index)) ++logprob_cursor;
+  if (logprob_cursor == all.size() || all[logprob_cursor].item != static_cast<int32_t>(index)) return;
+  auto& per_token = all[logprob_cursor].per_token;
+  if (static_cast<size_t>(nth) >= per_token.size()) return;
+  event->logprobs = static_cast<int32_t>(logprob_events.size());
+  logprob_events.push_back(std::move(per_token[static_cast<size_t>(nth)]));
+}
+
+FinishReason StepLoop::Impl::StopReason(const SlotEntry& slot, int32_t count, TokenId token, int32_t* stop_string) const {
+  if (count < slot.min_tokens) return FinishReason::kNone;
+  for (int32_t i = 0; i < slot.num_stop_ids; ++i) {
+    if (slot.stop_ids[i] == token) return FinishReason::kStop;
+  }
+  if (slot.has_stop_strings) {
     *stop_string = slot.buffers->stop->Append(parts.token_bytes(token));
     if (*stop_string >= 0) return FinishReason::kStop;
   }

@@ -29,11 +29,17 @@ struct SlotEntry {
   RequestRecord* request = nullptr;
   SequenceBuffers* buffers = nullptr;
   const TokenId* prompt = nullptr;   // null: no token ids
+  void* user = nullptr;              // of the request, as are the next four
+  RequestHandle handle = 0;
+  const TokenId* stop_ids = nullptr;
+  int32_t num_stop_ids = 0;
+  int32_t max_tokens = 0;
   int32_t prompt_tokens = 0;
   int32_t choice = 0;
   int32_t next_key_at = std::numeric_limits<int32_t>::max();   // known tokens at which another block has its key
   int32_t min_tokens = 0;
   bool started = false;              // was scheduled before
+  bool has_stop_strings = false;
   TimeNs last_token_ns = 0;
 };
 

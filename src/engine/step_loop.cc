@@ -173,6 +173,12 @@ void StepLoop::Impl::TakeRequest(PreparedRequest prepared) {
     slot.buffers = &buffers;
     slot.prompt = in.request->prompt != nullptr ? in.request->prompt->data() : nullptr;
     slot.prompt_tokens = in.prompt_tokens;
+    slot.user = in.user;
+    slot.handle = in.handle;
+    slot.stop_ids = in.stop_ids.data();
+    slot.num_stop_ids = static_cast<int32_t>(in.stop_ids.size());
+    slot.max_tokens = in.max_tokens;
+    slot.has_stop_strings = buffers.stop.has_value() && parts.token_bytes;
     slot.choice = choice;
     slot.min_tokens = static_cast<int32_t>(std::min<int64_t>(in.request->stop.min_tokens, in.max_tokens));
     slot.last_token_ns = in.arrival_ns;

@@ -55,8 +55,9 @@ struct StepLoop::Impl {
   void CommitStep();
   void CommitItem(size_t index, const StepItem& item, uint32_t planned_epoch);
   void FailStep();
-  void AppendTokens(SlotId s, const StepItem& item, size_t index, const ItemResult& result);
-  FinishReason StopReason(SlotId s, TokenId token, int32_t* stop_string);
+  bool AppendToken(SlotId s, size_t index, int32_t nth, TokenId token);
+  void TakeLogprobs(size_t index, int32_t nth, TokenEvent* event);
+  FinishReason StopReason(const SlotEntry& slot, int32_t count, TokenId token, int32_t* stop_string) const;
   void AddKey(SlotId s);
   void ReleaseSiblings(RequestRecord* request, SlotId parent);
   // Ends a sequence in whatever state; `event` carries the reason if the token that ended it is there, else one is made.
@@ -92,6 +93,7 @@ struct StepLoop::Impl {
   std::vector<InFlight> ring;       // traits.max_in_flight
   size_t ring_head = 0, ring_count = 0;
   StepResult result;
+  size_t logprob_cursor = 0, prompt_logprob_cursor = 0;   // within the result that is being committed
 
   TimeNs now_ns = 0;                // of this pass: the one time that decisions see
   StepId next_step = 0;

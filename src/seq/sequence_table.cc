@@ -101,25 +101,6 @@ void SequenceTable::Admit(SlotId s, int32_t matched_tokens) {
   changes_.push_back({s, ChangeKind::kAdmitted});
 }
 
-void SequenceTable::PlanItem(SlotId s, int32_t count, bool samples, StepId step, bool chainable) {
-  TACTUS_CHECK(holds_kv(s) && flight_[s] != FlightState::kInFlight && count >= 1);
-  computed_planned_[s] += count;
-  if (samples) ++known_planned_[s];
-  if (state_[s] == SeqState::kPrefill && computed_planned_[s] >= goal_tokens_[s]) {
-    state_[s] = SeqState::kDecode;
-    --num_prefilling_;
-  }
-  ++in_flight_[s];
-  last_step_[s] = step;
-  flight_[s] = chainable ? FlightState::kChainable : FlightState::kInFlight;
-}
-
-void SequenceTable::CommitItem(SlotId s, int32_t accepted, int32_t new_tokens) {
-  computed_committed_[s] += accepted;
-  known_committed_[s] += new_tokens;
-  if (--in_flight_[s] == 0) flight_[s] = FlightState::kIdle;
-}
-
 void SequenceTable::DropItem(SlotId s) {
   TACTUS_CHECK(in_flight_[s] > 0);
   if (--in_flight_[s] == 0) flight_[s] = FlightState::kIdle;

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "base/sequence_columns.h"
 #include "base/units.h"
 
@@ -52,9 +53,24 @@ class SequenceTable {
   void Admit(SlotId s, int32_t matched_tokens);
   // `count` more positions are in step `step`; `samples`: the last of them yields a token. `chainable`: it may be planned
   // again before the result is there.
-  void PlanItem(SlotId s, int32_t count, bool samples, StepId step, bool chainable);
+  void PlanItem(SlotId s, int32_t count, bool samples, StepId step, bool chainable) {
+    TACTUS_CHECK(holds_kv(s) && flight_[s] != FlightState::kInFlight && count >= 1);
+    computed_planned_[s] += count;
+    if (samples) ++known_planned_[s];
+    if (state_[s] == SeqState::kPrefill && computed_planned_[s] >= goal_tokens_[s]) {
+      state_[s] = SeqState::kDecode;
+      --num_prefilling_;
+    }
+    ++in_flight_[s];
+    last_step_[s] = step;
+    flight_[s] = chainable ? FlightState::kChainable : FlightState::kInFlight;
+  }
   // An item's result: `accepted` positions are computed, `new_tokens` exist.
-  void CommitItem(SlotId s, int32_t accepted, int32_t new_tokens);
+  void CommitItem(SlotId s, int32_t accepted, int32_t new_tokens) {
+    computed_committed_[s] += accepted;
+    known_committed_[s] += new_tokens;
+    if (--in_flight_[s] == 0) flight_[s] = FlightState::kIdle;
+  }
   // A step that used the sequence has ended; the item counts for nothing (it was rolled back, preempted or finished since).
   void DropItem(SlotId s);
   // What is planned beyond the committed lengths is void; items still in flight are stale from here on: drop them.

@@ -2,12 +2,14 @@
 // the steady state.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <new>
 #include <thread>
 
 #include "base/clock.h"
 #include "engine/harness.h"
+#include "engine/replay.h"
 
 namespace {
 std::atomic<int64_t> g_allocations{0};
@@ -21,6 +23,8 @@ void* Counted(std::size_t size) {
 
 void* operator new(std::size_t size) { return Counted(size); }
 void* operator new[](std::size_t size) { return Counted(size); }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return std::malloc(size == 0 ? 1 : size); }
+void* operator new[](std::size_t size, const std::nothrow_t&) noexcept { return std::malloc(size == 0 ? 1 : size); }
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete[](void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
@@ -39,7 +43,7 @@ class Counter final : public EventSink {
 };
 
 struct Rig {
-  explicit Rig(const std::string& preset, int32_t max_num_seqs = 16, int32_t max_tokens = 64) {
+  explicit Rig(const std::string& preset, int32_t max_num_seqs = 16, int32_t max_tokens = 64, const std::string& trace_path = {}) {
     limits.max_model_len = max_tokens + 64;
     limits.max_num_seqs = max_num_seqs;
     limits.max_queue = 512;
@@ -64,6 +68,10 @@ struct Rig {
     parts.kv = kv.get();
     parts.clock = &SystemClock();
     parts.sink = &sink;
+    if (!trace_path.empty()) {
+      trace = std::move(TraceWriter::Create(trace_path, MakeTraceHeader(*scheduler, kc, lc, executor.traits()))).value();
+      parts.trace = trace.get();
+    }
     loop = std::make_unique<StepLoop>(lc, std::move(parts));
   }
   Result<RequestHandle> Submit(uint64_t seed, int64_t max_tokens) {
@@ -76,6 +84,7 @@ struct Rig {
   NullExecutor executor;
   std::unique_ptr<KvCache> kv;
   Counter sink;
+  std::unique_ptr<TraceWriter> trace;
   std::unique_ptr<StepLoop> loop;
 };
 
@@ -110,6 +119,34 @@ TEST(LoopThread, ManyThreadsSubmitCancelAndRead) {
   EXPECT_GT(accepted.load(), 0);
   EXPECT_TRUE(rig.loop->idle());
   EXPECT_EQ(rig.loop->CheckIntegrity(), "");
+}
+
+// On real threads and a real clock no two runs are alike; the recording of one is.
+TEST(LoopThread, ARecordedLiveRunReplays) {
+  const std::string path = ::testing::TempDir() + "tactus_live.trace";
+  Rig rig("sarathi-serve", 8, 64, path);
+  std::thread engine([&] { rig.loop->Run(); });
+  std::vector<std::thread> clients;
+  for (uint64_t c = 0; c < 3; ++c) {
+    clients.emplace_back([&, c] {
+      for (uint64_t i = 0; i < 100; ++i) {
+        const auto handle = rig.Submit(c * 7 + i % 5, static_cast<int64_t>(1 + i % 60));   // prompts repeat
+        if (handle.ok() && i % 4 == 0) rig.loop->Cancel(*handle);
+      }
+    });
+  }
+  for (std::thread& t : clients) t.join();
+  while (rig.loop->live_requests() > 0) std::this_thread::yield();
+  rig.loop->Stop();
+  engine.join();
+  ASSERT_TRUE(rig.trace->Close().ok());
+  const auto report = ReplayTrace(path);
+  std::remove(path.c_str());
+  ASSERT_TRUE(report.ok()) << report.status().ToString();
+  EXPECT_TRUE(report->complete);
+  EXPECT_TRUE(report->identical()) << report->first_difference;
+  EXPECT_EQ(report->plan_hash_replayed, rig.loop->plan_hash());
+  EXPECT_GT(report->steps_replayed, 100);
 }
 
 TEST(LoopThread, StopWakesASleepingLoop) {
