@@ -179,6 +179,7 @@ class EngineImpl final : public Engine {
     Drain(0);
     loop_->Stop();
     thread_.join();
+    executor_.reset();   // a step whose requests were cut off may still run, on a plan that the loop owns
     delivery_.reset();   // delivers what is left, before the loop and its parts go
   }
 
