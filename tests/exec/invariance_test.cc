@@ -2,6 +2,8 @@
 // shared prefix blocks, with any number of threads and any block size, its logits are the same bits and its tokens the same.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "base/rng.h"
 #include "exec/tiny_model.h"
 
