@@ -12,8 +12,9 @@ endif()
 
 find_program(TACTUS_CCACHE ccache)
 if(TACTUS_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # The sloppiness settings are what ccache needs to cache compilations that use a precompiled header.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+  # The sloppiness settings are what ccache needs to cache compilations that use a precompiled header; base directory and
+  # no hashing of the current one let two clones share the cache.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${TACTUS_CCACHE})
 endif()
 if(TACTUS_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

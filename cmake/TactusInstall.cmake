@@ -5,15 +5,14 @@
 include(CMakePackageConfigHelpers)
 
 if(TARGET tactus_engine)
-  # The modules are static libraries; the shared one holds the public API (engine, base) whole and what those need.
-  add_library(tactus_shared SHARED ${CMAKE_SOURCE_DIR}/cmake/shared_library.cc)
+  # The modules are static libraries. The shared one holds the objects of the public API's modules (engine, base) whole, and of
+  # the others what those need.
+  add_library(tactus_shared SHARED $<TARGET_OBJECTS:tactus_engine> $<TARGET_OBJECTS:tactus_base>)
   set_target_properties(tactus_shared PROPERTIES OUTPUT_NAME tactus EXPORT_NAME tactus
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   target_compile_features(tactus_shared PUBLIC cxx_std_20)
   target_include_directories(tactus_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  set_target_properties(tactus_shared PROPERTIES LINK_LIBRARY_OVERRIDE "WHOLE_ARCHIVE,tactus_engine,tactus_base")  # base is also a dependency
-  target_link_libraries(tactus_shared PRIVATE
-    $<BUILD_INTERFACE:$<LINK_LIBRARY:WHOLE_ARCHIVE,tactus_engine>> $<BUILD_INTERFACE:$<LINK_LIBRARY:WHOLE_ARCHIVE,tactus_base>>)
+  target_link_libraries(tactus_shared PRIVATE $<BUILD_INTERFACE:tactus_engine>)
 
   install(TARGETS tactus_shared EXPORT tactusTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT lib)
   install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/tactus DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT lib)
