@@ -221,17 +221,17 @@ Result<ArrivalSpec> ParseArrivals(const std::string& text, double rate_per_s) {
   spec.rate_per_s = rate_per_s;
   const size_t colon = text.find(':');
   const std::string name = text.substr(0, colon);
-  const auto value = colon == std::string::npos ? std::nullopt : ToDouble(text.substr(colon + 1));
+  const double value = colon == std::string::npos ? -1.0 : ToDouble(text.substr(colon + 1)).value_or(-1.0);
   if (text == "poisson") return spec;
   if (text == "constant") return spec.kind = ArrivalSpec::Kind::kConstant, spec;
-  if (name == "gamma" && value && *value > 0 && *value <= 100) {
+  if (name == "gamma" && value > 0 && value <= 100) {
     spec.kind = ArrivalSpec::Kind::kGamma;
-    spec.cv = *value;
+    spec.cv = value;
     return spec;
   }
-  if (name == "jitter" && value && *value >= 0) {
+  if (name == "jitter" && value >= 0) {
     spec.kind = ArrivalSpec::Kind::kRecorded;
-    spec.jitter_s = *value;
+    spec.jitter_s = value;
     return spec;
   }
   return InvalidArgument(

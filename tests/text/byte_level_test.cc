@@ -165,7 +165,8 @@ TEST(Pretokenizer, ClassesAreTheReferences) {
 }
 
 TEST(Pretokenizer, APatternThatBacktracksWithoutEndStops) {
-  const std::string text = std::string(50'000, 'a') + "b";
+  std::string text(50'000, 'a');
+  text += 'b';
   EXPECT_EQ(Split("(a+)+$", SplitBehavior::kIsolated, text), std::vector<std::string>{text});
 }
 
