@@ -37,6 +37,7 @@ void StepLoop::Impl::CommitStep() {
   record.ok = ok;
   step_events.push_back(record);
 
+  if (ok) VoidFailedItems(plan, f.epochs);
   recompute.clear();
   parts.kv->StepEnded(plan.step, ok, &recompute);
   ring_head = ring_head + 1 == ring.size() ? 0 : ring_head + 1;
@@ -69,6 +70,28 @@ void StepLoop::Impl::CommitStep() {
     intake.Close(Status(StatusCode::kUnavailable, "the executor has failed " + std::to_string(errors_in_a_row) +
                                                       " steps in a row: " + result.status.message()));
     FinishAll(FinishReason::kError, result.status);
+  }
+}
+
+// An item that could not run wrote no KV. Whoever matched what it was to fill, in this step already, has read garbage: it
+// starts again, and its own result is dropped as stale. (Logits that are not finite leave sound KV behind.)
+void StepLoop::Impl::VoidFailedItems(const StepPlan& plan, const std::vector<uint32_t>& epochs) {
+  recompute.clear();
+  for (size_t i = 0; i < plan.items.size(); ++i) {
+    if (result.items[i].status != ItemStatus::kFailed) continue;
+    const SlotId s = plan.items[i].slot;
+    if (table.epoch(s) != epochs[i] || !table.holds_kv(s)) continue;
+    parts.kv->ItemFailed(s, plan.items[i].first_position, plan.step, &recompute);
+  }
+  if (recompute.empty()) return;
+  for (const SlotId s : recompute) {
+    bool failed_itself = false;
+    for (size_t i = 0; i < plan.items.size(); ++i) {
+      failed_itself |= plan.items[i].slot == s && table.epoch(s) == epochs[i] && result.items[i].status == ItemStatus::kFailed;
+    }
+    if (failed_itself || !table.holds_kv(s)) continue;   // ends with an error when its item is committed
+    parts.kv->Release(s, table.last_step(s));
+    Requeue(s);
   }
 }
 

@@ -57,7 +57,7 @@ EngineMetrics::EngineMetrics(std::string model_name, const KvCacheConfig& kv, in
 void EngineMetrics::OnStep(const StepEvents& events) {
   std::lock_guard lock(mutex_);
   Counts& c = counts_;
-  if (events.decision_ns >= 0) c.decision_ns.Add(events.decision_ns);
+  if (events.decision_ns >= 0) percentiles_.decision_ns.Add(events.decision_ns);
   for (const StepRecord& s : events.steps) {
     c.iteration_tokens.Observe(s.prefill_tokens + s.decode_tokens);
     if (s.ok)
@@ -69,10 +69,10 @@ void EngineMetrics::OnStep(const StepEvents& events) {
     if (t.token < 0 || t.gap_ns <= 0) continue;
     if (t.first_token) {
       c.ttft_s.Observe(static_cast<double>(t.gap_ns) * kToSeconds);
-      c.ttft_ns.Add(t.gap_ns);
+      percentiles_.ttft_ns.Add(t.gap_ns);
     } else {
       c.gap_s.Observe(static_cast<double>(t.gap_ns) * kToSeconds);
-      c.gap_ns.Add(t.gap_ns);
+      percentiles_.gap_ns.Add(t.gap_ns);
     }
   }
   for (const RequestDoneEvent& d : events.done) CountDone(d);
@@ -95,7 +95,7 @@ void EngineMetrics::CountDone(const RequestDoneEvent& d) {
   (ok ? c.completed : c.failed) += 1;
   if (d.scheduled_ns > 0) {
     c.queue_s.Observe(static_cast<double>(d.scheduled_ns - d.arrival_ns) * kToSeconds);
-    c.delay_ns.Add(d.scheduled_ns - d.arrival_ns);
+    percentiles_.delay_ns.Add(d.scheduled_ns - d.arrival_ns);
   }
   if (!ok) return;
   c.prompt_total += d.prompt_tokens;
@@ -103,17 +103,20 @@ void EngineMetrics::CountDone(const RequestDoneEvent& d) {
   c.prompt_tokens.Observe(d.prompt_tokens);
   c.generation_tokens.Observe(d.completion_tokens);
   c.e2e_s.Observe(static_cast<double>(d.done_ns - d.arrival_ns) * kToSeconds);
-  c.e2e_ns.Add(d.done_ns - d.arrival_ns);
+  percentiles_.e2e_ns.Add(d.done_ns - d.arrival_ns);
   if (d.first_token_ns == 0) return;
   c.prefill_s.Observe(static_cast<double>(d.first_token_ns - d.scheduled_ns) * kToSeconds);
   c.decode_s.Observe(static_cast<double>(d.done_ns - d.first_token_ns) * kToSeconds);
-  c.normalized_ttft_ns.Add((d.first_token_ns - d.arrival_ns) / std::max(d.prompt_tokens, 1));
-  if (d.completion_tokens > 1) c.tpot_ns.Add((d.done_ns - d.first_token_ns) / (d.completion_tokens - 1));
+  percentiles_.normalized_ttft_ns.Add((d.first_token_ns - d.arrival_ns) / std::max(d.prompt_tokens, 1));
+  if (d.completion_tokens > 1) percentiles_.tpot_ns.Add((d.done_ns - d.first_token_ns) / (d.completion_tokens - 1));
 }
 
 std::string EngineMetrics::Text(const EngineStats& s) const {
-  const Counts c = [this] {
+  double decision_p50_ns = 0, decision_p99_ns = 0;
+  const Counts c = [&] {
     std::lock_guard lock(mutex_);
+    decision_p50_ns = percentiles_.decision_ns.Quantile(0.5);
+    decision_p99_ns = percentiles_.decision_ns.Quantile(0.99);
     return counts_;
   }();
   PrometheusText t(Labels{{"model_name", model_name_}, {"engine", "0"}});
@@ -158,8 +161,8 @@ std::string EngineMetrics::Text(const EngineStats& s) const {
   t.Gauge("tactus_token_budget_utilization", "Tokens planned / token budget, over all steps.", s.budget_utilization);
   t.Gauge("tactus_kv_utilization", "KV blocks in use / all, mean over steps.", s.kv_utilization);
   t.Family("tactus_decision_seconds", Type::kGauge, "Time to plan a step, by quantile over all steps.");
-  t.Sample(c.decision_ns.Quantile(0.5) * kToSeconds, {{"quantile", "0.5"}});
-  t.Sample(c.decision_ns.Quantile(0.99) * kToSeconds, {{"quantile", "0.99"}});
+  t.Sample(decision_p50_ns * kToSeconds, {{"quantile", "0.5"}});
+  t.Sample(decision_p99_ns * kToSeconds, {{"quantile", "0.99"}});
   t.Counter("tactus_requests_rejected_total", "Requests refused because the queue was full.", value(c.rejected));
   t.Family("tactus_slo_requests_total", Type::kCounter,
            "Requests that stated an SLO, by class and whether they kept it.");
@@ -171,9 +174,9 @@ std::string EngineMetrics::Text(const EngineStats& s) const {
 }
 
 std::string EngineMetrics::ResultJson(const EngineStats& s, DurationNs duration_ns) const {
-  const Counts c = [this] {
+  const auto [c, p] = [this] {
     std::lock_guard lock(mutex_);
-    return counts_;
+    return std::pair(counts_, percentiles_);
   }();
   using OrderedJson = nlohmann::ordered_json;
   const double seconds = static_cast<double>(duration_ns) * kToSeconds;
@@ -200,16 +203,16 @@ std::string EngineMetrics::ResultJson(const EngineStats& s, DurationNs duration_
       stated > 0 ? OrderedJson(static_cast<double>(kept) / static_cast<double>(stated)) : OrderedJson(nullptr);
   out["preemptions"] = s.preemptions;
   out["recomputed_tokens"] = s.recomputed_tokens;
-  out["ttft_ms"] = Json(c.ttft_ns.Summarize(kToMs));
-  out["normalized_ttft_ms"] = Json(c.normalized_ttft_ns.Summarize(kToMs));
-  out["tbt_ms"] = Json(c.gap_ns.Summarize(kToMs));
-  out["tpot_ms"] = Json(c.tpot_ns.Summarize(kToMs));
-  out["e2e_ms"] = Json(c.e2e_ns.Summarize(kToMs));
-  out["scheduling_delay_ms"] = Json(c.delay_ns.Summarize(kToMs));
+  out["ttft_ms"] = Json(p.ttft_ns.Summarize(kToMs));
+  out["normalized_ttft_ms"] = Json(p.normalized_ttft_ns.Summarize(kToMs));
+  out["tbt_ms"] = Json(p.gap_ns.Summarize(kToMs));
+  out["tpot_ms"] = Json(p.tpot_ns.Summarize(kToMs));
+  out["e2e_ms"] = Json(p.e2e_ns.Summarize(kToMs));
+  out["scheduling_delay_ms"] = Json(p.delay_ns.Summarize(kToMs));
   out["steps"] = s.steps;
   out["plan_hash"] = fmt::format("{:016x}", s.plan_hash);
-  out["decision_us"] = s.steps > 0 ? OrderedJson{{"p50", c.decision_ns.Quantile(0.5) * 1e-3},
-                                                 {"p99", c.decision_ns.Quantile(0.99) * 1e-3}}
+  out["decision_us"] = s.steps > 0 ? OrderedJson{{"p50", p.decision_ns.Quantile(0.5) * 1e-3},
+                                                 {"p99", p.decision_ns.Quantile(0.99) * 1e-3}}
                                    : OrderedJson(nullptr);
   out["budget_utilization"] = s.steps > 0 ? OrderedJson(s.budget_utilization) : OrderedJson(nullptr);
   out["kv_utilization"] = s.steps > 0 ? OrderedJson(s.kv_utilization) : OrderedJson(nullptr);

@@ -27,18 +27,21 @@ class EngineMetrics final : public EventSink {
   std::string ResultJson(const EngineStats& stats, DurationNs duration_ns) const;
 
  private:
-  // Everything that is counted; copied whole by readers.
+  // What a scrape shows; copied whole under the mutex (a few kilobytes).
   struct Counts {
     Counts();
     BucketHistogram ttft_s, gap_s, e2e_s, queue_s, prefill_s, decode_s, prompt_tokens, generation_tokens,
         iteration_tokens, step_s;
-    Histogram ttft_ns, normalized_ttft_ns, gap_ns, tpot_ns, e2e_ns, delay_ns, decision_ns;
     int64_t completed = 0, failed = 0, prompt_total = 0, completion_total = 0, executor_errors = 0, rejected = 0;
     // By SLO class (empty: no class stated): requests that stated an SLO, and those that kept it.
     struct SloCount {
       int64_t stated = 0, kept = 0;
     };
     std::map<std::string, SloCount> slo;
+  };
+  // What the result object at exit shows too: large, so a scrape does not copy it.
+  struct Percentiles {
+    Histogram ttft_ns, normalized_ttft_ns, gap_ns, tpot_ns, e2e_ns, delay_ns, decision_ns;
   };
   void CountDone(const RequestDoneEvent& done);
 
@@ -47,6 +50,7 @@ class EngineMetrics final : public EventSink {
   const int64_t token_budget_;
   mutable std::mutex mutex_;
   Counts counts_;
+  Percentiles percentiles_;
 };
 
 }  // namespace tactus

@@ -54,6 +54,7 @@ struct StepLoop::Impl {
   bool CommitReady();
   void CommitStep();
   void CommitItem(size_t index, const StepItem& item, uint32_t planned_epoch);
+  void VoidFailedItems(const StepPlan& plan, const std::vector<uint32_t>& epochs);
   void FailStep();
   bool AppendToken(SlotId s, size_t index, int32_t nth, TokenId token);
   void TakeLogprobs(size_t index, int32_t nth, TokenEvent* event);

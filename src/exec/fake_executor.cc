@@ -101,6 +101,11 @@ void FakeExecutor::RunItem(const StepPlan& plan, size_t index, StepResult* resul
   ItemResult& out = result->items.emplace_back();
   out.accepted = item.count;
   out.token_offset = static_cast<int32_t>(result->tokens.size());
+  if (lost_[index]) {
+    out.status = ItemStatus::kFailed;
+    slot.last_token = 0;
+    return;
+  }
   if (item.count > 1 && faults_.Uniform() < config_.reject_rate) {
     out.accepted = static_cast<int32_t>(faults_.UniformInt(1, item.count - 1));
     for (int32_t i = out.accepted; i < item.count; ++i) *Cell(slot, item.first_position + i) = kGarbage;
@@ -147,9 +152,11 @@ void FakeExecutor::Submit(const StepPlan& plan) {
   // Writes of all items come before all reads, as in every layer of a real forward pass; items that share blocks within
   // the step rely on it.
   const bool failed = faults_.Uniform() < config_.step_error_rate;
+  lost_.clear();
   for (const StepItem& item : plan.items) {
     if (item.input == InputSource::kChained && !config_.can_chain) Violate("a chained input without can_chain");
-    WriteItem(plan, item, failed);
+    lost_.push_back(!failed && config_.item_lost_rate > 0 && faults_.Uniform() < config_.item_lost_rate);
+    WriteItem(plan, item, failed || lost_.back());
   }
   if (failed) {
     p.result.status = Internal("injected executor error");

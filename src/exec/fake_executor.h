@@ -31,6 +31,7 @@ struct FakeExecutorConfig {
   uint64_t fault_seed = 1;
   double step_error_rate = 0;        // the whole step fails, what it wrote is garbage
   double item_error_rate = 0;        // an item's logits are not finite
+  double item_lost_rate = 0;         // an item does not run: garbage is in its place, and who reads it gets another token
   double reject_rate = 0;            // of items with several tokens: only the first few positions are accepted
 };
 
@@ -79,6 +80,7 @@ class FakeExecutor final : public Executor {
   std::vector<TokenId> inputs_;      // of the item at hand
   TimeNs last_ready_ns_ = 0;
   int64_t steps_ = 0;
+  std::vector<bool> lost_;           // items of the step being run
   std::string violation_;
   std::function<void()> wakeup_;
 };

@@ -57,6 +57,7 @@ Workload MakeWorkload(uint64_t seed, const WorkloadOptions& options) {
   if (options.faults) {
     c.executor.step_error_rate = 0.05;
     c.executor.item_error_rate = 0.02;
+    c.executor.item_lost_rate = 0.02;
   }
   if (options.rejects) c.executor.reject_rate = 0.2;
   w.faults = options.faults;
