@@ -63,8 +63,20 @@ case $mode in
   slow)
     scripts/setup.sh build test
     scripts/build.sh release
+    scripts/build.sh release jinja_render tokenize_lines
     default_model
     python_venv
+    if ! cmp -s tools/requirements.txt .venv-tools/requirements.installed 2>/dev/null; then
+      echo "test: installing the reference implementations into .venv-tools" >&2
+      python3 -m venv .venv-tools
+      .venv-tools/bin/pip install --quiet --disable-pip-version-check -r tools/requirements.txt
+      cp tools/requirements.txt .venv-tools/requirements.installed
+    fi
+    echo "test: every chat template of the llama-cpp-python source package against transformers" >&2
+    .venv-tools/bin/python tools/check_templates.py --render build/release/tests/text/jinja_render
+    echo "test: tokenisers against their references on random odd strings" >&2
+    .venv-tools/bin/python tools/compare_tokenizers.py build/release/tests/text/tokenize_lines --count 10000 --seed 1 \
+      ${TACTUS_DEFAULT_MODEL:+--gguf "$TACTUS_DEFAULT_MODEL"}
     run_ctest release -L slow
     ;;
   asan)

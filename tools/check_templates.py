@@ -160,7 +160,7 @@ def reference(source, variables):
 
 
 def download(folder):
-    subprocess.run([sys.executable, "-m", "pip", "download", "--no-deps", "--no-build-isolation", "--no-binary", ":all:",
+    subprocess.run([sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:",
                     "-q", "-d", folder, "llama-cpp-python==0.3.36"], check=True)
     with tarfile.open(glob.glob(os.path.join(folder, "*.tar.gz"))[0]) as archive:
         archive.extractall(folder, filter="data")
