@@ -265,8 +265,9 @@ EngineStats StepLoop::Stats() const { return impl_->published.Read(); }
 bool StepLoop::RunOnce() { return impl_->RunOnce(); }
 
 void StepLoop::Run() {
-  while (!impl_->stopping.load(std::memory_order_acquire)) {
-    impl_->wake->Arm();
+  while (true) {
+    impl_->wake->Arm();   // before anything is looked at, so that whatever comes later wakes
+    if (impl_->stopping.load(std::memory_order_acquire)) return;
     if (!impl_->RunOnce()) impl_->wake->Wait();
   }
 }
