@@ -10,7 +10,7 @@ namespace tactus {
 namespace {
 
 struct Choice {
-  explicit Choice(const Tokenizer* tokenizer) : detokenizer(tokenizer) {}
+  Choice(const Tokenizer* tokenizer, bool at_start) : detokenizer(tokenizer, true, at_start) {}
   Detokenizer detokenizer;
   std::string held;   // made, not yet delivered: may become a stop string
 };
@@ -147,8 +147,12 @@ Delivery::~Delivery() {
 
 void* Delivery::Register(std::shared_ptr<const Request> request, std::shared_ptr<ResponseSink> sink) {
   auto* subscriber = new Subscriber;   // freed after its done event, or by Forget
+  // An answer continues its prompt's text: a SentencePiece space at its front is part of it, unless nothing but special
+  // tokens came before.
+  const auto is_special = [this](TokenId id) { return impl_->tokenizer->IsSpecial(id); };
+  const bool at_start = !request->prompt || std::all_of(request->prompt->begin(), request->prompt->end(), is_special);
   subscriber->choices.reserve(static_cast<size_t>(request->n));
-  for (int32_t i = 0; i < request->n; ++i) subscriber->choices.emplace_back(impl_->tokenizer);
+  for (int32_t i = 0; i < request->n; ++i) subscriber->choices.emplace_back(impl_->tokenizer, at_start);
   subscriber->request = std::move(request);
   subscriber->sink = std::move(sink);
   std::lock_guard lock(impl_->mutex);

@@ -4,8 +4,8 @@
 
 namespace tactus {
 
-Detokenizer::Detokenizer(const Tokenizer* tokenizer, bool skip_special)
-    : tokenizer_(tokenizer), skip_special_(skip_special) {}
+Detokenizer::Detokenizer(const Tokenizer* tokenizer, bool skip_special, bool at_start)
+    : tokenizer_(tokenizer), skip_special_(skip_special), at_start_(at_start) {}
 
 std::string Detokenizer::Append(TokenId id) {
   if (skip_special_ && tokenizer_->IsSpecial(id)) return {};

@@ -82,7 +82,8 @@ Status ApplyPreTokenizerName(std::string_view name, TokenizerSpec* spec);
 // Incremental detokenising: feeds ids, gives whole UTF-8 characters only. Not thread-safe; one per choice.
 class Detokenizer {
  public:
-  explicit Detokenizer(const Tokenizer* tokenizer, bool skip_special = true);
+  // at_start: what it is fed is the start of a text; false where it continues one (SentencePiece keeps its first space then).
+  explicit Detokenizer(const Tokenizer* tokenizer, bool skip_special = true, bool at_start = true);
   // Text that became final with this token; possibly empty while a character is incomplete.
   std::string Append(TokenId id);
   // What is left at the end: incomplete bytes as U+FFFD, as the reference does.
@@ -91,7 +92,7 @@ class Detokenizer {
  private:
   const Tokenizer* tokenizer_;
   bool skip_special_;
-  bool at_start_ = true;
+  bool at_start_;
   std::string pending_;
 };
 

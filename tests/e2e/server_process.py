@@ -29,11 +29,13 @@ def default_model():
 
 
 class ServerProcess:
-    def __init__(self, *args, real_model=True, name="test-model"):
+    def __init__(self, *args, real_model=True, model=None, name="test-model"):
         self.folder = tempfile.TemporaryDirectory()
         self.real = real_model and default_model() is not None
         command = [os.environ["TACTUS_BINARY"], "serve"]
-        if self.real:
+        if model:
+            command.append(str(model))
+        elif self.real:
             command.append(default_model())
         else:
             folder = pathlib.Path(self.folder.name)
