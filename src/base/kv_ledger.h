@@ -51,6 +51,16 @@ class KvLedger {
   // Gives back everything the slot holds. Blocks that a step in flight still writes or reads are reusable once
   // `last_step` has ended (pass -1 when no step in flight uses the slot); they count as available from then on.
   virtual void Release(SlotId slot, StepId last_step) = 0;
+
+  // Swap to host memory. Like Release, but the KV of positions [0, computed_tokens) is copied to the host (appended to
+  // plan->swap_outs) and stays the slot's until Start brings it back (matched_tokens = what was saved; the copies are appended to
+  // plan->swap_ins) or DropSwapped. Precondition: no step in flight uses the slot. False: not enough host blocks (or no swap
+  // space at all); nothing changed.
+  virtual bool SwapOut(SlotId, int32_t /*computed_tokens*/, StepPlan*) { return false; }
+  virtual int32_t SwappedTokens(SlotId) const { return 0; }   // 0: nothing is swapped out
+  virtual void DropSwapped(SlotId) {}
+  virtual int64_t swap_blocks_total() const { return 0; }
+  virtual int64_t swap_blocks_free() const { return 0; }
 };
 
 }  // namespace tactus

@@ -1,15 +1,33 @@
-// How many tokens a request will generate. The only way a policy may know anything about an output's length.
+// How many tokens a request will generate: the only way a policy may know anything about an output's length. The engine
+// binds sequences at arrival and reports ends; policies ask. Deterministic: what it answers follows from the calls before.
+// Thread rule: engine thread only.
 #pragma once
 
+#include "base/hash.h"
 #include "base/units.h"
+#include "tactus/request.h"
 
 namespace tactus {
+
+// What may be known of a request when it arrives.
+struct PredictionFeatures {
+  int32_t prompt_tokens = 0;
+  int32_t max_output_tokens = 0;
+  uint64_t client = 0;              // hash of Request::client; 0: unknown
+  Hash128 prefix;                   // key of the prompt's last full block that can be shared; zero: none
+  const Request* request = nullptr; // for predictors that only simulation may use (oracle, noisy)
+};
 
 class LengthPredictor {
  public:
   virtual ~LengthPredictor() = default;
-  // Predicted output tokens in all (not what is left), >= 1. `attempt` counts earlier predictions that proved too short.
-  virtual int32_t PredictOutputTokens(SlotId slot, int32_t prompt_tokens, int32_t attempt) const = 0;
+  virtual const char* name() const = 0;
+  // A sequence takes the slot / its answer is complete (output_tokens generated; cut_off: by an error or a cancel).
+  virtual void Bind(SlotId slot, const PredictionFeatures& features) = 0;
+  virtual void Ended(SlotId slot, int32_t output_tokens, bool cut_off) = 0;
+  // Predicted output tokens in all (not what is left), in [1, max_output_tokens]. `attempt` counts earlier predictions for
+  // this sequence that proved too short: the answer grows with it.
+  virtual int32_t PredictOutputTokens(SlotId slot, int32_t attempt) const = 0;
 };
 
 }  // namespace tactus

@@ -38,6 +38,14 @@ struct BlockCopy {
   int32_t tokens = 0;
 };
 
+// Copies `tokens` positions of a block between the KV memory and the host's swap arena (block ids of its own), every layer, K
+// and V. Order within a step: swap_outs, swap_ins, copies, items; so a block swapped out may be written again in the same step.
+struct SwapCopy {
+  BlockId block = kNoBlock;
+  BlockId host_block = kNoBlock;
+  int32_t tokens = 0;
+};
+
 // Entries [first_index, first_index + count) of a slot's block table become StepPlan::table_blocks[offset ...].
 // Applied in order, before copies and items. Tables live in the executor, so a step carries only what changed.
 struct TableUpdate {
@@ -62,17 +70,26 @@ struct StepPlan {
   std::vector<SequenceStart> starts;
   std::vector<TableUpdate> table_updates;
   std::vector<BlockId> table_blocks;
+  std::vector<SwapCopy> swap_outs;
+  std::vector<SwapCopy> swap_ins;
   std::vector<BlockCopy> copies;
   std::vector<StepItem> items;
   std::vector<SlotId> preempts;             // for the trace; the executor needs none of it
   std::vector<TokenId> tokens;              // host input ids of all items, in item order; empty in simulations
   int64_t num_tokens = 0;                   // sum of counts
   int32_t num_decodes = 0;                  // items that generate and have count 1
+  // For step-time models: what is not in prompt_items is a decode. Kept by PlanBuilder, so that nobody has to scan the items.
+  std::vector<int32_t> prompt_items;        // indices of items that compute (or recompute) a prompt
+  int64_t decode_context_tokens = 0;        // KV tokens that the decodes read, summed, each one's own token included
+  int64_t logit_rows = 0;                   // sum of the items'
+  int64_t padded_tokens = 0;                // computed for nothing (--pad)
 
   void Clear() {
     step = -1; planned_ns = 0; num_tokens = 0; num_decodes = 0;
     starts.clear(); table_updates.clear(); table_blocks.clear(); copies.clear();
+    swap_outs.clear(); swap_ins.clear();
     items.clear(); preempts.clear(); tokens.clear();
+    prompt_items.clear(); decode_context_tokens = 0; logit_rows = 0; padded_tokens = 0;
   }
 };
 

@@ -1,24 +1,47 @@
-// How long a step will take. cost/ implements it (roofline, measured table); the engine injects it into policies and
-// simulated executors. Pure: the same shape gives the same time.
+// How long a step will take. cost/ implements it (roofline, fitted operators, measured profiles, tables); the engine injects
+// it into policies and the simulated executor. Pure: the same shape gives the same time. Times are integer nanoseconds.
 #pragma once
+
+#include <span>
 
 #include "base/units.h"
 
 namespace tactus {
 
+// One prompt chunk of a step: `tokens` new positions that attend to `context_tokens` before them and causally to each other.
+struct ChunkShape {
+  int32_t context_tokens = 0;
+  int32_t tokens = 0;
+};
+
 struct StepShape {
-  int64_t prefill_tokens = 0;
-  int64_t prefill_context_tokens = 0;   // KV tokens that the chunks attend to, summed over chunks
-  int64_t decodes = 0;
-  int64_t decode_context_tokens = 0;    // KV tokens that the decodes attend to, summed
+  std::span<const ChunkShape> chunks;   // in plan order
+  int64_t decodes = 0;                  // sequences that decode one token each
+  int64_t decode_context_tokens = 0;    // KV tokens that the decodes read, summed, each one's own new token included
+  int64_t logit_rows = 0;               // rows through lm_head (and sampled)
+  int64_t padded_tokens = 0;            // computed for nothing, on top (--pad)
+  int64_t swap_blocks = 0;              // KV blocks copied to or from host memory before the step
+
+  int64_t prefill_tokens() const {
+    int64_t sum = 0;
+    for (const ChunkShape& c : chunks) sum += c.tokens;
+    return sum;
+  }
+  int64_t tokens() const { return prefill_tokens() + decodes; }
 };
 
 class StepTimeModel {
  public:
   virtual ~StepTimeModel() = default;
+  // From the first stage's start to the last one's end of a step that meets no other: all stages and the sends between.
   virtual DurationNs StepTimeNs(const StepShape& shape) const = 0;
   // Token counts of a step are best a multiple of this (the kernels' tile).
   virtual int32_t tile_tokens() const { return 1; }
+
+  // Pipeline stages: StepTimeNs is the sum of StageTimeNs over all stages and of SendTimeNs between neighbours.
+  virtual int32_t stages() const { return 1; }
+  virtual DurationNs StageTimeNs(const StepShape& shape, int32_t stage) const { return stage == 0 ? StepTimeNs(shape) : 0; }
+  virtual DurationNs SendTimeNs(const StepShape&) const { return 0; }
 };
 
 }  // namespace tactus

@@ -105,10 +105,13 @@ void PlanBuilder::AddItem(SlotId slot, int32_t first, int32_t count, bool decode
   TACTUS_CHECK(!chained || count == 1);
   touched_[slot] = stamp_;
   tokens_left_ -= count;
+  plan_->logit_rows += item.logit_rows;
   if (decode) {
     plan_->num_decodes += count == 1 ? 1 : 0;
+    plan_->decode_context_tokens += end;
   } else {
     prefill_left_ -= count;
+    plan_->prompt_items.push_back(num_items() - 1);
   }
   plan_->num_tokens += count;
   if (end >= next_mark_[slot]) {

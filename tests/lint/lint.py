@@ -6,6 +6,7 @@
   determinism        no std random engines or distributions; none of unordered iteration in sched/
   file-size          no source beyond its limit, and none that is on the ratchet grows
   targets            every source file belongs to a target
+  true-length        only the simulator, its executor and the oracle predictors include base/sim_request.h
   coroutines         co_ keywords only in http/, serve/, route/; no capturing lambda, conditional or braced temporary
                      inside a co_await expression (GCC 12 destroys them twice)
   own-words          nothing names a machine's private paths or unfinished work without a reason
@@ -29,19 +30,21 @@ LAYERS = {
     "seq": ["base", "obs"],
     "cost": ["base", "obs", "tensor", "model"],
     "sched": ["base"],
+    "predict": ["base"],
     "dist": ["base", "obs", "tensor", "kernels"],
     "exec": ["base", "obs", "tensor", "kernels", "model", "dist", "cost"],
-    "engine": ["base", "obs", "tensor", "kernels", "model", "text", "kv", "seq", "cost", "sched", "dist", "exec"],
+    "engine": ["base", "obs", "tensor", "kernels", "model", "text", "kv", "seq", "cost", "predict", "sched", "dist", "exec"],
     "route": ["base", "obs", "http", "api"],
     "http": ["base", "obs"],
     "api": ["base", "obs"],
     "batch": ["base", "obs", "seq", "cost", "engine", "api"],
     "serve": ["base", "obs", "engine", "api", "http"],
-    "sim": ["base", "obs", "model", "kv", "seq", "cost", "sched", "exec", "engine", "route"],
+    "sim": ["base", "obs", "model", "kv", "seq", "cost", "predict", "sched", "exec", "engine", "route"],
     "cli": None,  # everything
 }
 CLOCK = re.compile(r"(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday|\btime\(\s*(NULL|nullptr|0)\s*\)|__rdtsc)")
 RANDOM = re.compile(r"std::(mt19937|minstd|default_random_engine|random_device|uniform_\w+_distribution|normal_distribution|exponential_distribution)")
+KNOWS_TRUE_LENGTH = re.compile(r"base/sim_request\.h|sim/|exec/sim_|predict/(oracle|noisy)|cli/sim")
 PRIVATE = re.compile(r"/" + r"work/|\.lib" + r"rary\b|/root/")
 SIZE_LIMITS = {".h": 300, ".cc": 600, ".py": 600, ".cu": 800, ".cuh": 800}
 KERNEL_LIMIT = 800
@@ -87,6 +90,8 @@ def main():
                     target = match.group(1)
                     if target != module and target not in allowed:
                         report(path, number, "include-direction", f"{module}/ may not include {target}/")
+            if '"base/sim_request.h"' in raw and not KNOWS_TRUE_LENGTH.match("/".join(rel[1:])):
+                report(path, 1, "true-length", "only the simulator, its executor and the oracles may know output lengths")
         for number, line in enumerate(lines, 1):
             if CLOCK.search(line) and rel[-1] != "system_clock.cc":
                 report(path, number, "wall-clock", "take time from the Clock that was passed in (base/clock.h)")

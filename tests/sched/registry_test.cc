@@ -86,7 +86,7 @@ TEST(Registry, BudgetsSayWhy) {
 class LinearModel final : public StepTimeModel {
  public:
   DurationNs StepTimeNs(const StepShape& shape) const override {
-    return kMillisecond + (shape.prefill_tokens + shape.decodes) * 100 * kMicrosecond;
+    return kMillisecond + shape.tokens() * 100 * kMicrosecond;
   }
   int32_t tile_tokens() const override { return 32; }
 };

@@ -15,8 +15,9 @@ DurationNs StepTimeAt(const SchedulerLimits& limits, int64_t tokens) {
   StepShape shape;
   shape.decodes = std::min<int64_t>(limits.max_num_seqs, tokens / 2);
   shape.decode_context_tokens = shape.decodes * context;
-  shape.prefill_tokens = tokens - shape.decodes;
-  shape.prefill_context_tokens = context;
+  shape.logit_rows = shape.decodes + 1;
+  const ChunkShape chunk{static_cast<int32_t>(context), static_cast<int32_t>(tokens - shape.decodes)};
+  shape.chunks = {&chunk, 1};
   return limits.step_time->StepTimeNs(shape);
 }
 

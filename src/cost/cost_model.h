@@ -1,0 +1,66 @@
+// The step time of any hybrid batch for a model on a device with tensor and pipeline parallelism, built once from named
+// parts; asking it is cheap (tables, no allocation). Docs: docs/cost_model.md.
+//
+// Thread rule: immutable after Create; any thread may ask.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/step_time_model.h"
+#include "tactus/status.h"
+
+namespace tactus::cost {
+
+// Which model runs where, as the command line names it.
+struct Deployment {
+  std::string model;                   // a name of KnownModels(), a model folder or a config.json
+  std::string device;                  // a name of KnownDevices()
+  int32_t tp = 1, pp = 1;
+  std::string weight_dtype = "bfloat16";   // bfloat16 | fp8 | int8 | int4
+  std::string kv_dtype = "bfloat16";       // bfloat16 | fp8
+  // roofline: device figures and the model's config alone. fitted: operator times fitted to measurements where the device
+  // has them (else roofline, and Describe says so). auto: fitted where there is one.
+  std::string source = "auto";
+  DurationNs cpu_overhead_ns = -1;     // scheduling and launching per step that no operator hides; -1: the device's default
+};
+
+struct NamedEntry {
+  std::string name, help;
+};
+const std::vector<NamedEntry>& KnownModels();
+const std::vector<NamedEntry>& KnownDevices();
+
+// KV memory of one replica, by the same plan that `tactus serve` makes: weights, the largest step's activations, the rest KV.
+struct KvPlan {
+  int64_t num_blocks = 0;              // of block_size tokens, over all stages and ranks
+  int64_t kv_bytes_per_token = 0;      // of the whole model
+  int64_t weight_bytes_per_device = 0;
+  int64_t activation_bytes_per_device = 0;
+  int64_t kv_bytes_per_device = 0;
+};
+
+class CostModel : public StepTimeModel {
+ public:
+  // kInvalidArgument: unknown model, device or dtype (lists the known ones), heads that tp does not divide, more stages than
+  // layers. kNotFound: a config.json that is not there.
+  static Result<std::unique_ptr<CostModel>> Create(const Deployment& deployment);
+
+  // kInvalidArgument when the model does not fit its devices: names bytes needed, bytes there, and the tp x pp that fits.
+  virtual Result<KvPlan> PlanKv(double memory_utilization, int32_t block_size, int64_t max_step_tokens) const = 0;
+
+  // "llama-3.1-8b on h100, tp 1: GEMM fitted (median error 3.1 %), attention fitted (5 %), ..."
+  virtual std::string Describe() const = 0;
+  // How far a run went beyond what was measured: "" or "steps of up to 20,480 tokens (measured up to 8,192: 2.5 x
+  // beyond)". `most` holds the largest value of each field that was asked for.
+  virtual std::string Extrapolation(const StepShape& most) const = 0;
+  virtual int64_t max_model_len() const = 0;      // of the model's config
+  // For MFU and MBU: arithmetic and memory traffic of a step (whole replica), and the peaks of all its devices.
+  virtual double StepFlops(const StepShape& shape) const = 0;
+  virtual double StepBytes(const StepShape& shape) const = 0;
+  virtual double peak_flops() const = 0;          // FLOP/s
+  virtual double peak_bandwidth() const = 0;      // bytes/s
+};
+
+}  // namespace tactus::cost
