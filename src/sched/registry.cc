@@ -10,6 +10,8 @@
 namespace tactus::sched {
 namespace {
 
+constexpr const char* kInjected = "injected";
+
 template <class T>
 struct Entry {
   const char* name;
@@ -76,6 +78,7 @@ std::string NamesOf(const Infos& infos) {
 template <class T, size_t N>
 Status Make(const Entry<T> (&entries)[N], const char* choice, const std::string& name, const SchedulerLimits& limits,
             std::unique_ptr<T>* out) {
+  if (*out != nullptr) return Status();   // injected
   for (const Entry<T>& e : entries) {
     if (name == e.name) {
       *out = e.make(limits);
@@ -144,7 +147,7 @@ const std::vector<ChoiceInfo>& Values(Choice choice) {
   return kInfos[static_cast<size_t>(choice)];
 }
 
-Result<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerConfig& given) {
+Result<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerConfig& given, InjectedChoices injected) {
   SchedulerConfig config = given;
   const auto& presets = Presets();
   const auto preset = std::find_if(presets.begin(), presets.end(), [&](const PresetInfo& p) { return config.preset == p.name; });
@@ -156,10 +159,20 @@ Result<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerConfig& give
   if (config.composition.empty()) config.composition = preset->composition;
   if (config.budget.empty()) config.budget = preset->budget;
   if (config.preemption.empty()) config.preemption = preset->preemption;
+  if (injected.order != nullptr) config.order = kInjected;
+  if (injected.admission != nullptr) config.admission = kInjected;
+  if (injected.composition != nullptr) config.composition = kInjected;
+  if (injected.budget != nullptr) config.budget = kInjected;
+  if (injected.preemption != nullptr) config.preemption = kInjected;
   config.limits.default_token_budget = preset->token_budget;
   TACTUS_RETURN_IF_ERROR(CheckLimits(config.limits));
 
   std::unique_ptr<Scheduler> s(new Scheduler());
+  s->order_ = std::move(injected.order);
+  s->admission_ = std::move(injected.admission);
+  s->composition_ = std::move(injected.composition);
+  s->budget_ = std::move(injected.budget);
+  s->preemption_ = std::move(injected.preemption);
   TACTUS_RETURN_IF_ERROR(Make(kOrders, "order", config.order, config.limits, &s->order_));
   TACTUS_RETURN_IF_ERROR(Make(kAdmissions, "admission", config.admission, config.limits, &s->admission_));
   TACTUS_RETURN_IF_ERROR(Make(kCompositions, "composition", config.composition, config.limits, &s->composition_));

@@ -38,10 +38,21 @@ enum class Choice : uint8_t { kOrder, kAdmission, kComposition, kBudget, kPreemp
 const std::vector<PresetInfo>& Presets();
 const std::vector<ChoiceInfo>& Values(Choice choice);
 
+// Choices that no registry names, built by whoever simulates or tests; null ones are made as the config says. In the config
+// and in Describe an injected choice is called "injected".
+struct InjectedChoices {
+  std::unique_ptr<Order> order;
+  std::unique_ptr<Admission> admission;
+  std::unique_ptr<Composition> composition;
+  std::unique_ptr<Budget> budget;
+  std::unique_ptr<Preemption> preemption;
+};
+
 class Scheduler {
  public:
   // kInvalidArgument: an unknown name (lists the known ones) or a combination that cannot work (says why and the way out).
-  static Result<std::unique_ptr<Scheduler>> Create(const SchedulerConfig& config);
+  static Result<std::unique_ptr<Scheduler>> Create(const SchedulerConfig& config) { return Create(config, {}); }
+  static Result<std::unique_ptr<Scheduler>> Create(const SchedulerConfig& config, InjectedChoices injected);
 
   // Fills `plan` through `builder`. The first call, and the first after Forget, reads the whole view instead of its changes.
   void Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan);
