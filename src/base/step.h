@@ -111,6 +111,10 @@ struct StepResult {
   Status status;                                    // not ok: the whole step failed, items are meaningless
   std::vector<ItemResult> items;                    // one per plan item, same order
   std::vector<TokenId> tokens;
+  // The short form, for executors without tokens: every item did what was planned (kOk, accepted = count, one token where it
+  // samples); `items` and `tokens` stay empty. `stops`: indices of items whose token is the end of the text, ascending.
+  bool as_planned = false;
+  std::vector<int32_t> stops;
   // Logprobs of item i's tokens, only for requests that asked; chosen first, then best first. Empty otherwise.
   struct TokenLogprobs { int32_t item = 0; std::vector<std::vector<TokenLogprob>> per_token; };
   std::vector<TokenLogprobs> logprobs;
@@ -122,6 +126,7 @@ struct StepResult {
 
   void Clear() {
     step = -1; status = Status(); items.clear(); tokens.clear(); logprobs.clear(); prompt_logprobs.clear();
+    as_planned = false; stops.clear();
     start_ns = end_ns = 0;
   }
 };

@@ -22,7 +22,7 @@ void StepLoop::Impl::CommitStep() {
   const StepPlan& plan = f.plan;
   TACTUS_CHECK_MSG(result.step == plan.step, "the executor answered step " + std::to_string(result.step) + " instead of " +
                                                  std::to_string(plan.step));
-  const bool ok = result.status.ok() && result.items.size() == plan.items.size();
+  const bool ok = result.status.ok() && (result.as_planned || result.items.size() == plan.items.size());
 
   StepRecord& record = recent[recent_count++ % recent.size()];
   record = StepRecord();
@@ -37,7 +37,7 @@ void StepLoop::Impl::CommitStep() {
   record.ok = ok;
   step_events.push_back(record);
 
-  if (ok) VoidFailedItems(plan, f.epochs);
+  if (ok && !result.as_planned) VoidFailedItems(plan, f.epochs);
   recompute.clear();
   parts.kv->StepEnded(plan.step, ok, &recompute);
   ring_head = ring_head + 1 == ring.size() ? 0 : ring_head + 1;
@@ -53,6 +53,9 @@ void StepLoop::Impl::CommitStep() {
         Finish(s, FinishReason::kError, nullptr, static_cast<int32_t>(error_events.size()) - 1);
       }
     }
+  } else if (result.as_planned) {
+    errors_in_a_row = 0;
+    CommitAsPlanned(f);
   } else {
     errors_in_a_row = 0;
     logprob_cursor = prompt_logprob_cursor = 0;
@@ -153,40 +156,93 @@ void StepLoop::Impl::CommitItem(size_t index, const StepItem& item, uint32_t pla
   }
 }
 
-// True: it ended the sequence. `nth` token of the item.
-bool StepLoop::Impl::AppendToken(SlotId s, size_t index, int32_t nth, TokenId token) {
-  SlotEntry& slot = slots[static_cast<size_t>(s)];
-  std::vector<TokenId>& output = slot.buffers->output;
-  output.push_back(token);
-  const auto count = static_cast<int32_t>(output.size());
-  if (slot.prompt_tokens + count >= slot.next_key_at) AddKey(s);
+// The short form of a result: no item failed, no token has a value. One pass over the plan's items.
+void StepLoop::Impl::CommitAsPlanned(const InFlight& f) {
+  const std::vector<StepItem>& items = f.plan.items;
+  size_t next_stop = 0;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const StepItem& item = items[i];
+    const SlotId s = item.slot;
+    const bool stop = next_stop < result.stops.size() && result.stops[next_stop] == static_cast<int32_t>(i);
+    next_stop += stop;
+    if (table.epoch(s) != f.epochs[i] || table.columns().state[s] == SeqState::kFinished) {
+      DropItem(s);
+      continue;
+    }
+    table.CommitItem(s, item.count, item.sample);
+    if (!item.sample) continue;
+    SlotEntry& slot = slots[static_cast<size_t>(s)];
+    if (slot.generated == 0 && slot.choice == 0 && slot.request->siblings_held) ReleaseSiblings(slot.request, s);
+    AddGap(&slot);
+    if (slot.prompt_tokens + slot.generated >= slot.next_key_at) AddKey(s);
+    FinishReason reason = FinishReason::kNone;
+    if (stop && slot.generated >= slot.min_tokens) {
+      reason = FinishReason::kStop;
+      if (parts.trace != nullptr) parts.trace->Stopped(static_cast<int32_t>(i), 0);
+    } else if (slot.generated >= slot.max_tokens) {
+      reason = FinishReason::kLength;
+    }
+    TokenEvent* event = nullptr;
+    if (wants_tokens) {
+      event = AddTokenEvent(slot);
+      event->token = 0;
+    }
+    if (reason != FinishReason::kNone) Finish(s, reason, event, -1);
+  }
+}
 
+// One more token of the sequence exists, as of now.
+void StepLoop::Impl::AddGap(SlotEntry* slot) {
+  const DurationNs gap_ns = now_ns - slot->last_token_ns;
+  slot->last_token_ns = now_ns;
+  const bool first = ++slot->generated == 1;
+  if (!first) {
+    slot->longest_gap_ns = std::max(slot->longest_gap_ns, gap_ns);
+  } else if (slot->request->first_token_ns == 0) {
+    slot->request->first_token_ns = now_ns;
+  }
+  ++stats.generation_tokens;
+  if (!gap_events.empty() && gap_events.back().gap_ns == gap_ns && gap_events.back().first == first) {
+    ++gap_events.back().count;
+  } else {
+    gap_events.push_back({gap_ns, 1, first});
+  }
+}
+
+// Precondition: AddGap has counted the token.
+TokenEvent* StepLoop::Impl::AddTokenEvent(const SlotEntry& slot) {
   TokenEvent& event = token_events.emplace_back();
   event.user = slot.user;
   event.handle = slot.handle;
   event.choice = slot.choice;
-  event.token = token;
-  event.first_token = count == 1;
-  event.gap_ns = now_ns - slot.last_token_ns;
-  slot.last_token_ns = now_ns;
-  RequestRecord* request = slot.request;
-  if (!event.first_token) {
-    request->longest_gap_ns = std::max(request->longest_gap_ns, event.gap_ns);
-  } else if (request->first_token_ns == 0) {
-    request->first_token_ns = now_ns;
-  }
-  ++request->completion_tokens;
-  ++stats.generation_tokens;
-  if (!result.logprobs.empty()) TakeLogprobs(index, nth, &event);
+  event.first_token = slot.generated == 1;
+  event.gap_ns = gap_events.back().gap_ns;
+  return &event;
+}
 
-  FinishReason reason = StopReason(slot, count, token, &event.stop_string);
+// True: it ended the sequence. `nth` token of the item.
+bool StepLoop::Impl::AppendToken(SlotId s, size_t index, int32_t nth, TokenId token) {
+  SlotEntry& slot = slots[static_cast<size_t>(s)];
+  if (traits.has_tokens) slot.buffers->output.push_back(token);
+  AddGap(&slot);
+  if (slot.prompt_tokens + slot.generated >= slot.next_key_at) AddKey(s);
+
+  int32_t stop_string = -1;
+  FinishReason reason = StopReason(slot, slot.generated, token, &stop_string);
+  TokenEvent* event = nullptr;
+  if (wants_tokens) {
+    event = AddTokenEvent(slot);
+    event->token = token;
+    event->stop_string = stop_string;
+    if (!result.logprobs.empty()) TakeLogprobs(index, nth, event);
+  }
   if (reason == FinishReason::kNone) {
-    if (count < slot.max_tokens) return false;
+    if (slot.generated < slot.max_tokens) return false;
     reason = FinishReason::kLength;
   } else if (parts.trace != nullptr) {
     parts.trace->Stopped(static_cast<int32_t>(index), nth);
   }
-  Finish(s, reason, &event, -1);
+  Finish(s, reason, event, -1);
   return true;
 }
 
@@ -222,9 +278,9 @@ void StepLoop::Impl::AddKey(SlotId s) {
   } else {
     for (int32_t i = 0; i < block_size; ++i) {
       const int32_t p = block * block_size + i;
-      key_tokens[static_cast<size_t>(i)] = p >= slot.prompt_tokens ? buffers.output[static_cast<size_t>(p - slot.prompt_tokens)]
-                                           : slot.prompt != nullptr ? slot.prompt[p]
-                                                                    : 0;
+      key_tokens[static_cast<size_t>(i)] = !traits.has_tokens     ? 0
+                                           : p < slot.prompt_tokens ? slot.prompt[p]
+                                                                    : buffers.output[static_cast<size_t>(p - slot.prompt_tokens)];
     }
     const Hash128& parent = buffers.keys.empty() ? slot.request->in.root_key : buffers.keys.back();
     buffers.keys.push_back(BlockKey(config.limits.secret, parent, key_tokens));
@@ -252,16 +308,20 @@ void StepLoop::Impl::Finish(SlotId s, FinishReason reason, TokenEvent* event, in
   }
   parts.kv->Unbind(s);
   request->recomputed_tokens += table.recomputed_tokens(s);
+  request->completion_tokens += slot.generated;
+  request->longest_gap_ns = std::max(request->longest_gap_ns, slot.longest_gap_ns);
   table.Finish(s);
-  if (event == nullptr) {
+  if (event == nullptr && wants_tokens) {
     event = &token_events.emplace_back();
     event->user = request->in.user;
     event->handle = request->in.handle;
     event->choice = slot.choice;
     event->gap_ns = now_ns - slot.last_token_ns;
   }
-  event->finish = reason;
-  event->error = error;
+  if (event != nullptr) {
+    event->finish = reason;
+    event->error = error;
+  }
   request->worst = std::max(request->worst, reason);
   if (request->in.choices.size() > 1) {
     for (const SequenceBuffers& choice : request->in.choices) {

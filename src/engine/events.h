@@ -31,6 +31,13 @@ struct TokenEvent {
   DurationNs gap_ns = 0;         // since this choice's previous token; for the first one since arrival
 };
 
+// `count` tokens that came `gap_ns` after their sequences' previous ones (first: after arrival). Equal neighbours are one entry.
+struct GapEvent {
+  DurationNs gap_ns = 0;
+  int32_t count = 0;
+  bool first = false;
+};
+
 // A request's first choice got its first share of a step.
 struct ScheduledEvent {
   void* user = nullptr;
@@ -72,7 +79,8 @@ struct StepEvents {
   DurationNs decision_ns = -1;                 // of the plan made in this pass; -1: none was made
   std::span<const StepRecord> steps;           // that ended in this pass, oldest first
   std::span<const ScheduledEvent> scheduled;
-  std::span<const TokenEvent> tokens;
+  std::span<const GapEvent> gaps;              // of every token of this pass
+  std::span<const TokenEvent> tokens;          // empty when the sink does not want them
   std::span<const PromptLogprobsEvent> prompt_logprobs;
   std::span<const RequestDoneEvent> done;
   std::span<const std::vector<TokenLogprob>> logprobs;   // chosen token first, then the best
@@ -82,6 +90,8 @@ struct StepEvents {
 class EventSink {
  public:
   virtual ~EventSink() = default;
+  // False: `tokens` stays empty (simulations: nobody reads a token). Asked once, when the loop is made.
+  virtual bool wants_tokens() const { return true; }
   virtual void OnStep(const StepEvents& events) = 0;
 };
 

@@ -65,15 +65,9 @@ void EngineMetrics::OnStep(const StepEvents& events) {
     else
       ++c.executor_errors;
   }
-  for (const TokenEvent& t : events.tokens) {
-    if (t.token < 0 || t.gap_ns <= 0) continue;
-    if (t.first_token) {
-      c.ttft_s.Observe(static_cast<double>(t.gap_ns) * kToSeconds);
-      percentiles_.ttft_ns.Add(t.gap_ns);
-    } else {
-      c.gap_s.Observe(static_cast<double>(t.gap_ns) * kToSeconds);
-      percentiles_.gap_ns.Add(t.gap_ns);
-    }
+  for (const GapEvent& gap : events.gaps) {
+    (gap.first ? c.ttft_s : c.gap_s).Observe(static_cast<double>(gap.gap_ns) * kToSeconds, gap.count);
+    (gap.first ? percentiles_.ttft_ns : percentiles_.gap_ns).Add(gap.gap_ns, gap.count);
   }
   for (const RequestDoneEvent& d : events.done) CountDone(d);
 }

@@ -41,6 +41,8 @@ struct SlotEntry {
   bool started = false;              // was scheduled before
   bool has_stop_strings = false;
   TimeNs last_token_ns = 0;
+  DurationNs longest_gap_ns = 0;
+  int32_t generated = 0;             // tokens so far
 };
 
 class RequestTable {

@@ -61,10 +61,16 @@ int32_t CapacityOf(const StepLoopConfig& config) {
   return config.slot_capacity > 0 ? config.slot_capacity : config.limits.max_queue + config.limits.max_num_seqs;
 }
 
+StepLoopParts WithStopwatch(StepLoopParts parts) {
+  if (parts.stopwatch == nullptr) parts.stopwatch = parts.clock;
+  return parts;
+}
+
 }  // namespace
 
 StepLoop::Impl::Impl(const StepLoopConfig& c, StepLoopParts p, Intake* i, std::atomic<bool>* h)
-    : config(c), parts(std::move(p)), traits(parts.executor->traits()), intake(*i), healthy(*h),
+    : config(c), parts(WithStopwatch(std::move(p))), traits(parts.executor->traits()), wants_tokens(parts.sink->wants_tokens()), intake(*i),
+      healthy(*h),
       block_size(parts.kv->block_size()), table(CapacityOf(c)), requests(CapacityOf(c)),
       slots(static_cast<size_t>(CapacityOf(c))), builder(parts.scheduler->config().limits, parts.kv) {
   TACTUS_CHECK(parts.scheduler->config().limits.slot_capacity >= CapacityOf(c));
@@ -85,6 +91,7 @@ StepLoop::Impl::Impl(const StepLoopConfig& c, StepLoopParts p, Intake* i, std::a
   step_events.reserve(ring.size());
   drained.reserve(256);
   cancels.reserve(256);
+  gap_events.reserve(most);
   stats.kv_blocks_total = parts.kv->blocks_total();
   published.Write(stats);
 }
@@ -188,12 +195,13 @@ void StepLoop::Impl::TakeRequest(PreparedRequest prepared) {
 }
 
 void StepLoop::Impl::Deliver() {
-  if (!token_events.empty() || !done_events.empty() || !step_events.empty() || !scheduled_events.empty()) {
+  if (!gap_events.empty() || !token_events.empty() || !done_events.empty() || !step_events.empty() || !scheduled_events.empty()) {
     StepEvents events;
     events.now_ns = now_ns;
     events.decision_ns = decision_ns;
     events.steps = step_events;
     events.scheduled = scheduled_events;
+    events.gaps = gap_events;
     events.tokens = token_events;
     events.prompt_logprobs = prompt_logprob_events;
     events.done = done_events;
@@ -204,6 +212,7 @@ void StepLoop::Impl::Deliver() {
   decision_ns = -1;
   step_events.clear();
   scheduled_events.clear();
+  gap_events.clear();
   token_events.clear();
   prompt_logprob_events.clear();
   done_events.clear();
@@ -221,7 +230,7 @@ void StepLoop::Impl::PublishStats() {
   stats.prefix_hit_tokens = kv.prefix_hit_tokens;
   stats.plan_hash = plan_hash;
   stats.budget_utilization = budget_tokens > 0 ? planned_tokens / budget_tokens : 0;
-  stats.kv_utilization = stats.steps > 0 ? kv_use_sum / static_cast<double>(stats.steps) : 0;
+  stats.kv_utilization = stats.steps > 0 ? kv_use_sum / static_cast<double>(stats.steps * stats.kv_blocks_total) : 0;
   stats.healthy = healthy.load(std::memory_order_relaxed);
   published.Write(stats);
 }
@@ -287,7 +296,8 @@ double StepLoop::budget_utilization() const {
 }
 
 double StepLoop::kv_utilization() const {
-  return impl_->stats.steps > 0 ? impl_->kv_use_sum / static_cast<double>(impl_->stats.steps) : 0;
+  const EngineStats& stats = impl_->stats;
+  return stats.steps > 0 ? impl_->kv_use_sum / static_cast<double>(stats.steps * stats.kv_blocks_total) : 0;
 }
 
 std::string StepLoop::CheckIntegrity() const {
@@ -301,8 +311,9 @@ std::string StepLoop::CheckIntegrity() const {
       continue;
     }
     if (held * impl_->block_size < seq.computed_planned[s]) return "slot " + std::to_string(s) + " computes beyond its blocks";
-    const auto& output = impl_->slots[static_cast<size_t>(s)].buffers->output;
-    if (static_cast<int32_t>(output.size()) + seq.prompt_tokens[s] != seq.known_committed[s]) {
+    const SlotEntry& slot = impl_->slots[static_cast<size_t>(s)];
+    const bool all_there = !impl_->traits.has_tokens || static_cast<int32_t>(slot.buffers->output.size()) == slot.generated;
+    if (!all_there || slot.generated + seq.prompt_tokens[s] != seq.known_committed[s]) {
       return "slot " + std::to_string(s) + " has lost or invented tokens";
     }
   }

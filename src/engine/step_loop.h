@@ -44,6 +44,9 @@ struct StepLoopParts {
   Executor* executor = nullptr;
   KvCache* kv = nullptr;                // max_slots = slot_capacity
   Clock* clock = nullptr;
+  // Measures decision times, which no decision sees; null: `clock`. On a virtual clock give the system's.
+  Clock* stopwatch = nullptr;
+  int32_t stopwatch_every = 1;          // measure one plan in so many
   EventSink* sink = nullptr;
   TraceWriter* trace = nullptr;
   std::function<std::string_view(TokenId)> token_bytes;

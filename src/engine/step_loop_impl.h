@@ -43,6 +43,11 @@ class WakeUp {
 struct StepLoop::Impl {
   Impl(const StepLoopConfig& config, StepLoopParts parts, Intake* intake, std::atomic<bool>* healthy);
 
+  struct InFlight {
+    StepPlan plan;
+    std::vector<uint32_t> epochs;   // of the items' sequences, when planned
+  };
+
   // --- one pass (step_loop.cc) ---
   bool RunOnce();
   bool DrainInput();
@@ -56,7 +61,10 @@ struct StepLoop::Impl {
   void CommitItem(size_t index, const StepItem& item, uint32_t planned_epoch);
   void VoidFailedItems(const StepPlan& plan, const std::vector<uint32_t>& epochs);
   void FailStep();
+  void CommitAsPlanned(const InFlight& f);
   bool AppendToken(SlotId s, size_t index, int32_t nth, TokenId token);
+  TokenEvent* AddTokenEvent(const SlotEntry& slot);
+  void AddGap(SlotEntry* slot);
   void TakeLogprobs(size_t index, int32_t nth, TokenEvent* event);
   FinishReason StopReason(const SlotEntry& slot, int32_t count, TokenId token, int32_t* stop_string) const;
   void AddKey(SlotId s);
@@ -73,11 +81,13 @@ struct StepLoop::Impl {
   bool PlanAndSubmit();
   void Apply(StepPlan* plan);
   void StartSequence(SequenceStart* start, int32_t first_position);
+  void CopyTokens(StepItem* item, StepPlan* plan) const;
   uint64_t HashOf(const StepPlan& plan) const;
 
   const StepLoopConfig config;
   const StepLoopParts parts;
   const ExecutorTraits traits;
+  const bool wants_tokens;
   Intake& intake;
   std::atomic<bool>& healthy;
   const int32_t block_size;
@@ -87,10 +97,6 @@ struct StepLoop::Impl {
   std::vector<SlotEntry> slots;
   sched::PlanBuilder builder;
 
-  struct InFlight {
-    StepPlan plan;
-    std::vector<uint32_t> epochs;   // of the items' sequences, when planned
-  };
   std::vector<InFlight> ring;       // traits.max_in_flight
   size_t ring_head = 0, ring_count = 0;
   StepResult result;
@@ -109,6 +115,7 @@ struct StepLoop::Impl {
   // Events of this pass.
   std::vector<StepRecord> step_events;
   std::vector<ScheduledEvent> scheduled_events;
+  std::vector<GapEvent> gap_events;
   std::vector<TokenEvent> token_events;
   std::vector<PromptLogprobsEvent> prompt_logprob_events;
   std::vector<RequestDoneEvent> done_events;
@@ -123,7 +130,7 @@ struct StepLoop::Impl {
   uint64_t plan_hash = 0;
   bool keep_hashes = false;
   std::vector<uint64_t> hashes;
-  double budget_tokens = 0, planned_tokens = 0, kv_use_sum = 0;
+  double budget_tokens = 0, planned_tokens = 0, kv_use_sum = 0;   // kv: blocks in use, summed over steps
 
   std::shared_ptr<WakeUp> wake = std::make_shared<WakeUp>();
   std::atomic<bool> stopping{false};

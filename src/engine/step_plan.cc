@@ -30,10 +30,13 @@ bool StepLoop::Impl::PlanAndSubmit() {
   view.num_prefilling = table.num_prefilling();
   view.steps_in_flight = static_cast<int32_t>(ring_count);
 
-  const TimeNs begin = parts.clock->NowNs();
+  const bool timed = next_step % parts.stopwatch_every == 0;
+  const TimeNs begin = timed ? parts.stopwatch->NowNs() : 0;
   parts.scheduler->Plan(view, &builder, &plan);
-  decision_ns = parts.clock->NowNs() - begin;
-  decisions.Add(decision_ns);
+  if (timed) {
+    decision_ns = parts.stopwatch->NowNs() - begin;
+    decisions.Add(decision_ns);
+  }
   table.ClearChanges();
   if (parts.trace != nullptr) parts.trace->PlanCalled();
 
@@ -57,7 +60,7 @@ bool StepLoop::Impl::PlanAndSubmit() {
   ++stats.steps;
   planned_tokens += static_cast<double>(plan.num_tokens);
   budget_tokens += static_cast<double>(builder.budget_tokens());
-  kv_use_sum += static_cast<double>(parts.kv->Stats().blocks_in_use) / static_cast<double>(stats.kv_blocks_total);
+  kv_use_sum += static_cast<double>(parts.kv->blocks_in_use());
   parts.executor->Submit(plan);
   return true;
 }
@@ -70,22 +73,24 @@ void StepLoop::Impl::Apply(StepPlan* plan) {
     if (next_start < plan->starts.size() && plan->starts[next_start].slot == s) {
       StartSequence(&plan->starts[next_start++], item.first_position);
     }
-    if (traits.has_tokens && item.input == InputSource::kHost) {
-      const SlotEntry& slot = slots[static_cast<size_t>(s)];
-      item.token_offset = static_cast<int32_t>(plan->tokens.size());
-      const int32_t end = item.first_position + item.count;
-      int32_t p = item.first_position;
-      if (p < slot.prompt_tokens) {
-        const int32_t stop = std::min(end, slot.prompt_tokens);
-        plan->tokens.insert(plan->tokens.end(), slot.prompt + p, slot.prompt + stop);
-        p = stop;
-      }
-      const TokenId* output = slot.buffers->output.data() - slot.prompt_tokens;
-      for (; p < end; ++p) plan->tokens.push_back(output[p]);
-    }
+    if (traits.has_tokens && item.input == InputSource::kHost) CopyTokens(&item, plan);
     table.PlanItem(s, item.count, item.sample, plan->step, traits.can_chain);
   }
   TACTUS_CHECK(next_start == plan->starts.size());
+}
+
+void StepLoop::Impl::CopyTokens(StepItem* item, StepPlan* plan) const {
+  const SlotEntry& slot = slots[static_cast<size_t>(item->slot)];
+  item->token_offset = static_cast<int32_t>(plan->tokens.size());
+  const int32_t end = item->first_position + item->count;
+  int32_t p = item->first_position;
+  if (p < slot.prompt_tokens) {
+    const int32_t stop = std::min(end, slot.prompt_tokens);
+    plan->tokens.insert(plan->tokens.end(), slot.prompt + p, slot.prompt + stop);
+    p = stop;
+  }
+  const TokenId* output = slot.buffers->output.data() - slot.prompt_tokens;
+  for (; p < end; ++p) plan->tokens.push_back(output[p]);
 }
 
 void StepLoop::Impl::StartSequence(SequenceStart* start, int32_t first_position) {
@@ -94,7 +99,7 @@ void StepLoop::Impl::StartSequence(SequenceStart* start, int32_t first_position)
   RequestRecord* request = slot.request;
   start->choice = slot.choice;
   start->request = request->in.request;
-  start->output = slot.buffers->output;
+  if (traits.has_tokens) start->output = slot.buffers->output;
   const int32_t recomputed = table.recomputed_tokens(s);
   table.Admit(s, first_position);
   stats.recomputed_tokens += table.recomputed_tokens(s) - recomputed;

@@ -92,7 +92,16 @@ void TraceWriter::StepEnded(const StepPlan& plan, const StepResult& result, bool
   PutSigned(pass_ns_ - result.start_ns, &buffer_);
   PutSigned(pass_ns_ - result.end_ns, &buffer_);
   buffer_.push_back(ok ? 1 : 0);
-  if (ok) {
+  if (ok && result.as_planned) {
+    for (const Stop& stop : stops_) {
+      PutVarint(static_cast<uint64_t>(stop.item) + 1, &buffer_);
+      buffer_.push_back(static_cast<uint8_t>(ItemStatus::kOk));
+      PutSigned(plan.items[static_cast<size_t>(stop.item)].count, &buffer_);
+      PutSigned(1, &buffer_);
+      PutVarint(static_cast<uint64_t>(stop.token + 1), &buffer_);
+    }
+    PutVarint(0, &buffer_);
+  } else if (ok) {
     // Only items that did not simply do what was planned; `stops_` is in item order.
     size_t stop = 0;
     for (size_t i = 0; i < plan.items.size(); ++i) {

@@ -232,6 +232,10 @@ int32_t KvCache::block_size() const { return impl_->config.block_size; }
 int64_t KvCache::blocks_total() const { return impl_->config.num_blocks; }
 int64_t KvCache::blocks_available() const { return impl_->Available(); }
 int64_t KvCache::blocks_held(SlotId slot) const { return impl_->At(slot).blocks; }
+int64_t KvCache::blocks_in_use() const {
+  const Impl& impl = *impl_;
+  return impl.config.num_blocks - static_cast<int64_t>(impl.free.size()) - impl.lru.size - impl.draining_blocks;
+}
 std::span<const BlockId> KvCache::Table(SlotId slot) const {
   return {impl_->TableOf(slot), static_cast<size_t>(impl_->At(slot).blocks)};
 }
@@ -388,7 +392,7 @@ KvCacheStats KvCache::Stats() const {
   stats.blocks_free = static_cast<int64_t>(impl.free.size());
   stats.blocks_cached = impl.lru.size;
   stats.blocks_draining = impl.draining_blocks;
-  stats.blocks_in_use = stats.blocks_total - stats.blocks_free - stats.blocks_cached - stats.blocks_draining;
+  stats.blocks_in_use = blocks_in_use();
   stats.blocks_reserved = impl.reserved;
   stats.prefix_query_tokens = impl.query_tokens;
   stats.prefix_hit_tokens = impl.hit_tokens;

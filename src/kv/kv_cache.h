@@ -72,6 +72,7 @@ class KvCache final : public KvLedger {
   // Positions at and beyond `tokens` are void (a rejected draft, a discarded late token): blocks beyond stay allocated.
   void Rollback(SlotId slot, int32_t tokens);
 
+  int64_t blocks_in_use() const;   // as in Stats, at once
   std::span<const BlockId> Table(SlotId slot) const;
   KvCacheStats Stats() const;
 

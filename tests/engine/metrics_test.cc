@@ -218,14 +218,9 @@ TEST(Metrics, WhatIsNotKnownIsNull) {
 TEST(Metrics, FiguresOfOneRequest) {
   Scene scene;
   scene.Done(40 * kMs, 9 * kMs, 140 * kMs, {}, "");
-  TokenEvent tokens[3];
-  for (TokenEvent& t : tokens) t.token = 1;
-  tokens[0].first_token = true;
-  tokens[0].gap_ns = 40 * kMs;
-  tokens[1].gap_ns = 6 * kMs;
-  tokens[2].gap_ns = 14 * kMs;
+  const GapEvent gaps[] = {{40 * kMs, 1, true}, {6 * kMs, 1, false}, {14 * kMs, 1, false}};
   StepEvents events;
-  events.tokens = tokens;
+  events.gaps = gaps;
   scene.metrics.OnStep(events);
   const auto result = nlohmann::json::parse(scene.metrics.ResultJson(scene.stats, 1000 * kMs));
   const auto near = [](double value, double expected) { EXPECT_NEAR(value / expected, 1.0, 0.005) << value; };
