@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "engine/metrics.h"
 #include "engine/step_loop.h"
 #include "exec/fake_executor.h"
 #include "tactus/version.h"
@@ -25,10 +26,15 @@ int64_t ThreadCpuNs() {
 
 class CountingSink final : public EventSink {
  public:
+  explicit CountingSink(bool want) : wants(want) {}
+  bool wants_tokens() const override { return wants; }
   void OnStep(const StepEvents& events) override {
-    tokens += static_cast<int64_t>(events.tokens.size());
+    for (const GapEvent& gap : events.gaps) tokens += gap.count;
+    if (!wants) metrics.OnStep(events);
     done += static_cast<int64_t>(events.done.size());
   }
+  const bool wants;
+  EngineMetrics metrics{"null", KvCacheConfig{1, 16, 1, 1, true}, 512};
   int64_t tokens = 0, done = 0;
 };
 
@@ -41,6 +47,7 @@ struct Case {
   bool memory_full;         // KV holds just the running ones: the head of the queue is tried in every step
   bool churn;               // every request that ends is replaced, outputs of different length
   int64_t steps;            // measured
+  bool simulated = false;   // no tokens, the short form of results, metrics on, virtual clock, no prefix caching
 };
 
 struct Bench {
@@ -71,6 +78,7 @@ struct Bench {
     kc.num_blocks = limits.blocks_total;
     kc.max_slots = sc.limits.slot_capacity;
     kc.max_blocks_per_slot = blocks_each;
+    kc.prefix_caching = limits.prefix_caching = !c.simulated;
     kv = std::make_unique<KvCache>(kc);
     StepLoopConfig lc;
     lc.limits = limits;
@@ -78,7 +86,9 @@ struct Bench {
     parts.scheduler = scheduler.get();
     parts.executor = &executor;
     parts.kv = kv.get();
-    parts.clock = &SystemClock();
+    parts.clock = c.simulated ? static_cast<Clock*>(&manual) : &SystemClock();
+    parts.stopwatch = &SystemClock();
+    parts.stopwatch_every = c.simulated ? 16 : 1;
     parts.sink = &sink;
     loop = std::make_unique<StepLoop>(lc, std::move(parts));
   }
@@ -87,10 +97,11 @@ struct Bench {
     auto request = std::make_shared<Request>();
     std::vector<TokenId> prompt(static_cast<size_t>(spec.prompt_tokens));
     for (TokenId& t : prompt) t = static_cast<TokenId>(next_token++ % 30000);
-    request->prompt = std::make_shared<const std::vector<TokenId>>(std::move(prompt));
+    if (!spec.simulated) request->prompt = std::make_shared<const std::vector<TokenId>>(std::move(prompt));
     request->stop.max_tokens = spec.churn ? 1 + (submitted * 37) % spec.output_tokens : spec.output_tokens;
     ++submitted;
-    auto prepared = PrepareRequest(std::move(request), limits);
+    auto prepared = spec.simulated ? PrepareWithoutTokens(std::move(request), spec.prompt_tokens, {}, limits)
+                                   : PrepareRequest(std::move(request), limits);
     if (!prepared.ok() || !loop->Submit(std::move(prepared).value()).ok()) std::exit(1);
   }
 
@@ -105,6 +116,7 @@ struct Bench {
     for (int64_t i = 0; i < spec.steps; ++i) {
       const int64_t replaced = sink.done;
       const TimeNs begin = SystemClock().NowNs();
+      if (spec.simulated) manual.AdvanceTo(manual.NowNs() + kMillisecond);
       loop->RunOnce();
       const TimeNs took = SystemClock().NowNs() - begin;
       total_ns += took;
@@ -132,9 +144,10 @@ struct Bench {
   const Case spec;
   IntakeLimits limits;
   std::unique_ptr<sched::Scheduler> scheduler;
-  NullExecutor executor;
+  NullExecutor executor{1, false, 7, spec.simulated};
+  ManualClock manual;
   std::unique_ptr<KvCache> kv;
-  CountingSink sink;
+  CountingSink sink{!spec.simulated};
   std::unique_ptr<StepLoop> loop;
   int64_t submitted = 0, next_token = 0;
 };
@@ -146,6 +159,7 @@ int main(int argc, char** argv) {
   const std::string preset = argc > 1 ? argv[1] : "sarathi-serve";
   const tactus::Case cases[] = {
       {"37-running", 37, 37, 32, 40100, false, false, 40000},
+      {"37-running-simulated", 37, 37, 32, 400100, false, false, 400000, true},
       {"256-running-1000-waiting", 256, 1256, 64, 4100, false, false, 4000},
       {"256-running-1000-waiting-memory-full", 256, 1256, 1024, 2100, true, false, 2000},
       {"256-running-1000-waiting-churn", 256, 1256, 128, 256, false, true, 4000},

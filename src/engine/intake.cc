@@ -49,7 +49,7 @@ PreparedRequest Prepare(std::shared_ptr<const Request> request, int32_t prompt_t
   p.choices.resize(static_cast<size_t>(request->n));
   const auto longest = static_cast<size_t>(prompt_tokens + p.max_tokens);
   for (SequenceBuffers& choice : p.choices) {
-    choice.output.reserve(static_cast<size_t>(p.max_tokens));
+    if (request->prompt != nullptr) choice.output.reserve(static_cast<size_t>(p.max_tokens));
     if (has_keys) {
       choice.keys.reserve(longest / static_cast<size_t>(limits.block_size) + 1);
       choice.keys.assign(keys.begin(), keys.end());

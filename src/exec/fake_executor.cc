@@ -183,8 +183,8 @@ bool FakeExecutor::Poll(StepResult* result) {
 
 TimeNs FakeExecutor::NextReadyNs() const { return pending_.empty() ? kNever : pending_.front().ready_ns; }
 
-NullExecutor::NullExecutor(int32_t max_in_flight, bool can_chain, TokenId token)
-    : traits_{.max_in_flight = max_in_flight, .can_chain = can_chain, .has_tokens = true, .name = "null"}, token_(token),
+NullExecutor::NullExecutor(int32_t max_in_flight, bool can_chain, TokenId token, bool short_form)
+    : traits_{.max_in_flight = max_in_flight, .can_chain = can_chain, .has_tokens = !short_form, .name = "null"}, token_(token),
       ring_(static_cast<size_t>(max_in_flight)) {}
 
 void NullExecutor::Submit(const StepPlan& plan) {
@@ -201,6 +201,8 @@ bool NullExecutor::Poll(StepResult* result) {
   result->status = Status();
   result->items.clear();
   result->tokens.clear();
+  result->as_planned = !traits_.has_tokens;
+  if (result->as_planned) return true;
   for (const StepItem& item : plan.items) {
     result->items.push_back({ItemStatus::kOk, item.count, static_cast<int32_t>(result->tokens.size()), item.sample ? 1 : 0});
     if (item.sample) result->tokens.push_back(token_);

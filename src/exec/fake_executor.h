@@ -85,10 +85,11 @@ class FakeExecutor final : public Executor {
   std::function<void()> wakeup_;
 };
 
-// Every step is ready when it has been submitted; each sampled token is `token`.
+// Every step is ready when it has been submitted; each sampled token is `token`. `short_form`: it has no tokens and answers
+// that all went as planned, as simulations do.
 class NullExecutor final : public Executor {
  public:
-  explicit NullExecutor(int32_t max_in_flight = 1, bool can_chain = false, TokenId token = 7);
+  explicit NullExecutor(int32_t max_in_flight = 1, bool can_chain = false, TokenId token = 7, bool short_form = false);
   ExecutorTraits traits() const override { return traits_; }
   void Submit(const StepPlan& plan) override;
   bool Poll(StepResult* result) override;
