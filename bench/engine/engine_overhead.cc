@@ -160,6 +160,7 @@ int main(int argc, char** argv) {
   const tactus::Case cases[] = {
       {"37-running", 37, 37, 32, 40100, false, false, 40000},
       {"37-running-simulated", 37, 37, 32, 400100, false, false, 400000, true},
+      {"37-running-simulated-churn", 37, 60, 1024, 256, false, true, 400000, true},
       {"256-running-1000-waiting", 256, 1256, 64, 4100, false, false, 4000},
       {"256-running-1000-waiting-memory-full", 256, 1256, 1024, 2100, true, false, 2000},
       {"256-running-1000-waiting-churn", 256, 1256, 128, 256, false, true, 4000},

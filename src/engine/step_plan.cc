@@ -125,14 +125,19 @@ void StepLoop::Impl::Requeue(SlotId s) {
 }
 
 uint64_t StepLoop::Impl::HashOf(const StepPlan& plan) const {
-  uint64_t h = MixHash(static_cast<uint64_t>(plan.step), plan.items.size());
-  for (const StepItem& item : plan.items) {
+  // Four chains side by side: one would wait for each multiplication.
+  const auto step = static_cast<uint64_t>(plan.step);
+  uint64_t chains[4] = {step, step + 1, step + 2, step + 3};
+  for (size_t i = 0; i < plan.items.size(); ++i) {
+    const StepItem& item = plan.items[i];
     // One mix per item: the fields go to disjoint bits, or nearly so.
     const uint64_t what = static_cast<uint64_t>(item.slot) << 40 ^ static_cast<uint64_t>(item.first_position) << 20 ^
                           static_cast<uint64_t>(item.count) << 2 ^ static_cast<uint64_t>(item.sample) << 1 ^
                           static_cast<uint64_t>(item.input == InputSource::kChained);
-    h = MixHash(h, what ^ static_cast<uint64_t>(item.logit_rows) << 56);
+    chains[i % 4] = MixHash(chains[i % 4], what ^ static_cast<uint64_t>(item.logit_rows) << 56);
   }
+  uint64_t h = plan.items.size();
+  for (const uint64_t chain : chains) h = MixHash(h, chain);
   for (const SequenceStart& start : plan.starts) h = MixHash(h, static_cast<uint64_t>(start.slot));
   for (const SlotId s : plan.preempts) h = MixHash(h, static_cast<uint64_t>(s));
   for (const BlockCopy& copy : plan.copies) {

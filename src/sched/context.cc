@@ -32,7 +32,7 @@ AddResult StepContext::Run(SlotId slot, int32_t limit, bool whole) {
 
 void StepContext::RunDecodes() {
   for (const SlotId slot : RunningByArrival()) {
-    if (IsDecode(slot)) Run(slot);
+    if (!plan.AddDecode(slot) && IsDecode(slot)) Run(slot);
   }
 }
 

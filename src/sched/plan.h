@@ -32,10 +32,36 @@ class PlanBuilder {
 
   // A running sequence's next positions: min(pending, limit, budget) of them; whole: all pending or kNoBudget.
   AddResult AddRunning(SlotId slot, int32_t limit, bool whole);
+  // The common case of AddRunning, in line: a decode whose token, block and share are all there. False: nothing was done, ask
+  // AddRunning.
+  bool AddDecode(SlotId slot) {
+    const SequenceColumns& seq = view_->seq;
+    const int32_t known = seq.known_planned[slot];
+    if (seq.state[slot] != SeqState::kDecode || seq.flight[slot] != FlightState::kIdle || Touched(slot) || tokens_left_ <= 0 ||
+        known - seq.computed_planned[slot] != 1 || known > covered_[slot] || known >= next_mark_[slot] ||
+        known - seq.prompt_tokens[slot] >= seq.max_output_tokens[slot]) {
+      return false;
+    }
+    plan_->items.push_back({slot, known - 1, 1, 1, true, InputSource::kHost, 0});
+    touched_[slot] = stamp_;
+    --tokens_left_;
+    ++plan_->num_tokens;
+    ++plan_->num_decodes;
+    ++plan_->logit_rows;
+    plan_->decode_context_tokens += known;
+    return true;
+  }
   // Starts a waiting sequence with its first positions beyond what is cached, cut the same way.
   AddResult Start(SlotId slot, const Admission& admission, int32_t limit, bool whole);
-  // Precondition: running and not yet in this plan.
-  PreemptResult Preempt(SlotId slot);
+  // Precondition: running and not yet in this plan. kSwap saves the KV where the ledger has swap space left, else as kRecompute.
+  PreemptResult Preempt(SlotId slot, PreemptMode mode = PreemptMode::kRecompute);
+  // As Preempt, but for a waiting sequence: does not keep others from starting in this plan.
+  PreemptResult MakeRoom(SlotId slot, PreemptMode mode);
+  // Blocks that Start of the waiting sequence's first `limit` tokens would take from those available, kept-free ones included.
+  int64_t StartBlocks(SlotId slot, const Admission& admission, int32_t limit) const;
+  int64_t blocks_available() const { return ledger_->blocks_available(); }
+  // What giving up the running sequence can free at most (shared blocks stay).
+  int64_t BlocksOf(SlotId slot) const { return ledger_->blocks_held(slot) + ledger_->blocks_reserved(slot); }
 
   // Positions at and beyond `computed` of a running sequence are void; they will be planned again.
   void RolledBack(SlotId slot, int32_t computed) { next_mark_[slot] = (computed / block_size_ + 1) * block_size_; }
