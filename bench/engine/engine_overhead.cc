@@ -56,7 +56,7 @@ struct Bench {
     const int32_t blocks_each = (longest + 15) / 16;
     limits.max_model_len = longest;
     limits.max_num_seqs = c.memory_full ? c.running + 64 : c.running;
-    limits.max_queue = 4096;
+    limits.max_queue = std::max(4096, 2 * c.requests);
     limits.blocks_total = int64_t{blocks_each} * c.running;
     limits.secret = {1, 2};
     limits.model = "null";
@@ -162,6 +162,9 @@ int main(int argc, char** argv) {
       {"37-running-simulated", 37, 37, 32, 400100, false, false, 400000, true},
       {"37-running-simulated-churn", 37, 60, 1024, 256, false, true, 400000, true},
       {"256-running-1000-waiting", 256, 1256, 64, 4100, false, false, 4000},
+      {"256-running-10000-waiting", 256, 10256, 64, 4100, false, false, 4000},
+      {"256-running-10000-waiting-memory-full", 256, 10256, 1024, 2100, true, false, 2000},
+      {"256-running-10000-waiting-churn", 256, 10256, 128, 256, false, true, 4000},
       {"256-running-1000-waiting-memory-full", 256, 1256, 1024, 2100, true, false, 2000},
       {"256-running-1000-waiting-churn", 256, 1256, 128, 256, false, true, 4000},
   };
