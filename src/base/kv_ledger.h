@@ -27,6 +27,7 @@ class KvLedger {
   // Free + evictable - set aside for reservations not yet drawn. Never negative.
   virtual int64_t blocks_available() const = 0;
   virtual int64_t blocks_held(SlotId slot) const = 0;      // in the slot's table, shared ones included
+  virtual int64_t blocks_reserved(SlotId) const { return 0; }   // set aside for the slot, not drawn yet
 
   // Tokens that Start would find cached for this slot now; 0 when prefix caching is off. Read-only, no pin.
   virtual int32_t PeekMatch(SlotId slot, int32_t prompt_tokens) const = 0;

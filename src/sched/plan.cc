@@ -77,15 +77,26 @@ AddResult PlanBuilder::Start(SlotId slot, const Admission& admission, int32_t li
   return AddResult::kAdded;
 }
 
-PreemptResult PlanBuilder::Preempt(SlotId slot) {
+PreemptResult PlanBuilder::Preempt(SlotId slot, PreemptMode mode) {
+  const PreemptResult result = MakeRoom(slot, mode);
+  preempted_ |= result == PreemptResult::kFreed;
+  return result;
+}
+
+PreemptResult PlanBuilder::MakeRoom(SlotId slot, PreemptMode mode) {
   TACTUS_CHECK(!Touched(slot));
   touched_[slot] = stamp_;
   if (view_->seq.flight[slot] != FlightState::kIdle) return PreemptResult::kDeferred;
-  ledger_->Release(slot, -1);
+  if (mode != PreemptMode::kSwap || !ledger_->SwapOut(slot, view_->seq.computed_committed[slot], plan_)) ledger_->Release(slot, -1);
   plan_->preempts.push_back(slot);
   --running_;
-  preempted_ = true;
   return PreemptResult::kFreed;
+}
+
+int64_t PlanBuilder::StartBlocks(SlotId slot, const Admission& admission) const {
+  const int32_t goal = view_->seq.known_committed[slot];
+  const KvDemand demand = admission.Demand(*view_, slot, goal);
+  return ledger_->StartCost(slot, goal, goal, std::max(demand.reserve_tokens, goal)) + (running_ > 0 ? demand.keep_free_blocks : 0);
 }
 
 void PlanBuilder::AddItem(SlotId slot, int32_t first, int32_t count, bool decode) {

@@ -57,8 +57,8 @@ class PlanBuilder {
   PreemptResult Preempt(SlotId slot, PreemptMode mode = PreemptMode::kRecompute);
   // As Preempt, but for a waiting sequence: does not keep others from starting in this plan.
   PreemptResult MakeRoom(SlotId slot, PreemptMode mode);
-  // Blocks that Start of the waiting sequence's first `limit` tokens would take from those available, kept-free ones included.
-  int64_t StartBlocks(SlotId slot, const Admission& admission, int32_t limit) const;
+  // Blocks that must be available for the waiting sequence to start with all that it has to compute.
+  int64_t StartBlocks(SlotId slot, const Admission& admission) const;
   int64_t blocks_available() const { return ledger_->blocks_available(); }
   // What giving up the running sequence can free at most (shared blocks stay).
   int64_t BlocksOf(SlotId slot) const { return ledger_->blocks_held(slot) + ledger_->blocks_reserved(slot); }

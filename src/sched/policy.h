@@ -15,6 +15,7 @@
 #include "base/length_predictor.h"
 #include "base/sequence_columns.h"
 #include "base/step_time_model.h"
+#include "tactus/policy_parameters.h"
 #include "tactus/status.h"
 
 namespace tactus::sched {
@@ -42,12 +43,14 @@ struct SchedulerLimits {
   int32_t slot_capacity = 0;                   // live sequences, waiting ones included
   int64_t blocks_total = 0;
   int32_t block_size = 16;
+  int64_t swap_blocks = 0;                     // of host memory, for preemption by swap; 0: none
   int64_t token_budget = 0;                    // tau as the user says; 0: the preset's
   int64_t default_token_budget = 512;          // the preset's (set by Scheduler::Create)
   DurationNs tbt_slo_ns = 0;                   // 0: none
   double watermark = 0.0;                      // share of blocks that admission keeps free
   bool reserve_full = false;                   // max-length reserves L_max
   bool unlimited_steps = false;                // budget none is really none (simulation)
+  PolicyParameters policy;                     // of single choices (tactus/policy_parameters.h)
   const StepTimeModel* step_time = nullptr;    // may be null
   const LengthPredictor* predictor = nullptr;  // may be null
 };
@@ -57,6 +60,7 @@ struct ChoiceTraits {
   bool reserves_growth = false;     // admission: a running sequence never meets a shortage
   bool reserves_prompt = false;     // admission: a half-done prompt never meets one
   bool can_preempt = false;         // preemption
+  bool makes_room = false;          // preemption: running sequences give way to waiting ones (VictimFor)
   bool splits_prompts = false;      // composition
   int64_t max_prefill_tokens = 0;   // budget: the most prefill tokens of one step
   int64_t max_tokens = 0;           // budget: the most tokens of one step
@@ -102,13 +106,24 @@ class Admission {
   virtual KvDemand Demand(const StepView& view, SlotId slot, int32_t first_chunk_end) const = 0;
 };
 
+// How a victim gives its KV back.
+enum class PreemptMode : uint8_t {
+  kRecompute,   // the KV is dropped and computed again
+  kSwap,        // the KV goes to host memory and comes back when the sequence starts again; dropped where no swap space is left
+};
+
 class Preemption {
  public:
   virtual ~Preemption() = default;
   virtual void Describe(ChoiceTraits* traits) const = 0;
+  virtual PreemptMode Mode() const { return PreemptMode::kRecompute; }
   // The running sequence that gives its KV back so that `needy` can go on; possibly `needy` itself; kNoSlot: none does.
   // Sequences that `plan` has already given a share of this step, or already preempted, do not qualify.
   virtual SlotId Victim(const StepView& view, const PlanBuilder& plan, const Order& order, SlotId needy) const = 0;
+  // The running sequence that makes room for `newcomer`, which waits and cannot start for want of KV or of a place among the
+  // max-num-seqs; kNoSlot: it has to wait. Asked before the step is composed, for one newcomer after the other in queue
+  // order, and only where ChoiceTraits::makes_room says so.
+  virtual SlotId VictimFor(const StepView&, const PlanBuilder&, const Order&, SlotId /*newcomer*/) const { return kNoSlot; }
 };
 
 class Budget {
