@@ -24,6 +24,7 @@ struct FieldSpec {
   const char* unit = "";
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
+  bool infinite = false;           // a number that may be "inf"
   const char* choices = "";        // "auto|float32|bfloat16"; empty: any
   const char* alias = "";          // "token-budget" for max-num-batched-tokens
   const char* help = "";

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tactus/option_fields.h"
+#include "tactus/policy_parameters.h"
 
 namespace tactus {
 
@@ -28,6 +29,7 @@ struct EngineOptions {
   int64_t max_queue = 2048;
   double watermark = 0.0;
   bool reserve_full = false;
+  PolicyParameters policy;
   // KV cache
   int64_t block_size = 16;
   BytesText kv_cache_memory;
@@ -64,6 +66,7 @@ struct EngineOptions {
     v.Field("max-queue", max_queue, {.unit = "requests", .min = 1, .max = 1 << 20, .help = "most requests waiting; beyond it a request gets 503"});
     v.Field("watermark", watermark, {.min = 0, .max = 0.9, .help = "share of KV blocks that admission keeps free for decodes"});
     v.Field("reserve-full", reserve_full, {.help = "max-length admission reserves the whole context, as the papers' baselines do"});
+    policy.VisitFields(v);
     v.Group("KV cache");
     v.Field("block-size", block_size, {.unit = "tokens", .min = 1, .max = 256, .help = "tokens per KV block"});
     v.Field("kv-cache-memory", kv_cache_memory, {.unit = "bytes", .help = "KV memory; 0: min(half of what is left, 8 GiB)"});

@@ -22,7 +22,7 @@ std::string EnvironmentName(const std::string& flag) {
 bool ParseNumber(const std::string& text, double* out) {
   char* end = nullptr;
   *out = std::strtod(text.c_str(), &end);
-  return end != text.c_str() && *end == '\0' && std::isfinite(*out);
+  return end != text.c_str() && *end == '\0' && !std::isnan(*out);
 }
 
 // Splits "1.5GiB" into 1.5 and "GiB".
@@ -140,7 +140,7 @@ Status SetField(const FieldBinding& field, const std::string& text) {
   }
   if (const auto* p = std::get_if<double*>(&field.target)) {
     double value = 0;
-    if (!ParseNumber(text, &value)) return BadValue(field, text, "a number");
+    if (!ParseNumber(text, &value) || (std::isinf(value) && !field.spec.infinite)) return BadValue(field, text, "a number");
     TACTUS_RETURN_IF_ERROR(CheckRange(field, text, value));
     **p = value;
     return Status();

@@ -104,6 +104,7 @@ Status PlanEverything(Setup* s) {
   c.limits.tbt_slo_ns = o.tbt_slo.ns;
   c.limits.watermark = o.watermark;
   c.limits.reserve_full = o.reserve_full;
+  c.limits.policy = o.policy;
   TACTUS_ASSIGN_OR_RETURN(const auto asked, sched::Scheduler::Create(c));
 
   MemoryPlanInput input;

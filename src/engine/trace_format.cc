@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <limits>
 #include <map>
 
@@ -11,6 +12,28 @@ namespace tactus {
 namespace {
 
 constexpr int64_t kMax32 = std::numeric_limits<int32_t>::max();
+
+// The knobs of the policies, under the names of their flags. Real numbers travel as text that reads back to the same bits.
+template <class Visitor>
+struct PolicyFields {
+  Visitor& v;
+  void Group(const char*) {}
+  void Field(const char* name, int64_t& value, const FieldSpec&) {
+    v.Number(name, &value, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max());
+  }
+  void Field(const char* name, bool& value, const FieldSpec& spec) {
+    int64_t number = value ? 1 : 0;
+    Field(name, number, spec);
+    value = number != 0;
+  }
+  void Field(const char* name, DurationText& value, const FieldSpec& spec) { Field(name, value.ns, spec); }
+  void Field(const char* name, std::string& value, const FieldSpec&) { v.Text(name, &value); }
+  void Field(const char* name, double& value, const FieldSpec&) {
+    std::string text = fmt::format("{:.17g}", value);
+    v.Text(name, &text);
+    value = std::strtod(text.c_str(), nullptr);
+  }
+};
 
 // One list of names for writing and reading. `Visitor` has Number(name, int64&) and Text(name, string&).
 template <class Visitor>
@@ -39,6 +62,8 @@ void VisitHeader(TraceHeader& h, Visitor& v) {
   s.watermark = static_cast<double>(watermark_ppb) / 1e9;
   number("reserve-full", s.reserve_full, 0, 1);
   number("unlimited-steps", s.unlimited_steps, 0, 1);
+  PolicyFields<Visitor> fields{v};
+  s.policy.VisitFields(fields);
   number("kv-blocks", h.kv.num_blocks, 1, 1 << 24);
   number("block-size", h.kv.block_size, 1, 1 << 20);
   number("kv-slots", h.kv.max_slots, 1, 1 << 20);

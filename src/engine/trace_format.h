@@ -19,7 +19,7 @@
 namespace tactus {
 
 inline constexpr char kTraceMagic[8] = {'T', 'A', 'C', 'T', 'R', 'A', 'C', 'E'};
-inline constexpr uint64_t kTraceVersion = 1;
+inline constexpr uint64_t kTraceVersion = 2;
 
 enum class TraceTag : uint8_t {
   kPass = 1,      // time since the previous pass; the records up to the next kPass belong to it

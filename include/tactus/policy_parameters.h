@@ -1,0 +1,29 @@
+// The knobs of individual scheduling policies, each declared once: flags of the group "Policies", values in
+// SchedulerLimits, entries of a trace's header. docs/policies.md says what each does and where its default comes from.
+#pragma once
+
+#include <cstdint>
+
+#include "tactus/option_fields.h"
+
+namespace tactus {
+
+struct PolicyParameters {
+  double larry_lambda = 0.1;            // 1/s; infinity is fcfs
+  double trail_c = 0.8;                 // of the victim's predicted output; 0: nobody is preempted for an arrival
+  int64_t ltr_starvation_steps = 256;   // steps in the queue after which a sequence goes first
+  int64_t ltr_quantum_steps = 32;       // steps of its own that it then keeps that precedence
+  int64_t pia_bin_tokens = 50;          // width of a group of predicted output lengths
+
+  template <class V>
+  void VisitFields(V& v) {
+    v.Group("Policies");
+    v.Field("larry-lambda", larry_lambda, {.unit = "1/s", .min = 0, .infinite = true, .help = "order larry: what a second of waiting is worth against a whole KV memory; inf: first come, first served"});
+    v.Field("trail-c", trail_c, {.min = 0, .max = 1, .help = "preemption by-rank-recompute: a running sequence may give way to an arriving one before this share of its predicted output is done; 0: never"});
+    v.Field("ltr-starvation-steps", ltr_starvation_steps, {.unit = "steps", .min = 1, .max = 1 << 30, .help = "order rank: a sequence that has waited for so many steps goes first"});
+    v.Field("ltr-quantum-steps", ltr_quantum_steps, {.unit = "steps", .min = 1, .max = 1 << 30, .help = "order rank: for so many of its own steps it is then spared from preemption"});
+    v.Field("pia-bin", pia_bin_tokens, {.unit = "tokens", .min = 1, .max = 1 << 20, .help = "order grouped: predicted outputs in the same bin of this width share a batch"});
+  }
+};
+
+}  // namespace tactus
