@@ -3,6 +3,8 @@
 // Thread rule: engine thread only.
 #pragma once
 
+#include <span>
+
 #include "base/hash.h"
 #include "base/units.h"
 #include "tactus/request.h"
@@ -14,7 +16,7 @@ struct PredictionFeatures {
   int32_t prompt_tokens = 0;
   int32_t max_output_tokens = 0;
   uint64_t client = 0;              // hash of Request::client; 0: unknown
-  Hash128 prefix;                   // key of the prompt's last full block that can be shared; zero: none
+  std::span<const Hash128> prefix_keys;   // of the prompt's full blocks, first block first; empty: unknown. Valid during Bind only
   const Request* request = nullptr; // for predictors that only simulation may use (oracle, noisy)
 };
 

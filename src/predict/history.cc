@@ -1,0 +1,124 @@
+// Predicts from what was generated before: running averages of output length over all requests, over prompts of about the same
+// length, over one client's requests and over the nodes of the prefix tree that the prompt passes.
+//
+// They are combined from the general to the specific. Each average of n observations is pulled towards the estimate so
+// far as if that were kPriorWeight observations more: estimate = (n * mean + kPriorWeight * estimate) / (n + kPriorWeight).
+// So a client or a prefix that was never seen changes nothing, and one seen often decides. n counts at most kWindow, which
+// makes an average follow its requests when they change. Prefix nodes are those at depths 1, 2, 4, ... blocks: a system
+// prompt's node is met whatever follows it, and a request costs a dozen updates, however long it is.
+//
+// Clients and prefixes live in tables of fixed size, indexed by their hashes: memory does not grow. A newcomer whose place is
+// taken halves the weight of whoever holds it and takes over when that reaches 0. Answers that were cut off (cancel,
+// error) say little about the length and are left out.
+#include <cmath>
+#include <vector>
+
+#include "predict/predictor.h"
+
+namespace tactus::predict {
+namespace {
+
+constexpr double kFirstGuess = 256;       // tokens, before anything was seen; capped by the request's max_tokens
+constexpr int32_t kPriorWeight = 4;
+constexpr int32_t kWindow = 128;
+constexpr size_t kClients = size_t{1} << 12;
+constexpr size_t kPrefixes = size_t{1} << 15;
+constexpr int kDepths = 12;               // up to 2048 blocks deep
+constexpr int kLengthClasses = 4 * 32;    // four per octave of prompt length
+
+struct Average {
+  uint64_t owner = 0;
+  double mean = 0;
+  int32_t count = 0;
+
+  void Add(double tokens) {
+    count = count < kWindow ? count + 1 : kWindow;
+    mean += (tokens - mean) / count;
+  }
+  double Pull(double estimate) const { return (count * mean + kPriorWeight * estimate) / (count + kPriorWeight); }
+};
+
+// Direct-mapped, tagged by owner; see above for collisions.
+class Table {
+ public:
+  explicit Table(size_t size) : places_(size) {}
+  void Add(uint64_t owner, double tokens) {
+    Average& place = places_[owner & (places_.size() - 1)];
+    if (place.owner != owner) {
+      place.count /= 2;
+      if (place.count > 0) return;
+      place = {.owner = owner, .mean = 0, .count = 0};
+    }
+    place.Add(tokens);
+  }
+  double Pull(uint64_t owner, double estimate) const {
+    const Average& place = places_[owner & (places_.size() - 1)];
+    return place.owner == owner ? place.Pull(estimate) : estimate;
+  }
+
+ private:
+  std::vector<Average> places_;   // a power of two of them
+};
+
+int LengthClass(int32_t prompt_tokens) {
+  const auto n = static_cast<uint32_t>(prompt_tokens < 1 ? 1 : prompt_tokens);
+  int octave = 31;
+  while ((n >> octave) == 0) --octave;
+  const uint32_t quarter = octave >= 2 ? (n >> (octave - 2)) & 3 : (n << (2 - octave)) & 3;
+  return octave * 4 + static_cast<int>(quarter);
+}
+
+class History final : public LengthPredictor {
+ public:
+  explicit History(const PredictorOptions& options)
+      : slots_(static_cast<size_t>(options.slot_capacity)), by_length_(kLengthClasses), clients_(kClients), prefixes_(kPrefixes) {}
+  const char* name() const override { return "history"; }
+
+  void Bind(SlotId slot, const PredictionFeatures& features) override {
+    Features& f = slots_[static_cast<size_t>(slot)];
+    f.length_class = LengthClass(features.prompt_tokens);
+    f.most = features.max_output_tokens;
+    f.client = features.client;
+    f.depths = 0;
+    for (size_t depth = 1; depth <= features.prefix_keys.size() && f.depths < kDepths; depth *= 2) {
+      f.prefix[f.depths++] = features.prefix_keys[depth - 1].low;
+    }
+  }
+
+  void Ended(SlotId slot, int32_t output_tokens, bool cut_off) override {
+    if (cut_off) return;
+    const Features& f = slots_[static_cast<size_t>(slot)];
+    const auto tokens = static_cast<double>(output_tokens);
+    all_.Add(tokens);
+    by_length_[static_cast<size_t>(f.length_class)].Add(tokens);
+    if (f.client != 0) clients_.Add(f.client, tokens);
+    for (int i = 0; i < f.depths; ++i) prefixes_.Add(f.prefix[i], tokens);
+  }
+
+  int32_t PredictOutputTokens(SlotId slot, int32_t attempt) const override {
+    const Features& f = slots_[static_cast<size_t>(slot)];
+    double estimate = by_length_[static_cast<size_t>(f.length_class)].Pull(all_.Pull(kFirstGuess));
+    if (f.client != 0) estimate = clients_.Pull(f.client, estimate);
+    for (int i = 0; i < f.depths; ++i) estimate = prefixes_.Pull(f.prefix[i], estimate);
+    return GrownPrediction(std::llround(estimate), attempt, f.most);
+  }
+
+ private:
+  struct Features {
+    int length_class = 0;
+    int32_t most = 1;
+    uint64_t client = 0;
+    int depths = 0;
+    uint64_t prefix[kDepths] = {};   // shallow first
+  };
+  std::vector<Features> slots_;      // [capacity]
+  Average all_;
+  std::vector<Average> by_length_;   // [kLengthClasses]
+  Table clients_, prefixes_;
+};
+
+}  // namespace
+
+std::unique_ptr<LengthPredictor> MakeHistory(const PredictorOptions& options) { return std::make_unique<History>(options); }
+
+}  // namespace tactus::predict

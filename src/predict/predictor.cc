@@ -1,0 +1,49 @@
+#include "predict/predictor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+namespace tactus::predict {
+namespace {
+
+constexpr const char* kKnown = "none, history, and in simulations oracle and noisy:<sigma>";
+
+Status Refuse(const std::string& name) {
+  return InvalidArgument(
+      fmt::format("--predictor {} knows how long every answer will be, which only a simulation does; use --predictor history", name),
+      "predictor");
+}
+
+}  // namespace
+
+int32_t GrownPrediction(int64_t tokens, int32_t attempt, int32_t most) {
+  const int64_t grown = std::max<int64_t>(1, tokens) << std::clamp(attempt, 0, 31);
+  return static_cast<int32_t>(std::clamp<int64_t>(grown, 1, std::max(1, most)));
+}
+
+Result<std::unique_ptr<LengthPredictor>> MakePredictor(const std::string& name, const PredictorOptions& options) {
+  if (name.empty() || name == "none") return std::unique_ptr<LengthPredictor>();
+  if (name == "history") return MakeHistory(options);
+  if (name == "oracle") {
+    if (!options.true_lengths_known) return Refuse(name);
+    return MakeOracle(options);
+  }
+  const std::string noisy = "noisy:";
+  if (name.rfind(noisy, 0) == 0) {
+    const std::string number = name.substr(noisy.size());
+    char* end = nullptr;
+    const double sigma = std::strtod(number.c_str(), &end);
+    if (number.empty() || *end != '\0' || !std::isfinite(sigma) || sigma < 0 || sigma > 10) {
+      return InvalidArgument(fmt::format("--predictor {}: '{}' is not a deviation; give noisy:<sigma> with sigma from 0 to 10, "
+                                         "such as noisy:0.5", name, number), "predictor");
+    }
+    if (!options.true_lengths_known) return Refuse(name);
+    return MakeNoisy(options, sigma);
+  }
+  return InvalidArgument(fmt::format("unknown predictor '{}'; known: {}", name, kKnown), "predictor");
+}
+
+}  // namespace tactus::predict

@@ -1,0 +1,193 @@
+// What predictors answer, and that nobody who should not know a length gets to know it.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/rng.h"
+#include "base/sim_request.h"
+#include "predict/predictor.h"
+
+namespace tactus::predict {
+namespace {
+
+PredictorOptions Options() {
+  PredictorOptions o;
+  o.slot_capacity = 8;
+  o.max_model_len = 100000;
+  o.true_lengths_known = true;
+  return o;
+}
+
+std::unique_ptr<LengthPredictor> Make(const std::string& name) {
+  auto made = MakePredictor(name, Options());
+  EXPECT_TRUE(made.ok()) << made.status().ToString();
+  return std::move(made).value();
+}
+
+PredictionFeatures Features(int32_t prompt, int32_t most, uint64_t client = 0, std::span<const Hash128> keys = {}) {
+  PredictionFeatures f;
+  f.prompt_tokens = prompt;
+  f.max_output_tokens = most;
+  f.client = client;
+  f.prefix_keys = keys;
+  return f;
+}
+
+void Observe(LengthPredictor* p, const PredictionFeatures& features, int32_t output, int times = 1) {
+  for (int i = 0; i < times; ++i) {
+    p->Bind(0, features);
+    p->Ended(0, output, false);
+  }
+}
+
+int32_t Ask(LengthPredictor* p, const PredictionFeatures& features, int32_t attempt = 0) {
+  p->Bind(1, features);
+  return p->PredictOutputTokens(1, attempt);
+}
+
+TEST(Predictors, NamesAndRefusals) {
+  EXPECT_EQ(Make("none"), nullptr);
+  EXPECT_STREQ(Make("history")->name(), "history");
+  EXPECT_STREQ(Make("oracle")->name(), "oracle");
+  EXPECT_STREQ(Make("noisy:0.5")->name(), "noisy:0.5");
+  for (const char* bad : {"noisy", "noisy:", "noisy:x", "noisy:-1", "noisy:inf", "magic"}) {
+    const auto made = MakePredictor(bad, Options());
+    ASSERT_FALSE(made.ok()) << bad;
+    EXPECT_NE(made.status().message().find(bad), std::string::npos) << made.status().message();
+  }
+  PredictorOptions serving = Options();
+  serving.true_lengths_known = false;
+  for (const char* name : {"oracle", "noisy:0.5"}) {
+    const auto made = MakePredictor(name, serving);
+    ASSERT_FALSE(made.ok());
+    EXPECT_NE(made.status().message().find("--predictor history"), std::string::npos);
+  }
+  EXPECT_TRUE(MakePredictor("history", serving).ok());
+}
+
+TEST(Predictors, AnswersAreWithinTheRequestsLimitAndGrowWithTheAttempt) {
+  EXPECT_EQ(GrownPrediction(100, 0, 1000), 100);
+  EXPECT_EQ(GrownPrediction(100, 1, 1000), 200);
+  EXPECT_EQ(GrownPrediction(100, 4, 1000), 1000);
+  EXPECT_EQ(GrownPrediction(0, 0, 10), 1);
+  EXPECT_EQ(GrownPrediction(int64_t{1} << 30, 40, 7), 7);
+  auto p = Make("history");
+  EXPECT_EQ(Ask(p.get(), Features(10, 16)), 16);   // nothing is known, and it can be no longer
+}
+
+TEST(History, LearnsTheMeanAndFollowsAChange) {
+  auto p = Make("history");
+  const int32_t before = Ask(p.get(), Features(100, 4000));
+  Observe(p.get(), Features(100, 4000), 40, 200);
+  const int32_t after = Ask(p.get(), Features(100, 4000));
+  EXPECT_NEAR(after, 40, 2) << "was " << before;
+  Observe(p.get(), Features(100, 4000), 900, 600);
+  EXPECT_NEAR(Ask(p.get(), Features(100, 4000)), 900, 30);
+}
+
+TEST(History, TellsShortPromptsFromLongOnes) {
+  auto p = Make("history");
+  for (int i = 0; i < 100; ++i) {
+    Observe(p.get(), Features(50, 4000), 500);
+    Observe(p.get(), Features(3000, 4000), 20);
+  }
+  EXPECT_NEAR(Ask(p.get(), Features(50, 4000)), 500, 30);
+  EXPECT_NEAR(Ask(p.get(), Features(3000, 4000)), 20, 30);
+  const int32_t between = Ask(p.get(), Features(500, 4000));   // a class never seen: the mean of all
+  EXPECT_NEAR(between, 260, 40);
+}
+
+TEST(History, AClientSpeaksForItself) {
+  auto p = Make("history");
+  for (int i = 0; i < 60; ++i) {
+    Observe(p.get(), Features(100, 4000, 7), 10);
+    Observe(p.get(), Features(100, 4000, 9), 1000);
+  }
+  EXPECT_LT(Ask(p.get(), Features(100, 4000, 7)), 60);
+  EXPECT_GT(Ask(p.get(), Features(100, 4000, 9)), 900);
+  EXPECT_NEAR(Ask(p.get(), Features(100, 4000)), 505, 60);
+}
+
+// Two system prompts of two blocks each; what follows them differs every time.
+TEST(History, AKnownPrefixDecidesWhateverFollowsIt) {
+  auto p = Make("history");
+  const auto prompt = [](uint64_t system, uint64_t user) {
+    return std::vector<Hash128>{{system * 1000 + 1, 0}, {system * 1000 + 2, 0}, {user * 7919 + 500000, 0}};
+  };
+  for (uint64_t i = 0; i < 60; ++i) {
+    const auto a = prompt(1, i), b = prompt(2, i + 1000);
+    Observe(p.get(), Features(48, 4000, 0, a), 15);
+    Observe(p.get(), Features(48, 4000, 0, b), 1500);
+  }
+  const auto a = prompt(1, 99999), b = prompt(2, 99998), c = prompt(3, 99997);
+  EXPECT_LT(Ask(p.get(), Features(48, 4000, 0, a)), 60);
+  EXPECT_GT(Ask(p.get(), Features(48, 4000, 0, b)), 1400);
+  EXPECT_NEAR(Ask(p.get(), Features(48, 4000, 0, c)), 757, 120);
+}
+
+TEST(History, WhatWasCutOffTeachesNothing) {
+  auto p = Make("history");
+  Observe(p.get(), Features(100, 4000), 300, 50);
+  const int32_t before = Ask(p.get(), Features(100, 4000));
+  for (int i = 0; i < 50; ++i) {
+    p->Bind(0, Features(100, 4000));
+    p->Ended(0, 1, true);
+  }
+  EXPECT_EQ(Ask(p.get(), Features(100, 4000)), before);
+}
+
+// Many more clients and prefixes than the tables hold: answers stay in range, and a client that keeps coming is still known.
+TEST(History, TablesDoNotGrow) {
+  auto p = Make("history");
+  Rng rng(5);
+  for (int i = 0; i < 100000; ++i) {
+    const std::vector<Hash128> keys = {{rng.Next64(), 1}, {rng.Next64(), 2}};
+    Observe(p.get(), Features(100, 4000, rng.Next64() | 1, keys), 100);
+    if (i % 10 == 0) Observe(p.get(), Features(100, 4000, 12345), 2000);
+  }
+  EXPECT_GT(Ask(p.get(), Features(100, 4000, 12345)), 1500);
+  EXPECT_LT(Ask(p.get(), Features(100, 4000, 54321)), 600);
+}
+
+TEST(Oracle, KnowsTheLength) {
+  auto p = Make("oracle");
+  SimRequest r;
+  r.output_tokens = 37;
+  PredictionFeatures f = Features(10, 100);
+  f.request = &r;
+  EXPECT_EQ(Ask(p.get(), f), 37);
+  EXPECT_EQ(Ask(p.get(), f, 1), 74);
+  f.max_output_tokens = 20;
+  EXPECT_EQ(Ask(p.get(), f), 20);   // it will be cut there
+}
+
+// The error is log-normal of the stated deviation, repeats with the seed and differs between seeds.
+TEST(Noisy, HasTheStatedError) {
+  SimRequest r;
+  r.output_tokens = 10000;
+  PredictionFeatures f = Features(10, 1 << 30);
+  f.request = &r;
+  auto p = Make("noisy:0.5"), same = Make("noisy:0.5"), exact = Make("noisy:0");
+  PredictorOptions other_seed = Options();
+  other_seed.seed = 1;
+  auto other = std::move(MakePredictor("noisy:0.5", other_seed)).value();
+  double sum = 0, squares = 0;
+  int differs = 0;
+  constexpr int kDraws = 20000;
+  for (int i = 0; i < kDraws; ++i) {
+    const int32_t answer = Ask(p.get(), f);
+    EXPECT_EQ(answer, Ask(same.get(), f));
+    EXPECT_EQ(Ask(exact.get(), f), 10000);
+    differs += answer != Ask(other.get(), f);
+    const double z = std::log(answer / 10000.0);
+    sum += z;
+    squares += z * z;
+  }
+  const double mean = sum / kDraws, deviation = std::sqrt(squares / kDraws - mean * mean);
+  EXPECT_NEAR(mean, 0, 0.02);
+  EXPECT_NEAR(deviation, 0.5, 0.02);
+  EXPECT_GT(differs, kDraws / 2);
+}
+
+}  // namespace
+}  // namespace tactus::predict
