@@ -62,6 +62,10 @@ struct ChoiceTraits {
   bool can_preempt = false;         // preemption
   bool makes_room = false;          // preemption: running sequences give way to waiting ones (VictimFor)
   bool splits_prompts = false;      // composition
+  bool needs_predictor = false;     // order, admission: asks SchedulerLimits::predictor
+  bool needs_step_time = false;     // any: cannot do without SchedulerLimits::step_time
+  bool reserves_output = false;     // admission: sets aside what the output is expected to need (SequenceNote::reserved_tokens)
+  bool aborts_outgrown = false;     // preemption: ends the run of whoever outgrew that (Preemption::Outgrown)
   int64_t max_prefill_tokens = 0;   // budget: the most prefill tokens of one step
   int64_t max_tokens = 0;           // budget: the most tokens of one step
 };
@@ -77,9 +81,11 @@ class PlanBuilder;
 class Order {
  public:
   virtual ~Order() = default;
+  virtual void Describe(ChoiceTraits*) const {}
   // The changes since the previous plan, before the plan is made.
   virtual void Apply(const StepView& view) = 0;
-  // Forgets everything and starts from the view (its changes are to be ignored).
+  // Forgets everything and starts from the view. Its changes say nothing new about the queue; an order that notes something
+  // about each sequence that is queued notes it here too.
   virtual void Rebuild(const StepView& view) = 0;
   // Puts the cursor on the first; Next returns the waiting sequences in order, then kNoSlot. What the plan itself queues
   // or admits does not show before the next plan.

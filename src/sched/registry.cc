@@ -88,6 +88,21 @@ Status Make(const Entry<T> (&entries)[N], const char* choice, const std::string&
   return InvalidArgument(fmt::format("unknown {} '{}'; known: {}", choice, name, NamesOf(entries)), choice);
 }
 
+// The parser has checked what came from a flag; what came from code or a trace is checked here, against the same ranges.
+struct ParameterCheck {
+  Status status;
+  void Group(const char*) {}
+  template <class T>
+  void Field(const char* name, T& value, const FieldSpec& spec) {
+    if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>) {
+      const auto number = static_cast<double>(value);
+      if (status.ok() && !(number >= spec.min && number <= spec.max)) {
+        status = InvalidArgument(fmt::format("{} {} is outside [{}, {}]", name, value, spec.min, spec.max), name);
+      }
+    }
+  }
+};
+
 Status CheckLimits(const SchedulerLimits& limits) {
   if (limits.max_num_seqs < 1 || limits.max_model_len < 2 || limits.slot_capacity < 1 || limits.block_size < 1) {
     return InvalidArgument(fmt::format("scheduler limits out of range: max-num-seqs {}, max-model-len {}, slots {}, block-size {}",
@@ -96,7 +111,10 @@ Status CheckLimits(const SchedulerLimits& limits) {
   if (limits.watermark < 0 || limits.watermark >= 1) {
     return InvalidArgument(fmt::format("watermark {} is outside [0, 1)", limits.watermark), "watermark");
   }
-  return Status();
+  ParameterCheck check;
+  PolicyParameters policy = limits.policy;
+  policy.VisitFields(check);
+  return check.status;
 }
 
 Status CheckFit(const SchedulerConfig& c, const ChoiceTraits& traits) {
@@ -107,6 +125,16 @@ Status CheckFit(const SchedulerConfig& c, const ChoiceTraits& traits) {
                     "full cache would stop for good; use --admission max-length or --preemption youngest-recompute",
                     c.admission, c.preemption),
         "preemption");
+  }
+  if (traits.needs_step_time && limits.step_time == nullptr) {
+    return InvalidArgument(fmt::format("order '{}', composition '{}' or budget '{}' asks how long a step takes and there is no "
+                                       "step-time model; use a profile of this machine or another choice", c.order, c.composition,
+                                       c.budget), "budget");
+  }
+  if (traits.aborts_outgrown && !traits.reserves_output) {
+    return InvalidArgument(fmt::format("preemption '{}' ends the run of sequences that outgrow what was set aside for their output, "
+                                       "and admission '{}' sets nothing aside by prediction; use --admission predicted-length",
+                                       c.preemption, c.admission), "preemption");
   }
   if (!traits.splits_prompts && traits.max_prefill_tokens < limits.max_model_len) {
     return InvalidArgument(
@@ -132,8 +160,9 @@ Status CheckFit(const SchedulerConfig& c, const ChoiceTraits& traits) {
 }  // namespace
 
 const std::vector<PresetInfo>& Presets() {
-#define TACTUS_PRESET(name, order, admission, composition, budget, preemption, tokens, source, help, starvation) \
-  {name, order, admission, composition, budget, preemption, tokens, source, help, starvation},
+// After the starvation bound a row may name the one predictor that it is defined by.
+#define TACTUS_PRESET(name, order, admission, composition, budget, preemption, tokens, source, help, ...) \
+  {name, order, admission, composition, budget, preemption, tokens, source, help, __VA_ARGS__},
   static const std::vector<PresetInfo> kPresets = {
 #include "sched/policies.def"
   };
@@ -147,42 +176,87 @@ const std::vector<ChoiceInfo>& Values(Choice choice) {
   return kInfos[static_cast<size_t>(choice)];
 }
 
-Result<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerConfig& given, InjectedChoices injected) {
-  SchedulerConfig config = given;
+namespace {
+
+// Fills in what the config leaves to its preset, and gives the row.
+Result<const PresetInfo*> Resolve(SchedulerConfig* c) {
   const auto& presets = Presets();
-  const auto preset = std::find_if(presets.begin(), presets.end(), [&](const PresetInfo& p) { return config.preset == p.name; });
+  const auto preset = std::find_if(presets.begin(), presets.end(), [c](const PresetInfo& p) { return c->preset == p.name; });
   if (preset == presets.end()) {
-    return InvalidArgument(fmt::format("unknown scheduler '{}'; known: {}", config.preset, NamesOf(presets)), "scheduler");
+    return InvalidArgument(fmt::format("unknown scheduler '{}'; known: {}", c->preset, NamesOf(presets)), "scheduler");
   }
-  if (config.order.empty()) config.order = preset->order;
-  if (config.admission.empty()) config.admission = preset->admission;
-  if (config.composition.empty()) config.composition = preset->composition;
-  if (config.budget.empty()) config.budget = preset->budget;
-  if (config.preemption.empty()) config.preemption = preset->preemption;
-  if (injected.order != nullptr) config.order = kInjected;
-  if (injected.admission != nullptr) config.admission = kInjected;
-  if (injected.composition != nullptr) config.composition = kInjected;
-  if (injected.budget != nullptr) config.budget = kInjected;
-  if (injected.preemption != nullptr) config.preemption = kInjected;
-  config.limits.default_token_budget = preset->token_budget;
-  TACTUS_RETURN_IF_ERROR(CheckLimits(config.limits));
+  if (c->order.empty()) c->order = preset->order;
+  if (c->admission.empty()) c->admission = preset->admission;
+  if (c->composition.empty()) c->composition = preset->composition;
+  if (c->budget.empty()) c->budget = preset->budget;
+  if (c->preemption.empty()) c->preemption = preset->preemption;
+  c->limits.default_token_budget = preset->token_budget;
+  TACTUS_RETURN_IF_ERROR(CheckLimits(c->limits));
+  return &*preset;
+}
+
+// Makes every choice that is not there yet, and asks all of them what they are like.
+Result<ChoiceTraits> MakeChoices(const SchedulerConfig& c, InjectedChoices* choices) {
+  TACTUS_RETURN_IF_ERROR(Make(kOrders, "order", c.order, c.limits, &choices->order));
+  TACTUS_RETURN_IF_ERROR(Make(kAdmissions, "admission", c.admission, c.limits, &choices->admission));
+  TACTUS_RETURN_IF_ERROR(Make(kCompositions, "composition", c.composition, c.limits, &choices->composition));
+  TACTUS_RETURN_IF_ERROR(Make(kBudgets, "budget", c.budget, c.limits, &choices->budget));
+  TACTUS_RETURN_IF_ERROR(Make(kPreemptions, "preemption", c.preemption, c.limits, &choices->preemption));
+  ChoiceTraits traits;
+  choices->order->Describe(&traits);
+  choices->admission->Describe(&traits);
+  choices->composition->Describe(&traits);
+  choices->budget->Describe(&traits);
+  choices->preemption->Describe(&traits);
+  return traits;
+}
+
+Status CheckPredictor(const SchedulerConfig& c, const PresetInfo& preset, const ChoiceTraits& traits, const std::string& name) {
+  if (traits.needs_predictor && (name.empty() || name == "none")) {
+    return InvalidArgument(fmt::format("order '{}' with admission '{}' asks for predicted output lengths and there is no predictor; "
+                                       "use --predictor history", c.order, c.admission), "predictor");
+  }
+  const std::string only = preset.predictor;
+  if (!only.empty() && name != only) {
+    return InvalidArgument(fmt::format("scheduler '{}' is defined by its predictor, {}; with '{}' choose one of the same choices that "
+                                       "takes any, such as trail", c.preset, only, name), "predictor");
+  }
+  return Status();
+}
+
+}  // namespace
+
+Result<std::string> Scheduler::PredictorFor(const SchedulerConfig& given) {
+  SchedulerConfig config = given;
+  TACTUS_ASSIGN_OR_RETURN(const PresetInfo* preset, Resolve(&config));
+  InjectedChoices choices;
+  TACTUS_ASSIGN_OR_RETURN(const ChoiceTraits traits, MakeChoices(config, &choices));
+  std::string name = config.predictor;
+  if (name.empty()) name = preset->predictor;
+  if (name.empty()) name = traits.needs_predictor ? "history" : "none";
+  TACTUS_RETURN_IF_ERROR(CheckPredictor(config, *preset, traits, name));
+  return name;
+}
+
+Result<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerConfig& given, InjectedChoices choices) {
+  SchedulerConfig config = given;
+  TACTUS_ASSIGN_OR_RETURN(const PresetInfo* preset, Resolve(&config));
+  if (choices.order != nullptr) config.order = kInjected;
+  if (choices.admission != nullptr) config.admission = kInjected;
+  if (choices.composition != nullptr) config.composition = kInjected;
+  if (choices.budget != nullptr) config.budget = kInjected;
+  if (choices.preemption != nullptr) config.preemption = kInjected;
+  config.predictor = config.limits.predictor != nullptr ? config.limits.predictor->name() : "none";
 
   std::unique_ptr<Scheduler> s(new Scheduler());
-  s->order_ = std::move(injected.order);
-  s->admission_ = std::move(injected.admission);
-  s->composition_ = std::move(injected.composition);
-  s->budget_ = std::move(injected.budget);
-  s->preemption_ = std::move(injected.preemption);
-  TACTUS_RETURN_IF_ERROR(Make(kOrders, "order", config.order, config.limits, &s->order_));
-  TACTUS_RETURN_IF_ERROR(Make(kAdmissions, "admission", config.admission, config.limits, &s->admission_));
-  TACTUS_RETURN_IF_ERROR(Make(kCompositions, "composition", config.composition, config.limits, &s->composition_));
-  TACTUS_RETURN_IF_ERROR(Make(kBudgets, "budget", config.budget, config.limits, &s->budget_));
-  TACTUS_RETURN_IF_ERROR(Make(kPreemptions, "preemption", config.preemption, config.limits, &s->preemption_));
-  s->admission_->Describe(&s->traits_);
-  s->composition_->Describe(&s->traits_);
-  s->budget_->Describe(&s->traits_);
-  s->preemption_->Describe(&s->traits_);
+  TACTUS_ASSIGN_OR_RETURN(s->traits_, MakeChoices(config, &choices));
   TACTUS_RETURN_IF_ERROR(CheckFit(config, s->traits_));
+  TACTUS_RETURN_IF_ERROR(CheckPredictor(config, *preset, s->traits_, config.predictor));
+  s->order_ = std::move(choices.order);
+  s->admission_ = std::move(choices.admission);
+  s->composition_ = std::move(choices.composition);
+  s->budget_ = std::move(choices.budget);
+  s->preemption_ = std::move(choices.preemption);
   s->max_running_ = static_cast<int32_t>(std::min<int64_t>(config.limits.max_num_seqs, s->traits_.max_tokens));
   s->scratch_.reserve(static_cast<size_t>(s->max_running_));
   s->config_ = std::move(config);

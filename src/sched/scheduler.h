@@ -13,6 +13,7 @@ namespace tactus::sched {
 struct SchedulerConfig {
   std::string preset = "sarathi-serve";
   std::string order, admission, composition, budget, preemption;   // empty: as the preset says
+  std::string predictor;    // empty: as the preset says, else history where a choice needs one, else none
   SchedulerLimits limits;
 };
 
@@ -27,6 +28,7 @@ struct PresetInfo {
   const char* source;       // paper or system
   const char* help;
   const char* starvation;   // how long a request can be passed over
+  const char* predictor = "";   // the only one that makes it what it is (trail-oracle); empty: any
 };
 struct ChoiceInfo {
   const char* name;
@@ -53,6 +55,10 @@ class Scheduler {
   // kInvalidArgument: an unknown name (lists the known ones) or a combination that cannot work (says why and the way out).
   static Result<std::unique_ptr<Scheduler>> Create(const SchedulerConfig& config) { return Create(config, {}); }
   static Result<std::unique_ptr<Scheduler>> Create(const SchedulerConfig& config, InjectedChoices injected);
+
+  // The name of the predictor to give it in SchedulerLimits::predictor before Create ("none", "history", ...), which refuses a
+  // combination that needs one and has none.
+  static Result<std::string> PredictorFor(const SchedulerConfig& config);
 
   // Fills `plan` through `builder`. The first call, and the first after Forget, reads the whole view instead of its changes.
   void Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan);
