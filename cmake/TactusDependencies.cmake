@@ -13,6 +13,7 @@ pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
 if(TACTUS_BUILD_TESTS)
   find_package(GTest 1.12 REQUIRED)
+  find_package(ZLIB 1.2 REQUIRED)   # logs that tests compare with are gzipped
 endif()
 if(TACTUS_BUILD_BENCH)
   find_package(benchmark 1.7 REQUIRED)
