@@ -34,8 +34,9 @@ enum class FlightState : uint8_t {
 struct SequenceNote {
   int32_t level = 0;            // order: queue of a multi-level scheduler
   int32_t quantum_tokens = 0;   // order: what is left of this level's quantum
-  int64_t rank = 0;             // order: predicted rank or remaining length
+  int64_t rank = 0;             // order: predicted output tokens in all, as of when it was last queued
   int64_t carry_ns = 0;         // order: over- or under-used slack carried to the next steps
+  int64_t since_step = 0;       // order: step before which it was last queued or admitted
   int32_t reserved_tokens = 0;  // admission: length that was reserved
   int32_t retries = 0;          // preemption: how often it outgrew a reservation
 };
