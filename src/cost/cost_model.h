@@ -23,7 +23,14 @@ struct Deployment {
   // roofline: device figures and the model's config alone. fitted: operator times fitted to measurements where the device
   // has them (else roofline, and Describe says so). auto: fitted where there is one.
   std::string source = "auto";
-  DurationNs cpu_overhead_ns = -1;     // scheduling and launching per step that no operator hides; -1: the device's default
+  // Whose kernels and whose host code: "" (ours), vllm, sglang, trtllm. Picks the coefficient file <device>-<backend>.cost where there is
+  // one (else <device>.cost) and the default CPU overhead.
+  std::string backend;
+  DurationNs cpu_overhead_ns = -1;     // scheduling and launching per step that no operator hides; -1: the backend's default
+  int32_t block_size = 16;             // KV tokens per block, for swap copies
+  // Overrides of the device's figures; 0: as it is.
+  int32_t devices_per_node = 0;        // devices that the fast link joins
+  double network_gbytes_per_s = 0;     // between nodes, one device's share, one direction
 };
 
 struct NamedEntry {

@@ -1,0 +1,88 @@
+// The cost model behind CostModel::Create: operator times tabulated so that a step's time is a few loads.
+//
+// A step's time is, stage by stage: layers x (linear operators by token count + attention of every chunk + attention of the
+// decodes), the embedding in the first stage, the head and the sampler in the last, and the host's overhead once.
+//
+// Thread rule: immutable after Build.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cost/cost_model.h"
+#include "cost/log_grid.h"
+#include "cost/operator_times.h"
+#include "cost/registry.h"
+
+namespace tactus::cost {
+
+// A function of a count: one value per count up to the table's end, then on with a slope. Never falls.
+class CountTable {
+ public:
+  template <class F>
+  void Fill(int64_t last, const F& f) {
+    values_.resize(static_cast<size_t>(last) + 1);
+    double least = 0;
+    for (int64_t i = 0; i <= last; ++i) values_[static_cast<size_t>(i)] = least = std::max(least, f(i));
+    // The slope over the second half: one wave of tiles does not decide it.
+    slope_ = (values_.back() - values_[values_.size() / 2]) / static_cast<double>(values_.size() - 1 - values_.size() / 2);
+  }
+  double At(int64_t count) const {
+    const size_t i = static_cast<size_t>(count);
+    return i < values_.size() ? values_[i] : values_.back() + slope_ * static_cast<double>(count - last());
+  }
+  int64_t last() const { return static_cast<int64_t>(values_.size()) - 1; }
+
+ private:
+  std::vector<double> values_;
+  double slope_ = 0;
+};
+
+class HybridModel final : public CostModel {
+ public:
+  HybridModel(Deployment deployment, ModelSpec model, DeviceSpec device, WeightFormat format, std::unique_ptr<OperatorTimes> operators);
+
+  DurationNs StepTimeNs(const StepShape& shape) const override;
+  int32_t tile_tokens() const override { return 128; }
+  int32_t stages() const override { return deployment_.pp; }
+  DurationNs StageTimeNs(const StepShape& shape, int32_t stage) const override;
+  DurationNs SendTimeNs(const StepShape& shape) const override;
+
+  Result<KvPlan> PlanKv(double memory_utilization, int32_t block_size, int64_t max_step_tokens) const override;
+  std::string Describe() const override;
+  std::string Extrapolation(const StepShape& most) const override;
+  int64_t max_model_len() const override { return model_.context; }
+  double StepFlops(const StepShape& shape) const override;
+  double StepBytes(const StepShape& shape) const override;
+  double peak_flops() const override { return format_.flops * devices(); }
+  double peak_bandwidth() const override { return device_.bandwidth * devices(); }
+
+ private:
+  double devices() const { return static_cast<double>(deployment_.tp) * deployment_.pp; }
+  int64_t StageLayers(int32_t stage) const;
+  void FillTokenTables();
+  void FillAttentionTables();
+  double LayerTokensNs(int64_t tokens) const;      // all but attention, one layer
+  double HeadNs(int64_t rows) const;
+  double AttentionNs(const StepShape& shape) const;   // one layer
+  double ChunkWorkNs(double tokens, double context) const;
+
+  const Deployment deployment_;
+  const ModelSpec model_;
+  const DeviceSpec device_;
+  const WeightFormat format_;
+  const std::unique_ptr<OperatorTimes> operators_;
+  AttentionShape attention_;          // of one device
+  double window_ = 0;                 // infinity: none
+  double work_flops_ns_ = 0, work_bytes_ns_ = 0;   // ns per FLOP and per byte of a chunk that fills the device
+  double cpu_overhead_ns_ = 0;
+  double swap_block_ns_ = 0;
+  CountTable layer_, embed_, head_, send_;
+  LogGrid chunk_grid_, decode_grid_;
+};
+
+// Weights that one device of the largest stage holds.
+int64_t WeightBytesPerDevice(const ModelSpec& model, const WeightFormat& format, int32_t tp, int32_t pp);
+
+}  // namespace tactus::cost

@@ -1,0 +1,67 @@
+// How long one operator of one layer takes on one device: the roofline from the device's figures, or a fit of measurements.
+// Asked only while a CostModel is built, which tabulates the answers. All times are nanoseconds as doubles; sizes are one device's share.
+//
+// Thread rule: immutable after construction.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cost/registry.h"
+
+namespace tactus::cost {
+
+// Weights of the linear layers, and what they are multiplied with.
+struct WeightFormat {
+  std::string name;            // bfloat16 | fp8 | int8 | int4
+  double weight_bytes = 2;     // per element, scales included
+  double activation_bytes = 2;
+  double flops = 0;            // peak FLOP/s of the device for it
+};
+// kInvalidArgument: a dtype that is not known.
+Result<WeightFormat> FindWeightFormat(const std::string& name, const DeviceSpec& device);
+
+struct AttentionShape {
+  int64_t q_heads = 0, kv_heads = 0, head_dim = 0;
+  double kv_bytes = 2;         // per element of K or V: 2, or 1 (fp8)
+  int64_t window = 0;          // 0: full
+
+  bool operator==(const AttentionShape&) const = default;
+  double BytesPerToken() const { return 2.0 * static_cast<double>(kv_heads * head_dim) * kv_bytes; }
+  // A chunk's arithmetic and memory traffic; causal inside the chunk.
+  double ChunkFlops(double tokens, double context) const {
+    return 4.0 * static_cast<double>(q_heads * head_dim) * tokens * (context + (tokens + 1) / 2);
+  }
+  double ChunkBytes(double tokens, double context) const {
+    return BytesPerToken() * (context + tokens) + 4.0 * static_cast<double>(q_heads * head_dim) * tokens;
+  }
+};
+
+enum class Elementwise : uint8_t { kEmbed, kNorm, kRope, kActivation, kAdd, kKvWrite, kSample };
+const char* ElementwiseName(Elementwise op);
+
+class OperatorTimes {
+ public:
+  virtual ~OperatorTimes() = default;
+  // [m, k] x [k, n].
+  virtual double GemmNs(const WeightFormat& format, int64_t m, int64_t n, int64_t k) const = 0;
+  // One chunk of `tokens` queries behind `context` cached tokens, alone in its kernel.
+  virtual double PrefillNs(const AttentionShape& shape, double tokens, double context) const = 0;
+  // The share of the roofline that large chunks reach: what a chunk occupies of the device is its roofline time over this.
+  virtual double PrefillPeakEfficiency(const AttentionShape& shape) const = 0;
+  // `batch` queries, one each, over `mean_context` tokens of KV each.
+  virtual double DecodeNs(const AttentionShape& shape, double batch, double mean_context) const = 0;
+  virtual double ElementwiseNs(Elementwise op, double bytes) const = 0;
+  // Sum of `bytes` over `gpus` devices; `crosses`: they sit on more than one node.
+  virtual double AllReduceNs(double bytes, int32_t gpus) const = 0;
+  virtual double SendNs(double bytes, bool crosses_nodes) const = 0;
+};
+
+// (a): device figures alone. The constants are argued in docs/cost_model.md.
+std::unique_ptr<OperatorTimes> MakeRoofline(const DeviceSpec& device);
+
+// The ring all-reduce and the plain send, from link figures; `group` devices share the fast link.
+double RingAllReduceNs(const DeviceSpec& device, double bytes, int32_t gpus);
+double LinkSendNs(const DeviceSpec& device, double bytes, bool crosses_nodes);
+
+}  // namespace tactus::cost

@@ -1,0 +1,48 @@
+// What the cost model knows of devices and models: the tables data/cost/devices.txt and models.txt, or a config.json.
+//
+// Thread rule: the tables are parsed once, on first use, and never change.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tactus/status.h"
+
+namespace tactus::cost {
+
+struct DeviceSpec {
+  std::string name, help, link, fit;
+  double bf16_flops = 0;              // FLOP/s, dense
+  double fp8_flops = 0;               // 0: not there
+  double int8_flops = 0;              // 0: not there
+  double bandwidth = 0;               // bytes/s
+  int64_t memory_bytes = 0;           // usable by a process
+  int32_t sms = 0;
+  double link_bandwidth = 0;          // bytes/s, one direction, within a group
+  int32_t group = 1;                  // devices joined by that link
+  double pcie_bandwidth = 0;          // bytes/s, one direction
+  double network_bandwidth = 0;       // bytes/s per device, between groups
+  double launch_ns = 0;               // least time of a small kernel
+};
+
+struct ModelSpec {
+  std::string name, help;
+  int64_t layers = 0, hidden = 0, q_heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0, context = 0, window = 0;
+  bool gated = true, tied = false, parallel = false, rope = true, qk_norm = false;
+
+  // Weights of the matrix products of one layer, and all weights of the model (embedding and head included).
+  int64_t LayerParameters() const;
+  int64_t EmbeddingParameters() const;   // embedding, and lm_head unless tied
+  int64_t Parameters() const { return layers * LayerParameters() + EmbeddingParameters(); }
+};
+
+const std::vector<DeviceSpec>& Devices();
+const std::vector<ModelSpec>& Models();
+
+// kInvalidArgument that lists what is known.
+Result<DeviceSpec> FindDevice(const std::string& name);
+// A name of Models(), a folder with config.json or such a file. kNotFound for a path without one.
+Result<ModelSpec> FindModel(const std::string& name);
+
+}  // namespace tactus::cost

@@ -1,0 +1,116 @@
+// Operator times from a device's figures alone: the larger of arithmetic over peak and bytes over bandwidth, with the tiles and waves
+// that a matrix product is cut into.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "cost/operator_times.h"
+
+namespace tactus::cost {
+namespace {
+
+// What good kernels reach of a data sheet's figures; docs/cost_model.md, "Roofline", has the measurements behind them.
+constexpr double kGemmEfficiency = 0.80;
+constexpr double kWeightReadEfficiency = 0.85;
+constexpr double kAttentionEfficiency = 0.55;
+constexpr double kStreamEfficiency = 0.80;
+// Reading KV by one query, few rows at a time.
+constexpr double kKvReadEfficiency = 0.80;
+// A thread block of attention holds this many queries; a longer context is split over blocks of this many keys.
+constexpr double kQueryTile = 128;
+constexpr double kKeySplit = 1024;
+// Sampling is a chain of small kernels (penalties, softmax, sort or top-k, draw).
+constexpr double kSampleKernels = 10;
+
+struct Tile {
+  int32_t rows, columns;
+  double efficiency;   // of the best tile's
+};
+constexpr Tile kTiles[] = {{256, 128, 1.0}, {128, 256, 1.0}, {128, 128, 0.95}, {64, 128, 0.8}, {64, 64, 0.65}};
+constexpr int32_t kSplits[] = {1, 2, 4, 8};
+constexpr int64_t kLeastSplitDepth = 512;
+
+class Roofline final : public OperatorTimes {
+ public:
+  explicit Roofline(const DeviceSpec& device) : device_(device) {}
+
+  double GemmNs(const WeightFormat& f, int64_t m, int64_t n, int64_t k) const override {
+    const double bytes = f.weight_bytes * static_cast<double>(n * k) + f.activation_bytes * static_cast<double>(m * k) +
+                         2.0 * static_cast<double>(m * n);
+    const double memory_ns = bytes / (device_.bandwidth * kWeightReadEfficiency) * 1e9;
+    double compute_ns = INFINITY;
+    for (const Tile& tile : kTiles) {
+      const double per_sm = f.flops * kGemmEfficiency * tile.efficiency / device_.sms;
+      const int64_t tiles = ((m + tile.rows - 1) / tile.rows) * ((n + tile.columns - 1) / tile.columns);
+      const double tile_ns = 2.0 * tile.rows * tile.columns * static_cast<double>(k) / per_sm * 1e9;
+      for (const int32_t split : kSplits) {
+        if (split > 1 && k / split < kLeastSplitDepth) break;
+        const int64_t waves = (tiles * split + device_.sms - 1) / device_.sms;
+        compute_ns = std::min(compute_ns, tile_ns * static_cast<double>(waves) / split);
+      }
+    }
+    return std::max(memory_ns, compute_ns) + device_.launch_ns;
+  }
+
+  double PrefillNs(const AttentionShape& s, double tokens, double context) const override {
+    if (tokens <= 0) return 0;
+    const double flops_per_s = device_.bf16_flops * kAttentionEfficiency;
+    const double padded = std::ceil(tokens / kQueryTile) * kQueryTile;
+    const double work_ns = s.ChunkFlops(padded, context) / flops_per_s * 1e9;
+    // One block's queries over one split of the keys cannot be spread further.
+    const double block_flops = 4.0 * static_cast<double>(s.head_dim) * kQueryTile * std::min(context + tokens, kKeySplit);
+    const double block_ns = block_flops / (flops_per_s / device_.sms) * 1e9;
+    const double memory_ns = s.ChunkBytes(tokens, context) / (device_.bandwidth * kStreamEfficiency) * 1e9;
+    return std::max({work_ns, block_ns, memory_ns}) + 2 * device_.launch_ns;
+  }
+
+  double PrefillPeakEfficiency(const AttentionShape&) const override { return kAttentionEfficiency; }
+
+  double DecodeNs(const AttentionShape& s, double batch, double mean_context) const override {
+    if (batch <= 0) return 0;
+    const double kv_tokens = batch * mean_context;
+    const double memory_ns = s.BytesPerToken() * kv_tokens / (device_.bandwidth * kKvReadEfficiency) * 1e9;
+    const double compute_ns = 4.0 * static_cast<double>(s.q_heads * s.head_dim) * kv_tokens / (device_.bf16_flops * kAttentionEfficiency) * 1e9;
+    return std::max(memory_ns, compute_ns) + 2 * device_.launch_ns;
+  }
+
+  double ElementwiseNs(Elementwise op, double bytes) const override {
+    const double kernels = op == Elementwise::kSample ? kSampleKernels : 1;
+    return kernels * device_.launch_ns + bytes / (device_.bandwidth * kStreamEfficiency) * 1e9;
+  }
+
+  double AllReduceNs(double bytes, int32_t gpus) const override { return RingAllReduceNs(device_, bytes, gpus); }
+  double SendNs(double bytes, bool crosses_nodes) const override { return LinkSendNs(device_, bytes, crosses_nodes); }
+
+ private:
+  const DeviceSpec device_;
+};
+
+}  // namespace
+
+std::unique_ptr<OperatorTimes> MakeRoofline(const DeviceSpec& device) { return std::make_unique<Roofline>(device); }
+
+const char* ElementwiseName(Elementwise op) {
+  switch (op) {
+    case Elementwise::kEmbed: return "embed";
+    case Elementwise::kNorm: return "norm";
+    case Elementwise::kRope: return "rope";
+    case Elementwise::kActivation: return "act";
+    case Elementwise::kAdd: return "add";
+    case Elementwise::kKvWrite: return "kv_write";
+    case Elementwise::kSample: return "sample";
+  }
+  return "";
+}
+
+Result<WeightFormat> FindWeightFormat(const std::string& name, const DeviceSpec& d) {
+  // Without tensor cores for a format, weights are widened on the way: their bytes, the bf16 peak.
+  if (name == "bfloat16" || name == "float16" || name == "auto") return WeightFormat{"bfloat16", 2, 2, d.bf16_flops};
+  if (name == "fp8") return WeightFormat{name, 1, d.fp8_flops > 0 ? 1.0 : 2.0, d.fp8_flops > 0 ? d.fp8_flops : d.bf16_flops};
+  if (name == "int8") return WeightFormat{name, 1, d.int8_flops > 0 ? 1.0 : 2.0, d.int8_flops > 0 ? d.int8_flops : d.bf16_flops};
+  if (name == "int4") return WeightFormat{name, 0.5 + 2.0 / 128, 2, d.bf16_flops};   // one 16-bit scale per 128 weights
+  return InvalidArgument(fmt::format("weight dtype '{}' is not known; known are bfloat16, fp8, int8, int4", name), "dtype");
+}
+
+}  // namespace tactus::cost

@@ -1,0 +1,292 @@
+// Fit: step_ms = sum of non-negative coefficients times physical features, so the model is monotone by construction: a constant;
+// the time of the linear operators as a rising piecewise-linear function of the step's tokens; query-key pairs and KV reads of the
+// chunk; decodes (also piecewise) and the KV that they read. Errors are relative, and rows far off (a disturbed machine) lose weight.
+#include "cost/step_table.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "cost/nonnegative_fit.h"
+
+namespace tactus::cost {
+namespace {
+
+constexpr char kHeader[] = "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms";
+constexpr size_t kLeastRows = 12;
+constexpr size_t kFolds = 10;
+constexpr int kReweightings = 8;
+
+// Slopes between knots: coefficient i is the slope over [knot i, knot i + 1), the last one open.
+struct Ramp {
+  std::vector<double> knots;
+  void Append(double value, std::vector<double>* features) const {
+    for (size_t i = 0; i < knots.size(); ++i) {
+      const double width = i + 1 < knots.size() ? knots[i + 1] - knots[i] : INFINITY;
+      features->push_back(std::clamp(value - knots[i], 0.0, width));
+    }
+  }
+  // Powers of two that separate the values that were measured, at least two distinct values to a segment.
+  static Ramp For(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    values.erase(std::unique(values.begin(), values.end()), values.end());
+    Ramp ramp{{0}};
+    size_t inside = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double knot = std::exp2(std::floor(std::log2(std::max(values[i], 1.0))));
+      if (inside >= 2 && knot > ramp.knots.back() && values.size() - i >= 2) {
+        ramp.knots.push_back(knot);
+        inside = 0;
+      }
+      ++inside;
+    }
+    return ramp;
+  }
+};
+
+struct Basis {
+  Ramp tokens, decodes;
+
+  explicit Basis(std::span<const StepSample> samples) {
+    std::vector<double> t, d;
+    for (const StepSample& s : samples) {
+      t.push_back(static_cast<double>(s.prefill_tokens) + static_cast<double>(s.decodes));
+      if (s.decodes > 0) d.push_back(static_cast<double>(s.decodes));
+    }
+    tokens = Ramp::For(std::move(t));
+    decodes = Ramp::For(std::move(d));
+  }
+  // Features of a step whose chunks have `pairs` query-key pairs and read `chunk_kv` cached tokens.
+  void Features(double n, double pairs, double chunk_kv, double d, double decode_kv, std::vector<double>* out) const {
+    out->clear();
+    out->insert(out->end(), {1.0, pairs, chunk_kv, decode_kv});
+    tokens.Append(n, out);
+    decodes.Append(d, out);
+  }
+  void Features(const StepSample& s, std::vector<double>* out) const {
+    const double c = s.prefill_tokens, d = static_cast<double>(s.decodes);
+    Features(c + d, c * (s.prefill_context + (c + 1) / 2), c > 0 ? s.prefill_context + c : 0, d,
+             static_cast<double>(s.decode_context_tokens), out);
+  }
+  size_t size() const { return 4 + tokens.knots.size() + decodes.knots.size(); }
+};
+
+std::vector<double> FitCoefficients(const Basis& basis, std::span<const StepSample> samples) {
+  std::vector<double> rows, targets, weights, features;
+  for (const StepSample& s : samples) {
+    basis.Features(s, &features);
+    rows.insert(rows.end(), features.begin(), features.end());
+    targets.push_back(s.step_ms);
+    weights.push_back(1 / (s.step_ms * s.step_ms));
+  }
+  std::vector<double> x;
+  const std::vector<double> base = weights;
+  for (int round = 0; round < kReweightings; ++round) {
+    x = NonNegativeLeastSquares(rows, targets, weights, basis.size());
+    // Towards least absolute error: a row's weight falls with its residual.
+    for (size_t i = 0; i < targets.size(); ++i) {
+      double predicted = 0;
+      for (size_t j = 0; j < x.size(); ++j) predicted += rows[i * x.size() + j] * x[j];
+      const double relative = std::abs(predicted - targets[i]) / targets[i];
+      weights[i] = base[i] / std::max(relative, 0.01);
+    }
+  }
+  return x;
+}
+
+double Predict(const Basis& basis, const std::vector<double>& x, const StepSample& s, std::vector<double>* scratch) {
+  basis.Features(s, scratch);
+  double ms = 0;
+  for (size_t j = 0; j < x.size(); ++j) ms += (*scratch)[j] * x[j];
+  return ms;
+}
+
+double Quantile(std::vector<double> values, double q) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[static_cast<size_t>(std::llround(q * static_cast<double>(values.size() - 1)))];
+}
+
+// A piecewise-linear function of a count, as the sum at each knot and the slope after it.
+struct RampSum {
+  std::vector<double> knots, at, slope;
+  RampSum() = default;
+  RampSum(const Ramp& ramp, const double* slopes) : knots(ramp.knots), slope(slopes, slopes + ramp.knots.size()) {
+    double sum = 0;
+    for (size_t i = 0; i < knots.size(); ++i) {
+      at.push_back(sum);
+      if (i + 1 < knots.size()) sum += slope[i] * (knots[i + 1] - knots[i]);
+    }
+  }
+  double At(double value) const {
+    size_t i = knots.size() - 1;
+    while (i > 0 && knots[i] > value) --i;
+    return at[i] + slope[i] * (value - knots[i]);
+  }
+};
+
+class FittedProfile final : public StepProfile {
+ public:
+  FittedProfile(std::span<const StepSample> samples, std::map<std::string, std::string> remarks) : remarks_(std::move(remarks)) {
+    const Basis basis(samples);
+    const std::vector<double> x = FitCoefficients(basis, samples);
+    constant_ns_ = x[0] * 1e6;
+    pair_ns_ = x[1] * 1e6;
+    chunk_kv_ns_ = x[2] * 1e6;
+    decode_kv_ns_ = x[3] * 1e6;
+    std::vector<double> slopes(x.begin() + 4, x.end());
+    for (double& s : slopes) s *= 1e6;
+    tokens_ns_ = RampSum(basis.tokens, slopes.data());
+    decodes_ns_ = RampSum(basis.decodes, slopes.data() + basis.tokens.knots.size());
+    MeasureErrors(basis, x, samples);
+    for (const StepSample& s : samples) {
+      most_.prefill_tokens = std::max(most_.prefill_tokens, s.prefill_tokens);
+      most_.prefill_context = std::max(most_.prefill_context, s.prefill_context);
+      most_.decodes = std::max(most_.decodes, s.decodes);
+      most_.decode_context_tokens = std::max(most_.decode_context_tokens, s.decode_context_tokens);
+    }
+  }
+
+  DurationNs StepTimeNs(const StepShape& shape) const override {
+    double ns = constant_ns_;
+    int64_t prefill = 0;
+    for (const ChunkShape& c : shape.chunks) {
+      const double tokens = c.tokens, context = c.context_tokens;
+      ns += pair_ns_ * tokens * (context + (tokens + 1) / 2) + chunk_kv_ns_ * (context + tokens);
+      prefill += c.tokens;
+    }
+    const double n = static_cast<double>(prefill + shape.decodes + shape.padded_tokens);
+    ns += tokens_ns_.At(n) + decodes_ns_.At(static_cast<double>(shape.decodes));
+    ns += decode_kv_ns_ * static_cast<double>(shape.decode_context_tokens);
+    return std::llround(ns);
+  }
+
+  const Error& error() const override { return error_; }
+  const std::map<std::string, std::string>& remarks() const override { return remarks_; }
+
+  std::string Describe() const override {
+    return fmt::format(
+        "{} measured steps of up to {} prompt tokens behind {}, {} decodes over {} KV tokens; median error {:.1f} % (left out: {:.1f} %, P90 {:.1f} %)",
+        error_.rows, most_.prefill_tokens, most_.prefill_context, most_.decodes, most_.decode_context_tokens, 100 * error_.fit_median,
+        100 * error_.left_out_median, 100 * error_.left_out_p90);
+  }
+
+  std::string Extrapolation(const StepShape& asked) const override {
+    std::string beyond;
+    const auto note = [&](const char* what, int64_t value, int64_t measured) {
+      if (value <= measured) return;
+      beyond += fmt::format("{}{} {} (measured up to {}{})", beyond.empty() ? "" : "; ", what, value, measured,
+                            measured > 0 ? fmt::format(": {:.1f} x beyond", static_cast<double>(value) / static_cast<double>(measured)) : "");
+    };
+    int64_t context = 0;
+    for (const ChunkShape& c : asked.chunks) context = std::max<int64_t>(context, c.context_tokens);
+    note("prompt tokens per step", asked.prefill_tokens(), most_.prefill_tokens);
+    note("a chunk's context of", context, most_.prefill_context);
+    note("decodes", asked.decodes, most_.decodes);
+    note("KV tokens of decodes", asked.decode_context_tokens, most_.decode_context_tokens);
+    return beyond;
+  }
+
+ private:
+  void MeasureErrors(const Basis& basis, const std::vector<double>& x, std::span<const StepSample> samples) {
+    std::vector<double> fit, left_out, scratch;
+    for (const StepSample& s : samples) fit.push_back(std::abs(Predict(basis, x, s, &scratch) / s.step_ms - 1));
+    for (size_t fold = 0; fold < kFolds; ++fold) {
+      std::vector<StepSample> kept;
+      for (size_t i = 0; i < samples.size(); ++i) {
+        if (i % kFolds != fold) kept.push_back(samples[i]);
+      }
+      const Basis fold_basis(kept);
+      const std::vector<double> fold_x = FitCoefficients(fold_basis, kept);
+      for (size_t i = fold; i < samples.size(); i += kFolds) {
+        left_out.push_back(std::abs(Predict(fold_basis, fold_x, samples[i], &scratch) / samples[i].step_ms - 1));
+      }
+    }
+    error_.rows = static_cast<int64_t>(samples.size());
+    error_.fit_median = Quantile(fit, 0.5);
+    error_.left_out_median = Quantile(left_out, 0.5);
+    error_.left_out_p90 = Quantile(left_out, 0.9);
+  }
+
+  double constant_ns_ = 0, pair_ns_ = 0, chunk_kv_ns_ = 0, decode_kv_ns_ = 0;
+  RampSum tokens_ns_, decodes_ns_;
+  StepSample most_;
+  Error error_;
+  std::map<std::string, std::string> remarks_;
+};
+
+std::string_view Trim(std::string_view s) {
+  const size_t begin = s.find_first_not_of(" \t\r");
+  if (begin == std::string_view::npos) return {};
+  return s.substr(begin, s.find_last_not_of(" \t\r") - begin + 1);
+}
+
+Result<StepSample> ParseRow(std::string_view line, const std::string& where) {
+  constexpr double kMost[] = {1 << 24, 1 << 24, 1 << 24, 1e12, 1e9};
+  constexpr const char* kNames[] = {"prefill_tokens", "prefill_context", "decodes", "decode_context_tokens", "step_ms"};
+  double values[5] = {};
+  size_t begin = 0;
+  for (size_t i = 0; i < 5; ++i) {
+    const size_t end = std::min(line.find(',', begin), line.size());
+    if (begin > line.size() || ((i < 4) != (end < line.size()))) {
+      return DataLoss(fmt::format("{}: 5 columns are expected ({})", where, kHeader));
+    }
+    const std::string_view field = Trim(line.substr(begin, end - begin));
+    const auto [stop, error] = std::from_chars(field.data(), field.data() + field.size(), values[i]);
+    if (error != std::errc() || stop != field.data() + field.size() || !(values[i] >= 0 && values[i] <= kMost[i])) {
+      return DataLoss(fmt::format("{}, column {}: '{}' is no {} between 0 and {:.0f}", where, i + 1, field, kNames[i], kMost[i]));
+    }
+    begin = end + 1;
+  }
+  StepSample s{static_cast<int32_t>(values[0]), static_cast<int32_t>(values[1]), static_cast<int64_t>(values[2]),
+               static_cast<int64_t>(values[3]), values[4]};
+  if (s.step_ms <= 0) return DataLoss(fmt::format("{}, column 5: a step takes longer than 0 ms", where));
+  if (s.prefill_tokens == 0 && s.decodes == 0) return DataLoss(where + ": a step without a token");
+  if (s.decode_context_tokens < s.decodes) {
+    return DataLoss(fmt::format("{}, column 4: {} decodes read at least one KV token each, not {}", where, s.decodes, s.decode_context_tokens));
+  }
+  return s;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StepProfile>> FitStepProfile(std::span<const StepSample> samples, std::map<std::string, std::string> remarks) {
+  if (samples.size() < kLeastRows) {
+    return InvalidArgument(fmt::format("a step profile of {} rows is too small to fit; measure at least {}", samples.size(), kLeastRows));
+  }
+  return std::unique_ptr<StepProfile>(std::make_unique<FittedProfile>(samples, std::move(remarks)));
+}
+
+Result<std::unique_ptr<StepProfile>> LoadStepProfile(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) return NotFound(fmt::format("cannot open step profile '{}'", path), "cost");
+  std::map<std::string, std::string> remarks;
+  std::vector<StepSample> samples;
+  bool header = false;
+  int64_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    const std::string_view text = Trim(line);
+    if (text.empty()) continue;
+    const std::string where = fmt::format("{}:{}", path, number);
+    if (text[0] == '#') {
+      const size_t colon = text.find(':');
+      if (colon != std::string_view::npos) remarks[std::string(Trim(text.substr(1, colon - 1)))] = std::string(Trim(text.substr(colon + 1)));
+    } else if (!header) {
+      if (text != kHeader) return DataLoss(fmt::format("{}: the header is '{}', not '{}'", where, text.substr(0, 200), kHeader));
+      header = true;
+    } else {
+      TACTUS_ASSIGN_OR_RETURN(const StepSample sample, ParseRow(text, where));
+      samples.push_back(sample);
+    }
+  }
+  if (!header) return DataLoss(fmt::format("{}: no header line '{}'", path, kHeader));
+  Result<std::unique_ptr<StepProfile>> fitted = FitStepProfile(samples, std::move(remarks));
+  if (!fitted.ok()) return InvalidArgument(path + ": " + fitted.status().message(), "cost");
+  return fitted;
+}
+
+}  // namespace tactus::cost

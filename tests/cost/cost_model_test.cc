@@ -1,0 +1,178 @@
+#include "cost/cost_model.h"
+
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+
+namespace tactus::cost {
+namespace {
+
+Deployment Of(const std::string& model, const std::string& device, int32_t tp = 1, int32_t pp = 1) {
+  Deployment d;
+  d.model = model;
+  d.device = device;
+  d.tp = tp;
+  d.pp = pp;
+  return d;
+}
+
+std::unique_ptr<CostModel> Make(const Deployment& d) {
+  Result<std::unique_ptr<CostModel>> made = CostModel::Create(d);
+  EXPECT_TRUE(made.ok()) << made.status().message();
+  return made.ok() ? std::move(made).value() : nullptr;
+}
+
+struct Step {
+  std::vector<ChunkShape> chunks;
+  int64_t decodes = 0, context = 0, rows = 0;
+  StepShape shape() const {
+    StepShape s;
+    s.chunks = chunks;
+    s.decodes = decodes;
+    s.decode_context_tokens = context;
+    s.logit_rows = rows;
+    return s;
+  }
+};
+
+double Ms(const CostModel& m, const Step& s) { return static_cast<double>(m.StepTimeNs(s.shape())) / 1e6; }
+
+Step RandomStep(Rng* rng) {
+  Step s;
+  const int64_t chunks = rng->UniformInt(0, 3);
+  for (int64_t i = 0; i < chunks; ++i) {
+    s.chunks.push_back({static_cast<int32_t>(rng->Uniform() < 0.3 ? 0 : rng->UniformInt(1, 20000)),
+                        static_cast<int32_t>(rng->UniformInt(1, rng->Uniform() < 0.2 ? 20000 : 600))});
+  }
+  s.decodes = rng->Uniform() < 0.2 ? 0 : rng->UniformInt(1, 300);
+  s.context = s.decodes * rng->UniformInt(1, rng->Uniform() < 0.2 ? 100000 : 4000);
+  s.rows = s.decodes + rng->UniformInt(0, chunks);
+  return s;
+}
+
+// More of anything is never faster, on every shipped device, for shapes in and beyond the tables.
+void ExpectMonotone(const CostModel& m, const std::string& name, uint64_t seed, int rounds) {
+  Rng rng(seed);
+  for (int i = 0; i < rounds; ++i) {
+    const Step s = RandomStep(&rng);
+    const DurationNs before = m.StepTimeNs(s.shape());
+    Step t = s;
+    const char* what = "";
+    const int kind = static_cast<int>(rng.UniformInt(0, 5));
+    if (kind == 0 && !t.chunks.empty()) {
+      what = "a longer chunk";
+      t.chunks[0].tokens += static_cast<int32_t>(rng.UniformInt(1, 200));
+    } else if (kind == 1 && !t.chunks.empty()) {
+      what = "a chunk behind more context";
+      t.chunks.back().context_tokens += static_cast<int32_t>(rng.UniformInt(1, 5000));
+    } else if (kind == 2) {
+      what = "one more chunk";
+      t.chunks.push_back({static_cast<int32_t>(rng.UniformInt(0, 5000)), static_cast<int32_t>(rng.UniformInt(1, 600))});
+    } else if (kind == 3 && t.decodes > 0) {
+      what = "more context of the decodes";
+      t.context += rng.UniformInt(1, 5000);
+    } else if (kind == 4) {
+      what = "one more decode";
+      t.context += rng.UniformInt(1, 5000);
+      ++t.decodes;
+      ++t.rows;
+    } else {
+      what = "one more row of logits";
+      ++t.rows;
+    }
+    EXPECT_LE(before, m.StepTimeNs(t.shape())) << name << ": " << what << ", round " << i;
+  }
+}
+
+TEST(CostModel, MoreWorkIsNeverFasterOnAnyDevice) {
+  for (const NamedEntry& device : KnownDevices()) {
+    ExpectMonotone(*Make(Of("llama-3.1-8b", device.name)), device.name, 1, 1000);
+    ExpectMonotone(*Make(Of("llama-2-70b", device.name, 4)), device.name + " tp 4", 2, 500);
+  }
+  ExpectMonotone(*Make(Of("mistral-7b", "a100")), "sliding window", 3, 2000);
+}
+
+TEST(CostModel, EveryModelRunsSomewhereAndTakesLongerThanItsBytes) {
+  for (const NamedEntry& name : KnownModels()) {
+    const auto m = Make(Of(name.name, "h200"));
+    const Step decode{{}, 1, 512, 1};
+    const double floor_ms = m->StepBytes(decode.shape()) / m->peak_bandwidth() * 1e3;
+    EXPECT_GT(Ms(*m, decode), floor_ms) << name.name;
+    EXPECT_LT(Ms(*m, decode), 2.0 * floor_ms + 3) << name.name;
+    const Step prefill{{{0, 2048}}, 0, 0, 1};
+    const double peak_ms = m->StepFlops(prefill.shape()) / m->peak_flops() * 1e3;
+    EXPECT_GT(Ms(*m, prefill), peak_ms) << name.name;
+    EXPECT_LT(Ms(*m, prefill), 3 * peak_ms + 10) << name.name;
+  }
+}
+
+TEST(CostModel, StagesAndSendsAddUpToTheStep) {
+  for (const int32_t pp : {1, 2, 3, 8}) {
+    const auto m = Make(Of("llama-2-70b", "a100", 4, pp));
+    ASSERT_EQ(m->stages(), pp);
+    Rng rng(4);
+    for (int i = 0; i < 200; ++i) {
+      const Step s = RandomStep(&rng);
+      DurationNs sum = (pp - 1) * m->SendTimeNs(s.shape());
+      for (int32_t stage = 0; stage < pp; ++stage) sum += m->StageTimeNs(s.shape(), stage);
+      EXPECT_EQ(sum, m->StepTimeNs(s.shape()));
+    }
+  }
+}
+
+TEST(CostModel, OneChunkManyTimesCostsItsWorkOnce) {
+  // Chunks that do not fill the device overlap: two of them take less than twice one, and never less than one.
+  const auto m = Make(Of("llama-3.1-8b", "h100"));
+  const Step one{{{4096, 128}}, 0, 0, 0}, two{{{4096, 128}, {4096, 128}}, 0, 0, 0};
+  EXPECT_LT(Ms(*m, two), 2 * Ms(*m, one));
+  EXPECT_GT(Ms(*m, two), Ms(*m, one));
+}
+
+TEST(CostModel, BadDeploymentsAreRefusedWithTheNumbers) {
+  const auto refusal = [](const Deployment& d) {
+    const auto made = CostModel::Create(d);
+    EXPECT_FALSE(made.ok());
+    return made.ok() ? std::string() : made.status().message();
+  };
+  EXPECT_NE(refusal(Of("llama-2-70b", "h100", 3)).find("--tp 3 does not divide the 64 attention heads of llama-2-70b; 1, 2, 4, 8"), std::string::npos);
+  EXPECT_NE(refusal(Of("llama-2-7b", "h100", 1, 33)).find("--pp 33 is more than the 32 layers"), std::string::npos);
+  EXPECT_NE(refusal(Of("llama-2-7b", "tpu")).find("rtx4090"), std::string::npos);
+  EXPECT_NE(refusal(Of("no-model", "h100")).find("codellama-34b"), std::string::npos);
+  EXPECT_NE(refusal(Of("llama-2-7b", "h100", 0)).find("--tp 0"), std::string::npos);
+  Deployment d = Of("llama-2-7b", "h100");
+  d.weight_dtype = "fp3";
+  EXPECT_NE(refusal(d).find("'fp3'"), std::string::npos);
+  d = Of("llama-2-7b", "h100");
+  d.kv_dtype = "int2";
+  EXPECT_NE(refusal(d).find("'int2'"), std::string::npos);
+  d = Of("llama-2-7b", "h100");
+  d.backend = "mystery";
+  EXPECT_NE(refusal(d).find("trtllm"), std::string::npos);
+  d = Of("llama-2-7b", "h100");
+  d.source = "guess";
+  EXPECT_NE(refusal(d).find("roofline"), std::string::npos);
+}
+
+TEST(CostModel, KvPlanHoldsWhatTheMemoryLeaves) {
+  const auto m = Make(Of("llama-2-7b", "a100"));
+  const auto plan = m->PlanKv(0.9, 16, 2048);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->kv_bytes_per_token, 524288);   // 2 x 32 layers x 4096 x 2 bytes
+  EXPECT_NEAR(static_cast<double>(plan->weight_bytes_per_device), 13.48e9, 0.02e9);
+  const double usable = 0.9 * 81050.0 * 1048576.0;
+  EXPECT_LE(static_cast<double>(plan->weight_bytes_per_device + plan->activation_bytes_per_device + plan->kv_bytes_per_device), usable);
+  EXPECT_GT(static_cast<double>(plan->num_blocks) * 16 * 524288, 0.97 * (usable - 13.48e9 - 0.8e9));
+  // Tensor parallelism halves a token's share and the weights'; a model that is too big names what fits.
+  const auto two = Make(Of("llama-2-7b", "a100", 2))->PlanKv(0.9, 16, 2048);
+  EXPECT_GT(two->num_blocks, 2 * plan->num_blocks);
+  const auto big = Make(Of("falcon-180b", "a100"))->PlanKv(0.9, 16, 2048);
+  ASSERT_FALSE(big.ok());
+  EXPECT_NE(big.status().message().find("falcon-180b does not fit a100: weights 334"), std::string::npos) << big.status().message();
+  EXPECT_NE(big.status().message().find("--tp 8 --pp 1 fits"), std::string::npos) << big.status().message();
+  EXPECT_TRUE(Make(Of("falcon-180b", "a100", 8))->PlanKv(0.9, 16, 2048).ok());
+  EXPECT_FALSE(m->PlanKv(1.5, 16, 2048).ok());
+  EXPECT_FALSE(m->PlanKv(0.9, 0, 2048).ok());
+}
+
+}  // namespace
+}  // namespace tactus::cost
