@@ -45,6 +45,8 @@ struct EngineStats {
   int64_t kv_blocks_total = 0, kv_blocks_in_use = 0, kv_blocks_cached = 0;
   int64_t steps = 0, prompt_tokens = 0, generation_tokens = 0;
   int64_t preemptions = 0, recomputed_tokens = 0;
+  int64_t swap_blocks_total = 0, swap_blocks_used = 0;   // host memory of --swap-space
+  int64_t swapped_sequences = 0, swapped_out_blocks = 0, swapped_in_blocks = 0;
   int64_t prefix_query_tokens = 0, prefix_hit_tokens = 0;
   int64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_error = 0;
   double budget_utilization = 0;  // planned tokens / token budget, over all steps

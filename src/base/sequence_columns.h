@@ -17,7 +17,7 @@ namespace tactus {
 enum class SeqState : uint8_t {
   kFree,      // no sequence
   kHeld,      // choice > 0 of a request whose first choice has not computed the prompt yet; no policy sees it
-  kWaiting,   // in the queue, holds no KV; a preempted sequence comes back here
+  kWaiting,   // in the queue, holds no KV; a preempted sequence comes back here (computed > 0: swapped out to host memory)
   kPrefill,   // holds KV, planned computed < goal
   kDecode,    // holds KV, planned computed >= goal
   kFinished,  // its answer is complete; the slot is kept until the last step in flight that uses it has ended
@@ -37,6 +37,8 @@ struct SequenceNote {
   int64_t rank = 0;             // order: predicted output tokens in all, as of when it was last queued
   int64_t carry_ns = 0;         // order: over- or under-used slack carried to the next steps
   int64_t since_step = 0;       // order: step before which it was last queued or admitted
+  int64_t jct_share_ns = 0;     // order: what a JCT objective leaves each step to wait, as of its arrival; 0: not worked out yet
+  TimeNs passed_over_ns = 0;    // composition: since when it could have run and was left out; 0: it was not
   int32_t reserved_tokens = 0;  // admission: length that was reserved
   int32_t retries = 0;          // preemption: how often it outgrew a reservation
 };
@@ -95,6 +97,7 @@ struct StepRecord {
   int32_t decode_tokens = 0;
   int32_t prefill_items = 0;
   int32_t preemptions = 0;
+  DurationNs longest_preemption_ns = 0;   // of the sequences that started again in it: how long they were without KV
   bool ok = true;
 };
 

@@ -39,7 +39,8 @@ struct BlockCopy {
 };
 
 // Copies `tokens` positions of a block between the KV memory and the host's swap arena (block ids of its own), every layer, K
-// and V. Order within a step: swap_outs, swap_ins, copies, items; so a block swapped out may be written again in the same step.
+// and V. Order within a step: swap_outs, copies, swap_ins, items; so a block swapped out may be written again in the same step,
+// and so may the source of a copy that is swapped out later in the same plan.
 struct SwapCopy {
   BlockId block = kNoBlock;
   BlockId host_block = kNoBlock;
@@ -83,13 +84,14 @@ struct StepPlan {
   int64_t decode_context_tokens = 0;        // KV tokens that the decodes read, summed, each one's own token included
   int64_t logit_rows = 0;                   // sum of the items'
   int64_t padded_tokens = 0;                // computed for nothing (--pad)
+  DurationNs longest_preemption_ns = 0;     // see StepRecord
 
   void Clear() {
     step = -1; planned_ns = 0; num_tokens = 0; num_decodes = 0;
     starts.clear(); table_updates.clear(); table_blocks.clear(); copies.clear();
     swap_outs.clear(); swap_ins.clear();
     items.clear(); preempts.clear(); tokens.clear();
-    prompt_items.clear(); decode_context_tokens = 0; logit_rows = 0; padded_tokens = 0;
+    prompt_items.clear(); decode_context_tokens = 0; logit_rows = 0; padded_tokens = 0; longest_preemption_ns = 0;
   }
 };
 

@@ -34,6 +34,7 @@ void StepLoop::Impl::CommitStep() {
   record.prefill_tokens = static_cast<int32_t>(plan.num_tokens) - plan.num_decodes;
   record.prefill_items = static_cast<int32_t>(plan.items.size()) - plan.num_decodes;
   record.preemptions = static_cast<int32_t>(plan.preempts.size());
+  record.longest_preemption_ns = plan.longest_preemption_ns;
   record.ok = ok;
   step_events.push_back(record);
 
@@ -64,9 +65,12 @@ void StepLoop::Impl::CommitStep() {
   if (parts.trace != nullptr) parts.trace->StepEnded(plan, result, ok);
   // Whoever read KV that will never be there starts again (the failed step's own sequences have ended).
   for (const SlotId s : recompute) {
-    if (!table.holds_kv(s)) continue;
-    parts.kv->Release(s, table.last_step(s));
-    Requeue(s);
+    if (table.holds_kv(s)) {
+      parts.kv->Release(s, table.last_step(s));
+      Requeue(s);
+    } else if (table.columns().state[s] == SeqState::kWaiting) {
+      table.LoseKept(s);   // the step was to save its KV
+    }
   }
   if (errors_in_a_row >= config.max_errors_in_a_row && healthy.load(std::memory_order_relaxed)) {
     healthy.store(false, std::memory_order_release);
@@ -304,6 +308,7 @@ void StepLoop::Impl::Finish(SlotId s, FinishReason reason, TokenEvent* event, in
   if (ran) {
     parts.kv->Release(s, table.last_step(s));
   } else {
+    parts.kv->DropSwapped(s);
     intake.SequencesDequeued(1);
   }
   parts.kv->Unbind(s);

@@ -148,6 +148,11 @@ std::string EngineMetrics::Text(const EngineStats& s) const {
   t.Histogram("tactus_step_seconds", "Executor time of a step.", c.step_s);
   t.Counter("tactus_executor_errors_total", "Steps that failed.", value(c.executor_errors));
   t.Counter("tactus_recomputed_tokens_total", "Tokens computed again after a preemption.", value(s.recomputed_tokens));
+  t.Gauge("tactus_swap_blocks", "KV blocks that fit into the host's swap space.", value(s.swap_blocks_total));
+  t.Gauge("tactus_swap_blocks_used", "KV blocks of sequences that are swapped out to host memory.", value(s.swap_blocks_used));
+  t.Counter("tactus_swapped_sequences_total", "Preemptions that saved the sequence's KV in host memory.", value(s.swapped_sequences));
+  t.Counter("tactus_swapped_out_blocks_total", "KV blocks copied to host memory.", value(s.swapped_out_blocks));
+  t.Counter("tactus_swapped_in_blocks_total", "KV blocks copied back from host memory.", value(s.swapped_in_blocks));
   t.Gauge("tactus_kv_blocks_cached", "KV blocks that hold a prefix nobody uses.", value(s.kv_blocks_cached));
   t.Gauge("tactus_kv_blocks_in_use", "KV blocks in a live sequence's table.", value(s.kv_blocks_in_use));
   t.Gauge("tactus_kv_blocks", "KV blocks in all.", value(s.kv_blocks_total));
@@ -197,6 +202,8 @@ std::string EngineMetrics::ResultJson(const EngineStats& s, DurationNs duration_
       stated > 0 ? OrderedJson(static_cast<double>(kept) / static_cast<double>(stated)) : OrderedJson(nullptr);
   out["preemptions"] = s.preemptions;
   out["recomputed_tokens"] = s.recomputed_tokens;
+  out["swapped_sequences"] = s.swapped_sequences;
+  out["swapped_blocks"] = s.swapped_out_blocks + s.swapped_in_blocks;
   out["ttft_ms"] = Json(p.ttft_ns.Summarize(kToMs));
   out["normalized_ttft_ms"] = Json(p.normalized_ttft_ns.Summarize(kToMs));
   out["tbt_ms"] = Json(p.gap_ns.Summarize(kToMs));

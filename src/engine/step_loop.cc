@@ -228,6 +228,11 @@ void StepLoop::Impl::PublishStats() {
   stats.kv_blocks_cached = kv.blocks_cached;
   stats.prefix_query_tokens = kv.prefix_query_tokens;
   stats.prefix_hit_tokens = kv.prefix_hit_tokens;
+  stats.swap_blocks_total = kv.swap_blocks_total;
+  stats.swap_blocks_used = kv.swap_blocks_used;
+  stats.swapped_sequences = kv.swap_outs;
+  stats.swapped_out_blocks = kv.swapped_out_blocks;
+  stats.swapped_in_blocks = kv.swapped_in_blocks;
   stats.plan_hash = plan_hash;
   stats.budget_utilization = budget_tokens > 0 ? planned_tokens / budget_tokens : 0;
   stats.kv_utilization = stats.steps > 0 ? kv_use_sum / static_cast<double>(stats.steps * stats.kv_blocks_total) : 0;
@@ -308,6 +313,8 @@ std::string StepLoop::CheckIntegrity() const {
     const int64_t held = impl_->parts.kv->blocks_held(s);
     if (!impl_->table.holds_kv(s)) {
       if (held != 0) return "slot " + std::to_string(s) + " holds blocks without running";
+      const int32_t kept = seq.state[s] == SeqState::kWaiting ? seq.computed_committed[s] : 0;
+      if (impl_->parts.kv->SwappedTokens(s) != kept) return "slot " + std::to_string(s) + ": host memory keeps another length";
       continue;
     }
     if (held * impl_->block_size < seq.computed_planned[s]) return "slot " + std::to_string(s) + " computes beyond its blocks";

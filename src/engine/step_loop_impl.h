@@ -108,6 +108,7 @@ struct StepLoop::Impl {
   size_t recent_count = 0;
   int32_t errors_in_a_row = 0;
   std::vector<SlotId> recompute;
+  std::vector<SwapCopy> carried_swap_outs;   // of a plan without items
   std::vector<TokenId> key_tokens;  // [block_size]
   std::vector<PreparedRequest> drained;
   std::vector<RequestHandle> cancels;

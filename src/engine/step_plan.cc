@@ -48,7 +48,14 @@ bool StepLoop::Impl::PlanAndSubmit() {
     return false;
   }
   Apply(&plan);
-  if (plan.items.empty()) return true;   // memory was freed; the next plan uses it
+  if (plan.items.empty()) {   // memory was freed; the next plan uses it, and makes this one's copies first
+    carried_swap_outs.insert(carried_swap_outs.end(), plan.swap_outs.begin(), plan.swap_outs.end());
+    return true;
+  }
+  if (!carried_swap_outs.empty()) {
+    plan.swap_outs.insert(plan.swap_outs.begin(), carried_swap_outs.begin(), carried_swap_outs.end());
+    carried_swap_outs.clear();
+  }
 
   f.epochs.clear();
   for (const StepItem& item : plan.items) f.epochs.push_back(table.epoch(item.slot));
@@ -114,7 +121,7 @@ void StepLoop::Impl::StartSequence(SequenceStart* start, int32_t first_position)
 }
 
 void StepLoop::Impl::Requeue(SlotId s) {
-  table.Preempt(s, now_ns);
+  table.Preempt(s, now_ns, parts.kv->SwappedTokens(s));
   intake.SequencesQueued(1);
   ++stats.preemptions;
   RequestRecord* request = slots[static_cast<size_t>(s)].request;
@@ -140,6 +147,13 @@ uint64_t StepLoop::Impl::HashOf(const StepPlan& plan) const {
   for (const uint64_t chain : chains) h = MixHash(h, chain);
   for (const SequenceStart& start : plan.starts) h = MixHash(h, static_cast<uint64_t>(start.slot));
   for (const SlotId s : plan.preempts) h = MixHash(h, static_cast<uint64_t>(s));
+  for (const auto* swaps : {&plan.swap_outs, &plan.swap_ins}) {
+    if (!swaps->empty()) h = MixHash(h, swaps->size());
+    for (const SwapCopy& copy : *swaps) {
+      h = MixHash(h, static_cast<uint64_t>(copy.block) << 32 ^ static_cast<uint64_t>(copy.host_block));
+      h = MixHash(h, static_cast<uint64_t>(copy.tokens));
+    }
+  }
   for (const BlockCopy& copy : plan.copies) {
     h = MixHash(h, static_cast<uint64_t>(copy.from) << 32 ^ static_cast<uint64_t>(copy.to));
     h = MixHash(h, static_cast<uint64_t>(copy.tokens));

@@ -23,6 +23,7 @@ TokenId Sample(const FakeExecutorConfig& config, uint64_t attended, int32_t choi
 
 FakeExecutor::FakeExecutor(const FakeExecutorConfig& config)
     : config_(config), faults_(config.fault_seed, 77), memory_(static_cast<size_t>(config.num_blocks * config.block_size), kGarbage),
+      host_(static_cast<size_t>(config.swap_blocks * config.block_size), kGarbage),
       slots_(static_cast<size_t>(config.max_slots)) {
   TACTUS_CHECK(config.max_in_flight >= 1 && config.num_blocks >= 1 && config.max_slots >= 1 && config.vocab_size >= 1);
 }
@@ -76,11 +77,23 @@ void FakeExecutor::ApplyTables(const StepPlan& plan) {
       slot.table[static_cast<size_t>(update.first_index + i)] = plan.table_blocks[static_cast<size_t>(update.offset + i)];
     }
   }
-  for (const BlockCopy& copy : plan.copies) {
-    const auto b = static_cast<size_t>(config_.block_size);
-    std::copy_n(memory_.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(copy.from) * b), copy.tokens,
-                memory_.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(copy.to) * b));
+}
+
+// What a swap does not cover, and every swap of a failed step, is garbage at the other end.
+void FakeExecutor::RunCopies(const StepPlan& plan, bool failed) {
+  const int32_t b = config_.block_size;
+  const auto copy = [&](std::vector<uint64_t>& from, int64_t source, std::vector<uint64_t>& to, int64_t target, int32_t tokens) {
+    const auto holds = [b](const std::vector<uint64_t>& m, int64_t block) { return block >= 0 && (block + 1) * b <= static_cast<int64_t>(m.size()); };
+    if (!holds(from, source) || !holds(to, target) || tokens < 1 || tokens > b) return Violate("a swap outside the memory");
+    for (int32_t i = 0; i < b; ++i) {
+      to[static_cast<size_t>(target * b + i)] = failed || i >= tokens ? kGarbage : from[static_cast<size_t>(source * b + i)];
+    }
+  };
+  for (const SwapCopy& c : plan.swap_outs) copy(memory_, c.block, host_, c.host_block, c.tokens);
+  for (const BlockCopy& c : plan.copies) {
+    std::copy_n(memory_.begin() + int64_t{c.from} * b, c.tokens, memory_.begin() + int64_t{c.to} * b);
   }
+  for (const SwapCopy& c : plan.swap_ins) copy(host_, c.host_block, memory_, c.block, c.tokens);
 }
 
 void FakeExecutor::WriteItem(const StepPlan& plan, const StepItem& item, bool garbage) {
@@ -148,10 +161,11 @@ void FakeExecutor::Submit(const StepPlan& plan) {
   }
   p.result.Clear();
   p.result.step = plan.step;
+  const bool failed = faults_.Uniform() < config_.step_error_rate;
+  RunCopies(plan, failed);
   ApplyTables(plan);
   // Writes of all items come before all reads, as in every layer of a real forward pass; items that share blocks within
   // the step rely on it.
-  const bool failed = faults_.Uniform() < config_.step_error_rate;
   lost_.clear();
   for (const StepItem& item : plan.items) {
     if (item.input == InputSource::kChained && !config_.can_chain) Violate("a chained input without can_chain");

@@ -23,6 +23,7 @@ struct FakeExecutorConfig {
   int64_t num_blocks = 0;
   int32_t block_size = 16;
   int32_t max_slots = 0;
+  int64_t swap_blocks = 0;           // of the pretended host memory
   // Time of a step by the clock: the steps in flight run one after the other. Null clock: every step is ready at once.
   Clock* clock = nullptr;
   DurationNs step_base_ns = kMillisecond;
@@ -66,6 +67,7 @@ class FakeExecutor final : public Executor {
     TimeNs ready_ns = 0;
   };
   void ApplyTables(const StepPlan& plan);
+  void RunCopies(const StepPlan& plan, bool failed);
   void WriteItem(const StepPlan& plan, const StepItem& item, bool garbage);
   void RunItem(const StepPlan& plan, size_t index, StepResult* result);
   uint64_t* Cell(const Slot& slot, int32_t position);
@@ -74,6 +76,7 @@ class FakeExecutor final : public Executor {
   const FakeExecutorConfig config_;
   Rng faults_;
   std::vector<uint64_t> memory_;     // [num_blocks * block_size], what K and V of a position would be
+  std::vector<uint64_t> host_;       // [swap_blocks * block_size]
   std::vector<Slot> slots_;
   std::deque<Pending> pending_;
   std::vector<StepResult> spare_;

@@ -16,6 +16,11 @@ KvCache::Impl::Impl(const KvCacheConfig& c) : config(c), tree(c.num_blocks) {
   free.reserve(blocks.size());
   for (size_t b = blocks.size(); b > 0; --b) free.push_back(static_cast<BlockId>(b - 1));   // the lowest goes out first
   void_blocks.resize(blocks.size());
+  TACTUS_CHECK(c.swap_blocks >= 0 && c.swap_blocks < (int64_t{1} << 30));
+  host_next.assign(static_cast<size_t>(c.swap_blocks), kNoBlock);
+  host_free.reserve(host_next.size());
+  host_read.reserve(host_next.size());
+  for (size_t b = host_next.size(); b > 0; --b) host_free.push_back(static_cast<BlockId>(b - 1));
 }
 
 void KvCache::Impl::Push(List* list, BlockId b) {
@@ -187,6 +192,7 @@ void KvCache::Impl::EnterTree(SlotId s) {
 
 KvCache::Impl::Match KvCache::Impl::FindMatch(const Slot& slot, int32_t prompt_tokens) const {
   Match match;
+  if (slot.swapped_tokens > 0) prompt_tokens = slot.swapped_tokens + 1;   // all that was saved, and no more
   if (!config.prefix_caching || slot.keys == nullptr || prompt_tokens < 1) return match;
   const int32_t limit = std::min<int32_t>((prompt_tokens - 1) / config.block_size, static_cast<int32_t>(slot.keys->size()));
   for (; match.blocks < limit; ++match.blocks) {
@@ -224,7 +230,7 @@ void KvCache::Bind(SlotId s, const std::vector<Hash128>* keys) {
 
 void KvCache::Unbind(SlotId s) {
   Impl::Slot& slot = impl_->At(s);
-  TACTUS_CHECK(slot.bound && slot.blocks == 0 && slot.reserved == 0);
+  TACTUS_CHECK(slot.bound && slot.blocks == 0 && slot.reserved == 0 && slot.swapped_tokens == 0);
   slot = Impl::Slot{};
 }
 
@@ -232,6 +238,7 @@ int32_t KvCache::block_size() const { return impl_->config.block_size; }
 int64_t KvCache::blocks_total() const { return impl_->config.num_blocks; }
 int64_t KvCache::blocks_available() const { return impl_->Available(); }
 int64_t KvCache::blocks_held(SlotId slot) const { return impl_->At(slot).blocks; }
+int64_t KvCache::blocks_reserved(SlotId slot) const { return impl_->At(slot).reserved; }
 int64_t KvCache::blocks_in_use() const {
   const Impl& impl = *impl_;
   return impl.config.num_blocks - static_cast<int64_t>(impl.free.size()) - impl.lru.size - impl.draining_blocks;
@@ -241,11 +248,14 @@ std::span<const BlockId> KvCache::Table(SlotId slot) const {
 }
 
 int32_t KvCache::PeekMatch(SlotId slot, int32_t prompt_tokens) const {
-  return impl_->FindMatch(impl_->At(slot), prompt_tokens).blocks * impl_->config.block_size;
+  const Impl::Slot& s = impl_->At(slot);
+  if (s.swapped_tokens > 0) return s.swapped_tokens;
+  return impl_->FindMatch(s, prompt_tokens).blocks * impl_->config.block_size;
 }
 
 int64_t KvCache::StartCost(SlotId slot, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens) const {
-  return impl_->Cost(impl_->FindMatch(impl_->At(slot), prompt_tokens), cover_tokens, reserve_tokens);
+  const Impl::Slot& s = impl_->At(slot);
+  return impl_->Cost(impl_->FindMatch(s, prompt_tokens), std::max(cover_tokens, s.swapped_tokens), reserve_tokens);
 }
 
 KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens, SlotId fork_from,
@@ -258,8 +268,10 @@ KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, in
   int32_t matched_tokens = 0;
   if (fork_from == kNoSlot) {
     match = impl.FindMatch(slot, prompt_tokens);
-    matched_tokens = match.blocks * b;
+    matched_tokens = slot.swapped_tokens > 0 ? slot.swapped_tokens : match.blocks * b;
+    TACTUS_CHECK(matched_tokens < prompt_tokens);
   } else {
+    TACTUS_CHECK(slot.swapped_tokens == 0);
     // All of the prompt but its last token is there; only full blocks are shared, the rest is copied.
     match.blocks = (prompt_tokens - 1) / b;
     matched_tokens = prompt_tokens - 1;
@@ -287,7 +299,9 @@ KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, in
   impl.reserved += slot.reserved;
   impl.ReportUpdate(s, 0, plan);
 
-  if (fork_from == kNoSlot) {
+  if (slot.swapped_tokens > 0) {
+    impl.BringBack(s, match.blocks, plan);
+  } else if (fork_from == kNoSlot) {
     if (impl.config.prefix_caching && slot.keys != nullptr) {
       impl.query_tokens += prompt_tokens;
       impl.hit_tokens += matched_tokens;
@@ -331,6 +345,7 @@ void KvCache::Release(SlotId s, StepId last_step) {
   BlockId* table = impl_->TableOf(s);
   while (slot.blocks > 0) impl_->Unuse(table[--slot.blocks], last_step);
   slot.reserved = slot.marked = slot.keyed = 0;
+  slot.restored_begin = slot.restored_end = 0;
 }
 
 void KvCache::StepEnded(StepId step, bool ok, std::vector<SlotId>* recompute) {
@@ -341,7 +356,9 @@ void KvCache::StepEnded(StepId step, bool ok, std::vector<SlotId>* recompute) {
       // Chunks and decodes of several steps may fill one block; any of them spoils it.
       impl.void_blocks[b] = impl.blocks[b].begun_by <= step && step <= impl.blocks[b].computed_by;
     }
+    impl.VoidUnsaved(step);
     impl.DropVoid(step, recompute);
+    impl.DropUnsaved(step, recompute);
   }
   while (impl.ended < step) {
     const StepId now = ++impl.ended;
@@ -397,6 +414,11 @@ KvCacheStats KvCache::Stats() const {
   stats.prefix_query_tokens = impl.query_tokens;
   stats.prefix_hit_tokens = impl.hit_tokens;
   stats.evictions = impl.evictions;
+  stats.swap_blocks_total = impl.config.swap_blocks;
+  stats.swap_blocks_used = stats.swap_blocks_total - static_cast<int64_t>(impl.host_free.size() + impl.host_read.size());
+  stats.swap_outs = impl.swap_outs;
+  stats.swapped_out_blocks = impl.swapped_out_blocks;
+  stats.swapped_in_blocks = impl.swapped_in_blocks;
   return stats;
 }
 

@@ -21,6 +21,7 @@ struct KvCacheConfig {
   int32_t max_slots = 0;         // live sequences, waiting ones included
   int32_t max_blocks_per_slot = 0;
   bool prefix_caching = true;
+  int64_t swap_blocks = 0;       // of host memory (block ids of their own), for sequences that are swapped out
 };
 
 struct KvCacheStats {
@@ -33,6 +34,11 @@ struct KvCacheStats {
   int64_t prefix_query_tokens = 0;    // counters since the start
   int64_t prefix_hit_tokens = 0;
   int64_t evictions = 0;              // blocks
+  int64_t swap_blocks_total = 0;
+  int64_t swap_blocks_used = 0;       // hold the KV of sequences that are swapped out
+  int64_t swap_outs = 0;              // counters since the start: sequences, and the blocks copied either way
+  int64_t swapped_out_blocks = 0;
+  int64_t swapped_in_blocks = 0;
 };
 
 class KvCache final : public KvLedger {
@@ -51,6 +57,7 @@ class KvCache final : public KvLedger {
   int64_t blocks_total() const override;
   int64_t blocks_available() const override;
   int64_t blocks_held(SlotId slot) const override;
+  int64_t blocks_reserved(SlotId slot) const override;
   int32_t PeekMatch(SlotId slot, int32_t prompt_tokens) const override;
   int64_t StartCost(SlotId slot, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens) const override;
   // A plan names the step that the blocks are for. The source of a fork has the copied positions from steps that have ended.
@@ -60,9 +67,19 @@ class KvCache final : public KvLedger {
   void MarkPending(SlotId slot, int32_t computed_tokens, StepId step) override;
   void Release(SlotId slot, StepId last_step) override;
 
+  // Swap (kv_swap.cc; docs/swap.md). The copies of a plan are done by its step. What is saved includes shared blocks; what of
+  // the leading full ones is still cached when the sequence starts again is shared again instead of copied back. With a
+  // sequence swapped out, PeekMatch, StartCost and Start speak of what was saved, and nothing can be forked into its slot.
+  bool SwapOut(SlotId slot, int32_t computed_tokens, StepPlan* plan) override;
+  int32_t SwappedTokens(SlotId slot) const override;
+  void DropSwapped(SlotId slot) override;
+  int64_t swap_blocks_total() const override;
+  int64_t swap_blocks_free() const override;
+
   // A step has ended. ok: its pending blocks become ready and draining blocks come free. Not ok: blocks it was to fill leave
   // the tree, and so does whatever steps in flight compute from them; every live slot whose table holds such a block
   // (the producer and its dependants) is appended to `*recompute`, in ascending order, and must be released and started again by the caller.
+  // After them come the slots whose KV the step was to save: it is dropped, and they hold nothing.
   void StepEnded(StepId step, bool ok, std::vector<SlotId>* recompute);
 
   // One item of a step could not run (the step itself was fine): what it was to fill from `first_position` on leaves the tree,

@@ -1,4 +1,5 @@
-// Inside of KvCache, shared by kv_cache.cc (operations), kv_failure.cc (failed steps) and kv_integrity.cc.
+// Inside of KvCache, shared by kv_cache.cc (operations), kv_swap.cc (host memory), kv_failure.cc (failed steps) and
+// kv_integrity.cc.
 //
 // A block is in exactly one place:
 //   free      holds nothing                                      (free list)
@@ -43,6 +44,11 @@ struct KvCache::Impl {
     int32_t reserved = 0;           // set aside for it, not drawn
     int32_t marked = 0;             // leading blocks that are full or will be by the end of a step in flight
     int32_t keyed = 0;              // leading blocks that are in the tree or duplicate a node
+    int32_t swapped_tokens = 0;     // positions saved in host memory; it holds no block then
+    BlockId first_host = kNoBlock;  // chain through host_next, in order of position
+    StepId saved_by = -1;           // the step that copies its KV out; kept after it has come back
+    int32_t restored_begin = 0;     // blocks of its table that were copied back
+    int32_t restored_end = 0;
   };
   // Steps in flight at once, at most; far beyond any pipeline.
   static constexpr size_t kMaxStepsInFlight = 256;
@@ -92,9 +98,19 @@ struct KvCache::Impl {
   void DropVoid(StepId step, std::vector<SlotId>* recompute);
   void DropVoidFromTree();
 
+  // Host blocks that a plan reads may be written by the copies of a later one.
+  void ReclaimHost(const StepPlan& plan);
+  void FreeHostChain(Slot* slot);
+  // Blocks of the table from `first` on get what was saved; precondition: they are the slot's alone.
+  void BringBack(SlotId s, int32_t first, StepPlan* plan);
+  // `step` failed: what it was to save is lost, and what has come back of it already is void.
+  void VoidUnsaved(StepId step);
+  void DropUnsaved(StepId step, std::vector<SlotId>* recompute);
+
   std::string CheckTables() const;
   std::string CheckTree() const;
   std::string CheckLists() const;
+  std::string CheckHost() const;
 
   const KvCacheConfig config;
   int32_t table_stride = 0;
@@ -110,6 +126,11 @@ struct KvCache::Impl {
   StepId ended = -1;                     // results are there up to this step
   int64_t query_tokens = 0, hit_tokens = 0, evictions = 0;
   std::vector<uint8_t> void_blocks;      // scratch of failures and rollbacks, all zero otherwise
+  std::vector<BlockId> host_next;        // [swap_blocks]
+  std::vector<BlockId> host_free;
+  std::vector<BlockId> host_read;        // read by the swap-ins of step `host_read_by`, free after it
+  StepId host_read_by = -1;
+  int64_t swap_outs = 0, swapped_out_blocks = 0, swapped_in_blocks = 0;
 };
 
 }  // namespace tactus

@@ -156,8 +156,38 @@ std::string KvCache::Impl::CheckTree() const {
   return {};
 }
 
+std::string KvCache::Impl::CheckHost() const {
+  std::vector<int32_t> places(host_next.size(), 0);
+  for (const auto* list : {&host_free, &host_read}) {
+    for (const BlockId h : *list) ++places[static_cast<size_t>(h)];
+  }
+  for (SlotId s = 0; s < config.max_slots; ++s) {
+    const Slot& slot = At(s);
+    if (slot.swapped_tokens == 0) {
+      if (slot.first_host != kNoBlock) return Say("slot ", s, " has host blocks, but nothing of it is swapped out");
+      if (slot.restored_begin < 0 || slot.restored_begin > slot.restored_end || slot.restored_end > slot.blocks) {
+        return Say("slot ", s, " got back blocks ", slot.restored_begin, " to ", slot.restored_end, " of ", slot.blocks);
+      }
+      continue;
+    }
+    if (!slot.bound || slot.blocks != 0 || slot.reserved != 0) return Say("slot ", s, " is swapped out and holds blocks");
+    int64_t chain = 0;
+    for (BlockId h = slot.first_host; h != kNoBlock; h = host_next[static_cast<size_t>(h)]) {
+      if (++chain > config.swap_blocks) return Say("slot ", s, ": its host blocks form a cycle");
+      ++places[static_cast<size_t>(h)];
+    }
+    if (chain != BlocksFor(slot.swapped_tokens)) {
+      return Say("slot ", s, " has ", chain, " host blocks for ", slot.swapped_tokens, " tokens");
+    }
+  }
+  for (size_t h = 0; h < places.size(); ++h) {
+    if (places[h] != 1) return Say("host block ", h, " is in ", places[h], " places");
+  }
+  return {};
+}
+
 std::string KvCache::CheckIntegrity() const {
-  for (std::string error : {impl_->CheckTables(), impl_->CheckLists(), impl_->CheckTree()}) {
+  for (std::string error : {impl_->CheckTables(), impl_->CheckLists(), impl_->CheckTree(), impl_->CheckHost()}) {
     if (!error.empty()) return error;
   }
   return {};

@@ -118,12 +118,12 @@ void SequenceTable::RollBackPlanned(SlotId s) {
   ++epoch_[s];
 }
 
-void SequenceTable::Preempt(SlotId s, TimeNs now_ns) {
-  TACTUS_CHECK(holds_kv(s));
+void SequenceTable::Preempt(SlotId s, TimeNs now_ns, int32_t kept_tokens) {
+  TACTUS_CHECK(holds_kv(s) && kept_tokens >= 0 && kept_tokens <= computed_committed_[s]);
   LeaveRunning(s);
   lost_[s] = computed_committed_[s];
   known_planned_[s] = goal_tokens_[s] = known_committed_[s];
-  computed_planned_[s] = computed_committed_[s] = 0;
+  computed_planned_[s] = computed_committed_[s] = kept_tokens;
   fork_from_[s] = kNoSlot;
   ++preemptions_[s];
   ++epoch_[s];

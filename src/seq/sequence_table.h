@@ -75,8 +75,14 @@ class SequenceTable {
   void DropItem(SlotId s);
   // What is planned beyond the committed lengths is void; items still in flight are stale from here on: drop them.
   void RollBackPlanned(SlotId s);
-  // Prefill or Decode -> Waiting, KV gone. Items still in flight are stale from here on: drop them.
-  void Preempt(SlotId s, TimeNs now_ns);
+  // Prefill or Decode -> Waiting, KV gone but for the first `kept_tokens` positions, which are in host memory. Items still in
+  // flight are stale from here on: drop them.
+  void Preempt(SlotId s, TimeNs now_ns, int32_t kept_tokens = 0);
+  // Waiting: what was kept is gone too.
+  void LoseKept(SlotId s) {
+    TACTUS_CHECK(state_[s] == SeqState::kWaiting);
+    computed_planned_[s] = computed_committed_[s] = 0;
+  }
   // Any live state -> Finished.
   void Finish(SlotId s);
   // Finished and idle -> free.

@@ -1,6 +1,6 @@
 // Thousands of random operations against two oracles: NaiveKv (counts, costs, matches, eviction order) and a ghost memory
 // that executes every step's reads and writes, so that a block that is reused too early, shared though it was never
-// computed, or kept after a failure shows as wrong content.
+// computed, kept after a failure, or brought back from the wrong place in host memory shows as wrong content.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -25,6 +25,7 @@ struct Sequence {
   int32_t computed = 0;      // planned
   int32_t committed = 0;     // by steps that have ended
   int32_t covered = 0;
+  int32_t saved = 0;         // in host memory
   StepId last_step = -1;     // the last step that uses it
   int epoch = 0;
 };
@@ -38,6 +39,7 @@ struct Item {
 };
 struct Step {
   StepId id;
+  std::vector<SwapCopy> swap_outs, swap_ins;
   std::vector<BlockCopy> copies;
   std::vector<Item> items;
 };
@@ -45,9 +47,10 @@ struct Step {
 struct World {
   World(uint64_t seed, bool with_caching, bool with_failures, int steps_in_flight)
       : rng(seed), caching(with_caching), failures(with_failures), depth(steps_in_flight), block_size(static_cast<int32_t>(rng.UniformInt(1, 5))),
-        total(rng.UniformInt(6, 40)),
-        kv({total, block_size, kSlots, static_cast<int32_t>(total), caching}), naive(total, block_size, caching),
-        sequences(kSlots), memory(static_cast<size_t>(total * block_size), kGarbage) {}
+        total(rng.UniformInt(6, 40)), host_total(rng.UniformInt(0, 2) == 0 ? 0 : rng.UniformInt(1, total)),
+        kv({total, block_size, kSlots, static_cast<int32_t>(total), caching, host_total}), naive(total, block_size, caching, host_total),
+        sequences(kSlots), memory(static_cast<size_t>(total * block_size), kGarbage),
+        host(static_cast<size_t>(host_total * block_size), kGarbage) {}
 
   static constexpr int kSlots = 8;
 
@@ -62,10 +65,11 @@ struct World {
     ASSERT_EQ(stats.blocks_in_use, naive.InUse()) << where;
     ASSERT_EQ(stats.blocks_reserved, naive.Reserved()) << where;
     ASSERT_EQ(stats.evictions, naive.evictions) << where;
+    ASSERT_EQ(stats.swap_blocks_used, naive.HostUsed()) << where;
     for (SlotId s = 0; s < kSlots; ++s) {
       if (!sequences[s].live || sequences[s].running) continue;
       const auto n = static_cast<int32_t>(sequences[s].tokens.size());
-      ASSERT_EQ(kv.PeekMatch(s, n), naive.MatchBlocks(s, n) * block_size) << where;
+      ASSERT_EQ(kv.PeekMatch(s, n), naive.Peek(s, n)) << where;
       ASSERT_EQ(kv.StartCost(s, n, n, n + 3), naive.StartCost(s, n, n, n + 3)) << where;
     }
   }
@@ -113,9 +117,13 @@ struct World {
 
   void TryStart(SlotId s) {
     Sequence& q = sequences[s];
+    if (q.saved == static_cast<int32_t>(q.tokens.size())) {   // the token that its last step had sampled
+      q.tokens.push_back(static_cast<TokenId>(rng.UniformInt(0, 2)));
+      ExtendBlockKeys(kSecret, q.root, q.tokens, block_size, &q.keys);
+    }
     const auto known = static_cast<int32_t>(q.tokens.size());
     SlotId fork = kNoSlot;
-    if (q.computed == 0 && known == q.prompt && rng.UniformInt(0, 3) == 0) {
+    if (q.saved == 0 && q.computed == 0 && known == q.prompt && rng.UniformInt(0, 3) == 0) {
       for (SlotId o = 0; o < kSlots; ++o) {   // a choice of the same request: same prompt, computed already
         Sequence& p = sequences[o];
         if (o == s || !p.running || p.committed < p.prompt || p.prompt < 2 || InPlan(o)) continue;
@@ -137,21 +145,28 @@ struct World {
     out.step = plan.id;
     const KvStart start = kv.Start(s, n, cover, reserve, fork, &out);
     if (!failures) {
-      ASSERT_EQ(start.ok ? start.matched_tokens : -1, naive.Start(s, n, cover, reserve, fork));
+      ASSERT_EQ(start.ok ? start.matched_tokens : -1, naive.Start(s, n, cover, reserve, fork, plan.id));
     }
     if (fork == kNoSlot) {
       ASSERT_EQ(start.ok, cost <= available);
     }
     if (!start.ok) {
       ASSERT_EQ(kv.blocks_available(), available);
-      ASSERT_TRUE(out.table_updates.empty() && out.copies.empty());
+      ASSERT_TRUE(out.table_updates.empty() && out.copies.empty() && out.swap_ins.empty());
       return;
     }
     if (fork == kNoSlot) {
       ASSERT_EQ(kv.blocks_available(), available - cost);   // exactly what was announced
       ASSERT_EQ(start.matched_tokens, match);
-      ASSERT_LE(start.matched_tokens, (n - 1) / block_size * block_size);
+      if (q.saved == 0) {
+        ASSERT_LE(start.matched_tokens, (n - 1) / block_size * block_size);
+      }
     }
+    ASSERT_TRUE(q.saved == 0 || start.matched_tokens == q.saved);
+    swap_ins += !out.swap_ins.empty();
+    shared_again += q.saved > 0 && static_cast<int32_t>(out.swap_ins.size()) < (q.saved + block_size - 1) / block_size;
+    q.saved = 0;
+    for (const SwapCopy& copy : out.swap_ins) plan.swap_ins.push_back(copy);
     for (const BlockCopy& copy : out.copies) plan.copies.push_back(copy);
     const auto table = kv.Table(s);
     ASSERT_TRUE(std::equal(table.begin(), table.end(), out.table_blocks.begin(), out.table_blocks.end()));
@@ -184,6 +199,11 @@ struct World {
   }
 
   void Drop(SlotId s) {
+    if (sequences[s].saved > 0) {
+      kv.DropSwapped(s);
+      if (!failures) naive.DropSwapped(s);
+    }
+    ASSERT_EQ(kv.SwappedTokens(s), 0);
     kv.Unbind(s);
     if (!failures) naive.Unbind(s);
     sequences[s].live = false;
@@ -201,6 +221,46 @@ struct World {
     if (gone) Drop(s);
   }
 
+  void SwapOut(SlotId s) {
+    Sequence& q = sequences[s];
+    if (q.last_step > ended || InPlan(s)) return;   // a step in flight uses it
+    ASSERT_EQ(q.committed, q.computed);
+    StepPlan out;
+    out.step = plan.id;
+    const int64_t free = kv.swap_blocks_free();
+    const bool saved = kv.SwapOut(s, q.computed, &out);
+    ASSERT_TRUE(!saved || (q.computed > 0 && (q.computed + block_size - 1) / block_size <= free));   // the naive model knows exactly
+    ASSERT_EQ(kv.SwappedTokens(s), saved ? q.computed : 0);
+    if (!failures) {
+      ASSERT_EQ(naive.SwapOut(s, q.computed, plan.id), saved);
+    }
+    if (!saved) {
+      ASSERT_TRUE(out.swap_outs.empty());
+      return Release(s, false);
+    }
+    for (const SwapCopy& copy : out.swap_outs) plan.swap_outs.push_back(copy);
+    q.saved = q.computed;
+    q.running = false;
+    q.computed = q.committed = 0;
+    ++q.epoch;
+  }
+
+  void RunCopies(const Step& step, bool ok) {
+    const auto copy = [&](const std::vector<uint64_t>& from, int64_t a, std::vector<uint64_t>& to, int64_t b, int32_t tokens) {
+      ASSERT_TRUE(tokens >= 1 && tokens <= block_size);
+      for (int32_t i = 0; i < block_size; ++i) {   // what is not copied is not there
+        to[static_cast<size_t>(b * block_size + i)] = ok && i < tokens ? from[static_cast<size_t>(a * block_size + i)] : kGarbage;
+      }
+    };
+    for (const SwapCopy& c : step.swap_outs) copy(memory, c.block, host, c.host_block, c.tokens);
+    if (ok) {
+      for (const BlockCopy& c : step.copies) {
+        for (int32_t i = 0; i < c.tokens; ++i) memory[c.to * block_size + i] = memory[c.from * block_size + i];
+      }
+    }
+    for (const SwapCopy& c : step.swap_ins) copy(host, c.host_block, memory, c.block, c.tokens);
+  }
+
   uint64_t* Cell(const std::vector<BlockId>& table, int32_t position) {
     return &memory[static_cast<size_t>(table[position / block_size] * block_size + position % block_size)];
   }
@@ -209,11 +269,7 @@ struct World {
   void EndStep(bool ok) {
     const Step step = flight.front();
     flight.pop_front();
-    if (ok) {
-      for (const BlockCopy& copy : step.copies) {
-        for (int32_t i = 0; i < copy.tokens; ++i) memory[copy.to * block_size + i] = memory[copy.from * block_size + i];
-      }
-    }
+    RunCopies(step, ok);
     const auto stale = [&](const Item& item) { return sequences[item.slot].epoch != item.epoch || !sequences[item.slot].live; };
     for (const Item& item : step.items) {
       uint64_t h = 17;
@@ -253,7 +309,13 @@ struct World {
       ASSERT_TRUE(recompute.empty());
     }
     for (const SlotId s : recompute) {
-      ASSERT_TRUE(sequences[s].running);
+      if (!sequences[s].running) {   // its KV was to be saved by this step
+        ASSERT_GT(sequences[s].saved, 0);
+        ASSERT_EQ(kv.SwappedTokens(s), 0);
+        sequences[s].saved = 0;
+        ++lost;
+        continue;
+      }
       Poison(s);
       Release(s, false);
     }
@@ -269,7 +331,7 @@ struct World {
 
   void Run(int steps) {
     for (int i = 0; i < steps && !testing::Test::HasFatalFailure(); ++i) {
-      plan = Step{i, {}, {}};
+      plan = Step{.id = i};
       for (int op = 0; op < 8 && !testing::Test::HasFatalFailure(); ++op) {
         const auto s = static_cast<SlotId>(rng.UniformInt(0, kSlots - 1));
         Sequence& q = sequences[s];
@@ -280,6 +342,8 @@ struct World {
         } else if (!q.running) {
           if (rng.UniformInt(0, 15) == 0) Drop(s);
           else TryStart(s);
+        } else if (rng.UniformInt(0, 4) == 0) {
+          SwapOut(s);
         } else if (rng.UniformInt(0, 6) == 0) {
           Release(s, rng.UniformInt(0, 2) > 0);
         } else {
@@ -288,7 +352,7 @@ struct World {
         Check("operation");
       }
       flight.push_back(plan);
-      plan = Step{-2, {}, {}};
+      plan = Step{.id = -2};
       while (!flight.empty() && (static_cast<int>(flight.size()) >= depth || rng.UniformInt(0, 1) == 0)) {
         EndStep(!failures || rng.UniformInt(0, 5) != 0);
         Check("end of a step");
@@ -307,7 +371,7 @@ struct World {
   const bool caching, failures;
   const int depth;
   const int32_t block_size;
-  const int64_t total;
+  const int64_t total, host_total;
   KvCache kv;
   NaiveKv naive;
   std::vector<Sequence> sequences;
@@ -315,27 +379,37 @@ struct World {
   std::deque<Step> flight;
   std::set<std::pair<StepId, SlotId>> poisoned;
   Step plan;
+  std::vector<uint64_t> host;     // [host_total * block_size]
   StepId ended = -1;
+  int64_t swap_ins = 0, shared_again = 0, lost = 0;
 };
 
 class KvProperty : public testing::TestWithParam<int> {};
 
 TEST_P(KvProperty, AgreesWithTheNaiveModel) {
+  int64_t swap_ins = 0, shared_again = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed) + ", depth " + std::to_string(GetParam()));
     World world(seed, seed % 5 != 0, false, GetParam());
     world.Run(250);
     if (HasFatalFailure()) return;
+    swap_ins += world.swap_ins;
+    shared_again += world.shared_again;
   }
+  EXPECT_GT(swap_ins, 500);
+  EXPECT_GT(shared_again, 100);
 }
 
 TEST_P(KvProperty, NothingVoidIsEverRead) {
+  int64_t lost = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed) + ", depth " + std::to_string(GetParam()));
     World world(1000 + seed, seed % 5 != 0, true, GetParam());
     world.Run(250);
     if (HasFatalFailure()) return;
+    lost += world.lost;
   }
+  EXPECT_GT(lost, 20);   // swapped out by a step that failed
 }
 
 INSTANTIATE_TEST_SUITE_P(Depth, KvProperty, testing::Values(1, 2, 4));

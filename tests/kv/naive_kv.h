@@ -13,7 +13,8 @@ namespace tactus {
 
 class NaiveKv {
  public:
-  NaiveKv(int64_t total, int32_t block_size, bool caching) : total_(total), b_(block_size), caching_(caching) {}
+  NaiveKv(int64_t total, int32_t block_size, bool caching, int64_t host_total = 0)
+      : total_(total), b_(block_size), caching_(caching), host_total_(host_total) {}
 
   struct Block {
     int users = 0;
@@ -29,6 +30,7 @@ class NaiveKv {
     std::vector<int> table;
     int64_t reserved = 0;
     int marked = 0, keyed = 0;
+    int32_t saved = 0;           // tokens in host memory
   };
 
   int64_t Blocks(int64_t tokens) const { return (tokens + b_ - 1) / b_; }
@@ -46,32 +48,60 @@ class NaiveKv {
   }
   int64_t Available() const { return Free() + Cached() - Reserved(); }
 
-  void Bind(SlotId s, const std::vector<Hash128>* keys) { slots_[s] = Slot{keys, {}, 0, 0, 0}; }
+  void Bind(SlotId s, const std::vector<Hash128>* keys) { slots_[s] = Slot{keys, {}, 0, 0, 0, 0}; }
   void Unbind(SlotId s) { slots_.erase(s); }
 
   int MatchBlocks(SlotId s, int32_t prompt) const {
     const Slot& slot = slots_.at(s);
     int n = 0;
+    if (slot.saved > 0) prompt = slot.saved + 1;
     if (!caching_ || slot.keys == nullptr) return 0;
     while (n < (prompt - 1) / b_ && n < static_cast<int>(slot.keys->size()) && tree_.count((*slot.keys)[n]) > 0) ++n;
     return n;
+  }
+  int32_t Peek(SlotId s, int32_t prompt) const {
+    return slots_.at(s).saved > 0 ? slots_.at(s).saved : MatchBlocks(s, prompt) * b_;
   }
   int64_t StartCost(SlotId s, int32_t prompt, int32_t cover, int32_t reserve) const {
     const int m = MatchBlocks(s, prompt);
     int64_t pinned = 0;
     for (int i = 0; i < m; ++i) pinned += IsCached(blocks_.at(tree_.at((*slots_.at(s).keys)[i]).front()));
-    return pinned + std::max<int64_t>({Blocks(cover), Blocks(reserve), m}) - m;
+    return pinned + std::max<int64_t>({Blocks(cover), Blocks(slots_.at(s).saved), Blocks(reserve), m}) - m;
   }
+  // Host memory: what the plan of step `read_by` brings back stays taken until the next plan.
+  int64_t HostUsed() const {
+    int64_t sum = 0;
+    for (const auto& [id, slot] : slots_) sum += Blocks(slot.saved);
+    return sum;
+  }
+  bool SwapOut(SlotId s, int32_t computed, StepId step) {
+    const int64_t reading = read_by_ == step ? read_ : 0;
+    if (computed == 0 || HostUsed() + reading + Blocks(computed) > host_total_) return false;
+    Release(s, -1);
+    slots_[s].saved = computed;
+    return true;
+  }
+  void DropSwapped(SlotId s) { slots_[s].saved = 0; }
   // -1: shortage
-  int32_t Start(SlotId s, int32_t prompt, int32_t cover, int32_t reserve, SlotId fork) {
+  int32_t Start(SlotId s, int32_t prompt, int32_t cover, int32_t reserve, SlotId fork, StepId step) {
     Slot& slot = slots_[s];
     if (fork == kNoSlot) {
       if (StartCost(s, prompt, cover, reserve) > Available()) return -1;
       const int m = MatchBlocks(s, prompt);
+      const int32_t saved = slot.saved;
       for (int i = 0; i < m; ++i) Share(&slot, tree_.at((*slot.keys)[i]).front());
       slot.marked = slot.keyed = m;
-      Grow(&slot, Blocks(cover));
+      Grow(&slot, Blocks(std::max(cover, saved)));
       slot.reserved = std::max<int64_t>(0, Blocks(reserve) - static_cast<int64_t>(slot.table.size()));
+      if (saved > 0) {
+        slot.saved = 0;
+        if (read_by_ != step) read_ = 0;
+        read_by_ = step;
+        read_ += Blocks(saved) - m;
+        for (; slot.marked < saved / b_; ++slot.marked) blocks_[slot.table[slot.marked]].computed_by = step;
+        EnterTree(&slot);
+        return saved;
+      }
       return m * b_;
     }
     const int full = (prompt - 1) / b_;
@@ -193,6 +223,9 @@ class NaiveKv {
   const int64_t total_;
   const int32_t b_;
   const bool caching_;
+  const int64_t host_total_;
+  int64_t read_ = 0;
+  StepId read_by_ = -1;
   int64_t time_ = 0;
   StepId ended_ = -1;
   int next_ = 0;
