@@ -1,0 +1,55 @@
+"""Monotone curves of measured times, and the few knots that stand for them in a coefficient file."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.isotonic import IsotonicRegression
+
+
+def monotone(x: np.ndarray, us: np.ndarray) -> np.ndarray:
+    """The non-decreasing curve nearest to the measured times in relative terms (isotonic regression of their logarithms).
+
+    A measured dip (a kernel that the library chooses badly just below a tile's edge) is shared between its neighbours.
+    """
+    order = np.argsort(x, kind="stable")
+    fitted = np.empty(len(x))
+    fitted[order] = np.exp(IsotonicRegression().fit_transform(np.asarray(x, float)[order], np.log(us)[order]))
+    return fitted
+
+
+def pick_knots(x: np.ndarray, us: np.ndarray, worst: float, most: int) -> np.ndarray:
+    """Indices of the points between which straight lines meet all others within `worst` (relative), at most `most` of them."""
+    if len(x) <= 2:
+        return np.arange(len(x))
+    chosen = [0, len(x) - 1]
+    while len(chosen) < min(most, len(x)):
+        miss = np.abs(np.interp(x, x[chosen], us[chosen]) / us - 1)
+        next_one = int(np.argmax(miss))
+        if miss[next_one] <= worst:
+            break
+        chosen = sorted({*chosen, next_one})
+    return np.asarray(chosen)
+
+
+def at(x: np.ndarray, knots_x: np.ndarray, knots_us: np.ndarray, roofline=None) -> np.ndarray:
+    """Time at x as a reader of the file sees it: linear between knots, flat below the first; beyond the last the efficiency holds
+    (roofline: a function of x), or the time itself without one."""
+    inside = np.interp(x, knots_x, knots_us)
+    if roofline is None:
+        return inside
+    beyond = np.asarray(x) > knots_x[-1]
+    if beyond.any():
+        inside = np.where(beyond, roofline(x) * (knots_us[-1] / roofline(knots_x[-1])), inside)
+    return inside
+
+
+def number(value: float) -> str:
+    """Three significant digits, short."""
+    text = f"{value:.3g}"
+    if "e" in text:
+        text = f"{float(text):f}".rstrip("0").rstrip(".")
+    return text[1:] if text.startswith("0.") else text
+
+
+def pairs(x: np.ndarray, y: np.ndarray) -> str:
+    return " ".join(f"{int(a)}:{number(b)}" for a, b in zip(x, y))

@@ -1,0 +1,305 @@
+#!/usr/bin/env python3
+"""Operator samples to coefficient files data/cost/<fit>[-<backend>].cost, with their leave-out errors, and the table of all errors.
+
+  tools/cost/fit.py --wheel aiconfigurator_core-0.12.0-*.whl --data FOLDER/profiles [--only h100-vllm ...]
+
+writes data/cost/*.cost and docs/cost_model_fits.md. Which source is taken for what is the table PLAN below.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import pathlib
+import sys
+
+import numpy as np
+import pandas as pd
+
+import attention_fit as attention
+import gemm_fit as gemm
+from curves import monotone, number, pairs, pick_knots
+from devices import DATA, ROOT, Device, devices
+from import_aiconfigurator import BACKENDS, SYSTEMS, Wheel
+from import_aiconfigurator import load as load_package
+from import_profiles import Profiles
+from samples import Samples, merged
+
+MOST_SHAPES, ENOUGH = 80, 0.03
+TWINS = {"h100": "h200", "h200": "h100", "b200": "b300", "b300": "b200", "gb200": "b200", "a100": "h100", "l40s": "rtxpro6000",
+         "rtxpro6000": "l40s"}
+
+# Fits of devices that the package has no tables of: where each operator comes from. "profile": their own; a device's name: that device's
+# efficiencies (a different part of the same generation), checked by the `device` errors of the parts that have both.
+PLAN = {
+    "a30": {"gemm": "profile", "attention": "profile"},
+    "a40": {"gemm": "profile", "attention": "a100"},
+    "a6000": {"gemm": "profile", "attention": "a100"},  # its profile's decode times beat the memory's bandwidth 8 times over
+    "rtx3090": {"gemm": "profile", "attention": "a100"},
+    "rtx4090": {"gemm": "profile", "attention": "profile"},
+    "l4": {"gemm": "l40s", "attention": "l40s"},
+}
+# Kernels of a server of today, where the package has no table of them: overheads of vLLM 0.19 (profile of the RTX PRO 6000) and the rate
+# of a plain streaming kernel. `add` is fused into the norm there.
+ELEMENTWISE_FROM, STREAM_EFFICIENCY = "rtxpro6000", 0.8
+
+
+@dataclasses.dataclass
+class Fit:
+    name: str  # file stem
+    device: Device
+    backend: str
+    sources: list[str]
+    lines: list[str]
+    errors: list[tuple[str, str, np.ndarray]]
+
+    def error(self, op: str, kind: str, values: np.ndarray) -> None:
+        if len(values):
+            self.errors.append((op, kind, values))
+
+    def text(self) -> str:
+        head = ["tactus-cost 1", f"device {self.device.name}"] + ([f"backend {self.backend}"] if self.backend else [])
+        head += [f"source {s}" for s in self.sources]
+        head += [f"error {op} {kind} median {np.median(v):.4f} p90 {np.percentile(v, 90):.4f} rows {len(v)}" for op, kind, v in self.errors]
+        head.append(f"floor_us {number(self.device.floor_us)}")
+        return "\n".join(head + self.lines) + "\n"
+
+
+def fit_gemm(fit: Fit, rows: pd.DataFrame, twin: tuple[Device, pd.DataFrame] | None) -> None:
+    pooled: dict[str, list[np.ndarray]] = {}
+    for dtype in sorted(rows["dtype"].unique()):
+        products = gemm.gather(fit.device, dtype, rows)
+        if products is None:
+            continue
+        lines = gemm.records(products, gemm.choose(products, MOST_SHAPES, ENOUGH))
+        table = gemm.parse(lines, fit.device, dtype)
+        miss = gemm.relative(gemm.predict(table, fit.device, dtype, products.raw), products.raw["us"].to_numpy())
+        inside = np.array([(n, k) in table for n, k in zip(products.raw["n"], products.raw["k"])])
+        parts = {"fit": miss[inside], "shape": miss[~inside], "model": gemm.leave_out_models(products), "region": gemm.leave_out_bands(products)}
+        if twin is not None and (other := gemm.gather(twin[0], dtype, twin[1])) is not None:
+            parts["device"] = gemm.from_device(products, other)
+        for kind, values in parts.items():
+            fit.error(f"gemm.{dtype}", kind, values)
+            pooled.setdefault(kind, []).append(values)
+        fit.lines += lines
+    for kind, values in pooled.items():
+        fit.error("gemm", kind, np.concatenate(values))
+
+
+def fit_attention(fit: Fit, tables: dict[str, pd.DataFrame], twin: tuple[Device, dict[str, pd.DataFrame]] | None) -> None:
+    for kind, name in ((attention.Prefill, "prefill"), (attention.Decode, "decode")):
+        rows = tables.get(name)
+        if rows is None or not len(rows):
+            continue
+        pooled: dict[str, list[np.ndarray]] = {}
+        for kv_dtype in sorted(rows["kv_dtype"].unique()):
+            fitted = attention.fit(kind, fit.device, rows, kv_dtype)
+            parts = attention.errors(kind, fitted, rows, kv_dtype)
+            if twin is not None and name in twin[1]:
+                parts["device"] = attention.from_device(kind, fitted, attention.fit(kind, twin[0], twin[1][name], kv_dtype), rows, kv_dtype)
+            for error_kind, values in parts.items():
+                pooled.setdefault(error_kind, []).append(values)
+            for own in fitted.values():
+                fit.lines += own.records()
+        for error_kind, values in pooled.items():
+            fit.error(name, error_kind, np.concatenate(values))
+
+
+def fit_curve(fit: Fit, op: str, key: str, rows: pd.DataFrame) -> np.ndarray:
+    rows = rows.sort_values("bytes")
+    x, us = rows["bytes"].to_numpy(float), monotone(rows["bytes"].to_numpy(), rows["us"].to_numpy())
+    knots = pick_knots(x, us, 0.03, 16)
+    fit.lines.append(f"{op} {key}{pairs(x[knots], us[knots])}")
+    # Every other point in turn predicted by its neighbours.
+    guess = np.array([np.interp(x[i], np.delete(x, i), np.delete(us, i)) for i in range(1, len(x) - 1)])
+    return np.abs(guess / rows["us"].to_numpy()[1:-1] - 1)
+
+
+def fit_network(fit: Fit, tables: dict[str, pd.DataFrame]) -> None:
+    if "allreduce" in tables:
+        fit.error("allreduce", "region", np.concatenate([fit_curve(fit, "allreduce", f"{int(g)} ", r) for g, r in tables["allreduce"].groupby("gpus")]))
+    if "sendrecv" in tables:
+        fit.error("sendrecv", "region", fit_curve(fit, "sendrecv", "", tables["sendrecv"]))
+
+
+def elementwise_records(device: Device, rows: pd.DataFrame, modern: bool) -> list[str]:
+    """Overhead: the median of up to 16 tokens. Efficiency: of the largest quarter, after the overhead, at most 1; for a server of today
+    a stream's, because the profile's sizes fit that device's cache."""
+    lines = []
+    for op, r in rows.groupby("op"):
+        overhead = r[r["tokens"] <= 16]["us"].median()
+        large = r[r["bytes"] >= r["bytes"].quantile(0.75)]
+        efficiency = float(np.median(large["bytes"] / device.bandwidth * 1e6 / np.maximum(large["us"] - overhead / 2, 1e-3)))
+        if modern and op != "sample":
+            efficiency = STREAM_EFFICIENCY
+        lines.append(f"elementwise {op} {number(overhead)} {number(min(efficiency, 1.0))}")
+    return lines
+
+
+def add_elementwise(fit: Fit, own: Samples | None, modern: Samples) -> None:
+    if own is not None and "elementwise" in own.tables and fit.name in ("a30", "a40", "rtx4090"):
+        lines = elementwise_records(fit.device, own.table("elementwise"), fit.name == "rtx4090")
+        source = own.source
+    else:
+        lines, source = elementwise_records(devices()[ELEMENTWISE_FROM], modern.table("elementwise"), True), modern.source
+    known = {line.split()[1] for line in lines}
+    if "sample" not in known:
+        lines += [l for l in elementwise_records(devices()[ELEMENTWISE_FROM], modern.table("elementwise"), True) if l.split()[1] == "sample"]
+    if "kv_write" not in known:  # a scatter like the rotary embedding's: one read, one write
+        rope = next(l for l in lines if l.split()[1] == "rope").split()
+        lines.append(f"elementwise kv_write {rope[2]} {rope[3]}")
+    fit.sources.append(f"elementwise: {source}")
+    fit.lines += sorted(lines)
+
+
+def moved(device: Device, donor: Device, tables: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """The donor's samples as this device would have run them with the same efficiencies."""
+    out = {}
+    if "gemm" in tables:
+        rows = tables["gemm"]
+        us = np.empty(len(rows))
+        for dtype in rows["dtype"].unique():
+            at = (rows["dtype"] == dtype).to_numpy()
+            m, n, k = (rows.loc[at, c].to_numpy(float) for c in "mnk")
+            us[at] = rows.loc[at, "us"] * ((gemm.roofline_us(device, dtype, m, n, k) + device.floor_us) /
+                                           (gemm.roofline_us(donor, dtype, m, n, k) + donor.floor_us))
+        out["gemm"] = rows.assign(us=us)
+    for name in ("prefill", "decode"):
+        if name not in tables:
+            continue
+        rows = tables[name]
+        floor = rows.groupby(["q", "kv", "hd", "kv_dtype"])["us"].transform("min")
+        size = rows["kv_dtype"].map({"bfloat16": 2.0, "fp8": 1.0})
+        if name == "decode":
+            ratio = donor.bandwidth / device.bandwidth
+        else:
+            flops, data = 4 * rows["q"] * rows["hd"] * rows["chunk"] * (rows["context"] + rows["chunk"] / 2), 2 * rows["kv"] * rows["hd"] * size * (rows["context"] + rows["chunk"])
+            ratio = np.maximum(flops / device.bf16, data / device.bandwidth) / np.maximum(flops / donor.bf16, data / donor.bandwidth)
+        out[name] = rows.assign(us=floor + (rows["us"] - floor) * ratio)
+    return out
+
+
+class Fitter:
+    def __init__(self, wheel: Wheel, profiles: Profiles):
+        self.wheel, self.profiles, self.table = wheel, profiles, devices()
+        self.package_cache: dict[tuple[str, str], Samples | None] = {}
+        self.modern = profiles.load(ELEMENTWISE_FROM)
+
+    def package(self, device: str, backend: str) -> Samples | None:
+        key = (device, backend)
+        if key not in self.package_cache:
+            self.package_cache[key] = load_package(self.wheel, device, backend)
+        return self.package_cache[key]
+
+    def from_package(self, device: str, backend: str) -> Fit:
+        samples, own = self.package(device, backend), self.profiles.load(device) if device in ("a100", "h100", "rtxpro6000") else None
+        fit = Fit(device if backend == "vllm" else f"{device}-{backend}", self.table[device], backend, [samples.source], [], [])
+        twin = self.package(TWINS[device], backend)
+        twin_device = self.table[TWINS[device]]
+        rows = samples.table("gemm")
+        if own is not None and backend == "vllm" and device in ("a100", "h100"):
+            # The package's grid ends at 16384 but for two widths: products of 70B models come from the profile. The two overlap
+            # elsewhere, and the fits page says how far they are apart.
+            extra = own.table("gemm")
+            wide = extra[(extra["version"] == "vidur") & (extra[["n", "k"]].max(axis=1) > 16384)]
+            rows = merged(pd.concat([rows, wide]), "gemm")
+            fit.sources.append(f"gemm with n or k beyond 16384: {own.source}")
+            both = samples.table("gemm").query("dtype == 'bfloat16'").merge(extra, on=["m", "n", "k"])
+            fit.error("gemm.bfloat16", "source", np.abs(both["us_x"] / both["us_y"] - 1).to_numpy())
+        fit_gemm(fit, rows, (twin_device, twin.table("gemm")))
+        tables = dict(samples.tables)
+        if device == "rtxpro6000" and backend == "vllm":
+            behind = own.table("prefill")
+            behind = behind[(behind["context"] > 0) & behind["q"].isin(tables["prefill"]["q"])]
+            tables["prefill"] = pd.concat([tables["prefill"], behind])
+            fit.sources.append(f"prefill behind a context: {own.source}")
+        fit_attention(fit, tables, (twin_device, twin.tables))
+        network = {k: v for k, v in samples.tables.items() if k == "allreduce"}
+        if own is not None and "sendrecv" in own.tables:
+            network["sendrecv"] = own.table("sendrecv")
+            fit.sources.append(f"sendrecv: {own.source}")
+        fit_network(fit, network)
+        add_elementwise(fit, own, self.modern)
+        return fit
+
+    def from_plan(self, device: str) -> Fit:
+        plan, own = PLAN[device], self.profiles.load(device) if device in ("a30", "a40", "a6000", "rtx3090", "rtx4090") else None
+        fit = Fit(device, self.table[device], "", [], [], [])
+        tables, names = {}, {}
+        for part, kinds in (("gemm", ("gemm",)), ("attention", ("prefill", "decode"))):
+            if plan[part] == "profile":
+                source, origin = own.source, own.tables
+            else:
+                donor = self.package(plan[part], "vllm")
+                source = f"efficiencies of {plan[part]}: {donor.source}"
+                origin = moved(fit.device, self.table[plan[part]], donor.tables)
+            for kind in kinds:
+                tables[kind] = origin[kind]
+            names[part] = source
+        fit.sources = [f"{part}: {source}" for part, source in names.items()]
+        fit_gemm(fit, tables["gemm"], None)
+        fit_attention(fit, {k: tables[k] for k in ("prefill", "decode")}, None)
+        if own is not None and "sendrecv" in own.tables:
+            fit_network(fit, {"sendrecv": own.table("sendrecv")})
+            fit.sources.append(f"sendrecv: {own.source}")
+        add_elementwise(fit, own, self.modern)
+        return fit
+
+
+def targets() -> list[tuple[str, str]]:
+    backends = [(d, b) for d in SYSTEMS for b in BACKENDS if b == "vllm" or d in ("h100", "h200", "b200")]
+    return backends + [(d, "") for d in PLAN]
+
+
+def error_page(texts: dict[str, str], wheel: Wheel) -> str:
+    out = ["# How far the fitted operator times are off", "",
+           f"Written by `tools/cost/fit.py` together with the files in `data/cost/` (aiconfigurator-core {wheel.version} and public profiles).",
+           "Relative errors of operator times, median / 90th percentile in percent, rows in brackets. *fit*: measured rows of what the file holds.",
+           "*shape*: shapes (n, k) or head geometries that the file does not hold, met through their neighbours. *model*: every known model's",
+           "shapes, at every tp, hidden in turn. *region*: a band of m, of the chunk or of the context hidden and refitted. *device*: predicted with",
+           "the efficiencies of the nearest other device (" + ", ".join(f"{a} from {b}" for a, b in TWINS.items()) + ").",
+           "*source*: the package against the profile where both measured one product. Sources and licences are in each file's head.", ""]
+    ops = ["gemm", "prefill", "decode", "allreduce", "sendrecv"]
+    kinds = {"gemm": ["fit", "shape", "model", "region", "device"], "prefill": ["fit", "shape", "region", "device"], "decode": ["fit", "shape", "region", "device"],
+             "allreduce": ["region"], "sendrecv": ["region"]}
+    parsed = {name: {(f[1], f[2]): (float(f[4]), float(f[6]), int(f[8])) for f in (line.split() for line in text.splitlines()) if f and f[0] == "error"}
+              for name, text in texts.items()}
+    cell = lambda e: "" if e is None else f"{100 * e[0]:.1f} / {100 * e[1]:.1f} ({e[2]:,})"
+    for op in ops:
+        held = {n: e for n, e in parsed.items() if any(o == op for o, _ in e)}
+        if not held:
+            continue
+        out += [f"## {op}", "", "| file | " + " | ".join(kinds[op]) + " |", "|---|" + "---|" * len(kinds[op])]
+        out += [f"| {name} | " + " | ".join(cell(errors.get((op, kind))) for kind in kinds[op]) + " |" for name, errors in sorted(held.items())]
+        out.append("")
+    out += ["## gemm by dtype", "", "| file | dtype | " + " | ".join(kinds["gemm"]) + " | source |", "|---|---|" + "---|" * 6]
+    for name, errors in sorted(parsed.items()):
+        for dtype in sorted({o.split(".")[1] for o, _ in errors if o.startswith("gemm.")}):
+            out.append(f"| {name} | {dtype} | " + " | ".join(cell(errors.get((f"gemm.{dtype}", kind))) for kind in [*kinds["gemm"], "source"]) + " |")
+    return "\n".join(out) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--wheel", type=pathlib.Path, required=True)
+    parser.add_argument("--data", type=pathlib.Path, required=True, help="folder of the public profiles")
+    parser.add_argument("--only", nargs="*", help="files to write, such as h100 or b200-trtllm; the error page then covers what is there")
+    parser.add_argument("-o", "--output", type=pathlib.Path, default=DATA)
+    arguments = parser.parse_args()
+    fitter = Fitter(Wheel(arguments.wheel), Profiles(arguments.data))
+    for device, backend in targets():
+        name = device if backend in ("", "vllm") else f"{device}-{backend}"
+        if arguments.only and name not in arguments.only:
+            continue
+        fit = fitter.from_package(device, backend) if backend else fitter.from_plan(device)
+        (arguments.output / f"{name}.cost").write_text(fit.text())
+        print(f"{name}: {len(fit.text()):,} bytes, " + ", ".join(f"{op} {kind} {100 * np.median(v):.1f}/{100 * np.percentile(v, 90):.1f} %"
+                                                                 for op, kind, v in fit.errors if "." not in op), file=sys.stderr)
+    texts = {p.stem: p.read_text() for p in sorted(arguments.output.glob("*.cost"))}
+    if arguments.output == DATA:
+        (ROOT / "docs" / "cost_model_fits.md").write_text(error_page(texts, fitter.wheel))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

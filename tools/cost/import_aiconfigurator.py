@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Operator samples out of the wheel of the PyPI package aiconfigurator-core (Apache-2.0, NVIDIA; 82 MB).
+
+  pip download --no-deps aiconfigurator-core==0.12.0 -d CACHE
+  tools/cost/import_aiconfigurator.py --wheel CACHE/aiconfigurator_core-*.whl -o CACHE/samples
+
+reads the parquet tables inside the wheel without unpacking it. What it leaves out, and why:
+- all-reduce rows that were timed without CUDA graphs ("eager": 20-45 us of launch where a graph takes 5);
+- attention with a window, with head dimensions other than 64 and 128, and cross-filled rows: only the newest version of a table is
+  read, and rows keep the version that they carry;
+- vLLM's fp8_block products: three kernels under one name, timed without graphs (30 us of launch at any size);
+- fp8 KV of TensorRT-LLM and SGLang with bf16 arithmetic, where the same table has fp8 arithmetic (what those engines run by default).
+heads = kv_heads is stored as kv = 0 in some versions; repeated keys become their median.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import pathlib
+import re
+import sys
+import zipfile
+
+import pandas as pd
+
+from samples import Samples, merged
+
+SYSTEMS = {"a100": "a100_sxm", "h100": "h100_sxm", "h200": "h200_sxm", "b200": "b200_sxm", "b300": "b300_sxm", "gb200": "gb200",
+           "l40s": "l40s", "rtxpro6000": "rtx_pro_6000_server"}
+BACKENDS = ("vllm", "trtllm", "sglang")
+GEMM_DTYPES = {"bfloat16": "bfloat16", "fp8": "fp8", "fp8_block": "fp8_block", "nvfp4": "nvfp4", "int8_wo": None, "int4_wo": "int4", "sq": None}
+
+
+def version_key(version: str) -> list[tuple[int, int | str]]:
+    return [(1, int(part)) if part.isdigit() else (0, part) for part in re.findall(r"\d+|[a-z]+", version)]
+
+
+class Wheel:
+    """The wheel's tables by system, family, backend; always the newest version that has the table."""
+
+    def __init__(self, path: pathlib.Path):
+        self.zip = zipfile.ZipFile(path)
+        self.version = re.search(r"-(\d+\.\d+\.\d+)-", path.name).group(1)
+        self.names = [n for n in self.zip.namelist() if n.endswith(".parquet")]
+
+    def read(self, system: str, family: str, backend: str, table: str) -> pd.DataFrame | None:
+        pattern = re.compile(rf"systems/data/{system}/{family}/{backend}/([^/]+)/{table}_perf\.parquet$")
+        found = {m.group(1): n for n in self.names if (m := pattern.search(n))}
+        if not found:
+            return None
+        newest = max(found, key=version_key)
+        return pd.read_parquet(io.BytesIO(self.zip.read(found[newest])))
+
+    def silicon(self) -> pd.DataFrame:
+        name = next(n for n in self.zip.namelist() if n.endswith("systems/silicon_sample.csv"))
+        return pd.read_csv(io.BytesIO(self.zip.read(name)))
+
+
+def gemm(raw: pd.DataFrame) -> pd.DataFrame:
+    rows = raw.assign(dtype=raw["gemm_dtype"].map(GEMM_DTYPES), us=raw["latency"] * 1e3)
+    rows = rows[rows["dtype"].notna() & (rows["us"] > 0)]
+    if (rows["framework"].str.upper() == "VLLM").all():
+        rows = rows[rows["dtype"] != "fp8_block"]
+    return merged(rows, "gemm")
+
+
+def attention_rows(raw: pd.DataFrame) -> pd.DataFrame:
+    rows = raw[raw["head_dim"].isin((64, 128))]
+    if "window_size" in rows:
+        rows = rows[rows["window_size"] == 0]
+    if "attn_dtype" in rows:
+        wanted = rows["attn_dtype"] == "bfloat16"
+        if ((rows["attn_dtype"] == "fp8") & (rows["kv_cache_dtype"] == "fp8")).any():
+            wanted = rows["attn_dtype"] == rows["kv_cache_dtype"]
+        rows = rows[wanted]
+    kv = rows["num_key_value_heads"].where(rows["num_key_value_heads"] > 0, rows["num_heads"])
+    rows = rows.assign(q=rows["num_heads"], kv=kv, hd=rows["head_dim"], kv_dtype=rows["kv_cache_dtype"].replace("float16", "bfloat16"),
+                       batch=rows["batch_size"], us=rows["latency"] * 1e3)
+    return rows[(rows["us"] > 0) & rows["kv_dtype"].isin(("bfloat16", "fp8"))]
+
+
+def prefill(raw: pd.DataFrame) -> pd.DataFrame:
+    rows = attention_rows(raw)
+    return merged(rows.assign(chunk=rows["isl"], context=rows["step"]), "prefill")
+
+
+def decode(raw: pd.DataFrame) -> pd.DataFrame:
+    rows = attention_rows(raw)
+    return merged(rows.assign(context=rows["isl"] + rows["step"]), "decode")
+
+
+def allreduce(raw: pd.DataFrame) -> pd.DataFrame:
+    rows = raw[~raw["kernel_source"].str.contains("eager", case=False)]
+    if "op_name" in rows:
+        rows = rows[rows["op_name"].str.contains("all_reduce")]
+    rows = rows.assign(gpus=rows["num_gpus"], bytes=rows["message_size"] * 2, us=rows["latency"] * 1e3)
+    return merged(rows, "allreduce")
+
+
+PARTS = {"gemm": ("gemm", "gemm", gemm), "prefill": ("attention", "context_attention", prefill),
+         "decode": ("attention", "generation_attention", decode), "allreduce": ("comm", "custom_allreduce", allreduce)}
+
+
+def load(wheel: Wheel, device: str, backend: str) -> Samples | None:
+    """One device's samples of one backend; None when the wheel has none."""
+    tables = {}
+    for kind, (family, table, convert) in PARTS.items():
+        raw = wheel.read(SYSTEMS[device], family, backend, table)
+        if raw is not None and len(raw):
+            tables[kind] = convert(raw)
+    if not tables:
+        return None
+    source = (f"aiconfigurator-core {wheel.version} (Apache-2.0), {SYSTEMS[device]}, {backend}: "
+              + ", ".join(f"{kind} {'/'.join(sorted(t['version'].unique()))}" for kind, t in tables.items()))
+    return Samples(device, backend, source, tables)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--wheel", type=pathlib.Path, required=True)
+    parser.add_argument("-o", "--output", type=pathlib.Path, required=True, help="folder for the CSV files (outside the repository)")
+    arguments = parser.parse_args()
+    wheel = Wheel(arguments.wheel)
+    for device in SYSTEMS:
+        for backend in BACKENDS:
+            samples = load(wheel, device, backend)
+            if samples is not None:
+                samples.write(arguments.output)
+                print(samples.source, {kind: len(t) for kind, t in samples.tables.items()}, file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
