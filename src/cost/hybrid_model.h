@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cost/cost_model.h"
+#include "cost/fitted.h"
 #include "cost/log_grid.h"
 #include "cost/operator_times.h"
 #include "cost/registry.h"
@@ -39,9 +40,16 @@ class CountTable {
   double slope_ = 0;
 };
 
+// Where the operator times come from.
+struct OperatorSource {
+  std::string text;
+  FitCoverage coverage;   // empty for the roofline
+};
+
 class HybridModel final : public CostModel {
  public:
-  HybridModel(Deployment deployment, ModelSpec model, DeviceSpec device, WeightFormat format, std::unique_ptr<OperatorTimes> operators);
+  HybridModel(Deployment deployment, ModelSpec model, DeviceSpec device, WeightFormat format, double cpu_overhead_ns,
+              std::unique_ptr<OperatorTimes> operators, OperatorSource from);
 
   DurationNs StepTimeNs(const StepShape& shape) const override;
   int32_t tile_tokens() const override { return 128; }
@@ -63,24 +71,28 @@ class HybridModel final : public CostModel {
   int64_t StageLayers(int32_t stage) const;
   void FillTokenTables();
   void FillAttentionTables();
-  double LayerTokensNs(int64_t tokens) const;      // all but attention, one layer
-  double HeadNs(int64_t rows) const;
+  // All but attention and matrix products, one layer.
+  double LayerElementwiseNs(int64_t tokens) const;
   double AttentionNs(const StepShape& shape) const;   // one layer
-  double ChunkWorkNs(double tokens, double context) const;
 
   const Deployment deployment_;
   const ModelSpec model_;
   const DeviceSpec device_;
   const WeightFormat format_;
   const std::unique_ptr<OperatorTimes> operators_;
-  AttentionShape attention_;          // of one device
-  double window_ = 0;                 // infinity: none
-  double work_flops_ns_ = 0, work_bytes_ns_ = 0;   // ns per FLOP and per byte of a chunk that fills the device
-  double cpu_overhead_ns_ = 0;
+  const OperatorSource from_;
+  const AttentionShape attention_;    // of one device
+  const double window_;               // infinity: none
+  double prefill_base_ns_ = 0;
+  const double cpu_overhead_ns_;
   double swap_block_ns_ = 0;
   CountTable layer_, embed_, head_, send_;
-  LogGrid chunk_grid_, decode_grid_;
+  LogGrid adds_, alone_;              // by chunk tokens, context
+  LogGrid decode_;                    // by sequences, their mean context
 };
+
+// One device's share of a model's attention.
+AttentionShape AttentionOf(const ModelSpec& model, const Deployment& deployment);
 
 // Weights that one device of the largest stage holds.
 int64_t WeightBytesPerDevice(const ModelSpec& model, const WeightFormat& format, int32_t tp, int32_t pp);

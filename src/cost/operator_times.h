@@ -4,6 +4,7 @@
 // Thread rule: immutable after construction.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -24,7 +25,6 @@ Result<WeightFormat> FindWeightFormat(const std::string& name, const DeviceSpec&
 struct AttentionShape {
   int64_t q_heads = 0, kv_heads = 0, head_dim = 0;
   double kv_bytes = 2;         // per element of K or V: 2, or 1 (fp8)
-  int64_t window = 0;          // 0: full
 
   bool operator==(const AttentionShape&) const = default;
   double BytesPerToken() const { return 2.0 * static_cast<double>(kv_heads * head_dim) * kv_bytes; }
@@ -43,16 +43,20 @@ const char* ElementwiseName(Elementwise op);
 class OperatorTimes {
  public:
   virtual ~OperatorTimes() = default;
-  // [m, k] x [k, n].
-  virtual double GemmNs(const WeightFormat& format, int64_t m, int64_t n, int64_t k) const = 0;
-  // One chunk of `tokens` queries behind `context` cached tokens, alone in its kernel.
-  virtual double PrefillNs(const AttentionShape& shape, double tokens, double context) const = 0;
-  // The share of the roofline that large chunks reach: what a chunk occupies of the device is its roofline time over this.
-  virtual double PrefillPeakEfficiency(const AttentionShape& shape) const = 0;
+  // [m, k] x [k, n], as a function of m.
+  virtual std::function<double(int64_t)> Gemm(const WeightFormat& format, int64_t n, int64_t k) const = 0;
+
+  // A kernel that handles several chunks takes max(base + sum of what each adds, the longest of them alone): `adds` is a chunk's
+  // share of a device that is full, `alone` the kernel with that chunk only. `tokens` queries behind `context` cached tokens.
+  virtual double PrefillBaseNs(const AttentionShape& shape) const = 0;
+  virtual double PrefillAddsNs(const AttentionShape& shape, double tokens, double context) const = 0;
+  virtual double PrefillAloneNs(const AttentionShape& shape, double tokens, double context) const = 0;
   // `batch` queries, one each, over `mean_context` tokens of KV each.
   virtual double DecodeNs(const AttentionShape& shape, double batch, double mean_context) const = 0;
+
+  // `bytes` are read and written, together.
   virtual double ElementwiseNs(Elementwise op, double bytes) const = 0;
-  // Sum of `bytes` over `gpus` devices; `crosses`: they sit on more than one node.
+  // Sum of `bytes` over `gpus` devices; those beyond the device's group sit on other nodes.
   virtual double AllReduceNs(double bytes, int32_t gpus) const = 0;
   virtual double SendNs(double bytes, bool crosses_nodes) const = 0;
 };

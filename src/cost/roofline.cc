@@ -35,37 +35,27 @@ class Roofline final : public OperatorTimes {
  public:
   explicit Roofline(const DeviceSpec& device) : device_(device) {}
 
-  double GemmNs(const WeightFormat& f, int64_t m, int64_t n, int64_t k) const override {
-    const double bytes = f.weight_bytes * static_cast<double>(n * k) + f.activation_bytes * static_cast<double>(m * k) +
-                         2.0 * static_cast<double>(m * n);
-    const double memory_ns = bytes / (device_.bandwidth * kWeightReadEfficiency) * 1e9;
-    double compute_ns = INFINITY;
-    for (const Tile& tile : kTiles) {
-      const double per_sm = f.flops * kGemmEfficiency * tile.efficiency / device_.sms;
-      const int64_t tiles = ((m + tile.rows - 1) / tile.rows) * ((n + tile.columns - 1) / tile.columns);
-      const double tile_ns = 2.0 * tile.rows * tile.columns * static_cast<double>(k) / per_sm * 1e9;
-      for (const int32_t split : kSplits) {
-        if (split > 1 && k / split < kLeastSplitDepth) break;
-        const int64_t waves = (tiles * split + device_.sms - 1) / device_.sms;
-        compute_ns = std::min(compute_ns, tile_ns * static_cast<double>(waves) / split);
-      }
-    }
-    return std::max(memory_ns, compute_ns) + device_.launch_ns;
+  std::function<double(int64_t)> Gemm(const WeightFormat& format, int64_t n, int64_t k) const override {
+    return [this, format, n, k](int64_t m) { return GemmNs(format, m, n, k); };
   }
 
-  double PrefillNs(const AttentionShape& s, double tokens, double context) const override {
+  double PrefillBaseNs(const AttentionShape&) const override { return 2 * device_.launch_ns; }
+
+  double PrefillAddsNs(const AttentionShape& s, double tokens, double context) const override {
     if (tokens <= 0) return 0;
-    const double flops_per_s = device_.bf16_flops * kAttentionEfficiency;
     const double padded = std::ceil(tokens / kQueryTile) * kQueryTile;
-    const double work_ns = s.ChunkFlops(padded, context) / flops_per_s * 1e9;
+    const double work_ns = s.ChunkFlops(padded, context) / (device_.bf16_flops * kAttentionEfficiency) * 1e9;
+    const double memory_ns = s.ChunkBytes(tokens, context) / (device_.bandwidth * kStreamEfficiency) * 1e9;
+    return std::max(work_ns, memory_ns);
+  }
+
+  double PrefillAloneNs(const AttentionShape& s, double tokens, double context) const override {
+    if (tokens <= 0) return 0;
     // One block's queries over one split of the keys cannot be spread further.
     const double block_flops = 4.0 * static_cast<double>(s.head_dim) * kQueryTile * std::min(context + tokens, kKeySplit);
-    const double block_ns = block_flops / (flops_per_s / device_.sms) * 1e9;
-    const double memory_ns = s.ChunkBytes(tokens, context) / (device_.bandwidth * kStreamEfficiency) * 1e9;
-    return std::max({work_ns, block_ns, memory_ns}) + 2 * device_.launch_ns;
+    const double block_ns = block_flops / (device_.bf16_flops * kAttentionEfficiency / device_.sms) * 1e9;
+    return PrefillBaseNs(s) + std::max(block_ns, PrefillAddsNs(s, tokens, context));
   }
-
-  double PrefillPeakEfficiency(const AttentionShape&) const override { return kAttentionEfficiency; }
 
   double DecodeNs(const AttentionShape& s, double batch, double mean_context) const override {
     if (batch <= 0) return 0;
@@ -84,6 +74,24 @@ class Roofline final : public OperatorTimes {
   double SendNs(double bytes, bool crosses_nodes) const override { return LinkSendNs(device_, bytes, crosses_nodes); }
 
  private:
+  double GemmNs(const WeightFormat& f, int64_t m, int64_t n, int64_t k) const {
+    const double bytes = f.weight_bytes * static_cast<double>(n * k) + f.activation_bytes * static_cast<double>(m * k) +
+                         2.0 * static_cast<double>(m * n);
+    const double memory_ns = bytes / (device_.bandwidth * kWeightReadEfficiency) * 1e9;
+    double compute_ns = INFINITY;
+    for (const Tile& tile : kTiles) {
+      const double per_sm = f.flops * kGemmEfficiency * tile.efficiency / device_.sms;
+      const int64_t tiles = ((m + tile.rows - 1) / tile.rows) * ((n + tile.columns - 1) / tile.columns);
+      const double tile_ns = 2.0 * tile.rows * tile.columns * static_cast<double>(k) / per_sm * 1e9;
+      for (const int32_t split : kSplits) {
+        if (split > 1 && k / split < kLeastSplitDepth) break;
+        const int64_t waves = (tiles * split + device_.sms - 1) / device_.sms;
+        compute_ns = std::min(compute_ns, tile_ns * static_cast<double>(waves) / split);
+      }
+    }
+    return std::max(memory_ns, compute_ns) + device_.launch_ns;
+  }
+
   const DeviceSpec device_;
 };
 
@@ -106,11 +114,12 @@ const char* ElementwiseName(Elementwise op) {
 
 Result<WeightFormat> FindWeightFormat(const std::string& name, const DeviceSpec& d) {
   // Without tensor cores for a format, weights are widened on the way: their bytes, the bf16 peak.
+  if (name == "fp8_block") return WeightFormat{name, 1, d.fp8_flops > 0 ? 1.0 : 2.0, d.fp8_flops > 0 ? d.fp8_flops : d.bf16_flops};
   if (name == "bfloat16" || name == "float16" || name == "auto") return WeightFormat{"bfloat16", 2, 2, d.bf16_flops};
   if (name == "fp8") return WeightFormat{name, 1, d.fp8_flops > 0 ? 1.0 : 2.0, d.fp8_flops > 0 ? d.fp8_flops : d.bf16_flops};
   if (name == "int8") return WeightFormat{name, 1, d.int8_flops > 0 ? 1.0 : 2.0, d.int8_flops > 0 ? d.int8_flops : d.bf16_flops};
   if (name == "int4") return WeightFormat{name, 0.5 + 2.0 / 128, 2, d.bf16_flops};   // one 16-bit scale per 128 weights
-  return InvalidArgument(fmt::format("weight dtype '{}' is not known; known are bfloat16, fp8, int8, int4", name), "dtype");
+  return InvalidArgument(fmt::format("weight dtype '{}' is not known; known are bfloat16, fp8, fp8_block, int8, int4", name), "dtype");
 }
 
 }  // namespace tactus::cost

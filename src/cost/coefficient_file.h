@@ -1,0 +1,59 @@
+// The coefficient files data/cost/<fit>[-<backend>].cost as plain data. data/cost/FORMAT.md says what each record means.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tactus/status.h"
+
+namespace tactus::cost {
+
+using Knots = std::vector<std::pair<double, double>>;   // strictly rising first members, positive second ones
+
+struct GemmCurve {
+  std::string dtype;
+  double n = 0, k = 0;
+  Knots efficiency;        // by m
+};
+
+// One line of an attention table: at one context (prefill) or one batch (decode).
+struct AttentionCurve {
+  double q_heads = 0, kv_heads = 0, head_dim = 0;
+  std::string kv_dtype;
+  double at = 0;           // context tokens of prefill, prefill_alone; sequences of decode
+  Knots knots;             // prefill: chunk -> efficiency; prefill_alone: chunk -> us; decode: context -> efficiency
+};
+
+struct ElementwiseFit {
+  std::string op;
+  double overhead_us = 0, efficiency = 1;
+};
+
+struct AllReduceCurve {
+  int32_t gpus = 0;
+  Knots us;                // by bytes
+};
+
+struct FitError {
+  std::string op, left_out;   // what was hidden from the fit: shape, device, region, ...
+  double median = 0, p90 = 0;
+  int64_t rows = 0;
+};
+
+struct Coefficients {
+  std::string device, backend, source;
+  double floor_us = 0;
+  std::vector<FitError> errors;
+  std::vector<GemmCurve> gemm;
+  std::vector<AttentionCurve> prefill, prefill_alone, decode;
+  std::vector<ElementwiseFit> elementwise;
+  std::vector<AllReduceCurve> all_reduce;
+  Knots send_us;           // by bytes; empty: none
+};
+
+// kDataLoss: names the line and what is wrong with it.
+Result<Coefficients> ParseCoefficients(std::string_view text, const std::string& name);
+
+}  // namespace tactus::cost

@@ -1,0 +1,334 @@
+#include "cost/fitted.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "cost/embedded_data.h"
+
+namespace tactus::cost {
+namespace {
+
+constexpr size_t kNeighbours = 4;
+
+double Linear(const Knots& knots, double x) {
+  if (x <= knots.front().first) return knots.front().second;
+  size_t i = 1;
+  while (i + 1 < knots.size() && knots[i].first < x) ++i;
+  const auto& [x0, y0] = knots[i - 1];
+  const auto& [x1, y1] = knots[i];
+  return y0 + (y1 - y0) * (x - x0) / (x1 - x0);
+}
+
+double GemmBytes(const std::string& dtype) { return dtype == "bfloat16" ? 2.0 : dtype == "int4" || dtype == "nvfp4" ? 0.5 : 1.0; }
+
+// A curve of the file as time over m, for one measured shape.
+class GemmTime {
+ public:
+  GemmTime(const GemmCurve& curve, double flops, double bandwidth, double floor_ns)
+      : n(curve.n), k(curve.k), flops_(flops), bandwidth_(bandwidth), floor_ns_(floor_ns), bytes_(GemmBytes(curve.dtype)) {
+    for (const auto& [m, efficiency] : curve.efficiency) ns_.emplace_back(m, FloorNs(m, n, k) / efficiency);
+  }
+  // What the efficiency is a share of.
+  double FloorNs(double m, double columns, double depth) const {
+    return std::max(2 * m * columns * depth / flops_, (m * depth + depth * columns + m * columns) * bytes_ / bandwidth_) * 1e9 + floor_ns_;
+  }
+  double At(double m) const {
+    const auto& [last_m, last_ns] = ns_.back();
+    return m > last_m ? FloorNs(m, n, k) * (last_ns / FloorNs(last_m, n, k)) : ns_.size() == 1 ? last_ns : Linear(ns_, m);
+  }
+  double LogEfficiency(double m) const { return std::log(FloorNs(m, n, k) / At(m)); }
+
+  double n, k;
+
+ private:
+  double flops_, bandwidth_, floor_ns_, bytes_;
+  Knots ns_;
+};
+
+// The curves of one attention geometry, by context (prefill) or batch (decode).
+struct Geometry {
+  double q_heads = 0, kv_heads = 0, head_dim = 0;
+  std::vector<const AttentionCurve*> curves;   // rising `at`
+
+  double BytesPerToken(double kv_bytes) const { return 2 * kv_heads * head_dim * kv_bytes; }
+};
+using GeometryTable = std::vector<Geometry>;
+
+GeometryTable Gather(const std::vector<AttentionCurve>& curves, const std::string& kv_dtype) {
+  std::map<std::tuple<double, double, double>, Geometry> found;
+  for (const AttentionCurve& c : curves) {
+    if (c.kv_dtype != kv_dtype) continue;
+    Geometry& g = found[{c.q_heads, c.kv_heads, c.head_dim}];
+    g.q_heads = c.q_heads, g.kv_heads = c.kv_heads, g.head_dim = c.head_dim;
+    g.curves.push_back(&c);
+  }
+  GeometryTable table;
+  for (auto& [key, g] : found) {
+    std::sort(g.curves.begin(), g.curves.end(), [](const auto* a, const auto* b) { return a->at < b->at; });
+    table.push_back(std::move(g));
+  }
+  return table;
+}
+
+// Nearest in (log kv heads, log queries per KV head, 2 log head size): KV traffic first, then the shape of the tiles.
+const Geometry* Nearest(const GeometryTable& table, const AttentionShape& s) {
+  const Geometry* best = nullptr;
+  double least = INFINITY;
+  for (const Geometry& g : table) {
+    const double a = std::log(g.kv_heads / static_cast<double>(s.kv_heads));
+    const double b = std::log(g.q_heads / g.kv_heads) - std::log(static_cast<double>(s.q_heads) / static_cast<double>(s.kv_heads));
+    const double c = 2 * std::log(g.head_dim / static_cast<double>(s.head_dim));
+    const double distance = a * a + b * b + c * c;
+    if (distance < least) least = distance, best = &g;
+  }
+  return best;
+}
+
+class Fitted final : public FittedOperators {
+ public:
+  Fitted(const DeviceSpec& device, const Coefficients& c, std::unique_ptr<OperatorTimes> roofline)
+      : device_(device), c_(c), roofline_(std::move(roofline)) {
+    for (const char* dtype : {"bfloat16", "fp8"}) {
+      prefill_[dtype] = Gather(c.prefill, dtype);
+      alone_[dtype] = Gather(c.prefill_alone, dtype);
+      decode_[dtype] = Gather(c.decode, dtype);
+    }
+  }
+
+  std::function<double(int64_t)> Gemm(const WeightFormat& format, int64_t n, int64_t k) const override {
+    const std::string dtype = MeasuredDtype(format.name);
+    if (dtype.empty()) return roofline_->Gemm(format, n, k);
+    std::vector<GemmTime> curves = CurvesOf(dtype);
+    const auto distance = [&](const GemmTime& g) {
+      const double a = std::log(g.n / static_cast<double>(n)), b = std::log(g.k / static_cast<double>(k));
+      return a * a + b * b;
+    };
+    std::stable_sort(curves.begin(), curves.end(), [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+    // The very shape needs no neighbours.
+    const size_t kept = distance(curves[0]) == 0 ? 1 : std::min(kNeighbours, curves.size());
+    curves.erase(curves.begin() + static_cast<std::ptrdiff_t>(kept), curves.end());
+    std::vector<double> weights;
+    double sum = 0;
+    for (const GemmTime& g : curves) {
+      weights.push_back(1 / std::max(distance(g), 1e-12));
+      sum += weights.back();
+    }
+    for (double& w : weights) w /= sum;
+    // A borrowed efficiency is a share of the format's own roofline.
+    const GemmTime own({format.name, static_cast<double>(n), static_cast<double>(k), {{1, 1}}}, format.flops, device_.bandwidth, c_.floor_us * 1e3);
+    return [=](int64_t m) {
+      double log_efficiency = 0;
+      for (size_t i = 0; i < curves.size(); ++i) log_efficiency += weights[i] * curves[i].LogEfficiency(static_cast<double>(m));
+      return own.FloorNs(static_cast<double>(m), static_cast<double>(n), static_cast<double>(k)) / std::exp(log_efficiency);
+    };
+  }
+
+  double PrefillBaseNs(const AttentionShape& s) const override {
+    const Geometry* g = Nearest(TableOf(alone_, s), s);
+    return g == nullptr ? roofline_->PrefillBaseNs(s) : LeastNs(*g);
+  }
+
+  double PrefillAddsNs(const AttentionShape& s, double tokens, double context) const override {
+    const Geometry* g = Nearest(TableOf(prefill_, s), s);
+    if (g == nullptr) return roofline_->PrefillAddsNs(s, tokens, context);
+    const double measured = AtContext(*g, context, [&](const AttentionCurve& c) {
+      return ChunkTime(c, tokens, [&](double chunk) { return RooflineNs(*g, s, chunk, c.at); }, true);
+    });
+    return measured * Scale(*g, s, tokens, context);
+  }
+
+  double PrefillAloneNs(const AttentionShape& s, double tokens, double context) const override {
+    const Geometry* g = Nearest(TableOf(alone_, s), s);
+    if (g == nullptr) return roofline_->PrefillAloneNs(s, tokens, context);
+    const double measured = AtContext(*g, context, [&](const AttentionCurve& c) {
+      return ChunkTime(c, tokens, [&](double chunk) { return RooflineNs(*g, s, chunk, c.at); }, false);
+    });
+    const double least = LeastNs(*g);
+    return least + (measured - least) * Scale(*g, s, tokens, context);
+  }
+
+  double DecodeNs(const AttentionShape& s, double batch, double mean_context) const override {
+    const Geometry* g = Nearest(TableOf(decode_, s), s);
+    if (g == nullptr) return roofline_->DecodeNs(s, batch, mean_context);
+    const double measured = DecodeTime(*g, s.kv_bytes, batch, mean_context);
+    if (Same(*g, s)) return measured;
+    const double least = DecodeTime(*g, s.kv_bytes, g->curves[0]->at, g->curves[0]->knots[0].first);
+    return least + std::max(0.0, measured - least) * (s.BytesPerToken() / g->BytesPerToken(s.kv_bytes));
+  }
+
+  double ElementwiseNs(Elementwise op, double bytes) const override {
+    for (const ElementwiseFit& e : c_.elementwise) {
+      if (e.op == ElementwiseName(op)) return e.overhead_us * 1e3 + bytes / (device_.bandwidth * e.efficiency) * 1e9;
+    }
+    return roofline_->ElementwiseNs(op, bytes);
+  }
+
+  double AllReduceNs(double bytes, int32_t gpus) const override {
+    const AllReduceCurve* curve = AllReduceOf(gpus);
+    if (curve == nullptr) return roofline_->AllReduceNs(bytes, gpus);
+    const auto& [last_bytes, last_us] = curve->us.back();
+    const double measured = 1e3 * (bytes > last_bytes ? last_us * bytes / last_bytes : curve->us.size() == 1 ? last_us : Linear(curve->us, bytes));
+    // Another count of devices: as the ring formula has it.
+    return curve->gpus == gpus ? measured : measured * roofline_->AllReduceNs(bytes, gpus) / roofline_->AllReduceNs(bytes, curve->gpus);
+  }
+
+  double SendNs(double bytes, bool crosses_nodes) const override {
+    if (crosses_nodes || c_.send_us.empty()) return roofline_->SendNs(bytes, crosses_nodes);
+    const auto& [last_bytes, last_us] = c_.send_us.back();
+    return 1e3 * (bytes > last_bytes ? last_us * bytes / last_bytes : c_.send_us.size() == 1 ? last_us : Linear(c_.send_us, bytes));
+  }
+
+  FitCoverage Coverage(const WeightFormat& format, const AttentionShape& s, int32_t gpus) const override {
+    FitCoverage v;
+    const std::string dtype = MeasuredDtype(format.name);
+    v.gemm = !dtype.empty();
+    v.gemm_dtype_borrowed = v.gemm && dtype != format.name;
+    for (const GemmCurve& g : c_.gemm) {
+      if (g.dtype == dtype) v.most_tokens = std::max(v.most_tokens, g.efficiency.back().first);
+    }
+    if (const Geometry* g = Nearest(TableOf(prefill_, s), s); g != nullptr) {
+      v.prefill = true;
+      for (const AttentionCurve* c : g->curves) v.most_chunk = std::max(v.most_chunk, c->knots.back().first);
+    }
+    if (const Geometry* g = Nearest(TableOf(decode_, s), s); g != nullptr) {
+      v.decode = true;
+      v.geometry = fmt::format("{:.0f}/{:.0f} heads of {:.0f}", g->q_heads, g->kv_heads, g->head_dim);
+      v.most_batch = g->curves.back()->at;
+      for (const AttentionCurve* c : g->curves) v.most_context = std::max(v.most_context, c->knots.back().first);
+    }
+    v.all_reduce = gpus > 1 && AllReduceOf(gpus) != nullptr;
+    return v;
+  }
+
+ private:
+  using Tables = std::map<std::string, GeometryTable>;
+
+  const GeometryTable& TableOf(const Tables& tables, const AttentionShape& s) const {
+    const GeometryTable& own = tables.at(s.kv_bytes == 1 ? "fp8" : "bfloat16");
+    // Without fp8 measurements the 16-bit ones stand in: half the bytes at the same efficiency.
+    return own.empty() ? tables.at("bfloat16") : own;
+  }
+  std::string MeasuredDtype(const std::string& dtype) const {
+    std::string found;
+    for (const GemmCurve& g : c_.gemm) {
+      if (g.dtype == dtype) return dtype;
+      if (g.dtype == "bfloat16") found = g.dtype;
+    }
+    return found;
+  }
+  std::vector<GemmTime> CurvesOf(const std::string& dtype) const {
+    const Result<WeightFormat> measured = FindWeightFormat(dtype, device_);
+    std::vector<GemmTime> curves;
+    for (const GemmCurve& g : c_.gemm) {
+      if (g.dtype == dtype) curves.emplace_back(g, measured->flops, device_.bandwidth, c_.floor_us * 1e3);
+    }
+    return curves;
+  }
+  const AllReduceCurve* AllReduceOf(int32_t gpus) const {
+    if (gpus > device_.group) return nullptr;   // the tables were measured inside one group
+    const AllReduceCurve* best = nullptr;
+    for (const AllReduceCurve& a : c_.all_reduce) {
+      if (best == nullptr || std::abs(std::log2(a.gpus) - std::log2(gpus)) < std::abs(std::log2(best->gpus) - std::log2(gpus))) best = &a;
+    }
+    return best;
+  }
+  static bool Same(const Geometry& g, const AttentionShape& s) {
+    return g.q_heads == static_cast<double>(s.q_heads) && g.kv_heads == static_cast<double>(s.kv_heads) && g.head_dim == static_cast<double>(s.head_dim);
+  }
+
+  // The roofline that prefill efficiencies are shares of.
+  double ChunkRooflineNs(double q_width, double kv_token_bytes, double chunk, double context) const {
+    return std::max(4 * q_width * chunk * (context + chunk / 2) / device_.bf16_flops, kv_token_bytes * (context + chunk) / device_.bandwidth) * 1e9;
+  }
+  double RooflineNs(const Geometry& g, const AttentionShape& s, double chunk, double context) const {
+    return ChunkRooflineNs(g.q_heads * g.head_dim, g.BytesPerToken(s.kv_bytes), chunk, context);
+  }
+  double Scale(const Geometry& g, const AttentionShape& s, double chunk, double context) const {
+    if (Same(g, s)) return 1;
+    return ChunkRooflineNs(static_cast<double>(s.q_heads * s.head_dim), s.BytesPerToken(), chunk, context) / RooflineNs(g, s, chunk, context);
+  }
+  double LeastNs(const Geometry& g) const { return g.curves[0]->knots[0].second * 1e3; }
+
+  // ns of a chunk on one curve: log-log linear between knots, the first below them, in proportion to the roofline beyond.
+  template <class Roofline>
+  static double ChunkTime(const AttentionCurve& c, double chunk, const Roofline& roofline, bool efficiency) {
+    const auto time = [&](size_t i) {
+      const auto& [x, y] = c.knots[i];
+      return efficiency ? roofline(x) / y : y * 1e3;
+    };
+    const size_t last = c.knots.size() - 1;
+    if (chunk <= c.knots[0].first || last == 0) return time(0);
+    if (chunk >= c.knots[last].first) return time(last) * roofline(chunk) / roofline(c.knots[last].first);
+    size_t i = 1;
+    while (c.knots[i].first < chunk) ++i;
+    const double share = std::log(chunk / c.knots[i - 1].first) / std::log(c.knots[i].first / c.knots[i - 1].first);
+    return std::exp(std::log(time(i - 1)) * (1 - share) + std::log(time(i)) * share);
+  }
+
+  // Linear in the context between the curves that were written, and beyond them.
+  template <class At>
+  static double AtContext(const Geometry& g, double context, const At& at) {
+    const size_t last = g.curves.size() - 1;
+    if (last == 0) return at(*g.curves[0]);
+    size_t i = 1;
+    while (i < last && g.curves[i]->at < context) ++i;
+    const double x0 = g.curves[i - 1]->at, x1 = g.curves[i]->at;
+    const double low = at(*g.curves[i - 1]), high = at(*g.curves[i]);
+    return low + std::max(0.0, high - low) * (context - x0) / (x1 - x0);
+  }
+
+  double DecodeTime(const Geometry& g, double kv_bytes, double batch, double context) const {
+    const auto curve_ns = [&](const AttentionCurve& c) {
+      const double token_ns = c.at * g.BytesPerToken(kv_bytes) / device_.bandwidth * 1e9;   // per context token, all sequences
+      Knots ns;
+      for (const auto& [x, efficiency] : c.knots) ns.emplace_back(x, token_ns * x / efficiency);
+      const auto& [last_x, last_ns] = ns.back();
+      return context > last_x || ns.size() == 1 ? last_ns * std::max(1.0, context / last_x) : Linear(ns, context);
+    };
+    const size_t last = g.curves.size() - 1;
+    if (batch <= g.curves[0]->at) return curve_ns(*g.curves[0]);
+    if (batch >= g.curves[last]->at) return curve_ns(*g.curves[last]) * batch / g.curves[last]->at;
+    size_t i = 1;
+    while (g.curves[i]->at < batch) ++i;
+    const double share = (batch - g.curves[i - 1]->at) / (g.curves[i]->at - g.curves[i - 1]->at);
+    const double low = curve_ns(*g.curves[i - 1]);
+    return low + (curve_ns(*g.curves[i]) - low) * share;
+  }
+
+  const DeviceSpec device_;
+  const Coefficients& c_;
+  const std::unique_ptr<OperatorTimes> roofline_;
+  Tables prefill_, alone_, decode_;
+};
+
+}  // namespace
+
+std::unique_ptr<FittedOperators> MakeFitted(const DeviceSpec& device, const Coefficients& coefficients,
+                                            std::unique_ptr<OperatorTimes> roofline) {
+  return std::make_unique<Fitted>(device, coefficients, std::move(roofline));
+}
+
+Result<const Coefficients*> FindCoefficients(const DeviceSpec& device, const std::string& backend) {
+  // Parsed once; a name maps to what its text gave. The binary's own files, so that a broken one is told but ends nothing.
+  static const std::map<std::string, Result<Coefficients>, std::less<>> files = [] {
+    std::map<std::string, Result<Coefficients>, std::less<>> parsed;
+    for (const EmbeddedFile& f : EmbeddedFiles()) {
+      if (f.name.size() > 5 && f.name.substr(f.name.size() - 5) == ".cost") {
+        parsed.emplace(std::string(f.name), ParseCoefficients(f.text, std::string(f.name)));
+      }
+    }
+    return parsed;
+  }();
+  for (const std::string& name : {device.fit + "-" + backend + ".cost", device.fit + ".cost"}) {
+    const auto found = files.find(name);
+    if (found == files.end()) continue;
+    if (!found->second.ok()) return found->second.status();
+    return &found->second.value();
+  }
+  return static_cast<const Coefficients*>(nullptr);
+}
+
+}  // namespace tactus::cost

@@ -1,0 +1,34 @@
+// Operator times from a coefficient file: measured efficiencies on measured shapes, transferred to the shapes that a model has.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "cost/coefficient_file.h"
+#include "cost/operator_times.h"
+
+namespace tactus::cost {
+
+// What a model's shapes found in a file, for Describe and Extrapolation.
+struct FitCoverage {
+  bool gemm = false, prefill = false, decode = false, all_reduce = false;
+  double most_tokens = 0;          // largest measured m of a matrix product
+  double most_chunk = 0, most_context = 0, most_batch = 0;
+  bool gemm_dtype_borrowed = false;   // bf16 efficiencies stand in for a dtype that was not measured
+  std::string geometry;            // the measured attention geometry that stands for the model's, "32/8 heads of 128"
+};
+
+class FittedOperators : public OperatorTimes {
+ public:
+  virtual FitCoverage Coverage(const WeightFormat& format, const AttentionShape& shape, int32_t gpus) const = 0;
+};
+
+// `coefficients` must outlive the result. What the file lacks is answered by `roofline`.
+std::unique_ptr<FittedOperators> MakeFitted(const DeviceSpec& device, const Coefficients& coefficients,
+                                            std::unique_ptr<OperatorTimes> roofline);
+
+// The embedded file for a device's kernels under a backend: <fit>-<backend>.cost, else <fit>.cost, else null. An error is a broken
+// file in the binary.
+Result<const Coefficients*> FindCoefficients(const DeviceSpec& device, const std::string& backend);
+
+}  // namespace tactus::cost

@@ -1,0 +1,199 @@
+#include "cost/hybrid_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace tactus::cost {
+namespace {
+
+constexpr int64_t kTableTokens = 16384;
+constexpr int64_t kTableRows = 2048;
+constexpr double kGridChunk = 131072, kGridContext = 262144, kGridBatch = 2048;
+constexpr double kActivationBytes = 2;   // bf16 between operators, whatever the weights' format
+constexpr double kLogitBytes = 4;
+// Share of a PCIe link that block copies reach.
+constexpr double kCopyEfficiency = 0.8;
+
+int64_t PerRank(int64_t heads, int32_t tp) { return std::max<int64_t>(1, heads / tp); }
+
+}  // namespace
+
+AttentionShape AttentionOf(const ModelSpec& m, const Deployment& d) {
+  return {PerRank(m.q_heads, d.tp), PerRank(m.kv_heads, d.tp), m.head_dim, d.kv_dtype == "fp8" ? 1.0 : 2.0};
+}
+
+HybridModel::HybridModel(Deployment deployment, ModelSpec model, DeviceSpec device, WeightFormat format, double cpu_overhead_ns,
+                         std::unique_ptr<OperatorTimes> operators, OperatorSource from)
+    : deployment_(std::move(deployment)),
+      model_(std::move(model)),
+      device_(std::move(device)),
+      format_(std::move(format)),
+      operators_(std::move(operators)),
+      from_(std::move(from)),
+      attention_(AttentionOf(model_, deployment_)),
+      window_(model_.window > 0 ? static_cast<double>(model_.window) : INFINITY),
+      cpu_overhead_ns_(cpu_overhead_ns),
+      adds_(kGridChunk, kGridContext),
+      alone_(kGridChunk, kGridContext),
+      decode_(kGridBatch, kGridContext) {
+  const double block_bytes = attention_.BytesPerToken() * deployment_.block_size * static_cast<double>(StageLayers(0));
+  swap_block_ns_ = block_bytes / (device_.pcie_bandwidth * kCopyEfficiency) * 1e9;
+  FillTokenTables();
+  FillAttentionTables();
+}
+
+// Layers are dealt as evenly as they go, the remainder to the first stages.
+int64_t HybridModel::StageLayers(int32_t stage) const {
+  return model_.layers / deployment_.pp + (stage < model_.layers % deployment_.pp ? 1 : 0);
+}
+
+double HybridModel::LayerElementwiseNs(int64_t t) const {
+  const OperatorTimes& o = *operators_;
+  const ModelSpec& m = model_;
+  const double tokens = static_cast<double>(t);
+  const double hidden_bytes = tokens * static_cast<double>(m.hidden) * kActivationBytes;
+  const double q_bytes = tokens * static_cast<double>(attention_.q_heads * m.head_dim) * kActivationBytes;
+  const double kv_bytes = tokens * static_cast<double>(attention_.kv_heads * m.head_dim) * kActivationBytes;   // of K, or of V
+  // A norm reads the residual stream and the last operator's output and writes both the sum and its norm.
+  double ns = (m.parallel ? 1 : 2) * o.ElementwiseNs(Elementwise::kNorm, 4 * hidden_bytes);
+  if (m.parallel) ns += o.ElementwiseNs(Elementwise::kAdd, 3 * hidden_bytes);
+  if (m.rope) ns += o.ElementwiseNs(Elementwise::kRope, 2 * (q_bytes + kv_bytes));
+  if (m.qk_norm) ns += o.ElementwiseNs(Elementwise::kNorm, 2 * (q_bytes + kv_bytes));
+  ns += o.ElementwiseNs(Elementwise::kKvWrite, 2 * kv_bytes * (1 + attention_.kv_bytes / kActivationBytes));
+  const double ffn_bytes = tokens * static_cast<double>(m.ffn / deployment_.tp) * kActivationBytes;
+  ns += o.ElementwiseNs(Elementwise::kActivation, (m.gated ? 3 : 2) * ffn_bytes);
+  if (deployment_.tp > 1) ns += (m.parallel ? 1 : 2) * o.AllReduceNs(hidden_bytes, deployment_.tp);
+  return ns;
+}
+
+void HybridModel::FillTokenTables() {
+  const OperatorTimes& o = *operators_;
+  const ModelSpec& m = model_;
+  const int32_t tp = deployment_.tp;
+  const int64_t q_width = attention_.q_heads * m.head_dim, kv_width = attention_.kv_heads * m.head_dim;
+  const int64_t ffn = m.ffn / tp;
+  const auto qkv = o.Gemm(format_, q_width + 2 * kv_width, m.hidden), out = o.Gemm(format_, m.hidden, q_width);
+  const auto up = o.Gemm(format_, m.gated ? 2 * ffn : ffn, m.hidden), down = o.Gemm(format_, m.hidden, ffn);
+  layer_.Fill(kTableTokens, [&](int64_t t) { return t == 0 ? 0.0 : qkv(t) + out(t) + up(t) + down(t) + LayerElementwiseNs(t); });
+
+  const double hidden_bytes = static_cast<double>(m.hidden) * kActivationBytes;
+  embed_.Fill(kTableTokens, [&](int64_t t) {
+    return t == 0 ? 0.0 : o.ElementwiseNs(Elementwise::kEmbed, 2 * static_cast<double>(t) * hidden_bytes);
+  });
+
+  // lm_head keeps 16 bits in the quantised checkpoints that servers run; its shares are gathered for the sampler.
+  const int64_t share = (m.vocab + tp - 1) / tp;
+  const auto head = o.Gemm({"bfloat16", 2, 2, device_.bf16_flops}, share, m.hidden);
+  head_.Fill(kTableRows, [&](int64_t rows) {
+    if (rows == 0) return 0.0;
+    const double gathered = kActivationBytes * static_cast<double>(rows * share) * (tp - 1);
+    return head(rows) + (tp > 1 ? o.SendNs(gathered, tp > device_.group) : 0.0) +
+           o.ElementwiseNs(Elementwise::kSample, static_cast<double>(rows * m.vocab) * kLogitBytes);
+  });
+
+  // Every hop counts as the slowest one: over the network if some neighbours sit in different groups.
+  const bool crosses = tp * deployment_.pp > device_.group;
+  send_.Fill(kTableTokens, [&](int64_t t) { return t == 0 ? 0.0 : o.SendNs(static_cast<double>(t) * hidden_bytes, crosses); });
+}
+
+void HybridModel::FillAttentionTables() {
+  const OperatorTimes& o = *operators_;
+  prefill_base_ns_ = o.PrefillBaseNs(attention_);
+  // A long chunk under a window is a row of pieces, each of which sees its own window.
+  adds_.Fill([&](double tokens, double context) {
+    if (tokens == 0) return 0.0;
+    const double piece = std::min(tokens, window_);
+    return o.PrefillAddsNs(attention_, piece, std::min(context, window_)) * (tokens / piece);
+  });
+  alone_.Fill([&](double tokens, double context) {
+    if (tokens == 0) return 0.0;
+    const double piece = std::min(tokens, window_), rest = tokens / piece - 1;
+    return o.PrefillAloneNs(attention_, piece, std::min(context, window_)) + rest * o.PrefillAddsNs(attention_, piece, std::min(context, window_));
+  });
+  decode_.Fill([&](double batch, double mean_context) {
+    return batch == 0 ? 0.0 : o.DecodeNs(attention_, batch, std::min(mean_context, window_));
+  });
+}
+
+// Chunks of one step run in one kernel: see OperatorTimes.
+double HybridModel::AttentionNs(const StepShape& shape) const {
+  double sum = prefill_base_ns_, longest = 0, ns = 0;
+  for (const ChunkShape& chunk : shape.chunks) {
+    sum += adds_.At(chunk.tokens, chunk.context_tokens);
+    longest = std::max(longest, alone_.At(chunk.tokens, chunk.context_tokens));
+  }
+  if (!shape.chunks.empty()) ns = std::max(sum, longest);
+  if (shape.decodes > 0) {
+    const double decodes = static_cast<double>(shape.decodes);
+    ns += decode_.At(decodes, static_cast<double>(shape.decode_context_tokens) / decodes);
+  }
+  return ns;
+}
+
+DurationNs HybridModel::StageTimeNs(const StepShape& shape, int32_t stage) const {
+  const int64_t tokens = shape.tokens() + shape.padded_tokens;
+  double ns = static_cast<double>(StageLayers(stage)) * (layer_.At(tokens) + AttentionNs(shape));
+  if (stage == 0) {
+    ns += embed_.At(tokens) + (tokens > 0 ? cpu_overhead_ns_ : 0);
+    ns += static_cast<double>(shape.swap_blocks) * swap_block_ns_;
+  }
+  if (stage == deployment_.pp - 1) ns += head_.At(shape.logit_rows);
+  return std::llround(ns);
+}
+
+DurationNs HybridModel::SendTimeNs(const StepShape& shape) const {
+  return deployment_.pp > 1 ? std::llround(send_.At(shape.tokens() + shape.padded_tokens)) : 0;
+}
+
+DurationNs HybridModel::StepTimeNs(const StepShape& shape) const {
+  if (deployment_.pp == 1) return StageTimeNs(shape, 0);
+  DurationNs ns = SendTimeNs(shape) * (deployment_.pp - 1);
+  for (int32_t stage = 0; stage < deployment_.pp; ++stage) ns += StageTimeNs(shape, stage);
+  return ns;
+}
+
+double HybridModel::StepFlops(const StepShape& shape) const {
+  const double tokens = static_cast<double>(shape.tokens() + shape.padded_tokens);
+  double attention = 0;
+  AttentionShape whole = attention_;
+  whole.q_heads = model_.q_heads;
+  whole.kv_heads = model_.kv_heads;
+  for (const ChunkShape& chunk : shape.chunks) attention += whole.ChunkFlops(chunk.tokens, std::min<double>(chunk.context_tokens, window_));
+  attention += 4.0 * static_cast<double>(model_.q_heads * model_.head_dim) * static_cast<double>(shape.decode_context_tokens);
+  return static_cast<double>(model_.layers) * (2 * static_cast<double>(model_.LayerParameters()) * tokens + attention) +
+         2 * static_cast<double>(model_.vocab * model_.hidden) * static_cast<double>(shape.logit_rows);
+}
+
+double HybridModel::StepBytes(const StepShape& shape) const {
+  const double kv_token = 2.0 * static_cast<double>(model_.kv_heads * model_.head_dim) * attention_.kv_bytes;
+  double kv_tokens = static_cast<double>(shape.decode_context_tokens);
+  for (const ChunkShape& chunk : shape.chunks) kv_tokens += std::min<double>(chunk.context_tokens, window_) + chunk.tokens;
+  const double layer = static_cast<double>(model_.LayerParameters()) * format_.weight_bytes + kv_token * kv_tokens;
+  const double head = shape.logit_rows > 0 ? static_cast<double>(model_.vocab * model_.hidden) * 2 : 0;
+  return static_cast<double>(model_.layers) * layer + head;
+}
+
+std::string HybridModel::Describe() const {
+  return fmt::format("{} on {}, tp {}, pp {}: {}; {:.0f} us of host time per step", model_.name, device_.name, deployment_.tp, deployment_.pp, from_.text,
+                     cpu_overhead_ns_ / 1e3);
+}
+
+std::string HybridModel::Extrapolation(const StepShape& most) const {
+  const FitCoverage& v = from_.coverage;
+  std::string beyond;
+  const auto note = [&](const char* what, double value, double measured) {
+    if (measured <= 0 || value <= measured) return;
+    beyond += fmt::format("{}{} {:.0f} (measured up to {:.0f}: {:.1f} x beyond)", beyond.empty() ? "" : "; ", what, value, measured, value / measured);
+  };
+  double chunk = 0;
+  for (const ChunkShape& c : most.chunks) chunk = std::max<double>(chunk, c.tokens);
+  note("tokens per step", static_cast<double>(most.tokens() + most.padded_tokens), v.most_tokens);
+  note("tokens per chunk", chunk, v.most_chunk);
+  note("decodes", static_cast<double>(most.decodes), v.most_batch);
+  if (most.decodes > 0) note("mean context of decodes", static_cast<double>(most.decode_context_tokens) / static_cast<double>(most.decodes), v.most_context);
+  return beyond;
+}
+
+}  // namespace tactus::cost
