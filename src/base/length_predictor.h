@@ -24,6 +24,8 @@ class LengthPredictor {
  public:
   virtual ~LengthPredictor() = default;
   virtual const char* name() const = 0;
+  // Whether its answers follow from what it is told by Bind and Ended. False: a recording must keep them (oracle, noisy).
+  virtual bool learns() const = 0;
   // A sequence takes the slot / its answer is complete (output_tokens generated; cut_off: by an error or a cancel).
   virtual void Bind(SlotId slot, const PredictionFeatures& features) = 0;
   virtual void Ended(SlotId slot, int32_t output_tokens, bool cut_off) = 0;

@@ -312,6 +312,10 @@ void StepLoop::Impl::Finish(SlotId s, FinishReason reason, TokenEvent* event, in
     intake.SequencesDequeued(1);
   }
   parts.kv->Unbind(s);
+  if (parts.predictor != nullptr) {
+    const int32_t output = table.columns().known_committed[s] - table.columns().prompt_tokens[s];
+    parts.predictor->Ended(s, output, reason == FinishReason::kCancelled || reason == FinishReason::kError);
+  }
   request->recomputed_tokens += table.recomputed_tokens(s);
   request->completion_tokens += slot.generated;
   request->longest_gap_ns = std::max(request->longest_gap_ns, slot.longest_gap_ns);

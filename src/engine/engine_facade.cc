@@ -23,6 +23,7 @@
 #include "model/catalog.h"
 #include "model/loader.h"
 #include "model/sigbus_guard.h"
+#include "predict/predictor.h"
 #include "sched/scheduler.h"
 #include "tactus/engine.h"
 #include "tactus/version.h"
@@ -66,6 +67,7 @@ struct Setup {
   int32_t threads = 1;
   MemoryPlan memory;
   sched::SchedulerConfig scheduling;
+  std::unique_ptr<LengthPredictor> predictor;   // in scheduling.limits; may be null
 };
 
 Status FindModel(Setup* s) {
@@ -80,6 +82,17 @@ Status FindModel(Setup* s) {
   TACTUS_ASSIGN_OR_RETURN(s->text, LoadModelText(s->description, {s->options.chat_template, dummy}));
   TACTUS_ASSIGN_OR_RETURN(s->numerics, ChooseNumerics(s->options.dtype, s->options.kv_cache_dtype, s->description.config.weight_dtype));
   s->threads = s->options.threads > 0 ? static_cast<int32_t>(s->options.threads) : kernels::UsableCores();
+  return Status();
+}
+
+Status MakePredictor(Setup* s) {
+  sched::SchedulerConfig& c = s->scheduling;
+  TACTUS_ASSIGN_OR_RETURN(const std::string name, sched::Scheduler::PredictorFor(c));
+  predict::PredictorOptions options;
+  options.slot_capacity = c.limits.slot_capacity;
+  options.max_model_len = c.limits.max_model_len;
+  TACTUS_ASSIGN_OR_RETURN(s->predictor, predict::MakePredictor(name, options));
+  c.limits.predictor = s->predictor.get();
   return Status();
 }
 
@@ -105,6 +118,8 @@ Status PlanEverything(Setup* s) {
   c.limits.watermark = o.watermark;
   c.limits.reserve_full = o.reserve_full;
   c.limits.policy = o.policy;
+  c.predictor = o.predictor;
+  TACTUS_RETURN_IF_ERROR(MakePredictor(s));
   TACTUS_ASSIGN_OR_RETURN(const auto asked, sched::Scheduler::Create(c));
 
   MemoryPlanInput input;
@@ -163,6 +178,7 @@ class EngineImpl final : public Engine {
     StepLoopParts parts;
     parts.scheduler = scheduler_.get();
     parts.executor = executor_.get();
+    parts.predictor = setup_.predictor.get();
     parts.kv = kv_.get();
     parts.clock = &SystemClock();
     delivery_ = std::make_unique<Delivery>(setup_.text.tokenizer.get(), metrics_.get());

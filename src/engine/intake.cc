@@ -42,6 +42,9 @@ PreparedRequest Prepare(std::shared_ptr<const Request> request, int32_t prompt_t
   p.max_tokens = static_cast<int32_t>(stop.max_tokens);
   p.root_key = RootKey(limits.secret, limits.model, "", request->cache_salt);
   p.has_keys = has_keys;
+  if (!request->client.empty()) {
+    p.client = std::max<uint64_t>(1, SipHash128(limits.secret, request->client.data(), request->client.size()).low);
+  }
   p.stop_ids = stop.stop_token_ids;
   if (!stop.ignore_eos) p.stop_ids.insert(p.stop_ids.end(), limits.model_stop_ids.begin(), limits.model_stop_ids.end());
   std::sort(p.stop_ids.begin(), p.stop_ids.end());

@@ -45,6 +45,7 @@ struct PreparedRequest {
   TimeNs arrival_ns = -1;                  // by the loop's clock; -1: stamped by Submit
   int32_t prompt_tokens = 0;
   int32_t max_tokens = 0;
+  uint64_t client = 0;                     // keyed hash of Request::client; 0: unknown
   Hash128 root_key;
   bool has_keys = false;                   // false: shares nothing
   std::vector<TokenId> stop_ids;           // sorted; the model's too unless ignore_eos

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "predict/predictor.h"
 
 namespace tactus {
 namespace {
@@ -36,6 +37,7 @@ struct RecordedArrival {
   RequestHandle handle = 0;
   TimeNs arrival_ns = 0;
   int32_t prompt_tokens = 0;
+  uint64_t client = 0;
   std::shared_ptr<Request> request;
   std::vector<Hash128> keys;
   bool has_keys = false;
@@ -46,6 +48,7 @@ struct Pass {
   std::vector<RequestHandle> cancels;
   std::vector<RecordedResult> results;
   std::vector<RecordedKey> keys;
+  std::vector<int32_t> predictions;
   std::vector<uint64_t> plan_hashes;
   bool abort = false;
 };
@@ -97,6 +100,34 @@ class ReplayExecutor final : public Executor {
   std::deque<RecordedResult> results_;
 };
 
+// Answers what a predictor that does not learn has answered, sequence by sequence.
+class RecordedPredictor final : public LengthPredictor {
+ public:
+  RecordedPredictor(std::string name, int32_t slot_capacity)
+      : name_(std::move(name)), tokens_(static_cast<size_t>(slot_capacity), 1), most_(static_cast<size_t>(slot_capacity), 1) {}
+  const char* name() const override { return name_.c_str(); }
+  bool learns() const override { return false; }
+  void Expect(const std::vector<int32_t>& predictions) { next_.insert(next_.end(), predictions.begin(), predictions.end()); }
+  bool missed() const { return missed_; }
+  void Bind(SlotId slot, const PredictionFeatures& features) override {
+    const auto s = static_cast<size_t>(slot);
+    most_[s] = features.max_output_tokens;
+    missed_ |= next_.empty();
+    tokens_[s] = next_.empty() ? 1 : next_.front();
+    if (!next_.empty()) next_.pop_front();
+  }
+  void Ended(SlotId, int32_t, bool) override {}
+  int32_t PredictOutputTokens(SlotId slot, int32_t attempt) const override {
+    return predict::GrownPrediction(tokens_[static_cast<size_t>(slot)], attempt, most_[static_cast<size_t>(slot)]);
+  }
+
+ private:
+  const std::string name_;
+  std::vector<int32_t> tokens_, most_;
+  std::deque<int32_t> next_;
+  bool missed_ = false;
+};
+
 class NoSink final : public EventSink {
  public:
   void OnStep(const StepEvents&) override {}
@@ -122,6 +153,7 @@ RecordedArrival ReadArrival(TraceCursor* in, const TraceHeader& header, TimeNs n
   r.slo.tbt_ns = static_cast<int64_t>(in->Varint());
   r.slo.jct_ns = static_cast<int64_t>(in->Varint());
   r.slo_class = in->String(256);
+  a.client = in->Varint();
   const int64_t keys = in->Bounded(0, a.prompt_tokens / header.kv.block_size);
   for (int64_t i = 0; i < keys && in->ok(); ++i) a.keys.push_back(in->Hash());
   return a;
@@ -186,6 +218,9 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
         break;
       }
       case TraceTag::kAbort: pass->abort = true; break;
+      case TraceTag::kPredicted:
+        pass->predictions.push_back(static_cast<int32_t>(in->Bounded(1, header.limits.max_model_len)));
+        break;
       case TraceTag::kPlan:
         pass->plan_hashes.push_back(in->Fixed64());
         for (int i = 0; i < 4; ++i) in->Varint();
@@ -202,6 +237,7 @@ Result<PreparedRequest> PrepareRecorded(const RecordedArrival& a, const IntakeLi
   without.prefix_caching = limits.prefix_caching && a.has_keys;
   TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, PrepareWithoutTokens(a.request, a.prompt_tokens, a.keys, without));
   prepared.arrival_ns = a.arrival_ns;
+  prepared.client = a.client;
   return prepared;
 }
 
@@ -222,6 +258,15 @@ Result<ReplayReport> ReplayTrace(const std::string& path, EventSink* sink) {
     return corrupt("the header's sizes do not fit each other");
   }
 
+  predict::PredictorOptions options;
+  options.slot_capacity = header.slot_capacity;
+  options.max_model_len = header.scheduler.limits.max_model_len;
+  const bool learns = header.scheduler.predictor == "history" || header.scheduler.predictor == "none";
+  RecordedPredictor recorded(header.scheduler.predictor, header.slot_capacity);
+  std::unique_ptr<LengthPredictor> learning;
+  if (learns) { TACTUS_ASSIGN_OR_RETURN(learning, predict::MakePredictor(header.scheduler.predictor, options)); }
+  LengthPredictor* const predictor = learns ? learning.get() : &recorded;
+  header.scheduler.limits.predictor = predictor;
   TACTUS_ASSIGN_OR_RETURN(std::unique_ptr<sched::Scheduler> scheduler, sched::Scheduler::Create(header.scheduler));
   ReplayExecutor executor(header);
   KvCache kv(header.kv);
@@ -239,6 +284,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, EventSink* sink) {
   StepLoopParts parts;
   parts.scheduler = scheduler.get();
   parts.executor = &executor;
+  parts.predictor = predictor;
   parts.kv = &kv;
   parts.clock = &clock;
   parts.sink = sink != nullptr ? sink : &no_sink;
@@ -272,6 +318,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, EventSink* sink) {
     for (const RequestHandle handle : pass.cancels) loop.Cancel(handle);
     if (pass.abort) loop.Abort(Status(StatusCode::kUnavailable, "aborted in the recording"));
     keys.insert(keys.end(), pass.keys.begin(), pass.keys.end());
+    recorded.Expect(pass.predictions);
     executor.Expect(std::move(pass.results));
     loop.RunOnce();
     const std::vector<uint64_t>& hashes = *loop.plan_hashes();
@@ -287,6 +334,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, EventSink* sink) {
     }
     if (report.first_difference >= 0) break;   // from here on the recorded results belong to other plans
     if (!key_error.empty()) return corrupt(key_error);
+    if (recorded.missed()) return corrupt("an arrival without its recorded prediction");
     if (!executor.drained()) return corrupt("a result of a step that was never submitted");
   }
   if (!in.ok()) return corrupt("cut off or corrupt");

@@ -74,6 +74,7 @@ StepLoop::Impl::Impl(const StepLoopConfig& c, StepLoopParts p, Intake* i, std::a
       block_size(parts.kv->block_size()), table(CapacityOf(c)), requests(CapacityOf(c)),
       slots(static_cast<size_t>(CapacityOf(c))), builder(parts.scheduler->config().limits, parts.kv) {
   TACTUS_CHECK(parts.scheduler->config().limits.slot_capacity >= CapacityOf(c));
+  TACTUS_CHECK(parts.scheduler->config().limits.predictor == parts.predictor);
   TACTUS_CHECK(block_size == c.limits.block_size && traits.max_in_flight >= 1);
   ring.resize(static_cast<size_t>(traits.max_in_flight));
   const auto most = static_cast<size_t>(c.limits.max_num_seqs);
@@ -191,7 +192,19 @@ void StepLoop::Impl::TakeRequest(PreparedRequest prepared) {
     slot.last_token_ns = in.arrival_ns;
     if (in.has_keys) slot.next_key_at = (static_cast<int32_t>(buffers.keys.size()) + 1) * block_size;
     parts.kv->Bind(s, in.has_keys ? &buffers.keys : nullptr);
+    if (parts.predictor != nullptr) BindPredictor(s, *request);
   }
+}
+
+void StepLoop::Impl::BindPredictor(SlotId s, const RequestRecord& request) {
+  PredictionFeatures features;
+  features.prompt_tokens = request.in.prompt_tokens;
+  features.max_output_tokens = request.in.max_tokens;
+  features.client = request.in.client;
+  features.request = request.in.request.get();
+  if (request.in.has_keys) features.prefix_keys = slots[static_cast<size_t>(s)].buffers->keys;
+  parts.predictor->Bind(s, features);
+  if (parts.trace != nullptr && !parts.predictor->learns()) parts.trace->Predicted(parts.predictor->PredictOutputTokens(s, 0));
 }
 
 void StepLoop::Impl::Deliver() {

@@ -42,6 +42,7 @@ struct StepLoopConfig {
 struct StepLoopParts {
   sched::Scheduler* scheduler = nullptr;
   Executor* executor = nullptr;
+  LengthPredictor* predictor = nullptr; // the one in the scheduler's limits, or null
   KvCache* kv = nullptr;                // max_slots = slot_capacity
   Clock* clock = nullptr;
   // Measures decision times, which no decision sees; null: `clock`. On a virtual clock give the system's.

@@ -52,6 +52,7 @@ struct StepLoop::Impl {
   bool RunOnce();
   bool DrainInput();
   void TakeRequest(PreparedRequest request);
+  void BindPredictor(SlotId s, const RequestRecord& request);
   void Deliver();
   void PublishStats();
 
@@ -102,6 +103,7 @@ struct StepLoop::Impl {
   StepResult result;
   size_t logprob_cursor = 0, prompt_logprob_cursor = 0;   // within the result that is being committed
 
+  int64_t previous_prefill_tokens = 0;   // of the step submitted last
   TimeNs now_ns = 0;                // of this pass: the one time that decisions see
   StepId next_step = 0;
   std::array<StepRecord, 128> recent{};

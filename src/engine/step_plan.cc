@@ -28,6 +28,7 @@ bool StepLoop::Impl::PlanAndSubmit() {
   view.recent = {recent.data(), std::min(recent_count, recent.size())};
   view.recent_begin = recent_count > recent.size() ? static_cast<int32_t>(recent_count % recent.size()) : 0;
   view.num_prefilling = table.num_prefilling();
+  view.previous_prefill_tokens = previous_prefill_tokens;
   view.steps_in_flight = static_cast<int32_t>(ring_count);
 
   const bool timed = next_step % parts.stopwatch_every == 0;
@@ -62,6 +63,7 @@ bool StepLoop::Impl::PlanAndSubmit() {
   plan_hash = MixHash(plan_hash, HashOf(plan));
   if (keep_hashes) hashes.push_back(plan_hash);
   if (parts.trace != nullptr) parts.trace->StepPlanned(plan, plan_hash);
+  previous_prefill_tokens = plan.num_tokens - plan.num_decodes;
   ++next_step;
   ++ring_count;
   ++stats.steps;

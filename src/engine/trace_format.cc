@@ -51,6 +51,7 @@ void VisitHeader(TraceHeader& h, Visitor& v) {
   v.Text("composition", &h.scheduler.composition);
   v.Text("budget", &h.scheduler.budget);
   v.Text("preemption", &h.scheduler.preemption);
+  v.Text("predictor", &h.scheduler.predictor);
   sched::SchedulerLimits& s = h.scheduler.limits;
   number("max-num-seqs", s.max_num_seqs, 1, 1 << 20);
   number("max-model-len", s.max_model_len, 2, kMax32);
@@ -124,6 +125,7 @@ TraceHeader MakeTraceHeader(const sched::Scheduler& scheduler, const KvCacheConf
   h.version = Version();
   h.started_with = std::move(started_with);
   h.scheduler = scheduler.config();
+  h.scheduler.limits.predictor = nullptr;
   h.kv = kv;
   h.limits = loop.limits;
   h.slot_capacity = loop.slot_capacity > 0 ? loop.slot_capacity : loop.limits.max_queue + loop.limits.max_num_seqs;

@@ -30,13 +30,14 @@ enum class TraceTag : uint8_t {
   kAbort = 6,
   kPlan = 7,      // a submitted step: plan hash so far, tokens, items, decodes, preemptions
   kEnd = 8,       // closed in order; what follows the last kPlan is complete
+  kPredicted = 9, // what a predictor that does not learn answered for the next sequence, in order of arrival and choice
 };
 
 // Everything that a replay must be built with.
 struct TraceHeader {
   std::string version;                   // of the program
   std::string started_with;              // free text: effective configuration as the program prints it; may be empty
-  sched::SchedulerConfig scheduler;      // with every choice filled in; no step-time model or predictor
+  sched::SchedulerConfig scheduler;      // with every choice filled in; no step-time model, no predictor but its name
   KvCacheConfig kv;
   IntakeLimits limits;
   int32_t slot_capacity = 0;

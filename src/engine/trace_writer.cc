@@ -60,9 +60,16 @@ void TraceWriter::Arrival(const PreparedRequest& r) {
   PutVarint(static_cast<uint64_t>(request.slo.tbt_ns), &buffer_);
   PutVarint(static_cast<uint64_t>(request.slo.jct_ns), &buffer_);
   PutString(request.slo_class, &buffer_);
+  PutVarint(r.client, &buffer_);
   const std::vector<Hash128>& keys = r.choices.front().keys;
   PutVarint(keys.size(), &buffer_);
   for (const Hash128& key : keys) PutHash(key, &buffer_);
+}
+
+void TraceWriter::Predicted(int32_t tokens) {
+  Touch();
+  buffer_.push_back(static_cast<uint8_t>(TraceTag::kPredicted));
+  PutVarint(static_cast<uint64_t>(tokens), &buffer_);
 }
 
 void TraceWriter::Cancel(RequestHandle handle) {

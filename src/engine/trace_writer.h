@@ -26,6 +26,7 @@ class TraceWriter {
   // One pass: BeginPass, then what it drained, then EndPass. A pass without any record leaves no trace.
   void BeginPass(TimeNs now_ns);
   void Arrival(const PreparedRequest& request);
+  void Predicted(int32_t tokens);
   void Cancel(RequestHandle handle);
   void Abort();
   // Item `item`'s token number `token` ended its sequence by a stop id or stop string.

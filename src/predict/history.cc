@@ -73,6 +73,7 @@ class History final : public LengthPredictor {
   explicit History(const PredictorOptions& options)
       : slots_(static_cast<size_t>(options.slot_capacity)), by_length_(kLengthClasses), clients_(kClients), prefixes_(kPrefixes) {}
   const char* name() const override { return "history"; }
+  bool learns() const override { return true; }
 
   void Bind(SlotId slot, const PredictionFeatures& features) override {
     Features& f = slots_[static_cast<size_t>(slot)];

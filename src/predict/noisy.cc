@@ -22,6 +22,7 @@ class Noisy final : public LengthPredictor {
       : seed_(options.seed), sigma_(sigma), name_(fmt::format("noisy:{}", sigma)),
         length_(static_cast<size_t>(options.slot_capacity), 1), most_(static_cast<size_t>(options.slot_capacity), 1) {}
   const char* name() const override { return name_.c_str(); }
+  bool learns() const override { return false; }
   void Bind(SlotId slot, const PredictionFeatures& features) override {
     const auto s = static_cast<size_t>(slot);
     const auto truth = static_cast<double>(static_cast<const SimRequest*>(features.request)->output_tokens);

@@ -13,6 +13,7 @@ class Oracle final : public LengthPredictor {
   explicit Oracle(const PredictorOptions& options)
       : length_(static_cast<size_t>(options.slot_capacity), 1), most_(static_cast<size_t>(options.slot_capacity), 1) {}
   const char* name() const override { return "oracle"; }
+  bool learns() const override { return false; }
   void Bind(SlotId slot, const PredictionFeatures& features) override {
     const auto s = static_cast<size_t>(slot);
     length_[s] = static_cast<const SimRequest*>(features.request)->output_tokens;

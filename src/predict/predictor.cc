@@ -13,7 +13,8 @@ constexpr const char* kKnown = "none, history, and in simulations oracle and noi
 
 Status Refuse(const std::string& name) {
   return InvalidArgument(
-      fmt::format("--predictor {} knows how long every answer will be, which only a simulation does; use --predictor history", name),
+      fmt::format("--predictor {} knows how long every answer will be, which only a simulation does; use --predictor "
+                  "history (scheduler trail instead of trail-oracle)", name),
       "predictor");
 }
 

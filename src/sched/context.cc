@@ -30,6 +30,16 @@ AddResult StepContext::Run(SlotId slot, int32_t limit, bool whole) {
   }
 }
 
+int32_t StepContext::AbortOutgrown() {
+  int32_t aborted = 0;
+  for (const SlotId slot : view.running) {
+    if (!preemption_.Outgrown(view, slot) || plan.MakeRoom(slot, preemption_.Mode()) != PreemptResult::kFreed) continue;
+    ++view.notes[slot].retries;
+    ++aborted;
+  }
+  return aborted;
+}
+
 void StepContext::RunDecodes() {
   for (const SlotId slot : RunningByArrival()) {
     if (!plan.AddDecode(slot) && IsDecode(slot)) Run(slot);

@@ -33,6 +33,8 @@ class StepContext {
   // Running sequences, oldest first or in order of admission; under an order with ranks the more important before.
   std::span<const SlotId> RunningByArrival() { return Ranked(view.running_by_arrival, view.seq.arrival_order); }
   std::span<const SlotId> RunningByAdmission() { return Ranked(view.running, view.seq.admit_order); }
+  // Preempts whoever has outgrown what was set aside for it. The number of them.
+  int32_t AbortOutgrown();
   // All decodes, oldest first.
   void RunDecodes();
   // All partly done prompts, oldest first.

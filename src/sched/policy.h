@@ -33,6 +33,7 @@ struct StepView {
   std::span<const StepRecord> recent;          // results of the last 128 steps, oldest first (a ring: see recent_begin)
   int32_t recent_begin = 0;                    // index of the oldest in `recent`
   int32_t num_prefilling = 0;                  // running sequences that have prompt tokens left to plan
+  int64_t previous_prefill_tokens = 0;         // of the step planned before this one, whether or not it has ended
   int32_t steps_in_flight = 0;
 };
 
@@ -97,6 +98,8 @@ class Order {
   // spared from preemption, in that order. Only asked when ranks() is true.
   virtual bool ranks() const { return false; }
   virtual bool Outranks(const StepView&, SlotId, SlotId) const { return false; }
+  // Sequences of different groups should not share a batch (composition length-grouped).
+  virtual int64_t Group(const StepView&, SlotId) const { return 0; }
 };
 
 // KV that a sequence takes when it starts with its first `first_chunk_end` positions (matched prefix included).
@@ -130,6 +133,9 @@ class Preemption {
   // max-num-seqs; kNoSlot: it has to wait. Asked before the step is composed, for one newcomer after the other in queue
   // order, and only where ChoiceTraits::makes_room says so.
   virtual SlotId VictimFor(const StepView&, const PlanBuilder&, const Order&, SlotId /*newcomer*/) const { return kNoSlot; }
+  // Whether a running sequence needs more than its admission set aside: it is preempted before the step is composed, and its
+  // SequenceNote::retries counts it. Only asked where ChoiceTraits::aborts_outgrown says so.
+  virtual bool Outgrown(const StepView&, SlotId) const { return false; }
 };
 
 class Budget {

@@ -272,6 +272,7 @@ void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan)
   }
   builder->Begin(view, budget_->Next(view), max_running_, plan);
   StepContext step(view, builder, order_.get(), admission_.get(), preemption_.get(), &scratch_);
+  if (traits_.aborts_outgrown) outgrown_ += step.AbortOutgrown();
   composition_->Compose(step);
 }
 

@@ -18,10 +18,14 @@ void KeyedOrder::Apply(const StepView& view) {
       case ChangeKind::kQueued:
         // A slot that has moved on since (or been reused) is filed under its present key; the change that follows
         // takes it out again by that key.
+        OnQueued(view, change.slot);
         Insert(KeyOf(view, change.slot), change.slot);
         break;
-      case ChangeKind::kUnqueued:
       case ChangeKind::kAdmitted:
+        OnAdmitted(view, change.slot);
+        Remove(change.slot);
+        break;
+      case ChangeKind::kUnqueued:
         Remove(change.slot);
         break;
       case ChangeKind::kFinished:
@@ -31,6 +35,10 @@ void KeyedOrder::Apply(const StepView& view) {
 }
 
 void KeyedOrder::Rebuild(const StepView& view) {
+  for (const SequenceChange& change : view.changes) {
+    if (change.kind == ChangeKind::kQueued) OnQueued(view, change.slot);
+    if (change.kind == ChangeKind::kAdmitted) OnAdmitted(view, change.slot);
+  }
   entries_.clear();
   begin_ = cursor_ = 0;
   std::fill(queued_.begin(), queued_.end(), false);

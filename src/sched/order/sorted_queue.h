@@ -20,15 +20,26 @@ struct QueueKey {
 class KeyedOrder : public Order {
  public:
   explicit KeyedOrder(int32_t slot_capacity);
-  void Apply(const StepView& view) final;
-  void Rebuild(const StepView& view) final;
-  void Start(const StepView&) final { cursor_ = begin_; }
+  void Apply(const StepView& view) override;
+  void Rebuild(const StepView& view) override;
+  void Start(const StepView&) override { cursor_ = begin_; }
   SlotId Next() final { return cursor_ < entries_.size() ? entries_[cursor_++].slot : kNoSlot; }
   bool Before(const StepView& view, SlotId a, SlotId b) const final { return KeyOf(view, a) < KeyOf(view, b); }
 
  protected:
+  // A sequence has entered the queue / has started: what the order notes about it, from its state now. Called for every such
+  // change, in order and before the queue is filed; may be called for one that has moved on since.
+  virtual void OnQueued(const StepView&, SlotId) {}
+  virtual void OnAdmitted(const StepView&, SlotId) {}
   // Must not change between kQueued and kAdmitted or kUnqueued of the sequence.
   virtual QueueKey KeyOf(const StepView& view, SlotId slot) const = 0;
+  // Files a waiting sequence under another key.
+  template <class Change>
+  void Refile(const StepView& view, SlotId slot, Change change) {
+    Remove(slot);
+    change();
+    Insert(KeyOf(view, slot), slot);
+  }
 
  private:
   struct Entry {

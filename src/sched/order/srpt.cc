@@ -1,0 +1,38 @@
+// Shortest predicted remaining output first (TRAIL; with the oracle predictor TRAIL+ of the LARRY paper). The prediction is made
+// when a sequence is queued; what it has generated since then counts down. Running sequences are valued alike, so that the
+// one with the most left to do is the first to lose its KV. Long requests can starve.
+#include "sched/choices.h"
+#include "sched/order/sorted_queue.h"
+#include "sched/predicted_length.h"
+
+namespace tactus::sched {
+namespace {
+
+class SrptOrder final : public KeyedOrder {
+ public:
+  explicit SrptOrder(const SchedulerLimits& limits) : KeyedOrder(limits.slot_capacity), predictor_(limits.predictor) {}
+  void Describe(ChoiceTraits* traits) const override { traits->needs_predictor = true; }
+  bool ranks() const override { return true; }
+  bool Outranks(const StepView& view, SlotId a, SlotId b) const override { return Remaining(view, a) < Remaining(view, b); }
+
+ protected:
+  void OnQueued(const StepView& view, SlotId slot) override {
+    view.notes[slot].rank = PredictOutput(*predictor_, view, slot, 0);
+  }
+  QueueKey KeyOf(const StepView& view, SlotId slot) const override {
+    return {Remaining(view, slot), 0, view.seq.arrival_order[slot]};
+  }
+
+ private:
+  int64_t Remaining(const StepView& view, SlotId slot) const {
+    return ExpectedOutput(*predictor_, view, slot) - GeneratedTokens(view, slot);
+  }
+
+  const LengthPredictor* const predictor_;
+};
+
+}  // namespace
+
+std::unique_ptr<Order> MakeSrptOrder(const SchedulerLimits& limits) { return std::make_unique<SrptOrder>(limits); }
+
+}  // namespace tactus::sched

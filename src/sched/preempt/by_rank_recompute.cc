@@ -1,0 +1,52 @@
+// TRAIL: who is short of memory takes it from the sequence that the order values least (the one with the most predicted output
+// left), and so may a newly arrived one that the order values more, but only before the share --trail-c of the victim's
+// predicted output is done: what is nearly finished is not thrown away. c = 0: nobody is preempted for a newcomer.
+//
+// Under an order that ranks nobody this is youngest-recompute. Predictions are the order's (SequenceNote::rank); an order that
+// makes none protects everyone from newcomers.
+#include "sched/choices.h"
+#include "sched/plan.h"
+#include "sched/predicted_length.h"
+
+namespace tactus::sched {
+namespace {
+
+class ByRankRecompute final : public Preemption {
+ public:
+  explicit ByRankRecompute(const SchedulerLimits& limits) : c_(limits.policy.trail_c) {}
+  void Describe(ChoiceTraits* traits) const override {
+    traits->can_preempt = true;
+    traits->makes_room = c_ > 0;
+  }
+  SlotId Victim(const StepView& view, const PlanBuilder& plan, const Order& order, SlotId) const override {
+    return Least(view, plan, order, [](SlotId) { return true; });
+  }
+  bool GivesWay(const StepView& view, const Order& order, SlotId running, SlotId newcomer) const override {
+    return MayGiveWay(view, running) && order.Outranks(view, newcomer, running);
+  }
+
+ private:
+  bool MayGiveWay(const StepView& view, SlotId slot) const {
+    return static_cast<double>(GeneratedTokens(view, slot)) < c_ * static_cast<double>(view.notes[slot].rank);
+  }
+  // The last of those that qualify: the order's value first, then arrival.
+  template <class Qualifies>
+  SlotId Least(const StepView& view, const PlanBuilder& plan, const Order& order, Qualifies qualifies) const {
+    SlotId victim = kNoSlot;
+    for (auto it = view.running_by_arrival.rbegin(); it != view.running_by_arrival.rend(); ++it) {
+      if (plan.Touched(*it) || !qualifies(*it)) continue;
+      if (victim == kNoSlot || order.Outranks(view, victim, *it)) victim = *it;
+    }
+    return victim;
+  }
+
+  const double c_;
+};
+
+}  // namespace
+
+std::unique_ptr<Preemption> MakeByRankRecompute(const SchedulerLimits& limits) {
+  return std::make_unique<ByRankRecompute>(limits);
+}
+
+}  // namespace tactus::sched
