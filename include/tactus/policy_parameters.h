@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "tactus/option_fields.h"
 
@@ -14,6 +15,13 @@ struct PolicyParameters {
   int64_t ltr_starvation_steps = 256;   // steps in the queue after which a sequence goes first
   int64_t ltr_quantum_steps = 32;       // steps of its own that it then keeps that precedence
   int64_t pia_bin_tokens = 50;          // width of a group of predicted output lengths
+  double accelgen_ttft_s = 2.0;         // objective of a request that states none
+  double accelgen_tbt_s = 0.1875;       // objective of a request that states none: reading speed
+  double accelgen_gamma_s = 0.75;
+  std::string accelgen_distance = "euclidean";
+  std::string accelgen_era = "completed";
+  int64_t accelgen_long_prompt = 4096;
+  int64_t accelgen_pivot = 0;           // 0: from the step-time model, else 512
 
   template <class V>
   void VisitFields(V& v) {
@@ -23,6 +31,13 @@ struct PolicyParameters {
     v.Field("ltr-starvation-steps", ltr_starvation_steps, {.unit = "steps", .min = 1, .max = 1 << 30, .help = "order rank: a sequence that has waited for so many steps goes first"});
     v.Field("ltr-quantum-steps", ltr_quantum_steps, {.unit = "steps", .min = 1, .max = 1 << 30, .help = "order rank: for so many of its own steps it is then spared from preemption"});
     v.Field("pia-bin", pia_bin_tokens, {.unit = "tokens", .min = 1, .max = 1 << 20, .help = "order grouped: predicted outputs in the same bin of this width share a batch"});
+    v.Field("accelgen-ttft", accelgen_ttft_s, {.unit = "s", .min = 0.001, .max = 1e6, .help = "slack: time to first token allowed to a request that states no objective"});
+    v.Field("accelgen-tbt", accelgen_tbt_s, {.unit = "s", .min = 0.0001, .max = 1e6, .help = "slack: time between tokens allowed to a request that states no objective; reading speed"});
+    v.Field("accelgen-gamma", accelgen_gamma_s, {.unit = "s", .min = 0, .max = 1e6, .help = "slack-fill: requests whose slack is within this of the least are chosen among by distance"});
+    v.Field("distance", accelgen_distance, {.choices = "euclidean|normalised", .help = "slack-fill: distance in tokens, or in shares of the budget and of the KV memory"});
+    v.Field("era", accelgen_era, {.choices = "completed|prefilled|off", .help = "slack-fill: a long prompt starts only when those that run are so far, unless it is urgent"});
+    v.Field("accelgen-long-prompt", accelgen_long_prompt, {.unit = "tokens", .min = 1, .max = 1 << 30, .help = "slack-fill: prompts of so many tokens are long"});
+    v.Field("accelgen-pivot", accelgen_pivot, {.unit = "tokens", .min = 0, .max = 1 << 20, .help = "step size at which throughput saturates; 0: from the step-time model, else 512"});
   }
 };
 

@@ -1,6 +1,7 @@
 // What a composition works with: the view, the builder, and the other choices' answers turned into moves.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <span>
 #include <vector>
@@ -30,6 +31,14 @@ class StepContext {
   AddResult Admit(SlotId slot, int32_t limit = kNoLimit, bool whole = false) {
     return plan.Start(slot, admission_, limit, whole);
   }
+  // KV in tokens, whole blocks, that a waiting sequence takes when it starts with its first `end` positions.
+  int64_t StartTokens(SlotId slot, int32_t end) const {
+    const int64_t tokens = std::max(admission_.Demand(view, slot, end).reserve_tokens, end);
+    return (tokens + plan.block_size() - 1) / plan.block_size() * plan.block_size();
+  }
+  // Who would give its KV back for `needy`, which may be waiting; and its giving back.
+  SlotId Victim(SlotId needy) const { return preemption_.Victim(view, plan, order, needy); }
+  PreemptResult TakeBack(SlotId victim) { return plan.Preempt(victim, preemption_.Mode()); }
   // Running sequences, oldest first or in order of admission; under an order with ranks the more important before.
   std::span<const SlotId> RunningByArrival() { return Ranked(view.running_by_arrival, view.seq.arrival_order); }
   std::span<const SlotId> RunningByAdmission() { return Ranked(view.running, view.seq.admit_order); }

@@ -19,10 +19,16 @@ void PlanBuilder::Begin(const StepView& view, StepBudget budget, int32_t max_run
   plan_ = plan;
   budget_tokens_ = tokens_left_ = budget.tokens;
   prefill_left_ = budget.prefill_tokens;
+  oversize_tokens_ = budget.oversize_tokens;
   max_running_ = max_running;
   running_ = static_cast<int32_t>(view.running.size());
   preempted_ = false;
   ++stamp_;
+}
+
+int32_t PlanBuilder::WholeOrNone(int64_t count, int32_t all) const {
+  if (count >= all) return all;
+  return all <= oversize_tokens_ && plan_->prompt_items.empty() ? all : 0;
 }
 
 AddResult PlanBuilder::AddRunning(SlotId slot, int32_t limit, bool whole) {
@@ -32,8 +38,9 @@ AddResult PlanBuilder::AddRunning(SlotId slot, int32_t limit, bool whole) {
   if (pending <= 0) return AddResult::kNotReady;
   const bool decode = seq.state[slot] == SeqState::kDecode;
   const int64_t left = decode ? tokens_left_ : prefill_left();
-  const auto count = static_cast<int32_t>(std::min<int64_t>({pending, limit, left}));
-  if (count <= 0 || (whole && count < pending)) return AddResult::kNoBudget;
+  auto count = static_cast<int32_t>(std::min<int64_t>({pending, limit, left}));
+  if (whole && count > 0) count = WholeOrNone(count, pending);
+  if (count <= 0) return AddResult::kNoBudget;
   const int32_t end = seq.computed_planned[slot] + count;
   if (end > covered_[slot]) {
     if (!ledger_->Extend(slot, end, plan_)) return AddResult::kNoBlocks;
@@ -54,8 +61,9 @@ AddResult PlanBuilder::Start(SlotId slot, const Admission& admission, int32_t li
   if (fork != kNoSlot && ledger_->blocks_held(fork) == 0) fork = kNoSlot;   // given up earlier in this plan
   const int32_t matched = fork != kNoSlot ? seq.prompt_tokens[slot] - 1 : ledger_->PeekMatch(slot, goal);
   const int32_t remaining = goal - matched;
-  const auto count = static_cast<int32_t>(std::min<int64_t>({remaining, limit, prefill_left()}));
-  if (count <= 0 || (whole && count < remaining)) return AddResult::kNoBudget;
+  auto count = static_cast<int32_t>(std::min<int64_t>({remaining, limit, prefill_left()}));
+  if (whole && count > 0) count = WholeOrNone(count, remaining);
+  if (count <= 0) return AddResult::kNoBudget;
   const int32_t end = matched + count;
   const KvDemand demand = admission.Demand(*view_, slot, end);
   const int32_t reserve = std::max(demand.reserve_tokens, end);
@@ -72,6 +80,9 @@ AddResult PlanBuilder::Start(SlotId slot, const Admission& admission, int32_t li
   TACTUS_CHECK(covered_[slot] >= end);
   next_mark_[slot] = (matched / block_size_ + 1) * block_size_;
   plan_->starts.emplace_back().slot = slot;
+  if (seq.preemptions[slot] > 0) {
+    plan_->longest_preemption_ns = std::max(plan_->longest_preemption_ns, view_->now_ns - seq.queued_ns[slot]);
+  }
   ++running_;
   AddItem(slot, matched, count, false);
   return AddResult::kAdded;

@@ -61,6 +61,9 @@ class PlanBuilder {
   int64_t StartBlocks(SlotId slot, const Admission& admission) const;
   int64_t blocks_available() const { return ledger_->blocks_available(); }
   // What giving up the running sequence can free at most (shared blocks stay).
+  int32_t block_size() const { return block_size_; }
+  // Positions of a running sequence that the blocks in its table cover.
+  int32_t CoveredTokens(SlotId slot) const { return covered_[static_cast<size_t>(slot)]; }
   int64_t BlocksOf(SlotId slot) const { return ledger_->blocks_held(slot) + ledger_->blocks_reserved(slot); }
 
   // Positions at and beyond `computed` of a running sequence are void; they will be planned again.
@@ -77,13 +80,15 @@ class PlanBuilder {
   const StepView& view() const { return *view_; }
 
  private:
+  // What `count` becomes for a sequence that must take `all` of its tokens or none; 0: none.
+  int32_t WholeOrNone(int64_t count, int32_t all) const;
   void AddItem(SlotId slot, int32_t first, int32_t count, bool decode);
 
   KvLedger* const ledger_;
   const int32_t block_size_;
   const StepView* view_ = nullptr;
   StepPlan* plan_ = nullptr;
-  int64_t budget_tokens_ = 0, tokens_left_ = 0, prefill_left_ = 0;
+  int64_t budget_tokens_ = 0, tokens_left_ = 0, prefill_left_ = 0, oversize_tokens_ = 0;
   int32_t max_running_ = 0, running_ = 0;
   bool preempted_ = false;
   int64_t stamp_ = 0;

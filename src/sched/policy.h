@@ -74,6 +74,7 @@ struct ChoiceTraits {
 struct StepBudget {
   int64_t tokens = 0;           // of the whole step
   int64_t prefill_tokens = 0;   // of prompt chunks
+  int64_t oversize_tokens = 0;  // a whole prompt of at most so many may exceed both as the step's only prompt
 };
 
 class PlanBuilder;
@@ -143,6 +144,8 @@ class Budget {
   virtual ~Budget() = default;
   virtual void Describe(ChoiceTraits* traits) const = 0;
   virtual StepBudget Next(const StepView& view) = 0;
+  // The same for budgets that look at who comes next in the queue.
+  virtual StepBudget NextFor(const StepView& view, Order*) { return Next(view); }
   // For the start-up echo: "512 tokens: no --tbt-slo, so the default".
   virtual std::string Why() const = 0;
 };

@@ -270,10 +270,15 @@ void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan)
   } else if (!view.changes.empty()) {
     order_->Apply(view);
   }
-  builder->Begin(view, budget_->Next(view), max_running_, plan);
+  builder->Begin(view, budget_->NextFor(view, order_.get()), max_running_, plan);
   StepContext step(view, builder, order_.get(), admission_.get(), preemption_.get(), &scratch_);
   if (traits_.aborts_outgrown) outgrown_ += step.AbortOutgrown();
   composition_->Compose(step);
+  // The last way out, whatever the policies: nothing is in flight and nobody can go on, so all wait for KV that others hold.
+  // The youngest gives its KV back, and the next plan goes on from there.
+  if (builder->empty() && plan->preempts.empty() && view.steps_in_flight == 0 && !view.running.empty() && traits_.can_preempt) {
+    step.TakeBack(view.running_by_arrival.back());
+  }
 }
 
 std::string Scheduler::Describe() const {

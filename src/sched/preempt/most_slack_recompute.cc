@@ -1,0 +1,49 @@
+// The sequence with the most slack loses its KV and is recomputed (AccelGen, Alg. 1); never one with less slack than the one
+// that gains. Slack moves while sequences wait, so that alone would let two of them take the KV from each other for ever. Ours:
+// each admission is worth a token. Once preempted, a sequence neither takes KV nor loses it before it has got a new token; and
+// a prompt that is late already takes no KV from others: it has no objective left to save, they have.
+#include "sched/choices.h"
+#include "sched/plan.h"
+#include "sched/slack.h"
+
+namespace tactus::sched {
+namespace {
+
+// Whether it was preempted and has got no token since it started again.
+bool OwesAToken(const StepView& view, SlotId slot) {
+  return view.seq.preemptions[slot] > 0 && view.seq.state[slot] != SeqState::kDecode;
+}
+
+class MostSlackRecompute final : public Preemption {
+ public:
+  explicit MostSlackRecompute(const SchedulerLimits& limits) : slack_(limits) {}
+  void Describe(ChoiceTraits* traits) const override { traits->can_preempt = true; }
+
+  SlotId Victim(const StepView& view, const PlanBuilder& plan, const Order&, SlotId needy) const override {
+    if (OwesAToken(view, needy)) return kNoSlot;
+    if (view.seq.state[needy] != SeqState::kDecode && slack_.SlackNs(view, needy) < 0) return kNoSlot;
+    SlotId victim = kNoSlot;
+    for (const SlotId slot : view.running_by_arrival) {
+      if (slot == needy || plan.Touched(slot) || OwesAToken(view, slot) || !slack_.Before(view, needy, slot)) continue;
+      if (victim == kNoSlot || Rather(view, slot, victim)) victim = slot;
+    }
+    return victim;
+  }
+
+ private:
+  // Idle ones first: a sequence in flight would have to sit a step out before it can give anything.
+  bool Rather(const StepView& view, SlotId a, SlotId b) const {
+    const bool idle_a = view.seq.flight[a] == FlightState::kIdle, idle_b = view.seq.flight[b] == FlightState::kIdle;
+    return idle_a != idle_b ? idle_a : slack_.Before(view, b, a);
+  }
+
+  const SlackModel slack_;
+};
+
+}  // namespace
+
+std::unique_ptr<Preemption> MakeMostSlackRecompute(const SchedulerLimits& limits) {
+  return std::make_unique<MostSlackRecompute>(limits);
+}
+
+}  // namespace tactus::sched

@@ -1,0 +1,179 @@
+#include "sched/slack.h"
+
+#include <fmt/format.h>
+
+namespace tactus::sched {
+namespace {
+
+constexpr int64_t kPivotWithoutModel = 512;
+constexpr int64_t kLargestPivot = 8192;
+
+int64_t NsOf(double seconds) { return static_cast<int64_t>(seconds * 1e9 + 0.5); }
+
+// One prompt's chunk from position 0, alone.
+DurationNs StepTimeOf(const StepTimeModel& model, int64_t tokens) {
+  const ChunkShape chunk{0, static_cast<int32_t>(tokens)};
+  StepShape shape;
+  shape.chunks = {&chunk, 1};
+  shape.logit_rows = 1;
+  return std::max<DurationNs>(1, model.StepTimeNs(shape));
+}
+
+bool IsDecode(const StepView& view, SlotId slot) { return view.seq.state[slot] == SeqState::kDecode; }
+bool IsWaiting(const StepView& view, SlotId slot) { return view.seq.state[slot] == SeqState::kWaiting; }
+
+}  // namespace
+
+Pivot FindPivot(const SchedulerLimits& limits) {
+  const StepTimeModel* model = limits.step_time;
+  const int64_t given = limits.policy.accelgen_pivot;
+  if (model == nullptr) {
+    return given > 0 ? Pivot{given, 0, fmt::format("pivot {} (--accelgen-pivot), its time as measured", given)}
+                     : Pivot{kPivotWithoutModel, 0, fmt::format("pivot {} (no step-time model), its time as measured", kPivotWithoutModel)};
+  }
+  if (given > 0) return {given, StepTimeOf(*model, given), fmt::format("pivot {} (--accelgen-pivot)", given)};
+  // At least 16 tokens apart: a tile of one token would mean thousands of questions.
+  const int64_t tile = std::max(16, model->tile_tokens());
+  const int64_t most = std::clamp<int64_t>(limits.max_model_len / tile * tile, tile, kLargestPivot);
+  double best = 0;
+  for (int64_t tokens = tile; tokens <= most; tokens += tile) {
+    best = std::max(best, static_cast<double>(tokens) / static_cast<double>(StepTimeOf(*model, tokens)));
+  }
+  for (int64_t tokens = tile; tokens <= most; tokens += tile) {
+    const DurationNs step_ns = StepTimeOf(*model, tokens);
+    if (static_cast<double>(tokens) / static_cast<double>(step_ns) >= 0.97 * best) {
+      return {tokens, step_ns, fmt::format("pivot {} of the step-time model", tokens)};
+    }
+  }
+  return {most, StepTimeOf(*model, most), fmt::format("pivot {} of the step-time model", most)};
+}
+
+SlackModel::SlackModel(const SchedulerLimits& limits)
+    : default_ttft_ns_(NsOf(limits.policy.accelgen_ttft_s)), default_tbt_ns_(NsOf(limits.policy.accelgen_tbt_s)),
+      predictor_(limits.predictor), has_model_(limits.step_time != nullptr), pivot_(FindPivot(limits)) {}
+
+const StepWindow& SlackModel::Window(const StepView& view) const {
+  const size_t size = view.recent.size();
+  const size_t newest = (static_cast<size_t>(view.recent_begin) + size - 1) % std::max<size_t>(size, 1);
+  const StepId last = size == 0 ? -1 : view.recent[newest].step;
+  if (last == window_of_) return window_;
+  window_of_ = last;
+  StepWindow w;
+  int64_t steps = 0, chunk_tokens = 0, chunks = 0, generated = 0, preemptions = 0;
+  for (const StepRecord& r : view.recent) {
+    if (!r.ok) continue;
+    ++steps;
+    const DurationNs took = std::max<DurationNs>(1, r.end_ns - r.start_ns);
+    const int64_t tokens = int64_t{r.prefill_tokens} + r.decode_tokens;
+    w.longest_step_ns = std::max(w.longest_step_ns, took);
+    w.longest_preemption_ns = std::max(w.longest_preemption_ns, r.longest_preemption_ns);
+    chunk_tokens += r.prefill_tokens;
+    chunks += r.prefill_items;
+    generated += r.decode_tokens;
+    preemptions += r.preemptions;
+    if (static_cast<double>(tokens) * static_cast<double>(w.fastest_ns) > static_cast<double>(w.fastest_tokens) * static_cast<double>(took) ||
+        w.fastest_ns == 0) {
+      w.fastest_tokens = tokens;
+      w.fastest_ns = took;
+    }
+  }
+  if (has_model_ && steps < 128) {
+    w.longest_step_ns = std::max(w.longest_step_ns, pivot_.step_ns);
+    chunk_tokens += pivot_.tokens;
+    ++chunks;
+  } else if (steps == 0) {
+    w.longest_step_ns = default_tbt_ns_;
+  }
+  w.mean_chunk_tokens = chunks == 0 ? pivot_.tokens : std::max<int64_t>(1, chunk_tokens / chunks);
+  w.preemption_per_token_ns =
+      static_cast<DurationNs>(static_cast<double>(w.longest_preemption_ns) * static_cast<double>(preemptions) /
+                              static_cast<double>(std::max<int64_t>(1, generated)));
+  window_ = w;
+  return window_;
+}
+
+DurationNs SlackModel::PromptObjectiveNs(const StepView& view, SlotId slot) const {
+  const Slo& slo = view.seq.slo[slot];
+  const bool had_tokens = view.seq.known_committed[slot] > view.seq.prompt_tokens[slot];
+  const DurationNs stated = had_tokens ? slo.tbt_ns : slo.ttft_ns;
+  if (stated > 0) return stated;
+  if (slo.jct_ns > 0) return 0;
+  return had_tokens ? default_tbt_ns_ : default_ttft_ns_;
+}
+
+DurationNs SlackModel::WaitedNs(const StepView& view, SlotId slot) const {
+  if (IsWaiting(view, slot)) return view.now_ns - view.seq.queued_ns[slot];
+  const TimeNs since = view.notes[static_cast<size_t>(slot)].passed_over_ns;
+  return since == 0 ? 0 : view.now_ns - since;
+}
+
+int64_t SlackModel::PromptTokensLeft(const StepView& view, SlotId slot) const {
+  if (IsWaiting(view, slot)) return view.seq.known_committed[slot];
+  return view.seq.goal_tokens[slot] - view.seq.computed_planned[slot];
+}
+
+DurationNs SlackModel::JctShareNs(const StepView& view, SlotId slot) const {
+  DurationNs& share = view.notes[static_cast<size_t>(slot)].jct_share_ns;
+  if (share != 0) return share;
+  const StepWindow& w = Window(view);
+  const int64_t output = predictor_ != nullptr ? predictor_->PredictOutputTokens(slot, 0) : view.seq.max_output_tokens[slot];
+  const int64_t chunks = Chunks(view.seq.prompt_tokens[slot], w.mean_chunk_tokens);
+  const DurationNs run_ns = chunks * w.longest_step_ns + output * (w.longest_step_ns + w.preemption_per_token_ns);
+  share = (view.seq.slo[slot].jct_ns - run_ns) / std::max<int64_t>(1, chunks + output);
+  if (share == 0) share = 1;   // 0 means: not worked out yet
+  return share;
+}
+
+SlackModel::Deadlines SlackModel::WaitingDeadlines(const StepView& view, SlotId slot) const {
+  Deadlines d;
+  const TimeNs queued = view.seq.queued_ns[slot];
+  const DurationNs prompt = PromptObjectiveNs(view, slot);
+  if (prompt > 0) d.prompt_by_ns = queued + prompt;
+  if (view.seq.slo[slot].jct_ns > 0) {
+    d.job_by_ns = queued + JctShareNs(view, slot) + view.notes[static_cast<size_t>(slot)].carry_ns;
+  }
+  return d;
+}
+
+DurationNs SlackModel::SlackNs(const StepView& view, SlotId slot) const {
+  const StepWindow& w = Window(view);
+  const Slo& slo = view.seq.slo[slot];
+  DurationNs slack = kNever;
+  if (IsDecode(view, slot)) {
+    if (slo.tbt_ns > 0 || slo.jct_ns == 0) slack = TbtNs(slo) - WaitedNs(view, slot) - w.longest_step_ns;
+  } else if (const DurationNs objective = PromptObjectiveNs(view, slot); objective > 0) {
+    // A prompt waits for its first token from the moment it is queued, also between its chunks.
+    const DurationNs waited = view.now_ns - view.seq.queued_ns[slot];
+    slack = objective - waited - Chunks(PromptTokensLeft(view, slot), w.mean_chunk_tokens) * w.longest_step_ns;
+  }
+  if (slo.jct_ns > 0) {
+    slack = std::min(slack, JctShareNs(view, slot) + view.notes[static_cast<size_t>(slot)].carry_ns - WaitedNs(view, slot));
+  }
+  return slack;
+}
+
+void SlackModel::Took(const StepView& view, SlotId slot) const {
+  SequenceNote& note = view.notes[static_cast<size_t>(slot)];
+  if (view.seq.slo[slot].jct_ns > 0) note.carry_ns += JctShareNs(view, slot) - WaitedNs(view, slot);
+  note.passed_over_ns = 0;
+}
+
+DurationNs SlackModel::StepAllowanceNs(const StepView& view, SlotId slot, DurationNs pivot_ns) const {
+  const StepWindow& w = Window(view);
+  const Slo& slo = view.seq.slo[slot];
+  DurationNs allowance = kNever;
+  if (IsDecode(view, slot)) {
+    if (slo.tbt_ns > 0 || slo.jct_ns == 0) allowance = TbtNs(slo);
+  } else if (const DurationNs objective = PromptObjectiveNs(view, slot); objective > 0) {
+    const DurationNs left = objective - (view.now_ns - view.seq.queued_ns[slot]);
+    const int64_t chunks = std::max<int64_t>(1, Chunks(PromptTokensLeft(view, slot), w.mean_chunk_tokens));
+    allowance = std::max((left > 0 ? left : objective) / chunks, pivot_ns);
+  }
+  if (slo.jct_ns > 0) {
+    const DurationNs wait = JctShareNs(view, slot) + view.notes[static_cast<size_t>(slot)].carry_ns - WaitedNs(view, slot);
+    allowance = std::min(allowance, std::max(wait + w.longest_step_ns, pivot_ns));
+  }
+  return allowance;
+}
+
+}  // namespace tactus::sched

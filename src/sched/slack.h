@@ -1,0 +1,102 @@
+// Slack: how long a sequence can still wait before its next token is late (AccelGen, section 4.3), and the quantities it is
+// made of. Shared by the order, the composition, the budget and the preemption of the accelgen presets; each has its own
+// model, all answer alike: everything is a function of the view (its results, notes and clock) and of the limits.
+//
+//   prompt   T_r = objective - T_w - N_ck * T_max,   N_ck = ceil(S_r / L_c)
+//   decode   T_r = objective - T_w - T_max
+//   JCT      T_r = (SLO_jct - T_e) / (N_ck + S_g), fixed on arrival, + what earlier steps left over - T_w
+//            with T_e = N_ck * T_max + S_g * (T_max + P_max * P)
+//
+// A sequence that states several objectives has the least of their slacks.
+#pragma once
+
+#include <algorithm>
+#include <string>
+
+#include "sched/policy.h"
+
+namespace tactus::sched {
+
+// The last steps that ended well (at most 128, the view's). While there are fewer, and a step-time model is there, one step of
+// the pivot size stands in for the missing ones.
+struct StepWindow {
+  DurationNs longest_step_ns = 0;          // T_max, > 0
+  int64_t mean_chunk_tokens = 1;           // L_c, rounded down, >= 1
+  DurationNs longest_preemption_ns = 0;    // P_max: from losing the KV to starting again
+  DurationNs preemption_per_token_ns = 0;  // P_max * P, with P = preemptions / tokens generated
+  int64_t fastest_tokens = 0;              // the step with the most tokens per second: its tokens ...
+  DurationNs fastest_ns = 0;               // ... and time; 0: no step yet
+};
+
+// The step size at which throughput saturates (S_pf) and the time of such a step (T_pf).
+struct Pivot {
+  int64_t tokens = 0;
+  DurationNs step_ns = 0;   // 0: not known before steps have been measured
+  std::string why;
+};
+// From the step-time model: the first multiple of the tile whose tokens per second are within 3 % of the best.
+// --accelgen-pivot goes before it; without a model 512.
+Pivot FindPivot(const SchedulerLimits& limits);
+
+class SlackModel {
+ public:
+  explicit SlackModel(const SchedulerLimits& limits);
+
+  const StepWindow& Window(const StepView& view) const;
+  // T_r of any live sequence that no policy has planned yet in this step. May note a JCT request's share on first sight.
+  DurationNs SlackNs(const StepView& view, SlotId slot) const;
+  // Goes before `b` when less slack is left; ties by arrival.
+  bool Before(const StepView& view, SlotId a, SlotId b) const {
+    const DurationNs slack_a = SlackNs(view, a), slack_b = SlackNs(view, b);
+    return slack_a != slack_b ? slack_a < slack_b : view.seq.arrival_order[a] < view.seq.arrival_order[b];
+  }
+
+  // What a waiting sequence's slack is made of, so that an index can keep it: T_r + now = the earlier of
+  // prompt_by_ns - N_ck * T_max and job_by_ns (kNever: no such objective). Constant while it waits.
+  struct Deadlines {
+    TimeNs prompt_by_ns = kNever;
+    TimeNs job_by_ns = kNever;
+  };
+  Deadlines WaitingDeadlines(const StepView& view, SlotId slot) const;
+  static TimeNs LatestStart(const Deadlines& d, int64_t chunks, DurationNs longest_step_ns) {
+    const TimeNs prompt = d.prompt_by_ns == kNever ? kNever : d.prompt_by_ns - chunks * longest_step_ns;
+    return std::min(prompt, d.job_by_ns);
+  }
+  static int64_t Chunks(int64_t tokens, int64_t mean_chunk_tokens) {
+    return (tokens + mean_chunk_tokens - 1) / mean_chunk_tokens;
+  }
+
+  // The sequence has got a share of the step that is being planned: settles what a JCT request has waited against what it
+  // might have, and forgets that it was passed over.
+  void Took(const StepView& view, SlotId slot) const;
+  // It could have run, and does not.
+  static void PassedOver(const StepView& view, SlotId slot) {
+    TimeNs& since = view.notes[static_cast<size_t>(slot)].passed_over_ns;
+    if (since == 0) since = view.now_ns;
+  }
+
+  // --- for the budget ---
+  // The time that the next step may take for this sequence's sake: its TBT objective (decode); what is left of its TTFT
+  // objective per chunk, all of it once late (prompt); T_r + T_max (JCT). A prompt or a JCT asks for no less than `pivot_ns`:
+  // a step below the pivot only makes it later.
+  DurationNs StepAllowanceNs(const StepView& view, SlotId slot, DurationNs pivot_ns) const;
+  DurationNs TbtNs(const Slo& slo) const { return slo.tbt_ns > 0 ? slo.tbt_ns : default_tbt_ns_; }
+  const Pivot& pivot() const { return pivot_; }
+
+ private:
+  // The objective for the token that a prompt's end yields: TTFT, or TBT when it has had tokens before (it was preempted).
+  // 0: none, its JCT is all it has.
+  DurationNs PromptObjectiveNs(const StepView& view, SlotId slot) const;
+  DurationNs WaitedNs(const StepView& view, SlotId slot) const;
+  DurationNs JctShareNs(const StepView& view, SlotId slot) const;
+  int64_t PromptTokensLeft(const StepView& view, SlotId slot) const;
+
+  const DurationNs default_ttft_ns_, default_tbt_ns_;
+  const LengthPredictor* const predictor_;
+  const bool has_model_;
+  const Pivot pivot_;
+  mutable StepWindow window_;
+  mutable StepId window_of_ = -2;   // the newest step in window_
+};
+
+}  // namespace tactus::sched
