@@ -116,10 +116,12 @@ Result<WeightFormat> FindWeightFormat(const std::string& name, const DeviceSpec&
   // Without tensor cores for a format, weights are widened on the way: their bytes, the bf16 peak.
   if (name == "fp8_block") return WeightFormat{name, 1, d.fp8_flops > 0 ? 1.0 : 2.0, d.fp8_flops > 0 ? d.fp8_flops : d.bf16_flops};
   if (name == "bfloat16" || name == "float16" || name == "auto") return WeightFormat{"bfloat16", 2, 2, d.bf16_flops};
-  if (name == "fp8") return WeightFormat{name, 1, d.fp8_flops > 0 ? 1.0 : 2.0, d.fp8_flops > 0 ? d.fp8_flops : d.bf16_flops};
+  if (name == "fp8" || name == "fp8_static") return WeightFormat{name, 1, d.fp8_flops > 0 ? 1.0 : 2.0, d.fp8_flops > 0 ? d.fp8_flops : d.bf16_flops};
   if (name == "int8") return WeightFormat{name, 1, d.int8_flops > 0 ? 1.0 : 2.0, d.int8_flops > 0 ? d.int8_flops : d.bf16_flops};
   if (name == "int4") return WeightFormat{name, 0.5 + 2.0 / 128, 2, d.bf16_flops};   // one 16-bit scale per 128 weights
-  return InvalidArgument(fmt::format("weight dtype '{}' is not known; known are bfloat16, fp8, fp8_block, int8, int4", name), "dtype");
+  // Four-bit floats with an fp8 scale per 16: only Blackwell multiplies them, at twice its fp8 rate.
+  if (name == "nvfp4") return WeightFormat{name, 0.5 + 1.0 / 16, 0.5 + 1.0 / 16, d.fp8_flops > 0 ? 2 * d.fp8_flops : d.bf16_flops};
+  return InvalidArgument(fmt::format("weight dtype '{}' is not known; known are bfloat16, fp8, fp8_static, fp8_block, int8, int4, nvfp4", name), "dtype");
 }
 
 }  // namespace tactus::cost

@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "data" / "cost"
 
 # Bytes of one matrix element; the activations' own format is folded into the measured efficiency.
-WEIGHT_BYTES = {"bfloat16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "int8": 1.0, "int4": 0.5, "nvfp4": 0.5}
+WEIGHT_BYTES = {"bfloat16": 2.0, "fp8": 1.0, "fp8_static": 1.0, "fp8_block": 1.0, "int8": 1.0, "int4": 0.5, "nvfp4": 0.5}
 KV_BYTES = {"bfloat16": 2.0, "fp8": 1.0}
 
 
@@ -37,7 +37,7 @@ class Device:
     fit: str
 
     def peak(self, dtype: str) -> float:
-        if dtype in ("fp8", "fp8_block"):
+        if dtype in ("fp8", "fp8_static", "fp8_block"):
             return self.fp8
         if dtype == "int8":
             return self.int8

@@ -10,7 +10,9 @@ reads the parquet tables inside the wheel without unpacking it. What it leaves o
   read, and rows keep the version that they carry;
 - vLLM's fp8_block products: three kernels under one name, timed without graphs (30 us of launch at any size);
 - fp8 KV of TensorRT-LLM and SGLang with bf16 arithmetic, where the same table has fp8 arithmetic (what those engines run by default).
-heads = kv_heads is stored as kv = 0 in some versions; repeated keys become their median.
+fp8 products include the quantisation of their activations with a scale found on the way. Checkpoints with stored activation scales
+(ModelOpt's, what TensorRT-LLM and vLLM run of Llama and Qwen in FP8) skip the search for the scale, which the package measures by itself
+(compute_scale): dtype fp8_static is the difference. heads = kv_heads is stored as kv = 0 in some versions; repeated keys become their median.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import re
 import sys
 import zipfile
 
+import numpy as np
 import pandas as pd
 
 from samples import Samples, merged
@@ -63,6 +66,13 @@ def gemm(raw: pd.DataFrame) -> pd.DataFrame:
     if (rows["framework"].str.upper() == "VLLM").all():
         rows = rows[rows["dtype"] != "fp8_block"]
     return merged(rows, "gemm")
+
+
+def static_scales(rows: pd.DataFrame, compute_scale: pd.DataFrame) -> pd.DataFrame:
+    """fp8 products of a checkpoint that stores its activation scales: less the search for the scale, by (m, k), at most half of the time."""
+    search = compute_scale.assign(search=np.maximum(0, compute_scale["latency"] * 1e3)).groupby(["m", "k"], as_index=False)["search"].median()
+    fp8 = rows[rows["dtype"] == "fp8"].merge(search, on=["m", "k"])
+    return fp8.assign(dtype="fp8_static", us=np.maximum(fp8["us"] - fp8["search"], fp8["us"] / 2)).drop(columns="search")
 
 
 def attention_rows(raw: pd.DataFrame) -> pd.DataFrame:
@@ -109,6 +119,9 @@ def load(wheel: Wheel, device: str, backend: str) -> Samples | None:
         raw = wheel.read(SYSTEMS[device], family, backend, table)
         if raw is not None and len(raw):
             tables[kind] = convert(raw)
+    search = wheel.read(SYSTEMS[device], "quantize", backend, "computescale")
+    if search is not None and "gemm" in tables and (search["latency"] > 0).mean() > 0.5:
+        tables["gemm"] = pd.concat([tables["gemm"], static_scales(tables["gemm"], search)], ignore_index=True)
     if not tables:
         return None
     source = (f"aiconfigurator-core {wheel.version} (Apache-2.0), {SYSTEMS[device]}, {backend}: "

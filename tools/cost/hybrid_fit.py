@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""data/cost/hybrid.txt: how much slower decodes attend when a prompt chunk shares their kernel.
+
+A server that attends with one kernel for all sequences of a step runs the kernel for long queries as soon as a step holds a prompt chunk.
+A decode is then one query in a tile made for many, its KV is not split over thread blocks, and the query heads that share a KV head read it
+each for themselves. Measured, with p the time of the chunk alone, q of the decodes alone and t0 the least q:
+
+    both together = p + factor(batch) (q - t0)
+
+    tools/cost/hybrid_fit.py --data DIR     (DIR/profiles/vllm_attention_*.csv*; writes data/cost/hybrid.txt)
+
+The factor is the median over the measured steps of one batch. Left-out errors: `region`: every second decode context is hidden from the fit;
+`model`: the factors of the nearest other geometry of that device stand in.
+"""
+from __future__ import annotations
+
+import argparse
+import math
+import pathlib
+
+import numpy as np
+import pandas as pd
+
+from curves import number
+from devices import DATA, ROOT
+
+FILES = {"rtx4090": "vllm_attention_rtx4090.csv", "rtxpro6000": "vllm_attention_rtxpro6000.csv.gz"}
+SOURCE = "profiles of casys-kaist/LLMServingSim 5daddb2 (MIT), vLLM 0.19, bf16"
+SHAPES = {"Llama-3.1-8B": (32, 8, 128), "Qwen3-32B": (64, 8, 128), "Qwen3-30B-A3B-Instruct-2507": (32, 4, 128)}
+FLOOR = 3.0  # only steps whose decodes take this many times the least say what the factor is
+
+
+def steps(rows: pd.DataFrame) -> pd.DataFrame:
+    """Mixed steps with the times of their two parts alone, where both were measured: columns n, context, p, q, us."""
+    rows = rows.assign(us=rows["attn_ms"] * 1e3)
+    p = rows[rows["n_decode"] == 0].groupby(["prefill_chunk", "kv_prefill"])["us"].median()
+    q = rows[rows["prefill_chunk"] == 0].groupby(["n_decode", "kv_decode"])["us"].median()
+    both = rows[(rows["n_decode"] > 0) & (rows["prefill_chunk"] > 0)]
+    both = both.join(p.rename("p"), on=["prefill_chunk", "kv_prefill"]).join(q.rename("q"), on=["n_decode", "kv_decode"])
+    return both.dropna(subset=["p", "q"])[["n_decode", "kv_decode", "p", "q", "us"]], float(q.min())
+
+
+def factors(both: pd.DataFrame, t0: float) -> dict[int, float]:
+    busy = both[both["q"] > FLOOR * t0]
+    found = ((busy["us"] - busy["p"]) / (busy["q"] - t0)).groupby(busy["n_decode"]).median()
+    return {int(n): max(1.0, float(f)) for n, f in found.items()}
+
+
+def factor_at(table: dict[int, float], n) -> np.ndarray:
+    x = np.log(sorted(table))
+    return np.exp(np.interp(np.log(n), x, np.log([table[k] for k in sorted(table)])))
+
+
+def misses(both: pd.DataFrame, t0: float, table: dict[int, float]) -> np.ndarray:
+    us = both["p"] + np.maximum(factor_at(table, both["n_decode"]) * (both["q"] - t0), both["q"] - both["p"])
+    return np.abs(us / both["us"] - 1).to_numpy()
+
+
+def error_line(fit: str, left_out: str, parts: list[np.ndarray]) -> str:
+    miss = np.concatenate(parts)
+    return f"error {fit} {left_out} median {number(np.median(miss))} p90 {number(np.quantile(miss, 0.9))} rows {len(miss)}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=pathlib.Path, required=True)
+    args = parser.parse_args()
+    lines = ["# Decodes beside a prompt chunk in one attention kernel: tools/cost/hybrid_fit.py says what and how.",
+             f"# Source: {SOURCE}.",
+             "# beside <fit> <q_heads> <kv_heads> <head_dim> <kv dtype> <batch>:<factor> ...",
+             "# error <fit> <left out> median <x> p90 <y> rows <n>     of the time of the mixed kernel; `sum`: if the parts just added up"]
+    for fit, name in FILES.items():
+        data = pd.read_csv(args.data / "profiles" / name)
+        fitted, own, region, plain = {}, [], [], []
+        # One rank's heads: two models may have the same.
+        heads = [(q // tp, kv // tp, hd) for (q, kv, hd), tp in zip(data["model"].str.split("/").str[-1].map(SHAPES), data["tp"])]
+        for shape, rows in data.groupby(pd.Series(heads, index=data.index)):
+            both, t0 = steps(rows)
+            if len(both) < 500:
+                continue
+            table = factors(both, t0)
+            fitted[shape] = (table, both, t0)
+            own.append(misses(both, t0, table))
+            plain.append(np.abs((both["p"] + both["q"]) / both["us"] - 1).to_numpy())
+            contexts = sorted(both["kv_decode"].unique())
+            hidden = both["kv_decode"].isin(contexts[1::2])
+            region.append(misses(both[hidden], t0, factors(both[~hidden], t0)))
+        for (q, kv, hd), (table, _, _) in sorted(fitted.items()):
+            lines.append(f"beside {fit} {q} {kv} {hd} bfloat16 " + " ".join(f"{n}:{number(table[n])}" for n in sorted(table)))
+        lines += [error_line(fit, "sum", plain), error_line(fit, "fit", own), error_line(fit, "region", region)]
+        if len(fitted) > 1:
+            def nearest(shape):
+                return min((s for s in fitted if s != shape), key=lambda s: (abs(math.log(s[0] / s[1]) - math.log(shape[0] / shape[1])), s))
+            lines.append(error_line(fit, "model", [misses(both, t0, fitted[nearest(shape)][0]) for shape, (_, both, t0) in fitted.items()]))
+    (DATA / "hybrid.txt").write_text("\n".join(lines) + "\n")
+    print(f"wrote {(DATA / 'hybrid.txt').relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
