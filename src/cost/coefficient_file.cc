@@ -92,12 +92,17 @@ class Line {
   Status status_;
 };
 
-AttentionCurve ReadAttention(Line& line) {
+AttentionCurve ReadHeads(Line& line) {
   AttentionCurve c;
   c.q_heads = line.Number(1, 1e5);
   c.kv_heads = line.Number(1, 1e5);
   c.head_dim = line.Number(1, 1e4);
   c.kv_dtype = line.Text();
+  return c;
+}
+
+AttentionCurve ReadAttention(Line& line) {
+  AttentionCurve c = ReadHeads(line);
   c.at = line.Label();
   c.knots = line.Pairs();
   return c;
@@ -164,11 +169,9 @@ void ReadRecord(std::string_view kind, Line& line, Coefficients* c) {
   }
 }
 
-}  // namespace
-
-Result<Coefficients> ParseCoefficients(std::string_view text, const std::string& name) {
-  Coefficients c;
-  bool versioned = false;
+// Calls read(kind, line) for every line that is neither empty nor a comment, and checks that it used the line up.
+template <class Read>
+Status ForEachRecord(std::string_view text, const std::string& name, const Read& read) {
   for (int64_t number = 1; !text.empty(); ++number) {
     const size_t end = std::min(text.find('\n'), text.size());
     std::string_view content = text.substr(0, end);
@@ -177,18 +180,44 @@ Result<Coefficients> ParseCoefficients(std::string_view text, const std::string&
     if (content.substr(0, 7) != "source ") content = content.substr(0, content.find('#'));
     Line line(content, fmt::format("{}:{}", name, number));
     if (line.AtEnd()) continue;
-    const std::string kind = line.Text();
-    if (!versioned) {
-      if (kind != "tactus-cost") return DataLoss(fmt::format("{}:{}: a coefficient file starts with 'tactus-cost 1'", name, number));
-      line.Number(1, 1);
-      versioned = true;
-    } else {
-      ReadRecord(kind, line, &c);
-    }
-    TACTUS_RETURN_IF_ERROR([&]() -> Status { return line.Finish(); }());
+    read(line.Text(), line);
+    const Status status = line.Finish();
+    if (!status.ok()) return status;
   }
+  return Status();
+}
+
+}  // namespace
+
+Result<Coefficients> ParseCoefficients(std::string_view text, const std::string& name) {
+  Coefficients c;
+  bool versioned = false;
+  TACTUS_RETURN_IF_ERROR(ForEachRecord(text, name, [&](const std::string& kind, Line& line) {
+    if (versioned) return ReadRecord(kind, line, &c);
+    if (kind != "tactus-cost") return line.Fail("a coefficient file starts with 'tactus-cost 1'");
+    line.Number(1, 1);
+    versioned = true;
+  }));
   if (!versioned) return DataLoss(name + ": an empty coefficient file");
   return c;
+}
+
+Result<std::vector<BesideChunk>> ParseBesideChunk(std::string_view text, const std::string& name) {
+  std::vector<BesideChunk> rows;
+  TACTUS_RETURN_IF_ERROR(ForEachRecord(text, name, [&](const std::string& kind, Line& line) {
+    if (kind == "error") {
+      ReadError(line);   // for people
+    } else if (kind == "beside") {
+      BesideChunk row;
+      row.fit = line.Text();
+      row.factor = ReadHeads(line);
+      row.factor.knots = line.Pairs();
+      rows.push_back(std::move(row));
+    } else {
+      line.Fail(fmt::format("record '{}' is not known", kind.substr(0, 40)));
+    }
+  }));
+  return rows;
 }
 
 }  // namespace tactus::cost

@@ -53,6 +53,13 @@ struct Coefficients {
   Knots send_us;           // by bytes; empty: none
 };
 
+// data/cost/hybrid.txt: how much slower decodes attend in a kernel that a prompt chunk shares (tools/cost/hybrid_fit.py).
+struct BesideChunk {
+  std::string fit;         // which device's kernels
+  AttentionCurve factor;   // knots: batch -> factor; `at` is unused
+};
+Result<std::vector<BesideChunk>> ParseBesideChunk(std::string_view text, const std::string& name);
+
 // kDataLoss: names the line and what is wrong with it.
 Result<Coefficients> ParseCoefficients(std::string_view text, const std::string& name);
 

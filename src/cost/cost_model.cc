@@ -67,6 +67,7 @@ std::string DescribeFit(const Coefficients& c, const FitCoverage& v, int32_t tp)
   part("matrix products", "gemm", v.gemm, v.gemm_dtype_borrowed ? "; with bfloat16's efficiencies" : "");
   part("prefill attention", "prefill", v.prefill, "");
   part("decode attention", "decode", v.decode, v.decode ? "; from " + v.geometry : "");
+  if (v.beside_chunk) text += ", slower beside a chunk as measured";
   if (tp > 1) part("all-reduce", "allreduce", v.all_reduce, "");
   return text;
 }
@@ -93,7 +94,8 @@ Result<std::unique_ptr<CostModel>> CostModel::Create(const Deployment& d) {
   std::unique_ptr<OperatorTimes> operators = MakeRoofline(device);
   OperatorSource from{d.source == "roofline" ? "roofline of the device's figures" : "roofline of the device's figures (nothing measured is known of it)", {}};
   if (coefficients != nullptr) {
-    std::unique_ptr<FittedOperators> fitted = MakeFitted(device, *coefficients, std::move(operators));
+    TACTUS_ASSIGN_OR_RETURN(const std::span<const BesideChunk> beside, FindBesideChunk(d.backend));
+    std::unique_ptr<FittedOperators> fitted = MakeFitted(device, *coefficients, beside, std::move(operators));
     from.coverage = fitted->Coverage(format, AttentionOf(model, d), d.tp);
     from.text = DescribeFit(*coefficients, from.coverage, d.tp);
     operators = std::move(fitted);

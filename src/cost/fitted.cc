@@ -89,8 +89,8 @@ const Geometry* Nearest(const GeometryTable& table, const AttentionShape& s) {
 
 class Fitted final : public FittedOperators {
  public:
-  Fitted(const DeviceSpec& device, const Coefficients& c, std::unique_ptr<OperatorTimes> roofline)
-      : device_(device), c_(c), roofline_(std::move(roofline)) {
+  Fitted(const DeviceSpec& device, const Coefficients& c, std::span<const BesideChunk> beside, std::unique_ptr<OperatorTimes> roofline)
+      : device_(device), c_(c), beside_(beside), roofline_(std::move(roofline)) {
     for (const char* dtype : {"bfloat16", "fp8"}) {
       prefill_[dtype] = Gather(c.prefill, dtype);
       alone_[dtype] = Gather(c.prefill_alone, dtype);
@@ -137,7 +137,9 @@ class Fitted final : public FittedOperators {
     const double measured = AtContext(*g, context, [&](const AttentionCurve& c) {
       return ChunkTime(c, tokens, [&](double chunk) { return RooflineNs(*g, s, chunk, c.at); }, true);
     });
-    return measured * Scale(*g, s, tokens, context);
+    // However many chunks share the device, each one's KV is read once.
+    const double read_ns = s.BytesPerToken() * (context + tokens) / device_.bandwidth * 1e9;
+    return std::max(measured * Scale(*g, s, tokens, context), context > 0 ? read_ns : 0.0);
   }
 
   double PrefillAloneNs(const AttentionShape& s, double tokens, double context) const override {
@@ -157,6 +159,19 @@ class Fitted final : public FittedOperators {
     if (Same(*g, s)) return measured;
     const double least = DecodeTime(*g, s.kv_bytes, g->curves[0]->at, g->curves[0]->knots[0].first);
     return least + std::max(0.0, measured - least) * (s.BytesPerToken() / g->BytesPerToken(s.kv_bytes));
+  }
+
+  // The kernel is the chunk's: only what exceeds the least time adds, by a factor.
+  double DecodeBesideChunkNs(const AttentionShape& s, double batch, double mean_context) const override {
+    const Knots* factors = FactorsBesideChunk(s);
+    const Geometry* g = Nearest(TableOf(decode_, s), s);
+    if (factors == nullptr || g == nullptr) return DecodeNs(s, batch, mean_context);
+    Knots logs;
+    for (const auto& [n, factor] : *factors) logs.emplace_back(std::log(n), std::log(factor));
+    const double at = std::clamp(std::log(batch), logs.front().first, logs.back().first);
+    const double factor = logs.size() == 1 ? logs[0].second : Linear(logs, at);
+    const double least = DecodeTime(*g, s.kv_bytes, g->curves[0]->at, g->curves[0]->knots[0].first);
+    return std::exp(factor) * std::max(0.0, DecodeNs(s, batch, mean_context) - least);
   }
 
   double ElementwiseNs(Elementwise op, double bytes) const override {
@@ -199,6 +214,7 @@ class Fitted final : public FittedOperators {
       v.most_batch = g->curves.back()->at;
       for (const AttentionCurve* c : g->curves) v.most_context = std::max(v.most_context, c->knots.back().first);
     }
+    v.beside_chunk = v.decode && FactorsBesideChunk(s) != nullptr;
     v.all_reduce = gpus > 1 && AllReduceOf(gpus) != nullptr;
     return v;
   }
@@ -226,6 +242,19 @@ class Fitted final : public FittedOperators {
       if (g.dtype == dtype) curves.emplace_back(g, measured->flops, device_.bandwidth, c_.floor_us * 1e3);
     }
     return curves;
+  }
+  // Of the device's measured geometries the one with the nearest number of queries per KV head: what decides how often KV is read.
+  const Knots* FactorsBesideChunk(const AttentionShape& s) const {
+    const Knots* best = nullptr;
+    double least = INFINITY;
+    for (const BesideChunk& row : beside_) {
+      if (row.fit != device_.fit) continue;
+      const double a = std::log(row.factor.q_heads / row.factor.kv_heads) - std::log(static_cast<double>(s.q_heads) / static_cast<double>(s.kv_heads));
+      const double b = std::log(row.factor.kv_heads / static_cast<double>(s.kv_heads));
+      const double distance = a * a + 0.01 * b * b;
+      if (distance < least) least = distance, best = &row.factor.knots;
+    }
+    return best;
   }
   const AllReduceCurve* AllReduceOf(int32_t gpus) const {
     if (gpus > device_.group) return nullptr;   // the tables were measured inside one group
@@ -300,6 +329,7 @@ class Fitted final : public FittedOperators {
 
   const DeviceSpec device_;
   const Coefficients& c_;
+  const std::span<const BesideChunk> beside_;
   const std::unique_ptr<OperatorTimes> roofline_;
   Tables prefill_, alone_, decode_;
 };
@@ -307,8 +337,20 @@ class Fitted final : public FittedOperators {
 }  // namespace
 
 std::unique_ptr<FittedOperators> MakeFitted(const DeviceSpec& device, const Coefficients& coefficients,
-                                            std::unique_ptr<OperatorTimes> roofline) {
-  return std::make_unique<Fitted>(device, coefficients, std::move(roofline));
+                                            std::span<const BesideChunk> beside, std::unique_ptr<OperatorTimes> roofline) {
+  return std::make_unique<Fitted>(device, coefficients, beside, std::move(roofline));
+}
+
+Result<std::span<const BesideChunk>> FindBesideChunk(const std::string& backend) {
+  static const Result<std::vector<BesideChunk>> rows = [] {
+    for (const EmbeddedFile& f : EmbeddedFiles()) {
+      if (f.name == "hybrid.txt") return ParseBesideChunk(f.text, std::string(f.name));
+    }
+    return Result<std::vector<BesideChunk>>(std::vector<BesideChunk>());
+  }();
+  if (!rows.ok()) return rows.status();
+  if (!backend.empty() && backend != "vllm") return std::span<const BesideChunk>();
+  return std::span<const BesideChunk>(rows.value());
 }
 
 Result<const Coefficients*> FindCoefficients(const DeviceSpec& device, const std::string& backend) {

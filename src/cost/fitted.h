@@ -2,7 +2,7 @@
 #pragma once
 
 #include <memory>
-#include <optional>
+#include <span>
 
 #include "cost/coefficient_file.h"
 #include "cost/operator_times.h"
@@ -15,6 +15,7 @@ struct FitCoverage {
   double most_tokens = 0;          // largest measured m of a matrix product
   double most_chunk = 0, most_context = 0, most_batch = 0;
   bool gemm_dtype_borrowed = false;   // bf16 efficiencies stand in for a dtype that was not measured
+  bool beside_chunk = false;       // decodes that share a kernel with a chunk were measured
   std::string geometry;            // the measured attention geometry that stands for the model's, "32/8 heads of 128"
 };
 
@@ -23,12 +24,16 @@ class FittedOperators : public OperatorTimes {
   virtual FitCoverage Coverage(const WeightFormat& format, const AttentionShape& shape, int32_t gpus) const = 0;
 };
 
-// `coefficients` must outlive the result. What the file lacks is answered by `roofline`.
+// `coefficients` and `beside` must outlive the result. What the file lacks is answered by `roofline`.
 std::unique_ptr<FittedOperators> MakeFitted(const DeviceSpec& device, const Coefficients& coefficients,
-                                            std::unique_ptr<OperatorTimes> roofline);
+                                            std::span<const BesideChunk> beside, std::unique_ptr<OperatorTimes> roofline);
 
 // The embedded file for a device's kernels under a backend: <fit>-<backend>.cost, else <fit>.cost, else null. An error is a broken
 // file in the binary.
 Result<const Coefficients*> FindCoefficients(const DeviceSpec& device, const std::string& backend);
+
+// The rows of hybrid.txt. They hold for servers that run one attention kernel for all sequences of a step (vLLM's kernels, which ours
+// are priced as): empty for the other backends.
+Result<std::span<const BesideChunk>> FindBesideChunk(const std::string& backend);
 
 }  // namespace tactus::cost

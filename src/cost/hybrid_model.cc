@@ -37,7 +37,8 @@ HybridModel::HybridModel(Deployment deployment, ModelSpec model, DeviceSpec devi
       cpu_overhead_ns_(cpu_overhead_ns),
       adds_(kGridChunk, kGridContext),
       alone_(kGridChunk, kGridContext),
-      decode_(kGridBatch, kGridContext) {
+      decode_(kGridBatch, kGridContext),
+      beside_(kGridBatch, kGridContext) {
   const double block_bytes = attention_.BytesPerToken() * deployment_.block_size * static_cast<double>(StageLayers(0));
   swap_block_ns_ = block_bytes / (device_.pcie_bandwidth * kCopyEfficiency) * 1e9;
   FillTokenTables();
@@ -115,6 +116,12 @@ void HybridModel::FillAttentionTables() {
   decode_.Fill([&](double batch, double mean_context) {
     return batch == 0 ? 0.0 : o.DecodeNs(attention_, batch, std::min(mean_context, window_));
   });
+  beside_.Fill([&](double batch, double mean_context) {
+    if (batch == 0) return 0.0;
+    // A chunk takes at least the kernel's base, and a step with it is not faster than without.
+    const double context = std::min(mean_context, window_);
+    return std::max(o.DecodeBesideChunkNs(attention_, batch, context), o.DecodeNs(attention_, batch, context) - prefill_base_ns_);
+  });
 }
 
 // Chunks of one step run in one kernel: see OperatorTimes.
@@ -127,7 +134,7 @@ double HybridModel::AttentionNs(const StepShape& shape) const {
   if (!shape.chunks.empty()) ns = std::max(sum, longest);
   if (shape.decodes > 0) {
     const double decodes = static_cast<double>(shape.decodes);
-    ns += decode_.At(decodes, static_cast<double>(shape.decode_context_tokens) / decodes);
+    ns += (shape.chunks.empty() ? decode_ : beside_).At(decodes, static_cast<double>(shape.decode_context_tokens) / decodes);
   }
   return ns;
 }

@@ -88,7 +88,7 @@ class HybridModel final : public CostModel {
   double swap_block_ns_ = 0;
   CountTable layer_, embed_, head_, send_;
   LogGrid adds_, alone_;              // by chunk tokens, context
-  LogGrid decode_;                    // by sequences, their mean context
+  LogGrid decode_, beside_;           // by sequences, their mean context; beside_: in a step with chunks
 };
 
 // One device's share of a model's attention.

@@ -53,6 +53,10 @@ class OperatorTimes {
   virtual double PrefillAloneNs(const AttentionShape& shape, double tokens, double context) const = 0;
   // `batch` queries, one each, over `mean_context` tokens of KV each.
   virtual double DecodeNs(const AttentionShape& shape, double batch, double mean_context) const = 0;
+  // What the same adds to a step that also has prompt chunks: a kernel of its own, or a part of theirs.
+  virtual double DecodeBesideChunkNs(const AttentionShape& shape, double batch, double mean_context) const {
+    return DecodeNs(shape, batch, mean_context);
+  }
 
   // `bytes` are read and written, together.
   virtual double ElementwiseNs(Elementwise op, double bytes) const = 0;
