@@ -15,7 +15,7 @@ struct Backend {
   double cpu_overhead_ns;
 };
 // docs/cost_model.md, "CPU overhead", argues these.
-constexpr Backend kBackends[] = {{"", 50e3}, {"vllm", 600e3}, {"sglang", 300e3}, {"trtllm", 300e3}};
+constexpr Backend kBackends[] = {{"", 50e3}, {"vllm", 500e3}, {"sglang", 100e3}, {"trtllm", 100e3}};
 
 Result<double> CpuOverheadNs(const Deployment& d) {
   for (const Backend& b : kBackends) {
