@@ -45,6 +45,9 @@ Workload MakeWorkload(uint64_t seed, const WorkloadOptions& options) {
   const int64_t needed = (c.max_model_len + c.block_size - 1) / c.block_size;
   c.num_blocks = needed * Pick<int64_t>(&rng, {1, 2, 8}) + rng.UniformInt(0, needed);   // from hardly one sequence to plenty
   c.max_num_seqs = Pick<int32_t>(&rng, {1, 2, 5, 16});
+  // None, too little for everybody, plenty. (From a stream of its own: the workloads are those of before.)
+  Rng swap_rng(seed, 10);
+  c.swap_blocks = Pick<int64_t>(&swap_rng, {0, needed / 2 + 1, 10 * needed});
   c.max_queue = 64;
   c.prefix_caching = !options.rejects && rng.Uniform() < 0.7;
   c.model_stop_ids = {kEos};
@@ -81,7 +84,7 @@ std::string Workload::ToString() const {
   return "blocks " + std::to_string(config.num_blocks) + "x" + std::to_string(config.block_size) + " context " +
          std::to_string(config.max_model_len) + " seqs " + std::to_string(config.max_num_seqs) + " budget " +
          std::to_string(config.scheduler.limits.token_budget) + " depth " + std::to_string(config.executor.max_in_flight) +
-         (config.executor.can_chain ? " chained" : "") + (config.prefix_caching ? " cached" : "") + " requests " +
+         " swap " + std::to_string(config.swap_blocks) + (config.executor.can_chain ? " chained" : "") + (config.prefix_caching ? " cached" : "") + " requests " +
          std::to_string(arrivals.size());
 }
 

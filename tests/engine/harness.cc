@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "base/rng.h"
+#include "base/sim_request.h"
+#include "predict/predictor.h"
 
 namespace tactus::testing {
 
@@ -29,6 +31,20 @@ Harness::Harness(const HarnessConfig& config) : config_(config), clock_(kMillise
   sc.limits.slot_capacity = capacity;
   sc.limits.blocks_total = config.num_blocks;
   sc.limits.block_size = config.block_size;
+  sc.limits.swap_blocks = config.swap_blocks;
+  LengthPredictor* predictor = config.predictor;
+  if (predictor == nullptr) {
+    const auto name = sched::Scheduler::PredictorFor(sc);
+    auto made = predict::MakePredictor(name.ok() ? *name : "none",
+                                       {.slot_capacity = capacity, .max_model_len = config.max_model_len, .true_lengths_known = true});
+    if (!name.ok() || !made.ok()) {
+      scheduler_error_ = name.ok() ? made.status() : name.status();
+      return;
+    }
+    predictor_ = std::move(made).value();
+    predictor = predictor_.get();
+  }
+  sc.limits.predictor = predictor;
   auto scheduler = sched::Scheduler::Create(sc);
   if (!scheduler.ok()) {
     scheduler_error_ = scheduler.status();
@@ -40,6 +56,7 @@ Harness::Harness(const HarnessConfig& config) : config_(config), clock_(kMillise
   ec.num_blocks = config.num_blocks;
   ec.block_size = config.block_size;
   ec.max_slots = capacity;
+  ec.swap_blocks = config.swap_blocks;
   ec.clock = &clock_;
   executor_ = std::make_unique<FakeExecutor>(ec);
   logging_ = std::make_unique<LoggingExecutor>(executor_.get());
@@ -50,6 +67,7 @@ Harness::Harness(const HarnessConfig& config) : config_(config), clock_(kMillise
   kc.max_slots = capacity;
   kc.max_blocks_per_slot = (config.max_model_len + config.block_size - 1) / config.block_size;
   kc.prefix_caching = config.prefix_caching;
+  kc.swap_blocks = config.swap_blocks;
   kv_ = std::make_unique<KvCache>(kc);
 
   limits_.max_model_len = config.max_model_len;
@@ -67,6 +85,7 @@ Harness::Harness(const HarnessConfig& config) : config_(config), clock_(kMillise
   StepLoopParts parts;
   parts.scheduler = scheduler_.get();
   parts.executor = logging_.get();
+  parts.predictor = predictor;
   parts.kv = kv_.get();
   parts.clock = &clock_;
   parts.sink = this;
@@ -86,7 +105,10 @@ Harness::Harness(const HarnessConfig& config) : config_(config), clock_(kMillise
 Harness::~Harness() = default;
 
 Result<RequestHandle> Harness::Submit(Request request) {
-  auto shared = std::make_shared<const Request>(std::move(request));
+  // Predictors that know the answer's length may be asked: what the fake model will say is known.
+  SimRequest known{std::move(request), 1};
+  known.output_tokens = static_cast<int32_t>(ExpectedOutput(config_.executor, known, 0, config_.model_stop_ids).size());
+  std::shared_ptr<const Request> shared = std::make_shared<const SimRequest>(std::move(known));
   TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, PrepareRequest(shared, limits_));
   TACTUS_ASSIGN_OR_RETURN(const RequestHandle handle, loop_->Submit(std::move(prepared)));
   RequestOutput& out = outputs_[handle];

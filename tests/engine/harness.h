@@ -16,6 +16,7 @@ struct HarnessConfig {
   sched::SchedulerConfig scheduler;
   FakeExecutorConfig executor;
   int64_t num_blocks = 64;
+  int64_t swap_blocks = 0;          // of host memory
   int32_t block_size = 4;
   int32_t max_model_len = 128;
   int32_t max_num_seqs = 8;
@@ -23,6 +24,7 @@ struct HarnessConfig {
   bool prefix_caching = true;
   bool check_every_pass = true;
   bool fresh_policies = false;      // forget every index before each pass
+  LengthPredictor* predictor = nullptr;   // null: the one that the scheduler asks for by name
   std::vector<TokenId> model_stop_ids;
   std::string trace_path;           // records there; CloseTrace ends it
 };
@@ -97,6 +99,7 @@ class Harness final : public EventSink {
   ManualClock clock_;
   IntakeLimits limits_;
   Status scheduler_error_;
+  std::unique_ptr<LengthPredictor> predictor_;
   std::unique_ptr<sched::Scheduler> scheduler_;
   std::unique_ptr<FakeExecutor> executor_;
   std::unique_ptr<LoggingExecutor> logging_;
