@@ -22,6 +22,9 @@ struct PolicyParameters {
   std::string accelgen_era = "completed";
   int64_t accelgen_long_prompt = 4096;
   int64_t accelgen_pivot = 0;           // 0: from the step-time model, else 512
+  int64_t mlfq_queues = 5;
+  int64_t mlfq_quantum_tokens = 16;     // of the highest queue; doubles from queue to queue
+  DurationText mlfq_promotion{5'000'000'000};
 
   template <class V>
   void VisitFields(V& v) {
@@ -38,6 +41,9 @@ struct PolicyParameters {
     v.Field("era", accelgen_era, {.choices = "completed|prefilled|off", .help = "slack-fill: a long prompt starts only when those that run are so far, unless it is urgent"});
     v.Field("accelgen-long-prompt", accelgen_long_prompt, {.unit = "tokens", .min = 1, .max = 1 << 30, .help = "slack-fill: prompts of so many tokens are long"});
     v.Field("accelgen-pivot", accelgen_pivot, {.unit = "tokens", .min = 0, .max = 1 << 20, .help = "step size at which throughput saturates; 0: from the step-time model, else 512"});
+    v.Field("mlfq-queues", mlfq_queues, {.unit = "queues", .min = 1, .max = 16, .help = "order mlfq: number of queues"});
+    v.Field("mlfq-quantum", mlfq_quantum_tokens, {.unit = "tokens", .min = 1, .max = 1 << 14, .help = "order mlfq: output tokens until a sequence leaves the highest queue; twice as many in each queue below"});
+    v.Field("mlfq-promotion", mlfq_promotion, {.unit = "duration", .help = "order mlfq: a sequence that has waited for so long moves up to the highest queue"});
   }
 };
 

@@ -33,7 +33,7 @@ enum class FlightState : uint8_t {
 // preemption, zero at arrival. Each field belongs to one choice, named here.
 struct SequenceNote {
   int32_t level = 0;            // order: queue of a multi-level scheduler
-  int32_t quantum_tokens = 0;   // order: what is left of this level's quantum
+  int32_t quantum_tokens = 0;   // order: what is left of a quantum (rank), or the output length at which it ends (mlfq)
   int64_t rank = 0;             // order: predicted output tokens in all, as of when it was last queued
   int64_t carry_ns = 0;         // order: over- or under-used slack carried to the next steps
   int64_t since_step = 0;       // order: step before which it was last queued or admitted

@@ -128,6 +128,7 @@ Status PlanEverything(Setup* s) {
   input.available_bytes = AvailableMemoryBytes();
   if (input.available_bytes < 0) input.available_bytes = int64_t{1} << 50;
   input.kv_memory_bytes = o.kv_cache_memory.bytes;
+  input.swap_bytes = asked->swaps() ? o.swap_space.bytes : 0;   // said at start where it is not used
   input.max_model_len = o.max_model_len;
   input.max_num_seqs = o.max_num_seqs;
   input.max_step_tokens = asked->max_step_tokens();
@@ -137,6 +138,7 @@ Status PlanEverything(Setup* s) {
   TACTUS_ASSIGN_OR_RETURN(s->memory, PlanMemory(config, input));
   c.limits.max_model_len = static_cast<int32_t>(s->memory.max_model_len);
   c.limits.blocks_total = s->memory.num_blocks;
+  c.limits.swap_blocks = s->memory.swap_blocks;
   return Status();
 }
 
@@ -148,6 +150,7 @@ KvCacheConfig KvConfigOf(const Setup& setup) {
   kv.max_slots = setup.scheduling.limits.slot_capacity;
   kv.max_blocks_per_slot = static_cast<int32_t>((setup.memory.max_model_len + o.block_size - 1) / o.block_size);
   kv.prefix_caching = o.prefix_caching;
+  kv.swap_blocks = setup.memory.swap_blocks;
   return kv;
 }
 
@@ -364,6 +367,9 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, con
   say(plan);
   TACTUS_ASSIGN_OR_RETURN(auto scheduler, sched::Scheduler::Create(setup.scheduling));
   say("scheduler " + scheduler->Describe());
+  if (options.swap_space.bytes > 0 && !scheduler->swaps()) {
+    say(fmt::format("--swap-space is not used: preemption {} recomputes; --preemption swap would use it", scheduler->config().preemption));
+  }
 
   const kernels::Ops* ops = kernels::SelectOps(options.kernels);
   if (!ops) {
@@ -386,6 +392,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, con
   exec.kv_dtype = setup.numerics.kv_dtype;
   exec.num_blocks = setup.memory.num_blocks;
   exec.block_size = static_cast<int32_t>(options.block_size);
+  exec.swap_blocks = setup.memory.swap_blocks;
   exec.max_slots = setup.scheduling.limits.slot_capacity;
   exec.max_step_tokens = scheduler->max_step_tokens();
   exec.max_step_items = scheduler->max_running();

@@ -70,6 +70,7 @@ void VisitHeader(TraceHeader& h, Visitor& v) {
   number("kv-slots", h.kv.max_slots, 1, 1 << 20);
   number("kv-blocks-per-slot", h.kv.max_blocks_per_slot, 1, kMax32);
   number("prefix-caching", h.kv.prefix_caching, 0, 1);
+  number("swap-blocks", h.kv.swap_blocks, 0, 1 << 24);
   number("slot-capacity", h.slot_capacity, 1, 1 << 20);
   number("max-errors-in-a-row", h.max_errors_in_a_row, 1, kMax32);
   number("max-in-flight", h.max_in_flight, 1, 255);
@@ -156,6 +157,7 @@ Result<TraceHeader> ReadHeader(TraceCursor* cursor) {
   VisitHeader(h, reader);
   TACTUS_RETURN_IF_ERROR(reader.status);
   h.scheduler.limits.blocks_total = h.kv.num_blocks;
+  h.scheduler.limits.swap_blocks = h.kv.swap_blocks;
   h.scheduler.limits.block_size = h.kv.block_size;
   h.limits.max_model_len = h.scheduler.limits.max_model_len;
   h.limits.max_num_seqs = h.scheduler.limits.max_num_seqs;

@@ -5,14 +5,15 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <utility>
 
 namespace tactus {
 
 Result<std::unique_ptr<KvMemory>> KvMemory::Create(const ModelConfig& config, DType dtype, int64_t num_blocks,
-                                                   int32_t block_size) {
+                                                   int32_t block_size, const char* flag) {
   if (num_blocks < 1 || block_size < 1) {
-    return InvalidArgument("a KV cache of " + std::to_string(num_blocks) + " blocks of " + std::to_string(block_size) +
-                           " tokens holds nothing: raise --kv-cache-memory", "kv-cache-memory");
+    return InvalidArgument("KV memory of " + std::to_string(num_blocks) + " blocks of " + std::to_string(block_size) +
+                           " tokens holds nothing: raise --" + flag, flag);
   }
   int64_t half = RowBytes(dtype, config.head_dim);   // of one layer: K or V
   for (int64_t n : {config.num_kv_heads, int64_t{block_size}, num_blocks}) {
@@ -20,13 +21,13 @@ Result<std::unique_ptr<KvMemory>> KvMemory::Create(const ModelConfig& config, DT
   }
   int64_t bytes = 0;
   if (half <= 0 || __builtin_mul_overflow(half, 2 * config.num_layers, &bytes)) {
-    return InvalidArgument("the size of a KV cache of " + std::to_string(num_blocks) + " blocks overflows", "kv-cache-memory");
+    return InvalidArgument("the size of " + std::to_string(num_blocks) + " KV blocks overflows: lower --" + flag, flag);
   }
   void* mapping = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) {
     return Status(StatusCode::kResourceExhausted,
-                  "the system refuses " + std::to_string(bytes) + " bytes of KV cache (" + std::strerror(errno) +
-                      "): lower --kv-cache-memory", "kv-cache-memory");
+                  "the system refuses " + std::to_string(bytes) + " bytes of KV memory (" + std::strerror(errno) + "): lower --" +
+                      flag, flag);
   }
 #ifdef MADV_HUGEPAGE
   (void)madvise(mapping, static_cast<size_t>(bytes), MADV_HUGEPAGE);   // advice only: refusal changes speed alone
@@ -47,14 +48,18 @@ KvMemory::~KvMemory() {
   if (mapping_ != nullptr) munmap(mapping_, static_cast<size_t>(bytes_));
 }
 
-void KvMemory::CopyBlock(BlockId from, BlockId to, int32_t tokens) {
-  for (const kernels::KvLayer& layer : layers_) {
-    const int64_t row = RowBytes(layer.dtype, layer.head_dim), head = row * layer.block_size, block = head * layer.kv_heads;
-    for (void* base : {layer.k, layer.v}) {
-      auto* const bytes = static_cast<std::byte*>(base);
-      for (int32_t h = 0; h < layer.kv_heads; ++h) {
-        std::memcpy(bytes + to * block + h * head, bytes + from * block + h * head, static_cast<size_t>(tokens * row));
+void KvMemory::CopyBlockTo(KvMemory* other, BlockId from, BlockId to, int32_t tokens) const {
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    const kernels::KvLayer &source = layers_[l], &target = other->layers_[l];
+    const int64_t row = RowBytes(source.dtype, source.head_dim), head = row * source.block_size, block = head * source.kv_heads;
+    for (const auto& [read, write] : {std::pair(source.k, target.k), std::pair(source.v, target.v)}) {
+      const auto* const in = static_cast<const std::byte*>(read) + from * block;
+      auto* const out = static_cast<std::byte*>(write) + to * block;
+      if (tokens == source.block_size) {
+        std::memcpy(out, in, static_cast<size_t>(block));
+        continue;
       }
+      for (int32_t h = 0; h < source.kv_heads; ++h) std::memcpy(out + h * head, in + h * head, static_cast<size_t>(tokens * row));
     }
   }
 }

@@ -47,6 +47,9 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(const ModelConfig& config
   decoder.threads = options.threads;
   TACTUS_ASSIGN_OR_RETURN(r->decoder_, Decoder::Create(r->config_, r->weights_, decoder));
   TACTUS_ASSIGN_OR_RETURN(r->kv_, KvMemory::Create(r->config_, options.kv_dtype, options.num_blocks, options.block_size));
+  if (options.swap_blocks > 0) {
+    TACTUS_ASSIGN_OR_RETURN(r->swap_, KvMemory::Create(r->config_, options.kv_dtype, options.swap_blocks, options.block_size, "swap-space"));
+  }
   const auto entries = static_cast<size_t>(options.max_slots) * static_cast<size_t>(r->blocks_per_slot_);
   r->tables_.reset(static_cast<BlockId*>(std::calloc(entries, sizeof(BlockId))));
   if (r->tables_ == nullptr) {
@@ -120,6 +123,7 @@ Status StepRunner::Check(const StepPlan& plan) const {
     if (bad_block(c.to)) return refuse("copy to block", c.to, options_.num_blocks - 1);
     if (c.tokens < 0 || c.tokens > options_.block_size) return refuse("copied tokens", c.tokens, options_.block_size);
   }
+  TACTUS_RETURN_IF_ERROR(CheckSwaps(plan));
   if (static_cast<int64_t>(plan.items.size()) > options_.max_step_items) {
     return refuse("items", static_cast<int64_t>(plan.items.size()), options_.max_step_items);
   }
@@ -142,6 +146,21 @@ Status StepRunner::Check(const StepPlan& plan) const {
   return Status();
 }
 
+Status StepRunner::CheckSwaps(const StepPlan& plan) const {
+  auto refuse = [&](const char* what, int64_t value, int64_t limit) {
+    return Internal("step " + std::to_string(plan.step) + ": " + what + " " + std::to_string(value) + ", limit " +
+                    std::to_string(limit));
+  };
+  for (const auto* swaps : {&plan.swap_outs, &plan.swap_ins}) {
+    for (const SwapCopy& c : *swaps) {
+      if (c.block < 0 || c.block >= options_.num_blocks) return refuse("swapped block", c.block, options_.num_blocks - 1);
+      if (c.host_block < 0 || c.host_block >= options_.swap_blocks) return refuse("host block", c.host_block, options_.swap_blocks - 1);
+      if (c.tokens < 1 || c.tokens > options_.block_size) return refuse("swapped tokens", c.tokens, options_.block_size);
+    }
+  }
+  return Status();
+}
+
 void StepRunner::Apply(const StepPlan& plan) {
   for (const SequenceStart& s : plan.starts) {
     Slot& slot = slots_[static_cast<size_t>(s.slot)];
@@ -151,7 +170,14 @@ void StepRunner::Apply(const StepPlan& plan) {
   for (const TableUpdate& u : plan.table_updates) {
     std::copy_n(plan.table_blocks.begin() + u.offset, u.count, Table(u.slot) + u.first_index);
   }
+  RunCopies(plan);
+}
+
+// In the order of the contract. On one thread: a block is copied about as fast as memory goes.
+void StepRunner::RunCopies(const StepPlan& plan) {
+  for (const SwapCopy& c : plan.swap_outs) kv_->CopyBlockTo(swap_.get(), c.block, c.host_block, c.tokens);
   for (const BlockCopy& c : plan.copies) kv_->CopyBlock(c.from, c.to, c.tokens);
+  for (const SwapCopy& c : plan.swap_ins) swap_->CopyBlockTo(kv_.get(), c.host_block, c.block, c.tokens);
 }
 
 void StepRunner::FillBatch(const StepPlan& plan, StepResult* result) {

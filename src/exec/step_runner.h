@@ -46,7 +46,9 @@ class StepRunner {
 
   StepRunner(const ModelConfig& config, ModelWeights weights, const CpuExecutorOptions& options);
   Status Check(const StepPlan& plan) const;
+  Status CheckSwaps(const StepPlan& plan) const;
   void Apply(const StepPlan& plan);
+  void RunCopies(const StepPlan& plan);
   void FillBatch(const StepPlan& plan, StepResult* result);
   void CollectRows(const StepPlan& plan, StepResult* result);
   void SampleRows(const StepPlan& plan);
@@ -61,6 +63,7 @@ class StepRunner {
   kernels::ThreadPool pool_;
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<KvMemory> kv_;
+  std::unique_ptr<KvMemory> swap_;            // null without swap space
   struct Free {
     void operator()(void* p) const;
   };

@@ -37,7 +37,7 @@ Status CheckInput(const ModelConfig& c, const MemoryPlanInput& in) {
   if (in.max_num_seqs > (1 << 24) || in.max_step_tokens > (1 << 24)) {
     return InvalidArgument(fmt::format("{} sequences or {} tokens per step are beyond 2^24", in.max_num_seqs, in.max_step_tokens));
   }
-  if (in.weight_bytes < 0 || in.kv_memory_bytes < 0 || in.max_model_len < 0 || in.available_bytes < 0) {
+  if (in.weight_bytes < 0 || in.kv_memory_bytes < 0 || in.swap_bytes < 0 || in.max_model_len < 0 || in.available_bytes < 0) {
     return InvalidArgument("sizes of a memory plan cannot be negative");
   }
   if (in.max_model_len > c.max_position) {
@@ -51,10 +51,11 @@ Status CheckInput(const ModelConfig& c, const MemoryPlanInput& in) {
 }  // namespace
 
 std::string MemoryPlan::ToString() const {
+  const std::string swap = swap_blocks > 0 ? fmt::format("  swap space   {:>12}   {} blocks\n", Size(swap_bytes), swap_blocks) : "";
   return fmt::format(
-      "memory plan\n  weights      {:>12}\n  KV cache     {:>12}   {} blocks\n  activations  {:>12}\n"
+      "memory plan\n  weights      {:>12}\n  KV cache     {:>12}   {} blocks\n{}  activations  {:>12}\n"
       "  total        {:>12}   of {} available\n  context      {:>12} tokens\n",
-      Size(weight_bytes), Size(kv_bytes), num_blocks, Size(activation_bytes), Size(total_bytes), Size(available_bytes),
+      Size(weight_bytes), Size(kv_bytes), num_blocks, swap, Size(activation_bytes), Size(total_bytes), Size(available_bytes),
       max_model_len);
 }
 
@@ -74,14 +75,27 @@ Result<MemoryPlan> PlanMemory(const ModelConfig& c, const MemoryPlanInput& in) {
                                        Size(in.available_bytes), advice),
                            plan.activation_bytes > plan.weight_bytes ? "max-num-batched-tokens" : "model");
   }
-  const int64_t left = in.available_bytes - fixed;
   const int64_t token_bytes = c.KvBytesPerToken(in.kv_dtype);
   const int64_t block_bytes = token_bytes * in.block_size;
+  plan.swap_blocks = std::min<int64_t>(in.swap_bytes / block_bytes, INT32_MAX);
+  plan.swap_bytes = plan.swap_blocks * block_bytes;
+  if (in.swap_bytes > 0 && plan.swap_blocks == 0) {
+    return InvalidArgument(fmt::format("--swap-space {} holds no KV block of {}: raise it, or set it to 0", Size(in.swap_bytes),
+                                       Size(block_bytes)), "swap-space");
+  }
+  const int64_t left = in.available_bytes - fixed - plan.swap_bytes;
+  if (left <= 0) {
+    return InvalidArgument(fmt::format("weights {} + activations {} + swap space {}, but only {} of memory are available: lower "
+                                       "--swap-space",
+                                       Size(plan.weight_bytes), Size(plan.activation_bytes), Size(plan.swap_bytes),
+                                       Size(in.available_bytes)), "swap-space");
+  }
   if (in.kv_memory_bytes > left) {
-    return InvalidArgument(fmt::format("weights {} + activations {} + KV {} = {}, but only {} of memory are available: set "
+    return InvalidArgument(fmt::format("weights {} + activations {} + KV {}{} = {}, but only {} of memory are available: set "
                                        "--kv-cache-memory to at most {}",
                                        Size(plan.weight_bytes), Size(plan.activation_bytes), Size(in.kv_memory_bytes),
-                                       Size(fixed + in.kv_memory_bytes), Size(in.available_bytes), Size(left)),
+                                       plan.swap_bytes > 0 ? " + swap space " + Size(plan.swap_bytes) : "",
+                                       Size(fixed + plan.swap_bytes + in.kv_memory_bytes), Size(in.available_bytes), Size(left)),
                            "kv-cache-memory");
   }
   int64_t kv = in.kv_memory_bytes;
@@ -110,7 +124,7 @@ Result<MemoryPlan> PlanMemory(const ModelConfig& c, const MemoryPlanInput& in) {
                            "max-model-len");
   }
   plan.max_model_len = std::min(wanted_len, capacity);
-  plan.total_bytes = fixed + plan.kv_bytes;
+  plan.total_bytes = fixed + plan.kv_bytes + plan.swap_bytes;
   return plan;
 }
 

@@ -26,7 +26,7 @@ AddResult StepContext::Run(SlotId slot, int32_t limit, bool whole) {
     if (result != AddResult::kNoBlocks) return result;
     const SlotId victim = preemption_.Victim(view, plan, order, slot);
     if (victim == kNoSlot) return result;
-    if (plan.Preempt(victim) == PreemptResult::kDeferred || victim == slot) return result;
+    if (plan.Preempt(victim, preemption_.Mode()) == PreemptResult::kDeferred || victim == slot) return result;
   }
 }
 
@@ -38,6 +38,45 @@ int32_t StepContext::AbortOutgrown() {
     ++aborted;
   }
   return aborted;
+}
+
+void StepContext::MakeRoom() {
+  if (view.waiting.empty() || view.running.empty()) return;
+  int64_t blocks = 0, tokens = 0;
+  int32_t places = 0;
+  order.Start(view);
+  for (SlotId slot = order.Next(); slot != kNoSlot; slot = order.Next()) {
+    if (view.seq.flight[slot] != FlightState::kIdle || tokens >= plan.prefill_left()) return;
+    tokens += view.seq.known_committed[slot] - view.seq.computed_committed[slot];
+    const PlanBuilder::Demand demand = plan.StartDemand(slot, admission_);
+    blocks += demand.blocks;
+    ++places;
+    if (!MakeRoomFor(slot, blocks + demand.keep_free, places)) return;
+  }
+}
+
+bool StepContext::MakeRoomFor(SlotId newcomer, int64_t blocks, int32_t places) {
+  int64_t free_blocks = plan.blocks_available(), free_places = plan.starts_left();
+  if (free_blocks >= blocks && free_places >= places) return true;
+  scratch_.clear();
+  int64_t gain = 0;
+  for (const SlotId slot : view.running) {
+    if (plan.Touched(slot) || !preemption_.GivesWay(view, order, slot, newcomer)) continue;
+    scratch_.push_back(slot);
+    gain += plan.BlocksOf(slot);
+  }
+  if (free_blocks + gain < blocks || free_places + static_cast<int64_t>(scratch_.size()) < places) return false;
+  std::sort(scratch_.begin(), scratch_.end(), [this](SlotId a, SlotId b) { return order.Before(view, b, a); });
+  bool now = true;
+  for (const SlotId slot : scratch_) {
+    if (free_blocks >= blocks && free_places >= places) break;
+    const int64_t held = plan.BlocksOf(slot), before = plan.blocks_available();
+    const bool freed = plan.MakeRoom(slot, preemption_.Mode()) == PreemptResult::kFreed;
+    now &= freed;   // else it sits this step out and gives its KV back once it is idle
+    free_blocks += freed ? plan.blocks_available() - before : held;
+    ++free_places;
+  }
+  return now && free_blocks >= blocks;
 }
 
 void StepContext::RunDecodes() {

@@ -39,6 +39,9 @@ class StepContext {
   // Who would give its KV back for `needy`, which may be waiting; and its giving back.
   SlotId Victim(SlotId needy) const { return preemption_.Victim(view, plan, order, needy); }
   PreemptResult TakeBack(SlotId victim) { return plan.Preempt(victim, preemption_.Mode()); }
+  // Before anything is composed: whoever gives way to a waiting sequence that could not start otherwise does so. Sequences
+  // start after that as the composition says.
+  void MakeRoom();
   // Running sequences, oldest first or in order of admission; under an order with ranks the more important before.
   std::span<const SlotId> RunningByArrival() { return Ranked(view.running_by_arrival, view.seq.arrival_order); }
   std::span<const SlotId> RunningByAdmission() { return Ranked(view.running, view.seq.admit_order); }
@@ -52,6 +55,7 @@ class StepContext {
   void AdmitInOrder(bool whole);
 
  private:
+  bool MakeRoomFor(SlotId newcomer, int64_t blocks, int32_t places);
   std::span<const SlotId> Ranked(std::span<const SlotId> slots, const int64_t* tie);
 
   const Admission& admission_;

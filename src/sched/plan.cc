@@ -104,10 +104,10 @@ PreemptResult PlanBuilder::MakeRoom(SlotId slot, PreemptMode mode) {
   return PreemptResult::kFreed;
 }
 
-int64_t PlanBuilder::StartBlocks(SlotId slot, const Admission& admission) const {
+PlanBuilder::Demand PlanBuilder::StartDemand(SlotId slot, const Admission& admission) const {
   const int32_t goal = view_->seq.known_committed[slot];
   const KvDemand demand = admission.Demand(*view_, slot, goal);
-  return ledger_->StartCost(slot, goal, goal, std::max(demand.reserve_tokens, goal)) + (running_ > 0 ? demand.keep_free_blocks : 0);
+  return {ledger_->StartCost(slot, goal, goal, std::max(demand.reserve_tokens, goal)), running_ > 0 ? demand.keep_free_blocks : 0};
 }
 
 void PlanBuilder::AddItem(SlotId slot, int32_t first, int32_t count, bool decode) {

@@ -57,8 +57,12 @@ class PlanBuilder {
   PreemptResult Preempt(SlotId slot, PreemptMode mode = PreemptMode::kRecompute);
   // As Preempt, but for a waiting sequence: does not keep others from starting in this plan.
   PreemptResult MakeRoom(SlotId slot, PreemptMode mode);
-  // Blocks that must be available for the waiting sequence to start with all that it has to compute.
-  int64_t StartBlocks(SlotId slot, const Admission& admission) const;
+  // Blocks that the waiting sequence takes when it starts with all that it has to compute, and that must stay free beyond them.
+  struct Demand {
+    int64_t blocks = 0;
+    int64_t keep_free = 0;
+  };
+  Demand StartDemand(SlotId slot, const Admission& admission) const;
   int64_t blocks_available() const { return ledger_->blocks_available(); }
   // What giving up the running sequence can free at most (shared blocks stay).
   int32_t block_size() const { return block_size_; }

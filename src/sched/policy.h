@@ -61,7 +61,7 @@ struct ChoiceTraits {
   bool reserves_growth = false;     // admission: a running sequence never meets a shortage
   bool reserves_prompt = false;     // admission: a half-done prompt never meets one
   bool can_preempt = false;         // preemption
-  bool makes_room = false;          // preemption: running sequences give way to waiting ones (VictimFor)
+  bool makes_room = false;          // preemption: running sequences give way to waiting ones (GivesWay)
   bool splits_prompts = false;      // composition
   bool needs_predictor = false;     // order, admission: asks SchedulerLimits::predictor
   bool needs_step_time = false;     // any: cannot do without SchedulerLimits::step_time
@@ -130,10 +130,11 @@ class Preemption {
   // The running sequence that gives its KV back so that `needy` can go on; possibly `needy` itself; kNoSlot: none does.
   // Sequences that `plan` has already given a share of this step, or already preempted, do not qualify.
   virtual SlotId Victim(const StepView& view, const PlanBuilder& plan, const Order& order, SlotId needy) const = 0;
-  // The running sequence that makes room for `newcomer`, which waits and cannot start for want of KV or of a place among the
-  // max-num-seqs; kNoSlot: it has to wait. Asked before the step is composed, for one newcomer after the other in queue
-  // order, and only where ChoiceTraits::makes_room says so.
-  virtual SlotId VictimFor(const StepView&, const PlanBuilder&, const Order&, SlotId /*newcomer*/) const { return kNoSlot; }
+  // Whether a running sequence gives its KV back so that `newcomer` can start, which waits and cannot for want of KV or of a
+  // place among the max-num-seqs. Asked before the step is composed, for one newcomer after the other in queue order, and
+  // only where ChoiceTraits::makes_room says so. Of those who give way the order's last go first, and none if all of them
+  // together would not do.
+  virtual bool GivesWay(const StepView&, const Order&, SlotId /*running*/, SlotId /*newcomer*/) const { return false; }
   // Whether a running sequence needs more than its admission set aside: it is preempted before the step is composed, and its
   // SequenceNote::retries counts it. Only asked where ChoiceTraits::aborts_outgrown says so.
   virtual bool Outgrown(const StepView&, SlotId) const { return false; }

@@ -273,6 +273,7 @@ void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan)
   builder->Begin(view, budget_->NextFor(view, order_.get()), max_running_, plan);
   StepContext step(view, builder, order_.get(), admission_.get(), preemption_.get(), &scratch_);
   if (traits_.aborts_outgrown) outgrown_ += step.AbortOutgrown();
+  if (traits_.makes_room) step.MakeRoom();
   composition_->Compose(step);
   // The last way out, whatever the policies: nothing is in flight and nobody can go on, so all wait for KV that others hold.
   // The youngest gives its KV back, and the next plan goes on from there.
@@ -284,7 +285,8 @@ void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan)
 std::string Scheduler::Describe() const {
   return fmt::format("{}: order {}, admission {}, composition {}, budget {} ({}), preemption {}; at most {} sequences at once",
                      config_.preset, config_.order, config_.admission, config_.composition, config_.budget, budget_->Why(),
-                     config_.preemption, max_running_);
+                     config_.preemption + (swaps() && config_.limits.swap_blocks == 0 ? " (recompute: no --swap-space)" : ""),
+                     max_running_);
 }
 
 }  // namespace tactus::sched

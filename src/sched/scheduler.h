@@ -69,6 +69,7 @@ class Scheduler {
   std::string Describe() const;
   const SchedulerConfig& config() const { return config_; }   // with every choice filled in
   int64_t max_step_tokens() const { return traits_.max_tokens; }
+  bool swaps() const { return preemption_->Mode() == PreemptMode::kSwap; }   // where there is swap space
   int64_t outgrown() const { return outgrown_; }              // runs ended because a reservation was too small, so far
   int32_t max_running() const { return max_running_; }        // B, or fewer when tau is smaller: every decode fits a step
 
