@@ -1,0 +1,46 @@
+// `tactus profile`: loads a model as a server would and measures the steps of its executor. Also: where profiles lie, and
+// whether one fits a model. Caller's thread.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cost/step_table.h"
+#include "tactus/options.h"
+
+namespace tactus {
+
+struct ProfileProgress {
+  double share = 0;            // of the time or of the points, whichever is further on
+  int64_t points = 0, of = 0;
+  DurationNs elapsed_ns = 0;
+};
+
+struct ProfileOptions {
+  DurationNs time_limit_ns = 120 * kSecond;   // of measuring; loading is not in it
+  int64_t max_points = 400;
+  int64_t max_context = 4096;                 // of measured sequences
+  // After every point. False: stop, keep what there is.
+  std::function<bool(const ProfileProgress&)> progress;
+  std::function<void(const std::string&)> say;   // lines of start-up
+};
+
+struct MeasuredProfile {
+  std::map<std::string, std::string> remarks;
+  std::vector<cost::StepSample> samples;
+  bool interrupted = false;
+};
+
+// The token budget and the number of sequences of `engine` bound the steps that are measured. Steps that would take more than a
+// thirtieth of the time limit are left out.
+Result<MeasuredProfile> ProfileModel(const EngineOptions& engine, const ProfileOptions& options);
+
+// The file's text: remarks, header, one row per sample (cost/step_table.h).
+std::string ProfileText(const MeasuredProfile& profile);
+
+// $cache/profiles/<model>-<threads>t.csv, where `tactus serve` looks when it is not told where.
+std::string DefaultProfilePath(const std::string& model_path, int32_t threads);
+
+}  // namespace tactus
