@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <set>
 
 #include "sched/scheduler.h"
@@ -23,16 +24,87 @@ std::string ErrorOf(const SchedulerConfig& c) {
   return made.ok() ? "" : made.status().message();
 }
 
+// A predictor by name, for configurations that are made and never run.
+class NamedPredictor final : public LengthPredictor {
+ public:
+  explicit NamedPredictor(std::string name) : name_(std::move(name)) {}
+  const char* name() const override { return name_.c_str(); }
+  bool learns() const override { return true; }
+  void Bind(SlotId, const PredictionFeatures&) override {}
+  void Ended(SlotId, int32_t, bool) override {}
+  int32_t PredictOutputTokens(SlotId, int32_t) const override { return 1; }
+
+ private:
+  const std::string name_;
+};
+
 TEST(Registry, ThePresetsAreThere) {
   std::set<std::string> names;
   for (const PresetInfo& p : Presets()) {
     EXPECT_TRUE(names.insert(p.name).second) << p.name;
-    EXPECT_TRUE(Scheduler::Create(Config(p.name)).ok()) << p.name;
+    SchedulerConfig c = Config(p.name);
+    const auto predictor = Scheduler::PredictorFor(c);
+    ASSERT_TRUE(predictor.ok()) << predictor.status().ToString();
+    const NamedPredictor named(*predictor);
+    if (*predictor != "none") c.limits.predictor = &named;
+    const auto made = Scheduler::Create(c);
+    EXPECT_TRUE(made.ok()) << p.name << ": " << made.status().ToString();
     EXPECT_NE(std::string(p.starvation), "");
   }
-  for (const char* name : {"sarathi-serve", "vllm", "vllm-v0", "orca", "request-level", "fastgen", "no-preempt"}) {
+  for (const char* name : {"sarathi-serve", "vllm", "vllm-v0", "orca", "request-level", "fastgen", "no-preempt", "sarathi",
+                           "chunked-only", "hybrid-only", "s3", "pia", "trail", "trail-oracle", "ltr", "larry"}) {
     EXPECT_TRUE(names.count(name)) << name;
   }
+}
+
+TEST(Registry, WhoNeedsAPredictorGetsHistoryUnlessToldOtherwise) {
+  const auto predictor_for = [](const std::string& preset, const std::string& order, const std::string& predictor) {
+    SchedulerConfig c = Config(preset);
+    c.order = order;
+    c.predictor = predictor;
+    const auto name = Scheduler::PredictorFor(c);
+    return name.ok() ? *name : "refused: " + name.status().message();
+  };
+  for (const char* preset : {"s3", "pia", "trail", "ltr"}) EXPECT_EQ(predictor_for(preset, "", ""), "history") << preset;
+  for (const char* preset : {"sarathi-serve", "larry", "sarathi"}) EXPECT_EQ(predictor_for(preset, "", ""), "none") << preset;
+  EXPECT_EQ(predictor_for("sarathi-serve", "srpt", ""), "history");
+  EXPECT_EQ(predictor_for("sarathi-serve", "", "history"), "history");
+  EXPECT_EQ(predictor_for("trail", "", "noisy:0.3"), "noisy:0.3");
+  EXPECT_EQ(predictor_for("trail", "fcfs", ""), "none");   // nothing asks any more
+  EXPECT_EQ(predictor_for("trail-oracle", "", ""), "oracle");
+  EXPECT_NE(predictor_for("trail", "", "none").find("use --predictor history"), std::string::npos);
+  EXPECT_NE(predictor_for("trail-oracle", "", "history").find("such as trail"), std::string::npos);
+}
+
+TEST(Registry, WithoutItsPredictorASchedulerIsRefused) {
+  SchedulerConfig c = Config("trail");
+  EXPECT_NE(ErrorOf(c).find("order 'srpt'"), std::string::npos);
+  EXPECT_NE(ErrorOf(c).find("--predictor history"), std::string::npos);
+  const NamedPredictor history("history"), oracle("oracle");
+  c.limits.predictor = &history;
+  EXPECT_EQ(ErrorOf(c), "");
+  EXPECT_EQ((*Scheduler::Create(c))->config().predictor, "history");
+  c = Config("trail-oracle");
+  c.limits.predictor = &history;
+  EXPECT_NE(ErrorOf(c).find("oracle"), std::string::npos);
+  c.limits.predictor = &oracle;
+  EXPECT_EQ(ErrorOf(c), "");
+}
+
+TEST(Registry, ParametersOutOfRangeAreRefusedByName) {
+  SchedulerConfig c = Config("larry");
+  c.limits.policy.larry_lambda = -0.5;
+  EXPECT_NE(ErrorOf(c).find("larry-lambda -0.5 is outside [0, inf]"), std::string::npos) << ErrorOf(c);
+  c.limits.policy.larry_lambda = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(ErrorOf(c), "");
+  c.limits.policy.larry_lambda = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_NE(ErrorOf(c), "");
+  c = Config("larry");
+  c.limits.policy.trail_c = 1.5;
+  EXPECT_NE(ErrorOf(c).find("trail-c 1.5"), std::string::npos);
+  c.limits.policy.trail_c = 0.8;
+  c.limits.policy.pia_bin_tokens = 0;
+  EXPECT_NE(ErrorOf(c).find("pia-bin 0"), std::string::npos);
 }
 
 TEST(Registry, UnknownNamesListTheKnownOnes) {
@@ -56,6 +128,10 @@ TEST(Registry, WhatCannotWorkIsRefusedWithTheWayOut) {
   SchedulerConfig c = Config("sarathi-serve");
   c.preemption = "none";
   EXPECT_NE(ErrorOf(c).find("--admission max-length or --preemption youngest-recompute"), std::string::npos);
+
+  c = Config("sarathi-serve");
+  c.preemption = "abort-and-requeue";
+  EXPECT_NE(ErrorOf(c).find("use --admission predicted-length"), std::string::npos);
 
   c = Config("orca");
   c.budget = "fixed";

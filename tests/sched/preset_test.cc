@@ -1,0 +1,342 @@
+// What makes each of the later presets what it is: exact plans of cases small enough to do by hand, and the bounds on starvation
+// that their rows state. A line is one step; see LoggingExecutor.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/harness.h"
+#include "sched/known_lengths.h"
+
+namespace tactus {
+namespace {
+
+using testing::Harness;
+using testing::HarnessConfig;
+using testing::KnownLengths;
+using testing::MakeRequest;
+using testing::RequestOutput;
+using testing::Tokens;
+using Plans = std::vector<std::string>;
+
+HarnessConfig Config(const std::string& preset, int64_t budget = 0) {
+  HarnessConfig c;
+  c.scheduler.preset = preset;
+  c.scheduler.limits.token_budget = budget;
+  c.prefix_caching = false;
+  return c;
+}
+
+RequestHandle Add(Harness* h, int32_t prompt, int64_t max_tokens) {
+  Request r = MakeRequest(Tokens(static_cast<uint64_t>(h->handles().size()) + 50, prompt), max_tokens);
+  r.stop.ignore_eos = true;
+  return h->MustSubmit(std::move(r));
+}
+
+// --- sarathi ---
+
+// C = 8: exactly one chunk per step, of what the decodes leave; the second prompt waits although it would fit.
+TEST(Sarathi, OneChunkPerStepFillsWhatTheDecodesLeave) {
+  Harness h(Config("sarathi", 8));
+  Add(&h, 3, 3);
+  Add(&h, 10, 2);
+  Add(&h, 4, 2);
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_EQ(h.plans(), (Plans{"0:0+3*",
+                              "0:3+1* 1:0+7",
+                              "0:4+1* 1:7+3*",
+                              "1:10+1* 2:0+4*",
+                              "2:4+1*"}));
+}
+
+TEST(Sarathi, NeverPreemptsBecauseTheLongestOutputIsReserved) {
+  HarnessConfig c = Config("sarathi", 64);
+  c.num_blocks = 8;
+  c.max_model_len = 16;
+  Harness h(c);
+  for (int i = 0; i < 4; ++i) Add(&h, 4, 9);   // 4 blocks each in the end: two at a time
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_EQ(h.loop().Stats().preemptions, 0);
+  EXPECT_EQ(h.plans()[1], "0:4+1* 1:0+4*");
+  EXPECT_EQ(h.plans()[2], "0:5+1* 1:4+1*");   // the third waits for the memory that these two may still need
+}
+
+// --- chunked-only, hybrid-only (Sarathi-Serve, Table 4) ---
+
+TEST(ChunkedOnly, ChunksAndDecodesTakeTurns) {
+  Harness h(Config("chunked-only", 4));
+  Add(&h, 3, 4);
+  Add(&h, 9, 2);
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_EQ(h.plans(), (Plans{"0:0+3* 1:0+1",
+                              "0:3+1*",
+                              "1:1+4",
+                              "0:4+1*",
+                              "1:5+4*",
+                              "0:5+1* 1:9+1*"}));
+}
+
+TEST(HybridOnly, WholePromptsJoinWhateverTheirLength) {
+  HarnessConfig c = Config("hybrid-only", 4);   // the budget counts for nothing
+  c.num_blocks = 10;
+  c.max_model_len = 36;
+  Harness h(c);
+  Add(&h, 3, 4);
+  ASSERT_EQ(h.Settle(), "");
+  Add(&h, 30, 2);
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_EQ(h.plans(), (Plans{"0:0+3*", "0:3+1* 1:0+30*", "0:4+1* 1:30+1*", "0:5+1*"}));
+}
+
+// --- s3 ---
+
+// Predicted 4 (of at most 20: rounded up to 4), it generates 20: it outgrows 4, is predicted 8, outgrows 8 + ..., and so on.
+// Each time it comes back with what it has generated, and says the same in the end.
+TEST(S3, WhoOutgrowsItsReservationIsPredictedAgainAndQueued) {
+  KnownLengths predictor({4});
+  HarnessConfig c = Config("s3", 64);
+  c.block_size = 1;
+  c.num_blocks = 100;
+  c.max_model_len = 64;
+  c.predictor = &predictor;
+  Harness h(c);
+  const RequestHandle handle = Add(&h, 6, 20);
+  ASSERT_EQ(h.Settle(), "");
+  EXPECT_EQ(h.kv().Stats().blocks_reserved + h.kv().Stats().blocks_in_use, 6 + 4);
+  ASSERT_EQ(h.Run(), "");
+  const RequestOutput& out = h.outputs()[handle];
+  EXPECT_EQ(out.choices[0].tokens.size(), 20u);
+  // 4, 8, 16, 20: three reservations were too small.
+  EXPECT_EQ(h.scheduler().outgrown(), 3);
+  EXPECT_EQ(out.done_event.preemptions, 3);
+  // Each run starts with the prompt and all that was generated before.
+  Plans starts;
+  for (const std::string& line : h.plans()) {
+    if (line.rfind("0:0+", 0) == 0) starts.push_back(line);
+  }
+  EXPECT_EQ(starts, (Plans{"0:0+6*", "0:0+11*", "0:0+15*", "0:0+23*"}));
+}
+
+// A right prediction lets in as many as fit by prediction, where max-length would let in one.
+TEST(S3, ReservesThePredictionAndNotTheLimit) {
+  for (const char* preset : {"s3", "no-preempt"}) {
+    KnownLengths predictor({5});
+    HarnessConfig c = Config(preset, 64);
+    c.block_size = 1;
+    c.num_blocks = 60;
+    c.max_model_len = 60;
+    c.predictor = &predictor;
+    Harness h(c);
+    for (int i = 0; i < 4; ++i) Add(&h, 5, 50);
+    ASSERT_EQ(h.Settle(), "");
+    EXPECT_EQ(h.plans()[0], std::string(preset) == "s3" ? "0:0+5* 1:0+5* 2:0+5* 3:0+5*" : "0:0+5*");
+  }
+}
+
+// --- pia ---
+
+std::vector<SlotId> StartsOf(const std::string& line) {
+  std::vector<SlotId> slots;
+  for (size_t at = line.find(":0+"); at != std::string::npos; at = line.find(":0+", at + 1)) {
+    const size_t begin = line.rfind(' ', at);
+    slots.push_back(std::stoi(line.substr(begin == std::string::npos ? 0 : begin + 1)));
+  }
+  return slots;
+}
+
+// Bins of 10: outputs of 3, 25, 4 and 27 tokens make two groups. The oldest decides which goes first; batches do not mix.
+TEST(Pia, BatchesHoldOneGroupAndTheOldestDecidesWhich) {
+  const std::vector<int32_t> lengths = {3, 25, 4, 27};
+  KnownLengths predictor(lengths);
+  HarnessConfig c = Config("pia");
+  c.scheduler.limits.policy.pia_bin_tokens = 10;
+  c.predictor = &predictor;
+  Harness h(c);
+  for (const int32_t length : lengths) Add(&h, 5, length);
+  ASSERT_EQ(h.Run(), "");
+  std::vector<std::vector<SlotId>> batches;
+  std::vector<size_t> at;
+  for (size_t i = 0; i < h.plans().size(); ++i) {
+    if (StartsOf(h.plans()[i]).empty()) continue;
+    batches.push_back(StartsOf(h.plans()[i]));
+    at.push_back(i);
+  }
+  EXPECT_EQ(batches, (std::vector<std::vector<SlotId>>{{0, 2}, {1, 3}}));
+  EXPECT_EQ(at, (std::vector<size_t>{0, 4}));   // the first batch takes as long as its longest: 4 steps
+}
+
+// The bound of its row: however many of another group wait, the oldest is in the next batch.
+TEST(Pia, TheOldestIsInTheNextBatch) {
+  KnownLengths predictor({3, 90, 3});
+  HarnessConfig c = Config("pia");
+  c.max_num_seqs = 4;
+  c.predictor = &predictor;
+  Harness h(c);
+  Add(&h, 5, 3);
+  ASSERT_EQ(h.Settle(), "");
+  Add(&h, 5, 90);   // the only one of its group
+  for (int i = 0; i < 10; ++i) Add(&h, 5, 3);
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_EQ(h.plans()[3], "1:0+5*");
+}
+
+// --- trail ---
+
+struct TrailCase {
+  double c;
+  int64_t tokens_before;   // generated by the long one when the short one comes
+  bool gives_way;
+};
+
+// One place: a long sequence of 20 predicted tokens runs when one of 2 arrives. It gives way before the share c is done.
+TEST(Trail, ARunningSequenceGivesWayInTheBeginningOnly) {
+  for (const TrailCase& t : {TrailCase{0.5, 3, true}, TrailCase{0.5, 9, true}, TrailCase{0.5, 10, false},
+                             TrailCase{0.5, 15, false}, TrailCase{0, 1, false}, TrailCase{1, 17, true}}) {
+    SCOPED_TRACE("c " + std::to_string(t.c) + " after " + std::to_string(t.tokens_before));
+    KnownLengths predictor({20, 2});
+    HarnessConfig c = Config("trail", 64);
+    c.max_num_seqs = 1;
+    c.scheduler.limits.policy.trail_c = t.c;
+    c.predictor = &predictor;
+    Harness h(c);
+    const RequestHandle long_one = Add(&h, 5, 20);
+    ASSERT_EQ(h.Settle(), "");
+    while (static_cast<int64_t>(h.outputs()[long_one].choices[0].tokens.size()) < t.tokens_before - 1) {
+      ASSERT_TRUE(h.Advance());
+      ASSERT_EQ(h.Settle(), "");
+    }
+    const RequestHandle short_one = Add(&h, 5, 2);   // seen when the step in flight has brought the last of tokens_before
+    ASSERT_EQ(h.Run(), "");
+    EXPECT_EQ(h.outputs()[long_one].done_event.preemptions, t.gives_way ? 1 : 0);
+    EXPECT_EQ(h.outputs()[short_one].done_event.done_ns < h.outputs()[long_one].done_event.done_ns, t.gives_way);
+    EXPECT_EQ(h.outputs()[long_one].choices[0].tokens.size(), 20u);
+  }
+}
+
+// One with more left does not displace anyone, and the queue is in order of predicted length.
+TEST(Trail, TheShortestGoesFirst) {
+  KnownLengths predictor({10, 12, 4, 8});
+  HarnessConfig c = Config("trail", 64);
+  c.max_num_seqs = 1;
+  c.predictor = &predictor;
+  Harness h(c);
+  Add(&h, 5, 10);
+  ASSERT_EQ(h.Settle(), "");
+  for (int i = 0; i < 9; ++i) {   // 9 of 10 done: protected
+    ASSERT_TRUE(h.Advance());
+    ASSERT_EQ(h.Settle(), "");
+  }
+  Add(&h, 5, 12);
+  Add(&h, 5, 4);
+  Add(&h, 5, 8);
+  ASSERT_EQ(h.Run(), "");
+  std::vector<SlotId> started;
+  for (const std::string& line : h.plans()) {
+    if (line.find(":0+5*") != std::string::npos) started.push_back(line[line.find(":0+5*") - 1] - '0');
+  }
+  EXPECT_EQ(started, (std::vector<SlotId>{0, 2, 3, 1}));
+  EXPECT_EQ(h.loop().Stats().preemptions, 0);
+}
+
+// A shortage of memory: the one with the most left is recomputed, not the youngest.
+TEST(Trail, MemoryComesFromWhoHasTheMostLeft) {
+  KnownLengths predictor({30, 9});
+  HarnessConfig c = Config("trail", 64);
+  c.num_blocks = 6;
+  c.max_model_len = 24;
+  c.predictor = &predictor;
+  Harness h(c);
+  const RequestHandle long_one = Add(&h, 7, 16), short_one = Add(&h, 7, 9);
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_GT(h.outputs()[long_one].done_event.preemptions, 0);
+  EXPECT_EQ(h.outputs()[short_one].done_event.preemptions, 0);
+}
+
+// --- starvation: ltr states a bound, trail states none ---
+
+// One place, short requests without end, one long one: when does the long one start? -1: not while they came.
+int64_t StepsUntilTheLongOneStarts(const std::string& preset, int64_t starvation_steps) {
+  std::vector<int32_t> lengths(1, 2);
+  lengths.push_back(100);
+  for (int i = 0; i < 400; ++i) lengths.push_back(2);
+  KnownLengths predictor(lengths);
+  HarnessConfig c = Config(preset, 64);
+  c.max_num_seqs = 1;
+  c.scheduler.limits.policy.ltr_starvation_steps = starvation_steps;
+  c.predictor = &predictor;
+  Harness h(c);
+  Add(&h, 5, 2);
+  EXPECT_EQ(h.Settle(), "");
+  const RequestHandle long_one = Add(&h, 5, 100);
+  const int64_t arrived = h.steps();
+  for (int i = 0; i < 200; ++i) {
+    Add(&h, 5, 2);
+    Add(&h, 5, 2);
+    for (int step = 0; step < 4; ++step) {
+      if (h.outputs()[long_one].choices[0].tokens.size() > 0) return h.steps() - arrived;
+      if (!h.Advance()) ADD_FAILURE() << "nothing runs";
+      EXPECT_EQ(h.Settle(), "");
+    }
+    EXPECT_GE(h.scheduler().config().limits.slot_capacity, 8);
+  }
+  return -1;
+}
+
+TEST(Ltr, ALongRequestStartsAfterTheThreshold) {
+  for (const int64_t threshold : {10, 40, 100}) {
+    const int64_t steps = StepsUntilTheLongOneStarts("ltr", threshold);
+    EXPECT_GE(steps, threshold);
+    EXPECT_LE(steps, threshold + 4) << "the one that runs when the threshold is reached, and its own first step";
+  }
+  EXPECT_EQ(StepsUntilTheLongOneStarts("ltr", 1 << 30), -1) << "without the guard it would starve";
+}
+
+TEST(Trail, StatesNoBoundAndHasNone) { EXPECT_EQ(StepsUntilTheLongOneStarts("trail", 10), -1); }
+
+// The quantum: when memory runs short the youngest gives way, unless it was promoted and has steps of its quantum left.
+TEST(Ltr, ThePromotedAreSparedForTheirQuantum) {
+  for (const int64_t quantum : {1, 1000}) {
+    SCOPED_TRACE(quantum);
+    KnownLengths predictor({30, 8, 20});
+    HarnessConfig c = Config("ltr", 64);
+    c.num_blocks = 12;
+    c.max_model_len = 48;
+    c.max_num_seqs = 2;
+    c.scheduler.limits.policy.ltr_starvation_steps = 4;
+    c.scheduler.limits.policy.ltr_quantum_steps = quantum;
+    c.predictor = &predictor;
+    Harness h(c);
+    const RequestHandle old = Add(&h, 7, 30);
+    Add(&h, 7, 8);
+    ASSERT_EQ(h.Settle(), "");
+    const RequestHandle waits = Add(&h, 15, 20);   // for the second place, longer than 4 steps
+    ASSERT_EQ(h.Run(), "");
+    EXPECT_EQ(h.outputs()[old].done_event.preemptions > 0, quantum == 1000);
+    EXPECT_EQ(h.outputs()[waits].done_event.preemptions > 0, quantum == 1);
+  }
+}
+
+// --- larry ---
+
+// One place. A prompt of half the memory has waited 10 ms longer than a small one, which is worth 1 point. Two wait: memory
+// counts 2 * (0.5 - 0.025) = 0.95 points against it, so it goes first. With six more in the queue it counts 3.8.
+TEST(Larry, PressureBringsSmallPromptsForward) {
+  for (const int crowd : {0, 6}) {
+    HarnessConfig c = Config("larry");
+    c.num_blocks = 40;
+    c.max_num_seqs = 1;
+    c.scheduler.limits.policy.larry_lambda = 100;
+    Harness h(c);
+    Add(&h, 4, 2);
+    ASSERT_EQ(h.Settle(), "");
+    const RequestHandle large = Add(&h, 80, 1);
+    h.clock().Advance(10 * kMillisecond);
+    const RequestHandle small = Add(&h, 4, 1);
+    for (int i = 0; i < crowd; ++i) Add(&h, 80, 1);
+    ASSERT_EQ(h.Run(), "");
+    const bool large_first = h.outputs()[large].done_event.scheduled_ns < h.outputs()[small].done_event.scheduled_ns;
+    EXPECT_EQ(large_first, crowd == 0);
+  }
+}
+
+}  // namespace
+}  // namespace tactus
