@@ -17,10 +17,12 @@ inline constexpr int kExitInterrupted = 130;
 
 int ServeCommand(const Args& args);
 int RunCommand(const Args& args);
+int ProfileCommand(const Args& args);
 int ModelsCommand(const Args& args);
 int TokenizeCommand(const Args& args);
 int TemplateCommand(const Args& args);
 int BenchCommand(const Args& args);
+int SimCommand(const Args& args);
 int VersionCommand(const Args& args);
 
 }  // namespace tactus::cli

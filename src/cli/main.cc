@@ -17,10 +17,12 @@ struct Command {
 constexpr Command kCommands[] = {
     {"serve", ServeCommand, "an OpenAI-compatible server on one model"},
     {"run", RunCommand, "chat with a model in the terminal, or answer one prompt"},
+    {"profile", ProfileCommand, "measure a model's step times on this machine"},
     {"models", ModelsCommand, "list the models at hand, or inspect one"},
     {"tokenize", TokenizeCommand, "the tokens of a text"},
     {"template", TemplateCommand, "what a chat template makes of a conversation"},
     {"bench", BenchCommand, "load-test any OpenAI endpoint"},
+    {"sim", SimCommand, "what a trace, a model, devices and a scheduler would give"},
     {"version", VersionCommand, "version and build"},
 };
 

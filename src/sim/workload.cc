@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
+#include <functional>
 #include <optional>
+#include <tuple>
 
 #include "base/rng.h"
+#include "sim/trace_file.h"
 
 namespace tactus {
 namespace {
@@ -90,76 +92,161 @@ double DrawGamma(Rng& rng, double shape) {
   }
 }
 
-// A CSV with a header that names arrival_s (may be empty), prompt_tokens, output_tokens and perhaps prefix_hash_ids.
-Result<std::vector<WorkloadRequest>> ReadTrace(const WorkloadSpec& spec) {
-  std::ifstream in(spec.file);
-  if (!in) return NotFound(fmt::format("workload '{}': cannot open {}", spec.text, spec.file), "workload");
-  std::string line;
-  std::getline(in, line);
-  if (!line.empty() && line.back() == '\r') line.pop_back();
-  const auto header = Split(line, ',');
-  auto column = [&](const char* name) {
-    const auto it = std::find(header.begin(), header.end(), name);
-    return it == header.end() ? -1 : static_cast<int>(it - header.begin());
-  };
-  const int arrival = column("arrival_s"), prompt = column("prompt_tokens"), output = column("output_tokens"),
-            hashes = column("prefix_hash_ids");
-  if (prompt < 0 || output < 0) {
-    return Bad(spec.text,
-               fmt::format("{} has no columns prompt_tokens and output_tokens in its first line", spec.file));
-  }
-  std::vector<WorkloadRequest> rows;
-  for (int64_t number = 2; std::getline(in, line); ++number) {
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (line.empty()) continue;
-    const auto cells = Split(line, ',');
-    auto cell = [&](int i) {
-      return i >= 0 && i < static_cast<int>(cells.size()) ? cells[static_cast<size_t>(i)] : std::string();
-    };
-    WorkloadRequest r;
-    const auto p = ToDouble(cell(prompt)), o = ToDouble(cell(output));
-    if (!p || !o || *p < 0 || *o < 0 || *p > 1e9 || *o > 1e9) {
-      return Bad(spec.text, fmt::format("{}:{}: prompt_tokens '{}' and output_tokens '{}' must be numbers", spec.file,
-                                        number, cell(prompt), cell(output)));
+// Arrival times one after the other.
+class ArrivalClock {
+ public:
+  ArrivalClock(const ArrivalSpec& spec, uint64_t seed) : spec_(spec), rng_(seed, kArrivals) {}
+  TimeNs Next() {
+    const double at_s = now_s_;
+    if (spec_.rate_per_s > 0) {
+      const double mean = 1.0 / spec_.rate_per_s;
+      if (spec_.kind == ArrivalSpec::Kind::kConstant) {
+        now_s_ += mean;
+      } else if (spec_.kind == ArrivalSpec::Kind::kPoisson) {
+        now_s_ += rng_.Exponential(mean);
+      } else {
+        now_s_ += DrawGamma(rng_, 1.0 / (spec_.cv * spec_.cv)) * mean * spec_.cv * spec_.cv;
+      }
     }
-    if (*p < 1 || *o < 1) continue;  // a few public traces have empty rows
-    r.prompt_tokens = static_cast<int64_t>(*p);
-    r.output_tokens = static_cast<int64_t>(*o);
-    if (const auto t = ToDouble(cell(arrival)))
-      r.arrival_ns = std::llround(*t / spec.scale * 1e9);
-    else
-      r.arrival_ns = -1;
-    for (const std::string& id : Split(cell(hashes), ' ')) {
-      if (const auto v = ToDouble(id)) r.block_ids.push_back(static_cast<int64_t>(*v));
-    }
-    rows.push_back(std::move(r));
+    return std::llround(at_s * 1e9);
   }
-  if (rows.empty()) return Bad(spec.text, fmt::format("{} has no rows", spec.file));
-  return rows;
-}
+  TimeNs Jitter() { return std::llround(rng_.Uniform() * spec_.jitter_s * 1e9); }
 
-void DrawArrivals(const ArrivalSpec& spec, uint64_t seed, std::vector<WorkloadRequest>* requests) {
-  Rng rng(seed, kArrivals);
-  if (spec.kind == ArrivalSpec::Kind::kRecorded) {
-    for (auto& r : *requests) {
-      r.arrival_ns = std::max<TimeNs>(r.arrival_ns, 0) + std::llround(rng.Uniform() * spec.jitter_s * 1e9);
+ private:
+  const ArrivalSpec spec_;
+  Rng rng_;
+  double now_s_ = 0;
+};
+
+// Lengths from a distribution or by rule.
+class DrawnStream final : public WorkloadStream {
+ public:
+  DrawnStream(const WorkloadSpec& spec, const ArrivalSpec& arrivals, int64_t count, uint64_t seed)
+      : spec_(spec), arrivals_(arrivals, seed), rng_(seed, kLengths), count_(count > 0 ? count : 100),
+        timed_(arrivals.rate_per_s > 0) {}
+
+  int64_t count() const override { return count_; }
+  bool has_arrivals() const override { return timed_; }
+
+  bool Next(WorkloadRequest* r) override {
+    if (next_ >= count_) return false;
+    Make(next_, r);
+    next_ += spec_.kind == WorkloadSpec::Kind::kMultiTurn ? spec_.turns : 1;
+    r->arrival_ns = arrivals_.Next();
+    return true;
+  }
+
+  bool NextTurn(const WorkloadRequest& ended, WorkloadRequest* r) override {
+    if (ended.conversation < 0 || ended.turn + 1 >= spec_.turns || ended.index + 1 >= count_) return false;
+    Make(ended.index + 1, r);
+    r->arrival_ns = -1;
+    return true;
+  }
+
+ private:
+  void Make(int64_t i, WorkloadRequest* r) {
+    *r = WorkloadRequest();
+    r->index = i;
+    r->prompt_tokens = spec_.in;
+    r->output_tokens = spec_.out;
+    switch (spec_.kind) {
+      case WorkloadSpec::Kind::kLogNormal:
+        r->prompt_tokens = DrawLogNormal(rng_, spec_.in_median, spec_.in_p90, spec_.max_tokens);
+        r->output_tokens = DrawLogNormal(rng_, spec_.out_median, spec_.out_p90, spec_.max_tokens);
+        break;
+      case WorkloadSpec::Kind::kPrefix:
+        r->prompt_tokens = spec_.shared + spec_.unique;
+        r->prefix_id = 0;
+        r->shared_tokens = spec_.shared;
+        break;
+      case WorkloadSpec::Kind::kMultiTurn:
+        // Turn t repeats the conversation so far: t earlier questions and answers, then a new question.
+        r->turn = i % spec_.turns;
+        r->conversation = r->prefix_id = i / spec_.turns;
+        r->prompt_tokens = (r->turn + 1) * spec_.in + r->turn * spec_.out;
+        r->shared_tokens = r->turn * (spec_.in + spec_.out);
+        break;
+      default: break;
     }
-    return;
   }
-  double now_s = 0;
-  for (auto& r : *requests) {
-    if (r.arrival_ns < 0 && r.conversation >= 0) continue;  // follows the turn before it
-    r.arrival_ns = std::llround(now_s * 1e9);
-    if (spec.rate_per_s <= 0) continue;
-    const double mean = 1.0 / spec.rate_per_s;
-    if (spec.kind == ArrivalSpec::Kind::kConstant)
-      now_s += mean;
-    else if (spec.kind == ArrivalSpec::Kind::kPoisson)
-      now_s += rng.Exponential(mean);
-    else
-      now_s += DrawGamma(rng, 1.0 / (spec.cv * spec.cv)) * mean * spec.cv * spec.cv;
+
+  const WorkloadSpec spec_;
+  ArrivalClock arrivals_;
+  Rng rng_;
+  const int64_t count_;
+  const bool timed_;
+  int64_t next_ = 0;
+};
+
+// Rows of a file, with its own times or drawn ones.
+class FileStream final : public WorkloadStream {
+ public:
+  FileStream(const WorkloadSpec& spec, const ArrivalSpec& arrivals, std::shared_ptr<const TraceFile> file, int64_t count,
+             uint64_t seed)
+      : file_(std::move(file)), arrivals_(arrivals, seed), scale_(spec.scale), jitter_ns_(std::llround(arrivals.jitter_s * 1e9)),
+        count_(count > 0 ? count : static_cast<int64_t>(file_->rows().size())) {
+    // A trace keeps its own times unless a rate is asked for.
+    own_times_ = spec.kind == WorkloadSpec::Kind::kTrace && file_->has_arrivals() && arrivals.rate_per_s <= 0;
+    timed_ = own_times_ || arrivals.rate_per_s > 0;
+    span_ns_ = own_times_ ? Scaled(file_->rows().back().arrival_ns) + 1 : 0;
   }
-}
+
+  int64_t count() const override { return count_; }
+  bool has_arrivals() const override { return timed_; }
+  int64_t rows_dropped() const override { return file_->dropped(); }
+  bool NextTurn(const WorkloadRequest&, WorkloadRequest*) override { return false; }
+
+  bool Next(WorkloadRequest* r) override {
+    TimeNs arrival = 0;
+    int64_t index = next_;
+    if (!own_times_) {
+      if (next_ >= count_) return false;
+      arrival = arrivals_.Next();
+      ++next_;
+    } else {
+      // A jittered time is at or after its own, so what lies before the next row's own time is in order.
+      while (next_ < count_ && (ahead_.empty() || RecordedNs(next_) <= ahead_.front().first)) {
+        ahead_.emplace_back(RecordedNs(next_) + (jitter_ns_ > 0 ? arrivals_.Jitter() : 0), next_);
+        std::push_heap(ahead_.begin(), ahead_.end(), std::greater<>());
+        ++next_;
+      }
+      if (ahead_.empty()) return false;
+      std::pop_heap(ahead_.begin(), ahead_.end(), std::greater<>());
+      std::tie(arrival, index) = ahead_.back();
+      ahead_.pop_back();
+    }
+    const TraceRow& row = Row(index);
+    r->arrival_ns = arrival;
+    r->prompt_tokens = row.prompt_tokens;
+    r->output_tokens = row.output_tokens;
+    r->prefix_id = row.prefix_id;
+    r->shared_tokens = row.shared_tokens;
+    const auto ids = file_->hash_ids(row);
+    r->block_ids.assign(ids.begin(), ids.end());
+    r->conversation = -1;
+    r->turn = 0;
+    r->index = index;
+    return true;
+  }
+
+ private:
+  const TraceRow& Row(int64_t i) const { return file_->rows()[static_cast<size_t>(i) % file_->rows().size()]; }
+  TimeNs Scaled(TimeNs ns) const { return scale_ == 1.0 ? ns : std::llround(static_cast<double>(ns) / scale_); }
+  // A repeated trace starts again 1 ns after its last arrival.
+  TimeNs RecordedNs(int64_t i) const {
+    return Scaled(Row(i).arrival_ns) + i / static_cast<int64_t>(file_->rows().size()) * span_ns_;
+  }
+
+  const std::shared_ptr<const TraceFile> file_;
+  ArrivalClock arrivals_;
+  const double scale_;
+  const TimeNs jitter_ns_;
+  const int64_t count_;
+  bool own_times_ = false, timed_ = false;
+  TimeNs span_ns_ = 0;
+  int64_t next_ = 0;
+  std::vector<std::pair<TimeNs, int64_t>> ahead_;   // a heap: rows that may come next
+};
 
 }  // namespace
 
@@ -216,6 +303,21 @@ Result<WorkloadSpec> ParseWorkload(const std::string& text) {
              "multi-turn[:turns=N,in=N,out=N], lengths:FILE and trace:FILE[:scale=X]");
 }
 
+const std::vector<WorkloadInfo>& KnownWorkloads() {
+  static const std::vector<WorkloadInfo> kWorkloads = {
+      {"chat", "lengths like a public trace of chats"},
+      {"code", "lengths like a public trace of a coding assistant"},
+      {"summarize", "lengths like summaries of papers"},
+      {"long-output", "lengths like translations of books"},
+      {"random:in=512,out=128", "fixed lengths"},
+      {"prefix:shared=1024,unique=128,out=64", "one shared prefix, then unique text"},
+      {"multi-turn:turns=4,in=128,out=128", "conversations: each turn repeats what came before and follows its end"},
+      {"lengths:FILE", "lengths from a CSV with columns prompt_tokens,output_tokens"},
+      {"trace:FILE[:scale=X]", "the same with the file's own arrival_s (rate times X) and shared prefixes"},
+  };
+  return kWorkloads;
+}
+
 Result<ArrivalSpec> ParseArrivals(const std::string& text, double rate_per_s) {
   ArrivalSpec spec;
   spec.rate_per_s = rate_per_s;
@@ -239,55 +341,33 @@ Result<ArrivalSpec> ParseArrivals(const std::string& text, double rate_per_s) {
       "arrivals");
 }
 
+Result<std::unique_ptr<WorkloadStream>> WorkloadStream::Open(const WorkloadSpec& spec, const ArrivalSpec& arrivals,
+                                                             int64_t count, uint64_t seed) {
+  using Kind = WorkloadSpec::Kind;
+  if (spec.kind != Kind::kLengths && spec.kind != Kind::kTrace) {
+    if (arrivals.kind == ArrivalSpec::Kind::kRecorded) {
+      return InvalidArgument(fmt::format("arrivals jitter:S move a trace's own times, and workload '{}' has none", spec.text), "arrivals");
+    }
+    return std::unique_ptr<WorkloadStream>(std::make_unique<DrawnStream>(spec, arrivals, count, seed));
+  }
+  TACTUS_ASSIGN_OR_RETURN(auto file, TraceFile::Read(spec.file));
+  if (arrivals.kind == ArrivalSpec::Kind::kRecorded && (spec.kind != Kind::kTrace || !file->has_arrivals())) {
+    return InvalidArgument(fmt::format("arrivals jitter:S move a trace's own times, and '{}' has none", spec.text), "arrivals");
+  }
+  if (arrivals.kind == ArrivalSpec::Kind::kRecorded && arrivals.rate_per_s > 0) {
+    return InvalidArgument("arrivals jitter:S keep a trace's own times, so no rate can be asked for", "rate");
+  }
+  return std::unique_ptr<WorkloadStream>(std::make_unique<FileStream>(spec, arrivals, std::move(file), count, seed));
+}
+
 Result<std::vector<WorkloadRequest>> MakeWorkload(const WorkloadSpec& spec, const ArrivalSpec& arrivals, int64_t count,
                                                   uint64_t seed) {
-  Rng rng(seed, kLengths);
+  TACTUS_ASSIGN_OR_RETURN(const auto stream, WorkloadStream::Open(spec, arrivals, count, seed));
   std::vector<WorkloadRequest> out;
-  ArrivalSpec use = arrivals;
-  using Kind = WorkloadSpec::Kind;
-  if (spec.kind == Kind::kLengths || spec.kind == Kind::kTrace) {
-    TACTUS_ASSIGN_OR_RETURN(auto rows, ReadTrace(spec));
-    if (count <= 0) count = static_cast<int64_t>(rows.size());
-    const TimeNs span = rows.back().arrival_ns + 1;
-    for (int64_t i = 0; i < count; ++i) {
-      WorkloadRequest r = rows[static_cast<size_t>(i) % rows.size()];
-      if (r.arrival_ns >= 0) r.arrival_ns += i / static_cast<int64_t>(rows.size()) * span;
-      out.push_back(std::move(r));
-    }
-    // A trace keeps its own times unless a rate is asked for or it has none.
-    if (spec.kind == Kind::kTrace && out.front().arrival_ns >= 0 && arrivals.rate_per_s <= 0) {
-      use.kind = ArrivalSpec::Kind::kRecorded;
-    }
-  } else {
-    if (count <= 0) count = 100;
-    for (int64_t i = 0; i < count; ++i) {
-      WorkloadRequest r;
-      if (spec.kind == Kind::kLogNormal) {
-        r.prompt_tokens = DrawLogNormal(rng, spec.in_median, spec.in_p90, spec.max_tokens);
-        r.output_tokens = DrawLogNormal(rng, spec.out_median, spec.out_p90, spec.max_tokens);
-      } else if (spec.kind == Kind::kPrefix) {
-        r.prompt_tokens = spec.shared + spec.unique;
-        r.output_tokens = spec.out;
-        r.prefix_id = 0;
-        r.shared_tokens = spec.shared;
-      } else if (spec.kind == Kind::kMultiTurn) {
-        // Turn t repeats the conversation so far: t earlier questions and answers, then a new question.
-        const int64_t turn = i % spec.turns;
-        r.conversation = r.prefix_id = i / spec.turns;
-        r.prompt_tokens = (turn + 1) * spec.in + turn * spec.out;
-        r.output_tokens = spec.out;
-        r.shared_tokens = turn * (spec.in + spec.out);
-        r.arrival_ns = turn == 0 ? 0 : -1;
-      } else {
-        r.prompt_tokens = spec.in;
-        r.output_tokens = spec.out;
-      }
-      out.push_back(std::move(r));
-    }
-  }
-  DrawArrivals(use, seed, &out);
-  if (use.kind == ArrivalSpec::Kind::kRecorded) {
-    std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.arrival_ns < b.arrival_ns; });
+  WorkloadRequest r;
+  while (stream->Next(&r)) {
+    out.push_back(r);
+    for (WorkloadRequest turn; stream->NextTurn(out.back(), &turn);) out.push_back(turn);
   }
   return out;
 }

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/units.h"
+#include "tactus/status.h"
 
 namespace tactus {
 
@@ -19,6 +21,8 @@ struct WorkloadRequest {
   int64_t shared_tokens = 0;
   std::vector<int64_t> block_ids;  // hash ids of 512-token blocks, where a trace has them; empty otherwise
   int64_t conversation = -1;       // multi-turn: turns of one conversation, in order
+  int64_t turn = 0;                // of the conversation
+  int64_t index = 0;               // number of the request in its workload, from 0
 };
 
 // As typed: random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | long-output |
@@ -37,6 +41,13 @@ struct WorkloadSpec {
 };
 Result<WorkloadSpec> ParseWorkload(const std::string& text);
 
+struct WorkloadInfo {
+  const char* name;
+  const char* help;
+};
+// For --list.
+const std::vector<WorkloadInfo>& KnownWorkloads();
+
 struct ArrivalSpec {
   enum class Kind : uint8_t { kPoisson, kGamma, kConstant, kRecorded } kind = Kind::kPoisson;
   double rate_per_s = 0;  // <= 0: all at once (closed loop, or the trace's own times)
@@ -45,6 +56,23 @@ struct ArrivalSpec {
 };
 // poisson | gamma:CV | constant | jitter:S, with the rate.
 Result<ArrivalSpec> ParseArrivals(const std::string& text, double rate_per_s);
+
+// A workload one request at a time, so that memory does not grow with their number (a trace's rows are kept once). One seed
+// gives one workload. Not thread-safe; streams of one TraceFile may be used side by side.
+class WorkloadStream {
+ public:
+  // `count` requests, turns included (0: as many as the file has, else 100); a file's rows repeat when it has fewer.
+  static Result<std::unique_ptr<WorkloadStream>> Open(const WorkloadSpec& spec, const ArrivalSpec& arrivals, int64_t count,
+                                                      uint64_t seed);
+  virtual ~WorkloadStream() = default;
+  virtual int64_t count() const = 0;
+  // Requests that arrive by themselves, in order of arrival. False: there are no more.
+  virtual bool Next(WorkloadRequest* request) = 0;
+  // The turn after `ended` of its conversation, which arrives when that one has ended. False: it was the last.
+  virtual bool NextTurn(const WorkloadRequest& ended, WorkloadRequest* request) = 0;
+  virtual bool has_arrivals() const = 0;    // false: all at once
+  virtual int64_t rows_dropped() const { return 0; }   // of the file: no prompt or no output
+};
 
 // The first `count` requests (0: as many as the file has), sorted by arrival; a file's rows repeat when it has fewer.
 Result<std::vector<WorkloadRequest>> MakeWorkload(const WorkloadSpec& spec, const ArrivalSpec& arrivals, int64_t count,

@@ -1,0 +1,222 @@
+// `tactus sim`: what a workload, a model, devices and a scheduler would give, by the engine itself on a virtual clock.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/option_binding.h"
+#include "cli/serving_report.h"
+#include "cli/slo_text.h"
+#include "cost/cost_model.h"
+#include "predict/predictor.h"
+#include "route/balancer.h"
+#include "sim/sim_options.h"
+
+namespace tactus::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct SimCommandOptions {
+  SimOptions sim;
+  bool list = false, json = false;
+  std::string output;
+
+  template <class V>
+  void VisitFields(V& v) {
+    sim.VisitFields(v);
+    v.Field("json", json, {.help = "one JSON object on stdout"});
+    v.Field("output", output, {.alias = "o", .help = "write the JSON object to this file"});
+    v.Field("list", list, {.help = "what is known by name: models, devices, schedulers, choices, balancers, workloads"});
+  }
+};
+
+int Fail(const Status& status, int code) {
+  std::fprintf(stderr, "tactus sim: %s\n", status.message().c_str());
+  return code;
+}
+
+// Wrong input is wrong usage; a file that cannot be read or written is a failure.
+int CodeOf(const Status& status) { return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed; }
+
+template <class Entries>
+Json Section(const Entries& entries) {
+  Json section = Json::object();
+  for (const auto& e : entries) section[std::string(e.name)] = std::string(e.help);
+  return section;
+}
+
+Json KnownNames() {
+  Json list;
+  list["models"] = Section(cost::KnownModels());
+  list["devices"] = Section(cost::KnownDevices());
+  list["schedulers"] = Section(sched::Presets());
+  list["order"] = Section(sched::Values(sched::Choice::kOrder));
+  list["admission"] = Section(sched::Values(sched::Choice::kAdmission));
+  list["composition"] = Section(sched::Values(sched::Choice::kComposition));
+  list["budget"] = Section(sched::Values(sched::Choice::kBudget));
+  list["preemption"] = Section(sched::Values(sched::Choice::kPreemption));
+  list["balancers"] = Section(route::Balancers());
+  list["workloads"] = Section(KnownWorkloads());
+  return list;
+}
+
+int PrintList(bool json) {
+  const Json list = KnownNames();
+  if (json) {
+    std::printf("%s\n", list.dump().c_str());
+    return kExitOk;
+  }
+  for (const auto& [section, entries] : list.items()) {
+    std::printf("%s\n", section.c_str());
+    for (const auto& [name, help] : entries.items()) std::printf("  %-24s %s\n", name.c_str(), help.get<std::string>().c_str());
+  }
+  return kExitOk;
+}
+
+// A bar on a terminal; else a line every ten seconds.
+class Progress {
+ public:
+  explicit Progress(bool terminal) : terminal_(terminal), begin_ns_(SystemClock().NowNs()), next_ns_(begin_ns_ + kSecond / 5) {}
+
+  bool Show(const SimProgress& p) {
+    const TimeNs now = SystemClock().NowNs();
+    if (now >= next_ns_) {
+      next_ns_ = now + (terminal_ ? kSecond / 5 : 10 * kSecond);
+      Draw(p, now);
+    }
+    return InterruptCount() == 0;
+  }
+  void End(const SimProgress& p) {
+    if (drawn_ && terminal_) {
+      Draw(p, SystemClock().NowNs());
+      std::fprintf(stderr, "\n");
+    }
+  }
+  double seconds() const { return static_cast<double>(SystemClock().NowNs() - begin_ns_) * 1e-9; }
+
+ private:
+  void Draw(const SimProgress& p, TimeNs now) {
+    const double seconds = static_cast<double>(now - begin_ns_) * 1e-9;
+    const std::string text = fmt::format("{}/{} requests, {} steps, {:.0f} s simulated in {:.1f} s", p.ended, p.total, p.steps,
+                                         static_cast<double>(p.now_ns) * 1e-9, seconds);
+    drawn_ = true;
+    if (!terminal_) {
+      std::fprintf(stderr, "%s\n", text.c_str());
+      return;
+    }
+    constexpr int kWidth = 30;
+    const int filled = p.total > 0 ? static_cast<int>(kWidth * p.ended / p.total) : 0;
+    std::fprintf(stderr, "\r[%.*s%*s] %s ", filled, "##############################", kWidth - filled, "", text.c_str());
+  }
+
+  const bool terminal_;
+  const TimeNs begin_ns_;
+  TimeNs next_ns_;
+  bool drawn_ = false;
+};
+
+void AddContext(const SimOptions& o, const SimSetup& setup, const Simulation& sim, double wall_s, Json* out) {
+  Json& j = *out;
+  const SimProgress p = sim.progress();
+  j["workload"] = o.workload;
+  j["scheduler"] = sim.Describe();
+  j["cost"] = setup.cost_text;
+  j["devices"] = setup.cost != nullptr ? Json(o.tp * o.pp * o.replicas) : Json(nullptr);
+  j["kv_blocks"] = setup.config.scheduler.limits.blocks_total;
+  j["max_model_len"] = setup.config.scheduler.limits.max_model_len;
+  j["request_rate_asked"] = o.rate > 0 ? Json(o.rate) : Json(nullptr);
+  j["concurrency"] = o.concurrency > 0 ? Json(o.concurrency) : Json(nullptr);
+  j["seed"] = o.seed;
+  j["wall_s"] = wall_s;
+  j["steps_per_wall_second"] = wall_s > 0 ? Json(static_cast<double>(p.steps) / wall_s) : Json(nullptr);
+}
+
+std::string Table(const Json& j) {
+  auto number = [](const Json& v, double factor, const char* format) {
+    return v.is_number() ? fmt::format(fmt::runtime(format), v.get<double>() * factor) : std::string("-");
+  };
+  std::string out = ReportTable(j);
+  out += fmt::format("{:<22}", "Scheduling delay (ms)");
+  for (const char* column : {"mean", "p50", "p90", "p95", "p99", "max"}) {
+    const Json& row = j.at("scheduling_delay_ms");
+    out += fmt::format("{:>11}", row.is_object() ? number(row.at(column), 1, "{:.2f}") : "-");
+  }
+  out += fmt::format("\n\nSteps: {}, mean batch {}, budget used {} %, KV used {} %, preemptions {} ({} tokens recomputed)\n",
+                     j.at("steps").get<int64_t>(), number(j.at("mean_batch"), 1, "{:.1f}"), number(j.at("budget_utilization"), 100, "{:.1f}"),
+                     number(j.at("kv_utilization"), 100, "{:.1f}"), j.at("preemptions").get<int64_t>(),
+                     j.at("recomputed_tokens").get<int64_t>());
+  out += fmt::format("MFU {} %, MBU {} %, prefix sharing {} %, plan hash {}\n", number(j.at("mfu"), 100, "{:.1f}"),
+                     number(j.at("mbu"), 100, "{:.1f}"), number(j.at("prefix_sharing"), 100, "{:.1f}"), j.at("plan_hash").get<std::string>());
+  if (j.at("bubbles").is_object()) {
+    out += fmt::format("Bubbles per request (ms): median {}, P99 {}\n", number(j.at("bubbles").at("per_request_ms")["p50"], 1, "{:.2f}"),
+                       number(j.at("bubbles").at("per_request_ms")["p99"], 1, "{:.2f}"));
+  }
+  if (j.at("extrapolation").is_string()) out += "Beyond what was measured: " + j.at("extrapolation").get<std::string>() + "\n";
+  if (j.at("first_rejection").is_string()) out += "First rejection: " + j.at("first_rejection").get<std::string>() + "\n";
+  return out;
+}
+
+int RunOne(const SimCommandOptions& options, const SimSetup& setup) {
+  auto made = Simulation::Create(setup.config, setup.workload.get());
+  if (!made.ok()) return Fail(made.status(), CodeOf(made.status()));
+  Simulation& sim = **made;
+  for (const std::string& note : setup.notes) std::fprintf(stderr, "%s\n", note.c_str());
+  std::fprintf(stderr, "scheduler %s\n", sim.Describe().c_str());
+  CatchInterrupt();
+  Progress progress(isatty(STDERR_FILENO) != 0);
+  const Status run = sim.Run([&](const SimProgress& p) { return progress.Show(p); });
+  progress.End(sim.progress());
+  if (!run.ok()) return Fail(run, kExitFailed);
+  Json result = Json::parse(sim.ResultJson());
+  AddContext(options.sim, setup, sim, progress.seconds(), &result);
+  if (!options.output.empty()) {
+    std::ofstream file(options.output);
+    file << result.dump(1) << "\n";
+    if (!file.flush()) return Fail(InvalidArgument(fmt::format("cannot write {}", options.output)), kExitFailed);
+  }
+  if (options.json) {
+    std::printf("%s\n", result.dump().c_str());
+  } else {
+    std::printf("%s", Table(result).c_str());
+  }
+  if (sim.finished()) return kExitOk;
+  const SimProgress p = sim.progress();
+  std::fprintf(stderr, "tactus sim: interrupted after %lld of %lld requests, %.1f s of simulated time\n", static_cast<long long>(p.ended),
+               static_cast<long long>(p.total), static_cast<double>(p.now_ns) * 1e-9);
+  return kExitInterrupted;
+}
+
+}  // namespace
+
+int SimCommand(const Args& args) {
+  SimCommandOptions options;
+  CommandLine line("sim", "--model M --device D --workload W (--rate R | --concurrency N) [options]",
+                   "Simulates serving: the engine and its schedulers on a virtual clock and a cost model.");
+  line.Add(options);
+  switch (line.Parse(args)) {
+    case CommandLine::Outcome::kDone: return kExitOk;
+    case CommandLine::Outcome::kBadUsage: return kExitUsage;
+    case CommandLine::Outcome::kRun: break;
+  }
+  if (options.list) return PrintList(options.json);
+  SimTexts texts;
+  auto slo = ParseSlo(options.sim.slo);
+  if (!slo.ok()) return Fail(slo.status(), kExitUsage);
+  texts.slo = *slo;
+  if (!options.sim.cpu_overhead.empty()) {
+    auto overhead = ParseDuration(options.sim.cpu_overhead);
+    if (!overhead.ok()) return Fail(InvalidArgument("--cpu-overhead: " + overhead.status().message()), kExitUsage);
+    texts.cpu_overhead_ns = overhead->ns;
+  }
+  auto setup = SetUpSimulation(options.sim, texts);
+  if (!setup.ok()) return Fail(setup.status(), CodeOf(setup.status()));
+  return RunOne(options, *setup);
+}
+
+}  // namespace tactus::cli

@@ -1,0 +1,12 @@
+// The factories of balancers.def.
+#pragma once
+
+#include "route/balancer.h"
+
+namespace tactus::route {
+
+#define TACTUS_BALANCER(name, make, help) std::unique_ptr<Balancer> make(uint64_t seed);
+#include "route/balancers.def"
+#undef TACTUS_BALANCER
+
+}  // namespace tactus::route

@@ -1,0 +1,44 @@
+#include "sim/request_log.h"
+
+#include <fmt/format.h>
+
+namespace tactus {
+namespace {
+
+std::string Seconds(TimeNs ns) { return fmt::format("{}.{:09}", ns / kSecond, ns % kSecond); }
+
+}  // namespace
+
+Result<std::unique_ptr<RequestLog>> RequestLog::Create(const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "w");
+  if (file == nullptr) return InvalidArgument(fmt::format("cannot write '{}'", path), "requests-out");
+  std::fputs("request,replica,arrival_s,prompt_tokens,cached_tokens,output_tokens,scheduled_s,first_token_s,done_s,"
+             "longest_gap_s,preemptions,recomputed_tokens,finish\n", file);
+  return std::unique_ptr<RequestLog>(new RequestLog(path, file));
+}
+
+RequestLog::~RequestLog() {
+  if (file_ != nullptr) std::fclose(file_);
+}
+
+void RequestLog::Ended(const WorkloadRequest& r, int32_t replica, const RequestDoneEvent& d) {
+  const auto line = fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{}\n", r.index, replica, Seconds(d.arrival_ns), d.prompt_tokens,
+                                d.cached_tokens, d.completion_tokens, Seconds(d.scheduled_ns), Seconds(d.first_token_ns),
+                                Seconds(d.done_ns), Seconds(d.longest_gap_ns), d.preemptions, d.recomputed_tokens,
+                                FinishReasonName(d.finish));
+  std::fwrite(line.data(), 1, line.size(), file_);
+}
+
+void RequestLog::Refused(const WorkloadRequest& r, TimeNs now_ns) {
+  const auto line = fmt::format("{},,{},{},,0,,,{},,,,rejected\n", r.index, Seconds(now_ns), r.prompt_tokens, Seconds(now_ns));
+  std::fwrite(line.data(), 1, line.size(), file_);
+}
+
+Status RequestLog::Close() {
+  const bool failed = std::ferror(file_) != 0;
+  const bool unflushed = std::fclose(file_) != 0;
+  file_ = nullptr;
+  return failed || unflushed ? DataLoss(fmt::format("'{}' could not be written completely", path_)) : Status();
+}
+
+}  // namespace tactus

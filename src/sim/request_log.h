@@ -1,0 +1,32 @@
+// One CSV line per request of a simulation, written as requests end. Times in seconds since the start with nine decimals:
+// exact. Thread rule: one thread.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "engine/events.h"
+#include "sim/workload.h"
+#include "tactus/status.h"
+
+namespace tactus {
+
+class RequestLog {
+ public:
+  // kInvalidArgument when the file cannot be made.
+  static Result<std::unique_ptr<RequestLog>> Create(const std::string& path);
+  ~RequestLog();
+  void Ended(const WorkloadRequest& request, int32_t replica, const RequestDoneEvent& done);
+  // Never ran: too long, or the queue was full.
+  void Refused(const WorkloadRequest& request, TimeNs now_ns);
+  // kDataLoss: not everything could be written.
+  Status Close();
+
+ private:
+  explicit RequestLog(std::string path, std::FILE* file) : path_(std::move(path)), file_(file) {}
+  const std::string path_;
+  std::FILE* file_;
+};
+
+}  // namespace tactus

@@ -1,0 +1,183 @@
+// From options to a simulation: cost model, KV plan, scheduler, workload.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+
+#include "cost/step_table.h"
+#include "predict/predictor.h"
+#include "sim/sim_options.h"
+
+namespace tactus {
+namespace {
+
+bool IsCostSource(const std::string& cost) { return cost == "auto" || cost == "fitted" || cost == "roofline"; }
+
+// A workload's file is looked up as it is, then in the data folder and its traces.
+std::string FindFile(const std::string& file, const std::string& data) {
+  std::error_code error;
+  if (std::filesystem::exists(file, error)) return file;
+  const char* env = std::getenv("TACTUS_DATA");
+  const std::string folder = !data.empty() ? data : env != nullptr ? env : "";
+  if (folder.empty()) return file;
+  for (const auto& path : {std::filesystem::path(folder) / file, std::filesystem::path(folder) / "traces" / file}) {
+    if (std::filesystem::exists(path, error)) return path.string();
+  }
+  return file;
+}
+
+Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
+  if (!IsCostSource(o.cost)) {
+    TACTUS_ASSIGN_OR_RETURN(std::shared_ptr<const cost::StepProfile> profile, cost::LoadStepProfile(o.cost));
+    setup->notes.push_back(setup->cost_text = profile->Describe());
+    setup->step_time = std::move(profile);
+    if (o.model.empty() && o.device.empty()) return Status();
+  }
+  if (o.model.empty()) return InvalidArgument("--model is missing: a name of 'tactus sim --list', a model folder or a config.json", "model");
+  if (o.device.empty()) return InvalidArgument("--device is missing: a name of 'tactus sim --list'", "device");
+  cost::Deployment d;
+  d.model = o.model;
+  d.device = o.device;
+  d.tp = static_cast<int32_t>(o.tp);
+  d.pp = static_cast<int32_t>(o.pp);
+  d.weight_dtype = o.weight_dtype;
+  d.kv_dtype = o.kv_dtype;
+  d.backend = o.backend;
+  d.source = IsCostSource(o.cost) ? o.cost : "auto";
+  d.cpu_overhead_ns = texts.cpu_overhead_ns;
+  TACTUS_ASSIGN_OR_RETURN(setup->cost, cost::CostModel::Create(d));
+  if (setup->step_time == nullptr) {
+    setup->step_time = setup->cost;
+    setup->notes.push_back(setup->cost_text = setup->cost->Describe());
+  }
+  return Status();
+}
+
+sched::SchedulerConfig AskedScheduler(const SimOptions& o, const SimSetup& setup) {
+  sched::SchedulerConfig c;
+  c.preset = o.scheduler;
+  c.order = o.order;
+  c.admission = o.admission;
+  c.composition = o.composition;
+  c.budget = o.budget;
+  c.preemption = o.preemption;
+  c.predictor = o.predictor;
+  c.limits.max_num_seqs = static_cast<int32_t>(o.max_num_seqs);
+  c.limits.block_size = static_cast<int32_t>(o.block_size);
+  c.limits.token_budget = o.token_budget;
+  c.limits.tbt_slo_ns = o.tbt_slo.ns;
+  c.limits.watermark = o.watermark;
+  c.limits.reserve_full = o.reserve_full;
+  c.limits.policy = o.policy;
+  c.limits.unlimited_steps = true;
+  c.limits.step_time = setup.step_time.get();
+  return c;
+}
+
+// The most tokens that one of its steps has: made once to ask, with KV memory without end.
+Result<int64_t> MaxStepTokens(sched::SchedulerConfig c) {
+  c.limits.slot_capacity = c.limits.max_num_seqs;
+  c.limits.blocks_total = std::numeric_limits<int32_t>::max();
+  c.limits.swap_blocks = 0;
+  TACTUS_ASSIGN_OR_RETURN(const std::string name, sched::Scheduler::PredictorFor(c));
+  predict::PredictorOptions p;
+  p.slot_capacity = c.limits.slot_capacity;
+  p.max_model_len = c.limits.max_model_len;
+  p.true_lengths_known = true;
+  TACTUS_ASSIGN_OR_RETURN(const auto predictor, predict::MakePredictor(name, p));
+  c.limits.predictor = predictor.get();
+  TACTUS_ASSIGN_OR_RETURN(const auto asked, sched::Scheduler::Create(c));
+  return asked->max_step_tokens();
+}
+
+// Context and KV memory of a replica.
+Status PlanMemory(const SimOptions& o, SimSetup* setup) {
+  sched::SchedulerConfig& c = setup->config.scheduler;
+  int64_t context = setup->cost != nullptr ? setup->cost->max_model_len() : 0;
+  if (o.max_model_len > 0) context = context > 0 ? std::min(context, o.max_model_len) : o.max_model_len;
+  if (context <= 0) return InvalidArgument("--max-model-len is missing: a step profile does not say how long a context may be", "max-model-len");
+  int64_t blocks = o.kv_blocks, kv_bytes_per_token = 0;
+  if (setup->cost == nullptr && blocks == 0) {
+    return InvalidArgument("--kv-blocks is missing: a step profile does not say how much KV memory there is (or name --model and --device)",
+                           "kv-blocks");
+  }
+  if (setup->cost != nullptr) {
+    c.limits.max_model_len = static_cast<int32_t>(std::max<int64_t>(context, 2));
+    TACTUS_ASSIGN_OR_RETURN(const int64_t most, MaxStepTokens(c));
+    // A composition of whole prompts has no bound in simulation; its activations are planned for one prompt of full length.
+    auto plan = setup->cost->PlanKv(o.gpu_memory_utilization, c.limits.block_size, std::min(most, std::max(context, int64_t{8192})));
+    if (plan.ok()) {
+      kv_bytes_per_token = plan->kv_bytes_per_token;
+      if (blocks == 0) blocks = plan->num_blocks;
+      setup->notes.push_back(fmt::format(
+          "memory per device: weights {:.2f} GiB, activations {:.2f} GiB, KV {:.2f} GiB: {} blocks of {} tokens{}",
+          static_cast<double>(plan->weight_bytes_per_device) / (1 << 30), static_cast<double>(plan->activation_bytes_per_device) / (1 << 30),
+          static_cast<double>(plan->kv_bytes_per_device) / (1 << 30), plan->num_blocks, o.block_size,
+          o.kv_blocks > 0 ? fmt::format(" (--kv-blocks {} instead)", o.kv_blocks) : ""));
+    } else if (blocks == 0) {
+      return plan.status();
+    }
+  }
+  blocks = std::min<int64_t>(blocks, std::numeric_limits<int32_t>::max());
+  const int64_t holds = blocks * o.block_size;
+  if (holds < context) {
+    setup->notes.push_back(fmt::format("context {} tokens: the KV memory holds no more (the model's is {})", holds, context));
+    context = holds;
+  }
+  c.limits.max_model_len = static_cast<int32_t>(context);
+  c.limits.blocks_total = blocks;
+  if (o.swap_space.bytes > 0) {
+    if (kv_bytes_per_token == 0) return InvalidArgument("--swap-space needs --model and --device: the size of a KV block is not known", "swap-space");
+    setup->config.swap_blocks = o.swap_space.bytes / (kv_bytes_per_token * o.block_size);
+  }
+  return Status();
+}
+
+Status OpenWorkload(const SimOptions& o, SimSetup* setup) {
+  TACTUS_ASSIGN_OR_RETURN(WorkloadSpec spec, ParseWorkload(o.workload));
+  if (!spec.file.empty()) spec.file = FindFile(spec.file, o.data);
+  TACTUS_ASSIGN_OR_RETURN(const ArrivalSpec arrivals, ParseArrivals(o.arrivals, o.rate));
+  if (o.rate > 0 && o.concurrency > 0) return InvalidArgument("give --rate or --concurrency, not both", "rate");
+  const int64_t requests = o.requests > 0 || !spec.file.empty() ? o.requests : 1000;
+  TACTUS_ASSIGN_OR_RETURN(setup->workload, WorkloadStream::Open(spec, arrivals, requests, static_cast<uint64_t>(o.seed)));
+  if (o.concurrency <= 0 && !setup->workload->has_arrivals()) {
+    return InvalidArgument("how fast? give --rate R (open loop) or --concurrency N (closed loop); the workload has no times of its own", "rate");
+  }
+  if (setup->workload->rows_dropped() > 0) {
+    setup->notes.push_back(fmt::format("{}: {} rows without a prompt or an output dropped", spec.file, setup->workload->rows_dropped()));
+  }
+  return Status();
+}
+
+}  // namespace
+
+Result<SimSetup> SetUpSimulation(const SimOptions& o, const SimTexts& texts) {
+  SimSetup setup;
+  TACTUS_RETURN_IF_ERROR(MakeCost(o, texts, &setup));
+  SimulationConfig& c = setup.config;
+  c.step_time = setup.step_time.get();
+  c.meter = setup.cost.get();
+  c.scheduler = AskedScheduler(o, setup);
+  TACTUS_RETURN_IF_ERROR(PlanMemory(o, &setup));
+  TACTUS_RETURN_IF_ERROR(OpenWorkload(o, &setup));
+  c.model_name = o.model.empty() ? "profile" : o.model;
+  c.prefix_caching = o.prefix_caching;
+  c.replicas = static_cast<int32_t>(o.replicas);
+  c.balancer = o.balancer;
+  c.concurrency = o.concurrency;
+  c.max_queue = o.max_queue;
+  c.default_max_tokens = o.default_max_tokens;
+  c.exact_max_tokens = o.ignore_eos;
+  c.clip_prompts = o.long_prompts == "clip";
+  c.slo = texts.slo;
+  c.slo_class = o.slo_class;
+  c.seed = static_cast<uint64_t>(o.seed);
+  c.exact_percentiles = !o.trace_out.empty();
+  c.requests_out = o.requests_out;
+  c.trace_out = o.trace_out;
+  return setup;
+}
+
+}  // namespace tactus

@@ -1,0 +1,358 @@
+#include "sim/simulator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "predict/predictor.h"
+#include "sim/simulator_impl.h"
+
+namespace tactus {
+namespace {
+
+// Sequences that wait inside a loop; more wait before it, in order of arrival, where no policy sees them.
+constexpr int64_t kVisibleQueue = 16384;
+constexpr int32_t kDecisionSample = 16;   // one plan in so many is timed
+constexpr int64_t kProgressEvery = 4096;  // passes
+
+Status CheckConfig(const SimulationConfig& c, const WorkloadStream& workload) {
+  const auto bad = [](const std::string& what, const char* flag) { return InvalidArgument(what, flag); };
+  if (c.step_time == nullptr) return bad("a simulation needs a step-time model", "cost");
+  if (c.replicas < 1 || c.replicas > 4096) return bad(fmt::format("replicas is {}; it must be between 1 and 4096", c.replicas), "replicas");
+  if (workload.count() < 1) return bad(fmt::format("a simulation of {} requests; there must be at least 1", workload.count()), "requests");
+  if (c.concurrency < 0) return bad(fmt::format("concurrency is {}; it must be at least 1", c.concurrency), "concurrency");
+  if (c.concurrency == 0 && !workload.has_arrivals()) {
+    return bad("the workload has no arrival times of its own: give a rate (open loop) or a concurrency (closed loop)", "rate");
+  }
+  if (c.default_max_tokens < 1) return bad(fmt::format("default-max-tokens is {}; it must be at least 1", c.default_max_tokens), "default-max-tokens");
+  if (c.max_queue < 0) return bad(fmt::format("max-queue is {}; it must be at least 0", c.max_queue), "max-queue");
+  return Status();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Simulation>> Simulation::Create(const SimulationConfig& config, WorkloadStream* workload) {
+  TACTUS_RETURN_IF_ERROR(CheckConfig(config, *workload));
+  auto impl = std::make_unique<Impl>(config, workload);
+  TACTUS_ASSIGN_OR_RETURN(impl->balancer, route::MakeBalancer(config.balancer, config.seed));
+  impl->views.resize(static_cast<size_t>(config.replicas));
+  if (config.exact_percentiles) impl->exact.emplace();
+  if (!config.requests_out.empty()) {
+    TACTUS_ASSIGN_OR_RETURN(impl->log, RequestLog::Create(config.requests_out));
+  }
+  TACTUS_RETURN_IF_ERROR(impl->MakeReplicas());
+  return std::unique_ptr<Simulation>(new Simulation(std::move(impl)));
+}
+
+Simulation::Simulation(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Simulation::~Simulation() = default;
+
+Status Simulation::Impl::MakeReplicas() {
+  const sched::SchedulerLimits& l = config.scheduler.limits;
+  const int64_t waiting = config.max_queue > 0     ? config.max_queue
+                          : config.concurrency > 0 ? config.concurrency
+                                                   : std::min(workload.count(), kVisibleQueue);
+  if (waiting + l.max_num_seqs > (1 << 24)) {
+    return InvalidArgument(fmt::format("{} sequences may wait at a replica; the most is {}", waiting, (1 << 24) - l.max_num_seqs),
+                           config.max_queue > 0 ? "max-queue" : "concurrency");
+  }
+  capacity = static_cast<int32_t>(waiting + l.max_num_seqs);
+  limits.max_model_len = l.max_model_len;
+  limits.max_num_seqs = l.max_num_seqs;
+  limits.max_queue = config.max_queue > 0 ? static_cast<int32_t>(config.max_queue) : capacity;
+  limits.block_size = l.block_size;
+  limits.blocks_total = l.blocks_total;
+  limits.prefix_caching = config.prefix_caching;
+  limits.secret = {1, 2};   // nothing to keep from anybody
+  limits.model = config.model_name;
+  replicas.resize(static_cast<size_t>(config.replicas));
+  for (int32_t i = 0; i < config.replicas; ++i) TACTUS_RETURN_IF_ERROR(MakeReplica(i));
+  KvCacheConfig kv;
+  kv.num_blocks = l.blocks_total;
+  kv.block_size = l.block_size;
+  kv.prefix_caching = config.prefix_caching;
+  metrics = std::make_unique<EngineMetrics>(config.model_name, kv, replicas[0].scheduler->max_step_tokens());
+  return Status();
+}
+
+Status Simulation::Impl::MakePredictor(sched::SchedulerConfig* scheduler, std::unique_ptr<LengthPredictor>* predictor) const {
+  TACTUS_ASSIGN_OR_RETURN(const std::string name, sched::Scheduler::PredictorFor(*scheduler));
+  predict::PredictorOptions options;
+  options.slot_capacity = capacity;
+  options.max_model_len = limits.max_model_len;
+  options.seed = config.seed;
+  options.true_lengths_known = true;
+  TACTUS_ASSIGN_OR_RETURN(*predictor, predict::MakePredictor(name, options));
+  scheduler->limits.predictor = predictor->get();
+  return Status();
+}
+
+Status Simulation::Impl::MakeReplica(int32_t index) {
+  Replica& r = replicas[static_cast<size_t>(index)];
+  sched::SchedulerConfig sc = config.scheduler;
+  sc.limits.slot_capacity = capacity;
+  sc.limits.unlimited_steps = true;
+  sc.limits.step_time = config.step_time;
+  sc.limits.swap_blocks = config.swap_blocks;
+  TACTUS_RETURN_IF_ERROR(MakePredictor(&sc, &r.predictor));
+  TACTUS_ASSIGN_OR_RETURN(r.scheduler, sched::Scheduler::Create(sc, config.injected ? config.injected() : sched::InjectedChoices()));
+
+  KvCacheConfig kv;
+  kv.num_blocks = limits.blocks_total;
+  kv.block_size = limits.block_size;
+  kv.max_slots = capacity;
+  kv.max_blocks_per_slot = (limits.max_model_len + limits.block_size - 1) / limits.block_size;
+  kv.prefix_caching = config.prefix_caching;
+  kv.swap_blocks = config.swap_blocks;
+  r.kv = std::make_unique<KvCache>(kv);
+
+  SimExecutorConfig ec;
+  ec.step_time = config.step_time;
+  ec.clock = &clock;
+  ec.max_slots = capacity;
+  ec.meter = config.meter;
+  if (config.on_step) {
+    ec.observer = [this, index](const StepPlan& plan, TimeNs start, TimeNs end) { config.on_step(index, plan, start, end); };
+  }
+  r.executor = std::make_unique<SimExecutor>(ec);
+  r.sink = std::make_unique<ReplicaSink>(this, index);
+
+  StepLoopConfig lc;
+  lc.limits = limits;
+  lc.slot_capacity = capacity;
+  if (!config.trace_out.empty()) {
+    const TraceHeader header = MakeTraceHeader(*r.scheduler, kv, lc, r.executor->traits(), "tactus sim");
+    const std::string path = config.replicas == 1 ? config.trace_out : fmt::format("{}.{}", config.trace_out, index);
+    TACTUS_ASSIGN_OR_RETURN(r.trace, TraceWriter::Create(path, header));
+  }
+  StepLoopParts parts;
+  parts.scheduler = r.scheduler.get();
+  parts.executor = r.executor.get();
+  parts.kv = r.kv.get();
+  parts.clock = &clock;
+  parts.stopwatch = &SystemClock();
+  parts.stopwatch_every = kDecisionSample;
+  parts.sink = r.sink.get();
+  parts.trace = r.trace.get();
+  parts.predictor = r.predictor.get();
+  if (config.prefix_caching) {
+    parts.generated_key = [&r](RequestHandle handle, int32_t, int32_t block) { return OwnBlockKey(r.owners.Find(handle), block); };
+  }
+  r.loop = std::make_unique<StepLoop>(lc, std::move(parts));
+  return Status();
+}
+
+bool Simulation::Impl::FetchArrival() {
+  has_arriving = workload.Next(&arriving);
+  return has_arriving;
+}
+
+void Simulation::Impl::FillClosedLoop() {
+  WorkloadRequest work;
+  for (int64_t i = 0; i < config.concurrency && workload.Next(&work); ++i) due.push_back(work);
+}
+
+Simulation::Impl::Live* Simulation::Impl::NewLive() {
+  if (free_records.empty()) {
+    live_records.emplace_back();
+    return &live_records.back();
+  }
+  Live* live = free_records.back();
+  free_records.pop_back();
+  return live;
+}
+
+void Simulation::Impl::Place(const WorkloadRequest& work, TimeNs arrival_ns) {
+  ++issued;
+  first_arrival_ns = std::min(first_arrival_ns, arrival_ns);
+  last_arrival_ns = std::max(last_arrival_ns, arrival_ns);
+  const route::RouteRequest route{static_cast<int32_t>(std::min<int64_t>(work.prompt_tokens, limits.max_model_len))};
+  const int32_t at = balancer->Pick(route, views);
+  Live* live = NewLive();
+  live->work = work;
+  live->replica = at;
+  live->arrival_ns = arrival_ns;
+  Replica& r = replicas[static_cast<size_t>(at)];
+  route::ReplicaView& view = views[static_cast<size_t>(at)];
+  if (config.max_queue == 0 && (view.outstanding_requests >= capacity - limits.max_num_seqs || !r.overflow.empty())) {
+    ++view.outstanding_requests;
+    view.outstanding_tokens += route.prompt_tokens;
+    r.overflow.push_back(live);
+    return;
+  }
+  ++view.outstanding_requests;
+  view.outstanding_tokens += route.prompt_tokens;
+  Enter(live);
+}
+
+// The request reaches its replica's loop, or is refused as a server would.
+void Simulation::Impl::Enter(Live* live) {
+  const WorkloadRequest& work = live->work;
+  Replica& r = replicas[static_cast<size_t>(live->replica)];
+  int64_t prompt = work.prompt_tokens;
+  if (prompt >= limits.max_model_len && config.clip_prompts) {
+    prompt = std::max<int64_t>(1, limits.max_model_len - work.output_tokens);
+    ++clipped_prompts;
+  }
+  const auto leave = [&](const std::string& why) {
+    route::ReplicaView& view = views[static_cast<size_t>(live->replica)];
+    --view.outstanding_requests;
+    view.outstanding_tokens -= std::min<int64_t>(work.prompt_tokens, limits.max_model_len);
+    Refuse(work, why);
+    free_records.push_back(live);
+  };
+  const int64_t room = limits.max_model_len - prompt;
+  if (room < 1) {
+    leave(fmt::format("request {}: prompt of {} tokens leaves no room for an answer in a context of {} tokens", work.index,
+                      work.prompt_tokens, limits.max_model_len));
+    return;
+  }
+  auto request = std::make_shared<SimRequest>();
+  request->prompt_tokens = static_cast<int32_t>(prompt);
+  request->index = work.index;
+  request->output_tokens = static_cast<int32_t>(std::min<int64_t>(work.output_tokens, room));
+  request->stop.max_tokens = config.exact_max_tokens ? request->output_tokens : std::min(config.default_max_tokens, room);
+  request->stop.ignore_eos = config.exact_max_tokens;
+  request->slo = config.slo;
+  request->slo_class = config.slo_class;
+  cut_outputs += work.output_tokens > request->stop.max_tokens;
+
+  std::vector<Hash128> keys;
+  if (limits.prefix_caching) AppendPromptKeys(work, request->prompt_tokens, limits.block_size, &keys);
+  auto prepared = PrepareWithoutTokens(std::move(request), static_cast<int32_t>(prompt), std::move(keys), limits);
+  if (!prepared.ok()) {
+    leave(prepared.status().message());
+    return;
+  }
+  prepared->user = live;
+  prepared->arrival_ns = live->arrival_ns;
+  const auto handle = r.loop->Submit(std::move(prepared).value());
+  if (!handle.ok()) {
+    leave(handle.status().message());
+    return;
+  }
+  live->handle = *handle;
+  if (limits.prefix_caching) r.owners.Add(*handle, OwnerOf(work));
+  if (!r.executor->full()) r.next_ns = std::min(r.next_ns, clock.NowNs());
+}
+
+void Simulation::Impl::Refuse(const WorkloadRequest& work, const std::string& why) {
+  if (refused++ == 0) first_refusal = why;
+  ++ended;
+  metrics->CountRejected();
+  if (log != nullptr) log->Refused(work, clock.NowNs());
+  Followed(work);
+}
+
+// What an end brings about: the conversation's next turn, else in a closed loop the next request.
+void Simulation::Impl::Followed(const WorkloadRequest& work) {
+  WorkloadRequest next;
+  if (workload.NextTurn(work, &next) || (config.concurrency > 0 && workload.Next(&next))) due.push_back(std::move(next));
+}
+
+void Simulation::Impl::OnStep(int32_t index, const StepEvents& events) {
+  metrics->OnStep(events);
+  if (exact) exact->Count(events);
+  if (config.observer != nullptr) config.observer->OnStep(events);
+  for (const StepRecord& s : events.steps) step_ns.Add(s.end_ns - s.start_ns);
+  if (events.done.empty()) return;
+  Replica& r = replicas[static_cast<size_t>(index)];
+  route::ReplicaView& view = views[static_cast<size_t>(index)];
+  for (const RequestDoneEvent& d : events.done) {
+    Live* live = static_cast<Live*>(d.user);
+    --view.outstanding_requests;
+    view.outstanding_tokens -= std::min<int64_t>(live->work.prompt_tokens, limits.max_model_len);
+    ++ended;
+    last_end_ns = std::max(last_end_ns, d.done_ns);
+    if (limits.prefix_caching) r.owners.Remove(live->handle);
+    if (log != nullptr) log->Ended(live->work, index, d);
+    Followed(live->work);
+    free_records.push_back(live);
+  }
+}
+
+TimeNs Simulation::Impl::NextEventNs() const {
+  TimeNs next = has_arriving ? arriving.arrival_ns : kNever;
+  for (const Replica& r : replicas) next = std::min(next, r.next_ns);
+  return next;
+}
+
+void Simulation::Impl::AdvanceTo(TimeNs t) {
+  clock.AdvanceTo(t);
+  while (has_arriving && arriving.arrival_ns <= t) {
+    Place(arriving, arriving.arrival_ns);
+    FetchArrival();
+  }
+  for (Replica& r : replicas) {
+    if (r.next_ns > t) continue;
+    r.loop->RunOnce();
+    ++passes;
+    r.next_ns = r.executor->NextReadyNs();
+    if (r.overflow.empty()) continue;
+    const auto index = static_cast<size_t>(&r - replicas.data());
+    while (!r.overflow.empty() && views[index].outstanding_requests - static_cast<int64_t>(r.overflow.size()) < capacity - limits.max_num_seqs) {
+      Live* live = r.overflow.front();
+      r.overflow.pop_front();
+      Enter(live);
+    }
+  }
+  // Ends may bring about requests that are refused at once and bring about others.
+  while (!due.empty()) {
+    placing.swap(due);
+    for (const WorkloadRequest& work : placing) Place(work, t);
+    placing.clear();
+  }
+}
+
+Status Simulation::Run(const std::function<bool(const SimProgress&)>& keep_going) {
+  Impl& s = *impl_;
+  if (s.config.concurrency > 0) {
+    s.FillClosedLoop();
+    s.AdvanceTo(0);
+  } else {
+    s.FetchArrival();
+  }
+  int64_t asked = 0;
+  while (true) {
+    const TimeNs t = s.NextEventNs();
+    if (t == kNever) break;
+    s.AdvanceTo(t);
+    if (keep_going && s.passes >= asked) {
+      asked = s.passes + kProgressEvery;
+      if (!keep_going(progress())) break;
+    }
+  }
+  s.done = s.NextEventNs() == kNever;
+  for (auto& r : s.replicas) {
+    TACTUS_CHECK(!s.done || r.loop->idle());
+    r.executor->Close();
+    if (r.trace != nullptr) TACTUS_RETURN_IF_ERROR(r.trace->Close());
+  }
+  return s.log != nullptr ? s.log->Close() : Status();
+}
+
+bool Simulation::finished() const { return impl_->done; }
+std::string Simulation::Describe() const { return impl_->replicas[0].scheduler->Describe(); }
+
+SimProgress Simulation::progress() const {
+  SimProgress p;
+  p.ended = impl_->ended;
+  p.total = impl_->workload.count();
+  p.now_ns = impl_->clock.NowNs();
+  for (const auto& r : impl_->replicas) p.steps += r.loop->Stats().steps;
+  return p;
+}
+
+EngineStats Simulation::Stats() const { return impl_->Merged(); }
+TimeNs Simulation::first_arrival_ns() const { return impl_->first_arrival_ns == kNever ? 0 : impl_->first_arrival_ns; }
+TimeNs Simulation::last_end_ns() const { return impl_->last_end_ns; }
+const SimExecutor& Simulation::executor(int32_t replica) const { return *impl_->replicas[static_cast<size_t>(replica)].executor; }
+
+std::vector<uint64_t> Simulation::plan_hashes() const {
+  std::vector<uint64_t> hashes;
+  for (const auto& r : impl_->replicas) hashes.push_back(r.loop->plan_hash());
+  return hashes;
+}
+
+}  // namespace tactus

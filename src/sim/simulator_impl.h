@@ -1,0 +1,97 @@
+// Inside of Simulation, shared by simulator.cc (events) and sim_result.cc (the result object).
+#pragma once
+
+#include <deque>
+#include <optional>
+
+#include "engine/metrics.h"
+#include "engine/step_loop.h"
+#include "engine/trace_writer.h"
+#include "obs/histogram.h"
+#include "route/balancer.h"
+#include "sim/exact_latencies.h"
+#include "sim/prompt_keys.h"
+#include "sim/request_log.h"
+#include "sim/simulator.h"
+
+namespace tactus {
+
+struct Simulation::Impl {
+  // What a live request's events lead back to.
+  struct Live {
+    WorkloadRequest work;
+    RequestHandle handle = 0;
+    int32_t replica = 0;
+    TimeNs arrival_ns = 0;
+  };
+  class ReplicaSink final : public EventSink {
+   public:
+    ReplicaSink(Impl* sim, int32_t replica) : sim_(sim), replica_(replica) {}
+    bool wants_tokens() const override { return false; }
+    void OnStep(const StepEvents& events) override { sim_->OnStep(replica_, events); }
+
+   private:
+    Impl* const sim_;
+    const int32_t replica_;
+  };
+  struct Replica {
+    std::unique_ptr<LengthPredictor> predictor;   // may be null
+    std::unique_ptr<sched::Scheduler> scheduler;
+    std::unique_ptr<SimExecutor> executor;
+    std::unique_ptr<KvCache> kv;
+    std::unique_ptr<TraceWriter> trace;
+    std::unique_ptr<ReplicaSink> sink;
+    std::unique_ptr<StepLoop> loop;
+    OwnerTable owners;            // with prefix caching
+    std::deque<Live*> overflow;   // placed, but the loop has no room yet
+    TimeNs next_ns = kNever;      // when it has something to do
+  };
+
+  Impl(const SimulationConfig& c, WorkloadStream* w) : config(c), workload(*w) {}
+  Status MakeReplicas();
+  Status MakeReplica(int32_t index);
+  Status MakePredictor(sched::SchedulerConfig* scheduler, std::unique_ptr<LengthPredictor>* predictor) const;
+
+  // --- events (simulator.cc) ---
+  void FillClosedLoop();
+  void AdvanceTo(TimeNs t);
+  bool FetchArrival();
+  void Place(const WorkloadRequest& work, TimeNs arrival_ns);
+  void Enter(Live* live);
+  void Refuse(const WorkloadRequest& work, const std::string& why);
+  void Followed(const WorkloadRequest& ended);
+  void OnStep(int32_t replica, const StepEvents& events);
+  TimeNs NextEventNs() const;
+
+  Live* NewLive();
+  EngineStats Merged() const;
+
+  const SimulationConfig config;
+  WorkloadStream& workload;
+  IntakeLimits limits;
+  int32_t capacity = 0;             // sequences per replica
+  ManualClock clock;
+  std::unique_ptr<route::Balancer> balancer;
+  std::vector<route::ReplicaView> views;
+  std::vector<Replica> replicas;
+
+  WorkloadRequest arriving;         // the next by its own time
+  bool has_arriving = false;
+  std::vector<WorkloadRequest> due;     // follow from ends at this instant
+  std::vector<WorkloadRequest> placing; // of them, those that are being placed
+  std::deque<Live> live_records;
+  std::vector<Live*> free_records;
+
+  std::unique_ptr<EngineMetrics> metrics;
+  std::optional<ExactLatencies> exact;
+  std::unique_ptr<RequestLog> log;
+  Histogram step_ns;
+  int64_t issued = 0, ended = 0, refused = 0, cut_outputs = 0, clipped_prompts = 0;
+  int64_t peak_waiting = 0;
+  std::string first_refusal;
+  TimeNs first_arrival_ns = kNever, last_arrival_ns = 0, last_end_ns = 0;
+  int64_t passes = 0;
+  bool done = false;
+};
+
+}  // namespace tactus

@@ -1,0 +1,193 @@
+#include "sim/trace_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+namespace tactus {
+namespace {
+
+enum Column : size_t { kArrival, kPrompt, kOutput, kHashIds, kPrefixId, kShared, kNumColumns };
+constexpr const char* kColumnNames[kNumColumns] = {"arrival_s", "prompt_tokens", "output_tokens",
+                                                   "prefix_hash_ids", "prefix_id", "shared_tokens"};
+constexpr double kMaxArrivalSeconds = 4e9;   // int64 nanoseconds end at 9.2e9 s
+
+template <class T>
+std::optional<T> Number(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::string_view Line(std::string_view* text) {
+  const size_t end = std::min(text->find('\n'), text->size());
+  std::string_view line = text->substr(0, end);
+  text->remove_prefix(std::min(end + 1, text->size()));
+  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+  return line;
+}
+
+void Split(std::string_view line, std::vector<std::string_view>* cells) {
+  cells->clear();
+  while (true) {
+    const size_t comma = std::min(line.find(','), line.size());
+    cells->push_back(line.substr(0, comma));
+    if (comma == line.size()) return;
+    line.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace
+
+class TraceParser {
+ public:
+  explicit TraceParser(const std::string& path) : path_(path), file_(std::make_shared<TraceFile>()) {}
+
+  Result<std::shared_ptr<const TraceFile>> Run(std::string_view text) {
+    TACTUS_RETURN_IF_ERROR(ReadHeader(Line(&text)));
+    for (number_ = 2; !text.empty(); ++number_) {
+      const std::string_view line = Line(&text);
+      if (!line.empty()) TACTUS_RETURN_IF_ERROR(ReadRow(line));
+    }
+    if (file_->rows_.empty()) return DataLoss(fmt::format("{}: no row with a prompt and an output", path_));
+    return std::shared_ptr<const TraceFile>(std::move(file_));
+  }
+
+ private:
+  Status Bad(size_t column, const std::string& what) const {
+    return DataLoss(fmt::format("{}:{}: column {} ({}): {}", path_, number_, at_[column] + 1, kColumnNames[column], what));
+  }
+
+  Status ReadHeader(std::string_view line) {
+    number_ = 1;
+    if (line.substr(0, 3) == "\xef\xbb\xbf") line.remove_prefix(3);   // a byte-order mark
+    Split(line, &cells_);
+    width_ = cells_.size();
+    for (size_t i = 0; i < width_; ++i) {
+      for (size_t c = 0; c < kNumColumns; ++c) {
+        if (cells_[i] != kColumnNames[c]) continue;
+        if (at_[c] >= 0) return DataLoss(fmt::format("{}:1: column {}: '{}' twice", path_, i + 1, cells_[i]));
+        at_[c] = static_cast<int64_t>(i);
+      }
+    }
+    for (const size_t c : {kPrompt, kOutput}) {
+      if (at_[c] < 0) return DataLoss(fmt::format("{}:1: no column '{}' in the header line '{}'", path_, kColumnNames[c], line.substr(0, 200)));
+    }
+    if ((at_[kPrefixId] < 0) != (at_[kShared] < 0)) {
+      return DataLoss(fmt::format("{}:1: prefix_id and shared_tokens come together", path_));
+    }
+    return Status();
+  }
+
+  std::string_view Cell(size_t column) const {
+    return at_[column] < 0 ? std::string_view() : cells_[static_cast<size_t>(at_[column])];
+  }
+
+  // Whole tokens in [min, kMaxTraceTokens].
+  Status ReadTokens(size_t column, int32_t* out) const {
+    const auto value = Number<int64_t>(Cell(column));
+    if (!value) return Bad(column, fmt::format("'{}' is no whole number", Cell(column)));
+    if (*value < 0 || *value > kMaxTraceTokens) {
+      return Bad(column, fmt::format("{} tokens are outside 0 to {}", *value, kMaxTraceTokens));
+    }
+    *out = static_cast<int32_t>(*value);
+    return Status();
+  }
+
+  Status ReadArrival(TraceRow* row) {
+    const std::string_view cell = Cell(kArrival);
+    const bool present = !cell.empty();
+    if (number_rows_++ == 0) arrivals_ = present;
+    if (present != arrivals_) return Bad(kArrival, present ? "a time, but rows before have none" : "no time, but rows before have one");
+    if (!present) return Status();
+    const auto value = Number<double>(cell);
+    if (!value || !std::isfinite(*value)) return Bad(kArrival, fmt::format("'{}' is no number of seconds", cell));
+    if (*value < 0 || *value > kMaxArrivalSeconds) return Bad(kArrival, fmt::format("{} s is outside 0 to {:g}", cell, kMaxArrivalSeconds));
+    row->arrival_ns = std::llround(*value * 1e9);
+    if (row->arrival_ns < last_arrival_ns_) {
+      return Bad(kArrival, fmt::format("{} s comes before the row above ({} s): sort the trace by arrival", cell,
+                                       static_cast<double>(last_arrival_ns_) * 1e-9));
+    }
+    last_arrival_ns_ = row->arrival_ns;
+    return Status();
+  }
+
+  Status ReadHashIds(TraceRow* row) {
+    row->first_hash_id = static_cast<int64_t>(file_->ids_.size());
+    std::string_view cell = Cell(kHashIds);
+    while (!cell.empty()) {
+      const size_t space = std::min(cell.find(' '), cell.size());
+      const auto id = Number<int64_t>(cell.substr(0, space));
+      if (!id) return Bad(kHashIds, fmt::format("'{}' is no id", cell.substr(0, space)));
+      file_->ids_.push_back(*id);
+      cell.remove_prefix(std::min(space + 1, cell.size()));
+    }
+    const auto count = static_cast<int64_t>(file_->ids_.size()) - row->first_hash_id;
+    const int64_t blocks = (int64_t{row->prompt_tokens} + kHashBlockTokens - 1) / kHashBlockTokens;
+    if (count > blocks) {
+      return Bad(kHashIds, fmt::format("{} ids for a prompt of {} tokens, which has {} blocks of {}", count, row->prompt_tokens,
+                                       blocks, kHashBlockTokens));
+    }
+    row->num_hash_ids = static_cast<int32_t>(count);
+    return Status();
+  }
+
+  Status ReadRow(std::string_view line) {
+    Split(line, &cells_);
+    if (cells_.size() != width_) {
+      return DataLoss(fmt::format("{}:{}: column {}: {} cells, but the header has {}", path_, number_,
+                                  std::min(cells_.size(), width_) + 1, cells_.size(), width_));
+    }
+    TraceRow row;
+    TACTUS_RETURN_IF_ERROR(ReadTokens(kPrompt, &row.prompt_tokens));
+    TACTUS_RETURN_IF_ERROR(ReadTokens(kOutput, &row.output_tokens));
+    TACTUS_RETURN_IF_ERROR(ReadArrival(&row));
+    if (row.prompt_tokens == 0 || row.output_tokens == 0) {
+      ++file_->dropped_;
+      return Status();
+    }
+    if (!Cell(kPrefixId).empty()) {
+      const auto id = Number<int64_t>(Cell(kPrefixId));
+      if (!id || *id < 0) return Bad(kPrefixId, fmt::format("'{}' is no id of 0 or above", Cell(kPrefixId)));
+      row.prefix_id = *id;
+      TACTUS_RETURN_IF_ERROR(ReadTokens(kShared, &row.shared_tokens));
+      if (row.shared_tokens > row.prompt_tokens) {
+        return Bad(kShared, fmt::format("{} shared tokens in a prompt of {}", row.shared_tokens, row.prompt_tokens));
+      }
+    }
+    TACTUS_RETURN_IF_ERROR(ReadHashIds(&row));
+    file_->rows_.push_back(row);
+    return Status();
+  }
+
+  const std::string& path_;
+  std::shared_ptr<TraceFile> file_;
+  std::array<int64_t, kNumColumns> at_ = {-1, -1, -1, -1, -1, -1};
+  std::vector<std::string_view> cells_;
+  size_t width_ = 0;
+  int64_t number_ = 1, number_rows_ = 0;
+  bool arrivals_ = false;
+  TimeNs last_arrival_ns_ = 0;
+};
+
+Result<std::shared_ptr<const TraceFile>> TraceFile::Parse(const std::string& path, std::string_view text) {
+  return TraceParser(path).Run(text);
+}
+
+Result<std::shared_ptr<const TraceFile>> TraceFile::Read(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return NotFound(fmt::format("cannot open '{}'", path), "workload");
+  std::stringstream text;
+  text << in.rdbuf();
+  if (in.bad() || text.bad()) return DataLoss(fmt::format("cannot read '{}'", path));
+  return Parse(path, text.view());
+}
+
+}  // namespace tactus
