@@ -146,6 +146,8 @@ DurationNs SimExecutor::AddBubble(size_t stage, DurationNs idle_ns, DurationNs s
 
 void SimExecutor::Measure(const StepShape& shape, const StepPlan& plan) {
   SimExecutorFigures& f = figures_;
+  ++f.steps;
+  f.items += static_cast<int64_t>(plan.items.size());
   f.most_tokens = std::max(f.most_tokens, plan.num_tokens);
   f.most_decodes = std::max(f.most_decodes, shape.decodes);
   f.most_decode_context_tokens = std::max(f.most_decode_context_tokens, shape.decode_context_tokens);

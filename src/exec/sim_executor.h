@@ -42,7 +42,8 @@ struct StageFigures {
 struct SimExecutorFigures {
   std::vector<StageFigures> stages;
   Histogram request_bubble_ns;      // per sequence: idle time of all stages before the steps that it was in (pp > 1)
-  DurationNs step_ns = 0;           // sum over all steps
+  DurationNs step_ns = 0;           // sum over all steps, as are the next two
+  int64_t steps = 0, items = 0;
   double flops = 0, bytes = 0;      // with a meter
   // The largest of each that was asked for: what a cost model's range is compared with.
   int64_t most_tokens = 0, most_decodes = 0, most_decode_context_tokens = 0, most_logit_rows = 0;

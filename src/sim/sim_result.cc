@@ -108,17 +108,19 @@ std::string Simulation::ResultJson() const {
     out["scheduling_delay_ms"] = SummaryJson(s.exact->delay_ns.Summarize(kToMs));
   }
   out["step_ms"] = SummaryJson(s.step_ns.Summarize(kToMs));
-  out["mean_batch"] = stats.steps > 0 ? Json(static_cast<double>(stats.generation_tokens) / static_cast<double>(stats.steps)) : Json(nullptr);
   out["prefix_sharing"] = stats.prefix_query_tokens > 0 ? Json(static_cast<double>(stats.prefix_hit_tokens) /
                                                                static_cast<double>(stats.prefix_query_tokens))
                                                         : Json(nullptr);
   std::vector<const SimExecutorFigures*> figures;
   double flops = 0, bytes = 0;
+  int64_t items = 0;
   for (const auto& r : s.replicas) {
     figures.push_back(&r.executor->figures());
+    items += figures.back()->items;
     flops += figures.back()->flops;
     bytes += figures.back()->bytes;
   }
+  out["mean_batch"] = stats.steps > 0 ? Json(static_cast<double>(items) / static_cast<double>(stats.steps)) : Json(nullptr);
   const double device_s = static_cast<double>(duration_ns) * 1e-9 * static_cast<double>(s.replicas.size());
   const bool metered = s.config.meter != nullptr && device_s > 0;
   out["mfu"] = metered ? Json(flops / (s.config.meter->peak_flops() * device_s)) : Json(nullptr);

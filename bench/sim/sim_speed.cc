@@ -1,0 +1,127 @@
+// How fast a simulation is: the fixed configuration, and a million requests. One JSON line per case on stdout.
+//   bench_sim [speed|million]       TACTUS_DATA: the folder with azure2023_conv.csv; else the built-in `chat` lengths
+// speed: codellama-34b on two a100, sarathi-serve with 512 tokens, closed loop sized for a mean batch of 37 (checked: +- 1).
+// million: the same engine, Poisson arrivals at 80 % of what the closed loop with a full batch gives, 1,000,000 requests.
+// Metrics on, step trace off, prefix caching off (the lengths share nothing). Speeds are by the thread's own CPU time; the wall
+// clock's are beside them.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/clock.h"
+#include "sim/sim_options.h"
+#include "tactus/version.h"
+
+namespace tactus {
+namespace {
+
+double CpuSeconds() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+double StatusMiB(const char* field) {
+  std::ifstream in("/proc/self/status");
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind(field, 0) == 0) return std::atof(line.c_str() + std::strlen(field) + 1) / 1024;
+  }
+  return 0;
+}
+
+SimOptions Base() {
+  SimOptions o;
+  o.model = "codellama-34b";
+  o.device = "a100";
+  o.tp = 2;
+  o.token_budget = 512;
+  o.max_model_len = 16384;
+  o.prefix_caching = false;
+  o.default_max_tokens = 1024;
+  o.workload = std::getenv("TACTUS_DATA") != nullptr ? "lengths:azure2023_conv.csv" : "chat";
+  o.seed = 1;
+  return o;
+}
+
+struct Outcome {
+  nlohmann::json result;
+  double cpu_s = 0, wall_s = 0, rss_early_mib = 0, rss_end_mib = 0;
+};
+
+Outcome Run(const SimOptions& o) {
+  auto setup = SetUpSimulation(o, {});
+  if (!setup.ok()) {
+    std::fprintf(stderr, "%s\n", setup.status().message().c_str());
+    std::exit(2);
+  }
+  auto sim = Simulation::Create(setup->config, setup->workload.get());
+  if (!sim.ok()) {
+    std::fprintf(stderr, "%s\n", sim.status().message().c_str());
+    std::exit(2);
+  }
+  Outcome out;
+  const double cpu = CpuSeconds();
+  const TimeNs wall = SystemClock().NowNs();
+  const Status run = (*sim)->Run([&](const SimProgress& p) {
+    if (out.rss_early_mib == 0 && p.ended * 10 > p.total) out.rss_early_mib = StatusMiB("VmRSS:");
+    return true;
+  });
+  if (!run.ok()) std::exit(1);
+  out.cpu_s = CpuSeconds() - cpu;
+  out.wall_s = static_cast<double>(SystemClock().NowNs() - wall) * 1e-9;
+  out.rss_end_mib = StatusMiB("VmRSS:");
+  out.result = nlohmann::json::parse((*sim)->ResultJson());
+  return out;
+}
+
+void Print(const char* name, const SimOptions& o, const Outcome& out) {
+  const auto steps = out.result["steps"].get<double>();
+  const auto requests = out.result["requests"]["completed"].get<double>();
+  std::printf("{\"bench\":\"sim\",\"case\":\"%s\",\"workload\":\"%s\",\"requests\":%.0f,\"steps\":%.0f,\"mean_batch\":%.2f,"
+              "\"steps_per_cpu_s\":%.0f,\"requests_per_cpu_s\":%.0f,\"cpu_s\":%.2f,\"wall_s\":%.2f,\"steps_per_wall_s\":%.0f,"
+              "\"rss_at_10_percent_mib\":%.1f,\"rss_at_end_mib\":%.1f,\"peak_rss_mib\":%.1f,\"plan_hash\":\"%s\",\"version\":\"%s\"}\n",
+              name, o.workload.c_str(), requests, steps, out.result["mean_batch"].get<double>(), steps / out.cpu_s, requests / out.cpu_s,
+              out.cpu_s, out.wall_s, steps / out.wall_s, out.rss_early_mib, out.rss_end_mib, StatusMiB("VmHWM:"),
+              out.result["plan_hash"].get<std::string>().c_str(), Version());
+}
+
+int Speed() {
+  SimOptions o = Base();
+  o.concurrency = 38;
+  o.requests = 60000;
+  const Outcome out = Run(o);
+  Print("speed", o, out);
+  const auto batch = out.result["mean_batch"].get<double>();
+  if (batch >= 36 && batch <= 38) return 0;
+  std::fprintf(stderr, "the mean batch is %.2f and has to be 37 +- 1\n", batch);
+  return 1;
+}
+
+int Million() {
+  SimOptions o = Base();
+  o.max_num_seqs = 128;
+  o.concurrency = 256;
+  o.requests = 10000;
+  const double capacity = Run(o).result["request_throughput"].get<double>();
+  o.concurrency = 0;
+  o.rate = 0.8 * capacity;
+  o.requests = 1000000;
+  const Outcome out = Run(o);
+  Print("million", o, out);
+  return out.result["requests"]["completed"] == 1000000 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace tactus
+
+int main(int argc, char** argv) {
+  const std::string which = argc > 1 ? argv[1] : "";
+  int failed = 0;
+  if (which != "million") failed |= tactus::Speed();
+  if (which != "speed") failed |= tactus::Million();
+  return failed;
+}
