@@ -19,6 +19,7 @@ constexpr char kHeader[] = "prefill_tokens,prefill_context,decodes,decode_contex
 constexpr size_t kLeastRows = 12;
 constexpr size_t kFolds = 10;
 constexpr int kReweightings = 8;
+constexpr size_t kPerSegment[] = {2, 4, 8, 16, size_t{1} << 30};   // the last: one straight line
 
 // Slopes between knots: coefficient i is the slope over [knot i, knot i + 1), the last one open.
 struct Ramp {
@@ -29,15 +30,15 @@ struct Ramp {
       features->push_back(std::clamp(value - knots[i], 0.0, width));
     }
   }
-  // Powers of two that separate the values that were measured, at least two distinct values to a segment.
-  static Ramp For(std::vector<double> values) {
+  // Powers of two that separate the values that were measured, at least `per_segment` distinct values to a segment.
+  static Ramp For(std::vector<double> values, size_t per_segment) {
     std::sort(values.begin(), values.end());
     values.erase(std::unique(values.begin(), values.end()), values.end());
     Ramp ramp{{0}};
     size_t inside = 0;
     for (size_t i = 0; i < values.size(); ++i) {
       const double knot = std::exp2(std::floor(std::log2(std::max(values[i], 1.0))));
-      if (inside >= 2 && knot > ramp.knots.back() && values.size() - i >= 2) {
+      if (inside >= per_segment && knot > ramp.knots.back() && values.size() - i >= per_segment) {
         ramp.knots.push_back(knot);
         inside = 0;
       }
@@ -50,14 +51,14 @@ struct Ramp {
 struct Basis {
   Ramp tokens, decodes;
 
-  explicit Basis(std::span<const StepSample> samples) {
+  Basis(std::span<const StepSample> samples, size_t per_segment) {
     std::vector<double> t, d;
     for (const StepSample& s : samples) {
       t.push_back(static_cast<double>(s.prefill_tokens) + static_cast<double>(s.decodes));
       if (s.decodes > 0) d.push_back(static_cast<double>(s.decodes));
     }
-    tokens = Ramp::For(std::move(t));
-    decodes = Ramp::For(std::move(d));
+    tokens = Ramp::For(std::move(t), per_segment);
+    decodes = Ramp::For(std::move(d), per_segment);
   }
   // Features of a step whose chunks have `pairs` query-key pairs and read `chunk_kv` cached tokens.
   void Features(double n, double pairs, double chunk_kv, double d, double decode_kv, std::vector<double>* out) const {
@@ -104,6 +105,29 @@ double Predict(const Basis& basis, const std::vector<double>& x, const StepSampl
   return ms;
 }
 
+// |predicted / measured - 1| of every row, predicted by a fit of the folds that it is not in.
+std::vector<double> LeftOutErrors(std::span<const StepSample> samples, size_t per_segment) {
+  std::vector<double> errors, scratch;
+  for (size_t fold = 0; fold < kFolds; ++fold) {
+    std::vector<StepSample> kept;
+    for (size_t i = 0; i < samples.size(); ++i) {
+      if (i % kFolds != fold) kept.push_back(samples[i]);
+    }
+    const Basis basis(kept, per_segment);
+    const std::vector<double> x = FitCoefficients(basis, kept);
+    for (size_t i = fold; i < samples.size(); i += kFolds) {
+      errors.push_back(std::abs(Predict(basis, x, samples[i], &scratch) / samples[i].step_ms - 1));
+    }
+  }
+  return errors;
+}
+
+double Mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (double v : values) sum += v;
+  return sum / static_cast<double>(values.size());
+}
+
 double Quantile(std::vector<double> values, double q) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
@@ -131,7 +155,14 @@ struct RampSum {
 class FittedProfile final : public StepProfile {
  public:
   FittedProfile(std::span<const StepSample> samples, std::map<std::string, std::string> remarks) : remarks_(std::move(remarks)) {
-    const Basis basis(samples);
+    // How finely the curves may bend is what predicts left-out rows best: a noisy or small profile gets straight lines.
+    std::vector<double> left_out;
+    size_t per_segment = 0;
+    for (const size_t candidate : kPerSegment) {
+      std::vector<double> errors = LeftOutErrors(samples, candidate);
+      if (per_segment == 0 || Mean(errors) < Mean(left_out)) per_segment = candidate, left_out = std::move(errors);
+    }
+    const Basis basis(samples, per_segment);
     const std::vector<double> x = FitCoefficients(basis, samples);
     constant_ns_ = x[0] * 1e6;
     pair_ns_ = x[1] * 1e6;
@@ -141,7 +172,7 @@ class FittedProfile final : public StepProfile {
     for (double& s : slopes) s *= 1e6;
     tokens_ns_ = RampSum(basis.tokens, slopes.data());
     decodes_ns_ = RampSum(basis.decodes, slopes.data() + basis.tokens.knots.size());
-    MeasureErrors(basis, x, samples);
+    MeasureErrors(basis, x, samples, left_out);
     for (const StepSample& s : samples) {
       most_.prefill_tokens = std::max(most_.prefill_tokens, s.prefill_tokens);
       most_.prefill_context = std::max(most_.prefill_context, s.prefill_context);
@@ -191,20 +222,9 @@ class FittedProfile final : public StepProfile {
   }
 
  private:
-  void MeasureErrors(const Basis& basis, const std::vector<double>& x, std::span<const StepSample> samples) {
-    std::vector<double> fit, left_out, scratch;
+  void MeasureErrors(const Basis& basis, const std::vector<double>& x, std::span<const StepSample> samples, const std::vector<double>& left_out) {
+    std::vector<double> fit, scratch;
     for (const StepSample& s : samples) fit.push_back(std::abs(Predict(basis, x, s, &scratch) / s.step_ms - 1));
-    for (size_t fold = 0; fold < kFolds; ++fold) {
-      std::vector<StepSample> kept;
-      for (size_t i = 0; i < samples.size(); ++i) {
-        if (i % kFolds != fold) kept.push_back(samples[i]);
-      }
-      const Basis fold_basis(kept);
-      const std::vector<double> fold_x = FitCoefficients(fold_basis, kept);
-      for (size_t i = fold; i < samples.size(); i += kFolds) {
-        left_out.push_back(std::abs(Predict(fold_basis, fold_x, samples[i], &scratch) / samples[i].step_ms - 1));
-      }
-    }
     error_.rows = static_cast<int64_t>(samples.size());
     error_.fit_median = Quantile(fit, 0.5);
     error_.left_out_median = Quantile(left_out, 0.5);
