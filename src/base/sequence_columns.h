@@ -39,6 +39,7 @@ struct SequenceNote {
   int64_t since_step = 0;       // order: step before which it was last queued or admitted
   int64_t jct_share_ns = 0;     // order: what a JCT objective leaves each step to wait, as of its arrival; 0: not worked out yet
   TimeNs passed_over_ns = 0;    // composition: since when it could have run and was left out; 0: it was not
+  int32_t batch = 0;            // composition: sequences of the batch that it was admitted with
   int32_t reserved_tokens = 0;  // admission: length that was reserved
   int32_t retries = 0;          // preemption: how often it outgrew a reservation
 };

@@ -5,6 +5,7 @@
 // Thread rule: engine thread only; one per engine, reused for every step; allocates at construction only.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "sched/policy.h"
@@ -79,6 +80,9 @@ class PlanBuilder {
   int32_t starts_left() const { return max_running_ - running_; }
   bool Touched(SlotId slot) const { return touched_[slot] == stamp_; }   // has a share, or was given up, in this plan
   int32_t num_items() const { return static_cast<int32_t>(plan_->items.size()); }
+  std::span<const StepItem> items() const { return plan_->items; }
+  // Tokens that the step computes for nothing, for step-time models; they take no share of the budget.
+  void AddPadding(int64_t tokens) { plan_->padded_tokens += tokens; }
   bool empty() const { return num_items() == 0; }
   bool has_preempted() const { return preempted_; }
   const StepView& view() const { return *view_; }

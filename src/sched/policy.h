@@ -63,6 +63,7 @@ struct ChoiceTraits {
   bool can_preempt = false;         // preemption
   bool makes_room = false;          // preemption: running sequences give way to waiting ones (GivesWay)
   bool splits_prompts = false;      // composition
+  bool pads = false;                // composition: knows batches that can be padded (--pad)
   bool needs_predictor = false;     // order, admission: asks SchedulerLimits::predictor
   bool needs_step_time = false;     // any: cannot do without SchedulerLimits::step_time
   bool reserves_output = false;     // admission: sets aside what the output is expected to need (SequenceNote::reserved_tokens)

@@ -100,6 +100,12 @@ struct ParameterCheck {
         status = InvalidArgument(fmt::format("{} {} is outside [{}, {}]", name, value, spec.min, spec.max), name);
       }
     }
+    if constexpr (std::is_same_v<T, std::string>) {
+      const std::string known = fmt::format("|{}|", spec.choices);
+      if (status.ok() && (value.find('|') != std::string::npos || known.find("|" + value + "|") == std::string::npos)) {
+        status = InvalidArgument(fmt::format("{} '{}' is unknown; known: {}", name, value, spec.choices), name);
+      }
+    }
   }
 };
 
@@ -135,6 +141,10 @@ Status CheckFit(const SchedulerConfig& c, const ChoiceTraits& traits) {
     return InvalidArgument(fmt::format("preemption '{}' ends the run of sequences that outgrow what was set aside for their output, "
                                        "and admission '{}' sets nothing aside by prediction; use --admission predicted-length",
                                        c.preemption, c.admission), "preemption");
+  }
+  if (limits.policy.pad && !traits.pads) {
+    return InvalidArgument(fmt::format("--pad computes every sequence of a batch up to the longest, and composition '{}' has no such "
+                                       "batches; use --composition request-level", c.composition), "pad");
   }
   if (!traits.splits_prompts && traits.max_prefill_tokens < limits.max_model_len) {
     return InvalidArgument(

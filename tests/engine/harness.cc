@@ -18,6 +18,9 @@ void LoggingExecutor::Submit(const StepPlan& plan) {
             (item.sample ? "* " : " ");
   }
   if (!plan.copies.empty()) line += "c" + std::to_string(plan.copies.size()) + " ";
+  if (!plan.swap_outs.empty()) line += "out" + std::to_string(plan.swap_outs.size()) + " ";
+  if (!plan.swap_ins.empty()) line += "in" + std::to_string(plan.swap_ins.size()) + " ";
+  if (plan.padded_tokens > 0) line += "p" + std::to_string(plan.padded_tokens) + " ";
   line.pop_back();
   log.push_back(line);
   inner_.Submit(plan);

@@ -1,5 +1,11 @@
 // FasterTransformer (Sarathi-Serve, Algorithm 1): a batch is admitted only when nothing runs, its prompts are computed
 // together, then it decodes until every request of it has finished.
+//
+// With --pad the step says what the original computes for nothing: prompts are padded to the longest of the batch, and a
+// sequence that has finished goes on as an inactive row until the last one has (Orca, OSDI 2022, section 2). Step-time models
+// count it. An executor that takes ragged batches need not compute it, and none of ours does.
+#include <algorithm>
+
 #include "sched/choices.h"
 #include "sched/context.h"
 
@@ -8,19 +14,42 @@ namespace {
 
 class RequestLevel final : public Composition {
  public:
-  void Describe(ChoiceTraits*) const override {}
+  explicit RequestLevel(bool pad) : pad_(pad) {}
+  void Describe(ChoiceTraits* traits) const override { traits->pads = true; }
   void Compose(StepContext& step) override {
     if (step.view.running.empty()) {
       step.AdmitInOrder(true);
+      const int32_t batch = step.plan.num_items();
+      for (const StepItem& item : step.plan.items()) step.view.notes[static_cast<size_t>(item.slot)].batch = batch;
+      if (pad_) Pad(step, 0);
       return;
     }
     step.RunPrefills(true);   // only what a rolled-back step left half done
     step.RunDecodes();
+    if (!pad_) return;
+    // Whoever of the batch runs no longer has finished.
+    const int32_t batch = step.view.notes[static_cast<size_t>(step.view.running.front())].batch;
+    Pad(step, std::max(0, batch - static_cast<int32_t>(step.view.running.size())));
   }
+
+ private:
+  // Up to the longest item, and as much for every inactive row.
+  static void Pad(StepContext& step, int32_t inactive) {
+    int64_t longest = 0, computed = 0;
+    for (const StepItem& item : step.plan.items()) {
+      longest = std::max<int64_t>(longest, item.count);
+      computed += item.count;
+    }
+    step.plan.AddPadding(longest * (step.plan.num_items() + inactive) - computed);
+  }
+
+  const bool pad_;
 };
 
 }  // namespace
 
-std::unique_ptr<Composition> MakeRequestLevel(const SchedulerLimits&) { return std::make_unique<RequestLevel>(); }
+std::unique_ptr<Composition> MakeRequestLevel(const SchedulerLimits& limits) {
+  return std::make_unique<RequestLevel>(limits.policy.pad);
+}
 
 }  // namespace tactus::sched
