@@ -87,8 +87,11 @@ void StepLoop::Impl::VoidFailedItems(const StepPlan& plan, const std::vector<uin
   for (size_t i = 0; i < plan.items.size(); ++i) {
     if (result.items[i].status != ItemStatus::kFailed) continue;
     const SlotId s = plan.items[i].slot;
-    if (table.epoch(s) != epochs[i] || !table.holds_kv(s)) continue;
-    parts.kv->ItemFailed(s, plan.items[i].first_position, plan.step, &recompute);
+    if (table.epoch(s) == epochs[i] && table.holds_kv(s)) {
+      parts.kv->ItemFailed(s, plan.items[i].first_position, plan.step, &recompute);
+    } else {
+      parts.kv->StepFillsNothing(plan.step, &recompute);   // its blocks may be in the tree although it has let go of them
+    }
   }
   if (recompute.empty()) return;
   for (const SlotId s : recompute) {

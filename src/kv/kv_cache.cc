@@ -348,12 +348,20 @@ void KvCache::Release(SlotId s, StepId last_step) {
   slot.restored_begin = slot.restored_end = 0;
 }
 
+void KvCache::StepFillsNothing(StepId step, std::vector<SlotId>* recompute) {
+  Impl& impl = *impl_;
+  for (size_t b = 0; b < impl.blocks.size(); ++b) {
+    // Chunks and decodes of several steps may fill one block; any of them spoils it.
+    impl.void_blocks[b] = impl.blocks[b].begun_by <= step && step <= impl.blocks[b].computed_by;
+  }
+  impl.DropVoid(step, recompute);
+}
+
 void KvCache::StepEnded(StepId step, bool ok, std::vector<SlotId>* recompute) {
   Impl& impl = *impl_;
   TACTUS_CHECK(step > impl.ended);
   if (!ok) {
     for (size_t b = 0; b < impl.blocks.size(); ++b) {
-      // Chunks and decodes of several steps may fill one block; any of them spoils it.
       impl.void_blocks[b] = impl.blocks[b].begun_by <= step && step <= impl.blocks[b].computed_by;
     }
     impl.VoidUnsaved(step);

@@ -86,6 +86,10 @@ class KvCache final : public KvLedger {
   // dependants are reported as above, the slot itself among them. Before StepEnded(step) or right after it.
   void ItemFailed(SlotId slot, int32_t first_position, StepId step, std::vector<SlotId>* recompute);
 
+  // The same where the item's sequence has let go of its blocks meanwhile (cancelled while in flight), so that which ones
+  // they were is not known any more: all that the step was to fill leaves the tree.
+  void StepFillsNothing(StepId step, std::vector<SlotId>* recompute);
+
   // Positions at and beyond `tokens` are void (a rejected draft, a discarded late token): blocks beyond stay allocated.
   void Rollback(SlotId slot, int32_t tokens);
 

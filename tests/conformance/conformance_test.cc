@@ -170,6 +170,17 @@ TEST(Conformance, ExecutorErrorsEndRequestsAndNothingElse) {
   EXPECT_GT(served, 1000);
 }
 
+// A sequence is cancelled while its item is in flight, and the item could not run: the blocks that it was to fill have been let
+// go of, but are in the prefix tree, where the next request with that prefix must not find them.
+TEST(Conformance, ALostItemOfACancelledRequestLeavesNothingBehind) {
+  for (const uint64_t seed : {342, 1877, 2946, 3298}) {
+    const Workload w = MakeWorkload(seed, {.cancels = true, .faults = true});
+    const Outcome outcome = Play(w, {.preset = "sarathi-serve"});
+    ASSERT_EQ(outcome.broken, "");
+    ExpectModelTokens(w, outcome);
+  }
+}
+
 TEST(Conformance, RejectedPositionsAreComputedAgain) {
   for (const SchedulerConfig& preset : AllPresets()) {
     for (uint64_t seed = 300; seed < 330; ++seed) {
@@ -180,6 +191,25 @@ TEST(Conformance, RejectedPositionsAreComputedAgain) {
       ExpectModelTokens(w, outcome);
     }
   }
+}
+
+// LARRY with an infinite lambda is first come, first served, plan by plan.
+TEST(Conformance, LarryWithoutMemoryPressureIsFcfs) {
+  int differs = 0;
+  for (uint64_t seed = 700; seed < 760; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Workload w = MakeWorkload(seed, {.cancels = seed % 2 == 0});
+    for (auto& a : w.arrivals) a.request.n = 1;   // choices queue late, with their request's arrival: fcfs lets the preempted pass
+    const Outcome fcfs = Play(w, {.preset = "larry", .order = "fcfs"});
+    w.config.scheduler.limits.policy.larry_lambda = std::numeric_limits<double>::infinity();
+    const Outcome infinite = Play(w, {.preset = "larry"});
+    w.config.scheduler.limits.policy.larry_lambda = 0.1;
+    const Outcome usual = Play(w, {.preset = "larry"});
+    ASSERT_EQ(fcfs.broken + infinite.broken + usual.broken, "");
+    EXPECT_EQ(infinite.hashes, fcfs.hashes);
+    differs += usual.hashes != fcfs.hashes;
+  }
+  EXPECT_GT(differs, 10);
 }
 
 // Every value of a choice beside every value of every other, the rest filled in at random: plain, with cancels, with executor

@@ -62,7 +62,7 @@ TEST(SwapConformance, NobodyCanTellThatASequenceWasAway) {
       recomputed += outcome.stats.recomputed_tokens;
     }
   }
-  EXPECT_GT(swapped, 500);
+  EXPECT_GT(swapped, 300);
   EXPECT_GT(brought_back, 500);
   EXPECT_GT(recomputed, 500);   // little or no space: the fallback was at work too
 }

@@ -31,10 +31,6 @@ Request MakeAny(Rng* rng, const std::vector<std::vector<TokenId>>& prefixes, int
   if (rng->Uniform() < 0.2) r.sampling.logprobs = 1;
   r.prompt_logprobs = prompt_logprobs && rng->Uniform() < 0.1;
   if (rng->Uniform() < 0.2) r.cache_salt = "salt";
-  if (rng->Uniform() < 0.5) r.client = rng->Uniform() < 0.5 ? "alice" : "bob";
-  if (rng->Uniform() < 0.3) r.slo.ttft_ns = rng->UniformInt(1, 50) * kMillisecond;
-  if (rng->Uniform() < 0.3) r.slo.tbt_ns = rng->UniformInt(1, 20) * kMillisecond;
-  if (rng->Uniform() < 0.2) r.slo.jct_ns = rng->UniformInt(5, 200) * kMillisecond;
   return r;
 }
 
@@ -50,7 +46,7 @@ Workload MakeWorkload(uint64_t seed, const WorkloadOptions& options) {
   c.num_blocks = needed * Pick<int64_t>(&rng, {1, 2, 8}) + rng.UniformInt(0, needed);   // from hardly one sequence to plenty
   c.max_num_seqs = Pick<int32_t>(&rng, {1, 2, 5, 16});
   // None, too little for everybody, plenty. (From a stream of its own: the workloads are those of before.)
-  Rng swap_rng(seed, 10), slo_rng(seed, 11);
+  Rng swap_rng(seed, 10), slo_rng(seed, 11), client_rng(seed, 12);
   c.swap_blocks = Pick<int64_t>(&swap_rng, {0, needed / 2 + 1, 10 * needed});
   c.max_queue = 64;
   c.prefix_caching = !options.rejects && rng.Uniform() < 0.7;
@@ -78,6 +74,7 @@ Workload MakeWorkload(uint64_t seed, const WorkloadOptions& options) {
   for (int64_t i = 0; i < count; ++i) {
     if (rng.Uniform() < 0.6) at += static_cast<TimeNs>(rng.Exponential(2e6));
     Arrival a{.at_ns = at, .request = MakeAny(&rng, prefixes, c.max_model_len, !options.rejects), .cancel_at_ns = 0};
+    a.request.client = Pick<std::string>(&client_rng, {"", "alice", "bob"});
     if (slo_rng.Uniform() < 0.5) a.request.slo.ttft_ns = slo_rng.UniformInt(1, 50) * kMillisecond;
     if (slo_rng.Uniform() < 0.5) a.request.slo.tbt_ns = slo_rng.UniformInt(1, 20) * kMillisecond;
     if (slo_rng.Uniform() < 0.2) a.request.slo.jct_ns = slo_rng.UniformInt(5, 300) * kMillisecond;

@@ -180,7 +180,8 @@ TEST_F(FacadeTest, GreedyIsTheSameAloneInABatchFromTheCacheAndUnderEverySchedule
     EXPECT_EQ(batch[static_cast<size_t>(i)]->choices[0].tokens, alone) << i;
     EXPECT_GT(batch[static_cast<size_t>(i)]->usage.cached_tokens, 0) << i;
   }
-  for (const char* scheduler : {"vllm", "vllm-v0", "orca", "request-level", "fastgen", "no-preempt"}) {
+  for (const char* scheduler : {"vllm", "vllm-v0", "orca", "request-level", "fastgen", "no-preempt", "sarathi", "chunked-only",
+                                "hybrid-only", "s3", "pia", "trail", "ltr", "larry"}) {
     EngineOptions o = Options();
     o.scheduler = scheduler;
     o.threads = 1;
@@ -405,6 +406,14 @@ TEST_F(FacadeTest, WhatCannotStartSaysWhy) {
   };
   EXPECT_NE(fails([](EngineOptions* o) { o->model = "/nowhere/at/all"; }).find("/nowhere/at/all"), std::string::npos);
   EXPECT_NE(fails([](EngineOptions* o) { o->scheduler = "best"; }).find("sarathi-serve"), std::string::npos);
+  // Nobody knows how long a real answer will be.
+  EXPECT_NE(fails([](EngineOptions* o) { o->scheduler = "trail-oracle"; }).find("which only a simulation does"), std::string::npos);
+  for (const char* predictor : {"oracle", "noisy:0.5"}) {
+    const std::string why = fails([predictor](EngineOptions* o) { o->predictor = predictor; });
+    EXPECT_NE(why.find("--predictor history"), std::string::npos) << why;
+  }
+  EXPECT_NE(fails([](EngineOptions* o) { o->predictor = "crystal-ball"; }).find("known: none, history"), std::string::npos);
+  EXPECT_NE(fails([](EngineOptions* o) { o->scheduler = "ltr", o->predictor = "none"; }).find("--predictor history"), std::string::npos);
   EXPECT_NE(fails([](EngineOptions* o) { o->kv_cache_memory.bytes = int64_t{1} << 60; }).find("kv-cache-memory"), std::string::npos);
   EXPECT_NE(fails([](EngineOptions* o) { o->chat_template = "/nowhere.jinja"; }).find("/nowhere.jinja"), std::string::npos);
   EXPECT_NE(fails([](EngineOptions* o) { o->load_format = "auto"; }), "");   // no weights, no tokeniser

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "engine/harness.h"
 #include "engine/replay.h"
+#include "predict/predictor.h"
 
 namespace {
 std::atomic<int64_t> g_allocations{0};
@@ -54,6 +55,10 @@ struct Rig {
     sc.limits.max_model_len = limits.max_model_len;
     sc.limits.slot_capacity = limits.max_queue + max_num_seqs;
     sc.limits.blocks_total = limits.blocks_total;
+    const std::string name = *sched::Scheduler::PredictorFor(sc);   // true lengths are not known here: history stands in
+    predictor = std::move(predict::MakePredictor(name == "oracle" ? "history" : name, {.slot_capacity = sc.limits.slot_capacity})).value();
+    if (name == "oracle") sc.preset = "trail";
+    sc.limits.predictor = predictor.get();
     scheduler = std::move(sched::Scheduler::Create(sc)).value();
     KvCacheConfig kc;
     kc.num_blocks = limits.blocks_total;
@@ -65,6 +70,7 @@ struct Rig {
     StepLoopParts parts;
     parts.scheduler = scheduler.get();
     parts.executor = &executor;
+    parts.predictor = predictor.get();
     parts.kv = kv.get();
     parts.clock = &SystemClock();
     parts.sink = &sink;
@@ -80,6 +86,7 @@ struct Rig {
     return loop->Submit(std::move(prepared));
   }
   IntakeLimits limits;
+  std::unique_ptr<LengthPredictor> predictor;
   std::unique_ptr<sched::Scheduler> scheduler;
   NullExecutor executor;
   std::unique_ptr<KvCache> kv;

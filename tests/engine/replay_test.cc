@@ -66,6 +66,20 @@ TEST_F(Replay, LoadedRunsMakeTheSamePlansAgain) {
   EXPECT_GT(preemptions, 20);
 }
 
+// What a predictor that knows more than the recording has answered is in the recording.
+TEST_F(Replay, NoisyPredictionsAreRecorded) {
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    const Workload w = MakeWorkload(seed, {.cancels = true});
+    for (const char* preset : {"trail", "s3", "pia"}) {
+      SCOPED_TRACE(std::string(preset) + " seed " + std::to_string(seed));
+      ASSERT_EQ(Play(w, {.preset = preset, .predictor = "noisy:1"}, false, path_).broken, "");
+      const auto report = ReplayTrace(path_);
+      ASSERT_TRUE(report.ok()) << report.status().ToString();
+      EXPECT_TRUE(report->identical());
+    }
+  }
+}
+
 // The comparison can fail: the same inputs under another composition make other plans.
 TEST_F(Replay, AnotherPolicyMakesOtherPlans) {
   Workload w = MakeWorkload(3, {});

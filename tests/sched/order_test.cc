@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/rng.h"
 #include "sched/choices.h"
@@ -26,60 +27,252 @@ std::vector<SlotId> Walk(Order* order, const StepView& view) {
   return slots;
 }
 
-void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), bool by_priority) {
-  SchedulerLimits limits;
-  limits.slot_capacity = 40;
-  for (uint64_t seed = 0; seed < 30; ++seed) {
-    Rng rng(seed);
-    SequenceTable t(limits.slot_capacity);
-    auto order = make(limits);
-    order->Rebuild(ViewOf(&t));
-    for (int step = 0; step < 200; ++step) {
-      for (int i = 0; i < 6; ++i) {
-        const double what = rng.Uniform();
-        const auto waiting = t.waiting();
-        const auto running = t.running();
-        if (what < 0.45 && t.free_slots() > 0) {
-          SequenceSpec spec;
-          spec.prompt_tokens = 4;
-          spec.max_output_tokens = 4;
-          spec.priority = static_cast<int32_t>(rng.UniformInt(-2, 2));
-          t.Add(spec, step);
-        } else if (what < 0.65 && !waiting.empty()) {
-          t.Admit(waiting[static_cast<size_t>(rng.UniformInt(0, static_cast<int64_t>(waiting.size()) - 1))], 0);
-        } else if (what < 0.8 && !running.empty()) {
-          const SlotId s = running[static_cast<size_t>(rng.UniformInt(0, static_cast<int64_t>(running.size()) - 1))];
-          if (t.holds_kv(s)) t.Preempt(s, step);
-          t.Compact();
-        } else if (what < 0.9 && !waiting.empty()) {
-          const SlotId s = waiting[static_cast<size_t>(rng.UniformInt(0, static_cast<int64_t>(waiting.size()) - 1))];
-          t.Finish(s);
-          t.Free(s);
-        } else if (!running.empty()) {
-          const SlotId s = running.back();
-          t.Finish(s);
-          t.Free(s);
-          t.Compact();
-        }
+SlotId Any(Rng* rng, std::span<const SlotId> slots) {
+  return slots[static_cast<size_t>(rng->UniformInt(0, static_cast<int64_t>(slots.size()) - 1))];
+}
+
+// Arrivals, admissions with some output, preemptions, cancels and ends, a few at a time.
+void Churn(SequenceTable* t, Rng* rng, TimeNs now_ns) {
+  for (int i = 0; i < 6; ++i) {
+    const double what = rng->Uniform();
+    const auto waiting = t->waiting();
+    const auto running = t->running();
+    if (what < 0.45 && t->free_slots() > 0) {
+      SequenceSpec spec;
+      spec.prompt_tokens = static_cast<int32_t>(rng->UniformInt(1, 40));
+      spec.max_output_tokens = 30;
+      spec.arrival_ns = now_ns;
+      spec.priority = static_cast<int32_t>(rng->UniformInt(-2, 2));
+      t->Add(spec, now_ns);
+    } else if (what < 0.65 && !waiting.empty()) {
+      const SlotId s = Any(rng, waiting);
+      t->Admit(s, 0);
+      if (const int32_t output = t->columns().known_committed[s] - t->columns().prompt_tokens[s];
+          rng->Uniform() < 0.7 && output < 20) {
+        t->PlanItem(s, t->columns().known_committed[s], true, 0, false);
+        t->CommitItem(s, t->columns().known_committed[s], 1);
       }
-      const StepView view = ViewOf(&t);
-      order->Apply(view);
-      t.ClearChanges();
-      std::vector<SlotId> expected(view.waiting.begin(), view.waiting.end());
-      const auto key = [&](SlotId s) {
-        return std::tuple(by_priority ? view.seq.priority[s] : 0, view.seq.preemptions[s] > 0 ? 0 : 1, view.seq.arrival_order[s]);
-      };
-      std::sort(expected.begin(), expected.end(), [&](SlotId a, SlotId b) { return key(a) < key(b); });
-      ASSERT_EQ(Walk(order.get(), view), expected) << "seed " << seed << " step " << step;
-      auto fresh = make(limits);
-      fresh->Rebuild(view);
-      ASSERT_EQ(Walk(fresh.get(), view), expected);
+    } else if (what < 0.8 && !running.empty()) {
+      const SlotId s = Any(rng, running);
+      if (t->holds_kv(s)) t->Preempt(s, now_ns);
+      t->Compact();
+    } else if (what < 0.9 && !waiting.empty()) {
+      const SlotId s = Any(rng, waiting);
+      t->Finish(s);
+      t->Free(s);
+    } else if (!running.empty()) {
+      const SlotId s = running.back();
+      t->Finish(s);
+      t->Free(s);
+      t->Compact();
     }
   }
 }
 
-TEST(Order, FcfsKeepsArrivalAndPutsThePreemptedFirst) { CheckAgainstSort(MakeFcfsOrder, false); }
-TEST(Order, PriorityComesBeforeArrival) { CheckAgainstSort(MakePriorityOrder, true); }
+// A prediction that another step would have made differently: whoever files by it must keep what it was.
+class Drifting final : public LengthPredictor {
+ public:
+  int64_t step = 0;
+  const char* name() const override { return "drifting"; }
+  bool learns() const override { return true; }
+  void Bind(SlotId, const PredictionFeatures&) override {}
+  void Ended(SlotId, int32_t, bool) override {}
+  int32_t PredictOutputTokens(SlotId slot, int32_t attempt) const override {
+    return static_cast<int32_t>(std::min<int64_t>(30, 1 + (slot * 7 + step * 3) % 25 + 5 * attempt));
+  }
+};
+
+using Key = std::vector<double>;
+// What an order's walk must be sorted by; told of every change first.
+struct Reference {
+  virtual ~Reference() = default;
+  virtual void Forget() {}
+  virtual void Queued(const StepView&, SlotId) {}
+  virtual void Admitted(const StepView&, SlotId) {}
+  virtual void BeforeWalk(const StepView&) {}
+  virtual Key KeyOf(const StepView& view, SlotId s) const = 0;
+};
+
+SchedulerLimits Limits(const LengthPredictor* predictor) {
+  SchedulerLimits limits;
+  limits.slot_capacity = 40;
+  limits.max_model_len = 80;
+  limits.blocks_total = 50;
+  limits.block_size = 4;
+  limits.predictor = predictor;
+  limits.policy.ltr_starvation_steps = 12;
+  limits.policy.ltr_quantum_steps = 6;
+  limits.policy.pia_bin_tokens = 4;
+  limits.policy.larry_lambda = 0.5;
+  return limits;
+}
+
+void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Reference* reference) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    Rng rng(seed);
+    Drifting predictor;
+    const SchedulerLimits limits = Limits(&predictor);
+    SequenceTable t(limits.slot_capacity);
+    auto order = make(limits);
+    reference->Forget();
+    for (int step = 0; step < 200; ++step) {
+      Churn(&t, &rng, step * kSecond / 3);
+      StepView view = ViewOf(&t);
+      view.notes = t.notes();
+      view.step = predictor.step = step;
+      view.now_ns = step * kSecond / 3;
+      std::vector<SequenceNote> notes(t.notes().begin(), t.notes().end());   // as a fresh instance would find them
+      step == 0 ? order->Rebuild(view) : order->Apply(view);
+      const std::vector<SlotId> walk = Walk(order.get(), view);
+
+      for (const SequenceChange& change : view.changes) {
+        if (change.kind == ChangeKind::kQueued) reference->Queued(view, change.slot);
+        if (change.kind == ChangeKind::kAdmitted) reference->Admitted(view, change.slot);
+      }
+      reference->BeforeWalk(view);
+      std::vector<SlotId> expected(view.waiting.begin(), view.waiting.end());
+      std::sort(expected.begin(), expected.end(),
+                [&](SlotId a, SlotId b) { return reference->KeyOf(view, a) < reference->KeyOf(view, b); });
+      ASSERT_EQ(walk, expected) << "seed " << seed << " step " << step;
+
+      view.notes = notes;
+      auto fresh = make(limits);
+      fresh->Rebuild(view);
+      ASSERT_EQ(Walk(fresh.get(), view), expected) << "fresh, seed " << seed << " step " << step;
+      t.ClearChanges();
+    }
+  }
+}
+
+double Arrival(const StepView& view, SlotId s) { return static_cast<double>(view.seq.arrival_order[s]); }
+double Output(const StepView& view, SlotId s) { return view.seq.known_committed[s] - view.seq.prompt_tokens[s]; }
+
+TEST(Order, FcfsKeepsArrivalAndPutsThePreemptedFirst) {
+  struct : Reference {
+    Key KeyOf(const StepView& view, SlotId s) const override {
+      return {view.seq.preemptions[s] > 0 ? 0.0 : 1.0, Arrival(view, s)};
+    }
+  } reference;
+  CheckAgainstSort(MakeFcfsOrder, &reference);
+}
+
+TEST(Order, PriorityComesBeforeArrival) {
+  struct : Reference {
+    Key KeyOf(const StepView& view, SlotId s) const override {
+      return {static_cast<double>(view.seq.priority[s]), view.seq.preemptions[s] > 0 ? 0.0 : 1.0, Arrival(view, s)};
+    }
+  } reference;
+  CheckAgainstSort(MakePriorityOrder, &reference);
+}
+
+// What was predicted when a sequence was queued: the smallest attempt that is beyond what it has generated.
+struct Predicting : Reference {
+  std::map<SlotId, double> predicted;
+  void Queued(const StepView& view, SlotId s) override {
+    Drifting predictor;
+    predictor.step = view.step;
+    for (int attempt = 0;; ++attempt) {
+      predicted[s] = predictor.PredictOutputTokens(s, attempt);
+      if (predicted[s] > Output(view, s) || predicted[s] >= 30) return;
+    }
+  }
+};
+
+TEST(Order, SrptGoesByWhatIsPredictedToBeLeft) {
+  struct : Predicting {
+    Key KeyOf(const StepView& view, SlotId s) const override { return {predicted.at(s) - Output(view, s), Arrival(view, s)}; }
+  } reference;
+  CheckAgainstSort(MakeSrptOrder, &reference);
+}
+
+TEST(Order, GroupedGoesByTheGroupOfTheOldest) {
+  struct : Predicting {
+    double Age(const StepView& view, SlotId s) const { return Arrival(view, s) - (view.seq.preemptions[s] > 0 ? 1e9 : 0); }
+    Key KeyOf(const StepView& view, SlotId s) const override {
+      const auto bin = [this](SlotId slot) { return static_cast<int>(predicted.at(slot) - 1) / 4; };
+      double oldest = 1e18;
+      for (const SlotId other : view.waiting) {
+        if (bin(other) == bin(s)) oldest = std::min(oldest, Age(view, other));
+      }
+      return {oldest, Age(view, s)};
+    }
+  } reference;
+  CheckAgainstSort(MakeGroupedOrder, &reference);
+}
+
+TEST(Order, RankPromotesWhoHasWaitedTooLong) {
+  struct : Predicting {
+    struct State {
+      int64_t since = 0;
+      bool promoted = false;
+      int64_t quantum = 0;
+    };
+    std::map<int64_t, State> state;   // by arrival: slots are reused
+    void Forget() override { state.clear(); }
+    void Queued(const StepView& view, SlotId s) override {
+      Predicting::Queued(view, s);
+      State& st = state[view.seq.arrival_order[s]];
+      if (st.promoted) st.quantum -= view.step - st.since;
+      st.promoted = st.promoted && st.quantum > 0;
+      st.since = view.step;
+    }
+    void Admitted(const StepView& view, SlotId s) override { state[view.seq.arrival_order[s]].since = view.step; }
+    void BeforeWalk(const StepView& view) override {
+      for (const SlotId s : view.waiting) {
+        State& st = state[view.seq.arrival_order[s]];
+        if (!st.promoted && view.step - st.since >= 12) {
+          st.promoted = true;
+          st.quantum = 6;
+        }
+      }
+    }
+    Key KeyOf(const StepView& view, SlotId s) const override {
+      const State& st = state.at(view.seq.arrival_order[s]);
+      return {st.promoted ? 0.0 : 1.0, st.promoted ? static_cast<double>(st.since) : predicted.at(s), Arrival(view, s)};
+    }
+  } reference;
+  CheckAgainstSort(MakeRankOrder, &reference);
+}
+
+TEST(Order, LarryGoesByItsScore) {
+  struct : Reference {
+    Key KeyOf(const StepView& view, SlotId s) const override {
+      const double wait_s = static_cast<double>(view.now_ns - view.seq.arrival_ns[s]) * 1e-9;
+      const double mem = (view.seq.known_committed[s] + 3) / 4 / 50.0;
+      return {-(0.5 * wait_s - static_cast<double>(view.waiting.size()) * mem), Arrival(view, s)};
+    }
+  } reference;
+  CheckAgainstSort(MakeLarryOrder, &reference);
+}
+
+// The bound of its row: whoever comes more than (requests waiting) / lambda seconds after another never goes before it.
+TEST(Order, LarryPassesNobodyOverForLong) {
+  Rng rng(11);
+  SchedulerLimits limits = Limits(nullptr);
+  int passed_over = 0;
+  for (const double lambda : {0.5, 2.0, 20.0}) {
+    limits.policy.larry_lambda = lambda;
+    SequenceTable t(limits.slot_capacity);
+    auto order = MakeLarryOrder(limits);
+    for (int step = 0; step < 300; ++step) {
+      Churn(&t, &rng, step * kSecond);
+      StepView view = ViewOf(&t);
+      view.now_ns = step * kSecond;
+      order->Apply(view);
+      t.ClearChanges();
+      const std::vector<SlotId> walk = Walk(order.get(), view);
+      const double bound_s = static_cast<double>(walk.size()) / lambda;
+      for (size_t i = 0; i < walk.size(); ++i) {
+        for (size_t j = i + 1; j < walk.size(); ++j) {
+          const double later_s = static_cast<double>(view.seq.arrival_ns[walk[i]] - view.seq.arrival_ns[walk[j]]) * 1e-9;
+          passed_over += later_s > 0;
+          ASSERT_LE(later_s, bound_s) << walk[i] << " goes before " << walk[j];
+        }
+      }
+    }
+  }
+  EXPECT_GT(passed_over, 100);
+}
 
 }  // namespace
 }  // namespace tactus::sched

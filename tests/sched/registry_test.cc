@@ -105,6 +105,11 @@ TEST(Registry, ParametersOutOfRangeAreRefusedByName) {
   c.limits.policy.trail_c = 0.8;
   c.limits.policy.pia_bin_tokens = 0;
   EXPECT_NE(ErrorOf(c).find("pia-bin 0"), std::string::npos);
+  c = Config("accelgen");
+  c.limits.policy.accelgen_era = "complete";
+  EXPECT_NE(ErrorOf(c).find("era 'complete' is unknown; known: completed|prefilled|off"), std::string::npos) << ErrorOf(c);
+  c.limits.policy.accelgen_era = "off";
+  EXPECT_EQ(ErrorOf(c), "");
 }
 
 TEST(Registry, UnknownNamesListTheKnownOnes) {
@@ -152,7 +157,7 @@ TEST(Registry, BudgetsSayWhy) {
   EXPECT_NE((*Scheduler::Create(c))->Describe().find("512 tokens per step: no --tbt-slo"), std::string::npos);
   EXPECT_EQ((*Scheduler::Create(c))->max_step_tokens(), 512);
   c.limits.tbt_slo_ns = 50 * kMillisecond;
-  EXPECT_NE((*Scheduler::Create(c))->Describe().find("no step-time profile"), std::string::npos);
+  EXPECT_NE((*Scheduler::Create(c))->Describe().find("--tbt-slo is given but"), std::string::npos);
   c.limits.token_budget = 96;
   EXPECT_NE((*Scheduler::Create(c))->Describe().find("96 tokens per step: --token-budget"), std::string::npos);
   EXPECT_EQ((*Scheduler::Create(Config("orca")))->max_step_tokens(), 1024);

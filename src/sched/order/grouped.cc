@@ -11,11 +11,12 @@ namespace tactus::sched {
 namespace {
 
 constexpr int64_t kPreemptedFirst = int64_t{1} << 62;
+constexpr int64_t kMaxGroups = 1 << 16;   // the longest outputs share the last one
 
 class GroupedOrder final : public BucketedOrder {
  public:
   explicit GroupedOrder(const SchedulerLimits& limits)
-      : BucketedOrder(limits.slot_capacity, static_cast<int32_t>(limits.max_model_len / limits.policy.pia_bin_tokens) + 1),
+      : BucketedOrder(limits.slot_capacity, static_cast<int32_t>(std::min(limits.max_model_len / limits.policy.pia_bin_tokens + 1, kMaxGroups))),
         predictor_(limits.predictor), bin_(limits.policy.pia_bin_tokens) {
     heap_.reserve(filled().capacity());
   }
@@ -46,7 +47,7 @@ class GroupedOrder final : public BucketedOrder {
     view.notes[slot].rank = PredictOutput(*predictor_, view, slot, 0);
   }
   int32_t BucketOf(const StepView& view, SlotId slot) const override {
-    return static_cast<int32_t>((view.notes[slot].rank - 1) / bin_);
+    return static_cast<int32_t>(std::min((view.notes[slot].rank - 1) / bin_, kMaxGroups - 1));
   }
   int64_t KeyOf(const StepView& view, SlotId slot) const override {
     return view.seq.arrival_order[slot] - (view.seq.preemptions[slot] > 0 ? kPreemptedFirst : 0);

@@ -22,7 +22,8 @@ int32_t BlocksOf(int64_t tokens, int32_t block_size) { return static_cast<int32_
 class LarryOrder final : public BucketedOrder {
  public:
   explicit LarryOrder(const SchedulerLimits& limits)
-      : BucketedOrder(limits.slot_capacity, BlocksOf(limits.max_model_len, limits.block_size) + 1),
+      : BucketedOrder(limits.slot_capacity,
+                      static_cast<int32_t>(std::min<int64_t>(BlocksOf(limits.max_model_len, limits.block_size), limits.blocks_total)) + 1),
         lambda_(limits.policy.larry_lambda), blocks_total_(static_cast<double>(limits.blocks_total)),
         block_size_(limits.block_size) {
     heap_.reserve(filled().capacity());
@@ -60,7 +61,7 @@ class LarryOrder final : public BucketedOrder {
 
  protected:
   int32_t BucketOf(const StepView& view, SlotId slot) const override {
-    return BlocksOf(view.seq.known_committed[slot], block_size_);
+    return BlocksOf(view.seq.known_committed[slot], block_size_);   // what needs more than there are is refused at intake
   }
   int64_t KeyOf(const StepView& view, SlotId slot) const override { return view.seq.arrival_order[slot]; }
 

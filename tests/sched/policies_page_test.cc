@@ -1,0 +1,60 @@
+// docs/policies.md against the program: every preset and choice is on the page, and its example of a new policy is the file and
+// the line that are built.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "engine/harness.h"
+
+namespace tactus {
+namespace {
+
+using testing::Harness;
+using testing::HarnessConfig;
+
+std::string Read(const std::string& path) {
+  std::ifstream in(std::string(TACTUS_SOURCE_DIR) + "/" + path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+TEST(PoliciesPage, NamesEveryPresetAndEveryChoice) {
+  const std::string page = Read("docs/policies.md");
+  ASSERT_FALSE(page.empty());
+  for (const auto& preset : sched::Presets()) {
+    EXPECT_NE(page.find("`" + std::string(preset.name) + "`"), std::string::npos) << preset.name;
+  }
+  for (const sched::Choice choice : {sched::Choice::kOrder, sched::Choice::kAdmission, sched::Choice::kComposition,
+                                     sched::Choice::kBudget, sched::Choice::kPreemption}) {
+    for (const auto& value : sched::Values(choice)) {
+      EXPECT_NE(page.find("`" + std::string(value.name) + "`"), std::string::npos) << value.name;
+    }
+  }
+}
+
+TEST(PoliciesPage, TheExampleIsTheFileAndTheLineThatAreBuilt) {
+  const std::string page = Read("docs/policies.md"), file = Read("src/sched/order/shortest_prompt.cc");
+  ASSERT_FALSE(file.empty());
+  EXPECT_NE(page.find("```cpp\n" + file + "```"), std::string::npos);
+  const std::string line = "TACTUS_ORDER(\"shortest-prompt\", MakeShortestPromptOrder, \"the shortest prompt first\")\n";
+  EXPECT_NE(Read("src/sched/choices.def").find(line), std::string::npos);
+  EXPECT_NE(page.find("```cpp\n" + line + "```"), std::string::npos);
+}
+
+TEST(PoliciesPage, TheExampleDoesWhatThePageSays) {
+  HarnessConfig c;
+  c.scheduler.order = "shortest-prompt";
+  c.max_num_seqs = 1;
+  c.prefix_caching = false;
+  Harness h(c);
+  for (const int32_t prompt : {9, 20, 4, 9}) {
+    h.MustSubmit(testing::MakeRequest(testing::Tokens(static_cast<uint64_t>(prompt) + h.handles().size() * 100, prompt), 1));
+  }
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_EQ(h.plans(), (std::vector<std::string>{"2:0+4*", "0:0+9*", "3:0+9*", "1:0+20*"}));
+}
+
+}  // namespace
+}  // namespace tactus
