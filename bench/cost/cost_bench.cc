@@ -27,7 +27,8 @@ void StepTime(benchmark::State& state) {
   std::vector<Asked> asked(1024);
   for (Asked& a : asked) {
     for (int64_t i = 0; i < chunks; ++i) {
-      a.chunks.push_back({static_cast<int32_t>(rng.UniformInt(0, 3000)), static_cast<int32_t>(rng.UniformInt(1, (512 - decodes) / chunks))});
+      a.chunks.push_back({static_cast<int32_t>(rng.UniformInt(0, 3000)),
+                          static_cast<int32_t>(rng.UniformInt(1, (512 - decodes) / chunks))});
     }
     a.shape.decodes = decodes;
     a.shape.decode_context_tokens = decodes * rng.UniformInt(100, 4000);

@@ -1,5 +1,7 @@
-// Step times for the comparisons of bench/validate: reads steps on stdin, one a line, and prints the milliseconds of each.
-//   predict_steps MODEL DEVICE [--tp N] [--pp N] [--source S] [--backend B] [--cpu-overhead-us X] [--weights D] [--kv D] [--describe]
+// Step times for the comparisons of bench/validate: reads steps on stdin, one a line, and prints the milliseconds of
+// each.
+//   predict_steps MODEL DEVICE [--tp N] [--pp N] [--source S] [--backend B] [--cpu-overhead-us X] [--weights D] [--kv
+//   D] [--describe]
 // A line is "chunk:context[,chunk:context...] decodes decode_context_tokens logit_rows"; "-" for no chunk.
 #include <cstdio>
 #include <cstdlib>
@@ -29,7 +31,9 @@ bool ParseChunks(const std::string& text, std::vector<tactus::ChunkShape>* chunk
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    std::fprintf(stderr, "usage: predict_steps MODEL DEVICE [--tp N] [--pp N] [--source S] [--backend B] [--cpu-overhead-us X] [--weights D] [--kv D]\n");
+    std::fprintf(stderr,
+                 "usage: predict_steps MODEL DEVICE [--tp N] [--pp N] [--source S] [--backend B] [--cpu-overhead-us X] "
+                 "[--weights D] [--kv D]\n");
     return 2;
   }
   tactus::cost::Deployment d;
@@ -43,14 +47,22 @@ int main(int argc, char** argv) {
       continue;
     }
     if (++i == argc) return 2;
-    if (flag == "--tp") d.tp = std::atoi(argv[i]);
-    else if (flag == "--pp") d.pp = std::atoi(argv[i]);
-    else if (flag == "--source") d.source = argv[i];
-    else if (flag == "--backend") d.backend = argv[i];
-    else if (flag == "--cpu-overhead-us") d.cpu_overhead_ns = static_cast<int64_t>(std::atof(argv[i]) * 1e3);
-    else if (flag == "--weights") d.weight_dtype = argv[i];
-    else if (flag == "--kv") d.kv_dtype = argv[i];
-    else return 2;
+    if (flag == "--tp")
+      d.tp = std::atoi(argv[i]);
+    else if (flag == "--pp")
+      d.pp = std::atoi(argv[i]);
+    else if (flag == "--source")
+      d.source = argv[i];
+    else if (flag == "--backend")
+      d.backend = argv[i];
+    else if (flag == "--cpu-overhead-us")
+      d.cpu_overhead_ns = static_cast<int64_t>(std::atof(argv[i]) * 1e3);
+    else if (flag == "--weights")
+      d.weight_dtype = argv[i];
+    else if (flag == "--kv")
+      d.kv_dtype = argv[i];
+    else
+      return 2;
   }
   auto model = tactus::cost::CostModel::Create(d);
   if (!model.ok()) {

@@ -63,7 +63,8 @@ class Line {
         break;
       }
       const double x = Number(word.substr(0, colon), 0, 1e15), y = Number(word.substr(colon + 1), 1e-9, 1e12);
-      if (!knots.empty() && x <= knots.back().first) Fail(fmt::format("knot {} does not rise above {}", x, knots.back().first));
+      if (!knots.empty() && x <= knots.back().first)
+        Fail(fmt::format("knot {} does not rise above {}", x, knots.back().first));
       knots.emplace_back(x, y);
     }
     if (status_.ok() && knots.empty()) Fail("a curve without knots");
@@ -163,7 +164,7 @@ void ReadRecord(std::string_view kind, Line& line, Coefficients* c) {
   } else if (kind == "sendrecv") {
     c->send_us = line.Pairs();
   } else if (kind == "optional") {
-    line.Rest();   // a record of a later version that older readers may do without
+    line.Rest();  // a record of a later version that older readers may do without
   } else {
     line.Fail(fmt::format("record '{}' is not known", kind.substr(0, 40)));
   }
@@ -206,7 +207,7 @@ Result<std::vector<BesideChunk>> ParseBesideChunk(std::string_view text, const s
   std::vector<BesideChunk> rows;
   TACTUS_RETURN_IF_ERROR(ForEachRecord(text, name, [&](const std::string& kind, Line& line) {
     if (kind == "error") {
-      ReadError(line);   // for people
+      ReadError(line);  // for people
     } else if (kind == "beside") {
       BesideChunk row;
       row.fit = line.Text();

@@ -1,4 +1,5 @@
-// The coefficient files data/cost/<fit>[-<backend>].cost as plain data. data/cost/FORMAT.md says what each record means.
+// The coefficient files data/cost/<fit>[-<backend>].cost as plain data. data/cost/FORMAT.md says what each record
+// means.
 #pragma once
 
 #include <string>
@@ -10,20 +11,20 @@
 
 namespace tactus::cost {
 
-using Knots = std::vector<std::pair<double, double>>;   // strictly rising first members, positive second ones
+using Knots = std::vector<std::pair<double, double>>;  // strictly rising first members, positive second ones
 
 struct GemmCurve {
   std::string dtype;
   double n = 0, k = 0;
-  Knots efficiency;        // by m
+  Knots efficiency;  // by m
 };
 
 // One line of an attention table: at one context (prefill) or one batch (decode).
 struct AttentionCurve {
   double q_heads = 0, kv_heads = 0, head_dim = 0;
   std::string kv_dtype;
-  double at = 0;           // context tokens of prefill, prefill_alone; sequences of decode
-  Knots knots;             // prefill: chunk -> efficiency; prefill_alone: chunk -> us; decode: context -> efficiency
+  double at = 0;  // context tokens of prefill, prefill_alone; sequences of decode
+  Knots knots;    // prefill: chunk -> efficiency; prefill_alone: chunk -> us; decode: context -> efficiency
 };
 
 struct ElementwiseFit {
@@ -33,11 +34,11 @@ struct ElementwiseFit {
 
 struct AllReduceCurve {
   int32_t gpus = 0;
-  Knots us;                // by bytes
+  Knots us;  // by bytes
 };
 
 struct FitError {
-  std::string op, left_out;   // what was hidden from the fit: shape, device, region, ...
+  std::string op, left_out;  // what was hidden from the fit: shape, device, region, ...
   double median = 0, p90 = 0;
   int64_t rows = 0;
 };
@@ -50,13 +51,14 @@ struct Coefficients {
   std::vector<AttentionCurve> prefill, prefill_alone, decode;
   std::vector<ElementwiseFit> elementwise;
   std::vector<AllReduceCurve> all_reduce;
-  Knots send_us;           // by bytes; empty: none
+  Knots send_us;  // by bytes; empty: none
 };
 
-// data/cost/hybrid.txt: how much slower decodes attend in a kernel that a prompt chunk shares (tools/cost/hybrid_fit.py).
+// data/cost/hybrid.txt: how much slower decodes attend in a kernel that a prompt chunk shares
+// (tools/cost/hybrid_fit.py).
 struct BesideChunk {
-  std::string fit;         // which device's kernels
-  AttentionCurve factor;   // knots: batch -> factor; `at` is unused
+  std::string fit;        // which device's kernels
+  AttentionCurve factor;  // knots: batch -> factor; `at` is unused
 };
 Result<std::vector<BesideChunk>> ParseBesideChunk(std::string_view text, const std::string& name);
 

@@ -21,28 +21,38 @@ Result<double> CpuOverheadNs(const Deployment& d) {
   for (const Backend& b : kBackends) {
     if (d.backend == b.name) return d.cpu_overhead_ns >= 0 ? static_cast<double>(d.cpu_overhead_ns) : b.cpu_overhead_ns;
   }
-  return InvalidArgument(fmt::format("backend '{}' is not known; known are vllm, sglang, trtllm, or none", d.backend), "backend");
+  return InvalidArgument(fmt::format("backend '{}' is not known; known are vllm, sglang, trtllm, or none", d.backend),
+                         "backend");
 }
 
 Status CheckSplit(const Deployment& d, const ModelSpec& m) {
   if (d.tp < 1 || d.pp < 1 || d.tp > 1024 || d.pp > 1024) {
-    return InvalidArgument(fmt::format("--tp {} and --pp {} must be between 1 and 1024", d.tp, d.pp), d.tp < 1 || d.tp > 1024 ? "tp" : "pp");
+    return InvalidArgument(fmt::format("--tp {} and --pp {} must be between 1 and 1024", d.tp, d.pp),
+                           d.tp < 1 || d.tp > 1024 ? "tp" : "pp");
   }
   if (m.q_heads % d.tp != 0) {
     std::string fits;
     for (int32_t tp = 1; tp <= 64 && tp <= m.q_heads; ++tp) {
-      if (m.q_heads % tp == 0 && (m.kv_heads % tp == 0 || tp % m.kv_heads == 0)) fits += fmt::format("{}{}", fits.empty() ? "" : ", ", tp);
+      if (m.q_heads % tp == 0 && (m.kv_heads % tp == 0 || tp % m.kv_heads == 0))
+        fits += fmt::format("{}{}", fits.empty() ? "" : ", ", tp);
     }
-    return InvalidArgument(fmt::format("--tp {} does not divide the {} attention heads of {}; {} do", d.tp, m.q_heads, m.name, fits), "tp");
+    return InvalidArgument(
+        fmt::format("--tp {} does not divide the {} attention heads of {}; {} do", d.tp, m.q_heads, m.name, fits),
+        "tp");
   }
   if (m.kv_heads % d.tp != 0 && d.tp % m.kv_heads != 0) {
-    return InvalidArgument(fmt::format("--tp {} neither divides nor is a multiple of the {} KV heads of {}", d.tp, m.kv_heads, m.name), "tp");
+    return InvalidArgument(
+        fmt::format("--tp {} neither divides nor is a multiple of the {} KV heads of {}", d.tp, m.kv_heads, m.name),
+        "tp");
   }
   if (d.pp > m.layers) {
-    return InvalidArgument(fmt::format("--pp {} is more than the {} layers of {}; use at most {}", d.pp, m.layers, m.name, m.layers), "pp");
+    return InvalidArgument(
+        fmt::format("--pp {} is more than the {} layers of {}; use at most {}", d.pp, m.layers, m.name, m.layers),
+        "pp");
   }
   if (d.devices_per_node < 0 || d.network_gbytes_per_s < 0 || d.block_size < 1) {
-    return InvalidArgument("devices per node and network bandwidth cannot be negative, and a block holds at least 1 token");
+    return InvalidArgument(
+        "devices per node and network bandwidth cannot be negative, and a block holds at least 1 token");
   }
   return Status();
 }
@@ -84,15 +94,20 @@ Result<std::unique_ptr<CostModel>> CostModel::Create(const Deployment& d) {
   if (d.network_gbytes_per_s > 0) device.network_bandwidth = d.network_gbytes_per_s * 1e9;
   TACTUS_ASSIGN_OR_RETURN(WeightFormat format, FindWeightFormat(d.weight_dtype, device));
   if (d.kv_dtype != "bfloat16" && d.kv_dtype != "float16" && d.kv_dtype != "auto" && d.kv_dtype != "fp8") {
-    return InvalidArgument(fmt::format("KV dtype '{}' is not known; known are bfloat16, fp8", d.kv_dtype), "kv-cache-dtype");
+    return InvalidArgument(fmt::format("KV dtype '{}' is not known; known are bfloat16, fp8", d.kv_dtype),
+                           "kv-cache-dtype");
   }
   if (d.source != "auto" && d.source != "roofline" && d.source != "fitted") {
-    return InvalidArgument(fmt::format("cost source '{}' is not known; known are auto, roofline, fitted", d.source), "cost");
+    return InvalidArgument(fmt::format("cost source '{}' is not known; known are auto, roofline, fitted", d.source),
+                           "cost");
   }
-  TACTUS_ASSIGN_OR_RETURN(const Coefficients* coefficients,
-                          d.source == "roofline" ? Result<const Coefficients*>(nullptr) : FindCoefficients(device, d.backend));
+  TACTUS_ASSIGN_OR_RETURN(const Coefficients* coefficients, d.source == "roofline"
+                                                                ? Result<const Coefficients*>(nullptr)
+                                                                : FindCoefficients(device, d.backend));
   std::unique_ptr<OperatorTimes> operators = MakeRoofline(device);
-  OperatorSource from{d.source == "roofline" ? "roofline of the device's figures" : "roofline of the device's figures (nothing measured is known of it)", {}};
+  OperatorSource from{d.source == "roofline" ? "roofline of the device's figures"
+                                             : "roofline of the device's figures (nothing measured is known of it)",
+                      {}};
   if (coefficients != nullptr) {
     TACTUS_ASSIGN_OR_RETURN(const std::span<const BesideChunk> beside, FindBesideChunk(d.backend));
     std::unique_ptr<FittedOperators> fitted = MakeFitted(device, *coefficients, beside, std::move(operators));
@@ -100,8 +115,8 @@ Result<std::unique_ptr<CostModel>> CostModel::Create(const Deployment& d) {
     from.text = DescribeFit(*coefficients, from.coverage, d.tp);
     operators = std::move(fitted);
   }
-  return std::unique_ptr<CostModel>(std::make_unique<HybridModel>(d, std::move(model), std::move(device), std::move(format), *overhead,
-                                                                  std::move(operators), std::move(from)));
+  return std::unique_ptr<CostModel>(std::make_unique<HybridModel>(
+      d, std::move(model), std::move(device), std::move(format), *overhead, std::move(operators), std::move(from)));
 }
 
 }  // namespace tactus::cost

@@ -15,22 +15,23 @@ namespace tactus::cost {
 
 // Which model runs where, as the command line names it.
 struct Deployment {
-  std::string model;                   // a name of KnownModels(), a model folder or a config.json
-  std::string device;                  // a name of KnownDevices()
+  std::string model;   // a name of KnownModels(), a model folder or a config.json
+  std::string device;  // a name of KnownDevices()
   int32_t tp = 1, pp = 1;
-  std::string weight_dtype = "bfloat16";   // bfloat16 | fp8 | int8 | int4
-  std::string kv_dtype = "bfloat16";       // bfloat16 | fp8
-  // roofline: device figures and the model's config alone. fitted: operator times fitted to measurements where the device
-  // has them (else roofline, and Describe says so). auto: fitted where there is one.
+  std::string weight_dtype = "bfloat16";  // bfloat16, fp8, fp8_static, fp8_block, int8, int4, nvfp4
+  std::string kv_dtype = "bfloat16";      // bfloat16 | fp8
+  // roofline: device figures and the model's config alone. fitted: operator times fitted to measurements where the
+  // device has them (else roofline, and Describe says so). auto: fitted where there is one.
   std::string source = "auto";
-  // Whose kernels and whose host code: "" (ours), vllm, sglang, trtllm. Picks the coefficient file <device>-<backend>.cost where there is
-  // one (else <device>.cost) and the default CPU overhead.
+  // Whose kernels and whose host code: "" (ours), vllm, sglang, trtllm. Picks the coefficient file
+  // <device>-<backend>.cost where there is one (else <device>.cost) and the default CPU overhead.
   std::string backend;
-  DurationNs cpu_overhead_ns = -1;     // scheduling and launching per step that no operator hides; -1: the backend's default
-  int32_t block_size = 16;             // KV tokens per block, for swap copies
+  DurationNs cpu_overhead_ns =
+      -1;                   // scheduling and launching per step that no operator hides; -1: the backend's default
+  int32_t block_size = 16;  // KV tokens per block, for swap copies
   // Overrides of the device's figures; 0: as it is.
-  int32_t devices_per_node = 0;        // devices that the fast link joins
-  double network_gbytes_per_s = 0;     // between nodes, one device's share, one direction
+  int32_t devices_per_node = 0;     // devices that the fast link joins
+  double network_gbytes_per_s = 0;  // between nodes, one device's share, one direction
 };
 
 struct NamedEntry {
@@ -39,10 +40,11 @@ struct NamedEntry {
 const std::vector<NamedEntry>& KnownModels();
 const std::vector<NamedEntry>& KnownDevices();
 
-// KV memory of one replica, by the same plan that `tactus serve` makes: weights, the largest step's activations, the rest KV.
+// KV memory of one replica, by the same plan that `tactus serve` makes: weights, the largest step's activations, the
+// rest KV.
 struct KvPlan {
-  int64_t num_blocks = 0;              // of block_size tokens, over all stages and ranks
-  int64_t kv_bytes_per_token = 0;      // of the whole model
+  int64_t num_blocks = 0;          // of block_size tokens, over all stages and ranks
+  int64_t kv_bytes_per_token = 0;  // of the whole model
   int64_t weight_bytes_per_device = 0;
   int64_t activation_bytes_per_device = 0;
   int64_t kv_bytes_per_device = 0;
@@ -50,11 +52,12 @@ struct KvPlan {
 
 class CostModel : public StepTimeModel {
  public:
-  // kInvalidArgument: unknown model, device or dtype (lists the known ones), heads that tp does not divide, more stages than
-  // layers. kNotFound: a config.json that is not there.
+  // kInvalidArgument: unknown model, device or dtype (lists the known ones), heads that tp does not divide, more stages
+  // than layers. kNotFound: a config.json that is not there.
   static Result<std::unique_ptr<CostModel>> Create(const Deployment& deployment);
 
-  // kInvalidArgument when the model does not fit its devices: names bytes needed, bytes there, and the tp x pp that fits.
+  // kInvalidArgument when the model does not fit its devices: names bytes needed, bytes there, and the tp x pp that
+  // fits.
   virtual Result<KvPlan> PlanKv(double memory_utilization, int32_t block_size, int64_t max_step_tokens) const = 0;
 
   // "llama-3.1-8b on h100, tp 1: GEMM fitted (median error 3.1 %), attention fitted (5 %), ..."
@@ -62,12 +65,12 @@ class CostModel : public StepTimeModel {
   // How far a run went beyond what was measured: "" or "steps of up to 20,480 tokens (measured up to 8,192: 2.5 x
   // beyond)". `most` holds the largest value of each field that was asked for.
   virtual std::string Extrapolation(const StepShape& most) const = 0;
-  virtual int64_t max_model_len() const = 0;      // of the model's config
+  virtual int64_t max_model_len() const = 0;  // of the model's config
   // For MFU and MBU: arithmetic and memory traffic of a step (whole replica), and the peaks of all its devices.
   virtual double StepFlops(const StepShape& shape) const = 0;
   virtual double StepBytes(const StepShape& shape) const = 0;
-  virtual double peak_flops() const = 0;          // FLOP/s
-  virtual double peak_bandwidth() const = 0;      // bytes/s
+  virtual double peak_flops() const = 0;      // FLOP/s
+  virtual double peak_bandwidth() const = 0;  // bytes/s
 };
 
 }  // namespace tactus::cost

@@ -7,7 +7,7 @@
 namespace tactus::cost {
 
 struct EmbeddedFile {
-  std::string_view name;   // "devices.txt", "h100.cost"
+  std::string_view name;  // "devices.txt", "h100.cost"
   std::string_view text;
 };
 

@@ -22,22 +22,34 @@ double Linear(const Knots& knots, double x) {
   return y0 + (y1 - y0) * (x - x0) / (x1 - x0);
 }
 
-double GemmBytes(const std::string& dtype) { return dtype == "bfloat16" ? 2.0 : dtype == "int4" || dtype == "nvfp4" ? 0.5 : 1.0; }
+double GemmBytes(const std::string& dtype) {
+  return dtype == "bfloat16" ? 2.0 : dtype == "int4" || dtype == "nvfp4" ? 0.5 : 1.0;
+}
 
 // A curve of the file as time over m, for one measured shape.
 class GemmTime {
  public:
   GemmTime(const GemmCurve& curve, double flops, double bandwidth, double floor_ns)
-      : n(curve.n), k(curve.k), flops_(flops), bandwidth_(bandwidth), floor_ns_(floor_ns), bytes_(GemmBytes(curve.dtype)) {
+      : n(curve.n),
+        k(curve.k),
+        flops_(flops),
+        bandwidth_(bandwidth),
+        floor_ns_(floor_ns),
+        bytes_(GemmBytes(curve.dtype)) {
     for (const auto& [m, efficiency] : curve.efficiency) ns_.emplace_back(m, FloorNs(m, n, k) / efficiency);
   }
   // What the efficiency is a share of.
   double FloorNs(double m, double columns, double depth) const {
-    return std::max(2 * m * columns * depth / flops_, (m * depth + depth * columns + m * columns) * bytes_ / bandwidth_) * 1e9 + floor_ns_;
+    return std::max(2 * m * columns * depth / flops_,
+                    (m * depth + depth * columns + m * columns) * bytes_ / bandwidth_) *
+               1e9 +
+           floor_ns_;
   }
   double At(double m) const {
     const auto& [last_m, last_ns] = ns_.back();
-    return m > last_m ? FloorNs(m, n, k) * (last_ns / FloorNs(last_m, n, k)) : ns_.size() == 1 ? last_ns : Linear(ns_, m);
+    return m > last_m        ? FloorNs(m, n, k) * (last_ns / FloorNs(last_m, n, k))
+           : ns_.size() == 1 ? last_ns
+                             : Linear(ns_, m);
   }
   double LogEfficiency(double m) const { return std::log(FloorNs(m, n, k) / At(m)); }
 
@@ -51,7 +63,7 @@ class GemmTime {
 // The curves of one attention geometry, by context (prefill) or batch (decode).
 struct Geometry {
   double q_heads = 0, kv_heads = 0, head_dim = 0;
-  std::vector<const AttentionCurve*> curves;   // rising `at`
+  std::vector<const AttentionCurve*> curves;  // rising `at`
 
   double BytesPerToken(double kv_bytes) const { return 2 * kv_heads * head_dim * kv_bytes; }
 };
@@ -79,7 +91,8 @@ const Geometry* Nearest(const GeometryTable& table, const AttentionShape& s) {
   double least = INFINITY;
   for (const Geometry& g : table) {
     const double a = std::log(g.kv_heads / static_cast<double>(s.kv_heads));
-    const double b = std::log(g.q_heads / g.kv_heads) - std::log(static_cast<double>(s.q_heads) / static_cast<double>(s.kv_heads));
+    const double b =
+        std::log(g.q_heads / g.kv_heads) - std::log(static_cast<double>(s.q_heads) / static_cast<double>(s.kv_heads));
     const double c = 2 * std::log(g.head_dim / static_cast<double>(s.head_dim));
     const double distance = a * a + b * b + c * c;
     if (distance < least) least = distance, best = &g;
@@ -89,7 +102,8 @@ const Geometry* Nearest(const GeometryTable& table, const AttentionShape& s) {
 
 class Fitted final : public FittedOperators {
  public:
-  Fitted(const DeviceSpec& device, const Coefficients& c, std::span<const BesideChunk> beside, std::unique_ptr<OperatorTimes> roofline)
+  Fitted(const DeviceSpec& device, const Coefficients& c, std::span<const BesideChunk> beside,
+         std::unique_ptr<OperatorTimes> roofline)
       : device_(device), c_(c), beside_(beside), roofline_(std::move(roofline)) {
     for (const char* dtype : {"bfloat16", "fp8"}) {
       prefill_[dtype] = Gather(c.prefill, dtype);
@@ -106,7 +120,8 @@ class Fitted final : public FittedOperators {
       const double a = std::log(g.n / static_cast<double>(n)), b = std::log(g.k / static_cast<double>(k));
       return a * a + b * b;
     };
-    std::stable_sort(curves.begin(), curves.end(), [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+    std::stable_sort(curves.begin(), curves.end(),
+                     [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
     // The very shape needs no neighbours.
     const size_t kept = distance(curves[0]) == 0 ? 1 : std::min(kNeighbours, curves.size());
     curves.erase(curves.begin() + static_cast<std::ptrdiff_t>(kept), curves.end());
@@ -118,11 +133,14 @@ class Fitted final : public FittedOperators {
     }
     for (double& w : weights) w /= sum;
     // A borrowed efficiency is a share of the format's own roofline.
-    const GemmTime own({format.name, static_cast<double>(n), static_cast<double>(k), {{1, 1}}}, format.flops, device_.bandwidth, c_.floor_us * 1e3);
+    const GemmTime own({format.name, static_cast<double>(n), static_cast<double>(k), {{1, 1}}}, format.flops,
+                       device_.bandwidth, c_.floor_us * 1e3);
     return [=](int64_t m) {
       double log_efficiency = 0;
-      for (size_t i = 0; i < curves.size(); ++i) log_efficiency += weights[i] * curves[i].LogEfficiency(static_cast<double>(m));
-      return own.FloorNs(static_cast<double>(m), static_cast<double>(n), static_cast<double>(k)) / std::exp(log_efficiency);
+      for (size_t i = 0; i < curves.size(); ++i)
+        log_efficiency += weights[i] * curves[i].LogEfficiency(static_cast<double>(m));
+      return own.FloorNs(static_cast<double>(m), static_cast<double>(n), static_cast<double>(k)) /
+             std::exp(log_efficiency);
     };
   }
 
@@ -185,15 +203,21 @@ class Fitted final : public FittedOperators {
     const AllReduceCurve* curve = AllReduceOf(gpus);
     if (curve == nullptr) return roofline_->AllReduceNs(bytes, gpus);
     const auto& [last_bytes, last_us] = curve->us.back();
-    const double measured = 1e3 * (bytes > last_bytes ? last_us * bytes / last_bytes : curve->us.size() == 1 ? last_us : Linear(curve->us, bytes));
+    const double measured = 1e3 * (bytes > last_bytes      ? last_us * bytes / last_bytes
+                                   : curve->us.size() == 1 ? last_us
+                                                           : Linear(curve->us, bytes));
     // Another count of devices: as the ring formula has it.
-    return curve->gpus == gpus ? measured : measured * roofline_->AllReduceNs(bytes, gpus) / roofline_->AllReduceNs(bytes, curve->gpus);
+    return curve->gpus == gpus
+               ? measured
+               : measured * roofline_->AllReduceNs(bytes, gpus) / roofline_->AllReduceNs(bytes, curve->gpus);
   }
 
   double SendNs(double bytes, bool crosses_nodes) const override {
     if (crosses_nodes || c_.send_us.empty()) return roofline_->SendNs(bytes, crosses_nodes);
     const auto& [last_bytes, last_us] = c_.send_us.back();
-    return 1e3 * (bytes > last_bytes ? last_us * bytes / last_bytes : c_.send_us.size() == 1 ? last_us : Linear(c_.send_us, bytes));
+    return 1e3 * (bytes > last_bytes       ? last_us * bytes / last_bytes
+                  : c_.send_us.size() == 1 ? last_us
+                                           : Linear(c_.send_us, bytes));
   }
 
   FitCoverage Coverage(const WeightFormat& format, const AttentionShape& s, int32_t gpus) const override {
@@ -227,13 +251,16 @@ class Fitted final : public FittedOperators {
     // Without fp8 measurements the 16-bit ones stand in: half the bytes at the same efficiency.
     return own.empty() ? tables.at("bfloat16") : own;
   }
+  // The measured dtype whose efficiencies serve: its own, for another kind of fp8 per-tensor fp8's, else bfloat16's;
+  // "": none.
   std::string MeasuredDtype(const std::string& dtype) const {
-    std::string found;
-    for (const GemmCurve& g : c_.gemm) {
-      if (g.dtype == dtype) return dtype;
-      if (g.dtype == "bfloat16") found = g.dtype;
+    for (const std::string& candidate :
+         {dtype, std::string(dtype.substr(0, 3) == "fp8" ? "fp8" : "bfloat16"), std::string("bfloat16")}) {
+      for (const GemmCurve& g : c_.gemm) {
+        if (g.dtype == candidate) return candidate;
+      }
     }
-    return found;
+    return "";
   }
   std::vector<GemmTime> CurvesOf(const std::string& dtype) const {
     const Result<WeightFormat> measured = FindWeightFormat(dtype, device_);
@@ -243,13 +270,15 @@ class Fitted final : public FittedOperators {
     }
     return curves;
   }
-  // Of the device's measured geometries the one with the nearest number of queries per KV head: what decides how often KV is read.
+  // Of the device's measured geometries the one with the nearest number of queries per KV head: what decides how often
+  // KV is read.
   const Knots* FactorsBesideChunk(const AttentionShape& s) const {
     const Knots* best = nullptr;
     double least = INFINITY;
     for (const BesideChunk& row : beside_) {
       if (row.fit != device_.fit) continue;
-      const double a = std::log(row.factor.q_heads / row.factor.kv_heads) - std::log(static_cast<double>(s.q_heads) / static_cast<double>(s.kv_heads));
+      const double a = std::log(row.factor.q_heads / row.factor.kv_heads) -
+                       std::log(static_cast<double>(s.q_heads) / static_cast<double>(s.kv_heads));
       const double b = std::log(row.factor.kv_heads / static_cast<double>(s.kv_heads));
       const double distance = a * a + 0.01 * b * b;
       if (distance < least) least = distance, best = &row.factor.knots;
@@ -257,44 +286,51 @@ class Fitted final : public FittedOperators {
     return best;
   }
   const AllReduceCurve* AllReduceOf(int32_t gpus) const {
-    if (gpus > device_.group) return nullptr;   // the tables were measured inside one group
+    if (gpus > device_.group) return nullptr;  // the tables were measured inside one group
     const AllReduceCurve* best = nullptr;
     for (const AllReduceCurve& a : c_.all_reduce) {
-      if (best == nullptr || std::abs(std::log2(a.gpus) - std::log2(gpus)) < std::abs(std::log2(best->gpus) - std::log2(gpus))) best = &a;
+      if (best == nullptr ||
+          std::abs(std::log2(a.gpus) - std::log2(gpus)) < std::abs(std::log2(best->gpus) - std::log2(gpus)))
+        best = &a;
     }
     return best;
   }
   static bool Same(const Geometry& g, const AttentionShape& s) {
-    return g.q_heads == static_cast<double>(s.q_heads) && g.kv_heads == static_cast<double>(s.kv_heads) && g.head_dim == static_cast<double>(s.head_dim);
+    return g.q_heads == static_cast<double>(s.q_heads) && g.kv_heads == static_cast<double>(s.kv_heads) &&
+           g.head_dim == static_cast<double>(s.head_dim);
   }
 
   // The roofline that prefill efficiencies are shares of.
   double ChunkRooflineNs(double q_width, double kv_token_bytes, double chunk, double context) const {
-    return std::max(4 * q_width * chunk * (context + chunk / 2) / device_.bf16_flops, kv_token_bytes * (context + chunk) / device_.bandwidth) * 1e9;
+    return std::max(4 * q_width * chunk * (context + chunk / 2) / device_.bf16_flops,
+                    kv_token_bytes * (context + chunk) / device_.bandwidth) *
+           1e9;
   }
   double RooflineNs(const Geometry& g, const AttentionShape& s, double chunk, double context) const {
     return ChunkRooflineNs(g.q_heads * g.head_dim, g.BytesPerToken(s.kv_bytes), chunk, context);
   }
   double Scale(const Geometry& g, const AttentionShape& s, double chunk, double context) const {
     if (Same(g, s)) return 1;
-    return ChunkRooflineNs(static_cast<double>(s.q_heads * s.head_dim), s.BytesPerToken(), chunk, context) / RooflineNs(g, s, chunk, context);
+    return ChunkRooflineNs(static_cast<double>(s.q_heads * s.head_dim), s.BytesPerToken(), chunk, context) /
+           RooflineNs(g, s, chunk, context);
   }
   double LeastNs(const Geometry& g) const { return g.curves[0]->knots[0].second * 1e3; }
 
-  // ns of a chunk on one curve: log-log linear between knots, the first below them, in proportion to the roofline beyond.
+  // ns of a chunk on one curve: log-log linear between knots, the first below them, in proportion to the roofline
+  // beyond.
   template <class Roofline>
   static double ChunkTime(const AttentionCurve& c, double chunk, const Roofline& roofline, bool efficiency) {
-    const auto time = [&](size_t i) {
+    const auto ns_at = [&](size_t i) {
       const auto& [x, y] = c.knots[i];
       return efficiency ? roofline(x) / y : y * 1e3;
     };
     const size_t last = c.knots.size() - 1;
-    if (chunk <= c.knots[0].first || last == 0) return time(0);
-    if (chunk >= c.knots[last].first) return time(last) * roofline(chunk) / roofline(c.knots[last].first);
+    if (chunk <= c.knots[0].first || last == 0) return ns_at(0);
+    if (chunk >= c.knots[last].first) return ns_at(last) * roofline(chunk) / roofline(c.knots[last].first);
     size_t i = 1;
     while (c.knots[i].first < chunk) ++i;
     const double share = std::log(chunk / c.knots[i - 1].first) / std::log(c.knots[i].first / c.knots[i - 1].first);
-    return std::exp(std::log(time(i - 1)) * (1 - share) + std::log(time(i)) * share);
+    return std::exp(std::log(ns_at(i - 1)) * (1 - share) + std::log(ns_at(i)) * share);
   }
 
   // Linear in the context between the curves that were written, and beyond them.
@@ -311,7 +347,8 @@ class Fitted final : public FittedOperators {
 
   double DecodeTime(const Geometry& g, double kv_bytes, double batch, double context) const {
     const auto curve_ns = [&](const AttentionCurve& c) {
-      const double token_ns = c.at * g.BytesPerToken(kv_bytes) / device_.bandwidth * 1e9;   // per context token, all sequences
+      const double token_ns =
+          c.at * g.BytesPerToken(kv_bytes) / device_.bandwidth * 1e9;  // per context token, all sequences
       Knots ns;
       for (const auto& [x, efficiency] : c.knots) ns.emplace_back(x, token_ns * x / efficiency);
       const auto& [last_x, last_ns] = ns.back();
@@ -337,7 +374,8 @@ class Fitted final : public FittedOperators {
 }  // namespace
 
 std::unique_ptr<FittedOperators> MakeFitted(const DeviceSpec& device, const Coefficients& coefficients,
-                                            std::span<const BesideChunk> beside, std::unique_ptr<OperatorTimes> roofline) {
+                                            std::span<const BesideChunk> beside,
+                                            std::unique_ptr<OperatorTimes> roofline) {
   return std::make_unique<Fitted>(device, coefficients, beside, std::move(roofline));
 }
 
@@ -354,7 +392,8 @@ Result<std::span<const BesideChunk>> FindBesideChunk(const std::string& backend)
 }
 
 Result<const Coefficients*> FindCoefficients(const DeviceSpec& device, const std::string& backend) {
-  // Parsed once; a name maps to what its text gave. The binary's own files, so that a broken one is told but ends nothing.
+  // Parsed once; a name maps to what its text gave. The binary's own files, so that a broken one is told but ends
+  // nothing.
   static const std::map<std::string, Result<Coefficients>, std::less<>> files = [] {
     std::map<std::string, Result<Coefficients>, std::less<>> parsed;
     for (const EmbeddedFile& f : EmbeddedFiles()) {

@@ -1,4 +1,5 @@
-// Operator times from a coefficient file: measured efficiencies on measured shapes, transferred to the shapes that a model has.
+// Operator times from a coefficient file: measured efficiencies on measured shapes, transferred to the shapes that a
+// model has.
 #pragma once
 
 #include <memory>
@@ -12,11 +13,11 @@ namespace tactus::cost {
 // What a model's shapes found in a file, for Describe and Extrapolation.
 struct FitCoverage {
   bool gemm = false, prefill = false, decode = false, all_reduce = false;
-  double most_tokens = 0;          // largest measured m of a matrix product
+  double most_tokens = 0;  // largest measured m of a matrix product
   double most_chunk = 0, most_context = 0, most_batch = 0;
-  bool gemm_dtype_borrowed = false;   // bf16 efficiencies stand in for a dtype that was not measured
-  bool beside_chunk = false;       // decodes that share a kernel with a chunk were measured
-  std::string geometry;            // the measured attention geometry that stands for the model's, "32/8 heads of 128"
+  bool gemm_dtype_borrowed = false;  // bf16 efficiencies stand in for a dtype that was not measured
+  bool beside_chunk = false;         // decodes that share a kernel with a chunk were measured
+  std::string geometry;              // the measured attention geometry that stands for the model's, "32/8 heads of 128"
 };
 
 class FittedOperators : public OperatorTimes {
@@ -26,14 +27,15 @@ class FittedOperators : public OperatorTimes {
 
 // `coefficients` and `beside` must outlive the result. What the file lacks is answered by `roofline`.
 std::unique_ptr<FittedOperators> MakeFitted(const DeviceSpec& device, const Coefficients& coefficients,
-                                            std::span<const BesideChunk> beside, std::unique_ptr<OperatorTimes> roofline);
+                                            std::span<const BesideChunk> beside,
+                                            std::unique_ptr<OperatorTimes> roofline);
 
-// The embedded file for a device's kernels under a backend: <fit>-<backend>.cost, else <fit>.cost, else null. An error is a broken
-// file in the binary.
+// The embedded file for a device's kernels under a backend: <fit>-<backend>.cost, else <fit>.cost, else null. An error
+// is a broken file in the binary.
 Result<const Coefficients*> FindCoefficients(const DeviceSpec& device, const std::string& backend);
 
-// The rows of hybrid.txt. They hold for servers that run one attention kernel for all sequences of a step (vLLM's kernels, which ours
-// are priced as): empty for the other backends.
+// The rows of hybrid.txt. They hold for servers that run one attention kernel for all sequences of a step (vLLM's
+// kernels, which ours are priced as): empty for the other backends.
 Result<std::span<const BesideChunk>> FindBesideChunk(const std::string& backend);
 
 }  // namespace tactus::cost

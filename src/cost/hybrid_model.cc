@@ -11,12 +11,14 @@ namespace {
 constexpr int64_t kTableTokens = 16384;
 constexpr int64_t kTableRows = 2048;
 constexpr double kGridChunk = 131072, kGridContext = 262144, kGridBatch = 2048;
-constexpr double kActivationBytes = 2;   // bf16 between operators, whatever the weights' format
+constexpr double kActivationBytes = 2;  // bf16 between operators, whatever the weights' format
 constexpr double kLogitBytes = 4;
 // Share of a PCIe link that block copies reach.
 constexpr double kCopyEfficiency = 0.8;
 
-int64_t PerRank(int64_t heads, int32_t tp) { return std::max<int64_t>(1, heads / tp); }
+int64_t PerRank(int64_t heads, int32_t tp) {
+  return std::max<int64_t>(1, heads / tp);
+}
 
 }  // namespace
 
@@ -24,8 +26,8 @@ AttentionShape AttentionOf(const ModelSpec& m, const Deployment& d) {
   return {PerRank(m.q_heads, d.tp), PerRank(m.kv_heads, d.tp), m.head_dim, d.kv_dtype == "fp8" ? 1.0 : 2.0};
 }
 
-HybridModel::HybridModel(Deployment deployment, ModelSpec model, DeviceSpec device, WeightFormat format, double cpu_overhead_ns,
-                         std::unique_ptr<OperatorTimes> operators, OperatorSource from)
+HybridModel::HybridModel(Deployment deployment, ModelSpec model, DeviceSpec device, WeightFormat format,
+                         double cpu_overhead_ns, std::unique_ptr<OperatorTimes> operators, OperatorSource from)
     : deployment_(std::move(deployment)),
       model_(std::move(model)),
       device_(std::move(device)),
@@ -56,7 +58,8 @@ double HybridModel::LayerElementwiseNs(int64_t t) const {
   const double tokens = static_cast<double>(t);
   const double hidden_bytes = tokens * static_cast<double>(m.hidden) * kActivationBytes;
   const double q_bytes = tokens * static_cast<double>(attention_.q_heads * m.head_dim) * kActivationBytes;
-  const double kv_bytes = tokens * static_cast<double>(attention_.kv_heads * m.head_dim) * kActivationBytes;   // of K, or of V
+  const double kv_bytes =
+      tokens * static_cast<double>(attention_.kv_heads * m.head_dim) * kActivationBytes;  // of K, or of V
   // A norm reads the residual stream and the last operator's output and writes both the sum and its norm.
   double ns = (m.parallel ? 1 : 2) * o.ElementwiseNs(Elementwise::kNorm, 4 * hidden_bytes);
   if (m.parallel) ns += o.ElementwiseNs(Elementwise::kAdd, 3 * hidden_bytes);
@@ -77,7 +80,8 @@ void HybridModel::FillTokenTables() {
   const int64_t ffn = m.ffn / tp;
   const auto qkv = o.Gemm(format_, q_width + 2 * kv_width, m.hidden), out = o.Gemm(format_, m.hidden, q_width);
   const auto up = o.Gemm(format_, m.gated ? 2 * ffn : ffn, m.hidden), down = o.Gemm(format_, m.hidden, ffn);
-  layer_.Fill(kTableTokens, [&](int64_t t) { return t == 0 ? 0.0 : qkv(t) + out(t) + up(t) + down(t) + LayerElementwiseNs(t); });
+  layer_.Fill(kTableTokens,
+              [&](int64_t t) { return t == 0 ? 0.0 : qkv(t) + out(t) + up(t) + down(t) + LayerElementwiseNs(t); });
 
   const double hidden_bytes = static_cast<double>(m.hidden) * kActivationBytes;
   embed_.Fill(kTableTokens, [&](int64_t t) {
@@ -96,7 +100,8 @@ void HybridModel::FillTokenTables() {
 
   // Every hop counts as the slowest one: over the network if some neighbours sit in different groups.
   const bool crosses = tp * deployment_.pp > device_.group;
-  send_.Fill(kTableTokens, [&](int64_t t) { return t == 0 ? 0.0 : o.SendNs(static_cast<double>(t) * hidden_bytes, crosses); });
+  send_.Fill(kTableTokens,
+             [&](int64_t t) { return t == 0 ? 0.0 : o.SendNs(static_cast<double>(t) * hidden_bytes, crosses); });
 }
 
 void HybridModel::FillAttentionTables() {
@@ -111,7 +116,8 @@ void HybridModel::FillAttentionTables() {
   alone_.Fill([&](double tokens, double context) {
     if (tokens == 0) return 0.0;
     const double piece = std::min(tokens, window_), rest = tokens / piece - 1;
-    return o.PrefillAloneNs(attention_, piece, std::min(context, window_)) + rest * o.PrefillAddsNs(attention_, piece, std::min(context, window_));
+    return o.PrefillAloneNs(attention_, piece, std::min(context, window_)) +
+           rest * o.PrefillAddsNs(attention_, piece, std::min(context, window_));
   });
   decode_.Fill([&](double batch, double mean_context) {
     return batch == 0 ? 0.0 : o.DecodeNs(attention_, batch, std::min(mean_context, window_));
@@ -120,7 +126,8 @@ void HybridModel::FillAttentionTables() {
     if (batch == 0) return 0.0;
     // A chunk takes at least the kernel's base, and a step with it is not faster than without.
     const double context = std::min(mean_context, window_);
-    return std::max(o.DecodeBesideChunkNs(attention_, batch, context), o.DecodeNs(attention_, batch, context) - prefill_base_ns_);
+    return std::max(o.DecodeBesideChunkNs(attention_, batch, context),
+                    o.DecodeNs(attention_, batch, context) - prefill_base_ns_);
   });
 }
 
@@ -134,7 +141,8 @@ double HybridModel::AttentionNs(const StepShape& shape) const {
   if (!shape.chunks.empty()) ns = std::max(sum, longest);
   if (shape.decodes > 0) {
     const double decodes = static_cast<double>(shape.decodes);
-    ns += (shape.chunks.empty() ? decode_ : beside_).At(decodes, static_cast<double>(shape.decode_context_tokens) / decodes);
+    ns += (shape.chunks.empty() ? decode_ : beside_)
+              .At(decodes, static_cast<double>(shape.decode_context_tokens) / decodes);
   }
   return ns;
 }
@@ -167,8 +175,10 @@ double HybridModel::StepFlops(const StepShape& shape) const {
   AttentionShape whole = attention_;
   whole.q_heads = model_.q_heads;
   whole.kv_heads = model_.kv_heads;
-  for (const ChunkShape& chunk : shape.chunks) attention += whole.ChunkFlops(chunk.tokens, std::min<double>(chunk.context_tokens, window_));
-  attention += 4.0 * static_cast<double>(model_.q_heads * model_.head_dim) * static_cast<double>(shape.decode_context_tokens);
+  for (const ChunkShape& chunk : shape.chunks)
+    attention += whole.ChunkFlops(chunk.tokens, std::min<double>(chunk.context_tokens, window_));
+  attention +=
+      4.0 * static_cast<double>(model_.q_heads * model_.head_dim) * static_cast<double>(shape.decode_context_tokens);
   return static_cast<double>(model_.layers) * (2 * static_cast<double>(model_.LayerParameters()) * tokens + attention) +
          2 * static_cast<double>(model_.vocab * model_.hidden) * static_cast<double>(shape.logit_rows);
 }
@@ -176,15 +186,16 @@ double HybridModel::StepFlops(const StepShape& shape) const {
 double HybridModel::StepBytes(const StepShape& shape) const {
   const double kv_token = 2.0 * static_cast<double>(model_.kv_heads * model_.head_dim) * attention_.kv_bytes;
   double kv_tokens = static_cast<double>(shape.decode_context_tokens);
-  for (const ChunkShape& chunk : shape.chunks) kv_tokens += std::min<double>(chunk.context_tokens, window_) + chunk.tokens;
+  for (const ChunkShape& chunk : shape.chunks)
+    kv_tokens += std::min<double>(chunk.context_tokens, window_) + chunk.tokens;
   const double layer = static_cast<double>(model_.LayerParameters()) * format_.weight_bytes + kv_token * kv_tokens;
   const double head = shape.logit_rows > 0 ? static_cast<double>(model_.vocab * model_.hidden) * 2 : 0;
   return static_cast<double>(model_.layers) * layer + head;
 }
 
 std::string HybridModel::Describe() const {
-  return fmt::format("{} on {}, tp {}, pp {}: {}; {:.0f} us of host time per step", model_.name, device_.name, deployment_.tp, deployment_.pp, from_.text,
-                     cpu_overhead_ns_ / 1e3);
+  return fmt::format("{} on {}, tp {}, pp {}: {}; {:.0f} us of host time per step", model_.name, device_.name,
+                     deployment_.tp, deployment_.pp, from_.text, cpu_overhead_ns_ / 1e3);
 }
 
 std::string HybridModel::Extrapolation(const StepShape& most) const {
@@ -192,14 +203,17 @@ std::string HybridModel::Extrapolation(const StepShape& most) const {
   std::string beyond;
   const auto note = [&](const char* what, double value, double measured) {
     if (measured <= 0 || value <= measured) return;
-    beyond += fmt::format("{}{} {:.0f} (measured up to {:.0f}: {:.1f} x beyond)", beyond.empty() ? "" : "; ", what, value, measured, value / measured);
+    beyond += fmt::format("{}{} {:.0f} (measured up to {:.0f}: {:.1f} x beyond)", beyond.empty() ? "" : "; ", what,
+                          value, measured, value / measured);
   };
   double chunk = 0;
   for (const ChunkShape& c : most.chunks) chunk = std::max<double>(chunk, c.tokens);
   note("tokens per step", static_cast<double>(most.tokens() + most.padded_tokens), v.most_tokens);
   note("tokens per chunk", chunk, v.most_chunk);
   note("decodes", static_cast<double>(most.decodes), v.most_batch);
-  if (most.decodes > 0) note("mean context of decodes", static_cast<double>(most.decode_context_tokens) / static_cast<double>(most.decodes), v.most_context);
+  if (most.decodes > 0)
+    note("mean context of decodes", static_cast<double>(most.decode_context_tokens) / static_cast<double>(most.decodes),
+         v.most_context);
   return beyond;
 }
 

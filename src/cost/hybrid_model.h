@@ -1,7 +1,7 @@
 // The cost model behind CostModel::Create: operator times tabulated so that a step's time is a few loads.
 //
-// A step's time is, stage by stage: layers x (linear operators by token count + attention of every chunk + attention of the
-// decodes), the embedding in the first stage, the head and the sampler in the last, and the host's overhead once.
+// A step's time is, stage by stage: layers x (linear operators by token count + attention of every chunk + attention of
+// the decodes), the embedding in the first stage, the head and the sampler in the last, and the host's overhead once.
 //
 // Thread rule: immutable after Build.
 #pragma once
@@ -27,7 +27,8 @@ class CountTable {
     double least = 0;
     for (int64_t i = 0; i <= last; ++i) values_[static_cast<size_t>(i)] = least = std::max(least, f(i));
     // The slope over the second half: one wave of tiles does not decide it.
-    slope_ = (values_.back() - values_[values_.size() / 2]) / static_cast<double>(values_.size() - 1 - values_.size() / 2);
+    slope_ =
+        (values_.back() - values_[values_.size() / 2]) / static_cast<double>(values_.size() - 1 - values_.size() / 2);
   }
   double At(int64_t count) const {
     const size_t i = static_cast<size_t>(count);
@@ -43,7 +44,7 @@ class CountTable {
 // Where the operator times come from.
 struct OperatorSource {
   std::string text;
-  FitCoverage coverage;   // empty for the roofline
+  FitCoverage coverage;  // empty for the roofline
 };
 
 class HybridModel final : public CostModel {
@@ -73,7 +74,7 @@ class HybridModel final : public CostModel {
   void FillAttentionTables();
   // All but attention and matrix products, one layer.
   double LayerElementwiseNs(int64_t tokens) const;
-  double AttentionNs(const StepShape& shape) const;   // one layer
+  double AttentionNs(const StepShape& shape) const;  // one layer
 
   const Deployment deployment_;
   const ModelSpec model_;
@@ -81,14 +82,14 @@ class HybridModel final : public CostModel {
   const WeightFormat format_;
   const std::unique_ptr<OperatorTimes> operators_;
   const OperatorSource from_;
-  const AttentionShape attention_;    // of one device
-  const double window_;               // infinity: none
+  const AttentionShape attention_;  // of one device
+  const double window_;             // infinity: none
   double prefill_base_ns_ = 0;
   const double cpu_overhead_ns_;
   double swap_block_ns_ = 0;
   CountTable layer_, embed_, head_, send_;
-  LogGrid adds_, alone_;              // by chunk tokens, context
-  LogGrid decode_, beside_;           // by sequences, their mean context; beside_: in a step with chunks
+  LogGrid adds_, alone_;     // by chunk tokens, context
+  LogGrid decode_, beside_;  // by sequences, their mean context; beside_: in a step with chunks
 };
 
 // One device's share of a model's attention.

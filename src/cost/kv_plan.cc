@@ -16,9 +16,11 @@ constexpr int64_t kLogitRows = 256;
 constexpr int64_t kLogitRowBytes = 3 * 4;
 
 int64_t ActivationBytes(const ModelSpec& m, int32_t tp, int64_t max_step_tokens) {
-  // At the widest point a token holds gate and up, their product, and three copies of the residual stream (in, norm, out), 16 bits each.
+  // At the widest point a token holds gate and up, their product, and three copies of the residual stream (in, norm,
+  // out), 16 bits each.
   const int64_t token = 2 * ((m.gated ? 3 : 2) * (m.ffn / tp) + 3 * m.hidden);
-  return max_step_tokens * token + std::min<int64_t>(kLogitRows, max_step_tokens) * m.vocab * kLogitRowBytes + kRuntimeBytes;
+  return max_step_tokens * token + std::min<int64_t>(kLogitRows, max_step_tokens) * m.vocab * kLogitRowBytes +
+         kRuntimeBytes;
 }
 
 }  // namespace
@@ -36,17 +38,20 @@ int64_t WeightBytesPerDevice(const ModelSpec& m, const WeightFormat& format, int
 
 Result<KvPlan> HybridModel::PlanKv(double utilization, int32_t block_size, int64_t max_step_tokens) const {
   if (!(utilization > 0 && utilization <= 1)) {
-    return InvalidArgument(fmt::format("--gpu-memory-utilization is {}; it is a share in (0, 1]", utilization), "gpu-memory-utilization");
+    return InvalidArgument(fmt::format("--gpu-memory-utilization is {}; it is a share in (0, 1]", utilization),
+                           "gpu-memory-utilization");
   }
   if (block_size < 1 || max_step_tokens < 1) {
-    return InvalidArgument(fmt::format("a memory plan needs blocks of at least 1 token and steps of at least 1, got {} and {}", block_size, max_step_tokens));
+    return InvalidArgument(
+        fmt::format("a memory plan needs blocks of at least 1 token and steps of at least 1, got {} and {}", block_size,
+                    max_step_tokens));
   }
   const int32_t tp = deployment_.tp, pp = deployment_.pp;
   // A step beyond the longest prompt's worth of every sequence would not be planned either.
   const int64_t step_tokens = std::min(max_step_tokens, std::max<int64_t>(model_.context, 16384));
   KvPlan plan;
-  plan.kv_bytes_per_token =
-      static_cast<int64_t>(2.0 * static_cast<double>(model_.layers * model_.kv_heads * model_.head_dim) * attention_.kv_bytes);
+  plan.kv_bytes_per_token = static_cast<int64_t>(
+      2.0 * static_cast<double>(model_.layers * model_.kv_heads * model_.head_dim) * attention_.kv_bytes);
   plan.weight_bytes_per_device = WeightBytesPerDevice(model_, format_, tp, pp);
   plan.activation_bytes_per_device = ActivationBytes(model_, tp, step_tokens);
   const auto usable = static_cast<int64_t>(static_cast<double>(device_.memory_bytes) * utilization);
@@ -62,7 +67,8 @@ Result<KvPlan> HybridModel::PlanKv(double utilization, int32_t block_size, int64
   for (int32_t devices = 2; devices <= 64 && fits[0] == 'n'; devices *= 2) {
     for (int32_t t = std::min(devices, 8); t >= 1; t /= 2) {
       const int32_t p = devices / t;
-      if (p > model_.layers || model_.q_heads % t != 0 || (model_.kv_heads % t != 0 && t % model_.kv_heads != 0)) continue;
+      if (p > model_.layers || model_.q_heads % t != 0 || (model_.kv_heads % t != 0 && t % model_.kv_heads != 0))
+        continue;
       const int64_t needed = WeightBytesPerDevice(model_, format_, t, p) + ActivationBytes(model_, t, step_tokens);
       // A tenth of the memory for KV: what barely holds the weights serves nobody.
       if (static_cast<double>(needed) > 0.9 * static_cast<double>(usable)) continue;
@@ -71,12 +77,16 @@ Result<KvPlan> HybridModel::PlanKv(double utilization, int32_t block_size, int64
     }
   }
   return InvalidArgument(
-      fmt::format("{} does not fit {}: weights {:.2f} GiB + activations of {} tokens {:.2f} GiB + one KV block = {:.2f} GiB per device, but {:.2f} GiB "
+      fmt::format("{} does not fit {}: weights {:.2f} GiB + activations of {} tokens {:.2f} GiB + one KV block = "
+                  "{:.2f} GiB per device, but {:.2f} GiB "
                   "({:.0f} % of {:.2f}) are there; {}, or use a narrower --dtype, or smaller steps",
                   model_.name, device_.name, static_cast<double>(plan.weight_bytes_per_device) / kGiB, step_tokens,
                   static_cast<double>(plan.activation_bytes_per_device) / kGiB,
-                  static_cast<double>(plan.weight_bytes_per_device + plan.activation_bytes_per_device + token_bytes * block_size) / kGiB,
-                  static_cast<double>(usable) / kGiB, utilization * 100, static_cast<double>(device_.memory_bytes) / kGiB, fits),
+                  static_cast<double>(plan.weight_bytes_per_device + plan.activation_bytes_per_device +
+                                      token_bytes * block_size) /
+                      kGiB,
+                  static_cast<double>(usable) / kGiB, utilization * 100,
+                  static_cast<double>(device_.memory_bytes) / kGiB, fits),
       "model");
 }
 

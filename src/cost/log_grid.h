@@ -1,6 +1,6 @@
-// A function of two non-negative integers-or-reals, tabulated on nodes that are eight to the octave (of value + 1) and interpolated
-// bilinearly: asking costs no logarithm, and if the values rise along both axes, so does every interpolated value. Beyond the last
-// node it goes on with the slope of the last cell.
+// A function of two non-negative integers-or-reals, tabulated on nodes that are eight to the octave (of value + 1) and
+// interpolated bilinearly: asking costs no logarithm, and if the values rise along both axes, so does every
+// interpolated value. Beyond the last node it goes on with the slope of the last cell.
 //
 // Thread rule: immutable after Fill.
 #pragma once
@@ -16,8 +16,8 @@ class LogAxis {
  public:
   static constexpr int kPerOctave = 8;
   struct Position {
-    int32_t cell;        // between node `cell` and `cell + 1`
-    double fraction;     // >= 0; beyond 1 past the last node
+    int32_t cell;     // between node `cell` and `cell + 1`
+    double fraction;  // >= 0; beyond 1 past the last node
   };
 
   // Nodes from 0 up to at least `max_value`.
@@ -32,7 +32,8 @@ class LogAxis {
     const uint64_t bits = std::bit_cast<uint64_t>(value + 1.0);
     const int32_t cell = static_cast<int32_t>(bits >> kFractionBits) - (1023 << 3);
     if (cell >= nodes_ - 1) return Beyond(value);
-    return {cell, static_cast<double>(bits & ((uint64_t{1} << kFractionBits) - 1)) * (1.0 / (uint64_t{1} << kFractionBits))};
+    return {cell,
+            static_cast<double>(bits & ((uint64_t{1} << kFractionBits) - 1)) * (1.0 / (uint64_t{1} << kFractionBits))};
   }
 
  private:
@@ -46,8 +47,8 @@ class LogGrid {
  public:
   LogGrid(double max_row, double max_column) : rows_(max_row), columns_(max_column) {}
 
-  // Sets every node to f(row value, column value), then raises nodes to the largest before them in either direction: what is
-  // asked for is monotone by construction. Returns the largest relative rise (0: f was monotone on the nodes).
+  // Sets every node to f(row value, column value), then raises nodes to the largest before them in either direction:
+  // what is asked for is monotone by construction. Returns the largest relative rise (0: f was monotone on the nodes).
   double Fill(const std::function<double(double, double)>& f);
 
   double At(double row, double column) const {

@@ -10,7 +10,9 @@ namespace {
 constexpr double kLinkEfficiency = 0.75;
 
 // One step of a ring: kernel synchronisation between two neighbours.
-double HopNs(const DeviceSpec& device) { return device.link == "pcie" ? 3000 : 700; }
+double HopNs(const DeviceSpec& device) {
+  return device.link == "pcie" ? 3000 : 700;
+}
 constexpr double kNetworkHopNs = 10000;
 
 double Ring(double bytes, int32_t peers, double bandwidth, double hop_ns) {
@@ -27,7 +29,8 @@ double RingAllReduceNs(const DeviceSpec& device, double bytes, int32_t gpus) {
   const int32_t groups = (gpus + device.group - 1) / device.group;
   if (joined > 1) ns += Ring(bytes, joined, device.link_bandwidth, HopNs(device));
   if (groups > 1) {
-    // Devices that only PCIe joins still share a node of eight; beyond it each group sends its reduced part over the network.
+    // Devices that only PCIe joins still share a node of eight; beyond it each group sends its reduced part over the
+    // network.
     const bool same_node = device.group < 8 && gpus <= 8;
     ns += Ring(bytes / (same_node ? 1 : joined), groups, same_node ? device.pcie_bandwidth : device.network_bandwidth,
                same_node ? 3000 : kNetworkHopNs);

@@ -1,5 +1,6 @@
-// How long one operator of one layer takes on one device: the roofline from the device's figures, or a fit of measurements.
-// Asked only while a CostModel is built, which tabulates the answers. All times are nanoseconds as doubles; sizes are one device's share.
+// How long one operator of one layer takes on one device: the roofline from the device's figures, or a fit of
+// measurements. Asked only while a CostModel is built, which tabulates the answers. All times are nanoseconds as
+// doubles; sizes are one device's share.
 //
 // Thread rule: immutable after construction.
 #pragma once
@@ -14,17 +15,17 @@ namespace tactus::cost {
 
 // Weights of the linear layers, and what they are multiplied with.
 struct WeightFormat {
-  std::string name;            // bfloat16 | fp8 | int8 | int4
-  double weight_bytes = 2;     // per element, scales included
+  std::string name;         // bfloat16 | fp8 | int8 | int4
+  double weight_bytes = 2;  // per element, scales included
   double activation_bytes = 2;
-  double flops = 0;            // peak FLOP/s of the device for it
+  double flops = 0;  // peak FLOP/s of the device for it
 };
 // kInvalidArgument: a dtype that is not known.
 Result<WeightFormat> FindWeightFormat(const std::string& name, const DeviceSpec& device);
 
 struct AttentionShape {
   int64_t q_heads = 0, kv_heads = 0, head_dim = 0;
-  double kv_bytes = 2;         // per element of K or V: 2, or 1 (fp8)
+  double kv_bytes = 2;  // per element of K or V: 2, or 1 (fp8)
 
   bool operator==(const AttentionShape&) const = default;
   double BytesPerToken() const { return 2.0 * static_cast<double>(kv_heads * head_dim) * kv_bytes; }
@@ -46,8 +47,9 @@ class OperatorTimes {
   // [m, k] x [k, n], as a function of m.
   virtual std::function<double(int64_t)> Gemm(const WeightFormat& format, int64_t n, int64_t k) const = 0;
 
-  // A kernel that handles several chunks takes max(base + sum of what each adds, the longest of them alone): `adds` is a chunk's
-  // share of a device that is full, `alone` the kernel with that chunk only. `tokens` queries behind `context` cached tokens.
+  // A kernel that handles several chunks takes max(base + sum of what each adds, the longest of them alone): `adds` is
+  // a chunk's share of a device that is full, `alone` the kernel with that chunk only. `tokens` queries behind
+  // `context` cached tokens.
   virtual double PrefillBaseNs(const AttentionShape& shape) const = 0;
   virtual double PrefillAddsNs(const AttentionShape& shape, double tokens, double context) const = 0;
   virtual double PrefillAloneNs(const AttentionShape& shape, double tokens, double context) const = 0;

@@ -87,6 +87,7 @@ std::vector<DeviceSpec> ReadDevices() {
     d.bf16_flops = row.Number("bf16_tflops") * 1e12;
     d.fp8_flops = row.Number("fp8_tflops") * 1e12;
     d.int8_flops = row.Number("int8_tops") * 1e12;
+    d.fp4 = row.Flag("fp4");
     d.bandwidth = row.Number("bw_gbps") * 1e9;
     d.memory_bytes = row.Integer("memory_mib") << 20;
     d.sms = static_cast<int32_t>(row.Integer("sms"));
@@ -146,7 +147,9 @@ Result<ModelSpec> ReadConfigFile(const std::filesystem::path& path) {
   TACTUS_ASSIGN_OR_RETURN(const ModelConfig c, ConfigFromJson(text.str(), path.string()));
   ModelSpec m;
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
-  m.name = !c.name.empty() ? c.name : path.filename() == "config.json" ? folder.filename().string() : path.stem().string();
+  m.name = !c.name.empty()                    ? c.name
+           : path.filename() == "config.json" ? folder.filename().string()
+                                              : path.stem().string();
   m.help = path.string();
   m.layers = c.num_layers;
   m.hidden = c.hidden_size;
@@ -174,7 +177,9 @@ int64_t ModelSpec::LayerParameters() const {
   return hidden * (q_heads + 2 * kv_heads) * head_dim + q_heads * head_dim * hidden + (gated ? 3 : 2) * hidden * ffn;
 }
 
-int64_t ModelSpec::EmbeddingParameters() const { return (tied ? 1 : 2) * vocab * hidden; }
+int64_t ModelSpec::EmbeddingParameters() const {
+  return (tied ? 1 : 2) * vocab * hidden;
+}
 
 const std::vector<DeviceSpec>& Devices() {
   static const std::vector<DeviceSpec> devices = ReadDevices();

@@ -13,17 +13,18 @@ namespace tactus::cost {
 
 struct DeviceSpec {
   std::string name, help, link, fit;
-  double bf16_flops = 0;              // FLOP/s, dense
-  double fp8_flops = 0;               // 0: not there
-  double int8_flops = 0;              // 0: not there
-  double bandwidth = 0;               // bytes/s
-  int64_t memory_bytes = 0;           // usable by a process
+  double bf16_flops = 0;     // FLOP/s, dense
+  double fp8_flops = 0;      // 0: not there
+  double int8_flops = 0;     // 0: not there
+  bool fp4 = false;          // multiplies 4-bit floats, at twice the fp8 rate
+  double bandwidth = 0;      // bytes/s
+  int64_t memory_bytes = 0;  // usable by a process
   int32_t sms = 0;
-  double link_bandwidth = 0;          // bytes/s, one direction, within a group
-  int32_t group = 1;                  // devices joined by that link
-  double pcie_bandwidth = 0;          // bytes/s, one direction
-  double network_bandwidth = 0;       // bytes/s per device, between groups
-  double launch_ns = 0;               // least time of a small kernel
+  double link_bandwidth = 0;     // bytes/s, one direction, within a group
+  int32_t group = 1;             // devices joined by that link
+  double pcie_bandwidth = 0;     // bytes/s, one direction
+  double network_bandwidth = 0;  // bytes/s per device, between groups
+  double launch_ns = 0;          // least time of a small kernel
 };
 
 struct ModelSpec {
@@ -33,7 +34,7 @@ struct ModelSpec {
 
   // Weights of the matrix products of one layer, and all weights of the model (embedding and head included).
   int64_t LayerParameters() const;
-  int64_t EmbeddingParameters() const;   // embedding, and lm_head unless tied
+  int64_t EmbeddingParameters() const;  // embedding, and lm_head unless tied
   int64_t Parameters() const { return layers * LayerParameters() + EmbeddingParameters(); }
 };
 

@@ -1,5 +1,5 @@
-// Operator times from a device's figures alone: the larger of arithmetic over peak and bytes over bandwidth, with the tiles and waves
-// that a matrix product is cut into.
+// Operator times from a device's figures alone: the larger of arithmetic over peak and bytes over bandwidth, with the
+// tiles and waves that a matrix product is cut into.
 #include <algorithm>
 #include <cmath>
 
@@ -25,7 +25,7 @@ constexpr double kSampleKernels = 10;
 
 struct Tile {
   int32_t rows, columns;
-  double efficiency;   // of the best tile's
+  double efficiency;  // of the best tile's
 };
 constexpr Tile kTiles[] = {{256, 128, 1.0}, {128, 256, 1.0}, {128, 128, 0.95}, {64, 128, 0.8}, {64, 64, 0.65}};
 constexpr int32_t kSplits[] = {1, 2, 4, 8};
@@ -52,7 +52,8 @@ class Roofline final : public OperatorTimes {
   double PrefillAloneNs(const AttentionShape& s, double tokens, double context) const override {
     if (tokens <= 0) return 0;
     // One block's queries over one split of the keys cannot be spread further.
-    const double block_flops = 4.0 * static_cast<double>(s.head_dim) * kQueryTile * std::min(context + tokens, kKeySplit);
+    const double block_flops =
+        4.0 * static_cast<double>(s.head_dim) * kQueryTile * std::min(context + tokens, kKeySplit);
     const double block_ns = block_flops / (device_.bf16_flops * kAttentionEfficiency / device_.sms) * 1e9;
     return PrefillBaseNs(s) + std::max(block_ns, PrefillAddsNs(s, tokens, context));
   }
@@ -61,7 +62,8 @@ class Roofline final : public OperatorTimes {
     if (batch <= 0) return 0;
     const double kv_tokens = batch * mean_context;
     const double memory_ns = s.BytesPerToken() * kv_tokens / (device_.bandwidth * kKvReadEfficiency) * 1e9;
-    const double compute_ns = 4.0 * static_cast<double>(s.q_heads * s.head_dim) * kv_tokens / (device_.bf16_flops * kAttentionEfficiency) * 1e9;
+    const double compute_ns = 4.0 * static_cast<double>(s.q_heads * s.head_dim) * kv_tokens /
+                              (device_.bf16_flops * kAttentionEfficiency) * 1e9;
     return std::max(memory_ns, compute_ns) + 2 * device_.launch_ns;
   }
 
@@ -97,31 +99,49 @@ class Roofline final : public OperatorTimes {
 
 }  // namespace
 
-std::unique_ptr<OperatorTimes> MakeRoofline(const DeviceSpec& device) { return std::make_unique<Roofline>(device); }
+std::unique_ptr<OperatorTimes> MakeRoofline(const DeviceSpec& device) {
+  return std::make_unique<Roofline>(device);
+}
 
 const char* ElementwiseName(Elementwise op) {
   switch (op) {
-    case Elementwise::kEmbed: return "embed";
-    case Elementwise::kNorm: return "norm";
-    case Elementwise::kRope: return "rope";
-    case Elementwise::kActivation: return "act";
-    case Elementwise::kAdd: return "add";
-    case Elementwise::kKvWrite: return "kv_write";
-    case Elementwise::kSample: return "sample";
+    case Elementwise::kEmbed:
+      return "embed";
+    case Elementwise::kNorm:
+      return "norm";
+    case Elementwise::kRope:
+      return "rope";
+    case Elementwise::kActivation:
+      return "act";
+    case Elementwise::kAdd:
+      return "add";
+    case Elementwise::kKvWrite:
+      return "kv_write";
+    case Elementwise::kSample:
+      return "sample";
   }
   return "";
 }
 
 Result<WeightFormat> FindWeightFormat(const std::string& name, const DeviceSpec& d) {
-  // Without tensor cores for a format, weights are widened on the way: their bytes, the bf16 peak.
-  if (name == "fp8_block") return WeightFormat{name, 1, d.fp8_flops > 0 ? 1.0 : 2.0, d.fp8_flops > 0 ? d.fp8_flops : d.bf16_flops};
+  // Where the device has no tensor cores for a format, its weights are widened on the way: their bytes, bf16's
+  // activations and peak.
+  const auto narrow = [&](double weight_bytes, double activation_bytes, double flops) {
+    return flops > 0 ? WeightFormat{name, weight_bytes, activation_bytes, flops}
+                     : WeightFormat{name, weight_bytes, 2, d.bf16_flops};
+  };
   if (name == "bfloat16" || name == "float16" || name == "auto") return WeightFormat{"bfloat16", 2, 2, d.bf16_flops};
-  if (name == "fp8" || name == "fp8_static") return WeightFormat{name, 1, d.fp8_flops > 0 ? 1.0 : 2.0, d.fp8_flops > 0 ? d.fp8_flops : d.bf16_flops};
-  if (name == "int8") return WeightFormat{name, 1, d.int8_flops > 0 ? 1.0 : 2.0, d.int8_flops > 0 ? d.int8_flops : d.bf16_flops};
-  if (name == "int4") return WeightFormat{name, 0.5 + 2.0 / 128, 2, d.bf16_flops};   // one 16-bit scale per 128 weights
+  // The activations' scales: found on the way, stored in the checkpoint, per block of 128.
+  if (name == "fp8" || name == "fp8_static" || name == "fp8_block") return narrow(1, 1, d.fp8_flops);
+  if (name == "int8") return narrow(1, 1, d.int8_flops);
+  // Weights only, one 16-bit scale per 128.
+  if (name == "int4") return narrow(0.5 + 2.0 / 128, 2, 0);
   // Four-bit floats with an fp8 scale per 16: only Blackwell multiplies them, at twice its fp8 rate.
-  if (name == "nvfp4") return WeightFormat{name, 0.5 + 1.0 / 16, 0.5 + 1.0 / 16, d.fp8_flops > 0 ? 2 * d.fp8_flops : d.bf16_flops};
-  return InvalidArgument(fmt::format("weight dtype '{}' is not known; known are bfloat16, fp8, fp8_static, fp8_block, int8, int4, nvfp4", name), "dtype");
+  if (name == "nvfp4") return narrow(0.5 + 1.0 / 16, 0.5 + 1.0 / 16, d.fp4 ? 2 * d.fp8_flops : 0);
+  return InvalidArgument(
+      fmt::format("weight dtype '{}' is not known; known are bfloat16, fp8, fp8_static, fp8_block, int8, int4, nvfp4",
+                  name),
+      "dtype");
 }
 
 }  // namespace tactus::cost

@@ -1,6 +1,7 @@
-// Fit: step_ms = sum of non-negative coefficients times physical features, so the model is monotone by construction: a constant;
-// the time of the linear operators as a rising piecewise-linear function of the step's tokens; query-key pairs and KV reads of the
-// chunk; decodes (also piecewise) and the KV that they read. Errors are relative, and rows far off (a disturbed machine) lose weight.
+// Fit: step_ms = sum of non-negative coefficients times physical features, so the model is monotone by construction: a
+// constant; the time of the linear operators as a rising piecewise-linear function of the step's tokens; query-key
+// pairs and KV reads of the chunk; decodes (also piecewise) and the KV that they read. Errors are relative, and rows
+// far off (a disturbed machine) lose weight.
 #include "cost/step_table.h"
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "cost/nonnegative_fit.h"
+#include "cost/step_lookup.h"
 
 namespace tactus::cost {
 namespace {
@@ -19,7 +21,7 @@ constexpr char kHeader[] = "prefill_tokens,prefill_context,decodes,decode_contex
 constexpr size_t kLeastRows = 12;
 constexpr size_t kFolds = 10;
 constexpr int kReweightings = 8;
-constexpr size_t kPerSegment[] = {2, 4, 8, 16, size_t{1} << 30};   // the last: one straight line
+constexpr size_t kPerSegment[] = {2, 4, 8, 16, size_t{1} << 30};  // the last: one straight line
 
 // Slopes between knots: coefficient i is the slope over [knot i, knot i + 1), the last one open.
 struct Ramp {
@@ -154,7 +156,8 @@ struct RampSum {
 
 class FittedProfile final : public StepProfile {
  public:
-  FittedProfile(std::span<const StepSample> samples, std::map<std::string, std::string> remarks) : remarks_(std::move(remarks)) {
+  FittedProfile(std::span<const StepSample> samples, std::map<std::string, std::string> remarks)
+      : remarks_(std::move(remarks)) {
     // How finely the curves may bend is what predicts left-out rows best: a noisy or small profile gets straight lines.
     std::vector<double> left_out;
     size_t per_segment = 0;
@@ -200,17 +203,20 @@ class FittedProfile final : public StepProfile {
 
   std::string Describe() const override {
     return fmt::format(
-        "{} measured steps of up to {} prompt tokens behind {}, {} decodes over {} KV tokens; median error {:.1f} % (left out: {:.1f} %, P90 {:.1f} %)",
-        error_.rows, most_.prefill_tokens, most_.prefill_context, most_.decodes, most_.decode_context_tokens, 100 * error_.fit_median,
-        100 * error_.left_out_median, 100 * error_.left_out_p90);
+        "{} measured steps of up to {} prompt tokens behind {}, {} decodes over {} KV tokens; median error {:.1f} % "
+        "(left out: {:.1f} %, P90 {:.1f} %)",
+        error_.rows, most_.prefill_tokens, most_.prefill_context, most_.decodes, most_.decode_context_tokens,
+        100 * error_.fit_median, 100 * error_.left_out_median, 100 * error_.left_out_p90);
   }
 
   std::string Extrapolation(const StepShape& asked) const override {
     std::string beyond;
     const auto note = [&](const char* what, int64_t value, int64_t measured) {
       if (value <= measured) return;
-      beyond += fmt::format("{}{} {} (measured up to {}{})", beyond.empty() ? "" : "; ", what, value, measured,
-                            measured > 0 ? fmt::format(": {:.1f} x beyond", static_cast<double>(value) / static_cast<double>(measured)) : "");
+      beyond += fmt::format(
+          "{}{} {} (measured up to {}{})", beyond.empty() ? "" : "; ", what, value, measured,
+          measured > 0 ? fmt::format(": {:.1f} x beyond", static_cast<double>(value) / static_cast<double>(measured))
+                       : "");
     };
     int64_t context = 0;
     for (const ChunkShape& c : asked.chunks) context = std::max<int64_t>(context, c.context_tokens);
@@ -222,7 +228,8 @@ class FittedProfile final : public StepProfile {
   }
 
  private:
-  void MeasureErrors(const Basis& basis, const std::vector<double>& x, std::span<const StepSample> samples, const std::vector<double>& left_out) {
+  void MeasureErrors(const Basis& basis, const std::vector<double>& x, std::span<const StepSample> samples,
+                     const std::vector<double>& left_out) {
     std::vector<double> fit, scratch;
     for (const StepSample& s : samples) fit.push_back(std::abs(Predict(basis, x, s, &scratch) / s.step_ms - 1));
     error_.rows = static_cast<int64_t>(samples.size());
@@ -244,38 +251,65 @@ std::string_view Trim(std::string_view s) {
   return s.substr(begin, s.find_last_not_of(" \t\r") - begin + 1);
 }
 
+// The fields of a line; kDataLoss when their number is not `header`'s.
+Result<std::vector<std::string_view>> Split(std::string_view line, const std::string& where, std::string_view header) {
+  std::vector<std::string_view> fields;
+  for (size_t begin = 0; begin <= line.size();) {
+    const size_t end = std::min(line.find(',', begin), line.size());
+    fields.push_back(Trim(line.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  const size_t wanted = static_cast<size_t>(std::count(header.begin(), header.end(), ',')) + 1;
+  if (fields.size() != wanted) return DataLoss(fmt::format("{}: {} columns are expected ({})", where, wanted, header));
+  return fields;
+}
+
+Result<double> Number(std::string_view field, const std::string& where, size_t column, const char* what, double most) {
+  double value = 0;
+  const auto [stop, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+  if (error != std::errc() || stop != field.data() + field.size() || !(value >= 0 && value <= most)) {
+    return DataLoss(fmt::format("{}, column {}: '{}' is no {} between 0 and {:.0f}", where, column, field, what, most));
+  }
+  return value;
+}
+
 Result<StepSample> ParseRow(std::string_view line, const std::string& where) {
   constexpr double kMost[] = {1 << 24, 1 << 24, 1 << 24, 1e12, 1e9};
   constexpr const char* kNames[] = {"prefill_tokens", "prefill_context", "decodes", "decode_context_tokens", "step_ms"};
+  TACTUS_ASSIGN_OR_RETURN(const std::vector<std::string_view> fields, Split(line, where, kHeader));
   double values[5] = {};
-  size_t begin = 0;
   for (size_t i = 0; i < 5; ++i) {
-    const size_t end = std::min(line.find(',', begin), line.size());
-    if (begin > line.size() || ((i < 4) != (end < line.size()))) {
-      return DataLoss(fmt::format("{}: 5 columns are expected ({})", where, kHeader));
-    }
-    const std::string_view field = Trim(line.substr(begin, end - begin));
-    const auto [stop, error] = std::from_chars(field.data(), field.data() + field.size(), values[i]);
-    if (error != std::errc() || stop != field.data() + field.size() || !(values[i] >= 0 && values[i] <= kMost[i])) {
-      return DataLoss(fmt::format("{}, column {}: '{}' is no {} between 0 and {:.0f}", where, i + 1, field, kNames[i], kMost[i]));
-    }
-    begin = end + 1;
+    TACTUS_ASSIGN_OR_RETURN(values[i], Number(fields[i], where, i + 1, kNames[i], kMost[i]));
   }
   StepSample s{static_cast<int32_t>(values[0]), static_cast<int32_t>(values[1]), static_cast<int64_t>(values[2]),
                static_cast<int64_t>(values[3]), values[4]};
   if (s.step_ms <= 0) return DataLoss(fmt::format("{}, column 5: a step takes longer than 0 ms", where));
   if (s.prefill_tokens == 0 && s.decodes == 0) return DataLoss(where + ": a step without a token");
   if (s.decode_context_tokens < s.decodes) {
-    return DataLoss(fmt::format("{}, column 4: {} decodes read at least one KV token each, not {}", where, s.decodes, s.decode_context_tokens));
+    return DataLoss(fmt::format("{}, column 4: {} decodes read at least one KV token each, not {}", where, s.decodes,
+                                s.decode_context_tokens));
   }
   return s;
 }
 
+Result<LookupRow> ParseLookupRow(std::string_view line, const std::string& where) {
+  TACTUS_ASSIGN_OR_RETURN(const std::vector<std::string_view> fields, Split(line, where, kLookupHeader));
+  LookupRow row;
+  row.table = std::string(fields[0]);
+  row.where = where;
+  TACTUS_ASSIGN_OR_RETURN(row.a, Number(fields[1], where, 2, "count", 1e9));
+  TACTUS_ASSIGN_OR_RETURN(row.b, Number(fields[2], where, 3, "context", 1e9));
+  TACTUS_ASSIGN_OR_RETURN(row.ms, Number(fields[3], where, 4, "time in ms", 1e9));
+  return row;
+}
+
 }  // namespace
 
-Result<std::unique_ptr<StepProfile>> FitStepProfile(std::span<const StepSample> samples, std::map<std::string, std::string> remarks) {
+Result<std::unique_ptr<StepProfile>> FitStepProfile(std::span<const StepSample> samples,
+                                                    std::map<std::string, std::string> remarks) {
   if (samples.size() < kLeastRows) {
-    return InvalidArgument(fmt::format("a step profile of {} rows is too small to fit; measure at least {}", samples.size(), kLeastRows));
+    return InvalidArgument(
+        fmt::format("a step profile of {} rows is too small to fit; measure at least {}", samples.size(), kLeastRows));
   }
   return std::unique_ptr<StepProfile>(std::make_unique<FittedProfile>(samples, std::move(remarks)));
 }
@@ -285,7 +319,8 @@ Result<std::unique_ptr<StepProfile>> LoadStepProfile(const std::string& path) {
   if (!in) return NotFound(fmt::format("cannot open step profile '{}'", path), "cost");
   std::map<std::string, std::string> remarks;
   std::vector<StepSample> samples;
-  bool header = false;
+  std::vector<LookupRow> points;
+  std::string header;
   int64_t number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
@@ -294,19 +329,31 @@ Result<std::unique_ptr<StepProfile>> LoadStepProfile(const std::string& path) {
     const std::string where = fmt::format("{}:{}", path, number);
     if (text[0] == '#') {
       const size_t colon = text.find(':');
-      if (colon != std::string_view::npos) remarks[std::string(Trim(text.substr(1, colon - 1)))] = std::string(Trim(text.substr(colon + 1)));
-    } else if (!header) {
-      if (text != kHeader) return DataLoss(fmt::format("{}: the header is '{}', not '{}'", where, text.substr(0, 200), kHeader));
-      header = true;
-    } else {
+      if (colon != std::string_view::npos)
+        remarks[std::string(Trim(text.substr(1, colon - 1)))] = std::string(Trim(text.substr(colon + 1)));
+    } else if (header.empty()) {
+      if (text != kHeader && text != kLookupHeader) {
+        return DataLoss(fmt::format("{}: the header is '{}', not '{}' (measured steps) or '{}' (tables)", where,
+                                    text.substr(0, 200), kHeader, kLookupHeader));
+      }
+      header = text;
+    } else if (header == kHeader) {
       TACTUS_ASSIGN_OR_RETURN(const StepSample sample, ParseRow(text, where));
       samples.push_back(sample);
+    } else {
+      TACTUS_ASSIGN_OR_RETURN(LookupRow row, ParseLookupRow(text, where));
+      points.push_back(std::move(row));
     }
   }
-  if (!header) return DataLoss(fmt::format("{}: no header line '{}'", path, kHeader));
-  Result<std::unique_ptr<StepProfile>> fitted = FitStepProfile(samples, std::move(remarks));
-  if (!fitted.ok()) return InvalidArgument(path + ": " + fitted.status().message(), "cost");
-  return fitted;
+  if (header.empty())
+    return DataLoss(
+        fmt::format("{}: no header line '{}' (measured steps) or '{}' (tables)", path, kHeader, kLookupHeader));
+  Result<std::unique_ptr<StepProfile>> made =
+      header == kHeader ? FitStepProfile(samples, std::move(remarks)) : MakeStepLookup(points, std::move(remarks));
+  // A fault of a row names its place already.
+  if (!made.ok() && made.status().message().find(path) != 0)
+    return Status(made.status().code(), path + ": " + made.status().message(), "cost");
+  return made;
 }
 
 }  // namespace tactus::cost

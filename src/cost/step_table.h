@@ -1,9 +1,10 @@
 // Step times measured on a machine, as a model: what `tactus profile` writes, or any such table.
 //
-// File: CSV. Lines that start with '#' are remarks; "# key: value" among them describe the run (model, device, ...). Then the header
+// File: CSV. Lines that start with '#' are remarks; "# key: value" among them describe the run (model, device, ...).
+// Then the header
 //   prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms
-// and one row per measured step: one prompt chunk of `prefill_tokens` new tokens behind `prefill_context` cached ones (0,0: none)
-// together with `decodes` sequences whose contexts (own token included) add up to `decode_context_tokens`.
+// and one row per measured step: one prompt chunk of `prefill_tokens` new tokens behind `prefill_context` cached ones
+// (0,0: none) together with `decodes` sequences whose contexts (own token included) add up to `decode_context_tokens`.
 //
 // Thread rule: immutable after Load.
 #pragma once
@@ -28,22 +29,24 @@ struct StepSample {
 
 class StepProfile : public StepTimeModel {
  public:
-  // Relative errors, |predicted - measured| / measured: on the rows of the fit, and on rows left out of it (each fold of ten is
-  // predicted by a fit of the other nine).
+  // Relative errors, |predicted - measured| / measured: on the rows of the fit, and on rows left out of it (each fold
+  // of ten is predicted by a fit of the other nine).
   struct Error {
     double fit_median = 0, left_out_median = 0, left_out_p90 = 0;
     int64_t rows = 0;
   };
   virtual const Error& error() const = 0;
-  virtual const std::map<std::string, std::string>& remarks() const = 0;   // "model", "device", ... of the file's head
+  virtual const std::map<std::string, std::string>& remarks() const = 0;  // "model", "device", ... of the file's head
   // "48 rows: steps of up to 512 prefill tokens, ...; median error 2.1 % (left out 3.0 %)".
   virtual std::string Describe() const = 0;
   // How far `most` (largest value of each field that was asked for) lies beyond the measured range; "" inside.
   virtual std::string Extrapolation(const StepShape& most) const = 0;
 };
 
-// kNotFound: no such file; kDataLoss: a row that cannot be (file, line, column); kInvalidArgument: too few rows to fit.
+// Also reads plain tables (step_lookup.h), by their header. kNotFound: no such file; kDataLoss: a row that cannot be
+// (file, line, column); kInvalidArgument: too few rows to fit.
 Result<std::unique_ptr<StepProfile>> LoadStepProfile(const std::string& path);
-Result<std::unique_ptr<StepProfile>> FitStepProfile(std::span<const StepSample> samples, std::map<std::string, std::string> remarks);
+Result<std::unique_ptr<StepProfile>> FitStepProfile(std::span<const StepSample> samples,
+                                                    std::map<std::string, std::string> remarks);
 
 }  // namespace tactus::cost

@@ -35,7 +35,9 @@ struct Step {
   }
 };
 
-double Ms(const CostModel& m, const Step& s) { return static_cast<double>(m.StepTimeNs(s.shape())) / 1e6; }
+double Ms(const CostModel& m, const Step& s) {
+  return static_cast<double>(m.StepTimeNs(s.shape())) / 1e6;
+}
 
 Step RandomStep(Rng* rng) {
   Step s;
@@ -72,8 +74,8 @@ void ExpectMonotone(const CostModel& m, const std::string& name, uint64_t seed, 
       what = "more context of the decodes";
       t.context += rng.UniformInt(1, 5000);
     } else if (kind == 4) {
-      // A model that sees sums cannot tell a short newcomer from a better spread of the same KV, which real kernels do read faster:
-      // what is promised is a newcomer of at least the mean context.
+      // A model that sees sums cannot tell a short newcomer from a better spread of the same KV, which real kernels do
+      // read faster: what is promised is a newcomer of at least the mean context.
       what = "one more decode";
       t.context += (t.decodes > 0 ? (t.context + t.decodes - 1) / t.decodes : 0) + rng.UniformInt(1, 5000);
       ++t.decodes;
@@ -136,7 +138,9 @@ TEST(CostModel, BadDeploymentsAreRefusedWithTheNumbers) {
     EXPECT_FALSE(made.ok());
     return made.ok() ? std::string() : made.status().message();
   };
-  EXPECT_NE(refusal(Of("llama-2-70b", "h100", 3)).find("--tp 3 does not divide the 64 attention heads of llama-2-70b; 1, 2, 4, 8"), std::string::npos);
+  EXPECT_NE(refusal(Of("llama-2-70b", "h100", 3))
+                .find("--tp 3 does not divide the 64 attention heads of llama-2-70b; 1, 2, 4, 8"),
+            std::string::npos);
   EXPECT_NE(refusal(Of("llama-2-7b", "h100", 1, 33)).find("--pp 33 is more than the 32 layers"), std::string::npos);
   EXPECT_NE(refusal(Of("llama-2-7b", "tpu")).find("rtx4090"), std::string::npos);
   EXPECT_NE(refusal(Of("no-model", "h100")).find("codellama-34b"), std::string::npos);
@@ -159,17 +163,20 @@ TEST(CostModel, KvPlanHoldsWhatTheMemoryLeaves) {
   const auto m = Make(Of("llama-2-7b", "a100"));
   const auto plan = m->PlanKv(0.9, 16, 2048);
   ASSERT_TRUE(plan.ok()) << plan.status().message();
-  EXPECT_EQ(plan->kv_bytes_per_token, 524288);   // 2 x 32 layers x 4096 x 2 bytes
+  EXPECT_EQ(plan->kv_bytes_per_token, 524288);  // 2 x 32 layers x 4096 x 2 bytes
   EXPECT_NEAR(static_cast<double>(plan->weight_bytes_per_device), 13.48e9, 0.02e9);
   const double usable = 0.9 * 81050.0 * 1048576.0;
-  EXPECT_LE(static_cast<double>(plan->weight_bytes_per_device + plan->activation_bytes_per_device + plan->kv_bytes_per_device), usable);
+  EXPECT_LE(static_cast<double>(plan->weight_bytes_per_device + plan->activation_bytes_per_device +
+                                plan->kv_bytes_per_device),
+            usable);
   EXPECT_GT(static_cast<double>(plan->num_blocks) * 16 * 524288, 0.97 * (usable - 13.48e9 - 0.8e9));
   // Tensor parallelism halves a token's share and the weights'; a model that is too big names what fits.
   const auto two = Make(Of("llama-2-7b", "a100", 2))->PlanKv(0.9, 16, 2048);
   EXPECT_GT(two->num_blocks, 2 * plan->num_blocks);
   const auto big = Make(Of("falcon-180b", "a100"))->PlanKv(0.9, 16, 2048);
   ASSERT_FALSE(big.ok());
-  EXPECT_NE(big.status().message().find("falcon-180b does not fit a100: weights 334"), std::string::npos) << big.status().message();
+  EXPECT_NE(big.status().message().find("falcon-180b does not fit a100: weights 334"), std::string::npos)
+      << big.status().message();
   EXPECT_NE(big.status().message().find("--tp 8 --pp 1 fits"), std::string::npos) << big.status().message();
   EXPECT_TRUE(Make(Of("falcon-180b", "a100", 8))->PlanKv(0.9, 16, 2048).ok());
   EXPECT_FALSE(m->PlanKv(1.5, 16, 2048).ok());

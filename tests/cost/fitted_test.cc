@@ -56,13 +56,15 @@ TEST_F(FittedTest, AMeasuredShapeGivesBackItsKnots) {
   const auto gemm = fitted_->Gemm(bf16_, 1024, 1024);
   EXPECT_NEAR(gemm(1), GemmFloorNs(1, 1024, 1024) / 0.5, 1e-6);
   EXPECT_NEAR(gemm(128), GemmFloorNs(128, 1024, 1024) / 0.25, 1e-6);
-  EXPECT_NEAR(gemm(192), (GemmFloorNs(128, 1024, 1024) / 0.25 + GemmFloorNs(256, 1024, 1024) / 0.5) / 2, 1e-6);   // linear in between
-  EXPECT_NEAR(gemm(1000), GemmFloorNs(1000, 1024, 1024) / 0.5, 1e-6);   // beyond: the last efficiency
+  EXPECT_NEAR(gemm(192), (GemmFloorNs(128, 1024, 1024) / 0.25 + GemmFloorNs(256, 1024, 1024) / 0.5) / 2,
+              1e-6);                                                   // linear in between
+  EXPECT_NEAR(gemm(1000), GemmFloorNs(1000, 1024, 1024) / 0.5, 1e-6);  // beyond: the last efficiency
 }
 
 TEST_F(FittedTest, AnotherShapeTakesTheEfficiencyAndNotTheTime) {
   // A shape a hair away from the first: all weight lies there.
-  EXPECT_NEAR(fitted_->Gemm(bf16_, 1025, 1024)(1), GemmFloorNs(1, 1025, 1024) / 0.5, 0.001 * GemmFloorNs(1, 1025, 1024));
+  EXPECT_NEAR(fitted_->Gemm(bf16_, 1025, 1024)(1), GemmFloorNs(1, 1025, 1024) / 0.5,
+              0.001 * GemmFloorNs(1, 1025, 1024));
   // Halfway in the logarithm of both: the geometric mean of both efficiencies.
   EXPECT_NEAR(fitted_->Gemm(bf16_, 8192, 8192)(1), GemmFloorNs(1, 8192, 8192) / std::sqrt(0.5 * 0.9), 1e-3);
 }
@@ -103,14 +105,16 @@ TEST_F(FittedTest, NetworksAndSmallOperatorsAreReadFromTheFile) {
   EXPECT_NEAR(fitted_->AllReduceNs(1024, 2), 5e3, 1e-6);
   EXPECT_NEAR(fitted_->AllReduceNs(2 * 1048576, 8), 120e3, 1e-6);
   EXPECT_NEAR(fitted_->AllReduceNs((1024 + 1048576) / 2.0, 2), 17.5e3, 1e-6);
-  EXPECT_GT(fitted_->AllReduceNs(1024, 16), fitted_->AllReduceNs(1024, 8));   // beyond the group: over the network
+  EXPECT_GT(fitted_->AllReduceNs(1024, 16), fitted_->AllReduceNs(1024, 8));  // beyond the group: over the network
   EXPECT_NEAR(fitted_->SendNs(1024, false), 4e3, 1e-6);
   EXPECT_NEAR(fitted_->ElementwiseNs(Elementwise::kNorm, 3.35e6), 3e3 + 2e3, 1e-6);
-  EXPECT_EQ(fitted_->ElementwiseNs(Elementwise::kRope, 1e6), MakeRoofline(device_)->ElementwiseNs(Elementwise::kRope, 1e6));
+  EXPECT_EQ(fitted_->ElementwiseNs(Elementwise::kRope, 1e6),
+            MakeRoofline(device_)->ElementwiseNs(Elementwise::kRope, 1e6));
 }
 
 TEST_F(FittedTest, DecodesBesideAChunkSlowDownAsMeasured) {
-  const std::vector<BesideChunk> rows = *ParseBesideChunk("beside h100 32 8 128 bfloat16 1:8 64:2\nbeside a100 32 8 128 bfloat16 1:99\n", "x");
+  const std::vector<BesideChunk> rows =
+      *ParseBesideChunk("beside h100 32 8 128 bfloat16 1:8 64:2\nbeside a100 32 8 128 bfloat16 1:99\n", "x");
   const auto shared = MakeFitted(device_, coefficients_, rows, MakeRoofline(device_));
   const double least = fitted_->DecodeNs(shape_, 1, 16);
   EXPECT_NEAR(shared->DecodeBesideChunkNs(shape_, 64, 4096), 2 * (fitted_->DecodeNs(shape_, 64, 4096) - least), 1e-3);
@@ -127,8 +131,13 @@ TEST(CoefficientFile, FaultsAreNamedByLine) {
     return parsed.status().message();
   };
   EXPECT_EQ(ParseCoefficients("", "f.cost").status().message(), "f.cost: an empty coefficient file");
-  EXPECT_NE(ParseCoefficients("gemm bfloat16 1 1 1:1\n", "f.cost").status().message().find("f.cost:1: a coefficient file starts"), std::string::npos);
-  EXPECT_NE(ParseCoefficients("tactus-cost 2\n", "f.cost").status().message().find("'2' is no number between 1 and 1"), std::string::npos);
+  EXPECT_NE(ParseCoefficients("gemm bfloat16 1 1 1:1\n", "f.cost")
+                .status()
+                .message()
+                .find("f.cost:1: a coefficient file starts"),
+            std::string::npos);
+  EXPECT_NE(ParseCoefficients("tactus-cost 2\n", "f.cost").status().message().find("'2' is no number between 1 and 1"),
+            std::string::npos);
   EXPECT_NE(message("warp 1\n").find("f.cost:2: record 'warp' is not known"), std::string::npos);
   EXPECT_NE(message("\ngemm bfloat16 1024\n").find("f.cost:3: the line ends too early"), std::string::npos);
   EXPECT_NE(message("gemm bfloat16 1024 1024\n").find("a curve without knots"), std::string::npos);
@@ -164,11 +173,12 @@ TEST(CoefficientFile, EveryShippedFileIsReadAndNamesADeviceThatIsThere) {
 
 TEST(CoefficientFile, ABackendsOwnFileIsPreferred) {
   const DeviceSpec h100 = *FindDevice("h100");
-  const auto plain = FindCoefficients(h100, ""), trt = FindCoefficients(h100, "trtllm"), other = FindCoefficients(*FindDevice("a100"), "trtllm");
+  const auto plain = FindCoefficients(h100, ""), trt = FindCoefficients(h100, "trtllm"),
+             other = FindCoefficients(*FindDevice("a100"), "trtllm");
   ASSERT_TRUE(plain.ok() && trt.ok() && other.ok());
   EXPECT_EQ((*plain)->backend, "vllm");
   EXPECT_EQ((*trt)->backend, "trtllm");
-  EXPECT_EQ(*other, *FindCoefficients(*FindDevice("a100"), ""));   // none of its own
+  EXPECT_EQ(*other, *FindCoefficients(*FindDevice("a100"), ""));  // none of its own
 }
 
 TEST(FittedModel, SaysWhatItRestsOnAndWhereItExtrapolates) {
@@ -186,7 +196,8 @@ TEST(FittedModel, SaysWhatItRestsOnAndWhereItExtrapolates) {
   EXPECT_EQ((*fitted)->Extrapolation(most), "");
   const ChunkShape chunk{0, 100000};
   most.chunks = {&chunk, 1};
-  EXPECT_NE((*fitted)->Extrapolation(most).find("tokens per step 100064 (measured up to "), std::string::npos) << (*fitted)->Extrapolation(most);
+  EXPECT_NE((*fitted)->Extrapolation(most).find("tokens per step 100064 (measured up to "), std::string::npos)
+      << (*fitted)->Extrapolation(most);
   d.source = "roofline";
   EXPECT_NE((*CostModel::Create(d))->Describe().find("roofline of the device's figures"), std::string::npos);
 }

@@ -14,7 +14,8 @@ namespace {
 // A machine whose law is known: a floor, linear work with a kink, attention by pairs and by KV.
 double LawMs(const StepSample& s) {
   const double n = s.prefill_tokens + static_cast<double>(s.decodes);
-  return 2.0 + std::max(0.0, n - 64) * 0.05 + 2e-6 * s.prefill_tokens * (s.prefill_context + (s.prefill_tokens + 1) / 2.0) +
+  return 2.0 + std::max(0.0, n - 64) * 0.05 +
+         2e-6 * s.prefill_tokens * (s.prefill_context + (s.prefill_tokens + 1) / 2.0) +
          1e-4 * static_cast<double>(s.decode_context_tokens);
 }
 
@@ -70,7 +71,7 @@ TEST(StepProfile, FindsALawThatItCanExpress) {
   const StepProfile& m = **fitted;
   EXPECT_LT(m.error().fit_median, 1e-3);
   EXPECT_LT(m.error().left_out_p90, 1e-2);
-  for (const StepSample& s : Grid(0, 8)) {   // other contexts than those of the fit
+  for (const StepSample& s : Grid(0, 8)) {  // other contexts than those of the fit
     EXPECT_NEAR(static_cast<double>(Ask(m, s)) / 1e6, LawMs(s), 0.02 * LawMs(s));
   }
 }
@@ -85,11 +86,12 @@ TEST(StepProfile, LeaveOutErrorTellsTheNoise) {
 
 TEST(StepProfile, ADisturbedRowDoesNotBendTheFit) {
   std::vector<StepSample> samples = Grid(0.01, 5);
-  for (size_t i = 0; i < samples.size(); i += 12) samples[i].step_ms *= 3;   // the machine did something else
+  for (size_t i = 0; i < samples.size(); i += 12) samples[i].step_ms *= 3;  // the machine did something else
   const auto fitted = FitStepProfile(samples, {});
   ASSERT_TRUE(fitted.ok());
   double worst = 0;
-  for (const StepSample& s : Grid(0, 6)) worst = std::max(worst, std::abs(static_cast<double>(Ask(**fitted, s)) / 1e6 / LawMs(s) - 1));
+  for (const StepSample& s : Grid(0, 6))
+    worst = std::max(worst, std::abs(static_cast<double>(Ask(**fitted, s)) / 1e6 / LawMs(s) - 1));
   EXPECT_LT(worst, 0.10);
 }
 
@@ -98,14 +100,20 @@ TEST(StepProfile, MoreWorkIsNeverFaster) {
   ASSERT_TRUE(fitted.ok());
   Rng rng(12);
   for (int i = 0; i < 2000; ++i) {
-    StepSample s{static_cast<int32_t>(rng.UniformInt(1, 1000)), static_cast<int32_t>(rng.UniformInt(0, 5000)), rng.UniformInt(0, 300), 0, 0};
+    StepSample s{static_cast<int32_t>(rng.UniformInt(1, 1000)), static_cast<int32_t>(rng.UniformInt(0, 5000)),
+                 rng.UniformInt(0, 300), 0, 0};
     s.decode_context_tokens = s.decodes * rng.UniformInt(1, 5000);
     const DurationNs before = Ask(**fitted, s);
     StepSample t = s;
     switch (i % 3) {
-      case 0: t.prefill_tokens += static_cast<int32_t>(rng.UniformInt(1, 64)); break;
-      case 1: t.prefill_context += static_cast<int32_t>(rng.UniformInt(1, 64)); break;
-      default: t.decodes += 1, t.decode_context_tokens += rng.UniformInt(1, 64);
+      case 0:
+        t.prefill_tokens += static_cast<int32_t>(rng.UniformInt(1, 64));
+        break;
+      case 1:
+        t.prefill_context += static_cast<int32_t>(rng.UniformInt(1, 64));
+        break;
+      default:
+        t.decodes += 1, t.decode_context_tokens += rng.UniformInt(1, 64);
     }
     EXPECT_LE(before, Ask(**fitted, t));
   }
@@ -119,7 +127,7 @@ class StepProfileFile : public testing::Test {
     return path;
   }
   static std::string Rows(const char* rows) {
-    std::string text = kHeader;   // GCC 12 warns falsely of string(kHeader) + rows
+    std::string text = kHeader;  // GCC 12 warns falsely of string(kHeader) + rows
     text += rows;
     return text;
   }
@@ -130,8 +138,9 @@ TEST_F(StepProfileFile, IsReadWithItsRemarks) {
   std::string text = "# model: smol\n# device: cpu\n";
   text += kHeader;
   for (const StepSample& s : Grid(0, 7)) {
-    text += std::to_string(s.prefill_tokens) + "," + std::to_string(s.prefill_context) + "," + std::to_string(s.decodes) + "," +
-            std::to_string(s.decode_context_tokens) + "," + std::to_string(s.step_ms) + "\n";
+    text += std::to_string(s.prefill_tokens) + "," + std::to_string(s.prefill_context) + "," +
+            std::to_string(s.decodes) + "," + std::to_string(s.decode_context_tokens) + "," +
+            std::to_string(s.step_ms) + "\n";
   }
   const auto m = LoadStepProfile(Write(text));
   ASSERT_TRUE(m.ok()) << m.status().message();
@@ -143,7 +152,8 @@ TEST_F(StepProfileFile, IsReadWithItsRemarks) {
   EXPECT_EQ((*m)->Extrapolation(most), "");
   const ChunkShape longer{100, 1024};
   most.chunks = {&longer, 1};
-  EXPECT_NE((*m)->Extrapolation(most).find("1024 (measured up to 512: 2.0 x beyond)"), std::string::npos) << (*m)->Extrapolation(most);
+  EXPECT_NE((*m)->Extrapolation(most).find("1024 (measured up to 512: 2.0 x beyond)"), std::string::npos)
+      << (*m)->Extrapolation(most);
 }
 
 TEST_F(StepProfileFile, BadRowsAreNamed) {
