@@ -25,6 +25,7 @@ struct EngineOptions {
   std::string order, admission, composition, budget, preemption, predictor;   // each empty: as the preset says
   int64_t token_budget = 0;                    // 0: the preset's (512)
   DurationText tbt_slo;
+  std::string profile;                         // step times of this machine; empty: the default place, for --tbt-slo
   int64_t max_num_seqs = 256;
   int64_t max_queue = 2048;
   double watermark = 0.0;
@@ -62,6 +63,7 @@ struct EngineOptions {
     v.Field("predictor", predictor, {.help = "output-length predictor, where the preset needs one"});
     v.Field("max-num-batched-tokens", token_budget, {.unit = "tokens", .min = 0, .max = 1 << 20, .alias = "token-budget", .help = "token budget of a step; 0: the preset's"});
     v.Field("tbt-slo", tbt_slo, {.unit = "duration", .help = "largest gap between tokens; chooses the budget where the preset profiles"});
+    v.Field("profile", profile, {.help = "step times of this machine, by `tactus profile`, from which --tbt-slo chooses the budget; default: where that command puts them"});
     v.Field("max-num-seqs", max_num_seqs, {.unit = "sequences", .min = 1, .max = 65536, .help = "most sequences that hold KV at once"});
     v.Field("max-queue", max_queue, {.unit = "requests", .min = 1, .max = 1 << 20, .help = "most requests waiting; beyond it a request gets 503"});
     v.Field("watermark", watermark, {.min = 0, .max = 0.9, .help = "share of KV blocks that admission keeps free for decodes"});

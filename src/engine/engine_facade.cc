@@ -12,9 +12,11 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "cost/step_table.h"
 #include "engine/delivery.h"
 #include "engine/metrics.h"
 #include "engine/model_text.h"
+#include "engine/profile_model.h"
 #include "engine/step_loop.h"
 #include "engine/trace_writer.h"
 #include "exec/cpu_executor.h"
@@ -68,6 +70,8 @@ struct Setup {
   MemoryPlan memory;
   sched::SchedulerConfig scheduling;
   std::unique_ptr<LengthPredictor> predictor;   // in scheduling.limits; may be null
+  std::unique_ptr<cost::StepProfile> profile;   // likewise
+  std::vector<std::string> profile_notes;
 };
 
 Status FindModel(Setup* s) {
@@ -82,6 +86,36 @@ Status FindModel(Setup* s) {
   TACTUS_ASSIGN_OR_RETURN(s->text, LoadModelText(s->description, {s->options.chat_template, dummy}));
   TACTUS_ASSIGN_OR_RETURN(s->numerics, ChooseNumerics(s->options.dtype, s->options.kv_cache_dtype, s->description.config.weight_dtype));
   s->threads = s->options.threads > 0 ? static_cast<int32_t>(s->options.threads) : kernels::UsableCores();
+  return Status();
+}
+
+// Step times of this machine, where they are asked for or --tbt-slo can use them. Decisions do not depend on what lies about in
+// the cache otherwise.
+Status FindProfile(Setup* s) {
+  const EngineOptions& o = s->options;
+  std::string budget = o.budget;
+  for (const sched::PresetInfo& preset : sched::Presets()) {
+    if (budget.empty() && o.scheduler == preset.name) budget = preset.budget;
+  }
+  const bool chooses_once = budget == "profile";
+  if (o.profile.empty() && !(chooses_once && o.tbt_slo.ns > 0 && o.token_budget == 0)) return Status();
+  if (!o.trace_out.empty() && !chooses_once) {
+    return InvalidArgument(fmt::format("--trace-out with --profile and --budget {}: that budget asks the step times at every step and a trace "
+                                       "does not hold them, so it could not be replayed; leave one of the two out", budget), "profile");
+  }
+  const std::string path = !o.profile.empty() ? o.profile : DefaultProfilePath(s->description.path, s->threads);
+  auto loaded = cost::LoadStepProfile(path);
+  if (!loaded.ok()) return o.profile.empty() && loaded.status().code() == StatusCode::kNotFound ? Status() : loaded.status();
+  s->profile = std::move(loaded).value();
+  s->profile_notes.push_back(fmt::format("step times {}: {}", path, s->profile->Describe()));
+  const auto compare = [s](const char* key, const std::string& now) {
+    const auto& remarks = s->profile->remarks();
+    const auto found = remarks.find(key);
+    if (found == remarks.end() || found->second == now) return;
+    s->profile_notes.push_back(fmt::format("the step times were measured with {} {}, this is {}: measure again with 'tactus profile'", key, found->second, now));
+  };
+  compare("model", std::filesystem::path(s->description.path).filename().string());
+  compare("threads", std::to_string(s->threads));
   return Status();
 }
 
@@ -119,6 +153,7 @@ Status PlanEverything(Setup* s) {
   c.limits.reserve_full = o.reserve_full;
   c.limits.policy = o.policy;
   c.predictor = o.predictor;
+  c.limits.step_time = s->profile.get();
   TACTUS_RETURN_IF_ERROR(MakePredictor(s));
   TACTUS_ASSIGN_OR_RETURN(const auto asked, sched::Scheduler::Create(c));
 
@@ -361,6 +396,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, con
   const ModelConfig& config = setup.description.config;
   say(fmt::format("model {} ({}, {:.1f} M parameters) from {}", config.name, config.architecture,
                   static_cast<double>(config.NumParameters()) * 1e-6, setup.description.path));
+  TACTUS_RETURN_IF_ERROR(FindProfile(&setup));
+  for (const std::string& note : setup.profile_notes) say(note);
   TACTUS_RETURN_IF_ERROR(PlanEverything(&setup));
   std::string plan = setup.memory.ToString();
   while (plan.ends_with('\n')) plan.pop_back();

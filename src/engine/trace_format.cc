@@ -127,6 +127,8 @@ TraceHeader MakeTraceHeader(const sched::Scheduler& scheduler, const KvCacheConf
   h.started_with = std::move(started_with);
   h.scheduler = scheduler.config();
   h.scheduler.limits.predictor = nullptr;
+  // The profile that chose a budget is not in the trace; what it chose is.
+  if (h.scheduler.budget == "profile") h.scheduler.limits.token_budget = scheduler.max_step_tokens();
   h.kv = kv;
   h.limits = loop.limits;
   h.slot_capacity = loop.slot_capacity > 0 ? loop.slot_capacity : loop.limits.max_queue + loop.limits.max_num_seqs;

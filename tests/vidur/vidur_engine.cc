@@ -4,124 +4,105 @@
 
 #include <cmath>
 
-#include "engine/step_loop.h"
+#include "base/sim_request.h"
+#include "sched/choices.h"
+#include "sched/context.h"
+#include "sim/simulator.h"
 #include "vidur/vidur_policies.h"
 
 namespace tactus::vidur {
 namespace {
 
-struct NumberedRequest : Request {
-  int32_t number = 0;
-};
+TimeNs ToNs(double seconds) { return std::llround(seconds * 1e9); }
+double ToSeconds(TimeNs ns) { return static_cast<double>(ns) * 1e-9; }
 
-TimeNs ToNs(double seconds) {
-  return std::llround(seconds * 1e9);
-}
-double ToSeconds(TimeNs ns) {
-  return static_cast<double>(ns) * 1e-9;
-}
-
-// One step at a time, as long as the model says, and writes the step's row.
-class RecordingExecutor final : public Executor {
+class ListedRequests final : public WorkloadStream {
  public:
-  RecordingExecutor(const StepTimeModel* model, ManualClock* clock, const KvCache* kv, int32_t slots)
-      : model_(*model),
-        clock_(*clock),
-        kv_(*kv),
-        ids_(static_cast<size_t>(slots), -1),
-        processed_(ids_.size(), 0),
-        decodes_(ids_.size(), false) {}
-  ExecutorTraits traits() const override {
-    return {.max_in_flight = 1, .can_chain = false, .has_tokens = false, .name = "tables"};
-  }
-  void SetWakeup(std::function<void()>) override {}
-  TimeNs NextReadyNs() const override { return plan_ == nullptr ? kNever : end_ns_; }
-
-  void Submit(const StepPlan& plan) override {
-    plan_ = &plan;
-    StepRow row;
-    for (const SlotId s : plan.preempts) {
-      const auto at = static_cast<size_t>(s);
-      row.restarted.push_back({ids_[at], processed_[at], decodes_[at]});
-    }
-    for (const SequenceStart& start : plan.starts) {
-      const auto at = static_cast<size_t>(start.slot);
-      ids_[at] = static_cast<const NumberedRequest&>(*start.request).number;
-      processed_[at] = 0;
-    }
-    chunks_.clear();
-    size_t next_prompt = 0;
-    for (size_t i = 0; i < plan.items.size(); ++i) {
-      const StepItem& item = plan.items[i];
-      const auto at = static_cast<size_t>(item.slot);
-      if (next_prompt < plan.prompt_items.size() && plan.prompt_items[next_prompt] == static_cast<int32_t>(i)) {
-        ++next_prompt;
-        row.prefills.push_back({ids_[at], item.first_position, item.count});
-        row.prefill_tokens += item.count;
-        chunks_.push_back({item.first_position, item.count});
-      } else {
-        ++row.decode_tokens;
-        row.decode_context_sum += item.first_position + 1;
-        row.decode_id_sum += ids_[at];
-      }
-      processed_[at] = item.first_position + item.count + (item.sample ? 1 : 0);
-      decodes_[at] = item.sample;
-    }
-    row.sequences = static_cast<int32_t>(plan.items.size());
-    row.blocks_used = kv_.blocks_total() - kv_.blocks_available();
-    running_ += static_cast<int64_t>(plan.starts.size()) - static_cast<int64_t>(plan.preempts.size());
-    row.waiting = submitted - done - running_;
-
-    StepShape shape;
-    shape.chunks = chunks_;
-    shape.decodes = plan.num_decodes;
-    shape.decode_context_tokens = plan.decode_context_tokens;
-    shape.logit_rows = plan.logit_rows;
-    start_ns_ = clock_.NowNs();
-    end_ns_ = start_ns_ + model_.StepTimeNs(shape);
-    row.start_s = ToSeconds(start_ns_);
-    row.end_s = ToSeconds(end_ns_);
-    rows.push_back(std::move(row));
-  }
-
-  bool Poll(StepResult* result) override {
-    if (plan_ == nullptr || end_ns_ > clock_.NowNs()) return false;
-    result->Clear();
-    result->step = plan_->step;
-    result->as_planned = true;
-    result->start_ns = start_ns_;
-    result->end_ns = end_ns_;
-    plan_ = nullptr;
+  explicit ListedRequests(const std::vector<TraceRequest>& requests) : requests_(requests) {}
+  int64_t count() const override { return static_cast<int64_t>(requests_.size()); }
+  bool has_arrivals() const override { return true; }
+  bool NextTurn(const WorkloadRequest&, WorkloadRequest*) override { return false; }
+  bool Next(WorkloadRequest* out) override {
+    if (next_ == requests_.size()) return false;
+    const TraceRequest& r = requests_[next_];
+    *out = WorkloadRequest();
+    out->arrival_ns = ToNs(r.arrival_s);
+    out->prompt_tokens = r.prompt_tokens;
+    out->output_tokens = r.output_tokens;
+    out->index = static_cast<int64_t>(next_++);
     return true;
   }
 
-  void Done() {
-    ++done;
-    --running_;
-  }
-
-  std::vector<StepRow> rows;
-  int64_t submitted = 0, done = 0;
-
  private:
-  const StepTimeModel& model_;
-  ManualClock& clock_;
-  const KvCache& kv_;
-  std::vector<int32_t> ids_, processed_;  // by slot
-  std::vector<bool> decodes_;
-  std::vector<ChunkShape> chunks_;
-  const StepPlan* plan_ = nullptr;
-  TimeNs start_ns_ = 0, end_ns_ = 0;
-  int64_t running_ = 0;
+  const std::vector<TraceRequest>& requests_;
+  size_t next_ = 0;
 };
 
-class RequestLog final : public EventSink {
+// What the rows need to know of a plan that only the scheduler sees: free blocks and the queue, once it is made.
+struct AfterPlan {
+  int64_t blocks_used = 0, waiting = 0;
+};
+
+class Watched final : public sched::Composition {
  public:
-  RequestLog(std::vector<RequestRow>* rows, RecordingExecutor* executor) : rows_(*rows), executor_(*executor) {}
+  Watched(std::unique_ptr<sched::Composition> inner, int64_t blocks_total, AfterPlan* after)
+      : inner_(std::move(inner)), blocks_total_(blocks_total), after_(*after) {}
+  void Describe(sched::ChoiceTraits* traits) const override { inner_->Describe(traits); }
+  void Compose(sched::StepContext& step) override {
+    const auto waited = static_cast<int64_t>(step.view.waiting.size());
+    const auto ran = static_cast<int64_t>(step.view.running.size());
+    const int32_t starts_left = step.plan.starts_left();
+    inner_->Compose(step);
+    const int64_t runs = ran + starts_left - step.plan.starts_left();   // starts less preemptions
+    after_.waiting = waited + ran - runs;
+    after_.blocks_used = blocks_total_ - step.plan.blocks_available();
+  }
+
+ private:
+  const std::unique_ptr<sched::Composition> inner_;
+  const int64_t blocks_total_;
+  AfterPlan& after_;
+};
+
+// Turns plans into rows, and ends into request rows.
+class Recorder final : public EventSink {
+ public:
+  Recorder(size_t requests, const AfterPlan* after) : after_(*after) { log.requests.resize(requests); }
+
+  void Step(const StepPlan& plan, TimeNs start_ns, TimeNs end_ns) {
+    StepRow row;
+    row.start_s = ToSeconds(start_ns);
+    row.end_s = ToSeconds(end_ns);
+    row.sequences = static_cast<int32_t>(plan.items.size());
+    row.blocks_used = after_.blocks_used;
+    row.waiting = after_.waiting;
+    for (const SlotId s : plan.preempts) row.restarted.push_back({At(s).id, At(s).processed, At(s).decodes});
+    for (const SequenceStart& start : plan.starts) {
+      At(start.slot).id = static_cast<int32_t>(static_cast<const SimRequest&>(*start.request).index);
+    }
+    size_t next_prompt = 0;
+    for (size_t i = 0; i < plan.items.size(); ++i) {
+      const StepItem& item = plan.items[i];
+      Slot& slot = At(item.slot);
+      if (next_prompt < plan.prompt_items.size() && plan.prompt_items[next_prompt] == static_cast<int32_t>(i)) {
+        ++next_prompt;
+        row.prefills.push_back({slot.id, item.first_position, item.count});
+        row.prefill_tokens += item.count;
+      } else {
+        ++row.decode_tokens;
+        row.decode_context_sum += item.first_position + 1;
+        row.decode_id_sum += slot.id;
+      }
+      slot.processed = item.first_position + item.count + (item.sample ? 1 : 0);
+      slot.decodes = item.sample;
+    }
+    log.steps.push_back(std::move(row));
+  }
+
   bool wants_tokens() const override { return false; }
   void OnStep(const StepEvents& events) override {
     for (const RequestDoneEvent& e : events.done) {
-      RequestRow& row = rows_[static_cast<size_t>(static_cast<const NumberedRequest&>(*e.request).number)];
+      RequestRow& row = log.requests[static_cast<size_t>(static_cast<const SimRequest&>(*e.request).index)];
       row.scheduled_s = ToSeconds(e.scheduled_ns);
       row.first_token_s = ToSeconds(e.first_token_ns);
       row.completed_s = ToSeconds(e.done_ns);
@@ -130,16 +111,25 @@ class RequestLog final : public EventSink {
     }
   }
 
+  Log log;
+
  private:
-  std::vector<RequestRow>& rows_;
-  RecordingExecutor& executor_;
+  struct Slot {
+    int32_t id = -1, processed = 0;
+    bool decodes = false;
+  };
+  Slot& At(SlotId s) {
+    if (slots_.size() <= static_cast<size_t>(s)) slots_.resize(static_cast<size_t>(s) + 1);
+    return slots_[static_cast<size_t>(s)];
+  }
+  const AfterPlan& after_;
+  std::vector<Slot> slots_;
 };
 
-sched::SchedulerConfig ConfigOf(const Rules& rules, Choices choices, int32_t slots) {
+sched::SchedulerConfig ConfigOf(const Rules& rules, Choices choices) {
   sched::SchedulerConfig c;
   c.limits.max_num_seqs = rules.max_running();
   c.limits.max_model_len = rules.max_request_tokens;
-  c.limits.slot_capacity = slots;
   c.limits.blocks_total = rules.blocks;
   c.limits.block_size = rules.block_size;
   // Admission keeps the share's blocks free, rounded up; theirs is rounded down.
@@ -156,78 +146,45 @@ sched::SchedulerConfig ConfigOf(const Rules& rules, Choices choices, int32_t slo
     case Policy::kOrca:
       c.preset = "orca";
       c.limits.reserve_full = true;
-      c.limits.unlimited_steps = true;
       break;
   }
-  if (choices == Choices::kVidur && rules.policy != Policy::kOrca) {
-    c.budget = "none";  // the composition has its own
-    c.limits.unlimited_steps = true;
-  }
+  if (choices == Choices::kVidur && rules.policy != Policy::kOrca) c.budget = "none";   // the composition has its own
   return c;
+}
+
+std::unique_ptr<sched::Composition> StockComposition(const Rules& rules, const sched::SchedulerLimits& limits) {
+  switch (rules.policy) {
+    case Policy::kSarathi: return sched::MakeStallFree(limits);
+    case Policy::kVllm: return sched::MakePrefillFirst(limits);
+    case Policy::kOrca: return sched::MakeWholePromptHybrid(limits);
+  }
+  return nullptr;
 }
 
 }  // namespace
 
-Result<EngineRun> RunEngine(const Rules& rules, Choices choices, const std::vector<TraceRequest>& requests,
-                            const Tables& tables) {
-  const auto slots = static_cast<int32_t>(requests.size());
-  sched::InjectedChoices injected;
-  if (choices == Choices::kVidur) injected.composition = MakeComposition(rules);
-  TACTUS_ASSIGN_OR_RETURN(const auto scheduler,
-                          sched::Scheduler::Create(ConfigOf(rules, choices, slots), std::move(injected)));
-
-  KvCache kv({.num_blocks = rules.blocks,
-              .block_size = rules.block_size,
-              .max_slots = slots,
-              .max_blocks_per_slot = rules.blocks_for(rules.max_request_tokens),
-              .prefix_caching = false});
+Result<EngineRun> RunEngine(const Rules& rules, Choices choices, const std::vector<TraceRequest>& requests, const Tables& tables) {
   const TableStepTime model(&tables);
-  ManualClock clock;
-  RecordingExecutor executor(&model, &clock, &kv, slots);
-  EngineRun out;
-  out.run.requests.resize(requests.size());
-  RequestLog log(&out.run.requests, &executor);
-
-  StepLoopConfig config;
-  config.limits.max_model_len = rules.max_request_tokens;
-  config.limits.max_num_seqs = rules.max_running();
-  config.limits.max_queue = slots;
-  config.limits.block_size = rules.block_size;
-  config.limits.blocks_total = rules.blocks;
-  config.limits.prefix_caching = false;
-  config.slot_capacity = slots;
-  StepLoopParts parts;
-  parts.scheduler = scheduler.get();
-  parts.executor = &executor;
-  parts.kv = &kv;
-  parts.clock = &clock;
-  parts.sink = &log;
-  StepLoop loop(config, std::move(parts));
-
-  size_t next = 0;
-  for (;;) {
-    for (; next < requests.size() && ToNs(requests[next].arrival_s) <= clock.NowNs(); ++next) {
-      auto request = std::make_shared<NumberedRequest>();
-      request->number = static_cast<int32_t>(next);
-      request->stop.max_tokens = requests[next].output_tokens;
-      TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared,
-                              PrepareWithoutTokens(request, requests[next].prompt_tokens, {}, config.limits));
-      prepared.arrival_ns = ToNs(requests[next].arrival_s);
-      TACTUS_RETURN_IF_ERROR(loop.Submit(std::move(prepared)).status());
-      ++executor.submitted;
-    }
-    while (loop.RunOnce()) {
-    }
-    const TimeNs arrival = next < requests.size() ? ToNs(requests[next].arrival_s) : kNever;
-    const TimeNs event = std::min(arrival, executor.NextReadyNs());
-    if (event == kNever) break;
-    clock.AdvanceTo(event);
-  }
-  if (!loop.idle()) return Internal("the engine came to a stop with work left");
-  out.run.steps = std::move(executor.rows);
-  out.scheduler = scheduler->Describe();
-  out.plan_hash = loop.plan_hash();
-  return out;
+  AfterPlan after;
+  Recorder recorder(requests.size(), &after);
+  SimulationConfig config;
+  config.scheduler = ConfigOf(rules, choices);
+  config.injected = [&] {
+    sched::InjectedChoices injected;
+    auto composition = choices == Choices::kVidur ? MakeComposition(rules) : nullptr;
+    if (composition == nullptr) composition = StockComposition(rules, config.scheduler.limits);
+    injected.composition = std::make_unique<Watched>(std::move(composition), rules.blocks, &after);
+    return injected;
+  };
+  config.step_time = &model;
+  config.prefix_caching = false;
+  config.on_step = [&recorder](int32_t, const StepPlan& plan, TimeNs start, TimeNs end) { recorder.Step(plan, start, end); };
+  config.observer = &recorder;
+  ListedRequests workload(requests);
+  TACTUS_ASSIGN_OR_RETURN(const auto simulation, Simulation::Create(config, &workload));
+  TACTUS_RETURN_IF_ERROR(simulation->Run());
+  if (!simulation->finished()) return Internal("the simulation came to a stop with work left");
+  return EngineRun{std::move(recorder.log), simulation->Describe(), simulation->plan_hashes().front()};
 }
 
 }  // namespace tactus::vidur

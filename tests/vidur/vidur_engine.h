@@ -1,4 +1,4 @@
-// Runs a case of Vidur's through the real step loop, scheduler and KV cache, and writes the same logs.
+// Runs a case of Vidur's in our simulator (the step loop, scheduler and KV cache that serve) and writes the same logs.
 #pragma once
 
 #include "sched/scheduler.h"
@@ -7,7 +7,7 @@
 
 namespace tactus::vidur {
 
-// kStock: a preset with its parameters, nothing injected. kVidur: with the composition that has its remaining rules.
+// kStock: a preset with its parameters and its own composition. kVidur: with the composition that has their remaining rules.
 enum class Choices : uint8_t { kStock, kVidur };
 
 struct EngineRun {

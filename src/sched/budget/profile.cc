@@ -9,17 +9,28 @@
 namespace tactus::sched {
 namespace {
 
-// The step that the profile is asked about: a full batch of decodes at half the context, the rest one prompt's chunk.
-DurationNs StepTimeAt(const SchedulerLimits& limits, int64_t tokens) {
-  const int64_t context = std::max<int64_t>(1, limits.max_model_len / 2);
+// The step that is asked about (ours: the paper profiles "batches of different numbers of tokens"). Decodes, as many as the
+// strict objectives of the paper are defined with, each over a context that most requests stay below, beside one prompt's
+// chunk behind as much context. A small step has room for few decodes, and small KV memory for short contexts.
+constexpr int64_t kDecodes = 32, kContext = 1024;
+constexpr int64_t kLeastGranule = 8;   // where the model knows no tile
+
+struct ReferenceStep {
+  int64_t decodes = 0, context = 0;
+  ChunkShape chunk;
   StepShape shape;
-  shape.decodes = std::min<int64_t>(limits.max_num_seqs, tokens / 2);
-  shape.decode_context_tokens = shape.decodes * context;
-  shape.logit_rows = shape.decodes + 1;
-  const ChunkShape chunk{static_cast<int32_t>(context), static_cast<int32_t>(tokens - shape.decodes)};
-  shape.chunks = {&chunk, 1};
-  return limits.step_time->StepTimeNs(shape);
-}
+  ReferenceStep(const SchedulerLimits& limits, int64_t tokens) {
+    decodes = std::min({int64_t{limits.max_num_seqs}, kDecodes, tokens / 2});
+    const int64_t memory = limits.blocks_total * limits.block_size / (decodes + 1);
+    context = std::max<int64_t>(1, std::min({int64_t{limits.max_model_len} / 2, kContext, memory}));
+    chunk = {static_cast<int32_t>(context), static_cast<int32_t>(tokens - decodes)};
+    shape.chunks = {&chunk, 1};
+    shape.decodes = decodes;
+    shape.decode_context_tokens = decodes * context;
+    shape.logit_rows = decodes + 1;
+  }
+  ReferenceStep(const ReferenceStep&) = delete;
+};
 
 }  // namespace
 
@@ -28,20 +39,30 @@ std::unique_ptr<Budget> MakeProfileBudget(const SchedulerLimits& limits) {
   const int64_t fallback = limits.default_token_budget;
   if (limits.tbt_slo_ns <= 0) return MakeFixedBudgetOf(fallback, "no --tbt-slo, so the default");
   if (limits.step_time == nullptr) {
-    return MakeFixedBudgetOf(fallback, "--tbt-slo is given but this machine has no step-time profile, so the default");
+    return MakeFixedBudgetOf(fallback, "--tbt-slo is given but there are no step times of this machine ('tactus profile' measures them), so the default");
   }
+  // Between pipeline stages a step also waits for others: it may not use the whole objective.
+  const double share = limits.step_time->stages() > 1 ? limits.policy.tbt_headroom : 1.0;
+  const auto allowed_ns = static_cast<DurationNs>(static_cast<double>(limits.tbt_slo_ns) * share);
   const int64_t tile = std::max(1, limits.step_time->tile_tokens());
-  const int64_t most = std::max<int64_t>(tile, limits.max_model_len / tile * tile);
-  int64_t best = 0;
-  for (int64_t tokens = tile; tokens <= most; tokens += tile) {
-    if (StepTimeAt(limits, tokens) <= limits.tbt_slo_ns) best = tokens;
+  const int64_t granule = (kLeastGranule + tile - 1) / tile * tile;
+  const int64_t most = std::max<int64_t>(1, limits.max_model_len / granule);
+  // Step times never fall with more tokens: the last multiple that keeps the objective, by bisection.
+  const auto keeps = [&](int64_t multiple) {
+    return limits.step_time->StepTimeNs(ReferenceStep(limits, multiple * granule).shape) <= allowed_ns;
+  };
+  int64_t low = 0, high = most + 1;
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    (keeps(middle) ? low : high) = middle;
   }
-  if (best == 0) {
-    return MakeFixedBudgetOf(tile, fmt::format("no step keeps --tbt-slo {} ms, so one tile",
-                                               static_cast<double>(limits.tbt_slo_ns) / 1e6));
-  }
-  return MakeFixedBudgetOf(best, fmt::format("the largest whose predicted step keeps --tbt-slo {} ms",
-                                             static_cast<double>(limits.tbt_slo_ns) / 1e6));
+  const int64_t tokens = std::max<int64_t>(1, low) * granule;
+  const ReferenceStep step(limits, tokens);
+  const std::string of = fmt::format("{} decodes and a chunk of {} behind {} tokens each: {:.1f} ms predicted, --tbt-slo {:.1f} ms{}", step.decodes,
+                                     step.chunk.tokens, step.context, static_cast<double>(limits.step_time->StepTimeNs(step.shape)) * 1e-6,
+                                     static_cast<double>(limits.tbt_slo_ns) * 1e-6,
+                                     share < 1 ? fmt::format(" x {} for the pipeline", share) : "");
+  return MakeFixedBudgetOf(tokens, low > 0 ? "the largest that keeps the objective with " + of : "the least there is; no step keeps the objective: " + of);
 }
 
 }  // namespace tactus::sched
