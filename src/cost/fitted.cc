@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -120,8 +121,10 @@ class Fitted final : public FittedOperators {
       const double a = std::log(g.n / static_cast<double>(n)), b = std::log(g.k / static_cast<double>(k));
       return a * a + b * b;
     };
-    std::stable_sort(curves.begin(), curves.end(),
-                     [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+    // Equal distances: by shape, so that the order of the file's lines does not matter.
+    std::sort(curves.begin(), curves.end(), [&](const auto& a, const auto& b) {
+      return std::tuple(distance(a), a.n, a.k) < std::tuple(distance(b), b.n, b.k);
+    });
     // The very shape needs no neighbours.
     const size_t kept = distance(curves[0]) == 0 ? 1 : std::min(kNeighbours, curves.size());
     curves.erase(curves.begin() + static_cast<std::ptrdiff_t>(kept), curves.end());
