@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "base/clock.h"
 #include "cli/commands.h"
@@ -15,6 +16,7 @@
 #include "cost/cost_model.h"
 #include "predict/predictor.h"
 #include "route/balancer.h"
+#include "sim/oracle.h"
 #include "sim/sim_options.h"
 
 namespace tactus::cli {
@@ -56,6 +58,7 @@ Json KnownNames() {
   list["models"] = Section(cost::KnownModels());
   list["devices"] = Section(cost::KnownDevices());
   list["schedulers"] = Section(sched::Presets());
+  list["schedulers"]["oracle"] = "the best of all of these and of orders found by search, knowing all (slow)";
   list["order"] = Section(sched::Values(sched::Choice::kOrder));
   list["admission"] = Section(sched::Values(sched::Choice::kAdmission));
   list["composition"] = Section(sched::Values(sched::Choice::kComposition));
@@ -121,11 +124,10 @@ class Progress {
   bool drawn_ = false;
 };
 
-void AddContext(const SimOptions& o, const SimSetup& setup, const Simulation& sim, double wall_s, Json* out) {
+void AddContext(const SimOptions& o, const SimSetup& setup, const std::string& scheduler, double wall_s, Json* out) {
   Json& j = *out;
-  const SimProgress p = sim.progress();
   j["workload"] = o.workload;
-  j["scheduler"] = sim.Describe();
+  j["scheduler"] = scheduler;
   j["cost"] = setup.cost_text;
   j["devices"] = setup.cost != nullptr ? Json(o.tp * o.pp * o.replicas) : Json(nullptr);
   j["kv_blocks"] = setup.config.scheduler.limits.blocks_total;
@@ -134,7 +136,7 @@ void AddContext(const SimOptions& o, const SimSetup& setup, const Simulation& si
   j["concurrency"] = o.concurrency > 0 ? Json(o.concurrency) : Json(nullptr);
   j["seed"] = o.seed;
   j["wall_s"] = wall_s;
-  j["steps_per_wall_second"] = wall_s > 0 ? Json(static_cast<double>(p.steps) / wall_s) : Json(nullptr);
+  j["steps_per_wall_second"] = wall_s > 0 ? Json(j["steps"].get<double>() / wall_s) : Json(nullptr);
 }
 
 std::string Table(const Json& j) {
@@ -162,19 +164,7 @@ std::string Table(const Json& j) {
   return out;
 }
 
-int RunOne(const SimCommandOptions& options, const SimSetup& setup) {
-  auto made = Simulation::Create(setup.config, setup.workload.get());
-  if (!made.ok()) return Fail(made.status(), CodeOf(made.status()));
-  Simulation& sim = **made;
-  for (const std::string& note : setup.notes) std::fprintf(stderr, "%s\n", note.c_str());
-  std::fprintf(stderr, "scheduler %s\n", sim.Describe().c_str());
-  CatchInterrupt();
-  Progress progress(isatty(STDERR_FILENO) != 0);
-  const Status run = sim.Run([&](const SimProgress& p) { return progress.Show(p); });
-  progress.End(sim.progress());
-  if (!run.ok()) return Fail(run, kExitFailed);
-  Json result = Json::parse(sim.ResultJson());
-  AddContext(options.sim, setup, sim, progress.seconds(), &result);
+int Report(const SimCommandOptions& options, const Json& result) {
   if (!options.output.empty()) {
     std::ofstream file(options.output);
     file << result.dump(1) << "\n";
@@ -185,11 +175,49 @@ int RunOne(const SimCommandOptions& options, const SimSetup& setup) {
   } else {
     std::printf("%s", Table(result).c_str());
   }
-  if (sim.finished()) return kExitOk;
+  return kExitOk;
+}
+
+int RunOne(const SimCommandOptions& options, const SimSetup& setup) {
+  auto made = Simulation::Create(setup.config, setup.workload.get());
+  if (!made.ok()) return Fail(made.status(), CodeOf(made.status()));
+  Simulation& sim = **made;
+  std::fprintf(stderr, "scheduler %s\n", sim.Describe().c_str());
+  Progress progress(isatty(STDERR_FILENO) != 0);
+  const Status run = sim.Run([&](const SimProgress& p) { return progress.Show(p); });
+  progress.End(sim.progress());
+  if (!run.ok()) return Fail(run, kExitFailed);
+  Json result = Json::parse(sim.ResultJson());
+  AddContext(options.sim, setup, sim.Describe(), progress.seconds(), &result);
+  if (const int code = Report(options, result); code != kExitOk || sim.finished()) return code;
   const SimProgress p = sim.progress();
   std::fprintf(stderr, "tactus sim: interrupted after %lld of %lld requests, %.1f s of simulated time\n", static_cast<long long>(p.ended),
                static_cast<long long>(p.total), static_cast<double>(p.now_ns) * 1e-9);
   return kExitInterrupted;
+}
+
+int RunSearch(const SimCommandOptions& options, const SimSetup& setup) {
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  const TimeNs begin = SystemClock().NowNs();
+  TimeNs next = begin + kSecond;
+  OracleOptions oracle;
+  oracle.threads = static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency()));
+  SimulationJob job{setup.config, setup.open_workload};
+  auto best = RunOracle(job, oracle, [&](const OracleProgress& p) {
+    if (const TimeNs now = SystemClock().NowNs(); now >= next) {
+      next = now + (terminal ? kSecond : 10 * kSecond);
+      std::fprintf(stderr, "%soracle: %lld of %lld runs, best goodput %.3f requests/s%s", terminal ? "\r" : "",
+                   static_cast<long long>(p.runs), static_cast<long long>(p.total), p.best_goodput, terminal ? " " : "\n");
+    }
+    return InterruptCount() == 0;
+  });
+  if (terminal) std::fprintf(stderr, "\n");
+  if (!best.ok()) return Fail(best.status(), best.status().code() == StatusCode::kCancelled ? kExitInterrupted : CodeOf(best.status()));
+  Json result = Json::parse(*best);
+  AddContext(options.sim, setup, "oracle: " + result["oracle"]["from"].get<std::string>(),
+             static_cast<double>(SystemClock().NowNs() - begin) * 1e-9, &result);
+  const int code = Report(options, result);
+  return code == kExitOk && InterruptCount() > 0 ? kExitInterrupted : code;
 }
 
 }  // namespace
@@ -216,7 +244,9 @@ int SimCommand(const Args& args) {
   }
   auto setup = SetUpSimulation(options.sim, texts);
   if (!setup.ok()) return Fail(setup.status(), CodeOf(setup.status()));
-  return RunOne(options, *setup);
+  for (const std::string& note : setup->notes) std::fprintf(stderr, "%s\n", note.c_str());
+  CatchInterrupt();
+  return setup->oracle ? RunSearch(options, *setup) : RunOne(options, *setup);
 }
 
 }  // namespace tactus::cli

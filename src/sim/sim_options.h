@@ -101,6 +101,8 @@ struct SimSetup {
   std::shared_ptr<const cost::CostModel> cost;   // null with a measured profile
   std::string cost_text;                         // where step times come from
   std::unique_ptr<WorkloadStream> workload;
+  std::function<Result<std::unique_ptr<WorkloadStream>>()> open_workload;   // the same again, for another run
+  bool oracle = false;                           // the best that can be found, instead of one preset (sim/oracle.h)
   std::vector<std::string> notes;                // start-up lines: cost model, memory plan, budget, what was adjusted
 };
 

@@ -13,6 +13,8 @@
 namespace tactus {
 namespace {
 
+constexpr const char* kOracle = "oracle";
+
 bool IsCostSource(const std::string& cost) { return cost == "auto" || cost == "fitted" || cost == "roofline"; }
 
 // A workload's file is looked up as it is, then in the data folder and its traces.
@@ -57,7 +59,7 @@ Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
 
 sched::SchedulerConfig AskedScheduler(const SimOptions& o, const SimSetup& setup) {
   sched::SchedulerConfig c;
-  c.preset = o.scheduler;
+  c.preset = o.scheduler == kOracle ? "sarathi-serve" : o.scheduler;   // the oracle plans memory as the default does
   c.order = o.order;
   c.admission = o.admission;
   c.composition = o.composition;
@@ -141,7 +143,11 @@ Status OpenWorkload(const SimOptions& o, SimSetup* setup) {
   TACTUS_ASSIGN_OR_RETURN(const ArrivalSpec arrivals, ParseArrivals(o.arrivals, o.rate));
   if (o.rate > 0 && o.concurrency > 0) return InvalidArgument("give --rate or --concurrency, not both", "rate");
   const int64_t requests = o.requests > 0 || !spec.file.empty() ? o.requests : 1000;
-  TACTUS_ASSIGN_OR_RETURN(setup->workload, WorkloadStream::Open(spec, arrivals, requests, static_cast<uint64_t>(o.seed)));
+  TACTUS_RETURN_IF_ERROR(LoadRows(&spec));
+  setup->open_workload = [spec, arrivals, requests, seed = static_cast<uint64_t>(o.seed)] {
+    return WorkloadStream::Open(spec, arrivals, requests, seed);
+  };
+  TACTUS_ASSIGN_OR_RETURN(setup->workload, setup->open_workload());
   if (o.concurrency <= 0 && !setup->workload->has_arrivals()) {
     return InvalidArgument("how fast? give --rate R (open loop) or --concurrency N (closed loop); the workload has no times of its own", "rate");
   }
@@ -162,6 +168,12 @@ Result<SimSetup> SetUpSimulation(const SimOptions& o, const SimTexts& texts) {
   c.scheduler = AskedScheduler(o, setup);
   TACTUS_RETURN_IF_ERROR(PlanMemory(o, &setup));
   TACTUS_RETURN_IF_ERROR(OpenWorkload(o, &setup));
+  setup.oracle = o.scheduler == kOracle;
+  if (setup.oracle) {
+    for (const std::string* choice : {&o.order, &o.admission, &o.composition, &o.budget, &o.preemption, &o.predictor}) {
+      if (!choice->empty()) return InvalidArgument(fmt::format("the oracle tries every preset; '{}' cannot be chosen beside it", *choice), "scheduler");
+    }
+  }
   c.model_name = o.model.empty() ? "profile" : o.model;
   c.prefix_caching = o.prefix_caching;
   c.replicas = static_cast<int32_t>(o.replicas);

@@ -26,6 +26,9 @@ Status CheckConfig(const SimulationConfig& c, const WorkloadStream& workload) {
     return bad("the workload has no arrival times of its own: give a rate (open loop) or a concurrency (closed loop)", "rate");
   }
   if (c.default_max_tokens < 1) return bad(fmt::format("default-max-tokens is {}; it must be at least 1", c.default_max_tokens), "default-max-tokens");
+  if (c.priorities != nullptr && static_cast<int64_t>(c.priorities->size()) < workload.count()) {
+    return bad(fmt::format("{} priorities for {} requests", c.priorities->size(), workload.count()), "priorities");
+  }
   if (c.max_queue < 0) return bad(fmt::format("max-queue is {}; it must be at least 0", c.max_queue), "max-queue");
   return Status();
 }
@@ -216,6 +219,7 @@ void Simulation::Impl::Enter(Live* live) {
   request->stop.ignore_eos = config.exact_max_tokens;
   request->slo = config.slo;
   request->slo_class = config.slo_class;
+  if (config.priorities != nullptr) request->priority = (*config.priorities)[static_cast<size_t>(work.index)];
   cut_outputs += work.output_tokens > request->stop.max_tokens;
 
   std::vector<Hash128> keys;
@@ -267,6 +271,7 @@ void Simulation::Impl::OnStep(int32_t index, const StepEvents& events) {
     last_end_ns = std::max(last_end_ns, d.done_ns);
     if (limits.prefix_caching) r.owners.Remove(live->handle);
     if (log != nullptr) log->Ended(live->work, index, d);
+    if (config.on_done) config.on_done(live->work, index, d);
     Followed(live->work);
     free_records.push_back(live);
   }

@@ -44,6 +44,7 @@ struct SimulationConfig {
   bool clip_prompts = false;          // cut prompts beyond the context instead of refusing the request
   Slo slo;                            // of every request
   std::string slo_class;
+  std::shared_ptr<const std::vector<int32_t>> priorities;   // of requests by their index in the workload; null: all 0
   uint64_t seed = 0;
 
   // Output.
@@ -51,6 +52,7 @@ struct SimulationConfig {
   std::string requests_out;           // CSV, one line per request; empty: none
   std::string trace_out;              // binary step trace (one replica: this file, else FILE.0, FILE.1, ...)
   std::function<void(int32_t replica, const StepPlan&, TimeNs start_ns, TimeNs end_ns)> on_step;
+  std::function<void(const WorkloadRequest&, int32_t replica, const RequestDoneEvent&)> on_done;
   EventSink* observer = nullptr;      // sees every replica's events too
 };
 

@@ -303,6 +303,12 @@ Result<WorkloadSpec> ParseWorkload(const std::string& text) {
              "multi-turn[:turns=N,in=N,out=N], lengths:FILE and trace:FILE[:scale=X]");
 }
 
+Status LoadRows(WorkloadSpec* spec) {
+  if (spec->file.empty() || spec->rows != nullptr) return Status();
+  TACTUS_ASSIGN_OR_RETURN(spec->rows, TraceFile::Read(spec->file));
+  return Status();
+}
+
 const std::vector<WorkloadInfo>& KnownWorkloads() {
   static const std::vector<WorkloadInfo> kWorkloads = {
       {"chat", "lengths like a public trace of chats"},
@@ -350,14 +356,16 @@ Result<std::unique_ptr<WorkloadStream>> WorkloadStream::Open(const WorkloadSpec&
     }
     return std::unique_ptr<WorkloadStream>(std::make_unique<DrawnStream>(spec, arrivals, count, seed));
   }
-  TACTUS_ASSIGN_OR_RETURN(auto file, TraceFile::Read(spec.file));
+  WorkloadSpec loaded = spec;
+  TACTUS_RETURN_IF_ERROR(LoadRows(&loaded));
+  const std::shared_ptr<const TraceFile>& file = loaded.rows;
   if (arrivals.kind == ArrivalSpec::Kind::kRecorded && (spec.kind != Kind::kTrace || !file->has_arrivals())) {
     return InvalidArgument(fmt::format("arrivals jitter:S move a trace's own times, and '{}' has none", spec.text), "arrivals");
   }
   if (arrivals.kind == ArrivalSpec::Kind::kRecorded && arrivals.rate_per_s > 0) {
     return InvalidArgument("arrivals jitter:S keep a trace's own times, so no rate can be asked for", "rate");
   }
-  return std::unique_ptr<WorkloadStream>(std::make_unique<FileStream>(spec, arrivals, std::move(file), count, seed));
+  return std::unique_ptr<WorkloadStream>(std::make_unique<FileStream>(spec, arrivals, file, count, seed));
 }
 
 Result<std::vector<WorkloadRequest>> MakeWorkload(const WorkloadSpec& spec, const ArrivalSpec& arrivals, int64_t count,

@@ -12,6 +12,8 @@
 
 namespace tactus {
 
+class TraceFile;
+
 struct WorkloadRequest {
   TimeNs arrival_ns = 0;      // since the run's start; -1: when its conversation's previous turn has ended
   int64_t prompt_tokens = 0;  // >= 1, shared prefix included
@@ -32,6 +34,7 @@ struct WorkloadSpec {
   enum class Kind : uint8_t { kRandom, kPrefix, kLogNormal, kMultiTurn, kLengths, kTrace } kind = Kind::kRandom;
   std::string text;  // as typed
   std::string file;
+  std::shared_ptr<const TraceFile> rows;   // of the file, once read (LoadRows); streams share them
   double scale = 1.0;           // trace: arrival rate multiplied by this
   int64_t in = 512, out = 128;  // random
   int64_t shared = 1024, unique = 128;
@@ -40,6 +43,9 @@ struct WorkloadSpec {
   int64_t max_tokens = 8192;  // prompt and output are clipped to this, each
 };
 Result<WorkloadSpec> ParseWorkload(const std::string& text);
+
+// Reads the file that the workload names, if it names one and it has not been read. As TraceFile::Read.
+Status LoadRows(WorkloadSpec* spec);
 
 struct WorkloadInfo {
   const char* name;

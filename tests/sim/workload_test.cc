@@ -78,7 +78,7 @@ TEST(Workload, TurnsOfAConversationGrowAndFollowEachOther) {
 
 TEST(Workload, ATraceKeepsItsTimesScaledAndRepeats) {
   const std::string path = testing::TempDir() + "/trace.csv";
-  std::ofstream(path) << "arrival_s,prompt_tokens,output_tokens,prefix_hash_ids\n0,10,1,1 2\n2,20,2,1 3\n3,0,0,\n";
+  std::ofstream(path) << "arrival_s,prompt_tokens,output_tokens,prefix_hash_ids\n0,10,1,1\n2,1000,2,1 3\n3,0,0,\n";
   const auto r = Make("trace:" + path + ":scale=2", "poisson", 0, 4);
   ASSERT_EQ(r.size(), 4u);
   EXPECT_EQ(r[1].arrival_ns, kSecond);

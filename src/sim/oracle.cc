@@ -1,0 +1,232 @@
+#include "sim/oracle.h"
+
+#include <algorithm>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+
+#include "base/rng.h"
+#include "sched/scheduler.h"
+
+namespace tactus {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Ranks = std::vector<int32_t>;   // by request index: lower goes first
+constexpr size_t kProposals = 8;      // of a round; fixed, so that threads do not matter
+constexpr uint64_t kSwaps = 77;       // random stream
+
+// What is compared: goodput, then mean latency. Without objectives only the latency.
+struct Score {
+  double goodput = 0, mean_e2e_ms = 0;
+  bool operator<(const Score& other) const {
+    if (goodput != other.goodput) return goodput < other.goodput;
+    return mean_e2e_ms > other.mean_e2e_ms;
+  }
+};
+
+struct Entry {
+  Score score;
+  std::string json;
+};
+
+std::optional<Entry> Read(const Result<std::string>& result) {
+  if (!result.ok()) return std::nullopt;
+  const Json json = Json::parse(*result);
+  if (json["requests"]["unfinished"] != 0 || json["e2e_ms"].is_null()) return std::nullopt;
+  return Entry{{json["goodput"].is_number() ? json["goodput"].get<double>() : 0.0, json["e2e_ms"]["mean"].get<double>()}, *result};
+}
+
+// What a request's place in an order may be chosen by.
+struct Known {
+  TimeNs scheduled_ns = kNever, deadline_ns = kNever;
+  int64_t work_tokens = 0;
+};
+
+class Search {
+ public:
+  Search(const SimulationJob& base, const OracleOptions& options, const std::function<bool(const OracleProgress&)>& keep_going)
+      : base_(base), options_(options), keep_going_(keep_going) {
+    base_.config.requests_out.clear();
+    base_.config.trace_out.clear();
+    progress_.total = static_cast<int64_t>(sched::Presets().size()) + 4 + options.swaps;
+  }
+
+  Result<std::string> Run() {
+    TACTUS_RETURN_IF_ERROR(TryPresets());
+    if (going_) TryOrders();
+    if (going_ && start_) TrySwaps();
+    Json out = Json::parse(best_->json);
+    out["oracle"] = {{"from", from_}, {"presets", presets_}, {"swaps_tried", tried_}, {"swaps_kept", kept_}};
+    return out.dump();
+  }
+
+ private:
+  SimulationJob JobOf(const sched::PresetInfo& preset) const {
+    SimulationJob job = base_;
+    sched::SchedulerConfig& c = job.config.scheduler;
+    c.preset = preset.name;
+    c.order = c.admission = c.composition = c.budget = c.preemption = "";
+    c.predictor = "";
+    const auto needs = sched::Scheduler::PredictorFor(c);
+    if (needs.ok() && *needs == "history") c.predictor = "oracle";
+    return job;
+  }
+  SimulationJob JobOf(std::shared_ptr<const Ranks> ranks) const {
+    SimulationJob job = base_;
+    job.config.scheduler = with_order_;
+    job.config.priorities = std::move(ranks);
+    return job;
+  }
+
+  // One result per job; stops when somebody says so.
+  std::vector<Result<std::string>> RunAll(const std::vector<SimulationJob>& jobs) {
+    auto results = RunSimulations(jobs, options_.threads, [this] {
+      std::lock_guard<std::mutex> lock(mutex_);
+      return going_ = going_ && (!keep_going_ || keep_going_(progress_));
+    });
+    progress_.runs += static_cast<int64_t>(jobs.size());
+    return results;
+  }
+
+  bool Take(const Entry& entry, const std::string& from) {
+    if (best_ && !(best_->score < entry.score)) return false;
+    best_ = entry;
+    from_ = from;
+    progress_.best_goodput = entry.score.goodput;
+    return true;
+  }
+
+  Status TryPresets() {
+    std::vector<SimulationJob> jobs;
+    for (const sched::PresetInfo& preset : sched::Presets()) jobs.push_back(JobOf(preset));
+    const auto results = RunAll(jobs);
+    Status first;
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      const char* name = sched::Presets()[i].name;
+      if (!results[i].ok() && first.ok()) first = results[i].status();
+      const auto entry = Read(results[i]);
+      presets_[name] = !entry ? Json(nullptr) : entry->score.goodput > 0 ? Json(entry->score.goodput) : Json(0.0);
+      if (entry && Take(*entry, std::string("preset ") + name)) best_preset_ = i;
+    }
+    if (best_) return Status();
+    return going_ ? first : Status(StatusCode::kCancelled, "interrupted before any preset had run");
+  }
+
+  // What is known of each request, from a run of the best preset.
+  std::vector<Known> Look() {
+    std::vector<Known> known;
+    SimulationJob job = JobOf(sched::Presets()[best_preset_]);
+    job.config.on_done = [&](const WorkloadRequest& r, int32_t, const RequestDoneEvent& d) {
+      const auto at = static_cast<size_t>(r.index);
+      if (known.size() <= at) known.resize(at + 1);
+      const Slo& slo = d.request->slo;
+      const DurationNs allowed = slo.ttft_ns > 0 ? slo.ttft_ns : slo.jct_ns;
+      known[at] = {d.scheduled_ns, d.arrival_ns + allowed, r.prompt_tokens + r.output_tokens};
+    };
+    RunAll({job});
+    return known;
+  }
+
+  static std::shared_ptr<const Ranks> RanksOf(const std::vector<int32_t>& order) {
+    auto ranks = std::make_shared<Ranks>(order.size());
+    for (size_t place = 0; place < order.size(); ++place) (*ranks)[static_cast<size_t>(order[place])] = static_cast<int32_t>(place);
+    return ranks;
+  }
+
+  // Orders to begin with, under the best preset's other choices, or the default's where an order by priority does not fit them.
+  void TryOrders() {
+    const std::vector<Known> known = Look();
+    if (!going_) return;
+    const auto workload = base_.open();   // counts requests that never ran, too
+    if (!workload.ok()) return;
+    count_ = static_cast<size_t>((*workload)->count());
+    const auto sorted = [&](auto key) {
+      std::vector<int32_t> order(count_);
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+        const Known none;
+        const auto at = [&](int32_t i) -> const Known& { return static_cast<size_t>(i) < known.size() ? known[static_cast<size_t>(i)] : none; };
+        return key(at(a)) < key(at(b));
+      });
+      return order;
+    };
+    const std::pair<const char*, std::vector<int32_t>> orders[] = {
+        {"as the best preset began them", sorted([](const Known& k) { return k.scheduled_ns; })},
+        {"earliest deadline first", sorted([](const Known& k) { return k.deadline_ns; })},
+        {"least work first", sorted([](const Known& k) { return k.work_tokens; })},
+    };
+    for (const bool of_best : {true, false}) {
+      with_order_ = JobOf(sched::Presets()[best_preset_]).config.scheduler;
+      if (!of_best) with_order_.preset = "sarathi-serve";
+      with_order_.order = "priority";
+      std::vector<SimulationJob> jobs;
+      for (const auto& [name, order] : orders) jobs.push_back(JobOf(RanksOf(order)));
+      const auto results = RunAll(jobs);
+      for (size_t i = 0; i < jobs.size(); ++i) {
+        const auto entry = Read(results[i]);
+        if (!entry) continue;
+        if (!start_ || start_->score < entry->score) {
+          start_ = *entry;
+          order_ = orders[i].second;
+        }
+        Take(*entry, std::string("order: ") + orders[i].first);
+      }
+      if (start_ || !going_) return;
+    }
+  }
+
+  // Hill climbing: of each round's proposals the best is kept if it is better.
+  void TrySwaps() {
+    Rng rng(base_.config.seed, kSwaps);
+    const auto n = static_cast<int64_t>(order_.size());
+    if (n < 2) return;
+    while (going_ && tried_ < options_.swaps) {
+      std::vector<std::vector<int32_t>> proposals;
+      std::vector<SimulationJob> jobs;
+      while (jobs.size() < kProposals && tried_ < options_.swaps) {
+        const int64_t a = rng.UniformInt(0, n - 1);
+        int64_t b = rng.UniformInt(0, n - 2);
+        b += b >= a;
+        proposals.push_back(order_);
+        std::swap(proposals.back()[static_cast<size_t>(a)], proposals.back()[static_cast<size_t>(b)]);
+        jobs.push_back(JobOf(RanksOf(proposals.back())));
+        ++tried_;
+      }
+      const auto results = RunAll(jobs);
+      for (size_t i = 0; i < jobs.size(); ++i) {
+        const auto entry = Read(results[i]);
+        if (!entry || !(start_->score < entry->score)) continue;
+        start_ = *entry;
+        order_ = proposals[i];
+        ++kept_;
+        Take(*entry, "order found by swaps");
+      }
+    }
+  }
+
+  SimulationJob base_;
+  const OracleOptions options_;
+  const std::function<bool(const OracleProgress&)>& keep_going_;
+  std::mutex mutex_;
+  bool going_ = true;
+  OracleProgress progress_;
+  std::optional<Entry> best_, start_;   // of all, and the one that swaps improve
+  std::string from_;
+  Json presets_ = Json::object();
+  size_t best_preset_ = 0;
+  sched::SchedulerConfig with_order_;
+  std::vector<int32_t> order_;
+  size_t count_ = 0;
+  int64_t tried_ = 0, kept_ = 0;
+};
+
+}  // namespace
+
+Result<std::string> RunOracle(const SimulationJob& base, const OracleOptions& options,
+                              const std::function<bool(const OracleProgress&)>& keep_going) {
+  return Search(base, options, keep_going).Run();
+}
+
+}  // namespace tactus

@@ -1,0 +1,86 @@
+#include "route/balancer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace tactus::route {
+namespace {
+
+std::unique_ptr<Balancer> Make(const std::string& name, uint64_t seed = 1) {
+  auto made = MakeBalancer(name, seed);
+  EXPECT_TRUE(made.ok()) << made.status().ToString();
+  return made.ok() ? std::move(made).value() : nullptr;
+}
+
+std::vector<ReplicaView> Loads(const std::vector<int32_t>& outstanding) {
+  std::vector<ReplicaView> views;
+  for (const int32_t n : outstanding) views.push_back({true, n, int64_t{n} * 100});
+  return views;
+}
+
+TEST(Balancers, AnUnknownNameListsTheKnownOnes) {
+  const auto made = MakeBalancer("roundrobin", 1);
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.status().param(), "balancer");
+  for (const BalancerInfo& b : Balancers()) EXPECT_NE(made.status().message().find(b.name), std::string::npos) << b.name;
+}
+
+TEST(Balancers, RoundRobinGoesRoundAndSkipsWhatIsNotReady) {
+  auto balancer = Make("round-robin");
+  auto views = Loads({9, 0, 0});
+  std::vector<int32_t> picks;
+  for (int i = 0; i < 4; ++i) picks.push_back(balancer->Pick({}, views));
+  EXPECT_EQ(picks, (std::vector<int32_t>{0, 1, 2, 0}));
+  views[1].ready = false;
+  EXPECT_EQ(balancer->Pick({}, views), 2);
+}
+
+TEST(Balancers, LeastOutstandingTakesTheFewestAndSharesTies) {
+  auto balancer = Make("least-outstanding");
+  EXPECT_EQ(balancer->Pick({}, Loads({3, 1, 2})), 1);
+  std::vector<int> picked(3);
+  for (int i = 0; i < 30; ++i) ++picked[static_cast<size_t>(balancer->Pick({}, Loads({0, 0, 0})))];
+  EXPECT_EQ(picked, (std::vector<int>{10, 10, 10}));
+}
+
+// The emptiest of n is among the two with chance 2 / n, the fullest is chosen only if it were drawn twice: never.
+TEST(Balancers, PowerOfTwoNeverTakesTheFullestAndTakesTheEmptiestAsOftenAsItIsDrawn) {
+  auto balancer = Make("p2c", 7);
+  const auto views = Loads({5, 4, 3, 2, 1});
+  std::vector<int> picked(views.size());
+  constexpr int kDraws = 20000;
+  for (int i = 0; i < kDraws; ++i) ++picked[static_cast<size_t>(balancer->Pick({}, views))];
+  EXPECT_EQ(picked[0], 0);
+  EXPECT_NEAR(picked[4], kDraws * 2.0 / 5, 5 * 70);   // five deviations
+  EXPECT_TRUE(std::is_sorted(picked.begin(), picked.end()));
+}
+
+TEST(Balancers, RandomIsEvenAndFollowsItsSeed) {
+  auto a = Make("random", 3), b = Make("random", 3), c = Make("random", 4);
+  const auto views = Loads({100, 0, 0, 0});
+  std::vector<int> picked(4);
+  int differ = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const int32_t at = a->Pick({}, views);
+    ++picked[static_cast<size_t>(at)];
+    EXPECT_EQ(at, b->Pick({}, views));
+    differ += at != c->Pick({}, views);
+  }
+  for (const int n : picked) EXPECT_NEAR(n, 5000, 5 * 62);
+  EXPECT_GT(differ, 10000);
+}
+
+TEST(Balancers, NobodyReadyIsNobodyAndOneReadyIsThatOne) {
+  for (const BalancerInfo& info : Balancers()) {
+    auto balancer = info.make(1);
+    auto views = Loads({1, 2, 3, 4});
+    for (ReplicaView& v : views) v.ready = false;
+    EXPECT_EQ(balancer->Pick({}, views), -1) << info.name;
+    views[2].ready = true;
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(balancer->Pick({}, views), 2) << info.name;
+  }
+}
+
+}  // namespace
+}  // namespace tactus::route

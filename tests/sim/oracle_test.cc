@@ -1,0 +1,96 @@
+#include "sim/oracle.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "sim/linear_model.h"
+#include "sim/trace_file.h"
+
+namespace tactus {
+namespace {
+
+// Long prompts just before short ones with a tight objective, again and again: the order decides who keeps it.
+WorkloadSpec Bursts() {
+  std::string text = "arrival_s,prompt_tokens,output_tokens\n";
+  for (int i = 0; i < 12; ++i) {
+    const std::string at = std::to_string(i) + ".0";
+    text += at + ",2000,20\n" + at + ",1800,20\n" + at + ",100,20\n" + at + ",120,20\n";
+  }
+  WorkloadSpec spec;
+  spec.kind = WorkloadSpec::Kind::kTrace;
+  spec.text = spec.file = "bursts.csv";
+  spec.rows = *TraceFile::Parse("bursts.csv", text);
+  return spec;
+}
+
+SimulationJob Job(const StepTimeModel& model) {
+  SimulationJob job;
+  job.config.step_time = &model;
+  job.config.scheduler.limits.max_num_seqs = 8;
+  job.config.scheduler.limits.max_model_len = 4096;
+  job.config.scheduler.limits.blocks_total = 1000;
+  job.config.slo.ttft_ns = 30 * kMillisecond;
+  job.config.swap_blocks = 100;
+  job.open = [] { return WorkloadStream::Open(Bursts(), {}, 0, 1); };
+  return job;
+}
+
+nlohmann::json Parse(const Result<std::string>& result) {
+  EXPECT_TRUE(result.ok()) << result.status().ToString();
+  return nlohmann::json::parse(*result);
+}
+
+TEST(Oracle, IsAtLeastAsGoodAsEveryPresetAndTheSameOnAnyNumberOfThreads) {
+  LinearModel model;
+  OracleOptions options;
+  options.swaps = 40;
+  const auto one = Parse(RunOracle(Job(model), options));
+  options.threads = 3;
+  const auto three = Parse(RunOracle(Job(model), options));
+  EXPECT_EQ(one["plan_hash"], three["plan_hash"]);
+  EXPECT_EQ(one["oracle"], three["oracle"]);
+  const auto goodput = one["goodput"].get<double>();
+  double fcfs = 0;
+  EXPECT_EQ(one["oracle"]["presets"].size(), sched::Presets().size());
+  for (const auto& [name, value] : one["oracle"]["presets"].items()) {
+    ASSERT_TRUE(value.is_number()) << name;
+    EXPECT_GE(goodput, value.get<double>()) << name;
+    if (name == "sarathi-serve") fcfs = value.get<double>();
+  }
+  // By hand: short before long keeps the short ones' objective in every burst, first come first served none of it.
+  EXPECT_GT(goodput, 1.5 * fcfs);
+  EXPECT_EQ(one["oracle"]["swaps_tried"], 40);
+}
+
+// One sequence at a time: who goes first keeps its objective, so the short ones must.
+TEST(Oracle, TheSearchFindsTheOrderThatKeepsTheObjective) {
+  LinearModel model;
+  SimulationJob job = Job(model);
+  job.config.scheduler.limits.max_num_seqs = 1;
+  job.config.slo = {};
+  job.config.slo.jct_ns = 40 * kMillisecond;
+  job.config.concurrency = 0;
+  const auto result = Parse(RunOracle(job, {.swaps = 200, .threads = 1}));
+  // A short one alone takes 2 ms of prompt and 19 decodes of 1.1 ms: the first of each burst keeps 40 ms, a long one never.
+  EXPECT_GE(result["classes"][""]["kept"].get<int64_t>(), 12);
+  EXPECT_EQ(result["requests"]["completed"], 48);
+}
+
+TEST(Oracle, SaysWhyNothingRunsAndWhenItWasInterrupted) {
+  LinearModel model;
+  SimulationJob job = Job(model);
+  job.config.balancer = "nosuch";
+  EXPECT_EQ(RunOracle(job, {}).status().param(), "balancer");
+  EXPECT_EQ(RunOracle(Job(model), {}, [](const OracleProgress&) { return false; }).status().code(), StatusCode::kCancelled);
+  int64_t asked = 0;
+  const auto some = Parse(RunOracle(Job(model), {}, [&](const OracleProgress& p) {
+    ++asked;
+    return p.runs < 100;
+  }));
+  EXPECT_LT(some["oracle"]["swaps_tried"].get<int64_t>(), 200);
+  EXPECT_GT(asked, 50);
+}
+
+}  // namespace
+}  // namespace tactus

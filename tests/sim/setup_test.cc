@@ -1,0 +1,133 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "sim/sim_options.h"
+
+namespace tactus {
+namespace {
+
+SimOptions Options() {
+  SimOptions o;
+  o.model = "llama-3.1-8b";
+  o.device = "h100";
+  o.workload = "chat";
+  o.rate = 5;
+  o.requests = 50;
+  return o;
+}
+
+std::string WriteFile(const std::string& name, const std::string& text) {
+  const std::string path = ::testing::TempDir() + "/" + name;
+  std::ofstream(path) << text;
+  return path;
+}
+
+nlohmann::json RunOptions(const SimOptions& o) {
+  auto setup = SetUpSimulation(o, {});
+  EXPECT_TRUE(setup.ok()) << setup.status().ToString();
+  auto sim = Simulation::Create(setup->config, setup->workload.get());
+  EXPECT_TRUE(sim.ok()) << sim.status().ToString();
+  EXPECT_TRUE((*sim)->Run().ok());
+  return nlohmann::json::parse((*sim)->ResultJson());
+}
+
+TEST(SetUp, AModelOnADeviceHasItsContextAndMemoryPlan) {
+  const auto setup = SetUpSimulation(Options(), {});
+  ASSERT_TRUE(setup.ok()) << setup.status().ToString();
+  const sched::SchedulerLimits& l = setup->config.scheduler.limits;
+  EXPECT_EQ(l.max_model_len, 131072);
+  // 80 GB less 16 GB of weights, at 131,072 bytes per token (32 layers, 8 heads of 128, K and V, 2 bytes): about 28,000 blocks.
+  EXPECT_GT(l.blocks_total, 24000);
+  EXPECT_LT(l.blocks_total, 32000);
+  EXPECT_EQ(setup->workload->count(), 50);
+}
+
+TEST(SetUp, EveryPresetSimulates) {
+  for (const sched::PresetInfo& preset : sched::Presets()) {
+    SimOptions o = Options();
+    o.scheduler = preset.name;
+    o.rate = 20;
+    o.requests = 60;
+    o.kv_blocks = 2000;   // tight
+    o.max_model_len = 16000;
+    o.swap_space.bytes = int64_t{1} << 30;
+    const auto json = RunOptions(o);
+    EXPECT_EQ(json["requests"]["completed"], 60) << preset.name;
+  }
+}
+
+TEST(SetUp, AMeasuredProfileNeedsNoModel) {
+  std::string text = "# device: test\nprefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n";
+  for (int tokens = 0; tokens <= 512; tokens += 64) {
+    for (int decodes = 0; decodes <= 32; decodes += 8) {
+      if (tokens + decodes > 0) {
+        text += std::to_string(tokens) + ",0," + std::to_string(decodes) + "," + std::to_string(decodes * 500) + "," +
+                std::to_string(2 + 0.05 * tokens + 0.1 * decodes) + "\n";
+      }
+    }
+  }
+  SimOptions o;
+  o.cost = WriteFile("profile.csv", text);
+  o.workload = "random:in=128,out=16";
+  o.concurrency = 4;
+  o.requests = 16;
+  EXPECT_EQ(SetUpSimulation(o, {}).status().param(), "max-model-len");
+  o.max_model_len = 1024;
+  EXPECT_EQ(SetUpSimulation(o, {}).status().param(), "kv-blocks");
+  o.kv_blocks = 1000;
+  const auto json = RunOptions(o);
+  EXPECT_EQ(json["requests"]["completed"], 16);
+  EXPECT_TRUE(json["mfu"].is_null());
+}
+
+TEST(SetUp, SmallKvMemoryShortensTheContextAndSaysSo) {
+  SimOptions o = Options();
+  o.kv_blocks = 100;
+  const auto setup = SetUpSimulation(o, {});
+  ASSERT_TRUE(setup.ok());
+  EXPECT_EQ(setup->config.scheduler.limits.max_model_len, 1600);
+  bool said = false;
+  for (const std::string& note : setup->notes) said = said || note.find("1600 tokens") != std::string::npos;
+  EXPECT_TRUE(said);
+}
+
+TEST(SetUp, FilesAreLookedUpInTheDataFolder) {
+  WriteFile("lengths_here.csv", "prompt_tokens,output_tokens\n10,5\n20,6\n");
+  SimOptions o = Options();
+  o.workload = "lengths:lengths_here.csv";
+  o.requests = 0;
+  EXPECT_EQ(SetUpSimulation(o, {}).status().code(), StatusCode::kNotFound);
+  o.data = ::testing::TempDir();
+  const auto setup = SetUpSimulation(o, {});
+  ASSERT_TRUE(setup.ok()) << setup.status().ToString();
+  EXPECT_EQ(setup->workload->count(), 2);   // as many as the file has
+}
+
+TEST(SetUp, WhatIsWrongIsNamed) {
+  const auto status_of = [](const std::function<void(SimOptions*)>& change) {
+    SimOptions o = Options();
+    change(&o);
+    const auto setup = SetUpSimulation(o, {});
+    return setup.ok() ? Status() : setup.status();
+  };
+  EXPECT_EQ(status_of([](auto* o) { o->model = ""; }).param(), "model");
+  EXPECT_EQ(status_of([](auto* o) { o->model = "llama-9"; }).param(), "model");
+  EXPECT_EQ(status_of([](auto* o) { o->device = "b17"; }).param(), "device");
+  EXPECT_NE(status_of([](auto* o) { o->device = "b17"; }).message().find("h100"), std::string::npos);
+  const Status big = status_of([](auto* o) { o->model = "opt-175b"; });
+  EXPECT_EQ(big.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(big.message().find("tp"), std::string::npos) << big.message();
+  EXPECT_EQ(status_of([](auto* o) { o->scheduler = "fcfs"; }).param(), "scheduler");
+  EXPECT_EQ(status_of([](auto* o) { o->workload = "chatty"; }).param(), "workload");
+  EXPECT_EQ(status_of([](auto* o) { o->workload = "trace:/nonexistent.csv"; }).code(), StatusCode::kNotFound);
+  EXPECT_EQ(status_of([](auto* o) { o->arrivals = "gamma:0"; }).param(), "arrivals");
+  EXPECT_EQ(status_of([](auto* o) { o->arrivals = "jitter:1"; }).param(), "arrivals");
+  EXPECT_EQ(status_of([](auto* o) { o->concurrency = 5; }).param(), "rate");
+  EXPECT_EQ(status_of([](auto* o) { o->rate = 0; }).param(), "rate");
+  EXPECT_EQ(status_of([](auto* o) { o->cost = "/nonexistent/profile.csv"; }).code(), StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace tactus

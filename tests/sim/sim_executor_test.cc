@@ -1,0 +1,227 @@
+#include "exec/sim_executor.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "sim/linear_model.h"
+
+namespace tactus {
+namespace {
+
+// Hand-made plans: every sequence starts by itself the first time it is named.
+class Driver {
+ public:
+  explicit Driver(const LinearModel& model) : executor_({.step_time = &model, .clock = &clock_, .max_slots = 16}) {}
+
+  struct Item {
+    SlotId slot;
+    int32_t first, count;
+    bool prompt, sample;
+  };
+  void Start(SlotId slot, int32_t prompt, int32_t output, bool ignore_eos = false) {
+    auto request = std::make_shared<SimRequest>();
+    request->prompt_tokens = prompt;
+    request->output_tokens = output;
+    request->stop.ignore_eos = ignore_eos;
+    starts_.push_back({slot, 0, request, {}});
+  }
+  void Submit(const std::vector<Item>& items) {
+    StepPlan& plan = plans_.emplace_back();
+    plan.step = next_++;
+    plan.starts.swap(starts_);
+    for (const Item& i : items) {
+      if (i.prompt) {
+        plan.prompt_items.push_back(static_cast<int32_t>(plan.items.size()));
+      } else {
+        plan.decode_context_tokens += i.first + 1;
+        ++plan.num_decodes;
+      }
+      plan.items.push_back({i.slot, i.first, i.count, i.sample, i.sample});
+      plan.num_tokens += i.count;
+      plan.logit_rows += i.sample;
+    }
+    executor_.Submit(plan);
+  }
+  // The next result; the clock goes to its end.
+  const StepResult& Next() {
+    clock_.AdvanceTo(executor_.NextReadyNs());
+    EXPECT_TRUE(executor_.Poll(&result_));
+    return result_;
+  }
+
+  ManualClock clock_;
+  SimExecutor executor_;
+  std::vector<SequenceStart> starts_;
+  std::deque<StepPlan> plans_;
+  StepResult result_;
+  StepId next_ = 0;
+};
+
+DurationNs Bubble(const SimExecutor& e, size_t stage, BubbleCause cause) {
+  return e.figures().stages[stage].bubble_ns[static_cast<size_t>(cause)];
+}
+
+TEST(SimExecutor, AStepTakesTheModelsTimeAndComesNoSooner) {
+  LinearModel model;
+  Driver d(model);
+  d.clock_.AdvanceTo(500);
+  d.Start(0, 100, 3);
+  d.Submit({{0, 0, 60, true, false}});
+  EXPECT_EQ(d.executor_.NextReadyNs(), 500 + 1'000'000 + 60 * 10'000);
+  EXPECT_FALSE(d.executor_.Poll(&d.result_));
+  const StepResult& r = d.Next();
+  EXPECT_EQ(r.step, 0);
+  EXPECT_TRUE(r.as_planned && r.status.ok() && r.stops.empty());
+  EXPECT_EQ(r.start_ns, 500);
+  EXPECT_EQ(r.end_ns, 1'600'500);
+  EXPECT_EQ(d.executor_.NextReadyNs(), kNever);
+}
+
+TEST(SimExecutor, SaysWhichItemsEndTheirAnswersAlsoAfterAPreemption) {
+  LinearModel model;
+  Driver d(model);
+  d.Start(3, 10, 3);
+  d.Start(5, 4, 1);
+  d.Submit({{3, 0, 10, true, true}, {5, 0, 4, true, true}});
+  EXPECT_EQ(d.Next().stops, std::vector<int32_t>{1});          // one token only
+  d.Submit({{3, 10, 1, false, true}});
+  EXPECT_TRUE(d.Next().stops.empty());
+  d.Start(3, 10, 3);                                            // preempted with 2 tokens out: 12 known
+  d.Submit({{3, 0, 8, true, false}});
+  EXPECT_TRUE(d.Next().stops.empty());
+  d.Submit({{3, 8, 4, true, true}});                            // the recomputed prompt's end samples the third
+  EXPECT_EQ(d.Next().stops, std::vector<int32_t>{0});
+}
+
+TEST(SimExecutor, WithIgnoreEosOnlyTheLengthEndsAnAnswer) {
+  LinearModel model;
+  Driver d(model);
+  d.Start(0, 10, 1, true);
+  d.Submit({{0, 0, 10, true, true}});
+  EXPECT_TRUE(d.Next().stops.empty());
+}
+
+TEST(SimExecutor, SwapCopiesAndPaddingReachTheModel) {
+  LinearModel model;
+  model.swap_ns = 7;
+  Driver d(model);
+  StepPlan plan;
+  plan.step = 0;
+  plan.items.push_back({0, 5, 1, 1, true});
+  plan.num_tokens = 1;
+  plan.swap_outs.resize(2);
+  plan.swap_ins.resize(3);
+  d.Start(0, 5, 9);
+  plan.starts.swap(d.starts_);
+  d.executor_.Submit(plan);
+  EXPECT_EQ(d.executor_.NextReadyNs(), 1'000'000 + 100'000 + 5 * 7);
+}
+
+// Two stages of equal steps, no transfer time: after the pipeline has filled no stage waits.
+TEST(SimExecutor, EqualStepsLeaveNoBubblesOnceThePipelineIsFull) {
+  LinearModel model;
+  model.num_stages = 2;
+  Driver d(model);
+  d.Start(0, 10, 100);
+  d.Submit({{0, 0, 10, true, true}});
+  d.Start(1, 10, 100);
+  d.Submit({{1, 0, 10, true, true}});
+  EXPECT_EQ(d.executor_.traits().max_in_flight, 2);
+  int32_t at[2] = {10, 10};
+  for (int i = 0; i < 20; ++i) {
+    d.Next();
+    const SlotId s = i % 2;
+    d.Submit({{s, at[s]++, 1, false, true}});
+  }
+  for (int i = 0; i < 2; ++i) d.Next();
+  d.executor_.Close();
+  const auto& f = d.executor_.figures();
+  // Prefill steps take 1.1 ms a stage, decode steps 1.1 ms too: nothing but equal times.
+  for (size_t k = 0; k < 2; ++k) {
+    EXPECT_EQ(f.stages[k].bubbles(), 0) << k;
+    EXPECT_EQ(f.stages[k].busy_ns, 22 * 1'100'000);
+  }
+  EXPECT_EQ(d.clock_.NowNs(), 23 * 1'100'000);
+}
+
+// Stage times of steps 0 to 3, in ms: 2, 4, 2, 2. By hand: stage 0 runs 0-2, 2-6; step 0 leaves stage 1 at 4, then step 2
+// waits for stage 0 until 6; stage 1 idles from 4 to 6 for step 1 (unequal prefills), runs 6-10; step 2 on stage 0 6-8, stage 1
+// 10-12; step 3 is submitted at 10, so stage 0 idles from 8 to 10.
+TEST(SimExecutor, BubblesAreWorkedOutByHandAndHaveTheirCauses) {
+  LinearModel model;
+  model.base_ns = 0;
+  model.decode_ns = 2 * kMillisecond;
+  model.prefill_ns = kMillisecond / 10;
+  model.num_stages = 2;
+  const auto run = [&](bool second_is_prefill) {
+    auto d = std::make_unique<Driver>(model);
+    d->Start(0, 20, 9);
+    d->Submit({{0, 0, 20, true, false}});                       // 2 ms
+    d->Start(1, 40, 9);
+    d->Start(2, 5, 9);
+    if (second_is_prefill) {
+      d->Submit({{1, 0, 40, true, false}});                     // 4 ms
+    } else {
+      d->Submit({{1, 50, 1, false, true}, {2, 50, 1, false, true}});
+    }
+    EXPECT_EQ(d->Next().end_ns, 4 * kMillisecond);
+    d->Start(3, 20, 9);
+    d->Submit({{3, 0, 20, true, false}});
+    EXPECT_EQ(d->Next().end_ns, 10 * kMillisecond);
+    d->Start(4, 20, 9);
+    d->Submit({{4, 0, 20, true, false}});
+    EXPECT_EQ(d->Next().end_ns, 12 * kMillisecond);
+    EXPECT_EQ(d->Next().end_ns, 14 * kMillisecond);
+    d->executor_.Close();
+    return d;
+  };
+  const auto prefills = run(true), mixed = run(false);
+  EXPECT_EQ(Bubble(prefills->executor_, 1, BubbleCause::kPrefills), 2 * kMillisecond);
+  EXPECT_EQ(Bubble(prefills->executor_, 0, BubbleCause::kPrefills), 2 * kMillisecond);
+  EXPECT_EQ(prefills->executor_.figures().stages[0].bubbles(), 2 * kMillisecond);
+  EXPECT_EQ(prefills->executor_.figures().stages[1].bubbles(), 2 * kMillisecond);
+  EXPECT_EQ(Bubble(mixed->executor_, 1, BubbleCause::kPrefillDecode), 2 * kMillisecond);
+  EXPECT_EQ(Bubble(mixed->executor_, 0, BubbleCause::kPrefillDecode), 2 * kMillisecond);
+  // Sequences 1 and 4 waited 2 ms each, 0 and 3 not at all.
+  const Histogram& per_request = prefills->executor_.figures().request_bubble_ns;
+  EXPECT_EQ(per_request.count(), 5);   // slot 2 started and never ran
+  EXPECT_NEAR(per_request.sum(), 4e6, 10);
+}
+
+TEST(SimExecutor, DecodesOfUnequalContextAndTransfersAreTheirOwnCauses) {
+  LinearModel model;
+  model.base_ns = 0;
+  model.decode_ns = 0;
+  model.context_ns = 10'000;
+  model.send_ns = 300'000;
+  model.num_stages = 2;
+  Driver d(model);
+  d.Start(0, 1, 9);
+  d.Start(1, 1, 9);
+  d.Submit({{0, 99, 1, false, true}});    // 1 ms a stage
+  d.Submit({{1, 299, 1, false, true}});   // 3 ms a stage
+  // Stage 0: 0-1, 1-4. Stage 1: 1.3-2.3, then idle until 4.3: 0.3 of it for the transfer.
+  EXPECT_EQ(d.Next().end_ns, 2'300'000);
+  EXPECT_EQ(d.Next().end_ns, 7'300'000);
+  EXPECT_EQ(Bubble(d.executor_, 1, BubbleCause::kCommunication), 300'000);
+  EXPECT_EQ(Bubble(d.executor_, 1, BubbleCause::kContexts), 1'700'000);
+}
+
+TEST(SimExecutor, APipelineThatIsNotFullStarves) {
+  LinearModel model;
+  model.num_stages = 2;
+  Driver d(model);
+  d.Start(0, 10, 9);
+  d.Submit({{0, 0, 10, true, true}});
+  d.Next();
+  d.Submit({{0, 10, 1, false, true}});
+  d.Next();
+  for (size_t k = 0; k < 2; ++k) {
+    EXPECT_EQ(Bubble(d.executor_, k, BubbleCause::kStarved), 1'100'000) << k;
+    EXPECT_EQ(d.executor_.figures().stages[k].bubbles(), 1'100'000) << k;
+  }
+}
+
+}  // namespace
+}  // namespace tactus

@@ -1,0 +1,372 @@
+#include "sim/simulator.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "engine/replay.h"
+#include "sim/linear_model.h"
+#include "sim/run_many.h"
+
+namespace tactus {
+namespace {
+
+SimulationConfig Config(const StepTimeModel& model, const std::string& preset = "sarathi-serve") {
+  SimulationConfig c;
+  c.step_time = &model;
+  c.scheduler.preset = preset;
+  c.scheduler.limits.max_num_seqs = 16;
+  c.scheduler.limits.max_model_len = 4096;
+  c.scheduler.limits.blocks_total = 2000;
+  c.scheduler.limits.block_size = 16;
+  c.seed = 1;
+  return c;
+}
+
+std::unique_ptr<WorkloadStream> Stream(const std::string& workload, double rate, int64_t count, uint64_t seed = 1) {
+  auto spec = ParseWorkload(workload);
+  EXPECT_TRUE(spec.ok()) << spec.status().ToString();
+  auto arrivals = ParseArrivals("poisson", rate);
+  auto stream = WorkloadStream::Open(*spec, *arrivals, count, seed);
+  EXPECT_TRUE(stream.ok()) << stream.status().ToString();
+  return std::move(stream).value();
+}
+
+struct Outcome {
+  std::unique_ptr<WorkloadStream> stream;
+  std::unique_ptr<Simulation> sim;
+  nlohmann::json json;
+};
+Outcome Simulate(const SimulationConfig& config, std::unique_ptr<WorkloadStream> stream) {
+  Outcome run;
+  run.stream = std::move(stream);
+  auto made = Simulation::Create(config, run.stream.get());
+  EXPECT_TRUE(made.ok()) << made.status().ToString();
+  run.sim = std::move(made).value();
+  EXPECT_TRUE(run.sim->Run().ok());
+  EXPECT_TRUE(run.sim->finished());
+  run.json = nlohmann::json::parse(run.sim->ResultJson());
+  return run;
+}
+
+// One request alone: 40 prompt tokens in one step of 1 ms + 0.4 ms, then two decodes of 1.1 ms.
+TEST(Simulation, OneRequestTakesItsStepsTimes) {
+  LinearModel model;
+  SimulationConfig c = Config(model);
+  c.exact_percentiles = true;
+  const Outcome run = Simulate(c, Stream("random:in=40,out=3", 1, 1));
+  EXPECT_EQ(run.json["steps"], 3);
+  EXPECT_DOUBLE_EQ(run.json["ttft_ms"]["p50"], 1.4);
+  EXPECT_DOUBLE_EQ(run.json["tbt_ms"]["max"], 1.1);
+  EXPECT_DOUBLE_EQ(run.json["e2e_ms"]["p50"], 3.6);
+  EXPECT_DOUBLE_EQ(run.json["duration_s"], 0.0036);
+  EXPECT_EQ(run.json["requests"]["completed"], 1);
+  EXPECT_TRUE(run.json["mfu"].is_null());
+  EXPECT_TRUE(run.json["goodput"].is_null());
+}
+
+// Two at once in a closed loop of two, 512 tokens a step: 300 + 212, then 88 beside a decode, then two decodes.
+TEST(Simulation, AClosedLoopStartsEverybodyAtOnceAndReplacesWhoEnds) {
+  LinearModel model;
+  SimulationConfig c = Config(model);
+  c.concurrency = 2;
+  std::vector<std::pair<TimeNs, TimeNs>> steps;
+  c.on_step = [&](int32_t, const StepPlan& plan, TimeNs start, TimeNs) { steps.emplace_back(start, plan.num_tokens); };
+  const Outcome run = Simulate(c, Stream("random:in=300,out=3", 0, 4));
+  ASSERT_GE(steps.size(), 4u);
+  EXPECT_EQ(steps[0], (std::pair<TimeNs, TimeNs>(0, 512)));
+  EXPECT_EQ(steps[1].second, 89);
+  EXPECT_EQ(steps[2].second, 2);
+  // The first has its three tokens after step 2; the next request arrives then and misses the plan made at that instant.
+  EXPECT_EQ(steps[3].second, 1);
+  EXPECT_EQ(steps[4].second, 300);
+  EXPECT_EQ(run.json["requests"]["completed"], 4);
+}
+
+TEST(Simulation, EveryTokenOfEveryRequestIsCountedOnce) {
+  LinearModel model;
+  for (const int32_t stages : {1, 3}) {
+    model.num_stages = stages;
+    SimulationConfig c = Config(model);
+    c.scheduler.limits.blocks_total = 300;   // tight: some are preempted
+    c.scheduler.limits.max_model_len = 300 * 16;
+    const Outcome run = Simulate(c, Stream("chat", 40, 300));
+    auto stream = Stream("chat", 40, 300);
+    WorkloadRequest r;
+    int64_t in = 0, out = 0;
+    while (stream->Next(&r)) {
+      in += r.prompt_tokens;
+      out += r.output_tokens;
+    }
+    const EngineStats stats = run.sim->Stats();
+    EXPECT_GT(stats.preemptions, 0);
+    const auto refused = run.json["requests"]["rejected"].get<int64_t>();
+    if (refused == 0) {
+      EXPECT_EQ(stats.prompt_tokens, in);
+      EXPECT_EQ(stats.generation_tokens, out);
+    }
+    EXPECT_EQ(run.json["requests"]["completed"].get<int64_t>() + refused, 300);
+    EXPECT_EQ(stats.kv_blocks_in_use, 0);
+    EXPECT_EQ(stats.running + stats.waiting, 0);
+  }
+}
+
+TEST(Simulation, TheSameSeedGivesTheSameResultOnAnyNumberOfThreads) {
+  LinearModel model, pipeline;
+  pipeline.num_stages = 2;
+  std::vector<SimulationJob> jobs;
+  for (const char* preset : {"sarathi-serve", "vllm", "orca", "vllm-v0"}) {
+    for (const uint64_t seed : {1, 2}) {
+      SimulationJob job;
+      job.config = Config(seed == 1 ? static_cast<const StepTimeModel&>(model) : pipeline, preset);
+      job.config.replicas = 2;
+      job.config.balancer = "p2c";
+      job.config.seed = seed;
+      job.open = [seed] { return Result<std::unique_ptr<WorkloadStream>>(Stream("chat", 20, 200, seed)); };
+      jobs.push_back(std::move(job));
+    }
+  }
+  const auto clean = [](const Result<std::string>& result) {
+    EXPECT_TRUE(result.ok());
+    auto json = nlohmann::json::parse(*result);
+    json.erase("decision_us");   // measured on this machine
+    return json.dump();
+  };
+  const auto one = RunSimulations(jobs, 1), four = RunSimulations(jobs, 4);
+  ASSERT_EQ(one.size(), jobs.size());
+  for (size_t i = 0; i < jobs.size(); ++i) EXPECT_EQ(clean(one[i]), clean(four[i])) << i;
+  EXPECT_NE(clean(one[0]), clean(one[1]));
+}
+
+TEST(Simulation, AJobThatCannotRunSaysSoAndTheOthersRun) {
+  LinearModel model;
+  std::vector<SimulationJob> jobs(2);
+  for (SimulationJob& job : jobs) {
+    job.config = Config(model);
+    job.open = [] { return Result<std::unique_ptr<WorkloadStream>>(Stream("chat", 20, 20)); };
+  }
+  jobs[0].config.scheduler.preset = "nosuch";
+  const auto results = RunSimulations(jobs, 2);
+  EXPECT_EQ(results[0].status().param(), "scheduler");
+  EXPECT_TRUE(results[1].ok());
+}
+
+TEST(Simulation, ConversationsFollowEachOtherAndFindTheirEarlierTurns) {
+  LinearModel model;
+  SimulationConfig c = Config(model);
+  c.requests_out = ::testing::TempDir() + "/turns.csv";
+  Outcome run = Simulate(c, Stream("multi-turn:turns=3,in=64,out=32", 5, 30));
+  // Turn t has t * 96 tokens of history, all of them cached but the block with the last generated token (never computed).
+  std::ifstream in(c.requests_out);
+  std::string line;
+  std::getline(in, line);
+  std::vector<std::vector<double>> ended(10);
+  while (std::getline(in, line)) {
+    std::vector<std::string> cells(1);
+    for (const char ch : line) {
+      if (ch == ',') {
+        cells.emplace_back();
+      } else {
+        cells.back() += ch;
+      }
+    }
+    const int64_t index = std::stoll(cells[0]), turn = index % 3;
+    EXPECT_EQ(std::stoll(cells[3]), 64 + turn * 96);
+    EXPECT_EQ(std::stoll(cells[4]), turn == 0 ? 0 : turn * 96 - 16) << index;
+    auto& ends = ended[static_cast<size_t>(index / 3)];
+    if (turn > 0) {
+      EXPECT_DOUBLE_EQ(std::stod(cells[2]), ends.back());   // arrives when the last one has ended
+    }
+    ends.push_back(std::stod(cells[8]));
+  }
+  for (const auto& ends : ended) EXPECT_EQ(ends.size(), 3u);
+  c.prefix_caching = false;
+  run = Simulate(c, Stream("multi-turn:turns=3,in=64,out=32", 5, 30));
+  EXPECT_TRUE(run.json["prefix_sharing"].is_null());
+}
+
+TEST(Simulation, WhatCannotFitIsRefusedWithTheNumbersOrClipped) {
+  LinearModel model;
+  SimulationConfig c = Config(model);
+  c.scheduler.limits.max_model_len = 100;
+  Outcome run = Simulate(c, Stream("random:in=100,out=5", 5, 3));
+  EXPECT_EQ(run.json["requests"]["rejected"], 3);
+  EXPECT_NE(run.json["first_rejection"].get<std::string>().find("100 tokens leaves no room"), std::string::npos) << run.json["first_rejection"];
+  c.clip_prompts = true;
+  run = Simulate(c, Stream("random:in=100,out=5", 5, 3));
+  EXPECT_EQ(run.json["requests"]["completed"], 3);
+  EXPECT_EQ(run.json["clipped_prompts"], 3);
+  // In a closed loop a refused request is an ended one: the next comes, and the run ends.
+  c.clip_prompts = false;
+  c.concurrency = 2;
+  run = Simulate(c, Stream("random:in=100,out=5", 0, 9));
+  EXPECT_EQ(run.json["requests"]["rejected"], 9);
+}
+
+TEST(Simulation, AnAnswerBeyondMaxTokensIsCutAsTheServerWould) {
+  LinearModel model;
+  SimulationConfig c = Config(model);
+  c.default_max_tokens = 10;
+  const Outcome run = Simulate(c, Stream("random:in=50,out=40", 5, 4));
+  EXPECT_EQ(run.sim->Stats().generation_tokens, 40);
+  EXPECT_EQ(run.sim->Stats().finished_length, 4);
+  EXPECT_EQ(run.json["cut_outputs"], 4);
+}
+
+TEST(Simulation, StatedLengthsReserveLess) {
+  LinearModel model;
+  SimulationConfig c = Config(model, "no-preempt");
+  c.scheduler.limits.blocks_total = 512;   // 8192 tokens: two reservations of 4096, or many of 164
+  const auto run_with = [&](bool exact) {
+    c.exact_max_tokens = exact;
+    c.concurrency = 16;
+    return Simulate(c, Stream("random:in=100,out=64", 0, 64));
+  };
+  const Outcome assumed = run_with(false), stated = run_with(true);
+  EXPECT_EQ(assumed.sim->Stats().generation_tokens, stated.sim->Stats().generation_tokens);
+  EXPECT_EQ(stated.sim->Stats().finished_length, 64);
+  EXPECT_EQ(assumed.sim->Stats().finished_stop, 64);
+  EXPECT_GT(assumed.json["duration_s"].get<double>(), 2 * stated.json["duration_s"].get<double>());
+}
+
+TEST(Simulation, AQueueLimitRejectsAndNoLimitKeepsAll) {
+  LinearModel model;
+  SimulationConfig c = Config(model);
+  c.max_queue = 5;
+  Outcome run = Simulate(c, Stream("random:in=500,out=50", 100000, 200));
+  EXPECT_GT(run.json["requests"]["rejected"].get<int64_t>(), 50);
+  EXPECT_EQ(run.json["requests"]["rejected"].get<int64_t>() + run.json["requests"]["completed"].get<int64_t>(), 200);
+  c.max_queue = 0;
+  run = Simulate(c, Stream("random:in=500,out=50", 100000, 200));
+  EXPECT_EQ(run.json["requests"]["completed"], 200);
+}
+
+// More wait than a loop takes: the rest waits before it and nothing is lost or overtaken.
+TEST(Simulation, ABacklogBeyondTheVisibleQueueIsServedInOrder) {
+  LinearModel model;
+  model.base_ns = 1000;
+  model.prefill_ns = model.decode_ns = 1;
+  SimulationConfig c = Config(model);
+  c.requests_out = ::testing::TempDir() + "/backlog.csv";
+  const Outcome run = Simulate(c, Stream("random:in=4,out=2", 1e6, 20000));
+  EXPECT_EQ(run.json["requests"]["completed"], 20000);
+  std::ifstream in(c.requests_out);
+  std::string line;
+  std::getline(in, line);
+  int64_t last = -1;
+  while (std::getline(in, line)) {
+    const int64_t index = std::stoll(line);
+    EXPECT_EQ(index, last + 1);
+    last = index;
+  }
+}
+
+TEST(Simulation, ReplicasShareTheLoadAndTheSameLoadOnMoreIsFaster) {
+  LinearModel model;
+  double previous = 1e18;
+  for (const int32_t replicas : {1, 2, 4}) {
+    SimulationConfig c = Config(model);
+    c.replicas = replicas;
+    c.balancer = "least-outstanding";
+    const Outcome run = Simulate(c, Stream("random:in=400,out=60", 100, 400));
+    const auto p99 = run.json["e2e_ms"]["p99"].get<double>();
+    EXPECT_LT(p99, previous);
+    previous = p99;
+    EXPECT_EQ(run.sim->plan_hashes().size(), static_cast<size_t>(replicas));
+    int64_t steps = 0;
+    for (int32_t i = 0; i < replicas; ++i) {
+      EXPECT_GT(run.sim->executor(i).figures().steps, 0);
+      steps += run.sim->executor(i).figures().steps;
+    }
+    EXPECT_EQ(run.json["steps"], steps);
+  }
+}
+
+TEST(Simulation, AnInterruptedRunKeepsWhatIsDone) {
+  LinearModel model;
+  auto stream = Stream("chat", 20, 100000);
+  auto sim = Simulation::Create(Config(model), stream.get());
+  ASSERT_TRUE(sim.ok());
+  int asked = 0;
+  ASSERT_TRUE((*sim)->Run([&](const SimProgress&) { return ++asked < 3; }).ok());
+  EXPECT_FALSE((*sim)->finished());
+  const auto json = nlohmann::json::parse((*sim)->ResultJson());
+  const auto completed = json["requests"]["completed"].get<int64_t>();
+  EXPECT_GT(completed, 0);
+  EXPECT_EQ(completed + json["requests"]["rejected"].get<int64_t>() + json["requests"]["unfinished"].get<int64_t>(), 100000);
+  EXPECT_GT(json["request_throughput"].get<double>(), 0);
+}
+
+TEST(Simulation, BucketsAgreeWithExactPercentiles) {
+  LinearModel model;
+  SimulationConfig c = Config(model);
+  const Outcome buckets = Simulate(c, Stream("chat", 10, 400));
+  c.exact_percentiles = true;
+  const Outcome exact = Simulate(c, Stream("chat", 10, 400));
+  EXPECT_EQ(buckets.json["plan_hash"], exact.json["plan_hash"]);
+  for (const char* what : {"ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms", "scheduling_delay_ms"}) {
+    for (const char* q : {"mean", "p50", "p90", "p95", "p99", "max"}) {
+      const auto e = exact.json[what][q].get<double>();
+      // 0.5 % of the value; a delay of nothing counts as a nanosecond in a bucket.
+      EXPECT_NEAR(buckets.json[what][q].get<double>(), e, 0.005 * e + 2e-6) << what << " " << q;
+    }
+  }
+}
+
+TEST(Simulation, ARecordedSimulationReplaysToTheSamePlans) {
+  LinearModel model;
+  for (const char* preset : {"sarathi-serve", "vllm"}) {
+    SimulationConfig c = Config(model, preset);
+    c.scheduler.limits.blocks_total = 300;
+    c.scheduler.limits.max_model_len = 300 * 16;
+    c.trace_out = ::testing::TempDir() + "/sim.trace";
+    const Outcome run = Simulate(c, Stream("multi-turn:turns=4,in=200,out=100", 20, 100));
+    const auto report = ReplayTrace(c.trace_out);
+    ASSERT_TRUE(report.ok()) << report.status().ToString();
+    EXPECT_TRUE(report->identical()) << "first difference at step " << report->first_difference;
+    EXPECT_EQ(report->plan_hash_replayed, run.sim->plan_hashes()[0]);
+    EXPECT_EQ(report->steps_replayed, run.json["steps"].get<int64_t>());
+  }
+}
+
+TEST(Simulation, SloKeepersAreCountedByClass) {
+  LinearModel model;
+  SimulationConfig c = Config(model);
+  c.slo.tbt_ns = 1'150'000;   // a decode alone takes 1.1 ms, two 1.2 ms
+  c.slo_class = "interactive";
+  c.concurrency = 1;
+  Outcome run = Simulate(c, Stream("random:in=40,out=5", 0, 8));
+  EXPECT_DOUBLE_EQ(run.json["slo_attainment"], 1.0);
+  EXPECT_EQ(run.json["classes"]["interactive"]["kept"], 8);
+  EXPECT_DOUBLE_EQ(run.json["goodput"], run.json["request_throughput"]);
+  c.concurrency = 2;
+  run = Simulate(c, Stream("random:in=40,out=5", 0, 8));
+  EXPECT_DOUBLE_EQ(run.json["slo_attainment"], 0.0);
+}
+
+TEST(Simulation, WhatCannotRunIsRefusedWithTheFlag) {
+  LinearModel model;
+  const auto status_of = [&](const std::function<void(SimulationConfig*)>& change, double rate = 1, int64_t count = 5) {
+    SimulationConfig c = Config(model);
+    change(&c);
+    auto stream = Stream("chat", rate, count);
+    return Simulation::Create(c, stream.get()).status();
+  };
+  EXPECT_EQ(status_of([](auto* c) { c->scheduler.preset = "x"; }).param(), "scheduler");
+  EXPECT_EQ(status_of([](auto* c) { c->balancer = "x"; }).param(), "balancer");
+  EXPECT_EQ(status_of([](auto* c) { c->scheduler.predictor = "x"; }).param(), "predictor");
+  EXPECT_EQ(status_of([](auto* c) { c->replicas = 0; }).param(), "replicas");
+  EXPECT_EQ(status_of([](auto* c) { c->concurrency = -1; }).param(), "concurrency");
+  EXPECT_EQ(status_of([](auto* c) { c->default_max_tokens = 0; }).param(), "default-max-tokens");
+  EXPECT_EQ(status_of([](auto* c) { c->max_queue = -1; }).param(), "max-queue");
+  EXPECT_EQ(status_of([](auto* c) { c->step_time = nullptr; }).param(), "cost");
+  EXPECT_EQ(status_of([](auto*) {}, 0).param(), "rate");
+  EXPECT_EQ(status_of([](auto* c) { c->requests_out = "/nonexistent/x.csv"; }).param(), "requests-out");
+  EXPECT_EQ(status_of([](auto* c) { c->trace_out = "/nonexistent/x"; }).code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace tactus

@@ -1,0 +1,82 @@
+#include "sim/trace_file.h"
+
+#include <gtest/gtest.h>
+
+namespace tactus {
+namespace {
+
+TEST(TraceFile, ReadsColumnsInAnyOrderAndIgnoresOthers) {
+  const auto file = TraceFile::Parse("t.csv",
+                                     "output_tokens,x,prompt_tokens,arrival_s,prefix_hash_ids\r\n"
+                                     "5,a,100,0.000001,3\r\n\r\n"
+                                     "7,,1025,2.5,3 4 -9\n");
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  const auto rows = (*file)->rows();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].arrival_ns, 1000);
+  EXPECT_EQ(rows[1].arrival_ns, 2'500'000'000);
+  EXPECT_EQ(rows[1].prompt_tokens, 1025);
+  EXPECT_EQ(rows[1].output_tokens, 7);
+  const auto ids = (*file)->hash_ids(rows[1]);
+  EXPECT_EQ(std::vector<int64_t>(ids.begin(), ids.end()), (std::vector<int64_t>{3, 4, -9}));
+  EXPECT_TRUE((*file)->has_arrivals());
+}
+
+TEST(TraceFile, RowsWithoutAPromptOrAnOutputAreDroppedAndCounted) {
+  const auto file = TraceFile::Parse("t.csv", "prompt_tokens,output_tokens\n0,5\n5,0\n3,4\n");
+  ASSERT_TRUE(file.ok());
+  EXPECT_EQ((*file)->rows().size(), 1u);
+  EXPECT_EQ((*file)->dropped(), 2);
+  EXPECT_FALSE((*file)->has_arrivals());
+}
+
+TEST(TraceFile, PrefixGroupsByIdAndLength) {
+  const auto file = TraceFile::Parse("t.csv", "prompt_tokens,output_tokens,prefix_id,shared_tokens\n50,5,1,32\n50,5,,\n");
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  EXPECT_EQ((*file)->rows()[0].shared_tokens, 32);
+  EXPECT_EQ((*file)->rows()[1].prefix_id, -1);
+}
+
+struct BadTrace {
+  const char* text;
+  const char* where;   // that the message must name
+};
+
+TEST(TraceFile, WhatIsWrongIsNamedWithLineAndColumn) {
+  const BadTrace cases[] = {
+      {"", "t.csv:1: no column 'prompt_tokens'"},
+      {"prompt_tokens\n5\n", "t.csv:1: no column 'output_tokens'"},
+      {"prompt_tokens,output_tokens,prompt_tokens\n1,1,1\n", "t.csv:1: column 3: 'prompt_tokens' twice"},
+      {"prompt_tokens,output_tokens,prefix_id\n1,1,1\n", "t.csv:1: prefix_id and shared_tokens"},
+      {"arrival_s,prompt_tokens,output_tokens\n", "t.csv: no row"},
+      {"arrival_s,prompt_tokens,output_tokens\n0,0,0\n", "t.csv: no row"},
+      {"arrival_s,prompt_tokens,output_tokens\n0,5,5\n1,-5,5\n", "t.csv:3: column 2 (prompt_tokens): -5 tokens"},
+      {"arrival_s,prompt_tokens,output_tokens\n0,5,99999999999\n", "t.csv:2: column 3 (output_tokens): 99999999999 tokens"},
+      {"arrival_s,prompt_tokens,output_tokens\n0,5,1e3\n", "t.csv:2: column 3 (output_tokens): '1e3' is no whole number"},
+      {"arrival_s,prompt_tokens,output_tokens\n0,5.5,1\n", "t.csv:2: column 2"},
+      {"arrival_s,prompt_tokens,output_tokens\n0,,1\n", "t.csv:2: column 2"},
+      {"arrival_s,prompt_tokens,output_tokens\n0,5\n", "t.csv:2: column 3: 2 cells, but the header has 3"},
+      {"arrival_s,prompt_tokens,output_tokens\n0,5,5,5\n", "t.csv:2: column 4: 4 cells"},
+      {"arrival_s,prompt_tokens,output_tokens\n2,5,5\n1,5,5\n", "t.csv:3: column 1 (arrival_s): 1 s comes before the row above (2 s)"},
+      {"arrival_s,prompt_tokens,output_tokens\nnan,5,5\n", "t.csv:2: column 1 (arrival_s): 'nan'"},
+      {"arrival_s,prompt_tokens,output_tokens\ninf,5,5\n", "t.csv:2: column 1 (arrival_s): 'inf'"},
+      {"arrival_s,prompt_tokens,output_tokens\n-1,5,5\n", "t.csv:2: column 1 (arrival_s): -1 s"},
+      {"arrival_s,prompt_tokens,output_tokens\n1e18,5,5\n", "t.csv:2: column 1 (arrival_s): 1e18 s"},
+      {"arrival_s,prompt_tokens,output_tokens\n1,5,5\n,5,5\n", "t.csv:3: column 1 (arrival_s): no time"},
+      {"arrival_s,prompt_tokens,output_tokens\n,5,5\n1,5,5\n", "t.csv:3: column 1 (arrival_s): a time"},
+      {"prompt_tokens,output_tokens,prefix_hash_ids\n512,5,1 2\n", "t.csv:2: column 3 (prefix_hash_ids): 2 ids for a prompt of 512"},
+      {"prompt_tokens,output_tokens,prefix_hash_ids\n512,5,x\n", "t.csv:2: column 3 (prefix_hash_ids): 'x'"},
+      {"prompt_tokens,output_tokens,prefix_id,shared_tokens\n50,5,1,51\n", "t.csv:2: column 4 (shared_tokens): 51 shared tokens"},
+      {"prompt_tokens,output_tokens,prefix_id,shared_tokens\n50,5,-1,5\n", "t.csv:2: column 3 (prefix_id): '-1'"},
+  };
+  for (const BadTrace& c : cases) {
+    const auto file = TraceFile::Parse("t.csv", c.text);
+    ASSERT_FALSE(file.ok()) << c.text;
+    EXPECT_EQ(file.status().code(), StatusCode::kDataLoss);
+    EXPECT_NE(file.status().message().find(c.where), std::string::npos) << file.status().message() << "\nwanted " << c.where;
+  }
+  EXPECT_EQ(TraceFile::Read("/nonexistent/t.csv").status().code(), StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace tactus
