@@ -47,6 +47,7 @@ struct Case {
   bool memory_full;         // KV holds just the running ones: the head of the queue is tried in every step
   bool churn;               // every request that ends is replaced, outputs of different length
   int64_t steps;            // measured
+  bool objectives = false;  // prompts of 16 to prompt_tokens, objectives of many kinds, KV for about `running` of them, places for more
   bool simulated = false;   // no tokens, the short form of results, metrics on, virtual clock, no prefix caching
 };
 
@@ -55,9 +56,9 @@ struct Bench {
     const int32_t longest = c.prompt_tokens + c.output_tokens;
     const int32_t blocks_each = (longest + 15) / 16;
     limits.max_model_len = longest;
-    limits.max_num_seqs = c.memory_full ? c.running + 64 : c.running;
+    limits.max_num_seqs = c.objectives ? 2 * c.running : c.memory_full ? c.running + 64 : c.running;
     limits.max_queue = std::max(4096, 2 * c.requests);
-    limits.blocks_total = int64_t{blocks_each} * c.running;
+    limits.blocks_total = int64_t{blocks_each} * c.running / (c.objectives ? 2 : 1);
     limits.secret = {1, 2};
     limits.model = "null";
     sched::SchedulerConfig sc;
@@ -95,12 +96,18 @@ struct Bench {
 
   void Submit() {
     auto request = std::make_shared<Request>();
-    std::vector<TokenId> prompt(static_cast<size_t>(spec.prompt_tokens));
+    const int32_t length = spec.objectives ? 16 + static_cast<int32_t>(submitted * 7919 % (spec.prompt_tokens - 15)) : spec.prompt_tokens;
+    std::vector<TokenId> prompt(static_cast<size_t>(length));
     for (TokenId& t : prompt) t = static_cast<TokenId>(next_token++ % 30000);
     if (!spec.simulated) request->prompt = std::make_shared<const std::vector<TokenId>>(std::move(prompt));
     request->stop.max_tokens = spec.churn ? 1 + (submitted * 37) % spec.output_tokens : spec.output_tokens;
+    if (spec.objectives) {
+      request->slo.ttft_ns = (100 + submitted * 104729 % 10000) * kMillisecond;
+      request->slo.tbt_ns = (20 + submitted * 31 % 400) * kMillisecond;
+      if (submitted % 10 == 0) request->slo.jct_ns = 60 * kSecond;
+    }
     ++submitted;
-    auto prepared = spec.simulated ? PrepareWithoutTokens(std::move(request), spec.prompt_tokens, {}, limits)
+    auto prepared = spec.simulated ? PrepareWithoutTokens(std::move(request), length, {}, limits)
                                    : PrepareRequest(std::move(request), limits);
     if (!prepared.ok() || !loop->Submit(std::move(prepared).value()).ok()) std::exit(1);
   }
@@ -159,12 +166,13 @@ int main(int argc, char** argv) {
   const std::string preset = argc > 1 ? argv[1] : "sarathi-serve";
   const tactus::Case cases[] = {
       {"37-running", 37, 37, 32, 40100, false, false, 40000},
-      {"37-running-simulated", 37, 37, 32, 400100, false, false, 400000, true},
-      {"37-running-simulated-churn", 37, 60, 1024, 256, false, true, 400000, true},
+      {"37-running-simulated", 37, 37, 32, 400100, false, false, 400000, false, true},
+      {"37-running-simulated-churn", 37, 60, 1024, 256, false, true, 400000, false, true},
       {"256-running-1000-waiting", 256, 1256, 64, 4100, false, false, 4000},
       {"256-running-10000-waiting", 256, 10256, 64, 4100, false, false, 4000},
       {"256-running-10000-waiting-memory-full", 256, 10256, 1024, 2100, true, false, 2000},
       {"256-running-10000-waiting-churn", 256, 10256, 128, 256, false, true, 4000},
+      {"256-running-10000-waiting-objectives", 256, 10256, 2048, 256, false, true, 4000, true},
       {"256-running-1000-waiting-memory-full", 256, 1256, 1024, 2100, true, false, 2000},
       {"256-running-1000-waiting-churn", 256, 1256, 128, 256, false, true, 4000},
   };

@@ -2,6 +2,10 @@
 // time that the tightest objective among its sequences leaves: the running ones and the first in the queue. Never less than
 // the tile or the decodes there are, never more than --token-budget (4096). The pivot's time comes from the step-time model;
 // without one from the fastest of the last steps, and before any step has ended the budget is the pivot.
+//
+// The equation takes time for proportional to tokens, and knows nothing of the KV that decodes read. Ours: with a model, tau is
+// lowered until the step's own time (its decodes with their contexts, the rest one chunk) keeps the decodes' objective, unless
+// no step could.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +22,7 @@ constexpr int64_t kTileWithoutModel = 64;
 class SloBudget final : public Budget {
  public:
   SloBudget(const SchedulerLimits& limits, bool whole_prompts)
-      : slack_(limits), most_(limits.token_budget > 0 ? limits.token_budget : kMostTokens),
+      : slack_(limits), model_(limits.step_time), most_(limits.token_budget > 0 ? limits.token_budget : kMostTokens),
         tile_(limits.step_time != nullptr ? std::max(1, limits.step_time->tile_tokens()) : kTileWithoutModel),
         longest_prompt_(whole_prompts ? limits.max_model_len : 0) {}
 
@@ -44,23 +48,53 @@ class SloBudget final : public Budget {
     const StepWindow& w = slack_.Window(view);
     const int64_t pivot = slack_.pivot().tokens;
     if (pivot_ns == 0 && w.fastest_tokens > 0) pivot_ns = std::max<DurationNs>(1, pivot * w.fastest_ns / w.fastest_tokens);
-    DurationNs allowance = kNever;
-    int64_t decodes = 0;
+    DurationNs allowance = kNever, of_decodes = kNever;
+    StepShape shape;
+    ChunkShape chunk;
     for (const SlotId slot : view.running) {
-      decodes += view.seq.state[slot] == SeqState::kDecode ? 1 : 0;
-      allowance = std::min(allowance, slack_.StepAllowanceNs(view, slot, pivot_ns));
+      const DurationNs its = slack_.StepAllowanceNs(view, slot, pivot_ns);
+      allowance = std::min(allowance, its);
+      if (view.seq.state[slot] == SeqState::kDecode) {
+        of_decodes = std::min(of_decodes, its);
+        ++shape.decodes;
+        shape.decode_context_tokens += view.seq.known_planned[slot];
+      } else {
+        chunk.context_tokens = std::max(chunk.context_tokens, view.seq.computed_planned[slot]);
+      }
     }
     if (first_waiting != kNoSlot) allowance = std::min(allowance, slack_.StepAllowanceNs(view, first_waiting, pivot_ns));
+    const int64_t decodes = shape.decodes;
     int64_t tokens = pivot;
     if (pivot_ns > 0) {
       const double exact = static_cast<double>(pivot) * static_cast<double>(std::max<DurationNs>(0, allowance)) / static_cast<double>(pivot_ns);
       tokens = static_cast<int64_t>(std::min(exact, static_cast<double>(most_)));
     }
-    tokens = std::min(most_, std::max({tokens, tile_, decodes}));
+    const int64_t least = std::min(most_, std::max(tile_, decodes));
+    tokens = std::clamp(tokens, least, most_);
+    if (model_ != nullptr && of_decodes != kNever) tokens = LargestThatKeeps(of_decodes, shape, chunk, least, tokens);
     return {tokens, tokens, longest_prompt_};
   }
 
+  DurationNs TimeOf(StepShape shape, ChunkShape chunk, int64_t tokens) const {
+    chunk.tokens = static_cast<int32_t>(tokens - shape.decodes);
+    if (chunk.tokens > 0) shape.chunks = {&chunk, 1};
+    shape.logit_rows = shape.decodes + (chunk.tokens > 0 ? 1 : 0);
+    return model_->StepTimeNs(shape);
+  }
+
+  // The most tokens in [least, most] whose step takes no longer than `allowed_ns`, to a tile; `most` where not even `least` does.
+  int64_t LargestThatKeeps(DurationNs allowed_ns, const StepShape& shape, const ChunkShape& chunk, int64_t least, int64_t most) const {
+    if (TimeOf(shape, chunk, most) <= allowed_ns) return most;
+    if (TimeOf(shape, chunk, least) > allowed_ns) return most;
+    while (most - least > tile_) {
+      const int64_t middle = least + (most - least) / 2;
+      (TimeOf(shape, chunk, middle) <= allowed_ns ? least : most) = middle;
+    }
+    return least;
+  }
+
   const SlackModel slack_;
+  const StepTimeModel* const model_;
   const int64_t most_, tile_, longest_prompt_;
 };
 

@@ -17,8 +17,9 @@
 namespace tactus::sched {
 namespace {
 
-// A step looks at no more of the queue than this: the time of a decision is bounded.
-constexpr size_t kMostLookedAt = 512;
+// A step chooses among so many at a time, and looks at no more of the queue: the time of a decision is bounded.
+constexpr size_t kMostInGroup = 512;
+constexpr size_t kMostLookedAt = 2048;
 
 enum class Selection : uint8_t { kDistance, kQueueOrder };
 
@@ -29,9 +30,9 @@ class SlackFill final : public Composition {
         gamma_ns_(static_cast<DurationNs>(limits.policy.accelgen_gamma_s * 1e9)),
         long_prompt_(limits.policy.accelgen_long_prompt), era_(limits.policy.accelgen_era),
         normalised_(limits.policy.accelgen_distance == "normalised"), kv_tokens_(limits.blocks_total * limits.block_size),
-        distance_(kMostLookedAt) {
+        distance_(kMostInGroup) {
     ready_.reserve(static_cast<size_t>(limits.max_num_seqs));
-    group_.reserve(kMostLookedAt);
+    group_.reserve(kMostInGroup);
   }
 
   void Describe(ChoiceTraits* traits) const override { traits->splits_prompts = !whole_; }
@@ -156,7 +157,7 @@ class SlackFill final : public Composition {
   bool GatherGroup(StepContext& step, size_t* next) {
     group_.clear();
     DurationNs until_ns = kNever;
-    while (group_.size() < kMostLookedAt) {
+    while (group_.size() < kMostInGroup) {
       while (*next < ready_.size() && (ready_[*next].decode || ready_[*next].served)) ++*next;
       const bool running = *next < ready_.size();
       if (queue_head_ != kNoSlot && step.plan.starts_left() <= 0) queue_head_ = kNoSlot;
