@@ -1,5 +1,8 @@
 // Swap to host memory through the whole engine: the fake executor's host memory makes a wrong or missing copy another token.
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
 
 #include "conformance/workload.h"
 #include "engine/replay.h"
@@ -65,6 +68,28 @@ TEST(SwapConformance, NobodyCanTellThatASequenceWasAway) {
   EXPECT_GT(swapped, 300);
   EXPECT_GT(brought_back, 500);
   EXPECT_GT(recomputed, 500);   // little or no space: the fallback was at work too
+}
+
+// A recording of swaps replays to the same plans, copies and host blocks (the plan hash covers both ends of every copy).
+TEST(SwapConformance, ARecordedRunReplays) {
+  const std::string path = ::testing::TempDir() + "tactus_swap_" + std::to_string(getpid()) + ".trace";
+  int64_t swapped = 0;
+  for (const SchedulerConfig& names : SwappingSchedulers()) {
+    for (uint64_t seed = 0; seed < 10; ++seed) {
+      SCOPED_TRACE(names.preset + "/" + names.preemption + " seed " + std::to_string(seed));
+      const Workload w = MakeWorkload(seed, {.cancels = true, .faults = seed % 2 == 1});
+      const Outcome recorded = Play(w, names, false, path);
+      ASSERT_EQ(recorded.broken, "");
+      const auto report = ReplayTrace(path);
+      ASSERT_TRUE(report.ok()) << report.status().ToString();
+      EXPECT_TRUE(report->identical());
+      EXPECT_EQ(report->stats.swapped_out_blocks, recorded.stats.swapped_out_blocks);
+      EXPECT_EQ(report->stats.swapped_in_blocks, recorded.stats.swapped_in_blocks);
+      swapped += recorded.stats.swapped_sequences;
+    }
+  }
+  std::remove(path.c_str());
+  EXPECT_GT(swapped, 30);
 }
 
 }  // namespace

@@ -181,7 +181,7 @@ TEST_F(FacadeTest, GreedyIsTheSameAloneInABatchFromTheCacheAndUnderEverySchedule
     EXPECT_GT(batch[static_cast<size_t>(i)]->usage.cached_tokens, 0) << i;
   }
   for (const char* scheduler : {"vllm", "vllm-v0", "orca", "request-level", "fastgen", "no-preempt", "sarathi", "chunked-only",
-                                "hybrid-only", "s3", "pia", "trail", "ltr", "larry"}) {
+                                "hybrid-only", "s3", "pia", "trail", "ltr", "larry", "fastserve"}) {
     EngineOptions o = Options();
     o.scheduler = scheduler;
     o.threads = 1;
@@ -189,6 +189,69 @@ TEST_F(FacadeTest, GreedyIsTheSameAloneInABatchFromTheCacheAndUnderEverySchedule
     auto other = Make(o);
     EXPECT_EQ(Run(*other, Ask(*other, prompt, 24))->choices[0].tokens, alone) << scheduler;
   }
+}
+
+// Eight sampled answers with penalties (whose history must survive) over a KV cache of two of them: what is swapped out to host
+// memory and back, or computed again, ends in the same tokens, bit for bit.
+TEST_F(FacadeTest, TokensUnderSwapAreTheTokensWithoutIt) {
+  const auto answers = [](const EngineOptions& options, EngineStats* stats, std::string* said) {
+    auto engine = Engine::Create(options, [said](std::string_view line) { *said += std::string(line) + "\n"; });
+    EXPECT_TRUE(engine.ok()) << engine.status().ToString();
+    std::vector<std::shared_ptr<Collector>> sinks;
+    for (int i = 0; i < 8; ++i) {
+      Request r = Ask(**engine, "Sequence number " + std::to_string(i * i) + " begins here and goes on for a while.", 150 + 10 * i);
+      r.sampling.temperature = 1.3f;
+      r.sampling.seed = static_cast<uint64_t>(i + 7);
+      r.sampling.has_seed = true;
+      r.sampling.frequency_penalty = 0.7f;
+      sinks.push_back(std::make_shared<Collector>());
+      EXPECT_TRUE((*engine)->Submit(std::move(r), sinks.back()).ok());
+    }
+    std::vector<std::vector<TokenId>> tokens;
+    for (auto& sink : sinks) {
+      sink->Wait();
+      tokens.push_back(sink->choices[0].tokens);
+    }
+    (*engine)->Drain(60'000'000'000);
+    *stats = (*engine)->Stats();
+    return tokens;
+  };
+  EngineStats stats;
+  std::string said;
+  const auto expected = answers(Options(), &stats, &said);
+  EXPECT_EQ(stats.preemptions, 0);
+
+  EngineOptions o = Options();
+  o.kv_cache_memory.bytes = 128 << 10;   // 32 blocks, 512 tokens
+  o.preemption = "swap";
+  o.swap_space.bytes = 1 << 20;
+  EXPECT_EQ(answers(o, &stats, &said), expected);
+  EXPECT_NE(said.find("256 blocks"), std::string::npos) << said;
+  EXPECT_GT(stats.swapped_sequences, 2);
+  EXPECT_GT(stats.swapped_in_blocks, 10);
+  EXPECT_EQ(stats.recomputed_tokens, 0);
+  EXPECT_EQ(stats.swap_blocks_used, 0);
+
+  said.clear();
+  o.swap_space.bytes = 0;
+  EXPECT_EQ(answers(o, &stats, &said), expected);
+  EXPECT_NE(said.find("recompute: no --swap-space"), std::string::npos) << said;
+  EXPECT_EQ(stats.swapped_sequences, 0);
+  EXPECT_GT(stats.recomputed_tokens, 0);
+
+  o.scheduler = "fastserve";
+  o.preemption.clear();
+  o.swap_space.bytes = 80 << 10;         // 20 blocks: sometimes it is full
+  o.max_num_seqs = 4;
+  EXPECT_EQ(answers(o, &stats, &said), expected);
+  EXPECT_GT(stats.swapped_sequences, 2);
+
+  said.clear();
+  o = Options();
+  o.swap_space.bytes = 1 << 20;
+  answers(o, &stats, &said);
+  EXPECT_NE(said.find("--swap-space is not used"), std::string::npos) << said;
+  EXPECT_EQ(stats.swap_blocks_total, 0);
 }
 
 TEST_F(FacadeTest, ASeedFixesTheAnswerAndItsAbsenceDoesNot) {

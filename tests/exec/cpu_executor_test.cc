@@ -119,6 +119,81 @@ TEST(CpuExecutor, ChainedStepsInFlightGiveTheHostsTokens) {
   EXPECT_FALSE((*executor)->Poll(&none));
 }
 
+// The contract's order of copies: a block is swapped out, written again by the same step, and what was saved comes back into
+// other blocks later; one of the four blocks is partial. Logits of every later position are those of a run without swap.
+TEST(CpuExecutor, SwappedOutAndBackIsAsIfItHadStayed) {
+  const TinyModel model = LoadTiny("llama-gqa");
+  CpuExecutorOptions options = model.Options();
+  options.num_blocks = 16;
+  options.swap_blocks = 5;
+  const Request request = MakeRequest(Prompt(50), Greedy());
+  auto plain = MakeRunner(model, model.Options());
+  StepDriver reference(*plain, 128, 16, true);
+  const int32_t r = reference.Add(request);
+  reference.Generate(r, 8);
+
+  auto runner = MakeRunner(model, options);
+  std::map<int32_t, std::vector<float>> logits;
+  runner->set_logits_observer([&](int32_t item, int32_t position, std::span<const float> row) {
+    if (item == 0) logits[position].assign(row.begin(), row.end());
+  });
+  std::vector<TokenId> tokens = *request.prompt;
+  StepId step = 0;
+  const auto run = [&](StepPlan plan, SlotId slot, int32_t first, int32_t count, const std::vector<TokenId>& ids) {
+    plan.step = step++;
+    StepItem item;
+    item.slot = slot;
+    item.first_position = first;
+    item.count = count;
+    item.sample = true;
+    item.logit_rows = 1;
+    plan.tokens.assign(ids.begin() + first, ids.begin() + first + count);
+    plan.items.push_back(item);
+    StepResult result;
+    runner->Run(plan, &result);
+    TACTUS_CHECK_MSG(result.status.ok(), result.status.ToString());
+    return result.tokens.at(0);
+  };
+  const auto shared = std::make_shared<Request>(request);
+  StepPlan plan;
+  plan.starts.push_back({0, 0, shared, {}});
+  plan.table_blocks = {3, 1, 4, 2};
+  plan.table_updates.push_back({0, 0, 4, 0});
+  tokens.push_back(run(plan, 0, 0, 50, tokens));
+  for (int i = 0; i < 3; ++i) tokens.push_back(run({}, 0, 50 + i, 1, tokens));
+
+  // 53 positions go out; another sequence fills the same four blocks in the same step.
+  const Request other = MakeRequest(Prompt(60, 5), Greedy());
+  StepPlan out;
+  out.swap_outs = {{3, 4, 16}, {1, 0, 16}, {4, 2, 16}, {2, 3, 5}};
+  out.starts.push_back({1, 0, std::make_shared<Request>(other), {}});
+  out.table_blocks = {1, 2, 3, 4};
+  out.table_updates.push_back({1, 0, 4, 0});
+  auto saved = logits;
+  run(out, 1, 0, 60, *other.prompt);
+  logits = saved;
+
+  StepPlan in;
+  in.swap_ins = {{9, 4, 16}, {8, 0, 16}, {11, 2, 16}, {10, 3, 5}};
+  in.starts.push_back({0, 0, shared, {tokens.begin() + 50, tokens.end()}});
+  in.table_blocks = {9, 8, 11, 10};
+  in.table_updates.push_back({0, 0, 4, 0});
+  tokens.push_back(run(in, 0, 53, 1, tokens));
+  for (int i = 0; i < 3; ++i) tokens.push_back(run({}, 0, 54 + i, 1, tokens));
+  EXPECT_EQ(tokens, reference.at(r).tokens);
+  EXPECT_EQ(logits, reference.at(r).logits);
+
+  for (const SwapCopy bad : {SwapCopy{16, 0, 1}, SwapCopy{0, 5, 1}, SwapCopy{0, -1, 1}, SwapCopy{0, 0, 17}, SwapCopy{0, 0, 0}}) {
+    for (const bool outwards : {false, true}) {
+      StepPlan refused;
+      (outwards ? refused.swap_outs : refused.swap_ins).push_back(bad);
+      StepResult result;
+      runner->Run(refused, &result);
+      EXPECT_EQ(result.status.code(), StatusCode::kInternal);
+    }
+  }
+}
+
 TEST(CpuExecutor, GoesAwayWithStepsOutstanding) {
   const TinyModel model = LoadTiny("llama-gqa");
   CpuExecutorOptions options = model.Options();

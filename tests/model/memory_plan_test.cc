@@ -86,6 +86,26 @@ TEST(MemoryPlan, SumsAndBlocks) {
   EXPECT_NE(plan->ToString().find("blocks"), std::string::npos);
 }
 
+TEST(MemoryPlan, SwapSpaceIsWholeBlocksAndCounted) {
+  MemoryPlanInput in = Input();
+  in.kv_memory_bytes = kGiB;
+  const auto without = PlanMemory(TinyLlama(), in);
+  const int64_t block_bytes = 16 * 22528;
+  in.swap_bytes = 10 * block_bytes + 5;
+  const auto plan = PlanMemory(TinyLlama(), in);
+  ASSERT_TRUE(without.ok() && plan.ok());
+  EXPECT_EQ(plan->swap_blocks, 10);
+  EXPECT_EQ(plan->swap_bytes, 10 * block_bytes);
+  EXPECT_EQ(plan->total_bytes, without->total_bytes + 10 * block_bytes);
+  EXPECT_EQ(plan->num_blocks, without->num_blocks);
+  EXPECT_NE(plan->ToString().find("10 blocks"), std::string::npos);
+  EXPECT_EQ(without->ToString().find("swap"), std::string::npos);
+  in.swap_bytes = block_bytes - 1;
+  EXPECT_REFUSED(PlanMemory(TinyLlama(), in).status(), kBad, "--swap-space", "no KV block");
+  in.swap_bytes = in.available_bytes;
+  EXPECT_REFUSED(PlanMemory(TinyLlama(), in).status(), kBad, "lower --swap-space");
+}
+
 TEST(MemoryPlan, DefaultKvIsHalfOfWhatIsLeftAtMost8GiB) {
   MemoryPlanInput in = Input();
   const auto wide = PlanMemory(TinyLlama(), in);
