@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Tests of the fits on made-up measurements: python3 -m unittest discover -s tools/cost (needs tools/cost/requirements.txt)."""
+
+import unittest
+
+import numpy as np
+import pandas as pd
+
+import attention_fit as attention
+import gemm_fit as gemm
+from curves import monotone, number, pairs, pick_knots
+from devices import devices, models
+from fit import moved
+from import_aiconfigurator import allreduce, static_scales, version_key
+
+H100 = devices()["h100"]
+M = np.array([1, 8, 16, 64, 128, 256, 257, 512, 1024, 4096])
+SHAPES = [(n, k) for n in (1024, 4096, 8192, 16384) for k in (1024, 4096, 8192)]
+
+
+def products(efficiency, dtype="bfloat16", shapes=SHAPES):
+    """Measured products whose efficiency is a given function of n, k, m."""
+    rows = [(dtype, m, n, k, (gemm.roofline_us(H100, dtype, m, n, k) + H100.floor_us) / efficiency(n, k, m), "x") for n, k in shapes for m in M]
+    return pd.DataFrame(rows, columns=["dtype", "m", "n", "k", "us", "version"])
+
+
+class Curves(unittest.TestCase):
+    def test_a_dip_is_shared_and_nothing_falls(self):
+        us = monotone(np.array([1, 2, 3, 4]), np.array([1.0, 4.0, 1.0, 8.0]))
+        self.assertTrue((np.diff(us) >= 0).all())
+        self.assertAlmostEqual(us[1], 2.0)  # the geometric mean of 4 and 1
+        self.assertAlmostEqual(us[3], 8.0)
+
+    def test_knots_meet_every_point_within_the_bound(self):
+        x = np.arange(1, 200.0)
+        us = np.where(x <= 128, 10 + x / 50, 20 + x / 20)
+        knots = pick_knots(x, us, 0.02, 50)
+        self.assertLessEqual(np.abs(np.interp(x, x[knots], us[knots]) / us - 1).max(), 0.02)
+        self.assertLess(len(knots), 8)
+        self.assertTrue({127, 128} <= set(knots))  # both sides of the edge
+
+    def test_numbers_are_short_and_read_back(self):
+        for value in (0.7321, 1.0, 123456.0, 0.000123, 12.345):
+            self.assertAlmostEqual(float(number(value)) / value, 1, delta=0.005)
+        self.assertEqual(pairs(np.array([1, 128]), np.array([0.5, 12.0])), "1:.5 128:12")
+
+
+class Products(unittest.TestCase):
+    def test_a_shape_in_the_file_comes_back(self):
+        rows = products(lambda n, k, m: 0.7 if m <= 256 else 0.55)  # a step at a tile's edge
+        fitted = gemm.gather(H100, "bfloat16", rows)
+        table = gemm.parse(gemm.records(fitted, list(range(len(SHAPES)))), H100, "bfloat16")
+        self.assertLess(gemm.relative(gemm.predict(table, H100, "bfloat16", rows), rows["us"].to_numpy()).max(), 0.04)
+
+    def test_a_left_out_shape_takes_efficiency_not_time(self):
+        rows = products(lambda n, k, m: 0.6)
+        fitted = gemm.gather(H100, "bfloat16", rows)
+        inside = [i for i, s in enumerate(fitted.shapes) if tuple(s) != (8192, 4096)]
+        table = gemm.parse(gemm.records(fitted, inside), H100, "bfloat16")
+        hidden = rows[(rows["n"] == 8192) & (rows["k"] == 4096)]
+        self.assertLess(gemm.relative(gemm.predict(table, H100, "bfloat16", hidden), hidden["us"].to_numpy()).max(), 0.05)
+
+    def test_leaving_a_model_out_sees_what_its_shapes_alone_do(self):
+        odd = {s for tp in gemm.TP for s in models()["llama-3.1-8b"].gemms(tp)}
+        even = gemm.leave_out_models(gemm.gather(H100, "bfloat16", products(lambda n, k, m: 0.6)))
+        uneven = gemm.leave_out_models(gemm.gather(H100, "bfloat16", products(lambda n, k, m: 0.3 if (n, k) in odd else 0.6)))
+        self.assertLess(even.max(), 1e-6)
+        self.assertGreater(np.max(uneven), 0.3)
+
+    def test_another_devices_efficiency_moves_with_the_peaks(self):
+        rows = products(lambda n, k, m: 0.5)
+        there = moved(devices()["a100"], H100, {"gemm": rows})["gemm"]
+        fitted = gemm.gather(devices()["a100"], "bfloat16", there)
+        self.assertTrue(np.allclose(np.exp(fitted.log_efficiency()), 0.5, rtol=1e-6))
+
+
+class Attention(unittest.TestCase):
+    def test_prefill_adds_up_when_the_device_is_full_and_overlaps_when_not(self):
+        rows = [(32, 8, 128, "bfloat16", b, c, 0, max(10 + b * c * c / 1e5, 12 + c / 50), "x") for b in (1, 2, 4, 8, 16) for c in (1, 64, 256, 1024, 4096)]
+        rows = pd.DataFrame(rows, columns=["q", "kv", "hd", "kv_dtype", "batch", "chunk", "context", "us", "version"])
+        fitted = attention.Prefill(H100, (32, 8, 128), "bfloat16", rows)
+        few, many = fitted.predict(1, 256, 0), fitted.predict(16, 1024, 0)
+        self.assertAlmostEqual(float(few), 12 + 256 / 50, delta=0.5)
+        self.assertAlmostEqual(float(many) / (10 + 16 * 1024 ** 2 / 1e5), 1, delta=0.05)
+        self.assertGreater(float(fitted.predict(1, 1024, 8192)), float(fitted.predict(1, 1024, 0)))
+
+    def test_decode_goes_on_at_the_best_rate_seen(self):
+        per_token = 2 * 8 * 128 * 2 / H100.bandwidth * 1e6 / 0.8
+        rows = [(32, 8, 128, "bfloat16", b, c, 10 + b * c * per_token, "x") for b in (1, 8, 64) for c in (16, 256, 4096, 16384)]
+        rows = pd.DataFrame(rows, columns=["q", "kv", "hd", "kv_dtype", "batch", "context", "us", "version"])
+        fitted = attention.Decode(H100, (32, 8, 128), "bfloat16", rows)
+        self.assertAlmostEqual(float(fitted.predict([64], [65536])[0]) / (10 + 64 * 65536 * per_token), 1, delta=0.05)
+        self.assertEqual(len(fitted.records()), 3)
+
+
+class Import(unittest.TestCase):
+    def test_eager_all_reduces_are_left_out_and_elements_become_bytes(self):
+        raw = pd.DataFrame({"kernel_source": ["a_graph", "a_eager"], "num_gpus": [2, 2], "message_size": [128, 128], "latency": [0.004, 0.02], "version": ["1", "1"]})
+        rows = allreduce(raw)
+        self.assertEqual(rows[["bytes", "us"]].values.tolist(), [[256, 4.0]])
+
+    def test_stored_scales_save_the_search_for_one(self):
+        rows = products(lambda n, k, m: 0.5, "fp8", [(1024, 1024)])
+        search = pd.DataFrame({"m": M, "k": 1024, "latency": 0.001})
+        static = static_scales(rows, search)
+        self.assertTrue((static["dtype"] == "fp8_static").all())
+        expected = np.maximum(rows["us"] - 1, rows["us"] / 2)
+        self.assertTrue(np.allclose(static["us"], expected))
+
+    def test_versions_by_number(self):
+        self.assertGreater(version_key("1.3.0rc20"), version_key("1.3.0rc3"))
+        self.assertGreater(version_key("0.24.0"), version_key("0.9.0"))
+
+
+if __name__ == "__main__":
+    unittest.main()
