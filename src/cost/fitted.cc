@@ -27,38 +27,55 @@ double GemmBytes(const std::string& dtype) {
   return dtype == "bfloat16" ? 2.0 : dtype == "int4" || dtype == "nvfp4" ? 0.5 : 1.0;
 }
 
+// How much of the rise between two knots of m follows the tiles' waves; the rest is a straight line. The waves are
+// right about where time rises, but not which tiles the library picks: half of each met the profiles' hidden rows
+// better than either alone (docs/cost_model.md, "Between the knots").
+constexpr double kWaveShare = 0.5;
+
 // A curve of the file as time over m, for one measured shape.
 class GemmTime {
  public:
-  GemmTime(const GemmCurve& curve, double flops, double bandwidth, double floor_ns)
-      : n(curve.n),
-        k(curve.k),
-        flops_(flops),
-        bandwidth_(bandwidth),
-        floor_ns_(floor_ns),
-        bytes_(GemmBytes(curve.dtype)) {
-    for (const auto& [m, efficiency] : curve.efficiency) ns_.emplace_back(m, FloorNs(m, n, k) / efficiency);
+  GemmTime(const GemmCurve& curve, const DeviceSpec& device, const WeightFormat& format, double floor_ns)
+      : n(curve.n), k(curve.k), device_(&device), format_(format), floor_ns_(floor_ns), bytes_(GemmBytes(curve.dtype)) {
+    for (const auto& [m, efficiency] : curve.efficiency) {
+      ns_.emplace_back(m, FloorNs(m, n, k) / efficiency);
+      waves_.push_back(WavesNs(m));
+    }
   }
   // What the efficiency is a share of.
   double FloorNs(double m, double columns, double depth) const {
-    return std::max(2 * m * columns * depth / flops_,
-                    (m * depth + depth * columns + m * columns) * bytes_ / bandwidth_) *
-               1e9 +
-           floor_ns_;
+    const double bytes = (m * depth + depth * columns + m * columns) * bytes_;
+    return std::max(2 * m * columns * depth / format_.flops, bytes / device_->bandwidth) * 1e9 + floor_ns_;
   }
   double At(double m) const {
     const auto& [last_m, last_ns] = ns_.back();
-    return m > last_m        ? FloorNs(m, n, k) * (last_ns / FloorNs(last_m, n, k))
-           : ns_.size() == 1 ? last_ns
-                             : Linear(ns_, m);
+    if (m > last_m) return FloorNs(m, n, k) * (last_ns / FloorNs(last_m, n, k));
+    if (m <= ns_.front().first) return ns_.front().second;
+    size_t i = 1;
+    while (ns_[i].first < m) ++i;
+    const auto& [m0, ns0] = ns_[i - 1];
+    const auto& [m1, ns1] = ns_[i];
+    if (m == m1) return ns1;
+    double share = (m - m0) / (m1 - m0);
+    const double waves0 = waves_[i - 1], waves1 = waves_[i];
+    if (waves1 > waves0) share += kWaveShare * ((WavesNs(m) - waves0) / (waves1 - waves0) - share);
+    return ns0 + (ns1 - ns0) * share;
   }
   double LogEfficiency(double m) const { return std::log(FloorNs(m, n, k) / At(m)); }
 
   double n, k;
 
  private:
-  double flops_, bandwidth_, floor_ns_, bytes_;
+  double WavesNs(double m) const {
+    return TiledGemmNs(*device_, format_, static_cast<int64_t>(m), static_cast<int64_t>(n), static_cast<int64_t>(k),
+                       false);
+  }
+
+  const DeviceSpec* device_;  // the operators', which outlive it
+  WeightFormat format_;
+  double floor_ns_, bytes_;
   Knots ns_;
+  std::vector<double> waves_;  // at the knots
 };
 
 // The curves of one attention geometry, by context (prefill) or batch (decode).
@@ -136,8 +153,8 @@ class Fitted final : public FittedOperators {
     }
     for (double& w : weights) w /= sum;
     // A borrowed efficiency is a share of the format's own roofline.
-    const GemmTime own({format.name, static_cast<double>(n), static_cast<double>(k), {{1, 1}}}, format.flops,
-                       device_.bandwidth, c_.floor_us * 1e3);
+    const GemmTime own({format.name, static_cast<double>(n), static_cast<double>(k), {{1, 1}}}, device_, format,
+                       c_.floor_us * 1e3);
     return [=](int64_t m) {
       double log_efficiency = 0;
       for (size_t i = 0; i < curves.size(); ++i)
@@ -269,7 +286,7 @@ class Fitted final : public FittedOperators {
     const Result<WeightFormat> measured = FindWeightFormat(dtype, device_);
     std::vector<GemmTime> curves;
     for (const GemmCurve& g : c_.gemm) {
-      if (g.dtype == dtype) curves.emplace_back(g, measured->flops, device_.bandwidth, c_.floor_us * 1e3);
+      if (g.dtype == dtype) curves.emplace_back(g, device_, *measured, c_.floor_us * 1e3);
     }
     return curves;
   }

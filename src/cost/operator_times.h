@@ -70,6 +70,10 @@ class OperatorTimes {
 // (a): device figures alone. The constants are argued in docs/cost_model.md.
 std::unique_ptr<OperatorTimes> MakeRoofline(const DeviceSpec& device);
 
+// [m, k] x [k, n] of bf16 at `flops` peak: weights' bytes or whole waves of tiles, whichever is longer. `split_k`:
+// tiles may share a column of k, which fills part of a last wave.
+double TiledGemmNs(const DeviceSpec& device, const WeightFormat& format, int64_t m, int64_t n, int64_t k, bool split_k);
+
 // The ring all-reduce and the plain send, from link figures; `group` devices share the fast link.
 double RingAllReduceNs(const DeviceSpec& device, double bytes, int32_t gpus);
 double LinkSendNs(const DeviceSpec& device, double bytes, bool crosses_nodes);

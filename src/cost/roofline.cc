@@ -36,7 +36,7 @@ class Roofline final : public OperatorTimes {
   explicit Roofline(const DeviceSpec& device) : device_(device) {}
 
   std::function<double(int64_t)> Gemm(const WeightFormat& format, int64_t n, int64_t k) const override {
-    return [this, format, n, k](int64_t m) { return GemmNs(format, m, n, k); };
+    return [device = device_, format, n, k](int64_t m) { return TiledGemmNs(device, format, m, n, k, true); };
   }
 
   double PrefillBaseNs(const AttentionShape&) const override { return 2 * device_.launch_ns; }
@@ -76,28 +76,28 @@ class Roofline final : public OperatorTimes {
   double SendNs(double bytes, bool crosses_nodes) const override { return LinkSendNs(device_, bytes, crosses_nodes); }
 
  private:
-  double GemmNs(const WeightFormat& f, int64_t m, int64_t n, int64_t k) const {
-    const double bytes = f.weight_bytes * static_cast<double>(n * k) + f.activation_bytes * static_cast<double>(m * k) +
-                         2.0 * static_cast<double>(m * n);
-    const double memory_ns = bytes / (device_.bandwidth * kWeightReadEfficiency) * 1e9;
-    double compute_ns = INFINITY;
-    for (const Tile& tile : kTiles) {
-      const double per_sm = f.flops * kGemmEfficiency * tile.efficiency / device_.sms;
-      const int64_t tiles = ((m + tile.rows - 1) / tile.rows) * ((n + tile.columns - 1) / tile.columns);
-      const double tile_ns = 2.0 * tile.rows * tile.columns * static_cast<double>(k) / per_sm * 1e9;
-      for (const int32_t split : kSplits) {
-        if (split > 1 && k / split < kLeastSplitDepth) break;
-        const int64_t waves = (tiles * split + device_.sms - 1) / device_.sms;
-        compute_ns = std::min(compute_ns, tile_ns * static_cast<double>(waves) / split);
-      }
-    }
-    return std::max(memory_ns, compute_ns) + device_.launch_ns;
-  }
-
   const DeviceSpec device_;
 };
 
 }  // namespace
+
+double TiledGemmNs(const DeviceSpec& d, const WeightFormat& f, int64_t m, int64_t n, int64_t k, bool split_k) {
+  const double bytes = f.weight_bytes * static_cast<double>(n * k) + f.activation_bytes * static_cast<double>(m * k) +
+                       2.0 * static_cast<double>(m * n);
+  const double memory_ns = bytes / (d.bandwidth * kWeightReadEfficiency) * 1e9;
+  double compute_ns = INFINITY;
+  for (const Tile& tile : kTiles) {
+    const double per_sm = f.flops * kGemmEfficiency * tile.efficiency / d.sms;
+    const int64_t tiles = ((m + tile.rows - 1) / tile.rows) * ((n + tile.columns - 1) / tile.columns);
+    const double tile_ns = 2.0 * tile.rows * tile.columns * static_cast<double>(k) / per_sm * 1e9;
+    for (const int32_t split : kSplits) {
+      if (split > 1 && (!split_k || k / split < kLeastSplitDepth)) break;
+      const int64_t waves = (tiles * split + d.sms - 1) / d.sms;
+      compute_ns = std::min(compute_ns, tile_ns * static_cast<double>(waves) / split);
+    }
+  }
+  return std::max(memory_ns, compute_ns) + d.launch_ns;
+}
 
 std::unique_ptr<OperatorTimes> MakeRoofline(const DeviceSpec& device) {
   return std::make_unique<Roofline>(device);

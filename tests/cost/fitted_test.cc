@@ -61,6 +61,18 @@ TEST_F(FittedTest, AMeasuredShapeGivesBackItsKnots) {
   EXPECT_NEAR(gemm(1000), GemmFloorNs(1000, 1024, 1024) / 0.5, 1e-6);  // beyond: the last efficiency
 }
 
+TEST_F(FittedTest, BetweenKnotsTimeRisesWhereAWaveOfTilesBegins) {
+  const Coefficients c =
+      *ParseCoefficients("tactus-cost 1\nfloor_us 2\ngemm bfloat16 8192 8192 256:.5 512:.5\n", "made-up.cost");
+  const auto fitted = MakeFitted(device_, c, {}, MakeRoofline(device_));
+  const auto gemm = fitted->Gemm(bf16_, 8192, 8192);
+  EXPECT_NEAR(gemm(256), GemmFloorNs(256, 8192, 8192) / 0.5, 1e-6);
+  EXPECT_NEAR(gemm(512), GemmFloorNs(512, 8192, 8192) / 0.5, 1e-6);
+  const double line = (gemm(512) - gemm(256)) / 256;
+  EXPECT_GT(gemm(257) - gemm(256), 5 * line);               // a new row of tiles
+  EXPECT_NEAR(gemm(300) - gemm(299), line / 2, line / 10);  // inside one: the line's half only
+}
+
 TEST_F(FittedTest, AnotherShapeTakesTheEfficiencyAndNotTheTime) {
   // A shape a hair away from the first: all weight lies there.
   EXPECT_NEAR(fitted_->Gemm(bf16_, 1025, 1024)(1), GemmFloorNs(1, 1025, 1024) / 0.5,
