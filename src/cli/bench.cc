@@ -47,7 +47,7 @@ struct BenchOptions {
             {.unit = "requests", .min = 0, .max = 100000, .help = "closed loop with so many in flight"});
     v.Field("workload", workload,
             {.help = "random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | "
-                     "long-output | multi-turn | lengths:FILE | trace:FILE[:scale=X]"});
+                     "long-output | sharegpt | long-context | multi-turn | lengths:FILE | trace:FILE[:scale=X]"});
     v.Field("warmup", load.warmup, {.unit = "requests", .min = 0, .max = 10000, .help = "sent first and not counted"});
     v.Field("seed", seed, {.min = 0, .help = "of lengths, arrivals and prompts"});
     v.Field("ignore-eos", load.ignore_eos, {.help = "outputs have exactly the workload's lengths"});

@@ -93,7 +93,7 @@ void SimExecutor::RunStages(const StepPlan& plan, const StepShape& shape, InFlig
   const bool first = submitted_ == 0;
   const Load& before = loads_[(index + num_stages_ - 1) % num_stages_];
   const DurationNs send_ns = config_.step_time->SendTimeNs(shape);
-  DurationNs bubble_ns = 0;
+  step_bubble_ns_ = {};
 
   // At stage 0 a full pipeline waits for the step that has just left the last stage (its slot in the ring of loads is ours
   // now); one that is not full waits for work.
@@ -103,7 +103,7 @@ void SimExecutor::RunStages(const StepPlan& plan, const StepShape& shape, InFlig
   step->start_ns = start;
   if (!first) {
     const DurationNs idle = start - stage_free_ns_[0];
-    bubble_ns += AddBubble(0, idle, send_ns * static_cast<DurationNs>(num_stages_ - 1), !was_full, before, awaited);
+    AddBubble(0, idle, send_ns * static_cast<DurationNs>(num_stages_ - 1), !was_full, before, awaited);
   }
   for (size_t k = 0;; ++k) {
     const DurationNs took = config_.step_time->StageTimeNs(shape, static_cast<int32_t>(k));
@@ -118,30 +118,32 @@ void SimExecutor::RunStages(const StepPlan& plan, const StepShape& shape, InFlig
     // A stage that had nothing in flight behind it was starved, whatever this step looks like.
     const DurationNs idle = start - stage_free_ns_[k + 1];
     const bool starved = count_ == 0;
-    bubble_ns += AddBubble(k + 1, idle, send_ns, starved, before, load);
+    AddBubble(k + 1, idle, send_ns, starved, before, load);
   }
   loads_[index % num_stages_] = load;
-  if (bubble_ns > 0) {
-    for (const StepItem& item : plan.items) slots_[static_cast<size_t>(item.slot)].bubble_ns += bubble_ns;
+  step_bubble_ns_[static_cast<size_t>(BubbleCause::kStarved)] = 0;   // want of work is nobody's
+  DurationNs bubble_ns = 0;
+  for (size_t c = 0; c < kNumBubbleCauses; ++c) {
+    bubble_ns += step_bubble_ns_[c];
+    figures_.request_bubble_sum_ns[c] += step_bubble_ns_[c] * static_cast<DurationNs>(plan.items.size());
   }
+  if (bubble_ns == 0) return;
+  for (const StepItem& item : plan.items) slots_[static_cast<size_t>(item.slot)].bubble_ns += bubble_ns;
 }
 
-DurationNs SimExecutor::AddBubble(size_t stage, DurationNs idle_ns, DurationNs sending_ns, bool starved, const Load& a,
-                                  const Load& b) {
-  if (idle_ns <= 0) return 0;
-  auto& by_cause = figures_.stages[stage].bubble_ns;
-  const auto add = [&by_cause](BubbleCause cause, DurationNs ns) { by_cause[static_cast<size_t>(cause)] += ns; };
-  if (starved) {
-    add(BubbleCause::kStarved, idle_ns);
-    return idle_ns;
-  }
+void SimExecutor::AddBubble(size_t stage, DurationNs idle_ns, DurationNs sending_ns, bool starved, const Load& a, const Load& b) {
+  if (idle_ns <= 0) return;
+  const auto add = [&](BubbleCause cause, DurationNs ns) {
+    figures_.stages[stage].bubble_ns[static_cast<size_t>(cause)] += ns;
+    step_bubble_ns_[static_cast<size_t>(cause)] += ns;
+  };
+  if (starved) return add(BubbleCause::kStarved, idle_ns);
   const DurationNs sent = std::min(idle_ns, sending_ns);
   add(BubbleCause::kCommunication, sent);
   const BubbleCause cause = a.prefill_tokens > 0 && b.prefill_tokens > 0   ? BubbleCause::kPrefills
                             : a.prefill_tokens > 0 || b.prefill_tokens > 0 ? BubbleCause::kPrefillDecode
                                                                            : BubbleCause::kContexts;
   add(cause, idle_ns - sent);
-  return idle_ns;
 }
 
 void SimExecutor::Measure(const StepShape& shape, const StepPlan& plan) {

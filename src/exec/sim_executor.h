@@ -41,7 +41,9 @@ struct StageFigures {
 
 struct SimExecutorFigures {
   std::vector<StageFigures> stages;
-  Histogram request_bubble_ns;      // per sequence: idle time of all stages before the steps that it was in (pp > 1)
+  // Per sequence (pp > 1): idle time of all stages before the steps that it was in, without kStarved; by cause, summed.
+  Histogram request_bubble_ns;
+  std::array<DurationNs, kNumBubbleCauses> request_bubble_sum_ns{};
   DurationNs step_ns = 0;           // sum over all steps, as are the next two
   int64_t steps = 0, items = 0;
   double flops = 0, bytes = 0;      // with a meter
@@ -94,7 +96,7 @@ class SimExecutor final : public Executor {
   StepShape ShapeOf(const StepPlan& plan);
   void StartSequences(const StepPlan& plan);
   void RunStages(const StepPlan& plan, const StepShape& shape, InFlight* step);
-  DurationNs AddBubble(size_t stage, DurationNs idle_ns, DurationNs sending_ns, bool starved, const Load& a, const Load& b);
+  void AddBubble(size_t stage, DurationNs idle_ns, DurationNs sending_ns, bool starved, const Load& a, const Load& b);
   void Measure(const StepShape& shape, const StepPlan& plan);
 
   const SimExecutorConfig config_;
@@ -105,6 +107,7 @@ class SimExecutor final : public Executor {
   std::vector<SlotState> slots_;        // [max_slots]
   std::vector<TimeNs> stage_free_ns_;   // [stages]
   std::vector<Load> loads_;             // of the last `stages` steps, a ring by step
+  std::array<DurationNs, kNumBubbleCauses> step_bubble_ns_{};   // of the step being submitted
   int64_t submitted_ = 0;
   SimExecutorFigures figures_;
 };

@@ -76,7 +76,7 @@ struct SimOptions {
     v.Field("reserve-full", reserve_full, {.help = "max-length admission reserves the whole context, as the papers' baselines do"});
     policy.VisitFields(v);
     v.Group("Load");
-    v.Field("workload", workload, {.help = "random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | long-output | multi-turn | lengths:FILE | trace:FILE[:scale=X]"});
+    v.Field("workload", workload, {.help = "random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | long-output | sharegpt | long-context | multi-turn | lengths:FILE | trace:FILE[:scale=X]"});
     v.Field("data", data, {.help = "folder in which a workload's FILE is looked up too (also TACTUS_DATA)"});
     v.Field("requests", requests, {.unit = "requests", .min = 0, .max = 1e9, .help = "how many arrive; 0: a file's rows, else 1000"});
     v.Field("rate", rate, {.unit = "requests/s", .min = 0, .max = 1e6, .help = "open loop at this rate; 0: closed loop, or a trace's own times"});

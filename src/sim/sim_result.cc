@@ -24,7 +24,16 @@ Json BubblesJson(const std::vector<const SimExecutorFigures*>& all) {
   if (stages < 2) return nullptr;
   Json by_stage = Json::array();
   Histogram per_request;
-  for (const SimExecutorFigures* f : all) per_request.Merge(f->request_bubble_ns);
+  std::array<DurationNs, kNumBubbleCauses> sums{};
+  for (const SimExecutorFigures* f : all) {
+    per_request.Merge(f->request_bubble_ns);
+    for (size_t c = 0; c < kNumBubbleCauses; ++c) sums[c] += f->request_bubble_sum_ns[c];
+  }
+  Json mean_by_cause = Json::object();
+  for (size_t c = 0; c < kNumBubbleCauses; ++c) {
+    if (static_cast<BubbleCause>(c) == BubbleCause::kStarved || per_request.count() == 0) continue;
+    mean_by_cause[BubbleCauseName(static_cast<BubbleCause>(c))] = static_cast<double>(sums[c]) * kToMs / static_cast<double>(per_request.count());
+  }
   for (size_t k = 0; k < stages; ++k) {
     Json stage;
     DurationNs busy = 0;
@@ -39,7 +48,8 @@ Json BubblesJson(const std::vector<const SimExecutorFigures*>& all) {
     }
     by_stage.push_back(std::move(stage));
   }
-  return {{"stages", std::move(by_stage)}, {"per_request_ms", SummaryJson(per_request.Summarize(kToMs))}};
+  return {{"stages", std::move(by_stage)}, {"per_request_ms", SummaryJson(per_request.Summarize(kToMs))},
+          {"per_request_mean_ms_by_cause", std::move(mean_by_cause)}};
 }
 
 Json ExtrapolationJson(const cost::CostModel* meter, const std::vector<const SimExecutorFigures*>& all) {
@@ -75,6 +85,11 @@ EngineStats Simulation::Impl::Merged() const {
     sum.generation_tokens += s.generation_tokens;
     sum.preemptions += s.preemptions;
     sum.recomputed_tokens += s.recomputed_tokens;
+    sum.swap_blocks_total += s.swap_blocks_total;
+    sum.swap_blocks_used += s.swap_blocks_used;
+    sum.swapped_sequences += s.swapped_sequences;
+    sum.swapped_out_blocks += s.swapped_out_blocks;
+    sum.swapped_in_blocks += s.swapped_in_blocks;
     sum.prefix_query_tokens += s.prefix_query_tokens;
     sum.prefix_hit_tokens += s.prefix_hit_tokens;
     sum.finished_stop += s.finished_stop;

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <tuple>
 
@@ -18,19 +19,26 @@ namespace {
 // Streams of the one seed, so that changing the arrivals does not change the lengths.
 enum Stream : uint64_t { kLengths = 1, kArrivals = 2 };
 
-constexpr double kZ90 = 1.2815515655446004;  // 90 % quantile of the normal distribution
+#define TACTUS_LIST(...) __VA_ARGS__
+#define TACTUS_WORKLOAD(...)
+#include "sim/named_workloads.def"
+#undef TACTUS_WORKLOAD
+constexpr double kKnots[] = {TACTUS_WORKLOAD_KNOTS};
+constexpr size_t kNumKnots = std::size(kKnots);
 
 struct NamedWorkload {
   const char* name;
-  double in_median, in_p90, out_median, out_p90;
+  const char* help;
+  int32_t prompt[kNumKnots];   // tokens at kKnots
+  int32_t output[kNumKnots];
+  double correlation;          // of the normal variables behind the two
 };
-// Medians and 90th percentiles of azure2023_conv, azure2023_code, arxiv_summarization_4k, bwb_4k (docs/workloads.md).
+#define TACTUS_WORKLOAD(name, help, prompt, output, correlation) \
+  {name, help, TACTUS_LIST prompt, TACTUS_LIST output, correlation},
 constexpr NamedWorkload kNamed[] = {
-    {"chat", 1014, 3840, 115, 421},
-    {"code", 1463, 5185, 13, 55},
-    {"summarize", 2720, 3701, 167, 374},
-    {"long-output", 1038, 1456, 1605, 2150},
+#include "sim/named_workloads.def"
 };
+#undef TACTUS_WORKLOAD
 
 std::vector<std::string> Split(const std::string& text, char separator) {
   std::vector<std::string> parts(1);
@@ -74,10 +82,22 @@ Status ReadPairs(const std::string& text, const std::string& pairs,
   return Status();
 }
 
-int64_t DrawLogNormal(Rng& rng, double median, double p90, int64_t max) {
-  const double sigma = std::log(p90 / median) / kZ90;
-  const double value = median * std::exp(sigma * rng.Normal());
-  return std::clamp<int64_t>(std::llround(value), 1, max);
+// The quantile of a uniform `u`: the logarithm is interpolated between knots.
+int64_t QuantileAt(const int32_t (&table)[kNumKnots], double u) {
+  const size_t above = std::min<size_t>(static_cast<size_t>(std::upper_bound(kKnots, kKnots + kNumKnots, u) - kKnots), kNumKnots - 1);
+  const double low = std::log(table[above - 1]), high = std::log(table[above]);
+  const double share = (u - kKnots[above - 1]) / (kKnots[above] - kKnots[above - 1]);
+  return std::llround(std::exp(low + share * (high - low)));
+}
+
+double NormalToUniform(double z) { return std::clamp(0.5 * std::erfc(-z / std::sqrt(2.0)), 0.0, 1.0); }
+
+// Prompt and output through a Gaussian copula.
+void DrawLengths(const NamedWorkload& w, Rng& rng, int64_t* prompt, int64_t* output) {
+  const double a = rng.Normal();
+  const double b = w.correlation * a + std::sqrt(1 - w.correlation * w.correlation) * rng.Normal();
+  *prompt = QuantileAt(w.prompt, NormalToUniform(a));
+  *output = QuantileAt(w.output, NormalToUniform(b));
 }
 
 // Marsaglia and Tsang (2000); shapes below 1 by the usual power of a uniform.
@@ -150,9 +170,8 @@ class DrawnStream final : public WorkloadStream {
     r->prompt_tokens = spec_.in;
     r->output_tokens = spec_.out;
     switch (spec_.kind) {
-      case WorkloadSpec::Kind::kLogNormal:
-        r->prompt_tokens = DrawLogNormal(rng_, spec_.in_median, spec_.in_p90, spec_.max_tokens);
-        r->output_tokens = DrawLogNormal(rng_, spec_.out_median, spec_.out_p90, spec_.max_tokens);
+      case WorkloadSpec::Kind::kNamed:
+        DrawLengths(kNamed[spec_.named], rng_, &r->prompt_tokens, &r->output_tokens);
         break;
       case WorkloadSpec::Kind::kPrefix:
         r->prompt_tokens = spec_.shared + spec_.unique;
@@ -289,18 +308,16 @@ Result<WorkloadSpec> ParseWorkload(const std::string& text) {
     }
     return spec;
   }
-  for (const NamedWorkload& n : kNamed) {
-    if (name != n.name || !rest.empty()) continue;
-    spec.kind = WorkloadSpec::Kind::kLogNormal;
-    spec.in_median = n.in_median;
-    spec.in_p90 = n.in_p90;
-    spec.out_median = n.out_median;
-    spec.out_p90 = n.out_p90;
+  for (size_t i = 0; i < std::size(kNamed); ++i) {
+    if (name != kNamed[i].name || !rest.empty()) continue;
+    spec.kind = WorkloadSpec::Kind::kNamed;
+    spec.named = static_cast<int32_t>(i);
     return spec;
   }
-  return Bad(text,
-             "the workloads are random:in=N,out=N, prefix:shared=N,unique=N,out=N, chat, code, summarize, long-output, "
-             "multi-turn[:turns=N,in=N,out=N], lengths:FILE and trace:FILE[:scale=X]");
+  std::string names;
+  for (const NamedWorkload& n : kNamed) names += std::string(n.name) + ", ";
+  return Bad(text, "the workloads are random:in=N,out=N, prefix:shared=N,unique=N,out=N, " + names +
+                       "multi-turn[:turns=N,in=N,out=N], lengths:FILE and trace:FILE[:scale=X]");
 }
 
 Status LoadRows(WorkloadSpec* spec) {
@@ -310,17 +327,19 @@ Status LoadRows(WorkloadSpec* spec) {
 }
 
 const std::vector<WorkloadInfo>& KnownWorkloads() {
-  static const std::vector<WorkloadInfo> kWorkloads = {
-      {"chat", "lengths like a public trace of chats"},
-      {"code", "lengths like a public trace of a coding assistant"},
-      {"summarize", "lengths like summaries of papers"},
-      {"long-output", "lengths like translations of books"},
+  static const std::vector<WorkloadInfo> kWorkloads = [] {
+    std::vector<WorkloadInfo> all;
+    for (const NamedWorkload& n : kNamed) all.push_back({n.name, n.help});
+    for (const WorkloadInfo& w : std::initializer_list<WorkloadInfo>{
       {"random:in=512,out=128", "fixed lengths"},
       {"prefix:shared=1024,unique=128,out=64", "one shared prefix, then unique text"},
       {"multi-turn:turns=4,in=128,out=128", "conversations: each turn repeats what came before and follows its end"},
       {"lengths:FILE", "lengths from a CSV with columns prompt_tokens,output_tokens"},
-      {"trace:FILE[:scale=X]", "the same with the file's own arrival_s (rate times X) and shared prefixes"},
-  };
+      {"trace:FILE[:scale=X]", "the same with the file's own arrival_s (rate times X) and shared prefixes"}}) {
+      all.push_back(w);
+    }
+    return all;
+  }();
   return kWorkloads;
 }
 

@@ -27,11 +27,11 @@ struct WorkloadRequest {
   int64_t index = 0;               // number of the request in its workload, from 0
 };
 
-// As typed: random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | long-output |
-// multi-turn[:turns=4] | lengths:FILE | trace:FILE[:scale=X]. Built-in distributions are log-normal with median and P90
-// of public traces (docs/workloads.md).
+// As typed: random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | long-output | sharegpt |
+// long-context | multi-turn[:turns=4] | lengths:FILE | trace:FILE[:scale=X]. Built-in distributions are quantile tables of
+// public traces (named_workloads.def; docs/workloads.md says how far they are from them).
 struct WorkloadSpec {
-  enum class Kind : uint8_t { kRandom, kPrefix, kLogNormal, kMultiTurn, kLengths, kTrace } kind = Kind::kRandom;
+  enum class Kind : uint8_t { kRandom, kPrefix, kNamed, kMultiTurn, kLengths, kTrace } kind = Kind::kRandom;
   std::string text;  // as typed
   std::string file;
   std::shared_ptr<const TraceFile> rows;   // of the file, once read (LoadRows); streams share them
@@ -39,8 +39,7 @@ struct WorkloadSpec {
   int64_t in = 512, out = 128;  // random
   int64_t shared = 1024, unique = 128;
   int64_t turns = 4;
-  double in_median = 0, in_p90 = 0, out_median = 0, out_p90 = 0;
-  int64_t max_tokens = 8192;  // prompt and output are clipped to this, each
+  int32_t named = -1;           // kNamed: index of the distribution
 };
 Result<WorkloadSpec> ParseWorkload(const std::string& text);
 

@@ -187,6 +187,7 @@ TEST(SimExecutor, BubblesAreWorkedOutByHandAndHaveTheirCauses) {
   const Histogram& per_request = prefills->executor_.figures().request_bubble_ns;
   EXPECT_EQ(per_request.count(), 5);   // slot 2 started and never ran
   EXPECT_NEAR(per_request.sum(), 4e6, 10);
+  EXPECT_EQ(prefills->executor_.figures().request_bubble_sum_ns[0], 4'000'000);
 }
 
 TEST(SimExecutor, DecodesOfUnequalContextAndTransfersAreTheirOwnCauses) {
@@ -221,6 +222,8 @@ TEST(SimExecutor, APipelineThatIsNotFullStarves) {
     EXPECT_EQ(Bubble(d.executor_, k, BubbleCause::kStarved), 1'100'000) << k;
     EXPECT_EQ(d.executor_.figures().stages[k].bubbles(), 1'100'000) << k;
   }
+  d.executor_.Close();
+  EXPECT_LE(d.executor_.figures().request_bubble_ns.max(), 1);   // want of work is not the request's bubble
 }
 
 }  // namespace

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <fstream>
+#include <numeric>
 
 namespace tactus {
 namespace {
@@ -36,6 +39,106 @@ TEST(Workload, NamedDistributionsHaveTheStatedQuantiles) {
   EXPECT_NEAR(Quantile(in, 0.9), 3840, 200);
   EXPECT_NEAR(Quantile(out, 0.5), 115, 5);
   EXPECT_NEAR(Quantile(out, 0.9), 421, 25);
+}
+
+double Distance(std::vector<double> a, std::vector<double> b) {
+  std::sort(a.begin(), a.end());
+  std::sort(b.begin(), b.end());
+  double worst = 0;
+  for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    const double v = std::min(a[i], b[j]);
+    while (i < a.size() && a[i] <= v) ++i;
+    while (j < b.size() && b[j] <= v) ++j;
+    worst = std::max(worst, std::abs(static_cast<double>(i) / static_cast<double>(a.size()) -
+                                     static_cast<double>(j) / static_cast<double>(b.size())));
+  }
+  return worst;
+}
+
+// What the generator draws against the traces themselves: the distances of docs/workloads.md and a draw's own error.
+TEST(Workload, NamedDistributionsAreAsNearToTheirTracesAsStated) {
+  const char* data = std::getenv("TACTUS_DATA");
+  if (data == nullptr) GTEST_SKIP() << "TACTUS_DATA is not set";
+  struct Stated {
+    const char* name;
+    const char* trace;
+    double prompt, output;
+  };
+  for (const Stated& s : {Stated{"chat", "azure2023_conv", 0.046, 0.019}, Stated{"code", "azure2023_code", 0.023, 0.021},
+                          Stated{"summarize", "arxiv_summarization_4k", 0.006, 0.015}, Stated{"long-output", "bwb_4k", 0.007, 0.007},
+                          Stated{"sharegpt", "openchat_sharegpt4", 0.004, 0.004},
+                          Stated{"long-context", "mooncake_conversation", 0.016, 0.011}}) {
+    std::vector<double> lengths[2][2];   // [drawn, trace][prompt, output]
+    const auto trace = Make(std::string("lengths:") + data + "/traces/" + s.trace + ".csv", "poisson", 1, 0);
+    const auto drawn = Make(s.name, "poisson", 1, 40000);
+    for (const auto& [requests, out] : {std::pair(&drawn, lengths[0]), std::pair(&trace, lengths[1])}) {
+      for (const auto& r : *requests) {
+        out[0].push_back(static_cast<double>(r.prompt_tokens));
+        out[1].push_back(static_cast<double>(r.output_tokens));
+      }
+    }
+    constexpr double kDraw = 1.63 / 200;   // 99 % of Kolmogorov's distribution at 40,000
+    EXPECT_LT(Distance(lengths[0][0], lengths[1][0]), s.prompt + kDraw) << s.name;
+    EXPECT_LT(Distance(lengths[0][1], lengths[1][1]), s.output + kDraw) << s.name;
+  }
+}
+
+TEST(Workload, LongOutputsBelongToLongPromptsWhereTheyDidInTheTrace) {
+  const auto correlation = [](const char* name) {
+    const auto requests = Make(name, "poisson", 1, 20000);
+    std::vector<double> in, out;
+    for (const auto& r : requests) {
+      in.push_back(std::log(static_cast<double>(r.prompt_tokens)));
+      out.push_back(std::log(static_cast<double>(r.output_tokens)));
+    }
+    const auto mean = [](const std::vector<double>& v) { return std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size()); };
+    const double a = mean(in), b = mean(out);
+    double ab = 0, aa = 0, bb = 0;
+    for (size_t i = 0; i < in.size(); ++i) {
+      ab += (in[i] - a) * (out[i] - b);
+      aa += (in[i] - a) * (in[i] - a);
+      bb += (out[i] - b) * (out[i] - b);
+    }
+    return ab / std::sqrt(aa * bb);
+  };
+  EXPECT_GT(correlation("long-output"), 0.7);
+  EXPECT_LT(std::abs(correlation("chat")), 0.1);
+}
+
+TEST(Workload, AStreamOfOneFileServesManyRuns) {
+  const std::string path = testing::TempDir() + "/shared.csv";
+  std::ofstream(path) << "prompt_tokens,output_tokens\n10,1\n20,2\n";
+  auto spec = ParseWorkload("lengths:" + path);
+  ASSERT_TRUE(spec.ok() && LoadRows(&*spec).ok());
+  ASSERT_EQ(std::remove(path.c_str()), 0);
+  for (int run = 0; run < 2; ++run) {
+    auto stream = WorkloadStream::Open(*spec, *ParseArrivals("constant", 4), 5, 1);
+    ASSERT_TRUE(stream.ok()) << stream.status().ToString();
+    WorkloadRequest r;
+    std::vector<int64_t> prompts;
+    while ((*stream)->Next(&r)) prompts.push_back(r.prompt_tokens);
+    EXPECT_EQ(prompts, (std::vector<int64_t>{10, 20, 10, 20, 10}));
+  }
+}
+
+// A jittered time may overtake: the stream is in order all the same, and nothing is lost.
+TEST(Workload, JitterKeepsTheOrderAndEveryRow) {
+  const std::string path = testing::TempDir() + "/jitter.csv";
+  std::string text = "arrival_s,prompt_tokens,output_tokens\n";
+  for (int i = 0; i < 200; ++i) text += std::to_string(i / 10) + ".5," + std::to_string(i + 1) + ",1\n";
+  std::ofstream(path) << text;
+  const auto requests = Make("trace:" + path, "jitter:3", 0, 500);
+  ASSERT_EQ(requests.size(), 500u);
+  std::vector<int> seen(201);
+  bool overtaken = false;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ++seen[static_cast<size_t>(requests[i].prompt_tokens)];
+    if (i == 0) continue;
+    EXPECT_GE(requests[i].arrival_ns, requests[i - 1].arrival_ns);
+    overtaken = overtaken || requests[i].index < requests[i - 1].index;
+  }
+  EXPECT_TRUE(overtaken);
+  for (int i = 1; i <= 200; ++i) EXPECT_EQ(seen[static_cast<size_t>(i)], i <= 100 ? 3 : 2) << i;
 }
 
 TEST(Workload, ArrivalProcessesHaveTheirRateAndVariation) {

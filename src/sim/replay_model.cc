@@ -1,0 +1,214 @@
+#include "sim/replay_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "base/sim_request.h"
+#include "exec/sim_executor.h"
+#include "predict/predictor.h"
+
+namespace tactus {
+namespace {
+
+// Latencies and outputs of one side.
+class Watcher final : public EventSink {
+ public:
+  bool wants_tokens() const override { return false; }
+  void OnStep(const StepEvents& events) override {
+    latencies_.Count(events);
+    for (const RequestDoneEvent& d : events.done) {
+      outputs[d.handle] = d.completion_tokens;
+      first_ns_ = std::min(first_ns_, d.arrival_ns);
+      last_ns_ = std::max(last_ns_, d.done_ns);
+    }
+  }
+  ModelReplay::Side Side(const EngineStats& stats) const {
+    ModelReplay::Side side;
+    side.steps = stats.steps;
+    side.preemptions = stats.preemptions;
+    side.duration_s = outputs.empty() ? 0 : static_cast<double>(last_ns_ - first_ns_) * 1e-9;
+    side.ttft_ms = latencies_.ttft_ns.Summarize(1e-6);
+    side.tbt_ms = latencies_.gap_ns.Summarize(1e-6);
+    side.e2e_ms = latencies_.e2e_ns.Summarize(1e-6);
+    return side;
+  }
+  std::map<RequestHandle, int32_t> outputs;   // tokens of all choices
+
+ private:
+  ExactLatencies latencies_;
+  TimeNs first_ns_ = kNever, last_ns_ = 0;
+};
+
+// Compares every recorded step with what the model says of its plan.
+class StepComparison {
+ public:
+  explicit StepComparison(const StepTimeModel& model) : model_(model) {}
+  void Add(const StepPlan& plan, DurationNs measured_ns) {
+    chunks_.clear();
+    for (const int32_t i : plan.prompt_items) {
+      const StepItem& item = plan.items[static_cast<size_t>(i)];
+      chunks_.push_back({item.first_position, item.count});
+      most_chunk.tokens = std::max(most_chunk.tokens, item.count);
+      most_chunk.context_tokens = std::max(most_chunk.context_tokens, item.first_position);
+    }
+    StepShape shape;
+    shape.chunks = chunks_;
+    shape.decodes = static_cast<int64_t>(plan.items.size() - plan.prompt_items.size());
+    shape.decode_context_tokens = plan.decode_context_tokens;
+    shape.logit_rows = plan.logit_rows;
+    shape.padded_tokens = plan.padded_tokens;
+    shape.swap_blocks = static_cast<int64_t>(plan.swap_outs.size() + plan.swap_ins.size());
+    most.decodes = std::max(most.decodes, shape.decodes);
+    most.decode_context_tokens = std::max(most.decode_context_tokens, shape.decode_context_tokens);
+    const auto predicted = static_cast<double>(model_.StepTimeNs(shape)), measured = static_cast<double>(std::max<DurationNs>(1, measured_ns));
+    predicted_ns_ += predicted;
+    measured_ns_ += measured;
+    errors_.push_back(std::abs(predicted / measured - 1));
+  }
+  StepErrors Errors() const {
+    StepErrors e;
+    e.steps = static_cast<int64_t>(errors_.size());
+    if (errors_.empty()) return e;
+    std::vector<double> sorted = errors_;
+    std::sort(sorted.begin(), sorted.end());
+    e.median_abs = sorted[sorted.size() / 2];
+    e.p90_abs = sorted[sorted.size() * 9 / 10];
+    e.total = predicted_ns_ / measured_ns_ - 1;
+    return e;
+  }
+  StepShape most;
+  ChunkShape most_chunk;
+
+ private:
+  const StepTimeModel& model_;
+  std::vector<ChunkShape> chunks_;
+  std::vector<double> errors_;
+  double predicted_ns_ = 0, measured_ns_ = 0;
+};
+
+// The recorded requests, with how long their answers became, as a simulation of the same engine takes them.
+class ModelRun {
+ public:
+  ModelRun(const TraceHeader& header, const StepTimeModel& model, const std::vector<RecordedRequest>& requests,
+           const std::map<RequestHandle, int32_t>& outputs)
+      : header_(header), model_(model), requests_(requests), outputs_(outputs) {}
+
+  Result<ModelReplay::Side> Go() {
+    predict::PredictorOptions options;
+    options.slot_capacity = header_.slot_capacity;
+    options.max_model_len = header_.scheduler.limits.max_model_len;
+    options.true_lengths_known = true;
+    TACTUS_ASSIGN_OR_RETURN(const auto predictor, predict::MakePredictor(header_.scheduler.predictor, options));
+    sched::SchedulerConfig scheduling = header_.scheduler;
+    scheduling.limits.predictor = predictor.get();
+    TACTUS_ASSIGN_OR_RETURN(const auto scheduler, sched::Scheduler::Create(scheduling));
+    KvCache kv(header_.kv);
+    SimExecutor executor({.step_time = &model_, .clock = &clock_, .max_slots = header_.slot_capacity});
+    Watcher watcher;
+    StepLoopConfig config;
+    config.limits = header_.limits;
+    config.limits.max_queue = std::numeric_limits<int32_t>::max() / 2;   // the recording has refused already
+    config.slot_capacity = header_.slot_capacity;
+    StepLoopParts parts;
+    parts.scheduler = scheduler.get();
+    parts.executor = &executor;
+    parts.predictor = predictor.get();
+    parts.kv = &kv;
+    parts.clock = &clock_;
+    parts.sink = &watcher;
+    parts.generated_key = [this](RequestHandle handle, int32_t choice, int32_t block) { return KeyOf(handle, choice, block); };
+    StepLoop loop(config, std::move(parts));
+
+    std::vector<std::pair<TimeNs, RequestHandle>> cancels;
+    for (const RecordedRequest& r : requests_) {
+      if (r.cancelled_ns >= 0) cancels.emplace_back(r.cancelled_ns, r.handle);
+    }
+    std::sort(cancels.begin(), cancels.end());
+    size_t next = 0, next_cancel = 0;
+    for (;;) {
+      const TimeNs now = clock_.NowNs();
+      // A loop with all slots taken would have refused; in the recording there was room, so there will be in a moment.
+      for (; next < requests_.size() && requests_[next].arrival_ns <= now; ++next) {
+        TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, Prepare(requests_[next], config.limits));
+        TACTUS_ASSIGN_OR_RETURN(const RequestHandle handle, loop.Submit(std::move(prepared)));
+        if (handle != requests_[next].handle) return Internal("handles of the recording are not in order of arrival");
+      }
+      for (; next_cancel < cancels.size() && cancels[next_cancel].first <= now; ++next_cancel) loop.Cancel(cancels[next_cancel].second);
+      loop.RunOnce();
+      TimeNs event = executor.NextReadyNs();
+      if (next < requests_.size()) event = std::min(event, requests_[next].arrival_ns);
+      if (next_cancel < cancels.size()) event = std::min(event, cancels[next_cancel].first);
+      if (event == kNever) break;
+      clock_.AdvanceTo(event);
+    }
+    if (!loop.idle()) return Internal("the simulation came to a stop with work left");
+    return watcher.Side(loop.Stats());
+  }
+
+ private:
+  Result<PreparedRequest> Prepare(const RecordedRequest& r, const IntakeLimits& limits) const {
+    auto request = std::make_shared<SimRequest>();
+    static_cast<Request&>(*request) = *r.request;
+    request->stop.ignore_eos = false;
+    request->prompt_tokens = r.prompt_tokens;
+    // One that was cancelled would have gone on.
+    const auto done = outputs_.find(r.handle);
+    const bool known = r.cancelled_ns < 0 && done != outputs_.end() && done->second > 0;
+    request->output_tokens = known ? (done->second + request->n - 1) / request->n : static_cast<int32_t>(request->stop.max_tokens);
+    IntakeLimits own = limits;
+    own.prefix_caching = limits.prefix_caching && r.has_keys;
+    TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, PrepareWithoutTokens(request, r.prompt_tokens, r.prompt_keys, own));
+    prepared.arrival_ns = r.arrival_ns;
+    prepared.client = r.client;
+    return prepared;
+  }
+
+  // The text of an answer is the recorded one, whenever it comes; what was never generated is nobody else's.
+  Hash128 KeyOf(RequestHandle handle, int32_t choice, int32_t block) const {
+    for (const RecordedRequest::GeneratedKey& g : requests_[handle - 1].generated_keys) {
+      if (g.choice == choice && g.block == block) return g.key;
+    }
+    return {handle << 20 | static_cast<uint64_t>(choice), static_cast<uint64_t>(block) | uint64_t{1} << 63};
+  }
+
+  const TraceHeader& header_;
+  const StepTimeModel& model_;
+  const std::vector<RecordedRequest>& requests_;
+  const std::map<RequestHandle, int32_t>& outputs_;
+  ManualClock clock_;
+};
+
+}  // namespace
+
+Result<ModelReplay> ReplayWithModel(const std::string& path, const StepTimeModel& model) {
+  ModelReplay out;
+  Watcher watcher;
+  StepComparison comparison(model);
+  TraceHeader header;
+  std::vector<RecordedRequest> requests;
+  ReplayHooks hooks;
+  hooks.sink = &watcher;
+  hooks.header = &header;
+  hooks.requests = &requests;
+  hooks.on_step = [&](const StepPlan& plan, TimeNs start_ns, TimeNs end_ns) { comparison.Add(plan, end_ns - start_ns); };
+  TACTUS_ASSIGN_OR_RETURN(out.recorded, ReplayTrace(path, hooks));
+  if (!out.recorded.identical()) {
+    return InvalidArgument(fmt::format("trace '{}' does not replay: step {} has another plan", path, out.recorded.first_difference));
+  }
+  if (header.max_in_flight != 1) {
+    return InvalidArgument(fmt::format("trace '{}' has up to {} steps in flight; only runs with one at a time can be timed by a model yet",
+                                       path, header.max_in_flight));
+  }
+  out.errors = comparison.Errors();
+  out.most = comparison.most;
+  out.most_chunk = comparison.most_chunk;
+  out.measured = watcher.Side(out.recorded.stats);
+  TACTUS_ASSIGN_OR_RETURN(out.predicted, ModelRun(header, model, requests, watcher.outputs).Go());
+  return out;
+}
+
+}  // namespace tactus

@@ -1,0 +1,35 @@
+// A recorded run of the server against a step-time model: how far each step's predicted time is from the measured one, and
+// what latencies the same arrivals have when the simulator decides with predicted times from the first to the last step.
+// Caller's thread.
+#pragma once
+
+#include <string>
+
+#include "engine/replay.h"
+#include "obs/histogram.h"
+#include "sim/exact_latencies.h"
+
+namespace tactus {
+
+struct StepErrors {
+  int64_t steps = 0;
+  double median_abs = 0, p90_abs = 0;   // |predicted / measured - 1|
+  double total = 0;                     // sum of predicted / sum of measured - 1
+};
+
+struct ModelReplay {
+  ReplayReport recorded;                // of the replay with recorded times, which this one reads the run from
+  StepErrors errors;                    // of the recorded steps, on their own plans
+  struct Side {
+    int64_t steps = 0, preemptions = 0;
+    double duration_s = 0;              // first arrival to last end
+    Summary ttft_ms, tbt_ms, e2e_ms;
+  } measured, predicted;
+  StepShape most;                       // largest of each field in the recorded steps, for Extrapolation; its chunk is below
+  ChunkShape most_chunk;
+};
+
+// kInvalidArgument for a recording with more than one step in flight, or that does not replay.
+Result<ModelReplay> ReplayWithModel(const std::string& path, const StepTimeModel& model);
+
+}  // namespace tactus
