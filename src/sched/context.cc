@@ -5,18 +5,22 @@
 namespace tactus::sched {
 
 StepContext::StepContext(const StepView& step_view, PlanBuilder* builder, Order* order_choice, const Admission* admission,
-                         const Preemption* preemption, std::vector<SlotId>* scratch)
+                         const Preemption* preemption, StepScratch* scratch)
     : view(step_view), plan(*builder), order(*order_choice), admission_(*admission), preemption_(*preemption),
-      scratch_(*scratch) {}
+      scratch_(scratch->slots), ranked_(scratch->ranked) {}
 
 std::span<const SlotId> StepContext::Ranked(std::span<const SlotId> slots, const int64_t* tie) {
   if (!order.ranks()) return slots;
-  scratch_.assign(slots.begin(), slots.end());
-  std::sort(scratch_.begin(), scratch_.end(), [&](SlotId a, SlotId b) {
-    if (order.Outranks(view, a, b)) return true;
-    if (order.Outranks(view, b, a)) return false;
-    return tie[a] < tie[b];
-  });
+  ranked_.clear();
+  bool sorted = true;
+  for (const SlotId slot : slots) {
+    ranked_.push_back({order.RankOf(view, slot), tie[slot], slot});
+    sorted = sorted && (ranked_.size() < 2 || !(ranked_.back() < ranked_[ranked_.size() - 2]));
+  }
+  if (sorted) return slots;   // usual: a rank that most share
+  std::sort(ranked_.begin(), ranked_.end());
+  scratch_.clear();
+  for (const RankedSlot& r : ranked_) scratch_.push_back(r.slot);
   return scratch_;
 }
 

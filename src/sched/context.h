@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <compare>
 #include <limits>
 #include <span>
 #include <vector>
@@ -13,11 +14,21 @@ namespace tactus::sched {
 
 inline constexpr int32_t kNoLimit = std::numeric_limits<int32_t>::max();
 
+struct RankedSlot {
+  int64_t rank = 0, tie = 0;
+  SlotId slot = kNoSlot;
+  auto operator<=>(const RankedSlot&) const = default;
+};
+// Space for [max running] sequences, kept from step to step.
+struct StepScratch {
+  std::vector<SlotId> slots;
+  std::vector<RankedSlot> ranked;
+};
+
 class StepContext {
  public:
-  // `scratch` holds [max running] slots for the life of the context.
   StepContext(const StepView& step_view, PlanBuilder* builder, Order* order_choice, const Admission* admission,
-              const Preemption* preemption, std::vector<SlotId>* scratch);
+              const Preemption* preemption, StepScratch* scratch);
 
   const StepView& view;
   PlanBuilder& plan;
@@ -61,6 +72,7 @@ class StepContext {
   const Admission& admission_;
   const Preemption& preemption_;
   std::vector<SlotId>& scratch_;
+  std::vector<RankedSlot>& ranked_;
 };
 
 }  // namespace tactus::sched

@@ -96,10 +96,11 @@ class Order {
   virtual SlotId Next() = 0;
   // Whether `a` goes before `b`, for any two live sequences: compositions that mix queued and partly done prompts.
   virtual bool Before(const StepView& view, SlotId a, SlotId b) const = 0;
-  // Whether the order values `a` over `b` whatever their arrival (priority): running sequences take their share, and are
-  // spared from preemption, in that order. Only asked when ranks() is true.
+  // What the order thinks of a sequence whatever its arrival (priority), lower is better: running sequences take their share,
+  // and are spared from preemption, in that order. Only asked when ranks() is true.
   virtual bool ranks() const { return false; }
-  virtual bool Outranks(const StepView&, SlotId, SlotId) const { return false; }
+  virtual int64_t RankOf(const StepView&, SlotId) const { return 0; }
+  bool Outranks(const StepView& view, SlotId a, SlotId b) const { return ranks() && RankOf(view, a) < RankOf(view, b); }
   // Sequences of different groups should not share a batch (composition length-grouped).
   virtual int64_t Group(const StepView&, SlotId) const { return 0; }
 };

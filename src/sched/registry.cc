@@ -268,7 +268,8 @@ Result<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerConfig& give
   s->budget_ = std::move(choices.budget);
   s->preemption_ = std::move(choices.preemption);
   s->max_running_ = static_cast<int32_t>(std::min<int64_t>(config.limits.max_num_seqs, s->traits_.max_tokens));
-  s->scratch_.reserve(static_cast<size_t>(s->max_running_));
+  s->scratch_.slots.reserve(static_cast<size_t>(s->max_running_));
+  s->scratch_.ranked.reserve(static_cast<size_t>(s->max_running_));
   s->config_ = std::move(config);
   return s;
 }

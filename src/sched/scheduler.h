@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "sched/context.h"
 #include "sched/plan.h"
 #include "sched/policy.h"
 
@@ -80,7 +81,7 @@ class Scheduler {
   int32_t max_running_ = 0;
   int64_t outgrown_ = 0;
   bool fresh_ = true;
-  std::vector<SlotId> scratch_;
+  StepScratch scratch_;
   std::unique_ptr<Order> order_;
   std::unique_ptr<Admission> admission_;
   std::unique_ptr<Composition> composition_;

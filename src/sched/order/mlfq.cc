@@ -28,9 +28,7 @@ class Mlfq final : public KeyedOrder {
     waits_.reserve(2 * static_cast<size_t>(limits.slot_capacity));
   }
   bool ranks() const override { return true; }
-  bool Outranks(const StepView& view, SlotId a, SlotId b) const override {
-    return QueueOf(view, a) < QueueOf(view, b);
-  }
+  int64_t RankOf(const StepView& view, SlotId slot) const override { return QueueOf(view, slot); }
   void Rebuild(const StepView& view) override {
     KeyedOrder::Rebuild(view);
     waits_.clear();

@@ -10,9 +10,7 @@ class PriorityOrder final : public KeyedOrder {
  public:
   using KeyedOrder::KeyedOrder;
   bool ranks() const override { return true; }
-  bool Outranks(const StepView& view, SlotId a, SlotId b) const override {
-    return view.seq.priority[a] < view.seq.priority[b];
-  }
+  int64_t RankOf(const StepView& view, SlotId slot) const override { return view.seq.priority[slot]; }
 
  protected:
   QueueKey KeyOf(const StepView& view, SlotId slot) const override {

@@ -22,7 +22,7 @@ class RankOrder final : public KeyedOrder {
         quantum_(static_cast<int32_t>(limits.policy.ltr_quantum_steps)), waits_(limits.slot_capacity, 1) {}
   void Describe(ChoiceTraits* traits) const override { traits->needs_predictor = true; }
   bool ranks() const override { return true; }
-  bool Outranks(const StepView& view, SlotId a, SlotId b) const override { return Promoted(view, a) && !Promoted(view, b); }
+  int64_t RankOf(const StepView& view, SlotId slot) const override { return Promoted(view, slot) ? 0 : 1; }
 
   void Apply(const StepView& view) override {
     KeyedOrder::Apply(view);

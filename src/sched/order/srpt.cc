@@ -13,7 +13,7 @@ class SrptOrder final : public KeyedOrder {
   explicit SrptOrder(const SchedulerLimits& limits) : KeyedOrder(limits.slot_capacity), predictor_(limits.predictor) {}
   void Describe(ChoiceTraits* traits) const override { traits->needs_predictor = true; }
   bool ranks() const override { return true; }
-  bool Outranks(const StepView& view, SlotId a, SlotId b) const override { return Remaining(view, a) < Remaining(view, b); }
+  int64_t RankOf(const StepView& view, SlotId slot) const override { return Remaining(view, slot); }
 
  protected:
   void OnQueued(const StepView& view, SlotId slot) override {
