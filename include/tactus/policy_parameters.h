@@ -26,7 +26,7 @@ struct PolicyParameters {
   bool pad = false;                     // batches of composition request-level are computed up to the longest
   int64_t mlfq_queues = 5;
   int64_t mlfq_quantum_tokens = 16;     // of the highest queue; doubles from queue to queue
-  DurationText mlfq_promotion{5'000'000'000};
+  DurationText mlfq_promotion{120'000'000'000};
 
   template <class V>
   void VisitFields(V& v) {

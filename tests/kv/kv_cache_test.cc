@@ -398,5 +398,119 @@ TEST_F(KvCacheTest, TableUpdatesNameExactlyTheNewBlocks) {
   EXPECT_EQ(plan.table_blocks, Table(0));
 }
 
+// --- swap ---
+
+class KvSwapTest : public KvCacheTest {
+ protected:
+  void MakeWithHost(int64_t blocks, int64_t host_blocks) {
+    kv_ = std::make_unique<KvCache>(KvCacheConfig{blocks, kBlock, 8, 64, true, host_blocks});
+  }
+  bool SwapOut(SlotId s, int32_t tokens) {
+    plan_.step = step_;
+    return kv_->SwapOut(s, tokens, &plan_);
+  }
+  KvStart Back(SlotId s, int32_t tokens) {
+    plan_.step = step_;
+    return kv_->Start(s, tokens, tokens, tokens, kNoSlot, &plan_);
+  }
+  void Evict(int32_t tokens) {   // by somebody with other tokens who comes and goes
+    Bind(7, tokens, 99);
+    ASSERT_TRUE(Start(7, tokens).ok);
+    Gone(7);
+  }
+  StepPlan plan_;
+};
+
+TEST_F(KvSwapTest, EveryComputedPositionIsSavedAndComesBack) {
+  MakeWithHost(8, 4);
+  Bind(0, 11);
+  Start(0, 10);
+  End();
+  const std::vector<BlockId> table = Table(0);
+  ASSERT_TRUE(SwapOut(0, 10));
+  ASSERT_EQ(plan_.swap_outs.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(plan_.swap_outs[i].block, table[i]);
+  EXPECT_EQ(plan_.swap_outs[2].tokens, 2);
+  EXPECT_EQ(kv_->blocks_available(), 8);
+  EXPECT_EQ(kv_->SwappedTokens(0), 10);
+  EXPECT_EQ(kv_->swap_blocks_free(), 1);
+  End();
+  Evict(32);   // nothing stays cached
+  End();
+  EXPECT_EQ(kv_->PeekMatch(0, 11), 10);
+  const KvStart back = Back(0, 11);
+  ASSERT_TRUE(back.ok);
+  EXPECT_EQ(back.matched_tokens, 10);
+  ASSERT_EQ(plan_.swap_ins.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(plan_.swap_ins[i].block, Table(0)[i]);
+    EXPECT_EQ(plan_.swap_ins[i].host_block, plan_.swap_outs[i].host_block);
+    EXPECT_EQ(plan_.swap_ins[i].tokens, plan_.swap_outs[i].tokens);
+  }
+  EXPECT_EQ(kv_->SwappedTokens(0), 0);
+}
+
+TEST_F(KvSwapTest, WhatIsStillCachedIsSharedAgainInsteadOfCopied) {
+  MakeWithHost(8, 4);
+  Bind(0, 11);
+  Start(0, 10);
+  End();
+  const std::vector<BlockId> table = Table(0);
+  ASSERT_TRUE(SwapOut(0, 10));
+  End();
+  ASSERT_TRUE(Back(0, 11).ok);
+  ASSERT_EQ(plan_.swap_ins.size(), 1u);   // the partial block
+  EXPECT_EQ(plan_.swap_ins[0].tokens, 2);
+  EXPECT_EQ(Table(0)[0], table[0]);
+  EXPECT_EQ(Table(0)[1], table[1]);
+}
+
+TEST_F(KvSwapTest, NoSpaceChangesNothing) {
+  MakeWithHost(8, 2);
+  Bind(0, 11);
+  Start(0, 10);
+  End();
+  EXPECT_FALSE(SwapOut(0, 10));
+  EXPECT_EQ(kv_->blocks_held(0), 3);
+  EXPECT_TRUE(plan_.swap_outs.empty());
+  EXPECT_FALSE(SwapOut(0, 0));   // nothing to save
+  Make(8);                       // no swap space at all
+  Bind(0, 11);
+  Start(0, 10);
+  End();
+  EXPECT_FALSE(SwapOut(0, 4));
+}
+
+// A swap-out runs before the swap-ins of its plan: it must not write what they read.
+TEST_F(KvSwapTest, AHostBlockThatAPlanReadsIsWrittenByTheNext) {
+  MakeWithHost(8, 1);
+  Bind(0, 5, 0);
+  Bind(1, 5, 1);
+  Start(0, 4);
+  Start(1, 4);
+  End();
+  ASSERT_TRUE(SwapOut(0, 4));
+  End();
+  Evict(28);
+  End();
+  ASSERT_TRUE(Back(0, 5).ok);
+  ASSERT_EQ(plan_.swap_ins.size(), 1u);
+  EXPECT_FALSE(SwapOut(1, 4));
+  End();
+  EXPECT_TRUE(SwapOut(1, 4));
+}
+
+TEST_F(KvSwapTest, AFailedStepLosesWhatItWasToSave) {
+  MakeWithHost(8, 4);
+  Bind(0, 11);
+  Start(0, 10);
+  End();
+  ASSERT_TRUE(SwapOut(0, 10));
+  End(false);
+  EXPECT_EQ(recompute_, std::vector<SlotId>{0});
+  EXPECT_EQ(kv_->SwappedTokens(0), 0);
+  EXPECT_EQ(kv_->swap_blocks_free(), 4);
+}
+
 }  // namespace
 }  // namespace tactus
