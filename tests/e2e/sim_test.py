@@ -1,0 +1,103 @@
+"""`tactus sim` as scripts call it: one JSON object, exit statuses, errors that name what is wrong, an interrupt that keeps what is done."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+BINARY = os.environ["TACTUS_BINARY"]
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")}
+BASE = ["sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", "chat"]
+
+
+def tactus(*args, timeout=120, **environment):
+    return subprocess.run([BINARY, *map(str, args)], capture_output=True, text=True, timeout=timeout, env=dict(ENVIRONMENT, **environment))
+
+
+def result(*args):
+    done = tactus(*args, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+class SimTest(unittest.TestCase):
+    def test_the_result_object_has_what_the_convention_says(self):
+        r = result(*BASE, "--rate", 4, "--requests", 200, "--slo", "ttft=1s,tbt=100ms")
+        for key in ("duration_s", "request_throughput", "input_token_throughput", "output_token_throughput", "goodput", "slo_attainment",
+                    "preemptions", "recomputed_tokens", "steps", "plan_hash", "budget_utilization", "kv_utilization", "mfu", "mbu"):
+            self.assertIsNotNone(r[key], key)
+        self.assertEqual(r["requests"], {"completed": 200, "failed": 0, "rejected": 0, "unfinished": 0})
+        for key in ("ttft_ms", "normalized_ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms", "scheduling_delay_ms"):
+            figures = r[key]
+            self.assertLessEqual({"mean", "p50", "p90", "p95", "p99", "max"}, figures.keys())
+            self.assertTrue(figures["p50"] <= figures["p90"] <= figures["p95"] <= figures["p99"] <= figures["max"], key)
+        self.assertEqual(sorted(r["decision_us"]), ["p50", "p99"])
+        self.assertIsNone(r["bubbles"])    # one stage has none
+
+    def test_one_seed_one_result_and_another_seed_another(self):
+        figures = []
+        for seed in (1, 1, 2):
+            r = result(*BASE, "--rate", 4, "--requests", 100, "--seed", seed)
+            for measured in ("decision_us", "wall_s", "steps_per_wall_second"):
+                r.pop(measured)
+            figures.append(r)
+        self.assertEqual(figures[0], figures[1])
+        self.assertNotEqual(figures[0]["plan_hash"], figures[2]["plan_hash"])
+
+    def test_wrong_usage_is_2_and_names_the_value(self):
+        for args, expected in [(["sim"], "--model is missing"), ([*BASE], "--rate"), ([*BASE, "--rate", "-1"], "out of range"),
+                               ([*BASE, "--rate", "nan"], "--rate"), ([*BASE, "--rate", "1", "--requests", "-5"], "--requests"),
+                               ([*BASE, "--rate", "1", "--scheduler", "fifo"], "sarathi-serve"), ([*BASE, "--rate", "1", "--slo", "ttft"], "--slo"),
+                               ([*BASE, "--rate", "1", "--balancer", "x"], "round-robin"), ([*BASE, "--rate", "1", "--predictor", "x"], "history"),
+                               (["sim", "--model", "opt-175b", "--device", "l4", "--workload", "chat", "--rate", "1"], "tp"),
+                               (["sim", "--model", "x", "--device", "h100", "--workload", "chat", "--rate", "1"], "'x' is not known")]:
+            with self.subTest(args=args):
+                done = tactus(*args)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(expected, done.stderr)
+                self.assertEqual(done.stdout, "")
+
+    def test_a_broken_trace_is_1_with_file_line_and_column(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trace = pathlib.Path(folder) / "t.csv"
+            trace.write_text("arrival_s,prompt_tokens,output_tokens\n1,10,10\n0.5,10,10\n")
+            done = tactus("sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", f"trace:{trace}")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("t.csv:3: column 1", done.stderr)
+            trace.write_text("arrival_s,prompt_tokens,output_tokens\n0.5,10,10\n1,10,10\n")
+            done = tactus("sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", "trace:t.csv", "--json", TACTUS_DATA=folder)
+            self.assertEqual(json.loads(done.stdout)["requests"]["completed"], 2)
+
+    def test_lists_files_and_configuration(self):
+        listed = json.loads(tactus("sim", "--list", "--json").stdout)
+        self.assertIn("llama-3.1-70b", listed["models"])
+        self.assertIn("h200", listed["devices"])
+        self.assertIn("oracle", listed["schedulers"])
+        self.assertIn("p2c", listed["balancers"])
+        with tempfile.TemporaryDirectory() as folder:
+            out, requests = pathlib.Path(folder) / "r.json", pathlib.Path(folder) / "requests.csv"
+            done = tactus(*BASE, "--concurrency", 4, "--requests", 20, "-o", out, "--requests-out", requests)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("Throughput", done.stdout)
+            self.assertEqual(json.loads(out.read_text())["requests"]["completed"], 20)
+            self.assertEqual(len(requests.read_text().splitlines()), 21)
+        self.assertIn("kv-blocks = 7", tactus("sim", "--print-config", "--kv-blocks", 7).stdout)
+
+    def test_an_interrupt_keeps_what_is_done_and_is_130(self):
+        run = subprocess.Popen([BINARY, *BASE, "--rate", "4", "--requests", "100000000", "--json"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+        time.sleep(1.5)
+        run.send_signal(signal.SIGINT)
+        stdout, stderr = run.communicate(timeout=30)
+        self.assertEqual(run.returncode, 130, stderr)
+        r = json.loads(stdout)
+        self.assertGreater(r["requests"]["completed"], 0)
+        self.assertGreater(r["requests"]["unfinished"], 0)
+        self.assertIn("interrupted after", stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
