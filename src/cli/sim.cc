@@ -12,6 +12,7 @@
 #include "cli/interrupt.h"
 #include "cli/option_binding.h"
 #include "cli/serving_report.h"
+#include "cli/sim_replay.h"
 #include "cli/slo_text.h"
 #include "cost/cost_model.h"
 #include "predict/predictor.h"
@@ -27,11 +28,13 @@ using Json = nlohmann::ordered_json;
 struct SimCommandOptions {
   SimOptions sim;
   bool list = false, json = false;
-  std::string output;
+  std::string output, replay, times = "recorded";
 
   template <class V>
   void VisitFields(V& v) {
     sim.VisitFields(v);
+    v.Field("replay", replay, {.help = "instead of a workload, a run that was recorded with --trace-out (of `tactus serve` or `sim`)"});
+    v.Field("times", times, {.choices = "recorded|model", .help = "with --replay: the recorded step times, for identical plans, or those of --cost, to see how far off they are"});
     v.Field("json", json, {.help = "one JSON object on stdout"});
     v.Field("output", output, {.alias = "o", .help = "write the JSON object to this file"});
     v.Field("list", list, {.help = "what is known by name: models, devices, schedulers, choices, balancers, workloads"});
@@ -233,6 +236,10 @@ int SimCommand(const Args& args) {
     case CommandLine::Outcome::kRun: break;
   }
   if (options.list) return PrintList(options.json);
+  if (!options.replay.empty()) {
+    const SimOptions& o = options.sim;
+    return SimReplay({options.replay, options.times, o.cost == "auto" ? "" : o.cost, o.model, o.device, o.tp, options.json, options.output});
+  }
   SimTexts texts;
   auto slo = ParseSlo(options.sim.slo);
   if (!slo.ok()) return Fail(slo.status(), kExitUsage);

@@ -56,8 +56,8 @@ struct Pass {
 // Answers with what was recorded, and only when it was there.
 class ReplayExecutor final : public Executor {
  public:
-  explicit ReplayExecutor(const TraceHeader& header)
-      : traits_{.max_in_flight = header.max_in_flight, .can_chain = header.can_chain, .has_tokens = false, .name = "replay"} {}
+  ReplayExecutor(const TraceHeader& header, const ReplayHooks& hooks)
+      : hooks_(hooks), traits_{.max_in_flight = header.max_in_flight, .can_chain = header.can_chain, .has_tokens = false, .name = "replay"} {}
   ExecutorTraits traits() const override { return traits_; }
   void SetWakeup(std::function<void()>) override {}
   void Submit(const StepPlan& plan) override { plans_.push_back(&plan); }
@@ -89,12 +89,14 @@ class ReplayExecutor final : public Executor {
         }
       }
     }
+    if (r.ok && hooks_.on_step) hooks_.on_step(plan, r.start_ns, r.end_ns);
     plans_.pop_front();
     results_.pop_front();
     return true;
   }
 
  private:
+  const ReplayHooks& hooks_;
   const ExecutorTraits traits_;
   std::deque<const StepPlan*> plans_;
   std::deque<RecordedResult> results_;
@@ -241,14 +243,37 @@ Result<PreparedRequest> PrepareRecorded(const RecordedArrival& a, const IntakeLi
   return prepared;
 }
 
+// Adds what a pass tells of requests. False: it names one that there is not.
+bool CollectRequests(const Pass& pass, std::vector<RecordedRequest>* requests) {
+  for (const RecordedArrival& a : pass.arrivals) {
+    RecordedRequest& r = requests->emplace_back();
+    r = {a.handle, a.arrival_ns, a.prompt_tokens, a.client, a.request, a.keys, a.has_keys, {}, -1};
+  }
+  // Handles count up from 1, in order of arrival.
+  const auto at = [requests](RequestHandle handle) {
+    return handle >= 1 && handle <= requests->size() ? &(*requests)[handle - 1] : nullptr;
+  };
+  for (const RecordedKey& key : pass.keys) {
+    RecordedRequest* request = at(key.handle);
+    if (request == nullptr) return false;
+    request->generated_keys.push_back({key.choice, key.block, key.key});
+  }
+  for (const RequestHandle handle : pass.cancels) {
+    RecordedRequest* request = at(handle);
+    if (request != nullptr) request->cancelled_ns = pass.now_ns;   // a cancel of an unknown request has no effect
+  }
+  return true;
+}
+
 }  // namespace
 
-Result<ReplayReport> ReplayTrace(const std::string& path, EventSink* sink) {
+Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hooks) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return NotFound(fmt::format("cannot read the trace '{}'", path));
   const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   TraceCursor in(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   TACTUS_ASSIGN_OR_RETURN(TraceHeader header, ReadHeader(&in));
+  if (hooks.header != nullptr) *hooks.header = header;
   const auto corrupt = [&](const std::string& what) {
     return DataLoss(fmt::format("trace '{}', byte {}: {}", path, in.offset(), what));
   };
@@ -268,7 +293,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, EventSink* sink) {
   LengthPredictor* const predictor = learns ? learning.get() : &recorded;
   header.scheduler.limits.predictor = predictor;
   TACTUS_ASSIGN_OR_RETURN(std::unique_ptr<sched::Scheduler> scheduler, sched::Scheduler::Create(header.scheduler));
-  ReplayExecutor executor(header);
+  ReplayExecutor executor(header, hooks);
   KvCache kv(header.kv);
   ManualClock clock;
   NoSink no_sink;
@@ -287,7 +312,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, EventSink* sink) {
   parts.predictor = predictor;
   parts.kv = &kv;
   parts.clock = &clock;
-  parts.sink = sink != nullptr ? sink : &no_sink;
+  parts.sink = hooks.sink != nullptr ? hooks.sink : &no_sink;
   parts.generated_key = [&](RequestHandle handle, int32_t choice, int32_t block) {
     if (keys.empty() || keys.front().handle != handle || keys.front().choice != choice || keys.front().block != block) {
       key_error = "a block of generated text has no recorded key";
@@ -307,6 +332,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, EventSink* sink) {
   Pass pass;
   while (ReadPass(&in, header, &now_ns, &pass, &report.complete)) {
     ++report.passes;
+    if (hooks.requests != nullptr && !CollectRequests(pass, hooks.requests)) return corrupt("a key of a request that has not arrived");
     clock.AdvanceTo(pass.now_ns);
     for (const RecordedArrival& a : pass.arrivals) {
       auto prepared = PrepareRecorded(a, limits);

@@ -2,7 +2,9 @@
 // an executor. The plans must come out the same, step by step.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "engine/trace_format.h"
 
@@ -23,7 +25,38 @@ struct ReplayReport {
   bool identical() const { return first_difference < 0 && steps_recorded == steps_replayed; }
 };
 
-// `sink` may be null. kDataLoss for a file that is no trace, is corrupt or of another format.
-Result<ReplayReport> ReplayTrace(const std::string& path, EventSink* sink = nullptr);
+// A request as it came in, and what the recording tells of it later.
+struct RecordedRequest {
+  RequestHandle handle = 0;
+  TimeNs arrival_ns = 0;               // by the recording's clock
+  int32_t prompt_tokens = 0;
+  uint64_t client = 0;
+  std::shared_ptr<const Request> request;
+  std::vector<Hash128> prompt_keys;
+  bool has_keys = false;
+  struct GeneratedKey {
+    int32_t choice = 0, block = 0;
+    Hash128 key;
+  };
+  std::vector<GeneratedKey> generated_keys;
+  TimeNs cancelled_ns = -1;            // -1: it was not
+};
+
+// What others may see of a replay; all may be null.
+struct ReplayHooks {
+  EventSink* sink = nullptr;
+  // A step's plan, with the times that its execution took in the recording.
+  std::function<void(const StepPlan&, TimeNs start_ns, TimeNs end_ns)> on_step;
+  std::vector<RecordedRequest>* requests = nullptr;   // filled, by handle
+  TraceHeader* header = nullptr;                      // filled
+};
+
+// kDataLoss for a file that is no trace, is corrupt or of another format.
+Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hooks);
+inline Result<ReplayReport> ReplayTrace(const std::string& path, EventSink* sink = nullptr) {
+  ReplayHooks hooks;
+  hooks.sink = sink;
+  return ReplayTrace(path, hooks);
+}
 
 }  // namespace tactus

@@ -179,7 +179,8 @@ Result<cost::StepSample> StepProfiler::Measure(const ProfilePoint& p, DurationNs
     add(p.decodes, p.prefill_context, p.prefill_tokens);
   }
 
-  // The first run announces the sequences and warms up; it counts only where a second one would take too long.
+  // The first run announces the sequences and warms up; it counts only where three more would take too long.
+  const DurationNs long_ns = 8 * enough_ns;
   std::vector<DurationNs> times;
   DurationNs spent = 0;
   for (int32_t run = 0; run < 10; ++run) {
@@ -188,10 +189,10 @@ Result<cost::StepSample> StepProfiler::Measure(const ProfilePoint& p, DurationNs
     plan_.starts.clear();
     plan_.table_updates.clear();
     plan_.table_blocks.clear();
-    if (run == 0 && took < enough_ns) continue;
+    if (run == 0 && took < long_ns) continue;
     times.push_back(took);
     spent += took;
-    if (spent >= enough_ns && (times.size() >= 3 || took >= enough_ns / 2)) break;
+    if (spent >= enough_ns && (times.size() >= 3 || took >= long_ns)) break;
   }
   const auto middle = times.begin() + static_cast<ptrdiff_t>(times.size() / 2);
   std::nth_element(times.begin(), middle, times.end());

@@ -42,8 +42,8 @@ class StepProfiler {
   // `executor`: fresh, and outlives this.
   StepProfiler(Executor* executor, const ProfileLimits& limits);
 
-  // Runs the step until it has taken `enough_ns` in all (three to nine times; once or twice when one run takes longer) and
-  // returns the median. An executor error is passed on.
+  // Runs the step, after once to warm up, three to nine times until it has taken `enough_ns` in all, and returns the median; once
+  // only when that takes eight times as long. An executor error is passed on.
   Result<cost::StepSample> Measure(const ProfilePoint& point, DurationNs enough_ns);
 
  private:

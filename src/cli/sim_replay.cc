@@ -1,0 +1,180 @@
+#include "cli/sim_replay.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cost/cost_model.h"
+#include "cost/step_table.h"
+#include "engine/profile_model.h"
+#include "kernels/thread_pool.h"
+#include "sim/replay_model.h"
+
+namespace tactus::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json RecordedJson(const ReplayReport& r) {
+  return {{"recorded_by", r.program_version},
+          {"scheduler", r.scheduler},
+          {"complete", r.complete},
+          {"requests", r.arrivals},
+          {"steps_recorded", r.steps_recorded},
+          {"steps_replayed", r.steps_replayed},
+          {"plan_hash_recorded", fmt::format("{:016x}", r.plan_hash_recorded)},
+          {"plan_hash_replayed", fmt::format("{:016x}", r.plan_hash_replayed)},
+          {"first_difference", r.first_difference < 0 ? Json(nullptr) : Json(r.first_difference)},
+          {"identical", r.identical()}};
+}
+
+Json FigureJson(const Summary& s) {
+  if (!s.known) return nullptr;
+  return {{"mean", s.mean}, {"p50", s.p50}, {"p90", s.p90}, {"p99", s.p99}, {"max", s.max}};
+}
+
+Json SideJson(const ModelReplay::Side& s) {
+  return {{"steps", s.steps}, {"preemptions", s.preemptions}, {"duration_s", s.duration_s}, {"ttft_ms", FigureJson(s.ttft_ms)},
+          {"tbt_ms", FigureJson(s.tbt_ms)}, {"e2e_ms", FigureJson(s.e2e_ms)}};
+}
+
+double Error(double measured, double predicted) { return measured > 0 ? predicted / measured - 1 : 0; }
+
+Json ErrorJson(const Summary& measured, const Summary& predicted) {
+  if (!measured.known || !predicted.known) return nullptr;
+  return {{"p50", Error(measured.p50, predicted.p50)}, {"p90", Error(measured.p90, predicted.p90)}, {"p99", Error(measured.p99, predicted.p99)}};
+}
+
+void PrintTable(const ModelReplay& m) {
+  std::printf("step time: median absolute error %.2f %%, P90 %.2f %%, sum %+.2f %% over %lld steps\n", 100 * m.errors.median_abs,
+              100 * m.errors.p90_abs, 100 * m.errors.total, static_cast<long long>(m.errors.steps));
+  std::printf("%-12s %12s %12s %9s\n", "", "measured", "predicted", "error");
+  const auto row = [](const std::string& name, double measured, double predicted, const char* unit) {
+    std::printf("%-12s %9.2f %-2s %9.2f %-2s %+8.2f %%\n", name.c_str(), measured, unit, predicted, unit, 100 * Error(measured, predicted));
+  };
+  row("duration", m.measured.duration_s, m.predicted.duration_s, "s");
+  const std::pair<const char*, Summary ModelReplay::Side::*> figures[] = {
+      {"TTFT", &ModelReplay::Side::ttft_ms}, {"TBT", &ModelReplay::Side::tbt_ms}, {"end to end", &ModelReplay::Side::e2e_ms}};
+  for (const auto& [name, figure] : figures) {
+    const Summary &a = m.measured.*figure, &b = m.predicted.*figure;
+    if (!a.known || !b.known) continue;
+    row(std::string(name) + " P50", a.p50, b.p50, "ms");
+    row(std::string(name) + " P90", a.p90, b.p90, "ms");
+    row(std::string(name) + " P99", a.p99, b.p99, "ms");
+  }
+}
+
+// "threads = 2" of the options that a recording was started with; empty when it is not there.
+std::string OptionOf(const std::string& started_with, const std::string& name) {
+  const std::string line = name + " = ";
+  for (size_t at = 0; at < started_with.size();) {
+    const size_t end = std::min(started_with.find('\n', at), started_with.size());
+    if (started_with.compare(at, line.size(), line) == 0) return started_with.substr(at + line.size(), end - at - line.size());
+    at = end + 1;
+  }
+  return "";
+}
+
+struct Model {
+  std::unique_ptr<StepTimeModel> step_time;
+  std::string about;
+};
+
+Result<Model> MakeModel(const SimReplayOptions& o) {
+  if (!o.device.empty()) {
+    if (o.model.empty()) return InvalidArgument("--model is missing beside --device", "model");
+    cost::Deployment d;
+    d.model = o.model;
+    d.device = o.device;
+    d.tp = static_cast<int32_t>(o.tp);
+    TACTUS_ASSIGN_OR_RETURN(std::unique_ptr<cost::CostModel> made, cost::CostModel::Create(d));
+    std::string about = made->Describe();
+    return Model{std::move(made), std::move(about)};
+  }
+  std::string path = o.cost;
+  if (path.empty()) {
+    TraceHeader header;
+    ReplayHooks hooks;
+    hooks.header = &header;
+    TACTUS_RETURN_IF_ERROR(ReplayTrace(o.file, hooks).status());
+    const std::string model = OptionOf(header.started_with, "model"), threads = OptionOf(header.started_with, "threads");
+    if (model.empty()) return InvalidArgument("--cost FILE is missing: the recording does not say which model it ran", "cost");
+    const int32_t count = threads.empty() || threads == "0" ? kernels::UsableCores() : std::atoi(threads.c_str());
+    path = DefaultProfilePath(model, count);
+  }
+  auto profile = cost::LoadStepProfile(path);
+  if (!profile.ok() && profile.status().code() == StatusCode::kNotFound) {
+    return NotFound(fmt::format("no step times at '{}': measure them with 'tactus profile', or name a file with --cost", path), "cost");
+  }
+  if (!profile.ok()) return profile.status();
+  std::string about = fmt::format("{}: {}", path, (*profile)->Describe());
+  return Model{std::move(profile).value(), std::move(about)};
+}
+
+int Fail(const Status& status) {
+  std::fprintf(stderr, "tactus sim --replay: %s\n", status.message().c_str());
+  return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
+}
+
+int Write(const SimReplayOptions& o, const Json& result) {
+  if (!o.output.empty()) {
+    std::ofstream out(o.output, std::ios::binary | std::ios::trunc);
+    out << result.dump() << '\n';
+    out.close();
+    if (!out) return Fail(DataLoss(fmt::format("cannot write '{}'", o.output)));
+  }
+  if (o.json) std::printf("%s\n", result.dump().c_str());
+  return kExitOk;
+}
+
+int ReplayRecorded(const SimReplayOptions& o) {
+  const auto report = ReplayTrace(o.file);
+  if (!report.ok()) return Fail(report.status());
+  if (const int code = Write(o, RecordedJson(*report)); code != kExitOk) return code;
+  if (!o.json) {
+    std::printf("%lld requests, %lld steps recorded, %lld replayed under %s\n", static_cast<long long>(report->arrivals),
+                static_cast<long long>(report->steps_recorded), static_cast<long long>(report->steps_replayed), report->scheduler.c_str());
+    std::printf("plan hash recorded %016llx, replayed %016llx: %s\n", static_cast<unsigned long long>(report->plan_hash_recorded),
+                static_cast<unsigned long long>(report->plan_hash_replayed), report->identical() ? "identical" : "DIFFERENT");
+  }
+  if (!report->complete) std::fprintf(stderr, "the recording was not closed in order; what is there was replayed\n");
+  return report->identical() ? kExitOk : kExitFailed;
+}
+
+int ReplayModel(const SimReplayOptions& o) {
+  auto model = MakeModel(o);
+  if (!model.ok()) return Fail(model.status());
+  std::fprintf(stderr, "step times: %s\n", model->about.c_str());
+  auto replay = ReplayWithModel(o.file, *model->step_time);
+  if (!replay.ok()) return Fail(replay.status());
+  replay->most.chunks = {&replay->most_chunk, 1};
+  std::string beyond;
+  if (const auto* profile = dynamic_cast<const cost::StepProfile*>(model->step_time.get())) beyond = profile->Extrapolation(replay->most);
+  if (const auto* cost = dynamic_cast<const cost::CostModel*>(model->step_time.get())) beyond = cost->Extrapolation(replay->most);
+  if (!beyond.empty()) std::fprintf(stderr, "beyond what was measured: %s\n", beyond.c_str());
+  const Json result = {
+      {"recorded", RecordedJson(replay->recorded)},
+      {"step_time", {{"model", model->about},
+                     {"steps", replay->errors.steps},
+                     {"median_abs_error", replay->errors.median_abs},
+                     {"p90_abs_error", replay->errors.p90_abs},
+                     {"total_error", replay->errors.total},
+                     {"extrapolation", beyond}}},
+      {"measured", SideJson(replay->measured)},
+      {"predicted", SideJson(replay->predicted)},
+      {"error", {{"ttft", ErrorJson(replay->measured.ttft_ms, replay->predicted.ttft_ms)},
+                 {"tbt", ErrorJson(replay->measured.tbt_ms, replay->predicted.tbt_ms)},
+                 {"e2e", ErrorJson(replay->measured.e2e_ms, replay->predicted.e2e_ms)}}}};
+  if (!o.json) PrintTable(*replay);
+  return Write(o, result);
+}
+
+}  // namespace
+
+int SimReplay(const SimReplayOptions& options) {
+  return options.times == "model" ? ReplayModel(options) : ReplayRecorded(options);
+}
+
+}  // namespace tactus::cli

@@ -1,0 +1,91 @@
+// The budget that --tbt-slo chooses, against step times from which it follows by hand.
+#include <gtest/gtest.h>
+
+#include "sched/choices.h"
+
+namespace tactus::sched {
+namespace {
+
+// 10 ms + 0.1 ms per token + 1 us per KV token of decodes + what a prompt chunk's context costs, over some stages.
+class KnownSteps final : public StepTimeModel {
+ public:
+  KnownSteps(int32_t stages, int32_t tile) : stages_(stages), tile_(tile) {}
+  DurationNs StepTimeNs(const StepShape& s) const override {
+    return 10 * kMillisecond + 100 * kMicrosecond * s.tokens() + kMicrosecond * s.decode_context_tokens;
+  }
+  int32_t stages() const override { return stages_; }
+  int32_t tile_tokens() const override { return tile_; }
+
+ private:
+  const int32_t stages_, tile_;
+};
+
+SchedulerLimits Limits(const StepTimeModel* model, DurationNs slo_ns) {
+  SchedulerLimits l;
+  l.max_num_seqs = 64;
+  l.max_model_len = 4096;
+  l.slot_capacity = 100;
+  l.blocks_total = 100000;
+  l.step_time = model;
+  l.tbt_slo_ns = slo_ns;
+  return l;
+}
+
+int64_t BudgetOf(const SchedulerLimits& limits, std::string* why = nullptr) {
+  const auto budget = MakeProfileBudget(limits);
+  ChoiceTraits traits;
+  budget->Describe(&traits);
+  if (why != nullptr) *why = budget->Why();
+  return traits.max_tokens;
+}
+
+TEST(ProfileBudget, LargestMultipleThatKeepsTheObjective) {
+  const KnownSteps model(1, 1);
+  // 32 decodes over 1,024 tokens each read 32.8 ms worth of KV: 100 ms leave (100 - 10 - 32.768) / 0.1 = 572.3 tokens.
+  std::string why;
+  EXPECT_EQ(BudgetOf(Limits(&model, 100 * kMillisecond), &why), 568);
+  EXPECT_NE(why.find("568"), std::string::npos) << why;
+  // By the tile where there is one.
+  const KnownSteps tiled(1, 128);
+  EXPECT_EQ(BudgetOf(Limits(&tiled, 100 * kMillisecond)), 512);
+  // Exactly at the limit still keeps it: 10 + 32.768 + 57.2.
+  EXPECT_EQ(BudgetOf(Limits(&model, 10 * kMillisecond + 32768 * kMicrosecond + 576 * 100 * kMicrosecond)), 576);
+  EXPECT_EQ(BudgetOf(Limits(&model, 10 * kMillisecond + 32768 * kMicrosecond + 576 * 100 * kMicrosecond - 1)), 568);
+}
+
+TEST(ProfileBudget, PipelinesKeepHeadroom) {
+  const KnownSteps model(4, 1);
+  // 0.9 x 100 ms: (90 - 42.768) / 0.1 = 472.3.
+  EXPECT_EQ(BudgetOf(Limits(&model, 100 * kMillisecond)), 472);
+  SchedulerLimits half = Limits(&model, 100 * kMillisecond);
+  half.policy.tbt_headroom = 0.5;
+  EXPECT_EQ(BudgetOf(half), 72);   // (50 - 42.768) / 0.1 = 72.3
+}
+
+TEST(ProfileBudget, SmallMemoryAndSmallBatchesAreWhatIsAskedAbout) {
+  const KnownSteps model(1, 1);
+  SchedulerLimits few = Limits(&model, 100 * kMillisecond);
+  few.max_num_seqs = 4;   // 4.1 ms of KV: (90 - 4.096) / 0.1 = 859
+  EXPECT_EQ(BudgetOf(few), 856);
+  SchedulerLimits tight = Limits(&model, 100 * kMillisecond);
+  tight.blocks_total = 66;   // 1,056 tokens over 33 sequences: 32 each, 1.0 ms
+  EXPECT_EQ(BudgetOf(tight), 888);
+}
+
+TEST(ProfileBudget, SaysWhyItIsWhatItIs) {
+  const KnownSteps model(1, 1);
+  std::string why;
+  EXPECT_EQ(BudgetOf(Limits(&model, 5 * kMillisecond), &why), 8);
+  EXPECT_NE(why.find("no step keeps"), std::string::npos);
+  SchedulerLimits given = Limits(&model, 100 * kMillisecond);
+  given.token_budget = 77;
+  EXPECT_EQ(BudgetOf(given, &why), 77);
+  EXPECT_NE(why.find("--token-budget"), std::string::npos);
+  EXPECT_EQ(BudgetOf(Limits(&model, 0), &why), 512);
+  EXPECT_NE(why.find("no --tbt-slo"), std::string::npos);
+  EXPECT_EQ(BudgetOf(Limits(nullptr, 100 * kMillisecond), &why), 512);
+  EXPECT_NE(why.find("tactus profile"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tactus::sched

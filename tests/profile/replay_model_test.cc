@@ -1,0 +1,103 @@
+// A recorded run predicted with a step-time model: with the very model that made the recording nothing is off, with another
+// exactly so much.
+#include "sim/replay_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "sim/simulator.h"
+
+namespace tactus {
+namespace {
+
+class LinearSteps final : public StepTimeModel {
+ public:
+  explicit LinearSteps(double factor) : factor_(factor) {}
+  DurationNs StepTimeNs(const StepShape& s) const override {
+    const double ns = 4e6 + 3e4 * static_cast<double>(s.tokens()) + 20.0 * static_cast<double>(s.decode_context_tokens);
+    return static_cast<DurationNs>(factor_ * ns);
+  }
+
+ private:
+  const double factor_;
+};
+
+// A run with preemptions, shared prefixes and conversations, recorded.
+std::string Record(const StepTimeModel& model, const std::string& workload) {
+  const std::string path = testing::TempDir() + "replay_model_test.trace";
+  auto spec = ParseWorkload(workload);
+  auto arrivals = ParseArrivals("poisson", 6);
+  EXPECT_TRUE(spec.ok() && arrivals.ok());
+  auto stream = WorkloadStream::Open(*spec, *arrivals, 150, 7);
+  EXPECT_TRUE(stream.ok());
+  SimulationConfig config;
+  config.scheduler.limits.max_num_seqs = 16;
+  config.scheduler.limits.max_model_len = 4096;
+  config.scheduler.limits.blocks_total = 400;
+  config.scheduler.limits.token_budget = 256;
+  config.step_time = &model;
+  config.clip_prompts = true;
+  config.default_max_tokens = 1024;
+  config.trace_out = path;
+  auto simulation = Simulation::Create(config, stream->get());
+  EXPECT_TRUE(simulation.ok()) << simulation.status().ToString();
+  EXPECT_TRUE((*simulation)->Run().ok());
+  EXPECT_GT((*simulation)->Stats().steps, 100);
+  return path;
+}
+
+TEST(ReplayModel, TheSameModelPredictsTheRunExactly) {
+  const LinearSteps model(1);
+  for (const char* workload : {"prefix:shared=200,unique=100,out=60", "chat"}) {
+    const std::string path = Record(model, workload);
+    const auto replay = ReplayWithModel(path, model);
+    std::remove(path.c_str());
+    ASSERT_TRUE(replay.ok()) << workload << ": " << replay.status().ToString();
+    EXPECT_TRUE(replay->recorded.identical());
+    EXPECT_EQ(replay->errors.steps, replay->recorded.steps_recorded);
+    EXPECT_EQ(replay->errors.median_abs, 0);
+    EXPECT_EQ(replay->errors.p90_abs, 0);
+    EXPECT_EQ(replay->predicted.steps, replay->measured.steps) << workload;
+    EXPECT_EQ(replay->predicted.preemptions, replay->measured.preemptions) << workload;
+    EXPECT_EQ(replay->predicted.duration_s, replay->measured.duration_s) << workload;
+    EXPECT_EQ(replay->predicted.ttft_ms.p99, replay->measured.ttft_ms.p99) << workload;
+    EXPECT_EQ(replay->predicted.tbt_ms.mean, replay->measured.tbt_ms.mean) << workload;
+    EXPECT_EQ(replay->predicted.e2e_ms.max, replay->measured.e2e_ms.max) << workload;
+  }
+}
+
+// Turns follow the end of the turn before at the same instant, but after the plan that this end brought about; the replay knows
+// the instant alone and takes them in one step sooner.
+TEST(ReplayModel, ConversationsToAStep) {
+  const LinearSteps model(1);
+  const std::string path = Record(model, "multi-turn");
+  const auto replay = ReplayWithModel(path, model);
+  std::remove(path.c_str());
+  ASSERT_TRUE(replay.ok()) << replay.status().ToString();
+  EXPECT_EQ(replay->errors.median_abs, 0);
+  EXPECT_GT(replay->recorded.stats.prefix_hit_tokens, 1000);
+  EXPECT_NEAR(replay->predicted.ttft_ms.p50 / replay->measured.ttft_ms.p50, 1, 0.02);
+  EXPECT_NEAR(replay->predicted.tbt_ms.mean / replay->measured.tbt_ms.mean, 1, 0.01);
+  EXPECT_NEAR(replay->predicted.duration_s / replay->measured.duration_s, 1, 0.001);
+}
+
+TEST(ReplayModel, ASlowerModelIsOffBySoMuch) {
+  const std::string path = Record(LinearSteps(1), "chat");
+  const LinearSteps slow(1.1);
+  const auto replay = ReplayWithModel(path, slow);
+  std::remove(path.c_str());
+  ASSERT_TRUE(replay.ok()) << replay.status().ToString();
+  EXPECT_NEAR(replay->errors.median_abs, 0.1, 1e-6);
+  EXPECT_NEAR(replay->errors.total, 0.1, 1e-6);
+  EXPECT_GT(replay->predicted.tbt_ms.p50, 1.05 * replay->measured.tbt_ms.p50);
+  EXPECT_GT(replay->predicted.ttft_ms.p50, replay->measured.ttft_ms.p50);
+}
+
+TEST(ReplayModel, WhatIsNoTraceIsRefused) {
+  const LinearSteps model(1);
+  EXPECT_EQ(ReplayWithModel("/no/such/file", model).status().code(), StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace tactus

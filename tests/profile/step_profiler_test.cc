@@ -1,0 +1,212 @@
+#include "exec/step_profiler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <set>
+
+#include "base/clock.h"
+#include "engine/profile_model.h"
+
+namespace tactus {
+namespace {
+
+ProfileLimits Limits() {
+  ProfileLimits l;
+  l.max_step_tokens = 512;
+  l.max_decodes = 64;
+  l.max_context = 2048;
+  l.num_blocks = 3000;
+  l.block_size = 16;
+  l.vocab_size = 100;
+  return l;
+}
+
+int64_t BlocksOf(const ProfileLimits& l, const ProfilePoint& p) {
+  const auto blocks = [&l](int64_t tokens) { return (tokens + l.block_size - 1) / l.block_size; };
+  return blocks(p.prefill_tokens + p.prefill_context) + p.decodes * blocks(p.decode_context);
+}
+
+TEST(DesignProfile, StaysWithinTheLimitsAndRepeatsNothing) {
+  ProfileLimits small = Limits();
+  small.num_blocks = 40;
+  small.max_step_tokens = 48;
+  for (const ProfileLimits& l : {Limits(), small}) {
+    const auto points = DesignProfile(l, 300);
+    EXPECT_GT(points.size(), 100u);
+    std::set<std::vector<int32_t>> seen;
+    for (const ProfilePoint& p : points) {
+      EXPECT_TRUE(seen.insert({p.prefill_tokens, p.prefill_context, p.decodes, p.decode_context}).second);
+      EXPECT_GE(p.prefill_tokens + p.decodes, 1);
+      EXPECT_LE(p.prefill_tokens + p.decodes, l.max_step_tokens);
+      EXPECT_LE(p.prefill_tokens + p.prefill_context, l.max_context);
+      EXPECT_LE(p.decodes, l.max_decodes);
+      EXPECT_LE(p.decode_context, l.max_context);
+      EXPECT_EQ(p.decodes > 0, p.decode_context > 0);
+      EXPECT_LE(BlocksOf(l, p), l.num_blocks);
+    }
+  }
+}
+
+// Whoever stops early has the range already, and points all over it.
+TEST(DesignProfile, EveryBeginningCoversTheSpace) {
+  const auto points = DesignProfile(Limits(), 36);
+  ASSERT_EQ(points.size(), 36u);
+  const auto most = [&](auto field) {
+    int32_t value = 0;
+    for (size_t i = 0; i < 12; ++i) value = std::max(value, points[i].*field);
+    return value;
+  };
+  EXPECT_EQ(most(&ProfilePoint::prefill_tokens), 512);
+  EXPECT_EQ(most(&ProfilePoint::prefill_context), 2032);
+  EXPECT_EQ(most(&ProfilePoint::decodes), 64);
+  EXPECT_EQ(most(&ProfilePoint::decode_context), 2048);
+  // Each third of an axis (in ratios) is met by the first 36.
+  const auto thirds = [&](auto field, double high) {
+    std::set<int> met;
+    for (const ProfilePoint& p : points) {
+      if (p.*field > 0) met.insert(std::min(2, static_cast<int>(3 * std::log(p.*field) / std::log(high))));
+    }
+    return met.size();
+  };
+  EXPECT_EQ(thirds(&ProfilePoint::prefill_tokens, 512), 3u);
+  EXPECT_EQ(thirds(&ProfilePoint::decodes, 64), 3u);
+  EXPECT_EQ(thirds(&ProfilePoint::prefill_context, 2048), 2u);   // a context is none, or at least 16: beyond the first third
+}
+
+// Takes as long as a formula says, every seventh step four times as long (a disturbance), and complains about plans that a real
+// executor would read unwritten memory for.
+class ScriptedExecutor final : public Executor {
+ public:
+  explicit ScriptedExecutor(int32_t block_size) : block_size_(block_size) {}
+  ExecutorTraits traits() const override { return {}; }
+  void SetWakeup(std::function<void()>) override {}
+  void Submit(const StepPlan& plan) override {
+    for (const TableUpdate& u : plan.table_updates) {
+      auto& table = tables_[u.slot];
+      table.resize(static_cast<size_t>(std::max<int32_t>(static_cast<int32_t>(table.size()), u.first_index + u.count)));
+      std::copy_n(plan.table_blocks.begin() + u.offset, u.count, table.begin() + u.first_index);
+    }
+    for (const BlockCopy& c : plan.copies) {
+      if (written_.count(c.from) == 0) violation = "a copy of an unwritten block";
+      written_.insert(c.to);
+    }
+    double ms = 0.5;
+    std::set<BlockId> used;
+    for (const StepItem& item : plan.items) {
+      const auto& table = tables_[item.slot];
+      for (int32_t b = 0; b <= (item.first_position + item.count - 1) / block_size_; ++b) {
+        const BlockId block = table.at(static_cast<size_t>(b));
+        if (!used.insert(block).second) violation = "two sequences share a block";
+        if (b < item.first_position / block_size_ && written_.count(block) == 0) violation = "KV that was never written";
+        written_.insert(block);
+      }
+      const double context = item.first_position, tokens = item.count;
+      ms += 0.02 * tokens + (tokens == 1 ? 1e-4 * (context + 1) : 1e-6 * tokens * (context + tokens / 2));
+    }
+    if (plan.tokens.size() != static_cast<size_t>(plan.num_tokens)) violation = "tokens are missing";
+    if (++steps_ % 7 == 0) ms *= 4;
+    plan_ = &plan;
+    took_ns_ = static_cast<DurationNs>(ms * 1e6);
+  }
+  bool Poll(StepResult* result) override {
+    if (plan_ == nullptr) return false;
+    result->Clear();
+    result->step = plan_->step;
+    result->items.resize(plan_->items.size());
+    result->start_ns = now_ns_;
+    result->end_ns = now_ns_ += took_ns_;
+    plan_ = nullptr;
+    return true;
+  }
+  std::string violation;
+
+ private:
+  const int32_t block_size_;
+  std::map<SlotId, std::vector<BlockId>> tables_;
+  std::set<BlockId> written_;
+  const StepPlan* plan_ = nullptr;
+  TimeNs now_ns_ = 0;
+  DurationNs took_ns_ = 0;
+  int64_t steps_ = 0;
+};
+
+TEST(StepProfiler, MedianOfSoundPlansAndAFileThatPredicts) {
+  const ProfileLimits limits = Limits();
+  ScriptedExecutor executor(limits.block_size);
+  StepProfiler profiler(&executor, limits);
+  MeasuredProfile profile;
+  profile.remarks = {{"model", "made up"}, {"threads", "2"}};
+  for (const ProfilePoint& p : DesignProfile(limits, 150)) {
+    const auto sample = profiler.Measure(p, 20 * kMillisecond);
+    ASSERT_TRUE(sample.ok()) << sample.status().ToString();
+    ASSERT_EQ(executor.violation, "");
+    double ms = 0.5 + 0.02 * p.decodes + p.decodes * 1e-4 * p.decode_context + 0.02 * p.prefill_tokens;
+    const double c = p.prefill_tokens, k = p.prefill_context;
+    if (c == 1) ms += 1e-4 * (k + 1);
+    if (c > 1) ms += 1e-6 * c * (k + c / 2);
+    ASSERT_NEAR(sample->step_ms, ms, 1e-5) << "the disturbed runs are not the median";
+    profile.samples.push_back(*sample);
+  }
+  const std::string path = testing::TempDir() + "profile_test.csv";
+  std::ofstream(path) << ProfileText(profile);
+  const auto loaded = cost::LoadStepProfile(path);
+  std::remove(path.c_str());
+  ASSERT_TRUE(loaded.ok()) << loaded.status().ToString();
+  EXPECT_EQ((*loaded)->remarks().at("model"), "made up");
+  EXPECT_EQ((*loaded)->error().rows, 150);
+  // A step that was not measured, with two chunks.
+  const ChunkShape chunks[] = {{700, 100}, {0, 60}};
+  StepShape shape;
+  shape.chunks = chunks;
+  shape.decodes = 20;
+  shape.decode_context_tokens = 20 * 900;
+  const double truth = 0.5 + 0.02 * 180 + 1e-4 * 18000 + 1e-6 * (100 * 750 + 60 * 30);
+  EXPECT_NEAR(static_cast<double>((*loaded)->StepTimeNs(shape)) * 1e-6 / truth, 1.0, 0.03);
+}
+
+EngineOptions TinyModel() {
+  EngineOptions engine;
+  engine.model = std::string(TACTUS_SOURCE_DIR "/tests/golden/data/") + "llama-gqa";
+  engine.threads = 1;
+  engine.max_num_seqs = 4;
+  engine.kv_cache_memory.bytes = 4 << 20;
+  return engine;
+}
+
+TEST(ProfileModel, MeasuresARealModelAndKeepsWhatItHasWhenStopped) {
+  ProfileOptions options;
+  options.time_limit_ns = 60 * kSecond;   // never reached: the points run out
+  options.max_points = 12;
+  auto all = ProfileModel(TinyModel(), options);
+  ASSERT_TRUE(all.ok()) << all.status().ToString();
+  EXPECT_FALSE(all->interrupted);
+  EXPECT_GE(all->samples.size(), 8u);
+  for (const cost::StepSample& s : all->samples) EXPECT_GT(s.step_ms, 0);
+  EXPECT_EQ(all->remarks.at("threads"), "1");
+
+  options.progress = [](const ProfileProgress& p) { return p.points < 3; };
+  auto some = ProfileModel(TinyModel(), options);
+  ASSERT_TRUE(some.ok());
+  EXPECT_TRUE(some->interrupted);
+  EXPECT_EQ(some->samples.size(), 3u);
+}
+
+TEST(ProfileModel, UnknownModelsSayWhatThereIs) {
+  EngineOptions engine = TinyModel();
+  engine.model = "no-such-model";
+  const auto measured = ProfileModel(engine, {});
+  ASSERT_FALSE(measured.ok());
+  EXPECT_EQ(measured.status().code(), StatusCode::kNotFound);
+}
+
+TEST(ProfileModel, PlaceByModelAndThreads) {
+  EXPECT_NE(DefaultProfilePath("/models/a/SmolLM2.Q4_1.gguf", 2).find("/profiles/SmolLM2.Q4_1-2t.csv"), std::string::npos);
+  EXPECT_NE(DefaultProfilePath("/models/llama-1b/", 8).find("/profiles/llama-1b-8t.csv"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tactus
