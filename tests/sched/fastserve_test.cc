@@ -202,6 +202,24 @@ TEST(FastServe, PromotionBoundsStarvation) {
   EXPECT_GT(starved.longest_gap_ns, 300 * kMillisecond);
 }
 
+// Those that were promoted go in the order in which they had begun to wait, so that under any load they take turns: with three long
+// answers, all promoted at once, each has its quantum of 2 tokens before any has a second one.
+TEST(FastServe, ThePromotedTakeTurns) {
+  HarnessConfig c = Config();
+  c.scheduler.limits.policy.mlfq_promotion.ns = kMillisecond;
+  c.executor.step_base_ns = kMillisecond;
+  c.executor.step_token_ns = 0;
+  Harness h(c);
+  std::vector<RequestHandle> all;
+  for (int i = 0; i < 3; ++i) all.push_back(Add(&h, 4, 12));
+  ASSERT_EQ(h.Run(), "");
+  for (const RequestHandle r : all) {
+    const auto& tokens = h.outputs().at(r).choices[0].token_ns;
+    EXPECT_LE(tokens.front(), all.size() * 2 * kMillisecond + 2 * kMillisecond);
+    for (size_t i = 1; i < tokens.size(); ++i) EXPECT_LE(tokens[i] - tokens[i - 1], 5 * kMillisecond) << i;
+  }
+}
+
 // --- swap on a shortage ---
 
 // 4 blocks of 4 tokens, two sequences of 8 + 5: when both need a third block the younger is swapped out, 8 positions, and
