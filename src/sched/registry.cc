@@ -281,7 +281,10 @@ void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan)
   } else if (!view.changes.empty()) {
     order_->Apply(view);
   }
-  builder->Begin(view, budget_->NextFor(view, order_.get()), max_running_, plan);
+  // After the last way out below nobody starts before those who go on have had their share of what it freed.
+  const int32_t places = yield_to_running_ && !view.running.empty() ? static_cast<int32_t>(view.running.size()) : max_running_;
+  yield_to_running_ = false;
+  builder->Begin(view, budget_->NextFor(view, order_.get()), places, plan);
   StepContext step(view, builder, order_.get(), admission_.get(), preemption_.get(), &scratch_);
   if (traits_.aborts_outgrown) outgrown_ += step.AbortOutgrown();
   if (traits_.makes_room) step.MakeRoom();
@@ -290,6 +293,7 @@ void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan)
   // The youngest gives its KV back, and the next plan goes on from there.
   if (builder->empty() && plan->preempts.empty() && view.steps_in_flight == 0 && !view.running.empty() && traits_.can_preempt) {
     step.TakeBack(view.running_by_arrival.back());
+    yield_to_running_ = true;
   }
 }
 

@@ -80,6 +80,7 @@ class Scheduler {
   ChoiceTraits traits_;
   int32_t max_running_ = 0;
   int64_t outgrown_ = 0;
+  bool yield_to_running_ = false;
   bool fresh_ = true;
   StepScratch scratch_;
   std::unique_ptr<Order> order_;

@@ -253,6 +253,17 @@ TEST(Conformance, EveryLegalPairOfChoicesServes) {
   EXPECT_GT(played, 500);
 }
 
+// Two half-done prompts hold all memory and nobody may take it from the other: the youngest gives up. Its order puts it first in the
+// queue again, where it must not take back what it has given before the other has had its share.
+TEST(Conformance, WhoGaveUpDoesNotTakeItBackAtOnce) {
+  Workload w = MakeWorkload(1267, {.rejects = true});
+  w.config.scheduler.limits.token_budget = w.config.max_model_len;
+  const Outcome outcome = Play(w, {.order = "grouped", .admission = "chunk-fits", .composition = "slack-fill-in-order",
+                                   .budget = "prefill-cap", .preemption = "most-slack-recompute"});
+  ASSERT_EQ(outcome.broken, "");
+  ExpectModelTokens(w, outcome);
+}
+
 // Any five choices together, with any token budget, that are not refused.
 TEST(Conformance, RandomLegalCombinationsServe) {
   int legal = 0;
