@@ -47,6 +47,7 @@ class StepContext {
     const int64_t tokens = std::max(admission_.Demand(view, slot, end).reserve_tokens, end);
     return (tokens + plan.block_size() - 1) / plan.block_size() * plan.block_size();
   }
+  PlanBuilder::Demand StartDemand(SlotId slot) const { return plan.StartDemand(slot, admission_); }
   // Who would give its KV back for `needy`, which may be waiting; and its giving back.
   SlotId Victim(SlotId needy) const { return preemption_.Victim(view, plan, order, needy); }
   PreemptResult TakeBack(SlotId victim) { return plan.Preempt(victim, preemption_.Mode()); }

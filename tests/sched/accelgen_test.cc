@@ -341,7 +341,10 @@ TEST(SlackOrder, IsTheSortBySlack) {
       view = bed.View(now);
       std::vector<SlotId> expected(view.waiting.begin(), view.waiting.end());
       std::sort(expected.begin(), expected.end(), [&](SlotId a, SlotId b) {
-        return std::pair(slack.SlackNs(view, a), view.seq.arrival_order[a]) < std::pair(slack.SlackNs(view, b), view.seq.arrival_order[b]);
+        const auto key = [&](SlotId s) {
+          return std::tuple(view.seq.preemptions[s] > 0 ? 0 : 1, slack.SlackNs(view, s), view.seq.arrival_order[s]);
+        };
+        return key(a) < key(b);
       });
       for (const bool fresh : {false, true}) {
         auto other = MakeSlackOrder(limits);

@@ -162,7 +162,7 @@ TEST(SlackFill, AnUrgentPromptTakesKvFromTheMostSlack) {
   EXPECT_EQ(h.plans()[4], "1:11+1* 2:16+1*");
 }
 
-// The same prompt, already late: it starts with the KV that is free and takes none.
+// The same prompt, already late: it takes none, and waits until there is room for it beside those that run.
 TEST(SlackFill, ALatePromptTakesNoKv) {
   HarnessConfig c = Config("accelgen", 17);
   c.num_blocks = 8;
@@ -176,8 +176,10 @@ TEST(SlackFill, ALatePromptTakesNoKv) {
   }
   Add(&h, 16, 3, {kMs, 0, 0});
   ASSERT_EQ(h.Settle(), "");
-  EXPECT_EQ(h.plans()[3], "2:0+8 1:10+1* 0:10+1*");
+  EXPECT_EQ(h.plans()[3], "1:10+1* 0:10+1*");
   ASSERT_EQ(h.Run(), "");
+  EXPECT_EQ(h.loop().Stats().preemptions, 0);
+  EXPECT_EQ(h.plans()[8], "2:0+16*");
 }
 
 struct Played {

@@ -96,7 +96,10 @@ class SlackFill final : public Composition {
   }
   void Advance(StepContext& step) {
     queue_head_ = looked_at_++ < kMostLookedAt ? step.order.Next() : kNoSlot;
-    if (queue_head_ != kNoSlot) head_slack_ns_ = slack_.SlackNs(step.view, queue_head_);
+    if (queue_head_ == kNoSlot) return;
+    // Whoever was preempted goes before all others; its queue says so too.
+    const bool preempted = step.view.seq.preemptions[queue_head_] > 0;
+    head_slack_ns_ = preempted ? std::numeric_limits<DurationNs>::min() : slack_.SlackNs(step.view, queue_head_);
   }
 
   // --- urgent ones ---
@@ -231,7 +234,16 @@ class SlackFill final : public Composition {
     }
   }
 
+  // Whoever was preempted starts again only where all of it fits and everybody who runs can go on, whatever the admission asks:
+  // else it would take back at once what it gave up, and those it gave it to would wait for ever.
+  static bool MayStart(const StepContext& step, SlotId slot) {
+    if (step.view.seq.preemptions[slot] == 0 || step.view.running.empty()) return true;
+    const PlanBuilder::Demand all = step.StartDemand(slot);
+    return step.plan.blocks_available() >= all.blocks + std::max(all.keep_free, static_cast<int64_t>(step.view.running.size()));
+  }
+
   AddResult Start(StepContext& step, SlotId slot, int32_t limit) {
+    if (!MayStart(step, slot)) return AddResult::kNoBlocks;
     const AddResult result = step.Admit(slot, limit, whole_);
     if (result != AddResult::kAdded) return result;
     if (step.view.seq.prompt_tokens[slot] >= long_prompt_) ++long_running_;

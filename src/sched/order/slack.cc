@@ -4,10 +4,14 @@
 // A walk merges them: a class's head bounds from below all that follow in it, and a sequence is handed out once its exact
 // latest start is no later than every bound. The order is exact, nothing is ever sorted again, and a walk costs what it reads.
 //
+// Ours: those that were preempted go first, as under fcfs. Their wait begins anew when they lose their KV, so by slack alone they
+// would come after everybody who is late already.
+//
 // Bound: a waiting request is passed over only by requests whose latest start is earlier: none that arrives after its own
 // deadline plus the time of the longest prompt.
 #include <algorithm>
 #include <bit>
+#include <span>
 
 #include "base/check.h"
 #include "sched/choices.h"
@@ -18,7 +22,8 @@ namespace {
 
 constexpr int kSmall = 16;     // lengths below it have a class each
 constexpr int kPerOctave = 8;
-constexpr int kClasses = kSmall + kPerOctave * 27;
+constexpr int kPreempted = kSmall + kPerOctave * 27;   // a class of its own, of any length
+constexpr int kClasses = kPreempted + 1;
 
 int ClassOf(int64_t tokens) {
   if (tokens < kSmall) return static_cast<int>(tokens);
@@ -66,7 +71,13 @@ class SlackOrder final : public Order {
     mean_chunk_ = w.mean_chunk_tokens;
     revealed_.clear();
     frontier_.clear();
-    for (int c = 0; c < kClasses; ++c) {
+    preempted_left_ = 0;
+    for (const Entry& e : classes_[kPreempted].Waiting()) {
+      Reveal(e);
+      ++preempted_left_;
+    }
+    std::make_heap(revealed_.begin(), revealed_.end(), std::greater<>());
+    for (int c = 0; c < kPreempted; ++c) {
       Class& cls = classes_[static_cast<size_t>(c)];
       if (cls.empty()) continue;
       cls.cursor = cls.begin;
@@ -77,15 +88,22 @@ class SlackOrder final : public Order {
   }
 
   SlotId Next() override {
-    while (!frontier_.empty() && (revealed_.empty() || frontier_.front().first <= revealed_.front().latest_start_ns)) Reveal();
+    while (preempted_left_ == 0 && !frontier_.empty() &&
+           (revealed_.empty() || frontier_.front().first <= revealed_.front().latest_start_ns)) {
+      Advance();
+    }
     if (revealed_.empty()) return kNoSlot;
+    if (preempted_left_ > 0) --preempted_left_;
     std::pop_heap(revealed_.begin(), revealed_.end(), std::greater<>());
     const SlotId slot = revealed_.back().slot;
     revealed_.pop_back();
     return slot;
   }
 
-  bool Before(const StepView& view, SlotId a, SlotId b) const override { return slack_.Before(view, a, b); }
+  bool Before(const StepView& view, SlotId a, SlotId b) const override {
+    const bool first_a = GoesFirst(view, a), first_b = GoesFirst(view, b);
+    return first_a != first_b ? first_a : slack_.Before(view, a, b);
+  }
 
  private:
   struct Entry {
@@ -105,6 +123,7 @@ class SlackOrder final : public Order {
     size_t begin = 0, cursor = 0;
     DurationNs run_ns = 0;        // of its longest prompt, in this walk
     bool empty() const { return begin == entries.size(); }
+    std::span<const Entry> Waiting() const { return std::span(entries).subspan(begin); }
     void Clear() {
       entries.clear();
       begin = cursor = 0;
@@ -123,7 +142,10 @@ class SlackOrder final : public Order {
     f.tokens = view.seq.known_committed[slot];
     f.entry = {std::min(f.deadlines.prompt_by_ns, f.deadlines.job_by_ns), view.seq.arrival_order[slot], slot};
     // What only has a job deadline does not run against T_max.
-    f.cls = f.deadlines.prompt_by_ns == kNever ? 0 : ClassOf(f.tokens);
+    f.cls = view.seq.preemptions[slot] > 0 ? kPreempted : f.deadlines.prompt_by_ns == kNever ? 0 : ClassOf(f.tokens);
+  }
+  static bool GoesFirst(const StepView& view, SlotId slot) {
+    return view.seq.state[slot] == SeqState::kWaiting && view.seq.preemptions[slot] > 0;
   }
 
   void Insert(const StepView& view, SlotId slot) {
@@ -153,16 +175,19 @@ class SlackOrder final : public Order {
     }
   }
 
-  void Reveal() {
-    std::pop_heap(frontier_.begin(), frontier_.end(), std::greater<>());
-    const int c = frontier_.back().second;
-    frontier_.pop_back();
-    Class& cls = classes_[static_cast<size_t>(c)];
-    const Entry& e = cls.entries[cls.cursor++];
+  void Reveal(const Entry& e) {
     const Filed& f = filed_[static_cast<size_t>(e.slot)];
     const TimeNs latest =
         SlackModel::LatestStart(f.deadlines, SlackModel::Chunks(f.tokens, mean_chunk_), longest_step_ns_);
     revealed_.push_back({latest, e.arrival, e.slot});
+  }
+
+  void Advance() {
+    std::pop_heap(frontier_.begin(), frontier_.end(), std::greater<>());
+    const int c = frontier_.back().second;
+    frontier_.pop_back();
+    Class& cls = classes_[static_cast<size_t>(c)];
+    Reveal(cls.entries[cls.cursor++]);
     std::push_heap(revealed_.begin(), revealed_.end(), std::greater<>());
     if (cls.cursor == cls.entries.size()) return;
     frontier_.push_back({cls.entries[cls.cursor].deadline_ns - cls.run_ns, c});
@@ -176,7 +201,8 @@ class SlackOrder final : public Order {
   DurationNs longest_step_ns_ = 0;
   int64_t mean_chunk_ = 1;
   std::vector<std::pair<TimeNs, int>> frontier_;   // heap: lower bound of what a class has left, class
-  std::vector<Revealed> revealed_;                 // heap
+  std::vector<Revealed> revealed_;                 // heap; the preempted alone until they have been handed out
+  size_t preempted_left_ = 0;
 };
 
 }  // namespace
