@@ -166,17 +166,19 @@ TEST(LoopThread, StopWakesASleepingLoop) {
   EXPECT_EQ(rig.sink.tokens.load(), 5);
 }
 
-// Neither planning nor committing allocates while nothing arrives or ends, whichever scheduler.
+// Neither planning nor committing allocates while nothing arrives or ends, whichever scheduler. A preempted sequence that starts
+// again takes one copy of what it has generated along (SequenceStart::output).
 TEST(LoopThread, TheSteadyStateDoesNotAllocate) {
   for (const auto& preset : sched::Presets()) {
     Rig rig(preset.name, 16, 400);
     for (uint64_t i = 0; i < 40; ++i) ASSERT_TRUE(rig.Submit(i, 400).ok());
     for (int i = 0; i < 20; ++i) ASSERT_TRUE(rig.loop->RunOnce());
+    const int64_t preemptions = rig.loop->Stats().preemptions;
     g_allocations = 0;
     t_counting = true;
     for (int i = 0; i < 300; ++i) rig.loop->RunOnce();
     t_counting = false;
-    EXPECT_EQ(g_allocations.load(), 0) << preset.name;
+    EXPECT_LE(g_allocations.load(), rig.loop->Stats().preemptions - preemptions) << preset.name;
     EXPECT_GT(rig.loop->Stats().generation_tokens, 300) << preset.name;
   }
 }
