@@ -35,6 +35,7 @@ SYSTEMS = {"h100_sxm": "h100", "h200_sxm": "h200", "b200_sxm": "b200"}
 SEED = 1
 PROMPTS_PER_CLIENT = 10
 BATCH_WAIT_STEPS = 20
+OUTPUT_SPREAD = 0.0
 OVERLAPPED_HOST = "100us"
 
 
@@ -85,27 +86,30 @@ def setting(raw: dict[str, str]) -> Row | None:
 def command(tactus: str, row: Row, lengths: pathlib.Path) -> list[str]:
     scheduler = {"vllm": ["vllm"], "sglang": ["vllm-v0"], "trtllm": ["no-preempt", "--composition", "whole-prompt-hybrid"]}[row.backend]
     # Servers are started for what the benchmark sends. SGLang's prefill step takes 8192 tokens at most, which prefill-first has from here.
-    context = max(row.token_budget if row.backend == "sglang" else 0, row.isl + row.osl + 20)
+    context = max(row.token_budget if row.backend == "sglang" else 0, row.isl + round(row.osl * 1.25) + 20)
     return [tactus, "sim", "--model", row.model, "--device", row.device, "--tp", str(row.tp), "--backend", row.backend, "--weight-dtype", row.dtype,
             "--kv-cache-dtype", row.kv_dtype, "--scheduler", *scheduler, "--token-budget", str(row.token_budget), "--max-num-seqs", str(row.max_seqs), "--max-model-len", str(context),
             "--gpu-memory-utilization", str(row.memory), "--prefix-caching", "off", "--ignore-eos", "on", "--workload", f"lengths:{lengths}", "--concurrency",
             str(row.concurrency), "--requests", str(PROMPTS_PER_CLIENT * row.concurrency), "--seed", str(SEED), *(["--cpu-overhead", OVERLAPPED_HOST] if row.overlapped else []), "--json"]
 
 
-def write_lengths(row: Row, path: pathlib.Path) -> None:
+def write_lengths(row: Row, path: pathlib.Path, output_spread: float) -> None:
     draw = random.Random(SEED)
     with path.open("w") as out:
         out.write("prompt_tokens,output_tokens\n")
         for _ in range(PROMPTS_PER_CLIENT * row.concurrency):
-            lengths = [draw.randint(int(0.8 * n), n) for n in (row.isl, row.osl)] if row.spread else [row.isl, row.osl]
-            out.write(f"{lengths[0]},{lengths[1]}\n")
+            if row.spread:
+                prompt, output = (draw.randint(int(0.8 * n), n) for n in (row.isl, row.osl))
+            else:
+                prompt, output = row.isl, row.osl + round(draw.uniform(-output_spread, output_spread) * row.osl)
+            out.write(f"{prompt},{output}\n")
 
 
-def simulate(tactus: str, row: Row, extra: list[str]) -> dict:
+def simulate(tactus: str, row: Row, output_spread: float, extra: list[str]) -> dict:
     """{ttft_ms, tpot_ms, seconds} or {error}."""
     with tempfile.TemporaryDirectory() as folder:
         lengths = pathlib.Path(folder) / "lengths.csv"
-        write_lengths(row, lengths)
+        write_lengths(row, lengths, output_spread)
         started = time.monotonic()
         try:
             done = subprocess.run([*command(tactus, row, lengths), *extra], capture_output=True, text=True, timeout=600)
@@ -148,11 +152,11 @@ def summary(pairs: list[tuple[Row, dict]]) -> dict:
     return out
 
 
-def table(pairs: list[tuple[Row, dict]]) -> list[str]:
+def table(pairs: list[tuple[Row, dict]], by: list[str]) -> list[str]:
     lines = ["| model, system, backend | rows | TTFT | TPOT | whole request | predicted / measured, median: TTFT, TPOT |", "|---|---|---|---|---|---|"]
     groups = collections.defaultdict(list)
     for pair in pairs:
-        groups[pair[0].group].append(pair)
+        groups[(*pair[0].group, *(f"{name} {getattr(pair[0], name)}" for name in by))].append(pair)
     regular = [pair for pair in pairs if not pair[0].suspect]
     for label, own in [*((" ".join(group), own) for group, own in sorted(groups.items())), ("all but the suspect rows", regular), ("all", pairs)]:
         s = summary(own)
@@ -177,35 +181,43 @@ def read_rows(wheel: pathlib.Path) -> list[Row]:
         return [row for row in map(setting, raw) if row is not None]
 
 
+def record_text(rows: list[Row], results: list[dict], done: list[tuple[Row, dict]], seconds: int) -> str:
+    """JSON: the summaries, then one line per row: key, measured TTFT and TPOT, predicted ones (or the reason why not)."""
+    head = {"package": f"{PACKAGE} {VERSION}", "seconds": seconds, "seed": SEED, "all": summary(done),
+            "without_suspect": summary([p for p in done if not p[0].suspect])}
+    lines = [json.dumps([row.key, round(row.ttft_ms, 2), round(row.tpot_ms, 3),
+                         *([round(r["ttft_ms"], 2), round(r["tpot_ms"], 3)] if "error" not in r else [r["error"]])]) for row, r in zip(rows, results)]
+    return json.dumps(head, indent=1)[:-2] + ',\n "rows": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tactus", default=str(ROOT / "build/release/tactus"))
     parser.add_argument("--wheel", type=pathlib.Path)
     parser.add_argument("--cache", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "tactus-silicon")
+    parser.add_argument("--output-spread", type=float, default=OUTPUT_SPREAD, help="where the load generator is not known: output lengths uniform within this share of osl")
     parser.add_argument("--every", type=int, default=1, help="simulate every n-th row only")
     parser.add_argument("--only", default="", help="groups whose name contains this, such as 'h100 vllm'")
+    parser.add_argument("--by", default="", help="split the table further, such as tp,dtype or isl,osl")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("-o", "--output", type=pathlib.Path, help="JSON with every row (default bench/results/silicon.json for a full run)")
+    parser.add_argument("-o", "--output", type=pathlib.Path, help="JSON with every row (default bench/results/<date>-silicon.json for a full run)")
     arguments, extra = parser.parse_known_args()
     rows = [r for r in read_rows(arguments.wheel or fetch_wheel(arguments.cache)) if arguments.only in " ".join(r.group)][:: arguments.every]
     started = time.monotonic()
     results: list[dict] = []
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        for result in pool.map(lambda row: simulate(arguments.tactus, row, extra), rows):
+        for result in pool.map(lambda row: simulate(arguments.tactus, row, arguments.output_spread, extra), rows):
             results.append(result)
             if len(results) % 50 == 0:
                 print(f"{len(results)} of {len(rows)} rows, {time.monotonic() - started:.0f} s", file=sys.stderr)
     done = [(row, r) for row, r in zip(rows, results) if "error" not in r]
     failed = collections.Counter((" ".join(row.group), f"tp {row.tp}", r["error"]) for row, r in zip(rows, results) if "error" in r)
-    print("\n".join(table(done)) if done else "no row could be simulated")
+    print("\n".join(table(done, arguments.by.split(",") if arguments.by else [])) if done else "no row could be simulated")
     for (group, tp, error), count in sorted(failed.items()):
         print(f"not simulated: {count} rows of {group}, {tp}: {error}")
-    output = arguments.output or (ROOT / "bench/results/silicon.json" if arguments.every == 1 and not arguments.only and not extra else None)
+    output = arguments.output or (ROOT / f"bench/results/{time.strftime('%Y-%m-%d')}-silicon.json" if arguments.every == 1 and not arguments.only and not extra else None)
     if output is not None:
-        record = {"package": f"{PACKAGE} {VERSION}", "seconds": round(time.monotonic() - started), "seed": SEED, "all": summary(done),
-                  "without_suspect": summary([p for p in done if not p[0].suspect]),
-                  "rows": [{**dataclasses.asdict(row), **{f"predicted_{k}" if k.endswith("_ms") else k: v for k, v in r.items()}} for row, r in zip(rows, results)]}
-        output.write_text(json.dumps(record, indent=1) + "\n")
+        output.write_text(record_text(rows, results, done, round(time.monotonic() - started)))
     return 0 if done else 1
 
 

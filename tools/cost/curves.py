@@ -17,6 +17,16 @@ def monotone(x: np.ndarray, us: np.ndarray) -> np.ndarray:
     return fitted
 
 
+def without_hiccups(x: np.ndarray, us: np.ndarray, beyond: float = 1.35) -> np.ndarray:
+    """Mask of the points to keep: not those that take `beyond` times the median of the next three larger problems. Such points are
+    hiccups of the measurement (one clock tick of 20 us on a 10 us kernel), where a real kernel's dips stay within a quarter."""
+    order = np.argsort(x, kind="stable")
+    sorted_us, keep = us[order], np.ones(len(x), bool)
+    for i in range(len(x) - 3):
+        keep[order[i]] = sorted_us[i] <= beyond * np.median(sorted_us[i + 1 : i + 4])
+    return keep
+
+
 def pick_knots(x: np.ndarray, us: np.ndarray, worst: float, most: int) -> np.ndarray:
     """Indices of the points between which straight lines meet all others within `worst` (relative), at most `most` of them."""
     if len(x) <= 2:

@@ -253,6 +253,23 @@ def targets() -> list[tuple[str, str]]:
     return backends + [(d, "") for d in PLAN]
 
 
+SOURCES = """## Which source for what
+
+| devices | products, attention, all-reduce | why |
+|---|---|---|
+| a100 h100 h200 b200 b300 gb200 l40s rtxpro6000 | the package's tables of vLLM; for h100, h200, b200 also of TensorRT-LLM and SGLang in files of their own | kernels of today's servers, 50 head geometries, KV and weights in 8 bits |
+| a100, h100: products with n or k beyond 16,384; sends | profile (vidur) | the package's grid has only 51,200 and 65,536 there, and no sends. Where both measured one product they are *source* apart, below |
+| rtxpro6000: prefill behind a context | profile (vLLM 0.19) | the package measured context 0 only. Elsewhere a context costs what long prompts cost per query and key |
+| a30, rtx4090 | profile | not in the package |
+| a40 a6000 rtx3090 | products from the profile, attention with a100's efficiencies | no usable attention: the a6000 and h100 profiles of one source have decode times that do not depend on the context and beat the memory's bandwidth eight times over |
+| l4 | l40s's efficiencies | nothing was measured; the same generation |
+
+Not used: a100's profile of attention (one geometry, an older kernel that reaches 0.19 of the peak at 4,096 tokens), the profiles' all-reduces (NCCL started from the host: 20-60 us at
+any size), norms and activations of unfused Hugging Face layers, the package's all-reduces without graphs and vLLM's `fp8_block` (three kernels under one name, without graphs).
+Small operators are nowhere in the package: their overheads are vLLM 0.19's on an RTX PRO 6000 (profile), their rate 80 % of the bandwidth; a30 and a40 have their own.
+"""
+
+
 def error_page(texts: dict[str, str], wheel: Wheel) -> str:
     out = ["# How far the fitted operator times are off", "",
            f"Written by `tools/cost/fit.py` together with the files in `data/cost/` (aiconfigurator-core {wheel.version} and public profiles).",
@@ -260,7 +277,7 @@ def error_page(texts: dict[str, str], wheel: Wheel) -> str:
            "*shape*: shapes (n, k) or head geometries that the file does not hold, met through their neighbours. *model*: every known model's",
            "shapes, at every tp, hidden in turn. *region*: a band of m, of the chunk or of the context hidden and refitted. *device*: predicted with",
            "the efficiencies of the nearest other device (" + ", ".join(f"{a} from {b}" for a, b in TWINS.items()) + ").",
-           "*source*: the package against the profile where both measured one product. Sources and licences are in each file's head.", ""]
+           "*source*: the package against the profile where both measured one product. Sources and licences are in each file's head.", "", *SOURCES.splitlines(), ""]
     ops = ["gemm", "prefill", "decode", "allreduce", "sendrecv"]
     kinds = {"gemm": ["fit", "shape", "model", "region", "device"], "prefill": ["fit", "shape", "region", "device"], "decode": ["fit", "shape", "region", "device"],
              "allreduce": ["region"], "sendrecv": ["region"]}

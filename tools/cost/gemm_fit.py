@@ -11,7 +11,7 @@ import dataclasses
 import numpy as np
 import pandas as pd
 
-from curves import at, monotone, pairs, pick_knots
+from curves import at, monotone, pairs, pick_knots, without_hiccups
 from devices import WEIGHT_BYTES, Device, models
 
 NEIGHBOURS = 4
@@ -66,6 +66,7 @@ def gather(device: Device, dtype: str, rows: pd.DataFrame, least_m: int = 8) -> 
     curves = np.full((len(shapes), len(grid)), np.nan)
     for i, s in enumerate(shapes):
         g = per_shape[s]
+        g = g[without_hiccups(g["m"].to_numpy(), g["us"].to_numpy())]
         m, us = g["m"].to_numpy(), monotone(g["m"].to_numpy(), g["us"].to_numpy())
         curves[i] = np.where(grid <= m[-1], np.interp(grid, m, us), np.nan)
     keys = pd.DataFrame(shapes, columns=["n", "k"])

@@ -8,7 +8,7 @@ import pandas as pd
 
 import attention_fit as attention
 import gemm_fit as gemm
-from curves import monotone, number, pairs, pick_knots
+from curves import monotone, number, pairs, pick_knots, without_hiccups
 from devices import devices, models
 from fit import moved
 from import_aiconfigurator import allreduce, static_scales, version_key
@@ -30,6 +30,11 @@ class Curves(unittest.TestCase):
         self.assertTrue((np.diff(us) >= 0).all())
         self.assertAlmostEqual(us[1], 2.0)  # the geometric mean of 4 and 1
         self.assertAlmostEqual(us[3], 8.0)
+
+    def test_a_hiccup_is_dropped_and_a_dip_is_not(self):
+        x = np.arange(1.0, 9)
+        us = np.array([10, 30, 10, 12.5, 10, 11, 11, 12.0])
+        self.assertEqual(without_hiccups(x, us).tolist(), [True, False, True, True, True, True, True, True])
 
     def test_knots_meet_every_point_within_the_bound(self):
         x = np.arange(1, 200.0)
