@@ -2,7 +2,7 @@
 //   bench_sim [speed|million]       TACTUS_DATA: the folder with azure2023_conv.csv; else the built-in `chat` lengths
 // speed: codellama-34b on two a100, sarathi-serve with 512 tokens, closed loop sized for a mean batch of 37 (checked: +- 1).
 // million: the same engine, Poisson arrivals at 80 % of what the closed loop with a full batch gives, 1,000,000 requests.
-// Metrics on, step trace off, prefix caching off (the lengths share nothing). Speeds are by the thread's own CPU time; the wall
+// Metrics on, step trace off; the lengths share no text, so nothing is in the prefix cache. Speeds are by the thread's own CPU time; the wall
 // clock's are beside them.
 #include <cstdio>
 #include <cstdlib>
@@ -40,7 +40,6 @@ SimOptions Base() {
   o.tp = 2;
   o.token_budget = 512;
   o.max_model_len = 16384;
-  o.prefix_caching = false;
   o.default_max_tokens = 1024;
   o.workload = std::getenv("TACTUS_DATA") != nullptr ? "lengths:azure2023_conv.csv" : "chat";
   o.seed = 1;

@@ -23,7 +23,7 @@ struct SimOptions {
   double gpu_memory_utilization = 0.9;
   int64_t kv_blocks = 0, block_size = 16, max_model_len = 0;
   BytesText swap_space;
-  bool prefix_caching = true;
+  std::string prefix_caching = "auto";
   // Scheduling
   std::string scheduler = "sarathi-serve", order, admission, composition, budget, preemption, predictor;
   int64_t token_budget = 0, max_num_seqs = 256, max_queue = 0;
@@ -59,7 +59,7 @@ struct SimOptions {
     v.Field("block-size", block_size, {.unit = "tokens", .min = 1, .max = 256, .help = "tokens per KV block"});
     v.Field("max-model-len", max_model_len, {.unit = "tokens", .min = 0, .max = 1 << 24, .help = "context limit; 0: the model's, or what the KV memory holds"});
     v.Field("swap-space", swap_space, {.unit = "bytes", .help = "host memory of a replica for swap preemption; 0: recompute"});
-    v.Field("prefix-caching", prefix_caching, {.help = "reuse the KV of equal prompt prefixes (on|off)"});
+    v.Field("prefix-caching", prefix_caching, {.choices = "auto|on|off", .help = "reuse the KV of equal prompt prefixes; auto: where the workload says who shares what"});
     v.Group("Scheduling");
     v.Field("scheduler", scheduler, {.help = "a preset: order, admission, composition, budget and preemption in one name"});
     v.Field("order", order, {.help = "who goes next in the queue; overrides the preset"});

@@ -175,7 +175,7 @@ Result<SimSetup> SetUpSimulation(const SimOptions& o, const SimTexts& texts) {
     }
   }
   c.model_name = o.model.empty() ? "profile" : o.model;
-  c.prefix_caching = o.prefix_caching;
+  c.prefix_caching = o.prefix_caching == "on" || (o.prefix_caching == "auto" && setup.workload->shares_text());
   c.replicas = static_cast<int32_t>(o.replicas);
   c.balancer = o.balancer;
   c.concurrency = o.concurrency;

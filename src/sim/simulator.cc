@@ -238,7 +238,7 @@ void Simulation::Impl::Enter(Live* live) {
   }
   live->handle = *handle;
   if (limits.prefix_caching) r.owners.Add(*handle, OwnerOf(work));
-  if (!r.executor->full()) r.next_ns = std::min(r.next_ns, clock.NowNs());
+  r.next_ns = std::min(r.next_ns, clock.NowNs());   // a pass takes it in even while a step runs, as the server's loop does
 }
 
 void Simulation::Impl::Refuse(const WorkloadRequest& work, const std::string& why) {

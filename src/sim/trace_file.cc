@@ -164,6 +164,7 @@ class TraceParser {
     }
     TACTUS_RETURN_IF_ERROR(ReadHashIds(&row));
     file_->rows_.push_back(row);
+    file_->shares_text_ = file_->shares_text_ || row.num_hash_ids > 0 || row.shared_tokens > 0;
     return Status();
   }
 

@@ -42,12 +42,14 @@ class TraceFile {
     return std::span<const int64_t>(ids_).subspan(static_cast<size_t>(row.first_hash_id), static_cast<size_t>(row.num_hash_ids));
   }
   bool has_arrivals() const { return !rows_.empty() && rows_[0].arrival_ns >= 0; }
+  bool shares_text() const { return shares_text_; }   // some row has hash ids or a shared prefix
   int64_t dropped() const { return dropped_; }   // rows with a length of 0, which some public traces have
 
  private:
   std::vector<TraceRow> rows_;
   std::vector<int64_t> ids_;
   int64_t dropped_ = 0;
+  bool shares_text_ = false;
   friend class TraceParser;
 };
 

@@ -147,6 +147,9 @@ class DrawnStream final : public WorkloadStream {
 
   int64_t count() const override { return count_; }
   bool has_arrivals() const override { return timed_; }
+  bool shares_text() const override {
+    return spec_.kind == WorkloadSpec::Kind::kPrefix || spec_.kind == WorkloadSpec::Kind::kMultiTurn;
+  }
 
   bool Next(WorkloadRequest* r) override {
     if (next_ >= count_) return false;
@@ -212,6 +215,7 @@ class FileStream final : public WorkloadStream {
 
   int64_t count() const override { return count_; }
   bool has_arrivals() const override { return timed_; }
+  bool shares_text() const override { return file_->shares_text(); }
   int64_t rows_dropped() const override { return file_->dropped(); }
   bool NextTurn(const WorkloadRequest&, WorkloadRequest*) override { return false; }
 

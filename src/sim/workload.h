@@ -76,6 +76,7 @@ class WorkloadStream {
   // The turn after `ended` of its conversation, which arrives when that one has ended. False: it was the last.
   virtual bool NextTurn(const WorkloadRequest& ended, WorkloadRequest* request) = 0;
   virtual bool has_arrivals() const = 0;    // false: all at once
+  virtual bool shares_text() const = 0;     // some requests may share a prefix
   virtual int64_t rows_dropped() const { return 0; }   // of the file: no prompt or no output
 };
 

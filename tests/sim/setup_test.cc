@@ -93,6 +93,22 @@ TEST(SetUp, SmallKvMemoryShortensTheContextAndSaysSo) {
   EXPECT_TRUE(said);
 }
 
+TEST(SetUp, ThePrefixCacheIsOnWhereTheWorkloadSharesText) {
+  const auto cached = [](const std::string& workload, const std::string& asked) {
+    SimOptions o = Options();
+    o.workload = workload;
+    o.prefix_caching = asked;
+    const auto setup = SetUpSimulation(o, {});
+    EXPECT_TRUE(setup.ok()) << setup.status().ToString();
+    return setup.ok() && setup->config.prefix_caching;
+  };
+  const std::string shared = "lengths:" + WriteFile("shared.csv", "prompt_tokens,output_tokens,prefix_id,shared_tokens\n50,5,,\n50,5,1,32\n");
+  const std::string alone = "lengths:" + WriteFile("alone.csv", "prompt_tokens,output_tokens\n50,5\n");
+  EXPECT_TRUE(cached("multi-turn", "auto") && cached("prefix", "auto") && cached(shared, "auto"));
+  EXPECT_FALSE(cached("chat", "auto") || cached(alone, "auto") || cached("multi-turn", "off"));
+  EXPECT_TRUE(cached("chat", "on"));
+}
+
 TEST(SetUp, FilesAreLookedUpInTheDataFolder) {
   WriteFile("lengths_here.csv", "prompt_tokens,output_tokens\n10,5\n20,6\n");
   SimOptions o = Options();
