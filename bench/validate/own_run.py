@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import pathlib
 import signal
 import socket
@@ -107,7 +108,8 @@ def main() -> int:
     parser.add_argument("--scheduler", default="sarathi-serve")
     parser.add_argument("--token-budget", default="512")
     parser.add_argument("--max-num-seqs", default="32")
-    parser.add_argument("--threads", default="0")
+    parser.add_argument("--threads", default=str(max(1, len(os.sched_getaffinity(0)) - 1)),
+                        help="compute threads; default: one core less than there are, which the load generator and HTTP take")
     parser.add_argument("--workload", default="chat")
     parser.add_argument("--requests", type=int, default=100)
     parser.add_argument("--rate", type=float, default=0.5, help="requests per second")

@@ -12,6 +12,7 @@ class Listed final : public WorkloadStream {
   explicit Listed(const std::vector<Arrival>& arrivals) : arrivals_(arrivals) {}
   int64_t count() const override { return static_cast<int64_t>(arrivals_.size()); }
   bool has_arrivals() const override { return true; }
+  bool shares_text() const override { return false; }
   bool NextTurn(const WorkloadRequest&, WorkloadRequest*) override { return false; }
   bool Next(WorkloadRequest* out) override {
     if (next_ == arrivals_.size()) return false;

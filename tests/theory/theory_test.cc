@@ -44,6 +44,9 @@ TEST(Queueing, MeanWaitOfASingleServer) {
       EXPECT_TRUE(wait.Contains(theory)) << service.name << " at load " << load << ": " << wait.mean << " +- " << wait.half_width
                                          << " s, theory " << theory;
       EXPECT_LT(wait.half_width, 0.2 * theory) << service.name << ": the interval says nothing";
+      RecordProperty(std::string(service.name) + (load < 0.6 ? "_half" : "_high"),
+                     std::to_string(wait.mean * 1e3) + " +- " + std::to_string(wait.half_width * 1e3) + " ms, theory " +
+                         std::to_string(theory * 1e3));
       // Every service takes its steps and nothing more.
       for (const Ended& e : out.ended) ASSERT_EQ(e.done_ns - e.scheduled_ns, e.output_tokens * kStep);
     }

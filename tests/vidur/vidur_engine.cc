@@ -21,6 +21,7 @@ class ListedRequests final : public WorkloadStream {
   explicit ListedRequests(const std::vector<TraceRequest>& requests) : requests_(requests) {}
   int64_t count() const override { return static_cast<int64_t>(requests_.size()); }
   bool has_arrivals() const override { return true; }
+  bool shares_text() const override { return false; }
   bool NextTurn(const WorkloadRequest&, WorkloadRequest*) override { return false; }
   bool Next(WorkloadRequest* out) override {
     if (next_ == requests_.size()) return false;
