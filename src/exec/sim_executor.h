@@ -58,7 +58,7 @@ struct SimExecutorConfig {
   int32_t max_slots = 0;
   const cost::CostModel* meter = nullptr;   // for flops and bytes; may be null
   // Called when a step is submitted, with its times; may be empty.
-  std::function<void(const StepPlan&, TimeNs start_ns, TimeNs end_ns)> observer;
+  std::function<void(const StepPlan&, TimeNs start_ns, TimeNs end_ns)> observer = {};
 };
 
 class SimExecutor final : public Executor {

@@ -145,11 +145,9 @@ class Search {
     const auto sorted = [&](auto key) {
       std::vector<int32_t> order(count_);
       std::iota(order.begin(), order.end(), 0);
-      std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-        const Known none;
-        const auto at = [&](int32_t i) -> const Known& { return static_cast<size_t>(i) < known.size() ? known[static_cast<size_t>(i)] : none; };
-        return key(at(a)) < key(at(b));
-      });
+      const Known none;
+      const auto at = [&](int32_t i) { return key(static_cast<size_t>(i) < known.size() ? known[static_cast<size_t>(i)] : none); };
+      std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return std::pair(at(a), a) < std::pair(at(b), b); });
       return order;
     };
     const std::pair<const char*, std::vector<int32_t>> orders[] = {
