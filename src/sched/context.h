@@ -42,10 +42,12 @@ class StepContext {
   AddResult Admit(SlotId slot, int32_t limit = kNoLimit, bool whole = false) {
     return plan.Start(slot, admission_, limit, whole);
   }
-  // KV in tokens, whole blocks, that a waiting sequence takes when it starts with its first `end` positions.
-  int64_t StartTokens(SlotId slot, int32_t end) const {
-    const int64_t tokens = std::max(admission_.Demand(view, slot, end).reserve_tokens, end);
-    return (tokens + plan.block_size() - 1) / plan.block_size() * plan.block_size();
+  // Blocks that a waiting sequence takes, none of its prompt being cached, when it starts with its first `end` positions; and
+  // those that must stay free beyond them.
+  PlanBuilder::Demand StartDemand(SlotId slot, int32_t end) const {
+    const KvDemand demand = admission_.Demand(view, slot, end);
+    const int64_t tokens = std::max(demand.reserve_tokens, end);
+    return {(tokens + plan.block_size() - 1) / plan.block_size(), view.running.empty() ? 0 : demand.keep_free_blocks};
   }
   PlanBuilder::Demand StartDemand(SlotId slot) const { return plan.StartDemand(slot, admission_); }
   // Who would give its KV back for `needy`, which may be waiting; and its giving back.

@@ -8,7 +8,9 @@ namespace {
 constexpr int64_t kPivotWithoutModel = 512;
 constexpr int64_t kLargestPivot = 8192;
 
-int64_t NsOf(double seconds) { return static_cast<int64_t>(seconds * 1e9 + 0.5); }
+int64_t NsOf(double seconds) {
+  return static_cast<int64_t>(seconds * 1e9 + 0.5);
+}
 
 // One prompt's chunk from position 0, alone.
 DurationNs StepTimeOf(const StepTimeModel& model, int64_t tokens) {
@@ -19,8 +21,12 @@ DurationNs StepTimeOf(const StepTimeModel& model, int64_t tokens) {
   return std::max<DurationNs>(1, model.StepTimeNs(shape));
 }
 
-bool IsDecode(const StepView& view, SlotId slot) { return view.seq.state[slot] == SeqState::kDecode; }
-bool IsWaiting(const StepView& view, SlotId slot) { return view.seq.state[slot] == SeqState::kWaiting; }
+bool IsDecode(const StepView& view, SlotId slot) {
+  return view.seq.state[slot] == SeqState::kDecode;
+}
+bool IsWaiting(const StepView& view, SlotId slot) {
+  return view.seq.state[slot] == SeqState::kWaiting;
+}
 
 }  // namespace
 
@@ -29,7 +35,8 @@ Pivot FindPivot(const SchedulerLimits& limits) {
   const int64_t given = limits.policy.accelgen_pivot;
   if (model == nullptr) {
     return given > 0 ? Pivot{given, 0, fmt::format("pivot {} (--accelgen-pivot), its time as measured", given)}
-                     : Pivot{kPivotWithoutModel, 0, fmt::format("pivot {} (no step-time model), its time as measured", kPivotWithoutModel)};
+                     : Pivot{kPivotWithoutModel, 0,
+                             fmt::format("pivot {} (no step-time model), its time as measured", kPivotWithoutModel)};
   }
   if (given > 0) return {given, StepTimeOf(*model, given), fmt::format("pivot {} (--accelgen-pivot)", given)};
   // At least 16 tokens apart: a tile of one token would mean thousands of questions.
@@ -49,8 +56,11 @@ Pivot FindPivot(const SchedulerLimits& limits) {
 }
 
 SlackModel::SlackModel(const SchedulerLimits& limits)
-    : default_ttft_ns_(NsOf(limits.policy.accelgen_ttft_s)), default_tbt_ns_(NsOf(limits.policy.accelgen_tbt_s)),
-      predictor_(limits.predictor), has_model_(limits.step_time != nullptr), pivot_(FindPivot(limits)) {}
+    : default_ttft_ns_(NsOf(limits.policy.accelgen_ttft_s)),
+      default_tbt_ns_(NsOf(limits.policy.accelgen_tbt_s)),
+      predictor_(limits.predictor),
+      has_model_(limits.step_time != nullptr),
+      pivot_(FindPivot(limits)) {}
 
 const StepWindow& SlackModel::Window(const StepView& view) const {
   const size_t size = view.recent.size();
@@ -71,7 +81,8 @@ const StepWindow& SlackModel::Window(const StepView& view) const {
     chunks += r.prefill_items;
     generated += r.decode_tokens;
     preemptions += r.preemptions;
-    if (static_cast<double>(tokens) * static_cast<double>(w.fastest_ns) > static_cast<double>(w.fastest_tokens) * static_cast<double>(took) ||
+    if (static_cast<double>(tokens) * static_cast<double>(w.fastest_ns) >
+            static_cast<double>(w.fastest_tokens) * static_cast<double>(took) ||
         w.fastest_ns == 0) {
       w.fastest_tokens = tokens;
       w.fastest_ns = took;
@@ -116,11 +127,12 @@ DurationNs SlackModel::JctShareNs(const StepView& view, SlotId slot) const {
   DurationNs& share = view.notes[static_cast<size_t>(slot)].jct_share_ns;
   if (share != 0) return share;
   const StepWindow& w = Window(view);
-  const int64_t output = predictor_ != nullptr ? predictor_->PredictOutputTokens(slot, 0) : view.seq.max_output_tokens[slot];
+  const int64_t output =
+      predictor_ != nullptr ? predictor_->PredictOutputTokens(slot, 0) : view.seq.max_output_tokens[slot];
   const int64_t chunks = Chunks(view.seq.prompt_tokens[slot], w.mean_chunk_tokens);
   const DurationNs run_ns = chunks * w.longest_step_ns + output * (w.longest_step_ns + w.preemption_per_token_ns);
   share = (view.seq.slo[slot].jct_ns - run_ns) / std::max<int64_t>(1, chunks + output);
-  if (share == 0) share = 1;   // 0 means: not worked out yet
+  if (share == 0) share = 1;  // 0 means: not worked out yet
   return share;
 }
 
@@ -147,7 +159,8 @@ DurationNs SlackModel::SlackNs(const StepView& view, SlotId slot) const {
     slack = objective - waited - Chunks(PromptTokensLeft(view, slot), w.mean_chunk_tokens) * w.longest_step_ns;
   }
   if (slo.jct_ns > 0) {
-    slack = std::min(slack, JctShareNs(view, slot) + view.notes[static_cast<size_t>(slot)].carry_ns - WaitedNs(view, slot));
+    slack =
+        std::min(slack, JctShareNs(view, slot) + view.notes[static_cast<size_t>(slot)].carry_ns - WaitedNs(view, slot));
   }
   return slack;
 }
@@ -170,7 +183,8 @@ DurationNs SlackModel::StepAllowanceNs(const StepView& view, SlotId slot, Durati
     allowance = std::max((left > 0 ? left : objective) / chunks, pivot_ns);
   }
   if (slo.jct_ns > 0) {
-    const DurationNs wait = JctShareNs(view, slot) + view.notes[static_cast<size_t>(slot)].carry_ns - WaitedNs(view, slot);
+    const DurationNs wait =
+        JctShareNs(view, slot) + view.notes[static_cast<size_t>(slot)].carry_ns - WaitedNs(view, slot);
     allowance = std::min(allowance, std::max(wait + w.longest_step_ns, pivot_ns));
   }
   return allowance;

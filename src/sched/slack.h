@@ -1,6 +1,7 @@
-// Slack: how long a sequence can still wait before its next token is late (AccelGen, section 4.3), and the quantities it is
-// made of. Shared by the order, the composition, the budget and the preemption of the accelgen presets; each has its own
-// model, all answer alike: everything is a function of the view (its results, notes and clock) and of the limits.
+// Slack: how long a sequence can still wait before its next token is late (AccelGen, section 4.3), and the quantities
+// it is made of. Shared by the order, the composition, the budget and the preemption of the accelgen presets; each has
+// its own model, all answer alike: everything is a function of the view (its results, notes and clock) and of the
+// limits.
 //
 //   prompt   T_r = objective - T_w - N_ck * T_max,   N_ck = ceil(S_r / L_c)
 //   decode   T_r = objective - T_w - T_max
@@ -17,8 +18,8 @@
 
 namespace tactus::sched {
 
-// The last steps that ended well (at most 128, the view's). While there are fewer, and a step-time model is there, one step of
-// the pivot size stands in for the missing ones.
+// The last steps that ended well (at most 128, the view's). While there are fewer, and a step-time model is there, one
+// step of the pivot size stands in for the missing ones.
 struct StepWindow {
   DurationNs longest_step_ns = 0;          // T_max, > 0
   int64_t mean_chunk_tokens = 1;           // L_c, rounded down, >= 1
@@ -31,7 +32,7 @@ struct StepWindow {
 // The step size at which throughput saturates (S_pf) and the time of such a step (T_pf).
 struct Pivot {
   int64_t tokens = 0;
-  DurationNs step_ns = 0;   // 0: not known before steps have been measured
+  DurationNs step_ns = 0;  // 0: not known before steps have been measured
   std::string why;
 };
 // From the step-time model: the first multiple of the tile whose tokens per second are within 3 % of the best.
@@ -43,7 +44,8 @@ class SlackModel {
   explicit SlackModel(const SchedulerLimits& limits);
 
   const StepWindow& Window(const StepView& view) const;
-  // T_r of any live sequence that no policy has planned yet in this step. May note a JCT request's share on first sight.
+  // T_r of any live sequence that no policy has planned yet in this step. May note a JCT request's share on first
+  // sight.
   DurationNs SlackNs(const StepView& view, SlotId slot) const;
   // Goes before `b` when less slack is left; ties by arrival.
   bool Before(const StepView& view, SlotId a, SlotId b) const {
@@ -66,8 +68,8 @@ class SlackModel {
     return (tokens + mean_chunk_tokens - 1) / mean_chunk_tokens;
   }
 
-  // The sequence has got a share of the step that is being planned: settles what a JCT request has waited against what it
-  // might have, and forgets that it was passed over.
+  // The sequence has got a share of the step that is being planned: settles what a JCT request has waited against what
+  // it might have, and forgets that it was passed over.
   void Took(const StepView& view, SlotId slot) const;
   // It could have run, and does not.
   static void PassedOver(const StepView& view, SlotId slot) {
@@ -77,15 +79,15 @@ class SlackModel {
 
   // --- for the budget ---
   // The time that the next step may take for this sequence's sake: its TBT objective (decode); what is left of its TTFT
-  // objective per chunk, all of it once late (prompt); T_r + T_max (JCT). A prompt or a JCT asks for no less than `pivot_ns`:
-  // a step below the pivot only makes it later.
+  // objective per chunk, all of it once late (prompt); T_r + T_max (JCT). A prompt or a JCT asks for no less than
+  // `pivot_ns`: a step below the pivot only makes it later.
   DurationNs StepAllowanceNs(const StepView& view, SlotId slot, DurationNs pivot_ns) const;
   DurationNs TbtNs(const Slo& slo) const { return slo.tbt_ns > 0 ? slo.tbt_ns : default_tbt_ns_; }
   const Pivot& pivot() const { return pivot_; }
 
  private:
-  // The objective for the token that a prompt's end yields: TTFT, or TBT when it has had tokens before (it was preempted).
-  // 0: none, its JCT is all it has.
+  // The objective for the token that a prompt's end yields: TTFT, or TBT when it has had tokens before (it was
+  // preempted). 0: none, its JCT is all it has.
   DurationNs PromptObjectiveNs(const StepView& view, SlotId slot) const;
   DurationNs WaitedNs(const StepView& view, SlotId slot) const;
   DurationNs JctShareNs(const StepView& view, SlotId slot) const;
@@ -96,7 +98,7 @@ class SlackModel {
   const bool has_model_;
   const Pivot pivot_;
   mutable StepWindow window_;
-  mutable StepId window_of_ = -2;   // the newest step in window_
+  mutable StepId window_of_ = -2;  // the newest step in window_
 };
 
 }  // namespace tactus::sched

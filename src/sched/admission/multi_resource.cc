@@ -1,8 +1,8 @@
-// AccelGen (section 4.4): a request takes KV chunk by chunk; the way out of a shortage is preemption. Ours, so that preemptions
-// stay rare: a start leaves free what the rest of its prompt will want, though it sets none of it aside, and a block for each
-// running sequence, which will want one within a block's worth of steps; and one that was preempted has all that it must compute
-// again set aside, so that recomputation is never lost halfway. A request that is urgent and not late yet starts without regard to
-// what others will want.
+// AccelGen (section 4.4): a request takes KV chunk by chunk; the way out of a shortage is preemption. Ours, so that
+// preemptions stay rare: a start leaves free what the rest of its prompt will want, though it sets none of it aside,
+// and a block for each running sequence, which will want one within a block's worth of steps; and one that was
+// preempted has all that it must compute again set aside, so that recomputation is never lost halfway. A request that
+// is urgent and not late yet starts without regard to what others will want.
 #include <algorithm>
 
 #include "sched/choices.h"
@@ -13,7 +13,8 @@ namespace {
 
 class MultiResource final : public Admission {
  public:
-  explicit MultiResource(const SchedulerLimits& limits) : slack_(limits), keep_free_(KeepFreeBlocks(limits)), block_size_(limits.block_size) {}
+  explicit MultiResource(const SchedulerLimits& limits)
+      : slack_(limits), keep_free_(KeepFreeBlocks(limits)), block_size_(limits.block_size) {}
   void Describe(ChoiceTraits*) const override {}
   KvDemand Demand(const StepView& view, SlotId slot, int32_t first_chunk_end) const override {
     const int32_t all = view.seq.known_committed[slot];
@@ -32,6 +33,8 @@ class MultiResource final : public Admission {
 
 }  // namespace
 
-std::unique_ptr<Admission> MakeMultiResource(const SchedulerLimits& limits) { return std::make_unique<MultiResource>(limits); }
+std::unique_ptr<Admission> MakeMultiResource(const SchedulerLimits& limits) {
+  return std::make_unique<MultiResource>(limits);
+}
 
 }  // namespace tactus::sched

@@ -1,11 +1,12 @@
-// AccelGen's budget, made anew for every step (equation 6): tau = S_pf * SLO_min / T_pf, the tokens that a step computes in the
-// time that the tightest objective among its sequences leaves: the running ones and the first in the queue. Never less than
-// the tile or the decodes there are, never more than --token-budget (4096). The pivot's time comes from the step-time model;
-// without one from the fastest of the last steps, and before any step has ended the budget is the pivot.
+// AccelGen's budget, made anew for every step (equation 6): tau = S_pf * SLO_min / T_pf, the tokens that a step
+// computes in the time that the tightest objective among its sequences leaves: the running ones and the first in the
+// queue. Never less than the tile or the decodes there are, never more than --token-budget (4096). The pivot's time
+// comes from the step-time model; without one from the fastest of the last steps, and before any step has ended the
+// budget is the pivot.
 //
-// The equation takes time for proportional to tokens, and knows nothing of the KV that decodes read. Ours: with a model, tau is
-// lowered until the step's own time (its decodes with their contexts, the rest one chunk) keeps the decodes' objective, unless
-// no step could.
+// The equation takes time for proportional to tokens, and knows nothing of the KV that decodes read. Ours: with a
+// model, tau is lowered until the step's own time (its decodes with their contexts, the rest one chunk) keeps the
+// decodes' objective, unless no step could.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +23,9 @@ constexpr int64_t kTileWithoutModel = 64;
 class SloBudget final : public Budget {
  public:
   SloBudget(const SchedulerLimits& limits, bool whole_prompts)
-      : slack_(limits), model_(limits.step_time), most_(limits.token_budget > 0 ? limits.token_budget : kMostTokens),
+      : slack_(limits),
+        model_(limits.step_time),
+        most_(limits.token_budget > 0 ? limits.token_budget : kMostTokens),
         tile_(limits.step_time != nullptr ? std::max(1, limits.step_time->tile_tokens()) : kTileWithoutModel),
         longest_prompt_(whole_prompts ? limits.max_model_len : 0) {}
 
@@ -47,7 +50,8 @@ class SloBudget final : public Budget {
     DurationNs pivot_ns = slack_.pivot().step_ns;
     const StepWindow& w = slack_.Window(view);
     const int64_t pivot = slack_.pivot().tokens;
-    if (pivot_ns == 0 && w.fastest_tokens > 0) pivot_ns = std::max<DurationNs>(1, pivot * w.fastest_ns / w.fastest_tokens);
+    if (pivot_ns == 0 && w.fastest_tokens > 0)
+      pivot_ns = std::max<DurationNs>(1, pivot * w.fastest_ns / w.fastest_tokens);
     DurationNs allowance = kNever, of_decodes = kNever;
     StepShape shape;
     ChunkShape chunk;
@@ -62,11 +66,13 @@ class SloBudget final : public Budget {
         chunk.context_tokens = std::max(chunk.context_tokens, view.seq.computed_planned[slot]);
       }
     }
-    if (first_waiting != kNoSlot) allowance = std::min(allowance, slack_.StepAllowanceNs(view, first_waiting, pivot_ns));
+    if (first_waiting != kNoSlot)
+      allowance = std::min(allowance, slack_.StepAllowanceNs(view, first_waiting, pivot_ns));
     const int64_t decodes = shape.decodes;
     int64_t tokens = pivot;
     if (pivot_ns > 0) {
-      const double exact = static_cast<double>(pivot) * static_cast<double>(std::max<DurationNs>(0, allowance)) / static_cast<double>(pivot_ns);
+      const double exact = static_cast<double>(pivot) * static_cast<double>(std::max<DurationNs>(0, allowance)) /
+                           static_cast<double>(pivot_ns);
       tokens = static_cast<int64_t>(std::min(exact, static_cast<double>(most_)));
     }
     const int64_t least = std::min(most_, std::max(tile_, decodes));
@@ -82,8 +88,10 @@ class SloBudget final : public Budget {
     return model_->StepTimeNs(shape);
   }
 
-  // The most tokens in [least, most] whose step takes no longer than `allowed_ns`, to a tile; `most` where not even `least` does.
-  int64_t LargestThatKeeps(DurationNs allowed_ns, const StepShape& shape, const ChunkShape& chunk, int64_t least, int64_t most) const {
+  // The most tokens in [least, most] whose step takes no longer than `allowed_ns`, to a tile; `most` where not even
+  // `least` does.
+  int64_t LargestThatKeeps(DurationNs allowed_ns, const StepShape& shape, const ChunkShape& chunk, int64_t least,
+                           int64_t most) const {
     if (TimeOf(shape, chunk, most) <= allowed_ns) return most;
     if (TimeOf(shape, chunk, least) > allowed_ns) return most;
     while (most - least > tile_) {
@@ -100,7 +108,11 @@ class SloBudget final : public Budget {
 
 }  // namespace
 
-std::unique_ptr<Budget> MakeSloBudget(const SchedulerLimits& limits) { return std::make_unique<SloBudget>(limits, false); }
-std::unique_ptr<Budget> MakeSloWholeBudget(const SchedulerLimits& limits) { return std::make_unique<SloBudget>(limits, true); }
+std::unique_ptr<Budget> MakeSloBudget(const SchedulerLimits& limits) {
+  return std::make_unique<SloBudget>(limits, false);
+}
+std::unique_ptr<Budget> MakeSloWholeBudget(const SchedulerLimits& limits) {
+  return std::make_unique<SloBudget>(limits, true);
+}
 
 }  // namespace tactus::sched

@@ -4,7 +4,9 @@
 
 namespace tactus::sched {
 
-DistanceChoice::DistanceChoice(size_t capacity) { candidates_.reserve(capacity); }
+DistanceChoice::DistanceChoice(size_t capacity) {
+  candidates_.reserve(capacity);
+}
 
 void DistanceChoice::Reset(Resources unit) {
   candidates_.clear();
@@ -23,7 +25,7 @@ int32_t DistanceChoice::TakeNearest(Resources left) {
   for (const Candidate& c : candidates_) {
     const double dc = (compute - c.compute) * per_compute_, dm = (memory - c.memory) * per_memory_;
     if (c.compute > compute || c.memory > memory) continue;
-    const double distance = dc * dc + dm * dm;   // exact in tokens: below 2^53
+    const double distance = dc * dc + dm * dm;  // exact in tokens: below 2^53
     if (least < 0 || distance < least) {
       least = distance;
       nearest = kept;

@@ -1,4 +1,5 @@
-// AccelGen's choice among requests (Alg. 2): whose demand for compute and KV lies nearest to what is left of both. Pure.
+// AccelGen's choice among requests (Alg. 2): whose demand for compute and KV lies nearest to what is left of both.
+// Pure.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +21,8 @@ class DistanceChoice {
   void Reset(Resources unit);
   // `id` is the caller's and ascends: of equally near candidates the first added is taken.
   void Add(int32_t id, Resources demand);
-  // Takes out the candidate that fits `left` and minimises (left.compute - compute)^2 + (left.memory - memory)^2, each axis in
-  // its unit; -1: none fits. One that does not fit is dropped: what is left never grows.
+  // Takes out the candidate that fits `left` and minimises (left.compute - compute)^2 + (left.memory - memory)^2, each
+  // axis in its unit; -1: none fits. One that does not fit is dropped: what is left never grows.
   int32_t TakeNearest(Resources left);
 
  private:

@@ -1,12 +1,13 @@
 // AccelGen's step (section 4.4): urgent requests first, those that must run in this step to keep their objective
-// (T_r <= T_max); then all running decodes, as far as possible, for they free KV; the rest of the step goes to prompts, chosen
-// by how well their demand fits what is left of budget and KV. A long prompt starts only when no other runs (ERA, 4.2).
+// (T_r <= T_max); then all running decodes, as far as possible, for they free KV; the rest of the step goes to prompts,
+// chosen by how well their demand fits what is left of budget and KV. A long prompt starts only when no other runs
+// (ERA, 4.2).
 //
-// Short of budget, whoever has the most slack sits the step out and keeps its KV: everything is served in ascending slack.
-// Short of KV, the preemption says who gives it up. Ours, where the paper is silent: urgent decodes have their token set aside
-// before urgent prompts take chunks; an urgent request that does not fit holds back the queue behind it; when nobody within
-// gamma of the first fits any more, the next ones in the queue are looked at, and what is left of the budget at last goes to
-// a shorter chunk.
+// Short of budget, whoever has the most slack sits the step out and keeps its KV: everything is served in ascending
+// slack. Short of KV, the preemption says who gives it up. Ours, where the paper is silent: urgent decodes have their
+// token set aside before urgent prompts take chunks; an urgent request that does not fit holds back the queue behind
+// it; when nobody within gamma of the first fits any more, the next ones in the queue are looked at, and what is left
+// of the budget at last goes to a shorter chunk.
 #include <algorithm>
 
 #include "sched/choices.h"
@@ -18,18 +19,24 @@ namespace tactus::sched {
 namespace {
 
 // A step chooses among so many at a time, and looks at no more of the queue: the time of a decision is bounded.
-constexpr size_t kMostInGroup = 512;
-constexpr size_t kMostLookedAt = 2048;
+constexpr size_t kMostInGroup = 256;
+constexpr size_t kMostLookedAt = 1024;
+// Starts that fail although their demand fitted when the group was gathered: what must stay free has been reached.
+constexpr int kMostRefused = 4;
 
 enum class Selection : uint8_t { kDistance, kQueueOrder };
 
 class SlackFill final : public Composition {
  public:
   SlackFill(const SchedulerLimits& limits, Selection selection, bool whole_prompts)
-      : slack_(limits), selection_(selection), whole_(whole_prompts),
+      : slack_(limits),
+        selection_(selection),
+        whole_(whole_prompts),
         gamma_ns_(static_cast<DurationNs>(limits.policy.accelgen_gamma_s * 1e9)),
-        long_prompt_(limits.policy.accelgen_long_prompt), era_(limits.policy.accelgen_era),
-        normalised_(limits.policy.accelgen_distance == "normalised"), kv_tokens_(limits.blocks_total * limits.block_size),
+        long_prompt_(limits.policy.accelgen_long_prompt),
+        era_(limits.policy.accelgen_era),
+        normalised_(limits.policy.accelgen_distance == "normalised"),
+        kv_tokens_(limits.blocks_total * limits.block_size),
         distance_(kMostInGroup) {
     ready_.reserve(static_cast<size_t>(limits.max_num_seqs));
     group_.reserve(kMostInGroup);
@@ -45,7 +52,7 @@ class SlackFill final : public Composition {
     for (Ready& r : ready_) {
       if (r.decode && !r.served && step.plan.tokens_left() > 0) RunOne(step, &r, kNoLimit);
     }
-    if (step.plan.has_preempted()) queue_head_ = kNoSlot;   // nothing more starts in a step that had to preempt
+    if (step.plan.has_preempted()) queue_head_ = kNoSlot;  // nothing more starts in a step that had to preempt
     SelectRest(step);
     if (step.plan.empty() && step.view.steps_in_flight == 0) RunAnyhow(step);
     for (const Ready& r : ready_) {
@@ -54,7 +61,7 @@ class SlackFill final : public Composition {
   }
 
  private:
-  struct Ready {   // a running sequence that this step can take on
+  struct Ready {  // a running sequence that this step can take on
     DurationNs slack_ns = 0;
     int64_t arrival = 0;
     SlotId slot = kNoSlot;
@@ -63,9 +70,9 @@ class SlackFill final : public Composition {
   };
   struct Candidate {
     SlotId slot = kNoSlot;
-    size_t ready = 0;        // its place in ready_; of a waiting one: none
+    size_t ready = 0;  // its place in ready_; of a waiting one: none
     bool waiting = false;
-    int32_t chunk = 0;       // what it may take, cut when the group was gathered
+    int32_t chunk = 0;  // what it may take, cut when the group was gathered
   };
 
   static bool Less(DurationNs slack_a, int64_t arrival_a, DurationNs slack_b, int64_t arrival_b) {
@@ -137,22 +144,28 @@ class SlackFill final : public Composition {
       result = Start(step, slot, limit);
     }
     const int64_t kv_left = step.plan.blocks_available() * step.plan.block_size();
-    if (result == AddResult::kNoBlocks && !whole_ && kv_left > 0 && kv_left < limit) result = Start(step, slot, Limit(kv_left));
+    if (result == AddResult::kNoBlocks && !whole_ && kv_left > 0 && kv_left < limit)
+      result = Start(step, slot, Limit(kv_left));
     return result;
   }
 
   // --- the rest ---
   void SelectRest(StepContext& step) {
-    size_t next = 0;   // in ready_
+    size_t next = 0;  // in ready_
     while (step.plan.prefill_left() > 0) {
+      const int32_t before = step.plan.num_items();
       if (!GatherGroup(step, &next)) return;
       if (selection_ == Selection::kDistance) SelectByDistance(step);
       // In queue order, cut to what is left.
       for (Candidate& c : group_) {
         if (step.plan.prefill_left() <= 0) return;
-        c.chunk = whole_ ? kNoLimit : ChunkThatFits(step, c, step.plan.prefill_left());
-        if (c.chunk > 0) Take(step, &c);
+        if (step.plan.Touched(c.slot)) continue;
+        const int32_t all = TokensOf(step.view, c);
+        c.chunk = ChunkThatFits(step, c, whole_ ? all : step.plan.prefill_left());
+        if (c.chunk == all || (c.chunk > 0 && !whole_)) Take(step, &c);
       }
+      // What is left fits none of them: those behind in the queue would hardly fare better.
+      if (step.plan.num_items() == before) queue_head_ = kNoSlot;
     }
   }
 
@@ -166,8 +179,8 @@ class SlackFill final : public Composition {
       if (queue_head_ != kNoSlot && step.plan.starts_left() <= 0) queue_head_ = kNoSlot;
       const bool waiting = queue_head_ != kNoSlot;
       if (!running && !waiting) break;
-      const bool take_running = running && (!waiting || Less(ready_[*next].slack_ns, ready_[*next].arrival, head_slack_ns_,
-                                                             step.view.seq.arrival_order[queue_head_]));
+      const bool take_running = running && (!waiting || Less(ready_[*next].slack_ns, ready_[*next].arrival,
+                                                             head_slack_ns_, step.view.seq.arrival_order[queue_head_]));
       const DurationNs slack_ns = take_running ? ready_[*next].slack_ns : head_slack_ns_;
       if (slack_ns > until_ns) break;
       if (until_ns == kNever) until_ns = slack_ns + gamma_ns_;
@@ -193,13 +206,18 @@ class SlackFill final : public Composition {
     const int64_t left = step.plan.prefill_left();
     for (size_t i = 0; i < group_.size(); ++i) {
       Candidate& c = group_[i];
-      c.chunk = whole_ ? TokensOf(step.view, c) : ChunkThatFits(step, c, left);
+      const int32_t all = TokensOf(step.view, c);
+      c.chunk = ChunkThatFits(step, c, whole_ ? all : left);
+      if (whole_ && c.chunk < all) c.chunk = 0;
       if (c.chunk > 0) distance_.Add(static_cast<int32_t>(i), {c.chunk, KvOf(step, c, c.chunk)});
     }
+    int refused = 0;
     while (step.plan.prefill_left() > 0) {
       const int32_t i = distance_.TakeNearest({step.plan.prefill_left(), step.plan.blocks_available() * block});
       if (i < 0) return;
+      const int32_t before = step.plan.num_items();
       Take(step, &group_[static_cast<size_t>(i)]);
+      if (step.plan.num_items() == before && ++refused == kMostRefused) return;
     }
   }
 
@@ -208,19 +226,27 @@ class SlackFill final : public Composition {
   }
   // D_m: KV tokens, in whole blocks, beyond what the sequence holds.
   static int64_t KvOf(const StepContext& step, const Candidate& c, int32_t chunk) {
-    if (c.waiting) return step.StartTokens(c.slot, chunk);
+    if (c.waiting) return step.StartDemand(c.slot, chunk).blocks * step.plan.block_size();
     const int64_t beyond = step.view.seq.computed_planned[c.slot] + chunk - step.plan.CoveredTokens(c.slot);
     const int64_t block = step.plan.block_size();
     return beyond <= 0 ? 0 : (beyond + block - 1) / block * block;
   }
   // A chunk cut to the smaller of `left` and the KV left; 0: not even one token fits.
   static int32_t ChunkThatFits(const StepContext& step, const Candidate& c, int64_t left) {
-    const int64_t kv_left = step.plan.blocks_available() * step.plan.block_size();
-    int32_t chunk = Limit(std::min<int64_t>(TokensOf(step.view, c), left));
-    if (KvOf(step, c, chunk) <= kv_left) return chunk;
-    const int32_t held = c.waiting ? 0 : std::max(0, step.plan.CoveredTokens(c.slot) - step.view.seq.computed_planned[c.slot]);
-    chunk = Limit(std::min<int64_t>(chunk, held + kv_left));
-    return chunk > 0 && KvOf(step, c, chunk) <= kv_left ? chunk : 0;
+    const int64_t block = step.plan.block_size(), free_blocks = step.plan.blocks_available();
+    const int32_t chunk = Limit(std::min<int64_t>(TokensOf(step.view, c), left));
+    if (!c.waiting) {
+      const int64_t held = std::max(0, step.plan.CoveredTokens(c.slot) - step.view.seq.computed_planned[c.slot]);
+      return Limit(std::min<int64_t>(chunk, held + free_blocks * block));
+    }
+    if (step.plan.starts_left() <= 0 || free_blocks <= 0) return 0;
+    const auto fits = [&](int32_t tokens) {
+      const PlanBuilder::Demand d = step.StartDemand(c.slot, tokens);
+      return d.blocks + d.keep_free <= free_blocks;
+    };
+    if (fits(chunk)) return chunk;
+    const int32_t cut = Limit(std::min<int64_t>(chunk, free_blocks * block));
+    return cut < chunk && fits(cut) ? cut : 0;
   }
 
   void Take(StepContext& step, const Candidate* c) {
@@ -234,12 +260,13 @@ class SlackFill final : public Composition {
     }
   }
 
-  // Whoever was preempted starts again only where all of it fits and everybody who runs can go on, whatever the admission asks:
-  // else it would take back at once what it gave up, and those it gave it to would wait for ever.
+  // Whoever was preempted starts again only where all of it fits and everybody who runs can go on, whatever the
+  // admission asks: else it would take back at once what it gave up, and those it gave it to would wait for ever.
   static bool MayStart(const StepContext& step, SlotId slot) {
     if (step.view.seq.preemptions[slot] == 0 || step.view.running.empty()) return true;
     const PlanBuilder::Demand all = step.StartDemand(slot);
-    return step.plan.blocks_available() >= all.blocks + std::max(all.keep_free, static_cast<int64_t>(step.view.running.size()));
+    return step.plan.blocks_available() >=
+           all.blocks + std::max(all.keep_free, static_cast<int64_t>(step.view.running.size()));
   }
 
   AddResult Start(StepContext& step, SlotId slot, int32_t limit) {
@@ -277,11 +304,11 @@ class SlackFill final : public Composition {
   // Of the step.
   DurationNs urgent_ns_ = 0;
   int32_t long_running_ = 0;
-  std::vector<Ready> ready_;         // in ascending slack
-  SlotId queue_head_ = kNoSlot;      // next waiting sequence; kNoSlot: nothing starts any more
+  std::vector<Ready> ready_;     // in ascending slack
+  SlotId queue_head_ = kNoSlot;  // next waiting sequence; kNoSlot: nothing starts any more
   DurationNs head_slack_ns_ = 0;
   size_t looked_at_ = 0;
-  std::vector<Candidate> group_;     // in ascending slack
+  std::vector<Candidate> group_;  // in ascending slack
   DistanceChoice distance_;
 };
 

@@ -1,14 +1,15 @@
-// Least slack first (AccelGen, section 4.3). Slack falls at the same rate for everyone who waits, so the order is that of the
-// latest start `deadline - N_ck * T_max`; the deadline is fixed while a sequence waits, but L_c and T_max move with every
-// step. So the queue is kept in classes of similar prompt length (within 1/8), each sorted by deadline, which never changes.
-// A walk merges them: a class's head bounds from below all that follow in it, and a sequence is handed out once its exact
-// latest start is no later than every bound. The order is exact, nothing is ever sorted again, and a walk costs what it reads.
+// Least slack first (AccelGen, section 4.3). Slack falls at the same rate for everyone who waits, so the order is that
+// of the latest start `deadline - N_ck * T_max`; the deadline is fixed while a sequence waits, but L_c and T_max move
+// with every step. So the queue is kept in classes of similar prompt length (within 1/8), each sorted by deadline,
+// which never changes. A walk merges them: a class's head bounds from below all that follow in it, and a sequence is
+// handed out once its exact latest start is no later than every bound. The order is exact, nothing is ever sorted
+// again, and a walk costs what it reads.
 //
-// Ours: those that were preempted go first, as under fcfs. Their wait begins anew when they lose their KV, so by slack alone they
-// would come after everybody who is late already.
+// Ours: those that were preempted go first, as under fcfs. Their wait begins anew when they lose their KV, so by slack
+// alone they would come after everybody who is late already.
 //
-// Bound: a waiting request is passed over only by requests whose latest start is earlier: none that arrives after its own
-// deadline plus the time of the longest prompt.
+// Bound: a waiting request is passed over only by requests whose latest start is earlier: none that arrives after its
+// own deadline plus the time of the longest prompt.
 #include <algorithm>
 #include <bit>
 #include <span>
@@ -20,14 +21,14 @@
 namespace tactus::sched {
 namespace {
 
-constexpr int kSmall = 16;     // lengths below it have a class each
+constexpr int kSmall = 16;  // lengths below it have a class each
 constexpr int kPerOctave = 8;
-constexpr int kPreempted = kSmall + kPerOctave * 27;   // a class of its own, of any length
+constexpr int kPreempted = kSmall + kPerOctave * 27;  // a class of its own, of any length
 constexpr int kClasses = kPreempted + 1;
 
 int ClassOf(int64_t tokens) {
   if (tokens < kSmall) return static_cast<int>(tokens);
-  const int octave = std::bit_width(static_cast<uint64_t>(tokens)) - 1;   // >= 4
+  const int octave = std::bit_width(static_cast<uint64_t>(tokens)) - 1;  // >= 4
   return kSmall + (octave - 4) * kPerOctave + static_cast<int>((tokens >> (octave - 3)) & 7);
 }
 
@@ -60,7 +61,8 @@ class SlackOrder final : public Order {
     std::fill(filed_.begin(), filed_.end(), Filed());
     for (const SlotId slot : view.waiting) {
       File(view, slot);
-      classes_[static_cast<size_t>(filed_[static_cast<size_t>(slot)].cls)].entries.push_back(filed_[static_cast<size_t>(slot)].entry);
+      classes_[static_cast<size_t>(filed_[static_cast<size_t>(slot)].cls)].entries.push_back(
+          filed_[static_cast<size_t>(slot)].entry);
     }
     for (Class& c : classes_) std::sort(c.entries.begin(), c.entries.end());
   }
@@ -114,14 +116,14 @@ class SlackOrder final : public Order {
   };
   struct Filed {
     Entry entry;
-    int cls = -1;   // -1: not in the queue
+    int cls = -1;  // -1: not in the queue
     int64_t tokens = 0;
     SlackModel::Deadlines deadlines;
   };
   struct Class {
-    std::vector<Entry> entries;   // [begin, size) is sorted
+    std::vector<Entry> entries;  // [begin, size) is sorted
     size_t begin = 0, cursor = 0;
-    DurationNs run_ns = 0;        // of its longest prompt, in this walk
+    DurationNs run_ns = 0;  // of its longest prompt, in this walk
     bool empty() const { return begin == entries.size(); }
     std::span<const Entry> Waiting() const { return std::span(entries).subspan(begin); }
     void Clear() {
@@ -153,7 +155,8 @@ class SlackOrder final : public Order {
     File(view, slot);
     const Filed& f = filed_[static_cast<size_t>(slot)];
     Class& c = classes_[static_cast<size_t>(f.cls)];
-    c.entries.insert(std::upper_bound(c.entries.begin() + static_cast<ptrdiff_t>(c.begin), c.entries.end(), f.entry), f.entry);
+    c.entries.insert(std::upper_bound(c.entries.begin() + static_cast<ptrdiff_t>(c.begin), c.entries.end(), f.entry),
+                     f.entry);
   }
 
   void Remove(SlotId slot) {
@@ -169,7 +172,7 @@ class SlackOrder final : public Order {
       return;
     }
     ++c.begin;
-    if (c.begin * 2 >= c.entries.size()) {   // each entry is moved at most once per removal
+    if (c.begin * 2 >= c.entries.size()) {  // each entry is moved at most once per removal
       c.entries.erase(c.entries.begin(), c.entries.begin() + static_cast<ptrdiff_t>(c.begin));
       c.begin = 0;
     }
@@ -196,17 +199,19 @@ class SlackOrder final : public Order {
 
   const SlackModel slack_;
   std::vector<Class> classes_;
-  std::vector<Filed> filed_;   // [capacity]
+  std::vector<Filed> filed_;  // [capacity]
   // Of the walk.
   DurationNs longest_step_ns_ = 0;
   int64_t mean_chunk_ = 1;
-  std::vector<std::pair<TimeNs, int>> frontier_;   // heap: lower bound of what a class has left, class
-  std::vector<Revealed> revealed_;                 // heap; the preempted alone until they have been handed out
+  std::vector<std::pair<TimeNs, int>> frontier_;  // heap: lower bound of what a class has left, class
+  std::vector<Revealed> revealed_;                // heap; the preempted alone until they have been handed out
   size_t preempted_left_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Order> MakeSlackOrder(const SchedulerLimits& limits) { return std::make_unique<SlackOrder>(limits); }
+std::unique_ptr<Order> MakeSlackOrder(const SchedulerLimits& limits) {
+  return std::make_unique<SlackOrder>(limits);
+}
 
 }  // namespace tactus::sched

@@ -1,7 +1,8 @@
-// The sequence with the most slack loses its KV and is recomputed (AccelGen, Alg. 1); never one with less slack than the one
-// that gains. Slack moves while sequences wait, so that alone would let two of them take the KV from each other for ever. Ours:
-// each admission is worth a token. Once preempted, a sequence neither takes KV nor loses it before it has got a new token; and
-// a prompt that is late already takes no KV from others: it has no objective left to save, they have.
+// The sequence with the most slack loses its KV and is recomputed (AccelGen, Alg. 1); never one with less slack than
+// the one that gains. Slack moves while sequences wait, so that alone would let two of them take the KV from each other
+// for ever. Ours: each admission is worth a token. Once preempted, a sequence neither takes KV nor loses it before it
+// has got a new token; and a prompt that is late already takes no KV from others: it has no objective left to save,
+// they have.
 #include "sched/choices.h"
 #include "sched/plan.h"
 #include "sched/slack.h"
