@@ -33,7 +33,7 @@ struct SimOptions {
   PolicyParameters policy;
   // Load
   std::string workload = "chat", arrivals = "poisson", slo, slo_class, data;
-  int64_t requests = 0, concurrency = 0, seed = 0, default_max_tokens = 4096;
+  int64_t requests = -1, concurrency = 0, seed = 0, default_max_tokens = 4096;
   double rate = 0;
   bool ignore_eos = false;
   std::string long_prompts = "refuse";
@@ -78,7 +78,7 @@ struct SimOptions {
     v.Group("Load");
     v.Field("workload", workload, {.help = "random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | long-output | sharegpt | long-context | multi-turn | lengths:FILE | trace:FILE[:scale=X]"});
     v.Field("data", data, {.help = "folder in which a workload's FILE is looked up too (also TACTUS_DATA)"});
-    v.Field("requests", requests, {.unit = "requests", .min = 0, .max = 1e9, .help = "how many arrive; 0: a file's rows, else 1000"});
+    v.Field("requests", requests, {.unit = "requests", .min = -1, .max = 1e9, .help = "how many arrive; -1: a file's rows, else 1000"});
     v.Field("rate", rate, {.unit = "requests/s", .min = 0, .max = 1e6, .help = "open loop at this rate; 0: closed loop, or a trace's own times"});
     v.Field("arrivals", arrivals, {.help = "poisson, gamma:CV, constant or jitter:SECONDS"});
     v.Field("concurrency", concurrency, {.unit = "requests", .min = 0, .max = 1 << 20, .help = "closed loop with so many in flight"});

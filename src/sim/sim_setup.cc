@@ -142,7 +142,8 @@ Status OpenWorkload(const SimOptions& o, SimSetup* setup) {
   if (!spec.file.empty()) spec.file = FindFile(spec.file, o.data);
   TACTUS_ASSIGN_OR_RETURN(const ArrivalSpec arrivals, ParseArrivals(o.arrivals, o.rate));
   if (o.rate > 0 && o.concurrency > 0) return InvalidArgument("give --rate or --concurrency, not both", "rate");
-  const int64_t requests = o.requests > 0 || !spec.file.empty() ? o.requests : 1000;
+  if (o.requests == 0 || o.requests < -1) return InvalidArgument(fmt::format("--requests is {}; it must be at least 1", o.requests), "requests");
+  const int64_t requests = o.requests > 0 ? o.requests : !spec.file.empty() ? 0 : 1000;
   TACTUS_RETURN_IF_ERROR(LoadRows(&spec));
   setup->open_workload = [spec, arrivals, requests, seed = static_cast<uint64_t>(o.seed)] {
     return WorkloadStream::Open(spec, arrivals, requests, seed);

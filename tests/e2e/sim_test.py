@@ -49,7 +49,8 @@ class SimTest(unittest.TestCase):
 
     def test_wrong_usage_is_2_and_names_the_value(self):
         for args, expected in [(["sim"], "--model is missing"), ([*BASE], "--rate"), ([*BASE, "--rate", "-1"], "out of range"),
-                               ([*BASE, "--rate", "nan"], "--rate"), ([*BASE, "--rate", "1", "--requests", "-5"], "--requests"),
+                               ([*BASE, "--rate", "nan"], "--rate"), ([*BASE, "--rate", "1", "--requests", "0"], "--requests is 0"),
+                               (["sim", "capacity"], "not built yet"), ([*BASE, "--rate", "1", "--requests", "-5"], "--requests"),
                                ([*BASE, "--rate", "1", "--scheduler", "fifo"], "sarathi-serve"), ([*BASE, "--rate", "1", "--slo", "ttft"], "--slo"),
                                ([*BASE, "--rate", "1", "--balancer", "x"], "round-robin"), ([*BASE, "--rate", "1", "--predictor", "x"], "history"),
                                (["sim", "--model", "opt-175b", "--device", "l4", "--workload", "chat", "--rate", "1"], "tp"),

@@ -113,7 +113,7 @@ TEST(SetUp, FilesAreLookedUpInTheDataFolder) {
   WriteFile("lengths_here.csv", "prompt_tokens,output_tokens\n10,5\n20,6\n");
   SimOptions o = Options();
   o.workload = "lengths:lengths_here.csv";
-  o.requests = 0;
+  o.requests = -1;
   EXPECT_EQ(SetUpSimulation(o, {}).status().code(), StatusCode::kNotFound);
   o.data = ::testing::TempDir();
   const auto setup = SetUpSimulation(o, {});
@@ -142,6 +142,7 @@ TEST(SetUp, WhatIsWrongIsNamed) {
   EXPECT_EQ(status_of([](auto* o) { o->arrivals = "jitter:1"; }).param(), "arrivals");
   EXPECT_EQ(status_of([](auto* o) { o->concurrency = 5; }).param(), "rate");
   EXPECT_EQ(status_of([](auto* o) { o->rate = 0; }).param(), "rate");
+  EXPECT_EQ(status_of([](auto* o) { o->requests = 0; }).param(), "requests");
   EXPECT_EQ(status_of([](auto* o) { o->cost = "/nonexistent/profile.csv"; }).code(), StatusCode::kNotFound);
 }
 
