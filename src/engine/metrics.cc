@@ -87,7 +87,7 @@ void EngineMetrics::CountDone(const RequestDoneEvent& d) {
     slo.kept += KeptSlo(d);
   }
   (ok ? c.completed : c.failed) += 1;
-  if (d.scheduled_ns > 0) {
+  if (d.scheduled_ns > 0 || d.first_token_ns > 0) {   // a virtual clock may have scheduled it at 0
     c.queue_s.Observe(static_cast<double>(d.scheduled_ns - d.arrival_ns) * kToSeconds);
     percentiles_.delay_ns.Add(d.scheduled_ns - d.arrival_ns);
   }

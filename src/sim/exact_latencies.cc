@@ -39,7 +39,7 @@ Summary ExactValues::Summarize(double scale) const {
 void ExactLatencies::Count(const StepEvents& events) {
   for (const GapEvent& gap : events.gaps) (gap.first ? ttft_ns : gap_ns).Add(gap.gap_ns, gap.count);
   for (const RequestDoneEvent& d : events.done) {
-    if (d.scheduled_ns > 0) delay_ns.Add(d.scheduled_ns - d.arrival_ns);
+    if (d.scheduled_ns > 0 || d.first_token_ns > 0) delay_ns.Add(d.scheduled_ns - d.arrival_ns);
     if (d.finish != FinishReason::kStop && d.finish != FinishReason::kLength) continue;
     e2e_ns.Add(d.done_ns - d.arrival_ns);
     if (d.first_token_ns == 0) continue;

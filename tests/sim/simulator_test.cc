@@ -52,6 +52,10 @@ Outcome Simulate(const SimulationConfig& config, std::unique_ptr<WorkloadStream>
   return run;
 }
 
+double Mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
 // One request alone: 40 prompt tokens in one step of 1 ms + 0.4 ms, then two decodes of 1.1 ms.
 TEST(Simulation, OneRequestTakesItsStepsTimes) {
   LinearModel model;
@@ -75,6 +79,10 @@ TEST(Simulation, AClosedLoopStartsEverybodyAtOnceAndReplacesWhoEnds) {
   c.concurrency = 2;
   std::vector<std::pair<TimeNs, TimeNs>> steps;
   c.on_step = [&](int32_t, const StepPlan& plan, TimeNs start, TimeNs) { steps.emplace_back(start, plan.num_tokens); };
+  std::vector<double> delays;
+  c.on_done = [&](const WorkloadRequest&, int32_t, const RequestDoneEvent& d) {
+    delays.push_back(static_cast<double>(d.scheduled_ns - d.arrival_ns));
+  };
   const Outcome run = Simulate(c, Stream("random:in=300,out=3", 0, 4));
   ASSERT_GE(steps.size(), 4u);
   EXPECT_EQ(steps[0], (std::pair<TimeNs, TimeNs>(0, 512)));
@@ -84,6 +92,9 @@ TEST(Simulation, AClosedLoopStartsEverybodyAtOnceAndReplacesWhoEnds) {
   EXPECT_EQ(steps[3].second, 1);
   EXPECT_EQ(steps[4].second, 300);
   EXPECT_EQ(run.json["requests"]["completed"], 4);
+  // Those that started at time 0 count too, with a delay of 0.
+  EXPECT_NEAR(run.json["scheduling_delay_ms"]["mean"].get<double>(), Mean(delays) * 1e-6, 1e-5);
+  EXPECT_EQ(delays.size(), 4u);
 }
 
 TEST(Simulation, EveryTokenOfEveryRequestIsCountedOnce) {
