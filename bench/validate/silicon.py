@@ -190,6 +190,13 @@ def record_text(rows: list[Row], results: list[dict], done: list[tuple[Row, dict
     return json.dumps(head, indent=1)[:-2] + ',\n "rows": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n"
 
 
+def write_into_page(page: pathlib.Path, lines: list[str]) -> None:
+    """Replaces what stands between the page's two markers."""
+    before, rest = page.read_text().split("<!-- table -->\n", 1)
+    _, after = rest.split("<!-- end of table -->", 1)
+    page.write_text(before + "<!-- table -->\n" + "\n".join(lines) + "\n<!-- end of table -->" + after)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tactus", default=str(ROOT / "build/release/tactus"))
@@ -212,12 +219,15 @@ def main() -> int:
                 print(f"{len(results)} of {len(rows)} rows, {time.monotonic() - started:.0f} s", file=sys.stderr)
     done = [(row, r) for row, r in zip(rows, results) if "error" not in r]
     failed = collections.Counter((" ".join(row.group), f"tp {row.tp}", r["error"]) for row, r in zip(rows, results) if "error" in r)
-    print("\n".join(table(done, arguments.by.split(",") if arguments.by else [])) if done else "no row could be simulated")
+    lines = table(done, arguments.by.split(",") if arguments.by else []) if done else ["no row could be simulated"]
+    print("\n".join(lines))
     for (group, tp, error), count in sorted(failed.items()):
         print(f"not simulated: {count} rows of {group}, {tp}: {error}")
     output = arguments.output or (ROOT / f"bench/results/{time.strftime('%Y-%m-%d')}-silicon.json" if arguments.every == 1 and not arguments.only and not extra else None)
     if output is not None:
         output.write_text(record_text(rows, results, done, round(time.monotonic() - started)))
+        if arguments.output is None:
+            write_into_page(ROOT / "docs/validation_silicon.md", lines)
     return 0 if done else 1
 
 
