@@ -20,7 +20,7 @@ namespace {
 struct ProfileCommandOptions {
   std::string out, device = "cpu";
   DurationText time_limit{120 * kSecond};
-  int64_t max_points = 400, max_context = 4096;
+  int64_t max_points = 120, max_context = 4096;
   bool json = false;
   EngineOptions engine;
 
@@ -42,7 +42,7 @@ class ProgressBar {
  public:
   void Show(const ProfileProgress& p) {
     const int percent = static_cast<int>(100 * p.share);
-    const std::string text = fmt::format("{} of {} steps, {:.0f} s", p.points, p.of, static_cast<double>(p.elapsed_ns) * 1e-9);
+    const std::string text = fmt::format("{} of {} steps, round {}, {:.0f} s", p.points, p.of, p.round, static_cast<double>(p.elapsed_ns) * 1e-9);
     if (terminal_) {
       const auto filled = static_cast<size_t>(percent / 4);
       std::fprintf(stderr, "\r[%s%s] %3d %%  %s ", std::string(filled, '#').c_str(), std::string(25 - filled, ' ').c_str(), percent, text.c_str());

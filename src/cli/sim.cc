@@ -28,13 +28,14 @@ using Json = nlohmann::ordered_json;
 struct SimCommandOptions {
   SimOptions sim;
   bool list = false, json = false;
-  std::string output, replay, times = "recorded";
+  std::string output, replay, times = "recorded", steps_out;
 
   template <class V>
   void VisitFields(V& v) {
     sim.VisitFields(v);
     v.Field("replay", replay, {.help = "instead of a workload, a run that was recorded with --trace-out (of `tactus serve` or `sim`)"});
     v.Field("times", times, {.choices = "recorded|model", .help = "with --replay: the recorded step times, for identical plans, or those of --cost, to see how far off they are"});
+    v.Field("steps-out", steps_out, {.help = "with --replay and --times model: every step, measured and predicted, as CSV"});
     v.Field("json", json, {.help = "one JSON object on stdout"});
     v.Field("output", output, {.alias = "o", .help = "write the JSON object to this file"});
     v.Field("list", list, {.help = "what is known by name: models, devices, schedulers, choices, balancers, workloads"});
@@ -226,6 +227,11 @@ int RunSearch(const SimCommandOptions& options, const SimSetup& setup) {
 }  // namespace
 
 int SimCommand(const Args& args) {
+  if (!args.empty() && (args[0] == "capacity" || args[0] == "compare")) {
+    return Fail(Unimplemented(fmt::format("'sim {}' is not built yet: run 'tactus sim --json' per {} and compare the results", args[0],
+                                          args[0] == "capacity" ? "--rate" : "--scheduler")),
+                kExitUsage);
+  }
   SimCommandOptions options;
   CommandLine line("sim", "--model M --device D --workload W (--rate R | --concurrency N) [options]",
                    "Simulates serving: the engine and its schedulers on a virtual clock and a cost model.");
@@ -238,7 +244,7 @@ int SimCommand(const Args& args) {
   if (options.list) return PrintList(options.json);
   if (!options.replay.empty()) {
     const SimOptions& o = options.sim;
-    return SimReplay({options.replay, options.times, o.cost == "auto" ? "" : o.cost, o.model, o.device, o.tp, options.json, options.output});
+    return SimReplay({options.replay, options.times, o.cost == "auto" ? "" : o.cost, o.model, o.device, o.tp, options.json, options.output, options.steps_out});
   }
   SimTexts texts;
   auto slo = ParseSlo(options.sim.slo);

@@ -143,6 +143,17 @@ int ReplayRecorded(const SimReplayOptions& o) {
   return report->identical() ? kExitOk : kExitFailed;
 }
 
+Status WriteSteps(const std::string& path, const std::vector<StepPrediction>& steps) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms,predicted_ms\n";
+  for (const StepPrediction& s : steps) {
+    out << fmt::format("{},{},{},{},{:.4f},{:.4f}\n", s.prefill_tokens, s.prefill_context, s.decodes, s.decode_context_tokens,
+                       static_cast<double>(s.measured_ns) * 1e-6, static_cast<double>(s.predicted_ns) * 1e-6);
+  }
+  out.close();
+  return out ? Status() : DataLoss(fmt::format("cannot write '{}'", path));
+}
+
 int ReplayModel(const SimReplayOptions& o) {
   auto model = MakeModel(o);
   if (!model.ok()) return Fail(model.status());
@@ -167,6 +178,9 @@ int ReplayModel(const SimReplayOptions& o) {
       {"error", {{"ttft", ErrorJson(replay->measured.ttft_ms, replay->predicted.ttft_ms)},
                  {"tbt", ErrorJson(replay->measured.tbt_ms, replay->predicted.tbt_ms)},
                  {"e2e", ErrorJson(replay->measured.e2e_ms, replay->predicted.e2e_ms)}}}};
+  if (!o.steps_out.empty()) {
+    if (const Status status = WriteSteps(o.steps_out, replay->steps); !status.ok()) return Fail(status);
+  }
   if (!o.json) PrintTable(*replay);
   return Write(o, result);
 }

@@ -12,6 +12,7 @@ struct SimReplayOptions {
   int64_t tp = 1;
   bool json = false;
   std::string output;           // of the JSON object; empty: none
+  std::string steps_out;        // CSV of every step, measured and predicted; empty: none
 };
 
 int SimReplay(const SimReplayOptions& options);

@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kDefaultStepTokens = 1024;   // largest measured step, without --max-num-batched-tokens
 constexpr int64_t kDefaultKvBytes = int64_t{1} << 30;
 constexpr int64_t kSharePerPoint = 30;         // one step may take this part of the time limit
-constexpr DurationNs kEnoughNs = 120 * kMillisecond;
+constexpr DurationNs kEnoughNs = 40 * kMillisecond;   // for a point in one round
 
 std::string ProcessorName() {
   std::ifstream in("/proc/cpuinfo");
@@ -145,20 +145,28 @@ Result<MeasuredProfile> ProfileModel(const EngineOptions& engine, const ProfileO
 
   MeasuredProfile profile;
   profile.remarks = std::move(loaded.remarks);
-  for (const ProfilePoint& point : points) {
-    TACTUS_ASSIGN_OR_RETURN(const cost::StepSample sample, profiler.Measure(point, std::min(kEnoughNs, most_ns)));
-    profile.samples.push_back(sample);
-    ProfileProgress p;
-    p.points = static_cast<int64_t>(profile.samples.size());
-    p.of = static_cast<int64_t>(points.size());
+  std::vector<std::vector<DurationNs>> times(points.size());
+  const DurationNs enough_ns = std::min(kEnoughNs, most_ns);
+  ProfileProgress p;
+  p.of = static_cast<int64_t>(points.size());
+  const auto go_on = [&](int64_t visits) {
     p.elapsed_ns = clock.NowNs() - start_ns;
-    p.share = std::min(1.0, std::max(static_cast<double>(p.points) / static_cast<double>(p.of),
+    p.share = std::min(1.0, std::max(static_cast<double>(visits) / static_cast<double>(options.max_rounds * p.of),
                                      static_cast<double>(p.elapsed_ns) / static_cast<double>(options.time_limit_ns)));
-    if (options.progress && !options.progress(p)) {
-      profile.interrupted = true;
-      break;
-    }
-    if (p.elapsed_ns >= options.time_limit_ns) break;
+    profile.interrupted = options.progress && !options.progress(p);
+    return !profile.interrupted && p.elapsed_ns < options.time_limit_ns;
+  };
+  bool more = true;
+  for (int64_t visits = 0; more && visits < options.max_rounds * p.of;) {
+    const auto at = static_cast<size_t>(visits % p.of);
+    TACTUS_RETURN_IF_ERROR(profiler.Visit(points[at], enough_ns, &times[at]));
+    ++visits;
+    p.points = std::min(visits, p.of);
+    p.round = (visits - 1) / p.of + 1;
+    more = go_on(visits);
+  }
+  for (size_t i = 0; i < points.size() && !times[i].empty(); ++i) {
+    profile.samples.push_back(StepProfiler::SampleOf(points[i], std::move(times[i])));
   }
   return profile;
 }

@@ -13,14 +13,15 @@
 namespace tactus {
 
 struct ProfileProgress {
-  double share = 0;            // of the time or of the points, whichever is further on
-  int64_t points = 0, of = 0;
+  double share = 0;            // of the time or of the rounds, whichever is further on
+  int64_t points = 0, of = 0, round = 1;
   DurationNs elapsed_ns = 0;
 };
 
 struct ProfileOptions {
   DurationNs time_limit_ns = 120 * kSecond;   // of measuring; loading is not in it
-  int64_t max_points = 400;
+  int64_t max_points = 120;
+  int64_t max_rounds = 20;                    // over all points, so that a disturbance of seconds does not decide any of them
   int64_t max_context = 4096;                 // of measured sequences
   // After every point. False: stop, keep what there is.
   std::function<bool(const ProfileProgress&)> progress;

@@ -121,8 +121,7 @@ Result<DurationNs> StepProfiler::Run(const StepPlan& plan) {
 void StepProfiler::AddTable(SlotId slot, int64_t first_block, int32_t tokens, StepPlan* plan) {
   const int32_t count = (tokens + limits_.block_size - 1) / limits_.block_size;
   plan->table_updates.push_back({slot, 0, count, static_cast<int32_t>(plan->table_blocks.size())});
-  const auto first = order_.begin() + static_cast<ptrdiff_t>(first_block);
-  plan->table_blocks.insert(plan->table_blocks.end(), first, first + count);
+  for (int32_t i = 0; i < count; ++i) plan->table_blocks.push_back(static_cast<BlockId>(first_block + i));
 }
 
 Status StepProfiler::FillBlocks(int64_t blocks) {
@@ -144,7 +143,7 @@ Status StepProfiler::FillBlocks(int64_t blocks) {
     StepPlan plan;
     plan.step = next_step_++;
     for (; filled_ < blocks && plan.copies.size() < kCopiesPerStep; ++filled_) {
-      plan.copies.push_back({order_[static_cast<size_t>(filled_ % seeds)], order_[static_cast<size_t>(filled_)], limits_.block_size});
+      plan.copies.push_back({static_cast<BlockId>(filled_ % seeds), static_cast<BlockId>(filled_), limits_.block_size});
     }
     TACTUS_RETURN_IF_ERROR(Run(plan).status());
   }
@@ -152,6 +151,19 @@ Status StepProfiler::FillBlocks(int64_t blocks) {
 }
 
 Result<cost::StepSample> StepProfiler::Measure(const ProfilePoint& p, DurationNs enough_ns) {
+  std::vector<DurationNs> times;
+  TACTUS_RETURN_IF_ERROR(Visit(p, enough_ns, &times));
+  return SampleOf(p, std::move(times));
+}
+
+cost::StepSample StepProfiler::SampleOf(const ProfilePoint& p, std::vector<DurationNs> times) {
+  TACTUS_CHECK(!times.empty());
+  const auto middle = times.begin() + static_cast<ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return {p.prefill_tokens, p.prefill_context, p.decodes, int64_t{p.decodes} * p.decode_context, static_cast<double>(*middle) * 1e-6};
+}
+
+Status StepProfiler::Visit(const ProfilePoint& p, DurationNs enough_ns, std::vector<DurationNs>* times) {
   const auto blocks = [this](int64_t tokens) { return (tokens + limits_.block_size - 1) / limits_.block_size; };
   const int64_t prompt_blocks = blocks(p.prefill_tokens + p.prefill_context), each = blocks(p.decode_context);
   TACTUS_RETURN_IF_ERROR(FillBlocks(prompt_blocks + p.decodes * each));
@@ -181,8 +193,8 @@ Result<cost::StepSample> StepProfiler::Measure(const ProfilePoint& p, DurationNs
 
   // The first run announces the sequences and warms up; it counts only where three more would take too long.
   const DurationNs long_ns = 8 * enough_ns;
-  std::vector<DurationNs> times;
   DurationNs spent = 0;
+  size_t taken = 0;
   for (int32_t run = 0; run < 10; ++run) {
     plan_.step = next_step_++;
     TACTUS_ASSIGN_OR_RETURN(const DurationNs took, Run(plan_));
@@ -190,14 +202,12 @@ Result<cost::StepSample> StepProfiler::Measure(const ProfilePoint& p, DurationNs
     plan_.table_updates.clear();
     plan_.table_blocks.clear();
     if (run == 0 && took < long_ns) continue;
-    times.push_back(took);
+    times->push_back(took);
     spent += took;
-    if (spent >= enough_ns && (times.size() >= 3 || took >= long_ns)) break;
+    ++taken;
+    if (spent >= enough_ns && (taken >= 3 || took >= long_ns)) break;
   }
-  const auto middle = times.begin() + static_cast<ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return cost::StepSample{p.prefill_tokens, p.prefill_context, p.decodes, int64_t{p.decodes} * p.decode_context,
-                          static_cast<double>(*middle) * 1e-6};
+  return Status();
 }
 
 }  // namespace tactus

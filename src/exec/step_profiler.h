@@ -2,7 +2,9 @@
 // in an order in which every beginning covers the space, each step repeated and its median kept.
 //
 // Sequences are made up and their KV is one computed stretch of text, copied; memory traffic is what it would be, since every
-// sequence has blocks of its own, scattered over the KV memory. Thread rule: one thread; the executor may own others.
+// sequence has blocks of its own. They lie side by side, as the allocator of kv/ hands them out to a server whose cache is
+// not full; blocks strewn over a large cache cost a small step up to twice its time where pages are small.
+// Thread rule: one thread; the executor may own others.
 #pragma once
 
 #include <condition_variable>
@@ -45,10 +47,13 @@ class StepProfiler {
   // Runs the step, after once to warm up, three to nine times until it has taken `enough_ns` in all, and returns the median; once
   // only when that takes eight times as long. An executor error is passed on.
   Result<cost::StepSample> Measure(const ProfilePoint& point, DurationNs enough_ns);
+  // The same in parts, so that a point's runs can be spread over time: appends the times of this visit; the sample of all of them.
+  Status Visit(const ProfilePoint& point, DurationNs enough_ns, std::vector<DurationNs>* times);
+  static cost::StepSample SampleOf(const ProfilePoint& point, std::vector<DurationNs> times);   // not empty
 
  private:
   Result<DurationNs> Run(const StepPlan& plan);
-  Status FillBlocks(int64_t blocks);   // so that the first `blocks` of order_ hold KV
+  Status FillBlocks(int64_t blocks);   // so that the first `blocks` hold KV
   void AddTable(SlotId slot, int64_t first_block, int32_t tokens, StepPlan* plan);
 
   Executor& executor_;

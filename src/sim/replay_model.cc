@@ -64,30 +64,36 @@ class StepComparison {
     shape.swap_blocks = static_cast<int64_t>(plan.swap_outs.size() + plan.swap_ins.size());
     most.decodes = std::max(most.decodes, shape.decodes);
     most.decode_context_tokens = std::max(most.decode_context_tokens, shape.decode_context_tokens);
-    const auto predicted = static_cast<double>(model_.StepTimeNs(shape)), measured = static_cast<double>(std::max<DurationNs>(1, measured_ns));
-    predicted_ns_ += predicted;
-    measured_ns_ += measured;
-    errors_.push_back(std::abs(predicted / measured - 1));
+    StepPrediction step{shape.prefill_tokens(), 0, shape.decodes, shape.decode_context_tokens, std::max<DurationNs>(1, measured_ns),
+                        model_.StepTimeNs(shape)};
+    for (const ChunkShape& c : chunks_) step.prefill_context += c.context_tokens;
+    steps.push_back(step);
   }
   StepErrors Errors() const {
     StepErrors e;
-    e.steps = static_cast<int64_t>(errors_.size());
-    if (errors_.empty()) return e;
-    std::vector<double> sorted = errors_;
-    std::sort(sorted.begin(), sorted.end());
-    e.median_abs = sorted[sorted.size() / 2];
-    e.p90_abs = sorted[sorted.size() * 9 / 10];
-    e.total = predicted_ns_ / measured_ns_ - 1;
+    e.steps = static_cast<int64_t>(steps.size());
+    if (steps.empty()) return e;
+    std::vector<double> errors;
+    double predicted_ns = 0, measured_ns = 0;
+    for (const StepPrediction& s : steps) {
+      const auto predicted = static_cast<double>(s.predicted_ns), measured = static_cast<double>(s.measured_ns);
+      predicted_ns += predicted;
+      measured_ns += measured;
+      errors.push_back(std::abs(predicted / measured - 1));
+    }
+    std::sort(errors.begin(), errors.end());
+    e.median_abs = errors[errors.size() / 2];
+    e.p90_abs = errors[errors.size() * 9 / 10];
+    e.total = predicted_ns / measured_ns - 1;
     return e;
   }
+  std::vector<StepPrediction> steps;
   StepShape most;
   ChunkShape most_chunk;
 
  private:
   const StepTimeModel& model_;
   std::vector<ChunkShape> chunks_;
-  std::vector<double> errors_;
-  double predicted_ns_ = 0, measured_ns_ = 0;
 };
 
 // The recorded requests, with how long their answers became, as a simulation of the same engine takes them.
@@ -204,6 +210,7 @@ Result<ModelReplay> ReplayWithModel(const std::string& path, const StepTimeModel
                                        path, header.max_in_flight));
   }
   out.errors = comparison.Errors();
+  out.steps = std::move(comparison.steps);
   out.most = comparison.most;
   out.most_chunk = comparison.most_chunk;
   out.measured = watcher.Side(out.recorded.stats);

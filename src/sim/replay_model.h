@@ -11,6 +11,12 @@
 
 namespace tactus {
 
+// One recorded step and what the model says of it.
+struct StepPrediction {
+  int64_t prefill_tokens = 0, prefill_context = 0, decodes = 0, decode_context_tokens = 0;   // context: of all chunks
+  DurationNs measured_ns = 0, predicted_ns = 0;
+};
+
 struct StepErrors {
   int64_t steps = 0;
   double median_abs = 0, p90_abs = 0;   // |predicted / measured - 1|
@@ -19,7 +25,8 @@ struct StepErrors {
 
 struct ModelReplay {
   ReplayReport recorded;                // of the replay with recorded times, which this one reads the run from
-  StepErrors errors;                    // of the recorded steps, on their own plans
+  std::vector<StepPrediction> steps;    // the recorded ones, on their own plans
+  StepErrors errors;                    // of these
   struct Side {
     int64_t steps = 0, preemptions = 0;
     double duration_s = 0;              // first arrival to last end

@@ -181,6 +181,7 @@ TEST(ProfileModel, MeasuresARealModelAndKeepsWhatItHasWhenStopped) {
   ProfileOptions options;
   options.time_limit_ns = 60 * kSecond;   // never reached: the points run out
   options.max_points = 12;
+  options.max_rounds = 2;
   auto all = ProfileModel(TinyModel(), options);
   ASSERT_TRUE(all.ok()) << all.status().ToString();
   EXPECT_FALSE(all->interrupted);
