@@ -110,9 +110,9 @@ def main() -> int:
     parser.add_argument("--max-num-seqs", default="32")
     parser.add_argument("--threads", default=str(max(1, len(os.sched_getaffinity(0)) - 1)),
                         help="compute threads; default: one core less than there are, which the load generator and HTTP take")
-    parser.add_argument("--workload", default="chat")
-    parser.add_argument("--requests", type=int, default=100)
-    parser.add_argument("--rate", type=float, default=0.5, help="requests per second")
+    parser.add_argument("--workload", default="random:in=200,out=50")
+    parser.add_argument("--requests", type=int, default=240)
+    parser.add_argument("--rate", type=float, default=1.5, help="requests per second; two thirds of what one core of 2026 can do")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=pathlib.Path, help="folder for the profile and the recording")
     parser.add_argument("-o", "--output", type=pathlib.Path)
