@@ -54,6 +54,7 @@ void VisitHeader(TraceHeader& h, Visitor& v) {
   v.Text("predictor", &h.scheduler.predictor);
   sched::SchedulerLimits& s = h.scheduler.limits;
   number("max-num-seqs", s.max_num_seqs, 1, 1 << 20);
+  number("pipeline-steps", s.pipeline_steps, 1, 1024);
   number("max-model-len", s.max_model_len, 2, kMax32);
   number("scheduler-slots", s.slot_capacity, 1, 1 << 20);
   number("token-budget", s.token_budget, 0, int64_t{1} << 40);

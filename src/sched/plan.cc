@@ -7,7 +7,7 @@
 namespace tactus::sched {
 
 PlanBuilder::PlanBuilder(const SchedulerLimits& limits, KvLedger* ledger)
-    : ledger_(ledger), block_size_(ledger->block_size()) {
+    : ledger_(ledger), block_size_(ledger->block_size()), pipeline_steps_(limits.pipeline_steps) {
   const auto n = static_cast<size_t>(limits.slot_capacity);
   touched_.assign(n, -1);
   covered_.assign(n, 0);
@@ -21,6 +21,7 @@ void PlanBuilder::Begin(const StepView& view, StepBudget budget, int32_t max_run
   prefill_left_ = budget.prefill_tokens;
   oversize_tokens_ = budget.oversize_tokens;
   max_running_ = max_running;
+  max_items_ = (max_running + pipeline_steps_ - 1) / pipeline_steps_;
   running_ = static_cast<int32_t>(view.running.size());
   preempted_ = false;
   ++stamp_;
@@ -36,6 +37,7 @@ AddResult PlanBuilder::AddRunning(SlotId slot, int32_t limit, bool whole) {
   if (Touched(slot) || !seq.Plannable(slot)) return AddResult::kNotReady;
   const int32_t pending = seq.Pending(slot);
   if (pending <= 0) return AddResult::kNotReady;
+  if (num_items() >= max_items_) return AddResult::kNoBudget;
   const bool decode = seq.state[slot] == SeqState::kDecode;
   const int64_t left = decode ? tokens_left_ : prefill_left();
   auto count = static_cast<int32_t>(std::min<int64_t>({pending, limit, left}));
@@ -55,7 +57,7 @@ AddResult PlanBuilder::Start(SlotId slot, const Admission& admission, int32_t li
   const SequenceColumns& seq = view_->seq;
   TACTUS_CHECK(seq.state[slot] == SeqState::kWaiting);
   if (Touched(slot) || seq.flight[slot] != FlightState::kIdle) return AddResult::kNotReady;
-  if (starts_left() <= 0 || prefill_left() <= 0) return AddResult::kNoBudget;
+  if (starts_left() <= 0 || prefill_left() <= 0 || num_items() >= max_items_) return AddResult::kNoBudget;
   const int32_t goal = seq.known_committed[slot];
   SlotId fork = seq.fork_from[slot];
   if (fork != kNoSlot && ledger_->blocks_held(fork) == 0) fork = kNoSlot;   // given up earlier in this plan

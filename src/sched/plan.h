@@ -40,7 +40,7 @@ class PlanBuilder {
     const int32_t known = seq.known_planned[slot];
     if (seq.state[slot] != SeqState::kDecode || seq.flight[slot] != FlightState::kIdle || Touched(slot) || tokens_left_ <= 0 ||
         known - seq.computed_planned[slot] != 1 || known > covered_[slot] || known >= next_mark_[slot] ||
-        known - seq.prompt_tokens[slot] >= seq.max_output_tokens[slot]) {
+        known - seq.prompt_tokens[slot] >= seq.max_output_tokens[slot] || num_items() >= max_items_) {
       return false;
     }
     plan_->items.push_back({slot, known - 1, 1, 1, true, InputSource::kHost, 0});
@@ -94,10 +94,12 @@ class PlanBuilder {
 
   KvLedger* const ledger_;
   const int32_t block_size_;
+  const int32_t pipeline_steps_;
   const StepView* view_ = nullptr;
   StepPlan* plan_ = nullptr;
   int64_t budget_tokens_ = 0, tokens_left_ = 0, prefill_left_ = 0, oversize_tokens_ = 0;
   int32_t max_running_ = 0, running_ = 0;
+  int32_t max_items_ = 0;            // of this step: with a pipeline a micro-batch, so that one step cannot take them all
   bool preempted_ = false;
   int64_t stamp_ = 0;
   std::vector<int64_t> touched_;     // [capacity] stamp of the plan that touched the slot

@@ -44,6 +44,7 @@ struct SchedulerLimits {
   int32_t slot_capacity = 0;                   // live sequences, waiting ones included
   int64_t blocks_total = 0;
   int32_t block_size = 16;
+  int32_t pipeline_steps = 1;                  // steps in flight that share the sequences (pp): each takes its part of B
   int64_t swap_blocks = 0;                     // of host memory, for preemption by swap; 0: none
   int64_t token_budget = 0;                    // tau as the user says; 0: the preset's
   int64_t default_token_budget = 512;          // the preset's (set by Scheduler::Create)

@@ -110,7 +110,8 @@ struct ParameterCheck {
 };
 
 Status CheckLimits(const SchedulerLimits& limits) {
-  if (limits.max_num_seqs < 1 || limits.max_model_len < 2 || limits.slot_capacity < 1 || limits.block_size < 1) {
+  if (limits.max_num_seqs < 1 || limits.max_model_len < 2 || limits.slot_capacity < 1 || limits.block_size < 1 ||
+      limits.pipeline_steps < 1) {
     return InvalidArgument(fmt::format("scheduler limits out of range: max-num-seqs {}, max-model-len {}, slots {}, block-size {}",
                                        limits.max_num_seqs, limits.max_model_len, limits.slot_capacity, limits.block_size));
   }

@@ -17,6 +17,8 @@ struct SimOptions {
   // Deployment
   std::string model, device;
   int64_t tp = 1, pp = 1, replicas = 1;
+  int64_t devices_per_node = 0;
+  double network_gbytes_per_s = 0;
   std::string balancer = "round-robin", cost = "auto";
   std::string weight_dtype = "bfloat16", kv_dtype = "bfloat16";
   std::string backend, cpu_overhead;
@@ -52,6 +54,8 @@ struct SimOptions {
     v.Field("cost", cost, {.help = "auto, fitted, roofline, or a file of `tactus profile`"});
     v.Field("weight-dtype", weight_dtype, {.choices = "bfloat16|fp8|fp8_static|fp8_block|int8|int4|nvfp4", .help = "of the weights"});
     v.Field("kv-cache-dtype", kv_dtype, {.choices = "bfloat16|fp8", .help = "of the KV cache"});
+    v.Field("devices-per-node", devices_per_node, {.unit = "devices", .min = 0, .max = 1024, .help = "that the fast link joins; 0: the device's usual"});
+    v.Field("network-gbytes-per-s", network_gbytes_per_s, {.unit = "GB/s", .min = 0, .max = 10000, .help = "between nodes, one device's share, one direction; 0: the device's usual"});
     v.Field("backend", backend, {.choices = "|vllm|sglang|trtllm", .help = "whose kernels and host code are priced; default: ours"});
     v.Field("cpu-overhead", cpu_overhead, {.unit = "duration", .help = "per step, beside the device; default: the backend's"});
     v.Field("gpu-memory-utilization", gpu_memory_utilization, {.min = 0.01, .max = 1, .help = "share of device memory that is used"});

@@ -47,6 +47,8 @@ Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
   d.weight_dtype = o.weight_dtype;
   d.kv_dtype = o.kv_dtype;
   d.backend = o.backend;
+  d.devices_per_node = static_cast<int32_t>(o.devices_per_node);
+  d.network_gbytes_per_s = o.network_gbytes_per_s;
   d.source = IsCostSource(o.cost) ? o.cost : "auto";
   d.cpu_overhead_ns = texts.cpu_overhead_ns;
   TACTUS_ASSIGN_OR_RETURN(setup->cost, cost::CostModel::Create(d));
@@ -70,6 +72,7 @@ sched::SchedulerConfig AskedScheduler(const SimOptions& o, const SimSetup& setup
   c.limits.block_size = static_cast<int32_t>(o.block_size);
   c.limits.token_budget = o.token_budget;
   c.limits.tbt_slo_ns = o.tbt_slo.ns;
+  c.limits.pipeline_steps = static_cast<int32_t>(o.pp);
   c.limits.watermark = o.watermark;
   c.limits.reserve_full = o.reserve_full;
   c.limits.policy = o.policy;

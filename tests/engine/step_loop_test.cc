@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "engine/harness.h"
 
 namespace tactus {
@@ -189,6 +191,30 @@ TEST(StepLoop, ThreeErrorsInARowEndEverything) {
     EXPECT_NE(out.error.message().find("injected"), std::string::npos);
   }
   EXPECT_EQ(h.Submit(MakeRequest(Tokens(1, 3), 4)).status().code(), StatusCode::kUnavailable);
+}
+
+// With a pipeline one step must not take all sequences, or the other stages would stand idle.
+TEST(StepLoop, MicroBatchesOfAPipelineShareTheSequences) {
+  HarnessConfig config;
+  config.executor.max_in_flight = 3;
+  config.max_num_seqs = 8;
+  config.scheduler.limits.pipeline_steps = 3;
+  Harness h(config);
+  std::vector<std::vector<TokenId>> expected;
+  for (uint64_t i = 0; i < 12; ++i) {
+    Request r = MakeRequest(Tokens(i, 6), 10);
+    expected.push_back(ExpectedOutput(config.executor, r, 0, {}));
+    h.MustSubmit(std::move(r));
+  }
+  ASSERT_EQ(h.Run(), "");
+  size_t full = 0;
+  for (const std::string& plan : h.plans()) {
+    const auto items = static_cast<size_t>(std::count(plan.begin(), plan.end(), ':'));
+    EXPECT_LE(items, 3u) << plan;   // ceil(8 / 3)
+    full += items == 3;
+  }
+  EXPECT_GT(full, h.plans().size() / 2);
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(h.outputs()[h.handles()[i]].choices[0].tokens, expected[i]) << i;
 }
 
 TEST(StepLoop, AbortEndsEverythingWithItsReason) {
