@@ -17,6 +17,7 @@
 #include "engine/metrics.h"
 #include "engine/model_text.h"
 #include "engine/profile_model.h"
+#include "engine/recorded_step_times.h"
 #include "engine/step_loop.h"
 #include "engine/trace_writer.h"
 #include "exec/cpu_executor.h"
@@ -71,6 +72,7 @@ struct Setup {
   sched::SchedulerConfig scheduling;
   std::unique_ptr<LengthPredictor> predictor;   // in scheduling.limits; may be null
   std::unique_ptr<cost::StepProfile> profile;   // likewise
+  std::unique_ptr<RecordingStepTimes> recording;   // between the scheduler and the profile, with --trace-out
   std::vector<std::string> profile_notes;
 };
 
@@ -99,10 +101,6 @@ Status FindProfile(Setup* s) {
   }
   const bool chooses_once = budget == "profile";
   if (o.profile.empty() && !(chooses_once && o.tbt_slo.ns > 0 && o.token_budget == 0)) return Status();
-  if (!o.trace_out.empty() && !chooses_once) {
-    return InvalidArgument(fmt::format("--trace-out with --profile and --budget {}: that budget asks the step times at every step and a trace "
-                                       "does not hold them, so it could not be replayed; leave one of the two out", budget), "profile");
-  }
   const std::string path = !o.profile.empty() ? o.profile : DefaultProfilePath(s->description.path, s->threads);
   auto loaded = cost::LoadStepProfile(path);
   if (!loaded.ok()) return o.profile.empty() && loaded.status().code() == StatusCode::kNotFound ? Status() : loaded.status();
@@ -211,7 +209,8 @@ class EngineImpl final : public Engine {
       OptionEcho echo;
       o.VisitFields(echo);
       TACTUS_ASSIGN_OR_RETURN(trace_, TraceWriter::Create(o.trace_out, MakeTraceHeader(*scheduler_, kv, config, executor_->traits(),
-                                                                                       "model = " + info_.path + "\n" + echo.text)));
+                                                                                       "model = " + info_.path + "\n" + echo.text,
+                                                                                       setup_.recording.get())));
     }
     StepLoopParts parts;
     parts.scheduler = scheduler_.get();
@@ -222,6 +221,7 @@ class EngineImpl final : public Engine {
     delivery_ = std::make_unique<Delivery>(setup_.text.tokenizer.get(), metrics_.get());
     parts.sink = delivery_.get();
     parts.trace = trace_.get();
+    parts.step_times = setup_.recording.get();
     const Tokenizer* tokenizer = setup_.text.tokenizer.get();
     parts.token_bytes = [tokenizer](TokenId id) { return tokenizer->TokenBytes(id); };
     loop_ = std::make_unique<StepLoop>(config, std::move(parts));
@@ -402,6 +402,10 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, con
   std::string plan = setup.memory.ToString();
   while (plan.ends_with('\n')) plan.pop_back();
   say(plan);
+  if (setup.profile != nullptr && !setup.options.trace_out.empty()) {
+    setup.recording = std::make_unique<RecordingStepTimes>(setup.profile.get());
+    setup.scheduling.limits.step_time = setup.recording.get();
+  }
   TACTUS_ASSIGN_OR_RETURN(auto scheduler, sched::Scheduler::Create(setup.scheduling));
   say("scheduler " + scheduler->Describe());
   if (options.swap_space.bytes > 0 && !scheduler->swaps()) {

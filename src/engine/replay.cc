@@ -49,6 +49,7 @@ struct Pass {
   std::vector<RecordedResult> results;
   std::vector<RecordedKey> keys;
   std::vector<int32_t> predictions;
+  std::vector<DurationNs> step_times;
   std::vector<uint64_t> plan_hashes;
   bool abort = false;
 };
@@ -135,10 +136,20 @@ class NoSink final : public EventSink {
   void OnStep(const StepEvents&) override {}
 };
 
+// A recording is untrusted: times that no clock shows end the reading, so that no sum of a few of them overflows.
+constexpr TimeNs kMostTimeNs = int64_t{1} << 60;
+
+DurationNs ReadApart(TraceCursor* in) {
+  const int64_t apart_ns = in->Signed();
+  if (apart_ns >= -kMostTimeNs && apart_ns <= kMostTimeNs) return apart_ns;
+  in->Fail();
+  return 0;
+}
+
 RecordedArrival ReadArrival(TraceCursor* in, const TraceHeader& header, TimeNs now_ns) {
   RecordedArrival a;
   a.handle = in->Varint();
-  a.arrival_ns = now_ns - in->Signed();
+  a.arrival_ns = now_ns - ReadApart(in);
   a.prompt_tokens = static_cast<int32_t>(in->Bounded(1, header.limits.max_model_len));
   a.request = std::make_shared<Request>();
   Request& r = *a.request;
@@ -151,9 +162,7 @@ RecordedArrival ReadArrival(TraceCursor* in, const TraceHeader& header, TimeNs n
   const int64_t flags = in->Bounded(0, 3);
   r.prompt_logprobs = (flags & 1) != 0;
   a.has_keys = (flags & 2) != 0;
-  r.slo.ttft_ns = static_cast<int64_t>(in->Varint());
-  r.slo.tbt_ns = static_cast<int64_t>(in->Varint());
-  r.slo.jct_ns = static_cast<int64_t>(in->Varint());
+  for (int64_t* bound_ns : {&r.slo.ttft_ns, &r.slo.tbt_ns, &r.slo.jct_ns}) *bound_ns = in->Bounded(0, kMostTimeNs);
   r.slo_class = in->String(256);
   a.client = in->Varint();
   const int64_t keys = in->Bounded(0, a.prompt_tokens / header.kv.block_size);
@@ -164,8 +173,8 @@ RecordedArrival ReadArrival(TraceCursor* in, const TraceHeader& header, TimeNs n
 RecordedResult ReadResult(TraceCursor* in, const TraceHeader& header, TimeNs now_ns) {
   RecordedResult r;
   r.step = in->Bounded(0, std::numeric_limits<int64_t>::max());
-  r.start_ns = now_ns - in->Signed();
-  r.end_ns = now_ns - in->Signed();
+  r.start_ns = now_ns - ReadApart(in);
+  r.end_ns = now_ns - ReadApart(in);
   r.ok = in->Byte() == 1;
   while (r.ok && in->ok()) {
     const int64_t index = in->Bounded(0, header.slot_capacity);
@@ -203,7 +212,11 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
     }
     switch (tag) {
       case TraceTag::kPass:
-        *now_ns += in->Signed();
+        *now_ns += ReadApart(in);
+        if (*now_ns < -kMostTimeNs || *now_ns > kMostTimeNs) {
+          in->Fail();
+          return false;
+        }
         pass->now_ns = *now_ns;
         begun = true;
         break;
@@ -220,6 +233,9 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
         break;
       }
       case TraceTag::kAbort: pass->abort = true; break;
+      case TraceTag::kStepTimes:
+        for (int64_t left = in->Bounded(1, 1 << 24); left > 0 && in->ok(); --left) pass->step_times.push_back(in->Signed());
+        break;
       case TraceTag::kPredicted:
         pass->predictions.push_back(static_cast<int32_t>(in->Bounded(1, header.limits.max_model_len)));
         break;
@@ -292,6 +308,9 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
   if (learns) { TACTUS_ASSIGN_OR_RETURN(learning, predict::MakePredictor(header.scheduler.predictor, options)); }
   LengthPredictor* const predictor = learns ? learning.get() : &recorded;
   header.scheduler.limits.predictor = predictor;
+  RecordedStepTimes step_times(header.step_tile_tokens, nullptr);
+  step_times.Expect(header.step_times);
+  if (header.step_tile_tokens > 0) header.scheduler.limits.step_time = &step_times;
   TACTUS_ASSIGN_OR_RETURN(std::unique_ptr<sched::Scheduler> scheduler, sched::Scheduler::Create(header.scheduler));
   ReplayExecutor executor(header, hooks);
   KvCache kv(header.kv);
@@ -345,6 +364,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
     if (pass.abort) loop.Abort(Status(StatusCode::kUnavailable, "aborted in the recording"));
     keys.insert(keys.end(), pass.keys.begin(), pass.keys.end());
     recorded.Expect(pass.predictions);
+    step_times.Expect(pass.step_times);
     executor.Expect(std::move(pass.results));
     loop.RunOnce();
     const std::vector<uint64_t>& hashes = *loop.plan_hashes();
@@ -361,6 +381,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
     if (report.first_difference >= 0) break;   // from here on the recorded results belong to other plans
     if (!key_error.empty()) return corrupt(key_error);
     if (recorded.missed()) return corrupt("an arrival without its recorded prediction");
+    if (step_times.ran_out() || !step_times.drained()) return corrupt("step times that do not fit what the scheduler asks");
     if (!executor.drained()) return corrupt("a result of a step that was never submitted");
   }
   if (!in.ok()) return corrupt("cut off or corrupt");

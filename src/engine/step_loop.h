@@ -21,6 +21,7 @@
 
 namespace tactus {
 
+class RecordingStepTimes;
 class TraceWriter;
 
 // Logarithmic buckets, 16 per octave: quantiles within 6 %. Engine thread writes; Quantile is exact between passes.
@@ -50,6 +51,7 @@ struct StepLoopParts {
   int32_t stopwatch_every = 1;          // measure one plan in so many
   EventSink* sink = nullptr;
   TraceWriter* trace = nullptr;
+  RecordingStepTimes* step_times = nullptr;   // with `trace`: between the scheduler and its step-time model, if it has one
   std::function<std::string_view(TokenId)> token_bytes;
   // Replay: the recorded key of a block of generated text (its tokens are not in a trace). Null: computed from tokens.
   std::function<Hash128(RequestHandle, int32_t choice, int32_t block)> generated_key;

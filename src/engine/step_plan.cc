@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "engine/step_loop_impl.h"
+#include "engine/recorded_step_times.h"
 #include "engine/trace_writer.h"
 
 namespace tactus {
@@ -39,7 +40,13 @@ bool StepLoop::Impl::PlanAndSubmit() {
     decisions.Add(decision_ns);
   }
   table.ClearChanges();
-  if (parts.trace != nullptr) parts.trace->PlanCalled();
+  if (parts.trace != nullptr) {
+    parts.trace->PlanCalled();
+    if (parts.step_times != nullptr) {
+      parts.trace->StepTimes(parts.step_times->answers());
+      parts.step_times->Clear();
+    }
+  }
 
   if (plan.items.empty() && plan.preempts.empty()) {
     // With nothing in flight nothing could ever change: the policy has stopped for good.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <map>
@@ -76,6 +77,8 @@ void VisitHeader(TraceHeader& h, Visitor& v) {
   number("max-errors-in-a-row", h.max_errors_in_a_row, 1, kMax32);
   number("max-in-flight", h.max_in_flight, 1, 255);
   number("can-chain", h.can_chain, 0, 1);
+  number("step-tile-tokens", h.step_tile_tokens, 0, 1 << 20);
+  v.Durations("step-times", &h.step_times);
 }
 
 struct Writer {
@@ -84,6 +87,12 @@ struct Writer {
   void Number(const char* name, const int64_t* value, int64_t, int64_t) {
     PutString(name, out);
     PutSigned(*value, out);
+    ++count;
+  }
+  void Durations(const char* name, const std::vector<DurationNs>* values) {
+    PutString(name, out);
+    PutVarint(values->size(), out);
+    for (const DurationNs value : *values) PutSigned(value, out);
     ++count;
   }
   void Text(const char* name, const std::string* value) {
@@ -112,6 +121,12 @@ struct Reader {
       *value = low;
     }
   }
+  void Durations(const char* name, std::vector<DurationNs>* values) {
+    if (!Name(name)) return;
+    const int64_t count = in->Bounded(0, 1 << 24);
+    for (int64_t i = 0; i < count && in->ok(); ++i) values->push_back(in->Signed());
+    if (!in->ok()) status = DataLoss(fmt::format("trace header: {} is cut off", name));
+  }
   void Text(const char* name, std::string* value) {
     if (!Name(name)) return;
     *value = in->String(1 << 20);
@@ -122,14 +137,18 @@ struct Reader {
 }  // namespace
 
 TraceHeader MakeTraceHeader(const sched::Scheduler& scheduler, const KvCacheConfig& kv, const StepLoopConfig& loop,
-                            const ExecutorTraits& traits, std::string started_with) {
+                            const ExecutorTraits& traits, std::string started_with, RecordingStepTimes* step_times) {
   TraceHeader h;
   h.version = Version();
   h.started_with = std::move(started_with);
   h.scheduler = scheduler.config();
   h.scheduler.limits.predictor = nullptr;
-  // The profile that chose a budget is not in the trace; what it chose is.
-  if (h.scheduler.budget == "profile") h.scheduler.limits.token_budget = scheduler.max_step_tokens();
+  h.scheduler.limits.step_time = nullptr;
+  if (step_times != nullptr) {
+    h.step_tile_tokens = std::max(1, step_times->tile_tokens());
+    h.step_times = step_times->answers();
+    step_times->Clear();
+  }
   h.kv = kv;
   h.limits = loop.limits;
   h.slot_capacity = loop.slot_capacity > 0 ? loop.slot_capacity : loop.limits.max_queue + loop.limits.max_num_seqs;

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "exec/executor.h"
 #include "kv/kv_cache.h"
+#include "engine/recorded_step_times.h"
 #include "engine/step_loop.h"
 #include "sched/scheduler.h"
 #include "tactus/status.h"
@@ -30,6 +31,7 @@ enum class TraceTag : uint8_t {
   kAbort = 6,
   kPlan = 7,      // a submitted step: plan hash so far, tokens, items, decodes, preemptions
   kEnd = 8,       // closed in order; what follows the last kPlan is complete
+  kStepTimes = 10, // what the step-time model answered while the next plan was made
   kPredicted = 9, // what a predictor that does not learn answered for the next sequence, in order of arrival and choice
 };
 
@@ -44,10 +46,14 @@ struct TraceHeader {
   int32_t max_errors_in_a_row = 3;
   int32_t max_in_flight = 1;
   bool can_chain = false;
+  int32_t step_tile_tokens = 0;          // of the scheduler's step-time model; 0: it had none
+  std::vector<DurationNs> step_times;    // what that model answered while the scheduler was made
 };
 
+// `step_times`: what recorded the scheduler's step-time model since the scheduler was made; null: it has none.
 TraceHeader MakeTraceHeader(const sched::Scheduler& scheduler, const KvCacheConfig& kv, const StepLoopConfig& loop,
-                            const ExecutorTraits& traits, std::string started_with = {});
+                            const ExecutorTraits& traits, std::string started_with = {},
+                            RecordingStepTimes* step_times = nullptr);
 
 using TraceBytes = std::vector<uint8_t>;
 

@@ -72,6 +72,14 @@ void TraceWriter::Predicted(int32_t tokens) {
   PutVarint(static_cast<uint64_t>(tokens), &buffer_);
 }
 
+void TraceWriter::StepTimes(const std::vector<DurationNs>& answers) {
+  if (answers.empty()) return;
+  Touch();
+  buffer_.push_back(static_cast<uint8_t>(TraceTag::kStepTimes));
+  PutVarint(answers.size(), &buffer_);
+  for (const DurationNs answer : answers) PutSigned(answer, &buffer_);
+}
+
 void TraceWriter::Cancel(RequestHandle handle) {
   Touch();
   buffer_.push_back(static_cast<uint8_t>(TraceTag::kCancel));

@@ -34,6 +34,7 @@ class TraceWriter {
   void Key(RequestHandle handle, int32_t choice, int32_t block, const Hash128& key);
   void StepEnded(const StepPlan& plan, const StepResult& result, bool ok);
   void PlanCalled() { Touch(); }
+  void StepTimes(const std::vector<DurationNs>& answers);   // nothing is written of none
   void StepPlanned(const StepPlan& plan, uint64_t plan_hash);
   void EndPass();
 

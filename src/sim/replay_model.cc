@@ -111,6 +111,10 @@ class ModelRun {
     TACTUS_ASSIGN_OR_RETURN(const auto predictor, predict::MakePredictor(header_.scheduler.predictor, options));
     sched::SchedulerConfig scheduling = header_.scheduler;
     scheduling.limits.predictor = predictor.get();
+    // What was chosen at the start (a budget, a pivot) stays as recorded; from then on the model answers.
+    RecordedStepTimes step_times(header_.step_tile_tokens, &model_);
+    step_times.Expect(header_.step_times);
+    if (header_.step_tile_tokens > 0) scheduling.limits.step_time = &step_times;
     TACTUS_ASSIGN_OR_RETURN(const auto scheduler, sched::Scheduler::Create(scheduling));
     KvCache kv(header_.kv);
     SimExecutor executor({.step_time = &model_, .clock = &clock_, .max_slots = header_.slot_capacity});

@@ -99,6 +99,10 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   sc.limits.step_time = config.step_time;
   sc.limits.swap_blocks = config.swap_blocks;
   TACTUS_RETURN_IF_ERROR(MakePredictor(&sc, &r.predictor));
+  if (!config.trace_out.empty() && config.step_time != nullptr) {
+    r.step_times = std::make_unique<RecordingStepTimes>(config.step_time);
+    sc.limits.step_time = r.step_times.get();
+  }
   TACTUS_ASSIGN_OR_RETURN(r.scheduler, sched::Scheduler::Create(sc, config.injected ? config.injected() : sched::InjectedChoices()));
 
   KvCacheConfig kv;
@@ -125,7 +129,7 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   lc.limits = limits;
   lc.slot_capacity = capacity;
   if (!config.trace_out.empty()) {
-    const TraceHeader header = MakeTraceHeader(*r.scheduler, kv, lc, r.executor->traits(), "tactus sim");
+    const TraceHeader header = MakeTraceHeader(*r.scheduler, kv, lc, r.executor->traits(), "tactus sim", r.step_times.get());
     const std::string path = config.replicas == 1 ? config.trace_out : fmt::format("{}.{}", config.trace_out, index);
     TACTUS_ASSIGN_OR_RETURN(r.trace, TraceWriter::Create(path, header));
   }
@@ -138,6 +142,7 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   parts.stopwatch_every = kDecisionSample;
   parts.sink = r.sink.get();
   parts.trace = r.trace.get();
+  parts.step_times = r.step_times.get();
   parts.predictor = r.predictor.get();
   if (config.prefix_caching) {
     parts.generated_key = [&r](RequestHandle handle, int32_t, int32_t block) { return OwnBlockKey(r.owners.Find(handle), block); };

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "engine/metrics.h"
+#include "engine/recorded_step_times.h"
 #include "engine/step_loop.h"
 #include "engine/trace_writer.h"
 #include "obs/histogram.h"
@@ -36,6 +37,7 @@ struct Simulation::Impl {
   };
   struct Replica {
     std::unique_ptr<LengthPredictor> predictor;   // may be null
+    std::unique_ptr<RecordingStepTimes> step_times;   // with a trace
     std::unique_ptr<sched::Scheduler> scheduler;
     std::unique_ptr<SimExecutor> executor;
     std::unique_ptr<KvCache> kv;

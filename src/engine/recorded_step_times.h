@@ -1,0 +1,55 @@
+// Step times that a scheduler asked for, kept so that a replay decides alike without the model: policies ask the same questions
+// in the same order. Thread rule: engine thread only (and whoever makes the scheduler, before).
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "base/step_time_model.h"
+
+namespace tactus {
+
+// Passes every question on and keeps the answers until they are taken.
+class RecordingStepTimes final : public StepTimeModel {
+ public:
+  explicit RecordingStepTimes(const StepTimeModel* model) : model_(*model) {}
+  DurationNs StepTimeNs(const StepShape& shape) const override {
+    answers_.push_back(model_.StepTimeNs(shape));
+    return answers_.back();
+  }
+  int32_t tile_tokens() const override { return model_.tile_tokens(); }
+  const std::vector<DurationNs>& answers() const { return answers_; }
+  void Clear() { answers_.clear(); }
+
+ private:
+  const StepTimeModel& model_;
+  mutable std::vector<DurationNs> answers_;
+};
+
+// Answers what was recorded, in order; beyond it asks `then`, or, without one, says 1 ns and that it ran out.
+class RecordedStepTimes final : public StepTimeModel {
+ public:
+  RecordedStepTimes(int32_t tile_tokens, const StepTimeModel* then) : tile_tokens_(tile_tokens), then_(then) {}
+  void Expect(const std::vector<DurationNs>& answers) { answers_.insert(answers_.end(), answers.begin(), answers.end()); }
+  DurationNs StepTimeNs(const StepShape& shape) const override {
+    if (answers_.empty()) {
+      ran_out_ = then_ == nullptr;
+      return then_ != nullptr ? then_->StepTimeNs(shape) : 1;
+    }
+    const DurationNs answer = answers_.front();
+    answers_.pop_front();
+    return answer;
+  }
+  int32_t tile_tokens() const override { return tile_tokens_; }
+  // A question was asked that the recording does not hold, or one that it holds was not asked.
+  bool ran_out() const { return ran_out_; }
+  bool drained() const { return answers_.empty(); }
+
+ private:
+  const int32_t tile_tokens_;
+  const StepTimeModel* const then_;
+  mutable std::deque<DurationNs> answers_;
+  mutable bool ran_out_ = false;
+};
+
+}  // namespace tactus
