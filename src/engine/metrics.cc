@@ -85,6 +85,8 @@ void EngineMetrics::CountDone(const RequestDoneEvent& d) {
     auto& slo = c.slo[d.request->slo_class];
     ++slo.stated;
     slo.kept += KeptSlo(d);
+    slo.jct_stated += stated.jct_ns > 0;
+    slo.jct_kept += stated.jct_ns > 0 && ok && d.done_ns - d.arrival_ns <= stated.jct_ns;
   }
   (ok ? c.completed : c.failed) += 1;
   if (d.scheduled_ns > 0 || d.first_token_ns > 0) {   // a virtual clock may have scheduled it at 0
@@ -182,14 +184,20 @@ std::string EngineMetrics::ResultJson(const EngineStats& s, DurationNs duration_
   auto rate = [seconds](int64_t n) -> OrderedJson {
     return seconds > 0 ? OrderedJson(static_cast<double>(n) / seconds) : OrderedJson(nullptr);
   };
-  int64_t stated = 0, kept = 0;
+  int64_t stated = 0, kept = 0, jct_stated = 0, jct_kept = 0;
+  const auto share = [](int64_t part, int64_t all) {
+    return all > 0 ? OrderedJson(static_cast<double>(part) / static_cast<double>(all)) : OrderedJson(nullptr);
+  };
   OrderedJson classes = OrderedJson::object();
   for (const auto& [name, slo] : c.slo) {
     stated += slo.stated;
     kept += slo.kept;
+    jct_stated += slo.jct_stated;
+    jct_kept += slo.jct_kept;
     classes[name] = {{"stated", slo.stated},
                      {"kept", slo.kept},
-                     {"slo_attainment", static_cast<double>(slo.kept) / static_cast<double>(slo.stated)}};
+                     {"slo_attainment", share(slo.kept, slo.stated)},
+                     {"jct_attainment", share(slo.jct_kept, slo.jct_stated)}};
   }
   OrderedJson out;
   out["duration_s"] = seconds;
@@ -198,8 +206,8 @@ std::string EngineMetrics::ResultJson(const EngineStats& s, DurationNs duration_
   out["input_token_throughput"] = rate(c.prompt_total);
   out["output_token_throughput"] = rate(c.completion_total);
   out["goodput"] = stated > 0 ? rate(kept) : OrderedJson(nullptr);
-  out["slo_attainment"] =
-      stated > 0 ? OrderedJson(static_cast<double>(kept) / static_cast<double>(stated)) : OrderedJson(nullptr);
+  out["slo_attainment"] = share(kept, stated);
+  out["jct_attainment"] = share(jct_kept, jct_stated);
   out["preemptions"] = s.preemptions;
   out["recomputed_tokens"] = s.recomputed_tokens;
   out["swapped_sequences"] = s.swapped_sequences;

@@ -196,6 +196,8 @@ TEST(Metrics, AnSloIsKeptOnlyIfEveryPartOfItIs) {
   scene.Done(1 * kMs, 500 * kMs, 900 * kMs, {2 * kMs, 0, 0}, "b");              // kept the only part stated
   const auto result = nlohmann::json::parse(scene.metrics.ResultJson(scene.stats, 2000 * kMs));
   EXPECT_DOUBLE_EQ(result["slo_attainment"].get<double>(), 2.0 / 6.0);
+  EXPECT_DOUBLE_EQ(result["jct_attainment"].get<double>(), 3.0 / 5.0);   // three in time, one late, one failed
+  EXPECT_TRUE(result["classes"]["b"]["jct_attainment"].is_null());
   EXPECT_DOUBLE_EQ(result["goodput"].get<double>(), 1.0);   // two in two seconds
   EXPECT_DOUBLE_EQ(result["classes"]["a"]["slo_attainment"].get<double>(), 0.2);
   EXPECT_DOUBLE_EQ(result["classes"]["b"]["slo_attainment"].get<double>(), 1.0);
