@@ -110,6 +110,10 @@ struct ParameterCheck {
 };
 
 Status CheckLimits(const SchedulerLimits& limits) {
+  if (limits.max_model_len < 2) {
+    return InvalidArgument(fmt::format("a context of {} tokens has no room for a prompt and an answer; it must be at least 2", limits.max_model_len),
+                           "max-model-len");
+  }
   if (limits.max_num_seqs < 1 || limits.max_model_len < 2 || limits.slot_capacity < 1 || limits.block_size < 1 ||
       limits.pipeline_steps < 1) {
     return InvalidArgument(fmt::format("scheduler limits out of range: max-num-seqs {}, max-model-len {}, slots {}, block-size {}",

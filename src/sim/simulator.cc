@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 
 #include "base/check.h"
 #include "predict/predictor.h"
@@ -15,6 +16,16 @@ namespace {
 constexpr int64_t kVisibleQueue = 16384;
 constexpr int32_t kDecisionSample = 16;   // one plan in so many is timed
 constexpr int64_t kProgressEvery = 4096;  // passes
+constexpr int64_t kMostBlocks = int64_t{1} << 27;   // KV and swap blocks of all replicas: about 100 bytes of memory each
+
+Status CheckBlocks(const SimulationConfig& c) {
+  const int64_t kv = c.scheduler.limits.blocks_total, swap = c.swap_blocks;
+  if (kv >= 1 && swap >= 0 && kv <= kMostBlocks && swap <= kMostBlocks && (kv + swap) * c.replicas <= kMostBlocks) return Status();
+  return InvalidArgument(fmt::format("{} replicas of {} KV blocks and {} swap blocks; a simulation keeps from 1 to {} blocks in all: "
+                                     "use fewer --replicas or --kv-blocks, less --swap-space or a larger --block-size",
+                                     c.replicas, kv, swap, kMostBlocks),
+                         swap > kv ? "swap-space" : "kv-blocks");
+}
 
 Status CheckConfig(const SimulationConfig& c, const WorkloadStream& workload) {
   const auto bad = [](const std::string& what, const char* flag) { return InvalidArgument(what, flag); };
@@ -30,7 +41,7 @@ Status CheckConfig(const SimulationConfig& c, const WorkloadStream& workload) {
     return bad(fmt::format("{} priorities for {} requests", c.priorities->size(), workload.count()), "priorities");
   }
   if (c.max_queue < 0) return bad(fmt::format("max-queue is {}; it must be at least 0", c.max_queue), "max-queue");
-  return Status();
+  return CheckBlocks(c);
 }
 
 }  // namespace
@@ -53,9 +64,10 @@ Simulation::~Simulation() = default;
 
 Status Simulation::Impl::MakeReplicas() {
   const sched::SchedulerLimits& l = config.scheduler.limits;
-  const int64_t waiting = config.max_queue > 0     ? config.max_queue
-                          : config.concurrency > 0 ? config.concurrency
-                                                   : std::min(workload.count(), kVisibleQueue);
+  const int64_t may_wait = config.max_queue > 0     ? config.max_queue
+                           : config.concurrency > 0 ? std::min(config.concurrency, kVisibleQueue)
+                                                    : kVisibleQueue;
+  const int64_t waiting = std::min(workload.count(), may_wait);
   if (waiting + l.max_num_seqs > (1 << 24)) {
     return InvalidArgument(fmt::format("{} sequences may wait at a replica; the most is {}", waiting, (1 << 24) - l.max_num_seqs),
                            config.max_queue > 0 ? "max-queue" : "concurrency");
@@ -70,7 +82,14 @@ Status Simulation::Impl::MakeReplicas() {
   limits.secret = {1, 2};   // nothing to keep from anybody
   limits.model = config.model_name;
   replicas.resize(static_cast<size_t>(config.replicas));
-  for (int32_t i = 0; i < config.replicas; ++i) TACTUS_RETURN_IF_ERROR(MakeReplica(i));
+  try {
+    for (int32_t i = 0; i < config.replicas; ++i) TACTUS_RETURN_IF_ERROR(MakeReplica(i));
+  } catch (const std::bad_alloc&) {
+    return InvalidArgument(fmt::format("{} replicas with {} sequences of {} tokens and {} KV blocks each are more than this machine's "
+                                       "memory: lower --max-queue, --max-num-seqs, --max-model-len or --replicas",
+                                       config.replicas, capacity, l.max_model_len, l.blocks_total),
+                           "max-queue");
+  }
   KvCacheConfig kv;
   kv.num_blocks = l.blocks_total;
   kv.block_size = l.block_size;

@@ -379,6 +379,21 @@ TEST(Simulation, WhatCannotRunIsRefusedWithTheFlag) {
   EXPECT_EQ(status_of([](auto*) {}, 0).param(), "rate");
   EXPECT_EQ(status_of([](auto* c) { c->requests_out = "/nonexistent/x.csv"; }).param(), "requests-out");
   EXPECT_EQ(status_of([](auto* c) { c->trace_out = "/nonexistent/x"; }).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status_of([](auto* c) { c->scheduler.limits.blocks_total = int64_t{1} << 30; }).param(), "kv-blocks");
+  EXPECT_EQ(status_of([](auto* c) { c->swap_blocks = int64_t{1} << 40; }).param(), "swap-space");
+  EXPECT_EQ(status_of([](auto* c) { c->scheduler.limits.max_model_len = 1; }).param(), "max-model-len");
+}
+
+// What may wait is bounded by what comes, so that a closed loop of a million clients takes no memory for those that never come.
+TEST(Simulator, MoreClientsThanRequestsAreThoseOfTheRequests) {
+  const LinearModel model;
+  SimulationConfig c = Config(model);
+  c.concurrency = 1 << 20;
+  auto stream = Stream("chat", 0, 5);
+  auto sim = Simulation::Create(c, stream.get());
+  ASSERT_TRUE(sim.ok()) << sim.status().ToString();
+  ASSERT_TRUE((*sim)->Run().ok());
+  EXPECT_EQ((*sim)->progress().ended, 5);
 }
 
 }  // namespace
