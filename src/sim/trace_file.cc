@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -24,6 +25,16 @@ std::optional<T> Number(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+// What a message repeats of a file: not too much, and nothing that a terminal obeys.
+std::string Quoted(std::string_view text) {
+  constexpr size_t kMost = 80;
+  std::string out(text.substr(0, kMost));
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7f) c = '?';
+  }
+  return out + (text.size() > kMost ? "..." : "");
 }
 
 std::string_view Line(std::string_view* text) {
@@ -78,7 +89,8 @@ class TraceParser {
       }
     }
     for (const size_t c : {kPrompt, kOutput}) {
-      if (at_[c] < 0) return DataLoss(fmt::format("{}:1: no column '{}' in the header line '{}'", path_, kColumnNames[c], line.substr(0, 200)));
+      if (at_[c] < 0) return DataLoss(fmt::format("{}:1: no column '{}' in the header line '{}'; it names the columns, separated by commas, and so do the rows", path_,
+                                    kColumnNames[c], Quoted(line)));
     }
     if ((at_[kPrefixId] < 0) != (at_[kShared] < 0)) {
       return DataLoss(fmt::format("{}:1: prefix_id and shared_tokens come together", path_));
@@ -93,7 +105,7 @@ class TraceParser {
   // Whole tokens in [min, kMaxTraceTokens].
   Status ReadTokens(size_t column, int32_t* out) const {
     const auto value = Number<int64_t>(Cell(column));
-    if (!value) return Bad(column, fmt::format("'{}' is no whole number", Cell(column)));
+    if (!value) return Bad(column, fmt::format("'{}' is no whole number", Quoted(Cell(column))));
     if (*value < 0 || *value > kMaxTraceTokens) {
       return Bad(column, fmt::format("{} tokens are outside 0 to {}", *value, kMaxTraceTokens));
     }
@@ -108,11 +120,11 @@ class TraceParser {
     if (present != arrivals_) return Bad(kArrival, present ? "a time, but rows before have none" : "no time, but rows before have one");
     if (!present) return Status();
     const auto value = Number<double>(cell);
-    if (!value || !std::isfinite(*value)) return Bad(kArrival, fmt::format("'{}' is no number of seconds", cell));
-    if (*value < 0 || *value > kMaxArrivalSeconds) return Bad(kArrival, fmt::format("{} s is outside 0 to {:g}", cell, kMaxArrivalSeconds));
+    if (!value || !std::isfinite(*value)) return Bad(kArrival, fmt::format("'{}' is no number of seconds", Quoted(cell)));
+    if (*value < 0 || *value > kMaxArrivalSeconds) return Bad(kArrival, fmt::format("{} s is outside 0 to {:g}", Quoted(cell), kMaxArrivalSeconds));
     row->arrival_ns = std::llround(*value * 1e9);
     if (row->arrival_ns < last_arrival_ns_) {
-      return Bad(kArrival, fmt::format("{} s comes before the row above ({} s): sort the trace by arrival", cell,
+      return Bad(kArrival, fmt::format("{} s comes before the row above ({} s): sort the trace by arrival", Quoted(cell),
                                        static_cast<double>(last_arrival_ns_) * 1e-9));
     }
     last_arrival_ns_ = row->arrival_ns;
@@ -125,7 +137,7 @@ class TraceParser {
     while (!cell.empty()) {
       const size_t space = std::min(cell.find(' '), cell.size());
       const auto id = Number<int64_t>(cell.substr(0, space));
-      if (!id) return Bad(kHashIds, fmt::format("'{}' is no id", cell.substr(0, space)));
+      if (!id) return Bad(kHashIds, fmt::format("'{}' is no id", Quoted(cell.substr(0, space))));
       file_->ids_.push_back(*id);
       cell.remove_prefix(std::min(space + 1, cell.size()));
     }
@@ -155,7 +167,7 @@ class TraceParser {
     }
     if (!Cell(kPrefixId).empty()) {
       const auto id = Number<int64_t>(Cell(kPrefixId));
-      if (!id || *id < 0) return Bad(kPrefixId, fmt::format("'{}' is no id of 0 or above", Cell(kPrefixId)));
+      if (!id || *id < 0) return Bad(kPrefixId, fmt::format("'{}' is no id of 0 or above", Quoted(Cell(kPrefixId))));
       row.prefix_id = *id;
       TACTUS_RETURN_IF_ERROR(ReadTokens(kShared, &row.shared_tokens));
       if (row.shared_tokens > row.prompt_tokens) {
@@ -183,8 +195,14 @@ Result<std::shared_ptr<const TraceFile>> TraceFile::Parse(const std::string& pat
 }
 
 Result<std::shared_ptr<const TraceFile>> TraceFile::Read(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return DataLoss(fmt::format("'{}' is a folder; name a CSV file in it", path));
   std::ifstream in(path, std::ios::binary);
-  if (!in) return NotFound(fmt::format("cannot open '{}'", path), "workload");
+  if (!in) {
+    return NotFound(fmt::format("cannot open '{}'{}", path,
+                                std::filesystem::exists(path, error) ? "" : "; it is not here, nor in the data folder (--data DIR or TACTUS_DATA)"),
+                    "workload");
+  }
   std::stringstream text;
   text << in.rdbuf();
   if (in.bad() || text.bad()) return DataLoss(fmt::format("cannot read '{}'", path));

@@ -91,6 +91,7 @@ Result<WorkloadSpec> ParseWorkload(const std::string& text) {
     spec.file = rest.substr(0, scale);
     if (spec.file.empty()) return Bad(text, fmt::format("name a file: {}:FILE", name));
     if (scale != std::string::npos) {
+      if (name == "lengths") return Bad(text, "scale is for a file's own times, which lengths: leaves out; use trace:FILE:scale=X or --rate");
       const auto value = ToDouble(rest.substr(scale + 7));
       spec.scale = value.value_or(0.0);
       if (spec.scale <= 0) return Bad(text, "scale must be a number above 0");

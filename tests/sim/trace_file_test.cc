@@ -76,6 +76,15 @@ TEST(TraceFile, WhatIsWrongIsNamedWithLineAndColumn) {
     EXPECT_NE(file.status().message().find(c.where), std::string::npos) << file.status().message() << "\nwanted " << c.where;
   }
   EXPECT_EQ(TraceFile::Read("/nonexistent/t.csv").status().code(), StatusCode::kNotFound);
+  EXPECT_NE(TraceFile::Read("/nonexistent/t.csv").status().message().find("--data"), std::string::npos);
+  EXPECT_NE(TraceFile::Read(testing::TempDir()).status().message().find("is a folder"), std::string::npos);
+}
+
+TEST(TraceFile, MessagesRepeatLittleOfAFileAndNoControlCharacters) {
+  const std::string hostile = "prompt_tokens,output_tokens\n" + std::string(100'000, '9') + "\x1b[2J,5\n";
+  const std::string message = TraceFile::Parse("t.csv", hostile).status().message();
+  EXPECT_LT(message.size(), 300u);
+  EXPECT_EQ(TraceFile::Parse("t.csv", "\x1b[2Jprompt_tokens\n").status().message().find('\x1b'), std::string::npos);
 }
 
 }  // namespace
