@@ -244,6 +244,16 @@ std::string CommandLine::HelpText() const {
   return out + epilog_;
 }
 
+namespace {
+
+// The shortest text that reads back as the same number, and in TOML as no integer.
+std::string DoubleText(double value) {
+  std::string text = fmt::format("{}", value);
+  return text.find_first_of(".eni") == std::string::npos ? text + ".0" : text;
+}
+
+}  // namespace
+
 std::string CommandLine::ConfigText() const {
   std::ostringstream out;
   for (const FieldBinding& f : fields_) {
@@ -252,9 +262,10 @@ std::string CommandLine::ConfigText() const {
       line.insert(f.name, **b);
     else if (const auto* i = std::get_if<int64_t*>(&f.target))
       line.insert(f.name, **i);
-    else if (const auto* d = std::get_if<double*>(&f.target))
-      line.insert(f.name, **d);
-    else if (f.spec.secret)
+    else if (const auto* d = std::get_if<double*>(&f.target)) {
+      out << f.name << " = " << DoubleText(**d) << "\n";
+      continue;
+    } else if (f.spec.secret)
       line.insert(f.name, FieldText(f).empty() ? "" : "***");
     else if (const auto* list = std::get_if<std::vector<std::string>*>(&f.target)) {
       toml::array items;

@@ -62,7 +62,8 @@ int ServeCommand(const Args& args) {
       json ? &result : nullptr);
   if (json && !result.empty()) std::printf("%s\n", result.c_str());
   if (!status.ok()) std::fprintf(stderr, "tactus serve: %s\n", status.message().c_str());
-  return status.ok() ? kExitOk : kExitFailed;
+  if (status.ok()) return kExitOk;
+  return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;   // what no file or machine can mend
 }
 
 }  // namespace tactus::cli

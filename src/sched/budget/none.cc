@@ -12,13 +12,16 @@ namespace {
 class NoBudget final : public Budget {
  public:
   explicit NoBudget(const SchedulerLimits& limits)
-      : tokens_(limits.unlimited_steps ? int64_t{1} << 40
+      : tokens_(limits.unlimited_steps ? kUnlimited
                                        : std::max<int64_t>(limits.token_budget, limits.max_model_len)) {}
   void Describe(ChoiceTraits* traits) const override { traits->max_tokens = traits->max_prefill_tokens = tokens_; }
   StepBudget Next(const StepView&) override { return {tokens_, tokens_}; }
-  std::string Why() const override { return fmt::format("no budget; at most {} tokens per step", tokens_); }
+  std::string Why() const override {
+    return tokens_ == kUnlimited ? "no budget: steps of any size" : fmt::format("no budget; at most {} tokens per step", tokens_);
+  }
 
  private:
+  static constexpr int64_t kUnlimited = int64_t{1} << 40;
   const int64_t tokens_;
 };
 
