@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "cost/cost_model.h"
+#include "cost/step_table.h"
 #include "sim/simulator_impl.h"
 
 namespace tactus {
@@ -52,8 +53,11 @@ Json BubblesJson(const std::vector<const SimExecutorFigures*>& all) {
           {"per_request_mean_ms_by_cause", std::move(mean_by_cause)}};
 }
 
-Json ExtrapolationJson(const cost::CostModel* meter, const std::vector<const SimExecutorFigures*>& all) {
-  if (meter == nullptr) return nullptr;
+// How far the step times in use were asked beyond what was measured: a profile's range where they are a profile's, even if a
+// cost model meters beside it.
+Json ExtrapolationJson(const SimulationConfig& config, const std::vector<const SimExecutorFigures*>& all) {
+  const auto* profile = dynamic_cast<const cost::StepProfile*>(config.step_time);
+  if (profile == nullptr && config.meter == nullptr) return nullptr;
   ChunkShape chunk;
   StepShape most;
   for (const SimExecutorFigures* f : all) {
@@ -64,7 +68,7 @@ Json ExtrapolationJson(const cost::CostModel* meter, const std::vector<const Sim
     most.logit_rows = std::max(most.logit_rows, f->most_logit_rows);
   }
   if (chunk.tokens > 0) most.chunks = {&chunk, 1};
-  const std::string text = meter->Extrapolation(most);
+  const std::string text = profile != nullptr ? profile->Extrapolation(most) : config.meter->Extrapolation(most);
   return text.empty() ? Json(nullptr) : Json(text);
 }
 
@@ -141,7 +145,7 @@ std::string Simulation::ResultJson() const {
   out["mfu"] = metered ? Json(flops / (s.config.meter->peak_flops() * device_s)) : Json(nullptr);
   out["mbu"] = metered ? Json(bytes / (s.config.meter->peak_bandwidth() * device_s)) : Json(nullptr);
   out["bubbles"] = BubblesJson(figures);
-  out["extrapolation"] = ExtrapolationJson(s.config.meter, figures);
+  out["extrapolation"] = ExtrapolationJson(s.config, figures);
   const double issuing_s = static_cast<double>(s.last_arrival_ns - first_arrival_ns()) * 1e-9;
   out["request_rate_achieved"] = s.issued > 1 && issuing_s > 0 ? Json(static_cast<double>(s.issued - 1) / issuing_s) : Json(nullptr);
   out["clipped_prompts"] = s.clipped_prompts;

@@ -80,6 +80,11 @@ TEST(SetUp, AMeasuredProfileNeedsNoModel) {
   const auto json = RunOptions(o);
   EXPECT_EQ(json["requests"]["completed"], 16);
   EXPECT_TRUE(json["mfu"].is_null());
+  EXPECT_TRUE(json["extrapolation"].is_null());
+  o.workload = "random:in=900,out=16";   // chunks behind 512 tokens, which no row has
+  EXPECT_NE(RunOptions(o)["extrapolation"].dump().find("context"), std::string::npos);
+  o.model = "llama-3.1-8b", o.device = "h100";   // for memory; the step times are the profile's all the same
+  EXPECT_NE(RunOptions(o)["extrapolation"].dump().find("context"), std::string::npos);
 }
 
 TEST(SetUp, SmallKvMemoryShortensTheContextAndSaysSo) {
