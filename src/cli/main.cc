@@ -1,5 +1,7 @@
 // `tactus <command> [arguments]`: the table of commands and nothing else.
 #include <cstdio>
+#include <exception>
+#include <new>
 #include <string_view>
 
 #include "cli/commands.h"
@@ -63,6 +65,14 @@ int VersionCommand(const Args&) {
 
 }  // namespace tactus::cli
 
+// The last resort of what nobody foresaw: a line and a failure instead of an abort.
 int main(int argc, char** argv) {
-  return tactus::cli::Main(argc, argv);
+  try {
+    return tactus::cli::Main(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "tactus: out of memory\n");
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "tactus: internal error: %s\n", e.what());
+  }
+  return tactus::cli::kExitFailed;
 }

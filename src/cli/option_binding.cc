@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 
 namespace tactus::cli {
@@ -281,6 +282,8 @@ std::string CommandLine::ConfigText() const {
 
 Status CommandLine::ApplyFile(const std::string& path, const std::vector<std::string>& already_set) {
   toml::table table;
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return InvalidArgument(fmt::format("--config {}: a folder; name a TOML file", path), "config");
   try {
     table = toml::parse_file(path);
   } catch (const toml::parse_error& e) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <deque>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 
@@ -284,11 +285,14 @@ bool CollectRequests(const Pass& pass, std::vector<RecordedRequest>* requests) {
 }  // namespace
 
 Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hooks) {
+  std::error_code error;
   std::ifstream file(path, std::ios::binary);
-  if (!file) return NotFound(fmt::format("cannot read the trace '{}'", path));
+  if (!file || std::filesystem::is_directory(path, error)) return NotFound(fmt::format("cannot read the trace '{}'", path));
   const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   TraceCursor in(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
-  TACTUS_ASSIGN_OR_RETURN(TraceHeader header, ReadHeader(&in));
+  auto read = ReadHeader(&in);
+  if (!read.ok()) return Status(read.status().code(), fmt::format("'{}': {}", path, read.status().message()));
+  TraceHeader header = std::move(read).value();
   if (hooks.header != nullptr) *hooks.header = header;
   const auto corrupt = [&](const std::string& what) {
     return DataLoss(fmt::format("trace '{}', byte {}: {}", path, in.offset(), what));

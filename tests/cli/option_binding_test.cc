@@ -112,6 +112,7 @@ TEST(CommandLine, AFileWithAnUnknownKeyOrBadTomlIsRefused) {
   EXPECT_NE(ParseArgs({"--config", path}).errors.find("unknown key 'nosuch'"), std::string::npos);
   std::ofstream(path) << "count = \n";
   EXPECT_NE(ParseArgs({"--config", path}).errors.find("line 1"), std::string::npos);
+  EXPECT_NE(ParseArgs({"--config", testing::TempDir()}).errors.find("a folder"), std::string::npos);
 }
 
 TEST(CommandLine, PrintedConfigurationReadsBackAndHidesSecrets) {
