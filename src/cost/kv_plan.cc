@@ -79,7 +79,7 @@ Result<KvPlan> HybridModel::PlanKv(double utilization, int32_t block_size, int64
   return InvalidArgument(
       fmt::format("{} does not fit {}: weights {:.2f} GiB + activations of {} tokens {:.2f} GiB + one KV block = "
                   "{:.2f} GiB per device, but {:.2f} GiB "
-                  "({:.0f} % of {:.2f}) are there; {}, or use a narrower --dtype, or smaller steps",
+                  "({:.0f} % of {:.2f}) are there; {}, or use a narrower --weight-dtype, or smaller steps (--token-budget)",
                   model_.name, device_.name, static_cast<double>(plan.weight_bytes_per_device) / kGiB, step_tokens,
                   static_cast<double>(plan.activation_bytes_per_device) / kGiB,
                   static_cast<double>(plan.weight_bytes_per_device + plan.activation_bytes_per_device +
