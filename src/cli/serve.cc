@@ -63,7 +63,7 @@ int ServeCommand(const Args& args) {
   if (json && !result.empty()) std::printf("%s\n", result.c_str());
   if (!status.ok()) std::fprintf(stderr, "tactus serve: %s\n", status.message().c_str());
   if (status.ok()) return kExitOk;
-  return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;   // what no file or machine can mend
+  return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;   // as `tactus sim` has it
 }
 
 }  // namespace tactus::cli
