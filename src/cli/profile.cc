@@ -4,12 +4,12 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/option_binding.h"
+#include "cli/output_file.h"
 #include "engine/profile_model.h"
 #include "kernels/thread_pool.h"
 #include "model/catalog.h"
@@ -27,9 +27,9 @@ struct ProfileCommandOptions {
   template <class V>
   void VisitFields(V& v) {
     v.Group("Profile");
-    v.Field("output", out, {.alias = "o", .help = "the CSV file; default: where `tactus serve` looks for this model's profile"});
+    v.Field("output", out, {.alias = "o", .help = "the CSV file; default: where `tactus serve` looks for this model's profile. Too few steps for a fit leave it as it is (with -o they go to FILE.partial)"});
     v.Field("device", device, {.choices = "cpu", .help = "what to measure"});
-    v.Field("time-limit", time_limit, {.unit = "duration", .help = "measure for so long, loading not counted"});
+    v.Field("time-limit", time_limit, {.unit = "duration", .help = "measure for so long, more than 0, loading not counted"});
     v.Field("max-points", max_points, {.unit = "steps", .min = 12, .max = 100000, .help = "different steps to measure, at most"});
     v.Field("max-context", max_context, {.unit = "tokens", .min = 16, .max = 1 << 24, .help = "longest sequence that is measured"});
     v.Field("json", json, {.help = "print what was found as one JSON object on stdout"});
@@ -60,55 +60,60 @@ class ProgressBar {
   int shown_ = 0;
 };
 
-Status WriteFile(const std::string& path, const std::string& text) {
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+// A run that was cut short keeps what it measured only where nothing is lost by it: `file` stays as it is, the rows go to
+// FILE.partial if the user named the file, and nowhere if it is the default one.
+Status TooFewRows(const ProfileCommandOptions& o, const std::string& file, const MeasuredProfile& measured, const Status& why) {
   std::error_code error;
-  if (!parent.empty()) std::filesystem::create_directories(parent, error);
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  return out ? Status() : InvalidArgument(fmt::format("cannot write '{}'", path), "output");
+  const bool there = std::filesystem::exists(file, error);
+  std::string kept;
+  if (!o.out.empty() && !measured.samples.empty()) {
+    TACTUS_RETURN_IF_ERROR(ReplaceFile(file + ".partial", ProfileText(measured), "output"));
+    kept = fmt::format("; its rows are in {}.partial", file);
+  }
+  const std::string fate = fmt::format("{} {}{}", file, there ? "is as it was" : "was not written", kept);
+  if (measured.interrupted) return Status(StatusCode::kCancelled, fmt::format("interrupted after {} steps; {}", measured.samples.size(), fate));
+  return Status(StatusCode::kInvalidArgument, fmt::format("{}; {}; give a longer --time-limit", why.message(), fate), "time-limit");
 }
 
-Status Profile(ProfileCommandOptions* o, bool* interrupted) {
-  TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(o->engine.model));
-  if (o->out.empty()) {
-    const auto threads = o->engine.threads > 0 ? static_cast<int32_t>(o->engine.threads) : kernels::UsableCores();
-    o->out = DefaultProfilePath(path, threads);
-  }
+Status Profile(const ProfileCommandOptions& o, bool* interrupted) {
+  if (o.time_limit.ns == 0) return InvalidArgument("--time-limit 0 leaves no time to measure in; give some, such as 30s", "time-limit");
+  TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(o.engine.model));
+  const auto threads = o.engine.threads > 0 ? static_cast<int32_t>(o.engine.threads) : kernels::UsableCores();
+  const std::string file = !o.out.empty() ? o.out : DefaultProfilePath(path, threads);
+  TACTUS_RETURN_IF_ERROR(CheckWritable(file, "output"));
   CatchInterrupt();
   ProgressBar bar;
   ProfileOptions options;
-  options.time_limit_ns = o->time_limit.ns;
-  options.max_points = o->max_points;
-  options.max_context = o->max_context;
+  options.time_limit_ns = o.time_limit.ns;
+  options.max_points = o.max_points;
+  options.max_context = o.max_context;
   options.say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
   options.progress = [&bar](const ProfileProgress& p) {
     bar.Show(p);
     return InterruptCount() == 0;
   };
-  auto measured = ProfileModel(o->engine, options);
+  auto measured = ProfileModel(o.engine, options);
   bar.End();
   if (!measured.ok()) return measured.status();
   *interrupted = measured->interrupted;
-  TACTUS_RETURN_IF_ERROR(WriteFile(o->out, ProfileText(*measured)));
-  std::fprintf(stderr, "%s%zu steps in %s\n", measured->interrupted ? "interrupted; kept: " : "", measured->samples.size(), o->out.c_str());
-  // The file as others will read it.
-  auto fitted = cost::LoadStepProfile(o->out);
-  if (!fitted.ok()) return fitted.status();
+  // A file that no command could read never takes the place of a good one.
+  auto fitted = cost::FitStepProfile(measured->samples, measured->remarks);
+  if (!fitted.ok()) return TooFewRows(o, file, *measured, fitted.status());
+  TACTUS_RETURN_IF_ERROR(ReplaceFile(file, ProfileText(*measured), "output"));
+  std::fprintf(stderr, "%s%zu steps in %s\n", measured->interrupted ? "interrupted; kept: " : "", measured->samples.size(), file.c_str());
   std::fprintf(stderr, "%s\n", (*fitted)->Describe().c_str());
-  if (o->json) {
+  if (o.json) {
     const auto& e = (*fitted)->error();
-    std::printf("%s\n", nlohmann::ordered_json{{"file", o->out},
+    std::printf("%s\n", nlohmann::ordered_json{{"file", file},
                                                {"rows", e.rows},
                                                {"interrupted", measured->interrupted},
                                                {"median_error", e.fit_median},
                                                {"left_out_median_error", e.left_out_median},
                                                {"left_out_p90_error", e.left_out_p90}}
-                            .dump()
+                            .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
                             .c_str());
   } else {
-    std::printf("%s\n", o->out.c_str());
+    std::printf("%s\n", file.c_str());
   }
   return Status();
 }
@@ -129,9 +134,10 @@ int ProfileCommand(const Args& args) {
       break;
   }
   bool interrupted = false;
-  const Status status = Profile(&options, &interrupted);
+  const Status status = Profile(options, &interrupted);
   if (!status.ok()) std::fprintf(stderr, "tactus profile: %s\n", status.message().c_str());
-  return interrupted ? kExitInterrupted : status.ok() ? kExitOk : kExitFailed;
+  if (interrupted) return kExitInterrupted;
+  return status.ok() ? kExitOk : status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
 }
 
 }  // namespace tactus::cli

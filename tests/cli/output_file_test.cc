@@ -1,0 +1,62 @@
+#include "cli/output_file.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace tactus::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class OutputFile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(::testing::TempDir()) / "output_file";
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  std::string Path(const std::string& name) const { return (folder_ / name).string(); }
+  static std::string Text(const std::string& path) {
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+  fs::path folder_;
+};
+
+TEST_F(OutputFile, TheCheckLeavesNothingBehindAndNothingChanged) {
+  EXPECT_TRUE(CheckWritable(Path("new.json"), "output").ok());
+  EXPECT_FALSE(fs::exists(Path("new.json")));
+  std::ofstream(Path("old.json")) << "old";
+  EXPECT_TRUE(CheckWritable(Path("old.json"), "output").ok());
+  EXPECT_EQ(Text(Path("old.json")), "old");
+}
+
+TEST_F(OutputFile, WhatCannotBeWrittenIsNamed) {
+  for (const std::string& path : {folder_.string(), std::string("/proc/nothing/here.json")}) {
+    const Status status = CheckWritable(path, "output");
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss) << path;
+    EXPECT_NE(status.message().find(path), std::string::npos) << status.message();
+  }
+}
+
+TEST_F(OutputFile, AFileIsReplacedThroughItsLinkAndNothingElseIsLeft) {
+  std::ofstream(Path("real.csv")) << "old";
+  fs::create_symlink("real.csv", Path("link.csv"));
+  ASSERT_TRUE(ReplaceFile(Path("link.csv"), "new", "output").ok());
+  EXPECT_EQ(Text(Path("real.csv")), "new");
+  EXPECT_TRUE(fs::is_symlink(Path("link.csv")));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 2);
+}
+
+TEST_F(OutputFile, AFullDeviceIsAnErrorAndStaysADevice) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  EXPECT_EQ(ReplaceFile("/dev/full", "text", "output").code(), StatusCode::kDataLoss);
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+}
+
+}  // namespace
+}  // namespace tactus::cli
