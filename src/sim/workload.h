@@ -67,6 +67,7 @@ Result<ArrivalSpec> ParseArrivals(const std::string& text, double rate_per_s);
 class WorkloadStream {
  public:
   // `count` requests, turns included (0: as many as the file has, else 100); a file's rows repeat when it has fewer.
+  // kInvalidArgument for one that goes on for more than 4e9 s.
   static Result<std::unique_ptr<WorkloadStream>> Open(const WorkloadSpec& spec, const ArrivalSpec& arrivals, int64_t count,
                                                       uint64_t seed);
   virtual ~WorkloadStream() = default;

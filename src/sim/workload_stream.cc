@@ -14,6 +14,8 @@
 namespace tactus {
 namespace {
 
+constexpr double kMostSeconds = 4e9;   // of an arrival, as in a trace's own times; int64 nanoseconds end at 9.2e9 s
+
 // Streams of the one seed, so that changing the arrivals does not change the lengths.
 enum Stream : uint64_t { kLengths = 1, kArrivals = 2 };
 
@@ -45,7 +47,7 @@ class ArrivalClock {
         now_s_ += DrawGamma(rng_, 1.0 / (spec_.cv * spec_.cv)) * mean * spec_.cv * spec_.cv;
       }
     }
-    return std::llround(at_s * 1e9);
+    return std::llround(std::min(at_s, 2 * kMostSeconds) * 1e9);   // the mean stays within the half (CheckSpan)
   }
   TimeNs Jitter() { return std::llround(rng_.Uniform() * spec_.jitter_s * 1e9); }
 
@@ -193,6 +195,22 @@ class FileStream final : public WorkloadStream {
   std::vector<std::pair<TimeNs, int64_t>> ahead_;   // a heap: rows that may come next
 };
 
+Status CheckSpan(const WorkloadSpec& spec, const ArrivalSpec& arrivals, int64_t count) {
+  const TraceFile* file = spec.rows.get();
+  const double rows = file == nullptr ? 100 : static_cast<double>(file->rows().size());
+  const double requests = count > 0 ? static_cast<double>(count) : rows;
+  double last_s = arrivals.jitter_s;
+  if (arrivals.rate_per_s > 0) {
+    last_s += requests / arrivals.rate_per_s;
+  } else if (spec.kind == WorkloadSpec::Kind::kTrace && file->has_arrivals()) {
+    last_s += static_cast<double>(file->rows().back().arrival_ns) * 1e-9 / spec.scale * std::ceil(requests / rows);
+  }
+  if (last_s <= kMostSeconds) return Status();
+  return InvalidArgument(fmt::format("workload '{}': {:g} requests would arrive within {:g} s, more than {:g}; ask for fewer, "
+                                     "for a higher rate or scale, or for less jitter", spec.text, requests, last_s, kMostSeconds),
+                         "workload");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<WorkloadStream>> WorkloadStream::Open(const WorkloadSpec& spec, const ArrivalSpec& arrivals,
@@ -202,6 +220,7 @@ Result<std::unique_ptr<WorkloadStream>> WorkloadStream::Open(const WorkloadSpec&
     if (arrivals.kind == ArrivalSpec::Kind::kRecorded) {
       return InvalidArgument(fmt::format("arrivals jitter:S move a trace's own times, and workload '{}' has none", spec.text), "arrivals");
     }
+    TACTUS_RETURN_IF_ERROR(CheckSpan(spec, arrivals, count));
     return std::unique_ptr<WorkloadStream>(std::make_unique<DrawnStream>(spec, arrivals, count, seed));
   }
   WorkloadSpec loaded = spec;
@@ -213,6 +232,7 @@ Result<std::unique_ptr<WorkloadStream>> WorkloadStream::Open(const WorkloadSpec&
   if (arrivals.kind == ArrivalSpec::Kind::kRecorded && arrivals.rate_per_s > 0) {
     return InvalidArgument("arrivals jitter:S keep a trace's own times, so no rate can be asked for", "rate");
   }
+  TACTUS_RETURN_IF_ERROR(CheckSpan(loaded, arrivals, count));
   return std::unique_ptr<WorkloadStream>(std::make_unique<FileStream>(spec, arrivals, file, count, seed));
 }
 

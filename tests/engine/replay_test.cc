@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <limits>
 
 #include "base/rng.h"
 #include "conformance/workload.h"
@@ -118,6 +119,16 @@ TEST_F(Replay, CutOrCorruptFilesAreErrorsNotCrashes) {
     WriteFile(bad);
     (void)ReplayTrace(path_).ok();   // any answer, but an answer
   }
+  // A clock that jumps to the end of time twice: refused, not overflowed.
+  TraceCursor header(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  ASSERT_TRUE(ReadHeader(&header).ok());
+  TraceBytes late(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(header.offset()));
+  for (int i = 0; i < 2; ++i) {
+    late.push_back(static_cast<uint8_t>(TraceTag::kPass));
+    PutSigned(std::numeric_limits<int64_t>::max(), &late);
+  }
+  WriteFile(std::string(late.begin(), late.end()));
+  EXPECT_EQ(ReplayTrace(path_).status().code(), StatusCode::kDataLoss);
   EXPECT_EQ(ReplayTrace("/nonexistent").status().code(), StatusCode::kNotFound);
 }
 

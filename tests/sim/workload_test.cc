@@ -190,6 +190,22 @@ TEST(Workload, ATraceKeepsItsTimesScaledAndRepeats) {
   EXPECT_GT(r[2].arrival_ns, r[1].arrival_ns);
 }
 
+// Times that 64 bits of nanoseconds do not hold are refused, whichever figure makes them so large.
+TEST(Workload, ArrivalsBeyondTheClockAreRefused) {
+  const std::string path = testing::TempDir() + "/far_trace.csv";
+  std::ofstream(path) << "arrival_s,prompt_tokens,output_tokens\n0,10,1\n3e9,10,1\n";
+  const auto open = [&](const std::string& text, const char* arrivals, double rate, int64_t count) {
+    return WorkloadStream::Open(ParseWorkload(text).value(), ParseArrivals(arrivals, rate).value(), count, 1).ok();
+  };
+  EXPECT_TRUE(open("trace:" + path, "poisson", 0, 0));
+  EXPECT_FALSE(open("trace:" + path + ":scale=1e-9", "poisson", 0, 0));
+  EXPECT_FALSE(open("trace:" + path, "poisson", 0, 3));              // a second round
+  EXPECT_TRUE(open("trace:" + path + ":scale=2", "poisson", 0, 3));
+  EXPECT_FALSE(open("trace:" + path, "jitter:1e300", 0, 0));
+  EXPECT_FALSE(open("random", "poisson", 1e-300, 0));
+  EXPECT_TRUE(open("random", "poisson", 1e-6, 4));
+}
+
 TEST(Workload, BadInputNamesTheValueAndTheChoices) {
   for (const char* text :
        {"nosuch", "random:in=0", "random:in=x", "random:foo=1", "trace:", "trace:f:scale=0", "chat:x=1"}) {
