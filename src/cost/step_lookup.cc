@@ -104,7 +104,7 @@ class Lookup final : public StepProfile {
       const double decodes = static_cast<double>(s.decodes);
       ns += decode_.At(decodes, static_cast<double>(s.decode_context_tokens) / decodes);
     }
-    return std::max<int64_t>(0, std::llround(ns));
+    return std::llround(std::clamp(ns, 0.0, kLongestStepNs));
   }
 
   const Error& error() const override { return error_; }

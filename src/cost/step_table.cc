@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -19,6 +20,7 @@ namespace {
 
 constexpr char kHeader[] = "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms";
 constexpr size_t kLeastRows = 12;
+constexpr double kShortestMs = 1e-6;  // a nanosecond; weights of relative errors are 1 / ms^2
 constexpr size_t kFolds = 10;
 constexpr int kReweightings = 8;
 constexpr size_t kPerSegment[] = {2, 4, 8, 16, size_t{1} << 30};  // the last: one straight line
@@ -195,7 +197,7 @@ class FittedProfile final : public StepProfile {
     const double n = static_cast<double>(prefill + shape.decodes + shape.padded_tokens);
     ns += tokens_ns_.At(n) + decodes_ns_.At(static_cast<double>(shape.decodes));
     ns += decode_kv_ns_ * static_cast<double>(shape.decode_context_tokens);
-    return std::llround(ns);
+    return std::llround(std::min(ns, kLongestStepNs));
   }
 
   const Error& error() const override { return error_; }
@@ -283,7 +285,7 @@ Result<StepSample> ParseRow(std::string_view line, const std::string& where) {
   }
   StepSample s{static_cast<int32_t>(values[0]), static_cast<int32_t>(values[1]), static_cast<int64_t>(values[2]),
                static_cast<int64_t>(values[3]), values[4]};
-  if (s.step_ms <= 0) return DataLoss(fmt::format("{}, column 5: a step takes longer than 0 ms", where));
+  if (s.step_ms < kShortestMs) return DataLoss(fmt::format("{}, column 5: a step takes {:g} ms or longer", where, kShortestMs));
   if (s.prefill_tokens == 0 && s.decodes == 0) return DataLoss(where + ": a step without a token");
   if (s.decode_context_tokens < s.decodes) {
     return DataLoss(fmt::format("{}, column 4: {} decodes read at least one KV token each, not {}", where, s.decodes,
@@ -317,14 +319,22 @@ Result<std::unique_ptr<StepProfile>> FitStepProfile(std::span<const StepSample> 
 Result<std::unique_ptr<StepProfile>> LoadStepProfile(const std::string& path) {
   std::ifstream in(path);
   if (!in) return NotFound(fmt::format("cannot open step profile '{}'", path), "cost");
+  std::stringstream text;
+  text << in.rdbuf();
+  return ParseStepProfile(path, text.view());
+}
+
+Result<std::unique_ptr<StepProfile>> ParseStepProfile(const std::string& path, std::string_view rest) {
   std::map<std::string, std::string> remarks;
   std::vector<StepSample> samples;
   std::vector<LookupRow> points;
   std::string header;
   int64_t number = 0;
-  for (std::string line; std::getline(in, line);) {
+  while (!rest.empty()) {
     ++number;
-    const std::string_view text = Trim(line);
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view text = Trim(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
     if (text.empty()) continue;
     const std::string where = fmt::format("{}:{}", path, number);
     if (text[0] == '#') {

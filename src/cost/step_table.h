@@ -21,6 +21,10 @@
 
 namespace tactus::cost {
 
+// The longest step that a profile predicts (11.6 days, as long as the longest one that its file may state): what a line goes
+// on to beyond every listed point must not leave 64-bit nanoseconds.
+inline constexpr double kLongestStepNs = 1e15;
+
 struct StepSample {
   int32_t prefill_tokens = 0, prefill_context = 0;
   int64_t decodes = 0, decode_context_tokens = 0;
@@ -46,6 +50,8 @@ class StepProfile : public StepTimeModel {
 // Also reads plain tables (step_lookup.h), by their header. kNotFound: no such file; kDataLoss: a row that cannot be
 // (file, line, column); kInvalidArgument: too few rows to fit.
 Result<std::unique_ptr<StepProfile>> LoadStepProfile(const std::string& path);
+// The same from text; `path` for messages.
+Result<std::unique_ptr<StepProfile>> ParseStepProfile(const std::string& path, std::string_view text);
 Result<std::unique_ptr<StepProfile>> FitStepProfile(std::span<const StepSample> samples,
                                                     std::map<std::string, std::string> remarks);
 

@@ -156,6 +156,20 @@ TEST_F(StepProfileFile, IsReadWithItsRemarks) {
       << (*m)->Extrapolation(most);
 }
 
+// A slope of a day per token, asked for millions of tokens.
+TEST_F(StepProfileFile, NoPredictionLeavesTheClock) {
+  std::string rows;
+  for (int i = 1; i <= 12; ++i) rows += std::to_string(i) + ",0,0,0," + std::to_string(8e7 * i) + "\n";
+  StepShape shape;
+  const ChunkShape chunk{1 << 24, 1 << 24};
+  shape.chunks = {&chunk, 1};
+  for (const std::string& text : {Rows(rows.c_str()), std::string("table,a,b,ms\ntokens,1,0,1\ntokens,1.000001,0,1e9\n")}) {
+    const auto m = ParseStepProfile("steep.csv", text);
+    ASSERT_TRUE(m.ok()) << m.status().message();
+    EXPECT_EQ((*m)->StepTimeNs(shape), static_cast<DurationNs>(kLongestStepNs)) << text;
+  }
+}
+
 TEST_F(StepProfileFile, BadRowsAreNamed) {
   const auto message = [&](const std::string& text) { return LoadStepProfile(Write(text)).status().message(); };
   EXPECT_EQ(LoadStepProfile("/no/such/profile.csv").status().code(), StatusCode::kNotFound);
@@ -165,7 +179,9 @@ TEST_F(StepProfileFile, BadRowsAreNamed) {
   EXPECT_NE(message(Rows("16,0,0,0,1,2\n")).find(":2: 5 columns"), std::string::npos);
   EXPECT_NE(message(Rows("16,-1,0,0,1\n")).find(":2, column 2: '-1'"), std::string::npos);
   EXPECT_NE(message(Rows("16,0,0,0,nan\n")).find(":2, column 5: 'nan'"), std::string::npos);
-  EXPECT_NE(message(Rows("16,0,0,0,0\n")).find("longer than 0"), std::string::npos);
+  for (const char* too_short : {"16,0,0,0,0\n", "16,0,0,0,1e-300\n"}) {
+    EXPECT_NE(message(Rows(too_short)).find(":2, column 5: a step takes 1e-06 ms or longer"), std::string::npos);
+  }
   EXPECT_NE(message(Rows("0,0,0,0,1\n")).find("without a token"), std::string::npos);
   EXPECT_NE(message(Rows("0,0,4,3,1\n")).find("4 decodes"), std::string::npos);
   EXPECT_NE(message(Rows("16,0,0,0,1\n")).find("1 rows is too small"), std::string::npos);

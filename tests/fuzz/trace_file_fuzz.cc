@@ -1,0 +1,43 @@
+// Request traces and length files: whatever is accepted gives a stream of requests in order, within the stated limits.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+
+#include "sim/trace_file.h"
+#include "sim/workload.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace tactus;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  auto file = TraceFile::Parse("fuzz.csv", text);
+  if (!file.ok()) return 0;
+  ArrivalSpec poisson;
+  poisson.rate_per_s = 2;
+  ArrivalSpec jitter;
+  jitter.kind = ArrivalSpec::Kind::kRecorded;
+  jitter.jitter_s = 3;
+  for (const ArrivalSpec& arrivals : {ArrivalSpec(), poisson, jitter}) {
+    for (const double scale : {1.0, 1e-9, 1e9}) {
+      WorkloadSpec spec;
+      spec.kind = WorkloadSpec::Kind::kTrace;
+      spec.file = "fuzz.csv";
+      spec.rows = *file;
+      spec.scale = scale;
+      const auto rows = static_cast<int64_t>((*file)->rows().size());
+      auto stream = WorkloadStream::Open(spec, arrivals, rows + 3, 1);
+      if (!stream.ok()) continue;
+      WorkloadRequest r;
+      TimeNs before = 0;
+      int64_t count = 0;
+      for (; (*stream)->Next(&r); ++count) {
+        const bool lengths = r.prompt_tokens >= 1 && r.prompt_tokens <= kMaxTraceTokens && r.output_tokens >= 1 &&
+                             r.output_tokens <= kMaxTraceTokens && r.shared_tokens >= 0 && r.shared_tokens <= r.prompt_tokens;
+        const int64_t blocks = (r.prompt_tokens + kHashBlockTokens - 1) / kHashBlockTokens;
+        if (!lengths || r.arrival_ns < before || static_cast<int64_t>(r.block_ids.size()) > blocks) std::abort();
+        before = r.arrival_ns;
+      }
+      if (count != rows + 3) std::abort();
+    }
+  }
+  return 0;
+}
