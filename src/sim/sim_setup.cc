@@ -81,8 +81,15 @@ sched::SchedulerConfig AskedScheduler(const SimOptions& o, const SimSetup& setup
   return c;
 }
 
-// The most tokens that one of its steps has: made once to ask, with KV memory without end.
-Result<int64_t> MaxStepTokens(sched::SchedulerConfig c) {
+// What the memory plan asks of a scheduler.
+struct AskedMemory {
+  int64_t max_step_tokens = 0;
+  bool swaps = false;
+  std::string preemption;
+};
+
+// The scheduler is made once to ask, with KV memory without end.
+Result<AskedMemory> AskMemory(sched::SchedulerConfig c) {
   c.limits.slot_capacity = c.limits.max_num_seqs;
   c.limits.blocks_total = std::numeric_limits<int32_t>::max();
   c.limits.swap_blocks = 0;
@@ -94,13 +101,16 @@ Result<int64_t> MaxStepTokens(sched::SchedulerConfig c) {
   TACTUS_ASSIGN_OR_RETURN(const auto predictor, predict::MakePredictor(name, p));
   c.limits.predictor = predictor.get();
   TACTUS_ASSIGN_OR_RETURN(const auto asked, sched::Scheduler::Create(c));
-  return asked->max_step_tokens();
+  return AskedMemory{asked->max_step_tokens(), asked->swaps(), asked->config().preemption};
 }
 
 // Context and KV memory of a replica.
 Status PlanMemory(const SimOptions& o, SimSetup* setup) {
   sched::SchedulerConfig& c = setup->config.scheduler;
   int64_t context = setup->cost != nullptr ? setup->cost->max_model_len() : 0;
+  if (context > 0 && o.max_model_len > context) {
+    setup->notes.push_back(fmt::format("--max-model-len {}: the model's context is {} tokens, which holds", o.max_model_len, context));
+  }
   if (o.max_model_len > 0) context = context > 0 ? std::min(context, o.max_model_len) : o.max_model_len;
   if (context <= 0) return InvalidArgument("--max-model-len is missing: a step profile does not say how long a context may be", "max-model-len");
   int64_t blocks = o.kv_blocks, kv_bytes_per_token = 0;
@@ -110,7 +120,11 @@ Status PlanMemory(const SimOptions& o, SimSetup* setup) {
   }
   if (setup->cost != nullptr) {
     c.limits.max_model_len = static_cast<int32_t>(std::max<int64_t>(context, 2));
-    TACTUS_ASSIGN_OR_RETURN(const int64_t most, MaxStepTokens(c));
+    TACTUS_ASSIGN_OR_RETURN(const AskedMemory asked, AskMemory(c));
+    const int64_t most = asked.max_step_tokens;
+    if (o.swap_space.bytes > 0 && !asked.swaps && o.scheduler != kOracle) {
+      setup->notes.push_back(fmt::format("--swap-space is not used: preemption {} recomputes; --preemption swap would use it", asked.preemption));
+    }
     // A composition of whole prompts has no bound in simulation; its activations are planned for one prompt of full length.
     auto plan = setup->cost->PlanKv(o.gpu_memory_utilization, c.limits.block_size, std::min(most, std::max(context, int64_t{8192})));
     if (plan.ok()) {
@@ -135,7 +149,12 @@ Status PlanMemory(const SimOptions& o, SimSetup* setup) {
   c.limits.blocks_total = blocks;
   if (o.swap_space.bytes > 0) {
     if (kv_bytes_per_token == 0) return InvalidArgument("--swap-space needs --model and --device: the size of a KV block is not known", "swap-space");
-    setup->config.swap_blocks = o.swap_space.bytes / (kv_bytes_per_token * o.block_size);
+    const int64_t block_bytes = kv_bytes_per_token * o.block_size;
+    if (o.swap_space.bytes < block_bytes) {
+      return InvalidArgument(fmt::format("--swap-space is {} bytes, and one KV block of {} tokens is {}: give at least so much, or 0",
+                                         o.swap_space.bytes, o.block_size, block_bytes), "swap-space");
+    }
+    setup->config.swap_blocks = o.swap_space.bytes / block_bytes;
   }
   return Status();
 }
@@ -176,6 +195,10 @@ Result<SimSetup> SetUpSimulation(const SimOptions& o, const SimTexts& texts) {
   if (setup.oracle) {
     for (const std::string* choice : {&o.order, &o.admission, &o.composition, &o.budget, &o.preemption, &o.predictor}) {
       if (!choice->empty()) return InvalidArgument(fmt::format("the oracle tries every preset; '{}' cannot be chosen beside it", *choice), "scheduler");
+    }
+    for (const auto& [flag, file] : {std::pair{"trace-out", &o.trace_out}, std::pair{"requests-out", &o.requests_out}}) {
+      if (file->empty()) continue;
+      return InvalidArgument(fmt::format("the oracle makes many runs and records none: leave --{} out, or run the scheduler that it names", flag), flag);
     }
   }
   c.model_name = o.model.empty() ? "profile" : o.model;
