@@ -55,6 +55,10 @@ int ServeCommand(const Args& args) {
     case CommandLine::Outcome::kRun:
       break;
   }
+  if (engine.scheduler == "oracle") {
+    std::fprintf(stderr, "tactus serve: --scheduler oracle knows all requests beforehand and exists in simulation only ('tactus sim')\n");
+    return kExitUsage;
+  }
   std::string result;
   const Status status = RunServer(
       engine, serve, [](const EngineOptions& o, const Engine::Progress& p) { return Engine::Create(o, p); },

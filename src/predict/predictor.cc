@@ -25,6 +25,15 @@ int32_t GrownPrediction(int64_t tokens, int32_t attempt, int32_t most) {
   return static_cast<int32_t>(std::clamp<int64_t>(grown, 1, std::max(1, most)));
 }
 
+const std::vector<PredictorInfo>& Predictors() {
+  static const std::vector<PredictorInfo> known = {
+      {"none", "no predictor, for schedulers that ask for none"},
+      {"history", "running averages of the lengths of answers so far"},
+      {"oracle", "the true length; in simulation only"},
+      {"noisy:SIGMA", "the true length times a log-normal error of deviation SIGMA; in simulation only"}};
+  return known;
+}
+
 Result<std::unique_ptr<LengthPredictor>> MakePredictor(const std::string& name, const PredictorOptions& options) {
   if (name.empty() || name == "none") return std::unique_ptr<LengthPredictor>();
   if (name == "history") return MakeHistory(options);

@@ -24,6 +24,13 @@ struct PredictorOptions {
   bool true_lengths_known = false;  // requests are SimRequests: oracle and noisy are allowed
 };
 
+// What --predictor takes, in the words of `tactus sim --list`.
+struct PredictorInfo {
+  const char* name;
+  const char* help;
+};
+const std::vector<PredictorInfo>& Predictors();
+
 // Null for "none". kInvalidArgument: an unknown name, a bad sigma, or a predictor that knows true lengths where nobody does.
 Result<std::unique_ptr<LengthPredictor>> MakePredictor(const std::string& name, const PredictorOptions& options);
 
