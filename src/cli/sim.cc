@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -11,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/option_binding.h"
+#include "cli/output_file.h"
 #include "cli/serving_report.h"
 #include "cli/sim_replay.h"
 #include "cli/slo_text.h"
@@ -38,7 +38,7 @@ struct SimCommandOptions {
     v.Field("steps-out", steps_out, {.help = "with --replay and --times model: every step, measured and predicted, as CSV"});
     v.Field("json", json, {.help = "one JSON object on stdout"});
     v.Field("output", output, {.alias = "o", .help = "write the JSON object to this file"});
-    v.Field("list", list, {.help = "what is known by name: models, devices, schedulers, choices, balancers, workloads"});
+    v.Field("list", list, {.help = "what is known by name: models, devices, schedulers, choices, predictors, balancers, workloads"});
   }
 };
 
@@ -49,6 +49,9 @@ int Fail(const Status& status, int code) {
 
 // Wrong input is wrong usage; a file that cannot be read or written is a failure.
 int CodeOf(const Status& status) { return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed; }
+
+// File names and the like need not be UTF-8; what is not is replaced.
+std::string JsonLine(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 template <class Entries>
 Json Section(const Entries& entries) {
@@ -68,6 +71,7 @@ Json KnownNames() {
   list["composition"] = Section(sched::Values(sched::Choice::kComposition));
   list["budget"] = Section(sched::Values(sched::Choice::kBudget));
   list["preemption"] = Section(sched::Values(sched::Choice::kPreemption));
+  list["predictors"] = Section(predict::Predictors());
   list["balancers"] = Section(route::Balancers());
   list["workloads"] = Section(KnownWorkloads());
   return list;
@@ -76,7 +80,7 @@ Json KnownNames() {
 int PrintList(bool json) {
   const Json list = KnownNames();
   if (json) {
-    std::printf("%s\n", list.dump().c_str());
+    std::printf("%s\n", JsonLine(list).c_str());
     return kExitOk;
   }
   for (const auto& [section, entries] : list.items()) {
@@ -169,17 +173,14 @@ std::string Table(const Json& j) {
 }
 
 int Report(const SimCommandOptions& options, const Json& result) {
-  if (!options.output.empty()) {
-    std::ofstream file(options.output);
-    file << result.dump(1) << "\n";
-    if (!file.flush()) return Fail(InvalidArgument(fmt::format("cannot write {}", options.output)), kExitFailed);
-  }
   if (options.json) {
-    std::printf("%s\n", result.dump().c_str());
+    std::printf("%s\n", JsonLine(result).c_str());
   } else {
     std::printf("%s", Table(result).c_str());
   }
-  return kExitOk;
+  if (options.output.empty()) return kExitOk;
+  const Status written = ReplaceFile(options.output, result.dump(1, ' ', false, Json::error_handler_t::replace) + "\n", "output");
+  return written.ok() ? kExitOk : Fail(written, kExitFailed);
 }
 
 int RunOne(const SimCommandOptions& options, const SimSetup& setup) {
@@ -242,6 +243,9 @@ int SimCommand(const Args& args) {
     case CommandLine::Outcome::kRun: break;
   }
   if (options.list) return PrintList(options.json);
+  if (!options.output.empty()) {
+    if (const Status status = CheckWritable(options.output, "output"); !status.ok()) return Fail(status, kExitFailed);
+  }
   if (!options.replay.empty()) {
     const SimOptions& o = options.sim;
     return SimReplay({options.replay, options.times, o.cost == "auto" ? "" : o.cost, o.model, o.device, o.tp, options.json, options.output, options.steps_out});

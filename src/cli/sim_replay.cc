@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cli/output_file.h"
 #include "cost/cost_model.h"
 #include "cost/step_table.h"
 #include "engine/profile_model.h"
@@ -119,20 +120,16 @@ int Fail(const Status& status) {
 }
 
 int Write(const SimReplayOptions& o, const Json& result) {
-  if (!o.output.empty()) {
-    std::ofstream out(o.output, std::ios::binary | std::ios::trunc);
-    out << result.dump() << '\n';
-    out.close();
-    if (!out) return Fail(DataLoss(fmt::format("cannot write '{}'", o.output)));
-  }
-  if (o.json) std::printf("%s\n", result.dump().c_str());
-  return kExitOk;
+  const std::string text = result.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";   // paths need not be UTF-8
+  if (o.json) std::printf("%s", text.c_str());
+  if (o.output.empty()) return kExitOk;
+  const Status written = ReplaceFile(o.output, text, "output");
+  return written.ok() ? kExitOk : Fail(written);
 }
 
 int ReplayRecorded(const SimReplayOptions& o) {
   const auto report = ReplayTrace(o.file);
   if (!report.ok()) return Fail(report.status());
-  if (const int code = Write(o, RecordedJson(*report)); code != kExitOk) return code;
   if (!o.json) {
     std::printf("%lld requests, %lld steps recorded, %lld replayed under %s\n", static_cast<long long>(report->arrivals),
                 static_cast<long long>(report->steps_recorded), static_cast<long long>(report->steps_replayed), report->scheduler.c_str());
@@ -140,6 +137,7 @@ int ReplayRecorded(const SimReplayOptions& o) {
                 static_cast<unsigned long long>(report->plan_hash_replayed), report->identical() ? "identical" : "DIFFERENT");
   }
   if (!report->complete) std::fprintf(stderr, "the recording was not closed in order; what is there was replayed\n");
+  if (const int code = Write(o, RecordedJson(*report)); code != kExitOk) return code;
   return report->identical() ? kExitOk : kExitFailed;
 }
 
@@ -188,6 +186,9 @@ int ReplayModel(const SimReplayOptions& o) {
 }  // namespace
 
 int SimReplay(const SimReplayOptions& options) {
+  if (!options.steps_out.empty()) {
+    if (const Status status = CheckWritable(options.steps_out, "steps-out"); !status.ok()) return Fail(status);
+  }
   return options.times == "model" ? ReplayModel(options) : ReplayRecorded(options);
 }
 
