@@ -70,8 +70,12 @@ std::string DescribeFit(const Coefficients& c, const FitCoverage& v, int32_t tp)
   std::string text;
   const auto part = [&](const char* what, const char* op, bool fitted, const std::string& remark) {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, fitted ? "fitted" : "roofline");
-    const double error = fitted ? StatedError(c, op, "shape") : -1;
-    if (error >= 0) text += fmt::format(" (median error on shapes left out {:.1f} %{})", 100 * error, remark);
+    double error = -1;
+    std::string_view left_out;
+    for (const std::string_view one : {"shape", "model", "region"}) {   // not every file's rows could be split by shape
+      if (fitted && error < 0) error = StatedError(c, op, left_out = one);
+    }
+    if (error >= 0) text += fmt::format(" (median error on {}s left out {:.1f} %{})", left_out, 100 * error, remark);
     if (error < 0 && !remark.empty()) text += fmt::format(" ({})", remark.substr(2));
   };
   part("matrix products", "gemm", v.gemm, v.gemm_dtype_borrowed ? "; with bfloat16's efficiencies" : "");
