@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -98,6 +99,22 @@ TEST(SetUp, SmallKvMemoryShortensTheContextAndSaysSo) {
   EXPECT_TRUE(said);
 }
 
+TEST(SetUp, WhatIsAskedForAndHasNoEffectIsNoted) {
+  const auto noted = [](const std::function<void(SimOptions*)>& change, const char* words) {
+    SimOptions o = Options();
+    change(&o);
+    const auto setup = SetUpSimulation(o, {});
+    EXPECT_TRUE(setup.ok()) << setup.status().ToString();
+    return setup.ok() && std::any_of(setup->notes.begin(), setup->notes.end(),
+                                     [&](const std::string& note) { return note.find(words) != std::string::npos; });
+  };
+  const auto swap = [](auto* o) { o->swap_space.bytes = int64_t{1} << 30; };
+  EXPECT_TRUE(noted(swap, "--swap-space is not used"));
+  EXPECT_FALSE(noted([&](auto* o) { swap(o), o->preemption = "swap"; }, "--swap-space is not used"));
+  EXPECT_TRUE(noted([](auto* o) { o->max_model_len = 131073; }, "131072"));
+  EXPECT_FALSE(noted([](auto* o) { o->max_model_len = 131072; }, "--max-model-len"));
+}
+
 TEST(SetUp, ThePrefixCacheIsOnWhereTheWorkloadSharesText) {
   const auto cached = [](const std::string& workload, const std::string& asked) {
     SimOptions o = Options();
@@ -148,6 +165,14 @@ TEST(SetUp, WhatIsWrongIsNamed) {
   EXPECT_EQ(status_of([](auto* o) { o->concurrency = 5; }).param(), "rate");
   EXPECT_EQ(status_of([](auto* o) { o->rate = 0; }).param(), "rate");
   EXPECT_EQ(status_of([](auto* o) { o->requests = 0; }).param(), "requests");
+  EXPECT_EQ(status_of([](auto* o) { o->scheduler = "oracle", o->trace_out = "t"; }).param(), "trace-out");
+  EXPECT_EQ(status_of([](auto* o) { o->scheduler = "oracle", o->requests_out = "r"; }).param(), "requests-out");
+  EXPECT_TRUE(status_of([](auto* o) { o->scheduler = "oracle"; }).ok());
+  // 131,072 bytes per token: a block of 16 has 2 MiB.
+  const Status swap = status_of([](auto* o) { o->swap_space.bytes = (2 << 20) - 1; });
+  EXPECT_EQ(swap.param(), "swap-space");
+  EXPECT_NE(swap.message().find("2097152"), std::string::npos) << swap.message();
+  EXPECT_TRUE(status_of([](auto* o) { o->swap_space.bytes = 2 << 20; }).ok());
   EXPECT_EQ(status_of([](auto* o) { o->cost = "/nonexistent/profile.csv"; }).code(), StatusCode::kNotFound);
 }
 
