@@ -61,7 +61,7 @@ class Engine {
 
   // Loads and starts; blocks until ready.
   static Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const Progress& progress = {});
-  virtual ~Engine() = default;    // cancels what runs, joins
+  virtual ~Engine() = default;    // closes; what Close would have said is lost
 
   virtual const ModelInfo& model() const = 0;
   virtual std::vector<TokenId> Tokenize(std::string_view text, bool add_special) const = 0;
@@ -82,6 +82,10 @@ class Engine {
   // Refuses new requests from now on; returns when everything accepted has ended or the time is up (then the rest is
   // cancelled with `error`). Returns the number of requests cut off.
   virtual int64_t Drain(int64_t timeout_ns) = 0;
+
+  // Cancels what runs and joins; kDataLoss: what was recorded (--trace-out) is not all in its file. Afterwards only the
+  // destructor may be called, or Close again, which does nothing.
+  virtual Status Close() { return Status(); }
 
   virtual EngineStats Stats() const = 0;
   // Prometheus text of the engine's metrics (tactus_* and the vllm:* names).

@@ -247,7 +247,9 @@ int RunCommand(const Args& args) {
   });
   if (!engine.ok()) return Fail(engine.status());
   CatchInterrupt();
-  return options.prompt.empty() ? Chat(**engine, options) : AnswerOnce(**engine, options);
+  const int code = options.prompt.empty() ? Chat(**engine, options) : AnswerOnce(**engine, options);
+  const Status closed = (*engine)->Close();
+  return closed.ok() ? code : Fail(closed);
 }
 
 }  // namespace tactus::cli

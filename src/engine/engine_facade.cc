@@ -229,13 +229,18 @@ class EngineImpl final : public Engine {
     return Status();
   }
 
-  ~EngineImpl() override {
-    if (!thread_.joinable()) return;
+  ~EngineImpl() override { (void)Close(); }
+
+  Status Close() override {
+    if (!thread_.joinable()) return Status();
     Drain(0);
     loop_->Stop();
     thread_.join();
     executor_.reset();   // a step whose requests were cut off may still run, on a plan that the loop owns
     delivery_.reset();   // delivers what is left, before the loop and its parts go
+    if (trace_ == nullptr) return Status();
+    const Status written = trace_->Close();
+    return written.ok() ? written : Status(written.code(), fmt::format("--trace-out {}: {}", setup_.options.trace_out, written.message()));
   }
 
   const ModelInfo& model() const override { return info_; }

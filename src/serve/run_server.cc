@@ -102,7 +102,7 @@ Status RunServer(const EngineOptions& engine_options, const ServeOptions& option
   log(fmt::format("listening on {} (loading)", url));
   TACTUS_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, factory(engine_options, log));
   // The server goes before the engine that it refers to.
-  const std::unique_ptr<serve::ApiServer> owned = std::move(server);
+  std::unique_ptr<serve::ApiServer> owned = std::move(server);
   owned->SetEngine(engine.get(), engine_options);
   signals.Serving();
   log(fmt::format("ready: {} on {}", engine->model().name, url));
@@ -117,7 +117,13 @@ Status RunServer(const EngineOptions& engine_options, const ServeOptions& option
   if (cut_off > 0) log(fmt::format("{} requests were cut off by --shutdown-timeout", cut_off));
   if (!owned->WaitUntilIdle(kFlushNs)) log("some clients did not take their answers in time");
   if (result_json != nullptr) *result_json = engine->ResultJson();
-  if (!healthy) return Internal("the engine failed three steps in a row");
+  owned.reset();
+  const Status closed = engine->Close();
+  if (!healthy) {
+    if (!closed.ok()) log(closed.message());
+    return Internal("the engine failed three steps in a row");
+  }
+  TACTUS_RETURN_IF_ERROR(closed);
   log("stopped");
   return Status();
 }

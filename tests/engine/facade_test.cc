@@ -507,5 +507,20 @@ TEST_F(FacadeTest, ResultAndMetricsCountWhatHappened) {
   EXPECT_NE(metrics.find("vllm:generation_tokens_total{model_name=\"dummy\",engine=\"0\"} 30"), std::string::npos) << metrics;
 }
 
+TEST_F(FacadeTest, ARecordingThatCouldNotBeWrittenIsSaidAtTheEnd) {
+  auto engine = Make();
+  Run(*engine, Ask(*engine, "hello", 4));
+  EXPECT_TRUE(engine->Close().ok());   // nothing was recorded
+  EXPECT_TRUE(engine->Close().ok());
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  EngineOptions recorded = Options();
+  recorded.trace_out = "/dev/full";
+  engine = Make(recorded);
+  Run(*engine, Ask(*engine, "hello", 4));
+  const Status status = engine->Close();
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  EXPECT_NE(status.message().find("/dev/full"), std::string::npos) << status.message();
+}
+
 }  // namespace
 }  // namespace tactus
