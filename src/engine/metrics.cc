@@ -226,7 +226,7 @@ std::string EngineMetrics::ResultJson(const EngineStats& s, DurationNs duration_
   out["budget_utilization"] = s.steps > 0 ? OrderedJson(s.budget_utilization) : OrderedJson(nullptr);
   out["kv_utilization"] = s.steps > 0 ? OrderedJson(s.kv_utilization) : OrderedJson(nullptr);
   out["classes"] = std::move(classes);
-  return out.dump();
+  return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 }  // namespace tactus

@@ -59,7 +59,7 @@ class Search {
     if (going_ && start_) TrySwaps();
     Json out = Json::parse(best_->json);
     out["oracle"] = {{"from", from_}, {"presets", presets_}, {"swaps_tried", tried_}, {"swaps_kept", kept_}};
-    return out.dump();
+    return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   }
 
  private:

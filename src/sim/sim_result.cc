@@ -153,7 +153,7 @@ std::string Simulation::ResultJson() const {
   out["rows_dropped"] = s.workload.rows_dropped();
   out["first_rejection"] = s.refused > 0 ? Json(s.first_refusal) : Json(nullptr);
   out["replicas"] = s.replicas.size();
-  return out.dump();
+  return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 }  // namespace tactus

@@ -87,6 +87,24 @@ class SimTest(unittest.TestCase):
             self.assertEqual(len(requests.read_text().splitlines()), 21)
         self.assertIn("kv-blocks = 7", tactus("sim", "--print-config", "--kv-blocks", 7).stdout)
 
+    def test_an_unwritable_output_is_said_before_the_run_and_loses_no_table(self):
+        endless = [*BASE, "--rate", 4, "--requests", 100_000_000]
+        with tempfile.TemporaryDirectory() as folder:
+            done = tactus(*endless, "-o", folder, timeout=20)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn(folder, done.stderr)
+            name = os.path.join(os.fsencode(folder), b"b\xffd.csv")
+            with open(name, "w") as f:
+                f.write("prompt_tokens,output_tokens\n50,5\n")
+            done = subprocess.run([BINARY, *BASE[:-1], b"lengths:" + name, "--rate", "5", "--json"], capture_output=True, timeout=60, env=ENVIRONMENT)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(json.loads(done.stdout)["requests"]["completed"], 1)
+        if os.path.exists("/dev/full"):
+            done = tactus(*BASE, "--rate", 4, "--requests", 20, "-o", "/dev/full")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("20 completed", done.stdout)
+            self.assertIn("/dev/full", done.stderr)
+
     def test_an_interrupt_keeps_what_is_done_and_is_130(self):
         run = subprocess.Popen([BINARY, *BASE, "--rate", "4", "--requests", "100000000", "--json"], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
