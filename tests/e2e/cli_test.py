@@ -33,6 +33,23 @@ class Folder(unittest.TestCase):
         self.dummy = [self.model, "--load-format", "dummy", "--kv-cache-memory", "64MiB"]
 
 
+class ProfileTest(Folder):
+    def test_a_run_too_short_for_a_fit_replaces_nothing(self):
+        out = self.folder / "profile.csv"
+        out.write_text("good\n")
+        done = tactus("profile", *self.dummy, "-o", out, "--time-limit", "0")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--time-limit 0", done.stderr)
+        done = tactus("profile", *self.dummy, "-o", out, "--time-limit", "1us")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(f"{out} is as it was", done.stderr)
+        self.assertEqual(out.read_text(), "good\n")
+        self.assertIn("prefill_tokens,", (self.folder / "profile.csv.partial").read_text())
+        done = tactus("profile", *self.dummy, "--time-limit", "1us", XDG_CACHE_HOME=str(self.folder / "cache"))
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual([p for p in (self.folder / "cache").rglob("*") if p.is_file()], [])
+
+
 class UsageTest(Folder):
     def test_wrong_usage_is_2_and_says_what(self):
         for args, expected in [(["nosuch"], "unknown command 'nosuch'"), (["serve", "--port", "99999"], "--port: 99999 is out of range"),
