@@ -170,7 +170,7 @@ TEST(StepProfiler, MedianOfSoundPlansAndAFileThatPredicts) {
 
 EngineOptions TinyModel() {
   EngineOptions engine;
-  engine.model = std::string(TACTUS_SOURCE_DIR "/tests/golden/data/") + "llama-gqa";
+  engine.model = TACTUS_SOURCE_DIR "/tests/golden/data/llama-gqa";
   engine.threads = 1;
   engine.max_num_seqs = 4;
   engine.kv_cache_memory.bytes = 4 << 20;
