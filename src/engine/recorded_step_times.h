@@ -9,7 +9,8 @@
 
 namespace tactus {
 
-// Passes every question on and keeps the answers until they are taken.
+// Passes every question on and keeps the answers until they are taken. Schedulers ask for whole steps only; what they must know
+// of a pipeline is in their limits.
 class RecordingStepTimes final : public StepTimeModel {
  public:
   explicit RecordingStepTimes(const StepTimeModel* model) : model_(*model) {}
@@ -33,7 +34,7 @@ class RecordedStepTimes final : public StepTimeModel {
   void Expect(const std::vector<DurationNs>& answers) { answers_.insert(answers_.end(), answers.begin(), answers.end()); }
   DurationNs StepTimeNs(const StepShape& shape) const override {
     if (answers_.empty()) {
-      ran_out_ = then_ == nullptr;
+      ran_out_ = ran_out_ || then_ == nullptr;
       return then_ != nullptr ? then_->StepTimeNs(shape) : 1;
     }
     const DurationNs answer = answers_.front();
@@ -41,8 +42,7 @@ class RecordedStepTimes final : public StepTimeModel {
     return answer;
   }
   int32_t tile_tokens() const override { return tile_tokens_; }
-  // A question was asked that the recording does not hold, or one that it holds was not asked.
-  bool ran_out() const { return ran_out_; }
+  bool ran_out() const { return ran_out_; }   // a question was asked that the recording does not hold
   bool drained() const { return answers_.empty(); }
 
  private:

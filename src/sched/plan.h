@@ -65,10 +65,10 @@ class PlanBuilder {
   };
   Demand StartDemand(SlotId slot, const Admission& admission) const;
   int64_t blocks_available() const { return ledger_->blocks_available(); }
-  // What giving up the running sequence can free at most (shared blocks stay).
   int32_t block_size() const { return block_size_; }
   // Positions of a running sequence that the blocks in its table cover.
   int32_t CoveredTokens(SlotId slot) const { return covered_[static_cast<size_t>(slot)]; }
+  // What giving up the running sequence can free at most, in blocks (shared ones stay).
   int64_t BlocksOf(SlotId slot) const { return ledger_->blocks_held(slot) + ledger_->blocks_reserved(slot); }
 
   // Positions at and beyond `computed` of a running sequence are void; they will be planned again.

@@ -72,7 +72,7 @@ sched::SchedulerConfig AskedScheduler(const SimOptions& o, const SimSetup& setup
   c.limits.block_size = static_cast<int32_t>(o.block_size);
   c.limits.token_budget = o.token_budget;
   c.limits.tbt_slo_ns = o.tbt_slo.ns;
-  c.limits.pipeline_steps = static_cast<int32_t>(o.pp);
+  c.limits.pipeline_steps = setup.step_time->stages();   // of a measured profile 1, whatever --pp says of the memory
   c.limits.watermark = o.watermark;
   c.limits.reserve_full = o.reserve_full;
   c.limits.policy = o.policy;

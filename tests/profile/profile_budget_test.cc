@@ -27,6 +27,7 @@ SchedulerLimits Limits(const StepTimeModel* model, DurationNs slo_ns) {
   l.slot_capacity = 100;
   l.blocks_total = 100000;
   l.step_time = model;
+  l.pipeline_steps = model != nullptr ? model->stages() : 1;
   l.tbt_slo_ns = slo_ns;
   return l;
 }

@@ -42,7 +42,7 @@ std::unique_ptr<Budget> MakeProfileBudget(const SchedulerLimits& limits) {
     return MakeFixedBudgetOf(fallback, "--tbt-slo is given but there are no step times of this machine ('tactus profile' measures them), so the default");
   }
   // Between pipeline stages a step also waits for others: it may not use the whole objective.
-  const double share = limits.step_time->stages() > 1 ? limits.policy.tbt_headroom : 1.0;
+  const double share = limits.pipeline_steps > 1 ? limits.policy.tbt_headroom : 1.0;
   const auto allowed_ns = static_cast<DurationNs>(static_cast<double>(limits.tbt_slo_ns) * share);
   const int64_t tile = std::max(1, limits.step_time->tile_tokens());
   const int64_t granule = (kLeastGranule + tile - 1) / tile * tile;
