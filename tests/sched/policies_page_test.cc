@@ -2,6 +2,7 @@
 // the line that are built.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -13,8 +14,8 @@ namespace {
 using testing::Harness;
 using testing::HarnessConfig;
 
-std::string Read(const std::string& path) {
-  std::ifstream in(std::string(TACTUS_SOURCE_DIR) + "/" + path);
+std::string Read(const char* path) {
+  std::ifstream in(std::filesystem::path(TACTUS_SOURCE_DIR) / path);
   std::ostringstream text;
   text << in.rdbuf();
   return text.str();
