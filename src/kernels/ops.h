@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/packed.h"
 #include "kernels/thread_pool.h"
 #include "tensor/matrix_view.h"
 
@@ -57,6 +58,15 @@ struct RopeTable {                       // built once per model (and per dynami
   bool interleaved = false;              // pairs (2i, 2i + 1), as llama2.c and GGUF's permuted Llama weights; else (i, i + d/2)
 };
 
+// One product of packed tokens: y[tokens, w->rows] (rows y_stride apart) = or += x w^T + bias.
+struct LinearOutput {
+  const PackedMatrix* w = nullptr;
+  const float* bias = nullptr;           // [w->rows], null: none
+  float* y = nullptr;
+  int64_t y_stride = 0;                  // elements
+  bool add = false;                      // y += (the residual stream); else y =
+};
+
 // The table of one kernel set. Every function may be called with any number of tokens >= 0 and uses all of `pool`.
 struct Ops {
   const char* name;
@@ -81,6 +91,17 @@ struct Ops {
   void (*add)(ThreadPool& pool, float* x, const float* y, int64_t n);
   // Dequantises one row to f32 (tests, the reference mode).
   void (*dequantize_row)(const MatrixView& w, int64_t row, float* out);
+  // Packed weights (kernels/packed.h has the arithmetic). pack: out.tokens rows of x[tokens, out.cols], normed by rms_norm
+  // with norm_weight first unless that is null, rounded into `out`.
+  void (*pack)(ThreadPool& pool, const float* x, const float* norm_weight, float eps, const PackedTokens& out) = nullptr;
+  // All outputs in one go, with one barrier: their matrices have x's columns and token format (TokensFor).
+  void (*linear_packed)(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs, Workspace scratch) = nullptr;
+  // out = packed silu(x gate^T + gate_bias) * (x up^T + up_bias), tokens of gate.rows columns in `out`'s format. `inner`: scratch of
+  // [tokens, gate.rows] f32 that may be used where a row is rounded after all of it is known.
+  void (*gated_packed)(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias, const PackedMatrix& up,
+                       const float* up_bias, float* inner, const PackedTokens& out, Workspace scratch) = nullptr;
+  // x[t, :] = row ids[t] of the table as f32
+  void (*embed_packed)(ThreadPool& pool, const int32_t* ids, int64_t tokens, const PackedMatrix& table, float* x) = nullptr;
 };
 
 // The fastest set this machine can run, or the one that `name` (or TACTUS_KERNELS) forces; null: unknown or not runnable here.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/packed.h"
 #include "model/config.h"
 #include "tensor/matrix_view.h"
 
@@ -28,11 +29,25 @@ struct LayerWeights {
   const float* b_down = nullptr;
 };
 
+// The same matrices packed for the fast operators (kernels/packed.h).
+struct PackedLayerWeights {
+  kernels::PackedMatrix wq, wk, wv, wo, w_gate, w_up, w_down;
+};
+struct PackedWeights {
+  kernels::PackedMatrix embedding;    // of its own or lm_head's data where tied
+  kernels::PackedMatrix lm_head;
+  std::vector<PackedLayerWeights> layers;
+  int32_t planes = 1;                 // of int8 activations, for integer formats (TokenFormat::planes)
+};
+
 struct ModelWeights {
   MatrixView embedding;               // [vocab, hidden]
   MatrixView lm_head;                 // [vocab, hidden]; the embedding when tied
   const float* final_norm = nullptr;  // [hidden]
   std::vector<LayerWeights> layers;
+  // Null: everything is used as rows. Else every matrix is there and the MatrixViews may have lost their data (null): the two are
+  // never kept in memory together.
+  std::shared_ptr<const PackedWeights> packed;
   int64_t bytes = 0;                  // of all tensors as used
   std::string format;                 // "q4_1 (211), q8_0 (1), f32 (61)" for people
   std::shared_ptr<const void> storage;

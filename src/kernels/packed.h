@@ -1,0 +1,99 @@
+// Weights in panels and tokens to meet them: what the fast linear operators read. One layout serves every instruction set
+// (AVX-512, AVX2, AMX, Arm, scalar), so weights are packed once at load and the kernel set is chosen at run time.
+//
+// Weights. kPanelRows rows make a panel (zero rows fill the last one); a panel is one contiguous stream, columns ascending.
+// A group is what one lane of a dot-product instruction takes: 2 columns of bf16, 4 of integer codes.
+//   kBF16: [ceil(cols / 2)][64 rows][2]
+//   kU8:   per block of `block` columns: [block / 4][64 rows][4] codes, then [64] scales, then [64] minima if has_minimum
+//   kU4:   the same with [block / 8][64 rows][4] bytes: byte j of a row holds column 8i + j in its low nibble and 8i + 4 + j
+//          in its high one
+// Columns are padded to whole blocks with code `zero` (bf16: 0). Scales and minima are f16, or f32 where wide_scales. A
+// weight is scale * (code - zero), plus minimum where has_minimum (then zero is 0). block == 0: the row is one block of
+// RoundUp(cols, kTokenBlockMax) columns whose f32 scale follows the codes (per-channel int8).
+//
+// Tokens. Row-major, in the form that the weights ask for: bf16, or int8 with one f32 scale per block of the row. With
+// two planes a token is two rows, q = 256 * high + low of 16 bits: integer weights meet nearly exact activations at half
+// the arithmetic of int8 and no more bytes of weights.
+//
+// Arithmetic, bit for bit the same on every kernel set for integer codes, for any number of tokens, tile and thread
+// count; q: the token's int8 values, per row of planes:
+//   s_b    = sum over the weight block of (code - zero) * q                     exact int32
+//   block > 0:  y = fma(float(s_b), scale_b * x_scale, y), then, with minima,
+//               y = fma(minimum_b, x_scale * float(sum of q over the block), y)   blocks ascending, from 0
+//   block == 0: y = fma(float(s over a token block), x_scale, y) ascending, at the end y * scale
+//   two planes: y(high) + y(low), whose x_scale is 256 times and once the token's
+// then + bias, then the epilogue. x_scale is that of the token block which holds the weight block. Quantising: scale =
+// max|x| / 127 (one plane) or / 32512 (two), q = round-to-even(x * (127 or 32512) / max|x|), all in f32; a block of
+// zeros has scale 0.
+// bf16: tokens rounded to nearest even; y is one chain of pairs, ascending, whose form is the kernel set's own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/matrix_view.h"
+
+namespace tactus::kernels {
+
+inline constexpr int64_t kPanelRows = 64;
+inline constexpr int32_t kTokenBlockMax = 128;
+
+enum class PackedCode : uint8_t { kBF16, kU8, kU4 };
+
+struct PackedMatrix {
+  const std::byte* data = nullptr;   // 64-byte aligned; null: not packed
+  PackedCode code = PackedCode::kBF16;
+  bool has_minimum = false;
+  bool wide_scales = false;
+  int32_t zero = 0;                  // 128, 8, 16, 32; 0 with minima
+  int32_t block = 0;                 // columns per scale: 16, 32, 64, 128, or 0 (above); bf16: 0
+  int64_t rows = 0, cols = 0;
+  int64_t panel_bytes = 0;
+
+  int64_t panels() const { return (rows + kPanelRows - 1) / kPanelRows; }
+  int64_t bytes() const { return panels() * panel_bytes; }
+};
+
+// How tokens are rounded for a matrix.
+struct TokenFormat {
+  bool integer = false;              // int8 planes; else bf16
+  int32_t planes = 1;                // 1 or 2; bf16: 1
+  int32_t block = 0;                 // columns per scale; bf16: 0
+  bool operator==(const TokenFormat&) const = default;
+};
+
+// What `m` wants: the weight block, at least 32; 128 where the row is one block.
+TokenFormat TokensFor(const PackedMatrix& m, int32_t planes);
+
+// Packed tokens in memory that the caller owns. Rows are `stride` bytes apart, cols padded with zeros to
+// RoundUp(cols, kTokenBlockMax). Row r of a two-plane format is token r / 2, the high plane first.
+struct PackedTokens {
+  TokenFormat format;
+  int64_t tokens = 0, cols = 0;
+  int64_t stride = 0;                // bytes
+  std::byte* values = nullptr;       // [tokens * planes] rows of bf16 or int8
+  float* scales = nullptr;           // [tokens * planes][ScaleCount(cols)]: of each plane (the high plane's is 256 times)
+  int32_t* sums = nullptr;           // [tokens * planes][SumCount(cols)]: sums of q over 16 columns each
+
+  static int64_t PaddedCols(int64_t cols) { return (cols + kTokenBlockMax - 1) / kTokenBlockMax * kTokenBlockMax; }
+  int64_t scale_count() const { return format.integer ? PaddedCols(cols) / format.block : 0; }
+  int64_t sum_count() const { return format.integer ? PaddedCols(cols) / 16 : 0; }
+};
+// Bytes for any format of at most `tokens` tokens of `cols` columns, and a view into such memory (64-byte aligned).
+int64_t PackedTokenBytes(int64_t tokens, int64_t cols);
+PackedTokens PlaceTokens(std::byte* memory, const TokenFormat& format, int64_t tokens, int64_t cols);
+
+// The packed form of a matrix of this dtype, without data: kBF16 (also f32 and f16 rounded, where asked for), the GGUF block formats
+// exactly as stored (K formats and Q5 with codes of 8 bits where 4 do not suffice), or false where there is none.
+bool PackedFormOf(DType dtype, int64_t rows, int64_t cols, PackedMatrix* form);
+// `--quantization` at load: int8 = per row, symmetric, codes of 8 bits; int4 = groups of 64, 4 bits; q8_0 = blocks of 32.
+enum class Quantization : uint8_t { kNone, kQ8_0, kInt8, kInt4 };
+bool QuantizedFormOf(Quantization quantization, int64_t rows, int64_t cols, PackedMatrix* form);
+
+// Packs panels [first, first + count) of `w` into out (form.panel_bytes each), quantising where the form is not the file's own. Any
+// thread; panels are independent. Scratch is on the stack.
+void PackPanels(const MatrixView& w, const PackedMatrix& form, int64_t first, int64_t count, std::byte* out);
+// One row as f32 (embedding look-up, tests): out[cols].
+void UnpackRow(const PackedMatrix& m, int64_t row, float* out);
+
+}  // namespace tactus::kernels
