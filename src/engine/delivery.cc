@@ -1,4 +1,5 @@
 #include "engine/delivery.h"
+#include "base/thread_role.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -57,6 +58,7 @@ struct Delivery::Impl {
   std::thread thread;
 
   void Run() {
+    SetThreadRole(ThreadRole::kService, "tactus-text");
     std::vector<Letter> letters;
     while (true) {
       {

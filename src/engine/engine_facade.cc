@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "base/thread_role.h"
 #include "cost/step_table.h"
 #include "engine/delivery.h"
 #include "engine/metrics.h"
@@ -225,7 +226,10 @@ class EngineImpl final : public Engine {
     const Tokenizer* tokenizer = setup_.text.tokenizer.get();
     parts.token_bytes = [tokenizer](TokenId id) { return tokenizer->TokenBytes(id); };
     loop_ = std::make_unique<StepLoop>(config, std::move(parts));
-    thread_ = std::thread([this] { loop_->Run(); });
+    thread_ = std::thread([this] {
+      SetThreadRole(ThreadRole::kEngine, "tactus-engine");
+      loop_->Run();
+    });
     return Status();
   }
 

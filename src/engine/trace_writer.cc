@@ -1,4 +1,5 @@
 #include "engine/trace_writer.h"
+#include "base/thread_role.h"
 
 #include <fmt/format.h>
 
@@ -25,7 +26,10 @@ Result<std::unique_ptr<TraceWriter>> TraceWriter::Create(const std::string& path
   }
   w->full_.reserve(64);
   PutHeader(header, &w->buffer_);
-  w->thread_ = std::thread([writer = w.get()] { writer->Write(); });
+  w->thread_ = std::thread([writer = w.get()] {
+    SetThreadRole(ThreadRole::kService, "tactus-trace");
+    writer->Write();
+  });
   return w;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/thread_role.h"
 #include "exec/step_runner.h"
 
 namespace tactus {
@@ -70,6 +71,7 @@ class CpuExecutor final : public Executor {
   };
 
   void Lead() {
+    SetThreadRole(ThreadRole::kCompute, "tactus-compute");
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {
       work_.wait(lock, [this] { return stop_ || run_ < submitted_; });

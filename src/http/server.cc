@@ -23,6 +23,7 @@
 #include <thread>
 #include <unordered_set>
 
+#include "base/thread_role.h"
 #include "http/exchange.h"
 
 namespace tactus::http {
@@ -478,7 +479,10 @@ Result<std::unique_ptr<Server>> Server::Listen(const ServerOptions& options, Han
   impl->wake_list->wake = [raw] { asio::post(raw->io, [raw] { raw->TakeDirty(); }); };
   impl->ScheduleTick();
   asio::co_spawn(impl->io, impl->AcceptLoop(), asio::detached);
-  impl->thread = std::thread([raw] { raw->io.run(); });
+  impl->thread = std::thread([raw] {
+    SetThreadRole(ThreadRole::kService, "tactus-http");
+    raw->io.run();
+  });
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
 

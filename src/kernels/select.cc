@@ -48,8 +48,8 @@ const Ops* SelectOps(std::string_view name) {
 }
 
 int64_t LinearThreadBytes() {
-  constexpr int64_t kPanelRows = 4;
-  return (kPanelRows * kLinearChunk + kLinearTokenBlock * kLinearRowBlock * kMaxWidth) * int64_t{sizeof(float)};
+  constexpr int64_t kWidestTile = 4;  // rows
+  return (kWidestTile * kLinearChunk + kLinearTokenBlock * kLinearRowBlock * kMaxWidth) * int64_t{sizeof(float)};
 }
 
 namespace {

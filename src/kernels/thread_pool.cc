@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/thread_role.h"
 
 namespace tactus::kernels {
 namespace {
@@ -84,6 +85,7 @@ struct ThreadPool::State {
   }
 
   void WorkerLoop(int32_t thread) {
+    SetThreadRole(ThreadRole::kCompute, "tactus-compute");
     auto ready = [this] { return remaining.load() > 0 || stop.load(); };
     while (true) {
       if (!SpinUntil(ready)) {

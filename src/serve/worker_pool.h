@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/thread_role.h"
+
 namespace tactus::serve {
 
 class WorkerPool {
@@ -39,6 +41,7 @@ class WorkerPool {
 
  private:
   void Work() {
+    SetThreadRole(ThreadRole::kService, "tactus-parse");
     std::unique_lock lock(mutex_);
     for (;;) {
       ready_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
