@@ -23,8 +23,9 @@
 //   block == 0: y = fma(float(s over a token block), x_scale, y) ascending, at the end y * scale
 //   two planes: y(high) + y(low), whose x_scale is 256 times and once the token's
 // then + bias, then the epilogue. x_scale is that of the token block which holds the weight block. Quantising: scale =
-// max|x| / 127 (one plane) or / 32512 (two), q = round-to-even(x * (127 or 32512) / max|x|), all in f32; a block of
-// zeros has scale 0.
+// max|x| / limit, q = round-to-even(x * (limit / max|x|)), limit 127 (one plane) or 32512 (two), all in f32; a block whose
+// max|x| is below kTokenZero has scale 0 and q 0, one with an infinity or NaN has scale NaN and q 0, so that nothing hides it.
+// low = q's lowest 8 bits as a signed number, high = (q - low) / 256.
 // bf16: tokens rounded to nearest even; y is one chain of pairs, ascending, whose form is the kernel set's own.
 #pragma once
 
@@ -37,6 +38,7 @@ namespace tactus::kernels {
 
 inline constexpr int64_t kPanelRows = 64;
 inline constexpr int32_t kTokenBlockMax = 128;
+inline constexpr float kTokenZero = 1e-30f;
 
 enum class PackedCode : uint8_t { kBF16, kU8, kU4 };
 
@@ -52,6 +54,10 @@ struct PackedMatrix {
 
   int64_t panels() const { return (rows + kPanelRows - 1) / kPanelRows; }
   int64_t bytes() const { return panels() * panel_bytes; }
+  // Integer codes with block > 0: blocks of a row, and a block's bytes in a panel, codes and all.
+  int64_t blocks() const { return (cols + block - 1) / block; }
+  int64_t code_bytes() const { return block * kPanelRows / (code == PackedCode::kU4 ? 2 : 1); }
+  int64_t block_bytes() const { return code_bytes() + kPanelRows * (wide_scales ? 4 : 2) * (has_minimum ? 2 : 1); }
 };
 
 // How tokens are rounded for a matrix.
@@ -95,5 +101,9 @@ bool QuantizedFormOf(Quantization quantization, int64_t rows, int64_t cols, Pack
 void PackPanels(const MatrixView& w, const PackedMatrix& form, int64_t first, int64_t count, std::byte* out);
 // One row as f32 (embedding look-up, tests): out[cols].
 void UnpackRow(const PackedMatrix& m, int64_t row, float* out);
+// One element's code (bf16: its bits), and the scale and minimum of a block of a row (block == 0: block 0). Slow: ref, tests.
+int32_t CodeAt(const PackedMatrix& m, int64_t row, int64_t col);
+float ScaleAt(const PackedMatrix& m, int64_t row, int64_t block);
+float MinimumAt(const PackedMatrix& m, int64_t row, int64_t block);
 
 }  // namespace tactus::kernels

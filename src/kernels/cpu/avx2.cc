@@ -10,7 +10,8 @@
 namespace tactus::kernels {
 
 const Ops& Avx2Ops() {
-  static constexpr Ops kOps = {"avx2", Linear, RmsNorm, Embed, Rope, StoreKv, Attention, SiluMul, AddTo, DequantizeRow};
+  static constexpr Ops kOps = {"avx2", Linear, RmsNorm, Embed, Rope, StoreKv, Attention, SiluMul, AddTo, DequantizeRow,
+                               RefPack, RefLinearPacked, RefGatedPacked, RefEmbedPacked};
   return kOps;
 }
 

@@ -25,7 +25,8 @@ void LinearOrBf16(ThreadPool& pool, const float* x, int64_t tokens, const Matrix
 
 const Ops& Avx512Ops() {
   static constexpr Ops kOps = {"avx512", LinearOrBf16, RmsNorm, Embed, Rope,
-                               StoreKv,  Attention,    SiluMul, AddTo, DequantizeRow};
+                               StoreKv,  Attention,    SiluMul, AddTo, DequantizeRow,
+                               RefPack, RefLinearPacked, RefGatedPacked, RefEmbedPacked};
   return kOps;
 }
 

@@ -11,7 +11,8 @@ namespace tactus::kernels {
 
 const Ops& PortableOps() {
   static constexpr Ops kOps = {"scalar", Linear,    RmsNorm, Embed, Rope,
-                               StoreKv,  Attention, SiluMul, AddTo, DequantizeRow};
+                               StoreKv,  Attention, SiluMul, AddTo, DequantizeRow,
+                               RefPack, RefLinearPacked, RefGatedPacked, RefEmbedPacked};
   return kOps;
 }
 

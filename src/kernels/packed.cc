@@ -1,0 +1,201 @@
+// The packed forms and where things lie in them. Panels are written by pack_panels.cc.
+#include "kernels/packed.h"
+
+#include <cstring>
+
+#include "base/check.h"
+#include "tensor/float16.h"
+
+namespace tactus::kernels {
+namespace {
+
+constexpr int64_t kLine = 64;
+
+int64_t RoundUpTo(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+// An odd number of cache lines, so that the rows of a tile do not compete for the same sets of the cache.
+int64_t RowStride(int64_t bytes) {
+  const int64_t lines = (bytes + kLine - 1) / kLine;
+  return (lines | 1) * kLine;
+}
+
+void FinishForm(PackedMatrix* m, int64_t rows, int64_t cols) {
+  m->data = nullptr;
+  m->rows = rows;
+  m->cols = cols;
+  if (m->code == PackedCode::kBF16) {
+    m->panel_bytes = (cols + 1) / 2 * 2 * kPanelRows * 2;
+  } else if (m->block == 0) {
+    m->panel_bytes = RoundUpTo(cols, kTokenBlockMax) * kPanelRows + kPanelRows * 4;
+  } else {
+    m->panel_bytes = m->blocks() * m->block_bytes();
+  }
+}
+
+const std::byte* PanelOf(const PackedMatrix& m, int64_t row) {
+  return m.data + row / kPanelRows * m.panel_bytes;
+}
+
+// The place after the codes of a block, where its scales begin.
+const std::byte* ScalesOf(const PackedMatrix& m, int64_t row, int64_t block) {
+  if (m.block == 0) return PanelOf(m, row) + RoundUpTo(m.cols, kTokenBlockMax) * kPanelRows;
+  return PanelOf(m, row) + block * m.block_bytes() + m.code_bytes();
+}
+
+float LoadScale(const PackedMatrix& m, const std::byte* scales, int64_t index) {
+  if (m.block == 0 || m.wide_scales) {
+    float value;
+    std::memcpy(&value, scales + index * 4, sizeof value);
+    return value;
+  }
+  uint16_t half;
+  std::memcpy(&half, scales + index * 2, sizeof half);
+  return F16ToF32(half);
+}
+
+}  // namespace
+
+TokenFormat TokensFor(const PackedMatrix& m, int32_t planes) {
+  if (m.code == PackedCode::kBF16) return {};
+  TACTUS_CHECK(planes == 1 || planes == 2);
+  return {true, planes, m.block == 0 ? kTokenBlockMax : m.block < 32 ? 32 : m.block};
+}
+
+int64_t PackedTokenBytes(int64_t tokens, int64_t cols) {
+  const int64_t padded = PackedTokens::PaddedCols(cols), rows = 2 * tokens;
+  // Two planes of int8 take at least the bytes of bf16; rows of scales and sums are whole, not aligned.
+  return rows * RowStride(padded) + RoundUpTo(rows * (padded / 32) * 4, kLine) + RoundUpTo(rows * (padded / 16) * 4, kLine);
+}
+
+PackedTokens PlaceTokens(std::byte* memory, const TokenFormat& format, int64_t tokens, int64_t cols) {
+  PackedTokens out;
+  out.format = format;
+  out.tokens = tokens;
+  out.cols = cols;
+  const int64_t padded = PackedTokens::PaddedCols(cols);
+  const int64_t rows = tokens * format.planes;
+  out.stride = RowStride(format.integer ? padded : 2 * padded);
+  out.values = memory;
+  if (!format.integer) return out;
+  memory += rows * out.stride;
+  out.scales = reinterpret_cast<float*>(memory);
+  memory += RoundUpTo(rows * out.scale_count() * 4, kLine);
+  out.sums = reinterpret_cast<int32_t*>(memory);
+  return out;
+}
+
+bool PackedFormOf(DType dtype, int64_t rows, int64_t cols, PackedMatrix* form) {
+  PackedMatrix m;
+  m.code = PackedCode::kU8;
+  m.block = 32;
+  switch (dtype) {
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+      m.code = PackedCode::kBF16;
+      m.block = 0;
+      break;
+    case DType::kQ4_0:
+      m.code = PackedCode::kU4;
+      m.zero = 8;
+      break;
+    case DType::kQ4_1:
+      m.code = PackedCode::kU4;
+      m.has_minimum = true;
+      break;
+    case DType::kQ5_0:
+      m.zero = 16;
+      break;
+    case DType::kQ5_1:
+      m.has_minimum = true;
+      break;
+    case DType::kQ8_0:
+      m.zero = 128;
+      break;
+    case DType::kQ4_K:
+      m.code = PackedCode::kU4;
+      m.has_minimum = m.wide_scales = true;
+      break;
+    case DType::kQ5_K:
+      m.has_minimum = m.wide_scales = true;
+      break;
+    case DType::kQ6_K:
+      m.block = 16;
+      m.zero = 32;
+      m.wide_scales = true;
+      break;
+    default:
+      return false;
+  }
+  FinishForm(&m, rows, cols);
+  *form = m;
+  return true;
+}
+
+bool QuantizedFormOf(Quantization quantization, int64_t rows, int64_t cols, PackedMatrix* form) {
+  PackedMatrix m;
+  m.code = PackedCode::kU8;
+  m.zero = 128;
+  switch (quantization) {
+    case Quantization::kQ8_0:
+      m.block = 32;
+      break;
+    case Quantization::kInt8:
+      m.block = 0;
+      break;
+    case Quantization::kInt4:
+      m.code = PackedCode::kU4;
+      m.zero = 8;
+      m.block = 64;
+      break;
+    default:
+      return false;
+  }
+  FinishForm(&m, rows, cols);
+  *form = m;
+  return true;
+}
+
+int32_t CodeAt(const PackedMatrix& m, int64_t row, int64_t col) {
+  const std::byte* panel = PanelOf(m, row);
+  const int64_t r = row % kPanelRows;
+  if (m.code == PackedCode::kBF16) {
+    uint16_t bits;
+    std::memcpy(&bits, panel + ((col / 2 * kPanelRows + r) * 2 + col % 2) * 2, sizeof bits);
+    return bits;
+  }
+  if (m.block > 0) {
+    panel += col / m.block * m.block_bytes();
+    col %= m.block;
+  }
+  if (m.code == PackedCode::kU8) return static_cast<uint8_t>(panel[(col / 4 * kPanelRows + r) * 4 + col % 4]);
+  const auto pair = static_cast<uint8_t>(panel[(col / 8 * kPanelRows + r) * 4 + col % 4]);
+  return col % 8 < 4 ? pair & 0xf : pair >> 4;
+}
+
+float ScaleAt(const PackedMatrix& m, int64_t row, int64_t block) {
+  return LoadScale(m, ScalesOf(m, row, block), row % kPanelRows);
+}
+
+float MinimumAt(const PackedMatrix& m, int64_t row, int64_t block) {
+  return m.has_minimum ? LoadScale(m, ScalesOf(m, row, block), kPanelRows + row % kPanelRows) : 0.0f;
+}
+
+void UnpackRow(const PackedMatrix& m, int64_t row, float* out) {
+  if (m.code == PackedCode::kBF16) {
+    for (int64_t c = 0; c < m.cols; ++c) out[c] = BF16ToF32(static_cast<uint16_t>(CodeAt(m, row, c)));
+    return;
+  }
+  const int64_t step = m.block == 0 ? m.cols : m.block;
+  for (int64_t first = 0, b = 0; first < m.cols; first += step, ++b) {
+    const float scale = ScaleAt(m, row, b), minimum = MinimumAt(m, row, b);
+    for (int64_t c = first; c < m.cols && c < first + step; ++c) {
+      const float value = scale * static_cast<float>(CodeAt(m, row, c) - m.zero);
+      out[c] = m.has_minimum ? value + minimum : value;
+    }
+  }
+}
+
+}  // namespace tactus::kernels
