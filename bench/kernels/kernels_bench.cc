@@ -104,7 +104,7 @@ void Attention(benchmark::State& state, int32_t items, int32_t context, int32_t 
   std::vector<std::byte> scratch(
       static_cast<size_t>(kernels::WorkspaceBytes(tokens, 64, kHeads, kHeadDim, Pool().threads())));
   for (auto _ : state) {
-    Set().attention(Pool(), q.data(), work, kHeads, kv, 0.125f, 0, out.data(),
+    Set().attention(Pool(), q.data(), kHeads * kHeadDim, work, kHeads, kv, 0.125f, 0, out.data(), kHeads * kHeadDim,
                     {scratch.data(), static_cast<int64_t>(scratch.size())});
     benchmark::ClobberMemory();
   }

@@ -15,7 +15,7 @@ Result<std::unique_ptr<KvMemory>> KvMemory::Create(const ModelConfig& config, DT
     return InvalidArgument("KV memory of " + std::to_string(num_blocks) + " blocks of " + std::to_string(block_size) +
                            " tokens holds nothing: raise --" + flag, flag);
   }
-  int64_t half = RowBytes(dtype, config.head_dim);   // of one layer: K or V
+  int64_t half = RowBytes(dtype, config.head_dim) + (dtype == DType::kInt8 ? 4 : 0);   // of one layer: K or V
   for (int64_t n : {config.num_kv_heads, int64_t{block_size}, num_blocks}) {
     if (__builtin_mul_overflow(half, n, &half)) half = -1;
   }
@@ -48,18 +48,13 @@ KvMemory::~KvMemory() {
   if (mapping_ != nullptr) munmap(mapping_, static_cast<size_t>(bytes_));
 }
 
-void KvMemory::CopyBlockTo(KvMemory* other, BlockId from, BlockId to, int32_t tokens) const {
+void KvMemory::CopyBlockTo(KvMemory* other, BlockId from, BlockId to) const {
   for (size_t l = 0; l < layers_.size(); ++l) {
     const kernels::KvLayer &source = layers_[l], &target = other->layers_[l];
-    const int64_t row = RowBytes(source.dtype, source.head_dim), head = row * source.block_size, block = head * source.kv_heads;
+    const int64_t block = kernels::KvBlockBytes(source);
     for (const auto& [read, write] : {std::pair(source.k, target.k), std::pair(source.v, target.v)}) {
-      const auto* const in = static_cast<const std::byte*>(read) + from * block;
-      auto* const out = static_cast<std::byte*>(write) + to * block;
-      if (tokens == source.block_size) {
-        std::memcpy(out, in, static_cast<size_t>(block));
-        continue;
-      }
-      for (int32_t h = 0; h < source.kv_heads; ++h) std::memcpy(out + h * head, in + h * head, static_cast<size_t>(tokens * row));
+      std::memcpy(static_cast<std::byte*>(write) + to * block, static_cast<const std::byte*>(read) + from * block,
+                  static_cast<size_t>(block));
     }
   }
 }

@@ -175,9 +175,9 @@ void StepRunner::Apply(const StepPlan& plan) {
 
 // In the order of the contract. On one thread: a block is copied about as fast as memory goes.
 void StepRunner::RunCopies(const StepPlan& plan) {
-  for (const SwapCopy& c : plan.swap_outs) kv_->CopyBlockTo(swap_.get(), c.block, c.host_block, c.tokens);
-  for (const BlockCopy& c : plan.copies) kv_->CopyBlock(c.from, c.to, c.tokens);
-  for (const SwapCopy& c : plan.swap_ins) swap_->CopyBlockTo(kv_.get(), c.host_block, c.block, c.tokens);
+  for (const SwapCopy& c : plan.swap_outs) kv_->CopyBlockTo(swap_.get(), c.block, c.host_block);
+  for (const BlockCopy& c : plan.copies) kv_->CopyBlock(c.from, c.to);
+  for (const SwapCopy& c : plan.swap_ins) swap_->CopyBlockTo(kv_.get(), c.host_block, c.block);
 }
 
 void StepRunner::FillBatch(const StepPlan& plan, StepResult* result) {

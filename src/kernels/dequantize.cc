@@ -176,7 +176,10 @@ void Dequantize(DType dtype, const std::byte* src, int64_t elements, float* out)
       return Rows<BlockQ5K>(bytes, elements, 256, info.block_bytes, out);
     case DType::kQ6_K:
       return Rows<BlockQ6K>(bytes, elements, 256, info.block_bytes, out);
+    case DType::kInt8:
+      break;
   }
+  TACTUS_CHECK_MSG(false, "int8 is a KV format: no weights have it");
 }
 
 }  // namespace tactus::kernels

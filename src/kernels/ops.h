@@ -41,7 +41,8 @@ struct AttentionItem {
   const int32_t* block_table = nullptr; // block ids, index = position / block_size
 };
 
-// One layer's KV: [num_blocks, kv_heads, block_size, head_dim] each for K and V, dtype kBF16 or kF32.
+// One layer's paged K and V. dtype: kF32, kBF16, or kInt8 with a scale per position and head. How elements lie within a block
+// is the kernels' business (kv_layout.h): copy whole blocks of KvBlockBytes, K and V alike.
 struct KvLayer {
   void* k = nullptr;
   void* v = nullptr;
@@ -50,12 +51,30 @@ struct KvLayer {
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
 };
+// Bytes of the K of one block (as many again of V).
+int64_t KvBlockBytes(const KvLayer& kv);
 
 struct RopeTable {                       // built once per model (and per dynamic-scaling length)
   const float* inv_freq = nullptr;       // [rotary_dim / 2]
   float attention_scale = 1.0f;          // multiplies cos and sin
   int32_t rotary_dim = 0;
   bool interleaved = false;              // pairs (2i, 2i + 1), as llama2.c and GGUF's permuted Llama weights; else (i, i + d/2)
+};
+
+// What stands between the projections and attention. Rows may be columns of wider buffers: strides in elements.
+struct RopeStoreCall {
+  float* q = nullptr;                    // [tokens, heads * head_dim]: normed and rotated in place
+  const float* k = nullptr;              // [tokens, kv_heads * head_dim]: normed and rotated on the way into the cache
+  const float* v = nullptr;
+  int64_t q_stride = 0, k_stride = 0, v_stride = 0;
+  const int32_t* positions = nullptr;    // [tokens]
+  const int64_t* slots = nullptr;        // [tokens], as store_kv's
+  int64_t tokens = 0;
+  int32_t heads = 0;
+  RopeTable rope;
+  const float* q_norm = nullptr;         // [head_dim] weights of an rms_norm per head before the rotation; null: none
+  const float* k_norm = nullptr;
+  float eps = 0.0f;
 };
 
 // One product of packed tokens: y[tokens, w->rows] (rows y_stride apart) = or += x w^T + bias.
@@ -82,9 +101,10 @@ struct Ops {
                int32_t kv_heads, int32_t head_dim, const RopeTable& rope);
   // Rounds k and v rows to the KV dtype into slot positions: row t goes to block slots[t] / block_size, offset % block_size.
   void (*store_kv)(ThreadPool& pool, const float* k, const float* v, const int64_t* slots, int64_t tokens, const KvLayer& kv);
-  // out[tokens, heads * head_dim]; scale is usually 1 / sqrt(head_dim); window 0: all. K and V are read as stored.
-  void (*attention)(ThreadPool& pool, const float* q, std::span<const AttentionItem> items, int32_t heads,
-                    const KvLayer& kv, float scale, int32_t window, float* out, Workspace scratch);
+  // out[tokens, heads * head_dim]; scale is usually 1 / sqrt(head_dim); window 0: all. K and V are read as stored. Rows of q
+  // and of out are q_stride and out_stride elements apart.
+  void (*attention)(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items, int32_t heads,
+                    const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride, Workspace scratch);
   // out[i] = silu(gate[i]) * up[i], all [n]; in place allowed
   void (*silu_mul)(ThreadPool& pool, const float* gate, const float* up, int64_t n, float* out);
   // x += y, both [n]
@@ -102,6 +122,8 @@ struct Ops {
                        const float* up_bias, float* inner, const PackedTokens& out, Workspace scratch) = nullptr;
   // x[t, :] = row ids[t] of the table as f32
   void (*embed_packed)(ThreadPool& pool, const int32_t* ids, int64_t tokens, const PackedMatrix& table, float* x) = nullptr;
+  // rms_norm (where weights are given), rope and store_kv of a layer in one pass, with their bits; k and v stay as they are.
+  void (*rope_store)(ThreadPool& pool, const RopeStoreCall& call, const KvLayer& kv) = nullptr;
 };
 
 // The fastest set this machine can run, or the one that `name` (or TACTUS_KERNELS) forces; null: unknown or not runnable here.

@@ -26,7 +26,8 @@ int64_t ModelConfig::NumParameters() const {
 }
 
 int64_t ModelConfig::KvBytesPerToken(DType kv_dtype) const {
-  return 2 * num_layers * RowBytes(kv_dtype, num_kv_heads * head_dim);
+  const int64_t scales = kv_dtype == DType::kInt8 ? 4 * num_kv_heads : 0;   // f32, one per head
+  return 2 * num_layers * (RowBytes(kv_dtype, num_kv_heads * head_dim) + scales);
 }
 
 Status ValidateConfig(const ModelConfig& c) {

@@ -128,7 +128,8 @@ void Decoder::Attention(kernels::ThreadPool& pool, const DecoderBatch& batch, co
   ops.rope(pool, q_, k_, batch.positions, tokens, heads, kv_heads, head_dim, rope_.table());
   ops.store_kv(pool, k_, v_, batch.kv_slots, tokens, kv);
   const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
-  ops.attention(pool, q_, batch.items, heads, kv, scale, window, mixed_, workspace_);
+  const int64_t row = config_.num_heads * config_.head_dim;
+  ops.attention(pool, q_, row, batch.items, heads, kv, scale, window, mixed_, row, workspace_);
   Linear(pool, mixed_, tokens, layer.wo, layer.bo, branch_);
 }
 

@@ -8,7 +8,7 @@ namespace tactus {
 namespace {
 
 // Indexed by DType. Block sizes follow from the layouts in kernels/dequantize.cc.
-constexpr std::array<DTypeInfo, 11> kInfo = {{
+constexpr std::array<DTypeInfo, 12> kInfo = {{
     {"f32", 1, 4},
     {"f16", 1, 2},
     {"bf16", 1, 2},
@@ -20,6 +20,7 @@ constexpr std::array<DTypeInfo, 11> kInfo = {{
     {"q4_k", 256, 2 + 2 + 12 + 128},
     {"q5_k", 256, 2 + 2 + 12 + 32 + 128},
     {"q6_k", 256, 128 + 64 + 16 + 2},
+    {"int8", 1, 1},
 }};
 
 bool SameIgnoringCase(std::string_view a, std::string_view b) {

@@ -13,6 +13,7 @@ enum class DType : uint8_t {
   kF32, kF16, kBF16,
   kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0,   // blocks of 32
   kQ4_K, kQ5_K, kQ6_K,                 // blocks of 256
+  kInt8,                               // codes alone: of a KV cache (kernels/kv_layout.h has their scales)
 };
 
 struct DTypeInfo {

@@ -79,7 +79,7 @@ class Cache {
     std::vector<float> out(static_cast<size_t>(tokens * row), -7.0f);
     OwnedWorkspace scratch(tokens, 64, shape_.heads, shape_.head_dim, pool.threads());
     const float scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim));
-    ops.attention(pool, q.data(), items, shape_.heads, layer_, scale, shape_.window, out.data(), scratch.view());
+    ops.attention(pool, q.data(), row, items, shape_.heads, layer_, scale, shape_.window, out.data(), row, scratch.view());
     return out;
   }
 
@@ -100,11 +100,14 @@ const Shape kShapes[] = {
     {8, 2, 64, 300},
     {2, 2, 256, 64},  // windows within, across and at the edges of partitions
     {72, 1, 16},      // more heads than a tile has rows
+    {6, 2, 7},        // no pairs of dimensions
+    {8, 1, 64, 0, DType::kInt8},
+    {6, 2, 24, 5, DType::kInt8},
 };
 
 std::string NameOf(const Ops* ops, const Shape& s) {
   return std::string(ops->name) + " heads " + std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) + " dim " +
-         std::to_string(s.head_dim) + " window " + std::to_string(s.window);
+         std::to_string(s.head_dim) + " window " + std::to_string(s.window) + " " + InfoOf(s.kv_dtype).name;
 }
 
 TEST(Attention, AgreesWithRef) {

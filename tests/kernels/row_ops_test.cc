@@ -95,30 +95,128 @@ TEST(RowOps, RopeRotatesPairs) {
   }
 }
 
+// By the layout that kv_layout.h states in words, spelled out again here: bf16 and int8, paired and plain.
 TEST(RowOps, StoreKvRoundsToNearestEvenIntoItsSlotAndNowhereElse) {
   ThreadPool pool(2);
-  const int32_t kv_heads = 3, dim = 24, block_size = 4, blocks = 5;
-  const std::vector<float> k = RandomFloats(3 * kv_heads * dim, 1), v = RandomFloats(3 * kv_heads * dim, 2);
-  const int64_t slots[] = {13, 2, 19};
-  for (const Ops* ops : RunnableOps()) {
-    std::vector<uint16_t> cache_k(blocks * kv_heads * block_size * dim, 0x7777), cache_v = cache_k;
-    const KvLayer kv = {cache_k.data(), cache_v.data(), DType::kBF16, block_size, kv_heads, dim};
-    ops->store_kv(pool, k.data(), v.data(), slots, 3, kv);
-    std::set<size_t> written;
-    for (int t = 0; t < 3; ++t) {
-      for (int h = 0; h < kv_heads; ++h) {
-        for (int d = 0; d < dim; ++d) {
-          const size_t at = ((slots[t] / block_size * kv_heads + h) * block_size + slots[t] % block_size) * dim + d;
-          const size_t from = (t * kv_heads + h) * dim + d;
-          EXPECT_EQ(cache_k[at], F32ToBF16(k[from])) << ops->name;
-          EXPECT_EQ(cache_v[at], F32ToBF16(v[from])) << ops->name;
-          written.insert(at);
+  const int32_t kv_heads = 3, blocks = 5;
+  for (const int32_t dim : {24, 7}) {
+    for (const int32_t block_size : {4, 3}) {
+      const std::vector<float> k = RandomFloats(3 * kv_heads * dim, 1), v = RandomFloats(3 * kv_heads * dim, 2);
+      const int64_t slots[] = {3 * block_size + 1, 2, 5 * block_size - 1};
+      const bool paired = dim % 2 == 0 && block_size % 2 == 0;
+      for (const Ops* ops : RunnableOps()) {
+        std::vector<uint16_t> cache_k(blocks * kv_heads * block_size * dim, 0x7777), cache_v = cache_k;
+        const KvLayer kv = {cache_k.data(), cache_v.data(), DType::kBF16, block_size, kv_heads, dim};
+        EXPECT_EQ(KvBlockBytes(kv), 2 * kv_heads * block_size * dim);
+        ops->store_kv(pool, k.data(), v.data(), slots, 3, kv);
+        std::set<size_t> written_k, written_v;
+        for (int t = 0; t < 3; ++t) {
+          const int64_t block = slots[t] / block_size, offset = slots[t] % block_size;
+          for (int h = 0; h < kv_heads; ++h) {
+            for (int d = 0; d < dim; ++d) {
+              const size_t head = (block * kv_heads + h) * block_size * dim, from = (t * kv_heads + h) * dim + d;
+              const size_t at_k = head + (paired ? d / 2 * block_size * 2 + offset * 2 + d % 2 : offset * dim + d);
+              const size_t at_v = head + (paired ? offset / 2 * dim * 2 + d * 2 + offset % 2 : offset * dim + d);
+              EXPECT_EQ(cache_k[at_k], F32ToBF16(k[from])) << ops->name;
+              EXPECT_EQ(cache_v[at_v], F32ToBF16(v[from])) << ops->name;
+              written_k.insert(at_k);
+              written_v.insert(at_v);
+            }
+          }
+        }
+        for (size_t i = 0; i < cache_k.size(); ++i) {
+          ASSERT_TRUE(written_k.contains(i) || cache_k[i] == 0x7777) << ops->name;
+          ASSERT_TRUE(written_v.contains(i) || cache_v[i] == 0x7777) << ops->name;
         }
       }
     }
-    for (size_t i = 0; i < cache_k.size(); ++i) {
-      if (written.contains(i)) continue;
-      ASSERT_EQ(cache_k[i], 0x7777) << ops->name;
+  }
+}
+
+TEST(RowOps, Int8KvHasOneScalePerPositionAndHead) {
+  ThreadPool pool(1);
+  const int32_t dim = 8, block_size = 2;
+  std::vector<float> k = {0, 127, -127, 63.5f, 0.5f, 1.5f, -2.5f, 100}, v(8, 0.0f), bad(8, 1.0f);
+  bad[3] = std::nanf("");
+  for (const Ops* ops : RunnableOps()) {
+    std::vector<std::byte> cache_k(2 * (dim + 4)), cache_v(cache_k.size(), std::byte{0x55});
+    const KvLayer kv = {cache_k.data(), cache_v.data(), DType::kInt8, block_size, 1, dim};
+    EXPECT_EQ(KvBlockBytes(kv), 2 * (dim + 4));
+    const int64_t slots[] = {0, 1};
+    ops->store_kv(pool, k.data(), v.data(), slots, 1, kv);
+    ops->store_kv(pool, bad.data(), bad.data(), slots + 1, 1, kv);
+    const int want[] = {0, 127, -127, 64, 0, 2, -2, 100};  // scale 1, halves to even
+    for (int d = 0; d < dim; ++d) {
+      EXPECT_EQ(static_cast<int8_t>(cache_k[d / 2 * 4 + d % 2]), want[d]) << ops->name << " " << d;
+      EXPECT_EQ(cache_v[2 * d], std::byte{0}) << ops->name;
+    }
+    float scales[4];
+    std::memcpy(scales, cache_k.data() + 16, 8);
+    std::memcpy(scales + 2, cache_v.data() + 16, 8);
+    EXPECT_EQ(scales[0], 1.0f);
+    EXPECT_TRUE(std::isnan(scales[1]));
+    EXPECT_EQ(scales[2], 0.0f);
+    EXPECT_TRUE(std::isnan(scales[3]));
+  }
+}
+
+// Columns of one wide buffer, with and without norms: the bits of the operators one by one, and nothing else touched.
+TEST(RowOps, RopeStoreIsNormRopeAndStoreInOne) {
+  ThreadPool pool(3);
+  const int32_t heads = 6, kv_heads = 2, block_size = 4;
+  const int64_t tokens = 37;
+  for (const int32_t dim : {64, 20}) {
+    const int64_t q_cols = heads * dim, kv_cols = kv_heads * dim, wide = q_cols + 2 * kv_cols + 3;
+    const std::vector<float> buffer = RandomFloats(tokens * wide, 1), q_norm = RandomFloats(dim, 2), k_norm = RandomFloats(dim, 3);
+    std::vector<float> inv_freq;
+    for (int i = 0; i < dim / 2; ++i) inv_freq.push_back(std::pow(10000.0f, -2.0f * i / static_cast<float>(dim)));
+    std::vector<int32_t> positions;
+    std::vector<int64_t> slots;
+    for (int t = 0; t < tokens; ++t) {
+      positions.push_back(t * 91);
+      slots.push_back((t * 7) % 40);
+    }
+    auto columns = [&](const std::vector<float>& from, int64_t first, int64_t count) {
+      std::vector<float> out;
+      for (int64_t t = 0; t < tokens; ++t) out.insert(out.end(), from.begin() + t * wide + first, from.begin() + t * wide + first + count);
+      return out;
+    };
+    for (const bool interleaved : {false, true}) {
+      for (const bool norms : {false, true}) {
+        for (const DType dtype : {DType::kF32, DType::kBF16, DType::kInt8}) {
+          for (const Ops* ops : RunnableOps()) {
+            const RopeTable rope = {inv_freq.data(), 1.0f, dim, interleaved};
+            std::vector<std::byte> k1(10 * kv_cols * block_size * 8), v1 = k1, k2 = k1, v2 = k1;
+            std::vector<float> q = columns(buffer, 0, q_cols), k = columns(buffer, q_cols, kv_cols),
+                               v = columns(buffer, q_cols + kv_cols, kv_cols), fused = buffer;
+            if (norms) {
+              ops->rms_norm(pool, q.data(), tokens * heads, dim, q_norm.data(), 1e-5f, q.data());
+              ops->rms_norm(pool, k.data(), tokens * kv_heads, dim, k_norm.data(), 1e-5f, k.data());
+            }
+            ops->rope(pool, q.data(), k.data(), positions.data(), tokens, heads, kv_heads, dim, rope);
+            ops->store_kv(pool, k.data(), v.data(), slots.data(), tokens, {k1.data(), v1.data(), dtype, block_size, kv_heads, dim});
+            RopeStoreCall call;
+            call.q = fused.data();
+            call.k = fused.data() + q_cols;
+            call.v = call.k + kv_cols;
+            call.q_stride = call.k_stride = call.v_stride = wide;
+            call.positions = positions.data();
+            call.slots = slots.data();
+            call.tokens = tokens;
+            call.heads = heads;
+            call.rope = rope;
+            if (norms) {
+              call.q_norm = q_norm.data();
+              call.k_norm = k_norm.data();
+              call.eps = 1e-5f;
+            }
+            ops->rope_store(pool, call, {k2.data(), v2.data(), dtype, block_size, kv_heads, dim});
+            EXPECT_TRUE(k1 == k2 && v1 == v2) << ops->name << " " << InfoOf(dtype).name << " dim " << dim;
+            EXPECT_EQ(columns(fused, 0, q_cols), q) << ops->name;
+            EXPECT_EQ(columns(fused, q_cols, wide - q_cols), columns(buffer, q_cols, wide - q_cols)) << ops->name;
+          }
+        }
+      }
     }
   }
 }

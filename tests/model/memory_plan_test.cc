@@ -35,6 +35,7 @@ TEST(ModelConfig, ParametersAndKv) {
   EXPECT_EQ(TinyLlama().NumParameters(), 1'100'048'384);          // as transformers counts them
   EXPECT_EQ(TinyLlama().KvBytesPerToken(DType::kBF16), 22 * 2 * 4 * 64 * 2);
   EXPECT_EQ(TinyLlama().KvBytesPerToken(DType::kF32), 22 * 2 * 4 * 64 * 4);
+  EXPECT_EQ(TinyLlama().KvBytesPerToken(DType::kInt8), 22 * 2 * 4 * (64 + 4));  // a scale per head
   ModelConfig tied = TinyLlama();
   tied.tie_embeddings = true;
   EXPECT_EQ(tied.NumParameters(), 1'100'048'384 - 32000 * 2048);

@@ -10,7 +10,7 @@ namespace tactus {
 namespace {
 
 TEST(DType, NamesRoundTripInAnyCase) {
-  for (int i = 0; i <= static_cast<int>(DType::kQ6_K); ++i) {
+  for (int i = 0; i <= static_cast<int>(DType::kInt8); ++i) {
     const auto dtype = static_cast<DType>(i);
     EXPECT_EQ(DTypeFromName(InfoOf(dtype).name), dtype);
   }

@@ -43,9 +43,11 @@ inline TilePlace PlaceOf(const AttentionCall& call, const AttentionItem& item, i
   return p;
 }
 
-inline int64_t RowOffset(const AttentionCall& call, const AttentionItem& item, const TilePlace& p, int32_t row) {
+// Of row `row` in a buffer whose tokens are `stride` elements apart.
+inline int64_t RowOffset(const AttentionCall& call, const AttentionItem& item, const TilePlace& p, int32_t row,
+                         int64_t stride) {
   const int64_t token = item.first_token + p.first_query + row / p.heads;
-  return (token * call.heads + p.first_head + row % p.heads) * call.kv->head_dim;
+  return token * stride + static_cast<int64_t>(p.first_head + row % p.heads) * call.kv->head_dim;
 }
 
 inline AttentionRows RowsOf(const AttentionCall& call, const AttentionItem& item, const TilePlace& p) {
@@ -53,7 +55,7 @@ inline AttentionRows RowsOf(const AttentionCall& call, const AttentionItem& item
   rows.count = p.queries * p.heads;
   for (int32_t r = 0; r < rows.count; ++r) {
     const int32_t position = item.first_position + p.first_query + r / p.heads;
-    rows.q[r] = call.q + RowOffset(call, item, p, r);
+    rows.q[r] = call.q + RowOffset(call, item, p, r, call.q_stride);
     rows.high[r] = position;
     rows.low[r] = call.window > 0 && position >= call.window ? position - call.window + 1 : 0;
   }
@@ -78,7 +80,8 @@ inline void RunAttentionTile(const AttentionCall& call, const AttentionItem& ite
     }
   }
   for (int32_t r = 0; r < rows.count; ++r) {
-    WriteRow(b.state + r * call.padded, sum[r], call.kv->head_dim, call.out + RowOffset(call, item, place, r));
+    WriteRow(b.state + r * call.padded, sum[r], call.kv->head_dim, 
+             call.out + RowOffset(call, item, place, r, call.out_stride));
   }
 }
 
@@ -119,7 +122,7 @@ inline void RunSplitItem(ThreadPool& pool, const AttentionCall& call, const Atte
       }
       if (begin + count > last) {
         WriteRow(state, state[call.padded + 1], call.kv->head_dim,
-                 call.out + (static_cast<int64_t>(item.first_token) * call.heads + head) * call.kv->head_dim);
+                 call.out + item.first_token * call.out_stride + head * call.kv->head_dim);
       }
     });
   }
@@ -129,8 +132,8 @@ inline bool ShouldSplit(const AttentionItem& item, int64_t all_tiles, int32_t th
   return item.count == 1 && item.first_position >= 2 * kPartition && all_tiles < 4 * threads && threads > 1;
 }
 
-void Attention(ThreadPool& pool, const float* q, std::span<const AttentionItem> items, int32_t heads, const KvLayer& kv,
-               float scale, int32_t window, float* out, Workspace scratch) {
+void Attention(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items, int32_t heads,
+               const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride, Workspace scratch) {
   CheckHeadDim(kv.head_dim, 0);
   AttentionCall call;
   call.q = q;
@@ -145,6 +148,8 @@ void Attention(ThreadPool& pool, const float* q, std::span<const AttentionItem> 
   call.scale = scale;
   call.window = window;
   call.out = out;
+  call.q_stride = q_stride;
+  call.out_stride = out_stride;
   const int64_t offset_bytes = RoundUp((call.num_items + 1) * static_cast<int64_t>(sizeof(int64_t)), 64);
   const int64_t thread_bytes = AttentionThreadBytes(kv.head_dim);
   const int64_t split_bytes = AttentionSplitBytes(heads, kv.head_dim, pool.threads());

@@ -150,11 +150,7 @@ inline void RunPartition(const AttentionCall& call, const AttentionItem& item, i
     sums->sum[r] = -1.0f;
     if (from[r] < to[r]) SoftmaxRow(b.weights + r * kPartition, from[r], to[r], &sums->maximum[r], &sums->sum[r]);
   }
-  HeadCursor cursor(*call.kv, call.kv->v, item, kv_head, begin);
-  for (int32_t p = begin; p < end; ++p) {
-    LoadHead(*call.kv, cursor, call.padded, b.values + (p - base) * call.padded);
-    cursor.Next(p + 1 < end);
-  }
+  LoadValues(call, item, kv_head, base, begin, end, b);
   for (int32_t r = 0; r < rows.count; r += Simd::kAttentionRows) {
     const auto n = static_cast<int32_t>(MinOf(Simd::kAttentionRows, rows.count - r));
     WeighRows(n, from + r, to + r, b.weights + r * kPartition, b.values, call.padded, b.part + r * call.padded);

@@ -5,13 +5,14 @@
 #include "kernels/cpu/fused_kernel.h"
 #include "kernels/cpu/linear_entry.h"
 #include "kernels/cpu/linear_kernel.h"
+#include "kernels/cpu/rope_kv.h"
 #include "kernels/cpu/row_kernel.h"
 
 namespace tactus::kernels {
 
 const Ops& Avx2Ops() {
   static constexpr Ops kOps = {"avx2", Linear, RmsNorm, Embed, Rope, StoreKv, Attention, SiluMul, AddTo, DequantizeRow,
-                               RefPack, RefLinearPacked, RefGatedPacked, RefEmbedPacked};
+                               RefPack, RefLinearPacked, RefGatedPacked, RefEmbedPacked, RopeStore};
   return kOps;
 }
 

@@ -136,83 +136,35 @@ void ForRows(ThreadPool& pool, int64_t rows, int64_t row_elements, Fn fn) {
   });
 }
 
+// out may be row.
+inline void NormRow(const float* row, int64_t dim, const float* weight, float eps, float* out) {
+  Simd::F acc[4] = {Simd::Zero(), Simd::Zero(), Simd::Zero(), Simd::Zero()};
+  int64_t i = 0;
+  for (; i + 4 * Simd::kWidth <= dim; i += 4 * Simd::kWidth) {
+    for (int j = 0; j < 4; ++j) {
+      const Simd::F v = Simd::Load(row + i + j * Simd::kWidth);
+      acc[j] = Simd::MulAdd(v, v, acc[j]);
+    }
+  }
+  ForVectors(dim - i, [&](int64_t j, int n) {
+    const Simd::F v = LoadFirst(row + i + j, n);
+    acc[0] = Simd::MulAdd(v, v, acc[0]);
+  });
+  const float sum = Simd::Sum(Simd::Add(Simd::Add(acc[0], acc[1]), Simd::Add(acc[2], acc[3])));
+  const Simd::F inverse = Simd::Set1(1.0f / __builtin_sqrtf(sum / static_cast<float>(dim) + eps));
+  ForVectors(dim, [&](int64_t j, int n) {
+    const Simd::F v = Simd::Mul(LoadFirst(row + j, n), inverse);
+    StoreFirst(out + j, Simd::Mul(v, LoadFirst(weight + j, n)), n);
+  });
+}
+
 void RmsNorm(ThreadPool& pool, const float* x, int64_t tokens, int64_t dim, const float* weight, float eps,
              float* out) {
-  ForRows(pool, tokens, dim, [&](int64_t t) {
-    const float* row = x + t * dim;
-    float* to = out + t * dim;
-    Simd::F acc[4] = {Simd::Zero(), Simd::Zero(), Simd::Zero(), Simd::Zero()};
-    int64_t i = 0;
-    for (; i + 4 * Simd::kWidth <= dim; i += 4 * Simd::kWidth) {
-      for (int j = 0; j < 4; ++j) {
-        const Simd::F v = Simd::Load(row + i + j * Simd::kWidth);
-        acc[j] = Simd::MulAdd(v, v, acc[j]);
-      }
-    }
-    ForVectors(dim - i, [&](int64_t j, int n) {
-      const Simd::F v = LoadFirst(row + i + j, n);
-      acc[0] = Simd::MulAdd(v, v, acc[0]);
-    });
-    const float sum = Simd::Sum(Simd::Add(Simd::Add(acc[0], acc[1]), Simd::Add(acc[2], acc[3])));
-    const Simd::F inverse = Simd::Set1(1.0f / __builtin_sqrtf(sum / static_cast<float>(dim) + eps));
-    ForVectors(dim, [&](int64_t j, int n) {
-      const Simd::F v = Simd::Mul(LoadFirst(row + j, n), inverse);
-      StoreFirst(to + j, Simd::Mul(v, LoadFirst(weight + j, n)), n);
-    });
-  });
+  ForRows(pool, tokens, dim, [&](int64_t t) { NormRow(x + t * dim, dim, weight, eps, out + t * dim); });
 }
 
 void Embed(ThreadPool& pool, const int32_t* ids, int64_t tokens, const MatrixView& table, float* x) {
   ForRows(pool, tokens, table.cols, [&](int64_t t) { DequantizeRow(table, ids[t], x + t * table.cols); });
-}
-
-// One head: pairs (a[i], b[i]) with a and b `half` apart, or neighbours.
-inline void RotateHead(float* head, const RopeTable& rope, const float* cosines, const float* sines) {
-  const int32_t half = rope.rotary_dim / 2;
-  const int32_t step = rope.interleaved ? 2 : 1;
-  const int32_t apart = rope.interleaved ? 1 : half;
-  for (int32_t i = 0; i < half; ++i) {
-    float* a = head + i * step;
-    const float p = a[0], q = a[apart];
-    a[0] = p * cosines[i] - q * sines[i];
-    a[apart] = q * cosines[i] + p * sines[i];
-  }
-}
-
-void Rope(ThreadPool& pool, float* q, float* k, const int32_t* positions, int64_t tokens, int32_t heads,
-          int32_t kv_heads, int32_t head_dim, const RopeTable& rope) {
-  CheckHeadDim(head_dim, rope.rotary_dim);
-  ForRows(pool, tokens, static_cast<int64_t>(heads + kv_heads) * head_dim, [&](int64_t t) {
-    float cosines[kMaxHeadDim / 2], sines[kMaxHeadDim / 2];
-    RopeAngles(rope, positions[t], cosines, sines);
-    for (int32_t h = 0; h < heads; ++h) RotateHead(q + (t * heads + h) * head_dim, rope, cosines, sines);
-    for (int32_t h = 0; h < kv_heads; ++h) RotateHead(k + (t * kv_heads + h) * head_dim, rope, cosines, sines);
-  });
-}
-
-inline void StoreKvRow(const float* from, void* base, const KvLayer& kv, int64_t slot) {
-  const int64_t block = slot / kv.block_size, offset = slot % kv.block_size;
-  for (int32_t h = 0; h < kv.kv_heads; ++h) {
-    const float* head = from + static_cast<int64_t>(h) * kv.head_dim;
-    const int64_t to = ((block * kv.kv_heads + h) * kv.block_size + offset) * kv.head_dim;
-    if (kv.dtype == DType::kF32) {
-      std::memcpy(static_cast<float*>(base) + to, head, static_cast<size_t>(kv.head_dim) * sizeof(float));
-      continue;
-    }
-    auto* out = static_cast<uint16_t*>(base) + to;
-    int32_t d = 0;
-    for (; d + Simd::kWidth <= kv.head_dim; d += Simd::kWidth) Simd::StoreBF16(out + d, Simd::Load(head + d));
-    for (; d < kv.head_dim; ++d) out[d] = F32ToBF16(head[d]);
-  }
-}
-
-void StoreKv(ThreadPool& pool, const float* k, const float* v, const int64_t* slots, int64_t tokens,
-             const KvLayer& kv) {
-  const int64_t row = static_cast<int64_t>(kv.kv_heads) * kv.head_dim;
-  ForRows(pool, tokens, 2 * row, [&](int64_t t) {
-    StoreKvRow(k + t * row, kv.k, kv, slots[t]);
-    StoreKvRow(v + t * row, kv.v, kv, slots[t]);
-  });
 }
 
 // Elementwise operators: pieces of 16384 elements.

@@ -1,11 +1,13 @@
 // The specification of every operator, one obvious loop each. Not for speed; allocation-free but single-threaded.
 // Linear sums in f32, columns ascending, one rounding per product and per sum; everything else computes in double and
 // rounds once.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "kernels/dequantize.h"
 #include "kernels/kernel_set.h"
+#include "kernels/kv_layout.h"
 #include "tensor/float16.h"
 
 namespace tactus::kernels {
@@ -84,32 +86,26 @@ void Rope(ThreadPool&, float* q, float* k, const int32_t* positions, int64_t tok
   }
 }
 
-int64_t KvIndex(const KvLayer& kv, int64_t block, int64_t offset, int32_t head) {
-  return ((block * kv.kv_heads + head) * kv.block_size + offset) * kv.head_dim;
-}
-
-float ReadKv(const KvLayer& kv, const void* base, int64_t index) {
-  return kv.dtype == DType::kF32 ? static_cast<const float*>(base)[index]
-                                 : BF16ToF32(static_cast<const uint16_t*>(base)[index]);
-}
-
-void WriteKv(const KvLayer& kv, void* base, int64_t index, float value) {
-  if (kv.dtype == DType::kF32) {
-    static_cast<float*>(base)[index] = value;
-  } else {
-    static_cast<uint16_t*>(base)[index] = F32ToBF16(value);
-  }
-}
-
 void StoreKv(ThreadPool&, const float* k, const float* v, const int64_t* slots, int64_t tokens, const KvLayer& kv) {
-  for (int64_t t = 0; t < tokens; ++t) {
+  const int64_t row = static_cast<int64_t>(kv.kv_heads) * kv.head_dim;
+  for (int64_t t = 0; t < tokens; ++t) StoreKvToken(kv, k + t * row, v + t * row, slots[t]);
+}
+
+void RopeStore(ThreadPool& pool, const RopeStoreCall& call, const KvLayer& kv) {
+  CheckHeadDim(kv.head_dim, call.rope.rotary_dim);
+  float key[kMaxHeadDim];
+  for (int64_t t = 0; t < call.tokens; ++t) {
+    float* q = call.q + t * call.q_stride;
+    if (call.q_norm != nullptr) RmsNorm(pool, q, call.heads, kv.head_dim, call.q_norm, call.eps, q);
+    RotateHeads(q, call.positions[t], call.heads, kv.head_dim, call.rope);
+    const KvSlot slot(kv, call.slots[t]);
     for (int32_t h = 0; h < kv.kv_heads; ++h) {
-      const int64_t to = KvIndex(kv, slots[t] / kv.block_size, slots[t] % kv.block_size, h);
-      const int64_t from = (t * kv.kv_heads + h) * kv.head_dim;
-      for (int32_t d = 0; d < kv.head_dim; ++d) {
-        WriteKv(kv, kv.k, to + d, k[from + d]);
-        WriteKv(kv, kv.v, to + d, v[from + d]);
-      }
+      const float* k = call.k + t * call.k_stride + static_cast<int64_t>(h) * kv.head_dim;
+      std::copy_n(k, kv.head_dim, key);
+      if (call.k_norm != nullptr) RmsNorm(pool, k, 1, kv.head_dim, call.k_norm, call.eps, key);
+      RotateHeads(key, call.positions[t], 1, kv.head_dim, call.rope);
+      StoreKeyHead(kv, key, slot, h);
+      StoreValueHead(kv, call.v + t * call.v_stride + static_cast<int64_t>(h) * kv.head_dim, slot, h);
     }
   }
 }
@@ -118,33 +114,44 @@ void StoreKv(ThreadPool&, const float* k, const float* v, const int64_t* slots, 
 void AttendRow(const float* q, const AttentionItem& item, int32_t position, int32_t kv_head, const KvLayer& kv,
                float scale, int32_t window, float* out) {
   const int32_t low = window > 0 && position >= window ? position - window + 1 : 0;
-  auto index_of = [&](int32_t s) {
-    return KvIndex(kv, item.block_table[s / kv.block_size], s % kv.block_size, kv_head);
+  auto head_of = [&](const void* base, int32_t s) {
+    return static_cast<const std::byte*>(base) + KvHeadOffset(kv, item.block_table[s / kv.block_size], kv_head);
+  };
+  auto scale_of = [&](const std::byte* head, int32_t s) {
+    return kv.dtype == DType::kInt8 ? static_cast<double>(KvScale(kv, head, s % kv.block_size)) : 1.0;
   };
   auto score = [&](int32_t s) {
+    const std::byte* head = head_of(kv.k, s);
     double dot = 0;
-    for (int32_t d = 0; d < kv.head_dim; ++d) dot += static_cast<double>(q[d]) * ReadKv(kv, kv.k, index_of(s) + d);
-    return dot * scale;
+    for (int32_t d = 0; d < kv.head_dim; ++d) {
+      dot += static_cast<double>(q[d]) * KvElement(kv, head, KeyIndex(kv, s % kv.block_size, d));
+    }
+    return dot * scale_of(head, s) * scale;
   };
   double maximum = -std::numeric_limits<double>::infinity(), sum = 0;
   for (int32_t s = low; s <= position; ++s) maximum = std::fmax(maximum, score(s));
   double values[kMaxHeadDim] = {};
   for (int32_t s = low; s <= position; ++s) {
     const double weight = std::exp(score(s) - maximum);
+    const std::byte* head = head_of(kv.v, s);
+    const double scaled = weight * scale_of(head, s);
     sum += weight;
-    for (int32_t d = 0; d < kv.head_dim; ++d) values[d] += weight * ReadKv(kv, kv.v, index_of(s) + d);
+    for (int32_t d = 0; d < kv.head_dim; ++d) {
+      values[d] += scaled * KvElement(kv, head, ValueIndex(kv, s % kv.block_size, d));
+    }
   }
   for (int32_t d = 0; d < kv.head_dim; ++d) out[d] = static_cast<float>(values[d] / sum);
 }
 
-void Attention(ThreadPool&, const float* q, std::span<const AttentionItem> items, int32_t heads, const KvLayer& kv,
-               float scale, int32_t window, float* out, Workspace) {
+void Attention(ThreadPool&, const float* q, int64_t q_stride, std::span<const AttentionItem> items, int32_t heads,
+               const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride, Workspace) {
   CheckHeadDim(kv.head_dim, 0);
   for (const AttentionItem& item : items) {
     for (int32_t i = 0; i < item.count; ++i) {
       for (int32_t h = 0; h < heads; ++h) {
-        const int64_t row = (static_cast<int64_t>(item.first_token + i) * heads + h) * kv.head_dim;
-        AttendRow(q + row, item, item.first_position + i, h / (heads / kv.kv_heads), kv, scale, window, out + row);
+        const int64_t token = item.first_token + i, column = static_cast<int64_t>(h) * kv.head_dim;
+        AttendRow(q + token * q_stride + column, item, item.first_position + i, h / (heads / kv.kv_heads), kv, scale,
+                  window, out + token * out_stride + column);
       }
     }
   }
@@ -165,7 +172,7 @@ void AddTo(ThreadPool&, float* x, const float* y, int64_t n) {
 
 const Ops& RefOps() {
   static constexpr Ops kOps = {"ref", Linear, RmsNorm, Embed, Rope, StoreKv, Attention, SiluMul, AddTo, DequantizeRow,
-                               RefPack, RefLinearPacked, RefGatedPacked, RefEmbedPacked};
+                               RefPack, RefLinearPacked, RefGatedPacked, RefEmbedPacked, RopeStore};
   return kOps;
 }
 
