@@ -147,7 +147,8 @@ bool QuantizedFormOf(Quantization quantization, int64_t rows, int64_t cols, Pack
       break;
     case Quantization::kInt4:
       m.code = PackedCode::kU4;
-      m.zero = 8;
+      m.zero = 0;
+      m.has_minimum = true;
       m.block = 64;
       break;
     default:

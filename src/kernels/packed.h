@@ -92,7 +92,8 @@ PackedTokens PlaceTokens(std::byte* memory, const TokenFormat& format, int64_t t
 // The packed form of a matrix of this dtype, without data: kBF16 (also f32 and f16 rounded, where asked for), the GGUF block formats
 // exactly as stored (K formats and Q5 with codes of 8 bits where 4 do not suffice), or false where there is none.
 bool PackedFormOf(DType dtype, int64_t rows, int64_t cols, PackedMatrix* form);
-// `--quantization` at load: int8 = per row, symmetric, codes of 8 bits; int4 = groups of 64, 4 bits; q8_0 = blocks of 32.
+// `--quantization` at load: int8 = per row, symmetric, codes of 8 bits; int4 = groups of 64, 4 bits with a minimum (why:
+// quantize_blocks.h); q8_0 = blocks of 32.
 enum class Quantization : uint8_t { kNone, kQ8_0, kInt8, kInt4 };
 bool QuantizedFormOf(Quantization quantization, int64_t rows, int64_t cols, PackedMatrix* form);
 
