@@ -27,6 +27,7 @@ const Ops& Avx512Ops();
 bool CpuHasAvx2();    // with FMA and F16C
 bool CpuHasAvx512();  // F, BW, VL, DQ
 bool CpuHasAvx512Bf16();
+bool CpuHasAvx512Vnni();
 #endif
 
 // Scratch layout of the cpu/ sets, in bytes. Linear: the rounded input, then per thread a weight panel and partial

@@ -24,6 +24,10 @@ bool CpuHasAvx512Bf16() {
   static const bool has = CpuHasAvx512() && __builtin_cpu_supports("avx512bf16");
   return has;
 }
+bool CpuHasAvx512Vnni() {
+  static const bool has = CpuHasAvx512() && __builtin_cpu_supports("avx512vnni");
+  return has;
+}
 #endif
 
 std::vector<const Ops*> RunnableOps() {

@@ -8,6 +8,7 @@
 #include "kernels/cpu/fused_kernel.h"
 #include "kernels/cpu/linear_entry.h"
 #include "kernels/cpu/linear_kernel.h"
+#include "kernels/cpu/packed_avx512.h"
 #include "kernels/cpu/rope_kv.h"
 #include "kernels/cpu/row_kernel.h"
 
@@ -27,7 +28,7 @@ void LinearOrBf16(ThreadPool& pool, const float* x, int64_t tokens, const Matrix
 const Ops& Avx512Ops() {
   static constexpr Ops kOps = {"avx512", LinearOrBf16, RmsNorm, Embed, Rope,
                                StoreKv,  Attention,    SiluMul, AddTo, DequantizeRow,
-                               RefPack, RefLinearPacked, RefGatedPacked, RefEmbedPacked, RopeStore};
+                               PackAvx512, LinearPackedAvx512, GatedPackedAvx512, EmbedPackedAvx512, RopeStore};
   return kOps;
 }
 

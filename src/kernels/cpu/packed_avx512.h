@@ -1,0 +1,40 @@
+// Products of packed weights with packed tokens (kernels/packed.h) in AVX-512: what packed_avx512.cc, which hands out the work
+// and finishes it, shares with the two files that multiply, each compiled for its instruction. Stateless; any thread.
+//
+// A panel of 64 rows meets the token rows in tiles of up to 6 x 64: 24 accumulators, 4 vectors of weights, one broadcast. The panel
+// is read in chunks that stay in the first-level cache while all tiles pass over them, so memory sees every weight once; each tile
+// asks for its share of the chunk that comes next. Between chunks a tile's sums rest in `sums`.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/ops.h"
+
+namespace tactus::kernels {
+
+inline constexpr int64_t kTileRows = 6;   // token rows of a tile
+
+// One panel of `w` times the token rows [first_row, first_row + rows) of `x`; with two planes a token is two rows.
+struct PanelRun {
+  const PackedMatrix* w = nullptr;
+  const PackedTokens* x = nullptr;
+  int64_t panel = 0;
+  int64_t first_row = 0, rows = 0;
+  const std::byte* next = nullptr;   // what this thread will likely read after this panel
+  float* sums = nullptr;             // out: [rows][64], 64-byte aligned
+};
+
+// Integer codes: with block > 0 the sums are y of packed.h before planes are added; with block == 0 before the row's scale, too.
+// Precondition: CpuHasAvx512Vnni().
+void SumPanelVnni(const PanelRun& run);
+// bf16. A sum's chain takes columns 2i + 1 and 2i of pair i in one instruction. Precondition: CpuHasAvx512Bf16().
+void SumPanelBf16(const PanelRun& run);
+
+// The table's entries (kernels/ops.h). Where the CPU lacks the instruction that a format needs, its products go to the AVX2 set.
+void PackAvx512(ThreadPool& pool, const float* x, const float* norm_weight, float eps, const PackedTokens& out);
+void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs, Workspace scratch);
+void GatedPackedAvx512(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,
+                       const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out, Workspace scratch);
+void EmbedPackedAvx512(ThreadPool& pool, const int32_t* ids, int64_t tokens, const PackedMatrix& table, float* x);
+
+}  // namespace tactus::kernels

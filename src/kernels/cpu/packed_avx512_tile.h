@@ -1,0 +1,62 @@
+// What both multiplying files of packed_avx512.h walk alike: chunks of a panel, tiles of token rows, and what to fetch ahead.
+// Included once per file; everything here has internal linkage (kernel_set.h says why).
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "kernels/cpu/packed_avx512.h"
+
+namespace tactus::kernels {
+namespace {
+
+inline constexpr int64_t kLineBytes = 64;
+
+inline int64_t LeastOf(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+// The lines that a tile asks for while it works: `lines` at each of its steps.
+struct Ahead {
+  const std::byte* at = nullptr;
+  int64_t lines = 0;
+
+  __attribute__((always_inline)) void Step() {
+    for (int64_t i = 0; i < lines; ++i, at += kLineBytes) _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
+  }
+};
+
+// Calls tile(first row, rows, chunk's first byte, chunk's first unit, units, ahead) for every tile of every chunk, chunks outermost.
+// A panel is `units` units of unit_bytes, a chunk at most `per_chunk` of them; a tile takes `steps` steps per unit and its rows
+// are a multiple of `multiple`.
+struct Walk {
+  int64_t units = 0, unit_bytes = 0, per_chunk = 0, steps = 0, multiple = 1;
+
+  template <class Tile>
+  void Run(const PanelRun& run, Tile tile) const {
+    const std::byte* panel = run.w->data + run.panel * run.w->panel_bytes;
+    const int64_t groups = run.rows / multiple, per_tile = kTileRows / multiple;
+    const int64_t tiles = (groups + per_tile - 1) / per_tile;
+    // Lines of one step's weights, shared out among the tiles.
+    const int64_t step_lines = (unit_bytes + steps * kLineBytes - 1) / (steps * kLineBytes);
+    const int64_t lines = (step_lines + tiles - 1) / tiles;
+    for (int64_t u = 0; u < units; u += per_chunk) {
+      const int64_t count = LeastOf(per_chunk, units - u);
+      const std::byte* at = panel + u * unit_bytes;
+      const bool last = u + count == units;
+      const std::byte* next = last ? run.next : at + count * unit_bytes;
+      const std::byte* next_end = next + (last ? per_chunk : LeastOf(per_chunk, units - u - count)) * unit_bytes;
+      for (int64_t t = 0; t < tiles; ++t) {
+        const int64_t begin = t * groups / tiles * multiple, end = (t + 1) * groups / tiles * multiple;
+        Ahead ahead;
+        if (next != nullptr && next < next_end) ahead = {next, lines};
+        tile(begin, end - begin, at, u, count, ahead);
+        next += next != nullptr ? lines * steps * count * kLineBytes : 0;
+      }
+    }
+  }
+};
+
+}  // namespace
+}  // namespace tactus::kernels
