@@ -23,15 +23,17 @@ struct BufferSizes {
     inner = o.max_tokens * c.intermediate_size;
     logits = o.max_logit_rows * c.vocab_size;
     const int64_t max_cols = std::max({c.hidden_size, c.intermediate_size, c.num_heads * c.head_dim});
+    packed_x = kernels::PackedTokenBytes(o.max_tokens, std::max(c.hidden_size, c.num_heads * c.head_dim));
+    packed_inner = kernels::PackedTokenBytes(o.max_tokens, c.intermediate_size);
     workspace_bytes = kernels::WorkspaceBytes(o.max_tokens, max_cols, static_cast<int32_t>(c.num_heads),
                                               static_cast<int32_t>(c.head_dim), o.threads);
   }
   int64_t TotalBytes() const {
-    int64_t bytes = Aligned(workspace_bytes);
+    int64_t bytes = Aligned(workspace_bytes) + Aligned(packed_x) + Aligned(packed_inner);
     for (int64_t n : {hidden, hidden, hidden, hidden, query, query, key, key, inner, inner, logits}) bytes += Aligned(n * 4);
     return bytes;
   }
-  int64_t hidden, query, key, inner, logits, workspace_bytes;
+  int64_t hidden, query, key, inner, logits, packed_x, packed_inner, workspace_bytes;
 };
 
 }  // namespace
@@ -82,11 +84,19 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, cons
   decoder->gate_ = take(sizes.inner);
   decoder->up_ = take(sizes.inner);
   decoder->logits_ = take(sizes.logits);
+  decoder->packed_x_ = next;
+  next += Aligned(sizes.packed_x);
+  decoder->packed_inner_ = next;
+  next += Aligned(sizes.packed_inner);
   decoder->workspace_ = {next, sizes.workspace_bytes};
   return decoder;
 }
 
 void Decoder::Forward(kernels::ThreadPool& pool, const DecoderBatch& batch, std::span<const kernels::KvLayer> kv) {
+  weights_.packed != nullptr ? ForwardPacked(pool, batch, kv) : ForwardRows(pool, batch, kv);
+}
+
+void Decoder::ForwardRows(kernels::ThreadPool& pool, const DecoderBatch& batch, std::span<const kernels::KvLayer> kv) {
   const kernels::Ops& ops = *options_.ops;
   const int64_t tokens = batch.tokens, dim = config_.hidden_size;
   ops.embed(pool, batch.ids, tokens, weights_.embedding, hidden_);
@@ -107,6 +117,7 @@ void Decoder::Forward(kernels::ThreadPool& pool, const DecoderBatch& batch, std:
 }
 
 float* Decoder::Logits(kernels::ThreadPool& pool, int64_t first, int64_t count) {
+  if (weights_.packed != nullptr) return PackedLogits(pool, first, count);
   Linear(pool, final_ + first * config_.hidden_size, count, weights_.lm_head, nullptr, logits_);
   return logits_;
 }

@@ -3,6 +3,9 @@
 // step however many sequences are in it; attention runs per sequence over the paged KV cache; logits are computed for the
 // rows that were asked for and no others.
 //
+// Two forms, chosen by the weights: packed (decoder_packed.cc: the fast one, a few fused operators per layer) and rows
+// (decoder.cc: the plain sequence of operators, for the reference mode and formats without a packed form).
+//
 // What a model has (biases, qk-norm, windows, RoPE scaling) is data in ModelConfig and ModelWeights: nothing here knows an
 // architecture by name.
 //
@@ -12,9 +15,11 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "kernels/ops.h"
 #include "model/config.h"
+#include "model/operator_profile.h"
 #include "model/rope.h"
 #include "model/weights.h"
 
@@ -36,7 +41,7 @@ struct DecoderBatch {
   const int32_t* positions = nullptr;
   const int64_t* kv_slots = nullptr;     // block id * block_size + position % block_size
   std::span<const kernels::AttentionItem> items;
-  std::span<const int32_t> logit_rows;   // token rows, at most max_tokens
+  std::span<const int32_t> logit_rows;   // token rows, ascending, each the last rows of its item; at most max_tokens
 };
 
 class Decoder {
@@ -52,10 +57,23 @@ class Decoder {
   // change them; they hold until the next call.
   float* Logits(kernels::ThreadPool& pool, int64_t first, int64_t count);
 
+  // Adds every operator's time and cost to *profile from now on (packed weights only); null: stops.
+  void set_profile(OperatorProfile* profile) { profile_ = profile; }
+
   int64_t max_logit_rows() const { return options_.max_logit_rows; }
 
  private:
   Decoder(const ModelConfig& config, const ModelWeights& weights, const DecoderOptions& options);
+  void ForwardRows(kernels::ThreadPool& pool, const DecoderBatch& batch, std::span<const kernels::KvLayer> kv);
+  void ForwardPacked(kernels::ThreadPool& pool, const DecoderBatch& batch, std::span<const kernels::KvLayer> kv);
+  void PackedFeedForward(kernels::ThreadPool& pool, int64_t tokens, const LayerWeights& layer, const PackedLayerWeights& packed);
+  void PackedLinear(kernels::ThreadPool& pool, DecoderOperator op, const float* x, int64_t tokens, int64_t cols, const float* norm,
+                    std::span<const kernels::LinearOutput> outputs);
+  float* PackedLogits(kernels::ThreadPool& pool, int64_t first, int64_t count);
+  void Round(kernels::ThreadPool& pool, const float* x, const float* norm, const kernels::PackedTokens& out);
+  template <class Work, class Cost>
+  void Timed(DecoderOperator op, Work work, Cost cost);
+  std::span<const kernels::AttentionItem> KeepLogitRows(const DecoderBatch& batch);
   void Attention(kernels::ThreadPool& pool, const DecoderBatch& batch, const LayerWeights& layer,
                  const kernels::KvLayer& kv, int32_t window);
   void FeedForward(kernels::ThreadPool& pool, int64_t tokens, const LayerWeights& layer);
@@ -80,6 +98,10 @@ class Decoder {
   float* up_ = nullptr;                        // [max_tokens, intermediate]
   float* final_ = nullptr;                     // [max_tokens, hidden], rows that get logits
   float* logits_ = nullptr;                    // [max_logit_rows, vocab]
+  std::byte* packed_x_ = nullptr;              // packed input of an operator, at most max(hidden, heads * head_dim) columns
+  std::byte* packed_inner_ = nullptr;          // packed input of w_down
+  OperatorProfile* profile_ = nullptr;
+  std::vector<kernels::AttentionItem> last_items_;   // KeepLogitRows; grows to the largest step
   kernels::Workspace workspace_;
 };
 

@@ -1,0 +1,44 @@
+// Where a forward pass spends its time: per operator, nanoseconds beside the bytes it must move and the arithmetic it must
+// do, counted from shapes, so that a measurement can say what share of the machine each one reaches. Off unless a
+// benchmark asks for it; one thread (the decoder's).
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace tactus {
+
+enum class DecoderOperator : uint8_t { kEmbed, kRound, kQkv, kRopeStore, kAttention, kOut, kGated, kDown, kLogits };
+inline constexpr size_t kDecoderOperators = 9;
+inline constexpr std::array<const char*, kDecoderOperators> kDecoderOperatorNames = {
+    "embed", "norm + round", "qkv", "rope + store", "attention", "out", "gate + up", "down", "logits"};
+
+struct OperatorCost {
+  int64_t bytes = 0;        // weights, KV and activations, each read or written once
+  int64_t operations = 0;   // multiplications and additions
+};
+
+class OperatorProfile {
+ public:
+  struct Totals {
+    int64_t calls = 0;
+    DurationNs time_ns = 0;
+    OperatorCost cost;
+  };
+  void Clear() { totals_ = {}; }
+  void Add(DecoderOperator op, DurationNs time_ns, const OperatorCost& cost) {
+    Totals& t = totals_[static_cast<size_t>(op)];
+    ++t.calls;
+    t.time_ns += time_ns;
+    t.cost.bytes += cost.bytes;
+    t.cost.operations += cost.operations;
+  }
+  const Totals& totals(DecoderOperator op) const { return totals_[static_cast<size_t>(op)]; }
+
+ private:
+  std::array<Totals, kDecoderOperators> totals_{};
+};
+
+}  // namespace tactus
