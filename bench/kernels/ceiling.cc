@@ -36,7 +36,7 @@ double BestRate(double amount, Fn fn) {
 }
 
 double Rate(ThreadPool& pool, float (*loop)(int64_t), int64_t flops_per_round) {
-  constexpr int64_t kRounds = 2'000'000;
+  constexpr int64_t kRounds = 1'000'000;
   const double flops = static_cast<double>(kRounds * flops_per_round) * pool.threads();
   return BestRate(flops, [&] { pool.ParallelFor(pool.threads(), [&](int64_t, int32_t) { sink = loop(kRounds); }); });
 }
@@ -45,8 +45,9 @@ Ceilings Measure(ThreadPool& pool, const CeilingLoops& loops) {
   Ceilings c;
   c.f32_flops = Rate(pool, loops.f32, loops.f32_flops_per_round);
   if (loops.bf16 != nullptr) c.bf16_flops = Rate(pool, loops.bf16, loops.bf16_flops_per_round);
+  if (loops.int8 != nullptr) c.int8_ops = Rate(pool, loops.int8, loops.int8_ops_per_round);
   constexpr int64_t kPiece = 64 << 10, kPieces = 2048;  // floats: 512 MiB
-  const std::vector<float> buffer(kPiece * kPieces, 1.0f);
+  static const std::vector<float> buffer(kPiece * kPieces, 1.0f);
   c.read_bytes = BestRate(static_cast<double>(kPiece * kPieces * 4), [&] {
     pool.ParallelFor(kPieces, [&](int64_t i, int32_t) { sink = loops.read(buffer.data() + i * kPiece, kPiece); });
   });
@@ -55,8 +56,12 @@ Ceilings Measure(ThreadPool& pool, const CeilingLoops& loops) {
 
 }  // namespace
 
+Ceilings MeasureCeilings(ThreadPool& pool, const kernels::Ops& ops) {
+  return Measure(pool, LoopsFor(ops.name));
+}
+
 const Ceilings& MeasuredCeilings(ThreadPool& pool, const kernels::Ops& ops) {
-  static const Ceilings ceilings = Measure(pool, LoopsFor(ops.name));
+  static const Ceilings ceilings = MeasureCeilings(pool, ops);
   return ceilings;
 }
 

@@ -10,11 +10,14 @@ namespace tactus::bench {
 struct Ceilings {
   double f32_flops = 0;   // multiply-adds on f32 in the widest registers of the set, all threads
   double bf16_flops = 0;  // vdpbf16ps; 0 where the CPU has none
+  double int8_ops = 0;    // vpdpbusd, a multiply-add counted as two; 0 where the CPU has none
   double read_bytes = 0;  // bytes per second read from memory, all threads, buffer far beyond the caches
 };
 
 // Measured once (about a second) for the kernel set that `ops` names.
 const Ceilings& MeasuredCeilings(kernels::ThreadPool& pool, const kernels::Ops& ops);
+// Measured now, best of five short tries each (about 0.1 s): for runs in which the machine's swings matter.
+Ceilings MeasureCeilings(kernels::ThreadPool& pool, const kernels::Ops& ops);
 
 // One thread's register-only loops and its sweep over a buffer; each returns a value that depends on all of the work.
 // `rounds` x kFlopsPerRound operations.
@@ -24,6 +27,8 @@ struct CeilingLoops {
   float (*bf16)(int64_t rounds);  // null: none
   int64_t bf16_flops_per_round;
   float (*read)(const float* data, int64_t floats);
+  float (*int8)(int64_t rounds) = nullptr;  // null: none
+  int64_t int8_ops_per_round = 0;
 };
 CeilingLoops PortableLoops();
 #if defined(__x86_64__)

@@ -1,12 +1,22 @@
-// Prefill and decode speed of a model on the CPU executor, without server or scheduler: whole prompts of --prefill
-// tokens as one step, and decode steps at each batch size after contexts of --context tokens. One JSON object on
-// stdout. bench/compare_llama_cpp.py runs it beside llama.cpp's own benchmark.
+// Speed of a model on the CPU executor, without server or scheduler: whole prompts as one step, decode steps at each
+// batch size and context, and the hybrid step of a prompt's chunk with decodes. Either one run with a JSON object on
+// stdout, or
+// (--serve) the line protocol of bench/cpu/engines.py, which lets engines take turns cell by cell:
+//
+//   prefill tokens=N repeat=R                  whole prompts, one step each
+//   decode batch=B context=C steps=S           B sequences after C tokens each, one token each per step
+//   hybrid chunk=N batch=B context=C steps=S   one step with a whole prompt of N tokens and those decodes
+// Every answer: {"seconds": [...]} per prompt or step, from Submit until the result is there, greedy sampling included.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstdio>
+#include <iostream>
+#include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
-#include <thread>
+#include <sstream>
 
 #include "base/clock.h"
 #include "base/rng.h"
@@ -20,8 +30,10 @@ namespace {
 struct SpeedOptions {
   std::string model;
   int64_t threads = 0, prefill = 512, context = 128, steps = 16, repeat = 3;
+  int64_t max_prefill = 2048, max_context = 1024, max_batch = 32;
   std::string batches = "1,8,16";
   std::string kernels;
+  bool serve = false;
   template <class V>
   void VisitFields(V& v) {
     v.Group("Measurement");
@@ -33,121 +45,236 @@ struct SpeedOptions {
     v.Field("repeat", repeat, {.unit = "times", .min = 1, .max = 1000, .help = "repetitions; medians are reported"});
     v.Field("batches", batches, {.help = "decode batch sizes, comma-separated"});
     v.Field("kernels", kernels, {.help = "force a kernel set"});
+    v.Group("Line protocol");
+    v.Field("serve", serve, {.help = "take commands from stdin (see the head of model_speed.cc)"});
+    v.Field("max-prefill", max_prefill, {.unit = "tokens", .min = 1, .max = 65536, .help = "longest prompt asked for"});
+    v.Field("max-context", max_context,
+            {.unit = "tokens", .min = 1, .max = 65536, .help = "longest context asked for"});
+    v.Field("max-batch", max_batch, {.unit = "sequences", .min = 1, .max = 1024, .help = "most decodes asked for"});
   }
 };
 
-struct Runner {
-  std::unique_ptr<Executor> executor;
-  int32_t block_size = 16;
-  int64_t vocab = 0;
-  StepId next_step = 0;
-  std::shared_ptr<Request> request = std::make_shared<Request>();
+constexpr int32_t kSpareTokens = 256;  // steps that a context may be followed by
 
-  // Runs the plan to its end; the executor's own times, in seconds.
-  Result<double> Run(StepPlan& plan) {
-    plan.step = next_step++;
-    for (auto& item : plan.items) plan.num_tokens += item.count;
+// Runs plans one at a time. Slot 0 is the prompt's, slots 1 to max_batch decode; each owns a fixed range of blocks.
+class Runner {
+ public:
+  static Result<std::unique_ptr<Runner>> Create(const SpeedOptions& options, nlohmann::ordered_json* about);
+
+  Result<std::vector<double>> Prefill(int32_t tokens, int64_t repeat) {
+    std::vector<double> seconds;
+    for (int64_t r = 0; r < repeat; ++r) {
+      plan_.Clear();
+      Start(kPromptSlot);
+      AddItem(kPromptSlot, 0, tokens, true);
+      TACTUS_ASSIGN_OR_RETURN(const double s, Run());
+      seconds.push_back(s);
+    }
+    return seconds;
+  }
+
+  // With `chunk` > 0 every step holds a whole prompt too and the decodes' contexts do not grow.
+  Result<std::vector<double>> Steps(int32_t chunk, int32_t batch, int32_t context, int64_t steps) {
+    TACTUS_RETURN_IF_ERROR(FillContexts(batch, context));
+    std::vector<double> seconds;
+    for (int64_t i = 0; i < steps; ++i) {
+      plan_.Clear();
+      if (chunk > 0) Start(kPromptSlot);
+      for (int32_t b = 0; b < batch; ++b) AddItem(1 + b, context + (chunk > 0 ? 0 : static_cast<int32_t>(i)), 1, true);
+      if (chunk > 0) AddItem(kPromptSlot, 0, chunk, true);
+      TACTUS_ASSIGN_OR_RETURN(const double s, Run());
+      seconds.push_back(s);
+    }
+    return seconds;
+  }
+
+  Status Check(int64_t tokens, int64_t batch, int64_t context, int64_t steps) const {
+    if (tokens > max_prefill_ || batch > max_batch_ || context > max_context_ || steps > kSpareTokens) {
+      return InvalidArgument(
+          fmt::format("a cell of {} prompt tokens, {} sequences of {} tokens and {} steps is beyond --max-prefill {}, "
+                      "--max-batch {}, --max-context {} or {} steps",
+                      tokens, batch, context, steps, max_prefill_, max_batch_, max_context_, kSpareTokens));
+    }
+    return Status();
+  }
+
+ private:
+  static constexpr SlotId kPromptSlot = 0;
+
+  // Slots 1 to batch hold `context` tokens each: slot 1's are computed, the others get copies in blocks of their own.
+  Status FillContexts(int32_t batch, int32_t context) {
+    if (filled_context_ == context && filled_batch_ >= batch) return Status();
+    plan_.Clear();
+    Start(1);
+    AddItem(1, 0, context, false);
+    TACTUS_RETURN_IF_ERROR(Run().status());
+    const int32_t blocks = (context + block_size_ - 1) / block_size_;
+    for (int32_t b = 1; b < batch; ++b) {
+      plan_.Clear();
+      Start(1 + b);
+      for (int32_t i = 0; i < blocks; ++i)
+        plan_.copies.push_back(
+            {FirstBlock(1) + i, FirstBlock(1 + b) + i, std::min(block_size_, context - i * block_size_)});
+      AddItem(1 + b, context, 1, true);
+      TACTUS_RETURN_IF_ERROR(Run().status());
+    }
+    filled_context_ = context;
+    filled_batch_ = batch;
+    return Status();
+  }
+
+  BlockId FirstBlock(SlotId slot) const {
+    return slot == kPromptSlot ? 0 : prompt_blocks_ + (slot - 1) * decode_blocks_;
+  }
+
+  void Start(SlotId slot) {
+    const int32_t count = slot == kPromptSlot ? prompt_blocks_ : decode_blocks_;
+    plan_.starts.push_back({slot, 0, request_, {}});
+    plan_.table_updates.push_back({slot, 0, count, static_cast<int32_t>(plan_.table_blocks.size())});
+    for (int32_t b = 0; b < count; ++b) plan_.table_blocks.push_back(FirstBlock(slot) + b);
+  }
+
+  void AddItem(SlotId slot, int32_t position, int32_t count, bool sample) {
+    StepItem item;
+    item.slot = slot;
+    item.first_position = position;
+    item.count = count;
+    item.logit_rows = sample ? 1 : 0;
+    item.sample = sample;
+    item.token_offset = static_cast<int32_t>(plan_.tokens.size());
+    for (int32_t t = 0; t < count; ++t) plan_.tokens.push_back(static_cast<TokenId>(rng_.UniformInt(0, vocab_ - 1)));
+    plan_.items.push_back(item);
+    plan_.num_tokens += count;
+  }
+
+  // Sleeps while the executor works: a waiting loop here would take one of its cores.
+  Result<double> Run() {
+    plan_.step = next_step_++;
     const TimeNs start = SystemClock().NowNs();
-    executor->Submit(plan);
-    StepResult result;
-    while (!executor->Poll(&result)) std::this_thread::yield();
-    if (!result.status.ok()) return result.status;
+    executor_->Submit(plan_);
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!executor_->Poll(&result_)) wakeup_.wait(lock);
+    if (!result_.status.ok()) return result_.status;
     return static_cast<double>(SystemClock().NowNs() - start) * 1e-9;
   }
 
-  // A step for slots [0, batch), each computing `count` tokens from `position`; tables are fixed: slot s owns its own
-  // blocks.
-  StepPlan Plan(int32_t batch, int32_t position, int32_t count, int32_t blocks_per_slot, bool start, bool logits) {
-    StepPlan plan;
-    Rng rng(7, static_cast<uint64_t>(position));
-    for (int32_t s = 0; s < batch; ++s) {
-      if (start) {
-        plan.starts.push_back({s, 0, request, {}});
-        plan.table_updates.push_back({s, 0, blocks_per_slot, static_cast<int32_t>(plan.table_blocks.size())});
-        for (int32_t b = 0; b < blocks_per_slot; ++b) plan.table_blocks.push_back(s * blocks_per_slot + b);
-      }
-      StepItem item;
-      item.slot = s;
-      item.first_position = position;
-      item.count = count;
-      item.logit_rows = logits ? 1 : 0;
-      item.sample = logits;
-      item.token_offset = static_cast<int32_t>(plan.tokens.size());
-      for (int32_t t = 0; t < count; ++t) plan.tokens.push_back(static_cast<TokenId>(rng.UniformInt(0, vocab - 1)));
-      plan.items.push_back(item);
-    }
-    return plan;
-  }
+  std::mutex mutex_;
+  std::condition_variable wakeup_;
+  StepPlan plan_;
+  StepResult result_;
+  Rng rng_{7, 0};
+  std::shared_ptr<Request> request_ = std::make_shared<Request>();
+  StepId next_step_ = 0;
+  int64_t vocab_ = 0, max_prefill_ = 0, max_batch_ = 0, max_context_ = 0;
+  int32_t block_size_ = 16, prompt_blocks_ = 0, decode_blocks_ = 0;
+  int32_t filled_context_ = -1, filled_batch_ = 0;
+  std::unique_ptr<Executor> executor_;  // last: its threads call wakeup_
 };
 
-double Median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
+Result<std::unique_ptr<Runner>> Runner::Create(const SpeedOptions& options, nlohmann::ordered_json* about) {
+  const TimeNs start = SystemClock().NowNs();
+  TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(options.model));
+  TACTUS_ASSIGN_OR_RETURN(ModelWeights weights, LoadWeights(description, {}));
+  *about = {{"model", description.config.name}, {"format", weights.format}, {"weight_bytes", weights.bytes}};
+  CpuExecutorOptions exec;
+  exec.threads = static_cast<int32_t>(options.threads);
+  if (!options.kernels.empty()) exec.ops = kernels::SelectOps(options.kernels);
+  exec.linear_mode =
+      description.config.weight_dtype == DType::kBF16 ? kernels::LinearMode::kBF16 : kernels::LinearMode::kF32;
+  auto runner = std::make_unique<Runner>();
+  runner->vocab_ = description.config.vocab_size;
+  runner->max_prefill_ = options.max_prefill;
+  runner->max_batch_ = options.max_batch;
+  runner->max_context_ = options.max_context;
+  runner->block_size_ = exec.block_size;
+  runner->prompt_blocks_ = static_cast<int32_t>(options.max_prefill / exec.block_size) + 1;
+  runner->decode_blocks_ = static_cast<int32_t>((options.max_context + kSpareTokens) / exec.block_size) + 1;
+  runner->request_->prompt = std::make_shared<const std::vector<TokenId>>(1, 0);
+  runner->request_->sampling.temperature = 0;
+  exec.max_slots = static_cast<int32_t>(options.max_batch) + 1;
+  exec.num_blocks = runner->prompt_blocks_ + options.max_batch * runner->decode_blocks_;
+  exec.max_step_items = exec.max_slots;
+  exec.max_step_tokens = std::max(options.max_prefill, options.max_context) + options.max_batch;
+  exec.max_model_len = std::max(options.max_prefill, options.max_context + kSpareTokens) + 1;
+  TACTUS_ASSIGN_OR_RETURN(runner->executor_, MakeCpuExecutor(description.config, std::move(weights), exec));
+  runner->executor_->SetWakeup([r = runner.get()] {
+    std::lock_guard<std::mutex> lock(r->mutex_);
+    r->wakeup_.notify_one();
+  });
+  (*about)["load_seconds"] = static_cast<double>(SystemClock().NowNs() - start) * 1e-9;
+  return runner;
 }
 
-nlohmann::ordered_json Summary(const std::vector<double>& tokens_per_s) {
-  return {{"tokens_per_s", Median(tokens_per_s)},
-          {"min", *std::min_element(tokens_per_s.begin(), tokens_per_s.end())},
-          {"max", *std::max_element(tokens_per_s.begin(), tokens_per_s.end())}};
+void Answer(const nlohmann::ordered_json& answer) {
+  std::printf("%s\n", answer.dump().c_str());
+  std::fflush(stdout);
 }
 
-Status Main(const SpeedOptions& options) {
+Result<std::vector<double>> RunCommand(Runner& runner, const std::string& line) {
+  std::istringstream in(line);
+  std::string op, word;
+  in >> op;
+  std::map<std::string, int32_t> value;
+  while (in >> word) {
+    const size_t at = word.find('=');
+    if (at != std::string::npos) value[word.substr(0, at)] = std::atoi(word.c_str() + at + 1);
+  }
+  const int32_t chunk = op == "hybrid" ? value["chunk"] : 0;
+  TACTUS_RETURN_IF_ERROR(
+      runner.Check(op == "prefill" ? value["tokens"] : chunk, value["batch"], value["context"], value["steps"]));
+  if (op == "prefill") return runner.Prefill(value["tokens"], value["repeat"]);
+  if (op == "decode" || op == "hybrid") return runner.Steps(chunk, value["batch"], value["context"], value["steps"]);
+  return InvalidArgument("unknown command '" + line + "': prefill, decode or hybrid");
+}
+
+nlohmann::ordered_json Summary(double tokens, const std::vector<double>& seconds) {
+  std::vector<double> speed;
+  for (const double s : seconds) speed.push_back(tokens / s);
+  std::sort(speed.begin(), speed.end());
+  return {{"tokens_per_s", speed[speed.size() / 2]}, {"min", speed.front()}, {"max", speed.back()}};
+}
+
+Status Main(SpeedOptions options) {
   std::vector<int32_t> batches;
   for (size_t at = 0; at < options.batches.size();) {
     size_t used = 0;
     batches.push_back(std::stoi(options.batches.substr(at), &used));
     at += used + 1;
   }
-  TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(options.model));
-  TACTUS_ASSIGN_OR_RETURN(ModelWeights weights, LoadWeights(description, {}));
-  const std::string format = weights.format;
-  const int64_t weight_bytes = weights.bytes;
-  CpuExecutorOptions exec;
-  exec.threads = static_cast<int32_t>(options.threads);
-  if (!options.kernels.empty()) exec.ops = kernels::SelectOps(options.kernels);
-  exec.linear_mode =
-      description.config.weight_dtype == DType::kBF16 ? kernels::LinearMode::kBF16 : kernels::LinearMode::kF32;
-  const int32_t max_batch = *std::max_element(batches.begin(), batches.end());
-  const int64_t longest = std::max(options.prefill, options.context + options.steps) + 1;
-  const auto blocks_per_slot = static_cast<int32_t>((longest + exec.block_size - 1) / exec.block_size);
-  exec.num_blocks = static_cast<int64_t>(blocks_per_slot) * max_batch;
-  exec.max_slots = max_batch;
-  exec.max_step_items = max_batch;
-  exec.max_step_tokens = std::max(options.prefill, options.context * max_batch);
-  exec.max_model_len = longest;
-  Runner runner;
-  runner.vocab = description.config.vocab_size;
-  runner.request->prompt = std::make_shared<const std::vector<TokenId>>(1, 0);
-  runner.request->sampling.temperature = 0;
-  TACTUS_ASSIGN_OR_RETURN(runner.executor, MakeCpuExecutor(description.config, std::move(weights), exec));
-
-  nlohmann::ordered_json out = {{"model", description.config.name}, {"format", format}, {"weight_bytes", weight_bytes}};
-  if (options.prefill > 0) {
-    std::vector<double> speed;
-    for (int64_t r = 0; r <= options.repeat; ++r) {
-      StepPlan plan = runner.Plan(1, 0, static_cast<int32_t>(options.prefill), blocks_per_slot, true, true);
-      TACTUS_ASSIGN_OR_RETURN(const double seconds, runner.Run(plan));
-      if (r > 0) speed.push_back(static_cast<double>(options.prefill) / seconds);
+  if (!options.serve) {
+    options.max_prefill = std::max<int64_t>(options.prefill, 1);
+    options.max_context = options.context;
+    options.max_batch = *std::max_element(batches.begin(), batches.end());
+  }
+  nlohmann::ordered_json out;
+  TACTUS_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::Create(options, &out));
+  if (options.serve) {
+    out["ready"] = true;
+    Answer(out);
+    for (std::string line; std::getline(std::cin, line);) {
+      const auto seconds = RunCommand(*runner, line);
+      Answer(seconds.ok() ? nlohmann::ordered_json{{"seconds", *seconds}}
+                          : nlohmann::ordered_json{{"error", seconds.status().ToString()}});
     }
-    out["prefill"] = Summary(speed);
+    return Status();
+  }
+  const auto context = static_cast<int32_t>(options.context);
+  TACTUS_RETURN_IF_ERROR(runner->Check(options.prefill, options.max_batch, options.context, options.steps));
+  if (options.prefill > 0) {
+    TACTUS_ASSIGN_OR_RETURN(std::vector<double> seconds,
+                            runner->Prefill(static_cast<int32_t>(options.prefill), options.repeat + 1));
+    seconds.erase(seconds.begin());  // the first one touches the weights' pages
+    out["prefill"] = Summary(static_cast<double>(options.prefill), seconds);
   }
   for (const int32_t batch : batches) {
-    std::vector<double> speed;
+    std::vector<double> all;
     for (int64_t r = 0; r < options.repeat; ++r) {
-      StepPlan prompt = runner.Plan(batch, 0, static_cast<int32_t>(options.context), blocks_per_slot, true, false);
-      TACTUS_ASSIGN_OR_RETURN(double ignored, runner.Run(prompt));
-      (void)ignored;
-      double seconds = 0;
-      for (int64_t i = 0; i < options.steps; ++i) {
-        StepPlan step = runner.Plan(batch, static_cast<int32_t>(options.context + i), 1, blocks_per_slot, false, true);
-        TACTUS_ASSIGN_OR_RETURN(const double s, runner.Run(step));
-        seconds += s;
-      }
-      speed.push_back(static_cast<double>(batch * options.steps) / seconds);
+      TACTUS_ASSIGN_OR_RETURN(const std::vector<double> seconds, runner->Steps(0, batch, context, options.steps));
+      all.insert(all.end(), seconds.begin(), seconds.end());
     }
-    out[fmt::format("decode_{}", batch)] = Summary(speed);
+    out[fmt::format("decode_{}", batch)] = Summary(batch, all);
   }
-  std::printf("%s\n", out.dump().c_str());
+  Answer(out);
   return Status();
 }
 

@@ -1,0 +1,167 @@
+"""The engines as processes that answer one line with one JSON line, so that they can take turns cell by cell with their weights
+loaded once. The commands are in bench/model/model_speed.cc, llama_driver.cc and openvino_driver.py, which share them.
+"""
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import selectors
+import subprocess
+import sys
+import time
+
+import make_models
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+class CellError(Exception):
+    """This engine cannot run this cell; the run goes on."""
+
+
+@dataclasses.dataclass
+class Spec:
+    """An engine in one format: how its process starts and what is said about it."""
+    name: str
+    command: list[str]
+    settings: str
+    is_peer: bool = True
+    env: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+class Process:
+    def __init__(self, spec: Spec, log: pathlib.Path, timeout_s: float = 180):
+        self.spec = spec
+        self.log = log
+        self.process = subprocess.Popen(spec.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log.open("ab"),
+                                        env={**os.environ, **spec.env})
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(self.process.stdout, selectors.EVENT_READ)
+        self.buffer = b""
+        try:
+            self.about = self._answer(timeout_s)
+        except CellError:
+            self.close()
+            raise
+
+    def ask(self, line: str, timeout_s: float = 600) -> dict:
+        try:
+            self.process.stdin.write(line.encode() + b"\n")
+            self.process.stdin.flush()
+        except (BrokenPipeError, OSError) as error:
+            raise CellError(f"{self.spec.name} ended: {self._last_words()}") from error
+        answer = self._answer(timeout_s)
+        if "error" in answer:
+            raise CellError(answer["error"])
+        return answer
+
+    def _answer(self, timeout_s: float) -> dict:
+        end = time.monotonic() + timeout_s
+        while True:
+            while b"\n" in self.buffer:
+                line, self.buffer = self.buffer.split(b"\n", 1)
+                if line.startswith(b"{"):       # libraries print to stdout too
+                    return json.loads(line)
+            if not self.selector.select(max(0.0, end - time.monotonic())):
+                self.close()
+                raise CellError(f"{self.spec.name}: no answer within {timeout_s:.0f} s")
+            data = os.read(self.process.stdout.fileno(), 65536)
+            if not data:
+                raise CellError(f"{self.spec.name} ended: {self._last_words()}")
+            self.buffer += data
+
+    def _last_words(self) -> str:
+        lines = [x for x in self.log.read_text(errors="replace").splitlines() if x.strip()]
+        return " / ".join(lines[-2:])[:300]
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            try:
+                self.process.stdin.close()
+                self.process.wait(timeout=5)
+            except (subprocess.TimeoutExpired, OSError):
+                self.process.kill()
+                self.process.wait()
+
+
+@dataclasses.dataclass
+class Places:
+    """Where everything is; any peer may be missing."""
+    models: pathlib.Path
+    build: pathlib.Path
+    threads: int
+    openvino_python: pathlib.Path | None
+    llama: pathlib.Path | None          # folder with bin/llama-server and llama_driver
+    ik: pathlib.Path | None
+    tactus_args: list[str]
+
+    @property
+    def tactus(self) -> pathlib.Path:
+        return self.build / "tactus"
+
+
+def tactus_models(places: Places, fmt: str) -> list[tuple[str, list[str]]]:
+    """What is run for a format: (label, model and flags). int8 is run both ways that the peers have it."""
+    gguf = lambda f: str(make_models.gguf_path(places.models, f))
+    if fmt == "bf16":
+        return [("tactus", [gguf("bf16")])]
+    if fmt == "int8":
+        return [("tactus", [gguf("bf16"), "--quantization", "int8"]), ("tactus Q8_0", [gguf("int8")])]
+    return [("tactus", [gguf("bf16"), "--quantization", "int4"]), ("tactus Q4_0", [gguf("int4")])]
+
+
+def specs(places: Places, fmt: str, only: list[str]) -> list[Spec]:
+    found = []
+    threads = str(places.threads)
+    for label, model in tactus_models(places, fmt):
+        found.append(Spec(label, [str(places.build / "bench/model/model_speed"), *model, "--serve", "on", "--threads", threads, *places.tactus_args],
+                          f"model_speed {' '.join(pathlib.Path(m).name for m in model)} {' '.join(places.tactus_args)}".strip(), is_peer=False))
+    if places.openvino_python:
+        folder = str(make_models.openvino_path(places.models, fmt))
+        base = [str(places.openvino_python), str(HERE / "openvino_driver.py"), folder, "--threads", threads]
+        found.append(Spec("OpenVINO GenAI", base, "ContinuousBatchingPipeline, precision hint bf16, KV cache at its default (u8), activations quantised as by its default, "
+                          "dynamic split fuse, steps of at most 2112 tokens, prefix caching off"))
+    for label, folder in (("llama.cpp", places.llama), ("ik_llama.cpp", places.ik)):
+        if folder:
+            found.append(Spec(label, [str(folder / "llama_driver"), str(make_models.gguf_path(places.models, fmt)), threads],
+                              "libllama, flash attention on, ubatch 512, batch 2112, KV f16, weights repacked as by its default"
+                              + (", one KV stream per sequence" if label == "llama.cpp" else "")))
+    return [s for s in found if not only or any(s.name.startswith(o) for o in only)]
+
+
+def ceilings_spec(places: Places) -> Spec:
+    return Spec("ceilings", [str(places.build / "bench/cpu/cpu_operators"), str(places.threads)], "register loops and a sweep over 512 MiB", is_peer=False)
+
+
+def versions(places: Places) -> dict[str, str]:
+    found = {}
+    root = HERE.parents[1]
+    git = lambda *a: subprocess.run(["git", "-C", str(root), *a], capture_output=True, text=True).stdout.strip()
+    found["tactus"] = git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
+    if places.openvino_python:
+        code = "import importlib.metadata as m; print(*(p + ' ' + m.version(p) for p in ('openvino', 'openvino-genai', 'optimum-intel', 'nncf')), sep=', ')"
+        found["OpenVINO GenAI"] = subprocess.run([str(places.openvino_python), "-c", code], capture_output=True, text=True).stdout.strip()
+    for label, folder in (("llama.cpp", places.llama), ("ik_llama.cpp", places.ik)):
+        if folder:
+            note = folder / "version.txt"
+            text = subprocess.run([str(folder / "bin/llama-server"), "--version"], capture_output=True, text=True)
+            line = re.search(r"version: .*", text.stderr + text.stdout)
+            found[label] = (note.read_text().strip() + " " if note.exists() else "") + (line.group(0) if line else "")
+    return found
+
+
+def machine() -> dict:
+    text = pathlib.Path("/proc/cpuinfo").read_text()
+    name = re.search(r"model name\s*:\s*(.*)", text)
+    flags = set((re.search(r"flags\s*:\s*(.*)", text) or [None, ""])[1].split())
+    memory = re.search(r"MemTotal:\s*(\d+)", pathlib.Path("/proc/meminfo").read_text())
+    return {"cpu": name.group(1) if name else "", "cores": os.cpu_count(), "memory_gib": round(int(memory.group(1)) / 2**20, 1),
+            "isa": sorted(flags & {"avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_bf16", "amx_int8"}),
+            "load_average": os.getloadavg()[0]}
+
+
+def warn(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

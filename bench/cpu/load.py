@@ -1,0 +1,149 @@
+"""The served scenarios: the stall test, saturation, and Poisson arrivals with bursts of long prompts; and what is said about each.
+
+Lengths, arrival times and token ids are drawn once per scenario from a seed, so every server gets the same requests.
+"""
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import time
+
+from servers import Request, Served, Server
+
+VOCABULARY = 32000
+
+
+def percentile(values: list[float], q: float) -> float:
+    """Linear interpolation between the two nearest ranks, as `tactus bench` does it."""
+    if not values:
+        return math.nan
+    v = sorted(values)
+    at = q * (len(v) - 1)
+    low = math.floor(at)
+    high = min(low + 1, len(v) - 1)
+    return v[low] + (v[high] - v[low]) * (at - low)
+
+
+def prompt(rng: random.Random, tokens: int) -> list[int]:
+    return [rng.randrange(300, VOCABULARY) for _ in range(tokens)]
+
+
+def summary(values: list[float]) -> dict:
+    return {"n": len(values), "p50_s": percentile(values, 0.5), "p99_s": percentile(values, 0.99), "max_s": max(values, default=math.nan)}
+
+
+# --- Stalls: streams are running, long prompts arrive ---------------------------------------------------------------
+
+async def stall(server: Server, streams: int = 6, prompts: int = 2, quiet_s: float = 6.0, long_prompt: int = 2048) -> dict:
+    """Gaps between tokens of `streams` decodes (128-token prompts) for `quiet_s`, then while long prompts arrive one after the other, each
+    a moment after the one before has its first token; and those prompts' times to first token."""
+    rng = random.Random(11)
+    running: list[Served] = []
+    first = asyncio.Event()
+
+    def note(served: Served) -> None:
+        if served not in running:
+            running.append(served)
+        if len(running) == streams and all(len(r.token_times) >= 3 for r in running):
+            first.set()
+
+    tasks = [asyncio.create_task(server.send(Request(prompt(rng, 128), 2500), note)) for _ in range(streams)]
+    waiter = asyncio.create_task(first.wait())
+    try:
+        done, _ = await asyncio.wait([waiter, *tasks], timeout=300, return_when=asyncio.FIRST_COMPLETED)
+        if waiter not in done:
+            ended = [t.result().error or "ended early" for t in tasks if t.done()]
+            raise RuntimeError(f"the streams did not start: {ended or 'nothing within 300 s'}")
+        quiet_start = time.monotonic()
+        await asyncio.sleep(quiet_s)
+        quiet_end = time.monotonic()
+        ttfts, errors = [], []
+        for _ in range(prompts):
+            long = await asyncio.wait_for(server.send(Request(prompt(rng, long_prompt), 1)), 300)
+            if long.ttft_s is None:
+                errors.append(long.error or "no token")
+            else:
+                ttfts.append(long.ttft_s)
+            await asyncio.sleep(0.3)
+        end = time.monotonic()
+        await asyncio.sleep(0.5)   # the gap that the last prompt's end cut in two
+    finally:
+        waiter.cancel()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    without = [g for r in running for t, g in r.gaps() if quiet_start < t <= quiet_end]
+    # A gap belongs to the prompts when it overlaps their time at all.
+    disturbed = [g for r in running for t, g in r.gaps() if t > quiet_end and t - g < end]
+    return {"streams": streams, "long_prompt": long_prompt, "quiet": summary(without), "disturbed": summary(disturbed), "ttft_s": ttfts, "errors": errors,
+            "settings": server.settings}
+
+
+async def streams(server: Server, count: int, prompt_tokens: int, max_tokens: int) -> dict:
+    """`count` streams at once: how long a step takes while all of them decode, from the mean over all gaps that lie within that time."""
+    rng = random.Random(12)
+    served = await asyncio.gather(*(server.send(Request(prompt(rng, prompt_tokens), max_tokens)) for _ in range(count)))
+    errors = sorted({s.error for s in served if s.error})
+    if errors:
+        raise RuntimeError(errors[0])
+    start = max(s.token_times[0] for s in served)
+    end = min(s.token_times[-1] for s in served)
+    steps = [g for s in served for t, g in s.gaps() if t <= end and t - g >= start]
+    return {"streams": count, "step_s": sum(steps) / len(steps) if steps else math.nan, "gaps": len(steps)}
+
+
+# --- Load -----------------------------------------------------------------------------------------------------------
+
+def saturation_requests(count: int = 20, seed: int = 5) -> list[Request]:
+    rng = random.Random(seed)
+    return [Request(prompt(rng, rng.randint(256, 768)), rng.randint(32, 64)) for _ in range(count)]
+
+
+def poisson_requests(count: int, rate: float, bursts: int, seed: int = 6) -> list[Request]:
+    """Poisson arrivals of 256-1024 tokens in and 32-64 out; `bursts` times, evenly spread, two prompts of 2,000 tokens besides."""
+    rng = random.Random(seed)
+    requests, at = [], 0.0
+    for _ in range(count):
+        at += rng.expovariate(rate)
+        requests.append(Request(prompt(rng, rng.randint(256, 1024)), rng.randint(32, 64), at))
+    for b in range(bursts):
+        when = at * (b + 0.5) / bursts
+        requests += [Request(prompt(rng, 2000), 32, when, "burst") for _ in range(2)]
+    return sorted(requests, key=lambda r: r.due_s)
+
+
+async def saturate(server: Server, requests: list[Request], at_once: int = 8) -> dict:
+    gate = asyncio.Semaphore(at_once)
+
+    async def one(request: Request) -> Served:
+        async with gate:
+            return await server.send(request)
+
+    start = time.monotonic()
+    served = await asyncio.gather(*(one(r) for r in requests))
+    return load_report(served, start, server)
+
+
+async def arrive(server: Server, requests: list[Request]) -> dict:
+    start = time.monotonic()
+
+    async def one(request: Request) -> Served:
+        await asyncio.sleep(max(0.0, start + request.due_s - time.monotonic()))
+        return await server.send(request)
+
+    served = await asyncio.gather(*(one(r) for r in requests))
+    return load_report(served, start, server)
+
+
+def load_report(served: list[Served], start: float, server: Server) -> dict:
+    good = [s for s in served if not s.error and s.done_s]
+    end = max((s.done_s for s in good), default=start)
+    tokens = sum(s.request.max_tokens for s in good)   # every engine was told to ignore the end of the text
+    seconds = end - start
+    return {"requests": len(served), "completed": len(good), "seconds": seconds, "requests_per_s": len(good) / seconds if seconds else 0.0,
+            "output_tokens_per_s": tokens / seconds if seconds else 0.0,
+            "all_tokens_per_s": (tokens + sum(len(s.request.prompt) for s in good)) / seconds if seconds else 0.0,
+            "ttft": summary([s.ttft_s for s in good if s.ttft_s is not None]),
+            "tbt": summary([g for s in good for _, g in s.gaps()]),
+            "streamed_tokens": sum(s.tokens for s in good), "errors": sorted({s.error for s in served if s.error})[:3], "settings": server.settings}

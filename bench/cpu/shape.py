@@ -1,0 +1,75 @@
+"""The model shape that every engine runs, and what a cell must at least cost: operations and bytes, counted.
+
+The shape is TinyLlama's (1.1B). Weights are seeded noise: speed does not depend on their values.
+"""
+from __future__ import annotations
+
+import dataclasses
+
+HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, FFN, VOCAB, CONTEXT = 2048, 22, 32, 4, 64, 5632, 32000, 4096
+KV_WIDTH = KV_HEADS * HEAD_DIM
+
+# Bytes per weight. Only the best case of a format counts: int8 without scales worth mentioning, int4 with one f16 scale per 64.
+FORMATS = {"bf16": 2.0, "int8": 1.0, "int4": 0.5 + 2 / 64}
+# The formats as each engine's users know them.
+GGUF_NAMES = {"bf16": "BF16", "int8": "Q8_0", "int4": "Q4_0"}
+KV_BYTES = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Ceilings:
+    """What the machine did in this run: operations per second (a multiply-add is two) and bytes read per second."""
+    bf16: float
+    int8: float
+    read: float
+
+    def arithmetic(self, fmt: str) -> float:
+        return self.bf16 if fmt == "bf16" else self.int8
+
+
+def layer_weights() -> int:
+    return HIDDEN * (HIDDEN + 2 * KV_WIDTH) + HIDDEN * HIDDEN + 3 * HIDDEN * FFN
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """One step: `tokens` through the layers, `rows` through the output matrix; `pairs` query-key pairs of attention; `kv_tokens`
+    contexts whose K and V must be read (each sequence's once)."""
+    tokens: int
+    rows: int
+    pairs: int
+    kv_tokens: int
+
+    def __add__(self, other: "Work") -> "Work":
+        return Work(self.tokens + other.tokens, self.rows + other.rows, self.pairs + other.pairs, self.kv_tokens + other.kv_tokens)
+
+
+def prefill(tokens: int) -> Work:
+    return Work(tokens, 1, tokens * (tokens + 1) // 2, tokens)
+
+
+def decode(batch: int, context: int) -> Work:
+    return Work(batch, batch, batch * (context + 1), batch * (context + 1))
+
+
+def linear_ops(w: Work) -> float:
+    return 2.0 * (w.tokens * LAYERS * layer_weights() + w.rows * VOCAB * HIDDEN)
+
+
+def attention_ops(w: Work) -> float:
+    return 4.0 * w.pairs * LAYERS * HEADS * HEAD_DIM
+
+
+def bytes_read(w: Work, fmt: str) -> float:
+    weights = FORMATS[fmt] * (LAYERS * layer_weights() + (VOCAB * HIDDEN if w.rows else 0))
+    return weights + w.kv_tokens * LAYERS * 2 * KV_WIDTH * KV_BYTES
+
+
+def arithmetic_s(w: Work, fmt: str, c: Ceilings) -> float:
+    """Linear operators in the format's own arithmetic; attention in bf16, whatever the weights are."""
+    return linear_ops(w) / c.arithmetic(fmt) + attention_ops(w) / c.bf16
+
+
+def least_s(w: Work, fmt: str, c: Ceilings) -> float:
+    """No step of this work is faster: the larger of its arithmetic and its bytes."""
+    return max(arithmetic_s(w, fmt, c), bytes_read(w, fmt) / c.read)
