@@ -16,7 +16,9 @@ struct EngineOptions {
   std::string served_model_name;
   std::string dtype = "auto";
   std::string load_format = "auto";
-  std::string quantization;
+  std::string activation_dtype = "auto";
+  std::string quantization = "none";
+  std::string weight_cache;                    // folder; empty: none
   std::string chat_template;                   // a .jinja file instead of the model's own
   int64_t max_model_len = 0;
   int64_t seed = 0;                            // dummy weights, and the source of per-request seeds that clients leave out
@@ -49,7 +51,9 @@ struct EngineOptions {
     v.Field("served-model-name", served_model_name, {.help = "name in the API; default: the model's own"});
     v.Field("dtype", dtype, {.choices = "auto|float32|bfloat16", .help = "float32 is the reference mode: weights dequantised, every sum and the KV in f32"});
     v.Field("load-format", load_format, {.choices = "auto|dummy", .help = "dummy: seeded random weights of any config.json"});
-    v.Field("quantization", quantization, {.choices = "|q8_0|int8|int4", .help = "quantise the weights at load"});
+    v.Field("activation-dtype", activation_dtype, {.choices = "auto|float32|bfloat16|int16|int8", .help = "what the inputs of linear operators are rounded to; auto: int16 (nearly exact) for quantised weights, bfloat16 for bfloat16 ones; int8 is faster and coarser"});
+    v.Field("quantization", quantization, {.choices = "none|q8_0|int8|int4", .help = "quantise the weights at load: blocks of 32 in 8 bits, rows in 8 bits, groups of 64 in 4 bits"});
+    v.Field("weight-cache", weight_cache, {.help = "folder that keeps packed weights for the next start; default: none"});
     v.Field("chat-template", chat_template, {.help = "Jinja file used instead of the model's own template"});
     v.Field("max-model-len", max_model_len, {.unit = "tokens", .min = 0, .help = "context limit; 0: the model's"});
     v.Field("seed", seed, {.help = "dummy weights, and the seeds of requests that state none"});
@@ -72,7 +76,7 @@ struct EngineOptions {
     v.Group("KV cache");
     v.Field("block-size", block_size, {.unit = "tokens", .min = 1, .max = 256, .help = "tokens per KV block"});
     v.Field("kv-cache-memory", kv_cache_memory, {.unit = "bytes", .help = "KV memory; 0: min(half of what is left, 8 GiB)"});
-    v.Field("kv-cache-dtype", kv_cache_dtype, {.choices = "auto|bfloat16|float32", .help = "auto: bfloat16, float32 under --dtype float32"});
+    v.Field("kv-cache-dtype", kv_cache_dtype, {.choices = "auto|bfloat16|float32|int8", .help = "auto: bfloat16, float32 under --dtype float32"});
     v.Field("prefix-caching", prefix_caching, {.help = "reuse the KV of equal prompt prefixes (on|off)"});
     v.Field("swap-space", swap_space, {.unit = "bytes", .help = "host memory for swap preemption; 0: recompute"});
     v.Group("Execution");

@@ -16,13 +16,13 @@
 #include "cost/step_table.h"
 #include "engine/delivery.h"
 #include "engine/metrics.h"
+#include "engine/model_numerics.h"
 #include "engine/model_text.h"
 #include "engine/profile_model.h"
 #include "engine/recorded_step_times.h"
 #include "engine/step_loop.h"
 #include "engine/trace_writer.h"
 #include "exec/cpu_executor.h"
-#include "exec/numerics.h"
 #include "model/available_memory.h"
 #include "model/catalog.h"
 #include "model/loader.h"
@@ -51,11 +51,6 @@ struct OptionEcho {
   }
 };
 
-std::string NumericsText(const Numerics& n) {
-  return fmt::format("{} activations, KV {}{}", n.linear_mode == kernels::LinearMode::kBF16 ? "bf16" : "f32", InfoOf(n.kv_dtype).name,
-                     n.dequantize_to_f32 ? ", weights dequantised to f32" : "");
-}
-
 uint64_t SystemRandom64() {
   uint64_t value = 0;
   if (getrandom(&value, sizeof value, 0) != static_cast<ssize_t>(sizeof value)) return 0x7ac705;  // no entropy: seeds repeat
@@ -68,7 +63,9 @@ struct Setup {
   ModelDescription description;
   ModelText text;
   Numerics numerics;
+  LoadWeightsOptions load;
   int32_t threads = 1;
+  std::string hint;                             // of a faster numerics
   MemoryPlan memory;
   sched::SchedulerConfig scheduling;
   std::unique_ptr<LengthPredictor> predictor;   // in scheduling.limits; may be null
@@ -81,14 +78,13 @@ Status FindModel(Setup* s) {
   TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(s->options.model));
   TACTUS_ASSIGN_OR_RETURN(s->description, DescribeModel(path));
   TACTUS_RETURN_IF_ERROR(ValidateConfig(s->description.config));
-  if (!s->options.quantization.empty()) {
-    return Unimplemented(fmt::format("--quantization {}: quantising at load is not built yet; load a GGUF file that is already quantised",
-                                     s->options.quantization), "quantization");
-  }
   const bool dummy = s->options.load_format == "dummy";
   TACTUS_ASSIGN_OR_RETURN(s->text, LoadModelText(s->description, {s->options.chat_template, dummy}));
-  TACTUS_ASSIGN_OR_RETURN(s->numerics, ChooseNumerics(s->options.dtype, s->options.kv_cache_dtype, s->description.config.weight_dtype));
-  s->threads = s->options.threads > 0 ? static_cast<int32_t>(s->options.threads) : kernels::UsableCores();
+  TACTUS_ASSIGN_OR_RETURN(ModelNumerics chosen, ChooseModelNumerics(s->options, s->description));
+  s->numerics = chosen.numerics;
+  s->load = std::move(chosen.load);
+  s->threads = chosen.threads;
+  s->hint = std::move(chosen.hint);
   return Status();
 }
 
@@ -157,8 +153,7 @@ Status PlanEverything(Setup* s) {
   TACTUS_ASSIGN_OR_RETURN(const auto asked, sched::Scheduler::Create(c));
 
   MemoryPlanInput input;
-  const bool dequantized = s->numerics.dequantize_to_f32, dummy = o.load_format == "dummy";
-  input.weight_bytes = dequantized ? config.NumParameters() * 4 : dummy ? config.NumParameters() * 2 : s->description.weight_file_bytes;
+  TACTUS_ASSIGN_OR_RETURN(input.weight_bytes, PlanWeightBytes(s->description, s->load));
   input.available_bytes = AvailableMemoryBytes();
   if (input.available_bytes < 0) input.available_bytes = int64_t{1} << 50;
   input.kv_memory_bytes = o.kv_cache_memory.bytes;
@@ -427,12 +422,10 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, con
                                        options.kernels), "kernels");
   }
   InstallSigbusGuard();
-  LoadWeightsOptions load;
-  load.dequantize_to_f32 = setup.numerics.dequantize_to_f32;
-  load.dummy = options.load_format == "dummy";
-  load.seed = static_cast<uint64_t>(options.seed);
-  TACTUS_ASSIGN_OR_RETURN(ModelWeights weights, LoadWeights(setup.description, load));
+  setup.load.say = say;
+  TACTUS_ASSIGN_OR_RETURN(ModelWeights weights, LoadWeights(setup.description, setup.load));
   say(fmt::format("weights {}; numerics {}; kernels {}, {} threads", weights.format, NumericsText(setup.numerics), ops->name, setup.threads));
+  if (!setup.hint.empty()) say(setup.hint);
   ModelInfo info = MakeInfo(setup, weights, *ops);
 
   CpuExecutorOptions exec;

@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "base/clock.h"
+#include "engine/model_numerics.h"
 #include "exec/cpu_executor.h"
-#include "exec/numerics.h"
 #include "exec/step_profiler.h"
 #include "model/available_memory.h"
 #include "model/catalog.h"
@@ -45,14 +45,16 @@ Result<Loaded> Load(const EngineOptions& o, const ProfileOptions& options) {
   TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(path));
   const ModelConfig& config = description.config;
   TACTUS_RETURN_IF_ERROR(ValidateConfig(config));
-  TACTUS_ASSIGN_OR_RETURN(const Numerics numerics, ChooseNumerics(o.dtype, o.kv_cache_dtype, config.weight_dtype));
+  TACTUS_ASSIGN_OR_RETURN(ModelNumerics chosen, ChooseModelNumerics(o, description));
+  const Numerics& numerics = chosen.numerics;
+  const int32_t threads = chosen.threads;
   const kernels::Ops* ops = kernels::SelectOps(o.kernels);
   if (ops == nullptr) {
     return InvalidArgument(fmt::format("--kernels {}: this machine cannot run that set; leave the flag out to get the fastest one", o.kernels),
                            "kernels");
   }
-  const int32_t threads = o.threads > 0 ? static_cast<int32_t>(o.threads) : kernels::UsableCores();
-  const bool dummy = o.load_format == "dummy";
+  LoadWeightsOptions& load = chosen.load;
+  load.say = options.say;
 
   Loaded loaded;
   ProfileLimits& limits = loaded.limits;
@@ -64,7 +66,7 @@ Result<Loaded> Load(const EngineOptions& o, const ProfileOptions& options) {
   limits.max_context = static_cast<int32_t>(std::min(longest, options.max_context));
 
   MemoryPlanInput input;
-  input.weight_bytes = numerics.dequantize_to_f32 ? config.NumParameters() * 4 : dummy ? config.NumParameters() * 2 : description.weight_file_bytes;
+  TACTUS_ASSIGN_OR_RETURN(input.weight_bytes, PlanWeightBytes(description, load));
   input.available_bytes = AvailableMemoryBytes();
   if (input.available_bytes < 0) input.available_bytes = int64_t{1} << 50;
   input.kv_memory_bytes = o.kv_cache_memory.bytes > 0 ? o.kv_cache_memory.bytes : kDefaultKvBytes;
@@ -78,10 +80,6 @@ Result<Loaded> Load(const EngineOptions& o, const ProfileOptions& options) {
   limits.num_blocks = memory.num_blocks;
 
   InstallSigbusGuard();
-  LoadWeightsOptions load;
-  load.dequantize_to_f32 = numerics.dequantize_to_f32;
-  load.dummy = dummy;
-  load.seed = static_cast<uint64_t>(o.seed);
   TACTUS_ASSIGN_OR_RETURN(ModelWeights weights, LoadWeights(description, load));
 
   const std::filesystem::path file(path);
@@ -89,8 +87,7 @@ Result<Loaded> Load(const EngineOptions& o, const ProfileOptions& options) {
                     {"device", fmt::format("cpu ({})", ProcessorName())},
                     {"threads", fmt::format("{}", threads)},
                     {"kernels", ops->name},
-                    {"dtype", fmt::format("weights {}, activations {}, KV {}", weights.format,
-                                          numerics.linear_mode == kernels::LinearMode::kBF16 ? "bf16" : "f32", InfoOf(numerics.kv_dtype).name)},
+                    {"dtype", fmt::format("weights {}, {}", weights.format, NumericsText(numerics))},
                     {"version", Version()},
                     {"seconds since 1970", fmt::format("{}", UnixSeconds())}};
   if (options.say) {

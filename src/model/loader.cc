@@ -3,18 +3,20 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <set>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "kernels/dequantize.h"
+#include "base/clock.h"
 #include "model/architecture.h"
 #include "model/dummy_weights.h"
+#include "model/file_weights.h"
 #include "model/gguf_config.h"
 #include "model/hf_config.h"
 #include "model/json_fields.h"
 #include "model/safetensors.h"
 #include "model/weight_builder.h"
+#include "model/weight_cache.h"
 #include "model/weight_storage.h"
 
 namespace tactus {
@@ -155,100 +157,6 @@ Result<ModelDescription> DescribeFolder(const std::string& folder) {
   return InvalidArgument(folder + " holds " + std::to_string(gguf_files.size()) + " .gguf files; name one of them");
 }
 
-// Weights out of files: checks each tensor against the config, views or converts it, and knows which were used.
-class FileSource final : public WeightSource {
- public:
-  FileSource(const TensorSet& tensors, const std::string& path, bool dequantize)
-      : tensors_(tensors), path_(path), dequantize_(dequantize), storage_(std::make_shared<WeightStorage>()) {
-    if (dequantize_) return;   // everything is copied: the mapping may go
-    for (const auto& file : tensors.files) storage_->Keep(file);
-  }
-
-  Result<MatrixView> Matrix(const std::string& name, int64_t rows, int64_t cols) override {
-    const int64_t shape[] = {rows, cols};
-    TACTUS_ASSIGN_OR_RETURN(const TensorEntry* const t, Take(name, shape));
-    MatrixView view{t->data, t->dtype, rows, cols, RowBytes(t->dtype, cols)};
-    if (dequantize_) {
-      TACTUS_ASSIGN_OR_RETURN(float* const values, ToF32(name, *t, rows * cols));
-      view = {values, DType::kF32, rows, cols, cols * 4};
-    } else if (reinterpret_cast<uintptr_t>(t->data) % AlignmentOf(t->dtype) != 0) {
-      std::byte* copy = storage_->Allocate(t->bytes);   // safetensors promises no alignment
-      if (copy == nullptr) return NoMemory(name, t->bytes);
-      std::memcpy(copy, t->data, static_cast<size_t>(t->bytes));
-      view.data = copy;
-    }
-    bytes_ += rows * view.row_bytes;
-    return view;
-  }
-
-  Result<const float*> Vector(const std::string& name, int64_t size, bool) override {
-    TACTUS_ASSIGN_OR_RETURN(const TensorEntry* const t, Take(name, {&size, 1}));
-    if (InfoOf(t->dtype).block_elements != 1) {
-      return DataLoss(t->file + ": tensor '" + name + "' is " + InfoOf(t->dtype).name +
-                      "; norms and biases are f32, f16 or bf16");
-    }
-    TACTUS_ASSIGN_OR_RETURN(float* const values, ToF32(name, *t, size));
-    bytes_ += size * 4;
-    return static_cast<const float*>(values);
-  }
-
-  // A tensor that nothing reads means that the model is not what its config says: a wrong answer, if it were ignored.
-  Status CheckAllUsed(const TensorNames& names, bool tied) const {
-    for (const auto& [name, tensor] : tensors_.tensors) {
-      if (used_.contains(name) || (tied && name == names.lm_head)) continue;
-      const bool ignored = std::any_of(names.ignored.begin(), names.ignored.end(),
-                                       [&](std::string_view suffix) { return std::string_view(name).ends_with(suffix); });
-      if (ignored) continue;
-      return DataLoss(tensor.file + ": tensor '" + Printable(name) + "' " + ShapeText(tensor.shape) +
-                      " has no place in the architecture and shape that the configuration describes");
-    }
-    return Status();
-  }
-
-  void Finish(ModelWeights* weights) {
-    weights->bytes = bytes_;
-    weights->format = FormatText({counts_.begin(), counts_.end()});
-    if (dequantize_) weights->format = "f32 from " + weights->format;
-    weights->storage = storage_;
-  }
-
- private:
-  static size_t AlignmentOf(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }   // block formats hold f16 scales
-
-  static Status NoMemory(const std::string& name, int64_t bytes) {
-    return Status(StatusCode::kResourceExhausted,
-                  "no memory for tensor '" + Printable(name) + "' (" + std::to_string(bytes) + " bytes)");
-  }
-
-  Result<const TensorEntry*> Take(const std::string& name, std::span<const int64_t> shape) {
-    const TensorEntry* t = tensors_.Find(name);
-    if (t == nullptr) {
-      return DataLoss(path_ + ": tensor '" + name + "' " + ShapeText(shape) + " is missing");
-    }
-    if (!std::equal(shape.begin(), shape.end(), t->shape.begin(), t->shape.end())) {
-      return DataLoss(t->file + ": tensor '" + name + "' is " + InfoOf(t->dtype).name + " " + ShapeText(t->shape) +
-                      ", the configuration expects " + ShapeText(shape));
-    }
-    if (used_.insert(name).second) ++counts_[t->dtype];
-    return t;
-  }
-
-  Result<float*> ToF32(const std::string& name, const TensorEntry& t, int64_t elements) {
-    auto* values = reinterpret_cast<float*>(storage_->Allocate(elements * 4));
-    if (values == nullptr) return NoMemory(name, elements * 4);
-    kernels::Dequantize(t.dtype, t.data, elements, values);
-    return values;
-  }
-
-  const TensorSet& tensors_;
-  const std::string& path_;
-  bool dequantize_;
-  std::shared_ptr<WeightStorage> storage_;
-  std::set<std::string, std::less<>> used_;
-  std::map<DType, int64_t> counts_;
-  int64_t bytes_ = 0;
-};
-
 Result<TensorSet> OpenTensors(const ModelDescription& d) {
   if (d.source == ModelDescription::Source::kHuggingFace) return OpenSafetensorsFolder(d.path);
   TACTUS_ASSIGN_OR_RETURN(auto file, MappedFile::Open(d.path));
@@ -257,6 +165,131 @@ Result<TensorSet> OpenTensors(const ModelDescription& d) {
   set.files.push_back(std::move(file));
   set.tensors = std::move(gguf.tensors);
   return set;
+}
+
+// Weights on their way in: where they come from, and what of them is known before matrices are read.
+struct Loading {
+  TensorSet tensors;                      // of files; outlives the source
+  const TensorNames* names = &kHfTensorNames;
+  std::unique_ptr<WeightSource> source;
+  ModelWeights weights;
+};
+
+Status StartLoading(const ModelDescription& d, const LoadWeightsOptions& options, Loading* l) {
+  TACTUS_RETURN_IF_ERROR(ValidateConfig(d.config));
+  if (options.dummy) {
+    const DType dtype = options.dequantize_to_f32 ? DType::kF32 : options.dummy_dtype;
+    TACTUS_ASSIGN_OR_RETURN(l->source, MakeDummySource(options.seed, dtype, options.pack));
+  } else {
+    TACTUS_RETURN_IF_ERROR(d.weights_status);
+    const Architecture* a = FindArchitecture(d.config.architecture);
+    if (a == nullptr) return Unimplemented("architecture '" + d.config.architecture + "' is not supported");
+    l->names = d.source == ModelDescription::Source::kGguf ? a->gguf_names : a->hf_names;
+    TACTUS_ASSIGN_OR_RETURN(l->tensors, OpenTensors(d));
+    const MatrixUse use = options.dequantize_to_f32 ? MatrixUse::kF32 : options.pack ? MatrixUse::kRows : MatrixUse::kViews;
+    l->source = MakeFileSource(l->tensors, *l->names, d.path, d.config, use);
+  }
+  return BuildWeights(d.config, *l->names, *l->source, &l->weights);
+}
+
+// Tells of packing that takes longer than two seconds, every two seconds.
+class PackReport {
+ public:
+  PackReport(const std::function<void(const std::string&)>& say, int64_t total_bytes) : say_(say), total_bytes_(total_bytes) {}
+  void Progress(int64_t done_bytes) {
+    const TimeNs now_ns = SystemClock().NowNs();
+    if (!say_ || now_ns - said_ns_ < 2 * kSecond) return;
+    said_ns_ = now_ns;
+    say_(fmt::format("weights: {:.0f} % read", 100.0 * static_cast<double>(done_bytes) / static_cast<double>(std::max<int64_t>(total_bytes_, 1))));
+  }
+  double seconds() const { return std::max(static_cast<double>(SystemClock().NowNs() - start_ns_) * 1e-9, 1e-6); }
+
+ private:
+  const std::function<void(const std::string&)>& say_;
+  const int64_t total_bytes_;
+  const TimeNs start_ns_ = SystemClock().NowNs();
+  TimeNs said_ns_ = start_ns_;
+};
+
+// Norms and biases of the source, and the packed matrices.
+struct PackedStorage {
+  std::shared_ptr<const void> vectors;
+  WeightStorage memory;
+};
+
+// What is done with packed weights of earlier starts; says why where that is nothing.
+class WeightCache {
+ public:
+  WeightCache(const ModelDescription& d, const LoadWeightsOptions& options, const Loading& l, const PackPlan& plan) : options_(options) {
+    if (options.cache_folder.empty()) return;
+    auto key = options.dummy ? InvalidArgument("dummy weights have no files")
+                             : MakeWeightCacheKey(options.cache_folder, d.path, l.tensors, plan);
+    usable_ = key.ok();
+    if (key.ok()) {
+      key_ = std::move(*key);
+    } else {
+      Say("--weight-cache is not used: " + key.status().message());
+    }
+  }
+  CachedWeights Open(kernels::ThreadPool& pool) const {
+    if (!usable_) return {};
+    auto cached = OpenWeightCache(key_, pool);
+    if (cached.ok()) return *cached;
+    if (cached.status().code() != StatusCode::kNotFound) {
+      Say("weight cache " + key_.path + " is not used and is written again: " + cached.status().message());
+    }
+    return {};
+  }
+  void Write(const std::byte* memory, kernels::ThreadPool& pool) const {
+    if (!usable_) return;
+    const Status written = WriteWeightCache(key_, memory, pool);
+    Say(written.ok() ? "weight cache written to " + key_.path : written.message());
+  }
+  const std::string& path() const { return key_.path; }
+
+ private:
+  void Say(const std::string& line) const {
+    if (options_.say) options_.say(line);
+  }
+  const LoadWeightsOptions& options_;
+  WeightCacheKey key_;
+  bool usable_ = false;
+};
+
+std::string Gigabytes(int64_t bytes) { return fmt::format("{:.2f} GB", static_cast<double>(bytes) * 1e-9); }
+
+Result<ModelWeights> LoadPacked(const ModelDescription& d, const LoadWeightsOptions& options, Loading* l) {
+  ModelWeights& weights = l->weights;
+  TACTUS_ASSIGN_OR_RETURN(const PackPlan plan, PlanPacking(d.config, *l->names, options.packing, &weights));
+  kernels::ThreadPool pool(std::max(options.threads, 1));
+  PackReport report(options.say, plan.source_bytes);
+  auto storage = std::make_shared<PackedStorage>();
+  storage->vectors = weights.storage;
+  const WeightCache cache(d, options, *l, plan);
+  const CachedWeights cached = cache.Open(pool);
+  const std::byte* memory = cached.memory;
+  std::string how;
+  if (memory != nullptr) {
+    storage->memory.Keep(cached.file);
+    how = fmt::format("{} of packed weights from {} in {:.2f} s", Gigabytes(plan.bytes), cache.path(), report.seconds());
+  } else {
+    std::byte* fresh = storage->memory.AllocateHuge(plan.bytes);
+    if (fresh == nullptr) {
+      return Status(StatusCode::kResourceExhausted, "no memory for packed weights (" + std::to_string(plan.bytes) + " bytes)", "model");
+    }
+    TACTUS_RETURN_IF_ERROR(PackAll(plan, *l->source, pool, fresh, [&](int64_t done_bytes) { report.Progress(done_bytes); }));
+    const double seconds = report.seconds();
+    how = fmt::format("{} of weights packed into {} in {:.2f} s ({:.2f} GB/s), {:.0f} % of it in huge pages", Gigabytes(plan.source_bytes),
+                      Gigabytes(plan.bytes), seconds, static_cast<double>(plan.source_bytes) * 1e-9 / seconds,
+                      100.0 * static_cast<double>(HugePageBytes(fresh)) / static_cast<double>(std::max<int64_t>(plan.bytes, 1)));
+    cache.Write(fresh, pool);
+    memory = fresh;
+  }
+  if (options.say) options.say(how);
+  BindPacked(plan, d.config, *l->names, options.packing, memory, &weights);
+  weights.format = PackedFormatText(options.packing, weights.format);
+  weights.storage = std::move(storage);
+  return std::move(weights);
 }
 
 }  // namespace
@@ -280,22 +313,21 @@ Result<ModelDescription> DescribeModel(const std::string& path) {
 }
 
 Result<ModelWeights> LoadWeights(const ModelDescription& d, const LoadWeightsOptions& options) {
-  if (options.dummy) {
-    return MakeDummyWeights(d.config, options.seed, options.dequantize_to_f32 ? DType::kF32 : options.dummy_dtype);
-  }
-  TACTUS_RETURN_IF_ERROR(d.weights_status);
-  TACTUS_RETURN_IF_ERROR(ValidateConfig(d.config));
-  const Architecture* a = FindArchitecture(d.config.architecture);
-  if (a == nullptr) return Unimplemented("architecture '" + d.config.architecture + "' is not supported");
-  const TensorNames& names = d.source == ModelDescription::Source::kGguf ? *a->gguf_names : *a->hf_names;
-  TACTUS_ASSIGN_OR_RETURN(const TensorSet tensors, OpenTensors(d));
+  Loading loading;
+  TACTUS_RETURN_IF_ERROR(StartLoading(d, options, &loading));
+  if (options.pack) return LoadPacked(d, options, &loading);
+  return std::move(loading.weights);
+}
 
-  FileSource source(tensors, d.path, options.dequantize_to_f32);
-  ModelWeights weights;
-  TACTUS_RETURN_IF_ERROR(BuildWeights(d.config, names, source, &weights));
-  TACTUS_RETURN_IF_ERROR(source.CheckAllUsed(names, d.config.tie_embeddings));
-  source.Finish(&weights);
-  return weights;
+Result<int64_t> PlanWeightBytes(const ModelDescription& d, const LoadWeightsOptions& options) {
+  if (!options.pack) {
+    if (options.dequantize_to_f32) return d.config.NumParameters() * 4;
+    return options.dummy ? d.config.NumParameters() * 2 : d.weight_file_bytes;
+  }
+  Loading loading;
+  TACTUS_RETURN_IF_ERROR(StartLoading(d, options, &loading));
+  TACTUS_ASSIGN_OR_RETURN(const PackPlan plan, PlanPacking(d.config, *loading.names, options.packing, &loading.weights));
+  return loading.weights.bytes + plan.bytes;
 }
 
 }  // namespace tactus

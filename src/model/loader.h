@@ -2,12 +2,14 @@
 // input: every length, offset and shape is checked before use, and every refusal names file, value and limit.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "model/config.h"
+#include "model/pack_weights.h"
 #include "model/weights.h"
 
 namespace tactus {
@@ -47,14 +49,25 @@ struct ModelDescription {
 // Any architecture-independent failure has file name and reason; an unknown architecture lists the known ones.
 Result<ModelDescription> DescribeModel(const std::string& path);
 
-// Maps the weights and points ModelWeights into the mapping; kF32 forces everything to f32 (the reference mode, owned memory).
-// Norms and biases are converted to f32. Every tensor's shape and dtype is checked against the config.
+// As rows: maps the weights and points ModelWeights into the mapping; dequantize_to_f32 forces everything to f32 (the reference
+// mode, owned memory). Packed: matrices are packed piece by piece on `threads` threads into memory of their own, or mapped from
+// the cache folder, and their rows are not kept. Norms and biases are converted to f32. Every tensor's shape and dtype is checked
+// against the config.
 struct LoadWeightsOptions {
   bool dequantize_to_f32 = false;
   bool dummy = false;                  // seeded random weights of the description's config; dtype per `dummy_dtype`
   uint64_t seed = 0;
   DType dummy_dtype = DType::kBF16;
+  bool pack = false;                   // not with dequantize_to_f32
+  PackChoice packing;
+  int32_t threads = 1;
+  std::string cache_folder;            // of packed weights between starts; empty: none
+  std::function<void(const std::string&)> say;   // progress and how it went, on the calling thread; null: nothing
 };
 Result<ModelWeights> LoadWeights(const ModelDescription& description, const LoadWeightsOptions& options);
+
+// What the weights will take, as LoadWeights counts them in `bytes`, read from headers alone. Without `pack`: an estimate (the files'
+// size, or every parameter in f32 or the dummies' format).
+Result<int64_t> PlanWeightBytes(const ModelDescription& description, const LoadWeightsOptions& options);
 
 }  // namespace tactus

@@ -1,37 +1,15 @@
 #include "model/weight_builder.h"
 
 #include <algorithm>
-
-#include <sys/mman.h>
-
-#include "model/weight_storage.h"
+#include <array>
 
 namespace tactus {
-
-WeightStorage::~WeightStorage() {
-  for (const Region& region : regions_) munmap(region.data, region.size);
-}
-
-std::byte* WeightStorage::Allocate(int64_t bytes) {
-  constexpr size_t kAlign = 64, kRegion = size_t{1} << 20;   // small tensors share a region
-  const size_t size = (static_cast<size_t>(bytes) + kAlign - 1) / kAlign * kAlign;
-  if (regions_.empty() || regions_.back().size - regions_.back().used < size) {
-    const size_t region_size = std::max(size, kRegion);
-    void* data = mmap(nullptr, region_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data == MAP_FAILED) return nullptr;
-    regions_.push_back({static_cast<std::byte*>(data), region_size, 0});
-  }
-  Region& region = regions_.back();
-  std::byte* out = region.data + region.used;
-  region.used += size;
-  return out;
-}
-
 namespace {
 
 struct MatrixRole {
   std::string_view TensorNames::*name;
   MatrixView LayerWeights::*view;
+  kernels::PackedMatrix PackedLayerWeights::*packed;
   int64_t rows, cols;
 };
 struct VectorRole {
@@ -41,6 +19,23 @@ struct VectorRole {
   bool present, is_norm;
 };
 
+std::array<MatrixRole, 7> MatrixRolesOf(const ModelConfig& c) {
+  using L = LayerWeights;
+  using P = PackedLayerWeights;
+  using N = TensorNames;
+  const int64_t hidden = c.hidden_size, inter = c.intermediate_size;
+  const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
+  return {{
+      {&N::wq, &L::wq, &P::wq, q, hidden},
+      {&N::wk, &L::wk, &P::wk, kv, hidden},
+      {&N::wv, &L::wv, &P::wv, kv, hidden},
+      {&N::wo, &L::wo, &P::wo, hidden, q},
+      {&N::w_gate, &L::w_gate, &P::w_gate, inter, hidden},
+      {&N::w_up, &L::w_up, &P::w_up, inter, hidden},
+      {&N::w_down, &L::w_down, &P::w_down, hidden, inter},
+  }};
+}
+
 }  // namespace
 
 Status BuildWeights(const ModelConfig& c, const TensorNames& names, WeightSource& source, ModelWeights* weights) {
@@ -48,11 +43,7 @@ Status BuildWeights(const ModelConfig& c, const TensorNames& names, WeightSource
   using N = TensorNames;
   const int64_t hidden = c.hidden_size, inter = c.intermediate_size;
   const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
-  const MatrixRole matrices[] = {
-      {&N::wq, &L::wq, q, hidden},         {&N::wk, &L::wk, kv, hidden},      {&N::wv, &L::wv, kv, hidden},
-      {&N::wo, &L::wo, hidden, q},         {&N::w_gate, &L::w_gate, inter, hidden},
-      {&N::w_up, &L::w_up, inter, hidden}, {&N::w_down, &L::w_down, hidden, inter},
-  };
+  const auto matrices = MatrixRolesOf(c);
   const VectorRole vectors[] = {
       {&N::attn_norm, &L::attn_norm, hidden, true, true}, {&N::ffn_norm, &L::ffn_norm, hidden, true, true},
       {&N::q_norm, &L::q_norm, c.head_dim, c.qk_norm, true}, {&N::k_norm, &L::k_norm, c.head_dim, c.qk_norm, true},
@@ -79,7 +70,23 @@ Status BuildWeights(const ModelConfig& c, const TensorNames& names, WeightSource
                               source.Vector(LayerTensorName(names.*role.name, layer), role.size, role.is_norm));
     }
   }
-  return Status();
+  return source.Finish(weights);
+}
+
+std::vector<MatrixPlace> MatrixPlaces(const ModelConfig& c, const TensorNames& names, ModelWeights* weights, PackedWeights* packed) {
+  std::vector<MatrixPlace> places;
+  places.push_back({std::string(names.embedding), &weights->embedding, packed == nullptr ? nullptr : &packed->embedding, true});
+  for (int64_t l = 0; l < c.num_layers; ++l) {
+    const auto at = static_cast<size_t>(l);
+    for (const MatrixRole& role : MatrixRolesOf(c)) {
+      places.push_back({LayerTensorName(names.*role.name, l), &(weights->layers[at].*role.view),
+                        packed == nullptr ? nullptr : &(packed->layers[at].*role.packed), false});
+    }
+  }
+  if (!c.tie_embeddings) {
+    places.push_back({std::string(names.lm_head), &weights->lm_head, packed == nullptr ? nullptr : &packed->lm_head, true});
+  }
+  return places;
 }
 
 std::string FormatText(const std::vector<std::pair<DType, int64_t>>& counts) {

@@ -19,6 +19,8 @@ class WeightStorage {
 
   // Aligned to 64 bytes; null when the system refuses.
   std::byte* Allocate(int64_t bytes);
+  // A mapping of its own, aligned to 2 MiB, which asks for huge pages, on all memory nodes in turn; null when the system refuses.
+  std::byte* AllocateHuge(int64_t bytes);
   void Keep(std::shared_ptr<const MappedFile> file) { files_.push_back(std::move(file)); }
 
  private:
@@ -29,5 +31,8 @@ class WeightStorage {
   std::vector<Region> regions_;
   std::vector<std::shared_ptr<const MappedFile>> files_;
 };
+
+// How much of the mapping that holds `data` lies in huge pages; 0 where the system does not say.
+int64_t HugePageBytes(const void* data);
 
 }  // namespace tactus

@@ -33,7 +33,7 @@ inline TinyModel LoadTiny(const std::string& name, const char* dtype = "auto") {
   TACTUS_CHECK_MSG(description.ok(), description.status().ToString());
   TinyModel m;
   m.config = description->config;
-  m.numerics = *ChooseNumerics(dtype, "auto", m.config.weight_dtype);
+  m.numerics = *ChooseNumerics({.dtype = dtype}, m.config.weight_dtype);
   LoadWeightsOptions load;
   load.dequantize_to_f32 = m.numerics.dequantize_to_f32;
   auto weights = LoadWeights(*description, load);

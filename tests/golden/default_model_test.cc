@@ -36,7 +36,7 @@ class DefaultModelTest : public testing::Test {
 };
 
 TEST_F(DefaultModelTest, ReferenceModeAgreesWithTransformers) {
-  auto numerics = ChooseNumerics("float32", "auto", description_.config.weight_dtype);
+  auto numerics = ChooseNumerics({.dtype = "float32"}, description_.config.weight_dtype);
   auto weights = Load(*numerics);
   ASSERT_TRUE(weights.ok()) << weights.status().ToString();
   for (const GoldenCase& golden : cases_) {
@@ -51,7 +51,7 @@ TEST_F(DefaultModelTest, ReferenceModeAgreesWithTransformers) {
 }
 
 TEST_F(DefaultModelTest, DefaultNumericsNameTheCapitalOfFrance) {
-  auto numerics = ChooseNumerics("auto", "auto", description_.config.weight_dtype);
+  auto numerics = ChooseNumerics({.dtype = "auto"}, description_.config.weight_dtype);
   auto weights = Load(*numerics);
   ASSERT_TRUE(weights.ok()) << weights.status().ToString();
   GoldenCase golden = cases_.front();

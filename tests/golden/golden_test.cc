@@ -32,7 +32,7 @@ TEST_P(GoldenTest, ReferenceModeAgreesWithTransformers) {
   load.dequantize_to_f32 = true;
   auto weights = LoadWeights(*description, load);
   ASSERT_TRUE(weights.ok()) << weights.status().ToString();
-  auto numerics = ChooseNumerics("float32", "auto", description->config.weight_dtype);
+  auto numerics = ChooseNumerics({.dtype = "float32"}, description->config.weight_dtype);
   ASSERT_TRUE(numerics.ok());
   const std::vector<GoldenCase> cases = ReadGoldenCases((folder / "golden.json").string());
   ASSERT_FALSE(cases.empty());

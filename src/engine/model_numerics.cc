@@ -1,0 +1,25 @@
+#include "engine/model_numerics.h"
+
+namespace tactus {
+
+Result<ModelNumerics> ChooseModelNumerics(const EngineOptions& options, const ModelDescription& description) {
+  ModelNumerics m;
+  LoadWeightsOptions load;
+  const bool dummy = options.load_format == "dummy";
+  const DType stored = dummy ? load.dummy_dtype : description.config.weight_dtype;
+  TACTUS_ASSIGN_OR_RETURN(m.numerics, ChooseNumerics({options.dtype, options.activation_dtype, options.quantization, options.kv_cache_dtype},
+                                                     stored));
+  m.threads = options.threads > 0 ? static_cast<int32_t>(options.threads) : kernels::UsableCores();
+  m.load = LoadOptionsFor(m.numerics);
+  m.load.dummy = dummy;
+  m.load.seed = static_cast<uint64_t>(options.seed);
+  m.load.threads = m.threads;
+  m.load.cache_folder = options.weight_cache;
+  if (!m.numerics.pack && !m.numerics.dequantize_to_f32 && options.activation_dtype != "float32") {
+    m.hint = std::string(InfoOf(stored).name) + " weights are used exactly as stored, which is slow: --dtype bfloat16 or --quantization int8 "
+             "is several times faster";
+  }
+  return m;
+}
+
+}  // namespace tactus

@@ -1,0 +1,21 @@
+// What the engine's options mean for the weights of one model: the arithmetic, and how they are loaded for it. Pure functions.
+#pragma once
+
+#include <string>
+
+#include "exec/numerics.h"
+#include "tactus/options.h"
+
+namespace tactus {
+
+struct ModelNumerics {
+  Numerics numerics;
+  LoadWeightsOptions load;   // without `say`
+  int32_t threads = 1;
+  std::string hint;          // a faster choice than the one that stands by default; empty: none
+};
+
+// kInvalidArgument names the flag, its choices and the way out.
+Result<ModelNumerics> ChooseModelNumerics(const EngineOptions& options, const ModelDescription& description);
+
+}  // namespace tactus
