@@ -41,11 +41,9 @@ inline constexpr int32_t kPartition = 256;
 inline constexpr int32_t kKeyTile = 64;
 inline constexpr int32_t kAttentionTileRows = 64;
 inline constexpr int32_t kMaxHeadDim = 256;
-inline constexpr int32_t kSplitPerThread = 4;  // partitions of one long sequence in flight, per thread
+inline constexpr int32_t kSplitPerThread = 4;  // tiles' partitions in flight when they are split, per thread
 
 int64_t LinearThreadBytes();
-int64_t AttentionThreadBytes(int32_t head_dim);
-int64_t AttentionSplitBytes(int32_t heads, int32_t head_dim, int32_t threads);
 // The caller's workspace from its first cache line on: vectors must not straddle lines. Stops with both figures when it
 // is too small for `need_bytes` after that; overrunning it would corrupt memory silently.
 std::byte* AlignedWorkspace(const Workspace& scratch, int64_t need_bytes);

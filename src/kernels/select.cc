@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "kernels/attention_schedule.h"
 #include "kernels/dequantize.h"
 #include "kernels/kernel_set.h"
 
@@ -58,26 +59,12 @@ int64_t LinearThreadBytes() {
 
 namespace {
 constexpr int64_t kCacheLine = 64;
-int64_t PaddedHead(int32_t head_dim) {
-  return (head_dim + kMaxWidth - 1) / kMaxWidth * kMaxWidth;
-}
 }  // namespace
-
-int64_t AttentionThreadBytes(int32_t head_dim) {
-  const int64_t head_vectors = kKeyTile + kMaxWidth + kPartition + 2 * kAttentionTileRows;
-  return (head_vectors * PaddedHead(head_dim) + kAttentionTileRows * kPartition) * int64_t{sizeof(float)};
-}
-
-int64_t AttentionSplitBytes(int32_t heads, int32_t head_dim, int32_t threads) {
-  const int64_t row_bytes = (PaddedHead(head_dim) + kMaxWidth) * int64_t{sizeof(float)};
-  return (1 + int64_t{kSplitPerThread} * threads) * heads * row_bytes;
-}
 
 int64_t WorkspaceBytes(int64_t tokens, int64_t max_cols, int32_t heads, int32_t head_dim, int32_t threads) {
   const int64_t padded_cols = (max_cols + 2 * kMaxWidth - 1) / (2 * kMaxWidth) * (2 * kMaxWidth);
   const int64_t linear = tokens * padded_cols * int64_t{sizeof(float)} + 64 + threads * LinearThreadBytes();
-  const int64_t attention = (tokens + 1) * int64_t{sizeof(int64_t)} + 64 +
-                            AttentionSplitBytes(heads, head_dim, threads) + threads * AttentionThreadBytes(head_dim);
+  const int64_t attention = AttentionWorkspaceBytes(tokens, heads, head_dim, threads);
   return (linear > attention ? linear : attention) + kCacheLine;
 }
 

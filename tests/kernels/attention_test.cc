@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/kernel_set.h"
 #include "kernels/kernel_testing.h"
 
 namespace tactus::kernels {
@@ -110,18 +111,57 @@ std::string NameOf(const Ops* ops, const Shape& s) {
          std::to_string(s.head_dim) + " window " + std::to_string(s.window) + " " + InfoOf(s.kv_dtype).name;
 }
 
+// Whether this set rounds q and the softmax weights to bf16 (attention_bf16.cc).
+bool RoundsToBF16([[maybe_unused]] const Ops* ops, [[maybe_unused]] DType kv_dtype) {
+#if defined(__x86_64__)
+  return std::string_view(ops->name) == "avx512" && kv_dtype != DType::kF32 && CpuHasAvx512Bf16();
+#else
+  return false;
+#endif
+}
+
+// What the set's result may be: ref's with q rounded where the set rounds it, and how far off each element. Values are of order
+// one and the result is an average of them; scores of order one are off by a few ulp of sqrt(head_dim) terms, which
+// moves a weight by as much. Rounding a weight w to bf16 moves it by at most 2^-8 w; in the quotient of the sums that
+// is at most 2^-8 (sum of w |v| + |result|).
+struct Expected {
+  std::vector<float> value, tolerance;
+};
+Expected Expect(const Shape& shape, std::vector<Sequence> sequences, const std::vector<Cache::Piece>& pieces,
+                const Ops* ops, ThreadPool& pool) {
+  const Ops& ref = *SelectOps("ref");
+  const bool rounds = RoundsToBF16(ops, shape.kv_dtype);
+  if (rounds) {
+    for (Sequence& s : sequences) {
+      for (float& q : s.q) q = BF16ToF32(F32ToBF16(q));
+    }
+  }
+  Expected e;
+  e.value = Cache(shape, 16, sequences, ref, pool).Run(ref, pool, sequences, pieces);
+  e.tolerance.assign(e.value.size(), 4e-6f);
+  if (!rounds) return e;
+  for (Sequence& s : sequences) {
+    for (float& v : s.v) v = std::fabs(v);
+  }
+  const std::vector<float> magnitude = Cache(shape, 16, sequences, ref, pool).Run(ref, pool, sequences, pieces);
+  for (size_t i = 0; i < e.value.size(); ++i) e.tolerance[i] += (magnitude[i] + std::fabs(e.value[i])) / 256;
+  return e;
+}
+
 TEST(Attention, AgreesWithRef) {
   ThreadPool pool(2);
   for (const Shape& shape : kShapes) {
     const std::vector<Sequence> sequences = {MakeSequence(shape, 300, 1), MakeSequence(shape, 37, 5)};
     const std::vector<Cache::Piece> pieces = {{0, 299, 1}, {1, 0, 37}, {0, 240, 30}, {1, 36, 1}};
     for (const Ops* ops : RunnableOps()) {
-      Cache cache(shape, 16, sequences, *ops, pool);
-      const std::vector<float> want = cache.Run(*SelectOps("ref"), pool, sequences, pieces);
-      const std::vector<float> got = cache.Run(*ops, pool, sequences, pieces);
-      // Values are of order one and the result is an average of them; scores of order one are off by a few ulp of
-      // sqrt(head_dim) terms, which moves a weight by as much.
-      for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 4e-6) << NameOf(ops, shape) << " at " << i;
+      for (const int32_t block_size : {16, 6, 5}) {
+        Cache cache(shape, block_size, sequences, *ops, pool);
+        const Expected want = Expect(shape, sequences, pieces, ops, pool);
+        const std::vector<float> got = cache.Run(*ops, pool, sequences, pieces);
+        for (size_t i = 0; i < got.size(); ++i) {
+          ASSERT_NEAR(got[i], want.value[i], want.tolerance[i]) << NameOf(ops, shape) << " at " << i;
+        }
+      }
     }
   }
 }
@@ -186,17 +226,18 @@ TEST(Attention, LongDecodesMergeInTheSameOrderWhenSplit) {
   for (const Ops* ops : RunnableOps()) {
     Cache cache(shape, 16, sequences, *ops, one);
     const std::vector<Cache::Piece> last = {{0, 4999, 1}};
-    const std::vector<float> want = cache.Run(*SelectOps("ref"), one, sequences, last);
+    const Expected want = Expect(shape, sequences, last, ops, one);
     const std::vector<float> alone = cache.Run(*ops, one, sequences, last),
                              split = cache.Run(*ops, two, sequences, last);
     EXPECT_TRUE(testing::SameBits(alone.data(), split.data(), 64)) << ops->name;
-    for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(alone[i], want[i], 4e-6) << ops->name;
+    for (size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(alone[i], want.value[i], want.tolerance[i]) << ops->name;
   }
 }
 
 // Scores far apart: weights that underflow, a maximum in a late partition.
 TEST(Attention, LargeScoresStayFinite) {
-  const Shape shape = {2, 1, 16, 0, DType::kF32};
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  const Shape shape = {2, 1, 16, 0, dtype};
   ThreadPool pool(1);
   std::vector<Sequence> sequences = {MakeSequence(shape, 520, 3)};
   for (int32_t p = 0; p < 520; ++p) {
@@ -204,10 +245,13 @@ TEST(Attention, LargeScoresStayFinite) {
   }
   for (const Ops* ops : RunnableOps()) {
     Cache cache(shape, 16, sequences, *ops, pool);
-    const std::vector<float> want = cache.Run(*SelectOps("ref"), pool, sequences, {{0, 500, 20}});
+    const Expected want = Expect(shape, sequences, {{0, 500, 20}}, ops, pool);
     const std::vector<float> got = cache.Run(*ops, pool, sequences, {{0, 500, 20}});
     // Scores of order 1000 carry an absolute error of about 1e-4, and so do the weights.
-    for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 2e-3) << ops->name << " at " << i;
+    for (size_t i = 0; i < got.size(); ++i) {
+      ASSERT_NEAR(got[i], want.value[i], want.tolerance[i] + 2e-3) << ops->name << " at " << i;
+    }
+  }
   }
 }
 

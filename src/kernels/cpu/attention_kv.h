@@ -1,10 +1,11 @@
-// What attention works on: a call's shape, a thread's buffers, and K and V of one head read from the paged cache as
-// f32. After simd_*.h; attention_kernel.h says how the pieces fit.
+// What attention in f32 works on: a thread's buffers, and K and V of one head read from the paged cache as f32. After
+// simd_*.h; attention_kernel.h says how the pieces fit.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/attention_schedule.h"
 #include "kernels/cpu/row_kernel.h"
 #include "kernels/kernel_set.h"
 #include "kernels/kv_layout.h"
@@ -27,21 +28,6 @@ struct AttentionBuffers {
   float* weights;  // [rows, kPartition]: scores, then softmax weights
   float* part;     // [rows, padded]: a partition's result
   float* state;    // [rows, padded]: merged so far
-};
-
-struct AttentionCall {
-  const float* q;
-  const AttentionItem* items;
-  int64_t num_items;
-  int32_t heads, group;  // group: heads per KV head
-  int32_t tile_heads;    // heads of a group per tile
-  int32_t tile_queries;
-  const KvLayer* kv;
-  int64_t padded;  // head_dim rounded up to kMaxWidth
-  float scale;
-  int32_t window;
-  float* out;
-  int64_t q_stride, out_stride;  // elements
 };
 
 struct PartitionSums {

@@ -1,8 +1,10 @@
 // The kernel set of machines with AVX-512 F, BW, VL and DQ (compiled for them). Where the CPU also has AVX512-BF16,
-// bf16 weights under LinearMode::kBF16 go to avx512_bf16.cc: pairs of products in one instruction, other roundings.
+// bf16 weights under LinearMode::kBF16 go to avx512_bf16.cc and attention over bf16 and int8 KV to attention_bf16.cc:
+// pairs of products in one instruction, other roundings.
 // Bits are promised per binary, kernel set and that feature, not across machines.
 #include "kernels/cpu/simd_avx512.h"
 
+#include "kernels/cpu/attention_bf16.h"
 #include "kernels/cpu/attention_kernel.h"
 #include "kernels/cpu/avx512_bf16.h"
 #include "kernels/cpu/fused_kernel.h"
@@ -23,11 +25,18 @@ void LinearOrBf16(ThreadPool& pool, const float* x, int64_t tokens, const Matrix
   Linear(pool, x, tokens, w, bias, mode, y, scratch);
 }
 
+void AttentionOrBf16(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
+                     int32_t heads, const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride,
+                     Workspace scratch) {
+  const auto attention = kv.dtype != DType::kF32 && CpuHasAvx512Bf16() ? AttentionAvx512Bf16 : Attention;
+  attention(pool, q, q_stride, items, heads, kv, scale, window, out, out_stride, scratch);
+}
+
 }  // namespace
 
 const Ops& Avx512Ops() {
   static constexpr Ops kOps = {"avx512", LinearOrBf16, RmsNorm, Embed, Rope,
-                               StoreKv,  Attention,    SiluMul, AddTo, DequantizeRow,
+                               StoreKv,  AttentionOrBf16, SiluMul, AddTo, DequantizeRow,
                                PackAvx512, LinearPackedAvx512, GatedPackedAvx512, EmbedPackedAvx512, RopeStore};
   return kOps;
 }

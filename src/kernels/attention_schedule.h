@@ -1,0 +1,68 @@
+// How the work of one attention call is cut and handed to threads, the same for every kernel set; compiled once, without
+// any instruction set's flags. A set gives three functions (AttentionKernel).
+//
+// A tile is up to kAttentionTileRows rows, a row being one (query, head), that share one KV head, so that K and V are
+// read once for all query heads of the group. Partitions of kPartition positions are fixed in absolute position; a
+// row's partitions are merged in ascending order, in one task or, when a tile is too long to be one, through results
+// in scratch. Tiles go longest first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/ops.h"
+
+namespace tactus::kernels {
+
+struct AttentionCall {
+  const float* q;
+  int64_t q_stride, out_stride;  // elements between tokens
+  const AttentionItem* items;
+  int64_t num_items;
+  int32_t heads, group;  // group: heads per KV head
+  int32_t tile_heads;    // heads of a group per tile
+  int32_t tile_queries;
+  const KvLayer* kv;
+  int64_t padded;  // head_dim rounded up to kMaxWidth
+  float scale;
+  int32_t window;
+  float* out;
+};
+
+struct AttentionTile {
+  const AttentionItem* item;
+  int32_t kv_head, first_head, heads, first_query, queries;
+
+  int32_t rows() const { return queries * heads; }
+};
+
+// A row's result over some partitions: `padded` values, then maximum and sum (of weights relative to the maximum).
+struct AttentionKernel {
+  // All partitions of a tile, into call.out. `scratch`: AttentionThreadBytes, 64-byte aligned.
+  void (*run_tile)(const AttentionCall& call, const AttentionTile& tile, std::byte* scratch);
+  // One partition; results[row * stride]. A row that sees nothing of it gets sum -1.
+  void (*run_partition)(const AttentionCall& call, const AttentionTile& tile, int32_t index, std::byte* scratch,
+                        float* results, int64_t stride);
+  // Merges `count` results of one row, `stride` apart and ascending, into `state`, a result itself (begin: maximum
+  // -infinity, all else 0). With `out`: then writes the row there.
+  void (*merge)(const AttentionCall& call, float* state, const float* results, int64_t stride, int32_t count,
+                float* out);
+};
+
+// First and last position that a query of the call at `position` sees.
+struct VisibleRange {
+  int32_t low, high;
+};
+VisibleRange VisibleFrom(const AttentionCall& call, int32_t position);
+// Of row `row` of a tile in a buffer whose tokens are `stride` elements apart.
+int64_t AttentionRowOffset(const AttentionCall& call, const AttentionTile& tile, int32_t row, int64_t stride);
+
+// Fills everything in `call` but q, kv, scale, window and out with their strides, and runs it.
+void RunAttention(ThreadPool& pool, const AttentionKernel& kernel, std::span<const AttentionItem> items, int32_t heads,
+                  AttentionCall call, Workspace scratch);
+
+int64_t AttentionThreadBytes(int32_t head_dim);
+int64_t AttentionWorkspaceBytes(int64_t tokens, int32_t heads, int32_t head_dim, int32_t threads);
+
+}  // namespace tactus::kernels

@@ -1,0 +1,385 @@
+// Attention by vdpbf16ps: q and the softmax weights rounded to bf16, K and V as stored (int8 codes are exact in bf16),
+// sums in f32. Each lane of the instruction adds two products to its sum, the odd one first, each step rounded to
+// nearest even, subnormals taken as zero.
+//
+// A row is one (query, head). Its result depends on the row and its K and V alone:
+// - a score is one chain over the pairs of head_dim, ascending; int8: then times the position's scale of K;
+// - within a partition of kPartition absolute positions: the maximum, the weights 2^(scale log2(e) (score - maximum))
+//   rounded to bf16 (int8: times the position's scale of V first), their sum (lanes by absolute position, then a fixed
+//   tree), and one chain of weighted values over pairs of positions, ascending;
+// - partitions are merged in ascending order by MergeRows.
+// Positions that a row does not see are skipped or have a weight of exact zero. So block size, chunking, neighbours,
+// threads and the splitting of long tiles change no bit.
+#include "kernels/cpu/attention_bf16.h"
+
+#include "kernels/attention_schedule.h"
+#include "kernels/cpu/attention_bf16_tile.h"
+#include "kernels/kv_layout.h"
+
+namespace tactus::kernels {
+namespace {
+
+// Where one thread works.
+struct Buffers {
+  Buffers(std::byte* scratch, int64_t padded) {
+    auto* p = reinterpret_cast<float*>(scratch);
+    auto take = [&p](int64_t words) {
+      float* at = p;
+      p += words;
+      return at;
+    };
+    q = reinterpret_cast<uint32_t*>(take(kAttentionTileRows * padded / 2));
+    scores = take(kGroupRows * kPartition);
+    weights = reinterpret_cast<uint16_t*>(take(kGroupRows * kPartition / 2));
+    part = take(kAttentionTileRows * padded);
+    state = take(kAttentionTileRows * padded);
+    keys = reinterpret_cast<uint32_t*>(take(kPartition * padded / 2));
+    values = reinterpret_cast<uint32_t*>(take(kPairs * padded));
+    key_scales = take(kPartition);
+    value_scales = take(kPartition);
+  }
+  uint32_t* q;        // [rows, padded / 2] pairs
+  float* scores;      // [kGroupRows, kPartition]
+  uint16_t* weights;  // [kGroupRows, kPartition]
+  float* part;        // [rows, padded]: a partition's result
+  float* state;       // [rows, padded]: merged so far
+  uint32_t* keys;     // [dim pairs, kPartition], where K cannot be read in place
+  uint32_t* values;   // [kPairs, padded], where V cannot; else two rows for pairs at the ends
+  float *key_scales, *value_scales;
+};
+
+struct Rows {
+  Rows(const AttentionCall& call, const AttentionTile& tile) : count(tile.rows()) {
+    for (int32_t r = 0; r < count; ++r) {
+      const VisibleRange seen = VisibleFrom(call, tile.item->first_position + tile.first_query + r / tile.heads);
+      low[r] = seen.low;
+      high[r] = seen.high;
+    }
+  }
+  // Columns of the partition at `base` that row r sees; empty: from >= to.
+  ColumnRange In(int32_t r, int32_t base) const {
+    const int32_t from = low[r] > base ? low[r] - base : 0, to = high[r] + 1 - base;
+    return {from, to < kPartition ? to : kPartition};
+  }
+  int32_t count;
+  int32_t low[kAttentionTileRows], high[kAttentionTileRows];  // both ascending
+};
+
+// K and V of one head in one partition: where each vector of 16 positions and each pair of positions lies.
+struct PartitionKv {
+  int32_t base, begin, end;                  // positions read: [begin, end)
+  const uint32_t* keys[kKeyVectors + 4];     // those that hold no position read point at one that does
+  int64_t key_stride;                        // from one pair of dimensions to the next
+  const uint32_t* values[kPairs + 1];
+  const float *key_scales, *value_scales;    // [kPartition]; null: none
+};
+
+inline const std::byte* HeadAt(const KvLayer& kv, const void* base, const AttentionItem& item, int32_t kv_head,
+                               int32_t position) {
+  return static_cast<const std::byte*>(base) + KvHeadOffset(kv, item.block_table[position / kv.block_size], kv_head);
+}
+
+// 32 codes to bf16: exact.
+inline __m512i Widen(const std::byte* codes) {
+  const __m256i c = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes));
+  const __m512 low = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(c)));
+  const __m512 high = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(c, 1)));
+  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
+}
+
+// An element's bits in bf16 (int8: of the code).
+inline uint16_t ElementBits(const KvLayer& kv, const std::byte* head, int64_t index) {
+  return F32ToBF16(KvElement(kv, head, index));
+}
+
+void PlaceKeys(const AttentionCall& call, const AttentionTile& tile, const Buffers& b, PartitionKv* p) {
+  const KvLayer& kv = *call.kv;
+  const bool whole_vectors = KvPaired(kv) && kv.block_size % 16 == 0;
+  const bool in_place = whole_vectors && kv.dtype == DType::kBF16;
+  const int32_t dim_pairs = (kv.head_dim + 1) / 2;
+  p->key_stride = in_place ? kv.block_size : kPartition;
+  const int32_t first = (p->begin - p->base) / 16, last = (p->end - 1 - p->base) / 16;
+  for (int32_t v = first; v <= last; ++v) {
+    const int32_t position = p->base + 16 * v;
+    uint32_t* to = b.keys + 16 * v;
+    if (in_place) {
+      p->keys[v] = reinterpret_cast<const uint32_t*>(HeadAt(kv, kv.k, *tile.item, tile.kv_head, position)) +
+                   position % kv.block_size;
+      continue;
+    }
+    p->keys[v] = to;
+    if (whole_vectors) {
+      const std::byte* from = HeadAt(kv, kv.k, *tile.item, tile.kv_head, position) + position % kv.block_size * 2;
+      for (int32_t d = 0; d < dim_pairs; ++d, from += 2 * kv.block_size, to += kPartition) {
+        _mm512_storeu_si512(to, Widen(from));
+      }
+      continue;
+    }
+    for (int32_t lane = 0; lane < 16; ++lane) {
+      const int32_t s = position + lane;
+      if (s < p->begin || s >= p->end) continue;  // that lane's scores are never looked at
+      const std::byte* head = HeadAt(kv, kv.k, *tile.item, tile.kv_head, s);
+      for (int32_t d = 0; d < dim_pairs; ++d) {
+        const uint32_t even = ElementBits(kv, head, KeyIndex(kv, s % kv.block_size, 2 * d));
+        const uint32_t odd =
+            2 * d + 1 < kv.head_dim ? ElementBits(kv, head, KeyIndex(kv, s % kv.block_size, 2 * d + 1)) : 0;
+        to[d * kPartition + lane] = even | odd << 16;
+      }
+    }
+  }
+  for (int32_t v = 0; v < first; ++v) p->keys[v] = p->keys[first];
+  for (int32_t v = last + 1; v < kKeyVectors + 4; ++v) p->keys[v] = p->keys[last];
+}
+
+void PlaceValues(const AttentionCall& call, const AttentionTile& tile, const Buffers& b, PartitionKv* p) {
+  const KvLayer& kv = *call.kv;
+  const bool whole_vectors = KvPaired(kv) && kv.head_dim % 16 == 0;
+  const bool in_place = whole_vectors && kv.dtype == DType::kBF16;
+  const int32_t first = (p->begin - p->base) / 2, last = (p->end - 1 - p->base) / 2;
+  for (int32_t i = first; i <= last; ++i) {
+    const int32_t position = p->base + 2 * i;
+    const bool sees_even = position >= p->begin, sees_odd = position + 1 < p->end;
+    uint32_t* to = b.values + i * call.padded;
+    p->values[i] = to;
+    if (whole_vectors) {
+      const int64_t pair = static_cast<int64_t>(position % kv.block_size / 2) * kv.head_dim;
+      const std::byte* head = HeadAt(kv, kv.v, *tile.item, tile.kv_head, position);
+      const auto* from = reinterpret_cast<const uint32_t*>(head) + pair;
+      if (in_place && sees_even && sees_odd) {
+        p->values[i] = from;
+        continue;
+      }
+      // Half of a pair may never have been written; zero times that could be NaN. Codes are always numbers.
+      const __m512i keep = _mm512_set1_epi32(static_cast<int>((sees_even ? 0xffffu : 0u) | (sees_odd ? 0xffff0000u : 0u)));
+      for (int32_t d = 0; d < kv.head_dim; d += 16) {
+        const __m512i x = in_place ? _mm512_loadu_si512(from + d) : Widen(head + 2 * (pair + d));
+        _mm512_storeu_si512(to + d, _mm512_and_si512(x, keep));
+      }
+      continue;
+    }
+    std::memset(to, 0, static_cast<size_t>(call.padded) * sizeof(uint32_t));
+    for (int32_t half = 0; half < 2; ++half) {
+      const int32_t s = position + half;
+      if (s < p->begin || s >= p->end) continue;
+      const std::byte* head = HeadAt(kv, kv.v, *tile.item, tile.kv_head, s);
+      for (int32_t d = 0; d < kv.head_dim; ++d) {
+        to[d] |= static_cast<uint32_t>(ElementBits(kv, head, ValueIndex(kv, s % kv.block_size, d))) << 16 * half;
+      }
+    }
+  }
+}
+
+void PlaceScales(const AttentionCall& call, const AttentionTile& tile, const Buffers& b, PartitionKv* p) {
+  const KvLayer& kv = *call.kv;
+  p->key_scales = p->value_scales = nullptr;
+  if (kv.dtype != DType::kInt8) return;
+  p->key_scales = b.key_scales;
+  p->value_scales = b.value_scales;
+  std::memset(b.key_scales, 0, kPartition * sizeof(float));
+  std::memset(b.value_scales, 0, kPartition * sizeof(float));
+  for (int32_t s = p->begin, n; s < p->end; s += n) {
+    const int32_t offset = s % kv.block_size, left = p->end - s;
+    n = kv.block_size - offset < left ? kv.block_size - offset : left;
+    const int64_t at = KvScaleOffset(kv, offset);
+    std::memcpy(b.key_scales + (s - p->base), HeadAt(kv, kv.k, *tile.item, tile.kv_head, s) + at, 4 * static_cast<size_t>(n));
+    std::memcpy(b.value_scales + (s - p->base), HeadAt(kv, kv.v, *tile.item, tile.kv_head, s) + at, 4 * static_cast<size_t>(n));
+  }
+}
+
+// Few rows take more vectors at a time: about 16 sums are in flight either way.
+constexpr int VecsFor(int rows) { return rows <= 4 ? 4 : 2; }
+
+using ScoreFn = void (*)(const uint32_t*, int64_t, const uint32_t* const*, int64_t, int32_t, const float*, float*);
+using WeighFn = void (*)(const uint16_t*, const uint32_t* const*, int32_t, int32_t, int64_t, float*, int64_t);
+
+template <bool kFetch>
+constexpr ScoreFn kScore[kGroupRows + 1] = {nullptr,
+                                            ScoreRows<1, VecsFor(1), kFetch>,
+                                            ScoreRows<2, VecsFor(2), kFetch>,
+                                            ScoreRows<3, VecsFor(3), kFetch>,
+                                            ScoreRows<4, VecsFor(4), kFetch>,
+                                            ScoreRows<5, VecsFor(5), kFetch>,
+                                            ScoreRows<6, VecsFor(6), kFetch>,
+                                            ScoreRows<7, VecsFor(7), kFetch>,
+                                            ScoreRows<8, VecsFor(8), kFetch>};
+template <int kVecs>
+constexpr WeighFn kWeigh[kGroupRows + 1] = {nullptr,
+                                            WeighRows<1, kVecs>,
+                                            WeighRows<2, kVecs>,
+                                            WeighRows<3, kVecs>,
+                                            WeighRows<4, kVecs>,
+                                            WeighRows<5, kVecs>,
+                                            WeighRows<6, kVecs>,
+                                            WeighRows<7, kVecs>,
+                                            WeighRows<8, kVecs>};
+
+struct Sums {
+  float maximum[kAttentionTileRows], sum[kAttentionTileRows];  // sum -1: the row sees nothing here
+};
+
+// Rows [first, first + n) over the partition, into b.part.
+void RunGroup(const AttentionCall& call, const Rows& rows, const PartitionKv& p, int32_t first, int32_t n,
+              const Buffers& b, Sums* sums) {
+  ColumnRange own[kGroupRows], group = {kPartition, 0};
+  for (int32_t r = 0; r < n; ++r) {
+    own[r] = rows.In(first + r, p.base);
+    sums->sum[first + r] = -1.0f;
+    if (own[r].from >= own[r].to) continue;
+    group.from = own[r].from < group.from ? own[r].from : group.from;
+    group.to = own[r].to > group.to ? own[r].to : group.to;
+  }
+  if (group.from >= group.to) return;
+  const int64_t q_stride = call.padded / 2;
+  const int32_t dim_pairs = (call.kv->head_dim + 1) / 2, vecs = VecsFor(n);
+  const ScoreFn score = first == 0 ? kScore<true>[n] : kScore<false>[n];
+  for (int32_t v = group.from / 16 / vecs * vecs; v * 16 < group.to; v += vecs) {
+    score(b.q + first * q_stride, q_stride, p.keys + v, p.key_stride, dim_pairs,
+          p.key_scales != nullptr ? p.key_scales + 16 * v : nullptr, b.scores + 16 * v);
+  }
+  for (int32_t r = 0; r < n; ++r) {
+    uint16_t* weights = b.weights + r * kPartition;
+    if (own[r].from >= own[r].to) {
+      std::memset(weights, 0, kPartition * sizeof(uint16_t));
+      continue;
+    }
+    SoftmaxRow(b.scores + r * kPartition, own[r], group, call.scale * 1.44269504f, p.value_scales, weights,
+               &sums->maximum[first + r], &sums->sum[first + r]);
+  }
+  const int32_t from = group.from / 2, to = (group.to + 1) / 2;
+  float* out = b.part + first * call.padded;
+  int64_t d = 0;
+  for (; d + 16 * vecs <= call.padded; d += 16 * vecs) {
+    (vecs == 4 ? kWeigh<4>[n] : kWeigh<2>[n])(b.weights, p.values, from, to, d, out, call.padded);
+  }
+  for (; d < call.padded; d += 16) kWeigh<1>[n](b.weights, p.values, from, to, d, out, call.padded);
+}
+
+void RunPartition(const AttentionCall& call, const AttentionTile& tile, const Rows& rows, int32_t index,
+                  const Buffers& b, Sums* sums) {
+  PartitionKv p;
+  p.base = index * kPartition;
+  p.begin = rows.low[0] > p.base ? rows.low[0] : p.base;
+  const int32_t last = rows.high[rows.count - 1] + 1;
+  p.end = last < p.base + kPartition ? last : p.base + kPartition;
+  PlaceKeys(call, tile, b, &p);
+  PlaceValues(call, tile, b, &p);
+  PlaceScales(call, tile, b, &p);
+  for (int32_t r = 0; r < rows.count; r += kGroupRows) {
+    RunGroup(call, rows, p, r, rows.count - r < kGroupRows ? rows.count - r : kGroupRows, b, sums);
+  }
+}
+
+// Adds a partition's `n` rows, stride apart, to what came before them. A row's first partition finds maximum -infinity, sum and
+// values 0.
+inline void MergeRows(float log2_scale, int32_t n, const float* maximum, const float* sum, const float* part,
+                      int64_t padded, float* state_maximum, float* state_sum, float* state) {
+  for (int32_t r = 0; r < n; r += 16) {
+    const __mmask16 rows = Within(r, 0, n);
+    const __m512 s1 = _mm512_maskz_loadu_ps(rows, sum + r), s0 = _mm512_maskz_loadu_ps(rows, state_sum + r);
+    const __mmask16 sees = _mm512_mask_cmp_ps_mask(rows, s1, _mm512_setzero_ps(), _CMP_NLT_UQ);
+    if (sees == 0) continue;
+    const __m512 m1 = _mm512_maskz_loadu_ps(rows, maximum + r), m0 = _mm512_maskz_loadu_ps(rows, state_maximum + r);
+    const __m512 top = _mm512_max_ps(m0, m1), scale = _mm512_set1_ps(log2_scale), least = _mm512_set1_ps(-200.0f);
+    // 2^-200 is zero in f32; a difference of infinities would be NaN in Exp2.
+    const __m512 f0 = Exp2(_mm512_max_ps(least, _mm512_mul_ps(_mm512_sub_ps(m0, top), scale)));
+    const __m512 f1 = Exp2(_mm512_max_ps(least, _mm512_mul_ps(_mm512_sub_ps(m1, top), scale)));
+    _mm512_mask_storeu_ps(state_maximum + r, sees, top);
+    _mm512_mask_storeu_ps(state_sum + r, sees, _mm512_fmadd_ps(s1, f1, _mm512_mul_ps(s0, f0)));
+    alignas(64) float old_factor[16], new_factor[16];
+    _mm512_store_ps(old_factor, f0);
+    _mm512_store_ps(new_factor, f1);
+    for (int32_t i = 0; i < 16; ++i) {
+      if ((sees >> i & 1) == 0) continue;
+      const __m512 a = _mm512_set1_ps(old_factor[i]), c = _mm512_set1_ps(new_factor[i]);
+      float* to = state + (r + i) * padded;
+      const float* from = part + (r + i) * padded;
+      for (int64_t d = 0; d < padded; d += 16) {
+        const __m512 kept = _mm512_mul_ps(_mm512_loadu_ps(to + d), a);
+        _mm512_storeu_ps(to + d, _mm512_fmadd_ps(_mm512_loadu_ps(from + d), c, kept));
+      }
+    }
+  }
+}
+
+inline void WriteRow(const float* state, float sum, int32_t head_dim, float* out) {
+  const __m512 inverse = _mm512_set1_ps(1.0f / sum);
+  for (int32_t d = 0; d < head_dim; d += 16) {
+    const __mmask16 lanes = Within(d, 0, head_dim);
+    _mm512_mask_storeu_ps(out + d, lanes, _mm512_mul_ps(_mm512_loadu_ps(state + d), inverse));
+  }
+}
+
+void RoundQueries(const AttentionCall& call, const AttentionTile& tile, uint32_t* to) {
+  for (int32_t r = 0; r < tile.rows(); ++r, to += call.padded / 2) {
+    const float* from = call.q + AttentionRowOffset(call, tile, r, call.q_stride);
+    for (int32_t d = 0; d < call.padded; d += 16) {
+      const __m512 x = _mm512_maskz_loadu_ps(Within(d, 0, call.kv->head_dim), from + d);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + d / 2), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
+    }
+  }
+}
+
+void RunTile(const AttentionCall& call, const AttentionTile& tile, std::byte* scratch) {
+  const Buffers b(scratch, call.padded);
+  const Rows rows(call, tile);
+  RoundQueries(call, tile, b.q);
+  Sums sums;
+  float maximum[kAttentionTileRows], sum[kAttentionTileRows];
+  for (int32_t r = 0; r < rows.count; ++r) {
+    maximum[r] = -__builtin_inff();
+    sum[r] = 0.0f;
+  }
+  std::memset(b.state, 0, static_cast<size_t>(rows.count * call.padded) * sizeof(float));
+  for (int32_t index = rows.low[0] / kPartition; index <= rows.high[rows.count - 1] / kPartition; ++index) {
+    RunPartition(call, tile, rows, index, b, &sums);
+    MergeRows(call.scale * 1.44269504f, rows.count, sums.maximum, sums.sum, b.part, call.padded, maximum, sum, b.state);
+  }
+  for (int32_t r = 0; r < rows.count; ++r) {
+    WriteRow(b.state + r * call.padded, sum[r], call.kv->head_dim,
+             call.out + AttentionRowOffset(call, tile, r, call.out_stride));
+  }
+}
+
+void RunTilePartition(const AttentionCall& call, const AttentionTile& tile, int32_t index, std::byte* scratch,
+                      float* results, int64_t stride) {
+  const Buffers b(scratch, call.padded);
+  const Rows rows(call, tile);
+  RoundQueries(call, tile, b.q);
+  Sums sums;
+  RunPartition(call, tile, rows, index, b, &sums);
+  for (int32_t r = 0; r < rows.count; ++r) {
+    float* to = results + r * stride;
+    std::memcpy(to, b.part + r * call.padded, static_cast<size_t>(call.padded) * sizeof(float));
+    to[call.padded] = sums.maximum[r];
+    to[call.padded + 1] = sums.sum[r];
+  }
+}
+
+void MergeResults(const AttentionCall& call, float* state, const float* results, int64_t stride, int32_t count,
+                  float* out) {
+  for (int32_t i = 0; i < count; ++i) {
+    const float* part = results + i * stride;
+    MergeRows(call.scale * 1.44269504f, 1, part + call.padded, part + call.padded + 1, part, call.padded,
+              state + call.padded, state + call.padded + 1, state);
+  }
+  if (out != nullptr) WriteRow(state, state[call.padded + 1], call.kv->head_dim, out);
+}
+
+}  // namespace
+
+void AttentionAvx512Bf16(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
+                         int32_t heads, const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride,
+                         Workspace scratch) {
+  static constexpr AttentionKernel kKernel = {RunTile, RunTilePartition, MergeResults};
+  AttentionCall call = {};
+  call.q = q;
+  call.q_stride = q_stride;
+  call.kv = &kv;
+  call.scale = scale;
+  call.window = window;
+  call.out = out;
+  call.out_stride = out_stride;
+  RunAttention(pool, kKernel, items, heads, call, scratch);
+}
+
+}  // namespace tactus::kernels

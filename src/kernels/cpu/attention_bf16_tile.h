@@ -1,0 +1,170 @@
+// The arithmetic of attention with vdpbf16ps: scores, softmax weights and weighted values of a few rows at a time. The
+// order of every sum is stated in attention_bf16.cc.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/kernel_set.h"
+
+namespace tactus::kernels {
+namespace {
+
+constexpr int32_t kPairs = kPartition / 2;      // pairs of positions per partition
+constexpr int32_t kGroupRows = 8;               // rows that go through the tiles together
+constexpr int32_t kKeyVectors = kPartition / 16;
+
+inline __m512 Dot(__m512 sum, __m512i a, __m512i b) {
+  return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+}
+
+// Scores of kRows rows against kVecs vectors of 16 positions: scores[r * kPartition + 16 v + lane]. q: pairs, rows
+// q_stride apart; keys[v]: the pairs of one dimension pair, the next `stride` further on. `ahead`: lines to fetch.
+template <int kRows, int kVecs, bool kFetch>
+void ScoreRows(const uint32_t* q, int64_t q_stride, const uint32_t* const* keys, int64_t stride, int32_t dim_pairs,
+               const float* scales, float* scores) {
+  __m512 acc[kRows][kVecs];
+  const uint32_t* at[kVecs];
+#pragma GCC unroll 8
+  for (int v = 0; v < kVecs; ++v) at[v] = keys[v];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) acc[r][v] = _mm512_setzero_ps();
+  }
+  for (int32_t d = 0; d < dim_pairs; ++d) {
+    __m512i k[kVecs];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) {
+      k[v] = _mm512_loadu_si512(at[v] + d * stride);
+      if (kFetch) __builtin_prefetch(keys[kVecs + v] + d * stride);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const __m512i x = _mm512_set1_epi32(static_cast<int>(q[r * q_stride + d]));
+#pragma GCC unroll 8
+      for (int v = 0; v < kVecs; ++v) acc[r][v] = Dot(acc[r][v], x, k[v]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < kVecs; ++v) {
+    const __m512 s = scales != nullptr ? _mm512_loadu_ps(scales + 16 * v) : _mm512_set1_ps(1.0f);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      _mm512_storeu_ps(scores + r * kPartition + 16 * v, scales != nullptr ? _mm512_mul_ps(acc[r][v], s) : acc[r][v]);
+    }
+  }
+}
+
+// 2^x for x <= 0 or little more: a polynomial of degree 4 on [-1/2, 1/2] (relative error 3e-6; what it gives is rounded to
+// bf16 or scales what has been), exponent by scalef.
+inline __m512 Exp2(__m512 x) {
+  const __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m512 r = _mm512_sub_ps(x, n);
+  __m512 p = _mm512_set1_ps(0.009582853f);
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.055906426f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.24024099f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.6931242f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+  return _mm512_scalef_ps(p, n);
+}
+
+inline float SumLanes(__m512 v) {
+  const __m256 a = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+  __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
+}
+
+inline float MaxLane(__m512 v) {
+  const __m256 a = _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+  __m128 s = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  s = _mm_max_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_max_ss(s, _mm_shuffle_ps(s, s, 1)));
+}
+
+// Lanes of the vector at `first` that lie within [from, to).
+inline __mmask16 Within(int32_t first, int32_t from, int32_t to) {
+  const int32_t low = from > first ? from - first : 0, high = to - first;
+  const uint32_t below = high >= 16 ? 0xffffu : high <= 0 ? 0u : (1u << high) - 1u;
+  const uint32_t skipped = low >= 16 ? 0xffffu : (1u << low) - 1u;
+  return static_cast<__mmask16>(below & ~skipped);
+}
+
+// Where a row's visible columns lie within the partition, and those of its group, which get weights (zeros around its own).
+struct ColumnRange {
+  int32_t from, to;
+};
+
+// One row's scores to bf16 weights exp(scale * (score - maximum)), times value_scales where given. `log2_scale`: scale *
+// log2(e). The sum is of the weights as rounded or, with value_scales, before both.
+inline void SoftmaxRow(const float* scores, ColumnRange row, ColumnRange group, float log2_scale,
+                       const float* value_scales, uint16_t* weights, float* maximum, float* sum) {
+  const __m512 lowest = _mm512_set1_ps(-__builtin_inff());
+  __m512 top0 = lowest, top1 = lowest;
+  int32_t c = row.from / 32 * 32;
+  for (; c < row.to; c += 32) {
+    top0 = _mm512_mask_max_ps(top0, Within(c, row.from, row.to), top0, _mm512_loadu_ps(scores + c));
+    top1 = _mm512_mask_max_ps(top1, Within(c + 16, row.from, row.to), top1, _mm512_loadu_ps(scores + c + 16));
+  }
+  *maximum = MaxLane(_mm512_max_ps(top0, top1));
+  const __m512 factor = _mm512_set1_ps(log2_scale), shift = _mm512_set1_ps(-*maximum * log2_scale);
+  const __m512i ones = _mm512_set1_epi32(0x3f803f80);  // pairs of 1.0
+  __m512 total = _mm512_setzero_ps();
+  for (c = group.from / 32 * 32; c < group.to; c += 32) {
+    const __mmask16 m0 = Within(c, row.from, row.to), m1 = Within(c + 16, row.from, row.to);
+    if ((m0 | m1) == 0) {
+      _mm512_storeu_si512(weights + c, _mm512_setzero_si512());
+      continue;
+    }
+    __m512 w0 = Exp2(_mm512_fmadd_ps(_mm512_loadu_ps(scores + c), factor, shift));
+    __m512 w1 = Exp2(_mm512_fmadd_ps(_mm512_loadu_ps(scores + c + 16), factor, shift));
+    w0 = _mm512_maskz_mov_ps(m0, w0);
+    w1 = _mm512_maskz_mov_ps(m1, w1);
+    if (value_scales != nullptr) {
+      total = _mm512_add_ps(total, _mm512_add_ps(w0, w1));
+      w0 = _mm512_maskz_mul_ps(m0, w0, _mm512_loadu_ps(value_scales + c));
+      w1 = _mm512_maskz_mul_ps(m1, w1, _mm512_loadu_ps(value_scales + c + 16));
+    }
+    const __m512i rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(w1, w0));
+    if (value_scales == nullptr) total = Dot(total, rounded, ones);
+    _mm512_storeu_si512(weights + c, rounded);
+  }
+  *sum = SumLanes(total);
+}
+
+// out[r * padded + 16 v + lane] = weights of pairs [from, to) times values[pair], ascending.
+template <int kRows, int kVecs>
+void WeighRows(const uint16_t* weights, const uint32_t* const* values, int32_t from, int32_t to, int64_t first_dim,
+               float* out, int64_t padded) {
+  __m512 acc[kRows][kVecs];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) acc[r][v] = _mm512_setzero_ps();
+  }
+  const auto* pairs = reinterpret_cast<const char*>(weights);
+  for (int32_t i = from; i < to; ++i) {
+    __m512i x[kVecs];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) x[v] = _mm512_loadu_si512(values[i] + first_dim + 16 * v);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      int pair;
+      std::memcpy(&pair, pairs + (r * kPairs + i) * 4, sizeof pair);
+      const __m512i w = _mm512_set1_epi32(pair);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVecs; ++v) acc[r][v] = Dot(acc[r][v], w, x[v]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) _mm512_storeu_ps(out + r * padded + first_dim + 16 * v, acc[r][v]);
+  }
+}
+
+}  // namespace
+}  // namespace tactus::kernels
