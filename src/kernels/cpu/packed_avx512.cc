@@ -224,7 +224,7 @@ void GatedPackedAvx512(ThreadPool& pool, const PackedTokens& x, const PackedMatr
 namespace {
 
 // 1 / sqrt(mean(x^2) + eps), as rms_norm sums it.
-float InverseRms(const float* x, int64_t cols, float eps) {
+float PackInverseRms(const float* x, int64_t cols, float eps) {
   __m512 acc[4] = {Simd::Zero(), Simd::Zero(), Simd::Zero(), Simd::Zero()};
   int64_t i = 0;
   for (; i + 64 <= cols; i += 64) {
@@ -255,7 +255,7 @@ void PackAvx512(ThreadPool& pool, const float* x, const float* norm_weight, floa
       RoundColumns(t, 0, padded, out, [&](int64_t c) { return load(row, c); });
       return;
     }
-    const __m512 inverse = _mm512_set1_ps(InverseRms(row, cols, eps));
+    const __m512 inverse = _mm512_set1_ps(PackInverseRms(row, cols, eps));
     RoundColumns(t, 0, padded, out,
                  [&](int64_t c) { return _mm512_mul_ps(_mm512_mul_ps(load(row, c), inverse), load(norm_weight, c)); });
   });
