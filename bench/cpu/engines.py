@@ -97,20 +97,28 @@ class Places:
     llama: pathlib.Path | None          # folder with bin/llama-server and llama_driver
     ik: pathlib.Path | None
     tactus_args: list[str]
+    variants: int = 2                   # of each format, in the order of VARIANTS; 0: all
 
     @property
     def tactus(self) -> pathlib.Path:
         return self.build / "tactus"
 
 
+# Our own ways to run a format: (label, whose file, flags). The peers' quantised formats round activations to 8 bits; ours does by
+# choice and rounds to 16 otherwise. The others are measured on request (--variants).
+VARIANTS = {
+    "bf16": [("tactus", "bf16", [])],
+    "int8": [("tactus int8", "bf16", ["--quantization", "int8", "--activation-dtype", "int8"]), ("tactus int8, int16 activations", "bf16", ["--quantization", "int8"]),
+             ("tactus Q8_0", "int8", ["--activation-dtype", "int8"]), ("tactus Q8_0, int16 activations", "int8", [])],
+    "int4": [("tactus int4", "bf16", ["--quantization", "int4", "--activation-dtype", "int8"]), ("tactus int4, int16 activations", "bf16", ["--quantization", "int4"]),
+             ("tactus Q4_0", "int4", ["--activation-dtype", "int8"]), ("tactus Q4_0, int16 activations", "int4", [])],
+}
+
+
 def tactus_models(places: Places, fmt: str) -> list[tuple[str, list[str]]]:
-    """What is run for a format: (label, model and flags). int8 is run both ways that the peers have it."""
-    gguf = lambda f: str(make_models.gguf_path(places.models, f))
-    if fmt == "bf16":
-        return [("tactus", [gguf("bf16")])]
-    if fmt == "int8":
-        return [("tactus", [gguf("bf16"), "--quantization", "int8"]), ("tactus Q8_0", [gguf("int8")])]
-    return [("tactus", [gguf("bf16"), "--quantization", "int4"]), ("tactus Q4_0", [gguf("int4")])]
+    """(label, model and flags) of the variants that are run."""
+    chosen = VARIANTS[fmt][:places.variants] or VARIANTS[fmt]
+    return [(label, [str(make_models.gguf_path(places.models, file)), *flags]) for label, file, flags in chosen]
 
 
 def specs(places: Places, fmt: str, only: list[str]) -> list[Spec]:
@@ -127,8 +135,8 @@ def specs(places: Places, fmt: str, only: list[str]) -> list[Spec]:
     for label, folder in (("llama.cpp", places.llama), ("ik_llama.cpp", places.ik)):
         if folder:
             found.append(Spec(label, [str(folder / "llama_driver"), str(make_models.gguf_path(places.models, fmt)), threads],
-                              "libllama, flash attention on, ubatch 512, batch 2112, KV f16, weights repacked as by its default"
-                              + (", one KV stream per sequence" if label == "llama.cpp" else "")))
+                              "libllama, flash attention on, ubatch 512, batch 2112, KV f16, "
+                              + ("weights repacked as by its default, one KV stream per sequence" if label == "llama.cpp" else "weights repacked (-rtr), its fused operators on")))
     return [s for s in found if not only or any(s.name.startswith(o) for o in only)]
 
 

@@ -22,7 +22,7 @@
 namespace {
 
 struct Settings {
-  int threads = 2, ubatch = 512, sequences = 33, context = 1280;
+  int threads = 2, repack = 1, ubatch = 512, sequences = 33, context = 1280;
 };
 
 double Now() {
@@ -35,6 +35,10 @@ class Engine {
     llama_backend_init();
     llama_model_params mp = llama_model_default_params();
     mp.n_gpu_layers = 0;
+#ifdef TACTUS_IK
+    mp.repack_tensors = s.repack != 0;  // -rtr; llama.cpp repacks by itself
+    if (mp.repack_tensors) mp.use_mmap = false;
+#endif
     model_ = llama_model_load_from_file(path, mp);
     if (model_ == nullptr) return false;
     llama_context_params cp = llama_context_default_params();
@@ -117,11 +121,12 @@ class Engine {
     batch_.n_tokens = 0;
     for (int i = 0; i < context; ++i) Add(i, 0, i == context - 1);
     Decode();
-    std::vector<uint8_t> state(llama_state_seq_get_size(ctx_, 0));
 #ifdef TACTUS_IK
+    std::vector<uint8_t> state(llama_state_seq_get_size(ctx_, 0, 0));
     llama_state_seq_get_data(ctx_, state.data(), state.size(), 0, 0);
     for (int s = 1; s < batch; ++s) llama_state_seq_set_data(ctx_, state.data(), state.size(), s, 0);
 #else
+    std::vector<uint8_t> state(llama_state_seq_get_size(ctx_, 0));
     llama_state_seq_get_data(ctx_, state.data(), state.size(), 0);
     for (int s = 1; s < batch; ++s) llama_state_seq_set_data(ctx_, state.data(), state.size(), s);
 #endif
@@ -160,12 +165,12 @@ class Engine {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: llama_driver MODEL.gguf [threads [ubatch [sequences [context]]]]\n");
+    std::fprintf(stderr, "usage: llama_driver MODEL.gguf [threads [repack [ubatch [sequences [context]]]]]\n");
     return 2;
   }
   Settings settings;
-  int* const fields[] = {&settings.threads, &settings.ubatch, &settings.sequences, &settings.context};
-  for (int i = 2; i < argc && i < 6; ++i) *fields[i - 2] = std::atoi(argv[i]);
+  int* const fields[] = {&settings.threads, &settings.repack, &settings.ubatch, &settings.sequences, &settings.context};
+  for (int i = 2; i < argc && i < 7; ++i) *fields[i - 2] = std::atoi(argv[i]);
   Engine engine;
   const double start = Now();
   if (!engine.Load(argv[1], settings)) {

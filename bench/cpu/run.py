@@ -275,6 +275,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--formats", default="bf16,int8,int4")
     parser.add_argument("--serve-format", default="int8", choices=["bf16", "int8", "int4"], help="of the stall test and the load tests")
     parser.add_argument("--engines", default="", help="names that begin so only, comma-separated: tactus,OpenVINO,llama.cpp,ik_llama.cpp")
+    parser.add_argument("--variants", type=int, default=2, help="how many of our own ways to run a format (engines.py lists them); 0: all")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--rounds", type=int, default=2, help="turns of every engine per cell")
     parser.add_argument("--rate", type=float, default=0.3, help="Poisson arrivals per second")
@@ -301,7 +302,7 @@ def main() -> None:
     cache = args.cache.resolve()
     python = cache / "venv/bin/python"
     places = engines.Places(cache / "models", args.build.resolve(), args.threads, python if python.exists() else None, existing(cache / "llama.cpp", "llama_driver"),
-                            existing(args.ik or cache / "ik_llama.cpp", "llama_driver"), args.tactus_args.split())
+                            existing(args.ik or cache / "ik_llama.cpp", "llama_driver"), args.tactus_args.split(), args.variants)
     run = Run(args, places)
     for name, place in (("OpenVINO GenAI", places.openvino_python), ("llama.cpp", places.llama), ("ik_llama.cpp", places.ik)):
         if place is None:

@@ -167,10 +167,11 @@ class Llama(HttpServer):
     path = "/completion"
 
     def __init__(self, label: str, folder: pathlib.Path, places: engines.Places, fmt: str, log: pathlib.Path, args: list[str]):
-        flags = ["-t", str(places.threads), "-tb", str(places.threads), "-c", str(8 * 2816), "-np", "8", "-fa", *(["on"] if label == "llama.cpp" else []),
-                 *args]
+        flags = ["-t", str(places.threads), "-tb", str(places.threads), "-c", str(8 * 2816), "-np", "8", "-fa", "on", *args]
         if label == "llama.cpp":
             flags += ["--cache-ram", "0", "--no-kv-unified"]
+        else:
+            flags += ["--cache-ram", "0", "-rtr"]
         super().__init__(label, [str(folder / "bin/llama-server"), "-m", str(make_models.gguf_path(places.models, fmt)), *flags],
                          "llama-server " + " ".join(flags), log)
 

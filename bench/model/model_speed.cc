@@ -22,6 +22,8 @@
 #include "base/rng.h"
 #include "cli/option_binding.h"
 #include "exec/cpu_executor.h"
+#include "exec/numerics.h"
+#include "kernels/thread_pool.h"
 #include "model/loader.h"
 
 namespace tactus {
@@ -33,6 +35,7 @@ struct SpeedOptions {
   int64_t max_prefill = 2048, max_context = 1024, max_batch = 32;
   std::string batches = "1,8,16";
   std::string kernels;
+  std::string dtype = "auto", activation_dtype = "auto", quantization = "none", kv_cache_dtype = "auto", weight_cache;
   bool serve = false;
   template <class V>
   void VisitFields(V& v) {
@@ -45,6 +48,14 @@ struct SpeedOptions {
     v.Field("repeat", repeat, {.unit = "times", .min = 1, .max = 1000, .help = "repetitions; medians are reported"});
     v.Field("batches", batches, {.help = "decode batch sizes, comma-separated"});
     v.Field("kernels", kernels, {.help = "force a kernel set"});
+    v.Group("Numerics, as `tactus serve` has them");
+    v.Field("dtype", dtype, {.choices = "auto|float32|bfloat16", .help = "float32 is the reference mode"});
+    v.Field(
+        "activation-dtype", activation_dtype,
+        {.choices = "auto|float32|bfloat16|int16|int8", .help = "what the inputs of linear operators are rounded to"});
+    v.Field("quantization", quantization, {.choices = "none|q8_0|int8|int4", .help = "quantise the weights at load"});
+    v.Field("kv-cache-dtype", kv_cache_dtype, {.choices = "auto|bfloat16|float32|int8", .help = "format of K and V"});
+    v.Field("weight-cache", weight_cache, {.help = "folder that keeps packed weights for the next start"});
     v.Group("Line protocol");
     v.Field("serve", serve, {.help = "take commands from stdin (see the head of model_speed.cc)"});
     v.Field("max-prefill", max_prefill, {.unit = "tokens", .min = 1, .max = 65536, .help = "longest prompt asked for"});
@@ -174,13 +185,21 @@ class Runner {
 Result<std::unique_ptr<Runner>> Runner::Create(const SpeedOptions& options, nlohmann::ordered_json* about) {
   const TimeNs start = SystemClock().NowNs();
   TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(options.model));
-  TACTUS_ASSIGN_OR_RETURN(ModelWeights weights, LoadWeights(description, {}));
-  *about = {{"model", description.config.name}, {"format", weights.format}, {"weight_bytes", weights.bytes}};
+  TACTUS_ASSIGN_OR_RETURN(const Numerics numerics, ChooseNumerics({options.dtype, options.activation_dtype,
+                                                                   options.quantization, options.kv_cache_dtype},
+                                                                  description.config.weight_dtype));
   CpuExecutorOptions exec;
-  exec.threads = static_cast<int32_t>(options.threads);
-  if (!options.kernels.empty()) exec.ops = kernels::SelectOps(options.kernels);
-  exec.linear_mode =
-      description.config.weight_dtype == DType::kBF16 ? kernels::LinearMode::kBF16 : kernels::LinearMode::kF32;
+  exec.threads = options.threads > 0 ? static_cast<int32_t>(options.threads) : kernels::UsableCores();
+  exec.ops = kernels::SelectOps(options.kernels);
+  if (exec.ops == nullptr) return InvalidArgument("--kernels " + options.kernels + " does not run here");
+  exec.linear_mode = numerics.linear_mode;
+  exec.kv_dtype = numerics.kv_dtype;
+  LoadWeightsOptions load = LoadOptionsFor(numerics);
+  load.threads = exec.threads;
+  load.cache_folder = options.weight_cache;
+  TACTUS_ASSIGN_OR_RETURN(ModelWeights weights, LoadWeights(description, load));
+  *about = {{"model", description.config.name},   {"format", weights.format},  {"weight_bytes", weights.bytes},
+            {"numerics", NumericsText(numerics)}, {"kernels", exec.ops->name}, {"threads", exec.threads}};
   auto runner = std::make_unique<Runner>();
   runner->vocab_ = description.config.vocab_size;
   runner->max_prefill_ = options.max_prefill;
