@@ -12,6 +12,9 @@
 
 namespace tactus::kernels {
 
+// Stops where tokens are packed for another matrix.
+void CheckPackedMatch(const PackedTokens& x, const PackedMatrix& w);
+
 // The operators over packed weights as ref/ has them; a set without its own uses these.
 void RefPack(ThreadPool& pool, const float* x, const float* norm_weight, float eps, const PackedTokens& out);
 void RefLinearPacked(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs, Workspace scratch);
@@ -23,8 +26,10 @@ const Ops& RefOps();
 const Ops& PortableOps();  // "scalar"
 #if defined(__x86_64__)
 const Ops& Avx2Ops();
+const Ops& AvxVnniOps();  // Avx2Ops with AVX-VNNI's integer products
 const Ops& Avx512Ops();
 bool CpuHasAvx2();    // with FMA and F16C
+bool CpuHasAvxVnni();
 bool CpuHasAvx512();  // F, BW, VL, DQ
 bool CpuHasAvx512Bf16();
 bool CpuHasAvx512Vnni();

@@ -3,6 +3,10 @@
 #include <cstdlib>
 #include <string>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "base/check.h"
 #include "kernels/attention_schedule.h"
 #include "kernels/dequantize.h"
@@ -14,6 +18,14 @@ namespace tactus::kernels {
 bool CpuHasAvx2() {
   static const bool has =
       __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  return has;
+}
+// CPUID leaf 7, subleaf 1, EAX bit 4; compilers' names for it differ.
+bool CpuHasAvxVnni() {
+  static const bool has = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return CpuHasAvx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 4 & 1) != 0;
+  }();
   return has;
 }
 bool CpuHasAvx512() {
@@ -35,6 +47,7 @@ std::vector<const Ops*> RunnableOps() {
   std::vector<const Ops*> sets = {&RefOps(), &PortableOps()};
 #if defined(__x86_64__)
   if (CpuHasAvx2()) sets.push_back(&Avx2Ops());
+  if (CpuHasAvxVnni()) sets.push_back(&AvxVnniOps());
   if (CpuHasAvx512()) sets.push_back(&Avx512Ops());
 #endif
   return sets;

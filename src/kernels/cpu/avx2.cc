@@ -5,6 +5,7 @@
 #include "kernels/cpu/fused_kernel.h"
 #include "kernels/cpu/linear_entry.h"
 #include "kernels/cpu/linear_kernel.h"
+#include "kernels/cpu/packed_sets.h"
 #include "kernels/cpu/rope_kv.h"
 #include "kernels/cpu/row_kernel.h"
 
@@ -12,7 +13,7 @@ namespace tactus::kernels {
 
 const Ops& Avx2Ops() {
   static constexpr Ops kOps = {"avx2", Linear, RmsNorm, Embed, Rope, StoreKv, Attention, SiluMul, AddTo, DequantizeRow,
-                               RefPack, RefLinearPacked, RefGatedPacked, RefEmbedPacked, RopeStore};
+                               PackAvx2, LinearPackedAvx2, GatedPackedAvx2, EmbedPackedAvx2, RopeStore};
   return kOps;
 }
 

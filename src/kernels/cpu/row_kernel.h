@@ -136,8 +136,8 @@ void ForRows(ThreadPool& pool, int64_t rows, int64_t row_elements, Fn fn) {
   });
 }
 
-// out may be row.
-inline void NormRow(const float* row, int64_t dim, const float* weight, float eps, float* out) {
+// 1 / sqrt(mean(x^2) + eps)
+inline float InverseRms(const float* row, int64_t dim, float eps) {
   Simd::F acc[4] = {Simd::Zero(), Simd::Zero(), Simd::Zero(), Simd::Zero()};
   int64_t i = 0;
   for (; i + 4 * Simd::kWidth <= dim; i += 4 * Simd::kWidth) {
@@ -151,7 +151,12 @@ inline void NormRow(const float* row, int64_t dim, const float* weight, float ep
     acc[0] = Simd::MulAdd(v, v, acc[0]);
   });
   const float sum = Simd::Sum(Simd::Add(Simd::Add(acc[0], acc[1]), Simd::Add(acc[2], acc[3])));
-  const Simd::F inverse = Simd::Set1(1.0f / __builtin_sqrtf(sum / static_cast<float>(dim) + eps));
+  return 1.0f / __builtin_sqrtf(sum / static_cast<float>(dim) + eps);
+}
+
+// out may be row.
+inline void NormRow(const float* row, int64_t dim, const float* weight, float eps, float* out) {
+  const Simd::F inverse = Simd::Set1(InverseRms(row, dim, eps));
   ForVectors(dim, [&](int64_t j, int n) {
     const Simd::F v = Simd::Mul(LoadFirst(row + j, n), inverse);
     StoreFirst(out + j, Simd::Mul(v, LoadFirst(weight + j, n)), n);

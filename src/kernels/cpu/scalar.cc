@@ -5,6 +5,7 @@
 #include "kernels/cpu/fused_kernel.h"
 #include "kernels/cpu/linear_entry.h"
 #include "kernels/cpu/linear_kernel.h"
+#include "kernels/cpu/packed_sets.h"
 #include "kernels/cpu/rope_kv.h"
 #include "kernels/cpu/row_kernel.h"
 
@@ -13,7 +14,7 @@ namespace tactus::kernels {
 const Ops& PortableOps() {
   static constexpr Ops kOps = {"scalar", Linear,    RmsNorm, Embed, Rope,
                                StoreKv,  Attention, SiluMul, AddTo, DequantizeRow,
-                               RefPack, RefLinearPacked, RefGatedPacked, RefEmbedPacked, RopeStore};
+                               PackPortable, LinearPackedPortable, GatedPackedPortable, EmbedPackedPortable, RopeStore};
   return kOps;
 }
 

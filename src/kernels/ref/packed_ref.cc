@@ -68,10 +68,6 @@ float Dot(const PackedTokens& x, int64_t token, const PackedMatrix& w, int64_t n
   return bias != nullptr ? y + bias[n] : y;
 }
 
-void CheckMatch(const PackedTokens& x, const PackedMatrix& w) {
-  TACTUS_CHECK_MSG(x.cols == w.cols && x.format == TokensFor(w, x.format.planes), "tokens are packed for another matrix");
-}
-
 // Rounds one block of `values` into column `first` of the token's rows.
 void PackIntegers(const float* values, int64_t token, int64_t first, const PackedTokens& out) {
   const int32_t block = out.format.block, planes = out.format.planes;
@@ -126,6 +122,10 @@ void PackRow(int64_t token, const Values& values, const PackedTokens& out) {
 
 }  // namespace
 
+void CheckPackedMatch(const PackedTokens& x, const PackedMatrix& w) {
+  TACTUS_CHECK_MSG(x.cols == w.cols && x.format == TokensFor(w, x.format.planes), "tokens are packed for another matrix");
+}
+
 void RefPack(ThreadPool&, const float* x, const float* norm_weight, float eps, const PackedTokens& out) {
   for (int64_t t = 0; t < out.tokens; ++t) {
     const float* row = x + t * out.cols;
@@ -142,7 +142,7 @@ void RefPack(ThreadPool&, const float* x, const float* norm_weight, float eps, c
 
 void RefLinearPacked(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs, Workspace) {
   for (const LinearOutput& o : outputs) {
-    CheckMatch(x, *o.w);
+    CheckPackedMatch(x, *o.w);
     pool.ParallelFor(o.w->rows, [&](int64_t n, int32_t) {
       for (int64_t t = 0; t < x.tokens; ++t) {
         float& y = o.y[t * o.y_stride + n];
@@ -155,8 +155,8 @@ void RefLinearPacked(ThreadPool& pool, const PackedTokens& x, std::span<const Li
 
 void RefGatedPacked(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,
                     const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out, Workspace) {
-  CheckMatch(x, gate);
-  CheckMatch(x, up);
+  CheckPackedMatch(x, gate);
+  CheckPackedMatch(x, up);
   const int64_t rows = gate.rows;
   TACTUS_CHECK(up.rows == rows && out.cols == rows && out.tokens == x.tokens);
   pool.ParallelFor(rows, [&](int64_t n, int32_t) {

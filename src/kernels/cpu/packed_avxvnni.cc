@@ -1,0 +1,44 @@
+// AVX-VNNI's vpdpbusd on vectors of 32 bytes: four products of an unsigned code and a signed value per lane and instruction,
+// exactly. The set "avxvnni" is the AVX2 set with these products.
+#include "kernels/cpu/packed_dots_avx2.h"
+
+#include "kernels/cpu/packed_kernel.h"
+#include "kernels/cpu/packed_sets.h"
+#include "kernels/cpu/packed_tile.h"
+
+namespace tactus::kernels {
+namespace {
+
+struct DotsVnni : DotsAvx2 {
+  static constexpr int kTokens = 3;
+  static constexpr bool kPreparesX = false;
+  static constexpr int64_t kXBytes = 4;
+  using Codes = __m256i;
+  using X = __m256i;
+  static Codes Prepare(__m256i v) { return v; }
+  static X LoadX(const std::byte* p) { return Spread4(p); }
+  static Int Dot(Int sum, const Codes& w, const X& x) { return _mm256_dpbusd_avx_epi32(sum, w, x); }
+};
+
+SumPanelFn Pick(const PackedMatrix& w) {
+  return w.code == PackedCode::kBF16 ? SumPanelBf16<DotsVnni> : SumPanelInt<DotsVnni, DotsVnni>;
+}
+
+}  // namespace
+
+TACTUS_DEFINE_PACKED_OPS(AvxVnni, Pick)
+
+const Ops& AvxVnniOps() {
+  static const Ops ops = [] {
+    Ops set = Avx2Ops();
+    set.name = "avxvnni";
+    set.pack = PackAvxVnni;
+    set.linear_packed = LinearPackedAvxVnni;
+    set.gated_packed = GatedPackedAvxVnni;
+    set.embed_packed = EmbedPackedAvxVnni;
+    return set;
+  }();
+  return ops;
+}
+
+}  // namespace tactus::kernels

@@ -1,0 +1,300 @@
+// Multiplies a panel for one instruction set: included after its simd_*.h and with a class D of its integer instructions.
+//
+// A panel is read in chunks of columns that stay in the first-level cache while all token rows pass over them, in tiles of
+// D::kTokens token rows by kTileVectors vectors of weight rows; memory sees every weight once. 4-bit codes are opened once per
+// chunk when several tiles use them. Between chunks a tile's sums rest in PanelSums::sums.
+//
+// D, with vectors of D::kWidth lanes of 32 bits (a lane: four columns of one weight row):
+//   Codes, Prepare(bytes)          four codes per lane, made ready once for all tokens of a tile
+//   Low(bytes), High(bytes)        their nibbles
+//   X, kXBytes, PrepareX, LoadX    four values of a token in every lane, kXBytes of prepared memory each
+//   Int, Dot, Add                  exact sums in 32 bits; or with kPartColumns > 0, which divides every block: Dot of so many
+//   Part, Widen                    columns into a Part, then those added
+//   ToFloat, MulAdd                of Int to Simd::F; a * b + c rounded once
+// D4 is D for codes of at most 15, where an instruction set has a faster way for those; else D.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cpu/packed_panel.h"
+
+namespace tactus::kernels {
+namespace {
+
+inline constexpr int64_t kChunkColumns = 256, kChunkBlocks = kChunkColumns / 16;
+inline constexpr int64_t kGroupBytes = kPanelRows * 4;   // 4 columns of codes of 8 bits, or 8 of 4
+inline constexpr int kTileVectors = 4;
+inline constexpr int kMostTileTokens = 4;
+
+// What a tile's token rows bring to the blocks of a chunk.
+struct TileTerms {
+  int32_t start[kMostTileTokens][kChunkBlocks];   // -zero * (sum of the block's values)
+  float scale[kMostTileTokens][kChunkBlocks];     // of the token block
+  float total[kMostTileTokens][kChunkBlocks];     // with minima: scale * (sum of the block's values)
+};
+
+// The codes and scales of a chunk, for all of its tiles.
+struct ChunkOfWeights {
+  const std::byte* codes;    // of the first block
+  int64_t codes_each;        // bytes from one block's codes to the next one's
+  int64_t blocks, block;     // how many, and columns of each
+  const float* scales;       // [blocks][64]; null: the row's one scale comes at the end
+  const float* minima;       // [blocks][64]; null: none
+};
+
+// sums: in and out.
+template <class D, bool kU4, int kTokens, class Sum>
+inline __attribute__((always_inline)) void DotColumns(const std::byte* codes, const std::byte* const (&x)[kTokens],
+                                                      int64_t begin, int64_t end, Sum (&sums)[kTokens][kTileVectors]) {
+  constexpr int64_t kColumnsPerByteRow = kU4 ? 8 : 4;
+  for (int64_t c = begin; c < end; c += kColumnsPerByteRow) {
+    const std::byte* w = codes + c / kColumnsPerByteRow * kGroupBytes;
+#pragma GCC unroll 2
+    for (int half = 0; half < (kU4 ? 2 : 1); ++half) {
+      typename D::X xs[kTokens];
+#pragma GCC unroll 4
+      for (int t = 0; t < kTokens; ++t) xs[t] = D::LoadX(x[t] + (c / 4 + half) * D::kXBytes);
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) {
+        const auto bytes = D::LoadBytes(w + v * D::kWidth * 4);
+        const typename D::Codes ready = D::Prepare(!kU4 ? bytes : half == 0 ? D::Low(bytes) : D::High(bytes));
+#pragma GCC unroll 4
+        for (int t = 0; t < kTokens; ++t) sums[t][v] = D::Dot(sums[t][v], ready, xs[t]);
+      }
+    }
+  }
+}
+
+// total: in and out.
+template <class D, bool kU4, int kTokens, class Int>
+inline __attribute__((always_inline)) void DotBlock(const std::byte* codes, const std::byte* const (&x)[kTokens],
+                                                    int64_t columns, Int (&total)[kTokens][kTileVectors]) {
+  if constexpr (D::kPartColumns == 0) {
+    DotColumns<D, kU4, kTokens>(codes, x, 0, columns, total);
+  } else {
+    for (int64_t begin = 0; begin < columns; begin += D::kPartColumns) {
+      typename D::Part part[kTokens][kTileVectors];
+#pragma GCC unroll 4
+      for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kTileVectors; ++v) part[t][v] = D::ZeroPart();
+      }
+      DotColumns<D, kU4, kTokens>(codes, x, begin, begin + D::kPartColumns, part);
+#pragma GCC unroll 4
+      for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kTileVectors; ++v) total[t][v] = D::Add(total[t][v], D::Widen(part[t][v]));
+      }
+    }
+  }
+}
+
+// x: each token row's prepared values at the chunk; y: its sums.
+template <class D, bool kU4, int kTokens>
+__attribute__((noinline)) void RunIntTile(const ChunkOfWeights& w, const std::byte* x_first, int64_t x_stride,
+                                          const TileTerms& terms, float* y_first) {
+  for (int64_t r = 0; r < kPanelRows; r += kTileVectors * D::kWidth) {
+    const std::byte* x[kTokens];
+    for (int t = 0; t < kTokens; ++t) x[t] = x_first + t * x_stride;
+    for (int64_t b = 0; b < w.blocks; ++b) {
+      typename D::Int total[kTokens][kTileVectors];
+#pragma GCC unroll 4
+      for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kTileVectors; ++v) total[t][v] = D::Spread(terms.start[t][b]);
+      }
+      DotBlock<D, kU4, kTokens>(w.codes + b * w.codes_each + r * 4, x, w.block, total);
+#pragma GCC unroll 4
+      for (int t = 0; t < kTokens; ++t) {
+        x[t] += w.block / 4 * D::kXBytes;
+        const Simd::F x_scale = Simd::Set1(terms.scale[t][b]);
+#pragma GCC unroll 4
+        for (int v = 0; v < kTileVectors; ++v) {
+          const int64_t lane = r + v * D::kWidth;
+          float* y = y_first + t * kPanelRows + lane;
+          const Simd::F scale = w.scales == nullptr ? x_scale : Simd::Mul(Simd::Load(w.scales + b * kPanelRows + lane), x_scale);
+          Simd::F sum = D::MulAdd(D::ToFloat(total[t][v]), scale, Simd::Load(y));
+          if (w.minima != nullptr) {
+            sum = D::MulAdd(Simd::Load(w.minima + b * kPanelRows + lane), Simd::Set1(terms.total[t][b]), sum);
+          }
+          Simd::Store(y, sum);
+        }
+      }
+    }
+  }
+}
+
+template <class D, bool kU4>
+void RunIntTileOf(int64_t tokens, const ChunkOfWeights& w, const std::byte* x, int64_t x_stride, const TileTerms& terms, float* y) {
+  static_assert(D::kTokens >= 2 && D::kTokens <= kMostTileTokens);
+  if (tokens == 1) return RunIntTile<D, kU4, 1>(w, x, x_stride, terms, y);
+  if (tokens == 2) return RunIntTile<D, kU4, 2>(w, x, x_stride, terms, y);
+  if constexpr (D::kTokens >= 3) {
+    if (tokens == 3) return RunIntTile<D, kU4, 3>(w, x, x_stride, terms, y);
+  }
+  if constexpr (D::kTokens >= 4) RunIntTile<D, kU4, 4>(w, x, x_stride, terms, y);
+}
+
+inline void FillTerms(const PackedMatrix& w, const PackedTokens& x, int64_t row, int64_t column, const ChunkOfWeights& chunk,
+                      int t, TileTerms* terms) {
+  const int32_t* sums = x.sums + row * x.sum_count() + column / 16;
+  const float* scales = x.scales + row * x.scale_count();
+  for (int64_t b = 0; b < chunk.blocks; ++b) {
+    int32_t sum = 0;
+    for (int64_t i = 0; i < chunk.block / 16; ++i) sum += *sums++;
+    const float scale = scales[(column + b * chunk.block) / x.format.block];
+    terms->start[t][b] = -w.zero * sum;
+    terms->scale[t][b] = scale;
+    terms->total[t][b] = scale * static_cast<float>(sum);
+  }
+}
+
+// Scales or minima, 64 f16 or f32 at `from` per block, as f32.
+inline void WidenScales(const std::byte* from, int64_t blocks, int64_t block_bytes, bool wide, float* to) {
+  for (int64_t b = 0; b < blocks; ++b, from += block_bytes, to += kPanelRows) {
+    if (wide) {
+      std::memcpy(to, from, kPanelRows * sizeof(float));
+      continue;
+    }
+    for (int64_t i = 0; i < kPanelRows; i += Simd::kWidth) Simd::Store(to + i, Simd::LoadF16(from + i * 2));
+  }
+}
+
+template <class D>
+void OpenNibbles(const std::byte* from, int64_t bytes, std::byte* to) {
+  for (int64_t i = 0; i < bytes; i += kGroupBytes, to += 2 * kGroupBytes) {
+    for (int64_t j = 0; j < kGroupBytes; j += 4 * D::kWidth) {
+      const auto pair = D::LoadBytes(from + i + j);
+      D::StoreBytes(to + j, D::Low(pair));
+      D::StoreBytes(to + kGroupBytes + j, D::High(pair));
+    }
+  }
+}
+
+// All tiles of one chunk whose codes are bytes (kU4: nibbles). `column`: the chunk's first.
+template <class D, bool kU4>
+void RunChunk(const PanelSums& run, const ChunkOfWeights& chunk, int64_t column) {
+  const PackedTokens& x = *run.x;
+  const int64_t tiles = (run.rows + D::kTokens - 1) / D::kTokens, columns = chunk.blocks * chunk.block;
+  alignas(64) std::byte prepared[D::kPreparesX ? kMostTileTokens * kChunkColumns / 4 * D::kXBytes : 64];
+  TileTerms terms;
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    const int64_t first = tile * run.rows / tiles, rows = (tile + 1) * run.rows / tiles - first;
+    const std::byte* values = x.values + (run.first_row + first) * x.stride + column;
+    int64_t stride = x.stride;
+    for (int64_t t = 0; t < rows; ++t) {
+      FillTerms(*run.w, x, run.first_row + first + t, column, chunk, static_cast<int>(t), &terms);
+      if constexpr (D::kPreparesX) D::PrepareX(values + t * stride, columns, prepared + t * (columns / 4 * D::kXBytes));
+    }
+    if constexpr (D::kPreparesX) {
+      values = prepared;
+      stride = columns / 4 * D::kXBytes;
+    }
+    RunIntTileOf<D, kU4>(rows, chunk, values, stride, terms, run.sums + first * kPanelRows);
+  }
+}
+
+template <class D, class D4>
+void SumPanelInt(const PanelSums& run) {
+  const PackedMatrix& w = *run.w;
+  const bool scaled = w.block > 0, u4 = w.code == PackedCode::kU4;
+  const int64_t block = scaled ? w.block : kTokenBlockMax;
+  const int64_t code_bytes = block * kPanelRows / (u4 ? 2 : 1), block_bytes = scaled ? w.block_bytes() : code_bytes;
+  const int64_t blocks = (w.cols + block - 1) / block, per_chunk = kChunkColumns / block;
+  const bool open = u4 && run.rows > 2 * D4::kTokens;
+  std::memset(run.sums, 0, static_cast<size_t>(run.rows * kPanelRows) * sizeof(float));
+  alignas(64) std::byte opened[kChunkColumns * kPanelRows];
+  alignas(64) float scales[kChunkBlocks * kPanelRows], minima[kChunkBlocks * kPanelRows];
+  for (int64_t b = 0; b < blocks; b += per_chunk) {
+    const std::byte* at = w.data + run.panel * w.panel_bytes + b * block_bytes;
+    ChunkOfWeights chunk = {};
+    chunk.codes = at;
+    chunk.codes_each = block_bytes;
+    chunk.blocks = per_chunk < blocks - b ? per_chunk : blocks - b;
+    chunk.block = block;
+    if (scaled) {
+      WidenScales(at + code_bytes, chunk.blocks, block_bytes, w.wide_scales, scales);
+      chunk.scales = scales;
+    }
+    if (w.has_minimum) {
+      WidenScales(at + code_bytes + kPanelRows * (w.wide_scales ? 4 : 2), chunk.blocks, block_bytes, w.wide_scales, minima);
+      chunk.minima = minima;
+    }
+    if (!u4) {
+      RunChunk<D, false>(run, chunk, b * block);
+    } else if (!open) {
+      RunChunk<D4, true>(run, chunk, b * block);
+    } else {
+      for (int64_t i = 0; i < chunk.blocks; ++i) OpenNibbles<D>(at + i * block_bytes, code_bytes, opened + i * 2 * code_bytes);
+      chunk.codes = opened;
+      chunk.codes_each = 2 * code_bytes;
+      RunChunk<D4, false>(run, chunk, b * block);
+    }
+  }
+}
+
+// ---- bf16: weights and tokens widened to f32, one chain per sum, columns ascending ----
+
+template <class D, int kTokens>
+__attribute__((noinline)) void RunBf16Tile(const std::byte* w, int64_t pairs, const float* x_first, int64_t x_stride, float* y_first) {
+  for (int64_t r = 0; r < kPanelRows; r += kTileVectors * Simd::kWidth) {
+    Simd::F sum[kTokens][kTileVectors];
+#pragma GCC unroll 4
+    for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) sum[t][v] = Simd::Load(y_first + t * kPanelRows + r + v * Simd::kWidth);
+    }
+    for (int64_t p = 0; p < pairs; ++p) {
+      const std::byte* at = w + p * kGroupBytes + r * 4;
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) {
+        Simd::F x[kTokens];
+#pragma GCC unroll 4
+        for (int t = 0; t < kTokens; ++t) x[t] = Simd::Set1(x_first[t * x_stride + 2 * p + half]);
+#pragma GCC unroll 4
+        for (int v = 0; v < kTileVectors; ++v) {
+          const auto bytes = D::LoadBytes(at + v * Simd::kWidth * 4);
+          const Simd::F f = half == 0 ? D::FirstBf16(bytes) : D::SecondBf16(bytes);
+#pragma GCC unroll 4
+          for (int t = 0; t < kTokens; ++t) sum[t][v] = Simd::MulAdd(f, x[t], sum[t][v]);
+        }
+      }
+    }
+#pragma GCC unroll 4
+    for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) Simd::Store(y_first + t * kPanelRows + r + v * Simd::kWidth, sum[t][v]);
+    }
+  }
+}
+
+template <class D>
+void SumPanelBf16(const PanelSums& run) {
+  constexpr int kTokens = 3;
+  constexpr int64_t kPairs = 64;   // of a chunk: 16 KiB of weights
+  const PackedMatrix& w = *run.w;
+  const PackedTokens& x = *run.x;
+  const int64_t pairs = (w.cols + 1) / 2, tiles = (run.rows + kTokens - 1) / kTokens;
+  std::memset(run.sums, 0, static_cast<size_t>(run.rows * kPanelRows) * sizeof(float));
+  alignas(64) float wide[kTokens][2 * kPairs];
+  for (int64_t p = 0; p < pairs; p += kPairs) {
+    const std::byte* at = w.data + run.panel * w.panel_bytes + p * kGroupBytes;
+    const int64_t count = kPairs < pairs - p ? kPairs : pairs - p;
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      const int64_t first = tile * run.rows / tiles, rows = (tile + 1) * run.rows / tiles - first;
+      for (int64_t t = 0; t < rows; ++t) {   // rows of tokens are padded: whole vectors may be read
+        const std::byte* from = x.values + (run.first_row + first + t) * x.stride + p * 4;
+        for (int64_t i = 0; i < 2 * count; i += Simd::kWidth) Simd::Store(wide[t] + i, Simd::LoadBF16(from + 2 * i));
+      }
+      float* y = run.sums + first * kPanelRows;
+      if (rows == 1) RunBf16Tile<D, 1>(at, count, wide[0], 2 * kPairs, y);
+      if (rows == 2) RunBf16Tile<D, 2>(at, count, wide[0], 2 * kPairs, y);
+      if (rows == 3) RunBf16Tile<D, 3>(at, count, wide[0], 2 * kPairs, y);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tactus::kernels
