@@ -5,6 +5,7 @@
 // neighbours, so that its weights come from memory once.
 #include "kernels/cpu/packed_avx512.h"
 
+#include "base/check.h"
 #include "kernels/cpu/packed_avx512_round.h"
 #include "kernels/cpu/row_kernel.h"
 
@@ -51,6 +52,39 @@ double PanelNs(const PackedMatrix& w, int64_t rows) {
   const double reading = static_cast<double>(w.panel_bytes) / kBytesPerNs;
   return arithmetic > reading ? arithmetic : reading;
 }
+
+// The terms of every matrix of a product (one where their blocks and zeros agree), in the caller's workspace.
+class ProductTerms {
+ public:
+  ProductTerms(ThreadPool& pool, const PackedTokens& x, Workspace scratch) : pool_(pool), x_(x), scratch_(scratch) {}
+
+  RowTerms Of(const PackedMatrix& w) {
+    if (w.code == PackedCode::kBF16) return {};
+    for (int64_t i = 0; i < made_; ++i) {
+      if (matrices_[i]->block == w.block && matrices_[i]->zero == w.zero && matrices_[i]->has_minimum == w.has_minimum) return terms_[i];
+    }
+    TACTUS_CHECK(made_ < kOutputsMax);
+    std::byte* memory = AlignedWorkspace(scratch_, used_ + TermBytes(x_, w)) + used_;
+    used_ += TermBytes(x_, w);
+    const RowTerms terms = PlaceTerms(memory, x_, w);
+    constexpr int64_t kSumsPerTask = 32768;
+    const int64_t rows = x_.tokens * x_.format.planes, per_task = MaxOf(1, kSumsPerTask / x_.sum_count());
+    pool_.ParallelFor(CeilDiv(rows, per_task), [&](int64_t task, int32_t) {
+      FillTerms(x_, w, task * per_task, MinOf(per_task, rows - task * per_task), terms);
+    });
+    matrices_[made_] = &w;
+    terms_[made_++] = terms;
+    return terms;
+  }
+
+ private:
+  ThreadPool& pool_;
+  const PackedTokens& x_;
+  const Workspace scratch_;
+  int64_t used_ = 0, made_ = 0;
+  const PackedMatrix* matrices_[kOutputsMax] = {};
+  RowTerms terms_[kOutputsMax];
+};
 
 // Turns a panel's sums into values: the scale of a row of one block, planes together, bias.
 struct Finish {
@@ -130,6 +164,10 @@ void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const
     ns = PanelNs(*o.w, x.tokens * x.format.planes);
   }
   const Cut cut = CutWork(panels, x.tokens * x.format.planes, ns, pool.threads());
+  TACTUS_CHECK(static_cast<int64_t>(outputs.size()) <= kOutputsMax);
+  ProductTerms product_terms(pool, x, scratch);
+  RowTerms terms[kOutputsMax];
+  for (size_t i = 0; i < outputs.size(); ++i) terms[i] = product_terms.Of(*outputs[i].w);
   pool.ParallelFor(CeilDiv(panels, cut.panels_each) * cut.token_blocks, [&](int64_t task, int32_t) {
     alignas(64) float sums[kTaskRows * kPanelRows];
     const int64_t group = task / cut.token_blocks, block = task % cut.token_blocks;
@@ -142,6 +180,7 @@ void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const
       PanelRun run;
       run.w = at.output->w;
       run.x = &x;
+      run.terms = terms[at.output - outputs.data()];
       run.panel = at.panel;
       run.first_row = first * x.format.planes;
       run.rows = (end - first) * x.format.planes;
@@ -164,6 +203,8 @@ void GatedPackedAvx512(ThreadPool& pool, const PackedTokens& x, const PackedMatr
   const int64_t groups = CeilDiv(panels, each);
   Cut cut = CutWork(groups, rows, static_cast<double>(each) * (PanelNs(gate, rows) + PanelNs(up, rows)), pool.threads());
   cut.token_blocks = MaxOf(cut.token_blocks, CeilDiv(rows, kRows));
+  ProductTerms product_terms(pool, x, scratch);
+  const RowTerms gate_terms = product_terms.Of(gate), up_terms = product_terms.Of(up);
   pool.ParallelFor(groups * cut.token_blocks, [&](int64_t task, int32_t) {
     alignas(64) float gate_sums[kRows * kPanelRows], up_sums[kRows * kPanelRows];
     alignas(64) float values[kRows * 2 * kPanelRows];
@@ -186,11 +227,13 @@ void GatedPackedAvx512(ThreadPool& pool, const PackedTokens& x, const PackedMatr
       run.first_row = first * x.format.planes;
       run.rows = (end - first) * x.format.planes;
       run.w = &gate;
+      run.terms = gate_terms;
       run.next = up.data + panel * up.panel_bytes;
       run.sums = gate_sums;
       SumPanel(run);
       const Finish gates(run, gate_bias);
       run.w = &up;
+      run.terms = up_terms;
       const int64_t after = i + 1 < each ? panel + 1 : next_panel;
       run.next = after < panels ? gate.data + after * gate.panel_bytes : nullptr;
       run.sums = up_sums;

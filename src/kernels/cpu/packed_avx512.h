@@ -14,10 +14,21 @@ namespace tactus::kernels {
 
 inline constexpr int64_t kTileRows = 6;   // token rows of a tile
 
+// What token rows bring to the blocks of integer weights, the same for every panel: made once per product.
+struct RowTerms {
+  int32_t* start = nullptr;          // [rows][stride]: -zero * (sum of the block's values), where a block's sum starts
+  float* total = nullptr;            // [rows][stride], with minima: scale * (sum of the block's values)
+  int64_t stride = 0;                // blocks of a row, padding included
+};
+int64_t TermBytes(const PackedTokens& x, const PackedMatrix& w);
+RowTerms PlaceTerms(std::byte* memory, const PackedTokens& x, const PackedMatrix& w);
+void FillTerms(const PackedTokens& x, const PackedMatrix& w, int64_t first_row, int64_t rows, const RowTerms& terms);
+
 // One panel of `w` times the token rows [first_row, first_row + rows) of `x`; with two planes a token is two rows.
 struct PanelRun {
   const PackedMatrix* w = nullptr;
   const PackedTokens* x = nullptr;
+  RowTerms terms;                    // integer codes
   int64_t panel = 0;
   int64_t first_row = 0, rows = 0;
   const std::byte* next = nullptr;   // what this thread will likely read after this panel

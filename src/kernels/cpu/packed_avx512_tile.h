@@ -27,17 +27,16 @@ struct Ahead {
   }
 };
 
-// Calls tile(first row, rows, chunk's first byte, chunk's first unit, units, ahead) for every tile of every chunk, chunks outermost.
-// A panel is `units` units of unit_bytes, a chunk at most `per_chunk` of them; a tile takes `steps` steps per unit and its rows
-// are a multiple of `multiple`.
+// Calls chunk(first byte, units, tiles) and then tile(first row, rows, chunk's first unit, units, ahead) for every tile of it.
+// A panel is `units` units of unit_bytes, a chunk at most `per_chunk` of them; a tile has at most rows_max rows and takes `steps`
+// steps per unit.
 struct Walk {
-  int64_t units = 0, unit_bytes = 0, per_chunk = 0, steps = 0, multiple = 1;
+  int64_t units = 0, unit_bytes = 0, per_chunk = 0, steps = 0, rows_max = 1;
 
-  template <class Tile>
-  void Run(const PanelRun& run, Tile tile) const {
+  template <class Chunk, class Tile>
+  void Run(const PanelRun& run, Chunk chunk, Tile tile) const {
     const std::byte* panel = run.w->data + run.panel * run.w->panel_bytes;
-    const int64_t groups = run.rows / multiple, per_tile = kTileRows / multiple;
-    const int64_t tiles = (groups + per_tile - 1) / per_tile;
+    const int64_t tiles = (run.rows + rows_max - 1) / rows_max;
     // Lines of one step's weights, shared out among the tiles.
     const int64_t step_lines = (unit_bytes + steps * kLineBytes - 1) / (steps * kLineBytes);
     const int64_t lines = (step_lines + tiles - 1) / tiles;
@@ -47,11 +46,12 @@ struct Walk {
       const bool last = u + count == units;
       const std::byte* next = last ? run.next : at + count * unit_bytes;
       const std::byte* next_end = next + (last ? per_chunk : LeastOf(per_chunk, units - u - count)) * unit_bytes;
+      chunk(at, count, tiles);
       for (int64_t t = 0; t < tiles; ++t) {
-        const int64_t begin = t * groups / tiles * multiple, end = (t + 1) * groups / tiles * multiple;
+        const int64_t begin = t * run.rows / tiles, end = (t + 1) * run.rows / tiles;
         Ahead ahead;
         if (next != nullptr && next < next_end) ahead = {next, lines};
-        tile(begin, end - begin, at, u, count, ahead);
+        tile(begin, end - begin, u, count, ahead);
         next += next != nullptr ? lines * steps * count * kLineBytes : 0;
       }
     }

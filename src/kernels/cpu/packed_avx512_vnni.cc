@@ -5,198 +5,297 @@
 namespace tactus::kernels {
 namespace {
 
-inline constexpr int64_t kSumColumns = 16;     // columns of one entry of PackedTokens::sums
-inline constexpr int64_t kChunkCodes = 16384;  // bytes of codes in a chunk, about: a third of the first-level cache
+inline constexpr int64_t kSumColumns = 16;      // columns of one entry of PackedTokens::sums
+inline constexpr int64_t kChunkColumns = 256;   // of a panel at a time: 16 KiB of codes, a third of the first-level cache
+inline constexpr int64_t kChunkBlocks = kChunkColumns / 16;
+inline constexpr int64_t kGroupBytes = kPanelRows * 4;   // 4 columns of codes of 8 bits, or 8 of 4
+// Sums and values of 3 x 64 fit the registers together, so that a block's end touches no memory: vpdpbusd shares its two ports
+// with multiplications, and stores of 64 bytes take two cycles each.
+inline constexpr int kRowsMax = 3;
 
-// One tile's pass over `blocks` blocks.
+// A chunk's scales and minima as f32.
+struct alignas(64) ChunkScales {
+  float scale[kChunkBlocks][kPanelRows];
+  float minimum[kChunkBlocks][kPanelRows];
+};
+
+// One tile's pass over the blocks of a chunk. Token rows are strides apart.
 struct TilePass {
-  const std::byte* w;       // first block
-  int64_t blocks, block_bytes;
-  int64_t sums_per_block;   // block / 16
-  int32_t zero;
-  bool scaled, wide, has_minimum;   // scaled: scales follow each block's codes
-  const std::byte* x;       // first row's values at the first block
+  const std::byte* codes;         // first block's
+  int64_t gap;                    // bytes between the end of one block's codes and the next one's
+  int64_t blocks;
+  const ChunkScales* scales;
+  bool has_minimum;
+  const std::byte* x;             // values at the chunk
   int64_t x_stride;
-  const float* x_scales;    // first row's, at index 0 of the row
+  const int32_t* start;           // at the chunk
+  const float* total;             // at the chunk; with minima
+  int64_t term_stride;
+  const float* x_scales;          // at the chunk
   int64_t scale_stride;
-  int64_t first_block, block_shift;  // token block = weight block >> block_shift
-  const int32_t* x_sums;    // first row's at the first block
-  int64_t sum_stride;
-  float* y;                 // [rows][64]
+  float* y;                       // [rows][64]
   Ahead ahead;
 };
 
-inline __m512 LoadScales(const std::byte* p, int64_t vector, bool wide) {
-  if (wide) return _mm512_loadu_ps(p + vector * 64);
-  return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(p + vector * 32)));
-}
-
-// Four bytes of a token row, `quad` 4-column groups from p, in every lane. Rows 3 to 5 are addressed from the fourth.
-inline __attribute__((always_inline)) __m512i Spread(const std::byte* p0, const std::byte* p3, int64_t stride, int m, int quad) {
-  int32_t four;
-  __builtin_memcpy(&four, (m < 3 ? p0 : p3) + (m % 3) * stride + 4 * quad, 4);
-  return _mm512_set1_epi32(four);
-}
-
+// 16 columns of codes of 8 bits, or with kU4 of 4, from w, times kRows token rows from x. In assembly because GCC 12 otherwise keeps
+// addresses in vector registers and loads every weight once per row.
+#define TACTUS_LOAD(at)                       \
+  "vmovdqa64 " #at "+0(%[w]), %%zmm28\n\t"    \
+  "vmovdqa64 " #at "+64(%[w]), %%zmm29\n\t"   \
+  "vmovdqa64 " #at "+128(%[w]), %%zmm30\n\t"  \
+  "vmovdqa64 " #at "+192(%[w]), %%zmm31\n\t"
+#define TACTUS_LOAD_LOW(at)                           \
+  "vpandd " #at "+0(%[w]), %[low], %%zmm28\n\t"       \
+  "vpandd " #at "+64(%[w]), %[low], %%zmm29\n\t"      \
+  "vpandd " #at "+128(%[w]), %[low], %%zmm30\n\t"     \
+  "vpandd " #at "+192(%[w]), %[low], %%zmm31\n\t"
+#define TACTUS_LOAD_HIGH(at)                          \
+  "vpsrlw $4, " #at "+0(%[w]), %%zmm28\n\t"           \
+  "vpsrlw $4, " #at "+64(%[w]), %%zmm29\n\t"          \
+  "vpsrlw $4, " #at "+128(%[w]), %%zmm30\n\t"         \
+  "vpsrlw $4, " #at "+192(%[w]), %%zmm31\n\t"         \
+  "vpandd %%zmm28, %[low], %%zmm28\n\t"               \
+  "vpandd %%zmm29, %[low], %%zmm29\n\t"               \
+  "vpandd %%zmm30, %[low], %%zmm30\n\t"               \
+  "vpandd %%zmm31, %[low], %%zmm31\n\t"
+#define TACTUS_ROW(at, row, m)                      \
+  "vpbroadcastd " #at "(%[x]" row "), %%zmm27\n\t"  \
+  "vpdpbusd %%zmm27, %%zmm28, %[a" #m "0]\n\t"      \
+  "vpdpbusd %%zmm27, %%zmm29, %[a" #m "1]\n\t"      \
+  "vpdpbusd %%zmm27, %%zmm30, %[a" #m "2]\n\t"      \
+  "vpdpbusd %%zmm27, %%zmm31, %[a" #m "3]\n\t"
+#define TACTUS_ROWS1(at) TACTUS_ROW(at, "", 0)
+#define TACTUS_ROWS2(at) TACTUS_ROWS1(at) TACTUS_ROW(at, ", %[s]", 1)
+#define TACTUS_ROWS3(at) TACTUS_ROWS2(at) TACTUS_ROW(at, ", %[s], 2", 2)
+#define TACTUS_STEP_U8(ROWS) TACTUS_LOAD(0) ROWS(0) TACTUS_LOAD(256) ROWS(4) TACTUS_LOAD(512) ROWS(8) TACTUS_LOAD(768) ROWS(12)
+#define TACTUS_STEP_U4(ROWS) TACTUS_LOAD_LOW(0) ROWS(0) TACTUS_LOAD_HIGH(0) ROWS(4) TACTUS_LOAD_LOW(256) ROWS(8) TACTUS_LOAD_HIGH(256) ROWS(12)
+#define TACTUS_ACC(m) [a##m##0] "+v"(acc[m][0]), [a##m##1] "+v"(acc[m][1]), [a##m##2] "+v"(acc[m][2]), [a##m##3] "+v"(acc[m][3])
+#define TACTUS_RUN(STEP, ROWS, ...)                                                                      \
+  asm volatile(STEP(ROWS) : __VA_ARGS__ : [w] "r"(w), [x] "r"(x), [s] "r"(stride), [low] "v"(low) \
+               : "memory", "zmm27", "zmm28", "zmm29", "zmm30", "zmm31")
+#define TACTUS_STEP(ROWS, ...)                                                                   \
+  if constexpr (kU4) {                                                                           \
+    TACTUS_RUN(TACTUS_STEP_U4, ROWS, __VA_ARGS__);                                               \
+  } else {                                                                                       \
+    TACTUS_RUN(TACTUS_STEP_U8, ROWS, __VA_ARGS__);                                               \
+  }
 template <bool kU4, int kRows>
-__attribute__((noinline)) void RunTile(TilePass t) {
-  const __m512i low_bits = _mm512_set1_epi8(0x0f);
-  const std::byte* x0 = t.x;
-  const std::byte* x3 = t.x + 3 * t.x_stride;
+inline __attribute__((always_inline)) void AddStep(const std::byte* w, const std::byte* x, int64_t stride, __m512i low,
+                                                   __m512i (&acc)[kRows][4]) {
+  if constexpr (kRows == 1) {
+    TACTUS_STEP(TACTUS_ROWS1, TACTUS_ACC(0))
+  } else if constexpr (kRows == 2) {
+    TACTUS_STEP(TACTUS_ROWS2, TACTUS_ACC(0), TACTUS_ACC(1))
+  } else {
+    static_assert(kRows == 3);
+    TACTUS_STEP(TACTUS_ROWS3, TACTUS_ACC(0), TACTUS_ACC(1), TACTUS_ACC(2))
+  }
+}
+
+// A block is kSteps x 16 columns. kScaled: weights have a scale per block; else the row's comes at the end (Finish in
+// packed_avx512.cc).
+template <bool kU4, bool kScaled, int kSteps, int kRows>
+__attribute__((noinline)) void RunTile(const TilePass& t) {
+  __m512 y[kRows][4];
+#pragma GCC unroll 3
+  for (int m = 0; m < kRows; ++m) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) y[m][j] = _mm512_load_ps(t.y + m * kPanelRows + 16 * j);
+  }
+  constexpr int kBlocksPerScale = kSteps == 1 ? 2 : 1;   // token blocks are 32 columns or more
+  const std::byte* w = t.codes;
+  const std::byte* x = t.x;
+  const int64_t stride = t.x_stride;
+  const __m512i low = _mm512_set1_epi8(0x0f);
+  Ahead ahead = t.ahead;
   for (int64_t b = 0; b < t.blocks; ++b) {
     __m512i acc[kRows][4];
-    int32_t of_block[kRows];
-#pragma GCC unroll 6
+#pragma GCC unroll 3
     for (int m = 0; m < kRows; ++m) {
-      const int32_t* sums = t.x_sums + m * t.sum_stride;
-      int32_t sum = sums[0];
-      for (int64_t i = 1; i < t.sums_per_block; ++i) sum += sums[i];
-      of_block[m] = sum;
-      const __m512i start = _mm512_set1_epi32(-t.zero * sum);
+      const __m512i start = _mm512_set1_epi32(t.start[m * t.term_stride + b]);
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j) acc[m][j] = start;
     }
-    t.x_sums += t.sums_per_block;
-    for (int64_t s = 0; s < t.sums_per_block; ++s) {
-      t.ahead.Step();
-      if constexpr (kU4) {
-#pragma GCC unroll 4
-        for (int half = 0; half < 4; ++half) {
-          __m512i codes[4];
-#pragma GCC unroll 4
-          for (int j = 0; j < 4; ++j) {
-            const __m512i raw = _mm512_load_si512(t.w + (half / 2) * 256 + 64 * j);
-            codes[j] = _mm512_and_si512(half % 2 == 0 ? raw : _mm512_srli_epi16(raw, 4), low_bits);
-          }
-#pragma GCC unroll 6
-          for (int m = 0; m < kRows; ++m) {
-            const __m512i x = Spread(x0, x3, t.x_stride, m, half);
-#pragma GCC unroll 4
-            for (int j = 0; j < 4; ++j) acc[m][j] = _mm512_dpbusd_epi32(acc[m][j], codes[j], x);
-          }
-        }
-        t.w += 512;
-      } else {
-#pragma GCC unroll 4
-        for (int group = 0; group < 4; ++group) {
-          __m512i codes[4];
-#pragma GCC unroll 4
-          for (int j = 0; j < 4; ++j) codes[j] = _mm512_load_si512(t.w + group * 256 + 64 * j);
-#pragma GCC unroll 6
-          for (int m = 0; m < kRows; ++m) {
-            const __m512i x = Spread(x0, x3, t.x_stride, m, group);
-#pragma GCC unroll 4
-            for (int j = 0; j < 4; ++j) acc[m][j] = _mm512_dpbusd_epi32(acc[m][j], codes[j], x);
-          }
-        }
-        t.w += 1024;
-      }
-      x0 += kSumColumns;
-      x3 += kSumColumns;
+#pragma GCC unroll 1
+    for (int s = 0; s < kSteps; ++s, w += (kU4 ? 2 : 4) * kGroupBytes, x += kSumColumns) {
+      ahead.Step();
+      AddStep<kU4, kRows>(w, x, stride, low, acc);
     }
-    const float* x_scale = t.x_scales + ((t.first_block + b) >> t.block_shift);
-    if (!t.scaled) {
-#pragma GCC unroll 6
-      for (int m = 0; m < kRows; ++m) {
-        const __m512 scale = _mm512_set1_ps(x_scale[m * t.scale_stride]);
-#pragma GCC unroll 4
-        for (int j = 0; j < 4; ++j) {
-          float* y = t.y + m * kPanelRows + 16 * j;
-          _mm512_store_ps(y, _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[m][j]), scale, _mm512_load_ps(y)));
-        }
-      }
-      continue;
-    }
+    w += t.gap;
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
-      const __m512 w_scale = LoadScales(t.w, j, t.wide);
-#pragma GCC unroll 6
+#pragma GCC unroll 3
       for (int m = 0; m < kRows; ++m) {
-        float* y = t.y + m * kPanelRows + 16 * j;
-        const __m512 scale = _mm512_mul_ps(w_scale, _mm512_set1_ps(x_scale[m * t.scale_stride]));
-        _mm512_store_ps(y, _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[m][j]), scale, _mm512_load_ps(y)));
+        __m512 scale = _mm512_set1_ps(t.x_scales[m * t.scale_stride + b / kBlocksPerScale]);
+        if constexpr (kScaled) scale = _mm512_mul_ps(_mm512_load_ps(&t.scales->scale[b][16 * j]), scale);
+        y[m][j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[m][j]), scale, y[m][j]);
       }
     }
-    t.w += t.wide ? 256 : 128;
-    if (!t.has_minimum) continue;
-    float x_total[kRows];
-#pragma GCC unroll 6
-    for (int m = 0; m < kRows; ++m) x_total[m] = x_scale[m * t.scale_stride] * static_cast<float>(of_block[m]);
+    if (kScaled && t.has_minimum) {
+#pragma GCC unroll 3
+      for (int m = 0; m < kRows; ++m) {
+        const __m512 total = _mm512_set1_ps(t.total[m * t.term_stride + b]);
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      const __m512 minimum = LoadScales(t.w, j, t.wide);
-#pragma GCC unroll 6
-      for (int m = 0; m < kRows; ++m) {
-        float* y = t.y + m * kPanelRows + 16 * j;
-        _mm512_store_ps(y, _mm512_fmadd_ps(minimum, _mm512_set1_ps(x_total[m]), _mm512_load_ps(y)));
+        for (int j = 0; j < 4; ++j) y[m][j] = _mm512_fmadd_ps(_mm512_load_ps(&t.scales->minimum[b][16 * j]), total, y[m][j]);
       }
     }
-    t.w += t.wide ? 256 : 128;
   }
+#pragma GCC unroll 3
+  for (int m = 0; m < kRows; ++m) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) _mm512_store_ps(t.y + m * kPanelRows + 16 * j, y[m][j]);
+  }
+}
+
+inline int64_t RoundedUp(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+inline __mmask16 FirstLanes(int64_t n) {
+  return static_cast<__mmask16>((1u << n) - 1);
+}
+inline int64_t BlockColumns(const PackedMatrix& w) {
+  return w.block > 0 ? w.block : kTokenBlockMax;
+}
+inline int64_t TermStride(const PackedTokens& x, const PackedMatrix& w) {
+  return x.sum_count() * kSumColumns / BlockColumns(w);
+}
+
+using TileFn = void (*)(const TilePass&);
+
+template <bool kU4, bool kScaled, int kSteps>
+TileFn TileOf(int64_t rows) {
+  constexpr TileFn kTiles[] = {RunTile<kU4, kScaled, kSteps, 1>, RunTile<kU4, kScaled, kSteps, 2>, RunTile<kU4, kScaled, kSteps, 3>};
+  return kTiles[rows - 1];
 }
 
 template <bool kU4>
-void RunTileOf(int64_t rows, const TilePass& t) {
-  switch (rows) {
-    case 1:
-      return RunTile<kU4, 1>(t);
-    case 2:
-      return RunTile<kU4, 2>(t);
-    case 3:
-      return RunTile<kU4, 3>(t);
-    case 4:
-      return RunTile<kU4, 4>(t);
-    case 5:
-      return RunTile<kU4, 5>(t);
+TileFn ScaledTileOf(int64_t block, int64_t rows) {
+  switch (block) {
+    case 16:
+      return TileOf<kU4, true, 1>(rows);
+    case 32:
+      return TileOf<kU4, true, 2>(rows);
+    case 64:
+      return TileOf<kU4, true, 4>(rows);
     default:
-      return RunTile<kU4, 6>(t);
+      return TileOf<kU4, true, 8>(rows);
   }
 }
 
-inline int64_t ShiftOf(int64_t ratio) {
-  int64_t shift = 0;
-  while ((int64_t{1} << shift) < ratio) ++shift;
-  return shift;
+// `bytes` of packed codes of 4 bits as codes of 8.
+inline void Unpack(const std::byte* from, int64_t bytes, std::byte* to) {
+  const __m512i low = _mm512_set1_epi8(0x0f);
+  for (int64_t i = 0; i < bytes; i += kGroupBytes, from += kGroupBytes, to += 2 * kGroupBytes) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      const __m512i pair = _mm512_load_si512(from + 64 * j);
+      _mm512_store_si512(to + 64 * j, _mm512_and_si512(pair, low));
+      _mm512_store_si512(to + kGroupBytes + 64 * j, _mm512_and_si512(_mm512_srli_epi16(pair, 4), low));
+    }
+  }
+}
+
+inline void LoadScales(const std::byte* from, bool wide, float* to) {
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const __m512 v = wide ? _mm512_load_ps(from + 64 * j)
+                          : _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(from + 32 * j)));
+    _mm512_store_ps(to + 16 * j, v);
+  }
 }
 
 }  // namespace
 
+int64_t TermBytes(const PackedTokens& x, const PackedMatrix& w) {
+  const int64_t each = RoundedUp(x.tokens * x.format.planes * TermStride(x, w) * 4, kLineBytes);
+  return w.has_minimum ? 2 * each : each;
+}
+
+RowTerms PlaceTerms(std::byte* memory, const PackedTokens& x, const PackedMatrix& w) {
+  RowTerms terms;
+  terms.stride = TermStride(x, w);
+  terms.start = reinterpret_cast<int32_t*>(memory);
+  if (w.has_minimum) {
+    terms.total = reinterpret_cast<float*>(memory + RoundedUp(x.tokens * x.format.planes * terms.stride * 4, kLineBytes));
+  }
+  return terms;
+}
+
+// Sums of 16 columns each become the blocks', neighbours added until one is left.
+void FillTerms(const PackedTokens& x, const PackedMatrix& w, int64_t first_row, int64_t rows, const RowTerms& terms) {
+  const int64_t sums_each = BlockColumns(w) / kSumColumns, sum_count = x.sum_count();
+  const bool halves = w.block == 16;   // two blocks under one scale
+  for (int64_t row = first_row; row < first_row + rows; ++row) {
+    for (int64_t i = 0; i < sum_count; i += 16) {
+      const int64_t blocks = LeastOf(16, sum_count - i) / sums_each, first = i / sums_each;
+      __m512i v = _mm512_maskz_loadu_epi32(FirstLanes(LeastOf(16, sum_count - i)), x.sums + row * sum_count + i);
+      for (int64_t each = sums_each; each > 1; each /= 2) {
+        v = _mm512_maskz_mov_epi32(0xff, _mm512_castsi256_si512(_mm512_cvtepi64_epi32(_mm512_add_epi64(v, _mm512_srli_epi64(v, 32)))));
+      }
+      const __mmask16 lanes = FirstLanes(blocks);
+      _mm512_mask_storeu_epi32(terms.start + row * terms.stride + first, lanes, _mm512_mullo_epi32(v, _mm512_set1_epi32(-w.zero)));
+      if (!w.has_minimum) continue;
+      const float* scales = x.scales + row * x.scale_count();
+      __m512 scale;
+      if (halves) {
+        const __m512i index = _mm512_srli_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), 1);
+        scale = _mm512_permutexvar_ps(index, _mm512_maskz_loadu_ps(FirstLanes((blocks + 1) / 2), scales + first / 2));
+      } else {
+        scale = _mm512_maskz_loadu_ps(lanes, scales + first);
+      }
+      _mm512_mask_storeu_ps(terms.total + row * terms.stride + first, lanes, _mm512_mul_ps(scale, _mm512_cvtepi32_ps(v)));
+    }
+  }
+}
+
 void SumPanelVnni(const PanelRun& run) {
   const PackedMatrix& w = *run.w;
   const PackedTokens& x = *run.x;
-  const bool u4 = w.code == PackedCode::kU4, scaled = w.block > 0;
-  const int64_t block = scaled ? w.block : kTokenBlockMax;
-  const int64_t scale_stride = x.scale_count(), sum_stride = x.sum_count();
-  TilePass t = {};
-  t.block_bytes = scaled ? w.block_bytes() : block * kPanelRows;
-  t.sums_per_block = block / kSumColumns;
-  t.zero = w.zero;
-  t.scaled = scaled;
-  t.wide = w.wide_scales;
-  t.has_minimum = w.has_minimum;
-  t.x_stride = x.stride;
-  t.scale_stride = scale_stride;
-  t.block_shift = ShiftOf(x.format.block / block);
-  t.sum_stride = sum_stride;
+  const bool scaled = w.block > 0;
+  const int64_t block = BlockColumns(w);
+  const int64_t block_bytes = scaled ? w.block_bytes() : block * kPanelRows;
+  const int64_t code_bytes = scaled ? w.code_bytes() : block_bytes;
   for (int64_t i = 0; i < run.rows * kPanelRows; i += 16) _mm512_store_ps(run.sums + i, _mm512_setzero_ps());
+
+  const int64_t scale_bytes = kPanelRows * (w.wide_scales ? 4 : 2);
+  alignas(64) std::byte unpacked[kChunkColumns * kPanelRows];
+  ChunkScales scales;
+  TilePass t = {};
+  t.has_minimum = w.has_minimum;
+  t.scales = &scales;
+  t.x_stride = x.stride;
+  t.term_stride = run.terms.stride;
+  t.scale_stride = x.scale_count();
 
   Walk walk;
   walk.units = (w.cols + block - 1) / block;
-  walk.unit_bytes = t.block_bytes;
-  walk.steps = t.sums_per_block;
-  const int64_t per_chunk = kChunkCodes / t.block_bytes;
-  walk.per_chunk = per_chunk > 0 ? per_chunk : 1;
-  walk.Run(run, [&](int64_t first, int64_t rows, const std::byte* at, int64_t unit, int64_t units, const Ahead& ahead) {
+  walk.unit_bytes = block_bytes;
+  walk.steps = block / kSumColumns;
+  walk.per_chunk = kChunkColumns / block;
+  walk.rows_max = kRowsMax;
+  bool u4 = false;
+  const auto begin_chunk = [&](const std::byte* at, int64_t units, int64_t tiles) {
+    u4 = w.code == PackedCode::kU4 && tiles == 1;
+    const bool unpack = w.code == PackedCode::kU4 && !u4;
+    t.codes = unpack ? unpacked : at;
+    t.gap = unpack ? 0 : block_bytes - code_bytes;
+    for (int64_t b = 0; scaled && b < units; ++b, at += block_bytes) {
+      if (unpack) Unpack(at, code_bytes, unpacked + b * 2 * code_bytes);
+      LoadScales(at + code_bytes, w.wide_scales, scales.scale[b]);
+      if (w.has_minimum) LoadScales(at + code_bytes + scale_bytes, w.wide_scales, scales.minimum[b]);
+    }
+  };
+  walk.Run(run, begin_chunk, [&](int64_t first, int64_t rows, int64_t unit, int64_t units, const Ahead& ahead) {
     const int64_t row = run.first_row + first;
-    t.w = at;
     t.blocks = units;
-    t.first_block = unit;
     t.x = x.values + row * x.stride + unit * block;
-    t.x_scales = x.scales + row * scale_stride;
-    t.x_sums = x.sums + row * sum_stride + unit * t.sums_per_block;
+    t.start = run.terms.start + row * t.term_stride + unit;
+    if (w.has_minimum) t.total = run.terms.total + row * t.term_stride + unit;
+    t.x_scales = x.scales + row * t.scale_stride + unit * block / x.format.block;
     t.y = run.sums + first * kPanelRows;
     t.ahead = ahead;
-    u4 ? RunTileOf<true>(rows, t) : RunTileOf<false>(rows, t);
+    const TileFn tile_fn = !scaled ? TileOf<false, false, 8>(rows) : u4 ? ScaledTileOf<true>(block, rows) : ScaledTileOf<false>(block, rows);
+    tile_fn(t);
   });
 }
 
