@@ -184,6 +184,8 @@ void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const
       run.panel = at.panel;
       run.first_row = first * x.format.planes;
       run.rows = (end - first) * x.format.planes;
+      run.out = at.output->y + first * at.output->y_stride + at.panel * kPanelRows;
+      run.out_stride = at.output->y_stride;
       run.next = PanelData(outputs, p < last ? p + 1 : next_group * cut.panels_each);
       run.sums = sums;
       SumPanel(run);

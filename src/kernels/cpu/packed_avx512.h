@@ -32,6 +32,10 @@ struct PanelRun {
   int64_t panel = 0;
   int64_t first_row = 0, rows = 0;
   const std::byte* next = nullptr;   // what this thread will likely read after this panel
+  // Where the caller will put the sums: fetched for writing while the last chunk is worked on, as lines come slowly otherwise. One
+  // row of 256 bytes per `planes` rows; null: nothing to fetch.
+  const float* out = nullptr;
+  int64_t out_stride = 0;            // elements
   float* sums = nullptr;             // out: [rows][64], 64-byte aligned
 };
 

@@ -27,6 +27,14 @@ struct Ahead {
   }
 };
 
+// The caller's lines for token rows [begin, end) of the run.
+inline void FetchOutput(const PanelRun& run, int64_t begin, int64_t end) {
+  const int64_t planes = run.x->format.planes;
+  for (int64_t token = begin / planes; token < end / planes; ++token) {
+    for (int64_t i = 0; i < kPanelRows; i += 16) __builtin_prefetch(run.out + token * run.out_stride + i, 1);
+  }
+}
+
 // Calls chunk(first byte, units, tiles) and then tile(first row, rows, chunk's first unit, units, ahead) for every tile of it.
 // A panel is `units` units of unit_bytes, a chunk at most `per_chunk` of them; a tile has at most rows_max rows and takes `steps`
 // steps per unit.
@@ -49,6 +57,7 @@ struct Walk {
       chunk(at, count, tiles);
       for (int64_t t = 0; t < tiles; ++t) {
         const int64_t begin = t * run.rows / tiles, end = (t + 1) * run.rows / tiles;
+        if (last && run.out != nullptr) FetchOutput(run, begin, end);
         Ahead ahead;
         if (next != nullptr && next < next_end) ahead = {next, lines};
         tile(begin, end - begin, u, count, ahead);

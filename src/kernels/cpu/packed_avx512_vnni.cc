@@ -6,8 +6,9 @@ namespace tactus::kernels {
 namespace {
 
 inline constexpr int64_t kSumColumns = 16;      // columns of one entry of PackedTokens::sums
-inline constexpr int64_t kChunkColumns = 256;   // of a panel at a time: 16 KiB of codes, a third of the first-level cache
-inline constexpr int64_t kChunkBlocks = kChunkColumns / 16;
+// Columns of a panel at a time. Codes of 512 fill two thirds of the first-level cache, which pays when many tiles pass over them.
+inline constexpr int64_t kChunkColumns = 256, kLongChunkColumns = 512, kLongChunkTiles = 12;
+inline constexpr int64_t kChunkBlocks = kLongChunkColumns / 16;
 inline constexpr int64_t kGroupBytes = kPanelRows * 4;   // 4 columns of codes of 8 bits, or 8 of 4
 // Sums and values of 3 x 64 fit the registers together, so that a block's end touches no memory: vpdpbusd shares its two ports
 // with multiplications, and stores of 64 bytes take two cycles each.
@@ -258,7 +259,7 @@ void SumPanelVnni(const PanelRun& run) {
   for (int64_t i = 0; i < run.rows * kPanelRows; i += 16) _mm512_store_ps(run.sums + i, _mm512_setzero_ps());
 
   const int64_t scale_bytes = kPanelRows * (w.wide_scales ? 4 : 2);
-  alignas(64) std::byte unpacked[kChunkColumns * kPanelRows];
+  alignas(64) std::byte unpacked[kLongChunkColumns * kPanelRows];
   ChunkScales scales;
   TilePass t = {};
   t.has_minimum = w.has_minimum;
@@ -271,7 +272,7 @@ void SumPanelVnni(const PanelRun& run) {
   walk.units = (w.cols + block - 1) / block;
   walk.unit_bytes = block_bytes;
   walk.steps = block / kSumColumns;
-  walk.per_chunk = kChunkColumns / block;
+  walk.per_chunk = (run.rows > kLongChunkTiles * kRowsMax ? kLongChunkColumns : kChunkColumns) / block;
   walk.rows_max = kRowsMax;
   bool u4 = false;
   const auto begin_chunk = [&](const std::byte* at, int64_t units, int64_t tiles) {
