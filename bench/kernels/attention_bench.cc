@@ -5,6 +5,7 @@
 //
 // Decodes walk through a cache far larger than the processor's. A prefill of n tokens is measured as chunks of 16 queries spread over
 // it. One thread is measured in its own CPU time, several by the wall.
+#include <sys/mman.h>
 #include <time.h>
 
 #include <algorithm>
@@ -41,6 +42,22 @@ std::vector<float> RandomFloats(int64_t n) {
   for (float& v : x) v = static_cast<float>(rng.Uniform() - 0.5);
   return x;
 }
+
+// As the KV cache of an executor: huge pages where there are any.
+struct Mapping {
+  explicit Mapping(int64_t n) : bytes(static_cast<size_t>(n)) {
+    data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) std::abort();
+#ifdef MADV_HUGEPAGE
+    (void)madvise(data, bytes, MADV_HUGEPAGE);
+#endif
+  }
+  ~Mapping() { munmap(data, bytes); }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  size_t bytes;
+  void* data;
+};
 
 // The ceilings' turns.
 class Ceiling {
@@ -89,9 +106,9 @@ class Bench {
     const bool prefill = count > 1;
     const int64_t sets = prefill ? 1 : std::max<int64_t>(1, kPoolBytes / (2 * block_bytes * blocks_each * items));
     const int64_t blocks = sets * items * blocks_each;
-    std::vector<std::byte> k(static_cast<size_t>(blocks * block_bytes + 64)), v = k;
-    kv.k = Aligned(k.data());
-    kv.v = Aligned(v.data());
+    Mapping k(blocks * block_bytes), v(blocks * block_bytes);
+    kv.k = k.data;
+    kv.v = v.data;
     const kernels::Ops& ops = *kernels::SelectOps();
     const int64_t row = int64_t{h.heads} * h.head_dim, kv_row = int64_t{h.kv_heads} * h.head_dim;
     const std::vector<float> one = RandomFloats(kv_row * kBlock);
@@ -145,7 +162,6 @@ class Bench {
   }
 
  private:
-  static std::byte* Aligned(std::byte* p) { return p + (64 - reinterpret_cast<uintptr_t>(p) % 64) % 64; }
   kernels::ThreadPool pool_;
   Ceiling ceiling_;
   std::string part_;

@@ -239,6 +239,14 @@ void RunAttention(ThreadPool& pool, const AttentionKernel& kernel, std::span<con
   c.first_tile[call.num_items] = tiles;
   SplitWaves waves(call, c.order, split, ResultRows(pool.threads()), c.tasks, c.merges);
   const int64_t thread_bytes = AttentionThreadBytes(kv.head_dim), stride = ResultFloats(kv.head_dim);
+  auto tile_at = [&](int64_t tile) {
+    int64_t low = split, high = call.num_items;  // the item with first_tile[low] <= tile < first_tile[low + 1]
+    while (high - low > 1) {
+      const int64_t middle = (low + high) / 2;
+      (c.first_tile[middle] <= tile ? low : high) = middle;
+    }
+    return TileAt(call, call.items[c.order[low]], tile - c.first_tile[low]);
+  };
   for (bool more = waves.NextWave(); more || tiles > 0; more = waves.NextWave()) {
     pool.ParallelFor(waves.num_tasks() + tiles, [&](int64_t task, int32_t thread) {
       std::byte* thread_scratch = c.threads + thread * thread_bytes;
@@ -247,13 +255,9 @@ void RunAttention(ThreadPool& pool, const AttentionKernel& kernel, std::span<con
         return kernel.run_partition(call, TileAt(call, *s.item, s.tile), s.partition, thread_scratch,
                                     c.results + s.first_row * stride, stride);
       }
-      const int64_t tile = task - waves.num_tasks();
-      int64_t low = split, high = call.num_items;  // the item with first_tile[low] <= tile < first_tile[low + 1]
-      while (high - low > 1) {
-        const int64_t middle = (low + high) / 2;
-        (c.first_tile[middle] <= tile ? low : high) = middle;
-      }
-      kernel.run_tile(call, TileAt(call, call.items[c.order[low]], tile - c.first_tile[low]), thread_scratch);
+      const int64_t at = task - waves.num_tasks(), after = at + pool.threads();
+      const AttentionTile tile = tile_at(at), next = tile_at(after < tiles ? after : at);
+      kernel.run_tile(call, tile, after < tiles ? &next : nullptr, thread_scratch);
     });
     tiles = 0;
     if (waves.num_merges() > 0) MergeWave(pool, kernel, call, waves, c);

@@ -39,8 +39,9 @@ struct AttentionTile {
 
 // A row's result over some partitions: `padded` values, then maximum and sum (of weights relative to the maximum).
 struct AttentionKernel {
-  // All partitions of a tile, into call.out. `scratch`: AttentionThreadBytes, 64-byte aligned.
-  void (*run_tile)(const AttentionCall& call, const AttentionTile& tile, std::byte* scratch);
+  // All partitions of a tile, into call.out. `next`: what this thread will likely run after it, to be fetched from memory
+  // meanwhile; null: nothing. `scratch`: AttentionThreadBytes, 64-byte aligned.
+  void (*run_tile)(const AttentionCall& call, const AttentionTile& tile, const AttentionTile* next, std::byte* scratch);
   // One partition; results[row * stride]. A row that sees nothing of it gets sum -1.
   void (*run_partition)(const AttentionCall& call, const AttentionTile& tile, int32_t index, std::byte* scratch,
                         float* results, int64_t stride);

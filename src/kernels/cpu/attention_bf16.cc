@@ -19,6 +19,8 @@
 namespace tactus::kernels {
 namespace {
 
+constexpr float kLog2E = 1.44269504f;
+
 // Where one thread works.
 struct Buffers {
   Buffers(std::byte* scratch, int64_t padded) {
@@ -50,10 +52,12 @@ struct Buffers {
 
 struct Rows {
   Rows(const AttentionCall& call, const AttentionTile& tile) : count(tile.rows()) {
-    for (int32_t r = 0; r < count; ++r) {
-      const VisibleRange seen = VisibleFrom(call, tile.item->first_position + tile.first_query + r / tile.heads);
-      low[r] = seen.low;
-      high[r] = seen.high;
+    for (int32_t query = 0, r = 0; query < tile.queries; ++query) {
+      const VisibleRange seen = VisibleFrom(call, tile.item->first_position + tile.first_query + query);
+      for (int32_t h = 0; h < tile.heads; ++h, ++r) {
+        low[r] = seen.low;
+        high[r] = seen.high;
+      }
     }
   }
   // Columns of the partition at `base` that row r sees; empty: from >= to.
@@ -68,7 +72,7 @@ struct Rows {
 // K and V of one head in one partition: where each vector of 16 positions and each pair of positions lies.
 struct PartitionKv {
   int32_t base, begin, end;                  // positions read: [begin, end)
-  const uint32_t* keys[kKeyVectors + 4];     // those that hold no position read point at one that does
+  const uint32_t* keys[kKeyVectors + 3];     // those that hold no position read point at one that does
   int64_t key_stride;                        // from one pair of dimensions to the next
   const uint32_t* values[kPairs + 1];
   const float *key_scales, *value_scales;    // [kPartition]; null: none
@@ -128,38 +132,55 @@ void PlaceKeys(const AttentionCall& call, const AttentionTile& tile, const Buffe
     }
   }
   for (int32_t v = 0; v < first; ++v) p->keys[v] = p->keys[first];
-  for (int32_t v = last + 1; v < kKeyVectors + 4; ++v) p->keys[v] = p->keys[last];
+  for (int32_t v = last + 1; v < kKeyVectors + 3; ++v) p->keys[v] = p->keys[last];
+}
+
+// A pair of positions of which one is not read: it may never have been written, and zero times that could be NaN.
+void CopyHalfPair(const uint32_t* from, int32_t head_dim, bool even, uint32_t* to) {
+  const __m512i keep = _mm512_set1_epi32(static_cast<int>(even ? 0xffffu : 0xffff0000u));
+  for (int32_t d = 0; d < head_dim; d += 16) {
+    _mm512_storeu_si512(to + d, _mm512_and_si512(_mm512_loadu_si512(from + d), keep));
+  }
 }
 
 void PlaceValues(const AttentionCall& call, const AttentionTile& tile, const Buffers& b, PartitionKv* p) {
   const KvLayer& kv = *call.kv;
   const bool whole_vectors = KvPaired(kv) && kv.head_dim % 16 == 0;
-  const bool in_place = whole_vectors && kv.dtype == DType::kBF16;
   const int32_t first = (p->begin - p->base) / 2, last = (p->end - 1 - p->base) / 2;
-  for (int32_t i = first; i <= last; ++i) {
-    const int32_t position = p->base + 2 * i;
-    const bool sees_even = position >= p->begin, sees_odd = position + 1 < p->end;
-    uint32_t* to = b.values + i * call.padded;
-    p->values[i] = to;
-    if (whole_vectors) {
-      const int64_t pair = static_cast<int64_t>(position % kv.block_size / 2) * kv.head_dim;
-      const std::byte* head = HeadAt(kv, kv.v, *tile.item, tile.kv_head, position);
-      const auto* from = reinterpret_cast<const uint32_t*>(head) + pair;
-      if (in_place && sees_even && sees_odd) {
-        p->values[i] = from;
-        continue;
-      }
-      // Half of a pair may never have been written; zero times that could be NaN. Codes are always numbers.
-      const __m512i keep = _mm512_set1_epi32(static_cast<int>((sees_even ? 0xffffu : 0u) | (sees_odd ? 0xffff0000u : 0u)));
-      for (int32_t d = 0; d < kv.head_dim; d += 16) {
-        const __m512i x = in_place ? _mm512_loadu_si512(from + d) : Widen(head + 2 * (pair + d));
-        _mm512_storeu_si512(to + d, _mm512_and_si512(x, keep));
-      }
+  for (int32_t i = first, n; i <= last && whole_vectors; i += n) {  // block by block
+    const int32_t position = p->base + 2 * i, in_block = position % kv.block_size / 2;
+    const std::byte* head = HeadAt(kv, kv.v, *tile.item, tile.kv_head, position);
+    n = kv.block_size / 2 - in_block < last + 1 - i ? kv.block_size / 2 - in_block : last + 1 - i;
+    if (kv.dtype == DType::kBF16) {
+      const uint32_t* from = reinterpret_cast<const uint32_t*>(head) + in_block * kv.head_dim;
+      for (int32_t j = 0; j < n; ++j, from += kv.head_dim) p->values[i + j] = from;
       continue;
     }
+    const std::byte* from = head + int64_t{2} * in_block * kv.head_dim;
+    for (int32_t j = i; j < i + n; ++j) {
+      uint32_t* to = b.values + j * call.padded;
+      p->values[j] = to;
+      for (int32_t d = 0; d < kv.head_dim; d += 16, from += 32) _mm512_storeu_si512(to + d, Widen(from));
+    }
+  }
+  if (whole_vectors) {
+    if (kv.dtype == DType::kInt8) return;  // codes are numbers whatever was written
+    if (p->begin % 2 != 0) {
+      CopyHalfPair(p->values[first], kv.head_dim, false, b.values);
+      p->values[first] = b.values;
+    }
+    if (p->end % 2 != 0) {
+      CopyHalfPair(p->values[last], kv.head_dim, true, b.values + call.padded);
+      p->values[last] = b.values + call.padded;
+    }
+    return;
+  }
+  for (int32_t i = first; i <= last; ++i) {
+    uint32_t* to = b.values + i * call.padded;
+    p->values[i] = to;
     std::memset(to, 0, static_cast<size_t>(call.padded) * sizeof(uint32_t));
     for (int32_t half = 0; half < 2; ++half) {
-      const int32_t s = position + half;
+      const int32_t s = p->base + 2 * i + half;
       if (s < p->begin || s >= p->end) continue;
       const std::byte* head = HeadAt(kv, kv.v, *tile.item, tile.kv_head, s);
       for (int32_t d = 0; d < kv.head_dim; ++d) {
@@ -189,8 +210,10 @@ void PlaceScales(const AttentionCall& call, const AttentionTile& tile, const Buf
 // Few rows take more vectors at a time: about 16 sums are in flight either way.
 constexpr int VecsFor(int rows) { return rows <= 4 ? 4 : 2; }
 
-using ScoreFn = void (*)(const uint32_t*, int64_t, const uint32_t* const*, int64_t, int32_t, const float*, float*);
-using WeighFn = void (*)(const uint16_t*, const uint32_t* const*, int32_t, int32_t, int64_t, float*, int64_t);
+using ScoreFn = void (*)(const uint32_t*, int64_t, const uint32_t* const*, int64_t, int32_t, const float*,
+                         const std::byte* const*, float*);
+using WeighFn = void (*)(const uint16_t*, const uint32_t* const*, int32_t, int32_t, int64_t, const std::byte* const*,
+                         float*, int64_t);
 
 template <bool kFetch>
 constexpr ScoreFn kScore[kGroupRows + 1] = {nullptr,
@@ -202,24 +225,55 @@ constexpr ScoreFn kScore[kGroupRows + 1] = {nullptr,
                                             ScoreRows<6, VecsFor(6), kFetch>,
                                             ScoreRows<7, VecsFor(7), kFetch>,
                                             ScoreRows<8, VecsFor(8), kFetch>};
-template <int kVecs>
+template <int kVecs, bool kFetch>
 constexpr WeighFn kWeigh[kGroupRows + 1] = {nullptr,
-                                            WeighRows<1, kVecs>,
-                                            WeighRows<2, kVecs>,
-                                            WeighRows<3, kVecs>,
-                                            WeighRows<4, kVecs>,
-                                            WeighRows<5, kVecs>,
-                                            WeighRows<6, kVecs>,
-                                            WeighRows<7, kVecs>,
-                                            WeighRows<8, kVecs>};
+                                            WeighRows<1, kVecs, kFetch>,
+                                            WeighRows<2, kVecs, kFetch>,
+                                            WeighRows<3, kVecs, kFetch>,
+                                            WeighRows<4, kVecs, kFetch>,
+                                            WeighRows<5, kVecs, kFetch>,
+                                            WeighRows<6, kVecs, kFetch>,
+                                            WeighRows<7, kVecs, kFetch>,
+                                            WeighRows<8, kVecs, kFetch>};
 
 struct Sums {
   float maximum[kAttentionTileRows], sum[kAttentionTileRows];  // sum -1: the row sees nothing here
 };
 
+// What will be read, in the order of reading, in chunks of 16 positions of K or of V: while one is used, the one
+// kAhead further on is fetched. Decodes read the cache once, from memory, in pieces too short for the processor to
+// foresee.
+class FetchStream {
+ public:
+  static constexpr int32_t kAhead = 8;
+
+  // The chunks of positions [begin, end), K then V.
+  void Add(const KvLayer& kv, const AttentionItem& item, int32_t kv_head, int32_t begin, int32_t end) {
+    for (const void* base : {kv.k, kv.v}) {
+      for (int32_t s = begin / 16 * 16; s < end && count_ < kMax; s += 16) {
+        chunks_[count_++] = HeadAt(kv, base, item, kv_head, s) + s % kv.block_size * kv.head_dim * 2;
+      }
+    }
+  }
+  // Nothing more to come: the last chunk stands for it.
+  void Close() {
+    while (count_ < kMax) {
+      chunks_[count_] = chunks_[count_ - 1];
+      ++count_;
+    }
+  }
+  const std::byte* const* at(int32_t chunk) const { return chunks_ + chunk; }
+  bool active() const { return count_ > 0; }
+
+ private:
+  static constexpr int32_t kMax = 2 * kKeyVectors + kAhead + 4;
+  const std::byte* chunks_[kMax];
+  int32_t count_ = 0;
+};
+
 // Rows [first, first + n) over the partition, into b.part.
 void RunGroup(const AttentionCall& call, const Rows& rows, const PartitionKv& p, int32_t first, int32_t n,
-              const Buffers& b, Sums* sums) {
+              const FetchStream& stream, const Buffers& b, Sums* sums) {
   ColumnRange own[kGroupRows], group = {kPartition, 0};
   for (int32_t r = 0; r < n; ++r) {
     own[r] = rows.In(first + r, p.base);
@@ -231,31 +285,43 @@ void RunGroup(const AttentionCall& call, const Rows& rows, const PartitionKv& p,
   if (group.from >= group.to) return;
   const int64_t q_stride = call.padded / 2;
   const int32_t dim_pairs = (call.kv->head_dim + 1) / 2, vecs = VecsFor(n);
-  const ScoreFn score = first == 0 ? kScore<true>[n] : kScore<false>[n];
-  for (int32_t v = group.from / 16 / vecs * vecs; v * 16 < group.to; v += vecs) {
+  const bool fetch = first == 0 && stream.active();
+  const ScoreFn score = fetch ? kScore<true>[n] : kScore<false>[n];
+  const int32_t first_vector = group.from / 16 / vecs * vecs;
+  for (int32_t v = first_vector; v * 16 < group.to; v += vecs) {
     score(b.q + first * q_stride, q_stride, p.keys + v, p.key_stride, dim_pairs,
-          p.key_scales != nullptr ? p.key_scales + 16 * v : nullptr, b.scores + 16 * v);
+          p.key_scales != nullptr ? p.key_scales + 16 * v : nullptr,
+          stream.at(v - first_vector + FetchStream::kAhead), b.scores + 16 * v);
   }
   for (int32_t r = 0; r < n; ++r) {
+    if (own[r].from < own[r].to) sums->maximum[first + r] = RowMaximum(b.scores + r * kPartition, own[r]);
+  }
+  const float log2_scale = call.scale * kLog2E;
+  for (int32_t r = 0; r < n; ++r) {
+    const float* scores = b.scores + r * kPartition;
     uint16_t* weights = b.weights + r * kPartition;
     if (own[r].from >= own[r].to) {
       std::memset(weights, 0, kPartition * sizeof(uint16_t));
       continue;
     }
-    SoftmaxRow(b.scores + r * kPartition, own[r], group, call.scale * 1.44269504f, p.value_scales, weights,
-               &sums->maximum[first + r], &sums->sum[first + r]);
+    const float maximum = sums->maximum[first + r];
+    sums->sum[first + r] = p.value_scales != nullptr
+                               ? SoftmaxRow<true>(scores, own[r], group, log2_scale, maximum, p.value_scales, weights)
+                               : SoftmaxRow<false>(scores, own[r], group, log2_scale, maximum, nullptr, weights);
   }
   const int32_t from = group.from / 2, to = (group.to + 1) / 2;
   float* out = b.part + first * call.padded;
+  const std::byte* const* ahead = stream.at((group.to + 15) / 16 - first_vector + FetchStream::kAhead) - from / 8;
+  const WeighFn weigh = vecs == 4 ? (fetch ? kWeigh<4, true>[n] : kWeigh<4, false>[n])
+                                  : (fetch ? kWeigh<2, true>[n] : kWeigh<2, false>[n]);
   int64_t d = 0;
-  for (; d + 16 * vecs <= call.padded; d += 16 * vecs) {
-    (vecs == 4 ? kWeigh<4>[n] : kWeigh<2>[n])(b.weights, p.values, from, to, d, out, call.padded);
-  }
-  for (; d < call.padded; d += 16) kWeigh<1>[n](b.weights, p.values, from, to, d, out, call.padded);
+  for (; d + 16 * vecs <= call.padded; d += 16 * vecs) weigh(b.weights, p.values, from, to, d, ahead, out, call.padded);
+  for (; d < call.padded; d += 16) kWeigh<1, false>[n](b.weights, p.values, from, to, d, ahead, out, call.padded);
 }
 
-void RunPartition(const AttentionCall& call, const AttentionTile& tile, const Rows& rows, int32_t index,
-                  const Buffers& b, Sums* sums) {
+// `next`: the tile that this thread is likely to take after this one; null: none.
+void RunPartition(const AttentionCall& call, const AttentionTile& tile, const AttentionTile* next, const Rows& rows,
+                  int32_t index, const Buffers& b, Sums* sums) {
   PartitionKv p;
   p.base = index * kPartition;
   p.begin = rows.low[0] > p.base ? rows.low[0] : p.base;
@@ -264,8 +330,20 @@ void RunPartition(const AttentionCall& call, const AttentionTile& tile, const Ro
   PlaceKeys(call, tile, b, &p);
   PlaceValues(call, tile, b, &p);
   PlaceScales(call, tile, b, &p);
+  const KvLayer& kv = *call.kv;
+  FetchStream stream;
+  if (KvPaired(kv) && kv.dtype == DType::kBF16 && kv.block_size % 16 == 0 && kv.head_dim % 16 == 0) {
+    stream.Add(kv, *tile.item, tile.kv_head, p.begin, p.end);
+    if (p.end < last) {
+      stream.Add(kv, *tile.item, tile.kv_head, p.end, last);
+    } else if (next != nullptr) {
+      const int32_t position = next->item->first_position + next->first_query;
+      stream.Add(kv, *next->item, next->kv_head, VisibleFrom(call, position).low, position + 1);
+    }
+    stream.Close();
+  }
   for (int32_t r = 0; r < rows.count; r += kGroupRows) {
-    RunGroup(call, rows, p, r, rows.count - r < kGroupRows ? rows.count - r : kGroupRows, b, sums);
+    RunGroup(call, rows, p, r, rows.count - r < kGroupRows ? rows.count - r : kGroupRows, stream, b, sums);
   }
 }
 
@@ -279,10 +357,10 @@ inline void MergeRows(float log2_scale, int32_t n, const float* maximum, const f
     const __mmask16 sees = _mm512_mask_cmp_ps_mask(rows, s1, _mm512_setzero_ps(), _CMP_NLT_UQ);
     if (sees == 0) continue;
     const __m512 m1 = _mm512_maskz_loadu_ps(rows, maximum + r), m0 = _mm512_maskz_loadu_ps(rows, state_maximum + r);
-    const __m512 top = _mm512_max_ps(m0, m1), scale = _mm512_set1_ps(log2_scale), least = _mm512_set1_ps(-200.0f);
-    // 2^-200 is zero in f32; a difference of infinities would be NaN in Exp2.
-    const __m512 f0 = Exp2(_mm512_max_ps(least, _mm512_mul_ps(_mm512_sub_ps(m0, top), scale)));
-    const __m512 f1 = Exp2(_mm512_max_ps(least, _mm512_mul_ps(_mm512_sub_ps(m1, top), scale)));
+    const __m512 top = _mm512_max_ps(m0, m1), scale = _mm512_set1_ps(log2_scale);
+    // The first partition meets a state of zeros: what Exp2 makes of its -infinity, 2^-126, does not matter.
+    const __m512 f0 = Exp2(_mm512_mul_ps(_mm512_sub_ps(m0, top), scale));
+    const __m512 f1 = Exp2(_mm512_mul_ps(_mm512_sub_ps(m1, top), scale));
     _mm512_mask_storeu_ps(state_maximum + r, sees, top);
     _mm512_mask_storeu_ps(state_sum + r, sees, _mm512_fmadd_ps(s1, f1, _mm512_mul_ps(s0, f0)));
     alignas(64) float old_factor[16], new_factor[16];
@@ -309,17 +387,34 @@ inline void WriteRow(const float* state, float sum, int32_t head_dim, float* out
   }
 }
 
-void RoundQueries(const AttentionCall& call, const AttentionTile& tile, uint32_t* to) {
-  for (int32_t r = 0; r < tile.rows(); ++r, to += call.padded / 2) {
-    const float* from = call.q + AttentionRowOffset(call, tile, r, call.q_stride);
-    for (int32_t d = 0; d < call.padded; d += 16) {
-      const __m512 x = _mm512_maskz_loadu_ps(Within(d, 0, call.kv->head_dim), from + d);
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + d / 2), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
-    }
+// f(row, index of its first element in a buffer whose tokens are `stride` apart), rows ascending.
+template <class F>
+inline void ForRowsOf(const AttentionCall& call, const AttentionTile& tile, int64_t stride, F f) {
+  const int32_t head_dim = call.kv->head_dim;
+  int64_t token = AttentionRowOffset(call, tile, 0, stride);
+  for (int32_t query = 0, r = 0; query < tile.queries; ++query, token += stride) {
+    for (int32_t h = 0; h < tile.heads; ++h, ++r) f(r, token + static_cast<int64_t>(h) * head_dim);
   }
 }
 
-void RunTile(const AttentionCall& call, const AttentionTile& tile, std::byte* scratch) {
+void RoundQueries(const AttentionCall& call, const AttentionTile& tile, uint32_t* rounded) {
+  const int32_t head_dim = call.kv->head_dim;
+  ForRowsOf(call, tile, call.q_stride, [&](int32_t r, int64_t at) {
+    const float* from = call.q + at;
+    uint32_t* to = rounded + r * call.padded / 2;
+    int32_t d = 0;
+    for (; d + 32 <= head_dim; d += 32) {
+      const __m512bh pair = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + d + 16), _mm512_loadu_ps(from + d));
+      _mm512_storeu_si512(to + d / 2, reinterpret_cast<__m512i>(pair));
+    }
+    for (; d < call.padded; d += 16) {
+      const __m512 x = _mm512_maskz_loadu_ps(Within(d, 0, head_dim), from + d);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + d / 2), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
+    }
+  });
+}
+
+void RunTile(const AttentionCall& call, const AttentionTile& tile, const AttentionTile* next, std::byte* scratch) {
   const Buffers b(scratch, call.padded);
   const Rows rows(call, tile);
   RoundQueries(call, tile, b.q);
@@ -331,13 +426,12 @@ void RunTile(const AttentionCall& call, const AttentionTile& tile, std::byte* sc
   }
   std::memset(b.state, 0, static_cast<size_t>(rows.count * call.padded) * sizeof(float));
   for (int32_t index = rows.low[0] / kPartition; index <= rows.high[rows.count - 1] / kPartition; ++index) {
-    RunPartition(call, tile, rows, index, b, &sums);
-    MergeRows(call.scale * 1.44269504f, rows.count, sums.maximum, sums.sum, b.part, call.padded, maximum, sum, b.state);
+    RunPartition(call, tile, next, rows, index, b, &sums);
+    MergeRows(call.scale * kLog2E, rows.count, sums.maximum, sums.sum, b.part, call.padded, maximum, sum, b.state);
   }
-  for (int32_t r = 0; r < rows.count; ++r) {
-    WriteRow(b.state + r * call.padded, sum[r], call.kv->head_dim,
-             call.out + AttentionRowOffset(call, tile, r, call.out_stride));
-  }
+  ForRowsOf(call, tile, call.out_stride, [&](int32_t r, int64_t at) {
+    WriteRow(b.state + r * call.padded, sum[r], call.kv->head_dim, call.out + at);
+  });
 }
 
 void RunTilePartition(const AttentionCall& call, const AttentionTile& tile, int32_t index, std::byte* scratch,
@@ -346,7 +440,7 @@ void RunTilePartition(const AttentionCall& call, const AttentionTile& tile, int3
   const Rows rows(call, tile);
   RoundQueries(call, tile, b.q);
   Sums sums;
-  RunPartition(call, tile, rows, index, b, &sums);
+  RunPartition(call, tile, nullptr, rows, index, b, &sums);
   for (int32_t r = 0; r < rows.count; ++r) {
     float* to = results + r * stride;
     std::memcpy(to, b.part + r * call.padded, static_cast<size_t>(call.padded) * sizeof(float));
@@ -359,7 +453,7 @@ void MergeResults(const AttentionCall& call, float* state, const float* results,
                   float* out) {
   for (int32_t i = 0; i < count; ++i) {
     const float* part = results + i * stride;
-    MergeRows(call.scale * 1.44269504f, 1, part + call.padded, part + call.padded + 1, part, call.padded,
+    MergeRows(call.scale * kLog2E, 1, part + call.padded, part + call.padded + 1, part, call.padded,
               state + call.padded, state + call.padded + 1, state);
   }
   if (out != nullptr) WriteRow(state, state[call.padded + 1], call.kv->head_dim, out);

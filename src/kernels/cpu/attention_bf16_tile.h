@@ -21,10 +21,11 @@ inline __m512 Dot(__m512 sum, __m512i a, __m512i b) {
 }
 
 // Scores of kRows rows against kVecs vectors of 16 positions: scores[r * kPartition + 16 v + lane]. q: pairs, rows
-// q_stride apart; keys[v]: the pairs of one dimension pair, the next `stride` further on. `ahead`: lines to fetch.
+// q_stride apart; keys[v]: the pairs of one dimension pair, the next `stride` further on; scales: of positions, or null.
+// kFetch: fetches as much of ahead[v] as it reads of keys[v].
 template <int kRows, int kVecs, bool kFetch>
 void ScoreRows(const uint32_t* q, int64_t q_stride, const uint32_t* const* keys, int64_t stride, int32_t dim_pairs,
-               const float* scales, float* scores) {
+               const float* scales, const std::byte* const* ahead, float* scores) {
   __m512 acc[kRows][kVecs];
   const uint32_t* at[kVecs];
 #pragma GCC unroll 8
@@ -39,7 +40,7 @@ void ScoreRows(const uint32_t* q, int64_t q_stride, const uint32_t* const* keys,
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) {
       k[v] = _mm512_loadu_si512(at[v] + d * stride);
-      if (kFetch) __builtin_prefetch(keys[kVecs + v] + d * stride);
+      if (kFetch) __builtin_prefetch(ahead[v] + d * 64);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -58,17 +59,20 @@ void ScoreRows(const uint32_t* q, int64_t q_stride, const uint32_t* const* keys,
   }
 }
 
-// 2^x for x <= 0 or little more: a polynomial of degree 4 on [-1/2, 1/2] (relative error 3e-6; what it gives is rounded to
-// bf16 or scales what has been), exponent by scalef.
+// 2^x for x <= 0 or little more, at least 2^-126: a polynomial of degree 4 on [-1/2, 1/2] (relative error 3e-6; what it gives
+// is rounded to bf16 or scales what has been), the exponent by integers: other units than the rest of softmax needs.
 inline __m512 Exp2(__m512 x) {
-  const __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const __m512 r = _mm512_sub_ps(x, n);
+  const __m512 magic = _mm512_set1_ps(12582912.0f);  // 1.5 * 2^23: the sum's low bits are x rounded
+  x = _mm512_max_ps(_mm512_set1_ps(-126.0f), x);     // the second where one is NaN
+  const __m512 shifted = _mm512_add_ps(x, magic);
+  const __m512 r = _mm512_sub_ps(x, _mm512_sub_ps(shifted, magic));
   __m512 p = _mm512_set1_ps(0.009582853f);
   p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.055906426f));
   p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.24024099f));
   p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.6931242f));
   p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-  return _mm512_scalef_ps(p, n);
+  const __m512i exponent = _mm512_slli_epi32(_mm512_castps_si512(shifted), 23);
+  return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), exponent));
 }
 
 inline float SumLanes(__m512 v) {
@@ -98,47 +102,69 @@ struct ColumnRange {
   int32_t from, to;
 };
 
-// One row's scores to bf16 weights exp(scale * (score - maximum)), times value_scales where given. `log2_scale`: scale *
-// log2(e). The sum is of the weights as rounded or, with value_scales, before both.
-inline void SoftmaxRow(const float* scores, ColumnRange row, ColumnRange group, float log2_scale,
-                       const float* value_scales, uint16_t* weights, float* maximum, float* sum) {
+// The largest score that a row sees.
+inline float RowMaximum(const float* scores, ColumnRange row) {
   const __m512 lowest = _mm512_set1_ps(-__builtin_inff());
   __m512 top0 = lowest, top1 = lowest;
-  int32_t c = row.from / 32 * 32;
-  for (; c < row.to; c += 32) {
+  const int32_t whole_from = (row.from + 31) / 32 * 32, whole_to = row.to / 32 * 32;  // columns that need no mask
+  auto mask_max = [&](int32_t c) {
     top0 = _mm512_mask_max_ps(top0, Within(c, row.from, row.to), top0, _mm512_loadu_ps(scores + c));
     top1 = _mm512_mask_max_ps(top1, Within(c + 16, row.from, row.to), top1, _mm512_loadu_ps(scores + c + 16));
+  };
+  if (row.from < whole_from) mask_max(whole_from - 32);
+  for (int32_t c = whole_from; c < whole_to; c += 32) {
+    top0 = _mm512_max_ps(top0, _mm512_loadu_ps(scores + c));
+    top1 = _mm512_max_ps(top1, _mm512_loadu_ps(scores + c + 16));
   }
-  *maximum = MaxLane(_mm512_max_ps(top0, top1));
-  const __m512 factor = _mm512_set1_ps(log2_scale), shift = _mm512_set1_ps(-*maximum * log2_scale);
-  const __m512i ones = _mm512_set1_epi32(0x3f803f80);  // pairs of 1.0
-  __m512 total = _mm512_setzero_ps();
-  for (c = group.from / 32 * 32; c < group.to; c += 32) {
-    const __mmask16 m0 = Within(c, row.from, row.to), m1 = Within(c + 16, row.from, row.to);
-    if ((m0 | m1) == 0) {
-      _mm512_storeu_si512(weights + c, _mm512_setzero_si512());
-      continue;
-    }
-    __m512 w0 = Exp2(_mm512_fmadd_ps(_mm512_loadu_ps(scores + c), factor, shift));
-    __m512 w1 = Exp2(_mm512_fmadd_ps(_mm512_loadu_ps(scores + c + 16), factor, shift));
-    w0 = _mm512_maskz_mov_ps(m0, w0);
-    w1 = _mm512_maskz_mov_ps(m1, w1);
-    if (value_scales != nullptr) {
-      total = _mm512_add_ps(total, _mm512_add_ps(w0, w1));
-      w0 = _mm512_maskz_mul_ps(m0, w0, _mm512_loadu_ps(value_scales + c));
-      w1 = _mm512_maskz_mul_ps(m1, w1, _mm512_loadu_ps(value_scales + c + 16));
-    }
-    const __m512i rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(w1, w0));
-    if (value_scales == nullptr) total = Dot(total, rounded, ones);
-    _mm512_storeu_si512(weights + c, rounded);
-  }
-  *sum = SumLanes(total);
+  if (whole_to >= whole_from && whole_to < row.to) mask_max(whole_to);
+  return MaxLane(_mm512_max_ps(top0, top1));
 }
 
-// out[r * padded + 16 v + lane] = weights of pairs [from, to) times values[pair], ascending.
-template <int kRows, int kVecs>
+// One row's scores to bf16 weights 2^(log2_scale * (score - maximum)), times value_scales where kScaled; columns of the
+// group that are not the row's become 0. Returns the sum of the weights as rounded, or as they were before kScaled.
+template <bool kScaled>
+inline float SoftmaxRow(const float* scores, ColumnRange row, ColumnRange group, float log2_scale, float maximum,
+                        const float* value_scales, uint16_t* weights) {
+  const __m512 factor = _mm512_set1_ps(log2_scale), shift = _mm512_set1_ps(-maximum * log2_scale);
+  const __m512i ones = _mm512_set1_epi32(0x3f803f80);  // pairs of 1.0
+  __m512 total = _mm512_setzero_ps();
+  auto weigh = [&](int32_t c, auto&& keep0, auto&& keep1) {
+    __m512 w0 = keep0(Exp2(_mm512_fmadd_ps(_mm512_loadu_ps(scores + c), factor, shift)));
+    __m512 w1 = keep1(Exp2(_mm512_fmadd_ps(_mm512_loadu_ps(scores + c + 16), factor, shift)));
+    if (kScaled) {
+      total = _mm512_add_ps(total, _mm512_add_ps(w0, w1));
+      w0 = keep0(_mm512_mul_ps(w0, _mm512_loadu_ps(value_scales + c)));
+      w1 = keep1(_mm512_mul_ps(w1, _mm512_loadu_ps(value_scales + c + 16)));
+    }
+    const __m512i rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(w1, w0));
+    if (!kScaled) total = Dot(total, rounded, ones);
+    _mm512_storeu_si512(weights + c, rounded);
+  };
+  auto edge = [&](int32_t c) {
+    const __mmask16 m0 = Within(c, row.from, row.to), m1 = Within(c + 16, row.from, row.to);
+    weigh(c, [m0](__m512 w) { return _mm512_maskz_mov_ps(m0, w); }, [m1](__m512 w) { return _mm512_maskz_mov_ps(m1, w); });
+  };
+  auto all = [](__m512 w) { return w; };
+  int32_t c = group.from / 32 * 32;
+  for (; c + 32 <= row.from; c += 32) _mm512_storeu_si512(weights + c, _mm512_setzero_si512());
+  if (c < row.from) {
+    edge(c);
+    c += 32;
+  }
+  for (; c + 32 <= row.to; c += 32) weigh(c, all, all);
+  if (c < row.to) {
+    edge(c);
+    c += 32;
+  }
+  for (; c < group.to; c += 32) _mm512_storeu_si512(weights + c, _mm512_setzero_si512());
+  return SumLanes(total);
+}
+
+// out[r * padded + 16 v + lane] = weights of pairs [from, to) times values[pair], ascending. kFetch: as ScoreRows, of
+// ahead[pair / 8].
+template <int kRows, int kVecs, bool kFetch>
 void WeighRows(const uint16_t* weights, const uint32_t* const* values, int32_t from, int32_t to, int64_t first_dim,
-               float* out, int64_t padded) {
+               const std::byte* const* ahead, float* out, int64_t padded) {
   __m512 acc[kRows][kVecs];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -149,7 +175,10 @@ void WeighRows(const uint16_t* weights, const uint32_t* const* values, int32_t f
   for (int32_t i = from; i < to; ++i) {
     __m512i x[kVecs];
 #pragma GCC unroll 8
-    for (int v = 0; v < kVecs; ++v) x[v] = _mm512_loadu_si512(values[i] + first_dim + 16 * v);
+    for (int v = 0; v < kVecs; ++v) {
+      x[v] = _mm512_loadu_si512(values[i] + first_dim + 16 * v);
+      if (kFetch) __builtin_prefetch(ahead[i / 8] + (i % 8 * padded + first_dim + 16 * v) * 4);
+    }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       int pair;

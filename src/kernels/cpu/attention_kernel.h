@@ -32,7 +32,7 @@ inline AttentionRows RowsOf(const AttentionCall& call, const AttentionTile& tile
   return rows;
 }
 
-void RunAttentionTile(const AttentionCall& call, const AttentionTile& tile, std::byte* scratch) {
+void RunAttentionTile(const AttentionCall& call, const AttentionTile& tile, const AttentionTile*, std::byte* scratch) {
   const AttentionBuffers b = CarveBuffers(scratch, call.padded);
   const AttentionRows rows = RowsOf(call, tile);
   float maximum[kAttentionTileRows], sum[kAttentionTileRows];
