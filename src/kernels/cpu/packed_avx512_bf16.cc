@@ -95,7 +95,7 @@ void SumPanelBf16(const PanelRun& run) {
   walk.steps = 1;
   walk.rows_max = kTileRows;
   const std::byte* chunk = nullptr;
-  const auto begin_chunk = [&](const std::byte* at, int64_t, int64_t) { chunk = at; };
+  const auto begin_chunk = [&](const std::byte* at, int64_t) { chunk = at; };
   walk.Run(run, begin_chunk, [&](int64_t first, int64_t rows, int64_t unit, int64_t units, const Ahead& ahead) {
     t.w = chunk;
     t.pairs = LeastOf(units * kPairsPerUnit, pairs - unit * kPairsPerUnit);

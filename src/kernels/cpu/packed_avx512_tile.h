@@ -35,7 +35,7 @@ inline void FetchOutput(const PanelRun& run, int64_t begin, int64_t end) {
   }
 }
 
-// Calls chunk(first byte, units, tiles) and then tile(first row, rows, chunk's first unit, units, ahead) for every tile of it.
+// Calls chunk(first byte, units) and then tile(first row, rows, chunk's first unit, units, ahead) for every tile of it.
 // A panel is `units` units of unit_bytes, a chunk at most `per_chunk` of them; a tile has at most rows_max rows and takes `steps`
 // steps per unit.
 struct Walk {
@@ -54,7 +54,7 @@ struct Walk {
       const bool last = u + count == units;
       const std::byte* next = last ? run.next : at + count * unit_bytes;
       const std::byte* next_end = next + (last ? per_chunk : LeastOf(per_chunk, units - u - count)) * unit_bytes;
-      chunk(at, count, tiles);
+      chunk(at, count);
       for (int64_t t = 0; t < tiles; ++t) {
         const int64_t begin = t * run.rows / tiles, end = (t + 1) * run.rows / tiles;
         if (last && run.out != nullptr) FetchOutput(run, begin, end);

@@ -183,19 +183,6 @@ TileFn ScaledTileOf(int64_t block, int64_t rows) {
   }
 }
 
-// `bytes` of packed codes of 4 bits as codes of 8.
-inline void Unpack(const std::byte* from, int64_t bytes, std::byte* to) {
-  const __m512i low = _mm512_set1_epi8(0x0f);
-  for (int64_t i = 0; i < bytes; i += kGroupBytes, from += kGroupBytes, to += 2 * kGroupBytes) {
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      const __m512i pair = _mm512_load_si512(from + 64 * j);
-      _mm512_store_si512(to + 64 * j, _mm512_and_si512(pair, low));
-      _mm512_store_si512(to + kGroupBytes + 64 * j, _mm512_and_si512(_mm512_srli_epi16(pair, 4), low));
-    }
-  }
-}
-
 inline void LoadScales(const std::byte* from, bool wide, float* to) {
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
@@ -259,9 +246,9 @@ void SumPanelVnni(const PanelRun& run) {
   for (int64_t i = 0; i < run.rows * kPanelRows; i += 16) _mm512_store_ps(run.sums + i, _mm512_setzero_ps());
 
   const int64_t scale_bytes = kPanelRows * (w.wide_scales ? 4 : 2);
-  alignas(64) std::byte unpacked[kLongChunkColumns * kPanelRows];
   ChunkScales scales;
   TilePass t = {};
+  t.gap = block_bytes - code_bytes;
   t.has_minimum = w.has_minimum;
   t.scales = &scales;
   t.x_stride = x.stride;
@@ -274,14 +261,10 @@ void SumPanelVnni(const PanelRun& run) {
   walk.steps = block / kSumColumns;
   walk.per_chunk = (run.rows > kLongChunkTiles * kRowsMax ? kLongChunkColumns : kChunkColumns) / block;
   walk.rows_max = kRowsMax;
-  bool u4 = false;
-  const auto begin_chunk = [&](const std::byte* at, int64_t units, int64_t tiles) {
-    u4 = w.code == PackedCode::kU4 && tiles == 1;
-    const bool unpack = w.code == PackedCode::kU4 && !u4;
-    t.codes = unpack ? unpacked : at;
-    t.gap = unpack ? 0 : block_bytes - code_bytes;
+  const bool u4 = w.code == PackedCode::kU4;   // taken apart in registers: that has ports of its own
+  const auto begin_chunk = [&](const std::byte* at, int64_t units) {
+    t.codes = at;
     for (int64_t b = 0; scaled && b < units; ++b, at += block_bytes) {
-      if (unpack) Unpack(at, code_bytes, unpacked + b * 2 * code_bytes);
       LoadScales(at + code_bytes, w.wide_scales, scales.scale[b]);
       if (w.has_minimum) LoadScales(at + code_bytes + scale_bytes, w.wide_scales, scales.minimum[b]);
     }
