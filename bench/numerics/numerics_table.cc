@@ -1,10 +1,12 @@
-// numerics_table MODEL CHATS.json [TOKENS.txt [MAX_TOKENS]] | numerics_table MODEL CHATS.json --dump FILE
+// numerics_table MODEL CHATS.json [TOKENS.txt [MAX_TOKENS]] [--operators] | numerics_table MODEL CHATS.json --dump FILE
 //
 // How far each arithmetic moves the model's next-token distribution from f32: Kullback-Leibler divergence KL(f32 || x) in nats and
 // how often the most likely token is the same, position by position on given text (teacher forcing), as a markdown
 // table. CHATS.json: tests/golden/data/smollm2-135m.json, whose answers are scored, and whose first answer each arithmetic
 // must give by itself. TOKENS.txt: token ids of a text (`tactus tokenize MODEL --ids`), in windows of 512.
+// --operators: which linear operators int8 activations hurt, instead of the engine's choices.
 // --dump: writes the reference's logits of the chat answers instead, f32 [positions, vocab], for llama_cpp_row.py.
+// One arithmetic is in memory at a time; the reference's logits are kept.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -51,11 +53,11 @@ double Divergence(const float* p, const float* q, size_t n) {
   return std::max(kl, 0.0);
 }
 
-CpuExecutorOptions OptionsOf(const NumericsVariant& v) {
+CpuExecutorOptions OptionsOf(const LoadedVariant& v) {
   CpuExecutorOptions o;
   o.ops = v.ops;
-  o.linear_mode = v.linear_mode;
-  o.kv_dtype = v.kv_dtype;
+  o.linear_mode = v.numerics.linear_mode;
+  o.kv_dtype = v.numerics.kv_dtype;
   o.num_blocks = kWindow / 16 + 1;
   o.max_slots = 1;
   o.max_step_tokens = kWindow;
@@ -93,22 +95,22 @@ void RunPassage(StepRunner& runner, const Passage& passage, const std::function<
   if (!result.status.ok()) throw std::runtime_error(result.status.ToString());
 }
 
-void AddScores(const std::vector<std::unique_ptr<StepRunner>>& runners, const Passage& passage, std::vector<Score>* scores) {
-  std::vector<std::vector<float>> reference(passage.tokens.size() - passage.first_scored);
-  for (size_t v = 0; v < runners.size(); ++v) {
-    Score& score = (*scores)[v];
-    RunPassage(*runners[v], passage, [&](size_t r, std::span<const float> logits) {
-      if (v == 0) reference[r].assign(logits.begin(), logits.end());
-      const float* p = reference[r].data();
-      score.kl.push_back(v == 0 ? 0.0 : Divergence(p, logits.data(), logits.size()));
-      score.same_best += Best(p, logits.size()) == Best(logits.data(), logits.size());
-      const size_t next = passage.first_scored + r + 1;
-      if (next < passage.tokens.size()) {
-        score.log_likelihood += logits[static_cast<size_t>(passage.tokens[next])] - LogSumExp(logits.data(), logits.size());
-        ++score.predicted;
-      }
-    });
-  }
+// `reference`: one vector of logits per scored row; filled by the first runner of a passage.
+void AddScore(StepRunner& runner, const Passage& passage, std::vector<std::vector<float>>* reference, Score* score) {
+  const size_t rows = passage.tokens.size() - passage.first_scored;
+  const bool first = reference->empty();
+  reference->resize(rows);
+  RunPassage(runner, passage, [&](size_t r, std::span<const float> logits) {
+    if (first) (*reference)[r].assign(logits.begin(), logits.end());
+    const float* p = (*reference)[r].data();
+    score->kl.push_back(first ? 0.0 : Divergence(p, logits.data(), logits.size()));
+    score->same_best += Best(p, logits.size()) == Best(logits.data(), logits.size());
+    const size_t next = passage.first_scored + r + 1;
+    if (next < passage.tokens.size()) {
+      score->log_likelihood += logits[static_cast<size_t>(passage.tokens[next])] - LogSumExp(logits.data(), logits.size());
+      ++score->predicted;
+    }
+  });
 }
 
 std::vector<TokenId> Greedy(StepRunner& runner, std::vector<TokenId> prompt, size_t count) {
@@ -126,78 +128,98 @@ std::vector<TokenId> Greedy(StepRunner& runner, std::vector<TokenId> prompt, siz
   return answer;
 }
 
-void PrintTable(const char* title, const std::vector<NumericsVariant>& variants, std::vector<Score>& scores,
-                const std::vector<bool>* answers) {
-  fmt::print("\n{} ({} positions)\n\n| numerics | mean KL | p99 KL | max KL | same best token | perplexity |{}\n|---|---|---|---|---|---|{}\n",
-             title, scores[0].kl.size(), answers != nullptr ? " \"... is Paris.\" |" : "", answers != nullptr ? "---|" : "");
-  for (size_t v = 0; v < variants.size(); ++v) {
-    Score& s = scores[v];
-    std::sort(s.kl.begin(), s.kl.end());
-    double sum = 0.0;
-    for (const double k : s.kl) sum += k;
-    const size_t n = s.kl.size();
-    fmt::print("| {} | {:.2e} | {:.2e} | {:.2e} | {:.2f} % | {:.3f} |", variants[v].name, sum / static_cast<double>(n),
-               s.kl[std::min(n - 1, n * 99 / 100)], s.kl[n - 1], 100.0 * static_cast<double>(s.same_best) / static_cast<double>(n),
-               std::exp(-s.log_likelihood / static_cast<double>(std::max<int64_t>(s.predicted, 1))));
-    fmt::print("{}\n", answers == nullptr ? "" : (*answers)[v] ? " yes |" : " no |");
-  }
-  std::fflush(stdout);
+void PrintHeader(const char* title, bool answers) {
+  fmt::print("\n{}\n\n| numerics | mean KL | p99 KL | max KL | same best token | perplexity |{}\n|---|---|---|---|---|---|{}\n", title,
+             answers ? " \"... is Paris.\" |" : "", answers ? "---|" : "");
 }
 
-int Run(int argc, char** argv) {
-  auto description = DescribeModel(argv[1]);
-  if (!description.ok()) throw std::runtime_error(description.status().ToString());
-  auto variants = MakeVariants(*description);
-  if (!variants.ok()) throw std::runtime_error(variants.status().ToString());
-  std::vector<std::unique_ptr<StepRunner>> runners;
-  for (const NumericsVariant& v : *variants) {
-    auto runner = StepRunner::Create(description->config, v.weights, OptionsOf(v));
-    if (!runner.ok()) throw std::runtime_error(runner.status().ToString());
-    runners.push_back(std::move(*runner));
-  }
-  const bool dump = argc > 4 && std::string_view(argv[3]) == "--dump";
-  std::ofstream dumped;
-  if (dump) {
-    dumped.open(argv[4], std::ios::binary);
-    runners.resize(1);
-    variants->resize(1);
-  }
-  std::ifstream chats(argv[2]);
+std::string RowText(const std::string& name, Score& s) {
+  std::sort(s.kl.begin(), s.kl.end());
+  double sum = 0.0;
+  for (const double k : s.kl) sum += k;
+  const size_t n = s.kl.size();
+  return fmt::format("| {} | {:.2e} | {:.2e} | {:.2e} | {:.2f} % | {:.3f} |", name, sum / static_cast<double>(n),
+                     s.kl[std::min(n - 1, n * 99 / 100)], s.kl[n - 1], 100.0 * static_cast<double>(s.same_best) / static_cast<double>(n),
+                     std::exp(-s.log_likelihood / static_cast<double>(std::max<int64_t>(s.predicted, 1))));
+}
+
+struct Input {
+  std::string model, chats, tokens, dump;
+  size_t max_tokens = 4096;
+  bool operators = false;
+};
+
+struct Texts {
+  std::vector<Passage> chats, running;
+  std::vector<TokenId> question, answer;   // the first chat's, with the stop id
+};
+
+Texts ReadTexts(const Input& input) {
+  Texts texts;
+  std::ifstream chats(input.chats);
   const auto json = nlohmann::json::parse(chats);
-  std::vector<Score> scores(variants->size());
-  std::vector<bool> answers;
   for (const auto& c : json.at("cases")) {
     Passage p;
     p.tokens = c.at("prompt").get<std::vector<TokenId>>();
     p.first_scored = p.tokens.size() - 1;
-    auto greedy = c.at("greedy").get<std::vector<TokenId>>();
-    if (answers.empty()) {
-      const std::vector<TokenId> expected(greedy.begin(), greedy.begin() + 8);   // with the stop id
-      for (const auto& runner : runners) answers.push_back(Greedy(*runner, p.tokens, 8) == expected);
+    const auto greedy = c.at("greedy").get<std::vector<TokenId>>();
+    if (texts.answer.empty()) {
+      texts.question = p.tokens;
+      texts.answer.assign(greedy.begin(), greedy.begin() + 8);
     }
     p.tokens.insert(p.tokens.end(), greedy.begin(), greedy.end());
-    if (dump) {
-      RunPassage(*runners[0], p, [&](size_t, std::span<const float> logits) {
-        dumped.write(reinterpret_cast<const char*>(logits.data()), static_cast<std::streamsize>(logits.size_bytes()));
-      });
-      continue;
-    }
-    AddScores(runners, p, &scores);
+    texts.chats.push_back(std::move(p));
   }
-  if (dump) return dumped.good() ? 0 : 1;
-  PrintTable("Chat answers", *variants, scores, &answers);
-  if (argc > 3) {
-    std::ifstream in(argv[3]);
-    const size_t limit = argc > 4 ? std::strtoull(argv[4], nullptr, 10) : 4096;
-    std::vector<TokenId> ids;
-    for (TokenId id; ids.size() < limit && in >> id;) ids.push_back(id);
-    scores.assign(variants->size(), {});
-    for (size_t at = 0; at < ids.size(); at += kWindow) {
-      const size_t end = std::min(ids.size(), at + kWindow);
-      AddScores(runners, {{ids.begin() + static_cast<int64_t>(at), ids.begin() + static_cast<int64_t>(end)}, 0}, &scores);
-    }
-    PrintTable("Running text", *variants, scores, nullptr);
+  std::ifstream in(input.tokens);
+  std::vector<TokenId> ids;
+  for (TokenId id; !input.tokens.empty() && ids.size() < input.max_tokens && in >> id;) ids.push_back(id);
+  for (size_t at = 0; at < ids.size(); at += kWindow) {
+    const size_t end = std::min(ids.size(), at + kWindow);
+    texts.running.push_back({{ids.begin() + static_cast<int64_t>(at), ids.begin() + static_cast<int64_t>(end)}, 0});
   }
+  return texts;
+}
+
+template <class T>
+T Need(Result<T> result) {
+  if (!result.ok()) throw std::runtime_error(result.status().ToString());
+  return std::move(result).value();
+}
+
+int Dump(const Texts& texts, StepRunner& runner, const std::string& path) {
+  std::ofstream out(path, std::ios::binary);
+  for (const Passage& p : texts.chats) {
+    RunPassage(runner, p, [&](size_t, std::span<const float> logits) {
+      out.write(reinterpret_cast<const char*>(logits.data()), static_cast<std::streamsize>(logits.size_bytes()));
+    });
+  }
+  return out.good() ? 0 : 1;
+}
+
+int Run(const Input& input) {
+  const ModelDescription description = Need(DescribeModel(input.model));
+  const Texts texts = ReadTexts(input);
+  const bool integers = InfoOf(description.config.weight_dtype).block_elements > 1;
+  const auto variants = input.operators ? MakeOperatorVariants() : MakeVariants(integers);
+  std::vector<std::vector<std::vector<float>>> reference(texts.chats.size() + texts.running.size());
+  std::vector<std::string> running_rows;
+  for (const NumericsVariant& v : variants) {
+    LoadedVariant loaded = Need(LoadVariant(description, v));
+    const CpuExecutorOptions options = OptionsOf(loaded);
+    const auto runner = Need(StepRunner::Create(description.config, std::move(loaded.weights), options));
+    if (!input.dump.empty()) return Dump(texts, *runner, input.dump);
+    if (&v == &variants.front()) PrintHeader("Chat answers", true);
+    Score chats, running;
+    for (size_t i = 0; i < texts.chats.size(); ++i) AddScore(*runner, texts.chats[i], &reference[i], &chats);
+    const bool answers = Greedy(*runner, texts.question, texts.answer.size()) == texts.answer;
+    fmt::print("{} {} |\n", RowText(v.name, chats), answers ? "yes" : "no");
+    std::fflush(stdout);
+    for (size_t i = 0; i < texts.running.size(); ++i) AddScore(*runner, texts.running[i], &reference[texts.chats.size() + i], &running);
+    if (!texts.running.empty()) running_rows.push_back(RowText(v.name, running));
+  }
+  if (running_rows.empty()) return 0;
+  PrintHeader("Running text", false);
+  for (const std::string& row : running_rows) fmt::print("{}\n", row);
   return 0;
 }
 
@@ -205,12 +227,28 @@ int Run(int argc, char** argv) {
 }  // namespace tactus::bench
 
 int main(int argc, char** argv) {
-  if (argc < 3) {
-    std::fprintf(stderr, "usage: numerics_table MODEL CHATS.json [TOKENS.txt [MAX_TOKENS]]\n");
+  tactus::bench::Input input;
+  std::vector<std::string> words;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--operators") {
+      input.operators = true;
+    } else if (word == "--dump" && i + 1 < argc) {
+      input.dump = argv[++i];
+    } else {
+      words.push_back(word);
+    }
+  }
+  if (words.size() < 2 || words.size() > 4) {
+    std::fprintf(stderr, "usage: numerics_table MODEL CHATS.json [TOKENS.txt [MAX_TOKENS]] [--operators] [--dump FILE]\n");
     return 2;
   }
+  input.model = words[0];
+  input.chats = words[1];
+  if (words.size() > 2) input.tokens = words[2];
+  if (words.size() > 3) input.max_tokens = std::strtoull(words[3].c_str(), nullptr, 10);
   try {
-    return tactus::bench::Run(argc, argv);
+    return tactus::bench::Run(input);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());
     return 1;

@@ -2,90 +2,119 @@
 
 #include <algorithm>
 #include <cmath>
-
-#include "tensor/float16.h"
+#include <set>
 
 namespace tactus::bench {
 namespace {
 
 const kernels::Ops* g_base = nullptr;
+std::set<const void*> g_int8;   // matrices whose input is rounded
 
-// What int8 dot products make of their input: blocks of 32 values, scale max|x| / 127 kept as f16, values rounded to nearest.
-void RoundToInt8Blocks(const float* x, int64_t n, float* out) {
-  for (int64_t b = 0; b < n; b += 32) {
-    const int64_t end = std::min(b + 32, n);
-    float amax = 0.0f;
-    for (int64_t i = b; i < end; ++i) amax = std::max(amax, std::fabs(x[i]));
-    const float scale = amax / 127.0f, inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
-    const float stored = F16ToF32(F32ToF16(scale));
-    for (int64_t i = b; i < end; ++i) out[i] = std::round(x[i] * inverse) * stored;
+// Blocks of `block` values to int8 (kernels/packed.h), kept as f32.
+void RoundToInt8(const float* x, int64_t n, int64_t block, float* out) {
+  for (int64_t b = 0; b < n; b += block) {
+    const int64_t end = std::min(b + block, n);
+    float largest = 0.0f;
+    for (int64_t i = b; i < end; ++i) largest = std::max(largest, std::fabs(x[i]));
+    const float scale = largest / 127.0f, inverse = largest > kernels::kTokenZero ? 127.0f / largest : 0.0f;
+    for (int64_t i = b; i < end; ++i) out[i] = std::nearbyint(x[i] * inverse) * scale;
   }
 }
 
-// The exact result of integer products over such blocks, f32 sums: the same numbers through the f32 kernel.
+// What integer products over such blocks give, up to f32 sums: the same numbers through the f32 kernel.
 void LinearInt8(kernels::ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias,
                 kernels::LinearMode mode, float* y, kernels::Workspace scratch) {
+  if (!g_int8.contains(w.data)) return g_base->linear(pool, x, tokens, w, bias, mode, y, scratch);
+  kernels::PackedMatrix form;
+  const int64_t block = kernels::PackedFormOf(w.dtype, w.rows, w.cols, &form) ? std::max<int64_t>(form.block, 32) : 32;
   std::vector<float> rounded(static_cast<size_t>(tokens * w.cols));
-  for (int64_t t = 0; t < tokens; ++t) RoundToInt8Blocks(x + t * w.cols, w.cols, rounded.data() + t * w.cols);
+  for (int64_t t = 0; t < tokens; ++t) RoundToInt8(x + t * w.cols, w.cols, block, rounded.data() + t * w.cols);
   g_base->linear(pool, rounded.data(), tokens, w, bias, mode, y, scratch);
 }
 
-const kernels::Ops* Int8Ops(const kernels::Ops* base) {
+const kernels::Ops* EmulatingOps(const ModelWeights& w, const Int8Operators& which) {
+  g_int8.clear();
+  const auto add = [](bool wanted, std::initializer_list<const void*> matrices) {
+    if (wanted) g_int8.insert(matrices);
+  };
+  for (const LayerWeights& l : w.layers) {
+    add(which.q, {l.wq.data});
+    add(which.kv, {l.wk.data, l.wv.data});
+    add(which.wo, {l.wo.data});
+    add(which.gate_up, {l.w_gate.data, l.w_up.data});
+    add(which.down, {l.w_down.data});
+  }
+  add(which.lm_head, {w.lm_head.data});
   static kernels::Ops ops;
-  g_base = base;
-  ops = *base;
-  ops.name = "int8 activations";
+  g_base = kernels::SelectOps();
+  ops = *g_base;
+  ops.name = "int8 emulated";
   ops.linear = LinearInt8;
   return &ops;
 }
 
-struct Converted {
-  std::shared_ptr<const void> source;
-  std::vector<std::vector<uint16_t>> tensors;
-};
-
-MatrixView ToBF16(const MatrixView& f32, Converted* owner) {
-  const auto n = static_cast<size_t>(f32.rows * f32.cols);
-  std::vector<uint16_t> values(n);
-  for (size_t i = 0; i < n; ++i) values[i] = F32ToBF16(static_cast<const float*>(f32.data)[i]);
-  owner->tensors.push_back(std::move(values));
-  return {owner->tensors.back().data(), DType::kBF16, f32.rows, f32.cols, f32.cols * 2};
-}
-
-ModelWeights ConvertToBF16(const ModelWeights& f32) {
-  auto owner = std::make_shared<Converted>();
-  owner->source = f32.storage;   // norms stay where they are
-  ModelWeights w = f32;
-  w.embedding = ToBF16(f32.embedding, owner.get());
-  w.lm_head = f32.lm_head.data == f32.embedding.data ? w.embedding : ToBF16(f32.lm_head, owner.get());
-  for (LayerWeights& layer : w.layers) {
-    for (MatrixView* m : {&layer.wq, &layer.wk, &layer.wv, &layer.wo, &layer.w_gate, &layer.w_up, &layer.w_down}) {
-      *m = ToBF16(*m, owner.get());
-    }
-  }
-  w.storage = owner;
-  return w;
-}
+constexpr NumericsOptions kReference{.dtype = "float32"};
+constexpr NumericsOptions kRows{.activation_dtype = "float32"};
 
 }  // namespace
 
-Result<std::vector<NumericsVariant>> MakeVariants(const ModelDescription& description) {
-  const kernels::Ops* ops = kernels::SelectOps();
-  LoadWeightsOptions load;
-  load.dequantize_to_f32 = true;
-  TACTUS_ASSIGN_OR_RETURN(ModelWeights f32, LoadWeights(description, load));
-  load.dequantize_to_f32 = false;
-  TACTUS_ASSIGN_OR_RETURN(ModelWeights stored, LoadWeights(description, load));
-  const ModelWeights bf16 = ConvertToBF16(f32);
-  using kernels::LinearMode;
-  return std::vector<NumericsVariant>{
-      {"float32 (reference)", f32, ops, LinearMode::kF32, DType::kF32},
-      {"weights as stored, f32 activations, f32 KV", stored, ops, LinearMode::kF32, DType::kF32},
-      {"**auto**: weights as stored, f32 activations, bf16 KV", stored, ops, LinearMode::kF32, DType::kBF16},
-      {"weights rounded to bf16, f32 activations, bf16 KV", bf16, ops, LinearMode::kF32, DType::kBF16},
-      {"weights and activations bf16, bf16 KV", bf16, ops, LinearMode::kBF16, DType::kBF16},
-      {"weights as stored, int8 activations (blocks of 32), bf16 KV", stored, Int8Ops(ops), LinearMode::kF32, DType::kBF16},
+std::vector<NumericsVariant> MakeVariants(bool integer_weights) {
+  std::vector<NumericsVariant> v = {
+      {"float32 (reference)", kReference},
+      {"weights as stored, f32 activations, f32 KV", {.activation_dtype = "float32", .kv_cache_dtype = "float32"}},
+      {"weights as stored, f32 activations, bf16 KV", kRows},
   };
+  if (integer_weights) {
+    v.push_back({"weights as stored, int16 activations, f32 KV", {.kv_cache_dtype = "float32"}});
+    v.push_back({"**auto**: weights as stored, int16 activations, bf16 KV", {}});
+    v.push_back({"int16 activations, int8 KV", {.kv_cache_dtype = "int8"}});
+    v.push_back({"int8 activations, bf16 KV", {.activation_dtype = "int8"}});
+    v.push_back({"int8 activations, int8 KV", {.activation_dtype = "int8", .kv_cache_dtype = "int8"}});
+  } else {
+    v.push_back({"**auto**", {}});
+    v.push_back({"auto, int8 KV", {.kv_cache_dtype = "int8"}});
+  }
+  v.push_back({"weights and activations bf16, bf16 KV", {.activation_dtype = "bfloat16"}});
+  for (const auto& [quantization, text] : {std::pair{"q8_0", "to q8_0"}, {"int8", "to int8 (a scale per row)"}, {"int4", "to int4 (groups of 64)"}}) {
+    v.push_back({std::string("quantised ") + text + ", int16 activations", {.quantization = quantization}});
+    v.push_back({std::string("quantised ") + text + ", int8 activations", {.activation_dtype = "int8", .quantization = quantization}});
+  }
+  return v;
+}
+
+std::vector<NumericsVariant> MakeOperatorVariants() {
+  std::vector<NumericsVariant> v = {{"float32 (reference)", kReference}, {"f32 activations, bf16 KV", kRows}};
+  constexpr std::pair<const char*, bool Int8Operators::*> kOperators[] = {{"q", &Int8Operators::q},
+                                                                         {"k and v", &Int8Operators::kv},
+                                                                         {"attention output", &Int8Operators::wo},
+                                                                         {"gate and up", &Int8Operators::gate_up},
+                                                                         {"down", &Int8Operators::down},
+                                                                         {"lm_head", &Int8Operators::lm_head}};
+  for (const auto& [name, member] : kOperators) {
+    Int8Operators only;
+    only.*member = true;
+    v.push_back({std::string("int8 for ") + name + " alone", kRows, true, only});
+  }
+  const Int8Operators all{true, true, true, true, true, true};
+  v.push_back({"int8 for all", kRows, true, all});
+  for (const auto& [name, member] : kOperators) {
+    Int8Operators most = all;
+    most.*member = false;
+    v.push_back({std::string("int8 for all but ") + name, kRows, true, most});
+  }
+  v.push_back({"int8 for all but lm_head, k and v", kRows, true, {.q = true, .wo = true, .gate_up = true, .down = true}});
+  v.push_back({"int8 for all but lm_head, q, k and v", kRows, true, {.wo = true, .gate_up = true, .down = true}});
+  return v;
+}
+
+Result<LoadedVariant> LoadVariant(const ModelDescription& description, const NumericsVariant& variant) {
+  LoadedVariant loaded;
+  TACTUS_ASSIGN_OR_RETURN(loaded.numerics, ChooseNumerics(variant.options, description.config.weight_dtype));
+  LoadWeightsOptions load = LoadOptionsFor(loaded.numerics);
+  load.threads = kernels::UsableCores();
+  TACTUS_ASSIGN_OR_RETURN(loaded.weights, LoadWeights(description, load));
+  loaded.ops = variant.emulate ? EmulatingOps(loaded.weights, variant.operators) : kernels::SelectOps();
+  return loaded;
 }
 
 }  // namespace tactus::bench

@@ -1,23 +1,38 @@
-// The arithmetics that numerics_table compares, each as weights, kernels and modes for the executor.
+// The arithmetics that numerics_table compares: choices of the engine's options, and emulations of int8 activations in some
+// operators only, through the f32 kernels.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "exec/numerics.h"
 #include "exec/step_runner.h"
-#include "model/loader.h"
 
 namespace tactus::bench {
 
-struct NumericsVariant {
-  std::string name;
-  ModelWeights weights;
-  const kernels::Ops* ops = nullptr;
-  kernels::LinearMode linear_mode = kernels::LinearMode::kF32;
-  DType kv_dtype = DType::kBF16;
+// Which linear operators see int8 activations; the others see f32.
+struct Int8Operators {
+  bool q = false, kv = false, wo = false, gate_up = false, down = false, lm_head = false;
 };
 
-// The first is the f32 reference: dequantised weights, f32 everywhere.
-Result<std::vector<NumericsVariant>> MakeVariants(const ModelDescription& description);
+struct NumericsVariant {
+  std::string name;
+  NumericsOptions options;
+  bool emulate = false;          // `operators` in int8, blocks as the packed operators have them; options must leave rows
+  Int8Operators operators;
+};
+
+// The first is the f32 reference.
+std::vector<NumericsVariant> MakeVariants(bool integer_weights);
+// Which operators int8 activations hurt: the reference, all in f32, each one in int8 alone, all, and all but some.
+std::vector<NumericsVariant> MakeOperatorVariants();
+
+struct LoadedVariant {
+  ModelWeights weights;
+  Numerics numerics;
+  const kernels::Ops* ops = nullptr;
+};
+// One emulating variant at a time: it is process-wide.
+Result<LoadedVariant> LoadVariant(const ModelDescription& description, const NumericsVariant& variant);
 
 }  // namespace tactus::bench

@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/option_binding.h"
+#include "engine/model_numerics.h"
 #include "model/available_memory.h"
 #include "model/catalog.h"
 #include "model/inspect.h"
@@ -19,6 +20,7 @@ struct ModelsOptions {
   bool json = false;
   int64_t max_model_len = 0, max_num_seqs = 256;
   BytesText kv_cache_memory;
+  EngineOptions engine;   // the fields that choose numerics
   template <class V>
   void VisitFields(V& v) {
     v.Group("Models");
@@ -29,6 +31,13 @@ struct ModelsOptions {
             {.unit = "sequences", .min = 1, .max = 65536, .help = "inspect: plan memory for so many sequences"});
     v.Field("kv-cache-memory", kv_cache_memory,
             {.unit = "bytes", .help = "inspect: plan with this much KV memory; 0: the default"});
+    v.Field("dtype", engine.dtype, {.choices = "auto|float32|bfloat16", .help = "inspect: plan for this, as `tactus serve` takes it"});
+    v.Field("activation-dtype", engine.activation_dtype,
+            {.choices = "auto|float32|bfloat16|int16|int8", .help = "inspect: plan for this, as `tactus serve` takes it"});
+    v.Field("quantization", engine.quantization,
+            {.choices = "none|q8_0|int8|int4", .help = "inspect: plan for this, as `tactus serve` takes it"});
+    v.Field("kv-cache-dtype", engine.kv_cache_dtype,
+            {.choices = "auto|bfloat16|float32|int8", .help = "inspect: plan for this, as `tactus serve` takes it"});
   }
 };
 
@@ -53,7 +62,13 @@ int List(const ModelsOptions& options) {
 Status Inspect(const ModelsOptions& options) {
   TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(options.model));
   TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(path));
+  EngineOptions engine = options.engine;
+  if (!description.weights_status.ok()) engine.load_format = "dummy";
+  TACTUS_ASSIGN_OR_RETURN(const ModelNumerics numerics, ChooseModelNumerics(engine, description));
   InspectOptions inspect;
+  inspect.load = numerics.load;
+  inspect.kv_dtype = numerics.numerics.kv_dtype;
+  inspect.numerics = NumericsText(numerics.numerics);
   inspect.memory.available_bytes = AvailableMemoryBytes();
   inspect.memory.max_model_len = options.max_model_len;
   inspect.memory.max_num_seqs = options.max_num_seqs;

@@ -106,7 +106,7 @@ Result<Numerics> ChooseNumerics(const NumericsOptions& options, DType weight_dty
   n.kv_dtype = kv.value_or(n.dequantize_to_f32 ? DType::kF32 : DType::kBF16);
   if (n.dequantize_to_f32 || a.activation == Activation::kFloat32) return n;
   n.packing.quantization = a.quantization;
-  n.packing.planes = a.activation == Activation::kInt8 ? 1 : 2;
+  n.packing.int8_tokens = a.activation == Activation::kInt8;
   n.packing.round_to_bf16 = a.activation == Activation::kBFloat16 || (!a.integer && a.dtype == Compute::kBFloat16);
   n.pack = a.integer || n.packing.round_to_bf16 || weight_dtype == DType::kBF16;
   if (weight_dtype == DType::kBF16 && !a.integer) n.linear_mode = LinearMode::kBF16;
@@ -124,7 +124,7 @@ LoadWeightsOptions LoadOptionsFor(const Numerics& numerics) {
 std::string NumericsText(const Numerics& n) {
   std::string text = "f32";
   if (n.pack) {
-    text = n.linear_mode == LinearMode::kBF16 || n.packing.round_to_bf16 ? "bf16" : n.packing.planes == 1 ? "int8" : "int16";
+    text = n.linear_mode == LinearMode::kBF16 || n.packing.round_to_bf16 ? "bf16" : n.packing.int8_tokens ? "int8" : "int16";
   } else if (n.linear_mode == LinearMode::kBF16) {
     text = "bf16";
   }

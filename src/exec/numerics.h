@@ -4,7 +4,7 @@
 //
 //   weights (--quantization, else the file's)   --activation-dtype   linear operators
 //   every quantised format                      auto, int16          integer codes x 16 bits a token value (two int8 planes)
-//                                               int8                 integer codes x 8 bits a token value
+//                                               int8                 integer codes x 8 bits, but for a few (PackChoice)
 //   bf16; any under --dtype bfloat16            auto                 bf16 x bf16, f32 sums
 //   any                                         bfloat16             weights rounded to bf16, bf16 x bf16, f32 sums
 //   f16, f32                                    auto                 as stored, f32 x f32: rows, not packed

@@ -66,15 +66,15 @@ void Decoder::Round(kernels::ThreadPool& pool, const float* x, const float* norm
 
 // outputs = norm(x) * w^T. Files may mix formats within a layer (v finer than q and k): each token format is packed once.
 void Decoder::PackedLinear(kernels::ThreadPool& pool, DecoderOperator op, const float* x, int64_t tokens, int64_t cols,
-                           const float* norm, std::span<const LinearOutput> outputs) {
+                           const float* norm, std::span<const LinearOutput> outputs, int32_t planes) {
   LinearOutput group[kOutputsMax];
   bool done[kOutputsMax] = {};
   for (size_t first = 0; first < outputs.size(); ++first) {
     if (done[first]) continue;
-    const TokenFormat format = kernels::TokensFor(*outputs[first].w, weights_.packed->planes);
+    const TokenFormat format = kernels::TokensFor(*outputs[first].w, planes);
     size_t count = 0;
     for (size_t i = first; i < outputs.size(); ++i) {
-      if (done[i] || kernels::TokensFor(*outputs[i].w, weights_.packed->planes) != format) continue;
+      if (done[i] || kernels::TokensFor(*outputs[i].w, planes) != format) continue;
       group[count++] = outputs[i];
       done[i] = true;
     }
@@ -99,7 +99,10 @@ void Decoder::ForwardPacked(kernels::ThreadPool& pool, const DecoderBatch& batch
     const LayerWeights& layer = weights_.layers[l];
     const PackedLayerWeights& w = packed.layers[l];
     const LinearOutput qkv[] = {{&w.wq, layer.bq, q_, w.wq.rows}, {&w.wk, layer.bk, k_, w.wk.rows}, {&w.wv, layer.bv, v_, w.wv.rows}};
-    PackedLinear(pool, DecoderOperator::kQkv, hidden_, tokens, dim, layer.attn_norm, qkv);
+    const std::span<const LinearOutput> products(qkv);
+    const size_t alike = packed.planes.kv == packed.planes.others ? 3 : 1;   // of the same tokens as q
+    PackedLinear(pool, DecoderOperator::kQkv, hidden_, tokens, dim, layer.attn_norm, products.first(alike), packed.planes.others);
+    if (alike < 3) PackedLinear(pool, DecoderOperator::kQkv, hidden_, tokens, dim, layer.attn_norm, products.subspan(alike), packed.planes.kv);
     kernels::RopeStoreCall call;
     call.q = q_;
     call.k = k_;
@@ -128,7 +131,7 @@ void Decoder::ForwardPacked(kernels::ThreadPool& pool, const DecoderBatch& batch
           [&] { ops.attention(pool, q_, q_cols, items, heads, kv[l], scale, window, mixed_, q_cols, workspace_); },
           [&] { return AttentionCost(items, heads, kv[l], window); });
     const LinearOutput out{&w.wo, layer.bo, hidden_, dim, true};
-    PackedLinear(pool, DecoderOperator::kOut, mixed_, tokens, q_cols, nullptr, {&out, 1});
+    PackedLinear(pool, DecoderOperator::kOut, mixed_, tokens, q_cols, nullptr, {&out, 1}, packed.planes.others);
     PackedFeedForward(pool, tokens, layer, w);
   }
 }
@@ -136,7 +139,7 @@ void Decoder::ForwardPacked(kernels::ThreadPool& pool, const DecoderBatch& batch
 // hidden_ += down(silu(gate(norm(hidden_))) * up(norm(hidden_)))
 void Decoder::PackedFeedForward(kernels::ThreadPool& pool, int64_t tokens, const LayerWeights& layer, const PackedLayerWeights& w) {
   const kernels::Ops& ops = *options_.ops;
-  const int32_t planes = weights_.packed->planes;
+  const int32_t planes = weights_.packed->planes.others;
   const int64_t inner = config_.intermediate_size;
   const PackedTokens down_x = kernels::PlaceTokens(packed_inner_, kernels::TokensFor(w.w_down, planes), tokens, inner);
   const TokenFormat format = kernels::TokensFor(w.w_gate, planes);
@@ -152,7 +155,7 @@ void Decoder::PackedFeedForward(kernels::ThreadPool& pool, int64_t tokens, const
             return cost;
           });
   } else {
-    PackedLinear(pool, DecoderOperator::kGated, hidden_, tokens, config_.hidden_size, layer.ffn_norm, both);
+    PackedLinear(pool, DecoderOperator::kGated, hidden_, tokens, config_.hidden_size, layer.ffn_norm, both, planes);
     ops.silu_mul(pool, gate_, up_, tokens * inner, gate_);
     Round(pool, gate_, nullptr, down_x);
   }
@@ -164,7 +167,7 @@ void Decoder::PackedFeedForward(kernels::ThreadPool& pool, int64_t tokens, const
 float* Decoder::PackedLogits(kernels::ThreadPool& pool, int64_t first, int64_t count) {
   const LinearOutput output{&weights_.packed->lm_head, nullptr, logits_, config_.vocab_size};
   PackedLinear(pool, DecoderOperator::kLogits, hidden_ + first * config_.hidden_size, count, config_.hidden_size, weights_.final_norm,
-               {&output, 1});
+               {&output, 1}, weights_.packed->planes.lm_head);
   return logits_;
 }
 

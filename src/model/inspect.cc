@@ -50,12 +50,21 @@ std::string WindowText(const ModelConfig& c) {
   return fmt::format("{} tokens in {} of {} layers", widest, sliding, c.window.size());
 }
 
+// Of a configuration alone: what its dummy weights would take.
+Result<int64_t> WeightBytes(const ModelDescription& d, const InspectOptions& options) {
+  LoadWeightsOptions load = options.load;
+  load.dummy = load.dummy || !d.weights_status.ok();
+  return PlanWeightBytes(d, load);
+}
+
 std::optional<Result<MemoryPlan>> Plan(const ModelDescription& d, const InspectOptions& options) {
   if (options.memory.available_bytes < 0) return std::nullopt;
   MemoryPlanInput input = options.memory;
-  if (input.weight_bytes == 0) input.weight_bytes = d.weight_file_bytes;
-  // A configuration alone: what its dummy weights would take in bf16.
-  if (input.weight_bytes == 0) input.weight_bytes = 2 * d.config.NumParameters();
+  if (input.weight_bytes == 0) {
+    const Result<int64_t> bytes = WeightBytes(d, options);
+    if (!bytes.ok()) return Result<MemoryPlan>(bytes.status());
+    input.weight_bytes = *bytes;
+  }
   input.kv_dtype = options.kv_dtype;
   return PlanMemory(d.config, input);
 }
@@ -111,6 +120,7 @@ nlohmann::ordered_json InspectJson(const ModelDescription& d, const InspectOptio
     j["generation_defaults"] = {{"temperature", s.temperature}, {"top_p", s.top_p}, {"top_k", s.top_k},
                                 {"min_p", s.min_p}, {"repetition_penalty", s.repetition_penalty}};
   }
+  if (!options.numerics.empty()) j["numerics"] = options.numerics;
   j["memory_plan"] = nullptr;
   if (const auto plan = Plan(d, options)) {
     if (plan->ok()) {
@@ -150,6 +160,7 @@ std::string InspectText(const ModelDescription& d, const InspectOptions& options
         fmt::format("{:<5} {:>4} tensors {:>12}", InfoOf(f.dtype).name, f.tensors, Megabytes(f.bytes)));
   }
   row("KV per token", fmt::format("{} bytes in {}", Count(c.KvBytesPerToken(options.kv_dtype)), InfoOf(options.kv_dtype).name));
+  if (!options.numerics.empty()) row("numerics", options.numerics);
   row("stop ids", c.stop_ids.empty() ? "none" : fmt::format("{}", fmt::join(c.stop_ids, ", ")));
   row("tokenizer", TokenizerKind(d));
   row("chat template", d.chat_template.empty() ? "no" : "yes");

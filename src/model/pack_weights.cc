@@ -35,6 +35,13 @@ bool FormFor(const PackChoice& choice, const MatrixPlace& place, PackedMatrix* f
   return kernels::QuantizedFormOf(wide ? Quantization::kInt8 : choice.quantization, m.rows, m.cols, form);
 }
 
+TokenPlanes PlanesFor(const ModelConfig& config, const PackChoice& choice) {
+  if (!choice.int8_tokens) return {2, 2, 2};
+  const int64_t kv = 2 * config.num_kv_heads * config.head_dim * config.hidden_size;
+  const int64_t others = 2 * config.num_heads * config.head_dim * config.hidden_size + 3 * config.hidden_size * config.intermediate_size;
+  return {.kv = 12 * kv <= kv + others ? 2 : 1, .lm_head = 2, .others = 1};
+}
+
 // In the order of the files, so that they are read from front to back.
 std::vector<PackTask> TasksOf(const PackPlan& plan) {
   std::vector<const PackedSlot*> slots;
@@ -118,7 +125,7 @@ Status PackAll(const PackPlan& plan, WeightSource& source, kernels::ThreadPool& 
 void BindPacked(const PackPlan& plan, const ModelConfig& config, const TensorNames& names, const PackChoice& choice,
                 const std::byte* memory, ModelWeights* weights) {
   auto packed = std::make_shared<PackedWeights>();
-  packed->planes = choice.planes;
+  packed->planes = PlanesFor(config, choice);
   packed->layers.resize(static_cast<size_t>(config.num_layers));
   const std::vector<MatrixPlace> places = MatrixPlaces(config, names, weights, packed.get());
   for (size_t i = 0; i < places.size(); ++i) {

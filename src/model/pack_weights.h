@@ -18,7 +18,9 @@ namespace tactus {
 struct PackChoice {
   kernels::Quantization quantization = kernels::Quantization::kNone;
   bool round_to_bf16 = false;   // every matrix, quantised ones too
-  int32_t planes = 2;           // of int8 activations (TokenFormat::planes), for integer formats
+  // Tokens that meet integer weights: of 16 bits, or of 8 but where more is cheap: for the output matrix, and for wk and wv where
+  // grouped queries make them at most a twelfth of a layer. Those two make half of int8's error (docs/numerics.md).
+  bool int8_tokens = false;
 };
 
 struct PackedSlot {

@@ -33,11 +33,17 @@ struct LayerWeights {
 struct PackedLayerWeights {
   kernels::PackedMatrix wq, wk, wv, wo, w_gate, w_up, w_down;
 };
+// int8 planes of the tokens that meet integer weights (TokenFormat::planes), where int8's error costs most for the least work.
+struct TokenPlanes {
+  int32_t kv = 1;        // wk and wv
+  int32_t lm_head = 1;
+  int32_t others = 1;
+};
 struct PackedWeights {
   kernels::PackedMatrix embedding;    // of its own or lm_head's data where tied
   kernels::PackedMatrix lm_head;
   std::vector<PackedLayerWeights> layers;
-  int32_t planes = 1;                 // of int8 activations, for integer formats (TokenFormat::planes)
+  TokenPlanes planes;
 };
 
 struct ModelWeights {

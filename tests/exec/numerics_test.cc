@@ -17,7 +17,7 @@ TEST(Numerics, AutoFollowsTheWeights) {
   for (const DType stored : kIntegers) {
     const auto n = ChooseNumerics({}, stored);
     EXPECT_TRUE(n->pack);
-    EXPECT_EQ(n->packing.planes, 2) << "nearly exact activations";
+    EXPECT_FALSE(n->packing.int8_tokens) << "nearly exact activations";
     EXPECT_EQ(n->packing.quantization, Quantization::kNone);
     EXPECT_FALSE(n->packing.round_to_bf16);
     EXPECT_EQ(n->linear_mode, LinearMode::kF32);
@@ -43,9 +43,9 @@ TEST(Numerics, QuantizationMakesAnyWeightsIntegers) {
     const auto n = ChooseNumerics({.quantization = "int4"}, stored);
     EXPECT_TRUE(n->pack);
     EXPECT_EQ(n->packing.quantization, Quantization::kInt4);
-    EXPECT_EQ(n->packing.planes, 2);
+    EXPECT_FALSE(n->packing.int8_tokens);
     EXPECT_EQ(n->linear_mode, LinearMode::kF32);
-    EXPECT_EQ(ChooseNumerics({.activation_dtype = "int8", .quantization = "int8"}, stored)->packing.planes, 1);
+    EXPECT_TRUE(ChooseNumerics({.activation_dtype = "int8", .quantization = "int8"}, stored)->packing.int8_tokens);
   }
 }
 

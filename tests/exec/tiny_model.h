@@ -28,18 +28,18 @@ struct TinyModel {
   }
 };
 
-inline TinyModel LoadTiny(const std::string& name, const char* dtype = "auto") {
+inline TinyModel LoadTiny(const std::string& name, const NumericsOptions& numerics) {
   auto description = DescribeModel(std::string(TACTUS_SOURCE_DIR "/tests/golden/data/") + name);
   TACTUS_CHECK_MSG(description.ok(), description.status().ToString());
   TinyModel m;
   m.config = description->config;
-  m.numerics = *ChooseNumerics({.dtype = dtype}, m.config.weight_dtype);
-  LoadWeightsOptions load;
-  load.dequantize_to_f32 = m.numerics.dequantize_to_f32;
-  auto weights = LoadWeights(*description, load);
+  m.numerics = *ChooseNumerics(numerics, m.config.weight_dtype);
+  auto weights = LoadWeights(*description, LoadOptionsFor(m.numerics));
   TACTUS_CHECK_MSG(weights.ok(), weights.status().ToString());
   m.weights = *weights;
   return m;
 }
+
+inline TinyModel LoadTiny(const std::string& name, const char* dtype = "auto") { return LoadTiny(name, NumericsOptions{.dtype = dtype}); }
 
 }  // namespace tactus::test

@@ -27,8 +27,8 @@ class DefaultModelTest : public testing::Test {
     ASSERT_FALSE(cases_.empty());
   }
   Result<ModelWeights> Load(const Numerics& numerics) {
-    LoadWeightsOptions load;
-    load.dequantize_to_f32 = numerics.dequantize_to_f32;
+    LoadWeightsOptions load = LoadOptionsFor(numerics);
+    load.threads = 2;
     return LoadWeights(description_, load);
   }
   ModelDescription description_;
@@ -57,6 +57,7 @@ TEST_F(DefaultModelTest, DefaultNumericsNameTheCapitalOfFrance) {
   GoldenCase golden = cases_.front();
   golden.greedy.resize(8);   // "The capital of France is Paris.", end
   for (const kernels::Ops* ops : kernels::RunnableOps()) {
+    if (std::string_view(ops->name) == "ref") continue;   // minutes; kernels' tests hold every set to its bits
     SCOPED_TRACE(ops->name);
     auto run = RunGoldenCase(description_.config, *weights, golden, *numerics, ops);
     ASSERT_TRUE(run.ok()) << run.status().ToString();
