@@ -16,7 +16,7 @@ namespace {
 struct DotsAvx2 {
   using Int = __m256i;
   static constexpr int kWidth = 8;
-  static constexpr int kTokens = 2;
+  static constexpr int kTokens = 2, kNibbleTokens = 2;
   static constexpr int64_t kPartColumns = 0;
   static constexpr bool kPreparesX = true;
   static constexpr int64_t kXBytes = 8;
@@ -51,6 +51,8 @@ struct DotsAvx2 {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(w.odd, x.odd));
   }
   static Int Add(Int a, Int b) { return _mm256_add_epi32(a, b); }
+  static Int LoadInt(const int32_t* p) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(p)); }
+  static void StoreInt(int32_t* p, Int v) { _mm256_store_si256(reinterpret_cast<__m256i*>(p), v); }
   static Int Spread(int32_t v) { return _mm256_set1_epi32(v); }
   static Simd::F ToFloat(Int v) { return _mm256_cvtepi32_ps(v); }
   static Simd::F MulAdd(Simd::F a, Simd::F b, Simd::F c) { return _mm256_fmadd_ps(a, b, c); }

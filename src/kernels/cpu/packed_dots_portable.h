@@ -18,7 +18,7 @@ struct DotsPortable {
   typedef uint32_t U32 __attribute__((vector_size(16)));
   typedef int32_t Int __attribute__((vector_size(16)));
   static constexpr int kWidth = 4;
-  static constexpr int kTokens = 2;
+  static constexpr int kTokens = 2, kNibbleTokens = 2;
   static constexpr int64_t kPartColumns = 0;
   static constexpr bool kPreparesX = true;
   static constexpr int64_t kXBytes = 8;
@@ -61,6 +61,12 @@ struct DotsPortable {
   }
   static Int Dot(Int sum, const Codes& w, const X& x) { return sum + DotPairs(w.even, x.even) + DotPairs(w.odd, x.odd); }
   static Int Add(Int a, Int b) { return a + b; }
+  static Int LoadInt(const int32_t* p) {
+    Int v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+  }
+  static void StoreInt(int32_t* p, Int v) { std::memcpy(p, &v, sizeof v); }
   static Int Spread(int32_t v) { return Int{v, v, v, v}; }
   static Simd::F ToFloat(Int v) { return __builtin_convertvector(v, Simd::F); }
 

@@ -7,10 +7,12 @@
 // D, with vectors of D::kWidth lanes of 32 bits (a lane: four columns of one weight row):
 //   Codes, Prepare(bytes)          four codes per lane, made ready once for all tokens of a tile
 //   Low(bytes), High(bytes)        their nibbles
+//   kTokens, kNibbleTokens         token rows of a tile, and of one that opens nibbles
 //   X, kXBytes, PrepareX, LoadX    four values of a token in every lane, kXBytes of prepared memory each
 //   Int, Dot, Add                  exact sums in 32 bits; or with kPartColumns > 0, which divides every block: Dot of so many
 //   Part, Widen                    columns into a Part, then those added
 //   ToFloat, MulAdd                of Int to Simd::F; a * b + c rounded once
+//   Spread, LoadInt, StoreInt      of Int
 // D4 is D for codes of at most 15, where an instruction set has a faster way for those; else D.
 #pragma once
 
@@ -91,50 +93,64 @@ inline __attribute__((always_inline)) void DotBlock(const std::byte* codes, cons
   }
 }
 
-// x: each token row's prepared values at the chunk; y: its sums.
+// x: each token row's prepared values at the chunk; y: its sums. A block's sums go through memory, so that the loop that adds
+// them up has the registers to itself.
 template <class D, bool kU4, int kTokens>
 __attribute__((noinline)) void RunIntTile(const ChunkOfWeights& w, const std::byte* x_first, int64_t x_stride,
                                           const TileTerms& terms, float* y_first) {
-  for (int64_t r = 0; r < kPanelRows; r += kTileVectors * D::kWidth) {
+  constexpr int64_t kTileRows = kTileVectors * D::kWidth;
+  alignas(64) int32_t sums[kTokens * kTileRows];
+  for (int64_t r = 0; r < kPanelRows; r += kTileRows) {
     const std::byte* x[kTokens];
     for (int t = 0; t < kTokens; ++t) x[t] = x_first + t * x_stride;
     for (int64_t b = 0; b < w.blocks; ++b) {
-      typename D::Int total[kTokens][kTileVectors];
+      {
+        typename D::Int total[kTokens][kTileVectors];
 #pragma GCC unroll 4
-      for (int t = 0; t < kTokens; ++t) {
+        for (int t = 0; t < kTokens; ++t) {
 #pragma GCC unroll 4
-        for (int v = 0; v < kTileVectors; ++v) total[t][v] = D::Spread(terms.start[t][b]);
+          for (int v = 0; v < kTileVectors; ++v) total[t][v] = D::Spread(terms.start[t][b]);
+        }
+        DotBlock<D, kU4, kTokens>(w.codes + b * w.codes_each + r * 4, x, w.block, total);
+#pragma GCC unroll 4
+        for (int t = 0; t < kTokens; ++t) {
+          x[t] += w.block / 4 * D::kXBytes;
+#pragma GCC unroll 4
+          for (int v = 0; v < kTileVectors; ++v) D::StoreInt(sums + t * kTileRows + v * D::kWidth, total[t][v]);
+        }
       }
-      DotBlock<D, kU4, kTokens>(w.codes + b * w.codes_each + r * 4, x, w.block, total);
-#pragma GCC unroll 4
+      const float* w_scales = w.scales == nullptr ? nullptr : w.scales + b * kPanelRows + r;
+      const float* w_minima = w.minima == nullptr ? nullptr : w.minima + b * kPanelRows + r;
+#pragma GCC unroll 1
       for (int t = 0; t < kTokens; ++t) {
-        x[t] += w.block / 4 * D::kXBytes;
-        const Simd::F x_scale = Simd::Set1(terms.scale[t][b]);
-#pragma GCC unroll 4
-        for (int v = 0; v < kTileVectors; ++v) {
-          const int64_t lane = r + v * D::kWidth;
-          float* y = y_first + t * kPanelRows + lane;
-          const Simd::F scale = w.scales == nullptr ? x_scale : Simd::Mul(Simd::Load(w.scales + b * kPanelRows + lane), x_scale);
-          Simd::F sum = D::MulAdd(D::ToFloat(total[t][v]), scale, Simd::Load(y));
-          if (w.minima != nullptr) {
-            sum = D::MulAdd(Simd::Load(w.minima + b * kPanelRows + lane), Simd::Set1(terms.total[t][b]), sum);
-          }
-          Simd::Store(y, sum);
+        const Simd::F x_scale = Simd::Set1(terms.scale[t][b]), x_total = Simd::Set1(terms.total[t][b]);
+        float* y = y_first + t * kPanelRows + r;
+        for (int64_t i = 0; i < kTileRows; i += D::kWidth) {
+          const Simd::F scale = w_scales == nullptr ? x_scale : Simd::Mul(Simd::Load(w_scales + i), x_scale);
+          Simd::F sum = D::MulAdd(D::ToFloat(D::LoadInt(sums + t * kTileRows + i)), scale, Simd::Load(y + i));
+          if (w_minima != nullptr) sum = D::MulAdd(Simd::Load(w_minima + i), x_total, sum);
+          Simd::Store(y + i, sum);
         }
       }
     }
   }
 }
 
+// Opening nibbles takes registers of its own.
+template <class D, bool kU4>
+constexpr int TokensOf() {
+  return kU4 ? D::kNibbleTokens : D::kTokens;
+}
+
 template <class D, bool kU4>
 void RunIntTileOf(int64_t tokens, const ChunkOfWeights& w, const std::byte* x, int64_t x_stride, const TileTerms& terms, float* y) {
-  static_assert(D::kTokens >= 2 && D::kTokens <= kMostTileTokens);
+  static_assert(D::kNibbleTokens >= 2 && D::kTokens >= 2 && D::kTokens <= kMostTileTokens);
   if (tokens == 1) return RunIntTile<D, kU4, 1>(w, x, x_stride, terms, y);
   if (tokens == 2) return RunIntTile<D, kU4, 2>(w, x, x_stride, terms, y);
-  if constexpr (D::kTokens >= 3) {
+  if constexpr (TokensOf<D, kU4>() >= 3) {
     if (tokens == 3) return RunIntTile<D, kU4, 3>(w, x, x_stride, terms, y);
   }
-  if constexpr (D::kTokens >= 4) RunIntTile<D, kU4, 4>(w, x, x_stride, terms, y);
+  if constexpr (TokensOf<D, kU4>() >= 4) RunIntTile<D, kU4, 4>(w, x, x_stride, terms, y);
 }
 
 inline void FillTerms(const PackedMatrix& w, const PackedTokens& x, int64_t row, int64_t column, const ChunkOfWeights& chunk,
@@ -177,7 +193,8 @@ void OpenNibbles(const std::byte* from, int64_t bytes, std::byte* to) {
 template <class D, bool kU4>
 void RunChunk(const PanelSums& run, const ChunkOfWeights& chunk, int64_t column) {
   const PackedTokens& x = *run.x;
-  const int64_t tiles = (run.rows + D::kTokens - 1) / D::kTokens, columns = chunk.blocks * chunk.block;
+  constexpr int64_t kMost = TokensOf<D, kU4>();
+  const int64_t tiles = (run.rows + kMost - 1) / kMost, columns = chunk.blocks * chunk.block;
   alignas(64) std::byte prepared[D::kPreparesX ? kMostTileTokens * kChunkColumns / 4 * D::kXBytes : 64];
   TileTerms terms;
   for (int64_t tile = 0; tile < tiles; ++tile) {
@@ -203,7 +220,7 @@ void SumPanelInt(const PanelSums& run) {
   const int64_t block = scaled ? w.block : kTokenBlockMax;
   const int64_t code_bytes = block * kPanelRows / (u4 ? 2 : 1), block_bytes = scaled ? w.block_bytes() : code_bytes;
   const int64_t blocks = (w.cols + block - 1) / block, per_chunk = kChunkColumns / block;
-  const bool open = u4 && run.rows > 2 * D4::kTokens;
+  const bool open = u4 && run.rows > 2 * D4::kNibbleTokens;
   std::memset(run.sums, 0, static_cast<size_t>(run.rows * kPanelRows) * sizeof(float));
   alignas(64) std::byte opened[kChunkColumns * kPanelRows];
   alignas(64) float scales[kChunkBlocks * kPanelRows], minima[kChunkBlocks * kPanelRows];
@@ -272,7 +289,7 @@ __attribute__((noinline)) void RunBf16Tile(const std::byte* w, int64_t pairs, co
 
 template <class D>
 void SumPanelBf16(const PanelSums& run) {
-  constexpr int kTokens = 3;
+  constexpr int kTokens = 2;
   constexpr int64_t kPairs = 64;   // of a chunk: 16 KiB of weights
   const PackedMatrix& w = *run.w;
   const PackedTokens& x = *run.x;
@@ -291,7 +308,6 @@ void SumPanelBf16(const PanelSums& run) {
       float* y = run.sums + first * kPanelRows;
       if (rows == 1) RunBf16Tile<D, 1>(at, count, wide[0], 2 * kPairs, y);
       if (rows == 2) RunBf16Tile<D, 2>(at, count, wide[0], 2 * kPairs, y);
-      if (rows == 3) RunBf16Tile<D, 3>(at, count, wide[0], 2 * kPairs, y);
     }
   }
 }
