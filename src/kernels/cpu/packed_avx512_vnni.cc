@@ -12,7 +12,7 @@ inline constexpr int64_t kChunkBlocks = kLongChunkColumns / 16;
 inline constexpr int64_t kGroupBytes = kPanelRows * 4;   // 4 columns of codes of 8 bits, or 8 of 4
 // Sums and values of 3 x 64 fit the registers together, so that a block's end touches no memory: vpdpbusd shares its two ports
 // with multiplications, and stores of 64 bytes take two cycles each.
-inline constexpr int kRowsMax = 3;
+inline constexpr int kRowsMax = 3, kTallRows = 4;
 
 // A chunk's scales and minima as f32.
 struct alignas(64) ChunkScales {
@@ -148,6 +148,52 @@ __attribute__((noinline)) void RunTile(const TilePass& t) {
   }
 }
 
+// As RunTile for four token rows and weights of one block per row: the ends of token blocks are so rare that y may rest in memory.
+__attribute__((noinline)) void RunTallTile(const TilePass& t) {
+  constexpr int kRows = kTallRows;
+  const std::byte* w = t.codes;
+  const std::byte* x0 = t.x;
+  const std::byte* x2 = t.x + 2 * t.x_stride;
+  const int64_t stride = t.x_stride;
+  Ahead ahead = t.ahead;
+  for (int64_t b = 0; b < t.blocks; ++b) {
+    __m512i acc[kRows][4];
+#pragma GCC unroll 4
+    for (int m = 0; m < kRows; ++m) {
+      const __m512i start = _mm512_set1_epi32(t.start[m * t.term_stride + b]);
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) acc[m][j] = start;
+    }
+#pragma GCC unroll 1
+    for (int s = 0; s < kTokenBlockMax / kSumColumns; ++s, w += 4 * kGroupBytes, x0 += kSumColumns, x2 += kSumColumns) {
+      ahead.Step();
+#pragma GCC unroll 4
+      for (int group = 0; group < 4; ++group) {
+        __m512i codes[4];
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j) codes[j] = _mm512_load_si512(w + group * kGroupBytes + 64 * j);
+#pragma GCC unroll 4
+        for (int m = 0; m < kRows; ++m) {
+          int32_t four;
+          __builtin_memcpy(&four, (m < 2 ? x0 : x2) + (m % 2) * stride + 4 * group, 4);
+          const __m512i spread = _mm512_set1_epi32(four);
+#pragma GCC unroll 4
+          for (int j = 0; j < 4; ++j) acc[m][j] = _mm512_dpbusd_epi32(acc[m][j], codes[j], spread);
+        }
+      }
+    }
+#pragma GCC unroll 4
+    for (int m = 0; m < kRows; ++m) {
+      const __m512 scale = _mm512_set1_ps(t.x_scales[m * t.scale_stride + b]);
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        float* y = t.y + m * kPanelRows + 16 * j;
+        _mm512_store_ps(y, _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[m][j]), scale, _mm512_load_ps(y)));
+      }
+    }
+  }
+}
+
 inline int64_t RoundedUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
@@ -260,7 +306,7 @@ void SumPanelVnni(const PanelRun& run) {
   walk.unit_bytes = block_bytes;
   walk.steps = block / kSumColumns;
   walk.per_chunk = (run.rows > kLongChunkTiles * kRowsMax ? kLongChunkColumns : kChunkColumns) / block;
-  walk.rows_max = kRowsMax;
+  walk.rows_max = scaled ? kRowsMax : kTallRows;
   const bool u4 = w.code == PackedCode::kU4;   // taken apart in registers: that has ports of its own
   const auto begin_chunk = [&](const std::byte* at, int64_t units) {
     t.codes = at;
@@ -278,7 +324,10 @@ void SumPanelVnni(const PanelRun& run) {
     t.x_scales = x.scales + row * t.scale_stride + unit * block / x.format.block;
     t.y = run.sums + first * kPanelRows;
     t.ahead = ahead;
-    const TileFn tile_fn = !scaled ? TileOf<false, false, 8>(rows) : u4 ? ScaledTileOf<true>(block, rows) : ScaledTileOf<false>(block, rows);
+    if (rows == kTallRows) return RunTallTile(t);
+    const TileFn tile_fn = !scaled ? TileOf<false, false, kTokenBlockMax / kSumColumns>(rows)
+                           : u4   ? ScaledTileOf<true>(block, rows)
+                                  : ScaledTileOf<false>(block, rows);
     tile_fn(t);
   });
 }
