@@ -29,6 +29,7 @@ class StepRunner {
   // measurements only.
   using LogitsObserver = std::function<void(int32_t item, int32_t position, std::span<const float> logits)>;
   void set_logits_observer(LogitsObserver observer) { observer_ = std::move(observer); }
+  int64_t barriers() const { return pool_.barriers(); }
   // Decoder::set_profile. Measurements only.
   void set_operator_profile(OperatorProfile* profile) { decoder_->set_profile(profile); }
 

@@ -122,6 +122,7 @@ void ThreadPool::Run(int64_t tasks, Thunk thunk, void* self) {
     for (int64_t task = 0; task < tasks; ++task) thunk(self, task, 0);
     return;
   }
+  ++barriers_;
   State& s = *state_;
   s.thunk = thunk;
   s.self = self;

@@ -17,6 +17,8 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int32_t threads() const { return threads_; }
+  // Jobs so far that threads shared, each ending in a barrier: what a step costs beside its operators. The caller's thread.
+  int64_t barriers() const { return barriers_; }
 
   // Runs fn(task, thread) for task in [0, tasks), thread in [0, threads()); returns when all are done. Not reentrant; one
   // caller at a time. Fn is called through one function pointer: no allocation.
@@ -33,6 +35,7 @@ class ThreadPool {
   void Run(int64_t tasks, Thunk thunk, void* self);
   struct State;
   int32_t threads_;
+  int64_t barriers_ = 0;
   std::unique_ptr<State> state_;
 };
 

@@ -141,12 +141,12 @@ void ExpectSameBits(const std::vector<StepDriver::Sequence>& a, const std::vecto
 struct Case {
   const char* name;
   const char* model;
-  const char* dtype;
+  NumericsOptions numerics;
 };
 class InvarianceTest : public testing::TestWithParam<Case> {};
 
 TEST_P(InvarianceTest, NothingAroundASequenceChangesItsBits) {
-  const TinyModel model = LoadTiny(GetParam().model, GetParam().dtype);
+  const TinyModel model = LoadTiny(GetParam().model, GetParam().numerics);
   for (const kernels::Ops* ops : kernels::RunnableOps()) {
     SCOPED_TRACE(std::string("kernels ") + ops->name);
     const auto alone = RunSchedule(model, ops, {});
@@ -164,14 +164,19 @@ TEST_P(InvarianceTest, NothingAroundASequenceChangesItsBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, InvarianceTest,
-                         testing::Values(Case{"bf16", "llama-gqa-bf16", "auto"}, Case{"f32", "llama-gqa", "auto"},
-                                         Case{"f32_reference", "llama-gqa", "float32"},
-                                         Case{"q4_1", "gguf-q4_1/model.gguf", "auto"},
-                                         Case{"q8_0", "gguf-q8_0/model.gguf", "auto"},
-                                         Case{"window", "mistral-window", "auto"}, Case{"qk_norm", "qwen3", "auto"},
-                                         Case{"window_in_some_layers", "qwen2-window", "auto"}),
-                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Formats, InvarianceTest,
+    testing::Values(Case{"bf16", "llama-gqa-bf16", {}}, Case{"f32", "llama-gqa", {}},
+                    Case{"f32_reference", "llama-gqa", {.dtype = "float32"}},
+                    Case{"f32_activations", "gguf-q4_1/model.gguf", {.activation_dtype = "float32"}},
+                    Case{"q4_1_int16", "gguf-q4_1/model.gguf", {}}, Case{"q4_1_int8", "gguf-q4_1/model.gguf", {.activation_dtype = "int8"}},
+                    Case{"q8_0_int16", "gguf-q8_0/model.gguf", {}}, Case{"q8_0_int8", "gguf-q8_0/model.gguf", {.activation_dtype = "int8"}},
+                    Case{"q4_k", "gguf-q4_k/model.gguf", {.activation_dtype = "int8"}}, Case{"mixed", "gguf-mixed/model.gguf", {}},
+                    Case{"int8_at_load", "llama-bias", {.activation_dtype = "int8", .quantization = "int8"}},
+                    Case{"int4_at_load", "llama-gqa", {.activation_dtype = "int8", .quantization = "int4"}},
+                    Case{"int8_kv", "llama-gqa-bf16", {.kv_cache_dtype = "int8"}}, Case{"window", "mistral-window", {}},
+                    Case{"qk_norm", "qwen3", {.quantization = "q8_0"}}, Case{"window_in_some_layers", "qwen2-window", {}}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace tactus::test
