@@ -240,12 +240,11 @@ struct Sums {
   float maximum[kAttentionTileRows], sum[kAttentionTileRows];  // sum -1: the row sees nothing here
 };
 
-// What will be read, in the order of reading, in chunks of 16 positions of K or of V: while one is used, the one
-// kAhead further on is fetched. Decodes read the cache once, from memory, in pieces too short for the processor to
-// foresee.
+// What will be read, in the order of reading, in chunks of 16 positions of K or of V: while one is used, one some 16 KiB
+// further on is fetched. Decodes read the cache once, from memory, in pieces too short for the processor to foresee.
 class FetchStream {
  public:
-  static constexpr int32_t kAhead = 8;
+  explicit FetchStream(int32_t head_dim) : ahead_(head_dim <= 64 ? 8 : head_dim <= 128 ? 4 : 2) {}
 
   // The chunks of positions [begin, end), K then V.
   void Add(const KvLayer& kv, const AttentionItem& item, int32_t kv_head, int32_t begin, int32_t end) {
@@ -262,14 +261,40 @@ class FetchStream {
       ++count_;
     }
   }
-  const std::byte* const* at(int32_t chunk) const { return chunks_ + chunk; }
+  // What to fetch while chunk `chunk` and those after it are used.
+  const std::byte* const* Ahead(int32_t chunk) const { return chunks_ + chunk + ahead_; }
   bool active() const { return count_ > 0; }
 
  private:
-  static constexpr int32_t kMax = 2 * kKeyVectors + kAhead + 4;
+  static constexpr int32_t kMax = 2 * kKeyVectors + 8 + 4;
+  const int32_t ahead_;
   const std::byte* chunks_[kMax];
   int32_t count_ = 0;
 };
+
+// b.scores of `n` rows to b.weights. Lanes are reduced for all rows together: one row alone would wait for each step.
+void SoftmaxGroup(const PartitionKv& p, const ColumnRange* own, ColumnRange group, int32_t n, float log2_scale,
+                  const Buffers& b, float* maximum, float* sum) {
+  __m512 lanes[kGroupRows];
+  for (int32_t r = 0; r < n; ++r) {
+    if (own[r].from < own[r].to) lanes[r] = RowMaximum(b.scores + r * kPartition, own[r]);
+  }
+  for (int32_t r = 0; r < n; ++r) {
+    if (own[r].from < own[r].to) maximum[r] = MaxLane(lanes[r]);
+  }
+  for (int32_t r = 0; r < n; ++r) {
+    const float* scores = b.scores + r * kPartition;
+    uint16_t* weights = b.weights + r * kPartition;
+    if (own[r].from >= own[r].to) {
+      std::memset(weights, 0, kPartition * sizeof(uint16_t));
+    } else if (p.value_scales != nullptr) {
+      lanes[r] = SoftmaxRow<true>(scores, own[r], group, log2_scale, maximum[r], p.value_scales, weights);
+    } else {
+      lanes[r] = SoftmaxRow<false>(scores, own[r], group, log2_scale, maximum[r], nullptr, weights);
+    }
+  }
+  for (int32_t r = 0; r < n; ++r) sum[r] = own[r].from < own[r].to ? SumLanes(lanes[r]) : -1.0f;
+}
 
 // Rows [first, first + n) over the partition, into b.part.
 void RunGroup(const AttentionCall& call, const Rows& rows, const PartitionKv& p, int32_t first, int32_t n,
@@ -277,7 +302,7 @@ void RunGroup(const AttentionCall& call, const Rows& rows, const PartitionKv& p,
   ColumnRange own[kGroupRows], group = {kPartition, 0};
   for (int32_t r = 0; r < n; ++r) {
     own[r] = rows.In(first + r, p.base);
-    sums->sum[first + r] = -1.0f;
+    sums->sum[first + r] = -1.0f;  // until it is known
     if (own[r].from >= own[r].to) continue;
     group.from = own[r].from < group.from ? own[r].from : group.from;
     group.to = own[r].to > group.to ? own[r].to : group.to;
@@ -291,27 +316,12 @@ void RunGroup(const AttentionCall& call, const Rows& rows, const PartitionKv& p,
   for (int32_t v = first_vector; v * 16 < group.to; v += vecs) {
     score(b.q + first * q_stride, q_stride, p.keys + v, p.key_stride, dim_pairs,
           p.key_scales != nullptr ? p.key_scales + 16 * v : nullptr,
-          stream.at(v - first_vector + FetchStream::kAhead), b.scores + 16 * v);
+          stream.Ahead(v - first_vector), b.scores + 16 * v);
   }
-  for (int32_t r = 0; r < n; ++r) {
-    if (own[r].from < own[r].to) sums->maximum[first + r] = RowMaximum(b.scores + r * kPartition, own[r]);
-  }
-  const float log2_scale = call.scale * kLog2E;
-  for (int32_t r = 0; r < n; ++r) {
-    const float* scores = b.scores + r * kPartition;
-    uint16_t* weights = b.weights + r * kPartition;
-    if (own[r].from >= own[r].to) {
-      std::memset(weights, 0, kPartition * sizeof(uint16_t));
-      continue;
-    }
-    const float maximum = sums->maximum[first + r];
-    sums->sum[first + r] = p.value_scales != nullptr
-                               ? SoftmaxRow<true>(scores, own[r], group, log2_scale, maximum, p.value_scales, weights)
-                               : SoftmaxRow<false>(scores, own[r], group, log2_scale, maximum, nullptr, weights);
-  }
+  SoftmaxGroup(p, own, group, n, call.scale * kLog2E, b, sums->maximum + first, sums->sum + first);
   const int32_t from = group.from / 2, to = (group.to + 1) / 2;
   float* out = b.part + first * call.padded;
-  const std::byte* const* ahead = stream.at((group.to + 15) / 16 - first_vector + FetchStream::kAhead) - from / 8;
+  const std::byte* const* ahead = stream.Ahead((group.to + 15) / 16 - first_vector) - from / 8;
   const WeighFn weigh = vecs == 4 ? (fetch ? kWeigh<4, true>[n] : kWeigh<4, false>[n])
                                   : (fetch ? kWeigh<2, true>[n] : kWeigh<2, false>[n]);
   int64_t d = 0;
@@ -331,7 +341,7 @@ void RunPartition(const AttentionCall& call, const AttentionTile& tile, const At
   PlaceValues(call, tile, b, &p);
   PlaceScales(call, tile, b, &p);
   const KvLayer& kv = *call.kv;
-  FetchStream stream;
+  FetchStream stream(kv.head_dim);
   if (KvPaired(kv) && kv.dtype == DType::kBF16 && kv.block_size % 16 == 0 && kv.head_dim % 16 == 0) {
     stream.Add(kv, *tile.item, tile.kv_head, p.begin, p.end);
     if (p.end < last) {

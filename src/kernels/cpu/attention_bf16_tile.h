@@ -102,8 +102,8 @@ struct ColumnRange {
   int32_t from, to;
 };
 
-// The largest score that a row sees.
-inline float RowMaximum(const float* scores, ColumnRange row) {
+// The largest score that a row sees is that of the lanes.
+inline __m512 RowMaximum(const float* scores, ColumnRange row) {
   const __m512 lowest = _mm512_set1_ps(-__builtin_inff());
   __m512 top0 = lowest, top1 = lowest;
   const int32_t whole_from = (row.from + 31) / 32 * 32, whole_to = row.to / 32 * 32;  // columns that need no mask
@@ -117,13 +117,14 @@ inline float RowMaximum(const float* scores, ColumnRange row) {
     top1 = _mm512_max_ps(top1, _mm512_loadu_ps(scores + c + 16));
   }
   if (whole_to >= whole_from && whole_to < row.to) mask_max(whole_to);
-  return MaxLane(_mm512_max_ps(top0, top1));
+  return _mm512_max_ps(top0, top1);
 }
 
 // One row's scores to bf16 weights 2^(log2_scale * (score - maximum)), times value_scales where kScaled; columns of the
-// group that are not the row's become 0. Returns the sum of the weights as rounded, or as they were before kScaled.
+// group that are not the row's become 0. Returns, in lanes, the sum of the weights as rounded, or as they were before
+// kScaled.
 template <bool kScaled>
-inline float SoftmaxRow(const float* scores, ColumnRange row, ColumnRange group, float log2_scale, float maximum,
+inline __m512 SoftmaxRow(const float* scores, ColumnRange row, ColumnRange group, float log2_scale, float maximum,
                         const float* value_scales, uint16_t* weights) {
   const __m512 factor = _mm512_set1_ps(log2_scale), shift = _mm512_set1_ps(-maximum * log2_scale);
   const __m512i ones = _mm512_set1_epi32(0x3f803f80);  // pairs of 1.0
@@ -157,7 +158,7 @@ inline float SoftmaxRow(const float* scores, ColumnRange row, ColumnRange group,
     c += 32;
   }
   for (; c < group.to; c += 32) _mm512_storeu_si512(weights + c, _mm512_setzero_si512());
-  return SumLanes(total);
+  return total;
 }
 
 // out[r * padded + 16 v + lane] = weights of pairs [from, to) times values[pair], ascending. kFetch: as ScoreRows, of
