@@ -1,0 +1,177 @@
+// The linear operators over packed weights against what the machine gives: bytes, operations and the share of the larger of the two
+// bounds, each ceiling measured between the calls, the best of many short turns on both sides, so that neighbours on the machine
+// move neither.
+//
+//   packed_bench [THREADS] [NAME_PART] [TOKENS]      NAME_PART: only rows whose "format shape" holds it; TOKENS: only that many
+//
+// Weights walk through copies that exceed the caches together, as the layers of a model do. A call takes at most about a
+// millisecond: where that is less than the matrix, the row says how many of its rows were used. One thread is measured in its own
+// CPU time, several by the wall. Operations are those done: two planes of activations count twice.
+#include <sys/mman.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "ceiling.h"
+#include "kernels/ops.h"
+
+namespace tactus::bench {
+namespace {
+
+using kernels::LinearOutput;
+using kernels::PackedMatrix;
+using kernels::PackedTokens;
+using kernels::Quantization;
+using kernels::ThreadPool;
+
+constexpr int64_t kShapes[][2] = {{5632, 2048}, {2048, 5632}, {32000, 2048}};
+constexpr int64_t kTokens[] = {1, 2, 4, 8, 16, 32, 64, 128, 512};
+constexpr int64_t kColdBytes = int64_t{256} << 20;
+constexpr double kCallSeconds = 1e-3, kRowSeconds = 0.25;
+
+double Now(bool cpu) {
+  timespec t;
+  clock_gettime(cpu ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+struct Mapping {
+  explicit Mapping(int64_t n) : bytes(static_cast<size_t>(n)) {
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) std::abort();
+#ifdef MADV_HUGEPAGE
+    (void)madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+    data = static_cast<std::byte*>(memory);
+    std::memset(data, 0x11, bytes);   // normal numbers in f16, bf16 and f32
+  }
+  ~Mapping() { munmap(data, bytes); }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  size_t bytes;
+  std::byte* data;
+};
+
+struct Format {
+  const char* name;
+  bool (*form)(int64_t rows, int64_t cols, PackedMatrix* m);
+  int32_t planes;
+};
+template <DType kDType>
+bool FileForm(int64_t rows, int64_t cols, PackedMatrix* m) {
+  return kernels::PackedFormOf(kDType, rows, cols, m);
+}
+template <Quantization kKind>
+bool LoadForm(int64_t rows, int64_t cols, PackedMatrix* m) {
+  return kernels::QuantizedFormOf(kKind, rows, cols, m);
+}
+constexpr Format kFormats[] = {{"bf16", FileForm<DType::kBF16>, 1},          {"int8", LoadForm<Quantization::kInt8>, 1},
+                               {"q8_0", FileForm<DType::kQ8_0>, 1},          {"int4", LoadForm<Quantization::kInt4>, 1},
+                               {"q4_0", FileForm<DType::kQ4_0>, 1},          {"q4_1", FileForm<DType::kQ4_1>, 1},
+                               {"q4_k", FileForm<DType::kQ4_K>, 1},          {"q6_k", FileForm<DType::kQ6_K>, 1},
+                               {"int8+16", LoadForm<Quantization::kInt8>, 2}, {"q8_0+16", FileForm<DType::kQ8_0>, 2},
+                               {"q4_0+16", FileForm<DType::kQ4_0>, 2}};
+
+class Bench {
+ public:
+  explicit Bench(int32_t threads)
+      : pool_(threads), ops_(*kernels::SelectOps()), cpu_time_(threads == 1), cold_(kColdBytes), loops_(PortableLoops()) {
+#if defined(__x86_64__)
+    if (std::string(ops_.name) == "avx2") loops_ = Avx2Loops();
+    if (std::string(ops_.name) == "avx512") loops_ = Avx512Loops();
+#endif
+    std::printf("%s, %d thread%s\n%-8s %-11s %6s %6s %8s %10s %9s %10s %7s\n", ops_.name, threads, threads > 1 ? "s" : "", "format",
+                "shape", "rows", "tokens", "GB/s", "of", "GOP/s", "of", "share");
+  }
+
+  void Row(const Format& format, int64_t rows, int64_t cols, int64_t tokens) {
+    const std::string shape = std::to_string(rows) + "x" + std::to_string(cols);
+    PackedMatrix m;
+    if (!format.form(rows, cols, &m)) return;
+    const bool integer = m.code != kernels::PackedCode::kBF16;
+    const double token_rows = static_cast<double>(tokens * format.planes);
+    // A slice that takes about kCallSeconds at guessed rates.
+    const double panel_seconds = std::max(static_cast<double>(m.panel_bytes) / 25e9,
+                                          token_rows * 128.0 * static_cast<double>(cols) / (integer ? 0.8e12 : 0.45e12));
+    const int64_t fit = std::max<int64_t>(8, static_cast<int64_t>(kCallSeconds / panel_seconds * pool_.threads()));
+    m.rows = std::min(m.rows, fit * kernels::kPanelRows);
+    const int64_t copies = kColdBytes / m.bytes();
+
+    Mapping token_memory(kernels::PackedTokenBytes(tokens, cols)), y(tokens * m.rows * 4);
+    Mapping scratch(kernels::WorkspaceBytes(tokens, std::max(cols, m.rows), 1, 64, pool_.threads()));
+    const PackedTokens x = kernels::PlaceTokens(token_memory.data, kernels::TokensFor(m, format.planes), tokens, cols);
+    const std::vector<float> ones(static_cast<size_t>(tokens * cols), 1.0f);
+    ops_.pack(pool_, ones.data(), nullptr, 0.0f, x);
+
+    const double bytes = static_cast<double>(m.bytes()), ops = 128.0 * token_rows * static_cast<double>(cols * m.panels());
+    double least = 1e9, arithmetic = 0, read = 0;
+    const double end = Now(false) + kRowSeconds;
+    for (int64_t i = 0; i < 4 || Now(false) < end; ++i) {
+      arithmetic = std::max(arithmetic, Arithmetic(integer));
+      read = std::max(read, Read(cold_.data + (i * 7 + 3) % copies * m.bytes(), m));
+      m.data = cold_.data + (i * 7 + 5) % copies * m.bytes();
+      const LinearOutput out{&m, nullptr, reinterpret_cast<float*>(y.data), m.rows, false};
+      const double start = Now(cpu_time_);
+      ops_.linear_packed(pool_, x, {&out, 1}, {scratch.data, static_cast<int64_t>(scratch.bytes)});
+      least = std::min(least, Now(cpu_time_) - start);
+    }
+    const double bound = std::max(ops / arithmetic, bytes / read);
+    std::printf("%-8s %-11s %6ld %6ld %8.1f %10.1f %9.1f %10.1f %6.1f%% %s\n", format.name, shape.c_str(), static_cast<long>(m.rows),
+                static_cast<long>(tokens), bytes / least * 1e-9, read * 1e-9, ops / least * 1e-9, arithmetic * 1e-9,
+                100 * bound / least, ops / arithmetic > bytes / read ? "arithmetic" : "reading");
+    std::fflush(stdout);
+  }
+
+ private:
+  double Arithmetic(bool integer) {
+    float (*loop)(int64_t) = integer && loops_.int8 != nullptr ? loops_.int8 : loops_.bf16 != nullptr ? loops_.bf16 : loops_.f32;
+    const int64_t per_round = loop == loops_.int8 ? loops_.int8_ops_per_round
+                              : loop == loops_.bf16 ? loops_.bf16_flops_per_round
+                                                    : loops_.f32_flops_per_round;
+    constexpr int64_t kRounds = 10000;   // about 25 us
+    const double start = Now(cpu_time_);
+    pool_.ParallelFor(pool_.threads(), [&](int64_t, int32_t) { sink_ = loop(kRounds); });
+    return static_cast<double>(kRounds * per_round * pool_.threads()) / (Now(cpu_time_) - start);
+  }
+
+  double Read(const std::byte* data, const PackedMatrix& m) {
+    const double start = Now(cpu_time_);
+    pool_.ParallelFor(m.panels(), [&](int64_t p, int32_t) {
+      sink_ = loops_.read(reinterpret_cast<const float*>(data + p * m.panel_bytes), m.panel_bytes / 4);
+    });
+    return static_cast<double>(m.bytes()) / (Now(cpu_time_) - start);
+  }
+
+  ThreadPool pool_;
+  const kernels::Ops& ops_;
+  const bool cpu_time_;
+  const Mapping cold_;
+  CeilingLoops loops_;
+  volatile float sink_ = 0;
+};
+
+}  // namespace
+}  // namespace tactus::bench
+
+int main(int argc, char** argv) {
+  using namespace tactus::bench;
+  const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
+  const std::string part = argc > 2 ? argv[2] : "";
+  const int64_t only = argc > 3 ? std::atoi(argv[3]) : 0;
+  Bench bench(threads < 1 ? 1 : threads);
+  for (const Format& format : kFormats) {
+    for (const auto& shape : kShapes) {
+      const std::string name = std::string(format.name) + " " + std::to_string(shape[0]) + "x" + std::to_string(shape[1]);
+      if (name.find(part) == std::string::npos) continue;
+      for (const int64_t tokens : kTokens) {
+        if (only == 0 || only == tokens) bench.Row(format, shape[0], shape[1], tokens);
+      }
+    }
+  }
+  return 0;
+}
