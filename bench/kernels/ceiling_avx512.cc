@@ -34,23 +34,22 @@ float Bf16Loop(int64_t rounds) {
 // halve the ceiling.
 constexpr int kInt8Chains = 12;
 
+// One block of instructions over registers: the compiler may neither see that all rounds do the same (integer sums would
+// become one product) nor put moves between.
+constexpr int kIntegerChains = 12;
 float Int8Loop(int64_t rounds) {
-  __m512i s[kInt8Chains];
-#pragma GCC unroll 12
-  for (int i = 0; i < kInt8Chains; ++i) s[i] = _mm512_set1_epi32(i);
+  __m512i s0 = _mm512_set1_epi32(1), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0, s8 = s0, s9 = s0, s10 = s0, s11 = s0;
   const __m512i a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(-5);
   for (int64_t r = 0; r < rounds; ++r) {
     __asm__ volatile(
         "vpdpbusd %13, %12, %0\n\tvpdpbusd %13, %12, %1\n\tvpdpbusd %13, %12, %2\n\tvpdpbusd %13, %12, %3\n\t"
         "vpdpbusd %13, %12, %4\n\tvpdpbusd %13, %12, %5\n\tvpdpbusd %13, %12, %6\n\tvpdpbusd %13, %12, %7\n\t"
         "vpdpbusd %13, %12, %8\n\tvpdpbusd %13, %12, %9\n\tvpdpbusd %13, %12, %10\n\tvpdpbusd %13, %12, %11"
-        : "+v"(s[0]), "+v"(s[1]), "+v"(s[2]), "+v"(s[3]), "+v"(s[4]), "+v"(s[5]), "+v"(s[6]), "+v"(s[7]), "+v"(s[8]),
-          "+v"(s[9]), "+v"(s[10]), "+v"(s[11])
+        : "+v"(s0), "+v"(s1), "+v"(s2), "+v"(s3), "+v"(s4), "+v"(s5), "+v"(s6), "+v"(s7), "+v"(s8), "+v"(s9), "+v"(s10), "+v"(s11)
         : "v"(a), "v"(b));
   }
-#pragma GCC unroll 12
-  for (int i = 1; i < kInt8Chains; ++i) s[0] = _mm512_add_epi32(s[0], s[i]);
-  return static_cast<float>(_mm_cvtsi128_si32(_mm512_castsi512_si128(s[0])));
+  for (const __m512i s : {s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11}) s0 = _mm512_add_epi32(s0, s);
+  return static_cast<float>(_mm_cvtsi128_si32(_mm512_castsi512_si128(s0)));
 }
 
 }  // namespace
