@@ -16,6 +16,7 @@ import datetime
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -308,6 +309,7 @@ def main() -> None:
         if place is None:
             run.note(f"{name} is not there: not measured")
     parts = args.parts.split(",")
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         for fmt in args.formats.split(","):
             if {"cells", "hybrid", "operators"} & set(parts):
