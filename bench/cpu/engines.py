@@ -29,15 +29,14 @@ class Spec:
     command: list[str]
     settings: str
     is_peer: bool = True
-    env: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Process:
     def __init__(self, spec: Spec, log: pathlib.Path, timeout_s: float = 180):
         self.spec = spec
         self.log = log
-        self.process = subprocess.Popen(spec.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log.open("ab"),
-                                        env={**os.environ, **spec.env})
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(spec.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.process.stdout, selectors.EVENT_READ)
         self.buffer = b""
@@ -78,6 +77,7 @@ class Process:
         return " / ".join(lines[-2:])[:300]
 
     def close(self) -> None:
+        self.selector.close()
         if self.process.poll() is None:
             try:
                 self.process.stdin.close()
@@ -85,6 +85,7 @@ class Process:
             except (subprocess.TimeoutExpired, OSError):
                 self.process.kill()
                 self.process.wait()
+        self.process.stdout.close()
 
 
 @dataclasses.dataclass
