@@ -12,6 +12,7 @@ namespace tactus::kernels {
 namespace {
 
 inline constexpr int64_t kLineBytes = 64;
+inline constexpr int64_t kAheadBytes = 8192;   // measured: less waits for memory, more wastes what the processor fetches by itself
 
 inline int64_t LeastOf(int64_t a, int64_t b) {
   return a < b ? a : b;
@@ -52,8 +53,12 @@ struct Walk {
       const int64_t count = LeastOf(per_chunk, units - u);
       const std::byte* at = panel + u * unit_bytes;
       const bool last = u + count == units;
-      const std::byte* next = last ? run.next : at + count * unit_bytes;
-      const std::byte* next_end = next + (last ? per_chunk : LeastOf(per_chunk, units - u - count)) * unit_bytes;
+      // One tile reads at the speed of memory and asks a fixed way ahead; several share the next chunk out.
+      const int64_t ahead_bytes = tiles == 1 ? kAheadBytes : count * unit_bytes;
+      const int64_t left = (units - u) * unit_bytes;
+      const std::byte* next = ahead_bytes < left ? at + ahead_bytes : run.next;
+      if (ahead_bytes > left && next != nullptr) next += ahead_bytes - left;
+      const std::byte* next_end = next + (tiles == 1 || last ? per_chunk : LeastOf(per_chunk, units - u - count)) * unit_bytes;
       chunk(at, count);
       for (int64_t t = 0; t < tiles; ++t) {
         const int64_t begin = t * run.rows / tiles, end = (t + 1) * run.rows / tiles;

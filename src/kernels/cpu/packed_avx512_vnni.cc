@@ -6,8 +6,9 @@ namespace tactus::kernels {
 namespace {
 
 inline constexpr int64_t kSumColumns = 16;      // columns of one entry of PackedTokens::sums
-// Columns of a panel at a time. Codes of 512 fill two thirds of the first-level cache, which pays when many tiles pass over them.
-inline constexpr int64_t kChunkColumns = 256, kLongChunkColumns = 512, kLongChunkTiles = 12;
+// Columns of a panel at a time. Codes of 512 fill two thirds of the first-level cache, which pays when many tiles pass over them. A
+// tile alone takes few: a chunk's scales are read before its codes and should have been fetched by then.
+inline constexpr int64_t kShortChunkColumns = 128, kChunkColumns = 256, kLongChunkColumns = 512, kLongChunkTiles = 12;
 inline constexpr int64_t kChunkBlocks = kLongChunkColumns / 16;
 inline constexpr int64_t kGroupBytes = kPanelRows * 4;   // 4 columns of codes of 8 bits, or 8 of 4
 // Sums and values of 3 x 64 fit the registers together, so that a block's end touches no memory: vpdpbusd shares its two ports
@@ -286,6 +287,7 @@ void SumPanelVnni(const PanelRun& run) {
   const PackedMatrix& w = *run.w;
   const PackedTokens& x = *run.x;
   const bool scaled = w.block > 0;
+  const bool u4 = w.code == PackedCode::kU4;   // taken apart in registers: that has ports of its own
   const int64_t block = BlockColumns(w);
   const int64_t block_bytes = scaled ? w.block_bytes() : block * kPanelRows;
   const int64_t code_bytes = scaled ? w.code_bytes() : block_bytes;
@@ -305,9 +307,10 @@ void SumPanelVnni(const PanelRun& run) {
   walk.units = (w.cols + block - 1) / block;
   walk.unit_bytes = block_bytes;
   walk.steps = block / kSumColumns;
-  walk.per_chunk = (run.rows > kLongChunkTiles * kRowsMax ? kLongChunkColumns : kChunkColumns) / block;
   walk.rows_max = scaled ? kRowsMax : kTallRows;
-  const bool u4 = w.code == PackedCode::kU4;   // taken apart in registers: that has ports of its own
+  const bool alone = run.rows <= walk.rows_max, many = run.rows > kLongChunkTiles * kRowsMax;
+  const int64_t columns = alone ? kShortChunkColumns : u4 || many ? kLongChunkColumns : kChunkColumns;
+  walk.per_chunk = columns / block;
   const auto begin_chunk = [&](const std::byte* at, int64_t units) {
     t.codes = at;
     for (int64_t b = 0; scaled && b < units; ++b, at += block_bytes) {
