@@ -9,12 +9,22 @@
 namespace tactus::kernels {
 namespace {
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t Aligned(int64_t bytes) { return CeilDiv(bytes, 64) * 64; }
-int64_t PaddedHead(int32_t head_dim) { return CeilDiv(head_dim, kMaxWidth) * kMaxWidth; }
+int64_t CeilDiv(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+int64_t Aligned(int64_t bytes) {
+  return CeilDiv(bytes, 64) * 64;
+}
+int64_t PaddedHead(int32_t head_dim) {
+  return CeilDiv(head_dim, kMaxWidth) * kMaxWidth;
+}
 // Floats of one row's result: a whole number of cache lines.
-int64_t ResultFloats(int32_t head_dim) { return PaddedHead(head_dim) + kMaxWidth; }
-int64_t ResultRows(int32_t threads) { return int64_t{kSplitPerThread} * threads * kAttentionTileRows; }
+int64_t ResultFloats(int32_t head_dim) {
+  return PaddedHead(head_dim) + kMaxWidth;
+}
+int64_t ResultRows(int32_t threads) {
+  return int64_t{kSplitPerThread} * threads * kAttentionTileRows;
+}
 
 int64_t TilesOf(const AttentionCall& call, const AttentionItem& item) {
   return CeilDiv(item.count, call.tile_queries) * CeilDiv(call.group, call.tile_heads) * call.kv->kv_heads;
@@ -59,8 +69,8 @@ struct SplitTask {
   int64_t tile;
   int32_t partition, first_row;
 };
-// A tile's partitions in this wave: tasks [first, first + count). Those that continue before or after it keep their rows
-// in a carry of their own.
+// A tile's partitions in this wave: tasks [first, first + count). Those that continue before or after it keep their
+// rows in a carry of their own.
 struct MergeTask {
   int32_t first = 0, count = 0;
   bool begins = false, ends = false;
@@ -115,7 +125,7 @@ class SplitWaves {
   int32_t num_tasks_ = 0, num_merges_ = 0;
   int64_t item_ = 0, tile_ = 0;
   int32_t partition_ = -1;  // -1: the tile has not begun
-  int32_t carry_ = 0;  // of the tile that continues in the next wave
+  int32_t carry_ = 0;       // of the tile that continues in the next wave
 };
 
 // The caller's workspace in pieces.

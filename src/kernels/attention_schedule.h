@@ -1,5 +1,5 @@
-// How the work of one attention call is cut and handed to threads, the same for every kernel set; compiled once, without
-// any instruction set's flags. A set gives three functions (AttentionKernel).
+// How the work of one attention call is cut and handed to threads, the same for every kernel set; compiled once,
+// without any instruction set's flags. A set gives three functions (AttentionKernel).
 //
 // A tile is up to kAttentionTileRows rows, a row being one (query, head), that share one KV head, so that K and V are
 // read once for all query heads of the group. Partitions of kPartition positions are fixed in absolute position; a
@@ -39,8 +39,8 @@ struct AttentionTile {
 
 // A row's result over some partitions: `padded` values, then maximum and sum (of weights relative to the maximum).
 struct AttentionKernel {
-  // All partitions of a tile, into call.out. `next`: what this thread will likely run after it, to be fetched from memory
-  // meanwhile; null: nothing. `scratch`: AttentionThreadBytes, 64-byte aligned.
+  // All partitions of a tile, into call.out. `next`: what this thread will likely run after it, to be fetched from
+  // memory meanwhile; null: nothing. `scratch`: AttentionThreadBytes, 64-byte aligned.
   void (*run_tile)(const AttentionCall& call, const AttentionTile& tile, const AttentionTile* next, std::byte* scratch);
   // One partition; results[row * stride]. A row that sees nothing of it gets sum -1.
   void (*run_partition)(const AttentionCall& call, const AttentionTile& tile, int32_t index, std::byte* scratch,

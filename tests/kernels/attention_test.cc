@@ -80,7 +80,8 @@ class Cache {
     std::vector<float> out(static_cast<size_t>(tokens * row), -7.0f);
     OwnedWorkspace scratch(tokens, 64, shape_.heads, shape_.head_dim, pool.threads());
     const float scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim));
-    ops.attention(pool, q.data(), row, items, shape_.heads, layer_, scale, shape_.window, out.data(), row, scratch.view());
+    ops.attention(pool, q.data(), row, items, shape_.heads, layer_, scale, shape_.window, out.data(), row,
+                  scratch.view());
     return out;
   }
 
@@ -120,10 +121,10 @@ bool RoundsToBF16([[maybe_unused]] const Ops* ops, [[maybe_unused]] DType kv_dty
 #endif
 }
 
-// What the set's result may be: ref's with q rounded where the set rounds it, and how far off each element. Values are of order
-// one and the result is an average of them; scores of order one are off by a few ulp of sqrt(head_dim) terms, which
-// moves a weight by as much. Rounding a weight w to bf16 moves it by at most 2^-8 w; in the quotient of the sums that
-// is at most 2^-8 (sum of w |v| + |result|).
+// What the set's result may be: ref's with q rounded where the set rounds it, and how far off each element. Values are
+// of order one and the result is an average of them; scores of order one are off by a few ulp of sqrt(head_dim) terms,
+// which moves a weight by as much. Rounding a weight w to bf16 moves it by at most 2^-8 w; in the quotient of the sums
+// that is at most 2^-8 (sum of w |v| + |result|).
 struct Expected {
   std::vector<float> value, tolerance;
 };
@@ -237,21 +238,21 @@ TEST(Attention, LongDecodesMergeInTheSameOrderWhenSplit) {
 // Scores far apart: weights that underflow, a maximum in a late partition.
 TEST(Attention, LargeScoresStayFinite) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-  const Shape shape = {2, 1, 16, 0, dtype};
-  ThreadPool pool(1);
-  std::vector<Sequence> sequences = {MakeSequence(shape, 520, 3)};
-  for (int32_t p = 0; p < 520; ++p) {
-    for (int d = 0; d < 16; ++d) sequences[0].k[p * 16 + d] *= p == 515 ? 1000.0f : 100.0f;
-  }
-  for (const Ops* ops : RunnableOps()) {
-    Cache cache(shape, 16, sequences, *ops, pool);
-    const Expected want = Expect(shape, sequences, {{0, 500, 20}}, ops, pool);
-    const std::vector<float> got = cache.Run(*ops, pool, sequences, {{0, 500, 20}});
-    // Scores of order 1000 carry an absolute error of about 1e-4, and so do the weights.
-    for (size_t i = 0; i < got.size(); ++i) {
-      ASSERT_NEAR(got[i], want.value[i], want.tolerance[i] + 2e-3) << ops->name << " at " << i;
+    const Shape shape = {2, 1, 16, 0, dtype};
+    ThreadPool pool(1);
+    std::vector<Sequence> sequences = {MakeSequence(shape, 520, 3)};
+    for (int32_t p = 0; p < 520; ++p) {
+      for (int d = 0; d < 16; ++d) sequences[0].k[p * 16 + d] *= p == 515 ? 1000.0f : 100.0f;
     }
-  }
+    for (const Ops* ops : RunnableOps()) {
+      Cache cache(shape, 16, sequences, *ops, pool);
+      const Expected want = Expect(shape, sequences, {{0, 500, 20}}, ops, pool);
+      const std::vector<float> got = cache.Run(*ops, pool, sequences, {{0, 500, 20}});
+      // Scores of order 1000 carry an absolute error of about 1e-4, and so do the weights.
+      for (size_t i = 0; i < got.size(); ++i) {
+        ASSERT_NEAR(got[i], want.value[i], want.tolerance[i] + 2e-3) << ops->name << " at " << i;
+      }
+    }
   }
 }
 

@@ -12,43 +12,12 @@
 // threads and the splitting of long tiles change no bit.
 #include "kernels/cpu/attention_bf16.h"
 
-#include "kernels/attention_schedule.h"
-#include "kernels/cpu/attention_bf16_tile.h"
-#include "kernels/kv_layout.h"
+#include "kernels/cpu/attention_bf16_place.h"
 
 namespace tactus::kernels {
 namespace {
 
 constexpr float kLog2E = 1.44269504f;
-
-// Where one thread works.
-struct Buffers {
-  Buffers(std::byte* scratch, int64_t padded) {
-    auto* p = reinterpret_cast<float*>(scratch);
-    auto take = [&p](int64_t words) {
-      float* at = p;
-      p += words;
-      return at;
-    };
-    q = reinterpret_cast<uint32_t*>(take(kAttentionTileRows * padded / 2));
-    scores = take(kGroupRows * kPartition);
-    weights = reinterpret_cast<uint16_t*>(take(kGroupRows * kPartition / 2));
-    part = take(kAttentionTileRows * padded);
-    state = take(kAttentionTileRows * padded);
-    keys = reinterpret_cast<uint32_t*>(take(kPartition * padded / 2));
-    values = reinterpret_cast<uint32_t*>(take(kPairs * padded));
-    key_scales = take(kPartition);
-    value_scales = take(kPartition);
-  }
-  uint32_t* q;        // [rows, padded / 2] pairs
-  float* scores;      // [kGroupRows, kPartition]
-  uint16_t* weights;  // [kGroupRows, kPartition]
-  float* part;        // [rows, padded]: a partition's result
-  float* state;       // [rows, padded]: merged so far
-  uint32_t* keys;     // [dim pairs, kPartition], where K cannot be read in place
-  uint32_t* values;   // [kPairs, padded], where V cannot; else two rows for pairs at the ends
-  float *key_scales, *value_scales;
-};
 
 struct Rows {
   Rows(const AttentionCall& call, const AttentionTile& tile) : count(tile.rows()) {
@@ -69,151 +38,15 @@ struct Rows {
   int32_t low[kAttentionTileRows], high[kAttentionTileRows];  // both ascending
 };
 
-// K and V of one head in one partition: where each vector of 16 positions and each pair of positions lies.
-struct PartitionKv {
-  int32_t base, begin, end;                  // positions read: [begin, end)
-  const uint32_t* keys[kKeyVectors + 3];     // those that hold no position read point at one that does
-  int64_t key_stride;                        // from one pair of dimensions to the next
-  const uint32_t* values[kPairs + 1];
-  const float *key_scales, *value_scales;    // [kPartition]; null: none
-};
-
-inline const std::byte* HeadAt(const KvLayer& kv, const void* base, const AttentionItem& item, int32_t kv_head,
-                               int32_t position) {
-  return static_cast<const std::byte*>(base) + KvHeadOffset(kv, item.block_table[position / kv.block_size], kv_head);
-}
-
-// 32 codes to bf16: exact.
-inline __m512i Widen(const std::byte* codes) {
-  const __m256i c = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes));
-  const __m512 low = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(c)));
-  const __m512 high = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(c, 1)));
-  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
-}
-
-// An element's bits in bf16 (int8: of the code).
-inline uint16_t ElementBits(const KvLayer& kv, const std::byte* head, int64_t index) {
-  return F32ToBF16(KvElement(kv, head, index));
-}
-
-void PlaceKeys(const AttentionCall& call, const AttentionTile& tile, const Buffers& b, PartitionKv* p) {
-  const KvLayer& kv = *call.kv;
-  const bool whole_vectors = KvPaired(kv) && kv.block_size % 16 == 0;
-  const bool in_place = whole_vectors && kv.dtype == DType::kBF16;
-  const int32_t dim_pairs = (kv.head_dim + 1) / 2;
-  p->key_stride = in_place ? kv.block_size : kPartition;
-  const int32_t first = (p->begin - p->base) / 16, last = (p->end - 1 - p->base) / 16;
-  for (int32_t v = first; v <= last; ++v) {
-    const int32_t position = p->base + 16 * v;
-    uint32_t* to = b.keys + 16 * v;
-    if (in_place) {
-      p->keys[v] = reinterpret_cast<const uint32_t*>(HeadAt(kv, kv.k, *tile.item, tile.kv_head, position)) +
-                   position % kv.block_size;
-      continue;
-    }
-    p->keys[v] = to;
-    if (whole_vectors) {
-      const std::byte* from = HeadAt(kv, kv.k, *tile.item, tile.kv_head, position) + position % kv.block_size * 2;
-      for (int32_t d = 0; d < dim_pairs; ++d, from += 2 * kv.block_size, to += kPartition) {
-        _mm512_storeu_si512(to, Widen(from));
-      }
-      continue;
-    }
-    for (int32_t lane = 0; lane < 16; ++lane) {
-      const int32_t s = position + lane;
-      if (s < p->begin || s >= p->end) continue;  // that lane's scores are never looked at
-      const std::byte* head = HeadAt(kv, kv.k, *tile.item, tile.kv_head, s);
-      for (int32_t d = 0; d < dim_pairs; ++d) {
-        const uint32_t even = ElementBits(kv, head, KeyIndex(kv, s % kv.block_size, 2 * d));
-        const uint32_t odd =
-            2 * d + 1 < kv.head_dim ? ElementBits(kv, head, KeyIndex(kv, s % kv.block_size, 2 * d + 1)) : 0;
-        to[d * kPartition + lane] = even | odd << 16;
-      }
-    }
-  }
-  for (int32_t v = 0; v < first; ++v) p->keys[v] = p->keys[first];
-  for (int32_t v = last + 1; v < kKeyVectors + 3; ++v) p->keys[v] = p->keys[last];
-}
-
-// A pair of positions of which one is not read: it may never have been written, and zero times that could be NaN.
-void CopyHalfPair(const uint32_t* from, int32_t head_dim, bool even, uint32_t* to) {
-  const __m512i keep = _mm512_set1_epi32(static_cast<int>(even ? 0xffffu : 0xffff0000u));
-  for (int32_t d = 0; d < head_dim; d += 16) {
-    _mm512_storeu_si512(to + d, _mm512_and_si512(_mm512_loadu_si512(from + d), keep));
-  }
-}
-
-void PlaceValues(const AttentionCall& call, const AttentionTile& tile, const Buffers& b, PartitionKv* p) {
-  const KvLayer& kv = *call.kv;
-  const bool whole_vectors = KvPaired(kv) && kv.head_dim % 16 == 0;
-  const int32_t first = (p->begin - p->base) / 2, last = (p->end - 1 - p->base) / 2;
-  for (int32_t i = first, n; i <= last && whole_vectors; i += n) {  // block by block
-    const int32_t position = p->base + 2 * i, in_block = position % kv.block_size / 2;
-    const std::byte* head = HeadAt(kv, kv.v, *tile.item, tile.kv_head, position);
-    n = kv.block_size / 2 - in_block < last + 1 - i ? kv.block_size / 2 - in_block : last + 1 - i;
-    if (kv.dtype == DType::kBF16) {
-      const uint32_t* from = reinterpret_cast<const uint32_t*>(head) + in_block * kv.head_dim;
-      for (int32_t j = 0; j < n; ++j, from += kv.head_dim) p->values[i + j] = from;
-      continue;
-    }
-    const std::byte* from = head + int64_t{2} * in_block * kv.head_dim;
-    for (int32_t j = i; j < i + n; ++j) {
-      uint32_t* to = b.values + j * call.padded;
-      p->values[j] = to;
-      for (int32_t d = 0; d < kv.head_dim; d += 16, from += 32) _mm512_storeu_si512(to + d, Widen(from));
-    }
-  }
-  if (whole_vectors) {
-    if (kv.dtype == DType::kInt8) return;  // codes are numbers whatever was written
-    if (p->begin % 2 != 0) {
-      CopyHalfPair(p->values[first], kv.head_dim, false, b.values);
-      p->values[first] = b.values;
-    }
-    if (p->end % 2 != 0) {
-      CopyHalfPair(p->values[last], kv.head_dim, true, b.values + call.padded);
-      p->values[last] = b.values + call.padded;
-    }
-    return;
-  }
-  for (int32_t i = first; i <= last; ++i) {
-    uint32_t* to = b.values + i * call.padded;
-    p->values[i] = to;
-    std::memset(to, 0, static_cast<size_t>(call.padded) * sizeof(uint32_t));
-    for (int32_t half = 0; half < 2; ++half) {
-      const int32_t s = p->base + 2 * i + half;
-      if (s < p->begin || s >= p->end) continue;
-      const std::byte* head = HeadAt(kv, kv.v, *tile.item, tile.kv_head, s);
-      for (int32_t d = 0; d < kv.head_dim; ++d) {
-        to[d] |= static_cast<uint32_t>(ElementBits(kv, head, ValueIndex(kv, s % kv.block_size, d))) << 16 * half;
-      }
-    }
-  }
-}
-
-void PlaceScales(const AttentionCall& call, const AttentionTile& tile, const Buffers& b, PartitionKv* p) {
-  const KvLayer& kv = *call.kv;
-  p->key_scales = p->value_scales = nullptr;
-  if (kv.dtype != DType::kInt8) return;
-  p->key_scales = b.key_scales;
-  p->value_scales = b.value_scales;
-  std::memset(b.key_scales, 0, kPartition * sizeof(float));
-  std::memset(b.value_scales, 0, kPartition * sizeof(float));
-  for (int32_t s = p->begin, n; s < p->end; s += n) {
-    const int32_t offset = s % kv.block_size, left = p->end - s;
-    n = kv.block_size - offset < left ? kv.block_size - offset : left;
-    const int64_t at = KvScaleOffset(kv, offset);
-    std::memcpy(b.key_scales + (s - p->base), HeadAt(kv, kv.k, *tile.item, tile.kv_head, s) + at, 4 * static_cast<size_t>(n));
-    std::memcpy(b.value_scales + (s - p->base), HeadAt(kv, kv.v, *tile.item, tile.kv_head, s) + at, 4 * static_cast<size_t>(n));
-  }
-}
-
 // Few rows take more vectors at a time: about 16 sums are in flight either way.
-constexpr int VecsFor(int rows) { return rows <= 4 ? 4 : 2; }
+constexpr int VecsFor(int rows) {
+  return rows <= 4 ? 4 : 2;
+}
 
 using ScoreFn = void (*)(const uint32_t*, int64_t, const uint32_t* const*, int64_t, int32_t, const float*,
-                         const std::byte* const*, float*);
+                         const std::byte* const*, int32_t, float*);
 using WeighFn = void (*)(const uint16_t*, const uint32_t* const*, int32_t, int32_t, int64_t, const std::byte* const*,
-                         float*, int64_t);
+                         int32_t, float*, int64_t);
 
 template <bool kFetch>
 constexpr ScoreFn kScore[kGroupRows + 1] = {nullptr,
@@ -238,38 +71,6 @@ constexpr WeighFn kWeigh[kGroupRows + 1] = {nullptr,
 
 struct Sums {
   float maximum[kAttentionTileRows], sum[kAttentionTileRows];  // sum -1: the row sees nothing here
-};
-
-// What will be read, in the order of reading, in chunks of 16 positions of K or of V: while one is used, one some 16 KiB
-// further on is fetched. Decodes read the cache once, from memory, in pieces too short for the processor to foresee.
-class FetchStream {
- public:
-  explicit FetchStream(int32_t head_dim) : ahead_(head_dim <= 64 ? 8 : head_dim <= 128 ? 4 : 2) {}
-
-  // The chunks of positions [begin, end), K then V.
-  void Add(const KvLayer& kv, const AttentionItem& item, int32_t kv_head, int32_t begin, int32_t end) {
-    for (const void* base : {kv.k, kv.v}) {
-      for (int32_t s = begin / 16 * 16; s < end && count_ < kMax; s += 16) {
-        chunks_[count_++] = HeadAt(kv, base, item, kv_head, s) + s % kv.block_size * kv.head_dim * 2;
-      }
-    }
-  }
-  // Nothing more to come: the last chunk stands for it.
-  void Close() {
-    while (count_ < kMax) {
-      chunks_[count_] = chunks_[count_ - 1];
-      ++count_;
-    }
-  }
-  // What to fetch while chunk `chunk` and those after it are used.
-  const std::byte* const* Ahead(int32_t chunk) const { return chunks_ + chunk + ahead_; }
-  bool active() const { return count_ > 0; }
-
- private:
-  static constexpr int32_t kMax = 2 * kKeyVectors + 8 + 4;
-  const int32_t ahead_;
-  const std::byte* chunks_[kMax];
-  int32_t count_ = 0;
 };
 
 // b.scores of `n` rows to b.weights. Lanes are reduced for all rows together: one row alone would wait for each step.
@@ -297,8 +98,8 @@ void SoftmaxGroup(const PartitionKv& p, const ColumnRange* own, ColumnRange grou
 }
 
 // Rows [first, first + n) over the partition, into b.part.
-void RunGroup(const AttentionCall& call, const Rows& rows, const PartitionKv& p, int32_t first, int32_t n,
-              const FetchStream& stream, const Buffers& b, Sums* sums) {
+void RunGroup(const AttentionCall& call, const AttentionTile& tile, const Rows& rows, PartitionKv& p, int32_t first,
+              int32_t n, const FetchStream& stream, const Buffers& b, Sums* sums) {
   ColumnRange own[kGroupRows], group = {kPartition, 0};
   for (int32_t r = 0; r < n; ++r) {
     own[r] = rows.In(first + r, p.base);
@@ -311,22 +112,27 @@ void RunGroup(const AttentionCall& call, const Rows& rows, const PartitionKv& p,
   const int64_t q_stride = call.padded / 2;
   const int32_t dim_pairs = (call.kv->head_dim + 1) / 2, vecs = VecsFor(n);
   const bool fetch = first == 0 && stream.active();
+  const int32_t step = p.widens ? 32 : 64;  // a vector of codes is half as long
   const ScoreFn score = fetch ? kScore<true>[n] : kScore<false>[n];
   const int32_t first_vector = group.from / 16 / vecs * vecs;
   for (int32_t v = first_vector; v * 16 < group.to; v += vecs) {
+    if (p.widens) WidenKeys(call, tile, b, stream, v + vecs, &p);
     score(b.q + first * q_stride, q_stride, p.keys + v, p.key_stride, dim_pairs,
-          p.key_scales != nullptr ? p.key_scales + 16 * v : nullptr,
-          stream.Ahead(v - first_vector), b.scores + 16 * v);
+          p.key_scales != nullptr ? p.key_scales + 16 * v : nullptr, stream.Ahead(v - first_vector), step,
+          b.scores + 16 * v);
   }
+  if (p.widens) CopyValueScales(call, tile, b, p);
   SoftmaxGroup(p, own, group, n, call.scale * kLog2E, b, sums->maximum + first, sums->sum + first);
+  if (p.widens) WidenValues(call, tile, b, stream, (group.to + 15) / 16, &p);
   const int32_t from = group.from / 2, to = (group.to + 1) / 2;
   float* out = b.part + first * call.padded;
   const std::byte* const* ahead = stream.Ahead((group.to + 15) / 16 - first_vector) - from / 8;
   const WeighFn weigh = vecs == 4 ? (fetch ? kWeigh<4, true>[n] : kWeigh<4, false>[n])
                                   : (fetch ? kWeigh<2, true>[n] : kWeigh<2, false>[n]);
   int64_t d = 0;
-  for (; d + 16 * vecs <= call.padded; d += 16 * vecs) weigh(b.weights, p.values, from, to, d, ahead, out, call.padded);
-  for (; d < call.padded; d += 16) kWeigh<1, false>[n](b.weights, p.values, from, to, d, ahead, out, call.padded);
+  for (; d + 16 * vecs <= call.padded; d += 16 * vecs)
+    weigh(b.weights, p.values, from, to, d, ahead, step, out, call.padded);
+  for (; d < call.padded; d += 16) kWeigh<1, false>[n](b.weights, p.values, from, to, d, ahead, step, out, call.padded);
 }
 
 // `next`: the tile that this thread is likely to take after this one; null: none.
@@ -337,12 +143,15 @@ void RunPartition(const AttentionCall& call, const AttentionTile& tile, const At
   p.begin = rows.low[0] > p.base ? rows.low[0] : p.base;
   const int32_t last = rows.high[rows.count - 1] + 1;
   p.end = last < p.base + kPartition ? last : p.base + kPartition;
+  const KvLayer& kv = *call.kv;
+  const bool chunks = KvPaired(kv) && kv.block_size % 16 == 0 && kv.head_dim % 16 == 0;
+  p.widens = chunks && kv.dtype == DType::kInt8;
+  p.keys_ready = p.values_ready = p.first_chunk();
   PlaceKeys(call, tile, b, &p);
   PlaceValues(call, tile, b, &p);
   PlaceScales(call, tile, b, &p);
-  const KvLayer& kv = *call.kv;
-  FetchStream stream(kv.head_dim);
-  if (KvPaired(kv) && kv.dtype == DType::kBF16 && kv.block_size % 16 == 0 && kv.head_dim % 16 == 0) {
+  FetchStream stream(kv);
+  if (chunks) {
     stream.Add(kv, *tile.item, tile.kv_head, p.begin, p.end);
     if (p.end < last) {
       stream.Add(kv, *tile.item, tile.kv_head, p.end, last);
@@ -353,12 +162,12 @@ void RunPartition(const AttentionCall& call, const AttentionTile& tile, const At
     stream.Close();
   }
   for (int32_t r = 0; r < rows.count; r += kGroupRows) {
-    RunGroup(call, rows, p, r, rows.count - r < kGroupRows ? rows.count - r : kGroupRows, stream, b, sums);
+    RunGroup(call, tile, rows, p, r, rows.count - r < kGroupRows ? rows.count - r : kGroupRows, stream, b, sums);
   }
 }
 
-// Adds a partition's `n` rows, stride apart, to what came before them. A row's first partition finds maximum -infinity, sum and
-// values 0.
+// Adds a partition's `n` rows, stride apart, to what came before them. A row's first partition finds maximum -infinity,
+// sum and values 0.
 inline void MergeRows(float log2_scale, int32_t n, const float* maximum, const float* sum, const float* part,
                       int64_t padded, float* state_maximum, float* state_sum, float* state) {
   for (int32_t r = 0; r < n; r += 16) {

@@ -12,8 +12,8 @@
 namespace tactus::kernels {
 namespace {
 
-constexpr int32_t kPairs = kPartition / 2;      // pairs of positions per partition
-constexpr int32_t kGroupRows = 8;               // rows that go through the tiles together
+constexpr int32_t kPairs = kPartition / 2;  // pairs of positions per partition
+constexpr int32_t kGroupRows = 8;           // rows that go through the tiles together
 constexpr int32_t kKeyVectors = kPartition / 16;
 
 inline __m512 Dot(__m512 sum, __m512i a, __m512i b) {
@@ -21,11 +21,11 @@ inline __m512 Dot(__m512 sum, __m512i a, __m512i b) {
 }
 
 // Scores of kRows rows against kVecs vectors of 16 positions: scores[r * kPartition + 16 v + lane]. q: pairs, rows
-// q_stride apart; keys[v]: the pairs of one dimension pair, the next `stride` further on; scales: of positions, or null.
-// kFetch: fetches as much of ahead[v] as it reads of keys[v].
+// q_stride apart; keys[v]: the pairs of one dimension pair, the next `stride` further on; scales: of positions, or
+// null. kFetch: fetches `fetch_step` bytes of ahead[v] for each vector it reads of keys[v].
 template <int kRows, int kVecs, bool kFetch>
 void ScoreRows(const uint32_t* q, int64_t q_stride, const uint32_t* const* keys, int64_t stride, int32_t dim_pairs,
-               const float* scales, const std::byte* const* ahead, float* scores) {
+               const float* scales, const std::byte* const* ahead, int32_t fetch_step, float* scores) {
   __m512 acc[kRows][kVecs];
   const uint32_t* at[kVecs];
 #pragma GCC unroll 8
@@ -40,7 +40,7 @@ void ScoreRows(const uint32_t* q, int64_t q_stride, const uint32_t* const* keys,
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) {
       k[v] = _mm512_loadu_si512(at[v] + d * stride);
-      if (kFetch) __builtin_prefetch(ahead[v] + d * 64);
+      if (kFetch) __builtin_prefetch(ahead[v] + d * fetch_step);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -59,8 +59,9 @@ void ScoreRows(const uint32_t* q, int64_t q_stride, const uint32_t* const* keys,
   }
 }
 
-// 2^x for x <= 0 or little more, at least 2^-126: a polynomial of degree 4 on [-1/2, 1/2] (relative error 3e-6; what it gives
-// is rounded to bf16 or scales what has been), the exponent by integers: other units than the rest of softmax needs.
+// 2^x for x <= 0 or little more, at least 2^-126: a polynomial of degree 4 on [-1/2, 1/2] (relative error 3e-6; what it
+// gives is rounded to bf16 or scales what has been), the exponent by integers: other units than the rest of softmax
+// needs.
 inline __m512 Exp2(__m512 x) {
   const __m512 magic = _mm512_set1_ps(12582912.0f);  // 1.5 * 2^23: the sum's low bits are x rounded
   x = _mm512_max_ps(_mm512_set1_ps(-126.0f), x);     // the second where one is NaN
@@ -97,7 +98,8 @@ inline __mmask16 Within(int32_t first, int32_t from, int32_t to) {
   return static_cast<__mmask16>(below & ~skipped);
 }
 
-// Where a row's visible columns lie within the partition, and those of its group, which get weights (zeros around its own).
+// Where a row's visible columns lie within the partition, and those of its group, which get weights (zeros around its
+// own).
 struct ColumnRange {
   int32_t from, to;
 };
@@ -125,7 +127,7 @@ inline __m512 RowMaximum(const float* scores, ColumnRange row) {
 // kScaled.
 template <bool kScaled>
 inline __m512 SoftmaxRow(const float* scores, ColumnRange row, ColumnRange group, float log2_scale, float maximum,
-                        const float* value_scales, uint16_t* weights) {
+                         const float* value_scales, uint16_t* weights) {
   const __m512 factor = _mm512_set1_ps(log2_scale), shift = _mm512_set1_ps(-maximum * log2_scale);
   const __m512i ones = _mm512_set1_epi32(0x3f803f80);  // pairs of 1.0
   __m512 total = _mm512_setzero_ps();
@@ -143,7 +145,9 @@ inline __m512 SoftmaxRow(const float* scores, ColumnRange row, ColumnRange group
   };
   auto edge = [&](int32_t c) {
     const __mmask16 m0 = Within(c, row.from, row.to), m1 = Within(c + 16, row.from, row.to);
-    weigh(c, [m0](__m512 w) { return _mm512_maskz_mov_ps(m0, w); }, [m1](__m512 w) { return _mm512_maskz_mov_ps(m1, w); });
+    weigh(
+        c, [m0](__m512 w) { return _mm512_maskz_mov_ps(m0, w); },
+        [m1](__m512 w) { return _mm512_maskz_mov_ps(m1, w); });
   };
   auto all = [](__m512 w) { return w; };
   int32_t c = group.from / 32 * 32;
@@ -165,7 +169,7 @@ inline __m512 SoftmaxRow(const float* scores, ColumnRange row, ColumnRange group
 // ahead[pair / 8].
 template <int kRows, int kVecs, bool kFetch>
 void WeighRows(const uint16_t* weights, const uint32_t* const* values, int32_t from, int32_t to, int64_t first_dim,
-               const std::byte* const* ahead, float* out, int64_t padded) {
+               const std::byte* const* ahead, int32_t fetch_step, float* out, int64_t padded) {
   __m512 acc[kRows][kVecs];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -178,7 +182,7 @@ void WeighRows(const uint16_t* weights, const uint32_t* const* values, int32_t f
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) {
       x[v] = _mm512_loadu_si512(values[i] + first_dim + 16 * v);
-      if (kFetch) __builtin_prefetch(ahead[i / 8] + (i % 8 * padded + first_dim + 16 * v) * 4);
+      if (kFetch) __builtin_prefetch(ahead[i / 8] + (i % 8 * padded + first_dim + 16 * v) * fetch_step / 16);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {

@@ -1,9 +1,11 @@
 // Attention over paged K and V in f32 for one instruction set: included once per kernel-set file, after row_kernel.h.
-// Softmax in pieces as in FlashAttention (Dao et al. 2022) and Flash-Decoding, with partitions fixed in absolute position.
+// Softmax in pieces as in FlashAttention (Dao et al. 2022) and Flash-Decoding, with partitions fixed in absolute
+// position.
 //
 // A row is one (query, head). Its result depends on the row and its K and V alone:
 // - a score is one chain of multiply-adds over head_dim, ascending; then times `scale`;
-// - within a partition of kPartition absolute positions: the maximum, the weights exp(score - maximum), their sum (lanes
+// - within a partition of kPartition absolute positions: the maximum, the weights exp(score - maximum), their sum
+// (lanes
 //   by absolute position, then the fixed tree of Simd::Sum), and the weighted values added position by position;
 // - partitions are merged in ascending order by Merge, from the first that the row sees.
 // Positions that a row does not see are skipped or get an exact zero in a sum of non-negative numbers. So block size,

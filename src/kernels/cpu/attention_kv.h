@@ -106,8 +106,8 @@ inline void LoadKey(const KvLayer& kv, const HeadCursor& at, int64_t padded, flo
   for (int64_t d = kv.head_dim; d < padded; ++d) to[d] = 0.0f;
 }
 
-// keys[d, c] for positions tile + [c0, c1), which are whole vectors. Those outside [begin, end) come out as anything: no
-// row that sees them exists, and a lane is its own.
+// keys[d, c] for positions tile + [c0, c1), which are whole vectors. Those outside [begin, end) come out as anything:
+// no row that sees them exists, and a lane is its own.
 inline void LoadKeys(const AttentionCall& call, const AttentionItem& item, int32_t kv_head, int32_t tile, int32_t c0,
                      int32_t c1, int32_t begin, int32_t end, const AttentionBuffers& b) {
   const KvLayer& kv = *call.kv;
