@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The row of llama.cpp for numerics_table's chat answers: its next-token distributions, asked of a running llama-server
-position by position, against the f32 reference that numerics_table wrote with --dump.
+"""The rows of llama.cpp for numerics_table: its next-token distributions, asked of a running llama-server position by
+position, against the f32 reference that numerics_table wrote with --dump; for the chat answers, and for TOKENS where given
+(as many as the dump holds).
 
   llama-server -m MODEL.gguf --port 8099 -c 1024 -np 1
-  numerics_table MODEL.gguf CHATS.json --dump reference.f32
-  llama_cpp_row.py http://127.0.0.1:8099 CHATS.json reference.f32
+  numerics_table MODEL.gguf CHATS.json TOKENS.txt 512 --dump reference.f32
+  llama_cpp_row.py http://127.0.0.1:8099 CHATS.json reference.f32 TOKENS.txt
 
 The server names the 1000 most likely tokens; the others count as one. KL of such a coarsened distribution is a lower bound.
 """
@@ -38,30 +39,56 @@ def divergence(reference, theirs):
     return max(kl + rest_p * math.log(rest_p / rest_q), 0.0)
 
 
+class Scores:
+    def __init__(self):
+        self.kls, self.same, self.likelihood, self.predicted, self.unnamed = [], 0, 0.0, 0, 0
+
+    def add(self, url, prompt, following, row):
+        """`row`: the reference's logits after `prompt`; `following`: the token that comes next, or None."""
+        reference = log_softmax(row)
+        reply = complete(url, prompt, 1, TOP)
+        theirs = {t["id"]: t["logprob"] for t in reply["completion_probabilities"][0]["top_logprobs"]}
+        self.kls.append(divergence(reference, theirs))
+        self.same += max(theirs, key=theirs.get) == max(range(len(row)), key=reference.__getitem__)
+        if following is not None:
+            self.predicted += 1
+            self.likelihood += theirs.get(following, 0.0)
+            self.unnamed += following not in theirs
+
+    def row(self):
+        kls, n = sorted(self.kls), len(self.kls)
+        perplexity = f"{math.exp(-self.likelihood / self.predicted):.3f}" if self.unnamed == 0 else f"not known ({self.unnamed} tokens not named)"
+        return (f"| llama.cpp, measured | {sum(kls) / n:.2e} | {kls[min(n - 1, n * 99 // 100)]:.2e} | {kls[-1]:.2e} "
+                f"| {100 * self.same / n:.2f} % | {perplexity} |")
+
+
 def main():
     url, chats, dump = sys.argv[1:4]
     golden = json.load(open(chats))
     vocab = golden["vocab_size"]
-    kls, same, likelihood, predicted = [], 0, 0.0, 0
     with open(dump, "rb") as reference_file:
+
+        def next_row():
+            row = array.array("f")
+            row.frombytes(reference_file.read(4 * vocab))
+            return row
+
+        scores = Scores()
         for case in golden["cases"]:
             for done in range(len(case["greedy"]) + 1):
-                row = array.array("f")
-                row.fromfile(reference_file, vocab)
-                reference = log_softmax(row)
-                reply = complete(url, case["prompt"] + case["greedy"][:done], 1, TOP)
-                theirs = {t["id"]: t["logprob"] for t in reply["completion_probabilities"][0]["top_logprobs"]}
-                kls.append(divergence(reference, theirs))
-                same += max(theirs, key=theirs.get) == max(range(vocab), key=reference.__getitem__)
-                if done < len(case["greedy"]):
-                    predicted += 1
-                    likelihood += theirs.get(case["greedy"][done], -20.0)
-    first = golden["cases"][0]
-    answer = complete(url, first["prompt"], 8, 0)["tokens"]
-    kls.sort()
-    n = len(kls)
-    print(f"| llama.cpp, measured | {sum(kls) / n:.2e} | {kls[min(n - 1, n * 99 // 100)]:.2e} | {kls[-1]:.2e} | {100 * same / n:.2f} % "
-          f"| {math.exp(-likelihood / predicted):.3f} | {'yes' if answer[:7] == first['greedy'][:7] else 'no'} |")
+                following = case["greedy"][done] if done < len(case["greedy"]) else None
+                scores.add(url, case["prompt"] + case["greedy"][:done], following, next_row())
+        first = golden["cases"][0]
+        answer = complete(url, first["prompt"], 8, 0)["tokens"]
+        print(scores.row(), "yes |" if answer[:7] == first["greedy"][:7] else "no |", flush=True)
+        if len(sys.argv) > 4:
+            tokens, scores, window, at = [int(word) for word in open(sys.argv[4]).read().split()], Scores(), 512, 0
+            while row := next_row():
+                start = at // window * window
+                following = tokens[at + 1] if (at + 1) % window else None
+                scores.add(url, tokens[start:at + 1], following, row)
+                at += 1
+            print(scores.row(), f"   ({at} positions)")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 // table. CHATS.json: tests/golden/data/smollm2-135m.json, whose answers are scored, and whose first answer each arithmetic
 // must give by itself. TOKENS.txt: token ids of a text (`tactus tokenize MODEL --ids`), in windows of 512.
 // --operators: which linear operators int8 activations hurt, instead of the engine's choices.
-// --dump: writes the reference's logits of the chat answers instead, f32 [positions, vocab], for llama_cpp_row.py.
+// --dump: writes the reference's logits instead, f32 [positions, vocab], of the chat answers and then of TOKENS, for llama_cpp_row.py.
 // One arithmetic is in memory at a time; the reference's logits are kept.
 #include <fmt/format.h>
 
@@ -188,10 +188,12 @@ T Need(Result<T> result) {
 
 int Dump(const Texts& texts, StepRunner& runner, const std::string& path) {
   std::ofstream out(path, std::ios::binary);
-  for (const Passage& p : texts.chats) {
-    RunPassage(runner, p, [&](size_t, std::span<const float> logits) {
-      out.write(reinterpret_cast<const char*>(logits.data()), static_cast<std::streamsize>(logits.size_bytes()));
-    });
+  for (const auto* passages : {&texts.chats, &texts.running}) {
+    for (const Passage& p : *passages) {
+      RunPassage(runner, p, [&](size_t, std::span<const float> logits) {
+        out.write(reinterpret_cast<const char*>(logits.data()), static_cast<std::streamsize>(logits.size_bytes()));
+      });
+    }
   }
   return out.good() ? 0 : 1;
 }
