@@ -33,6 +33,13 @@ bool CpuHasAvxVnni();
 bool CpuHasAvx512();  // F, BW, VL, DQ
 bool CpuHasAvx512Bf16();
 bool CpuHasAvx512Vnni();
+#elif defined(__aarch64__)
+// The portable set, with the products of packed weights that the CPU's extensions allow.
+const Ops& NeonDotprodOps();
+const Ops& NeonI8mmOps();
+bool CpuHasArmDotprod();
+bool CpuHasArmI8mm();   // and dotprod
+bool CpuHasArmBf16();
 #endif
 
 // Scratch layout of the cpu/ sets, in bytes. Linear: the rounded input, then per thread a weight panel and partial

@@ -5,6 +5,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 #include "base/check.h"
@@ -43,12 +45,29 @@ bool CpuHasAvx512Vnni() {
 }
 #endif
 
+#if defined(__aarch64__)
+// The kernel's auxiliary vector; the numbers are Linux's (asm/hwcap.h), whose header may be older than the CPU.
+bool CpuHasArmDotprod() {
+  return (getauxval(AT_HWCAP) >> 20 & 1) != 0;
+}
+bool CpuHasArmI8mm() {
+  return CpuHasArmDotprod() && (getauxval(AT_HWCAP2) >> 13 & 1) != 0;
+}
+bool CpuHasArmBf16() {
+  static const bool has = (getauxval(AT_HWCAP2) >> 14 & 1) != 0;
+  return has;
+}
+#endif
+
 std::vector<const Ops*> RunnableOps() {
   std::vector<const Ops*> sets = {&RefOps(), &PortableOps()};
 #if defined(__x86_64__)
   if (CpuHasAvx2()) sets.push_back(&Avx2Ops());
   if (CpuHasAvxVnni()) sets.push_back(&AvxVnniOps());
   if (CpuHasAvx512()) sets.push_back(&Avx512Ops());
+#elif defined(__aarch64__)
+  if (CpuHasArmDotprod()) sets.push_back(&NeonDotprodOps());
+  if (CpuHasArmI8mm()) sets.push_back(&NeonI8mmOps());
 #endif
   return sets;
 }

@@ -1,6 +1,7 @@
 // Shared by the tests of packed weights: every packed form with random weights in it, packed tokens, one call of an operator.
 #pragma once
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -94,6 +95,11 @@ inline std::vector<float> RunPacked(const Ops& ops, ThreadPool& pool, const floa
   const LinearOutput out = {&w, bias, y.data(), w.rows, false};
   ops.linear_packed(pool, packed.view, {&out, 1}, scratch.view());
   return y;
+}
+
+// Fewer tokens where every instruction is emulated (tools/arm/test_kernels.sh sets it).
+inline int64_t MostTokens(int64_t tokens) {
+  return std::getenv("TACTUS_EMULATED") == nullptr ? tokens : tokens / 6;
 }
 
 // A set that does not borrow ref's operators.

@@ -20,6 +20,8 @@ struct DotsAvx2 {
   static constexpr int64_t kPartColumns = 0;
   static constexpr bool kPreparesX = true;
   static constexpr int64_t kXBytes = 8;
+  static constexpr int32_t kCodeOffset = 0;
+  static constexpr bool kOwnTile = false;
   struct Codes {
     __m256i even, odd;
   };

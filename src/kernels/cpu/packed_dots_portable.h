@@ -1,4 +1,5 @@
-// Integer dot products for packed_tile.h in compiler vector types of 16 bytes; with SSE2's pmaddwd where there is one.
+// Integer dot products for packed_tile.h in compiler vector types of 16 bytes; SSE2's and NEON's widening products
+// where the target has them.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +8,8 @@
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
 #endif
 
 #include "kernels/cpu/simd_portable.h"
@@ -22,6 +25,8 @@ struct DotsPortable {
   static constexpr int64_t kPartColumns = 0;
   static constexpr bool kPreparesX = true;
   static constexpr int64_t kXBytes = 8;
+  static constexpr int32_t kCodeOffset = 0;
+  static constexpr bool kOwnTile = false;
   // Two 16-bit numbers per lane.
   struct Codes {
     U32 even, odd;
@@ -54,6 +59,9 @@ struct DotsPortable {
   static Int DotPairs(U32 a, U32 b) {
 #if defined(__SSE2__)
     return (Int)_mm_madd_epi16((__m128i)a, (__m128i)b);
+#elif defined(__ARM_NEON)
+    const int16x8_t x = (int16x8_t)a, y = (int16x8_t)b;
+    return (Int)vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y));
 #else
     const Int x = (Int)a, y = (Int)b;
     return (x >> 16) * (y >> 16) + ((Int)(a << 16) >> 16) * ((Int)(b << 16) >> 16);

@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "kernels/cpu/packed_panel.h"
 #include "kernels/ops.h"
 
 namespace tactus::kernels {
@@ -18,6 +19,11 @@ TACTUS_PACKED_OPS(Portable);
 #if defined(__x86_64__)
 TACTUS_PACKED_OPS(Avx2);
 TACTUS_PACKED_OPS(AvxVnni);
+#elif defined(__aarch64__)
+TACTUS_PACKED_OPS(Neon);
+TACTUS_PACKED_OPS(NeonI8mm);
+// bf16 weights by bfdot: a sum's chain adds both products of a pair in one instruction. Precondition: CpuHasArmBf16().
+void SumPanelNeonBf16(const PanelSums& run);
 #endif
 
 // Defines them in a kernel-set file; Pick is a PickSumFn.

@@ -11,6 +11,8 @@
 //   X, kXBytes, PrepareX, LoadX    four values of a token in every lane, kXBytes of prepared memory each
 //   Int, Dot, Add                  exact sums in 32 bits; or with kPartColumns > 0, which divides every block: Dot of so many
 //   Part, Widen                    columns into a Part, then those added
+//   kCodeOffset                    what Prepare takes off a code
+//   kOwnTile, DotTile              a way of its own to a block's sums: DotTile<kU4, kTokens>(codes, x, columns, start, sums)
 //   ToFloat, MulAdd                of Int to Simd::F; a * b + c rounded once
 //   Spread, LoadInt, StoreInt      of Int
 // D4 is D for codes of at most 15, where an instruction set has a faster way for those; else D.
@@ -32,7 +34,7 @@ inline constexpr int kMostTileTokens = 4;
 
 // What a tile's token rows bring to the blocks of a chunk.
 struct TileTerms {
-  int32_t start[kMostTileTokens][kChunkBlocks];   // -zero * (sum of the block's values)
+  int32_t start[kMostTileTokens][kChunkBlocks];   // (kCodeOffset - zero) * (sum of the block's values)
   float scale[kMostTileTokens][kChunkBlocks];     // of the token block
   float total[kMostTileTokens][kChunkBlocks];     // with minima: scale * (sum of the block's values)
 };
@@ -104,7 +106,11 @@ __attribute__((noinline)) void RunIntTile(const ChunkOfWeights& w, const std::by
     const std::byte* x[kTokens];
     for (int t = 0; t < kTokens; ++t) x[t] = x_first + t * x_stride;
     for (int64_t b = 0; b < w.blocks; ++b) {
-      {
+      if constexpr (D::kOwnTile) {
+        int32_t start[kTokens];
+        for (int t = 0; t < kTokens; ++t) start[t] = terms.start[t][b];
+        D::template DotTile<kU4, kTokens>(w.codes + b * w.codes_each + r * 4, x, w.block, start, sums);
+      } else {
         typename D::Int total[kTokens][kTileVectors];
 #pragma GCC unroll 4
         for (int t = 0; t < kTokens; ++t) {
@@ -114,11 +120,11 @@ __attribute__((noinline)) void RunIntTile(const ChunkOfWeights& w, const std::by
         DotBlock<D, kU4, kTokens>(w.codes + b * w.codes_each + r * 4, x, w.block, total);
 #pragma GCC unroll 4
         for (int t = 0; t < kTokens; ++t) {
-          x[t] += w.block / 4 * D::kXBytes;
 #pragma GCC unroll 4
           for (int v = 0; v < kTileVectors; ++v) D::StoreInt(sums + t * kTileRows + v * D::kWidth, total[t][v]);
         }
       }
+      for (int t = 0; t < kTokens; ++t) x[t] += w.block / 4 * D::kXBytes;
       const float* w_scales = w.scales == nullptr ? nullptr : w.scales + b * kPanelRows + r;
       const float* w_minima = w.minima == nullptr ? nullptr : w.minima + b * kPanelRows + r;
 #pragma GCC unroll 1
@@ -153,7 +159,8 @@ void RunIntTileOf(int64_t tokens, const ChunkOfWeights& w, const std::byte* x, i
   if constexpr (TokensOf<D, kU4>() >= 4) RunIntTile<D, kU4, 4>(w, x, x_stride, terms, y);
 }
 
-inline void FillTerms(const PackedMatrix& w, const PackedTokens& x, int64_t row, int64_t column, const ChunkOfWeights& chunk,
+template <class D>
+void FillTerms(const PackedMatrix& w, const PackedTokens& x, int64_t row, int64_t column, const ChunkOfWeights& chunk,
                       int t, TileTerms* terms) {
   const int32_t* sums = x.sums + row * x.sum_count() + column / 16;
   const float* scales = x.scales + row * x.scale_count();
@@ -161,7 +168,7 @@ inline void FillTerms(const PackedMatrix& w, const PackedTokens& x, int64_t row,
     int32_t sum = 0;
     for (int64_t i = 0; i < chunk.block / 16; ++i) sum += *sums++;
     const float scale = scales[(column + b * chunk.block) / x.format.block];
-    terms->start[t][b] = -w.zero * sum;
+    terms->start[t][b] = (D::kCodeOffset - w.zero) * sum;
     terms->scale[t][b] = scale;
     terms->total[t][b] = scale * static_cast<float>(sum);
   }
@@ -202,7 +209,7 @@ void RunChunk(const PanelSums& run, const ChunkOfWeights& chunk, int64_t column)
     const std::byte* values = x.values + (run.first_row + first) * x.stride + column;
     int64_t stride = x.stride;
     for (int64_t t = 0; t < rows; ++t) {
-      FillTerms(*run.w, x, run.first_row + first + t, column, chunk, static_cast<int>(t), &terms);
+      FillTerms<D>(*run.w, x, run.first_row + first + t, column, chunk, static_cast<int>(t), &terms);
       if constexpr (D::kPreparesX) D::PrepareX(values + t * stride, columns, prepared + t * (columns / 4 * D::kXBytes));
     }
     if constexpr (D::kPreparesX) {
