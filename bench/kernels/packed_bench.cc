@@ -1,12 +1,13 @@
-// The linear operators over packed weights against what the machine gives: bytes, operations and the share of the larger of the two
-// bounds, each ceiling measured between the calls, the best of many short turns on both sides, so that neighbours on the machine
-// move neither.
+// The linear operators over packed weights against what the machine gives: bytes, operations and the share of the
+// larger of the two bounds, each ceiling measured between the calls, the best of many short turns on both sides, so
+// that neighbours on the machine move neither.
 //
-//   packed_bench [THREADS] [NAME_PART] [TOKENS]      NAME_PART: only rows whose "format shape" holds it; TOKENS: only that many
+//   packed_bench [THREADS] [NAME_PART] [TOKENS]      NAME_PART: only rows whose "format shape" holds it; TOKENS: only
+//   that many
 //
-// Weights walk through copies that exceed the caches together, as the layers of a model do. A call takes at most about a
-// millisecond: where that is less than the matrix, the row says how many of its rows were used. One thread is measured in its own
-// CPU time, several by the wall. Operations are those done: two planes of activations count twice.
+// Weights walk through copies that exceed the caches together, as the layers of a model do. A call takes at most about
+// a millisecond: where that is less than the matrix, the row says how many of its rows were used. One thread is
+// measured in its own CPU time, several by the wall. Operations are those done: two planes of activations count twice.
 #include <sys/mman.h>
 #include <time.h>
 
@@ -48,9 +49,11 @@ struct Mapping {
     (void)madvise(memory, bytes, MADV_HUGEPAGE);
 #endif
     data = static_cast<std::byte*>(memory);
-    std::memset(data, 0x11, bytes);   // normal numbers in f16, bf16 and f32
+    std::memset(data, 0x11, bytes);  // normal numbers in f16, bf16 and f32
   }
-  ~Mapping() { munmap(data, bytes); }
+  ~Mapping() {
+    munmap(data, bytes);
+  }
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
   size_t bytes;
@@ -70,23 +73,28 @@ template <Quantization kKind>
 bool LoadForm(int64_t rows, int64_t cols, PackedMatrix* m) {
   return kernels::QuantizedFormOf(kKind, rows, cols, m);
 }
-constexpr Format kFormats[] = {{"bf16", FileForm<DType::kBF16>, 1},          {"int8", LoadForm<Quantization::kInt8>, 1},
-                               {"q8_0", FileForm<DType::kQ8_0>, 1},          {"int4", LoadForm<Quantization::kInt4>, 1},
-                               {"q4_0", FileForm<DType::kQ4_0>, 1},          {"q4_1", FileForm<DType::kQ4_1>, 1},
-                               {"q4_k", FileForm<DType::kQ4_K>, 1},          {"q6_k", FileForm<DType::kQ6_K>, 1},
-                               {"int8+16", LoadForm<Quantization::kInt8>, 2}, {"q8_0+16", FileForm<DType::kQ8_0>, 2},
-                               {"q4_0+16", FileForm<DType::kQ4_0>, 2}};
+constexpr Format kFormats[] = {
+    {"bf16", FileForm<DType::kBF16>, 1},           {"int8", LoadForm<Quantization::kInt8>, 1},
+    {"q8_0", FileForm<DType::kQ8_0>, 1},           {"int4", LoadForm<Quantization::kInt4>, 1},
+    {"q4_0", FileForm<DType::kQ4_0>, 1},           {"q4_1", FileForm<DType::kQ4_1>, 1},
+    {"q4_k", FileForm<DType::kQ4_K>, 1},           {"q6_k", FileForm<DType::kQ6_K>, 1},
+    {"int8+16", LoadForm<Quantization::kInt8>, 2}, {"q8_0+16", FileForm<DType::kQ8_0>, 2},
+    {"q4_0+16", FileForm<DType::kQ4_0>, 2}};
 
 class Bench {
  public:
   explicit Bench(int32_t threads)
-      : pool_(threads), ops_(*kernels::SelectOps()), cpu_time_(threads == 1), cold_(kColdBytes), loops_(PortableLoops()) {
+      : pool_(threads),
+        ops_(*kernels::SelectOps()),
+        cpu_time_(threads == 1),
+        cold_(kColdBytes),
+        loops_(PortableLoops()) {
 #if defined(__x86_64__)
     if (std::string(ops_.name) == "avx2") loops_ = Avx2Loops();
     if (std::string(ops_.name) == "avx512") loops_ = Avx512Loops();
 #endif
-    std::printf("%s, %d thread%s\n%-8s %-11s %6s %6s %8s %10s %9s %10s %7s\n", ops_.name, threads, threads > 1 ? "s" : "", "format",
-                "shape", "rows", "tokens", "GB/s", "of", "GOP/s", "of", "share");
+    std::printf("%s, %d thread%s\n%-8s %-11s %6s %6s %8s %10s %9s %10s %7s\n", ops_.name, threads,
+                threads > 1 ? "s" : "", "format", "shape", "rows", "tokens", "GB/s", "of", "GOP/s", "of", "share");
   }
 
   void Row(const Format& format, int64_t rows, int64_t cols, int64_t tokens) {
@@ -96,8 +104,9 @@ class Bench {
     const bool integer = m.code != kernels::PackedCode::kBF16;
     const double token_rows = static_cast<double>(tokens * format.planes);
     // A slice that takes about kCallSeconds at guessed rates.
-    const double panel_seconds = std::max(static_cast<double>(m.panel_bytes) / 25e9,
-                                          token_rows * 128.0 * static_cast<double>(cols) / (integer ? 0.8e12 : 0.45e12));
+    const double panel_seconds =
+        std::max(static_cast<double>(m.panel_bytes) / 25e9,
+                 token_rows * 128.0 * static_cast<double>(cols) / (integer ? 0.8e12 : 0.45e12));
     const int64_t fit = std::max<int64_t>(8, static_cast<int64_t>(kCallSeconds / panel_seconds * pool_.threads()));
     m.rows = std::min(m.rows, fit * kernels::kPanelRows);
     const int64_t copies = kColdBytes / m.bytes();
@@ -108,7 +117,8 @@ class Bench {
     const std::vector<float> ones(static_cast<size_t>(tokens * cols), 1.0f);
     ops_.pack(pool_, ones.data(), nullptr, 0.0f, x);
 
-    const double bytes = static_cast<double>(m.bytes()), ops = 128.0 * token_rows * static_cast<double>(cols * m.panels());
+    const double bytes = static_cast<double>(m.bytes()),
+                 ops = 128.0 * token_rows * static_cast<double>(cols * m.panels());
     double least = 1e9, arithmetic = 0, read = 0;
     const double end = Now(false) + kRowSeconds;
     for (int64_t i = 0; i < 4 || Now(false) < end; ++i) {
@@ -121,19 +131,22 @@ class Bench {
       least = std::min(least, Now(cpu_time_) - start);
     }
     const double bound = std::max(ops / arithmetic, bytes / read);
-    std::printf("%-8s %-11s %6ld %6ld %8.1f %10.1f %9.1f %10.1f %6.1f%% %s\n", format.name, shape.c_str(), static_cast<long>(m.rows),
-                static_cast<long>(tokens), bytes / least * 1e-9, read * 1e-9, ops / least * 1e-9, arithmetic * 1e-9,
-                100 * bound / least, ops / arithmetic > bytes / read ? "arithmetic" : "reading");
+    std::printf("%-8s %-11s %6ld %6ld %8.1f %10.1f %9.1f %10.1f %6.1f%% %s\n", format.name, shape.c_str(),
+                static_cast<long>(m.rows), static_cast<long>(tokens), bytes / least * 1e-9, read * 1e-9,
+                ops / least * 1e-9, arithmetic * 1e-9, 100 * bound / least,
+                ops / arithmetic > bytes / read ? "arithmetic" : "reading");
     std::fflush(stdout);
   }
 
  private:
   double Arithmetic(bool integer) {
-    float (*loop)(int64_t) = integer && loops_.int8 != nullptr ? loops_.int8 : loops_.bf16 != nullptr ? loops_.bf16 : loops_.f32;
-    const int64_t per_round = loop == loops_.int8 ? loops_.int8_ops_per_round
+    float (*loop)(int64_t) = integer && loops_.int8 != nullptr ? loops_.int8
+                             : loops_.bf16 != nullptr          ? loops_.bf16
+                                                               : loops_.f32;
+    const int64_t per_round = loop == loops_.int8   ? loops_.int8_ops_per_round
                               : loop == loops_.bf16 ? loops_.bf16_flops_per_round
                                                     : loops_.f32_flops_per_round;
-    constexpr int64_t kRounds = 10000;   // about 25 us
+    constexpr int64_t kRounds = 10000;  // about 25 us
     const double start = Now(cpu_time_);
     pool_.ParallelFor(pool_.threads(), [&](int64_t, int32_t) { sink_ = loop(kRounds); });
     return static_cast<double>(kRounds * per_round * pool_.threads()) / (Now(cpu_time_) - start);
@@ -166,7 +179,8 @@ int main(int argc, char** argv) {
   Bench bench(threads < 1 ? 1 : threads);
   for (const Format& format : kFormats) {
     for (const auto& shape : kShapes) {
-      const std::string name = std::string(format.name) + " " + std::to_string(shape[0]) + "x" + std::to_string(shape[1]);
+      const std::string name =
+          std::string(format.name) + " " + std::to_string(shape[0]) + "x" + std::to_string(shape[1]);
       if (name.find(part) == std::string::npos) continue;
       for (const int64_t tokens : kTokens) {
         if (only == 0 || only == tokens) bench.Row(format, shape[0], shape[1], tokens);

@@ -1,19 +1,18 @@
-// The operators over packed weights of the AVX-512 set: hands panels out, finishes their sums and rounds what comes next.
-// The products themselves: packed_avx512_vnni.cc, packed_avx512_bf16.cc.
+// The operators over packed weights of the AVX-512 set: hands panels out, finishes their sums and rounds what comes
+// next. The products themselves: packed_avx512_vnni.cc, packed_avx512_bf16.cc.
 //
-// A task is a panel, or a few small ones, times up to kTaskRows token rows; its sums are on its stack. Tasks of one panel are
-// neighbours, so that its weights come from memory once.
+// A task is a panel, or a few small ones, times up to kTaskRows token rows; its sums are on its stack. Tasks of one
+// panel are neighbours, so that its weights come from memory once.
 #include "kernels/cpu/packed_avx512.h"
 
-#include "base/check.h"
 #include "kernels/cpu/packed_avx512_round.h"
 #include "kernels/cpu/row_kernel.h"
 
 namespace tactus::kernels {
 namespace {
 
-constexpr int64_t kTaskRows = 192;    // token rows whose sums a task holds: 48 KiB
-constexpr int64_t kOutputsMax = 8;
+constexpr int64_t kTaskRows = 192;  // token rows whose sums a task holds: 48 KiB
+constexpr size_t kOutputsMax = 8;   // of one go
 constexpr double kTaskMaxNs = 150e3, kTaskMinNs = 4e3;
 
 bool Multiplies(const PackedTokens& x) {
@@ -60,10 +59,10 @@ class ProductTerms {
 
   RowTerms Of(const PackedMatrix& w) {
     if (w.code == PackedCode::kBF16) return {};
-    for (int64_t i = 0; i < made_; ++i) {
-      if (matrices_[i]->block == w.block && matrices_[i]->zero == w.zero && matrices_[i]->has_minimum == w.has_minimum) return terms_[i];
+    for (size_t i = 0; i < made_; ++i) {
+      if (matrices_[i]->block == w.block && matrices_[i]->zero == w.zero && matrices_[i]->has_minimum == w.has_minimum)
+        return terms_[i];
     }
-    TACTUS_CHECK(made_ < kOutputsMax);
     std::byte* memory = AlignedWorkspace(scratch_, used_ + TermBytes(x_, w)) + used_;
     used_ += TermBytes(x_, w);
     const RowTerms terms = PlaceTerms(memory, x_, w);
@@ -81,7 +80,8 @@ class ProductTerms {
   ThreadPool& pool_;
   const PackedTokens& x_;
   const Workspace scratch_;
-  int64_t used_ = 0, made_ = 0;
+  int64_t used_ = 0;
+  size_t made_ = 0;
   const PackedMatrix* matrices_[kOutputsMax] = {};
   RowTerms terms_[kOutputsMax];
 };
@@ -90,12 +90,16 @@ class ProductTerms {
 struct Finish {
   const float* sums;
   int64_t planes;
-  const float* scales;    // [64], null: applied already
-  const float* bias;      // of this panel's rows, null: none
-  int64_t rows;           // of the matrix in this panel
+  const float* scales;  // [64], null: applied already
+  const float* bias;    // of this panel's rows, null: none
+  int64_t rows;         // of the matrix in this panel
 
   Finish(const PanelRun& run, const float* bias_or_null)
-      : sums(run.sums), planes(run.x->format.planes), scales(nullptr), bias(nullptr), rows(MinOf(kPanelRows, run.w->rows - run.panel * kPanelRows)) {
+      : sums(run.sums),
+        planes(run.x->format.planes),
+        scales(nullptr),
+        bias(nullptr),
+        rows(MinOf(kPanelRows, run.w->rows - run.panel * kPanelRows)) {
     if (run.w->code != PackedCode::kBF16 && run.w->block == 0) {
       const std::byte* end = run.w->data + (run.panel + 1) * run.w->panel_bytes;
       scales = reinterpret_cast<const float*>(end) - kPanelRows;
@@ -154,9 +158,14 @@ const std::byte* PanelData(std::span<const LinearOutput> outputs, int64_t index)
 
 }  // namespace
 
-void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs, Workspace scratch) {
+void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs,
+                        Workspace scratch) {
   if (x.tokens <= 0) return;
   if (!Multiplies(x)) return Avx2Ops().linear_packed(pool, x, outputs, scratch);
+  if (outputs.size() > kOutputsMax) {
+    LinearPackedAvx512(pool, x, outputs.first(kOutputsMax), scratch);
+    return LinearPackedAvx512(pool, x, outputs.subspan(kOutputsMax), scratch);
+  }
   int64_t panels = 0;
   double ns = 0;
   for (const LinearOutput& o : outputs) {
@@ -164,7 +173,6 @@ void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const
     ns = PanelNs(*o.w, x.tokens * x.format.planes);
   }
   const Cut cut = CutWork(panels, x.tokens * x.format.planes, ns, pool.threads());
-  TACTUS_CHECK(static_cast<int64_t>(outputs.size()) <= kOutputsMax);
   ProductTerms product_terms(pool, x, scratch);
   RowTerms terms[kOutputsMax];
   for (size_t i = 0; i < outputs.size(); ++i) terms[i] = product_terms.Of(*outputs[i].w);
@@ -194,75 +202,99 @@ void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const
   });
 }
 
-// One task makes whole blocks of `out`: a panel of gate and up each, or two where a block of tokens spans two panels.
-void GatedPackedAvx512(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,
-                       const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out, Workspace scratch) {
-  if (x.tokens <= 0) return;
-  if (!Multiplies(x)) return Avx2Ops().gated_packed(pool, x, gate, gate_bias, up, up_bias, inner, out, scratch);
-  constexpr int64_t kRows = kTaskRows / 2;
-  const int64_t panels = gate.panels(), rows = x.tokens * x.format.planes;
-  const int64_t each = out.format.block > kPanelRows ? 2 : 1;
-  const int64_t groups = CeilDiv(panels, each);
-  Cut cut = CutWork(groups, rows, static_cast<double>(each) * (PanelNs(gate, rows) + PanelNs(up, rows)), pool.threads());
-  cut.token_blocks = MaxOf(cut.token_blocks, CeilDiv(rows, kRows));
-  ProductTerms product_terms(pool, x, scratch);
-  const RowTerms gate_terms = product_terms.Of(gate), up_terms = product_terms.Of(up);
-  pool.ParallelFor(groups * cut.token_blocks, [&](int64_t task, int32_t) {
-    alignas(64) float gate_sums[kRows * kPanelRows], up_sums[kRows * kPanelRows];
-    alignas(64) float values[kRows * 2 * kPanelRows];
-    const int64_t group = task / cut.token_blocks, block = task % cut.token_blocks;
-    const int64_t first = x.tokens * block / cut.token_blocks, end = x.tokens * (block + 1) / cut.token_blocks;
-    const int64_t next_panel = (task + pool.threads()) / cut.token_blocks * each;
-    const int64_t columns = each * kPanelRows;
+namespace {
+
+constexpr int64_t kGatedRows = kTaskRows / 2;
+
+// One task of the gated product makes whole blocks of `out`: a panel of gate and up each, or two where a block of
+// tokens spans two panels.
+struct Gated {
+  const PackedTokens& x;
+  const PackedMatrix& gate;
+  const float* gate_bias;
+  const PackedMatrix& up;
+  const float* up_bias;
+  const PackedTokens& out;
+  RowTerms gate_terms, up_terms;
+  int64_t each;  // panels of a task
+
+  // silu(gate) * up of a panel for tokens [first, end): 64 columns of `values`, whose rows have each * 64. `after`: the
+  // panel that this thread will likely read next.
+  void Panel(int64_t panel, int64_t after, int64_t first, int64_t end, float* values) const {
+    alignas(64) float gate_sums[kGatedRows * kPanelRows], up_sums[kGatedRows * kPanelRows];
+    PanelRun run;
+    run.x = &x;
+    run.panel = panel;
+    run.first_row = first * x.format.planes;
+    run.rows = (end - first) * x.format.planes;
+    run.w = &gate;
+    run.terms = gate_terms;
+    run.next = up.data + panel * up.panel_bytes;
+    run.sums = gate_sums;
+    SumPanel(run);
+    const Finish gates(run, gate_bias);
+    run.w = &up;
+    run.terms = up_terms;
+    run.next = after < gate.panels() ? gate.data + after * gate.panel_bytes : nullptr;
+    run.sums = up_sums;
+    SumPanel(run);
+    const Finish ups(run, up_bias);
+    for (int64_t t = 0; t < end - first; ++t) {
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        const __m512 g = gates.Value(t, j);
+        const __m512 denominator = _mm512_add_ps(_mm512_set1_ps(1.0f), Exp(_mm512_sub_ps(_mm512_setzero_ps(), g)));
+        const __m512 v = _mm512_mul_ps(_mm512_div_ps(g, denominator), ups.Value(t, j));
+        _mm512_store_ps(values + t * each * kPanelRows + 16 * j, _mm512_maskz_mov_ps(gates.Lanes(j), v));
+      }
+    }
+  }
+
+  // Group `group` of panels for tokens [first, end).
+  void Task(int64_t group, int64_t next_group, int64_t first, int64_t end) const {
+    alignas(64) float values[kGatedRows * 2 * kPanelRows];
+    const int64_t columns = each * kPanelRows, column = group * columns, panels = gate.panels();
     for (int64_t i = 0; i < each; ++i) {
       const int64_t panel = group * each + i;
       float* to = values + i * kPanelRows;
-      if (panel >= panels) {   // beyond the matrix: the rest of a token's last block
-        for (int64_t t = 0; t < end - first; ++t) {
-          for (int j = 0; j < 4; ++j) _mm512_store_ps(to + t * columns + 16 * j, _mm512_setzero_ps());
-        }
+      if (panel < panels) {
+        Panel(panel, i + 1 < each ? panel + 1 : next_group * each, first, end, to);
         continue;
       }
-      PanelRun run;
-      run.x = &x;
-      run.panel = panel;
-      run.first_row = first * x.format.planes;
-      run.rows = (end - first) * x.format.planes;
-      run.w = &gate;
-      run.terms = gate_terms;
-      run.next = up.data + panel * up.panel_bytes;
-      run.sums = gate_sums;
-      SumPanel(run);
-      const Finish gates(run, gate_bias);
-      run.w = &up;
-      run.terms = up_terms;
-      const int64_t after = i + 1 < each ? panel + 1 : next_panel;
-      run.next = after < panels ? gate.data + after * gate.panel_bytes : nullptr;
-      run.sums = up_sums;
-      SumPanel(run);
-      const Finish ups(run, up_bias);
-      for (int64_t t = 0; t < end - first; ++t) {
-#pragma GCC unroll 4
-        for (int j = 0; j < 4; ++j) {
-          const __m512 g = gates.Value(t, j);
-          const __m512 denominator = _mm512_add_ps(_mm512_set1_ps(1.0f), Exp(_mm512_sub_ps(_mm512_setzero_ps(), g)));
-          const __m512 v = _mm512_mul_ps(_mm512_div_ps(g, denominator), ups.Value(t, j));
-          _mm512_store_ps(to + t * columns + 16 * j, _mm512_maskz_mov_ps(gates.Lanes(j), v));
-        }
+      for (int64_t t = 0; t < end - first; ++t) {  // beyond the matrix: the rest of a token's last block
+        for (int j = 0; j < 4; ++j) _mm512_store_ps(to + t * columns + 16 * j, _mm512_setzero_ps());
       }
     }
-    const int64_t column = group * columns;
     for (int64_t t = first; t < end; ++t) {
       const float* from = values + (t - first) * columns - column;
       RoundColumns(t, column, columns, out, [from](int64_t c) { return _mm512_load_ps(from + c); });
     }
-    // Half a block of 128 columns may lie beyond the last panel.
-    const int64_t padded = PackedTokens::PaddedCols(out.cols);
-    if (group + 1 == groups && column + columns < padded) {
-      for (int64_t t = first; t < end; ++t) {
-        RoundColumns(t, column + columns, padded - column - columns, out, [](int64_t) { return _mm512_setzero_ps(); });
-      }
+    // Half of the 128 columns that a row is padded to may lie beyond the last panel.
+    const int64_t done = column + columns, padded = PackedTokens::PaddedCols(out.cols);
+    if (group * each + each < panels || done >= padded) return;
+    for (int64_t t = first; t < end; ++t) {
+      RoundColumns(t, done, padded - done, out, [](int64_t) { return _mm512_setzero_ps(); });
     }
+  }
+};
+
+}  // namespace
+
+void GatedPackedAvx512(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,
+                       const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out,
+                       Workspace scratch) {
+  if (x.tokens <= 0) return;
+  if (!Multiplies(x)) return Avx2Ops().gated_packed(pool, x, gate, gate_bias, up, up_bias, inner, out, scratch);
+  const int64_t rows = x.tokens * x.format.planes, each = out.format.block > kPanelRows ? 2 : 1;
+  const int64_t groups = CeilDiv(gate.panels(), each);
+  const double ns = static_cast<double>(each) * (PanelNs(gate, rows) + PanelNs(up, rows));
+  const int64_t token_blocks = MaxOf(CutWork(groups, rows, ns, pool.threads()).token_blocks, CeilDiv(rows, kGatedRows));
+  ProductTerms terms(pool, x, scratch);
+  const Gated gated = {x, gate, gate_bias, up, up_bias, out, terms.Of(gate), terms.Of(up), each};
+  pool.ParallelFor(groups * token_blocks, [&](int64_t task, int32_t) {
+    const int64_t block = task % token_blocks;
+    gated.Task(task / token_blocks, (task + pool.threads()) / token_blocks, x.tokens * block / token_blocks,
+               x.tokens * (block + 1) / token_blocks);
   });
 }
 

@@ -1,9 +1,11 @@
-// Products of packed weights with packed tokens (kernels/packed.h) in AVX-512: what packed_avx512.cc, which hands out the work
-// and finishes it, shares with the two files that multiply, each compiled for its instruction. Stateless; any thread.
+// Products of packed weights with packed tokens (kernels/packed.h) in AVX-512: what packed_avx512.cc, which hands out
+// the work and finishes it, shares with the two files that multiply, each compiled for its instruction. Stateless; any
+// thread.
 //
-// A panel of 64 rows meets the token rows in tiles of up to 6 x 64: 24 accumulators, 4 vectors of weights, one broadcast. The panel
-// is read in chunks that stay in the first-level cache while all tiles pass over them, so memory sees every weight once; each tile
-// asks for its share of the chunk that comes next. Between chunks a tile's sums rest in `sums`.
+// A panel of 64 rows meets the token rows in tiles of up to 6 x 64: 24 accumulators, 4 vectors of weights, one
+// broadcast. The panel is read in chunks that stay in the first-level cache while all tiles pass over them, so memory
+// sees every weight once; each tile asks for its share of the chunk that comes next. Between chunks a tile's sums rest
+// in `sums`.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +14,13 @@
 
 namespace tactus::kernels {
 
-inline constexpr int64_t kTileRows = 6;   // token rows of a tile
+inline constexpr int64_t kTileRows = 6;  // token rows of a tile
 
 // What token rows bring to the blocks of integer weights, the same for every panel: made once per product.
 struct RowTerms {
-  int32_t* start = nullptr;          // [rows][stride]: -zero * (sum of the block's values), where a block's sum starts
-  float* total = nullptr;            // [rows][stride], with minima: scale * (sum of the block's values)
-  int64_t stride = 0;                // blocks of a row, padding included
+  int32_t* start = nullptr;  // [rows][stride]: -zero * (sum of the block's values), where a block's sum starts
+  float* total = nullptr;    // [rows][stride], with minima: scale * (sum of the block's values)
+  int64_t stride = 0;        // blocks of a row, padding included
 };
 int64_t TermBytes(const PackedTokens& x, const PackedMatrix& w);
 RowTerms PlaceTerms(std::byte* memory, const PackedTokens& x, const PackedMatrix& w);
@@ -28,28 +30,31 @@ void FillTerms(const PackedTokens& x, const PackedMatrix& w, int64_t first_row, 
 struct PanelRun {
   const PackedMatrix* w = nullptr;
   const PackedTokens* x = nullptr;
-  RowTerms terms;                    // integer codes
+  RowTerms terms;  // integer codes
   int64_t panel = 0;
   int64_t first_row = 0, rows = 0;
-  const std::byte* next = nullptr;   // what this thread will likely read after this panel
-  // Where the caller will put the sums: fetched for writing while the last chunk is worked on, as lines come slowly otherwise. One
-  // row of 256 bytes per `planes` rows; null: nothing to fetch.
+  const std::byte* next = nullptr;  // what this thread will likely read after this panel
+  // Where the caller will put the sums: fetched for writing while the last chunk is worked on, as lines come slowly
+  // otherwise. One row of 256 bytes per `planes` rows; null: nothing to fetch.
   const float* out = nullptr;
-  int64_t out_stride = 0;            // elements
-  float* sums = nullptr;             // out: [rows][64], 64-byte aligned
+  int64_t out_stride = 0;  // elements
+  float* sums = nullptr;   // out: [rows][64], 64-byte aligned
 };
 
-// Integer codes: with block > 0 the sums are y of packed.h before planes are added; with block == 0 before the row's scale, too.
-// Precondition: CpuHasAvx512Vnni().
+// Integer codes: with block > 0 the sums are y of packed.h before planes are added; with block == 0 before the row's
+// scale, too. Precondition: CpuHasAvx512Vnni().
 void SumPanelVnni(const PanelRun& run);
 // bf16. A sum's chain takes columns 2i + 1 and 2i of pair i in one instruction. Precondition: CpuHasAvx512Bf16().
 void SumPanelBf16(const PanelRun& run);
 
-// The table's entries (kernels/ops.h). Where the CPU lacks the instruction that a format needs, its products go to the AVX2 set.
+// The table's entries (kernels/ops.h). Where the CPU lacks the instruction that a format needs, its products go to the
+// AVX2 set.
 void PackAvx512(ThreadPool& pool, const float* x, const float* norm_weight, float eps, const PackedTokens& out);
-void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs, Workspace scratch);
+void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs,
+                        Workspace scratch);
 void GatedPackedAvx512(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,
-                       const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out, Workspace scratch);
+                       const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out,
+                       Workspace scratch);
 void EmbedPackedAvx512(ThreadPool& pool, const int32_t* ids, int64_t tokens, const PackedMatrix& table, float* x);
 
 }  // namespace tactus::kernels

@@ -1,5 +1,5 @@
-// vdpbf16ps over panels: lane n of a vector is row n's sum over the column pairs in ascending order, whatever the tile; no lanes
-// are added at the end. The instruction rounds to nearest even and treats subnormals as zero.
+// vdpbf16ps over panels: lane n of a vector is row n's sum over the column pairs in ascending order, whatever the tile;
+// no lanes are added at the end. The instruction rounds to nearest even and treats subnormals as zero.
 #include "kernels/cpu/packed_avx512_tile.h"
 
 namespace tactus::kernels {
@@ -7,21 +7,21 @@ namespace {
 
 inline constexpr int64_t kPairsPerUnit = 4;
 inline constexpr int64_t kPairBytes = kPanelRows * 4;
-inline constexpr int64_t kChunkUnits = 16;   // 16 KiB of weights
+inline constexpr int64_t kChunkUnits = 16;  // 16 KiB of weights
 
 struct TilePass {
   const std::byte* w;
   int64_t pairs;
-  const std::byte* x;   // first row at the first pair
+  const std::byte* x;  // first row at the first pair
   int64_t x_stride;
-  float* y;             // [rows][64]
-  bool first;           // nothing in y yet
+  float* y;    // [rows][64]
+  bool first;  // nothing in y yet
   Ahead ahead;
 };
 
 template <int kRows>
-inline __attribute__((always_inline)) void AddPair(const std::byte* w, const std::byte* x0, const std::byte* x3, int64_t stride,
-                                                   __m512 (&acc)[kRows][4]) {
+inline __attribute__((always_inline)) void AddPair(const std::byte* w, const std::byte* x0, const std::byte* x3,
+                                                   int64_t stride, __m512 (&acc)[kRows][4]) {
   __m512bh rows[4];
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) rows[j] = reinterpret_cast<__m512bh>(_mm512_load_si512(w + 64 * j));
@@ -51,7 +51,8 @@ __attribute__((noinline)) void RunTile(TilePass t) {
   for (; p + kPairsPerUnit <= t.pairs; p += kPairsPerUnit) {
     t.ahead.Step();
 #pragma GCC unroll 4
-    for (int i = 0; i < kPairsPerUnit; ++i) AddPair<kRows>(t.w + i * kPairBytes, x0 + 4 * i, x3 + 4 * i, t.x_stride, acc);
+    for (int i = 0; i < kPairsPerUnit; ++i)
+      AddPair<kRows>(t.w + i * kPairBytes, x0 + 4 * i, x3 + 4 * i, t.x_stride, acc);
     t.w += kPairsPerUnit * kPairBytes;
     x0 += 4 * kPairsPerUnit;
     x3 += 4 * kPairsPerUnit;

@@ -1,5 +1,5 @@
-// Rounds f32 values into packed tokens (kernels/packed.h), a block of 32, 64 or 128 columns in registers at a time. After
-// simd_avx512.h; internal linkage.
+// Rounds f32 values into packed tokens (kernels/packed.h), a block of 32, 64 or 128 columns in registers at a time.
+// After simd_avx512.h; internal linkage.
 #pragma once
 
 #include "kernels/cpu/simd_avx512.h"
@@ -65,7 +65,8 @@ inline __attribute__((always_inline)) void RoundBlock(const __m512 (&v)[kVectors
   }
 }
 
-// Columns [first, first + columns), whole blocks of a token; load(c) gives the 16 values from column c, zeros beyond the matrix.
+// Columns [first, first + columns), whole blocks of a token; load(c) gives the 16 values from column c, zeros beyond
+// the matrix.
 template <int kVectors, int kPlanes, class Load>
 void RoundBlocks(int64_t token, int64_t first, int64_t columns, const PackedTokens& out, Load load) {
   for (int64_t c = first; c < first + columns; c += 16 * kVectors) {

@@ -1,5 +1,5 @@
-// What both multiplying files of packed_avx512.h walk alike: chunks of a panel, tiles of token rows, and what to fetch ahead.
-// Included once per file; everything here has internal linkage (kernel_set.h says why).
+// What both multiplying files of packed_avx512.h walk alike: chunks of a panel, tiles of token rows, and what to fetch
+// ahead. Included once per file; everything here has internal linkage (kernel_set.h says why).
 #pragma once
 
 #include <immintrin.h>
@@ -12,7 +12,8 @@ namespace tactus::kernels {
 namespace {
 
 inline constexpr int64_t kLineBytes = 64;
-inline constexpr int64_t kAheadBytes = 8192;   // measured: less waits for memory, more wastes what the processor fetches by itself
+inline constexpr int64_t kAheadBytes =
+    8192;  // measured: less waits for memory, more wastes what the processor fetches by itself
 
 inline int64_t LeastOf(int64_t a, int64_t b) {
   return a < b ? a : b;
@@ -37,8 +38,8 @@ inline void FetchOutput(const PanelRun& run, int64_t begin, int64_t end) {
 }
 
 // Calls chunk(first byte, units) and then tile(first row, rows, chunk's first unit, units, ahead) for every tile of it.
-// A panel is `units` units of unit_bytes, a chunk at most `per_chunk` of them; a tile has at most rows_max rows and takes `steps`
-// steps per unit.
+// A panel is `units` units of unit_bytes, a chunk at most `per_chunk` of them; a tile has at most rows_max rows and
+// takes `steps` steps per unit.
 struct Walk {
   int64_t units = 0, unit_bytes = 0, per_chunk = 0, steps = 0, rows_max = 1;
 
@@ -58,7 +59,8 @@ struct Walk {
       const int64_t left = (units - u) * unit_bytes;
       const std::byte* next = ahead_bytes < left ? at + ahead_bytes : run.next;
       if (ahead_bytes > left && next != nullptr) next += ahead_bytes - left;
-      const std::byte* next_end = next + (tiles == 1 || last ? per_chunk : LeastOf(per_chunk, units - u - count)) * unit_bytes;
+      const std::byte* next_end =
+          next + (tiles == 1 || last ? per_chunk : LeastOf(per_chunk, units - u - count)) * unit_bytes;
       chunk(at, count);
       for (int64_t t = 0; t < tiles; ++t) {
         const int64_t begin = t * run.rows / tiles, end = (t + 1) * run.rows / tiles;
