@@ -7,7 +7,9 @@
 //                       dot-product instruction meets a broadcast pair of q;
 //                       V [block_size / 2][head_dim][2]: pairs of positions, for a broadcast pair of weights
 //   bf16, int8 plain    [block_size][head_dim], where block_size or head_dim is odd: correct, slower
-// int8: then [block_size] f32 scales, one per position; a value is code * scale, scale = max|x| / 127 over the head.
+// int8: then [block_size] f32 scales, one per position; a value is code * scale, scale = max|x| / 127 over the head. K
+// is turned by SpreadHead before it is rounded: some of its dimensions are far larger than the rest and would take the
+// scale for themselves. q turned alike gives the same scores.
 //
 // Internal linkage on purpose, as in tensor/float16.h: kernel files of every instruction set include this.
 #pragma once
@@ -20,6 +22,8 @@
 
 namespace tactus::kernels {
 namespace {
+
+constexpr int32_t kKvHeadDimMax = 256;  // kMaxHeadDim
 
 inline bool KvPaired(const KvLayer& kv) {
   return kv.dtype != DType::kF32 && kv.block_size % 2 == 0 && kv.head_dim % 2 == 0;
@@ -105,6 +109,25 @@ inline void StoreKvHead(const KvLayer& kv, const float* from, int64_t offset, st
   }
 }
 
+// Turns a head by the Hadamard matrix of order n over sqrt(n), n the largest power of two that divides head_dim, n
+// dimensions at a time: orthonormal and its own inverse (as QuaRot, Ashkboos et al. 2024, uses it on K).
+inline void SpreadHead(float* head, int32_t head_dim) {
+  const int32_t n = head_dim & -head_dim;
+  for (int32_t first = 0; first < head_dim; first += n) {
+    for (int32_t half = 1; half < n; half *= 2) {
+      for (int32_t i = first; i < first + n; i += 2 * half) {
+        for (int32_t j = i; j < i + half; ++j) {
+          const float a = head[j], b = head[j + half];
+          head[j] = a + b;
+          head[j + half] = a - b;
+        }
+      }
+    }
+  }
+  const float norm = 1.0f / __builtin_sqrtf(static_cast<float>(n));
+  for (int32_t d = 0; d < head_dim; ++d) head[d] *= norm;
+}
+
 // Where a token's K and V go: slot = block * block_size + offset.
 struct KvSlot {
   KvSlot(const KvLayer& kv, int64_t slot) : block(slot / kv.block_size), offset(slot % kv.block_size) {}
@@ -113,6 +136,12 @@ struct KvSlot {
 
 inline void StoreKeyHead(const KvLayer& kv, const float* key, const KvSlot& to, int32_t h) {
   std::byte* head = static_cast<std::byte*>(kv.k) + KvHeadOffset(kv, to.block, h);
+  float turned[kKvHeadDimMax];
+  if (kv.dtype == DType::kInt8) {
+    std::memcpy(turned, key, static_cast<size_t>(kv.head_dim) * sizeof(float));
+    SpreadHead(turned, kv.head_dim);
+    key = turned;
+  }
   if (KvPaired(kv)) {
     const int64_t first = 2 * to.offset, stride = 2 * static_cast<int64_t>(kv.block_size);
     StoreKvHead(kv, key, to.offset, head, [=](int64_t d) { return first + d / 2 * stride + d % 2; });

@@ -7,6 +7,7 @@
 
 #include "kernels/kernel_set.h"
 #include "kernels/kernel_testing.h"
+#include "kernels/kv_layout.h"
 
 namespace tactus::kernels {
 namespace {
@@ -121,6 +122,16 @@ bool RoundsToBF16([[maybe_unused]] const Ops* ops, [[maybe_unused]] DType kv_dty
 #endif
 }
 
+// To bf16; for an int8 K turned as that is (kv_layout.h), and back.
+void RoundQueries(const Shape& shape, std::vector<float>* q) {
+  for (size_t at = 0; at < q->size(); at += static_cast<size_t>(shape.head_dim)) {
+    float* head = q->data() + at;
+    if (shape.kv_dtype == DType::kInt8) SpreadHead(head, shape.head_dim);
+    for (int32_t d = 0; d < shape.head_dim; ++d) head[d] = BF16ToF32(F32ToBF16(head[d]));
+    if (shape.kv_dtype == DType::kInt8) SpreadHead(head, shape.head_dim);
+  }
+}
+
 // What the set's result may be: ref's with q rounded where the set rounds it, and how far off each element. Values are
 // of order one and the result is an average of them; scores of order one are off by a few ulp of sqrt(head_dim) terms,
 // which moves a weight by as much. Rounding a weight w to bf16 moves it by at most 2^-8 w; in the quotient of the sums
@@ -133,9 +144,7 @@ Expected Expect(const Shape& shape, std::vector<Sequence> sequences, const std::
   const Ops& ref = *SelectOps("ref");
   const bool rounds = RoundsToBF16(ops, shape.kv_dtype);
   if (rounds) {
-    for (Sequence& s : sequences) {
-      for (float& q : s.q) q = BF16ToF32(F32ToBF16(q));
-    }
+    for (Sequence& s : sequences) RoundQueries(shape, &s.q);
   }
   Expected e;
   e.value = Cache(shape, 16, sequences, ref, pool).Run(ref, pool, sequences, pieces);

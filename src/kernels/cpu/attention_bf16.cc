@@ -220,6 +220,17 @@ void RoundQueries(const AttentionCall& call, const AttentionTile& tile, uint32_t
   const int32_t head_dim = call.kv->head_dim;
   ForRowsOf(call, tile, call.q_stride, [&](int32_t r, int64_t at) {
     const float* from = call.q + at;
+    alignas(64) float turned[kMaxHeadDim];
+    if (call.kv->dtype == DType::kInt8) {
+      const int32_t run = head_dim & -head_dim, vectors = head_dim / 16;
+      std::memcpy(turned, from, static_cast<size_t>(head_dim) * sizeof(float));
+      if (run >= 16) {
+        SpreadVectors(reinterpret_cast<__m512*>(turned), vectors, run);
+      } else {
+        SpreadHead(turned, head_dim);
+      }
+      from = turned;
+    }
     uint32_t* to = rounded + r * call.padded / 2;
     int32_t d = 0;
     for (; d + 32 <= head_dim; d += 32) {

@@ -200,5 +200,31 @@ void WeighRows(const uint16_t* weights, const uint32_t* const* values, int32_t f
   }
 }
 
+// SpreadHead (kv_layout.h), bit for bit, of `vectors` * 16 dimensions in runs of n, a power of two >= 16.
+inline void SpreadVectors(__m512* x, int32_t vectors, int32_t n) {
+  // Lanes whose bit is set take partner - own, the others partner + own.
+  auto signs = [](int bit) {
+    return _mm512_mask_mov_ps(_mm512_set1_ps(1.0f), static_cast<__mmask16>(bit), _mm512_set1_ps(-1.0f));
+  };
+  const __m512 s1 = signs(0xaaaa), s2 = signs(0xcccc), s4 = signs(0xf0f0), s8 = signs(0xff00);
+  for (int32_t v = 0; v < vectors; ++v) {
+    __m512 a = x[v];
+    a = _mm512_fmadd_ps(a, s1, _mm512_permute_ps(a, 0xb1));
+    a = _mm512_fmadd_ps(a, s2, _mm512_permute_ps(a, 0x4e));
+    a = _mm512_fmadd_ps(a, s4, _mm512_shuffle_f32x4(a, a, 0xb1));
+    x[v] = _mm512_fmadd_ps(a, s8, _mm512_shuffle_f32x4(a, a, 0x4e));
+  }
+  for (int32_t half = 1; half < n / 16; half *= 2) {
+    for (int32_t v = 0; v < vectors; ++v) {
+      if ((v & half) != 0) continue;
+      const __m512 a = x[v], b = x[v + half];
+      x[v] = _mm512_add_ps(a, b);
+      x[v + half] = _mm512_sub_ps(a, b);
+    }
+  }
+  const __m512 norm = _mm512_set1_ps(1.0f / __builtin_sqrtf(static_cast<float>(n)));
+  for (int32_t v = 0; v < vectors; ++v) x[v] = _mm512_mul_ps(x[v], norm);
+}
+
 }  // namespace
 }  // namespace tactus::kernels

@@ -102,6 +102,7 @@ inline void LoadKey(const KvLayer& kv, const HeadCursor& at, int64_t padded, flo
     std::memcpy(to, at.head() + int64_t{at.offset()} * kv.head_dim * 4, static_cast<size_t>(kv.head_dim) * 4);
   } else {
     LoadElements(kv, at, [&](int32_t d) { return KeyIndex(kv, at.offset(), d); }, to);
+    if (kv.dtype == DType::kInt8) SpreadHead(to, kv.head_dim);  // back: it is its own inverse
   }
   for (int64_t d = kv.head_dim; d < padded; ++d) to[d] = 0.0f;
 }

@@ -120,11 +120,14 @@ void AttendRow(const float* q, const AttentionItem& item, int32_t position, int3
   auto scale_of = [&](const std::byte* head, int32_t s) {
     return kv.dtype == DType::kInt8 ? static_cast<double>(KvScale(kv, head, s % kv.block_size)) : 1.0;
   };
+  float turned[kMaxHeadDim];  // q as K is stored
+  std::copy_n(q, kv.head_dim, turned);
+  if (kv.dtype == DType::kInt8) SpreadHead(turned, kv.head_dim);
   auto score = [&](int32_t s) {
     const std::byte* head = head_of(kv.k, s);
     double dot = 0;
     for (int32_t d = 0; d < kv.head_dim; ++d) {
-      dot += static_cast<double>(q[d]) * KvElement(kv, head, KeyIndex(kv, s % kv.block_size, d));
+      dot += static_cast<double>(turned[d]) * KvElement(kv, head, KeyIndex(kv, s % kv.block_size, d));
     }
     return dot * scale_of(head, s) * scale;
   };
