@@ -65,7 +65,7 @@ struct Setup {
   Numerics numerics;
   LoadWeightsOptions load;
   int32_t threads = 1;
-  std::string hint;                             // of a faster numerics
+  std::string hint;                             // of better numerics
   MemoryPlan memory;
   sched::SchedulerConfig scheduling;
   std::unique_ptr<LengthPredictor> predictor;   // in scheduling.limits; may be null

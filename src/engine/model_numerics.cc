@@ -19,6 +19,9 @@ Result<ModelNumerics> ChooseModelNumerics(const EngineOptions& options, const Mo
     m.hint = std::string(InfoOf(stored).name) + " weights are used exactly as stored, which is slow: --dtype bfloat16 or --quantization int8 "
              "is several times faster";
   }
+  if (m.load.packing.quantization != kernels::Quantization::kNone && InfoOf(stored).block_elements > 1) {
+    m.hint = std::string("the weights are ") + InfoOf(stored).name + " already and are quantised again, at a loss: without --quantization they are used as they are";
+  }
   return m;
 }
 

@@ -12,7 +12,7 @@ struct ModelNumerics {
   Numerics numerics;
   LoadWeightsOptions load;   // without `say`
   int32_t threads = 1;
-  std::string hint;          // a faster choice than the one that stands by default; empty: none
+  std::string hint;          // a better choice than the one that stands; empty: none
 };
 
 // kInvalidArgument names the flag, its choices and the way out.
