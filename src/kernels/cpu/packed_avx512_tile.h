@@ -21,7 +21,7 @@ inline int64_t LeastOf(int64_t a, int64_t b) {
 
 // The lines that a tile asks for while it works: `lines` at each of its steps.
 struct Ahead {
-  const std::byte* at = nullptr;
+  uintptr_t at = 0;  // an address, not a pointer: it may lie beyond the weights
   int64_t lines = 0;
 
   __attribute__((always_inline)) void Step() {
@@ -47,6 +47,7 @@ struct Walk {
   void Run(const PanelRun& run, Chunk chunk, Tile tile) const {
     const std::byte* panel = run.w->data + run.panel * run.w->panel_bytes;
     const int64_t tiles = (run.rows + rows_max - 1) / rows_max;
+    const int64_t least_rows = run.rows / tiles, taller = run.rows % tiles;
     // Lines of one step's weights, shared out among the tiles.
     const int64_t step_lines = (unit_bytes + steps * kLineBytes - 1) / (steps * kLineBytes);
     const int64_t lines = (step_lines + tiles - 1) / tiles;
@@ -57,18 +58,24 @@ struct Walk {
       // One tile reads at the speed of memory and asks a fixed way ahead; several share the next chunk out.
       const int64_t ahead_bytes = tiles == 1 ? kAheadBytes : count * unit_bytes;
       const int64_t left = (units - u) * unit_bytes;
-      const std::byte* next = ahead_bytes < left ? at + ahead_bytes : run.next;
-      if (ahead_bytes > left && next != nullptr) next += ahead_bytes - left;
-      const std::byte* next_end =
-          next + (tiles == 1 || last ? per_chunk : LeastOf(per_chunk, units - u - count)) * unit_bytes;
+      uintptr_t next = 0, next_end = 0;  // 0: nothing to ask for
+      if (ahead_bytes < left) {
+        next = reinterpret_cast<uintptr_t>(at) + static_cast<uintptr_t>(ahead_bytes);
+      } else if (run.next != nullptr) {
+        next = reinterpret_cast<uintptr_t>(run.next) + static_cast<uintptr_t>(ahead_bytes - left);
+      }
+      const int64_t next_units = tiles == 1 || last ? per_chunk : LeastOf(per_chunk, units - u - count);
+      if (next != 0) next_end = next + static_cast<uintptr_t>(next_units * unit_bytes);
       chunk(at, count);
+      int64_t begin = 0;
       for (int64_t t = 0; t < tiles; ++t) {
-        const int64_t begin = t * run.rows / tiles, end = (t + 1) * run.rows / tiles;
+        const int64_t end = begin + least_rows + (t < taller ? 1 : 0);
         if (last && run.out != nullptr) FetchOutput(run, begin, end);
         Ahead ahead;
-        if (next != nullptr && next < next_end) ahead = {next, lines};
+        if (next < next_end) ahead = {next, lines};
         tile(begin, end - begin, u, count, ahead);
-        next += next != nullptr ? lines * steps * count * kLineBytes : 0;
+        begin = end;
+        next += static_cast<uintptr_t>(lines * steps * count * kLineBytes);
       }
     }
   }

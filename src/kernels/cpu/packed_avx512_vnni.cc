@@ -343,6 +343,7 @@ void SumPanelVnni(const PanelRun& run) {
   t.x_stride = x.stride;
   t.term_stride = run.terms.stride;
   t.scale_stride = x.scale_count();
+  const int scale_shift = __builtin_ctz(static_cast<unsigned>(x.format.block));
 
   Walk walk;
   walk.units = (w.cols + block - 1) / block;
@@ -365,7 +366,7 @@ void SumPanelVnni(const PanelRun& run) {
     t.x = x.values + row * x.stride + unit * block;
     t.start = run.terms.start + row * t.term_stride + unit;
     if (w.has_minimum) t.total = run.terms.total + row * t.term_stride + unit;
-    t.x_scales = x.scales + row * t.scale_stride + unit * block / x.format.block;
+    t.x_scales = x.scales + row * t.scale_stride + ((unit * block) >> scale_shift);
     t.y = run.sums + first * kPanelRows;
     t.ahead = ahead;
     if (rows == kTallRows) return RunTallTile(t);
