@@ -69,7 +69,8 @@ Result<MemoryPlan> PlanMemory(const ModelConfig& c, const MemoryPlanInput& in) {
   if (fixed >= in.available_bytes) {
     const char* advice = plan.activation_bytes > plan.weight_bytes
                              ? "lower --max-num-batched-tokens or --max-num-seqs"
-                             : "use a model with fewer parameters or smaller weights (a quantised GGUF file; not --dtype float32)";
+                             : "use smaller weights (--quantization int8 or int4, or a quantised GGUF file; not --dtype float32) or "
+                               "a model with fewer parameters";
     return InvalidArgument(fmt::format("weights {} + activations {} = {}, but only {} of memory are available: {}",
                                        Size(plan.weight_bytes), Size(plan.activation_bytes), Size(fixed),
                                        Size(in.available_bytes), advice),

@@ -46,8 +46,9 @@ TokenPlanes PlanesFor(const ModelConfig& config, const PackChoice& choice) {
 std::vector<PackTask> TasksOf(const PackPlan& plan) {
   std::vector<const PackedSlot*> slots;
   for (const PackedSlot& slot : plan.slots) slots.push_back(&slot);
-  std::stable_sort(slots.begin(), slots.end(), [](const PackedSlot* a, const PackedSlot* b) {
-    return reinterpret_cast<uintptr_t>(a->source.data) < reinterpret_cast<uintptr_t>(b->source.data);
+  std::sort(slots.begin(), slots.end(), [](const PackedSlot* a, const PackedSlot* b) {
+    const auto at_a = reinterpret_cast<uintptr_t>(a->source.data), at_b = reinterpret_cast<uintptr_t>(b->source.data);
+    return at_a != at_b ? at_a < at_b : a->offset < b->offset;   // dummies have no place in a file
   });
   std::vector<PackTask> tasks;
   for (const PackedSlot* slot : slots) {
