@@ -28,11 +28,13 @@ const Ops& PortableOps();  // "scalar"
 const Ops& Avx2Ops();
 const Ops& AvxVnniOps();  // Avx2Ops with AVX-VNNI's integer products
 const Ops& Avx512Ops();
+const Ops& AmxOps();  // Avx512Ops with matrix tiles
 bool CpuHasAvx2();    // with FMA and F16C
 bool CpuHasAvxVnni();
 bool CpuHasAvx512();  // F, BW, VL, DQ
 bool CpuHasAvx512Bf16();
 bool CpuHasAvx512Vnni();
+bool CpuHasAmx();  // with AVX-512 VNNI and BF16; asks the kernel for the tiles' state, once
 #elif defined(__aarch64__)
 // The portable set, with the products of packed weights that the CPU's extensions allow.
 const Ops& NeonDotprodOps();

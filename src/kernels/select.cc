@@ -5,6 +5,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 #endif
@@ -45,6 +49,30 @@ bool CpuHasAvx512Vnni() {
 }
 #endif
 
+#if defined(__x86_64__)
+// CPUID leaf 7, EDX: bit 22 bf16, 24 tiles, 25 int8; the system saves tiles (XCR0 bits 17 and 18); and it lets us use them, which
+// Linux wants to be asked for.
+bool CpuHasAmx() {
+  static const bool has = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    constexpr unsigned kFeatures = 1u << 22 | 1u << 24 | 1u << 25;
+    if (!CpuHasAvx512Vnni() || !CpuHasAvx512Bf16() || __get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+    if ((d & kFeatures) != kFeatures) return false;
+    unsigned xcr0 = 0, high = 0;
+    __asm__ volatile("xgetbv" : "=a"(xcr0), "=d"(high) : "c"(0));
+    constexpr unsigned kTileState = 3u << 17;
+    if ((xcr0 & kTileState) != kTileState) return false;
+#if defined(__linux__)
+    constexpr int kRequestPermission = 0x1023, kTileData = 18;   // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+    return false;
+#endif
+  }();
+  return has;
+}
+#endif
+
 #if defined(__aarch64__)
 // The kernel's auxiliary vector; the numbers are Linux's (asm/hwcap.h), whose header may be older than the CPU.
 bool CpuHasArmDotprod() {
@@ -65,6 +93,7 @@ std::vector<const Ops*> RunnableOps() {
   if (CpuHasAvx2()) sets.push_back(&Avx2Ops());
   if (CpuHasAvxVnni()) sets.push_back(&AvxVnniOps());
   if (CpuHasAvx512()) sets.push_back(&Avx512Ops());
+  if (CpuHasAmx()) sets.push_back(&AmxOps());
 #elif defined(__aarch64__)
   if (CpuHasArmDotprod()) sets.push_back(&NeonDotprodOps());
   if (CpuHasArmI8mm()) sets.push_back(&NeonI8mmOps());

@@ -5,7 +5,7 @@
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${1:-$root/build/arm}
-filter=${2:-Packed*}
+filter=${2:-Packed*:-PackedAmx*}
 gtest=${GOOGLETEST_SOURCE:-/usr/src/googletest/googletest}
 for tool in aarch64-linux-gnu-g++ qemu-aarch64 cmake ninja; do
   command -v "$tool" > /dev/null || { echo "skipped: $tool is not installed" >&2; exit 77; }
