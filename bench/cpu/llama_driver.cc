@@ -114,9 +114,13 @@ class Engine {
   }
 
   // Sequences [0, batch) hold `context` tokens each: one is computed, the others get copies of its state in cells of
-  // their own.
+  // their own. A larger set of the same context is cut down; its last cells were those of the last sequences.
   void Contexts(int batch, int context) {
-    if (context_ == context && batch_size_ == batch) return;
+    if (context_ == context && batch_size_ >= batch) {
+      for (int s = batch; s < batch_size_; ++s) Remove(s, 0);
+      batch_size_ = batch;
+      return;
+    }
     Clear();
     batch_.n_tokens = 0;
     for (int i = 0; i < context; ++i) Add(i, 0, i == context - 1);

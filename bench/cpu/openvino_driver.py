@@ -91,11 +91,11 @@ class Driver:
             return
         self.stop(self.running)
         self.running, self.context = [], context
-        while len(self.running) < batch:
-            handle = self.add(context, 4096 - context)
-            self.running.append(handle)
-            while not handle.can_read():
-                self.pipeline.step()
+        self.running = [self.add(context, 4096 - context) for _ in range(batch)]
+        waiting = list(self.running)
+        while waiting:     # the first ones decode a few tokens while the last ones' prompts are computed
+            self.pipeline.step()
+            waiting = [h for h in waiting if not h.can_read()]
         self.drain_all()
 
     def drain_all(self) -> None:
