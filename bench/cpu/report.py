@@ -49,13 +49,13 @@ def speeds(cell: dict, name: str, tokens: int) -> list[float]:
     return sorted(tokens / s for s in cell.get(name, {}).get("all", []) if s > 0)
 
 
-def cell_rows(fmt: str, cells: dict) -> list[dict]:
+def cell_rows(fmt: str, cells: dict, kv: str = "bf16") -> list[dict]:
     """One row per cell and engine of ours: speed, best peer, ceiling."""
     rows = []
     for key, cell in cells.items():
         work, tokens = work_of(key)
         ceilings = ceilings_of(cell)
-        limit = tokens / shape.least_s(work, fmt, ceilings) if ceilings else math.nan
+        limit = tokens / shape.least_s(work, fmt, ceilings, kv) if ceilings else math.nan
         theirs = {n: statistics.median(speeds(cell, n, tokens)) for n in cell if n != "ceilings" and not is_ours(n) and speeds(cell, n, tokens)}
         best = max(theirs, key=theirs.get, default=None)
         for name in [n for n in cell if is_ours(n)]:
@@ -87,7 +87,7 @@ def aims(result: dict) -> list[dict]:
     """Every aim that this run can judge."""
     found = []
     for fmt in FORMATS:
-        for row in cell_rows(fmt, result["cells"].get(fmt, {})):
+        for row in cell_rows(fmt, result["cells"].get(fmt, {}), result.get("kv", "bf16")):
             want = wanted_ratio(fmt, row["cell"])
             if want is None or (row["best"] is None and math.isnan(row["share"])):
                 continue
@@ -171,7 +171,7 @@ def cells_tables(result: dict) -> list[str]:
             work, tokens = work_of(key)
             ceilings = ceilings_of(cell)
             row = [key] + [spread(speeds(cell, n, tokens), 0 if tokens > 1 else 1) for n in names]
-            ours = [r for r in cell_rows(fmt, {key: cell})]
+            ours = [r for r in cell_rows(fmt, {key: cell}, result.get("kv", "bf16"))]
             row += ["; ".join(f"{r['ratio']:.2f}" for r in ours), f"{ours[0]['limit']:.0f}" if ours and ceilings else "", "; ".join(f"{r['share'] * 100:.0f} %" for r in ours if ceilings)]
             rows.append(row)
         out += [f"### {fmt}", "", table(["tokens/s", *names, "ours / best peer", "ceiling", "our share"], rows), ""]

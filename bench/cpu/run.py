@@ -36,6 +36,12 @@ BATCHES = [32, 16, 8, 4, 1]          # descending: OpenVINO's larger set is cut 
 CONTEXTS = [128, 1024]
 
 
+def kv_format(tactus_args: str) -> str:
+    """Of our K and V, which decides how many bytes a cell must read; the peers keep theirs as they do by default."""
+    words = tactus_args.replace("=", " ").split()
+    return "int8" if "--kv-cache-dtype" in words and words[words.index("--kv-cache-dtype") + 1:][:1] == ["int8"] else "bf16"
+
+
 class Run:
     """The result so far and where it goes."""
 
@@ -44,7 +50,7 @@ class Run:
         self.logs = pathlib.Path(tempfile.mkdtemp(prefix="tactus-bench-"))
         self.start = time.monotonic()
         self.result: dict = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "command": " ".join(["bench/cpu/run.py", *args.public]),
-                             "machine": engines.machine(), "threads": places.threads, "versions": engines.versions(places), "settings": {}, "load_s": {},
+                             "machine": engines.machine(), "threads": places.threads, "kv": kv_format(args.tactus_args), "versions": engines.versions(places), "settings": {}, "load_s": {},
                              "cells": {}, "hybrid": {}, "operators": [], "stall": {}, "served": {}, "loaded": {}, "notes": []}
 
     def save(self) -> None:

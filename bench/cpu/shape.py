@@ -13,7 +13,7 @@ KV_WIDTH = KV_HEADS * HEAD_DIM
 FORMATS = {"bf16": 2.0, "int8": 1.0, "int4": 0.5 + 2 / 64}
 # The formats as each engine's users know them.
 GGUF_NAMES = {"bf16": "BF16", "int8": "Q8_0", "int4": "Q4_0"}
-KV_BYTES = 2.0
+KV_BYTES = {"bf16": 2.0, "int8": 1.0}       # per element of K and V
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,9 +60,9 @@ def attention_ops(w: Work) -> float:
     return 4.0 * w.pairs * LAYERS * HEADS * HEAD_DIM
 
 
-def bytes_read(w: Work, fmt: str) -> float:
+def bytes_read(w: Work, fmt: str, kv: str = "bf16") -> float:
     weights = FORMATS[fmt] * (LAYERS * layer_weights() + (VOCAB * HIDDEN if w.rows else 0))
-    return weights + w.kv_tokens * LAYERS * 2 * KV_WIDTH * KV_BYTES
+    return weights + w.kv_tokens * LAYERS * 2 * KV_WIDTH * KV_BYTES[kv]
 
 
 def arithmetic_s(w: Work, fmt: str, c: Ceilings) -> float:
@@ -70,6 +70,6 @@ def arithmetic_s(w: Work, fmt: str, c: Ceilings) -> float:
     return linear_ops(w) / c.arithmetic(fmt) + attention_ops(w) / c.bf16
 
 
-def least_s(w: Work, fmt: str, c: Ceilings) -> float:
+def least_s(w: Work, fmt: str, c: Ceilings, kv: str = "bf16") -> float:
     """No step of this work is faster: the larger of its arithmetic and its bytes."""
-    return max(arithmetic_s(w, fmt, c), bytes_read(w, fmt) / c.read)
+    return max(arithmetic_s(w, fmt, c), bytes_read(w, fmt, kv) / c.read)
