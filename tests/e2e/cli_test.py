@@ -93,6 +93,38 @@ class UsageTest(Folder):
         self.assertIn("900.00 GiB", done.stderr)
 
 
+class NumericsTest(Folder):
+    def test_dummy_weights_in_every_format_answer(self):
+        for extra in (["--quantization", "q8_0"], ["--quantization", "int8", "--activation-dtype", "int8"],
+                      ["--quantization", "int4", "--kv-cache-dtype", "int8"], ["--activation-dtype", "float32"], ["--dtype", "float32"], []):
+            with self.subTest(extra=extra):
+                done = tactus("run", *self.dummy, "--chat-template", self.template, "-p", "x", "--max-tokens", "3", "--temperature", "0", *extra)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertTrue(done.stdout)
+
+    def test_contradictions_are_refused_with_the_way_out(self):
+        for extra, expected in ((["--quantization", "int8", "--dtype", "float32"], "leave one of them out"),
+                                (["--activation-dtype", "int8"], "add --quantization"),
+                                (["--activation-dtype", "bfloat16", "--quantization", "int4"], "use auto, int16 or int8"),
+                                (["--quantization", "int5"], "'int5' is not one of: none, q8_0, int8, int4")):
+            with self.subTest(extra=extra):
+                done = tactus("run", *self.dummy, "--chat-template", self.template, "-p", "x", *extra)
+                self.assertIn(done.returncode, (1, 2))
+                self.assertIn(expected, done.stderr)
+
+    def test_inspect_plans_for_the_numerics_that_are_asked_for(self):
+        def inspect(*extra):
+            done = tactus("models", "inspect", self.model, "--json", *extra)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return json.loads(done.stdout)
+
+        plain, small, exact = inspect(), inspect("--quantization", "int4"), inspect("--dtype", "float32")
+        self.assertEqual(small["numerics"], "int16 activations, KV bf16")
+        weights = [report["memory_plan"]["weight_bytes"] for report in (small, plain, exact)]
+        self.assertEqual(weights, sorted(weights))
+        self.assertEqual(len(set(weights)), 3)
+
+
 class ToolsTest(Folder):
     def test_template(self):
         messages = self.folder / "messages.json"
