@@ -211,6 +211,43 @@ TEST(PackedLinear, OutputsKeepToTheirPlaces) {
   }
 }
 
+// The promise across machines: these hashes (FNV-1a of the result's bytes) hold for every set of every architecture. Inputs come
+// from integers, so that no math library has a say.
+TEST(PackedLinear, BitsAreThoseOfEveryMachine) {
+  struct Golden {
+    Quantization quantization;
+    int32_t planes;
+    uint64_t hash;
+  };
+  constexpr Golden kGolden[] = {
+      {Quantization::kQ8_0, 1, 0xe51b07b44eff2a9a}, {Quantization::kQ8_0, 2, 0x4971846e6ede1255},
+      {Quantization::kInt8, 1, 0xa84103fce825e138}, {Quantization::kInt8, 2, 0xee584bf9caeeee6a},
+      {Quantization::kInt4, 1, 0xb565fe17823f6455}, {Quantization::kInt4, 2, 0x1fecaca98b8a8313},
+  };
+  ThreadPool pool(2);
+  const int64_t rows = 70, cols = 330, tokens = 9;
+  Rng rng(151);
+  const auto integers = [&rng](int64_t n) {
+    std::vector<float> out(static_cast<size_t>(n));
+    for (float& v : out) v = static_cast<float>(static_cast<int32_t>(rng.Next64() % 4001) - 2000) / 1024.0f;
+    return out;
+  };
+  const std::vector<float> w = integers(rows * cols), x = integers(tokens * cols);
+  const MatrixView view = {w.data(), DType::kF32, rows, cols, cols * 4};
+  for (const Golden& golden : kGolden) {
+    const Form form = {DType::kF32, golden.quantization};
+    const OwnedPacked packed(view, form.at(rows, cols));
+    for (const Ops* ops : RunnableOps()) {
+      const std::vector<float> y = RunPacked(*ops, pool, x.data(), tokens, packed.form, golden.planes);
+      uint64_t hash = 0xcbf29ce484222325u;
+      for (const float v : y) {
+        for (int shift = 0; shift < 32; shift += 8) hash = (hash ^ ((BitsOf(v) >> shift) & 0xff)) * 0x100000001b3u;
+      }
+      EXPECT_EQ(hash, golden.hash) << What(ops, form, golden.planes) << std::hex << " 0x" << hash;
+    }
+  }
+}
+
 TEST(PackedLinear, NoTokensIsNoWork) {
   ThreadPool pool(1);
   const OwnedMatrix w = RandomMatrix(DType::kQ4_0, 64, 64, 96);

@@ -2,6 +2,7 @@
 // exactly. The set "avxvnni" is the AVX2 set with these products.
 #include "kernels/cpu/packed_dots_avx2.h"
 
+#include "kernels/cpu/packed_bf16_tile.h"
 #include "kernels/cpu/packed_kernel.h"
 #include "kernels/cpu/packed_sets.h"
 #include "kernels/cpu/packed_tile.h"

@@ -2,6 +2,7 @@
 // which is NEON on this architecture. bf16 weights go to packed_neon_bf16.cc where the CPU has FEAT_BF16.
 #include "kernels/cpu/packed_dots_neon.h"
 
+#include "kernels/cpu/packed_bf16_tile.h"
 #include "kernels/cpu/packed_kernel.h"
 #include "kernels/cpu/packed_sets.h"
 #include "kernels/cpu/packed_tile.h"

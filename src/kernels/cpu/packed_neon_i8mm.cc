@@ -1,6 +1,7 @@
 // As packed_neon.cc, with FEAT_I8MM (compiled for it).
 #include "kernels/cpu/packed_dots_neon.h"
 
+#include "kernels/cpu/packed_bf16_tile.h"
 #include "kernels/cpu/packed_kernel.h"
 #include "kernels/cpu/packed_sets.h"
 #include "kernels/cpu/packed_tile.h"

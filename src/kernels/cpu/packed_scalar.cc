@@ -1,6 +1,7 @@
 // The operators over packed weights of the portable set.
 #include "kernels/cpu/packed_dots_portable.h"
 
+#include "kernels/cpu/packed_bf16_tile.h"
 #include "kernels/cpu/packed_kernel.h"
 #include "kernels/cpu/packed_sets.h"
 #include "kernels/cpu/packed_tile.h"
