@@ -55,6 +55,22 @@ float LoadScale(const PackedMatrix& m, const std::byte* scales, int64_t index) {
   return F16ToF32(half);
 }
 
+// Whole groups of a row, 256 bytes apart in the panel, into codes[columns].
+void RowCodes(const std::byte* group, bool nibbles, int64_t columns, uint8_t* codes) {
+  constexpr int64_t kGroupBytes = kPanelRows * 4;
+  if (!nibbles) {
+    for (int64_t c = 0; c < columns; c += 4, group += kGroupBytes) std::memcpy(codes + c, group, 4);
+    return;
+  }
+  for (int64_t c = 0; c < columns; c += 8, group += kGroupBytes) {
+    uint32_t pair;
+    std::memcpy(&pair, group, sizeof pair);
+    const uint32_t low = pair & 0x0f0f0f0fu, high = (pair >> 4) & 0x0f0f0f0fu;
+    std::memcpy(codes + c, &low, sizeof low);
+    std::memcpy(codes + c + 4, &high, sizeof high);
+  }
+}
+
 }  // namespace
 
 TokenFormat TokensFor(const PackedMatrix& m, int32_t planes) {
@@ -185,16 +201,28 @@ float MinimumAt(const PackedMatrix& m, int64_t row, int64_t block) {
 }
 
 void UnpackRow(const PackedMatrix& m, int64_t row, float* out) {
+  const int64_t r = row % kPanelRows;
   if (m.code == PackedCode::kBF16) {
-    for (int64_t c = 0; c < m.cols; ++c) out[c] = BF16ToF32(static_cast<uint16_t>(CodeAt(m, row, c)));
+    const std::byte* at = PanelOf(m, row) + r * 4;
+    for (int64_t c = 0; c < m.cols; c += 2, at += kPanelRows * 4) {
+      uint16_t pair[2];
+      std::memcpy(pair, at, sizeof pair);
+      out[c] = BF16ToF32(pair[0]);
+      if (c + 1 < m.cols) out[c + 1] = BF16ToF32(pair[1]);
+    }
     return;
   }
-  const int64_t step = m.block == 0 ? m.cols : m.block;
+  uint8_t codes[kTokenBlockMax];
+  const int64_t step = m.block == 0 ? kTokenBlockMax : m.block;
+  const int64_t step_bytes = m.block == 0 ? step * kPanelRows : m.block_bytes();
   for (int64_t first = 0, b = 0; first < m.cols; first += step, ++b) {
-    const float scale = ScaleAt(m, row, b), minimum = MinimumAt(m, row, b);
-    for (int64_t c = first; c < m.cols && c < first + step; ++c) {
-      const float value = scale * static_cast<float>(CodeAt(m, row, c) - m.zero);
-      out[c] = m.has_minimum ? value + minimum : value;
+    RowCodes(PanelOf(m, row) + b * step_bytes + r * 4, m.code == PackedCode::kU4, step, codes);
+    const int64_t block = m.block == 0 ? 0 : b;
+    const float scale = ScaleAt(m, row, block), minimum = MinimumAt(m, row, block);
+    const int64_t count = step < m.cols - first ? step : m.cols - first;
+    for (int64_t c = 0; c < count; ++c) {
+      const float value = scale * static_cast<float>(codes[c] - m.zero);
+      out[first + c] = m.has_minimum ? value + minimum : value;
     }
   }
 }
