@@ -1,11 +1,13 @@
-// Attention against what the machine gives: share of the bf16 arithmetic and of the read bandwidth, each ceiling measured between
-// the calls, the best of many short turns on both sides, so that neighbours on the machine move neither.
+// Attention against what the machine gives: share of the bf16 arithmetic and of the read bandwidth, each ceiling
+// measured between the calls, the best of many short turns on both sides, so that neighbours on the machine move
+// neither.
 //
 //   attention_bench [THREADS] [NAME_PART]      NAME_PART: only rows whose name holds it
 //
-// Decodes walk through a cache far larger than the processor's. Beside reading straight on ("reading"), which no paged cache can,
-// stands reading the same blocks in the same order and nothing else, fetched ahead by software ("blocks"). A prefill of n tokens is measured as chunks of 16 queries spread over
-// it. One thread is measured in its own CPU time, several by the wall.
+// Decodes walk through a cache far larger than the processor's. Beside reading straight on ("reading"), which no paged
+// cache can, stands reading the same blocks in the same order and nothing else, fetched ahead by software ("blocks"). A
+// prefill of n tokens is measured as chunks of 16 queries spread over it. One thread is measured in its own CPU time,
+// several by the wall.
 #include <sys/mman.h>
 #include <time.h>
 
@@ -111,7 +113,7 @@ class Ceiling {
     std::fprintf(stderr, "no bf16 arithmetic on this machine: nothing to compare with\n");
     std::exit(2);
   }
-  static constexpr int64_t kFloats = int64_t{12} << 18, kRounds = 4000;   // 12 MiB a turn
+  static constexpr int64_t kFloats = int64_t{12} << 18, kRounds = 4000;  // 12 MiB a turn
   kernels::ThreadPool& pool_;
   CeilingLoops loops_;
   std::vector<float> data_;
@@ -147,11 +149,13 @@ class Bench {
     std::vector<int32_t> table(static_cast<size_t>(blocks));
     for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
     Rng rng(3);
-    for (size_t i = table.size(); i > 1; --i) std::swap(table[i - 1], table[static_cast<size_t>(rng.UniformInt(0, static_cast<int64_t>(i) - 1))]);
+    for (size_t i = table.size(); i > 1; --i)
+      std::swap(table[i - 1], table[static_cast<size_t>(rng.UniformInt(0, static_cast<int64_t>(i) - 1))]);
     const int32_t chunk = prefill ? 16 : 1, pieces = prefill ? 8 : 1;
     const std::vector<float> q = RandomFloats(int64_t{items} * chunk * row);
     std::vector<float> out(q.size());
-    std::vector<std::byte> scratch(static_cast<size_t>(kernels::WorkspaceBytes(int64_t{items} * chunk, 64, h.heads, h.head_dim, pool_.threads())));
+    std::vector<std::byte> scratch(
+        static_cast<size_t>(kernels::WorkspaceBytes(int64_t{items} * chunk, 64, h.heads, h.head_dim, pool_.threads())));
     std::vector<double> best(static_cast<size_t>(pieces), 1e9);
     double best_flops = 1e9, best_read = 1e9, best_blocks = 1e9;
     const bool cpu = pool_.threads() == 1;
@@ -169,9 +173,12 @@ class Bench {
         run();
         *least = std::min(*least, Now(cpu) - start);
       };
-      timed([&] {
-        ops.attention(pool_, q.data(), row, work, h.heads, kv, 0.125f, 0, out.data(), row, {scratch.data(), static_cast<int64_t>(scratch.size())});
-      }, &best[static_cast<size_t>(piece)]);
+      timed(
+          [&] {
+            ops.attention(pool_, q.data(), row, work, h.heads, kv, 0.125f, 0, out.data(), row,
+                          {scratch.data(), static_cast<int64_t>(scratch.size())});
+          },
+          &best[static_cast<size_t>(piece)]);
       timed([&] { ceiling_.Arithmetic(); }, &best_flops);
       timed([&] { ceiling_.Read(); }, &best_read);
       if (!prefill) timed([&] { ceiling_.Blocks(kv, work); }, &best_blocks);
@@ -184,12 +191,14 @@ class Bench {
     }
     const double bytes = 2.0 * static_cast<double>(block_bytes * blocks_each) * items;
     const double peak = ceiling_.arithmetic() / best_flops, read = Ceiling::read() / best_read;
-    std::printf("| %-30s | %8.1f | %5.1f | %3.0f %% | ", name.c_str(), seconds * 1e6, flops / seconds * 1e-9, 100 * flops / seconds / peak);
+    std::printf("| %-30s | %8.1f | %5.1f | %3.0f %% | ", name.c_str(), seconds * 1e6, flops / seconds * 1e-9,
+                100 * flops / seconds / peak);
     if (prefill) {
       std::printf("     |       |       | %5.0f |      |      |\n", peak * 1e-9);
     } else {
-      std::printf("%4.1f | %3.0f %% | %3.0f %% | %5.0f | %4.1f | %4.1f |\n", bytes / seconds * 1e-9, 100 * bytes / seconds / read,
-                  100 * best_blocks / seconds, peak * 1e-9, read * 1e-9, bytes / best_blocks * 1e-9);
+      std::printf("%4.1f | %3.0f %% | %3.0f %% | %5.0f | %4.1f | %4.1f |\n", bytes / seconds * 1e-9,
+                  100 * bytes / seconds / read, 100 * best_blocks / seconds, peak * 1e-9, read * 1e-9,
+                  bytes / best_blocks * 1e-9);
     }
     std::fflush(stdout);
   }
@@ -207,13 +216,17 @@ int main(int argc, char** argv) {
   using namespace tactus;
   using namespace tactus::bench;
   Bench bench(argc > 1 ? std::atoi(argv[1]) : 1, argc > 2 ? argv[2] : "");
-  std::printf("| attention | us | GFLOP/s | of bf16 | GB/s | of reading | of blocks | bf16 GFLOP/s | reading | blocks GB/s |\n|---|---|---|---|---|---|---|---|---|---|\n");
+  std::printf(
+      "| attention | us | GFLOP/s | of bf16 | GB/s | of reading | of blocks | bf16 GFLOP/s | reading | blocks GB/s "
+      "|\n|---|---|---|---|---|---|---|---|---|---|\n");
   for (const Heads& h : kHeads) {
     for (const DType dtype : {DType::kBF16, DType::kInt8, DType::kF32}) {
       for (const int32_t context : {128, 1024, 8192}) {
-        for (const int32_t batch : {1, 8, 16, 32}) bench.Row(h, dtype, "decode " + std::to_string(batch) + " at " + std::to_string(context), batch, context, 1);
+        for (const int32_t batch : {1, 8, 16, 32})
+          bench.Row(h, dtype, "decode " + std::to_string(batch) + " at " + std::to_string(context), batch, context, 1);
       }
-      for (const int32_t context : {512, 2048, 8192}) bench.Row(h, dtype, "prefill " + std::to_string(context), 1, context, context);
+      for (const int32_t context : {512, 2048, 8192})
+        bench.Row(h, dtype, "prefill " + std::to_string(context), 1, context, context);
     }
   }
   return 0;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "kernels/kernel_set.h"
@@ -241,6 +242,43 @@ TEST(Attention, LongDecodesMergeInTheSameOrderWhenSplit) {
                              split = cache.Run(*ops, two, sequences, last);
     EXPECT_TRUE(testing::SameBits(alone.data(), split.data(), 64)) << ops->name;
     for (size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(alone[i], want.value[i], want.tolerance[i]) << ops->name;
+  }
+}
+
+// Tiles that are split over several waves of tasks, alone and beside others; long contexts have smaller tiles.
+TEST(Attention, LongChunksGiveTheBitsOfTheirDecodes) {
+  const Shape shape = {4, 1, 64};
+  const int64_t row = int64_t{shape.heads} * shape.head_dim;
+  ThreadPool one(1), two(2), five(5);
+  const std::vector<Sequence> sequences = {MakeSequence(shape, 8400, 3), MakeSequence(shape, 5000, 8)};
+  const std::vector<std::vector<Cache::Piece>> calls = {
+      {{0, 8370, 30}}, {{1, 4984, 16}}, {{0, 8399, 1}, {1, 4999, 1}}, {{1, 4960, 40}, {0, 8398, 2}}};
+  for (const Ops* ops : RunnableOps()) {
+    if (std::string_view(ops->name) == "ref") continue;
+    Cache cache(shape, 16, sequences, *ops, one);
+    std::map<std::pair<int32_t, int32_t>, std::vector<float>> alone;
+    for (const auto& [sequence, position] : {std::pair(0, 8370), {0, 8399}, {1, 4984}, {1, 4999}}) {
+      alone[{sequence, position}] = cache.Run(*ops, one, sequences, {{sequence, position, 1}});
+    }
+    for (const std::vector<Cache::Piece>& pieces : calls) {
+      for (ThreadPool* pool : {&one, &two, &five}) {
+        const std::vector<float> out = cache.Run(*ops, *pool, sequences, pieces);
+        int64_t first_row = 0;
+        int checked = 0;
+        for (const Cache::Piece& piece : pieces) {
+          for (const auto& [where, want] : alone) {
+            const int32_t in_piece = where.second - piece.first_position;
+            if (piece.sequence != where.first || in_piece < 0 || in_piece >= piece.count) continue;
+            ++checked;
+            ASSERT_TRUE(testing::SameBits(out.data() + (first_row + in_piece) * row, want.data(), row))
+                << ops->name << " sequence " << where.first << " position " << where.second << " threads "
+                << pool->threads();
+          }
+          first_row += piece.count;
+        }
+        ASSERT_GT(checked, 0);
+      }
+    }
   }
 }
 
