@@ -42,6 +42,14 @@ inline void FetchOutput(const PanelRun& run, int64_t begin, int64_t end) {
 // takes `steps` steps per unit.
 struct Walk {
   int64_t units = 0, unit_bytes = 0, per_chunk = 0, steps = 0, rows_max = 1;
+  int64_t lead_bytes = 0;  // how far beyond the next chunk's start several tiles begin to ask
+
+  // Byte `offset` of the panel, or of what is read after it.
+  static uintptr_t AddressOf(const PanelRun& run, const std::byte* panel, int64_t bytes, int64_t offset) {
+    const bool beyond = offset >= bytes && run.next != nullptr;
+    return reinterpret_cast<uintptr_t>(beyond ? run.next : panel) +
+           static_cast<uintptr_t>(beyond ? offset - bytes : offset);
+  }
 
   template <class Chunk, class Tile>
   void Run(const PanelRun& run, Chunk chunk, Tile tile) const {
@@ -55,27 +63,21 @@ struct Walk {
       const int64_t count = LeastOf(per_chunk, units - u);
       const std::byte* at = panel + u * unit_bytes;
       const bool last = u + count == units;
-      // One tile reads at the speed of memory and asks a fixed way ahead; several share the next chunk out.
-      const int64_t ahead_bytes = tiles == 1 ? kAheadBytes : count * unit_bytes;
-      const int64_t left = (units - u) * unit_bytes;
-      uintptr_t next = 0, next_end = 0;  // 0: nothing to ask for
-      if (ahead_bytes < left) {
-        next = reinterpret_cast<uintptr_t>(at) + static_cast<uintptr_t>(ahead_bytes);
-      } else if (run.next != nullptr) {
-        next = reinterpret_cast<uintptr_t>(run.next) + static_cast<uintptr_t>(ahead_bytes - left);
-      }
-      const int64_t next_units = tiles == 1 || last ? per_chunk : LeastOf(per_chunk, units - u - count);
-      if (next != 0) next_end = next + static_cast<uintptr_t>(next_units * unit_bytes);
+      // What is asked for runs ahead of what is read, by one tile or by the tiles of a chunk together, and goes on in
+      // the next panel.
+      const int64_t past = tiles == 1 ? 0 : count;
+      int64_t want = (u + past) * unit_bytes + (tiles == 1 ? kAheadBytes : lead_bytes);
+      const int64_t want_end = want + (last ? per_chunk : LeastOf(per_chunk, units - u - past)) * unit_bytes;
       chunk(at, count);
       int64_t begin = 0;
       for (int64_t t = 0; t < tiles; ++t) {
         const int64_t end = begin + least_rows + (t < taller ? 1 : 0);
         if (last && run.out != nullptr) FetchOutput(run, begin, end);
         Ahead ahead;
-        if (next < next_end) ahead = {next, lines};
+        if (want < want_end) ahead = {AddressOf(run, panel, units * unit_bytes, want), lines};
         tile(begin, end - begin, u, count, ahead);
         begin = end;
-        next += static_cast<uintptr_t>(lines * steps * count * kLineBytes);
+        want += lines * steps * count * kLineBytes;
       }
     }
   }
