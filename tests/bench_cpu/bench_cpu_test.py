@@ -32,6 +32,10 @@ class Shape(unittest.TestCase):
         without = shape.bytes_read(shape.decode(0, 0), "bf16")
         self.assertEqual(shape.bytes_read(work, "bf16") - without - 2 * shape.VOCAB * shape.HIDDEN, 387 * 22 * 2 * 256 * 2)
 
+    def test_int8_keys_and_values_are_half_the_bytes(self):
+        contexts = lambda kv: shape.bytes_read(shape.decode(4, 1000), "int4", kv) - shape.bytes_read(shape.Work(4, 4, 0, 0), "int4", kv)
+        self.assertEqual(contexts("bf16"), 2 * contexts("int8"))
+
     def test_the_larger_of_arithmetic_and_bytes(self):
         slow_memory = shape.Ceilings(bf16=1e15, int8=1e15, read=1e9)
         slow_arithmetic = shape.Ceilings(bf16=1e9, int8=2e9, read=1e15)
