@@ -46,16 +46,6 @@ AttentionTile TileAt(const AttentionCall& call, const AttentionItem& item, int64
   return t;
 }
 
-// Long contexts take smaller tiles, so that no task lasts longer than 0.4 ms (0.2 ms up to 2,048 positions of 128):
-// half the rows still do enough with each K and V that they read, at a few percent of the speed.
-int32_t TileRows(std::span<const AttentionItem> items, int32_t head_dim) {
-  int64_t longest = 0;
-  for (const AttentionItem& item : items) {
-    if (item.count > 1) longest = std::max<int64_t>(longest, int64_t{item.first_position} + item.count);
-  }
-  return longest * head_dim > 4096 * 128 ? kAttentionTileRows / 2 : kAttentionTileRows;
-}
-
 struct PartitionRange {
   int32_t first, last;
 };
@@ -246,7 +236,7 @@ void RunAttention(ThreadPool& pool, const AttentionKernel& kernel, std::span<con
   call.heads = heads;
   call.group = heads / kv.kv_heads;
   call.tile_heads = std::min(call.group, kAttentionTileRows);
-  call.tile_queries = std::max(1, TileRows(items, kv.head_dim) / call.tile_heads);
+  call.tile_queries = kAttentionTileRows / call.tile_heads;
   call.padded = PaddedHead(kv.head_dim);
   const Sizes sizes(call.num_items, kv.head_dim, pool.threads());
   const Pieces c = Carve(AlignedWorkspace(scratch, sizes.Total()), sizes);

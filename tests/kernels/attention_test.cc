@@ -245,7 +245,7 @@ TEST(Attention, LongDecodesMergeInTheSameOrderWhenSplit) {
   }
 }
 
-// Tiles that are split over several waves of tasks, alone and beside others; long contexts have smaller tiles.
+// Tiles that are split over several waves of tasks, alone and beside others.
 TEST(Attention, LongChunksGiveTheBitsOfTheirDecodes) {
   const Shape shape = {4, 1, 64};
   const int64_t row = int64_t{shape.heads} * shape.head_dim;
