@@ -6,8 +6,8 @@
 //
 // Shapes are TinyLlama's (bench/cpu/shape.py). Operations and bytes are counted: weights once per call, packed tokens,
 // inputs and outputs once. Time is the least of many calls, which rotate through more weights and KV than caches hold;
-// the ceilings are the best seen meanwhile. Sums of two planes of activations count as twice the operations: that is
-// what the hardware does.
+// the ceilings are the better of just before and just after. Sums of two planes of activations count as twice the
+// operations: that is what the hardware does.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -74,6 +74,7 @@ struct Row {
   std::string name, shape;
   double seconds = 0;
   Cost cost;
+  Ceilings ceilings;
 };
 
 class Operators {
@@ -98,7 +99,6 @@ class Operators {
                                        : kernels::Quantization::kNone;
     planes_ = quantization_ == kernels::Quantization::kNone ? 1 : planes;
     rows_.clear();
-    best_ = {};
     for (const int64_t tokens : {int64_t{1}, int64_t{16}, int64_t{512}}) Layer(tokens);
     Attention("attention, decode 16", 16, 1024, 1);
     Attention("attention, prompt of 512", 1, 0, 512);
@@ -140,9 +140,7 @@ class Operators {
   // The least time of a call; `call(i)` is the i-th. Ends after kSecondsPerRow or 400 calls, but not before 5.
   void Time(const std::string& name, const std::string& shape, const Cost& cost,
             const std::function<void(int64_t)>& call) {
-    const Ceilings c = bench::MeasureCeilings(pool_, ops_);
-    best_ = {std::max(best_.f32_flops, c.f32_flops), std::max(best_.bf16_flops, c.bf16_flops),
-             std::max(best_.int8_ops, c.int8_ops), std::max(best_.read_bytes, c.read_bytes)};
+    const Ceilings before = bench::MeasureCeilings(pool_, ops_);
     call(0);
     double least = 1e9;
     const TimeNs begin = SystemClock().NowNs();
@@ -152,17 +150,24 @@ class Operators {
       call(i);
       least = std::min(least, static_cast<double>(SystemClock().NowNs() - start) * 1e-9);
     }
-    rows_.push_back({name, shape, least, cost});
+    // Memory's speed swings with the machine's neighbours: only what was seen right beside the row counts.
+    const Ceilings after = bench::MeasureCeilings(pool_, ops_);
+    rows_.push_back({name,
+                     shape,
+                     least,
+                     cost,
+                     {std::max(before.f32_flops, after.f32_flops), std::max(before.bf16_flops, after.bf16_flops),
+                      std::max(before.int8_ops, after.int8_ops), std::max(before.read_bytes, after.read_bytes)}});
   }
 
-  // Least times against the best ceilings seen while the rows were measured.
+  // Least times against the best ceilings seen just before and just after.
   Json Table() const {
-    const double bf16 = best_.bf16_flops > 0 ? best_.bf16_flops : best_.f32_flops;
-    const double int8 = best_.int8_ops > 0 ? best_.int8_ops : bf16;
     Json table = Json::array();
     for (const Row& r : rows_) {
-      const double arithmetic_s = r.cost.integer_ops / int8 + r.cost.bf16_ops / bf16 + r.cost.f32_ops / best_.f32_flops;
-      const double bytes_s = r.cost.bytes / best_.read_bytes;
+      const Ceilings& c = r.ceilings;
+      const double bf16 = c.bf16_flops > 0 ? c.bf16_flops : c.f32_flops, int8 = c.int8_ops > 0 ? c.int8_ops : bf16;
+      const double arithmetic_s = r.cost.integer_ops / int8 + r.cost.bf16_ops / bf16 + r.cost.f32_ops / c.f32_flops;
+      const double bytes_s = r.cost.bytes / c.read_bytes;
       Json row = {{"name", r.name}, {"shape", r.shape}, {"seconds", r.seconds}};
       row["ops"] = r.cost.integer_ops + r.cost.bf16_ops + r.cost.f32_ops;
       row["bytes"] = r.cost.bytes;
@@ -170,7 +175,7 @@ class Operators {
       row["share"] = r.cost.cached ? Json() : Json(std::max(arithmetic_s, bytes_s) / r.seconds);
       table.push_back(std::move(row));
     }
-    return {{"operators", std::move(table)}, {"read_bytes", best_.read_bytes}, {"bf16_ops", bf16}, {"int8_ops", int8}};
+    return {{"operators", std::move(table)}};
   }
 
   Cost LinearCost(int64_t tokens, int64_t rows, int64_t cols, const PackedMatrix& form, double extra_bytes) const {
@@ -300,7 +305,6 @@ class Operators {
   kernels::Quantization quantization_ = kernels::Quantization::kNone;
   int32_t planes_ = 1;
   std::vector<Row> rows_;
-  Ceilings best_;
 };
 
 Result<Json> Answer(Operators& operators, const std::string& line) {

@@ -216,7 +216,7 @@ def served_tables(result: dict) -> list[str]:
 def operator_table(result: dict) -> list[str]:
     rows = [[o["format"], o["name"], o["shape"], f"{o['seconds'] * 1e6:.0f}", f"{o['ops'] / o['seconds'] / 1e9:.0f}", f"{o['bytes'] / o['seconds'] / 1e9:.1f}",
              f"{o['share'] * 100:.0f} % of {o['bound']}" if o["share"] is not None else "in cache"] for o in result["operators"]]
-    return ["## Operators: share of the roofline", "", "Operations and bytes are counted, the time is the least of many repetitions, the ceilings are the best of the same seconds; weights and KV rotate through more "
+    return ["## Operators: share of the roofline", "", "Operations and bytes are counted, the time is the least of many repetitions, the ceilings are those of just before and after; weights and KV rotate through more "
             "memory than the caches hold.", "", table(["format", "operator", "shape", "us", "GOP/s", "GB/s", "share"], rows), ""] if rows else []
 
 
