@@ -96,11 +96,13 @@ template <class Tiles>
 void OpenBlock(const PackedMatrix& w, const std::byte* at, int64_t block, AmxBlock* out) {
   out->codes = at;
   if (w.code == PackedCode::kU4) {
-    for (int64_t i = 0; i < block / 8 * kAmxGroupBytes; ++i) {
-      const auto pair = static_cast<uint8_t>(at[i]);
-      std::byte* to = out->opened + i / kAmxGroupBytes * 2 * kAmxGroupBytes + i % kAmxGroupBytes;
-      to[0] = static_cast<std::byte>(pair & 0xf);
-      to[kAmxGroupBytes] = static_cast<std::byte>(pair >> 4);
+    const auto* from = reinterpret_cast<const uint8_t*>(at);
+    auto* to = reinterpret_cast<uint8_t*>(out->opened);
+    for (int64_t c = 0; c < block; c += 8, from += kAmxGroupBytes, to += 2 * kAmxGroupBytes) {
+      for (int64_t i = 0; i < kAmxGroupBytes; ++i) {
+        to[i] = from[i] & 0xf;
+        to[kAmxGroupBytes + i] = from[i] >> 4;
+      }
     }
     out->codes = out->opened;
   }
