@@ -94,7 +94,7 @@ def aims(result: dict) -> list[dict]:
             need = min(want * row["peer"], 0.8 * row["limit"]) if row["best"] and not math.isnan(row["limit"]) else 0.8 * row["limit"] if not row["best"] else want * row["peer"]
             met = row["value"] >= need
             found.append({"aim": f"{fmt} {row['cell']}: {want:g} times the best peer, or 80 % of the ceiling", "who": row["name"],
-                          "found": f"{row['ratio']:.2f} times {row['best']}, {row['share'] * 100:.0f} % of the ceiling", "met": met, "verdict": verdict(met, f"{(1 - row['value'] / need) * 100:.0f} %")})
+                          "found": ", ".join(([f"{row['ratio']:.2f} times {row['best']}"] if row["best"] else []) + ([] if math.isnan(row["share"]) else [f"{row['share'] * 100:.0f} % of the ceiling"])), "met": met, "verdict": verdict(met, f"{(1 - row['value'] / need) * 100:.0f} %")})
     for fmt, cell in result.get("hybrid", {}).items():
         for name in [n for n in cell if is_ours(n)]:
             ratio = statistics.median(cell[name]["hybrid"]) / statistics.median(cell[name]["chunk"])

@@ -4,6 +4,7 @@ ceilings measured in the same turns.
 
   bench/cpu/setup.sh CACHE                       once: Python packages, llama.cpp, models (about 16 GB)
   bench/cpu/run.py --cache CACHE [-o FILE.json] [--quick] [--parts cells,hybrid,operators,stall,served,loaded] [--formats bf16,int8,int4]
+                   [--minutes N] [--append]
 
 Prints a Markdown report and writes the JSON after every cell, so that Ctrl-C keeps what is done; `report.py FILE.json` prints the report
 again. Nothing else should run on the machine. What each engine runs with is in the report.
@@ -36,6 +37,10 @@ BATCHES = [32, 16, 8, 4, 1]          # descending: OpenVINO's larger set is cut 
 CONTEXTS = [128, 1024]
 
 
+class OutOfTime(Exception):
+    """--minutes are over; what is done stays."""
+
+
 def kv_format(tactus_args: str) -> str:
     """Of our K and V, which decides how many bytes a cell must read; the peers keep theirs as they do by default."""
     words = tactus_args.replace("=", " ").split()
@@ -52,6 +57,11 @@ class Run:
         self.result: dict = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "command": " ".join(["bench/cpu/run.py", *args.public]),
                              "machine": engines.machine(), "threads": places.threads, "kv": kv_format(args.tactus_args), "versions": engines.versions(places), "settings": {}, "load_s": {},
                              "cells": {}, "hybrid": {}, "operators": [], "stall": {}, "served": {}, "loaded": {}, "notes": []}
+        if args.append and args.output.exists():
+            before = json.loads(args.output.read_text())
+            for part in ("settings", "load_s", "cells", "hybrid", "operators", "stall", "served", "loaded", "notes"):
+                self.result[part] = before[part]
+            self.result["notes"].append(f"Begun {before['date']} by `{before['command']}` with {before['versions']['tactus']}.")
 
     def save(self) -> None:
         self.result["seconds"] = round(time.monotonic() - self.start, 1)
@@ -65,6 +75,8 @@ class Run:
             self.result["notes"].append(text)
 
     def progress(self, text: str) -> None:
+        if self.args.minutes and time.monotonic() - self.start > self.args.minutes * 60:
+            raise OutOfTime
         warn(f"[{time.monotonic() - self.start:6.0f} s] {text}")
 
 
@@ -78,6 +90,9 @@ class Bench:
         self.broken: set[tuple[str, str]] = set()
 
     def __enter__(self) -> "Bench":
+        return self
+
+    def load(self) -> None:
         for spec in [engines.ceilings_spec(self.run.places), *engines.specs(self.run.places, self.fmt, self.run.args.engines)]:
             self.run.progress(f"{self.fmt}: loading {spec.name}")
             log = self.run.logs / f"{self.fmt}-{spec.name.replace(' ', '-')}.log"
@@ -93,7 +108,6 @@ class Bench:
             self.processes.append(process)
             self.run.result["settings"][f"{self.fmt} {spec.name}"] = spec.settings
             self.run.result["load_s"][f"{self.fmt} {spec.name}"] = round(process.about.get("load_seconds", 0), 2)
-        return self
 
     def __exit__(self, *_) -> None:
         for process in [*self.processes, *([self.ceilings] if self.ceilings else [])]:
@@ -104,8 +118,9 @@ class Bench:
             for key, value in self.ceilings.ask("ceilings").items():
                 into.setdefault(key, []).append(value)
 
-    def turns(self, cell: dict, commands: dict[str, str], rounds: int, key: str) -> None:
-        """Every engine's turn with every command, `rounds` times, beginning with another engine each time."""
+    def turns(self, cells: dict, key: str, commands: dict[str, str], rounds: int) -> None:
+        """cells[key]: every engine's turn with every command, `rounds` times, beginning with another engine each time."""
+        cell = cells[key] = {}
         for r in range(rounds):
             self.measure_ceilings(cell.setdefault("ceilings", {}))
             at = r % max(1, len(self.processes))
@@ -128,19 +143,19 @@ def run_cells(run: Run, bench: Bench) -> None:
     rounds, cells = run.args.rounds, run.result["cells"].setdefault(bench.fmt, {})
     for tokens in PREFILLS if not run.args.quick else [512]:
         run.progress(f"{bench.fmt}: prefill {tokens}")
-        bench.turns(cells.setdefault(f"prefill {tokens}", {}), {"all": f"prefill tokens={tokens} repeat=1"}, rounds if tokens > 128 else rounds + 1, f"prefill {tokens}")
+        bench.turns(cells, f"prefill {tokens}", {"all": f"prefill tokens={tokens} repeat=1"}, rounds if tokens > 128 else rounds + 1)
     for context in CONTEXTS if not run.args.quick else CONTEXTS[:1]:
         for batch in BATCHES if not run.args.quick else [16, 1]:
             run.progress(f"{bench.fmt}: decode {batch} at context {context}")
             key = f"decode {batch} at {context}"
-            bench.turns(cells.setdefault(key, {}), {"all": f"decode batch={batch} context={context} steps={4 if batch > 4 else 8}"}, rounds, key)
+            bench.turns(cells, key, {"all": f"decode batch={batch} context={context} steps={4 if batch > 4 else 8}"}, rounds)
 
 
 def run_hybrid(run: Run, bench: Bench) -> None:
     run.progress(f"{bench.fmt}: hybrid step, 512 + 16, and its parts")
-    bench.turns(run.result["hybrid"].setdefault(bench.fmt, {}),
+    bench.turns(run.result["hybrid"], bench.fmt,
                 {"chunk": "prefill tokens=512 repeat=1", "decode": "decode batch=16 context=128 steps=2", "hybrid": "hybrid chunk=512 batch=16 context=128 steps=1"},
-                run.args.rounds + 1, "hybrid")
+                max(2, run.args.rounds))
 
 
 def run_operators(run: Run, bench: Bench) -> None:
@@ -148,7 +163,7 @@ def run_operators(run: Run, bench: Bench) -> None:
         return
     run.progress(f"{bench.fmt}: operators")
     answer = bench.ceilings.ask(f"operators format={bench.fmt}")
-    run.result["operators"] += [{"format": bench.fmt, **row} for row in answer["operators"]]
+    run.result["operators"] = [o for o in run.result["operators"] if o["format"] != bench.fmt] + [{"format": bench.fmt, **row} for row in answer["operators"]]
     run.save()
 
 
@@ -213,8 +228,8 @@ def slo_s(run: Run) -> float:
 async def run_stall(run: Run) -> None:
     quick = run.args.quick
     rows: list[tuple[str, servers.Server]] = [tactus(run, "tactus", [])] if wanted(run, "tactus") else []
-    rows += peers(run, [["-b", "64"]] if quick else [[], ["-b", "64"]], [(256, True), (2048, True)] if quick else [(256, True), (512, True), (2048, True), (2048, False)])
-    budgets = [128, 512] if quick else [32, 64, 128, 256, 512, 1024, 2048]
+    rows += peers(run, [["-b", "64"]] if quick else [[], ["-b", "64"]], [(256, True)] if quick else [(256, True), (512, True), (2048, True), (2048, False)])
+    budgets = [128] if quick else [32, 64, 128, 256, 512, 2048]
     if wanted(run, "tactus"):
         rows += [tactus(run, f"tactus, budget {b}", ["--max-num-batched-tokens", str(b)]) for b in budgets]
         rows.append(("tactus, --tbt-slo", None))
@@ -227,7 +242,8 @@ async def run_stall(run: Run) -> None:
                 continue
             name, server = tactus(run, name, ["--tbt-slo", f"{slo * 1000:.0f}ms", "--profile", str(path)])
         run.progress(f"stall test: {name}")
-        row = await with_server(run, server, lambda s: load.stall(s, prompts=1 if quick else 2, quiet_s=3 if quick else 6))
+        prompts = 1 if quick or "llama" in name else 2      # theirs take tens of seconds
+        row = await with_server(run, server, lambda s: load.stall(s, prompts=prompts, quiet_s=3 if quick else 6))
         if row:
             run.result["stall"][name] = row
             run.save()
@@ -236,7 +252,7 @@ async def run_stall(run: Run) -> None:
 async def run_served(run: Run) -> None:
     quick = run.args.quick
     rows = [tactus(run, "tactus", [])] if wanted(run, "tactus") else []
-    rows += peers(run, [[]] if quick else [[], ["-b", "64"]], [(256, True)] if quick else [(256, True), (2048, True), (2048, False)])
+    rows += peers(run, [[]], [(256, True)] if quick else [(256, True), (2048, False)])
     scenarios = [("saturation", lambda s: load.saturate(s, load.saturation_requests(8 if quick else 20)))]
     if not quick:
         requests = load.poisson_requests(run.args.poisson_requests, run.args.rate, bursts=2)
@@ -255,7 +271,7 @@ async def run_loaded(run: Run) -> None:
     fmt = run.args.serve_format
     spec = engines.specs(run.places, fmt, ["tactus"])[0]
     run.progress("loaded server: 32 streams against the bare engine")
-    out = run.result["loaded"]
+    out = run.result["loaded"] = {}
     for _ in range(2):
         try:
             bare = engines.Process(spec, run.logs / "bare.log")
@@ -279,7 +295,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--ik", type=pathlib.Path, help="folder with ik_llama.cpp's bin/llama-server and llama_driver, where setup.sh did not build it")
     parser.add_argument("-o", "--output", type=pathlib.Path, help="default: bench/results/DATE-cpu.json")
     parser.add_argument("--parts", default=",".join(PARTS), help=f"default: {','.join(PARTS)}")
-    parser.add_argument("--formats", default="bf16,int8,int4")
+    parser.add_argument("--formats", help="of the in-process cells; default: bf16,int8,int4, with --quick int8")
     parser.add_argument("--serve-format", default="int8", choices=["bf16", "int8", "int4"], help="of the stall test and the load tests")
     parser.add_argument("--engines", default="", help="names that begin so only, comma-separated: tactus,OpenVINO,llama.cpp,ik_llama.cpp")
     parser.add_argument("--variants", type=int, default=2, help="how many of our own ways to run a format (engines.py lists them); 0: all")
@@ -288,13 +304,16 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=0.3, help="Poisson arrivals per second")
     parser.add_argument("--poisson-requests", type=int, default=14)
     parser.add_argument("--tactus-args", default="", help="more flags for our own side, space-separated")
-    parser.add_argument("--quick", action="store_true", help="a few cells of everything, one turn each")
+    parser.add_argument("--quick", action="store_true", help="a few cells of everything in one format, one turn each")
+    parser.add_argument("--minutes", type=float, default=0, help="begin nothing new after so long; 0: no limit")
+    parser.add_argument("--append", action="store_true", help="add to what --output holds, replacing the cells that are measured again")
     args = parser.parse_args()
     unknown = set(args.parts.split(",")) - set(PARTS)
     if unknown:
         parser.error(f"--parts: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     args.public = [a for a in sys.argv[1:] if "/" not in a and a not in ("--cache", "--build", "--ik", "-o", "--output")]
     args.engines = [e for e in args.engines.split(",") if e]
+    args.formats = args.formats or ("int8" if args.quick else "bf16,int8,int4")
     args.rounds = 1 if args.quick else args.rounds
     args.output = args.output or ROOT / "bench/results" / f"{datetime.date.today()}-cpu.json"
     return args
@@ -320,16 +339,17 @@ def main() -> None:
         for fmt in args.formats.split(","):
             if {"cells", "hybrid", "operators"} & set(parts):
                 with Bench(run, fmt) as bench:
+                    bench.load()
                     for part, play in (("operators", run_operators), ("cells", run_cells), ("hybrid", run_hybrid)):
                         if part in parts:
                             play(run, bench)
         for part, scenario in (("loaded", run_loaded), ("stall", run_stall), ("served", run_served)):
             if part in parts:
                 asyncio.run(scenario(run))
-    except KeyboardInterrupt:
-        run.note("interrupted: the parts after this are missing")
+    except (KeyboardInterrupt, OutOfTime) as reason:
+        run.note(f"{'out of time' if isinstance(reason, OutOfTime) else 'interrupted'}: what comes after this is missing")
     run.save()
-    run.progress(f"written to {args.output}; engines' messages are in {run.logs}")
+    warn(f"written to {args.output} after {(time.monotonic() - run.start) / 60:.1f} minutes; engines' messages are in {run.logs}")
     print(report.markdown(run.result))
 
 
