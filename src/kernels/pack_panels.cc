@@ -1,5 +1,5 @@
-// Weights into panels, at load: from a file's own format without a change of value, or quantised on the way. One pass over the
-// source, block column by block column, so that both sides stay in the first-level cache.
+// Weights into panels, at load: from a file's own format without a change of value, or quantised on the way. One pass
+// over the source, block column by block column, so that both sides stay in the first-level cache.
 #include <cmath>
 #include <cstring>
 
@@ -176,8 +176,8 @@ void PackStored(const Panel& rows, const PackedMatrix& form, std::byte* out) {
   }
 }
 
-// F16ToF32 for every bit pattern, without a branch: vectors of it are the point. 2^112 moves the exponent's bias from 15 to
-// 127, and makes subnormals right on the way; what had the largest exponent is then an infinity or NaN.
+// F16ToF32 for every bit pattern, without a branch: vectors of it are the point. 2^112 moves the exponent's bias from
+// 15 to 127, and makes subnormals right on the way; what had the largest exponent is then an infinity or NaN.
 float HalfToFloat(uint16_t h) {
   const uint32_t magnitude = static_cast<uint32_t>(h & 0x7fff) << 13;
   const uint32_t finite = BitsOf(FloatOf(magnitude) * 0x1p112f);
@@ -228,7 +228,8 @@ void PackBf16Rounded(const MatrixView& w, const Panel& rows, std::byte* out) {
         std::memset(x, 0, sizeof x);
       }
       for (int64_t i = 0; i < even / 2; ++i) {
-        to[(first / 2 + i) * kPanelRows + r] = F32ToBF16(x[2 * i]) | static_cast<uint32_t>(F32ToBF16(x[2 * i + 1])) << 16;
+        to[(first / 2 + i) * kPanelRows + r] = F32ToBF16(x[2 * i]) | static_cast<uint32_t>(F32ToBF16(x[2 * i + 1]))
+                                                                         << 16;
       }
     }
   }

@@ -82,7 +82,8 @@ TokenFormat TokensFor(const PackedMatrix& m, int32_t planes) {
 int64_t PackedTokenBytes(int64_t tokens, int64_t cols) {
   const int64_t padded = PackedTokens::PaddedCols(cols), rows = 2 * tokens;
   // Two planes of int8 take at least the bytes of bf16; rows of scales and sums are whole, not aligned.
-  return rows * RowStride(padded) + RoundUpTo(rows * (padded / 32) * 4, kLine) + RoundUpTo(rows * (padded / 16) * 4, kLine);
+  return rows * RowStride(padded) + RoundUpTo(rows * (padded / 32) * 4, kLine) +
+         RoundUpTo(rows * (padded / 16) * 4, kLine);
 }
 
 PackedTokens PlaceTokens(std::byte* memory, const TokenFormat& format, int64_t tokens, int64_t cols) {

@@ -5,7 +5,8 @@
 
 #include "tensor/float16.h"
 
-// Also compiled for AVX2, chosen when the program starts; the same roundings either way. Sanitizers are not ready that early.
+// Also compiled for AVX2, chosen when the program starts; the same roundings either way. Sanitizers are not ready that
+// early.
 #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define TACTUS_CLONES __attribute__((target_clones("avx2", "default")))
@@ -44,8 +45,8 @@ constexpr float kInt4Ranges[] = {1.0f, 0.9f};
 
 struct Int4Fit {
   float error = std::numeric_limits<float>::infinity();
-  uint16_t step = 0, minimum = 0;             // f16
-  float next_step = 0, next_minimum = 0;      // the least squares' line through the codes found
+  uint16_t step = 0, minimum = 0;         // f16
+  float next_step = 0, next_minimum = 0;  // the least squares' line through the codes found
   uint8_t codes[kInt4Group] = {};
 };
 

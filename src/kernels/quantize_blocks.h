@@ -1,4 +1,5 @@
-// Roundings of weights at load (`--quantization`): one block at a time, on the stack, in loops that compilers turn into vectors.
+// Roundings of weights at load (`--quantization`): one block at a time, on the stack, in loops that compilers turn into
+// vectors.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@ float LargestMagnitude(const float* x, int64_t n, float largest);
 void RoundToCodes(const float* x, int64_t n, float inverse, uint8_t* codes);
 // 32 values to q8_0's scale and codes + 128: the values of Quantize(kQ8_0).
 BlockScale QuantizeQ80(const float* x, uint8_t* codes);
-// 64 values to 4-bit codes with a scale and a minimum, by least squares. Why this grid: relative error (root mean square)
-// over the default model's Q8_0 embeddings (kurtosis 8), with bits per weight:
+// 64 values to 4-bit codes with a scale and a minimum, by least squares. Why this grid: relative error (root mean
+// square) over the default model's Q8_0 embeddings (kurtosis 8), with bits per weight:
 //   64 symmetric, scale searched:      12.8 %, 4.25      32 symmetric, largest value at -8: 11.1 %, 4.5
 //   64 with minimum, full range:       11.2 %, 4.5       32 symmetric, scale searched:      10.6 %, 4.5
 //   64 with minimum, as here:          10.6 %, 4.5       32 with minimum:                    9.0 %, 5

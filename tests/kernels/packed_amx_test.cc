@@ -1,6 +1,6 @@
-// The code that multiplies by matrix tiles, on a software model of them: the specification's bits for integer codes, its bound and
-// the same bits in every batch for bf16, and no fault of the model. On a machine with AMX the set "amx" is also among those that
-// packed_linear_test.cc runs.
+// The code that multiplies by matrix tiles, on a software model of them: the specification's bits for integer codes,
+// its bound and the same bits in every batch for bf16, and no fault of the model. On a machine with AMX the set "amx"
+// is also among those that packed_linear_test.cc runs.
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/simd_portable.h"
@@ -20,7 +20,8 @@ std::vector<float> RunTiles(ThreadPool& pool, const float* x, int64_t tokens, co
   SelectOps("ref")->pack(pool, x, nullptr, 0.0f, packed.view);
   std::vector<float> y(static_cast<size_t>(tokens * w.rows), -1.0f);
   const LinearOutput out = {&w, bias, y.data(), w.rows, false};
-  LinearPackedBy([](const PackedMatrix&) -> SumPanelFn { return SumPanelByTiles<ModelTiles>; }, pool, packed.view, {&out, 1});
+  LinearPackedBy([](const PackedMatrix&) -> SumPanelFn { return SumPanelByTiles<ModelTiles>; }, pool, packed.view,
+                 {&out, 1});
   return y;
 }
 
@@ -36,18 +37,22 @@ TEST(PackedAmx, TilesGiveTheSpecificationsBits) {
       for (int64_t tokens : {1, 7, 16, 17, 31, 32, 33, 50}) {
         const std::vector<float> x = RandomTokens(tokens, cols, 132), bias = RandomFloats(rows, 133);
         for (int32_t planes : PlanesOf(form)) {
-          const std::vector<float> want = RunPacked(*SelectOps("ref"), pool, x.data(), tokens, packed.form, planes, bias.data());
+          const std::vector<float> want =
+              RunPacked(*SelectOps("ref"), pool, x.data(), tokens, packed.form, planes, bias.data());
           const std::vector<float> got = RunTiles(pool, x.data(), tokens, packed.form, planes, bias.data());
           if (form.integer()) {
-            ASSERT_TRUE(SameBits(got.data(), want.data(), tokens * rows)) << form.name() << " " << cols << " tokens " << tokens;
+            ASSERT_TRUE(SameBits(got.data(), want.data(), tokens * rows))
+                << form.name() << " " << cols << " tokens " << tokens;
             continue;
           }
           std::vector<float> row(static_cast<size_t>(cols));
           for (int64_t i = 0; i < tokens * rows; ++i) {
             UnpackRow(packed.form, i % rows, row.data());
             double magnitude = std::fabs(bias[i % rows]);
-            for (int64_t c = 0; c < cols; ++c) magnitude += std::fabs(static_cast<double>(x[i / rows * cols + c]) * row[c]);
-            ASSERT_NEAR(got[i], want[i], 4 * std::sqrt(static_cast<double>(cols) + 4) * 0x1p-24 * magnitude) << form.name() << " " << i;
+            for (int64_t c = 0; c < cols; ++c)
+              magnitude += std::fabs(static_cast<double>(x[i / rows * cols + c]) * row[c]);
+            ASSERT_NEAR(got[i], want[i], 4 * std::sqrt(static_cast<double>(cols) + 4) * 0x1p-24 * magnitude)
+                << form.name() << " " << i;
           }
         }
       }

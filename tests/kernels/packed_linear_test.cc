@@ -1,5 +1,5 @@
-// The operators over packed weights: ref against plain arithmetic in double, every kernel set against ref (bit for bit where
-// codes are integers), and the same bits whatever else is in the batch and however many threads work.
+// The operators over packed weights: ref against plain arithmetic in double, every kernel set against ref (bit for bit
+// where codes are integers), and the same bits whatever else is in the batch and however many threads work.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -41,7 +41,8 @@ TEST(PackedLinear, RefIsTheProductOfWhatIsPacked) {
       const std::vector<float> x = RandomTokens(tokens, cols, 52), bias = RandomFloats(rows, 53);
       OwnedTokens in(TokensFor(packed.form, planes), tokens, cols);
       Pack(*SelectOps("ref"), pool, x, in.view);
-      const std::vector<float> y = RunPacked(*SelectOps("ref"), pool, x.data(), tokens, packed.form, planes, bias.data());
+      const std::vector<float> y =
+          RunPacked(*SelectOps("ref"), pool, x.data(), tokens, packed.form, planes, bias.data());
       std::vector<float> row(static_cast<size_t>(cols));
       for (int64_t n = 0; n < rows; ++n) {
         UnpackRow(packed.form, n, row.data());
@@ -69,7 +70,8 @@ TEST(PackedLinear, EverySetAgreesWithRef) {
         const OwnedMatrix w = RandomMatrix(form.dtype, rows, cols, 61);
         const OwnedPacked packed(w.view, form.at(rows, cols));
         const std::vector<float> x = RandomTokens(tokens, cols, 62), bias = RandomFloats(rows, 63);
-        const std::vector<float> want = RunPacked(*SelectOps("ref"), pool, x.data(), tokens, packed.form, planes, bias.data());
+        const std::vector<float> want =
+            RunPacked(*SelectOps("ref"), pool, x.data(), tokens, packed.form, planes, bias.data());
         for (const Ops* ops : OwnSets()) {
           const std::vector<float> got = RunPacked(*ops, pool, x.data(), tokens, packed.form, planes, bias.data());
           for (int64_t i = 0; i < tokens * rows; ++i) {
@@ -81,8 +83,10 @@ TEST(PackedLinear, EverySetAgreesWithRef) {
               std::vector<float> row(static_cast<size_t>(cols));
               UnpackRow(packed.form, i % rows, row.data());
               double magnitude = std::fabs(bias[i % rows]);
-              for (int64_t c = 0; c < cols; ++c) magnitude += std::fabs(static_cast<double>(x[i / rows * cols + c]) * row[c]);
-              ASSERT_NEAR(got[i], want[i], 4 * std::sqrt(static_cast<double>(cols) + 4) * 0x1p-24 * magnitude) << What(ops, form, planes);
+              for (int64_t c = 0; c < cols; ++c)
+                magnitude += std::fabs(static_cast<double>(x[i / rows * cols + c]) * row[c]);
+              ASSERT_NEAR(got[i], want[i], 4 * std::sqrt(static_cast<double>(cols) + 4) * 0x1p-24 * magnitude)
+                  << What(ops, form, planes);
             }
           }
         }
@@ -104,7 +108,8 @@ TEST(PackedLinear, ExtremeCodesDoNotSaturate) {
     if (dtype == DType::kQ8_0) {  // rows of -128 throughout, of 127 throughout, and both by turns
       for (int64_t r = 0; r < rows; ++r) {
         for (int64_t i = 0; i < w.view.row_bytes; ++i) {
-          bytes[r * w.view.row_bytes + i] = std::byte{r % 3 == 0 || (r % 3 == 1 && i % 2 == 0) ? uint8_t{0x80} : uint8_t{0x7f}};
+          bytes[r * w.view.row_bytes + i] =
+              std::byte{r % 3 == 0 || (r % 3 == 1 && i % 2 == 0) ? uint8_t{0x80} : uint8_t{0x7f}};
         }
       }
     }
@@ -171,7 +176,8 @@ TEST(PackedLinear, ThreadsChangeNoBit) {
           const std::vector<float> want = RunPacked(*ops, one, x.data(), tokens, packed.form, planes);
           for (ThreadPool* pool : {&two, &three, &four}) {
             const std::vector<float> got = RunPacked(*ops, *pool, x.data(), tokens, packed.form, planes);
-            ASSERT_TRUE(SameBits(got.data(), want.data(), tokens * kRows)) << What(ops, form, planes) << " threads " << pool->threads();
+            ASSERT_TRUE(SameBits(got.data(), want.data(), tokens * kRows))
+                << What(ops, form, planes) << " threads " << pool->threads();
           }
         }
       }
@@ -179,7 +185,8 @@ TEST(PackedLinear, ThreadsChangeNoBit) {
   }
 }
 
-// Several matrices at once, into strided rows, some added to what is there: each as if it were alone, and nothing else touched.
+// Several matrices at once, into strided rows, some added to what is there: each as if it were alone, and nothing else
+// touched.
 TEST(PackedLinear, OutputsKeepToTheirPlaces) {
   ThreadPool pool(2);
   const int64_t tokens = 19;
@@ -187,7 +194,8 @@ TEST(PackedLinear, OutputsKeepToTheirPlaces) {
     const int64_t cols = form.width(256);
     const OwnedMatrix wa = RandomMatrix(form.dtype, 100, cols, 91), wb = RandomMatrix(form.dtype, 3, cols, 92);
     const OwnedPacked a(wa.view, form.at(100, cols)), b(wb.view, form.at(3, cols));
-    const std::vector<float> x = RandomTokens(tokens, cols, 93), bias = RandomFloats(100, 94), before = RandomFloats(tokens * 110, 95);
+    const std::vector<float> x = RandomTokens(tokens, cols, 93), bias = RandomFloats(100, 94),
+                             before = RandomFloats(tokens * 110, 95);
     for (const Ops* ops : RunnableOps()) {
       for (int32_t planes : PlanesOf(form)) {
         const std::vector<float> plain = RunPacked(*ops, pool, x.data(), tokens, a.form, planes);
@@ -196,14 +204,15 @@ TEST(PackedLinear, OutputsKeepToTheirPlaces) {
         OwnedWorkspace scratch(tokens, cols, 1, 8, pool.threads());
         Pack(*ops, pool, x, in.view);
         std::vector<float> y = before, z(tokens * 3, -1.0f);
-        const std::array<LinearOutput, 2> outputs = {
-            LinearOutput{&a.form, bias.data(), y.data(), 110, true}, LinearOutput{&b.form, nullptr, z.data(), 3, false}};
+        const std::array<LinearOutput, 2> outputs = {LinearOutput{&a.form, bias.data(), y.data(), 110, true},
+                                                     LinearOutput{&b.form, nullptr, z.data(), 3, false}};
         ops->linear_packed(pool, in.view, outputs, scratch.view());
         EXPECT_TRUE(SameBits(z.data(), small.data(), tokens * 3)) << What(ops, form, planes);
         for (int64_t t = 0; t < tokens; ++t) {
           for (int64_t n = 0; n < 110; ++n) {
             const float old = before[t * 110 + n];
-            ASSERT_EQ(y[t * 110 + n], n < 100 ? old + (plain[t * 100 + n] + bias[n]) : old) << What(ops, form, planes) << " " << t << " " << n;
+            ASSERT_EQ(y[t * 110 + n], n < 100 ? old + (plain[t * 100 + n] + bias[n]) : old)
+                << What(ops, form, planes) << " " << t << " " << n;
           }
         }
       }
@@ -211,8 +220,8 @@ TEST(PackedLinear, OutputsKeepToTheirPlaces) {
   }
 }
 
-// The promise across machines: these hashes (FNV-1a of the result's bytes) hold for every set of every architecture. Inputs come
-// from integers, so that no math library has a say.
+// The promise across machines: these hashes (FNV-1a of the result's bytes) hold for every set of every architecture.
+// Inputs come from integers, so that no math library has a say.
 TEST(PackedLinear, BitsAreThoseOfEveryMachine) {
   struct Golden {
     Quantization quantization;
@@ -261,8 +270,9 @@ struct Gated {
   std::vector<float> values;  // [tokens, rows], of the packed result
 };
 
-Gated RunGated(const Ops& ops, ThreadPool& pool, const float* x, int64_t tokens, const PackedMatrix& gate, const PackedMatrix& up,
-               const std::vector<float>& bias, const TokenFormat& in_format, const TokenFormat& out_format) {
+Gated RunGated(const Ops& ops, ThreadPool& pool, const float* x, int64_t tokens, const PackedMatrix& gate,
+               const PackedMatrix& up, const std::vector<float>& bias, const TokenFormat& in_format,
+               const TokenFormat& out_format) {
   OwnedTokens in(in_format, tokens, gate.cols), out(out_format, tokens, gate.rows);
   OwnedWorkspace scratch(tokens, gate.cols, 1, 8, pool.threads());
   std::vector<float> inner(static_cast<size_t>(tokens * gate.rows));
@@ -278,15 +288,18 @@ Gated RunGated(const Ops& ops, ThreadPool& pool, const float* x, int64_t tokens,
 TEST(PackedGated, IsSiluOfGateTimesUpForEverySet) {
   ThreadPool pool(2);
   const int64_t tokens = 21, rows = 150;
-  for (const Form& form : {Form{DType::kBF16}, Form{DType::kQ4_1}, Form{DType::kQ8_0}, Form{DType::kF32, Quantization::kInt8}}) {
+  for (const Form& form :
+       {Form{DType::kBF16}, Form{DType::kQ4_1}, Form{DType::kQ8_0}, Form{DType::kF32, Quantization::kInt8}}) {
     const int64_t cols = form.width(256);
     const OwnedMatrix wg = RandomMatrix(form.dtype, rows, cols, 101), wu = RandomMatrix(form.dtype, rows, cols, 102);
     const OwnedPacked gate(wg.view, form.at(rows, cols)), up(wu.view, form.at(rows, cols));
     const std::vector<float> x = RandomFloats(tokens * cols, 103), bias = RandomFloats(rows, 104);
     for (int32_t planes : PlanesOf(form)) {
       const TokenFormat in_format = TokensFor(gate.form, planes);
-      for (const TokenFormat& out_format : {TokenFormat{}, TokenFormat{true, 1, 128}, TokenFormat{true, 2, 32}, TokenFormat{true, 2, 128}}) {
-        const Gated want = RunGated(*SelectOps("ref"), pool, x.data(), tokens, gate.form, up.form, bias, in_format, out_format);
+      for (const TokenFormat& out_format :
+           {TokenFormat{}, TokenFormat{true, 1, 128}, TokenFormat{true, 2, 32}, TokenFormat{true, 2, 128}}) {
+        const Gated want =
+            RunGated(*SelectOps("ref"), pool, x.data(), tokens, gate.form, up.form, bias, in_format, out_format);
         for (const Ops* ops : RunnableOps()) {
           const std::vector<float> g = RunPacked(*ops, pool, x.data(), tokens, gate.form, planes, bias.data());
           const std::vector<float> u = RunPacked(*ops, pool, x.data(), tokens, up.form, planes);
@@ -294,11 +307,14 @@ TEST(PackedGated, IsSiluOfGateTimesUpForEverySet) {
           for (int64_t t = 0; t < tokens; ++t) {
             float largest = 0;
             for (int64_t n = 0; n < rows; ++n) largest = std::fmax(largest, std::fabs(want.values[t * rows + n]));
-            const double step = !out_format.integer ? largest * 0x1p-7 : largest / (out_format.planes == 2 ? 32512.0 : 127.0);
+            const double step =
+                !out_format.integer ? largest * 0x1p-7 : largest / (out_format.planes == 2 ? 32512.0 : 127.0);
             for (int64_t n = 0; n < rows; ++n) {
               const double gv = g[t * rows + n], value = gv / (1 + std::exp(-gv)) * u[t * rows + n];
-              ASSERT_NEAR(got.values[t * rows + n], value, 0.51 * step + 2e-6 * std::fabs(value)) << What(ops, form, planes) << " " << n;
-              ASSERT_NEAR(got.values[t * rows + n], want.values[t * rows + n], 1.01 * step + 1e-5 * std::fabs(value)) << What(ops, form, planes);
+              ASSERT_NEAR(got.values[t * rows + n], value, 0.51 * step + 2e-6 * std::fabs(value))
+                  << What(ops, form, planes) << " " << n;
+              ASSERT_NEAR(got.values[t * rows + n], want.values[t * rows + n], 1.01 * step + 1e-5 * std::fabs(value))
+                  << What(ops, form, planes);
             }
           }
         }
@@ -316,10 +332,12 @@ TEST(PackedGated, ATokenHasTheSameBitsInEveryBatchAndForAnyThreads) {
     const OwnedMatrix wg = RandomMatrix(form.dtype, kRows, cols, 111), wu = RandomMatrix(form.dtype, kRows, cols, 112);
     const OwnedPacked gate(wg.view, form.at(kRows, cols)), up(wu.view, form.at(kRows, cols));
     const std::vector<float> x = RandomFloats(most * cols, 113), bias = RandomFloats(kRows, 114);
-    const TokenFormat in_format = TokensFor(gate.form, 1), out_format = in_format.integer ? TokenFormat{true, 2, 64} : in_format;
+    const TokenFormat in_format = TokensFor(gate.form, 1),
+                      out_format = in_format.integer ? TokenFormat{true, 2, 64} : in_format;
     for (const Ops* ops : OwnSets()) {
       const auto run = [&](ThreadPool& pool, int64_t first, int64_t tokens) {
-        return RunGated(*ops, pool, x.data() + first * cols, tokens, gate.form, up.form, bias, in_format, out_format).values;
+        return RunGated(*ops, pool, x.data() + first * cols, tokens, gate.form, up.form, bias, in_format, out_format)
+            .values;
       };
       std::vector<float> alone;
       for (int64_t t = 0; t < most; ++t) {
@@ -330,7 +348,8 @@ TEST(PackedGated, ATokenHasTheSameBitsInEveryBatchAndForAnyThreads) {
         if (tokens > most) break;
         for (ThreadPool* pool : {&one, &three}) {
           const std::vector<float> y = run(*pool, 0, tokens);
-          ASSERT_TRUE(SameBits(y.data(), alone.data(), tokens * kRows)) << ops->name << " " << form.name() << " M " << tokens;
+          ASSERT_TRUE(SameBits(y.data(), alone.data(), tokens * kRows))
+              << ops->name << " " << form.name() << " M " << tokens;
         }
       }
     }

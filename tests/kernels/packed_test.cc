@@ -81,7 +81,8 @@ TEST(PackedWeights, AnyPanelsAtATimeGiveTheSameBytes) {
     PackPanels(w.view, whole.form, 0, 1, parts.data());
     EXPECT_EQ(std::memcmp(parts.data(), whole.bytes.data(), static_cast<size_t>(whole.form.bytes())), 0) << form.name();
     const std::byte* end = whole.bytes.data() + whole.form.bytes();
-    EXPECT_TRUE(std::all_of(end, end + 16, [](std::byte b) { return b == std::byte{0xa5}; })) << form.name() << " wrote beyond";
+    EXPECT_TRUE(std::all_of(end, end + 16, [](std::byte b) { return b == std::byte{0xa5}; }))
+        << form.name() << " wrote beyond";
   }
 }
 
@@ -116,7 +117,8 @@ TEST(PackedWeights, Int8IsWithinHalfAStepOfEveryFloatFormat) {
       const std::vector<float> want = RowOf(w.view, r), got = RowOf(packed.form, r);
       float largest = 0;
       for (float v : want) largest = std::fmax(largest, std::fabs(v));
-      for (int64_t c = 0; c < cols; ++c) ASSERT_NEAR(got[c], want[c], largest / 254 * 1.0001f) << InfoOf(dtype).name << " " << r;
+      for (int64_t c = 0; c < cols; ++c)
+        ASSERT_NEAR(got[c], want[c], largest / 254 * 1.0001f) << InfoOf(dtype).name << " " << r;
     }
   }
 }
@@ -134,8 +136,8 @@ double ErrorOf(const std::vector<float>& x, const PackedMatrix& packed) {
   return std::sqrt(error / norm);
 }
 
-// The grid's reason to be: less error than minima over the full range, and than q4_0, which takes as many bits, where groups
-// are not centred; no more than a few per cent above it where they are.
+// The grid's reason to be: less error than minima over the full range, and than q4_0, which takes as many bits, where
+// groups are not centred; no more than a few per cent above it where they are.
 TEST(PackedWeights, Int4IsNoWorseThanTheGridsOfAsManyBits) {
   const int64_t rows = 64, cols = 512;
   for (const float mean : {0.0f, 0.1f}) {
@@ -165,15 +167,16 @@ TEST(PackedWeights, Int4IsNoWorseThanTheGridsOfAsManyBits) {
 TEST(PackedWeights, DegenerateGroupsSurviveQuantising) {
   const int64_t cols = 128;
   std::vector<float> x(4 * cols, 0.0f);
-  for (int64_t c = 0; c < cols; ++c) x[cols + c] = 0.25f;                       // constant
-  for (int64_t c = 0; c < cols; ++c) x[2 * cols + c] = c == 5 ? 3.0f : 0.0f;    // one value
+  for (int64_t c = 0; c < cols; ++c) x[cols + c] = 0.25f;                     // constant
+  for (int64_t c = 0; c < cols; ++c) x[2 * cols + c] = c == 5 ? 3.0f : 0.0f;  // one value
   for (int64_t c = 0; c < cols; ++c) x[3 * cols + c] = c % 2 == 0 ? -1.0f : 1.0f;
   for (Quantization q : {Quantization::kQ8_0, Quantization::kInt8, Quantization::kInt4}) {
     const Form form = {DType::kF32, q};
     const OwnedPacked packed(ViewOf(x, 4, cols), form.at(4, cols));
     for (int64_t r = 0; r < 4; ++r) {
       const std::vector<float> got = RowOf(packed.form, r);
-      for (int64_t c = 0; c < cols; ++c) ASSERT_NEAR(got[c], x[r * cols + c], 2e-3) << form.name() << " row " << r << " " << c;
+      for (int64_t c = 0; c < cols; ++c)
+        ASSERT_NEAR(got[c], x[r * cols + c], 2e-3) << form.name() << " row " << r << " " << c;
     }
   }
 }
@@ -218,14 +221,16 @@ TEST(PackedTokens, AreWithinHalfAStepAndTheirSumsAreExact) {
               largest = std::fmax(largest, std::fabs(x[t * cols + k]));
             }
             const float step = !format.integer ? largest * 0x1p-7f : largest / (format.planes == 2 ? 32512.0f : 127.0f);
-            ASSERT_NEAR(ValueOf(packed.view, t, c), x[t * cols + c], 0.501f * step) << ops->name << " " << cols << " " << t << " " << c;
+            ASSERT_NEAR(ValueOf(packed.view, t, c), x[t * cols + c], 0.501f * step)
+                << ops->name << " " << cols << " " << t << " " << c;
           }
           for (int64_t c = cols; c < PackedTokens::PaddedCols(cols); ++c) ASSERT_EQ(ValueOf(packed.view, t, c), 0.0f);
         }
         for (int64_t row = 0; row < tokens * format.planes && format.integer; ++row) {
           for (int64_t s = 0; s < packed.view.sum_count(); ++s) {
             int32_t sum = 0;
-            for (int64_t i = 16 * s; i < 16 * s + 16; ++i) sum += static_cast<int8_t>(packed.view.values[row * packed.view.stride + i]);
+            for (int64_t i = 16 * s; i < 16 * s + 16; ++i)
+              sum += static_cast<int8_t>(packed.view.values[row * packed.view.stride + i]);
             ASSERT_EQ(packed.view.sums[row * packed.view.sum_count() + s], sum) << ops->name;
           }
         }
@@ -238,7 +243,8 @@ void ExpectSameTokens(const PackedTokens& a, const PackedTokens& b, const std::s
   const int64_t rows = a.tokens * a.format.planes, padded = PackedTokens::PaddedCols(a.cols);
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t row_bytes = a.format.integer ? padded : 2 * padded;
-    ASSERT_EQ(std::memcmp(a.values + r * a.stride, b.values + r * b.stride, static_cast<size_t>(row_bytes)), 0) << what << " row " << r;
+    ASSERT_EQ(std::memcmp(a.values + r * a.stride, b.values + r * b.stride, static_cast<size_t>(row_bytes)), 0)
+        << what << " row " << r;
   }
   if (!a.format.integer) return;
   ASSERT_EQ(std::memcmp(a.sums, b.sums, static_cast<size_t>(rows * a.sum_count() * 4)), 0) << what;
@@ -252,9 +258,10 @@ TEST(PackedTokens, AreTheSameForEveryKernelSet) {
       for (int64_t cols : {1, 31, 100, 128, 576, 1536}) {
         const int64_t tokens = 7;
         std::vector<float> x = RandomTokens(tokens, cols, 42);
-        for (int64_t c = 0; c < cols; ++c) x[2 * cols + c] = 0;                            // a block of zeros
-        for (int64_t c = 0; c < cols; ++c) x[3 * cols + c] *= 1e-33f;                      // below kTokenZero
-        for (int64_t c = 0; c < cols; ++c) x[4 * cols + c] = (static_cast<float>(c % 7) - 3) * 0.5f * (127.0f / 3);  // ties
+        for (int64_t c = 0; c < cols; ++c) x[2 * cols + c] = 0;        // a block of zeros
+        for (int64_t c = 0; c < cols; ++c) x[3 * cols + c] *= 1e-33f;  // below kTokenZero
+        for (int64_t c = 0; c < cols; ++c)
+          x[4 * cols + c] = (static_cast<float>(c % 7) - 3) * 0.5f * (127.0f / 3);  // ties
         for (int64_t c = 0; c < cols; ++c) x[5 * cols + c] *= 1e36f;
         OwnedTokens want(format, tokens, cols), got(format, tokens, cols);
         Pack(*SelectOps("ref"), pool, x, want.view);

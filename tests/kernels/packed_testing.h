@@ -1,4 +1,5 @@
-// Shared by the tests of packed weights: every packed form with random weights in it, packed tokens, one call of an operator.
+// Shared by the tests of packed weights: every packed form with random weights in it, packed tokens, one call of an
+// operator.
 #pragma once
 
 #include <cstdlib>
@@ -66,7 +67,8 @@ struct Form {
 inline std::vector<Form> AllForms() {
   std::vector<Form> forms;
   for (DType dtype : kAllDTypes) forms.push_back({dtype});
-  for (Quantization q : {Quantization::kQ8_0, Quantization::kInt8, Quantization::kInt4}) forms.push_back({DType::kF32, q});
+  for (Quantization q : {Quantization::kQ8_0, Quantization::kInt8, Quantization::kInt4})
+    forms.push_back({DType::kF32, q});
   return forms;
 }
 
@@ -86,8 +88,8 @@ inline void Pack(const Ops& ops, ThreadPool& pool, const std::vector<float>& x, 
 }
 
 // y[tokens, rows] of x with `planes`, packed and multiplied by the same set.
-inline std::vector<float> RunPacked(const Ops& ops, ThreadPool& pool, const float* x, int64_t tokens, const PackedMatrix& w,
-                                    int32_t planes, const float* bias = nullptr) {
+inline std::vector<float> RunPacked(const Ops& ops, ThreadPool& pool, const float* x, int64_t tokens,
+                                    const PackedMatrix& w, int32_t planes, const float* bias = nullptr) {
   OwnedTokens packed(TokensFor(w, planes), tokens, w.cols);
   OwnedWorkspace scratch(tokens, w.cols, 1, 8, pool.threads());
   ops.pack(pool, x, nullptr, 0.0f, packed.view);

@@ -1,6 +1,6 @@
-// A software model of Intel's matrix tiles, written from the Software Developer's Manual (volume 2, ldtilecfg, tileloadd,
-// tilestored, tilezero, tdpbsud, tdpbf16ps; volume 1, chapter on AMX): palette 1, eight tiles of at most 16 rows of 64 bytes.
-// What the processor answers with an exception is counted in `faults` here.
+// A software model of Intel's matrix tiles, written from the Software Developer's Manual (volume 2, ldtilecfg,
+// tileloadd, tilestored, tilezero, tdpbsud, tdpbf16ps; volume 1, chapter on AMX): palette 1, eight tiles of at most 16
+// rows of 64 bytes. What the processor answers with an exception is counted in `faults` here.
 #pragma once
 
 #include <cmath>
@@ -62,7 +62,7 @@ struct ModelTiles {
   static void Load(const std::byte* p, int64_t stride) {
     Tile& t = tiles[kTile];
     if (!Valid(t)) return;
-    std::memset(t.data, 0, sizeof t.data);   // rows and bytes beyond the configuration read as zero
+    std::memset(t.data, 0, sizeof t.data);  // rows and bytes beyond the configuration read as zero
     for (int64_t r = 0; r < t.rows; ++r) std::memcpy(t.data[r], p + r * stride, static_cast<size_t>(t.row_bytes));
   }
   template <int kTile>
@@ -77,7 +77,8 @@ struct ModelTiles {
     Tile& c = tiles[kSum];
     const Tile &a = tiles[kA], &b = tiles[kB];
     if (!Valid(c) || !Valid(a) || !Valid(b)) return;
-    if (a.rows != c.rows || b.row_bytes != c.row_bytes || a.row_bytes / 4 != b.rows || a.row_bytes % 4 != 0 || c.row_bytes % 4 != 0) {
+    if (a.rows != c.rows || b.row_bytes != c.row_bytes || a.row_bytes / 4 != b.rows || a.row_bytes % 4 != 0 ||
+        c.row_bytes % 4 != 0) {
       ++faults;
       return;
     }
@@ -109,7 +110,8 @@ struct ModelTiles {
     for (int64_t k = 0; k < a.row_bytes / 4; ++k) {
       for (int64_t n = 0; n < c.row_bytes / 4; ++n) {
         auto sum = static_cast<uint32_t>(At<int32_t>(c, m, n));
-        for (int64_t i = 0; i < 4; ++i) sum += static_cast<uint32_t>(At<int8_t>(a, m, 4 * k + i) * At<uint8_t>(b, k, 4 * n + i));
+        for (int64_t i = 0; i < 4; ++i)
+          sum += static_cast<uint32_t>(At<int8_t>(a, m, 4 * k + i) * At<uint8_t>(b, k, 4 * n + i));
         Set(c, m, n, static_cast<int32_t>(sum));
       }
     }
@@ -117,7 +119,8 @@ struct ModelTiles {
   // Subnormals count as zero, in and out.
   static float Flush(float v) { return std::fabs(v) < 0x1p-126f ? std::copysign(0.0f, v) : v; }
   static float MulAdd(float a, float b, float c) { return Flush(std::fma(Flush(a), Flush(b), c)); }
-  // tdpbf16ps: even and odd columns each have their chain of fused multiply-adds from zero; both together are added to the sum
+  // tdpbf16ps: even and odd columns each have their chain of fused multiply-adds from zero; both together are added to
+  // the sum
   static void DotPairs(Tile& c, const Tile& a, const Tile& b, int64_t m) {
     for (int64_t n = 0; n < c.row_bytes / 4; ++n) {
       float even = 0, odd = 0;

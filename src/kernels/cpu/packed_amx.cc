@@ -1,6 +1,6 @@
-// The set "amx": the AVX-512 set, with products of many tokens by matrix tiles (compiled for AMX-TILE, AMX-INT8, AMX-BF16 and
-// AVX-512). Integer sums have the same bits either way, so few tokens go to AVX-512; bf16 always takes tiles, because its sums
-// would not.
+// The set "amx": the AVX-512 set, with products of many tokens by matrix tiles (compiled for AMX-TILE, AMX-INT8,
+// AMX-BF16 and AVX-512). Integer sums have the same bits either way, so few tokens go to AVX-512; bf16 always takes
+// tiles, because its sums would not.
 #include "kernels/cpu/simd_avx512.h"
 
 #include "kernels/cpu/packed_amx_tile.h"
@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kLeastTileRows = 16;
 
-// GCC's intrinsics paste the tile's number as text, which a template parameter is not; so the instructions are written out. Volatile
-// and with memory as an operand, they keep their order.
+// GCC's intrinsics paste the tile's number as text, which a template parameter is not; so the instructions are written
+// out. Volatile and with memory as an operand, they keep their order.
 struct AmxTiles {
   static void Configure(const TileConfig& config) { __asm__ volatile("ldtilecfg %0" : : "m"(config)); }
   static void Release() { __asm__ volatile("tilerelease"); }
@@ -52,12 +52,14 @@ bool TakesTiles(const PackedTokens& x) {
   return !x.format.integer || x.tokens * x.format.planes >= kLeastTileRows;
 }
 
-void LinearPackedAmx(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs, Workspace scratch) {
+void LinearPackedAmx(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs,
+                     Workspace scratch) {
   TakesTiles(x) ? LinearPackedBy(Pick, pool, x, outputs) : Avx512Ops().linear_packed(pool, x, outputs, scratch);
 }
 
 void GatedPackedAmx(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,
-                    const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out, Workspace scratch) {
+                    const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out,
+                    Workspace scratch) {
   if (TakesTiles(x)) return GatedPackedBy(Pick, pool, x, gate, gate_bias, up, up_bias, out);
   Avx512Ops().gated_packed(pool, x, gate, gate_bias, up, up_bias, inner, out, scratch);
 }

@@ -1,13 +1,15 @@
-// Multiplies a panel with matrix tiles (Intel AMX), over a class Tiles of the instructions: the real ones in packed_amx.cc, a
-// software model of the manual's text in tests/kernels/tile_model.h.
+// Multiplies a panel with matrix tiles (Intel AMX), over a class Tiles of the instructions: the real ones in
+// packed_amx.cc, a software model of the manual's text in tests/kernels/tile_model.h.
 //
-// A panel's codes lie as tdpbsud wants its second operand: row g of a tile is columns 4g .. 4g + 3 of 16 weight rows, 64 bytes,
-// rows 256 bytes apart; bf16 pairs likewise for tdpbf16ps. Tokens are the first operand as they lie. Registers: four tiles of
-// sums, two of tokens (32 token rows), two of weights (32 weight rows), so that four loads feed four products.
+// A panel's codes lie as tdpbsud wants its second operand: row g of a tile is columns 4g .. 4g + 3 of 16 weight rows,
+// 64 bytes, rows 256 bytes apart; bf16 pairs likewise for tdpbf16ps. Tokens are the first operand as they lie.
+// Registers: four tiles of sums, two of tokens (32 token rows), two of weights (32 weight rows), so that four loads
+// feed four products.
 //
-// Integer codes: tiles hold one block's sums, which are exact; scales are applied between blocks, in packed.h's order. bf16: the
-// instruction adds 16 pairs by itself, then to the sum; an output's chain goes by 32 columns from the row's start, the same for any
-// number of tokens, but not that of vdpbf16ps: a set that uses these tiles uses them for every batch.
+// Integer codes: tiles hold one block's sums, which are exact; scales are applied between blocks, in packed.h's order.
+// bf16: the instruction adds 16 pairs by itself, then to the sum; an output's chain goes by 32 columns from the row's
+// start, the same for any number of tokens, but not that of vdpbf16ps: a set that uses these tiles uses them for every
+// batch.
 #pragma once
 
 #include <cmath>
@@ -29,9 +31,10 @@ struct alignas(64) TileConfig {
 static_assert(sizeof(TileConfig) == 64);
 
 inline constexpr int64_t kAmxRows = 16, kAmxRowBytes = 64;
-inline constexpr int64_t kAmxGroupBytes = kPanelRows * 4;   // a panel's codes of one group
+inline constexpr int64_t kAmxGroupBytes = kPanelRows * 4;  // a panel's codes of one group
 
-// Tiles 0 .. 3: sums [token tile][weight slice]; 4, 5: tokens; 6, 7: weights. `depth`: bytes of a token's row per product.
+// Tiles 0 .. 3: sums [token tile][weight slice]; 4, 5: tokens; 6, 7: weights. `depth`: bytes of a token's row per
+// product.
 inline TileConfig ConfigOf(int64_t rows0, int64_t rows1, int64_t depth) {
   TileConfig c;
   const auto set = [&c](int tile, int64_t rows, int64_t bytes) {
@@ -107,7 +110,7 @@ void OpenBlock(const PackedMatrix& w, const std::byte* at, int64_t block, AmxBlo
     out->codes = out->opened;
   }
   if (w.block == 0) {
-    for (float& scale : out->scales) scale = 1.0f;   // the row's own comes at the end; x_scale * 1 is x_scale
+    for (float& scale : out->scales) scale = 1.0f;  // the row's own comes at the end; x_scale * 1 is x_scale
     return;
   }
   const std::byte* scales = at + w.code_bytes();
@@ -145,7 +148,8 @@ void SumIntegerRows(const PanelSums& run, int64_t first, int64_t rows) {
     for (int64_t slices = 0; slices < kPanelRows; slices += 2 * kAmxRows) {
       ZeroTiles<Tiles, kPair>();
       for (int64_t k = 0; k < block; k += depth) {
-        MultiplyTiles<Tiles, true, kPair>(values + k, x.stride, opened.codes + k / 4 * kAmxGroupBytes + slices * 4, kAmxGroupBytes);
+        MultiplyTiles<Tiles, true, kPair>(values + k, x.stride, opened.codes + k / 4 * kAmxGroupBytes + slices * 4,
+                                          kAmxGroupBytes);
       }
       StoreTiles<Tiles, kPair>(sums, sizeof sums[0]);
       for (int64_t t = 0; t < rows; ++t) {

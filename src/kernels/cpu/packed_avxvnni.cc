@@ -1,5 +1,5 @@
-// AVX-VNNI's vpdpbusd on vectors of 32 bytes: four products of an unsigned code and a signed value per lane and instruction,
-// exactly. The set "avxvnni" is the AVX2 set with these products.
+// AVX-VNNI's vpdpbusd on vectors of 32 bytes: four products of an unsigned code and a signed value per lane and
+// instruction, exactly. The set "avxvnni" is the AVX2 set with these products.
 #include "kernels/cpu/packed_dots_avx2.h"
 
 #include "kernels/cpu/packed_bf16_tile.h"

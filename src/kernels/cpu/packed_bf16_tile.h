@@ -1,5 +1,6 @@
-// Multiplies a panel of bf16 for an instruction set without products of it: weights and tokens are widened to f32, a sum is one
-// chain of multiply-adds, columns ascending. After the set's simd_*.h; D opens the pairs (packed_tile.h). Chunks and tiles as there.
+// Multiplies a panel of bf16 for an instruction set without products of it: weights and tokens are widened to f32, a
+// sum is one chain of multiply-adds, columns ascending. After the set's simd_*.h; D opens the pairs (packed_tile.h).
+// Chunks and tiles as there.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,8 @@ namespace tactus::kernels {
 namespace {
 
 template <class D, int kTokens>
-__attribute__((noinline)) void RunBf16Tile(const std::byte* w, int64_t pairs, const float* x_first, int64_t x_stride, float* y_first) {
+__attribute__((noinline)) void RunBf16Tile(const std::byte* w, int64_t pairs, const float* x_first, int64_t x_stride,
+                                           float* y_first) {
   for (int64_t r = 0; r < kPanelRows; r += kTileVectors * Simd::kWidth) {
     Simd::F sum[kTokens][kTileVectors];
 #pragma GCC unroll 4
@@ -47,7 +49,7 @@ __attribute__((noinline)) void RunBf16Tile(const std::byte* w, int64_t pairs, co
 template <class D>
 void SumPanelBf16(const PanelSums& run) {
   constexpr int kTokens = 2;
-  constexpr int64_t kPairs = 64;   // of a chunk: 16 KiB of weights
+  constexpr int64_t kPairs = 64;  // of a chunk: 16 KiB of weights
   const PackedMatrix& w = *run.w;
   const PackedTokens& x = *run.x;
   const int64_t pairs = (w.cols + 1) / 2, tiles = (run.rows + kTokens - 1) / kTokens;
@@ -58,7 +60,7 @@ void SumPanelBf16(const PanelSums& run) {
     const int64_t count = kPairs < pairs - p ? kPairs : pairs - p;
     for (int64_t tile = 0; tile < tiles; ++tile) {
       const int64_t first = tile * run.rows / tiles, rows = (tile + 1) * run.rows / tiles - first;
-      for (int64_t t = 0; t < rows; ++t) {   // rows of tokens are padded: whole vectors may be read
+      for (int64_t t = 0; t < rows; ++t) {  // rows of tokens are padded: whole vectors may be read
         const std::byte* from = x.values + (run.first_row + first + t) * x.stride + p * 4;
         for (int64_t i = 0; i < 2 * count; i += Simd::kWidth) Simd::Store(wide[t] + i, Simd::LoadBF16(from + 2 * i));
       }

@@ -1,6 +1,6 @@
-// Integer dot products of AVX2 for packed_tile.h. Any unsigned code and any signed value, exactly: vpmaddubsw adds two products
-// in 16 bits and saturates, so it serves 4-bit codes only (15 * 128 * 2, eight times, is within 16 bits); codes of 8 bits are
-// widened, and vpmaddwd adds even and odd columns.
+// Integer dot products of AVX2 for packed_tile.h. Any unsigned code and any signed value, exactly: vpmaddubsw adds two
+// products in 16 bits and saturates, so it serves 4-bit codes only (15 * 128 * 2, eight times, is within 16 bits);
+// codes of 8 bits are widened, and vpmaddwd adds even and odd columns.
 #pragma once
 
 #include <immintrin.h>
@@ -37,8 +37,8 @@ struct DotsAvx2 {
   static void PrepareX(const std::byte* q, int64_t columns, std::byte* to) {
     for (int64_t c = 0; c < columns; c += 16, to += 32) {
       const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(q + c)));
-      const __m256i order = _mm256_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15, 0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12,
-                                             13, 10, 11, 14, 15);
+      const __m256i order = _mm256_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15, 0, 1, 4, 5, 2, 3, 6,
+                                             7, 8, 9, 12, 13, 10, 11, 14, 15);
       _mm256_store_si256(reinterpret_cast<__m256i*>(to), _mm256_shuffle_epi8(wide, order));
     }
   }
@@ -65,7 +65,7 @@ struct DotsAvx2 {
 };
 
 struct NibbleDotsAvx2 : DotsAvx2 {
-  static constexpr int64_t kPartColumns = 32;   // sums of 16 bits
+  static constexpr int64_t kPartColumns = 32;  // sums of 16 bits
   static constexpr bool kPreparesX = false;
   static constexpr int64_t kXBytes = 4;
   using Part = __m256i;

@@ -1,4 +1,5 @@
-// Integer dot products of Arm for packed_tile.h, each part compiled where the file that includes it is for that extension.
+// Integer dot products of Arm for packed_tile.h, each part compiled where the file that includes it is for that
+// extension.
 #pragma once
 
 #include <arm_neon.h>
@@ -40,7 +41,9 @@ struct NeonBase {
     return (Simd::F)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
   }
   static Simd::F FirstBf16(uint8x16_t v) { return (Simd::F)vshlq_n_u32(vreinterpretq_u32_u8(v), 16); }
-  static Simd::F SecondBf16(uint8x16_t v) { return (Simd::F)vandq_u32(vreinterpretq_u32_u8(v), vdupq_n_u32(0xffff0000u)); }
+  static Simd::F SecondBf16(uint8x16_t v) {
+    return (Simd::F)vandq_u32(vreinterpretq_u32_u8(v), vdupq_n_u32(0xffff0000u));
+  }
 };
 
 #if defined(__ARM_FEATURE_DOTPROD)
@@ -57,8 +60,8 @@ struct NibbleDotsDotprod : DotsDotprod {
 #endif
 
 #if defined(__ARM_FEATURE_MATMUL_INT8)
-// usmmla multiplies two rows of 8 unsigned codes by two of 8 signed values: two weight rows by two tokens. Two groups of four
-// columns of four weight rows, zipped, are two such pairs of rows. A lone token takes usdot.
+// usmmla multiplies two rows of 8 unsigned codes by two of 8 signed values: two weight rows by two tokens. Two groups
+// of four columns of four weight rows, zipped, are two such pairs of rows. A lone token takes usdot.
 struct DotsI8mm : NeonBase {
   static constexpr int32_t kCodeOffset = 0;
   static constexpr bool kOwnTile = true;
@@ -67,7 +70,7 @@ struct DotsI8mm : NeonBase {
   static void DotTile(const std::byte* codes, const std::byte* const (&x)[kTokens], int64_t columns,
                       const int32_t (&start)[kTokens], int32_t* sums) {
     constexpr int kPairs = (kTokens + 1) / 2, kVectors = 4;
-    constexpr int64_t kBytesPer8 = kU4 ? 256 : 512;   // a panel's codes of 8 columns
+    constexpr int64_t kBytesPer8 = kU4 ? 256 : 512;  // a panel's codes of 8 columns
     if constexpr (kTokens == 1) {
       Int sum[kVectors];
       for (int v = 0; v < kVectors; ++v) sum[v] = vdupq_n_s32(start[0]);
@@ -83,7 +86,8 @@ struct DotsI8mm : NeonBase {
       for (int v = 0; v < kVectors; ++v) vst1q_s32(sums + 4 * v, sum[v]);
       return;
     }
-    // [pair of tokens][vector of four rows][its upper or lower two rows]: lanes (row, token), (row, token + 1), (row + 1, token), ...
+    // [pair of tokens][vector of four rows][its upper or lower two rows]: lanes (row, token), (row, token + 1), (row +
+    // 1, token), ...
     Int sum[kPairs][kVectors][2];
 #pragma GCC unroll 2
     for (int p = 0; p < kPairs; ++p) {

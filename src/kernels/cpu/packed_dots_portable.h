@@ -67,7 +67,9 @@ struct DotsPortable {
     return (x >> 16) * (y >> 16) + ((Int)(a << 16) >> 16) * ((Int)(b << 16) >> 16);
 #endif
   }
-  static Int Dot(Int sum, const Codes& w, const X& x) { return sum + DotPairs(w.even, x.even) + DotPairs(w.odd, x.odd); }
+  static Int Dot(Int sum, const Codes& w, const X& x) {
+    return sum + DotPairs(w.even, x.even) + DotPairs(w.odd, x.odd);
+  }
   static Int Add(Int a, Int b) { return a + b; }
   static Int LoadInt(const int32_t* p) {
     Int v;
@@ -78,9 +80,9 @@ struct DotsPortable {
   static Int Spread(int32_t v) { return Int{v, v, v, v}; }
   static Simd::F ToFloat(Int v) { return __builtin_convertvector(v, Simd::F); }
 
-  // a * b + c rounded once, on machines without an instruction for it. The product is exact in a double; their sum is rounded
-  // to odd (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008),
-  // so that the rounding to f32 sees on which side of a tie it lies.
+  // a * b + c rounded once, on machines without an instruction for it. The product is exact in a double; their sum is
+  // rounded to odd (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding
+  // to odd", 2008), so that the rounding to f32 sees on which side of a tie it lies.
   static float Fused(float a, float b, float c) {
 #if defined(__FP_FAST_FMAF)
     return __builtin_fmaf(a, b, c);
@@ -92,7 +94,7 @@ struct DotsPortable {
     std::memcpy(&bits, &sum, sizeof bits);
     std::memcpy(&error_bits, &error, sizeof error_bits);
     const uint64_t magnitude = error_bits & 0x7fffffffffffffffu, inexact = (magnitude | (0 - magnitude)) >> 63;
-    const uint64_t inward = (bits ^ error_bits) >> 63;   // the error has the other sign
+    const uint64_t inward = (bits ^ error_bits) >> 63;  // the error has the other sign
     const uint64_t step = inexact & ~bits & 1;
     bits += (step ^ (0 - (inward & step))) + (inward & step);
     double odd;

@@ -1,8 +1,9 @@
-// The operators over packed weights of one kernel set: hands panels out, finishes their sums and rounds what comes next.
-// Included once per kernel-set file, after row_kernel.h; the set says with a PickSumFn what multiplies (packed_panel.h).
+// The operators over packed weights of one kernel set: hands panels out, finishes their sums and rounds what comes
+// next. Included once per kernel-set file, after row_kernel.h; the set says with a PickSumFn what multiplies
+// (packed_panel.h).
 //
-// A task is one panel (gate and up: those that fill whole blocks of the result) by at most kTaskRows token rows; its sums are
-// on its stack. Tasks of one panel are neighbours, so that its weights come from memory once.
+// A task is one panel (gate and up: those that fill whole blocks of the result) by at most kTaskRows token rows; its
+// sums are on its stack. Tasks of one panel are neighbours, so that its weights come from memory once.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +16,14 @@ namespace tactus::kernels {
 namespace {
 
 inline constexpr int64_t kTaskRows = 96;
-inline constexpr int64_t kTaskMultiplies = 4'000'000;   // about 100 us of AVX2
+inline constexpr int64_t kTaskMultiplies = 4'000'000;  // about 100 us of AVX2
 
 // Token blocks per panel, so that tasks are short and every thread has some.
 inline int64_t CutTokens(int64_t tokens, int64_t planes, int64_t panels, int64_t columns, int32_t threads) {
   const int64_t rows = tokens * planes;
   const int64_t by_time = CeilDiv(rows * columns * kPanelRows, kTaskMultiplies);
   const int64_t by_threads = CeilDiv(int64_t{4} * threads, MaxOf(1, panels));
-  const int64_t useful = MaxOf(1, rows / 8);   // a few full tiles each
+  const int64_t useful = MaxOf(1, rows / 8);  // a few full tiles each
   return MinOf(tokens, MaxOf(CeilDiv(tokens, kTaskRows / planes), MinOf(useful, MaxOf(by_time, by_threads))));
 }
 
@@ -81,7 +82,7 @@ void LinearPackedBy(PickSumFn pick, ThreadPool& pool, const PackedTokens& x, std
     while (panel >= out->w->panels()) panel -= (out++)->w->panels();
     const int64_t cut = task % cuts, first = x.tokens * cut / cuts, count = x.tokens * (cut + 1) / cuts - first;
     const PanelSums run = {out->w, &x, panel, first * planes, count * planes, sums};
-    pick(*out->w)(run);
+    pick (*out->w)(run);
     StorePanel(*out, run, first, count);
   });
 }
@@ -92,7 +93,7 @@ void LinearPackedBy(PickSumFn pick, ThreadPool& pool, const PackedTokens& x, std
 inline void RoundBlock(const float* values, int64_t token, int64_t first, const PackedTokens& out) {
   const int32_t block = out.format.block, planes = out.format.planes;
   const float limit = planes == 2 ? 32512.0f : 127.0f;
-  int32_t top = 0;   // magnitudes compare as integers do, and those of infinities and NaN are the largest
+  int32_t top = 0;  // magnitudes compare as integers do, and those of infinities and NaN are the largest
   for (int32_t i = 0; i < block; ++i) {
     const auto bits = static_cast<int32_t>(BitsOf(values[i]) & 0x7fffffffu);
     top = bits > top ? bits : top;
@@ -104,7 +105,7 @@ inline void RoundBlock(const float* values, int64_t token, int64_t first, const 
   const float inverse = zero ? 0.0f : limit / largest;
   int32_t q[kTokenBlockMax];
   const int32_t keep = finite ? -1 : 0;
-  for (int32_t i = 0; i < block; ++i) {   // adding 1.5 * 2^23 rounds to even in the low bits
+  for (int32_t i = 0; i < block; ++i) {  // adding 1.5 * 2^23 rounds to even in the low bits
     q[i] = static_cast<int32_t>(BitsOf(values[i] * inverse + 0x1.8p23f) - 0x4b400000u) & keep;
   }
   for (int32_t plane = 0; plane < planes; ++plane) {
@@ -154,9 +155,10 @@ void PackTokensOp(ThreadPool& pool, const float* x, const float* norm_weight, fl
 
 // ---- gate and up ----
 
-// One task makes whole token blocks of `out`, two panels where a block of tokens spans them. The last one also makes the padding.
-void GatedPackedBy(PickSumFn pick, ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,
-                   const PackedMatrix& up, const float* up_bias, const PackedTokens& out) {
+// One task makes whole token blocks of `out`, two panels where a block of tokens spans them. The last one also makes
+// the padding.
+void GatedPackedBy(PickSumFn pick, ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate,
+                   const float* gate_bias, const PackedMatrix& up, const float* up_bias, const PackedTokens& out) {
   if (x.tokens <= 0) return;
   CheckPackedMatch(x, gate);
   CheckPackedMatch(x, up);

@@ -1,5 +1,5 @@
-// The operators over packed weights of the Arm set with FEAT_DotProd (compiled for it). Everything else is the portable set's,
-// which is NEON on this architecture. bf16 weights go to packed_neon_bf16.cc where the CPU has FEAT_BF16.
+// The operators over packed weights of the Arm set with FEAT_DotProd (compiled for it). Everything else is the portable
+// set's, which is NEON on this architecture. bf16 weights go to packed_neon_bf16.cc where the CPU has FEAT_BF16.
 #include "kernels/cpu/packed_dots_neon.h"
 
 #include "kernels/cpu/packed_bf16_tile.h"

@@ -1,5 +1,6 @@
-// bfdot: each f32 lane takes two neighbouring products per instruction, which is what a lane of a packed panel holds. Its
-// rounding is the instruction's (nearest odd inside, subnormals are zero), so the chain of an output is the same for every tile.
+// bfdot: each f32 lane takes two neighbouring products per instruction, which is what a lane of a packed panel holds.
+// Its rounding is the instruction's (nearest odd inside, subnormals are zero), so the chain of an output is the same
+// for every tile.
 #include "kernels/cpu/packed_sets.h"
 
 #include <arm_neon.h>
@@ -10,7 +11,7 @@ namespace tactus::kernels {
 namespace {
 
 constexpr int64_t kGroupBytes = kPanelRows * 4;
-constexpr int64_t kChunkPairs = 64;   // 16 KiB of weights
+constexpr int64_t kChunkPairs = 64;  // 16 KiB of weights
 constexpr int kVectors = 4, kMostTokens = 4;
 
 bfloat16x8_t LoadPairs(const std::byte* p) {

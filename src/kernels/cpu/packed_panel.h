@@ -1,5 +1,5 @@
-// One panel of packed weights times some packed tokens (kernels/packed.h): what packed_kernel.h, which hands out the work and
-// finishes it, asks of the code that multiplies. Stateless; any thread.
+// One panel of packed weights times some packed tokens (kernels/packed.h): what packed_kernel.h, which hands out the
+// work and finishes it, asks of the code that multiplies. Stateless; any thread.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,12 @@ struct PanelSums {
   const PackedTokens* x = nullptr;
   int64_t panel = 0;
   int64_t first_row = 0, rows = 0;
-  // out: [rows][64]. Integer codes: with block > 0 packed.h's y before planes are added; with block == 0 before the row's scale.
-  float* sums = nullptr;   // 64-byte aligned
+  // out: [rows][64]. Integer codes: with block > 0 packed.h's y before planes are added; with block == 0 before the
+  // row's scale.
+  float* sums = nullptr;  // 64-byte aligned
 };
 
 using SumPanelFn = void (*)(const PanelSums&);
-using PickSumFn = SumPanelFn (*)(const PackedMatrix&);   // by the form of the matrix
+using PickSumFn = SumPanelFn (*)(const PackedMatrix&);  // by the form of the matrix
 
 }  // namespace tactus::kernels

@@ -1,4 +1,5 @@
-// The operators over packed weights (kernels/ops.h) of the sets that share packed_kernel.h, one file per instruction set.
+// The operators over packed weights (kernels/ops.h) of the sets that share packed_kernel.h, one file per instruction
+// set.
 #pragma once
 
 #include <span>
@@ -8,11 +9,13 @@
 
 namespace tactus::kernels {
 
-#define TACTUS_PACKED_OPS(Set)                                                                                                \
-  void Pack##Set(ThreadPool& pool, const float* x, const float* norm_weight, float eps, const PackedTokens& out);             \
-  void LinearPacked##Set(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs, Workspace scratch);  \
-  void GatedPacked##Set(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,            \
-                        const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out, Workspace scratch); \
+#define TACTUS_PACKED_OPS(Set)                                                                                     \
+  void Pack##Set(ThreadPool& pool, const float* x, const float* norm_weight, float eps, const PackedTokens& out);  \
+  void LinearPacked##Set(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs,           \
+                         Workspace scratch);                                                                       \
+  void GatedPacked##Set(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias, \
+                        const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out,       \
+                        Workspace scratch);                                                                        \
   void EmbedPacked##Set(ThreadPool& pool, const int32_t* ids, int64_t tokens, const PackedMatrix& table, float* x)
 
 TACTUS_PACKED_OPS(Portable);
@@ -27,19 +30,19 @@ void SumPanelNeonBf16(const PanelSums& run);
 #endif
 
 // Defines them in a kernel-set file; Pick is a PickSumFn.
-#define TACTUS_DEFINE_PACKED_OPS(Set, Pick)                                                                                   \
-  void Pack##Set(ThreadPool& pool, const float* x, const float* norm_weight, float eps, const PackedTokens& out) {            \
-    PackTokensOp(pool, x, norm_weight, eps, out);                                                                             \
-  }                                                                                                                           \
-  void LinearPacked##Set(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs, Workspace) {         \
-    LinearPackedBy(Pick, pool, x, outputs);                                                                                   \
-  }                                                                                                                           \
-  void GatedPacked##Set(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,            \
-                        const PackedMatrix& up, const float* up_bias, float*, const PackedTokens& out, Workspace) {           \
-    GatedPackedBy(Pick, pool, x, gate, gate_bias, up, up_bias, out);                                                          \
-  }                                                                                                                           \
-  void EmbedPacked##Set(ThreadPool& pool, const int32_t* ids, int64_t tokens, const PackedMatrix& table, float* x) {          \
-    EmbedPackedOp(pool, ids, tokens, table, x);                                                                               \
+#define TACTUS_DEFINE_PACKED_OPS(Set, Pick)                                                                           \
+  void Pack##Set(ThreadPool& pool, const float* x, const float* norm_weight, float eps, const PackedTokens& out) {    \
+    PackTokensOp(pool, x, norm_weight, eps, out);                                                                     \
+  }                                                                                                                   \
+  void LinearPacked##Set(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs, Workspace) { \
+    LinearPackedBy(Pick, pool, x, outputs);                                                                           \
+  }                                                                                                                   \
+  void GatedPacked##Set(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,    \
+                        const PackedMatrix& up, const float* up_bias, float*, const PackedTokens& out, Workspace) {   \
+    GatedPackedBy(Pick, pool, x, gate, gate_bias, up, up_bias, out);                                                  \
+  }                                                                                                                   \
+  void EmbedPacked##Set(ThreadPool& pool, const int32_t* ids, int64_t tokens, const PackedMatrix& table, float* x) {  \
+    EmbedPackedOp(pool, ids, tokens, table, x);                                                                       \
   }
 
 }  // namespace tactus::kernels

@@ -1,19 +1,19 @@
-// Multiplies a panel for one instruction set: included after its simd_*.h and with a class D of its integer instructions.
+// Multiplies a panel for one instruction set: included after its simd_*.h and with a class D of its integer
+// instructions.
 //
-// A panel is read in chunks of columns that stay in the first-level cache while all token rows pass over them, in tiles of
-// D::kTokens token rows by kTileVectors vectors of weight rows; memory sees every weight once. 4-bit codes are opened once per
-// chunk when several tiles use them. Between chunks a tile's sums rest in PanelSums::sums.
+// A panel is read in chunks of columns that stay in the first-level cache while all token rows pass over them, in tiles
+// of D::kTokens token rows by kTileVectors vectors of weight rows; memory sees every weight once. 4-bit codes are
+// opened once per chunk when several tiles use them. Between chunks a tile's sums rest in PanelSums::sums.
 //
 // D, with vectors of D::kWidth lanes of 32 bits (a lane: four columns of one weight row):
 //   Codes, Prepare(bytes)          four codes per lane, made ready once for all tokens of a tile
 //   Low(bytes), High(bytes)        their nibbles
 //   kTokens, kNibbleTokens         token rows of a tile, and of one that opens nibbles
 //   X, kXBytes, PrepareX, LoadX    four values of a token in every lane, kXBytes of prepared memory each
-//   Int, Dot, Add                  exact sums in 32 bits; or with kPartColumns > 0, which divides every block: Dot of so many
-//   Part, Widen                    columns into a Part, then those added
-//   kCodeOffset                    what Prepare takes off a code
-//   kOwnTile, DotTile              a way of its own to a block's sums: DotTile<kU4, kTokens>(codes, x, columns, start, sums)
-//   ToFloat, MulAdd                of Int to Simd::F; a * b + c rounded once
+//   Int, Dot, Add                  exact sums in 32 bits; or with kPartColumns > 0, which divides every block: Dot of
+//   so many Part, Widen                    columns into a Part, then those added kCodeOffset                    what
+//   Prepare takes off a code kOwnTile, DotTile              a way of its own to a block's sums: DotTile<kU4,
+//   kTokens>(codes, x, columns, start, sums) ToFloat, MulAdd                of Int to Simd::F; a * b + c rounded once
 //   Spread, LoadInt, StoreInt      of Int
 // D4 is D for codes of at most 15, where an instruction set has a faster way for those; else D.
 #pragma once
@@ -28,24 +28,24 @@ namespace tactus::kernels {
 namespace {
 
 inline constexpr int64_t kChunkColumns = 256, kChunkBlocks = kChunkColumns / 16;
-inline constexpr int64_t kGroupBytes = kPanelRows * 4;   // 4 columns of codes of 8 bits, or 8 of 4
+inline constexpr int64_t kGroupBytes = kPanelRows * 4;  // 4 columns of codes of 8 bits, or 8 of 4
 inline constexpr int kTileVectors = 4;
 inline constexpr int kMostTileTokens = 4;
 
 // What a tile's token rows bring to the blocks of a chunk.
 struct TileTerms {
-  int32_t start[kMostTileTokens][kChunkBlocks];   // (kCodeOffset - zero) * (sum of the block's values)
-  float scale[kMostTileTokens][kChunkBlocks];     // of the token block
-  float total[kMostTileTokens][kChunkBlocks];     // with minima: scale * (sum of the block's values)
+  int32_t start[kMostTileTokens][kChunkBlocks];  // (kCodeOffset - zero) * (sum of the block's values)
+  float scale[kMostTileTokens][kChunkBlocks];    // of the token block
+  float total[kMostTileTokens][kChunkBlocks];    // with minima: scale * (sum of the block's values)
 };
 
 // The codes and scales of a chunk, for all of its tiles.
 struct ChunkOfWeights {
-  const std::byte* codes;    // of the first block
-  int64_t codes_each;        // bytes from one block's codes to the next one's
-  int64_t blocks, block;     // how many, and columns of each
-  const float* scales;       // [blocks][64]; null: the row's one scale comes at the end
-  const float* minima;       // [blocks][64]; null: none
+  const std::byte* codes;  // of the first block
+  int64_t codes_each;      // bytes from one block's codes to the next one's
+  int64_t blocks, block;   // how many, and columns of each
+  const float* scales;     // [blocks][64]; null: the row's one scale comes at the end
+  const float* minima;     // [blocks][64]; null: none
 };
 
 // sums: in and out.
@@ -95,8 +95,8 @@ inline __attribute__((always_inline)) void DotBlock(const std::byte* codes, cons
   }
 }
 
-// x: each token row's prepared values at the chunk; y: its sums. A block's sums go through memory, so that the loop that adds
-// them up has the registers to itself.
+// x: each token row's prepared values at the chunk; y: its sums. A block's sums go through memory, so that the loop
+// that adds them up has the registers to itself.
 template <class D, bool kU4, int kTokens>
 __attribute__((noinline)) void RunIntTile(const ChunkOfWeights& w, const std::byte* x_first, int64_t x_stride,
                                           const TileTerms& terms, float* y_first) {
@@ -149,7 +149,8 @@ constexpr int TokensOf() {
 }
 
 template <class D, bool kU4>
-void RunIntTileOf(int64_t tokens, const ChunkOfWeights& w, const std::byte* x, int64_t x_stride, const TileTerms& terms, float* y) {
+void RunIntTileOf(int64_t tokens, const ChunkOfWeights& w, const std::byte* x, int64_t x_stride, const TileTerms& terms,
+                  float* y) {
   static_assert(D::kNibbleTokens >= 2 && D::kTokens >= 2 && D::kTokens <= kMostTileTokens);
   if (tokens == 1) return RunIntTile<D, kU4, 1>(w, x, x_stride, terms, y);
   if (tokens == 2) return RunIntTile<D, kU4, 2>(w, x, x_stride, terms, y);
@@ -161,7 +162,7 @@ void RunIntTileOf(int64_t tokens, const ChunkOfWeights& w, const std::byte* x, i
 
 template <class D>
 void FillTerms(const PackedMatrix& w, const PackedTokens& x, int64_t row, int64_t column, const ChunkOfWeights& chunk,
-                      int t, TileTerms* terms) {
+               int t, TileTerms* terms) {
   const int32_t* sums = x.sums + row * x.sum_count() + column / 16;
   const float* scales = x.scales + row * x.scale_count();
   for (int64_t b = 0; b < chunk.blocks; ++b) {
@@ -243,7 +244,8 @@ void SumPanelInt(const PanelSums& run) {
       chunk.scales = scales;
     }
     if (w.has_minimum) {
-      WidenScales(at + code_bytes + kPanelRows * (w.wide_scales ? 4 : 2), chunk.blocks, block_bytes, w.wide_scales, minima);
+      WidenScales(at + code_bytes + kPanelRows * (w.wide_scales ? 4 : 2), chunk.blocks, block_bytes, w.wide_scales,
+                  minima);
       chunk.minima = minima;
     }
     if (!u4) {
@@ -251,7 +253,8 @@ void SumPanelInt(const PanelSums& run) {
     } else if (!open) {
       RunChunk<D4, true>(run, chunk, b * block);
     } else {
-      for (int64_t i = 0; i < chunk.blocks; ++i) OpenNibbles<D>(at + i * block_bytes, code_bytes, opened + i * 2 * code_bytes);
+      for (int64_t i = 0; i < chunk.blocks; ++i)
+        OpenNibbles<D>(at + i * block_bytes, code_bytes, opened + i * 2 * code_bytes);
       chunk.codes = opened;
       chunk.codes_each = 2 * code_bytes;
       RunChunk<D4, false>(run, chunk, b * block);

@@ -123,7 +123,8 @@ void PackRow(int64_t token, const Values& values, const PackedTokens& out) {
 }  // namespace
 
 void CheckPackedMatch(const PackedTokens& x, const PackedMatrix& w) {
-  TACTUS_CHECK_MSG(x.cols == w.cols && x.format == TokensFor(w, x.format.planes), "tokens are packed for another matrix");
+  TACTUS_CHECK_MSG(x.cols == w.cols && x.format == TokensFor(w, x.format.planes),
+                   "tokens are packed for another matrix");
 }
 
 void RefPack(ThreadPool&, const float* x, const float* norm_weight, float eps, const PackedTokens& out) {
