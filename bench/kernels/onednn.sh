@@ -11,7 +11,7 @@ if [ ! -e "$folder/lib/libdnnl.so.3" ]; then
   for wheel in "$folder"/*.whl; do unzip -qo "$wheel" -d "$folder/wheel"; done
   cp -r "$folder"/wheel/*.data/data/* "$folder"
 fi
-c++ -O2 -std=c++20 -I"$folder/include" bench/kernels/onednn_bench.cc -o "$folder/onednn_bench" -L"$folder/lib" -ldnnl -Wl,-rpath,"$folder/lib"
+c++ -O2 -std=c++20 -Isrc -Iinclude -I"$folder/include" bench/kernels/onednn_bench.cc src/base/system_clock.cc -o "$folder/onednn_bench" -L"$folder/lib" -ldnnl -Wl,-rpath,"$folder/lib"
 for turn in 1 2; do
   OMP_NUM_THREADS=${THREADS:-2} "$folder/onednn_bench"
   "$build/bench/kernels/packed_bench" "${THREADS:-2}"
