@@ -84,7 +84,8 @@ class HttpServer(Server):
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
         with self.log.open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(*self.command, "--host", "127.0.0.1", "--port", str(self.port), stdout=log, stderr=log)
+            self.process = await asyncio.create_subprocess_exec(*self.command, "--host", "127.0.0.1", "--port", str(self.port), stdout=log, stderr=log,
+                                                                cwd=self.log.resolve().parent)   # ik_llama.cpp writes a llama.log where it stands
         end = time.monotonic() + 180
         while time.monotonic() < end:
             if self.process.returncode is not None:
