@@ -1,8 +1,10 @@
-// The operators of a decoder, as the forward pass calls them. Three kinds of implementation stand behind one table:
-// ref/ (slow, obvious: the specification), and cpu/ sets picked at run time (scalar, avx2, avx512; TACTUS_KERNELS forces
-// one). cuda/ has its own calls over the same shapes.
+// The operators of a decoder, as the forward pass calls them. Two kinds of implementation stand behind one table: ref/ (slow,
+// obvious: the specification), and cpu/ sets picked at run time (select.cc lists them; TACTUS_KERNELS forces one).
 //
-// Batch invariance (ARCHITECTURE.md, per binary, kernel set, weight and KV format): every output element has one accumulation
+// Linear operators come twice: over rows as files have them (linear: weights exactly as stored, f32 sums) and over packed
+// weights (pack, linear_packed, gated_packed, embed_packed: kernels/packed.h), which is what serving uses.
+//
+// Batch invariance (docs/ARCHITECTURE.md, per binary, kernel set, weight and KV format): every output element has one accumulation
 // order that depends on neither the number of tokens, the tile, nor the threads. K is never split over M or threads;
 // attention partitions are fixed in absolute position and merged in ascending order; tests compare bits for M = 1..130.
 //
@@ -21,7 +23,7 @@
 
 namespace tactus::kernels {
 
-// How a linear operator rounds its input. Weights are always used exactly as stored; sums are f32.
+// How `linear`, over rows, rounds its input. Weights are used exactly as stored; sums are f32.
 enum class LinearMode : uint8_t {
   kF32,    // activations f32, weights dequantised to f32: f32, f16 and quantised files, and the reference mode
   kBF16,   // activations rounded to bf16 (nearest even), weights bf16, f32 sums: bf16 files under --dtype auto/bfloat16
