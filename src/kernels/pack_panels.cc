@@ -34,11 +34,12 @@ uint32_t SpreadBits(uint32_t bits) {
   return ((bits & 0xf) * 0x00204081u) & 0x01010101u;
 }
 
-// How a format's blocks turn into words of four codes. Word(g) holds the columns 4g .. 4g + 3 of a block of kBlock.
+// How a format's blocks turn into words of four codes. Word(j, g) holds the columns 4g .. 4g + 3 of block j of kBlock.
+// kNested: scales and minima are bytes, OuterScale and OuterMinimum what the source block has for all of them.
 struct Q80 {
   using Scale = uint16_t;
   static constexpr int kBlock = 32, kSourceBlock = 32, kBytes = 34;
-  static constexpr bool kNibbles = false, kMinimum = false;
+  static constexpr bool kNibbles = false, kMinimum = false, kNested = false;
   static uint32_t Word(const uint8_t* p, int, int g) { return Load32(p + 2 + 4 * g) ^ 0x80808080u; }
   static Scale ScaleOf(const uint8_t* p, int) { return Load16(p); }
 };
@@ -50,14 +51,14 @@ uint32_t NibbleWord(const uint8_t* q, int g) {
 struct Q40 {
   using Scale = uint16_t;
   static constexpr int kBlock = 32, kSourceBlock = 32, kBytes = 18;
-  static constexpr bool kNibbles = true, kMinimum = false;
+  static constexpr bool kNibbles = true, kMinimum = false, kNested = false;
   static uint32_t Word(const uint8_t* p, int, int g) { return NibbleWord(p + 2, g); }
   static Scale ScaleOf(const uint8_t* p, int) { return Load16(p); }
 };
 struct Q41 {
   using Scale = uint16_t;
   static constexpr int kBlock = 32, kSourceBlock = 32, kBytes = 20;
-  static constexpr bool kNibbles = true, kMinimum = true;
+  static constexpr bool kNibbles = true, kMinimum = true, kNested = false;
   static uint32_t Word(const uint8_t* p, int, int g) { return NibbleWord(p + 4, g); }
   static Scale ScaleOf(const uint8_t* p, int) { return Load16(p); }
   static Scale MinimumOf(const uint8_t* p, int) { return Load16(p + 2); }
@@ -65,7 +66,7 @@ struct Q41 {
 struct Q50 {
   using Scale = uint16_t;
   static constexpr int kBlock = 32, kSourceBlock = 32, kBytes = 22;
-  static constexpr bool kNibbles = false, kMinimum = false;
+  static constexpr bool kNibbles = false, kMinimum = false, kNested = false;
   static uint32_t Word(const uint8_t* p, int, int g) {
     return NibbleWord(p + 6, g) | SpreadBits(Load32(p + 2) >> (4 * g)) << 4;
   }
@@ -74,7 +75,7 @@ struct Q50 {
 struct Q51 {
   using Scale = uint16_t;
   static constexpr int kBlock = 32, kSourceBlock = 32, kBytes = 24;
-  static constexpr bool kNibbles = false, kMinimum = true;
+  static constexpr bool kNibbles = false, kMinimum = true, kNested = false;
   static uint32_t Word(const uint8_t* p, int, int g) {
     return NibbleWord(p + 8, g) | SpreadBits(Load32(p + 4) >> (4 * g)) << 4;
   }
@@ -91,43 +92,42 @@ int MinimumBits(const uint8_t* packed, int j) {
 }
 
 struct Q4K {
-  using Scale = float;
+  using Scale = int8_t;
   static constexpr int kBlock = 32, kSourceBlock = 256, kBytes = 144;
-  static constexpr bool kNibbles = true, kMinimum = true;
+  static constexpr bool kNibbles = true, kMinimum = true, kNested = true;
   static uint32_t Word(const uint8_t* p, int j, int g) {
     return (Load32(p + 16 + j / 2 * 32 + 4 * g) >> (j % 2 * 4)) & 0x0f0f0f0fu;
   }
-  static Scale ScaleOf(const uint8_t* p, int j) {
-    return F16ToF32(Load16(p)) * static_cast<float>(ScaleBits(p + 4, j));
-  }
-  static Scale MinimumOf(const uint8_t* p, int j) {
-    return -(F16ToF32(Load16(p + 2)) * static_cast<float>(MinimumBits(p + 4, j)));
-  }
+  static Scale ScaleOf(const uint8_t* p, int j) { return static_cast<Scale>(ScaleBits(p + 4, j)); }
+  static Scale MinimumOf(const uint8_t* p, int j) { return static_cast<Scale>(MinimumBits(p + 4, j)); }
+  static uint16_t OuterScale(const uint8_t* p) { return Load16(p); }
+  static uint16_t OuterMinimum(const uint8_t* p) { return Load16(p + 2) ^ 0x8000; }  // the file's is taken off
 };
 struct Q5K {
-  using Scale = float;
+  using Scale = int8_t;
   static constexpr int kBlock = 32, kSourceBlock = 256, kBytes = 176;
-  static constexpr bool kNibbles = false, kMinimum = true;
+  static constexpr bool kNibbles = false, kMinimum = true, kNested = true;
   static uint32_t Word(const uint8_t* p, int j, int g) {
     const uint32_t low = (Load32(p + 48 + j / 2 * 32 + 4 * g) >> (j % 2 * 4)) & 0x0f0f0f0fu;
     return low | ((Load32(p + 16 + 4 * g) >> j) & 0x01010101u) << 4;
   }
   static Scale ScaleOf(const uint8_t* p, int j) { return Q4K::ScaleOf(p, j); }
   static Scale MinimumOf(const uint8_t* p, int j) { return Q4K::MinimumOf(p, j); }
+  static uint16_t OuterScale(const uint8_t* p) { return Q4K::OuterScale(p); }
+  static uint16_t OuterMinimum(const uint8_t* p) { return Q4K::OuterMinimum(p); }
 };
 struct Q6K {  // sub-block j: 16 columns; 128-column half j / 8, quarter g = j / 2 % 4 of it
-  using Scale = float;
+  using Scale = int8_t;
   static constexpr int kBlock = 16, kSourceBlock = 256, kBytes = 210;
-  static constexpr bool kNibbles = false, kMinimum = false;
+  static constexpr bool kNibbles = false, kMinimum = false, kNested = true;
   static uint32_t Word(const uint8_t* p, int j, int g) {
     const int half = j / 8, quarter = j / 2 % 4, at = j % 2 * 16 + 4 * g;
     const uint32_t low = Load32(p + half * 64 + quarter % 2 * 32 + at) >> (quarter / 2 * 4);
     const uint32_t high = Load32(p + 128 + half * 32 + at) >> (2 * quarter);
     return (low & 0x0f0f0f0fu) | (high & 0x03030303u) << 4;
   }
-  static Scale ScaleOf(const uint8_t* p, int j) {
-    return F16ToF32(Load16(p + 208)) * static_cast<float>(static_cast<int8_t>(p[192 + j]));
-  }
+  static Scale ScaleOf(const uint8_t* p, int j) { return static_cast<Scale>(p[192 + j]); }
+  static uint16_t OuterScale(const uint8_t* p) { return Load16(p + 208); }
 };
 
 struct Panel {
@@ -153,6 +153,24 @@ void StoreWords(const uint32_t (&words)[kWords], int64_t r, uint32_t* to) {
   }
 }
 
+// The f16 of a row's token block, part 0 for scales or 1 for minima, to the tails of its blocks; `to`: the first one's.
+void StoreOuter(uint16_t value, int64_t part, int64_t parts, int64_t r, int64_t block_bytes, std::byte* to) {
+  const int64_t place = (part * kPanelRows + r) * 2;
+  std::memcpy(to + place / kPanelRows * block_bytes + parts * kPanelRows + place % kPanelRows, &value, sizeof value);
+}
+
+template <class Format>
+void PackNestedRow(const uint8_t* p, int64_t r, int64_t block_bytes, std::byte* tail) {
+  constexpr int64_t kPerTokenBlock = kTokenBlock / Format::kBlock, kParts = Format::kMinimum ? 2 : 1;
+  for (int64_t first = 0; first < Format::kSourceBlock / Format::kBlock; first += kPerTokenBlock) {
+    std::byte* to = tail + first * block_bytes;
+    StoreOuter(p != nullptr ? Format::OuterScale(p) : 0, 0, kParts, r, block_bytes, to);
+    if constexpr (Format::kMinimum) {
+      StoreOuter(p != nullptr ? Format::OuterMinimum(p) : 0, 1, kParts, r, block_bytes, to);
+    }
+  }
+}
+
 template <class Format>
 void PackStored(const Panel& rows, const PackedMatrix& form, std::byte* out) {
   constexpr int kWords = Format::kBlock / 4, kSubBlocks = Format::kSourceBlock / Format::kBlock;
@@ -171,6 +189,9 @@ void PackStored(const Panel& rows, const PackedMatrix& form, std::byte* out) {
         if constexpr (Format::kMinimum) {
           scales[kPanelRows + r] = p != nullptr ? Format::MinimumOf(p, j) : typename Format::Scale{0};
         }
+      }
+      if constexpr (Format::kNested) {
+        PackNestedRow<Format>(p, r, block_bytes, out + b * kSubBlocks * block_bytes + code_bytes);
       }
     }
   }
@@ -298,7 +319,7 @@ bool IsStored(const MatrixView& w, const PackedMatrix& form) {
   PackedMatrix own;
   return InfoOf(w.dtype).block_elements > 1 && PackedFormOf(w.dtype, w.rows, w.cols, &own) && own.code == form.code &&
          own.block == form.block && own.zero == form.zero && own.has_minimum == form.has_minimum &&
-         own.has_zeros == form.has_zeros && own.wide_scales == form.wide_scales;
+         own.has_zeros == form.has_zeros && own.nested_scales == form.nested_scales;
 }
 
 void PackOwnFormat(DType dtype, const Panel& rows, const PackedMatrix& form, std::byte* out) {

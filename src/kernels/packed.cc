@@ -14,6 +14,7 @@ constexpr int64_t kLine = 64;
 
 // A token block's sum of products, and what offsets of codes add to it, fit int32: v and zero are at most 128, q 32512.
 static_assert(int64_t{kTokenBlock} * 128 * 32512 <= std::numeric_limits<int32_t>::max());
+static_assert((int64_t{kTokenBlock} / 2 * 128 * 127) << kTokenShift <= std::numeric_limits<int32_t>::max());
 
 int64_t RoundUpTo(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -48,19 +49,30 @@ const std::byte* ScalesOf(const PackedMatrix& m, int64_t row, int64_t block) {
   return PanelOf(m, row) + block * m.block_bytes() + m.code_bytes();
 }
 
-float LoadScale(const PackedMatrix& m, const std::byte* scales, int64_t index) {
-  if (m.block == 0 || m.wide_scales) {
-    float value;
-    std::memcpy(&value, scales + index * 4, sizeof value);
-    return value;
-  }
+float LoadHalf(const std::byte* at) {
   uint16_t half;
-  std::memcpy(&half, scales + index * 2, sizeof half);
+  std::memcpy(&half, at, sizeof half);
   return F16ToF32(half);
 }
 
+// Part 0: the scale, 1: the minimum.
+float ScalePart(const PackedMatrix& m, int64_t row, int64_t block, int64_t part) {
+  const std::byte* tail = ScalesOf(m, row, block);
+  const int64_t index = part * kPanelRows + row % kPanelRows;
+  if (m.block == 0) {
+    float value;
+    std::memcpy(&value, tail + index * 4, sizeof value);
+    return value;
+  }
+  if (!m.nested_scales) return LoadHalf(tail + index * 2);
+  const int64_t per_token_block = kTokenBlock / m.block, place = index * 2;
+  const std::byte* outer = ScalesOf(m, row, block / per_token_block * per_token_block + place / kPanelRows);
+  return LoadHalf(outer + kPanelRows * (m.has_minimum ? 2 : 1) + place % kPanelRows) *
+         static_cast<float>(static_cast<int8_t>(tail[index]));
+}
+
 int32_t ZeroPointAt(const PackedMatrix& m, int64_t row, int64_t block) {
-  const std::byte* zeros = ScalesOf(m, row, block) + kPanelRows * (m.wide_scales ? 4 : 2);
+  const std::byte* zeros = ScalesOf(m, row, block) + kPanelRows * 2;
   return static_cast<uint8_t>(zeros[row % kPanelRows]);
 }
 
@@ -85,14 +97,15 @@ void RowCodes(const std::byte* group, bool nibbles, int64_t columns, uint8_t* co
 TokenFormat TokensFor(const PackedMatrix& m, int32_t planes) {
   if (m.code == PackedCode::kBF16) return {};
   TACTUS_CHECK(planes == 1 || planes == 2);
-  return {true, planes};
+  const bool shifts = planes == 1 && m.block > 0 && m.block < kTokenBlock;
+  return {true, planes, !shifts ? kTokenBlock : m.block < 32 ? 32 : m.block};
 }
 
 int64_t PackedTokenBytes(int64_t tokens, int64_t cols) {
   const int64_t padded = PackedTokens::PaddedCols(cols);
   // Two planes of int8 take at least the bytes of bf16; scales and sums are whole, their rows not aligned.
   return 2 * tokens * RowStride(padded) + RoundUpTo(tokens * (padded / kTokenBlock) * 4, kLine) +
-         RoundUpTo(tokens * (padded / 16) * 4, kLine);
+         RoundUpTo(tokens * (padded / 16) * 4, kLine) + RoundUpTo(tokens * (padded / 32) * 4, kLine);
 }
 
 PackedTokens PlaceTokens(std::byte* memory, const TokenFormat& format, int64_t tokens, int64_t cols) {
@@ -108,6 +121,8 @@ PackedTokens PlaceTokens(std::byte* memory, const TokenFormat& format, int64_t t
   out.scales = reinterpret_cast<float*>(memory);
   memory += RoundUpTo(tokens * out.scale_count() * 4, kLine);
   out.sums = reinterpret_cast<int32_t*>(memory);
+  memory += RoundUpTo(tokens * out.sum_count() * 4, kLine);
+  if (format.has_shifts()) out.shifts = reinterpret_cast<int32_t*>(memory);
   return out;
 }
 
@@ -143,17 +158,17 @@ bool PackedFormOf(DType dtype, int64_t rows, int64_t cols, PackedMatrix* form) {
       break;
     case DType::kQ4_K:
       m.code = PackedCode::kU4;
-      m.has_minimum = m.wide_scales = true;
+      m.has_minimum = m.nested_scales = true;
       break;
     case DType::kQ5_K:
       m.code_bits = 5;
-      m.has_minimum = m.wide_scales = true;
+      m.has_minimum = m.nested_scales = true;
       break;
     case DType::kQ6_K:
       m.code_bits = 6;
       m.block = 16;
       m.zero = 32;
-      m.wide_scales = true;
+      m.nested_scales = true;
       break;
     default:
       return false;
@@ -208,11 +223,11 @@ int32_t ValueAt(const PackedMatrix& m, int64_t row, int64_t col) {
 }
 
 float ScaleAt(const PackedMatrix& m, int64_t row, int64_t block) {
-  return LoadScale(m, ScalesOf(m, row, block), row % kPanelRows);
+  return ScalePart(m, row, block, 0);
 }
 
 float MinimumAt(const PackedMatrix& m, int64_t row, int64_t block) {
-  return m.has_minimum ? LoadScale(m, ScalesOf(m, row, block), kPanelRows + row % kPanelRows) : 0.0f;
+  return m.has_minimum ? ScalePart(m, row, block, 1) : 0.0f;
 }
 
 void UnpackRow(const PackedMatrix& m, int64_t row, float* out) {

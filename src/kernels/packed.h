@@ -8,8 +8,10 @@
 //   kU4    per block: [block / 8][64 rows][4] bytes, byte j of a row holding column 8i + j in its low nibble and
 //          8i + 4 + j in its high one, then the tail
 // A block's tail: [64] scales; has_minimum: [64] minima; has_zeros: [64] bytes, a zero point z for each row. Scales and
-// minima are f16, or f32 where wide_scales. A weight is scale * v plus, where has_minimum, minimum; v, an integer of 8
-// bits with its sign, is
+// minima are f16; where nested_scales they are signed bytes, each to be multiplied in f32 by an f16 that its row has
+// for the token block: [64] f16 (has_minimum: and [64] more for minima), of which each block's tail ends with 64 bytes,
+// the first blocks' being the whole and the rest unused. A weight is scale * v plus, where has_minimum, minimum; v, an
+// integer of 8 bits with its sign, is
 //   code - zero    where codes are below 2 * zero; has_minimum: zero is 0, and codes are below 32
 //   4 * code - z   where has_zeros: z in [0, 60] counts quarters of a step, so that v is in [-60, 60] and the stored
 //                  scale is a quarter of the step from one code to the next
@@ -18,22 +20,27 @@
 // have scales (and minima) of 0.
 //
 // Tokens. Row-major, in the form that the weights ask for: bf16, or integers with one f32 scale per kTokenBlock columns
-// of a token: 8 bits, or 16 in two planes, q = 256 * high + low. With two planes a token is two rows: integer weights
-// meet nearly exact activations at half the arithmetic of int8 and no more bytes of weights.
+// of a token: 8 bits, with a shift for each 32 or 64 columns where weights have scales for as few (so that one large
+// value does not cost its 127 neighbours their bits), or 16 in two planes, q = 256 * high + low. With two planes a
+// token is two rows: integer weights meet nearly exact activations at half the arithmetic of int8 and no more bytes of
+// weights.
 //
 // Arithmetic, bit for bit the same on every kernel set for integer codes, for any number of tokens, tile and thread
 // count; q: the token's integers, 8 or 16 bits:
 //   per token block, with t from 0, its weight blocks b ascending:
 //     s_b = sum over b of v * q, the planes together     exact int32: at most 128 columns of 128 * 32512
-//     t = fma(float(s_b), scale_b, t), then, with minima, t = fma(minimum_b, float(sum of q over b), t)
+//     t = fma(float(s_b << shift_b), scale_b, t), then, with minima, t = fma(minimum_b, float(sum of q << shift_b), t)
 //   then y = fma(t, x_scale, y), token blocks ascending, from 0
 //   block == 0: y = fma(float(s over the token block), x_scale, y), at the end y * scale
 // then + bias, then the epilogue. So a scale per block of weights costs one multiply-add, and one more per 128 columns.
 //
 // Quantising: scale = max|x| / limit, q = round-to-even(x * (limit / max|x|)), limit 127 (one plane) or 32512 (two),
-// all in f32; a block whose max|x| is below kTokenZero has scale 0 and q 0, one with an infinity or NaN has scale NaN
-// and q 0, so that nothing hides it. low = q's lowest 8 bits as a signed number, high = (q - low) / 256. bf16: tokens
-// rounded to nearest even; y is one chain of pairs, ascending, whose form is the kernel set's own.
+// all in f32. With shifts, k <= kTokenShift is the largest for which max|x| of the few columns times 2^k is not above
+// the token block's; q is rounded from x * (limit / max|x|) * 2^k, shift = kTokenShift - k, and the scale is
+// 2^kTokenShift times smaller. A block whose max|x| is below kTokenZero has scale 0, q 0 and shift 0, one with an
+// infinity or NaN has scale NaN, q 0 and shift 0, so that nothing hides it. low = q's lowest 8 bits as a signed number,
+// high = (q - low) / 256. bf16: tokens rounded to nearest even; y is one chain of pairs, ascending, whose form is the
+// kernel set's own.
 #pragma once
 
 #include <cstddef>
@@ -45,6 +52,7 @@ namespace tactus::kernels {
 
 inline constexpr int64_t kPanelRows = 64;
 inline constexpr int32_t kTokenBlock = 128;  // columns under one scale of a token
+inline constexpr int32_t kTokenShift = 7;    // at most
 inline constexpr float kTokenZero = 1e-30f;
 
 enum class PackedCode : uint8_t { kBF16, kU8, kU4 };
@@ -53,11 +61,11 @@ struct PackedMatrix {
   const std::byte* data = nullptr;  // 64-byte aligned; null: not packed
   PackedCode code = PackedCode::kBF16;
   bool has_minimum = false;
-  bool has_zeros = false;  // kU4 only, without minima; zero is 0
-  bool wide_scales = false;
-  int32_t zero = 0;       // 128, 8, 16, 32; 0 with minima or zero points
-  int32_t block = 0;      // columns per scale: 16, 32, 64, 128, or 0 (above); bf16: 0
-  int32_t code_bits = 8;  // kU8: codes are below 1 << code_bits: 5, 6 or 8
+  bool has_zeros = false;      // kU4 only, without minima; zero is 0
+  bool nested_scales = false;  // block is 16 or 32, cols a multiple of kTokenBlock
+  int32_t zero = 0;            // 128, 8, 16, 32; 0 with minima or zero points
+  int32_t block = 0;           // columns per scale: 16, 32, 64, 128, or 0 (above); bf16: 0
+  int32_t code_bits = 8;       // kU8: codes are below 1 << code_bits: 5, 6 or 8
   int64_t rows = 0, cols = 0;
   int64_t panel_bytes = 0;
 
@@ -67,7 +75,8 @@ struct PackedMatrix {
   int64_t blocks() const { return (cols + block - 1) / block; }
   int64_t code_bytes() const { return block * kPanelRows / (code == PackedCode::kU4 ? 2 : 1); }
   int64_t block_bytes() const {
-    return code_bytes() + kPanelRows * ((wide_scales ? 4 : 2) * (has_minimum ? 2 : 1) + (has_zeros ? 1 : 0));
+    const int64_t parts = has_minimum ? 2 : 1;
+    return code_bytes() + kPanelRows * (nested_scales ? parts + 1 : 2 * parts + (has_zeros ? 1 : 0));
   }
 };
 
@@ -75,6 +84,9 @@ struct PackedMatrix {
 struct TokenFormat {
   bool integer = false;  // int8 planes; else bf16
   int32_t planes = 1;    // 1 or 2; bf16: 1
+  // Columns under one shift: 32 or 64; kTokenBlock: no shifts (two planes, one scale per row, bf16).
+  int32_t block = kTokenBlock;
+  bool has_shifts() const { return block < kTokenBlock; }
   bool operator==(const TokenFormat&) const = default;
 };
 
@@ -90,17 +102,19 @@ struct PackedTokens {
   std::byte* values = nullptr;  // [tokens * planes] rows of bf16 or int8
   float* scales = nullptr;      // [tokens][scale_count()]
   int32_t* sums = nullptr;      // [tokens][sum_count()]: sums of q (both planes together) over 16 columns each
+  int32_t* shifts = nullptr;    // [tokens][shift_count()]; null: none
 
   static int64_t PaddedCols(int64_t cols) { return (cols + kTokenBlock - 1) / kTokenBlock * kTokenBlock; }
   int64_t scale_count() const { return format.integer ? PaddedCols(cols) / kTokenBlock : 0; }
   int64_t sum_count() const { return format.integer ? PaddedCols(cols) / 16 : 0; }
+  int64_t shift_count() const { return format.has_shifts() ? PaddedCols(cols) / format.block : 0; }
 };
 // Bytes for any format of at most `tokens` tokens of `cols` columns, and a view into such memory (64-byte aligned).
 int64_t PackedTokenBytes(int64_t tokens, int64_t cols);
 PackedTokens PlaceTokens(std::byte* memory, const TokenFormat& format, int64_t tokens, int64_t cols);
 
 // The packed form of a matrix of this dtype, without data: kBF16 (also f32 and f16 rounded, where asked for), the GGUF
-// block formats exactly as stored (K formats and Q5 with codes of 8 bits where 4 do not suffice), or false where there
+// block formats exactly as stored (codes of 8 bits where 4 do not suffice), or false where there
 // is none.
 bool PackedFormOf(DType dtype, int64_t rows, int64_t cols, PackedMatrix* form);
 // `--quantization` at load: int8 = per row, symmetric, codes of 8 bits; int4 = groups of 64, 4 bits with a zero point

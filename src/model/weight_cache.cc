@@ -111,8 +111,8 @@ Result<WeightCacheKey> MakeWeightCacheKey(const std::string& folder, const std::
   std::string forms;
   for (const PackedSlot& s : plan.slots) {
     const kernels::PackedMatrix& m = s.form;
-    const std::string form = fmt::format("code {} block {} zero {} minimum {} wide {}{}", static_cast<int>(m.code), m.block, m.zero,
-                                         m.has_minimum ? 1 : 0, m.wide_scales ? 1 : 0, m.has_zeros ? " zeros" : "");
+    const std::string form = fmt::format("code {} block {} zero {} minimum {} zeros {} nested {}", static_cast<int>(m.code), m.block, m.zero,
+                                         m.has_minimum ? 1 : 0, m.has_zeros ? 1 : 0, m.nested_scales ? 1 : 0);
     forms += form;
     matrices += fmt::format("matrix {} from {} {} rows {} cols {} panel {} at {}\n", s.name, InfoOf(s.source.dtype).name, form, m.rows,
                             m.cols, m.panel_bytes, s.offset);

@@ -50,11 +50,12 @@ TEST(PackedLayout, ExtremeTokensHaveExtremeBytes) {
 // Against 64-bit sums and double: an integer that wrapped would be far off.
 TEST(PackedLayout, RefDoesNotOverflow) {
   ThreadPool pool(1);
-  const int64_t rows = 64, cols = 300;
-  const std::vector<float> x = ExtremeTokens(cols);
+  const int64_t rows = 64;
   double largest = 0;
   for (const Layout& layout : AllLayouts()) {
-    const LaidOut w(layout, rows, cols, Fill::kExtreme, 301);
+    const LaidOut w(layout, rows, 300, Fill::kExtreme, 301);
+    const int64_t cols = w.form.cols;
+    const std::vector<float> x = ExtremeTokens(cols);
     for (const int32_t planes : {1, 2}) {
       OwnedTokens in(TokensFor(w.form, planes), kExtremeTokens, cols);
       Pack(*SelectOps("ref"), pool, x, in.view);
@@ -81,10 +82,10 @@ TEST(PackedLayout, RefDoesNotOverflow) {
 
 TEST(PackedLayout, EverySetAgreesWithRefAtTheExtremes) {
   ThreadPool pool(2);
-  const int64_t rows = 70, cols = 300;
-  const std::vector<float> x = ExtremeTokens(cols);
+  const int64_t rows = 70;
   for (const Layout& layout : AllLayouts()) {
-    const LaidOut w(layout, rows, cols, Fill::kExtreme, 302);
+    const LaidOut w(layout, rows, 300, Fill::kExtreme, 302);
+    const std::vector<float> x = ExtremeTokens(w.form.cols);
     for (const int32_t planes : {1, 2}) {
       const std::vector<float> want = RunPacked(*SelectOps("ref"), pool, x.data(), kExtremeTokens, w.form, planes);
       for (const Ops* ops : OwnSets()) {
@@ -106,7 +107,7 @@ TEST(PackedLayout, EverySetAgreesWithRefForAnyTokens) {
   for (const Layout& layout : AllLayouts()) {
     for (const Size size : {Size{20, 9}, Size{300, MostTokens(50)}, Size{512, 7}}) {
       const LaidOut w(layout, rows, size.cols, Fill::kRandom, 303);
-      const std::vector<float> x = RandomTokens(size.tokens, size.cols, 304);
+      const std::vector<float> x = RandomTokens(size.tokens, w.form.cols, 304);
       for (const int32_t planes : {1, 2}) {
         const std::vector<float> want = RunPacked(*SelectOps("ref"), pool, x.data(), size.tokens, w.form, planes);
         for (const Ops* ops : OwnSets()) {
@@ -114,7 +115,7 @@ TEST(PackedLayout, EverySetAgreesWithRefForAnyTokens) {
             if (tokens > size.tokens) break;
             const std::vector<float> got = RunPacked(*ops, pool, x.data(), tokens, w.form, planes);
             EXPECT_TRUE(SameBits(got.data(), want.data(), tokens * rows))
-                << What(ops, layout, planes) << ", " << size.cols << " columns, " << tokens << " tokens";
+                << What(ops, layout, planes) << ", " << w.form.cols << " columns, " << tokens << " tokens";
           }
         }
       }

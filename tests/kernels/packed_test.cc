@@ -221,7 +221,7 @@ TEST(PackedWeights, Int4HidesNoInfinityOrNaN) {
 
 // ---- tokens ----
 
-constexpr TokenFormat kTokenFormats[] = {{}, {true, 1}, {true, 2}};
+constexpr TokenFormat kTokenFormats[] = {{}, {true, 1}, {true, 1, 64}, {true, 1, 32}, {true, 2}};
 
 TEST(PackedTokens, AreWithinHalfAStepAndTheirSumsAreExact) {
   ThreadPool pool(2);
@@ -271,6 +271,7 @@ void ExpectSameTokens(const PackedTokens& a, const PackedTokens& b, const std::s
   }
   if (!a.format.integer) return;
   ASSERT_EQ(std::memcmp(a.sums, b.sums, static_cast<size_t>(a.tokens * a.sum_count() * 4)), 0) << what;
+  for (int64_t i = 0; i < a.tokens * a.shift_count(); ++i) ASSERT_EQ(a.shifts[i], b.shifts[i]) << what << " " << i;
   ASSERT_TRUE(SameBits(a.scales, b.scales, a.tokens * a.scale_count())) << what;
 }
 

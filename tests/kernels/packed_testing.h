@@ -80,21 +80,23 @@ inline std::vector<int32_t> PlanesOf(const Form& form) {
 struct Layout {
   PackedCode code = PackedCode::kU8;
   int32_t zero = 0, block = 32;
-  bool minimum = false, zeros = false, wide = false;
+  bool minimum = false, zeros = false, nested = false;
 
   std::string name() const {
     return std::string(code == PackedCode::kU4 ? "4 bits" : "8 bits") + (minimum ? " with minima" : "") +
-           (zeros ? " with zero points" : "") + (wide ? ", f32" : "") + ", zero " + std::to_string(zero) + ", block " +
-           std::to_string(block);
+           (zeros ? " with zero points" : "") + (nested ? ", nested" : "") + ", zero " + std::to_string(zero) +
+           ", block " + std::to_string(block);
   }
+  // Where the layout wants whole token blocks, cols is rounded up to them.
   PackedMatrix at(int64_t rows, int64_t cols) const {
+    if (nested) cols = PackedTokens::PaddedCols(cols);
     PackedMatrix m;
     m.code = code;
     m.zero = zero;
     m.block = block;
     m.has_minimum = minimum;
     m.has_zeros = zeros;
-    m.wide_scales = wide;
+    m.nested_scales = nested;
     m.rows = rows;
     m.cols = cols;
     m.panel_bytes = block > 0 ? m.blocks() * m.block_bytes() : (PackedTokens::PaddedCols(cols) + 4) * kPanelRows;
@@ -104,15 +106,16 @@ struct Layout {
 
 // All that kernels/packed.h allows.
 inline std::vector<Layout> AllLayouts() {
-  std::vector<Layout> layouts = {{PackedCode::kU8, 128, 0, false, false, true}};
+  std::vector<Layout> layouts = {{PackedCode::kU8, 128, 0}};
   for (const int32_t block : {16, 32, 64, 128}) {
-    for (const bool wide : {false, true}) {
-      for (const int32_t zero : {16, 32, 128}) layouts.push_back({PackedCode::kU8, zero, block, false, false, wide});
-      layouts.push_back({PackedCode::kU8, 0, block, true, false, wide});
-      layouts.push_back({PackedCode::kU4, 8, block, false, false, wide});
-      layouts.push_back({PackedCode::kU4, 0, block, true, false, wide});
-      layouts.push_back({PackedCode::kU4, 0, block, false, true, wide});
+    for (const bool nested : {false, true}) {
+      if (nested && block > 32) continue;
+      for (const int32_t zero : {16, 32, 128}) layouts.push_back({PackedCode::kU8, zero, block, false, false, nested});
+      layouts.push_back({PackedCode::kU8, 0, block, true, false, nested});
+      layouts.push_back({PackedCode::kU4, 8, block, false, false, nested});
+      layouts.push_back({PackedCode::kU4, 0, block, true, false, nested});
     }
+    layouts.push_back({PackedCode::kU4, 0, block, false, true, false});
   }
   return layouts;
 }
@@ -154,16 +157,25 @@ struct LaidOut {
   }
 
   void FillTail(Fill fill, int64_t first_row, std::byte* to) {
-    for (int64_t i = 0; i < kPanelRows * (form.has_minimum ? 2 : 1); ++i) {
+    const int64_t parts = form.has_minimum ? 2 : 1;
+    if (form.nested_scales) {
+      for (int64_t i = 0; i < parts * kPanelRows; ++i) {
+        const auto any = static_cast<int32_t>(rng.Next64() % 256) - 128;
+        to[i] = static_cast<std::byte>(first_row + i % kPanelRows < form.rows ? any : 0);
+      }
+      to += parts * kPanelRows;
+    }
+    for (int64_t i = 0; i < (form.nested_scales ? kPanelRows / 2 : parts * kPanelRows); ++i) {
       const int64_t numerator = static_cast<int64_t>(rng.Next64() % 2001) - 1000;
-      const float value = first_row + i % kPanelRows < form.rows ? static_cast<float>(numerator) / 1024 : 0.0f;
+      const bool row = form.nested_scales || first_row + i % kPanelRows < form.rows;
+      const float value = row ? static_cast<float>(numerator) / 1024 : 0.0f;
       const uint16_t half = F32ToF16(value);
-      if (form.wide_scales) {
+      if (form.block == 0) {
         std::memcpy(to, &value, sizeof value);
       } else {
         std::memcpy(to, &half, sizeof half);
       }
-      to += form.wide_scales ? 4 : 2;
+      to += form.block == 0 ? 4 : 2;
     }
     for (int64_t i = 0; i < (form.has_zeros ? kPanelRows : 0); ++i) {
       const int64_t any = static_cast<int64_t>(rng.Next64() % 61);
@@ -187,6 +199,7 @@ inline float TokenValue(const PackedTokens& x, int64_t t, int64_t c) {
   for (int64_t row = t * x.format.planes; row < (t + 1) * x.format.planes; ++row) {
     q = 256 * q + static_cast<int8_t>(x.values[row * x.stride + c]);
   }
+  if (x.shifts != nullptr) q *= 1 << x.shifts[t * x.shift_count() + c / x.format.block];
   return x.scales[t * x.scale_count() + c / kTokenBlock] * static_cast<float>(q);
 }
 

@@ -85,14 +85,6 @@ struct ModelTiles {
     ++products;
     for (int64_t m = 0; m < c.rows; ++m) kInteger ? DotIntegers(c, a, b, m) : DotPairs(c, a, b, m);
   }
-  static void WidenScales(const std::byte* from, bool wide, float* to) {
-    for (int64_t i = 0; i < kPanelRows; ++i) {
-      uint16_t half;
-      std::memcpy(&half, from + 2 * i, sizeof half);
-      if (wide) std::memcpy(to + i, from + 4 * i, sizeof(float));
-      if (!wide) to[i] = F16ToF32(half);
-    }
-  }
 
  private:
   template <class T>

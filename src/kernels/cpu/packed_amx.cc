@@ -37,11 +37,6 @@ struct AmxTiles {
       __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
     }
   }
-  static void WidenScales(const std::byte* from, bool wide, float* to) {
-    for (int64_t i = 0; i < kPanelRows; i += Simd::kWidth) {
-      Simd::Store(to + i, wide ? Simd::Load(reinterpret_cast<const float*>(from) + i) : Simd::LoadF16(from + 2 * i));
-    }
-  }
 };
 
 SumPanelFn Pick(const PackedMatrix&) {

@@ -18,6 +18,7 @@
 #include <cstring>
 
 #include "kernels/cpu/packed_panel.h"
+#include "kernels/cpu/packed_scales.h"
 
 namespace tactus::kernels {
 namespace {
@@ -115,26 +116,22 @@ inline void OpenAmxNibbles(const std::byte* codes, int64_t columns, const std::b
   }
 }
 
-template <class Tiles>
-void OpenChunk(const PackedMatrix& w, int64_t panel, int64_t column, AmxChunk* out) {
+inline void OpenChunk(const PackedMatrix& w, int64_t panel, int64_t column, AmxChunk* out) {
   const bool u4 = w.code == PackedCode::kU4;
   out->block = w.block > 0 ? w.block : kTokenBlock;
   const int64_t code_bytes = out->block * kPanelRows / (u4 ? 2 : 1);
-  const int64_t block_bytes = w.block > 0 ? w.block_bytes() : code_bytes,
-                scale_bytes = kPanelRows * (w.wide_scales ? 4 : 2);
+  const int64_t block_bytes = w.block > 0 ? w.block_bytes() : code_bytes;
   const std::byte* at = w.data + panel * w.panel_bytes + column / out->block * block_bytes;
   const int64_t left = (w.cols - column + out->block - 1) / out->block, most = kTokenBlock / out->block;
   out->blocks = left < most ? left : most;
   out->codes = u4 ? out->opened : at;
   out->codes_each = u4 ? out->block * kPanelRows : block_bytes;
   out->zero = w.has_zeros ? 64 : w.zero;
-  for (int64_t b = 0; b < out->blocks; ++b, at += block_bytes) {
-    const std::byte* scales = at + code_bytes;
-    if (u4) {
-      OpenAmxNibbles(at, out->block, w.has_zeros ? scales + scale_bytes : nullptr, out->opened + b * out->codes_each);
-    }
-    if (w.block > 0) Tiles::WidenScales(scales, w.wide_scales, out->scales[b]);
-    if (w.has_minimum) Tiles::WidenScales(scales + scale_bytes, w.wide_scales, out->minima[b]);
+  if (w.block > 0) LoadScales(w, at + code_bytes, out->blocks, 0, out->scales[0]);
+  if (w.has_minimum) LoadScales(w, at + code_bytes, out->blocks, 1, out->minima[0]);
+  for (int64_t b = 0; u4 && b < out->blocks; ++b, at += block_bytes) {
+    const std::byte* zeros = w.has_zeros ? at + code_bytes + kPanelRows * 2 : nullptr;
+    OpenAmxNibbles(at, out->block, zeros, out->opened + b * out->codes_each);
   }
 }
 
@@ -160,14 +157,17 @@ inline void AddAmxBlock(const PanelSums& run, const AmxChunk& chunk, int64_t b, 
   for (int64_t i = 0; i < chunk.block / 16; ++i) {
     sum += x.sums[token * x.sum_count() + (column + b * chunk.block) / 16 + i];
   }
+  const int32_t shift =
+      x.shifts == nullptr ? 0 : x.shifts[token * x.shift_count() + (column + b * chunk.block) / x.format.block];
+  const auto raise = static_cast<float>(1 << shift);
   const bool scaled = run.w->block > 0, pair = x.format.planes == 2;
   for (int64_t i = 0; i < 2 * kAmxRows; ++i) {
     const int32_t s = (pair ? 256 * sums[0][i] + sums[1][i] : sums[0][i]) - chunk.zero * sum;
-    t[i] = scaled ? std::fma(static_cast<float>(s), chunk.scales[b][slices + i], t[i]) : static_cast<float>(s);
+    t[i] = scaled ? std::fma(static_cast<float>(s) * raise, chunk.scales[b][slices + i], t[i]) : static_cast<float>(s);
   }
   if (!run.w->has_minimum) return;
   for (int64_t i = 0; i < 2 * kAmxRows; ++i) {
-    t[i] = std::fma(chunk.minima[b][slices + i], static_cast<float>(sum), t[i]);
+    t[i] = std::fma(chunk.minima[b][slices + i], static_cast<float>(sum) * raise, t[i]);
   }
 }
 
@@ -183,7 +183,7 @@ void SumIntegerTokens(const PanelSums& run, int64_t first, int64_t tokens) {
   const int64_t block = w.block > 0 && w.block < kAmxRowBytes ? w.block : kAmxRowBytes;
   Tiles::Configure(ConfigOf(rows0, rows - rows0, block));
   for (int64_t column = 0; column < w.cols; column += kTokenBlock) {
-    OpenChunk<Tiles>(w, run.panel, column, &chunk);
+    OpenChunk(w, run.panel, column, &chunk);
     const std::byte* values = x.values + (run.first + first) * planes * x.stride + column;
     for (int64_t slices = 0; slices < kPanelRows; slices += 2 * kAmxRows) {
       std::memset(t, 0, sizeof t);

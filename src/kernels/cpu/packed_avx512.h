@@ -19,7 +19,8 @@ inline constexpr int64_t kTileTokens = 6;  // of a tile of bf16
 // What tokens bring to the blocks of integer weights, the same for every panel: made once per product.
 struct TokenTerms {
   int32_t* start = nullptr;  // [tokens][stride]: -offset * (sum of the block's values), where a block's sum starts
-  float* total = nullptr;    // [tokens][stride], with minima: sum of the block's values
+  int32_t* shift = nullptr;  // [tokens][stride], of one plane and scales of blocks: of the block
+  float* total = nullptr;    // [tokens][stride], with minima: sum of the block's values, shifted
   int64_t stride = 0;        // blocks of a token, padding included
 };
 int64_t TermBytes(const PackedTokens& x, const PackedMatrix& w);

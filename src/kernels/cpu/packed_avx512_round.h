@@ -27,17 +27,35 @@ inline __m256i SumEach(const __m512i (&v)[8]) {
   return _mm512_castsi512_si256(whole);
 }
 
+// Shifts of a token block's columns, `block` (32 or 64) to each, and what to multiply them by. tops, top: the largest
+// magnitudes as integers, of 32 columns and of all.
+inline void ShiftColumns(const __m512i (&tops)[4], int32_t top, float inverse, int32_t* shifts, int32_t block,
+                         float (&factors)[4]) {
+  int32_t own[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) own[i] = _mm512_reduce_max_epi32(tops[i]);
+  for (int i = 0; i < 4; ++i) {
+    const int32_t other = own[block == 64 ? i ^ 1 : i], largest = own[i] > other ? own[i] : other;
+    const int32_t times = (top - largest) >> 23, k = times < kTokenShift ? times : kTokenShift;
+    factors[i] = inverse * static_cast<float>(1 << k);
+    shifts[i * 32 / block] = inverse > 0.0f ? kTokenShift - k : 0;
+  }
+}
+
 // The kTokenBlock columns from column `first` of a token.
 template <int kPlanes>
 inline __attribute__((always_inline)) void RoundBlock(const __m512 (&v)[8], int64_t token, int64_t first,
                                                       const PackedTokens& out) {
   // Magnitudes compare as integers do, and those of infinities and NaN are the largest.
-  __m512i top = _mm512_setzero_si512();
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) {
-    top = _mm512_max_epi32(top, _mm512_and_si512(_mm512_castps_si512(v[i]), _mm512_set1_epi32(0x7fffffff)));
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  __m512i tops[4];  // of 32 columns each
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    tops[i] = _mm512_max_epi32(_mm512_and_si512(_mm512_castps_si512(v[2 * i]), magnitude),
+                               _mm512_and_si512(_mm512_castps_si512(v[2 * i + 1]), magnitude));
   }
-  const int32_t bits = _mm512_reduce_max_epi32(top);
+  const int32_t bits =
+      _mm512_reduce_max_epi32(_mm512_max_epi32(_mm512_max_epi32(tops[0], tops[1]), _mm512_max_epi32(tops[2], tops[3])));
   float largest, scale = 0, inverse = 0;
   __builtin_memcpy(&largest, &bits, sizeof largest);
   constexpr float kLimit = kPlanes == 2 ? 32512.0f : 127.0f;
@@ -48,14 +66,21 @@ inline __attribute__((always_inline)) void RoundBlock(const __m512 (&v)[8], int6
     scale = largest / kLimit;
     inverse = kLimit / largest;
   }
+  float factors[4] = {inverse, inverse, inverse, inverse};
+  if constexpr (kPlanes == 1) {
+    if (out.format.has_shifts()) {
+      scale *= 1.0f / (1 << kTokenShift);
+      ShiftColumns(tops, bits, inverse, out.shifts + token * out.shift_count() + first / out.format.block,
+                   out.format.block, factors);
+    }
+  }
   std::byte* to = out.values + token * kPlanes * out.stride + first;
   __m512i q[8];
   out.scales[token * out.scale_count() + first / kTokenBlock] = scale;
-  const __m512 factor = _mm512_set1_ps(inverse);
   const __mmask16 keep = finite ? 0xffff : 0;
 #pragma GCC unroll 8
   for (int i = 0; i < 8; ++i) {
-    q[i] = _mm512_maskz_cvtps_epi32(keep, _mm512_mul_ps(v[i], factor));
+    q[i] = _mm512_maskz_cvtps_epi32(keep, _mm512_mul_ps(v[i], _mm512_set1_ps(factors[i / 2])));
     if constexpr (kPlanes == 2) {
       const __m128i low = _mm512_cvtepi32_epi8(q[i]);
       const __m512i high = _mm512_srai_epi32(_mm512_sub_epi32(q[i], _mm512_cvtepi8_epi32(low)), 8);

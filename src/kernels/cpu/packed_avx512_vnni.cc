@@ -23,6 +23,10 @@ inline __mmask16 FirstLanes(int64_t n) {
 inline int64_t BlockColumns(const PackedMatrix& w) {
   return w.block > 0 ? w.block : kTokenBlock;
 }
+// A tile of one plane shifts every block's sum.
+inline bool NeedsShifts(const PackedTokens& x, const PackedMatrix& w) {
+  return w.block > 0 && x.format.planes == 1;
+}
 inline int64_t TermStride(const PackedTokens& x, const PackedMatrix& w) {
   return x.sum_count() * kSumColumns / BlockColumns(w);
 }
@@ -64,12 +68,28 @@ TileFn PickTile(const PackedMatrix& w, int32_t planes, int64_t tokens) {
                      : BlockTileOf<Codes::kNibbles>(w, planes, tokens);
 }
 
-inline void LoadScales(const std::byte* from, bool wide, float* to) {
+inline __m512 LoadHalves(const std::byte* from) {
+  return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(from)));
+}
+
+inline void LoadScales(const std::byte* from, float* to) {
 #pragma GCC unroll 4
-  for (int j = 0; j < 4; ++j) {
-    const __m512 v = wide ? _mm512_load_ps(reinterpret_cast<const float*>(from + 64 * j))
-                          : _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(from + 32 * j)));
-    _mm512_store_ps(to + 16 * j, v);
+  for (int j = 0; j < 4; ++j) _mm512_store_ps(to + 16 * j, LoadHalves(from + 32 * j));
+}
+
+// Nested scales (part 0) or minima (1) of a token block, whose first block's tail is at `tail`, to [blocks][64].
+inline void LoadNestedScales(const PackedMatrix& w, const std::byte* tail, int64_t part, float* to) {
+  const int64_t each = w.block_bytes();
+  const std::byte* outer = tail + 2 * part * each + kPanelRows * (w.has_minimum ? 2 : 1);
+  const __m512 times[] = {LoadHalves(outer), LoadHalves(outer + 32), LoadHalves(outer + each),
+                          LoadHalves(outer + each + 32)};
+  const std::byte* inner = tail + part * kPanelRows;
+  for (int64_t b = 0; b < kTokenBlock / w.block; ++b, inner += each, to += kPanelRows) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(inner + 16 * j));
+      _mm512_store_ps(to + 16 * j, _mm512_mul_ps(times[j], _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))));
+    }
   }
 }
 
@@ -87,16 +107,16 @@ inline void LoadOffsets(const std::byte* from, int32_t* to) {
 
 int64_t TermBytes(const PackedTokens& x, const PackedMatrix& w) {
   const int64_t each = RoundedUp(x.tokens * TermStride(x, w) * 4, kLineBytes);
-  return w.has_minimum ? 2 * each : each;
+  return each * (1 + (NeedsShifts(x, w) ? 1 : 0) + (w.has_minimum ? 1 : 0));
 }
 
 TokenTerms PlaceTerms(std::byte* memory, const PackedTokens& x, const PackedMatrix& w) {
   TokenTerms terms;
   terms.stride = TermStride(x, w);
   terms.start = reinterpret_cast<int32_t*>(memory);
-  if (w.has_minimum) {
-    terms.total = reinterpret_cast<float*>(memory + RoundedUp(x.tokens * terms.stride * 4, kLineBytes));
-  }
+  const int64_t each = RoundedUp(x.tokens * terms.stride * 4, kLineBytes);
+  if (NeedsShifts(x, w)) terms.shift = reinterpret_cast<int32_t*>(memory += each);
+  if (w.has_minimum) terms.total = reinterpret_cast<float*>(memory + each);
   return terms;
 }
 
@@ -116,6 +136,18 @@ void FillTerms(const PackedTokens& x, const PackedMatrix& w, int64_t first_token
       const __mmask16 lanes = FirstLanes(blocks);
       const int64_t at = token * terms.stride + first;
       _mm512_mask_storeu_epi32(terms.start + at, lanes, _mm512_mullo_epi32(v, factor));
+      if (terms.shift != nullptr && x.shifts != nullptr) {
+        // Blocks of 16 columns share a shift in pairs.
+        const int32_t* from = x.shifts + token * x.shift_count() + first * w.block / x.format.block;
+        const __m512i shift =
+            w.block >= 32 ? _mm512_maskz_loadu_epi32(lanes, from)
+                          : _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7),
+                                                     _mm512_maskz_loadu_epi32(FirstLanes(blocks / 2), from));
+        _mm512_mask_storeu_epi32(terms.shift + at, lanes, shift);
+        v = _mm512_sllv_epi32(v, shift);
+      } else if (terms.shift != nullptr) {
+        _mm512_mask_storeu_epi32(terms.shift + at, lanes, _mm512_setzero_si512());
+      }
       if (w.has_minimum) _mm512_mask_storeu_ps(terms.total + at, lanes, _mm512_cvtepi32_ps(v));
     }
   }
@@ -131,7 +163,6 @@ void SumPanelVnni(const PanelRun& run) {
   const int64_t code_bytes = scaled ? w.code_bytes() : block_bytes;
   for (int64_t i = 0; i < run.tokens * kPanelRows; i += 16) _mm512_store_ps(run.sums + i, _mm512_setzero_ps());
 
-  const int64_t scale_bytes = kPanelRows * (w.wide_scales ? 4 : 2);
   const int32_t planes = x.format.planes;
   ChunkScales scales;
   TilePass t = {};
@@ -139,6 +170,10 @@ void SumPanelVnni(const PanelRun& run) {
   if (w.has_minimum) {
     t.total_offset =
         reinterpret_cast<const std::byte*>(run.terms.total) - reinterpret_cast<const std::byte*>(run.terms.start);
+  }
+  if (run.terms.shift != nullptr) {
+    t.shift_offset =
+        reinterpret_cast<const std::byte*>(run.terms.shift) - reinterpret_cast<const std::byte*>(run.terms.start);
   }
   t.scales = &scales;
   t.x_stride = x.stride;
@@ -157,10 +192,19 @@ void SumPanelVnni(const PanelRun& run) {
   walk.per_chunk = columns / block;
   const auto begin_chunk = [&](const std::byte* at, int64_t units) {
     t.codes = at;
-    for (int64_t b = 0; scaled && b < units; ++b, at += block_bytes) {
-      LoadScales(at + code_bytes, w.wide_scales, scales.scale[b]);
-      if (w.has_minimum) LoadScales(at + code_bytes + scale_bytes, w.wide_scales, scales.minimum[b]);
-      if (w.has_zeros) LoadOffsets(at + code_bytes + scale_bytes, scales.offset[b]);
+    if (!scaled) return;
+    const std::byte* tail = at + code_bytes;
+    if (w.nested_scales) {
+      for (int64_t b = 0; b < units; b += kTokenBlock / block) {
+        LoadNestedScales(w, tail + b * block_bytes, 0, scales.scale[b]);
+        if (w.has_minimum) LoadNestedScales(w, tail + b * block_bytes, 1, scales.minimum[b]);
+      }
+      return;
+    }
+    for (int64_t b = 0; b < units; ++b, tail += block_bytes) {
+      LoadScales(tail, scales.scale[b]);
+      if (w.has_minimum) LoadScales(tail + kPanelRows * 2, scales.minimum[b]);
+      if (w.has_zeros) LoadOffsets(tail + kPanelRows * 2, scales.offset[b]);
     }
   };
   walk.Run(run, begin_chunk, [&](int64_t first, int64_t tokens, int64_t unit, int64_t units, const Ahead& ahead) {

@@ -40,6 +40,7 @@ struct TilePass {
   const std::byte* x;     // values at the chunk
   int64_t x_stride;       // of rows
   const int32_t* start;   // at the chunk
+  int64_t shift_offset;   // bytes from an entry of start to that of shift; of one plane with scales
   int64_t total_offset;   // bytes from an entry of start to that of total (packed_avx512.h); with minima
   int64_t term_stride;    // of tokens, as the next two
   const float* x_scales;  // at the chunk
@@ -147,11 +148,24 @@ struct TilePass {
   "vmovaps " from "+64(%[scales]), %%zmm25\n\t" \
   "vmovaps " from "+128(%[scales]), %%zmm26\n\t" \
   "vmovaps " from "+192(%[scales]), %%zmm27\n\t"
-#define TACTUS_SCALE_1x1 TACTUS_SCALE(8, 9, 10, 11, 0, 1, 2, 3)
-#define TACTUS_SCALE_1x2 TACTUS_SCALE_1x1 TACTUS_SCALE(12, 13, 14, 15, 4, 5, 6, 7)
-#define TACTUS_SCALE_1x3 TACTUS_SCALE_1x2 TACTUS_SCALE(16, 17, 18, 19, 20, 21, 22, 23)
-#define TACTUS_SCALE_2x1 TACTUS_JOIN_2x1 TACTUS_SCALE_1x1
-#define TACTUS_SCALE_2x2 TACTUS_JOIN_2x2 TACTUS_SCALE_1x1 TACTUS_SCALE(16, 17, 18, 19, 4, 5, 6, 7)
+// One plane's sums by the shift of the token's block.
+#define TACTUS_RAISE(address, a, b, c, d) \
+  "vpsllvd " address "%{1to16%}, %%zmm" #a ", %%zmm" #a "\n\t" \
+  "vpsllvd " address "%{1to16%}, %%zmm" #b ", %%zmm" #b "\n\t" \
+  "vpsllvd " address "%{1to16%}, %%zmm" #c ", %%zmm" #c "\n\t" \
+  "vpsllvd " address "%{1to16%}, %%zmm" #d ", %%zmm" #d "\n\t"
+#define TACTUS_RAISE1 \
+  "mov %[shift_offset], %[i]\n\t" \
+  "add %[start], %[i]\n\t" TACTUS_RAISE("(%[i])", 8, 9, 10, 11)
+#define TACTUS_RAISE2 TACTUS_RAISE1 TACTUS_RAISE("(%[i], %[term_stride], 4)", 12, 13, 14, 15)
+#define TACTUS_RAISE3 TACTUS_RAISE2 TACTUS_RAISE("(%[i], %[term_stride], 8)", 16, 17, 18, 19)
+#define TACTUS_SCALE1 TACTUS_SCALE(8, 9, 10, 11, 0, 1, 2, 3)
+#define TACTUS_SCALE2 TACTUS_SCALE1 TACTUS_SCALE(12, 13, 14, 15, 4, 5, 6, 7)
+#define TACTUS_SCALE_1x1 TACTUS_RAISE1 TACTUS_SCALE1
+#define TACTUS_SCALE_1x2 TACTUS_RAISE2 TACTUS_SCALE2
+#define TACTUS_SCALE_1x3 TACTUS_RAISE3 TACTUS_SCALE2 TACTUS_SCALE(16, 17, 18, 19, 20, 21, 22, 23)
+#define TACTUS_SCALE_2x1 TACTUS_JOIN_2x1 TACTUS_SCALE1
+#define TACTUS_SCALE_2x2 TACTUS_JOIN_2x2 TACTUS_SCALE1 TACTUS_SCALE(16, 17, 18, 19, 4, 5, 6, 7)
 // t = fma(minimum, sum of the token's values, t).
 #define TACTUS_ADD_MINIMUM(address, e, f, g, h) \
   "vbroadcastss " address ", %%zmm28\n\t" \
@@ -227,7 +241,7 @@ struct TilePass {
       : [w] "+r"(w), [x] "+r"(x), [x3] "+r"(x3), [scales] "+r"(scales), [start] "+r"(start), [n] "+r"(n), \
         [ahead] "+r"(ahead), [i] "=&r"(i), [k] "=&r"(k) \
       : [x_stride] "r"(t.x_stride), [term_stride] "r"(t.term_stride), [lines] "r"(t.ahead.lines), \
-        [mask] "m"(mask), [gap] "m"(t.gap), [total_offset] "m"(t.total_offset), [y] "m"(t.y), [x_scales] "m"(x_scales), \
+        [mask] "m"(mask), [gap] "m"(t.gap), [shift_offset] "m"(t.shift_offset), [total_offset] "m"(t.total_offset), [y] "m"(t.y), [x_scales] "m"(x_scales), \
         [scale_stride] "m"(t.scale_stride), [steps] "i"(kSteps), [minimum] "i"(offsetof(ChunkScales, minimum)), \
         [offset] "i"(offsetof(ChunkScales, offset)) \
       : "cc", "memory", "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "zmm10", \
@@ -308,12 +322,18 @@ __attribute__((noinline)) void RunTile(const TilePass& t) {
 #undef TACTUS_MINIMUM2
 #undef TACTUS_MINIMUM3
 #undef TACTUS_OFFSETS
+#undef TACTUS_RAISE
+#undef TACTUS_RAISE1
+#undef TACTUS_RAISE2
+#undef TACTUS_RAISE3
 #undef TACTUS_ROW
 #undef TACTUS_ROWS1
 #undef TACTUS_ROWS2
 #undef TACTUS_ROWS3
 #undef TACTUS_ROWS4
 #undef TACTUS_SCALE
+#undef TACTUS_SCALE1
+#undef TACTUS_SCALE2
 #undef TACTUS_SCALE_1x1
 #undef TACTUS_SCALE_1x2
 #undef TACTUS_SCALE_1x3

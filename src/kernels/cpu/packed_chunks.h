@@ -6,21 +6,11 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/cpu/packed_scales.h"
 #include "kernels/cpu/packed_tile.h"
 
 namespace tactus::kernels {
 namespace {
-
-// Scales or minima, 64 f16 or f32 at `from` per block, as f32.
-inline void WidenScales(const std::byte* from, int64_t blocks, int64_t block_bytes, bool wide, float* to) {
-  for (int64_t b = 0; b < blocks; ++b, from += block_bytes, to += kPanelRows) {
-    if (wide) {
-      std::memcpy(to, from, kPanelRows * sizeof(float));
-      continue;
-    }
-    for (int64_t i = 0; i < kPanelRows; i += Simd::kWidth) Simd::Store(to + i, Simd::LoadF16(from + i * 2));
-  }
-}
 
 template <class D>
 void OpenNibbles(const std::byte* from, int64_t bytes, std::byte* to) {
@@ -59,7 +49,7 @@ struct PanelLayout {
       : block(w.block > 0 ? w.block : kTokenBlock),
         code_bytes(block * kPanelRows / (w.code == PackedCode::kU4 ? 2 : 1)),
         block_bytes(w.block > 0 ? w.block_bytes() : code_bytes),
-        scale_bytes(kPanelRows * (w.wide_scales ? 4 : 2)),
+        scale_bytes(kPanelRows * 2),
         blocks((w.cols + block - 1) / block),
         u4(w.code == PackedCode::kU4),
         scaled(w.block > 0) {}
@@ -113,11 +103,11 @@ void SumPanelPlanes(const PanelSums& run) {
     chunk.block = layout.block;
     const std::byte* scales = at + layout.code_bytes;
     if (layout.scaled) {
-      WidenScales(scales, chunk.blocks, layout.block_bytes, w.wide_scales, memory.scales);
+      LoadScales(w, scales, chunk.blocks, 0, memory.scales);
       chunk.scales = memory.scales;
     }
     if (w.has_minimum) {
-      WidenScales(scales + layout.scale_bytes, chunk.blocks, layout.block_bytes, w.wide_scales, memory.minima);
+      LoadScales(w, scales, chunk.blocks, 1, memory.minima);
       chunk.minima = memory.minima;
     }
     if (w.has_zeros) {

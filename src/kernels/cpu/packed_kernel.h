@@ -87,22 +87,33 @@ void LinearPackedBy(PickSumFn pick, ThreadPool& pool, const PackedTokens& x, std
 
 // `values`: one block of a token, from column `first` of its row. Plain loops, which compilers turn into vectors.
 inline void RoundBlock(const float* values, int64_t token, int64_t first, const PackedTokens& out) {
-  const int32_t planes = out.format.planes;
+  const int32_t planes = out.format.planes, block = out.format.block;
+  const bool shifts = out.format.has_shifts();
   const float limit = planes == 2 ? 32512.0f : 127.0f;
   int32_t top = 0;  // magnitudes compare as integers do, and those of infinities and NaN are the largest
-  for (int32_t i = 0; i < kTokenBlock; ++i) {
-    const auto bits = static_cast<int32_t>(BitsOf(values[i]) & 0x7fffffffu);
-    top = bits > top ? bits : top;
+  int32_t tops[kTokenBlock / 32];  // of the columns under one shift
+  for (int32_t b = 0; b < kTokenBlock / block; ++b) {
+    tops[b] = 0;
+    for (int32_t i = b * block; i < (b + 1) * block; ++i) {
+      const auto bits = static_cast<int32_t>(BitsOf(values[i]) & 0x7fffffffu);
+      tops[b] = bits > tops[b] ? bits : tops[b];
+    }
+    top = tops[b] > top ? tops[b] : top;
   }
   const bool finite = top < 0x7f800000;
   const float largest = FloatOf(static_cast<uint32_t>(top));
   const bool zero = !finite || largest < kTokenZero;
-  const float scale = !finite ? FloatOf(0x7fc00000u) : zero ? 0.0f : largest / limit;
+  const float scale = !finite ? FloatOf(0x7fc00000u) : zero ? 0.0f : largest / limit * (shifts ? 1.0f / (1 << kTokenShift) : 1.0f);
   const float inverse = zero ? 0.0f : limit / largest;
   int32_t q[kTokenBlock];
   const int32_t keep = finite ? -1 : 0;
-  for (int32_t i = 0; i < kTokenBlock; ++i) {  // adding 1.5 * 2^23 rounds to even in the low bits
-    q[i] = static_cast<int32_t>(BitsOf(values[i] * inverse + 0x1.8p23f) - 0x4b400000u) & keep;
+  for (int32_t b = 0; b < kTokenBlock / block; ++b) {
+    const int32_t times = (top - tops[b]) >> 23, k = !shifts ? 0 : times < kTokenShift ? times : kTokenShift;
+    const float factor = inverse * static_cast<float>(1 << k);
+    for (int32_t i = b * block; i < (b + 1) * block; ++i) {  // adding 1.5 * 2^23 rounds to even in the low bits
+      q[i] = static_cast<int32_t>(BitsOf(values[i] * factor + 0x1.8p23f) - 0x4b400000u) & keep;
+    }
+    if (shifts) out.shifts[token * out.shift_count() + first / block + b] = zero ? 0 : kTokenShift - k;
   }
   out.scales[token * out.scale_count() + first / kTokenBlock] = scale;
   int32_t* sums = out.sums + token * out.sum_count() + first / 16;

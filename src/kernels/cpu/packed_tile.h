@@ -43,7 +43,8 @@ enum class Opened : uint8_t { kNot, kWide };
 // What a tile's rows bring to the blocks of a chunk.
 struct TileTerms {
   int32_t start[kMostTileRows][kChunkBlocks];  // where a block's sum begins; has_zeros: PackSum(-sum of q)
-  float total[kMostTileRows][kChunkBlocks];    // with minima, per token: the sum of q
+  float raise[kMostTileRows][kChunkBlocks];    // per token: 2 to the shift
+  float total[kMostTileRows][kChunkBlocks];    // with minima, per token: the sum of q, shifted
   float scale[kMostTileRows];                  // per token
 };
 
@@ -168,7 +169,8 @@ inline __attribute__((always_inline)) void FinishBlock(const TileRun& run, int64
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       float* to = t + k * kTileRows + v * D::kWidth;
-      Simd::Store(to, D::MulAdd(D::ToFloat(sums[k][v]), Simd::Load(w.scales + at + v * D::kWidth), Simd::Load(to)));
+      const Simd::F raised = Simd::Mul(D::ToFloat(sums[k][v]), Simd::Set1(run.terms->raise[k][b]));
+      Simd::Store(to, D::MulAdd(raised, Simd::Load(w.scales + at + v * D::kWidth), Simd::Load(to)));
     }
   }
   if (w.minima == nullptr) return;
@@ -263,7 +265,9 @@ void FillTerms(const PackedMatrix& w, const PackedTokens& x, int64_t token, int6
     } else {
       terms->start[k][b] = start;
     }
-    terms->total[k][b] = static_cast<float>(sum);
+    const int32_t shift = x.shifts != nullptr ? x.shifts[token * x.shift_count() + (column + b * chunk.block) / x.format.block] : 0;
+    terms->raise[k][b] = static_cast<float>(1 << shift);
+    terms->total[k][b] = static_cast<float>(sum << shift);
   }
   terms->scale[k] = x.scales[token * x.scale_count() + column / kTokenBlock];
 }

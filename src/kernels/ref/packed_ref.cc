@@ -29,6 +29,10 @@ float DotBf16(const PackedTokens& x, int64_t token, const PackedMatrix& w, int64
   return y;
 }
 
+int32_t ShiftAt(const PackedTokens& x, int64_t token, int64_t col) {
+  return x.shifts != nullptr ? x.shifts[token * x.shift_count() + col / x.format.block] : 0;
+}
+
 // Columns [first, end) of one token by one row of weights.
 int32_t DotValues(const PackedTokens& x, int64_t token, const PackedMatrix& w, int64_t n, int64_t first, int64_t end) {
   int32_t dot = 0;
@@ -41,11 +45,12 @@ float DotBlocks(const PackedTokens& x, int64_t token, const PackedMatrix& w, int
   float t = 0;
   for (int64_t b = first / w.block; b * w.block < first + kTokenBlock && b < w.blocks(); ++b) {
     const int64_t begin = b * w.block, end = begin + w.block;
-    t = std::fma(static_cast<float>(DotValues(x, token, w, n, begin, end)), ScaleAt(w, n, b), t);
+    const int32_t factor = 1 << ShiftAt(x, token, begin);
+    t = std::fma(static_cast<float>(factor * DotValues(x, token, w, n, begin, end)), ScaleAt(w, n, b), t);
     if (!w.has_minimum) continue;
     int32_t sum = 0;
     for (int64_t c = begin; c < end; ++c) sum += TokenValue(x, token, c);
-    t = std::fma(MinimumAt(w, n, b), static_cast<float>(sum), t);
+    t = std::fma(MinimumAt(w, n, b), static_cast<float>(factor * sum), t);
   }
   return t;
 }
@@ -66,29 +71,45 @@ float Dot(const PackedTokens& x, int64_t token, const PackedMatrix& w, int64_t n
   return bias != nullptr ? y + bias[n] : y;
 }
 
-// Rounds kTokenBlock values into columns `first` and on of the token's rows.
-void PackIntegers(const float* values, int64_t token, int64_t first, const PackedTokens& out) {
-  const int32_t planes = out.format.planes;
-  const float limit = planes == 2 ? 32512.0f : 127.0f;
+// NaN where one is.
+float LargestOf(const float* values, int64_t count) {
   float largest = 0;
-  bool finite = true;
-  for (int32_t i = 0; i < kTokenBlock; ++i) {
-    finite = finite && std::isfinite(values[i]);
+  for (int64_t i = 0; i < count; ++i) {
+    if (std::isnan(values[i])) return values[i];
     largest = std::fmax(largest, std::fabs(values[i]));
   }
+  return largest;
+}
+
+// Rounds kTokenBlock values into columns `first` and on of the token's rows.
+void PackIntegers(const float* values, int64_t token, int64_t first, const PackedTokens& out) {
+  const int32_t planes = out.format.planes, block = out.format.block;
+  const float limit = planes == 2 ? 32512.0f : 127.0f;
+  const float largest = LargestOf(values, kTokenBlock);
+  const bool finite = std::isfinite(largest);
   float scale = 0, inverse = 0;
   if (!finite) {
     scale = FloatOf(0x7fc00000u);
   } else if (largest >= kTokenZero) {
-    scale = largest / limit;
+    scale = largest / limit * (out.format.has_shifts() ? 1.0f / (1 << kTokenShift) : 1.0f);
     inverse = limit / largest;
+  }
+  float factors[kTokenBlock / 32];
+  for (int32_t i = 0; i < kTokenBlock; i += block) {
+    const float own = LargestOf(values + i, block);
+    int32_t k = 0;
+    while (out.format.has_shifts() && k < kTokenShift && std::ldexp(own, k + 1) <= largest) ++k;
+    factors[i / block] = std::ldexp(inverse, k);
+    if (out.format.has_shifts()) {
+      out.shifts[token * out.shift_count() + (first + i) / block] = inverse > 0 ? kTokenShift - k : 0;
+    }
   }
   out.scales[token * out.scale_count() + first / kTokenBlock] = scale;
   std::byte* const high = out.values + token * planes * out.stride + first;
   std::byte* const low = planes == 2 ? high + out.stride : high;
   int32_t* const sums = out.sums + token * out.sum_count() + first / 16;
   for (int32_t i = 0; i < kTokenBlock; ++i) {
-    const int32_t q = finite ? static_cast<int32_t>(std::nearbyint(values[i] * inverse)) : 0;
+    const int32_t q = finite ? static_cast<int32_t>(std::nearbyint(values[i] * factors[i / block])) : 0;
     const int32_t rest = static_cast<int8_t>(q & 0xff);  // of one plane: q itself
     if (planes == 2) high[i] = static_cast<std::byte>((q - rest) / 256);
     low[i] = static_cast<std::byte>(rest);
