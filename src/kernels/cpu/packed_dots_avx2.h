@@ -25,6 +25,7 @@ struct BaseAvx2 {
   static constexpr int64_t kPartColumns = 0;
   static constexpr int32_t kCodeOffset = 0;
   static constexpr bool kOwnTile = false;
+  static constexpr bool kVectorTerms = true;
   static constexpr bool HasLoop(int rows) { return rows >= 4; }
   // Sums, two vectors of codes and a value: 15 registers of 16.
   static constexpr int VectorsOf(int rows) { return rows == 1 ? 8 : rows == 2 ? 4 : 2; }
@@ -50,6 +51,22 @@ struct BaseAvx2 {
   static int32_t PackZero(int32_t zero) { return zero | zero << 24; }
   static int32_t PackSum(int32_t sum) {
     return (sum & 0xff) | static_cast<int32_t>(static_cast<uint32_t>(sum >> 8) << 16);
+  }
+  // Writes eight of each, of which 8 / kSums count.
+  template <int kSums>
+  static void Terms(const int32_t* from, int32_t factor, bool zeros, int32_t* start, float* total) {
+    __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    if constexpr (kSums >= 2) v = _mm256_permute4x64_epi64(_mm256_hadd_epi32(v, v), 0xd8);
+    if constexpr (kSums >= 4) v = _mm256_hadd_epi32(v, v);
+    if constexpr (kSums >= 8) v = _mm256_hadd_epi32(v, v);
+    _mm256_storeu_ps(total, _mm256_cvtepi32_ps(v));
+    if (zeros) {  // PackSum(-v)
+      const __m256i n = _mm256_sub_epi32(_mm256_setzero_si256(), v);
+      v = _mm256_or_si256(_mm256_and_si256(n, Spread(0xff)), _mm256_slli_epi32(_mm256_srai_epi32(n, 8), 16));
+    } else {
+      v = _mm256_mullo_epi32(v, Spread(factor));
+    }
+    _mm256_store_si256(reinterpret_cast<__m256i*>(start), v);
   }
   static Int MulZero(Int zeros, int32_t sum) { return _mm256_madd_epi16(zeros, Spread(sum)); }
   template <int kTokens>

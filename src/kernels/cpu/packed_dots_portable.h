@@ -31,6 +31,7 @@ struct DotsPortable {
   static constexpr Opened kOpened = Opened::kWide;
   static constexpr int32_t kCodeOffset = 0;
   static constexpr bool kOwnTile = false;
+  static constexpr bool kVectorTerms = false;
   static constexpr bool HasLoop(int) { return false; }
   static constexpr int VectorsOf(int rows) { return rows <= 2 ? 4 : 2; }
   // Two 16-bit numbers per lane.

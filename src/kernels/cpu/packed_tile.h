@@ -13,6 +13,7 @@
 //   PrepareX, kXBytes, LoadX     a row's values in the order that D likes; of one group; those in every lane
 //   Int, Dot, Add, ShiftLeft     exact sums in 32 bits; or with kPartColumns > 0, which divides 32: Dot of so many
 //   Part, Widen                  columns into a Part, then those added
+//   kVectorTerms, Terms          FillTerms in vectors: sums of kSums neighbours, what they make of start and total
 //   HasLoop(rows), Loop          a way of its own to the sums of columns whose codes are [w, end)
 //   kCodeOffset                  what Prepare takes off a code
 //   kOwnTile, DotTile            a way of its own to a block's sums: DotTile<kU4, kRows>(codes, x, x_stride, columns,
@@ -29,6 +30,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/cpu/packed_panel.h"
 
@@ -43,9 +45,9 @@ enum class Opened : uint8_t { kNot, kWide };
 
 // What a tile's rows bring to the blocks of a chunk.
 struct TileTerms {
-  int32_t start[kMostTileRows][kChunkBlocks];  // where a block's sum begins; has_zeros: PackSum(-sum of q)
-  float total[kMostTileRows][kChunkBlocks];    // with minima, per token: the sum of q
-  float scale[kMostTileRows];                  // per token
+  alignas(32) int32_t start[kMostTileRows][kChunkBlocks];  // where a block's sum begins; has_zeros: PackSum(-sum of q)
+  float total[kMostTileRows][kChunkBlocks];                // with minima, per token: the sum of q
+  float scale[kMostTileRows];                              // per token
 };
 
 // The codes and scales of a chunk, for all of its tiles.
@@ -100,30 +102,48 @@ inline __attribute__((always_inline)) void DotColumns(const std::byte* codes, co
   }
 }
 
-// A block's sums. start: of each row.
+// Where a row's sum of block b begins.
+template <class D>
+inline typename D::Int Start(const TileTerms& terms, int row, int64_t b, bool zeros) {
+  return D::Spread(zeros ? 0 : terms.start[row][b]);
+}
+
+template <class D, bool kU4, int kRows, int kVectors>
+inline __attribute__((always_inline)) void DotPart(const std::byte* codes, const std::byte* x, int64_t columns,
+                                                   typename D::Part (&part)[kRows][kVectors]) {
+#pragma GCC unroll 8
+  for (int t = 0; t < kRows; ++t) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) part[t][v] = D::ZeroPart();
+  }
+  DotColumns<D, kU4, kRows, kVectors>(codes, x, columns, part);
+}
+
+// The sums of block b.
 template <class D, bool kU4, int kRows, int kVectors>
 inline __attribute__((always_inline)) void DotBlock(const std::byte* codes, const std::byte* x, int64_t columns,
                                                     const TileTerms& terms, int64_t b, bool zeros,
                                                     typename D::Int (&total)[kRows][kVectors]) {
-#pragma GCC unroll 8
-  for (int t = 0; t < kRows; ++t) {
-    const typename D::Int start = D::Spread(zeros ? 0 : terms.start[t][b]);
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) total[t][v] = start;
-  }
   if constexpr (D::kPartColumns == 0) {
+#pragma GCC unroll 8
+    for (int t = 0; t < kRows; ++t) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) total[t][v] = Start<D>(terms, t, b, zeros);
+    }
     DotColumns<D, kU4, kRows, kVectors>(codes, x, columns, total);
   } else {
     const int64_t each = columns < D::kPartColumns ? columns : D::kPartColumns;
+    typename D::Part part[kRows][kVectors];
+    DotPart<D, kU4, kRows, kVectors>(codes, x, each, part);
+#pragma GCC unroll 8
+    for (int t = 0; t < kRows; ++t) {
+      const typename D::Int start = Start<D>(terms, t, b, zeros);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) total[t][v] = D::Add(start, D::Widen(part[t][v]));
+    }
 #pragma GCC unroll 1
-    for (int64_t begin = 0; begin < columns; begin += each) {
-      typename D::Part part[kRows][kVectors];
-#pragma GCC unroll 8
-      for (int t = 0; t < kRows; ++t) {
-#pragma GCC unroll 8
-        for (int v = 0; v < kVectors; ++v) part[t][v] = D::ZeroPart();
-      }
-      DotColumns<D, kU4, kRows, kVectors>(codes + begin / (kU4 ? 8 : 4) * kGroupBytes, x + begin, each, part);
+    for (int64_t begin = each; begin < columns; begin += each) {
+      DotPart<D, kU4, kRows, kVectors>(codes + begin / (kU4 ? 8 : 4) * kGroupBytes, x + begin, each, part);
 #pragma GCC unroll 8
       for (int t = 0; t < kRows; ++t) {
 #pragma GCC unroll 8
@@ -263,14 +283,15 @@ inline __attribute__((always_inline)) void FillTerms(const PackedMatrix& w, cons
                                                      TileTerms* terms) {
   terms->scale[k] = x.scales[token * x.scale_count() + column / kTokenBlock];
   if (chunk.centred && chunk.minima == nullptr) return;
-  const int32_t* sums = x.sums + token * x.sum_count() + column / 16;
-  int32_t(&start)[kChunkBlocks] = terms->start[k * kPlanes + kPlanes - 1];
+  const int32_t* from = x.sums + token * x.sum_count() + column / 16;
+  int32_t* start = terms->start[k * kPlanes + kPlanes - 1];
   const int32_t factor = chunk.centred ? 0 : D::kCodeOffset - w.zero;
-#pragma GCC unroll 8
+  if constexpr (D::kVectorTerms) {
+    return D::template Terms<kSums>(from, factor, chunk.zeros != nullptr, start, terms->total[k]);
+  }
   for (int b = 0; b < kChunkBlocks / kSums; ++b) {
     int32_t sum = 0;
-#pragma GCC unroll 8
-    for (int i = 0; i < kSums; ++i) sum += sums[b * kSums + i];
+    for (int i = 0; i < kSums; ++i) sum += from[b * kSums + i];
     start[b] = chunk.zeros != nullptr ? D::PackSum(-sum) : factor * sum;
     terms->total[k][b] = static_cast<float>(sum);
   }
@@ -280,19 +301,30 @@ inline __attribute__((always_inline)) void FillTerms(const PackedMatrix& w, cons
 template <class D, int kPlanes>
 inline void FillTileTerms(const PackedMatrix& w, const PackedTokens& x, int64_t token, int64_t count, int64_t column,
                           const ChunkOfWeights& chunk, TileTerms* terms) {
-  for (int64_t k = 0; k < count; ++k) {
-    switch (chunk.block) {
-      case 16:
-        FillTerms<D, kPlanes, 1>(w, x, token + k, column, chunk, k, terms);
-        break;
-      case 32:
-        FillTerms<D, kPlanes, 2>(w, x, token + k, column, chunk, k, terms);
-        break;
-      case 64:
-        FillTerms<D, kPlanes, 4>(w, x, token + k, column, chunk, k, terms);
-        break;
-      default:
-        FillTerms<D, kPlanes, 8>(w, x, token + k, column, chunk, k, terms);
+  const auto fill = [&](auto sums) {
+    for (int64_t k = 0; k < count; ++k) FillTerms<D, kPlanes, sums.value>(w, x, token + k, column, chunk, k, terms);
+  };
+  switch (chunk.block) {
+    case 16:
+      return fill(std::integral_constant<int, 1>());
+    case 32:
+      return fill(std::integral_constant<int, 2>());
+    case 64:
+      return fill(std::integral_constant<int, 4>());
+    default:
+      return fill(std::integral_constant<int, 8>());
+  }
+}
+
+// What the next tile will read of its tokens.
+inline void FetchTokens(const PackedTokens& x, int64_t token, int64_t count, int64_t column) {
+  const int64_t planes = x.format.planes;
+  for (int64_t t = token; t < token + count; ++t) {
+    __builtin_prefetch(x.sums + t * x.sum_count() + column / 16);
+    __builtin_prefetch(x.scales + t * x.scale_count() + column / kTokenBlock);
+    for (int64_t row = t * planes; row < (t + 1) * planes; ++row) {
+      __builtin_prefetch(x.values + row * x.stride + column);
+      __builtin_prefetch(x.values + row * x.stride + column + kChunkColumns / 2);
     }
   }
 }
@@ -323,6 +355,8 @@ void RunChunk(const PanelSums& run, const ChunkOfWeights& chunk, int64_t column,
       }
     }
     tile_run.y = run.sums + first * kPanelRows;
+    const int64_t after = run.tokens - first - count;
+    FetchTokens(x, run.first + first + count, after < kMost ? after : kMost, column);
     RunIntTileOf<D, kU4, kPlanes>(count, tile_run);
   }
 }
