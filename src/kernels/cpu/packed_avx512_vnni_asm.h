@@ -121,10 +121,11 @@
   "vmovaps " from "+192(%[scales]), %%zmm27\n\t"
 // One plane's sums by the shift of the token's block.
 #define TACTUS_RAISE(address, a, b, c, d) \
-  "vpsllvd " address "%{1to16%}, %%zmm" #a ", %%zmm" #a "\n\t" \
-  "vpsllvd " address "%{1to16%}, %%zmm" #b ", %%zmm" #b "\n\t" \
-  "vpsllvd " address "%{1to16%}, %%zmm" #c ", %%zmm" #c "\n\t" \
-  "vpsllvd " address "%{1to16%}, %%zmm" #d ", %%zmm" #d "\n\t"
+  "vpbroadcastd " address ", %%zmm28\n\t" \
+  "vpsllvd %%zmm28, %%zmm" #a ", %%zmm" #a "\n\t" \
+  "vpsllvd %%zmm28, %%zmm" #b ", %%zmm" #b "\n\t" \
+  "vpsllvd %%zmm28, %%zmm" #c ", %%zmm" #c "\n\t" \
+  "vpsllvd %%zmm28, %%zmm" #d ", %%zmm" #d "\n\t"
 #define TACTUS_RAISE1 \
   "mov %[shift_offset], %[i]\n\t" \
   "add %[start], %[i]\n\t" TACTUS_RAISE("(%[i])", 8, 9, 10, 11)
