@@ -10,13 +10,20 @@ namespace {
 const kernels::Ops* g_base = nullptr;
 std::set<const void*> g_int8;   // matrices whose input is rounded
 
-// A row's token blocks to int8 (kernels/packed.h), kept as f32.
-void RoundToInt8(const float* x, int64_t n, float* out) {
-  for (int64_t b = 0; b < n; b += kernels::kTokenBlock) {
-    const int64_t end = std::min(b + kernels::kTokenBlock, n);
-    float largest = 0.0f;
-    for (int64_t i = b; i < end; ++i) largest = std::max(largest, std::fabs(x[i]));
-    const float scale = largest / 127.0f, inverse = largest > kernels::kTokenZero ? 127.0f / largest : 0.0f;
+float LargestOf(const float* x, int64_t begin, int64_t end) {
+  float largest = 0.0f;
+  for (int64_t i = begin; i < end; ++i) largest = std::max(largest, std::fabs(x[i]));
+  return largest;
+}
+
+// A row to int8 with a scale per token block and a shift per `block` columns (kernels/packed.h), kept as f32.
+void RoundToInt8(const float* x, int64_t n, int64_t block, float* out) {
+  for (int64_t b = 0; b < n; b += block) {
+    const int64_t end = std::min(b + block, n), first = b / kernels::kTokenBlock * kernels::kTokenBlock;
+    float range = LargestOf(x, first, std::min<int64_t>(first + kernels::kTokenBlock, n));
+    const float own = LargestOf(x, b, end);
+    for (int32_t k = 0; k < kernels::kTokenShift && 0.5f * range >= own; ++k) range *= 0.5f;
+    const float scale = range / 127.0f, inverse = range > kernels::kTokenZero ? 127.0f / range : 0.0f;
     for (int64_t i = b; i < end; ++i) out[i] = std::nearbyint(x[i] * inverse) * scale;
   }
 }
@@ -25,8 +32,11 @@ void RoundToInt8(const float* x, int64_t n, float* out) {
 void LinearInt8(kernels::ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias,
                 kernels::LinearMode mode, float* y, kernels::Workspace scratch) {
   if (!g_int8.contains(w.data)) return g_base->linear(pool, x, tokens, w, bias, mode, y, scratch);
+  kernels::PackedMatrix form;
+  const bool known = kernels::PackedFormOf(w.dtype, w.rows, w.cols, &form);
+  const int64_t block = known ? kernels::TokensFor(form, 1).block : kernels::kTokenBlock;
   std::vector<float> rounded(static_cast<size_t>(tokens * w.cols));
-  for (int64_t t = 0; t < tokens; ++t) RoundToInt8(x + t * w.cols, w.cols, rounded.data() + t * w.cols);
+  for (int64_t t = 0; t < tokens; ++t) RoundToInt8(x + t * w.cols, w.cols, block, rounded.data() + t * w.cols);
   g_base->linear(pool, rounded.data(), tokens, w, bias, mode, y, scratch);
 }
 
