@@ -101,11 +101,12 @@ def saturation_requests(count: int = 20, seed: int = 5) -> list[Request]:
 
 
 def poisson_requests(count: int, rate: float, bursts: int, seed: int = 6) -> list[Request]:
-    """Poisson arrivals of 256-1024 tokens in and 32-64 out; `bursts` times, evenly spread, two prompts of 2,000 tokens besides."""
+    """Poisson arrivals of 256-1024 tokens in and 32-64 out, the first at once; `bursts` times, evenly spread, two prompts of 2,000 tokens
+    besides."""
     rng = random.Random(seed)
     requests, at = [], 0.0
-    for _ in range(count):
-        at += rng.expovariate(rate)
+    for i in range(count):
+        at += rng.expovariate(rate) if i else 0.0
         requests.append(Request(prompt(rng, rng.randint(256, 1024)), rng.randint(32, 64), at))
     for b in range(bursts):
         when = at * (b + 0.5) / bursts

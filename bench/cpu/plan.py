@@ -7,13 +7,13 @@ from __future__ import annotations
 PREFILLS = [128, 512, 2048]
 BATCHES = [32, 16, 8, 4, 1]          # descending: OpenVINO's larger set is cut down, which saves its prompts
 CONTEXTS = [128, 1024]
-BOX_S = {"saturation": 75.0, "poisson": 50.0}      # per server: as a whole; after the last arrival
+BOX_S = {"saturation": 90.0, "poisson": 40.0}      # per server: as a whole; after the last arrival
 
 # Prompt tokens per second; ours with 16-bit activations is listed by its suffix.
 PREFILL = {"bf16": {"tactus": 430, "OpenVINO": 345, "llama.cpp": 235, "ik_llama.cpp": 330}, "int8": {"tactus": 690, "OpenVINO": 400, "llama.cpp": 126, "ik_llama.cpp": 320},
            "int4": {"tactus": 640, "OpenVINO": 450, "llama.cpp": 240, "ik_llama.cpp": 320}}
 INT16_PREFILL = 390
-CEILINGS_S = 0.1                                    # before and after every engine's turn
+CEILINGS_S = 0.05                                   # before and after every engine's turn
 LOAD_S = {"tactus": 4, "OpenVINO": 6, "llama.cpp": 7, "ik_llama.cpp": 9}
 
 

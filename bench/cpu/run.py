@@ -94,9 +94,8 @@ def planned(run: Run) -> list[tuple[str, float]]:
     for part in [p for p in PARTS if p in args.parts]:
         if part == "served":
             for scenario, requests in served.scenarios(run).items():
-                names = [n for n, _ in served.served_rows(run)]
-                if scenario == "poisson":      # which of the family it will be is not known yet
-                    names = [n for n in names if not served.is_llama(n)] + [n for n in names if served.is_llama(n)][:1]
+                rows_of = served.served_rows(run)
+                names = [n for n, _ in (served.poisson_rows(run, rows_of) if scenario == "poisson" else rows_of)]
                 tokens, answers = sum(len(r.prompt) for r in requests), sum(r.max_tokens for r in requests)
                 rows.append((f"served, {scenario}: {len(names)} servers", sum(plan.served_s(n, fmt, scenario, tokens, answers, max(r.due_s for r in requests)) for n in names)))
         elif part == "stall":

@@ -241,7 +241,7 @@ class OpenVino(Server):
             await event.wait()
         except asyncio.CancelledError:
             served.error = "cancelled"
-            with contextlib.suppress(OSError):
+            if not self.process.stdin.is_closing():
                 self.process.stdin.write(json.dumps({"id": number, "cancel": True}).encode() + b"\n")
         finally:
             self.waiting.pop(number, None)
