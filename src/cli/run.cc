@@ -243,9 +243,12 @@ int RunCommand(const Args& args) {
   }
   const bool quiet = !isatty(STDERR_FILENO);
   auto engine = Engine::Create(options.engine, [quiet](std::string_view text) {
-    if (!quiet) std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+    if (!quiet || text.starts_with("warning: ")) std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
   });
-  if (!engine.ok()) return Fail(engine.status());
+  if (!engine.ok()) {
+    const int code = Fail(engine.status());
+    return engine.status().code() == StatusCode::kInvalidArgument ? kExitUsage : code;   // as `tactus serve` has it
+  }
   CatchInterrupt();
   const int code = options.prompt.empty() ? Chat(**engine, options) : AnswerOnce(**engine, options);
   const Status closed = (*engine)->Close();
