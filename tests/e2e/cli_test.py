@@ -266,6 +266,18 @@ class BenchTest(Folder):
         self.assertEqual(report["requests"]["completed"], 6, done.stderr)
         self.assertGreater(report["cached_prompt_tokens"], 0)
 
+    def test_an_idle_server_sleeps(self):
+        self.assertEqual(self.bench("--requests", "4", "--concurrency", "2", "--workload", "random:in=8,out=8").returncode, 0)
+
+        def cpu_seconds():   # of all threads: fields 14 and 15, counted from behind the name
+            fields = pathlib.Path(f"/proc/{self.server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+        time.sleep(0.2)
+        before = cpu_seconds()
+        time.sleep(2)
+        self.assertLess(cpu_seconds() - before, 0.1)   # 0.002 s measured; one spinning thread takes 2 s, or its share of a busy machine
+
     def test_interrupted_keeps_what_is_done(self):
         command = [BINARY, "bench", "--url", self.server.url, "--requests", "100000", "--concurrency", "4", "--vocab-size", "256",
                    "--workload", "random:in=8,out=4", "--json"]
