@@ -55,7 +55,8 @@ def cells_s(names: list[str], fmt: str, rounds: int, prefills: list[int], batche
     total = 0.0
     for name in names:
         for tokens in prefills:
-            total += prefill_turns(tokens, rounds) * (tokens / prefill_rate(name, fmt) + CEILINGS_S)
+            turn = tokens / prefill_rate(name, fmt) * (1.6 if tokens > 512 and kind(name) == "llama.cpp" else 1.0)
+            total += (1 if turn > 12 else prefill_turns(tokens, rounds)) * (turn + CEILINGS_S)
         for context in contexts:
             total += fill_s(name, fmt, max(batches), context)
             for batch in batches:

@@ -232,6 +232,14 @@ class Turns(unittest.TestCase):
         self.assertEqual(bench.run.notes, ["int8 OpenVINO GenAI, decode 1 at 128: no memory"])
 
 
+    def test_a_slow_engine_has_one_turn(self):
+        bench = cells.Bench(FakeRun(), "int8")
+        bench.processes = [Fake("tactus int8", [{"seconds": [1.0]}] * 3), Fake("llama.cpp", [{"seconds": [13.0]}])]
+        found = {}
+        bench.turns(found, "prefill 2048", {"all": "prefill"}, 3)
+        self.assertEqual((len(found["prefill 2048"]["tactus int8"]["all"]), found["prefill 2048"]["llama.cpp"]["all"], bench.run.notes), (3, [[13.0]], []))
+
+
 class CommandLine(unittest.TestCase):
     def refused(self, *words):
         script = pathlib.Path(__file__).resolve().parents[2] / "bench/cpu/run.py"
