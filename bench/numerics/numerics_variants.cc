@@ -10,10 +10,10 @@ namespace {
 const kernels::Ops* g_base = nullptr;
 std::set<const void*> g_int8;   // matrices whose input is rounded
 
-// Blocks of `block` values to int8 (kernels/packed.h), kept as f32.
-void RoundToInt8(const float* x, int64_t n, int64_t block, float* out) {
-  for (int64_t b = 0; b < n; b += block) {
-    const int64_t end = std::min(b + block, n);
+// A row's token blocks to int8 (kernels/packed.h), kept as f32.
+void RoundToInt8(const float* x, int64_t n, float* out) {
+  for (int64_t b = 0; b < n; b += kernels::kTokenBlock) {
+    const int64_t end = std::min(b + kernels::kTokenBlock, n);
     float largest = 0.0f;
     for (int64_t i = b; i < end; ++i) largest = std::max(largest, std::fabs(x[i]));
     const float scale = largest / 127.0f, inverse = largest > kernels::kTokenZero ? 127.0f / largest : 0.0f;
@@ -25,10 +25,8 @@ void RoundToInt8(const float* x, int64_t n, int64_t block, float* out) {
 void LinearInt8(kernels::ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias,
                 kernels::LinearMode mode, float* y, kernels::Workspace scratch) {
   if (!g_int8.contains(w.data)) return g_base->linear(pool, x, tokens, w, bias, mode, y, scratch);
-  kernels::PackedMatrix form;
-  const int64_t block = kernels::PackedFormOf(w.dtype, w.rows, w.cols, &form) ? std::max<int64_t>(form.block, 32) : 32;
   std::vector<float> rounded(static_cast<size_t>(tokens * w.cols));
-  for (int64_t t = 0; t < tokens; ++t) RoundToInt8(x + t * w.cols, w.cols, block, rounded.data() + t * w.cols);
+  for (int64_t t = 0; t < tokens; ++t) RoundToInt8(x + t * w.cols, w.cols, rounded.data() + t * w.cols);
   g_base->linear(pool, rounded.data(), tokens, w, bias, mode, y, scratch);
 }
 

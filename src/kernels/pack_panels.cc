@@ -258,7 +258,7 @@ void PackQuantized(const MatrixView& w, const Panel& rows, const PackedMatrix& f
         StoreWords<kWords, kNibbles>(words, r, reinterpret_cast<uint32_t*>(to));
         auto* scales = reinterpret_cast<uint16_t*>(to + code_bytes);
         scales[r] = s.scale;
-        if (form.has_minimum) scales[kPanelRows + r] = s.minimum;
+        if (form.has_zeros) to[code_bytes + kPanelRows * 2 + r] = std::byte{s.zero};
       }
     }
   }
@@ -279,7 +279,7 @@ void PackInt8(const MatrixView& w, const Panel& rows, const PackedMatrix& form, 
   }
   for (int64_t first = 0; first < w.cols; first += kPiece) {
     const int64_t n = MinOf(kPiece, w.cols - first);
-    const int64_t padded = (n + kTokenBlockMax - 1) / kTokenBlockMax * kTokenBlockMax;
+    const int64_t padded = (n + kTokenBlock - 1) / kTokenBlock * kTokenBlock;
     for (int64_t r = 0; r < kPanelRows; ++r) {
       if (rows.rows[r] != nullptr) {
         RowFloats(w, rows.rows[r], first, n, padded, x);
@@ -298,7 +298,7 @@ bool IsStored(const MatrixView& w, const PackedMatrix& form) {
   PackedMatrix own;
   return InfoOf(w.dtype).block_elements > 1 && PackedFormOf(w.dtype, w.rows, w.cols, &own) && own.code == form.code &&
          own.block == form.block && own.zero == form.zero && own.has_minimum == form.has_minimum &&
-         own.wide_scales == form.wide_scales;
+         own.has_zeros == form.has_zeros && own.wide_scales == form.wide_scales;
 }
 
 void PackOwnFormat(DType dtype, const Panel& rows, const PackedMatrix& form, std::byte* out) {

@@ -2,6 +2,7 @@
 #include "kernels/packed.h"
 
 #include <cstring>
+#include <limits>
 
 #include "base/check.h"
 #include "tensor/float16.h"
@@ -10,6 +11,9 @@ namespace tactus::kernels {
 namespace {
 
 constexpr int64_t kLine = 64;
+
+// A token block's sum of products, and what offsets of codes add to it, fit int32: v and zero are at most 128, q 32512.
+static_assert(int64_t{kTokenBlock} * 128 * 32512 <= std::numeric_limits<int32_t>::max());
 
 int64_t RoundUpTo(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -28,7 +32,7 @@ void FinishForm(PackedMatrix* m, int64_t rows, int64_t cols) {
   if (m->code == PackedCode::kBF16) {
     m->panel_bytes = (cols + 1) / 2 * 2 * kPanelRows * 2;
   } else if (m->block == 0) {
-    m->panel_bytes = RoundUpTo(cols, kTokenBlockMax) * kPanelRows + kPanelRows * 4;
+    m->panel_bytes = RoundUpTo(cols, kTokenBlock) * kPanelRows + kPanelRows * 4;
   } else {
     m->panel_bytes = m->blocks() * m->block_bytes();
   }
@@ -40,7 +44,7 @@ const std::byte* PanelOf(const PackedMatrix& m, int64_t row) {
 
 // The place after the codes of a block, where its scales begin.
 const std::byte* ScalesOf(const PackedMatrix& m, int64_t row, int64_t block) {
-  if (m.block == 0) return PanelOf(m, row) + RoundUpTo(m.cols, kTokenBlockMax) * kPanelRows;
+  if (m.block == 0) return PanelOf(m, row) + RoundUpTo(m.cols, kTokenBlock) * kPanelRows;
   return PanelOf(m, row) + block * m.block_bytes() + m.code_bytes();
 }
 
@@ -53,6 +57,11 @@ float LoadScale(const PackedMatrix& m, const std::byte* scales, int64_t index) {
   uint16_t half;
   std::memcpy(&half, scales + index * 2, sizeof half);
   return F16ToF32(half);
+}
+
+int32_t ZeroPointAt(const PackedMatrix& m, int64_t row, int64_t block) {
+  const std::byte* zeros = ScalesOf(m, row, block) + kPanelRows * (m.wide_scales ? 4 : 2);
+  return static_cast<uint8_t>(zeros[row % kPanelRows]);
 }
 
 // Whole groups of a row, 256 bytes apart in the panel, into codes[columns].
@@ -76,14 +85,14 @@ void RowCodes(const std::byte* group, bool nibbles, int64_t columns, uint8_t* co
 TokenFormat TokensFor(const PackedMatrix& m, int32_t planes) {
   if (m.code == PackedCode::kBF16) return {};
   TACTUS_CHECK(planes == 1 || planes == 2);
-  return {true, planes, m.block == 0 ? kTokenBlockMax : m.block < 32 ? 32 : m.block};
+  return {true, planes};
 }
 
 int64_t PackedTokenBytes(int64_t tokens, int64_t cols) {
-  const int64_t padded = PackedTokens::PaddedCols(cols), rows = 2 * tokens;
-  // Two planes of int8 take at least the bytes of bf16; rows of scales and sums are whole, not aligned.
-  return rows * RowStride(padded) + RoundUpTo(rows * (padded / 32) * 4, kLine) +
-         RoundUpTo(rows * (padded / 16) * 4, kLine);
+  const int64_t padded = PackedTokens::PaddedCols(cols);
+  // Two planes of int8 take at least the bytes of bf16; scales and sums are whole, their rows not aligned.
+  return 2 * tokens * RowStride(padded) + RoundUpTo(tokens * (padded / kTokenBlock) * 4, kLine) +
+         RoundUpTo(tokens * (padded / 16) * 4, kLine);
 }
 
 PackedTokens PlaceTokens(std::byte* memory, const TokenFormat& format, int64_t tokens, int64_t cols) {
@@ -92,13 +101,12 @@ PackedTokens PlaceTokens(std::byte* memory, const TokenFormat& format, int64_t t
   out.tokens = tokens;
   out.cols = cols;
   const int64_t padded = PackedTokens::PaddedCols(cols);
-  const int64_t rows = tokens * format.planes;
   out.stride = RowStride(format.integer ? padded : 2 * padded);
   out.values = memory;
   if (!format.integer) return out;
-  memory += rows * out.stride;
+  memory += tokens * format.planes * out.stride;
   out.scales = reinterpret_cast<float*>(memory);
-  memory += RoundUpTo(rows * out.scale_count() * 4, kLine);
+  memory += RoundUpTo(tokens * out.scale_count() * 4, kLine);
   out.sums = reinterpret_cast<int32_t*>(memory);
   return out;
 }
@@ -123,9 +131,11 @@ bool PackedFormOf(DType dtype, int64_t rows, int64_t cols, PackedMatrix* form) {
       m.has_minimum = true;
       break;
     case DType::kQ5_0:
+      m.code_bits = 5;
       m.zero = 16;
       break;
     case DType::kQ5_1:
+      m.code_bits = 5;
       m.has_minimum = true;
       break;
     case DType::kQ8_0:
@@ -136,9 +146,11 @@ bool PackedFormOf(DType dtype, int64_t rows, int64_t cols, PackedMatrix* form) {
       m.has_minimum = m.wide_scales = true;
       break;
     case DType::kQ5_K:
+      m.code_bits = 5;
       m.has_minimum = m.wide_scales = true;
       break;
     case DType::kQ6_K:
+      m.code_bits = 6;
       m.block = 16;
       m.zero = 32;
       m.wide_scales = true;
@@ -165,7 +177,7 @@ bool QuantizedFormOf(Quantization quantization, int64_t rows, int64_t cols, Pack
     case Quantization::kInt4:
       m.code = PackedCode::kU4;
       m.zero = 0;
-      m.has_minimum = true;
+      m.has_zeros = true;
       m.block = 64;
       break;
     default:
@@ -176,21 +188,23 @@ bool QuantizedFormOf(Quantization quantization, int64_t rows, int64_t cols, Pack
   return true;
 }
 
-int32_t CodeAt(const PackedMatrix& m, int64_t row, int64_t col) {
+int32_t ValueAt(const PackedMatrix& m, int64_t row, int64_t col) {
   const std::byte* panel = PanelOf(m, row);
-  const int64_t r = row % kPanelRows;
+  const int64_t r = row % kPanelRows, block = m.block > 0 ? col / m.block : 0;
+  if (col >= m.cols) return 0;
   if (m.code == PackedCode::kBF16) {
     uint16_t bits;
     std::memcpy(&bits, panel + ((col / 2 * kPanelRows + r) * 2 + col % 2) * 2, sizeof bits);
     return bits;
   }
   if (m.block > 0) {
-    panel += col / m.block * m.block_bytes();
+    panel += block * m.block_bytes();
     col %= m.block;
   }
-  if (m.code == PackedCode::kU8) return static_cast<uint8_t>(panel[(col / 4 * kPanelRows + r) * 4 + col % 4]);
+  if (m.code == PackedCode::kU8) return static_cast<uint8_t>(panel[(col / 4 * kPanelRows + r) * 4 + col % 4]) - m.zero;
   const auto pair = static_cast<uint8_t>(panel[(col / 8 * kPanelRows + r) * 4 + col % 4]);
-  return col % 8 < 4 ? pair & 0xf : pair >> 4;
+  const int32_t code = col % 8 < 4 ? pair & 0xf : pair >> 4;
+  return m.has_zeros ? 4 * code - ZeroPointAt(m, row, block) : code - m.zero;
 }
 
 float ScaleAt(const PackedMatrix& m, int64_t row, int64_t block) {
@@ -213,16 +227,17 @@ void UnpackRow(const PackedMatrix& m, int64_t row, float* out) {
     }
     return;
   }
-  uint8_t codes[kTokenBlockMax];
-  const int64_t step = m.block == 0 ? kTokenBlockMax : m.block;
+  uint8_t codes[kTokenBlock];
+  const int64_t step = m.block == 0 ? kTokenBlock : m.block;
   const int64_t step_bytes = m.block == 0 ? step * kPanelRows : m.block_bytes();
   for (int64_t first = 0, b = 0; first < m.cols; first += step, ++b) {
     RowCodes(PanelOf(m, row) + b * step_bytes + r * 4, m.code == PackedCode::kU4, step, codes);
     const int64_t block = m.block == 0 ? 0 : b;
     const float scale = ScaleAt(m, row, block), minimum = MinimumAt(m, row, block);
     const int64_t count = step < m.cols - first ? step : m.cols - first;
+    const int32_t times = m.has_zeros ? 4 : 1, zero = m.has_zeros ? ZeroPointAt(m, row, block) : m.zero;
     for (int64_t c = 0; c < count; ++c) {
-      const float value = scale * static_cast<float>(codes[c] - m.zero);
+      const float value = scale * static_cast<float>(times * codes[c] - zero);
       out[first + c] = m.has_minimum ? value + minimum : value;
     }
   }

@@ -42,10 +42,13 @@ float FromOrderedKey(int32_t key) {
 constexpr int kInt4Group = 64, kLanes = 16;
 // Clipping the extremes a little often fits the rest better.
 constexpr float kInt4Ranges[] = {1.0f, 0.9f};
+constexpr uint16_t kF16NaN = 0x7e00;
+constexpr float kInt4MostZero = 60.0f;  // quarter steps below zero: all 15 steps
 
 struct Int4Fit {
   float error = std::numeric_limits<float>::infinity();
-  uint16_t step = 0, minimum = 0;         // f16
+  uint16_t scale = 0;                     // of a quarter step, f16
+  uint8_t zero = 0;                       // quarter steps
   float next_step = 0, next_minimum = 0;  // the least squares' line through the codes found
   uint8_t codes[kInt4Group] = {};
 };
@@ -56,20 +59,25 @@ float SumOf(const float (&lanes)[kLanes]) {
   return sum;
 }
 
-// Rounds the group to step * code + minimum, both as f16.
+// Rounds the group to scale * (4 * code - zero), where scale is step / 4 in f16 and zero lies next to -minimum.
 TACTUS_CLONES Int4Fit FitInt4(const float* x, float step, float minimum) {
   Int4Fit fit;
-  fit.step = F32ToF16(step);
-  fit.minimum = F32ToF16(minimum);
-  const float d = F16ToF32(fit.step), m = F16ToF32(fit.minimum), inverse = d != 0.0f ? 1.0f / d : 0.0f;
+  fit.scale = F32ToF16(0.25f * step);
+  const float d = F16ToF32(fit.scale), inverse = d != 0.0f ? 1.0f / d : 0.0f;
+  float z = -minimum * inverse;
+  z = z > 0.0f ? z : 0.0f;  // also of a NaN
+  z = z < kInt4MostZero ? z : kInt4MostZero;
+  const int32_t zero = RoundEven(z);
+  fit.zero = static_cast<uint8_t>(zero);
+  z = static_cast<float>(zero);
   float errors[kLanes] = {}, q1[kLanes] = {}, q2[kLanes] = {}, x1[kLanes] = {}, qx[kLanes] = {};
   for (int i = 0; i < kInt4Group; i += kLanes) {
     for (int j = 0; j < kLanes; ++j) {
-      int32_t code = RoundEven((x[i + j] - m) * inverse);
+      int32_t code = RoundEven((x[i + j] * inverse + z) * 0.25f);
       code = code < 0 ? 0 : code;
       code = code > 15 ? 15 : code;
       const auto q = static_cast<float>(code);
-      const float error = q * d + m - x[i + j];
+      const float error = (4.0f * q - z) * d - x[i + j];
       fit.codes[i + j] = static_cast<uint8_t>(code);
       errors[j] += error * error;
       q1[j] += q;
@@ -110,9 +118,10 @@ BlockScale QuantizeQ80(const float* x, uint8_t* codes) {
 }
 
 BlockScale QuantizeInt4(const float* x, uint8_t* codes) {
-  // Ordered as integers when the magnitude of negative numbers is turned over: minima of integers become vectors.
-  int32_t low_key = OrderedKey(x[0]), high_key = low_key;
-  for (int i = 1; i < kInt4Group; ++i) {
+  // Ordered as integers when the magnitude of negative numbers is turned over: minima of integers become vectors. The
+  // range holds 0, as every range of the grid does.
+  int32_t low_key = 0, high_key = 0;
+  for (int i = 0; i < kInt4Group; ++i) {
     const int32_t key = OrderedKey(x[i]);
     low_key = key < low_key ? key : low_key;
     high_key = key > high_key ? key : high_key;
@@ -126,8 +135,15 @@ BlockScale QuantizeInt4(const float* x, uint8_t* codes) {
     const Int4Fit refined = FitInt4(x, fit.next_step, fit.next_minimum);
     if (refined.error < best.error) best = refined;
   }
+  if (!(best.error < std::numeric_limits<float>::infinity())) {  // nothing hides an infinity or NaN
+    std::memset(codes, 0, kInt4Group);
+    return {kF16NaN, 0};
+  }
+  // Once more: the zero point's rounding moved the line.
+  const Int4Fit polished = FitInt4(x, best.next_step, best.next_minimum);
+  if (polished.error < best.error) best = polished;
   std::memcpy(codes, best.codes, sizeof best.codes);
-  return {best.step, best.minimum};
+  return {best.scale, best.zero};
 }
 
 }  // namespace tactus::kernels

@@ -18,7 +18,7 @@ using kernels::TokenFormat;
 constexpr size_t kOutputsMax = 3;   // of one input: q, k and v
 
 int64_t PackedBytes(const PackedTokens& x) {
-  return x.tokens * x.format.planes * (x.cols * (x.format.integer ? 1 : 2) + x.scale_count() * 4);
+  return x.tokens * (x.format.planes * x.cols * (x.format.integer ? 1 : 2) + x.scale_count() * 4);
 }
 
 OperatorCost LinearCost(const PackedTokens& x, std::span<const LinearOutput> outputs) {

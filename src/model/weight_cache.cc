@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Raised whenever the same head would stand for other bytes: another layout in kernels/packed.h, another way to quantise.
-constexpr int kLayoutVersion = 1;
+constexpr int kLayoutVersion = 2;
 constexpr size_t kPage = 4096;
 constexpr int64_t kChunk = int64_t{1} << 20;
 constexpr size_t kHashedHead = 64 << 10;   // of a source file: header, names, shapes
@@ -111,8 +111,8 @@ Result<WeightCacheKey> MakeWeightCacheKey(const std::string& folder, const std::
   std::string forms;
   for (const PackedSlot& s : plan.slots) {
     const kernels::PackedMatrix& m = s.form;
-    const std::string form = fmt::format("code {} block {} zero {} minimum {} wide {}", static_cast<int>(m.code), m.block, m.zero,
-                                         m.has_minimum ? 1 : 0, m.wide_scales ? 1 : 0);
+    const std::string form = fmt::format("code {} block {} zero {} minimum {} wide {}{}", static_cast<int>(m.code), m.block, m.zero,
+                                         m.has_minimum ? 1 : 0, m.wide_scales ? 1 : 0, m.has_zeros ? " zeros" : "");
     forms += form;
     matrices += fmt::format("matrix {} from {} {} rows {} cols {} panel {} at {}\n", s.name, InfoOf(s.source.dtype).name, form, m.rows,
                             m.cols, m.panel_bytes, s.offset);

@@ -12,10 +12,9 @@ namespace {
 
 using namespace testing;
 
-// All of these take tokens in blocks of 32: 16 or 32 columns under a scale, zeros of 0, 8, 16, 32 and 128, with and
-// without minima.
-constexpr DType kBlocksOf32[] = {DType::kQ4_K, DType::kQ6_K, DType::kQ4_0, DType::kQ5_1, DType::kQ8_0, DType::kQ5_0,
-                                 DType::kQ4_1, DType::kQ5_K, DType::kQ6_K, DType::kQ8_0, DType::kQ4_K};
+// 16 or 32 columns under a scale, zeros of 0, 8, 16, 32 and 128, with and without minima.
+constexpr DType kFormats[] = {DType::kQ4_K, DType::kQ6_K, DType::kQ4_0, DType::kQ5_1, DType::kQ8_0, DType::kQ5_0,
+                              DType::kQ4_1, DType::kQ5_K, DType::kQ6_K, DType::kQ8_0, DType::kQ4_K};
 
 TEST(PackedMixed, OutputsOfOtherBlocksShareTokens) {
   const int64_t tokens = 23, rows = 70, cols = 768;
@@ -26,7 +25,7 @@ TEST(PackedMixed, OutputsOfOtherBlocksShareTokens) {
       std::vector<std::unique_ptr<OwnedPacked>> weights;
       std::vector<std::vector<float>> y, want;
       std::vector<LinearOutput> outputs;
-      for (const DType dtype : kBlocksOf32) {
+      for (const DType dtype : kFormats) {
         const OwnedMatrix w = RandomMatrix(dtype, rows, cols, 202 + weights.size());
         weights.push_back(std::make_unique<OwnedPacked>(w.view, Form{dtype}.at(rows, cols)));
         want.push_back(RunPacked(*ops, pool, x.data(), tokens, weights.back()->form, planes));
@@ -58,26 +57,16 @@ TEST(PackedMixed, GateAndUpMayDiffer) {
     const std::vector<float> g = RunPacked(*ops, pool, x.data(), tokens, gate.form, 1);
     std::vector<float> h = RunPacked(*ops, pool, x.data(), tokens, up.form, 1);
     ops->silu_mul(pool, g.data(), h.data(), tokens * rows, h.data());
-    OwnedTokens in(TokensFor(gate.form, 1), tokens, cols), out({true, 2, 32}, tokens, rows),
-        want({true, 2, 32}, tokens, rows);
+    OwnedTokens in(TokensFor(gate.form, 1), tokens, cols), out({true, 2}, tokens, rows), want({true, 2}, tokens, rows);
     OwnedWorkspace scratch(tokens, cols, 1, 8, pool.threads());
     Pack(*ops, pool, x, in.view);
     Pack(*ops, pool, h, want.view);
     ops->gated_packed(pool, in.view, gate.form, nullptr, up.form, nullptr, inner.data(), out.view, scratch.view());
-    const int64_t scales = out.view.scale_count();
     for (int64_t t = 0; t < tokens; ++t) {
       for (int64_t c = 0; c < PackedTokens::PaddedCols(rows); ++c) {
-        double value[2];
-        const PackedTokens* const packed[] = {&out.view, &want.view};
-        for (int i = 0; i < 2; ++i) {
-          value[i] = 0;
-          for (int64_t row = 2 * t; row < 2 * t + 2; ++row) {
-            value[i] += static_cast<double>(packed[i]->scales[row * scales + c / 32]) *
-                        static_cast<int8_t>(packed[i]->values[row * packed[i]->stride + c]);
-          }
-        }
-        const double step = std::fabs(want.view.scales[(2 * t + 1) * scales + c / 32]);
-        ASSERT_NEAR(value[0], value[1], 1.01 * step + 1e-5 * std::fabs(value[1]))
+        const double got = TokenValue(out.view, t, c), expected = TokenValue(want.view, t, c);
+        const double step = std::fabs(want.view.scales[t * want.view.scale_count() + c / kTokenBlock]);
+        ASSERT_NEAR(got, expected, 1.01 * step + 1e-5 * std::fabs(expected))
             << ops->name << " token " << t << " column " << c;
       }
     }

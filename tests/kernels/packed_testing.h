@@ -1,5 +1,5 @@
-// Shared by the tests of packed weights: every packed form with random weights in it, packed tokens, one call of an
-// operator.
+// Shared by the tests of packed weights: every packed form with random weights in it, every layout with random bytes in
+// it, packed tokens, one call of an operator.
 #pragma once
 
 #include <cstdlib>
@@ -74,6 +74,120 @@ inline std::vector<Form> AllForms() {
 
 inline std::vector<int32_t> PlanesOf(const Form& form) {
   return form.integer() ? std::vector<int32_t>{1, 2} : std::vector<int32_t>{1};
+}
+
+// A layout of integer codes, whether or not something packs into it.
+struct Layout {
+  PackedCode code = PackedCode::kU8;
+  int32_t zero = 0, block = 32;
+  bool minimum = false, zeros = false, wide = false;
+
+  std::string name() const {
+    return std::string(code == PackedCode::kU4 ? "4 bits" : "8 bits") + (minimum ? " with minima" : "") +
+           (zeros ? " with zero points" : "") + (wide ? ", f32" : "") + ", zero " + std::to_string(zero) + ", block " +
+           std::to_string(block);
+  }
+  PackedMatrix at(int64_t rows, int64_t cols) const {
+    PackedMatrix m;
+    m.code = code;
+    m.zero = zero;
+    m.block = block;
+    m.has_minimum = minimum;
+    m.has_zeros = zeros;
+    m.wide_scales = wide;
+    m.rows = rows;
+    m.cols = cols;
+    m.panel_bytes = block > 0 ? m.blocks() * m.block_bytes() : (PackedTokens::PaddedCols(cols) + 4) * kPanelRows;
+    return m;
+  }
+};
+
+// All that kernels/packed.h allows.
+inline std::vector<Layout> AllLayouts() {
+  std::vector<Layout> layouts = {{PackedCode::kU8, 128, 0, false, false, true}};
+  for (const int32_t block : {16, 32, 64, 128}) {
+    for (const bool wide : {false, true}) {
+      for (const int32_t zero : {16, 32, 128}) layouts.push_back({PackedCode::kU8, zero, block, false, false, wide});
+      layouts.push_back({PackedCode::kU8, 0, block, true, false, wide});
+      layouts.push_back({PackedCode::kU4, 8, block, false, false, wide});
+      layouts.push_back({PackedCode::kU4, 0, block, true, false, wide});
+      layouts.push_back({PackedCode::kU4, 0, block, false, true, wide});
+    }
+  }
+  return layouts;
+}
+
+enum class Fill : uint8_t {
+  kRandom,
+  kExtreme,  // rows of the lowest codes, of the highest, of both by turns, of any; zero points of 60 and 0 by turns
+};
+
+// A matrix of a layout. Codes beyond its columns are as any others: nothing may come of them.
+struct LaidOut {
+  LaidOut(const Layout& layout, int64_t rows, int64_t cols, Fill fill, uint64_t seed)
+      : form(layout.at(rows, cols)), bytes(form.bytes()), rng(seed) {
+    const int64_t blocks = form.block > 0 ? form.blocks() : 1;
+    const int64_t codes = form.block > 0 ? form.code_bytes() : form.panel_bytes - kPanelRows * 4;
+    for (int64_t i = 0; i < form.panels() * blocks; ++i) {
+      std::byte* at = bytes.data() + i * (form.panel_bytes / blocks);
+      FillCodes(fill, codes, at);
+      FillTail(fill, i / blocks * kPanelRows, at + codes);
+    }
+    form.data = bytes.data();
+  }
+  LaidOut(const LaidOut&) = delete;
+  LaidOut& operator=(const LaidOut&) = delete;
+
+  int32_t most_code() const { return form.code == PackedCode::kU4 ? 15 : form.has_minimum ? 31 : 2 * form.zero - 1; }
+
+  void FillCodes(Fill fill, int64_t count, std::byte* to) {
+    const bool nibbles = form.code == PackedCode::kU4;
+    for (int64_t i = 0; i < count; ++i) {
+      int32_t code[2];
+      for (int32_t& c : code) {
+        const auto any = static_cast<int32_t>(rng.Next64() % static_cast<uint64_t>(most_code() + 1));
+        const int32_t choices[] = {0, most_code(), i % 2 == 0 ? most_code() : 0, any};
+        c = fill == Fill::kRandom ? any : choices[i / 4 % 4];
+      }
+      to[i] = static_cast<std::byte>(nibbles ? code[0] | code[1] << 4 : code[0]);
+    }
+  }
+
+  void FillTail(Fill fill, int64_t first_row, std::byte* to) {
+    for (int64_t i = 0; i < kPanelRows * (form.has_minimum ? 2 : 1); ++i) {
+      const int64_t numerator = static_cast<int64_t>(rng.Next64() % 2001) - 1000;
+      const float value = first_row + i % kPanelRows < form.rows ? static_cast<float>(numerator) / 1024 : 0.0f;
+      const uint16_t half = F32ToF16(value);
+      if (form.wide_scales) {
+        std::memcpy(to, &value, sizeof value);
+      } else {
+        std::memcpy(to, &half, sizeof half);
+      }
+      to += form.wide_scales ? 4 : 2;
+    }
+    for (int64_t i = 0; i < (form.has_zeros ? kPanelRows : 0); ++i) {
+      const int64_t any = static_cast<int64_t>(rng.Next64() % 61);
+      to[i] = static_cast<std::byte>(fill == Fill::kRandom ? any : i % 2 == 0 ? 60 : 0);
+    }
+  }
+
+  PackedMatrix form;
+  Aligned bytes;
+  Rng rng;
+};
+
+// The value that a token's column has.
+inline float TokenValue(const PackedTokens& x, int64_t t, int64_t c) {
+  if (!x.format.integer) {
+    uint16_t bits;
+    std::memcpy(&bits, x.values + t * x.stride + 2 * c, sizeof bits);
+    return BF16ToF32(bits);
+  }
+  int32_t q = 0;
+  for (int64_t row = t * x.format.planes; row < (t + 1) * x.format.planes; ++row) {
+    q = 256 * q + static_cast<int8_t>(x.values[row * x.stride + c]);
+  }
+  return x.scales[t * x.scale_count() + c / kTokenBlock] * static_cast<float>(q);
 }
 
 // Tokens with what rows of activations have: a few columns far larger than the others.

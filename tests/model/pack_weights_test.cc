@@ -416,6 +416,20 @@ TEST_F(WeightCacheTest, AChangedModelReplacesItsFile) {
   ExpectRewritten("other files");
 }
 
+// Of an older program: the same model and form, but its bytes lay otherwise.
+TEST_F(WeightCacheTest, AnotherLayoutIsWrittenAgain) {
+  LoadCached();
+  const std::string file = Files().at(0), whole = ReadFile(file), word = ", layout ";
+  const size_t at = whole.find(word) + word.size();
+  ASSERT_LT(at, 100u);
+  ASSERT_TRUE('2' <= whole[at] && whole[at] <= '9');
+  std::string older = whole;
+  --older[at];
+  std::ofstream(file, std::ios::binary) << older;
+  ExpectRewritten("other files or for another form");
+  EXPECT_EQ(ReadFile(file), whole);
+}
+
 TEST_F(WeightCacheTest, AnUnwritableFolderIsNoError) {
   folder_.Write("cache", "a file");
   const ModelWeights w = LoadCached();

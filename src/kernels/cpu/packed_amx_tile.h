@@ -88,95 +88,132 @@ inline void StoreTiles(void* to, int64_t stride) {
   }
 }
 
-// A block of a panel, its codes as bytes and its scales as f32.
-struct AmxBlock {
-  alignas(64) std::byte opened[kTokenBlockMax * kPanelRows];
-  alignas(64) float scales[kPanelRows], minima[kPanelRows];
-  const std::byte* codes = nullptr;
+// A token block's columns of a panel: codes as bytes, scales as f32.
+struct AmxChunk {
+  alignas(64) std::byte opened[kTokenBlock * kPanelRows];
+  alignas(64) float scales[kTokenBlock / 16][kPanelRows], minima[kTokenBlock / 16][kPanelRows];
+  const std::byte* codes = nullptr;  // of the first block
+  int64_t codes_each = 0;            // bytes from one block's codes to the next one's
+  int64_t block = 0, blocks = 0;
+  int32_t zero = 0;  // v is a byte less this
 };
+
+// 4-bit codes to bytes. zeros: [64], or null: a byte is then 4 * code + 64 - z.
+inline void OpenAmxNibbles(const std::byte* codes, int64_t columns, const std::byte* zeros, std::byte* opened) {
+  const auto* from = reinterpret_cast<const uint8_t*>(codes);
+  auto* to = reinterpret_cast<uint8_t*>(opened);
+  const int shift = zeros == nullptr ? 0 : 2;
+  uint8_t centre[kAmxGroupBytes] = {};
+  for (int64_t i = 0; zeros != nullptr && i < kAmxGroupBytes; ++i) {
+    centre[i] = static_cast<uint8_t>(64 - static_cast<uint8_t>(zeros[i / 4]));
+  }
+  for (int64_t c = 0; c < columns; c += 8, from += kAmxGroupBytes, to += 2 * kAmxGroupBytes) {
+    for (int64_t i = 0; i < kAmxGroupBytes; ++i) {
+      to[i] = static_cast<uint8_t>(((from[i] & 0xf) << shift) + centre[i]);
+      to[kAmxGroupBytes + i] = static_cast<uint8_t>(((from[i] >> 4) << shift) + centre[i]);
+    }
+  }
+}
 
 template <class Tiles>
-void OpenBlock(const PackedMatrix& w, const std::byte* at, int64_t block, AmxBlock* out) {
-  out->codes = at;
-  if (w.code == PackedCode::kU4) {
-    const auto* from = reinterpret_cast<const uint8_t*>(at);
-    auto* to = reinterpret_cast<uint8_t*>(out->opened);
-    for (int64_t c = 0; c < block; c += 8, from += kAmxGroupBytes, to += 2 * kAmxGroupBytes) {
-      for (int64_t i = 0; i < kAmxGroupBytes; ++i) {
-        to[i] = from[i] & 0xf;
-        to[kAmxGroupBytes + i] = from[i] >> 4;
-      }
+void OpenChunk(const PackedMatrix& w, int64_t panel, int64_t column, AmxChunk* out) {
+  const bool u4 = w.code == PackedCode::kU4;
+  out->block = w.block > 0 ? w.block : kTokenBlock;
+  const int64_t code_bytes = out->block * kPanelRows / (u4 ? 2 : 1);
+  const int64_t block_bytes = w.block > 0 ? w.block_bytes() : code_bytes,
+                scale_bytes = kPanelRows * (w.wide_scales ? 4 : 2);
+  const std::byte* at = w.data + panel * w.panel_bytes + column / out->block * block_bytes;
+  const int64_t left = (w.cols - column + out->block - 1) / out->block, most = kTokenBlock / out->block;
+  out->blocks = left < most ? left : most;
+  out->codes = u4 ? out->opened : at;
+  out->codes_each = u4 ? out->block * kPanelRows : block_bytes;
+  out->zero = w.has_zeros ? 64 : w.zero;
+  for (int64_t b = 0; b < out->blocks; ++b, at += block_bytes) {
+    const std::byte* scales = at + code_bytes;
+    if (u4) {
+      OpenAmxNibbles(at, out->block, w.has_zeros ? scales + scale_bytes : nullptr, out->opened + b * out->codes_each);
     }
-    out->codes = out->opened;
+    if (w.block > 0) Tiles::WidenScales(scales, w.wide_scales, out->scales[b]);
+    if (w.has_minimum) Tiles::WidenScales(scales + scale_bytes, w.wide_scales, out->minima[b]);
   }
-  if (w.block == 0) {
-    for (float& scale : out->scales) scale = 1.0f;  // the row's own comes at the end; x_scale * 1 is x_scale
-    return;
-  }
-  const std::byte* scales = at + w.code_bytes();
-  Tiles::WidenScales(scales, w.wide_scales, out->scales);
-  if (w.has_minimum) Tiles::WidenScales(scales + kPanelRows * (w.wide_scales ? 4 : 2), w.wide_scales, out->minima);
 }
 
-// What a token row brings to a block.
-struct AmxTerms {
-  int32_t start;
-  float scale, total;
-};
+// The sums of block b of a chunk, 32 weight rows from `slices` on, for the rows whose values begin at x.
+template <class Tiles, bool kPair>
+void SumAmxBlock(const AmxChunk& chunk, int64_t b, int64_t slices, const std::byte* x, int64_t x_stride,
+                 int32_t (*sums)[2 * kAmxRows]) {
+  const int64_t depth = chunk.block < kAmxRowBytes ? chunk.block : kAmxRowBytes;
+  const std::byte* codes = chunk.codes + b * chunk.codes_each + slices * 4;
+  ZeroTiles<Tiles, kPair>();
+  for (int64_t k = 0; k < chunk.block; k += depth) {
+    MultiplyTiles<Tiles, true, kPair>(x + b * chunk.block + k, x_stride, codes + k / 4 * kAmxGroupBytes,
+                                      kAmxGroupBytes);
+  }
+  StoreTiles<Tiles, kPair>(sums, sizeof sums[0]);
+}
 
-inline AmxTerms TermsOf(const PanelSums& run, int64_t row, int64_t column, int64_t block) {
+// t of packed.h after block b, for one token; sums: of its planes.
+inline void AddAmxBlock(const PanelSums& run, const AmxChunk& chunk, int64_t b, int64_t slices, int64_t token,
+                        int64_t column, const int32_t (*sums)[2 * kAmxRows], float* t) {
   const PackedTokens& x = *run.x;
   int32_t sum = 0;
-  for (int64_t i = 0; i < block / 16; ++i) sum += x.sums[row * x.sum_count() + column / 16 + i];
-  const float scale = x.scales[row * x.scale_count() + column / x.format.block];
-  return {-run.w->zero * sum, scale, scale * static_cast<float>(sum)};
+  for (int64_t i = 0; i < chunk.block / 16; ++i) {
+    sum += x.sums[token * x.sum_count() + (column + b * chunk.block) / 16 + i];
+  }
+  const bool scaled = run.w->block > 0, pair = x.format.planes == 2;
+  for (int64_t i = 0; i < 2 * kAmxRows; ++i) {
+    const int32_t s = (pair ? 256 * sums[0][i] + sums[1][i] : sums[0][i]) - chunk.zero * sum;
+    t[i] = scaled ? std::fma(static_cast<float>(s), chunk.scales[b][slices + i], t[i]) : static_cast<float>(s);
+  }
+  if (!run.w->has_minimum) return;
+  for (int64_t i = 0; i < 2 * kAmxRows; ++i) {
+    t[i] = std::fma(chunk.minima[b][slices + i], static_cast<float>(sum), t[i]);
+  }
 }
 
+// Tokens [first, first + tokens) of the run, whose rows fill at most two tiles.
 template <class Tiles, bool kPair>
-void SumIntegerRows(const PanelSums& run, int64_t first, int64_t rows) {
+void SumIntegerTokens(const PanelSums& run, int64_t first, int64_t tokens) {
   const PackedMatrix& w = *run.w;
   const PackedTokens& x = *run.x;
-  const int64_t block = w.block > 0 ? w.block : kTokenBlockMax, depth = block < kAmxRowBytes ? block : kAmxRowBytes;
-  const int64_t block_bytes = w.block > 0 ? w.block_bytes() : block * kPanelRows;
+  const int64_t planes = x.format.planes, rows = tokens * planes, rows0 = rows < kAmxRows ? rows : kAmxRows;
   alignas(64) int32_t sums[2 * kAmxRows][2 * kAmxRows];
-  AmxBlock opened;
-  const int64_t rows0 = rows < kAmxRows ? rows : kAmxRows;
-  Tiles::Configure(ConfigOf(rows0, rows - rows0, depth));
-  for (int64_t column = 0, b = 0; column < w.cols; column += block, ++b) {
-    OpenBlock<Tiles>(w, w.data + run.panel * w.panel_bytes + b * block_bytes, block, &opened);
-    const std::byte* values = x.values + (run.first_row + first) * x.stride + column;
+  alignas(64) float t[2 * kAmxRows][2 * kAmxRows];
+  AmxChunk chunk;
+  const int64_t block = w.block > 0 && w.block < kAmxRowBytes ? w.block : kAmxRowBytes;
+  Tiles::Configure(ConfigOf(rows0, rows - rows0, block));
+  for (int64_t column = 0; column < w.cols; column += kTokenBlock) {
+    OpenChunk<Tiles>(w, run.panel, column, &chunk);
+    const std::byte* values = x.values + (run.first + first) * planes * x.stride + column;
     for (int64_t slices = 0; slices < kPanelRows; slices += 2 * kAmxRows) {
-      ZeroTiles<Tiles, kPair>();
-      for (int64_t k = 0; k < block; k += depth) {
-        MultiplyTiles<Tiles, true, kPair>(values + k, x.stride, opened.codes + k / 4 * kAmxGroupBytes + slices * 4,
-                                          kAmxGroupBytes);
-      }
-      StoreTiles<Tiles, kPair>(sums, sizeof sums[0]);
-      for (int64_t t = 0; t < rows; ++t) {
-        const AmxTerms terms = TermsOf(run, run.first_row + first + t, column, block);
-        float* y = run.sums + (first + t) * kPanelRows + slices;
-        for (int64_t i = 0; i < 2 * kAmxRows; ++i) {
-          y[i] = std::fma(static_cast<float>(sums[t][i] + terms.start), opened.scales[slices + i] * terms.scale, y[i]);
+      std::memset(t, 0, sizeof t);
+      for (int64_t b = 0; b < chunk.blocks; ++b) {
+        SumAmxBlock<Tiles, kPair>(chunk, b, slices, values, x.stride, sums);
+        for (int64_t k = 0; k < tokens; ++k) {
+          AddAmxBlock(run, chunk, b, slices, run.first + first + k, column, sums + k * planes, t[k]);
         }
-        if (!w.has_minimum) continue;
-        for (int64_t i = 0; i < 2 * kAmxRows; ++i) y[i] = std::fma(opened.minima[slices + i], terms.total, y[i]);
+      }
+      for (int64_t k = 0; k < tokens; ++k) {
+        const float scale = x.scales[(run.first + first + k) * x.scale_count() + column / kTokenBlock];
+        float* y = run.sums + (first + k) * kPanelRows + slices;
+        for (int64_t i = 0; i < 2 * kAmxRows; ++i) y[i] = std::fma(t[k][i], scale, y[i]);
       }
     }
   }
 }
 
 template <class Tiles, bool kPair>
-void SumBf16Rows(const PanelSums& run, int64_t first, int64_t rows) {
+void SumBf16Tokens(const PanelSums& run, int64_t first, int64_t tokens) {
   const PackedMatrix& w = *run.w;
   const PackedTokens& x = *run.x;
   const int64_t pairs = (w.cols + 1) / 2, whole = pairs / kAmxRows * kAmxRows;
-  const int64_t rows0 = rows < kAmxRows ? rows : kAmxRows;
+  const int64_t rows0 = tokens < kAmxRows ? tokens : kAmxRows;
   const std::byte* panel = w.data + run.panel * w.panel_bytes;
-  const std::byte* values = x.values + (run.first_row + first) * x.stride;
+  const std::byte* values = x.values + (run.first + first) * x.stride;
   // The last pairs of a row, with zeros after them as tokens have.
   alignas(64) std::byte tail[kAmxRows * kAmxGroupBytes] = {};
   std::memcpy(tail, panel + whole * kAmxGroupBytes, static_cast<size_t>((pairs - whole) * kAmxGroupBytes));
-  Tiles::Configure(ConfigOf(rows0, rows - rows0, kAmxRowBytes));
+  Tiles::Configure(ConfigOf(rows0, tokens - rows0, kAmxRowBytes));
   for (int64_t slices = 0; slices < kPanelRows; slices += 2 * kAmxRows) {
     ZeroTiles<Tiles, kPair>();
     for (int64_t p = 0; p < pairs; p += kAmxRows) {
@@ -190,13 +227,14 @@ void SumBf16Rows(const PanelSums& run, int64_t first, int64_t rows) {
 template <class Tiles>
 void SumPanelByTiles(const PanelSums& run) {
   const bool bf16 = run.w->code == PackedCode::kBF16;
-  if (!bf16) std::memset(run.sums, 0, static_cast<size_t>(run.rows * kPanelRows) * sizeof(float));
-  for (int64_t first = 0; first < run.rows; first += 2 * kAmxRows) {
-    const int64_t left = run.rows - first, rows = left < 2 * kAmxRows ? left : 2 * kAmxRows;
-    if (rows > kAmxRows) {
-      bf16 ? SumBf16Rows<Tiles, true>(run, first, rows) : SumIntegerRows<Tiles, true>(run, first, rows);
+  const int64_t planes = run.x->format.planes, most = 2 * kAmxRows / planes;
+  if (!bf16) std::memset(run.sums, 0, static_cast<size_t>(run.tokens * kPanelRows) * sizeof(float));
+  for (int64_t first = 0; first < run.tokens; first += most) {
+    const int64_t left = run.tokens - first, tokens = left < most ? left : most;
+    if (tokens * planes > kAmxRows) {
+      bf16 ? SumBf16Tokens<Tiles, true>(run, first, tokens) : SumIntegerTokens<Tiles, true>(run, first, tokens);
     } else {
-      bf16 ? SumBf16Rows<Tiles, false>(run, first, rows) : SumIntegerRows<Tiles, false>(run, first, rows);
+      bf16 ? SumBf16Tokens<Tiles, false>(run, first, tokens) : SumIntegerTokens<Tiles, false>(run, first, tokens);
     }
   }
   Tiles::Release();

@@ -2,15 +2,24 @@
 #include "kernels/cpu/packed_dots_avx2.h"
 
 #include "kernels/cpu/packed_bf16_tile.h"
+#include "kernels/cpu/packed_chunks.h"
 #include "kernels/cpu/packed_kernel.h"
 #include "kernels/cpu/packed_sets.h"
-#include "kernels/cpu/packed_tile.h"
 
 namespace tactus::kernels {
 namespace {
 
+void SumPanelCodes(const PanelSums& run) {
+  const PackedMatrix& w = *run.w;
+  const int32_t bits = w.code == PackedCode::kU4 ? 4 : w.code_bits;
+  if (run.x->format.planes == 2 || bits > 6) return SumPanelInt<WideDotsAvx2, WideDotsAvx2, OpenedDotsAvx2>(run);
+  if (bits > 5) return SumPanelInt<ByteDotsAvx2<6>, ByteDotsAvx2<6>, ByteDotsAvx2<6>>(run);
+  if (bits > 4) return SumPanelInt<ByteDotsAvx2<5>, ByteDotsAvx2<5>, ByteDotsAvx2<5>>(run);
+  SumPanelInt<ByteDotsAvx2<4>, ByteDotsAvx2<4>, ByteDotsAvx2<4>>(run);
+}
+
 SumPanelFn Pick(const PackedMatrix& w) {
-  return w.code == PackedCode::kBF16 ? SumPanelBf16<DotsAvx2> : SumPanelInt<DotsAvx2, NibbleDotsAvx2>;
+  return w.code == PackedCode::kBF16 ? SumPanelBf16<BaseAvx2> : SumPanelCodes;
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // The operators over packed weights of the AVX-512 set: hands panels out, finishes their sums and rounds what comes
 // next. The products themselves: packed_avx512_vnni.cc, packed_avx512_bf16.cc.
 //
-// A task is a panel, or a few small ones, times up to kTaskRows token rows; its sums are on its stack. Tasks of one
+// A task is a panel, or a few small ones, times up to kTaskTokens tokens; its sums are on its stack. Tasks of one
 // panel are neighbours, so that its weights come from memory once.
 #include "kernels/cpu/packed_avx512.h"
 
@@ -11,8 +11,8 @@
 namespace tactus::kernels {
 namespace {
 
-constexpr int64_t kTaskRows = 192;  // token rows whose sums a task holds: 48 KiB
-constexpr size_t kOutputsMax = 8;   // of one go
+constexpr int64_t kTaskTokens = 192;  // whose sums a task holds: 48 KiB
+constexpr size_t kOutputsMax = 8;     // of one go
 constexpr double kTaskMaxNs = 150e3, kTaskMinNs = 4e3;
 
 bool Multiplies(const PackedTokens& x) {
@@ -29,13 +29,13 @@ struct Cut {
 };
 
 // `panel_ns`: about what one panel takes for all tokens, here only so that a task is neither too long nor too short.
-Cut CutWork(int64_t panels, int64_t rows, double panel_ns, int32_t threads) {
+Cut CutWork(int64_t panels, int64_t tokens, double panel_ns, int32_t threads) {
   Cut cut;
-  cut.token_blocks = CeilDiv(rows, kTaskRows);
+  cut.token_blocks = CeilDiv(tokens, kTaskTokens);
   const auto by_time = static_cast<int64_t>(panel_ns / kTaskMaxNs) + 1;
   const int64_t by_threads = panels > 0 ? CeilDiv(int64_t{4} * threads, panels) : 1;
   // More blocks only while each keeps a few full tiles.
-  const int64_t wanted = MinOf(MaxOf(by_time, by_threads), MaxOf(1, rows / (4 * kTileRows)));
+  const int64_t wanted = MinOf(MaxOf(by_time, by_threads), MaxOf(1, tokens / (4 * kTileTokens)));
   cut.token_blocks = MaxOf(cut.token_blocks, wanted);
   if (cut.token_blocks == 1) {
     const auto small = static_cast<int64_t>(kTaskMinNs / panel_ns);
@@ -44,9 +44,9 @@ Cut CutWork(int64_t panels, int64_t rows, double panel_ns, int32_t threads) {
   return cut;
 }
 
-double PanelNs(const PackedMatrix& w, int64_t rows) {
+double PanelNs(const PackedMatrix& w, const PackedTokens& x) {
   constexpr double kBytesPerNs = 20, kBf16PerNs = 450, kInt8PerNs = 850;
-  const double operations = 2.0 * static_cast<double>(kPanelRows * w.cols * rows);
+  const double operations = 2.0 * static_cast<double>(kPanelRows * w.cols * x.tokens * x.format.planes);
   const double arithmetic = operations / (w.code == PackedCode::kBF16 ? kBf16PerNs : kInt8PerNs);
   const double reading = static_cast<double>(w.panel_bytes) / kBytesPerNs;
   return arithmetic > reading ? arithmetic : reading;
@@ -57,19 +57,20 @@ class ProductTerms {
  public:
   ProductTerms(ThreadPool& pool, const PackedTokens& x, Workspace scratch) : pool_(pool), x_(x), scratch_(scratch) {}
 
-  RowTerms Of(const PackedMatrix& w) {
+  TokenTerms Of(const PackedMatrix& w) {
     if (w.code == PackedCode::kBF16) return {};
     for (size_t i = 0; i < made_; ++i) {
-      if (matrices_[i]->block == w.block && matrices_[i]->zero == w.zero && matrices_[i]->has_minimum == w.has_minimum)
+      const PackedMatrix& m = *matrices_[i];
+      if (m.block == w.block && m.zero == w.zero && m.has_minimum == w.has_minimum && m.has_zeros == w.has_zeros)
         return terms_[i];
     }
     std::byte* memory = AlignedWorkspace(scratch_, used_ + TermBytes(x_, w)) + used_;
     used_ += TermBytes(x_, w);
-    const RowTerms terms = PlaceTerms(memory, x_, w);
+    const TokenTerms terms = PlaceTerms(memory, x_, w);
     constexpr int64_t kSumsPerTask = 32768;
-    const int64_t rows = x_.tokens * x_.format.planes, per_task = MaxOf(1, kSumsPerTask / x_.sum_count());
-    pool_.ParallelFor(CeilDiv(rows, per_task), [&](int64_t task, int32_t) {
-      FillTerms(x_, w, task * per_task, MinOf(per_task, rows - task * per_task), terms);
+    const int64_t per_task = MaxOf(1, kSumsPerTask / x_.sum_count());
+    pool_.ParallelFor(CeilDiv(x_.tokens, per_task), [&](int64_t task, int32_t) {
+      FillTerms(x_, w, task * per_task, MinOf(per_task, x_.tokens - task * per_task), terms);
     });
     matrices_[made_] = &w;
     terms_[made_++] = terms;
@@ -83,23 +84,18 @@ class ProductTerms {
   int64_t used_ = 0;
   size_t made_ = 0;
   const PackedMatrix* matrices_[kOutputsMax] = {};
-  RowTerms terms_[kOutputsMax];
+  TokenTerms terms_[kOutputsMax];
 };
 
-// Turns a panel's sums into values: the scale of a row of one block, planes together, bias.
+// Turns a panel's sums into values: the scale of a row of one block, bias.
 struct Finish {
   const float* sums;
-  int64_t planes;
   const float* scales;  // [64], null: applied already
   const float* bias;    // of this panel's rows, null: none
   int64_t rows;         // of the matrix in this panel
 
   Finish(const PanelRun& run, const float* bias_or_null)
-      : sums(run.sums),
-        planes(run.x->format.planes),
-        scales(nullptr),
-        bias(nullptr),
-        rows(MinOf(kPanelRows, run.w->rows - run.panel * kPanelRows)) {
+      : sums(run.sums), scales(nullptr), bias(nullptr), rows(MinOf(kPanelRows, run.w->rows - run.panel * kPanelRows)) {
     if (run.w->code != PackedCode::kBF16 && run.w->block == 0) {
       const std::byte* end = run.w->data + (run.panel + 1) * run.w->panel_bytes;
       scales = reinterpret_cast<const float*>(end) - kPanelRows;
@@ -111,15 +107,8 @@ struct Finish {
 
   // Vector j of the token, counted from the first of the run.
   __attribute__((always_inline)) __m512 Value(int64_t token, int j) const {
-    const float* from = sums + token * planes * kPanelRows + 16 * j;
-    const __m512 scale = scales != nullptr ? _mm512_load_ps(scales + 16 * j) : _mm512_set1_ps(1.0f);
-    __m512 v = _mm512_load_ps(from);
-    if (scales != nullptr) v = _mm512_mul_ps(v, scale);
-    if (planes == 2) {
-      __m512 low = _mm512_load_ps(from + kPanelRows);
-      if (scales != nullptr) low = _mm512_mul_ps(low, scale);
-      v = _mm512_add_ps(v, low);
-    }
+    __m512 v = _mm512_load_ps(sums + token * kPanelRows + 16 * j);
+    if (scales != nullptr) v = _mm512_mul_ps(v, _mm512_load_ps(scales + 16 * j));
     if (bias != nullptr) v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(Lanes(j), bias + 16 * j));
     return v;
   }
@@ -170,14 +159,14 @@ void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const
   double ns = 0;
   for (const LinearOutput& o : outputs) {
     panels += o.w->panels();
-    ns = PanelNs(*o.w, x.tokens * x.format.planes);
+    ns = PanelNs(*o.w, x);
   }
-  const Cut cut = CutWork(panels, x.tokens * x.format.planes, ns, pool.threads());
+  const Cut cut = CutWork(panels, x.tokens, ns, pool.threads());
   ProductTerms product_terms(pool, x, scratch);
-  RowTerms terms[kOutputsMax];
+  TokenTerms terms[kOutputsMax];
   for (size_t i = 0; i < outputs.size(); ++i) terms[i] = product_terms.Of(*outputs[i].w);
   pool.ParallelFor(CeilDiv(panels, cut.panels_each) * cut.token_blocks, [&](int64_t task, int32_t) {
-    alignas(64) float sums[kTaskRows * kPanelRows];
+    alignas(64) float sums[kTaskTokens * kPanelRows];
     const int64_t group = task / cut.token_blocks, block = task % cut.token_blocks;
     const int64_t first = x.tokens * block / cut.token_blocks, end = x.tokens * (block + 1) / cut.token_blocks;
     // Tasks go round the threads, more or less: this thread's next.
@@ -190,8 +179,8 @@ void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const
       run.x = &x;
       run.terms = terms[at.output - outputs.data()];
       run.panel = at.panel;
-      run.first_row = first * x.format.planes;
-      run.rows = (end - first) * x.format.planes;
+      run.first_token = first;
+      run.tokens = end - first;
       run.out = at.output->y + first * at.output->y_stride + at.panel * kPanelRows;
       run.out_stride = at.output->y_stride;
       run.next = PanelData(outputs, p < last ? p + 1 : next_group * cut.panels_each);
@@ -204,7 +193,7 @@ void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const
 
 namespace {
 
-constexpr int64_t kGatedRows = kTaskRows / 2;
+constexpr int64_t kGatedTokens = kTaskTokens / 2;
 
 // One task of the gated product makes whole blocks of `out`: a panel of gate and up each, or two where a block of
 // tokens spans two panels.
@@ -215,18 +204,18 @@ struct Gated {
   const PackedMatrix& up;
   const float* up_bias;
   const PackedTokens& out;
-  RowTerms gate_terms, up_terms;
+  TokenTerms gate_terms, up_terms;
   int64_t each;  // panels of a task
 
   // silu(gate) * up of a panel for tokens [first, end): 64 columns of `values`, whose rows have each * 64. `after`: the
   // panel that this thread will likely read next.
   void Panel(int64_t panel, int64_t after, int64_t first, int64_t end, float* values) const {
-    alignas(64) float gate_sums[kGatedRows * kPanelRows], up_sums[kGatedRows * kPanelRows];
+    alignas(64) float gate_sums[kGatedTokens * kPanelRows], up_sums[kGatedTokens * kPanelRows];
     PanelRun run;
     run.x = &x;
     run.panel = panel;
-    run.first_row = first * x.format.planes;
-    run.rows = (end - first) * x.format.planes;
+    run.first_token = first;
+    run.tokens = end - first;
     run.w = &gate;
     run.terms = gate_terms;
     run.next = up.data + panel * up.panel_bytes;
@@ -252,7 +241,7 @@ struct Gated {
 
   // Group `group` of panels for tokens [first, end).
   void Task(int64_t group, int64_t next_group, int64_t first, int64_t end) const {
-    alignas(64) float values[kGatedRows * 2 * kPanelRows];
+    alignas(64) float values[kGatedTokens * 2 * kPanelRows];
     const int64_t columns = each * kPanelRows, column = group * columns, panels = gate.panels();
     for (int64_t i = 0; i < each; ++i) {
       const int64_t panel = group * each + i;
@@ -285,10 +274,11 @@ void GatedPackedAvx512(ThreadPool& pool, const PackedTokens& x, const PackedMatr
                        Workspace scratch) {
   if (x.tokens <= 0) return;
   if (!Multiplies(x)) return Avx2Ops().gated_packed(pool, x, gate, gate_bias, up, up_bias, inner, out, scratch);
-  const int64_t rows = x.tokens * x.format.planes, each = out.format.block > kPanelRows ? 2 : 1;
+  const int64_t each = out.format.integer ? kTokenBlock / kPanelRows : 1;
   const int64_t groups = CeilDiv(gate.panels(), each);
-  const double ns = static_cast<double>(each) * (PanelNs(gate, rows) + PanelNs(up, rows));
-  const int64_t token_blocks = MaxOf(CutWork(groups, rows, ns, pool.threads()).token_blocks, CeilDiv(rows, kGatedRows));
+  const double ns = static_cast<double>(each) * (PanelNs(gate, x) + PanelNs(up, x));
+  const int64_t token_blocks =
+      MaxOf(CutWork(groups, x.tokens, ns, pool.threads()).token_blocks, CeilDiv(x.tokens, kGatedTokens));
   ProductTerms terms(pool, x, scratch);
   const Gated gated = {x, gate, gate_bias, up, up_bias, out, terms.Of(gate), terms.Of(up), each};
   pool.ParallelFor(groups * token_blocks, [&](int64_t task, int32_t) {

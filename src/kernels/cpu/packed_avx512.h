@@ -14,35 +14,36 @@
 
 namespace tactus::kernels {
 
-inline constexpr int64_t kTileRows = 6;  // token rows of a tile
+inline constexpr int64_t kTileTokens = 6;  // of a tile of bf16
 
-// What token rows bring to the blocks of integer weights, the same for every panel: made once per product.
-struct RowTerms {
-  int32_t* start = nullptr;  // [rows][stride]: -zero * (sum of the block's values), where a block's sum starts
-  float* total = nullptr;    // [rows][stride], with minima: scale * (sum of the block's values)
-  int64_t stride = 0;        // blocks of a row, padding included
+// What tokens bring to the blocks of integer weights, the same for every panel: made once per product.
+struct TokenTerms {
+  int32_t* start = nullptr;  // [tokens][stride]: -offset * (sum of the block's values), where a block's sum starts
+  float* total = nullptr;    // [tokens][stride], with minima: sum of the block's values
+  int64_t stride = 0;        // blocks of a token, padding included
 };
 int64_t TermBytes(const PackedTokens& x, const PackedMatrix& w);
-RowTerms PlaceTerms(std::byte* memory, const PackedTokens& x, const PackedMatrix& w);
-void FillTerms(const PackedTokens& x, const PackedMatrix& w, int64_t first_row, int64_t rows, const RowTerms& terms);
+TokenTerms PlaceTerms(std::byte* memory, const PackedTokens& x, const PackedMatrix& w);
+void FillTerms(const PackedTokens& x, const PackedMatrix& w, int64_t first_token, int64_t tokens,
+               const TokenTerms& terms);
 
-// One panel of `w` times the token rows [first_row, first_row + rows) of `x`; with two planes a token is two rows.
+// One panel of `w` times the tokens [first_token, first_token + tokens) of `x`.
 struct PanelRun {
   const PackedMatrix* w = nullptr;
   const PackedTokens* x = nullptr;
-  RowTerms terms;  // integer codes
+  TokenTerms terms;  // integer codes
   int64_t panel = 0;
-  int64_t first_row = 0, rows = 0;
+  int64_t first_token = 0, tokens = 0;
   const std::byte* next = nullptr;  // what this thread will likely read after this panel
   // Where the caller will put the sums: fetched for writing while the last chunk is worked on, as lines come slowly
-  // otherwise. One row of 256 bytes per `planes` rows; null: nothing to fetch.
+  // otherwise. 256 bytes per token; null: nothing to fetch.
   const float* out = nullptr;
   int64_t out_stride = 0;  // elements
-  float* sums = nullptr;   // out: [rows][64], 64-byte aligned
+  float* sums = nullptr;   // out: [tokens][64], 64-byte aligned
 };
 
-// Integer codes: with block > 0 the sums are y of packed.h before planes are added; with block == 0 before the row's
-// scale, too. Precondition: CpuHasAvx512Vnni().
+// Integer codes: with block > 0 the sums are y of packed.h; with block == 0 before the row's scale. Precondition:
+// CpuHasAvx512Vnni().
 void SumPanelVnni(const PanelRun& run);
 // bf16. A sum's chain takes columns 2i + 1 and 2i of pair i in one instruction. Precondition: CpuHasAvx512Bf16().
 void SumPanelBf16(const PanelRun& run);

@@ -94,17 +94,17 @@ void SumPanelBf16(const PanelRun& run) {
   walk.unit_bytes = kPairsPerUnit * kPairBytes;
   walk.per_chunk = kChunkUnits;
   walk.steps = 1;
-  walk.rows_max = kTileRows;
+  walk.tokens_max = kTileTokens;
   const std::byte* chunk = nullptr;
   const auto begin_chunk = [&](const std::byte* at, int64_t) { chunk = at; };
-  walk.Run(run, begin_chunk, [&](int64_t first, int64_t rows, int64_t unit, int64_t units, const Ahead& ahead) {
+  walk.Run(run, begin_chunk, [&](int64_t first, int64_t tokens, int64_t unit, int64_t units, const Ahead& ahead) {
     t.w = chunk;
     t.pairs = LeastOf(units * kPairsPerUnit, pairs - unit * kPairsPerUnit);
-    t.x = x.values + (run.first_row + first) * x.stride + unit * kPairsPerUnit * 4;
+    t.x = x.values + (run.first_token + first) * x.stride + unit * kPairsPerUnit * 4;
     t.y = run.sums + first * kPanelRows;
     t.first = unit == 0;
     t.ahead = ahead;
-    RunTileOf(rows, t);
+    RunTileOf(tokens, t);
   });
 }
 

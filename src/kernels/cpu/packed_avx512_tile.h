@@ -1,4 +1,4 @@
-// What both multiplying files of packed_avx512.h walk alike: chunks of a panel, tiles of token rows, and what to fetch
+// What both multiplying files of packed_avx512.h walk alike: chunks of a panel, tiles of tokens, and what to fetch
 // ahead. Included once per file; everything here has internal linkage (kernel_set.h says why).
 #pragma once
 
@@ -29,19 +29,18 @@ struct Ahead {
   }
 };
 
-// The caller's lines for token rows [begin, end) of the run.
+// The caller's lines for tokens [begin, end) of the run.
 inline void FetchOutput(const PanelRun& run, int64_t begin, int64_t end) {
-  const int64_t planes = run.x->format.planes;
-  for (int64_t token = begin / planes; token < end / planes; ++token) {
+  for (int64_t token = begin; token < end; ++token) {
     for (int64_t i = 0; i < kPanelRows; i += 16) __builtin_prefetch(run.out + token * run.out_stride + i, 1);
   }
 }
 
-// Calls chunk(first byte, units) and then tile(first row, rows, chunk's first unit, units, ahead) for every tile of it.
-// A panel is `units` units of unit_bytes, a chunk at most `per_chunk` of them; a tile has at most rows_max rows and
-// takes `steps` steps per unit.
+// Calls chunk(first byte, units) and then tile(first token, tokens, chunk's first unit, units, ahead) for every tile of
+// it. A panel is `units` units of unit_bytes, a chunk at most `per_chunk` of them; a tile has at most tokens_max tokens
+// and takes `steps` steps per unit.
 struct Walk {
-  int64_t units = 0, unit_bytes = 0, per_chunk = 0, steps = 0, rows_max = 1;
+  int64_t units = 0, unit_bytes = 0, per_chunk = 0, steps = 0, tokens_max = 1;
   int64_t lead_bytes = 0;  // how far beyond the next chunk's start several tiles begin to ask
 
   // Byte `offset` of the panel, or of what is read after it.
@@ -54,8 +53,8 @@ struct Walk {
   template <class Chunk, class Tile>
   void Run(const PanelRun& run, Chunk chunk, Tile tile) const {
     const std::byte* panel = run.w->data + run.panel * run.w->panel_bytes;
-    const int64_t tiles = (run.rows + rows_max - 1) / rows_max;
-    const int64_t least_rows = run.rows / tiles, taller = run.rows % tiles;
+    const int64_t tiles = (run.tokens + tokens_max - 1) / tokens_max;
+    const int64_t least_tokens = run.tokens / tiles, taller = run.tokens % tiles;
     // Lines of one step's weights, shared out among the tiles.
     const int64_t step_lines = (unit_bytes + steps * kLineBytes - 1) / (steps * kLineBytes);
     const int64_t lines = (step_lines + tiles - 1) / tiles;
@@ -71,7 +70,7 @@ struct Walk {
       chunk(at, count);
       int64_t begin = 0;
       for (int64_t t = 0; t < tiles; ++t) {
-        const int64_t end = begin + least_rows + (t < taller ? 1 : 0);
+        const int64_t end = begin + least_tokens + (t < taller ? 1 : 0);
         if (last && run.out != nullptr) FetchOutput(run, begin, end);
         Ahead ahead;
         if (want < want_end) ahead = {AddressOf(run, panel, units * unit_bytes, want), lines};

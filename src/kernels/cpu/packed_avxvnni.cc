@@ -3,26 +3,28 @@
 #include "kernels/cpu/packed_dots_avx2.h"
 
 #include "kernels/cpu/packed_bf16_tile.h"
+#include "kernels/cpu/packed_chunks.h"
 #include "kernels/cpu/packed_kernel.h"
 #include "kernels/cpu/packed_sets.h"
-#include "kernels/cpu/packed_tile.h"
 
 namespace tactus::kernels {
 namespace {
 
-struct DotsVnni : DotsAvx2 {
-  static constexpr int kTokens = 3;
-  static constexpr bool kPreparesX = false;
-  static constexpr int64_t kXBytes = 4;
+struct DotsVnni : BaseAvx2 {
+  static constexpr bool kMerged = false;
+  static constexpr int64_t kGroupColumns = 4, kXBytes = 4;
+  static constexpr Opened kOpened = Opened::kNot;
+  // Eight sums or more hide what an instruction takes.
+  static constexpr int VectorsOf(int rows) { return rows == 1 ? 8 : rows <= 3 ? 4 : 2; }
   using Codes = __m256i;
   using X = __m256i;
   static Codes Prepare(__m256i v) { return v; }
   static X LoadX(const std::byte* p) { return Spread4(p); }
-  static Int Dot(Int sum, const Codes& w, const X& x) { return _mm256_dpbusd_avx_epi32(sum, w, x); }
+  static Int Dot(Int sum, Codes w, X x) { return _mm256_dpbusd_avx_epi32(sum, w, x); }
 };
 
 SumPanelFn Pick(const PackedMatrix& w) {
-  return w.code == PackedCode::kBF16 ? SumPanelBf16<DotsVnni> : SumPanelInt<DotsVnni, DotsVnni>;
+  return w.code == PackedCode::kBF16 ? SumPanelBf16<DotsVnni> : SumPanelInt<DotsVnni, DotsVnni, DotsVnni>;
 }
 
 }  // namespace

@@ -18,10 +18,12 @@ struct NeonBase {
   using Codes = int8x16_t;
   using X = int8x16_t;
   static constexpr int kWidth = 4;
-  static constexpr int kTokens = 4, kNibbleTokens = 4;
+  static constexpr int kRows = 4;
   static constexpr int64_t kPartColumns = 0;
-  static constexpr bool kPreparesX = false;
-  static constexpr int64_t kXBytes = 4;
+  static constexpr bool kMerged = false;
+  static constexpr int64_t kGroupColumns = 4, kXBytes = 4;
+  static constexpr Opened kOpened = Opened::kNot;
+  static constexpr int VectorsOf(int) { return 4; }
   static constexpr bool kOwnTile = false;
   static uint8x16_t LoadBytes(const std::byte* p) { return vld1q_u8(reinterpret_cast<const uint8_t*>(p)); }
   static void StoreBytes(std::byte* p, uint8x16_t v) { vst1q_u8(reinterpret_cast<uint8_t*>(p), v); }
@@ -33,8 +35,14 @@ struct NeonBase {
     return vreinterpretq_s8_s32(vdupq_n_s32(four));
   }
   static Int Add(Int a, Int b) { return vaddq_s32(a, b); }
+  template <int kBits>
+  static Int ShiftLeft(Int v) {
+    return vshlq_n_s32(v, kBits);
+  }
+  static int32_t PackZero(int32_t zero) { return zero; }
+  static int32_t PackSum(int32_t sum) { return sum; }
+  static Int MulZero(Int zeros, int32_t sum) { return vmulq_n_s32(zeros, sum); }
   static Int LoadInt(const int32_t* p) { return vld1q_s32(p); }
-  static void StoreInt(int32_t* p, Int v) { vst1q_s32(p, v); }
   static Int Spread(int32_t v) { return vdupq_n_s32(v); }
   static Simd::F ToFloat(Int v) { return (Simd::F)vcvtq_f32_s32(v); }
   static Simd::F MulAdd(Simd::F a, Simd::F b, Simd::F c) {
@@ -66,16 +74,16 @@ struct DotsI8mm : NeonBase {
   static constexpr int32_t kCodeOffset = 0;
   static constexpr bool kOwnTile = true;
 
-  template <bool kU4, int kTokens>
-  static void DotTile(const std::byte* codes, const std::byte* const (&x)[kTokens], int64_t columns,
-                      const int32_t (&start)[kTokens], int32_t* sums) {
-    constexpr int kPairs = (kTokens + 1) / 2, kVectors = 4;
+  template <bool kU4, int kRows>
+  static void DotTile(const std::byte* codes, const std::byte* x, int64_t x_stride, int64_t columns,
+                      const int32_t (&start)[kRows], int32_t* sums) {
+    constexpr int kPairs = (kRows + 1) / 2, kVectors = 4;
     constexpr int64_t kBytesPer8 = kU4 ? 256 : 512;  // a panel's codes of 8 columns
-    if constexpr (kTokens == 1) {
+    if constexpr (kRows == 1) {
       Int sum[kVectors];
       for (int v = 0; v < kVectors; ++v) sum[v] = vdupq_n_s32(start[0]);
       for (int64_t c = 0; c < columns; c += 8, codes += kBytesPer8) {
-        const X first = LoadX(x[0] + c), second = LoadX(x[0] + c + 4);
+        const X first = LoadX(x + c), second = LoadX(x + c + 4);
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; ++v) {
           uint8x16_t w[2];
@@ -86,8 +94,8 @@ struct DotsI8mm : NeonBase {
       for (int v = 0; v < kVectors; ++v) vst1q_s32(sums + 4 * v, sum[v]);
       return;
     }
-    // [pair of tokens][vector of four rows][its upper or lower two rows]: lanes (row, token), (row, token + 1), (row +
-    // 1, token), ...
+    // [pair of token rows][vector of four rows][its upper or lower two rows]: lanes (row, token), (row, token + 1),
+    // (row + 1, token), ...
     Int sum[kPairs][kVectors][2];
 #pragma GCC unroll 2
     for (int p = 0; p < kPairs; ++p) {
@@ -98,9 +106,9 @@ struct DotsI8mm : NeonBase {
       int8x16_t values[kPairs];
 #pragma GCC unroll 2
       for (int p = 0; p < kPairs; ++p) {
-        const int second = 2 * p + 1 < kTokens ? 2 * p + 1 : 2 * p;
-        values[p] = vcombine_s8(vld1_s8(reinterpret_cast<const int8_t*>(x[2 * p] + c)),
-                                vld1_s8(reinterpret_cast<const int8_t*>(x[second] + c)));
+        const int second = 2 * p + 1 < kRows ? 2 * p + 1 : 2 * p;
+        values[p] = vcombine_s8(vld1_s8(reinterpret_cast<const int8_t*>(x + 2 * p * x_stride + c)),
+                                vld1_s8(reinterpret_cast<const int8_t*>(x + second * x_stride + c)));
       }
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
@@ -117,7 +125,7 @@ struct DotsI8mm : NeonBase {
       }
     }
 #pragma GCC unroll 4
-    for (int t = 0; t < kTokens; ++t) {
+    for (int t = 0; t < kRows; ++t) {
       const Int first = vdupq_n_s32(start[t]);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {

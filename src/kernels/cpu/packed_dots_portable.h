@@ -14,19 +14,24 @@
 
 #include "kernels/cpu/simd_portable.h"
 
+#include "kernels/cpu/packed_tile.h"
+
 namespace tactus::kernels {
 namespace {
 
 struct DotsPortable {
   typedef uint32_t U32 __attribute__((vector_size(16)));
+  typedef uint16_t U16 __attribute__((vector_size(16)));
   typedef int32_t Int __attribute__((vector_size(16)));
   static constexpr int kWidth = 4;
-  static constexpr int kTokens = 2, kNibbleTokens = 2;
+  static constexpr int kRows = 4;
   static constexpr int64_t kPartColumns = 0;
-  static constexpr bool kPreparesX = true;
-  static constexpr int64_t kXBytes = 8;
+  static constexpr bool kMerged = true;
+  static constexpr int64_t kGroupColumns = 4, kXBytes = 8;
+  static constexpr Opened kOpened = Opened::kWide;
   static constexpr int32_t kCodeOffset = 0;
   static constexpr bool kOwnTile = false;
+  static constexpr int VectorsOf(int rows) { return rows <= 2 ? 4 : 2; }
   // Two 16-bit numbers per lane.
   struct Codes {
     U32 even, odd;
@@ -44,9 +49,12 @@ struct DotsPortable {
   static U32 High(U32 v) { return (v >> 4) & 0x0f0f0f0fu; }
   static Codes Prepare(U32 v) { return {v & 0x00ff00ffu, (v >> 8) & 0x00ff00ffu}; }
   // Of every four values the first and third, then the second and fourth, as 16 bits.
-  static void PrepareX(const std::byte* q, int64_t columns, std::byte* to) {
-    for (int64_t c = 0; c < columns; c += 4, to += 8) {
-      const auto at = [q, c](int i) { return static_cast<int16_t>(static_cast<int8_t>(q[c + i])); };
+  static void PrepareX(const std::byte* high, const std::byte* low, std::byte* to) {
+    for (int64_t c = 0; c < kChunkColumns; c += 4, to += 8) {
+      const auto at = [high, low, c](int i) {
+        const int q = (high == nullptr ? 0 : 256 * static_cast<int8_t>(high[c + i])) + static_cast<int8_t>(low[c + i]);
+        return static_cast<int16_t>(q);
+      };
       const int16_t four[4] = {at(0), at(2), at(1), at(3)};
       std::memcpy(to, four, sizeof four);
     }
@@ -68,17 +76,41 @@ struct DotsPortable {
 #endif
   }
   static Int Dot(Int sum, const Codes& w, const X& x) {
-    return sum + DotPairs(w.even, x.even) + DotPairs(w.odd, x.odd);
+    return Add(sum, Add(DotPairs(w.even, x.even), DotPairs(w.odd, x.odd)));
   }
-  static Int Add(Int a, Int b) { return a + b; }
+  // (codes << shift) - centre, even and odd columns, 16 bits each.
+  static void Open(U32 codes, int shift, U32 centre, std::byte* even, std::byte* odd) {
+    const Codes wide = Prepare(codes);
+    StoreBytes(even, (U32)(((U16)wide.even << static_cast<uint16_t>(shift)) - (U16)centre));
+    StoreBytes(odd, (U32)(((U16)wide.odd << static_cast<uint16_t>(shift)) - (U16)centre));
+  }
+  static Int Add(Int a, Int b) {
+    return (Int)((U32)a + (U32)b);
+  }
+  template <int kBits>
+  static Int ShiftLeft(Int v) {
+    return (Int)((U32)v << kBits);
+  }
+  static int32_t PackZero(int32_t zero) {
+    return zero;
+  }
+  static int32_t PackSum(int32_t sum) {
+    return sum;
+  }
+  static Int MulZero(Int zeros, int32_t sum) {
+    return zeros * Spread(sum);
+  }
   static Int LoadInt(const int32_t* p) {
     Int v;
     std::memcpy(&v, p, sizeof v);
     return v;
   }
-  static void StoreInt(int32_t* p, Int v) { std::memcpy(p, &v, sizeof v); }
-  static Int Spread(int32_t v) { return Int{v, v, v, v}; }
-  static Simd::F ToFloat(Int v) { return __builtin_convertvector(v, Simd::F); }
+  static Int Spread(int32_t v) {
+    return Int{v, v, v, v};
+  }
+  static Simd::F ToFloat(Int v) {
+    return __builtin_convertvector(v, Simd::F);
+  }
 
   // a * b + c rounded once, on machines without an instruction for it. The product is exact in a double; their sum is
   // rounded to odd (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding
@@ -110,8 +142,26 @@ struct DotsPortable {
     std::memcpy(&f, &v, sizeof f);
     return f;
   }
-  static Simd::F FirstBf16(U32 v) { return AsFloats(v << 16); }
-  static Simd::F SecondBf16(U32 v) { return AsFloats(v & 0xffff0000u); }
+  static Simd::F FirstBf16(U32 v) {
+    return AsFloats(v << 16);
+  }
+  static Simd::F SecondBf16(U32 v) {
+    return AsFloats(v & 0xffff0000u);
+  }
+};
+
+// Codes that were opened: two columns are a group.
+struct OpenedDotsPortable : DotsPortable {
+  static constexpr int64_t kGroupColumns = 2, kXBytes = 4;
+  using Codes = U32;
+  using X = U32;
+  static Codes Prepare(U32 v) { return v; }
+  static X LoadX(const std::byte* p) {
+    uint32_t pair;
+    std::memcpy(&pair, p, sizeof pair);
+    return U32{pair, pair, pair, pair};
+  }
+  static Int Dot(Int sum, Codes w, X x) { return Add(sum, DotPairs(w, x)); }
 };
 
 }  // namespace

@@ -2,7 +2,7 @@
 // next. Included once per kernel-set file, after row_kernel.h; the set says with a PickSumFn what multiplies
 // (packed_panel.h).
 //
-// A task is one panel (gate and up: those that fill whole blocks of the result) by at most kTaskRows token rows; its
+// A task is one panel (gate and up: those that fill whole blocks of the result) by at most kTaskTokens tokens; its
 // sums are on its stack. Tasks of one panel are neighbours, so that its weights come from memory once.
 #pragma once
 
@@ -15,7 +15,7 @@
 namespace tactus::kernels {
 namespace {
 
-inline constexpr int64_t kTaskRows = 96;
+inline constexpr int64_t kTaskTokens = 96;
 inline constexpr int64_t kTaskMultiplies = 4'000'000;  // about 100 us of AVX2
 
 // Token blocks per panel, so that tasks are short and every thread has some.
@@ -24,40 +24,36 @@ inline int64_t CutTokens(int64_t tokens, int64_t planes, int64_t panels, int64_t
   const int64_t by_time = CeilDiv(rows * columns * kPanelRows, kTaskMultiplies);
   const int64_t by_threads = CeilDiv(int64_t{4} * threads, MaxOf(1, panels));
   const int64_t useful = MaxOf(1, rows / 8);  // a few full tiles each
-  return MinOf(tokens, MaxOf(CeilDiv(tokens, kTaskRows / planes), MinOf(useful, MaxOf(by_time, by_threads))));
+  return MinOf(tokens, MaxOf(CeilDiv(tokens, kTaskTokens), MinOf(useful, MaxOf(by_time, by_threads))));
 }
 
-// What becomes of a panel's sums: the scale of a row of one block, planes together, bias.
-inline void FinishPanel(const PanelSums& run, const float* bias, int64_t tokens) {
+// What becomes of a panel's sums: the scale of a row of one block, bias.
+inline void FinishPanel(const PanelSums& run, const float* bias) {
   const PackedMatrix& w = *run.w;
   const bool by_row = w.code != PackedCode::kBF16 && w.block == 0;
+  if (!by_row && bias == nullptr) return;
   const auto* scales = reinterpret_cast<const float*>(w.data + (run.panel + 1) * w.panel_bytes) - kPanelRows;
-  const int64_t planes = run.x->format.planes, rows = MinOf(kPanelRows, w.rows - run.panel * kPanelRows);
-  for (int64_t t = 0; t < tokens; ++t) {
-    const float* from = run.sums + t * planes * kPanelRows;
-    float* to = run.sums + t * kPanelRows;
+  alignas(64) float shift[kPanelRows] = {};  // beyond the matrix 0
+  if (bias != nullptr) {
+    const int64_t rows = MinOf(kPanelRows, w.rows - run.panel * kPanelRows);
+    std::memcpy(shift, bias + run.panel * kPanelRows, static_cast<size_t>(rows) * sizeof(float));
+  }
+  for (int64_t t = 0; t < run.tokens; ++t) {
+    float* y = run.sums + t * kPanelRows;
     for (int64_t i = 0; i < kPanelRows; i += Simd::kWidth) {
-      Simd::F v = Simd::Load(from + i);
+      Simd::F v = Simd::Load(y + i);
       if (by_row) v = Simd::Mul(v, Simd::Load(scales + i));
-      if (planes == 2) {
-        Simd::F low = Simd::Load(from + kPanelRows + i);
-        if (by_row) low = Simd::Mul(low, Simd::Load(scales + i));
-        v = Simd::Add(v, low);
-      }
-      Simd::Store(to + i, v);
+      if (bias != nullptr) v = Simd::Add(v, Simd::Load(shift + i));
+      Simd::Store(y + i, v);
     }
-    if (bias == nullptr) continue;
-    ForVectors(rows, [&](int64_t i, int n) {
-      Simd::Store(to + i, Simd::Add(Simd::Load(to + i), LoadFirst(bias + run.panel * kPanelRows + i, n)));
-    });
   }
 }
 
-inline void StorePanel(const LinearOutput& out, const PanelSums& run, int64_t first, int64_t tokens) {
-  FinishPanel(run, out.bias, tokens);
+inline void StorePanel(const LinearOutput& out, const PanelSums& run) {
+  FinishPanel(run, out.bias);
   const int64_t rows = MinOf(kPanelRows, out.w->rows - run.panel * kPanelRows);
-  for (int64_t t = 0; t < tokens; ++t) {
-    float* y = out.y + (first + t) * out.y_stride + run.panel * kPanelRows;
+  for (int64_t t = 0; t < run.tokens; ++t) {
+    float* y = out.y + (run.first + t) * out.y_stride + run.panel * kPanelRows;
     const float* from = run.sums + t * kPanelRows;
     ForVectors(rows, [&](int64_t i, int n) {
       const Simd::F v = Simd::Load(from + i);
@@ -76,14 +72,14 @@ void LinearPackedBy(PickSumFn pick, ThreadPool& pool, const PackedTokens& x, std
   }
   const int64_t cuts = CutTokens(x.tokens, planes, panels, x.cols, pool.threads());
   pool.ParallelFor(panels * cuts, [&](int64_t task, int32_t) {
-    alignas(64) float sums[kTaskRows * kPanelRows];
+    alignas(64) float sums[kTaskTokens * kPanelRows];
     int64_t panel = task / cuts;
     const LinearOutput* out = outputs.data();
     while (panel >= out->w->panels()) panel -= (out++)->w->panels();
     const int64_t cut = task % cuts, first = x.tokens * cut / cuts, count = x.tokens * (cut + 1) / cuts - first;
-    const PanelSums run = {out->w, &x, panel, first * planes, count * planes, sums};
+    const PanelSums run = {out->w, &x, panel, first, count, sums};
     pick (*out->w)(run);
-    StorePanel(*out, run, first, count);
+    StorePanel(*out, run);
   });
 }
 
@@ -91,10 +87,10 @@ void LinearPackedBy(PickSumFn pick, ThreadPool& pool, const PackedTokens& x, std
 
 // `values`: one block of a token, from column `first` of its row. Plain loops, which compilers turn into vectors.
 inline void RoundBlock(const float* values, int64_t token, int64_t first, const PackedTokens& out) {
-  const int32_t block = out.format.block, planes = out.format.planes;
+  const int32_t planes = out.format.planes;
   const float limit = planes == 2 ? 32512.0f : 127.0f;
   int32_t top = 0;  // magnitudes compare as integers do, and those of infinities and NaN are the largest
-  for (int32_t i = 0; i < block; ++i) {
+  for (int32_t i = 0; i < kTokenBlock; ++i) {
     const auto bits = static_cast<int32_t>(BitsOf(values[i]) & 0x7fffffffu);
     top = bits > top ? bits : top;
   }
@@ -103,28 +99,24 @@ inline void RoundBlock(const float* values, int64_t token, int64_t first, const 
   const bool zero = !finite || largest < kTokenZero;
   const float scale = !finite ? FloatOf(0x7fc00000u) : zero ? 0.0f : largest / limit;
   const float inverse = zero ? 0.0f : limit / largest;
-  int32_t q[kTokenBlockMax];
+  int32_t q[kTokenBlock];
   const int32_t keep = finite ? -1 : 0;
-  for (int32_t i = 0; i < block; ++i) {  // adding 1.5 * 2^23 rounds to even in the low bits
+  for (int32_t i = 0; i < kTokenBlock; ++i) {  // adding 1.5 * 2^23 rounds to even in the low bits
     q[i] = static_cast<int32_t>(BitsOf(values[i] * inverse + 0x1.8p23f) - 0x4b400000u) & keep;
   }
-  for (int32_t plane = 0; plane < planes; ++plane) {
-    const bool high = planes == 2 && plane == 0;
-    const int64_t row = token * planes + plane;
-    auto* to = reinterpret_cast<int8_t*>(out.values + row * out.stride + first);
-    if (high) {
-      for (int32_t i = 0; i < block; ++i) to[i] = static_cast<int8_t>((q[i] + 128) >> 8);
-    } else {
-      for (int32_t i = 0; i < block; ++i) to[i] = static_cast<int8_t>(q[i]);
-    }
-    out.scales[row * out.scale_count() + first / block] = high ? 256.0f * scale : scale;
-    int32_t* sums = out.sums + row * out.sum_count() + first / 16;
-    for (int32_t s = 0; s < block / 16; ++s) {
-      int32_t sum = 0;
-      for (int32_t i = 0; i < 16; ++i) sum += to[16 * s + i];
-      sums[s] = sum;
-    }
+  out.scales[token * out.scale_count() + first / kTokenBlock] = scale;
+  int32_t* sums = out.sums + token * out.sum_count() + first / 16;
+  for (int32_t s = 0; s < kTokenBlock / 16; ++s) {
+    int32_t sum = 0;
+    for (int32_t i = 0; i < 16; ++i) sum += q[16 * s + i];
+    sums[s] = sum;
   }
+  auto* to = reinterpret_cast<int8_t*>(out.values + token * planes * out.stride + first);
+  if (planes == 2) {
+    for (int32_t i = 0; i < kTokenBlock; ++i) to[i] = static_cast<int8_t>((q[i] + 128) >> 8);
+    to += out.stride;
+  }
+  for (int32_t i = 0; i < kTokenBlock; ++i) to[i] = static_cast<int8_t>(q[i]);
 }
 
 // `values`: `columns` values of a token from column `first` on, whole blocks.
@@ -134,21 +126,21 @@ inline void RoundColumns(const float* values, int64_t token, int64_t first, int6
     for (int64_t i = 0; i < columns; i += Simd::kWidth) Simd::StoreBF16(to + 2 * i, Simd::Load(values + i));
     return;
   }
-  for (int64_t i = 0; i < columns; i += out.format.block) RoundBlock(values + i, token, first + i, out);
+  for (int64_t i = 0; i < columns; i += kTokenBlock) RoundBlock(values + i, token, first + i, out);
 }
 
 void PackTokensOp(ThreadPool& pool, const float* x, const float* norm_weight, float eps, const PackedTokens& out) {
   ForRows(pool, out.tokens, out.cols, [&](int64_t t) {
     const float* row = x + t * out.cols;
     const Simd::F inverse = Simd::Set1(norm_weight == nullptr ? 1.0f : InverseRms(row, out.cols, eps));
-    for (int64_t first = 0; first < out.cols; first += kTokenBlockMax) {
-      alignas(64) float values[kTokenBlockMax] = {};
-      ForVectors(MinOf(kTokenBlockMax, out.cols - first), [&](int64_t i, int n) {
+    for (int64_t first = 0; first < out.cols; first += kTokenBlock) {
+      alignas(64) float values[kTokenBlock] = {};
+      ForVectors(MinOf(kTokenBlock, out.cols - first), [&](int64_t i, int n) {
         Simd::F v = LoadFirst(row + first + i, n);
         if (norm_weight != nullptr) v = Simd::Mul(Simd::Mul(v, inverse), LoadFirst(norm_weight + first + i, n));
         StoreFirst(values + i, v, n);
       });
-      RoundColumns(values, t, first, kTokenBlockMax, out);
+      RoundColumns(values, t, first, kTokenBlock, out);
     }
   });
 }
@@ -162,27 +154,27 @@ void GatedPackedBy(PickSumFn pick, ThreadPool& pool, const PackedTokens& x, cons
   if (x.tokens <= 0) return;
   CheckPackedMatch(x, gate);
   CheckPackedMatch(x, up);
-  constexpr int64_t kRows = kTaskRows / 2;
+  constexpr int64_t kTokens = kTaskTokens / 2;
   const int64_t planes = x.format.planes, panels = gate.panels(), groups = CeilDiv(panels, 2);
-  const int64_t cuts = MinOf(x.tokens, MaxOf(CeilDiv(x.tokens, kRows / planes),
-                                             CutTokens(x.tokens, planes, groups, 4 * x.cols, pool.threads())));
+  const int64_t cuts = MinOf(
+      x.tokens, MaxOf(CeilDiv(x.tokens, kTokens), CutTokens(x.tokens, planes, groups, 4 * x.cols, pool.threads())));
   pool.ParallelFor(groups * cuts, [&](int64_t task, int32_t) {
-    alignas(64) float gates[kRows * kPanelRows], ups[kRows * kPanelRows], values[kRows * kTokenBlockMax];
-    static_assert(kTokenBlockMax == 2 * kPanelRows);
+    alignas(64) float gates[kTokens * kPanelRows], ups[kTokens * kPanelRows], values[kTokens * kTokenBlock];
+    static_assert(kTokenBlock == 2 * kPanelRows);
     const int64_t group = task / cuts, cut = task % cuts;
     const int64_t first = x.tokens * cut / cuts, count = x.tokens * (cut + 1) / cuts - first;
     for (int64_t half = 0; half < 2; ++half) {
       const int64_t panel = 2 * group + half, rows = MaxOf(0, MinOf(kPanelRows, gate.rows - panel * kPanelRows));
       if (rows > 0) {
-        const PanelSums gate_run = {&gate, &x, panel, first * planes, count * planes, gates};
-        const PanelSums up_run = {&up, &x, panel, first * planes, count * planes, ups};
+        const PanelSums gate_run = {&gate, &x, panel, first, count, gates};
+        const PanelSums up_run = {&up, &x, panel, first, count, ups};
         pick(gate)(gate_run);
         pick(up)(up_run);
-        FinishPanel(gate_run, gate_bias, count);
-        FinishPanel(up_run, up_bias, count);
+        FinishPanel(gate_run, gate_bias);
+        FinishPanel(up_run, up_bias);
       }
       for (int64_t t = 0; t < count; ++t) {
-        float* to = values + t * kTokenBlockMax + half * kPanelRows;
+        float* to = values + t * kTokenBlock + half * kPanelRows;
         for (int64_t i = 0; i < kPanelRows; i += Simd::kWidth) {
           const int64_t lanes = rows - i;
           if (lanes <= 0) {
@@ -197,7 +189,7 @@ void GatedPackedBy(PickSumFn pick, ThreadPool& pool, const PackedTokens& x, cons
       }
     }
     for (int64_t t = 0; t < count; ++t) {
-      RoundColumns(values + t * kTokenBlockMax, first + t, group * kTokenBlockMax, kTokenBlockMax, out);
+      RoundColumns(values + t * kTokenBlock, first + t, group * kTokenBlock, kTokenBlock, out);
     }
   });
 }

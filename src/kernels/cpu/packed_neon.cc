@@ -3,15 +3,15 @@
 #include "kernels/cpu/packed_dots_neon.h"
 
 #include "kernels/cpu/packed_bf16_tile.h"
+#include "kernels/cpu/packed_chunks.h"
 #include "kernels/cpu/packed_kernel.h"
 #include "kernels/cpu/packed_sets.h"
-#include "kernels/cpu/packed_tile.h"
 
 namespace tactus::kernels {
 namespace {
 
 SumPanelFn Pick(const PackedMatrix& w) {
-  if (w.code != PackedCode::kBF16) return SumPanelInt<DotsDotprod, NibbleDotsDotprod>;
+  if (w.code != PackedCode::kBF16) return SumPanelInt<DotsDotprod, NibbleDotsDotprod, NibbleDotsDotprod>;
   return CpuHasArmBf16() ? SumPanelNeonBf16 : SumPanelBf16<DotsDotprod>;
 }
 

@@ -2,15 +2,15 @@
 #include "kernels/cpu/packed_dots_neon.h"
 
 #include "kernels/cpu/packed_bf16_tile.h"
+#include "kernels/cpu/packed_chunks.h"
 #include "kernels/cpu/packed_kernel.h"
 #include "kernels/cpu/packed_sets.h"
-#include "kernels/cpu/packed_tile.h"
 
 namespace tactus::kernels {
 namespace {
 
 SumPanelFn Pick(const PackedMatrix& w) {
-  if (w.code != PackedCode::kBF16) return SumPanelInt<DotsI8mm, DotsI8mm>;
+  if (w.code != PackedCode::kBF16) return SumPanelInt<DotsI8mm, DotsI8mm, DotsI8mm>;
   return CpuHasArmBf16() ? SumPanelNeonBf16 : SumPanelBf16<DotsI8mm>;
 }
 

@@ -8,14 +8,13 @@
 
 namespace tactus::kernels {
 
-// Panel `panel` of `w` times the token rows [first_row, first_row + rows) of `x`; with two planes a token is two rows.
+// Panel `panel` of `w` times the tokens [first, first + tokens) of `x`.
 struct PanelSums {
   const PackedMatrix* w = nullptr;
   const PackedTokens* x = nullptr;
   int64_t panel = 0;
-  int64_t first_row = 0, rows = 0;
-  // out: [rows][64]. Integer codes: with block > 0 packed.h's y before planes are added; with block == 0 before the
-  // row's scale.
+  int64_t first = 0, tokens = 0;
+  // out: [tokens][64], packed.h's y; with block == 0 before the row's scale.
   float* sums = nullptr;  // 64-byte aligned
 };
 

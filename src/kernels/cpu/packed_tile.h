@@ -1,21 +1,28 @@
-// Multiplies a panel for one instruction set: included after its simd_*.h and with a class D of its integer
-// instructions.
+// Multiplies a panel of integer codes for one instruction set: included after its simd_*.h and with classes of its
+// integer instructions.
 //
-// A panel is read in chunks of columns that stay in the first-level cache while all token rows pass over them, in tiles
-// of D::kTokens token rows by kTileVectors vectors of weight rows; memory sees every weight once. 4-bit codes are
-// opened once per chunk when several tiles use them. Between chunks a tile's sums rest in PanelSums::sums.
+// A panel is read in chunks of one token block that stay in the first-level cache while all tokens pass over them, in
+// tiles of up to D::kRows rows of tokens by D::VectorsOf vectors of weight rows; memory sees every weight once. Codes
+// are opened once per chunk when several tiles use them. Between chunks a tile's y rests in PanelSums::sums.
 //
-// D, with vectors of D::kWidth lanes of 32 bits (a lane: four columns of one weight row):
-//   Codes, Prepare(bytes)          four codes per lane, made ready once for all tokens of a tile
-//   Low(bytes), High(bytes)        their nibbles
-//   kTokens, kNibbleTokens         token rows of a tile, and of one that opens nibbles
-//   X, kXBytes, PrepareX, LoadX    four values of a token in every lane, kXBytes of prepared memory each
-//   Int, Dot, Add                  exact sums in 32 bits; or with kPartColumns > 0, which divides every block: Dot of
-//   so many Part, Widen                    columns into a Part, then those added kCodeOffset                    what
-//   Prepare takes off a code kOwnTile, DotTile              a way of its own to a block's sums: DotTile<kU4,
-//   kTokens>(codes, x, columns, start, sums) ToFloat, MulAdd                of Int to Simd::F; a * b + c rounded once
-//   Spread, LoadInt, StoreInt      of Int
-// D4 is D for codes of at most 15, where an instruction set has a faster way for those; else D.
+// D, with vectors of D::kWidth lanes of 32 bits (a lane: kGroupColumns columns of one weight row):
+//   Codes, Prepare(bytes)        a lane's codes, made ready once for all rows of a tile
+//   Low(bytes), High(bytes)      nibbles
+//   kRows, VectorsOf(rows)       the largest tile, and the width of one: sums should fit the registers
+//   kMerged                      two planes of a token are one row, of 16-bit values
+//   PrepareX, kXBytes, LoadX     a row's values in the order that D likes; of one group; those in every lane
+//   Int, Dot, Add, ShiftLeft     exact sums in 32 bits; or with kPartColumns > 0, which divides 32: Dot of so many
+//   Part, Widen                  columns into a Part, then those added
+//   kCodeOffset                  what Prepare takes off a code
+//   kOwnTile, DotTile            a way of its own to a block's sums: DotTile<kU4, kRows>(codes, x, x_stride, columns,
+//   start,
+//                                sums)
+//   kOpened                      how OpenCodes leaves codes: kNot (of 8 bits as they are, 4 in bytes), kWide (both
+//   kinds
+//                                to D::Open's two vectors of v)
+//   PackZero, PackSum, MulZero   MulZero(PackZero(z) in each lane, PackSum(s)) = z * s
+//   ToFloat, MulAdd              of Int to Simd::F; a * b + c rounded once
+//   Spread, LoadInt              of Int
 #pragma once
 
 #include <cstddef>
@@ -27,16 +34,17 @@
 namespace tactus::kernels {
 namespace {
 
-inline constexpr int64_t kChunkColumns = 256, kChunkBlocks = kChunkColumns / 16;
+inline constexpr int64_t kChunkColumns = kTokenBlock, kChunkBlocks = kChunkColumns / 16;
 inline constexpr int64_t kGroupBytes = kPanelRows * 4;  // 4 columns of codes of 8 bits, or 8 of 4
-inline constexpr int kTileVectors = 4;
-inline constexpr int kMostTileTokens = 4;
+inline constexpr int kMostTileRows = 6;
 
-// What a tile's token rows bring to the blocks of a chunk.
+enum class Opened : uint8_t { kNot, kWide };
+
+// What a tile's rows bring to the blocks of a chunk.
 struct TileTerms {
-  int32_t start[kMostTileTokens][kChunkBlocks];  // (kCodeOffset - zero) * (sum of the block's values)
-  float scale[kMostTileTokens][kChunkBlocks];    // of the token block
-  float total[kMostTileTokens][kChunkBlocks];    // with minima: scale * (sum of the block's values)
+  int32_t start[kMostTileRows][kChunkBlocks];  // where a block's sum begins; has_zeros: PackSum(-sum of q)
+  float total[kMostTileRows][kChunkBlocks];    // with minima, per token: the sum of q
+  float scale[kMostTileRows];                  // per token
 };
 
 // The codes and scales of a chunk, for all of its tiles.
@@ -46,219 +54,247 @@ struct ChunkOfWeights {
   int64_t blocks, block;   // how many, and columns of each
   const float* scales;     // [blocks][64]; null: the row's one scale comes at the end
   const float* minima;     // [blocks][64]; null: none
+  const int32_t* zeros;    // [blocks][64] of PackZero; null: none, or taken off already
+  bool centred;            // codes are v
 };
 
-// sums: in and out.
-template <class D, bool kU4, int kTokens, class Sum>
-inline __attribute__((always_inline)) void DotColumns(const std::byte* codes, const std::byte* const (&x)[kTokens],
-                                                      int64_t begin, int64_t end, Sum (&sums)[kTokens][kTileVectors]) {
-  constexpr int64_t kColumnsPerByteRow = kU4 ? 8 : 4;
-  for (int64_t c = begin; c < end; c += kColumnsPerByteRow) {
-    const std::byte* w = codes + c / kColumnsPerByteRow * kGroupBytes;
-#pragma GCC unroll 2
-    for (int half = 0; half < (kU4 ? 2 : 1); ++half) {
-      typename D::X xs[kTokens];
-#pragma GCC unroll 4
-      for (int t = 0; t < kTokens; ++t) xs[t] = D::LoadX(x[t] + (c / 4 + half) * D::kXBytes);
-#pragma GCC unroll 4
-      for (int v = 0; v < kTileVectors; ++v) {
-        const auto bytes = D::LoadBytes(w + v * D::kWidth * 4);
-        const typename D::Codes ready = D::Prepare(!kU4 ? bytes : half == 0 ? D::Low(bytes) : D::High(bytes));
-#pragma GCC unroll 4
-        for (int t = 0; t < kTokens; ++t) sums[t][v] = D::Dot(sums[t][v], ready, xs[t]);
-      }
-    }
-  }
-}
-
-// total: in and out.
-template <class D, bool kU4, int kTokens, class Int>
-inline __attribute__((always_inline)) void DotBlock(const std::byte* codes, const std::byte* const (&x)[kTokens],
-                                                    int64_t columns, Int (&total)[kTokens][kTileVectors]) {
-  if constexpr (D::kPartColumns == 0) {
-    DotColumns<D, kU4, kTokens>(codes, x, 0, columns, total);
-  } else {
-    for (int64_t begin = 0; begin < columns; begin += D::kPartColumns) {
-      typename D::Part part[kTokens][kTileVectors];
-#pragma GCC unroll 4
-      for (int t = 0; t < kTokens; ++t) {
-#pragma GCC unroll 4
-        for (int v = 0; v < kTileVectors; ++v) part[t][v] = D::ZeroPart();
-      }
-      DotColumns<D, kU4, kTokens>(codes, x, begin, begin + D::kPartColumns, part);
-#pragma GCC unroll 4
-      for (int t = 0; t < kTokens; ++t) {
-#pragma GCC unroll 4
-        for (int v = 0; v < kTileVectors; ++v) total[t][v] = D::Add(total[t][v], D::Widen(part[t][v]));
-      }
-    }
-  }
-}
-
-// x: each token row's prepared values at the chunk; y: its sums. A block's sums go through memory, so that the loop
-// that adds them up has the registers to itself.
-template <class D, bool kU4, int kTokens>
-__attribute__((noinline)) void RunIntTile(const ChunkOfWeights& w, const std::byte* x_first, int64_t x_stride,
-                                          const TileTerms& terms, float* y_first) {
-  constexpr int64_t kTileRows = kTileVectors * D::kWidth;
-  alignas(64) int32_t sums[kTokens * kTileRows];
-  for (int64_t r = 0; r < kPanelRows; r += kTileRows) {
-    const std::byte* x[kTokens];
-    for (int t = 0; t < kTokens; ++t) x[t] = x_first + t * x_stride;
-    for (int64_t b = 0; b < w.blocks; ++b) {
-      if constexpr (D::kOwnTile) {
-        int32_t start[kTokens];
-        for (int t = 0; t < kTokens; ++t) start[t] = terms.start[t][b];
-        D::template DotTile<kU4, kTokens>(w.codes + b * w.codes_each + r * 4, x, w.block, start, sums);
-      } else {
-        typename D::Int total[kTokens][kTileVectors];
-#pragma GCC unroll 4
-        for (int t = 0; t < kTokens; ++t) {
-#pragma GCC unroll 4
-          for (int v = 0; v < kTileVectors; ++v) total[t][v] = D::Spread(terms.start[t][b]);
-        }
-        DotBlock<D, kU4, kTokens>(w.codes + b * w.codes_each + r * 4, x, w.block, total);
-#pragma GCC unroll 4
-        for (int t = 0; t < kTokens; ++t) {
-#pragma GCC unroll 4
-          for (int v = 0; v < kTileVectors; ++v) D::StoreInt(sums + t * kTileRows + v * D::kWidth, total[t][v]);
-        }
-      }
-      for (int t = 0; t < kTokens; ++t) x[t] += w.block / 4 * D::kXBytes;
-      const float* w_scales = w.scales == nullptr ? nullptr : w.scales + b * kPanelRows + r;
-      const float* w_minima = w.minima == nullptr ? nullptr : w.minima + b * kPanelRows + r;
-#pragma GCC unroll 1
-      for (int t = 0; t < kTokens; ++t) {
-        const Simd::F x_scale = Simd::Set1(terms.scale[t][b]), x_total = Simd::Set1(terms.total[t][b]);
-        float* y = y_first + t * kPanelRows + r;
-        for (int64_t i = 0; i < kTileRows; i += D::kWidth) {
-          const Simd::F scale = w_scales == nullptr ? x_scale : Simd::Mul(Simd::Load(w_scales + i), x_scale);
-          Simd::F sum = D::MulAdd(D::ToFloat(D::LoadInt(sums + t * kTileRows + i)), scale, Simd::Load(y + i));
-          if (w_minima != nullptr) sum = D::MulAdd(Simd::Load(w_minima + i), x_total, sum);
-          Simd::Store(y + i, sum);
-        }
-      }
-    }
-  }
-}
-
-// Opening nibbles takes registers of its own.
-template <class D, bool kU4>
-constexpr int TokensOf() {
-  return kU4 ? D::kNibbleTokens : D::kTokens;
-}
-
-template <class D, bool kU4>
-void RunIntTileOf(int64_t tokens, const ChunkOfWeights& w, const std::byte* x, int64_t x_stride, const TileTerms& terms,
-                  float* y) {
-  static_assert(D::kNibbleTokens >= 2 && D::kTokens >= 2 && D::kTokens <= kMostTileTokens);
-  if (tokens == 1) return RunIntTile<D, kU4, 1>(w, x, x_stride, terms, y);
-  if (tokens == 2) return RunIntTile<D, kU4, 2>(w, x, x_stride, terms, y);
-  if constexpr (TokensOf<D, kU4>() >= 3) {
-    if (tokens == 3) return RunIntTile<D, kU4, 3>(w, x, x_stride, terms, y);
-  }
-  if constexpr (TokensOf<D, kU4>() >= 4) RunIntTile<D, kU4, 4>(w, x, x_stride, terms, y);
-}
+// One tile of a chunk.
+struct TileRun {
+  const ChunkOfWeights* weights;
+  const std::byte* x;  // prepared rows
+  const TileTerms* terms;
+  float* y;                // [tokens][64]
+  const std::byte* ahead;  // what to fetch meanwhile, an even share of it at each block of each vector
+  int64_t ahead_bytes;
+};
 
 template <class D>
-void FillTerms(const PackedMatrix& w, const PackedTokens& x, int64_t row, int64_t column, const ChunkOfWeights& chunk,
-               int t, TileTerms* terms) {
-  const int32_t* sums = x.sums + row * x.sum_count() + column / 16;
-  const float* scales = x.scales + row * x.scale_count();
+inline constexpr int64_t kXStride = kChunkColumns / D::kGroupColumns* D::kXBytes;
+
+// sums: in and out.
+template <class D, bool kU4, int kRows, int kVectors, class Sum>
+inline __attribute__((always_inline)) void DotColumns(const std::byte* codes, const std::byte* x, int64_t columns,
+                                                      Sum (&sums)[kRows][kVectors]) {
+  constexpr int64_t kStep = (kU4 ? 2 : 1) * D::kGroupColumns;
+#pragma GCC unroll 1
+  for (int64_t c = 0; c < columns; c += kStep, codes += kGroupBytes) {
+#pragma GCC unroll 2
+    for (int half = 0; half < (kU4 ? 2 : 1); ++half, x += D::kXBytes) {
+      typename D::Codes ready[kVectors];
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        const auto bytes = D::LoadBytes(codes + v * D::kWidth * 4);
+        ready[v] = D::Prepare(!kU4 ? bytes : half == 0 ? D::Low(bytes) : D::High(bytes));
+      }
+#pragma GCC unroll 8
+      for (int t = 0; t < kRows; ++t) {
+        const typename D::X values = D::LoadX(x + t * kXStride<D>);
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) sums[t][v] = D::Dot(sums[t][v], ready[v], values);
+      }
+    }
+  }
+}
+
+// A block's sums. start: of each row.
+template <class D, bool kU4, int kRows, int kVectors>
+inline __attribute__((always_inline)) void DotBlock(const std::byte* codes, const std::byte* x, int64_t columns,
+                                                    const TileTerms& terms, int64_t b, bool zeros,
+                                                    typename D::Int (&total)[kRows][kVectors]) {
+#pragma GCC unroll 8
+  for (int t = 0; t < kRows; ++t) {
+    const typename D::Int start = D::Spread(zeros ? 0 : terms.start[t][b]);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) total[t][v] = start;
+  }
+  if constexpr (D::kPartColumns == 0) {
+    DotColumns<D, kU4, kRows, kVectors>(codes, x, columns, total);
+  } else {
+    const int64_t each = columns < D::kPartColumns ? columns : D::kPartColumns;
+#pragma GCC unroll 1
+    for (int64_t begin = 0; begin < columns; begin += each) {
+      typename D::Part part[kRows][kVectors];
+#pragma GCC unroll 8
+      for (int t = 0; t < kRows; ++t) {
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) part[t][v] = D::ZeroPart();
+      }
+      DotColumns<D, kU4, kRows, kVectors>(codes + begin / (kU4 ? 8 : 4) * kGroupBytes, x + begin, each, part);
+#pragma GCC unroll 8
+      for (int t = 0; t < kRows; ++t) {
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) total[t][v] = D::Add(total[t][v], D::Widen(part[t][v]));
+      }
+    }
+  }
+}
+
+// packed.h's arithmetic of block b from its sums on. r: the tile's first weight row; t: [tokens][rows of the tile].
+template <class D, int kPlanes, int kRows, int kVectors>
+inline __attribute__((always_inline)) void FinishBlock(const TileRun& run, int64_t r, int64_t b,
+                                                       typename D::Int (&sums)[kRows][kVectors], float* t) {
+  constexpr int kTokens = kRows / kPlanes;
+  constexpr int64_t kTileRows = kVectors * D::kWidth;
+  const ChunkOfWeights& w = *run.weights;
+  const int64_t at = b * kPanelRows + r;
+  if constexpr (kPlanes == 2) {
+#pragma GCC unroll 8
+    for (int k = 0; k < kTokens; ++k) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v)
+        sums[k][v] = D::Add(D::template ShiftLeft<8>(sums[2 * k][v]), sums[2 * k + 1][v]);
+    }
+  }
+  if (w.zeros != nullptr) {
+#pragma GCC unroll 8
+    for (int k = 0; k < kTokens; ++k) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        const auto shift = D::MulZero(D::LoadInt(w.zeros + at + v * D::kWidth), run.terms->start[k * kPlanes][b]);
+        sums[k][v] = D::Add(D::template ShiftLeft<2>(sums[k][v]), shift);
+      }
+    }
+  }
+  if (w.scales == nullptr) {
+#pragma GCC unroll 8
+    for (int k = 0; k < kTokens; ++k) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) Simd::Store(t + k * kTileRows + v * D::kWidth, D::ToFloat(sums[k][v]));
+    }
+    return;
+  }
+#pragma GCC unroll 8
+  for (int k = 0; k < kTokens; ++k) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      float* to = t + k * kTileRows + v * D::kWidth;
+      Simd::Store(to, D::MulAdd(D::ToFloat(sums[k][v]), Simd::Load(w.scales + at + v * D::kWidth), Simd::Load(to)));
+    }
+  }
+  if (w.minima == nullptr) return;
+  for (int k = 0; k < kTokens; ++k) {
+    const Simd::F total = Simd::Set1(run.terms->total[k][b]);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      float* to = t + k * kTileRows + v * D::kWidth;
+      Simd::Store(to, D::MulAdd(Simd::Load(w.minima + at + v * D::kWidth), total, Simd::Load(to)));
+    }
+  }
+}
+
+template <class D, bool kU4, int kPlanes, int kRows>
+__attribute__((noinline)) void RunIntTile(const TileRun& run) {
+  constexpr int kVectors = D::VectorsOf(kRows), kTokens = kRows / kPlanes;
+  constexpr int64_t kTileRows = kVectors * D::kWidth;
+  static_assert(kPanelRows % kTileRows == 0);
+  const ChunkOfWeights& w = *run.weights;
+  const int64_t steps = kPanelRows / kTileRows * w.blocks, ahead_each = (run.ahead_bytes / steps + 63) / 64 * 64;
+  const std::byte* ahead = run.ahead;
+  for (int64_t r = 0; r < kPanelRows; r += kTileRows) {
+    alignas(64) float t[kTokens * kTileRows] = {};
+    const std::byte *codes = w.codes + r * 4, *x = run.x;
+    for (int64_t b = 0; b < w.blocks; ++b) {
+      for (const std::byte* end = ahead + ahead_each; ahead < end; ahead += 64) __builtin_prefetch(ahead);
+      typename D::Int sums[kRows][kVectors];
+      if constexpr (D::kOwnTile) {
+        alignas(64) int32_t out[kRows * kTileRows];
+        int32_t start[kRows];
+        for (int i = 0; i < kRows; ++i) start[i] = w.zeros != nullptr ? 0 : run.terms->start[i][b];
+        D::template DotTile<kU4, kRows>(codes, x, kXStride<D>, w.block, start, out);
+        for (int i = 0; i < kRows; ++i) {
+          for (int v = 0; v < kVectors; ++v) sums[i][v] = D::LoadInt(out + i * kTileRows + v * D::kWidth);
+        }
+      } else {
+        DotBlock<D, kU4, kRows, kVectors>(codes, x, w.block, *run.terms, b, w.zeros != nullptr, sums);
+      }
+      FinishBlock<D, kPlanes, kRows, kVectors>(run, r, b, sums, t);
+      codes += w.codes_each;
+      x += w.block / D::kGroupColumns * D::kXBytes;
+    }
+    for (int k = 0; k < kTokens; ++k) {
+      const Simd::F scale = Simd::Set1(run.terms->scale[k]);
+      for (int64_t i = 0; i < kTileRows; i += D::kWidth) {
+        float* y = run.y + k * kPanelRows + r + i;
+        Simd::Store(y, D::MulAdd(Simd::Load(t + k * kTileRows + i), scale, Simd::Load(y)));
+      }
+    }
+  }
+}
+
+template <class D, bool kU4, int kPlanes>
+void RunIntTileOf(int64_t tokens, const TileRun& run) {
+  static_assert(D::kRows <= kMostTileRows && D::kRows % kPlanes == 0);
+  constexpr int kTokens = D::kRows / kPlanes;
+  if (tokens == 1) return RunIntTile<D, kU4, kPlanes, 1 * kPlanes>(run);
+  if constexpr (kTokens >= 2) {
+    if (tokens == 2) return RunIntTile<D, kU4, kPlanes, 2 * kPlanes>(run);
+  }
+  if constexpr (kTokens >= 3) {
+    if (tokens == 3) return RunIntTile<D, kU4, kPlanes, 3 * kPlanes>(run);
+  }
+  if constexpr (kTokens >= 4) {
+    if (tokens == 4) return RunIntTile<D, kU4, kPlanes, 4 * kPlanes>(run);
+  }
+  if constexpr (kTokens >= 5) {
+    if (tokens == 5) return RunIntTile<D, kU4, kPlanes, 5 * kPlanes>(run);
+  }
+  if constexpr (kTokens >= 6) {
+    if (tokens == 6) return RunIntTile<D, kU4, kPlanes, 6 * kPlanes>(run);
+  }
+}
+
+// Of `token`, the tile's k-th, whose rows are kPlanes.
+template <class D, int kPlanes>
+void FillTerms(const PackedMatrix& w, const PackedTokens& x, int64_t token, int64_t column, const ChunkOfWeights& chunk,
+               int k, TileTerms* terms) {
+  const int32_t* sums = x.sums + token * x.sum_count() + column / 16;
   for (int64_t b = 0; b < chunk.blocks; ++b) {
     int32_t sum = 0;
     for (int64_t i = 0; i < chunk.block / 16; ++i) sum += *sums++;
-    const float scale = scales[(column + b * chunk.block) / x.format.block];
-    terms->start[t][b] = (D::kCodeOffset - w.zero) * sum;
-    terms->scale[t][b] = scale;
-    terms->total[t][b] = scale * static_cast<float>(sum);
-  }
-}
-
-// Scales or minima, 64 f16 or f32 at `from` per block, as f32.
-inline void WidenScales(const std::byte* from, int64_t blocks, int64_t block_bytes, bool wide, float* to) {
-  for (int64_t b = 0; b < blocks; ++b, from += block_bytes, to += kPanelRows) {
-    if (wide) {
-      std::memcpy(to, from, kPanelRows * sizeof(float));
-      continue;
+    int32_t start = 0;
+    if (chunk.zeros != nullptr) {
+      start = D::PackSum(-sum);
+    } else if (!chunk.centred) {
+      start = (D::kCodeOffset - w.zero) * sum;
     }
-    for (int64_t i = 0; i < kPanelRows; i += Simd::kWidth) Simd::Store(to + i, Simd::LoadF16(from + i * 2));
-  }
-}
-
-template <class D>
-void OpenNibbles(const std::byte* from, int64_t bytes, std::byte* to) {
-  for (int64_t i = 0; i < bytes; i += kGroupBytes, to += 2 * kGroupBytes) {
-    for (int64_t j = 0; j < kGroupBytes; j += 4 * D::kWidth) {
-      const auto pair = D::LoadBytes(from + i + j);
-      D::StoreBytes(to + j, D::Low(pair));
-      D::StoreBytes(to + kGroupBytes + j, D::High(pair));
-    }
-  }
-}
-
-// All tiles of one chunk whose codes are bytes (kU4: nibbles). `column`: the chunk's first.
-template <class D, bool kU4>
-void RunChunk(const PanelSums& run, const ChunkOfWeights& chunk, int64_t column) {
-  const PackedTokens& x = *run.x;
-  constexpr int64_t kMost = TokensOf<D, kU4>();
-  const int64_t tiles = (run.rows + kMost - 1) / kMost, columns = chunk.blocks * chunk.block;
-  alignas(64) std::byte prepared[D::kPreparesX ? kMostTileTokens * kChunkColumns / 4 * D::kXBytes : 64];
-  TileTerms terms;
-  for (int64_t tile = 0; tile < tiles; ++tile) {
-    const int64_t first = tile * run.rows / tiles, rows = (tile + 1) * run.rows / tiles - first;
-    const std::byte* values = x.values + (run.first_row + first) * x.stride + column;
-    int64_t stride = x.stride;
-    for (int64_t t = 0; t < rows; ++t) {
-      FillTerms<D>(*run.w, x, run.first_row + first + t, column, chunk, static_cast<int>(t), &terms);
-      if constexpr (D::kPreparesX) D::PrepareX(values + t * stride, columns, prepared + t * (columns / 4 * D::kXBytes));
-    }
-    if constexpr (D::kPreparesX) {
-      values = prepared;
-      stride = columns / 4 * D::kXBytes;
-    }
-    RunIntTileOf<D, kU4>(rows, chunk, values, stride, terms, run.sums + first * kPanelRows);
-  }
-}
-
-template <class D, class D4>
-void SumPanelInt(const PanelSums& run) {
-  const PackedMatrix& w = *run.w;
-  const bool scaled = w.block > 0, u4 = w.code == PackedCode::kU4;
-  const int64_t block = scaled ? w.block : kTokenBlockMax;
-  const int64_t code_bytes = block * kPanelRows / (u4 ? 2 : 1), block_bytes = scaled ? w.block_bytes() : code_bytes;
-  const int64_t blocks = (w.cols + block - 1) / block, per_chunk = kChunkColumns / block;
-  const bool open = u4 && run.rows > 2 * D4::kNibbleTokens;
-  std::memset(run.sums, 0, static_cast<size_t>(run.rows * kPanelRows) * sizeof(float));
-  alignas(64) std::byte opened[kChunkColumns * kPanelRows];
-  alignas(64) float scales[kChunkBlocks * kPanelRows], minima[kChunkBlocks * kPanelRows];
-  for (int64_t b = 0; b < blocks; b += per_chunk) {
-    const std::byte* at = w.data + run.panel * w.panel_bytes + b * block_bytes;
-    ChunkOfWeights chunk = {};
-    chunk.codes = at;
-    chunk.codes_each = block_bytes;
-    chunk.blocks = per_chunk < blocks - b ? per_chunk : blocks - b;
-    chunk.block = block;
-    if (scaled) {
-      WidenScales(at + code_bytes, chunk.blocks, block_bytes, w.wide_scales, scales);
-      chunk.scales = scales;
-    }
-    if (w.has_minimum) {
-      WidenScales(at + code_bytes + kPanelRows * (w.wide_scales ? 4 : 2), chunk.blocks, block_bytes, w.wide_scales,
-                  minima);
-      chunk.minima = minima;
-    }
-    if (!u4) {
-      RunChunk<D, false>(run, chunk, b * block);
-    } else if (!open) {
-      RunChunk<D4, true>(run, chunk, b * block);
+    if constexpr (kPlanes == 2) {  // of the high plane 0, unless FinishBlock takes both together
+      terms->start[2 * k][b] = chunk.zeros != nullptr ? start : 0;
+      terms->start[2 * k + 1][b] = start;
     } else {
-      for (int64_t i = 0; i < chunk.blocks; ++i)
-        OpenNibbles<D>(at + i * block_bytes, code_bytes, opened + i * 2 * code_bytes);
-      chunk.codes = opened;
-      chunk.codes_each = 2 * code_bytes;
-      RunChunk<D4, false>(run, chunk, b * block);
+      terms->start[k][b] = start;
     }
+    terms->total[k][b] = static_cast<float>(sum);
+  }
+  terms->scale[k] = x.scales[token * x.scale_count() + column / kTokenBlock];
+}
+
+// All tiles of one chunk whose codes are bytes (kU4: nibbles). `column`: the chunk's first; `next`: what is read after
+// it.
+template <class D, bool kU4, int kPlanes>
+void RunChunk(const PanelSums& run, const ChunkOfWeights& chunk, int64_t column, const std::byte* next,
+              int64_t next_bytes) {
+  const PackedTokens& x = *run.x;
+  constexpr int64_t kMost = D::kRows / kPlanes;
+  const int64_t tiles = (run.tokens + kMost - 1) / kMost;
+  alignas(64) std::byte prepared[D::kRows * kXStride<D>];
+  TileTerms terms;
+  TileRun tile_run = {&chunk, prepared, &terms, nullptr, next, (next_bytes / tiles + 63) / 64 * 64};
+  for (int64_t tile = 0; tile < tiles; ++tile, tile_run.ahead += tile_run.ahead_bytes) {
+    const int64_t first = tile * run.tokens / tiles, count = (tile + 1) * run.tokens / tiles - first;
+    for (int64_t k = 0; k < count; ++k) {
+      const int64_t token = run.first + first + k;
+      FillTerms<D, kPlanes>(*run.w, x, token, column, chunk, static_cast<int>(k), &terms);
+      const std::byte* values = x.values + token * x.format.planes * x.stride + column;
+      if constexpr (D::kMerged) {
+        const std::byte* high = x.format.planes == 2 ? values : nullptr;
+        D::PrepareX(high, high == nullptr ? values : values + x.stride, prepared + k * kXStride<D>);
+      } else {
+        for (int p = 0; p < kPlanes; ++p)
+          std::memcpy(prepared + (k * kPlanes + p) * kXStride<D>, values + p * x.stride, kChunkColumns);
+      }
+    }
+    tile_run.y = run.sums + first * kPanelRows;
+    RunIntTileOf<D, kU4, kPlanes>(count, tile_run);
   }
 }
 

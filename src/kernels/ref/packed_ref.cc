@@ -10,12 +10,13 @@
 namespace tactus::kernels {
 namespace {
 
-int64_t PackedRow(const PackedTokens& x, int64_t token, int32_t plane) {
-  return token * x.format.planes + plane;
-}
-
-int32_t TokenCode(const PackedTokens& x, int64_t row, int64_t col) {
-  return static_cast<int8_t>(x.values[row * x.stride + col]);
+// A token's integer, its planes together.
+int32_t TokenValue(const PackedTokens& x, int64_t token, int64_t col) {
+  int32_t q = 0;
+  for (int32_t plane = 0; plane < x.format.planes; ++plane) {
+    q = 256 * q + static_cast<int8_t>(x.values[(token * x.format.planes + plane) * x.stride + col]);
+  }
+  return q;
 }
 
 float DotBf16(const PackedTokens& x, int64_t token, const PackedMatrix& w, int64_t n) {
@@ -23,58 +24,55 @@ float DotBf16(const PackedTokens& x, int64_t token, const PackedMatrix& w, int64
   for (int64_t c = 0; c < w.cols; ++c) {
     uint16_t bits;
     std::memcpy(&bits, x.values + token * x.stride + 2 * c, sizeof bits);
-    y += BF16ToF32(bits) * BF16ToF32(static_cast<uint16_t>(CodeAt(w, n, c)));
+    y += BF16ToF32(bits) * BF16ToF32(static_cast<uint16_t>(ValueAt(w, n, c)));
   }
   return y;
 }
 
-// One plane of one token by one row of weights.
-float DotBlocks(const PackedTokens& x, int64_t row, const PackedMatrix& w, int64_t n) {
-  float y = 0;
-  for (int64_t b = 0; b < w.blocks(); ++b) {
-    int32_t dot = 0, sum = 0;
-    for (int64_t c = b * w.block; c < (b + 1) * w.block; ++c) {
-      dot += (c < w.cols ? CodeAt(w, n, c) - w.zero : 0) * TokenCode(x, row, c);
-      sum += TokenCode(x, row, c);
-    }
-    const float x_scale = x.scales[row * x.scale_count() + b * w.block / x.format.block];
-    y = std::fma(static_cast<float>(dot), ScaleAt(w, n, b) * x_scale, y);
-    if (w.has_minimum) y = std::fma(MinimumAt(w, n, b), x_scale * static_cast<float>(sum), y);
-  }
-  return y;
+// Columns [first, end) of one token by one row of weights.
+int32_t DotValues(const PackedTokens& x, int64_t token, const PackedMatrix& w, int64_t n, int64_t first, int64_t end) {
+  int32_t dot = 0;
+  for (int64_t c = first; c < end; ++c) dot += ValueAt(w, n, c) * TokenValue(x, token, c);
+  return dot;
 }
 
-float DotRow(const PackedTokens& x, int64_t row, const PackedMatrix& w, int64_t n) {
-  if (w.block > 0) return DotBlocks(x, row, w, n);
-  float y = 0;
-  for (int64_t b = 0; b < x.scale_count(); ++b) {
-    int32_t dot = 0;
-    for (int64_t c = b * kTokenBlockMax; c < (b + 1) * kTokenBlockMax && c < w.cols; ++c) {
-      dot += (CodeAt(w, n, c) - w.zero) * TokenCode(x, row, c);
-    }
-    y = std::fma(static_cast<float>(dot), x.scales[row * x.scale_count() + b], y);
+// The token block that begins at column `first`, over blocks of weights.
+float DotBlocks(const PackedTokens& x, int64_t token, const PackedMatrix& w, int64_t n, int64_t first) {
+  float t = 0;
+  for (int64_t b = first / w.block; b * w.block < first + kTokenBlock && b < w.blocks(); ++b) {
+    const int64_t begin = b * w.block, end = begin + w.block;
+    t = std::fma(static_cast<float>(DotValues(x, token, w, n, begin, end)), ScaleAt(w, n, b), t);
+    if (!w.has_minimum) continue;
+    int32_t sum = 0;
+    for (int64_t c = begin; c < end; ++c) sum += TokenValue(x, token, c);
+    t = std::fma(MinimumAt(w, n, b), static_cast<float>(sum), t);
   }
-  return y * ScaleAt(w, n, 0);
+  return t;
+}
+
+float DotIntegers(const PackedTokens& x, int64_t token, const PackedMatrix& w, int64_t n) {
+  float y = 0;
+  for (int64_t i = 0; i < x.scale_count(); ++i) {
+    const int64_t first = i * kTokenBlock;
+    const float t = w.block > 0 ? DotBlocks(x, token, w, n, first)
+                                : static_cast<float>(DotValues(x, token, w, n, first, first + kTokenBlock));
+    y = std::fma(t, x.scales[token * x.scale_count() + i], y);
+  }
+  return w.block > 0 ? y : y * ScaleAt(w, n, 0);
 }
 
 float Dot(const PackedTokens& x, int64_t token, const PackedMatrix& w, int64_t n, const float* bias) {
-  float y;
-  if (w.code == PackedCode::kBF16) {
-    y = DotBf16(x, token, w, n);
-  } else {
-    y = DotRow(x, PackedRow(x, token, 0), w, n);
-    if (x.format.planes == 2) y += DotRow(x, PackedRow(x, token, 1), w, n);
-  }
+  const float y = w.code == PackedCode::kBF16 ? DotBf16(x, token, w, n) : DotIntegers(x, token, w, n);
   return bias != nullptr ? y + bias[n] : y;
 }
 
-// Rounds one block of `values` into column `first` of the token's rows.
+// Rounds kTokenBlock values into columns `first` and on of the token's rows.
 void PackIntegers(const float* values, int64_t token, int64_t first, const PackedTokens& out) {
-  const int32_t block = out.format.block, planes = out.format.planes;
+  const int32_t planes = out.format.planes;
   const float limit = planes == 2 ? 32512.0f : 127.0f;
   float largest = 0;
   bool finite = true;
-  for (int32_t i = 0; i < block; ++i) {
+  for (int32_t i = 0; i < kTokenBlock; ++i) {
     finite = finite && std::isfinite(values[i]);
     largest = std::fmax(largest, std::fabs(values[i]));
   }
@@ -85,20 +83,16 @@ void PackIntegers(const float* values, int64_t token, int64_t first, const Packe
     scale = largest / limit;
     inverse = limit / largest;
   }
-  for (int32_t plane = 0; plane < planes; ++plane) {
-    const int64_t row = PackedRow(out, token, plane);
-    out.scales[row * out.scale_count() + first / block] = planes == 2 && plane == 0 ? 256.0f * scale : scale;
-    for (int32_t i = 0; i < block; i += 16) {
-      int32_t sum = 0;
-      for (int32_t j = i; j < i + 16; ++j) {
-        const int32_t q = finite ? static_cast<int32_t>(std::nearbyint(values[j] * inverse)) : 0;
-        const int32_t low = planes == 2 ? static_cast<int8_t>(q & 0xff) : q;
-        const int32_t code = planes == 2 && plane == 0 ? (q - low) / 256 : low;
-        out.values[row * out.stride + first + j] = static_cast<std::byte>(code);
-        sum += code;
-      }
-      out.sums[row * out.sum_count() + (first + i) / 16] = sum;
-    }
+  out.scales[token * out.scale_count() + first / kTokenBlock] = scale;
+  std::byte* const high = out.values + token * planes * out.stride + first;
+  std::byte* const low = planes == 2 ? high + out.stride : high;
+  int32_t* const sums = out.sums + token * out.sum_count() + first / 16;
+  for (int32_t i = 0; i < kTokenBlock; ++i) {
+    const int32_t q = finite ? static_cast<int32_t>(std::nearbyint(values[i] * inverse)) : 0;
+    const int32_t rest = static_cast<int8_t>(q & 0xff);  // of one plane: q itself
+    if (planes == 2) high[i] = static_cast<std::byte>((q - rest) / 256);
+    low[i] = static_cast<std::byte>(rest);
+    sums[i / 16] = q + (i % 16 == 0 ? 0 : sums[i / 16]);
   }
 }
 
@@ -113,9 +107,9 @@ void PackRow(int64_t token, const Values& values, const PackedTokens& out) {
     }
     return;
   }
-  for (int64_t first = 0; first < padded; first += out.format.block) {
-    float block[kTokenBlockMax];
-    for (int64_t c = first; c < first + out.format.block; ++c) block[c - first] = c < out.cols ? values(c) : 0.0f;
+  for (int64_t first = 0; first < padded; first += kTokenBlock) {
+    float block[kTokenBlock];
+    for (int64_t c = first; c < first + kTokenBlock; ++c) block[c - first] = c < out.cols ? values(c) : 0.0f;
     PackIntegers(block, token, first, out);
   }
 }
@@ -131,13 +125,15 @@ void RefPack(ThreadPool&, const float* x, const float* norm_weight, float eps, c
   for (int64_t t = 0; t < out.tokens; ++t) {
     const float* row = x + t * out.cols;
     if (norm_weight == nullptr) {
-      PackRow(t, [row](int64_t c) { return row[c]; }, out);
+      PackRow(
+          t, [row](int64_t c) { return row[c]; }, out);
       continue;
     }
     double squares = 0;
     for (int64_t c = 0; c < out.cols; ++c) squares += static_cast<double>(row[c]) * row[c];
     const double inverse = 1.0 / std::sqrt(squares / static_cast<double>(out.cols) + eps);
-    PackRow(t, [=](int64_t c) { return static_cast<float>(row[c] * inverse * norm_weight[c]); }, out);
+    PackRow(
+        t, [=](int64_t c) { return static_cast<float>(row[c] * inverse * norm_weight[c]); }, out);
   }
 }
 

@@ -1,0 +1,152 @@
+// Every layout that kernels/packed.h allows, filled without a packer: what any set makes of it is what ref makes of it,
+// bit for bit, and ref's integers do not overflow where codes and tokens are as large as they can be.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/packed_testing.h"
+
+namespace tactus::kernels {
+namespace {
+
+using namespace testing;
+
+std::string What(const Ops* ops, const Layout& layout, int32_t planes) {
+  return std::string(ops->name) + ", " + layout.name() + ", " + std::to_string(planes) + " plane(s)";
+}
+
+// Tokens of the largest sums: blocks whose every value is the limit, its opposite, both by turns; then what has the
+// largest bytes in both planes (32512 = 127 * 256; 32384 is 127 and -128, -32385 is -127 and 127).
+std::vector<float> ExtremeTokens(int64_t cols) {
+  constexpr float kCodes[][2] = {{32512, 32512}, {-32512, -32512}, {32512, -32512},
+                                 {32384, 32384}, {-32385, -32385}, {32384, -32385}};
+  std::vector<float> x;
+  for (const auto& codes : kCodes) {
+    for (int64_t c = 0; c < cols; ++c) x.push_back(c % kTokenBlock == 5 ? 32512.0f : codes[c % 2]);
+  }
+  return x;
+}
+constexpr int64_t kExtremeTokens = 6;
+
+TEST(PackedLayout, ExtremeTokensHaveExtremeBytes) {
+  ThreadPool pool(1);
+  const std::vector<float> x = ExtremeTokens(256);
+  OwnedTokens packed({true, 2}, kExtremeTokens, 256);
+  Pack(*SelectOps("ref"), pool, x, packed.view);
+  const auto byte = [&](int64_t row, int64_t c) {
+    return static_cast<int8_t>(packed.view.values[row * packed.view.stride + c]);
+  };
+  for (const int64_t c : {0, 130}) {
+    EXPECT_EQ(byte(0, c), 127);
+    EXPECT_EQ(byte(2, c), -127);
+    EXPECT_EQ(byte(6, c), 127);
+    EXPECT_EQ(byte(7, c), -128);
+    EXPECT_EQ(byte(8, c), -127);
+    EXPECT_EQ(byte(9, c), 127);
+  }
+}
+
+// Against 64-bit sums and double: an integer that wrapped would be far off.
+TEST(PackedLayout, RefDoesNotOverflow) {
+  ThreadPool pool(1);
+  const int64_t rows = 64, cols = 300;
+  const std::vector<float> x = ExtremeTokens(cols);
+  double largest = 0;
+  for (const Layout& layout : AllLayouts()) {
+    const LaidOut w(layout, rows, cols, Fill::kExtreme, 301);
+    for (const int32_t planes : {1, 2}) {
+      OwnedTokens in(TokensFor(w.form, planes), kExtremeTokens, cols);
+      Pack(*SelectOps("ref"), pool, x, in.view);
+      const std::vector<float> y = RunPacked(*SelectOps("ref"), pool, x.data(), kExtremeTokens, w.form, planes);
+      for (int64_t t = 0; t < kExtremeTokens; ++t) {
+        for (int64_t n = 0; n < rows; ++n) {
+          double want = 0, magnitude = 0, block = 0;
+          for (int64_t c = 0; c < cols; ++c) {
+            const int64_t b = layout.block > 0 ? c / layout.block : 0;
+            const double v = ValueAt(w.form, n, c), q = TokenValue(in.view, t, c);
+            const double product = (ScaleAt(w.form, n, b) * v + MinimumAt(w.form, n, b)) * q;
+            want += product;
+            magnitude += std::fabs(ScaleAt(w.form, n, b) * v * q) + std::fabs(MinimumAt(w.form, n, b) * q);
+            block = c % kTokenBlock == 0 ? 0 : block + v * q;
+            largest = std::fmax(largest, std::fabs(block));
+          }
+          ASSERT_NEAR(y[t * rows + n], want, 16 * 0x1p-24 * magnitude) << What(SelectOps("ref"), layout, planes);
+        }
+      }
+    }
+  }
+  EXPECT_GT(largest, 126.0 * 128 * 32384);  // the test went where the bound is
+}
+
+TEST(PackedLayout, EverySetAgreesWithRefAtTheExtremes) {
+  ThreadPool pool(2);
+  const int64_t rows = 70, cols = 300;
+  const std::vector<float> x = ExtremeTokens(cols);
+  for (const Layout& layout : AllLayouts()) {
+    const LaidOut w(layout, rows, cols, Fill::kExtreme, 302);
+    for (const int32_t planes : {1, 2}) {
+      const std::vector<float> want = RunPacked(*SelectOps("ref"), pool, x.data(), kExtremeTokens, w.form, planes);
+      for (const Ops* ops : OwnSets()) {
+        const std::vector<float> got = RunPacked(*ops, pool, x.data(), kExtremeTokens, w.form, planes);
+        EXPECT_TRUE(SameBits(got.data(), want.data(), kExtremeTokens * rows)) << What(ops, layout, planes);
+      }
+    }
+  }
+}
+
+// Tokens by ones, in tiles of any height with any rest, and enough for codes to be taken apart once for all of them;
+// columns that end within a block, within a token block and at its end.
+TEST(PackedLayout, EverySetAgreesWithRefForAnyTokens) {
+  struct Size {
+    int64_t cols, tokens;
+  };
+  ThreadPool pool(2);
+  const int64_t rows = 70;
+  for (const Layout& layout : AllLayouts()) {
+    for (const Size size : {Size{20, 9}, Size{300, MostTokens(50)}, Size{512, 7}}) {
+      const LaidOut w(layout, rows, size.cols, Fill::kRandom, 303);
+      const std::vector<float> x = RandomTokens(size.tokens, size.cols, 304);
+      for (const int32_t planes : {1, 2}) {
+        const std::vector<float> want = RunPacked(*SelectOps("ref"), pool, x.data(), size.tokens, w.form, planes);
+        for (const Ops* ops : OwnSets()) {
+          for (const int64_t tokens : {1, 2, 3, 4, 5, 7, 13, 29, 50}) {
+            if (tokens > size.tokens) break;
+            const std::vector<float> got = RunPacked(*ops, pool, x.data(), tokens, w.form, planes);
+            EXPECT_TRUE(SameBits(got.data(), want.data(), tokens * rows))
+                << What(ops, layout, planes) << ", " << size.cols << " columns, " << tokens << " tokens";
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(PackedLayout, BlocksOfZerosAddNothingAndNothingHidesNaN) {
+  ThreadPool pool(1);
+  const int64_t rows = 20, cols = 384, tokens = 5;
+  std::vector<float> x = RandomTokens(tokens, cols, 305), rest = x;
+  for (int64_t c = 128; c < 256; ++c) x[c] = rest[c] = 0;                         // token 0: a block of zeros
+  for (int64_t c = 128; c < 256; ++c) x[cols + c] = c % 2 == 0 ? 1e-33f : -0.0f;  // token 1: of what counts as zero
+  for (int64_t c = 128; c < 256; ++c) rest[cols + c] = 0;
+  x[2 * cols + 7] = INFINITY;
+  x[3 * cols + 300] = NAN;
+  for (const Layout& layout : AllLayouts()) {
+    const LaidOut w(layout, rows, cols, Fill::kRandom, 306);
+    for (const int32_t planes : {1, 2}) {
+      for (const Ops* ops : RunnableOps()) {
+        const std::vector<float> y = RunPacked(*ops, pool, x.data(), tokens, w.form, planes);
+        const std::vector<float> plain = RunPacked(*ops, pool, rest.data(), tokens, w.form, planes);
+        for (const int64_t t : {0, 1, 4}) {
+          EXPECT_TRUE(SameBits(y.data() + t * rows, plain.data() + t * rows, rows)) << What(ops, layout, planes) << t;
+        }
+        for (int64_t i = 2 * rows; i < 4 * rows; ++i) {
+          ASSERT_TRUE(std::isnan(y[i])) << What(ops, layout, planes) << " token " << i / rows;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tactus::kernels
