@@ -123,6 +123,8 @@ def print_plan(run: Run) -> None:
     for what, seconds in rows:
         warn(f"{seconds:6.0f} s  {what}")
     limit = f", and nothing new begins after {run.args.minutes:g} minutes" if run.args.minutes else ""
+    if run.result["machine"]["load_average"] > 0.5:
+        warn(f"  ! the load average is {run.result['machine']['load_average']:.1f}: what else runs here will show in every figure")
     warn(f"About {run.expected_s / 60:.0f} minutes on two cores of a Zen 5{limit}; into {run.args.output}")
 
 
@@ -248,6 +250,7 @@ def main() -> None:
         before = args.output.with_suffix(".json.before")
         args.output.rename(before)
         warn(f"{args.output} was there: it is now {before.name} (--append would have added to it)")
+    signal.signal(signal.SIGINT, signal.default_int_handler)      # a shell's background jobs begin with it ignored
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         for part, scenario in served.PARTS.items():
