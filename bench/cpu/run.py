@@ -108,7 +108,7 @@ def planned(run: Run) -> list[tuple[str, float]]:
         names = [s.name for s in engines.specs(places, fmt, args.engines)]
         seconds = plan.loading_s(names, fmt)
         if "operators" in args.parts:
-            seconds += 20
+            seconds += 15 if fmt == "bf16" or args.quick else 30
         if "cells" in args.parts:
             seconds += plan.cells_s(names, fmt, args.rounds, *cells.shapes(args.quick))
         if "hybrid" in args.parts:

@@ -232,6 +232,14 @@ class Turns(unittest.TestCase):
         self.assertEqual(bench.run.notes, ["int8 OpenVINO GenAI, decode 1 at 128: no memory"])
 
 
+    def test_operators_of_both_roundings_replace_those_of_their_format(self):
+        bench = cells.Bench(FakeRun(), "int8")
+        bench.run.result["operators"] = [{"format": f, "name": "old"} for f in ("bf16", "int8", "int8, int16 activations")]
+        bench.ceilings = Fake("ceilings", [{"operators": [{"name": "one plane"}]}, {"operators": [{"name": "two planes"}]}])
+        cells.run_operators(bench.run, bench)
+        self.assertEqual([(o["format"], o["name"]) for o in bench.run.result["operators"]], [("bf16", "old"), ("int8", "one plane"), ("int8, int16 activations", "two planes")])
+        self.assertEqual(bench.ceilings.lines, ["operators format=int8 planes=1", "operators format=int8 planes=2"])
+
     def test_a_slow_engine_has_one_turn(self):
         bench = cells.Bench(FakeRun(), "int8")
         bench.processes = [Fake("tactus int8", [{"seconds": [1.0]}] * 3), Fake("llama.cpp", [{"seconds": [13.0]}])]
