@@ -61,7 +61,7 @@ class Bench:
         if self.ceilings is None:
             return {}
         try:
-            return self.ceilings.ask("ceilings")
+            return {k: float(f"{v:.4g}") for k, v in self.ceilings.ask("ceilings").items()}
         except CellError as error:
             self.run.note(f"{self.fmt} ceilings: {error}")
             self.ceilings = None
@@ -98,7 +98,7 @@ class Bench:
                     seconds = self.ask(process, key, line)
                     if seconds is None:
                         break
-                    answers[command] = seconds[skip:]
+                    answers[command] = [round(t, 7) for t in seconds[skip:]]
                 if sum(sum(seconds) for seconds in answers.values()) > SLOW_TURN_S:
                     slow.add(process)
                 after = self.measure_ceilings()
