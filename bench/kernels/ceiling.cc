@@ -19,6 +19,7 @@ CeilingLoops LoopsFor(std::string_view set) {
 #if defined(__x86_64__)
   if (set == "avx512") return Avx512Loops();
   if (set == "avx2") return Avx2Loops();
+  if (set == "avxvnni") return AvxVnniLoops();
 #endif
   (void)set;
   return PortableLoops();

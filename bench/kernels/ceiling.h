@@ -29,10 +29,14 @@ struct CeilingLoops {
   float (*read)(const float* data, int64_t floats);
   float (*int8)(int64_t rounds) = nullptr;  // null: none
   int64_t int8_ops_per_round = 0;
+  float (*int4)(int64_t rounds) = nullptr;  // codes of 4 bits by 8, where they have a faster way; null: int8
+  int64_t int4_ops_per_round = 0;
+  bool int8_takes_16 = false;  // products of 8 by 16 bits cost the same
 };
 CeilingLoops PortableLoops();
 #if defined(__x86_64__)
 CeilingLoops Avx2Loops();
+CeilingLoops AvxVnniLoops();
 CeilingLoops Avx512Loops();
 #endif
 

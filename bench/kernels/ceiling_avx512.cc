@@ -16,6 +16,7 @@ struct Vec {
 };
 }  // namespace
 #include "ceiling_loops.inc"
+#include "ceiling_read.inc"
 namespace {
 
 float Bf16Loop(int64_t rounds) {

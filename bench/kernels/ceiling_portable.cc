@@ -19,6 +19,7 @@ struct Vec {
 };
 }  // namespace
 #include "ceiling_loops.inc"
+#include "ceiling_read.inc"
 
 CeilingLoops PortableLoops() {
   return {F32Loop, 2 * kChains * Vec::kWidth, nullptr, 0, ReadLoop};

@@ -7,7 +7,8 @@
 //
 // Weights walk through copies that exceed the caches together, as the layers of a model do. A call takes at most about
 // a millisecond: where that is less than the matrix, the row says how many of its rows were used. One thread is
-// measured in its own CPU time, several by the wall. Operations are those done: two planes of activations count twice.
+// measured in its own CPU time, several by the wall. Operations are those done: two planes of activations count twice,
+// unless the set takes both in one product.
 #include <sys/mman.h>
 #include <time.h>
 
@@ -91,6 +92,7 @@ class Bench {
         loops_(PortableLoops()) {
 #if defined(__x86_64__)
     if (std::string(ops_.name) == "avx2") loops_ = Avx2Loops();
+    if (std::string(ops_.name) == "avxvnni") loops_ = AvxVnniLoops();
     if (std::string(ops_.name) == "avx512") loops_ = Avx512Loops();
 #endif
     std::printf("%s, %d thread%s\n%-8s %-11s %6s %6s %8s %10s %9s %10s %7s\n", ops_.name, threads,
@@ -102,7 +104,9 @@ class Bench {
     PackedMatrix m;
     if (!format.form(rows, cols, &m)) return;
     const bool integer = m.code != kernels::PackedCode::kBF16;
-    const double token_rows = static_cast<double>(tokens * format.planes);
+    const bool one_product = format.planes == 2 && loops_.int8_takes_16;
+    const double token_rows = static_cast<double>(tokens * (one_product ? 1 : format.planes));
+    const bool nibbles = m.code == kernels::PackedCode::kU4 && format.planes == 1;
     // A slice that takes about kCallSeconds at guessed rates.
     const double panel_seconds =
         std::max(static_cast<double>(m.panel_bytes) / 25e9,
@@ -122,7 +126,7 @@ class Bench {
     double least = 1e9, arithmetic = 0, read = 0;
     const double end = Now(false) + kRowSeconds;
     for (int64_t i = 0; i < 4 || Now(false) < end; ++i) {
-      arithmetic = std::max(arithmetic, Arithmetic(integer));
+      arithmetic = std::max(arithmetic, Arithmetic(integer, nibbles));
       read = std::max(read, Read(cold_.data + (i * 7 + 3) % copies * m.bytes(), m));
       m.data = cold_.data + (i * 7 + 5) % copies * m.bytes();
       const LinearOutput out{&m, nullptr, reinterpret_cast<float*>(y.data), m.rows, false};
@@ -139,17 +143,19 @@ class Bench {
   }
 
  private:
-  double Arithmetic(bool integer) {
-    float (*loop)(int64_t) = integer && loops_.int8 != nullptr ? loops_.int8
-                             : loops_.bf16 != nullptr          ? loops_.bf16
-                                                               : loops_.f32;
-    const int64_t per_round = loop == loops_.int8   ? loops_.int8_ops_per_round
-                              : loop == loops_.bf16 ? loops_.bf16_flops_per_round
-                                                    : loops_.f32_flops_per_round;
-    constexpr int64_t kRounds = 10000;  // about 25 us
+  double Arithmetic(bool integer, bool nibbles) {
+    float (*loop)(int64_t) = loops_.bf16 != nullptr ? loops_.bf16 : loops_.f32;
+    int64_t per_round = loops_.bf16 != nullptr ? loops_.bf16_flops_per_round : loops_.f32_flops_per_round;
+    if (integer && loops_.int8 != nullptr) {
+      const bool has_own = nibbles && loops_.int4 != nullptr;
+      loop = has_own ? loops_.int4 : loops_.int8;
+      per_round = has_own ? loops_.int4_ops_per_round : loops_.int8_ops_per_round;
+    }
+    constexpr int64_t kOps = 16 << 20;  // 17 to 250 us
+    const int64_t rounds = kOps / per_round;
     const double start = Now(cpu_time_);
-    pool_.ParallelFor(pool_.threads(), [&](int64_t, int32_t) { sink_ = loop(kRounds); });
-    return static_cast<double>(kRounds * per_round * pool_.threads()) / (Now(cpu_time_) - start);
+    pool_.ParallelFor(pool_.threads(), [&](int64_t, int32_t) { sink_ = loop(rounds); });
+    return static_cast<double>(rounds * per_round * pool_.threads()) / (Now(cpu_time_) - start);
   }
 
   double Read(const std::byte* data, const PackedMatrix& m) {

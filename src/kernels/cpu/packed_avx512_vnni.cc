@@ -12,6 +12,9 @@ inline constexpr int64_t kShortChunkColumns = 128, kChunkColumns = 256, kLongChu
 // Tokens of a tile. A block's integer sums and t of its token block fit the registers together, so that a block's end
 // touches no memory: vpdpbusd shares its two ports with multiplications, and stores of 64 bytes take two cycles each.
 inline constexpr int64_t kTileTokensMax = 3, kTileTokensMaxOfTwoPlanes = 2;
+// Codes of 4 bits for few tokens are taken apart by every tile, so these are of four, although t of two of them then
+// rests in memory; for more tokens the first tile leaves them as bytes, which costs it its stores. Both measured.
+inline constexpr int64_t kTileTokensMaxOfFew = 4, kFewTokens = 8, kFewTokensOfTwoPlanes = 2;
 inline constexpr int32_t kZeroPointOffset = 64;  // codes with zero points are multiplied as 64 + v, in [4, 124]
 
 inline int64_t RoundedUp(int64_t value, int64_t multiple) {
@@ -29,39 +32,48 @@ inline int64_t TermStride(const PackedTokens& x, const PackedMatrix& w) {
 
 using TileFn = void (*)(const TilePass&);
 
-template <Codes kCodes, Scales kScales, int kSteps>
+template <Codes kCodes, Kept kKept, Scales kScales, int kSteps>
 TileFn TileOf(int32_t planes, int64_t tokens) {
-  constexpr TileFn kOnePlane[] = {RunTile<kCodes, kScales, kSteps, 1, 1>, RunTile<kCodes, kScales, kSteps, 1, 2>,
-                                  RunTile<kCodes, kScales, kSteps, 1, 3>};
-  constexpr TileFn kTwoPlanes[] = {RunTile<kCodes, kScales, kSteps, 2, 1>, RunTile<kCodes, kScales, kSteps, 2, 2>};
+  constexpr TileFn kOnePlane[] = {
+      RunTile<kCodes, kKept, kScales, kSteps, 1, 1>, RunTile<kCodes, kKept, kScales, kSteps, 1, 2>,
+      RunTile<kCodes, kKept, kScales, kSteps, 1, 3>, RunTile<kCodes, kKept, kScales, kSteps, 1, 4>};
+  constexpr TileFn kTwoPlanes[] = {RunTile<kCodes, kKept, kScales, kSteps, 2, 1>,
+                                   RunTile<kCodes, kKept, kScales, kSteps, 2, 2>};
   return planes == 1 ? kOnePlane[tokens - 1] : kTwoPlanes[tokens - 1];
 }
 
-template <Codes kCodes, Scales kScales>
+template <Codes kCodes, Kept kKept, Scales kScales>
 TileFn ScaledTileOf(int64_t block, int32_t planes, int64_t tokens) {
   switch (block) {
     case 16:
-      return TileOf<kCodes, kScales, 1>(planes, tokens);
+      return TileOf<kCodes, kKept, kScales, 1>(planes, tokens);
     case 32:
-      return TileOf<kCodes, kScales, 2>(planes, tokens);
+      return TileOf<kCodes, kKept, kScales, 2>(planes, tokens);
     case 64:
-      return TileOf<kCodes, kScales, 4>(planes, tokens);
+      return TileOf<kCodes, kKept, kScales, 4>(planes, tokens);
     default:
-      return TileOf<kCodes, kScales, 8>(planes, tokens);
+      return TileOf<kCodes, kKept, kScales, 8>(planes, tokens);
   }
 }
 
-template <Codes kCodes>
+template <Codes kCodes, Kept kKept>
 TileFn BlockTileOf(const PackedMatrix& w, int32_t planes, int64_t tokens) {
-  return w.has_minimum ? ScaledTileOf<kCodes, Scales::kMinimum>(w.block, planes, tokens)
-                       : ScaledTileOf<kCodes, Scales::kScale>(w.block, planes, tokens);
+  return w.has_minimum ? ScaledTileOf<kCodes, kKept, Scales::kMinimum>(w.block, planes, tokens)
+                       : ScaledTileOf<kCodes, kKept, Scales::kScale>(w.block, planes, tokens);
 }
 
-TileFn PickTile(const PackedMatrix& w, int32_t planes, int64_t tokens) {
-  if (w.block == 0) return TileOf<Codes::kBytes, Scales::kNone, kTokenSteps>(planes, tokens);
-  if (w.code == PackedCode::kU8) return BlockTileOf<Codes::kBytes>(w, planes, tokens);
-  return w.has_zeros ? ScaledTileOf<Codes::kZeroed, Scales::kScale>(w.block, planes, tokens)
-                     : BlockTileOf<Codes::kNibbles>(w, planes, tokens);
+template <Kept kKept>
+TileFn FourBitTileOf(const PackedMatrix& w, int32_t planes, int64_t tokens) {
+  return w.has_zeros ? ScaledTileOf<Codes::kZeroed, kKept, Scales::kScale>(w.block, planes, tokens)
+                     : BlockTileOf<Codes::kNibbles, kKept>(w, planes, tokens);
+}
+
+// bytes: the codes are bytes by now.
+TileFn PickTile(const PackedMatrix& w, int32_t planes, int64_t tokens, bool bytes, Kept kept) {
+  if (w.block == 0) return TileOf<Codes::kBytes, Kept::kNo, Scales::kNone, kTokenSteps>(planes, tokens);
+  if (bytes) return BlockTileOf<Codes::kBytes, Kept::kNo>(w, planes, tokens);
+  return kept == Kept::kYes ? FourBitTileOf<Kept::kYes>(w, planes, tokens)
+                            : FourBitTileOf<Kept::kNo>(w, planes, tokens);
 }
 
 inline void LoadScales(const std::byte* from, bool wide, float* to) {
@@ -75,11 +87,14 @@ inline void LoadScales(const std::byte* from, bool wide, float* to) {
 
 // 64 - z in each byte of a row.
 inline void LoadOffsets(const std::byte* from, int32_t* to) {
+  const __m512i four_times =
+      _mm512_setr_epi32(0x00000000, 0x01010101, 0x02020202, 0x03030303, 0x04040404, 0x05050505, 0x06060606, 0x07070707,
+                        0x08080808, 0x09090909, 0x0a0a0a0a, 0x0b0b0b0b, 0x0c0c0c0c, 0x0d0d0d0d, 0x0e0e0e0e, 0x0f0f0f0f);
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
-    const __m512i z = _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(from + 16 * j)));
-    const __m512i offset = _mm512_sub_epi32(_mm512_set1_epi32(kZeroPointOffset), z);
-    _mm512_store_si512(to + 16 * j, _mm512_mullo_epi32(offset, _mm512_set1_epi32(0x01010101)));
+    const __m128i z = _mm_load_si128(reinterpret_cast<const __m128i*>(from + 16 * j));
+    const __m512i spread = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(z), four_times);
+    _mm512_store_si512(to + 16 * j, _mm512_sub_epi8(_mm512_set1_epi8(kZeroPointOffset), spread));
   }
 }
 
@@ -134,8 +149,8 @@ void SumPanelVnni(const PanelRun& run) {
   const int64_t scale_bytes = kPanelRows * (w.wide_scales ? 4 : 2);
   const int32_t planes = x.format.planes;
   ChunkScales scales;
+  alignas(64) std::byte kept[kChunkColumns * kPanelRows];
   TilePass t = {};
-  t.gap = block_bytes - code_bytes;
   if (w.has_minimum) {
     t.total_offset =
         reinterpret_cast<const std::byte*>(run.terms.total) - reinterpret_cast<const std::byte*>(run.terms.start);
@@ -149,14 +164,18 @@ void SumPanelVnni(const PanelRun& run) {
   walk.units = (w.cols + block - 1) / block;
   walk.unit_bytes = block_bytes;
   walk.steps = block / kSumColumns;
-  walk.tokens_max = planes == 1 ? kTileTokensMax : kTileTokensMaxOfTwoPlanes;
+  const bool few = u4 && run.tokens <= (planes == 1 ? kFewTokens : kFewTokensOfTwoPlanes);
+  walk.tokens_max = planes == 2 ? kTileTokensMaxOfTwoPlanes : few ? kTileTokensMaxOfFew : kTileTokensMax;
   // Scales are read as soon as a chunk begins. Two tiles over codes of 8 bits do better without: measured.
   walk.lead_bytes = scaled && (u4 || run.tokens > 2 * walk.tokens_max) ? kAheadBytes : 0;
   const bool alone = run.tokens <= walk.tokens_max, many = run.tokens > kLongChunkTiles * walk.tokens_max;
-  const int64_t columns = alone ? kShortChunkColumns : u4 || many ? kLongChunkColumns : kChunkColumns;
+  const bool keep = u4 && !few;
+  const int64_t columns = alone ? kShortChunkColumns : many && !keep ? kLongChunkColumns : kChunkColumns;
   walk.per_chunk = columns / block;
   const auto begin_chunk = [&](const std::byte* at, int64_t units) {
     t.codes = at;
+    t.gap = block_bytes - code_bytes;
+    t.kept = kept;
     for (int64_t b = 0; scaled && b < units; ++b, at += block_bytes) {
       LoadScales(at + code_bytes, w.wide_scales, scales.scale[b]);
       if (w.has_minimum) LoadScales(at + code_bytes + scale_bytes, w.wide_scales, scales.minimum[b]);
@@ -171,7 +190,11 @@ void SumPanelVnni(const PanelRun& run) {
     t.x_scales = x.scales + token * t.scale_stride + unit * block / kTokenBlock;
     t.y = run.sums + first * kPanelRows;
     t.ahead = ahead;
-    PickTile(w, planes, tokens)(t);
+    const bool bytes = !u4 || t.codes == kept;
+    PickTile(w, planes, tokens, bytes, keep && !bytes ? Kept::kYes : Kept::kNo)(t);
+    if (!keep) return;
+    t.codes = kept;
+    t.gap = 0;
   });
 }
 

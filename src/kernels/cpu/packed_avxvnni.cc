@@ -20,6 +20,14 @@ struct DotsVnni : BaseAvx2 {
   using X = __m256i;
   static Codes Prepare(__m256i v) { return v; }
   static X LoadX(const std::byte* p) { return Spread4(p); }
+  template <bool kU4, int kRows>
+  static void Loop(const std::byte* w, const std::byte* end, const std::byte* x, Int (&sums)[kRows][2]) {
+    if constexpr (kU4) {
+      VnniNibbleLoop::Run(w, end, x, _mm256_set1_epi8(0xf), sums);
+    } else {
+      VnniByteLoop::Run(w, end, x, _mm256_setzero_si256(), sums);
+    }
+  }
   static Int Dot(Int sum, Codes w, X x) { return _mm256_dpbusd_avx_epi32(sum, w, x); }
 };
 

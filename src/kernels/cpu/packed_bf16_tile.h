@@ -29,8 +29,13 @@ __attribute__((noinline)) void RunBf16Tile(const std::byte* w, int64_t pairs, co
     }
     const std::byte* at = w + r * 4;
     const float* x = x_first;
+    if constexpr (D::HasLoop(kTokens)) {
+      for (const std::byte* end_ahead = ahead + ahead_each * pairs; ahead < end_ahead; ahead += 64)
+        __builtin_prefetch(ahead);
+      D::LoopBf16(at, at + pairs * kGroupBytes, x, sum);
+    }
 #pragma GCC unroll 1
-    for (int64_t p = 0; p < pairs; ++p, at += kGroupBytes, x += 2, ahead += ahead_each) {
+    for (int64_t p = D::HasLoop(kTokens) ? pairs : 0; p < pairs; ++p, at += kGroupBytes, x += 2, ahead += ahead_each) {
       __builtin_prefetch(ahead);
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half) {

@@ -33,19 +33,21 @@ void OpenNibbles(const std::byte* from, int64_t bytes, std::byte* to) {
   }
 }
 
-// Codes to v in 16 bits. zeros: [64] of the block, or null, then `zero` of all.
-template <class D, bool kU4>
+// Codes to v in 16 bits. zeros: [64] of the block, for codes of 4 bits; or null, then `zero` of all.
+template <class D, bool kU4, bool kZeros>
 void OpenWide(const std::byte* from, int64_t bytes, const uint8_t* zeros, int32_t zero, std::byte* to) {
-  for (int64_t j = 0; j < kGroupBytes; j += 4 * D::kWidth) {
-    alignas(64) int32_t centre[D::kWidth];  // in both halves
-    for (int i = 0; i < D::kWidth; ++i) centre[i] = 0x10001 * (zeros != nullptr ? zeros[j / 4 + i] : zero);
-    const auto centres = D::LoadBytes(reinterpret_cast<const std::byte*>(centre));
-    std::byte* out = to + j;
-    for (int64_t i = j; i < bytes; i += kGroupBytes, out += (kU4 ? 4 : 2) * kGroupBytes) {
-      const auto codes = D::LoadBytes(from + i);
-      const int shift = zeros != nullptr ? 2 : 0;
-      D::Open(kU4 ? D::Low(codes) : codes, shift, centres, out, out + kGroupBytes);
-      if constexpr (kU4) D::Open(D::High(codes), shift, centres, out + 2 * kGroupBytes, out + 3 * kGroupBytes);
+  alignas(64) int32_t centres[kPanelRows];  // in both halves
+  for (int64_t i = 0; i < kPanelRows; ++i) centres[i] = 0x10001 * (kZeros ? zeros[i] : zero);
+  const auto* centre = reinterpret_cast<const std::byte*>(centres);
+  for (const std::byte* end = from + bytes; from < end; from += kGroupBytes, to += (kU4 ? 4 : 2) * kGroupBytes) {
+#pragma GCC unroll 8
+    for (int64_t j = 0; j < kGroupBytes; j += 4 * D::kWidth) {
+      const auto codes = D::LoadBytes(from + j), middle = D::LoadBytes(centre + j);
+      std::byte* out = to + j;
+      D::template Open<kZeros ? 2 : 0>(kU4 ? D::Low(codes) : codes, middle, out, out + kGroupBytes);
+      if constexpr (kU4) {
+        D::template Open<kZeros ? 2 : 0>(D::High(codes), middle, out + 2 * kGroupBytes, out + 3 * kGroupBytes);
+      }
     }
   }
 }
@@ -80,8 +82,10 @@ void OpenCodes(const PackedMatrix& w, const PanelLayout& layout, const std::byte
     if constexpr (D::kOpened == Opened::kWide) {
       const auto* zeros = reinterpret_cast<const uint8_t*>(at + layout.code_bytes + layout.scale_bytes);
       std::byte* to = memory->opened + b * 2 * codes;
-      layout.u4 ? OpenWide<D, true>(at, layout.code_bytes, w.has_zeros ? zeros : nullptr, w.zero, to)
-                : OpenWide<D, false>(at, layout.code_bytes, nullptr, w.zero, to);
+      const auto open = w.has_zeros ? OpenWide<D, true, true>
+                        : layout.u4 ? OpenWide<D, true, false>
+                                    : OpenWide<D, false, false>;
+      open(at, layout.code_bytes, zeros, w.zero, to);
     } else {
       OpenNibbles<D>(at, layout.code_bytes, memory->opened + b * codes);
     }

@@ -12,6 +12,7 @@
 
 #include "kernels/cpu/simd_avx2.h"
 
+#include "kernels/cpu/packed_loops_avx2.h"
 #include "kernels/cpu/packed_tile.h"
 
 namespace tactus::kernels {
@@ -24,6 +25,8 @@ struct BaseAvx2 {
   static constexpr int64_t kPartColumns = 0;
   static constexpr int32_t kCodeOffset = 0;
   static constexpr bool kOwnTile = false;
+  static constexpr bool kVectorTerms = true;
+  static constexpr bool HasLoop(int rows) { return rows >= 4; }
   // Sums, two vectors of codes and a value: 15 registers of 16.
   static constexpr int VectorsOf(int rows) { return rows == 1 ? 8 : rows == 2 ? 4 : 2; }
   static __m256i LoadBytes(const std::byte* p) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(p)); }
@@ -49,7 +52,28 @@ struct BaseAvx2 {
   static int32_t PackSum(int32_t sum) {
     return (sum & 0xff) | static_cast<int32_t>(static_cast<uint32_t>(sum >> 8) << 16);
   }
+  // Writes eight of each, of which 8 / kSums count.
+  template <int kSums>
+  static void Terms(const int32_t* from, int32_t factor, bool zeros, int32_t* start, float* total) {
+    __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    if constexpr (kSums >= 2) v = _mm256_permute4x64_epi64(_mm256_hadd_epi32(v, v), 0xd8);
+    if constexpr (kSums >= 4) v = _mm256_hadd_epi32(v, v);
+    if constexpr (kSums >= 8) v = _mm256_hadd_epi32(v, v);
+    _mm256_storeu_ps(total, _mm256_cvtepi32_ps(v));
+    if (zeros) {  // PackSum(-v)
+      const __m256i n = _mm256_sub_epi32(_mm256_setzero_si256(), v);
+      v = _mm256_or_si256(_mm256_and_si256(n, Spread(0xff)), _mm256_slli_epi32(_mm256_srai_epi32(n, 8), 16));
+    } else {
+      v = _mm256_mullo_epi32(v, Spread(factor));
+    }
+    _mm256_store_si256(reinterpret_cast<__m256i*>(start), v);
+  }
   static Int MulZero(Int zeros, int32_t sum) { return _mm256_madd_epi16(zeros, Spread(sum)); }
+  template <int kTokens>
+  static void LoopBf16(const std::byte* w, const std::byte* end, const float* x, Simd::F (&sums)[kTokens][2]) {
+    Bf16Loop::Run(w, end, reinterpret_cast<const std::byte*>(x), _mm256_set1_epi32(static_cast<int>(0xffff0000u)),
+                  sums);
+  }
   static Simd::F FirstBf16(__m256i v) { return _mm256_castsi256_ps(_mm256_slli_epi32(v, 16)); }
   static Simd::F SecondBf16(__m256i v) {
     return _mm256_castsi256_ps(_mm256_and_si256(v, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
@@ -80,17 +104,25 @@ struct WideDotsAvx2 : BaseAvx2 {
       _mm256_store_si256(reinterpret_cast<__m256i*>(to), _mm256_shuffle_epi8(q, order));
     }
   }
+  template <bool kU4, int kRows>
+  static void Loop(const std::byte* w, const std::byte* end, const std::byte* x, Int (&sums)[kRows][2]) {
+    if constexpr (kU4) {
+      SplitNibbleLoop::Run(w, end, x, _mm256_set1_epi16(0xf), sums);
+    } else {
+      SplitByteLoop::Run(w, end, x, _mm256_set1_epi16(0xff), sums);
+    }
+  }
   static X LoadX(const std::byte* p) { return {Spread4(p), Spread4(p + 4)}; }
   static Int Dot(Int sum, const Codes& w, const X& x) {
     sum = _mm256_add_epi32(sum, _mm256_madd_epi16(w.even, x.even));
     return _mm256_add_epi32(sum, _mm256_madd_epi16(w.odd, x.odd));
   }
-  // (codes << shift) - centre, even and odd columns.
-  static void Open(__m256i codes, int shift, __m256i centre, std::byte* even, std::byte* odd) {
-    const __m128i count = _mm_cvtsi32_si128(shift);
+  // (codes << kShift) - centre, even and odd columns.
+  template <int kShift>
+  static void Open(__m256i codes, __m256i centre, std::byte* even, std::byte* odd) {
     const Codes wide = Prepare(codes);
-    StoreBytes(even, _mm256_sub_epi16(_mm256_sll_epi16(wide.even, count), centre));
-    StoreBytes(odd, _mm256_sub_epi16(_mm256_sll_epi16(wide.odd, count), centre));
+    StoreBytes(even, _mm256_sub_epi16(_mm256_slli_epi16(wide.even, kShift), centre));
+    StoreBytes(odd, _mm256_sub_epi16(_mm256_slli_epi16(wide.odd, kShift), centre));
   }
 };
 
@@ -101,6 +133,10 @@ struct OpenedDotsAvx2 : WideDotsAvx2 {
   static Codes Prepare(__m256i v) { return v; }
   static X LoadX(const std::byte* p) { return Spread4(p); }
   static Int Dot(Int sum, Codes w, X x) { return _mm256_add_epi32(sum, _mm256_madd_epi16(w, x)); }
+  template <bool kU4, int kRows>
+  static void Loop(const std::byte* w, const std::byte* end, const std::byte* x, Int (&sums)[kRows][2]) {
+    WordLoop::Run(w, end, x, _mm256_setzero_si256(), sums);
+  }
 };
 
 // kBits: of a code, at most.
@@ -118,6 +154,14 @@ struct ByteDotsAvx2 : BaseAvx2 {
   static X LoadX(const std::byte* p) { return Spread4(p); }
   static Part ZeroPart() { return _mm256_setzero_si256(); }
   static Part Dot(Part sum, Codes w, X x) { return _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, x)); }
+  template <bool kU4, int kRows>
+  static void Loop(const std::byte* w, const std::byte* end, const std::byte* x, Part (&sums)[kRows][2]) {
+    if constexpr (kU4) {
+      NibbleLoop::Run(w, end, x, _mm256_set1_epi8(0xf), sums);
+    } else {
+      ByteLoop::Run(w, end, x, _mm256_setzero_si256(), sums);
+    }
+  }
   static Int Widen(Part sum) { return _mm256_madd_epi16(sum, _mm256_set1_epi16(1)); }
 };
 

@@ -31,6 +31,8 @@ struct DotsPortable {
   static constexpr Opened kOpened = Opened::kWide;
   static constexpr int32_t kCodeOffset = 0;
   static constexpr bool kOwnTile = false;
+  static constexpr bool kVectorTerms = false;
+  static constexpr bool HasLoop(int) { return false; }
   static constexpr int VectorsOf(int rows) { return rows <= 2 ? 4 : 2; }
   // Two 16-bit numbers per lane.
   struct Codes {
@@ -78,11 +80,12 @@ struct DotsPortable {
   static Int Dot(Int sum, const Codes& w, const X& x) {
     return Add(sum, Add(DotPairs(w.even, x.even), DotPairs(w.odd, x.odd)));
   }
-  // (codes << shift) - centre, even and odd columns, 16 bits each.
-  static void Open(U32 codes, int shift, U32 centre, std::byte* even, std::byte* odd) {
+  // (codes << kShift) - centre, even and odd columns, 16 bits each.
+  template <int kShift>
+  static void Open(U32 codes, U32 centre, std::byte* even, std::byte* odd) {
     const Codes wide = Prepare(codes);
-    StoreBytes(even, (U32)(((U16)wide.even << static_cast<uint16_t>(shift)) - (U16)centre));
-    StoreBytes(odd, (U32)(((U16)wide.odd << static_cast<uint16_t>(shift)) - (U16)centre));
+    StoreBytes(even, (U32)(((U16)wide.even << kShift) - (U16)centre));
+    StoreBytes(odd, (U32)(((U16)wide.odd << kShift) - (U16)centre));
   }
   static Int Add(Int a, Int b) {
     return (Int)((U32)a + (U32)b);

@@ -13,6 +13,8 @@
 //   PrepareX, kXBytes, LoadX     a row's values in the order that D likes; of one group; those in every lane
 //   Int, Dot, Add, ShiftLeft     exact sums in 32 bits; or with kPartColumns > 0, which divides 32: Dot of so many
 //   Part, Widen                  columns into a Part, then those added
+//   kVectorTerms, Terms          FillTerms in vectors: sums of kSums neighbours, what they make of start and total
+//   HasLoop(rows), Loop          a way of its own to the sums of columns whose codes are [w, end)
 //   kCodeOffset                  what Prepare takes off a code
 //   kOwnTile, DotTile            a way of its own to a block's sums: DotTile<kU4, kRows>(codes, x, x_stride, columns,
 //   start,
@@ -28,6 +30,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/cpu/packed_panel.h"
 
@@ -42,9 +45,9 @@ enum class Opened : uint8_t { kNot, kWide };
 
 // What a tile's rows bring to the blocks of a chunk.
 struct TileTerms {
-  int32_t start[kMostTileRows][kChunkBlocks];  // where a block's sum begins; has_zeros: PackSum(-sum of q)
-  float total[kMostTileRows][kChunkBlocks];    // with minima, per token: the sum of q
-  float scale[kMostTileRows];                  // per token
+  alignas(32) int32_t start[kMostTileRows][kChunkBlocks];  // where a block's sum begins; has_zeros: PackSum(-sum of q)
+  float total[kMostTileRows][kChunkBlocks];                // with minima, per token: the sum of q
+  float scale[kMostTileRows];                              // per token
 };
 
 // The codes and scales of a chunk, for all of its tiles.
@@ -76,6 +79,9 @@ template <class D, bool kU4, int kRows, int kVectors, class Sum>
 inline __attribute__((always_inline)) void DotColumns(const std::byte* codes, const std::byte* x, int64_t columns,
                                                       Sum (&sums)[kRows][kVectors]) {
   constexpr int64_t kStep = (kU4 ? 2 : 1) * D::kGroupColumns;
+  if constexpr (D::HasLoop(kRows)) {
+    return D::template Loop<kU4, kRows>(codes, codes + columns / kStep * kGroupBytes, x, sums);
+  }
 #pragma GCC unroll 1
   for (int64_t c = 0; c < columns; c += kStep, codes += kGroupBytes) {
 #pragma GCC unroll 2
@@ -96,30 +102,48 @@ inline __attribute__((always_inline)) void DotColumns(const std::byte* codes, co
   }
 }
 
-// A block's sums. start: of each row.
+// Where a row's sum of block b begins.
+template <class D>
+inline typename D::Int Start(const TileTerms& terms, int row, int64_t b, bool zeros) {
+  return D::Spread(zeros ? 0 : terms.start[row][b]);
+}
+
+template <class D, bool kU4, int kRows, int kVectors>
+inline __attribute__((always_inline)) void DotPart(const std::byte* codes, const std::byte* x, int64_t columns,
+                                                   typename D::Part (&part)[kRows][kVectors]) {
+#pragma GCC unroll 8
+  for (int t = 0; t < kRows; ++t) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) part[t][v] = D::ZeroPart();
+  }
+  DotColumns<D, kU4, kRows, kVectors>(codes, x, columns, part);
+}
+
+// The sums of block b.
 template <class D, bool kU4, int kRows, int kVectors>
 inline __attribute__((always_inline)) void DotBlock(const std::byte* codes, const std::byte* x, int64_t columns,
                                                     const TileTerms& terms, int64_t b, bool zeros,
                                                     typename D::Int (&total)[kRows][kVectors]) {
-#pragma GCC unroll 8
-  for (int t = 0; t < kRows; ++t) {
-    const typename D::Int start = D::Spread(zeros ? 0 : terms.start[t][b]);
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) total[t][v] = start;
-  }
   if constexpr (D::kPartColumns == 0) {
+#pragma GCC unroll 8
+    for (int t = 0; t < kRows; ++t) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) total[t][v] = Start<D>(terms, t, b, zeros);
+    }
     DotColumns<D, kU4, kRows, kVectors>(codes, x, columns, total);
   } else {
     const int64_t each = columns < D::kPartColumns ? columns : D::kPartColumns;
+    typename D::Part part[kRows][kVectors];
+    DotPart<D, kU4, kRows, kVectors>(codes, x, each, part);
+#pragma GCC unroll 8
+    for (int t = 0; t < kRows; ++t) {
+      const typename D::Int start = Start<D>(terms, t, b, zeros);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) total[t][v] = D::Add(start, D::Widen(part[t][v]));
+    }
 #pragma GCC unroll 1
-    for (int64_t begin = 0; begin < columns; begin += each) {
-      typename D::Part part[kRows][kVectors];
-#pragma GCC unroll 8
-      for (int t = 0; t < kRows; ++t) {
-#pragma GCC unroll 8
-        for (int v = 0; v < kVectors; ++v) part[t][v] = D::ZeroPart();
-      }
-      DotColumns<D, kU4, kRows, kVectors>(codes + begin / (kU4 ? 8 : 4) * kGroupBytes, x + begin, each, part);
+    for (int64_t begin = each; begin < columns; begin += each) {
+      DotPart<D, kU4, kRows, kVectors>(codes + begin / (kU4 ? 8 : 4) * kGroupBytes, x + begin, each, part);
 #pragma GCC unroll 8
       for (int t = 0; t < kRows; ++t) {
 #pragma GCC unroll 8
@@ -150,7 +174,8 @@ inline __attribute__((always_inline)) void FinishBlock(const TileRun& run, int64
     for (int k = 0; k < kTokens; ++k) {
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) {
-        const auto shift = D::MulZero(D::LoadInt(w.zeros + at + v * D::kWidth), run.terms->start[k * kPlanes][b]);
+        const auto shift =
+            D::MulZero(D::LoadInt(w.zeros + at + v * D::kWidth), run.terms->start[k * kPlanes + kPlanes - 1][b]);
         sums[k][v] = D::Add(D::template ShiftLeft<2>(sums[k][v]), shift);
       }
     }
@@ -158,8 +183,12 @@ inline __attribute__((always_inline)) void FinishBlock(const TileRun& run, int64
   if (w.scales == nullptr) {
 #pragma GCC unroll 8
     for (int k = 0; k < kTokens; ++k) {
+      const Simd::F scale = Simd::Set1(run.terms->scale[k]);
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) Simd::Store(t + k * kTileRows + v * D::kWidth, D::ToFloat(sums[k][v]));
+      for (int v = 0; v < kVectors; ++v) {
+        float* y = run.y + k * kPanelRows + r + v * D::kWidth;
+        Simd::Store(y, D::MulAdd(D::ToFloat(sums[k][v]), scale, Simd::Load(y)));
+      }
     }
     return;
   }
@@ -211,11 +240,14 @@ __attribute__((noinline)) void RunIntTile(const TileRun& run) {
       codes += w.codes_each;
       x += w.block / D::kGroupColumns * D::kXBytes;
     }
+    if (w.scales == nullptr) continue;  // y has them
+#pragma GCC unroll 8
     for (int k = 0; k < kTokens; ++k) {
       const Simd::F scale = Simd::Set1(run.terms->scale[k]);
-      for (int64_t i = 0; i < kTileRows; i += D::kWidth) {
-        float* y = run.y + k * kPanelRows + r + i;
-        Simd::Store(y, D::MulAdd(Simd::Load(t + k * kTileRows + i), scale, Simd::Load(y)));
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        float* y = run.y + k * kPanelRows + r + v * D::kWidth;
+        Simd::Store(y, D::MulAdd(Simd::Load(t + k * kTileRows + v * D::kWidth), scale, Simd::Load(y)));
       }
     }
   }
@@ -243,29 +275,58 @@ void RunIntTileOf(int64_t tokens, const TileRun& run) {
   }
 }
 
-// Of `token`, the tile's k-th, whose rows are kPlanes.
-template <class D, int kPlanes>
-void FillTerms(const PackedMatrix& w, const PackedTokens& x, int64_t token, int64_t column, const ChunkOfWeights& chunk,
-               int k, TileTerms* terms) {
-  const int32_t* sums = x.sums + token * x.sum_count() + column / 16;
-  for (int64_t b = 0; b < chunk.blocks; ++b) {
+// Of `token`, the tile's k-th, whose rows are kPlanes; a block has kSums entries of PackedTokens::sums. (The high
+// plane's start stays 0.)
+template <class D, int kPlanes, int kSums>
+inline __attribute__((always_inline)) void FillTerms(const PackedMatrix& w, const PackedTokens& x, int64_t token,
+                                                     int64_t column, const ChunkOfWeights& chunk, int64_t k,
+                                                     TileTerms* terms) {
+  terms->scale[k] = x.scales[token * x.scale_count() + column / kTokenBlock];
+  if (chunk.centred && chunk.minima == nullptr) return;
+  const int32_t* from = x.sums + token * x.sum_count() + column / 16;
+  int32_t* start = terms->start[k * kPlanes + kPlanes - 1];
+  const int32_t factor = chunk.centred ? 0 : D::kCodeOffset - w.zero;
+  if constexpr (D::kVectorTerms) {
+    return D::template Terms<kSums>(from, factor, chunk.zeros != nullptr, start, terms->total[k]);
+  }
+  for (int b = 0; b < kChunkBlocks / kSums; ++b) {
     int32_t sum = 0;
-    for (int64_t i = 0; i < chunk.block / 16; ++i) sum += *sums++;
-    int32_t start = 0;
-    if (chunk.zeros != nullptr) {
-      start = D::PackSum(-sum);
-    } else if (!chunk.centred) {
-      start = (D::kCodeOffset - w.zero) * sum;
-    }
-    if constexpr (kPlanes == 2) {  // of the high plane 0, unless FinishBlock takes both together
-      terms->start[2 * k][b] = chunk.zeros != nullptr ? start : 0;
-      terms->start[2 * k + 1][b] = start;
-    } else {
-      terms->start[k][b] = start;
-    }
+    for (int i = 0; i < kSums; ++i) sum += from[b * kSums + i];
+    start[b] = chunk.zeros != nullptr ? D::PackSum(-sum) : factor * sum;
     terms->total[k][b] = static_cast<float>(sum);
   }
-  terms->scale[k] = x.scales[token * x.scale_count() + column / kTokenBlock];
+}
+
+// Of a tile's tokens, [token, token + count).
+template <class D, int kPlanes>
+inline void FillTileTerms(const PackedMatrix& w, const PackedTokens& x, int64_t token, int64_t count, int64_t column,
+                          const ChunkOfWeights& chunk, TileTerms* terms) {
+  const auto fill = [&](auto sums) {
+    for (int64_t k = 0; k < count; ++k) FillTerms<D, kPlanes, sums.value>(w, x, token + k, column, chunk, k, terms);
+  };
+  switch (chunk.block) {
+    case 16:
+      return fill(std::integral_constant<int, 1>());
+    case 32:
+      return fill(std::integral_constant<int, 2>());
+    case 64:
+      return fill(std::integral_constant<int, 4>());
+    default:
+      return fill(std::integral_constant<int, 8>());
+  }
+}
+
+// What the next tile will read of its tokens.
+inline void FetchTokens(const PackedTokens& x, int64_t token, int64_t count, int64_t column) {
+  const int64_t planes = x.format.planes;
+  for (int64_t t = token; t < token + count; ++t) {
+    __builtin_prefetch(x.sums + t * x.sum_count() + column / 16);
+    __builtin_prefetch(x.scales + t * x.scale_count() + column / kTokenBlock);
+    for (int64_t row = t * planes; row < (t + 1) * planes; ++row) {
+      __builtin_prefetch(x.values + row * x.stride + column);
+      __builtin_prefetch(x.values + row * x.stride + column + kChunkColumns / 2);
+    }
+  }
 }
 
 // All tiles of one chunk whose codes are bytes (kU4: nibbles). `column`: the chunk's first; `next`: what is read after
@@ -277,13 +338,13 @@ void RunChunk(const PanelSums& run, const ChunkOfWeights& chunk, int64_t column,
   constexpr int64_t kMost = D::kRows / kPlanes;
   const int64_t tiles = (run.tokens + kMost - 1) / kMost;
   alignas(64) std::byte prepared[D::kRows * kXStride<D>];
-  TileTerms terms;
+  TileTerms terms = {};
   TileRun tile_run = {&chunk, prepared, &terms, nullptr, next, (next_bytes / tiles + 63) / 64 * 64};
   for (int64_t tile = 0; tile < tiles; ++tile, tile_run.ahead += tile_run.ahead_bytes) {
     const int64_t first = tile * run.tokens / tiles, count = (tile + 1) * run.tokens / tiles - first;
+    FillTileTerms<D, kPlanes>(*run.w, x, run.first + first, count, column, chunk, &terms);
     for (int64_t k = 0; k < count; ++k) {
       const int64_t token = run.first + first + k;
-      FillTerms<D, kPlanes>(*run.w, x, token, column, chunk, static_cast<int>(k), &terms);
       const std::byte* values = x.values + token * x.format.planes * x.stride + column;
       if constexpr (D::kMerged) {
         const std::byte* high = x.format.planes == 2 ? values : nullptr;
@@ -294,6 +355,8 @@ void RunChunk(const PanelSums& run, const ChunkOfWeights& chunk, int64_t column,
       }
     }
     tile_run.y = run.sums + first * kPanelRows;
+    const int64_t after = run.tokens - first - count;
+    FetchTokens(x, run.first + first + count, after < kMost ? after : kMost, column);
     RunIntTileOf<D, kU4, kPlanes>(count, tile_run);
   }
 }
