@@ -233,14 +233,7 @@ int RunCommand(const Args& args) {
   line.Add(options);
   line.Positional("MODEL", &options.engine.model, false,
                   "a GGUF file, a Hugging Face folder, or a name of `tactus models list`");
-  switch (line.Parse(args)) {
-    case CommandLine::Outcome::kDone:
-      return kExitOk;
-    case CommandLine::Outcome::kBadUsage:
-      return kExitUsage;
-    case CommandLine::Outcome::kRun:
-      break;
-  }
+  if (const auto exit = line.ParseOrExit(args)) return *exit;
   const bool quiet = !isatty(STDERR_FILENO);
   auto engine = Engine::Create(options.engine, [quiet](std::string_view text) {
     if (!quiet || text.starts_with("warning: ")) std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
