@@ -34,11 +34,11 @@ using TileFn = void (*)(const TilePass&);
 
 template <Codes kCodes, Kept kKept, Scales kScales, int kSteps>
 TileFn TileOf(int32_t planes, int64_t tokens) {
-  constexpr TileFn kOnePlane[] = {
+  static constexpr TileFn kOnePlane[] = {
       RunTile<kCodes, kKept, kScales, kSteps, 1, 1>, RunTile<kCodes, kKept, kScales, kSteps, 1, 2>,
       RunTile<kCodes, kKept, kScales, kSteps, 1, 3>, RunTile<kCodes, kKept, kScales, kSteps, 1, 4>};
-  constexpr TileFn kTwoPlanes[] = {RunTile<kCodes, kKept, kScales, kSteps, 2, 1>,
-                                   RunTile<kCodes, kKept, kScales, kSteps, 2, 2>};
+  static constexpr TileFn kTwoPlanes[] = {RunTile<kCodes, kKept, kScales, kSteps, 2, 1>,
+                                          RunTile<kCodes, kKept, kScales, kSteps, 2, 2>};
   return planes == 1 ? kOnePlane[tokens - 1] : kTwoPlanes[tokens - 1];
 }
 
@@ -172,7 +172,14 @@ void SumPanelVnni(const PanelRun& run) {
   const bool keep = u4 && !few;
   const int64_t columns = alone ? kShortChunkColumns : many && !keep ? kLongChunkColumns : kChunkColumns;
   walk.per_chunk = columns / block;
+  TileFn first_of_chunk[kTileTokensMaxOfFew], later[kTileTokensMaxOfFew];
+  for (int64_t tokens = 1; tokens <= walk.tokens_max; ++tokens) {
+    first_of_chunk[tokens - 1] = PickTile(w, planes, tokens, !u4, keep ? Kept::kYes : Kept::kNo);
+    later[tokens - 1] = PickTile(w, planes, tokens, true, Kept::kNo);
+  }
+  const TileFn* tiles = nullptr;
   const auto begin_chunk = [&](const std::byte* at, int64_t units) {
+    tiles = first_of_chunk;
     t.codes = at;
     t.gap = block_bytes - code_bytes;
     t.kept = kept;
@@ -190,11 +197,11 @@ void SumPanelVnni(const PanelRun& run) {
     t.x_scales = x.scales + token * t.scale_stride + unit * block / kTokenBlock;
     t.y = run.sums + first * kPanelRows;
     t.ahead = ahead;
-    const bool bytes = !u4 || t.codes == kept;
-    PickTile(w, planes, tokens, bytes, keep && !bytes ? Kept::kYes : Kept::kNo)(t);
+    tiles[tokens - 1](t);
     if (!keep) return;
     t.codes = kept;
     t.gap = 0;
+    tiles = later;
   });
 }
 

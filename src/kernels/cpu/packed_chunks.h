@@ -125,9 +125,9 @@ void SumPanelPlanes(const PanelSums& run) {
       chunk.minima = memory.minima;
     }
     if (w.has_zeros) {
-      for (int64_t i = 0; i < chunk.blocks * kPanelRows; ++i) {
-        const std::byte* zeros = scales + layout.scale_bytes + i / kPanelRows * layout.block_bytes;
-        memory.zeros[i] = D::PackZero(static_cast<uint8_t>(zeros[i % kPanelRows]));
+      for (int64_t block = 0; block < chunk.blocks; ++block) {
+        const auto* zeros = reinterpret_cast<const uint8_t*>(scales + layout.scale_bytes + block * layout.block_bytes);
+        for (int64_t i = 0; i < kPanelRows; ++i) memory.zeros[block * kPanelRows + i] = D::PackZero(zeros[i]);
       }
       chunk.zeros = memory.zeros;
     }

@@ -223,6 +223,7 @@ __attribute__((noinline)) void RunIntTile(const TileRun& run) {
     alignas(64) float t[kTokens * kTileRows] = {};
     const std::byte *codes = w.codes + r * 4, *x = run.x;
     for (int64_t b = 0; b < w.blocks; ++b) {
+#pragma GCC unroll 1
       for (const std::byte* end = ahead + ahead_each; ahead < end; ahead += 64) __builtin_prefetch(ahead);
       typename D::Int sums[kRows][kVectors];
       if constexpr (D::kOwnTile) {
@@ -299,9 +300,11 @@ inline __attribute__((always_inline)) void FillTerms(const PackedMatrix& w, cons
 
 // Of a tile's tokens, [token, token + count).
 template <class D, int kPlanes>
-inline void FillTileTerms(const PackedMatrix& w, const PackedTokens& x, int64_t token, int64_t count, int64_t column,
-                          const ChunkOfWeights& chunk, TileTerms* terms) {
+inline __attribute__((always_inline)) void FillTileTerms(const PackedMatrix& w, const PackedTokens& x, int64_t token,
+                                                         int64_t count, int64_t column, const ChunkOfWeights& chunk,
+                                                         TileTerms* terms) {
   const auto fill = [&](auto sums) {
+#pragma GCC unroll 1
     for (int64_t k = 0; k < count; ++k) FillTerms<D, kPlanes, sums.value>(w, x, token + k, column, chunk, k, terms);
   };
   switch (chunk.block) {
@@ -319,9 +322,11 @@ inline void FillTileTerms(const PackedMatrix& w, const PackedTokens& x, int64_t 
 // What the next tile will read of its tokens.
 inline void FetchTokens(const PackedTokens& x, int64_t token, int64_t count, int64_t column) {
   const int64_t planes = x.format.planes;
+#pragma GCC unroll 1
   for (int64_t t = token; t < token + count; ++t) {
     __builtin_prefetch(x.sums + t * x.sum_count() + column / 16);
     __builtin_prefetch(x.scales + t * x.scale_count() + column / kTokenBlock);
+#pragma GCC unroll 1
     for (int64_t row = t * planes; row < (t + 1) * planes; ++row) {
       __builtin_prefetch(x.values + row * x.stride + column);
       __builtin_prefetch(x.values + row * x.stride + column + kChunkColumns / 2);
@@ -338,11 +343,15 @@ void RunChunk(const PanelSums& run, const ChunkOfWeights& chunk, int64_t column,
   constexpr int64_t kMost = D::kRows / kPlanes;
   const int64_t tiles = (run.tokens + kMost - 1) / kMost;
   alignas(64) std::byte prepared[D::kRows * kXStride<D>];
-  TileTerms terms = {};
+  TileTerms terms;
+  for (int i = 0; i < D::kRows; ++i) {
+    for (int b = 0; b < kChunkBlocks; ++b) terms.start[i][b] = 0;
+  }
   TileRun tile_run = {&chunk, prepared, &terms, nullptr, next, (next_bytes / tiles + 63) / 64 * 64};
   for (int64_t tile = 0; tile < tiles; ++tile, tile_run.ahead += tile_run.ahead_bytes) {
     const int64_t first = tile * run.tokens / tiles, count = (tile + 1) * run.tokens / tiles - first;
     FillTileTerms<D, kPlanes>(*run.w, x, run.first + first, count, column, chunk, &terms);
+#pragma GCC unroll 1
     for (int64_t k = 0; k < count; ++k) {
       const int64_t token = run.first + first + k;
       const std::byte* values = x.values + token * x.format.planes * x.stride + column;
@@ -350,8 +359,13 @@ void RunChunk(const PanelSums& run, const ChunkOfWeights& chunk, int64_t column,
         const std::byte* high = x.format.planes == 2 ? values : nullptr;
         D::PrepareX(high, high == nullptr ? values : values + x.stride, prepared + k * kXStride<D>);
       } else {
-        for (int p = 0; p < kPlanes; ++p)
-          std::memcpy(prepared + (k * kPlanes + p) * kXStride<D>, values + p * x.stride, kChunkColumns);
+        for (int p = 0; p < kPlanes; ++p) {
+          std::byte* to = prepared + (k * kPlanes + p) * kXStride<D>;
+#pragma GCC unroll 8
+          for (int64_t c = 0; c < kChunkColumns; c += 4 * D::kWidth) {
+            D::StoreBytes(to + c, D::LoadBytes(values + p * x.stride + c));
+          }
+        }
       }
     }
     tile_run.y = run.sums + first * kPanelRows;
