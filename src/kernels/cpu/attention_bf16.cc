@@ -297,11 +297,12 @@ inline void MergeRows(float log2_scale, int32_t n, const float* maximum, const f
   }
 }
 
+// A sum of zeros is +0 whether or not it was merged with others.
 inline void WriteRow(const float* state, float sum, int32_t head_dim, float* out) {
   const __m512 inverse = _mm512_set1_ps(1.0f / sum);
   for (int32_t d = 0; d < head_dim; d += 16) {
     const __mmask16 lanes = Within(d, 0, head_dim);
-    _mm512_mask_storeu_ps(out + d, lanes, _mm512_mul_ps(_mm512_loadu_ps(state + d), inverse));
+    _mm512_mask_storeu_ps(out + d, lanes, _mm512_fmadd_ps(_mm512_loadu_ps(state + d), inverse, _mm512_setzero_ps()));
   }
 }
 
@@ -351,12 +352,19 @@ void RunTile(const AttentionCall& call, const AttentionTile& tile, const Attenti
   RoundQueries(call, tile, b.q);
   Sums sums;
   float maximum[kAttentionTileRows], sum[kAttentionTileRows];
+  // The first partition is the state, which is what merging it into nothing would give (but for the sign of zeros: see
+  // WriteRow).
+  const int32_t first = rows.low[0] / kPartition, last = rows.high[rows.count - 1] / kPartition;
+  Buffers begin = b;
+  begin.part = b.state;
+  RunPartition(call, tile, next, rows, first, begin, &sums);
   for (int32_t r = 0; r < rows.count; ++r) {
-    maximum[r] = -__builtin_inff();
-    sum[r] = 0.0f;
+    const bool sees = !(sums.sum[r] < 0);
+    maximum[r] = sees ? sums.maximum[r] : -__builtin_inff();
+    sum[r] = sees ? sums.sum[r] : 0.0f;
+    if (!sees) std::memset(b.state + r * call.padded, 0, static_cast<size_t>(call.padded) * sizeof(float));
   }
-  std::memset(b.state, 0, static_cast<size_t>(rows.count * call.padded) * sizeof(float));
-  for (int32_t index = rows.low[0] / kPartition; index <= rows.high[rows.count - 1] / kPartition; ++index) {
+  for (int32_t index = first + 1; index <= last; ++index) {
     RunPartition(call, tile, next, rows, index, b, &sums);
     MergeRows(call.scale * kLog2E, rows.count, sums.maximum, sums.sum, b.part, call.padded, maximum, sum, b.state);
   }
