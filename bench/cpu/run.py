@@ -143,7 +143,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--variants", type=int, default=2, help="how many of our own ways to run a format (engines.py lists them); 0: all")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--rounds", type=int, default=2, help="turns of every engine per cell (twice as many where a turn is a few decode steps)")
-    parser.add_argument("--rate", type=float, default=0.2, help="Poisson arrivals per second, bursts not counted")
+    parser.add_argument("--rate", type=float, default=0.15, help="Poisson arrivals per second, bursts not counted")
     parser.add_argument("--poisson-requests", type=int, default=10)
     parser.add_argument("--tactus-args", default="", help="more flags for our own side, space-separated")
     parser.add_argument("--quick", action="store_true", help="a few cells of everything in one format, one turn each")
