@@ -12,10 +12,11 @@ inline constexpr int64_t kShortChunkColumns = 128, kChunkColumns = 256, kLongChu
 // Tokens of a tile. A block's integer sums and t of its token block fit the registers together, so that a block's end
 // touches no memory: vpdpbusd shares its two ports with multiplications, and stores of 64 bytes take two cycles each.
 inline constexpr int64_t kTileTokensMax = 3, kTileTokensMaxOfTwoPlanes = 2;
-// Up to four tokens of one plane are one tile nevertheless: t of two of them rests in memory, but memory is what limits
-// them. Codes of 4 bits for few tokens are taken apart by every tile, and those are of four, too; for more tokens the
+// Up to four tokens of one plane are one tile nevertheless: t of two of them rests in memory, but reading the weights
+// is what limits them. Weights of one scale per row have no t that rests, and few tokens do better without tiles of
+// two. Codes of 4 bits for few tokens are taken apart by every tile, and those are of four, too; for more tokens the
 // first tile leaves them as bytes, which costs it its stores. All measured.
-inline constexpr int64_t kTileTokensMaxOfFew = 4, kFewTokens = 8, kFewTokensOfTwoPlanes = 16;
+inline constexpr int64_t kTileTokensMaxOfFew = 4, kFewTokens = 8, kFewTokensOfTwoPlanes = 16, kFewTokensUnscaled = 16;
 inline constexpr int32_t kZeroPointOffset = 64;  // codes with zero points are multiplied as 64 + v, in [4, 124]
 
 inline int64_t RoundedUp(int64_t value, int64_t multiple) {
@@ -165,7 +166,9 @@ void SumPanelVnni(const PanelRun& run) {
   walk.units = (w.cols + block - 1) / block;
   walk.unit_bytes = block_bytes;
   walk.steps = block / kSumColumns;
-  const int64_t few_tokens = !u4 ? kTileTokensMaxOfFew : planes == 1 ? kFewTokens : kFewTokensOfTwoPlanes;
+  const int64_t few_tokens = u4       ? planes == 1 ? kFewTokens : kFewTokensOfTwoPlanes
+                             : scaled ? kTileTokensMaxOfFew
+                                      : kFewTokensUnscaled;
   const bool few = run.tokens <= few_tokens;
   walk.tokens_max = planes == 2 ? kTileTokensMaxOfTwoPlanes : few ? kTileTokensMaxOfFew : kTileTokensMax;
   // Scales are read as soon as a chunk begins. Two tiles over codes of 8 bits do better without: measured.

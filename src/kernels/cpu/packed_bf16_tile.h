@@ -12,14 +12,41 @@
 namespace tactus::kernels {
 namespace {
 
+inline constexpr int64_t kBf16StepPairs = 8;                              // between two steps of fetching
 inline constexpr int64_t kBf16Pairs = 64, kBf16XStride = 2 * kBf16Pairs;  // of a chunk: 16 KiB of weights
+
+// sum: in and out.
+template <class D, int kTokens, int kVectors>
+inline __attribute__((always_inline)) void AddPairs(const std::byte* at, int64_t pairs, const float* x,
+                                                    Simd::F (&sum)[kTokens][kVectors]) {
+  if constexpr (D::HasLoop(kTokens)) return D::LoopBf16(at, at + pairs * kGroupBytes, x, sum);
+#pragma GCC unroll 1
+  for (int64_t p = 0; p < pairs; ++p, at += kGroupBytes, x += 2) {
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      Simd::F f[kVectors];
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        const auto bytes = D::LoadBytes(at + v * Simd::kWidth * 4);
+        f[v] = half == 0 ? D::FirstBf16(bytes) : D::SecondBf16(bytes);
+      }
+#pragma GCC unroll 8
+      for (int t = 0; t < kTokens; ++t) {
+        const Simd::F value = Simd::Set1(x[t * kBf16XStride + half]);
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) sum[t][v] = Simd::MulAdd(f[v], value, sum[t][v]);
+      }
+    }
+  }
+}
 
 template <class D, int kTokens>
 __attribute__((noinline)) void RunBf16Tile(const std::byte* w, int64_t pairs, const float* x_first, float* y_first,
                                            const std::byte* ahead, int64_t ahead_bytes) {
   constexpr int kVectors = D::VectorsOf(kTokens);
   constexpr int64_t kTileRows = kVectors * Simd::kWidth;
-  const int64_t passes = kPanelRows / kTileRows * pairs, ahead_each = ahead_bytes / passes;
+  const int64_t steps = kPanelRows / kTileRows * ((pairs + kBf16StepPairs - 1) / kBf16StepPairs);
+  Ahead fetch = {ahead, (ahead_bytes / steps + 63) / 64 * 64};
   for (int64_t r = 0; r < kPanelRows; r += kTileRows) {
     Simd::F sum[kTokens][kVectors];
 #pragma GCC unroll 8
@@ -27,31 +54,11 @@ __attribute__((noinline)) void RunBf16Tile(const std::byte* w, int64_t pairs, co
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) sum[t][v] = Simd::Load(y_first + t * kPanelRows + r + v * Simd::kWidth);
     }
-    const std::byte* at = w + r * 4;
-    const float* x = x_first;
-    if constexpr (D::HasLoop(kTokens)) {
-      for (const std::byte* end_ahead = ahead + ahead_each * pairs; ahead < end_ahead; ahead += 64)
-        __builtin_prefetch(ahead);
-      D::LoopBf16(at, at + pairs * kGroupBytes, x, sum);
-    }
 #pragma GCC unroll 1
-    for (int64_t p = D::HasLoop(kTokens) ? pairs : 0; p < pairs; ++p, at += kGroupBytes, x += 2, ahead += ahead_each) {
-      __builtin_prefetch(ahead);
-#pragma GCC unroll 2
-      for (int half = 0; half < 2; ++half) {
-        Simd::F f[kVectors];
-#pragma GCC unroll 8
-        for (int v = 0; v < kVectors; ++v) {
-          const auto bytes = D::LoadBytes(at + v * Simd::kWidth * 4);
-          f[v] = half == 0 ? D::FirstBf16(bytes) : D::SecondBf16(bytes);
-        }
-#pragma GCC unroll 8
-        for (int t = 0; t < kTokens; ++t) {
-          const Simd::F value = Simd::Set1(x[t * kBf16XStride + half]);
-#pragma GCC unroll 8
-          for (int v = 0; v < kVectors; ++v) sum[t][v] = Simd::MulAdd(f[v], value, sum[t][v]);
-        }
-      }
+    for (int64_t p = 0; p < pairs; p += kBf16StepPairs) {
+      const int64_t count = pairs - p < kBf16StepPairs ? pairs - p : kBf16StepPairs;
+      fetch.Step();
+      AddPairs<D, kTokens, kVectors>(w + p * kGroupBytes + r * 4, count, x_first + 2 * p, sum);
     }
 #pragma GCC unroll 8
     for (int t = 0; t < kTokens; ++t) {

@@ -71,6 +71,18 @@ struct TileRun {
   int64_t ahead_bytes;
 };
 
+// Asks for the lines of [at, ...) a few at a time: more at once would wait for each other.
+struct Ahead {
+  const std::byte* at;
+  int64_t each;  // bytes, whole lines
+
+  __attribute__((always_inline)) void Step() {
+#pragma GCC unroll 1
+    for (const std::byte* end = at + each; at < end; at += 64) __builtin_prefetch(at);
+  }
+};
+inline constexpr int64_t kStepColumns = 32;
+
 template <class D>
 inline constexpr int64_t kXStride = kChunkColumns / D::kGroupColumns* D::kXBytes;
 
@@ -102,12 +114,6 @@ inline __attribute__((always_inline)) void DotColumns(const std::byte* codes, co
   }
 }
 
-// Where a row's sum of block b begins.
-template <class D>
-inline typename D::Int Start(const TileTerms& terms, int row, int64_t b, bool zeros) {
-  return D::Spread(zeros ? 0 : terms.start[row][b]);
-}
-
 template <class D, bool kU4, int kRows, int kVectors>
 inline __attribute__((always_inline)) void DotPart(const std::byte* codes, const std::byte* x, int64_t columns,
                                                    typename D::Part (&part)[kRows][kVectors]) {
@@ -119,31 +125,48 @@ inline __attribute__((always_inline)) void DotPart(const std::byte* codes, const
   DotColumns<D, kU4, kRows, kVectors>(codes, x, columns, part);
 }
 
-// The sums of block b.
-template <class D, bool kU4, int kRows, int kVectors>
+// Columns between two steps of `ahead`, and of a part.
+template <class D>
+inline constexpr int64_t kEach = D::kPartColumns > 0 ? D::kPartColumns : kStepColumns;
+
+// The sums of block b. kLong: it is longer than kEach.
+template <class D, bool kU4, bool kLong, int kRows, int kVectors>
 inline __attribute__((always_inline)) void DotBlock(const std::byte* codes, const std::byte* x, int64_t columns,
-                                                    const TileTerms& terms, int64_t b, bool zeros,
+                                                    const TileTerms& terms, int64_t b, bool zeros, Ahead* ahead,
                                                     typename D::Int (&total)[kRows][kVectors]) {
+  constexpr int64_t kCodeColumns = (kU4 ? 2 : 1) * D::kGroupColumns;
+  const int64_t each = kLong ? kEach<D> : columns;
+  const int64_t codes_each = each / kCodeColumns * kGroupBytes, x_each = each / D::kGroupColumns * D::kXBytes;
+  ahead->Step();
   if constexpr (D::kPartColumns == 0) {
 #pragma GCC unroll 8
     for (int t = 0; t < kRows; ++t) {
+      const typename D::Int start = D::Spread(zeros ? 0 : terms.start[t][b]);
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) total[t][v] = Start<D>(terms, t, b, zeros);
+      for (int v = 0; v < kVectors; ++v) total[t][v] = start;
     }
-    DotColumns<D, kU4, kRows, kVectors>(codes, x, columns, total);
+    DotColumns<D, kU4, kRows, kVectors>(codes, x, each, total);
   } else {
-    const int64_t each = columns < D::kPartColumns ? columns : D::kPartColumns;
     typename D::Part part[kRows][kVectors];
     DotPart<D, kU4, kRows, kVectors>(codes, x, each, part);
 #pragma GCC unroll 8
     for (int t = 0; t < kRows; ++t) {
-      const typename D::Int start = Start<D>(terms, t, b, zeros);
+      const typename D::Int start = D::Spread(zeros ? 0 : terms.start[t][b]);
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) total[t][v] = D::Add(start, D::Widen(part[t][v]));
     }
+  }
+  if constexpr (!kLong) return;
 #pragma GCC unroll 1
-    for (int64_t begin = each; begin < columns; begin += each) {
-      DotPart<D, kU4, kRows, kVectors>(codes + begin / (kU4 ? 8 : 4) * kGroupBytes, x + begin, each, part);
+  for (int64_t c = each; c < columns; c += each) {
+    codes += codes_each;
+    x += x_each;
+    ahead->Step();
+    if constexpr (D::kPartColumns == 0) {
+      DotColumns<D, kU4, kRows, kVectors>(codes, x, each, total);
+    } else {
+      typename D::Part part[kRows][kVectors];
+      DotPart<D, kU4, kRows, kVectors>(codes, x, each, part);
 #pragma GCC unroll 8
       for (int t = 0; t < kRows; ++t) {
 #pragma GCC unroll 8
@@ -211,22 +234,22 @@ inline __attribute__((always_inline)) void FinishBlock(const TileRun& run, int64
   }
 }
 
-template <class D, bool kU4, int kPlanes, int kRows>
+template <class D, bool kU4, int kPlanes, bool kLong, int kRows>
 __attribute__((noinline)) void RunIntTile(const TileRun& run) {
   constexpr int kVectors = D::VectorsOf(kRows), kTokens = kRows / kPlanes;
   constexpr int64_t kTileRows = kVectors * D::kWidth;
   static_assert(kPanelRows % kTileRows == 0);
   const ChunkOfWeights& w = *run.weights;
-  const int64_t steps = kPanelRows / kTileRows * w.blocks, ahead_each = (run.ahead_bytes / steps + 63) / 64 * 64;
-  const std::byte* ahead = run.ahead;
+  const int64_t block_steps = kLong && !D::kOwnTile ? w.block / kEach<D> : 1;
+  const int64_t steps = kPanelRows / kTileRows * w.blocks * block_steps;
+  Ahead ahead = {run.ahead, (run.ahead_bytes / steps + 63) / 64 * 64};
   for (int64_t r = 0; r < kPanelRows; r += kTileRows) {
     alignas(64) float t[kTokens * kTileRows] = {};
     const std::byte *codes = w.codes + r * 4, *x = run.x;
     for (int64_t b = 0; b < w.blocks; ++b) {
-#pragma GCC unroll 1
-      for (const std::byte* end = ahead + ahead_each; ahead < end; ahead += 64) __builtin_prefetch(ahead);
       typename D::Int sums[kRows][kVectors];
       if constexpr (D::kOwnTile) {
+        ahead.Step();
         alignas(64) int32_t out[kRows * kTileRows];
         int32_t start[kRows];
         for (int i = 0; i < kRows; ++i) start[i] = w.zeros != nullptr ? 0 : run.terms->start[i][b];
@@ -235,7 +258,7 @@ __attribute__((noinline)) void RunIntTile(const TileRun& run) {
           for (int v = 0; v < kVectors; ++v) sums[i][v] = D::LoadInt(out + i * kTileRows + v * D::kWidth);
         }
       } else {
-        DotBlock<D, kU4, kRows, kVectors>(codes, x, w.block, *run.terms, b, w.zeros != nullptr, sums);
+        DotBlock<D, kU4, kLong, kRows, kVectors>(codes, x, w.block, *run.terms, b, w.zeros != nullptr, &ahead, sums);
       }
       FinishBlock<D, kPlanes, kRows, kVectors>(run, r, b, sums, t);
       codes += w.codes_each;
@@ -254,25 +277,25 @@ __attribute__((noinline)) void RunIntTile(const TileRun& run) {
   }
 }
 
-template <class D, bool kU4, int kPlanes>
+template <class D, bool kU4, int kPlanes, bool kLong>
 void RunIntTileOf(int64_t tokens, const TileRun& run) {
   static_assert(D::kRows <= kMostTileRows && D::kRows % kPlanes == 0);
   constexpr int kTokens = D::kRows / kPlanes;
-  if (tokens == 1) return RunIntTile<D, kU4, kPlanes, 1 * kPlanes>(run);
+  if (tokens == 1) return RunIntTile<D, kU4, kPlanes, kLong, 1 * kPlanes>(run);
   if constexpr (kTokens >= 2) {
-    if (tokens == 2) return RunIntTile<D, kU4, kPlanes, 2 * kPlanes>(run);
+    if (tokens == 2) return RunIntTile<D, kU4, kPlanes, kLong, 2 * kPlanes>(run);
   }
   if constexpr (kTokens >= 3) {
-    if (tokens == 3) return RunIntTile<D, kU4, kPlanes, 3 * kPlanes>(run);
+    if (tokens == 3) return RunIntTile<D, kU4, kPlanes, kLong, 3 * kPlanes>(run);
   }
   if constexpr (kTokens >= 4) {
-    if (tokens == 4) return RunIntTile<D, kU4, kPlanes, 4 * kPlanes>(run);
+    if (tokens == 4) return RunIntTile<D, kU4, kPlanes, kLong, 4 * kPlanes>(run);
   }
   if constexpr (kTokens >= 5) {
-    if (tokens == 5) return RunIntTile<D, kU4, kPlanes, 5 * kPlanes>(run);
+    if (tokens == 5) return RunIntTile<D, kU4, kPlanes, kLong, 5 * kPlanes>(run);
   }
   if constexpr (kTokens >= 6) {
-    if (tokens == 6) return RunIntTile<D, kU4, kPlanes, 6 * kPlanes>(run);
+    if (tokens == 6) return RunIntTile<D, kU4, kPlanes, kLong, 6 * kPlanes>(run);
   }
 }
 
@@ -371,7 +394,11 @@ void RunChunk(const PanelSums& run, const ChunkOfWeights& chunk, int64_t column,
     tile_run.y = run.sums + first * kPanelRows;
     const int64_t after = run.tokens - first - count;
     FetchTokens(x, run.first + first + count, after < kMost ? after : kMost, column);
-    RunIntTileOf<D, kU4, kPlanes>(count, tile_run);
+    if (chunk.block > kEach<D>) {
+      RunIntTileOf<D, kU4, kPlanes, true>(count, tile_run);
+    } else {
+      RunIntTileOf<D, kU4, kPlanes, false>(count, tile_run);
+    }
   }
 }
 
