@@ -123,7 +123,7 @@ def run_cells(run, bench: Bench) -> None:
     rounds, cells = run.args.rounds, run.result["cells"].setdefault(bench.fmt, {})
     for tokens in prefills:
         run.progress(f"{bench.fmt}: prefill {tokens}")
-        bench.turns(cells, f"prefill {tokens}", {"all": f"prefill tokens={tokens} repeat=1"}, plan.prefill_turns(tokens, rounds))
+        bench.turns(cells, f"prefill {tokens}", {"all": f"prefill tokens={tokens} repeat=1"}, plan.prefill_turns(rounds))
     for context in contexts:
         for batch in batches:
             run.progress(f"{bench.fmt}: decode {batch} at context {context}")
@@ -137,7 +137,7 @@ def run_hybrid(run, bench: Bench) -> None:
     run.progress(f"{bench.fmt}: hybrid step, 512 + 16, and its parts")
     bench.turns(run.result["hybrid"], bench.fmt,
                 {"chunk": "prefill tokens=512 repeat=1", "decode": "decode batch=16 context=128 steps=3", "hybrid": "hybrid chunk=512 batch=16 context=128 steps=1"},
-                max(2, run.args.rounds))
+                plan.hybrid_turns(run.args.rounds))
 
 
 def run_operators(run, bench: Bench) -> None:

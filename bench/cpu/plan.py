@@ -14,7 +14,7 @@ PREFILL = {"bf16": {"tactus": 430, "OpenVINO": 345, "llama.cpp": 235, "ik_llama.
            "int4": {"tactus": 640, "OpenVINO": 450, "llama.cpp": 240, "ik_llama.cpp": 320}}
 INT16_PREFILL = 390
 CEILINGS_S = 0.05                                   # before and after every engine's turn
-LOAD_S = {"tactus": 4, "OpenVINO": 6, "llama.cpp": 7, "ik_llama.cpp": 9}
+LOAD_S = {"tactus": 3, "OpenVINO": 4, "llama.cpp": 4, "ik_llama.cpp": 6}
 
 
 def kind(name: str) -> str:
@@ -37,13 +37,17 @@ def decode_step_s(name: str, batch: int, context: int) -> float:
     return 0.03 + 0.008 * batch * (1.5 if far else 1)
 
 
-def prefill_turns(tokens: int, rounds: int) -> int:
-    return rounds if tokens > 512 or rounds == 1 else rounds + 1
+def prefill_turns(rounds: int) -> int:
+    return rounds if rounds == 1 else rounds + 1
 
 
 def decode_turns(batch: int, rounds: int) -> tuple[int, int]:
     """Turns, and steps in each besides its first, which warms up and is not counted."""
     return 2 * rounds, 2 if batch >= 16 else 4
+
+
+def hybrid_turns(rounds: int) -> int:
+    return rounds if rounds == 1 else rounds + 1
 
 
 def fill_s(name: str, fmt: str, batch: int, context: int) -> float:
@@ -56,7 +60,7 @@ def cells_s(names: list[str], fmt: str, rounds: int, prefills: list[int], batche
     for name in names:
         for tokens in prefills:
             turn = tokens / prefill_rate(name, fmt) * (1.6 if tokens > 512 and kind(name) == "llama.cpp" else 1.0)
-            total += (1 if turn > 12 else prefill_turns(tokens, rounds)) * (turn + CEILINGS_S)
+            total += (1 if turn > 12 else prefill_turns(rounds)) * (turn + CEILINGS_S)
         for context in contexts:
             total += fill_s(name, fmt, max(batches), context)
             for batch in batches:
@@ -71,7 +75,7 @@ def loading_s(names: list[str], fmt: str) -> float:
 
 def hybrid_s(names: list[str], fmt: str, rounds: int) -> float:
     each = lambda n: 1.1 * 1024 / prefill_rate(n, fmt) + fill_s(n, fmt, 16, 128) + 5 * decode_step_s(n, 16, 128)
-    return sum(rounds * (each(n) + CEILINGS_S) for n in names)
+    return sum(hybrid_turns(rounds) * (each(n) + CEILINGS_S) for n in names)
 
 
 def served_s(name: str, fmt: str, scenario: str, prompt_tokens: int, output_tokens: int, arrivals_s: float) -> float:
@@ -83,4 +87,4 @@ def served_s(name: str, fmt: str, scenario: str, prompt_tokens: int, output_toke
 
 def stall_s(name: str, fmt: str, prompts: int, quiet_s: float) -> float:
     slow = 2.0 if "-b 64" in name else 1.0
-    return LOAD_S[kind(name)] + 6 * 128 / prefill_rate(name, fmt) * slow + 2 + quiet_s + prompts * (0.3 + 1.1 * slow * 2048 / prefill_rate(name, fmt))
+    return LOAD_S[kind(name)] + 6 * 128 / prefill_rate(name, fmt) * slow + 1 + quiet_s + prompts * (0.3 + 1.1 * slow * 2048 / prefill_rate(name, fmt))

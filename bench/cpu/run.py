@@ -112,7 +112,7 @@ def planned(run: Run) -> list[tuple[str, float]]:
         if "cells" in args.parts:
             seconds += plan.cells_s(names, fmt, args.rounds, *cells.shapes(args.quick))
         if "hybrid" in args.parts:
-            seconds += plan.hybrid_s(names, fmt, max(2, args.rounds))
+            seconds += plan.hybrid_s(names, fmt, args.rounds)
         rows.append((f"{fmt}: {', '.join(p for p in cells.PARTS if p in args.parts)} of {', '.join(names)}", seconds))
     return rows
 
@@ -142,7 +142,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--engines", default="", help="names that begin so only, comma-separated: tactus,OpenVINO,llama.cpp,ik_llama.cpp")
     parser.add_argument("--variants", type=int, default=2, help="how many of our own ways to run a format (engines.py lists them); 0: all")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
-    parser.add_argument("--rounds", type=int, default=2, help="turns of every engine per cell (twice as many where a turn is a few decode steps)")
+    parser.add_argument("--rounds", type=int, default=2, help="turns of every engine per cell: one more for prompts and hybrid steps, twice as many for decode steps")
     parser.add_argument("--rate", type=float, default=0.15, help="Poisson arrivals per second, bursts not counted")
     parser.add_argument("--poisson-requests", type=int, default=10)
     parser.add_argument("--tactus-args", default="", help="more flags for our own side, space-separated")
@@ -245,6 +245,7 @@ def main() -> None:
             run.note(f"{name} is not in the cache: not measured")
     print_plan(run)
     if args.plan:
+        run.logs.rmdir()
         return
     if args.output.exists() and not args.append:
         before = args.output.with_suffix(".json.before")
