@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/cpu/packed_tile.h"
+#include "kernels/cpu/packed_tile_tokens.h"
 
 namespace tactus::kernels {
 namespace {
