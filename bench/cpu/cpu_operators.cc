@@ -9,6 +9,7 @@
 // the ceilings are the better of just before and just after. Sums of two planes of activations count as twice the
 // operations: that is what the hardware does.
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -40,10 +41,16 @@ constexpr int64_t kKvWidth = kKvHeads * kHeadDim;
 constexpr int64_t kColdBytes = 320 << 20;  // weights of one operator, in as many copies as it takes
 constexpr double kSecondsPerRow = 0.12;
 
+// In huge pages where there are enough bytes, as the engine's weights and KV are.
 struct Bytes {
-  explicit Bytes(int64_t n)
-      : data(static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>((n + 4095) / 4096 * 4096)))) {
-    std::memset(data, 0, static_cast<size_t>(n));
+  explicit Bytes(int64_t n) {
+    const size_t page = n < (2 << 20) ? 4096 : 2 << 20, bytes = (static_cast<size_t>(n) + page - 1) / page * page;
+    data = static_cast<std::byte*>(std::aligned_alloc(page, bytes));
+    if (data == nullptr) std::abort();
+#ifdef MADV_HUGEPAGE
+    (void)madvise(data, bytes, MADV_HUGEPAGE);  // advice: refused is fine
+#endif
+    std::memset(data, 0, bytes);
   }
   ~Bytes() { std::free(data); }
   Bytes(const Bytes&) = delete;

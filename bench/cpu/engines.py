@@ -36,7 +36,7 @@ class Process:
         self.spec = spec
         self.log = log
         with log.open("ab") as errors:
-            self.process = subprocess.Popen(spec.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+            self.process = subprocess.Popen(spec.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.process.stdout, selectors.EVENT_READ)
         self.buffer = b""
@@ -81,7 +81,7 @@ class Process:
         if self.process.poll() is None:
             try:
                 self.process.stdin.close()
-                self.process.wait(timeout=5)
+                self.process.wait(timeout=3)
             except (subprocess.TimeoutExpired, OSError):
                 self.process.kill()
                 self.process.wait()
@@ -135,7 +135,10 @@ def specs(places: Places, fmt: str, only: list[str]) -> list[Spec]:
                           "dynamic split fuse, steps of at most 2112 tokens, prefix caching off"))
     for label, folder in (("llama.cpp", places.llama), ("ik_llama.cpp", places.ik)):
         if folder:
-            found.append(Spec(label, [str(folder / "llama_driver"), str(make_models.gguf_path(places.models, fmt)), threads],
+            # Repacking on, ubatch 512, 33 sequences; their context: llama.cpp has one KV stream per sequence, and the prompt of 2,048 must fit
+            # into one, the fork has one for all.
+            layout = ["1", "512", "33", "2176" if label == "llama.cpp" else "1280"]
+            found.append(Spec(label, [str(folder / "llama_driver"), str(make_models.gguf_path(places.models, fmt)), threads, *layout],
                               "libllama, flash attention on, ubatch 512, batch 2112, KV f16, "
                               + ("weights repacked as by its default, one KV stream per sequence" if label == "llama.cpp" else "weights repacked (-rtr), its fused operators on")))
     return [s for s in found if not only or any(s.name.startswith(o) for o in only)]

@@ -101,11 +101,12 @@ def saturation_requests(count: int = 20, seed: int = 5) -> list[Request]:
 
 
 def poisson_requests(count: int, rate: float, bursts: int, seed: int = 6) -> list[Request]:
-    """Poisson arrivals of 256-1024 tokens in and 32-64 out; `bursts` times, evenly spread, two prompts of 2,000 tokens besides."""
+    """Poisson arrivals of 256-1024 tokens in and 32-64 out, the first at once; `bursts` times, evenly spread, two prompts of 2,000 tokens
+    besides."""
     rng = random.Random(seed)
     requests, at = [], 0.0
-    for _ in range(count):
-        at += rng.expovariate(rate)
+    for i in range(count):
+        at += rng.expovariate(rate) if i else 0.0
         requests.append(Request(prompt(rng, rng.randint(256, 1024)), rng.randint(32, 64), at))
     for b in range(bursts):
         when = at * (b + 0.5) / bursts
@@ -113,37 +114,54 @@ def poisson_requests(count: int, rate: float, bursts: int, seed: int = 6) -> lis
     return sorted(requests, key=lambda r: r.due_s)
 
 
-async def saturate(server: Server, requests: list[Request], at_once: int = 8) -> dict:
+async def saturate(server: Server, requests: list[Request], at_once: int = 8, box_s: float = math.inf) -> dict:
+    """`at_once` requests at any time until all are done, or until `box_s` is over: what has arrived by then is what counts."""
     gate = asyncio.Semaphore(at_once)
 
     async def one(request: Request) -> Served:
         async with gate:
             return await server.send(request)
 
-    start = time.monotonic()
-    served = await asyncio.gather(*(one(r) for r in requests))
-    return load_report(served, start, server)
+    return await boxed(server, [one(r) for r in requests], requests, box_s)
 
 
-async def arrive(server: Server, requests: list[Request]) -> dict:
+async def arrive(server: Server, requests: list[Request], box_s: float = math.inf) -> dict:
+    """Every request at its own time; `box_s` after the last arrival what still runs is given up."""
     start = time.monotonic()
 
     async def one(request: Request) -> Served:
         await asyncio.sleep(max(0.0, start + request.due_s - time.monotonic()))
         return await server.send(request)
 
-    served = await asyncio.gather(*(one(r) for r in requests))
-    return load_report(served, start, server)
+    return await boxed(server, [one(r) for r in requests], requests, max(r.due_s for r in requests) + box_s)
 
 
-def load_report(served: list[Served], start: float, server: Server) -> dict:
+async def boxed(server: Server, sending: list, requests: list[Request], box_s: float) -> dict:
+    start = time.monotonic()
+    tasks = [asyncio.create_task(s) for s in sending]
+    _, late = await asyncio.wait(tasks, timeout=None if math.isinf(box_s) else box_s)
+    end = time.monotonic()
+    for task in late:
+        task.cancel()        # send() then answers with what it has; a request that was not sent yet has nothing
+    served = []
+    for task, request in zip(tasks, requests):
+        try:
+            served.append(await task)
+        except asyncio.CancelledError:
+            served.append(Served(request, end, error="not sent"))
+    return load_report(served, start, server, end if late else None)
+
+
+def load_report(served: list[Served], start: float, server: Server, cut_s: float | None = None) -> dict:
+    """`cut_s`: when the time box closed, if it did. Tokens that had arrived by then count, of requests that had not ended too; prompts
+    count once their first token is there."""
     good = [s for s in served if not s.error and s.done_s]
-    end = max((s.done_s for s in good), default=start)
-    tokens = sum(s.request.max_tokens for s in good)   # every engine was told to ignore the end of the text
+    begun = [s for s in served if s.token_times and (s in good or cut_s is not None)]
+    end = cut_s if cut_s is not None else max((s.done_s for s in good), default=start)
+    tokens = sum(s.request.max_tokens if s in good else s.tokens for s in begun)   # every engine was told to ignore the end of the text
     seconds = end - start
-    return {"requests": len(served), "completed": len(good), "seconds": seconds, "requests_per_s": len(good) / seconds if seconds else 0.0,
-            "output_tokens_per_s": tokens / seconds if seconds else 0.0,
-            "all_tokens_per_s": (tokens + sum(len(s.request.prompt) for s in good)) / seconds if seconds else 0.0,
-            "ttft": summary([s.ttft_s for s in good if s.ttft_s is not None]),
-            "tbt": summary([g for s in good for _, g in s.gaps()]),
-            "streamed_tokens": sum(s.tokens for s in good), "errors": sorted({s.error for s in served if s.error})[:3], "settings": server.settings}
+    rate = lambda amount: amount / seconds if seconds > 0 else 0.0
+    errors = {s.error for s in served if s.error and (cut_s is None or s.error not in ("cancelled", "not sent"))}
+    return {"requests": len(served), "completed": len(good), "cut": cut_s is not None, "seconds": seconds, "requests_per_s": rate(len(good)), "output_tokens_per_s": rate(tokens),
+            "all_tokens_per_s": rate(tokens + sum(len(s.request.prompt) for s in begun)), "ttft": summary([s.ttft_s for s in begun if s.ttft_s is not None]),
+            "tbt": summary([g for s in begun for _, g in s.gaps()]), "streamed_tokens": sum(s.tokens for s in begun), "errors": sorted(errors)[:3], "settings": server.settings}

@@ -3,11 +3,12 @@
 ceilings measured in the same turns.
 
   bench/cpu/setup.sh CACHE                       once: Python packages, llama.cpp, models (about 16 GB)
-  bench/cpu/run.py --cache CACHE [-o FILE.json] [--quick] [--parts cells,hybrid,operators,stall,served,loaded] [--formats bf16,int8,int4]
-                   [--minutes N] [--append]
+  bench/cpu/run.py --cache CACHE [-o FILE.json] [--quick] [--parts served,stall,loaded,operators,cells,hybrid] [--formats int8,bf16,int4]
+                   [--minutes N] [--append] [--plan]
 
-Prints a Markdown report and writes the JSON after every cell, so that Ctrl-C keeps what is done; `report.py FILE.json` prints the report
-again. Nothing else should run on the machine. What each engine runs with is in the report.
+Prints what it will do and about how long that takes, then progress, then a Markdown report. The JSON is written after every cell, so
+Ctrl-C keeps what is done; `report.py FILE.json` prints the report again. Nothing else should run on the machine. What each engine runs
+with is in the report.
 """
 from __future__ import annotations
 
@@ -18,23 +19,23 @@ import json
 import os
 import pathlib
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 
+import cells
 import engines
-import load
+import make_models
+import plan
 import report
-import servers
-from engines import CellError, warn
+import served
+from engines import warn
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-PARTS = ["cells", "hybrid", "operators", "stall", "served", "loaded"]
-PREFILLS = [128, 512, 2048]
-BATCHES = [32, 16, 8, 4, 1]          # descending: OpenVINO's larger set is cut down, which saves its prompts
-CONTEXTS = [128, 1024]
+PARTS = [*served.PARTS, *cells.PARTS]
+FORMATS = ["int8", "bf16", "int4"]
+PEERS = ["OpenVINO GenAI", "llama.cpp", "ik_llama.cpp"]
 
 
 class OutOfTime(Exception):
@@ -54,17 +55,20 @@ class Run:
         self.args, self.places = args, places
         self.logs = pathlib.Path(tempfile.mkdtemp(prefix="tactus-bench-"))
         self.start = time.monotonic()
-        self.result: dict = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "command": " ".join(["bench/cpu/run.py", *args.public]),
-                             "machine": engines.machine(), "threads": places.threads, "kv": kv_format(args.tactus_args), "versions": engines.versions(places), "settings": {}, "load_s": {},
+        self.expected_s = 0.0
+        this = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "command": " ".join(["bench/cpu/run.py", *args.public]),
+                "machine": engines.machine(), "versions": engines.versions(places)}
+        self.result: dict = {**this, "runs": [], "threads": places.threads, "kv": kv_format(args.tactus_args), "settings": {}, "load_s": {},
                              "cells": {}, "hybrid": {}, "operators": [], "stall": {}, "served": {}, "loaded": {}, "notes": []}
         if args.append and args.output.exists():
             before = json.loads(args.output.read_text())
             for part in ("settings", "load_s", "cells", "hybrid", "operators", "stall", "served", "loaded", "notes"):
                 self.result[part] = before[part]
-            self.result["notes"].append(f"Begun {before['date']} by `{before['command']}` with {before['versions']['tactus']}.")
+            self.result["runs"] = before.get("runs") or [{k: before[k] for k in ("date", "command", "machine", "versions", "seconds") if k in before}]
+        self.result["runs"].append({**this, "seconds": 0.0})
 
     def save(self) -> None:
-        self.result["seconds"] = round(time.monotonic() - self.start, 1)
+        self.result["seconds"] = self.result["runs"][-1]["seconds"] = round(time.monotonic() - self.start, 1)
         part = self.args.output.with_suffix(".part")
         part.write_text(json.dumps(self.result, indent=1) + "\n")
         part.rename(self.args.output)
@@ -75,218 +79,56 @@ class Run:
             self.result["notes"].append(text)
 
     def progress(self, text: str) -> None:
-        if self.args.minutes and time.monotonic() - self.start > self.args.minutes * 60:
+        gone = time.monotonic() - self.start
+        if self.args.minutes and gone > self.args.minutes * 60:
             raise OutOfTime
-        warn(f"[{time.monotonic() - self.start:6.0f} s] {text}")
+        warn(f"[{gone:5.0f} s of about {self.expected_s:.0f}] {text}")
 
 
-class Bench:
-    """The processes of one format, plus the ceilings' process, which takes its turn like an engine."""
+# --- The plan --------------------------------------------------------------------------------------------------------
 
-    def __init__(self, run: Run, fmt: str):
-        self.run, self.fmt = run, fmt
-        self.processes: list[engines.Process] = []
-        self.ceilings: engines.Process | None = None
-        self.broken: set[tuple[str, str]] = set()
-
-    def __enter__(self) -> "Bench":
-        return self
-
-    def load(self) -> None:
-        for spec in [engines.ceilings_spec(self.run.places), *engines.specs(self.run.places, self.fmt, self.run.args.engines)]:
-            self.run.progress(f"{self.fmt}: loading {spec.name}")
-            log = self.run.logs / f"{self.fmt}-{spec.name.replace(' ', '-')}.log"
-            try:
-                process = engines.Process(spec, log)
-                if spec.name == "ceilings":
-                    self.ceilings = process
-                    continue
-                process.ask("prefill tokens=128 repeat=1")      # touches every page once
-            except (CellError, OSError) as error:
-                self.run.note(f"{self.fmt} {spec.name}: {error}")
-                continue
-            self.processes.append(process)
-            self.run.result["settings"][f"{self.fmt} {spec.name}"] = spec.settings
-            self.run.result["load_s"][f"{self.fmt} {spec.name}"] = round(process.about.get("load_seconds", 0), 2)
-
-    def __exit__(self, *_) -> None:
-        for process in [*self.processes, *([self.ceilings] if self.ceilings else [])]:
-            process.close()
-
-    def measure_ceilings(self, into: dict) -> None:
-        if self.ceilings:
-            for key, value in self.ceilings.ask("ceilings").items():
-                into.setdefault(key, []).append(value)
-
-    def turns(self, cells: dict, key: str, commands: dict[str, str], rounds: int) -> None:
-        """cells[key]: every engine's turn with every command, `rounds` times, beginning with another engine each time."""
-        cell = cells[key] = {}
-        for r in range(rounds):
-            self.measure_ceilings(cell.setdefault("ceilings", {}))
-            at = r % max(1, len(self.processes))
-            for process in self.processes[at:] + self.processes[:at]:
-                name = process.spec.name
-                if (name, key) in self.broken or process.process.poll() is not None:
-                    continue
-                for command, line in commands.items():
-                    try:
-                        seconds = process.ask(line)["seconds"]
-                    except CellError as error:
-                        self.broken.add((name, key))
-                        self.run.note(f"{self.fmt} {name}, {key}: {error}")
-                        break
-                    cell.setdefault(name, {}).setdefault(command, []).extend(seconds)
-        self.run.save()
+def planned(run: Run) -> list[tuple[str, float]]:
+    """(what, about how many seconds), in the order in which it is done."""
+    args, places, rows = run.args, run.places, []
+    fmt = args.serve_format
+    for part in [p for p in PARTS if p in args.parts]:
+        if part == "served":
+            for scenario, requests in served.scenarios(run).items():
+                rows_of = served.served_rows(run)
+                names = [n for n, _ in (served.poisson_rows(run, rows_of) if scenario == "poisson" else rows_of)]
+                tokens, answers = sum(len(r.prompt) for r in requests), sum(r.max_tokens for r in requests)
+                rows.append((f"served, {scenario}: {len(names)} servers", sum(plan.served_s(n, fmt, scenario, tokens, answers, max(r.due_s for r in requests)) for n in names)))
+        elif part == "stall":
+            names = [n for n, _ in served.stall_rows(run)]
+            rows.append((f"stall test: {len(names)} servers and --tbt-slo with its profile",
+                         sum(plan.stall_s(n, fmt, *served.stall_shape(run, n)) for n in names) + served.profile_limit_s(args.quick) + 20))
+        elif part == "loaded":
+            rows.append(("loaded server", 45))
+    for fmt in args.formats if set(args.parts) & set(cells.PARTS) else []:
+        names = [s.name for s in engines.specs(places, fmt, args.engines)]
+        seconds = plan.loading_s(names, fmt)
+        if "operators" in args.parts:
+            seconds += 15 if fmt == "bf16" or args.quick else 30
+        if "cells" in args.parts:
+            seconds += plan.cells_s(names, fmt, args.rounds, *cells.shapes(args.quick))
+        if "hybrid" in args.parts:
+            seconds += plan.hybrid_s(names, fmt, args.rounds)
+        rows.append((f"{fmt}: {', '.join(p for p in cells.PARTS if p in args.parts)} of {', '.join(names)}", seconds))
+    return rows
 
 
-def run_cells(run: Run, bench: Bench) -> None:
-    rounds, cells = run.args.rounds, run.result["cells"].setdefault(bench.fmt, {})
-    for tokens in PREFILLS if not run.args.quick else [512]:
-        run.progress(f"{bench.fmt}: prefill {tokens}")
-        bench.turns(cells, f"prefill {tokens}", {"all": f"prefill tokens={tokens} repeat=1"}, rounds if tokens > 128 else rounds + 1)
-    for context in CONTEXTS if not run.args.quick else CONTEXTS[:1]:
-        for batch in BATCHES if not run.args.quick else [16, 1]:
-            run.progress(f"{bench.fmt}: decode {batch} at context {context}")
-            key = f"decode {batch} at {context}"
-            bench.turns(cells, key, {"all": f"decode batch={batch} context={context} steps={4 if batch > 4 else 8}"}, rounds)
+def print_plan(run: Run) -> None:
+    rows = planned(run)
+    run.expected_s = sum(s for _, s in rows)
+    for what, seconds in rows:
+        warn(f"{seconds:6.0f} s  {what}")
+    limit = f", and nothing new begins after {run.args.minutes:g} minutes" if run.args.minutes else ""
+    if run.result["machine"]["load_average"] > 0.5:
+        warn(f"  ! the load average is {run.result['machine']['load_average']:.1f}: what else runs here will show in every figure")
+    warn(f"About {run.expected_s / 60:.0f} minutes on two cores of a Zen 5{limit}; into {run.args.output}")
 
 
-def run_hybrid(run: Run, bench: Bench) -> None:
-    run.progress(f"{bench.fmt}: hybrid step, 512 + 16, and its parts")
-    bench.turns(run.result["hybrid"], bench.fmt,
-                {"chunk": "prefill tokens=512 repeat=1", "decode": "decode batch=16 context=128 steps=2", "hybrid": "hybrid chunk=512 batch=16 context=128 steps=1"},
-                max(2, run.args.rounds))
-
-
-def run_operators(run: Run, bench: Bench) -> None:
-    if bench.ceilings is None:
-        return
-    run.progress(f"{bench.fmt}: operators")
-    answer = bench.ceilings.ask(f"operators format={bench.fmt}")
-    run.result["operators"] = [o for o in run.result["operators"] if o["format"] != bench.fmt] + [{"format": bench.fmt, **row} for row in answer["operators"]]
-    run.save()
-
-
-# --- Served ----------------------------------------------------------------------------------------------------------
-
-async def with_server(run: Run, server: servers.Server, scenario) -> dict | None:
-    try:
-        await server.start()
-        try:
-            await server.send(servers.Request(list(range(300, 364)), 4))     # touches every page once
-            return await scenario(server)
-        finally:
-            await server.stop()
-    except (CellError, RuntimeError, asyncio.TimeoutError, OSError) as error:
-        run.note(f"{server.name}: {error or type(error).__name__}")
-        return None
-
-
-def wanted(run: Run, name: str) -> bool:
-    return not run.args.engines or any(name.startswith(e) for e in run.args.engines)
-
-
-def peers(run: Run, llama_batches: list[list[str]], chunks: list[tuple[int, bool]]) -> list[tuple[str, servers.Server]]:
-    places, fmt = run.places, run.args.serve_format
-    found = []
-    for label, folder in (("llama.cpp", places.llama), ("ik_llama.cpp", places.ik)):
-        for flags in llama_batches if folder else []:
-            name = f"{label}, {' '.join(flags) or 'default'}"
-            found.append((name, servers.Llama(label, folder, places, fmt, run.logs / f"server-{label}.log", flags)))
-    if places.openvino_python:
-        for chunk, fuse in chunks:
-            server = servers.OpenVino(places, fmt, run.logs / "server-openvino.log", chunk, fuse)
-            found.append((server.name, server))
-    return [(n, s) for n, s in found if wanted(run, n)]
-
-
-def tactus(run: Run, label: str, args: list[str]) -> tuple[str, servers.Server]:
-    return label, servers.Tactus(run.places, run.args.serve_format, run.logs / "server-tactus.log", args, label)
-
-
-def profile(run: Run) -> pathlib.Path | None:
-    """Step times of this machine for --tbt-slo, measured by `tactus profile` in this run."""
-    path = run.logs / "profile.csv"
-    model = engines.tactus_models(run.places, run.args.serve_format)[0][1]
-    limit = "15s" if run.args.quick else "40s"
-    done = subprocess.run([str(run.places.tactus), "profile", *model, "--threads", str(run.places.threads), "--max-context", "4096", "--time-limit", limit,
-                           *run.places.tactus_args, "-o", str(path)], capture_output=True, text=True)
-    if done.returncode or not path.exists():
-        run.note(f"tactus profile: {done.stderr.strip().splitlines()[-1:] or done.returncode}")
-        return None
-    return path
-
-
-def slo_s(run: Run) -> float:
-    """What the aim allows a gap, less a tenth: 1.5 times our undisturbed gap, or the best peer's, whichever is more."""
-    quiet = {name: row["quiet"]["p99_s"] for name, row in run.result["stall"].items()}
-    ours = quiet.get("tactus", 0.0)
-    theirs = [v for name, v in quiet.items() if not name.startswith("tactus")]
-    return 0.9 * 1.5 * max(ours, min(theirs, default=0.0))
-
-
-async def run_stall(run: Run) -> None:
-    quick = run.args.quick
-    rows: list[tuple[str, servers.Server]] = [tactus(run, "tactus", [])] if wanted(run, "tactus") else []
-    rows += peers(run, [["-b", "64"]] if quick else [[], ["-b", "64"]], [(256, True)] if quick else [(256, True), (512, True), (2048, True), (2048, False)])
-    budgets = [128] if quick else [32, 64, 128, 256, 512, 2048]
-    if wanted(run, "tactus"):
-        rows += [tactus(run, f"tactus, budget {b}", ["--max-num-batched-tokens", str(b)]) for b in budgets]
-        rows.append(("tactus, --tbt-slo", None))
-    for name, server in rows:
-        if server is None:
-            run.progress("stall test: profile for --tbt-slo")
-            path = profile(run)
-            slo = slo_s(run)
-            if path is None or slo <= 0:
-                continue
-            name, server = tactus(run, name, ["--tbt-slo", f"{slo * 1000:.0f}ms", "--profile", str(path)])
-        run.progress(f"stall test: {name}")
-        prompts = 1 if quick or "llama" in name else 2      # theirs take tens of seconds
-        row = await with_server(run, server, lambda s: load.stall(s, prompts=prompts, quiet_s=3 if quick else 6))
-        if row:
-            run.result["stall"][name] = row
-            run.save()
-
-
-async def run_served(run: Run) -> None:
-    quick = run.args.quick
-    rows = [tactus(run, "tactus", [])] if wanted(run, "tactus") else []
-    rows += peers(run, [[]], [(256, True)] if quick else [(256, True), (2048, False)])
-    scenarios = [("saturation", lambda s: load.saturate(s, load.saturation_requests(8 if quick else 20)))]
-    if not quick:
-        requests = load.poisson_requests(run.args.poisson_requests, run.args.rate, bursts=2)
-        scenarios.append(("poisson", lambda s: load.arrive(s, requests)))
-    for scenario, play in scenarios:
-        for name, server in rows:
-            run.progress(f"served, {scenario}: {name}")
-            row = await with_server(run, server, play)
-            if row:
-                run.result["served"].setdefault(scenario, {})[name] = row
-                run.save()
-
-
-async def run_loaded(run: Run) -> None:
-    """What HTTP and the engine cost: 32 streams through the server against 32 sequences in the bare executor, in turns."""
-    fmt = run.args.serve_format
-    spec = engines.specs(run.places, fmt, ["tactus"])[0]
-    run.progress("loaded server: 32 streams against the bare engine")
-    out = run.result["loaded"] = {}
-    for _ in range(2):
-        try:
-            bare = engines.Process(spec, run.logs / "bare.log")
-            bare.ask("prefill tokens=128 repeat=1")
-            out.setdefault("bare_step_s", []).extend(bare.ask("decode batch=32 context=144 steps=32")["seconds"])
-            bare.close()
-        except CellError as error:
-            run.note(f"loaded server: {error}")
-            return
-        _, server = tactus(run, "tactus", ["--max-num-seqs", "32"])
-        row = await with_server(run, server, lambda s: load.streams(s, 32, 128, 64))
-        if row:
-            out.setdefault("served", []).append(row)
-    run.save()
-
+# --- The command line ------------------------------------------------------------------------------------------------
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -295,57 +137,132 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--ik", type=pathlib.Path, help="folder with ik_llama.cpp's bin/llama-server and llama_driver, where setup.sh did not build it")
     parser.add_argument("-o", "--output", type=pathlib.Path, help="default: bench/results/DATE-cpu.json")
     parser.add_argument("--parts", default=",".join(PARTS), help=f"default: {','.join(PARTS)}")
-    parser.add_argument("--formats", help="of the in-process cells; default: bf16,int8,int4, with --quick int8")
+    parser.add_argument("--formats", help=f"of the in-process cells; default: {','.join(FORMATS)}, with --quick int8")
     parser.add_argument("--serve-format", default="int8", choices=["bf16", "int8", "int4"], help="of the stall test and the load tests")
     parser.add_argument("--engines", default="", help="names that begin so only, comma-separated: tactus,OpenVINO,llama.cpp,ik_llama.cpp")
     parser.add_argument("--variants", type=int, default=2, help="how many of our own ways to run a format (engines.py lists them); 0: all")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
-    parser.add_argument("--rounds", type=int, default=2, help="turns of every engine per cell")
-    parser.add_argument("--rate", type=float, default=0.3, help="Poisson arrivals per second")
-    parser.add_argument("--poisson-requests", type=int, default=14)
+    parser.add_argument("--rounds", type=int, default=2, help="turns of every engine per cell: one more for prompts and hybrid steps, twice as many for decode steps")
+    parser.add_argument("--rate", type=float, default=0.15, help="Poisson arrivals per second, bursts not counted")
+    parser.add_argument("--poisson-requests", type=int, default=10)
     parser.add_argument("--tactus-args", default="", help="more flags for our own side, space-separated")
     parser.add_argument("--quick", action="store_true", help="a few cells of everything in one format, one turn each")
     parser.add_argument("--minutes", type=float, default=0, help="begin nothing new after so long; 0: no limit")
     parser.add_argument("--append", action="store_true", help="add to what --output holds, replacing the cells that are measured again")
+    parser.add_argument("--plan", action="store_true", help="say what would be done and about how long it takes, and do nothing")
     args = parser.parse_args()
-    unknown = set(args.parts.split(",")) - set(PARTS)
-    if unknown:
-        parser.error(f"--parts: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    args.public = [a for a in sys.argv[1:] if "/" not in a and a not in ("--cache", "--build", "--ik", "-o", "--output")]
-    args.engines = [e for e in args.engines.split(",") if e]
-    args.formats = args.formats or ("int8" if args.quick else "bf16,int8,int4")
+    args.parts = chosen(parser, "--parts", args.parts, PARTS)
+    args.formats = chosen(parser, "--formats", args.formats or ("int8" if args.quick else ",".join(FORMATS)), FORMATS)
+    args.engines = chosen(parser, "--engines", args.engines, ["tactus", *PEERS], lambda e, k: any(x.startswith(e) for x in k))
+    for name in ("threads", "rounds", "poisson_requests"):
+        if getattr(args, name) < 1:
+            parser.error(f"--{name.replace('_', '-')} {getattr(args, name)}: at least 1")
+    if args.rate <= 0 or args.minutes < 0 or args.variants < 0:
+        parser.error("--rate must be above 0, --minutes and --variants not below")
+    if args.threads > (os.cpu_count() or 1):
+        parser.error(f"--threads {args.threads}: this machine has {os.cpu_count()} cores")
     args.rounds = 1 if args.quick else args.rounds
     args.output = args.output or ROOT / "bench/results" / f"{datetime.date.today()}-cpu.json"
+    args.public = public(sys.argv[1:])
+    check(parser, args)
     return args
 
 
-def existing(path: pathlib.Path | None, probe: str) -> pathlib.Path | None:
-    return path if path and (path / probe).exists() else None
+def chosen(parser: argparse.ArgumentParser, flag: str, text: str, known: list[str], fits=lambda e, k: e in k) -> list[str]:
+    words = [w for w in text.split(",") if w]
+    unknown = [w for w in words if not fits(w, known)]
+    if unknown:
+        parser.error(f"{flag}: {', '.join(unknown)} unknown; there are {', '.join(known)}")
+    return words
+
+
+def public(words: list[str]) -> list[str]:
+    """The command with this machine's folders named by what they are."""
+    names = {"--cache": "CACHE", "--build": "BUILD", "--ik": "IK", "-o": "FILE", "--output": "FILE"}
+    found = []
+    for word in words:
+        flag, _, value = word.partition("=")
+        if found and found[-1] in names:
+            found.append(names[found[-1]])
+        else:
+            found.append(f"{flag}={names[flag]}" if flag in names and value else word)
+    return found
+
+
+def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """What is missing is said before anything is measured."""
+    script = "bench/cpu/setup.sh"
+    if not args.cache.is_dir():
+        parser.error(f"--cache {args.cache}: no such folder; {script} {args.cache} fills it")
+    needed = ["tactus"] if set(args.parts) & set(served.PARTS) else []
+    needed += ["bench/model/model_speed"] if set(args.parts) & {"cells", "hybrid", "loaded"} else []
+    needed += ["bench/cpu/cpu_operators"] if set(args.parts) & set(cells.PARTS) else []
+    missing = [n for n in needed if not os.access(args.build / n, os.X_OK)]
+    if missing:
+        parser.error(f"--build {args.build} has no {', '.join(missing)}: cmake --preset release -DTACTUS_BUILD_BENCH=ON && cmake --build build/release")
+    formats = set(args.formats) if set(args.parts) & set(cells.PARTS) else set()
+    formats |= {args.serve_format} if set(args.parts) & set(served.PARTS) else set()
+    files = {make_models.gguf_path(args.cache / "models", f) for f in formats | {"bf16"}}       # ours quantises the bf16 file
+    if is_wanted(args, "OpenVINO GenAI") and (args.cache / "venv").exists():
+        files |= {make_models.openvino_path(args.cache / "models", f) for f in formats}
+    lost = sorted(p.name for p in files if not p.exists())
+    if lost:
+        parser.error(f"{args.cache / 'models'} lacks {', '.join(lost)}: {script} {args.cache} writes what is missing")
+    for name in PEERS:
+        if args.engines and is_wanted(args, name) and not place(args, name):
+            parser.error(f"--engines asks for {name}, which is not in {args.cache}: {script} {args.cache}{' IK_SOURCE' if name.startswith('ik') else ''} puts it there")
+    folder = args.output.resolve().parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        parser.error(f"-o {args.output}: cannot write to {folder}")
+    if args.append and args.output.exists():
+        try:
+            report.check(json.loads(args.output.read_text()))
+        except ValueError as error:
+            parser.error(f"--append: {args.output} is not a result of this program: {error}")
+
+
+def is_wanted(args: argparse.Namespace, name: str) -> bool:
+    return not args.engines or any(name.startswith(e) for e in args.engines)
+
+
+def place(args: argparse.Namespace, name: str) -> pathlib.Path | None:
+    """Where a peer is; None where setup.sh has not put it."""
+    cache = args.cache.resolve()
+    folder = {"OpenVINO GenAI": cache / "venv", "llama.cpp": cache / "llama.cpp", "ik_llama.cpp": args.ik or cache / "ik_llama.cpp"}[name]
+    probes = ["bin/python"] if name.startswith("OpenVINO") else ["llama_driver", "bin/llama-server"]
+    if not all((folder / p).exists() for p in probes):
+        return None
+    return folder / "bin/python" if name.startswith("OpenVINO") else folder.resolve()
 
 
 def main() -> None:
     args = parse()
-    cache = args.cache.resolve()
-    python = cache / "venv/bin/python"
-    places = engines.Places(cache / "models", args.build.resolve(), args.threads, python if python.exists() else None, existing(cache / "llama.cpp", "llama_driver"),
-                            existing(args.ik or cache / "ik_llama.cpp", "llama_driver"), args.tactus_args.split(), args.variants)
+    places = engines.Places(args.cache.resolve() / "models", args.build.resolve(), args.threads, place(args, "OpenVINO GenAI"), place(args, "llama.cpp"),
+                            place(args, "ik_llama.cpp"), args.tactus_args.split(), args.variants)
     run = Run(args, places)
-    for name, place in (("OpenVINO GenAI", places.openvino_python), ("llama.cpp", places.llama), ("ik_llama.cpp", places.ik)):
-        if place is None:
-            run.note(f"{name} is not there: not measured")
-    parts = args.parts.split(",")
+    for name in PEERS:
+        if is_wanted(args, name) and place(args, name) is None:
+            run.note(f"{name} is not in the cache: not measured")
+    print_plan(run)
+    if args.plan:
+        run.logs.rmdir()
+        return
+    if args.output.exists() and not args.append:
+        before = args.output.with_suffix(".json.before")
+        args.output.rename(before)
+        warn(f"{args.output} was there: it is now {before.name} (--append would have added to it)")
+    signal.signal(signal.SIGINT, signal.default_int_handler)      # a shell's background jobs begin with it ignored
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        for fmt in args.formats.split(","):
-            if {"cells", "hybrid", "operators"} & set(parts):
-                with Bench(run, fmt) as bench:
-                    bench.load()
-                    for part, play in (("operators", run_operators), ("cells", run_cells), ("hybrid", run_hybrid)):
-                        if part in parts:
-                            play(run, bench)
-        for part, scenario in (("loaded", run_loaded), ("stall", run_stall), ("served", run_served)):
-            if part in parts:
+        for part, scenario in served.PARTS.items():
+            if part in args.parts:
                 asyncio.run(scenario(run))
+        for fmt in args.formats if set(args.parts) & set(cells.PARTS) else []:
+            with cells.Bench(run, fmt) as bench:
+                bench.load()
+                for part, play in cells.PARTS.items():
+                    if part in args.parts:
+                        play(run, bench)
     except (KeyboardInterrupt, OutOfTime) as reason:
         run.note(f"{'out of time' if isinstance(reason, OutOfTime) else 'interrupted'}: what comes after this is missing")
     run.save()

@@ -85,7 +85,8 @@ class HttpServer(Server):
             self.port = s.getsockname()[1]
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(*self.command, "--host", "127.0.0.1", "--port", str(self.port), stdout=log, stderr=log,
-                                                                cwd=self.log.resolve().parent)   # ik_llama.cpp writes a llama.log where it stands
+                                                                cwd=self.log.resolve().parent,   # ik_llama.cpp writes a llama.log where it stands
+                                                                start_new_session=True)          # Ctrl-C is the run's to handle
         end = time.monotonic() + 180
         while time.monotonic() < end:
             if self.process.returncode is not None:
@@ -150,8 +151,7 @@ class HttpServer(Server):
 class Tactus(HttpServer):
     ready_path = "/ready"
 
-    def __init__(self, places: engines.Places, fmt: str, log: pathlib.Path, args: list[str], label: str = "tactus"):
-        model = engines.tactus_models(places, fmt)[0][1]
+    def __init__(self, places: engines.Places, model: list[str], log: pathlib.Path, args: list[str], label: str = "tactus"):
         flags = ["--threads", str(places.threads), "--kv-cache-memory", "1GiB", "--prefix-caching", "off", *places.tactus_args, *args]
         if "--max-num-seqs" not in flags:
             flags += ["--max-num-seqs", "8"]
@@ -196,10 +196,12 @@ class OpenVino(Server):
         self.process: asyncio.subprocess.Process | None = None
         self.waiting: dict[int, tuple[Served, asyncio.Event, typing.Callable | None]] = {}
         self.next_id = 0
+        self.reader: asyncio.Task | None = None
 
     async def start(self) -> None:
         with self.log.open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(*self.command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log)
+            self.process = await asyncio.create_subprocess_exec(*self.command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
+                                                                start_new_session=True)
         while line := await asyncio.wait_for(self.process.stdout.readline(), 180):
             if line.startswith(b"{"):
                 break
@@ -239,7 +241,7 @@ class OpenVino(Server):
             await event.wait()
         except asyncio.CancelledError:
             served.error = "cancelled"
-            with contextlib.suppress(OSError):
+            if not self.process.stdin.is_closing():
                 self.process.stdin.write(json.dumps({"id": number, "cancel": True}).encode() + b"\n")
         finally:
             self.waiting.pop(number, None)
@@ -254,4 +256,5 @@ class OpenVino(Server):
             except asyncio.TimeoutError:
                 self.process.kill()
                 await self.process.wait()
-        self.reader.cancel()
+        if self.reader:
+            self.reader.cancel()

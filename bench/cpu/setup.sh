@@ -6,29 +6,57 @@
 #   CACHE/venv          Python packages (requirements.txt): OpenVINO GenAI, and optimum-intel with torch for the export (8 GB)
 #   CACHE/llama.cpp     built from the source package of llama-cpp-python
 #   CACHE/ik_llama.cpp  built from IK_SOURCE, a checkout of that fork, where one is given
-#   CACHE/models        seeded weights in every engine's format (make_models.py, 7 GB)
+#   CACHE/models        seeded weights in every engine's format (make_models.py, 7 GB, 2 more while it works)
 #
-# SHARED_SITE_PACKAGES=DIR: packages that are there (torch, say) are used from there.
+# SHARED_SITE_PACKAGES=DIR: packages that are there (torch, say) are used from there. JOBS=N: how many compilers run at once (all cores).
 set -euo pipefail
-if [ $# -lt 1 ]; then
-  sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
+if [ $# -lt 1 ] || [ $# -gt 2 ] || [ "${1#-}" != "$1" ]; then
+  sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
-here=$(cd "$(dirname "$0")" && pwd)
-mkdir -p "$1"
-cache=$(cd "$1" && pwd)
-ik=${2:-}
-llama_package=llama_cpp_python==0.3.36
-jobs=${JOBS:-$(nproc)}
 say() { echo "setup: $*" >&2; }
+fail() { say "$*"; exit 2; }
+
+here=$(cd "$(dirname "$0")" && pwd)
+ik=${2:-}
+jobs=${JOBS:-$(nproc)}
+shared=${SHARED_SITE_PACKAGES:-}
+llama_package=llama_cpp_python==0.3.36
+
+# Everything that can be wrong is found before anything is fetched.
+for tool in python3 cmake c++ make tar; do
+  command -v "$tool" > /dev/null || fail "$tool is missing: install build-essential, cmake, python3 and python3-venv"
+done
+python3 -c 'import ensurepip, venv' 2> /dev/null || fail "Python cannot make virtual environments: install python3-venv"
+case $jobs in '' | *[!0-9]* | 0) fail "JOBS='$jobs' is not a number of compilers; say JOBS=2" ;; esac
+if [ -n "$ik" ]; then
+  [ -f "$ik/CMakeLists.txt" ] || fail "IK_SOURCE '$ik' is not a checkout of ik_llama.cpp: it has no CMakeLists.txt"
+  ik=$(cd "$ik" && pwd)
+fi
+[ -z "$shared" ] || [ -d "$shared" ] || fail "SHARED_SITE_PACKAGES '$shared' is not a folder"
+mkdir -p "$1" 2> /dev/null || fail "cannot make the folder '$1': give one of yours"
+[ -w "$1" ] || fail "cannot write to '$1': give a folder of yours"
+cache=$(cd "$1" && pwd)
+need=0
+[ -e "$cache/venv/.done" ] || need=$((need + $([ -n "$shared" ] && echo 1 || echo 8)))
+[ -e "$cache/models/.done" ] || need=$((need + 9))
+[ -x "$cache/llama.cpp/llama_driver" ] || need=$((need + 1))
+free=$(($(df -Pk "$cache" | awk 'NR == 2 { print $4 }') / 1048576))
+[ "$free" -ge "$need" ] || fail "$cache has $free GiB free and what is missing takes $need; give a folder on a larger disk"
+
+log=$cache/setup.log
+step="checking"
+trap 'status=$?; [ $status -eq 0 ] || { say "failed with status $status while $step; last lines of $log:"; tail -n 5 "$log" >&2; }' EXIT
+: > "$log"
 
 if [ ! -e "$cache/venv/.done" ]; then
-  say "Python packages"
-  [ -e "$cache/venv/bin/python" ] || python3 -m venv "$cache/venv"
-  if [ -n "${SHARED_SITE_PACKAGES:-}" ]; then
-    echo "$SHARED_SITE_PACKAGES" > "$("$cache/venv/bin/python" -c 'import site; print(site.getsitepackages()[0])')/shared.pth"
+  step="installing Python packages"
+  say "$step"
+  [ -e "$cache/venv/bin/python" ] || python3 -m venv "$cache/venv" >> "$log" 2>&1
+  if [ -n "$shared" ]; then
+    echo "$shared" > "$("$cache/venv/bin/python" -c 'import site; print(site.getsitepackages()[0])')/shared.pth"
   fi
-  "$cache/venv/bin/pip" install -q -r "$here/requirements.txt"
+  "$cache/venv/bin/pip" install -q --disable-pip-version-check -r "$here/requirements.txt" >> "$log" 2>&1
   touch "$cache/venv/.done"
 fi
 
@@ -37,27 +65,32 @@ build() {
   local name=$1 source=$2 flag=${3:-} out=$cache/$1
   mkdir -p "$out"
   if [ ! -x "$out/bin/llama-server" ]; then
-    say "building $name (log: $out/build.log)"
+    step="building $name"
+    say "$step with $jobs compilers at once (minutes)"
     cmake -S "$source" -B "$out/build" -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_CURL=OFF -DLLAMA_BUILD_TESTS=OFF -DBUILD_SHARED_LIBS=OFF \
-      -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DCMAKE_RUNTIME_OUTPUT_DIRECTORY="$out/bin" > "$out/build.log" 2>&1
-    cmake --build "$out/build" --target llama-server llama-bench llama-batched-bench -j "$jobs" >> "$out/build.log" 2>&1
+      -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF >> "$log" 2>&1
+    cmake --build "$out/build" --target llama-server -j "$jobs" >> "$log" 2>&1
+    mkdir -p "$out/bin"
+    cp "$out/build/bin/llama-server" "$out/bin/" >> "$log" 2>&1
   fi
   if [ ! -x "$out/llama_driver" ] || [ "$here/llama_driver.cc" -nt "$out/llama_driver" ]; then
-    say "building $name's driver"
+    step="building $name's driver"
+    say "$step"
     # Static libraries that need each other: in one group, and OpenMP as their build found it.
     # shellcheck disable=SC2086,SC2046
     c++ -O2 -std=c++17 $flag -I"$source/include" -I"$source/ggml/include" "$here/llama_driver.cc" -o "$out/llama_driver" \
-      -Wl,--start-group $(find "$out/build/src" "$out/build/ggml" -name '*.a') -Wl,--end-group -fopenmp -lpthread -ldl
+      -Wl,--start-group $(find "$out/build/src" "$out/build/ggml" -name '*.a') -Wl,--end-group -fopenmp -lpthread -ldl >> "$log" 2>&1
   fi
 }
 
-if [ ! -x "$cache/llama.cpp/llama_driver" ] || [ "$here/llama_driver.cc" -nt "$cache/llama.cpp/llama_driver" ]; then
+if [ ! -x "$cache/llama.cpp/llama_driver" ] || [ ! -x "$cache/llama.cpp/bin/llama-server" ] || [ "$here/llama_driver.cc" -nt "$cache/llama.cpp/llama_driver" ]; then
   source=$cache/llama.cpp/source
   if [ ! -e "$source/CMakeLists.txt" ]; then
-    say "fetching llama.cpp from the source package $llama_package"
+    step="fetching llama.cpp from the source package $llama_package"
+    say "$step"
     mkdir -p "$source"
-    "$cache/venv/bin/pip" download -q --no-deps --no-binary llama-cpp-python "$llama_package" -d "$cache/llama.cpp"
-    tar -xzf "$cache"/llama.cpp/llama_cpp_python-*.tar.gz -C "$source" --strip-components=3 --wildcards '*/vendor/llama.cpp/*'
+    "$cache/venv/bin/pip" download -q --disable-pip-version-check --no-deps --no-binary llama-cpp-python "$llama_package" -d "$cache/llama.cpp" >> "$log" 2>&1
+    tar -xzf "$cache"/llama.cpp/llama_cpp_python-*.tar.gz -C "$source" --strip-components=3 --wildcards '*/vendor/llama.cpp/*' >> "$log" 2>&1
   fi
   build llama.cpp "$source"
   echo "source package $llama_package" > "$cache/llama.cpp/version.txt"
@@ -68,6 +101,11 @@ if [ -n "$ik" ]; then
   { git -C "$ik" log -1 --format='commit %h of %cs' 2>/dev/null || echo "a copy without history"; } > "$cache/ik_llama.cpp/version.txt"
 fi
 
-say "models"
-"$cache/venv/bin/python" "$here/make_models.py" --out "$cache/models" >&2
+if [ ! -e "$cache/models/.done" ]; then
+  step="writing the models"
+  say "$step (minutes)"
+  mkdir -p "$cache/models"
+  "$cache/venv/bin/python" "$here/make_models.py" --out "$cache/models" >> "$log" 2>&1
+  touch "$cache/models/.done"
+fi
 say "done: bench/cpu/run.py --cache $cache"

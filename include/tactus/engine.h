@@ -57,7 +57,8 @@ struct EngineStats {
 
 class Engine {
  public:
-  using Progress = std::function<void(std::string_view line)>;   // start-up lines: memory plan, scheduler, time to ready
+  using Progress = std::function<void(std::string_view line)>;   // start-up lines: memory plan, scheduler, time to ready;
+                                                                   // those that a user should not miss begin with "warning: "
 
   // Loads and starts; blocks until ready.
   static Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const Progress& progress = {});

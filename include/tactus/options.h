@@ -81,7 +81,7 @@ struct EngineOptions {
     v.Field("swap-space", swap_space, {.unit = "bytes", .help = "host memory for swap preemption; 0: recompute"});
     v.Group("Execution");
     v.Field("threads", threads, {.unit = "threads", .min = 0, .max = 1024, .help = "compute threads; 0: the cores this process may use"});
-    v.Field("kernels", kernels, {.choices = "|ref|scalar|avx2|avx512", .help = "force a kernel set; default: the fastest this machine runs"});
+    v.Field("kernels", kernels, {.choices = "|ref|scalar|avx2|avxvnni|avx512|amx|neon_dotprod|neon_i8mm", .help = "force a kernel set; default: the fastest this machine runs"});
     v.Field("default-max-tokens", default_max_tokens, {.unit = "tokens", .min = 1, .help = "cap for chats that state no max_tokens"});
     v.Field("trace-out", trace_out, {.help = "record every input of the step loop, for replay"});
   }

@@ -104,14 +104,7 @@ int BenchCommand(const Args& args) {
   CommandLine line("bench", "--url URL (--rate R | --concurrency N) [options]",
                    "Load-tests any OpenAI-compatible endpoint.");
   line.Add(options);
-  switch (line.Parse(args)) {
-    case CommandLine::Outcome::kDone:
-      return kExitOk;
-    case CommandLine::Outcome::kBadUsage:
-      return kExitUsage;
-    case CommandLine::Outcome::kRun:
-      break;
-  }
+  if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (options.load.url.empty())
     return Fail(InvalidArgument("--url is missing: http://HOST:PORT of a server"), kExitUsage);
   auto spec = ParseWorkload(options.workload);

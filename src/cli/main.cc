@@ -1,4 +1,6 @@
 // `tactus <command> [arguments]`: the table of commands and nothing else.
+#include <signal.h>
+
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -67,6 +69,7 @@ int VersionCommand(const Args&) {
 
 // The last resort of what nobody foresaw: a line and a failure instead of an abort.
 int main(int argc, char** argv) {
+  signal(SIGXFSZ, SIG_IGN);   // a file that grows beyond 'ulimit -f' is an error of its write
   try {
     return tactus::cli::Main(argc, argv);
   } catch (const std::bad_alloc&) {

@@ -88,14 +88,7 @@ int ModelsCommand(const Args& args) {
   line.Positional("VERB", &options.verb, true, "list or inspect");
   line.Positional("MODEL", &options.model, false,
                   "a GGUF file, a folder, or a name of the list; default: the default model");
-  switch (line.Parse(args)) {
-    case CommandLine::Outcome::kDone:
-      return kExitOk;
-    case CommandLine::Outcome::kBadUsage:
-      return kExitUsage;
-    case CommandLine::Outcome::kRun:
-      break;
-  }
+  if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (options.verb == "list") return List(options);
   if (options.verb != "inspect") {
     std::fprintf(stderr, "tactus models: '%s' is neither list nor inspect\n", options.verb.c_str());

@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <iostream>
 
+#include "cli/commands.h"
+
 namespace tactus::cli {
 namespace {
 
@@ -419,6 +421,18 @@ CommandLine::Outcome CommandLine::Parse(const std::vector<std::string>& args) {
     return Outcome::kDone;
   }
   return Outcome::kRun;
+}
+
+std::optional<int> CommandLine::ParseOrExit(const std::vector<std::string>& args) {
+  switch (Parse(args)) {
+    case Outcome::kDone:
+      return kExitOk;
+    case Outcome::kBadUsage:
+      return kExitUsage;
+    case Outcome::kRun:
+      break;
+  }
+  return std::nullopt;
 }
 
 }  // namespace tactus::cli

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -62,6 +63,8 @@ class CommandLine {
   enum class Outcome { kRun, kDone, kBadUsage };
   // args exclude program and command. Prints help or the effective configuration to stdout, errors to stderr.
   Outcome Parse(const std::vector<std::string>& args);
+  // The same for a command: the exit status where it has nothing left to do.
+  std::optional<int> ParseOrExit(const std::vector<std::string>& args);
 
   std::string HelpText() const;
   std::string ConfigText() const;  // TOML

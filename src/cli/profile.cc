@@ -125,14 +125,7 @@ int ProfileCommand(const Args& args) {
   CommandLine line("profile", "[MODEL] [options]", "Measures a model's step times on this machine, for budgets and simulations.");
   line.Add(options);
   line.Positional("MODEL", &options.engine.model, false, "a GGUF file, a Hugging Face folder, or a name of `tactus models list`");
-  switch (line.Parse(args)) {
-    case CommandLine::Outcome::kDone:
-      return kExitOk;
-    case CommandLine::Outcome::kBadUsage:
-      return kExitUsage;
-    case CommandLine::Outcome::kRun:
-      break;
-  }
+  if (const auto exit = line.ParseOrExit(args)) return *exit;
   bool interrupted = false;
   const Status status = Profile(options, &interrupted);
   if (!status.ok()) std::fprintf(stderr, "tactus profile: %s\n", status.message().c_str());

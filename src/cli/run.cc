@@ -233,19 +233,15 @@ int RunCommand(const Args& args) {
   line.Add(options);
   line.Positional("MODEL", &options.engine.model, false,
                   "a GGUF file, a Hugging Face folder, or a name of `tactus models list`");
-  switch (line.Parse(args)) {
-    case CommandLine::Outcome::kDone:
-      return kExitOk;
-    case CommandLine::Outcome::kBadUsage:
-      return kExitUsage;
-    case CommandLine::Outcome::kRun:
-      break;
-  }
+  if (const auto exit = line.ParseOrExit(args)) return *exit;
   const bool quiet = !isatty(STDERR_FILENO);
   auto engine = Engine::Create(options.engine, [quiet](std::string_view text) {
-    if (!quiet) std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+    if (!quiet || text.starts_with("warning: ")) std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
   });
-  if (!engine.ok()) return Fail(engine.status());
+  if (!engine.ok()) {
+    const int code = Fail(engine.status());
+    return engine.status().code() == StatusCode::kInvalidArgument ? kExitUsage : code;   // as `tactus serve` has it
+  }
   CatchInterrupt();
   const int code = options.prompt.empty() ? Chat(**engine, options) : AnswerOnce(**engine, options);
   const Status closed = (*engine)->Close();

@@ -47,14 +47,7 @@ int ServeCommand(const Args& args) {
   line.Positional("MODEL", &engine.model, false,
                   "a GGUF file, a Hugging Face folder, or a name of `tactus models list`; default: smollm2-135m");
   line.Epilog(SchedulerHelp());
-  switch (line.Parse(args)) {
-    case CommandLine::Outcome::kDone:
-      return kExitOk;
-    case CommandLine::Outcome::kBadUsage:
-      return kExitUsage;
-    case CommandLine::Outcome::kRun:
-      break;
-  }
+  if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (engine.scheduler == "oracle") {
     std::fprintf(stderr, "tactus serve: --scheduler oracle knows all requests beforehand and exists in simulation only ('tactus sim')\n");
     return kExitUsage;

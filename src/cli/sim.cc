@@ -237,11 +237,7 @@ int SimCommand(const Args& args) {
   CommandLine line("sim", "--model M --device D --workload W (--rate R | --concurrency N) [options]",
                    "Simulates serving: the engine and its schedulers on a virtual clock and a cost model.");
   line.Add(options);
-  switch (line.Parse(args)) {
-    case CommandLine::Outcome::kDone: return kExitOk;
-    case CommandLine::Outcome::kBadUsage: return kExitUsage;
-    case CommandLine::Outcome::kRun: break;
-  }
+  if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (options.list) return PrintList(options.json);
   if (!options.output.empty()) {
     if (const Status status = CheckWritable(options.output, "output"); !status.ok()) return Fail(status, kExitFailed);

@@ -91,14 +91,7 @@ int TemplateCommand(const Args& args) {
                    "Prints what a chat template makes of a conversation.");
   line.Add(options);
   line.Positional("MODEL", &options.model, true, "a model, or a Jinja file");
-  switch (line.Parse(args)) {
-    case CommandLine::Outcome::kDone:
-      return kExitOk;
-    case CommandLine::Outcome::kBadUsage:
-      return kExitUsage;
-    case CommandLine::Outcome::kRun:
-      break;
-  }
+  if (const auto exit = line.ParseOrExit(args)) return *exit;
   auto rendered = Render(options);
   if (!rendered.ok()) {
     std::fprintf(stderr, "tactus template: %s\n", rendered.status().message().c_str());

@@ -58,14 +58,7 @@ int TokenizeCommand(const Args& args) {
                   "a GGUF file, a Hugging Face folder, or a name of `tactus models list`");
   std::vector<std::string> text;
   line.Rest(&text);
-  switch (line.Parse(args)) {
-    case CommandLine::Outcome::kDone:
-      return kExitOk;
-    case CommandLine::Outcome::kBadUsage:
-      return kExitUsage;
-    case CommandLine::Outcome::kRun:
-      break;
-  }
+  if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (text.size() > 1) {
     std::fprintf(stderr, "tactus tokenize: %zu texts given; put one text in quotes\n", text.size());
     return kExitUsage;

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "base/shortage.h"
 #include "base/thread_role.h"
 #include "cost/step_table.h"
 #include "engine/delivery.h"
@@ -64,6 +65,7 @@ struct Setup {
   ModelText text;
   Numerics numerics;
   LoadWeightsOptions load;
+  const kernels::Ops* ops = nullptr;
   int32_t threads = 1;
   std::string hint;                             // of better numerics
   MemoryPlan memory;
@@ -83,6 +85,7 @@ Status FindModel(Setup* s) {
   TACTUS_ASSIGN_OR_RETURN(ModelNumerics chosen, ChooseModelNumerics(s->options, s->description));
   s->numerics = chosen.numerics;
   s->load = std::move(chosen.load);
+  s->ops = chosen.ops;
   s->threads = chosen.threads;
   s->hint = std::move(chosen.hint);
   return Status();
@@ -107,7 +110,7 @@ Status FindProfile(Setup* s) {
     const auto& remarks = s->profile->remarks();
     const auto found = remarks.find(key);
     if (found == remarks.end() || found->second == now) return;
-    s->profile_notes.push_back(fmt::format("the step times were measured with {} {}, this is {}: measure again with 'tactus profile'", key, found->second, now));
+    s->profile_notes.push_back(fmt::format("warning: the step times were measured with {} {}, this is {}: measure again with 'tactus profile'", key, found->second, now));
   };
   compare("model", std::filesystem::path(s->description.path).filename().string());
   compare("threads", std::to_string(s->threads));
@@ -374,7 +377,7 @@ std::string ServedName(const std::string& asked, const std::string& path) {
   return p.extension() == ".gguf" ? p.stem().string() : p.filename().string();
 }
 
-ModelInfo MakeInfo(const Setup& s, const ModelWeights& weights, const kernels::Ops& ops) {
+ModelInfo MakeInfo(const Setup& s, const ModelWeights& weights) {
   const ModelConfig& config = s.description.config;
   ModelInfo info;
   info.name = !s.options.served_model_name.empty() ? s.options.served_model_name : ServedName(s.options.model, s.description.path);
@@ -384,14 +387,12 @@ ModelInfo MakeInfo(const Setup& s, const ModelWeights& weights, const kernels::O
   info.vocab_size = config.vocab_size;
   info.num_parameters = config.NumParameters();
   info.weight_format = weights.format;
-  info.kernels = ops.name;
+  info.kernels = s.ops->name;
   info.generation_defaults = config.generation_defaults;
   return info;
 }
 
-}  // namespace
-
-Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, const Progress& progress) {
+Result<std::unique_ptr<Engine>> CreateEngine(const EngineOptions& options, const Engine::Progress& progress) {
   auto say = [&progress](const std::string& line) { if (progress) progress(line); };
   const TimeNs start_ns = SystemClock().NowNs();
   Setup setup;
@@ -416,21 +417,16 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, con
     say(fmt::format("--swap-space is not used: preemption {} recomputes; --preemption swap would use it", scheduler->config().preemption));
   }
 
-  const kernels::Ops* ops = kernels::SelectOps(options.kernels);
-  if (!ops) {
-    return InvalidArgument(fmt::format("--kernels {}: this machine cannot run that set; leave the flag out to get the fastest one",
-                                       options.kernels), "kernels");
-  }
   InstallSigbusGuard();
   setup.load.say = say;
   TACTUS_ASSIGN_OR_RETURN(ModelWeights weights, LoadWeights(setup.description, setup.load));
-  say(fmt::format("weights {}; numerics {}; kernels {}, {} threads", weights.format, NumericsText(setup.numerics), ops->name, setup.threads));
+  say(fmt::format("weights {}; numerics {}; kernels {}, {} threads", weights.format, NumericsText(setup.numerics), setup.ops->name, setup.threads));
   if (!setup.hint.empty()) say(setup.hint);
-  ModelInfo info = MakeInfo(setup, weights, *ops);
+  ModelInfo info = MakeInfo(setup, weights);
 
   CpuExecutorOptions exec;
   exec.threads = setup.threads;
-  exec.ops = ops;
+  exec.ops = setup.ops;
   exec.linear_mode = setup.numerics.linear_mode;
   exec.kv_dtype = setup.numerics.kv_dtype;
   exec.num_blocks = setup.memory.num_blocks;
@@ -446,6 +442,12 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, con
   TACTUS_RETURN_IF_ERROR(engine->Start());
   say(fmt::format("ready after {:.2f} s", static_cast<double>(SystemClock().NowNs() - start_ns) * 1e-9));
   return std::unique_ptr<Engine>(std::move(engine));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, const Progress& progress) {
+  return CatchShortage([&] { return CreateEngine(options, progress); });
 }
 
 }  // namespace tactus

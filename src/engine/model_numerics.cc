@@ -1,6 +1,21 @@
 #include "engine/model_numerics.h"
 
+#include <cstdlib>
+
 namespace tactus {
+namespace {
+
+Result<const kernels::Ops*> ChooseKernels(const std::string& name) {
+  if (const kernels::Ops* ops = kernels::SelectOps(name); ops != nullptr) return ops;
+  const char* forced = std::getenv("TACTUS_KERNELS");
+  std::string runnable;
+  for (const kernels::Ops* ops : kernels::RunnableOps()) runnable += (runnable.empty() ? "" : ", ") + std::string(ops->name);
+  return InvalidArgument("--kernels " + (name.empty() && forced != nullptr ? std::string(forced) : name) + ": this machine runs " + runnable +
+                             "; leave --kernels and TACTUS_KERNELS out to get the fastest",
+                         "kernels");
+}
+
+}  // namespace
 
 Result<ModelNumerics> ChooseModelNumerics(const EngineOptions& options, const ModelDescription& description) {
   ModelNumerics m;
@@ -9,6 +24,7 @@ Result<ModelNumerics> ChooseModelNumerics(const EngineOptions& options, const Mo
   const DType stored = dummy ? load.dummy_dtype : description.config.weight_dtype;
   TACTUS_ASSIGN_OR_RETURN(m.numerics, ChooseNumerics({options.dtype, options.activation_dtype, options.quantization, options.kv_cache_dtype},
                                                      stored));
+  TACTUS_ASSIGN_OR_RETURN(m.ops, ChooseKernels(options.kernels));
   m.threads = options.threads > 0 ? static_cast<int32_t>(options.threads) : kernels::UsableCores();
   m.load = LoadOptionsFor(m.numerics);
   m.load.dummy = dummy;

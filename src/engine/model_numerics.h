@@ -1,9 +1,10 @@
-// What the engine's options mean for the weights of one model: the arithmetic, and how they are loaded for it. Pure functions.
+// What the engine's options mean for the weights of one model on this machine: the arithmetic, and how they are loaded for it.
 #pragma once
 
 #include <string>
 
 #include "exec/numerics.h"
+#include "kernels/ops.h"
 #include "tactus/options.h"
 
 namespace tactus {
@@ -11,6 +12,7 @@ namespace tactus {
 struct ModelNumerics {
   Numerics numerics;
   LoadWeightsOptions load;   // without `say`
+  const kernels::Ops* ops = nullptr;
   int32_t threads = 1;
   std::string hint;          // a better choice than the one that stands; empty: none
 };

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/clock.h"
+#include "base/shortage.h"
 #include "engine/model_numerics.h"
 #include "exec/cpu_executor.h"
 #include "exec/step_profiler.h"
@@ -48,11 +49,7 @@ Result<Loaded> Load(const EngineOptions& o, const ProfileOptions& options) {
   TACTUS_ASSIGN_OR_RETURN(ModelNumerics chosen, ChooseModelNumerics(o, description));
   const Numerics& numerics = chosen.numerics;
   const int32_t threads = chosen.threads;
-  const kernels::Ops* ops = kernels::SelectOps(o.kernels);
-  if (ops == nullptr) {
-    return InvalidArgument(fmt::format("--kernels {}: this machine cannot run that set; leave the flag out to get the fastest one", o.kernels),
-                           "kernels");
-  }
+  const kernels::Ops* ops = chosen.ops;
   LoadWeightsOptions& load = chosen.load;
   load.say = options.say;
 
@@ -127,7 +124,7 @@ Result<int64_t> LargestStep(StepProfiler* profiler, const ProfileLimits& limits,
 }  // namespace
 
 Result<MeasuredProfile> ProfileModel(const EngineOptions& engine, const ProfileOptions& options) {
-  TACTUS_ASSIGN_OR_RETURN(Loaded loaded, Load(engine, options));
+  TACTUS_ASSIGN_OR_RETURN(Loaded loaded, CatchShortage([&] { return Load(engine, options); }));
   Clock& clock = SystemClock();
   const TimeNs start_ns = clock.NowNs();
   const DurationNs most_ns = options.time_limit_ns / kSharePerPoint;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/shortage.h"
 #include "base/thread_role.h"
 #include "exec/step_runner.h"
 
@@ -107,14 +108,10 @@ class CpuExecutor final : public Executor {
 
 Result<std::unique_ptr<Executor>> MakeCpuExecutor(const ModelConfig& config, ModelWeights weights,
                                                   const CpuExecutorOptions& options) {
-  try {
+  return CatchShortage([&]() -> Result<std::unique_ptr<Executor>> {
     TACTUS_ASSIGN_OR_RETURN(auto runner, StepRunner::Create(config, std::move(weights), options));
     return std::unique_ptr<Executor>(std::make_unique<CpuExecutor>(std::move(runner), options));
-  } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted, "out of memory while the executor was made: lower --max-num-seqs");
-  } catch (const std::exception& e) {
-    return Internal(std::string("the executor could not start: ") + e.what());
-  }
+  });
 }
 
 }  // namespace tactus

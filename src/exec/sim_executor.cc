@@ -32,14 +32,14 @@ ExecutorTraits SimExecutor::traits() const {
   return {.max_in_flight = static_cast<int32_t>(num_stages_), .can_chain = false, .has_tokens = false, .name = "sim"};
 }
 
-StepShape SimExecutor::ShapeOf(const StepPlan& plan) {
-  chunks_.clear();
+StepShape ShapeOf(const StepPlan& plan, std::vector<ChunkShape>* chunks) {
+  chunks->clear();
   for (const int32_t i : plan.prompt_items) {
     const StepItem& item = plan.items[static_cast<size_t>(i)];
-    chunks_.push_back({item.first_position, item.count});
+    chunks->push_back({item.first_position, item.count});
   }
   StepShape shape;
-  shape.chunks = chunks_;
+  shape.chunks = *chunks;
   shape.decodes = static_cast<int64_t>(plan.items.size() - plan.prompt_items.size());
   shape.decode_context_tokens = plan.decode_context_tokens;
   shape.logit_rows = plan.logit_rows;
@@ -66,7 +66,7 @@ void SimExecutor::StartSequences(const StepPlan& plan) {
 void SimExecutor::Submit(const StepPlan& plan) {
   TACTUS_CHECK(count_ < ring_.size());
   if (!plan.starts.empty()) StartSequences(plan);
-  const StepShape shape = ShapeOf(plan);
+  const StepShape shape = ShapeOf(plan, &chunks_);
   InFlight& step = ring_[(head_ + count_) % ring_.size()];
   step.plan = &plan;
   if (num_stages_ == 1) {

@@ -18,6 +18,9 @@
 
 namespace tactus {
 
+// What step-time models see of a plan; the shape refers to *chunks.
+StepShape ShapeOf(const StepPlan& plan, std::vector<ChunkShape>* chunks);
+
 namespace cost {
 class CostModel;
 }
@@ -93,7 +96,6 @@ class SimExecutor final : public Executor {
     std::shared_ptr<const Request> request;   // pp > 1 only: whose bubbles these are
   };
 
-  StepShape ShapeOf(const StepPlan& plan);
   void StartSequences(const StepPlan& plan);
   void RunStages(const StepPlan& plan, const StepShape& shape, InFlight* step);
   void AddBubble(size_t stage, DurationNs idle_ns, DurationNs sending_ns, bool starved, const Load& a, const Load& b);

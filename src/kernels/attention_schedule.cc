@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/kernel_set.h"
+#include "kernels/kv_layout.h"
 
 namespace tactus::kernels {
 namespace {
@@ -26,8 +27,20 @@ int64_t ResultRows(int32_t threads) {
   return int64_t{kSplitPerThread} * threads * kAttentionTileRows;
 }
 
+// A tile of several KV heads reads at most so much: at the rate of one core about as long as tasks should last.
+constexpr int64_t kLongestRead = int64_t{8} << 20;
+
+int32_t KvHeadsPerTile(const AttentionCall& call, const AttentionItem& item) {
+  const int32_t rows = item.count * call.group;
+  if (rows > kNarrowRows || call.kv_heads_at_once == 1) return 1;
+  const int64_t bytes = 2 * KvHeadBytes(*call.kv) * (item.first_position / call.kv->block_size + 1);
+  const int64_t most = std::min<int64_t>({call.kv_heads_at_once, kAttentionTileRows / rows, kLongestRead / bytes});
+  return most <= 1 ? 1 : static_cast<int32_t>(CeilDiv(call.kv->kv_heads, CeilDiv(call.kv->kv_heads, most)));
+}
+
 int64_t TilesOf(const AttentionCall& call, const AttentionItem& item) {
-  return CeilDiv(item.count, call.tile_queries) * CeilDiv(call.group, call.tile_heads) * call.kv->kv_heads;
+  return CeilDiv(item.count, call.tile_queries) * CeilDiv(call.group, call.tile_heads) *
+         CeilDiv(call.kv->kv_heads, KvHeadsPerTile(call, item));
 }
 
 // The last queries see the most: they come first, so that long tasks do not end the step.
@@ -35,8 +48,11 @@ AttentionTile TileAt(const AttentionCall& call, const AttentionItem& item, int64
   const int64_t head_tiles = CeilDiv(call.group, call.tile_heads);
   AttentionTile t;
   t.item = &item;
-  t.kv_head = static_cast<int32_t>(tile % call.kv->kv_heads);
-  tile /= call.kv->kv_heads;
+  const int32_t at_once = KvHeadsPerTile(call, item);
+  const int64_t kv_tiles = CeilDiv(call.kv->kv_heads, at_once);
+  t.kv_head = static_cast<int32_t>(tile % kv_tiles) * at_once;
+  t.kv_heads = std::min(at_once, call.kv->kv_heads - t.kv_head);
+  tile /= kv_tiles;
   const auto in_group = static_cast<int32_t>(tile % head_tiles) * call.tile_heads;
   t.first_head = t.kv_head * call.group + in_group;
   t.heads = std::min(call.tile_heads, call.group - in_group);
@@ -54,10 +70,10 @@ PartitionRange PartitionsOf(const AttentionCall& call, const AttentionTile& t) {
   return {VisibleFrom(call, position).low / kPartition, (position + t.queries - 1) / kPartition};
 }
 
-// Reading K and V costs about as much as the arithmetic of 24 rows does.
+// Reading K and V of a head costs about as much as the arithmetic of 24 rows does.
 int64_t CostOf(const AttentionCall& call, const AttentionTile& t) {
   const int32_t position = t.item->first_position + t.first_query;
-  return (position + t.queries - VisibleFrom(call, position).low) * int64_t{t.rows() + 24};
+  return (position + t.queries - VisibleFrom(call, position).low) * int64_t{t.rows() + 24 * t.kv_heads};
 }
 
 int64_t LargestCost(const AttentionCall& call, const AttentionItem& item) {
@@ -170,6 +186,14 @@ Pieces Carve(std::byte* p, const Sizes& s) {
   return c;
 }
 
+// The most KV heads per tile that leave each thread a few tiles.
+int32_t KvHeadsAtOnce(const AttentionCall& call, int32_t threads) {
+  int64_t narrow = 0;
+  for (int64_t i = 0; i < call.num_items; ++i) narrow += call.items[i].count * call.group <= kNarrowRows;
+  const int64_t tiles = std::max<int64_t>(1, CeilDiv(4 * int64_t{threads}, std::max<int64_t>(1, narrow)));
+  return static_cast<int32_t>(std::clamp<int64_t>(call.kv->kv_heads / tiles, 1, kMostKvHeads));
+}
+
 // Sorts the items; returns how many of them, at the front, are split: those with a tile that would keep one thread busy
 // for long after the others have no work left.
 int64_t OrderItems(const AttentionCall& call, int32_t threads, int32_t* order) {
@@ -223,8 +247,10 @@ VisibleRange VisibleFrom(const AttentionCall& call, int32_t position) {
 }
 
 int64_t AttentionRowOffset(const AttentionCall& call, const AttentionTile& tile, int32_t row, int64_t stride) {
-  const int64_t token = tile.item->first_token + tile.first_query + row / tile.heads;
-  return token * stride + static_cast<int64_t>(tile.first_head + row % tile.heads) * call.kv->head_dim;
+  const int32_t kv_head = row / tile.rows_per_kv_head(), in_head = row % tile.rows_per_kv_head();
+  const int64_t token = tile.item->first_token + tile.first_query + in_head / tile.heads;
+  const int64_t head = tile.first_head + static_cast<int64_t>(kv_head) * call.group + in_head % tile.heads;
+  return token * stride + head * call.kv->head_dim;
 }
 
 void RunAttention(ThreadPool& pool, const AttentionKernel& kernel, std::span<const AttentionItem> items, int32_t heads,
@@ -238,6 +264,10 @@ void RunAttention(ThreadPool& pool, const AttentionKernel& kernel, std::span<con
   call.tile_heads = std::min(call.group, kAttentionTileRows);
   call.tile_queries = kAttentionTileRows / call.tile_heads;
   call.padded = PaddedHead(kv.head_dim);
+  call.kv_heads_at_once = 1;
+  if (kernel.takes_kv_heads != nullptr && kernel.takes_kv_heads(call)) {
+    call.kv_heads_at_once = KvHeadsAtOnce(call, pool.threads());
+  }
   const Sizes sizes(call.num_items, kv.head_dim, pool.threads());
   const Pieces c = Carve(AlignedWorkspace(scratch, sizes.Total()), sizes);
   const int64_t split = OrderItems(call, pool.threads(), c.order);
@@ -279,9 +309,10 @@ int64_t AttentionThreadBytes(int32_t head_dim) {
   // f32: K transposed by tiles, V, a partition's result and the state; weights of all rows.
   const int64_t vectors = kKeyTile + kMaxWidth + kPartition + 2 * kAttentionTileRows;
   const int64_t f32 = (vectors * padded + kAttentionTileRows * kPartition) * int64_t{sizeof(float)};
-  // bf16: q, K and V of a partition widened where they cannot be read in place; scores and weights of two groups.
-  const int64_t pairs = (kAttentionTileRows + kPartition + 2 * kAttentionTileRows + 4) * padded;
-  const int64_t bf16 = (pairs + 32 * kPartition + 2 * kPartition) * int64_t{sizeof(float)};
+  // bf16: q, a partition's result, the state; K and V of a partition where they cannot be read in place; scores (f32)
+  // and weights (bf16) of all rows; scales.
+  const int64_t vectors_bf16 = (3 * kAttentionTileRows + kPartition + 4) * padded;
+  const int64_t bf16 = (vectors_bf16 + (3 * kAttentionTileRows / 2 + 2) * kPartition) * int64_t{sizeof(float)};
   return Aligned(std::max(f32, bf16));
 }
 

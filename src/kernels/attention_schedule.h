@@ -1,8 +1,9 @@
 // How the work of one attention call is cut and handed to threads, the same for every kernel set; compiled once,
-// without any instruction set's flags. A set gives three functions (AttentionKernel).
+// without any instruction set's flags. A set gives its functions (AttentionKernel).
 //
 // A tile is up to kAttentionTileRows rows, a row being one (query, head), that share one KV head, so that K and V are
-// read once for all query heads of the group. Partitions of kPartition positions are fixed in absolute position; a
+// read once for all query heads of the group; a decode's tile holds several KV heads where there are tiles enough, so
+// that whole blocks are read one after the other. Partitions of kPartition positions are fixed in absolute position; a
 // row's partitions are merged in ascending order, in one task or, when a tile is too long to be one, through results
 // in scratch. Tiles go longest first.
 #pragma once
@@ -23,6 +24,7 @@ struct AttentionCall {
   int32_t heads, group;  // group: heads per KV head
   int32_t tile_heads;    // heads of a group per tile
   int32_t tile_queries;
+  int32_t kv_heads_at_once;  // of items of few queries: the most KV heads per tile
   const KvLayer* kv;
   int64_t padded;  // head_dim rounded up to kMaxWidth
   float scale;
@@ -30,15 +32,26 @@ struct AttentionCall {
   float* out;
 };
 
+// Rows go KV head by KV head, then query by query.
 struct AttentionTile {
   const AttentionItem* item;
-  int32_t kv_head, first_head, heads, first_query, queries;
+  int32_t kv_head, kv_heads;  // several only where all query heads of each are in the tile
+  int32_t first_head, heads;  // heads: per KV head
+  int32_t first_query, queries;
 
-  int32_t rows() const { return queries * heads; }
+  int32_t rows_per_kv_head() const { return queries * heads; }
+  int32_t rows() const { return kv_heads * rows_per_kv_head(); }
 };
+
+// Items with at most so many rows per KV head may have several KV heads per tile, up to kMostKvHeads.
+inline constexpr int32_t kNarrowRows = 16;
+inline constexpr int32_t kMostKvHeads = 16;
 
 // A row's result over some partitions: `padded` values, then maximum and sum (of weights relative to the maximum).
 struct AttentionKernel {
+  // Whether tiles of few rows per KV head may hold several KV heads, whose K and V lie beside each other in a block;
+  // null: no.
+  bool (*takes_kv_heads)(const AttentionCall& call);
   // All partitions of a tile, into call.out. `next`: what this thread will likely run after it, to be fetched from
   // memory meanwhile; null: nothing. `scratch`: AttentionThreadBytes, 64-byte aligned.
   void (*run_tile)(const AttentionCall& call, const AttentionTile& tile, const AttentionTile* next, std::byte* scratch);

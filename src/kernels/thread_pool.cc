@@ -6,6 +6,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -98,23 +100,31 @@ struct ThreadPool::State {
       Work(thread);
     }
   }
+
+  void Stop() {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      stop.store(true);
+    }
+    work.notify_all();
+    for (std::thread& worker : workers) worker.join();
+  }
 };
 
 ThreadPool::ThreadPool(int32_t threads) : threads_(threads), state_(std::make_unique<State>()) {
   TACTUS_CHECK_MSG(threads >= 1, "a thread pool needs at least one thread");
+  state_->workers.reserve(static_cast<size_t>(threads));
   for (int32_t i = 1; i < threads; ++i) {
-    state_->workers.emplace_back([state = state_.get(), i] { state->WorkerLoop(i); });
+    try {
+      state_->workers.emplace_back([state = state_.get(), i] { state->WorkerLoop(i); });
+    } catch (const std::system_error& e) {
+      state_->Stop();   // those that came, or their destructors end the process
+      throw std::system_error(e.code(), "compute thread " + std::to_string(i + 1) + " of " + std::to_string(threads));
+    }
   }
 }
 
-ThreadPool::~ThreadPool() {
-  {
-    std::lock_guard<std::mutex> lock(state_->mutex);
-    state_->stop.store(true);
-  }
-  state_->work.notify_all();
-  for (std::thread& worker : state_->workers) worker.join();
-}
+ThreadPool::~ThreadPool() { state_->Stop(); }
 
 void ThreadPool::Run(int64_t tasks, Thunk thunk, void* self) {
   if (tasks <= 0) return;

@@ -11,7 +11,8 @@ namespace tactus::kernels {
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int32_t threads);    // >= 1; the calling thread is one of them
+  // threads >= 1; the calling thread is one of them. Throws std::system_error where the system has no more threads to give.
+  explicit ThreadPool(int32_t threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

@@ -228,7 +228,7 @@ class WeightCache {
     if (key.ok()) {
       key_ = std::move(*key);
     } else {
-      Say("--weight-cache is not used: " + key.status().message());
+      Say("warning: --weight-cache is not used: " + key.status().message());
     }
   }
   CachedWeights Open(kernels::ThreadPool& pool) const {
@@ -236,14 +236,14 @@ class WeightCache {
     auto cached = OpenWeightCache(key_, pool);
     if (cached.ok()) return *cached;
     if (cached.status().code() != StatusCode::kNotFound) {
-      Say("weight cache " + key_.path + " is not used and is written again: " + cached.status().message());
+      Say("warning: weight cache " + key_.path + " is not used and is written again: " + cached.status().message());
     }
     return {};
   }
   void Write(const std::byte* memory, kernels::ThreadPool& pool) const {
     if (!usable_) return;
     const Status written = WriteWeightCache(key_, memory, pool);
-    Say(written.ok() ? "weight cache written to " + key_.path : written.message());
+    Say(written.ok() ? "weight cache written to " + key_.path : "warning: " + written.message());
   }
   const std::string& path() const { return key_.path; }
 
@@ -275,7 +275,8 @@ Result<ModelWeights> LoadPacked(const ModelDescription& d, const LoadWeightsOpti
   } else {
     std::byte* fresh = storage->memory.AllocateHuge(plan.bytes);
     if (fresh == nullptr) {
-      return Status(StatusCode::kResourceExhausted, "no memory for packed weights (" + std::to_string(plan.bytes) + " bytes)", "model");
+      return Status(StatusCode::kResourceExhausted, "the system gave no memory for " + std::to_string(plan.bytes) +
+                    " bytes of packed weights: raise the limit on memory ('ulimit -v', the container's), or take a smaller model or --quantization", "model");
     }
     TACTUS_RETURN_IF_ERROR(PackAll(plan, *l->source, pool, fresh, [&](int64_t done_bytes) { report.Progress(done_bytes); }));
     const double seconds = report.seconds();

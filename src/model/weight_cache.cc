@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -81,13 +84,29 @@ Status WriteAll(int fd, const char* data, size_t size) {
   return Status();
 }
 
-Status WriteTo(const std::string& path, const WeightCacheKey& key, const std::byte* memory, uint64_t checksum) {
-  OpenFile file{open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)};
-  if (file.fd < 0) return InvalidArgument(std::strerror(errno));
+constexpr std::string_view kUnfinished = ".tmp";   // PATH.XXXXXX.tmp, locked by who writes it
+
+// Files of starts that died while they wrote: nobody holds their locks. One that is only just made may not be locked yet; then
+// its writer finds it gone and says so.
+void RemoveUnfinished(const std::string& path) {
+  const fs::path place(path);
+  const std::string begins = place.filename().string() + ".";
+  std::error_code error;
+  for (auto it = fs::directory_iterator(place.parent_path(), error); !error && it != fs::directory_iterator(); it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with(begins) || !name.ends_with(kUnfinished)) continue;
+    const OpenFile file{open(it->path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};
+    if (file.fd >= 0 && flock(file.fd, LOCK_EX | LOCK_NB) == 0) unlink(it->path().c_str());
+  }
+}
+
+Status WriteTo(int fd, const WeightCacheKey& key, const std::byte* memory, uint64_t checksum) {
+  if (fd < 0 || fchmod(fd, 0644) != 0) return InvalidArgument(std::strerror(errno));
+  (void)flock(fd, LOCK_EX | LOCK_NB);   // a file system without locks removes nothing either
   std::string head = key.head + TailText(checksum);
   head.resize(DataOffset(key), '\0');
-  TACTUS_RETURN_IF_ERROR(WriteAll(file.fd, head.data(), head.size()));
-  TACTUS_RETURN_IF_ERROR(WriteAll(file.fd, reinterpret_cast<const char*>(memory), static_cast<size_t>(key.bytes)));
+  TACTUS_RETURN_IF_ERROR(WriteAll(fd, head.data(), head.size()));
+  TACTUS_RETURN_IF_ERROR(WriteAll(fd, reinterpret_cast<const char*>(memory), static_cast<size_t>(key.bytes)));
   return Status();   // no fsync: what a crash leaves half written has a wrong checksum
 }
 
@@ -142,9 +161,10 @@ Result<CachedWeights> OpenWeightCache(const WeightCacheKey& key, kernels::Thread
 Status WriteWeightCache(const WeightCacheKey& key, const std::byte* memory, kernels::ThreadPool& pool) {
   std::error_code error;
   fs::create_directories(fs::path(key.path).parent_path(), error);
-  const std::string beside = fmt::format("{}.{}.tmp", key.path, getpid());
-  unlink(beside.c_str());   // of a process that had this id and died
-  Status status = WriteTo(beside, key, memory, Checksum(memory, key.bytes, pool));
+  RemoveUnfinished(key.path);
+  std::string beside = fmt::format("{}.XXXXXX{}", key.path, kUnfinished);
+  const OpenFile file{mkostemps(beside.data(), static_cast<int>(kUnfinished.size()), O_CLOEXEC)};
+  Status status = WriteTo(file.fd, key, memory, Checksum(memory, key.bytes, pool));
   if (status.ok() && rename(beside.c_str(), key.path.c_str()) != 0) status = InvalidArgument(std::strerror(errno));
   if (!status.ok()) {
     unlink(beside.c_str());

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/shortage.h"
 #include "serve/api_server.h"
 
 namespace tactus {
@@ -84,10 +85,8 @@ bool IsLoopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
 }
 
-}  // namespace
-
-Status RunServer(const EngineOptions& engine_options, const ServeOptions& options, const EngineFactory& factory,
-                 const Engine::Progress& progress, std::string* result_json) {
+Status Run(const EngineOptions& engine_options, const ServeOptions& options, const EngineFactory& factory, const Engine::Progress& progress,
+           std::string* result_json) {
   const Engine::Progress log = progress ? progress : [](std::string_view) {};
   signal(SIGPIPE, SIG_IGN);
   StopSignals signals;
@@ -126,6 +125,13 @@ Status RunServer(const EngineOptions& engine_options, const ServeOptions& option
   TACTUS_RETURN_IF_ERROR(closed);
   log("stopped");
   return Status();
+}
+
+}  // namespace
+
+Status RunServer(const EngineOptions& engine_options, const ServeOptions& options, const EngineFactory& factory,
+                 const Engine::Progress& progress, std::string* result_json) {
+  return CatchShortage([&] { return Run(engine_options, options, factory, progress, result_json); });
 }
 
 }  // namespace tactus

@@ -16,7 +16,13 @@ namespace tactus::serve {
 class WorkerPool {
  public:
   explicit WorkerPool(int threads) {
-    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+    threads_.reserve(static_cast<size_t>(threads));
+    try {
+      for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+    } catch (...) {
+      Stop();   // those that came, or their destructors end the process
+      throw;
+    }
   }
   ~WorkerPool() { Stop(); }
   // Finishes the tasks that run, drops the rest, joins.

@@ -48,20 +48,11 @@ class StepComparison {
  public:
   explicit StepComparison(const StepTimeModel& model) : model_(model) {}
   void Add(const StepPlan& plan, DurationNs measured_ns) {
-    chunks_.clear();
-    for (const int32_t i : plan.prompt_items) {
-      const StepItem& item = plan.items[static_cast<size_t>(i)];
-      chunks_.push_back({item.first_position, item.count});
-      most_chunk.tokens = std::max(most_chunk.tokens, item.count);
-      most_chunk.context_tokens = std::max(most_chunk.context_tokens, item.first_position);
+    const StepShape shape = ShapeOf(plan, &chunks_);
+    for (const ChunkShape& c : chunks_) {
+      most_chunk.tokens = std::max(most_chunk.tokens, c.tokens);
+      most_chunk.context_tokens = std::max(most_chunk.context_tokens, c.context_tokens);
     }
-    StepShape shape;
-    shape.chunks = chunks_;
-    shape.decodes = static_cast<int64_t>(plan.items.size() - plan.prompt_items.size());
-    shape.decode_context_tokens = plan.decode_context_tokens;
-    shape.logit_rows = plan.logit_rows;
-    shape.padded_tokens = plan.padded_tokens;
-    shape.swap_blocks = static_cast<int64_t>(plan.swap_outs.size() + plan.swap_ins.size());
     most.decodes = std::max(most.decodes, shape.decodes);
     most.decode_context_tokens = std::max(most.decode_context_tokens, shape.decode_context_tokens);
     StepPrediction step{shape.prefill_tokens(), 0, shape.decodes, shape.decode_context_tokens, std::max<DurationNs>(1, measured_ns),

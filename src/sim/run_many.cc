@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 namespace tactus {
@@ -27,7 +28,12 @@ std::vector<Result<std::string>> RunSimulations(std::span<const SimulationJob> j
   };
   std::vector<std::thread> helpers;
   const auto wanted = static_cast<int32_t>(std::min<size_t>(jobs.size(), static_cast<size_t>(std::max(threads, 1))));
-  for (int32_t i = 1; i < wanted; ++i) helpers.emplace_back(work);
+  helpers.reserve(static_cast<size_t>(wanted));
+  try {
+    for (int32_t i = 1; i < wanted; ++i) helpers.emplace_back(work);
+  } catch (const std::system_error&) {
+    // No more threads to be had: those that came do it all, and results do not depend on who runs a job.
+  }
   work();
   for (std::thread& t : helpers) t.join();
   std::vector<Result<std::string>> out;

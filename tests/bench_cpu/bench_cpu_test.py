@@ -1,17 +1,23 @@
 #!/usr/bin/env python3
 """bench/cpu: counted work, verdicts, statistics, and the clients against servers and engines that are made up here."""
+import argparse
 import asyncio
 import json
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/cpu"))
+import cells  # noqa: E402
 import engines  # noqa: E402
 import load  # noqa: E402
+import plan  # noqa: E402
 import report  # noqa: E402
+import run  # noqa: E402
+import served  # noqa: E402
 import servers  # noqa: E402
 import shape  # noqa: E402
 
@@ -70,6 +76,29 @@ class Verdicts(unittest.TestCase):
         self.assertTrue(self.judge(121, 100, ceilings)["met"])
         self.assertFalse(self.judge(119, 100, ceilings)["met"])
 
+    def test_a_share_is_taken_against_the_ceilings_of_its_own_turn(self):
+        """The machine halves its read rate between two turns: both turns are at 90 % of what there was."""
+        work, tokens = report.work_of("decode 1 at 128")
+        at = lambda rate: {"bf16_ops": 1e18, "int8_ops": 1e18, "f32_ops": 1e18, "read_bytes": rate}
+        least = lambda rate: shape.bytes_read(work, "int8") / rate
+        ours = {"all": [[least(60e9) / 0.9] * 4, [least(30e9) / 0.9] * 4], "ceilings": [at(60e9), at(30e9)]}
+        (row,) = report.cell_rows("int8", {"decode 1 at 128": {"tactus int8": ours, "ceilings": {"read_bytes": [60e9, 30e9], "bf16_ops": [1e18], "int8_ops": [1e18], "f32_ops": [1e18]}}})
+        self.assertAlmostEqual(row["share"], 0.9)
+        self.assertEqual(len(report.speeds({"tactus int8": ours}, "tactus int8", 1)), 8)
+
+    def test_verdicts_say_whose_numerics_they_judge(self):
+        tokens = report.work_of("decode 16 at 128")[1]
+        both = cell(201, 100, tokens, self.fast)
+        both["tactus int8, int16 activations"] = {"all": [tokens / 150] * 3}
+        found = {a["who"]: (a["basis"], a["met"]) for a in report.aims({"cells": {"int8": {"decode 16 at 128": both}}})}
+        self.assertEqual(found, {"tactus int8": (report.LIKE, True), "tactus int8, int16 activations": (report.DEFAULT, False)})
+
+    def test_saturation_counts_a_server_that_was_cut(self):
+        row = lambda rate, completed, cut=False: {"output_tokens_per_s": rate, "completed": completed, "requests": 20, "cut": cut}
+        rows = {"tactus": row(60, 20), "tactus, int16 activations": row(33, 20), "OpenVINO GenAI, chunks of 256": row(30, 20), "llama.cpp, default": row(20, 9, True), "broken": row(90, 3)}
+        self.assertEqual([(a["who"], a["found"], a["met"]) for a in report.saturation_aims(rows)],
+                         [("tactus", "2.00 times OpenVINO GenAI, chunks of 256", True), ("tactus, int16 activations", "1.10 times OpenVINO GenAI, chunks of 256", False)])
+
     def test_wanted_ratios(self):
         wanted = report.wanted_ratio
         self.assertEqual([wanted("bf16", "prefill 512"), wanted("int4", "prefill 128"), wanted("bf16", "decode 8 at 128"), wanted("bf16", "decode 8 at 1024"),
@@ -80,6 +109,9 @@ class Verdicts(unittest.TestCase):
         theirs = {"OpenVINO GenAI, chunks of 256": row(1.2, 9), "llama.cpp, default": row(16, 17)}
         self.assertEqual(report.undominated({"tactus, budget 64": row(0.2, 9)}, theirs), [])
         self.assertEqual(report.undominated({"tactus, budget 64": row(0.2, 10)}, theirs), ["OpenVINO GenAI, chunks of 256"])
+        text = "\n".join(report.trade_off({"tactus": row(2, 5), "tactus, budget 64": row(0.2, 10), **theirs}))
+        self.assertIn("| OpenVINO GenAI, chunks of 256 | 1200 | 9.00 | 2000 (default) | 10.00 (budget 64) |", text)
+        self.assertIn("| llama.cpp, default | 16000 | 17.00 | 200 (budget 64) | 5.00 (default) |", text)
         found = {a["aim"][:30]: a["met"] for a in report.stall_aims({"tactus": row(2, 5), "tactus, --tbt-slo": row(0.07, 8.9), **theirs})}
         self.assertEqual(list(found.values()), [True, True, True])
         found = [a["met"] for a in report.stall_aims({"tactus": row(2, 5), "tactus, --tbt-slo": row(0.08, 9.1), **theirs})]
@@ -92,6 +124,10 @@ class Verdicts(unittest.TestCase):
         text = report.markdown(result)
         self.assertIn("| int8 hybrid step: at most 1.15 times its chunk alone | tactus int8 | 1.10 | met |", text)
         self.assertIn("1.00 times OpenVINO GenAI", text)
+        self.assertIn("| 100 (100-100; 3) |", text)
+        report.check(result)
+        with self.assertRaisesRegex(ValueError, "lacks cells"):
+            report.check({k: v for k, v in result.items() if k != "cells"})
 
 
 class Statistics(unittest.TestCase):
@@ -115,6 +151,131 @@ class Statistics(unittest.TestCase):
         self.assertEqual(sum(r.label == "burst" for r in a), 4)
         self.assertTrue(all(256 <= len(r.prompt) <= 1024 for r in a if not r.label))
         self.assertEqual(sorted(r.due_s for r in a), [r.due_s for r in a])
+
+
+class Slow(servers.Server):
+    """Sends a token every 20 ms; nothing of it is real but the clock."""
+    name = "slow"
+
+    async def send(self, request, on_token=None):
+        s = servers.Served(request, load.time.monotonic())
+        try:
+            for _ in range(request.max_tokens):
+                await asyncio.sleep(0.02)
+                s.token_times.append(load.time.monotonic())
+                s.tokens += 1
+            s.done_s = s.token_times[-1]
+        except asyncio.CancelledError:
+            s.error = "cancelled"
+        return s
+
+
+class TimeBoxes(unittest.TestCase):
+    def play(self, box_s, max_tokens):
+        requests = [servers.Request([1] * 10, m) for m in max_tokens]
+        return asyncio.run(load.saturate(Slow(), requests, at_once=2, box_s=box_s))
+
+    def test_what_arrived_before_the_box_closed_counts(self):
+        out = self.play(0.5, [1, 10000, 10000, 10000])      # one ends, two run, one was never sent
+        self.assertEqual((out["requests"], out["completed"], out["cut"], out["errors"]), (4, 1, True, []))
+        self.assertAlmostEqual(out["output_tokens_per_s"] * out["seconds"], out["streamed_tokens"])
+        self.assertGreater(out["streamed_tokens"], 3)
+        self.assertEqual(out["ttft"]["n"], 3)
+        self.assertAlmostEqual(out["all_tokens_per_s"] * out["seconds"], out["streamed_tokens"] + 30)
+
+    def test_a_box_that_is_large_enough_changes_nothing(self):
+        out = self.play(60, [2, 3])
+        self.assertEqual((out["completed"], out["cut"], out["streamed_tokens"]), (2, False, 5))
+
+
+class FakeRun:
+    """What cells.Bench needs of a run."""
+
+    def __init__(self, rounds=2):
+        self.args = argparse.Namespace(rounds=rounds, quick=False)
+        self.result, self.notes = {"cells": {}}, []
+        self.note = self.notes.append
+        self.progress = self.save = lambda *_: None
+
+
+class Fake:
+    """An engine that answers with the times it was given, or the ceilings."""
+
+    def __init__(self, name, answers):
+        self.spec, self.answers, self.lines = engines.Spec(name, [], ""), iter(answers), []
+        self.process = argparse.Namespace(poll=lambda: None)
+
+    def ask(self, line, timeout_s=0):
+        self.lines.append(line)
+        answer = next(self.answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self):
+        pass
+
+
+class Turns(unittest.TestCase):
+    def test_turns_rotate_and_each_has_its_own_ceilings(self):
+        bench = cells.Bench(FakeRun(), "int8")
+        a = Fake("tactus int8", [{"seconds": [9.0]}, {"seconds": [8.0, 1.0]}, {"seconds": [8.0, 1.5]}])
+        b = Fake("OpenVINO GenAI", [{"seconds": [9.0]}, {"seconds": [8.0, 2.0]}, engines.CellError("no memory")])
+        bench.processes = [a, b]
+        bench.ceilings = Fake("ceilings", [{"read_bytes": x} for x in (10.0, 20.0, 30.0, 40.0, 50.0)])
+        found = {}
+        bench.turns(found, "decode 1 at 128", {"all": "decode steps=2"}, 2, warm="decode steps=1", skip=1)
+        cell = found["decode 1 at 128"]
+        self.assertEqual(cell["tactus int8"], {"all": [[1.0], [1.5]], "ceilings": [{"read_bytes": 15.0}, {"read_bytes": 45.0}]})   # second in the second turn
+        self.assertEqual(cell["OpenVINO GenAI"], {"all": [[2.0]], "ceilings": [{"read_bytes": 25.0}]})
+        self.assertEqual(a.lines, ["decode steps=1", "decode steps=2", "decode steps=2"])
+        self.assertEqual(bench.run.notes, ["int8 OpenVINO GenAI, decode 1 at 128: no memory"])
+
+
+    def test_operators_of_both_roundings_replace_those_of_their_format(self):
+        bench = cells.Bench(FakeRun(), "int8")
+        bench.run.result["operators"] = [{"format": f, "name": "old"} for f in ("bf16", "int8", "int8, int16 activations")]
+        bench.ceilings = Fake("ceilings", [{"operators": [{"name": "one plane"}]}, {"operators": [{"name": "two planes"}]}])
+        cells.run_operators(bench.run, bench)
+        self.assertEqual([(o["format"], o["name"]) for o in bench.run.result["operators"]], [("bf16", "old"), ("int8", "one plane"), ("int8, int16 activations", "two planes")])
+        self.assertEqual(bench.ceilings.lines, ["operators format=int8 planes=1", "operators format=int8 planes=2"])
+
+    def test_a_slow_engine_has_one_turn(self):
+        bench = cells.Bench(FakeRun(), "int8")
+        bench.processes = [Fake("tactus int8", [{"seconds": [1.0]}] * 3), Fake("llama.cpp", [{"seconds": [13.0]}])]
+        found = {}
+        bench.turns(found, "prefill 2048", {"all": "prefill"}, 3)
+        self.assertEqual((len(found["prefill 2048"]["tactus int8"]["all"]), found["prefill 2048"]["llama.cpp"]["all"], bench.run.notes), (3, [[13.0]], []))
+
+
+class CommandLine(unittest.TestCase):
+    def refused(self, *words):
+        script = pathlib.Path(__file__).resolve().parents[2] / "bench/cpu/run.py"
+        done = subprocess.run([sys.executable, "-B", str(script), *words], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        return done.stderr.splitlines()[-1]
+
+    def test_bad_input_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertIn("setup.sh", self.refused("--cache", folder + "/nope"))
+            self.assertIn("fp8 unknown; there are int8, bf16, int4", self.refused("--cache", folder, "--formats", "fp8"))
+            self.assertIn("--parts: all unknown", self.refused("--cache", folder, "--parts", "all"))
+            self.assertIn("--engines: vllm unknown", self.refused("--cache", folder, "--engines", "vllm"))
+            self.assertIn("has no tactus", self.refused("--cache", folder, "--build", folder))
+
+    def test_a_command_is_reported_without_this_machines_folders(self):
+        self.assertEqual(run.public(["--cache", "/a/b", "--build=/c", "-o", "x.json", "--rounds", "3"]), ["--cache", "CACHE", "--build=BUILD", "-o", "FILE", "--rounds", "3"])
+
+    def test_the_plan_grows_with_what_is_asked(self):
+        names = ["tactus int8", "OpenVINO GenAI"]
+        some = plan.cells_s(names, "int8", 2, [512], [16, 1], [128])
+        self.assertGreater(plan.cells_s(names, "int8", 2, plan.PREFILLS, plan.BATCHES, plan.CONTEXTS), 2 * some)
+        self.assertGreater(plan.cells_s([*names, "llama.cpp"], "int8", 2, [512], [16, 1], [128]), some)
+
+    def test_poisson_takes_the_faster_of_the_llama_family(self):
+        fake = argparse.Namespace(result={"served": {"saturation": {"llama.cpp, default": {"output_tokens_per_s": 9.0}, "ik_llama.cpp, default": {"output_tokens_per_s": 20.0}}}})
+        rows = [(n, None) for n in ("tactus", "OpenVINO GenAI, chunks of 256", "llama.cpp, default", "ik_llama.cpp, default")]
+        self.assertEqual([n for n, _ in served.poisson_rows(fake, rows)], ["tactus", "OpenVINO GenAI, chunks of 256", "ik_llama.cpp, default"])
 
 
 class Clients(unittest.TestCase):

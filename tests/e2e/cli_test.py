@@ -15,8 +15,8 @@ BINARY = os.environ["TACTUS_BINARY"]
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")}
 
 
-def tactus(*args, stdin="", timeout=120, **environment):
-    return subprocess.run([BINARY, *map(str, args)], input=stdin, capture_output=True, text=True, timeout=timeout,
+def tactus(*args, stdin="", timeout=120, under=(), **environment):
+    return subprocess.run([*under, BINARY, *map(str, args)], input=stdin, capture_output=True, text=True, timeout=timeout,
                           env=dict(ENVIRONMENT, **environment))
 
 
@@ -88,7 +88,7 @@ class UsageTest(Folder):
 
     def test_what_does_not_fit_is_refused_with_the_arithmetic(self):
         done = tactus("run", *self.dummy[:3], "--kv-cache-memory", "900GiB", "-p", "x")
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 2)
         self.assertIn("--kv-cache-memory", done.stderr)
         self.assertIn("900.00 GiB", done.stderr)
 
@@ -181,6 +181,40 @@ class RunTest(Folder):
         self.assertNotIn("Rome", done.stdout.splitlines()[2])   # forgotten
         self.assertIn("no command", done.stderr)
 
+    def test_an_unused_weight_cache_is_said(self):
+        done = tactus("run", *self.dummy, "--raw", "-p", "x", "--max-tokens", "3", "--quantization", "int8", "--weight-cache", self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("warning: --weight-cache is not used: dummy weights have no files", done.stderr)
+
+    @unittest.skipUnless(default_model(), "TACTUS_DEFAULT_MODEL is not set")
+    def test_an_unusable_weight_cache_is_said_and_does_no_harm(self):
+        def answer(*cache):
+            done = tactus("run", default_model(), "-p", "What is the capital of France?", "--temperature", "0", "--max-model-len", "256",
+                          "--kv-cache-memory", "64MiB", *cache)
+            self.assertEqual((done.returncode, done.stdout), (0, "The capital of France is Paris.\n"), done.stderr)
+            return done.stderr
+
+        no_folder = self.folder / "file"
+        no_folder.write_text("")
+        self.assertRegex(answer("--weight-cache", no_folder), f"warning: {no_folder}/.* cannot be written: Not a directory")
+        cache = ["--weight-cache", self.folder / "cache"]
+        self.assertNotIn("warning", answer(*cache))
+        written, = cache[1].iterdir()
+        with written.open("r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            last = file.read(1)[0]
+            file.seek(-1, os.SEEK_END)
+            file.write(bytes([last ^ 1]))
+        self.assertIn("its checksum is wrong", answer(*cache))
+        self.assertNotIn("warning", answer(*cache))   # it was written again
+
+    def test_a_machine_out_of_threads_is_said_with_the_way_out(self):
+        limited = ["bash", "-c", 'ulimit -c 0; ulimit -v "$0"; exec "$@"', "2000000"]
+        done = tactus("run", *self.dummy, "--raw", "-p", "x", "--threads", "1024", under=limited)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, r"compute thread \d+ of 1024")
+        self.assertIn("lower --threads", done.stderr)
+
     def test_a_prompt_beyond_the_context_is_refused_with_the_numbers(self):
         done = tactus("run", *self.dummy, "--raw", "-p", "x" * 5000)
         self.assertEqual(done.returncode, 1)
@@ -231,6 +265,18 @@ class BenchTest(Folder):
         report = json.loads(done.stdout)
         self.assertEqual(report["requests"]["completed"], 6, done.stderr)
         self.assertGreater(report["cached_prompt_tokens"], 0)
+
+    def test_an_idle_server_sleeps(self):
+        self.assertEqual(self.bench("--requests", "4", "--concurrency", "2", "--workload", "random:in=8,out=8").returncode, 0)
+
+        def cpu_seconds():   # of all threads: fields 14 and 15, counted from behind the name
+            fields = pathlib.Path(f"/proc/{self.server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+        time.sleep(0.2)
+        before = cpu_seconds()
+        time.sleep(2)
+        self.assertLess(cpu_seconds() - before, 0.1)   # 0.002 s measured; one spinning thread takes 2 s, or its share of a busy machine
 
     def test_interrupted_keeps_what_is_done(self):
         command = [BINARY, "bench", "--url", self.server.url, "--requests", "100000", "--concurrency", "4", "--vocab-size", "256",

@@ -229,6 +229,46 @@ TEST(Attention, ChunksBlocksNeighboursAndThreadsChangeNoBit) {
   }
 }
 
+// Enough decodes and short chunks in one call that tiles hold several KV heads; each has the bits that it has alone.
+TEST(Attention, TilesOfSeveralKvHeadsChangeNoBit) {
+  const Shape shapes[] = {{8, 4, 64},   {9, 3, 64},      {15, 5, 64, 0, DType::kInt8},
+                          {40, 20, 16}, {8, 4, 128, 40}, {8, 4, 32, 301, DType::kInt8}};
+  ThreadPool one(1), three(3);
+  for (const Shape& shape : shapes) {
+    const int64_t row = int64_t{shape.heads} * shape.head_dim;
+    std::vector<Sequence> sequences;
+    std::vector<Cache::Piece> pieces;
+    for (int32_t i = 0; i < 24; ++i) {
+      const int32_t length = (i * 29 + 31) % 320 + 6;
+      sequences.push_back(MakeSequence(shape, length, static_cast<uint64_t>(3 * i)));
+      const int32_t count = i % 4 == 0 ? 1 + i % 7 : 1;
+      pieces.push_back({i, length - count, count});
+    }
+    for (const Ops* ops : RunnableOps()) {
+      if (std::string_view(ops->name) == "ref") continue;
+      for (const int32_t block_size : {16, 48}) {
+        Cache cache(shape, block_size, sequences, *ops, one);
+        std::vector<float> alone;
+        for (const Cache::Piece& p : pieces) {
+          for (int32_t q = p.first_position; q < p.first_position + p.count; ++q) {
+            const std::vector<float> out = cache.Run(*ops, one, sequences, {{p.sequence, q, 1}});
+            alone.insert(alone.end(), out.begin(), out.end());
+          }
+        }
+        for (ThreadPool* pool : {&one, &three}) {
+          const std::vector<float> out = cache.Run(*ops, *pool, sequences, pieces);
+          ASSERT_EQ(out.size(), alone.size());
+          for (size_t i = 0; i < out.size(); i += static_cast<size_t>(row)) {
+            ASSERT_TRUE(testing::SameBits(out.data() + i, alone.data() + i, row))
+                << NameOf(ops, shape) << " block size " << block_size << " threads " << pool->threads() << " query "
+                << i / static_cast<size_t>(row);
+          }
+        }
+      }
+    }
+  }
+}
+
 // Enough partitions for several waves of a split decode.
 TEST(Attention, LongDecodesMergeInTheSameOrderWhenSplit) {
   const Shape shape = {4, 1, 16};

@@ -1,10 +1,15 @@
 #include "kernels/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <memory>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -92,6 +97,31 @@ TEST(ThreadPool, PoolsOfSeveralCallersDoNotMeet) {
   for (std::thread& t : callers) t.join();
   EXPECT_EQ(sum.load(), 3 * 500 * 6);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)   // their shadow memory needs all of the address space
+// A thread's stack is memory that a limit on addresses refuses.
+TEST(ThreadPool, TooManyThreadsAreAnErrorAndNotTheEnd) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit tight = before;
+  tight.rlim_cur = static_cast<rlim_t>(pages) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (rlim_t{256} << 20);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
+  std::string what;
+  try {
+    ThreadPool pool(1000);
+  } catch (const std::system_error& e) {
+    what = e.what();
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_NE(what.find(" of 1000"), std::string::npos) << what;
+  ThreadPool pool(3);
+  std::atomic<int> sum{0};
+  pool.ParallelFor(5, [&](int64_t, int32_t) { ++sum; });
+  EXPECT_EQ(sum.load(), 5);
+}
+#endif
 
 TEST(UsableCores, IsWithinTheMachine) {
   const int32_t cores = UsableCores();

@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "kernels/dequantize.h"
@@ -404,6 +406,23 @@ TEST_F(WeightCacheTest, WrongSizesAreFound) {
   ExpectRewritten("should have");
   std::ofstream(file, std::ios::binary) << "";
   ExpectRewritten("empty");
+}
+
+// A start that was killed while it wrote leaves a file that nobody holds; another start may be writing right now.
+TEST_F(WeightCacheTest, UnfinishedFilesOfTheDeadGoAndThoseOfTheLivingStay) {
+  LoadCached();
+  const std::string file = Files().at(0), dead = file + ".abc123.tmp", living = file + ".def456.tmp", other = cache_ + "/other.tmp";
+  for (const std::string& path : {dead, living, other}) std::ofstream(path) << "half";
+  const int held = open(living.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(flock(held, LOCK_EX | LOCK_NB), 0);
+  std::filesystem::remove(file);
+  LoadCached();
+  EXPECT_TRUE(Said("weight cache written")) << said_;
+  EXPECT_FALSE(std::filesystem::exists(dead));
+  EXPECT_TRUE(std::filesystem::exists(living));
+  EXPECT_TRUE(std::filesystem::exists(other));
+  EXPECT_EQ(Files().size(), 3u);
+  close(held);
 }
 
 TEST_F(WeightCacheTest, AChangedModelReplacesItsFile) {

@@ -1,5 +1,5 @@
 // Where attention_bf16.cc finds K and V of a partition: in the cache itself where vectors can be read there, else in
-// buffers that they are brought to; and what is fetched from memory meanwhile.
+// buffers that they are brought to.
 #pragma once
 
 #include <immintrin.h>
@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "kernels/attention_schedule.h"
+#include "kernels/cpu/attention_bf16_chunks.h"
 #include "kernels/cpu/attention_bf16_tile.h"
 #include "kernels/kv_layout.h"
 
@@ -24,8 +25,8 @@ struct Buffers {
       return at;
     };
     q = reinterpret_cast<uint32_t*>(take(kAttentionTileRows * padded / 2));
-    scores = take(kGroupRows * kPartition);
-    weights = reinterpret_cast<uint16_t*>(take(kGroupRows * kPartition / 2));
+    scores = take(kAttentionTileRows * kPartition);
+    weights = reinterpret_cast<uint16_t*>(take(kAttentionTileRows * kPartition / 2));
     part = take(kAttentionTileRows * padded);
     state = take(kAttentionTileRows * padded);
     keys = reinterpret_cast<uint32_t*>(take(kPartition * padded / 2));
@@ -34,22 +35,24 @@ struct Buffers {
     value_scales = take(kPartition);
   }
   uint32_t* q;        // [rows, padded / 2] pairs
-  float* scores;      // [kGroupRows, kPartition]
-  uint16_t* weights;  // [kGroupRows, kPartition]
+  float* scores;      // [rows, kPartition]
+  uint16_t* weights;  // [rows, kPartition]
   float* part;        // [rows, padded]: a partition's result
   float* state;       // [rows, padded]: merged so far
   uint32_t* keys;     // [dim pairs, kPartition], where K cannot be read in place
-  uint32_t* values;   // [kPairs, padded], where V cannot; else two rows for pairs at the ends
+  uint32_t* values;   // [kPairs, padded], where V cannot, and chunks with a pair of which half is not read
   float *key_scales, *value_scales;
 };
 
-// K and V of one head in one partition: where each vector of 16 positions and each pair of positions lies. int8 is
-// widened to bf16 in buffers, 16 positions (a chunk) at a time, just before they are first used.
+// K and V of one head in one partition: where each chunk lies. int8 is widened to bf16 in buffers, a chunk at a time,
+// just before it is first used.
 struct PartitionKv {
-  int32_t base, begin, end;               // positions read: [begin, end)
-  const uint32_t* keys[kKeyVectors + 3];  // those that hold no position read point at one that does
-  int64_t key_stride;                     // from one pair of dimensions to the next
-  const uint32_t* values[kPairs];
+  int32_t base, begin, end;                // positions read: [begin, end)
+  ChunkPlace chunks[kKeyVectors];          // where K and V lie in chunks
+  const uint32_t* keys[kKeyVectors + 3];   // those that hold no position read point at one that does
+  int64_t key_stride;                      // from one pair of dimensions to the next
+  const uint32_t* values[kKeyVectors];     // chunks of 8 pairs
+  int64_t value_stride;                    // from one pair to the next
   const float *key_scales, *value_scales;  // [kPartition]; null: none
   bool widens = false;
   int32_t keys_ready = 0, values_ready = 0;  // widens: chunks below these are widened
@@ -94,16 +97,14 @@ inline void CopyKeys(const AttentionCall& call, const AttentionTile& tile, const
 
 inline void PlaceKeys(const AttentionCall& call, const AttentionTile& tile, const Buffers& b, PartitionKv* p) {
   const KvLayer& kv = *call.kv;
-  const bool in_place = KvPaired(kv) && kv.dtype == DType::kBF16 && kv.block_size % 16 == 0;
+  const bool in_place = InChunks(kv) && kv.dtype == DType::kBF16;
   p->key_stride = in_place ? kv.block_size : 16;
   const int32_t first = p->first_chunk(), last = p->last_chunk();
   for (int32_t v = first; v <= last; ++v) {
     uint32_t* to = b.keys + v * 8 * call.padded;
     p->keys[v] = to;
     if (in_place) {
-      const int32_t position = p->base + 16 * v;
-      p->keys[v] = reinterpret_cast<const uint32_t*>(HeadAt(kv, kv.k, *tile.item, tile.kv_head, position)) +
-                   position % kv.block_size;
+      p->keys[v] = p->chunks[v].Keys(kv);
     } else if (!p->widens) {
       CopyKeys(call, tile, *p, v, to);
     }
@@ -112,11 +113,15 @@ inline void PlaceKeys(const AttentionCall& call, const AttentionTile& tile, cons
   for (int32_t v = last + 1; v < kKeyVectors + 3; ++v) p->keys[v] = p->keys[last];
 }
 
-// A pair of positions of which one is not read: it may never have been written, and zero times that could be NaN.
-inline void CopyHalfPair(const uint32_t* from, int32_t head_dim, bool even, uint32_t* to) {
-  const __m512i keep = _mm512_set1_epi32(static_cast<int>(even ? 0xffffu : 0xffff0000u));
-  for (int32_t d = 0; d < head_dim; d += 16) {
-    _mm512_storeu_si512(to + d, _mm512_and_si512(_mm512_loadu_si512(from + d), keep));
+// A chunk of V up to pair `pairs`, without the positions outside [from, to), counted from its first: they may never
+// have been written, and zero times that could be NaN.
+inline void CopyWrittenValues(const uint32_t* from_chunk, int64_t stride, int32_t from, int32_t to, uint32_t* out) {
+  for (int32_t i = from / 2; 2 * i < to; ++i) {
+    const uint32_t even = 2 * i >= from ? 0xffffu : 0, odd = 2 * i + 1 < to ? 0xffff0000u : 0;
+    const __m512i keep = _mm512_set1_epi32(static_cast<int>(even | odd));
+    for (int64_t d = i * stride; d < (i + 1) * stride; d += 16) {
+      _mm512_storeu_si512(out + d, _mm512_and_si512(_mm512_loadu_si512(from_chunk + d), keep));
+    }
   }
 }
 
@@ -134,31 +139,29 @@ inline void CopyValues(const AttentionCall& call, const AttentionTile& tile, con
   }
 }
 
+// Chunk c of V, `from` where it lies; where a pair is half read, copied to b.values.
+inline const uint32_t* ValuesInPlace(const AttentionCall& call, const PartitionKv& p, int32_t c, const uint32_t* from,
+                                     const Buffers& b) {
+  const int32_t position = p.base + 16 * c;
+  const bool half_first = p.begin > position && p.begin % 2 != 0;
+  const bool half_last = p.end < position + 16 && p.end % 2 != 0;
+  if (!half_first && !half_last) return from;
+  uint32_t* to = b.values + 8 * c * call.padded;
+  CopyWrittenValues(from, call.kv->head_dim, p.begin > position ? p.begin - position : 0,
+                    p.end < position + 16 ? p.end - position : 16, to);
+  return to;
+}
+
 inline void PlaceValues(const AttentionCall& call, const AttentionTile& tile, const Buffers& b, PartitionKv* p) {
   const KvLayer& kv = *call.kv;
-  const bool in_place = KvPaired(kv) && kv.dtype == DType::kBF16 && kv.head_dim % 16 == 0;
-  const int32_t first = (p->begin - p->base) / 2, last = (p->end - 1 - p->base) / 2;
-  if (!in_place) {
-    for (int32_t i = first; i <= last; ++i) {
-      p->values[i] = b.values + i * call.padded;
-      if (!p->widens) CopyValues(call, tile, *p, i, b.values + i * call.padded);
-    }
-    return;
+  const bool in_place = InChunks(kv) && kv.dtype == DType::kBF16;
+  p->value_stride = in_place ? kv.head_dim : call.padded;
+  for (int32_t c = p->first_chunk(); c <= p->last_chunk(); ++c) {
+    p->values[c] = in_place ? ValuesInPlace(call, *p, c, p->chunks[c].Values(kv), b) : b.values + 8 * c * call.padded;
   }
-  for (int32_t i = first, n; i <= last; i += n) {  // block by block
-    const int32_t position = p->base + 2 * i, in_block = position % kv.block_size / 2;
-    n = kv.block_size / 2 - in_block < last + 1 - i ? kv.block_size / 2 - in_block : last + 1 - i;
-    const std::byte* head = HeadAt(kv, kv.v, *tile.item, tile.kv_head, position);
-    const uint32_t* from = reinterpret_cast<const uint32_t*>(head) + in_block * kv.head_dim;
-    for (int32_t j = 0; j < n; ++j, from += kv.head_dim) p->values[i + j] = from;
-  }
-  if (p->begin % 2 != 0) {
-    CopyHalfPair(p->values[first], kv.head_dim, false, b.values);
-    p->values[first] = b.values;
-  }
-  if (p->end % 2 != 0) {
-    CopyHalfPair(p->values[last], kv.head_dim, true, b.values + call.padded);
-    p->values[last] = b.values + call.padded;
+  if (in_place || p->widens) return;
+  for (int32_t i = (p->begin - p->base) / 2; i <= (p->end - 1 - p->base) / 2; ++i) {
+    CopyValues(call, tile, *p, i, b.values + i * call.padded);
   }
 }
 
@@ -182,88 +185,60 @@ inline void PlaceScales(const AttentionCall& call, const AttentionTile& tile, co
   }
 }
 
-// What will be read, in the order of reading, in chunks of 16 positions of K or of V: while one is used, one some 16
-// KiB further on is fetched. Decodes read the cache once, from memory, in pieces too short for the processor to
-// foresee.
-class FetchStream {
- public:
-  explicit FetchStream(const KvLayer& kv) : chunk_bytes_(16 * kv.head_dim * KvElementBytes(kv.dtype)) {
-    while (ahead_ > 2 && ahead_ * chunk_bytes_ > int64_t{16} << 10) ahead_ /= 2;
-  }
-
-  // The chunks of positions [begin, end), K then V.
-  void Add(const KvLayer& kv, const AttentionItem& item, int32_t kv_head, int32_t begin, int32_t end) {
-    for (const void* base : {kv.k, kv.v}) {
-      for (int32_t s = begin / 16 * 16; s < end && count_ < kMax; s += 16) {
-        chunks_[count_++] = HeadAt(kv, base, item, kv_head, s) + s % kv.block_size / 16 * chunk_bytes_;
-      }
-    }
-  }
-  // Nothing more to come: the last chunk stands for it.
-  void Close() {
-    while (count_ < kMax) {
-      chunks_[count_] = chunks_[count_ - 1];
-      ++count_;
-    }
-  }
-  // What to fetch while chunk `chunk` and those after it are used.
-  const std::byte* const* Ahead(int32_t chunk) const { return chunks_ + chunk + ahead_; }
-  // The line behind a chunk: its scales, where a block is a chunk.
-  void FetchScales(int32_t chunk) const {
-    if (active()) __builtin_prefetch(*Ahead(chunk) + chunk_bytes_);
-  }
-  bool active() const { return count_ > 0; }
-
- private:
-  static constexpr int32_t kMostAhead = 16, kMax = 2 * kKeyVectors + kMostAhead + 4;
-  const int64_t chunk_bytes_;
-  int32_t ahead_ = kMostAhead;
-  const std::byte* chunks_[kMax];
-  int32_t count_ = 0;
-};
-
-// Widens chunks of K below `upto`, with their scales (one not yet written meets a lane that nobody looks at).
-inline void WidenKeys(const AttentionCall& call, const AttentionTile& tile, const Buffers& b, const FetchStream& stream,
-                      int32_t upto, PartitionKv* p) {
+// A chunk of K at `offset` of its block's head, to place `index` of b.keys, with its scales (one not yet written meets
+// a lane that nobody looks at). `piece`: its place in the stream.
+inline void WidenKeyChunk(const AttentionCall& call, const std::byte* head, int32_t offset, const FetchStream& stream,
+                          int32_t piece, int32_t index, const Buffers& b) {
   const KvLayer& kv = *call.kv;
+  stream.FetchScales(piece);
+  std::memcpy(b.key_scales + 16 * index, head + KvScaleOffset(kv, offset), 64);
+  const std::byte* from = head + 2 * offset;
+  uint32_t* to = b.keys + index * 8 * call.padded;
+  for (int32_t d = 0; d < kv.head_dim; d += 2, from += 2 * kv.block_size, to += 16) {
+    _mm512_storeu_si512(to, Widen(from));
+  }
+}
+
+// As WidenKeyChunk, of V, to place `index` of b.values. What was never written is a number too, and its weight zero.
+inline const uint32_t* WidenValueChunk(const AttentionCall& call, const std::byte* head, int32_t offset,
+                                       const FetchStream& stream, int32_t piece, int32_t index, const Buffers& b) {
+  const KvLayer& kv = *call.kv;
+  stream.FetchScales(piece);
+  const std::byte* from = head + static_cast<int64_t>(offset) * kv.head_dim;
+  uint32_t* to = b.values + 8 * index * call.padded;
+  for (int32_t d = 0; d < 8 * kv.head_dim; d += 16, from += 32) _mm512_storeu_si512(to + d, Widen(from));
+  return to;
+}
+
+// Widens chunks of K below `upto`.
+inline void WidenKeys(const AttentionCall& call, const Buffers& b, const FetchStream& stream, int32_t upto,
+                      PartitionKv* p) {
   upto = upto <= p->last_chunk() ? upto : p->last_chunk() + 1;
   for (; p->keys_ready < upto; ++p->keys_ready) {
-    const int32_t c = p->keys_ready, position = p->base + 16 * c, offset = position % kv.block_size;
-    stream.FetchScales(c - p->first_chunk());
-    const std::byte* head = HeadAt(kv, kv.k, *tile.item, tile.kv_head, position);
-    std::memcpy(b.key_scales + 16 * c, head + KvScaleOffset(kv, offset), 64);
-    const std::byte* from = head + 2 * offset;
-    uint32_t* to = b.keys + c * 8 * call.padded;
-    for (int32_t d = 0; d < kv.head_dim; d += 2, from += 2 * kv.block_size, to += 16) {
-      _mm512_storeu_si512(to, Widen(from));
-    }
+    const int32_t c = p->keys_ready;
+    WidenKeyChunk(call, p->chunks[c].Head(call.kv->k), p->chunks[c].offset, stream, c - p->first_chunk(), c, b);
   }
 }
 
-// The scales of V that softmax asks for, when those of K are ready: fetched since.
-inline void CopyValueScales(const AttentionCall& call, const AttentionTile& tile, const Buffers& b,
-                            const PartitionKv& p) {
+// The scales of V, of the tile's KV head `h`, that softmax asks for.
+inline void CopyValueScales(const AttentionCall& call, int32_t h, const PartitionKv& p, const Buffers& b) {
   const KvLayer& kv = *call.kv;
-  for (int32_t c = p.values_ready; c < p.keys_ready; ++c) {
-    const int32_t position = p.base + 16 * c;
-    const std::byte* head = HeadAt(kv, kv.v, *tile.item, tile.kv_head, position);
-    std::memcpy(b.value_scales + 16 * c, head + KvScaleOffset(kv, position % kv.block_size), 64);
+  const int64_t head_bytes = KvHeadBytes(kv);
+  for (int32_t c = p.first_chunk(); c <= p.last_chunk(); ++c) {
+    const std::byte* head = p.chunks[c].Head(kv.v) + h * head_bytes;
+    std::memcpy(b.value_scales + 16 * c, head + KvScaleOffset(kv, p.chunks[c].offset), 64);
   }
 }
 
-// Chunks of V. What was never written is a number too, and its weight zero.
-inline void WidenValues(const AttentionCall& call, const AttentionTile& tile, const Buffers& b,
-                        const FetchStream& stream, int32_t upto, PartitionKv* p) {
-  const KvLayer& kv = *call.kv;
+// Widens chunks of V below `upto`.
+inline void WidenValues(const AttentionCall& call, const Buffers& b, const FetchStream& stream, int32_t upto,
+                        PartitionKv* p) {
   const int32_t chunks = p->last_chunk() + 1 - p->first_chunk();
   upto = upto <= p->last_chunk() ? upto : p->last_chunk() + 1;
   for (; p->values_ready < upto; ++p->values_ready) {
-    const int32_t c = p->values_ready, position = p->base + 16 * c;
-    stream.FetchScales(chunks + c - p->first_chunk());
-    const std::byte* from = HeadAt(kv, kv.v, *tile.item, tile.kv_head, position) +
-                            static_cast<int64_t>(position % kv.block_size) * kv.head_dim;
-    uint32_t* to = b.values + 8 * c * call.padded;
-    for (int32_t d = 0; d < 8 * kv.head_dim; d += 16, from += 32) _mm512_storeu_si512(to + d, Widen(from));
+    const int32_t c = p->values_ready;
+    WidenValueChunk(call, p->chunks[c].Head(call.kv->v), p->chunks[c].offset, stream, chunks + c - p->first_chunk(), c,
+                    b);
   }
 }
 

@@ -59,6 +59,17 @@ void ScoreRows(const uint32_t* q, int64_t q_stride, const uint32_t* const* keys,
   }
 }
 
+// 2^x for x <= 0 or little more, to 7.5e-5 (a 25th of what rounding to bf16 adds): a polynomial of degree 3 on [0, 1)
+// between two instructions that take no unit from the dot products.
+inline __m512 RoughExp2(__m512 x) {
+  const __m512 r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+  __m512 p = _mm512_set1_ps(0.078024514f);
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.226067245f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.695833445f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.999925256f));
+  return _mm512_scalef_ps(p, x);
+}
+
 // 2^x for x <= 0 or little more, at least 2^-126: a polynomial of degree 4 on [-1/2, 1/2] (relative error 3e-6; what it
 // gives is rounded to bf16 or scales what has been), the exponent by integers: other units than the rest of softmax
 // needs.
@@ -132,8 +143,8 @@ inline __m512 SoftmaxRow(const float* scores, ColumnRange row, ColumnRange group
   const __m512i ones = _mm512_set1_epi32(0x3f803f80);  // pairs of 1.0
   __m512 total = _mm512_setzero_ps();
   auto weigh = [&](int32_t c, auto&& keep0, auto&& keep1) {
-    __m512 w0 = keep0(Exp2(_mm512_fmadd_ps(_mm512_loadu_ps(scores + c), factor, shift)));
-    __m512 w1 = keep1(Exp2(_mm512_fmadd_ps(_mm512_loadu_ps(scores + c + 16), factor, shift)));
+    __m512 w0 = keep0(RoughExp2(_mm512_fmadd_ps(_mm512_loadu_ps(scores + c), factor, shift)));
+    __m512 w1 = keep1(RoughExp2(_mm512_fmadd_ps(_mm512_loadu_ps(scores + c + 16), factor, shift)));
     if (kScaled) {
       total = _mm512_add_ps(total, _mm512_add_ps(w0, w1));
       w0 = keep0(_mm512_mul_ps(w0, _mm512_loadu_ps(value_scales + c)));
@@ -165,32 +176,40 @@ inline __m512 SoftmaxRow(const float* scores, ColumnRange row, ColumnRange group
   return total;
 }
 
-// out[r * padded + 16 v + lane] = weights of pairs [from, to) times values[pair], ascending. kFetch: as ScoreRows, of
-// ahead[pair / 8].
+// out[r * padded + 16 v + lane] = weights of pairs [from, to) times their values, ascending, added to what is there
+// with `resume`. Pair i lies at chunks[i / 8] + i % 8 * stride. kFetch: as ScoreRows, of ahead[i / 8].
 template <int kRows, int kVecs, bool kFetch>
-void WeighRows(const uint16_t* weights, const uint32_t* const* values, int32_t from, int32_t to, int64_t first_dim,
-               const std::byte* const* ahead, int32_t fetch_step, float* out, int64_t padded) {
+void WeighRows(const uint16_t* weights, const uint32_t* const* chunks, int32_t from, int32_t to, int64_t stride,
+               int64_t first_dim, bool resume, const std::byte* const* ahead, int32_t fetch_step, float* out,
+               int64_t padded) {
   __m512 acc[kRows][kVecs];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-    for (int v = 0; v < kVecs; ++v) acc[r][v] = _mm512_setzero_ps();
+    for (int v = 0; v < kVecs; ++v) {
+      acc[r][v] = resume ? _mm512_loadu_ps(out + r * padded + first_dim + 16 * v) : _mm512_setzero_ps();
+    }
   }
   const auto* pairs = reinterpret_cast<const char*>(weights);
-  for (int32_t i = from; i < to; ++i) {
-    __m512i x[kVecs];
+  for (int32_t i = from; i < to;) {
+    const int32_t end = i / 8 * 8 + 8 < to ? i / 8 * 8 + 8 : to;
+    const uint32_t* at = chunks[i / 8] + i % 8 * stride + first_dim;
+    const std::byte* fetch = ahead[i / 8] + (i % 8 * stride + first_dim) * fetch_step / 16;
+    for (; i < end; ++i, at += stride, fetch += stride * fetch_step / 16) {
+      __m512i x[kVecs];
 #pragma GCC unroll 8
-    for (int v = 0; v < kVecs; ++v) {
-      x[v] = _mm512_loadu_si512(values[i] + first_dim + 16 * v);
-      if (kFetch) __builtin_prefetch(ahead[i / 8] + (i % 8 * padded + first_dim + 16 * v) * fetch_step / 16);
-    }
+      for (int v = 0; v < kVecs; ++v) {
+        x[v] = _mm512_loadu_si512(at + 16 * v);
+        if (kFetch) __builtin_prefetch(fetch + v * fetch_step);
+      }
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      int pair;
-      std::memcpy(&pair, pairs + (r * kPairs + i) * 4, sizeof pair);
-      const __m512i w = _mm512_set1_epi32(pair);
+      for (int r = 0; r < kRows; ++r) {
+        int pair;
+        std::memcpy(&pair, pairs + (r * kPairs + i) * 4, sizeof pair);
+        const __m512i w = _mm512_set1_epi32(pair);
 #pragma GCC unroll 8
-      for (int v = 0; v < kVecs; ++v) acc[r][v] = Dot(acc[r][v], w, x[v]);
+        for (int v = 0; v < kVecs; ++v) acc[r][v] = Dot(acc[r][v], w, x[v]);
+      }
     }
   }
 #pragma GCC unroll 8

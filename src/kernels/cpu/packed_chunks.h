@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "kernels/cpu/packed_scales.h"
-#include "kernels/cpu/packed_tile.h"
+#include "kernels/cpu/packed_tile_tokens.h"
 
 namespace tactus::kernels {
 namespace {

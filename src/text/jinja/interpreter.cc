@@ -141,17 +141,7 @@ Interpreter::Flow Interpreter::Exec(const Stmt& s, Scope* scope) {
         Assign(s.target, Eval(*s.value, scope), scope);
         return Flow::kNormal;
       case StmtKind::kSetBlock: return ExecSetBlock(s, scope);
-      case StmtKind::kMacro: {
-        Macro* macro = heap_.New<Macro>();
-        macro->definition = &s;
-        macro->scope = scope;
-        for (Scope* up = scope; up != nullptr; up = up->parent) up->captured = true;
-        Value v;
-        v.type = Type::kMacro;
-        v.macro = macro;
-        Bind(scope, s.name, v);
-        return Flow::kNormal;
-      }
+      case StmtKind::kMacro: Bind(scope, s.name, MakeMacro(s, scope)); return Flow::kNormal;
       case StmtKind::kCallBlock: ExecCallBlock(s, scope); return Flow::kNormal;
       case StmtKind::kFilterBlock: return ExecFilterBlock(s, scope);
       case StmtKind::kWith: return ExecWith(s, scope);
@@ -274,14 +264,19 @@ Interpreter::Flow Interpreter::ExecWith(const Stmt& s, Scope* scope) {
   return flow;
 }
 
-void Interpreter::ExecCallBlock(const Stmt& s, Scope* scope) {
+Value Interpreter::MakeMacro(const Stmt& s, Scope* scope) {
   Macro* macro = heap_.New<Macro>();
   macro->definition = &s;
   macro->scope = scope;
   for (Scope* up = scope; up != nullptr; up = up->parent) up->captured = true;
-  Value caller;
-  caller.type = Type::kMacro;
-  caller.macro = macro;
+  Value v;
+  v.type = Type::kMacro;
+  v.macro = macro;
+  return v;
+}
+
+void Interpreter::ExecCallBlock(const Stmt& s, Scope* scope) {
+  const Value caller = MakeMacro(s, scope);
   Append(ToText(EvalCall(*s.value, scope, &caller)));
 }
 

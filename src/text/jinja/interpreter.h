@@ -103,6 +103,7 @@ class Interpreter {
   Flow ExecFilterBlock(const Stmt& s, Scope* scope);
   Flow ExecWith(const Stmt& s, Scope* scope);
   void ExecCallBlock(const Stmt& s, Scope* scope);
+  Value MakeMacro(const Stmt& s, Scope* scope);   // a closure: the scopes around it outlive their blocks
   void Assign(const Target& target, const Value& value, Scope* scope);
   void CheckNamespaces(const Target& target, Scope* scope);
 
