@@ -211,26 +211,21 @@ inline __attribute__((always_inline)) void FinishBlock(const TileRun& run, int64
     }
     return;
   }
-  if (w.minima == nullptr) {
 #pragma GCC unroll 8
-    for (int k = 0; k < kTokens; ++k) {
+  for (int k = 0; k < kTokens; ++k) {
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) {
-        float* to = t + k * kTileRows + v * D::kWidth;
-        Simd::Store(to, D::MulAdd(D::ToFloat(sums[k][v]), Simd::Load(w.scales + at + v * D::kWidth), Simd::Load(to)));
-      }
+    for (int v = 0; v < kVectors; ++v) {
+      float* to = t + k * kTileRows + v * D::kWidth;
+      Simd::Store(to, D::MulAdd(D::ToFloat(sums[k][v]), Simd::Load(w.scales + at + v * D::kWidth), Simd::Load(to)));
     }
-    return;
   }
-#pragma GCC unroll 8
+  if (w.minima == nullptr) return;
   for (int k = 0; k < kTokens; ++k) {
     const Simd::F total = Simd::Set1(run.terms->total[k][b]);
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       float* to = t + k * kTileRows + v * D::kWidth;
-      const Simd::F product =
-          D::MulAdd(D::ToFloat(sums[k][v]), Simd::Load(w.scales + at + v * D::kWidth), Simd::Load(to));
-      Simd::Store(to, D::MulAdd(Simd::Load(w.minima + at + v * D::kWidth), total, product));
+      Simd::Store(to, D::MulAdd(Simd::Load(w.minima + at + v * D::kWidth), total, Simd::Load(to)));
     }
   }
 }
