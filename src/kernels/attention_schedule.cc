@@ -32,7 +32,7 @@ constexpr int64_t kLongestRead = int64_t{8} << 20;
 
 int32_t KvHeadsPerTile(const AttentionCall& call, const AttentionItem& item) {
   const int32_t rows = item.count * call.group;
-  if (rows > kNarrowRows || call.kv_heads_at_once == 1) return 1;
+  if (rows > kNarrowRows || rows == 0 || call.kv_heads_at_once == 1) return 1;
   const int64_t bytes = 2 * KvHeadBytes(*call.kv) * (item.first_position / call.kv->block_size + 1);
   const int64_t most = std::min<int64_t>({call.kv_heads_at_once, kAttentionTileRows / rows, kLongestRead / bytes});
   return most <= 1 ? 1 : static_cast<int32_t>(CeilDiv(call.kv->kv_heads, CeilDiv(call.kv->kv_heads, most)));
@@ -74,10 +74,6 @@ PartitionRange PartitionsOf(const AttentionCall& call, const AttentionTile& t) {
 int64_t CostOf(const AttentionCall& call, const AttentionTile& t) {
   const int32_t position = t.item->first_position + t.first_query;
   return (position + t.queries - VisibleFrom(call, position).low) * int64_t{t.rows() + 24 * t.kv_heads};
-}
-
-int64_t LargestCost(const AttentionCall& call, const AttentionItem& item) {
-  return item.count > 0 ? CostOf(call, TileAt(call, item, 0)) : 0;
 }
 
 struct SplitTask {
@@ -195,24 +191,25 @@ int32_t KvHeadsAtOnce(const AttentionCall& call, int32_t threads) {
 }
 
 // Sorts the items; returns how many of them, at the front, are split: those with a tile that would keep one thread busy
-// for long after the others have no work left.
-int64_t OrderItems(const AttentionCall& call, int32_t threads, int32_t* order) {
+// for long after the others have no work left. `costs`: scratch of num_items.
+int64_t OrderItems(const AttentionCall& call, int32_t threads, int32_t* order, int64_t* costs) {
   int64_t total = 0;
   for (int64_t i = 0; i < call.num_items; ++i) {
     order[i] = static_cast<int32_t>(i);
     const AttentionItem& item = call.items[i];
-    const int64_t per_query_tile = item.count > 0 ? TilesOf(call, item) / CeilDiv(item.count, call.tile_queries) : 0;
-    for (int64_t t = 0; t < TilesOf(call, item); t += per_query_tile) {
-      total += per_query_tile * CostOf(call, TileAt(call, item, t));
+    const int64_t tiles = TilesOf(call, item);
+    const int64_t per_query_tile = item.count > 0 ? tiles / CeilDiv(item.count, call.tile_queries) : 0;
+    costs[i] = 0;
+    for (int64_t t = 0; t < tiles; t += per_query_tile) {
+      const int64_t cost = CostOf(call, TileAt(call, item, t));
+      if (t == 0) costs[i] = cost;  // the largest
+      total += per_query_tile * cost;
     }
   }
-  auto cost = [&](int32_t i) { return LargestCost(call, call.items[i]); };
-  std::sort(order, order + call.num_items, [&](int32_t a, int32_t b) {
-    const int64_t ca = cost(a), cb = cost(b);
-    return ca != cb ? ca > cb : a < b;
-  });
+  std::sort(order, order + call.num_items,
+            [costs](int32_t a, int32_t b) { return costs[a] != costs[b] ? costs[a] > costs[b] : a < b; });
   int64_t split = 0;
-  while (threads > 1 && split < call.num_items && cost(order[split]) * 2 * threads > total) {
+  while (threads > 1 && split < call.num_items && costs[order[split]] * 2 * threads > total) {
     const PartitionRange range = PartitionsOf(call, TileAt(call, call.items[order[split]], 0));
     if (range.first == range.last) break;
     ++split;
@@ -270,7 +267,7 @@ void RunAttention(ThreadPool& pool, const AttentionKernel& kernel, std::span<con
   }
   const Sizes sizes(call.num_items, kv.head_dim, pool.threads());
   const Pieces c = Carve(AlignedWorkspace(scratch, sizes.Total()), sizes);
-  const int64_t split = OrderItems(call, pool.threads(), c.order);
+  const int64_t split = OrderItems(call, pool.threads(), c.order, c.first_tile);
   int64_t tiles = 0;
   for (int64_t i = split; i < call.num_items; ++i) {
     c.first_tile[i] = tiles;

@@ -107,6 +107,10 @@ inline void LoadNestedScales(const PackedMatrix& w, const std::byte* tail, int64
   }
 }
 
+inline void ClearSums(const PanelRun& run) {
+  for (int64_t i = 0; i < run.tokens * kPanelRows; i += 16) _mm512_store_ps(run.sums + i, _mm512_setzero_ps());
+}
+
 // 64 - z in each byte of a row.
 inline void LoadOffsets(const std::byte* from, int32_t* to) {
   const __m512i four_times =
@@ -178,9 +182,8 @@ void SumPanelVnni(const PanelRun& run) {
   const int64_t block = BlockColumns(w);
   const int64_t block_bytes = scaled ? w.block_bytes() : block * kPanelRows;
   const int64_t code_bytes = scaled ? w.code_bytes() : block_bytes;
-  for (int64_t i = 0; i < run.tokens * kPanelRows; i += 16) _mm512_store_ps(run.sums + i, _mm512_setzero_ps());
-
   const int32_t planes = x.format.planes;
+  ClearSums(run);
   ChunkScales scales;
   alignas(64) std::byte kept[kChunkColumns * kPanelRows];
   TilePass t = {};
