@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <cstdio>
 #include <iostream>
@@ -36,7 +37,7 @@ struct SpeedOptions {
   std::string batches = "1,8,16";
   std::string kernels;
   std::string dtype = "auto", activation_dtype = "auto", quantization = "none", kv_cache_dtype = "auto", weight_cache;
-  bool serve = false;
+  bool serve = false, operators = false;
   template <class V>
   void VisitFields(V& v) {
     v.Group("Measurement");
@@ -48,6 +49,7 @@ struct SpeedOptions {
     v.Field("repeat", repeat, {.unit = "times", .min = 1, .max = 1000, .help = "repetitions; medians are reported"});
     v.Field("batches", batches, {.help = "decode batch sizes, comma-separated"});
     v.Field("kernels", kernels, {.help = "force a kernel set"});
+    v.Field("operators", operators, {.help = "also where the time of each cell goes, in ms of one step by operator"});
     v.Group("Numerics, as `tactus serve` has them");
     v.Field("dtype", dtype, {.choices = "auto|float32|bfloat16", .help = "float32 is the reference mode"});
     v.Field(
@@ -97,6 +99,22 @@ class Runner {
       seconds.push_back(s);
     }
     return seconds;
+  }
+
+  // Milliseconds of one step by operator, and what is left of it; begins anew.
+  nlohmann::ordered_json TakeOperators(const std::vector<double>& seconds) {
+    nlohmann::ordered_json out;
+    double rest = 0;
+    for (const double s : seconds) rest += s * 1e3;
+    const double steps = seconds.empty() ? 1.0 : static_cast<double>(seconds.size());
+    for (size_t op = 0; op < kDecoderOperators; ++op) {
+      const double ms = static_cast<double>(profile_.totals(static_cast<DecoderOperator>(op)).time_ns) * 1e-6;
+      out[kDecoderOperatorNames[op]] = std::round(ms / steps * 1e3) * 1e-3;
+      rest -= ms;
+    }
+    out["rest"] = std::round(rest / steps * 1e3) * 1e-3;
+    profile_.Clear();
+    return out;
   }
 
   Status Check(int64_t tokens, int64_t batch, int64_t context, int64_t steps) const {
@@ -169,6 +187,7 @@ class Runner {
     return static_cast<double>(SystemClock().NowNs() - start) * 1e-9;
   }
 
+  OperatorProfile profile_;
   std::mutex mutex_;
   std::condition_variable wakeup_;
   StepPlan plan_;
@@ -201,6 +220,7 @@ Result<std::unique_ptr<Runner>> Runner::Create(const SpeedOptions& options, nloh
   *about = {{"model", description.config.name},   {"format", weights.format},  {"weight_bytes", weights.bytes},
             {"numerics", NumericsText(numerics)}, {"kernels", exec.ops->name}, {"threads", exec.threads}};
   auto runner = std::make_unique<Runner>();
+  if (options.operators) exec.profile = &runner->profile_;
   runner->vocab_ = description.config.vocab_size;
   runner->max_prefill_ = options.max_prefill;
   runner->max_batch_ = options.max_batch;
@@ -280,18 +300,24 @@ Status Main(SpeedOptions options) {
   const auto context = static_cast<int32_t>(options.context);
   TACTUS_RETURN_IF_ERROR(runner->Check(options.prefill, options.max_batch, options.context, options.steps));
   if (options.prefill > 0) {
-    TACTUS_ASSIGN_OR_RETURN(std::vector<double> seconds,
-                            runner->Prefill(static_cast<int32_t>(options.prefill), options.repeat + 1));
-    seconds.erase(seconds.begin());  // the first one touches the weights' pages
+    const auto tokens = static_cast<int32_t>(options.prefill);
+    TACTUS_RETURN_IF_ERROR(runner->Prefill(tokens, 1).status());  // touches the weights' pages
+    runner->TakeOperators({});
+    TACTUS_ASSIGN_OR_RETURN(const std::vector<double> seconds, runner->Prefill(tokens, options.repeat));
     out["prefill"] = Summary(static_cast<double>(options.prefill), seconds);
+    if (options.operators) out["prefill"]["operators"] = runner->TakeOperators(seconds);
   }
   for (const int32_t batch : batches) {
     std::vector<double> all;
+    TACTUS_RETURN_IF_ERROR(runner->Steps(0, batch, context, 1).status());  // computes the contexts
+    runner->TakeOperators({});
     for (int64_t r = 0; r < options.repeat; ++r) {
       TACTUS_ASSIGN_OR_RETURN(const std::vector<double> seconds, runner->Steps(0, batch, context, options.steps));
       all.insert(all.end(), seconds.begin(), seconds.end());
     }
-    out[fmt::format("decode_{}", batch)] = Summary(batch, all);
+    const std::string cell = fmt::format("decode_{}", batch);
+    out[cell] = Summary(batch, all);
+    if (options.operators) out[cell]["operators"] = runner->TakeOperators(all);
   }
   Answer(out);
   return Status();

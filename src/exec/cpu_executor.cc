@@ -110,6 +110,7 @@ Result<std::unique_ptr<Executor>> MakeCpuExecutor(const ModelConfig& config, Mod
                                                   const CpuExecutorOptions& options) {
   return CatchShortage([&]() -> Result<std::unique_ptr<Executor>> {
     TACTUS_ASSIGN_OR_RETURN(auto runner, StepRunner::Create(config, std::move(weights), options));
+    runner->set_operator_profile(options.profile);
     return std::unique_ptr<Executor>(std::make_unique<CpuExecutor>(std::move(runner), options));
   });
 }

@@ -8,6 +8,7 @@
 #include "exec/executor.h"
 #include "kernels/ops.h"
 #include "model/config.h"
+#include "model/operator_profile.h"
 #include "model/weights.h"
 
 namespace tactus {
@@ -26,6 +27,7 @@ struct CpuExecutorOptions {
   int64_t max_model_len = 0;
   int32_t max_in_flight = 1;
   Clock* clock = nullptr;              // of StepResult's times; null: SystemClock()
+  OperatorProfile* profile = nullptr;  // counts every step's operators; outlives the executor, read while none runs
 };
 
 // Allocates KV and activations (kResourceExhausted with the size when the system refuses).
