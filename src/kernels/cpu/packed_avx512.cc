@@ -44,6 +44,30 @@ Cut CutWork(int64_t panels, int64_t tokens, double panel_ns, int32_t threads) {
   return cut;
 }
 
+// Which panels and tokens a task takes. Every panel meets all tokens of a pass before the next panel does, so that
+// weights come from memory once per pass, and the tokens of a pass, read for every panel, stay in the caches.
+class TaskOrder {
+ public:
+  struct Place {
+    int64_t group, block;  // group: groups() for tasks beyond the last
+  };
+  TaskOrder(const PackedTokens& x, int64_t groups, int64_t blocks) : groups_(groups), blocks_(blocks) {
+    const int64_t bytes = CeilDiv(x.tokens, blocks) * x.format.planes * x.stride;
+    blocks_each_ = MinOf(blocks, MaxOf(1, kPassBytes / bytes));
+  }
+  int64_t tasks() const { return groups_ * blocks_; }
+  Place At(int64_t task) const {
+    if (task >= tasks()) return {groups_, 0};
+    const int64_t pass = task / (groups_ * blocks_each_), first = pass * blocks_each_;
+    const int64_t count = MinOf(blocks_each_, blocks_ - first), in_pass = task - first * groups_;
+    return {in_pass / count, first + in_pass % count};
+  }
+
+ private:
+  static constexpr int64_t kPassBytes = int64_t{4} << 20;  // of tokens: well within a shared cache
+  int64_t groups_, blocks_, blocks_each_ = 1;
+};
+
 double PanelNs(const PackedMatrix& w, const PackedTokens& x) {
   constexpr double kBytesPerNs = 20, kBf16PerNs = 450, kInt8PerNs = 850;
   const double operations = 2.0 * static_cast<double>(kPanelRows * w.cols * x.tokens * x.format.planes);
@@ -165,12 +189,13 @@ void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const
   ProductTerms product_terms(pool, x, scratch);
   TokenTerms terms[kOutputsMax];
   for (size_t i = 0; i < outputs.size(); ++i) terms[i] = product_terms.Of(*outputs[i].w);
-  pool.ParallelFor(CeilDiv(panels, cut.panels_each) * cut.token_blocks, [&](int64_t task, int32_t) {
+  const TaskOrder order(x, CeilDiv(panels, cut.panels_each), cut.token_blocks);
+  pool.ParallelFor(order.tasks(), [&](int64_t task, int32_t) {
     alignas(64) float sums[kTaskTokens * kPanelRows];
-    const int64_t group = task / cut.token_blocks, block = task % cut.token_blocks;
+    const auto [group, block] = order.At(task);
     const int64_t first = x.tokens * block / cut.token_blocks, end = x.tokens * (block + 1) / cut.token_blocks;
     // Tasks go round the threads, more or less: this thread's next.
-    const int64_t next_group = (task + pool.threads()) / cut.token_blocks;
+    const int64_t next_group = order.At(task + pool.threads()).group;
     const int64_t last = MinOf(panels, (group + 1) * cut.panels_each) - 1;
     for (int64_t p = group * cut.panels_each; p <= last; ++p) {
       const PanelOf at = FindPanel(outputs, p);
@@ -281,9 +306,10 @@ void GatedPackedAvx512(ThreadPool& pool, const PackedTokens& x, const PackedMatr
       MaxOf(CutWork(groups, x.tokens, ns, pool.threads()).token_blocks, CeilDiv(x.tokens, kGatedTokens));
   ProductTerms terms(pool, x, scratch);
   const Gated gated = {x, gate, gate_bias, up, up_bias, out, terms.Of(gate), terms.Of(up), each};
-  pool.ParallelFor(groups * token_blocks, [&](int64_t task, int32_t) {
-    const int64_t block = task % token_blocks;
-    gated.Task(task / token_blocks, (task + pool.threads()) / token_blocks, x.tokens * block / token_blocks,
+  const TaskOrder order(x, groups, token_blocks);
+  pool.ParallelFor(order.tasks(), [&](int64_t task, int32_t) {
+    const auto [group, block] = order.At(task);
+    gated.Task(group, order.At(task + pool.threads()).group, x.tokens * block / token_blocks,
                x.tokens * (block + 1) / token_blocks);
   });
 }
