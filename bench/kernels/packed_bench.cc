@@ -9,9 +9,6 @@
 // a millisecond: where that is less than the matrix, the row says how many of its rows were used. One thread is
 // measured in its own CPU time, several by the wall. Operations are those done: two planes of activations count twice,
 // unless the set takes both in one product.
-#include <sys/mman.h>
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -21,6 +18,7 @@
 
 #include "ceiling.h"
 #include "kernels/ops.h"
+#include "measure.h"
 
 namespace tactus::bench {
 namespace {
@@ -36,30 +34,7 @@ constexpr int64_t kTokens[] = {1, 2, 4, 8, 16, 32, 64, 128, 512};
 constexpr int64_t kColdBytes = int64_t{256} << 20;
 constexpr double kCallSeconds = 1e-3, kRowSeconds = 0.25;
 
-double Now(bool cpu) {
-  timespec t;
-  clock_gettime(cpu ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
-struct Mapping {
-  explicit Mapping(int64_t n) : bytes(static_cast<size_t>(n)) {
-    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) std::abort();
-#ifdef MADV_HUGEPAGE
-    (void)madvise(memory, bytes, MADV_HUGEPAGE);
-#endif
-    data = static_cast<std::byte*>(memory);
-    std::memset(data, 0x11, bytes);  // normal numbers in f16, bf16 and f32
-  }
-  ~Mapping() {
-    munmap(data, bytes);
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  size_t bytes;
-  std::byte* data;
-};
+constexpr int kFill = 0x11;  // normal numbers in f16, bf16 and f32
 
 struct Format {
   const char* name;
@@ -88,7 +63,7 @@ class Bench {
       : pool_(threads),
         ops_(*kernels::SelectOps()),
         cpu_time_(threads == 1),
-        cold_(kColdBytes),
+        cold_(kColdBytes, kFill),
         loops_(PortableLoops()) {
 #if defined(__x86_64__)
     if (std::string(ops_.name) == "avx2") loops_ = Avx2Loops();
@@ -115,8 +90,8 @@ class Bench {
     m.rows = std::min(m.rows, fit * kernels::kPanelRows);
     const int64_t copies = kColdBytes / m.bytes();
 
-    Mapping token_memory(kernels::PackedTokenBytes(tokens, cols)), y(tokens * m.rows * 4);
-    Mapping scratch(kernels::WorkspaceBytes(tokens, std::max(cols, m.rows), 1, 64, pool_.threads()));
+    Mapping token_memory(kernels::PackedTokenBytes(tokens, cols), kFill), y(tokens * m.rows * 4, kFill);
+    Mapping scratch(kernels::WorkspaceBytes(tokens, std::max(cols, m.rows), 1, 64, pool_.threads()), kFill);
     const PackedTokens x = kernels::PlaceTokens(token_memory.data, kernels::TokensFor(m, format.planes), tokens, cols);
     const std::vector<float> ones(static_cast<size_t>(tokens * cols), 1.0f);
     ops_.pack(pool_, ones.data(), nullptr, 0.0f, x);
