@@ -2,8 +2,8 @@
 # Installs what is missing, builds and runs the fast tests. More, by name:
 #   scripts/test.sh            build + every fast test (unit, property, conformance, golden, lint, install, end to end)
 #   scripts/test.sh slow       the slow tier: default-model goldens, every real chat template, tokeniser comparisons
-#   scripts/test.sh asan       the fast tests under AddressSanitizer and UBSan
-#   scripts/test.sh tsan       what has threads under ThreadSanitizer
+#   scripts/test.sh asan       the fast C++ tests under AddressSanitizer, LeakSanitizer and UBSan, every kernel set included
+#   scripts/test.sh tsan       the fast C++ tests under ThreadSanitizer
 #   scripts/test.sh fuzz [S]   every fuzzer for S seconds (default 60)
 #   scripts/test.sh ci         what CI runs: fast, warnings as errors, and each fuzzer for 10 s
 set -euo pipefail
@@ -17,6 +17,13 @@ python_venv() {  # the official clients and references of the Python tests, pinn
     python3 -m venv .venv
     .venv/bin/pip install --quiet --disable-pip-version-check -r tests/e2e/requirements.txt
     cp tests/e2e/requirements.txt .venv/requirements.installed
+  fi
+}
+
+test_data() {  # traces, tokeniser cases, other engines' logs: a folder beside the clone where there is one; tests that want it skip
+  if [ -z "${TACTUS_DATA:-}" ] && [ -d "$root/../shared/data" ]; then
+    TACTUS_DATA=$(cd "$root/../shared/data" && pwd)
+    export TACTUS_DATA
   fi
 }
 
@@ -46,7 +53,7 @@ fuzz() {
 run_ctest() {  # preset, further arguments
   local preset=$1
   shift
-  ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$(nproc)" "$@"
+  ctest --test-dir "build/$preset" --output-on-failure --no-tests=error --progress -j "$(nproc)" "$@"
 }
 
 case $mode in
@@ -56,6 +63,7 @@ case $mode in
     [ "$mode" = ci ] && preset=ci
     scripts/build.sh "$preset"
     default_model
+    test_data
     python_venv
     if [ "$mode" = ci ]; then fuzz 10; fi
     run_ctest "$preset" -L fast
@@ -65,6 +73,7 @@ case $mode in
     scripts/build.sh release
     scripts/build.sh release jinja_render tokenize_lines
     default_model
+    test_data
     python_venv
     if ! cmp -s tools/requirements.txt .venv-tools/requirements.installed 2>/dev/null; then
       echo "test: installing the reference implementations into .venv-tools" >&2
@@ -83,14 +92,16 @@ case $mode in
     scripts/setup.sh build test
     scripts/build.sh asan
     default_model
+    test_data
     ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
       run_ctest asan -L fast -LE python
     ;;
   tsan)
     scripts/setup.sh build test
     scripts/build.sh tsan
-    TSAN_OPTIONS=halt_on_error=1 run_ctest tsan -L fast -LE python \
-      -R '(kernels|exec|engine|http|serve|facade|obs)'
+    default_model
+    test_data
+    TSAN_OPTIONS=halt_on_error=1 run_ctest tsan -L fast -LE python
     ;;
   fuzz) fuzz "${2:-60}" ;;
   *) echo "test: unknown mode '$mode'; the head of scripts/test.sh lists them" >&2; exit 2 ;;

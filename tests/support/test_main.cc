@@ -1,0 +1,25 @@
+// main() of every GoogleTest program. Each process gets a temporary folder of its own, which testing::TempDir() and
+// std::filesystem::temp_directory_path() name and which goes with the process: ctest runs the cases of one program side
+// by side, and their files must not meet.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  std::error_code error;
+  std::string folder = (std::filesystem::temp_directory_path() / "tactus_test_XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) {
+    std::fprintf(stderr, "no temporary folder could be made at %s; set TMPDIR to a writable folder\n", folder.c_str());
+    return 1;
+  }
+  setenv("TEST_TMPDIR", folder.c_str(), 1);
+  setenv("TMPDIR", folder.c_str(), 1);
+  const int failed = RUN_ALL_TESTS();
+  std::filesystem::remove_all(folder, error);
+  return failed;
+}
