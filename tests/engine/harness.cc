@@ -62,7 +62,9 @@ Harness::Harness(const HarnessConfig& config) : config_(config), clock_(kMillise
   ec.swap_blocks = config.swap_blocks;
   ec.clock = &clock_;
   executor_ = std::make_unique<FakeExecutor>(ec);
-  logging_ = std::make_unique<LoggingExecutor>(executor_.get());
+  auto logging = std::make_unique<LoggingExecutor>(executor_.get());
+  logging_ = logging.get();
+  faulty_ = std::make_unique<FaultyExecutor>(std::move(logging), config.faults);
 
   KvCacheConfig kc;
   kc.num_blocks = config.num_blocks;
@@ -87,7 +89,7 @@ Harness::Harness(const HarnessConfig& config) : config_(config), clock_(kMillise
   lc.limits = limits_;
   StepLoopParts parts;
   parts.scheduler = scheduler_.get();
-  parts.executor = logging_.get();
+  parts.executor = faulty_.get();
   parts.predictor = predictor;
   parts.kv = kv_.get();
   parts.clock = &clock_;

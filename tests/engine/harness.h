@@ -9,12 +9,14 @@
 #include "engine/step_loop.h"
 #include "engine/trace_writer.h"
 #include "exec/fake_executor.h"
+#include "exec/faulty_executor.h"
 
 namespace tactus::testing {
 
 struct HarnessConfig {
   sched::SchedulerConfig scheduler;
   FakeExecutorConfig executor;
+  std::vector<InjectedFault> faults;   // of chosen steps; `executor` draws its own
   int64_t num_blocks = 64;
   int64_t swap_blocks = 0;          // of host memory
   int32_t block_size = 4;
@@ -103,7 +105,8 @@ class Harness final : public EventSink {
   std::unique_ptr<LengthPredictor> predictor_;
   std::unique_ptr<sched::Scheduler> scheduler_;
   std::unique_ptr<FakeExecutor> executor_;
-  std::unique_ptr<LoggingExecutor> logging_;
+  LoggingExecutor* logging_ = nullptr;   // in faulty_
+  std::unique_ptr<FaultyExecutor> faulty_;
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<TraceWriter> trace_;
   std::unique_ptr<StepLoop> loop_;
