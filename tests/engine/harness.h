@@ -28,6 +28,7 @@ struct HarnessConfig {
   bool fresh_policies = false;      // forget every index before each pass
   LengthPredictor* predictor = nullptr;   // null: the one that the scheduler asks for by name
   std::vector<TokenId> model_stop_ids;
+  int32_t stopwatch_every = 1;
   std::string trace_path;           // records there; CloseTrace ends it
 };
 
@@ -37,7 +38,8 @@ struct ChoiceOutput {
   FinishReason finish = FinishReason::kNone;
   int32_t stop_string = -1;
   std::vector<TimeNs> token_ns;
-  size_t logprobs = 0;
+  std::vector<TokenLogprob> logprobs;   // the first entry of each token's
+  std::vector<DurationNs> gap_ns;       // of each token
 };
 
 struct RequestOutput {
@@ -46,6 +48,7 @@ struct RequestOutput {
   bool done = false;
   RequestDoneEvent done_event;
   Status error;
+  std::vector<std::pair<int32_t, std::vector<std::vector<TokenLogprob>>>> prompt_logprobs;   // first row, rows
 };
 
 // Passes everything on and writes down each plan: "!1 0:8+1* 2:0+4 c2" is: slot 1 preempted; slot 0 computes position 8 and
@@ -94,6 +97,11 @@ class Harness final : public EventSink {
   std::map<RequestHandle, RequestOutput>& outputs() { return outputs_; }
   // Handle -> request, by submission order.
   const std::vector<RequestHandle>& handles() const { return handles_; }
+  // Everything of the kind that came, in order.
+  const std::vector<StepRecord>& records() const { return records_; }
+  const std::vector<ScheduledEvent>& scheduled() const { return scheduled_; }
+  const std::vector<GapEvent>& gaps() const { return gaps_; }
+  int64_t decisions_timed() const { return decisions_timed_; }   // passes that told a decision's time
   int64_t steps() const { return loop_->Stats().steps; }
   Status CloseTrace() { return trace_ == nullptr ? Status() : trace_->Close(); }
 
@@ -112,6 +120,10 @@ class Harness final : public EventSink {
   std::unique_ptr<StepLoop> loop_;
   std::map<RequestHandle, RequestOutput> outputs_;
   std::vector<RequestHandle> handles_;
+  std::vector<StepRecord> records_;
+  std::vector<ScheduledEvent> scheduled_;
+  std::vector<GapEvent> gaps_;
+  int64_t decisions_timed_ = 0;
   std::vector<char> bytes_;
   std::string event_error_;
 };

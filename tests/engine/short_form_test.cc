@@ -137,6 +137,7 @@ Played Play(bool short_form, int32_t depth, bool tokens_wanted) {
   for (int i = 0; i < 120; ++i) {
     auto request = std::make_shared<Request>();
     request->stop.max_tokens = 40;
+    request->stop.min_tokens = i % 3 == 0 ? 20 : 0;   // an end of the text before that does not count
     executor.prompt[request.get()] = 1 + static_cast<int32_t>(rng.Next64() % 100);
     executor.length[request.get()] = 1 + static_cast<int32_t>(rng.Next64() % 60);   // beyond 40: ends by length
     alive.push_back(request);
