@@ -1,11 +1,14 @@
 #include "kernels/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -181,10 +184,73 @@ TEST(ThreadPool, TooManyThreadsAreAnErrorAndNotTheEnd) {
 }
 #endif
 
-TEST(UsableCores, IsWithinTheMachine) {
-  const int32_t cores = UsableCores();
+// A file system of a few small files.
+class FakeRoot {
+ public:
+  FakeRoot() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tactus_cores_XXXXXX").string();
+    path = mkdtemp(pattern.data());
+  }
+  ~FakeRoot() { std::filesystem::remove_all(path); }
+  void Write(const std::string& name, const std::string& content) const {
+    std::filesystem::create_directories(std::filesystem::path(path + "/" + name).parent_path());
+    std::ofstream(path + "/" + name) << content;
+  }
+  std::string path;
+};
+
+TEST(QuotaCores, TheSmallestOnTheWayUpBinds) {
+  FakeRoot root;
+  EXPECT_EQ(QuotaCores(root.path), 0) << "nothing to read is no quota";
+  root.Write("proc/self/cgroup", "0::/a/b\n");
+  EXPECT_EQ(QuotaCores(root.path), 0);
+  root.Write("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+  EXPECT_EQ(QuotaCores(root.path), 0);
+  root.Write("sys/fs/cgroup/a/b/cpu.max", "600000 100000\n");
+  EXPECT_EQ(QuotaCores(root.path), 6);
+  root.Write("sys/fs/cgroup/a/cpu.max", "400000 100000\n");
+  EXPECT_EQ(QuotaCores(root.path), 4) << "a parent's quota binds too";
+  root.Write("sys/fs/cgroup/cpu.max", "250000 100000\n");
+  EXPECT_EQ(QuotaCores(root.path), 2) << "whole cores, of the mount itself too";
+  root.Write("sys/fs/cgroup/cpu.max", "900000 100000\n");
+  EXPECT_EQ(QuotaCores(root.path), 4) << "a parent that allows more changes nothing";
+  root.Write("sys/fs/cgroup/a/b/cpu.max", "50000 100000\n");
+  EXPECT_EQ(QuotaCores(root.path), 1) << "half a core is one";
+  root.Write("sys/fs/cgroup/a/b/cpu.max", "30000 10000\n");
+  EXPECT_EQ(QuotaCores(root.path), 3) << "in the period that is written";
+}
+
+TEST(QuotaCores, VersionOneNamesTheControllerOfCpus) {
+  FakeRoot root;
+  root.Write("proc/self/cgroup", "7:memory:/m\n5:cpu,cpuacct:/x\n3:cpuset:/y\nbroken\n");
+  root.Write("sys/fs/cgroup/cpu/m/cpu.cfs_quota_us", "100000");
+  root.Write("sys/fs/cgroup/cpu/m/cpu.cfs_period_us", "100000");
+  root.Write("sys/fs/cgroup/cpu/y/cpu.cfs_quota_us", "100000");
+  root.Write("sys/fs/cgroup/cpu/y/cpu.cfs_period_us", "100000");
+  EXPECT_EQ(QuotaCores(root.path), 0) << "quotas of other controllers' groups";
+  root.Write("sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "-1");
+  root.Write("sys/fs/cgroup/cpu/x/cpu.cfs_period_us", "100000");
+  EXPECT_EQ(QuotaCores(root.path), 0) << "-1 is none";
+  root.Write("sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "300000");
+  EXPECT_EQ(QuotaCores(root.path), 3);
+}
+
+TEST(UsableCores, AreThoseThatAffinityAndQuotaLeave) {
+  const int32_t cores = UsableCores(), quota = QuotaCores();
   EXPECT_GE(cores, 1);
-  EXPECT_LE(cores, static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency())));
+  if (quota > 0) {
+    EXPECT_LE(cores, quota);
+  }
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  EXPECT_LE(cores, CPU_COUNT(&before));
+  CPU_ZERO(&one);
+  for (int c = 0; c < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++c) {
+    if (CPU_ISSET(c, &before)) CPU_SET(c, &one);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(UsableCores(), 1) << "bound to one";
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
 }  // namespace
