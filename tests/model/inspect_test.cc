@@ -54,7 +54,7 @@ TEST(InspectWhole, Text) {
             "model            M\n"
             "path             /models/m.gguf\n"
             "architecture     llama (GGUF)\n"
-            "parameters       2,159,968\n"
+            "parameters       2,159,520\n"
             "layers           3 of hidden size 64, FFN 128\n"
             "attention        4 heads, 2 KV heads, head_dim 16, biases, q and k norms\n"
             "sliding window   64 tokens in 2 of 3 layers\n"
@@ -107,7 +107,7 @@ TEST(InspectWhole, Json) {
   EXPECT_EQ(j["path"], "/models/m.gguf");
   EXPECT_EQ(j["format"], "gguf");
   EXPECT_EQ(j["name"], "M");
-  EXPECT_EQ(j["parameters"], 2159968);
+  EXPECT_EQ(j["parameters"], 2159520);
   EXPECT_EQ(j["context"], 2048);
   EXPECT_EQ(j["weight_file_bytes"], 12345);
   EXPECT_EQ(j["kv_dtype"], "bf16");
