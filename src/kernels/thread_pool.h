@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 
 namespace tactus::kernels {
 
@@ -43,7 +42,5 @@ class ThreadPool {
 
 // Cores this process may use: affinity and cgroup quota both respected; >= 1.
 int32_t UsableCores();
-// The cgroups' quota alone, in whole cores; 0: none. `root` stands in for "/" in tests.
-int32_t QuotaCores(const std::string& root = "");
 
 }  // namespace tactus::kernels

@@ -1,4 +1,6 @@
 // How many cores this process may really use: a container with a quota of two cores on a 64-core machine gets two.
+#include "kernels/usable_cores.h"
+
 #include <sched.h>
 
 #include <algorithm>

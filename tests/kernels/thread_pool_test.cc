@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/usable_cores.h"
 #include "time_limit.h"
 
 namespace tactus::kernels {
