@@ -1,4 +1,6 @@
 // How many cores this process may really use: a container with a quota of two cores on a 64-core machine gets two.
+#include "kernels/usable_cores.h"
+
 #include <sched.h>
 
 #include <algorithm>
@@ -54,9 +56,11 @@ int32_t SmallestQuota(const std::string& mount, std::string path, ReadQuota read
   }
 }
 
-int32_t CgroupCores() {
+}  // namespace
+
+int32_t QuotaCores(const std::string& root) {
   int32_t smallest = 0;
-  std::ifstream groups("/proc/self/cgroup");
+  std::ifstream groups(root + "/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {  // id:controllers:path
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
@@ -65,19 +69,17 @@ int32_t CgroupCores() {
     if (path.empty() || path[0] != '/') continue;
     int32_t cores = 0;
     if (controllers == ",,") {
-      cores = SmallestQuota("/sys/fs/cgroup", path, QuotaV2);
+      cores = SmallestQuota(root + "/sys/fs/cgroup", path, QuotaV2);
     } else if (controllers.find(",cpu,") != std::string::npos) {
-      cores = SmallestQuota("/sys/fs/cgroup/cpu", path, QuotaV1);
+      cores = SmallestQuota(root + "/sys/fs/cgroup/cpu", path, QuotaV1);
     }
     if (cores > 0 && (smallest == 0 || cores < smallest)) smallest = cores;
   }
   return smallest;
 }
 
-}  // namespace
-
 int32_t UsableCores() {
-  const int32_t affinity = AffinityCores(), quota = CgroupCores();
+  const int32_t affinity = AffinityCores(), quota = QuotaCores();
   return quota > 0 ? std::min(affinity, quota) : affinity;
 }
 

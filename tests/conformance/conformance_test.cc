@@ -100,7 +100,7 @@ void ExpectModelTokens(const Workload& w, const Outcome& outcome) {
         EXPECT_EQ(got.tokens, expected);
       }
       if (out.request->sampling.logprobs >= 0) {
-        EXPECT_EQ(got.logprobs, got.tokens.size());
+        EXPECT_EQ(got.logprobs.size(), got.tokens.size());
       }
     }
   }

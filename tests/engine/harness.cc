@@ -62,7 +62,9 @@ Harness::Harness(const HarnessConfig& config) : config_(config), clock_(kMillise
   ec.swap_blocks = config.swap_blocks;
   ec.clock = &clock_;
   executor_ = std::make_unique<FakeExecutor>(ec);
-  logging_ = std::make_unique<LoggingExecutor>(executor_.get());
+  auto logging = std::make_unique<LoggingExecutor>(executor_.get());
+  logging_ = logging.get();
+  faulty_ = std::make_unique<FaultyExecutor>(std::move(logging), config.faults);
 
   KvCacheConfig kc;
   kc.num_blocks = config.num_blocks;
@@ -87,11 +89,12 @@ Harness::Harness(const HarnessConfig& config) : config_(config), clock_(kMillise
   lc.limits = limits_;
   StepLoopParts parts;
   parts.scheduler = scheduler_.get();
-  parts.executor = logging_.get();
+  parts.executor = faulty_.get();
   parts.predictor = predictor;
   parts.kv = kv_.get();
   parts.clock = &clock_;
   parts.sink = this;
+  parts.stopwatch_every = config.stopwatch_every;
   if (!config.trace_path.empty()) {
     auto trace = TraceWriter::Create(config.trace_path, MakeTraceHeader(*scheduler_, kc, lc, executor_->traits()));
     EXPECT_TRUE(trace.ok());
@@ -131,6 +134,11 @@ void Harness::OnStep(const StepEvents& events) {
   const auto complain = [this](const std::string& what) {
     if (event_error_.empty()) event_error_ = what;
   };
+  records_.insert(records_.end(), events.steps.begin(), events.steps.end());
+  scheduled_.insert(scheduled_.end(), events.scheduled.begin(), events.scheduled.end());
+  gaps_.insert(gaps_.end(), events.gaps.begin(), events.gaps.end());
+  decisions_timed_ += events.decision_ns >= 0;
+  for (const PromptLogprobsEvent& e : events.prompt_logprobs) outputs_.at(e.handle).prompt_logprobs.push_back({e.first_row, e.rows});
   for (const TokenEvent& e : events.tokens) {
     auto it = outputs_.find(e.handle);
     if (it == outputs_.end()) return complain("an event of an unknown request");
@@ -143,7 +151,8 @@ void Harness::OnStep(const StepEvents& events) {
       choice.tokens.push_back(e.token);
       choice.token_ns.push_back(events.now_ns);
     }
-    if (e.logprobs >= 0) ++choice.logprobs;
+    if (e.token >= 0) choice.gap_ns.push_back(e.gap_ns);
+    if (e.logprobs >= 0) choice.logprobs.push_back(events.logprobs[static_cast<size_t>(e.logprobs)].at(0));
     choice.finish = e.finish;
     choice.stop_string = e.stop_string;
     if (e.error >= 0) out.error = events.errors[static_cast<size_t>(e.error)];

@@ -9,12 +9,14 @@
 #include "engine/step_loop.h"
 #include "engine/trace_writer.h"
 #include "exec/fake_executor.h"
+#include "exec/faulty_executor.h"
 
 namespace tactus::testing {
 
 struct HarnessConfig {
   sched::SchedulerConfig scheduler;
   FakeExecutorConfig executor;
+  std::vector<InjectedFault> faults;   // of chosen steps; `executor` draws its own
   int64_t num_blocks = 64;
   int64_t swap_blocks = 0;          // of host memory
   int32_t block_size = 4;
@@ -26,6 +28,7 @@ struct HarnessConfig {
   bool fresh_policies = false;      // forget every index before each pass
   LengthPredictor* predictor = nullptr;   // null: the one that the scheduler asks for by name
   std::vector<TokenId> model_stop_ids;
+  int32_t stopwatch_every = 1;
   std::string trace_path;           // records there; CloseTrace ends it
 };
 
@@ -35,7 +38,8 @@ struct ChoiceOutput {
   FinishReason finish = FinishReason::kNone;
   int32_t stop_string = -1;
   std::vector<TimeNs> token_ns;
-  size_t logprobs = 0;
+  std::vector<TokenLogprob> logprobs;   // the first entry of each token's
+  std::vector<DurationNs> gap_ns;       // of each token
 };
 
 struct RequestOutput {
@@ -44,6 +48,7 @@ struct RequestOutput {
   bool done = false;
   RequestDoneEvent done_event;
   Status error;
+  std::vector<std::pair<int32_t, std::vector<std::vector<TokenLogprob>>>> prompt_logprobs;   // first row, rows
 };
 
 // Passes everything on and writes down each plan: "!1 0:8+1* 2:0+4 c2" is: slot 1 preempted; slot 0 computes position 8 and
@@ -92,6 +97,11 @@ class Harness final : public EventSink {
   std::map<RequestHandle, RequestOutput>& outputs() { return outputs_; }
   // Handle -> request, by submission order.
   const std::vector<RequestHandle>& handles() const { return handles_; }
+  // Everything of the kind that came, in order.
+  const std::vector<StepRecord>& records() const { return records_; }
+  const std::vector<ScheduledEvent>& scheduled() const { return scheduled_; }
+  const std::vector<GapEvent>& gaps() const { return gaps_; }
+  int64_t decisions_timed() const { return decisions_timed_; }   // passes that told a decision's time
   int64_t steps() const { return loop_->Stats().steps; }
   Status CloseTrace() { return trace_ == nullptr ? Status() : trace_->Close(); }
 
@@ -103,12 +113,17 @@ class Harness final : public EventSink {
   std::unique_ptr<LengthPredictor> predictor_;
   std::unique_ptr<sched::Scheduler> scheduler_;
   std::unique_ptr<FakeExecutor> executor_;
-  std::unique_ptr<LoggingExecutor> logging_;
+  LoggingExecutor* logging_ = nullptr;   // in faulty_
+  std::unique_ptr<FaultyExecutor> faulty_;
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<TraceWriter> trace_;
   std::unique_ptr<StepLoop> loop_;
   std::map<RequestHandle, RequestOutput> outputs_;
   std::vector<RequestHandle> handles_;
+  std::vector<StepRecord> records_;
+  std::vector<ScheduledEvent> scheduled_;
+  std::vector<GapEvent> gaps_;
+  int64_t decisions_timed_ = 0;
   std::vector<char> bytes_;
   std::string event_error_;
 };

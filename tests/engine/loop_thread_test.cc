@@ -11,6 +11,7 @@
 #include "engine/harness.h"
 #include "engine/replay.h"
 #include "predict/predictor.h"
+#include "time_limit.h"
 
 namespace {
 std::atomic<int64_t> g_allocations{0};
@@ -96,6 +97,7 @@ struct Rig {
 };
 
 TEST(LoopThread, ManyThreadsSubmitCancelAndRead) {
+  const test::TimeLimit limit("a request that was accepted never ended, or the loop does not stop");
   Rig rig("sarathi-serve");
   std::thread engine([&] { rig.loop->Run(); });
   std::atomic<int64_t> accepted{0}, refused{0};
@@ -130,6 +132,7 @@ TEST(LoopThread, ManyThreadsSubmitCancelAndRead) {
 
 // On real threads and a real clock no two runs are alike; the recording of one is.
 TEST(LoopThread, ARecordedLiveRunReplays) {
+  const test::TimeLimit limit("a request that was accepted never ended, or the loop does not stop");
   const std::string path = ::testing::TempDir() + "tactus_live.trace";
   Rig rig("sarathi-serve", 8, 64, path);
   std::thread engine([&] { rig.loop->Run(); });
@@ -157,6 +160,7 @@ TEST(LoopThread, ARecordedLiveRunReplays) {
 }
 
 TEST(LoopThread, StopWakesASleepingLoop) {
+  const test::TimeLimit limit("the loop sleeps on although it was given a request, or was told to stop");
   Rig rig("vllm");
   std::thread engine([&] { rig.loop->Run(); });
   ASSERT_TRUE(rig.Submit(1, 5).ok());

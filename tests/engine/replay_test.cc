@@ -81,6 +81,65 @@ TEST_F(Replay, NoisyPredictionsAreRecorded) {
   }
 }
 
+// Whoever looks through the hooks sees the requests as they were and the steps with their times.
+TEST_F(Replay, HooksTellWhatWasRecorded) {
+  int64_t cancelled = 0, keys = 0;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Workload w = MakeWorkload(seed, {.cancels = true});
+    const Outcome recorded = Play(w, {.preset = "sarathi-serve"}, false, path_);
+    ASSERT_EQ(recorded.broken, "");
+    std::vector<RecordedRequest> requests;
+    std::vector<std::pair<TimeNs, TimeNs>> steps;
+    TraceHeader header;
+    ReplayHooks hooks;
+    hooks.requests = &requests;
+    hooks.header = &header;
+    hooks.on_step = [&](const StepPlan& plan, TimeNs start_ns, TimeNs end_ns) {
+      EXPECT_EQ(plan.step, static_cast<StepId>(steps.size()));
+      EXPECT_EQ(end_ns - start_ns, kMillisecond + plan.num_tokens * 10 * kMicrosecond) << "what the fake executor takes";
+      steps.push_back({start_ns, end_ns});
+    };
+    const auto report = ReplayTrace(path_, hooks);
+    ASSERT_TRUE(report.ok()) << report.status().ToString();
+    EXPECT_EQ(header.kv.num_blocks, w.config.num_blocks);
+    EXPECT_EQ(report->arrivals, static_cast<int64_t>(requests.size()));
+    EXPECT_GT(report->passes, static_cast<int64_t>(steps.size()) / 8);
+    EXPECT_EQ(report->steps_recorded, report->steps_replayed);
+    EXPECT_EQ(report->plan_hash_recorded, report->plan_hash_replayed);
+    EXPECT_EQ(static_cast<int64_t>(steps.size()), report->steps_replayed);
+    ASSERT_EQ(requests.size(), recorded.requests.size());
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const RecordedRequest& r = requests[i];
+      const Request& was = *recorded.requests[i].request;
+      const RequestDoneEvent& done = recorded.requests[i].done_event;
+      EXPECT_EQ(r.handle, static_cast<RequestHandle>(i + 1));
+      EXPECT_EQ(r.arrival_ns, done.arrival_ns);
+      EXPECT_EQ(r.prompt_tokens, static_cast<int32_t>(was.prompt->size()));
+      EXPECT_EQ(r.client != 0, !was.client.empty());
+      EXPECT_EQ(r.request->n, was.n);
+      EXPECT_EQ(r.request->priority, was.priority);
+      EXPECT_EQ(r.request->stop.max_tokens, was.stop.max_tokens);
+      EXPECT_EQ(r.request->prompt_logprobs, was.prompt_logprobs);
+      EXPECT_EQ(r.request->slo.ttft_ns, was.slo.ttft_ns);
+      EXPECT_EQ(r.request->slo.tbt_ns, was.slo.tbt_ns);
+      EXPECT_EQ(r.request->slo.jct_ns, was.slo.jct_ns);
+      EXPECT_EQ(r.has_keys, w.config.prefix_caching && !was.prompt_logprobs);
+      if (r.has_keys) {
+        EXPECT_EQ(static_cast<int32_t>(r.prompt_keys.size()), r.prompt_tokens / w.config.block_size);
+      }
+      if (done.finish == FinishReason::kCancelled) {
+        EXPECT_EQ(r.cancelled_ns, done.done_ns);
+        ++cancelled;
+      }
+      for (const auto& key : r.generated_keys) EXPECT_LT(key.choice, was.n);
+      keys += static_cast<int64_t>(r.generated_keys.size());
+    }
+  }
+  EXPECT_GT(cancelled, 5);
+  EXPECT_GT(keys, 20);
+}
+
 // The comparison can fail: the same inputs under another composition make other plans.
 TEST_F(Replay, AnotherPolicyMakesOtherPlans) {
   Workload w = MakeWorkload(3, {});
@@ -129,7 +188,7 @@ TEST_F(Replay, CutOrCorruptFilesAreErrorsNotCrashes) {
   }
   WriteFile(std::string(late.begin(), late.end()));
   EXPECT_EQ(ReplayTrace(path_).status().code(), StatusCode::kDataLoss);
-  EXPECT_EQ(ReplayTrace("/nonexistent").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(ReplayTrace(path_ + ".absent").status().code(), StatusCode::kNotFound);
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 #include "base/rng.h"
 #include "engine/step_loop.h"
 #include "engine/trace_writer.h"
+#include "exec/fake_executor.h"
+#include "exec/faulty_executor.h"
 
 namespace tactus {
 namespace {
@@ -135,13 +137,18 @@ Played Play(bool short_form, int32_t depth, bool tokens_wanted) {
   for (int i = 0; i < 120; ++i) {
     auto request = std::make_shared<Request>();
     request->stop.max_tokens = 40;
+    request->stop.min_tokens = i % 3 == 0 ? 20 : 0;   // an end of the text before that does not count
     executor.prompt[request.get()] = 1 + static_cast<int32_t>(rng.Next64() % 100);
     executor.length[request.get()] = 1 + static_cast<int32_t>(rng.Next64() % 60);   // beyond 40: ends by length
     alive.push_back(request);
     EXPECT_TRUE(loop.Submit(*PrepareWithoutTokens(request, executor.prompt[request.get()], {}, limits)).ok());
   }
-  while (!loop.idle()) {
-    while (loop.RunOnce()) {
+  for (int rounds = 0; !loop.idle(); ++rounds) {
+    if (rounds == 100000) {
+      ADD_FAILURE() << "the loop does not come to rest";
+      break;
+    }
+    for (int passes = 0; passes < 1000 && loop.RunOnce(); ++passes) {
     }
     EXPECT_EQ(loop.CheckIntegrity(), "");
     if (executor.NextReadyNs() != kNever) clock.AdvanceTo(executor.NextReadyNs());
@@ -175,6 +182,50 @@ TEST(ShortForm, SaysTheSameAsTheLongOne) {
       EXPECT_EQ(brief.tokens == 0, !tokens_wanted);
     }
   }
+}
+
+// One sequence at a time and one token each: a step is a request's whole life. Two errors, a good step, two errors.
+TEST(ShortForm, AGoodStepEndsARowOfErrors) {
+  FaultyExecutor executor(std::make_unique<NullExecutor>(1, false, 7, true), {{0}, {1}, {3}, {4}});
+  IntakeLimits limits;
+  limits.max_model_len = 16;
+  limits.max_num_seqs = 1;
+  limits.max_queue = 8;
+  limits.block_size = 4;
+  limits.blocks_total = 8;
+  limits.prefix_caching = false;
+  sched::SchedulerConfig sc;
+  sc.limits.max_num_seqs = 1;
+  sc.limits.max_model_len = 16;
+  sc.limits.slot_capacity = 9;
+  sc.limits.blocks_total = 8;
+  sc.limits.block_size = 4;
+  auto scheduler = sched::Scheduler::Create(sc);
+  ASSERT_TRUE(scheduler.ok()) << scheduler.status().ToString();
+  KvCache kv({.num_blocks = 8, .block_size = 4, .max_slots = 9, .max_blocks_per_slot = 4, .prefix_caching = false});
+  ManualClock clock;
+  Played run;
+  StepLoopConfig lc;
+  lc.limits = limits;
+  StepLoopParts parts;
+  parts.scheduler = scheduler->get();
+  parts.executor = &executor;
+  parts.kv = &kv;
+  parts.clock = &clock;
+  parts.sink = &run;
+  StepLoop loop(lc, std::move(parts));
+  for (int i = 0; i < 6; ++i) {
+    auto request = std::make_shared<Request>();
+    request->stop.max_tokens = 1;
+    ASSERT_TRUE(loop.Submit(*PrepareWithoutTokens(request, 3, {}, limits)).ok());
+  }
+  for (int pass = 0; !loop.idle(); ++pass) {
+    ASSERT_LT(pass, 1000) << "the loop does not come to rest";
+    loop.RunOnce();
+  }
+  EXPECT_TRUE(loop.healthy()) << "error, error, good, error, error is never three in a row";
+  EXPECT_EQ(loop.Stats().finished_error, 4);
+  EXPECT_EQ(loop.Stats().finished_length, 2);
 }
 
 }  // namespace

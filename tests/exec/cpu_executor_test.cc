@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <limits>
@@ -11,6 +12,7 @@
 #include "exec/allocation_count.h"
 #include "exec/faulty_executor.h"
 #include "exec/tiny_model.h"
+#include "time_limit.h"
 
 namespace tactus::test {
 namespace {
@@ -27,8 +29,8 @@ std::unique_ptr<StepRunner> MakeRunner(const TinyModel& model, const CpuExecutor
   return std::move(*runner);
 }
 
-// Waits through the wake-up alone, as the engine does: a missing call would hang the test. The last call may come after
-// its result was polled, so the state outlives the waiter.
+// Waits through the wake-up alone, as the engine does: a missing call is a step that failed after half a minute. The last call may
+// come after its result was polled, so the state outlives the waiter.
 class Waiter {
  public:
   explicit Waiter(Executor& executor) : executor_(executor) {
@@ -42,7 +44,11 @@ class Waiter {
     StepResult result;
     while (!executor_.Poll(&result)) {
       std::unique_lock<std::mutex> lock(state_->mutex);
-      state_->ready.wait(lock, [this] { return state_->calls > 0; });
+      if (!state_->ready.wait_for(lock, std::chrono::seconds(30), [this] { return state_->calls > 0; })) {
+        ADD_FAILURE() << "no wake-up within 30 s, and no result";
+        result.status = Internal("no wake-up");
+        return result;
+      }
       --state_->calls;
     }
     return result;
@@ -195,6 +201,7 @@ TEST(CpuExecutor, SwappedOutAndBackIsAsIfItHadStayed) {
 }
 
 TEST(CpuExecutor, GoesAwayWithStepsOutstanding) {
+  const TimeLimit limit("an executor with steps outstanding does not end");
   const TinyModel model = LoadTiny("llama-gqa");
   CpuExecutorOptions options = model.Options();
   options.max_in_flight = 4;

@@ -52,7 +52,8 @@ struct Setting {
 // One random hybrid batch after another until every sequence has its tokens.
 void RunMixed(StepDriver& driver, int32_t sequences, bool preempt, Rng& rng) {
   auto done = [&](int32_t s) { return static_cast<int32_t>(driver.at(s).output().size()) >= kOutput; };
-  while (true) {
+  for (int rounds = 0;; ++rounds) {
+    ASSERT_LT(rounds, 10000) << "the sequences do not end";
     std::vector<StepDriver::Take> takes;
     bool all_done = true;
     for (int32_t s = 0; s < sequences; ++s) {
@@ -94,7 +95,8 @@ std::vector<StepDriver::Sequence> RunSchedule(const TinyModel& model, const kern
     case Schedule::kChunks:
       for (int32_t s = 0; s < sequences; ++s) {
         while (static_cast<int32_t>(driver.at(s).output().size()) < kOutput) {
-          driver.Step({{s, static_cast<int32_t>(rng.UniformInt(1, std::min(driver.at(s).pending(), 7)))}}, true);
+          const StepResult result = driver.Step({{s, static_cast<int32_t>(rng.UniformInt(1, std::min(driver.at(s).pending(), 7)))}}, true);
+          TACTUS_CHECK_MSG(result.status.ok() && driver.at(s).status == ItemStatus::kOk, result.status.ToString());
         }
       }
       break;

@@ -95,10 +95,34 @@ TEST(Numerics, RefusalsNameFlagValueAndChoices) {
   expect({.activation_dtype = "int16"}, DType::kF16, "activation-dtype", {"f16", "--quantization"});
 }
 
+TEST(Numerics, EveryWordIsItsValue) {
+  EXPECT_EQ(ChooseNumerics({.quantization = "none"}, DType::kF32)->packing.quantization, Quantization::kNone);
+  EXPECT_EQ(ChooseNumerics({.quantization = "q8_0"}, DType::kF32)->packing.quantization, Quantization::kQ8_0);
+  EXPECT_EQ(ChooseNumerics({.quantization = "int8"}, DType::kF32)->packing.quantization, Quantization::kInt8);
+  EXPECT_EQ(ChooseNumerics({.quantization = "int4"}, DType::kF32)->packing.quantization, Quantization::kInt4);
+  EXPECT_FALSE(ChooseNumerics({.activation_dtype = "int16"}, DType::kQ8_0)->packing.int8_tokens);
+  EXPECT_TRUE(ChooseNumerics({.activation_dtype = "int8"}, DType::kQ8_0)->packing.int8_tokens);
+  EXPECT_EQ(ChooseNumerics({.kv_cache_dtype = "auto"}, DType::kQ8_0)->kv_dtype, DType::kBF16);
+}
+
+TEST(Numerics, LoadingFollowsFromThem) {
+  const LoadWeightsOptions reference = LoadOptionsFor(*ChooseNumerics({.dtype = "float32"}, DType::kQ4_1));
+  EXPECT_TRUE(reference.dequantize_to_f32);
+  EXPECT_FALSE(reference.pack);
+  const LoadWeightsOptions packed = LoadOptionsFor(*ChooseNumerics({.activation_dtype = "int8", .quantization = "int4"}, DType::kBF16));
+  EXPECT_FALSE(packed.dequantize_to_f32);
+  EXPECT_TRUE(packed.pack);
+  EXPECT_EQ(packed.packing.quantization, Quantization::kInt4);
+  EXPECT_TRUE(packed.packing.int8_tokens);
+}
+
 TEST(Numerics, TextSaysWhatIsComputed) {
   EXPECT_EQ(NumericsText(*ChooseNumerics({}, DType::kQ4_1)), "int16 activations, KV bf16");
   EXPECT_EQ(NumericsText(*ChooseNumerics({.activation_dtype = "int8"}, DType::kQ4_1)), "int8 activations, KV bf16");
   EXPECT_EQ(NumericsText(*ChooseNumerics({}, DType::kBF16)), "bf16 activations, KV bf16");
+  EXPECT_EQ(NumericsText(*ChooseNumerics({.activation_dtype = "bfloat16"}, DType::kQ4_1)), "bf16 activations, KV bf16");
+  EXPECT_EQ(NumericsText(*ChooseNumerics({.quantization = "int8", .kv_cache_dtype = "int8"}, DType::kBF16)), "int16 activations, KV int8");
+  EXPECT_EQ(NumericsText(*ChooseNumerics({.activation_dtype = "float32"}, DType::kQ4_1)), "f32 activations, KV bf16");
   EXPECT_EQ(NumericsText(*ChooseNumerics({}, DType::kF16)), "f32 activations, KV bf16");
   EXPECT_EQ(NumericsText(*ChooseNumerics({.dtype = "float32"}, DType::kF16)), "f32 activations, KV f32, weights dequantised to f32");
 }

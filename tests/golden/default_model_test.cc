@@ -24,8 +24,9 @@ class DefaultModelTest : public testing::Test {
     auto description = DescribeModel(*resolved);
     ASSERT_TRUE(description.ok()) << description.status().ToString();
     description_ = std::move(*description);
-    cases_ = ReadGoldenCases(TACTUS_SOURCE_DIR "/tests/golden/data/smollm2-135m.json");
-    ASSERT_FALSE(cases_.empty());
+    auto cases = ReadGoldenCases(TACTUS_SOURCE_DIR "/tests/golden/data/smollm2-135m.json");
+    ASSERT_TRUE(cases.ok()) << cases.status().ToString();
+    cases_ = std::move(*cases);
   }
   Result<ModelWeights> Load(const Numerics& numerics) {
     LoadWeightsOptions load = LoadOptionsFor(numerics);

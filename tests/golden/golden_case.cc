@@ -1,5 +1,6 @@
 #include "golden/golden_case.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -9,11 +10,48 @@
 
 namespace tactus::test {
 
-std::vector<GoldenCase> ReadGoldenCases(const std::string& json_path) {
+namespace {
+
+Status ReadLogits(const std::string& path, size_t count, std::vector<float>* logits) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  if (error) return NotFound("no logits at " + path);
+  if (count == 0 || size != count * sizeof(float)) {
+    return InvalidArgument(path + " has " + std::to_string(size) + " bytes, but its case names " + std::to_string(count) + " logits");
+  }
+  logits->resize(count);
+  std::ifstream file(path, std::ios::binary);
+  file.read(reinterpret_cast<char*>(logits->data()), static_cast<std::streamsize>(size));
+  return file.good() ? Status() : Internal("cannot read " + path);
+}
+
+Status CheckCase(const GoldenCase& g) {
+  const auto refuse = [&](const std::string& what) { return InvalidArgument("golden case '" + g.name + "': " + what); };
+  if (g.prompt.empty() || g.greedy.empty()) return refuse("no prompt or no answer");
+  if (g.greedy_margin.size() != g.greedy.size()) {
+    return refuse(std::to_string(g.greedy_margin.size()) + " margins for " + std::to_string(g.greedy.size()) + " tokens");
+  }
+  if (g.logits.empty() && g.top_logits.empty()) return refuse("no logits");
+  for (const int32_t p : g.logit_positions) {
+    if (p < 0 || static_cast<size_t>(p) >= g.prompt.size()) return refuse("logits of position " + std::to_string(p));
+  }
+  const auto finite = [](double v) { return std::isfinite(v); };
+  if (!std::all_of(g.logits.begin(), g.logits.end(), finite) || !std::all_of(g.greedy_margin.begin(), g.greedy_margin.end(), finite) ||
+      !std::all_of(g.top_logits.begin(), g.top_logits.end(), [&](const auto& top) { return finite(top.second); })) {
+    return refuse("the reference itself is not finite");
+  }
+  return Status();
+}
+
+}  // namespace
+
+Result<std::vector<GoldenCase>> ReadGoldenCases(const std::string& json_path) {
   std::ifstream in(json_path);
-  const auto json = nlohmann::json::parse(in);
+  if (!in) return NotFound("no golden data at " + json_path);
+  const auto json = nlohmann::json::parse(in, nullptr, false);
+  if (!json.is_object() || !json.contains("cases") || json["cases"].empty()) return InvalidArgument(json_path + " has no cases");
   std::vector<GoldenCase> cases;
-  for (const auto& c : json.at("cases")) {
+  for (const auto& c : json["cases"]) {
     GoldenCase g;
     g.name = c.at("name");
     g.max_model_len = c.at("max_model_len");
@@ -22,16 +60,24 @@ std::vector<GoldenCase> ReadGoldenCases(const std::string& json_path) {
     g.greedy_margin = c.at("greedy_margin").get<std::vector<float>>();
     if (c.contains("logits_file")) {
       g.logit_positions = c.at("logit_positions").get<std::vector<int32_t>>();
-      g.logits.resize(g.logit_positions.size() * json.at("vocab_size").get<size_t>());
       const auto path = std::filesystem::path(json_path).parent_path() / c.at("logits_file").get<std::string>();
-      std::ifstream file(path, std::ios::binary);
-      file.read(reinterpret_cast<char*>(g.logits.data()), static_cast<std::streamsize>(g.logits.size() * sizeof(float)));
-      if (file.gcount() != static_cast<std::streamsize>(g.logits.size() * sizeof(float))) g.logits.clear();
+      TACTUS_RETURN_IF_ERROR(ReadLogits(path.string(), g.logit_positions.size() * json.at("vocab_size").get<size_t>(), &g.logits));
     }
     if (c.contains("top_logits")) g.top_logits = c.at("top_logits").get<std::vector<std::pair<TokenId, float>>>();
+    TACTUS_RETURN_IF_ERROR(CheckCase(g));
     cases.push_back(std::move(g));
   }
   return cases;
+}
+
+Status CompareLogit(double ours, double reference, int32_t position, size_t token, double* error) {
+  const double difference = std::abs(ours - reference);
+  if (!std::isfinite(ours) || !std::isfinite(reference)) {
+    return Internal("the logit of token " + std::to_string(token) + " at position " + std::to_string(position) + " is " +
+                    std::to_string(ours) + ", the reference has " + std::to_string(reference));
+  }
+  *error = std::max(*error, difference);
+  return Status();
 }
 
 Result<GoldenRun> RunGoldenCase(const ModelConfig& config, const ModelWeights& weights, const GoldenCase& golden,
@@ -59,15 +105,21 @@ Result<GoldenRun> RunGoldenCase(const ModelConfig& config, const ModelWeights& w
   for (size_t r = 0; r < golden.logit_positions.size() && !golden.logits.empty(); ++r) {
     const std::vector<float>& ours = rows.at(golden.logit_positions[r]);
     for (size_t v = 0; v < vocab; ++v) {
-      run.logits_error = std::max(run.logits_error, std::abs(double{ours[v]} - golden.logits[r * vocab + v]));
+      TACTUS_RETURN_IF_ERROR(CompareLogit(ours[v], golden.logits[r * vocab + v], golden.logit_positions[r], v, &run.logits_error));
     }
   }
-  const std::vector<float>& last = rows.at(static_cast<int32_t>(golden.prompt.size()) - 1);
+  const auto last_position = static_cast<int32_t>(golden.prompt.size()) - 1;
+  const std::vector<float>& last = rows.at(last_position);
   for (const auto& [token, logit] : golden.top_logits) {
-    run.logits_error = std::max(run.logits_error, std::abs(double{last[static_cast<size_t>(token)]} - logit));
+    const auto t = static_cast<size_t>(token);
+    TACTUS_RETURN_IF_ERROR(CompareLogit(last.at(t), logit, last_position, t, &run.logits_error));
   }
   driver.Generate(s, static_cast<int32_t>(golden.greedy.size()));
   run.greedy = driver.at(s).output();
+  if (run.greedy.size() < golden.greedy.size()) {
+    return Internal("the answer ended after " + std::to_string(run.greedy.size()) + " of " + std::to_string(golden.greedy.size()) +
+                    " tokens" + (driver.at(s).status == ItemStatus::kBadLogits ? ": logits are not finite" : ""));
+  }
   while (run.equal_tokens < golden.greedy.size() && run.greedy[run.equal_tokens] == golden.greedy[run.equal_tokens]) {
     ++run.equal_tokens;
   }

@@ -20,7 +20,11 @@ struct GoldenCase {
   std::vector<std::pair<TokenId, float>> top_logits;   // after the last prompt token; empty: none
 };
 
-std::vector<GoldenCase> ReadGoldenCases(const std::string& json_path);
+// Data that is missing, empty, cut short or not finite is an error that names the file and the case: it must never compare as equal.
+Result<std::vector<GoldenCase>> ReadGoldenCases(const std::string& json_path);
+
+// Raises *error to the largest absolute difference. A value that is not finite, on either side, is an error that says where.
+Status CompareLogit(double ours, double reference, int32_t position, size_t token, double* error);
 
 // The result of a case under some numerics.
 struct GoldenRun {
@@ -28,6 +32,7 @@ struct GoldenRun {
   size_t equal_tokens = 0;        // greedy tokens equal from the start
   std::vector<TokenId> greedy;
 };
+// A step that fails, logits that are not finite and an answer cut short are errors.
 Result<GoldenRun> RunGoldenCase(const ModelConfig& config, const ModelWeights& weights, const GoldenCase& golden,
                                 const Numerics& numerics, const kernels::Ops* ops);
 

@@ -1,7 +1,12 @@
 // Every tiny model in the f32 reference mode against transformers, under every kernel set of this machine.
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <limits>
 
 #include "golden/golden_case.h"
 
@@ -14,7 +19,8 @@ constexpr double kTolerance = 1e-4;
 
 std::vector<std::string> TinyModels() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(TACTUS_SOURCE_DIR "/tests/golden/data")) {
+  std::error_code error;   // a folder that is missing has no models, which GoldenData sees
+  for (const auto& entry : std::filesystem::directory_iterator(TACTUS_SOURCE_DIR "/tests/golden/data", error)) {
     if (std::filesystem::exists(entry.path() / "golden.json")) names.push_back(entry.path().filename().string());
   }
   std::sort(names.begin(), names.end());
@@ -34,10 +40,10 @@ TEST_P(GoldenTest, ReferenceModeAgreesWithTransformers) {
   ASSERT_TRUE(weights.ok()) << weights.status().ToString();
   auto numerics = ChooseNumerics({.dtype = "float32"}, description->config.weight_dtype);
   ASSERT_TRUE(numerics.ok());
-  const std::vector<GoldenCase> cases = ReadGoldenCases((folder / "golden.json").string());
-  ASSERT_FALSE(cases.empty());
+  const auto cases = ReadGoldenCases((folder / "golden.json").string());
+  ASSERT_TRUE(cases.ok()) << cases.status().ToString();
   for (const kernels::Ops* ops : kernels::RunnableOps()) {
-    for (const GoldenCase& golden : cases) {
+    for (const GoldenCase& golden : *cases) {
       SCOPED_TRACE(golden.name + " with kernels " + ops->name);
       ASSERT_FALSE(golden.logits.empty());
       auto run = RunGoldenCase(description->config, *weights, golden, *numerics, ops);
@@ -77,7 +83,8 @@ TEST_P(GoldenTest, PackedNumericsStayNear) {
     variants = {{{.dtype = "bfloat16", .kv_cache_dtype = "float32"}, kBf16},
                 {{.quantization = "q8_0", .kv_cache_dtype = "float32"}, kInt8}};
   }
-  const std::vector<GoldenCase> cases = ReadGoldenCases((folder / "golden.json").string());
+  const auto cases = ReadGoldenCases((folder / "golden.json").string());
+  ASSERT_TRUE(cases.ok()) << cases.status().ToString();
   for (const Variant& v : variants) {
     auto numerics = ChooseNumerics(v.options, stored);
     ASSERT_TRUE(numerics.ok()) << numerics.status().ToString();
@@ -86,7 +93,7 @@ TEST_P(GoldenTest, PackedNumericsStayNear) {
     ASSERT_NE(weights->packed, nullptr);
     for (const kernels::Ops* ops : kernels::RunnableOps()) {
       double error = 0.0;
-      for (const GoldenCase& golden : cases) {
+      for (const GoldenCase& golden : *cases) {
         auto run = RunGoldenCase(description->config, *weights, golden, *numerics, ops);
         ASSERT_TRUE(run.ok()) << run.status().ToString();
         error = std::max(error, run->logits_error);
@@ -102,6 +109,97 @@ INSTANTIATE_TEST_SUITE_P(Tiny, GoldenTest, testing::ValuesIn(TinyModels()), [](c
   std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
   return name;
 });
+
+// What README.md of the data lists: a model that is gone would be a test that is gone.
+TEST(GoldenData, EveryModelIsThere) {
+  EXPECT_EQ(TinyModels(), (std::vector<std::string>{
+                              "gguf-bf16",  "gguf-f16",      "gguf-mixed",     "gguf-q4_0",        "gguf-q4_1",     "gguf-q4_k",
+                              "gguf-q5_0",  "gguf-q5_1",     "gguf-q5_k",      "gguf-q6_k",        "gguf-q8_0",     "llama-bias",
+                              "llama-dynamic", "llama-gqa",  "llama-gqa-bf16", "llama-gqa-f16",    "llama-mha",     "llama-mqa-linear",
+                              "llama-sharded", "mistral-window", "qwen2",      "qwen2-window",     "qwen3",         "yi"}));
+}
+
+class GoldenFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(testing::TempDir()) / ("tactus_golden_" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  // One case over a vocabulary of three; `logits` are those of position 1.
+  Result<std::vector<GoldenCase>> Read(const std::string& case_json, const std::vector<float>& logits) {
+    std::ofstream(folder_ / "golden.json") << R"({"vocab_size": 3, "cases": [)" << case_json << "]}";
+    std::ofstream(folder_ / "l.f32", std::ios::binary)
+        .write(reinterpret_cast<const char*>(logits.data()), static_cast<std::streamsize>(logits.size() * sizeof(float)));
+    return ReadGoldenCases((folder_ / "golden.json").string());
+  }
+  static std::string CaseJson(const std::string& margins, const std::string& file = "l.f32") {
+    return R"({"name": "a", "max_model_len": 8, "prompt": [1, 2], "greedy": [0], "greedy_margin": )" + margins +
+           R"(, "logits_file": ")" + file + R"(", "logit_positions": [1]})";
+  }
+  std::filesystem::path folder_;
+};
+
+TEST_F(GoldenFile, DataThatIsNotThereIsAnError) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const auto good = Read(CaseJson("[1]"), {1, 2, 3});
+  ASSERT_TRUE(good.ok()) << good.status().ToString();
+  EXPECT_EQ(good->at(0).logits, (std::vector<float>{1, 2, 3}));
+  const auto error = [](const Result<std::vector<GoldenCase>>& r) { return r.ok() ? std::string("none") : r.status().message(); };
+  EXPECT_NE(error(Read("", {})).find("has no cases"), std::string::npos);
+  EXPECT_NE(error(Read(CaseJson("[1]"), {})).find("0 bytes"), std::string::npos);
+  EXPECT_NE(error(Read(CaseJson("[1]"), {1, 2})).find("8 bytes"), std::string::npos);
+  EXPECT_NE(error(Read(CaseJson("[1]"), {1, 2, 3, 4})).find("16 bytes"), std::string::npos);
+  EXPECT_NE(error(Read(CaseJson("[1]"), {1, nan, 3})).find("not finite"), std::string::npos);
+  EXPECT_NE(error(Read(CaseJson("[]"), {1, 2, 3})).find("0 margins for 1 tokens"), std::string::npos);
+  EXPECT_NE(error(Read(CaseJson("[1]", "absent"), {1, 2, 3})).find("no logits at"), std::string::npos);
+  EXPECT_NE(error(Read(R"({"name": "a", "max_model_len": 8, "prompt": [1], "greedy": [0], "greedy_margin": [1]})", {})).find("no logits"),
+            std::string::npos);
+  EXPECT_NE(error(ReadGoldenCases((folder_ / "absent.json").string())).find("no golden data at"), std::string::npos);
+}
+
+TEST(GoldenRun, ALogitThatIsNotFiniteIsAnErrorThatSaysWhere) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
+  double error = 0.25;
+  EXPECT_TRUE(CompareLogit(1.0, 1.5, 4, 17, &error).ok());
+  EXPECT_EQ(error, 0.5);
+  EXPECT_TRUE(CompareLogit(-1.0, -1.25, 4, 17, &error).ok());
+  EXPECT_EQ(error, 0.5);
+  for (const auto& [ours, reference] : {std::pair(kNan, 1.0), {kInfinity, 1.0}, {kInfinity, kInfinity}, {1.0, kNan}}) {
+    const Status status = CompareLogit(ours, reference, 4, 17, &error);
+    ASSERT_FALSE(status.ok()) << ours << " against " << reference;
+    EXPECT_NE(status.message().find("token 17 at position 4"), std::string::npos) << status.message();
+  }
+  EXPECT_EQ(error, 0.5);
+}
+
+// One weight of the last matrix, then one that reaches every logit.
+TEST(GoldenRun, AModelWithAWeightThatIsNotANumberFails) {
+  const std::string folder = TACTUS_SOURCE_DIR "/tests/golden/data/llama-mha";
+  auto description = DescribeModel(folder);
+  ASSERT_TRUE(description.ok()) << description.status().ToString();
+  LoadWeightsOptions load;
+  load.dequantize_to_f32 = true;
+  auto weights = LoadWeights(*description, load);
+  ASSERT_TRUE(weights.ok()) << weights.status().ToString();
+  auto numerics = ChooseNumerics({.dtype = "float32"}, description->config.weight_dtype);
+  const auto cases = ReadGoldenCases(folder + "/golden.json");
+  ASSERT_TRUE(cases.ok()) << cases.status().ToString();
+  const GoldenCase& golden = cases->front();
+  const auto poisoned = [&](MatrixView ModelWeights::*matrix, int64_t row) {
+    ModelWeights bad = *weights;
+    const MatrixView& m = bad.*matrix;
+    std::vector<float> copy(static_cast<const float*>(m.data), static_cast<const float*>(m.data) + m.rows * m.cols);
+    copy[static_cast<size_t>(row * m.cols)] = std::numeric_limits<float>::quiet_NaN();
+    (bad.*matrix).data = copy.data();
+    const auto run = RunGoldenCase(description->config, bad, golden, *numerics, kernels::SelectOps());
+    return run.ok() ? std::string("no error") : run.status().message();
+  };
+  const std::string one = poisoned(&ModelWeights::lm_head, 7);
+  EXPECT_NE(one.find("token 7 at position " + std::to_string(golden.logit_positions.front())), std::string::npos) << one;
+  const std::string all = poisoned(&ModelWeights::embedding, golden.prompt.front());
+  EXPECT_NE(all.find("token 0 at position"), std::string::npos) << all;
+}
 
 }  // namespace
 }  // namespace tactus::test

@@ -1,11 +1,14 @@
 #include "kernels/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -13,10 +16,14 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/usable_cores.h"
+#include "time_limit.h"
+
 namespace tactus::kernels {
 namespace {
 
 TEST(ThreadPool, RunsEveryTaskOnceWithAValidThread) {
+  const test::TimeLimit limit("ParallelFor or the pool's end did not return");
   for (const int32_t threads : {1, 2, 3, 8}) {
     ThreadPool pool(threads);
     EXPECT_EQ(pool.threads(), threads);
@@ -36,6 +43,7 @@ TEST(ThreadPool, RunsEveryTaskOnceWithAValidThread) {
 // Plain memory written by tasks is visible to the caller after ParallelFor, and a job's data to its tasks (run under
 // tsan).
 TEST(ThreadPool, ManySmallJobsInARow) {
+  const test::TimeLimit limit("one of 20,000 jobs did not return");
   ThreadPool pool(4);
   std::vector<int64_t> values(64, 0);
   for (int64_t job = 1; job <= 20000; ++job) {
@@ -49,21 +57,72 @@ TEST(ThreadPool, ManySmallJobsInARow) {
   }
 }
 
-// Workers asleep and the caller asleep: both are woken.
-TEST(ThreadPool, WakesSleepers) {
+// 'S': asleep, 'R': running; 0 where the system does not tell.
+char StateOf(pid_t thread) {
+  std::ifstream in("/proc/self/task/" + std::to_string(thread) + "/stat");
+  std::string line;
+  std::getline(in, line);
+  const size_t at = line.rfind(") ");
+  return at == std::string::npos || at + 2 >= line.size() ? '\0' : line[at + 2];
+}
+void AwaitAsleep(pid_t thread) {
+  while (StateOf(thread) != 'S') std::this_thread::yield();
+}
+pid_t ThisThread() { return static_cast<pid_t>(syscall(SYS_gettid)); }
+
+// Each of the three tasks waits for the other two, so that no thread can stand in for one that was not woken.
+TEST(ThreadPool, WakesWorkersThatSleep) {
+  if (StateOf(ThisThread()) == '\0') GTEST_SKIP() << "the system does not tell whether a thread sleeps";
+  const test::TimeLimit limit("ParallelFor left a sleeping worker asleep, or no worker ever sleeps");
   ThreadPool pool(3);
-  for (int round = 0; round < 5; ++round) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    std::atomic<int> sum{0};
-    pool.ParallelFor(6, [&](int64_t task, int32_t thread) {
-      if (thread != 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      sum += static_cast<int>(task);
+  std::vector<pid_t> ids(3);
+  for (int round = 0; round < 20; ++round) {
+    for (const pid_t id : ids) {
+      if (id != 0 && id != ThisThread()) AwaitAsleep(id);
+    }
+    std::atomic<int> arrived{0};
+    pool.ParallelFor(3, [&](int64_t, int32_t thread) {
+      ids[static_cast<size_t>(thread)] = ThisThread();
+      ++arrived;
+      while (arrived.load() < 3) std::this_thread::yield();
     });
-    EXPECT_EQ(sum.load(), 15);
+    EXPECT_EQ(arrived.load(), 3);
   }
 }
 
+// A worker ends its task only once the caller, who has nothing left to do, is asleep.
+TEST(ThreadPool, WakesACallerThatSleeps) {
+  if (StateOf(ThisThread()) == '\0') GTEST_SKIP() << "the system does not tell whether a thread sleeps";
+  const test::TimeLimit limit("ParallelFor did not return although every task was done, or its caller never sleeps");
+  ThreadPool pool(2);
+  const pid_t caller = ThisThread();
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<int> arrived{0}, ended{0};
+    pool.ParallelFor(2, [&](int64_t, int32_t thread) {
+      ++arrived;
+      while (arrived.load() < 2) std::this_thread::yield();   // one task each
+      if (thread != 0) AwaitAsleep(caller);
+      ++ended;
+    });
+    EXPECT_EQ(ended.load(), 2);
+  }
+}
+
+TEST(ThreadPool, CountsTheJobsThatThreadsShared) {
+  ThreadPool pool(2), one(1);
+  EXPECT_EQ(pool.barriers(), 0);
+  pool.ParallelFor(3, [](int64_t, int32_t) {});
+  pool.ParallelFor(2, [](int64_t, int32_t) {});
+  EXPECT_EQ(pool.barriers(), 2);
+  pool.ParallelFor(1, [](int64_t, int32_t) {});
+  pool.ParallelFor(0, [](int64_t, int32_t) {});
+  EXPECT_EQ(pool.barriers(), 2) << "one task, or none, is not shared";
+  one.ParallelFor(5, [](int64_t, int32_t) {});
+  EXPECT_EQ(one.barriers(), 0);
+}
+
 TEST(ThreadPool, ATaskMayTakeLongWithoutHoldingOthersUp) {
+  const test::TimeLimit limit("one long task kept all others from being run");
   ThreadPool pool(2);
   std::atomic<int> others{0};
   pool.ParallelFor(100, [&](int64_t task, int32_t) {
@@ -77,6 +136,7 @@ TEST(ThreadPool, ATaskMayTakeLongWithoutHoldingOthersUp) {
 }
 
 TEST(ThreadPool, StartsAndStopsManyTimes) {
+  const test::TimeLimit limit("a pool did not end");
   for (int i = 0; i < 200; ++i) {
     ThreadPool pool(3);
     std::atomic<int> sum{0};
@@ -86,6 +146,7 @@ TEST(ThreadPool, StartsAndStopsManyTimes) {
 }
 
 TEST(ThreadPool, PoolsOfSeveralCallersDoNotMeet) {
+  const test::TimeLimit limit("a job of one of three pools did not return");
   std::vector<std::thread> callers;
   std::atomic<int64_t> sum{0};
   for (int c = 0; c < 3; ++c) {
@@ -101,6 +162,7 @@ TEST(ThreadPool, PoolsOfSeveralCallersDoNotMeet) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)   // their shadow memory needs all of the address space
 // A thread's stack is memory that a limit on addresses refuses.
 TEST(ThreadPool, TooManyThreadsAreAnErrorAndNotTheEnd) {
+  const test::TimeLimit limit("the threads that came did not end");
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
   int64_t pages = 0;
@@ -123,10 +185,73 @@ TEST(ThreadPool, TooManyThreadsAreAnErrorAndNotTheEnd) {
 }
 #endif
 
-TEST(UsableCores, IsWithinTheMachine) {
-  const int32_t cores = UsableCores();
+// A file system of a few small files.
+class FakeRoot {
+ public:
+  FakeRoot() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tactus_cores_XXXXXX").string();
+    path = mkdtemp(pattern.data());
+  }
+  ~FakeRoot() { std::filesystem::remove_all(path); }
+  void Write(const std::string& name, const std::string& content) const {
+    std::filesystem::create_directories(std::filesystem::path(path + "/" + name).parent_path());
+    std::ofstream(path + "/" + name) << content;
+  }
+  std::string path;
+};
+
+TEST(QuotaCores, TheSmallestOnTheWayUpBinds) {
+  FakeRoot root;
+  EXPECT_EQ(QuotaCores(root.path), 0) << "nothing to read is no quota";
+  root.Write("proc/self/cgroup", "0::/a/b\n");
+  EXPECT_EQ(QuotaCores(root.path), 0);
+  root.Write("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+  EXPECT_EQ(QuotaCores(root.path), 0);
+  root.Write("sys/fs/cgroup/a/b/cpu.max", "600000 100000\n");
+  EXPECT_EQ(QuotaCores(root.path), 6);
+  root.Write("sys/fs/cgroup/a/cpu.max", "400000 100000\n");
+  EXPECT_EQ(QuotaCores(root.path), 4) << "a parent's quota binds too";
+  root.Write("sys/fs/cgroup/cpu.max", "250000 100000\n");
+  EXPECT_EQ(QuotaCores(root.path), 2) << "whole cores, of the mount itself too";
+  root.Write("sys/fs/cgroup/cpu.max", "900000 100000\n");
+  EXPECT_EQ(QuotaCores(root.path), 4) << "a parent that allows more changes nothing";
+  root.Write("sys/fs/cgroup/a/b/cpu.max", "50000 100000\n");
+  EXPECT_EQ(QuotaCores(root.path), 1) << "half a core is one";
+  root.Write("sys/fs/cgroup/a/b/cpu.max", "30000 10000\n");
+  EXPECT_EQ(QuotaCores(root.path), 3) << "in the period that is written";
+}
+
+TEST(QuotaCores, VersionOneNamesTheControllerOfCpus) {
+  FakeRoot root;
+  root.Write("proc/self/cgroup", "7:memory:/m\n5:cpu,cpuacct:/x\n3:cpuset:/y\nbroken\n");
+  root.Write("sys/fs/cgroup/cpu/m/cpu.cfs_quota_us", "100000");
+  root.Write("sys/fs/cgroup/cpu/m/cpu.cfs_period_us", "100000");
+  root.Write("sys/fs/cgroup/cpu/y/cpu.cfs_quota_us", "100000");
+  root.Write("sys/fs/cgroup/cpu/y/cpu.cfs_period_us", "100000");
+  EXPECT_EQ(QuotaCores(root.path), 0) << "quotas of other controllers' groups";
+  root.Write("sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "-1");
+  root.Write("sys/fs/cgroup/cpu/x/cpu.cfs_period_us", "100000");
+  EXPECT_EQ(QuotaCores(root.path), 0) << "-1 is none";
+  root.Write("sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "300000");
+  EXPECT_EQ(QuotaCores(root.path), 3);
+}
+
+TEST(UsableCores, AreThoseThatAffinityAndQuotaLeave) {
+  const int32_t cores = UsableCores(), quota = QuotaCores();
   EXPECT_GE(cores, 1);
-  EXPECT_LE(cores, static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency())));
+  if (quota > 0) {
+    EXPECT_LE(cores, quota);
+  }
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  EXPECT_LE(cores, CPU_COUNT(&before));
+  CPU_ZERO(&one);
+  for (int c = 0; c < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++c) {
+    if (CPU_ISSET(c, &before)) CPU_SET(c, &one);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(UsableCores(), 1) << "bound to one";
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
 }  // namespace

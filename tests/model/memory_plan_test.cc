@@ -210,7 +210,8 @@ TEST(AvailableMemory, CgroupV1) {
 TEST(AvailableMemory, NothingToReadIsNoLimit) {
   test::TempFolder root;
   EXPECT_EQ(AvailableMemoryBytes(root.path()), -1);
-  EXPECT_GT(AvailableMemoryBytes(), 0) << "this machine has a /proc/meminfo";
+  if (!std::filesystem::exists("/proc/meminfo")) GTEST_SKIP() << "no /proc/meminfo here";
+  EXPECT_GT(AvailableMemoryBytes(), 0);
 }
 
 }  // namespace

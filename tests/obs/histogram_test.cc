@@ -59,5 +59,62 @@ TEST(Histogram, EveryValueHasABucketWithItsNeighbourhood) {
   }
 }
 
+// Up to 255 every value has a bucket; 256 and 257 are the first two to share one, and no quantile is beyond the largest value.
+TEST(Histogram, BucketsWidenAt256) {
+  for (const int64_t v : {1, 127, 128, 129, 254, 255}) {
+    Histogram h;
+    h.Add(v);
+    h.Add(1000);
+    EXPECT_EQ(h.Quantile(0.5), static_cast<double>(v));
+  }
+  Histogram shared;
+  shared.Add(256);
+  EXPECT_EQ(shared.Quantile(0.5), 256) << "never more than the largest value seen";
+  shared.Add(257);
+  EXPECT_EQ(shared.Quantile(0.5), 256.5) << "the middle of 256 and 257";
+  shared.Add(258, 2);
+  EXPECT_EQ(shared.Quantile(0.5), 256.5);
+  EXPECT_EQ(shared.Quantile(0.51), 258);
+}
+
+TEST(Histogram, QuantilesTakeTheRankThatIsReached) {
+  Histogram h;
+  for (int64_t v = 1; v <= 10; ++v) h.Add(v * 10);
+  EXPECT_EQ(h.Quantile(0), 10);
+  EXPECT_EQ(h.Quantile(0.1), 10);
+  EXPECT_EQ(h.Quantile(0.11), 20);
+  EXPECT_EQ(h.Quantile(0.5), 50);
+  EXPECT_EQ(h.Quantile(0.9), 90);
+  EXPECT_EQ(h.Quantile(0.91), 100);
+  EXPECT_EQ(h.Quantile(1), 100);
+  EXPECT_EQ(Histogram().Quantile(0.5), 0);
+}
+
+TEST(Histogram, SummariesAndMergesHaveEveryFigure) {
+  Histogram a, b;
+  for (int64_t v = 1; v <= 100; ++v) (v <= 60 ? a : b).Add(v);
+  EXPECT_EQ(a.max(), 60);
+  a.Merge(b);
+  EXPECT_EQ(a.count(), 100);
+  EXPECT_EQ(a.sum(), 5050);
+  EXPECT_EQ(a.max(), 100);
+  b.Merge(Histogram());
+  EXPECT_EQ(b.max(), 100);
+  EXPECT_EQ(b.count(), 40);
+  const Summary s = a.Summarize(0.5);
+  EXPECT_TRUE(s.known);
+  EXPECT_DOUBLE_EQ(s.mean, 25.25);
+  EXPECT_DOUBLE_EQ(s.p50, 25);
+  EXPECT_DOUBLE_EQ(s.p90, 45);
+  EXPECT_DOUBLE_EQ(s.p95, 47.5);
+  EXPECT_DOUBLE_EQ(s.p99, 49.5);
+  EXPECT_DOUBLE_EQ(s.max, 50);
+  Histogram low;
+  low.Add(-5, 3);
+  EXPECT_EQ(low.count(), 3);
+  EXPECT_EQ(low.sum(), 3) << "what is below one counts as one";
+  EXPECT_EQ(low.max(), 1);
+}
+
 }  // namespace
 }  // namespace tactus

@@ -25,5 +25,27 @@ TEST(PrometheusText, WritesTheExpositionFormat) {
             "y_seconds_bucket{model_name=\"a\\\"b\\\\c\\n\",le=\"+Inf\"} 5\n");
 }
 
+TEST(PrometheusText, FamiliesHoldSamplesWithLabelsOfTheirOwn) {
+  PrometheusText text(Labels{{"model_name", "m"}});
+  text.Gauge("g", "A level.", -2.5);
+  text.Family("f_total", PrometheusText::Type::kCounter, "By reason.");
+  text.Sample(1, Labels{{"reason", "stop"}});
+  text.Sample(2, Labels{{"reason", "length"}});
+  BucketHistogram h({1});
+  h.Observe(2, 3);
+  text.Family("h", PrometheusText::Type::kHistogram, "Sizes.");
+  text.Sample(h, Labels{{"kind", "k"}});
+  EXPECT_EQ(text.Take(),
+            "# HELP g A level.\n# TYPE g gauge\ng{model_name=\"m\"} -2.5\n"
+            "# HELP f_total By reason.\n# TYPE f_total counter\n"
+            "f_total{model_name=\"m\",reason=\"stop\"} 1\n"
+            "f_total{model_name=\"m\",reason=\"length\"} 2\n"
+            "# HELP h Sizes.\n# TYPE h histogram\n"
+            "h_count{model_name=\"m\",kind=\"k\"} 3\n"
+            "h_sum{model_name=\"m\",kind=\"k\"} 6\n"
+            "h_bucket{model_name=\"m\",kind=\"k\",le=\"1\"} 0\n"
+            "h_bucket{model_name=\"m\",kind=\"k\",le=\"+Inf\"} 3\n");
+}
+
 }  // namespace
 }  // namespace tactus

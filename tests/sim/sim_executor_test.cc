@@ -105,6 +105,7 @@ TEST(SimExecutor, WithIgnoreEosOnlyTheLengthEndsAnAnswer) {
 TEST(SimExecutor, SwapCopiesAndPaddingReachTheModel) {
   LinearModel model;
   model.swap_ns = 7;
+  model.padding_ns = 11;
   Driver d(model);
   StepPlan plan;
   plan.step = 0;
@@ -112,10 +113,11 @@ TEST(SimExecutor, SwapCopiesAndPaddingReachTheModel) {
   plan.num_tokens = 1;
   plan.swap_outs.resize(2);
   plan.swap_ins.resize(3);
+  plan.padded_tokens = 13;
   d.Start(0, 5, 9);
   plan.starts.swap(d.starts_);
   d.executor_.Submit(plan);
-  EXPECT_EQ(d.executor_.NextReadyNs(), 1'000'000 + 100'000 + 5 * 7);
+  EXPECT_EQ(d.executor_.NextReadyNs(), 1'000'000 + 100'000 + 5 * 7 + 13 * 11);
 }
 
 // Two stages of equal steps, no transfer time: after the pipeline has filled no stage waits.

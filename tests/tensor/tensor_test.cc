@@ -18,7 +18,11 @@ TEST(DType, NamesRoundTripInAnyCase) {
   EXPECT_EQ(DTypeFromName("BF16"), DType::kBF16);
   EXPECT_EQ(DTypeFromName("bfloat16"), DType::kBF16);
   EXPECT_EQ(DTypeFromName("float32"), DType::kF32);
+  EXPECT_EQ(DTypeFromName("float16"), DType::kF16);
+  EXPECT_EQ(DTypeFromName("FLOAT16"), DType::kF16);
   EXPECT_FALSE(DTypeFromName("q3_k").has_value());
+  EXPECT_FALSE(DTypeFromName("q4").has_value()) << "not the beginning of a name";
+  EXPECT_FALSE(DTypeFromName("f32x").has_value());
   EXPECT_FALSE(DTypeFromName("").has_value());
 }
 
@@ -34,6 +38,28 @@ TEST(DType, RowBytesAreGgufs) {  // bits per weight from the format's published 
   EXPECT_EQ(RowBytes(DType::kQ4_K, 256) * 8, 256 * 4.5);
   EXPECT_EQ(RowBytes(DType::kQ5_K, 256) * 8, 256 * 5.5);
   EXPECT_EQ(RowBytes(DType::kQ6_K, 256) * 8, 256 * 6.5625);
+}
+
+TEST(DType, BlocksAreWhole) {
+  EXPECT_EQ(RowBytes(DType::kInt8, 5), 5);
+  for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0}) {
+    EXPECT_EQ(InfoOf(dtype).block_elements, 32) << InfoOf(dtype).name;
+  }
+  for (const DType dtype : {DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) EXPECT_EQ(InfoOf(dtype).block_elements, 256) << InfoOf(dtype).name;
+  EXPECT_EQ(RowBytes(DType::kQ8_0, 0), 0);
+  EXPECT_DEATH(RowBytes(DType::kQ8_0, 33), "block_elements");
+  EXPECT_DEATH(InfoOf(static_cast<DType>(12)), "kInfo");
+}
+
+TEST(Float16, NotANumberKeepsItsSignAndIsQuiet) {
+  EXPECT_EQ(F32ToF16(FloatOf(0x7fc00000)), 0x7e00);
+  EXPECT_EQ(F32ToF16(FloatOf(0xffc00000)), 0xfe00);
+  EXPECT_EQ(F32ToF16(FloatOf(0x7f800001)), 0x7e00) << "a payload in the low half only";
+  EXPECT_EQ(F32ToF16(FloatOf(0x7f802000)), 0x7e01);
+  EXPECT_EQ(BitsOf(F16ToF32(0xfc01)), 0xffc02000u);
+  EXPECT_EQ(BitsOf(F16ToF32(0x7c00)), 0x7f800000u);
+  EXPECT_EQ(F32ToBF16(FloatOf(0xff800001)), 0xffc0);
+  EXPECT_EQ(F32ToBF16(FloatOf(0x7fffffff)), 0x7fff);
 }
 
 TEST(Float16, EveryHalfRoundTrips) {
