@@ -228,6 +228,18 @@ TEST(Composition, CachedPrefixesAreNotComputedAgain) {
   EXPECT_EQ(h.outputs()[second].done_event.cached_tokens, 8);
 }
 
+// A block whose last token is the last of the chunk is shared from that step on, though its producer has ended with it.
+TEST(Composition, ABlockThatIsJustFullIsShared) {
+  HarnessConfig c = Config("sarathi-serve", 64);
+  c.prefix_caching = true;
+  Harness h(c);
+  h.MustSubmit(MakeRequest(Tokens(1, 4), 1));
+  ASSERT_EQ(h.Run(), "");
+  h.MustSubmit(MakeRequest(Tokens(1, 9), 1));
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_EQ(h.plans(), (Plans{"0:0+4*", "0:4+5*"}));
+}
+
 // Two equal prompts in one step: the second reads blocks that the first writes in that very step.
 TEST(Composition, PrefixesAreSharedWithinAStep) {
   HarnessConfig c = Config("sarathi-serve", 64);
