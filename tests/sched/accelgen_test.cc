@@ -9,6 +9,7 @@
 #include "sched/choices.h"
 #include "sched/compose/distance.h"
 #include "sched/slack.h"
+#include "sched/view_of.h"
 #include "seq/sequence_table.h"
 
 namespace tactus::sched {
@@ -21,16 +22,8 @@ struct Bed {
   explicit Bed(int32_t capacity = 64) : table(capacity) {}
 
   StepView View(TimeNs now_ns) {
-    StepView v;
-    v.now_ns = now_ns;
-    v.seq = table.columns();
-    v.notes = table.notes();
-    v.waiting = table.waiting();
-    v.running = table.running();
-    v.running_by_arrival = table.running_by_arrival();
-    v.changes = table.changes();
+    StepView v = testing::ViewOf(&table, 0, now_ns);
     v.recent = recent;
-    v.num_prefilling = table.num_prefilling();
     return v;
   }
   void Step(DurationNs took_ns, int32_t prefill_tokens, int32_t chunks, int32_t decodes, int32_t preemptions = 0,

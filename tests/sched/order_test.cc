@@ -6,19 +6,13 @@
 
 #include "base/rng.h"
 #include "sched/choices.h"
+#include "sched/view_of.h"
 #include "seq/sequence_table.h"
 
 namespace tactus::sched {
 namespace {
 
-StepView ViewOf(SequenceTable* t) {
-  StepView view;
-  view.seq = t->columns();
-  view.waiting = t->waiting();
-  view.running = t->running();
-  view.changes = t->changes();
-  return view;
-}
+using testing::ViewOf;
 
 std::vector<SlotId> Walk(Order* order, const StepView& view) {
   std::vector<SlotId> slots;
@@ -117,10 +111,8 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
     reference->Forget();
     for (int step = 0; step < 200; ++step) {
       Churn(&t, &rng, step * kSecond / 3);
-      StepView view = ViewOf(&t);
-      view.notes = t.notes();
-      view.step = predictor.step = step;
-      view.now_ns = step * kSecond / 3;
+      predictor.step = step;
+      StepView view = ViewOf(&t, step, step * kSecond / 3);
       std::vector<SequenceNote> notes(t.notes().begin(), t.notes().end());   // as a fresh instance would find them
       step == 0 ? order->Rebuild(view) : order->Apply(view);
       const std::vector<SlotId> walk = Walk(order.get(), view);
@@ -153,10 +145,8 @@ void CheckBeforeAgainstWalk(const char* name, std::unique_ptr<Order> (*make)(con
   auto order = make(limits);
   for (int step = 0; step < 100; ++step) {
     Churn(&t, &rng, step * kSecond / 3);
-    StepView view = ViewOf(&t);
-    view.notes = t.notes();
-    view.step = predictor.step = step;
-    view.now_ns = step * kSecond / 3;
+    predictor.step = step;
+    StepView view = ViewOf(&t, step, step * kSecond / 3);
     step == 0 ? order->Rebuild(view) : order->Apply(view);
     t.ClearChanges();
     const std::vector<SlotId> walk = Walk(order.get(), view);
@@ -189,13 +179,11 @@ TEST(Order, GroupedComparesByAge) {
   spec.prompt_tokens = spec.max_output_tokens = 8;
   const SlotId older = t.Add(spec, 0), younger = t.Add(spec, 0);
   StepView view = ViewOf(&t);
-  view.notes = t.notes();
   EXPECT_TRUE(order->Before(view, older, younger));
   EXPECT_FALSE(order->Before(view, younger, older));
   t.Admit(younger, 0);
   t.Preempt(younger, 0);
   view = ViewOf(&t);
-  view.notes = t.notes();
   EXPECT_TRUE(order->Before(view, younger, older));
 }
 
@@ -337,8 +325,7 @@ TEST(Order, LarryPassesNobodyOverForLong) {
     auto order = MakeLarryOrder(limits);
     for (int step = 0; step < 300; ++step) {
       Churn(&t, &rng, step * kSecond);
-      StepView view = ViewOf(&t);
-      view.now_ns = step * kSecond;
+      const StepView view = ViewOf(&t, 0, step * kSecond);
       order->Apply(view);
       t.ClearChanges();
       const std::vector<SlotId> walk = Walk(order.get(), view);

@@ -143,7 +143,7 @@ TEST(Room, NobodyGivesWayInVain) {
   bed.Decoding(4, 3);
   bed.Decoding(4, 2);                            // within its quantum (the prompt counts as one of the 4): gives nothing
   bed.Waiting(4, {.max_output_tokens = 8});      // three blocks; two could be freed
-  EXPECT_EQ(bed.Plan(), "0:6+1* 1:5+1*");
+  EXPECT_EQ(bed.Plan(), "1:5+1* 0:6+1*");
 }
 
 // What is free already counts: one block is free and one is missing, so it takes a victim and the free block together.

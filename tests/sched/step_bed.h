@@ -12,6 +12,7 @@
 #include "kv/kv_cache.h"
 #include "sched/choices.h"
 #include "sched/scheduler.h"
+#include "sched/view_of.h"
 #include "seq/sequence_table.h"
 
 namespace tactus::testing {
@@ -149,17 +150,8 @@ class StepBed {
   }
 
   sched::StepView View() {
-    sched::StepView v;
-    v.step = step_;
-    v.now_ns = now_ns_;
-    v.seq = table_.columns();
-    v.notes = table_.notes();
-    v.waiting = table_.waiting();
-    v.running = table_.running();
-    v.running_by_arrival = table_.running_by_arrival();
-    v.changes = table_.changes();
+    sched::StepView v = ViewOf(&table_, step_, now_ns_);
     v.recent = recent_;
-    v.num_prefilling = table_.num_prefilling();
     v.previous_prefill_tokens = planned_.num_tokens - planned_.num_decodes;
     v.steps_in_flight = in_flight_;
     return v;
