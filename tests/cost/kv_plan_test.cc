@@ -1,4 +1,6 @@
 // What one device holds, computed by hand: weights under every split, activations of a step, and the KV that is left.
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "cost/hybrid_model.h"
@@ -125,6 +127,38 @@ TEST_F(KvPlanTest, ADevicesShareOfAToken) {
   EXPECT_EQ(two_stages->kv_bytes_per_device, two_stages->num_blocks * 16 * (2 * 2 * 2 * 8 * 2));
   const auto four = Model(Small(), 4).PlanKv(0.5, 16, 2048);
   EXPECT_EQ(four->kv_bytes_per_device, four->num_blocks * 16 * (2 * 3 * 1 * 8 * 2));
+}
+
+// The whole memory may be planned with; more or nothing may not.
+TEST_F(KvPlanTest, ShareOfTheMemory) {
+  const HybridModel model = Model(Small());
+  EXPECT_TRUE(model.PlanKv(1.0, 16, 2048).ok());
+  for (const double share : {0.0, -0.5, 1.001, std::nan("")}) EXPECT_FALSE(model.PlanKv(share, 16, 2048).ok()) << share;
+  EXPECT_FALSE(model.PlanKv(0.5, 16, 0).ok());
+}
+
+// What does not fit names the fewest devices that hold it with a tenth of the memory left for KV: at most eight share a layer.
+TEST_F(KvPlanTest, TheRefusalNamesWhatFits) {
+  ModelSpec wide = Small();   // three layers of 128 MiB
+  wide.hidden = 2048;
+  wide.q_heads = wide.kv_heads = 16;
+  wide.head_dim = 128;
+  wide.ffn = 8192;
+  const auto needed = [&wide](int32_t tp, int32_t pp) {
+    const auto plan = Model(wide, tp, pp).PlanKv(1, 16, 2048);
+    return plan->weight_bytes_per_device + plan->activation_bytes_per_device;
+  };
+  const auto refusal = [&wide](int64_t memory) {
+    const auto plan = Model(wide).PlanKv(static_cast<double>(memory) / static_cast<double>(kMemory), 16, 2048);
+    return plan.ok() ? std::string("fits") : plan.status().message();
+  };
+  const auto between = [](int64_t a, int64_t b) { return (a + b) / 2 * 10 / 9; };
+  EXPECT_NE(refusal(between(needed(4, 1), needed(2, 1))).find("--tp 4 --pp 1 fits"), std::string::npos)
+      << refusal(between(needed(4, 1), needed(2, 1)));
+  EXPECT_NE(refusal(needed(2, 1) * 100 / 95).find("--tp 4 --pp 1 fits"), std::string::npos) << "two leave a twentieth for KV";
+  EXPECT_NE(refusal(between(needed(8, 2), needed(8, 1))).find("--tp 8 --pp 2 fits"), std::string::npos)
+      << refusal(between(needed(8, 2), needed(8, 1)));
+  EXPECT_NE(refusal(needed(8, 3)).find("no tp x pp up to 64 devices holds it"), std::string::npos) << refusal(needed(8, 3));
 }
 
 // Exactly one block fits, or it is refused with the numbers.
