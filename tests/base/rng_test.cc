@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 namespace tactus {
 namespace {
@@ -49,6 +50,26 @@ TEST(Rng, PositionsAreIndependentOfOrder) {
   EXPECT_EQ(a, UniformAt(42, 1, 1000));
   EXPECT_NE(a, UniformAt(42, 2, 1000));
   EXPECT_NE(a, UniformAt(43, 1, 1000));
+}
+
+// All 64 bits of seed, stream and index count.
+TEST(Rng, TheUpperHalvesCount) {
+  const uint64_t upper = uint64_t{1} << 32;
+  const double a = UniformAt(42, 1, 1000);
+  EXPECT_NE(a, UniformAt(42 + upper, 1, 1000));
+  EXPECT_NE(a, UniformAt(42, 1 + upper, 1000));
+  EXPECT_NE(a, UniformAt(42, 1, 1000 + upper));
+}
+
+// Philox's first answer for an all-zero key and counter: its first two words, the low one first, and the upper 53 bits of them.
+TEST(Rng, WhatIsMadeOfTheBits) {
+  Rng rng(0, 0);
+  EXPECT_EQ(rng.Next64(), 0xe169c58d6627e8d5ULL);
+  EXPECT_EQ(UniformAt(0, 0, 0), static_cast<double>(0xe169c58d6627e8d5ULL >> 11) / 9007199254740992.0);
+  EXPECT_EQ(Rng(0, 0).UniformInt(10, 19), 10 + 8);   // 0.88 of ten
+  EXPECT_EQ(Rng(0, 0).UniformInt(5, 5), 5);
+  EXPECT_EQ(Rng(0, 0).UniformInt(std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()),
+            static_cast<int64_t>(0xe169c58d6627e8d5ULL));
 }
 
 }  // namespace

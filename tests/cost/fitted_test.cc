@@ -124,6 +124,48 @@ TEST_F(FittedTest, NetworksAndSmallOperatorsAreReadFromTheFile) {
             MakeRoofline(device_)->ElementwiseNs(Elementwise::kRope, 1e6));
 }
 
+// Four devices are as far from two as from eight: the smaller table answers, scaled as the ring formula scales. Six are nearer
+// to eight. Beyond the table's last size time is in proportion to the bytes.
+TEST_F(FittedTest, AllReduceOfAnotherCountIsScaledFromTheNearest) {
+  const auto ring = MakeRoofline(device_);
+  EXPECT_NEAR(fitted_->AllReduceNs(1024, 4), 5e3 * ring->AllReduceNs(1024, 4) / ring->AllReduceNs(1024, 2), 1e-6);
+  EXPECT_NEAR(fitted_->AllReduceNs(1024, 6), 9e3 * ring->AllReduceNs(1024, 6) / ring->AllReduceNs(1024, 8), 1e-6);
+  EXPECT_NEAR(fitted_->AllReduceNs(4 * 1048576, 2), 4 * 30e3, 1e-6);
+  EXPECT_NEAR(fitted_->SendNs(4 * 1048576, false), 4 * 20e3, 1e-6);
+  EXPECT_EQ(fitted_->SendNs(1024, true), ring->SendNs(1024, true));
+  EXPECT_EQ(fitted_->AllReduceNs(1024, 9), ring->AllReduceNs(1024, 9)) << "the tables were measured inside one group of 8";
+}
+
+// A measured time below what it takes to read the chunk's KV once is not believed, unless there is no context to read.
+TEST_F(FittedTest, AChunkTakesAtLeastTheReadOfItsKv) {
+  const Coefficients c = *ParseCoefficients(
+      "tactus-cost 1\nprefill 32 8 128 bfloat16 0: 16:4\nprefill 32 8 128 bfloat16 16384: 16:4\n", "made-up.cost");
+  const auto fitted = MakeFitted(device_, c, {}, MakeRoofline(device_));
+  const double token_ns = 2 * 8 * 128 * 2 / device_.bandwidth * 1e9;
+  EXPECT_NEAR(fitted->PrefillAddsNs(shape_, 16, 16384), 16400 * token_ns, 1e-6);
+  EXPECT_NEAR(fitted->PrefillAddsNs(shape_, 16, 0), 16 * token_ns / 4, 1e-6);
+}
+
+// What another device measured does not count, however near its geometry.
+TEST_F(FittedTest, AnotherDevicesRowsAreNotAsked) {
+  const std::vector<BesideChunk> rows =
+      *ParseBesideChunk("beside a100 32 8 128 bfloat16 1:99\nbeside h100 64 8 128 bfloat16 1:8\n", "x");
+  const auto shared = MakeFitted(device_, coefficients_, rows, MakeRoofline(device_));
+  const double least = fitted_->DecodeNs(shape_, 1, 16);
+  EXPECT_NEAR(shared->DecodeBesideChunkNs(shape_, 8, 4096), 8 * (fitted_->DecodeNs(shape_, 8, 4096) - least), 1e-3);
+}
+
+// Of the device's rows the nearest number of queries per KV head answers, then the nearest number of KV heads.
+TEST_F(FittedTest, TheNearestGeometryBesideAChunk) {
+  const std::vector<BesideChunk> rows = *ParseBesideChunk(
+      "beside h100 64 8 128 bfloat16 1:2\nbeside h100 128 32 128 bfloat16 1:7\nbeside h100 16 4 128 bfloat16 1:3\n"
+      "beside h100 96 24 128 bfloat16 1:5\n",
+      "x");
+  const auto shared = MakeFitted(device_, coefficients_, rows, MakeRoofline(device_));
+  const double more = fitted_->DecodeNs(shape_, 8, 4096) - fitted_->DecodeNs(shape_, 1, 16);
+  EXPECT_NEAR(shared->DecodeBesideChunkNs(shape_, 8, 4096), 3 * more, 1e-3);   // of those with 4 queries per head
+}
+
 TEST_F(FittedTest, DecodesBesideAChunkSlowDownAsMeasured) {
   const std::vector<BesideChunk> rows =
       *ParseBesideChunk("beside h100 32 8 128 bfloat16 1:8 64:2\nbeside a100 32 8 128 bfloat16 1:99\n", "x");

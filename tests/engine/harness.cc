@@ -10,7 +10,7 @@
 
 namespace tactus::testing {
 
-void LoggingExecutor::Submit(const StepPlan& plan) {
+std::string TextOf(const StepPlan& plan) {
   std::string line;
   for (const SlotId s : plan.preempts) line += "!" + std::to_string(s) + " ";
   for (const StepItem& item : plan.items) {
@@ -21,8 +21,12 @@ void LoggingExecutor::Submit(const StepPlan& plan) {
   if (!plan.swap_outs.empty()) line += "out" + std::to_string(plan.swap_outs.size()) + " ";
   if (!plan.swap_ins.empty()) line += "in" + std::to_string(plan.swap_ins.size()) + " ";
   if (plan.padded_tokens > 0) line += "p" + std::to_string(plan.padded_tokens) + " ";
-  line.pop_back();
-  log.push_back(line);
+  if (!line.empty()) line.pop_back();
+  return line;
+}
+
+void LoggingExecutor::Submit(const StepPlan& plan) {
+  log.push_back(TextOf(plan));
   inner_.Submit(plan);
 }
 

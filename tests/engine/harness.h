@@ -51,9 +51,11 @@ struct RequestOutput {
   std::vector<std::pair<int32_t, std::vector<std::vector<TokenLogprob>>>> prompt_logprobs;   // first row, rows
 };
 
-// Passes everything on and writes down each plan: "!1 0:8+1* 2:0+4 c2" is: slot 1 preempted; slot 0 computes position 8 and
-// samples; slot 2 computes positions 0 to 3 without sampling; two block copies. "out2 in1 p3": two blocks are swapped out, one
-// in, and three tokens are padding.
+// "!1 0:8+1* 2:0+4 c2" is: slot 1 preempted; slot 0 computes position 8 and samples; slot 2 computes positions 0 to 3 without
+// sampling; two block copies. "out2 in1 p3": two blocks are swapped out, one in, and three tokens are padding.
+std::string TextOf(const StepPlan& plan);
+
+// Passes everything on and writes down each plan's text.
 class LoggingExecutor final : public Executor {
  public:
   explicit LoggingExecutor(Executor* inner) : inner_(*inner) {}

@@ -75,6 +75,98 @@ TEST(Predictors, AnswersAreWithinTheRequestsLimitAndGrowWithTheAttempt) {
   EXPECT_EQ(Ask(p.get(), Features(10, 16)), 16);   // nothing is known, and it can be no longer
 }
 
+// What was predicted so far counts as at least one token, so that a longer attempt is always longer; noise of up to 10 deviations
+// in the logarithm can be asked for.
+TEST(Predictors, EdgesOfWhatIsAllowed) {
+  EXPECT_EQ(GrownPrediction(0, 3, 100), 8);
+  EXPECT_EQ(GrownPrediction(-5, 1, 100), 2);
+  EXPECT_EQ(GrownPrediction(100, 0, 0), 1);
+  EXPECT_TRUE(MakePredictor("noisy:10", Options()).ok());
+  EXPECT_TRUE(MakePredictor("noisy:0", Options()).ok());
+  EXPECT_FALSE(MakePredictor("noisy:10.5", Options()).ok());
+}
+
+// One answer of 40 tokens against the first guess of 256, which weighs as four: (40 + 4 * 256) / 5 = 212.8 for all requests, and
+// (40 + 4 * 212.8) / 5 = 178.24 for prompts of that length. Rounded to the nearest.
+TEST(History, OneAnswerByHand) {
+  auto p = Make("history");
+  EXPECT_EQ(Ask(p.get(), Features(100, 4000)), 256);
+  Observe(p.get(), Features(100, 4000), 40);
+  EXPECT_EQ(Ask(p.get(), Features(3000, 4000)), 213);
+  EXPECT_EQ(Ask(p.get(), Features(100, 4000)), 178);
+  EXPECT_EQ(Ask(p.get(), Features(100, 4000), 1), 356);
+}
+
+// An answer that was cut off says nothing.
+TEST(History, CutOffAnswersAreLeftOut) {
+  auto p = Make("history");
+  p->Bind(0, Features(100, 4000));
+  p->Ended(0, 1, true);
+  EXPECT_EQ(Ask(p.get(), Features(100, 4000)), 256);
+}
+
+// Prompts are told apart by a quarter of an octave: 64 to 79, 80 to 95, ...; the shortest ones singly.
+TEST(History, LengthClassesAreQuartersOfAnOctave) {
+  auto p = Make("history");
+  Observe(p.get(), Features(64, 4000), 40);
+  EXPECT_EQ(Ask(p.get(), Features(79, 4000)), 178);
+  EXPECT_EQ(Ask(p.get(), Features(80, 4000)), 213);
+  EXPECT_EQ(Ask(p.get(), Features(63, 4000)), 213);
+  auto q = Make("history");
+  Observe(q.get(), Features(3, 4000), 40);
+  EXPECT_EQ(Ask(q.get(), Features(3, 4000)), 178);
+  EXPECT_EQ(Ask(q.get(), Features(2, 4000)), 213);
+}
+
+std::vector<Hash128> Keys(size_t blocks) {
+  std::vector<Hash128> keys(blocks);
+  for (size_t i = 0; i < blocks; ++i) keys[i] = {i + 1, ~i};
+  return keys;
+}
+
+// Prefix nodes are those 1, 2, 4, ... blocks deep. Each pulls by a fifth: 178.24 to 150.59 (1) to 128.47 (2) to 110.78 (4).
+TEST(History, PrefixNodesAreAtPowersOfTwo) {
+  for (const auto& [blocks, expected] : {std::pair<size_t, int32_t>{0, 178}, {1, 151}, {2, 128}, {3, 128}, {4, 111}}) {
+    auto p = Make("history");
+    const std::vector<Hash128> keys = Keys(blocks);
+    Observe(p.get(), Features(100, 4000, 0, keys), 40);
+    EXPECT_EQ(Ask(p.get(), Features(100, 4000, 0, keys)), expected) << blocks << " blocks";
+  }
+}
+
+// ... up to 2,048 deep: twelve of them, 40 + 138.24 * 0.8^12 = 49.5. A thirteenth would be at 4,096.
+TEST(History, TwelvePrefixNodesAtMost) {
+  for (const size_t blocks : {size_t{2048}, size_t{4096}}) {
+    auto p = Make("history");
+    const std::vector<Hash128> keys = Keys(blocks);
+    Observe(p.get(), Features(100, 4000, 0, keys), 40);
+    EXPECT_EQ(Ask(p.get(), Features(100, 4000, 0, keys)), 49) << blocks << " blocks";
+  }
+}
+
+// Clients 7 and 7 + 4,096 have one place between them. A newcomer halves what its holder counts with each answer, 8, 4, 2, 1, and
+// takes the place over at 0; until then it is predicted as one that was never seen.
+TEST(History, ANewcomerTakesAPlaceOverByAndBy) {
+  auto p = Make("history");
+  const PredictionFeatures holder = Features(100, 4000, 7), newcomer = Features(100, 4000, 7 + 4096), anybody = Features(100, 4000);
+  Observe(p.get(), holder, 10, 8);
+  for (int answers = 1; answers <= 4; ++answers) {
+    EXPECT_LT(Ask(p.get(), holder), Ask(p.get(), anybody)) << answers;
+    EXPECT_EQ(Ask(p.get(), newcomer), Ask(p.get(), anybody)) << answers;
+    Observe(p.get(), newcomer, 2000);
+  }
+  EXPECT_EQ(Ask(p.get(), holder), Ask(p.get(), anybody)) << "its place is gone";
+  EXPECT_GT(Ask(p.get(), newcomer), Ask(p.get(), anybody));
+}
+
+// Requests that name no client take nobody's place, not even that of the client whose hash falls where theirs would.
+TEST(History, RequestsWithoutAClientTakeNoPlace) {
+  auto p = Make("history");
+  Observe(p.get(), Features(100, 4000, 4096), 10);
+  Observe(p.get(), Features(100, 4000), 1000);
+  EXPECT_LT(Ask(p.get(), Features(100, 4000, 4096)), Ask(p.get(), Features(100, 4000)));
+}
+
 TEST(History, LearnsTheMeanAndFollowsAChange) {
   auto p = Make("history");
   const int32_t before = Ask(p.get(), Features(100, 4000));

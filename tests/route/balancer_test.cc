@@ -44,6 +44,43 @@ TEST(Balancers, LeastOutstandingTakesTheFewestAndSharesTies) {
   EXPECT_EQ(picked, (std::vector<int>{10, 10, 10}));
 }
 
+// After a pick the next tie goes to whoever comes after it, also where the pick was no tie; what is not ready is passed over
+// however empty it is.
+TEST(Balancers, LeastOutstandingGoesOnAfterItsLastPick) {
+  auto balancer = Make("least-outstanding");
+  EXPECT_EQ(balancer->Pick({}, Loads({1, 0, 1, 1})), 1);
+  EXPECT_EQ(balancer->Pick({}, Loads({0, 0, 0, 0})), 2);
+  EXPECT_EQ(balancer->Pick({}, Loads({0, 0, 5, 5})), 0);
+  auto views = Loads({7, 0, 7, 7});
+  views[1].ready = false;
+  EXPECT_EQ(balancer->Pick({}, views), 2);
+}
+
+// Of two that are equally loaded the first drawn is taken: all are as likely.
+TEST(Balancers, PowerOfTwoSharesTies) {
+  auto balancer = Make("p2c", 11);
+  const auto views = Loads({3, 3, 3, 3});
+  std::vector<int> picked(views.size());
+  for (int i = 0; i < 20000; ++i) ++picked[static_cast<size_t>(balancer->Pick({}, views))];
+  for (const int n : picked) EXPECT_NEAR(n, 5000, 5 * 62);
+}
+
+// Replicas that are not ready are never drawn, and the others as often as each other.
+TEST(Balancers, DrawsAreAmongTheReady) {
+  for (const char* name : {"random", "p2c"}) {
+    auto balancer = Make(name, 5);
+    auto views = Loads({3, 3, 3, 3});
+    views[0].ready = views[2].ready = false;
+    std::vector<int> picked(views.size());
+    for (int i = 0; i < 20000; ++i) {
+      const int32_t at = balancer->Pick({}, views);
+      ASSERT_TRUE(at == 1 || at == 3) << name << " picked " << at;
+      ++picked[static_cast<size_t>(at)];
+    }
+    EXPECT_NEAR(picked[1], 10000, 5 * 71) << name;
+  }
+}
+
 // The emptiest of n is among the two with chance 2 / n, the fullest is chosen only if it were drawn twice: never.
 TEST(Balancers, PowerOfTwoNeverTakesTheFullestAndTakesTheEmptiestAsOftenAsItIsDrawn) {
   auto balancer = Make("p2c", 7);

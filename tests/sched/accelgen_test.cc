@@ -9,6 +9,7 @@
 #include "sched/choices.h"
 #include "sched/compose/distance.h"
 #include "sched/slack.h"
+#include "sched/view_of.h"
 #include "seq/sequence_table.h"
 
 namespace tactus::sched {
@@ -21,16 +22,8 @@ struct Bed {
   explicit Bed(int32_t capacity = 64) : table(capacity) {}
 
   StepView View(TimeNs now_ns) {
-    StepView v;
-    v.now_ns = now_ns;
-    v.seq = table.columns();
-    v.notes = table.notes();
-    v.waiting = table.waiting();
-    v.running = table.running();
-    v.running_by_arrival = table.running_by_arrival();
-    v.changes = table.changes();
+    StepView v = testing::ViewOf(&table, 0, now_ns);
     v.recent = recent;
-    v.num_prefilling = table.num_prefilling();
     return v;
   }
   void Step(DurationNs took_ns, int32_t prefill_tokens, int32_t chunks, int32_t decodes, int32_t preemptions = 0,
@@ -81,13 +74,16 @@ SchedulerLimits Limits() {
   return l;
 }
 
-// base + per_token * max(tokens, flat): throughput rises until `flat` and a little beyond.
+// base + per_token * max(tokens, flat), and what decodes read of their contexts: throughput rises until `flat` and a little
+// beyond.
 struct FlatThenLinear final : StepTimeModel {
-  DurationNs base_ns = 0, token_ns = 1000;
+  DurationNs base_ns = 0, token_ns = 1000, context_ns = 0, row_ns = 0;
   int64_t flat = 0;
   int32_t tile = 64;
   DurationNs StepTimeNs(const StepShape& shape) const override {
-    return base_ns + token_ns * std::max<int64_t>(shape.tokens(), flat);
+    const int64_t behind = shape.chunks.empty() ? 0 : shape.chunks[0].context_tokens;
+    return base_ns + token_ns * std::max<int64_t>(shape.tokens(), flat) + context_ns * (shape.decode_context_tokens + behind) +
+           row_ns * shape.logit_rows;
   }
   int32_t tile_tokens() const override { return tile; }
 };
@@ -242,6 +238,47 @@ TEST(SloBudget, TheTightestTbtDecides) {
   EXPECT_EQ(c.Tokens(), 250);
   c.bed.Compute(c.bed.Wait(10, {}), 10);   // reading speed: not the tightest
   EXPECT_EQ(c.Tokens(), 250);
+}
+
+// The equation allows 512 * 100 / 51.2 = 1,000 tokens, and knows nothing of contexts. Two decodes over 30 and 20 tokens read
+// 5 ms of KV: (100 - 5) / 0.1 = 950 tokens keep the objective.
+TEST(SloBudget, TheDecodesContextsTakeTheirTime) {
+  BudgetCase c;
+  c.model.tile = 1;
+  c.model.context_ns = 100'000;
+  c.bed.Compute(c.bed.Wait(29, {0, 100 * kMs, 0}), 29);
+  c.bed.Compute(c.bed.Wait(19, {0, 400 * kMs, 0}), 19);
+  EXPECT_EQ(c.Tokens(), 950);
+}
+
+// So does what the chunk lies behind, the longest of the half-done prompts': 40 tokens, 4 ms; and the decode's own 10, 1 ms.
+TEST(SloBudget, TheContextBehindTheChunkTakesItsTime) {
+  BudgetCase c;
+  c.model.tile = 1;
+  c.model.context_ns = 100'000;
+  c.bed.Compute(c.bed.Wait(9, {0, 100 * kMs, 0}), 9);
+  c.bed.Compute(c.bed.Wait(90, {9000 * kMs, 0, 0}), 40);
+  c.bed.Compute(c.bed.Wait(90, {9000 * kMs, 0, 0}), 20);
+  EXPECT_EQ(c.Tokens(), 950);
+}
+
+// And its rows of logits: one for each decode and one for the chunk, 1 ms each.
+TEST(SloBudget, RowsOfLogitsTakeTheirTime) {
+  BudgetCase c;
+  c.model.tile = 1;
+  c.model.row_ns = kMs;
+  c.limits.policy.accelgen_pivot = 512;   // whose own row counts too: 52.2 ms
+  c.bed.Compute(c.bed.Wait(9, {0, 100 * kMs, 0}), 9);
+  EXPECT_EQ(c.Tokens(), 980);
+}
+
+// Where not even the least step keeps it, the equation stands: a smaller step would only make everybody later.
+TEST(SloBudget, AnObjectiveThatNoStepKeepsChangesNothing) {
+  BudgetCase c;
+  c.model.tile = 1;
+  c.model.context_ns = 10 * kMs;
+  c.bed.Compute(c.bed.Wait(29, {0, 100 * kMs, 0}), 29);
+  EXPECT_EQ(c.Tokens(), 1000);
 }
 
 TEST(SloBudget, NeverBelowTheTileOrTheDecodesNorAboveTheCap) {

@@ -1,35 +1,29 @@
 // Exact plans, step by step, of each composition on cases small enough to do by hand. A line is one step; see LoggingExecutor.
 #include <gtest/gtest.h>
 
-#include "engine/harness.h"
+#include "sched/step_bed.h"
 
 namespace tactus {
 namespace {
 
+using testing::AddRequest;
 using testing::Harness;
 using testing::HarnessConfig;
 using testing::MakeRequest;
+using testing::Plans;
+using testing::PresetConfig;
 using testing::Tokens;
-using Plans = std::vector<std::string>;
-
-HarnessConfig Config(const std::string& preset, int64_t budget = 0) {
-  HarnessConfig c;
-  c.scheduler.preset = preset;
-  c.scheduler.limits.token_budget = budget;
-  c.prefix_caching = false;
-  return c;
-}
 
 void Add(Harness* h, int32_t prompt, int64_t max_tokens, int32_t priority = 0, int32_t n = 1) {
-  Request r = MakeRequest(Tokens(static_cast<uint64_t>(h->handles().size()) + 50, prompt), max_tokens);
-  r.priority = priority;
-  r.n = n;
-  h->MustSubmit(std::move(r));
+  AddRequest(h, prompt, max_tokens, [&](Request* r) {
+    r->priority = priority;
+    r->n = n;
+  });
 }
 
 // Sarathi-Serve, Alg. 3: all decodes; then partly done prompts; then new ones, cut to what is left of 8 tokens.
 TEST(Composition, StallFree) {
-  Harness h(Config("sarathi-serve", 8));
+  Harness h(PresetConfig("sarathi-serve", 8));
   Add(&h, 5, 3);
   Add(&h, 10, 2);
   Add(&h, 3, 2);
@@ -42,7 +36,7 @@ TEST(Composition, StallFree) {
 
 // A prompt of several chunks never stops a decode, and the budget is never exceeded.
 TEST(Composition, StallFreeLongPromptBesideADecode) {
-  Harness h(Config("sarathi-serve", 4));
+  Harness h(PresetConfig("sarathi-serve", 4));
   Add(&h, 2, 6);
   Add(&h, 9, 1);
   ASSERT_EQ(h.Run(), "");
@@ -56,7 +50,7 @@ TEST(Composition, StallFreeLongPromptBesideADecode) {
 
 // vLLM V1: one list in order of admission, decodes and chunks alike, then the queue.
 TEST(Composition, RunningFirst) {
-  Harness h(Config("vllm", 8));
+  Harness h(PresetConfig("vllm", 8));
   Add(&h, 10, 2);
   Add(&h, 2, 3);
   Add(&h, 20, 1);
@@ -70,7 +64,7 @@ TEST(Composition, RunningFirst) {
 
 // vLLM of Alg. 2: a prompt that can start stops every decode.
 TEST(Composition, PrefillFirstStallsDecodes) {
-  Harness h(Config("vllm-v0"));
+  Harness h(PresetConfig("vllm-v0"));
   Add(&h, 5, 3);
   Add(&h, 10, 2);
   ASSERT_EQ(h.Settle(), "");
@@ -84,7 +78,7 @@ TEST(Composition, PrefillFirstStallsDecodes) {
 
 // Its prefill steps hold at most L_max prompt tokens, whole prompts only.
 TEST(Composition, PrefillFirstKeepsToTheContextLimit) {
-  HarnessConfig c = Config("vllm-v0");
+  HarnessConfig c = PresetConfig("vllm-v0");
   c.max_model_len = 16;
   Harness h(c);
   Add(&h, 9, 1);
@@ -96,7 +90,7 @@ TEST(Composition, PrefillFirstKeepsToTheContextLimit) {
 
 // Orca: the whole prompt joins the ongoing decodes.
 TEST(Composition, WholePromptHybrid) {
-  Harness h(Config("orca"));
+  Harness h(PresetConfig("orca"));
   Add(&h, 5, 3);
   Add(&h, 10, 2);
   ASSERT_EQ(h.Settle(), "");
@@ -109,7 +103,7 @@ TEST(Composition, WholePromptHybrid) {
 
 // FasterTransformer of Alg. 1: nobody joins before the whole batch has finished.
 TEST(Composition, RequestLevel) {
-  Harness h(Config("request-level"));
+  Harness h(PresetConfig("request-level"));
   Add(&h, 5, 3);
   Add(&h, 10, 2);
   ASSERT_EQ(h.Settle(), "");
@@ -124,7 +118,7 @@ TEST(Composition, RequestLevel) {
 
 // FastGen: prompts are split or fused so that the step has exactly 8 tokens as long as there are any.
 TEST(Composition, ExactFill) {
-  Harness h(Config("fastgen", 8));
+  Harness h(PresetConfig("fastgen", 8));
   Add(&h, 5, 4);
   Add(&h, 10, 2);
   Add(&h, 3, 1);
@@ -139,7 +133,7 @@ TEST(Composition, ExactFill) {
 // No precedence for partly done prompts: the order decides, unlike in stall-free steps.
 TEST(Composition, ExactFillFollowsTheQueueOrder) {
   for (const char* preset : {"fastgen", "sarathi-serve"}) {
-    HarnessConfig c = Config(preset, 8);
+    HarnessConfig c = PresetConfig(preset, 8);
     c.scheduler.order = "priority";
     Harness h(c);
     Add(&h, 20, 1, 0);
@@ -155,7 +149,7 @@ TEST(Composition, ExactFillFollowsTheQueueOrder) {
 // Five blocks of four: the second sequence outgrows the memory at position 8, gives everything back and starts again with
 // what it has generated when the first is done.
 TEST(Composition, YoungestIsRecomputed) {
-  HarnessConfig c = Config("sarathi-serve", 64);
+  HarnessConfig c = PresetConfig("sarathi-serve", 64);
   c.num_blocks = 5;
   c.max_model_len = 16;
   Harness h(c);
@@ -171,7 +165,7 @@ TEST(Composition, YoungestIsRecomputed) {
 // With a pipeline the victim may still be in flight: it sits one step out and is preempted when it is idle, and nobody else
 // is in its place.
 TEST(Composition, AVictimInFlightIsAwaited) {
-  HarnessConfig c = Config("sarathi-serve", 64);
+  HarnessConfig c = PresetConfig("sarathi-serve", 64);
   c.num_blocks = 5;
   c.max_model_len = 16;
   c.executor.max_in_flight = 2;
@@ -187,7 +181,7 @@ TEST(Composition, AVictimInFlightIsAwaited) {
 
 // Under priority order the least important is the victim, however old.
 TEST(Composition, TheLeastImportantIsRecomputed) {
-  HarnessConfig c = Config("sarathi-serve", 64);
+  HarnessConfig c = PresetConfig("sarathi-serve", 64);
   c.scheduler.order = "priority";
   c.num_blocks = 5;
   c.max_model_len = 16;
@@ -201,7 +195,7 @@ TEST(Composition, TheLeastImportantIsRecomputed) {
 
 // n = 3: the prompt is computed once, the siblings share its full blocks, copy the partial one and compute the last token.
 TEST(Composition, ChoicesForkFromTheFirst) {
-  Harness h(Config("sarathi-serve", 64));
+  Harness h(PresetConfig("sarathi-serve", 64));
   Add(&h, 6, 2, 0, 3);
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(h.plans(), (Plans{"0:0+6*", "0:6+1* 1:5+1* 2:5+1* c2", "1:6+1* 2:6+1*"}));
@@ -209,14 +203,14 @@ TEST(Composition, ChoicesForkFromTheFirst) {
 
 // The first choice ends before the others could fork: they start by themselves.
 TEST(Composition, ChoicesStartAloneWhenTheFirstIsGone) {
-  Harness h(Config("sarathi-serve", 64));
+  Harness h(PresetConfig("sarathi-serve", 64));
   Add(&h, 6, 1, 0, 2);
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(h.plans(), (Plans{"0:0+6*", "1:0+6*"}));
 }
 
 TEST(Composition, CachedPrefixesAreNotComputedAgain) {
-  HarnessConfig c = Config("sarathi-serve", 64);
+  HarnessConfig c = PresetConfig("sarathi-serve", 64);
   c.prefix_caching = true;
   Harness h(c);
   h.MustSubmit(MakeRequest(Tokens(1, 12), 1));
@@ -228,9 +222,21 @@ TEST(Composition, CachedPrefixesAreNotComputedAgain) {
   EXPECT_EQ(h.outputs()[second].done_event.cached_tokens, 8);
 }
 
+// A block whose last token is the last of the chunk is shared from that step on, though its producer has ended with it.
+TEST(Composition, ABlockThatIsJustFullIsShared) {
+  HarnessConfig c = PresetConfig("sarathi-serve", 64);
+  c.prefix_caching = true;
+  Harness h(c);
+  h.MustSubmit(MakeRequest(Tokens(1, 4), 1));
+  ASSERT_EQ(h.Run(), "");
+  h.MustSubmit(MakeRequest(Tokens(1, 9), 1));
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_EQ(h.plans(), (Plans{"0:0+4*", "0:4+5*"}));
+}
+
 // Two equal prompts in one step: the second reads blocks that the first writes in that very step.
 TEST(Composition, PrefixesAreSharedWithinAStep) {
-  HarnessConfig c = Config("sarathi-serve", 64);
+  HarnessConfig c = PresetConfig("sarathi-serve", 64);
   c.prefix_caching = true;
   Harness h(c);
   h.MustSubmit(MakeRequest(Tokens(1, 12), 1));
@@ -242,7 +248,7 @@ TEST(Composition, PrefixesAreSharedWithinAStep) {
 // Admission: max-length holds the third back until its longest output fits, prompt-fits does not.
 TEST(Admission, MaxLengthReservesTheOutput) {
   for (const char* preset : {"no-preempt", "sarathi-serve"}) {
-    HarnessConfig c = Config(preset, 64);
+    HarnessConfig c = PresetConfig(preset, 64);
     c.num_blocks = 8;
     c.max_model_len = 16;
     Harness h(c);
@@ -255,7 +261,7 @@ TEST(Admission, MaxLengthReservesTheOutput) {
 }
 
 TEST(Admission, ReserveFullReservesTheContext) {
-  HarnessConfig c = Config("no-preempt", 64);
+  HarnessConfig c = PresetConfig("no-preempt", 64);
   c.num_blocks = 8;
   c.max_model_len = 16;
   c.scheduler.limits.reserve_full = true;
@@ -268,7 +274,7 @@ TEST(Admission, ReserveFullReservesTheContext) {
 // prompt-fits sets the whole prompt aside even if it is chunked; chunk-fits takes only what the chunk writes.
 TEST(Admission, PromptFitsAndChunkFits) {
   for (const char* admission : {"prompt-fits", "chunk-fits"}) {
-    HarnessConfig c = Config("sarathi-serve", 8);
+    HarnessConfig c = PresetConfig("sarathi-serve", 8);
     c.scheduler.admission = admission;
     c.num_blocks = 5;
     c.max_model_len = 20;
@@ -282,7 +288,7 @@ TEST(Admission, PromptFitsAndChunkFits) {
 }
 
 TEST(Admission, TheWatermarkIsKeptForDecodesUnlessNothingRuns) {
-  HarnessConfig c = Config("sarathi-serve", 64);
+  HarnessConfig c = PresetConfig("sarathi-serve", 64);
   c.num_blocks = 10;
   c.max_model_len = 40;
   c.scheduler.limits.watermark = 0.5;   // five blocks
@@ -295,7 +301,7 @@ TEST(Admission, TheWatermarkIsKeptForDecodesUnlessNothingRuns) {
 }
 
 TEST(Admission, AtMostMaxNumSeqsAtOnce) {
-  HarnessConfig c = Config("sarathi-serve", 64);
+  HarnessConfig c = PresetConfig("sarathi-serve", 64);
   c.max_num_seqs = 2;
   Harness h(c);
   for (int i = 0; i < 3; ++i) Add(&h, 3, 2);

@@ -2,42 +2,34 @@
 // small enough to do by hand. A line is one step; see LoggingExecutor.
 #include <gtest/gtest.h>
 
-#include "engine/harness.h"
+#include "sched/step_bed.h"
 
 namespace tactus {
 namespace {
 
+using testing::AddRequest;
 using testing::Harness;
 using testing::HarnessConfig;
-using testing::MakeRequest;
-using testing::Tokens;
-using Plans = std::vector<std::string>;
+using testing::Plans;
+using testing::PresetConfig;
 
 // One place, three queues of 2, 4 and endless output tokens; a prompt counts as one of them.
 HarnessConfig Config() {
-  HarnessConfig c;
-  c.scheduler.preset = "fastserve";
+  HarnessConfig c = PresetConfig("fastserve");
   c.scheduler.limits.policy.mlfq_queues = 3;
   c.scheduler.limits.policy.mlfq_quantum_tokens = 2;
   c.max_num_seqs = 1;
   c.swap_blocks = 64;
-  c.prefix_caching = false;
   return c;
-}
-
-RequestHandle Add(Harness* h, int32_t prompt, int64_t max_tokens) {
-  Request r = MakeRequest(Tokens(static_cast<uint64_t>(h->handles().size()) + 50, prompt), max_tokens);
-  r.stop.ignore_eos = true;
-  return h->MustSubmit(std::move(r));
 }
 
 // Slot 0 has used up the highest queue's quantum when slot 1 comes: its KV of 4 positions (one block) is swapped out and comes
 // back when slot 1 has ended, which never sinks below slot 0's queue. Nothing is computed twice.
 TEST(FastServe, ANewcomerTakesThePlaceOfWhoHasSunk) {
   Harness h(Config());
-  Add(&h, 4, 4);
+  AddRequest(&h, 4, 4);
   ASSERT_EQ(h.Settle(), "");
-  Add(&h, 3, 3);   // arrives while the first step runs
+  AddRequest(&h, 3, 3);   // arrives while the first step runs
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(h.plans(), (Plans{"0:0+4*",
                               "!0 1:0+3* out1",
@@ -54,9 +46,9 @@ TEST(FastServe, WithinItsQuantumNobodyIsDisturbed) {
   HarnessConfig c = Config();
   c.scheduler.limits.policy.mlfq_quantum_tokens = 16;
   Harness h(c);
-  Add(&h, 4, 4);
+  AddRequest(&h, 4, 4);
   ASSERT_EQ(h.Settle(), "");
-  Add(&h, 3, 2);
+  AddRequest(&h, 3, 2);
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(h.plans(), (Plans{"0:0+4*", "0:4+1*", "0:5+1*", "0:6+1*", "1:0+3*", "1:3+1*"}));
 }
@@ -67,9 +59,9 @@ TEST(FastServe, WithoutSwapSpaceItRecomputes) {
   c.swap_blocks = 0;
   Harness h(c);
   EXPECT_NE(h.scheduler().Describe().find("proactive-swap (recompute: no --swap-space)"), std::string::npos);
-  Add(&h, 4, 3);
+  AddRequest(&h, 4, 3);
   ASSERT_EQ(h.Settle(), "");
-  Add(&h, 3, 2);
+  AddRequest(&h, 3, 2);
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(h.plans(), (Plans{"0:0+4*", "!0 1:0+3*", "1:3+1*", "0:0+5*", "0:5+1*"}));
   EXPECT_EQ(h.loop().Stats().recomputed_tokens, 4);
@@ -81,9 +73,9 @@ TEST(FastServe, AFullSwapSpaceRecomputes) {
   c.swap_blocks = 2;
   Harness h(c);
   EXPECT_EQ(h.scheduler().Describe().find("recompute"), std::string::npos);
-  Add(&h, 9, 2);
+  AddRequest(&h, 9, 2);
   ASSERT_EQ(h.Settle(), "");
-  Add(&h, 3, 1);
+  AddRequest(&h, 3, 1);
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(h.plans(), (Plans{"0:0+9*", "!0 1:0+3*", "0:0+10*"}));
 }
@@ -97,10 +89,10 @@ TEST(FastServe, RoomIsMadeForWhoeverFitsThenAndForNobodyElse) {
   c.max_model_len = 32;
   {
     Harness h(c);
-    Add(&h, 4, 8);
-    Add(&h, 4, 8);
+    AddRequest(&h, 4, 8);
+    AddRequest(&h, 4, 8);
     ASSERT_EQ(h.Settle(), "");
-    Add(&h, 4, 20);
+    AddRequest(&h, 4, 20);
     ASSERT_EQ(h.Settle(), "");
     ASSERT_TRUE(h.Advance());
     ASSERT_EQ(h.Settle(), "");
@@ -110,17 +102,17 @@ TEST(FastServe, RoomIsMadeForWhoeverFitsThenAndForNobodyElse) {
   c.scheduler.limits.policy.mlfq_quantum_tokens = 4;
   c.scheduler.limits.policy.mlfq_queues = 2;
   Harness h(c);
-  Add(&h, 4, 8);
+  AddRequest(&h, 4, 8);
   ASSERT_EQ(h.Settle(), "");
   for (int i = 0; i < 3; ++i) {   // three tokens: slot 0 has sunk
     ASSERT_TRUE(h.Advance());
     ASSERT_EQ(h.Settle(), "");
   }
-  Add(&h, 4, 8);                  // joins the batch, in the highest queue
+  AddRequest(&h, 4, 8);                  // joins the batch, in the highest queue
   ASSERT_EQ(h.Settle(), "");
   ASSERT_TRUE(h.Advance());
   ASSERT_EQ(h.Settle(), "");
-  Add(&h, 4, 20);                 // slot 0 alone would not make room for this one: slot 1 is as high as it is
+  AddRequest(&h, 4, 20);                 // slot 0 alone would not make room for this one: slot 1 is as high as it is
   ASSERT_EQ(h.Settle(), "");
   ASSERT_TRUE(h.Advance());
   ASSERT_EQ(h.Settle(), "");
@@ -142,10 +134,10 @@ TEST(FastServe, ALongPromptSkipsTheHighQueues) {
     if (with_model) c.scheduler.limits.step_time = &model;
     c.scheduler.limits.policy.mlfq_quantum_tokens = 1;
     Harness h(c);
-    Add(&h, 2, 1);   // keeps the place for one step
+    AddRequest(&h, 2, 1);   // keeps the place for one step
     ASSERT_EQ(h.Settle(), "");
-    Add(&h, 30, 1);
-    Add(&h, 10, 1);
+    AddRequest(&h, 30, 1);
+    AddRequest(&h, 10, 1);
     ASSERT_EQ(h.Run(), "");
     if (with_model) {
       EXPECT_EQ(h.plans(), (Plans{"0:0+2*", "2:0+10*", "1:0+30*"}));
@@ -168,14 +160,14 @@ Starved ServeALongAnswerUnderAStream(DurationNs promotion_ns, int stream) {
   c.executor.step_base_ns = kMillisecond;
   c.executor.step_token_ns = 0;
   Harness h(c);
-  const RequestHandle starved = Add(&h, 4, 21);
+  const RequestHandle starved = AddRequest(&h, 4, 21);
   EXPECT_EQ(h.Settle(), "");
   Starved out;
   std::vector<RequestHandle> live;
   while (!h.outputs().at(starved).done) {
     if (out.newcomers < stream) {   // always two in the queue
       std::erase_if(live, [&](RequestHandle r) { return h.outputs().at(r).done; });
-      for (; live.size() < 3; ++out.newcomers) live.push_back(Add(&h, 3, 2));
+      for (; live.size() < 3; ++out.newcomers) live.push_back(AddRequest(&h, 3, 2));
     }
     if (const std::string broken = h.Settle(); !broken.empty()) {
       ADD_FAILURE() << broken;
@@ -211,7 +203,7 @@ TEST(FastServe, ThePromotedTakeTurns) {
   c.executor.step_token_ns = 0;
   Harness h(c);
   std::vector<RequestHandle> all;
-  for (int i = 0; i < 3; ++i) all.push_back(Add(&h, 4, 12));
+  for (int i = 0; i < 3; ++i) all.push_back(AddRequest(&h, 4, 12));
   ASSERT_EQ(h.Run(), "");
   for (const RequestHandle r : all) {
     const auto& tokens = h.outputs().at(r).choices[0].token_ns;
@@ -231,8 +223,8 @@ TEST(Swap, TheYoungestIsSwappedOutOnAShortage) {
   c.num_blocks = 4;
   c.max_model_len = 16;
   Harness h(c);
-  Add(&h, 8, 3);
-  Add(&h, 8, 3);
+  AddRequest(&h, 8, 3);
+  AddRequest(&h, 8, 3);
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(h.plans(), (Plans{"0:0+8* 1:0+8*",
                               "!1 0:8+1* out2",
@@ -245,9 +237,9 @@ TEST(Swap, TheYoungestIsSwappedOutOnAShortage) {
 TEST(Swap, ACancelWhileSwappedOutFreesTheHostsMemory) {
   HarnessConfig c = Config();
   Harness h(c);
-  const RequestHandle sunk = Add(&h, 4, 8);
+  const RequestHandle sunk = AddRequest(&h, 4, 8);
   ASSERT_EQ(h.Settle(), "");
-  Add(&h, 3, 6);
+  AddRequest(&h, 3, 6);
   ASSERT_TRUE(h.Advance());
   ASSERT_EQ(h.Settle(), "");
   EXPECT_EQ(h.loop().Stats().swap_blocks_used, 1);
@@ -267,9 +259,9 @@ TEST(Pad, ABatchCostsItsLongest) {
   c.scheduler.limits.policy.pad = true;
   c.max_num_seqs = 4;
   Harness h(c);
-  Add(&h, 5, 1);
-  Add(&h, 10, 4);
-  Add(&h, 3, 2);
+  AddRequest(&h, 5, 1);
+  AddRequest(&h, 10, 4);
+  AddRequest(&h, 3, 2);
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(h.plans(), (Plans{"0:0+5* 1:0+10* 2:0+3* p12", "1:10+1* 2:3+1* p1", "1:11+1* p2", "1:12+1* p2"}));
 }

@@ -6,19 +6,13 @@
 
 #include "base/rng.h"
 #include "sched/choices.h"
+#include "sched/view_of.h"
 #include "seq/sequence_table.h"
 
 namespace tactus::sched {
 namespace {
 
-StepView ViewOf(SequenceTable* t) {
-  StepView view;
-  view.seq = t->columns();
-  view.waiting = t->waiting();
-  view.running = t->running();
-  view.changes = t->changes();
-  return view;
-}
+using testing::ViewOf;
 
 std::vector<SlotId> Walk(Order* order, const StepView& view) {
   std::vector<SlotId> slots;
@@ -117,10 +111,8 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
     reference->Forget();
     for (int step = 0; step < 200; ++step) {
       Churn(&t, &rng, step * kSecond / 3);
-      StepView view = ViewOf(&t);
-      view.notes = t.notes();
-      view.step = predictor.step = step;
-      view.now_ns = step * kSecond / 3;
+      predictor.step = step;
+      StepView view = ViewOf(&t, step, step * kSecond / 3);
       std::vector<SequenceNote> notes(t.notes().begin(), t.notes().end());   // as a fresh instance would find them
       step == 0 ? order->Rebuild(view) : order->Apply(view);
       const std::vector<SlotId> walk = Walk(order.get(), view);
@@ -142,6 +134,57 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
       t.ClearChanges();
     }
   }
+}
+
+// Compositions that mix queued and partly done prompts ask Before instead of walking: both must say the same of any two that wait.
+void CheckBeforeAgainstWalk(const char* name, std::unique_ptr<Order> (*make)(const SchedulerLimits&)) {
+  Rng rng(5);
+  Drifting predictor;
+  const SchedulerLimits limits = Limits(&predictor);
+  SequenceTable t(limits.slot_capacity);
+  auto order = make(limits);
+  for (int step = 0; step < 100; ++step) {
+    Churn(&t, &rng, step * kSecond / 3);
+    predictor.step = step;
+    StepView view = ViewOf(&t, step, step * kSecond / 3);
+    step == 0 ? order->Rebuild(view) : order->Apply(view);
+    t.ClearChanges();
+    const std::vector<SlotId> walk = Walk(order.get(), view);
+    for (size_t i = 0; i < walk.size(); ++i) {
+      for (size_t j = 0; j < walk.size(); ++j) {
+        ASSERT_EQ(order->Before(view, walk[i], walk[j]), i < j)
+            << name << ", step " << step << ": the walk has slot " << walk[i] << " at " << i << " and slot " << walk[j] << " at " << j;
+      }
+    }
+  }
+}
+
+TEST(Order, BeforeSaysWhatTheWalkDoes) {
+  CheckBeforeAgainstWalk("fcfs", MakeFcfsOrder);
+  CheckBeforeAgainstWalk("priority", MakePriorityOrder);
+  CheckBeforeAgainstWalk("shortest-prompt", MakeShortestPromptOrder);
+  CheckBeforeAgainstWalk("srpt", MakeSrptOrder);
+  CheckBeforeAgainstWalk("rank", MakeRankOrder);
+  CheckBeforeAgainstWalk("larry", MakeLarryOrder);
+  CheckBeforeAgainstWalk("mlfq", MakeMlfqOrder);
+  CheckBeforeAgainstWalk("slack", MakeSlackOrder);
+}
+
+// Of groups only the walk knows (the oldest of a group decides where it stands); two by themselves go by age, the preempted first.
+TEST(Order, GroupedComparesByAge) {
+  Drifting predictor;
+  SequenceTable t(4);
+  auto order = MakeGroupedOrder(Limits(&predictor));
+  SequenceSpec spec;
+  spec.prompt_tokens = spec.max_output_tokens = 8;
+  const SlotId older = t.Add(spec, 0), younger = t.Add(spec, 0);
+  StepView view = ViewOf(&t);
+  EXPECT_TRUE(order->Before(view, older, younger));
+  EXPECT_FALSE(order->Before(view, younger, older));
+  t.Admit(younger, 0);
+  t.Preempt(younger, 0);
+  view = ViewOf(&t);
+  EXPECT_TRUE(order->Before(view, younger, older));
 }
 
 double Arrival(const StepView& view, SlotId s) { return static_cast<double>(view.seq.arrival_order[s]); }
@@ -234,6 +277,15 @@ TEST(Order, RankPromotesWhoHasWaitedTooLong) {
   CheckAgainstSort(MakeRankOrder, &reference);
 }
 
+TEST(Order, ShortestPromptCountsWhatMustBeComputedAgain) {
+  struct : Reference {
+    Key KeyOf(const StepView& view, SlotId s) const override {
+      return {static_cast<double>(view.seq.known_committed[s]), Arrival(view, s)};
+    }
+  } reference;
+  CheckAgainstSort(MakeShortestPromptOrder, &reference);
+}
+
 TEST(Order, LarryGoesByItsScore) {
   struct : Reference {
     Key KeyOf(const StepView& view, SlotId s) const override {
@@ -243,6 +295,23 @@ TEST(Order, LarryGoesByItsScore) {
     }
   } reference;
   CheckAgainstSort(MakeLarryOrder, &reference);
+}
+
+// lambda = infinity: whatever waits for how long and however large it is.
+TEST(Order, LarryWithoutEndIsFirstComeFirstServed) {
+  SchedulerLimits limits = Limits(nullptr);
+  limits.policy.larry_lambda = std::numeric_limits<double>::infinity();
+  SequenceTable t(4);
+  auto order = MakeLarryOrder(limits);
+  for (const int32_t prompt : {40, 4, 20}) {
+    SequenceSpec spec;
+    spec.prompt_tokens = prompt;
+    spec.max_output_tokens = 8;
+    t.Add(spec, 0);
+  }
+  const StepView view = ViewOf(&t);
+  order->Rebuild(view);
+  EXPECT_EQ(Walk(order.get(), view), (std::vector<SlotId>{0, 1, 2}));
 }
 
 // The bound of its row: whoever comes more than (requests waiting) / lambda seconds after another never goes before it.
@@ -256,8 +325,7 @@ TEST(Order, LarryPassesNobodyOverForLong) {
     auto order = MakeLarryOrder(limits);
     for (int step = 0; step < 300; ++step) {
       Churn(&t, &rng, step * kSecond);
-      StepView view = ViewOf(&t);
-      view.now_ns = step * kSecond;
+      const StepView view = ViewOf(&t, 0, step * kSecond);
       order->Apply(view);
       t.ClearChanges();
       const std::vector<SlotId> walk = Walk(order.get(), view);

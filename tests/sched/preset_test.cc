@@ -4,42 +4,28 @@
 
 #include <cmath>
 
-#include "engine/harness.h"
 #include "sched/known_lengths.h"
+#include "sched/step_bed.h"
 
 namespace tactus {
 namespace {
 
+using testing::AddRequest;
 using testing::Harness;
 using testing::HarnessConfig;
 using testing::KnownLengths;
-using testing::MakeRequest;
+using testing::Plans;
+using testing::PresetConfig;
 using testing::RequestOutput;
-using testing::Tokens;
-using Plans = std::vector<std::string>;
-
-HarnessConfig Config(const std::string& preset, int64_t budget = 0) {
-  HarnessConfig c;
-  c.scheduler.preset = preset;
-  c.scheduler.limits.token_budget = budget;
-  c.prefix_caching = false;
-  return c;
-}
-
-RequestHandle Add(Harness* h, int32_t prompt, int64_t max_tokens) {
-  Request r = MakeRequest(Tokens(static_cast<uint64_t>(h->handles().size()) + 50, prompt), max_tokens);
-  r.stop.ignore_eos = true;
-  return h->MustSubmit(std::move(r));
-}
 
 // --- sarathi ---
 
 // C = 8: exactly one chunk per step, of what the decodes leave; the second prompt waits although it would fit.
 TEST(Sarathi, OneChunkPerStepFillsWhatTheDecodesLeave) {
-  Harness h(Config("sarathi", 8));
-  Add(&h, 3, 3);
-  Add(&h, 10, 2);
-  Add(&h, 4, 2);
+  Harness h(PresetConfig("sarathi", 8));
+  AddRequest(&h, 3, 3);
+  AddRequest(&h, 10, 2);
+  AddRequest(&h, 4, 2);
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(h.plans(), (Plans{"0:0+3*",
                               "0:3+1* 1:0+7",
@@ -49,11 +35,11 @@ TEST(Sarathi, OneChunkPerStepFillsWhatTheDecodesLeave) {
 }
 
 TEST(Sarathi, NeverPreemptsBecauseTheLongestOutputIsReserved) {
-  HarnessConfig c = Config("sarathi", 64);
+  HarnessConfig c = PresetConfig("sarathi", 64);
   c.num_blocks = 8;
   c.max_model_len = 16;
   Harness h(c);
-  for (int i = 0; i < 4; ++i) Add(&h, 4, 9);   // 4 blocks each in the end: two at a time
+  for (int i = 0; i < 4; ++i) AddRequest(&h, 4, 9);   // 4 blocks each in the end: two at a time
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(h.loop().Stats().preemptions, 0);
   EXPECT_EQ(h.plans()[1], "0:4+1* 1:0+4*");
@@ -63,9 +49,9 @@ TEST(Sarathi, NeverPreemptsBecauseTheLongestOutputIsReserved) {
 // --- chunked-only, hybrid-only (Sarathi-Serve, Table 4) ---
 
 TEST(ChunkedOnly, ChunksAndDecodesTakeTurns) {
-  Harness h(Config("chunked-only", 4));
-  Add(&h, 3, 4);
-  Add(&h, 9, 2);
+  Harness h(PresetConfig("chunked-only", 4));
+  AddRequest(&h, 3, 4);
+  AddRequest(&h, 9, 2);
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(h.plans(), (Plans{"0:0+3* 1:0+1",
                               "0:3+1*",
@@ -76,13 +62,13 @@ TEST(ChunkedOnly, ChunksAndDecodesTakeTurns) {
 }
 
 TEST(HybridOnly, WholePromptsJoinWhateverTheirLength) {
-  HarnessConfig c = Config("hybrid-only", 4);   // the budget counts for nothing
+  HarnessConfig c = PresetConfig("hybrid-only", 4);   // the budget counts for nothing
   c.num_blocks = 10;
   c.max_model_len = 36;
   Harness h(c);
-  Add(&h, 3, 4);
+  AddRequest(&h, 3, 4);
   ASSERT_EQ(h.Settle(), "");
-  Add(&h, 30, 2);
+  AddRequest(&h, 30, 2);
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(h.plans(), (Plans{"0:0+3*", "0:3+1* 1:0+30*", "0:4+1* 1:30+1*", "0:5+1*"}));
 }
@@ -93,13 +79,13 @@ TEST(HybridOnly, WholePromptsJoinWhateverTheirLength) {
 // Each time it comes back with what it has generated, and says the same in the end.
 TEST(S3, WhoOutgrowsItsReservationIsPredictedAgainAndQueued) {
   KnownLengths predictor({4});
-  HarnessConfig c = Config("s3", 64);
+  HarnessConfig c = PresetConfig("s3", 64);
   c.block_size = 1;
   c.num_blocks = 100;
   c.max_model_len = 64;
   c.predictor = &predictor;
   Harness h(c);
-  const RequestHandle handle = Add(&h, 6, 20);
+  const RequestHandle handle = AddRequest(&h, 6, 20);
   ASSERT_EQ(h.Settle(), "");
   EXPECT_EQ(h.kv().Stats().blocks_reserved + h.kv().Stats().blocks_in_use, 6 + 4);
   ASSERT_EQ(h.Run(), "");
@@ -120,13 +106,13 @@ TEST(S3, WhoOutgrowsItsReservationIsPredictedAgainAndQueued) {
 TEST(S3, ReservesThePredictionAndNotTheLimit) {
   for (const char* preset : {"s3", "no-preempt"}) {
     KnownLengths predictor({5});
-    HarnessConfig c = Config(preset, 64);
+    HarnessConfig c = PresetConfig(preset, 64);
     c.block_size = 1;
     c.num_blocks = 60;
     c.max_model_len = 60;
     c.predictor = &predictor;
     Harness h(c);
-    for (int i = 0; i < 4; ++i) Add(&h, 5, 50);
+    for (int i = 0; i < 4; ++i) AddRequest(&h, 5, 50);
     ASSERT_EQ(h.Settle(), "");
     EXPECT_EQ(h.plans()[0], std::string(preset) == "s3" ? "0:0+5* 1:0+5* 2:0+5* 3:0+5*" : "0:0+5*");
   }
@@ -147,11 +133,11 @@ std::vector<SlotId> StartsOf(const std::string& line) {
 TEST(Pia, BatchesHoldOneGroupAndTheOldestDecidesWhich) {
   const std::vector<int32_t> lengths = {3, 25, 4, 27};
   KnownLengths predictor(lengths);
-  HarnessConfig c = Config("pia");
+  HarnessConfig c = PresetConfig("pia");
   c.scheduler.limits.policy.pia_bin_tokens = 10;
   c.predictor = &predictor;
   Harness h(c);
-  for (const int32_t length : lengths) Add(&h, 5, length);
+  for (const int32_t length : lengths) AddRequest(&h, 5, length);
   ASSERT_EQ(h.Run(), "");
   std::vector<std::vector<SlotId>> batches;
   std::vector<size_t> at;
@@ -167,14 +153,14 @@ TEST(Pia, BatchesHoldOneGroupAndTheOldestDecidesWhich) {
 // The bound of its row: however many of another group wait, the oldest is in the next batch.
 TEST(Pia, TheOldestIsInTheNextBatch) {
   KnownLengths predictor({3, 90, 3});
-  HarnessConfig c = Config("pia");
+  HarnessConfig c = PresetConfig("pia");
   c.max_num_seqs = 4;
   c.predictor = &predictor;
   Harness h(c);
-  Add(&h, 5, 3);
+  AddRequest(&h, 5, 3);
   ASSERT_EQ(h.Settle(), "");
-  Add(&h, 5, 90);   // the only one of its group
-  for (int i = 0; i < 10; ++i) Add(&h, 5, 3);
+  AddRequest(&h, 5, 90);   // the only one of its group
+  for (int i = 0; i < 10; ++i) AddRequest(&h, 5, 3);
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(h.plans()[3], "1:0+5*");
 }
@@ -193,18 +179,18 @@ TEST(Trail, ARunningSequenceGivesWayInTheBeginningOnly) {
                              TrailCase{0.5, 15, false}, TrailCase{0, 1, false}, TrailCase{1, 17, true}}) {
     SCOPED_TRACE("c " + std::to_string(t.c) + " after " + std::to_string(t.tokens_before));
     KnownLengths predictor({20, 2});
-    HarnessConfig c = Config("trail", 64);
+    HarnessConfig c = PresetConfig("trail", 64);
     c.max_num_seqs = 1;
     c.scheduler.limits.policy.trail_c = t.c;
     c.predictor = &predictor;
     Harness h(c);
-    const RequestHandle long_one = Add(&h, 5, 20);
+    const RequestHandle long_one = AddRequest(&h, 5, 20);
     ASSERT_EQ(h.Settle(), "");
     while (static_cast<int64_t>(h.outputs()[long_one].choices[0].tokens.size()) < t.tokens_before - 1) {
       ASSERT_TRUE(h.Advance());
       ASSERT_EQ(h.Settle(), "");
     }
-    const RequestHandle short_one = Add(&h, 5, 2);   // seen when the step in flight has brought the last of tokens_before
+    const RequestHandle short_one = AddRequest(&h, 5, 2);   // seen when the step in flight has brought the last of tokens_before
     ASSERT_EQ(h.Run(), "");
     EXPECT_EQ(h.outputs()[long_one].done_event.preemptions, t.gives_way ? 1 : 0);
     EXPECT_EQ(h.outputs()[short_one].done_event.done_ns < h.outputs()[long_one].done_event.done_ns, t.gives_way);
@@ -215,19 +201,19 @@ TEST(Trail, ARunningSequenceGivesWayInTheBeginningOnly) {
 // One with more left does not displace anyone, and the queue is in order of predicted length.
 TEST(Trail, TheShortestGoesFirst) {
   KnownLengths predictor({10, 12, 4, 8});
-  HarnessConfig c = Config("trail", 64);
+  HarnessConfig c = PresetConfig("trail", 64);
   c.max_num_seqs = 1;
   c.predictor = &predictor;
   Harness h(c);
-  Add(&h, 5, 10);
+  AddRequest(&h, 5, 10);
   ASSERT_EQ(h.Settle(), "");
   for (int i = 0; i < 9; ++i) {   // 9 of 10 done: protected
     ASSERT_TRUE(h.Advance());
     ASSERT_EQ(h.Settle(), "");
   }
-  Add(&h, 5, 12);
-  Add(&h, 5, 4);
-  Add(&h, 5, 8);
+  AddRequest(&h, 5, 12);
+  AddRequest(&h, 5, 4);
+  AddRequest(&h, 5, 8);
   ASSERT_EQ(h.Run(), "");
   std::vector<SlotId> started;
   for (const std::string& line : h.plans()) {
@@ -240,12 +226,12 @@ TEST(Trail, TheShortestGoesFirst) {
 // A shortage of memory: the one with the most left is recomputed, not the youngest.
 TEST(Trail, MemoryComesFromWhoHasTheMostLeft) {
   KnownLengths predictor({30, 9});
-  HarnessConfig c = Config("trail", 64);
+  HarnessConfig c = PresetConfig("trail", 64);
   c.num_blocks = 6;
   c.max_model_len = 24;
   c.predictor = &predictor;
   Harness h(c);
-  const RequestHandle long_one = Add(&h, 7, 16), short_one = Add(&h, 7, 9);
+  const RequestHandle long_one = AddRequest(&h, 7, 16), short_one = AddRequest(&h, 7, 9);
   ASSERT_EQ(h.Run(), "");
   EXPECT_GT(h.outputs()[long_one].done_event.preemptions, 0);
   EXPECT_EQ(h.outputs()[short_one].done_event.preemptions, 0);
@@ -259,18 +245,18 @@ int64_t StepsUntilTheLongOneStarts(const std::string& preset, int64_t starvation
   lengths.push_back(100);
   for (int i = 0; i < 400; ++i) lengths.push_back(2);
   KnownLengths predictor(lengths);
-  HarnessConfig c = Config(preset, 64);
+  HarnessConfig c = PresetConfig(preset, 64);
   c.max_num_seqs = 1;
   c.scheduler.limits.policy.ltr_starvation_steps = starvation_steps;
   c.predictor = &predictor;
   Harness h(c);
-  Add(&h, 5, 2);
+  AddRequest(&h, 5, 2);
   EXPECT_EQ(h.Settle(), "");
-  const RequestHandle long_one = Add(&h, 5, 100);
+  const RequestHandle long_one = AddRequest(&h, 5, 100);
   const int64_t arrived = h.steps();
   for (int i = 0; i < 200; ++i) {
-    Add(&h, 5, 2);
-    Add(&h, 5, 2);
+    AddRequest(&h, 5, 2);
+    AddRequest(&h, 5, 2);
     for (int step = 0; step < 4; ++step) {
       if (h.outputs()[long_one].choices[0].tokens.size() > 0) return h.steps() - arrived;
       if (!h.Advance()) ADD_FAILURE() << "nothing runs";
@@ -297,7 +283,7 @@ TEST(Ltr, ThePromotedAreSparedForTheirQuantum) {
   for (const int64_t quantum : {1, 1000}) {
     SCOPED_TRACE(quantum);
     KnownLengths predictor({30, 8, 20});
-    HarnessConfig c = Config("ltr", 64);
+    HarnessConfig c = PresetConfig("ltr", 64);
     c.num_blocks = 12;
     c.max_model_len = 48;
     c.max_num_seqs = 2;
@@ -305,10 +291,10 @@ TEST(Ltr, ThePromotedAreSparedForTheirQuantum) {
     c.scheduler.limits.policy.ltr_quantum_steps = quantum;
     c.predictor = &predictor;
     Harness h(c);
-    const RequestHandle old = Add(&h, 7, 30);
-    Add(&h, 7, 8);
+    const RequestHandle old = AddRequest(&h, 7, 30);
+    AddRequest(&h, 7, 8);
     ASSERT_EQ(h.Settle(), "");
-    const RequestHandle waits = Add(&h, 15, 20);   // for the second place, longer than 4 steps
+    const RequestHandle waits = AddRequest(&h, 15, 20);   // for the second place, longer than 4 steps
     ASSERT_EQ(h.Run(), "");
     EXPECT_EQ(h.outputs()[old].done_event.preemptions > 0, quantum == 1000);
     EXPECT_EQ(h.outputs()[waits].done_event.preemptions > 0, quantum == 1);
@@ -321,17 +307,17 @@ TEST(Ltr, ThePromotedAreSparedForTheirQuantum) {
 // counts 2 * (0.5 - 0.025) = 0.95 points against it, so it goes first. With six more in the queue it counts 3.8.
 TEST(Larry, PressureBringsSmallPromptsForward) {
   for (const int crowd : {0, 6}) {
-    HarnessConfig c = Config("larry");
+    HarnessConfig c = PresetConfig("larry");
     c.num_blocks = 40;
     c.max_num_seqs = 1;
     c.scheduler.limits.policy.larry_lambda = 100;
     Harness h(c);
-    Add(&h, 4, 2);
+    AddRequest(&h, 4, 2);
     ASSERT_EQ(h.Settle(), "");
-    const RequestHandle large = Add(&h, 80, 1);
+    const RequestHandle large = AddRequest(&h, 80, 1);
     h.clock().Advance(10 * kMillisecond);
-    const RequestHandle small = Add(&h, 4, 1);
-    for (int i = 0; i < crowd; ++i) Add(&h, 80, 1);
+    const RequestHandle small = AddRequest(&h, 4, 1);
+    for (int i = 0; i < crowd; ++i) AddRequest(&h, 80, 1);
     ASSERT_EQ(h.Run(), "");
     const bool large_first = h.outputs()[large].done_event.scheduled_ns < h.outputs()[small].done_event.scheduled_ns;
     EXPECT_EQ(large_first, crowd == 0);

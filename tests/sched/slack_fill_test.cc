@@ -7,38 +7,32 @@
 #include <sstream>
 
 #include "base/rng.h"
-#include "engine/harness.h"
+#include "sched/step_bed.h"
 
 namespace tactus {
 namespace {
 
+using testing::AddRequest;
 using testing::Harness;
 using testing::HarnessConfig;
-using testing::MakeRequest;
-using testing::Tokens;
-using Plans = std::vector<std::string>;
+using testing::Plans;
+using testing::PresetConfig;
 
 constexpr DurationNs kMs = kMillisecond;
 constexpr DurationNs kLoose = 3600 * kSecond;
 
 HarnessConfig Config(const std::string& preset, int64_t budget) {
-  HarnessConfig c;
-  c.scheduler.preset = preset;
-  c.scheduler.limits.token_budget = budget;
+  HarnessConfig c = PresetConfig(preset, budget);
   c.scheduler.limits.policy.accelgen_ttft_s = 3600;   // nothing is urgent that does not say so
   c.scheduler.limits.policy.accelgen_tbt_s = 3600;
   c.scheduler.limits.policy.accelgen_long_prompt = 10;
-  c.prefix_caching = false;
   c.executor.step_base_ns = kMs;
   c.executor.step_token_ns = 0;
   return c;
 }
 
 RequestHandle Add(Harness* h, int32_t prompt, int64_t max_tokens, Slo slo = {}) {
-  Request r = MakeRequest(Tokens(static_cast<uint64_t>(h->handles().size()) + 50, prompt), max_tokens);
-  r.slo = slo;
-  h->MustSubmit(std::move(r));
-  return h->handles().back();
+  return AddRequest(h, prompt, max_tokens, [&slo](Request* r) { r->slo = slo; });
 }
 
 // The plans of `submit`'s requests, which arrive at once after a first step has set T_max to 1 ms and L_c to 1.

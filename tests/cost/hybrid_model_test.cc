@@ -1,0 +1,286 @@
+// How a step's time is put together from its operators', by hand: operators that take as long as a test can compute in its head.
+#include "cost/hybrid_model.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+namespace tactus::cost {
+namespace {
+
+// One ns per multiplication of a product; per byte of a small operator what the test says.
+struct KnownOperators final : OperatorTimes {
+  double norm = 0, rope = 0, activation = 0, add = 0, kv_write = 0, embed = 0, sample = 0;   // ns per byte
+  double gemm = 0, base = 0, adds = 0, alone = 0, decode = 0, beside = 0, all_reduce = 0, send = 0, far_send = 0;
+
+  std::function<double(int64_t)> Gemm(const WeightFormat& format, int64_t n, int64_t k) const override {
+    return [this, n, k, wide = format.weight_bytes / 2](int64_t m) { return gemm * wide * static_cast<double>(m * n * k); };
+  }
+  double PrefillBaseNs(const AttentionShape&) const override { return base; }
+  double PrefillAddsNs(const AttentionShape&, double tokens, double context) const override { return adds * (tokens + context); }
+  double PrefillAloneNs(const AttentionShape&, double tokens, double context) const override { return alone * (tokens + context); }
+  double DecodeNs(const AttentionShape&, double batch, double context) const override { return decode * (batch + context); }
+  double DecodeBesideChunkNs(const AttentionShape&, double batch, double context) const override { return beside * (batch + context); }
+  double ElementwiseNs(Elementwise op, double bytes) const override {
+    switch (op) {
+      case Elementwise::kEmbed: return embed * bytes;
+      case Elementwise::kNorm: return norm * bytes;
+      case Elementwise::kRope: return rope * bytes;
+      case Elementwise::kActivation: return activation * bytes;
+      case Elementwise::kAdd: return add * bytes;
+      case Elementwise::kKvWrite: return kv_write * bytes;
+      case Elementwise::kSample: return sample * bytes;
+    }
+    return 0;
+  }
+  double AllReduceNs(double bytes, int32_t gpus) const override { return all_reduce * bytes * gpus; }
+  double SendNs(double bytes, bool crosses) const override { return (crosses ? far_send : send) * bytes; }
+};
+
+struct Parts {
+  ModelSpec model;
+  Deployment deployment;
+  DeviceSpec device;
+  KnownOperators operators;
+  FitCoverage coverage;
+  double overhead_ns = 0;
+
+  // Five layers; 8 query heads and 2 KV heads of 4: widths 32 and 8, hidden 16, 24 in between, a vocabulary of 100.
+  Parts() {
+    model.name = "five";
+    model.layers = 5;
+    model.hidden = 16;
+    model.q_heads = 8;
+    model.kv_heads = 2;
+    model.head_dim = 4;
+    model.ffn = 24;
+    model.vocab = 100;
+    model.context = 4096;
+    device = *FindDevice("h100");
+  }
+  HybridModel Make() const {
+    return HybridModel(deployment, model, device, {"bfloat16", 2, 2, device.bf16_flops}, overhead_ns,
+                       std::make_unique<KnownOperators>(operators), {"", coverage});
+  }
+};
+
+struct Shape {
+  std::vector<ChunkShape> chunks;
+  int64_t decodes = 0, context = 0, rows = 0, padded = 0, swapped = 0;
+};
+StepShape Of(const Shape& s) {
+  StepShape shape;
+  shape.chunks = s.chunks;
+  shape.decodes = s.decodes;
+  shape.decode_context_tokens = s.context;
+  shape.logit_rows = s.rows;
+  shape.padded_tokens = s.padded;
+  shape.swap_blocks = s.swapped;
+  return shape;
+}
+
+// Ten tokens through the four products of five layers: qkv 48 x 16, out 16 x 32, gate and up 48 x 16, down 16 x 24.
+TEST(HybridModel, MatrixProductsOfEveryLayer) {
+  Parts p;
+  p.operators.gemm = 1;
+  const int64_t layer = 48 * 16 + 16 * 32 + 48 * 16 + 16 * 24;
+  const Shape ten{{{0, 10}}};
+  EXPECT_EQ(p.Make().StepTimeNs(Of(ten)), 5 * 10 * layer);
+  p.model.gated = false;
+  EXPECT_EQ(p.Make().StepTimeNs(Of(ten)), 5 * 10 * (layer - 24 * 16));
+  // Two devices have half of every width; of the KV heads one each, and not less with four.
+  p.model.gated = true;
+  p.deployment.tp = 2;
+  EXPECT_EQ(p.Make().StepTimeNs(Of(ten)), 5 * 10 * layer / 2);
+  p.deployment.tp = 4;
+  EXPECT_EQ(p.Make().StepTimeNs(Of(ten)), 5 * 10 * (16 * 16 + 16 * 8 + 12 * 16 + 16 * 6));
+}
+
+// Decodes, chunks and padding are all rows of the products.
+TEST(HybridModel, EveryTokenIsARow) {
+  Parts p;
+  p.operators.gemm = 1;
+  const HybridModel m = p.Make();
+  EXPECT_EQ(m.StepTimeNs(Of({{{0, 10}}, 3, 100})), m.StepTimeNs(Of({{{0, 13}}})));
+  EXPECT_EQ(m.StepTimeNs(Of({{{0, 10}}, 3, 100, 0, 4})), m.StepTimeNs(Of({{{0, 17}}})));
+}
+
+// Per layer and token, in bytes: hidden 32, queries 64, K or V 16, in between 48.
+TEST(HybridModel, SmallOperatorsOfALayer) {
+  const Shape one{{{0, 1}}};
+  const auto ns = [&one](const Parts& p) { return p.Make().StepTimeNs(Of(one)); };
+  Parts p;
+  p.operators.norm = 1;
+  EXPECT_EQ(ns(p), 5 * 2 * 4 * 32);
+  p.model.qk_norm = true;
+  EXPECT_EQ(ns(p), 5 * (2 * 4 * 32 + 2 * (64 + 16)));
+  p.model.qk_norm = false;
+  p.model.parallel = true;   // one norm for attention and feed-forward, and a sum of both
+  EXPECT_EQ(ns(p), 5 * 4 * 32);
+  p.operators.norm = 0;
+  p.operators.add = 1;
+  EXPECT_EQ(ns(p), 5 * 3 * 32);
+  p.model.parallel = false;
+  EXPECT_EQ(ns(p), 0);
+
+  Parts rope;
+  rope.operators.rope = 1;
+  EXPECT_EQ(ns(rope), 5 * 2 * (64 + 16));
+  rope.model.rope = false;
+  EXPECT_EQ(ns(rope), 0);
+
+  Parts write;
+  write.operators.kv_write = 1;
+  EXPECT_EQ(ns(write), 5 * 2 * (16 + 16));   // K and V read, and written
+  write.deployment.kv_dtype = "fp8";
+  EXPECT_EQ(ns(write), 5 * 2 * (16 + 8));    // ... at a byte each
+
+  Parts activation;
+  activation.operators.activation = 1;
+  EXPECT_EQ(ns(activation), 5 * 3 * 48);
+  activation.model.gated = false;
+  EXPECT_EQ(ns(activation), 5 * 2 * 48);
+}
+
+// Two all-reduces per layer under tensor parallelism, one where attention and feed-forward run in parallel.
+TEST(HybridModel, AllReduces) {
+  Parts p;
+  p.operators.all_reduce = 1;
+  const Shape ten{{{0, 10}}};
+  EXPECT_EQ(p.Make().StepTimeNs(Of(ten)), 0);
+  p.deployment.tp = 2;
+  EXPECT_EQ(p.Make().StepTimeNs(Of(ten)), 5 * 2 * 10 * 32 * 2);
+  p.model.parallel = true;
+  EXPECT_EQ(p.Make().StepTimeNs(Of(ten)), 5 * 10 * 32 * 2);
+}
+
+// The embedding is read and written per token; the head multiplies rows of logits, 16 bits wide, and the sampler reads them.
+TEST(HybridModel, EmbeddingHeadAndSampler) {
+  Parts p;
+  p.operators.embed = 1;
+  EXPECT_EQ(p.Make().StepTimeNs(Of({{{0, 10}}})), 10 * 2 * 32);
+  p.operators.embed = 0;
+  p.operators.sample = 1;
+  EXPECT_EQ(p.Make().StepTimeNs(Of({{{0, 10}}, 0, 0, 3})), 3 * 100 * 4);
+  p.operators.sample = 0;
+  p.operators.gemm = 1;
+  const HybridModel m = p.Make();
+  EXPECT_EQ(m.StepTimeNs(Of({{{0, 10}}, 0, 0, 3})) - m.StepTimeNs(Of({{{0, 10}}})), 3 * 100 * 16);
+  // Three devices have 34 columns each; their shares are gathered from the two others.
+  p.deployment.tp = 3;
+  p.operators.send = 1;
+  const HybridModel three = p.Make();
+  EXPECT_EQ(three.StepTimeNs(Of({{{0, 10}}, 0, 0, 3})) - three.StepTimeNs(Of({{{0, 10}}})), 3 * 34 * 16 + 2 * 3 * 34 * 2);
+}
+
+// The kernel's base once and what each chunk adds, or the longest chunk alone, whichever is longer.
+TEST(HybridModel, ChunksShareAKernel) {
+  Parts p;
+  p.operators.base = 100;
+  p.operators.adds = 1;
+  EXPECT_EQ(p.Make().StepTimeNs(Of({{{127, 15}}})), 5 * (100 + 142));
+  EXPECT_EQ(p.Make().StepTimeNs(Of({{{127, 15}, {63, 31}}})), 5 * (100 + 142 + 94));
+  p.operators.alone = 3;
+  EXPECT_EQ(p.Make().StepTimeNs(Of({{{63, 31}, {127, 15}}})), 5 * 3 * 142);
+  EXPECT_EQ(p.Make().StepTimeNs(Of({})), 0) << "no chunk, no kernel";
+}
+
+// Decodes alone; beside a chunk as measured there, but a step with a chunk is never faster than without.
+TEST(HybridModel, DecodesAloneAndBesideAChunk) {
+  Parts p;
+  p.operators.decode = 2;
+  p.operators.beside = 3;
+  const HybridModel m = p.Make();
+  EXPECT_EQ(m.StepTimeNs(Of({{}, 7, 7 * 63})), 5 * 2 * (7 + 63));
+  EXPECT_EQ(m.StepTimeNs(Of({{{0, 1}}, 7, 7 * 63})), 5 * 3 * (7 + 63));
+  p.operators.beside = 1;
+  EXPECT_EQ(p.Make().StepTimeNs(Of({{{0, 1}}, 7, 7 * 63})), 5 * 2 * (7 + 63));
+  p.operators.base = 40;
+  p.operators.beside = 0;
+  EXPECT_EQ(p.Make().StepTimeNs(Of({{{0, 1}}, 7, 7 * 63})), 5 * 2 * (7 + 63));   // 40 of the chunk's base, and the rest
+}
+
+// A window of 63 tokens: nobody reads more, and a long chunk is a row of pieces that each see their own.
+TEST(HybridModel, AWindowBoundsTheContext) {
+  Parts p;
+  p.model.window = 63;
+  p.operators.decode = 1;
+  EXPECT_EQ(p.Make().StepTimeNs(Of({{}, 7, 7 * 1023})), 5 * (7 + 63));
+  EXPECT_EQ(p.Make().StepTimeNs(Of({{}, 7, 7 * 31})), 5 * (7 + 31));
+  p.operators.decode = 0;
+  p.operators.adds = 1;
+  EXPECT_EQ(p.Make().StepTimeNs(Of({{{1023, 31}}})), 5 * (31 + 63));
+  EXPECT_EQ(p.Make().StepTimeNs(Of({{{1023, 127}}})), std::llround(5 * (63 + 63) * (127 / 63.0)));
+  p.operators.adds = 0;
+  p.operators.alone = 1;
+  EXPECT_EQ(p.Make().StepTimeNs(Of({{{1023, 31}}})), 5 * (31 + 63));
+}
+
+// Five layers on two stages: three and two. The first has the embedding, the host's time and the swaps, the last the head.
+TEST(HybridModel, Stages) {
+  Parts p;
+  p.deployment.pp = 2;
+  p.operators.gemm = 1;
+  const int64_t layer = 48 * 16 + 16 * 32 + 48 * 16 + 16 * 24;
+  const StepShape ten = Of({});
+  EXPECT_EQ(p.Make().StageTimeNs(ten, 0), 0);
+  const Shape step{{{0, 10}}, 0, 0, 3};
+  EXPECT_EQ(p.Make().StageTimeNs(Of(step), 0), 3 * 10 * layer);
+  EXPECT_EQ(p.Make().StageTimeNs(Of(step), 1), 2 * 10 * layer + 3 * 100 * 16);
+  p.operators.gemm = 0;
+  p.operators.embed = 1;
+  p.overhead_ns = 7;
+  EXPECT_EQ(p.Make().StageTimeNs(Of(step), 0), 640 + 7);
+  EXPECT_EQ(p.Make().StageTimeNs(Of(step), 1), 0);
+  EXPECT_EQ(p.Make().StageTimeNs(Of({}), 0), 0) << "a step without tokens needs no host";
+  EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 0);
+  p.operators.send = 1;
+  EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32);
+  EXPECT_EQ(p.Make().StepTimeNs(Of(step)), 647 + 320);
+  p.operators.far_send = 5;
+  EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32) << "eight devices share a group";
+  p.device.group = 1;
+  EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32 * 5);
+  p.deployment.pp = 1;
+  EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 0);
+}
+
+// A block of 16 tokens, each 2 x 8 x 2 bytes in five layers, at 80 % of PCIe's 64 GB/s: 2,560 bytes, 50 ns.
+TEST(HybridModel, SwappedBlocks) {
+  Parts p;
+  p.deployment.block_size = 16;
+  EXPECT_EQ(p.Make().StepTimeNs(Of({{{0, 1}}, 0, 0, 0, 0, 4})), 4 * 50);
+}
+
+// Work and traffic that figures of merit are divided by: of the whole model, however it is split.
+TEST(HybridModel, FlopsAndBytes) {
+  Parts p;
+  const double layer = 16 * (8 + 4) * 4 + 32 * 16 + 3 * 16 * 24;
+  for (const int32_t tp : {1, 2, 4}) {
+    p.deployment.tp = tp;
+    const HybridModel m = p.Make();
+    // Ten tokens behind 20 and three decodes over 90: 4 x 32 per query and key.
+    const Shape step{{{20, 10}}, 3, 90, 4};
+    const StepShape s = Of(step);
+    EXPECT_NEAR(m.StepFlops(s), 5 * (2 * layer * 13 + 4 * 32 * (10 * (20 + 5.5) + 90)) + 2 * 1600 * 4, 1e-6);
+    EXPECT_NEAR(m.StepBytes(s), 5 * (layer * 2 + 2 * 8 * 2 * (90 + 30)) + 1600 * 2, 1e-6);
+    EXPECT_NEAR(m.StepBytes(Of({{{20, 10}}, 3, 90, 0})), 5 * (layer * 2 + 2 * 8 * 2 * (90 + 30)), 1e-6) << "no row, no head";
+  }
+}
+
+// What a run asked beyond the measurements is named with how far.
+TEST(HybridModel, ExtrapolationNamesWhatIsBeyond) {
+  Parts p;
+  p.coverage.most_tokens = 100;
+  p.coverage.most_chunk = 50;
+  p.coverage.most_batch = 8;
+  p.coverage.most_context = 64;
+  const HybridModel m = p.Make();
+  EXPECT_EQ(m.Extrapolation(Of({{{0, 50}}, 8, 8 * 64})), "");
+  EXPECT_EQ(m.Extrapolation(Of({{{0, 51}}, 9, 9 * 128, 0, 60})),
+            "tokens per step 120 (measured up to 100: 1.2 x beyond); tokens per chunk 51 (measured up to 50: 1.0 x beyond); "
+            "decodes 9 (measured up to 8: 1.1 x beyond); mean context of decodes 128 (measured up to 64: 2.0 x beyond)");
+}
+
+}  // namespace
+}  // namespace tactus::cost

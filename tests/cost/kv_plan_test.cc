@@ -1,0 +1,177 @@
+// What one device holds, computed by hand: weights under every split, activations of a step, and the KV that is left.
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "cost/hybrid_model.h"
+
+namespace tactus::cost {
+namespace {
+
+// Three layers of 64 x (2 x 64 + 2 x 16) + 3 x 64 x 96 = 28,672 weights, and two tables of 64,000.
+ModelSpec Small() {
+  ModelSpec m;
+  m.name = "small";
+  m.layers = 3;
+  m.hidden = 64;
+  m.q_heads = 8;
+  m.kv_heads = 2;
+  m.head_dim = 8;
+  m.ffn = 96;
+  m.vocab = 1000;
+  m.context = 4096;
+  return m;
+}
+const WeightFormat kBf16{"bfloat16", 2, 2, 1e14};
+
+TEST(WeightBytes, OfTheWholeModel) {
+  EXPECT_EQ(WeightBytesPerDevice(Small(), kBf16, 1, 1), 2 * (3 * 28672 + 2 * 64000));
+  EXPECT_EQ(Small().Parameters(), 3 * 28672 + 2 * 64000);
+}
+
+TEST(WeightBytes, ATiedHeadIsTheEmbedding) {
+  ModelSpec tied = Small();
+  tied.tied = true;
+  EXPECT_EQ(WeightBytesPerDevice(tied, kBf16, 1, 1), 2 * (3 * 28672 + 64000));
+}
+
+TEST(WeightBytes, WithoutAGateThereIsOneProjectionLess) {
+  ModelSpec plain = Small();
+  plain.gated = false;
+  EXPECT_EQ(WeightBytesPerDevice(plain, kBf16, 1, 1), 2 * (3 * (28672 - 64 * 96) + 2 * 64000));
+}
+
+TEST(WeightBytes, TensorParallelSharesDivideEverything) {
+  EXPECT_EQ(WeightBytesPerDevice(Small(), kBf16, 2, 1), 2 * (3 * 28672 + 2 * 64000) / 2);
+}
+
+// Four devices and two KV heads: each holds two of the eight query heads, and one KV head that another device holds too.
+TEST(WeightBytes, KvHeadsAreHeldTwiceBeyondTheirNumber) {
+  EXPECT_EQ(WeightBytesPerDevice(Small(), kBf16, 4, 1), 2 * (3 * (64 * (2 * 16 + 2 * 8) + 3 * 64 * 24) + 2 * 16000));
+}
+
+// Three layers on two stages: the first has two of them. It holds the embedding and the last one the head: one table each.
+TEST(WeightBytes, TheLargestStageCounts) {
+  EXPECT_EQ(WeightBytesPerDevice(Small(), kBf16, 1, 2), 2 * (2 * 28672 + 64000));
+  EXPECT_EQ(WeightBytesPerDevice(Small(), kBf16, 1, 3), 2 * (28672 + 64000));
+  ModelSpec tied = Small();
+  tied.tied = true;   // the last stage needs a copy of the embedding
+  EXPECT_EQ(WeightBytesPerDevice(tied, kBf16, 1, 2), 2 * (2 * 28672 + 64000));
+}
+
+// A quantised format narrows the layers; the tables keep 16 bits.
+TEST(WeightBytes, TablesKeepSixteenBits) {
+  EXPECT_EQ(WeightBytesPerDevice(Small(), {"int8", 1, 1, 1e14}, 1, 1), 3 * 28672 + 2 * 2 * 64000);
+}
+
+class KvPlanTest : public testing::Test {
+ protected:
+  static HybridModel Model(ModelSpec spec, int32_t tp = 1, int32_t pp = 1, const std::string& kv = "bfloat16") {
+    Deployment d;
+    d.tp = tp;
+    d.pp = pp;
+    d.kv_dtype = kv;
+    const DeviceSpec device = Device();
+    return HybridModel(d, std::move(spec), device, kBf16, 0, MakeRoofline(device), {});
+  }
+  static DeviceSpec Device() {
+    DeviceSpec device = *FindDevice("h100");
+    device.memory_bytes = kMemory;
+    return device;
+  }
+  static constexpr int64_t kMemory = int64_t{1} << 30;
+  static constexpr int64_t kRuntime = int64_t{256} << 20;
+};
+
+// A token of a step holds gate, up and their product (96 each) and three copies of the residual stream (64 each), 2 bytes each;
+// 256 rows of logits 12 bytes per entry of the vocabulary.
+TEST_F(KvPlanTest, ActivationsOfAStep) {
+  const auto plan = Model(Small()).PlanKv(0.5, 16, 2048);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->activation_bytes_per_device, 2048 * 2 * (3 * 96 + 3 * 64) + 256 * 1000 * 12 + kRuntime);
+  ModelSpec plain = Small();
+  plain.gated = false;
+  EXPECT_EQ(Model(plain).PlanKv(0.5, 16, 2048)->activation_bytes_per_device, 2048 * 2 * (2 * 96 + 3 * 64) + 256 * 1000 * 12 + kRuntime);
+  EXPECT_EQ(Model(Small(), 2).PlanKv(0.5, 16, 2048)->activation_bytes_per_device,
+            2048 * 2 * (3 * 48 + 3 * 64) + 256 * 1000 * 12 + kRuntime);
+  // A step of 100 tokens has no more than 100 rows.
+  EXPECT_EQ(Model(Small()).PlanKv(0.5, 16, 100)->activation_bytes_per_device, 100 * 2 * (3 * 96 + 3 * 64) + 100 * 1000 * 12 + kRuntime);
+}
+
+// Steps without a limit are planned for 16,384 tokens, or for one context where that is longer.
+TEST_F(KvPlanTest, ActivationsOfAStepWithoutALimit) {
+  const int64_t token = 2 * (3 * 96 + 3 * 64), rest = 256 * 1000 * 12 + kRuntime;
+  const int64_t unlimited = int64_t{1} << 40;
+  EXPECT_EQ(Model(Small()).PlanKv(0.9, 16, unlimited)->activation_bytes_per_device, 16384 * token + rest);
+  EXPECT_EQ(Model(Small()).PlanKv(0.9, 16, 16385)->activation_bytes_per_device, 16384 * token + rest);
+  ModelSpec deep = Small();
+  deep.context = 20000;
+  EXPECT_EQ(Model(deep).PlanKv(0.9, 16, unlimited)->activation_bytes_per_device, 20000 * token + rest);
+  EXPECT_EQ(Model(deep).PlanKv(0.9, 16, 18000)->activation_bytes_per_device, 18000 * token + rest);
+}
+
+// A token's K and V: 2 x 3 layers x 2 heads x 8 x 2 bytes = 192. What is left is cut into blocks of 16 of them.
+TEST_F(KvPlanTest, BlocksAreWhatIsLeft) {
+  const auto plan = Model(Small()).PlanKv(0.5, 16, 2048);
+  EXPECT_EQ(plan->kv_bytes_per_token, 192);
+  const int64_t left = kMemory / 2 - plan->weight_bytes_per_device - plan->activation_bytes_per_device;
+  EXPECT_EQ(plan->num_blocks, left / (16 * 192));
+  EXPECT_EQ(plan->kv_bytes_per_device, plan->num_blocks * 16 * 192);
+  EXPECT_EQ(Model(Small(), 1, 1, "fp8").PlanKv(0.5, 16, 2048)->kv_bytes_per_token, 96);
+}
+
+// The stage with the most layers decides: two of three. With four devices per layer each holds one KV head.
+TEST_F(KvPlanTest, ADevicesShareOfAToken) {
+  const auto two_stages = Model(Small(), 1, 2).PlanKv(0.5, 16, 2048);
+  EXPECT_EQ(two_stages->kv_bytes_per_token, 192);
+  EXPECT_EQ(two_stages->kv_bytes_per_device, two_stages->num_blocks * 16 * (2 * 2 * 2 * 8 * 2));
+  const auto four = Model(Small(), 4).PlanKv(0.5, 16, 2048);
+  EXPECT_EQ(four->kv_bytes_per_device, four->num_blocks * 16 * (2 * 3 * 1 * 8 * 2));
+}
+
+// The whole memory may be planned with; more or nothing may not.
+TEST_F(KvPlanTest, ShareOfTheMemory) {
+  const HybridModel model = Model(Small());
+  EXPECT_TRUE(model.PlanKv(1.0, 16, 2048).ok());
+  for (const double share : {0.0, -0.5, 1.001, std::nan("")}) EXPECT_FALSE(model.PlanKv(share, 16, 2048).ok()) << share;
+  EXPECT_FALSE(model.PlanKv(0.5, 16, 0).ok());
+}
+
+// What does not fit names the fewest devices that hold it with a tenth of the memory left for KV: at most eight share a layer.
+TEST_F(KvPlanTest, TheRefusalNamesWhatFits) {
+  ModelSpec wide = Small();   // three layers of 128 MiB
+  wide.hidden = 2048;
+  wide.q_heads = wide.kv_heads = 16;
+  wide.head_dim = 128;
+  wide.ffn = 8192;
+  const auto needed = [&wide](int32_t tp, int32_t pp) {
+    const auto plan = Model(wide, tp, pp).PlanKv(1, 16, 2048);
+    return plan->weight_bytes_per_device + plan->activation_bytes_per_device;
+  };
+  const auto refusal = [&wide](int64_t memory) {
+    const auto plan = Model(wide).PlanKv(static_cast<double>(memory) / static_cast<double>(kMemory), 16, 2048);
+    return plan.ok() ? std::string("fits") : plan.status().message();
+  };
+  const auto between = [](int64_t a, int64_t b) { return (a + b) / 2 * 10 / 9; };
+  EXPECT_NE(refusal(between(needed(4, 1), needed(2, 1))).find("--tp 4 --pp 1 fits"), std::string::npos)
+      << refusal(between(needed(4, 1), needed(2, 1)));
+  EXPECT_NE(refusal(needed(2, 1) * 100 / 95).find("--tp 4 --pp 1 fits"), std::string::npos) << "two leave a twentieth for KV";
+  EXPECT_NE(refusal(between(needed(8, 2), needed(8, 1))).find("--tp 8 --pp 2 fits"), std::string::npos)
+      << refusal(between(needed(8, 2), needed(8, 1)));
+  EXPECT_NE(refusal(needed(8, 3)).find("no tp x pp up to 64 devices holds it"), std::string::npos) << refusal(needed(8, 3));
+}
+
+// Exactly one block fits, or it is refused with the numbers.
+TEST_F(KvPlanTest, OneBlockIsEnough) {
+  const HybridModel model = Model(Small());
+  const auto plan = model.PlanKv(0.5, 16, 2048);
+  const int64_t needed = plan->weight_bytes_per_device + plan->activation_bytes_per_device + 16 * 192;
+  const auto share = [](int64_t bytes) { return (static_cast<double>(bytes) + 0.5) / static_cast<double>(kMemory); };
+  EXPECT_EQ(model.PlanKv(share(needed), 16, 2048)->num_blocks, 1);
+  const auto refused = model.PlanKv(share(needed - 1), 16, 2048);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("small does not fit h100"), std::string::npos) << refused.status().message();
+}
+
+}  // namespace
+}  // namespace tactus::cost

@@ -1,0 +1,245 @@
+// AccelGen's composition, one step at a time on views made by hand: every rule of slack-fill with the plan that follows from it.
+// All steps so far took 1 ms (T_max), chunks had 8 tokens (L_c): urgent is who has at most 1 ms of slack.
+#include <gtest/gtest.h>
+
+#include "sched/step_bed.h"
+
+namespace tactus {
+namespace {
+
+using testing::HarnessConfig;
+using testing::PresetConfig;
+using testing::StepBed;
+
+constexpr DurationNs kMs = kMillisecond;
+constexpr DurationNs kHour = 3600 * kSecond;
+
+HarnessConfig Config(int64_t budget) {
+  HarnessConfig c = PresetConfig("accelgen", budget);
+  c.scheduler.limits.policy.accelgen_ttft_s = 3600;   // nothing is urgent that does not say so
+  c.scheduler.limits.policy.accelgen_tbt_s = 3600;
+  c.scheduler.limits.policy.accelgen_long_prompt = 100;
+  c.scheduler.budget = "fixed";
+  c.max_model_len = 256;
+  return c;
+}
+
+struct SlackBed : StepBed {
+  explicit SlackBed(const HarnessConfig& config) : StepBed(config) {
+    StepRecord r;
+    r.step = 0;
+    r.end_ns = kMs;
+    r.prefill_tokens = 8;
+    r.prefill_items = 1;
+    Ended(r);
+  }
+};
+
+// A decode with a TBT objective of 2 ms has 1 ms of slack once it waits: urgent. The step's first token is set aside for it; once
+// it has it, the urgent prompt takes all that is left.
+TEST(SlackFillStep, ATokenSetAsideIsReleasedOnceTheDecodeHasIt) {
+  SlackBed bed(Config(8));
+  bed.Decoding(4, 1, {.slo = {0, 2 * kMs, 0}});
+  bed.Prefilling(40, 8, {.slo = {5 * kMs, 0, 0}});   // 32 tokens left: 4 chunks of 1 ms, 1 ms of slack, and younger
+  EXPECT_EQ(bed.Plan(), "0:4+1* 1:8+7");
+}
+
+// The prompt has less slack and goes first: a token stays for the decode.
+TEST(SlackFillStep, AnUrgentDecodesTokenIsSetAsideFromPromptsBeforeIt) {
+  SlackBed bed(Config(8));
+  bed.Decoding(4, 1, {.slo = {0, 2 * kMs, 0}});
+  bed.Prefilling(40, 8, {.slo = {4 * kMs, 0, 0}});   // no slack at all
+  EXPECT_EQ(bed.Plan(), "1:8+7 0:4+1*");
+}
+
+// A decode that is not urgent has nothing set aside: it sits the step out and keeps its KV.
+TEST(SlackFillStep, ADecodeThatIsNotUrgentGivesWay) {
+  SlackBed bed(Config(8));
+  bed.Decoding(4, 1, {.slo = {0, 2 * kMs + 1, 0}});
+  bed.Prefilling(40, 8, {.slo = {4 * kMs, 0, 0}});
+  EXPECT_EQ(bed.Plan(), "1:8+8");
+}
+
+// Of equal slack the older goes first.
+TEST(SlackFillStep, OfEqualSlackTheOlderGoesFirst) {
+  SlackBed bed(Config(8));
+  bed.Prefilling(40, 8, {.slo = {4 * kMs, 0, 0}});
+  bed.Prefilling(40, 8, {.slo = {4 * kMs, 0, 0}});
+  EXPECT_EQ(bed.Plan(), "0:8+8");
+}
+
+// An urgent prompt in the queue counts like one that runs: by its slack.
+TEST(SlackFillStep, UrgentPromptsStartFromTheQueue) {
+  SlackBed bed(Config(8));
+  bed.Prefilling(40, 8, {.slo = {4 * kMs + 2, 0, 0}});
+  bed.Waiting(5, {.slo = {kMs + 1, 0, 0}});              // one chunk: 1 ns of slack, and goes before the 2 ns of the other
+  EXPECT_EQ(bed.Plan(), "1:0+5* 0:8+3");
+}
+
+// Four blocks in all, three of them held by a decode that has less slack than the prompt. The urgent prompt of 16 tokens gets a
+// chunk as long as the KV that is left: one block.
+TEST(SlackFillStep, AnUrgentPromptTakesAChunkOfTheKvThatIsLeft) {
+  HarnessConfig c = Config(64);
+  c.num_blocks = 4;
+  c.max_model_len = 16;
+  SlackBed bed(c);
+  bed.Decoding(9, 1, {.max_output_tokens = 4, .slo = {0, kMs, 0}});
+  bed.Waiting(16, {.max_output_tokens = 1, .slo = {2 * kMs + kMs / 2, 0, 0}});   // two chunks: half a ms of slack
+  EXPECT_EQ(bed.Plan(), "0:9+1* 1:0+4");
+}
+
+// Whole prompts take all of it or nothing.
+TEST(SlackFillStep, AWholeUrgentPromptTakesNoChunk) {
+  HarnessConfig c = Config(64);
+  c.scheduler.composition = "slack-fill-whole";
+  c.num_blocks = 4;
+  c.max_model_len = 16;
+  SlackBed bed(c);
+  bed.Decoding(9, 1, {.max_output_tokens = 4, .slo = {0, kMs, 0}});
+  bed.Waiting(16, {.max_output_tokens = 1, .slo = {2 * kMs + kMs / 2, 0, 0}});
+  EXPECT_EQ(bed.Plan(), "0:9+1*");
+}
+
+// Slot 1 lost its KV before and waits; it goes before everybody else in the queue, and slot 0 has all the slack there is. Under a
+// preemption that would take from anybody it still takes nothing: it waits for KV that comes free.
+TEST(SlackFillStep, WhoWasPreemptedTakesNobodysKv) {
+  HarnessConfig c = Config(64);
+  c.scheduler.preemption = "youngest-recompute";
+  c.num_blocks = 4;
+  c.max_model_len = 16;
+  SlackBed bed(c);
+  bed.Preempted(7, 1, {.max_output_tokens = 8, .slo = {0, 2 * kMs, 0}});
+  bed.Decoding(9, 1, {.max_output_tokens = 4});
+  EXPECT_EQ(bed.Plan(), "1:9+1*");
+}
+
+// A newcomer in its place does: urgent, not late, and the decode has more slack.
+TEST(SlackFillStep, AnUrgentNewcomerTakesIt) {
+  HarnessConfig c = Config(64);
+  c.scheduler.preemption = "youngest-recompute";
+  c.num_blocks = 4;
+  c.max_model_len = 16;
+  SlackBed bed(c);
+  bed.Decoding(9, 1, {.max_output_tokens = 4});
+  bed.Waiting(8, {.max_output_tokens = 8, .slo = {2 * kMs, 0, 0}});
+  EXPECT_EQ(bed.Plan(), "!0 1:0+8*");
+}
+
+// ... but never from whoever has less slack than it.
+TEST(SlackFillStep, NobodyTakesKvFromLessSlack) {
+  HarnessConfig c = Config(64);
+  c.scheduler.preemption = "youngest-recompute";
+  c.num_blocks = 4;
+  c.max_model_len = 16;
+  SlackBed bed(c);
+  bed.Decoding(9, 1, {.max_output_tokens = 4, .slo = {0, kMs, 0}});                 // no slack
+  bed.Waiting(8, {.max_output_tokens = 8, .slo = {kMs + kMs / 2, 0, 0}});           // half a ms
+  EXPECT_EQ(bed.Plan(), "0:9+1* 1:0+4");                                            // a chunk of what is left
+}
+
+// Long prompts (of 100 tokens and more) run one after the other: 100 is long, 99 is not.
+TEST(SlackFillStep, LongIsFromTheLimitOn) {
+  for (const int32_t prompt : {99, 100}) {
+    SlackBed bed(Config(256));
+    bed.Prefilling(120, 119);
+    bed.Waiting(prompt);
+    EXPECT_EQ(bed.Plan(), prompt == 99 ? "1:0+99* 0:119+1*" : "0:119+1*") << prompt;
+  }
+}
+// ... also of the one that runs, and of one that starts in this very step.
+TEST(SlackFillStep, WhatRunsIsLongFromTheLimitOnToo) {
+  for (const int32_t prompt : {99, 100}) {
+    SlackBed bed(Config(256));
+    bed.Prefilling(prompt, prompt - 1);
+    bed.Waiting(120);
+    EXPECT_EQ(bed.Plan(), prompt == 99 ? "1:0+120* 0:98+1*" : "0:99+1*") << prompt;
+  }
+  for (const int32_t prompt : {99, 100}) {
+    SlackBed bed(Config(160));
+    bed.Waiting(prompt);
+    bed.Waiting(120);
+    EXPECT_EQ(bed.Plan(), prompt == 99 ? "1:0+120* 0:0+40" : "1:0+120*") << prompt;   // the longer has less slack
+  }
+}
+
+// An objective of its own makes a long prompt urgent, and then it does not wait for another.
+TEST(SlackFillStep, AnUrgentLongPromptStartsBesideAnother) {
+  SlackBed bed(Config(64));
+  bed.Prefilling(120, 119);
+  bed.Waiting(100, {.slo = {13 * kMs, 0, 0}});   // 13 chunks: no slack, not late
+  EXPECT_EQ(bed.Plan(), "1:0+64");
+}
+
+// Nothing starts beside a preemption that the decodes made: two decodes need a block each, one is taken back, and its blocks are
+// not for the queue.
+TEST(SlackFillStep, NothingStartsInAStepThatPreempted) {
+  HarnessConfig c = Config(64);
+  c.num_blocks = 4;
+  c.max_model_len = 16;
+  SlackBed bed(c);
+  bed.Decoding(7, 2, {.max_output_tokens = 9});
+  bed.Decoding(7, 2, {.max_output_tokens = 9, .slo = {0, 2 * kHour, 0}});
+  bed.Waiting(1, {.max_output_tokens = 2});
+  EXPECT_EQ(bed.Plan(), "!1 0:8+1*");
+}
+
+// Whoever was preempted starts again only where all that it has to compute fits and each running sequence keeps a block to go on.
+TEST(SlackFillStep, WhoWasPreemptedStartsWhereEverybodyCanGoOn) {
+  for (const int64_t blocks : {5, 6}) {
+    HarnessConfig c = Config(64);
+    c.scheduler.admission = "chunk-fits";
+    c.num_blocks = blocks;
+    c.max_model_len = 20;
+    SlackBed bed(c);
+    bed.Preempted(7, 1, {.max_output_tokens = 8});                     // eight tokens: two blocks
+    bed.Decoding(9, 1, {.max_output_tokens = 4});                      // three blocks
+    EXPECT_EQ(bed.Plan(), blocks == 6 ? "0:0+8* 1:9+1*" : "1:9+1*") << blocks;
+  }
+}
+
+// With nobody running it starts whatever is left beside it.
+TEST(SlackFillStep, WhoWasPreemptedStartsWhenNobodyRuns) {
+  HarnessConfig c = Config(64);
+  c.num_blocks = 2;
+  c.max_model_len = 8;
+  SlackBed bed(c);
+  bed.Preempted(7, 1, {.max_output_tokens = 1});
+  EXPECT_EQ(bed.Plan(), "0:0+8*");
+}
+
+// Who was passed over remembers since when, and forgets it with its next token: its slack falls until then.
+TEST(SlackFillStep, WhoSitsOutIsRemembered) {
+  SlackBed bed(Config(8));
+  const SlotId decode = bed.Decoding(4, 1, {.slo = {0, 5 * kMs, 0}});
+  bed.Prefilling(60, 8, {.slo = {4 * kMs, 0, 0}});
+  EXPECT_EQ(bed.Plan(2 * kMs), "1:8+8");
+  EXPECT_EQ(bed.table().notes()[static_cast<size_t>(decode)].passed_over_ns, 2 * kMs);
+  EXPECT_EQ(bed.Plan(4 * kMs), "1:16+8");   // 5 - 2 - 1 ms of slack
+  EXPECT_EQ(bed.table().notes()[static_cast<size_t>(decode)].passed_over_ns, 2 * kMs) << "since the first time";
+  EXPECT_EQ(bed.Plan(5 * kMs), "1:24+7 0:4+1*");   // 1 ms: urgent
+  EXPECT_EQ(bed.table().notes()[static_cast<size_t>(decode)].passed_over_ns, 0);
+}
+
+// Whoever loses its KV in the step was not passed over.
+TEST(SlackFillStep, AVictimWasNotPassedOver) {
+  HarnessConfig c = Config(64);
+  c.num_blocks = 4;
+  c.max_model_len = 16;
+  SlackBed bed(c);
+  bed.Decoding(7, 2, {.max_output_tokens = 9});
+  const SlotId victim = bed.Decoding(7, 2, {.max_output_tokens = 9, .slo = {0, 2 * kHour, 0}});
+  EXPECT_EQ(bed.Plan(7 * kMs), "!1 0:8+1*");
+  EXPECT_EQ(bed.table().notes()[static_cast<size_t>(victim)].passed_over_ns, 0);
+}
+
+// Decodes that are not urgent run before prompts are chosen: of the 7 tokens that are left the second prompt takes all.
+TEST(SlackFillStep, DecodesRunBeforePromptsAreChosen) {
+  SlackBed bed(Config(8));
+  bed.Decoding(4, 1);
+  bed.Waiting(5);
+  bed.Waiting(7);
+  EXPECT_EQ(bed.Plan(), "0:4+1* 2:0+7*");
+}
+
+}  // namespace
+}  // namespace tactus
