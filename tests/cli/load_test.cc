@@ -75,7 +75,7 @@ TEST(LoadGenerator, BodiesAskForExactlyWhatTheOptionsSay) {
 
 TEST(LoadGenerator, NoServerIsAFailureOfEveryRequestNotAHang) {
   LoadOptions o;
-  o.url = "http://127.0.0.1:1";
+  o.url = fmt::format("http://127.0.0.1:{}", ClosedPort().number());
   o.concurrency = 2;
   std::vector<WorkloadRequest> workload(3);
   for (auto& r : workload) r.prompt_tokens = r.output_tokens = 1;
@@ -83,7 +83,9 @@ TEST(LoadGenerator, NoServerIsAFailureOfEveryRequestNotAHang) {
   ASSERT_TRUE(result.ok());
   ASSERT_EQ(result->records.size(), 3u);
   for (const auto& r : result->records) EXPECT_EQ(r.outcome, RequestRecord::Outcome::kFailed);
-  EXPECT_FALSE(result->first_error.empty());
+  ASSERT_EQ(result->failures.size(), 1u);
+  EXPECT_EQ(result->failures.begin()->second, 3);
+  EXPECT_TRUE(result->rejections.empty());
 }
 
 TEST(LoadGenerator, ABadUrlIsRefused) {
