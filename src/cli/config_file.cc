@@ -13,11 +13,9 @@
 namespace tactus::cli {
 namespace {
 
-constexpr size_t kMostShown = 80;   // of a value, in a message
-
 // At most a line of it, and nothing that a terminal obeys.
-std::string Shown(std::string text) {
-  if (text.size() > kMostShown) text = text.substr(0, kMostShown) + "...";
+std::string Shown(std::string text, size_t most = 80) {
+  if (text.size() > most) text = text.substr(0, most) + "...";
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   }
@@ -115,7 +113,7 @@ Result<toml::table> Parse(const std::string& path) {
     return toml::table(toml::parse(*text, path));
   } catch (const toml::parse_error& e) {
     const auto line = static_cast<int64_t>(e.source().begin.line);
-    return InvalidArgument(fmt::format("--config {}: line {}{}: {}", path, line, KeyOfLine(*text, line), Shown(std::string(e.description()))), "config");
+    return InvalidArgument(fmt::format("--config {}: line {}{}: {}", path, line, KeyOfLine(*text, line), Shown(std::string(e.description()), 200)), "config");
   }
 }
 

@@ -65,6 +65,24 @@ class UsageTest(Folder):
                 self.assertIn(expected, done.stderr)
                 self.assertEqual(done.stdout, "")
 
+    def test_a_configuration_file_is_taken_by_its_types(self):
+        config = self.folder / "c.toml"
+        for text, expected in (("port = [1, 2]", "'port' = [ 1, 2 ] is a list; it takes a whole number"), ("port = 99999999999999999999", "64-bit"),
+                               ("nosuch = 1", "unknown key 'nosuch'")):
+            config.write_text("\n" + text + "\n")
+            done = tactus("serve", "--config", config)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(f"{config}: line 2", done.stderr)
+            self.assertIn(expected, done.stderr)
+
+    def test_a_printed_configuration_is_read_back_as_it_is(self):
+        config = self.folder / "c.toml"
+        for command in ("serve", "run", "sim", "bench", "profile"):
+            printed = tactus(command, "--print-config").stdout
+            config.write_text(printed)
+            again = tactus(command, "--print-config", "--config", config)
+            self.assertEqual((again.returncode, again.stdout), (0, printed), again.stderr)
+
     def test_help_version_and_configuration_are_0(self):
         for args, expected in [(["--help"], "usage: tactus"), (["serve", "--help"], "sarathi-serve"), (["--version"], "tactus 0."),
                                (["serve", "--print-config", "--max-num-seqs", "9"], "max-num-seqs = 9")]:
@@ -144,6 +162,57 @@ class ToolsTest(Folder):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("llama", done.stdout)
         json.loads(done.stdout)
+
+    def tokenizer_of(self, count):
+        """A byte-level BPE tokeniser of so many tokens beside the configuration."""
+        names = [chr(c) for c in [*range(33, 127), *range(161, 173), *range(174, 256), *range(256, 324)]]
+        vocabulary = {name: i for i, name in enumerate(names + [f"<unused{i}>" for i in range(len(names), count)])}
+        (self.model / "tokenizer.json").write_text(json.dumps({
+            "version": "1.0", "added_tokens": [], "normalizer": None, "post_processor": None,
+            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}, "decoder": {"type": "ByteLevel"},
+            "model": {"type": "BPE", "vocab": vocabulary, "merges": []}}))
+
+    def test_inspect_refuses_what_a_start_refuses_and_shows_the_rest(self):
+        self.tokenizer_of(512)
+        self.assertEqual(tactus("models", "inspect", self.model).returncode, 0)
+        self.tokenizer_of(600)
+        started = tactus("run", *self.dummy, "--raw", "-p", "x")
+        self.assertNotEqual(started.returncode, 0)
+        why = started.stderr.splitlines()[-1].removeprefix("tactus run: ")
+        self.assertIn("600", why)
+        done = tactus("models", "inspect", self.model)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(why, done.stderr)
+        self.assertIn("cannot start", done.stdout)
+        self.assertIn("2 of hidden size 64", done.stdout)
+        done = tactus("models", "inspect", self.model, "--json")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(json.loads(done.stdout)["start"], why)
+        self.assertEqual(json.loads(done.stdout)["shape"]["vocab_size"], 512)
+
+    def test_inspect_checks_the_shapes_of_the_tensors(self):
+        header = json.dumps({"model.embed_tokens.weight": {"dtype": "F32", "shape": [500, 64], "data_offsets": [0, 500 * 64 * 4]}}).encode()
+        (self.model / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(500 * 64 * 4))
+        self.tokenizer_of(512)
+        started = tactus("run", self.model, "--kv-cache-memory", "64MiB", "--raw", "-p", "x")
+        self.assertNotEqual(started.returncode, 0)
+        why = started.stderr.splitlines()[-1].removeprefix("tactus run: ")
+        self.assertIn("500", why)
+        for dtype in ("auto", "float32"):
+            done = tactus("models", "inspect", self.model, "--json", "--dtype", dtype)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertEqual(json.loads(done.stdout)["start"], why)
+
+    def test_tokenize_reads_its_input_with_a_limit(self):
+        self.tokenizer_of(512)
+        for extra in ([], ["--lines"]):
+            with open("/dev/zero", "rb") as endless:
+                done = subprocess.run([BINARY, "tokenize", str(self.model), "--ids", *extra], stdin=endless, capture_output=True, timeout=60, env=ENVIRONMENT)
+            self.assertEqual((done.returncode, done.stdout), (1, b""))
+            self.assertIn(b"standard input", done.stderr)
+            self.assertIn(b"67108864", done.stderr)
+        done = tactus("tokenize", self.model, "--lines", stdin="ab\n\nc")
+        self.assertEqual((done.returncode, len(done.stdout.splitlines())), (0, 3), done.stderr)
 
     def test_models_list_shows_what_the_cache_holds(self):
         cache = self.folder / "cache/models/mine"
@@ -422,7 +491,8 @@ class InputTest(Folder):
                         ["sim", "--model", "/dev/zero", "--device", "h100", "--workload", "chat", "--rate", "1"],
                         ["sim", "--cost", "/dev/zero", "--workload", "chat", "--rate", "1"], ["sim", "--replay", "/dev/zero"]):
             with self.subTest(command=command):
-                done = tactus(*command, timeout=30)
+                # Little memory, so that a command that reads on ends soon.
+                done = tactus(*command, timeout=30, under=["bash", "-c", 'ulimit -c 0; ulimit -v 4000000; exec "$@"', "bash"])
                 self.assertIn(done.returncode, (1, 2))
                 self.assertIn("/dev/zero", done.stderr)
                 self.assertEqual(done.stdout, "")
