@@ -129,7 +129,7 @@ TEST_F(Replay, CutOrCorruptFilesAreErrorsNotCrashes) {
   }
   WriteFile(std::string(late.begin(), late.end()));
   EXPECT_EQ(ReplayTrace(path_).status().code(), StatusCode::kDataLoss);
-  EXPECT_EQ(ReplayTrace("/nonexistent").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(ReplayTrace(testing::TempDir() + "/no_such_folder/trace").status().code(), StatusCode::kNotFound);
 }
 
 }  // namespace
