@@ -381,7 +381,7 @@ class BenchTest(Folder):
 
     def test_interrupted_in_the_warm_up_ends_too(self):
         start = self.completed()
-        requests = self.interrupt("--requests", "5", "--concurrency", "4", "--warmup", "10000", "--workload", "random:in=8,out=400",
+        requests = self.interrupt("--requests", "5", "--concurrency", "4", "--warmup", "1000", "--workload", "random:in=8,out=1900",
                                   before=lambda: self.completed() > start)
         self.assertEqual(requests["completed"], 0)
 
