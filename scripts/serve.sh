@@ -12,7 +12,12 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 if [ $# -eq 0 ] || [ "${1#-}" != "$1" ]; then
   case " $* " in
     *" --help "*|*" --print-config "*) ;;
-    *) model=$("$root/scripts/get_default_model.sh"); set -- "$model" --served-model-name smollm2-135m "$@" ;;
+    *)
+      model=$("$root/scripts/get_default_model.sh")
+      name=(--served-model-name smollm2-135m)
+      case " $* " in *" --served-model-name"*) name=() ;; esac   # a flag may be given once only
+      set -- "$model" "${name[@]}" "$@"
+      ;;
   esac
 fi
 exec "$root/build/release/tactus" serve "$@"

@@ -2,14 +2,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/load_generator.h"
 #include "cli/option_binding.h"
+#include "cli/output_file.h"
 #include "cli/slo_text.h"
 
 namespace tactus::cli {
@@ -34,7 +35,7 @@ struct BenchOptions {
             {.choices = "ids|text", .help = "token ids (exact lengths) or English words"});
     v.Field("vocab-size", load.vocab_size,
             {.unit = "tokens", .min = 10, .max = 10000000, .help = "prompt ids are drawn below this"});
-    v.Field("timeout", timeout, {.unit = "duration", .help = "per request"});
+    v.Field("timeout", timeout, {.unit = "duration", .help = "per request; 0: none"});
     v.Group("Load");
     v.Field("requests", requests, {.unit = "requests", .min = 1, .max = 10000000, .help = "how many are measured"});
     v.Field("rate", rate,
@@ -74,9 +75,9 @@ Result<std::string> FirstModel(const LoadOptions& load) {
         fmt::format("{}/v1/models answered {}: {}", load.url, response.status, response.body.substr(0, 300)));
   }
   const auto json = nlohmann::json::parse(response.body, nullptr, false);
-  if (json.is_object() && json.contains("data") && json["data"].is_array() && !json["data"].empty() &&
-      json["data"][0].is_object()) {
-    return json["data"][0].value("id", std::string());
+  if (json.is_object() && json.contains("data") && json["data"].is_array() && !json["data"].empty()) {
+    const auto& first = json["data"][0];
+    if (first.is_object() && first.contains("id") && first["id"].is_string()) return first["id"].get<std::string>();
   }
   return InvalidArgument(fmt::format("{}/v1/models lists no model; name one with --model", load.url));
 }
@@ -95,6 +96,22 @@ void DrawProgress(const LoadProgress& p) {
 int Fail(const Status& status, int code) {
   std::fprintf(stderr, "tactus bench: %s\n", status.message().c_str());
   return code;
+}
+
+// What went wrong, and the exit status. A server that refuses some of a load that is too much for it (429, 503) is a result; one
+// that fails requests, or refuses them all, is not.
+int ExitStatus(const LoadResult& result) {
+  const auto total = static_cast<int64_t>(result.records.size());
+  const auto has = [&result](RequestRecord::Outcome outcome) {
+    return std::any_of(result.records.begin(), result.records.end(), [&](const RequestRecord& r) { return r.outcome == outcome; });
+  };
+  for (const std::string& line : {ReasonsText(result.failures, "failed", total), ReasonsText(result.rejections, "were refused", total)}) {
+    if (!line.empty()) std::fprintf(stderr, "tactus bench: %s\n", line.c_str());
+  }
+  if (!result.warmup_error.empty()) std::fprintf(stderr, "tactus bench: in the warm-up: %s\n", result.warmup_error.c_str());
+  if (result.interrupted) return kExitInterrupted;
+  const bool good = has(RequestRecord::Outcome::kCompleted) && !has(RequestRecord::Outcome::kFailed);
+  return good ? kExitOk : kExitFailed;
 }
 
 }  // namespace
@@ -124,6 +141,9 @@ int BenchCommand(const Args& args) {
   options.load.timeout_ns = options.timeout.ns;
   auto workload = MakeWorkload(*spec, *arrivals, options.requests, options.load.seed);
   if (!workload.ok()) return Fail(workload.status(), kExitUsage);
+  if (!options.output.empty()) {
+    if (const Status status = CheckWritable(options.output, "output"); !status.ok()) return Fail(status, kExitFailed);
+  }
   if (options.load.model.empty()) {
     auto model = FirstModel(options.load);
     if (!model.ok()) return Fail(model.status(), kExitFailed);
@@ -138,7 +158,7 @@ int BenchCommand(const Args& args) {
   });
   if (bar) std::fprintf(stderr, "\n");
   if (!result.ok()) return Fail(result.status(), kExitUsage);
-  if (!result->first_error.empty()) std::fprintf(stderr, "first error: %s\n", result->first_error.c_str());
+  const int code = ExitStatus(*result);
 
   ReportInput input;
   input.records = std::move(result->records);
@@ -149,17 +169,14 @@ int BenchCommand(const Args& args) {
   nlohmann::ordered_json report = ReportJson(input);
   report["workload"] = options.workload;
   report["model"] = options.load.model;
-  if (!options.output.empty()) {
-    std::ofstream file(options.output);
-    file << report.dump(1) << "\n";
-    if (!file.flush()) return Fail(InvalidArgument(fmt::format("cannot write {}", options.output)), kExitFailed);
-  }
-  if (options.json)
-    std::printf("%s\n", report.dump().c_str());
-  else
-    std::printf("%s", ReportTable(report).c_str());
-  if (result->interrupted) return kExitInterrupted;
-  return report["requests"]["completed"].get<int64_t>() > 0 ? kExitOk : kExitFailed;
+  // Names need not be UTF-8; what is not is replaced.
+  const auto text = [&report](int indent) {
+    return report.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  };
+  std::printf("%s", options.json ? text(-1).c_str() : ReportTable(report).c_str());
+  if (options.output.empty()) return code;
+  const Status written = ReplaceFile(options.output, text(1), "output");
+  return written.ok() ? code : Fail(written, kExitFailed);
 }
 
 }  // namespace tactus::cli

@@ -48,6 +48,39 @@ std::string TextPrompt(const LoadOptions& o, const WorkloadRequest& r, int64_t i
   return text;
 }
 
+// What a server answers may have any shape: a field of the wrong type counts as none.
+const Json& Field(const Json& object, const char* key) {
+  static const Json kNone;
+  if (!object.is_object()) return kNone;
+  const auto found = object.find(key);
+  return found == object.end() ? kNone : *found;
+}
+int64_t IntegerOr(const Json& value, int64_t otherwise) { return value.is_number_integer() ? value.get<int64_t>() : otherwise; }
+std::string TextOr(const Json& value, const std::string& otherwise) {
+  return value.is_string() ? value.get<std::string>() : otherwise;
+}
+// The message of an OpenAI error object, which may be a plain string elsewhere.
+std::string ErrorText(const Json& error, const std::string& otherwise) {
+  return TextOr(error, TextOr(Field(error, "message"), otherwise));
+}
+
+// What a failed request is counted under: what the server said, at most a line of it, and nothing that a terminal obeys.
+std::string ReasonOf(const http::HttpResponse& response) {
+  const Json body = Json::parse(response.body, nullptr, false);
+  return fmt::format("HTTP {}: {}", response.status, ErrorText(Field(body, "error"), response.body));
+}
+
+void CountReason(std::string reason, std::map<std::string, int64_t>* reasons) {
+  constexpr size_t kMostBytes = 200, kMostReasons = 100;
+  if (reason.size() > kMostBytes) reason = reason.substr(0, kMostBytes) + "...";
+  for (char& c : reason) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  // Messages may hold a number of their own each.
+  if (reasons->size() >= kMostReasons && !reasons->contains(reason)) reason = "other reasons";
+  ++(*reasons)[reason];
+}
+
 class Load;
 
 class StreamHandler final : public http::ResponseHandler {
@@ -94,30 +127,18 @@ class Load {
   }
 
   LoadResult Run() {
-    warming_ = options_.warmup > 0;
-    if (warming_) WarmUp();
-    warming_ = false;
     start_ns_ = clock_.NowNs();
-    const auto count = static_cast<int64_t>(workload_.size());
-    if (options_.concurrency > 0) {
-      for (int64_t i = 0; i < count; ++i)
-        if (!FollowsAnother(i)) ready_.push_back(i);
-      for (int64_t i = 0; i < options_.concurrency && !ready_.empty(); ++i) SendNextReady();
-    } else {
-      for (int64_t i = 0; i < count; ++i) {
-        if (FollowsAnother(i)) continue;
-        const TimeNs due = start_ns_ + workload_[static_cast<size_t>(i)].arrival_ns;
-        client_.At(due, [this, i, due] { Send(i, due); });
-      }
-    }
     Tick();
-    client_.Run();
+    if (options_.warmup > 0) WarmUp();
+    if (!stopping_) SendAll();
     LoadResult result;
     result.interrupted = stopping_;
-    result.first_error = first_error_;
+    result.failures = std::move(failures_);
+    result.rejections = std::move(rejections_);
+    result.warmup_error = std::move(warmup_error_);
     TimeNs first = kNever, last = 0;
     for (RequestRecord& r : records_) {
-      if (r.sent_ns == 0 || (stopping_ && r.outcome == RequestRecord::Outcome::kPending)) continue;
+      if (r.outcome == RequestRecord::Outcome::kPending) continue;   // not sent, or cut off by us
       first = std::min(first, r.sent_ns);
       last = std::max(last, r.done_ns);
       result.records.push_back(std::move(r));
@@ -133,27 +154,21 @@ class Load {
     }
     const Json chunk = Json::parse(data, nullptr, false);
     if (!chunk.is_object()) return;
-    if (chunk.contains("error")) {
-      *error = chunk["error"].is_object() ? chunk["error"].value("message", std::string(data)) : std::string(data);
+    if (const Json& failed = Field(chunk, "error"); !failed.is_null()) {
+      *error = ErrorText(failed, std::string(data));
       return;
     }
     if (warming_) return;
     RequestRecord& r = records_[static_cast<size_t>(index)];
-    if (chunk.contains("usage") && chunk["usage"].is_object()) {
-      const Json& usage = chunk["usage"];
-      r.prompt_tokens = usage.value("prompt_tokens", r.prompt_tokens);
-      r.output_tokens = usage.value("completion_tokens", r.output_tokens);
-      if (usage.contains("prompt_tokens_details") && usage["prompt_tokens_details"].is_object()) {
-        r.cached_tokens = usage["prompt_tokens_details"].value("cached_tokens", int64_t{0});
-      }
-      usage_known_ = true;
+    if (const Json& usage = Field(chunk, "usage"); usage.is_object()) {
+      r.prompt_tokens = IntegerOr(Field(usage, "prompt_tokens"), r.prompt_tokens);
+      r.output_tokens = IntegerOr(Field(usage, "completion_tokens"), r.output_tokens);
+      r.cached_tokens = IntegerOr(Field(Field(usage, "prompt_tokens_details"), "cached_tokens"), r.cached_tokens);
     }
     bool has_text = false;
-    if (chunk.contains("choices") && chunk["choices"].is_array()) {
-      for (const Json& choice : chunk["choices"]) {
-        const Json& text =
-            choice.contains("delta") ? choice["delta"].value("content", Json()) : choice.value("text", Json());
-        has_text |= text.is_string() && !text.get_ref<const std::string&>().empty();
+    if (const Json& choices = Field(chunk, "choices"); choices.is_array()) {
+      for (const Json& choice : choices) {
+        has_text |= !TextOr(Field(choice, "text"), TextOr(Field(Field(choice, "delta"), "content"), "")).empty();
       }
     }
     if (!has_text) return;
@@ -174,18 +189,22 @@ class Load {
     if (!status.ok())
       error = status.message();
     else if (response.status == 503 || response.status == 429)
-      outcome = RequestRecord::Outcome::kRejected, error = response.body;
+      outcome = RequestRecord::Outcome::kRejected, error = ReasonOf(response);
     else if (response.status != 200)
-      error = fmt::format("HTTP {}: {}", response.status, response.body.substr(0, 500));
+      error = ReasonOf(response);
     else if (!stream_error.empty())
       error = stream_error;
     else if (!saw_done)
       error = "the stream ended without [DONE]";
     else
       outcome = RequestRecord::Outcome::kCompleted;
-    if (!error.empty() && first_error_.empty() && !stopping_) first_error_ = error;
-    if (warming_) return;
     if (stopping_ && !status.ok()) return;  // cut off by us: neither done nor failed
+    if (warming_) {
+      if (warmup_error_.empty()) warmup_error_ = error;
+      if (in_flight_ == 0) client_.Stop();
+      return;
+    }
+    if (!error.empty()) CountReason(std::move(error), outcome == RequestRecord::Outcome::kRejected ? &rejections_ : &failures_);
     RequestRecord& r = records_[static_cast<size_t>(index)];
     r.outcome = outcome;
     r.done_ns = now;
@@ -207,6 +226,22 @@ class Load {
   bool FollowsAnother(int64_t i) const {
     const WorkloadRequest& r = workload_[static_cast<size_t>(i)];
     return r.conversation >= 0 && r.arrival_ns < 0;
+  }
+
+  void SendAll() {
+    start_ns_ = clock_.NowNs();
+    const auto count = static_cast<int64_t>(workload_.size());
+    for (int64_t i = 0; i < count; ++i) {
+      if (FollowsAnother(i)) continue;
+      if (options_.concurrency > 0) {
+        ready_.push_back(i);
+        continue;
+      }
+      const TimeNs due = start_ns_ + workload_[static_cast<size_t>(i)].arrival_ns;
+      client_.At(due, [this, i, due] { Send(i, due); });
+    }
+    for (int64_t i = 0; i < options_.concurrency && !ready_.empty(); ++i) SendNextReady();
+    client_.Run();
   }
 
   void SendNextReady() {
@@ -235,10 +270,14 @@ class Load {
   }
 
   void WarmUp() {
+    warming_ = true;
     for (int64_t i = 0; i < options_.warmup; ++i) Send(i, clock_.NowNs());
     client_.Run();
     calls_.clear();
+    warming_ = false;
   }
+
+  // Goes on until the run ends, through the warm-up too.
 
   void Tick() {
     const LoadProgress p{
@@ -262,10 +301,11 @@ class Load {
   std::vector<int64_t> next_turn_;  // index of the request that follows this one's end; -1: none
   std::deque<int64_t> ready_;       // closed loop: not sent yet
   std::vector<http::Client::CallId> calls_;
-  std::string first_error_;
+  std::map<std::string, int64_t> failures_, rejections_;
+  std::string warmup_error_;
   TimeNs start_ns_ = 0;
   int64_t sent_ = 0, done_ = 0, failed_ = 0, rejected_ = 0, tokens_ = 0, in_flight_ = 0;
-  bool warming_ = false, stopping_ = false, usage_known_ = false;
+  bool warming_ = false, stopping_ = false;
 };
 
 void StreamHandler::OnEvent(std::string_view data, TimeNs received_ns) {
@@ -297,7 +337,25 @@ std::string RequestBody(const LoadOptions& o, const WorkloadRequest& r, int64_t 
     if (o.slo.jct_ns > 0) slo["jct_ms"] = static_cast<double>(o.slo.jct_ns) * 1e-6;
     body["slo"] = std::move(slo);
   }
-  return body.dump();
+  return body.dump(-1, ' ', false, Json::error_handler_t::replace);   // a model's name need not be UTF-8
+}
+
+std::string ReasonsText(const std::map<std::string, int64_t>& reasons, const std::string& what, int64_t of) {
+  constexpr size_t kMostShown = 3;
+  std::vector<std::pair<int64_t, std::string>> ordered;
+  int64_t sum = 0;
+  for (const auto& [reason, count] : reasons) {
+    ordered.emplace_back(-count, reason);
+    sum += count;
+  }
+  if (sum == 0) return "";
+  std::sort(ordered.begin(), ordered.end());
+  std::string text = fmt::format("{} of {} requests {}", sum, of, what);
+  for (size_t i = 0; i < std::min(ordered.size(), kMostShown); ++i) {
+    text += fmt::format("{}{} x {}", i == 0 ? ": " : "; ", -ordered[i].first, ordered[i].second);
+  }
+  if (ordered.size() > kMostShown) text += fmt::format("; and {} other reasons", ordered.size() - kMostShown);
+  return text;
 }
 
 Result<LoadResult> RunLoad(const LoadOptions& options, const std::vector<WorkloadRequest>& workload, Clock& clock,

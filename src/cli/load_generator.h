@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,7 @@ struct LoadOptions {
   bool send_slo = false;
   Slo slo;
   uint64_t seed = 0;
-  DurationNs timeout_ns = 600 * kSecond;
+  DurationNs timeout_ns = 600 * kSecond;   // of a request; 0: none
 };
 
 struct LoadProgress {
@@ -39,8 +40,12 @@ struct LoadResult {
   std::vector<RequestRecord> records;  // measured requests that were sent
   DurationNs duration_ns = 0;
   bool interrupted = false;
-  std::string first_error;
+  std::map<std::string, int64_t> failures, rejections;   // how many measured requests ended with which message
+  std::string warmup_error;                              // the first one; empty: none
 };
+
+// "3 of 10 requests failed: 2 x HTTP 500: no room; 1 x connection reset", commonest reasons first; empty for none.
+std::string ReasonsText(const std::map<std::string, int64_t>& reasons, const std::string& what, int64_t of);
 
 // `progress` is called five times a second and returns false to stop early: what is done is kept, the rest is
 // cancelled.

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "cli/commands.h"
+#include "cli/standard_streams.h"
 #include "tactus/version.h"
 
 namespace tactus::cli {
@@ -67,9 +68,10 @@ int VersionCommand(const Args&) {
 
 }  // namespace tactus::cli
 
+namespace {
+
 // The last resort of what nobody foresaw: a line and a failure instead of an abort.
-int main(int argc, char** argv) {
-  signal(SIGXFSZ, SIG_IGN);   // a file that grows beyond 'ulimit -f' is an error of its write
+int MainOrFail(int argc, char** argv) {
   try {
     return tactus::cli::Main(argc, argv);
   } catch (const std::bad_alloc&) {
@@ -78,4 +80,14 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "tactus: internal error: %s\n", e.what());
   }
   return tactus::cli::kExitFailed;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  tactus::cli::OpenStandardStreams();
+  signal(SIGXFSZ, SIG_IGN);   // a file that grows beyond 'ulimit -f' is an error of its write
+  const int code = MainOrFail(argc, argv);
+  const bool written = tactus::cli::FinishStandardOutput();
+  return code == tactus::cli::kExitOk && !written ? tactus::cli::kExitFailed : code;
 }

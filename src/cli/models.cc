@@ -7,7 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/option_binding.h"
-#include "engine/model_numerics.h"
+#include "engine/check_model.h"
 #include "model/available_memory.h"
 #include "model/catalog.h"
 #include "model/inspect.h"
@@ -41,13 +41,18 @@ struct ModelsOptions {
   }
 };
 
+// File names need not be UTF-8; what is not is replaced.
+std::string JsonLine(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 int List(const ModelsOptions& options) {
   const auto models = ListModels();
   if (options.json) {
     nlohmann::ordered_json out = {{"cache", CacheFolder()}, {"models", nlohmann::json::array()}};
     for (const auto& m : models)
       out["models"].push_back({{"name", m.name}, {"path", m.path}, {"default", m.is_default}});
-    std::printf("%s\n", out.dump().c_str());
+    std::printf("%s\n", JsonLine(out).c_str());
     return kExitOk;
   }
   for (const auto& m : models)
@@ -59,6 +64,7 @@ int List(const ModelsOptions& options) {
   return kExitOk;
 }
 
+// Prints what is known of the model; then the error that a start would end with, if it would.
 Status Inspect(const ModelsOptions& options) {
   TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(options.model));
   TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(path));
@@ -69,13 +75,14 @@ Status Inspect(const ModelsOptions& options) {
   inspect.load = numerics.load;
   inspect.kv_dtype = numerics.numerics.kv_dtype;
   inspect.numerics = NumericsText(numerics.numerics);
+  inspect.start = CheckStart(engine, description);
   inspect.memory.available_bytes = AvailableMemoryBytes();
   inspect.memory.max_model_len = options.max_model_len;
   inspect.memory.max_num_seqs = options.max_num_seqs;
   inspect.memory.kv_memory_bytes = options.kv_cache_memory.bytes;
-  const std::string text = options.json ? InspectJson(description, inspect).dump() : InspectText(description, inspect);
+  const std::string text = options.json ? JsonLine(InspectJson(description, inspect)) : InspectText(description, inspect);
   std::printf("%s%s", text.c_str(), text.ends_with('\n') ? "" : "\n");
-  return Status();
+  return inspect.start;
 }
 
 }  // namespace

@@ -8,10 +8,10 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <iostream>
 
 #include "cli/commands.h"
+#include "cli/config_file.h"
 
 namespace tactus::cli {
 namespace {
@@ -62,6 +62,17 @@ Status CheckRange(const FieldBinding& field, const std::string& text, double val
   return InvalidArgument(
       fmt::format("--{}: {} is out of range; give a value {}{}{}", field.name, text, range, *s.unit ? " " : "", s.unit),
       field.name);
+}
+
+// Of two values of one flag neither can be meant more than the other; the same value twice does no harm.
+Status CheckGivenOnce(const FieldBinding& field, const std::vector<std::string>& texts) {
+  if (std::holds_alternative<std::vector<std::string>*>(field.target)) return Status();
+  for (const std::string& text : texts) {
+    if (text == texts[0]) continue;
+    const std::string values = field.spec.secret ? "" : fmt::format(" ('{}' and '{}')", texts[0], text);
+    return InvalidArgument(fmt::format("--{} is given twice{}; give it once", field.name, values), field.name);
+  }
+  return Status();
 }
 
 bool ParseBool(const std::string& text, bool* out) {
@@ -282,46 +293,6 @@ std::string CommandLine::ConfigText() const {
   return out.str();
 }
 
-Status CommandLine::ApplyFile(const std::string& path, const std::vector<std::string>& already_set) {
-  toml::table table;
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) return InvalidArgument(fmt::format("--config {}: a folder; name a TOML file", path), "config");
-  try {
-    table = toml::parse_file(path);
-  } catch (const toml::parse_error& e) {
-    return InvalidArgument(
-        fmt::format("--config {}: line {}: {}", path, e.source().begin.line, std::string(e.description())), "config");
-  }
-  for (const auto& [key, node] : table) {
-    const std::string name(key.str());
-    const FieldBinding* field = Find(name);
-    if (!field) return InvalidArgument(fmt::format("--config {}: unknown key '{}'", path, name), "config");
-    if (std::find(already_set.begin(), already_set.end(), field->name) != already_set.end()) continue;
-    std::vector<std::string> values;
-    auto text_of = [](const toml::node& n) -> std::optional<std::string> {
-      if (auto s = n.value_exact<std::string>()) return *s;
-      if (auto b = n.value_exact<bool>()) return *b ? "on" : "off";
-      if (auto i = n.value_exact<int64_t>()) return fmt::format("{}", *i);
-      if (auto d = n.value_exact<double>()) return fmt::format("{:.17g}", *d);
-      return std::nullopt;
-    };
-    if (const toml::array* array = node.as_array()) {
-      for (const auto& element : *array) {
-        auto text = text_of(element);
-        if (!text)
-          return InvalidArgument(fmt::format("--config {}: '{}' holds something that is no value", path, name));
-        values.push_back(*text);
-      }
-    } else if (auto text = text_of(node)) {
-      values.push_back(*text);
-    } else {
-      return InvalidArgument(fmt::format("--config {}: '{}' is not a value", path, name), "config");
-    }
-    for (const auto& v : values) TACTUS_RETURN_IF_ERROR(SetField(*field, v));
-  }
-  return Status();
-}
-
 Status CommandLine::ApplyAll(const std::vector<std::string>& args, bool* help, bool* print_config) {
   // CLI11 splits and matches; values stay text until SetField, so that flags, environment and file share one parser.
   CLI::App app;
@@ -335,9 +306,7 @@ Status CommandLine::ApplyAll(const std::vector<std::string>& args, bool* help, b
     if (*f.spec.alias) names += "," + dashes(f.spec.alias);
     texts.emplace_back();
     CLI::Option* option = app.add_option(names, texts.back());
-    const bool list = std::holds_alternative<std::vector<std::string>*>(f.target);
-    option->expected(1)->allow_extra_args(false)->multi_option_policy(list ? CLI::MultiOptionPolicy::TakeAll
-                                                                           : CLI::MultiOptionPolicy::TakeLast);
+    option->expected(1)->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     options.push_back(option);
   }
   std::string config;
@@ -372,6 +341,7 @@ Status CommandLine::ApplyAll(const std::vector<std::string>& args, bool* help, b
   for (size_t i = 0; i < fields_.size(); ++i) {
     if (options[i]->count() == 0) continue;
     already_set.push_back(fields_[i].name);
+    TACTUS_RETURN_IF_ERROR(CheckGivenOnce(fields_[i], texts[i]));
     for (const auto& text : texts[i]) TACTUS_RETURN_IF_ERROR(SetField(fields_[i], text));
   }
   for (const FieldBinding& f : fields_) {
@@ -386,7 +356,9 @@ Status CommandLine::ApplyAll(const std::vector<std::string>& args, bool* help, b
   if (config.empty()) {
     if (const char* path = std::getenv("TACTUS_CONFIG")) config = path;
   }
-  if (!config.empty()) TACTUS_RETURN_IF_ERROR(ApplyFile(config, already_set));
+  if (!config.empty()) {
+    TACTUS_RETURN_IF_ERROR(ApplyConfigFile(config, [this](const std::string& name) { return Find(name); }, already_set));
+  }
 
   for (size_t i = 0; i < positionals_.size(); ++i) {
     if (i < positional.size())

@@ -73,7 +73,6 @@ class CommandLine {
  private:
   void AddBinding(const char* name, const FieldSpec& spec, FieldBinding::Target target);
   const FieldBinding* Find(const std::string& name) const;
-  Status ApplyFile(const std::string& path, const std::vector<std::string>& already_set);
   Status ApplyAll(const std::vector<std::string>& args, bool* help, bool* print_config);
 
   struct PositionalArg {

@@ -4,18 +4,22 @@
 
 #include <condition_variable>
 #include <cstdio>
-#include <iostream>
+#include <limits>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "base/input_file.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/option_binding.h"
 #include "tactus/engine.h"
+#include "text/unicode.h"
 
 namespace tactus::cli {
 namespace {
+
+constexpr int64_t kMostLineBytes = int64_t{16} << 20;   // of a chat
 
 struct RunOptions {
   std::string prompt, system;
@@ -94,6 +98,13 @@ class TerminalSink final : public ResponseSink {
   bool done_ = false;
 };
 
+// Text as the model can take it: what is not UTF-8 becomes U+FFFD, as the tokeniser would make it, and that is said.
+std::string ValidText(const std::string& text, const char* what) {
+  if (IsValidUtf8(text)) return text;
+  std::fprintf(stderr, "warning: %s is not valid UTF-8; the bytes that are not were replaced by U+FFFD\n", what);
+  return ReplaceInvalidUtf8(text);
+}
+
 class Conversation {
  public:
   Conversation(Engine& engine, const RunOptions& options) : engine_(engine), options_(options) { Clear(); }
@@ -137,12 +148,13 @@ class Conversation {
     TACTUS_ASSIGN_OR_RETURN(const RequestHandle handle, engine_.Submit(std::move(request), sink));
     bool cancelled = false;
     while (!sink->WaitShortly()) {
-      if (InterruptCount() > 0 && !cancelled) {
+      // An answer that nobody can read is not worth its time either.
+      if ((InterruptCount() > 0 || std::ferror(stdout) != 0) && !cancelled) {
         engine_.Cancel(handle);
         cancelled = true;
       }
     }
-    *interrupted = cancelled;
+    *interrupted = InterruptCount() > 0 && cancelled;
     *text = sink->text();
     *summary = sink->Summary();
     return cancelled ? Status() : sink->error();
@@ -168,6 +180,13 @@ int Fail(const Status& status) {
   return kExitFailed;
 }
 
+// The next line of standard input. False: its end. kCancelled: Ctrl-C came.
+Result<bool> ReadQuestion(InputFile& input, std::string* line) {
+  TACTUS_ASSIGN_OR_RETURN(const bool more, input.ReadLine(line, kMostLineBytes));
+  if (more) *line = ValidText(*line, "the line");
+  return more;
+}
+
 int AnswerOnce(Engine& engine, const RunOptions& options) {
   Conversation conversation(engine, options);
   bool interrupted = false;
@@ -188,15 +207,19 @@ int Chat(Engine& engine, const RunOptions& options) {
                "Chat with %s. /clear starts anew, /system TEXT sets the system message, /exit or Ctrl-D ends; Ctrl-C "
                "stops an answer.\n",
                engine.model().name.c_str());
+  InputFile input = InputFile::StandardInput(std::numeric_limits<int64_t>::max());
   std::string line;
-  while (true) {
+  while (std::ferror(stdout) == 0) {
     ClearInterrupt();
     if (terminal) std::fprintf(stderr, "\n> ");
-    if (!std::getline(std::cin, line)) {
-      if (InterruptCount() == 0) return kExitOk;
+    const auto more = ReadQuestion(input, &line);
+    if (more.status().code() == StatusCode::kCancelled) {
+      if (InterruptCount() == 0) continue;   // another signal
       std::fprintf(stderr, "\n");
       return kExitInterrupted;
     }
+    if (!more.ok()) return Fail(more.status());
+    if (!*more) return kExitOk;
     if (line.empty()) continue;
     if (line == "/exit" || line == "/quit") return kExitOk;
     if (line == "/clear") {
@@ -221,6 +244,7 @@ int Chat(Engine& engine, const RunOptions& options) {
     else if (terminal)
       std::fprintf(stderr, "[%s%s]\n", summary.c_str(), interrupted ? ", stopped" : "");
   }
+  return kExitFailed;   // main says that standard output cannot be written
 }
 
 }  // namespace
@@ -234,6 +258,8 @@ int RunCommand(const Args& args) {
   line.Positional("MODEL", &options.engine.model, false,
                   "a GGUF file, a Hugging Face folder, or a name of `tactus models list`");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
+  options.prompt = ValidText(options.prompt, "--prompt");
+  options.system = ValidText(options.system, "--system");
   const bool quiet = !isatty(STDERR_FILENO);
   auto engine = Engine::Create(options.engine, [quiet](std::string_view text) {
     if (!quiet || text.starts_with("warning: ")) std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());

@@ -3,6 +3,8 @@
 
 #include "cli/commands.h"
 #include "cli/option_binding.h"
+#include "engine/check_model.h"
+#include "model/catalog.h"
 #include "sched/scheduler.h"
 #include "serve/run_server.h"
 
@@ -33,6 +35,13 @@ std::string SchedulerHelp() {
   return text;
 }
 
+// The model's faults that show before weights are read.
+Status CheckModelOf(const EngineOptions& options) {
+  TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(options.model));
+  TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(path));
+  return CheckStart(options, description);
+}
+
 }  // namespace
 
 int ServeCommand(const Args& args) {
@@ -53,10 +62,18 @@ int ServeCommand(const Args& args) {
     return kExitUsage;
   }
   std::string result;
-  const Status status = RunServer(
+  Status status = RunServer(
       engine, serve, [](const EngineOptions& o, const Engine::Progress& p) { return Engine::Create(o, p); },
       [](std::string_view text) { std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data()); },
       json ? &result : nullptr);
+  if (status.code() == StatusCode::kUnavailable) {
+    // The port is taken, which is found out before anything slow. Another port would not help a model that cannot start: say
+    // that first.
+    if (const Status model = CheckModelOf(engine); !model.ok()) {
+      std::fprintf(stderr, "tactus serve: %s\n", status.message().c_str());
+      status = model;
+    }
+  }
   if (json && !result.empty()) std::printf("%s\n", result.c_str());
   if (!status.ok()) std::fprintf(stderr, "tactus serve: %s\n", status.message().c_str());
   if (status.ok()) return kExitOk;

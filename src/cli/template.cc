@@ -2,10 +2,9 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "base/input_file.h"
 #include "cli/commands.h"
 #include "cli/option_binding.h"
 #include "engine/model_text.h"
@@ -13,6 +12,8 @@
 
 namespace tactus::cli {
 namespace {
+
+constexpr int64_t kMostFileBytes = int64_t{16} << 20;   // as much as a request to the server may have
 
 struct TemplateOptions {
   std::string model, messages, tools, kwargs;
@@ -30,23 +31,18 @@ struct TemplateOptions {
 };
 
 Result<nlohmann::ordered_json> ReadJson(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return NotFound(fmt::format("cannot open {}", path));
-  std::ostringstream text;
-  text << in.rdbuf();
-  auto json = nlohmann::ordered_json::parse(text.str(), nullptr, false);
-  if (json.is_discarded()) return InvalidArgument(fmt::format("{} is not JSON", path));
-  return json;
+  TACTUS_ASSIGN_OR_RETURN(const std::string text, ReadInputFile(path, kMostFileBytes));
+  try {
+    return nlohmann::ordered_json::parse(text);
+  } catch (const nlohmann::json::parse_error& e) {
+    return InvalidArgument(fmt::format("{} is not JSON: see byte {}", path, e.byte));
+  }
 }
 
 Result<ModelText> LoadTemplate(const std::string& name) {
   if (name.ends_with(".jinja") || name.ends_with(".j2")) {
-    std::ifstream in(name, std::ios::binary);
-    if (!in) return NotFound(fmt::format("cannot open {}", name));
-    std::ostringstream source;
-    source << in.rdbuf();
     ModelText text;
-    text.template_source = source.str();
+    TACTUS_ASSIGN_OR_RETURN(text.template_source, ReadInputFile(name, kMostFileBytes));
     TACTUS_ASSIGN_OR_RETURN(text.chat_template, ChatTemplate::Compile(text.template_source));
     return text;
   }

@@ -1,9 +1,9 @@
 // `tactus tokenize MODEL [TEXT]`: the tokens of a text (an argument, or standard input), as the server would make them.
 #include <cstdio>
-#include <iostream>
-#include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/input_file.h"
 #include "cli/commands.h"
 #include "cli/option_binding.h"
 #include "engine/model_text.h"
@@ -11,6 +11,8 @@
 
 namespace tactus::cli {
 namespace {
+
+constexpr int64_t kMostTextBytes = int64_t{64} << 20;   // of one text; --lines takes any number of them
 
 struct TokenizeOptions {
   std::string model, text;
@@ -47,6 +49,23 @@ void Print(const Tokenizer& tokenizer, const TokenizeOptions& options, const std
   }
 }
 
+Status PrintInput(const Tokenizer& tokenizer, const TokenizeOptions& options) {
+  if (!options.lines) {
+    InputFile input = InputFile::StandardInput(kMostTextBytes);
+    TACTUS_ASSIGN_OR_RETURN(const std::string text, input.ReadAll());
+    Print(tokenizer, options, text);
+    return Status();
+  }
+  InputFile input = InputFile::StandardInput(std::numeric_limits<int64_t>::max());
+  std::string line;
+  while (std::ferror(stdout) == 0) {
+    TACTUS_ASSIGN_OR_RETURN(const bool more, input.ReadLine(&line, kMostTextBytes));
+    if (!more) break;
+    Print(tokenizer, options, line);
+  }
+  return Status();
+}
+
 }  // namespace
 
 int TokenizeCommand(const Args& args) {
@@ -75,13 +94,11 @@ int TokenizeCommand(const Args& args) {
   }
   if (!text.empty()) {
     Print(*model->tokenizer, options, text[0]);
-  } else if (options.lines) {
-    std::string input;
-    while (std::getline(std::cin, input)) Print(*model->tokenizer, options, input);
-  } else {
-    Print(*model->tokenizer, options, std::string(std::istreambuf_iterator<char>(std::cin), {}));
+    return kExitOk;
   }
-  return kExitOk;
+  const Status read = PrintInput(*model->tokenizer, options);
+  if (!read.ok()) std::fprintf(stderr, "tactus tokenize: %s\n", read.message().c_str());
+  return read.ok() ? kExitOk : kExitFailed;
 }
 
 }  // namespace tactus::cli

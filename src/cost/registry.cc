@@ -2,12 +2,12 @@
 
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/input_file.h"
 #include "cost/cost_model.h"
 #include "cost/embedded_data.h"
 #include "model/hf_config.h"
@@ -140,11 +140,10 @@ std::vector<NamedEntry> Entries(const std::vector<Spec>& specs) {
 }
 
 Result<ModelSpec> ReadConfigFile(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return NotFound(fmt::format("cannot open '{}'", path.string()), "model");
-  std::stringstream text;
-  text << in.rdbuf();
-  TACTUS_ASSIGN_OR_RETURN(const ModelConfig c, ConfigFromJson(text.str(), path.string()));
+  constexpr int64_t kMostBytes = int64_t{16} << 20;   // as of the configuration of a model that is served
+  auto text = ReadInputFile(path.string(), kMostBytes);
+  if (!text.ok()) return Status(text.status().code(), text.status().message(), "model");
+  TACTUS_ASSIGN_OR_RETURN(const ModelConfig c, ConfigFromJson(*text, path.string()));
   ModelSpec m;
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
   m.name = !c.name.empty()                    ? c.name

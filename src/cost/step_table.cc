@@ -7,11 +7,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
-#include <sstream>
 
 #include <fmt/format.h>
 
+#include "base/input_file.h"
 #include "cost/nonnegative_fit.h"
 #include "cost/step_lookup.h"
 
@@ -317,11 +316,10 @@ Result<std::unique_ptr<StepProfile>> FitStepProfile(std::span<const StepSample> 
 }
 
 Result<std::unique_ptr<StepProfile>> LoadStepProfile(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) return NotFound(fmt::format("cannot open step profile '{}'", path), "cost");
-  std::stringstream text;
-  text << in.rdbuf();
-  return ParseStepProfile(path, text.view());
+  constexpr int64_t kMostBytes = int64_t{64} << 20;   // a million rows
+  const auto text = ReadInputFile(path, kMostBytes);
+  if (!text.ok()) return Status(text.status().code(), "step profile: " + text.status().message(), "cost");
+  return ParseStepProfile(path, *text);
 }
 
 Result<std::unique_ptr<StepProfile>> ParseStepProfile(const std::string& path, std::string_view rest) {

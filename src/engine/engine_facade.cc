@@ -15,10 +15,9 @@
 #include "base/shortage.h"
 #include "base/thread_role.h"
 #include "cost/step_table.h"
+#include "engine/check_model.h"
 #include "engine/delivery.h"
 #include "engine/metrics.h"
-#include "engine/model_numerics.h"
-#include "engine/model_text.h"
 #include "engine/profile_model.h"
 #include "engine/recorded_step_times.h"
 #include "engine/step_loop.h"
@@ -79,10 +78,9 @@ struct Setup {
 Status FindModel(Setup* s) {
   TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(s->options.model));
   TACTUS_ASSIGN_OR_RETURN(s->description, DescribeModel(path));
-  TACTUS_RETURN_IF_ERROR(ValidateConfig(s->description.config));
-  const bool dummy = s->options.load_format == "dummy";
-  TACTUS_ASSIGN_OR_RETURN(s->text, LoadModelText(s->description, {s->options.chat_template, dummy}));
-  TACTUS_ASSIGN_OR_RETURN(ModelNumerics chosen, ChooseModelNumerics(s->options, s->description));
+  TACTUS_ASSIGN_OR_RETURN(CheckedModel checked, CheckModel(s->options, s->description));
+  s->text = std::move(checked.text);
+  ModelNumerics& chosen = checked.numerics;
   s->numerics = chosen.numerics;
   s->load = std::move(chosen.load);
   s->ops = chosen.ops;

@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <sstream>
-
+#include "base/input_file.h"
 #include "text/gguf_spec.h"
 
 namespace tactus {
@@ -72,11 +70,10 @@ Result<TokenizerSpec> SpecOf(const ModelDescription& d, const ModelTextOptions& 
 }
 
 Result<std::string> ReadTemplate(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return NotFound(fmt::format("--chat-template: cannot open {}", path), "chat-template");
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
+  constexpr int64_t kMostBytes = int64_t{16} << 20;   // as of a model's own template
+  auto text = ReadInputFile(path, kMostBytes);
+  if (!text.ok()) return Status(text.status().code(), "--chat-template: " + text.status().message(), "chat-template");
+  return text;
 }
 
 }  // namespace

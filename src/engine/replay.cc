@@ -3,15 +3,16 @@
 #include <fmt/format.h>
 
 #include <deque>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 
 #include "base/check.h"
+#include "base/input_file.h"
 #include "predict/predictor.h"
 
 namespace tactus {
 namespace {
+
+constexpr int64_t kMostTraceBytes = int64_t{4} << 30;
 
 // In a replay token 1 is the stop id of every request and token 0 is any other token.
 constexpr TokenId kOther = 0, kStopToken = 1;
@@ -282,13 +283,23 @@ bool CollectRequests(const Pass& pass, std::vector<RecordedRequest>* requests) {
   return true;
 }
 
+// What is no trace is not read to its end, which it need not have.
+Result<std::string> ReadTrace(const std::string& path) {
+  auto file = InputFile::Open(path, kMostTraceBytes);
+  if (!file.ok()) return NotFound(fmt::format("cannot read the trace: {}", file.status().message()));
+  TACTUS_ASSIGN_OR_RETURN(std::string bytes, file->ReadSome(sizeof(kTraceMagic)));
+  if (bytes != std::string_view(kTraceMagic, sizeof(kTraceMagic))) {
+    return DataLoss(fmt::format("'{}': not a step trace", path));
+  }
+  TACTUS_ASSIGN_OR_RETURN(const std::string rest, file->ReadAll());
+  bytes += rest;
+  return bytes;
+}
+
 }  // namespace
 
 Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hooks) {
-  std::error_code error;
-  std::ifstream file(path, std::ios::binary);
-  if (!file || std::filesystem::is_directory(path, error)) return NotFound(fmt::format("cannot read the trace '{}'", path));
-  const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  TACTUS_ASSIGN_OR_RETURN(const std::string bytes, ReadTrace(path));
   TraceCursor in(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   auto read = ReadHeader(&in);
   if (!read.ok()) return Status(read.status().code(), fmt::format("'{}': {}", path, read.status().message()));

@@ -121,6 +121,7 @@ nlohmann::ordered_json InspectJson(const ModelDescription& d, const InspectOptio
                                 {"min_p", s.min_p}, {"repetition_penalty", s.repetition_penalty}};
   }
   if (!options.numerics.empty()) j["numerics"] = options.numerics;
+  j["start"] = options.start.ok() ? nlohmann::ordered_json("ok") : nlohmann::ordered_json(options.start.message());
   j["memory_plan"] = nullptr;
   if (const auto plan = Plan(d, options)) {
     if (plan->ok()) {
@@ -164,6 +165,7 @@ std::string InspectText(const ModelDescription& d, const InspectOptions& options
   row("stop ids", c.stop_ids.empty() ? "none" : fmt::format("{}", fmt::join(c.stop_ids, ", ")));
   row("tokenizer", TokenizerKind(d));
   row("chat template", d.chat_template.empty() ? "no" : "yes");
+  if (!options.start.ok()) row("cannot start", options.start.message());
   if (const auto plan = Plan(d, options)) {
     out += plan->ok() ? (*plan)->ToString() : "memory plan: does not fit: " + plan->status().message() + "\n";
   }

@@ -320,6 +320,13 @@ Result<ModelWeights> LoadWeights(const ModelDescription& d, const LoadWeightsOpt
   return std::move(loading.weights);
 }
 
+Status CheckWeights(const ModelDescription& d) {
+  LoadWeightsOptions options;
+  options.pack = true;   // matrices are not touched
+  Loading loading;
+  return StartLoading(d, options, &loading);
+}
+
 Result<int64_t> PlanWeightBytes(const ModelDescription& d, const LoadWeightsOptions& options) {
   if (!options.pack) {
     if (options.dequantize_to_f32) return d.config.NumParameters() * 4;

@@ -66,6 +66,9 @@ struct LoadWeightsOptions {
 };
 Result<ModelWeights> LoadWeights(const ModelDescription& description, const LoadWeightsOptions& options);
 
+// As the start of LoadWeights, from headers alone: are all tensors there, in the shapes and dtypes that the configuration asks for?
+Status CheckWeights(const ModelDescription& description);
+
 // What the weights will take, as LoadWeights counts them in `bytes`, read from headers alone. Without `pack`: an estimate (the files'
 // size, or every parameter in f32 or the dummies' format).
 Result<int64_t> PlanWeightBytes(const ModelDescription& description, const LoadWeightsOptions& options);

@@ -7,9 +7,9 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <optional>
-#include <sstream>
+
+#include "base/input_file.h"
 
 namespace tactus {
 namespace {
@@ -17,6 +17,7 @@ namespace {
 enum Column : size_t { kArrival, kPrompt, kOutput, kHashIds, kPrefixId, kShared, kNumColumns };
 constexpr const char* kColumnNames[kNumColumns] = {"arrival_s", "prompt_tokens", "output_tokens",
                                                    "prefix_hash_ids", "prefix_id", "shared_tokens"};
+constexpr int64_t kMostBytes = int64_t{4} << 30, kMostLineBytes = int64_t{1} << 20;   // of a file: it need not have an end
 constexpr double kMaxArrivalSeconds = 4e9;   // int64 nanoseconds end at 9.2e9 s
 
 template <class T>
@@ -39,9 +40,8 @@ std::string Quoted(std::string_view text) {
 
 std::string_view Line(std::string_view* text) {
   const size_t end = std::min(text->find('\n'), text->size());
-  std::string_view line = text->substr(0, end);
+  const std::string_view line = text->substr(0, end);
   text->remove_prefix(std::min(end + 1, text->size()));
-  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   return line;
 }
 
@@ -61,11 +61,19 @@ class TraceParser {
  public:
   explicit TraceParser(const std::string& path) : path_(path), file_(std::make_shared<TraceFile>()) {}
 
-  Result<std::shared_ptr<const TraceFile>> Run(std::string_view text) {
-    TACTUS_RETURN_IF_ERROR(ReadHeader(Line(&text)));
-    for (number_ = 2; !text.empty(); ++number_) {
-      const std::string_view line = Line(&text);
-      if (!line.empty()) TACTUS_RETURN_IF_ERROR(ReadRow(line));
+  // `next`, a Result<bool>(std::string_view* line), gives one line after the other; false: there is none.
+  template <class Next>
+  Result<std::shared_ptr<const TraceFile>> Run(const Next& next) {
+    std::string_view line;
+    for (number_ = 1;; ++number_) {
+      TACTUS_ASSIGN_OR_RETURN(const bool more, next(&line));
+      if (!more && number_ > 1) break;
+      if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+      if (number_ == 1) {
+        TACTUS_RETURN_IF_ERROR(ReadHeader(line));
+      } else if (!line.empty()) {
+        TACTUS_RETURN_IF_ERROR(ReadRow(line));
+      }
     }
     if (file_->rows_.empty()) return DataLoss(fmt::format("{}: no row with a prompt and an output", path_));
     return std::shared_ptr<const TraceFile>(std::move(file_));
@@ -77,7 +85,6 @@ class TraceParser {
   }
 
   Status ReadHeader(std::string_view line) {
-    number_ = 1;
     if (line.substr(0, 3) == "\xef\xbb\xbf") line.remove_prefix(3);   // a byte-order mark
     Split(line, &cells_);
     width_ = cells_.size();
@@ -191,22 +198,25 @@ class TraceParser {
 };
 
 Result<std::shared_ptr<const TraceFile>> TraceFile::Parse(const std::string& path, std::string_view text) {
-  return TraceParser(path).Run(text);
+  return TraceParser(path).Run([&text](std::string_view* line) -> Result<bool> {
+    const bool more = !text.empty();
+    *line = Line(&text);
+    return more;
+  });
 }
 
 Result<std::shared_ptr<const TraceFile>> TraceFile::Read(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) return DataLoss(fmt::format("'{}' is a folder; name a CSV file in it", path));
-  std::ifstream in(path, std::ios::binary);
-  if (!in) {
-    return NotFound(fmt::format("cannot open '{}'{}", path,
-                                std::filesystem::exists(path, error) ? "" : "; it is not here, nor in the data folder (--data DIR or TACTUS_DATA)"),
-                    "workload");
+  auto file = InputFile::Open(path, kMostBytes);
+  if (file.status().code() == StatusCode::kNotFound) {
+    return NotFound(fmt::format("{}; it is not here, nor in the data folder (--data DIR or TACTUS_DATA)", file.status().message()), "workload");
   }
-  std::stringstream text;
-  text << in.rdbuf();
-  if (in.bad() || text.bad()) return DataLoss(fmt::format("cannot read '{}'", path));
-  return Parse(path, text.view());
+  if (!file.ok()) return DataLoss(file.status().message());
+  std::string text;
+  return TraceParser(path).Run([&](std::string_view* line) -> Result<bool> {
+    TACTUS_ASSIGN_OR_RETURN(const bool more, file->ReadLine(&text, kMostLineBytes));
+    *line = text;
+    return more;
+  });
 }
 
 }  // namespace tactus

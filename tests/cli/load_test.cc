@@ -1,16 +1,120 @@
 // The load generator: what it sends, and what a missing server means. Whole runs against a real server are in
 // tests/e2e.
+#include <arpa/inet.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 
 #include "base/clock.h"
 #include "cli/load_generator.h"
+#include "http/server.h"
 
 namespace tactus::cli {
 namespace {
 
 using Json = nlohmann::json;
+
+// A port of the loopback where every connection is refused: bound, and nobody listens.
+class ClosedPort {
+ public:
+  ClosedPort() : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    number_ = ntohs(address.sin_port);
+  }
+  ~ClosedPort() { close(fd_); }
+  ClosedPort(const ClosedPort&) = delete;
+  ClosedPort& operator=(const ClosedPort&) = delete;
+  uint16_t number() const { return number_; }
+
+ private:
+  int fd_;
+  uint16_t number_ = 0;
+};
+
+// Holds requests until the server's next tick and answers them then, so that those in flight together are seen together. With
+// `refuse_every` n every n-th gets 503.
+class Endpoint final : public http::Handler {
+ public:
+  Endpoint() {
+    auto server = http::Server::Listen({}, this, SystemClock());
+    EXPECT_TRUE(server.ok()) << server.status().ToString();
+    server_ = std::move(*server);
+  }
+  LoadOptions Options() const {
+    LoadOptions o;
+    o.url = fmt::format("http://127.0.0.1:{}", server_->port());
+    o.model = "m";
+    o.vocab_size = 1000;
+    o.timeout_ns = 30 * kSecond;
+    return o;
+  }
+  std::optional<http::HttpResponse> CheckHead(const http::HttpRequest&) override { return std::nullopt; }
+  http::HttpResponse ErrorResponse(int status, const std::string&) override { return {.status = status}; }
+  void Handle(std::shared_ptr<http::Exchange> exchange) override {
+    std::lock_guard lock(mutex_);
+    bodies_.push_back(Json::parse(exchange->request().body));
+    held_.push_back(std::move(exchange));
+    most_held_ = std::max(most_held_, held_.size());
+  }
+  void OnTick(TimeNs) override {
+    std::lock_guard lock(mutex_);
+    for (auto& exchange : held_) Answer(*exchange);
+    held_.clear();
+  }
+  std::vector<Json> bodies() {
+    std::lock_guard lock(mutex_);
+    return bodies_;
+  }
+  size_t most_held() {
+    std::lock_guard lock(mutex_);
+    return most_held_;
+  }
+  int refuse_every = 0;
+
+ private:
+  void Answer(http::Exchange& exchange) {
+    if (refuse_every > 0 && ++answered_ % refuse_every == 0) {
+      exchange.Respond({.status = 503, .body = R"({"error": {"message": "full"}})"});
+      return;
+    }
+    exchange.StartStream({.content_type = "text/event-stream"});
+    for (const char* text : {"a", "", "b"}) exchange.Write(fmt::format("data: {{\"choices\": [{{\"text\": \"{}\"}}]}}\n\n", text));
+    exchange.Write(R"(data: {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 5}}})"
+                   "\n\ndata: [DONE]\n\n");
+    exchange.End();
+  }
+
+  std::mutex mutex_;
+  std::vector<Json> bodies_;
+  std::vector<std::shared_ptr<http::Exchange>> held_;
+  size_t most_held_ = 0;
+  int answered_ = 0;
+  std::unique_ptr<http::Server> server_;   // last: its thread calls the rest
+};
+
+std::vector<WorkloadRequest> Requests(size_t count) {
+  std::vector<WorkloadRequest> workload(count);
+  for (size_t i = 0; i < count; ++i) {
+    workload[i].index = static_cast<int64_t>(i);
+    workload[i].prompt_tokens = 4;
+    workload[i].output_tokens = 2;
+  }
+  return workload;
+}
+
+bool GoOn(const LoadProgress&) { return true; }
 
 std::vector<int64_t> PromptOf(const LoadOptions& o, const WorkloadRequest& r, int64_t index) {
   return Json::parse(RequestBody(o, r, index))["prompt"].get<std::vector<int64_t>>();
@@ -75,7 +179,8 @@ TEST(LoadGenerator, BodiesAskForExactlyWhatTheOptionsSay) {
 
 TEST(LoadGenerator, NoServerIsAFailureOfEveryRequestNotAHang) {
   LoadOptions o;
-  o.url = "http://127.0.0.1:1";
+  const ClosedPort closed;
+  o.url = fmt::format("http://127.0.0.1:{}", closed.number());
   o.concurrency = 2;
   std::vector<WorkloadRequest> workload(3);
   for (auto& r : workload) r.prompt_tokens = r.output_tokens = 1;
@@ -83,7 +188,106 @@ TEST(LoadGenerator, NoServerIsAFailureOfEveryRequestNotAHang) {
   ASSERT_TRUE(result.ok());
   ASSERT_EQ(result->records.size(), 3u);
   for (const auto& r : result->records) EXPECT_EQ(r.outcome, RequestRecord::Outcome::kFailed);
-  EXPECT_FALSE(result->first_error.empty());
+  ASSERT_EQ(result->failures.size(), 1u);
+  EXPECT_EQ(result->failures.begin()->second, 3);
+  EXPECT_TRUE(result->rejections.empty());
+}
+
+TEST(LoadGenerator, AClosedLoopHasSoManyInFlightAndCountsWhatTheServerSays) {
+  Endpoint endpoint;
+  LoadOptions o = endpoint.Options();
+  o.concurrency = 3;
+  o.warmup = 2;
+  const auto result = RunLoad(o, Requests(7), SystemClock(), GoOn);
+  ASSERT_TRUE(result.ok()) << result.status().ToString();
+  EXPECT_EQ(endpoint.most_held(), 3u);
+  EXPECT_EQ(endpoint.bodies().size(), 9u);
+  ASSERT_EQ(result->records.size(), 7u);   // the warm-up is not counted
+  for (const RequestRecord& r : result->records) {
+    EXPECT_EQ(r.outcome, RequestRecord::Outcome::kCompleted);
+    EXPECT_EQ(r.prompt_tokens, 7);
+    EXPECT_EQ(r.output_tokens, 3);
+    EXPECT_EQ(r.cached_tokens, 5);
+    EXPECT_EQ(r.gaps_ns.size(), 1u);   // between the two events with text
+    EXPECT_LE(r.sent_ns, r.first_token_ns);
+    EXPECT_LE(r.last_token_ns, r.done_ns);
+  }
+  EXPECT_FALSE(result->interrupted);
+  EXPECT_TRUE(result->failures.empty() && result->rejections.empty() && result->warmup_error.empty());
+  // No prompt comes twice, so that the prefix cache helps nobody: neither in the run nor from the warm-up.
+  std::set<std::string> prompts;
+  for (const Json& body : endpoint.bodies()) prompts.insert(body["prompt"].dump());
+  EXPECT_EQ(prompts.size(), 9u);
+}
+
+TEST(LoadGenerator, AnOpenLoopWaitsForNobodyAndForItsTimes) {
+  Endpoint endpoint;
+  std::vector<WorkloadRequest> workload = Requests(5);
+  for (size_t i = 0; i < workload.size(); ++i) workload[i].arrival_ns = static_cast<TimeNs>(i) * kMillisecond;
+  const auto result = RunLoad(endpoint.Options(), workload, SystemClock(), GoOn);
+  ASSERT_TRUE(result.ok() && result->records.size() == 5);
+  for (size_t i = 0; i < 5; ++i) {
+    const RequestRecord& r = result->records[i];
+    EXPECT_EQ(r.due_ns - result->records[0].due_ns, static_cast<TimeNs>(i) * kMillisecond);
+    EXPECT_GE(r.sent_ns, r.due_ns);
+  }
+  EXPECT_GE(result->duration_ns, 4 * kMillisecond);
+}
+
+TEST(LoadGenerator, ATurnIsSentWhenTheOneBeforeItHasEnded) {
+  Endpoint endpoint;
+  std::vector<WorkloadRequest> workload = Requests(4);
+  for (size_t i = 0; i < 4; ++i) {
+    workload[i].conversation = static_cast<int64_t>(i / 2);
+    workload[i].turn = static_cast<int64_t>(i % 2);
+    workload[i].prompt_tokens = workload[i].turn == 0 ? 4 : 10;
+    if (workload[i].turn > 0) workload[i].arrival_ns = -1;
+  }
+  for (const int64_t concurrency : {0, 2}) {
+    LoadOptions o = endpoint.Options();
+    o.concurrency = concurrency;
+    const auto result = RunLoad(o, workload, SystemClock(), GoOn);
+    ASSERT_TRUE(result.ok() && result->records.size() == 4) << concurrency;
+    for (const size_t first : {size_t{0}, size_t{2}}) EXPECT_GE(result->records[first + 1].sent_ns, result->records[first].done_ns);
+  }
+}
+
+TEST(LoadGenerator, RefusalsAreCountedByReasonAndAreNoFailures) {
+  Endpoint endpoint;
+  endpoint.refuse_every = 3;
+  LoadOptions o = endpoint.Options();
+  o.concurrency = 2;
+  const auto result = RunLoad(o, Requests(9), SystemClock(), GoOn);
+  ASSERT_TRUE(result.ok());
+  EXPECT_TRUE(result->failures.empty());
+  ASSERT_EQ(result->rejections.size(), 1u);
+  EXPECT_EQ(*result->rejections.begin(), std::pair(std::string("HTTP 503: full"), int64_t{3}));
+}
+
+TEST(LoadGenerator, AnInterruptKeepsWhatIsDoneAlsoInTheWarmUp) {
+  Endpoint endpoint;
+  LoadOptions o = endpoint.Options();
+  o.concurrency = 2;
+  auto result = RunLoad(o, Requests(100'000), SystemClock(), [](const LoadProgress& p) { return p.done < 4; });
+  ASSERT_TRUE(result.ok());
+  EXPECT_TRUE(result->interrupted);
+  EXPECT_GE(result->records.size(), 4u);
+  EXPECT_LT(result->records.size(), 100u);
+  for (const RequestRecord& r : result->records) EXPECT_EQ(r.outcome, RequestRecord::Outcome::kCompleted);
+  o.warmup = 1;
+  int asked = 0;
+  result = RunLoad(o, Requests(100'000), SystemClock(), [&](const LoadProgress&) { return ++asked < 1; });
+  ASSERT_TRUE(result.ok());
+  EXPECT_TRUE(result->interrupted);
+  EXPECT_TRUE(result->records.empty());
+}
+
+TEST(LoadGenerator, ReasonsAreSaidCommonestFirst) {
+  EXPECT_EQ(ReasonsText({}, "failed", 5), "");
+  EXPECT_EQ(ReasonsText({{"a", 1}}, "failed", 5), "1 of 5 requests failed: 1 x a");
+  EXPECT_EQ(ReasonsText({{"a", 1}, {"b", 7}, {"c", 2}}, "failed", 10), "10 of 10 requests failed: 7 x b; 2 x c; 1 x a");
+  EXPECT_EQ(ReasonsText({{"a", 1}, {"b", 7}, {"c", 2}, {"d", 3}, {"e", 1}}, "were refused", 20),
+            "14 of 20 requests were refused: 7 x b; 3 x d; 2 x c; and 2 other reasons");
 }
 
 TEST(LoadGenerator, ABadUrlIsRefused) {

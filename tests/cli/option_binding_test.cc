@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <map>
 
 #include "tactus/options.h"
 
@@ -113,6 +114,147 @@ TEST(CommandLine, AFileWithAnUnknownKeyOrBadTomlIsRefused) {
   std::ofstream(path) << "count = \n";
   EXPECT_NE(ParseArgs({"--config", path}).errors.find("line 1"), std::string::npos);
   EXPECT_NE(ParseArgs({"--config", testing::TempDir()}).errors.find("a folder"), std::string::npos);
+}
+
+class ConfigFile : public testing::Test {
+ protected:
+  // What the file's text leads to: the error, empty for none.
+  Parsed Read(const std::string& text, std::vector<std::string> args = {}) {
+    std::ofstream(path_, std::ios::binary) << text;
+    args.insert(args.begin(), {"--config", path_});
+    return ParseArgs(args);
+  }
+  const std::string path_ = testing::TempDir() + "/typed.toml";
+};
+
+TEST_F(ConfigFile, AValueOfTheWrongTypeIsRefusedWithKeyValueTypeAndFile) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"count = [1, 2]", "'count' = [ 1, 2 ] is a list; it takes a whole number"},
+      {"count = [1]", "is a list"},
+      {"count = []", "is a list"},
+      {"count = \"4\"", "is a string; it takes a whole number"},
+      {"count = 4.0", "is a number; it takes a whole number"},
+      {"count = true", "is a boolean"},
+      {"count = 1979-05-27", "is a date or a time"},
+      {"count = 07:32:00", "is a date or a time"},
+      {"count = {a = 1}", "is a table"},
+      {"[count]\na = 1", "is a table"},
+      {"count.a = 1", "is a table"},
+      {"share = \"0.5\"", "is a string; it takes a number"},
+      {"share = false", "is a boolean; it takes a number"},
+      {"fast = 1", "is a whole number; it takes true or false"},
+      {"kind = 5", "is a whole number; it takes a string"},
+      {"kind = [\"a\"]", "is a list; it takes a string"},
+      {"wait = true", "it takes a duration"},
+      {"wait = [\"1s\"]", "it takes a duration"},
+      {"memory = 1979-05-27", "it takes a size"},
+      {"count = 10", "10 is out of range"},
+      {"count = 9223372036854775808", "('count')"},
+      {"nosuch = 1", "unknown key 'nosuch'"},
+      {"count = 1\ncount = 2", "line 2 ('count')"},
+      {"count = 1\nnumber = 2", "are the same option"},
+      {"fast = \"maybe\"", "'maybe' is not on or off"},
+  };
+  for (const auto& [text, expected] : cases) {
+    const Parsed p = Read(text);
+    EXPECT_EQ(p.outcome, CommandLine::Outcome::kBadUsage) << text;
+    EXPECT_NE(p.errors.find(expected), std::string::npos) << text << "\n" << p.errors;
+    EXPECT_NE(p.errors.find(path_), std::string::npos) << p.errors;
+    EXPECT_NE(p.errors.find("line "), std::string::npos) << p.errors;
+  }
+  // A wrong type is wrong even where a flag decides.
+  EXPECT_EQ(Read("count = [1]", {"--count", "2"}).outcome, CommandLine::Outcome::kBadUsage);
+}
+
+TEST_F(ConfigFile, SecretsAreNotRepeated) {
+  for (const char* text : {"key = [\"sesame\", 5]", "key = [[\"sesame\"]]", "key = {sesame = 1}", "key = \"sesame"}) {
+    const Parsed p = Read(text);
+    EXPECT_EQ(p.outcome, CommandLine::Outcome::kBadUsage) << text;
+    EXPECT_EQ(p.errors.find("sesame"), std::string::npos) << p.errors;
+    EXPECT_NE(p.errors.find("'key'"), std::string::npos) << p.errors;
+  }
+}
+
+TEST_F(ConfigFile, ValuesAreTakenInEachTypesOwnForms) {
+  Parsed p = Read("fast = true\ncount = 9\nshare = 1\nkind = \"b\"\nkey = [\"x\", \"y\"]\nwait = \"2m\"\nmemory = \"1KiB\"\n");
+  ASSERT_EQ(p.outcome, CommandLine::Outcome::kRun) << p.errors;
+  EXPECT_TRUE(p.sample.fast);
+  EXPECT_EQ(p.sample.count, 9);
+  EXPECT_EQ(p.sample.share, 1.0);
+  EXPECT_EQ(p.sample.kind, "b");
+  EXPECT_EQ(p.sample.key, (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(p.sample.wait.ns, 120'000'000'000);
+  EXPECT_EQ(p.sample.memory.bytes, 1024);
+  p = Read("fast = \"on\"\nkey = \"one\"\nwait = 0.25\nmemory = 4096\n");
+  ASSERT_EQ(p.outcome, CommandLine::Outcome::kRun) << p.errors;
+  EXPECT_TRUE(p.sample.fast);
+  EXPECT_EQ(p.sample.key, (std::vector<std::string>{"one"}));
+  EXPECT_EQ(p.sample.wait.ns, 250'000'000);
+  EXPECT_EQ(p.sample.memory.bytes, 4096);
+}
+
+TEST_F(ConfigFile, AFileThatIsNoneIsNamed) {
+  const std::string missing = testing::TempDir() + "/no_such_folder/c.toml";
+  EXPECT_NE(ParseArgs({"--config", missing}).errors.find(missing), std::string::npos);
+  const Parsed endless = ParseArgs({"--config", "/dev/zero"});
+  EXPECT_EQ(endless.outcome, CommandLine::Outcome::kBadUsage);
+  EXPECT_NE(endless.errors.find("1048576"), std::string::npos) << endless.errors;
+}
+
+TEST(CommandLine, AFlagWithTwoValuesIsAContradictionAndAListMayRepeat) {
+  const Parsed p = ParseArgs({"--count", "1", "--number", "2"});
+  EXPECT_EQ(p.outcome, CommandLine::Outcome::kBadUsage);
+  EXPECT_NE(p.errors.find("--count is given twice ('1' and '2')"), std::string::npos) << p.errors;
+  EXPECT_EQ(ParseArgs({"--count", "2", "--count", "2"}).sample.count, 2);
+  EXPECT_EQ(ParseArgs({"--fast", "--fast", "off"}).outcome, CommandLine::Outcome::kBadUsage);
+  EXPECT_EQ(ParseArgs({"--key", "a", "--key", "b"}).sample.key.size(), 2u);
+}
+
+TEST(CommandLine, LimitsAreInclusive) {
+  EXPECT_EQ(ParseArgs({"--count", "1"}).sample.count, 1);
+  EXPECT_EQ(ParseArgs({"--count", "9"}).sample.count, 9);
+  EXPECT_EQ(ParseArgs({"--count", "0"}).outcome, CommandLine::Outcome::kBadUsage);
+  EXPECT_EQ(ParseArgs({"--share", "0"}).sample.share, 0);
+  EXPECT_EQ(ParseArgs({"--share", "1"}).sample.share, 1);
+  for (const char* bad : {"1.0001", "-0.0001", "inf", "0.5x", ""}) EXPECT_EQ(ParseArgs({"--share", bad}).outcome, CommandLine::Outcome::kBadUsage) << bad;
+  for (const char* bad : {"1.0", " 1", "0x1", ""}) EXPECT_EQ(ParseArgs({"--count", bad}).outcome, CommandLine::Outcome::kBadUsage) << bad;
+  for (const char* bad : {"", "A", "a|b"}) EXPECT_EQ(ParseArgs({"--kind", bad}).outcome, CommandLine::Outcome::kBadUsage) << bad;
+}
+
+TEST(CommandLine, WordsOfABoolean) {
+  for (const char* word : {"on", "true", "1", "yes"}) EXPECT_TRUE(ParseArgs({"--fast", word}).sample.fast) << word;
+  for (const char* word : {"off", "false", "0", "no"}) EXPECT_FALSE(ParseArgs({"--fast", word}).sample.fast) << word;
+}
+
+TEST(CommandLine, DurationsAndSizesByUnit) {
+  const std::pair<const char*, int64_t> durations[] = {{"2", 2'000'000'000}, {"2s", 2'000'000'000}, {"1.5ms", 1'500'000}, {"3us", 3000}, {"7ns", 7},
+                                                       {"2m", 120'000'000'000}, {"1h", 3'600'000'000'000}, {"0", 0}, {"2 s", 2'000'000'000}};
+  for (const auto& [text, ns] : durations) EXPECT_EQ(ParseDuration(text)->ns, ns) << text;
+  const std::pair<const char*, int64_t> sizes[] = {{"5", 5}, {"5B", 5}, {"2K", 2048}, {"2KiB", 2048}, {"1M", 1 << 20}, {"1MiB", 1 << 20}, {"1G", 1 << 30},
+                                                   {"1GiB", 1 << 30}, {"1TiB", int64_t{1} << 40}, {"3KB", 3000}, {"3MB", 3'000'000},
+                                                   {"3GB", 3'000'000'000}, {"0.5KiB", 512}};
+  for (const auto& [text, bytes] : sizes) EXPECT_EQ(ParseBytes(text)->bytes, bytes) << text;
+  for (const char* bad : {"", "s", "-1s", "1d", "nan", "inf", "1e30s", "1ss"}) EXPECT_FALSE(ParseDuration(bad).ok()) << bad;
+  for (const char* bad : {"", "GiB", "-1", "1kb", "1e30", "1 parsec"}) EXPECT_FALSE(ParseBytes(bad).ok()) << bad;
+  for (const int64_t ns : {0L, 1L, 999L, 1000L, 1001L, 1'000'000L, 50'000'000L, 1'000'000'000L, 61'000'000'000L}) {
+    EXPECT_EQ(ParseDuration(FormatDuration(ns))->ns, ns) << FormatDuration(ns);
+  }
+  EXPECT_EQ(FormatDuration(50'000'000), "50ms");
+  EXPECT_EQ(FormatDuration(1'500'000), "1500us");
+  EXPECT_EQ(FormatDuration(2'000'000'000), "2s");
+  EXPECT_EQ(FormatBytes(int64_t{3} << 30), "3GiB");
+  EXPECT_EQ(FormatBytes(int64_t{1536} << 20), "1536MiB");
+  EXPECT_EQ(FormatBytes(1000), "1000");
+  EXPECT_EQ(FormatBytes(0), "0");
+}
+
+TEST(CommandLine, TheEnvironmentIsReadByNameAndAlias) {
+  setenv("TACTUS_NUMBER", "7", 1);
+  EXPECT_EQ(ParseArgs({}).sample.count, 7);
+  setenv("TACTUS_NUMBER", "70", 1);
+  const Parsed p = ParseArgs({});
+  unsetenv("TACTUS_NUMBER");
+  EXPECT_NE(p.errors.find("TACTUS_COUNT: --count: 70 is out of range"), std::string::npos) << p.errors;
 }
 
 TEST(CommandLine, PrintedConfigurationReadsBackAndHidesSecrets) {

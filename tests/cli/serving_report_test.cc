@@ -46,6 +46,80 @@ TEST(ServingReport, CountsEveryGapAndTakesLatencyFromWhenARequestWasDue) {
   EXPECT_DOUBLE_EQ(report["slo_attainment"], 0.25);  // of all four that ended
 }
 
+TEST(ServingReport, PercentilesLieBetweenTheNearestRanks) {
+  ReportInput input;
+  for (int i = 1; i <= 11; ++i) input.records.push_back(Record(kSecond, kSecond + i * 10 * kMillisecond, {}, 10));
+  const auto ttft = ReportJson(input)["ttft_ms"];   // 10, 20, ... 110 ms
+  EXPECT_DOUBLE_EQ(ttft["mean"], 60);
+  EXPECT_DOUBLE_EQ(ttft["p50"], 60);
+  EXPECT_DOUBLE_EQ(ttft["p90"], 100);
+  EXPECT_DOUBLE_EQ(ttft["p95"], 105);
+  EXPECT_DOUBLE_EQ(ttft["p99"], 109);
+  EXPECT_DOUBLE_EQ(ttft["max"], 110);
+}
+
+TEST(ServingReport, AnObjectiveThatIsJustMetIsKept) {
+  const auto kept = [](const Slo& slo) {
+    ReportInput input;
+    input.records.push_back(Record(kSecond, kSecond + 100 * kMillisecond, {10 * kMillisecond, 30 * kMillisecond}, 50));
+    input.duration_ns = kSecond;
+    input.slo = slo;
+    return ReportJson(input)["slo_attainment"].get<double>();
+  };
+  EXPECT_EQ(kept({.ttft_ns = 100 * kMillisecond}), 1);
+  EXPECT_EQ(kept({.ttft_ns = 100 * kMillisecond - 1}), 0);
+  EXPECT_EQ(kept({.tbt_ns = 30 * kMillisecond}), 1);
+  EXPECT_EQ(kept({.tbt_ns = 30 * kMillisecond - 1}), 0);
+  EXPECT_EQ(kept({.jct_ns = 140 * kMillisecond}), 1);
+  EXPECT_EQ(kept({.jct_ns = 140 * kMillisecond - 1}), 0);
+  // Without a first token no objective of it can have been met.
+  ReportInput silent;
+  silent.records.push_back({.outcome = RequestRecord::Outcome::kCompleted, .due_ns = 1, .sent_ns = 1, .done_ns = 2});
+  silent.slo.ttft_ns = kSecond;
+  EXPECT_EQ(ReportJson(silent)["slo_attainment"], 0.0);
+  EXPECT_TRUE(ReportJson(silent)["ttft_ms"].is_null());
+  EXPECT_DOUBLE_EQ(ReportJson(silent)["e2e_ms"]["max"], 1e-6);
+}
+
+TEST(ServingReport, RatesCountTokensAndTurns) {
+  ReportInput input;
+  input.records.push_back(Record(kSecond, 2 * kSecond, {}, 50));
+  input.records.push_back(Record(3 * kSecond, 4 * kSecond, {kSecond}, 70));
+  input.records.push_back(Record(6 * kSecond, 7 * kSecond, {}, 0));
+  input.records[1].cached_tokens = 64;
+  input.duration_ns = 8 * kSecond;
+  input.rate_asked_per_s = 0.5;
+  auto report = ReportJson(input);
+  EXPECT_DOUBLE_EQ(report["request_rate_achieved"], 2 / 5.0);   // two gaps within 5 s of sending
+  EXPECT_DOUBLE_EQ(report["request_rate_asked"], 0.5);
+  EXPECT_DOUBLE_EQ(report["input_token_throughput"], 120 / 8.0);
+  EXPECT_DOUBLE_EQ(report["output_token_throughput"], 4 / 8.0);
+  EXPECT_EQ(report["cached_prompt_tokens"], 64);
+  EXPECT_DOUBLE_EQ(report["tpot_ms"]["mean"], 1000);             // of the one with two tokens
+  EXPECT_DOUBLE_EQ(report["normalized_ttft_ms"]["max"], 20);     // 1000 / 50; not of an empty prompt
+  EXPECT_TRUE(report["concurrency"].is_null());
+  EXPECT_TRUE(report["goodput"].is_null());
+  input.rate_asked_per_s = 0;
+  input.concurrency = 1;
+  input.records.resize(1);
+  report = ReportJson(input);
+  EXPECT_TRUE(report["request_rate_asked"].is_null());
+  EXPECT_TRUE(report["request_rate_achieved"].is_null());
+  EXPECT_EQ(report["concurrency"], 1);
+}
+
+TEST(ServingReport, TheTableHasTheFiguresOfTheObject) {
+  ReportInput input;
+  input.records.push_back(Record(kSecond, kSecond + 123 * kMillisecond, {45 * kMillisecond}, 50));
+  input.records.push_back({.outcome = RequestRecord::Outcome::kFailed, .due_ns = 1, .sent_ns = 1, .done_ns = 2});
+  input.duration_ns = 4 * kSecond;
+  const std::string table = ReportTable(ReportJson(input));
+  for (const char* text : {"1 completed, 1 failed, 0 rejected in 4.00 s", "0.250 requests/s, 12.5 input tokens/s, 0.5 output tokens/s; goodput - ",
+                           "TTFT (ms)                  123.00", "ITL, every gap (ms)         45.00", "E2EL (ms)                  168.00"}) {
+    EXPECT_NE(table.find(text), std::string::npos) << text << "\n" << table;
+  }
+}
+
 TEST(ServingReport, AFigureThatIsNotKnownIsNull) {
   const auto report = ReportJson({});
   for (const char* key : {"ttft_ms", "tbt_ms", "goodput", "slo_attainment", "request_throughput", "preemptions"}) {

@@ -1,14 +1,13 @@
 """The official OpenAI client against the real server."""
 import asyncio
 import json
-import time
 import unittest
 import urllib.error
 import urllib.request
 
 import openai
 
-from server_process import ServerProcess
+from server_process import ServerProcess, TakenPort, wait_until
 
 MODEL = "test-model"
 QUESTIONS = [
@@ -35,8 +34,13 @@ def ask(question, **options):
     return client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": question}], **options)
 
 
-def metric(name):
-    text = urllib.request.urlopen(server.url + "/metrics").read().decode()
+def fetch(request):
+    return urllib.request.urlopen(request, timeout=60)
+
+
+def metric(name, of=None):
+    with fetch((of or server).url + "/metrics") as answer:
+        text = answer.read().decode()
     values = [line.rsplit(" ", 1)[1] for line in text.splitlines() if line.startswith((name + " ", name + "{"))]
     return sum(map(float, values))
 
@@ -139,7 +143,7 @@ class CompletionTest(unittest.TestCase):
     def test_prompt_forms_agree(self):
         def post(path, body):
             request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-            return json.load(urllib.request.urlopen(request))
+            return json.load(fetch(request))
 
         prompt = "Once upon a time"
         tokens = post("/tokenize", {"prompt": prompt})
@@ -204,19 +208,19 @@ class ErrorsTest(unittest.TestCase):
         for body in (b"", b"{", b"\xff\xfe", b"[" * 100000, b'{"prompt": "\xc3\x28"}', b'{"prompt": 1e999}', b"null"):
             request = urllib.request.Request(server.url + "/v1/completions", body, {"Content-Type": "application/json"})
             with self.assertRaises(urllib.error.HTTPError) as error:
-                urllib.request.urlopen(request)
+                fetch(request)
             self.assertEqual(error.exception.code, 400)
             self.assertTrue(json.load(error.exception)["error"]["message"])
             error.exception.close()
-        self.assertEqual(urllib.request.urlopen(server.url + "/health").status, 200)
+        self.assertEqual(fetch(server.url + "/health").status, 200)
 
     def test_authentication(self):
         guarded = ServerProcess("--api-key", "right-key", real_model=False)
         try:
-            with openai.OpenAI(base_url=guarded.url + "/v1", api_key="wrong-key", max_retries=0) as wrong:
+            with openai.OpenAI(base_url=guarded.url + "/v1", api_key="wrong-key", max_retries=0, timeout=60) as wrong:
                 with self.assertRaises(openai.AuthenticationError):
                     wrong.models.list()
-            with openai.OpenAI(base_url=guarded.url + "/v1", api_key="right-key", max_retries=0) as right:
+            with openai.OpenAI(base_url=guarded.url + "/v1", api_key="right-key", max_retries=0, timeout=60) as right:
                 self.assertEqual(right.models.list().data[0].id, MODEL)
         finally:
             self.assertEqual(guarded.stop(), 0)
@@ -231,19 +235,26 @@ class ServerTest(unittest.TestCase):
         self.assertEqual(client.models.retrieve(MODEL).id, MODEL)
 
     def test_closing_a_stream_frees_its_memory(self):
-        stream = ask("Tell me a very long story.", max_tokens=1500, stream=True, extra_body={"ignore_eos": True})
-        next(iter(stream))
-        stream.close()
-        for _ in range(600):
-            if metric("vllm:num_requests_running") == 0:
-                break
-            time.sleep(0.1)
-        self.assertEqual(metric("vllm:num_requests_running"), 0)
-        self.assertGreaterEqual(metric("tactus_http_client_gone_total"), 1)
+        # An answer that no machine completes before the server has seen its client go: minutes of generation.
+        length = 800_000
+        other = ServerProcess("--max-num-seqs", 2, "--max-queue", 2, real_model=False, config={"max_position_embeddings": length + 1000})
+        try:
+            with openai.OpenAI(base_url=other.url + "/v1", api_key="none", max_retries=0, timeout=60) as leaving:
+                stream = leaving.completions.create(model=MODEL, prompt="x", max_tokens=length, stream=True, extra_body={"ignore_eos": True})
+                next(iter(stream))
+                self.assertEqual(metric("vllm:num_requests_running", of=other), 1)
+                stream.close()
+            wait_until(lambda: metric("vllm:num_requests_running", of=other) == 0, "the request whose client has gone ends",
+                       limit_s=20, about=other.last_lines)
+            self.assertEqual(metric("tactus_http_client_gone_total", of=other), 1)
+            self.assertLess(metric("vllm:generation_tokens_total", of=other), length)
+            wait_until(lambda: metric("vllm:kv_cache_usage_perc", of=other) == 0, "its KV memory is free", limit_s=20, about=other.last_lines)
+        finally:
+            self.assertEqual(other.stop(), 0)
 
     def test_shutdown_finishes_what_runs(self):
         other = ServerProcess("--json", real_model=False)
-        with openai.OpenAI(base_url=other.url + "/v1", api_key="none", max_retries=0) as busy:
+        with openai.OpenAI(base_url=other.url + "/v1", api_key="none", max_retries=0, timeout=60) as busy:
             stream = busy.completions.create(model=MODEL, prompt="x", max_tokens=200, stream=True, extra_body={"ignore_eos": True})
             iterator = iter(stream)
             next(iterator)
@@ -254,9 +265,8 @@ class ServerTest(unittest.TestCase):
         self.assertGreater(json.loads(other.output)["steps"], 0)
 
     def test_a_port_in_use_is_named(self):
-        port = server.url.rsplit(":", 1)[1]
-        with self.assertRaises(RuntimeError) as error:
-            ServerProcess("--port", port, real_model=False)
+        with TakenPort() as port, self.assertRaises(RuntimeError) as error:
+            ServerProcess(port=port, real_model=False)
         self.assertIn(f"port {port}", str(error.exception))
 
 

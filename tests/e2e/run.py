@@ -1,18 +1,61 @@
-"""Runs one test module with a Python that has the packages of requirements.txt; exit status 77 (skipped) where there is none.
+"""Runs one test module with a Python that has the packages of requirements.txt. Exit status 0, 1, or 77 (skipped) where there is no such
+Python or every test was skipped. The last lines say how many tests were skipped, and why.
 
   run.py TACTUS_BINARY MODULE.py
 """
+import collections
+import faulthandler
 import os
 import pathlib
 import subprocess
 import sys
+import unittest
 
-here = pathlib.Path(__file__).resolve().parent
-candidates = [os.environ.get("TACTUS_TEST_PYTHON"), str(here.parents[1] / ".venv/bin/python"), sys.executable]
-for python in filter(None, candidates):
-    found = subprocess.run([python, "-c", "import openai"], capture_output=True) if pathlib.Path(python).exists() else None
-    if found is not None and found.returncode == 0:
-        environment = dict(os.environ, TACTUS_BINARY=sys.argv[1], PYTHONWARNINGS="error::ResourceWarning")
-        sys.exit(subprocess.run([python, str(here / sys.argv[2]), "-v"], env=environment, cwd=here).returncode)
-print("skipped: no Python with the packages of tests/e2e/requirements.txt; scripts/test.sh makes one in .venv")
-sys.exit(77)
+HERE = pathlib.Path(__file__).resolve().parent
+SKIPPED = 77
+TEST_LIMIT_S = 240   # of one test: one that waits for longer ends here, with its name and where it stood
+
+
+class Result(unittest.TextTestResult):
+    def startTest(self, test):
+        faulthandler.dump_traceback_later(TEST_LIMIT_S, exit=True)
+        super().startTest(test)
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        faulthandler.dump_traceback_later(TEST_LIMIT_S, exit=True)   # what comes between tests has the same limit
+
+
+def run_module(name):
+    faulthandler.dump_traceback_later(TEST_LIMIT_S, exit=True)
+    result = unittest.TextTestRunner(verbosity=2, resultclass=Result).run(unittest.defaultTestLoader.loadTestsFromName(name))
+    faulthandler.cancel_dump_traceback_later()
+    reasons = collections.Counter(reason for _, reason in result.skipped)
+    skipped_all = bool(result.skipped) and len(result.skipped) >= result.testsRun
+    if reasons:
+        print(f"{name}: {len(result.skipped)} of {max(result.testsRun, len(result.skipped))} tests were skipped:")
+        for reason, count in reasons.most_common():
+            print(f"  {count} x {reason}")
+    if not result.wasSuccessful():
+        return 1
+    if result.testsRun == 0 and not result.skipped:
+        print(f"{name}: no tests")
+        return 1
+    return SKIPPED if skipped_all else 0
+
+
+def main():
+    if sys.argv[1] == "--module":
+        return run_module(sys.argv[2])
+    for python in filter(None, [os.environ.get("TACTUS_TEST_PYTHON"), str(HERE.parents[1] / ".venv/bin/python"), sys.executable]):
+        found = subprocess.run([python, "-c", "import openai"], capture_output=True) if pathlib.Path(python).exists() else None
+        if found is not None and found.returncode == 0:
+            environment = dict(os.environ, TACTUS_BINARY=sys.argv[1], PYTHONWARNINGS="error::ResourceWarning")
+            module = sys.argv[2].removesuffix(".py")
+            return subprocess.run([python, "-u", __file__, "--module", module], env=environment, cwd=HERE).returncode
+    print("skipped: no Python with the packages of tests/e2e/requirements.txt; scripts/test.sh makes one in .venv")
+    return SKIPPED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

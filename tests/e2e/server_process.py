@@ -1,4 +1,5 @@
-"""Starts the real `tactus serve` on a free port, for one test module, and stops it with SIGTERM.
+"""Starts the real `tactus serve` on a free port, for one test module, and stops it with SIGTERM. Every wait has a limit and ends in an
+error that shows the server's last lines.
 
 TACTUS_BINARY is the program. TACTUS_DEFAULT_MODEL is a model file; where it is absent the tests run on a tiny random model,
 which answers nonsense in the right shape.
@@ -8,9 +9,11 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
+import time
 
 CHAT_TEMPLATE = """{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}
 {% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"""
@@ -21,6 +24,9 @@ TINY_CONFIG = {
     "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "bos_token_id": 1, "eos_token_id": 2,
     "tie_word_embeddings": True, "hidden_act": "silu",
 }
+START_LIMIT_S = 120   # a real model on a busy machine
+STOP_LIMIT_S = 60
+LAST_LINES = 30
 
 
 def default_model():
@@ -28,8 +34,37 @@ def default_model():
     return path if path and pathlib.Path(path).is_file() else None
 
 
+def wait_until(condition, what, limit_s=60, about=lambda: ""):
+    """The first true value of condition(); AssertionError after limit_s."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        if value := condition():
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"{what}: not within {limit_s} s{about()}")
+
+
+class TakenPort:
+    """A port of the loopback that somebody else listens on; with listening=False one where every connection is refused."""
+
+    def __init__(self, listening=True):
+        self.socket = socket.socket()
+        self.socket.bind(("127.0.0.1", 0))
+        if listening:
+            self.socket.listen()
+        self.number = self.socket.getsockname()[1]
+
+    def __enter__(self):
+        return self.number
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+
 class ServerProcess:
-    def __init__(self, *args, real_model=True, model=None, name="test-model"):
+    """`config` changes the tiny model's."""
+
+    def __init__(self, *args, real_model=True, model=None, name="test-model", port=0, config=None):
         self.folder = tempfile.TemporaryDirectory()
         self.real = real_model and default_model() is not None
         command = [os.environ["TACTUS_BINARY"], "serve"]
@@ -39,41 +74,64 @@ class ServerProcess:
             command.append(default_model())
         else:
             folder = pathlib.Path(self.folder.name)
-            (folder / "config.json").write_text(json.dumps(TINY_CONFIG))
+            (folder / "config.json").write_text(json.dumps(dict(TINY_CONFIG, **(config or {}))))
             (folder / "chat.jinja").write_text(CHAT_TEMPLATE)
             command += [str(folder), "--load-format", "dummy", "--chat-template", str(folder / "chat.jinja")]
-        command += ["--port", "0", "--kv-cache-memory", "256MiB", "--served-model-name", name, *args]
+        command += ["--port", str(port), "--kv-cache-memory", "256MiB", "--served-model-name", name, *map(str, args)]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")}
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env=environment)
         self.lines = []
         self.url = None
+        self.output = ""
+        self.heard = threading.Event()   # it is ready, or has closed its standard error
+        # Both pipes are read all the time, so that a full one never holds the server.
+        self.readers = [threading.Thread(target=self._read_lines, daemon=True), threading.Thread(target=self._read_output, daemon=True)]
+        for reader in self.readers:
+            reader.start()
+        in_time = self.heard.wait(START_LIMIT_S)
+        if self.url is None:
+            self._end("the server did not start" if in_time else f"the server was not ready within {START_LIMIT_S} s", grace_s=10 if in_time else 0)
+
+    def _read_lines(self):
         for line in self.process.stderr:
             self.lines.append(line)
-            if match := re.match(r"ready: .* on (http://\S+)", line):
+            if self.url is None and (match := re.match(r"ready: .* on (http://\S+)", line)):
                 self.url = match.group(1)
-                break
-        if self.url is None:
-            self.process.wait()
+                self.heard.set()
+        self.heard.set()
+
+    def _read_output(self):
+        self.output = self.process.stdout.read()
+
+    def last_lines(self):
+        return "\nthe server's last lines:\n" + "".join(self.lines[-LAST_LINES:])
+
+    def _close(self):
+        for reader in self.readers:
+            reader.join(STOP_LIMIT_S)
+        if not any(reader.is_alive() for reader in self.readers):
             self.process.stdout.close()
             self.process.stderr.close()
-            self.folder.cleanup()
-            raise RuntimeError("the server did not start:\n" + "".join(self.lines))
-        # Keep reading, so that a full pipe never holds the server.
-        self.reader = threading.Thread(target=lambda: self.lines.extend(self.process.stderr), daemon=True)
-        self.reader.start()
+        self.folder.cleanup()
+
+    def _end(self, why, grace_s=0):
+        """Kills it if it has not ended by itself, and says why."""
+        try:
+            self.process.wait(timeout=grace_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(timeout=STOP_LIMIT_S)
+        self._close()
+        raise RuntimeError(f"{why} (exit status {self.process.returncode}){self.last_lines()}")
 
     def stop(self, send=True):
         """Returns the exit status; send=False only waits for it."""
         if send and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            status = self.process.wait(timeout=120)
+            status = self.process.wait(timeout=STOP_LIMIT_S)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            raise
-        self.reader.join()
-        self.output = self.process.stdout.read()
-        self.process.stdout.close()
-        self.process.stderr.close()
-        self.folder.cleanup()
+            self._end(f"the server did not stop within {STOP_LIMIT_S} s")
+        self._close()
         return status

@@ -5,8 +5,9 @@ import pathlib
 import signal
 import subprocess
 import tempfile
-import time
 import unittest
+
+from server_process import wait_until
 
 BINARY = os.environ["TACTUS_BINARY"]
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")}
@@ -106,11 +107,17 @@ class SimTest(unittest.TestCase):
             self.assertIn("/dev/full", done.stderr)
 
     def test_an_interrupt_keeps_what_is_done_and_is_130(self):
-        run = subprocess.Popen([BINARY, *BASE, "--rate", "4", "--requests", "100000000", "--json"], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
-        time.sleep(1.5)
-        run.send_signal(signal.SIGINT)
-        stdout, stderr = run.communicate(timeout=30)
+        with tempfile.TemporaryDirectory() as folder:
+            ended = pathlib.Path(folder) / "requests.csv"
+            run = subprocess.Popen([BINARY, *BASE, "--rate", "4", "--requests", "100000000", "--json", "--requests-out", str(ended)],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+            try:
+                wait_until(lambda: ended.exists() and ended.stat().st_size > 4096, "some requests have ended")
+                run.send_signal(signal.SIGINT)
+                stdout, stderr = run.communicate(timeout=30)
+            finally:
+                run.kill()
+                run.communicate()
         self.assertEqual(run.returncode, 130, stderr)
         r = json.loads(stdout)
         self.assertGreater(r["requests"]["completed"], 0)

@@ -25,14 +25,15 @@ class TinyModelTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        subprocess.run([sys.executable, TOOL, DATA / "stories260K.bin", DATA / "tok512.bin", cls.folder.name], check=True)
+        subprocess.run([sys.executable, TOOL, DATA / "stories260K.bin", DATA / "tok512.bin", cls.folder.name], check=True, timeout=120)
         cls.server = ServerProcess("--dtype", "float32", model=cls.folder.name)
-        cls.client = openai.OpenAI(base_url=cls.server.url + "/v1", api_key="none", max_retries=0)
+        cls.client = openai.OpenAI(base_url=cls.server.url + "/v1", api_key="none", max_retries=0, timeout=60)
 
     @classmethod
     def tearDownClass(cls):
         cls.client.close()
-        assert cls.server.stop() == 0
+        status = cls.server.stop()
+        assert status == 0, f"exit status {status}" + cls.server.last_lines()
         cls.folder.cleanup()
 
     def test_greedy_tokens_are_those_of_llama2c(self):
@@ -62,7 +63,7 @@ class TinyModelTest(unittest.TestCase):
     def text(self, tokens):
         request = urllib.request.Request(self.server.url + "/detokenize", json.dumps({"tokens": tokens}).encode(),
                                          {"Content-Type": "application/json"})
-        return json.load(urllib.request.urlopen(request))["prompt"]
+        return json.load(urllib.request.urlopen(request, timeout=60))["prompt"]
 
 
 if __name__ == "__main__":

@@ -50,6 +50,59 @@ TEST(Histogram, EmptyIsUnknownAndExtremesAreClamped) {
   EXPECT_GT(h.Quantile(1.0), 4e18);
 }
 
+TEST(Histogram, SummariesByHand) {
+  Histogram h;
+  h.Add(30);
+  h.Add(20, 8);
+  h.Add(10);
+  const Summary s = h.Summarize(0.5);
+  EXPECT_TRUE(s.known);
+  EXPECT_DOUBLE_EQ(s.mean, 10);   // (30 + 160 + 10) / 10, halved
+  EXPECT_DOUBLE_EQ(s.p50, 10);
+  EXPECT_DOUBLE_EQ(s.p90, 10);    // nine of ten are 20 or less
+  EXPECT_DOUBLE_EQ(s.p95, 15);
+  EXPECT_DOUBLE_EQ(s.p99, 15);
+  EXPECT_DOUBLE_EQ(s.max, 15);
+  EXPECT_EQ(h.count(), 10);
+  EXPECT_DOUBLE_EQ(h.sum(), 200);
+  Histogram two;
+  two.Add(1);
+  two.Add(2);
+  EXPECT_EQ(two.Quantile(0.5), 1);
+  EXPECT_EQ(two.Quantile(0.501), 2);
+  EXPECT_EQ(two.Quantile(1e-9), 1);
+  EXPECT_EQ(Histogram().Quantile(0.5), 0);
+}
+
+TEST(Histogram, BucketsAreWholeUpTo255AndThenReportTheirMiddle) {
+  const auto of = [](std::initializer_list<int64_t> values, double q) {
+    Histogram h;
+    for (const int64_t v : values) h.Add(v);
+    return h.Quantile(q);
+  };
+  EXPECT_EQ(of({255, 1000}, 0.5), 255);
+  EXPECT_EQ(of({256, 1000}, 0.5), 256.5);    // 256 and 257 share a bucket
+  EXPECT_EQ(of({257, 1000}, 0.5), 256.5);
+  EXPECT_EQ(of({258, 1000}, 0.5), 258.5);
+  EXPECT_EQ(of({512, 1000}, 0.5), 513.5);    // 512 to 515
+  EXPECT_EQ(of({256}, 0.5), 256);            // never above the largest
+  EXPECT_EQ(of({0, 5}, 0.5), 1);             // below 1 counts as 1
+}
+
+TEST(Histogram, MergingIsAddingToOne) {
+  Histogram a, b, all;
+  for (int64_t v : {5, 300, 70000}) a.Add(v), all.Add(v);
+  for (int64_t v : {1, 900000, 42}) b.Add(v, 3), all.Add(v, 3);
+  a.Merge(b);
+  EXPECT_EQ(a.count(), all.count());
+  EXPECT_DOUBLE_EQ(a.sum(), all.sum());
+  EXPECT_EQ(a.max(), 900000);
+  for (const double q : {0.1, 0.4, 0.6, 0.9, 1.0}) EXPECT_EQ(a.Quantile(q), all.Quantile(q)) << q;
+  b.Merge(Histogram());
+  EXPECT_EQ(b.max(), 900000);
+  EXPECT_EQ(b.count(), 9);
+}
+
 TEST(Histogram, EveryValueHasABucketWithItsNeighbourhood) {
   Histogram one;
   for (int64_t v = 1; v > 0 && v < (int64_t{1} << 61); v = v * 3 / 2 + 1) {

@@ -47,5 +47,16 @@ TEST(PrometheusText, FamiliesHoldSamplesWithLabelsOfTheirOwn) {
             "h_bucket{model_name=\"m\",kind=\"k\",le=\"+Inf\"} 3\n");
 }
 
+TEST(BucketHistogram, ABoundBelongsToItsBucket) {
+  BucketHistogram h({1, 10});
+  h.Observe(1);
+  h.Observe(1.0001, 3);
+  h.Observe(10);
+  h.Observe(10.5, 2);
+  h.Observe(-1);
+  EXPECT_EQ(h.counts(), (std::vector<uint64_t>{2, 4, 2}));
+  EXPECT_DOUBLE_EQ(h.sum(), 1 + 3 * 1.0001 + 10 + 21 - 1);
+}
+
 }  // namespace
 }  // namespace tactus

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -132,12 +133,15 @@ TEST(SetUp, ThePrefixCacheIsOnWhereTheWorkloadSharesText) {
 }
 
 TEST(SetUp, FilesAreLookedUpInTheDataFolder) {
-  WriteFile("lengths_here.csv", "prompt_tokens,output_tokens\n10,5\n20,6\n");
+  // Not the folder that the test may run in.
+  const std::filesystem::path data = std::filesystem::path(::testing::TempDir()) / "sim_setup_data";
+  std::filesystem::create_directories(data);
+  std::ofstream(data / "lengths_here.csv") << "prompt_tokens,output_tokens\n10,5\n20,6\n";
   SimOptions o = Options();
   o.workload = "lengths:lengths_here.csv";
   o.requests = -1;
   EXPECT_EQ(SetUpSimulation(o, {}).status().code(), StatusCode::kNotFound);
-  o.data = ::testing::TempDir();
+  o.data = data.string();
   const auto setup = SetUpSimulation(o, {});
   ASSERT_TRUE(setup.ok()) << setup.status().ToString();
   EXPECT_EQ(setup->workload->count(), 2);   // as many as the file has
@@ -159,7 +163,7 @@ TEST(SetUp, WhatIsWrongIsNamed) {
   EXPECT_NE(big.message().find("tp"), std::string::npos) << big.message();
   EXPECT_EQ(status_of([](auto* o) { o->scheduler = "fcfs"; }).param(), "scheduler");
   EXPECT_EQ(status_of([](auto* o) { o->workload = "chatty"; }).param(), "workload");
-  EXPECT_EQ(status_of([](auto* o) { o->workload = "trace:/nonexistent.csv"; }).code(), StatusCode::kNotFound);
+  EXPECT_EQ(status_of([](auto* o) { o->workload = "trace:" + ::testing::TempDir() + "/no_such_folder/t.csv"; }).code(), StatusCode::kNotFound);
   EXPECT_EQ(status_of([](auto* o) { o->arrivals = "gamma:0"; }).param(), "arrivals");
   EXPECT_EQ(status_of([](auto* o) { o->arrivals = "jitter:1"; }).param(), "arrivals");
   EXPECT_EQ(status_of([](auto* o) { o->concurrency = 5; }).param(), "rate");
@@ -173,7 +177,7 @@ TEST(SetUp, WhatIsWrongIsNamed) {
   EXPECT_EQ(swap.param(), "swap-space");
   EXPECT_NE(swap.message().find("2097152"), std::string::npos) << swap.message();
   EXPECT_TRUE(status_of([](auto* o) { o->swap_space.bytes = 2 << 20; }).ok());
-  EXPECT_EQ(status_of([](auto* o) { o->cost = "/nonexistent/profile.csv"; }).code(), StatusCode::kNotFound);
+  EXPECT_EQ(status_of([](auto* o) { o->cost = ::testing::TempDir() + "/no_such_folder/profile.csv"; }).code(), StatusCode::kNotFound);
 }
 
 }  // namespace

@@ -398,8 +398,9 @@ TEST(Simulation, WhatCannotRunIsRefusedWithTheFlag) {
   EXPECT_EQ(status_of([](auto* c) { c->max_queue = -1; }).param(), "max-queue");
   EXPECT_EQ(status_of([](auto* c) { c->step_time = nullptr; }).param(), "cost");
   EXPECT_EQ(status_of([](auto*) {}, 0).param(), "rate");
-  EXPECT_EQ(status_of([](auto* c) { c->requests_out = "/nonexistent/x.csv"; }).param(), "requests-out");
-  EXPECT_EQ(status_of([](auto* c) { c->trace_out = "/nonexistent/x"; }).code(), StatusCode::kInvalidArgument);
+  const std::string nowhere = testing::TempDir() + "/no_such_folder/x";
+  EXPECT_EQ(status_of([&](auto* c) { c->requests_out = nowhere; }).param(), "requests-out");
+  EXPECT_EQ(status_of([&](auto* c) { c->trace_out = nowhere; }).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status_of([](auto* c) { c->scheduler.limits.blocks_total = int64_t{1} << 30; }).param(), "kv-blocks");
   EXPECT_EQ(status_of([](auto* c) { c->swap_blocks = int64_t{1} << 40; }).param(), "swap-space");
   EXPECT_EQ(status_of([](auto* c) { c->scheduler.limits.max_model_len = 1; }).param(), "max-model-len");

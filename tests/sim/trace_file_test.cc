@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 namespace tactus {
 namespace {
 
@@ -75,9 +77,54 @@ TEST(TraceFile, WhatIsWrongIsNamedWithLineAndColumn) {
     EXPECT_EQ(file.status().code(), StatusCode::kDataLoss);
     EXPECT_NE(file.status().message().find(c.where), std::string::npos) << file.status().message() << "\nwanted " << c.where;
   }
-  EXPECT_EQ(TraceFile::Read("/nonexistent/t.csv").status().code(), StatusCode::kNotFound);
-  EXPECT_NE(TraceFile::Read("/nonexistent/t.csv").status().message().find("--data"), std::string::npos);
+  const std::string missing = testing::TempDir() + "/no_such_folder/t.csv";
+  EXPECT_EQ(TraceFile::Read(missing).status().code(), StatusCode::kNotFound);
+  EXPECT_NE(TraceFile::Read(missing).status().message().find("--data"), std::string::npos);
   EXPECT_NE(TraceFile::Read(testing::TempDir()).status().message().find("is a folder"), std::string::npos);
+}
+
+TEST(TraceFile, AFileIsReadAsItsTextIs) {
+  const std::string text = "\xef\xbb\xbf" "arrival_s,prompt_tokens,output_tokens,prefix_hash_ids\r\n0,600,5,1 2\r\n\r\n1.5,20,6,\n2,7,8,3";
+  const std::string path = testing::TempDir() + "/as_text.csv";
+  std::ofstream(path, std::ios::binary) << text;
+  const auto read = TraceFile::Read(path), parsed = TraceFile::Parse(path, text);
+  ASSERT_TRUE(read.ok() && parsed.ok()) << read.status().message() << parsed.status().message();
+  ASSERT_EQ((*read)->rows().size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ((*read)->rows()[i].prompt_tokens, (*parsed)->rows()[i].prompt_tokens);
+    EXPECT_EQ((*read)->rows()[i].arrival_ns, (*parsed)->rows()[i].arrival_ns);
+    EXPECT_EQ((*read)->rows()[i].num_hash_ids, (*parsed)->rows()[i].num_hash_ids);
+  }
+  EXPECT_EQ((*read)->rows()[2].arrival_ns, 2 * kSecond);
+  std::ofstream(path, std::ios::binary) << text << "\n1,1,1,\n";
+  EXPECT_NE(TraceFile::Read(path).status().message().find(":6: column 1"), std::string::npos) << TraceFile::Read(path).status().message();
+}
+
+TEST(TraceFile, AFileWithoutAnEndOrWithAnEndlessLineIsRefused) {
+  const Status endless = TraceFile::Read("/dev/zero").status();
+  EXPECT_EQ(endless.code(), StatusCode::kTooLarge);
+  EXPECT_NE(endless.message().find("/dev/zero"), std::string::npos);
+  const std::string path = testing::TempDir() + "/long_line.csv";
+  std::ofstream(path) << "prompt_tokens,output_tokens\n1,1\n" << std::string((1 << 20) + 1, '1') << ",1\n";
+  const Status line = TraceFile::Read(path).status();
+  EXPECT_NE(line.message().find("line 3"), std::string::npos) << line.message();
+}
+
+TEST(TraceFile, TheLargestValuesAreTakenAndOneMoreIsNot) {
+  const auto ok = [](const std::string& row) {
+    return TraceFile::Parse("t.csv", "arrival_s,prompt_tokens,output_tokens,prefix_id,shared_tokens,prefix_hash_ids\n" + row + "\n").ok();
+  };
+  EXPECT_TRUE(ok("0,16777216,16777216,,,"));
+  EXPECT_FALSE(ok("0,16777217,1,,,"));
+  EXPECT_TRUE(ok("4e9,1,1,,,"));
+  EXPECT_FALSE(ok("4000000000.1,1,1,,,"));
+  EXPECT_FALSE(ok("-0.1,1,1,,,"));
+  EXPECT_TRUE(ok("0,10,1,0,10,"));
+  EXPECT_FALSE(ok("0,10,1,0,11,"));
+  EXPECT_FALSE(ok("0,10,1,-1,1,"));
+  EXPECT_TRUE(ok("0,512,1,,,5"));
+  EXPECT_FALSE(ok("0,512,1,,,5 6"));
+  EXPECT_TRUE(ok("0,513,1,,,5 6"));
 }
 
 TEST(TraceFile, MessagesRepeatLittleOfAFileAndNoControlCharacters) {

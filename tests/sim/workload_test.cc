@@ -179,6 +179,131 @@ TEST(Workload, TurnsOfAConversationGrowAndFollowEachOther) {
   EXPECT_GE(r[3].arrival_ns, 0);
 }
 
+// Three turns a conversation and five requests: the second conversation ends after two.
+TEST(Workload, ACountThatIsNoWholeNumberOfConversationsIsKept) {
+  const auto r = Make("multi-turn:turns=3,in=10,out=5", "poisson", 1, 5);
+  ASSERT_EQ(r.size(), 5u);
+  for (size_t i = 0; i < r.size(); ++i) {
+    EXPECT_EQ(r[i].index, static_cast<int64_t>(i));
+    EXPECT_EQ(r[i].conversation, static_cast<int64_t>(i / 3));
+    EXPECT_EQ(r[i].turn, static_cast<int64_t>(i % 3));
+  }
+  auto stream = WorkloadStream::Open(*ParseWorkload("multi-turn:turns=3"), ArrivalSpec(), 5, 1);
+  ASSERT_TRUE(stream.ok());
+  WorkloadRequest next;
+  EXPECT_FALSE((*stream)->NextTurn(r[4], &next));   // the fifth request is the last
+  EXPECT_FALSE((*stream)->NextTurn(r[2], &next));   // the third turn is
+  EXPECT_TRUE((*stream)->NextTurn(r[3], &next));
+  EXPECT_EQ(Make("multi-turn:turns=3", "poisson", 1, 6).size(), 6u);
+  EXPECT_EQ(Make("multi-turn:turns=3", "poisson", 1, 1).size(), 1u);
+}
+
+TEST(Workload, DefaultsAreThoseOfTheHelp) {
+  const auto random = Make("random", "poisson", 1, 0);
+  EXPECT_EQ(random.size(), 100u);
+  EXPECT_EQ(random[0].prompt_tokens, 512);
+  EXPECT_EQ(random[0].output_tokens, 128);
+  EXPECT_EQ(random[0].prefix_id, -1);
+  const auto prefix = Make("prefix", "poisson", 1, 2);
+  EXPECT_EQ(prefix[1].prompt_tokens, 1024 + 128);
+  EXPECT_EQ(prefix[1].output_tokens, 64);
+  EXPECT_EQ(prefix[1].shared_tokens, 1024);
+  EXPECT_EQ(prefix[1].prefix_id, prefix[0].prefix_id);
+  const auto turns = Make("multi-turn", "poisson", 1, 5);
+  EXPECT_EQ(turns[0].prompt_tokens, 128);
+  EXPECT_EQ(turns[3].prompt_tokens, 4 * 128 + 3 * 128);
+  EXPECT_EQ(turns[3].output_tokens, 128);
+  EXPECT_EQ(turns[4].turn, 0);
+}
+
+TEST(Workload, ConstantArrivalsStartAtZeroAndJitterStaysWithinItsBound) {
+  const auto r = Make("random:in=1,out=1", "constant", 4, 4);
+  for (size_t i = 0; i < r.size(); ++i) EXPECT_EQ(r[i].arrival_ns, static_cast<int64_t>(i) * 250 * kMillisecond);
+  EXPECT_EQ(Make("random:in=1,out=1", "poisson", 4, 1)[0].arrival_ns, 0);
+  const std::string path = testing::TempDir() + "/steady.csv";
+  std::string text = "arrival_s,prompt_tokens,output_tokens\n";
+  for (int i = 0; i < 400; ++i) text += std::to_string(i) + "," + std::to_string(i + 1) + ",1\n";
+  std::ofstream(path) << text;
+  TimeNs least = kNever, most = 0;
+  for (const auto& request : Make("trace:" + path, "jitter:2", 0, 0)) {
+    const TimeNs late = request.arrival_ns - (request.prompt_tokens - 1) * kSecond;
+    least = std::min(least, late);
+    most = std::max(most, late);
+  }
+  EXPECT_GE(least, 0);
+  EXPECT_LT(most, 2 * kSecond);
+  EXPECT_LT(least, kSecond / 10);   // of 400 uniform values
+  EXPECT_GT(most, 2 * kSecond - kSecond / 10);
+}
+
+TEST(Workload, StreamsSayWhatTheyAre) {
+  const std::string path = testing::TempDir() + "/said.csv";
+  std::ofstream(path) << "arrival_s,prompt_tokens,output_tokens\n1,10,1\n2,0,1\n5,20,1\n";
+  const auto open = [&](const std::string& text, double rate) {
+    return WorkloadStream::Open(*ParseWorkload(text), *ParseArrivals("poisson", rate), 0, 1).value();
+  };
+  EXPECT_TRUE(open("trace:" + path, 0)->has_arrivals());
+  EXPECT_FALSE(open("lengths:" + path, 0)->has_arrivals());   // its times are left out
+  EXPECT_TRUE(open("lengths:" + path, 3)->has_arrivals());
+  EXPECT_FALSE(open("random", 0)->has_arrivals());
+  EXPECT_TRUE(open("random", 1)->has_arrivals());
+  EXPECT_EQ(open("trace:" + path, 0)->count(), 2);
+  EXPECT_EQ(open("trace:" + path, 0)->rows_dropped(), 1);
+  EXPECT_EQ(open("random", 0)->rows_dropped(), 0);
+  EXPECT_TRUE(open("prefix", 0)->shares_text() && open("multi-turn", 0)->shares_text());
+  EXPECT_FALSE(open("random", 0)->shares_text() || open("chat", 0)->shares_text() || open("trace:" + path, 0)->shares_text());
+  WorkloadRequest r, next;
+  const auto trace = open("trace:" + path, 0);
+  ASSERT_TRUE(trace->Next(&r));
+  EXPECT_FALSE(trace->NextTurn(r, &next));
+  // A rate takes the place of a trace's own times.
+  auto paced = WorkloadStream::Open(*ParseWorkload("trace:" + path), *ParseArrivals("constant", 10), 2, 1).value();
+  ASSERT_TRUE(paced->Next(&r) && paced->Next(&r));
+  EXPECT_EQ(r.arrival_ns, kSecond / 10);
+}
+
+// The second round of a trace starts 1 ns after the first one's last arrival, in scaled time.
+TEST(Workload, RoundsOfATraceDoNotOverlap) {
+  const std::string path = testing::TempDir() + "/rounds.csv";
+  std::ofstream(path) << "arrival_s,prompt_tokens,output_tokens\n1,10,1\n4,20,1\n";
+  const auto r = Make("trace:" + path + ":scale=2", "poisson", 0, 5);
+  ASSERT_EQ(r.size(), 5u);
+  const TimeNs span = 2 * kSecond + 1;
+  EXPECT_EQ(r[0].arrival_ns, kSecond / 2);
+  EXPECT_EQ(r[1].arrival_ns, 2 * kSecond);
+  EXPECT_EQ(r[2].arrival_ns, span + kSecond / 2);
+  EXPECT_EQ(r[4].arrival_ns, 2 * span + kSecond / 2);
+}
+
+TEST(Workload, LimitsAreWhereTheMessagesPutThem) {
+  EXPECT_TRUE(ParseWorkload("random:in=1,out=10000000").ok());
+  for (const char* text : {"random:in=10000001", "random:out=0", "random:in=1.5", "random:in=-1", "random:in=", "random:in=inf", "prefix:in=5",
+                           "multi-turn:turns=0", "trace:f:scale=-1", "trace:f:scale=nan", "trace::scale=2", "lengths:f:scale=2", "random:in=1,", ""}) {
+    EXPECT_FALSE(ParseWorkload(text).ok()) << text;
+  }
+  EXPECT_DOUBLE_EQ(ParseWorkload("trace:f:scale=0.25")->scale, 0.25);
+  EXPECT_EQ(ParseWorkload("trace:a:b.csv")->file, "a:b.csv");
+  EXPECT_DOUBLE_EQ(ParseArrivals("gamma:100", 1)->cv, 100);
+  EXPECT_FALSE(ParseArrivals("gamma:100.1", 1).ok());
+  EXPECT_DOUBLE_EQ(ParseArrivals("jitter:0", 0)->jitter_s, 0);
+  for (const char* text : {"poisson:1", "constant:1", "gamma:-1", "jitter", "jitter:x", ""}) EXPECT_FALSE(ParseArrivals(text, 1).ok()) << text;
+  // 4e9 s exactly is the last time that is taken.
+  const auto open = [](const char* arrivals, double rate, int64_t count) {
+    return WorkloadStream::Open(*ParseWorkload("random"), *ParseArrivals(arrivals, rate), count, 1).status();
+  };
+  EXPECT_TRUE(open("constant", 1e-9, 4).ok());
+  EXPECT_FALSE(open("constant", 1e-9, 5).ok());
+  EXPECT_EQ(open("jitter:1", 0, 5).param(), "arrivals");
+  const std::string path = testing::TempDir() + "/untimed.csv";
+  std::ofstream(path) << "prompt_tokens,output_tokens\n10,1\n";
+  for (const char* kind : {"trace:", "lengths:"}) {
+    EXPECT_EQ(WorkloadStream::Open(*ParseWorkload(kind + path), *ParseArrivals("jitter:1", 0), 5, 1).status().param(), "arrivals");
+  }
+  const std::string timed = testing::TempDir() + "/timed.csv";
+  std::ofstream(timed) << "arrival_s,prompt_tokens,output_tokens\n1,10,1\n";
+  EXPECT_EQ(WorkloadStream::Open(*ParseWorkload("trace:" + timed), *ParseArrivals("jitter:1", 2), 5, 1).status().param(), "rate");
+}
+
 TEST(Workload, ATraceKeepsItsTimesScaledAndRepeats) {
   const std::string path = testing::TempDir() + "/trace.csv";
   std::ofstream(path) << "arrival_s,prompt_tokens,output_tokens,prefix_hash_ids\n0,10,1,1\n2,1000,2,1 3\n3,0,0,\n";
@@ -215,7 +340,7 @@ TEST(Workload, BadInputNamesTheValueAndTheChoices) {
   }
   for (const char* text : {"gamma", "gamma:0", "gamma:x", "uniform", "jitter:-1"})
     EXPECT_FALSE(ParseArrivals(text, 1).ok()) << text;
-  auto missing = ParseWorkload("trace:/nonexistent/file.csv");
+  auto missing = ParseWorkload("trace:" + testing::TempDir() + "/no_such_folder/file.csv");
   ASSERT_TRUE(missing.ok());
   EXPECT_FALSE(MakeWorkload(*missing, ArrivalSpec(), 1, 1).ok());
 }

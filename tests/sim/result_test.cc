@@ -1,0 +1,241 @@
+// The figures of a result, worked out by hand.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "sim/exact_latencies.h"
+#include "sim/linear_model.h"
+#include "sim/request_log.h"
+#include "sim/simulator.h"
+#include "sim/trace_file.h"
+
+namespace tactus {
+namespace {
+
+SimulationConfig Config(const StepTimeModel& model) {
+  SimulationConfig c;
+  c.step_time = &model;
+  c.scheduler.limits.max_num_seqs = 16;
+  c.scheduler.limits.max_model_len = 4096;
+  c.scheduler.limits.blocks_total = 1000;
+  c.scheduler.limits.block_size = 16;
+  c.seed = 1;
+  return c;
+}
+
+std::unique_ptr<WorkloadStream> Rows(const std::string& text) {
+  WorkloadSpec spec;
+  spec.kind = WorkloadSpec::Kind::kTrace;
+  spec.text = spec.file = "rows.csv";
+  spec.rows = *TraceFile::Parse("rows.csv", text);
+  return WorkloadStream::Open(spec, {}, 0, 1).value();
+}
+
+struct Run {
+  nlohmann::json json;
+  EngineStats stats;
+};
+Run Simulate(const SimulationConfig& config, const std::string& rows) {
+  const auto workload = Rows("arrival_s,prompt_tokens,output_tokens\n" + rows);
+  auto sim = Simulation::Create(config, workload.get());
+  EXPECT_TRUE(sim.ok()) << sim.status().ToString();
+  EXPECT_TRUE((*sim)->Run().ok());
+  return {nlohmann::json::parse((*sim)->ResultJson()), (*sim)->Stats()};
+}
+
+// Two replicas that know nothing of each other, of very different numbers of steps: the mean over steps is that of all steps.
+TEST(SimResult, UseOfMemoryAndBudgetIsTheMeanOverTheStepsOfAllReplicas) {
+  const LinearModel model;
+  SimulationConfig c = Config(model);
+  const std::string small = "0,16,2\n", large = "0,2000,400\n";
+  const Run a = Simulate(c, small), b = Simulate(c, large);
+  ASSERT_GT(b.stats.steps, 10 * a.stats.steps);
+  c.replicas = 2;
+  c.balancer = "round-robin";
+  const Run both = Simulate(c, small + large);
+  ASSERT_EQ(both.stats.steps, a.stats.steps + b.stats.steps);
+  const auto mean = [&](double EngineStats::*figure) {
+    return (a.stats.*figure * static_cast<double>(a.stats.steps) + b.stats.*figure * static_cast<double>(b.stats.steps)) /
+           static_cast<double>(both.stats.steps);
+  };
+  EXPECT_NEAR(both.stats.kv_utilization, mean(&EngineStats::kv_utilization), 1e-12);
+  EXPECT_NEAR(both.stats.budget_utilization, mean(&EngineStats::budget_utilization), 1e-12);
+  EXPECT_NEAR(both.json["kv_utilization"].get<double>(), mean(&EngineStats::kv_utilization), 1e-9);
+  EXPECT_NEAR(both.json["budget_utilization"].get<double>(), mean(&EngineStats::budget_utilization), 1e-9);
+  EXPECT_NE(both.json["plan_hash"], a.json["plan_hash"]);
+  EXPECT_NE(both.json["plan_hash"], b.json["plan_hash"]);
+  EXPECT_EQ(both.json["replicas"], 2);
+  EXPECT_EQ(both.stats.prompt_tokens, 2016);
+  EXPECT_EQ(both.stats.generation_tokens, 402);
+  EXPECT_EQ(both.stats.finished_stop + both.stats.finished_length, 2);
+  EXPECT_EQ(both.stats.kv_blocks_total, 2000);
+}
+
+// Three requests 2 s apart, each alone: 40 tokens in 1.4 ms, two decodes of 1.1 ms.
+TEST(SimResult, RatesAndMeansOfRequestsThatAreAlone) {
+  const LinearModel model;
+  SimulationConfig c = Config(model);
+  const Run run = Simulate(c, "10,40,3\n12,40,3\n14,40,3\n");
+  EXPECT_DOUBLE_EQ(run.json["duration_s"], 4.0036);                 // from the first arrival
+  EXPECT_DOUBLE_EQ(run.json["request_rate_achieved"], 2 / 4.0);     // two gaps in 4 s
+  EXPECT_DOUBLE_EQ(run.json["mean_batch"], 1.0);
+  EXPECT_NEAR(run.json["step_ms"]["max"].get<double>(), 1.4, 1e-9);
+  EXPECT_NEAR(run.json["step_ms"]["mean"].get<double>(), (1.4 + 1.1 + 1.1) / 3, 1e-9);
+  EXPECT_NEAR(run.json["request_throughput"].get<double>(), 3 / 4.0036, 1e-9);
+  EXPECT_NEAR(run.json["input_token_throughput"].get<double>(), 120 / 4.0036, 1e-9);
+  EXPECT_NEAR(run.json["output_token_throughput"].get<double>(), 9 / 4.0036, 1e-9);
+  EXPECT_EQ(run.json["requests"]["unfinished"], 0);
+  EXPECT_TRUE(run.json["first_rejection"].is_null());
+  EXPECT_TRUE(run.json["prefix_sharing"].is_null());
+  // One request has no rate.
+  EXPECT_TRUE(Simulate(c, "5,40,3\n").json["request_rate_achieved"].is_null());
+  EXPECT_TRUE(Simulate(c, "5,40,3\n5,40,3\n").json["request_rate_achieved"].is_null());
+}
+
+TEST(SimResult, DeviceUseIsOfAllReplicasDevices) {
+  cost::Deployment d;
+  d.model = "llama-3.1-8b";
+  d.device = "h100";
+  const auto meter = cost::CostModel::Create(d);
+  ASSERT_TRUE(meter.ok()) << meter.status().ToString();
+  const LinearModel model;
+  SimulationConfig c = Config(model);
+  c.meter = meter->get();
+  const Run one = Simulate(c, "0,1000,20\n");
+  c.replicas = 2;   // the second has nothing to do
+  const Run two = Simulate(c, "0,1000,20\n");
+  EXPECT_GT(one.json["mfu"].get<double>(), 0);
+  EXPECT_NEAR(two.json["mfu"].get<double>(), one.json["mfu"].get<double>() / 2, 1e-12);
+  EXPECT_NEAR(two.json["mbu"].get<double>(), one.json["mbu"].get<double>() / 2, 1e-12);
+  // About 2 operations per parameter and token, of 1.00 PFLOP/s dense: 8.0e9 x 2 x 1019 tokens in 11 + 19 x 1.1 ms.
+  EXPECT_NEAR(one.json["mfu"].get<double>(), 2 * 8.0e9 * 1019 / (meter.value()->peak_flops() * one.json["duration_s"].get<double>()),
+              0.15 * one.json["mfu"].get<double>());
+}
+
+TEST(SimResult, ThePromptThatJustFitsRunsAndOneTokenMoreDoesNot) {
+  const LinearModel model;
+  SimulationConfig c = Config(model);
+  c.scheduler.limits.max_model_len = 100;
+  EXPECT_EQ(Simulate(c, "0,99,5\n").json["requests"]["completed"], 1);
+  EXPECT_EQ(Simulate(c, "0,99,5\n").stats.generation_tokens, 1);   // what the context leaves
+  const Run refused = Simulate(c, "0,100,5\n0,10,5\n");
+  EXPECT_EQ(refused.json["requests"]["rejected"], 1);
+  EXPECT_EQ(refused.json["requests"]["completed"], 1);
+  EXPECT_NE(refused.json["first_rejection"].get<std::string>().find("request 0"), std::string::npos);
+  c.clip_prompts = true;
+  const Run clipped = Simulate(c, "0,100,30\n0,99,1\n0,500,99\n0,500,4000\n");
+  EXPECT_EQ(clipped.json["clipped_prompts"], 3);
+  EXPECT_EQ(clipped.stats.prompt_tokens, 70 + 99 + 1 + 1);
+  EXPECT_EQ(clipped.stats.generation_tokens, 30 + 1 + 99 + 99);
+}
+
+TEST(SimResult, AnAnswerOfExactlyMaxTokensIsNotCut) {
+  const LinearModel model;
+  SimulationConfig c = Config(model);
+  c.default_max_tokens = 10;
+  EXPECT_EQ(Simulate(c, "0,50,10\n").json["cut_outputs"], 0);
+  EXPECT_EQ(Simulate(c, "0,50,11\n").json["cut_outputs"], 1);
+  c.exact_max_tokens = true;
+  const Run exact = Simulate(c, "0,50,11\n");
+  EXPECT_EQ(exact.json["cut_outputs"], 0);
+  EXPECT_EQ(exact.stats.generation_tokens, 11);
+}
+
+TEST(SimResult, LimitsOfAConfigurationAreWhereTheySay) {
+  const LinearModel model;
+  const auto param = [&](const std::function<void(SimulationConfig*)>& change) {
+    SimulationConfig c = Config(model);
+    change(&c);
+    const auto workload = Rows("arrival_s,prompt_tokens,output_tokens\n0,5,5\n");
+    return Simulation::Create(c, workload.get()).status().param();
+  };
+  EXPECT_EQ(param([](auto* c) { c->replicas = 4097; }), "replicas");
+  EXPECT_EQ(param([](auto* c) { c->scheduler.limits.blocks_total = (int64_t{1} << 27) + 1; }), "kv-blocks");
+  EXPECT_EQ(param([](auto* c) { c->replicas = 2, c->scheduler.limits.blocks_total = (int64_t{1} << 26) + 1; }), "kv-blocks");
+  EXPECT_EQ(param([](auto* c) { c->swap_blocks = (int64_t{1} << 27) - 999; }), "swap-space");   // with 1000 KV blocks one too many
+  EXPECT_EQ(param([](auto* c) { c->swap_blocks = -1; }), "kv-blocks");
+  EXPECT_EQ(param([](auto* c) { c->scheduler.limits.blocks_total = 0; }), "kv-blocks");
+  EXPECT_EQ(param([](auto* c) { c->default_max_tokens = 1; }), "");
+  EXPECT_EQ(param([](auto* c) { c->priorities = std::make_shared<const std::vector<int32_t>>(); }), "priorities");
+  EXPECT_EQ(param([](auto* c) { c->priorities = std::make_shared<const std::vector<int32_t>>(1, 0); }), "");
+}
+
+TEST(ExactValues, QuantilesAreTheSmallestValuesThatEnoughAreNotAbove) {
+  ExactValues v;
+  EXPECT_FALSE(v.Summarize(1).known);
+  v.Add(30);
+  v.Add(20, 8);
+  v.Add(10);
+  const Summary s = v.Summarize(0.5);
+  EXPECT_TRUE(s.known);
+  EXPECT_DOUBLE_EQ(s.mean, 10.0);   // (30 + 160 + 10) / 10, halved
+  EXPECT_DOUBLE_EQ(s.p50, 10.0);
+  EXPECT_DOUBLE_EQ(s.p90, 10.0);    // nine of ten are 20 or less
+  EXPECT_DOUBLE_EQ(s.p95, 15.0);
+  EXPECT_DOUBLE_EQ(s.p99, 15.0);
+  EXPECT_DOUBLE_EQ(s.max, 15.0);
+  ExactValues two;
+  two.Add(1);
+  two.Add(2);
+  EXPECT_DOUBLE_EQ(two.Summarize(1).p50, 1.0);
+}
+
+TEST(ExactLatencies, CountWhatHasEndedAsTheMetricsDo) {
+  ExactLatencies l;
+  std::vector<GapEvent> gaps = {{.gap_ns = 700, .count = 1, .first = true}, {.gap_ns = 50, .count = 4, .first = false}};
+  std::vector<RequestDoneEvent> done(5);
+  done[0] = {.arrival_ns = 100, .scheduled_ns = 160, .first_token_ns = 300, .done_ns = 900, .prompt_tokens = 20, .completion_tokens = 4,
+             .finish = FinishReason::kStop};
+  done[1] = {.arrival_ns = 100, .scheduled_ns = 0, .first_token_ns = 0, .done_ns = 500, .prompt_tokens = 20, .finish = FinishReason::kLength};
+  done[2] = {.arrival_ns = 0, .scheduled_ns = 10, .first_token_ns = 40, .done_ns = 90, .prompt_tokens = 0, .completion_tokens = 1,
+             .finish = FinishReason::kLength};
+  done[3] = {.arrival_ns = 0, .scheduled_ns = 5, .first_token_ns = 6, .done_ns = 7, .finish = FinishReason::kCancelled};
+  done[4] = {.arrival_ns = 0, .scheduled_ns = 7, .first_token_ns = 6, .done_ns = 7, .finish = FinishReason::kError};
+  StepEvents events;
+  events.gaps = gaps;
+  events.done = done;
+  l.Count(events);
+  EXPECT_DOUBLE_EQ(l.ttft_ns.Summarize(1).max, 700);
+  EXPECT_DOUBLE_EQ(l.gap_ns.Summarize(1).mean, 50);
+  EXPECT_DOUBLE_EQ(l.delay_ns.Summarize(1).mean, (60 + 10 + 5 + 7) / 4.0);              // not of one that never ran
+  EXPECT_DOUBLE_EQ(l.e2e_ns.Summarize(1).mean, (800 + 400 + 90) / 3.0);                 // of those that completed
+  EXPECT_DOUBLE_EQ(l.normalized_ttft_ns.Summarize(1).mean, (200 / 20 + 40 / 1) / 2.0);  // an empty prompt counts as one token
+  EXPECT_DOUBLE_EQ(l.tpot_ns.Summarize(1).mean, 600 / 3.0);                             // not of a single token
+}
+
+TEST(RequestLog, OneLineOfEveryRequest) {
+  const auto path = (std::filesystem::path(testing::TempDir()) / ("requests_" + std::to_string(getpid()) + ".csv")).string();
+  auto log = RequestLog::Create(path);
+  ASSERT_TRUE(log.ok());
+  WorkloadRequest r;
+  r.index = 7;
+  r.prompt_tokens = 33;
+  RequestDoneEvent d{.arrival_ns = 1'500'000'000, .scheduled_ns = 2'000'000'001, .first_token_ns = 3'000'000'000, .done_ns = 4'020'000'000,
+                     .prompt_tokens = 32, .cached_tokens = 16, .completion_tokens = 5, .preemptions = 2, .recomputed_tokens = 9,
+                     .finish = FinishReason::kLength, .longest_gap_ns = 250'000};
+  (*log)->Ended(r, 3, d);
+  (*log)->Refused(r, 2 * kSecond);
+  ASSERT_TRUE((*log)->Close().ok());
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  EXPECT_EQ(text.str(),
+            "request,replica,arrival_s,prompt_tokens,cached_tokens,output_tokens,scheduled_s,first_token_s,done_s,"
+            "longest_gap_s,preemptions,recomputed_tokens,finish\n"
+            "7,3,1.500000000,32,16,5,2.000000001,3.000000000,4.020000000,0.000250000,2,9,length\n"
+            "7,,2.000000000,33,,0,,,2.000000000,,,,rejected\n");
+  std::filesystem::remove(path);
+}
+
+TEST(RequestLog, AFullDiskIsSaid) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  auto log = RequestLog::Create("/dev/full");
+  ASSERT_TRUE(log.ok());
+  EXPECT_EQ((*log)->Close().code(), StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace tactus
