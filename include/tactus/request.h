@@ -15,6 +15,10 @@ namespace tactus {
 
 using TokenId = int32_t;
 
+// What repetition_penalty may be: nearer to 0 it would blow logits up beyond what a float holds.
+inline constexpr double kMinRepetitionPenalty = 0.01;
+inline constexpr double kMaxRepetitionPenalty = 10.0;
+
 // Sampling, in the order of docs/api.md: logit_bias, repetition, frequency and presence penalties, temperature, min_p,
 // top_k, top_p. Ties go to the lowest id. Temperature 0 is the argmax after bias and penalties. Defaults are neutral.
 struct SamplingParams {
@@ -22,7 +26,7 @@ struct SamplingParams {
   float top_p = 1.0f;                 // (0, 1]
   int32_t top_k = 0;                  // 0: all
   float min_p = 0.0f;                 // [0, 1]
-  float repetition_penalty = 1.0f;    // > 0; prompt and output tokens
+  float repetition_penalty = 1.0f;    // within the limits above; prompt and output tokens
   float presence_penalty = 0.0f;      // [-2, 2]; output tokens
   float frequency_penalty = 0.0f;     // [-2, 2]; output tokens
   uint64_t seed = 0;                  // with has_seed; otherwise drawn at intake, and recorded
@@ -44,7 +48,7 @@ struct Slo {
 
 struct StopConditions {
   int64_t max_tokens = 16;              // >= 1; the engine's caller has checked prompt + max_tokens <= context
-  int64_t min_tokens = 0;
+  int64_t min_tokens = 0;               // no stop id or stop string ends it with an earlier token than this one
   bool ignore_eos = false;              // the model's own stop ids do not end it; `stop_token_ids` still do
   std::vector<TokenId> stop_token_ids;  // of the request
   std::vector<std::string> stop;        // stop strings: bytes, not tokens; never part of the output
@@ -60,7 +64,7 @@ struct Request {
   Slo slo;
   std::string slo_class;                // label of metrics; empty: none
   std::string cache_salt;               // part of the KV identity: requests with different salts share nothing
-  std::string client;                   // for per-client predictors and limits; empty: unknown
+  std::string client;                   // for per-client predictors; empty: unknown
   bool prompt_logprobs = false;         // `echo` with logprobs: logits of every prompt row
 };
 

@@ -19,6 +19,7 @@ enum class StatusCode {
   kNotFound,            // 404: model, route, file
   kTooLarge,            // 413: body or prompt over its limit
   kResourceExhausted,   // 503: queue full; try again later
+  kTooManyRequests,     // 429: this client has too much open; try again later
   kUnavailable,         // 503: draining or not ready
   kCancelled,           // 499: the client or an operator stopped it
   kDeadlineExceeded,    // 408: request time-out

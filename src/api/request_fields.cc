@@ -69,12 +69,12 @@ void ReadSampling(Fields* fields, const RequestLimits& limits, ParsedRequest* ou
   if (auto v = fields->Integer("top_k", -1, std::numeric_limits<int32_t>::max()))
     s.top_k = std::max(0, static_cast<int32_t>(*v));
   if (auto v = fields->Number("min_p", 0, 1)) s.min_p = static_cast<float>(*v);
-  if (auto v = fields->Number("repetition_penalty", 0, 10, true)) s.repetition_penalty = static_cast<float>(*v);
+  if (auto v = fields->Number("repetition_penalty", kMinRepetitionPenalty, kMaxRepetitionPenalty))
+    s.repetition_penalty = static_cast<float>(*v);
   if (auto v = fields->Number("presence_penalty", -2, 2)) s.presence_penalty = static_cast<float>(*v);
   if (auto v = fields->Number("frequency_penalty", -2, 2)) s.frequency_penalty = static_cast<float>(*v);
-  // A double that rounds to a float zero would break top_p's and repetition_penalty's open lower bound.
+  // A double that rounds to a float zero would break top_p's open lower bound.
   s.top_p = std::max(s.top_p, std::numeric_limits<float>::min());
-  s.repetition_penalty = std::max(s.repetition_penalty, std::numeric_limits<float>::min());
   if (const Json* seed = fields->Find("seed")) {
     if (seed->is_number_unsigned()) {
       s.seed = seed->get<uint64_t>();

@@ -50,6 +50,8 @@ int HttpStatusOf(StatusCode code) {
       return 404;
     case StatusCode::kTooLarge:
       return 413;
+    case StatusCode::kTooManyRequests:
+      return 429;
     case StatusCode::kResourceExhausted:
     case StatusCode::kUnavailable:
       return 503;

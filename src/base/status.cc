@@ -18,6 +18,8 @@ const char* StatusCodeName(StatusCode code) {
       return "too large";
     case StatusCode::kResourceExhausted:
       return "resource exhausted";
+    case StatusCode::kTooManyRequests:
+      return "too many requests";
     case StatusCode::kUnavailable:
       return "unavailable";
     case StatusCode::kCancelled:

@@ -264,15 +264,15 @@ void StepLoop::Impl::TakeLogprobs(size_t index, int32_t nth, TokenEvent* event) 
 }
 
 FinishReason StepLoop::Impl::StopReason(const SlotEntry& slot, int32_t count, TokenId token, int32_t* stop_string) const {
+  // The matcher sees every token: a stop string may begin before min_tokens and end after.
+  const int found = slot.has_stop_strings ? slot.buffers->stop->Append(parts.token_bytes(token)) : -1;
   if (count < slot.min_tokens) return FinishReason::kNone;
   for (int32_t i = 0; i < slot.num_stop_ids; ++i) {
     if (slot.stop_ids[i] == token) return FinishReason::kStop;
   }
-  if (slot.has_stop_strings) {
-    *stop_string = slot.buffers->stop->Append(parts.token_bytes(token));
-    if (*stop_string >= 0) return FinishReason::kStop;
-  }
-  return FinishReason::kNone;
+  if (found < 0) return FinishReason::kNone;
+  *stop_string = found;
+  return FinishReason::kStop;
 }
 
 void StepLoop::Impl::AddKey(SlotId s) {

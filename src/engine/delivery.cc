@@ -46,6 +46,17 @@ size_t WithheldLength(const std::string& text, const std::vector<std::string>& s
   return longest;
 }
 
+// What an answer keeps of `held` and of its last token's text, `fresh`, when `stop` ended it.
+static std::string TextBeforeStop(const std::string& held, const std::string& fresh, const std::string& stop) {
+  const std::string text = held + fresh;
+  // It ends in the last token; one that lies wholly in `held` came before min_tokens and is text.
+  const size_t at = text.find(stop, held.size() >= stop.size() ? held.size() - stop.size() + 1 : 0);
+  if (at != std::string::npos) return text.substr(0, at);
+  // Found in bytes but not in text (a special token, bytes that are no character): neither the last token nor what may
+  // be the stop's beginning leaks.
+  return held.substr(0, held.size() - WithheldLength(held, {stop}));
+}
+
 struct Delivery::Impl {
   const Tokenizer* tokenizer;
   EventSink* forward;
@@ -108,24 +119,24 @@ struct Delivery::Impl {
     TokenDelta delta;
     delta.choice = event.choice;
     delta.finish = event.finish;
+    std::string fresh;
     if (event.token >= 0) {
       delta.tokens.push_back(event.token);
       if (event.logprobs >= 0) delta.logprobs.push_back(std::move(letter.logprobs));
       // A stop id ends the text before its own token.
       const bool is_stop_id = event.finish == FinishReason::kStop && event.stop_string < 0;
-      if (!is_stop_id) choice.held += choice.detokenizer.Append(event.token);
+      if (!is_stop_id) fresh = choice.detokenizer.Append(event.token);
     }
-    if (event.finish == FinishReason::kNone) {
+    if (event.stop_string >= 0) {
+      delta.stop_string = stops[static_cast<size_t>(event.stop_string)];
+      delta.text = TextBeforeStop(choice.held, fresh, delta.stop_string);
+    } else if (event.finish == FinishReason::kNone) {
+      choice.held += fresh;
       const size_t keep = stops.empty() ? 0 : WithheldLength(choice.held, stops);
       delta.text = choice.held.substr(0, choice.held.size() - keep);
       choice.held.erase(0, delta.text.size());
-    } else if (event.stop_string >= 0) {
-      delta.stop_string = stops[static_cast<size_t>(event.stop_string)];
-      const size_t at = choice.held.find(delta.stop_string);
-      // Found in bytes but not in text: the stop lies in bytes that are no whole character; none of them may leak.
-      delta.text = choice.held.substr(0, at == std::string::npos ? 0 : at);
     } else {
-      delta.text = choice.held + choice.detokenizer.Flush();
+      delta.text = choice.held + fresh + choice.detokenizer.Flush();
     }
     delta.error = std::move(letter.error);
     to.sink->OnDelta(delta);

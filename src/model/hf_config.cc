@@ -227,7 +227,7 @@ Status ApplyGenerationConfig(std::string_view text, const std::string& path, Mod
   take("top_p", 0.0, 1.0, true, &sampling.top_p);
   take("top_k", 0.0, 2147483647.0, false, &sampling.top_k);
   take("min_p", 0.0, 1.0, false, &sampling.min_p);
-  take("repetition_penalty", 0.0, 100.0, true, &sampling.repetition_penalty);
+  take("repetition_penalty", kMinRepetitionPenalty, kMaxRepetitionPenalty, false, &sampling.repetition_penalty);
   return json.status();
 }
 

@@ -120,7 +120,9 @@ void SequenceHistory::Adjust(std::span<float> logits, std::vector<std::pair<Toke
     if (token < 0 || static_cast<size_t>(token) >= logits.size()) return;
     float& logit = logits[static_cast<size_t>(token)];
     if (before != nullptr) before->emplace_back(token, logit);
-    logit = fn(logit);
+    const float changed = fn(logit);
+    // Finite logits stay finite whatever the parameters; those that are not are found later.
+    logit = std::isfinite(logit) ? std::clamp(changed, kLowest, -kLowest) : changed;
   };
   for (const auto& [token, bias] : p.logit_bias) {
     change(token, [b = bias](float l) { return l + b; });

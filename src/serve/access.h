@@ -1,6 +1,7 @@
 // Who may call: API keys (compared in constant time, never logged), request ids, web origins. Immutable: any thread.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,10 +18,14 @@ std::string RandomId();
 
 class ApiKeys {
  public:
+  // Empty and repeated keys do not count.
   explicit ApiKeys(const std::vector<std::string>& keys);
+  size_t size() const { return digests_.size(); }
   bool empty() const { return digests_.empty(); }
-  // The header's bearer token is one of the keys. Time depends on the token's length alone.
-  bool Accepts(const std::string* authorization) const;
+  // Which key the header's bearer token is; nothing: none. Time depends on the token's length alone.
+  std::optional<size_t> Find(const std::string* authorization) const;
+  // 32 hexadecimal digits that stand for this key while the process lives and tell nothing about it.
+  std::string Salt(size_t key) const;
 
  private:
   Hash128 secret_;

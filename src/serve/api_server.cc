@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <map>
-#include <mutex>
 
 #include "api/request_parser.h"
 #include "api/response_text.h"
 #include "http/server.h"
 #include "serve/access.h"
+#include "serve/client_counts.h"
 #include "serve/generation.h"
 #include "serve/worker_pool.h"
 #include "tactus/version.h"
@@ -87,29 +86,6 @@ bool IsJson(const std::string& content_type) {
   return end != std::string_view::npos && http::EqualsIgnoreCase(type.substr(0, end + 1), "application/json");
 }
 
-// How many requests each client address has open.
-class ClientCounts {
- public:
-  explicit ClientCounts(int64_t limit) : limit_(limit) {}
-  bool Enter(const std::string& client) {
-    std::lock_guard lock(mutex_);
-    int64_t& count = counts_[client];
-    if (count >= limit_) return false;
-    ++count;
-    return true;
-  }
-  void Leave(const std::string& client) {
-    std::lock_guard lock(mutex_);
-    const auto found = counts_.find(client);
-    if (--found->second == 0) counts_.erase(found);
-  }
-
- private:
-  const int64_t limit_;
-  std::mutex mutex_;
-  std::map<std::string, int64_t> counts_;
-};
-
 class ApiServerImpl final : public ApiServer, public http::Handler {
  public:
   ApiServerImpl(const ServeOptions& options, Clock& clock)
@@ -117,7 +93,6 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
         clock_(clock),
         keys_(options.api_key),
         origins_(options.allowed_origins),
-        clients_(std::make_shared<ClientCounts>(options.max_streams_per_client)),
         created_(UnixSeconds()),
         pool_(static_cast<int>(options.http_workers)) {}
 
@@ -173,6 +148,11 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   http::Headers CommonHeaders(const http::HttpRequest& request, std::string* request_id) const;
   http::HttpResponse Error(const http::HttpRequest& request, int status, const std::string& message,
                            const std::string& param = {});
+  http::HttpResponse Error(const http::HttpRequest& request, const Status& status) {
+    return Error(request, api::HttpStatusOf(status.code()), status.message(), status.param());
+  }
+  // Who asks, with one place taken: the API key where there are keys, else the address.
+  Result<Caller> Admit(const http::HttpRequest& request);
   http::HttpResponse Immediate(const http::HttpRequest& request, const RouteEntry& route);
   void Generate(std::shared_ptr<http::Exchange> exchange, bool chat);
   void Tokenize(std::shared_ptr<http::Exchange> exchange, bool decode);
@@ -182,10 +162,10 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   Clock& clock_;
   const ApiKeys keys_;
   const Origins origins_;
-  const std::shared_ptr<ClientCounts> clients_;
   const int64_t created_;
-  std::string scheduler_;
   // Filled by SetEngine, before engine_ is set.
+  std::string scheduler_;
+  std::optional<ClientCounts> clients_;
   const std::shared_ptr<GenerationContext> context_ = std::make_shared<GenerationContext>();
   std::atomic<Engine*> engine_{nullptr};
   std::atomic<bool> draining_{false};
@@ -197,6 +177,7 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
 void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_options) {
   const ModelInfo& model = engine->model();
   scheduler_ = engine_options.scheduler;
+  clients_.emplace(ClientLimit(options_.max_streams_per_client, engine_options.max_queue));
   context_->engine = engine;
   context_->clock = &clock_;
   context_->request_timeout_ns = options_.request_timeout.ns;
@@ -252,7 +233,7 @@ std::optional<http::HttpResponse> ApiServerImpl::CheckHead(const http::HttpReque
     response.headers.emplace_back("Allow", route->post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS");
     return response;
   }
-  if (!route->open && !keys_.empty() && !keys_.Accepts(head.Find("Authorization"))) {
+  if (!route->open && !keys_.empty() && !keys_.Find(head.Find("Authorization"))) {
     return Error(head, 401, "no or a wrong API key; send it as 'Authorization: Bearer <key>'");
   }
   if (const std::string* id = head.Find("X-Request-Id"); id != nullptr && !ValidRequestId(*id)) {
@@ -341,27 +322,34 @@ http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, co
   return response;
 }
 
+Result<Caller> ApiServerImpl::Admit(const http::HttpRequest& request) {
+  Caller caller;
+  const std::optional<size_t> key = keys_.Find(request.Find("Authorization"));
+  caller.client = key ? fmt::format("key {}", *key + 1) : request.peer;
+  if (key && keys_.size() > 1 && !options_.share_prefix_cache) caller.cache_salt = keys_.Salt(*key);
+  TACTUS_ASSIGN_OR_RETURN(caller.places, clients_->Enter(caller.client));
+  return caller;
+}
+
 void ApiServerImpl::Generate(std::shared_ptr<http::Exchange> exchange, bool chat) {
   const http::HttpRequest& request = exchange->request();
-  if (!clients_->Enter(request.peer)) {
-    return exchange->Respond(
-        Error(request, 429,
-              fmt::format("{} requests of this client are open, the limit (--max-streams-per-client)",
-                          options_.max_streams_per_client)));
-  }
+  auto caller = Admit(request);
+  if (!caller.ok()) return exchange->Respond(Error(request, caller.status()));
   std::string request_id;
   http::Headers headers = CommonHeaders(request, &request_id);
-  auto leave = [clients = clients_, peer = request.peer] { clients->Leave(peer); };
   auto generation = std::make_shared<Generation>(context_, std::move(exchange), chat, std::move(request_id),
-                                                 std::move(headers), leave);
+                                                 std::move(headers), std::move(*caller));
   active_.push_back(generation);
   pool_.Post([generation] { generation->Start(); });
 }
 
 void ApiServerImpl::Tokenize(std::shared_ptr<http::Exchange> exchange, bool decode) {
+  auto caller = Admit(exchange->request());
+  if (!caller.ok()) return exchange->Respond(Error(exchange->request(), caller.status()));
   std::string request_id;
   http::Headers headers = CommonHeaders(exchange->request(), &request_id);
-  pool_.Post([this, exchange, decode, headers] {
+  auto places = std::make_shared<ClientCounts::Places>(std::move(caller->places));
+  pool_.Post([this, exchange, decode, headers, places] {
     const Engine& engine = *context_->engine;
     const std::string& body = exchange->request().body;
     auto text = [&]() -> Result<std::string> {
@@ -380,6 +368,7 @@ void ApiServerImpl::Tokenize(std::shared_ptr<http::Exchange> exchange, bool deco
     response.headers = headers;
     response.status = api::HttpStatusOf(text.status().code());
     response.body = text.ok() ? std::move(*text) : api::ErrorText(text.status());
+    places->ReleaseAll();  // before the answer: whoever reads it finds the place free
     exchange->Respond(std::move(response));
   });
 }

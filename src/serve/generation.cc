@@ -10,9 +10,12 @@ namespace tactus::serve {
 
 class Generation::PromptSink final : public ResponseSink {
  public:
-  PromptSink(std::shared_ptr<Generation> generation, size_t prompt)
-      : generation_(std::move(generation)), prompt_(prompt) {}
-  void OnDelta(const TokenDelta& delta) override { generation_->OnDelta(prompt_, delta); }
+  PromptSink(std::shared_ptr<Generation> generation, size_t prompt, ClientCounts::Places places)
+      : generation_(std::move(generation)), prompt_(prompt), places_(std::move(places)) {}
+  void OnDelta(const TokenDelta& delta) override {
+    if (delta.finish != FinishReason::kNone) places_.Release(1);
+    generation_->OnDelta(prompt_, delta);
+  }
   void OnPromptLogprobs(const std::vector<std::vector<TokenLogprob>>& rows) override {
     generation_->OnPromptLogprobs(prompt_, rows);
   }
@@ -21,21 +24,20 @@ class Generation::PromptSink final : public ResponseSink {
  private:
   const std::shared_ptr<Generation> generation_;
   const size_t prompt_;
+  ClientCounts::Places places_;  // one for each choice that runs
 };
 
 Generation::Generation(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange,
-                       bool chat, std::string request_id, http::Headers headers, std::function<void()> on_end)
+                       bool chat, std::string request_id, http::Headers headers, Caller caller)
     : context_(std::move(context)),
       exchange_(std::move(exchange)),
       chat_(chat),
       request_id_(std::move(request_id)),
       headers_(std::move(headers)),
+      client_(std::move(caller.client)),
+      cache_salt_(std::move(caller.cache_salt)),
       arrival_ns_(context_->clock->NowNs()),
-      on_end_(std::move(on_end)) {}
-
-Generation::~Generation() {
-  if (on_end_) on_end_();  // dropped before it started
-}
+      places_(std::move(caller.places)) {}
 
 void Generation::Start() {
   exchange_->OnClosed([weak = weak_from_this()] {
@@ -55,7 +57,10 @@ Status Generation::Prepare() {
   TACTUS_ASSIGN_OR_RETURN(parsed_, std::move(parsed));
   for (const auto& [name, value] : http.headers)
     TACTUS_RETURN_IF_ERROR(api::ApplySloHeader(name, value, &parsed_.base.slo));
-  if (parsed_.base.client.empty()) parsed_.base.client = http.peer;
+  if (parsed_.base.client.empty()) parsed_.base.client = client_;
+  // Of fixed length and secret: no cache_salt of one client equals that of another.
+  if (!cache_salt_.empty()) parsed_.base.cache_salt = cache_salt_ + parsed_.base.cache_salt;
+  TACTUS_RETURN_IF_ERROR(TakePlaces());
   std::vector<PromptState> prompts;
   if (chat_) {
     TACTUS_ASSIGN_OR_RETURN(const std::string text, context_->engine->ApplyChatTemplate(parsed_.template_variables));
@@ -64,7 +69,7 @@ Status Generation::Prepare() {
   } else {
     for (const api::Prompt& prompt : parsed_.prompts) {
       prompts.emplace_back();
-      TACTUS_RETURN_IF_ERROR(Tokenise(prompt, &prompts.back()));
+      Tokenise(prompt, &prompts.back());
     }
   }
   const api::AnswerStyle style{
@@ -77,7 +82,14 @@ Status Generation::Prepare() {
   return Status();
 }
 
-Status Generation::Tokenise(const api::Prompt& prompt, PromptState* state) {
+Status Generation::TakePlaces() {
+  const int64_t prompts = chat_ ? 1 : static_cast<int64_t>(parsed_.prompts.size());
+  std::lock_guard lock(mutex_);
+  if (over_) return Status(StatusCode::kCancelled, "the client has gone");
+  return places_.Add(prompts * parsed_.base.n - places_.count());
+}
+
+void Generation::Tokenise(const api::Prompt& prompt, PromptState* state) {
   if (const auto* text = std::get_if<std::string>(&prompt)) {
     state->tokens =
         std::make_shared<const std::vector<TokenId>>(context_->engine->Tokenize(*text, parsed_.add_special_tokens));
@@ -87,7 +99,9 @@ Status Generation::Tokenise(const api::Prompt& prompt, PromptState* state) {
     state->tokens = std::make_shared<const std::vector<TokenId>>(ids);
     if (parsed_.echo) state->echo = context_->engine->Detokenize(ids);
   }
-  return Status();
+  // The first token has no probability, which NaN stands for; the engine tells those of the others.
+  if (parsed_.base.prompt_logprobs && !state->tokens->empty())
+    state->echo_logprobs.push_back({TokenLogprob{state->tokens->front(), std::numeric_limits<float>::quiet_NaN()}});
 }
 
 void Generation::Submit() {
@@ -102,11 +116,13 @@ void Generation::Submit() {
     if (!status.ok()) return Fail(status);
   }
   for (size_t i = 0; i < count; ++i) {
+    std::shared_ptr<PromptSink> sink;
     {
       std::lock_guard lock(mutex_);
       if (over_) return;  // the client went meanwhile
+      sink = std::make_shared<PromptSink>(shared_from_this(), i, places_.Split(parsed_.base.n));
     }
-    auto handle = context_->engine->Submit(std::move(requests[i]), std::make_shared<PromptSink>(shared_from_this(), i));
+    auto handle = context_->engine->Submit(std::move(requests[i]), std::move(sink));
     if (!handle.ok()) return Fail(handle.status());
     bool late = false;
     {
@@ -177,10 +193,9 @@ void Generation::OnDelta(size_t prompt, const TokenDelta& delta) {
 void Generation::OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows) {
   std::lock_guard lock(mutex_);
   if (over_) return;
-  // Rows come as the prompt is computed, from its second token on; the first has no probability, which NaN stands for.
+  // Rows come as the prompt is computed, from its second token on.
   PromptState& state = prompts_[prompt];
   auto& all = state.echo_logprobs;
-  if (all.empty()) all.push_back({TokenLogprob{state.tokens->front(), std::numeric_limits<float>::quiet_NaN()}});
   const size_t room = state.tokens->size() - all.size();
   all.insert(all.end(), rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(std::min(room, rows.size())));
 }
@@ -194,6 +209,7 @@ void Generation::OnDone(size_t prompt, const Usage& usage) {
     state.done = true;
     state.usage = usage;
     if (++prompts_done_ < prompts_.size()) return;
+    cancel = EndLocked();
     Usage total;
     for (const PromptState& p : prompts_) {
       total.prompt_tokens += p.usage.prompt_tokens;
@@ -222,7 +238,6 @@ void Generation::OnDone(size_t prompt, const Usage& usage) {
       response.body = writer_->Whole(texts, total);
       exchange_->Respond(std::move(response));
     }
-    cancel = EndLocked();
   }
   CancelAll(cancel);
 }
@@ -232,6 +247,7 @@ void Generation::Fail(const Status& status) {
   {
     std::lock_guard lock(mutex_);
     if (over_) return;
+    cancel = EndLocked();
     if (stream_begun_) {
       exchange_->Write("data: " + api::ErrorText(status) + "\n\n");  // and no [DONE]
       exchange_->End();
@@ -239,11 +255,10 @@ void Generation::Fail(const Status& status) {
       http::HttpResponse response;
       response.status = api::HttpStatusOf(status.code());
       response.headers = headers_;
-      if (response.status == 503) response.headers.emplace_back("Retry-After", "1");
+      if (response.status == 503 || response.status == 429) response.headers.emplace_back("Retry-After", "1");
       response.body = api::ErrorText(status);
       exchange_->Respond(std::move(response));
     }
-    cancel = EndLocked();
   }
   CancelAll(cancel);
 }
@@ -260,6 +275,7 @@ void Generation::ClientGone() {
 
 std::vector<RequestHandle> Generation::EndLocked() {
   over_ = true;
+  places_.ReleaseAll();
   std::vector<RequestHandle> running;
   for (const PromptState& prompt : prompts_) {
     if (prompt.handle != 0 && !prompt.done) running.push_back(prompt.handle);
@@ -269,12 +285,6 @@ std::vector<RequestHandle> Generation::EndLocked() {
 
 void Generation::CancelAll(const std::vector<RequestHandle>& handles) {
   for (const RequestHandle handle : handles) context_->engine->Cancel(handle);
-  std::function<void()> end;
-  {
-    std::lock_guard lock(mutex_);
-    end.swap(on_end_);
-  }
-  if (end) end();
 }
 
 void Generation::Tick(TimeNs now_ns) {

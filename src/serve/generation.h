@@ -3,7 +3,9 @@
 //
 // Thread rule: Start runs on a worker, the sinks on the engine's delivery thread, Tick and ClientGone on the io thread;
 // one mutex orders them. The engine is never called with it held. Invariants: the exchange gets one answer or one
-// error; when it is over (answered, failed, client gone), every engine request that still runs has been cancelled.
+// error; when it is over (answered, failed, client gone), every engine request that still runs has been cancelled. A
+// sequence keeps its client's place until the engine has ended it, also after the client has gone; what the engine never
+// got gives its places back before the answer, so that whoever reads the answer finds them free.
 #pragma once
 
 #include <memory>
@@ -16,6 +18,7 @@
 #include "api/response_text.h"
 #include "base/clock.h"
 #include "http/server.h"
+#include "serve/client_counts.h"
 #include "tactus/engine.h"
 
 namespace tactus::serve {
@@ -30,12 +33,18 @@ struct GenerationContext {
   std::string fingerprint;
 };
 
+// Who sent a request.
+struct Caller {
+  std::string client;            // whose places it takes; for the engine's predictors where the body names no user
+  std::string cache_salt;        // goes before the body's own; empty: none
+  ClientCounts::Places places;   // one, until the body tells how many sequences there are
+};
+
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
-  // `headers` go with every answer (X-Request-Id, CORS). `on_end` is called once, when it is over, on any thread.
+  // `headers` go with every answer (X-Request-Id, CORS).
   Generation(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange, bool chat,
-             std::string request_id, http::Headers headers, std::function<void()> on_end);
-  ~Generation();
+             std::string request_id, http::Headers headers, Caller caller);
 
   void Start();
   void Tick(TimeNs now_ns);
@@ -57,7 +66,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   };
 
   Status Prepare();  // parses, tokenises: fills prompts_ and requests_
-  Status Tokenise(const api::Prompt& prompt, PromptState* state);
+  Status TakePlaces();  // for every sequence of the parsed body
+  void Tokenise(const api::Prompt& prompt, PromptState* state);
   void Submit();
   void OnDelta(size_t prompt, const TokenDelta& delta);
   void OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows);
@@ -67,7 +77,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // With the mutex held.
   void BeginStream();
   void BeginChoice(size_t prompt, int32_t index, std::string* out);
-  std::vector<RequestHandle> EndLocked();  // what to cancel, once the mutex is free
+  std::vector<RequestHandle> EndLocked();  // before the answer; what to cancel, once the mutex is free
   void CancelAll(const std::vector<RequestHandle>& handles);
   int32_t Index(size_t prompt, int32_t choice) const { return static_cast<int32_t>(prompt) * parsed_.base.n + choice; }
 
@@ -76,12 +86,13 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const bool chat_;
   const std::string request_id_;
   const http::Headers headers_;
+  const std::string client_, cache_salt_;
   const TimeNs arrival_ns_;
   api::ParsedRequest parsed_;  // written by Start, before the first submit
   std::optional<api::AnswerWriter> writer_;
 
   std::mutex mutex_;
-  std::function<void()> on_end_;
+  ClientCounts::Places places_;  // of what the engine has not got yet
   std::vector<PromptState> prompts_;
   std::vector<ChoiceState> choices_;
   size_t prompts_done_ = 0;

@@ -15,7 +15,8 @@ struct ServeOptions {
   std::vector<std::string> api_key;
   std::vector<std::string> allowed_origins;
   int64_t max_connections = 4096;
-  int64_t max_streams_per_client = 2048;
+  int64_t max_streams_per_client = 0;  // 0: three quarters of --max-queue
+  bool share_prefix_cache = false;
   BytesText max_body{int64_t{16} << 20};
   int64_t max_choices = 128;
   DurationText request_timeout{600'000'000'000};
@@ -34,7 +35,8 @@ struct ServeOptions {
     v.Field("api-key", api_key, {.help = "key that clients must send as a bearer token; may be repeated", .secret = true});
     v.Field("allowed-origins", allowed_origins, {.help = "web origin that browsers may call from, or *; may be repeated"});
     v.Field("max-connections", max_connections, {.unit = "connections", .min = 1, .max = 1 << 20, .help = "beyond it a connection gets 503"});
-    v.Field("max-streams-per-client", max_streams_per_client, {.unit = "requests", .min = 1, .max = 1 << 20, .help = "requests of one client address at once; beyond it 429"});
+    v.Field("max-streams-per-client", max_streams_per_client, {.unit = "sequences", .min = 0, .max = 1 << 20, .help = "sequences (prompts times n) of one client at once, an API key or else an address; beyond it 429; 0: three quarters of --max-queue"});
+    v.Field("share-prefix-cache", share_prefix_cache, {.help = "with several API keys: their requests may reuse each other's cached prompt prefixes"});
     v.Field("max-body", max_body, {.unit = "bytes", .help = "largest request body; beyond it 413"});
     v.Field("max-choices", max_choices, {.min = 1, .max = 1024, .help = "largest n of a request"});
     v.Field("request-timeout", request_timeout, {.unit = "duration", .help = "longest life of a request; then it is cancelled"});

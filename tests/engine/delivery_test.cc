@@ -12,12 +12,17 @@
 namespace tactus {
 namespace {
 
-// Token id = byte; 256 is special.
+constexpr TokenId kEnd = 256;         // special
+constexpr TokenId kFirstPiece = 257;  // and so on: the pieces given
+
+// Token id = byte, then one special token, then pieces of several bytes.
 class ByteTokenizer final : public Tokenizer {
  public:
-  ByteTokenizer() {
+  explicit ByteTokenizer(const std::vector<std::string>& pieces = {}, bool strips_leading_space = false)
+      : strips_leading_space_(strips_leading_space) {
     for (int b = 0; b < 256; ++b) bytes_.push_back(std::string(1, static_cast<char>(b)));
     bytes_.push_back("<end>");
+    bytes_.insert(bytes_.end(), pieces.begin(), pieces.end());
   }
   std::vector<TokenId> Encode(std::string_view text, bool, bool) const override {
     std::vector<TokenId> ids;
@@ -31,15 +36,16 @@ class ByteTokenizer final : public Tokenizer {
   }
   std::string_view TokenBytes(TokenId id) const override { return bytes_[static_cast<size_t>(id)]; }
   std::string_view TokenText(TokenId id) const override { return TokenBytes(id); }
-  bool IsSpecial(TokenId id) const override { return id == 256; }
-  int32_t vocab_size() const override { return 257; }
+  bool IsSpecial(TokenId id) const override { return id == kEnd; }
+  int32_t vocab_size() const override { return static_cast<int32_t>(bytes_.size()); }
   TokenId bos_id() const override { return -1; }
-  TokenId eos_id() const override { return 256; }
+  TokenId eos_id() const override { return kEnd; }
   TokenId FindToken(std::string_view) const override { return -1; }
-  bool strips_leading_space() const override { return false; }
+  bool strips_leading_space() const override { return strips_leading_space_; }
 
  private:
   std::vector<std::string> bytes_;
+  const bool strips_leading_space_;
 };
 
 class Recorder final : public ResponseSink {
@@ -68,10 +74,13 @@ class Recorder final : public ResponseSink {
 // What the step loop would say of a request; read the sinks after Close.
 class Feed {
  public:
-  Feed() : delivery_(std::make_unique<Delivery>(&tokenizer_, nullptr)) {}
+  explicit Feed(const std::vector<std::string>& pieces = {}, bool strips_leading_space = false)
+      : tokenizer_(pieces, strips_leading_space), delivery_(std::make_unique<Delivery>(&tokenizer_, nullptr)) {}
 
-  void* Open(std::vector<std::string> stops, std::shared_ptr<Recorder> sink, int32_t n = 1) {
+  void* Open(std::vector<std::string> stops, std::shared_ptr<Recorder> sink, int32_t n = 1,
+             std::vector<TokenId> prompt = {}) {
     auto request = std::make_shared<Request>();
+    if (!prompt.empty()) request->prompt = std::make_shared<const std::vector<TokenId>>(std::move(prompt));
     request->stop.stop = std::move(stops);
     request->n = n;
     request_ = request;
@@ -90,12 +99,18 @@ class Feed {
   }
   // The whole life of a one-choice answer, ended as the step loop would end it.
   void Answer(void* user, const std::string& bytes, const std::vector<std::string>& stops) {
+    std::vector<TokenId> tokens;
+    for (const char c : bytes) tokens.push_back(static_cast<unsigned char>(c));
+    AnswerTokens(user, tokens, stops);
+  }
+  void AnswerTokens(void* user, const std::vector<TokenId>& tokens, const std::vector<std::string>& stops,
+                    size_t min_tokens = 0) {
     StopMatcher matcher(&stops);
-    for (size_t i = 0; i < bytes.size(); ++i) {
-      const int hit = matcher.Append(bytes.substr(i, 1));
-      const bool last = i + 1 == bytes.size();
-      Token(user, static_cast<unsigned char>(bytes[i]),
-            hit >= 0 ? FinishReason::kStop : last ? FinishReason::kLength : FinishReason::kNone, hit);
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      int hit = matcher.Append(tokenizer_.TokenBytes(tokens[i]));
+      if (i + 1 < min_tokens) hit = -1;
+      const bool last = i + 1 == tokens.size();
+      Token(user, tokens[i], hit >= 0 ? FinishReason::kStop : last ? FinishReason::kLength : FinishReason::kNone, hit);
       if (hit >= 0) break;
     }
     Done(user);
@@ -258,6 +273,150 @@ TEST(Delivery, NoStopStringEverLeaks) {
     EXPECT_EQ(sink->Text(), text.substr(0, begin)) << text << " round " << round;
     if (HasFailure()) break;
   }
+}
+
+// What an answer of these tokens brings.
+std::shared_ptr<Recorder> Answered(const std::vector<std::string>& pieces, const std::vector<TokenId>& tokens,
+                                   const std::vector<std::string>& stops, size_t min_tokens = 0) {
+  Feed feed(pieces);
+  auto sink = std::make_shared<Recorder>();
+  feed.AnswerTokens(feed.Open(stops, sink), tokens, stops, min_tokens);
+  feed.Close();
+  return sink;
+}
+
+// "xxENDyy" cut into tokens in every way, with every min_tokens: the text ends before the stop if the stop's last byte
+// came with or after that token, even if its first came before; else nothing is lost.
+TEST(Delivery, AStopThatBeganBeforeMinTokensDoesNotLeak) {
+  const std::string text = "xxENDyy";
+  for (unsigned cuts = 0; cuts < 1u << (text.size() - 1); ++cuts) {
+    std::vector<std::string> pieces(1);
+    size_t stop_token = 0;  // with which the stop ends, from 1
+    for (size_t i = 0; i < text.size(); ++i) {
+      pieces.back() += text[i];
+      if (i == 4) stop_token = pieces.size();
+      if ((cuts >> i & 1) != 0 && i + 1 < text.size()) pieces.emplace_back();
+    }
+    std::vector<TokenId> tokens;
+    for (size_t i = 0; i < pieces.size(); ++i) tokens.push_back(kFirstPiece + static_cast<TokenId>(i));
+    for (size_t min_tokens = 0; min_tokens <= pieces.size(); ++min_tokens) {
+      const auto sink = Answered(pieces, tokens, {"END"}, min_tokens);
+      const bool stops = stop_token >= min_tokens;
+      ASSERT_EQ(sink->Text(), stops ? "xx" : text) << "cuts " << cuts << ", min_tokens " << min_tokens;
+      ASSERT_EQ(sink->deltas.back().stop_string, stops ? "END" : "") << "cuts " << cuts << ", min_tokens " << min_tokens;
+    }
+  }
+}
+
+// The first END comes before min_tokens and is held back as the beginning of ENDLESS: it is text.
+TEST(Delivery, AStopBeforeMinTokensIsTextEvenWhileItIsHeldBack) {
+  const std::vector<TokenId> tokens = {'a', 'E', 'N', 'D', 'E', 'N', 'D', 'z'};
+  EXPECT_EQ(Answered({}, tokens, {"END", "ENDLESS"}, 6)->Text(), "aEND");
+  EXPECT_EQ(Answered({}, tokens, {"END", "ENDLESS"}, 4)->Text(), "a");
+  EXPECT_EQ(Answered({}, tokens, {"END", "ENDLESS"}, 8)->Text(), "aENDENDz");
+  EXPECT_EQ(Answered({}, {'a', 'a', 'a', 'b'}, {"aa"}, 3)->Text(), "a");  // overlapping the one that did not count
+}
+
+// The special token is no text, yet its bytes end a stop string: what is held back of the stop must not come out, and
+// what only might have become another stop must.
+TEST(Delivery, AStopInBytesThatAreNoTextLeaksNothing) {
+  EXPECT_EQ(Answered({}, {'h', 'i', 'd', kEnd}, {"d<end>"})->Text(), "hi");
+  EXPECT_EQ(Answered({}, {'h', 'i', 'd', kEnd}, {"d<end>"})->deltas.back().stop_string, "d<end>");
+  EXPECT_EQ(Answered({}, {'h', 'i', kEnd}, {"<end>"})->Text(), "hi");
+  EXPECT_EQ(Answered({}, {'h', '\n', kEnd}, {"<end>", "\n\n"})->Text(), "h\n");
+}
+
+TEST(Delivery, AStopAfterBytesThatAreNoCharacterIsFound) {
+  EXPECT_EQ(Answered({}, {'a', 0xf0, 'E', 'N', 'D'}, {"END"})->Text(), "a\xef\xbf\xbd");
+  EXPECT_EQ(Answered({"\xf0\x9f" "EN"}, {'a', kFirstPiece, 'D'}, {"END"})->Text(), "a\xef\xbf\xbd");
+  EXPECT_EQ(Answered({}, {'a', 0xe2, 0xc3, 0xa9}, {"\xc3\xa9"})->Text(), "a\xef\xbf\xbd");
+  // Bytes of a stop that is no text itself: nothing of the last token comes out.
+  EXPECT_EQ(Answered({}, {'a', 'b', 0xff}, {"b\xff"})->Text(), "a");
+}
+
+TEST(Delivery, AnAnswerContinuesItsPromptsText) {
+  for (const bool strips : {true, false}) {
+    struct Case {
+      std::vector<TokenId> prompt;
+      bool at_start;
+    };
+    for (const Case& c : {Case{{'p'}, false}, Case{{kEnd, 'p'}, false}, Case{{'p', kEnd}, false}, Case{{kEnd}, true},
+                          Case{{kEnd, kEnd}, true}, Case{{}, true}}) {
+      Feed feed({" hi", " you"}, strips);
+      auto sink = std::make_shared<Recorder>();
+      feed.AnswerTokens(feed.Open({}, sink, 1, c.prompt), {kFirstPiece, kFirstPiece + 1}, {});
+      feed.Close();
+      EXPECT_EQ(sink->Text(), strips && c.at_start ? "hi you" : " hi you") << c.prompt.size() << " prompt tokens";
+    }
+  }
+}
+
+TEST(Delivery, AStopThatBeginsWithTheSpaceThatIsNoTextLeaksNothing) {
+  Feed feed({" hi", "x"}, true);
+  auto sink = std::make_shared<Recorder>();
+  feed.AnswerTokens(feed.Open({" hi"}, sink, 1, {kEnd}), {kFirstPiece}, {" hi"});
+  feed.Close();
+  EXPECT_EQ(sink->Text(), "");
+  EXPECT_EQ(sink->deltas.back().finish, FinishReason::kStop);
+}
+
+TEST(Delivery, AStopIdsLogprobsAndErrorsGoWithTheirToken) {
+  Feed feed;
+  auto sink = std::make_shared<Recorder>();
+  void* user = feed.Open({}, sink);
+  TokenEvent tokens[2];
+  tokens[0].user = tokens[1].user = user;
+  tokens[0].token = 'a';
+  tokens[0].logprobs = 0;
+  tokens[1].finish = FinishReason::kError;
+  tokens[1].error = 0;
+  const std::vector<TokenLogprob> row = {{'a', -0.25f}, {'b', -2.0f}};
+  const Status error = Internal("broken");
+  StepEvents events;
+  std::vector<std::vector<TokenLogprob>> rows = {row};
+  std::vector<Status> errors = {error};
+  events.tokens = tokens;
+  events.logprobs = rows;
+  events.errors = errors;
+  feed.delivery().OnStep(events);
+  feed.Done(user);
+  feed.Close();
+  ASSERT_EQ(sink->deltas.size(), 2u);
+  ASSERT_EQ(sink->deltas[0].logprobs.size(), 1u);
+  ASSERT_EQ(sink->deltas[0].logprobs[0].size(), 2u);
+  EXPECT_EQ(sink->deltas[0].logprobs[0][1].token, 'b');
+  EXPECT_TRUE(sink->deltas[0].error.ok());
+  EXPECT_TRUE(sink->deltas[1].logprobs.empty());
+  EXPECT_TRUE(sink->deltas[1].tokens.empty());  // an end without a token
+  EXPECT_EQ(sink->deltas[1].error.message(), "broken");
+  EXPECT_EQ(sink->deltas[1].finish, FinishReason::kError);
+}
+
+TEST(Delivery, AnEndWithoutATokenBringsWhatWasHeldBack) {
+  Feed feed;
+  auto sink = std::make_shared<Recorder>();
+  void* user = feed.Open({"END"}, sink);
+  feed.Token(user, 'E');
+  feed.Token(user, 0xf0);
+  feed.Token(user, -1, FinishReason::kCancelled);
+  feed.Done(user);
+  feed.Close();
+  EXPECT_EQ(sink->Text(), "E\xef\xbf\xbd");
+  EXPECT_EQ(sink->deltas.back().finish, FinishReason::kCancelled);
+}
+
+TEST(Delivery, WhoForwardsSeesEveryStepFirst) {
+  class Counter final : public EventSink {
+   public:
+    void OnStep(const StepEvents&) override { ++steps; }
+    int steps = 0;
+  } counter;
+  ByteTokenizer tokenizer;
+  Delivery delivery(&tokenizer, &counter);
+  delivery.OnStep(StepEvents());
+  delivery.OnStep(StepEvents());
+  EXPECT_EQ(counter.steps, 2);
+  delivery.WaitUntilEmpty();  // nothing is registered: returns at once
 }
 
 TEST(Delivery, WithheldLengthIsTheLongestProperBeginning) {

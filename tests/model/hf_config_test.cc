@@ -205,6 +205,27 @@ TEST(GenerationConfig, GreedyConfigsLeaveDefaultsAlone) {
   EXPECT_EQ(c.generation_defaults.temperature, 1.0f);
 }
 
+// The ends of each range are taken; what lies beyond is refused with the range, when the model is loaded.
+TEST(GenerationConfig, RangesAreThoseOfSampling) {
+  struct Case {
+    const char* key;
+    std::vector<const char*> inside, outside;
+    const char* range;
+  };
+  for (const Case& c : {Case{"temperature", {"0", "100"}, {"-0.001", "100.1"}, "from 0.000000 to 100.000000"},
+                        Case{"top_p", {"0.001", "1"}, {"0", "1.001"}, "above 0.000000 to 1.000000"},
+                        Case{"top_k", {"0", "2147483647"}, {"-1", "2147483648"}, "from 0.000000 to 2147483647.000000"},
+                        Case{"min_p", {"0", "1"}, {"-0.001", "1.001"}, "from 0.000000 to 1.000000"},
+                        Case{"repetition_penalty", {"0.01", "10"}, {"1e-38", "0.0099", "10.01"}, "from 0.010000 to 10.000000"}}) {
+    const auto apply = [&](const char* value) {
+      ModelConfig config = Good(Base());
+      return ApplyGenerationConfig(std::string("{\"") + c.key + "\":" + value + "}", "g.json", &config);
+    };
+    for (const char* value : c.inside) EXPECT_TRUE(apply(value).ok()) << c.key << " " << value;
+    for (const char* value : c.outside) EXPECT_REFUSED(apply(value), kLoss, "g.json", c.key, c.range);
+  }
+}
+
 TEST(GenerationConfig, RefusesBadValues) {
   ModelConfig c = Good(Base());
   EXPECT_REFUSED(ApplyGenerationConfig(R"({"temperature":-1})", "g.json", &c), kLoss, "g.json", "temperature");

@@ -324,5 +324,202 @@ TEST(Sampler, LogprobsIgnoreWhatSamplingChanges) {
   }
 }
 
+// Every parameter at the ends of what a request may say, over rows that are finite but extreme, with every token in the
+// history: nothing overflows, a token comes out, and greedy takes the best of what Adjust left.
+TEST(Sampler, LegalParametersNeverMakeLogitsThatAreNotFinite) {
+  constexpr float kMax = std::numeric_limits<float>::max(), kTiny = std::numeric_limits<float>::denorm_min();
+  Rng rng(77);
+  const auto pick = [&rng](std::initializer_list<float> values) {
+    return *(values.begin() + rng.UniformInt(0, static_cast<int64_t>(values.size()) - 1));
+  };
+  for (int trial = 0; trial < 4000; ++trial) {
+    const auto vocab = static_cast<int64_t>(pick({1, 2, 63, 64, 65, 200}));
+    const float scale = pick({0.0f, kTiny, 1e-6f, 1.0f, 50.0f, 1e30f, kMax});
+    std::vector<float> logits(static_cast<size_t>(vocab));
+    for (float& l : logits) l = pick({-1.0f, 0.0f, 0.5f, 1.0f}) * scale;
+    SamplingParams p;
+    p.temperature = pick({0.0f, kTiny, 1e-30f, 0.01f, 1.0f, 2.0f});
+    p.top_p = pick({std::numeric_limits<float>::min(), 1e-6f, 0.5f, 1.0f});
+    p.top_k = static_cast<int32_t>(pick({0, 1, 5, 64, 1e9f}));
+    p.min_p = pick({0.0f, kTiny, 0.1f, 1.0f});
+    p.repetition_penalty = pick({static_cast<float>(kMinRepetitionPenalty), 1.0f, static_cast<float>(kMaxRepetitionPenalty)});
+    p.presence_penalty = pick({-2.0f, 0.0f, 2.0f});
+    p.frequency_penalty = pick({-2.0f, 0.0f, 2.0f});
+    p.logprobs = static_cast<int32_t>(pick({-1, 0, 20}));
+    p.seed = static_cast<uint64_t>(trial);
+    for (TokenId t = 0; t < vocab; t += 3) p.logit_bias.emplace_back(t, pick({-100.0f, 100.0f}));
+    std::vector<TokenId> all(static_cast<size_t>(vocab)), output;
+    std::iota(all.begin(), all.end(), 0);
+    for (TokenId t = 0; t < vocab; t += 2) output.insert(output.end(), 20, t);
+    SequenceHistory history;
+    history.Start(MakeRequest(p, all), 0, output, vocab);
+    std::vector<float> row = logits;
+    std::vector<TokenLogprob> logprobs;
+    const SampledToken s = Sampler(vocab).Sample(history, trial, row, &logprobs);
+    SCOPED_TRACE(testing::Message() << "trial " << trial << ": vocab " << vocab << " scale " << scale << " T " << p.temperature
+                                    << " top_p " << p.top_p << " top_k " << p.top_k << " min_p " << p.min_p << " repetition "
+                                    << p.repetition_penalty);
+    ASSERT_EQ(s.status, ItemStatus::kOk);
+    ASSERT_TRUE(s.token >= 0 && s.token < vocab) << s.token;
+    for (const float l : row) ASSERT_TRUE(std::isfinite(l)) << l;
+    if (p.temperature == 0.0f || p.top_k == 1) {
+      ASSERT_EQ(s.token, std::max_element(row.begin(), row.end()) - row.begin());
+    }
+    const size_t rows = p.logprobs < 0 ? 0 : 1 + static_cast<size_t>(std::min<int64_t>(p.logprobs, vocab));
+    ASSERT_EQ(logprobs.size(), rows);
+    for (const TokenLogprob& l : logprobs) ASSERT_FALSE(std::isnan(l.logprob));
+  }
+}
+
+// What the model says is found also where a penalty would have changed it.
+TEST(Sampler, ANotFiniteLogitOfASeenTokenIsFound) {
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                          -std::numeric_limits<float>::infinity()}) {
+    std::vector<float> logits(10, 0.5f);
+    logits[3] = bad;
+    SamplingParams p = Params(1, 0, 0, 1);
+    p.repetition_penalty = 2.0f;
+    SequenceHistory history;
+    history.Start(MakeRequest(p, {3}), 0, {}, 10);
+    EXPECT_EQ(Sampler(10).Sample(history, 1, logits, nullptr).status, ItemStatus::kBadLogits) << bad;
+  }
+}
+
+TEST(Sampler, DrawInvertsTheDistributionInIdOrder) {
+  std::vector<float> logits(200, -50.0f);
+  logits[5] = logits[70] = logits[199] = 1.0f;
+  logits[130] = 1.0f + std::log(2.0f);   // as much as two of the others
+  Sampler sampler(200);
+  ASSERT_TRUE(sampler.Scan(logits));
+  sampler.Shape(Params(1, 0, 0, 1));
+  EXPECT_EQ(sampler.Draw(0.0), 5);
+  EXPECT_EQ(sampler.Draw(0.199), 5);
+  EXPECT_EQ(sampler.Draw(0.201), 70);
+  EXPECT_EQ(sampler.Draw(0.399), 70);
+  EXPECT_EQ(sampler.Draw(0.401), 130);
+  EXPECT_EQ(sampler.Draw(0.799), 130);
+  EXPECT_EQ(sampler.Draw(0.801), 199);
+  EXPECT_EQ(sampler.Draw(std::nextafter(1.0, 0.0)), 199);
+  sampler.Shape(Params(1, 0, 2, 1));   // 130 and, of the equal ones, the lowest
+  EXPECT_EQ(sampler.Draw(0.0), 5);
+  EXPECT_EQ(sampler.Draw(0.332), 5);
+  EXPECT_EQ(sampler.Draw(0.334), 130);
+  EXPECT_EQ(sampler.Draw(std::nextafter(1.0, 0.0)), 130);
+  EXPECT_EQ(sampler.Probability(70), 0.0);
+}
+
+TEST(Sampler, WeightsEndAt44Bits) {
+  std::vector<float> logits = {0.0f, -30.4f, -30.6f, -87.5f};
+  Sampler sampler(4);
+  ASSERT_TRUE(sampler.Scan(logits));
+  sampler.Shape(Params(1, 0, 0, 1));
+  EXPECT_GT(sampler.Probability(1), 0.0);
+  EXPECT_EQ(sampler.Probability(2), 0.0);
+  EXPECT_EQ(sampler.Probability(3), 0.0);
+}
+
+TEST(Sampler, MinPKeepsWhatIsEqualToTheBound) {
+  const std::vector<float> logits = {2.0f, 2.0f, 1.9f};
+  Sampler sampler(3);
+  ASSERT_TRUE(sampler.Scan(logits));
+  sampler.Shape(Params(1, 1, 0, 1));
+  EXPECT_DOUBLE_EQ(sampler.Probability(0), 0.5);
+  EXPECT_DOUBLE_EQ(sampler.Probability(1), 0.5);
+  EXPECT_EQ(sampler.Probability(2), 0.0);
+  sampler.Shape(Params(1, 0, 0, 1));   // shaping starts anew
+  EXPECT_GT(sampler.Probability(2), 0.0);
+}
+
+TEST(Sampler, TopPTakesTheShortestPrefixThatReachesIt) {
+  const std::vector<float> logits(4, 1.0f);   // a quarter each
+  Sampler sampler(4);
+  ASSERT_TRUE(sampler.Scan(logits));
+  const auto kept = [&](float top_p) {
+    sampler.Shape(Params(1, 0, 0, top_p));
+    int count = 0;
+    for (TokenId t = 0; t < 4; ++t) count += sampler.Probability(t) > 0.0;
+    return count;
+  };
+  EXPECT_EQ(kept(1e-30f), 1);
+  EXPECT_EQ(kept(0.25f), 1);
+  EXPECT_EQ(kept(0.2501f), 2);
+  EXPECT_EQ(kept(0.5f), 2);
+  EXPECT_EQ(kept(0.7501f), 4);
+  EXPECT_EQ(kept(1.0f), 4);
+}
+
+TEST(Sampler, LogprobsOfNoneOneAndAll) {
+  const std::vector<float> logits = {0.0f, 2.0f, 1.0f};
+  const double sum = std::log(1.0 + std::exp(2.0) + std::exp(1.0));
+  Sampler sampler(3);
+  std::vector<TokenLogprob> out(7);
+  ASSERT_TRUE(sampler.Logprobs(logits, 2, 0, &out));
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(out[0].token, 2);
+  EXPECT_NEAR(out[0].logprob, 1.0 - sum, 1e-6);
+  ASSERT_TRUE(sampler.Logprobs(logits, 0, 1, &out));
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_EQ(out[1].token, 1);
+  ASSERT_TRUE(sampler.Logprobs(logits, 0, 20, &out));   // more than there are
+  ASSERT_EQ(out.size(), 4u);
+  EXPECT_EQ(out[2].token, 2);
+  EXPECT_EQ(out[3].token, 0);
+  EXPECT_NEAR(out[3].logprob, -sum, 1e-6);
+}
+
+TEST(Sampler, WithoutARequestItIsGreedyAndWritesNoLogprobs) {
+  std::vector<float> logits = {0.0f, 2.0f, 1.0f};
+  SequenceHistory history;
+  history.Start(nullptr, 3, {}, 3);
+  EXPECT_EQ(history.request(), nullptr);
+  EXPECT_EQ(history.choice(), 3);
+  std::vector<TokenLogprob> out(2);
+  EXPECT_EQ(Sampler(3).Sample(history, 1, logits, &out).token, 1);
+  EXPECT_EQ(out.size(), 2u);
+}
+
+// Each penalty alone: what is counted, and of which tokens.
+TEST(SequenceHistory, EachPenaltyAlone) {
+  const auto adjusted = [](SamplingParams p, float logit) {
+    SequenceHistory history;
+    history.Start(MakeRequest(p, {0, 1}), 0, std::vector<TokenId>{1, 2, 2}, 4);
+    std::vector<float> row(4, logit);
+    history.Adjust(row, nullptr);
+    return row;
+  };
+  SamplingParams p;
+  p.repetition_penalty = 2.0f;   // prompt and output
+  EXPECT_EQ(adjusted(p, 3.0f), (std::vector<float>{1.5f, 1.5f, 1.5f, 3.0f}));
+  EXPECT_EQ(adjusted(p, -3.0f), (std::vector<float>{-6.0f, -6.0f, -6.0f, -3.0f}));
+  EXPECT_EQ(adjusted(p, 0.0f), (std::vector<float>(4, 0.0f)));
+  p = SamplingParams();
+  p.presence_penalty = 0.5f;     // output alone, once
+  EXPECT_EQ(adjusted(p, 3.0f), (std::vector<float>{3.0f, 2.5f, 2.5f, 3.0f}));
+  p = SamplingParams();
+  p.frequency_penalty = 0.5f;    // output alone, by count
+  EXPECT_EQ(adjusted(p, 3.0f), (std::vector<float>{3.0f, 2.5f, 2.0f, 3.0f}));
+  p.repetition_penalty = 2.0f;   // the repetition penalty comes first
+  EXPECT_EQ(adjusted(p, 3.0f), (std::vector<float>{1.5f, 1.0f, 0.5f, 3.0f}));
+  p = SamplingParams();
+  p.logit_bias = {{0, 1.0f}, {4, 1.0f}, {-1, 1.0f}};   // beyond the row: no effect
+  EXPECT_EQ(adjusted(p, 3.0f), (std::vector<float>{4.0f, 3.0f, 3.0f, 3.0f}));
+}
+
+// More tokens than the request announced: the table grows and loses none.
+TEST(SequenceHistory, GrowsBeyondWhatWasAnnounced) {
+  SamplingParams p;
+  p.frequency_penalty = 1.0f;
+  auto request = MakeRequest(p, {0});
+  request->stop.max_tokens = 1;
+  SequenceHistory history;
+  history.Start(request, 0, {}, 1000);
+  for (int round = 0; round < 3; ++round) {
+    for (TokenId t = 0; t < 1000; ++t) history.Append(t);
+  }
+  std::vector<float> row(1000, 10.0f);
+  history.Adjust(row, nullptr);
+  EXPECT_EQ(row, std::vector<float>(1000, 7.0f));
+}
+
 }  // namespace
 }  // namespace tactus

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
-#include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,6 +17,9 @@
 #include "tactus/engine.h"
 
 namespace tactus {
+
+// Far beyond what a loaded machine needs; only a failure waits as long.
+inline constexpr std::chrono::seconds kAwaitLimit{20};
 
 class FakeEngine final : public Engine {
  public:
@@ -37,57 +42,62 @@ class FakeEngine final : public Engine {
 
   // --- Script ---
   void Hold() { HoldAfter(0); }  // no token from now on
+  void Release() { HoldAfter(kNoHold); }
   void HoldAfter(int64_t tokens) {
     Set([=, this] { hold_after_ = tokens; });
   }  // each choice stops there
-  void Release() {
-    Set([this] { hold_after_ = kNoHold; });
-  }
   void SetQueueLimit(int64_t limit) {
     Set([=, this] { queue_limit_ = limit; });
   }
-  void FailAfter(int64_t tokens) {
-    Set([=, this] { fail_after_ = tokens; });
-  }  // kError after so many tokens of a choice
+  // kError after so many tokens of a choice.
+  void FailAfter(int64_t tokens, Status why = Internal("the executor failed")) {
+    Set([&] { fail_after_ = tokens, fail_status_ = std::move(why); });
+  }
+  // Choice i ends by length after lengths[i] tokens; without an entry after the request's own.
+  void SetLengths(std::vector<int64_t> lengths) {
+    Set([&] { lengths_ = std::move(lengths); });
+  }
+  void HearNoCancel(bool deaf) {
+    Set([=, this] { deaf_ = deaf; });
+  }
   void SetHealthy(bool healthy) {
     Set([=, this] { healthy_ = healthy; });
   }
+  void SetPieces(std::vector<std::string> pieces) {
+    Set([&] { pieces_ = std::move(pieces); });
+  }
+  // Called inside Submit, when the request has been taken, and inside Tokenize. Set before the first request.
+  std::function<void()> on_submit, on_tokenize;
 
-  // --- What happened ---
-  // Blocks until the condition holds; tests end by their time-out if it never does.
+  // --- What happened: blocks until the condition holds; throws, which fails the test, when it does not within kAwaitLimit.
   template <class Condition>
-  void Await(Condition condition) {
+  void Await(const std::string& what, Condition condition) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, condition);
+    if (changed_.wait_for(lock, kAwaitLimit, condition)) return;
+    throw std::runtime_error("the engine awaited " + what + " in vain: " + std::to_string(submitted_.size()) +
+                             " submitted, " + std::to_string(live_.size()) + " live, " +
+                             std::to_string(cancelled_.size()) + " cancelled");
   }
   void AwaitSubmitted(size_t count) {
-    Await([&] { return submitted_.size() >= count; });
+    Await(std::to_string(count) + " submitted requests", [&] { return submitted_.size() >= count; });
   }
   void AwaitCancelled(size_t count) {
-    Await([&] { return cancelled_.size() >= count; });
+    Await(std::to_string(count) + " cancelled requests", [&] { return cancelled_.size() >= count; });
   }
   void AwaitLive(size_t count) {
-    Await([&] { return live_.size() == count; });
+    Await(std::to_string(count) + " live requests", [&] { return live_.size() == count; });
   }
   size_t cancelled() const {
-    std::lock_guard lock(mutex_);
-    return cancelled_.size();
-  }
-  size_t live() const {
-    std::lock_guard lock(mutex_);
-    return live_.size();
+    return Get([this] { return cancelled_.size(); });
   }
   size_t most_live() const {
-    std::lock_guard lock(mutex_);
-    return most_live_;
+    return Get([this] { return most_live_; });
   }
   std::vector<Request> submitted() const {
-    std::lock_guard lock(mutex_);
-    return submitted_;
+    return Get([this] { return submitted_; });
   }
   std::string last_variables() const {
-    std::lock_guard lock(mutex_);
-    return last_variables_;
+    return Get([this] { return last_variables_; });
   }
 
   // --- Engine ---
@@ -95,6 +105,7 @@ class FakeEngine final : public Engine {
   ModelInfo& mutable_model() { return model_; }
   std::vector<TokenId> Tokenize(std::string_view text, bool add_special) const override {
     std::vector<TokenId> ids;
+    if (on_tokenize) on_tokenize();
     if (add_special) ids.push_back(256);
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
     return ids;
@@ -123,6 +134,11 @@ class FakeEngine final : public Engine {
   std::vector<TokenId> TokenizeChat(std::string_view rendered) const override { return Tokenize(rendered, false); }
 
   Result<RequestHandle> Submit(Request request, std::shared_ptr<ResponseSink> sink) override {
+    const Result<RequestHandle> handle = Take(std::move(request), std::move(sink));
+    if (handle.ok() && on_submit) on_submit();
+    return handle;
+  }
+  Result<RequestHandle> Take(Request request, std::shared_ptr<ResponseSink> sink) {
     std::lock_guard lock(mutex_);
     if (draining_) return Status(StatusCode::kUnavailable, "draining");
     if (static_cast<int64_t>(live_.size()) >= queue_limit_)
@@ -149,7 +165,7 @@ class FakeEngine final : public Engine {
     const auto left = static_cast<int64_t>(live_.size());
     cut_off_ = true;
     changed_.notify_all();
-    changed_.wait(lock, [this] { return live_.empty(); });
+    changed_.wait_for(lock, kAwaitLimit, [this] { return live_.empty(); });
     return left;
   }
   EngineStats Stats() const override {
@@ -171,6 +187,11 @@ class FakeEngine final : public Engine {
     size_t choices_done = 0;
   };
   template <class F>
+  std::invoke_result_t<F> Get(F f) const {
+    std::lock_guard lock(mutex_);
+    return f();
+  }
+  template <class F>
   void Set(F f) {
     std::lock_guard lock(mutex_);
     f();
@@ -188,13 +209,14 @@ class FakeEngine final : public Engine {
         return quit_ || !handles.empty();
       });
       if (quit_) break;
-      for (const RequestHandle handle : handles) Step(&lock, handle, cancelled_.count(handle) != 0);
+      for (const RequestHandle handle : handles) Step(&lock, handle, Cancelled(handle));
       changed_.notify_all();
     }
     for (auto& [handle, live] : live_) live.sink.reset();
   }
+  bool Cancelled(RequestHandle handle) const { return !deaf_ && cancelled_.count(handle) != 0; }
   bool Runnable(RequestHandle handle, const Live& live) const {
-    if (cut_off_ || cancelled_.count(handle) != 0) return true;
+    if (cut_off_ || Cancelled(handle)) return true;
     return std::any_of(live.sent.begin(), live.sent.end(),
                        [this](int64_t sent) { return sent >= 0 && sent < hold_after_; });
   }
@@ -203,6 +225,8 @@ class FakeEngine final : public Engine {
     const std::vector<std::string> pieces = pieces_;
     const bool cut = cut_off_;
     const int64_t fail_after = fail_after_, hold_after = hold_after_;
+    const Status fail_status = fail_status_;
+    const std::vector<int64_t> lengths = lengths_;
     lock->unlock();
     const Request& r = live.request;
     bool first = live.sent[0] == 0 && live.choices_done == 0;
@@ -221,14 +245,15 @@ class FakeEngine final : public Engine {
                              cut ? "the server is stopping" : "cancelled");
       } else if (fail_after >= 0 && sent >= fail_after) {
         delta.finish = FinishReason::kError;
-        delta.error = Internal("the executor failed");
+        delta.error = fail_status;
       } else {
         const std::string& piece = pieces[static_cast<size_t>(sent) % pieces.size()];
         delta.text = piece;
         delta.tokens = {static_cast<TokenId>('a' + sent % 26)};
         if (r.sampling.logprobs >= 0) delta.logprobs.push_back(Row(delta.tokens[0], r.sampling.logprobs));
         ++sent;
-        if (sent >= r.stop.max_tokens) delta.finish = FinishReason::kLength;
+        const auto own = static_cast<size_t>(c);
+        if (sent >= (own < lengths.size() ? lengths[own] : r.stop.max_tokens)) delta.finish = FinishReason::kLength;
         for (const std::string& stop : r.stop.stop) {
           if (piece.find(stop) == std::string::npos) continue;
           delta.text.clear();
@@ -258,8 +283,10 @@ class FakeEngine final : public Engine {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   static constexpr int64_t kNoHold = int64_t{1} << 40;
-  bool quit_ = false, draining_ = false, cut_off_ = false, healthy_ = true;
+  bool quit_ = false, draining_ = false, cut_off_ = false, healthy_ = true, deaf_ = false;
   int64_t hold_after_ = kNoHold, queue_limit_ = 100000, fail_after_ = -1;
+  Status fail_status_;
+  std::vector<int64_t> lengths_;
   std::vector<std::string> pieces_ = {"Hel", "lo", " wor", "ld", "!"};
   std::map<RequestHandle, Live> live_;
   std::set<RequestHandle> cancelled_;

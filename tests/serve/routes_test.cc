@@ -361,26 +361,5 @@ TEST_F(RoutesTest, RequestIdsAreValidatedAndMade) {
   EXPECT_EQ(Call("GET", "/health", {}, {{"X-Request-Id", "a b"}}).status, 400);
 }
 
-TEST_F(RoutesTest, OneClientCannotTakeEveryPlace) {
-  ServeOptions options;
-  options.max_streams_per_client = 2;
-  StartServer(options);
-  engine_.Hold();
-  http::Client client(url_, {}, SystemClock());
-  const auto one = std::make_shared<Recorder>(), two = std::make_shared<Recorder>();
-  client.Send({"POST", "/v1/completions", {}, Completion({{"stream", true}}).dump()}, one);
-  client.Send({"POST", "/v1/completions", {}, Completion().dump()}, two);
-  std::thread both([&] { client.Run(); });
-  engine_.AwaitSubmitted(2);
-  const auto third = Post("/v1/completions", Completion().dump());
-  EXPECT_EQ(third.status, 429);
-  EXPECT_NE(third.body.find("2 requests"), std::string::npos);
-  engine_.Release();
-  both.join();
-  EXPECT_EQ(one->http_status, 200);
-  EXPECT_EQ(two->http_status, 200);
-  EXPECT_EQ(Post("/v1/completions", Completion().dump()).status, 200);  // places were given back
-}
-
 }  // namespace
 }  // namespace tactus

@@ -2,6 +2,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -29,17 +31,14 @@ TEST_F(StreamsTest, AThousandAtOnceAllComplete) {
   constexpr size_t kStreams = 1000;
   StartServer();
   engine_.Hold();
-  http::Client client(url_, {}, SystemClock());
+  Calls calls(url_);
   std::vector<std::shared_ptr<Recorder>> recorders;
-  for (size_t i = 0; i < kStreams; ++i) {
-    recorders.push_back(std::make_shared<Recorder>());
-    client.Send({"POST", "/v1/completions", {}, Body(5)}, recorders.back());
-  }
-  std::thread run([&] { client.Run(); });
+  for (size_t i = 0; i < kStreams; ++i) recorders.push_back(calls.Post("/v1/completions", Body(5)));
+  calls.Start();
   engine_.AwaitLive(kStreams);  // every one of them is open, none refused
   EXPECT_EQ(Call("GET", "/health").status, 200);
   engine_.Release();
-  run.join();
+  calls.Join();
   for (const auto& r : recorders) {
     ASSERT_TRUE(r->done && r->status.ok()) << r->status.ToString();
     ASSERT_EQ(r->http_status, 200);
@@ -79,33 +78,42 @@ TEST_F(StreamsTest, AClientThatLeavesInMidStreamIsCancelled) {
   engine_.AwaitLive(0);
 }
 
+// What is due and when is tested on Generation::Tick; here, that the options arrive and that the server ticks.
 TEST_F(StreamsTest, QueuedStreamsArePinged) {
   ServeOptions options;
-  options.ping_interval.ns = kMillisecond;
-  options.read_timeout.ns = 40 * kMillisecond;  // a fine tick
-  StartServer(options);
+  options.ping_interval.ns = 7 * kSecond;
+  StartServer(options, true, clock_);
   engine_.Hold();
   RawSocket socket(server_->port());
   socket.Send(Http(Body(2)));
-  const std::string head = socket.ReadUntil(": ping\n\n", 2);
+  const std::string head = socket.ReadUntil("\r\n\r\n");
   EXPECT_NE(head.find("text/event-stream"), std::string::npos);
+  for (int i = 0; i < 2; ++i) {
+    clock_.Advance(7 * kSecond);
+    EXPECT_NE(socket.ReadUntil(": ping\n\n").find(": ping\n\n"), std::string::npos) << i;
+  }
   engine_.Release();
   EXPECT_NE(socket.ReadUntil("[DONE]").find("Hel"), std::string::npos);
 }
 
 TEST_F(StreamsTest, RequestsThatTakeTooLongAreCancelledWithAnError) {
   ServeOptions options;
-  options.request_timeout.ns = 5 * kMillisecond;
-  options.read_timeout.ns = 40 * kMillisecond;
-  StartServer(options);
+  options.request_timeout.ns = 9 * kSecond;
+  StartServer(options, true, clock_);
   engine_.Hold();
-  const auto whole = Post("/v1/completions", Body(5, false));
-  EXPECT_EQ(whole.status, 408);
-  EXPECT_NE(whole.body.find("--request-timeout"), std::string::npos);
-  auto stream = Stream("/v1/completions", Body(5));
-  ASSERT_EQ(stream->events.size(), 1u);
-  EXPECT_EQ(json::parse(stream->events[0])["error"]["code"], 408);
+  RawSocket whole(server_->port()), stream(server_->port());
+  whole.Send(Http(Body(5, false)));
+  stream.Send(Http(Body(5)));
+  EXPECT_NE(stream.ReadUntil("\r\n\r\n").find("HTTP/1.1 200"), std::string::npos);
+  engine_.AwaitLive(2);
+  clock_.Advance(9 * kSecond);
   engine_.AwaitCancelled(2);
+  const std::string answer = whole.ReadUntil("}}");
+  EXPECT_NE(answer.find("HTTP/1.1 408"), std::string::npos) << answer;
+  EXPECT_NE(answer.find("9000 ms, the limit (--request-timeout)"), std::string::npos) << answer;
+  const std::string event = stream.ReadUntil("}}");
+  EXPECT_NE(event.find("data: {\"error\""), std::string::npos) << event;
+  EXPECT_NE(event.find("\"code\":408"), std::string::npos) << event;
 }
 
 TEST_F(StreamsTest, BadBodiesNeverReachTheEngine) {
@@ -135,9 +143,9 @@ TEST_F(StreamsTest, DrainingFinishesWhatRunsAndRefusesTheRest) {
   EXPECT_EQ(Call("GET", "/ready").status, 503);
   EXPECT_EQ(Call("GET", "/health").status, 200);
   engine_.Release();
-  EXPECT_EQ(engine_.Drain(60 * kSecond), 0);
+  EXPECT_EQ(engine_.Drain(kCallLimit), 0);
   EXPECT_NE(running.ReadAll().find("[DONE]"), std::string::npos);
-  EXPECT_TRUE(server_->WaitUntilIdle(60 * kSecond));
+  EXPECT_TRUE(server_->WaitUntilIdle(kCallLimit));
 }
 
 TEST_F(StreamsTest, DestroyingTheServerCancelsWhatRuns) {
@@ -160,6 +168,21 @@ class RunServerTest : public testing::Test {
     sigaddset(&set, SIGINT);
     pthread_sigmask(SIG_BLOCK, &set, nullptr);
     options_.port = 0;
+    options_.shutdown_timeout.ns = 5 * kSecond;
+  }
+  ~RunServerTest() override {
+    if (!thread_.joinable()) return;  // the test has joined it
+    if (!Returned()) kill(getpid(), SIGTERM);
+    if (!AwaitLine("returned", false)) {
+      std::fprintf(stderr, "RunServer did not return after SIGTERM; what it said: %s\n", Said().c_str());
+      std::abort();  // its thread uses this object
+    }
+    thread_.join();
+  }
+  // After what must make RunServer return.
+  void Join() {
+    AwaitLine("returned");
+    thread_.join();
   }
   void Start() {
     thread_ = std::thread([this] {
@@ -187,11 +210,26 @@ class RunServerTest : public testing::Test {
     lines_.emplace_back(line);
     changed_.notify_all();
   }
-  void AwaitLine(const std::string& start) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] {
-      return std::any_of(lines_.begin(), lines_.end(), [&](const auto& l) { return l.rfind(start, 0) == 0; });
-    });
+  bool AwaitLine(const std::string& start, bool must = true) {
+    {
+      std::unique_lock lock(mutex_);
+      const auto said = [&] {
+        return std::any_of(lines_.begin(), lines_.end(), [&](const auto& l) { return l.rfind(start, 0) == 0; });
+      };
+      if (changed_.wait_for(lock, kAwaitLimit, said)) return true;
+    }
+    if (must) throw std::runtime_error("no line '" + start + "' in what RunServer said: " + Said());
+    return false;
+  }
+  bool Returned() {
+    std::lock_guard lock(mutex_);
+    return !lines_.empty() && lines_.back() == "returned";
+  }
+  std::string Said() {
+    std::lock_guard lock(mutex_);
+    std::string all;
+    for (const std::string& line : lines_) all += line + "\n";
+    return all;
   }
 
   ServeOptions options_;
@@ -216,7 +254,7 @@ TEST_F(RunServerTest, TermFinishesWhatRunsThenReturnsOk) {
   AwaitLine("stopping");
   engine_->Release();
   EXPECT_NE(socket.ReadAll().find("[DONE]"), std::string::npos);
-  thread_.join();
+  Join();
   EXPECT_TRUE(status_.ok()) << status_.ToString();
   EXPECT_EQ(json_, "{\"steps\":0}");
 }
@@ -233,14 +271,14 @@ TEST_F(RunServerTest, WhatTheShutdownTimeoutCutsOffGetsAnError) {
   const std::string rest = socket.ReadAll();
   EXPECT_NE(rest.find("data: {\"error\""), std::string::npos) << rest;
   EXPECT_EQ(rest.find("[DONE]"), std::string::npos);
-  thread_.join();
+  Join();
   EXPECT_TRUE(status_.ok());
 }
 
 TEST_F(RunServerTest, AnEngineThatFailedEndsTheServer) {
   Start();
   engine_->SetHealthy(false);
-  thread_.join();
+  Join();
   EXPECT_EQ(status_.code(), StatusCode::kInternal);
 }
 
@@ -254,7 +292,7 @@ TEST_F(RunServerTest, WarnsAboutAnOpenServerAndReportsAPortInUse) {
   EXPECT_EQ(in_use.code(), StatusCode::kUnavailable);
   EXPECT_NE(in_use.message().find(std::to_string(url_.port)), std::string::npos);
   kill(getpid(), SIGTERM);
-  thread_.join();
+  Join();
 }
 
 }  // namespace

@@ -1,0 +1,98 @@
+#include "serve/access.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace tactus::serve {
+namespace {
+
+std::optional<size_t> Find(const ApiKeys& keys, const std::string& header) { return keys.Find(&header); }
+
+TEST(ApiKeysTest, TellsWhichKeyItIs) {
+  const ApiKeys keys({"one", "", "two", "one", "three"});
+  EXPECT_EQ(keys.size(), 3u);  // empty and repeated ones do not count
+  EXPECT_FALSE(keys.empty());
+  EXPECT_EQ(Find(keys, "Bearer one"), 0u);
+  EXPECT_EQ(Find(keys, "Bearer two"), 1u);
+  EXPECT_EQ(Find(keys, "bearer three"), 2u);
+  EXPECT_EQ(Find(keys, "BEARER two"), 1u);
+  for (const char* wrong : {"", "Bearer", "Bearer ", "Bearer on", "Bearer onee", "Bearer  one", "Bearer one ", "one",
+                            "Basic one", "Bearer ONE", "Bearerone"}) {
+    EXPECT_EQ(Find(keys, wrong), std::nullopt) << wrong;
+  }
+  EXPECT_EQ(keys.Find(nullptr), std::nullopt);
+}
+
+TEST(ApiKeysTest, NoKeysAcceptNothing) {
+  const ApiKeys keys({""});
+  EXPECT_TRUE(keys.empty());
+  EXPECT_EQ(Find(keys, "Bearer "), std::nullopt);
+}
+
+TEST(ApiKeysTest, SaltsDifferByKeyAndByProcess) {
+  const ApiKeys keys({"one", "two"}), again({"one", "two"});
+  EXPECT_EQ(keys.Salt(0), keys.Salt(0));
+  EXPECT_EQ(keys.Salt(0).size(), 32u);
+  EXPECT_NE(keys.Salt(0), keys.Salt(1));
+  EXPECT_NE(keys.Salt(0), again.Salt(0));
+}
+
+TEST(RequestIdTest, OneTo256VisibleCharacters) {
+  EXPECT_TRUE(ValidRequestId("a"));
+  EXPECT_TRUE(ValidRequestId("!~"));
+  EXPECT_TRUE(ValidRequestId(std::string(256, 'x')));
+  EXPECT_FALSE(ValidRequestId(""));
+  EXPECT_FALSE(ValidRequestId(std::string(257, 'x')));
+  EXPECT_FALSE(ValidRequestId("a b"));
+  EXPECT_FALSE(ValidRequestId("a\x7f"));
+  EXPECT_FALSE(ValidRequestId("a\x1f"));
+  EXPECT_FALSE(ValidRequestId("\xc3\xa9"));
+}
+
+TEST(RequestIdTest, MadeOnesAreHexadecimalAndDiffer) {
+  std::set<std::string> ids;
+  for (int i = 0; i < 100; ++i) {
+    const std::string id = RandomId();
+    EXPECT_EQ(id.size(), 32u);
+    EXPECT_EQ(id.find_first_not_of("0123456789abcdef"), std::string::npos) << id;
+    ids.insert(id);
+  }
+  EXPECT_EQ(ids.size(), 100u);
+}
+
+http::Headers Cors(const Origins& origins, http::Headers request, bool preflight) {
+  http::HttpRequest http;
+  http.headers = std::move(request);
+  http::Headers headers;
+  origins.AppendHeaders(http, preflight, &headers);
+  return headers;
+}
+
+TEST(OriginsTest, NothingWithoutAnAllowedOrigin) {
+  EXPECT_TRUE(Cors(Origins({}), {{"Origin", "https://a"}}, true).empty());
+  EXPECT_TRUE(Cors(Origins({"https://a"}), {}, true).empty());
+  EXPECT_TRUE(Cors(Origins({"https://a"}), {{"Origin", "https://b"}}, true).empty());
+  EXPECT_TRUE(Cors(Origins({"https://a"}), {{"Origin", "https://aa"}}, false).empty());
+}
+
+TEST(OriginsTest, ANamedOriginIsEchoedAndVaries) {
+  EXPECT_EQ(Cors(Origins({"https://a", "https://b"}), {{"origin", "https://b"}}, false),
+            (http::Headers{{"Access-Control-Allow-Origin", "https://b"},
+                           {"Vary", "Origin"},
+                           {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After"}}));
+}
+
+TEST(OriginsTest, AnyOriginAndPreflight) {
+  EXPECT_EQ(Cors(Origins({"*"}), {{"Origin", "https://b"}}, true),
+            (http::Headers{{"Access-Control-Allow-Origin", "*"},
+                           {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After"},
+                           {"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
+                           {"Access-Control-Allow-Headers", "authorization, content-type, x-request-id"},
+                           {"Access-Control-Max-Age", "600"}}));
+  const auto asked = Cors(Origins({"*"}), {{"Origin", "https://b"}, {"Access-Control-Request-Headers", "x-mine"}}, true);
+  EXPECT_EQ(*http::FindHeader(asked, "Access-Control-Allow-Headers"), "x-mine");
+}
+
+}  // namespace
+}  // namespace tactus::serve
