@@ -91,7 +91,10 @@ async def leave_in_the_body(reader, writer, data, draw, sent, stream):
 async def leave_in_the_stream(reader, writer, data, draw, sent, stream):
     writer.write(data)
     for _ in range(draw.randrange(1, 4)):
-        if not await reader.read(draw.randrange(1, 600)):
+        try:
+            if not await asyncio.wait_for(reader.read(draw.randrange(1, 600)), 0.5):
+                break
+        except TimeoutError:   # it is whole already, and the connection stays
             break
     return "left in the stream"
 
