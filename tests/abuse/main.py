@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import sys
 import time
 import traceback
@@ -33,7 +34,15 @@ def table(results):
     return "\n".join(lines)
 
 
+def interrupt(*_):
+    for process in list(program.running):
+        process.kill()
+    raise KeyboardInterrupt
+
+
 def main():
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
     parser = argparse.ArgumentParser(description="Attacks build/release/tactus over loopback.")
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="PART", help=", ".join(PARTS) + "; default: all")
     parser.add_argument("--quick", action="store_true", help="a sample of every part, at most two minutes")

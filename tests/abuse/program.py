@@ -2,6 +2,7 @@
 
 TACTUS_BINARY names another program than build/release/tactus. Every wait has a limit; what a limit ends is killed by its process id.
 """
+import ctypes
 import json
 import os
 import pathlib
@@ -54,6 +55,14 @@ def dummy_model(folder, **changes):
     return [str(folder), "--load-format", "dummy", "--chat-template", str(folder / "chat.jinja")]
 
 
+_libc = ctypes.CDLL(None)
+running = set()   # processes of servers; an interrupt kills them, so that nobody waits for their answers
+
+
+def _die_with_parent():
+    _libc.prctl(1, signal.SIGKILL)   # PR_SET_PDEATHSIG: a killed tier leaves no server behind
+
+
 class DidNotStart(Exception):
     """Carries what the program printed and its exit status (None: it was killed at the limit)."""
 
@@ -68,7 +77,8 @@ class Server:
         model = model or dummy_model(pathlib.Path(self.folder.name) / "model", **config)
         command = [BINARY, "serve", *map(str, model), "--port", "0", "--kv-cache-memory", kv_memory, "--served-model-name", MODEL, *map(str, args)]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
-                                        errors="replace", env=ENVIRONMENT)
+                                        errors="replace", env=ENVIRONMENT, preexec_fn=_die_with_parent)
+        running.add(self.process)
         self.lines, self.port, self._ready = [], None, threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -158,6 +168,7 @@ class Server:
         if self.alive():
             self.process.kill()
             self.process.wait()
+        running.discard(self.process)
         self._reader.join(10)
         self.process.stderr.close()
         self.folder.cleanup()
