@@ -68,10 +68,12 @@ def transfer_encoding():
         yield Case(f"TE {value!r}", post(f"Transfer-Encoding: {value}", body=smuggle), {400, 501}, CLOSE)
     for value in ("chunked,", ", chunked", ",,chunked"):   # empty elements of a list may be passed over
         yield Case(f"TE {value!r}", post(f"Transfer-Encoding: {value}", body=CHUNKED_BODY), {200, 400, 501})
-    for first, second in (("chunked", "chunked"), ("gzip", "chunked"), ("chunked", "identity"), ("chunked", "gzip"), ("identity", "chunked"),
-                          ("", "chunked"), ("chunked", "")):
+    for first, second in (("chunked", "chunked"), ("gzip", "chunked"), ("chunked", "identity"), ("chunked", "gzip"), ("identity", "chunked")):
         yield Case(f"TE twice: {first!r}, {second!r}", post(f"Transfer-Encoding: {first}", f"Transfer-Encoding: {second}", body=smuggle),
                    {400, 501}, CLOSE)
+    for first, second in (("", "chunked"), ("chunked", "")):   # an empty element again
+        yield Case(f"TE twice: {first!r}, {second!r}", post(f"Transfer-Encoding: {first}", f"Transfer-Encoding: {second}", body=CHUNKED_BODY),
+                   {200, 400, 501})
     for value in ("chunked", "identity", "gzip, chunked", "xchunked"):
         yield Case(f"TE {value!r} in HTTP/1.0", post(f"Transfer-Encoding: {value}", body=smuggle, version="HTTP/1.0"), {400}, CLOSE)
     for name, lines in {"CL then TE": ("Content-Length: 5", "Transfer-Encoding: chunked"), "TE then CL": ("Transfer-Encoding: chunked", "Content-Length: 5"),
