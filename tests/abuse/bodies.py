@@ -96,8 +96,10 @@ def is_json(data):
 
 def damaged(route):
     """A right body's text with a few bytes changed, cut, doubled or put in."""
-    piece = st.one_of(st.binary(min_size=1, max_size=3), st.sampled_from([b"NaN", b"Infinity", b"-", b"01", b",", b"}", b"{", b'"', b"\\", b"\\u", b"\\ud800", b"\0", b"//x\n", b"/**/", b"'",
-                                                                          b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"1e999", b"0x1", b"+1", b".5", b"1.", b'"a":1,"a":2,', b"[" * 70]))
+    piece = st.one_of(st.binary(min_size=1, max_size=3), st.sampled_from([b"NaN", b"Infinity", b"-", b"01", b",", b"}", b"{", b'"', b"\\",
+                                                                          b"\\u", b"\\ud800", b"\0", b"//x\n", b"/**/", b"'",
+                                                                          b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"1e999",
+                                                                          b"0x1", b"+1", b".5", b"1.", b'"a":1,"a":2,', b"[" * 70]))
 
     def damage(drawn):
         body, at, cut, put, tail = drawn
@@ -125,7 +127,8 @@ def run_property(tally, seed, name, examples, strategy, check):
     count = 0
 
     @seeded(seed)
-    @settings(max_examples=examples, database=None, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink], report_multiple_bugs=False)
+    @settings(max_examples=examples, database=None, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate,
+        Phase.shrink], report_multiple_bugs=False)
     @given(strategy)
     def property_holds(value):
         nonlocal count
@@ -151,14 +154,17 @@ def run(tally, seed):
         client = Client(server.port)
         for route, (_, fields, needed) in oracle.ROUTES.items():
             generates = route in ("completions", "chat")
-            run_property(tally, seed, f"{route}: right bodies", (60 if quick else 1000) if generates else (20 if quick else 200), oracle.right_bodies(route),
+            run_property(tally, seed, f"{route}: right bodies", (60 if quick else 1000) if generates else (20 if quick else 200),
+                         oracle.right_bodies(route),
                          lambda body, route=route: check_right(client, route, body))
-            run_property(tally, seed, f"{route}: damaged text", 25 if quick else 300, damaged(route), lambda data, route=route: check_damaged(client, route, data))
+            run_property(tally, seed, f"{route}: damaged text", 25 if quick else 300, damaged(route), lambda data,
+                         route=route: check_damaged(client, route, data))
             for field in fields:
                 run_property(tally, seed, f"{route}: {field} wrong", 3 if quick else 24, oracle.wrong_bodies(route, field),
                              lambda body, route=route, field=field: check_wrong(client, route, field, body))
             missing = client.ask(oracle.ROUTES[route][0], "{}")
-            tally.check(f"{route}: {needed} missing", missing.status == 400 and error_of(missing)["param"] in ("prompt", "messages", "tokens"), repr(missing), "{}")
+            tally.check(f"{route}: {needed} missing", missing.status == 400 and error_of(missing)["param"] in ("prompt", "messages",
+                "tokens"), repr(missing), "{}")
         other = client.ask("/v1/completions", '{"model":"other","prompt":"x"}')
         tally.check("another model is a 404", other.status == 404 and error_of(other)["param"] == "model", repr(other))
         tally.figure("bodies", tally.cases)

@@ -178,8 +178,10 @@ def unread_bodies(tally):
     for name, arguments, head, statuses in (
             ("GET /health", (), request("GET", "/health", headers=[("Content-Length", size)]), {400}),
             ("GET /v1/models", (), request("GET", "/v1/models", headers=[("Content-Length", size)]), {400}),
-            ("a keyed route without a key", ("--api-key", "right"), request("POST", "/v1/completions", headers=[("Content-Length", size), ("Content-Type", "application/json")]), {401}),
-            ("an unknown route", (), request("POST", "/nowhere", headers=[("Content-Length", size), ("Content-Type", "application/json")]), {404}),
+            ("a keyed route without a key", ("--api-key", "right"), request("POST", "/v1/completions", headers=[("Content-Length", size),
+                ("Content-Type", "application/json")]), {401}),
+            ("an unknown route", (), request("POST", "/nowhere", headers=[("Content-Length", size), ("Content-Type", "application/json")]),
+             {404}),
             ("a wrong type", (), request("POST", "/tokenize", headers=[("Content-Length", size), ("Content-Type", "text/plain")]), {415})):
         with Server(*arguments) as server:
             before = server.memory_mib()
@@ -297,14 +299,17 @@ def heavy_bodies():
         "a number of 4 MiB": ("/v1/completions", b'{"seed":' + b"1" * (4 * MIB) + b"}"),
         "a key of 8 MiB": ("/v1/completions", b'{"' + b"k" * (8 * MIB) + b'":1,"prompt":"x","max_tokens":1}'),
         "a million equal keys": ("/v1/completions", b"{" + b'"a":1,' * 1_000_000 + b'"b":1}'),
-        "300,000 unknown fields": ("/v1/completions", json.dumps({**{f"u{i}": 0 for i in range(300_000)}, "prompt": "x", "max_tokens": 1}).encode()),
+        "300,000 unknown fields": ("/v1/completions", json.dumps({**{f"u{i}": 0 for i in range(300_000)}, "prompt": "x",
+                                                                  "max_tokens": 1}).encode()),
         "100,000 keys in chat_template_kwargs": ("/v1/chat/completions", chat(chat_template_kwargs=keys)),
         "100,000 keys one level down": ("/v1/chat/completions", chat(chat_template_kwargs={"a": keys})),
         "100,000 keys in a message": ("/v1/chat/completions", chat(messages=[{"role": "user", "content": "x", **keys}])),
         "100,000 documents": ("/v1/chat/completions", chat(documents=[{"text": "x"}] * 100_000)),
         "16,384 messages": ("/v1/chat/completions", chat(messages=[{"role": "user", "content": "x"}] * 16_384)),
-        "200,000 content parts": ("/v1/chat/completions", chat(messages=[{"role": "user", "content": [{"type": "text", "text": "x"}] * 200_000}])),
-        "100,000 biases": ("/v1/completions", json.dumps({"prompt": "x", "max_tokens": 1, "logit_bias": {str(i): 1 for i in range(100_000)}}).encode()),
+        "200,000 content parts": ("/v1/chat/completions", chat(messages=[{"role": "user", "content": [{"type": "text",
+            "text": "x"}] * 200_000}])),
+        "100,000 biases": ("/v1/completions", json.dumps({"prompt": "x", "max_tokens": 1, "logit_bias": {str(i): 1
+            for i in range(100_000)}}).encode()),
         "1.9 million tokens to detokenise": ("/detokenize", b'{"tokens":[' + b"1," * 1_900_000 + b"1]}"),
         "a million tokens with strings": ("/tokenize", b'{"return_token_strs":true,"prompt":"' + b"xy" * 500_000 + b'"}'),
     }
@@ -313,7 +318,8 @@ def heavy_bodies():
 def heavy_json(tally):
     bodies = heavy_bodies()
     if tally.quick:
-        bodies = {name: bodies[name] for name in ("16 MiB of spaces", "a million levels", "100,000 keys in chat_template_kwargs", "two million values")}
+        bodies = {name: bodies[name] for name in ("16 MiB of spaces", "a million levels", "100,000 keys in chat_template_kwargs",
+                                                  "two million values")}
     for name, (target, body) in bodies.items():
         with Server(model=run_merging_model(ROOT / "build/abuse/run-model")) as server:
             data = request("POST", target, body)
@@ -338,7 +344,8 @@ def heavy_json(tally):
 
 def sequence_limits(tally):
     with Server("--max-streams-per-client", "100", "--max-num-seqs", "64") as server:
-        for name, fields, statuses in (("n of 100", {"n": 100}, {200}), ("n of 101", {"n": 101}, {429}), ("10 prompts x n of 11", {"prompt": ["x"] * 10, "n": 11}, {429}),
+        for name, fields, statuses in (("n of 100", {"n": 100}, {200}), ("n of 101", {"n": 101}, {429}), ("10 prompts x n of 11",
+            {"prompt": ["x"] * 10, "n": 11}, {429}),
                                        ("256 prompts", {"prompt": ["x"] * 256}, {429}), ("100 prompts", {"prompt": ["x"] * 100}, {200})):
             answer = ask(server.port, "POST", "/v1/completions", {**SMALL, **fields}, ANSWER_LIMIT_S)
             tally.check(f"--max-streams-per-client 100: {name}", answer.status in statuses, f"{answer}; expected {statuses}")
@@ -443,7 +450,8 @@ def slow_readers(tally):
                 wire.send(request("POST", "/v1/completions", body))
             beside(tally, f"{clients} clients that do not read", server, wait_a_little, attackers=1, wanted=5)
             gone = server.wait_for_metrics(60, tactus_http_client_gone_total=clients)
-            tally.check("clients that do not read count as gone", gone, f"{server.metric('tactus_http_client_gone_total'):.0f} of {clients} after 60 s")
+            tally.check("clients that do not read count as gone", gone,
+                        f"{server.metric('tactus_http_client_gone_total'):.0f} of {clients} after 60 s")
         for wire in wires:
             wire.close()
         bounded(tally, f"{clients} x {n} streams that nobody reads", peak, 512)

@@ -52,7 +52,8 @@ async def read_body(reader, headers):
 
 def body_of(draw, stream):
     tokens = draw.choice((1, 2, 4, 8, 16, 32))
-    body = {"max_tokens": tokens, "ignore_eos": True, "temperature": draw.choice((0, 1)), "stream": stream, "n": draw.choice((1, 1, 1, 1, 2, 4)), "seed": draw.randrange(100)}
+    body = {"max_tokens": tokens, "ignore_eos": True, "temperature": draw.choice((0, 1)), "stream": stream, "n": draw.choice((1, 1, 1, 1, 2,
+        4)), "seed": draw.randrange(100)}
     if draw.random() < 0.3:
         return "/v1/chat/completions", body | {"messages": [{"role": "user", "content": "x" * draw.randrange(1, 80)}]}
     return "/v1/completions", body | {"prompt": [draw.randrange(3, 512) for _ in range(draw.randrange(1, 120))]}
@@ -174,8 +175,10 @@ def run(tally, seed):
         tally.check("idle after the first tenth", server.idle(60), "requests, KV blocks or exchanges are left")
         before = server.memory_mib()
         asyncio.run(overload(server.port, range(warm, total), seed, outcomes, problems))
-        tally.check("idle at the end: every sequence and KV block is free", server.idle(60), "requests, KV blocks or exchanges are left:\n" +
-                    "\n".join(line for line in server.get("/metrics").splitlines() if "num_requests" in line or "usage_perc" in line or "exchanges" in line))
+        tally.check("idle at the end: every sequence and KV block is free", server.idle(60),
+                    "requests, KV blocks or exchanges are left:\n" +
+                    "\n".join(line for line in server.get("/metrics").splitlines() if "num_requests" in line or "usage_perc" in line
+                              or "exchanges" in line))
         grown = server.memory_mib() - before
         tally.check("memory at the end", grown <= 48, f"{grown:.0f} MiB more than after a tenth of the requests; the bound is 48 MiB")
         for number, what in problems:

@@ -70,7 +70,8 @@ def main():
             break
     FOLDER.mkdir(parents=True, exist_ok=True)
     mode = "quick" if arguments.quick else "full"
-    figures = {"date": time.strftime("%Y-%m-%d"), "mode": mode, "seed": arguments.seed, "cores": len(os.sched_getaffinity(0)), "parts": results}
+    figures = {"date": time.strftime("%Y-%m-%d"), "mode": mode, "seed": arguments.seed, "cores": len(os.sched_getaffinity(0)),
+               "parts": results}
     (FOLDER / "figures.json").write_text(json.dumps(figures, indent=1) + "\n")
     print(table(results))
     if interrupted:

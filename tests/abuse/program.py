@@ -30,7 +30,8 @@ def tactus(*args, timeout=60, binary_output=False):
     """Runs one command to its end. A command that hangs is killed and has the return code None."""
     command = [BINARY, *map(str, args)]
     try:
-        return subprocess.run(command, capture_output=True, text=not binary_output, errors=None if binary_output else "replace", timeout=timeout,
+        return subprocess.run(command, capture_output=True, text=not binary_output, errors=None if binary_output else "replace",
+                              timeout=timeout,
                               env=ENVIRONMENT, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired as late:
         return subprocess.CompletedProcess(command, None, late.stdout or "", f"no end within {timeout} s")
@@ -75,7 +76,8 @@ class Server:
     def __init__(self, *args, model=None, kv_memory="64MiB", start_limit_s=START_LIMIT_S, **config):
         self.folder = tempfile.TemporaryDirectory(prefix="tactus-abuse-")
         model = model or dummy_model(pathlib.Path(self.folder.name) / "model", **config)
-        command = [BINARY, "serve", *map(str, model), "--port", "0", "--kv-cache-memory", kv_memory, "--served-model-name", MODEL, *map(str, args)]
+        command = [BINARY, "serve", *map(str, model), "--port", "0", "--kv-cache-memory", kv_memory, "--served-model-name", MODEL,
+                   *map(str, args)]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
                                         errors="replace", env=ENVIRONMENT, preexec_fn=_die_with_parent)
         running.add(self.process)

@@ -55,18 +55,21 @@ def setups(quick):
     """name, arguments. Sizes rotate over the set-ups, so that each choice meets small memory and odd blocks."""
     presets = listed("schedulers")
     sizes = [(PLENTY, ()), (TINY_KV, ()), (TINY_KV, ("--block-size", "4")), (PLENTY, ("--block-size", "1", "--token-budget", "37")),
-             (TINY_KV, ("--prefix-caching", "off")), (PLENTY, ("--max-num-seqs", "3")), (TINY_KV, ("--swap-space", "1MiB")), (PLENTY, ("--threads", "1", "--token-budget", "16"))]
+             (TINY_KV, ("--prefix-caching", "off")), (PLENTY, ("--max-num-seqs", "3")), (TINY_KV, ("--swap-space", "1MiB")),
+             (PLENTY, ("--threads", "1", "--token-budget", "16"))]
     rows = [("sarathi-serve, the reference", ["--scheduler", "sarathi-serve"], PLENTY, ())]
     for preset in presets:
         for memory, more in (sizes[0], sizes[1]):
             rows.append((f"{preset} {memory}", ["--scheduler", preset], memory, more))
     count = 0
-    for choice, section in (("--order", "order"), ("--admission", "admission"), ("--composition", "composition"), ("--budget", "budget"), ("--preemption", "preemption")):
+    for choice, section in (("--order", "order"), ("--admission", "admission"), ("--composition", "composition"), ("--budget", "budget"),
+                            ("--preemption", "preemption")):
         for name in listed(section):
             for preset in ("sarathi-serve", "vllm"):
                 memory, more = sizes[1 + count % (len(sizes) - 1)]
                 count += 1
-                rows.append((f"{preset} {choice} {name} {memory} {' '.join(more)}".strip(), ["--scheduler", preset, choice, name], memory, more))
+                rows.append((f"{preset} {choice} {name} {memory} {' '.join(more)}".strip(), ["--scheduler", preset, choice, name], memory,
+                             more))
     for swapping in ("swap", "proactive-swap"):
         for size in ("64KiB", "1MiB"):
             rows.append((f"{swapping} into {size}", ["--preemption", swapping, "--swap-space", size], TINY_KV, ()))
