@@ -5,6 +5,7 @@
 #   scripts/test.sh asan       the fast C++ tests under AddressSanitizer, LeakSanitizer and UBSan, every kernel set included
 #   scripts/test.sh tsan       the fast C++ tests under ThreadSanitizer
 #   scripts/test.sh fuzz [S]   every fuzzer for S seconds (default 60)
+#   scripts/test.sh abuse      attacks on the real server over loopback, minutes (--quick: a sample; then part names and --seed N)
 #   scripts/test.sh ci         what CI runs: fast, warnings as errors, and each fuzzer for 10 s
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -104,5 +105,15 @@ case $mode in
     TSAN_OPTIONS=halt_on_error=1 run_ctest tsan -L fast -LE python
     ;;
   fuzz) fuzz "${2:-60}" ;;
+  abuse)
+    scripts/setup.sh build test
+    scripts/build.sh release tactus
+    if ! cmp -s tests/abuse/requirements.txt .venv-abuse/requirements.installed 2>/dev/null; then
+      python3 -m venv .venv-abuse
+      .venv-abuse/bin/pip install --quiet --disable-pip-version-check -r tests/abuse/requirements.txt
+      cp tests/abuse/requirements.txt .venv-abuse/requirements.installed
+    fi
+    exec .venv-abuse/bin/python tests/abuse/main.py "${@:2}"
+    ;;
   *) echo "test: unknown mode '$mode'; the head of scripts/test.sh lists them" >&2; exit 2 ;;
 esac
