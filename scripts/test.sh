@@ -5,6 +5,7 @@
 #   scripts/test.sh asan       the fast tests under AddressSanitizer and UBSan
 #   scripts/test.sh tsan       what has threads under ThreadSanitizer
 #   scripts/test.sh fuzz [S]   every fuzzer for S seconds (default 60)
+#   scripts/test.sh mutants    how many small bugs, put in one at a time, the fast tests notice (tools/mutants; an hour; further options pass)
 #   scripts/test.sh ci         what CI runs: fast, warnings as errors, and each fuzzer for 10 s
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -93,5 +94,17 @@ case $mode in
       -R '(kernels|exec|engine|http|serve|facade|obs)'
     ;;
   fuzz) fuzz "${2:-60}" ;;
+  mutants)
+    shift
+    scripts/setup.sh build test
+    python_venv
+    if ! cmp -s tools/mutants/requirements.txt .venv-mutants/requirements.installed 2>/dev/null; then
+      echo "test: installing libclang into .venv-mutants" >&2
+      python3 -m venv .venv-mutants
+      .venv-mutants/bin/pip install --quiet --disable-pip-version-check -r tools/mutants/requirements.txt
+      cp tools/mutants/requirements.txt .venv-mutants/requirements.installed
+    fi
+    .venv-mutants/bin/python tools/mutants/mutants.py "$@"
+    ;;
   *) echo "test: unknown mode '$mode'; the head of scripts/test.sh lists them" >&2; exit 2 ;;
 esac

@@ -121,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
     runner = Runner()
     programs = [p for p in checks.programs(tree.build, tree.path) if p.name not in options.without]
     measured = baseline.measure(tree.build, programs, work / "baseline.json", runner, options.workers)
-    failing = [m for m in measured if m.failure and m.failure != "is skipped"]
+    failing = [m for m in measured if m.reached and m.failure and m.failure != "is skipped"]
     if failing and not options.skip_failing:
         say("these tests fail without a mutant; mend them or pass --skip-failing:")
         for m in failing:
