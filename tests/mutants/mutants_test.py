@@ -129,7 +129,7 @@ class Finding(Project):
             self.assertEqual(text.count("\n"), SNIPPET.count("\n") + 2, "a line's number changed")
             program = self.compile(text)
             self.assertEqual(subprocess.run([program]).returncode, plain)
-            noticed += sum(subprocess.run([program], env={"TACTUS_MUTANT": str(numbers[s.key])}).returncode != plain for s in chosen)
+            noticed += sum(subprocess.run([program], env={"MUTANT": str(numbers[s.key])}).returncode != plain for s in chosen)
         self.assertGreater(noticed, len(sites) // 4)
 
     def test_what_a_run_reaches_is_recorded(self):
@@ -139,7 +139,7 @@ class Finding(Project):
         bump = next(s for s in sites if s.original == "++seen;")
         program = self.compile(tree.rewrite(SNIPPET, [clamp, bump], numbers, TOOL / "runtime/mutant_switch.h"))
         coverage = self.root / "reached"
-        subprocess.run([program], env={"TACTUS_MUTANT_COVERAGE": str(coverage)})
+        subprocess.run([program], env={"MUTANT_COVERAGE": str(coverage)})
         self.assertEqual(baseline._numbers(coverage), {numbers[clamp.key]})
 
     def test_a_shifted_line_keeps_its_identity(self):
@@ -233,7 +233,7 @@ class Judging(unittest.TestCase):
         return trial.Trials(programs, measured, process.Runner())
 
     def test_the_modules_own_test_comes_first_and_the_first_that_fails_ends_the_trial(self):
-        outcome = self.trials('[ "$TACTUS_MUTANT" != 7 ]').run(site(), 7)
+        outcome = self.trials('[ "$MUTANT" != 7 ]').run(site(), 7)
         self.assertEqual((outcome.status, outcome.by, outcome.ran), (trial.KILLED, "own", []))
 
     def test_survivors_say_what_ran(self):
@@ -253,6 +253,12 @@ class Judging(unittest.TestCase):
             self.assertTrue(ended.timed_out)
             self.assertLess(time.monotonic() - began, 30)
             self.assertFalse(running(int(note.read_text())), "the child of a stopped test still runs")
+
+    def test_a_run_that_allocates_without_end_ends(self):
+        grow = "import sys\nsys.stdin.read()\nheld = []\nwhile True: held.append(bytearray(1 << 33))"
+        ended = process.Runner().run([sys.executable, "-c", grow], 60, {})
+        self.assertIn("MemoryError", ended.output)
+        self.assertNotEqual(ended.code, 0)
 
 
 def running(pid):

@@ -31,7 +31,7 @@ def _numbers(coverage: Path) -> frozenset[int]:
 def _measure(runner: Runner, program: Program, part: Part) -> Measured:
     with tempfile.TemporaryDirectory(prefix="tactus_mutant_coverage_") as folder:
         coverage = Path(folder) / "reached"
-        ended = runner.run(checks.command(program, [part]), _LIMIT_S, {"TACTUS_MUTANT_COVERAGE": str(coverage)})
+        ended = runner.run(checks.command(program, [part]), _LIMIT_S, {"MUTANT_COVERAGE": str(coverage)})
         failure = ""
         if ended.timed_out:
             failure = f"takes longer than {_LIMIT_S:.0f} s"

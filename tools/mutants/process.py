@@ -1,7 +1,11 @@
-"""Runs one command in a process group and a folder of its own, never longer than its limit; nothing of it outlives the call."""
+"""Runs one command in a process group and a folder of its own, never longer than its limit; nothing of it outlives the call.
+
+A mutant may allocate or write without end: memory and files are bounded too.
+"""
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import tempfile
@@ -11,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _OUTPUT_BYTES = 4000
+_LIMITS = {resource.RLIMIT_DATA: 8 << 30, resource.RLIMIT_FSIZE: 4 << 30, resource.RLIMIT_CORE: 0}
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,7 @@ class Runner:
                                                start_new_session=True,
                                                env={**os.environ, "TMPDIR": str(inside), "TEST_TMPDIR": str(inside), **environment})
                     self._groups.add(process.pid)
+                _limit(process.pid)
                 timed_out = False
                 try:
                     code = process.wait(limit_s)
@@ -66,6 +72,14 @@ class Runner:
             self.stopped = True
             for group in self._groups:
                 _kill(group)
+
+
+def _limit(process: int) -> None:
+    for kind, most in _LIMITS.items():
+        try:
+            resource.prlimit(process, kind, (most, most))
+        except (ProcessLookupError, PermissionError, ValueError):  # it has ended, or stands under a lower limit already
+            pass
 
 
 def _kill(group: int) -> None:

@@ -5,6 +5,7 @@ messages name its line, because a rewriting keeps line numbers.
 """
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -78,12 +79,13 @@ class Tree:
 
     def configure(self) -> None:
         """The switch itself is one object that every program links, compiled without any kernel set's instructions."""
+        source = self._runtime / "mutant_switch.cc"
+        switch = self.build / f"mutant_switch_{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}.o"  # another name links all anew
+        if switch.exists() and (self.build / "build.ninja").exists():
+            return
         self.build.mkdir(parents=True, exist_ok=True)
-        switch = self.build / "mutant_switch.o"
-        compiler = os.environ.get("CXX", "c++")
-        self._run([compiler, "-std=c++20", "-O2", "-fPIC", "-c", str(self._runtime / "mutant_switch.cc"), "-o", str(switch)])
-        if not (self.build / "build.ninja").exists():
-            self._run(["cmake", "--preset", PRESET, f"-DCMAKE_CXX_STANDARD_LIBRARIES={switch}"])
+        self._run([os.environ.get("CXX", "c++"), "-std=c++20", "-O2", "-fPIC", "-c", str(source), "-o", str(switch)])
+        self._run(["cmake", "--preset", PRESET, f"-DCMAKE_CXX_STANDARD_LIBRARIES={switch}"])
 
     def _run(self, command: list[str]) -> None:
         done = subprocess.run(command, cwd=self.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

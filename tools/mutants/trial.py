@@ -84,7 +84,7 @@ class Trials:
 
     def _run_step(self, step: Step, number: int) -> Ended:
         command = checks.command(step.program, list(step.parts))
-        environment = {"TACTUS_MUTANT": str(number)}
+        environment = {"MUTANT": str(number)}
         lock = self._alone.get(step.program.name)
         if lock is None:
             return self._runner.run(command, limit_s(step), environment)

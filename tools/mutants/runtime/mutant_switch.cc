@@ -1,7 +1,8 @@
 // Reads the switch before main and before every static initialiser, and notes reached mutants.
 //
-// TACTUS_MUTANT=n turns mutant n on. TACTUS_MUTANT_COVERAGE=file notes which mutants are reached: one byte per number in a file that is
-// mapped, so that what a killed program or a child of it reached is there too.
+// MUTANT=n turns mutant n on. MUTANT_COVERAGE=file notes which mutants are reached: one byte per number in a file that is
+// mapped, so that what a killed program or a child of it reached is there too. Neither name begins with TACTUS_: tests take such names out
+// of the environment of the programs that they start.
 #include "mutant_switch.h"
 
 #include <fcntl.h>
@@ -19,7 +20,7 @@ constexpr int kNumbers = 1 << 20;  // tools/mutants/site.py draws numbers below 
 unsigned char* reached = nullptr;
 
 __attribute__((constructor(101))) void ReadSwitch() {
-  if (const char* file = std::getenv("TACTUS_MUTANT_COVERAGE")) {
+  if (const char* file = std::getenv("MUTANT_COVERAGE")) {
     const int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0 || ftruncate(fd, kNumbers) != 0) return;
     void* mapped = mmap(nullptr, kNumbers, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -27,7 +28,7 @@ __attribute__((constructor(101))) void ReadSwitch() {
     if (mapped == MAP_FAILED) return;
     reached = static_cast<unsigned char*>(mapped);
     tactus_mutant_on = tactus_mutant::kRecords;
-  } else if (const char* number = std::getenv("TACTUS_MUTANT")) {
+  } else if (const char* number = std::getenv("MUTANT")) {
     tactus_mutant_on = std::atoi(number);
   }
 }
