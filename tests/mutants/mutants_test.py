@@ -224,6 +224,10 @@ class Judging(unittest.TestCase):
         self.assertEqual(trial.verdict(ended(-11), None), "crashed with signal 11")
         self.assertEqual(trial.verdict(ended(-9, True), None), "timed out")
 
+    def test_cases_of_a_program(self):
+        listed = "Running main() from gmock\nKv.\n  Holds\nDepth/Kv.  # TypeParam\n  Agrees/0  # GetParam() = 4\n"
+        self.assertEqual(checks.cases(listed), ["Kv.Holds", "Depth/Kv.Agrees/0"])
+
     def programs(self, script):
         return [checks.Program("far", ("bash", "-c", script), "engine", False, None), checks.Program("own", ("bash", "-c", script), "kv", False, None)]
 

@@ -67,7 +67,7 @@ def measure(build: Path, all_programs: list[Program], kept: Path, runner: Runner
             measured.append(result)
             if result.failure:
                 print(f"mutants: {result.part} {result.failure.splitlines()[0]}", file=sys.stderr, flush=True)
-    rows = [{"part": [m.part.program, m.part.suite], "seconds": m.seconds, "reached": sorted(m.reached), "failure": m.failure}
+    rows = [{"part": [m.part.program, m.part.case], "seconds": m.seconds, "reached": sorted(m.reached), "failure": m.failure}
             for m in measured]
     kept.write_text(json.dumps({"digest": now, "parts": rows}))
     return measured

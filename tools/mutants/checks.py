@@ -22,18 +22,19 @@ class Program:
 
 @dataclass(frozen=True)
 class Part:
-    """What is measured and chosen by itself: a suite of a GoogleTest program, or a whole other test."""
+    """What is measured and chosen by itself: a test case of a GoogleTest program, or a whole other test."""
     program: str
-    suite: str = ""  # empty: all of it
+    case: str = ""  # Suite.Case; empty: all of it
 
     def __str__(self) -> str:
-        return f"{self.program}:{self.suite}" if self.suite else self.program
+        return f"{self.program}:{self.case}" if self.case else self.program
 
 
-def programs(build: Path, tree: Path) -> list[Program]:
+def programs(build: Path) -> list[Program]:
+    """The fast tests of ctest. It may list a GoogleTest program as one test or each of its cases: here it is one program."""
     listed = subprocess.run(["ctest", "--test-dir", str(build), "-L", "fast", "--show-only=json-v1"], capture_output=True, text=True,
                             check=True).stdout
-    found = []
+    found: dict[str, Program] = {}
     for test in json.loads(listed)["tests"]:
         properties = {p["name"]: p["value"] for p in test.get("properties", [])}
         command = test.get("command")
@@ -41,23 +42,35 @@ def programs(build: Path, tree: Path) -> list[Program]:
             continue
         folder = Path(properties.get("WORKING_DIRECTORY", "")).relative_to(build / "tests").parts
         googletest = any(word.startswith("--gtest") for word in command)
-        found.append(Program(test["name"], tuple(w for w in command if not w.startswith("--gtest")), folder[0] if folder else "", googletest,
-                             int(properties["SKIP_RETURN_CODE"]) if "SKIP_RETURN_CODE" in properties else None))
-    return found
+        name = Path(command[0]).name if googletest else test["name"]
+        found[name] = Program(name, tuple(w for w in command if not w.startswith("--gtest")), folder[0] if folder else "", googletest,
+                              int(properties["SKIP_RETURN_CODE"]) if "SKIP_RETURN_CODE" in properties else None)
+    return list(found.values())
 
 
 def parts(program: Program) -> list[Part]:
     if not program.googletest:
         return [Part(program.name)]
     listed = subprocess.run([*program.command, "--gtest_list_tests"], capture_output=True, text=True, check=True).stdout
-    suites = [line.split("#")[0].strip() for line in listed.splitlines() if line and not line.startswith(" ") and line.split("#")[0].strip().endswith(".")]
-    return [Part(program.name, suite) for suite in dict.fromkeys(suites)]
+    return [Part(program.name, case) for case in cases(listed) if "DISABLED_" not in case]
+
+
+def cases(listed: str) -> list[str]:
+    """The names that --gtest_list_tests prints: suites end with a dot, their cases are indented, comments follow a #."""
+    found, suite = [], ""
+    for line in listed.splitlines():
+        name = line.split("#")[0].strip()
+        if line.startswith(" "):
+            found.append(suite + name)
+        elif name.endswith("."):
+            suite = name
+    return found
 
 
 def command(program: Program, chosen: list[Part]) -> list[str]:
     words = list(program.command)
     if program.googletest:
-        words += ["--gtest_brief=1", "--gtest_fail_fast", "--gtest_filter=" + ":".join(f"{part.suite}*" for part in chosen)]
+        words += ["--gtest_brief=1", "--gtest_fail_fast", "--gtest_filter=" + ":".join(part.case for part in chosen)]
     return words
 
 

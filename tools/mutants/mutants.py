@@ -119,7 +119,7 @@ def run(options: argparse.Namespace) -> int:
     if options.stop_after == "build":
         return 0
     runner = Runner()
-    programs = [p for p in checks.programs(tree.build, tree.path) if p.name not in options.without]
+    programs = [p for p in checks.programs(tree.build) if p.name not in options.without]
     measured = baseline.measure(tree.build, programs, work / "baseline.json", runner, options.workers)
     failing = [m for m in measured if m.reached and m.failure and m.failure != "is skipped"]
     if failing and not options.skip_failing:

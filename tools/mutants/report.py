@@ -26,6 +26,16 @@ class Row:
         return self.counts[KILLED] / judged if judged else 1.0
 
 
+def _ran(parts: list[str]) -> str:
+    """Program: how many of its cases, and their names where they are few."""
+    by_program: dict[str, list[str]] = defaultdict(list)
+    for part in parts:
+        program, _, case = part.partition(":")
+        by_program[program].append(case)
+    return "; ".join(f"{program} ({', '.join(cases) if len(cases) <= 4 else f'{len(cases)} cases'})" if cases[0] else program
+                     for program, cases in by_program.items())
+
+
 @dataclass
 class Report:
     sites: list[Site]
@@ -73,7 +83,7 @@ class Report:
         lines = ["", f"## {module}: {len(alive)} survive"]
         for site in alive:
             outcome = self.outcomes[site.key]
-            ran = ", ".join(outcome.ran) if outcome.ran else "nothing reaches it"
+            ran = _ran(outcome.ran) if outcome.ran else "nothing reaches it"
             lines += ["", f"### {site.file}:{site.line} {site.operator} ({site.key})", "",
                       f"In `{site.function}`, occurrence {site.occurrence}:", "", "```diff", f"- {site.original}",
                       f"+ {site.mutated or '(left out)'}", "```", "", f"Ran: {ran}."]

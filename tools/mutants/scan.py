@@ -1,6 +1,7 @@
 """Every site of src/, from the translation units of a configured build; what a unit yielded is kept until it or its headers change."""
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import multiprocessing
@@ -66,11 +67,13 @@ def cpu_flags() -> set[str]:
     return set()
 
 
+@functools.cache
+def _file_digest(path: Path) -> bytes:
+    return hashlib.sha256(path.read_bytes()).digest() if path.exists() else b""
+
+
 def _digest(paths: list[Path]) -> str:
-    hashed = hashlib.sha256()
-    for path in paths:
-        hashed.update(path.read_bytes() if path.exists() else b"-")
-    return hashed.hexdigest()
+    return hashlib.sha256(b"".join(_file_digest(path) for path in paths)).hexdigest()
 
 
 def _scan_unit(task: tuple[Unit, Path, Path]) -> list[dict]:
