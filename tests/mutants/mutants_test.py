@@ -244,6 +244,11 @@ class Judging(unittest.TestCase):
         outcome = self.trials("exit 0").run(site(), 7)
         self.assertEqual((outcome.status, outcome.ran), (trial.SURVIVED, ["own", "far"]))
 
+    def test_a_failure_that_does_not_repeat_notices_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            outcome = self.trials(f"mkdir {folder}/first || exit 0; exit 1").run(site(), 7)
+        self.assertEqual(outcome.status, trial.SURVIVED)
+
     def test_what_nothing_reaches_is_not_run(self):
         outcome = self.trials("exit 1", frozenset({8})).run(site(), 7)
         self.assertEqual((outcome.status, outcome.ran), (trial.NOT_COVERED, []))
