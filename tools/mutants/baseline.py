@@ -42,32 +42,53 @@ def _measure(runner: Runner, program: Program, part: Part) -> Measured:
         return Measured(part, ended.seconds, _numbers(coverage), failure)
 
 
-def digest(build: Path, all_programs: list[Program]) -> str:
-    """What a kept measurement depends on: the programs as built."""
-    hashed = hashlib.sha256()
-    for program in all_programs:
-        for word in program.command:
-            path = Path(word)
-            if path.is_absolute() and path.is_file() and path.is_relative_to(build):
-                hashed.update(path.read_bytes())
+def _digest(program: Program) -> str:
+    """What a kept measurement depends on: the program as built, and its scripts."""
+    hashed = hashlib.sha256(repr(program).encode())
+    for path in (Path(word) for word in program.command):
+        for file in sorted(path.parent.glob("*.py")) if path.suffix == ".py" else [path]:
+            if file.is_absolute() and file.is_file():
+                hashed.update(file.read_bytes())
     return hashed.hexdigest()
 
 
-def measure(build: Path, all_programs: list[Program], kept: Path, runner: Runner, workers: int) -> list[Measured]:
-    now = digest(build, all_programs)
-    if kept.exists():
-        found = json.loads(kept.read_text())
-        if found["digest"] == now:
-            return [Measured(Part(*row["part"]), row["seconds"], frozenset(row["reached"]), row["failure"]) for row in found["parts"]]
-    tasks = [(program, part) for program in all_programs for part in checks.parts(program)]
-    print(f"mutants: {len(tasks)} parts of {len(all_programs)} tests without a mutant", file=sys.stderr, flush=True)
+class _Kept:
+    """Measurements of earlier runs, one file per program."""
+
+    def __init__(self, folder: Path, program: Program) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = folder / f"{program.name}.json"
+        self._digest = _digest(program)
+
+    def get(self) -> list[Measured] | None:
+        found = json.loads(self._file.read_text()) if self._file.exists() else {}
+        if found.get("digest") != self._digest:
+            return None
+        return [Measured(Part(*row["part"]), row["seconds"], frozenset(row["reached"]), row["failure"]) for row in found["parts"]]
+
+    def put(self, measured: list[Measured]) -> None:
+        rows = [{"part": [m.part.program, m.part.case], "seconds": m.seconds, "reached": sorted(m.reached), "failure": m.failure}
+                for m in measured]
+        self._file.write_text(json.dumps({"digest": self._digest, "parts": rows}))
+
+
+def measure(programs: list[Program], folder: Path, runner: Runner, workers: int) -> list[Measured]:
     measured: list[Measured] = []
-    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        for result in pool.map(lambda task: _measure(runner, *task), tasks):
-            measured.append(result)
-            if result.failure:
-                print(f"mutants: {result.part} {result.failure.splitlines()[0]}", file=sys.stderr, flush=True)
-    rows = [{"part": [m.part.program, m.part.case], "seconds": m.seconds, "reached": sorted(m.reached), "failure": m.failure}
-            for m in measured]
-    kept.write_text(json.dumps({"digest": now, "parts": rows}))
+    pool = concurrent.futures.ThreadPoolExecutor(workers)
+    try:
+        for program in programs:
+            kept = _Kept(folder, program)
+            found = kept.get()
+            if found is None:
+                found = list(pool.map(lambda part: _measure(runner, program, part), checks.parts(program)))
+                print(f"mutants: {program.name} without a mutant: {len(found)} parts, {sum(m.seconds for m in found):.1f} s",
+                      file=sys.stderr, flush=True)
+                if all(m.failure in ("", "is skipped") for m in found):
+                    kept.put(found)
+            measured += found
+    except BaseException:
+        runner.stop()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
     return measured

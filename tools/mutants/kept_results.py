@@ -16,8 +16,8 @@ def tools_digest(folder: Path) -> str:
     return hashed.hexdigest()
 
 
-def tests_digest(root: Path) -> str:
-    hashed = hashlib.sha256()
+def tests_digest(root: Path, programs: list[str]) -> str:
+    hashed = hashlib.sha256(repr(sorted(programs)).encode())
     for path in sorted((root / "tests").rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             hashed.update(str(path.relative_to(root)).encode() + path.read_bytes())

@@ -45,6 +45,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--without", action="append", default=[], metavar="TEST", help="leave out this test of ctest")
     parser.add_argument("--skip-failing", action="store_true", help="go on without tests that fail without a mutant")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="tests at a time (default: one per core)")
+    parser.add_argument("--no-build", action="store_true", help="take the programs that build/mutants/src holds as they are")
     parser.add_argument("--stop-after", choices=["sample", "build", "baseline"], help="stop after this step")
     parser.add_argument("--least-module", type=float, default=0.80, help="share of each module's mutants to notice (default 0.80)")
     parser.add_argument("--least-all", type=float, default=0.90, help="share of all mutants to notice (default 0.90)")
@@ -115,12 +116,12 @@ def run(options: argparse.Namespace) -> int:
             print(f"{site.key} {site.file}:{site.line} {site.function} {site.operator}: {site.original} -> {site.mutated or '(left out)'}")
         return 0
     numbers = switch_numbers(chosen)
-    built, dropped = tree.build_dropping(chosen, numbers)
+    built, dropped = (chosen, []) if options.no_build else tree.build_dropping(chosen, numbers)
     if options.stop_after == "build":
         return 0
     runner = Runner()
     programs = [p for p in checks.programs(tree.build) if p.name not in options.without]
-    measured = baseline.measure(tree.build, programs, work / "baseline.json", runner, options.workers)
+    measured = baseline.measure(programs, work / "baseline", runner, options.workers)
     failing = [m for m in measured if m.reached and m.failure and m.failure != "is skipped"]
     if failing and not options.skip_failing:
         say("these tests fail without a mutant; mend them or pass --skip-failing:")
@@ -129,7 +130,7 @@ def run(options: argparse.Namespace) -> int:
         return 1
     if options.stop_after == "baseline":
         return 0
-    kept = kept_results.KeptResults(work / "results", ROOT, kept_results.tools_digest(HERE), kept_results.tests_digest(ROOT))
+    kept = kept_results.KeptResults(work / "results", ROOT, kept_results.tools_digest(HERE), kept_results.tests_digest(ROOT, [program.name for program in programs]))
     mine = wanted(built, options)
     outcomes = try_all(mine, numbers, Trials(programs, measured, runner), kept, reasons, runner, options)
     report = Report(mine, outcomes, dropped, stale, found.not_runnable)

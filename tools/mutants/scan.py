@@ -6,6 +6,7 @@ import hashlib
 import json
 import multiprocessing
 import shlex
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,7 +99,7 @@ def scan(all_units: list[Unit], root: Path, cache: Path, workers: int) -> Scan:
     able = [unit for unit in all_units if runnable(unit, flags)]
     not_runnable = [str(unit.file.relative_to(root)) for unit in all_units if not runnable(unit, flags)]
     by_place: dict[tuple[str, int, int, str], Site] = {}
-    with multiprocessing.Pool(workers) as pool:
+    with multiprocessing.Pool(workers, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
         for done, rows in enumerate(pool.imap(_scan_unit, [(unit, root, cache) for unit in able]), 1):
             for row in rows:
                 site = Site(**row)
