@@ -6,20 +6,23 @@
 #   scripts/test.sh tsan       the fast C++ tests under ThreadSanitizer
 #   scripts/test.sh fuzz [S]   every fuzzer for S seconds (default 60)
 #   scripts/test.sh abuse      attacks on the real server over loopback, minutes (--quick: a sample; then part names and --seed N)
+#   scripts/test.sh mutants    how many small bugs, put in one at a time, the fast tests notice (tools/mutants; an hour; further options pass)
 #   scripts/test.sh ci         what CI runs: fast, warnings as errors, and each fuzzer for 10 s
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 mode=${1:-fast}
 
-python_venv() {  # the official clients and references of the Python tests, pinned in tests/e2e/requirements.txt
-  if ! cmp -s tests/e2e/requirements.txt .venv/requirements.installed 2>/dev/null; then
-    echo "test: installing the Python test packages into .venv" >&2
-    python3 -m venv .venv
-    .venv/bin/pip install --quiet --disable-pip-version-check -r tests/e2e/requirements.txt
-    cp tests/e2e/requirements.txt .venv/requirements.installed
+venv() {  # folder, requirements: a Python environment with these packages, made when they change
+  if ! cmp -s "$2" "$1/requirements.installed" 2>/dev/null; then
+    echo "test: installing the Python packages of $2 into $1" >&2
+    python3 -m venv "$1"
+    "$1/bin/pip" install --quiet --disable-pip-version-check -r "$2"
+    cp "$2" "$1/requirements.installed"
   fi
 }
+
+python_venv() { venv .venv tests/e2e/requirements.txt; }  # the official clients
 
 test_data() {  # traces, tokeniser cases, other engines' logs: a folder beside the clone where there is one; tests that want it skip
   if [ -z "${TACTUS_DATA:-}" ] && [ -d "$root/../shared/data" ]; then
@@ -76,12 +79,7 @@ case $mode in
     default_model
     test_data
     python_venv
-    if ! cmp -s tools/requirements.txt .venv-tools/requirements.installed 2>/dev/null; then
-      echo "test: installing the reference implementations into .venv-tools" >&2
-      python3 -m venv .venv-tools
-      .venv-tools/bin/pip install --quiet --disable-pip-version-check -r tools/requirements.txt
-      cp tools/requirements.txt .venv-tools/requirements.installed
-    fi
+    venv .venv-tools tools/requirements.txt  # the reference implementations
     echo "test: every chat template of the llama-cpp-python source package against transformers" >&2
     .venv-tools/bin/python tools/check_templates.py --render build/release/tests/text/jinja_render
     echo "test: tokenisers against their references on random odd strings" >&2
@@ -108,12 +106,15 @@ case $mode in
   abuse)
     scripts/setup.sh build test
     scripts/build.sh release tactus
-    if ! cmp -s tests/abuse/requirements.txt .venv-abuse/requirements.installed 2>/dev/null; then
-      python3 -m venv .venv-abuse
-      .venv-abuse/bin/pip install --quiet --disable-pip-version-check -r tests/abuse/requirements.txt
-      cp tests/abuse/requirements.txt .venv-abuse/requirements.installed
-    fi
+    venv .venv-abuse tests/abuse/requirements.txt
     exec .venv-abuse/bin/python tests/abuse/main.py "${@:2}"
+    ;;
+  mutants)
+    shift
+    scripts/setup.sh build test
+    python_venv
+    venv .venv-mutants tools/mutants/requirements.txt
+    .venv-mutants/bin/python tools/mutants/mutants.py "$@"
     ;;
   *) echo "test: unknown mode '$mode'; the head of scripts/test.sh lists them" >&2; exit 2 ;;
 esac

@@ -1,0 +1,81 @@
+"""The fast tests as the mutation tester runs them: which there are, in which parts a program can be run, which module each is about."""
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+# Before these, whatever a module's own tests and their neighbours do not notice has passed every cheaper test.
+_LATE = {"conformance": 1, "golden": 1, "theory": 1, "vidur": 1, "e2e": 2, "install": 3}
+
+
+@dataclass(frozen=True)
+class Program:
+    """One test of ctest."""
+    name: str
+    command: tuple[str, ...]
+    folder: str  # the folder under tests/ that it belongs to
+    googletest: bool
+    skip_code: int | None
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is measured and chosen by itself: a test case of a GoogleTest program, or a whole other test."""
+    program: str
+    case: str = ""  # Suite.Case; empty: all of it
+
+    def __str__(self) -> str:
+        return f"{self.program}:{self.case}" if self.case else self.program
+
+
+def programs(build: Path) -> list[Program]:
+    """The fast tests of ctest. It may list a GoogleTest program as one test or each of its cases: here it is one program."""
+    listed = subprocess.run(["ctest", "--test-dir", str(build), "-L", "fast", "--show-only=json-v1"], capture_output=True, text=True,
+                            check=True).stdout
+    found: dict[str, Program] = {}
+    for test in json.loads(listed)["tests"]:
+        properties = {p["name"]: p["value"] for p in test.get("properties", [])}
+        command = test.get("command")
+        if not command:
+            continue
+        folder = Path(properties.get("WORKING_DIRECTORY", "")).relative_to(build / "tests").parts
+        googletest = any(word.startswith("--gtest") for word in command)
+        name = Path(command[0]).name if googletest else test["name"]
+        found[name] = Program(name, tuple(w for w in command if not w.startswith("--gtest")), folder[0] if folder else "", googletest,
+                              int(properties["SKIP_RETURN_CODE"]) if "SKIP_RETURN_CODE" in properties else None)
+    return list(found.values())
+
+
+def parts(program: Program) -> list[Part]:
+    if not program.googletest:
+        return [Part(program.name)]
+    listed = subprocess.run([*program.command, "--gtest_list_tests"], capture_output=True, text=True, check=True).stdout
+    return [Part(program.name, case) for case in cases(listed) if "DISABLED_" not in case]
+
+
+def cases(listed: str) -> list[str]:
+    """The names that --gtest_list_tests prints: suites end with a dot, their cases are indented, comments follow a #."""
+    found, suite = [], ""
+    for line in listed.splitlines():
+        name = line.split("#")[0].strip()
+        if line.startswith(" "):
+            found.append(suite + name)
+        elif name.endswith("."):
+            suite = name
+    return found
+
+
+def command(program: Program, chosen: list[Part]) -> list[str]:
+    words = list(program.command)
+    if program.googletest:
+        words += ["--gtest_brief=1", "--gtest_fail_fast", "--gtest_filter=" + ":".join(part.case for part in chosen)]
+    return words
+
+
+def rank(program: Program, module: str, seconds: float) -> tuple[int, float]:
+    """The order in which programs are most likely to notice a mutant of the module soon."""
+    if program.folder == module:
+        return 0, seconds
+    return 1 + _LATE.get(program.folder, 0), seconds
