@@ -14,7 +14,7 @@ namespace tactus::test {
 // Ends the process with `what` if it lives longer than `seconds`, which no sound run comes near.
 class TimeLimit {
  public:
-  explicit TimeLimit(std::string what, int seconds = 60)
+  explicit TimeLimit(std::string what, int seconds = 30)
       : thread_([this, what = std::move(what), seconds] {
           std::unique_lock<std::mutex> lock(mutex_);
           if (over_.wait_for(lock, std::chrono::seconds(seconds), [this] { return ended_; })) return;

@@ -126,10 +126,12 @@ void FakeExecutor::RunItem(const StepPlan& plan, size_t index, StepResult* resul
     return;
   }
   if (item.logit_rows == item.count && slot.request != nullptr && slot.request->prompt_logprobs) {
-    auto& rows = result->prompt_logprobs.emplace_back();
-    rows.item = static_cast<int32_t>(index);
-    for (int32_t i = 0; i < item.count; ++i) {
-      rows.per_token.push_back({{static_cast<TokenId>(item.first_position + i + 1), -1.0f}});
+    // The prompt's last row has none: what follows it is sampled.
+    const int32_t end = std::min(item.first_position + item.count, static_cast<int32_t>(slot.request->prompt->size()) - 1);
+    if (item.first_position < end) {
+      auto& rows = result->prompt_logprobs.emplace_back();
+      rows.item = static_cast<int32_t>(index);
+      for (int32_t p = item.first_position; p < end; ++p) rows.per_token.push_back({{static_cast<TokenId>(p + 1), -1.0f}});
     }
   }
   if (!item.sample) return;

@@ -266,7 +266,7 @@ TEST(StepEvents, PromptLogprobsGoToTheirRows) {
   for (uint64_t i = 0; i < 3; ++i) {
     Request r = MakeRequest(Tokens(i, static_cast<int32_t>(12 + i)), 2);
     r.prompt_logprobs = i != 1;
-    r.n = i == 2 ? 2 : 1;   // the second choice's own row is no row of the prompt
+    r.n = i == 2 ? 2 : 1;
     ids.push_back(h.MustSubmit(r));
   }
   ASSERT_EQ(h.Run(), "");
@@ -278,7 +278,7 @@ TEST(StepEvents, PromptLogprobsGoToTheirRows) {
       for (size_t r = 0; r < rows.size(); ++r) EXPECT_EQ(rows[r].at(0).token, first_row + static_cast<int32_t>(r) + 1);
       next = first_row + static_cast<int32_t>(rows.size());
     }
-    EXPECT_EQ(next, i == 1 ? 0 : static_cast<int32_t>(12 + i)) << i;
+    EXPECT_EQ(next, i == 1 ? 0 : static_cast<int32_t>(11 + i)) << i << ": every row but the last";
   }
 }
 

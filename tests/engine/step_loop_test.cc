@@ -265,5 +265,21 @@ TEST(DecisionTimes, QuantilesAreWithinABucket) {
   EXPECT_EQ(DecisionTimes().Quantile(0.5), 0);
 }
 
+TEST(DecisionTimes, AQuantileIsOfTheRankThatItNames) {
+  DecisionTimes times;
+  for (int i = 0; i < 3; ++i) times.Add(10);
+  times.Add(100);
+  EXPECT_EQ(times.total, 4);
+  EXPECT_EQ(times.Quantile(0), 10);
+  EXPECT_EQ(times.Quantile(0.5), 10);
+  EXPECT_EQ(times.Quantile(0.99), 10) << "the third of four";
+  EXPECT_EQ(times.Quantile(1), 104) << "the upper edge of 100 to 103";
+  DecisionTimes least;
+  least.Add(0);
+  EXPECT_EQ(least.Quantile(1), 1) << "what takes no time counts as a nanosecond";
+  least.Add(16);
+  EXPECT_EQ(least.Quantile(1), 17);
+}
+
 }  // namespace
 }  // namespace tactus

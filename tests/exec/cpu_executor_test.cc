@@ -399,6 +399,39 @@ TEST(CpuExecutor, LogprobsAreThoseOfTheRawLogits) {
   }
 }
 
+// Prompts of two that asked beside one that did not, in one step: each row's logprob is of its own next token.
+TEST(CpuExecutor, LogprobsOfSeveralItemsAreEachTheirOwn) {
+  const TinyModel model = LoadTiny("llama-gqa");
+  auto runner = MakeRunner(model, model.Options());
+  StepDriver driver(*runner, 128, 16, true);
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < 3; ++i) {
+    SamplingParams p = Greedy();
+    p.logprobs = i == 1 ? -1 : i;
+    Request request = MakeRequest(Prompt(6 + i, 3 + 7 * i), p);
+    request.prompt_logprobs = i != 1;
+    ids.push_back(driver.Add(request));
+  }
+  const StepResult r = driver.Step({{ids[0], 6}, {ids[1], 7}, {ids[2], 8}}, true);
+  ASSERT_TRUE(r.status.ok()) << r.status.ToString();
+  ASSERT_EQ(r.prompt_logprobs.size(), 2u);
+  ASSERT_EQ(r.logprobs.size(), 2u);
+  for (size_t k = 0; k < 2; ++k) {
+    const size_t i = 2 * k;   // the item
+    const auto& of = driver.at(ids[i]);
+    EXPECT_EQ(r.prompt_logprobs[k].item, static_cast<int32_t>(i));
+    ASSERT_EQ(r.prompt_logprobs[k].per_token.size(), 5 + i);
+    for (size_t row = 0; row < 5 + i; ++row) {
+      const auto& entry = r.prompt_logprobs[k].per_token[row];
+      ASSERT_FALSE(entry.empty()) << "item " << i << " row " << row;
+      EXPECT_EQ(entry[0].token, (*of.request->prompt)[row + 1]) << "item " << i << " row " << row;
+      EXPECT_NEAR(entry[0].logprob, NaiveLogprob(of.logits.at(static_cast<int32_t>(row)), entry[0].token), 1e-5);
+    }
+    EXPECT_EQ(r.logprobs[k].item, static_cast<int32_t>(i));
+    EXPECT_EQ(r.logprobs[k].per_token.at(0).at(0).token, r.tokens.at(i));
+  }
+}
+
 // A fork shares full blocks and gets a copy of the partial one before its items run.
 TEST(CpuExecutor, CopiesOfPartialBlocksKeepTheirTokens) {
   const TinyModel model = LoadTiny("llama-gqa-bf16");

@@ -150,5 +150,26 @@ TEST_F(PlanLimits, TokensOfTheVocabularyAndNoOthers) {
   }
 }
 
+// A chained item before anything was sampled computes token 0, not what another sequence of its slot sampled last.
+TEST_F(PlanLimits, AStartForgetsWhatItsSlotSampled) {
+  std::vector<float> row;
+  runner_->set_logits_observer([&](int32_t, int32_t, std::span<const float> logits) { row.assign(logits.begin(), logits.end()); });
+  const auto first_row = [&](bool chained, bool sample) {
+    StepPlan plan = Good();
+    plan.starts.push_back({0, 0, std::make_shared<Request>(MakeRequest({1, 2}, Greedy())), {}});
+    plan.items[0].first_position = 0;
+    plan.items[0].sample = sample;
+    plan.items[0].input = chained ? InputSource::kChained : InputSource::kHost;
+    plan.tokens = {0};
+    StepResult result;
+    runner_->Run(plan, &result);
+    EXPECT_TRUE(result.status.ok()) << result.status.ToString();
+    return sample ? std::vector<float>{static_cast<float>(result.tokens.at(0))} : row;
+  };
+  ASSERT_NE(first_row(false, true), std::vector<float>{0.0f}) << "the scene needs another token to be remembered";
+  const std::vector<float> chained = first_row(true, false);
+  EXPECT_EQ(chained, first_row(false, false));
+}
+
 }  // namespace
 }  // namespace tactus::test

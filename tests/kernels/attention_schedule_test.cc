@@ -38,6 +38,7 @@ struct Recorder {
   int64_t split_tiles_in_two_waves = 0;
   int64_t waves_with_two_carries = 0;
   std::vector<std::string> faults;
+  std::map<int32_t, int32_t> kv_heads;   // by an item's count: the most KV heads in one of its tiles
 
   void Fault(const std::string& what) {
     if (faults.size() < 5) faults.push_back("wave " + std::to_string(wave) + ": " + what);
@@ -58,6 +59,8 @@ bool TakesKvHeads(const AttentionCall&) { return true; }
 void RunTile(const AttentionCall& call, const AttentionTile& tile, const AttentionTile*, std::byte*) {
   std::lock_guard<std::mutex> lock(recorder->mutex);
   recorder->NewWave();
+  int32_t& most = recorder->kv_heads[tile.item->count];
+  most = std::max(most, tile.kv_heads);
   for (int32_t r = 0; r < tile.rows(); ++r) ++recorder->rows[AttentionRowOffset(call, tile, r, call.out_stride)].whole;
 }
 
@@ -228,6 +231,29 @@ TEST(AttentionSchedule, OnlyWhatWouldEndTheStepIsSplit) {
   EXPECT_EQ(split_rows(equal, 2), 0) << "a quarter each is not more than a quarter";
   equal.items.pop_back();
   EXPECT_EQ(split_rows(equal, 2), 3 * equal.heads) << "a third each is";
+}
+
+// Sixteen heads of their own, one thread and items enough: sixteen rows may share a tile with other KV heads, seventeen may not, a
+// tile has 64 rows at most, and of a long context a tile reads no more than 8 MiB.
+TEST(AttentionSchedule, TilesHoldAsManyKvHeadsAsTheyMay) {
+  Scene scene;
+  scene.heads = scene.kv_heads = 16;
+  for (int i = 0; i < 8; ++i) scene.items.push_back({0, 100, 16, nullptr});
+  scene.items.push_back({0, 100, 17, nullptr});
+  scene.items.push_back({0, 100, 4, nullptr});
+  scene.items.push_back({0, 100, 5, nullptr});
+  scene.items.push_back({0, 16 * 4096 - 1, 1, nullptr});   // 4,096 blocks of 1 KiB for each head's K and V
+  Recorder log;
+  Schedule(scene, 1, true, &log);
+  CheckRows(scene, log, "narrow items");
+  EXPECT_EQ(log.kv_heads[16], 4);
+  EXPECT_EQ(log.kv_heads[17], 1);
+  EXPECT_EQ(log.kv_heads[4], 16);
+  EXPECT_EQ(log.kv_heads[5], 8) << "twelve fit; two tiles of eight are as few and as even";
+  EXPECT_EQ(log.kv_heads[1], 2);
+  Recorder apart;
+  Schedule(scene, 1, false, &apart);
+  EXPECT_EQ(apart.kv_heads[4], 1) << "kernels that do not take several";
 }
 
 TEST(AttentionSchedule, WindowsBeginWhereTheyShould) {

@@ -163,16 +163,20 @@ TEST(ThreadPool, PoolsOfSeveralCallersDoNotMeet) {
 // A thread's stack is memory that a limit on addresses refuses.
 TEST(ThreadPool, TooManyThreadsAreAnErrorAndNotTheEnd) {
   const test::TimeLimit limit("the threads that came did not end");
-  rlimit before{};
+  constexpr int32_t kThreads = 1000;
+  constexpr rlim_t kRoom = rlim_t{256} << 20;
+  rlimit before{}, stack{};
   ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  ASSERT_EQ(getrlimit(RLIMIT_STACK, &stack), 0);
+  if (stack.rlim_cur < 2 * kRoom / kThreads) GTEST_SKIP() << "stacks of " << stack.rlim_cur << " bytes are too small to run out of memory";
   int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   rlimit tight = before;
-  tight.rlim_cur = static_cast<rlim_t>(pages) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (rlim_t{256} << 20);
+  tight.rlim_cur = static_cast<rlim_t>(pages) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + kRoom;
   ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
   std::string what;
   try {
-    ThreadPool pool(1000);
+    ThreadPool pool(kThreads);
   } catch (const std::system_error& e) {
     what = e.what();
   }

@@ -113,6 +113,7 @@ TEST(InspectWhole, Json) {
   EXPECT_EQ(j["kv_dtype"], "bf16");
   EXPECT_EQ(j["kv_bytes_per_token"], 384);
   EXPECT_EQ(j["stop_ids"], (std::vector<int>{2, 7}));
+  ASSERT_TRUE(j.contains("bos_id")) << j.dump();
   EXPECT_EQ(j["bos_id"], 1);
   EXPECT_EQ(j["chat_template"], true);
   EXPECT_EQ(j["weights"], "ok");
@@ -136,6 +137,8 @@ TEST(InspectWhole, Json) {
 
 TEST(InspectWhole, JsonLeavesOutWhatIsNotThere) {
   ModelDescription d = Description();
+  d.config.bos_id = 0;
+  ASSERT_TRUE(InspectJson(d, NoMemory()).contains("bos_id")) << "0 is an id";
   d.config.bos_id = -1;
   d.config.rope = RopeConfig();
   d.weights_status = NotFound("none here");

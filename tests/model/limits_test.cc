@@ -114,7 +114,8 @@ MemoryPlanInput Input(int64_t left) {
 }
 
 TEST(MemoryPlanLimits, ToTheLastByte) {
-  EXPECT_REFUSED(PlanMemory(Small(), Input(0)).status(), kBad, "memory are available");
+  EXPECT_REFUSED(PlanMemory(Small(), Input(0)).status(), kBad, "memory are available: use smaller weights");
+  EXPECT_EQ(PlanMemory(Small(), Input(0)).status().param(), "model");
   MemoryPlanInput in = Input(10 * kBlock);
   in.kv_memory_bytes = 10 * kBlock;
   auto plan = PlanMemory(Small(), in);
