@@ -84,6 +84,53 @@ TEST(Plan, APipelinesStepTakesItsPartOfThePlaces) {
   EXPECT_EQ(prompts.Plan(), "0:0+2* 1:0+2* 2:0+2*");
 }
 
+// A place is taken by whoever runs, also where it has no share of this step: of two newcomers one starts.
+TEST(Plan, WhoSitsOutKeepsItsPlace) {
+  HarnessConfig c = PresetConfig("sarathi-serve", 64);
+  c.max_num_seqs = 2;
+  StepBed bed(c);
+  const SlotId flying = bed.Decoding(4, 1);
+  bed.Waiting(3);
+  bed.Waiting(3);
+  bed.Fly(flying);
+  EXPECT_EQ(bed.Plan(), "1:0+3*");
+}
+
+// Where prompts have a budget of their own (16 tokens, the context limit), prompts that go on keep to it too.
+TEST(Plan, PromptsThatGoOnKeepToTheirBudget) {
+  HarnessConfig c = PresetConfig("sarathi-serve");
+  c.scheduler.budget = "prefill-cap";
+  c.max_model_len = 16;
+  StepBed bed(c);
+  bed.Prefilling(12, 1);
+  bed.Prefilling(12, 2);
+  EXPECT_EQ(bed.Plan(), "0:1+11* 1:2+5");
+}
+
+// A whole prompt may exceed the budget up to the context limit, that limit itself included, as the step's only prompt.
+TEST(Plan, AWholePromptMayBeAsLongAsTheContext) {
+  HarnessConfig c = PresetConfig("accelgen-no-chunk", 8);
+  c.max_model_len = 16;
+  StepBed bed(c);
+  bed.Waiting(16, {.max_output_tokens = 1});
+  EXPECT_EQ(bed.Plan(), "0:0+16*");
+}
+
+// A sibling shares its first choice's blocks; where that one has just given them up, in this very plan and for this very sibling,
+// it computes the prompt itself.
+TEST(Plan, NobodyForksFromWhoHasJustGivenUp) {
+  for (const int32_t places : {2, 1}) {
+    HarnessConfig c = PresetConfig("fastserve");
+    c.scheduler.limits.policy.mlfq_quantum_tokens = 2;
+    c.max_num_seqs = places;
+    StepBed bed(c);
+    const SlotId first = bed.Decoding(6, 4);
+    const SlotId sibling = bed.Waiting(6, {.held = true});
+    bed.table().Unhold(sibling, first, 0);
+    EXPECT_EQ(bed.Plan(), places == 2 ? "0:9+1* 1:5+1* c1" : "!0 1:0+6*") << places;
+  }
+}
+
 // A sequence whose last token allowed is on its way has nothing left to compute.
 TEST(Plan, WhatIsInFlightIsNotPlannedAgain) {
   StepBed bed(PresetConfig("sarathi-serve", 64));
@@ -118,6 +165,19 @@ TEST(Watermark, IsKeptByEveryAdmission) {
       EXPECT_EQ(alone.Plan(), "0:0+39*") << admission << ": nobody runs who could want the blocks";
     }
   }
+}
+
+// A sibling shares the full blocks of its prompt, so it takes only one of the three free blocks here, and two must stay.
+TEST(Watermark, CountsWhatASiblingTakesItself) {
+  HarnessConfig c = PresetConfig("sarathi-serve", 64);
+  c.scheduler.limits.watermark = 0.3;
+  c.num_blocks = 6;
+  c.max_model_len = 24;
+  StepBed bed(c);
+  const SlotId first = bed.Decoding(6, 4);
+  const SlotId sibling = bed.Waiting(6, {.held = true});
+  bed.table().Unhold(sibling, first, 0);
+  EXPECT_EQ(bed.Plan(), "0:9+1* 1:5+1* c1");
 }
 
 // --- AccelGen's multi-resource admission ---
