@@ -72,6 +72,63 @@ TEST(Room, TheLastGivesUpItsOwn) {
   EXPECT_EQ(bed.Plan(), "!1 0:10+1*");
 }
 
+// The queue's first does not fit, the second would: it waits behind it all the same.
+TEST(Room, NobodyPassesTheFirstThatDoesNotFit) {
+  for (const char* composition : {"stall-free", "running-first", "decode-maximal", "exact-fill", "whole-prompt-hybrid"}) {
+    HarnessConfig c = PresetConfig("sarathi-serve", 64);
+    c.scheduler.composition = composition;
+    c.num_blocks = 4;
+    c.max_model_len = 16;
+    StepBed bed(c);
+    bed.Decoding(5, 1);
+    bed.Waiting(9);   // three blocks; two are free
+    bed.Waiting(1);
+    EXPECT_EQ(bed.Plan(), "0:5+1*") << composition;
+  }
+}
+
+// The next batch of a group ends where the queue's next does not fit, too.
+TEST(Room, ABatchEndsWithTheFirstThatDoesNotFit) {
+  KnownLengths predictor({5});
+  HarnessConfig c = PresetConfig("pia");
+  c.predictor = &predictor;
+  c.num_blocks = 4;
+  c.max_model_len = 16;
+  StepBed bed(c);
+  bed.Waiting(8);
+  bed.Waiting(9);
+  bed.Waiting(1);
+  EXPECT_EQ(bed.Plan(), "0:0+8*");
+}
+
+// --- prompts that a failed step left half done ---
+
+// They go on before anything starts, whole where prompts are whole: of a budget of 16 the first leaves 5, which is not all of the
+// second.
+TEST(Room, HalfDonePromptsGoOnWhole) {
+  for (const char* composition : {"prefill-first", "whole-prompt-hybrid", "request-level", "length-grouped"}) {
+    HarnessConfig c = PresetConfig("vllm-v0");
+    c.scheduler.composition = composition;
+    c.max_model_len = 16;
+    StepBed bed(c);
+    bed.Prefilling(12, 1);
+    bed.Prefilling(12, 2);
+    bed.Waiting(6);
+    EXPECT_EQ(bed.Plan(), "0:1+11*") << composition;
+  }
+}
+
+// Sarathi computes one prompt's chunk per step, whoever else is half done or waits.
+TEST(Room, DecodeMaximalTakesOneChunk) {
+  StepBed bed(PresetConfig("sarathi", 64));
+  bed.Prefilling(10, 4);
+  bed.Prefilling(10, 4);
+  bed.Waiting(3);
+  EXPECT_EQ(bed.Plan(), "0:4+6*");
+  EXPECT_EQ(bed.Plan(), "0:10+1* 1:4+6*");
+  EXPECT_EQ(bed.Plan(), "0:11+1* 1:10+1* 2:0+3*");
+}
+
 // --- room for newcomers: who outranks a running sequence takes its place (fastserve) ---
 
 // Three queues of 2, 4 and endless output tokens. Sequences of three tokens have sunk below any newcomer.
@@ -168,6 +225,32 @@ TEST(Room, AVictimInFlightGivesNothingYet) {
   bed.Waiting(4);
   bed.Fly(flying);
   EXPECT_EQ(bed.Plan(), "0:6+1*");
+}
+
+// ... and nobody else goes in its stead, for this newcomer or the next.
+TEST(Room, ADeferredVictimEndsTheSearch) {
+  HarnessConfig c = FeedbackQueue();
+  c.max_num_seqs = 3;
+  StepBed bed(c);
+  bed.Decoding(4, 3);
+  bed.Decoding(4, 3);
+  const SlotId flying = bed.Decoding(4, 3);
+  bed.Waiting(4);
+  bed.Waiting(4);
+  bed.Fly(flying);
+  EXPECT_EQ(bed.Plan(), "0:6+1* 1:6+1*");
+}
+
+// What must stay free (two blocks of eight) is missing too: the newcomer's two blocks are there, and one gives way all the same.
+TEST(Room, RoomIsMadeForTheWatermarkToo) {
+  HarnessConfig c = FeedbackQueue();
+  c.scheduler.limits.watermark = 0.25;
+  c.num_blocks = 8;
+  c.max_model_len = 16;
+  StepBed bed(c);
+  for (int i = 0; i < 3; ++i) bed.Decoding(4, 3);
+  bed.Waiting(4, {.max_output_tokens = 4});
+  EXPECT_EQ(bed.Plan(), "!2 0:6+1* 1:6+1* 3:0+4* out2");
 }
 
 // Newcomers are looked at as long as their prompts fit the budget: the second would need a place too, but its prompt does not

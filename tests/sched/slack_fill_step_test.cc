@@ -232,6 +232,46 @@ TEST(SlackFillStep, AVictimWasNotPassedOver) {
   EXPECT_EQ(bed.table().notes()[static_cast<size_t>(victim)].passed_over_ns, 0);
 }
 
+// Gamma (here 1 ms) from the least slack on, its end included, the candidate that fits best is chosen; beyond it the next in line
+// is cut to what is left.
+TEST(SlackFillStep, GammaIncludesItsEnd) {
+  for (const DurationNs beyond : {0, 1}) {
+    HarnessConfig c = Config(8);
+    c.scheduler.limits.policy.accelgen_gamma_s = 0.001;
+    SlackBed bed(c);
+    bed.Waiting(5, {.slo = {kHour, 0, 0}});
+    bed.Waiting(8, {.slo = {kHour + kMs + beyond, 0, 0}});
+    EXPECT_EQ(bed.Plan(), beyond == 0 ? "1:0+8*" : "0:0+5* 1:0+3") << beyond << " ns beyond";
+  }
+}
+
+// A prompt that goes on takes no more KV than there is: one block is free.
+TEST(SlackFillStep, AChunkIsCutToTheKvThatIsLeft) {
+  HarnessConfig c = Config(64);
+  c.num_blocks = 4;
+  c.max_model_len = 16;
+  SlackBed bed(c);
+  bed.Decoding(5, 1, {.max_output_tokens = 2});
+  bed.Prefilling(16, 3, {.max_output_tokens = 1});
+  EXPECT_EQ(bed.Plan(), "0:5+1* 1:3+5") << "one position is left in its block, and four in the free one";
+}
+
+// Whoever gets a share settles its job's slack, in whichever way it gets it: a decode, a prompt that goes on, one that starts.
+TEST(SlackFillStep, AShareIsSettledHoweverItIsGot) {
+  SlackBed bed(Config(64));
+  const Slo job{0, 0, kHour};
+  for (const SlotId slot : {bed.Decoding(4, 1, {.slo = job}), bed.Prefilling(8, 4, {.slo = job}), bed.Waiting(4, {.slo = job})}) {
+    EXPECT_EQ(bed.table().notes()[static_cast<size_t>(slot)].carry_ns, 0);
+  }
+  const std::string plan = bed.Plan(kMs);
+  ASSERT_EQ(bed.planned().num_tokens, 1 + 4 + 4) << plan;
+  for (const SlotId slot : {0, 1, 2}) {
+    const SequenceNote& note = bed.table().notes()[static_cast<size_t>(slot)];
+    EXPECT_EQ(note.carry_ns, note.jct_share_ns - (slot == 2 ? kMs : 0)) << "slot " << slot << ": its share, less what it waited";
+    EXPECT_GT(note.carry_ns, 0);
+  }
+}
+
 // Decodes that are not urgent run before prompts are chosen: of the 7 tokens that are left the second prompt takes all.
 TEST(SlackFillStep, DecodesRunBeforePromptsAreChosen) {
   SlackBed bed(Config(8));
