@@ -214,6 +214,10 @@ TEST(HybridModel, AWindowBoundsTheContext) {
   p.operators.adds = 0;
   p.operators.alone = 1;
   EXPECT_EQ(p.Make().StepTimeNs(Of({{{1023, 31}}})), 5 * (31 + 63));
+  // A long chunk alone: its first piece alone, and what the rest adds.
+  p.operators.alone = 5;
+  p.operators.adds = 1;
+  EXPECT_EQ(p.Make().StepTimeNs(Of({{{1023, 127}}})), std::llround(5 * (63 + 63) * (5 + 64 / 63.0)));
 }
 
 // Five layers on two stages: three and two. The first has the embedding, the host's time and the swaps, the last the head.
@@ -241,6 +245,10 @@ TEST(HybridModel, Stages) {
   EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32) << "eight devices share a group";
   p.device.group = 1;
   EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32 * 5);
+  p.device.group = 2;
+  EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32) << "both stages are in one group";
+  p.deployment.tp = 2;
+  EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32 * 5) << "two devices to a stage are not";
   p.deployment.pp = 1;
   EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 0);
 }
@@ -264,6 +272,7 @@ TEST(HybridModel, FlopsAndBytes) {
     const StepShape s = Of(step);
     EXPECT_NEAR(m.StepFlops(s), 5 * (2 * layer * 13 + 4 * 32 * (10 * (20 + 5.5) + 90)) + 2 * 1600 * 4, 1e-6);
     EXPECT_NEAR(m.StepBytes(s), 5 * (layer * 2 + 2 * 8 * 2 * (90 + 30)) + 1600 * 2, 1e-6);
+    EXPECT_NEAR(m.StepBytes(Of({{{20, 10}}, 3, 90, 1})), 5 * (layer * 2 + 2 * 8 * 2 * (90 + 30)) + 1600 * 2, 1e-6);
     EXPECT_NEAR(m.StepBytes(Of({{{20, 10}}, 3, 90, 0})), 5 * (layer * 2 + 2 * 8 * 2 * (90 + 30)), 1e-6) << "no row, no head";
   }
 }

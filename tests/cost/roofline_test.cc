@@ -41,6 +41,12 @@ TEST(Roofline, TilesAndSplits) {
   EXPECT_NEAR(TiledGemmNs(Round(), kBf16, 1, 1000, 2048, true), 2.0 * 64 * 64 * 2048 / sm_flops * 1e9 / 4 + 1000, 1e-6);
 }
 
+// Splits need room too: of 40 tiles of 64 x 64 a quarter each would be two waves. 20 of 64 x 128 at 0.8, cut into four, fit in one.
+TEST(Roofline, SplitsFillTheDeviceAndNoMore) {
+  const double tile_ns = 2.0 * 64 * 128 * 2048 / (1e14 / 100 * 0.8 * 0.8) * 1e9;
+  EXPECT_NEAR(TiledGemmNs(Round(), kBf16, 1, 2560, 2048, true), tile_ns / 4 + 1000, 1e-6);
+}
+
 // A large product: 40 x 20 tiles of 128 x 256 make eight full waves.
 TEST(Roofline, WholeWaves) {
   const double tile_ns = 2.0 * 128 * 256 * 8192 / (1e14 / 100 * 0.8) * 1e9;
@@ -91,6 +97,7 @@ TEST(Network, ARingInsideAGroup) {
 TEST(Network, RingsOverGroups) {
   const double inside = 6 * 700 + 1.5 * 3e6 / 0.75e11 * 1e9;
   EXPECT_NEAR(RingAllReduceNs(Round(), 3e6, 8), 2000 + inside + 2 * 3000 + 3e6 / (0.75 * 2e10) * 1e9, 1e-6);
+  EXPECT_EQ(RingAllReduceNs(Round(), 3e6, 6), RingAllReduceNs(Round(), 3e6, 8)) << "a group that is not full is one all the same";
   EXPECT_NEAR(RingAllReduceNs(Round(), 3e6, 16), 2000 + inside + 6 * 10000 + 1.5 * 0.75e6 / (0.75 * 1e10) * 1e9, 1e-3);
   DeviceSpec eight = Round();
   eight.group = 8;

@@ -253,6 +253,17 @@ TEST(Room, RoomIsMadeForTheWatermarkToo) {
   EXPECT_EQ(bed.Plan(), "!2 0:6+1* 1:6+1* 3:0+4* out2");
 }
 
+TEST(Room, RoomIsMadeForTheWatermarkWhereOneRuns) {
+  HarnessConfig c = FeedbackQueue();
+  c.scheduler.limits.watermark = 0.25;
+  c.num_blocks = 4;
+  c.max_model_len = 16;
+  StepBed bed(c);
+  bed.Decoding(4, 3);
+  bed.Waiting(4, {.max_output_tokens = 4});   // its two blocks are free, but one must stay while another runs
+  EXPECT_EQ(bed.Plan(), "!0 1:0+4* out2");
+}
+
 // Newcomers are looked at as long as their prompts fit the budget: the second would need a place too, but its prompt does not
 // fit this step, so only one running sequence gives way.
 TEST(Room, NobodyGivesWayForAPromptThatTheBudgetExcludes) {
