@@ -1,5 +1,5 @@
-// The numerical parts of the cost model by hand: the grid that tabulates operators, the table of counts, and the fit that keeps
-// coefficients non-negative.
+// The numerical parts of the cost model by hand: the grid that tabulates operators, the table of counts, and the fit
+// that keeps coefficients non-negative.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +17,8 @@ TEST(LogGrid, APlaneIsExact) {
   LogGrid grid(100, 1000);
   EXPECT_EQ(grid.Fill([](double r, double c) { return 7 + 3 * r + 5 * c; }), 0);
   for (const double r : {0.0, 1.0, 17.0, 100.0, 333.0}) {
-    for (const double c : {0.0, 2.5, 64.0, 1000.0, 54321.0}) EXPECT_NEAR(grid.At(r, c), 7 + 3 * r + 5 * c, 1e-6) << r << " " << c;
+    for (const double c : {0.0, 2.5, 64.0, 1000.0, 54321.0})
+      EXPECT_NEAR(grid.At(r, c), 7 + 3 * r + 5 * c, 1e-6) << r << " " << c;
   }
 }
 
@@ -48,7 +49,8 @@ TEST(LogGrid, NodesOfAnAxis) {
 // One value per count; beyond the last with the slope over the second half; raised where it would fall.
 TEST(CountTable, GoesOnWithTheSlopeOfItsSecondHalf) {
   CountTable table;
-  table.Fill(8, [](int64_t i) { return i <= 4 ? 100.0 * static_cast<double>(i) : 400 + 10 * static_cast<double>(i - 4); });
+  table.Fill(8,
+             [](int64_t i) { return i <= 4 ? 100.0 * static_cast<double>(i) : 400 + 10 * static_cast<double>(i - 4); });
   EXPECT_EQ(table.last(), 8);
   EXPECT_EQ(table.At(3), 300);
   EXPECT_EQ(table.At(8), 440);
@@ -57,7 +59,8 @@ TEST(CountTable, GoesOnWithTheSlopeOfItsSecondHalf) {
   EXPECT_EQ(table.At(3), 50);
 }
 
-std::vector<double> Fit(const std::vector<double>& rows, const std::vector<double>& targets, std::vector<double> weights = {}) {
+std::vector<double> Fit(const std::vector<double>& rows, const std::vector<double>& targets,
+                        std::vector<double> weights = {}) {
   if (weights.empty()) weights.assign(targets.size(), 1);
   return NonNegativeLeastSquares(rows, targets, weights, rows.size() / targets.size());
 }
@@ -78,8 +81,8 @@ TEST(NonNegativeFit, SmallCasesByHand) {
   EXPECT_EQ(x[1], 0);
 }
 
-// The conditions of the optimum, on random problems whose unbounded solutions have negative parts: nothing is negative, the error
-// is level along what is free, and rises along what is bound.
+// The conditions of the optimum, on random problems whose unbounded solutions have negative parts: nothing is negative,
+// the error is level along what is free, and rises along what is bound.
 TEST(NonNegativeFit, RandomProblemsMeetTheConditionsOfTheOptimum) {
   int bound = 0, free = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
@@ -99,7 +102,8 @@ TEST(NonNegativeFit, RandomProblemsMeetTheConditionsOfTheOptimum) {
       }
       EXPECT_GE(x[a], 0) << "seed " << seed;
       if (x[a] > 0) {
-        EXPECT_NEAR(falls, 0, 1e-6) << "seed " << seed << ": x[" << a << "] = " << x[a] << " is not where the error is least";
+        EXPECT_NEAR(falls, 0, 1e-6) << "seed " << seed << ": x[" << a << "] = " << x[a]
+                                    << " is not where the error is least";
       } else {
         EXPECT_LE(falls, 1e-6) << "seed " << seed << ": x[" << a << "] is held at 0 for nothing";
       }

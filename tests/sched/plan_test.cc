@@ -42,7 +42,8 @@ TEST(Plan, CountsADecodeThatBeginsABlock) {
   EXPECT_EQ(bed.planned().logit_rows, 1);
 }
 
-// A chunk that does not end its prompt samples nothing and has no row of logits; with prompt logprobs it has all of its own.
+// A chunk that does not end its prompt samples nothing and has no row of logits; with prompt logprobs it has all of its
+// own.
 TEST(Plan, AChunkInTheMiddleHasNoRows) {
   StepBed bed(PresetConfig("sarathi-serve", 9));
   bed.Waiting(6, {.prompt_logprobs = true});
@@ -116,8 +117,8 @@ TEST(Plan, AWholePromptMayBeAsLongAsTheContext) {
   EXPECT_EQ(bed.Plan(), "0:0+16*");
 }
 
-// A sibling shares its first choice's blocks; where that one has just given them up, in this very plan and for this very sibling,
-// it computes the prompt itself.
+// A sibling shares its first choice's blocks; where that one has just given them up, in this very plan and for this
+// very sibling, it computes the prompt itself.
 TEST(Plan, NobodyForksFromWhoHasJustGivenUp) {
   for (const int32_t places : {2, 1}) {
     HarnessConfig c = PresetConfig("fastserve");
@@ -142,10 +143,11 @@ TEST(Plan, WhatIsInFlightIsNotPlannedAgain) {
 
 // --- what must stay free (--watermark), a share of all blocks, rounded up ---
 
-// Ten blocks, of which 21 % are three; one is held by the decode. A prompt may leave three free and not fewer, unless nobody runs.
+// Ten blocks, of which 21 % are three; one is held by the decode. A prompt may leave three free and not fewer, unless
+// nobody runs.
 TEST(Watermark, IsKeptByEveryAdmission) {
   for (const char* admission : {"chunk-fits", "prompt-fits", "max-length", "predicted-length", "multi-resource"}) {
-    for (const int32_t prompt : {24, 28}) {   // six blocks, seven
+    for (const int32_t prompt : {24, 28}) {  // six blocks, seven
       KnownLengths predictor({1});
       HarnessConfig c = PresetConfig(std::string(admission) == "predicted-length" ? "s3" : "sarathi-serve", 64);
       c.scheduler.admission = admission;
@@ -167,7 +169,8 @@ TEST(Watermark, IsKeptByEveryAdmission) {
   }
 }
 
-// A sibling shares the full blocks of its prompt, so it takes only one of the three free blocks here, and two must stay.
+// A sibling shares the full blocks of its prompt, so it takes only one of the three free blocks here, and two must
+// stay.
 TEST(Watermark, CountsWhatASiblingTakesItself) {
   HarnessConfig c = PresetConfig("sarathi-serve", 64);
   c.scheduler.limits.watermark = 0.3;
@@ -197,7 +200,8 @@ TEST(MultiResource, LeavesABlockForEachThatRuns) {
   }
 }
 
-// A chunk takes its own blocks, and leaves those that the rest of its prompt will want: 8 of 21 tokens are two, the rest four.
+// A chunk takes its own blocks, and leaves those that the rest of its prompt will want: 8 of 21 tokens are two, the
+// rest four.
 TEST(MultiResource, LeavesWhatTheRestOfThePromptWants) {
   for (const int64_t blocks : {7, 8}) {
     HarnessConfig c = PresetConfig("sarathi-serve", 9);
@@ -205,7 +209,7 @@ TEST(MultiResource, LeavesWhatTheRestOfThePromptWants) {
     c.num_blocks = blocks;
     c.max_model_len = 28;
     StepBed bed(c);
-    bed.Decoding(2, 1);                             // one block, and one more is left for it
+    bed.Decoding(2, 1);  // one block, and one more is left for it
     bed.Waiting(21, {.max_output_tokens = 1});
     EXPECT_EQ(bed.Plan(), blocks == 8 ? "0:2+1* 1:0+8" : "0:2+1*") << blocks;
   }
@@ -218,7 +222,7 @@ TEST(MultiResource, SetsAllAsideForWhoWasPreempted) {
   c.num_blocks = 8;
   c.max_model_len = 32;
   StepBed bed(c);
-  const SlotId back = bed.Preempted(19, 1);         // twenty tokens: five blocks
+  const SlotId back = bed.Preempted(19, 1);  // twenty tokens: five blocks
   EXPECT_EQ(bed.Plan(), "0:0+8");
   EXPECT_EQ(bed.kv().blocks_held(back) + bed.kv().blocks_reserved(back), 5);
 }
@@ -231,7 +235,7 @@ TEST(MultiResource, AnUrgentStartDisregardsOthers) {
     c.num_blocks = 3;
     c.max_model_len = 12;
     StepBed bed(c);
-    StepRecord step;                                // T_max = 1 ns, L_c = 8
+    StepRecord step;  // T_max = 1 ns, L_c = 8
     step.step = 0;
     step.end_ns = 1;
     step.prefill_tokens = 8;
@@ -245,8 +249,8 @@ TEST(MultiResource, AnUrgentStartDisregardsOthers) {
 
 // --- S3 ---
 
-// Twelve tokens at most: classes of two (a tenth, rounded up). A prediction of three is reserved as four, behind a prompt of five;
-// predicted again after it outgrew that: six, reserved as six.
+// Twelve tokens at most: classes of two (a tenth, rounded up). A prediction of three is reserved as four, behind a
+// prompt of five; predicted again after it outgrew that: six, reserved as six.
 TEST(PredictedLength, ReservesTheUpperEndOfTheClass) {
   KnownLengths predictor({3});
   HarnessConfig c = PresetConfig("s3", 64);
