@@ -199,7 +199,8 @@ TEST(CostModel, SplitsAtTheirLimits) {
   // 232 query heads and 8 KV heads: 29 divides the one, and neither divides nor is a multiple of the other.
   const auto odd = CostModel::Create(Of("falcon-180b", "h100", 29));
   ASSERT_FALSE(odd.ok());
-  EXPECT_NE(odd.status().message().find("--tp 29 neither divides nor is a multiple of the 8 KV heads"), std::string::npos)
+  EXPECT_NE(odd.status().message().find("--tp 29 neither divides nor is a multiple of the 8 KV heads"),
+            std::string::npos)
       << odd.status().message();
   const auto none = CostModel::Create(Of("llama-2-7b", "h100", 1, 0));
   ASSERT_FALSE(none.ok());

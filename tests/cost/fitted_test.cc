@@ -150,16 +150,19 @@ TEST_F(FittedTest, AnotherGeometryScalesWithItsWork) {
 // A curve behind more context that was measured faster is noise: what was measured behind less holds.
 TEST_F(FittedTest, MoreContextIsNeverFaster) {
   const Coefficients c = *ParseCoefficients(
-      "tactus-cost 1\nprefill_alone 32 8 128 bfloat16 0: 16:10 1024:200\nprefill_alone 32 8 128 bfloat16 4096: 16:9 1024:150\n",
+      "tactus-cost 1\nprefill_alone 32 8 128 bfloat16 0: 16:10 1024:200\nprefill_alone 32 8 128 bfloat16 4096: 16:9 "
+      "1024:150\n",
       "made-up.cost");
   EXPECT_NEAR(MakeFitted(device_, c, {}, MakeRoofline(device_))->PrefillAloneNs(shape_, 1024, 2048), 200e3, 1e-3);
 }
 
-// Which of several geometries stands for a model's: by KV heads, queries per KV head and head size, whatever the order of lines.
+// Which of several geometries stands for a model's: by KV heads, queries per KV head and head size, whatever the order
+// of lines.
 TEST_F(FittedTest, TheNearestGeometryAnswers) {
   const Coefficients c = *ParseCoefficients(
       "tactus-cost 1\nprefill_alone 32 32 128 bfloat16 0: 16:1\nprefill_alone 32 8 64 bfloat16 0: 16:2\n"
-      "prefill_alone 32 8 128 bfloat16 0: 16:3\nprefill_alone 64 8 128 bfloat16 0: 16:4\nprefill_alone 4 1 128 bfloat16 0: 16:5\n",
+      "prefill_alone 32 8 128 bfloat16 0: 16:3\nprefill_alone 64 8 128 bfloat16 0: 16:4\nprefill_alone 4 1 128 "
+      "bfloat16 0: 16:5\n",
       "made-up.cost");
   const auto fitted = MakeFitted(device_, c, {}, MakeRoofline(device_));
   EXPECT_NEAR(fitted->PrefillBaseNs({32, 32, 128, 2}), 1e3, 1e-6);
@@ -173,15 +176,16 @@ TEST_F(FittedTest, TheNearestGeometryAnswers) {
 // Curves are sorted by where they were measured, so the file's lines may stand in any order.
 TEST_F(FittedTest, LinesStandInAnyOrder) {
   const Coefficients c = *ParseCoefficients(
-      "tactus-cost 1\ndecode 32 8 128 bfloat16 64: 16:.05 4096:.8\ndecode 32 8 128 bfloat16 1: 16:.001 4096:.5\n", "made-up.cost");
+      "tactus-cost 1\ndecode 32 8 128 bfloat16 64: 16:.05 4096:.8\ndecode 32 8 128 bfloat16 1: 16:.001 4096:.5\n",
+      "made-up.cost");
   const auto fitted = MakeFitted(device_, c, {}, MakeRoofline(device_));
   for (const double batch : {1.0, 30.0, 64.0, 200.0}) {
     EXPECT_EQ(fitted->DecodeNs(shape_, batch, 1000), fitted_->DecodeNs(shape_, batch, 1000)) << batch;
   }
 }
 
-// An fp8 cache has curves of its own where they were measured; elsewhere 16 bits' efficiencies at half the bytes. One knot stands
-// for all contexts below it.
+// An fp8 cache has curves of its own where they were measured; elsewhere 16 bits' efficiencies at half the bytes. One
+// knot stands for all contexts below it.
 TEST_F(FittedTest, AnFp8CacheHasCurvesOfItsOwnOrHalfTheBytes) {
   const AttentionShape fp8{32, 8, 128, 1};
   EXPECT_NEAR(fitted_->DecodeNs(fp8, 64, 4096), fitted_->DecodeNs(shape_, 64, 4096) / 2, 1e-6);
@@ -219,8 +223,8 @@ TEST_F(FittedTest, CoverageNamesTheEndsOfWhatWasMeasured) {
   EXPECT_FALSE(fitted_->Coverage(bf16_, shape_, 16).all_reduce) << "beyond the group the ring formula answers";
 }
 
-// Four devices are as far from two as from eight: the smaller table answers, scaled as the ring formula scales. Six are nearer
-// to eight. Beyond the table's last size time is in proportion to the bytes.
+// Four devices are as far from two as from eight: the smaller table answers, scaled as the ring formula scales. Six are
+// nearer to eight. Beyond the table's last size time is in proportion to the bytes.
 TEST_F(FittedTest, AllReduceOfAnotherCountIsScaledFromTheNearest) {
   const auto ring = MakeRoofline(device_);
   EXPECT_NEAR(fitted_->AllReduceNs(1024, 4), 5e3 * ring->AllReduceNs(1024, 4) / ring->AllReduceNs(1024, 2), 1e-6);
@@ -228,7 +232,8 @@ TEST_F(FittedTest, AllReduceOfAnotherCountIsScaledFromTheNearest) {
   EXPECT_NEAR(fitted_->AllReduceNs(4 * 1048576, 2), 4 * 30e3, 1e-6);
   EXPECT_NEAR(fitted_->SendNs(4 * 1048576, false), 4 * 20e3, 1e-6);
   EXPECT_EQ(fitted_->SendNs(1024, true), ring->SendNs(1024, true));
-  EXPECT_EQ(fitted_->AllReduceNs(1024, 9), ring->AllReduceNs(1024, 9)) << "the tables were measured inside one group of 8";
+  EXPECT_EQ(fitted_->AllReduceNs(1024, 9), ring->AllReduceNs(1024, 9))
+      << "the tables were measured inside one group of 8";
 }
 
 // A measured time below what it takes to read the chunk's KV once is not believed, unless there is no context to read.
@@ -258,7 +263,7 @@ TEST_F(FittedTest, TheNearestGeometryBesideAChunk) {
       "x");
   const auto shared = MakeFitted(device_, coefficients_, rows, MakeRoofline(device_));
   const double more = fitted_->DecodeNs(shape_, 8, 4096) - fitted_->DecodeNs(shape_, 1, 16);
-  EXPECT_NEAR(shared->DecodeBesideChunkNs(shape_, 8, 4096), 3 * more, 1e-3);   // of those with 4 queries per head
+  EXPECT_NEAR(shared->DecodeBesideChunkNs(shape_, 8, 4096), 3 * more, 1e-3);  // of those with 4 queries per head
 }
 
 TEST_F(FittedTest, DecodesBesideAChunkSlowDownAsMeasured) {
@@ -302,8 +307,10 @@ TEST(CoefficientFile, FaultsAreNamedByLine) {
 
 TEST(CoefficientFile, WhatIsAllowed) {
   const Coefficients c = *ParseCoefficients(
-      "tactus-cost 1  # the version\nsource one # two\nsource three\nfloor_us 0\nbackend vllm # ours\nerror gemm shape median 0 p90 0 rows 0\n"
-      "elementwise add 0 1000\nallreduce 2 0:1\n", "f.cost");
+      "tactus-cost 1  # the version\nsource one # two\nsource three\nfloor_us 0\nbackend vllm # ours\nerror gemm shape "
+      "median 0 p90 0 rows 0\n"
+      "elementwise add 0 1000\nallreduce 2 0:1\n",
+      "f.cost");
   EXPECT_EQ(c.source, "one # two; three") << "free text may hold a '#'";
   EXPECT_EQ(c.floor_us, 0);
   EXPECT_EQ(c.backend, "vllm");

@@ -93,16 +93,18 @@ TEST(Registry, WindowsAndNormsOfAConfigFile) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "cost_registry_windows";
   std::filesystem::create_directories(folder);
   const auto read = [&folder](const std::string& type, const std::string& more) {
-    std::ofstream(folder / "config.json") << R"({"architectures": [")" << type
-                                          << R"("], "hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 8,
+    std::ofstream(folder / "config.json")
+        << R"({"architectures": [")" << type
+        << R"("], "hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 8,
       "num_key_value_heads": 2, "num_hidden_layers": 4, "vocab_size": 1000, "max_position_embeddings": 2048, "rms_norm_eps": 1e-5)"
-                                          << more << "}";
+        << more << "}";
     const Result<ModelSpec> m = FindModel(folder.string());
     EXPECT_TRUE(m.ok()) << m.status().message();
     return m.ok() ? *m : ModelSpec();
   };
   EXPECT_EQ(read("MistralForCausalLM", R"(, "model_type": "mistral", "sliding_window": 256)").window, 256);
-  const std::string qwen = R"(, "model_type": "qwen2", "sliding_window": 256, "use_sliding_window": true, "max_window_layers": )";
+  const std::string qwen =
+      R"(, "model_type": "qwen2", "sliding_window": 256, "use_sliding_window": true, "max_window_layers": )";
   EXPECT_EQ(read("Qwen2ForCausalLM", qwen + "0").window, 256);
   EXPECT_EQ(read("Qwen2ForCausalLM", qwen + "2").window, 0);
   EXPECT_FALSE(read("Qwen2ForCausalLM", qwen + "2").qk_norm);

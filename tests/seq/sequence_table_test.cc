@@ -99,18 +99,18 @@ TEST(SequenceTable, RecomputedTokensAreCountedOnce) {
   t.Preempt(s, 1);
   t.Admit(s, 0);
   EXPECT_EQ(t.recomputed_tokens(s), 8);
-  t.Preempt(s, 2);                    // before it has computed anything: nothing is lost
+  t.Preempt(s, 2);  // before it has computed anything: nothing is lost
   t.Admit(s, 0);
   EXPECT_EQ(t.recomputed_tokens(s), 8);
   t.PlanItem(s, 9, true, 1, false);
   t.CommitItem(s, 9, 1);
-  t.Preempt(s, 3, 7);                 // seven positions are in host memory
+  t.Preempt(s, 3, 7);  // seven positions are in host memory
   EXPECT_EQ(t.columns().computed_committed[s], 7);
   EXPECT_EQ(t.columns().computed_planned[s], 7);
   t.Admit(s, 7);
   EXPECT_EQ(t.recomputed_tokens(s), 8 + 2);
   t.Preempt(s, 4);
-  t.Admit(s, 9);                      // more is found than was lost
+  t.Admit(s, 9);  // more is found than was lost
   EXPECT_EQ(t.recomputed_tokens(s), 8 + 2);
 }
 
@@ -147,7 +147,8 @@ TEST(SequenceTable, ASlotStartsAfresh) {
   EXPECT_EQ(t.CheckIntegrity(), "");
 }
 
-// A sibling waits unseen until its first choice has the prompt; then it queues from that moment on, and knows whom to fork from.
+// A sibling waits unseen until its first choice has the prompt; then it queues from that moment on, and knows whom to
+// fork from.
 TEST(SequenceTable, HeldUntilItMayFork) {
   SequenceTable t(2);
   const SlotId first = t.Add(Spec(8, 4), 0);
