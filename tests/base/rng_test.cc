@@ -61,12 +61,13 @@ TEST(Rng, TheUpperHalvesCount) {
   EXPECT_NE(a, UniformAt(42, 1, 1000 + upper));
 }
 
-// Philox's first answer for an all-zero key and counter: its first two words, the low one first, and the upper 53 bits of them.
+// Philox's first answer for an all-zero key and counter: its first two words, the low one first, and the upper 53 bits
+// of them.
 TEST(Rng, WhatIsMadeOfTheBits) {
   Rng rng(0, 0);
   EXPECT_EQ(rng.Next64(), 0xe169c58d6627e8d5ULL);
   EXPECT_EQ(UniformAt(0, 0, 0), static_cast<double>(0xe169c58d6627e8d5ULL >> 11) / 9007199254740992.0);
-  EXPECT_EQ(Rng(0, 0).UniformInt(10, 19), 10 + 8);   // 0.88 of ten
+  EXPECT_EQ(Rng(0, 0).UniformInt(10, 19), 10 + 8);  // 0.88 of ten
   EXPECT_EQ(Rng(0, 0).UniformInt(5, 5), 5);
   EXPECT_EQ(Rng(0, 0).UniformInt(std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()),
             static_cast<int64_t>(0xe169c58d6627e8d5ULL));

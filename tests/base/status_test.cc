@@ -13,7 +13,8 @@ namespace {
 TEST(Status, SaysWhatItIsAndWhichOption) {
   EXPECT_EQ(Status().ToString(), "ok");
   EXPECT_EQ(Status(StatusCode::kNotFound, "no model").ToString(), "not found: no model");
-  EXPECT_EQ(InvalidArgument("--tp 3 does not divide", "tp").ToString(), "invalid argument: --tp 3 does not divide (tp)");
+  EXPECT_EQ(InvalidArgument("--tp 3 does not divide", "tp").ToString(),
+            "invalid argument: --tp 3 does not divide (tp)");
 }
 
 TEST(Status, EveryCodeHasAName) {
@@ -43,7 +44,8 @@ TEST(FinishReason, EveryReasonHasAName) {
 
 // A broken invariant names the place, the expression and what the caller adds; the hook hears it first, once.
 TEST(CheckDeathTest, ABrokenInvariantIsReportedAndStops) {
-  EXPECT_DEATH(TACTUS_CHECK_MSG(1 + 1 == 3, "sums are off"), "status_test.cc:[0-9]+: broken invariant: 1 \\+ 1 == 3: sums are off");
+  EXPECT_DEATH(TACTUS_CHECK_MSG(1 + 1 == 3, "sums are off"),
+               "status_test.cc:[0-9]+: broken invariant: 1 \\+ 1 == 3: sums are off");
   EXPECT_DEATH(TACTUS_CHECK(1 + 1 == 3), "broken invariant: 1 \\+ 1 == 3\n");
   EXPECT_DEATH(
       {

@@ -159,6 +159,54 @@ TEST(CostModel, BadDeploymentsAreRefusedWithTheNumbers) {
   EXPECT_NE(refusal(d).find("roofline"), std::string::npos);
 }
 
+// What a backend's host code adds to each step, unless the deployment says how much it is.
+TEST(CostModel, HostTimeOfTheBackends) {
+  const Step one{{}, 1, 100, 1};
+  const auto with = [&one](const std::string& backend, DurationNs overhead_ns) {
+    Deployment d = Of("llama-2-7b", "a100");
+    d.source = "roofline";
+    d.backend = backend;
+    d.cpu_overhead_ns = overhead_ns;
+    return Make(d)->StepTimeNs(one.shape());
+  };
+  const DurationNs none = with("", 0);
+  EXPECT_EQ(with("", -1), none + 50'000);
+  EXPECT_EQ(with("vllm", -1), none + 500'000);
+  EXPECT_EQ(with("sglang", -1), none + 100'000);
+  EXPECT_EQ(with("trtllm", -1), none + 100'000);
+  EXPECT_EQ(with("vllm", 7'000), none + 7'000);
+  EXPECT_EQ(with("vllm", 0), none);
+}
+
+// Four devices to a node instead of eight, or another network, change what eight devices pay for their all-reduces.
+TEST(CostModel, NodesAndNetworkOfTheDeployment) {
+  const Step step{{{0, 512}}, 0, 0, 1};
+  const auto ns = [&step](int32_t per_node, double gbytes) {
+    Deployment d = Of("llama-2-7b", "h100", 16);
+    d.source = "roofline";
+    d.devices_per_node = per_node;
+    d.network_gbytes_per_s = gbytes;
+    return Make(d)->StepTimeNs(step.shape());
+  };
+  EXPECT_EQ(ns(0, 0), ns(8, 50)) << "an H100 is one of eight, with 50 GB/s between them";
+  EXPECT_GT(ns(4, 0), ns(0, 0));
+  EXPECT_LT(ns(16, 0), ns(0, 0));
+  EXPECT_GT(ns(0, 25), ns(0, 0));
+}
+
+TEST(CostModel, SplitsAtTheirLimits) {
+  EXPECT_TRUE(CostModel::Create(Of("llama-2-7b", "h100", 1, 32)).ok()) << "a stage per layer";
+  // 232 query heads and 8 KV heads: 29 divides the one, and neither divides nor is a multiple of the other.
+  const auto odd = CostModel::Create(Of("falcon-180b", "h100", 29));
+  ASSERT_FALSE(odd.ok());
+  EXPECT_NE(odd.status().message().find("--tp 29 neither divides nor is a multiple of the 8 KV heads"),
+            std::string::npos)
+      << odd.status().message();
+  const auto none = CostModel::Create(Of("llama-2-7b", "h100", 1, 0));
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.status().param(), "pp");
+}
+
 TEST(CostModel, KvPlanHoldsWhatTheMemoryLeaves) {
   const auto m = Make(Of("llama-2-7b", "a100"));
   const auto plan = m->PlanKv(0.9, 16, 2048);

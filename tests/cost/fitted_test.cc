@@ -124,8 +124,107 @@ TEST_F(FittedTest, NetworksAndSmallOperatorsAreReadFromTheFile) {
             MakeRoofline(device_)->ElementwiseNs(Elementwise::kRope, 1e6));
 }
 
-// Four devices are as far from two as from eight: the smaller table answers, scaled as the ring formula scales. Six are nearer
-// to eight. Beyond the table's last size time is in proportion to the bytes.
+// Below the first knot times stay at its own.
+TEST_F(FittedTest, BelowTheFirstKnot) {
+  EXPECT_NEAR(fitted_->AllReduceNs(10, 2), 5e3, 1e-6);
+  EXPECT_NEAR(fitted_->SendNs(10, false), 4e3, 1e-6);
+  const double token_ns = 2 * 8 * 128 * 2 / device_.bandwidth * 1e9;
+  EXPECT_NEAR(fitted_->DecodeNs(shape_, 1, 4), 16 * token_ns / 0.001, 1e-6);
+  EXPECT_NEAR(fitted_->DecodeNs(shape_, 0.5, 4096), 4096 * token_ns / 0.5, 1e-6);
+}
+
+// Beyond the longest chunk in proportion to the roofline: at twice the tokens four times the pairs.
+TEST_F(FittedTest, BeyondTheLongestChunk) {
+  EXPECT_NEAR(fitted_->PrefillAloneNs(shape_, 2048, 0), 4 * 200e3, 1e-3);
+  const double roofline = 4.0 * 32 * 128 * 2048 * 1024 / device_.bf16_flops * 1e9;
+  EXPECT_NEAR(fitted_->PrefillAddsNs(shape_, 2048, 0), roofline / 0.4, 1e-3);
+}
+
+// Twice the heads: what a chunk adds doubles, and of a chunk alone what exceeds the kernel's least time.
+TEST_F(FittedTest, AnotherGeometryScalesWithItsWork) {
+  const AttentionShape twice{64, 16, 128, 2};
+  EXPECT_NEAR(fitted_->PrefillAddsNs(twice, 1024, 0), 2 * fitted_->PrefillAddsNs(shape_, 1024, 0), 1e-3);
+  EXPECT_NEAR(fitted_->PrefillAloneNs(twice, 1024, 0), 10e3 + 2 * (200e3 - 10e3), 1e-3);
+}
+
+// A curve behind more context that was measured faster is noise: what was measured behind less holds.
+TEST_F(FittedTest, MoreContextIsNeverFaster) {
+  const Coefficients c = *ParseCoefficients(
+      "tactus-cost 1\nprefill_alone 32 8 128 bfloat16 0: 16:10 1024:200\nprefill_alone 32 8 128 bfloat16 4096: 16:9 "
+      "1024:150\n",
+      "made-up.cost");
+  EXPECT_NEAR(MakeFitted(device_, c, {}, MakeRoofline(device_))->PrefillAloneNs(shape_, 1024, 2048), 200e3, 1e-3);
+}
+
+// Which of several geometries stands for a model's: by KV heads, queries per KV head and head size, whatever the order
+// of lines.
+TEST_F(FittedTest, TheNearestGeometryAnswers) {
+  const Coefficients c = *ParseCoefficients(
+      "tactus-cost 1\nprefill_alone 32 32 128 bfloat16 0: 16:1\nprefill_alone 32 8 64 bfloat16 0: 16:2\n"
+      "prefill_alone 32 8 128 bfloat16 0: 16:3\nprefill_alone 64 8 128 bfloat16 0: 16:4\nprefill_alone 4 1 128 "
+      "bfloat16 0: 16:5\n",
+      "made-up.cost");
+  const auto fitted = MakeFitted(device_, c, {}, MakeRoofline(device_));
+  EXPECT_NEAR(fitted->PrefillBaseNs({32, 32, 128, 2}), 1e3, 1e-6);
+  EXPECT_NEAR(fitted->PrefillBaseNs({32, 8, 64, 2}), 2e3, 1e-6);
+  EXPECT_NEAR(fitted->PrefillBaseNs({32, 8, 128, 2}), 3e3, 1e-6);
+  EXPECT_NEAR(fitted->PrefillBaseNs({28, 7, 128, 2}), 3e3, 1e-6);
+  EXPECT_NEAR(fitted->PrefillBaseNs({64, 8, 128, 2}), 4e3, 1e-6);
+  EXPECT_NEAR(fitted->PrefillBaseNs({5, 1, 128, 2}), 5e3, 1e-6);
+}
+
+// Curves are sorted by where they were measured, so the file's lines may stand in any order.
+TEST_F(FittedTest, LinesStandInAnyOrder) {
+  const Coefficients c = *ParseCoefficients(
+      "tactus-cost 1\ndecode 32 8 128 bfloat16 64: 16:.05 4096:.8\ndecode 32 8 128 bfloat16 1: 16:.001 4096:.5\n",
+      "made-up.cost");
+  const auto fitted = MakeFitted(device_, c, {}, MakeRoofline(device_));
+  for (const double batch : {1.0, 30.0, 64.0, 200.0}) {
+    EXPECT_EQ(fitted->DecodeNs(shape_, batch, 1000), fitted_->DecodeNs(shape_, batch, 1000)) << batch;
+  }
+}
+
+// An fp8 cache has curves of its own where they were measured; elsewhere 16 bits' efficiencies at half the bytes. One
+// knot stands for all contexts below it.
+TEST_F(FittedTest, AnFp8CacheHasCurvesOfItsOwnOrHalfTheBytes) {
+  const AttentionShape fp8{32, 8, 128, 1};
+  EXPECT_NEAR(fitted_->DecodeNs(fp8, 64, 4096), fitted_->DecodeNs(shape_, 64, 4096) / 2, 1e-6);
+  const Coefficients c = *ParseCoefficients(
+      "tactus-cost 1\ndecode 32 8 128 bfloat16 1: 16:.001\ndecode 32 8 128 fp8 1: 1024:.5\n", "made-up.cost");
+  const auto fitted = MakeFitted(device_, c, {}, MakeRoofline(device_));
+  const double token_ns = 2 * 8 * 128 / device_.bandwidth * 1e9;
+  EXPECT_NEAR(fitted->DecodeNs(fp8, 1, 1024), 1024 * token_ns / 0.5, 1e-6);
+  EXPECT_NEAR(fitted->DecodeNs(fp8, 1, 100), 1024 * token_ns / 0.5, 1e-6);
+  EXPECT_NEAR(fitted->DecodeNs(fp8, 1, 2048), 2048 * token_ns / 0.5, 1e-6);
+}
+
+// Another kind of fp8 takes per-tensor fp8's efficiencies before bfloat16's.
+TEST_F(FittedTest, KindsOfFp8BorrowFromEachOther) {
+  const Coefficients c =
+      *ParseCoefficients("tactus-cost 1\ngemm bfloat16 1024 1024 1:.5\ngemm fp8 1024 1024 1:.25\n", "made-up.cost");
+  const auto fitted = MakeFitted(device_, c, {}, MakeRoofline(device_));
+  const double own = (1024.0 + 1024 * 1024 + 1024) / device_.bandwidth * 1e9;
+  EXPECT_NEAR(fitted->Gemm(*FindWeightFormat("fp8_block", device_), 1024, 1024)(1), own / 0.25, 1e-6);
+  EXPECT_NEAR(fitted->Gemm(*FindWeightFormat("int8", device_), 1024, 1024)(1), own / 0.5, 1e-6);
+  EXPECT_TRUE(fitted->Coverage(*FindWeightFormat("fp8_block", device_), shape_, 1).gemm_dtype_borrowed);
+  EXPECT_FALSE(fitted->Coverage(*FindWeightFormat("fp8", device_), shape_, 1).gemm_dtype_borrowed);
+}
+
+TEST_F(FittedTest, CoverageNamesTheEndsOfWhatWasMeasured) {
+  const FitCoverage v = fitted_->Coverage(bf16_, {64, 16, 128, 2}, 2);
+  EXPECT_TRUE(v.gemm && v.prefill && v.decode && v.all_reduce);
+  EXPECT_FALSE(v.beside_chunk);
+  EXPECT_EQ(v.most_tokens, 256);
+  EXPECT_EQ(v.most_chunk, 1024);
+  EXPECT_EQ(v.most_context, 4096);
+  EXPECT_EQ(v.most_batch, 64);
+  EXPECT_EQ(v.geometry, "32/8 heads of 128");
+  EXPECT_FALSE(fitted_->Coverage(bf16_, shape_, 1).all_reduce) << "one device reduces nothing";
+  EXPECT_FALSE(fitted_->Coverage(bf16_, shape_, 16).all_reduce) << "beyond the group the ring formula answers";
+}
+
+// Four devices are as far from two as from eight: the smaller table answers, scaled as the ring formula scales. Six are
+// nearer to eight. Beyond the table's last size time is in proportion to the bytes.
 TEST_F(FittedTest, AllReduceOfAnotherCountIsScaledFromTheNearest) {
   const auto ring = MakeRoofline(device_);
   EXPECT_NEAR(fitted_->AllReduceNs(1024, 4), 5e3 * ring->AllReduceNs(1024, 4) / ring->AllReduceNs(1024, 2), 1e-6);
@@ -133,7 +232,8 @@ TEST_F(FittedTest, AllReduceOfAnotherCountIsScaledFromTheNearest) {
   EXPECT_NEAR(fitted_->AllReduceNs(4 * 1048576, 2), 4 * 30e3, 1e-6);
   EXPECT_NEAR(fitted_->SendNs(4 * 1048576, false), 4 * 20e3, 1e-6);
   EXPECT_EQ(fitted_->SendNs(1024, true), ring->SendNs(1024, true));
-  EXPECT_EQ(fitted_->AllReduceNs(1024, 9), ring->AllReduceNs(1024, 9)) << "the tables were measured inside one group of 8";
+  EXPECT_EQ(fitted_->AllReduceNs(1024, 9), ring->AllReduceNs(1024, 9))
+      << "the tables were measured inside one group of 8";
 }
 
 // A measured time below what it takes to read the chunk's KV once is not believed, unless there is no context to read.
@@ -163,7 +263,7 @@ TEST_F(FittedTest, TheNearestGeometryBesideAChunk) {
       "x");
   const auto shared = MakeFitted(device_, coefficients_, rows, MakeRoofline(device_));
   const double more = fitted_->DecodeNs(shape_, 8, 4096) - fitted_->DecodeNs(shape_, 1, 16);
-  EXPECT_NEAR(shared->DecodeBesideChunkNs(shape_, 8, 4096), 3 * more, 1e-3);   // of those with 4 queries per head
+  EXPECT_NEAR(shared->DecodeBesideChunkNs(shape_, 8, 4096), 3 * more, 1e-3);  // of those with 4 queries per head
 }
 
 TEST_F(FittedTest, DecodesBesideAChunkSlowDownAsMeasured) {
@@ -196,12 +296,27 @@ TEST(CoefficientFile, FaultsAreNamedByLine) {
   EXPECT_NE(message("\ngemm bfloat16 1024\n").find("f.cost:3: the line ends too early"), std::string::npos);
   EXPECT_NE(message("gemm bfloat16 1024 1024\n").find("a curve without knots"), std::string::npos);
   EXPECT_NE(message("gemm bfloat16 1024 1024 8:.5 4:.5\n").find("knot 4 does not rise above 8"), std::string::npos);
+  EXPECT_NE(message("gemm bfloat16 1024 1024 8:.5 8:.4\n").find("knot 8 does not rise above 8"), std::string::npos);
   EXPECT_NE(message("gemm bfloat16 1024 1024 8:-1\n").find("'-1' is no number"), std::string::npos);
   EXPECT_NE(message("gemm bfloat16 1024 1024 8:0\n").find("'0' is no number"), std::string::npos);
   EXPECT_NE(message("gemm bfloat16 1024 1024 8\n").find("'8' is no pair"), std::string::npos);
   EXPECT_NE(message("prefill 32 8 128 bfloat16 0 16:.1\n").find("'0' does not end in a colon"), std::string::npos);
   EXPECT_NE(message("floor_us 2 3\n").find("'3' is too much"), std::string::npos);
   EXPECT_NE(message("error gemm shape mean .05 p90 .2 rows 10\n").find("'mean' where 'median'"), std::string::npos);
+}
+
+TEST(CoefficientFile, WhatIsAllowed) {
+  const Coefficients c = *ParseCoefficients(
+      "tactus-cost 1  # the version\nsource one # two\nsource three\nfloor_us 0\nbackend vllm # ours\nerror gemm shape "
+      "median 0 p90 0 rows 0\n"
+      "elementwise add 0 1000\nallreduce 2 0:1\n",
+      "f.cost");
+  EXPECT_EQ(c.source, "one # two; three") << "free text may hold a '#'";
+  EXPECT_EQ(c.floor_us, 0);
+  EXPECT_EQ(c.backend, "vllm");
+  EXPECT_EQ(c.errors.size(), 1u);
+  EXPECT_EQ(c.elementwise[0].efficiency, 1000);
+  EXPECT_EQ(c.all_reduce[0].gpus, 2);
 }
 
 TEST(CoefficientFile, EveryShippedFileIsReadAndNamesADeviceThatIsThere) {
@@ -222,6 +337,8 @@ TEST(CoefficientFile, EveryShippedFileIsReadAndNamesADeviceThatIsThere) {
   for (const BesideChunk& row : *beside) {
     for (const auto& [batch, factor] : row.factor.knots) EXPECT_GE(factor, 1) << row.fit << " batch " << batch;
   }
+  EXPECT_FALSE(beside->empty());
+  EXPECT_EQ(FindBesideChunk("")->size(), beside->size()) << "ours are priced as vLLM's kernels";
   EXPECT_TRUE(FindBesideChunk("trtllm")->empty());
 }
 

@@ -1,4 +1,5 @@
-// How a step's time is put together from its operators', by hand: operators that take as long as a test can compute in its head.
+// How a step's time is put together from its operators', by hand: operators that take as long as a test can compute in
+// its head.
 #include "cost/hybrid_model.h"
 
 #include <cmath>
@@ -10,26 +11,43 @@ namespace {
 
 // One ns per multiplication of a product; per byte of a small operator what the test says.
 struct KnownOperators final : OperatorTimes {
-  double norm = 0, rope = 0, activation = 0, add = 0, kv_write = 0, embed = 0, sample = 0;   // ns per byte
+  double norm = 0, rope = 0, activation = 0, add = 0, kv_write = 0, embed = 0, sample = 0;  // ns per byte
   double gemm = 0, base = 0, adds = 0, alone = 0, decode = 0, beside = 0, all_reduce = 0, send = 0, far_send = 0;
 
   std::function<double(int64_t)> Gemm(const WeightFormat& format, int64_t n, int64_t k) const override {
-    return [this, n, k, wide = format.weight_bytes / 2](int64_t m) { return gemm * wide * static_cast<double>(m * n * k); };
+    return [this, n, k, wide = format.weight_bytes / 2](int64_t m) {
+      return gemm * wide * static_cast<double>(m * n * k);
+    };
   }
   double PrefillBaseNs(const AttentionShape&) const override { return base; }
-  double PrefillAddsNs(const AttentionShape&, double tokens, double context) const override { return adds * (tokens + context); }
-  double PrefillAloneNs(const AttentionShape&, double tokens, double context) const override { return alone * (tokens + context); }
-  double DecodeNs(const AttentionShape&, double batch, double context) const override { return decode * (batch + context); }
-  double DecodeBesideChunkNs(const AttentionShape&, double batch, double context) const override { return beside * (batch + context); }
+  double PrefillAddsNs(const AttentionShape&, double tokens, double context) const override {
+    return adds * (tokens + context);
+  }
+  double PrefillAloneNs(const AttentionShape&, double tokens, double context) const override {
+    return alone * (tokens + context);
+  }
+  double DecodeNs(const AttentionShape&, double batch, double context) const override {
+    return decode * (batch + context);
+  }
+  double DecodeBesideChunkNs(const AttentionShape&, double batch, double context) const override {
+    return beside * (batch + context);
+  }
   double ElementwiseNs(Elementwise op, double bytes) const override {
     switch (op) {
-      case Elementwise::kEmbed: return embed * bytes;
-      case Elementwise::kNorm: return norm * bytes;
-      case Elementwise::kRope: return rope * bytes;
-      case Elementwise::kActivation: return activation * bytes;
-      case Elementwise::kAdd: return add * bytes;
-      case Elementwise::kKvWrite: return kv_write * bytes;
-      case Elementwise::kSample: return sample * bytes;
+      case Elementwise::kEmbed:
+        return embed * bytes;
+      case Elementwise::kNorm:
+        return norm * bytes;
+      case Elementwise::kRope:
+        return rope * bytes;
+      case Elementwise::kActivation:
+        return activation * bytes;
+      case Elementwise::kAdd:
+        return add * bytes;
+      case Elementwise::kKvWrite:
+        return kv_write * bytes;
+      case Elementwise::kSample:
+        return sample * bytes;
     }
     return 0;
   }
@@ -115,7 +133,7 @@ TEST(HybridModel, SmallOperatorsOfALayer) {
   p.model.qk_norm = true;
   EXPECT_EQ(ns(p), 5 * (2 * 4 * 32 + 2 * (64 + 16)));
   p.model.qk_norm = false;
-  p.model.parallel = true;   // one norm for attention and feed-forward, and a sum of both
+  p.model.parallel = true;  // one norm for attention and feed-forward, and a sum of both
   EXPECT_EQ(ns(p), 5 * 4 * 32);
   p.operators.norm = 0;
   p.operators.add = 1;
@@ -131,9 +149,9 @@ TEST(HybridModel, SmallOperatorsOfALayer) {
 
   Parts write;
   write.operators.kv_write = 1;
-  EXPECT_EQ(ns(write), 5 * 2 * (16 + 16));   // K and V read, and written
+  EXPECT_EQ(ns(write), 5 * 2 * (16 + 16));  // K and V read, and written
   write.deployment.kv_dtype = "fp8";
-  EXPECT_EQ(ns(write), 5 * 2 * (16 + 8));    // ... at a byte each
+  EXPECT_EQ(ns(write), 5 * 2 * (16 + 8));  // ... at a byte each
 
   Parts activation;
   activation.operators.activation = 1;
@@ -154,7 +172,8 @@ TEST(HybridModel, AllReduces) {
   EXPECT_EQ(p.Make().StepTimeNs(Of(ten)), 5 * 10 * 32 * 2);
 }
 
-// The embedding is read and written per token; the head multiplies rows of logits, 16 bits wide, and the sampler reads them.
+// The embedding is read and written per token; the head multiplies rows of logits, 16 bits wide, and the sampler reads
+// them.
 TEST(HybridModel, EmbeddingHeadAndSampler) {
   Parts p;
   p.operators.embed = 1;
@@ -170,7 +189,8 @@ TEST(HybridModel, EmbeddingHeadAndSampler) {
   p.deployment.tp = 3;
   p.operators.send = 1;
   const HybridModel three = p.Make();
-  EXPECT_EQ(three.StepTimeNs(Of({{{0, 10}}, 0, 0, 3})) - three.StepTimeNs(Of({{{0, 10}}})), 3 * 34 * 16 + 2 * 3 * 34 * 2);
+  EXPECT_EQ(three.StepTimeNs(Of({{{0, 10}}, 0, 0, 3})) - three.StepTimeNs(Of({{{0, 10}}})),
+            3 * 34 * 16 + 2 * 3 * 34 * 2);
 }
 
 // The kernel's base once and what each chunk adds, or the longest chunk alone, whichever is longer.
@@ -197,7 +217,7 @@ TEST(HybridModel, DecodesAloneAndBesideAChunk) {
   EXPECT_EQ(p.Make().StepTimeNs(Of({{{0, 1}}, 7, 7 * 63})), 5 * 2 * (7 + 63));
   p.operators.base = 40;
   p.operators.beside = 0;
-  EXPECT_EQ(p.Make().StepTimeNs(Of({{{0, 1}}, 7, 7 * 63})), 5 * 2 * (7 + 63));   // 40 of the chunk's base, and the rest
+  EXPECT_EQ(p.Make().StepTimeNs(Of({{{0, 1}}, 7, 7 * 63})), 5 * 2 * (7 + 63));  // 40 of the chunk's base, and the rest
 }
 
 // A window of 63 tokens: nobody reads more, and a long chunk is a row of pieces that each see their own.
@@ -214,9 +234,14 @@ TEST(HybridModel, AWindowBoundsTheContext) {
   p.operators.adds = 0;
   p.operators.alone = 1;
   EXPECT_EQ(p.Make().StepTimeNs(Of({{{1023, 31}}})), 5 * (31 + 63));
+  // A long chunk alone: its first piece alone, and what the rest adds.
+  p.operators.alone = 5;
+  p.operators.adds = 1;
+  EXPECT_EQ(p.Make().StepTimeNs(Of({{{1023, 127}}})), std::llround(5 * (63 + 63) * (5 + 64 / 63.0)));
 }
 
-// Five layers on two stages: three and two. The first has the embedding, the host's time and the swaps, the last the head.
+// Five layers on two stages: three and two. The first has the embedding, the host's time and the swaps, the last the
+// head.
 TEST(HybridModel, Stages) {
   Parts p;
   p.deployment.pp = 2;
@@ -241,6 +266,10 @@ TEST(HybridModel, Stages) {
   EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32) << "eight devices share a group";
   p.device.group = 1;
   EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32 * 5);
+  p.device.group = 2;
+  EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32) << "both stages are in one group";
+  p.deployment.tp = 2;
+  EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32 * 5) << "two devices to a stage are not";
   p.deployment.pp = 1;
   EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 0);
 }
@@ -264,7 +293,9 @@ TEST(HybridModel, FlopsAndBytes) {
     const StepShape s = Of(step);
     EXPECT_NEAR(m.StepFlops(s), 5 * (2 * layer * 13 + 4 * 32 * (10 * (20 + 5.5) + 90)) + 2 * 1600 * 4, 1e-6);
     EXPECT_NEAR(m.StepBytes(s), 5 * (layer * 2 + 2 * 8 * 2 * (90 + 30)) + 1600 * 2, 1e-6);
-    EXPECT_NEAR(m.StepBytes(Of({{{20, 10}}, 3, 90, 0})), 5 * (layer * 2 + 2 * 8 * 2 * (90 + 30)), 1e-6) << "no row, no head";
+    EXPECT_NEAR(m.StepBytes(Of({{{20, 10}}, 3, 90, 1})), 5 * (layer * 2 + 2 * 8 * 2 * (90 + 30)) + 1600 * 2, 1e-6);
+    EXPECT_NEAR(m.StepBytes(Of({{{20, 10}}, 3, 90, 0})), 5 * (layer * 2 + 2 * 8 * 2 * (90 + 30)), 1e-6)
+        << "no row, no head";
   }
 }
 
@@ -277,9 +308,10 @@ TEST(HybridModel, ExtrapolationNamesWhatIsBeyond) {
   p.coverage.most_context = 64;
   const HybridModel m = p.Make();
   EXPECT_EQ(m.Extrapolation(Of({{{0, 50}}, 8, 8 * 64})), "");
-  EXPECT_EQ(m.Extrapolation(Of({{{0, 51}}, 9, 9 * 128, 0, 60})),
-            "tokens per step 120 (measured up to 100: 1.2 x beyond); tokens per chunk 51 (measured up to 50: 1.0 x beyond); "
-            "decodes 9 (measured up to 8: 1.1 x beyond); mean context of decodes 128 (measured up to 64: 2.0 x beyond)");
+  EXPECT_EQ(
+      m.Extrapolation(Of({{{0, 51}}, 9, 9 * 128, 0, 60})),
+      "tokens per step 120 (measured up to 100: 1.2 x beyond); tokens per chunk 51 (measured up to 50: 1.0 x beyond); "
+      "decodes 9 (measured up to 8: 1.1 x beyond); mean context of decodes 128 (measured up to 64: 2.0 x beyond)");
 }
 
 }  // namespace

@@ -45,17 +45,19 @@ TEST(WeightBytes, TensorParallelSharesDivideEverything) {
   EXPECT_EQ(WeightBytesPerDevice(Small(), kBf16, 2, 1), 2 * (3 * 28672 + 2 * 64000) / 2);
 }
 
-// Four devices and two KV heads: each holds two of the eight query heads, and one KV head that another device holds too.
+// Four devices and two KV heads: each holds two of the eight query heads, and one KV head that another device holds
+// too.
 TEST(WeightBytes, KvHeadsAreHeldTwiceBeyondTheirNumber) {
   EXPECT_EQ(WeightBytesPerDevice(Small(), kBf16, 4, 1), 2 * (3 * (64 * (2 * 16 + 2 * 8) + 3 * 64 * 24) + 2 * 16000));
 }
 
-// Three layers on two stages: the first has two of them. It holds the embedding and the last one the head: one table each.
+// Three layers on two stages: the first has two of them. It holds the embedding and the last one the head: one table
+// each.
 TEST(WeightBytes, TheLargestStageCounts) {
   EXPECT_EQ(WeightBytesPerDevice(Small(), kBf16, 1, 2), 2 * (2 * 28672 + 64000));
   EXPECT_EQ(WeightBytesPerDevice(Small(), kBf16, 1, 3), 2 * (28672 + 64000));
   ModelSpec tied = Small();
-  tied.tied = true;   // the last stage needs a copy of the embedding
+  tied.tied = true;  // the last stage needs a copy of the embedding
   EXPECT_EQ(WeightBytesPerDevice(tied, kBf16, 1, 2), 2 * (2 * 28672 + 64000));
 }
 
@@ -83,19 +85,21 @@ class KvPlanTest : public testing::Test {
   static constexpr int64_t kRuntime = int64_t{256} << 20;
 };
 
-// A token of a step holds gate, up and their product (96 each) and three copies of the residual stream (64 each), 2 bytes each;
-// 256 rows of logits 12 bytes per entry of the vocabulary.
+// A token of a step holds gate, up and their product (96 each) and three copies of the residual stream (64 each), 2
+// bytes each; 256 rows of logits 12 bytes per entry of the vocabulary.
 TEST_F(KvPlanTest, ActivationsOfAStep) {
   const auto plan = Model(Small()).PlanKv(0.5, 16, 2048);
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   EXPECT_EQ(plan->activation_bytes_per_device, 2048 * 2 * (3 * 96 + 3 * 64) + 256 * 1000 * 12 + kRuntime);
   ModelSpec plain = Small();
   plain.gated = false;
-  EXPECT_EQ(Model(plain).PlanKv(0.5, 16, 2048)->activation_bytes_per_device, 2048 * 2 * (2 * 96 + 3 * 64) + 256 * 1000 * 12 + kRuntime);
+  EXPECT_EQ(Model(plain).PlanKv(0.5, 16, 2048)->activation_bytes_per_device,
+            2048 * 2 * (2 * 96 + 3 * 64) + 256 * 1000 * 12 + kRuntime);
   EXPECT_EQ(Model(Small(), 2).PlanKv(0.5, 16, 2048)->activation_bytes_per_device,
             2048 * 2 * (3 * 48 + 3 * 64) + 256 * 1000 * 12 + kRuntime);
   // A step of 100 tokens has no more than 100 rows.
-  EXPECT_EQ(Model(Small()).PlanKv(0.5, 16, 100)->activation_bytes_per_device, 100 * 2 * (3 * 96 + 3 * 64) + 100 * 1000 * 12 + kRuntime);
+  EXPECT_EQ(Model(Small()).PlanKv(0.5, 16, 100)->activation_bytes_per_device,
+            100 * 2 * (3 * 96 + 3 * 64) + 100 * 1000 * 12 + kRuntime);
 }
 
 // Steps without a limit are planned for 16,384 tokens, or for one context where that is longer.
@@ -137,9 +141,10 @@ TEST_F(KvPlanTest, ShareOfTheMemory) {
   EXPECT_FALSE(model.PlanKv(0.5, 16, 0).ok());
 }
 
-// What does not fit names the fewest devices that hold it with a tenth of the memory left for KV: at most eight share a layer.
+// What does not fit names the fewest devices that hold it with a tenth of the memory left for KV: at most eight share a
+// layer.
 TEST_F(KvPlanTest, TheRefusalNamesWhatFits) {
-  ModelSpec wide = Small();   // three layers of 128 MiB
+  ModelSpec wide = Small();  // three layers of 128 MiB
   wide.hidden = 2048;
   wide.q_heads = wide.kv_heads = 16;
   wide.head_dim = 128;
@@ -155,10 +160,12 @@ TEST_F(KvPlanTest, TheRefusalNamesWhatFits) {
   const auto between = [](int64_t a, int64_t b) { return (a + b) / 2 * 10 / 9; };
   EXPECT_NE(refusal(between(needed(4, 1), needed(2, 1))).find("--tp 4 --pp 1 fits"), std::string::npos)
       << refusal(between(needed(4, 1), needed(2, 1)));
-  EXPECT_NE(refusal(needed(2, 1) * 100 / 95).find("--tp 4 --pp 1 fits"), std::string::npos) << "two leave a twentieth for KV";
+  EXPECT_NE(refusal(needed(2, 1) * 100 / 95).find("--tp 4 --pp 1 fits"), std::string::npos)
+      << "two leave a twentieth for KV";
   EXPECT_NE(refusal(between(needed(8, 2), needed(8, 1))).find("--tp 8 --pp 2 fits"), std::string::npos)
       << refusal(between(needed(8, 2), needed(8, 1)));
-  EXPECT_NE(refusal(needed(8, 3)).find("no tp x pp up to 64 devices holds it"), std::string::npos) << refusal(needed(8, 3));
+  EXPECT_NE(refusal(needed(8, 3)).find("no tp x pp up to 64 devices holds it"), std::string::npos)
+      << refusal(needed(8, 3));
 }
 
 // Exactly one block fits, or it is refused with the numbers.
@@ -170,7 +177,8 @@ TEST_F(KvPlanTest, OneBlockIsEnough) {
   EXPECT_EQ(model.PlanKv(share(needed), 16, 2048)->num_blocks, 1);
   const auto refused = model.PlanKv(share(needed - 1), 16, 2048);
   ASSERT_FALSE(refused.ok());
-  EXPECT_NE(refused.status().message().find("small does not fit h100"), std::string::npos) << refused.status().message();
+  EXPECT_NE(refused.status().message().find("small does not fit h100"), std::string::npos)
+      << refused.status().message();
 }
 
 }  // namespace

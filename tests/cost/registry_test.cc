@@ -57,6 +57,61 @@ TEST(Registry, DeviceFiguresAreInRange) {
   }
 }
 
+// Every column of one row, in the units that the program counts in.
+TEST(Registry, ColumnsAndUnits) {
+  const DeviceSpec d = *FindDevice("h100");
+  EXPECT_EQ(d.bf16_flops, 989.4e12);
+  EXPECT_EQ(d.fp8_flops, 1978.9e12);
+  EXPECT_EQ(d.int8_flops, 1978.9e12);
+  EXPECT_FALSE(d.fp4);
+  EXPECT_TRUE(FindDevice("b200")->fp4);
+  EXPECT_EQ(d.bandwidth, 3350e9);
+  EXPECT_EQ(d.memory_bytes, int64_t{81090} * 1024 * 1024);
+  EXPECT_EQ(d.sms, 132);
+  EXPECT_EQ(d.link_bandwidth, 450e9);
+  EXPECT_EQ(d.link, "nvswitch");
+  EXPECT_EQ(d.group, 8);
+  EXPECT_EQ(d.pcie_bandwidth, 64e9);
+  EXPECT_EQ(d.network_bandwidth, 50e9);
+  EXPECT_EQ(d.launch_ns, 2000);
+  EXPECT_EQ(d.fit, "h100");
+  EXPECT_EQ(d.help, "H100 SXM 80 GB");
+  EXPECT_EQ(FindDevice("a100")->fp8_flops, 0) << "'-' is none";
+  const ModelSpec m = *FindModel("mistral-7b");
+  EXPECT_EQ(m.context, 32768);
+  EXPECT_EQ(m.window, 4096);
+  EXPECT_TRUE(m.gated && m.rope);
+  EXPECT_FALSE(m.tied || m.parallel || m.qk_norm);
+  EXPECT_TRUE(FindModel("qwen3-32b")->qk_norm);
+  EXPECT_TRUE(FindModel("opt-13b")->tied);
+  EXPECT_FALSE(FindModel("opt-13b")->rope);
+  EXPECT_TRUE(FindModel("falcon-180b")->parallel);
+}
+
+// One window stands for all layers; a model that mixes them counts as full attention.
+TEST(Registry, WindowsAndNormsOfAConfigFile) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "cost_registry_windows";
+  std::filesystem::create_directories(folder);
+  const auto read = [&folder](const std::string& type, const std::string& more) {
+    std::ofstream(folder / "config.json")
+        << R"({"architectures": [")" << type
+        << R"("], "hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 8,
+      "num_key_value_heads": 2, "num_hidden_layers": 4, "vocab_size": 1000, "max_position_embeddings": 2048, "rms_norm_eps": 1e-5)"
+        << more << "}";
+    const Result<ModelSpec> m = FindModel(folder.string());
+    EXPECT_TRUE(m.ok()) << m.status().message();
+    return m.ok() ? *m : ModelSpec();
+  };
+  EXPECT_EQ(read("MistralForCausalLM", R"(, "model_type": "mistral", "sliding_window": 256)").window, 256);
+  const std::string qwen =
+      R"(, "model_type": "qwen2", "sliding_window": 256, "use_sliding_window": true, "max_window_layers": )";
+  EXPECT_EQ(read("Qwen2ForCausalLM", qwen + "0").window, 256);
+  EXPECT_EQ(read("Qwen2ForCausalLM", qwen + "2").window, 0);
+  EXPECT_FALSE(read("Qwen2ForCausalLM", qwen + "2").qk_norm);
+  EXPECT_TRUE(read("Qwen3ForCausalLM", R"(, "model_type": "qwen3", "head_dim": 64)").qk_norm);
+  EXPECT_EQ(read("Qwen3ForCausalLM", R"(, "model_type": "qwen3", "head_dim": 64)").context, 2048);
+}
+
 TEST(Registry, UnknownNamesListTheKnownOnes) {
   const Status device = FindDevice("h1000").status();
   EXPECT_EQ(device.code(), StatusCode::kInvalidArgument);

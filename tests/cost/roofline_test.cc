@@ -32,8 +32,8 @@ TEST(Roofline, AThinProductReadsItsWeights) {
   EXPECT_NEAR(TiledGemmNs(Round(), {"int4", 0.5, 2, 1e18}, 100, 8192, 8192, true), narrow / 0.85e12 * 1e9 + 1000, 1e-6);
 }
 
-// One row of 1,000 x 1,000: sixteen tiles of 64 x 64 in one wave, each at 0.8 x 0.65 of an SM's share of the peak. A depth of
-// 1,000 is not cut, for its halves would be below 512; one of 2,048 is cut into four.
+// One row of 1,000 x 1,000: sixteen tiles of 64 x 64 in one wave, each at 0.8 x 0.65 of an SM's share of the peak. A
+// depth of 1,000 is not cut, for its halves would be below 512; one of 2,048 is cut into four.
 TEST(Roofline, TilesAndSplits) {
   const double sm_flops = 1e14 / 100 * 0.8 * 0.65;
   EXPECT_NEAR(TiledGemmNs(Round(), kBf16, 1, 1000, 1000, true), 2.0 * 64 * 64 * 1000 / sm_flops * 1e9 + 1000, 1e-6);
@@ -41,11 +41,19 @@ TEST(Roofline, TilesAndSplits) {
   EXPECT_NEAR(TiledGemmNs(Round(), kBf16, 1, 1000, 2048, true), 2.0 * 64 * 64 * 2048 / sm_flops * 1e9 / 4 + 1000, 1e-6);
 }
 
+// Splits need room too: of 40 tiles of 64 x 64 a quarter each would be two waves. 20 of 64 x 128 at 0.8, cut into four,
+// fit in one.
+TEST(Roofline, SplitsFillTheDeviceAndNoMore) {
+  const double tile_ns = 2.0 * 64 * 128 * 2048 / (1e14 / 100 * 0.8 * 0.8) * 1e9;
+  EXPECT_NEAR(TiledGemmNs(Round(), kBf16, 1, 2560, 2048, true), tile_ns / 4 + 1000, 1e-6);
+}
+
 // A large product: 40 x 20 tiles of 128 x 256 make eight full waves.
 TEST(Roofline, WholeWaves) {
   const double tile_ns = 2.0 * 128 * 256 * 8192 / (1e14 / 100 * 0.8) * 1e9;
   EXPECT_NEAR(TiledGemmNs(Round(), kBf16, 40 * 128, 20 * 256, 8192, false), 8 * tile_ns + 1000, 1e-3);
-  EXPECT_GT(TiledGemmNs(Round(), kBf16, 40 * 128 + 1, 20 * 256, 8192, false), 8.2 * tile_ns) << "another row of tiles, another wave";
+  EXPECT_GT(TiledGemmNs(Round(), kBf16, 40 * 128 + 1, 20 * 256, 8192, false), 8.2 * tile_ns)
+      << "another row of tiles, another wave";
 }
 
 // 4 heads of 32: 128 wide. 200 queries are padded to two tiles of 128; causal inside: each sees half of the chunk.
@@ -69,14 +77,15 @@ TEST(Roofline, PrefillIsItsArithmeticOrItsTraffic) {
 TEST(Roofline, DecodesReadTheirKv) {
   const auto roofline = MakeRoofline(Round());
   EXPECT_NEAR(roofline->DecodeNs({4, 2, 32, 2}, 10, 1000), 2.0 * 64 * 2 * 10000 / 0.8e12 * 1e9 + 2000, 1e-6);
-  EXPECT_NEAR(roofline->DecodeNs({512, 1, 32, 1}, 10, 1000), 4.0 * 512 * 32 * 10000 / 0.55e14 * 1e9 + 2000, 1e-6);   // many queries
+  EXPECT_NEAR(roofline->DecodeNs({512, 1, 32, 1}, 10, 1000), 4.0 * 512 * 32 * 10000 / 0.55e14 * 1e9 + 2000,
+              1e-6);  // many queries
   EXPECT_EQ(roofline->DecodeNs({4, 2, 32, 2}, 0, 1000), 0);
 }
 
 TEST(Roofline, SmallOperatorsLaunchAndStream) {
   const auto roofline = MakeRoofline(Round());
   EXPECT_NEAR(roofline->ElementwiseNs(Elementwise::kNorm, 8e6), 1000 + 10000, 1e-6);
-  EXPECT_NEAR(roofline->ElementwiseNs(Elementwise::kSample, 8e6), 10 * 1000 + 10000, 1e-6);   // ten kernels
+  EXPECT_NEAR(roofline->ElementwiseNs(Elementwise::kSample, 8e6), 10 * 1000 + 10000, 1e-6);  // ten kernels
 }
 
 // A ring of p: 2 (p - 1) hops of 0.7 us, and 2 (p - 1) / p of the bytes at 75 % of the link.
@@ -86,16 +95,19 @@ TEST(Network, ARingInsideAGroup) {
   EXPECT_NEAR(RingAllReduceNs(Round(), 3e6, 4), 2000 + 6 * 700 + 1.5 * 3e6 / 0.75e11 * 1e9, 1e-6);
 }
 
-// Groups of four joined by PCIe while there are at most eight in all; beyond that each of the four sends its quarter over the
-// network.
+// Groups of four joined by PCIe while there are at most eight in all; beyond that each of the four sends its quarter
+// over the network.
 TEST(Network, RingsOverGroups) {
   const double inside = 6 * 700 + 1.5 * 3e6 / 0.75e11 * 1e9;
   EXPECT_NEAR(RingAllReduceNs(Round(), 3e6, 8), 2000 + inside + 2 * 3000 + 3e6 / (0.75 * 2e10) * 1e9, 1e-6);
+  EXPECT_EQ(RingAllReduceNs(Round(), 3e6, 6), RingAllReduceNs(Round(), 3e6, 8))
+      << "a group that is not full is one all the same";
   EXPECT_NEAR(RingAllReduceNs(Round(), 3e6, 16), 2000 + inside + 6 * 10000 + 1.5 * 0.75e6 / (0.75 * 1e10) * 1e9, 1e-3);
   DeviceSpec eight = Round();
   eight.group = 8;
-  EXPECT_NEAR(RingAllReduceNs(eight, 3e6, 16), 2000 + 14 * 700 + 1.75 * 3e6 / 0.75e11 * 1e9 + 2 * 10000 + 3e6 / 8 / (0.75 * 1e10) * 1e9, 1e-3);
-  DeviceSpec single = Round();   // no link at all: one ring over PCIe
+  EXPECT_NEAR(RingAllReduceNs(eight, 3e6, 16),
+              2000 + 14 * 700 + 1.75 * 3e6 / 0.75e11 * 1e9 + 2 * 10000 + 3e6 / 8 / (0.75 * 1e10) * 1e9, 1e-3);
+  DeviceSpec single = Round();  // no link at all: one ring over PCIe
   single.group = 1;
   EXPECT_NEAR(RingAllReduceNs(single, 3e6, 4), 2000 + 6 * 3000 + 1.5 * 3e6 / (0.75 * 2e10) * 1e9, 1e-6);
 }
@@ -119,14 +131,14 @@ TEST(WeightFormats, WidthsAndPeaks) {
   EXPECT_EQ(of("fp8").activation_bytes, 1);
   EXPECT_EQ(of("int8").flops, 3e14);
   EXPECT_EQ(of("int4").weight_bytes, 0.515625);
-  EXPECT_EQ(of("int4").flops, 1e14);             // weights only: multiplied as bf16
-  EXPECT_EQ(of("nvfp4").activation_bytes, 2);    // the same, where there are no 4-bit tensor cores
+  EXPECT_EQ(of("int4").flops, 1e14);           // weights only: multiplied as bf16
+  EXPECT_EQ(of("nvfp4").activation_bytes, 2);  // the same, where there are no 4-bit tensor cores
   d.fp4 = true;
   EXPECT_EQ(of("nvfp4").flops, 4e14);
   EXPECT_EQ(of("nvfp4").weight_bytes, 0.5625);
   EXPECT_EQ(of("nvfp4").activation_bytes, 0.5625);
   d.fp8_flops = 0;
-  EXPECT_EQ(of("fp8").activation_bytes, 2);      // widened on the way
+  EXPECT_EQ(of("fp8").activation_bytes, 2);  // widened on the way
   EXPECT_EQ(of("fp8").weight_bytes, 1);
   EXPECT_EQ(of("fp8").flops, 1e14);
 }

@@ -75,8 +75,8 @@ TEST(Predictors, AnswersAreWithinTheRequestsLimitAndGrowWithTheAttempt) {
   EXPECT_EQ(Ask(p.get(), Features(10, 16)), 16);   // nothing is known, and it can be no longer
 }
 
-// What was predicted so far counts as at least one token, so that a longer attempt is always longer; noise of up to 10 deviations
-// in the logarithm can be asked for.
+// What was predicted so far counts as at least one token, so that a longer attempt is always longer; noise of up to 10
+// deviations in the logarithm can be asked for.
 TEST(Predictors, EdgesOfWhatIsAllowed) {
   EXPECT_EQ(GrownPrediction(0, 3, 100), 8);
   EXPECT_EQ(GrownPrediction(-5, 1, 100), 2);
@@ -86,8 +86,8 @@ TEST(Predictors, EdgesOfWhatIsAllowed) {
   EXPECT_FALSE(MakePredictor("noisy:10.5", Options()).ok());
 }
 
-// One answer of 40 tokens against the first guess of 256, which weighs as four: (40 + 4 * 256) / 5 = 212.8 for all requests, and
-// (40 + 4 * 212.8) / 5 = 178.24 for prompts of that length. Rounded to the nearest.
+// One answer of 40 tokens against the first guess of 256, which weighs as four: (40 + 4 * 256) / 5 = 212.8 for all
+// requests, and (40 + 4 * 212.8) / 5 = 178.24 for prompts of that length. Rounded to the nearest.
 TEST(History, OneAnswerByHand) {
   auto p = Make("history");
   EXPECT_EQ(Ask(p.get(), Features(100, 4000)), 256);
@@ -124,7 +124,8 @@ std::vector<Hash128> Keys(size_t blocks) {
   return keys;
 }
 
-// Prefix nodes are those 1, 2, 4, ... blocks deep. Each pulls by a fifth: 178.24 to 150.59 (1) to 128.47 (2) to 110.78 (4).
+// Prefix nodes are those 1, 2, 4, ... blocks deep. Each pulls by a fifth: 178.24 to 150.59 (1) to 128.47 (2) to 110.78
+// (4).
 TEST(History, PrefixNodesAreAtPowersOfTwo) {
   for (const auto& [blocks, expected] : {std::pair<size_t, int32_t>{0, 178}, {1, 151}, {2, 128}, {3, 128}, {4, 111}}) {
     auto p = Make("history");
@@ -144,11 +145,12 @@ TEST(History, TwelvePrefixNodesAtMost) {
   }
 }
 
-// Clients 7 and 7 + 4,096 have one place between them. A newcomer halves what its holder counts with each answer, 8, 4, 2, 1, and
-// takes the place over at 0; until then it is predicted as one that was never seen.
+// Clients 7 and 7 + 4,096 have one place between them. A newcomer halves what its holder counts with each answer, 8, 4,
+// 2, 1, and takes the place over at 0; until then it is predicted as one that was never seen.
 TEST(History, ANewcomerTakesAPlaceOverByAndBy) {
   auto p = Make("history");
-  const PredictionFeatures holder = Features(100, 4000, 7), newcomer = Features(100, 4000, 7 + 4096), anybody = Features(100, 4000);
+  const PredictionFeatures holder = Features(100, 4000, 7), newcomer = Features(100, 4000, 7 + 4096),
+                           anybody = Features(100, 4000);
   Observe(p.get(), holder, 10, 8);
   for (int answers = 1; answers <= 4; ++answers) {
     EXPECT_LT(Ask(p.get(), holder), Ask(p.get(), anybody)) << answers;

@@ -54,14 +54,15 @@ TEST(ProfileBudget, LargestMultipleThatKeepsTheObjective) {
   EXPECT_EQ(BudgetOf(Limits(&model, 10 * kMillisecond + 32768 * kMicrosecond + 576 * 100 * kMicrosecond - 1)), 568);
 }
 
-// An objective that every step keeps: the largest multiple within the context limit itself, which is tried like any other.
+// An objective that every step keeps: the largest multiple within the context limit itself, which is tried like any
+// other.
 TEST(ProfileBudget, TheContextLimitIsTheMost) {
   const KnownSteps model(1, 1);
   EXPECT_EQ(BudgetOf(Limits(&model, 1000 * kSecond)), 4096);
   const KnownSteps tiled(1, 128);
   SchedulerLimits limits = Limits(&tiled, 1000 * kSecond);
   limits.max_model_len = 1000;
-  EXPECT_EQ(BudgetOf(limits), 896);   // 7 x 128
+  EXPECT_EQ(BudgetOf(limits), 896);  // 7 x 128
 }
 
 TEST(ProfileBudget, PipelinesKeepHeadroom) {

@@ -44,8 +44,8 @@ TEST(Balancers, LeastOutstandingTakesTheFewestAndSharesTies) {
   EXPECT_EQ(picked, (std::vector<int>{10, 10, 10}));
 }
 
-// After a pick the next tie goes to whoever comes after it, also where the pick was no tie; what is not ready is passed over
-// however empty it is.
+// After a pick the next tie goes to whoever comes after it, also where the pick was no tie; what is not ready is passed
+// over however empty it is.
 TEST(Balancers, LeastOutstandingGoesOnAfterItsLastPick) {
   auto balancer = Make("least-outstanding");
   EXPECT_EQ(balancer->Pick({}, Loads({1, 0, 1, 1})), 1);

@@ -74,16 +74,16 @@ SchedulerLimits Limits() {
   return l;
 }
 
-// base + per_token * max(tokens, flat), and what decodes read of their contexts: throughput rises until `flat` and a little
-// beyond.
+// base + per_token * max(tokens, flat), and what decodes read of their contexts: throughput rises until `flat` and a
+// little beyond.
 struct FlatThenLinear final : StepTimeModel {
   DurationNs base_ns = 0, token_ns = 1000, context_ns = 0, row_ns = 0;
   int64_t flat = 0;
   int32_t tile = 64;
   DurationNs StepTimeNs(const StepShape& shape) const override {
     const int64_t behind = shape.chunks.empty() ? 0 : shape.chunks[0].context_tokens;
-    return base_ns + token_ns * std::max<int64_t>(shape.tokens(), flat) + context_ns * (shape.decode_context_tokens + behind) +
-           row_ns * shape.logit_rows;
+    return base_ns + token_ns * std::max<int64_t>(shape.tokens(), flat) +
+           context_ns * (shape.decode_context_tokens + behind) + row_ns * shape.logit_rows;
   }
   int32_t tile_tokens() const override { return tile; }
 };
@@ -240,8 +240,8 @@ TEST(SloBudget, TheTightestTbtDecides) {
   EXPECT_EQ(c.Tokens(), 250);
 }
 
-// The equation allows 512 * 100 / 51.2 = 1,000 tokens, and knows nothing of contexts. Two decodes over 30 and 20 tokens read
-// 5 ms of KV: (100 - 5) / 0.1 = 950 tokens keep the objective.
+// The equation allows 512 * 100 / 51.2 = 1,000 tokens, and knows nothing of contexts. Two decodes over 30 and 20 tokens
+// read 5 ms of KV: (100 - 5) / 0.1 = 950 tokens keep the objective.
 TEST(SloBudget, TheDecodesContextsTakeTheirTime) {
   BudgetCase c;
   c.model.tile = 1;
@@ -251,7 +251,8 @@ TEST(SloBudget, TheDecodesContextsTakeTheirTime) {
   EXPECT_EQ(c.Tokens(), 950);
 }
 
-// So does what the chunk lies behind, the longest of the half-done prompts': 40 tokens, 4 ms; and the decode's own 10, 1 ms.
+// So does what the chunk lies behind, the longest of the half-done prompts': 40 tokens, 4 ms; and the decode's own 10,
+// 1 ms.
 TEST(SloBudget, TheContextBehindTheChunkTakesItsTime) {
   BudgetCase c;
   c.model.tile = 1;
@@ -267,7 +268,7 @@ TEST(SloBudget, RowsOfLogitsTakeTheirTime) {
   BudgetCase c;
   c.model.tile = 1;
   c.model.row_ns = kMs;
-  c.limits.policy.accelgen_pivot = 512;   // whose own row counts too: 52.2 ms
+  c.limits.policy.accelgen_pivot = 512;  // whose own row counts too: 52.2 ms
   c.bed.Compute(c.bed.Wait(9, {0, 100 * kMs, 0}), 9);
   EXPECT_EQ(c.Tokens(), 980);
 }

@@ -234,6 +234,26 @@ TEST(Composition, ABlockThatIsJustFullIsShared) {
   EXPECT_EQ(h.plans(), (Plans{"0:0+4*", "0:4+5*"}));
 }
 
+// With tokens still on the device when a block is planned full, its key comes later: it is shared as soon as that is
+// known, not when the next block is full.
+TEST(Composition, ABlockThatIsFilledInFlightIsSharedOnceItsKeyIsKnown) {
+  HarnessConfig c = PresetConfig("sarathi-serve", 64);
+  c.prefix_caching = true;
+  c.executor.max_in_flight = 2;
+  c.executor.can_chain = true;
+  Harness h(c);
+  h.MustSubmit(MakeRequest(Tokens(1, 3), 4));  // six positions: one full block, the second one never
+  const RequestHandle first = h.handles().back();
+  ASSERT_EQ(h.Run(), "");
+  std::vector<TokenId> prompt = Tokens(1, 3);
+  prompt.push_back(h.outputs()[first].choices[0].tokens[0]);
+  for (const TokenId token : Tokens(2, 5)) prompt.push_back(token);
+  h.MustSubmit(MakeRequest(prompt, 1));
+  const RequestHandle second = h.handles().back();
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_EQ(h.outputs()[second].done_event.cached_tokens, 4);
+}
+
 // Two equal prompts in one step: the second reads blocks that the first writes in that very step.
 TEST(Composition, PrefixesAreSharedWithinAStep) {
   HarnessConfig c = PresetConfig("sarathi-serve", 64);

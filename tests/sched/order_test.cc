@@ -136,7 +136,8 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
   }
 }
 
-// Compositions that mix queued and partly done prompts ask Before instead of walking: both must say the same of any two that wait.
+// Compositions that mix queued and partly done prompts ask Before instead of walking: both must say the same of any two
+// that wait.
 void CheckBeforeAgainstWalk(const char* name, std::unique_ptr<Order> (*make)(const SchedulerLimits&)) {
   Rng rng(5);
   Drifting predictor;
@@ -153,7 +154,8 @@ void CheckBeforeAgainstWalk(const char* name, std::unique_ptr<Order> (*make)(con
     for (size_t i = 0; i < walk.size(); ++i) {
       for (size_t j = 0; j < walk.size(); ++j) {
         ASSERT_EQ(order->Before(view, walk[i], walk[j]), i < j)
-            << name << ", step " << step << ": the walk has slot " << walk[i] << " at " << i << " and slot " << walk[j] << " at " << j;
+            << name << ", step " << step << ": the walk has slot " << walk[i] << " at " << i << " and slot " << walk[j]
+            << " at " << j;
       }
     }
   }
@@ -170,7 +172,8 @@ TEST(Order, BeforeSaysWhatTheWalkDoes) {
   CheckBeforeAgainstWalk("slack", MakeSlackOrder);
 }
 
-// Of groups only the walk knows (the oldest of a group decides where it stands); two by themselves go by age, the preempted first.
+// Of groups only the walk knows (the oldest of a group decides where it stands); two by themselves go by age, the
+// preempted first.
 TEST(Order, GroupedComparesByAge) {
   Drifting predictor;
   SequenceTable t(4);

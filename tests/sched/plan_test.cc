@@ -42,7 +42,8 @@ TEST(Plan, CountsADecodeThatBeginsABlock) {
   EXPECT_EQ(bed.planned().logit_rows, 1);
 }
 
-// A chunk that does not end its prompt samples nothing and has no row of logits; with prompt logprobs it has all of its own.
+// A chunk that does not end its prompt samples nothing and has no row of logits; with prompt logprobs it has all of its
+// own.
 TEST(Plan, AChunkInTheMiddleHasNoRows) {
   StepBed bed(PresetConfig("sarathi-serve", 9));
   bed.Waiting(6, {.prompt_logprobs = true});
@@ -84,6 +85,53 @@ TEST(Plan, APipelinesStepTakesItsPartOfThePlaces) {
   EXPECT_EQ(prompts.Plan(), "0:0+2* 1:0+2* 2:0+2*");
 }
 
+// A place is taken by whoever runs, also where it has no share of this step: of two newcomers one starts.
+TEST(Plan, WhoSitsOutKeepsItsPlace) {
+  HarnessConfig c = PresetConfig("sarathi-serve", 64);
+  c.max_num_seqs = 2;
+  StepBed bed(c);
+  const SlotId flying = bed.Decoding(4, 1);
+  bed.Waiting(3);
+  bed.Waiting(3);
+  bed.Fly(flying);
+  EXPECT_EQ(bed.Plan(), "1:0+3*");
+}
+
+// Where prompts have a budget of their own (16 tokens, the context limit), prompts that go on keep to it too.
+TEST(Plan, PromptsThatGoOnKeepToTheirBudget) {
+  HarnessConfig c = PresetConfig("sarathi-serve");
+  c.scheduler.budget = "prefill-cap";
+  c.max_model_len = 16;
+  StepBed bed(c);
+  bed.Prefilling(12, 1);
+  bed.Prefilling(12, 2);
+  EXPECT_EQ(bed.Plan(), "0:1+11* 1:2+5");
+}
+
+// A whole prompt may exceed the budget up to the context limit, that limit itself included, as the step's only prompt.
+TEST(Plan, AWholePromptMayBeAsLongAsTheContext) {
+  HarnessConfig c = PresetConfig("accelgen-no-chunk", 8);
+  c.max_model_len = 16;
+  StepBed bed(c);
+  bed.Waiting(16, {.max_output_tokens = 1});
+  EXPECT_EQ(bed.Plan(), "0:0+16*");
+}
+
+// A sibling shares its first choice's blocks; where that one has just given them up, in this very plan and for this
+// very sibling, it computes the prompt itself.
+TEST(Plan, NobodyForksFromWhoHasJustGivenUp) {
+  for (const int32_t places : {2, 1}) {
+    HarnessConfig c = PresetConfig("fastserve");
+    c.scheduler.limits.policy.mlfq_quantum_tokens = 2;
+    c.max_num_seqs = places;
+    StepBed bed(c);
+    const SlotId first = bed.Decoding(6, 4);
+    const SlotId sibling = bed.Waiting(6, {.held = true});
+    bed.table().Unhold(sibling, first, 0);
+    EXPECT_EQ(bed.Plan(), places == 2 ? "0:9+1* 1:5+1* c1" : "!0 1:0+6*") << places;
+  }
+}
+
 // A sequence whose last token allowed is on its way has nothing left to compute.
 TEST(Plan, WhatIsInFlightIsNotPlannedAgain) {
   StepBed bed(PresetConfig("sarathi-serve", 64));
@@ -95,10 +143,11 @@ TEST(Plan, WhatIsInFlightIsNotPlannedAgain) {
 
 // --- what must stay free (--watermark), a share of all blocks, rounded up ---
 
-// Ten blocks, of which 21 % are three; one is held by the decode. A prompt may leave three free and not fewer, unless nobody runs.
+// Ten blocks, of which 21 % are three; one is held by the decode. A prompt may leave three free and not fewer, unless
+// nobody runs.
 TEST(Watermark, IsKeptByEveryAdmission) {
   for (const char* admission : {"chunk-fits", "prompt-fits", "max-length", "predicted-length", "multi-resource"}) {
-    for (const int32_t prompt : {24, 28}) {   // six blocks, seven
+    for (const int32_t prompt : {24, 28}) {  // six blocks, seven
       KnownLengths predictor({1});
       HarnessConfig c = PresetConfig(std::string(admission) == "predicted-length" ? "s3" : "sarathi-serve", 64);
       c.scheduler.admission = admission;
@@ -120,6 +169,20 @@ TEST(Watermark, IsKeptByEveryAdmission) {
   }
 }
 
+// A sibling shares the full blocks of its prompt, so it takes only one of the three free blocks here, and two must
+// stay.
+TEST(Watermark, CountsWhatASiblingTakesItself) {
+  HarnessConfig c = PresetConfig("sarathi-serve", 64);
+  c.scheduler.limits.watermark = 0.3;
+  c.num_blocks = 6;
+  c.max_model_len = 24;
+  StepBed bed(c);
+  const SlotId first = bed.Decoding(6, 4);
+  const SlotId sibling = bed.Waiting(6, {.held = true});
+  bed.table().Unhold(sibling, first, 0);
+  EXPECT_EQ(bed.Plan(), "0:9+1* 1:5+1* c1");
+}
+
 // --- AccelGen's multi-resource admission ---
 
 // A start leaves a block for each that runs: two decodes, and seven free blocks. The prompt of 21 needs six of them.
@@ -137,7 +200,8 @@ TEST(MultiResource, LeavesABlockForEachThatRuns) {
   }
 }
 
-// A chunk takes its own blocks, and leaves those that the rest of its prompt will want: 8 of 21 tokens are two, the rest four.
+// A chunk takes its own blocks, and leaves those that the rest of its prompt will want: 8 of 21 tokens are two, the
+// rest four.
 TEST(MultiResource, LeavesWhatTheRestOfThePromptWants) {
   for (const int64_t blocks : {7, 8}) {
     HarnessConfig c = PresetConfig("sarathi-serve", 9);
@@ -145,7 +209,7 @@ TEST(MultiResource, LeavesWhatTheRestOfThePromptWants) {
     c.num_blocks = blocks;
     c.max_model_len = 28;
     StepBed bed(c);
-    bed.Decoding(2, 1);                             // one block, and one more is left for it
+    bed.Decoding(2, 1);  // one block, and one more is left for it
     bed.Waiting(21, {.max_output_tokens = 1});
     EXPECT_EQ(bed.Plan(), blocks == 8 ? "0:2+1* 1:0+8" : "0:2+1*") << blocks;
   }
@@ -158,7 +222,7 @@ TEST(MultiResource, SetsAllAsideForWhoWasPreempted) {
   c.num_blocks = 8;
   c.max_model_len = 32;
   StepBed bed(c);
-  const SlotId back = bed.Preempted(19, 1);         // twenty tokens: five blocks
+  const SlotId back = bed.Preempted(19, 1);  // twenty tokens: five blocks
   EXPECT_EQ(bed.Plan(), "0:0+8");
   EXPECT_EQ(bed.kv().blocks_held(back) + bed.kv().blocks_reserved(back), 5);
 }
@@ -171,7 +235,7 @@ TEST(MultiResource, AnUrgentStartDisregardsOthers) {
     c.num_blocks = 3;
     c.max_model_len = 12;
     StepBed bed(c);
-    StepRecord step;                                // T_max = 1 ns, L_c = 8
+    StepRecord step;  // T_max = 1 ns, L_c = 8
     step.step = 0;
     step.end_ns = 1;
     step.prefill_tokens = 8;
@@ -185,8 +249,8 @@ TEST(MultiResource, AnUrgentStartDisregardsOthers) {
 
 // --- S3 ---
 
-// Twelve tokens at most: classes of two (a tenth, rounded up). A prediction of three is reserved as four, behind a prompt of five;
-// predicted again after it outgrew that: six, reserved as six.
+// Twelve tokens at most: classes of two (a tenth, rounded up). A prediction of three is reserved as four, behind a
+// prompt of five; predicted again after it outgrew that: six, reserved as six.
 TEST(PredictedLength, ReservesTheUpperEndOfTheClass) {
   KnownLengths predictor({3});
   HarnessConfig c = PresetConfig("s3", 64);

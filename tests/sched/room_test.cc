@@ -14,11 +14,12 @@ using testing::StepBed;
 
 // --- a step that preempted ---
 
-// Two decodes of 8 computed positions fill four blocks of four, and each needs a fifth: the younger gives its two blocks up.
-// One of them is left over, which the waiting prompt of one token would fit: it must not take what was just given up, or the
-// next step preempts again.
+// Two decodes of 8 computed positions fill four blocks of four, and each needs a fifth: the younger gives its two
+// blocks up. One of them is left over, which the waiting prompt of one token would fit: it must not take what was just
+// given up, or the next step preempts again.
 TEST(Room, NobodyIsAdmittedInAStepThatPreempted) {
-  for (const char* composition : {"stall-free", "running-first", "decode-maximal", "exact-fill", "whole-prompt-hybrid"}) {
+  for (const char* composition :
+       {"stall-free", "running-first", "decode-maximal", "exact-fill", "whole-prompt-hybrid"}) {
     HarnessConfig c = PresetConfig("sarathi-serve", 64);
     c.scheduler.composition = composition;
     c.num_blocks = 4;
@@ -33,7 +34,8 @@ TEST(Room, NobodyIsAdmittedInAStepThatPreempted) {
 
 // The same short of nothing: it is admitted, so it was the preemption that kept it out.
 TEST(Room, ItIsAdmittedWhereNobodyWasPreempted) {
-  for (const char* composition : {"stall-free", "running-first", "decode-maximal", "exact-fill", "whole-prompt-hybrid"}) {
+  for (const char* composition :
+       {"stall-free", "running-first", "decode-maximal", "exact-fill", "whole-prompt-hybrid"}) {
     HarnessConfig c = PresetConfig("sarathi-serve", 64);
     c.scheduler.composition = composition;
     c.num_blocks = 8;
@@ -46,7 +48,8 @@ TEST(Room, ItIsAdmittedWhereNobodyWasPreempted) {
   }
 }
 
-// A prompt that goes on may preempt too, after the decodes: here two half-done prompts, of which the older needs a block.
+// A prompt that goes on may preempt too, after the decodes: here two half-done prompts, of which the older needs a
+// block.
 TEST(Room, NorWhereAPromptThatGoesOnPreempted) {
   for (const char* composition : {"stall-free", "decode-maximal", "exact-fill"}) {
     HarnessConfig c = PresetConfig("sarathi-serve", 64);
@@ -67,9 +70,67 @@ TEST(Room, TheLastGivesUpItsOwn) {
   c.num_blocks = 5;
   c.max_model_len = 16;
   StepBed bed(c);
-  bed.Decoding(9, 2);   // 10 positions: three blocks, room for two more
-  bed.Decoding(7, 2);   // 8 positions: two full blocks
+  bed.Decoding(9, 2);  // 10 positions: three blocks, room for two more
+  bed.Decoding(7, 2);  // 8 positions: two full blocks
   EXPECT_EQ(bed.Plan(), "!1 0:10+1*");
+}
+
+// The queue's first does not fit, the second would: it waits behind it all the same.
+TEST(Room, NobodyPassesTheFirstThatDoesNotFit) {
+  for (const char* composition :
+       {"stall-free", "running-first", "decode-maximal", "exact-fill", "whole-prompt-hybrid"}) {
+    HarnessConfig c = PresetConfig("sarathi-serve", 64);
+    c.scheduler.composition = composition;
+    c.num_blocks = 4;
+    c.max_model_len = 16;
+    StepBed bed(c);
+    bed.Decoding(5, 1);
+    bed.Waiting(9);  // three blocks; two are free
+    bed.Waiting(1);
+    EXPECT_EQ(bed.Plan(), "0:5+1*") << composition;
+  }
+}
+
+// The next batch of a group ends where the queue's next does not fit, too.
+TEST(Room, ABatchEndsWithTheFirstThatDoesNotFit) {
+  KnownLengths predictor({5});
+  HarnessConfig c = PresetConfig("pia");
+  c.predictor = &predictor;
+  c.num_blocks = 4;
+  c.max_model_len = 16;
+  StepBed bed(c);
+  bed.Waiting(8);
+  bed.Waiting(9);
+  bed.Waiting(1);
+  EXPECT_EQ(bed.Plan(), "0:0+8*");
+}
+
+// --- prompts that a failed step left half done ---
+
+// They go on before anything starts, whole where prompts are whole: of a budget of 16 the first leaves 5, which is not
+// all of the second.
+TEST(Room, HalfDonePromptsGoOnWhole) {
+  for (const char* composition : {"prefill-first", "whole-prompt-hybrid", "request-level", "length-grouped"}) {
+    HarnessConfig c = PresetConfig("vllm-v0");
+    c.scheduler.composition = composition;
+    c.max_model_len = 16;
+    StepBed bed(c);
+    bed.Prefilling(12, 1);
+    bed.Prefilling(12, 2);
+    bed.Waiting(6);
+    EXPECT_EQ(bed.Plan(), "0:1+11*") << composition;
+  }
+}
+
+// Sarathi computes one prompt's chunk per step, whoever else is half done or waits.
+TEST(Room, DecodeMaximalTakesOneChunk) {
+  StepBed bed(PresetConfig("sarathi", 64));
+  bed.Prefilling(10, 4);
+  bed.Prefilling(10, 4);
+  bed.Waiting(3);
+  EXPECT_EQ(bed.Plan(), "0:4+6*");
+  EXPECT_EQ(bed.Plan(), "0:10+1* 1:4+6*");
+  EXPECT_EQ(bed.Plan(), "0:11+1* 1:10+1* 2:0+3*");
 }
 
 // --- room for newcomers: who outranks a running sequence takes its place (fastserve) ---
@@ -107,8 +168,8 @@ TEST(Room, TwoNewcomersNeedTwoPlaces) {
   EXPECT_EQ(bed.Plan(), "!2 !1 0:6+1* 3:0+4* 4:0+4* out4");
 }
 
-// Four blocks of four, all held by two that have sunk, two blocks each. Each newcomer sets aside two blocks (4 tokens and 4 of
-// output): together they need all four, so both must go.
+// Four blocks of four, all held by two that have sunk, two blocks each. Each newcomer sets aside two blocks (4 tokens
+// and 4 of output): together they need all four, so both must go.
 TEST(Room, TwoNewcomersNeedTheirBlocksTogether) {
   HarnessConfig c = FeedbackQueue();
   c.num_blocks = 4;
@@ -141,8 +202,8 @@ TEST(Room, NobodyGivesWayInVain) {
   c.max_model_len = 16;
   StepBed bed(c);
   bed.Decoding(4, 3);
-  bed.Decoding(4, 2);                            // within its quantum (the prompt counts as one of the 4): gives nothing
-  bed.Waiting(4, {.max_output_tokens = 8});      // three blocks; two could be freed
+  bed.Decoding(4, 2);                        // within its quantum (the prompt counts as one of the 4): gives nothing
+  bed.Waiting(4, {.max_output_tokens = 8});  // three blocks; two could be freed
   EXPECT_EQ(bed.Plan(), "1:5+1* 0:6+1*");
 }
 
@@ -154,7 +215,7 @@ TEST(Room, WhatIsFreeCountsBesideWhatIsGivenUp) {
   StepBed bed(c);
   bed.Decoding(4, 3);
   bed.Decoding(4, 3);
-  bed.Waiting(4, {.max_output_tokens = 8});      // three blocks: the free one and the two of slot 1
+  bed.Waiting(4, {.max_output_tokens = 8});  // three blocks: the free one and the two of slot 1
   EXPECT_EQ(bed.Plan(), "!1 0:6+1* 2:0+4* out2");
 }
 
@@ -170,8 +231,46 @@ TEST(Room, AVictimInFlightGivesNothingYet) {
   EXPECT_EQ(bed.Plan(), "0:6+1*");
 }
 
-// Newcomers are looked at as long as their prompts fit the budget: the second would need a place too, but its prompt does not
-// fit this step, so only one running sequence gives way.
+// ... and nobody else goes in its stead, for this newcomer or the next.
+TEST(Room, ADeferredVictimEndsTheSearch) {
+  HarnessConfig c = FeedbackQueue();
+  c.max_num_seqs = 3;
+  StepBed bed(c);
+  bed.Decoding(4, 3);
+  bed.Decoding(4, 3);
+  const SlotId flying = bed.Decoding(4, 3);
+  bed.Waiting(4);
+  bed.Waiting(4);
+  bed.Fly(flying);
+  EXPECT_EQ(bed.Plan(), "0:6+1* 1:6+1*");
+}
+
+// What must stay free (two blocks of eight) is missing too: the newcomer's two blocks are there, and one gives way all
+// the same.
+TEST(Room, RoomIsMadeForTheWatermarkToo) {
+  HarnessConfig c = FeedbackQueue();
+  c.scheduler.limits.watermark = 0.25;
+  c.num_blocks = 8;
+  c.max_model_len = 16;
+  StepBed bed(c);
+  for (int i = 0; i < 3; ++i) bed.Decoding(4, 3);
+  bed.Waiting(4, {.max_output_tokens = 4});
+  EXPECT_EQ(bed.Plan(), "!2 0:6+1* 1:6+1* 3:0+4* out2");
+}
+
+TEST(Room, RoomIsMadeForTheWatermarkWhereOneRuns) {
+  HarnessConfig c = FeedbackQueue();
+  c.scheduler.limits.watermark = 0.25;
+  c.num_blocks = 4;
+  c.max_model_len = 16;
+  StepBed bed(c);
+  bed.Decoding(4, 3);
+  bed.Waiting(4, {.max_output_tokens = 4});  // its two blocks are free, but one must stay while another runs
+  EXPECT_EQ(bed.Plan(), "!0 1:0+4* out2");
+}
+
+// Newcomers are looked at as long as their prompts fit the budget: the second would need a place too, but its prompt
+// does not fit this step, so only one running sequence gives way.
 TEST(Room, NobodyGivesWayForAPromptThatTheBudgetExcludes) {
   HarnessConfig c = FeedbackQueue();
   c.scheduler.composition = "stall-free";

@@ -1,5 +1,5 @@
-// AccelGen's composition, one step at a time on views made by hand: every rule of slack-fill with the plan that follows from it.
-// All steps so far took 1 ms (T_max), chunks had 8 tokens (L_c): urgent is who has at most 1 ms of slack.
+// AccelGen's composition, one step at a time on views made by hand: every rule of slack-fill with the plan that follows
+// from it. All steps so far took 1 ms (T_max), chunks had 8 tokens (L_c): urgent is who has at most 1 ms of slack.
 #include <gtest/gtest.h>
 
 #include "sched/step_bed.h"
@@ -16,7 +16,7 @@ constexpr DurationNs kHour = 3600 * kSecond;
 
 HarnessConfig Config(int64_t budget) {
   HarnessConfig c = PresetConfig("accelgen", budget);
-  c.scheduler.limits.policy.accelgen_ttft_s = 3600;   // nothing is urgent that does not say so
+  c.scheduler.limits.policy.accelgen_ttft_s = 3600;  // nothing is urgent that does not say so
   c.scheduler.limits.policy.accelgen_tbt_s = 3600;
   c.scheduler.limits.policy.accelgen_long_prompt = 100;
   c.scheduler.budget = "fixed";
@@ -35,12 +35,12 @@ struct SlackBed : StepBed {
   }
 };
 
-// A decode with a TBT objective of 2 ms has 1 ms of slack once it waits: urgent. The step's first token is set aside for it; once
-// it has it, the urgent prompt takes all that is left.
+// A decode with a TBT objective of 2 ms has 1 ms of slack once it waits: urgent. The step's first token is set aside
+// for it; once it has it, the urgent prompt takes all that is left.
 TEST(SlackFillStep, ATokenSetAsideIsReleasedOnceTheDecodeHasIt) {
   SlackBed bed(Config(8));
   bed.Decoding(4, 1, {.slo = {0, 2 * kMs, 0}});
-  bed.Prefilling(40, 8, {.slo = {5 * kMs, 0, 0}});   // 32 tokens left: 4 chunks of 1 ms, 1 ms of slack, and younger
+  bed.Prefilling(40, 8, {.slo = {5 * kMs, 0, 0}});  // 32 tokens left: 4 chunks of 1 ms, 1 ms of slack, and younger
   EXPECT_EQ(bed.Plan(), "0:4+1* 1:8+7");
 }
 
@@ -48,7 +48,7 @@ TEST(SlackFillStep, ATokenSetAsideIsReleasedOnceTheDecodeHasIt) {
 TEST(SlackFillStep, AnUrgentDecodesTokenIsSetAsideFromPromptsBeforeIt) {
   SlackBed bed(Config(8));
   bed.Decoding(4, 1, {.slo = {0, 2 * kMs, 0}});
-  bed.Prefilling(40, 8, {.slo = {4 * kMs, 0, 0}});   // no slack at all
+  bed.Prefilling(40, 8, {.slo = {4 * kMs, 0, 0}});  // no slack at all
   EXPECT_EQ(bed.Plan(), "1:8+7 0:4+1*");
 }
 
@@ -72,19 +72,19 @@ TEST(SlackFillStep, OfEqualSlackTheOlderGoesFirst) {
 TEST(SlackFillStep, UrgentPromptsStartFromTheQueue) {
   SlackBed bed(Config(8));
   bed.Prefilling(40, 8, {.slo = {4 * kMs + 2, 0, 0}});
-  bed.Waiting(5, {.slo = {kMs + 1, 0, 0}});              // one chunk: 1 ns of slack, and goes before the 2 ns of the other
+  bed.Waiting(5, {.slo = {kMs + 1, 0, 0}});  // one chunk: 1 ns of slack, and goes before the 2 ns of the other
   EXPECT_EQ(bed.Plan(), "1:0+5* 0:8+3");
 }
 
-// Four blocks in all, three of them held by a decode that has less slack than the prompt. The urgent prompt of 16 tokens gets a
-// chunk as long as the KV that is left: one block.
+// Four blocks in all, three of them held by a decode that has less slack than the prompt. The urgent prompt of 16
+// tokens gets a chunk as long as the KV that is left: one block.
 TEST(SlackFillStep, AnUrgentPromptTakesAChunkOfTheKvThatIsLeft) {
   HarnessConfig c = Config(64);
   c.num_blocks = 4;
   c.max_model_len = 16;
   SlackBed bed(c);
   bed.Decoding(9, 1, {.max_output_tokens = 4, .slo = {0, kMs, 0}});
-  bed.Waiting(16, {.max_output_tokens = 1, .slo = {2 * kMs + kMs / 2, 0, 0}});   // two chunks: half a ms of slack
+  bed.Waiting(16, {.max_output_tokens = 1, .slo = {2 * kMs + kMs / 2, 0, 0}});  // two chunks: half a ms of slack
   EXPECT_EQ(bed.Plan(), "0:9+1* 1:0+4");
 }
 
@@ -100,8 +100,8 @@ TEST(SlackFillStep, AWholeUrgentPromptTakesNoChunk) {
   EXPECT_EQ(bed.Plan(), "0:9+1*");
 }
 
-// Slot 1 lost its KV before and waits; it goes before everybody else in the queue, and slot 0 has all the slack there is. Under a
-// preemption that would take from anybody it still takes nothing: it waits for KV that comes free.
+// Slot 1 lost its KV before and waits; it goes before everybody else in the queue, and slot 0 has all the slack there
+// is. Under a preemption that would take from anybody it still takes nothing: it waits for KV that comes free.
 TEST(SlackFillStep, WhoWasPreemptedTakesNobodysKv) {
   HarnessConfig c = Config(64);
   c.scheduler.preemption = "youngest-recompute";
@@ -132,9 +132,9 @@ TEST(SlackFillStep, NobodyTakesKvFromLessSlack) {
   c.num_blocks = 4;
   c.max_model_len = 16;
   SlackBed bed(c);
-  bed.Decoding(9, 1, {.max_output_tokens = 4, .slo = {0, kMs, 0}});                 // no slack
-  bed.Waiting(8, {.max_output_tokens = 8, .slo = {kMs + kMs / 2, 0, 0}});           // half a ms
-  EXPECT_EQ(bed.Plan(), "0:9+1* 1:0+4");                                            // a chunk of what is left
+  bed.Decoding(9, 1, {.max_output_tokens = 4, .slo = {0, kMs, 0}});        // no slack
+  bed.Waiting(8, {.max_output_tokens = 8, .slo = {kMs + kMs / 2, 0, 0}});  // half a ms
+  EXPECT_EQ(bed.Plan(), "0:9+1* 1:0+4");                                   // a chunk of what is left
 }
 
 // Long prompts (of 100 tokens and more) run one after the other: 100 is long, 99 is not.
@@ -158,7 +158,7 @@ TEST(SlackFillStep, WhatRunsIsLongFromTheLimitOnToo) {
     SlackBed bed(Config(160));
     bed.Waiting(prompt);
     bed.Waiting(120);
-    EXPECT_EQ(bed.Plan(), prompt == 99 ? "1:0+120* 0:0+40" : "1:0+120*") << prompt;   // the longer has less slack
+    EXPECT_EQ(bed.Plan(), prompt == 99 ? "1:0+120* 0:0+40" : "1:0+120*") << prompt;  // the longer has less slack
   }
 }
 
@@ -166,12 +166,12 @@ TEST(SlackFillStep, WhatRunsIsLongFromTheLimitOnToo) {
 TEST(SlackFillStep, AnUrgentLongPromptStartsBesideAnother) {
   SlackBed bed(Config(64));
   bed.Prefilling(120, 119);
-  bed.Waiting(100, {.slo = {13 * kMs, 0, 0}});   // 13 chunks: no slack, not late
+  bed.Waiting(100, {.slo = {13 * kMs, 0, 0}});  // 13 chunks: no slack, not late
   EXPECT_EQ(bed.Plan(), "1:0+64");
 }
 
-// Nothing starts beside a preemption that the decodes made: two decodes need a block each, one is taken back, and its blocks are
-// not for the queue.
+// Nothing starts beside a preemption that the decodes made: two decodes need a block each, one is taken back, and its
+// blocks are not for the queue.
 TEST(SlackFillStep, NothingStartsInAStepThatPreempted) {
   HarnessConfig c = Config(64);
   c.num_blocks = 4;
@@ -183,7 +183,8 @@ TEST(SlackFillStep, NothingStartsInAStepThatPreempted) {
   EXPECT_EQ(bed.Plan(), "!1 0:8+1*");
 }
 
-// Whoever was preempted starts again only where all that it has to compute fits and each running sequence keeps a block to go on.
+// Whoever was preempted starts again only where all that it has to compute fits and each running sequence keeps a block
+// to go on.
 TEST(SlackFillStep, WhoWasPreemptedStartsWhereEverybodyCanGoOn) {
   for (const int64_t blocks : {5, 6}) {
     HarnessConfig c = Config(64);
@@ -191,8 +192,8 @@ TEST(SlackFillStep, WhoWasPreemptedStartsWhereEverybodyCanGoOn) {
     c.num_blocks = blocks;
     c.max_model_len = 20;
     SlackBed bed(c);
-    bed.Preempted(7, 1, {.max_output_tokens = 8});                     // eight tokens: two blocks
-    bed.Decoding(9, 1, {.max_output_tokens = 4});                      // three blocks
+    bed.Preempted(7, 1, {.max_output_tokens = 8});  // eight tokens: two blocks
+    bed.Decoding(9, 1, {.max_output_tokens = 4});   // three blocks
     EXPECT_EQ(bed.Plan(), blocks == 6 ? "0:0+8* 1:9+1*" : "1:9+1*") << blocks;
   }
 }
@@ -214,9 +215,9 @@ TEST(SlackFillStep, WhoSitsOutIsRemembered) {
   bed.Prefilling(60, 8, {.slo = {4 * kMs, 0, 0}});
   EXPECT_EQ(bed.Plan(2 * kMs), "1:8+8");
   EXPECT_EQ(bed.table().notes()[static_cast<size_t>(decode)].passed_over_ns, 2 * kMs);
-  EXPECT_EQ(bed.Plan(4 * kMs), "1:16+8");   // 5 - 2 - 1 ms of slack
+  EXPECT_EQ(bed.Plan(4 * kMs), "1:16+8");  // 5 - 2 - 1 ms of slack
   EXPECT_EQ(bed.table().notes()[static_cast<size_t>(decode)].passed_over_ns, 2 * kMs) << "since the first time";
-  EXPECT_EQ(bed.Plan(5 * kMs), "1:24+7 0:4+1*");   // 1 ms: urgent
+  EXPECT_EQ(bed.Plan(5 * kMs), "1:24+7 0:4+1*");  // 1 ms: urgent
   EXPECT_EQ(bed.table().notes()[static_cast<size_t>(decode)].passed_over_ns, 0);
 }
 
@@ -230,6 +231,49 @@ TEST(SlackFillStep, AVictimWasNotPassedOver) {
   const SlotId victim = bed.Decoding(7, 2, {.max_output_tokens = 9, .slo = {0, 2 * kHour, 0}});
   EXPECT_EQ(bed.Plan(7 * kMs), "!1 0:8+1*");
   EXPECT_EQ(bed.table().notes()[static_cast<size_t>(victim)].passed_over_ns, 0);
+}
+
+// Gamma (here 1 ms) from the least slack on, its end included, the candidate that fits best is chosen; beyond it the
+// next in line is cut to what is left.
+TEST(SlackFillStep, GammaIncludesItsEnd) {
+  for (const DurationNs beyond : {0, 1}) {
+    HarnessConfig c = Config(8);
+    c.scheduler.limits.policy.accelgen_gamma_s = 0.001;
+    SlackBed bed(c);
+    bed.Waiting(5, {.slo = {kHour, 0, 0}});
+    bed.Waiting(8, {.slo = {kHour + kMs + beyond, 0, 0}});
+    EXPECT_EQ(bed.Plan(), beyond == 0 ? "1:0+8*" : "0:0+5* 1:0+3") << beyond << " ns beyond";
+  }
+}
+
+// A prompt that goes on takes no more KV than there is: one block is free.
+TEST(SlackFillStep, AChunkIsCutToTheKvThatIsLeft) {
+  HarnessConfig c = Config(64);
+  c.num_blocks = 4;
+  c.max_model_len = 16;
+  SlackBed bed(c);
+  bed.Decoding(5, 1, {.max_output_tokens = 2});
+  bed.Prefilling(16, 3, {.max_output_tokens = 1});
+  EXPECT_EQ(bed.Plan(), "0:5+1* 1:3+5") << "one position is left in its block, and four in the free one";
+}
+
+// Whoever gets a share settles its job's slack, in whichever way it gets it: a decode, a prompt that goes on, one that
+// starts.
+TEST(SlackFillStep, AShareIsSettledHoweverItIsGot) {
+  SlackBed bed(Config(64));
+  const Slo job{0, 0, kHour};
+  for (const SlotId slot :
+       {bed.Decoding(4, 1, {.slo = job}), bed.Prefilling(8, 4, {.slo = job}), bed.Waiting(4, {.slo = job})}) {
+    EXPECT_EQ(bed.table().notes()[static_cast<size_t>(slot)].carry_ns, 0);
+  }
+  const std::string plan = bed.Plan(kMs);
+  ASSERT_EQ(bed.planned().num_tokens, 1 + 4 + 4) << plan;
+  for (const SlotId slot : {0, 1, 2}) {
+    const SequenceNote& note = bed.table().notes()[static_cast<size_t>(slot)];
+    EXPECT_EQ(note.carry_ns, note.jct_share_ns - (slot == 2 ? kMs : 0))
+        << "slot " << slot << ": its share, less what it waited";
+    EXPECT_GT(note.carry_ns, 0);
+  }
 }
 
 // Decodes that are not urgent run before prompts are chosen: of the 7 tokens that are left the second prompt takes all.

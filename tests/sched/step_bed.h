@@ -1,5 +1,5 @@
-// One step of a scheduler on a view that a test makes by hand: sequences stand where the test puts them, with real KV under
-// them, and Plan says what the scheduler makes of it. The notation of plans is LoggingExecutor's.
+// One step of a scheduler on a view that a test makes by hand: sequences stand where the test puts them, with real KV
+// under them, and Plan says what the scheduler makes of it. The notation of plans is LoggingExecutor's.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -55,7 +55,8 @@ class StepBed {
     put_ = sched::MakeChunkFits(sc.limits);
   }
 
-  // Slots count up from 0 in the order of these calls. Each sequence may generate 32 tokens unless its spec says otherwise.
+  // Slots count up from 0 in the order of these calls. Each sequence may generate 32 tokens unless its spec says
+  // otherwise.
   SlotId Waiting(int32_t prompt, SequenceSpec spec = {}) {
     spec.prompt_tokens = prompt;
     if (spec.max_output_tokens == 0) spec.max_output_tokens = 32;
@@ -83,8 +84,8 @@ class StepBed {
       const int32_t count = computed - table_.columns().computed_planned[slot];
       plan_.Clear();
       BeginPlenty();
-      const sched::AddResult added = table_.holds_kv(slot) ? builder_.AddRunning(slot, count, false)
-                                                            : builder_.Start(slot, *put_, count, false);
+      const sched::AddResult added =
+          table_.holds_kv(slot) ? builder_.AddRunning(slot, count, false) : builder_.Start(slot, *put_, count, false);
       ASSERT_EQ(added, sched::AddResult::kAdded) << "slot " << slot << " cannot stand there: not enough KV";
       Apply();
     }
@@ -184,7 +185,7 @@ class StepBed {
   KvCache kv_;
   sched::PlanBuilder builder_;
   std::unique_ptr<sched::Scheduler> scheduler_;
-  std::unique_ptr<sched::Admission> put_;   // of the bed's own starts: asks for nothing beyond the chunk
+  std::unique_ptr<sched::Admission> put_;  // of the bed's own starts: asks for nothing beyond the chunk
   LengthPredictor* predictor_ = nullptr;
   sched::StepView view_;
   StepPlan plan_, planned_;

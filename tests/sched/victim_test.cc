@@ -1,5 +1,5 @@
-// Whose KV goes when memory is short: each preemption on a view made by hand. Blocks hold four tokens; the needy one is a decode
-// whose next position begins a new block.
+// Whose KV goes when memory is short: each preemption on a view made by hand. Blocks hold four tokens; the needy one is
+// a decode whose next position begins a new block.
 #include <gtest/gtest.h>
 
 #include "sched/step_bed.h"
@@ -20,8 +20,8 @@ HarnessConfig Config(const char* preemption, const char* order, int64_t blocks) 
   return c;
 }
 
-// Slot 0 needs a third block and none is free. Slots 1 and 2 hold one block each and have computed as much: of equals the one
-// that arrived last goes.
+// Slot 0 needs a third block and none is free. Slots 1 and 2 hold one block each and have computed as much: of equals
+// the one that arrived last goes.
 TEST(Victim, LeastRecomputeCostTakesTheLastOfEquals) {
   StepBed bed(Config("least-recompute-cost", "fcfs", 4));
   bed.Decoding(8, 1);
@@ -39,8 +39,8 @@ TEST(Victim, LeastRecomputeCostTakesTheShorter) {
   EXPECT_EQ(bed.Plan(), "!1 0:8+1* 2:3+1*");
 }
 
-// The order's word comes first: slot 2 is less important, whatever it costs; and a more important one is not taken for being
-// cheap.
+// The order's word comes first: slot 2 is less important, whatever it costs; and a more important one is not taken for
+// being cheap.
 TEST(Victim, LeastRecomputeCostAsksTheOrderFirst) {
   {
     StepBed bed(Config("least-recompute-cost", "priority", 4));
@@ -66,7 +66,8 @@ TEST(Victim, LastAdmittedAndYoungestAreNotTheSame) {
     bed.StandAt(0, 8);
     bed.StandAt(younger, 3);
     bed.StandAt(older, 3);
-    EXPECT_EQ(bed.Plan(), std::string(preemption) == "last-admitted-recompute" ? "!1 0:8+1* 2:3+1*" : "!2 0:8+1* 1:3+1*")
+    EXPECT_EQ(bed.Plan(),
+              std::string(preemption) == "last-admitted-recompute" ? "!1 0:8+1* 2:3+1*" : "!2 0:8+1* 1:3+1*")
         << preemption;
   }
 }
@@ -86,7 +87,7 @@ TEST(Victim, TheLeastImportantGoesFirst) {
 TEST(Victim, OfEqualRankTheYoungestWithoutAShare) {
   for (const char* preemption : {"youngest-recompute", "swap", "by-rank-recompute"}) {
     StepBed bed(Config(preemption, "priority", 4));
-    bed.Decoding(3, 1, {.priority = 1});   // runs first
+    bed.Decoding(3, 1, {.priority = 1});  // runs first
     bed.Decoding(8, 1, {.priority = 1});
     bed.Decoding(3, 1, {.priority = 1});
     EXPECT_EQ(bed.Plan(), "!2 0:3+1* 1:8+1*") << preemption;
@@ -95,7 +96,8 @@ TEST(Victim, OfEqualRankTheYoungestWithoutAShare) {
 
 // Nobody is left but those with a share: the needy one gives its own KV up.
 TEST(Victim, AtLastTheNeedyOneItself) {
-  for (const char* preemption : {"youngest-recompute", "last-admitted-recompute", "least-recompute-cost", "swap", "by-rank-recompute"}) {
+  for (const char* preemption :
+       {"youngest-recompute", "last-admitted-recompute", "least-recompute-cost", "swap", "by-rank-recompute"}) {
     StepBed bed(Config(preemption, "fcfs", 3));
     bed.Decoding(3, 1);
     bed.Decoding(8, 1);
@@ -115,14 +117,14 @@ TEST(Victim, SwapSavesWhatFitsTheHost) {
   }
 }
 
-// How long a sequence was without KV is noted in the step in which it starts again, the longest of several; a first start says
-// nothing.
+// How long a sequence was without KV is noted in the step in which it starts again, the longest of several; a first
+// start says nothing.
 TEST(Victim, TheLongestPreemptionIsRecorded) {
   StepBed bed(Config("youngest-recompute", "fcfs", 16));
   bed.Waiting(4, {.arrival_ns = 0});
   EXPECT_EQ(bed.Plan(9 * kSecond), "0:0+4*");
   EXPECT_EQ(bed.planned().longest_preemption_ns, 0) << "a first start is no preemption";
-  const SlotId first = bed.Preempted(4, 1);    // both at 9 s
+  const SlotId first = bed.Preempted(4, 1);  // both at 9 s
   const SlotId second = bed.Preempted(4, 1);
   bed.table().LoseKept(first);
   bed.table().LoseKept(second);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace tactus {
 namespace {
 
@@ -84,6 +86,119 @@ TEST(SequenceTable, PreemptionForgetsWhatWasPlannedAndCountsWhatIsLost) {
   t.Admit(s, 1);
   EXPECT_EQ(c.goal_tokens[s], 5);
   EXPECT_EQ(t.recomputed_tokens(s), 3);   // four were computed, one was found in the cache
+  EXPECT_EQ(t.CheckIntegrity(), "");
+}
+
+// What was lost is counted when it is computed again, once, and without what the host kept.
+TEST(SequenceTable, RecomputedTokensAreCountedOnce) {
+  SequenceTable t(1);
+  const SlotId s = t.Add(Spec(8, 4), 0);
+  t.Admit(s, 0);
+  t.PlanItem(s, 8, true, 0, false);
+  t.CommitItem(s, 8, 1);
+  t.Preempt(s, 1);
+  t.Admit(s, 0);
+  EXPECT_EQ(t.recomputed_tokens(s), 8);
+  t.Preempt(s, 2);  // before it has computed anything: nothing is lost
+  t.Admit(s, 0);
+  EXPECT_EQ(t.recomputed_tokens(s), 8);
+  t.PlanItem(s, 9, true, 1, false);
+  t.CommitItem(s, 9, 1);
+  t.Preempt(s, 3, 7);  // seven positions are in host memory
+  EXPECT_EQ(t.columns().computed_committed[s], 7);
+  EXPECT_EQ(t.columns().computed_planned[s], 7);
+  t.Admit(s, 7);
+  EXPECT_EQ(t.recomputed_tokens(s), 8 + 2);
+  t.Preempt(s, 4);
+  t.Admit(s, 9);  // more is found than was lost
+  EXPECT_EQ(t.recomputed_tokens(s), 8 + 2);
+}
+
+// Nothing of who had the slot before is left.
+TEST(SequenceTable, ASlotStartsAfresh) {
+  SequenceTable t(1);
+  const auto& c = t.columns();
+  SequenceSpec spec = Spec(8, 4);
+  spec.prompt_logprobs = true;
+  spec.priority = 3;
+  const SlotId s = t.Add(spec, 5);
+  t.notes()[static_cast<size_t>(s)].rank = 7;
+  t.Admit(s, 0);
+  t.PlanItem(s, 8, true, 0, false);
+  t.CommitItem(s, 8, 1);
+  t.Preempt(s, 6);
+  t.Admit(s, 0);
+  const uint32_t epoch = t.epoch(s);
+  t.Finish(s);
+  t.Compact();
+  t.Free(s);
+  ASSERT_EQ(t.Add(Spec(3, 2), 9), s);
+  EXPECT_EQ(t.notes()[static_cast<size_t>(s)].rank, 0);
+  EXPECT_EQ(c.preemptions[s], 0);
+  EXPECT_EQ(t.recomputed_tokens(s), 0);
+  EXPECT_EQ(c.queued_ns[s], 9);
+  EXPECT_EQ(c.priority[s], 0);
+  EXPECT_EQ(c.prompt_logprobs[s], 0);
+  EXPECT_EQ(c.known_committed[s], 3);
+  EXPECT_EQ(c.computed_committed[s], 0);
+  EXPECT_NE(t.epoch(s), epoch) << "what is left of the other's items is stale";
+  t.Admit(s, 0);
+  EXPECT_EQ(t.recomputed_tokens(s), 0);
+  EXPECT_EQ(t.CheckIntegrity(), "");
+}
+
+// A sibling waits unseen until its first choice has the prompt; then it queues from that moment on, and knows whom to
+// fork from.
+TEST(SequenceTable, HeldUntilItMayFork) {
+  SequenceTable t(2);
+  const SlotId first = t.Add(Spec(8, 4), 0);
+  SequenceSpec held = Spec(8, 4);
+  held.held = true;
+  const SlotId sibling = t.Add(held, 0);
+  EXPECT_EQ(t.num_held(), 1);
+  EXPECT_EQ(t.waiting().size(), 1u);
+  t.Unhold(sibling, first, 42);
+  EXPECT_EQ(t.num_held(), 0);
+  EXPECT_EQ(t.waiting().size(), 2u);
+  EXPECT_EQ(t.columns().fork_from[sibling], first);
+  EXPECT_EQ(t.columns().queued_ns[sibling], 42);
+  t.Admit(sibling, 7);
+  t.Preempt(sibling, 50);
+  EXPECT_EQ(t.columns().fork_from[sibling], kNoSlot) << "it comes back with tokens of its own";
+  EXPECT_EQ(t.columns().queued_ns[sibling], 50);
+  EXPECT_EQ(t.CheckIntegrity(), "");
+}
+
+// Whoever leaves the queue's middle leaves everybody else in it.
+TEST(SequenceTable, TheQueueKeepsItsPlaces) {
+  SequenceTable t(5);
+  std::vector<SlotId> s;
+  for (int i = 0; i < 5; ++i) s.push_back(t.Add(Spec(4, 4), 0));
+  t.Admit(s[1], 0);
+  EXPECT_EQ(t.CheckIntegrity(), "");
+  t.Finish(s[4]);
+  EXPECT_EQ(t.CheckIntegrity(), "");
+  t.Admit(s[0], 0);
+  std::vector<SlotId> left(t.waiting().begin(), t.waiting().end());
+  std::sort(left.begin(), left.end());
+  EXPECT_EQ(left, (std::vector<SlotId>{s[2], s[3]}));
+}
+
+// Rolled back with nothing in flight it may be planned at once; a decode whose prompt is there stays one.
+TEST(SequenceTable, RollBackOfADecode) {
+  SequenceTable t(1);
+  const auto& c = t.columns();
+  const SlotId s = t.Add(Spec(4, 4), 0);
+  t.Admit(s, 0);
+  t.PlanItem(s, 4, true, 0, false);
+  t.CommitItem(s, 4, 1);
+  t.PlanItem(s, 1, true, 1, true);
+  t.DropItem(s);
+  t.RollBackPlanned(s);
+  EXPECT_EQ(c.state[s], SeqState::kDecode);
+  EXPECT_EQ(c.flight[s], FlightState::kIdle);
+  EXPECT_EQ(t.num_prefilling(), 0);
+  EXPECT_EQ(c.Pending(s), 1);
   EXPECT_EQ(t.CheckIntegrity(), "");
 }
 
