@@ -73,7 +73,7 @@ class UsageTest(Folder):
 
     def test_a_configuration_file_is_taken_by_its_types(self):
         config = self.folder / "c.toml"
-        for text, expected in (("port = [1, 2]", "'port' = [ 1, 2 ] is a list; it takes a whole number"), ("port = 99999999999999999999", "64-bit"),
+        for text, expected in (("port = [1, 2]", "'port' = [ 1, 2 ] is a list; it takes a whole number"), ("port = 99999999999999999999", "64 bits"),
                                ("nosuch = 1", "unknown key 'nosuch'")):
             config.write_text("\n" + text + "\n")
             done = tactus("serve", "--config", config)

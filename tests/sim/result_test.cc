@@ -54,6 +54,10 @@ TEST(SimResult, UseOfMemoryAndBudgetIsTheMeanOverTheStepsOfAllReplicas) {
   SimulationConfig c = Config(model);
   const std::string small = "0,16,2\n", large = "0,2000,400\n";
   const Outcome a = Simulate(c, small), b = Simulate(c, large);
+  // The small one holds 1 block of 1000 in its first step and 2 in its second, and takes 16 + 1 tokens of two budgets of 512.
+  ASSERT_EQ(a.stats.steps, 2);
+  EXPECT_DOUBLE_EQ(a.stats.kv_utilization, 0.0015);
+  EXPECT_DOUBLE_EQ(a.stats.budget_utilization, 17.0 / 1024);
   ASSERT_GT(b.stats.steps, 10 * a.stats.steps);
   c.replicas = 2;
   c.balancer = "round-robin";
