@@ -136,11 +136,14 @@ int BenchCommand(const Args& args) {
   }
   auto slo = ParseSlo(options.slo);
   if (!slo.ok()) return Fail(slo.status(), kExitUsage);
+  if (const auto url = http::ParseUrl(options.load.url); !url.ok()) return Fail(url.status(), kExitUsage);
   options.load.slo = *slo;
   options.load.seed = static_cast<uint64_t>(options.seed);
   options.load.timeout_ns = options.timeout.ns;
   auto workload = MakeWorkload(*spec, *arrivals, options.requests, options.load.seed);
-  if (!workload.ok()) return Fail(workload.status(), kExitUsage);
+  if (!workload.ok()) {   // a file that cannot be read is a failure, a wrong flag is wrong usage
+    return Fail(workload.status(), workload.status().code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed);
+  }
   if (!options.output.empty()) {
     if (const Status status = CheckWritable(options.output, "output"); !status.ok()) return Fail(status, kExitFailed);
   }

@@ -61,7 +61,11 @@ int Main(int argc, char** argv) {
 
 }  // namespace
 
-int VersionCommand(const Args&) {
+int VersionCommand(const Args& args) {
+  if (!args.empty()) {
+    std::fprintf(stderr, "tactus version: unexpected argument '%s'; it takes none\n", args[0].c_str());
+    return kExitUsage;
+  }
   std::printf("tactus %s (%s)\n", Version(), BuildInfo().c_str());
   return kExitOk;
 }

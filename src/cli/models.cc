@@ -96,6 +96,10 @@ int ModelsCommand(const Args& args) {
   line.Positional("MODEL", &options.model, false,
                   "a GGUF file, a folder, or a name of the list; default: the default model");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
+  if (options.verb == "list" && !options.model.empty()) {
+    std::fprintf(stderr, "tactus models list: unexpected argument '%s'; it lists them all\n", options.model.c_str());
+    return kExitUsage;
+  }
   if (options.verb == "list") return List(options);
   if (options.verb != "inspect") {
     std::fprintf(stderr, "tactus models: '%s' is neither list nor inspect\n", options.verb.c_str());

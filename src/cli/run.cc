@@ -175,6 +175,14 @@ class Conversation {
   nlohmann::json messages_;
 };
 
+// -1 leaves a choice to the model; nothing else below the API's own ranges means anything.
+Status CheckAnswerOptions(const RunOptions& o) {
+  if (o.temperature < 0 && o.temperature != -1) return InvalidArgument("--temperature is below 0; give 0 for greedy, or -1 for the model's own");
+  if (o.top_p <= 0 && o.top_p != -1) return InvalidArgument("--top-p must be above 0, up to 1, or -1 for the model's own");
+  if (o.raw && o.prompt.empty()) return InvalidArgument("--raw continues the text of --prompt, which is missing; a chat needs the template");
+  return Status();
+}
+
 int Fail(const Status& status) {
   std::fprintf(stderr, "tactus run: %s\n", status.message().c_str());
   return kExitFailed;
@@ -258,6 +266,10 @@ int RunCommand(const Args& args) {
   line.Positional("MODEL", &options.engine.model, false,
                   "a GGUF file, a Hugging Face folder, or a name of `tactus models list`");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
+  if (const Status status = CheckAnswerOptions(options); !status.ok()) {
+    Fail(status);
+    return kExitUsage;
+  }
   options.prompt = ValidText(options.prompt, "--prompt");
   options.system = ValidText(options.system, "--system");
   const bool quiet = !isatty(STDERR_FILENO);

@@ -239,6 +239,12 @@ int SimCommand(const Args& args) {
   line.Add(options);
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (options.list) return PrintList(options.json);
+  if (options.replay.empty() && (options.times == "model" || !options.steps_out.empty())) {
+    return Fail(InvalidArgument("--times model and --steps-out are for a recorded run: name it with --replay"), kExitUsage);
+  }
+  if (options.times != "model" && !options.steps_out.empty()) {
+    return Fail(InvalidArgument("--steps-out compares measured with predicted steps: add --times model"), kExitUsage);
+  }
   if (!options.output.empty()) {
     if (const Status status = CheckWritable(options.output, "output"); !status.ok()) return Fail(status, kExitFailed);
   }

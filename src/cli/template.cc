@@ -15,6 +15,8 @@ namespace {
 
 constexpr int64_t kMostFileBytes = int64_t{16} << 20;   // as much as a request to the server may have
 
+constexpr char kKwargs[] = "chat-template-kwargs";
+
 struct TemplateOptions {
   std::string model, messages, tools, kwargs;
   bool add_generation_prompt = false, source = false;
@@ -24,7 +26,7 @@ struct TemplateOptions {
     v.Field("messages", messages,
             {.help = "JSON file: a list of messages, or an object with messages and other variables"});
     v.Field("tools", tools, {.help = "JSON file: a list of tools"});
-    v.Field("chat-template-kwargs", kwargs, {.help = "JSON object of further variables"});
+    v.Field(kKwargs, kwargs, {.help = "JSON object of further variables"});
     v.Field("add-generation-prompt", add_generation_prompt, {.help = "end with the start of the assistant's answer"});
     v.Field("source", source, {.help = "print the template itself"});
   }
@@ -56,7 +58,6 @@ Result<ModelText> LoadTemplate(const std::string& name) {
 Result<std::string> Render(const TemplateOptions& options) {
   TACTUS_ASSIGN_OR_RETURN(const ModelText text, LoadTemplate(options.model));
   if (options.source) return text.template_source;
-  if (options.messages.empty()) return InvalidArgument("--messages FILE.json is missing");
   TACTUS_ASSIGN_OR_RETURN(nlohmann::ordered_json variables, ReadJson(options.messages));
   if (variables.is_array()) variables = nlohmann::ordered_json{{"messages", variables}};
   if (!variables.is_object() || !variables.contains("messages")) {
@@ -64,10 +65,11 @@ Result<std::string> Render(const TemplateOptions& options) {
   }
   if (!options.tools.empty()) {
     TACTUS_ASSIGN_OR_RETURN(variables["tools"], ReadJson(options.tools));
+    if (!variables["tools"].is_array()) return InvalidArgument(fmt::format("{} is not a list of tools", options.tools));
   }
   if (!options.kwargs.empty()) {
     const auto extra = nlohmann::ordered_json::parse(options.kwargs, nullptr, false);
-    if (!extra.is_object()) return InvalidArgument("--chat-template-kwargs is not a JSON object");
+    if (!extra.is_object()) return InvalidArgument("--chat-template-kwargs is not a JSON object", kKwargs);
     variables.update(extra);
   }
   if (options.add_generation_prompt || !variables.contains("add_generation_prompt")) {
@@ -88,10 +90,14 @@ int TemplateCommand(const Args& args) {
   line.Add(options);
   line.Positional("MODEL", &options.model, true, "a model, or a Jinja file");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
+  if (options.messages.empty() && !options.source) {
+    std::fprintf(stderr, "tactus template: --messages FILE.json is missing\n");
+    return kExitUsage;
+  }
   auto rendered = Render(options);
   if (!rendered.ok()) {
     std::fprintf(stderr, "tactus template: %s\n", rendered.status().message().c_str());
-    return kExitFailed;
+    return rendered.status().param() == kKwargs ? kExitUsage : kExitFailed;
   }
   std::fwrite(rendered->data(), 1, rendered->size(), stdout);
   return kExitOk;

@@ -87,6 +87,9 @@ bool IsLoopback(const std::string& host) {
 
 Status Run(const EngineOptions& engine_options, const ServeOptions& options, const EngineFactory& factory, const Engine::Progress& progress,
            std::string* result_json) {
+  if (options.host.empty()) {
+    return InvalidArgument("--host is empty; give an address such as 127.0.0.1, or 0.0.0.0 to listen on every network", "host");
+  }
   const Engine::Progress log = progress ? progress : [](std::string_view) {};
   signal(SIGPIPE, SIG_IGN);
   StopSignals signals;

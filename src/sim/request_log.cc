@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstring>
+
 namespace tactus {
 namespace {
 
@@ -11,7 +14,7 @@ std::string Seconds(TimeNs ns) { return fmt::format("{}.{:09}", ns / kSecond, ns
 
 Result<std::unique_ptr<RequestLog>> RequestLog::Create(const std::string& path) {
   std::FILE* file = std::fopen(path.c_str(), "w");
-  if (file == nullptr) return InvalidArgument(fmt::format("cannot write '{}'", path), "requests-out");
+  if (file == nullptr) return InvalidArgument(fmt::format("cannot write --requests-out '{}': {}", path, std::strerror(errno)), "requests-out");
   std::fputs("request,replica,arrival_s,prompt_tokens,cached_tokens,output_tokens,scheduled_s,first_token_s,done_s,"
              "longest_gap_s,preemptions,recomputed_tokens,finish\n", file);
   return std::unique_ptr<RequestLog>(new RequestLog(path, file));

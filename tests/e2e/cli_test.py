@@ -58,7 +58,13 @@ class UsageTest(Folder):
         for args, expected in [(["nosuch"], "unknown command 'nosuch'"), (["serve", "--port", "99999"], "--port: 99999 is out of range"),
                                (["serve", "--nosuch"], "--nosuch"), (["bench"], "--url is missing"),
                                (["bench", "--url", "http://127.0.0.1:1"], "how fast?"), (["models", "nosuch"], "neither list nor inspect"),
-                               (["tokenize"], "MODEL is missing"), (["bench", "--url", "x", "--rate", "1", "--workload", "z"], "workload 'z'")]:
+                               (["tokenize"], "MODEL is missing"), (["version", "now"], "unexpected argument 'now'"),
+                               (["models", "list", "x"], "unexpected argument 'x'"), (["template", "x.jinja"], "--messages"),
+                               (["bench", "--url", "https://x", "--rate", "1"], "https://x"), (["sim", "--steps-out", "x"], "--replay"),
+                               (["sim", "--times", "model"], "--replay"), (["sim", "--replay", "x", "--steps-out", "x"], "--times model"),
+                               (["serve", "--host", ""], "--host is empty"), (["serve", "--port", "1", "--port", "2"], "--port is given twice"),
+                               (["run", "--raw"], "--raw"), (["run", "-p", "x", "--top-p", "0"], "--top-p"),
+                               (["run", "-p", "x", "--temperature", "-0.5"], "--temperature"), ([], "usage: tactus"), (["bench", "--url", "x", "--rate", "1", "--workload", "z"], "workload 'z'")]:
             with self.subTest(args=args):
                 done = tactus(*args)
                 self.assertEqual(done.returncode, 2, done.stderr)
@@ -67,7 +73,7 @@ class UsageTest(Folder):
 
     def test_a_configuration_file_is_taken_by_its_types(self):
         config = self.folder / "c.toml"
-        for text, expected in (("port = [1, 2]", "'port' = [ 1, 2 ] is a list; it takes a whole number"), ("port = 99999999999999999999", "64-bit"),
+        for text, expected in (("port = [1, 2]", "'port' = [ 1, 2 ] is a list; it takes a whole number"), ("port = 99999999999999999999", "64 bits"),
                                ("nosuch = 1", "unknown key 'nosuch'")):
             config.write_text("\n" + text + "\n")
             done = tactus("serve", "--config", config)

@@ -145,6 +145,98 @@ TEST(SetUp, FilesAreLookedUpInTheDataFolder) {
   const auto setup = SetUpSimulation(o, {});
   ASSERT_TRUE(setup.ok()) << setup.status().ToString();
   EXPECT_EQ(setup->workload->count(), 2);   // as many as the file has
+  std::filesystem::create_directories(data / "traces");
+  std::filesystem::rename(data / "lengths_here.csv", data / "traces/lengths_here.csv");
+  EXPECT_TRUE(SetUpSimulation(o, {}).ok());
+  std::filesystem::remove_all(data);
+}
+
+TEST(SetUp, EveryOptionReachesTheSimulation) {
+  SimOptions o = Options();
+  o.replicas = 3;
+  o.balancer = "p2c";
+  o.max_queue = 17;
+  o.default_max_tokens = 99;
+  o.ignore_eos = true;
+  o.long_prompts = "clip";
+  o.slo_class = "gold";
+  o.seed = 5;
+  o.trace_out = "t.bin";
+  o.requests_out = "r.csv";
+  o.order = "fcfs";
+  o.max_num_seqs = 33;
+  o.block_size = 32;
+  o.token_budget = 700;
+  o.tbt_slo.ns = 40 * kMillisecond;
+  o.watermark = 0.25;
+  o.reserve_full = true;
+  o.kv_blocks = 5000;
+  o.max_model_len = 8000;
+  o.swap_space.bytes = (int64_t{10} << 20) + 1;
+  SimTexts texts;
+  texts.slo.ttft_ns = kSecond;
+  const auto setup = SetUpSimulation(o, texts);
+  ASSERT_TRUE(setup.ok()) << setup.status().ToString();
+  const SimulationConfig& c = setup->config;
+  EXPECT_EQ(c.replicas, 3);
+  EXPECT_EQ(c.balancer, "p2c");
+  EXPECT_EQ(c.max_queue, 17);
+  EXPECT_EQ(c.default_max_tokens, 99);
+  EXPECT_TRUE(c.exact_max_tokens && c.clip_prompts && c.exact_percentiles);
+  EXPECT_EQ(c.slo_class, "gold");
+  EXPECT_EQ(c.slo.ttft_ns, kSecond);
+  EXPECT_EQ(c.seed, 5u);
+  EXPECT_EQ(c.trace_out, "t.bin");
+  EXPECT_EQ(c.requests_out, "r.csv");
+  EXPECT_EQ(c.model_name, "llama-3.1-8b");
+  EXPECT_EQ(c.meter, setup->cost.get());
+  EXPECT_EQ(c.step_time, setup->step_time.get());
+  EXPECT_EQ(c.scheduler.order, "fcfs");
+  const sched::SchedulerLimits& l = c.scheduler.limits;
+  EXPECT_EQ(l.max_num_seqs, 33);
+  EXPECT_EQ(l.block_size, 32);
+  EXPECT_EQ(l.token_budget, 700);
+  EXPECT_EQ(l.tbt_slo_ns, 40 * kMillisecond);
+  EXPECT_EQ(l.watermark, 0.25);
+  EXPECT_TRUE(l.reserve_full);
+  EXPECT_EQ(l.blocks_total, 5000);
+  EXPECT_EQ(l.max_model_len, 8000);
+  EXPECT_EQ(c.swap_blocks, 2);   // blocks of 32 x 131,072 bytes = 4 MiB
+  EXPECT_FALSE(setup->oracle);
+  const SimOptions plain = Options();
+  const auto other = SetUpSimulation(plain, {});
+  ASSERT_TRUE(other.ok());
+  EXPECT_FALSE(other->config.exact_max_tokens || other->config.clip_prompts || other->config.exact_percentiles);
+  EXPECT_EQ(other->config.swap_blocks, 0);
+}
+
+TEST(SetUp, HowManyRequestsComeWhereNobodySays) {
+  SimOptions o = Options();
+  o.requests = -1;
+  EXPECT_EQ(SetUpSimulation(o, {})->workload->count(), 1000);
+  o.workload = "lengths:" + WriteFile("three.csv", "prompt_tokens,output_tokens\n10,5\n20,6\n0,1\n30,7\n");
+  const auto setup = SetUpSimulation(o, {});
+  ASSERT_TRUE(setup.ok());
+  EXPECT_EQ(setup->workload->count(), 3);
+  EXPECT_TRUE(std::any_of(setup->notes.begin(), setup->notes.end(),
+                          [](const std::string& note) { return note.find("1 rows without a prompt or an output dropped") != std::string::npos; }));
+  o.requests = 7;
+  EXPECT_EQ(SetUpSimulation(o, {})->workload->count(), 7);
+  o.requests = -2;
+  EXPECT_EQ(SetUpSimulation(o, {}).status().param(), "requests");
+  o.requests = 1;
+  EXPECT_TRUE(SetUpSimulation(o, {}).ok());
+  // The second opening gives the same requests.
+  auto again = SetUpSimulation(Options(), {});
+  ASSERT_TRUE(again.ok());
+  const auto second = again->open_workload();
+  ASSERT_TRUE(second.ok());
+  WorkloadRequest a, b;
+  while (again->workload->Next(&a)) {
+    ASSERT_TRUE((*second)->Next(&b));
+    ASSERT_EQ(a.prompt_tokens, b.prompt_tokens);
+    ASSERT_EQ(a.arrival_ns, b.arrival_ns);
+  }
 }
 
 TEST(SetUp, WhatIsWrongIsNamed) {
