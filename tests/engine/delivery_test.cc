@@ -52,6 +52,7 @@ class Recorder final : public ResponseSink {
  public:
   void OnDelta(const TokenDelta& delta) override { deltas.push_back(delta); }
   void OnPromptLogprobs(const std::vector<std::vector<TokenLogprob>>& rows) override {
+    EXPECT_FALSE(rows.empty());
     prompt_rows.insert(prompt_rows.end(), rows.begin(), rows.end());
   }
   void OnDone(const Usage& u) override {
@@ -221,7 +222,7 @@ TEST(Delivery, RepeatedPromptRowsAreDeliveredOnce) {
     for (int32_t i = 0; i < count; ++i) event.rows.push_back({{first + i, -1.0f}});
     return event;
   };
-  for (PromptLogprobsEvent event : {rows(0, 3), rows(0, 2), rows(2, 4), rows(6, 1)}) {   // preempted after 3
+  for (PromptLogprobsEvent event : {rows(0, 3), rows(0, 2), rows(0, 3), rows(2, 4), rows(6, 1)}) {   // preempted after 3
     event.user = user;
     StepEvents events;
     events.prompt_logprobs = {&event, 1};

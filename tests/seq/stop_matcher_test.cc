@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/rng.h"
+
 namespace tactus {
 namespace {
 
@@ -51,6 +53,43 @@ TEST(StopMatcher, TheCutDoesNotMatter) {
     ASSERT_EQ(found, 1) << cuts;   // "bb" ends at byte 3, before anything else
     ASSERT_GE(fed, 3u);
   }
+}
+
+// Against a search of the whole text, over random stops and cuts; it goes on after a match, as it must where the match
+// came before min_tokens.
+TEST(StopMatcher, FindsWhatASearchOfTheWholeTextFinds) {
+  Rng rng(5);
+  const auto random = [&rng](int64_t most) {
+    std::string text;
+    for (int64_t n = rng.UniformInt(1, most); n > 0; --n) text += rng.UniformInt(0, 2) == 0 ? 'b' : 'a';
+    return text;
+  };
+  int matches = 0;
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<std::string> stops;
+    for (int64_t n = rng.UniformInt(1, 4); n > 0; --n) stops.push_back(random(6));
+    if (round % 5 == 0) stops.push_back("");   // never matches
+    StopMatcher matcher(&stops);
+    std::string text;
+    for (int token = 0; token < 12; ++token) {
+      const size_t before = text.size();
+      const std::string bytes = rng.UniformInt(0, 5) == 0 ? "" : random(4);
+      text += bytes;
+      int expected = -1;
+      size_t best_end = 0, best_begin = 0;
+      for (size_t i = 0; i < stops.size(); ++i) {
+        for (size_t at = 0; !stops[i].empty() && at + stops[i].size() <= text.size(); ++at) {
+          const size_t end = at + stops[i].size();
+          if (end <= before || text.compare(at, stops[i].size(), stops[i]) != 0) continue;
+          if (expected >= 0 && (end > best_end || (end == best_end && at >= best_begin))) continue;
+          expected = static_cast<int>(i), best_end = end, best_begin = at;
+        }
+      }
+      ASSERT_EQ(matcher.Append(bytes), expected) << "round " << round << ": '" << text << "' after " << before;
+      matches += expected >= 0;
+    }
+  }
+  EXPECT_GT(matches, 1000);
 }
 
 TEST(StopMatcher, OneByteStops) {

@@ -152,6 +152,14 @@ TEST_F(GenerationTest, ARefusedPromptLeavesOnlyWhatTheEngineStillRuns) {
   EXPECT_EQ(counts_.open("c"), 0);
 }
 
+TEST_F(GenerationTest, AStreamWithARefusedPromptHasAStatus) {
+  engine_.Hold();
+  engine_.SetQueueLimit(1);
+  auto exchange = Start(Body({{"prompt", {"a", "b"}}, {"stream", true}}));
+  EXPECT_EQ(exchange->Answer().status, 503);
+  EXPECT_FALSE(exchange->streaming());
+}
+
 TEST_F(GenerationTest, AFailedStepGivesThePlacesBack) {
   for (const bool stream : {false, true}) {
     engine_.FailAfter(stream ? 1 : 0);
