@@ -200,7 +200,7 @@ def unread_bodies(tally):
 
 def held_bodies(tally):
     """Many bodies at once, all of them legal alone: their sum is bounded by --max-body-total."""
-    count, size, total_mib = (30, 4 * MIB, 32) if tally.quick else (60, 4 * MIB, 64)
+    count, size, total_mib = (30, 4 * MIB, 32) if tally.quick else (100, 4 * MIB, 64)
     flags = ("--max-body-total", f"{total_mib}MiB") if has_flag("--max-body-total") else ()
     tally.check("--max-body-total exists", bool(flags), "the program has no such flag")
     with Server(*flags) as server:
@@ -227,7 +227,7 @@ def held_bodies(tally):
                         statuses[i] = wire.read().status
                     except Lost:
                         statuses[i] = "closed"
-        bounded(tally, f"{count} bodies of 4 MiB held at once, {total_mib} MiB allowed", peak, 2 * total_mib + 48)
+        bounded(tally, f"{count} bodies of 4 MiB held at once, {total_mib} MiB allowed", peak, total_mib * 3 // 2 + 32)
         refused = statuses.count(503)
         tally.check("bodies beyond --max-body-total get 503", refused > 0 and set(statuses) <= {None, 503, "closed"},
                     f"{refused} refusals; answers {sorted(map(str, set(statuses)))}")
