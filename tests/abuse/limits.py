@@ -335,7 +335,7 @@ def heavy_json(tally):
                     return "" if answer.status in (200, 400, 429, 503) else repr(answer)
 
             with Peak(server) as peak:
-                beside(tally, name, server, attack, wanted=5 if tally.quick else 10)
+                beside(tally, name, server, attack, wanted=3 if tally.quick else 5)
             bounded(tally, f"{name}, 4 at once", peak, 1024)
             lives(tally, name, server)
 

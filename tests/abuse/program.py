@@ -131,7 +131,10 @@ class Server:
         """Polls until all metrics have these values; False at the limit. Colons of names are written as __."""
         end = time.monotonic() + limit_s
         while time.monotonic() < end:
-            text = self.get("/metrics")
+            try:
+                text = self.get("/metrics")
+            except OSError:
+                return False
             if all(self.metric(name.replace("__", ":"), text) == value for name, value in wanted.items()):
                 return True
             time.sleep(0.1)
