@@ -26,7 +26,8 @@ WRONG_IDS = st.one_of(st.sampled_from([-1, VOCABULARY, 2**31, 2**63, -2**63, 1e3
 def number(low, high, *, above=False):
     right = st.one_of(st.floats(low, high, exclude_min=above, allow_subnormal=False), st.integers(int(low) + (1 if above
         or low != int(low) else 0), int(high)))
-    edges = [low if above else math.nextafter(low, -math.inf), math.nextafter(high, math.inf), low - 1, low - 0.01, high + 0.01, 1e300, -1e300]
+    edges = [low if above else math.nextafter(low, -math.inf), math.nextafter(high, math.inf), low - 1, low - 0.01, high + 0.01, 1e300,
+             -1e300]
     if low > 0:
         edges.append(low / 2)
     wrong = st.one_of(st.sampled_from(edges), st.floats(max_value=low, exclude_max=not above, allow_infinity=False, min_value=-1e300),

@@ -37,6 +37,7 @@ class Wire:
 
     def __init__(self, port, limit_s=20.0, source="127.0.0.1", receive_buffer=0):
         self.limit_s, self.buffer, self.ended = limit_s, bytearray(), False
+        self.continues = 0   # interim answers of status 100
         self.socket = socket.socket()
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -117,6 +118,7 @@ class Wire:
             status = int(words[1])
             if status != 100:
                 break
+            self.continues += 1
         return Answer(status, headers, b"" if head_only or status in (204, 304) else self._body(headers, end))
 
     def _body(self, headers, end):
