@@ -96,15 +96,16 @@ def damaged_models(tally, draw, folder):
     targets = [("llama-gqa", name, ["run", None, *RUN]) for name in ("config.json", "tokenizer.json", "tokenizer_config.json",
                                                                      "model.safetensors", "generation_config.json")]
     targets += [("llama-gqa", name, ["run", None, *RUN, "--quantization", "int8"]) for name in ("model.safetensors", "config.json")]
-    targets += [(f"gguf-{name}", "model.gguf", ["models", "inspect", None]) for name in ("q8_0", "q4_k", "mixed", "bf16")]
+    targets += [(f"gguf-{name}", "model.gguf", ["run", None, *RUN]) for name in ("q8_0", "q4_k", "mixed", "bf16")]
+    targets += [("gguf-f16", "model.gguf", ["models", "inspect", None])]
     targets += [("llama-sharded", name, ["models", "inspect", None]) for name in ("model.safetensors.index.json",
                                                                                   "model-00002-of-00003.safetensors", "config.json")]
-    targets += [("qwen3", "config.json", ["models", "inspect", None]), ("served gguf", "model.gguf", ["run", None, *RUN])]
+    targets += [("qwen3", "config.json", ["models", "inspect", None])]
     refused = 0
     for model, name, command in targets:
-        source = served_gguf(folder) if model == "served gguf" else GOLDEN / model
         copy = folder / "damaged"
-        shutil.copytree(source, copy, ignore=shutil.ignore_patterns("*.f32", "golden.json"))
+        shutil.copytree(GOLDEN / model, copy, ignore=shutil.ignore_patterns("*.f32", "golden.json"))
+        give_tokenizer(copy)
         whole = (copy / name).read_bytes()
         path = copy / name if name.endswith(".gguf") else copy
         arguments = [path if a is None else a for a in command]
@@ -123,18 +124,22 @@ def damaged_models(tally, draw, folder):
     tally.figure("damaged models refused", refused)
 
 
-def served_gguf(folder):
-    """gguf-q8_0 with the tokenizer of llama-gqa in its metadata, so that it can be run."""
-    out = folder / "served-gguf"
-    if out.exists():
-        return out
-    out.mkdir()
-    data = (GOLDEN / "gguf-q8_0/model.gguf").read_bytes()
+def give_tokenizer(folder):
+    """Only llama-gqa has a tokenizer: the others get as much of it as they have embeddings for, a GGUF in its metadata."""
     tokenizer = json.loads((GOLDEN / "llama-gqa/tokenizer.json").read_text())
-    vocabulary = {**tokenizer["model"]["vocab"], **{t["content"]: t["id"] for t in tokenizer["added_tokens"]}}
-    (out / "model.gguf").write_bytes(with_tokenizer(data, [t for t, _ in sorted(vocabulary.items(), key=lambda item: item[1])],
-                                                    [m if isinstance(m, str) else " ".join(m) for m in tokenizer["model"]["merges"]]))
-    return out
+    model = tokenizer["model"]
+    if (folder / "model.gguf").exists():
+        vocabulary = {**model["vocab"], **{t["content"]: t["id"] for t in tokenizer["added_tokens"]}}
+        tokens = [t for t, _ in sorted(vocabulary.items(), key=lambda item: item[1])]
+        merges = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
+        path = folder / "model.gguf"
+        path.write_bytes(with_tokenizer(path.read_bytes(), tokens, merges))
+        return
+    size = json.loads((folder / "config.json").read_text())["vocab_size"]
+    model["vocab"] = {token: i for token, i in model["vocab"].items() if i < size}
+    model["merges"] = [m for m in model["merges"] if "".join(m.split(" ") if isinstance(m, str) else m) in model["vocab"]]
+    tokenizer["added_tokens"] = [t for t in tokenizer["added_tokens"] if t["id"] < size]
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
 
 
 def with_tokenizer(data, tokens, merges):
@@ -372,7 +377,7 @@ def killed_in_streams(tally, draw):
                     tally.check(f"kill -9 ends a stream at once ({i})", wire.ended, str(lost))
                 wire.close()
         try:
-            with Server("--port", port) as again:   # the last --port counts
+            with Server(port=port) as again:
                 answer = ask(again.port, "POST", "/v1/completions", {"prompt": "x", "max_tokens": 4})
                 tally.check(f"a server starts where one was killed ({i})", again.port == port and answer.status == 200,
                             f"port {again.port}: {answer}")

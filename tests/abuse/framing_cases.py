@@ -25,7 +25,7 @@ class Case:
     head_only: bool = False
     half_close: bool = False
     may_close: bool = False     # closing without an answer is right as well
-    slow: bool = False
+    continues: object = None    # how many interim answers of status 100, where it matters
 
     @property
     def sent(self):
@@ -302,12 +302,16 @@ def bodies_where_none_belong():
     yield Case("two types", post(f"Content-Length: {len(BODY)}", "Content-Type: text/plain"), {200, 400, 415})
     yield Case("a compressed body", post(hidden, "Content-Encoding: gzip", body=INNER), {415})
     yield Case("a body over the limit", post("Content-Length: 2000000", body=b"0\r\n\r\n" + INNER), {413}, CLOSE)
+    waits = [post("Expect: 100-continue", f"Content-Length: {len(BODY)}", body=b""), 0.3, BODY]
+    yield Case("Expect: 100-continue, the body after a while", waits, {200}, KEEP, continues=1)
     for value, statuses in (("100-continue", {200}), ("100-Continue", {200}), ("200-ok", {417}), ("100-continue, x", {400, 417}),
                             ("", {200, 400, 417})):
         yield Case(f"Expect: {value}", post(f"Expect: {value}", f"Content-Length: {len(BODY)}"), statuses)
-    yield Case("Expect for a body over the limit", post("Expect: 100-continue", "Content-Length: 2000000", body=b""), {413}, CLOSE)
-    yield Case("Expect in HTTP/1.0", post("Expect: 100-continue", f"Content-Length: {len(BODY)}", version="HTTP/1.0"), {200}, CLOSE)
-    yield Case("Expect without a body", get("Expect: 100-continue"), {200}, KEEP)
+    yield Case("Expect for a body over the limit", post("Expect: 100-continue", "Content-Length: 2000000", body=b""), {413}, CLOSE,
+               continues=0)
+    yield Case("Expect in HTTP/1.0", post("Expect: 100-continue", f"Content-Length: {len(BODY)}", version="HTTP/1.0"), {200}, CLOSE,
+               continues=0)
+    yield Case("Expect without a body", get("Expect: 100-continue"), {200}, KEEP, continues=0)
 
 
 def pipelines(seed):
@@ -352,23 +356,23 @@ def pipelines(seed):
 
 def slow():
     drip = READ_TIMEOUT_S / 4
-    yield Case("headers that never end", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n", {408}, CLOSE, slow=True)
+    yield Case("headers that never end", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n", {408}, CLOSE)
     yield Case("headers a byte at a time", [p for i in range(40) for p in (b"GET /health HTTP/1.1\r\nX: aaaaaaaaaaaaaaaaaaaaa"[i:i + 1],
-                                                                           drip)], {408}, CLOSE, slow=True)
+                                                                           drip)], {408}, CLOSE)
     yield Case("a header after the other, without end", [b"GET /health HTTP/1.1\r\n"] + [p for _ in range(30) for p in (b"X: y\r\n", drip)],
-               {408}, CLOSE, slow=True)
-    yield Case("a body that never comes", post("Content-Length: 10", body=b""), {408}, CLOSE, slow=True)
+               {408}, CLOSE)
+    yield Case("a body that never comes", post("Content-Length: 10", body=b""), {408}, CLOSE)
     yield Case("a body a byte at a time", [post("Content-Length: 30", body=b"")] + [p for _ in range(30) for p in (b" ", drip)], {408},
-               CLOSE, slow=True)
+               CLOSE)
     yield Case("chunks a byte at a time", [post("Transfer-Encoding: chunked", body=b"")] + [p for _ in range(30) for p in (b"1\r\n \r\n",
-        drip)], {408}, CLOSE, slow=True)
+        drip)], {408}, CLOSE)
     yield Case("an extension a byte at a time", [post("Transfer-Encoding: chunked", body=b"e;")] + [p for _ in range(30) for p in (b"a",
-        drip)], {408}, CLOSE, slow=True)
+        drip)], {408}, CLOSE)
     yield Case("trailers a line at a time", [post("Transfer-Encoding: chunked", body=CHUNKED_BODY[:-2])] + [p for _ in range(30)
-        for p in (b"X: y\r\n", drip)], {408}, CLOSE, slow=True)
-    yield Case("Expect, and then no body", post("Expect: 100-continue", "Content-Length: 10", body=b""), {408}, CLOSE, slow=True)
-    yield Case("an idle connection", b"", {408}, CLOSE, may_close=True, slow=True)
-    yield Case("an idle connection after an answer", get(), {200}, CLOSE, slow=True)
+        for p in (b"X: y\r\n", drip)], {408}, CLOSE)
+    yield Case("Expect, and then no body", post("Expect: 100-continue", "Content-Length: 10", body=b""), {408}, CLOSE)
+    yield Case("an idle connection", b"", {408}, CLOSE, may_close=True)
+    yield Case("an idle connection after an answer", get(), {200}, CLOSE)
 
 
 def all_cases(seed):

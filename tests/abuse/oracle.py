@@ -3,6 +3,7 @@
 Strategies draw bodies of the dummy model: 512 tokens, a context of 2,048, one token per byte of text.
 """
 import json
+import math
 
 from hypothesis import strategies as st
 
@@ -25,10 +26,12 @@ WRONG_IDS = st.one_of(st.sampled_from([-1, VOCABULARY, 2**31, 2**63, -2**63, 1e3
 def number(low, high, *, above=False):
     right = st.one_of(st.floats(low, high, exclude_min=above, allow_subnormal=False), st.integers(int(low) + (1 if above
         or low != int(low) else 0), int(high)))
-    wrong = st.one_of(st.floats(max_value=low, exclude_max=not above, allow_infinity=False, min_value=-1e300), st.floats(min_value=high,
-        exclude_min=True, allow_infinity=False),
-                      st.floats(low - 0.01, low, exclude_max=not above), st.floats(high, high + 0.01,
-                                                                                   exclude_min=True), st.booleans(), TEXTS, LISTS, OBJECTS)
+    edges = [low if above else math.nextafter(low, -math.inf), math.nextafter(high, math.inf), low - 1, low - 0.01, high + 0.01, 1e300,
+             -1e300]
+    if low > 0:
+        edges.append(low / 2)
+    wrong = st.one_of(st.sampled_from(edges), st.floats(max_value=low, exclude_max=not above, allow_infinity=False, min_value=-1e300),
+                      st.floats(min_value=high, exclude_min=True, allow_infinity=False), st.booleans(), TEXTS, LISTS, OBJECTS)
     # 1e-400 is written as 0 or as a subnormal: what is above zero must stay above it.
     return right.filter(lambda v: not above or v > 1e-30 + low), wrong
 

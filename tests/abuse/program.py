@@ -73,10 +73,10 @@ class DidNotStart(Exception):
 
 
 class Server:
-    def __init__(self, *args, model=None, kv_memory="64MiB", start_limit_s=START_LIMIT_S, **config):
+    def __init__(self, *args, model=None, kv_memory="64MiB", port=0, start_limit_s=START_LIMIT_S, **config):
         self.folder = tempfile.TemporaryDirectory(prefix="tactus-abuse-")
         model = model or dummy_model(pathlib.Path(self.folder.name) / "model", **config)
-        command = [BINARY, "serve", *map(str, model), "--port", "0", "--kv-cache-memory", kv_memory, "--served-model-name", MODEL,
+        command = [BINARY, "serve", *map(str, model), "--port", str(port), "--kv-cache-memory", kv_memory, "--served-model-name", MODEL,
                    *map(str, args)]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
                                         errors="replace", env=ENVIRONMENT, preexec_fn=_die_with_parent)
@@ -131,7 +131,10 @@ class Server:
         """Polls until all metrics have these values; False at the limit. Colons of names are written as __."""
         end = time.monotonic() + limit_s
         while time.monotonic() < end:
-            text = self.get("/metrics")
+            try:
+                text = self.get("/metrics")
+            except OSError:
+                return False
             if all(self.metric(name.replace("__", ":"), text) == value for name, value in wanted.items()):
                 return True
             time.sleep(0.1)

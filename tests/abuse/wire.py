@@ -6,6 +6,9 @@ import struct
 import time
 
 
+LONGEST_LINE = 1 << 20
+
+
 class Lost(Exception):
     """The connection ended, or went silent until the limit, before an answer was whole."""
 
@@ -33,7 +36,8 @@ class Wire:
     """One connection. Reads only what it is asked to read."""
 
     def __init__(self, port, limit_s=20.0, source="127.0.0.1", receive_buffer=0):
-        self.limit_s, self.buffer, self.ended = limit_s, b"", False
+        self.limit_s, self.buffer, self.ended = limit_s, bytearray(), False
+        self.continues = 0   # interim answers of status 100
         self.socket = socket.socket()
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -89,16 +93,16 @@ class Wire:
     def _take(self, count, end):
         while len(self.buffer) < count:
             self._more(end)
-        out, self.buffer = self.buffer[:count], self.buffer[count:]
+        out = bytes(memoryview(self.buffer)[:count])
+        del self.buffer[:count]
         return out
 
     def _line(self, end):
-        while b"\r\n" not in self.buffer:
-            if len(self.buffer) > 1 << 20:
-                raise Lost("a line of more than 1 MiB")
+        while (at := self.buffer.find(b"\r\n", 0, LONGEST_LINE)) < 0:
+            if len(self.buffer) > LONGEST_LINE:
+                raise Lost(f"a line of more than {LONGEST_LINE} bytes")
             self._more(end)
-        line, self.buffer = self.buffer.split(b"\r\n", 1)
-        return line
+        return self._take(at + 2, end)[:-2]
 
     def read(self, head_only=False, limit_s=None):
         """The next final answer; 100 Continue is skipped. Raises Lost."""
@@ -114,16 +118,16 @@ class Wire:
             status = int(words[1])
             if status != 100:
                 break
+            self.continues += 1
         return Answer(status, headers, b"" if head_only or status in (204, 304) else self._body(headers, end))
 
     def _body(self, headers, end):
         if headers.get("transfer-encoding") == "chunked":
-            body = b""
+            pieces = []
             while size := int(self._line(end), 16):
-                body += self._take(size, end)
-                self._take(2, end)
+                pieces.append(self._take(size + 2, end)[:-2])
             self._line(end)
-            return body
+            return b"".join(pieces)
         if "content-length" in headers:
             return self._take(int(headers["content-length"]), end)
         try:
@@ -132,8 +136,7 @@ class Wire:
         except Lost:
             if not self.ended:
                 raise
-        body, self.buffer = self.buffer, b""
-        return body
+        return self._take(len(self.buffer), end)
 
     def ends(self, limit_s):
         """Whether the server closes within the limit, with nothing more to read."""
