@@ -283,10 +283,21 @@ def running(pid):
 
 
 class Reporting(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        (self.root / "src/kv").mkdir(parents=True)
+        (self.root / "src/kv/a.cc").write_text("a < b;\n" * 100)
+
+    def test_survivors_show_their_line(self):
+        self.assertEqual(site(begin=4).diff("if (a < b) return;\n"), ["- if (a < b) return;", "+ if (a <= b) return;"])
+        self.assertIn("- a < b;", self.outcomes().markdown())
+
     def outcomes(self):
         sites = number_occurrences([site(function=f"F{i}", begin=i * 100) for i in range(4)])
         states = [trial.KILLED, trial.SURVIVED, trial.NOT_COVERED, trial.EQUIVALENT]
-        return report.Report(sites, {s.key: trial.Outcome(s.key, state) for s, state in zip(sites, states)}, [], [], [])
+        return report.Report(self.root, sites, {s.key: trial.Outcome(s.key, state) for s, state in zip(sites, states)}, [], [], [])
 
     def test_equivalent_mutants_do_not_count(self):
         self.assertAlmostEqual(self.outcomes().total().rate, 1 / 3)

@@ -9,9 +9,12 @@ from mutation_site import Site
 from trial import KILLED, Outcome
 
 
+_JUDGES = ("tree.py", "checks.py", "process.py", "trial.py")  # with the mutant itself, what decides an outcome
+
+
 def tools_digest(folder: Path) -> str:
     hashed = hashlib.sha256()
-    for path in sorted([*folder.glob("*.py"), *folder.glob("runtime/*")]):
+    for path in [*(folder / name for name in _JUDGES), *sorted(folder.glob("runtime/*"))]:
         hashed.update(path.read_bytes())
     return hashed.hexdigest()
 
@@ -43,14 +46,14 @@ class KeptResults:
             return None
         found = json.loads(path.read_text())
         outcome = Outcome(**found["outcome"])
-        if found["line"] != self._line(site):
+        if found["line"] != self._line(site) or found["mutated"] != site.mutated:
             return None
         if rerun == "survivors":
             return outcome if outcome.status == KILLED else None
         return outcome if found["tools"] == self._tools and found["tests"] == self._tests else None
 
     def put(self, site: Site, outcome: Outcome) -> None:
-        row = {"line": self._line(site), "tools": self._tools, "tests": self._tests, "outcome": outcome.to_json()}
+        row = {"line": self._line(site), "mutated": site.mutated, "tools": self._tools, "tests": self._tests, "outcome": outcome.to_json()}
         path = self._folder / f"{site.key}.json"
         path.with_suffix(".part").write_text(json.dumps(row))
         path.with_suffix(".part").replace(path)

@@ -133,7 +133,7 @@ def run(options: argparse.Namespace) -> int:
     kept = kept_results.KeptResults(work / "results", ROOT, kept_results.tools_digest(HERE), kept_results.tests_digest(ROOT, [program.name for program in programs]))
     mine = wanted(built, options)
     outcomes = try_all(mine, numbers, Trials(programs, measured, runner), kept, reasons, runner, options)
-    report = Report(mine, outcomes, dropped, stale, found.not_runnable)
+    report = Report(ROOT, mine, outcomes, dropped, stale, found.not_runnable)
     report.write(options.output)
     print(report.markdown().split("\n## ")[0])
     for line in (short := report.shortfalls(options.least_module, options.least_all)):

@@ -31,6 +31,15 @@ class Site:
         parts = (self.file, self.function, self.operator, self.original, str(self.occurrence))
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
+    def diff(self, text: str) -> list[str]:
+        """The lines it stands on, without and with the mutant."""
+        first = text.rfind("\n", 0, self.begin) + 1
+        last = text.find("\n", self.end)
+        last = len(text) if last < 0 else last
+        before = text[first:last].splitlines()
+        after = text[first:self.begin] + (self.mutated or ";") + text[self.end:last]
+        return [f"- {line}" for line in before] + [f"+ {line}" for line in after.splitlines()]
+
     def to_json(self) -> dict:
         return asdict(self)
 

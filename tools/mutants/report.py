@@ -38,6 +38,7 @@ def _ran(parts: list[str]) -> str:
 
 @dataclass
 class Report:
+    root: Path
     sites: list[Site]
     outcomes: dict[str, Outcome]
     dropped: list[Site]
@@ -84,9 +85,9 @@ class Report:
         for site in alive:
             outcome = self.outcomes[site.key]
             ran = _ran(outcome.ran) if outcome.ran else "nothing reaches it"
-            lines += ["", f"### {site.file}:{site.line} {site.operator} ({site.key})", "",
-                      f"In `{site.function}`, occurrence {site.occurrence}:", "", "```diff", f"- {site.original}",
-                      f"+ {site.mutated or '(left out)'}", "```", "", f"Ran: {ran}."]
+            text = (self.root / site.file).read_bytes().decode("latin-1")
+            lines += ["", f"### {site.file}:{site.line} {site.operator} ({site.key})", "", "```diff", *site.diff(text), "```", "",
+                      f"`{site.original}` in `{site.function}`, occurrence {site.occurrence}. Ran: {ran}."]
         return lines
 
     def write(self, folder: Path) -> None:
