@@ -20,8 +20,8 @@ struct HttpRequest {
   std::string method;  // "GET", ...
   std::string target;  // as sent: path and query
   std::string path;    // target up to '?'
+  std::string authority;  // the host asked for, port included: the target's in absolute form, else the Host header's
   Headers headers;
-  std::string body;
   std::string peer;  // the client's address, without port
 
   const std::string* Find(std::string_view name) const { return FindHeader(headers, name); }

@@ -314,7 +314,7 @@ TEST_F(RoutesTest, MethodsAndTypes) {
   EXPECT_EQ(Call("POST", "/v1/completions", Completion().dump(), {{"Content-Type", "application/json; charset=utf-8"}})
                 .status,
             200);
-  EXPECT_EQ(Call("POST", "/v1/completions", "x", {{"Content-Encoding", "gzip"}}).status, 415);
+  EXPECT_EQ(Post("/v1/completions", "x", {{"Content-Encoding", "gzip"}}).status, 415);
   const auto head = Call("HEAD", "/v1/models");
   EXPECT_EQ(head.status, 200);
   EXPECT_TRUE(head.body.empty());
@@ -368,8 +368,9 @@ TEST_F(RoutesTest, OneClientCannotTakeEveryPlace) {
   engine_.Hold();
   http::Client client(url_, {}, SystemClock());
   const auto one = std::make_shared<Recorder>(), two = std::make_shared<Recorder>();
-  client.Send({"POST", "/v1/completions", {}, Completion({{"stream", true}}).dump()}, one);
-  client.Send({"POST", "/v1/completions", {}, Completion().dump()}, two);
+  const http::Headers json_type = {{"Content-Type", "application/json"}};
+  client.Send({"POST", "/v1/completions", json_type, Completion({{"stream", true}}).dump()}, one);
+  client.Send({"POST", "/v1/completions", json_type, Completion().dump()}, two);
   std::thread both([&] { client.Run(); });
   engine_.AwaitSubmitted(2);
   const auto third = Post("/v1/completions", Completion().dump());

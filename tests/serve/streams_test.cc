@@ -20,7 +20,7 @@ class StreamsTest : public ServerTest {
     return json({{"prompt", "abc"}, {"max_tokens", max_tokens}, {"stream", stream}}).dump();
   }
   static std::string Http(const std::string& body) {
-    return "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " +
+    return "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
            std::to_string(body.size()) + "\r\n\r\n" + body;
   }
 };
@@ -33,7 +33,7 @@ TEST_F(StreamsTest, AThousandAtOnceAllComplete) {
   std::vector<std::shared_ptr<Recorder>> recorders;
   for (size_t i = 0; i < kStreams; ++i) {
     recorders.push_back(std::make_shared<Recorder>());
-    client.Send({"POST", "/v1/completions", {}, Body(5)}, recorders.back());
+    client.Send({"POST", "/v1/completions", {{"Content-Type", "application/json"}}, Body(5)}, recorders.back());
   }
   std::thread run([&] { client.Run(); });
   engine_.AwaitLive(kStreams);  // every one of them is open, none refused
@@ -209,7 +209,7 @@ TEST_F(RunServerTest, TermFinishesWhatRunsThenReturnsOk) {
   Start();
   RawSocket socket(url_.port);
   const std::string body = R"({"prompt":"abc","max_tokens":3,"stream":true})";
-  socket.Send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) +
+  socket.Send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
               "\r\n\r\n" + body);
   engine_->AwaitLive(1);
   kill(getpid(), SIGTERM);
@@ -226,7 +226,7 @@ TEST_F(RunServerTest, WhatTheShutdownTimeoutCutsOffGetsAnError) {
   Start();
   RawSocket socket(url_.port);
   const std::string body = R"({"prompt":"abc","max_tokens":3,"stream":true})";
-  socket.Send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) +
+  socket.Send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
               "\r\n\r\n" + body);
   socket.ReadUntil("\r\n\r\n");
   kill(getpid(), SIGINT);
