@@ -54,10 +54,11 @@ TEST_F(FramingTest, BodiesWithoutAClearEndAreRefusedAndNothingIsReadBehindThem) 
   const std::string old = Talk(fmt::format("POST /x HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n{}", kHidden));
   EXPECT_TRUE(old.rfind("HTTP/1.1 400", 0) == 0 && !Has(old, "/hidden")) << old;
   // What is understood still is, however it is written.
-  for (const char* lines : {"Transfer-Encoding: chunked", "transfer-encoding: CHUNKED", "Transfer-Encoding: , chunked"}) {
-    EXPECT_TRUE(Has(Talk(fmt::format("POST /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{}\r\n\r\n1\r\na\r\n0\r\n\r\n",
-                                     lines)),
-                    "POST /x [a]"))
+  for (const char* lines :
+       {"Transfer-Encoding: chunked", "transfer-encoding: CHUNKED", "Transfer-Encoding: , chunked"}) {
+    EXPECT_TRUE(Has(
+        Talk(fmt::format("POST /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{}\r\n\r\n1\r\na\r\n0\r\n\r\n", lines)),
+        "POST /x [a]"))
         << lines;
   }
 }
@@ -100,7 +101,8 @@ TEST(HeadCheckTest, HostWithoutPortAndBrackets) {
 TEST_F(FramingTest, MethodsWithoutABodyTakeNone) {
   Start();
   for (const char* method : {"GET", "HEAD", "OPTIONS"}) {
-    for (const char* body : {"Content-Length: 5\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"}) {
+    for (const char* body :
+         {"Content-Length: 5\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"}) {
       const std::string all = Talk(fmt::format("{} /x HTTP/1.1\r\nHost: x\r\n{}", method, body));
       EXPECT_TRUE(all.rfind("HTTP/1.1 400", 0) == 0 && Has(all, "Connection: close")) << method << " -> " << all;
     }

@@ -136,8 +136,9 @@ class HttpServerTest : public testing::Test {
     return socket.ReadAll();
   }
   void PassTimeUntilReadable(RawSocket* socket) {
-    Until("the server says something or closes", [&] { return socket->Readable(0); },
-          [&] { clock_.Advance(kSecond / 4); });
+    Until(
+        "the server says something or closes", [&] { return socket->Readable(0); },
+        [&] { clock_.Advance(kSecond / 4); });
   }
   static bool Has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
   static int Count(const std::string& text, std::string_view part) {

@@ -75,8 +75,8 @@ TEST_F(LimitsTest, BodiesTogetherAreBounded) {
   auto exchange = handler_.AwaitHeld(1);
   EXPECT_EQ(server_->Stats().body_bytes, 600);
   for (const char* refused : {"Content-Length: 600\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n258\r\n"}) {
-    const std::string all =
-        Talk(fmt::format("POST /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{}{}\r\n0\r\n\r\n", refused, std::string(600, 'b')));
+    const std::string all = Talk(fmt::format("POST /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{}{}\r\n0\r\n\r\n",
+                                             refused, std::string(600, 'b')));
     EXPECT_TRUE(Has(all, "HTTP/1.1 503") && Has(all, "--max-body-total")) << all;
   }
   EXPECT_EQ(server_->Stats().bodies_refused, 2);
@@ -199,8 +199,7 @@ TEST_F(LimitsTest, BeyondEveryPlaceThereIsStillAnAnswer) {
   StartOnTestClock(options);
   std::vector<std::unique_ptr<RawSocket>> holders;
   for (int64_t i = 0; i < 1 + kProbePlacesPerClient; ++i) holders.push_back(std::make_unique<RawSocket>(port_));
-  Until("every place is taken",
-        [&] { return server_->Stats().connections == 1 + kProbePlacesPerClient; });
+  Until("every place is taken", [&] { return server_->Stats().connections == 1 + kProbePlacesPerClient; });
   RawSocket silent(port_);
   EXPECT_TRUE(Has(silent.ReadAll(), "HTTP/1.1 503"));
   RawSocket late(port_);
@@ -235,8 +234,9 @@ TEST_F(LimitsTest, AClientThatSentAheadAndLeftIsNoticed) {
     auto exchange = handler_.AwaitHeld(static_cast<size_t>(++gone));
     EXPECT_GE(socket.Fill(ahead, bytes), std::min(bytes, size_t{64} << 10));
     socket.Close();
-    Until(fmt::format("a client that left with {} bytes sent ahead is seen to go", bytes).c_str(),
-          [&] { return exchange->closed(); }, [&] { clock_.Advance(kSecond / 4); });
+    Until(
+        fmt::format("a client that left with {} bytes sent ahead is seen to go", bytes).c_str(),
+        [&] { return exchange->closed(); }, [&] { clock_.Advance(kSecond / 4); });
     handler_.AwaitClosed(gone);
   }
   EXPECT_EQ(server_->Stats().client_gone, gone);

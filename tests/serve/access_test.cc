@@ -59,8 +59,8 @@ TEST_F(AccessTest, KeysThatGuardNothingOrFitNoHeaderRefuseToStart) {
 
 TEST_F(AccessTest, ATypeThatBrowsersSendUnaskedIsRefused) {
   StartServer();
-  for (const std::string type : {"", "Content-Type: text/plain\r\n", "Content-Type: \r\n",
-                                 "Content-Type: text/plain; application/json\r\n"}) {
+  for (const std::string type :
+       {"", "Content-Type: text/plain\r\n", "Content-Type: \r\n", "Content-Type: text/plain; application/json\r\n"}) {
     const std::string all = Talk(Post(type, kBody));
     EXPECT_EQ(all.rfind("HTTP/1.1 415", 0), 0u) << type << " -> " << all;
   }
@@ -80,8 +80,9 @@ TEST_F(AccessTest, HostsOfALoopbackServer) {
                            "evil.example:8000", "127.1", "0.0.0.0", "2130706433"})
     EXPECT_EQ(status(std::string("Host: ") + host + "\r\n"), "403") << host;
   // The target's host counts when it has one.
-  EXPECT_EQ(Talk("GET http://evil.example/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").substr(9, 3),
-            "403");
+  EXPECT_EQ(
+      Talk("GET http://evil.example/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").substr(9, 3),
+      "403");
   EXPECT_EQ(Talk("GET /version HTTP/1.0\r\n\r\n").substr(9, 3), "200");
   const std::string refused = Talk("GET /v1/models HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
   EXPECT_NE(refused.find("'evil.example' is no name of this server (--allowed-hosts)"), std::string::npos) << refused;
@@ -118,10 +119,16 @@ TEST_F(AccessTest, NothingOfABodyIsReadForWhomOrWhatTakesNone) {
   StartServer(options);
   // The body never comes: an answer shows that it was not waited for.
   const std::string length = "Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n";
-  for (const auto& [line, status] : std::vector<std::pair<const char*, const char*>>{
-           {"POST /v1/completions", "401"}, {"POST /tokenize", "401"}, {"GET /health", "400"}, {"GET /v1/models", "400"},
-           {"HEAD /ready", "400"}, {"OPTIONS /v1/completions", "400"}, {"POST /health", "405"}, {"POST /", "405"},
-           {"PUT /v1/completions", "405"}, {"POST /nothing", "404"}}) {
+  for (const auto& [line, status] : std::vector<std::pair<const char*, const char*>>{{"POST /v1/completions", "401"},
+                                                                                     {"POST /tokenize", "401"},
+                                                                                     {"GET /health", "400"},
+                                                                                     {"GET /v1/models", "400"},
+                                                                                     {"HEAD /ready", "400"},
+                                                                                     {"OPTIONS /v1/completions", "400"},
+                                                                                     {"POST /health", "405"},
+                                                                                     {"POST /", "405"},
+                                                                                     {"PUT /v1/completions", "405"},
+                                                                                     {"POST /nothing", "404"}}) {
     const std::string all = Talk(std::string(line) + " HTTP/1.1\r\n" + length);
     EXPECT_EQ(all.substr(9, 3), status) << line;
     EXPECT_NE(all.find("Connection: close"), std::string::npos) << line;
@@ -149,7 +156,8 @@ TEST_F(AccessTest, BodiesBeyondTheirSumGet503) {
                            "Content-Length: 1000\r\n\r\n" + std::string(700, ' ');
   RawSocket first(server_->port());
   first.Send(head);
-  for (int looks = 0; Metric("tactus_http_body_bytes") != 700; ++looks) ASSERT_LT(looks, 10000) << "the body is not counted";
+  for (int looks = 0; Metric("tactus_http_body_bytes") != 700; ++looks)
+    ASSERT_LT(looks, 10000) << "the body is not counted";
   const std::string refused = Talk(head);
   EXPECT_EQ(refused.rfind("HTTP/1.1 503", 0), 0u) << refused;
   EXPECT_NE(refused.find("Retry-After: 1"), std::string::npos) << refused;
