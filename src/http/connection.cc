@@ -14,13 +14,13 @@ namespace bh = boost::beast::http;
 
 namespace {
 
-constexpr size_t kPipelineBytes = 64 << 10;              // read ahead of the exchange being answered
-constexpr DurationNs kPipelineGraceNs = kSecond;         // so much waits unanswered for so long, then it is dropped
-constexpr int64_t kLingerBytes = 4 << 20;                // swallowed so that the client sees the answer, or its end
-constexpr DurationNs kProbeHeadNs = 2 * kSecond;         // for the one request of a connection without a place
-constexpr int64_t kFramingBytesPerBodyByte = 8;          // a chunk of one byte takes five
+constexpr size_t kPipelineBytes = 64 << 10;       // read ahead of the exchange being answered
+constexpr DurationNs kPipelineGraceNs = kSecond;  // so much waits unanswered for so long, then it is dropped
+constexpr int64_t kLingerBytes = 4 << 20;         // swallowed so that the client sees the answer, or its end
+constexpr DurationNs kProbeHeadNs = 2 * kSecond;  // for the one request of a connection without a place
+constexpr int64_t kFramingBytesPerBodyByte = 8;   // a chunk of one byte takes five
 constexpr size_t kReadBytes = 64 << 10, kSmallReadBytes = 4 << 10;
-constexpr size_t kKeptBufferBytes = 16 << 10;            // of a connection whose answer is being made
+constexpr size_t kKeptBufferBytes = 16 << 10;  // of a connection whose answer is being made
 
 std::string SafeHeaderText(std::string text) {
   for (char& c : text) {
@@ -389,6 +389,5 @@ void Connection::CheckDeadline(TimeNs now_ns) {
       return Close();
   }
 }
-
 
 }  // namespace tactus::http

@@ -99,7 +99,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   TimeNs deadline_ns_ = kNever;
   bool timed_out_ = false, gone_ = false, linger_ = false, served_ = false;
   bool keep_alive_ = true, http10_ = false, head_only_ = false;
-  uint64_t watch_ = 0;  // generation; an older watcher's completion means nothing
+  uint64_t watch_ = 0;             // generation; an older watcher's completion means nothing
   TimeNs full_since_ns_ = kNever;  // since when the read-ahead is full
   bool dropping_ = false;          // what is read ahead is thrown away, to see the client's end
   int64_t dropped_bytes_ = 0;

@@ -84,7 +84,9 @@ std::optional<HeadFault> CheckHeadFraming(const HttpRequest& head, bool http10) 
     }
     if (chunked > 1) return Fault("Transfer-Encoding: 'chunked' more than once; give it once");
     if (codings.size() > 1) {
-      return Fault(fmt::format("Transfer-Encoding: '{}' is not understood; only 'chunked' is", codings.front().substr(0, 40)), 501);
+      return Fault(
+          fmt::format("Transfer-Encoding: '{}' is not understood; only 'chunked' is", codings.front().substr(0, 40)),
+          501);
     }
   }
   const bool has_body = !encodings.empty() || (!lengths.empty() && lengths[0] != "0");

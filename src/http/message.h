@@ -17,9 +17,9 @@ bool EqualsIgnoreCase(std::string_view a, std::string_view b);
 const std::string* FindHeader(const Headers& headers, std::string_view name);
 
 struct HttpRequest {
-  std::string method;  // "GET", ...
-  std::string target;  // as sent: path and query
-  std::string path;    // target up to '?'
+  std::string method;     // "GET", ...
+  std::string target;     // as sent: path and query
+  std::string path;       // target up to '?'
   std::string authority;  // the host asked for, port included: the target's in absolute form, else the Host header's
   Headers headers;
   std::string peer;  // the client's address, without port

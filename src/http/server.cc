@@ -31,7 +31,11 @@ asio::awaitable<void> Server::Impl::AcceptLoop() {
       co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, ec));
       continue;
     }
-    Accepted(std::move(socket));
+    try {
+      Accepted(std::move(socket));
+    } catch (const std::exception&) {
+      // Out of memory: this client has come in vain, the next one may not.
+    }
   }
 }
 
@@ -47,17 +51,18 @@ void Server::Impl::Accepted(tcp::socket socket) {
   try {
     connection = std::make_shared<Connection>(this, std::move(socket), peer, client, place);
   } catch (const std::exception&) {
-    return places.Leave(client, place);  // out of memory: this client has come in vain
+    places.Leave(client, place);
+    throw;
   }
   asio::co_spawn(io, connection->Run(connection), asio::detached);
 }
 
 HttpResponse Server::Impl::NoPlace(const std::string& client) {
   return handler->ErrorResponse(
-      503, places.ClientIsFull(client)
-               ? fmt::format("{} connections of this client are open, the limit (--max-connections-per-client)",
-                             per_client)
-               : fmt::format("{} connections are open, the limit (--max-connections)", options.max_connections));
+      503,
+      places.ClientIsFull(client)
+          ? fmt::format("{} connections of this client are open, the limit (--max-connections-per-client)", per_client)
+          : fmt::format("{} connections are open, the limit (--max-connections)", options.max_connections));
 }
 
 // A closed socket answers what still arrives with a reset, which may overtake the 503: the socket stays for a while.

@@ -27,16 +27,16 @@ constexpr int64_t kPlacesBeyondLimit = 512;
 
 struct ServerOptions {
   std::string host = "127.0.0.1";
-  uint16_t port = 0;                            // 0: any free one
-  int64_t max_connections = 4096;               // beyond it a connection gets 503 (a probe its answer) and is closed
-  int64_t max_connections_per_client = 0;       // the same for one address; 0: half of max_connections
-  int64_t max_body_bytes = int64_t{16} << 20;   // 413
+  uint16_t port = 0;                           // 0: any free one
+  int64_t max_connections = 4096;              // beyond it a connection gets 503 (a probe its answer) and is closed
+  int64_t max_connections_per_client = 0;      // the same for one address; 0: half of max_connections
+  int64_t max_body_bytes = int64_t{16} << 20;  // 413
   int64_t max_body_total_bytes = int64_t{256} << 20;  // all bodies that are held; beyond it 503
-  int64_t max_header_bytes = 64 << 10;          // 431; also chunk extensions and trailers of one body
-  DurationNs idle_timeout_ns = 75 * kSecond;    // between requests
-  DurationNs header_timeout_ns = 15 * kSecond;  // first byte of a request to the end of its headers: 408
-  DurationNs body_timeout_ns = 60 * kSecond;    // end of headers to end of body: 408
-  DurationNs write_timeout_ns = 30 * kSecond;   // without progress; then the client counts as gone
+  int64_t max_header_bytes = 64 << 10;                // 431; also chunk extensions and trailers of one body
+  DurationNs idle_timeout_ns = 75 * kSecond;          // between requests
+  DurationNs header_timeout_ns = 15 * kSecond;        // first byte of a request to the end of its headers: 408
+  DurationNs body_timeout_ns = 60 * kSecond;          // end of headers to end of body: 408
+  DurationNs write_timeout_ns = 30 * kSecond;         // without progress; then the client counts as gone
   DurationNs tick_ns = 0;  // how often time-outs are looked at; 0: a quarter of the shortest, at most 250 ms
 };
 

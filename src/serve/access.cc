@@ -26,16 +26,19 @@ Status CheckApiKeys(const std::vector<std::string>& keys) {
   for (size_t i = 0; i < keys.size(); ++i) {
     const std::string which = keys.size() == 1 ? "--api-key" : fmt::format("--api-key: number {}", i + 1);
     if (keys[i].empty()) {
-      return InvalidArgument(which + " is empty: it would guard nothing; give a key, or leave out --api-key, "
-                             "TACTUS_API_KEY and the file's api-key to serve everybody", "api-key");
+      return InvalidArgument(which +
+                                 " is empty: it would guard nothing; give a key, or leave out --api-key, "
+                                 "TACTUS_API_KEY and the file's api-key to serve everybody",
+                             "api-key");
     }
-    const auto bad = std::find_if(keys[i].begin(), keys[i].end(), [](char c) {
-      return static_cast<unsigned char>(c) <= 0x20 || c == 0x7f;
-    });
+    const auto bad = std::find_if(keys[i].begin(), keys[i].end(),
+                                  [](char c) { return static_cast<unsigned char>(c) <= 0x20 || c == 0x7f; });
     if (bad != keys[i].end()) {
       return InvalidArgument(
           fmt::format("{} has white space or a control character (byte {}), which no client can send in a header; "
-                      "give one without", which, bad - keys[i].begin() + 1), "api-key");
+                      "give one without",
+                      which, bad - keys[i].begin() + 1),
+          "api-key");
     }
   }
   return Status();

@@ -1,5 +1,5 @@
-// Who may call: API keys (compared in constant time, never logged), request ids, web origins, host names. Immutable: any
-// thread.
+// Who may call: API keys (compared in constant time, never logged), request ids, web origins, host names. Immutable:
+// any thread.
 #pragma once
 
 #include <string>

@@ -130,9 +130,10 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
     TACTUS_RETURN_IF_ERROR(CheckApiKeys(options_.api_key));
     TACTUS_RETURN_IF_ERROR(CheckAllowedHosts(options_.allowed_hosts));
     if (options_.max_body_total.bytes < options_.max_body.bytes) {
-      return InvalidArgument(fmt::format("--max-body-total: {} bytes are less than the {} of --max-body; give at least as many",
-                                         options_.max_body_total.bytes, options_.max_body.bytes),
-                             "max-body-total");
+      return InvalidArgument(
+          fmt::format("--max-body-total: {} bytes are less than the {} of --max-body; give at least as many",
+                      options_.max_body_total.bytes, options_.max_body.bytes),
+          "max-body-total");
     }
     http::ServerOptions http;
     http.host = options_.host;
@@ -255,7 +256,8 @@ std::optional<http::HttpResponse> ApiServerImpl::CheckHead(const http::HttpReque
   // Not 421, at which a browser would try again on another connection.
   if (!hosts_->Allows(head.authority)) {
     return Error(head, 403,
-                 fmt::format("Host: '{}' is no name of this server (--allowed-hosts)", head.authority.substr(0, 256)), "Host");
+                 fmt::format("Host: '{}' is no name of this server (--allowed-hosts)", head.authority.substr(0, 256)),
+                 "Host");
   }
   const RouteEntry* route = FindRoute(head.path);
   if (route == nullptr) return Error(head, 404, fmt::format("{} does not exist here", head.path));
