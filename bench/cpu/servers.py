@@ -100,7 +100,7 @@ class HttpServer(Server):
 
     async def _status(self, path: str) -> int:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
         line = await reader.readline()
         writer.close()
         return int(line.split()[1])
@@ -111,7 +111,7 @@ class HttpServer(Server):
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 22)
             body = json.dumps(self.body(request)).encode()
-            writer.write(f"POST {self.path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            writer.write(f"POST {self.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
                          "Connection: close\r\n\r\n".encode() + body)
             await writer.drain()
             status = int((await reader.readline()).split()[1])

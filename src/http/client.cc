@@ -1,4 +1,4 @@
-// The client: one coroutine a call, on one io_context. The other of the two files that include Beast.
+// The client: one coroutine a call, on one io_context.
 #include "http/client.h"
 
 #include <fmt/format.h>
@@ -18,6 +18,7 @@
 #include <boost/beast/http.hpp>
 #include <limits>
 #include <map>
+#include <optional>
 #include <vector>
 
 namespace tactus::http {
@@ -27,6 +28,8 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 namespace {
+
+constexpr int kMaxInterimAnswers = 16;  // in a row
 
 struct ClientConnection {
   explicit ClientConnection(asio::io_context& io) : socket(io) {}
@@ -119,16 +122,26 @@ asio::awaitable<error_code> Client::Impl::Connect(std::shared_ptr<Call> call) {
 asio::awaitable<Status> Client::Impl::ReadAnswer(std::shared_ptr<Call> call) {
   error_code ec;
   std::shared_ptr<ClientConnection> connection = call->connection;
-  beast::http::response_parser<beast::http::buffer_body> parser;
-  parser.body_limit(static_cast<uint64_t>(options.max_response_bytes));
-  parser.header_limit(1 << 20);
-  parser.skip(call->request.method == "HEAD");
-  do {
-    co_await beast::http::async_read_header(connection->socket, connection->buffer, parser,
+  // Interim answers (100 Continue, 103 Early Hints) come before the final one, each a message of its own.
+  std::optional<beast::http::response_parser<beast::http::buffer_body>> message;
+  for (int heads = 0;; ++heads) {
+    message.emplace();
+    message->body_limit(static_cast<uint64_t>(options.max_response_bytes));
+    message->header_limit(1 << 20);
+    message->skip(call->request.method == "HEAD");
+    co_await beast::http::async_read_header(connection->socket, connection->buffer, *message,
                                             asio::redirect_error(asio::use_awaitable, ec));
+    if (message->got_some()) call->got_bytes = true;
     if (ec) co_return Failed(*call, "reading the answer's head", ec);
-  } while (parser.get().result_int() == 100);
-  call->got_bytes = true;
+    const int status = static_cast<int>(message->get().result_int());
+    if (status / 100 != 1) break;
+    if (status == 101 || heads == kMaxInterimAnswers) {
+      co_return Status(StatusCode::kUnavailable,
+                       status == 101 ? std::string("the server switches to another protocol, which nobody asked for")
+                                     : fmt::format("{} interim answers (1xx) and no final one", heads + 1));
+    }
+  }
+  auto& parser = *message;
   HttpResponse& response = call->response;
   response.status = static_cast<int>(parser.get().result_int());
   response.content_type.clear();

@@ -4,6 +4,11 @@
 
 namespace tactus::http {
 
+Body ExchangeBuffer::TakeBody() {
+  std::lock_guard lock(mutex_);
+  return std::move(body_);
+}
+
 void ExchangeBuffer::Respond(HttpResponse response) {
   {
     std::lock_guard lock(mutex_);
@@ -96,6 +101,7 @@ void ExchangeBuffer::ClientGone() {
     closed_ = true;
     pending_.clear();
     pending_.shrink_to_fit();
+    body_ = Body();  // nobody will read it
     if (!ended_) callback.swap(on_closed_);
     on_closed_ = nullptr;
   }

@@ -24,10 +24,11 @@ struct WakeList {
 
 class ExchangeBuffer final : public Exchange, public std::enable_shared_from_this<ExchangeBuffer> {
  public:
-  ExchangeBuffer(HttpRequest request, std::shared_ptr<WakeList> wake_list)
-      : request_(std::move(request)), wake_list_(std::move(wake_list)) {}
+  ExchangeBuffer(HttpRequest request, Body body, std::shared_ptr<WakeList> wake_list)
+      : request_(std::move(request)), wake_list_(std::move(wake_list)), body_(std::move(body)) {}
 
   const HttpRequest& request() const override { return request_; }
+  Body TakeBody() override;
   void Respond(HttpResponse response) override;
   void StartStream(HttpResponse head) override;
   void Write(std::string_view bytes) override;
@@ -54,6 +55,7 @@ class ExchangeBuffer final : public Exchange, public std::enable_shared_from_thi
   const HttpRequest request_;
   const std::shared_ptr<WakeList> wake_list_;
   mutable std::mutex mutex_;
+  Body body_;
   HttpResponse head_;
   std::string pending_;
   std::function<void()> on_closed_;

@@ -17,11 +17,11 @@ bool EqualsIgnoreCase(std::string_view a, std::string_view b);
 const std::string* FindHeader(const Headers& headers, std::string_view name);
 
 struct HttpRequest {
-  std::string method;  // "GET", ...
-  std::string target;  // as sent: path and query
-  std::string path;    // target up to '?'
+  std::string method;     // "GET", ...
+  std::string target;     // as sent: path and query
+  std::string path;       // target up to '?'
+  std::string authority;  // the host asked for, port included: the target's in absolute form, else the Host header's
   Headers headers;
-  std::string body;
   std::string peer;  // the client's address, without port
 
   const std::string* Find(std::string_view name) const { return FindHeader(headers, name); }

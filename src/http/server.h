@@ -16,21 +16,28 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "http/body.h"
 #include "http/message.h"
 #include "tactus/status.h"
 
 namespace tactus::http {
 
+// Sockets that a server may hold beyond max_connections, while it tells their clients so.
+constexpr int64_t kPlacesBeyondLimit = 512;
+
 struct ServerOptions {
   std::string host = "127.0.0.1";
-  uint16_t port = 0;                            // 0: any free one
-  int64_t max_connections = 4096;               // beyond it a connection gets 503 and is closed
-  int64_t max_body_bytes = int64_t{16} << 20;   // 413
-  int64_t max_header_bytes = 64 << 10;          // 431
-  DurationNs idle_timeout_ns = 75 * kSecond;    // between requests
-  DurationNs header_timeout_ns = 15 * kSecond;  // first byte of a request to the end of its headers: 408
-  DurationNs body_timeout_ns = 60 * kSecond;    // end of headers to end of body: 408
-  DurationNs write_timeout_ns = 30 * kSecond;   // without progress; then the client counts as gone
+  uint16_t port = 0;                           // 0: any free one
+  int64_t max_connections = 4096;              // beyond it a connection gets 503 (a probe its answer) and is closed
+  int64_t max_connections_per_client = 0;      // the same for one address; 0: half of max_connections
+  int64_t max_body_bytes = int64_t{16} << 20;  // 413
+  int64_t max_body_total_bytes = int64_t{256} << 20;  // all bodies that are held; beyond it 503
+  int64_t max_header_bytes = 64 << 10;                // 431; also chunk extensions and trailers of one body
+  DurationNs idle_timeout_ns = 75 * kSecond;          // between requests
+  DurationNs header_timeout_ns = 15 * kSecond;        // first byte of a request to the end of its headers: 408
+  DurationNs body_timeout_ns = 60 * kSecond;          // end of headers to end of body: 408
+  DurationNs write_timeout_ns = 30 * kSecond;         // without progress; then the client counts as gone
+  DurationNs tick_ns = 0;  // how often time-outs are looked at; 0: a quarter of the shortest, at most 250 ms
 };
 
 // One request and its answer: either Respond, or StartStream, Write..., End. Any thread.
@@ -38,6 +45,9 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual const HttpRequest& request() const = 0;
+  // Moves the body out, once; it is empty afterwards, and when the client has gone. Let go of it once it is parsed:
+  // until then its bytes count against max_body_total_bytes.
+  virtual Body TakeBody() = 0;
   virtual void Respond(HttpResponse response) = 0;
   // Sends status and headers; the body follows in pieces of any size (chunked).
   virtual void StartStream(HttpResponse head) = 0;
@@ -56,7 +66,9 @@ class Handler {
   // Sees a request before its body is read; an answer here refuses it. Io thread.
   virtual std::optional<HttpResponse> CheckHead(const HttpRequest& head) = 0;
   virtual void Handle(std::shared_ptr<Exchange> exchange) = 0;  // io thread
-  // Errors that the server itself finds (400, 408, 413, 431, 417, 503), in the handler's own format. Io thread.
+  // What must be answered even when there is no place for another connection. Io thread.
+  virtual bool IsProbe(const HttpRequest& /*head*/) { return false; }
+  // Errors that the server itself finds (400, 408, 413, 417, 431, 501, 503), in the handler's own format. Io thread.
   virtual HttpResponse ErrorResponse(int status, const std::string& message) = 0;
   virtual void OnTick(TimeNs /*now_ns*/) {}  // io thread, a few times a second
 };
@@ -64,7 +76,9 @@ class Handler {
 struct ServerStats {
   int64_t connections = 0;
   int64_t connections_total = 0;
-  int64_t connections_refused = 0;
+  int64_t connections_refused = 0;                 // told 503 for want of a place
+  int64_t body_bytes = 0;                          // of bodies that are held
+  int64_t bodies_refused = 0;                      // for want of room in max_body_total_bytes
   int64_t exchanges = 0;                           // being answered
   int64_t client_gone = 0;                         // exchanges whose client went before the end
   std::vector<std::pair<int, int64_t>> responses;  // HTTP status, count
@@ -72,15 +86,19 @@ struct ServerStats {
 
 class Server {
  public:
-  // Binds and listens; requests are answered from now on. kUnavailable when the port is in use, kInvalidArgument for a
-  // host that is none. `handler` and `clock` outlive the server.
+  // Binds and listens; connections wait until Start. kUnavailable when the port is in use, kInvalidArgument for a host
+  // that is none. `handler` and `clock` outlive the server.
   static Result<std::unique_ptr<Server>> Listen(const ServerOptions& options, Handler* handler, Clock& clock);
   // Closes every connection, joins.
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
+  // Requests are answered from now on. Once.
+  void Start();
   uint16_t port() const;
+  // It listens where only this machine can reach it.
+  bool loopback() const;
   // From now on every answer closes its connection.
   void SetDraining();
   // True when every exchange has been answered and written within the time.

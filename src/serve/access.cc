@@ -1,11 +1,13 @@
 #include "serve/access.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <sys/random.h>
 
 #include <algorithm>
 
 #include "base/check.h"
+#include "http/head_check.h"
 
 namespace tactus::serve {
 
@@ -18,6 +20,28 @@ Hash128 RandomBits() {
 std::string RandomId() {
   const Hash128 bits = RandomBits();
   return fmt::format("{:016x}{:016x}", bits.high, bits.low);
+}
+
+Status CheckApiKeys(const std::vector<std::string>& keys) {
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const std::string which = keys.size() == 1 ? "--api-key" : fmt::format("--api-key: number {}", i + 1);
+    if (keys[i].empty()) {
+      return InvalidArgument(which +
+                                 " is empty: it would guard nothing; give a key, or leave out --api-key, "
+                                 "TACTUS_API_KEY and the file's api-key to serve everybody",
+                             "api-key");
+    }
+    const auto bad = std::find_if(keys[i].begin(), keys[i].end(),
+                                  [](char c) { return static_cast<unsigned char>(c) <= 0x20 || c == 0x7f; });
+    if (bad != keys[i].end()) {
+      return InvalidArgument(
+          fmt::format("{} has white space or a control character (byte {}), which no client can send in a header; "
+                      "give one without",
+                      which, bad - keys[i].begin() + 1),
+          "api-key");
+    }
+  }
+  return Status();
 }
 
 ApiKeys::ApiKeys(const std::vector<std::string>& keys) : secret_(RandomBits()) {
@@ -52,6 +76,58 @@ std::string ApiKeys::Salt(size_t key) const {
 bool ValidRequestId(std::string_view id) {
   return !id.empty() && id.size() <= 256 &&
          std::all_of(id.begin(), id.end(), [](char c) { return c > 0x20 && c < 0x7f; });
+}
+
+namespace {
+
+// An IPv6 address may come without its brackets.
+std::string HostName(const std::string& text) {
+  in6_addr v6{};
+  return http::HostOf(inet_pton(AF_INET6, text.c_str(), &v6) == 1 ? "[" + text + "]" : text);
+}
+
+bool IsLoopbackName(const std::string& host) {
+  if (host == "localhost") return true;
+  in6_addr v6{};
+  if (inet_pton(AF_INET6, host.c_str(), &v6) == 1) {
+    return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+  }
+  in_addr v4{};
+  return inet_pton(AF_INET, host.c_str(), &v4) == 1 && ntohl(v4.s_addr) >> 24 == 127;
+}
+
+}  // namespace
+
+Status CheckAllowedHosts(const std::vector<std::string>& hosts) {
+  for (const std::string& host : hosts) {
+    if (host == "*") continue;
+    in6_addr v6{};
+    const bool address = inet_pton(AF_INET6, host.c_str(), &v6) == 1;
+    const bool name = http::ValidAuthority(host) && host.find('*') == std::string::npos &&
+                      (host.front() == '[' ? host.back() == ']' : host.find(':') == std::string::npos);
+    if (!address && !name) {
+      return InvalidArgument(
+          fmt::format("--allowed-hosts: '{}' is no host name or address; give one without scheme and port, or *", host),
+          "allowed-hosts");
+    }
+  }
+  return Status();
+}
+
+AllowedHosts::AllowedHosts(const std::vector<std::string>& given, const std::string& listen_host, bool loopback)
+    : loopback_(loopback) {
+  for (const std::string& host : given) {
+    if (host == "*") any_ = true;
+    hosts_.push_back(HostName(host));
+  }
+  if (loopback) hosts_.push_back(HostName(listen_host));
+  if (!loopback && given.empty()) any_ = true;
+}
+
+bool AllowedHosts::Allows(const std::string& authority) const {
+  if (any_ || authority.empty()) return true;
+  const std::string host = http::HostOf(authority);
+  return (loopback_ && IsLoopbackName(host)) || std::find(hosts_.begin(), hosts_.end(), host) != hosts_.end();
 }
 
 void Origins::AppendHeaders(const http::HttpRequest& request, bool preflight, http::Headers* headers) const {

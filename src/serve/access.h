@@ -1,4 +1,5 @@
-// Who may call: API keys (compared in constant time, never logged), request ids, web origins. Immutable: any thread.
+// Who may call: API keys (compared in constant time, never logged), request ids, web origins, host names. Immutable:
+// any thread.
 #pragma once
 
 #include <optional>
@@ -8,6 +9,7 @@
 
 #include "base/hash.h"
 #include "http/message.h"
+#include "tactus/status.h"
 
 namespace tactus::serve {
 
@@ -15,6 +17,9 @@ namespace tactus::serve {
 Hash128 RandomBits();
 // 32 hexadecimal digits of RandomBits.
 std::string RandomId();
+
+// kInvalidArgument for a key that would let everybody in (empty) or nobody (no header can carry it). Never shows a key.
+Status CheckApiKeys(const std::vector<std::string>& keys);
 
 class ApiKeys {
  public:
@@ -34,6 +39,25 @@ class ApiKeys {
 
 // 1 to 256 visible ASCII characters.
 bool ValidRequestId(std::string_view id);
+
+// kInvalidArgument for what is no host name, no address and not '*'.
+Status CheckAllowedHosts(const std::vector<std::string>& hosts);
+
+// The names under which this server may be called. A web page can give its own name the address of a local server and
+// so read what that answers; its name in the Host header betrays it.
+class AllowedHosts {
+ public:
+  // Nothing given: a server that listens on the loopback alone goes by the names of the loopback and by `listen_host`,
+  // any other by every name. What is given adds to the former and replaces the latter.
+  AllowedHosts(const std::vector<std::string>& given, const std::string& listen_host, bool loopback);
+  // `authority`: host with or without port; empty (HTTP/1.0 only, which no browser speaks) is allowed.
+  bool Allows(const std::string& authority) const;
+
+ private:
+  std::vector<std::string> hosts_;
+  bool any_ = false;
+  const bool loopback_;
+};
 
 class Origins {
  public:

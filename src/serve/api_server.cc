@@ -102,16 +102,28 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   }
 
   Status Bind() {
+    TACTUS_RETURN_IF_ERROR(CheckApiKeys(options_.api_key));
+    TACTUS_RETURN_IF_ERROR(CheckAllowedHosts(options_.allowed_hosts));
+    if (options_.max_body_total.bytes < options_.max_body.bytes) {
+      return InvalidArgument(
+          fmt::format("--max-body-total: {} bytes are less than the {} of --max-body; give at least as many",
+                      options_.max_body_total.bytes, options_.max_body.bytes),
+          "max-body-total");
+    }
     http::ServerOptions http;
     http.host = options_.host;
     http.port = static_cast<uint16_t>(options_.port);
     http.max_connections = options_.max_connections;
+    http.max_connections_per_client = options_.max_connections_per_client;
     http.max_body_bytes = options_.max_body.bytes;
+    http.max_body_total_bytes = options_.max_body_total.bytes;
     http.idle_timeout_ns = options_.idle_timeout.ns;
     http.body_timeout_ns = options_.read_timeout.ns;
     http.header_timeout_ns = std::min(http.header_timeout_ns, options_.read_timeout.ns);
     http.write_timeout_ns = options_.write_timeout.ns;
     TACTUS_ASSIGN_OR_RETURN(server_, http::Server::Listen(http, this, clock_));
+    hosts_.emplace(options_.allowed_hosts, options_.host, server_->loopback());
+    server_->Start();
     return Status();
   }
 
@@ -125,6 +137,10 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
 
   std::optional<http::HttpResponse> CheckHead(const http::HttpRequest& head) override;
   void Handle(std::shared_ptr<http::Exchange> exchange) override;
+  bool IsProbe(const http::HttpRequest& head) override {
+    const RouteEntry* route = FindRoute(head.path);
+    return route != nullptr && (route->route == Route::kHealth || route->route == Route::kReady);
+  }
   http::HttpResponse ErrorResponse(int status, const std::string& message) override {
     http::HttpResponse response;
     response.status = status;
@@ -162,6 +178,7 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   Clock& clock_;
   const ApiKeys keys_;
   const Origins origins_;
+  std::optional<const AllowedHosts> hosts_;  // set before the server starts
   const int64_t created_;
   // Filled by SetEngine, before engine_ is set.
   std::string scheduler_;
@@ -217,6 +234,12 @@ http::HttpResponse ApiServerImpl::Error(const http::HttpRequest& request, int st
 }
 
 std::optional<http::HttpResponse> ApiServerImpl::CheckHead(const http::HttpRequest& head) {
+  // Not 421, at which a browser would try again on another connection.
+  if (!hosts_->Allows(head.authority)) {
+    return Error(head, 403,
+                 fmt::format("Host: '{}' is no name of this server (--allowed-hosts)", head.authority.substr(0, 256)),
+                 "Host");
+  }
   const RouteEntry* route = FindRoute(head.path);
   if (route == nullptr) return Error(head, 404, fmt::format("{} does not exist here", head.path));
   if (head.method == "OPTIONS") {
@@ -242,7 +265,8 @@ std::optional<http::HttpResponse> ApiServerImpl::CheckHead(const http::HttpReque
   }
   if (route->post) {
     const std::string* type = head.Find("Content-Type");
-    if (type != nullptr && !IsJson(*type))
+    // A browser sends any other type to any site without asking that site first.
+    if (type == nullptr || !IsJson(*type))
       return Error(head, 415, "Content-Type: give application/json", "Content-Type");
     if (const std::string* encoding = head.Find("Content-Encoding");
         encoding != nullptr && !http::EqualsIgnoreCase(*encoding, "identity")) {
@@ -351,7 +375,8 @@ void ApiServerImpl::Tokenize(std::shared_ptr<http::Exchange> exchange, bool deco
   auto places = std::make_shared<ClientCounts::Places>(std::move(caller->places));
   pool_.Post([this, exchange, decode, headers, places] {
     const Engine& engine = *context_->engine;
-    const std::string& body = exchange->request().body;
+    const http::Body held = exchange->TakeBody();
+    const std::string_view body = held.text();
     auto text = [&]() -> Result<std::string> {
       if (decode) {
         TACTUS_ASSIGN_OR_RETURN(const auto tokens, api::ParseDetokenizeRequest(body, context_->limits));
@@ -388,14 +413,22 @@ std::string ApiServerImpl::HttpMetrics() const {
       "gauge\ntactus_http_connections {}\n"
       "# HELP tactus_http_connections_total HTTP connections accepted.\n# TYPE tactus_http_connections_total counter\n"
       "tactus_http_connections_total {}\n"
-      "# HELP tactus_http_connections_refused_total Connections beyond --max-connections.\n"
+      "# HELP tactus_http_connections_refused_total Connections beyond --max-connections or "
+      "--max-connections-per-client.\n"
       "# TYPE tactus_http_connections_refused_total counter\ntactus_http_connections_refused_total {}\n"
       "# HELP tactus_http_exchanges HTTP requests being answered.\n# TYPE tactus_http_exchanges "
       "gauge\ntactus_http_exchanges {}\n"
       "# HELP tactus_http_client_gone_total Requests whose client left before the end.\n"
       "# TYPE tactus_http_client_gone_total counter\ntactus_http_client_gone_total {}\n"
+      "# HELP tactus_http_body_bytes Bytes of request bodies received and not yet parsed.\n"
+      "# TYPE tactus_http_body_bytes gauge\ntactus_http_body_bytes {}\n"
+      "# HELP tactus_http_body_bytes_limit Bytes of --max-body-total.\n"
+      "# TYPE tactus_http_body_bytes_limit gauge\ntactus_http_body_bytes_limit {}\n"
+      "# HELP tactus_http_bodies_refused_total Request bodies refused for want of room in --max-body-total.\n"
+      "# TYPE tactus_http_bodies_refused_total counter\ntactus_http_bodies_refused_total {}\n"
       "# HELP tactus_http_responses_total HTTP answers by status.\n# TYPE tactus_http_responses_total counter\n",
-      stats.connections, stats.connections_total, stats.connections_refused, stats.exchanges, stats.client_gone);
+      stats.connections, stats.connections_total, stats.connections_refused, stats.exchanges, stats.client_gone,
+      stats.body_bytes, options_.max_body_total.bytes, stats.bodies_refused);
   for (const auto& [status, count] : stats.responses)
     out += fmt::format("tactus_http_responses_total{{code=\"{}\"}} {}\n", status, count);
   return out;

@@ -52,9 +52,12 @@ void Generation::Start() {
 
 Status Generation::Prepare() {
   const http::HttpRequest& http = exchange_->request();
-  auto parsed = chat_ ? api::ParseChatRequest(http.body, context_->limits)
-                      : api::ParseCompletionRequest(http.body, context_->limits);
-  TACTUS_ASSIGN_OR_RETURN(parsed_, std::move(parsed));
+  {
+    const http::Body body = exchange_->TakeBody();  // given back as soon as it is parsed
+    auto parsed = chat_ ? api::ParseChatRequest(body.text(), context_->limits)
+                        : api::ParseCompletionRequest(body.text(), context_->limits);
+    TACTUS_ASSIGN_OR_RETURN(parsed_, std::move(parsed));
+  }
   for (const auto& [name, value] : http.headers)
     TACTUS_RETURN_IF_ERROR(api::ApplySloHeader(name, value, &parsed_.base.slo));
   if (parsed_.base.client.empty()) parsed_.base.client = client_;

@@ -13,13 +13,14 @@
 
 #include "base/clock.h"
 #include "base/shortage.h"
+#include "http/server.h"
 #include "serve/api_server.h"
 
 namespace tactus {
 namespace {
 
 constexpr DurationNs kFlushNs = 5 * kSecond;  // after the last token: for the clients to take their bytes
-constexpr int64_t kOtherFiles = 128;          // weights, logs, listener, ...
+constexpr int64_t kOtherFiles = 128 + http::kPlacesBeyondLimit;  // weights, logs, listener, refusals, ...
 
 // Waits for SIGTERM and SIGINT on a thread of its own. The second one ends the process, and so does the first while
 // there is nothing to finish.

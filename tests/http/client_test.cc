@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "raw_socket.h"
 
 namespace tactus::http {
@@ -36,12 +39,16 @@ TEST(SseParserTest, EventsWhateverThePieces) {
 }
 
 struct Outcome : ResponseHandler {
-  void OnDone(const Status& s, const HttpResponse&, TimeNs) override {
+  void OnDone(const Status& s, const HttpResponse& r, TimeNs) override {
     ++calls;
     status = s;
+    response = r;
+    if (on_done) on_done();
   }
   int calls = 0;
+  std::function<void()> on_done;
   Status status;
+  HttpResponse response;
 };
 
 // A listener that never answers.
@@ -61,7 +68,7 @@ class Silent {
   ~Silent() { close(fd_); }
   uint16_t port = 0;
 
- private:
+ protected:
   int fd_;
 };
 
@@ -89,6 +96,100 @@ TEST(ClientTest, SaysWhyThereIsNoAnswer) {
   const auto refused = Fetch({"127.0.0.1", closed_port, "/"}, {"GET", "/", {}, {}}, 0, SystemClock());
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.status().code(), StatusCode::kUnavailable);
+}
+
+// On each connection in turn: answers one request after the other with what is written for it, then closes.
+class Scripted : public Silent {
+ public:
+  using Connections = std::vector<std::vector<std::string>>;
+  explicit Scripted(Connections script) {
+    thread_ = std::thread([this, script = std::move(script)] {
+      for (const auto& answers : script) {
+        pollfd ready{fd_, POLLIN, 0};
+        while (!stop_ && poll(&ready, 1, 20) == 0) {
+        }
+        if (stop_) return;
+        const int client = accept(fd_, nullptr, nullptr);
+        const timeval limit{kPatienceSeconds, 0};
+        setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+        ++connections;
+        for (const std::string& answer : answers) {
+          std::string head;
+          char byte = 0;
+          while (head.find("\r\n\r\n") == std::string::npos && recv(client, &byte, 1, 0) == 1) head += byte;
+          EXPECT_EQ(send(client, answer.data(), answer.size(), MSG_NOSIGNAL), static_cast<ssize_t>(answer.size()));
+        }
+        close(client);
+      }
+    });
+  }
+  ~Scripted() {
+    stop_ = true;
+    thread_.join();
+  }
+  std::atomic<int> connections{0};
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+// The outcome of one call, which has kPatienceSeconds.
+std::shared_ptr<Outcome> CallOnce(Client* client) {
+  auto outcome = std::make_shared<Outcome>();
+  outcome->on_done = [client] { client->Stop(); };
+  client->Send({.method = "GET", .path = "/x"}, outcome);
+  client->At(SystemClock().NowNs() + kPatienceSeconds * kSecond, [client, outcome] {
+    if (outcome->calls == 0) client->Stop();
+  });
+  client->Run();
+  EXPECT_EQ(outcome->calls, 1) << "the call did not end within " << kPatienceSeconds << " s";
+  return outcome;
+}
+
+constexpr const char* kFine = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine";
+
+TEST(ClientTest, InterimAnswersAreSkipped) {
+  Scripted server({{std::string("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n") + kFine}});
+  Client client({"127.0.0.1", server.port, "/"}, {}, SystemClock());
+  const auto outcome = CallOnce(&client);
+  EXPECT_TRUE(outcome->status.ok()) << outcome->status.ToString();
+  EXPECT_EQ(outcome->response.status, 200);
+  EXPECT_EQ(outcome->response.body, "fine");
+  EXPECT_EQ(outcome->response.Find("Link"), nullptr);
+}
+
+TEST(ClientTest, InterimAnswersHaveAnEnd) {
+  std::string many;
+  for (int i = 0; i < 1000; ++i) many += "HTTP/1.1 102 Processing\r\n\r\n";
+  Scripted server({{many + kFine}, {"HTTP/1.1 101 Switching Protocols\r\n\r\n"}});
+  Client client({"127.0.0.1", server.port, "/"}, {}, SystemClock());
+  const auto outcome = CallOnce(&client);
+  EXPECT_EQ(outcome->status.code(), StatusCode::kUnavailable);
+  EXPECT_NE(outcome->status.message().find("interim answers"), std::string::npos) << outcome->status.ToString();
+  EXPECT_NE(CallOnce(&client)->status.message().find("another protocol"), std::string::npos);
+}
+
+// The server closes a kept connection as the next request goes out: that one goes out again on a new connection.
+TEST(ClientTest, AStaleConnectionIsReplaced) {
+  Scripted server({{kFine}, {kFine}});
+  Client client({"127.0.0.1", server.port, "/"}, {}, SystemClock());
+  EXPECT_TRUE(CallOnce(&client)->status.ok());
+  const auto second = CallOnce(&client);
+  EXPECT_TRUE(second->status.ok()) << second->status.ToString();
+  EXPECT_EQ(server.connections, 2);
+}
+
+// Once anything of an answer has come, the request may have been done: it is not sent again.
+TEST(ClientTest, AnAnswerThatBreaksOffIsNotAskedForAgain) {
+  for (const char* broken :
+       {"HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 20", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfi"}) {
+    Scripted server({{kFine, broken}, {kFine}});
+    Client client({"127.0.0.1", server.port, "/"}, {}, SystemClock());
+    EXPECT_TRUE(CallOnce(&client)->status.ok());
+    EXPECT_FALSE(CallOnce(&client)->status.ok()) << broken;
+    EXPECT_EQ(server.connections, 1) << broken;
+  }
 }
 
 TEST(ClientTest, ActionsRunInTheOrderOfTheirTimes) {

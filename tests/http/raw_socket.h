@@ -1,23 +1,35 @@
-// A plain blocking TCP client, for what a well-behaved HTTP client never sends.
+// A plain blocking TCP client, for what a well-behaved HTTP client never sends. Nothing blocks for longer than
+// kPatienceSeconds: a wait that would is a failure of the test that says so.
 #pragma once
 
 #include <arpa/inet.h>
+#include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 #include <string_view>
 
 namespace tactus {
 
+constexpr int kPatienceSeconds = 15;
+
 class RawSocket {
  public:
-  explicit RawSocket(uint16_t port, int receive_bytes = 0) {
+  // `from`: the loopback address to come from.
+  explicit RawSocket(uint16_t port, int receive_bytes = 0, const char* from = "127.0.0.1") {
     fd_ = socket(AF_INET, SOCK_STREAM, 0);
     if (receive_bytes > 0) setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
-    const timeval limit{60, 0};  // a test that waits longer has failed
+    const timeval limit{kPatienceSeconds, 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    sockaddr_in source{};
+    source.sin_family = AF_INET;
+    inet_pton(AF_INET, from, &source.sin_addr);
+    EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&source), sizeof source), 0) << from;
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
@@ -33,10 +45,26 @@ class RawSocket {
   bool Send(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t n = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (n < 0 && errno == EAGAIN) ADD_FAILURE() << "the server took nothing for " << kPatienceSeconds << " s";
       if (n <= 0) return false;
       bytes.remove_prefix(static_cast<size_t>(n));
     }
     return true;
+  }
+  // Sends the text again and again until nobody takes more, at most `limit` bytes; how many were taken.
+  size_t Fill(std::string_view text, size_t limit) {
+    size_t sent = 0;
+    while (sent < limit) {
+      const ssize_t n = send(fd_, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (n <= 0) break;
+      sent += static_cast<size_t>(n);
+    }
+    return sent;
+  }
+  // Something to read, or the end, within so many milliseconds.
+  bool Readable(int wait_ms) {
+    pollfd one{fd_, POLLIN, 0};
+    return poll(&one, 1, wait_ms) == 1;
   }
   // Everything until the server closes.
   std::string ReadAll() {
@@ -70,6 +98,9 @@ class RawSocket {
   bool ReadSome(std::string* all) {
     char buffer[65536];
     const ssize_t n = recv(fd_, buffer, sizeof buffer, 0);
+    if (n < 0 && errno == EAGAIN) {
+      ADD_FAILURE() << "nothing came for " << kPatienceSeconds << " s after: " << all->substr(0, 2000);
+    }
     if (n <= 0) return false;
     all->append(buffer, static_cast<size_t>(n));
     return true;

@@ -314,7 +314,7 @@ TEST_F(RoutesTest, MethodsAndTypes) {
   EXPECT_EQ(Call("POST", "/v1/completions", Completion().dump(), {{"Content-Type", "application/json; charset=utf-8"}})
                 .status,
             200);
-  EXPECT_EQ(Call("POST", "/v1/completions", "x", {{"Content-Encoding", "gzip"}}).status, 415);
+  EXPECT_EQ(Post("/v1/completions", "x", {{"Content-Encoding", "gzip"}}).status, 415);
   const auto head = Call("HEAD", "/v1/models");
   EXPECT_EQ(head.status, 200);
   EXPECT_TRUE(head.body.empty());

@@ -47,6 +47,7 @@ class Calls {
   // Before Start.
   std::shared_ptr<Recorder> Post(const std::string& path, const std::string& body, http::Headers headers = {}) {
     auto recorder = std::make_shared<Recorder>();
+    headers.emplace_back("Content-Type", "application/json");
     client_.Send({"POST", path, std::move(headers), body}, recorder);
     return recorder;
   }
@@ -83,7 +84,7 @@ class ServerTest : public testing::Test {
   }
   std::shared_ptr<Recorder> Stream(const std::string& path, const std::string& body) {
     Calls calls(url_);
-    const auto recorder = calls.Post(path, body, {{"Content-Type", "application/json"}});
+    const auto recorder = calls.Post(path, body);
     calls.Start();
     calls.Join();
     EXPECT_TRUE(recorder->status.ok()) << recorder->status.ToString();

@@ -22,7 +22,7 @@ class StreamsTest : public ServerTest {
     return json({{"prompt", "abc"}, {"max_tokens", max_tokens}, {"stream", stream}}).dump();
   }
   static std::string Http(const std::string& body) {
-    return "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " +
+    return "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
            std::to_string(body.size()) + "\r\n\r\n" + body;
   }
 };
@@ -247,7 +247,7 @@ TEST_F(RunServerTest, TermFinishesWhatRunsThenReturnsOk) {
   Start();
   RawSocket socket(url_.port);
   const std::string body = R"({"prompt":"abc","max_tokens":3,"stream":true})";
-  socket.Send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) +
+  socket.Send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
               "\r\n\r\n" + body);
   engine_->AwaitLive(1);
   kill(getpid(), SIGTERM);
@@ -264,7 +264,7 @@ TEST_F(RunServerTest, WhatTheShutdownTimeoutCutsOffGetsAnError) {
   Start();
   RawSocket socket(url_.port);
   const std::string body = R"({"prompt":"abc","max_tokens":3,"stream":true})";
-  socket.Send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) +
+  socket.Send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
               "\r\n\r\n" + body);
   socket.ReadUntil("\r\n\r\n");
   kill(getpid(), SIGINT);

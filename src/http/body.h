@@ -1,0 +1,54 @@
+// A request's body and the sum of all that are held: bodies are the one part of a request that may be large, so their
+// bytes are counted from the moment they arrive until somebody lets go of them.
+//
+// Thread rule: BodyTotal is for any thread; a Body is one thread's at a time, and may outlive the server.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace tactus::http {
+
+class BodyTotal {
+ public:
+  explicit BodyTotal(int64_t limit_bytes) : limit_(limit_bytes) {}
+  // False, and nothing added, when the sum would pass the limit.
+  bool Add(int64_t bytes);
+  void Remove(int64_t bytes) { held_.fetch_sub(bytes, std::memory_order_relaxed); }
+  int64_t held() const { return held_.load(std::memory_order_relaxed); }
+
+ private:
+  const int64_t limit_;
+  std::atomic<int64_t> held_{0};
+};
+
+// Gives its bytes back to the total when it is destroyed.
+class Body {
+ public:
+  Body() = default;  // empty; takes nothing
+  explicit Body(std::shared_ptr<BodyTotal> total) : total_(std::move(total)) {}
+  Body(Body&& other) noexcept : total_(std::move(other.total_)), text_(std::move(other.text_)) { other.text_.clear(); }
+  Body& operator=(Body&& other) noexcept;
+  ~Body() { Release(); }
+
+  std::string_view text() const { return text_; }
+  int64_t bytes() const { return static_cast<int64_t>(text_.size()); }
+  // How many bytes are announced: room is made up to there, never more than twice what has come.
+  void Expect(uint64_t bytes) { expected_ = bytes; }
+  // False when the total has no room for them.
+  bool Append(std::string_view bytes);
+
+ private:
+  void Release() {
+    if (total_ && !text_.empty()) total_->Remove(bytes());
+  }
+
+  std::shared_ptr<BodyTotal> total_;
+  std::string text_;
+  uint64_t expected_ = ~uint64_t{0};
+};
+
+}  // namespace tactus::http

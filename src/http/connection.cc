@@ -1,0 +1,393 @@
+#include "http/connection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include "http/head_check.h"
+
+namespace tactus::http {
+namespace bh = boost::beast::http;
+
+namespace {
+
+constexpr size_t kPipelineBytes = 64 << 10;       // read ahead of the exchange being answered
+constexpr DurationNs kPipelineGraceNs = kSecond;  // so much waits unanswered for so long, then it is dropped
+constexpr int64_t kLingerBytes = 4 << 20;         // swallowed so that the client sees the answer, or its end
+constexpr DurationNs kProbeHeadNs = 2 * kSecond;  // for the one request of a connection without a place
+constexpr int64_t kFramingBytesPerBodyByte = 8;   // a chunk of one byte takes five
+constexpr size_t kReadBytes = 64 << 10, kSmallReadBytes = 4 << 10;
+constexpr size_t kKeptBufferBytes = 16 << 10;  // of a connection whose answer is being made
+
+std::string SafeHeaderText(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string HeadText(const HttpResponse& head, bool chunked, size_t body_bytes, bool close, bool http10) {
+  std::string text = fmt::format("HTTP/1.1 {} {}\r\nServer: tactus\r\n", head.status, ReasonPhrase(head.status));
+  if (!head.content_type.empty() && head.status != 204) text += fmt::format("Content-Type: {}\r\n", head.content_type);
+  for (const auto& [name, value] : head.headers) text += fmt::format("{}: {}\r\n", name, SafeHeaderText(value));
+  if (chunked)
+    text += "Transfer-Encoding: chunked\r\n";
+  else if (head.status != 204 && (body_bytes > 0 || !close))
+    text += fmt::format("Content-Length: {}\r\n", body_bytes);
+  text += close ? "Connection: close\r\n\r\n" : (http10 ? "Connection: keep-alive\r\n\r\n" : "\r\n");
+  return text;
+}
+
+Connection::Connection(Server::Impl* server, tcp::socket socket, std::string peer, std::string client, Place place)
+    : server_(*server),
+      socket_(std::move(socket)),
+      wake_(server_.io),
+      peer_(std::move(peer)),
+      client_(std::move(client)),
+      place_(place) {
+  server_.connections.insert(this);
+  server_.open.fetch_add(1, std::memory_order_relaxed);
+  error_code ignored;
+  socket_.set_option(tcp::no_delay(true), ignored);
+  socket_.non_blocking(true, ignored);
+}
+
+Connection::~Connection() {
+  server_.connections.erase(this);
+  server_.places.Leave(client_, place_);
+  server_.open.fetch_sub(1, std::memory_order_relaxed);
+}
+
+asio::awaitable<void> Connection::Run(std::shared_ptr<Connection> self) {
+  (void)self;  // held by this frame
+  try {
+    bool again = true;
+    while (again) again = co_await ServeOne();
+    if (linger_) co_await Linger();
+  } catch (const std::exception&) {
+    // A failed allocation, or a handler that threw: this connection ends, the others go on.
+    if (exchange_) {
+      exchange_->on_ready = nullptr;
+      DropExchange();
+      exchange_.reset();
+      server_.ExchangeEnded();
+    }
+  }
+  Close();
+}
+
+asio::awaitable<bool> Connection::ServeOne() {
+  error_code ec;
+  timed_out_ = false;
+  if (place_ == Place::kProbeOnly) {
+    SetPhase(Phase::kHeader, std::min(kProbeHeadNs, server_.options.header_timeout_ns));
+  } else {
+    if (buffer_.size() == 0) {
+      if (served_ && server_.draining.load(std::memory_order_relaxed)) co_return false;
+      SetPhase(Phase::kIdle, server_.options.idle_timeout_ns);
+      co_await socket_.async_wait(tcp::socket::wait_read, asio::redirect_error(asio::use_awaitable, ec));
+      if (ec) co_return false;
+    }
+    SetPhase(Phase::kHeader, server_.options.header_timeout_ns);
+  }
+  Parser parser;
+  parser.header_limit(static_cast<uint32_t>(server_.options.max_header_bytes));
+  parser.body_limit(static_cast<uint64_t>(server_.options.max_body_bytes));
+  parser.get().body() = Body(server_.bodies);
+  co_await bh::async_read_header(socket_, buffer_, parser, asio::redirect_error(asio::use_awaitable, ec));
+  if (ec) co_return co_await ReadFailed(ec);
+  ReadHead(parser);
+  served_ = true;
+  std::optional<HttpResponse> early = EarlyAnswer(parser);
+  if (early) {
+    const bool written = co_await WriteResponse(std::move(*early));
+    if (!written) co_return false;
+    co_return keep_alive_;
+  }
+  if (!parser.is_done()) {
+    if (head_.Find("Expect") != nullptr && !http10_) {
+      const bool written = co_await WriteAll("HTTP/1.1 100 Continue\r\n\r\n");
+      if (!written) co_return false;
+    }
+    SetPhase(Phase::kBody, server_.options.body_timeout_ns);
+    ec = co_await ReadBody(&parser);
+    if (ec) co_return co_await ReadFailed(ec);
+  }
+  SetPhase(Phase::kNone, 0);
+  if (buffer_.size() == 0 && buffer_.capacity() > kKeptBufferBytes) buffer_.shrink_to_fit();
+  co_return co_await Answer(
+      std::make_shared<ExchangeBuffer>(std::move(head_), std::move(parser.get().body()), server_.wake_list));
+}
+
+// Beast bounds a body but neither chunk extensions nor trailers: it waits for the end of the line, or of all trailers,
+// however long they are. Here both are held to max_header_bytes at once, and to little more in sum.
+asio::awaitable<error_code> Connection::ReadBody(Parser* parser) {
+  error_code ec;
+  parser->eager(true);
+  const int64_t limit = server_.options.max_header_bytes;
+  int64_t read_bytes = 0;
+  for (;;) {
+    if (buffer_.size() > 0) {
+      const size_t parsed = parser->put(buffer_.data(), ec);
+      buffer_.consume(parsed);
+      read_bytes += static_cast<int64_t>(parsed);
+      if (ec && ec != bh::error::need_more) co_return ec;
+      const int64_t body_bytes = parser->get().body().bytes();
+      const bool too_much_framing = read_bytes - body_bytes > limit + kFramingBytesPerBodyByte * body_bytes;
+      if (too_much_framing) co_return make_error_code(bh::error::header_limit);
+      if (parser->is_done()) co_return error_code();
+      if (static_cast<int64_t>(buffer_.size()) > limit) co_return make_error_code(bh::error::header_limit);
+    }
+    const uint64_t missing = parser->content_length_remaining().value_or(kReadBytes);
+    const size_t wanted = static_cast<size_t>(std::clamp<uint64_t>(missing, kSmallReadBytes, kReadBytes));
+    const size_t size =
+        co_await socket_.async_read_some(buffer_.prepare(wanted), asio::redirect_error(asio::use_awaitable, ec));
+    if (ec) co_return ec;
+    buffer_.commit(size);
+  }
+}
+
+std::optional<HttpResponse> Connection::EarlyAnswer(const Parser& parser) {
+  Handler& handler = *server_.handler;
+  auto last = [this](HttpResponse response) {
+    linger_ = true;  // what follows on this connection is not taken for a request
+    keep_alive_ = false;
+    return response;
+  };
+  if (const auto fault = CheckHeadFraming(head_, http10_)) {
+    return last(handler.ErrorResponse(fault->status, fault->message));
+  }
+  if (head_.Find("Transfer-Encoding") != nullptr && !parser.chunked()) {
+    return last(handler.ErrorResponse(400, "Transfer-Encoding: give 'chunked'"));
+  }
+  if (place_ == Place::kProbeOnly && !handler.IsProbe(head_)) {
+    server_.refused.fetch_add(1, std::memory_order_relaxed);
+    return last(server_.NoPlace(client_));
+  }
+  std::optional<HttpResponse> answer = handler.CheckHead(head_);
+  const std::string* expect = head_.Find("Expect");
+  if (!answer && expect != nullptr && !EqualsIgnoreCase(*expect, "100-continue")) {
+    answer = handler.ErrorResponse(417, "Expect: only 100-continue is understood");
+  }
+  if (answer && !parser.is_done()) answer = last(std::move(*answer));
+  return answer;
+}
+
+void Connection::ReadHead(const Parser& parser) {
+  const auto& message = parser.get();
+  head_ = HttpRequest();
+  head_.method = std::string(message.method_string());
+  head_.target = std::string(message.target());
+  for (const auto& field : message)
+    head_.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
+  if (const std::string* host = head_.Find("Host")) head_.authority = *host;
+  std::string_view path = head_.target;
+  if (EqualsIgnoreCase(path.substr(0, 7), "http://")) {  // absolute form, as proxies send it; then Host means nothing
+    const size_t end = std::min(path.find_first_of("/?#", 7), path.size());
+    head_.authority = std::string(path.substr(7, end - 7));
+    path = end < path.size() && path[end] == '/' ? path.substr(end) : std::string_view("/");
+  }
+  head_.path = std::string(path.substr(0, path.find_first_of("?#")));
+  head_.peer = peer_;
+  http10_ = message.version() < 11;
+  head_only_ = message.method() == bh::verb::head;
+  keep_alive_ = message.keep_alive() && place_ == Place::kServed;
+}
+
+// What a failed read means to the client. False always: nothing more can be read from this connection.
+asio::awaitable<bool> Connection::ReadFailed(error_code ec) {
+  int status = 0;
+  std::string message;
+  const char* part = phase_ == Phase::kBody ? "body" : "headers";
+  if (timed_out_) {
+    status = 408;
+    const DurationNs limit =
+        phase_ == Phase::kBody ? server_.options.body_timeout_ns : server_.options.header_timeout_ns;
+    message = fmt::format("the request's {} did not arrive within {} ms", part, limit / kMillisecond);
+  } else if (ec == bh::error::body_limit) {
+    status = 413;
+    message = fmt::format("the request's body is larger than {} bytes (--max-body)", server_.options.max_body_bytes);
+  } else if (ec == bh::error::header_limit || ec == bh::error::buffer_overflow) {
+    status = 431;
+    message = fmt::format("the request's {} than {} bytes",
+                          phase_ == Phase::kBody ? "chunk extensions and trailers are longer" : "headers are larger",
+                          server_.options.max_header_bytes);
+  } else if (ec == boost::system::errc::no_buffer_space && phase_ == Phase::kBody) {
+    server_.bodies_refused.fetch_add(1, std::memory_order_relaxed);
+    status = 503;
+    message = fmt::format("the bodies of all requests together have reached {} bytes (--max-body-total); try again",
+                          server_.options.max_body_total_bytes);
+  } else if (ec.category() == make_error_code(bh::error::bad_method).category() && ec != bh::error::end_of_stream &&
+             ec != bh::error::partial_message) {
+    status = 400;
+    message = fmt::format("malformed HTTP request: {}", ec.message());
+  }
+  if (status == 0) co_return false;  // the client has gone
+  keep_alive_ = false;
+  head_only_ = false;
+  HttpResponse response = server_.handler->ErrorResponse(status, message);
+  if (timed_out_ && place_ == Place::kProbeOnly) {  // it waits to be told, and has nothing to ask
+    server_.refused.fetch_add(1, std::memory_order_relaxed);
+    response = server_.NoPlace(client_);
+  }
+  linger_ = co_await WriteResponse(std::move(response));
+  co_return false;
+}
+
+// Lets the handler answer and writes what it makes, watching for the client's leave meanwhile.
+asio::awaitable<bool> Connection::Answer(std::shared_ptr<ExchangeBuffer> exchange) {
+  exchange_ = exchange;
+  server_.exchanges.fetch_add(1, std::memory_order_acq_rel);
+  exchange->on_ready = [this] { wake_.cancel(); };
+  Watch();
+  server_.handler->Handle(exchange);
+  bool chunked = false;
+  ExchangeBuffer::Output output;
+  while (!gone_) {
+    exchange->Take(&output);
+    std::string text;
+    if (output.has_head) {
+      chunked = output.streaming && !http10_;
+      if (output.streaming && http10_) keep_alive_ = false;  // the end of the body is the end of the connection
+      server_.Count(output.head.status);
+      text = Head(output.head, chunked, output.head.body.size());
+      if (!head_only_) text += output.head.body;
+    }
+    if (!output.bytes.empty() && !head_only_) {
+      if (chunked) text += fmt::format("{:x}\r\n", output.bytes.size());
+      text += output.bytes;
+      if (chunked) text += "\r\n";
+    }
+    if (output.ended && chunked && !head_only_) text += "0\r\n\r\n";
+    if (!text.empty()) {
+      const bool written = co_await WriteAll(std::move(text));
+      if (!written) MarkGone();
+    }
+    if (output.ended) break;
+    if (!output.has_head && output.bytes.empty() && !gone_) {
+      error_code ignored;
+      wake_.expires_at(asio::steady_timer::time_point::max());
+      co_await wake_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    }
+  }
+  exchange->on_ready = nullptr;
+  exchange_.reset();
+  ++watch_;
+  full_since_ns_ = kNever;
+  linger_ = dropping_ && !gone_;
+  error_code ignored;
+  if (socket_.is_open()) socket_.cancel(ignored);
+  server_.ExchangeEnded();
+  co_return !gone_ && keep_alive_ && !server_.draining.load(std::memory_order_relaxed);
+}
+
+// Notices that the client closes while its answer is being made. What arrives meanwhile (pipelined requests) is kept
+// for later, up to a limit; beyond it the socket's own buffer holds the client back for a while. The client's end would
+// stay behind what is held back: after the while everything is read and dropped, and this answer is the last.
+void Connection::Watch() {
+  if (!dropping_ && buffer_.size() >= kPipelineBytes) {
+    full_since_ns_ = server_.clock.NowNs();
+    return;
+  }
+  socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this(), generation = ++watch_](error_code ec) {
+    if (ec || generation != self->watch_ || !self->exchange_) return;
+    self->ReadAhead(&ec);
+    if (ec && ec != asio::error::would_block && ec != asio::error::try_again) return self->MarkGone();
+    self->Watch();
+  });
+}
+
+void Connection::ReadAhead(error_code* ec) {
+  if (!dropping_) {
+    buffer_.commit(socket_.read_some(buffer_.prepare(kSmallReadBytes), *ec));
+    return;
+  }
+  std::array<char, 16384> sink;
+  dropped_bytes_ += static_cast<int64_t>(socket_.read_some(asio::buffer(sink), *ec));
+  if (dropped_bytes_ > kLingerBytes) *ec = asio::error::no_buffer_space;
+}
+
+void Connection::DropReadAhead() {
+  full_since_ns_ = kNever;
+  dropping_ = true;
+  keep_alive_ = false;
+  buffer_.clear();
+  buffer_.shrink_to_fit();
+  Watch();
+}
+
+void Connection::MarkGone() {
+  if (gone_) return;
+  gone_ = true;
+  if (exchange_) {
+    server_.client_gone.fetch_add(1, std::memory_order_relaxed);
+    exchange_->ClientGone();
+  }
+  wake_.cancel();
+  Close();
+}
+
+std::string Connection::Head(const HttpResponse& head, bool chunked, size_t body_bytes) const {
+  const bool close = !keep_alive_ || server_.draining.load(std::memory_order_relaxed);
+  return HeadText(head, chunked, body_bytes, close, http10_);
+}
+
+asio::awaitable<bool> Connection::WriteResponse(HttpResponse response) {
+  server_.Count(response.status);
+  std::string text = Head(response, false, response.body.size());
+  if (!head_only_) text += response.body;
+  const bool written = co_await WriteAll(std::move(text));
+  co_return written;
+}
+
+asio::awaitable<bool> Connection::WriteAll(std::string bytes) {
+  size_t done = 0;
+  error_code ec;
+  while (done < bytes.size() && !gone_) {
+    SetPhase(Phase::kWrite, server_.options.write_timeout_ns);
+    done += co_await socket_.async_write_some(asio::buffer(bytes.data() + done, bytes.size() - done),
+                                              asio::redirect_error(asio::use_awaitable, ec));
+    if (ec) break;
+  }
+  SetPhase(Phase::kNone, 0);
+  co_return done == bytes.size();
+}
+
+// Closing with unread input would reset the connection and may take the answer with it: say that we are done and
+// swallow what the client still sends, within limits.
+asio::awaitable<void> Connection::Linger() {
+  error_code ec;
+  socket_.shutdown(tcp::socket::shutdown_send, ec);
+  SetPhase(Phase::kLinger, kLingerNs);
+  std::array<char, 16384> sink;
+  int64_t total = 0;
+  while (!ec && total < kLingerBytes) {
+    total += static_cast<int64_t>(
+        co_await socket_.async_read_some(asio::buffer(sink), asio::redirect_error(asio::use_awaitable, ec)));
+  }
+}
+
+void Connection::CheckDeadline(TimeNs now_ns) {
+  if (exchange_ && full_since_ns_ != kNever && now_ns - full_since_ns_ >= kPipelineGraceNs) DropReadAhead();
+  if (now_ns < deadline_ns_) return;
+  deadline_ns_ = kNever;
+  error_code ignored;
+  switch (phase_) {
+    case Phase::kHeader:
+    case Phase::kBody:
+      timed_out_ = true;
+      socket_.cancel(ignored);
+      return;
+    case Phase::kWrite:
+      return MarkGone();
+    default:
+      return Close();
+  }
+}
+
+}  // namespace tactus::http

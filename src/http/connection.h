@@ -1,0 +1,108 @@
+// One client connection: reads requests, checks them, lets the handler answer, writes what it makes. Lives in one
+// coroutine on the io thread, which alone touches it, so that it needs no locks; producers reach it through
+// ExchangeBuffer. Internal to http/; includes Beast.
+//
+// Invariants: nothing of a body is kept before the head has passed every check; a head whose framing is in doubt is the
+// last thing that is read; what is buffered of a request beside its body is bounded by max_header_bytes.
+#pragma once
+
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "http/server_impl.h"
+
+namespace tactus::http {
+
+// Beast's string_body reserves whatever Content-Length claims; this one grows with what arrives, and is counted.
+struct CountedBody {
+  using value_type = Body;
+  class reader {
+   public:
+    template <bool kRequest, class Fields>
+    reader(boost::beast::http::header<kRequest, Fields>&, Body& body) : body_(body) {}
+    void init(const boost::optional<uint64_t>& length, error_code& ec) {
+      if (length) body_.Expect(*length);
+      ec = {};
+    }
+    template <class Buffers>
+    size_t put(const Buffers& buffers, error_code& ec) {
+      size_t taken = 0;
+      for (const auto buffer : boost::beast::buffers_range_ref(buffers)) {
+        if (!body_.Append(std::string_view(static_cast<const char*>(buffer.data()), buffer.size()))) {
+          ec = make_error_code(boost::system::errc::no_buffer_space);
+          return taken;
+        }
+        taken += buffer.size();
+      }
+      ec = {};
+      return taken;
+    }
+    void finish(error_code& ec) { ec = {}; }
+
+   private:
+    Body& body_;
+  };
+};
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(Server::Impl* server, tcp::socket socket, std::string peer, std::string client, Place place);
+  ~Connection();
+
+  asio::awaitable<void> Run(std::shared_ptr<Connection> self);
+  void CheckDeadline(TimeNs now_ns);
+  // The client has gone, or counts as gone: what is being made for it stops.
+  void MarkGone();
+  void DropExchange() {
+    if (exchange_) exchange_->ClientGone();
+  }
+
+ private:
+  enum class Phase { kNone, kIdle, kHeader, kBody, kWrite, kLinger };
+  using Parser = boost::beast::http::request_parser<CountedBody>;
+
+  asio::awaitable<bool> ServeOne();
+  asio::awaitable<error_code> ReadBody(Parser* parser);
+  asio::awaitable<bool> ReadFailed(error_code ec);
+  asio::awaitable<bool> Answer(std::shared_ptr<ExchangeBuffer> exchange);
+  asio::awaitable<bool> WriteAll(std::string bytes);
+  asio::awaitable<void> Linger();
+  asio::awaitable<bool> WriteResponse(HttpResponse response);
+  void ReadHead(const Parser& parser);
+  // An answer that needs no body: a fault, a refusal.
+  std::optional<HttpResponse> EarlyAnswer(const Parser& parser);
+  std::string Head(const HttpResponse& head, bool chunked, size_t body_bytes) const;
+  void Watch();
+  void ReadAhead(error_code* ec);
+  void DropReadAhead();
+  void SetPhase(Phase phase, DurationNs limit_ns) {
+    phase_ = phase;
+    deadline_ns_ = phase == Phase::kNone ? kNever : server_.clock.NowNs() + limit_ns;
+  }
+  void Close() {
+    error_code ignored;
+    socket_.close(ignored);
+  }
+
+  Server::Impl& server_;
+  tcp::socket socket_;
+  asio::steady_timer wake_;  // never expires; cancelled to wake the coroutine
+  boost::beast::flat_buffer buffer_;
+  const std::string peer_, client_;  // its address; the key under which it is counted
+  const Place place_;
+  HttpRequest head_;  // being read
+  std::shared_ptr<ExchangeBuffer> exchange_;
+  Phase phase_ = Phase::kNone;
+  TimeNs deadline_ns_ = kNever;
+  bool timed_out_ = false, gone_ = false, linger_ = false, served_ = false;
+  bool keep_alive_ = true, http10_ = false, head_only_ = false;
+  uint64_t watch_ = 0;             // generation; an older watcher's completion means nothing
+  TimeNs full_since_ns_ = kNever;  // since when the read-ahead is full
+  bool dropping_ = false;          // what is read ahead is thrown away, to see the client's end
+  int64_t dropped_bytes_ = 0;
+};
+
+}  // namespace tactus::http

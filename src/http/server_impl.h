@@ -1,0 +1,88 @@
+// What the listener (server.cc) and its connections (connection.cc) share. Internal to http/; includes Asio.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_set>
+
+#include "http/connection_places.h"
+#include "http/exchange.h"
+#include "http/server.h"
+
+namespace tactus::http {
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+class Connection;
+
+constexpr DurationNs kLingerNs = 2 * kSecond;  // for the client to read why it was refused
+constexpr int kMaxStatus = 600;
+
+struct Server::Impl {
+  Impl(const ServerOptions& opts, Handler* h, Clock& c)
+      : options(opts),
+        handler(h),
+        clock(c),
+        per_client(opts.max_connections_per_client > 0 ? opts.max_connections_per_client
+                                                       : std::max<int64_t>(1, opts.max_connections / 2)),
+        places(opts.max_connections, per_client),
+        bodies(std::make_shared<BodyTotal>(opts.max_body_total_bytes)) {}
+
+  asio::awaitable<void> AcceptLoop();
+  void Accepted(tcp::socket socket);
+  // Writes the 503 without waiting and leaves the socket to be closed a little later.
+  void RefuseAtOnce(tcp::socket socket, const std::string& client);
+  void CloseRefused();  // the oldest
+  void ScheduleTick();
+  void Tick();
+  void TakeDirty();
+  void ExchangeEnded();
+  HttpResponse NoPlace(const std::string& client);
+  void Count(int status) {
+    responses[static_cast<size_t>(std::clamp(status, 0, kMaxStatus - 1))].fetch_add(1, std::memory_order_relaxed);
+  }
+
+  struct Refused {
+    tcp::socket socket;
+    TimeNs close_ns;
+  };
+
+  const ServerOptions options;
+  Handler* const handler;
+  Clock& clock;
+  const int64_t per_client;
+  DurationNs tick_ns = kSecond / 4;
+  std::unordered_set<Connection*> connections;  // io thread; before `io`: coroutine frames that die with it unregister
+  ConnectionPlaces places;
+  const std::shared_ptr<BodyTotal> bodies;
+  std::shared_ptr<WakeList> wake_list = std::make_shared<WakeList>();
+  std::atomic<bool> draining{false};
+  std::atomic<int64_t> open{0}, opened{0}, refused{0}, exchanges{0}, client_gone{0}, bodies_refused{0};
+  std::array<std::atomic<int64_t>, kMaxStatus> responses{};
+  std::mutex idle_mutex;
+  std::condition_variable idle;
+  asio::io_context io{1};
+  tcp::acceptor acceptor{io};
+  asio::steady_timer tick{io};
+  std::deque<Refused> lingering;  // io thread; answered, waiting to be closed; at most kRefusedSockets
+  std::thread thread;
+};
+
+// Status line and headers. `chunked`: the length comes with the body; else `body_bytes` is it.
+std::string HeadText(const HttpResponse& head, bool chunked, size_t body_bytes, bool close, bool http10);
+
+}  // namespace tactus::http
