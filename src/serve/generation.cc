@@ -12,11 +12,15 @@ class Generation::PromptSink final : public ResponseSink {
  public:
   PromptSink(std::shared_ptr<Generation> generation, size_t prompt)
       : generation_(std::move(generation)), prompt_(prompt) {}
-  void OnDelta(const TokenDelta& delta) override { generation_->OnDelta(prompt_, delta); }
-  void OnPromptLogprobs(const std::vector<std::vector<TokenLogprob>>& rows) override {
-    generation_->OnPromptLogprobs(prompt_, rows);
+  void OnDelta(const TokenDelta& delta) override {
+    generation_->Guard([&] { generation_->OnDelta(prompt_, delta); });
   }
-  void OnDone(const Usage& usage) override { generation_->OnDone(prompt_, usage); }
+  void OnPromptLogprobs(const std::vector<std::vector<TokenLogprob>>& rows) override {
+    generation_->Guard([&] { generation_->OnPromptLogprobs(prompt_, rows); });
+  }
+  void OnDone(const Usage& usage) override {
+    generation_->Guard([&] { generation_->OnDone(prompt_, usage); });
+  }
 
  private:
   const std::shared_ptr<Generation> generation_;
@@ -25,22 +29,13 @@ class Generation::PromptSink final : public ResponseSink {
 
 Generation::Generation(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange,
                        bool chat, std::string request_id, http::Headers headers, std::function<void()> on_end)
-    : context_(std::move(context)),
-      exchange_(std::move(exchange)),
+    : Call(std::move(exchange), std::move(headers), context->clock->NowNs(), context->request_timeout_ns,
+           std::move(on_end)),
+      context_(std::move(context)),
       chat_(chat),
-      request_id_(std::move(request_id)),
-      headers_(std::move(headers)),
-      arrival_ns_(context_->clock->NowNs()),
-      on_end_(std::move(on_end)) {}
+      request_id_(std::move(request_id)) {}
 
-Generation::~Generation() {
-  if (on_end_) on_end_();  // dropped before it started
-}
-
-void Generation::Start() {
-  exchange_->OnClosed([weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->ClientGone();
-  });
+void Generation::Work() {
   Status status = Prepare();
   if (status.ok())
     Submit();
@@ -50,17 +45,19 @@ void Generation::Start() {
 
 Status Generation::Prepare() {
   const http::HttpRequest& http = exchange_->request();
-  auto parsed = chat_ ? api::ParseChatRequest(http.body, context_->limits)
-                      : api::ParseCompletionRequest(http.body, context_->limits);
+  auto parsed = chat_ ? api::ParseChatRequest(http.body, context_->limits, stop())
+                      : api::ParseCompletionRequest(http.body, context_->limits, stop());
   TACTUS_ASSIGN_OR_RETURN(parsed_, std::move(parsed));
   for (const auto& [name, value] : http.headers)
     TACTUS_RETURN_IF_ERROR(api::ApplySloHeader(name, value, &parsed_.base.slo));
   if (parsed_.base.client.empty()) parsed_.base.client = http.peer;
   std::vector<PromptState> prompts;
   if (chat_) {
-    TACTUS_ASSIGN_OR_RETURN(const std::string text, context_->engine->ApplyChatTemplate(parsed_.template_variables));
+    TACTUS_ASSIGN_OR_RETURN(const std::string text,
+                            context_->engine->ApplyChatTemplate(parsed_.template_variables, stop()));
+    TACTUS_RETURN_IF_ERROR(CheckFits(text));
     prompts.emplace_back();
-    prompts.back().tokens = std::make_shared<const std::vector<TokenId>>(context_->engine->TokenizeChat(text));
+    prompts.back().tokens = std::make_shared<const std::vector<TokenId>>(context_->engine->TokenizeChat(text, stop()));
   } else {
     for (const api::Prompt& prompt : parsed_.prompts) {
       prompts.emplace_back();
@@ -72,6 +69,7 @@ Status Generation::Prepare() {
   writer_.emplace(*context_->engine, style, (chat_ ? "chatcmpl-" : "cmpl-") + request_id_, UnixSeconds(),
                   context_->fingerprint);
   std::lock_guard lock(mutex_);
+  if (over()) return Status(StatusCode::kCancelled, "over meanwhile");
   choices_.resize(prompts.size() * static_cast<size_t>(parsed_.base.n));
   prompts_ = std::move(prompts);
   return Status();
@@ -79,8 +77,9 @@ Status Generation::Prepare() {
 
 Status Generation::Tokenise(const api::Prompt& prompt, PromptState* state) {
   if (const auto* text = std::get_if<std::string>(&prompt)) {
-    state->tokens =
-        std::make_shared<const std::vector<TokenId>>(context_->engine->Tokenize(*text, parsed_.add_special_tokens));
+    TACTUS_RETURN_IF_ERROR(CheckFits(*text));
+    state->tokens = std::make_shared<const std::vector<TokenId>>(
+        context_->engine->Tokenize(*text, parsed_.add_special_tokens, stop()));
     if (parsed_.echo) state->echo = *text;
   } else {
     const auto& ids = std::get<std::vector<TokenId>>(prompt);
@@ -88,6 +87,10 @@ Status Generation::Tokenise(const api::Prompt& prompt, PromptState* state) {
     if (parsed_.echo) state->echo = context_->engine->Detokenize(ids);
   }
   return Status();
+}
+
+Status Generation::CheckFits(std::string_view text) const {
+  return api::CheckLeastTokens(parsed_, context_->engine->LeastTokens(text), context_->limits);
 }
 
 void Generation::Submit() {
@@ -104,15 +107,15 @@ void Generation::Submit() {
   for (size_t i = 0; i < count; ++i) {
     {
       std::lock_guard lock(mutex_);
-      if (over_) return;  // the client went meanwhile
+      if (over()) return;  // the client went meanwhile
     }
-    auto handle = context_->engine->Submit(std::move(requests[i]), std::make_shared<PromptSink>(shared_from_this(), i));
+    auto handle = context_->engine->Submit(std::move(requests[i]), std::make_shared<PromptSink>(Self(), i));
     if (!handle.ok()) return Fail(handle.status());
     bool late = false;
     {
       std::lock_guard lock(mutex_);
       prompts_[i].handle = *handle;
-      late = over_;
+      late = over();
       if (!late && parsed_.stream && i + 1 == count) BeginStream();
     }
     if (late) context_->engine->Cancel(*handle);  // over before the handle was known
@@ -145,7 +148,7 @@ void Generation::OnDelta(size_t prompt, const TokenDelta& delta) {
     return Fail(delta.error.ok() ? Internal("generation ended without a reason") : delta.error);
   }
   std::lock_guard lock(mutex_);
-  if (over_) return;
+  if (over()) return;
   produced_ = true;
   const int32_t index = Index(prompt, delta.choice);
   prompts_[prompt].usage.completion_tokens += static_cast<int64_t>(delta.tokens.size());
@@ -176,7 +179,7 @@ void Generation::OnDelta(size_t prompt, const TokenDelta& delta) {
 
 void Generation::OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows) {
   std::lock_guard lock(mutex_);
-  if (over_) return;
+  if (over()) return;
   // Rows come as the prompt is computed, from its second token on; the first has no probability, which NaN stands for.
   PromptState& state = prompts_[prompt];
   auto& all = state.echo_logprobs;
@@ -186,105 +189,64 @@ void Generation::OnPromptLogprobs(size_t prompt, const std::vector<std::vector<T
 }
 
 void Generation::OnDone(size_t prompt, const Usage& usage) {
-  std::vector<RequestHandle> cancel;
-  {
-    std::lock_guard lock(mutex_);
-    PromptState& state = prompts_[prompt];
-    if (over_ || state.done) return;
-    state.done = true;
-    state.usage = usage;
-    if (++prompts_done_ < prompts_.size()) return;
-    Usage total;
-    for (const PromptState& p : prompts_) {
-      total.prompt_tokens += p.usage.prompt_tokens;
-      total.cached_tokens += p.usage.cached_tokens;
-      total.completion_tokens += p.usage.completion_tokens;
+  std::unique_lock lock(mutex_);
+  PromptState& state = prompts_[prompt];
+  if (over() || state.done) return;
+  state.done = true;
+  state.usage = usage;
+  if (++prompts_done_ < prompts_.size()) return;
+  Usage total;
+  for (const PromptState& p : prompts_) {
+    total.prompt_tokens += p.usage.prompt_tokens;
+    total.cached_tokens += p.usage.cached_tokens;
+    total.completion_tokens += p.usage.completion_tokens;
+  }
+  if (parsed_.stream) {
+    BeginStream();
+    std::string out;
+    if (parsed_.include_usage) writer_->AppendUsage(&out, total);
+    out += "data: [DONE]\n\n";
+    exchange_->Write(out);
+    exchange_->End();
+  } else {
+    std::vector<api::ChoiceText> texts;
+    for (size_t i = 0; i < choices_.size(); ++i) {
+      texts.push_back(std::move(choices_[i].text));
+      const PromptState& from = prompts_[i / static_cast<size_t>(parsed_.base.n)];
+      if (!parsed_.echo) continue;
+      texts.back().text.insert(0, from.echo);
+      texts.back().logprobs.insert(texts.back().logprobs.begin(), from.echo_logprobs.begin(),
+                                   from.echo_logprobs.end());
     }
-    if (parsed_.stream) {
-      BeginStream();
-      std::string out;
-      if (parsed_.include_usage) writer_->AppendUsage(&out, total);
-      out += "data: [DONE]\n\n";
-      exchange_->Write(out);
-      exchange_->End();
-    } else {
-      std::vector<api::ChoiceText> texts;
-      for (size_t i = 0; i < choices_.size(); ++i) {
-        texts.push_back(std::move(choices_[i].text));
-        const PromptState& from = prompts_[i / static_cast<size_t>(parsed_.base.n)];
-        if (!parsed_.echo) continue;
-        texts.back().text.insert(0, from.echo);
-        texts.back().logprobs.insert(texts.back().logprobs.begin(), from.echo_logprobs.begin(),
-                                     from.echo_logprobs.end());
-      }
-      http::HttpResponse response;
-      response.headers = headers_;
-      response.body = writer_->Whole(texts, total);
-      exchange_->Respond(std::move(response));
+    http::HttpResponse response;
+    response.headers = headers_;
+    response.body = writer_->Whole(texts, total);
+    exchange_->Respond(std::move(response));
+  }
+  End(std::move(lock));
+}
+
+void Generation::AnswerError(const Status& status) {
+  if (!stream_begun_) return Call::AnswerError(status);
+  exchange_->Write("data: " + api::ErrorText(status) + "\n\n");  // and no [DONE]
+  exchange_->End();
+}
+
+void Generation::LetGo() {
+  for (size_t i = 0;; ++i) {
+    RequestHandle handle = 0;
+    {
+      std::lock_guard lock(mutex_);
+      if (i >= prompts_.size()) return;
+      if (!prompts_[i].done) handle = prompts_[i].handle;
     }
-    cancel = EndLocked();
+    if (handle != 0) context_->engine->Cancel(handle);
   }
-  CancelAll(cancel);
 }
 
-void Generation::Fail(const Status& status) {
-  std::vector<RequestHandle> cancel;
-  {
-    std::lock_guard lock(mutex_);
-    if (over_) return;
-    if (stream_begun_) {
-      exchange_->Write("data: " + api::ErrorText(status) + "\n\n");  // and no [DONE]
-      exchange_->End();
-    } else {
-      http::HttpResponse response;
-      response.status = api::HttpStatusOf(status.code());
-      response.headers = headers_;
-      if (response.status == 503) response.headers.emplace_back("Retry-After", "1");
-      response.body = api::ErrorText(status);
-      exchange_->Respond(std::move(response));
-    }
-    cancel = EndLocked();
-  }
-  CancelAll(cancel);
-}
-
-void Generation::ClientGone() {
-  std::vector<RequestHandle> cancel;
-  {
-    std::lock_guard lock(mutex_);
-    if (over_) return;
-    cancel = EndLocked();
-  }
-  CancelAll(cancel);
-}
-
-std::vector<RequestHandle> Generation::EndLocked() {
-  over_ = true;
-  std::vector<RequestHandle> running;
-  for (const PromptState& prompt : prompts_) {
-    if (prompt.handle != 0 && !prompt.done) running.push_back(prompt.handle);
-  }
-  return running;
-}
-
-void Generation::CancelAll(const std::vector<RequestHandle>& handles) {
-  for (const RequestHandle handle : handles) context_->engine->Cancel(handle);
-  std::function<void()> end;
-  {
-    std::lock_guard lock(mutex_);
-    end.swap(on_end_);
-  }
-  if (end) end();
-}
-
-void Generation::Tick(TimeNs now_ns) {
-  if (context_->request_timeout_ns > 0 && now_ns - arrival_ns_ >= context_->request_timeout_ns) {
-    return Fail(Status(StatusCode::kDeadlineExceeded,
-                       fmt::format("the request took longer than {} ms, the limit (--request-timeout)",
-                                   context_->request_timeout_ns / kMillisecond)));
-  }
+void Generation::WhileWaiting(TimeNs now_ns) {
   std::lock_guard lock(mutex_);
-  if (over_ || produced_ || !stream_begun_ || context_->ping_interval_ns <= 0 || now_ns < next_ping_ns_) return;
+  if (over() || produced_ || !stream_begun_ || context_->ping_interval_ns <= 0 || now_ns < next_ping_ns_) return;
   next_ping_ns_ = now_ns + context_->ping_interval_ns;
   exchange_->Write(": ping\n\n");
 }

@@ -1,13 +1,12 @@
 // One HTTP request for generated text: from its body to the last byte of its answer. One engine request per prompt, all
 // feeding one exchange.
 //
-// Thread rule: Start runs on a worker, the sinks on the engine's delivery thread, Tick and ClientGone on the io thread;
-// one mutex orders them. The engine is never called with it held. Invariants: the exchange gets one answer or one
-// error; when it is over (answered, failed, client gone), every engine request that still runs has been cancelled.
+// Thread rule: as serve/call.h says, and the sinks run on the engine's delivery thread. The engine is never called with the
+// mutex held. Invariants: the exchange gets one answer or one error; when it is over (answered, failed, client gone), every
+// engine request that still runs has been cancelled.
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "api/response_text.h"
 #include "base/clock.h"
 #include "http/server.h"
+#include "serve/call.h"
 #include "tactus/engine.h"
 
 namespace tactus::serve {
@@ -30,15 +30,11 @@ struct GenerationContext {
   std::string fingerprint;
 };
 
-class Generation : public std::enable_shared_from_this<Generation> {
+class Generation final : public Call {
  public:
-  // `headers` go with every answer (X-Request-Id, CORS). `on_end` is called once, when it is over, on any thread.
+  // `on_end` is called once, when it is over, on any thread.
   Generation(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange, bool chat,
              std::string request_id, http::Headers headers, std::function<void()> on_end);
-  ~Generation();
-
-  void Start();
-  void Tick(TimeNs now_ns);
 
  private:
   class PromptSink;
@@ -56,36 +52,33 @@ class Generation : public std::enable_shared_from_this<Generation> {
     bool begun = false;  // its first chunk was written
   };
 
+  void Work() override;
+  void WhileWaiting(TimeNs now_ns) override;  // pings
+  void AnswerError(const Status& status) override;
+  void LetGo() override;
+  std::shared_ptr<Generation> Self() { return std::static_pointer_cast<Generation>(shared_from_this()); }
   Status Prepare();  // parses, tokenises: fills prompts_ and requests_
   Status Tokenise(const api::Prompt& prompt, PromptState* state);
+  Status CheckFits(std::string_view text) const;  // by its bytes, before it is tokenised
   void Submit();
   void OnDelta(size_t prompt, const TokenDelta& delta);
   void OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows);
   void OnDone(size_t prompt, const Usage& usage);
-  void ClientGone();
-  void Fail(const Status& status);
   // With the mutex held.
   void BeginStream();
   void BeginChoice(size_t prompt, int32_t index, std::string* out);
-  std::vector<RequestHandle> EndLocked();  // what to cancel, once the mutex is free
-  void CancelAll(const std::vector<RequestHandle>& handles);
   int32_t Index(size_t prompt, int32_t choice) const { return static_cast<int32_t>(prompt) * parsed_.base.n + choice; }
 
   const std::shared_ptr<const GenerationContext> context_;
-  const std::shared_ptr<http::Exchange> exchange_;
   const bool chat_;
   const std::string request_id_;
-  const http::Headers headers_;
-  const TimeNs arrival_ns_;
-  api::ParsedRequest parsed_;  // written by Start, before the first submit
+  api::ParsedRequest parsed_;  // written by Work, before the first submit
   std::optional<api::AnswerWriter> writer_;
 
-  std::mutex mutex_;
-  std::function<void()> on_end_;
   std::vector<PromptState> prompts_;
   std::vector<ChoiceState> choices_;
   size_t prompts_done_ = 0;
-  bool stream_begun_ = false, produced_ = false, over_ = false;
+  bool stream_begun_ = false, produced_ = false;
   TimeNs next_ping_ns_ = 0;
 };
 

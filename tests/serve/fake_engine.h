@@ -93,7 +93,8 @@ class FakeEngine final : public Engine {
   // --- Engine ---
   const ModelInfo& model() const override { return model_; }
   ModelInfo& mutable_model() { return model_; }
-  std::vector<TokenId> Tokenize(std::string_view text, bool add_special) const override {
+  std::vector<TokenId> Tokenize(std::string_view text, bool add_special, StopToken stop) const override {
+    if (stop.stopped()) return {};
     std::vector<TokenId> ids;
     if (add_special) ids.push_back(256);
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
@@ -113,14 +114,16 @@ class FakeEngine final : public Engine {
   std::string TokenBytes(TokenId token) const override {
     return token < 256 ? std::string(1, static_cast<char>(token)) : "<" + std::to_string(token) + ">";
   }
-  Result<std::string> ApplyChatTemplate(const std::string& variables_json) const override {
+  Result<std::string> ApplyChatTemplate(const std::string& variables_json, StopToken stop) const override {
     std::lock_guard lock(mutex_);
     last_variables_ = variables_json;
     if (variables_json.find("raise") != std::string::npos)
       return InvalidArgument("the chat template says: no", "messages");
     return std::string("chat:");
   }
-  std::vector<TokenId> TokenizeChat(std::string_view rendered) const override { return Tokenize(rendered, false); }
+  std::vector<TokenId> TokenizeChat(std::string_view rendered, StopToken stop) const override {
+    return Tokenize(rendered, false, stop);
+  }
 
   Result<RequestHandle> Submit(Request request, std::shared_ptr<ResponseSink> sink) override {
     std::lock_guard lock(mutex_);
