@@ -38,6 +38,7 @@ struct ModelInfo {
   std::string weight_format;
   std::string kernels;
   SamplingParams generation_defaults;
+  int64_t front_end_bytes = 0;    // what the memory plan left of EngineOptions::front_end_bytes
 };
 
 // A snapshot, consistent within itself, taken without waiting for compute.

@@ -162,6 +162,7 @@ Status PlanEverything(Setup* s) {
   if (input.available_bytes < 0) input.available_bytes = int64_t{1} << 50;
   input.kv_memory_bytes = o.kv_cache_memory.bytes;
   input.swap_bytes = asked->swaps() ? o.swap_space.bytes : 0;   // said at start where it is not used
+  input.front_end_bytes = o.front_end_bytes;
   input.max_model_len = o.max_model_len;
   input.max_num_seqs = o.max_num_seqs;
   input.max_step_tokens = asked->max_step_tokens();
@@ -402,6 +403,7 @@ ModelInfo MakeInfo(const Setup& s, const ModelWeights& weights) {
   info.weight_format = weights.format;
   info.kernels = s.ops->name;
   info.generation_defaults = config.generation_defaults;
+  info.front_end_bytes = s.memory.front_end_bytes;
   return info;
 }
 

@@ -99,7 +99,9 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
     log(fmt::format("warning: {} is reachable from other machines and asks for no key; set --api-key", url));
   }
   log(fmt::format("listening on {} (loading)", url));
-  TACTUS_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, factory(engine_options, log));
+  EngineOptions planned = engine_options;
+  planned.front_end_bytes = options.FrontEndBytes();
+  TACTUS_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, factory(planned, log));
   // The server goes before the engine that it refers to.
   std::unique_ptr<serve::ApiServer> owned = std::move(server);
   owned->SetEngine(engine.get(), engine_options);

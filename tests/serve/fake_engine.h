@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -49,6 +50,12 @@ class FakeEngine final : public Engine {
   void FailAfter(int64_t tokens) {
     Set([=, this] { fail_after_ = tokens; });
   }  // kError after so many tokens of a choice
+  // Called by everything that works on text (templates, tokens); may block, look at `stop`, throw.
+  void OnText(std::function<void(StopToken stop)> hook) {
+    Set([&] { on_text_ = std::move(hook); });
+  }
+  // LeastTokens gives a token for so many bytes; 0: it knows nothing.
+  void SetLongestToken(size_t bytes) { longest_token_ = bytes; }
   void SetHealthy(bool healthy) {
     Set([=, this] { healthy_ = healthy; });
   }
@@ -94,11 +101,15 @@ class FakeEngine final : public Engine {
   const ModelInfo& model() const override { return model_; }
   ModelInfo& mutable_model() { return model_; }
   std::vector<TokenId> Tokenize(std::string_view text, bool add_special, StopToken stop) const override {
+    CallHook(stop);
     if (stop.stopped()) return {};
     std::vector<TokenId> ids;
     if (add_special) ids.push_back(256);
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
     return ids;
+  }
+  int64_t LeastTokens(std::string_view text) const override {
+    return longest_token_ == 0 ? 0 : static_cast<int64_t>(text.size() / longest_token_);
   }
   std::string Detokenize(const std::vector<TokenId>& tokens) const override {
     std::string text;
@@ -107,6 +118,7 @@ class FakeEngine final : public Engine {
     return text;
   }
   std::string TokenString(TokenId token) const override {
+    CallHook({});
     return token < 128   ? std::string(1, static_cast<char>(token))
            : token < 256 ? "\xEF\xBF\xBD"
                          : "<" + std::to_string(token) + ">";
@@ -115,6 +127,8 @@ class FakeEngine final : public Engine {
     return token < 256 ? std::string(1, static_cast<char>(token)) : "<" + std::to_string(token) + ">";
   }
   Result<std::string> ApplyChatTemplate(const std::string& variables_json, StopToken stop) const override {
+    CallHook(stop);
+    if (stop.stopped()) return Status(StatusCode::kCancelled, "stopped");
     std::lock_guard lock(mutex_);
     last_variables_ = variables_json;
     if (variables_json.find("raise") != std::string::npos)
@@ -173,6 +187,14 @@ class FakeEngine final : public Engine {
     int64_t total = 0;
     size_t choices_done = 0;
   };
+  void CallHook(StopToken stop) const {
+    std::function<void(StopToken)> hook;
+    {
+      std::lock_guard lock(mutex_);
+      hook = on_text_;
+    }
+    if (hook) hook(stop);
+  }
   template <class F>
   void Set(F f) {
     std::lock_guard lock(mutex_);
@@ -268,6 +290,8 @@ class FakeEngine final : public Engine {
   std::set<RequestHandle> cancelled_;
   std::vector<Request> submitted_;
   mutable std::string last_variables_;
+  std::function<void(StopToken)> on_text_;
+  size_t longest_token_ = 0;
   size_t most_live_ = 0;
   RequestHandle next_ = 1;
   std::thread thread_;
