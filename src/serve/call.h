@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
 
 #include "base/clock.h"
 #include "http/server.h"

@@ -418,8 +418,8 @@ void Interpreter::EvalArgs(const CallArgs& args, Scope* scope, EvaluatedArgs* ou
   const Value more = Eval(*args.double_star, scope);
   if (!more.is_dict()) Throw("argument after ** must be a mapping, not " + TypeName(more));
   const std::span<const std::pair<const Str*, const Expr*>> named = args.keywords;  // a dict's own keys differ from each other
-  Charge(more.dict->size * (named.size() + 1));
   for (size_t k = 0; k < more.dict->size; ++k) {
+    Charge(named.size() + 1);
     const DictItem& item = more.dict->items[k];
     if (!item.key.is_string()) Throw("keywords must be strings");
     for (const auto& [spelling, e] : named) {

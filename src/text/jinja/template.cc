@@ -32,7 +32,7 @@ Status Guarded(F work) {
   } catch (const TemplateError& error) {
     return ToStatus(error);
   } catch (const std::bad_alloc&) {
-    throw;  // the machine's shortage, not the template's
+    return Status(StatusCode::kResourceExhausted, "chat template: there is no memory for it at the moment");
   } catch (const std::exception& error) {
     return Internal(std::string("chat template: ") + error.what());
   }
