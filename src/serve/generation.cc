@@ -124,7 +124,6 @@ void Generation::Submit() {
 
 void Generation::BeginStream() {
   if (stream_begun_) return;
-  stream_begun_ = true;
   next_ping_ns_ = context_->clock->NowNs() + context_->ping_interval_ns;
   http::HttpResponse head;
   head.content_type = "text/event-stream; charset=utf-8";
@@ -132,6 +131,7 @@ void Generation::BeginStream() {
   head.headers.emplace_back("Cache-Control", "no-cache");
   head.headers.emplace_back("X-Accel-Buffering", "no");  // nginx passes events on at once
   exchange_->StartStream(std::move(head));
+  stream_begun_ = true;  // not before: an error is told in the form that has begun
 }
 
 void Generation::BeginChoice(size_t prompt, int32_t index, std::string* out) {
