@@ -132,13 +132,11 @@ Status PlaceInContext(const ParsedRequest& parsed, int64_t prompt_tokens, const 
 }
 
 Status CheckLeastTokens(const ParsedRequest& parsed, int64_t least_tokens, const RequestLimits& limits) {
-  const int64_t output = parsed.max_tokens.value_or(1);
-  if (least_tokens <= limits.max_model_len - output) return Status();
-  const bool prompt_alone = least_tokens >= limits.max_model_len;
-  return InvalidArgument(
-      fmt::format("prompt of at least {} tokens + max_tokens of {} exceed the context of {} tokens; shorten the prompt{}",
-                  least_tokens, output, limits.max_model_len, prompt_alone ? "" : ", or lower max_tokens"),
-      parsed.chat ? "messages" : "prompt");
+  if (least_tokens < limits.max_model_len) return Status();  // whether max_tokens fits takes the exact number
+  return InvalidArgument(fmt::format("prompt of at least {} tokens + max_tokens of {} exceed the context of {} tokens; "
+                                     "shorten the prompt",
+                                     least_tokens, parsed.max_tokens.value_or(1), limits.max_model_len),
+                         parsed.chat ? "messages" : "prompt");
 }
 
 Result<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const RequestLimits& limits, StopToken stop) {

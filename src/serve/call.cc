@@ -53,6 +53,7 @@ void Call::Tick(TimeNs now_ns) {
 void Call::Fail(const Status& status) {
   std::unique_lock lock(mutex_);
   if (over()) return;
+  Leave();
   AnswerError(status);
   End(std::move(lock));
 }
@@ -82,6 +83,7 @@ void Call::AnswerError(const Status& status) {
 void Call::Respond(http::HttpResponse response) {
   std::unique_lock lock(mutex_);
   if (over()) return;
+  Leave();
   exchange_->Respond(std::move(response));
   End(std::move(lock));
 }
@@ -91,16 +93,20 @@ void Call::ClientGone() {
   if (!over()) End(std::move(lock));
 }
 
-void Call::End(std::unique_lock<std::mutex> lock) {
-  over_.store(true);
+void Call::Leave() {
   std::function<void()> end;
   end.swap(on_end_);
+  if (end) end();
+}
+
+void Call::End(std::unique_lock<std::mutex> lock) {
+  over_.store(true);
+  Leave();
   lock.unlock();
   try {
     LetGo();
   } catch (...) {  // no memory to cancel with: what runs for it ends by itself
   }
-  if (end) end();
 }
 
 }  // namespace tactus::serve

@@ -4,8 +4,8 @@
 // others go on.
 //
 // Thread rule: Run on a parse thread, Tick and the client's leave on the io thread, the rest on any; one mutex orders them.
-// Invariants: over() never becomes false again; `on_end` is called once, when it is over; the derived class is never
-// called with the mutex held, but for AnswerError.
+// Invariants: over() never becomes false again; `on_end` is called once, before the answer is complete, with the mutex
+// held; the derived class is never called with it held, but for AnswerError.
 #pragma once
 
 #include <atomic>
@@ -55,6 +55,8 @@ class Call : public std::enable_shared_from_this<Call> {
       FailSurely(StatusCode::kInternal);
     }
   }
+  // With the mutex held, before the last byte of an answer: who reads it may send its next request at once.
+  void Leave();
   void End(std::unique_lock<std::mutex> lock);  // it is over now; lets go of the lock
 
   const std::shared_ptr<http::Exchange> exchange_;

@@ -207,6 +207,7 @@ void Generation::OnDone(size_t prompt, const Usage& usage) {
     if (parsed_.include_usage) writer_->AppendUsage(&out, total);
     out += "data: [DONE]\n\n";
     exchange_->Write(out);
+    Leave();
     exchange_->End();
   } else {
     std::vector<api::ChoiceText> texts;
@@ -221,6 +222,7 @@ void Generation::OnDone(size_t prompt, const Usage& usage) {
     http::HttpResponse response;
     response.headers = headers_;
     response.body = writer_->Whole(texts, total);
+    Leave();
     exchange_->Respond(std::move(response));
   }
   End(std::move(lock));
