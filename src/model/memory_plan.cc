@@ -117,7 +117,7 @@ Result<MemoryPlan> PlanMemory(const ModelConfig& c, const MemoryPlanInput& in) {
                                        "--kv-cache-memory to at most {}",
                                        Size(plan.weight_bytes), Size(plan.activation_bytes), Size(in.kv_memory_bytes),
                                        plan.swap_bytes > 0 ? " + swap space " + Size(plan.swap_bytes) : "",
-                                       Size(fixed + plan.swap_bytes + in.kv_memory_bytes), Size(in.available_bytes), Size(left)),
+                                       Size(fixed + plan.swap_bytes + in.kv_memory_bytes), Size(in.available_bytes), Size(left - least_front_end)),
                            "kv-cache-memory");
   }
   int64_t kv = in.kv_memory_bytes;
