@@ -114,9 +114,10 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
   const int64_t running = engine->Stats().running + engine->Stats().waiting;
   log(fmt::format("{}: no new requests; {} to finish within {} ms", healthy ? "stopping" : "the engine failed", running,
                   options.shutdown_timeout.ns / kMillisecond));
-  const TimeNs end_ns = clock.NowNs() + (healthy ? options.shutdown_timeout.ns : 0);
-  const int64_t cut_off = engine->Drain(healthy ? options.shutdown_timeout.ns : 0);
-  owned->FinishParsing(std::max<DurationNs>(0, end_ns - clock.NowNs()));
+  const DurationNs time_ns = healthy ? options.shutdown_timeout.ns : 0;
+  const TimeNs stopped_ns = clock.NowNs();
+  const int64_t cut_off = engine->Drain(time_ns);
+  owned->FinishParsing(std::max<DurationNs>(0, time_ns - (clock.NowNs() - stopped_ns)));
   if (cut_off > 0) log(fmt::format("{} requests were cut off by --shutdown-timeout", cut_off));
   if (!owned->WaitUntilIdle(kFlushNs)) log("some clients did not take their answers in time");
   if (result_json != nullptr) *result_json = engine->ResultJson();

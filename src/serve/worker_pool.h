@@ -3,6 +3,7 @@
 // task throws ends that task alone.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -41,8 +42,9 @@ class WorkerPool {
   }
   // True: nothing is queued and nothing runs, within the time.
   bool WaitUntilIdle(DurationNs timeout_ns) {
+    const std::chrono::nanoseconds time(std::min(timeout_ns, 24 * 3600 * kSecond));  // a longer one may overflow inside
     std::unique_lock lock(mutex_);
-    return idle_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [this] { return tasks_.empty() && running_ == 0; });
+    return idle_.wait_for(lock, time, [this] { return tasks_.empty() && running_ == 0; });
   }
   void Post(std::function<void()> task) {
     {
