@@ -11,6 +11,7 @@
 
 #include "tactus/options.h"
 #include "tactus/request.h"
+#include "tactus/stop_token.h"
 
 namespace tactus {
 
@@ -37,6 +38,7 @@ struct ModelInfo {
   std::string weight_format;
   std::string kernels;
   SamplingParams generation_defaults;
+  int64_t front_end_bytes = 0;    // what the memory plan left of EngineOptions::front_end_bytes
 };
 
 // A snapshot, consistent within itself, taken without waiting for compute.
@@ -65,14 +67,17 @@ class Engine {
   virtual ~Engine() = default;    // closes; what Close would have said is lost
 
   virtual const ModelInfo& model() const = 0;
-  virtual std::vector<TokenId> Tokenize(std::string_view text, bool add_special) const = 0;
+  // Once `stop` is set, texts end within milliseconds: no tokens then, and kCancelled from the template.
+  virtual std::vector<TokenId> Tokenize(std::string_view text, bool add_special, StopToken stop = {}) const = 0;
+  // `text` makes at least so many tokens, by its bytes: what can never fit need not be tokenised. 0: nothing is known.
+  virtual int64_t LeastTokens(std::string_view) const { return 0; }
   virtual std::string Detokenize(const std::vector<TokenId>& tokens) const = 0;
   virtual std::string TokenString(TokenId token) const = 0;      // the token's own bytes, invalid UTF-8 replaced
   virtual std::string TokenBytes(TokenId token) const = 0;
   // `variables_json`: {"messages": [...], "tools": ..., "add_generation_prompt": bool, ...}; the prompt text. Its BOS, if the
   // template writes one, is in the text: tokenise it with add_special = false then (TokenizeChat does).
-  virtual Result<std::string> ApplyChatTemplate(const std::string& variables_json) const = 0;
-  virtual std::vector<TokenId> TokenizeChat(std::string_view rendered) const = 0;
+  virtual Result<std::string> ApplyChatTemplate(const std::string& variables_json, StopToken stop = {}) const = 0;
+  virtual std::vector<TokenId> TokenizeChat(std::string_view rendered, StopToken stop = {}) const = 0;
 
   // Takes the request, or says why not: kResourceExhausted when the queue is full, kInvalidArgument (with the numbers) for
   // what can never fit, kUnavailable while draining. After an error the sink is never called.

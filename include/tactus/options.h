@@ -44,6 +44,8 @@ struct EngineOptions {
   std::string kernels;
   int64_t default_max_tokens = 4096;
   std::string trace_out;
+  // Memory that requests take outside the engine (bodies, parsing, buffers of streams). Not a flag: who serves says it.
+  int64_t front_end_bytes = 0;
 
   template <class V>
   void VisitFields(V& v) {

@@ -46,8 +46,10 @@ int64_t NsOfMs(double ms) {
 
 }  // namespace
 
-Status ParseBody(std::string_view body, Json* doc) {
-  TACTUS_ASSIGN_OR_RETURN(*doc, ParseJson(body));
+Status ParseBody(std::string_view body, StopToken stop, Json* doc) {
+  JsonLimits limits;
+  limits.stop = stop;
+  TACTUS_ASSIGN_OR_RETURN(*doc, ParseJson(body, limits));
   if (!doc->is_object()) return InvalidArgument(fmt::format("the body must be a JSON object, not {}", TypeName(*doc)));
   return Status();
 }

@@ -60,9 +60,9 @@ void ReadCommon(Fields* fields, const RequestLimits& limits, ParsedRequest* out)
 
 }  // namespace
 
-Result<ParsedRequest> ParseCompletionRequest(std::string_view body, const RequestLimits& limits) {
+Result<ParsedRequest> ParseCompletionRequest(std::string_view body, const RequestLimits& limits, StopToken stop) {
   Json doc;
-  TACTUS_RETURN_IF_ERROR(ParseBody(body, &doc));
+  TACTUS_RETURN_IF_ERROR(ParseBody(body, stop, &doc));
   Fields fields(doc);
   ParsedRequest out;
   ReadCommon(&fields, limits, &out);
@@ -83,9 +83,9 @@ Result<ParsedRequest> ParseCompletionRequest(std::string_view body, const Reques
   return out;
 }
 
-Result<ParsedRequest> ParseChatRequest(std::string_view body, const RequestLimits& limits) {
+Result<ParsedRequest> ParseChatRequest(std::string_view body, const RequestLimits& limits, StopToken stop) {
   Json doc;
-  TACTUS_RETURN_IF_ERROR(ParseBody(body, &doc));
+  TACTUS_RETURN_IF_ERROR(ParseBody(body, stop, &doc));
   Fields fields(doc);
   ParsedRequest out;
   out.chat = true;
@@ -131,9 +131,17 @@ Status PlaceInContext(const ParsedRequest& parsed, int64_t prompt_tokens, const 
   return Status();
 }
 
-Result<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const RequestLimits& limits) {
+Status CheckLeastTokens(const ParsedRequest& parsed, int64_t least_tokens, const RequestLimits& limits) {
+  if (least_tokens < limits.max_model_len) return Status();  // whether max_tokens fits takes the exact number
+  return InvalidArgument(fmt::format("prompt of at least {} tokens + max_tokens of {} exceed the context of {} tokens; "
+                                     "shorten the prompt",
+                                     least_tokens, parsed.max_tokens.value_or(1), limits.max_model_len),
+                         parsed.chat ? "messages" : "prompt");
+}
+
+Result<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const RequestLimits& limits, StopToken stop) {
   Json doc;
-  TACTUS_RETURN_IF_ERROR(ParseBody(body, &doc));
+  TACTUS_RETURN_IF_ERROR(ParseBody(body, stop, &doc));
   Fields fields(doc);
   ReadModel(&fields, limits);
   TokenizeRequest out;
@@ -156,9 +164,9 @@ Result<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const Reques
   return out;
 }
 
-Result<std::vector<TokenId>> ParseDetokenizeRequest(std::string_view body, const RequestLimits& limits) {
+Result<std::vector<TokenId>> ParseDetokenizeRequest(std::string_view body, const RequestLimits& limits, StopToken stop) {
   Json doc;
-  TACTUS_RETURN_IF_ERROR(ParseBody(body, &doc));
+  TACTUS_RETURN_IF_ERROR(ParseBody(body, stop, &doc));
   Fields fields(doc);
   ReadModel(&fields, limits);
   std::vector<TokenId> tokens;

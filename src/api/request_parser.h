@@ -12,6 +12,7 @@
 
 #include "tactus/request.h"
 #include "tactus/status.h"
+#include "tactus/stop_token.h"
 
 namespace tactus::api {
 
@@ -28,7 +29,7 @@ struct RequestLimits {
 
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
 
-// One body. `base` has everything that does not depend on the prompt; one tactus::Request per prompt comes of it.
+// One body; once `stop` is set, reading it ends with kCancelled. `base` has everything that does not depend on the prompt; one tactus::Request per prompt comes of it.
 struct ParsedRequest {
   bool chat = false;
   std::vector<Prompt> prompts;     // completions
@@ -41,8 +42,8 @@ struct ParsedRequest {
   bool continuous_usage = false;  // stream_options.continuous_usage_stats
   bool echo = false;
 };
-Result<ParsedRequest> ParseCompletionRequest(std::string_view body, const RequestLimits& limits);
-Result<ParsedRequest> ParseChatRequest(std::string_view body, const RequestLimits& limits);
+Result<ParsedRequest> ParseCompletionRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
+Result<ParsedRequest> ParseChatRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
 
 // The objectives that gateways put into headers: x-slo-ttft-ms, x-slo-tpot-ms and their x-llm-d- forms. The body's win.
 // `name` is compared without case; other names have no effect.
@@ -53,6 +54,9 @@ Status ApplySloHeader(std::string_view name, std::string_view value, Slo* slo);
 Status PlaceInContext(const ParsedRequest& parsed, int64_t prompt_tokens, const RequestLimits& limits,
                       StopConditions* stop);
 
+// The same refusal for a prompt of which only a least number of tokens is known.
+Status CheckLeastTokens(const ParsedRequest& parsed, int64_t least_tokens, const RequestLimits& limits);
+
 struct TokenizeRequest {
   bool chat = false;  // `messages` instead of `prompt`
   std::string prompt;
@@ -60,7 +64,7 @@ struct TokenizeRequest {
   bool add_special_tokens = true;
   bool return_token_strs = false;
 };
-Result<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const RequestLimits& limits);
-Result<std::vector<TokenId>> ParseDetokenizeRequest(std::string_view body, const RequestLimits& limits);
+Result<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
+Result<std::vector<TokenId>> ParseDetokenizeRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
 
 }  // namespace tactus::api

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/json_text.h"
 #include "base/rng.h"
 #include "base/shortage.h"
 #include "base/thread_role.h"
@@ -159,6 +160,7 @@ Status PlanEverything(Setup* s) {
   if (input.available_bytes < 0) input.available_bytes = int64_t{1} << 50;
   input.kv_memory_bytes = o.kv_cache_memory.bytes;
   input.swap_bytes = asked->swaps() ? o.swap_space.bytes : 0;   // said at start where it is not used
+  input.front_end_bytes = o.front_end_bytes;
   input.max_model_len = o.max_model_len;
   input.max_num_seqs = o.max_num_seqs;
   input.max_step_tokens = asked->max_step_tokens();
@@ -244,9 +246,10 @@ class EngineImpl final : public Engine {
   }
 
   const ModelInfo& model() const override { return info_; }
-  std::vector<TokenId> Tokenize(std::string_view text, bool add_special) const override {
-    return setup_.text.tokenizer->Encode(text, add_special, true);
+  std::vector<TokenId> Tokenize(std::string_view text, bool add_special, StopToken stop) const override {
+    return setup_.text.tokenizer->Encode(text, add_special, true, stop);
   }
+  int64_t LeastTokens(std::string_view text) const override { return setup_.text.tokenizer->LeastTokens(text); }
   std::string Detokenize(const std::vector<TokenId>& tokens) const override {
     return setup_.text.tokenizer->Decode(tokens, false);
   }
@@ -257,20 +260,24 @@ class EngineImpl final : public Engine {
   }
   std::string TokenBytes(TokenId token) const override { return std::string(setup_.text.tokenizer->TokenBytes(token)); }
 
-  Result<std::string> ApplyChatTemplate(const std::string& variables_json) const override {
+  Result<std::string> ApplyChatTemplate(const std::string& variables_json, StopToken stop) const override {
     if (!setup_.text.chat_template) {
       return InvalidArgument(fmt::format("the model '{}' has no chat template; use /v1/completions, or start with --chat-template FILE",
                                          info_.name), "messages");
     }
-    auto variables = nlohmann::ordered_json::parse(variables_json, nullptr, false);
+    json_text::JsonLimits limits;   // wider than a server's, which has checked what came from a client
+    limits.max_depth = 2 * limits.max_depth;
+    limits.max_values = limits.max_keys = std::numeric_limits<int64_t>::max();
+    limits.stop = stop;
+    TACTUS_ASSIGN_OR_RETURN(nlohmann::ordered_json variables, json_text::ParseJson(variables_json, limits));
     if (!variables.is_object()) return InvalidArgument("the template's variables are not a JSON object");
     if (!variables.contains("bos_token")) variables["bos_token"] = setup_.text.bos_token;
     if (!variables.contains("eos_token")) variables["eos_token"] = setup_.text.eos_token;
-    return setup_.text.chat_template->Render(variables);
+    return setup_.text.chat_template->Render(variables, stop);
   }
   // The template writes its own BOS where the model wants one, so none is added.
-  std::vector<TokenId> TokenizeChat(std::string_view rendered) const override {
-    return setup_.text.tokenizer->Encode(rendered, false, true);
+  std::vector<TokenId> TokenizeChat(std::string_view rendered, StopToken stop) const override {
+    return setup_.text.tokenizer->Encode(rendered, false, true, stop);
   }
 
   Result<RequestHandle> Submit(Request request, std::shared_ptr<ResponseSink> sink) override {
@@ -285,7 +292,14 @@ class EngineImpl final : public Engine {
     if (!prepared.ok()) return prepared.status();
     void* user = delivery_->Register(shared, std::move(sink));
     prepared->user = user;
-    auto handle = loop_->Submit(std::move(prepared).value());
+    auto handle = [&] {
+      try {
+        return loop_->Submit(std::move(prepared).value());
+      } catch (...) {   // no memory: nobody would ever tell the sink
+        delivery_->Forget(user);
+        throw;
+      }
+    }();
     if (!handle.ok()) {
       delivery_->Forget(user);
       metrics_->CountRejected();
@@ -387,6 +401,7 @@ ModelInfo MakeInfo(const Setup& s, const ModelWeights& weights) {
   info.weight_format = weights.format;
   info.kernels = s.ops->name;
   info.generation_defaults = config.generation_defaults;
+  info.front_end_bytes = s.memory.front_end_bytes;
   return info;
 }
 

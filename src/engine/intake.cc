@@ -107,13 +107,13 @@ Result<RequestHandle> Intake::Submit(PreparedRequest request, TimeNs now_ns) {
     return Status(StatusCode::kResourceExhausted,
                   fmt::format("the queue is full: {} sequences wait, --max-queue is {}; try again later", queued, max_queue_));
   }
-  queued_.fetch_add(n, std::memory_order_relaxed);
-  live_.fetch_add(n, std::memory_order_relaxed);
-  live_requests_.fetch_add(1, std::memory_order_acq_rel);
   request.handle = next_handle_++;
   if (request.arrival_ns < 0) request.arrival_ns = now_ns;
   const RequestHandle handle = request.handle;
-  requests_.push_back(std::move(request));
+  requests_.push_back(std::move(request));   // may throw: nothing has been counted yet
+  queued_.fetch_add(n, std::memory_order_relaxed);
+  live_.fetch_add(n, std::memory_order_relaxed);
+  live_requests_.fetch_add(1, std::memory_order_acq_rel);
   has_input_.store(true, std::memory_order_release);
   return handle;
 }

@@ -34,6 +34,8 @@ std::optional<int64_t> ReadField(const std::string& path, const std::string& key
   return std::nullopt;
 }
 
+void Lower(int64_t bytes, int64_t* available) { *available = *available < 0 ? bytes : std::min(*available, bytes); }
+
 struct CgroupFiles {
   const char *limit, *usage, *inactive_file;
 };
@@ -51,10 +53,33 @@ std::optional<int64_t> CgroupLeft(const std::string& folder, const CgroupFiles& 
 void LowerToCgroups(const std::string& mount, std::string relative, const CgroupFiles& names, int64_t* available) {
   while (true) {
     if (const auto left = CgroupLeft(mount + relative, names)) {
-      *available = *available < 0 ? *left : std::min(*available, *left);
+      Lower(*left, available);
     }
     if (relative.empty() || relative == "/") return;
     relative.resize(relative.find_last_of('/'));
+  }
+}
+
+// A line of /proc/self/limits: "Max address space   <soft>   <hard>   bytes"; no number: unlimited.
+std::optional<int64_t> SoftLimit(const std::string& path, const std::string& name) {
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with(name)) continue;
+    std::istringstream rest(line.substr(name.size()));
+    std::string soft;
+    if (rest >> soft) return ParseInt(soft);
+  }
+  return std::nullopt;
+}
+
+// What is mapped already counts against these limits, used or not.
+void LowerToProcessLimits(const std::string& root, int64_t* available) {
+  const struct { const char *limit, *used; } kLimits[] = {{"Max address space", "VmSize:"}, {"Max data size", "VmData:"}};
+  for (const auto& [name, used] : kLimits) {
+    const std::optional<int64_t> limit = SoftLimit(root + "/proc/self/limits", name);
+    if (!limit) continue;
+    const int64_t mapped = ReadField(root + "/proc/self/status", used).value_or(0) * 1024;
+    Lower(std::max<int64_t>(0, *limit - mapped), available);
   }
 }
 
@@ -81,6 +106,7 @@ int64_t AvailableMemoryBytes(const std::string& root) {
     }
   }
   if (!any) LowerToCgroups(root + "/sys/fs/cgroup", "", kV2, &available);
+  LowerToProcessLimits(root, &available);
   return available;
 }
 

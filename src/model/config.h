@@ -61,6 +61,7 @@ struct MemoryPlanInput {
   int64_t available_bytes = 0;         // what the cgroup and the machine leave
   int64_t kv_memory_bytes = 0;         // --kv-cache-memory; 0: min(half of what is left after weights, 8 GiB)
   int64_t swap_bytes = 0;              // --swap-space: another arena for the KV of sequences that are swapped out
+  int64_t front_end_bytes = 0;         // what requests may take before and after the engine; less where memory is short
   int64_t max_model_len = 0;           // --max-model-len; 0: the model's, or as much as the KV holds
   int64_t max_num_seqs = 256;
   int64_t max_step_tokens = 512;       // largest step the composition can make
@@ -72,6 +73,7 @@ struct MemoryPlan {
   int64_t weight_bytes = 0, kv_bytes = 0, activation_bytes = 0, total_bytes = 0, available_bytes = 0;
   int64_t num_blocks = 0;
   int64_t swap_bytes = 0, swap_blocks = 0;   // whole blocks
+  int64_t front_end_bytes = 0;         // what was asked for, or what is left of it
   int64_t max_model_len = 0;
   std::string ToString() const;        // the table that start-up prints
 };

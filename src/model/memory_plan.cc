@@ -10,6 +10,7 @@ namespace {
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 constexpr int64_t kDefaultKvLimit = 8 * kGiB;
+constexpr int64_t kLeastFrontEnd = int64_t{48} << 20;   // a few requests of ordinary size, and their threads
 
 std::string Size(int64_t bytes) {
   if (bytes < (1 << 20)) return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 1024.0);
@@ -37,7 +38,7 @@ Status CheckInput(const ModelConfig& c, const MemoryPlanInput& in) {
   if (in.max_num_seqs > (1 << 24) || in.max_step_tokens > (1 << 24)) {
     return InvalidArgument(fmt::format("{} sequences or {} tokens per step are beyond 2^24", in.max_num_seqs, in.max_step_tokens));
   }
-  if (in.weight_bytes < 0 || in.kv_memory_bytes < 0 || in.swap_bytes < 0 || in.max_model_len < 0 || in.available_bytes < 0) {
+  if (in.weight_bytes < 0 || in.kv_memory_bytes < 0 || in.swap_bytes < 0 || in.front_end_bytes < 0 || in.max_model_len < 0 || in.available_bytes < 0) {
     return InvalidArgument("sizes of a memory plan cannot be negative");
   }
   if (in.max_model_len > c.max_position) {
@@ -52,10 +53,11 @@ Status CheckInput(const ModelConfig& c, const MemoryPlanInput& in) {
 
 std::string MemoryPlan::ToString() const {
   const std::string swap = swap_blocks > 0 ? fmt::format("  swap space   {:>12}   {} blocks\n", Size(swap_bytes), swap_blocks) : "";
+  const std::string front_end = front_end_bytes > 0 ? fmt::format("  front end    {:>12}\n", Size(front_end_bytes)) : "";
   return fmt::format(
-      "memory plan\n  weights      {:>12}\n  KV cache     {:>12}   {} blocks\n{}  activations  {:>12}\n"
+      "memory plan\n  weights      {:>12}\n  KV cache     {:>12}   {} blocks\n{}  activations  {:>12}\n{}"
       "  total        {:>12}   of {} available\n  context      {:>12} tokens\n",
-      Size(weight_bytes), Size(kv_bytes), num_blocks, swap, Size(activation_bytes), Size(total_bytes), Size(available_bytes),
+      Size(weight_bytes), Size(kv_bytes), num_blocks, swap, Size(activation_bytes), front_end, Size(total_bytes), Size(available_bytes),
       max_model_len);
 }
 
@@ -91,18 +93,37 @@ Result<MemoryPlan> PlanMemory(const ModelConfig& c, const MemoryPlanInput& in) {
                                        Size(plan.weight_bytes), Size(plan.activation_bytes), Size(plan.swap_bytes),
                                        Size(in.available_bytes)), "swap-space");
   }
+  const int64_t least_front_end = std::min(in.front_end_bytes, kLeastFrontEnd);
+  if (left <= least_front_end) {
+    return InvalidArgument(fmt::format("weights {} + activations {}{} leave {} of {} for requests and KV; requests alone need {}: "
+                                       "lower --max-num-batched-tokens or --max-num-seqs, use smaller weights (--quantization int8 "
+                                       "or int4), or allow this process {} more memory",
+                                       Size(plan.weight_bytes), Size(plan.activation_bytes),
+                                       plan.swap_bytes > 0 ? " + swap space " + Size(plan.swap_bytes) : "", Size(left),
+                                       Size(in.available_bytes), Size(least_front_end), Size(2 * least_front_end - left)),
+                           "max-num-batched-tokens");
+  }
+  if (in.kv_memory_bytes > left - least_front_end && in.kv_memory_bytes <= left) {
+    return InvalidArgument(fmt::format("KV {} leaves {} of {} for requests, which need {}: set --kv-cache-memory to at most {}",
+                                       Size(in.kv_memory_bytes), Size(left - in.kv_memory_bytes), Size(in.available_bytes),
+                                       Size(least_front_end), Size(left - least_front_end)),
+                           "kv-cache-memory");
+  }
+  // A quarter of what is left where memory is short; all of what KV leaves where that is given.
+  plan.front_end_bytes = std::min(in.front_end_bytes, in.kv_memory_bytes > 0 ? std::max<int64_t>(0, left - in.kv_memory_bytes)
+                                                                             : std::max(least_front_end, left / 4));
   if (in.kv_memory_bytes > left) {
     return InvalidArgument(fmt::format("weights {} + activations {} + KV {}{} = {}, but only {} of memory are available: set "
                                        "--kv-cache-memory to at most {}",
                                        Size(plan.weight_bytes), Size(plan.activation_bytes), Size(in.kv_memory_bytes),
                                        plan.swap_bytes > 0 ? " + swap space " + Size(plan.swap_bytes) : "",
-                                       Size(fixed + plan.swap_bytes + in.kv_memory_bytes), Size(in.available_bytes), Size(left)),
+                                       Size(fixed + plan.swap_bytes + in.kv_memory_bytes), Size(in.available_bytes), Size(left - least_front_end)),
                            "kv-cache-memory");
   }
   int64_t kv = in.kv_memory_bytes;
   const int64_t wanted_len = in.max_model_len > 0 ? in.max_model_len : c.max_position;
   if (kv == 0) {
-    kv = std::min(left / 2, kDefaultKvLimit);
+    kv = std::min((left - plan.front_end_bytes) / 2, kDefaultKvLimit);
     // More than every sequence at full length can fill would never be used.
     const int64_t useful_blocks = in.max_num_seqs * ((wanted_len + in.block_size - 1) / in.block_size);
     kv = std::min(kv / block_bytes, useful_blocks) * block_bytes;
@@ -125,7 +146,7 @@ Result<MemoryPlan> PlanMemory(const ModelConfig& c, const MemoryPlanInput& in) {
                            "max-model-len");
   }
   plan.max_model_len = std::min(wanted_len, capacity);
-  plan.total_bytes = fixed + plan.kv_bytes + plan.swap_bytes;
+  plan.total_bytes = fixed + plan.kv_bytes + plan.swap_bytes + plan.front_end_bytes;
   return plan;
 }
 

@@ -11,6 +11,7 @@
 #include "serve/access.h"
 #include "serve/client_counts.h"
 #include "serve/generation.h"
+#include "serve/text_call.h"
 #include "serve/worker_pool.h"
 #include "tactus/version.h"
 
@@ -132,6 +133,10 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
     draining_.store(true);
     server_->SetDraining();
   }
+  void FinishParsing(DurationNs timeout_ns) override {
+    pool_.WaitUntilIdle(timeout_ns);
+    ending_.store(true);
+  }
   bool WaitUntilIdle(DurationNs timeout_ns) override { return server_->WaitUntilIdle(timeout_ns); }
   void SetEngine(Engine* engine, const EngineOptions& engine_options) override;
 
@@ -172,6 +177,7 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   http::HttpResponse Immediate(const http::HttpRequest& request, const RouteEntry& route);
   void Generate(std::shared_ptr<http::Exchange> exchange, bool chat);
   void Tokenize(std::shared_ptr<http::Exchange> exchange, bool decode);
+  void Post(std::shared_ptr<Call> call);
   std::string HttpMetrics() const;
 
   const ServeOptions options_;
@@ -186,7 +192,8 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   const std::shared_ptr<GenerationContext> context_ = std::make_shared<GenerationContext>();
   std::atomic<Engine*> engine_{nullptr};
   std::atomic<bool> draining_{false};
-  std::vector<std::weak_ptr<Generation>> active_;  // io thread
+  std::atomic<bool> ending_{false};          // nothing waits for parse threads any more
+  std::vector<std::weak_ptr<Call>> active_;  // io thread
   WorkerPool pool_;
   std::unique_ptr<http::Server> server_;
 };
@@ -356,15 +363,12 @@ Result<Caller> ApiServerImpl::Admit(const http::HttpRequest& request) {
 }
 
 void ApiServerImpl::Generate(std::shared_ptr<http::Exchange> exchange, bool chat) {
-  const http::HttpRequest& request = exchange->request();
-  auto caller = Admit(request);
-  if (!caller.ok()) return exchange->Respond(Error(request, caller.status()));
+  auto caller = Admit(exchange->request());
+  if (!caller.ok()) return exchange->Respond(Error(exchange->request(), caller.status()));
   std::string request_id;
-  http::Headers headers = CommonHeaders(request, &request_id);
-  auto generation = std::make_shared<Generation>(context_, std::move(exchange), chat, std::move(request_id),
-                                                 std::move(headers), std::move(*caller));
-  active_.push_back(generation);
-  pool_.Post([generation] { generation->Start(); });
+  http::Headers headers = CommonHeaders(exchange->request(), &request_id);
+  Post(std::make_shared<Generation>(context_, std::move(exchange), chat, std::move(request_id), std::move(headers),
+                                    std::move(*caller)));
 }
 
 void ApiServerImpl::Tokenize(std::shared_ptr<http::Exchange> exchange, bool decode) {
@@ -372,37 +376,23 @@ void ApiServerImpl::Tokenize(std::shared_ptr<http::Exchange> exchange, bool deco
   if (!caller.ok()) return exchange->Respond(Error(exchange->request(), caller.status()));
   std::string request_id;
   http::Headers headers = CommonHeaders(exchange->request(), &request_id);
-  auto places = std::make_shared<ClientCounts::Places>(std::move(caller->places));
-  pool_.Post([this, exchange, decode, headers, places] {
-    const Engine& engine = *context_->engine;
-    const http::Body held = exchange->TakeBody();
-    const std::string_view body = held.text();
-    auto text = [&]() -> Result<std::string> {
-      if (decode) {
-        TACTUS_ASSIGN_OR_RETURN(const auto tokens, api::ParseDetokenizeRequest(body, context_->limits));
-        return api::DetokenizeText(engine.Detokenize(tokens));
-      }
-      TACTUS_ASSIGN_OR_RETURN(const auto parsed, api::ParseTokenizeRequest(body, context_->limits));
-      if (!parsed.chat)
-        return api::TokenizeText(engine, engine.Tokenize(parsed.prompt, parsed.add_special_tokens),
-                                 parsed.return_token_strs);
-      TACTUS_ASSIGN_OR_RETURN(const std::string rendered, engine.ApplyChatTemplate(parsed.template_variables));
-      return api::TokenizeText(engine, engine.TokenizeChat(rendered), parsed.return_token_strs);
-    }();
-    http::HttpResponse response;
-    response.headers = headers;
-    response.status = api::HttpStatusOf(text.status().code());
-    response.body = text.ok() ? std::move(*text) : api::ErrorText(text.status());
-    places->ReleaseAll();  // before the answer: whoever reads it finds the place free
-    exchange->Respond(std::move(response));
-  });
+  Post(std::make_shared<TextCall>(context_, std::move(exchange), decode, std::move(headers),
+                                  std::move(caller->places)));
+}
+
+void ApiServerImpl::Post(std::shared_ptr<Call> call) {
+  active_.push_back(call);
+  call->Watch();
+  pool_.Post([call = std::move(call)] { call->Run(); });
 }
 
 void ApiServerImpl::OnTick(TimeNs now_ns) {
-  std::erase_if(active_, [now_ns](const std::weak_ptr<Generation>& weak) {
-    const auto generation = weak.lock();
-    if (generation) generation->Tick(now_ns);
-    return !generation;
+  const bool ending = ending_.load();
+  std::erase_if(active_, [now_ns, ending](const std::weak_ptr<Call>& weak) {
+    const auto call = weak.lock();
+    if (call && ending) call->ShutDown();
+    if (call) call->Tick(now_ns);
+    return !call;
   });
 }
 

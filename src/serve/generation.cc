@@ -14,12 +14,14 @@ class Generation::PromptSink final : public ResponseSink {
       : generation_(std::move(generation)), prompt_(prompt), places_(std::move(places)) {}
   void OnDelta(const TokenDelta& delta) override {
     if (delta.finish != FinishReason::kNone) places_.Release(1);
-    generation_->OnDelta(prompt_, delta);
+    generation_->Guard([&] { generation_->OnDelta(prompt_, delta); });
   }
   void OnPromptLogprobs(const std::vector<std::vector<TokenLogprob>>& rows) override {
-    generation_->OnPromptLogprobs(prompt_, rows);
+    generation_->Guard([&] { generation_->OnPromptLogprobs(prompt_, rows); });
   }
-  void OnDone(const Usage& usage) override { generation_->OnDone(prompt_, usage); }
+  void OnDone(const Usage& usage) override {
+    generation_->Guard([&] { generation_->OnDone(prompt_, usage); });
+  }
 
  private:
   const std::shared_ptr<Generation> generation_;
@@ -29,20 +31,15 @@ class Generation::PromptSink final : public ResponseSink {
 
 Generation::Generation(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange,
                        bool chat, std::string request_id, http::Headers headers, Caller caller)
-    : context_(std::move(context)),
-      exchange_(std::move(exchange)),
+    : Call(std::move(exchange), std::move(headers), context->clock->NowNs(), context->request_timeout_ns,
+           std::move(caller.places)),
+      context_(std::move(context)),
       chat_(chat),
       request_id_(std::move(request_id)),
-      headers_(std::move(headers)),
       client_(std::move(caller.client)),
-      cache_salt_(std::move(caller.cache_salt)),
-      arrival_ns_(context_->clock->NowNs()),
-      places_(std::move(caller.places)) {}
+      cache_salt_(std::move(caller.cache_salt)) {}
 
-void Generation::Start() {
-  exchange_->OnClosed([weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->ClientGone();
-  });
+void Generation::Work() {
   Status status = Prepare();
   if (status.ok())
     Submit();
@@ -54,8 +51,8 @@ Status Generation::Prepare() {
   const http::HttpRequest& http = exchange_->request();
   {
     const http::Body body = exchange_->TakeBody();  // given back as soon as it is parsed
-    auto parsed = chat_ ? api::ParseChatRequest(body.text(), context_->limits)
-                        : api::ParseCompletionRequest(body.text(), context_->limits);
+    auto parsed = chat_ ? api::ParseChatRequest(body.text(), context_->limits, stop())
+                        : api::ParseCompletionRequest(body.text(), context_->limits, stop());
     TACTUS_ASSIGN_OR_RETURN(parsed_, std::move(parsed));
   }
   for (const auto& [name, value] : http.headers)
@@ -66,13 +63,15 @@ Status Generation::Prepare() {
   TACTUS_RETURN_IF_ERROR(TakePlaces());
   std::vector<PromptState> prompts;
   if (chat_) {
-    TACTUS_ASSIGN_OR_RETURN(const std::string text, context_->engine->ApplyChatTemplate(parsed_.template_variables));
+    TACTUS_ASSIGN_OR_RETURN(const std::string text,
+                            context_->engine->ApplyChatTemplate(parsed_.template_variables, stop()));
+    TACTUS_RETURN_IF_ERROR(CheckFits(text));
     prompts.emplace_back();
-    prompts.back().tokens = std::make_shared<const std::vector<TokenId>>(context_->engine->TokenizeChat(text));
+    prompts.back().tokens = std::make_shared<const std::vector<TokenId>>(context_->engine->TokenizeChat(text, stop()));
   } else {
     for (const api::Prompt& prompt : parsed_.prompts) {
       prompts.emplace_back();
-      Tokenise(prompt, &prompts.back());
+      TACTUS_RETURN_IF_ERROR(Tokenise(prompt, &prompts.back()));
     }
   }
   const api::AnswerStyle style{
@@ -80,6 +79,7 @@ Status Generation::Prepare() {
   writer_.emplace(*context_->engine, style, (chat_ ? "chatcmpl-" : "cmpl-") + request_id_, UnixSeconds(),
                   context_->fingerprint);
   std::lock_guard lock(mutex_);
+  if (over()) return Status(StatusCode::kCancelled, "over meanwhile");
   choices_.resize(prompts.size() * static_cast<size_t>(parsed_.base.n));
   prompts_ = std::move(prompts);
   return Status();
@@ -88,14 +88,15 @@ Status Generation::Prepare() {
 Status Generation::TakePlaces() {
   const int64_t prompts = chat_ ? 1 : static_cast<int64_t>(parsed_.prompts.size());
   std::lock_guard lock(mutex_);
-  if (over_) return Status(StatusCode::kCancelled, "the client has gone");
+  if (over()) return Status(StatusCode::kCancelled, "over meanwhile");
   return places_.Add(prompts * parsed_.base.n - places_.count());
 }
 
-void Generation::Tokenise(const api::Prompt& prompt, PromptState* state) {
+Status Generation::Tokenise(const api::Prompt& prompt, PromptState* state) {
   if (const auto* text = std::get_if<std::string>(&prompt)) {
-    state->tokens =
-        std::make_shared<const std::vector<TokenId>>(context_->engine->Tokenize(*text, parsed_.add_special_tokens));
+    TACTUS_RETURN_IF_ERROR(CheckFits(*text));
+    state->tokens = std::make_shared<const std::vector<TokenId>>(
+        context_->engine->Tokenize(*text, parsed_.add_special_tokens, stop()));
     if (parsed_.echo) state->echo = *text;
   } else {
     const auto& ids = std::get<std::vector<TokenId>>(prompt);
@@ -105,6 +106,11 @@ void Generation::Tokenise(const api::Prompt& prompt, PromptState* state) {
   // The first token has no probability, which NaN stands for; the engine tells those of the others.
   if (parsed_.base.prompt_logprobs && !state->tokens->empty())
     state->echo_logprobs.push_back({TokenLogprob{state->tokens->front(), std::numeric_limits<float>::quiet_NaN()}});
+  return Status();
+}
+
+Status Generation::CheckFits(std::string_view text) const {
+  return api::CheckLeastTokens(parsed_, context_->engine->LeastTokens(text), context_->limits);
 }
 
 void Generation::Submit() {
@@ -122,8 +128,8 @@ void Generation::Submit() {
     std::shared_ptr<PromptSink> sink;
     {
       std::lock_guard lock(mutex_);
-      if (over_) return;  // the client went meanwhile
-      sink = std::make_shared<PromptSink>(shared_from_this(), i, places_.Split(parsed_.base.n));
+      if (over()) return;  // the client went meanwhile
+      sink = std::make_shared<PromptSink>(Self(), i, places_.Split(parsed_.base.n));
     }
     auto handle = context_->engine->Submit(std::move(requests[i]), std::move(sink));
     if (!handle.ok()) return Fail(handle.status());
@@ -131,7 +137,7 @@ void Generation::Submit() {
     {
       std::lock_guard lock(mutex_);
       prompts_[i].handle = *handle;
-      late = over_;
+      late = over();
       if (!late && parsed_.stream && i + 1 == count) BeginStream();
     }
     if (late) context_->engine->Cancel(*handle);  // over before the handle was known
@@ -140,7 +146,6 @@ void Generation::Submit() {
 
 void Generation::BeginStream() {
   if (stream_begun_) return;
-  stream_begun_ = true;
   next_ping_ns_ = context_->clock->NowNs() + context_->ping_interval_ns;
   http::HttpResponse head;
   head.content_type = "text/event-stream; charset=utf-8";
@@ -148,6 +153,7 @@ void Generation::BeginStream() {
   head.headers.emplace_back("Cache-Control", "no-cache");
   head.headers.emplace_back("X-Accel-Buffering", "no");  // nginx passes events on at once
   exchange_->StartStream(std::move(head));
+  stream_begun_ = true;  // not before: an error is told in the form that has begun
 }
 
 void Generation::BeginChoice(size_t prompt, int32_t index, std::string* out) {
@@ -164,7 +170,7 @@ void Generation::OnDelta(size_t prompt, const TokenDelta& delta) {
     return Fail(delta.error.ok() ? Internal("generation ended without a reason") : delta.error);
   }
   std::lock_guard lock(mutex_);
-  if (over_) return;
+  if (over()) return;
   produced_ = true;
   const int32_t index = Index(prompt, delta.choice);
   prompts_[prompt].usage.completion_tokens += static_cast<int64_t>(delta.tokens.size());
@@ -195,7 +201,7 @@ void Generation::OnDelta(size_t prompt, const TokenDelta& delta) {
 
 void Generation::OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows) {
   std::lock_guard lock(mutex_);
-  if (over_) return;
+  if (over()) return;
   // Rows come as the prompt is computed, from its second token on.
   PromptState& state = prompts_[prompt];
   auto& all = state.echo_logprobs;
@@ -204,100 +210,66 @@ void Generation::OnPromptLogprobs(size_t prompt, const std::vector<std::vector<T
 }
 
 void Generation::OnDone(size_t prompt, const Usage& usage) {
-  std::vector<RequestHandle> cancel;
-  {
-    std::lock_guard lock(mutex_);
-    PromptState& state = prompts_[prompt];
-    if (over_ || state.done) return;
-    state.done = true;
-    state.usage = usage;
-    if (++prompts_done_ < prompts_.size()) return;
-    cancel = EndLocked();
-    Usage total;
-    for (const PromptState& p : prompts_) {
-      total.prompt_tokens += p.usage.prompt_tokens;
-      total.cached_tokens += p.usage.cached_tokens;
-      total.completion_tokens += p.usage.completion_tokens;
+  std::unique_lock lock(mutex_);
+  PromptState& state = prompts_[prompt];
+  if (over() || state.done) return;
+  state.done = true;
+  state.usage = usage;
+  if (++prompts_done_ < prompts_.size()) return;
+  Usage total;
+  for (const PromptState& p : prompts_) {
+    total.prompt_tokens += p.usage.prompt_tokens;
+    total.cached_tokens += p.usage.cached_tokens;
+    total.completion_tokens += p.usage.completion_tokens;
+  }
+  if (parsed_.stream) {
+    BeginStream();
+    std::string out;
+    if (parsed_.include_usage) writer_->AppendUsage(&out, total);
+    out += "data: [DONE]\n\n";
+    exchange_->Write(out);
+    Leave();
+    exchange_->End();
+  } else {
+    std::vector<api::ChoiceText> texts;
+    for (size_t i = 0; i < choices_.size(); ++i) {
+      texts.push_back(std::move(choices_[i].text));
+      const PromptState& from = prompts_[i / static_cast<size_t>(parsed_.base.n)];
+      if (!parsed_.echo) continue;
+      texts.back().text.insert(0, from.echo);
+      texts.back().logprobs.insert(texts.back().logprobs.begin(), from.echo_logprobs.begin(),
+                                   from.echo_logprobs.end());
     }
-    if (parsed_.stream) {
-      BeginStream();
-      std::string out;
-      if (parsed_.include_usage) writer_->AppendUsage(&out, total);
-      out += "data: [DONE]\n\n";
-      exchange_->Write(out);
-      exchange_->End();
-    } else {
-      std::vector<api::ChoiceText> texts;
-      for (size_t i = 0; i < choices_.size(); ++i) {
-        texts.push_back(std::move(choices_[i].text));
-        const PromptState& from = prompts_[i / static_cast<size_t>(parsed_.base.n)];
-        if (!parsed_.echo) continue;
-        texts.back().text.insert(0, from.echo);
-        texts.back().logprobs.insert(texts.back().logprobs.begin(), from.echo_logprobs.begin(),
-                                     from.echo_logprobs.end());
-      }
-      http::HttpResponse response;
-      response.headers = headers_;
-      response.body = writer_->Whole(texts, total);
-      exchange_->Respond(std::move(response));
+    http::HttpResponse response;
+    response.headers = headers_;
+    response.body = writer_->Whole(texts, total);
+    Leave();
+    exchange_->Respond(std::move(response));
+  }
+  End(std::move(lock));
+}
+
+void Generation::AnswerError(const Status& status) {
+  if (!stream_begun_) return Call::AnswerError(status);
+  exchange_->Write("data: " + api::ErrorText(status) + "\n\n");  // and no [DONE]
+  exchange_->End();
+}
+
+void Generation::LetGo() {
+  for (size_t i = 0;; ++i) {
+    RequestHandle handle = 0;
+    {
+      std::lock_guard lock(mutex_);
+      if (i >= prompts_.size()) return;
+      if (!prompts_[i].done) handle = prompts_[i].handle;
     }
+    if (handle != 0) context_->engine->Cancel(handle);
   }
-  CancelAll(cancel);
 }
 
-void Generation::Fail(const Status& status) {
-  std::vector<RequestHandle> cancel;
-  {
-    std::lock_guard lock(mutex_);
-    if (over_) return;
-    cancel = EndLocked();
-    if (stream_begun_) {
-      exchange_->Write("data: " + api::ErrorText(status) + "\n\n");  // and no [DONE]
-      exchange_->End();
-    } else {
-      http::HttpResponse response;
-      response.status = api::HttpStatusOf(status.code());
-      response.headers = headers_;
-      if (response.status == 503 || response.status == 429) response.headers.emplace_back("Retry-After", "1");
-      response.body = api::ErrorText(status);
-      exchange_->Respond(std::move(response));
-    }
-  }
-  CancelAll(cancel);
-}
-
-void Generation::ClientGone() {
-  std::vector<RequestHandle> cancel;
-  {
-    std::lock_guard lock(mutex_);
-    if (over_) return;
-    cancel = EndLocked();
-  }
-  CancelAll(cancel);
-}
-
-std::vector<RequestHandle> Generation::EndLocked() {
-  over_ = true;
-  places_.ReleaseAll();
-  std::vector<RequestHandle> running;
-  for (const PromptState& prompt : prompts_) {
-    if (prompt.handle != 0 && !prompt.done) running.push_back(prompt.handle);
-  }
-  return running;
-}
-
-void Generation::CancelAll(const std::vector<RequestHandle>& handles) {
-  for (const RequestHandle handle : handles) context_->engine->Cancel(handle);
-}
-
-void Generation::Tick(TimeNs now_ns) {
-  if (context_->request_timeout_ns > 0 && now_ns - arrival_ns_ >= context_->request_timeout_ns) {
-    return Fail(Status(StatusCode::kDeadlineExceeded,
-                       fmt::format("the request took longer than {} ms, the limit (--request-timeout)",
-                                   context_->request_timeout_ns / kMillisecond)));
-  }
+void Generation::WhileWaiting(TimeNs now_ns) {
   std::lock_guard lock(mutex_);
-  if (over_ || produced_ || !stream_begun_ || context_->ping_interval_ns <= 0 || now_ns < next_ping_ns_) return;
+  if (over() || produced_ || !stream_begun_ || context_->ping_interval_ns <= 0 || now_ns < next_ping_ns_) return;
   next_ping_ns_ = now_ns + context_->ping_interval_ns;
   exchange_->Write(": ping\n\n");
 }

@@ -1,15 +1,13 @@
 // One HTTP request for generated text: from its body to the last byte of its answer. One engine request per prompt, all
 // feeding one exchange.
 //
-// Thread rule: Start runs on a worker, the sinks on the engine's delivery thread, Tick and ClientGone on the io thread;
-// one mutex orders them. The engine is never called with it held. Invariants: the exchange gets one answer or one
-// error; when it is over (answered, failed, client gone), every engine request that still runs has been cancelled. A
-// sequence keeps its client's place until the engine has ended it, also after the client has gone; what the engine never
-// got gives its places back before the answer, so that whoever reads the answer finds them free.
+// Thread rule: as serve/call.h says, and the sinks run on the engine's delivery thread. The engine is never called with the
+// mutex held. Invariants: the exchange gets one answer or one error; when it is over (answered, failed, client gone), every
+// engine request that still runs has been cancelled. A sequence keeps its client's place until the engine has ended it, also
+// after the client has gone; what the engine never got gives its places back before the answer.
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +16,7 @@
 #include "api/response_text.h"
 #include "base/clock.h"
 #include "http/server.h"
+#include "serve/call.h"
 #include "serve/client_counts.h"
 #include "tactus/engine.h"
 
@@ -35,19 +34,15 @@ struct GenerationContext {
 
 // Who sent a request.
 struct Caller {
-  std::string client;            // whose places it takes; for the engine's predictors where the body names no user
-  std::string cache_salt;        // goes before the body's own; empty: none
-  ClientCounts::Places places;   // one, until the body tells how many sequences there are
+  std::string client;           // whose places it takes; for the engine's predictors where the body names no user
+  std::string cache_salt;       // goes before the body's own; empty: none
+  ClientCounts::Places places;  // one, until the body tells how many sequences there are
 };
 
-class Generation : public std::enable_shared_from_this<Generation> {
+class Generation final : public Call {
  public:
-  // `headers` go with every answer (X-Request-Id, CORS).
   Generation(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange, bool chat,
              std::string request_id, http::Headers headers, Caller caller);
-
-  void Start();
-  void Tick(TimeNs now_ns);
 
  private:
   class PromptSink;
@@ -65,38 +60,35 @@ class Generation : public std::enable_shared_from_this<Generation> {
     bool begun = false;  // its first chunk was written
   };
 
+  void Work() override;
+  void WhileWaiting(TimeNs now_ns) override;  // pings
+  void AnswerError(const Status& status) override;
+  void LetGo() override;
+  std::shared_ptr<Generation> Self() { return std::static_pointer_cast<Generation>(shared_from_this()); }
   Status Prepare();  // parses, tokenises: fills prompts_ and requests_
   Status TakePlaces();  // for every sequence of the parsed body
-  void Tokenise(const api::Prompt& prompt, PromptState* state);
+  Status Tokenise(const api::Prompt& prompt, PromptState* state);
+  Status CheckFits(std::string_view text) const;  // by its bytes, before it is tokenised
   void Submit();
   void OnDelta(size_t prompt, const TokenDelta& delta);
   void OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows);
   void OnDone(size_t prompt, const Usage& usage);
-  void ClientGone();
-  void Fail(const Status& status);
   // With the mutex held.
   void BeginStream();
   void BeginChoice(size_t prompt, int32_t index, std::string* out);
-  std::vector<RequestHandle> EndLocked();  // before the answer; what to cancel, once the mutex is free
-  void CancelAll(const std::vector<RequestHandle>& handles);
   int32_t Index(size_t prompt, int32_t choice) const { return static_cast<int32_t>(prompt) * parsed_.base.n + choice; }
 
   const std::shared_ptr<const GenerationContext> context_;
-  const std::shared_ptr<http::Exchange> exchange_;
   const bool chat_;
   const std::string request_id_;
-  const http::Headers headers_;
   const std::string client_, cache_salt_;
-  const TimeNs arrival_ns_;
-  api::ParsedRequest parsed_;  // written by Start, before the first submit
+  api::ParsedRequest parsed_;  // written by Work, before the first submit
   std::optional<api::AnswerWriter> writer_;
 
-  std::mutex mutex_;
-  ClientCounts::Places places_;  // of what the engine has not got yet
   std::vector<PromptState> prompts_;
   std::vector<ChoiceState> choices_;
   size_t prompts_done_ = 0;
-  bool stream_begun_ = false, produced_ = false, over_ = false;
+  bool stream_begun_ = false, produced_ = false;
   TimeNs next_ping_ns_ = 0;
 };
 

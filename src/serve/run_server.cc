@@ -103,7 +103,9 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
     log(fmt::format("warning: {} is reachable from other machines and asks for no key; set --api-key", url));
   }
   log(fmt::format("listening on {} (loading)", url));
-  TACTUS_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, factory(engine_options, log));
+  EngineOptions planned = engine_options;
+  planned.front_end_bytes = options.FrontEndBytes();
+  TACTUS_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, factory(planned, log));
   // The server goes before the engine that it refers to.
   std::unique_ptr<serve::ApiServer> owned = std::move(server);
   owned->SetEngine(engine.get(), engine_options);
@@ -116,7 +118,10 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
   const int64_t running = engine->Stats().running + engine->Stats().waiting;
   log(fmt::format("{}: no new requests; {} to finish within {} ms", healthy ? "stopping" : "the engine failed", running,
                   options.shutdown_timeout.ns / kMillisecond));
-  const int64_t cut_off = engine->Drain(healthy ? options.shutdown_timeout.ns : 0);
+  const DurationNs time_ns = healthy ? options.shutdown_timeout.ns : 0;
+  const TimeNs stopped_ns = clock.NowNs();
+  const int64_t cut_off = engine->Drain(time_ns);
+  owned->FinishParsing(std::max<DurationNs>(0, time_ns - (clock.NowNs() - stopped_ns)));
   if (cut_off > 0) log(fmt::format("{} requests were cut off by --shutdown-timeout", cut_off));
   if (!owned->WaitUntilIdle(kFlushNs)) log("some clients did not take their answers in time");
   if (result_json != nullptr) *result_json = engine->ResultJson();

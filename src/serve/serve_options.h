@@ -31,6 +31,14 @@ struct ServeOptions {
   DurationText ping_interval{15'000'000'000};
   int64_t http_workers = 2;
 
+  // What requests may take outside the engine: bodies that are held, what parsing makes of the largest (values, template,
+  // tokens), and the buffers of streams.
+  int64_t FrontEndBytes() const {
+    constexpr int64_t kStreamBytes = int64_t{64} << 20;
+    constexpr int64_t kParsedPerByte = 12;
+    return max_body_total.bytes + http_workers * kParsedPerByte * max_body.bytes + kStreamBytes;
+  }
+
   template <class V>
   void VisitFields(V& v) {
     v.Group("Server");

@@ -41,7 +41,8 @@ int32_t AddedTokenMatcher::MatchAt(std::string_view text, size_t at, size_t* siz
 
 std::vector<AddedTokenMatcher::Fragment> AddedTokenMatcher::Split(std::string_view text, bool with_special) const {
   std::vector<Fragment> fragments;
-  size_t done = 0;  // text before is in fragments
+  size_t done = 0;         // text before is in fragments
+  size_t white_until = 0;  // from the last token with rstrip to here all is white space
   const auto put = [&](size_t begin, size_t end, TokenId id) {
     fragments.push_back({text.substr(begin, end - begin), begin, id});
   };
@@ -57,7 +58,11 @@ std::vector<AddedTokenMatcher::Fragment> AddedTokenMatcher::Split(std::string_vi
     if (token.special && !with_special) continue;
     if (token.single_word && (EndsWithWord(text.substr(0, begin)) || StartsWithWord(text.substr(end)))) continue;
     if (token.lstrip && begin > done) begin -= TrailingWhiteSpace(text.substr(done, begin - done));
-    if (token.rstrip) end += LeadingWhiteSpace(text.substr(end));
+    if (token.rstrip) {
+      // A token inside white space that one before it swallowed: where that ends is known.
+      if (end >= white_until) white_until = end + LeadingWhiteSpace(text.substr(end));
+      end = white_until;
+    }
     if (begin > done) put(done, begin, -1);
     put(begin, std::max(begin, end), token.id);
     done = end;

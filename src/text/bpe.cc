@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <bit>
-#include <queue>
+
+#include "text/merge_by_rank.h"
 
 namespace tactus {
 namespace {
 
 constexpr uint64_t kNoKey = ~uint64_t{0};  // both halves -1: no pair of tokens has it
-constexpr size_t kScanUpTo = 24;           // symbols; beyond, the heap is faster
+constexpr size_t kScanUpTo = 24;           // symbols; beyond, the queue is faster
 
 uint64_t KeyOf(TokenId left, TokenId right) {
   return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
@@ -38,57 +39,17 @@ void MergeByScan(const MergeTable& merges, std::vector<TokenId>* ids) {
   id.resize(n);
 }
 
-struct Candidate {
-  int32_t rank;
-  int32_t position;
-  TokenId left, right;  // as they were when this was pushed: stale if they have changed
-  TokenId result;
-  bool operator<(const Candidate& other) const {
-    return rank != other.rank ? rank > other.rank : position > other.position;
-  }
-};
-
-void MergeByHeap(const MergeTable& merges, std::vector<TokenId>* ids) {
-  struct Symbol {
-    TokenId id;
-    int32_t previous, next;
-  };
-  const auto n = static_cast<int32_t>(ids->size());
-  std::vector<Symbol> symbols(ids->size());
-  std::vector<Candidate> heap;
-  heap.reserve(ids->size());
-  for (int32_t i = 0; i < n; ++i) {
-    symbols[static_cast<size_t>(i)] = {(*ids)[static_cast<size_t>(i)], i - 1, i + 1 < n ? i + 1 : -1};
-  }
-  const auto at = [&](int32_t i) -> Symbol& { return symbols[static_cast<size_t>(i)]; };
-  const auto candidate = [&](int32_t position, Candidate* out) {
-    const int32_t next = at(position).next;
-    if (next < 0) return false;
-    const MergeTable::Merge merge = merges.Find(at(position).id, at(next).id);
-    *out = {merge.rank, position, at(position).id, at(next).id, merge.result};
-    return merge.rank >= 0;
-  };
-  Candidate top{};
-  for (int32_t i = 0; i + 1 < n; ++i) {
-    if (candidate(i, &top)) heap.push_back(top);
-  }
-  std::priority_queue<Candidate> queue(std::less<Candidate>(), std::move(heap));
-  while (!queue.empty()) {
-    top = queue.top();
-    queue.pop();
-    Symbol& left = at(top.position);
-    if (left.id != top.left || left.next < 0 || at(left.next).id != top.right) continue;
-    Symbol& right = at(left.next);
-    left.id = top.result;
-    right.id = -1;
-    left.next = right.next;
-    if (left.next >= 0) at(left.next).previous = top.position;
-    Candidate more{};
-    if (candidate(top.position, &more)) queue.push(more);
-    if (left.previous >= 0 && candidate(left.previous, &more)) queue.push(more);
-  }
-  ids->clear();
-  for (int32_t i = 0; i >= 0; i = at(i).next) ids->push_back(at(i).id);
+int64_t MergeByQueue(const MergeTable& merges, StopToken stop, std::vector<TokenId>* ids) {
+  std::vector<TokenId>& id = *ids;
+  std::vector<RankedLink> links;
+  const auto find = [&](int32_t i, int32_t j) { return merges.Find(id[static_cast<size_t>(i)], id[static_cast<size_t>(j)]); };
+  const int64_t steps = MergeByRank(
+      id.size(), stop, [&](int32_t i, int32_t j) { return find(i, j).rank; },
+      [&](int32_t i, int32_t j) { id[static_cast<size_t>(i)] = find(i, j).result; }, &links);
+  size_t kept = 0;  // never ahead of i
+  for (int32_t i = 0; i >= 0; i = links[static_cast<size_t>(i)].next) id[kept++] = id[static_cast<size_t>(i)];
+  id.resize(kept);
+  return steps;
 }
 
 }  // namespace
@@ -124,13 +85,10 @@ MergeTable::Merge MergeTable::Find(TokenId left, TokenId right) const {
   return slots_.empty() ? Merge{} : slots_[Place(KeyOf(left, right))].merge;
 }
 
-void MergePairs(const MergeTable& merges, std::vector<TokenId>* ids) {
-  if (ids->size() < 2) return;
-  if (ids->size() <= kScanUpTo) {
-    MergeByScan(merges, ids);
-  } else {
-    MergeByHeap(merges, ids);
-  }
+int64_t MergePairs(const MergeTable& merges, std::vector<TokenId>* ids, StopToken stop) {
+  if (ids->size() > kScanUpTo) return MergeByQueue(merges, stop, ids);
+  if (ids->size() > 1) MergeByScan(merges, ids);
+  return 0;
 }
 
 }  // namespace tactus

@@ -1,5 +1,6 @@
 // Byte-level BPE as Hugging Face's tokenizers runs it (GPT-2 and everything after it): NFC where asked for, added tokens,
 // split patterns, then merges by rank over the bytes of each piece.
+#include <algorithm>
 #include <array>
 
 #include "text/bpe.h"
@@ -57,24 +58,29 @@ class ByteLevelTokenizer final : public VocabularyTokenizer {
     std::unique_ptr<ByteLevelTokenizer> result(new ByteLevelTokenizer(std::move(spec), std::move(pretokenizer)));
     result->Prepare();
     TACTUS_RETURN_IF_ERROR(result->IndexMerges());
+    result->FindBounds();
     return std::unique_ptr<Tokenizer>(std::move(result));
   }
 
  protected:
   bool Normalizes() const override { return spec_.nfc_normalize; }
   std::string Normalize(std::string_view text, bool) const override { return NormalizeNfc(text); }
-  void EncodeText(std::string_view text, bool at_start, PieceCache* cache, std::vector<TokenId>* ids) const override;
+  void EncodeText(std::string_view text, bool at_start, StopToken stop, PieceCache* cache, std::vector<TokenId>* ids) const override;
   std::string BytesOf(TokenId id) const override {
     const std::string& text = spec_.tokens[static_cast<size_t>(id)];
     std::string bytes;
     return BytesOfSpelling(text, &bytes) ? bytes : text;
+  }
+  size_t LongestUnknown() const override {
+    const bool all_known = std::all_of(id_of_byte_.begin(), id_of_byte_.end(), [](TokenId id) { return id >= 0; });
+    return all_known || (spec_.unk_id >= 0 && !spec_.fuse_unknown) ? 1 : 0;
   }
 
  private:
   ByteLevelTokenizer(TokenizerSpec spec, std::unique_ptr<Pretokenizer> pretokenizer)
       : VocabularyTokenizer(std::move(spec)), pretokenizer_(std::move(pretokenizer)) {}
   Status IndexMerges();
-  void EncodePiece(std::string_view piece, std::vector<TokenId>* ids) const;
+  void EncodePiece(std::string_view piece, StopToken stop, std::vector<TokenId>* ids) const;
 
   std::unique_ptr<Pretokenizer> pretokenizer_;
   MergeTable merges_;
@@ -112,7 +118,7 @@ Status ByteLevelTokenizer::IndexMerges() {
   return {};
 }
 
-void ByteLevelTokenizer::EncodePiece(std::string_view piece, std::vector<TokenId>* ids) const {
+void ByteLevelTokenizer::EncodePiece(std::string_view piece, StopToken stop, std::vector<TokenId>* ids) const {
   ids->clear();
   if (spec_.ignore_merges) {
     const auto whole = id_of_bytes_.find(piece);
@@ -132,10 +138,11 @@ void ByteLevelTokenizer::EncodePiece(std::string_view piece, std::vector<TokenId
     }
     after_unknown = id < 0;
   }
-  MergePairs(merges_, ids);
+  MergePairs(merges_, ids, stop);
 }
 
-void ByteLevelTokenizer::EncodeText(std::string_view text, bool, PieceCache* cache, std::vector<TokenId>* ids) const {
+void ByteLevelTokenizer::EncodeText(std::string_view text, bool, StopToken stop, PieceCache* cache,
+                                    std::vector<TokenId>* ids) const {
   std::string prefixed;
   PieceCache own_cache;
   if (spec_.add_prefix_space && !text.empty() && text[0] != ' ') {
@@ -147,10 +154,11 @@ void ByteLevelTokenizer::EncodeText(std::string_view text, bool, PieceCache* cac
   }
   std::vector<std::string_view> pieces;
   pieces.reserve(text.size() / 4 + 1);
-  pretokenizer_->Split(text, &pieces);
+  pretokenizer_->Split(text, &pieces, stop);
   constexpr size_t kCachedBytes = 64;  // longer pieces do not come again
   std::vector<TokenId> scratch;
   for (const std::string_view piece : pieces) {
+    if (stop.stopped()) return;
     std::vector<TokenId>* out = &scratch;
     bool known = false;
     if (piece.size() <= kCachedBytes) {
@@ -158,7 +166,7 @@ void ByteLevelTokenizer::EncodeText(std::string_view text, bool, PieceCache* cac
       out = &entry->second;
       known = !is_new;
     }
-    if (!known) EncodePiece(piece, out);
+    if (!known) EncodePiece(piece, stop, out);
     ids->insert(ids->end(), out->begin(), out->end());
   }
 }

@@ -30,10 +30,15 @@ Json AliasReasoning(const Json& messages) {
       out.push_back(message);
       continue;
     }
+    // Appended, each key once: operator[] looks through all keys before.
     Json aliased = Json::object();
-    aliased["thinking"] = *reasoning;
-    for (const auto& [key, value] : message.items()) aliased[key] = value;
-    aliased["reasoning_content"] = *reasoning;
+    auto& fields = aliased.get_ref<Json::object_t&>();
+    const auto thinking = message.find("thinking");
+    fields.emplace_back("thinking", thinking != message.end() ? *thinking : *reasoning);
+    for (const auto& [key, value] : message.get_ref<const Json::object_t&>()) {
+      if (key != "thinking") fields.emplace_back(key, key == "reasoning_content" ? *reasoning : value);
+    }
+    if (!message.contains("reasoning_content")) fields.emplace_back("reasoning_content", *reasoning);
     out.push_back(std::move(aliased));
   }
   return out;
@@ -45,7 +50,9 @@ class JinjaChatTemplate final : public ChatTemplate {
     options_.now_s = fixed_now_s;
   }
 
-  Result<std::string> Render(const Json& variables) const override {
+  Result<std::string> Render(const Json& variables, StopToken stop) const override {
+    jinja::RenderOptions options = options_;
+    options.stop = stop;
     if (!variables.is_object()) return InvalidArgument("chat template: its variables must be an object");
     const auto messages = variables.find("messages");
     bool alias = false;
@@ -54,13 +61,13 @@ class JinjaChatTemplate final : public ChatTemplate {
     }
     const bool complete = variables.contains("tools") && variables.contains("documents") &&
                           variables.contains("add_generation_prompt");
-    if (!alias && complete) return template_->Render(variables, options_);
+    if (!alias && complete) return template_->Render(variables, options);
     Json full = variables;
     full.emplace("tools", nullptr);          // always there, as apply_chat_template passes them
     full.emplace("documents", nullptr);
     full.emplace("add_generation_prompt", false);
     if (alias) full["messages"] = AliasReasoning(*messages);
-    return template_->Render(full, options_);
+    return template_->Render(full, options);
   }
 
  private:

@@ -10,6 +10,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "tactus/status.h"
+#include "tactus/stop_token.h"
 
 namespace tactus {
 
@@ -22,7 +23,8 @@ class ChatTemplate {
   // `variables`: an object with messages, tools, documents, add_generation_prompt, bos_token, eos_token and the request's
   // chat_template_kwargs. Unknown names are undefined, as in transformers.apply_chat_template. Limits on output
   // size, steps and recursion make hostile templates end with an error. raise_exception gives kInvalidArgument with its text.
-  virtual Result<std::string> Render(const nlohmann::ordered_json& variables) const = 0;
+  // kCancelled soon after `stop` is set.
+  virtual Result<std::string> Render(const nlohmann::ordered_json& variables, StopToken stop = {}) const = 0;
 
  protected:
   ChatTemplate() = default;

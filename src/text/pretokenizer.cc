@@ -57,7 +57,7 @@ Status BadPattern(std::string_view pattern, const std::string& why) {
 struct Pretokenizer::Rule {
   std::unique_ptr<pcre2_code, FreeCode> code;
   SplitBehavior behavior = SplitBehavior::kIsolated;
-  void Apply(std::string_view text, std::vector<std::string_view>* pieces) const;
+  void Apply(std::string_view text, StopToken stop, std::vector<std::string_view>* pieces) const;
   // The next non-empty match at or after `from`; false: none.
   bool Find(std::string_view text, size_t from, size_t* begin, size_t* end) const;
 };
@@ -154,13 +154,13 @@ bool Pretokenizer::Rule::Find(std::string_view text, size_t from, size_t* begin,
   return false;
 }
 
-void Pretokenizer::Rule::Apply(std::string_view text, std::vector<std::string_view>* pieces) const {
+void Pretokenizer::Rule::Apply(std::string_view text, StopToken stop, std::vector<std::string_view>* pieces) const {
   const auto put = [&](size_t begin, size_t end) {
     if (end > begin) pieces->push_back(text.substr(begin, end - begin));
   };
   size_t at = 0;         // text before is in pieces
   size_t begin = 0, end = 0, from = 0;
-  while (from < text.size() && Find(text, from, &begin, &end)) {
+  while (from < text.size() && !stop.stopped() && Find(text, from, &begin, &end)) {
     from = end;
     switch (behavior) {
       case SplitBehavior::kIsolated: put(at, begin), put(begin, end), at = end; break;
@@ -173,21 +173,21 @@ void Pretokenizer::Rule::Apply(std::string_view text, std::vector<std::string_vi
   if (behavior != SplitBehavior::kOnlyMatches) put(at, text.size());
 }
 
-void Pretokenizer::Split(std::string_view text, std::vector<std::string_view>* pieces) const {
+void Pretokenizer::Split(std::string_view text, std::vector<std::string_view>* pieces, StopToken stop) const {
   if (text.empty()) return;
   if (rules_.empty()) {
     pieces->push_back(text);
     return;
   }
   if (rules_.size() == 1) {
-    rules_[0].Apply(text, pieces);
+    rules_[0].Apply(text, stop, pieces);
     return;
   }
   std::vector<std::string_view> now{text}, next;
   for (size_t i = 0; i < rules_.size(); ++i) {
     const bool last = i + 1 == rules_.size();
     next.clear();
-    for (const std::string_view piece : now) rules_[i].Apply(piece, last ? pieces : &next);
+    for (const std::string_view piece : now) rules_[i].Apply(piece, stop, last ? pieces : &next);
     now.swap(next);
   }
 }

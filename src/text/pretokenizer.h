@@ -26,8 +26,8 @@ class Pretokenizer {
   static Result<std::unique_ptr<Pretokenizer>> Compile(const std::vector<std::string>& patterns,
                                                        const std::vector<SplitBehavior>& behaviors);
   ~Pretokenizer();
-  // Appends the non-empty pieces of `text` (valid UTF-8), in order, as views into it.
-  void Split(std::string_view text, std::vector<std::string_view>* pieces) const;
+  // Appends the non-empty pieces of `text` (valid UTF-8), in order, as views into it; stopped, only the first of them.
+  void Split(std::string_view text, std::vector<std::string_view>* pieces, StopToken stop = {}) const;
 
  private:
   struct Rule;

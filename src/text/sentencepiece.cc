@@ -1,11 +1,13 @@
 // SentencePiece BPE, as sentencepiece runs a tokenizer.model (merges by score, looked up by text; user-defined symbols are
 // never split or merged; unused pieces are taken apart again) and as Hugging Face's tokenizers runs its conversion to a
 // tokenizer.json (merges by rank). Both: U+2581 for a space, a dummy prefix, bytes for unknown characters.
+#include <algorithm>
 #include <array>
 #include <cmath>
-#include <queue>
+#include <functional>
 
 #include "text/bpe.h"
+#include "text/merge_by_rank.h"
 #include "text/pretokenizer.h"
 #include "text/unicode.h"
 #include "text/vocabulary_tokenizer.h"
@@ -70,6 +72,7 @@ class SentencePieceTokenizer final : public VocabularyTokenizer {
     std::unique_ptr<SentencePieceTokenizer> result(new SentencePieceTokenizer(std::move(spec), std::move(pretokenizer)));
     result->Prepare();
     TACTUS_RETURN_IF_ERROR(result->Index());
+    result->FindBounds();
     return std::unique_ptr<Tokenizer>(std::move(result));
   }
 
@@ -79,7 +82,7 @@ class SentencePieceTokenizer final : public VocabularyTokenizer {
     const std::string composed = spec_.nfc_normalize ? NormalizeNfc(text) : std::string(text);
     return spec_.prefix_after_added ? composed : Escape(composed, at_start);
   }
-  void EncodeText(std::string_view text, bool at_start, PieceCache* cache, std::vector<TokenId>* ids) const override;
+  void EncodeText(std::string_view text, bool at_start, StopToken stop, PieceCache* cache, std::vector<TokenId>* ids) const override;
   std::string BytesOf(TokenId id) const override {
     const std::string& text = spec_.tokens[static_cast<size_t>(id)];
     if (spec_.kinds[static_cast<size_t>(id)] == TokenKind::kByte) {
@@ -88,11 +91,13 @@ class SentencePieceTokenizer final : public VocabularyTokenizer {
     }
     return ReplaceAll(text, kSpaceSymbol, " ");
   }
+  size_t LongestUnknown() const override {
+    return byte_fallback_ ? 1 : spec_.unk_id >= 0 && !spec_.fuse_unknown ? 4 : 0;  // else one character
+  }
 
  private:
   struct Symbol {
     std::string_view text;
-    int32_t previous, next;
     bool frozen;
   };
 
@@ -100,11 +105,10 @@ class SentencePieceTokenizer final : public VocabularyTokenizer {
       : VocabularyTokenizer(std::move(spec)), pretokenizer_(std::move(pretokenizer)) {}
   Status Index();
   std::string Escape(std::string_view text, bool at_start) const;
-  void EncodeWords(std::string_view text, PieceCache* cache, std::vector<TokenId>* ids) const;
-  void EncodeByScore(std::string_view word, std::vector<TokenId>* ids) const;
-  void EncodeByRank(std::string_view word, std::vector<TokenId>* ids) const;
-  void MergeSymbols(std::vector<Symbol>* symbols,
-                    std::unordered_map<std::string_view, size_t>* halves_of_unused) const;
+  void EncodeWords(std::string_view text, StopToken stop, PieceCache* cache, std::vector<TokenId>* ids) const;
+  void EncodeByScore(std::string_view word, StopToken stop, std::vector<TokenId>* ids) const;
+  void EncodeByRank(std::string_view word, StopToken stop, std::vector<TokenId>* ids) const;
+  void RankScores();
   void PutUnknown(std::string_view text, std::vector<TokenId>* ids) const;
   TokenId FindPiece(std::string_view text) const {
     if (text.size() > longest_piece_) return -1;
@@ -120,6 +124,7 @@ class SentencePieceTokenizer final : public VocabularyTokenizer {
   bool byte_fallback_ = true;
   bool words_are_independent_ = true;
   MergeTable merges_;
+  std::vector<int32_t> rank_of_piece_;  // of its score: 0 the best, equal scores equal ranks
 };
 
 Status SentencePieceTokenizer::Index() {
@@ -146,6 +151,7 @@ Status SentencePieceTokenizer::Index() {
   }
   if (!pieces_.contains(kSpaceSymbol)) words_are_independent_ = false;
   for (const TokenId id : id_of_byte_) byte_fallback_ = byte_fallback_ && id >= 0;
+  RankScores();
   merges_.Reserve(spec_.merges.size());
   for (size_t rank = 0; rank < spec_.merges.size(); ++rank) {
     const auto& [left, right] = spec_.merges[rank];
@@ -159,6 +165,17 @@ Status SentencePieceTokenizer::Index() {
     merges_.Add(ids[0], ids[1], {static_cast<int32_t>(rank), ids[2]});
   }
   return {};
+}
+
+void SentencePieceTokenizer::RankScores() {
+  std::vector<float> best_first = spec_.scores;
+  std::sort(best_first.begin(), best_first.end(), std::greater<>());
+  best_first.erase(std::unique(best_first.begin(), best_first.end()), best_first.end());
+  rank_of_piece_.reserve(spec_.scores.size());
+  for (const float score : spec_.scores) {
+    const auto place = std::lower_bound(best_first.begin(), best_first.end(), score, std::greater<>());
+    rank_of_piece_.push_back(static_cast<int32_t>(place - best_first.begin()));
+  }
 }
 
 std::string SentencePieceTokenizer::Escape(std::string_view text, bool at_start) const {
@@ -175,7 +192,7 @@ std::string SentencePieceTokenizer::Escape(std::string_view text, bool at_start)
   return prefix ? out.insert(0, kSpaceSymbol) : out;
 }
 
-void SentencePieceTokenizer::EncodeText(std::string_view text, bool at_start, PieceCache* cache,
+void SentencePieceTokenizer::EncodeText(std::string_view text, bool at_start, StopToken stop, PieceCache* cache,
                                         std::vector<TokenId>* ids) const {
   std::string escaped;
   PieceCache own_cache;
@@ -185,18 +202,19 @@ void SentencePieceTokenizer::EncodeText(std::string_view text, bool at_start, Pi
     cache = &own_cache;
   }
   if (spec_.split_patterns.empty()) {
-    EncodeWords(text, cache, ids);
+    EncodeWords(text, stop, cache, ids);
     return;
   }
   std::vector<std::string_view> pieces;
-  pretokenizer_->Split(text, &pieces);
-  for (const std::string_view piece : pieces) EncodeWords(piece, cache, ids);
+  pretokenizer_->Split(text, &pieces, stop);
+  for (const std::string_view piece : pieces) EncodeWords(piece, stop, cache, ids);
 }
 
-void SentencePieceTokenizer::EncodeWords(std::string_view text, PieceCache* cache, std::vector<TokenId>* ids) const {
+void SentencePieceTokenizer::EncodeWords(std::string_view text, StopToken stop, PieceCache* cache,
+                                         std::vector<TokenId>* ids) const {
   constexpr size_t kCachedBytes = 64;
   std::vector<TokenId> scratch;
-  while (!text.empty()) {
+  while (!text.empty() && !stop.stopped()) {
     size_t size = text.size();
     if (words_are_independent_) {
       size_t spaces = 0;
@@ -214,7 +232,7 @@ void SentencePieceTokenizer::EncodeWords(std::string_view text, PieceCache* cach
     }
     if (!known) {
       out->clear();
-      spec_.merges.empty() ? EncodeByScore(word, out) : EncodeByRank(word, out);
+      spec_.merges.empty() ? EncodeByScore(word, stop, out) : EncodeByRank(word, stop, out);
     }
     ids->insert(ids->end(), out->begin(), out->end());
   }
@@ -228,7 +246,7 @@ void SentencePieceTokenizer::PutUnknown(std::string_view text, std::vector<Token
   }
 }
 
-void SentencePieceTokenizer::EncodeByRank(std::string_view word, std::vector<TokenId>* ids) const {
+void SentencePieceTokenizer::EncodeByRank(std::string_view word, StopToken stop, std::vector<TokenId>* ids) const {
   if (spec_.ignore_merges) {
     const TokenId whole = FindPiece(word);
     if (whole >= 0) {
@@ -246,61 +264,36 @@ void SentencePieceTokenizer::EncodeByRank(std::string_view word, std::vector<Tok
     }
     word.remove_prefix(character.size());
   }
-  MergePairs(merges_, ids);
+  MergePairs(merges_, ids, stop);
 }
 
-void SentencePieceTokenizer::MergeSymbols(std::vector<Symbol>* all,
-                                          std::unordered_map<std::string_view, size_t>* halves_of_unused) const {
-  struct Candidate {
-    float score;
-    int32_t left, right;
-    size_t size;  // of both together, as they were when this was pushed
-    bool operator<(const Candidate& other) const {
-      return score != other.score ? score < other.score : left > other.left;
-    }
-  };
-  std::vector<Symbol>& symbols = *all;
-  const auto at = [&](int32_t i) -> Symbol& { return symbols[static_cast<size_t>(i)]; };
-  std::priority_queue<Candidate> queue;
-  const auto consider = [&](int32_t left, int32_t right) {
-    if (left < 0 || right < 0 || at(left).frozen || at(right).frozen) return;
-    const std::string_view joined(at(left).text.data(), at(left).text.size() + at(right).text.size());
-    const TokenId id = FindPiece(joined);
-    if (id < 0) return;
-    queue.push({spec_.scores[static_cast<size_t>(id)], left, right, joined.size()});
-    if (spec_.kinds[static_cast<size_t>(id)] == TokenKind::kUnused) (*halves_of_unused)[joined] = at(left).text.size();
-  };
-  for (size_t i = 1; i < symbols.size(); ++i) consider(static_cast<int32_t>(i) - 1, static_cast<int32_t>(i));
-  while (!queue.empty()) {
-    const Candidate top = queue.top();
-    queue.pop();
-    Symbol& left = at(top.left);
-    Symbol& right = at(top.right);
-    if (left.text.empty() || right.text.empty() || left.text.size() + right.text.size() != top.size) continue;
-    left.text = std::string_view(left.text.data(), top.size);
-    right.text = {};
-    left.next = right.next;
-    if (right.next >= 0) at(right.next).previous = top.left;
-    consider(left.previous, top.left);
-    consider(top.left, left.next);
-  }
-}
-
-void SentencePieceTokenizer::EncodeByScore(std::string_view word, std::vector<TokenId>* ids) const {
+void SentencePieceTokenizer::EncodeByScore(std::string_view word, StopToken stop, std::vector<TokenId>* ids) const {
   std::vector<Symbol> symbols;
   for (size_t at = 0; at < word.size();) {
     size_t size = 0;
     const bool frozen = !user_defined_.empty() && user_defined_.MatchAt(word, at, &size) >= 0;
     if (!frozen) size = DecodeUtf8(word.substr(at)).size;
-    const auto index = static_cast<int32_t>(symbols.size());
-    symbols.push_back({word.substr(at, size), index - 1, at + size < word.size() ? index + 1 : -1, frozen});
+    symbols.push_back({word.substr(at, size), frozen});
     at += size;
   }
   std::unordered_map<std::string_view, size_t> halves_of_unused;
-  MergeSymbols(&symbols, &halves_of_unused);
+  const auto symbol = [&](int32_t i) -> Symbol& { return symbols[static_cast<size_t>(i)]; };
+  const auto rank_of = [&](int32_t i, int32_t j) {
+    if (symbol(i).frozen || symbol(j).frozen) return -1;
+    const std::string_view joined(symbol(i).text.data(), symbol(i).text.size() + symbol(j).text.size());
+    const TokenId id = FindPiece(joined);
+    if (id < 0) return -1;
+    if (spec_.kinds[static_cast<size_t>(id)] == TokenKind::kUnused) halves_of_unused[joined] = symbol(i).text.size();
+    return rank_of_piece_[static_cast<size_t>(id)];
+  };
+  const auto merge = [&](int32_t i, int32_t j) {
+    symbol(i).text = std::string_view(symbol(i).text.data(), symbol(i).text.size() + symbol(j).text.size());
+  };
+  std::vector<RankedLink> links;
+  MergeByRank(symbols.size(), stop, rank_of, merge, &links);
   std::vector<std::string_view> stack;
-  for (int32_t i = 0; i >= 0; i = symbols[static_cast<size_t>(i)].next) {
-    stack.push_back(symbols[static_cast<size_t>(i)].text);
+  for (int32_t i = symbols.empty() ? -1 : 0; i >= 0; i = links[static_cast<size_t>(i)].next) {
+    stack.push_back(symbol(i).text);
     while (!stack.empty()) {
       const std::string_view text = stack.back();
       stack.pop_back();

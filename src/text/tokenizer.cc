@@ -1,5 +1,7 @@
 #include "text/tokenizer.h"
 
+#include <algorithm>
+
 #include "text/unicode.h"
 #include "text/vocabulary_tokenizer.h"
 
@@ -8,6 +10,7 @@ namespace {
 
 // Far beyond any tokeniser in use (262,144); bounds what a hostile file can make us allocate.
 constexpr size_t kMaxVocabulary = size_t{1} << 22;
+constexpr char32_t kSpaceSymbol = 0x2581;
 
 Status CheckId(const char* what, int64_t id, size_t tokens) {
   if (id < static_cast<int64_t>(tokens)) return {};
@@ -81,12 +84,47 @@ void VocabularyTokenizer::Prepare() {
   for (size_t i = 0; i < n; ++i) bytes_[i] = BytesOf(static_cast<TokenId>(i));
 }
 
+void VocabularyTokenizer::FindBounds() {
+  // U+1FBE U+0308 U+0301, 7 bytes, compose to the 2 of U+0390: no sequence shrinks more.
+  constexpr size_t kNfcShrinksTo = 4;
+  const auto drops = [](SplitBehavior b) { return b == SplitBehavior::kRemoved || b == SplitBehavior::kOnlyMatches; };
+  const std::vector<SplitBehavior>& splits = spec_.split_behaviors;
+  const size_t unknown = LongestUnknown();
+  if (unknown == 0 || std::any_of(splits.begin(), splits.end(), drops)) return;
+  bounds_.longest_token = unknown;
+  for (const std::string& bytes : bytes_) bounds_.longest_token = std::max(bounds_.longest_token, bytes.size());
+  bounds_.white_space_counts = !spec_.remove_extra_whitespaces;
+  for (const TokenizerSpec::Added& token : spec_.added) {
+    bounds_.longest_token = std::max(bounds_.longest_token, token.content.size() + 1);  // and a dummy prefix
+    if (token.lstrip || token.rstrip) bounds_.white_space_counts = false;
+  }
+  bounds_.shrinks_to = spec_.nfc_normalize ? kNfcShrinksTo : 1;
+}
+
+int64_t VocabularyTokenizer::LeastTokens(std::string_view text) const {
+  if (bounds_.longest_token == 0) return 0;
+  size_t bytes = 0;
+  while (!text.empty()) {
+    const Utf8Step step = DecodeUtf8(text);
+    // SentencePiece's pieces spell a space as U+2581 and stand for either.
+    if (step.code_point == kSpaceSymbol) {
+      bytes += bounds_.white_space_counts;
+    } else if (bounds_.white_space_counts || !IsWhiteSpace(step.code_point)) {
+      bytes += step.size;
+    }
+    text.remove_prefix(step.size);
+  }
+  const size_t per_token = bounds_.longest_token * bounds_.shrinks_to;
+  return static_cast<int64_t>((bytes + per_token - 1) / per_token);
+}
+
 TokenId VocabularyTokenizer::FindToken(std::string_view text) const {
   const auto found = id_of_text_.find(text);
   return found == id_of_text_.end() ? -1 : found->second;
 }
 
-std::vector<TokenId> VocabularyTokenizer::Encode(std::string_view text, bool add_special, bool parse_special) const {
+std::vector<TokenId> VocabularyTokenizer::Encode(std::string_view text, bool add_special, bool parse_special,
+                                                 StopToken stop) const {
   std::string replaced;
   if (!IsValidUtf8(text)) {
     replaced = ReplaceInvalidUtf8(text);
@@ -104,7 +142,7 @@ std::vector<TokenId> VocabularyTokenizer::Encode(std::string_view text, bool add
     }
     std::string_view stretch = raw.text;
     if (Normalizes()) {
-      cache.clear();  // its keys point into the buffer that changes now
+      cache = PieceCache();  // its keys point into the buffer that changes now; clear() costs as much as it ever held
       normalized = Normalize(raw.text, raw.offset == 0);
       stretch = normalized;
     }
@@ -112,8 +150,9 @@ std::vector<TokenId> VocabularyTokenizer::Encode(std::string_view text, bool add
       if (part.id >= 0) {
         ids.push_back(part.id);
       } else {
-        EncodeText(part.text, raw.offset + part.offset == 0, &cache, &ids);
+        EncodeText(part.text, raw.offset + part.offset == 0, stop, &cache, &ids);
       }
+      if (stop.stopped()) return {};
     }
   }
   if (add_special && spec_.add_eos) ids.push_back(spec_.eos_id);

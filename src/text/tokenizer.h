@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tactus/request.h"
+#include "tactus/stop_token.h"
 
 namespace tactus {
 
@@ -51,8 +52,12 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
   // add_special: BOS/EOS as the model's own post-processor does. parse_special: special tokens written in `text` become
   // their ids (the chat template's output); false for text that users typed into a plain completion is not what the
-  // reference does, so callers pass true there too. Invalid UTF-8 is replaced by U+FFFD first.
-  virtual std::vector<TokenId> Encode(std::string_view text, bool add_special, bool parse_special) const = 0;
+  // reference does, so callers pass true there too. Invalid UTF-8 is replaced by U+FFFD first. Empty once `stop` is set:
+  // it ends within milliseconds then, however long the text.
+  virtual std::vector<TokenId> Encode(std::string_view text, bool add_special, bool parse_special, StopToken stop = {}) const = 0;
+  // Encode gives at least as many tokens, special ones not counted: one pass over the text says what can never fit. 0 where
+  // tokens may swallow any amount of text.
+  virtual int64_t LeastTokens(std::string_view text) const = 0;
   // Bytes that are no UTF-8 become U+FFFD, one for each maximal ill-formed part, whether streamed or not. (Where the bytes
   // of SentencePiece byte tokens are no UTF-8, sentencepiece and tokenizers give other numbers of U+FFFD, each its own.)
   virtual std::string Decode(std::span<const TokenId> ids, bool skip_special) const = 0;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include <nlohmann/json.hpp>
 
 #include "api/json.h"
@@ -289,6 +291,40 @@ TEST(JsonTest, StringsAreEscapedAndRepaired) {
       EXPECT_EQ(parsed.get<std::string>(), ReplaceInvalidUtf8(bytes));
     }
   }
+}
+
+TEST(Json, AnObjectsKeysAreLimited) {
+  const auto object = [](int keys) {
+    std::string text = "{";
+    for (int k = 0; k < keys; ++k) text += fmt::format("{}\"k{}\":1", k > 0 ? "," : "", k);
+    return text + "}";
+  };
+  EXPECT_TRUE(ParseJson(object(16384)).ok());
+  const auto refused = ParseJson("[" + object(16385) + "]");
+  EXPECT_EQ(refused.status().message(), "invalid JSON: an object of at least 16385 keys; the limit is 16384");
+  EXPECT_TRUE(ParseJson(object(20), {.max_keys = 20}).ok());
+  EXPECT_FALSE(ParseJson(object(21), {.max_keys = 20}).ok());
+}
+
+TEST(Json, ReadingEndsSoonAfterItIsStopped) {
+  const std::atomic<bool> flag{true};
+  std::string text = "[0";
+  for (int k = 0; k < 5000; ++k) text += ",1";
+  text += ", this is not JSON";   // never reached
+  JsonLimits limits;
+  limits.stop = StopToken(&flag);
+  EXPECT_EQ(ParseJson(text, limits).status().code(), StatusCode::kCancelled);
+}
+
+TEST(LeastTokens, RefuseWithTheNumbersOfTheContext) {
+  RequestLimits limits;
+  limits.max_model_len = 100;
+  ParsedRequest parsed;
+  EXPECT_TRUE(CheckLeastTokens(parsed, 99, limits).ok());
+  EXPECT_EQ(CheckLeastTokens(parsed, 100, limits).message(),
+            "prompt of at least 100 tokens + max_tokens of 1 exceed the context of 100 tokens; shorten the prompt");
+  parsed.max_tokens = 50;
+  EXPECT_TRUE(CheckLeastTokens(parsed, 99, limits).ok()) << "the exact number decides, and names what max_tokens may be";
 }
 
 }  // namespace

@@ -207,6 +207,56 @@ TEST(AvailableMemory, CgroupV1) {
   EXPECT_EQ(AvailableMemoryBytes(root.path()), kGiB);
 }
 
+TEST(AvailableMemory, LimitsOfTheProcessCountWhatIsMapped) {
+  test::TempFolder root;
+  root.Write("proc/meminfo", "MemAvailable:   8388608 kB\n");
+  root.Write("proc/self/status", "VmPeak:\t 9999999 kB\nVmSize:\t  524288 kB\nVmData:\t  262144 kB\n");
+  const std::string unlimited = "unlimited            unlimited            bytes     \n";
+  root.Write("proc/self/limits", "Max data size             " + unlimited + "Max address space         " + unlimited);
+  EXPECT_EQ(AvailableMemoryBytes(root.path()), 8 * kGiB);
+  root.Write("proc/self/limits", "Max data size             " + unlimited + "Max address space         2147483648           unlimited            bytes     \n");
+  EXPECT_EQ(AvailableMemoryBytes(root.path()), 2 * kGiB - 512 * kMiB);
+  root.Write("proc/self/limits", "Max data size             1073741824           unlimited            bytes     \nMax address space         2147483648           unlimited            bytes     \n");
+  EXPECT_EQ(AvailableMemoryBytes(root.path()), kGiB - 256 * kMiB);
+  root.Write("proc/self/limits", "Max address space         1048576           unlimited            bytes     \n");
+  EXPECT_EQ(AvailableMemoryBytes(root.path()), 0) << "more is mapped than the limit allows";
+}
+
+TEST(MemoryPlan, TheFrontEndHasItsShare) {
+  MemoryPlanInput in = Input();
+  const auto without = PlanMemory(TinyLlama(), in);
+  ASSERT_TRUE(without.ok());
+  in.front_end_bytes = 704 * kMiB;
+  const auto with = PlanMemory(TinyLlama(), in);
+  ASSERT_TRUE(with.ok()) << with.status().ToString();
+  EXPECT_EQ(with->front_end_bytes, 704 * kMiB);
+  EXPECT_NE(with->ToString().find("front end       704.0 MiB"), std::string::npos) << with->ToString();
+  EXPECT_EQ(with->total_bytes, with->weight_bytes + with->activation_bytes + with->kv_bytes + with->front_end_bytes);
+}
+
+TEST(MemoryPlan, TheFrontEndShrinksOnSmallMachines) {
+  MemoryPlanInput in = Input();
+  in.weight_bytes = 100 * kMiB;
+  in.front_end_bytes = 704 * kMiB;
+  in.max_step_tokens = 32;
+  in.max_num_seqs = 4;
+  int64_t activation_bytes = 0;
+  for (const int64_t mib : {400, 600, 1000}) {
+    in.available_bytes = mib * kMiB;
+    const auto plan = PlanMemory(TinyLlama(), in);
+    ASSERT_TRUE(plan.ok()) << mib << ": " << plan.status().ToString();
+    activation_bytes = plan->activation_bytes;
+    const int64_t left = in.available_bytes - plan->weight_bytes - plan->activation_bytes;
+    EXPECT_EQ(plan->front_end_bytes, std::max(48 * kMiB, left / 4)) << mib;
+    EXPECT_LE(plan->kv_bytes, (left - plan->front_end_bytes) / 2) << mib;
+  }
+  in.available_bytes = in.weight_bytes + activation_bytes + 40 * kMiB;
+  EXPECT_REFUSED(PlanMemory(TinyLlama(), in).status(), kBad, "requests alone need 48.0 MiB", "56.0 MiB more memory");
+  in.available_bytes = kGiB;
+  in.kv_memory_bytes = 890 * kMiB;
+  EXPECT_REFUSED(PlanMemory(TinyLlama(), in).status(), kBad, "--kv-cache-memory", "at most");
+}
+
 TEST(AvailableMemory, NothingToReadIsNoLimit) {
   test::TempFolder root;
   EXPECT_EQ(AvailableMemoryBytes(root.path()), -1);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -60,6 +61,12 @@ class FakeEngine final : public Engine {
   void HearNoCancel(bool deaf) {
     Set([=, this] { deaf_ = deaf; });
   }
+  // Called by everything that works on text (templates, tokens); may block, look at `stop`, throw.
+  void OnText(std::function<void(StopToken stop)> hook) {
+    Set([&] { on_text_ = std::move(hook); });
+  }
+  // LeastTokens gives a token for so many bytes; 0: it knows nothing.
+  void SetLongestToken(size_t bytes) { longest_token_ = bytes; }
   void SetHealthy(bool healthy) {
     Set([=, this] { healthy_ = healthy; });
   }
@@ -103,12 +110,17 @@ class FakeEngine final : public Engine {
   // --- Engine ---
   const ModelInfo& model() const override { return model_; }
   ModelInfo& mutable_model() { return model_; }
-  std::vector<TokenId> Tokenize(std::string_view text, bool add_special) const override {
+  std::vector<TokenId> Tokenize(std::string_view text, bool add_special, StopToken stop) const override {
+    CallHook(stop);
+    if (stop.stopped()) return {};
     std::vector<TokenId> ids;
     if (on_tokenize) on_tokenize();
     if (add_special) ids.push_back(256);
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
     return ids;
+  }
+  int64_t LeastTokens(std::string_view text) const override {
+    return longest_token_ == 0 ? 0 : static_cast<int64_t>(text.size() / longest_token_);
   }
   std::string Detokenize(const std::vector<TokenId>& tokens) const override {
     std::string text;
@@ -117,6 +129,7 @@ class FakeEngine final : public Engine {
     return text;
   }
   std::string TokenString(TokenId token) const override {
+    CallHook({});
     return token < 128   ? std::string(1, static_cast<char>(token))
            : token < 256 ? "\xEF\xBF\xBD"
                          : "<" + std::to_string(token) + ">";
@@ -124,14 +137,18 @@ class FakeEngine final : public Engine {
   std::string TokenBytes(TokenId token) const override {
     return token < 256 ? std::string(1, static_cast<char>(token)) : "<" + std::to_string(token) + ">";
   }
-  Result<std::string> ApplyChatTemplate(const std::string& variables_json) const override {
+  Result<std::string> ApplyChatTemplate(const std::string& variables_json, StopToken stop) const override {
+    CallHook(stop);
+    if (stop.stopped()) return Status(StatusCode::kCancelled, "stopped");
     std::lock_guard lock(mutex_);
     last_variables_ = variables_json;
     if (variables_json.find("raise") != std::string::npos)
       return InvalidArgument("the chat template says: no", "messages");
     return std::string("chat:");
   }
-  std::vector<TokenId> TokenizeChat(std::string_view rendered) const override { return Tokenize(rendered, false); }
+  std::vector<TokenId> TokenizeChat(std::string_view rendered, StopToken stop) const override {
+    return Tokenize(rendered, false, stop);
+  }
 
   Result<RequestHandle> Submit(Request request, std::shared_ptr<ResponseSink> sink) override {
     const Result<RequestHandle> handle = Take(std::move(request), std::move(sink));
@@ -186,6 +203,14 @@ class FakeEngine final : public Engine {
     int64_t total = 0;
     size_t choices_done = 0;
   };
+  void CallHook(StopToken stop) const {
+    std::function<void(StopToken)> hook;
+    {
+      std::lock_guard lock(mutex_);
+      hook = on_text_;
+    }
+    if (hook) hook(stop);
+  }
   template <class F>
   std::invoke_result_t<F> Get(F f) const {
     std::lock_guard lock(mutex_);
@@ -292,6 +317,8 @@ class FakeEngine final : public Engine {
   std::set<RequestHandle> cancelled_;
   std::vector<Request> submitted_;
   mutable std::string last_variables_;
+  std::function<void(StopToken)> on_text_;
+  size_t longest_token_ = 0;
   size_t most_live_ = 0;
   RequestHandle next_ = 1;
   std::thread thread_;

@@ -35,7 +35,8 @@ class GenerationTest : public testing::Test {
   std::shared_ptr<FakeExchange> Start(const json& body, http::Headers headers = {}) {
     auto exchange = std::make_shared<FakeExchange>(body.dump(), std::move(headers));
     generation_ = Make(exchange, body.contains("messages"));
-    generation_->Start();
+    generation_->Watch();
+  generation_->Run();
     return exchange;
   }
   static json Body(json extra = json::object()) {
@@ -196,7 +197,8 @@ TEST_F(GenerationTest, AClientThatLeftBeforeTheStartCostsNothing) {
   generation_ = Make(exchange);
   EXPECT_EQ(counts_.open("c"), 1);
   exchange->Leave();
-  generation_->Start();
+  generation_->Watch();
+  generation_->Run();
   EXPECT_EQ(counts_.open("c"), 0);
   EXPECT_TRUE(engine_.submitted().empty());
   EXPECT_EQ(exchange->answers(), 0);
@@ -225,7 +227,8 @@ TEST_F(GenerationTest, AClientThatLeavesDuringSubmitIsCancelled) {
   auto exchange = std::make_shared<FakeExchange>(Body({{"prompt", {"a", "b"}}}).dump());
   engine_.on_submit = [&] { exchange->Leave(); };
   generation_ = Make(exchange);
-  generation_->Start();
+  generation_->Watch();
+  generation_->Run();
   EXPECT_EQ(engine_.cancelled(), 1u) << "its handle was not known when it left";
   EXPECT_EQ(engine_.submitted().size(), 1u) << "the second prompt was submitted for nobody";
   engine_.AwaitLive(0);
@@ -236,7 +239,8 @@ TEST_F(GenerationTest, AClientThatLeavesWhileTokenisingIsNeverSubmitted) {
   auto exchange = std::make_shared<FakeExchange>(Body().dump());
   engine_.on_tokenize = [&] { exchange->Leave(); };
   generation_ = Make(exchange);
-  generation_->Start();
+  generation_->Watch();
+  generation_->Run();
   EXPECT_TRUE(engine_.submitted().empty());
   EXPECT_EQ(counts_.open("c"), 0);
 }

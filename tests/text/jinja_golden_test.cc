@@ -75,6 +75,7 @@ TEST_F(JinjaGolden, TemplatesGiveTheTextOrTheErrorOfJinja2) {
 
 TEST_F(JinjaGolden, AChatTemplateOnEveryConversation) {
   const std::string source = golden_->at("chat").get<std::string>();
+  ASSERT_GT(golden_->at("conversations").size(), 3u) << "nothing to compare: golden.json has no conversations";
   for (const Json& expected : golden_->at("conversations")) {
     SCOPED_TRACE(expected.at("variables").dump());
     Check(expected, source, expected.at("variables"));

@@ -1,6 +1,7 @@
 // Hostile templates and conversations end with an error, in bounded time and memory, and never with a crash.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -119,6 +120,63 @@ TEST(JinjaLimits, ALimitSaysWhichAndHowMuch) {
   ASSERT_FALSE(text.ok());
   EXPECT_EQ(text.status().message(), "chat template line 2: the template takes more than 1000 steps");
   EXPECT_EQ(text.status().code(), StatusCode::kTooLarge);
+}
+
+// Native work is charged by the bytes it may touch: the same template over 16 times the text meets a limit of steps that the
+// small one keeps with room.
+TEST(JinjaLimits, SearchesInLongTextsAreCharged) {
+  const char* templates[] = {"{{ n in t }}", "{{ t.find(n) }}", "{{ t.rfind(n) }}", "{{ t.count(n) }}", "{{ t.split(n) | length }}",
+                             "{{ t.rsplit(n) | length }}", "{{ t.replace(n, 'x') | length }}", "{{ t | replace(n, 'x') | length }}",
+                             "{{ t.partition(n) | length }}", "{{ t.strip(n) | length }}", "{{ l | unique | list | length }}",
+                             "{{ a == b }}", "{{ l | sort | length }}", "{{ l.count(l[0]) }}"};
+  for (const char* source : templates) {
+    const auto compiled = Template::Compile(source);
+    ASSERT_TRUE(compiled.ok()) << source;
+    // A part that nearly matches at every position: as long as a quarter of the text.
+    const auto steps_suffice = [&](size_t bytes, int64_t steps) {
+      const std::string text(bytes, 'a');
+      const std::string part = std::string(bytes / 4, 'a') + "b";
+      Json list = Json::array();
+      for (int k = 0; k < 32; ++k) list.push_back(std::string(bytes / 32, 'a') + std::to_string(k + 10));
+      list.push_back(part);
+      RenderOptions options;
+      options.limits.steps = steps;
+      return compiled.value()->Render({{"t", text}, {"n", part}, {"l", list}, {"a", text}, {"b", text}}, options).ok();
+    };
+    EXPECT_TRUE(steps_suffice(1 << 10, 50'000'000)) << source;
+    EXPECT_FALSE(steps_suffice(1 << 16, 2'200)) << source << ": 64 KiB in less than a step for 30 bytes";
+  }
+}
+
+TEST(JinjaLimits, ValuesThatShareTheirPartsAreComparedWithinTheSteps) {
+  // Two trees of 2^60 leaves, of 60 lists each.
+  const std::string source =
+      "{% set ns = namespace(a=[1], b=[1]) %}{% for k in range(60) %}{% set ns.a = [ns.a, ns.a] %}{% set ns.b = [ns.b, ns.b] %}"
+      "{% endfor %}{{ ns.a == ns.b }}";
+  EXPECT_EQ(Fails(source).code(), StatusCode::kTooLarge);
+}
+
+TEST(JinjaLimits, ARenderEndsSoonAfterItIsStopped) {
+  const std::atomic<bool> flag{true};
+  RenderOptions options;
+  options.stop = StopToken(&flag);
+  const auto loop = Template::Compile("{% for x in range(100000) %}{% for y in range(100) %}{{ x }}{% endfor %}{% endfor %}");
+  const auto text = loop.value()->Render(Json::object(), options);
+  ASSERT_FALSE(text.ok());
+  EXPECT_EQ(text.status().code(), StatusCode::kCancelled);
+}
+
+TEST(JinjaLimits, ManyKeywordsCostWhatTheyAreMany) {
+  // ** of a client's object: its keys are not compared with each other.
+  Json many = Json::object();
+  auto& keys = many.get_ref<Json::object_t&>();
+  for (int k = 0; k < 16384; ++k) keys.emplace_back("k" + std::to_string(k), k);
+  RenderOptions options;
+  options.limits.steps = 2'000'000;   // of 16,384 squared halves: 134 million
+  const auto call = Template::Compile("{% macro f(a=1) %}{{ kwargs | length }}{% endmacro %}{{ f(**d) }}");
+  const auto text = call.value()->Render({{"d", many}}, options);
+  ASSERT_TRUE(text.ok()) << text.status().ToString();
+  EXPECT_EQ(*text, "16384");
 }
 
 }  // namespace

@@ -24,16 +24,16 @@ int64_t Modulo(const Value& v, int64_t by) {
 }
 
 template <int kOrder, bool kOrEqual>
-bool Ordered(Run&, const Value& v, const Arguments& args) {
+bool Ordered(Run& run, const Value& v, const Arguments& args) {
   const BoundArguments bound("comparison", args, {"other"}, 1);
-  const int order = Compare(v, bound[0], kOrder < 0 ? (kOrEqual ? "<=" : "<") : (kOrEqual ? ">=" : ">"));
+  const int order = Compare(run.meter(), v, bound[0], kOrder < 0 ? (kOrEqual ? "<=" : "<") : (kOrEqual ? ">=" : ">"));
   return order == kOrder || (kOrEqual && order == 0);
 }
 
 template <bool kEqual>
-bool EqualTest(Run&, const Value& v, const Arguments& args) {
+bool EqualTest(Run& run, const Value& v, const Arguments& args) {
   const BoundArguments bound("comparison", args, {"other"}, 1);
-  return Equal(v, bound[0]) == kEqual;
+  return Equal(run.meter(), v, bound[0]) == kEqual;
 }
 
 bool CaseTest(Run& run, const Value& v, const char* method) {
@@ -172,7 +172,7 @@ std::vector<DictItem> DictItems(Run& run, const char* callee, const Arguments& a
           Throw("dictionary update sequence element #" + std::to_string(items.size()) + " has length " +
                 std::to_string(parts.size()) + "; 2 is required");
         }
-        if (!Hashable(parts[0])) Throw("unhashable type: '" + TypeName(parts[0]) + "'");
+        if (!Hashable(run.meter(), parts[0])) Throw("unhashable type: '" + TypeName(parts[0]) + "'");
         items.push_back({parts[0], parts[1]});
       }
     }

@@ -290,7 +290,7 @@ Value Interpreter::EvalDict(const Expr& e, Scope* scope) {
   for (size_t k = 0; k + 1 < e.list.size(); k += 2) {
     const Value key = Eval(*e.list[k], scope);
     const Value value = Eval(*e.list[k + 1], scope);
-    if (!Hashable(key)) Throw("unhashable type: '" + TypeName(key) + "'");
+    if (!Hashable(meter_, key)) Throw("unhashable type: '" + TypeName(key) + "'");
     items.push_back({key, value});
   }
   return heap_.NewDict(std::move(items));
@@ -314,14 +314,13 @@ Value Interpreter::EvalCompare(const Expr& e, Scope* scope) {
   bool result = true;
   for (const auto& [op, right_expr] : e.compares) {
     const Value right = Eval(*right_expr, scope);
-    ChargeText(left.is_string() && right.is_string() ? std::min(left.s->size, right.s->size) : 0);
     switch (op) {
-      case Operator::kEq: result = Equal(left, right); break;
-      case Operator::kNe: result = !Equal(left, right); break;
+      case Operator::kEq: result = Equal(meter_, left, right); break;
+      case Operator::kNe: result = !Equal(meter_, left, right); break;
       case Operator::kIn: result = Contains(*this, right, left); break;
       case Operator::kNotIn: result = !Contains(*this, right, left); break;
       default: {
-        const int order = Compare(left, right, Spelling(op));  // 2: unordered
+        const int order = Compare(meter_, left, right, Spelling(op));  // 2: unordered
         result = op == Operator::kLt   ? order == -1
                  : op == Operator::kLe ? order == -1 || order == 0
                  : op == Operator::kGt ? order == 1
@@ -418,10 +417,13 @@ void Interpreter::EvalArgs(const CallArgs& args, Scope* scope, EvaluatedArgs* ou
   if (args.double_star == nullptr) return;
   const Value more = Eval(*args.double_star, scope);
   if (!more.is_dict()) Throw("argument after ** must be a mapping, not " + TypeName(more));
+  const std::span<const std::pair<const Str*, const Expr*>> named = args.keywords;  // a dict's own keys differ from each other
   for (size_t k = 0; k < more.dict->size; ++k) {
+    Charge(named.size() + 1);
     const DictItem& item = more.dict->items[k];
     if (!item.key.is_string()) Throw("keywords must be strings");
-    for (const auto& [name, value] : out->keywords) {
+    for (const auto& [spelling, e] : named) {
+      const std::string_view name = spelling->view();
       if (name == item.key.str()) Throw("got multiple values for keyword argument '" + std::string(name) + "'");
     }
     out->keywords.emplace_back(item.key.str(), item.value);

@@ -67,7 +67,7 @@ void StableSort(Run& run, std::vector<std::pair<Value, Value>>* keyed, bool reve
   run.Charge(keyed->size() * log);
   // Python sorts with < alone; reverse keeps equal items in their order.
   std::stable_sort(keyed->begin(), keyed->end(), [&](const auto& a, const auto& b) {
-    return reverse ? Compare(b.first, a.first, "<") == -1 : Compare(a.first, b.first, "<") == -1;
+    return reverse ? Compare(run.meter(), b.first, a.first, "<") == -1 : Compare(run.meter(), a.first, b.first, "<") == -1;
   });
 }
 
@@ -187,9 +187,8 @@ Value Unique(Run& run, const Value& input, const Arguments& args) {
     for (const Value& item : run.Iterate(input)) {
       const Value raw = Walk(run, item, path);
       const Value key = bound.Flag(0, false) ? raw : IgnoreCase(run, raw);
-      if (!Hashable(key)) Throw("unhashable type: '" + TypeName(key) + "'");
-      run.Charge(seen.size());
-      if (std::any_of(seen.begin(), seen.end(), [&](const Value& other) { return Equal(other, key); })) continue;
+      if (!Hashable(run.meter(), key)) Throw("unhashable type: '" + TypeName(key) + "'");
+      if (std::any_of(seen.begin(), seen.end(), [&](const Value& other) { return Equal(run.meter(), other, key); })) continue;
       seen.push_back(key);
       items->push_back(item);
     }
@@ -205,7 +204,7 @@ Value Extreme(Run& run, const Value& input, const Arguments& args, bool largest)
   for (size_t k = 0; k < items.size(); ++k) {
     Value key = Walk(run, items[k], path);
     if (!bound.Flag(0, false)) key = IgnoreCase(run, key);
-    const bool better = k > 0 && (largest ? Compare(key, best_key, ">") == 1 : Compare(key, best_key, "<") == -1);
+    const bool better = k > 0 && (largest ? Compare(run.meter(), key, best_key, ">") == 1 : Compare(run.meter(), key, best_key, "<") == -1);
     if (k == 0 || better) {
       best = items[k];
       best_key = key;
@@ -237,7 +236,7 @@ Value Reverse(Run& run, const Value& input, const Arguments& args) {
 Value Attr(Run& run, const Value& input, const Arguments& args) {
   const BoundArguments bound("do_attr", args, {"name"}, 1);
   if (!bound[0].is_string()) Throw("attribute name must be string, not '" + TypeName(bound[0]) + "'");
-  if (input.is_dict() && FindItem(*input.dict, bound[0]) != nullptr) {
+  if (input.is_dict() && FindItem(run.meter(), *input.dict, bound[0]) != nullptr) {
     // Like `.name`, but never the item: hide it by asking an empty dict.
     return GetAttribute(run, run.heap().NewDict({}), bound[0]);
   }
@@ -347,7 +346,7 @@ Value GroupBy(Run& run, const Value& input, const Arguments& args) {
   for (size_t k = 0; k < keyed.size();) {
     std::vector<Value> members;
     const size_t first = k;
-    for (; k < keyed.size() && Equal(keyed[k].first, keyed[first].first); ++k) members.push_back(keyed[k].second);
+    for (; k < keyed.size() && Equal(run.meter(), keyed[k].first, keyed[first].first); ++k) members.push_back(keyed[k].second);
     const Value pair[] = {case_sensitive ? keyed[first].first : Walk(run, members[0], path, otherwise), ListOf(run, members)};
     Value group = run.heap().NewSeq(SeqKind::kTuple, pair);
     group.seq->group = true;

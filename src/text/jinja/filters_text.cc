@@ -50,6 +50,7 @@ Value Trim(Run& run, const Value& input, const Arguments& args) {
   if (!bound.has(0) || bound[0].is_none()) return run.Substring(text, Strip(text.str(), nullptr, true, true));
   if (!bound[0].is_string()) Throw("strip arg must be None or str");
   const std::string_view chars = bound[0].str();
+  run.ChargeText(text.s->size * (chars.size() / 16));
   return run.Substring(text, Strip(text.str(), &chars, true, true));
 }
 

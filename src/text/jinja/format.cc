@@ -285,6 +285,7 @@ class BraceFormatter {
   }
 
   Value Resolve(std::string_view name) {
+    run_->Charge(args_->keywords.size() / 4);  // looked through for the name
     const size_t first_end = std::min(name.find('.'), name.find('['));
     const std::string_view first = name.substr(0, first_end);
     Value v;

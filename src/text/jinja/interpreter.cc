@@ -28,8 +28,8 @@ struct Interpreter::Capture {
   std::string* before_;
 };
 
-Interpreter::Interpreter(const Program& program, const Limits& limits, int64_t now_s)
-    : program_(program), limits_(limits), now_s_(now_s), heap_(limits.memory_bytes),
+Interpreter::Interpreter(const Program& program, const Limits& limits, int64_t now_s, StopToken stop)
+    : program_(program), limits_(limits), now_s_(now_s), meter_(limits.steps, stop), heap_(limits.memory_bytes, &meter_),
       globals_(program.names.size()), has_global_(program.names.size(), false) {
   for (const auto& [name, function] : GlobalFunctions()) {
     Value v;
@@ -51,10 +51,6 @@ std::string Interpreter::Run() {
   Capture capture(this);
   ExecBody(program_.body, NewScope(nullptr));
   return std::move(capture.text);
-}
-
-void Interpreter::TooManySteps() const {
-  ThrowLimit("the template takes more than " + std::to_string(limits_.steps) + " steps");
 }
 
 Scope* Interpreter::NewScope(Scope* parent) {
@@ -297,6 +293,7 @@ void Interpreter::Assign(const Target& target, const Value& value, Scope* scope)
       }
       const Value ns = Lookup(target.name, scope);
       if (ns.type != Type::kNamespace) Throw("cannot assign attribute on non-namespace object");
+      Charge(ns.ns->attributes->size() / 16);
       for (auto& [bound, slot] : *ns.ns->attributes) {
         if (bound->view() == name) {
           slot = value;
@@ -328,6 +325,7 @@ Value Interpreter::CallMacro(const Macro& macro, const Arguments& args) {
   const Signature& signature = s.signature;
   const std::string name = s.kind == StmtKind::kMacro ? "'" + std::string(s.text->view()) + "'" : "'caller'";
   Scope* scope = NewScope(macro.scope);
+  Charge(args.keywords.size() * (signature.names.size() + 1) / 16);  // each name is looked for among them
   std::vector<std::pair<std::string_view, Value>> rest(args.keywords.begin(), args.keywords.end());
   const auto take = [&](std::string_view keyword, Value* out) {
     const auto it = std::find_if(rest.begin(), rest.end(), [&](const auto& entry) { return entry.first == keyword; });

@@ -49,7 +49,7 @@ struct LoopState {
 
 class Interpreter {
  public:
-  Interpreter(const Program& program, const Limits& limits, int64_t now_s);
+  Interpreter(const Program& program, const Limits& limits, int64_t now_s, StopToken stop);
 
   // Binds a variable of the render call; shadows a global function of that name.
   void SetVariable(std::string_view name, Value value);
@@ -59,11 +59,9 @@ class Interpreter {
   Heap& heap() { return heap_; }
   const Limits& limits() const { return limits_; }
   int64_t now_s() const { return now_s_; }
-  void Charge(size_t units) {
-    steps_ += static_cast<int64_t>(units);
-    if (steps_ > limits_.steps) TooManySteps();
-  }
-  void ChargeText(size_t bytes) { Charge(bytes / 64 + 1); }
+  Meter& meter() { return meter_; }
+  void Charge(size_t units) { meter_.Charge(units); }
+  void ChargeText(size_t bytes) { meter_.ChargeText(bytes); }
   Value Text(std::string_view text, bool markup = false) {   // a new string, charged
     ChargeText(text.size());
     return heap_.NewString(text, markup);
@@ -88,7 +86,6 @@ class Interpreter {
   struct Depth;
   struct Capture;
 
-  [[noreturn]] void TooManySteps() const;
   Scope* NewScope(Scope* parent);
   void FreeScope(Scope* scope);
   Value Lookup(NameId name, Scope* scope);
@@ -126,8 +123,8 @@ class Interpreter {
   const Program& program_;
   const Limits limits_;
   const int64_t now_s_;
+  Meter meter_;
   Heap heap_;
-  int64_t steps_ = 0;
   int depth_ = 0;
   std::string* out_ = nullptr;
   std::vector<Value> globals_;          // by NameId: variables and functions

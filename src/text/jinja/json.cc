@@ -116,7 +116,7 @@ class Writer {
     std::vector<DictItem> items(dict.items, dict.items + dict.size);
     if (sort_) {
       std::stable_sort(items.begin(), items.end(),
-                       [](const DictItem& a, const DictItem& b) { return Compare(a.key, b.key, "<") == -1; });
+                       [&](const DictItem& a, const DictItem& b) { return Compare(run_->meter(), a.key, b.key, "<") == -1; });
     }
     out_.push_back('{');
     for (size_t k = 0; k < items.size(); ++k) {

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "text/jinja/interpreter.h"
+#include "text/jinja/search.h"
 #include "text/jinja/string_methods.h"
 #include "text/jinja/unicode.h"
 
@@ -117,6 +118,7 @@ Value PythonAttribute(Interpreter& run, const Value& object, const Value& name, 
       break;
     }
     case Type::kNamespace:
+      run.Charge(object.ns->attributes->size() / 16);
       for (const auto& [attribute, value] : *object.ns->attributes) {
         if (attribute->view() == n) return value;
       }
@@ -146,9 +148,8 @@ Value PythonAttribute(Interpreter& run, const Value& object, const Value& name, 
 Value PythonItem(Interpreter& run, const Value& object, const Value& key, bool* found) {
   *found = true;
   if (object.is_dict()) {
-    if (Hashable(key)) {
-      if (!key.is_string()) run.Charge(object.dict->size);
-      if (const Value* value = FindItem(*object.dict, key)) return *value;
+    if (Hashable(run.meter(), key)) {
+      if (const Value* value = FindItem(run.meter(), *object.dict, key)) return *value;
     }
   } else if (key.is_integral() && (object.is_string() || (object.is_seq() && object.seq->kind <= SeqKind::kRange))) {
     const int64_t size = static_cast<int64_t>(object.is_string() ? run.Length(object) : object.seq->size);
@@ -251,26 +252,24 @@ Value GetSlice(Interpreter& run, const Value& object, const Value& start, const 
 bool Contains(Interpreter& run, const Value& container, const Value& item) {
   if (container.is_string()) {
     if (!item.is_string()) Throw("'in <string>' requires string as left operand, not " + TypeName(item));
-    run.ChargeText(container.s->size);
-    return container.str().find(item.str()) != std::string_view::npos;
+    return FindText(run.meter(), container.str(), item.str()) != std::string_view::npos;
   }
   if (container.is_dict()) {
-    if (!Hashable(item)) Throw("unhashable type: '" + TypeName(item) + "'");
-    if (!item.is_string()) run.Charge(container.dict->size);
-    return FindItem(*container.dict, item) != nullptr;
+    if (!Hashable(run.meter(), item)) Throw("unhashable type: '" + TypeName(item) + "'");
+    return FindItem(run.meter(), *container.dict, item) != nullptr;
   }
   if (!run.IsIterable(container)) Throw("argument of type '" + TypeName(container) + "' is not iterable");
   if (container.is_seq() && container.seq->kind == SeqKind::kIterator) {  // stops behind the first match
     Seq& seq = *container.seq;
     while (seq.position < seq.size) {
       run.Charge(1);
-      if (Equal(seq.items[seq.position++], item)) return true;
+      if (Equal(run.meter(), seq.items[seq.position++], item)) return true;
     }
     if (seq.error != nullptr) Throw(*seq.error);
     return false;
   }
   const std::span<const Value> items = run.Iterate(container);
-  return std::any_of(items.begin(), items.end(), [&](const Value& other) { return Equal(other, item); });
+  return std::any_of(items.begin(), items.end(), [&](const Value& other) { return Equal(run.meter(), other, item); });
 }
 
 namespace {
@@ -279,8 +278,8 @@ Value DictMethod(Interpreter& run, const Value& self, std::string_view name, con
   if (name == "get") {
     if (!args.keywords.empty()) Throw("dict.get() takes no keyword arguments");
     const BoundArguments bound("get", args, {"key", "default"}, 1);
-    if (!Hashable(bound[0])) Throw("unhashable type: '" + TypeName(bound[0]) + "'");
-    if (const Value* value = FindItem(dict, bound[0])) return *value;
+    if (!Hashable(run.meter(), bound[0])) Throw("unhashable type: '" + TypeName(bound[0]) + "'");
+    if (const Value* value = FindItem(run.meter(), dict, bound[0])) return *value;
     return bound.has(1) ? bound[1] : Value::None();
   }
   const BoundArguments none(name, args, {});
@@ -306,12 +305,12 @@ Value SequenceMethod(Interpreter& run, const Value& self, std::string_view name,
   const BoundArguments bound(name, args, {"value", "start", "stop"}, 1);
   run.Charge(items.size());
   if (name == "count") {
-    return Value::Int(std::count_if(items.begin(), items.end(), [&](const Value& v) { return Equal(v, bound[0]); }));
+    return Value::Int(std::count_if(items.begin(), items.end(), [&](const Value& v) { return Equal(run.meter(), v, bound[0]); }));
   }
   const int64_t size = static_cast<int64_t>(items.size());
   const auto place = [&](int64_t k) { return std::clamp<int64_t>(k < 0 ? k + size : k, 0, size); };
   for (int64_t k = place(bound.Int(1, 0)); k < place(bound.Int(2, size)); ++k) {
-    if (Equal(items[static_cast<size_t>(k)], bound[0])) return Value::Int(k);
+    if (Equal(run.meter(), items[static_cast<size_t>(k)], bound[0])) return Value::Int(k);
   }
   Throw(Repr(bound[0]) + " is not in " + TypeName(self));
 }
@@ -323,7 +322,7 @@ Value LoopMethod(Interpreter& run, LoopState* loop, std::string_view name, const
     return args.positional[loop->index0 % args.positional.size()];
   }
   const Value now = run.heap().NewSeq(SeqKind::kTuple, args.positional);
-  if (loop->changed != nullptr && Equal(*loop->changed, now)) return Value::Bool(false);
+  if (loop->changed != nullptr && Equal(run.meter(), *loop->changed, now)) return Value::Bool(false);
   Value* kept = run.heap().New<Value>();
   *kept = now;
   loop->changed = kept;

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "text/jinja/interpreter.h"
+#include "text/jinja/search.h"
 #include "text/jinja/unicode.h"
 
 namespace tactus::jinja {
@@ -21,6 +22,7 @@ Value StripWith(Run& run, const Value& self, const Arguments& args, std::string_
   if (!bound.has(0) || bound[0].is_none()) return run.Substring(self, Strip(self.str(), nullptr, left, right));
   if (!bound[0].is_string()) Throw(std::string(name) + " arg must be None or str");
   const std::string_view chars = bound[0].str();
+  run.ChargeText(self.s->size * (chars.size() / 16));
   return run.Substring(self, Strip(self.str(), &chars, left, right));
 }
 
@@ -60,10 +62,10 @@ std::vector<std::string_view> RightSplitAtSpace(std::string_view text, int64_t m
   return parts;
 }
 
-std::vector<std::string_view> SplitAt(std::string_view text, std::string_view separator, int64_t most) {
+std::vector<std::string_view> SplitAt(Run& run, std::string_view text, std::string_view separator, int64_t most) {
   std::vector<std::string_view> parts;
   while (most < 0 || static_cast<int64_t>(parts.size()) < most) {
-    const size_t at = text.find(separator);
+    const size_t at = FindText(run.meter(), text, separator);
     if (at == std::string_view::npos) break;
     parts.push_back(text.substr(0, at));
     text.remove_prefix(at + separator.size());
@@ -72,10 +74,10 @@ std::vector<std::string_view> SplitAt(std::string_view text, std::string_view se
   return parts;
 }
 
-std::vector<std::string_view> RightSplitAt(std::string_view text, std::string_view separator, int64_t most) {
+std::vector<std::string_view> RightSplitAt(Run& run, std::string_view text, std::string_view separator, int64_t most) {
   std::vector<std::string_view> parts;
   while (most < 0 || static_cast<int64_t>(parts.size()) < most) {
-    const size_t at = text.rfind(separator);
+    const size_t at = RightFindText(run.meter(), text, separator);
     if (at == std::string_view::npos) break;
     parts.push_back(text.substr(at + separator.size()));
     text.remove_suffix(text.size() - at);
@@ -93,7 +95,8 @@ Value Split(Run& run, const Value& self, const Arguments& args, bool right) {
   }
   if (!bound[0].is_string()) Throw("must be str or None, not " + TypeName(bound[0]));
   if (bound[0].s->size == 0) Throw("empty separator");
-  return ListOf(run, self, right ? RightSplitAt(self.str(), bound[0].str(), most) : SplitAt(self.str(), bound[0].str(), most));
+  return ListOf(run, self, right ? RightSplitAt(run, self.str(), bound[0].str(), most)
+                                  : SplitAt(run, self.str(), bound[0].str(), most));
 }
 
 Value Partition(Run& run, const Value& self, const Arguments& args, bool right) {
@@ -102,7 +105,7 @@ Value Partition(Run& run, const Value& self, const Arguments& args, bool right) 
   const BoundArguments bound(name, args, {"sep"}, 1);
   const std::string_view text = self.str(), separator = bound.Text(0, "");
   if (separator.empty()) Throw("empty separator");
-  const size_t at = right ? text.rfind(separator) : text.find(separator);
+  const size_t at = right ? RightFindText(run.meter(), text, separator) : FindText(run.meter(), text, separator);
   const std::string_view nothing;
   Value parts[3];
   if (at == std::string_view::npos) {
@@ -149,7 +152,7 @@ Window MakeWindow(const Value& self, const BoundArguments& bound, std::string_vi
   return window;
 }
 
-Value Affix(const Value& self, const Arguments& args, bool end) {
+Value Affix(Run& run, const Value& self, const Arguments& args, bool end) {
   const std::string_view name = end ? "endswith" : "startswith";
   NoKeywords(name, args);
   const BoundArguments bound(name, args, {"affix", "start", "end"}, 1);
@@ -158,6 +161,7 @@ Value Affix(const Value& self, const Arguments& args, bool end) {
     if (!affix.is_string()) {
       Throw("tuple for " + std::string(name) + " must only contain str, not " + TypeName(affix));
     }
+    run.ChargeText(std::min(window.text.size(), affix.s->size));
     return window.valid && (end ? window.text.ends_with(affix.str()) : window.text.starts_with(affix.str()));
   };
   if (bound[0].is_seq() && bound[0].seq->kind == SeqKind::kTuple) {
@@ -170,12 +174,14 @@ Value Affix(const Value& self, const Arguments& args, bool end) {
   return Value::Bool(matches(bound[0]));
 }
 
-Value Find(const Value& self, const Arguments& args, std::string_view name, bool right, bool must) {
+Value Find(Run& run, const Value& self, const Arguments& args, std::string_view name, bool right, bool must) {
   NoKeywords(name, args);
   const BoundArguments bound(name, args, {"sub", "start", "end"}, 1);
   const std::string_view sub = bound.Text(0, "");
   const Window window = MakeWindow(self, bound, name);
-  const size_t at = !window.valid ? std::string_view::npos : right ? window.text.rfind(sub) : window.text.find(sub);
+  const size_t at = !window.valid ? std::string_view::npos
+                    : right       ? RightFindText(run.meter(), window.text, sub)
+                                  : FindText(run.meter(), window.text, sub);
   if (at == std::string_view::npos) {
     if (must) Throw("substring not found");
     return Value::Int(-1);
@@ -183,7 +189,7 @@ Value Find(const Value& self, const Arguments& args, std::string_view name, bool
   return Value::Int(static_cast<int64_t>(window.offset + CodePointCount(window.text.substr(0, at))));
 }
 
-Value Count(Run&, const Value& self, const Arguments& args) {
+Value Count(Run& run, const Value& self, const Arguments& args) {
   NoKeywords("count", args);
   const BoundArguments bound("count", args, {"sub", "start", "end"}, 1);
   const std::string_view sub = bound.Text(0, "");
@@ -191,7 +197,7 @@ Value Count(Run&, const Value& self, const Arguments& args) {
   if (!window.valid) return Value::Int(0);
   if (sub.empty()) return Value::Int(static_cast<int64_t>(CodePointCount(window.text)) + 1);
   int64_t count = 0;
-  for (size_t at = window.text.find(sub); at != std::string_view::npos; at = window.text.find(sub, at + sub.size())) ++count;
+  for (size_t at = 0; (at = FindText(run.meter(), window.text, sub, at)) != std::string_view::npos; at += sub.size()) ++count;
   return Value::Int(count);
 }
 
@@ -311,10 +317,10 @@ const StringMethod kMethods[] = {
     {"casefold", Mapped<CaseFold>},
     {"center", [](Run& r, const Value& s, const Arguments& a) { return Pad(r, s, a, "center", 0); }},
     {"count", Count},
-    {"endswith", [](Run&, const Value& s, const Arguments& a) { return Affix(s, a, true); }},
-    {"find", [](Run&, const Value& s, const Arguments& a) { return Find(s, a, "find", false, false); }},
+    {"endswith", [](Run& r, const Value& s, const Arguments& a) { return Affix(r, s, a, true); }},
+    {"find", [](Run& r, const Value& s, const Arguments& a) { return Find(r, s, a, "find", false, false); }},
     {"format", BraceFormat},
-    {"index", [](Run&, const Value& s, const Arguments& a) { return Find(s, a, "index", false, true); }},
+    {"index", [](Run& r, const Value& s, const Arguments& a) { return Find(r, s, a, "index", false, true); }},
     {"isalnum", All<IsAlphanumeric>},
     {"isalpha", All<IsAlpha>},
     {"isascii", [](Run&, const Value& s, const Arguments&) { return Value::Bool(IsAscii(s.str())); }},
@@ -333,8 +339,8 @@ const StringMethod kMethods[] = {
     {"removeprefix", [](Run& r, const Value& s, const Arguments& a) { return RemoveAffix(r, s, a, false); }},
     {"removesuffix", [](Run& r, const Value& s, const Arguments& a) { return RemoveAffix(r, s, a, true); }},
     {"replace", Replace},
-    {"rfind", [](Run&, const Value& s, const Arguments& a) { return Find(s, a, "rfind", true, false); }},
-    {"rindex", [](Run&, const Value& s, const Arguments& a) { return Find(s, a, "rindex", true, true); }},
+    {"rfind", [](Run& r, const Value& s, const Arguments& a) { return Find(r, s, a, "rfind", true, false); }},
+    {"rindex", [](Run& r, const Value& s, const Arguments& a) { return Find(r, s, a, "rindex", true, true); }},
     {"rjust", [](Run& r, const Value& s, const Arguments& a) { return Pad(r, s, a, "rjust", 1); }},
     {"rpartition", [](Run& r, const Value& s, const Arguments& a) { return Partition(r, s, a, true); }},
     {"rsplit", [](Run& r, const Value& s, const Arguments& a) { return Split(r, s, a, true); }},
@@ -345,7 +351,7 @@ const StringMethod kMethods[] = {
        const BoundArguments bound("splitlines", a, {"keepends"});
        return ListOf(r, s, SplitLines(s.str(), bound.Flag(0, false)));
      }},
-    {"startswith", [](Run&, const Value& s, const Arguments& a) { return Affix(s, a, false); }},
+    {"startswith", [](Run& r, const Value& s, const Arguments& a) { return Affix(r, s, a, false); }},
     {"strip", [](Run& r, const Value& s, const Arguments& a) { return StripWith(r, s, a, "strip", true, true); }},
     {"swapcase", Mapped<SwapCase>},
     {"title", Mapped<Title>},
@@ -381,7 +387,7 @@ std::string ReplaceText(Interpreter& run, std::string_view text, std::string_vie
     return out.append(text.substr(k));
   }
   while (count != 0) {
-    const size_t at = text.find(from);
+    const size_t at = FindText(run.meter(), text, from);
     if (at == std::string_view::npos) break;
     out.append(text.substr(0, at));
     out.append(to);

@@ -18,6 +18,7 @@ Status ToStatus(const TemplateError& error) {
   const std::string where = "chat template" + (error.line > 0 ? " line " + std::to_string(error.line) : "") + ": ";
   switch (error.kind) {
     case TemplateError::Kind::kUnsupported: return Unimplemented(where + error.message);
+    case TemplateError::Kind::kStopped: return Status(StatusCode::kCancelled, error.message);
     case TemplateError::Kind::kLimit: return Status(StatusCode::kTooLarge, where + error.message);
     default: return InvalidArgument(where + error.message);
   }
@@ -31,7 +32,7 @@ Status Guarded(F work) {
   } catch (const TemplateError& error) {
     return ToStatus(error);
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kTooLarge, "chat template: out of memory");
+    return Status(StatusCode::kResourceExhausted, "chat template: there is no memory for it at the moment");
   } catch (const std::exception& error) {
     return Internal(std::string("chat template: ") + error.what());
   }
@@ -44,6 +45,7 @@ class Converter {
 
   Value Text(const std::string& text) {
     Heap& heap = run_->heap();
+    run_->ChargeText(text.size());
     return IsValidUtf8(text) ? heap.NewView(text) : heap.NewString(ReplaceInvalidUtf8(text));
   }
 
@@ -96,7 +98,8 @@ Result<std::string> Template::Render(const Json& variables, const RenderOptions&
   if (!variables.is_object()) return InvalidArgument("chat template: its variables must be an object");
   std::string text;
   TACTUS_RETURN_IF_ERROR(Guarded([&] {
-    Interpreter run(*program_, options.limits, options.now_s < 0 ? UnixSeconds() : options.now_s);
+    Interpreter run(*program_, options.limits, options.now_s < 0 ? UnixSeconds() : options.now_s,
+                    options.stop);
     Converter converter(&run);
     for (const auto& [name, value] : variables.items()) {
       if (program_->ids.contains(name)) run.SetVariable(name, converter.Convert(value, 0));

@@ -18,6 +18,7 @@ inline constexpr size_t kMaxSourceBytes = size_t{1} << 20;
 
 struct RenderOptions {
   Limits limits;
+  StopToken stop;       // kCancelled soon after it is set
   int64_t now_s = -1;   // seconds since the epoch for strftime_now; below 0: the wall clock
 };
 

@@ -11,6 +11,12 @@ namespace tactus::jinja {
 void Throw(std::string message) { throw TemplateError{TemplateError::Kind::kRuntime, std::move(message), 0}; }
 void ThrowLimit(std::string message) { throw TemplateError{TemplateError::Kind::kLimit, std::move(message), 0}; }
 
+void Meter::Look() {
+  if (steps_ > limit_) ThrowLimit("the template takes more than " + std::to_string(limit_) + " steps");
+  if (stop_.stopped()) throw TemplateError{TemplateError::Kind::kStopped, "stopped", 0};
+  next_look_ = std::min(limit_, steps_ + kStepsBetweenLooks);
+}
+
 Heap::~Heap() = default;
 
 void Heap::Overflow() const {
@@ -74,7 +80,9 @@ Value Heap::NewIterator(std::span<const Value> items, const char* python_type) {
 
 namespace {
 struct KeyLess {
+  Meter* meter;
   bool operator()(const Value& a, const Value& b) const {
+    if (meter != nullptr) meter->ChargeText(a.is_string() && b.is_string() ? std::min(a.s->size, b.s->size) : 0);
     const bool a_string = a.is_string(), b_string = b.is_string();
     if (a_string != b_string) return a_string;
     if (a_string) return a.str() < b.str();
@@ -98,7 +106,7 @@ constexpr size_t kLinearSearch = 12;
 
 Value Heap::NewDict(std::vector<DictItem> items) {
   if (items.size() > 1) {
-    std::map<Value, size_t, KeyLess> seen;
+    std::map<Value, size_t, KeyLess> seen(KeyLess{meter_});
     size_t kept = 0;
     for (size_t k = 0; k < items.size(); ++k) {
       const auto [it, inserted] = seen.try_emplace(items[k].key, kept);
@@ -158,19 +166,22 @@ const Value* FindItem(const Dict& dict, std::string_view key) {
   return it != end && dict.items[*it].key.str() == key ? &dict.items[*it].value : nullptr;
 }
 
-const Value* FindItem(const Dict& dict, const Value& key) {
+const Value* FindItem(Meter& meter, const Dict& dict, const Value& key) {
   if (key.is_string()) return FindItem(dict, key.str());
   for (size_t k = 0; k < dict.size; ++k) {
-    if (Equal(dict.items[k].key, key)) return &dict.items[k].value;
+    if (Equal(meter, dict.items[k].key, key)) return &dict.items[k].value;
   }
   return nullptr;
 }
 
-bool Hashable(const Value& v) {
+bool Hashable(Meter& meter, const Value& v, int depth) {
+  meter.Charge(1);
+  if (depth > kMaxNesting) ThrowLimit("values are nested deeper than " + std::to_string(kMaxNesting));
   if (v.is_dict()) return false;
   if (!v.is_seq()) return true;
   if (v.seq->kind == SeqKind::kTuple) {
-    return std::all_of(v.seq->items, v.seq->items + v.seq->size, [](const Value& item) { return Hashable(item); });
+    return std::all_of(v.seq->items, v.seq->items + v.seq->size,
+                       [&](const Value& item) { return Hashable(meter, item, depth + 1); });
   }
   return v.seq->kind == SeqKind::kRange;
 }
@@ -204,8 +215,9 @@ void CheckNesting(int depth) {
 }
 }  // namespace
 
-bool Equal(const Value& a, const Value& b, int depth) {
+bool Equal(Meter& meter, const Value& a, const Value& b, int depth) {
   CheckNesting(depth);
+  meter.ChargeText(a.is_string() && b.is_string() && a.s->size == b.s->size ? a.s->size : 0);
   if (a.is_number() && b.is_number()) return CompareNumbers(a, b) == 0;
   if (a.type != b.type) return false;
   switch (a.type) {
@@ -217,7 +229,7 @@ bool Equal(const Value& a, const Value& b, int depth) {
       if (a.seq->kind != b.seq->kind || a.seq->kind == SeqKind::kIterator || a.seq->kind == SeqKind::kValues) return false;
       if (a.seq->size != b.seq->size) return false;
       for (size_t k = 0; k < a.seq->size; ++k) {
-        if (!Equal(a.seq->items[k], b.seq->items[k], depth + 1)) return false;
+        if (!Equal(meter, a.seq->items[k], b.seq->items[k], depth + 1)) return false;
       }
       return true;
     }
@@ -225,8 +237,8 @@ bool Equal(const Value& a, const Value& b, int depth) {
       if (a.dict == b.dict) return true;
       if (a.dict->size != b.dict->size) return false;
       for (size_t k = 0; k < a.dict->size; ++k) {
-        const Value* other = FindItem(*b.dict, a.dict->items[k].key);
-        if (other == nullptr || !Equal(a.dict->items[k].value, *other, depth + 1)) return false;
+        const Value* other = FindItem(meter, *b.dict, a.dict->items[k].key);
+        if (other == nullptr || !Equal(meter, a.dict->items[k].value, *other, depth + 1)) return false;
       }
       return true;
     }
@@ -236,8 +248,9 @@ bool Equal(const Value& a, const Value& b, int depth) {
   }
 }
 
-int Compare(const Value& a, const Value& b, const char* op, int depth) {
+int Compare(Meter& meter, const Value& a, const Value& b, const char* op, int depth) {
   CheckNesting(depth);
+  meter.ChargeText(a.is_string() && b.is_string() ? std::min(a.s->size, b.s->size) : 0);
   if (a.is_undefined()) ThrowUndefined(a);
   if (b.is_undefined()) ThrowUndefined(b);
   if (a.is_number() && b.is_number()) return CompareNumbers(a, b);
@@ -249,8 +262,8 @@ int Compare(const Value& a, const Value& b, const char* op, int depth) {
       (a.seq->kind == SeqKind::kList || a.seq->kind == SeqKind::kTuple)) {
     const size_t n = std::min(a.seq->size, b.seq->size);
     for (size_t k = 0; k < n; ++k) {
-      if (!Equal(a.seq->items[k], b.seq->items[k], depth + 1)) {
-        return Compare(a.seq->items[k], b.seq->items[k], op, depth + 1);
+      if (!Equal(meter, a.seq->items[k], b.seq->items[k], depth + 1)) {
+        return Compare(meter, a.seq->items[k], b.seq->items[k], op, depth + 1);
       }
     }
     return a.seq->size < b.seq->size ? -1 : a.seq->size > b.seq->size ? 1 : 0;

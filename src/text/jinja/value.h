@@ -15,11 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "text/jinja/meter.h"
+
 namespace tactus::jinja {
 
 // Private to this folder: caught at the public functions and turned into a Status.
 struct TemplateError {
-  enum class Kind : uint8_t { kSyntax, kUnsupported, kRuntime, kRaised, kLimit } kind = Kind::kRuntime;
+  enum class Kind : uint8_t { kSyntax, kUnsupported, kRuntime, kRaised, kLimit, kStopped } kind = Kind::kRuntime;
   std::string message;
   int line = 0;  // 0: not known yet; the evaluator fills in the line of the innermost node
 };
@@ -143,7 +145,8 @@ struct UndefinedInfo {
 // Bump allocation with a limit, so that a hostile template runs out of its own budget and not of the machine's memory.
 class Heap {
  public:
-  explicit Heap(size_t limit_bytes) : limit_bytes_(limit_bytes) {}
+  // `meter`: charged for comparing a dict's keys; may be null.
+  explicit Heap(size_t limit_bytes, Meter* meter = nullptr) : limit_bytes_(limit_bytes), meter_(meter) {}
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
   ~Heap();
@@ -178,6 +181,7 @@ class Heap {
   [[noreturn]] void Overflow() const;
 
   const size_t limit_bytes_;
+  Meter* const meter_;
   size_t used_bytes_ = 0;
   char* cursor_ = nullptr;
   size_t left_ = 0;
@@ -188,11 +192,11 @@ class Heap {
 
 // Python's semantics, throughout.
 bool Truthy(const Value& v);
-bool Equal(const Value& a, const Value& b, int depth = 0);
+bool Equal(Meter& meter, const Value& a, const Value& b, int depth = 0);
 // Three-way order for < <= > >= and sort; throws Python's TypeError text naming `op` where there is none.
-int Compare(const Value& a, const Value& b, const char* op, int depth = 0);
-bool Hashable(const Value& v);
-const Value* FindItem(const Dict& dict, const Value& key);
+int Compare(Meter& meter, const Value& a, const Value& b, const char* op, int depth = 0);
+bool Hashable(Meter& meter, const Value& v, int depth = 0);
+const Value* FindItem(Meter& meter, const Dict& dict, const Value& key);
 const Value* FindItem(const Dict& dict, std::string_view key);
 std::string TypeName(const Value& v);                 // "str", "list", "jinja2.utils.Namespace", ...
 std::string UndefinedMessage(const Value& undefined);

@@ -1,4 +1,4 @@
-#include "api/json.h"
+#include "base/json_text.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-namespace tactus::api {
+namespace tactus::json_text {
 namespace {
 
 // Builds the document from parser events, so that limits hold while it grows.
@@ -26,6 +26,10 @@ class Builder final : public nlohmann::json_sax<Json> {
   bool end_object() override { return Close(); }
   bool end_array() override { return Close(); }
   bool key(string_t& value) override {
+    if (static_cast<int64_t>(keys_.back().size()) >= limits_.max_keys) {
+      return Fail(fmt::format("invalid JSON: an object of at least {} keys; the limit is {}", limits_.max_keys + 1,
+                              limits_.max_keys));
+    }
     if (!keys_.back().insert(value).second) {
       return Fail(fmt::format("invalid JSON: the key '{}' appears twice in one object", value.substr(0, 100)));
     }
@@ -74,10 +78,18 @@ class Builder final : public nlohmann::json_sax<Json> {
     object.emplace_back(std::move(key_), std::move(value));
     return &object.back().second;
   }
-  bool Add(Json&& value) {
+  bool Count() {
     if (++values_ > limits_.max_values) {
       return Fail(fmt::format("invalid JSON: more than {} values, the limit", limits_.max_values));
     }
+    if (values_ % kValuesBetweenLooks == 0 && limits_.stop.stopped()) {
+      status = Status(StatusCode::kCancelled, "stopped");
+      return false;
+    }
+    return true;
+  }
+  bool Add(Json&& value) {
+    if (!Count()) return false;
     Place(std::move(value));
     return true;
   }
@@ -85,9 +97,7 @@ class Builder final : public nlohmann::json_sax<Json> {
     if (static_cast<int>(open_.size()) >= limits_.max_depth) {
       return Fail(fmt::format("invalid JSON: nested deeper than {} levels, the limit", limits_.max_depth));
     }
-    if (++values_ > limits_.max_values) {
-      return Fail(fmt::format("invalid JSON: more than {} values, the limit", limits_.max_values));
-    }
+    if (!Count()) return false;
     // The pointer stays valid: a container grows only after its open child has been closed.
     open_.push_back(Place(std::move(value)));
     keys_.emplace_back();
@@ -98,6 +108,8 @@ class Builder final : public nlohmann::json_sax<Json> {
     keys_.pop_back();
     return true;
   }
+
+  static constexpr int64_t kValuesBetweenLooks = 4096;
 
   const std::string_view text_;
   const JsonLimits limits_;
@@ -175,4 +187,4 @@ void AppendJsonString(std::string* out, std::string_view text) {
   out->push_back('"');
 }
 
-}  // namespace tactus::api
+}  // namespace tactus::json_text

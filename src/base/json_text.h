@@ -1,0 +1,32 @@
+// JSON from clients, read with limits: depth, number of values, keys of one object, no duplicate keys, valid UTF-8. Errors are
+// kInvalidArgument with line and column. Objects keep the client's order of keys (chat templates print them). The work grows
+// with the text: nlohmann's own parser looks through all keys of an ordered object for each new one. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "tactus/status.h"
+#include "tactus/stop_token.h"
+
+namespace tactus::json_text {
+
+using Json = nlohmann::ordered_json;
+
+struct JsonLimits {
+  int max_depth = 64;
+  int64_t max_values = 2'000'000;
+  int64_t max_keys = 16384;  // of one object
+  StopToken stop;            // kCancelled soon after it is set
+};
+Result<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
+
+// Appends `text` as a JSON string, quotes included. Invalid UTF-8 becomes U+FFFD.
+void AppendJsonString(std::string* out, std::string_view text);
+// The same as text without quotes or escapes: every invalid byte sequence replaced.
+std::string ReplaceInvalidUtf8(std::string_view text);
+
+}  // namespace tactus::json_text

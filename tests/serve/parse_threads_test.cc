@@ -1,0 +1,208 @@
+// What runs on parse threads ends when nobody waits for it, and fails alone.
+#include <atomic>
+#include <chrono>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <thread>
+
+#include "serve/worker_pool.h"
+#include "server_fixture.h"
+
+namespace tactus {
+namespace {
+
+using json = nlohmann::json;
+
+// Work that goes on until it is stopped, or until a limit that only a broken server meets.
+class LongWork {
+ public:
+  void operator()(StopToken stop) {
+    begun_.fetch_add(1);
+    for (int k = 0; k < 1000 && !stop.stopped() && !released_.load(); ++k)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (stop.stopped()) stopped_.fetch_add(1);
+    ended_.fetch_add(1);
+  }
+  void Release() { released_.store(true); }
+  int begun() const { return begun_.load(); }
+  int stopped() const { return stopped_.load(); }
+  // False: not within 10 s.
+  bool AwaitBegun(int count) const { return Await([&] { return begun_.load() >= count; }); }
+  bool AwaitEnded(int count) const { return Await([&] { return ended_.load() >= count; }); }
+
+ private:
+  template <class Condition>
+  static bool Await(Condition condition) {
+    for (int k = 0; k < 1000 && !condition(); ++k) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return condition();
+  }
+  std::atomic<int> begun_{0}, ended_{0}, stopped_{0};
+  std::atomic<bool> released_{false};
+};
+
+class ParseThreadsTest : public ServerTest {
+ protected:
+  static std::string Chat() { return R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":2})"; }
+  static std::string Text() { return R"({"prompt":"hi"})"; }
+  void TearDown() override {
+    engine_.OnText({});
+    work_->Release();
+    server_.reset();
+  }
+  void Work() {
+    engine_.OnText([work = work_](StopToken stop) { (*work)(stop); });
+  }
+  std::shared_ptr<LongWork> work_ = std::make_shared<LongWork>();
+};
+
+TEST_F(ParseThreadsTest, NoMemoryIsThatRequests503AndTheOthersGoOn) {
+  ServeOptions options;
+  options.max_streams_per_client = 1;  // a count that is not given back refuses the next one
+  StartServer(options);
+  for (const char* path : {"/v1/chat/completions", "/tokenize"}) {
+    const std::string body = path[1] == 'v' ? Chat() : Text();
+    engine_.OnText([](StopToken) { throw std::bad_alloc(); });
+    const auto refused = Post(path, body);
+    EXPECT_EQ(refused.status, 503) << path << ": " << refused.body;
+    EXPECT_NE(refused.body.find("no memory"), std::string::npos) << refused.body;
+    EXPECT_NE(refused.Find("Retry-After"), nullptr);
+    engine_.OnText({});
+    EXPECT_EQ(Post(path, body).status, 200) << path << " after one that had no memory";
+  }
+}
+
+TEST_F(ParseThreadsTest, AnyOtherExceptionIsThatRequests500) {
+  StartServer();
+  engine_.OnText([](StopToken) { throw std::runtime_error("a secret of the inside"); });
+  const auto failed = Post("/v1/chat/completions", Chat());
+  EXPECT_EQ(failed.status, 500);
+  EXPECT_EQ(failed.body.find("secret"), std::string::npos) << failed.body;
+  engine_.OnText({});
+  EXPECT_EQ(Post("/v1/chat/completions", Chat()).status, 200);
+}
+
+TEST_F(ParseThreadsTest, NoMemoryOnTheDeliveryThreadEndsThatAnswerAlone) {
+  StartServer();
+  // Token strings are made for logprobs, as tokens come.
+  engine_.OnText([](StopToken) { throw std::bad_alloc(); });
+  const auto failed = Post("/v1/completions", R"({"prompt":[1,2],"max_tokens":2,"logprobs":1})");
+  EXPECT_EQ(failed.status, 503) << failed.body;
+  const auto stream = Stream("/v1/completions", R"({"prompt":[1,2],"max_tokens":2,"logprobs":1,"stream":true})");
+  ASSERT_FALSE(stream->events.empty());
+  EXPECT_NE(stream->events.back().find("no memory"), std::string::npos) << stream->events.back();
+  engine_.OnText({});
+  EXPECT_EQ(Post("/v1/completions", R"({"prompt":[1,2],"max_tokens":2,"logprobs":1})").status, 200);
+}
+
+TEST_F(ParseThreadsTest, TheTimeOutEndsWorkThatRuns) {
+  ServeOptions options;
+  options.request_timeout.ns = 200 * kMillisecond;
+  StartServer(options);
+  Work();
+  int ended = 0;
+  for (const char* path : {"/v1/chat/completions", "/tokenize"}) {
+    const auto late = Post(path, path[1] == 'v' ? Chat() : Text());
+    EXPECT_EQ(late.status, 408) << path << ": " << late.body;
+    ASSERT_TRUE(work_->AwaitEnded(++ended));
+    EXPECT_EQ(work_->stopped(), ended) << path << ": the work went on behind the answer";
+  }
+}
+
+TEST_F(ParseThreadsTest, TheClientsLeaveEndsWorkThatRuns) {
+  StartServer();
+  Work();
+  for (const char* path : {"/v1/chat/completions", "/tokenize"}) {
+    const int before = work_->begun();
+    const std::string body = path[1] == 'v' ? Chat() : Text();
+    auto gone = http::Fetch(url_, {"POST", path, {{"Content-Type", "application/json"}}, body}, 300 * kMillisecond, SystemClock());
+    EXPECT_FALSE(gone.ok());
+    ASSERT_TRUE(work_->AwaitEnded(before + 1));
+    EXPECT_EQ(work_->stopped(), before + 1) << path << ": the client has gone, its work went on";
+  }
+}
+
+TEST_F(ParseThreadsTest, QueuedWorkOfALateRequestIsAnsweredAndNeverRun) {
+  ServeOptions options;
+  options.http_workers = 1;
+  options.request_timeout.ns = 300 * kMillisecond;
+  StartServer(options);
+  // Holds the only thread, and does not look at its flag.
+  engine_.OnText([work = work_](StopToken) { (*work)({}); });
+  std::thread first([&] { EXPECT_EQ(Post("/tokenize", Text()).status, 408); });
+  EXPECT_TRUE(work_->AwaitBegun(1));
+  EXPECT_EQ(Post("/tokenize", Text()).status, 408) << "queued";
+  EXPECT_EQ(Post("/v1/chat/completions", Chat()).status, 408) << "queued";
+  first.join();
+  engine_.OnText([work = work_](StopToken stop) { (*work)(stop); });
+  work_->Release();
+  EXPECT_TRUE(work_->AwaitEnded(1));
+  EXPECT_EQ(Post("/tokenize", Text()).status, 200) << "behind the queued ones";
+  EXPECT_EQ(work_->begun(), 2) << "what had been answered was run all the same";
+}
+
+TEST_F(ParseThreadsTest, TheServersEndStopsWorkWith503) {
+  StartServer();
+  Work();
+  http::HttpResponse answer;
+  std::thread client([&] { answer = Post("/tokenize", Text()); });
+  EXPECT_TRUE(work_->AwaitBegun(1));
+  server_->StopAdmission();
+  server_->FinishParsing(0);
+  EXPECT_TRUE(server_->WaitUntilIdle(10 * kSecond));
+  client.join();
+  EXPECT_EQ(answer.status, 503) << answer.body;
+  EXPECT_NE(answer.body.find("shutting down"), std::string::npos) << answer.body;
+  EXPECT_TRUE(work_->AwaitEnded(1));
+  EXPECT_EQ(work_->stopped(), 1);
+}
+
+TEST_F(ParseThreadsTest, TokenizingCountsAmongAClientsRequests) {
+  ServeOptions options;
+  options.max_streams_per_client = 1;
+  StartServer(options);
+  Work();
+  std::thread client([&] { EXPECT_EQ(Post("/tokenize", Text()).status, 200); });
+  EXPECT_TRUE(work_->AwaitBegun(1));
+  EXPECT_EQ(Post("/tokenize", Text()).status, 429);
+  EXPECT_EQ(Post("/detokenize", R"({"tokens":[1]})").status, 429);
+  EXPECT_EQ(Post("/v1/chat/completions", Chat()).status, 429);
+  work_->Release();
+  client.join();
+  EXPECT_EQ(Post("/tokenize", Text()).status, 200) << "the count was given back";
+}
+
+TEST_F(ParseThreadsTest, WhatCanNeverFitIsRefusedBeforeItIsTokenised) {
+  StartServer();
+  engine_.SetLongestToken(4);
+  std::atomic<int> tokenised{0};
+  engine_.OnText([&](StopToken) { ++tokenised; });
+  const auto refused = Post("/v1/completions", json{{"prompt", std::string(40000, ' ')}}.dump());
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("prompt of at least 10000 tokens + max_tokens of 1 exceed the context of 4096 tokens"), std::string::npos)
+      << refused.body;
+  EXPECT_EQ(tokenised.load(), 0) << "it was tokenised first";
+  EXPECT_EQ(Post("/v1/completions", json{{"prompt", std::string(400, ' ')}, {"max_tokens", 1}}.dump()).status, 200);
+}
+
+TEST_F(ParseThreadsTest, TooManyKeysAreA400WithTheLimit) {
+  StartServer();
+  json kwargs = json::object();
+  for (int k = 0; k < 20000; ++k) kwargs["k" + std::to_string(k)] = 1;
+  const auto refused = Post("/v1/chat/completions", json{{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"chat_template_kwargs", kwargs}}.dump());
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("at least 16385 keys; the limit is 16384"), std::string::npos) << refused.body;
+}
+
+TEST(WorkerPool, ATaskThatThrowsEndsAlone) {
+  serve::WorkerPool pool(1);
+  std::atomic<int> ran{0};
+  pool.Post([&] { ++ran; throw std::bad_alloc(); });
+  pool.Post([&] { ++ran; throw 1; });
+  pool.Post([&] { ++ran; });
+  EXPECT_TRUE(pool.WaitUntilIdle(10 * kSecond));
+  EXPECT_EQ(ran.load(), 3);
+}
+
+}  // namespace
+}  // namespace tactus
