@@ -18,7 +18,7 @@ class ClientsTest : public ServerTest {
   }
   static http::Headers Key(const std::string& key) { return {{"Authorization", "Bearer " + key}}; }
   static std::string Http(const std::string& body) {
-    return "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+    return "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
            body;
   }
 };
@@ -113,7 +113,7 @@ TEST_F(ClientsTest, EveryAnswerComesAfterItsPlaceIsFree) {
 TEST_F(ClientsTest, AKeyIsOneClientAndAnAddressWithManyKeysIsMany) {
   ServeOptions options;
   options.max_streams_per_client = 1;
-  options.api_key = {"one", "two", "one", ""};
+  options.api_key = {"one", "two", "one"};
   StartServer(options);
   engine_.Hold();
   Calls calls(url_);
@@ -215,7 +215,7 @@ class SlowSenderTest : public ClientsTest {
 TEST_F(SlowSenderTest, ReadTimeoutHoldsForHeadersAndBodies) {
   ServeOptions options;
   options.read_timeout.ns = 3 * kSecond;
-  const std::string head = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Le";
+  const std::string head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Le";
   std::string answer = AnswerTo(head, options);
   EXPECT_NE(answer.find("HTTP/1.1 408"), std::string::npos) << answer;
   EXPECT_NE(answer.find("the request's headers did not arrive within 3000 ms"), std::string::npos) << answer;
@@ -226,7 +226,7 @@ TEST_F(SlowSenderTest, ReadTimeoutHoldsForHeadersAndBodies) {
 TEST_F(SlowSenderTest, ALongReadTimeoutLeavesHeadersTheirOwn) {
   ServeOptions options;
   options.read_timeout.ns = 40 * kSecond;
-  const std::string head = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Le";
+  const std::string head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Le";
   EXPECT_NE(AnswerTo(head, options).find("headers did not arrive within 15000 ms"), std::string::npos);
   EXPECT_NE(AnswerTo(head + "ngth: 100\r\n\r\n{", options).find("body did not arrive within 40000 ms"),
             std::string::npos);
@@ -254,7 +254,7 @@ TEST_F(ClientsTest, AnIdleConnectionIsClosedAfterTheIdleTimeout) {
   options.idle_timeout.ns = 5 * kSecond;
   StartServer(options, true, clock_);
   RawSocket socket(server_->port());
-  socket.Send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+  socket.Send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_NE(socket.ReadUntil("\"ok\"").find("200"), std::string::npos);
   std::atomic<bool> closed{false};
   std::thread reader([&] {
@@ -291,9 +291,10 @@ TEST_F(ClientsTest, MaxChoicesIsTheLargestN) {
 TEST_F(ClientsTest, ConnectionsBeyondTheLimitGet503) {
   ServeOptions options;
   options.max_connections = 1;
+  options.max_connections_per_client = 2;
   StartServer(options);
   RawSocket first(server_->port());
-  first.Send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+  first.Send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
   first.ReadUntil("\"ok\"");
   RawSocket second(server_->port());
   const std::string answer = second.ReadAll();

@@ -14,10 +14,10 @@ namespace tactus {
 
 class FakeExchange final : public http::Exchange {
  public:
-  explicit FakeExchange(std::string body, http::Headers headers = {}) {
+  explicit FakeExchange(const std::string& body, http::Headers headers = {}) {
     request_.method = "POST";
     request_.headers = std::move(headers);
-    request_.body = std::move(body);
+    body_.Append(body);
     request_.peer = "192.0.2.1";
   }
   // Called inside Respond and End, before anybody can read the answer.
@@ -55,6 +55,7 @@ class FakeExchange final : public http::Exchange {
 
   // --- Exchange ---
   const http::HttpRequest& request() const override { return request_; }
+  http::Body TakeBody() override { return std::move(body_); }
   void Respond(http::HttpResponse response) override {
     if (on_answer) on_answer();
     std::lock_guard lock(mutex_);
@@ -98,6 +99,7 @@ class FakeExchange final : public http::Exchange {
   }
 
   http::HttpRequest request_;
+  http::Body body_{std::make_shared<http::BodyTotal>(int64_t{1} << 30)};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   http::HttpResponse response_;
