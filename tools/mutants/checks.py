@@ -40,7 +40,8 @@ def programs(build: Path) -> list[Program]:
         command = test.get("command")
         if not command:
             continue
-        folder = Path(properties.get("WORKING_DIRECTORY", "")).relative_to(build / "tests").parts
+        working = Path(properties.get("WORKING_DIRECTORY", ""))
+        folder = working.relative_to(build / "tests").parts if working.is_relative_to(build / "tests") else ()
         googletest = any(word.startswith("--gtest") for word in command)
         name = Path(command[0]).name if googletest else test["name"]
         found[name] = Program(name, tuple(w for w in command if not w.startswith("--gtest")), folder[0] if folder else "", googletest,
