@@ -5,7 +5,7 @@
 #   scripts/test.sh asan       the fast tests under AddressSanitizer and UBSan
 #   scripts/test.sh tsan       what has threads under ThreadSanitizer
 #   scripts/test.sh fuzz [S]   every fuzzer for S seconds (default 60)
-#   scripts/test.sh mutants    how many small bugs, put in one at a time, the fast tests notice (tools/mutants, half an hour on two cores; options pass)
+#   scripts/test.sh mutants    how many small bugs the fast tests notice (tools/mutants; half an hour on two cores)
 #   scripts/test.sh ci         what CI runs: fast, warnings as errors, and each fuzzer for 10 s
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
