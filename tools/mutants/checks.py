@@ -31,11 +31,15 @@ class Part:
 
 
 def programs(build: Path) -> list[Program]:
-    """The fast tests of ctest. It may list a GoogleTest program as one test or each of its cases: here it is one program."""
     listed = subprocess.run(["ctest", "--test-dir", str(build), "-L", "fast", "--show-only=json-v1"], capture_output=True, text=True,
                             check=True).stdout
+    return listed_programs(json.loads(listed)["tests"], build)
+
+
+def listed_programs(tests: list[dict], build: Path) -> list[Program]:
+    """The fast tests of ctest. It may list a GoogleTest program as one test or each of its cases: here it is one program."""
     found: dict[str, Program] = {}
-    for test in json.loads(listed)["tests"]:
+    for test in tests:
         properties = {p["name"]: p["value"] for p in test.get("properties", [])}
         command = test.get("command")
         if not command:
