@@ -48,7 +48,7 @@ int Clamp(int value, int low, int high) {
 bool Ready(int steps, bool open) {
   const int limit[3] = {1, 2, 3};
   int seen = steps + 1;
-  LOG_IF(seen);
+  if (LOG_IF(seen + 2)) ++seen;
   if (seen > limit[2] &&
       open) {
     ++seen;
@@ -113,7 +113,8 @@ class Finding(Project):
         self.assertFalse([s for s in sites if s.function in ("Fixed", "Box")], "constexpr function or member initialiser")
         lines = SNIPPET.splitlines()
         for s in sites:
-            self.assertNotIn("LOG_IF", lines[s.line - 1], "a macro's argument")
+            if "LOG_IF" in lines[s.line - 1]:
+                self.assertEqual((s.operator, s.original), ("statement", "++seen;"), "a macro's argument")
             self.assertFalse(s.original == "5", "a case label")
             self.assertFalse(s.original == "3" and "limit" in lines[s.line - 1], "an array bound")
 
