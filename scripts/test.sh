@@ -6,7 +6,7 @@
 #   scripts/test.sh tsan       the fast C++ tests under ThreadSanitizer
 #   scripts/test.sh fuzz [S]   every fuzzer for S seconds (default 60)
 #   scripts/test.sh abuse      attacks on the real server over loopback, minutes (--quick: a sample; then part names and --seed N)
-#   scripts/test.sh mutants    how many small bugs, put in one at a time, the fast tests notice (tools/mutants; an hour; further options pass)
+#   scripts/test.sh mutants    how many small bugs, put in one at a time, the fast tests notice (tools/mutants; half an hour; further options pass)
 #   scripts/test.sh ci         what CI runs: fast, warnings as errors, and each fuzzer for 10 s
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -112,6 +112,8 @@ case $mode in
   mutants)
     shift
     scripts/setup.sh build test
+    default_model
+    test_data
     python_venv
     venv .venv-mutants tools/mutants/requirements.txt
     .venv-mutants/bin/python tools/mutants/mutants.py "$@"

@@ -24,11 +24,12 @@ class ByteTokenizer final : public Tokenizer {
     bytes_.push_back("<end>");
     bytes_.insert(bytes_.end(), pieces.begin(), pieces.end());
   }
-  std::vector<TokenId> Encode(std::string_view text, bool, bool) const override {
+  std::vector<TokenId> Encode(std::string_view text, bool, bool, StopToken) const override {
     std::vector<TokenId> ids;
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
     return ids;
   }
+  int64_t LeastTokens(std::string_view) const override { return 0; }
   std::string Decode(std::span<const TokenId> ids, bool) const override {
     std::string text;
     for (const TokenId id : ids) text += TokenBytes(id);

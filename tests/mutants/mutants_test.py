@@ -48,7 +48,7 @@ int Clamp(int value, int low, int high) {
 bool Ready(int steps, bool open) {
   const int limit[3] = {1, 2, 3};
   int seen = steps + 1;
-  LOG_IF(seen);
+  if (LOG_IF(seen + 2)) ++seen;
   if (seen > limit[2] &&
       open) {
     ++seen;
@@ -113,7 +113,8 @@ class Finding(Project):
         self.assertFalse([s for s in sites if s.function in ("Fixed", "Box")], "constexpr function or member initialiser")
         lines = SNIPPET.splitlines()
         for s in sites:
-            self.assertNotIn("LOG_IF", lines[s.line - 1], "a macro's argument")
+            if "LOG_IF" in lines[s.line - 1]:
+                self.assertEqual((s.operator, s.original), ("statement", "++seen;"), "a macro's argument")
             self.assertFalse(s.original == "5", "a case label")
             self.assertFalse(s.original == "3" and "limit" in lines[s.line - 1], "an array bound")
 
@@ -227,6 +228,17 @@ class Judging(unittest.TestCase):
     def test_cases_of_a_program(self):
         listed = "Running main() from gmock\nKv.\n  Holds\nDepth/Kv.  # TypeParam\n  Agrees/0  # GetParam() = 4\n"
         self.assertEqual(checks.cases(listed), ["Kv.Holds", "Depth/Kv.Agrees/0"])
+
+    def test_a_program_whose_cases_are_tests_of_ctest_is_one_program(self):
+        build = pathlib.Path("/b")
+        folder = {"name": "WORKING_DIRECTORY", "value": "/b/tests/kv"}
+        whole = [{"name": "kv_test", "command": ["/b/tests/kv/kv_test", "--gtest_brief=1"], "properties": [folder]},
+                 {"name": "not_built"}, {"name": "e2e", "command": ["python3", "run.py"], "properties": [{"name": "SKIP_RETURN_CODE", "value": 77}]}]
+        single = [{"name": f"kv_test.Kv.{case}", "command": ["/b/tests/kv/kv_test", f"--gtest_filter=Kv.{case}", "--gtest_also_run_disabled_tests"],
+                   "properties": [folder]} for case in ("A", "B")]
+        kv = checks.Program("kv_test", ("/b/tests/kv/kv_test",), "kv", True, None)
+        self.assertEqual(checks.listed_programs(whole, build), [kv, checks.Program("e2e", ("python3", "run.py"), "", False, 77)])
+        self.assertEqual(checks.listed_programs(single, build), [kv])
 
     def programs(self, script):
         return [checks.Program("far", ("bash", "-c", script), "engine", False, None), checks.Program("own", ("bash", "-c", script), "kv", False, None)]

@@ -31,16 +31,21 @@ class Part:
 
 
 def programs(build: Path) -> list[Program]:
-    """The fast tests of ctest. It may list a GoogleTest program as one test or each of its cases: here it is one program."""
     listed = subprocess.run(["ctest", "--test-dir", str(build), "-L", "fast", "--show-only=json-v1"], capture_output=True, text=True,
                             check=True).stdout
+    return listed_programs(json.loads(listed)["tests"], build)
+
+
+def listed_programs(tests: list[dict], build: Path) -> list[Program]:
+    """The fast tests of ctest. It may list a GoogleTest program as one test or each of its cases: here it is one program."""
     found: dict[str, Program] = {}
-    for test in json.loads(listed)["tests"]:
+    for test in tests:
         properties = {p["name"]: p["value"] for p in test.get("properties", [])}
         command = test.get("command")
         if not command:
             continue
-        folder = Path(properties.get("WORKING_DIRECTORY", "")).relative_to(build / "tests").parts
+        working = Path(properties.get("WORKING_DIRECTORY", ""))
+        folder = working.relative_to(build / "tests").parts if working.is_relative_to(build / "tests") else ()
         googletest = any(word.startswith("--gtest") for word in command)
         name = Path(command[0]).name if googletest else test["name"]
         found[name] = Program(name, tuple(w for w in command if not w.startswith("--gtest")), folder[0] if folder else "", googletest,

@@ -143,7 +143,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for stop in (signal.SIGINT, signal.SIGTERM):  # a shell starts background programs with SIGINT ignored
+        signal.signal(stop, signal.default_int_handler)
     try:
         return run(arguments())
     except BuildError as error:

@@ -37,8 +37,9 @@ class Runner:
     def run(self, command: list[str], limit_s: float, environment: dict[str, str]) -> Ended:
         with tempfile.TemporaryDirectory(prefix="tactus_mutant_", ignore_cleanup_errors=True) as folder:
             log = Path(folder) / "output"
-            inside = Path(folder) / "tmp"
+            inside, temporary = Path(folder) / "work", Path(folder) / "tmp"
             inside.mkdir()
+            temporary.mkdir()
             began = time.monotonic()
             with log.open("wb") as output:
                 with self._lock:
@@ -46,7 +47,7 @@ class Runner:
                         raise InterruptedError("stopped")
                     process = subprocess.Popen(command, cwd=inside, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                                                start_new_session=True,
-                                               env={**os.environ, "TMPDIR": str(inside), "TEST_TMPDIR": str(inside), **environment})
+                                               env={**os.environ, "TMPDIR": str(temporary), "TEST_TMPDIR": str(temporary), **environment})
                     self._groups.add(process.pid)
                 _limit(process.pid)
                 timed_out = False
