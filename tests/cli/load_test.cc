@@ -51,6 +51,7 @@ class Endpoint final : public http::Handler {
     auto server = http::Server::Listen({}, this, SystemClock());
     EXPECT_TRUE(server.ok()) << server.status().ToString();
     server_ = std::move(*server);
+    server_->Start();
   }
   LoadOptions Options() const {
     LoadOptions o;
@@ -64,7 +65,7 @@ class Endpoint final : public http::Handler {
   http::HttpResponse ErrorResponse(int status, const std::string&) override { return {.status = status}; }
   void Handle(std::shared_ptr<http::Exchange> exchange) override {
     std::lock_guard lock(mutex_);
-    bodies_.push_back(Json::parse(exchange->request().body));
+    bodies_.push_back(Json::parse(exchange->TakeBody().text()));
     held_.push_back(std::move(exchange));
     most_held_ = std::max(most_held_, held_.size());
   }

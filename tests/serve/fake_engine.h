@@ -74,7 +74,7 @@ class FakeEngine final : public Engine {
     Set([&] { pieces_ = std::move(pieces); });
   }
   // Called inside Submit, when the request has been taken, and inside Tokenize. Set before the first request.
-  std::function<void()> on_submit, on_tokenize;
+  std::function<void()> on_submit;
 
   // --- What happened: blocks until the condition holds; throws, which fails the test, when it does not within kAwaitLimit.
   template <class Condition>
@@ -114,7 +114,6 @@ class FakeEngine final : public Engine {
     CallHook(stop);
     if (stop.stopped()) return {};
     std::vector<TokenId> ids;
-    if (on_tokenize) on_tokenize();
     if (add_special) ids.push_back(256);
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
     return ids;
@@ -223,86 +222,11 @@ class FakeEngine final : public Engine {
     changed_.notify_all();
   }
 
-  // One pass of the delivery thread over everything live: a token for each choice.
-  void Deliver() {
-    std::unique_lock lock(mutex_);
-    while (!quit_) {
-      std::vector<RequestHandle> handles;
-      changed_.wait(lock, [&] {
-        for (const auto& [handle, live] : live_)
-          if (Runnable(handle, live)) handles.push_back(handle);
-        return quit_ || !handles.empty();
-      });
-      if (quit_) break;
-      for (const RequestHandle handle : handles) Step(&lock, handle, Cancelled(handle));
-      changed_.notify_all();
-    }
-    for (auto& [handle, live] : live_) live.sink.reset();
-  }
+  // The delivery thread: one pass over everything live gives a token for each choice.
+  void Deliver();
   bool Cancelled(RequestHandle handle) const { return !deaf_ && cancelled_.count(handle) != 0; }
-  bool Runnable(RequestHandle handle, const Live& live) const {
-    if (cut_off_ || Cancelled(handle)) return true;
-    return std::any_of(live.sent.begin(), live.sent.end(),
-                       [this](int64_t sent) { return sent >= 0 && sent < hold_after_; });
-  }
-  void Step(std::unique_lock<std::mutex>* lock, RequestHandle handle, bool cancelled) {
-    Live& live = live_[handle];  // stays: only this thread erases
-    const std::vector<std::string> pieces = pieces_;
-    const bool cut = cut_off_;
-    const int64_t fail_after = fail_after_, hold_after = hold_after_;
-    const Status fail_status = fail_status_;
-    const std::vector<int64_t> lengths = lengths_;
-    lock->unlock();
-    const Request& r = live.request;
-    bool first = live.sent[0] == 0 && live.choices_done == 0;
-    if (first && r.prompt_logprobs && !cancelled && !cut) {
-      for (size_t i = 1; i < r.prompt->size(); ++i)
-        live.sink->OnPromptLogprobs({Row((*r.prompt)[i], r.sampling.logprobs)});
-    }
-    for (int32_t c = 0; c < r.n; ++c) {
-      int64_t& sent = live.sent[static_cast<size_t>(c)];
-      if (sent < 0 || (sent >= hold_after && !cancelled && !cut)) continue;
-      TokenDelta delta;
-      delta.choice = c;
-      if (cancelled || cut) {
-        delta.finish = FinishReason::kCancelled;
-        delta.error = Status(cut ? StatusCode::kUnavailable : StatusCode::kCancelled,
-                             cut ? "the server is stopping" : "cancelled");
-      } else if (fail_after >= 0 && sent >= fail_after) {
-        delta.finish = FinishReason::kError;
-        delta.error = fail_status;
-      } else {
-        const std::string& piece = pieces[static_cast<size_t>(sent) % pieces.size()];
-        delta.text = piece;
-        delta.tokens = {static_cast<TokenId>('a' + sent % 26)};
-        if (r.sampling.logprobs >= 0) delta.logprobs.push_back(Row(delta.tokens[0], r.sampling.logprobs));
-        ++sent;
-        const auto own = static_cast<size_t>(c);
-        if (sent >= (own < lengths.size() ? lengths[own] : r.stop.max_tokens)) delta.finish = FinishReason::kLength;
-        for (const std::string& stop : r.stop.stop) {
-          if (piece.find(stop) == std::string::npos) continue;
-          delta.text.clear();
-          delta.finish = FinishReason::kStop;
-          delta.stop_string = stop;
-        }
-      }
-      if (delta.finish != FinishReason::kNone) {
-        live.total += sent;
-        sent = -1;
-        ++live.choices_done;
-      }
-      live.sink->OnDelta(delta);
-    }
-    const bool done = live.choices_done == static_cast<size_t>(r.n);
-    if (done) live.sink->OnDone(Usage{static_cast<int64_t>(r.prompt->size()), 1, live.total});
-    lock->lock();
-    if (done) live_.erase(handle);
-  }
-  static std::vector<TokenLogprob> Row(TokenId chosen, int32_t k) {
-    std::vector<TokenLogprob> row{{chosen, -0.5f}};
-    for (int32_t i = 0; i < k; ++i) row.push_back({chosen + i, -0.5f - static_cast<float>(i)});
-    return row;
-  }
+  bool Runnable(RequestHandle handle, const Live& live) const;
+  void Step(std::unique_lock<std::mutex>* lock, RequestHandle handle, bool cancelled);
 
   ModelInfo model_;
   mutable std::mutex mutex_;

@@ -237,7 +237,7 @@ TEST_F(GenerationTest, AClientThatLeavesDuringSubmitIsCancelled) {
 
 TEST_F(GenerationTest, AClientThatLeavesWhileTokenisingIsNeverSubmitted) {
   auto exchange = std::make_shared<FakeExchange>(Body().dump());
-  engine_.on_tokenize = [&] { exchange->Leave(); };
+  engine_.OnText([&](StopToken) { exchange->Leave(); });
   generation_ = Make(exchange);
   generation_->Watch();
   generation_->Run();
