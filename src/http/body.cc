@@ -6,7 +6,7 @@ namespace tactus::http {
 
 bool BodyTotal::Add(int64_t bytes) {
   const int64_t before = held_.fetch_add(bytes, std::memory_order_relaxed);
-  if (before + bytes <= limit_) return true;
+  if (before + bytes <= limit()) return true;
   Remove(bytes);
   return false;
 }

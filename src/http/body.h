@@ -19,9 +19,11 @@ class BodyTotal {
   bool Add(int64_t bytes);
   void Remove(int64_t bytes) { held_.fetch_sub(bytes, std::memory_order_relaxed); }
   int64_t held() const { return held_.load(std::memory_order_relaxed); }
+  int64_t limit() const { return limit_.load(std::memory_order_relaxed); }
+  void SetLimit(int64_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }  // what is held stays
 
  private:
-  const int64_t limit_;
+  std::atomic<int64_t> limit_;
   std::atomic<int64_t> held_{0};
 };
 

@@ -97,7 +97,7 @@ asio::awaitable<bool> Connection::ServeOne() {
   }
   Parser parser;
   parser.header_limit(static_cast<uint32_t>(server_.options.max_header_bytes));
-  parser.body_limit(static_cast<uint64_t>(server_.options.max_body_bytes));
+  parser.body_limit(static_cast<uint64_t>(server_.max_body_bytes.load(std::memory_order_relaxed)));
   parser.get().body() = Body(server_.bodies);
   co_await bh::async_read_header(socket_, buffer_, parser, asio::redirect_error(asio::use_awaitable, ec));
   if (ec) co_return co_await ReadFailed(ec);
@@ -211,7 +211,8 @@ asio::awaitable<bool> Connection::ReadFailed(error_code ec) {
     message = fmt::format("the request's {} did not arrive within {} ms", part, limit / kMillisecond);
   } else if (ec == bh::error::body_limit) {
     status = 413;
-    message = fmt::format("the request's body is larger than {} bytes (--max-body)", server_.options.max_body_bytes);
+    message = fmt::format("the request's body is larger than {} bytes (--max-body)",
+                          server_.max_body_bytes.load(std::memory_order_relaxed));
   } else if (ec == bh::error::header_limit || ec == bh::error::buffer_overflow) {
     status = 431;
     message = fmt::format("the request's {} than {} bytes",
@@ -221,7 +222,7 @@ asio::awaitable<bool> Connection::ReadFailed(error_code ec) {
     server_.bodies_refused.fetch_add(1, std::memory_order_relaxed);
     status = 503;
     message = fmt::format("the bodies of all requests together have reached {} bytes (--max-body-total); try again",
-                          server_.options.max_body_total_bytes);
+                          server_.bodies->limit());
   } else if (ec.category() == make_error_code(bh::error::bad_method).category() && ec != bh::error::end_of_stream &&
              ec != bh::error::partial_message) {
     status = 400;

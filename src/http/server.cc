@@ -189,6 +189,11 @@ uint16_t Server::port() const {
   return impl_->acceptor.local_endpoint(ignored).port();
 }
 
+void Server::LimitBodies(int64_t max_body_bytes, int64_t max_body_total_bytes) {
+  impl_->max_body_bytes.store(max_body_bytes, std::memory_order_relaxed);
+  impl_->bodies->SetLimit(max_body_total_bytes);
+}
+
 void Server::SetDraining() {
   impl_->draining.store(true, std::memory_order_relaxed);
 }
@@ -205,6 +210,7 @@ ServerStats Server::Stats() const {
   stats.connections_total = impl_->opened.load(std::memory_order_relaxed);
   stats.connections_refused = impl_->refused.load(std::memory_order_relaxed);
   stats.body_bytes = impl_->bodies->held();
+  stats.body_bytes_limit = impl_->bodies->limit();
   stats.bodies_refused = impl_->bodies_refused.load(std::memory_order_relaxed);
   stats.exchanges = impl_->exchanges.load(std::memory_order_relaxed);
   stats.client_gone = impl_->client_gone.load(std::memory_order_relaxed);

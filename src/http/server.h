@@ -78,7 +78,8 @@ struct ServerStats {
   int64_t connections_total = 0;
   int64_t connections_refused = 0;                 // told 503 for want of a place
   int64_t body_bytes = 0;                          // of bodies that are held
-  int64_t bodies_refused = 0;                      // for want of room in max_body_total_bytes
+  int64_t body_bytes_limit = 0;                    // max_body_total_bytes, or what LimitBodies made of it
+  int64_t bodies_refused = 0;                      // for want of room in it
   int64_t exchanges = 0;                           // being answered
   int64_t client_gone = 0;                         // exchanges whose client went before the end
   std::vector<std::pair<int, int64_t>> responses;  // HTTP status, count
@@ -101,6 +102,8 @@ class Server {
   bool loopback() const;
   // From now on every answer closes its connection.
   void SetDraining();
+  // From the next request on; where less memory is left than the options count on. Any thread.
+  void LimitBodies(int64_t max_body_bytes, int64_t max_body_total_bytes);
   // True when every exchange has been answered and written within the time.
   bool WaitUntilIdle(DurationNs timeout_ns);
   ServerStats Stats() const;

@@ -40,6 +40,7 @@ struct Server::Impl {
         per_client(opts.max_connections_per_client > 0 ? opts.max_connections_per_client
                                                        : std::max<int64_t>(1, opts.max_connections / 2)),
         places(opts.max_connections, per_client),
+        max_body_bytes(opts.max_body_bytes),
         bodies(std::make_shared<BodyTotal>(opts.max_body_total_bytes)) {}
 
   asio::awaitable<void> AcceptLoop();
@@ -68,6 +69,7 @@ struct Server::Impl {
   DurationNs tick_ns = kSecond / 4;
   std::unordered_set<Connection*> connections;  // io thread; before `io`: coroutine frames that die with it unregister
   ConnectionPlaces places;
+  std::atomic<int64_t> max_body_bytes;  // LimitBodies may lower what the options say
   const std::shared_ptr<BodyTotal> bodies;
   std::shared_ptr<WakeList> wake_list = std::make_shared<WakeList>();
   std::atomic<bool> draining{false};

@@ -200,6 +200,8 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
 
 void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_options) {
   const ModelInfo& model = engine->model();
+  const BodyLimits bodies = options_.BodiesWithin(model.front_end_bytes);
+  server_->LimitBodies(bodies.max_body_bytes, bodies.max_body_total_bytes);
   scheduler_ = engine_options.scheduler;
   clients_.emplace(ClientLimit(options_.max_streams_per_client, engine_options.max_queue));
   context_->engine = engine;
@@ -412,13 +414,13 @@ std::string ApiServerImpl::HttpMetrics() const {
       "# TYPE tactus_http_client_gone_total counter\ntactus_http_client_gone_total {}\n"
       "# HELP tactus_http_body_bytes Bytes of request bodies received and not yet parsed.\n"
       "# TYPE tactus_http_body_bytes gauge\ntactus_http_body_bytes {}\n"
-      "# HELP tactus_http_body_bytes_limit Bytes of --max-body-total.\n"
+      "# HELP tactus_http_body_bytes_limit The most of them: --max-body-total, or what a small machine leaves of it.\n"
       "# TYPE tactus_http_body_bytes_limit gauge\ntactus_http_body_bytes_limit {}\n"
       "# HELP tactus_http_bodies_refused_total Request bodies refused for want of room in --max-body-total.\n"
       "# TYPE tactus_http_bodies_refused_total counter\ntactus_http_bodies_refused_total {}\n"
       "# HELP tactus_http_responses_total HTTP answers by status.\n# TYPE tactus_http_responses_total counter\n",
       stats.connections, stats.connections_total, stats.connections_refused, stats.exchanges, stats.client_gone,
-      stats.body_bytes, options_.max_body_total.bytes, stats.bodies_refused);
+      stats.body_bytes, stats.body_bytes_limit, stats.bodies_refused);
   for (const auto& [status, count] : stats.responses)
     out += fmt::format("tactus_http_responses_total{{code=\"{}\"}} {}\n", status, count);
   return out;

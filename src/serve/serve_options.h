@@ -9,6 +9,11 @@
 
 namespace tactus {
 
+struct BodyLimits {
+  int64_t max_body_bytes = 0;
+  int64_t max_body_total_bytes = 0;
+};
+
 struct ServeOptions {
   std::string host = "127.0.0.1";
   int64_t port = 8000;                                     // 0: any free one, printed at start
@@ -37,6 +42,15 @@ struct ServeOptions {
     constexpr int64_t kStreamBytes = int64_t{64} << 20;
     constexpr int64_t kParsedPerByte = 12;
     return max_body_total.bytes + http_workers * kParsedPerByte * max_body.bytes + kStreamBytes;
+  }
+
+  // The limits of bodies where the memory plan left so much for all that (0: it did not say): in proportion.
+  BodyLimits BodiesWithin(int64_t front_end_bytes) const {
+    const int64_t wanted = FrontEndBytes();
+    if (front_end_bytes <= 0 || front_end_bytes >= wanted) return {max_body.bytes, max_body_total.bytes};
+    const double share = static_cast<double>(front_end_bytes) / static_cast<double>(wanted);
+    return {static_cast<int64_t>(static_cast<double>(max_body.bytes) * share),
+            static_cast<int64_t>(static_cast<double>(max_body_total.bytes) * share)};
   }
 
   template <class V>

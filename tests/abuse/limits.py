@@ -346,9 +346,9 @@ def heavy_json(tally):
 
 def sequence_limits(tally):
     with Server("--max-streams-per-client", "100", "--max-num-seqs", "64") as server:
-        for name, fields, statuses in (("n of 100", {"n": 100}, {200}), ("n of 101", {"n": 101}, {429}), ("10 prompts x n of 11",
-            {"prompt": ["x"] * 10, "n": 11}, {429}),
-                                       ("256 prompts", {"prompt": ["x"] * 256}, {429}), ("100 prompts", {"prompt": ["x"] * 100}, {200})):
+        for name, fields, statuses in (("n of 100", {"n": 100}, {200}), ("n of 101", {"n": 101}, {400}), ("10 prompts x n of 11",
+            {"prompt": ["x"] * 10, "n": 11}, {400}),
+                                       ("256 prompts", {"prompt": ["x"] * 256}, {400}), ("100 prompts", {"prompt": ["x"] * 100}, {200})):
             answer = ask(server.port, "POST", "/v1/completions", {**SMALL, **fields}, ANSWER_LIMIT_S)
             tally.check(f"--max-streams-per-client 100: {name}", answer.status in statuses, f"{answer}; expected {statuses}")
         lives(tally, "sequence limits", server)

@@ -167,6 +167,32 @@ TEST_F(AccessTest, BodiesBeyondTheirSumGet503) {
   EXPECT_EQ(StartStatus(options).param(), "max-body-total");
 }
 
+TEST_F(AccessTest, BodiesKeepToWhatTheMemoryPlanLeft) {
+  ServeOptions options;
+  options.max_body.bytes = 1 << 20;
+  options.max_body_total.bytes = 8 << 20;
+  const int64_t wanted = options.FrontEndBytes();
+  for (const int64_t all : {int64_t{0}, wanted, wanted + 1}) {
+    EXPECT_EQ(options.BodiesWithin(all).max_body_bytes, 1 << 20) << all;
+    EXPECT_EQ(options.BodiesWithin(all).max_body_total_bytes, 8 << 20) << all;
+  }
+  EXPECT_EQ(options.BodiesWithin(wanted / 4).max_body_bytes, 1 << 18);
+  EXPECT_EQ(options.BodiesWithin(wanted / 4).max_body_total_bytes, 2 << 20);
+
+  engine_.mutable_model().front_end_bytes = wanted / 4;
+  StartServer(options);
+  const auto of_size = [](size_t bytes) {
+    const std::string body = R"({"prompt":"x"})";
+    return body + std::string(bytes - body.size(), ' ');
+  };
+  const auto tokenize = [&](size_t bytes) { return ServerTest::Post("/tokenize", of_size(bytes)); };
+  EXPECT_EQ(tokenize(1 << 18).status, 200);
+  const auto refused = tokenize((1 << 18) + 1);
+  EXPECT_EQ(refused.status, 413);
+  EXPECT_NE(refused.body.find("larger than 262144 bytes"), std::string::npos) << refused.body;
+  EXPECT_EQ(Metric("tactus_http_body_bytes_limit"), 2 << 20);
+}
+
 TEST_F(AccessTest, ProbesAreAnsweredWhenEveryConnectionIsTaken) {
   ServeOptions options;
   options.max_connections = 1;
