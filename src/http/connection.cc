@@ -120,6 +120,7 @@ asio::awaitable<bool> Connection::ServeOne() {
   }
   SetPhase(Phase::kNone, 0);
   if (buffer_.size() == 0 && buffer_.capacity() > kKeptBufferBytes) buffer_.shrink_to_fit();
+  head_.body_bytes = parser.get().body().bytes();
   co_return co_await Answer(
       std::make_shared<ExchangeBuffer>(std::move(head_), std::move(parser.get().body()), server_.wake_list));
 }

@@ -2,6 +2,7 @@
 // here.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +23,7 @@ struct HttpRequest {
   std::string path;       // target up to '?'
   std::string authority;  // the host asked for, port included: the target's in absolute form, else the Host header's
   Headers headers;
+  int64_t body_bytes = 0;
   std::string peer;  // the client's address, without port
 
   const std::string* Find(std::string_view name) const { return FindHeader(headers, name); }

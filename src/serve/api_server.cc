@@ -18,6 +18,9 @@
 namespace tactus::serve {
 namespace {
 
+// Bodies beyond it take a parse thread for long; an ordinary request has a few KiB.
+constexpr int64_t kHeavyBodyBytes = 256 << 10;
+
 enum class Route {
   kCompletions,
   kChat,
@@ -385,7 +388,8 @@ void ApiServerImpl::Tokenize(std::shared_ptr<http::Exchange> exchange, bool deco
 void ApiServerImpl::Post(std::shared_ptr<Call> call) {
   active_.push_back(call);
   call->Watch();
-  pool_.Post([call = std::move(call)] { call->Run(); });
+  const bool heavy = call->body_bytes() > kHeavyBodyBytes;
+  pool_.Post([call = std::move(call)] { call->Run(); }, heavy);
 }
 
 void ApiServerImpl::OnTick(TimeNs now_ns) {

@@ -34,6 +34,7 @@ class Call : public std::enable_shared_from_this<Call> {
   // Answers with the error, unless it is over already.
   void Fail(const Status& status);
   void ShutDown() noexcept { FailSurely(StatusCode::kUnavailable); }
+  int64_t body_bytes() const { return exchange_->request().body_bytes; }
   bool over() const { return over_.load(); }
 
  protected:

@@ -1,6 +1,7 @@
-// A few threads for what must not hold the io thread: parsing bodies, chat templates, tokenising. First in, first out;
-// the queue is bounded by the number of connections. Post from any thread; what is queued at destruction is dropped. What a
-// task throws ends that task alone.
+// A few threads for what must not hold the io thread: parsing bodies, chat templates, tokenising. First in, first out,
+// but heavy tasks leave one thread to the others (where there are two), so that whoever sends large bodies delays none
+// who does not. The queue is bounded by the number of connections. Post from any thread; what is queued at destruction is
+// dropped. What a task throws ends that task alone.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,7 @@ namespace tactus::serve {
 
 class WorkerPool {
  public:
-  explicit WorkerPool(int threads) {
+  explicit WorkerPool(int threads) : most_heavy_(std::max<size_t>(1, static_cast<size_t>(threads) - 1)) {
     threads_.reserve(static_cast<size_t>(threads));
     try {
       for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
@@ -34,7 +35,8 @@ class WorkerPool {
     {
       std::lock_guard lock(mutex_);
       stopping_ = true;
-      tasks_.clear();
+      light_.clear();
+      heavy_.clear();
     }
     ready_.notify_all();
     for (std::thread& thread : threads_) thread.join();
@@ -44,28 +46,36 @@ class WorkerPool {
   bool WaitUntilIdle(DurationNs timeout_ns) {
     const std::chrono::nanoseconds time(std::min(timeout_ns, 24 * 3600 * kSecond));  // a longer one may overflow inside
     std::unique_lock lock(mutex_);
-    return idle_.wait_for(lock, time, [this] { return tasks_.empty() && running_ == 0; });
+    return idle_.wait_for(lock, time, [this] { return light_.empty() && heavy_.empty() && running_ == 0; });
   }
-  void Post(std::function<void()> task) {
+  void Post(std::function<void()> task, bool heavy = false) {
     {
       std::lock_guard lock(mutex_);
       if (stopping_) return;
-      tasks_.push_back(std::move(task));
+      (heavy ? heavy_ : light_).push_back({posted_++, std::move(task)});
     }
     ready_.notify_one();
   }
 
  private:
+  struct Task {
+    int64_t number;  // in the order of Post
+    std::function<void()> run;
+  };
+  bool HeavyMayRun() const { return !heavy_.empty() && heavy_running_ < most_heavy_; }
   void Work() {
     SetThreadRole(ThreadRole::kService, "tactus-parse");
     std::unique_lock lock(mutex_);
     for (;;) {
-      ready_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
+      ready_.wait(lock, [this] { return stopping_ || !light_.empty() || HeavyMayRun(); });
       if (stopping_) return;
+      const bool heavy = HeavyMayRun() && (light_.empty() || heavy_.front().number < light_.front().number);
       ++running_;
+      heavy_running_ += heavy;
       {
-        std::function<void()> task = std::move(tasks_.front());
-        tasks_.pop_front();
+        std::deque<Task>& tasks = heavy ? heavy_ : light_;
+        const std::function<void()> task = std::move(tasks.front().run);
+        tasks.pop_front();
         lock.unlock();
         try {
           task();
@@ -73,14 +83,18 @@ class WorkerPool {
         }
       }
       lock.lock();
-      if (--running_ == 0 && tasks_.empty()) idle_.notify_all();
+      heavy_running_ -= heavy;
+      if (heavy && !heavy_.empty()) ready_.notify_one();  // its turn may have come
+      if (--running_ == 0 && light_.empty() && heavy_.empty()) idle_.notify_all();
     }
   }
 
+  const size_t most_heavy_;
   std::mutex mutex_;
   std::condition_variable ready_, idle_;
-  std::deque<std::function<void()>> tasks_;
-  int running_ = 0;
+  std::deque<Task> light_, heavy_;
+  int64_t posted_ = 0;
+  size_t running_ = 0, heavy_running_ = 0;
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

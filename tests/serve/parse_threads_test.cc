@@ -1,6 +1,8 @@
 // What runs on parse threads ends when nobody waits for it, and fails alone.
 #include <atomic>
 #include <chrono>
+#include <future>
+#include <memory>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -192,6 +194,36 @@ TEST_F(ParseThreadsTest, TooManyKeysAreA400WithTheLimit) {
   const auto refused = Post("/v1/chat/completions", json{{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"chat_template_kwargs", kwargs}}.dump());
   EXPECT_EQ(refused.status, 400);
   EXPECT_NE(refused.body.find("at least 16385 keys; the limit is 16384"), std::string::npos) << refused.body;
+}
+
+TEST(WorkerPool, HeavyTasksLeaveAThreadToTheOthers) {
+  serve::WorkerPool pool(2);
+  std::promise<void> go;
+  const std::shared_future<void> gone(go.get_future());
+  std::atomic<int> heavy{0};
+  std::promise<void> light;
+  for (int i = 0; i < 3; ++i) {
+    pool.Post([&heavy, gone] { ++heavy, gone.wait_for(std::chrono::seconds(20)); }, true);
+  }
+  pool.Post([&] { light.set_value(); });
+  EXPECT_EQ(light.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready)
+      << "three heavy tasks hold both threads";
+  EXPECT_LE(heavy.load(), 1);
+  go.set_value();
+  EXPECT_TRUE(pool.WaitUntilIdle(10 * kSecond)) << heavy.load() << " of 3 heavy tasks have run";
+  EXPECT_EQ(heavy.load(), 3);
+}
+
+TEST(WorkerPool, OneThreadDoesEverythingInOrder) {
+  serve::WorkerPool pool(1);
+  std::promise<void> go;
+  const std::shared_future<void> gone(go.get_future());
+  std::string order;
+  pool.Post([gone] { gone.wait_for(std::chrono::seconds(10)); });
+  for (const char c : {'a', 'B', 'c', 'D', 'E', 'f'}) pool.Post([&order, c] { order += c; }, c < 'a');
+  go.set_value();
+  EXPECT_TRUE(pool.WaitUntilIdle(10 * kSecond)) << order;
+  EXPECT_EQ(order, "aBcDEf");
 }
 
 TEST(WorkerPool, ATaskThatThrowsEndsAlone) {
