@@ -76,6 +76,29 @@ TEST(StepProfile, FindsALawThatItCanExpress) {
   }
 }
 
+// Two distinct counts make a segment: steps of 2, 3, 4, 6, ... 96 tokens have a knot at every power of two. Here every
+// other octave is flat, so with a knot less, or knots elsewhere, no curve goes through all of it.
+TEST(StepProfile, TwoCountsMakeASegment) {
+  const auto ms = [](int32_t tokens) {
+    double sum = 10;
+    for (int32_t n = 1; n <= tokens; ++n) {
+      const bool steep = (n > 4 && n <= 8) || (n > 16 && n <= 32);
+      if (steep) sum += 1;
+    }
+    return sum;
+  };
+  std::vector<StepSample> samples;
+  for (int repeat = 0; repeat < 3; ++repeat) {  // whichever fold is left out, every count is measured
+    for (const int32_t tokens : {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96}) samples.push_back({tokens, 0, 0, 0, ms(tokens)});
+  }
+  const auto fitted = FitStepProfile(samples, {});
+  ASSERT_TRUE(fitted.ok()) << fitted.status().message();
+  for (const int32_t tokens : {4, 6, 8, 16, 24, 32, 64}) {
+    const StepSample asked{tokens, 0, 0, 0, 0};
+    EXPECT_NEAR(static_cast<double>(Ask(**fitted, asked)) / 1e6, ms(tokens), 1e-3) << tokens << " tokens";
+  }
+}
+
 TEST(StepProfile, LeaveOutErrorTellsTheNoise) {
   const auto quiet = FitStepProfile(Grid(0.01, 3), {});
   const auto loud = FitStepProfile(Grid(0.10, 3), {});
