@@ -89,7 +89,8 @@ TEST(StepProfile, TwoCountsMakeASegment) {
   };
   std::vector<StepSample> samples;
   for (int repeat = 0; repeat < 3; ++repeat) {  // whichever fold is left out, every count is measured
-    for (const int32_t tokens : {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96}) samples.push_back({tokens, 0, 0, 0, ms(tokens)});
+    for (const int32_t tokens : {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96})
+      samples.push_back({tokens, 0, 0, 0, ms(tokens)});
   }
   const auto fitted = FitStepProfile(samples, {});
   ASSERT_TRUE(fitted.ok()) << fitted.status().message();

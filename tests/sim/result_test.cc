@@ -120,6 +120,36 @@ TEST(SimResult, DeviceUseIsOfAllReplicasDevices) {
               0.15 * one.json["mfu"].get<double>());
 }
 
+// 1,000 tokens in chunks of 512 and 488, then two decodes that read 1,001 and 1,002 tokens: what the meter says of each.
+TEST(SimResult, DeviceUseIsTheSumOverTheSteps) {
+  cost::Deployment d;
+  d.model = "llama-3.1-8b";
+  d.device = "h100";
+  const auto meter = cost::CostModel::Create(d);
+  ASSERT_TRUE(meter.ok()) << meter.status().ToString();
+  const LinearModel model;
+  SimulationConfig c = Config(model);
+  c.meter = meter->get();
+  const Outcome run = Simulate(c, "0,1000,3\n");
+  const ChunkShape first{0, 512}, second{512, 488};
+  std::vector<StepShape> steps(4);
+  steps[0].chunks = {&first, 1};
+  steps[1].chunks = {&second, 1};
+  steps[1].logit_rows = steps[2].logit_rows = steps[3].logit_rows = 1;
+  steps[2].decodes = steps[3].decodes = 1;
+  steps[2].decode_context_tokens = 1001;
+  steps[3].decode_context_tokens = 1002;
+  double flops = 0, bytes = 0;
+  for (const StepShape& s : steps) {
+    flops += c.meter->StepFlops(s);
+    bytes += c.meter->StepBytes(s);
+  }
+  const auto seconds = run.json["duration_s"].get<double>();
+  EXPECT_NEAR(seconds, (4 * 1 + 10 + 2 * 0.1) * 1e-3, 1e-12);
+  EXPECT_NEAR(run.json["mfu"].get<double>() * seconds * c.meter->peak_flops() / flops, 1, 1e-9);
+  EXPECT_NEAR(run.json["mbu"].get<double>() * seconds * c.meter->peak_bandwidth() / bytes, 1, 1e-9);
+}
+
 TEST(SimResult, ThePromptThatJustFitsRunsAndOneTokenMoreDoesNot) {
   const LinearModel model;
   SimulationConfig c = Config(model);
