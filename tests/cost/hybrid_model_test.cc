@@ -312,6 +312,14 @@ TEST(HybridModel, FlopsAndBytes) {
   }
 }
 
+TEST(HybridModel, SaysWhatItIs) {
+  Parts p;
+  p.deployment.tp = 2;
+  p.deployment.pp = 5;
+  p.overhead_ns = 7000;
+  EXPECT_EQ(p.Make().Describe(), "five on " + p.device.name + ", tp 2, pp 5: ; 7 us of host time per step");
+}
+
 // What a run asked beyond the measurements is named with how far.
 TEST(HybridModel, ExtrapolationNamesWhatIsBeyond) {
   Parts p;

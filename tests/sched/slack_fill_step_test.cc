@@ -311,7 +311,8 @@ TEST(SlackFillStep, AQueueOfWhichNobodyCanStartIsNotRead) {
     SlackBed bed(c, std::move(injected));
     bed.Decoding(5, 1, {.max_output_tokens = 2});  // two blocks of four
     for (int i = 0; i < waiting; ++i) bed.Waiting(3, {.max_output_tokens = 1});
-    EXPECT_EQ(bed.Plan(), times == 0 ? "0:5+1*" : "0:5+1* 1:0+3*") << places << " places, " << blocks << " blocks";
+    const std::string plan = bed.Plan();
+    EXPECT_EQ(plan, times == 0 ? "0:5+1*" : "0:5+1* 1:0+3*") << places << " places, " << blocks << " blocks";
     return times;
   };
   EXPECT_EQ(read(2, 8, 1), 1);

@@ -90,7 +90,7 @@ TEST(Oracle, OrdersRunUnderTheBestPreset) {
   SimulationJob job = jobs[best];
   job.config.scheduler.order = "priority";
   job.config.priorities = ranks;
-  EXPECT_EQ(Parse(RunSimulations({job}, 1)[0])["plan_hash"], found["plan_hash"]) << "under " << sched::Presets()[best].name;
+  EXPECT_EQ(Parse(RunSimulations({&job, 1}, 1)[0])["plan_hash"], found["plan_hash"]) << "under " << sched::Presets()[best].name;
 }
 
 // One sequence at a time: who goes first keeps its objective, so the short ones must.

@@ -80,6 +80,52 @@ TEST(SimResult, UseOfMemoryAndBudgetIsTheMeanOverTheStepsOfAllReplicas) {
   EXPECT_EQ(both.stats.kv_blocks_total, 2000);
 }
 
+// Two replicas that do the same, each row once: every count is twice one replica's. KV for 960 tokens and six sequences of 300
+// preempt each other.
+TEST(SimResult, CountsAreOfAllReplicas) {
+  const LinearModel model;
+  std::string once, twice;
+  for (int i = 0; i < 6; ++i) {
+    const std::string row = "0,100,200\n";
+    once += row;
+    twice += row + row;
+  }
+  for (const char* preemption : {"youngest-recompute", "swap"}) {
+    SimulationConfig c = Config(model);
+    c.scheduler.limits.blocks_total = 60;
+    c.scheduler.limits.max_model_len = 960;
+    c.scheduler.preemption = preemption;
+    c.swap_blocks = 200;
+    const EngineStats one = Simulate(c, once).stats;
+    c.replicas = 2;
+    c.balancer = "round-robin";
+    const Outcome both = Simulate(c, twice);
+    const std::pair<const char*, int64_t EngineStats::*> kCounts[] = {
+        {"steps", &EngineStats::steps},
+        {"prompt tokens", &EngineStats::prompt_tokens},
+        {"generated tokens", &EngineStats::generation_tokens},
+        {"preemptions", &EngineStats::preemptions},
+        {"recomputed tokens", &EngineStats::recomputed_tokens},
+        {"KV blocks", &EngineStats::kv_blocks_total},
+        {"swap blocks", &EngineStats::swap_blocks_total},
+        {"blocks swapped out", &EngineStats::swapped_out_blocks},
+        {"blocks swapped in", &EngineStats::swapped_in_blocks},
+        {"stops", &EngineStats::finished_stop},
+        {"ends by length", &EngineStats::finished_length}};
+    for (const auto& [name, count] : kCounts) EXPECT_EQ(both.stats.*count, 2 * (one.*count)) << preemption << ": " << name;
+    EXPECT_GT(one.preemptions, 0) << preemption;
+    EXPECT_EQ(one.generation_tokens, 1200);
+    EXPECT_EQ(one.finished_stop + one.finished_length, 6);
+    if (std::string(preemption) == "swap") {
+      EXPECT_GT(one.swapped_out_blocks, 0);
+      EXPECT_EQ(one.swapped_in_blocks, one.swapped_out_blocks) << "all of it came back";
+    } else {
+      EXPECT_GT(one.recomputed_tokens, 0);
+    }
+    EXPECT_EQ(both.json["requests"]["completed"], 12);
+  }
+}
+
 // Three requests 2 s apart, each alone: 40 tokens in 1.4 ms, two decodes of 1.1 ms.
 TEST(SimResult, RatesAndMeansOfRequestsThatAreAlone) {
   const LinearModel model;
