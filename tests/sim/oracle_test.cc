@@ -63,36 +63,6 @@ TEST(Oracle, IsAtLeastAsGoodAsEveryPresetAndTheSameOnAnyNumberOfThreads) {
   EXPECT_EQ(one["oracle"]["swaps_tried"], 40);
 }
 
-// Orders run under the other choices of the best preset: the order that won, by hand, under that preset makes the same plans.
-TEST(Oracle, OrdersRunUnderTheBestPreset) {
-  LinearModel model;
-  const auto found = Parse(RunOracle(Job(model), {.swaps = 0, .threads = 1}));
-  ASSERT_EQ(found["oracle"]["from"], "order: least work first");
-  std::vector<SimulationJob> jobs;
-  for (const sched::PresetInfo& preset : sched::Presets()) {
-    jobs.push_back(Job(model));
-    sched::SchedulerConfig& scheduler = jobs.back().config.scheduler;
-    scheduler.preset = preset.name;
-    if (sched::Scheduler::PredictorFor(scheduler).value() == "history") scheduler.predictor = "oracle";
-  }
-  const auto results = RunSimulations(jobs, 1);
-  size_t best = 0;
-  std::pair<double, double> most(-1, 0);
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    const auto json = Parse(results[i]);
-    const std::pair<double, double> score(json["goodput"], -json["e2e_ms"]["mean"].get<double>());
-    if (score > most) best = i, most = score;
-  }
-  // Of a burst's rows the third and the fourth have the least work; the second has less than the first.
-  auto ranks = std::make_shared<std::vector<int32_t>>(48);
-  const int32_t place[] = {3, 2, 0, 1};
-  for (int32_t i = 0; i < 48; ++i) (*ranks)[static_cast<size_t>(i)] = 12 * place[i % 4] + i / 4;
-  SimulationJob job = jobs[best];
-  job.config.scheduler.order = "priority";
-  job.config.priorities = ranks;
-  EXPECT_EQ(Parse(RunSimulations({&job, 1}, 1)[0])["plan_hash"], found["plan_hash"]) << "under " << sched::Presets()[best].name;
-}
-
 // One sequence at a time: who goes first keeps its objective, so the short ones must.
 TEST(Oracle, TheSearchFindsTheOrderThatKeepsTheObjective) {
   LinearModel model;
