@@ -12,11 +12,12 @@ namespace {
 // One ns per multiplication of a product; per byte of a small operator what the test says.
 struct KnownOperators final : OperatorTimes {
   double norm = 0, rope = 0, activation = 0, add = 0, kv_write = 0, embed = 0, sample = 0;  // ns per byte
+  double launch = 0;  // of every product and small operator, however little it does
   double gemm = 0, base = 0, adds = 0, alone = 0, decode = 0, beside = 0, all_reduce = 0, send = 0, far_send = 0;
 
   std::function<double(int64_t)> Gemm(const WeightFormat& format, int64_t n, int64_t k) const override {
     return [this, n, k, wide = format.weight_bytes / 2](int64_t m) {
-      return gemm * wide * static_cast<double>(m * n * k);
+      return launch + gemm * wide * static_cast<double>(m * n * k);
     };
   }
   double PrefillBaseNs(const AttentionShape&) const override { return base; }
@@ -32,7 +33,8 @@ struct KnownOperators final : OperatorTimes {
   double DecodeBesideChunkNs(const AttentionShape&, double batch, double context) const override {
     return beside * (batch + context);
   }
-  double ElementwiseNs(Elementwise op, double bytes) const override {
+  double ElementwiseNs(Elementwise op, double bytes) const override { return launch + StreamNs(op, bytes); }
+  double StreamNs(Elementwise op, double bytes) const {
     switch (op) {
       case Elementwise::kEmbed:
         return embed * bytes;
@@ -193,6 +195,17 @@ TEST(HybridModel, EmbeddingHeadAndSampler) {
             3 * 34 * 16 + 2 * 3 * 34 * 2);
 }
 
+// What has nothing to do is not launched: a step without a row of logits has neither head nor sampler, one without a
+// token nothing at all. A layer launches its four products, two norms, rope, the write of K and V and the activation.
+TEST(HybridModel, NothingIsLaunchedForNoRows) {
+  Parts p;
+  p.operators.launch = 1000;
+  const HybridModel m = p.Make();
+  EXPECT_EQ(m.StepTimeNs(Of({})), 0);
+  EXPECT_EQ(m.StepTimeNs(Of({{{0, 10}}})), 5 * 9 * 1000 + 1000) << "nine in each layer, and the embedding";
+  EXPECT_EQ(m.StepTimeNs(Of({{{0, 10}}, 0, 0, 1})), 5 * 9 * 1000 + 1000 + 2 * 1000) << "the head and the sampler";
+}
+
 // The kernel's base once and what each chunk adds, or the longest chunk alone, whichever is longer.
 TEST(HybridModel, ChunksShareAKernel) {
   Parts p;
@@ -297,6 +310,14 @@ TEST(HybridModel, FlopsAndBytes) {
     EXPECT_NEAR(m.StepBytes(Of({{{20, 10}}, 3, 90, 0})), 5 * (layer * 2 + 2 * 8 * 2 * (90 + 30)), 1e-6)
         << "no row, no head";
   }
+}
+
+TEST(HybridModel, SaysWhatItIs) {
+  Parts p;
+  p.deployment.tp = 2;
+  p.deployment.pp = 5;
+  p.overhead_ns = 7000;
+  EXPECT_EQ(p.Make().Describe(), "five on " + p.device.name + ", tp 2, pp 5: ; 7 us of host time per step");
 }
 
 // What a run asked beyond the measurements is named with how far.

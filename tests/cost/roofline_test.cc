@@ -41,6 +41,12 @@ TEST(Roofline, TilesAndSplits) {
   EXPECT_NEAR(TiledGemmNs(Round(), kBf16, 1, 1000, 2048, true), 2.0 * 64 * 64 * 2048 / sm_flops * 1e9 / 4 + 1000, 1e-6);
 }
 
+// The products of a step may be cut, as vendors' libraries cut them.
+TEST(Roofline, ProductsOfAStepMayBeCut) {
+  const auto product = MakeRoofline(Round())->Gemm(kBf16, 1000, 2048);
+  EXPECT_NEAR(product(1), 2.0 * 64 * 64 * 2048 / (1e14 / 100 * 0.8 * 0.65) * 1e9 / 4 + 1000, 1e-6);
+}
+
 // Splits need room too: of 40 tiles of 64 x 64 a quarter each would be two waves. 20 of 64 x 128 at 0.8, cut into four,
 // fit in one.
 TEST(Roofline, SplitsFillTheDeviceAndNoMore) {

@@ -76,6 +76,30 @@ TEST(StepProfile, FindsALawThatItCanExpress) {
   }
 }
 
+// Two distinct counts make a segment: steps of 2, 3, 4, 6, ... 96 tokens have a knot at every power of two. Here every
+// other octave is flat, so with a knot less, or knots elsewhere, no curve goes through all of it.
+TEST(StepProfile, TwoCountsMakeASegment) {
+  const auto ms = [](int32_t tokens) {
+    double sum = 10;
+    for (int32_t n = 1; n <= tokens; ++n) {
+      const bool steep = (n > 4 && n <= 8) || (n > 16 && n <= 32);
+      if (steep) sum += 1;
+    }
+    return sum;
+  };
+  std::vector<StepSample> samples;
+  for (int repeat = 0; repeat < 3; ++repeat) {  // whichever fold is left out, every count is measured
+    for (const int32_t tokens : {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96})
+      samples.push_back({tokens, 0, 0, 0, ms(tokens)});
+  }
+  const auto fitted = FitStepProfile(samples, {});
+  ASSERT_TRUE(fitted.ok()) << fitted.status().message();
+  for (const int32_t tokens : {4, 6, 8, 16, 24, 32, 64}) {
+    const StepSample asked{tokens, 0, 0, 0, 0};
+    EXPECT_NEAR(static_cast<double>(Ask(**fitted, asked)) / 1e6, ms(tokens), 1e-3) << tokens << " tokens";
+  }
+}
+
 TEST(StepProfile, LeaveOutErrorTellsTheNoise) {
   const auto quiet = FitStepProfile(Grid(0.01, 3), {});
   const auto loud = FitStepProfile(Grid(0.10, 3), {});
@@ -156,6 +180,28 @@ TEST_F(StepProfileFile, IsReadWithItsRemarks) {
       << (*m)->Extrapolation(most);
 }
 
+// Each range by itself: its end is inside. What was never measured has no ratio.
+TEST(StepProfile, ExtrapolationNamesEveryRange) {
+  std::vector<StepSample> samples;
+  for (int32_t i = 1; i <= 12; ++i) samples.push_back({i, 0, 0, 0, 1.0 * i});
+  const auto fitted = FitStepProfile(samples, {});
+  ASSERT_TRUE(fitted.ok()) << fitted.status().message();
+  const ChunkShape most_chunk{0, 12}, chunks[] = {{5, 18}, {4, 6}};
+  StepShape inside, beyond;
+  inside.chunks = {&most_chunk, 1};
+  EXPECT_EQ((*fitted)->Extrapolation(inside), "");
+  beyond.chunks = chunks;
+  beyond.decodes = 3;
+  beyond.decode_context_tokens = 9;
+  EXPECT_EQ((*fitted)->Extrapolation(beyond),
+            "prompt tokens per step 24 (measured up to 12: 2.0 x beyond); a chunk's context of 5 (measured up to 0); "
+            "decodes 3 (measured up to 0); KV tokens of decodes 9 (measured up to 0)");
+  EXPECT_EQ(
+      (*fitted)->Describe().find("12 measured steps of up to 12 prompt tokens behind 0, 0 decodes over 0 KV tokens; "),
+      0u)
+      << (*fitted)->Describe();
+}
+
 // A slope of a day per token, asked for millions of tokens.
 TEST_F(StepProfileFile, NoPredictionLeavesTheClock) {
   std::string rows;
@@ -163,10 +209,22 @@ TEST_F(StepProfileFile, NoPredictionLeavesTheClock) {
   StepShape shape;
   const ChunkShape chunk{1 << 24, 1 << 24};
   shape.chunks = {&chunk, 1};
-  for (const std::string& text : {Rows(rows.c_str()), std::string("table,a,b,ms\ntokens,1,0,1\ntokens,1.000001,0,1e9\n")}) {
+  for (const std::string& text :
+       {Rows(rows.c_str()), std::string("table,a,b,ms\ntokens,1,0,1\ntokens,1.000001,0,1e9\n")}) {
     const auto m = ParseStepProfile("steep.csv", text);
     ASSERT_TRUE(m.ok()) << m.status().message();
     EXPECT_EQ((*m)->StepTimeNs(shape), static_cast<DurationNs>(kLongestStepNs)) << text;
+  }
+}
+
+TEST_F(StepProfileFile, LimitsOfARowAreAllowed) {
+  std::string rows = "16777216,16777216,0,0,1e-06\n0,0,4,4,1\n0,0,16777216,1e12,1e9\n";
+  for (int i = 1; i <= 9; ++i) rows += std::to_string(i) + ",0,0,0," + std::to_string(i) + "\n";
+  const auto loaded = ParseStepProfile("limits.csv", Rows(rows.c_str()));
+  EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+  for (const char* row : {"16777217,0,0,0,1\n", "1,16777217,0,0,1\n", "0,0,16777217,16777217,1\n",
+                          "0,0,1,1000000000001,1\n", "1,0,0,0,1000000001\n"}) {
+    EXPECT_NE(LoadStepProfile(Write(Rows(row))).status().message().find("' is no "), std::string::npos) << row;
   }
 }
 

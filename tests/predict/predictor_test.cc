@@ -55,6 +55,9 @@ TEST(Predictors, NamesAndRefusals) {
     ASSERT_FALSE(made.ok()) << bad;
     EXPECT_NE(made.status().message().find(bad), std::string::npos) << made.status().message();
   }
+  // A name that only ends like a known one is unknown, rather than one with a bad deviation.
+  EXPECT_NE(MakePredictor("xnoisy:0.5", Options()).status().message().find("unknown predictor 'xnoisy:0.5'"),
+            std::string::npos);
   PredictorOptions serving = Options();
   serving.true_lengths_known = false;
   for (const char* name : {"oracle", "noisy:0.5"}) {

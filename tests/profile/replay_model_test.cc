@@ -58,6 +58,11 @@ TEST(ReplayModel, TheSameModelPredictsTheRunExactly) {
     EXPECT_EQ(replay->errors.steps, replay->recorded.steps_recorded);
     EXPECT_EQ(replay->errors.median_abs, 0);
     EXPECT_EQ(replay->errors.p90_abs, 0);
+    // What the run asked of the model at most, over all of its steps.
+    EXPECT_EQ(replay->most_chunk.tokens, 256) << workload << ": the budget, which the longer prompts fill";
+    EXPECT_GE(replay->most_chunk.context_tokens, 256) << workload << ": the second chunk of such a prompt";
+    EXPECT_GT(replay->most.decodes, 1) << workload;
+    EXPECT_LE(replay->most.decodes, 16) << workload;
     EXPECT_EQ(replay->predicted.steps, replay->measured.steps) << workload;
     EXPECT_EQ(replay->predicted.preemptions, replay->measured.preemptions) << workload;
     EXPECT_EQ(replay->predicted.duration_s, replay->measured.duration_s) << workload;

@@ -149,6 +149,18 @@ TEST(Slack, OfAJobCarriesOverWhatStepsLeave) {
   EXPECT_EQ(slack.SlackNs(late, s), 3 * share - 2300 * kMs);
 }
 
+// Who states an objective of the whole job alone owes no first token by the default of 2 s: there is nothing but its share.
+TEST(Slack, AJobAloneHasNoDefaultForItsPrompt) {
+  Bed bed;
+  bed.ThreeSteps();
+  const SlackModel slack(Limits());
+  const SlotId s = bed.Wait(150, {0, 0, 100'000 * kMs}, 0, 8);
+  const DurationNs share = 9'979'600'000;  // (100,000 - 204) / 10, as above
+  EXPECT_EQ(slack.SlackNs(bed.View(0), s), share);
+  EXPECT_EQ(slack.WaitingDeadlines(bed.View(0), s).prompt_by_ns, kNever);
+  EXPECT_EQ(slack.WaitingDeadlines(bed.View(0), s).job_by_ns, share);
+}
+
 TEST(Slack, TheLeastOfSeveralObjectivesCounts) {
   Bed bed;
   bed.ThreeSteps();

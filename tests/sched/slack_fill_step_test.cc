@@ -25,7 +25,8 @@ HarnessConfig Config(int64_t budget) {
 }
 
 struct SlackBed : StepBed {
-  explicit SlackBed(const HarnessConfig& config) : StepBed(config) {
+  explicit SlackBed(const HarnessConfig& config, sched::InjectedChoices injected = {})
+      : StepBed(config, std::move(injected)) {
     StepRecord r;
     r.step = 0;
     r.end_ns = kMs;
@@ -274,6 +275,50 @@ TEST(SlackFillStep, AShareIsSettledHoweverItIsGot) {
         << "slot " << slot << ": its share, less what it waited";
     EXPECT_GT(note.carry_ns, 0);
   }
+}
+
+// First come, first served; counts how often it is read.
+struct CountedQueue final : sched::Order {
+  explicit CountedQueue(int* times) : times_read(times) {}
+  void Apply(const sched::StepView&) override {}
+  void Rebuild(const sched::StepView&) override {}
+  void Start(const sched::StepView& view) override {
+    ++*times_read;
+    slots.assign(view.waiting.begin(), view.waiting.end());
+    std::sort(slots.begin(), slots.end(), [&view](SlotId a, SlotId b) { return FirstCome(view, a, b); });
+    next = 0;
+  }
+  SlotId Next() override { return next < slots.size() ? slots[next++] : kNoSlot; }
+  bool Before(const sched::StepView& view, SlotId a, SlotId b) const override { return FirstCome(view, a, b); }
+  static bool FirstCome(const sched::StepView& view, SlotId a, SlotId b) {
+    return view.seq.arrival_order[a] < view.seq.arrival_order[b];
+  }
+  int* times_read;
+  std::vector<SlotId> slots;
+  size_t next = 0;
+};
+
+// A queue of which nobody can start is not read, however long it is: places are taken, or the KV is.
+TEST(SlackFillStep, AQueueOfWhichNobodyCanStartIsNotRead) {
+  const auto read = [](int32_t places, int64_t blocks, int waiting) {
+    int times = 0;
+    HarnessConfig c = Config(64);
+    c.max_num_seqs = places;
+    c.num_blocks = blocks;
+    c.max_model_len = 8;
+    sched::InjectedChoices injected;
+    injected.order = std::make_unique<CountedQueue>(&times);
+    SlackBed bed(c, std::move(injected));
+    bed.Decoding(5, 1, {.max_output_tokens = 2});  // two blocks of four
+    for (int i = 0; i < waiting; ++i) bed.Waiting(3, {.max_output_tokens = 1});
+    const std::string plan = bed.Plan();
+    EXPECT_EQ(plan, times == 0 ? "0:5+1*" : "0:5+1* 1:0+3*") << places << " places, " << blocks << " blocks";
+    return times;
+  };
+  EXPECT_EQ(read(2, 8, 1), 1);
+  EXPECT_EQ(read(1, 8, 1), 0) << "no place is left";
+  EXPECT_EQ(read(2, 2, 1), 0) << "no block is left";
+  EXPECT_EQ(read(2, 8, 0), 0) << "nobody waits";
 }
 
 // Decodes that are not urgent run before prompts are chosen: of the 7 tokens that are left the second prompt takes all.

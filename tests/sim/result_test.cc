@@ -80,6 +80,52 @@ TEST(SimResult, UseOfMemoryAndBudgetIsTheMeanOverTheStepsOfAllReplicas) {
   EXPECT_EQ(both.stats.kv_blocks_total, 2000);
 }
 
+// Two replicas that do the same, each row once: every count is twice one replica's. KV for 960 tokens and six sequences of 300
+// preempt each other.
+TEST(SimResult, CountsAreOfAllReplicas) {
+  const LinearModel model;
+  std::string once, twice;
+  for (int i = 0; i < 6; ++i) {
+    const std::string row = "0,100,200\n";
+    once += row;
+    twice += row + row;
+  }
+  for (const char* preemption : {"youngest-recompute", "swap"}) {
+    SimulationConfig c = Config(model);
+    c.scheduler.limits.blocks_total = 60;
+    c.scheduler.limits.max_model_len = 960;
+    c.scheduler.preemption = preemption;
+    c.swap_blocks = 200;
+    const EngineStats one = Simulate(c, once).stats;
+    c.replicas = 2;
+    c.balancer = "round-robin";
+    const Outcome both = Simulate(c, twice);
+    const std::pair<const char*, int64_t EngineStats::*> kCounts[] = {
+        {"steps", &EngineStats::steps},
+        {"prompt tokens", &EngineStats::prompt_tokens},
+        {"generated tokens", &EngineStats::generation_tokens},
+        {"preemptions", &EngineStats::preemptions},
+        {"recomputed tokens", &EngineStats::recomputed_tokens},
+        {"KV blocks", &EngineStats::kv_blocks_total},
+        {"swap blocks", &EngineStats::swap_blocks_total},
+        {"blocks swapped out", &EngineStats::swapped_out_blocks},
+        {"blocks swapped in", &EngineStats::swapped_in_blocks},
+        {"stops", &EngineStats::finished_stop},
+        {"ends by length", &EngineStats::finished_length}};
+    for (const auto& [name, count] : kCounts) EXPECT_EQ(both.stats.*count, 2 * (one.*count)) << preemption << ": " << name;
+    EXPECT_GT(one.preemptions, 0) << preemption;
+    EXPECT_EQ(one.generation_tokens, 1200);
+    EXPECT_EQ(one.finished_stop + one.finished_length, 6);
+    if (std::string(preemption) == "swap") {
+      EXPECT_GT(one.swapped_out_blocks, 0);
+      EXPECT_GT(one.swapped_in_blocks, 0);
+    } else {
+      EXPECT_GT(one.recomputed_tokens, 0);
+    }
+    EXPECT_EQ(both.json["requests"]["completed"], 12);
+  }
+}
+
 // Three requests 2 s apart, each alone: 40 tokens in 1.4 ms, two decodes of 1.1 ms.
 TEST(SimResult, RatesAndMeansOfRequestsThatAreAlone) {
   const LinearModel model;
@@ -118,6 +164,36 @@ TEST(SimResult, DeviceUseIsOfAllReplicasDevices) {
   // About 2 operations per token and parameter of the layers, which are 7.0e9 of the 8.0e9.
   EXPECT_NEAR(one.json["mfu"].get<double>(), 2 * 7.0e9 * 1019 / (meter.value()->peak_flops() * one.json["duration_s"].get<double>()),
               0.15 * one.json["mfu"].get<double>());
+}
+
+// 1,000 tokens in chunks of 512 and 488, then two decodes that read 1,001 and 1,002 tokens: what the meter says of each.
+TEST(SimResult, DeviceUseIsTheSumOverTheSteps) {
+  cost::Deployment d;
+  d.model = "llama-3.1-8b";
+  d.device = "h100";
+  const auto meter = cost::CostModel::Create(d);
+  ASSERT_TRUE(meter.ok()) << meter.status().ToString();
+  const LinearModel model;
+  SimulationConfig c = Config(model);
+  c.meter = meter->get();
+  const Outcome run = Simulate(c, "0,1000,3\n");
+  const ChunkShape first{0, 512}, second{512, 488};
+  std::vector<StepShape> steps(4);
+  steps[0].chunks = {&first, 1};
+  steps[1].chunks = {&second, 1};
+  steps[1].logit_rows = steps[2].logit_rows = steps[3].logit_rows = 1;
+  steps[2].decodes = steps[3].decodes = 1;
+  steps[2].decode_context_tokens = 1001;
+  steps[3].decode_context_tokens = 1002;
+  double flops = 0, bytes = 0;
+  for (const StepShape& s : steps) {
+    flops += c.meter->StepFlops(s);
+    bytes += c.meter->StepBytes(s);
+  }
+  const auto seconds = run.json["duration_s"].get<double>();
+  EXPECT_NEAR(seconds, (4 * 1 + 10 + 2 * 0.1) * 1e-3, 1e-12);
+  EXPECT_NEAR(run.json["mfu"].get<double>() * seconds * c.meter->peak_flops() / flops, 1, 1e-9);
+  EXPECT_NEAR(run.json["mbu"].get<double>() * seconds * c.meter->peak_bandwidth() / bytes, 1, 1e-9);
 }
 
 TEST(SimResult, ThePromptThatJustFitsRunsAndOneTokenMoreDoesNot) {

@@ -199,6 +199,41 @@ TEST(Simulation, ConversationsFollowEachOtherAndFindTheirEarlierTurns) {
   EXPECT_TRUE(run.json["prefix_sharing"].is_null());
 }
 
+// Ten conversations of three turns ask for 64, 160 and 256 tokens of prefixes; of them 80 and 176 are there, on one replica.
+TEST(Simulation, PrefixTokensAreOfAllReplicas) {
+  LinearModel model;
+  SimulationConfig c = Config(model);
+  const Outcome one = Simulate(c, Stream("multi-turn:turns=3,in=64,out=32", 5, 30));
+  EXPECT_EQ(one.sim->Stats().prefix_query_tokens, 4800);
+  EXPECT_EQ(one.sim->Stats().prefix_hit_tokens, 2560);
+  EXPECT_NEAR(one.json["prefix_sharing"].get<double>(), 2560 / 4800.0, 1e-9);
+  c.replicas = 2;
+  c.balancer = "round-robin";
+  const Outcome two = Simulate(c, Stream("multi-turn:turns=3,in=64,out=32", 5, 30));
+  EXPECT_EQ(two.sim->Stats().prefix_query_tokens, 4800) << "as many prompts, whoever takes them";
+}
+
+// A replica with nothing to do costs no pass: a run asks whether to go on as often as without it.
+TEST(Simulation, AReplicaWithNothingToDoIsNotRun) {
+  LinearModel model;
+  SimulationConfig c = Config(model);
+  c.scheduler.limits.max_model_len = 24000;
+  c.default_max_tokens = 20000;
+  const auto asked = [&](int32_t replicas) {
+    c.replicas = replicas;
+    const auto stream = Stream("random:in=40,out=20000", 1, 1);
+    auto sim = Simulation::Create(c, stream.get());
+    EXPECT_TRUE(sim.ok()) << sim.status().ToString();
+    int times = 0;
+    EXPECT_TRUE((*sim)->Run([&times](const SimProgress&) { return ++times > 0; }).ok());
+    EXPECT_EQ((*sim)->Stats().steps, 20000);
+    return times;
+  };
+  const int one = asked(1);
+  EXPECT_GE(one, 4) << "every 4,096 passes";
+  EXPECT_EQ(asked(2), one);
+}
+
 TEST(Simulation, WhatCannotFitIsRefusedWithTheNumbersOrClipped) {
   LinearModel model;
   SimulationConfig c = Config(model);
