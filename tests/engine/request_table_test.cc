@@ -26,6 +26,7 @@ TEST(RequestTable, KnowsWhatWasAddedAndNotForgotten) {
     const auto handle = static_cast<RequestHandle>(rng.UniformInt(1, kHandles));
     if (const auto at = live.find(handle); at != live.end()) {
       table.Forget(handle);
+      ASSERT_EQ(table.Find(handle), nullptr) << "request " << handle << " was forgotten, change " << i + 1;
       table.Release(at->second);
       live.erase(at);
     } else if (static_cast<int32_t>(live.size()) < kCapacity) {
