@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -44,15 +43,6 @@ TEST(RunnableOps, AreThoseOfTheProcessorsFlags) {
   }
 }
 #endif
-
-TEST(SelectOps, TheLastRunnableOneUnlessNamed) {
-  const std::vector<const Ops*> sets = RunnableOps();
-  for (const Ops* ops : sets) EXPECT_EQ(SelectOps(ops->name), ops) << ops->name;
-  EXPECT_EQ(SelectOps("no such set"), nullptr);
-  if (std::getenv("TACTUS_KERNELS") == nullptr) {
-    EXPECT_EQ(SelectOps(""), sets.back());
-  }
-}
 
 }  // namespace
 }  // namespace tactus::kernels
