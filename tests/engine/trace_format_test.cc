@@ -80,6 +80,8 @@ TraceHeader Legal() {
   h.scheduler.limits.slot_capacity = 1;
   h.scheduler.limits.token_budget = 0;
   h.scheduler.limits.tbt_slo_ns = 0;
+  h.scheduler.limits.watermark = 0.01;
+  h.can_chain = true;
   h.kv.num_blocks = 1;
   h.kv.block_size = 1;
   h.kv.max_slots = 1;
@@ -103,6 +105,8 @@ TEST(TraceHeader, EveryNumberHasItsRange) {
     if (read.ok()) {
       EXPECT_TRUE(cursor.done());
       EXPECT_EQ(read->step_times, h.step_times);
+      EXPECT_EQ(read->scheduler.limits.watermark, 0.01) << "a share comes back as it was";
+      EXPECT_TRUE(read->can_chain);
       EXPECT_EQ(read->limits.blocks_total, h.kv.num_blocks);
     } else {
       EXPECT_EQ(read.status().code(), StatusCode::kDataLoss);
