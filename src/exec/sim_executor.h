@@ -74,7 +74,6 @@ class SimExecutor final : public Executor {
   void SetWakeup(std::function<void()>) override {}
   TimeNs NextReadyNs() const override { return count_ == 0 ? kNever : ring_[head_].end_ns; }
 
-  bool full() const { return count_ == ring_.size(); }
   bool busy() const { return count_ > 0; }
   // Takes the bubbles of sequences that have not been replaced yet into the histogram; call once, at the end.
   void Close();

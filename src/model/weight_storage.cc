@@ -77,8 +77,8 @@ std::byte* WeightStorage::AllocateHuge(int64_t bytes) {
   return aligned;
 }
 
-int64_t HugePageBytes(const void* data) {
-  std::ifstream maps("/proc/self/smaps");
+int64_t HugePageBytes(const void* data, const char* smaps) {
+  std::ifstream maps(smaps);
   const auto address = reinterpret_cast<uintptr_t>(data);
   bool inside = false;
   for (std::string line; std::getline(maps, line);) {

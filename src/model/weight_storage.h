@@ -32,7 +32,7 @@ class WeightStorage {
   std::vector<std::shared_ptr<const MappedFile>> files_;
 };
 
-// How much of the mapping that holds `data` lies in huge pages; 0 where the system does not say.
-int64_t HugePageBytes(const void* data);
+// How much of the mapping that holds `data` lies in huge pages; 0 where the system does not say. Tests pass a file of their own.
+int64_t HugePageBytes(const void* data, const char* smaps = "/proc/self/smaps");
 
 }  // namespace tactus

@@ -1,6 +1,7 @@
 // A loaded run, recorded and fed through the loop again, makes the same plans.
 #include "engine/replay.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -189,6 +190,88 @@ TEST_F(Replay, CutOrCorruptFilesAreErrorsNotCrashes) {
   WriteFile(std::string(late.begin(), late.end()));
   EXPECT_EQ(ReplayTrace(path_).status().code(), StatusCode::kDataLoss);
   EXPECT_EQ(ReplayTrace(path_ + ".absent").status().code(), StatusCode::kNotFound);
+}
+
+// One pass after another, by hand, behind the header of a real recording.
+class ByHand {
+ public:
+  explicit ByHand(const TraceHeader& header) { PutHeader(header, &bytes_); }
+  ByHand& Pass(int64_t later_ns = 1) { return Tag(TraceTag::kPass).Signed(later_ns); }
+  ByHand& Arrival(RequestHandle handle, int32_t prompt, int32_t max_tokens) {
+    Tag(TraceTag::kArrival).Varint(handle).Signed(0).Varint(static_cast<uint64_t>(prompt)).Varint(static_cast<uint64_t>(max_tokens));
+    return Varint(1).Signed(0).Varint(0).Varint(0).Varint(0).Varint(0).Varint(0).Varint(0).Varint(0);
+  }
+  ByHand& Result(StepId step) { return Tag(TraceTag::kResult).Varint(static_cast<uint64_t>(step)).Signed(0).Signed(0).Varint(1).Varint(0); }
+  ByHand& Key(RequestHandle handle) {
+    Tag(TraceTag::kKey).Varint(handle).Varint(0).Varint(0);
+    PutHash({1, 2}, &bytes_);
+    return *this;
+  }
+  ByHand& Tag(TraceTag tag) {
+    bytes_.push_back(static_cast<uint8_t>(tag));
+    return *this;
+  }
+  ByHand& Varint(uint64_t v) {
+    PutVarint(v, &bytes_);
+    return *this;
+  }
+  ByHand& Signed(int64_t v) {
+    PutSigned(v, &bytes_);
+    return *this;
+  }
+  std::string text() const { return {bytes_.begin(), bytes_.end()}; }
+
+ private:
+  TraceBytes bytes_;
+};
+
+TEST_F(Replay, WhatNoLoopCanHaveRecordedIsNamed) {
+  const Workload w = MakeWorkload(3, {});
+  TraceHeader header;
+  ReplayHooks with_header;
+  with_header.header = &header;
+  const auto answer = [this](const ByHand& trace, bool collect = false) {
+    WriteFile(trace.text());
+    std::vector<RecordedRequest> requests;
+    ReplayHooks hooks;
+    if (collect) hooks.requests = &requests;
+    const auto report = ReplayTrace(path_, hooks);
+    if (report.ok()) return std::string(report->complete ? "complete" : "not ended") + fmt::format(", {} passes", report->passes);
+    EXPECT_EQ(report.status().code(), StatusCode::kDataLoss);
+    return report.status().message().substr(report.status().message().rfind(": ") + 2);
+  };
+  ASSERT_EQ(Play(w, {.preset = "vllm"}, false, path_).broken, "");
+  ASSERT_TRUE(ReplayTrace(path_, with_header).ok());
+
+  EXPECT_EQ(answer(ByHand(header)), "not ended, 0 passes");
+  EXPECT_EQ(answer(ByHand(header).Tag(TraceTag::kEnd)), "complete, 0 passes");
+  EXPECT_EQ(answer(ByHand(header).Pass().Pass().Tag(TraceTag::kEnd)), "complete, 2 passes");
+  EXPECT_EQ(answer(ByHand(header).Pass().Pass()), "not ended, 2 passes");
+  EXPECT_EQ(answer(ByHand(header).Tag(TraceTag::kCancel).Varint(1)), "cut off or corrupt") << "a record outside any pass";
+  EXPECT_EQ(answer(ByHand(header).Pass().Tag(static_cast<TraceTag>(99))), "cut off or corrupt") << "an unknown record";
+  EXPECT_EQ(answer(ByHand(header).Pass().Tag(TraceTag::kCancel)), "cut off or corrupt") << "half a record";
+  EXPECT_EQ(answer(ByHand(header).Pass(int64_t{1} << 60)), "not ended, 1 passes") << "the latest time that is taken";
+  EXPECT_EQ(answer(ByHand(header).Pass((int64_t{1} << 60) + 1)), "cut off or corrupt");
+  EXPECT_EQ(answer(ByHand(header).Pass(int64_t{1} << 60).Pass(1)), "cut off or corrupt") << "later than any clock";
+  EXPECT_EQ(answer(ByHand(header).Pass().Tag(TraceTag::kCancel).Varint(5), true), "not ended, 1 passes") << "an unknown request";
+  EXPECT_EQ(answer(ByHand(header).Pass().Arrival(2, 1, 1)), "arrivals are out of order or beyond the slots");
+  EXPECT_EQ(answer(ByHand(header).Pass().Arrival(0, 1, 1)), "arrivals are out of order or beyond the slots");
+  EXPECT_EQ(answer(ByHand(header).Pass().Arrival(1, 0, 1)), "cut off or corrupt") << "an empty prompt";
+  EXPECT_EQ(answer(ByHand(header).Pass().Arrival(1, 1, 0)), "cut off or corrupt") << "an answer of nothing";
+  EXPECT_EQ(answer(ByHand(header).Pass().Result(0)), "a result of a step that was never submitted");
+  EXPECT_EQ(answer(ByHand(header).Pass().Key(1), true), "a key of a request that has not arrived");
+  EXPECT_EQ(answer(ByHand(header).Pass().Key(0), true), "a key of a request that has not arrived");
+  EXPECT_EQ(answer(ByHand(header).Pass().Key(0).Tag(TraceTag::kEnd)), "complete, 1 passes") << "keys are not used before their block is";
+
+  TraceHeader odd = header;
+  odd.slot_capacity = header.kv.max_slots + 1;
+  EXPECT_EQ(answer(ByHand(odd)), "the header's sizes do not fit each other");
+  odd = header;
+  odd.scheduler.limits.slot_capacity = header.slot_capacity - 1;
+  EXPECT_EQ(answer(ByHand(odd)), "the header's sizes do not fit each other");
+  odd = header;
+  odd.kv.max_blocks_per_slot = static_cast<int32_t>((int64_t{1} << 31) / header.kv.max_slots) + 1;
+  EXPECT_EQ(answer(ByHand(odd)), "the header's sizes do not fit each other");
 }
 
 }  // namespace

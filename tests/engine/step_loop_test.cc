@@ -257,6 +257,29 @@ TEST(StepLoop, TimesOfARequest) {
   EXPECT_EQ(out.done_event.done_ns, out.choices[0].token_ns[2]);
 }
 
+// Whoever is preempted waits again and takes a place of the queue.
+TEST(StepLoop, PreemptedSequencesTakePlacesOfTheQueue) {
+  HarnessConfig config;
+  config.num_blocks = 6;
+  config.max_queue = 3;
+  Harness h(config);
+  for (uint64_t i = 0; i < 2; ++i) h.MustSubmit(MakeRequest(Tokens(i, 8), 12));   // five blocks each in the end
+  for (int step = 0; step < 40 && h.loop().Stats().preemptions == 0; ++step) {
+    ASSERT_EQ(h.Settle(), "");
+    if (h.loop().Stats().preemptions == 0) {
+      ASSERT_TRUE(h.Advance());
+    }
+  }
+  ASSERT_EQ(h.loop().Stats().preemptions, 1);
+  ASSERT_EQ(h.loop().Stats().waiting, 1);
+  EXPECT_TRUE(h.Submit(MakeRequest(Tokens(2, 8), 1)).ok());
+  EXPECT_TRUE(h.Submit(MakeRequest(Tokens(3, 8), 1)).ok());
+  const auto refused = h.Submit(MakeRequest(Tokens(4, 8), 1));
+  ASSERT_FALSE(refused.ok()) << "three wait already";
+  EXPECT_EQ(refused.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(h.Run(), "");
+}
+
 TEST(DecisionTimes, QuantilesAreWithinABucket) {
   DecisionTimes times;
   for (int64_t ns = 1; ns <= 10000; ++ns) times.Add(ns);

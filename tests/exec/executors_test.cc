@@ -154,6 +154,33 @@ TEST(FakeExecutor, FaultsComeAsOftenAsTheirRate) {
   EXPECT_LT(failed, 580);
 }
 
+// Whoever reads what a failed step or a lost item was to write gets another token than a sound model's.
+TEST(FakeExecutor, WhatFailedLeavesGarbageBehind) {
+  for (const bool whole_step : {true, false}) {
+    SCOPED_TRACE(whole_step ? "the step failed" : "the item was lost");
+    int seen = 0;
+    for (uint64_t seed = 0; seed < 64; ++seed) {
+      FakeExecutorConfig c = Config();
+      c.vocab_size = 1 << 30;   // no token by chance
+      c.fault_seed = seed;
+      (whole_step ? c.step_error_rate : c.item_lost_rate) = 0.5;
+      FakeExecutor e(c);
+      StepResult first, second;
+      e.Submit(FirstStep());
+      ASSERT_TRUE(e.Poll(&first));
+      e.Submit(Decode(6, 11, 1));
+      ASSERT_TRUE(e.Poll(&second));
+      const auto sound = [](const StepResult& r) { return r.status.ok() && r.items.at(0).status == ItemStatus::kOk; };
+      if (!sound(second)) continue;
+      std::vector<TokenId> tokens = *Prompt(6).prompt;
+      tokens.push_back(11);
+      EXPECT_EQ(second.tokens.at(0) == FakeExecutor::Expected(c, tokens, 0), sound(first)) << "seed " << seed;
+      seen += !sound(first);
+    }
+    EXPECT_GT(seen, 4);
+  }
+}
+
 TEST(FakeExecutor, StepsInFlightRunOneAfterTheOther) {
   ManualClock clock(1000);
   FakeExecutorConfig c = Config();

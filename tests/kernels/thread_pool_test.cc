@@ -1,12 +1,19 @@
 #include "kernels/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -256,6 +263,31 @@ TEST(UsableCores, AreThoseThatAffinityAndQuotaLeave) {
   ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
   EXPECT_EQ(UsableCores(), 1) << "bound to one";
   ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+}
+
+// More cores than a set holds make the system refuse to say which are ours; here a filter of system calls does, in a process of its own.
+TEST(UsableCores, AreAllWhereAffinityIsRefused) {
+  enum Answer { kAll, kOther, kNoFilter };
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    sock_filter refuse[] = {
+        {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
+        {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_sched_getaffinity},
+        {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EINVAL},
+        {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
+    };
+    const sock_fprog program = {4, refuse};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) _exit(kNoFilter);
+    const auto all = static_cast<int32_t>(std::thread::hardware_concurrency());
+    const int32_t quota = QuotaCores();
+    _exit(UsableCores() == (quota > 0 ? std::min(all, quota) : all) ? kAll : kOther);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kNoFilter) GTEST_SKIP() << "the system filters no calls";
+  EXPECT_EQ(WEXITSTATUS(status), kAll);
 }
 
 }  // namespace

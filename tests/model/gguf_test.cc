@@ -61,6 +61,29 @@ TEST(Gguf, ReadsEveryMetadataType) {
   EXPECT_REFUSED(f.status(), kLoss, "m.gguf", "'text'", "string", "not an integer");
 }
 
+TEST(Gguf, ArraysOfNumbersAreOfAnyWidthAndOfNothingElse) {
+  GgufBuilder b;
+  b.Array<uint8_t>("bytes", 0, {0, 200, 255});
+  b.Array<double>("doubles", 12, {0.25, -2});
+  b.Array<uint32_t>("none", 4, {});
+  b.Strings("strings", {"12345678", "x"});
+  b.U32("one", 7);
+  const std::string bytes = b.Build();
+  const auto file = ParseGguf(Bytes(bytes), "m.gguf");
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  GgufFields good(*file);
+  EXPECT_EQ(good.Numbers("bytes"), (std::vector<double>{0, 200, 255}));
+  EXPECT_EQ(good.Numbers("doubles"), (std::vector<double>{0.25, -2}));
+  EXPECT_TRUE(good.Numbers("none").empty());
+  EXPECT_TRUE(good.Numbers("absent").empty());
+  EXPECT_TRUE(good.status().ok()) << good.status().ToString();
+  for (const char* key : {"strings", "one"}) {
+    GgufFields bad(*file);
+    EXPECT_TRUE(bad.Numbers(key).empty()) << key;
+    EXPECT_REFUSED(bad.status(), kLoss, key, "is not an array of numbers");
+  }
+}
+
 TEST(Gguf, NestedArraysAreWalkedAndBounded) {
   std::string nested;   // array of one array of two bytes
   Append<uint32_t>(&nested, 9);

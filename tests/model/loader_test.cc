@@ -232,6 +232,35 @@ TEST(Dummy, FromAConfigurationAlone) {
   EXPECT_EQ(Row(Load(Describe(named), {.dummy = true, .seed = 7}).embedding, 0), Row(a.embedding, 0));
 }
 
+// A norm is ones; a bias is as near to normal as a matrix is, and of its own.
+TEST(Dummy, BiasesAreMadeUpAndNormsAreOnes) {
+  ModelDescription d = Describe(GoldenFolder("llama-mha"));
+  d.config.qkv_bias = d.config.o_bias = d.config.mlp_bias = d.config.qk_norm = true;
+  const ModelConfig& c = d.config;
+  const ModelWeights w = Load(d, {.dummy = true, .seed = 1});
+  const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim, hidden = c.hidden_size, inter = c.intermediate_size;
+  ASSERT_GT(w.layers.size(), 1u);
+  std::set<std::vector<float>> distinct;
+  for (const LayerWeights& layer : w.layers) {
+    const std::pair<const float*, int64_t> biases[] = {{layer.bq, q},      {layer.bk, kv},        {layer.bv, kv},      {layer.bo, hidden},
+                                                       {layer.b_up, inter}, {layer.b_gate, inter}, {layer.b_down, hidden}};
+    for (const auto& [values, size] : biases) {
+      ASSERT_NE(values, nullptr);
+      double squares = 0;
+      for (int64_t i = 0; i < size; ++i) squares += static_cast<double>(values[i]) * values[i];
+      EXPECT_NEAR(std::sqrt(squares / static_cast<double>(size)), 0.02, 0.01) << "bias " << distinct.size();
+      distinct.emplace(values, values + std::min<int64_t>(size, 8));
+    }
+    const std::pair<const float*, int64_t> norms[] = {{layer.attn_norm, hidden}, {layer.ffn_norm, hidden}, {layer.q_norm, c.head_dim},
+                                                      {layer.k_norm, c.head_dim}, {w.final_norm, hidden}};
+    for (const auto& [values, size] : norms) {
+      ASSERT_NE(values, nullptr);
+      EXPECT_EQ(std::count(values, values + size, 1.0f), size);
+    }
+  }
+  EXPECT_EQ(distinct.size(), 7 * w.layers.size()) << "no two biases are alike";
+}
+
 TEST(Dummy, ValuesArePinnedAndNearNormal) {
   ModelDescription d = Describe(GoldenFolder("llama-mha"));
   d.config.vocab_size = 4096;

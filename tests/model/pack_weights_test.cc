@@ -17,6 +17,8 @@
 #include "model/file_weights.h"
 #include "model/gguf.h"
 #include "model/loader.h"
+#include "model/weight_cache.h"
+#include "model/weight_storage.h"
 #include "model_files.h"
 #include "tensor/float16.h"
 
@@ -460,6 +462,40 @@ TEST_F(WeightCacheTest, AnUnwritableFolderIsNoError) {
   options.say = [this](const std::string& line) { said_ += line; };
   EXPECT_TRUE(LoadWeights(Describe(path_), options).ok());
   EXPECT_TRUE(Said("dummy weights have no files")) << said_;
+}
+
+// The file that a process opens first has number 0 where standard input is closed.
+TEST_F(WeightCacheTest, IsWrittenWhereStandardInputIsClosed) {
+  const WeightCacheKey key = {folder_.path() + "/direct/m.packed", "what it begins with\n", 5};
+  kernels::ThreadPool pool(1);
+  const int kept = dup(0);
+  if (kept >= 0) close(0);
+  const Status written = WriteWeightCache(key, reinterpret_cast<const std::byte*>("abcde"), pool);
+  if (kept >= 0) {
+    dup2(kept, 0);
+    close(kept);
+  }
+  EXPECT_TRUE(written.ok()) << written.ToString();
+  const auto cached = OpenWeightCache(key, pool);
+  ASSERT_TRUE(cached.ok()) << cached.status().ToString();
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(cached->memory), 5), "abcde");
+}
+
+TEST(WeightStorage, HugePagesAreThoseOfTheMappingThatHoldsIt) {
+  TempFolder folder;
+  const std::string smaps = folder.Write("smaps",
+                                         "100000-300000 rw-p 00000000 00:00 0 \nSize: 2048 kB\nAnonHugePages: 0 kB\nVmFlags: rd wr\n"
+                                         "300000-900000 rw-p 00000000 00:00 0   [heap]\nSize: 6144 kB\nAnonHugePages:      4096 kB\n"
+                                         "900000-b00000 rw-p 00000000 00:00 0 \nAnonHugePages:      2048 kB\n"
+                                         "c00000-d00000 rw-p 00000000 00:00 0 \nSize: 1024 kB\n");
+  const auto bytes = [&smaps](uintptr_t at) { return HugePageBytes(reinterpret_cast<const void*>(at), smaps.c_str()); };
+  EXPECT_EQ(bytes(0x2fffff), 0);
+  EXPECT_EQ(bytes(0x300000), 4096 * 1024) << "the first byte of a mapping";
+  EXPECT_EQ(bytes(0x8fffff), 4096 * 1024) << "and its last";
+  EXPECT_EQ(bytes(0x900000), 2048 * 1024);
+  EXPECT_EQ(bytes(0xb00000), 0) << "in no mapping";
+  EXPECT_EQ(bytes(0xc00000), 0) << "a mapping of which the system does not say";
+  EXPECT_EQ(HugePageBytes(&folder, (folder.path() + "/absent").c_str()), 0);
 }
 
 }  // namespace
