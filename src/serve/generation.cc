@@ -235,7 +235,6 @@ void Generation::OnDone(size_t prompt, const Usage& usage) {
     for (size_t i = 0; i < choices_.size(); ++i) {
       texts.push_back(std::move(choices_[i].text));
       const PromptState& from = prompts_[i / static_cast<size_t>(parsed_.base.n)];
-      if (!parsed_.echo) continue;
       texts.back().text.insert(0, from.echo);
       texts.back().logprobs.insert(texts.back().logprobs.begin(), from.echo_logprobs.begin(),
                                    from.echo_logprobs.end());

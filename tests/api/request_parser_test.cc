@@ -89,6 +89,7 @@ TEST(RequestParserTest, PromptForms) {
   auto prompts = [](const std::string& text) { return ParseCompletionRequest("{\"prompt\":" + text + "}", Limits()); };
   EXPECT_EQ(prompts(R"(["a","b"])")->prompts.size(), 2u);
   EXPECT_EQ(std::get<std::vector<TokenId>>(prompts("[1,2,999]")->prompts.at(0)), (std::vector<TokenId>{1, 2, 999}));
+  EXPECT_TRUE(prompts("[0]").ok()) << prompts("[0]").status().ToString();
   EXPECT_EQ(prompts("[[1],[2,3]]")->prompts.size(), 2u);
   EXPECT_EQ(prompts(R"(["a",[1]])")->prompts.size(), 2u);
   for (const char* bad :

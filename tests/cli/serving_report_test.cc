@@ -46,6 +46,13 @@ TEST(ServingReport, CountsEveryGapAndTakesLatencyFromWhenARequestWasDue) {
   EXPECT_DOUBLE_EQ(report["slo_attainment"], 0.25);  // of all four that ended
 }
 
+TEST(ServingReport, TheAchievedRateIsOverTheTimeOfSending) {
+  ReportInput input;
+  for (const TimeNs due : {kSecond, 3 * kSecond, 2 * kSecond}) input.records.push_back(Record(due, due + 1, {}, 1));
+  input.records.push_back({.outcome = RequestRecord::Outcome::kFailed, .due_ns = 9 * kSecond, .done_ns = 9 * kSecond});
+  EXPECT_DOUBLE_EQ(ReportJson(input)["request_rate_achieved"], 1.0);  // two after the first, in two seconds
+}
+
 TEST(ServingReport, PercentilesLieBetweenTheNearestRanks) {
   ReportInput input;
   for (int i = 1; i <= 11; ++i) input.records.push_back(Record(kSecond, kSecond + i * 10 * kMillisecond, {}, 10));

@@ -2,6 +2,8 @@
 import json
 import os
 import pathlib
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from fake_endpoint import FakeEndpoint
 from server_process import CHAT_TEMPLATE, TINY_CONFIG, ServerProcess, TakenPort, default_model, wait_until
 
 BINARY = os.environ["TACTUS_BINARY"]
+TOKENIZER = pathlib.Path(__file__).parent.parent / "text" / "data" / "llama3.tokenizer.json"
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")}
 
 
@@ -51,6 +54,12 @@ class ProfileTest(Folder):
         done = tactus("profile", *self.dummy, "--time-limit", "1us", XDG_CACHE_HOME=str(self.folder / "cache"))
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertEqual([p for p in (self.folder / "cache").rglob("*") if p.is_file()], [])
+
+    def test_progress_is_a_line_per_tenth_where_no_terminal_is(self):
+        done = tactus("profile", *self.dummy, "-o", self.folder / "profile.csv", "--time-limit", "1s")
+        tenths = [int(shown) // 10 for shown in re.findall(r"^ *(\d+) %: ", done.stderr, re.MULTILINE)]
+        self.assertGreater(len(tenths), 1, done.stderr)
+        self.assertEqual(tenths, sorted(set(tenths) - {0}), done.stderr)
 
 
 class UsageTest(Folder):
@@ -162,6 +171,11 @@ class ToolsTest(Folder):
         bad.write_text("{% for x in y %}")
         done = tactus("template", bad, "--messages", messages)
         self.assertEqual(done.returncode, 1)
+        shutil.copy(TOKENIZER, self.model / "tokenizer.json")
+        (self.model / "config.json").write_text(json.dumps(dict(TINY_CONFIG, vocab_size=1024)))
+        done = tactus("template", self.model, "--messages", messages)
+        self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+        self.assertIn("has no chat template", done.stderr)
 
     def test_inspect(self):
         done = tactus("models", "inspect", self.model, "--json")
@@ -331,7 +345,8 @@ class BenchTest(Folder):
             self.assertLessEqual(report[name]["p50"], report[name]["max"])
 
     def test_open_loop_of_every_arrival_process_and_api(self):
-        for extra in (["--arrivals", "gamma:2"], ["--arrivals", "constant"], ["--endpoint", "chat"], ["--prompt-format", "text"]):
+        for extra in (["--arrivals", "gamma:2"], ["--arrivals", "constant"], ["--endpoint", "chat"], ["--prompt-format", "text"],
+                      ["--concurrency", "0"]):
             done = self.bench("--requests", "5", "--rate", "50", "--workload", "random:in=8,out=3", "--json", *extra)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(json.loads(done.stdout)["requests"]["completed"], 5, done.stderr)

@@ -84,8 +84,15 @@ class SimTest(unittest.TestCase):
             done = tactus(*BASE, "--concurrency", 4, "--requests", 20, "-o", out, "--requests-out", requests)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("Throughput", done.stdout)
-            self.assertEqual(json.loads(out.read_text())["requests"]["completed"], 20)
+            report = json.loads(out.read_text())
+            self.assertEqual(report["requests"]["completed"], 20)
+            self.assertIn(f"\n\nSteps: {report['steps']}, mean batch {report['mean_batch']:.1f}, budget used ", done.stdout)
+            self.assertIn(f"preemptions {report['preemptions']} ({report['recomputed_tokens']} tokens recomputed)\nMFU ", done.stdout)
             self.assertEqual(len(requests.read_text().splitlines()), 21)
+            lengths = pathlib.Path(folder) / "é.csv"
+            lengths.write_text("prompt_tokens,output_tokens\n50,5\n")
+            done = tactus(*BASE[:-1], f"lengths:{lengths}", "--rate", 5, "--json")
+            self.assertIn(f'"workload":"lengths:{lengths}"', done.stdout)    # as it was given, without escapes
         self.assertIn("kv-blocks = 7", tactus("sim", "--print-config", "--kv-blocks", 7).stdout)
 
     def test_an_unwritable_output_is_said_before_the_run_and_loses_no_table(self):

@@ -53,6 +53,8 @@ TEST_F(FramingTest, BodiesWithoutAClearEndAreRefusedAndNothingIsReadBehindThem) 
   }
   const std::string old = Talk(fmt::format("POST /x HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n{}", kHidden));
   EXPECT_TRUE(old.rfind("HTTP/1.1 400", 0) == 0 && !Has(old, "/hidden")) << old;
+  const std::string clear = Talk("POST /x HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n");
+  EXPECT_TRUE(clear.rfind("HTTP/1.1 400", 0) == 0 && Has(clear, "not known to HTTP/1.0")) << clear;
   // What is understood still is, however it is written.
   for (const char* lines :
        {"Transfer-Encoding: chunked", "transfer-encoding: CHUNKED", "Transfer-Encoding: , chunked"}) {
@@ -88,7 +90,33 @@ TEST_F(FramingTest, HostIsGivenOnceAndValid) {
   }
   EXPECT_TRUE(Has(Talk("GET /old HTTP/1.0\r\n\r\n"), "GET /old []"));  // HTTP/1.0 has no Host
   EXPECT_TRUE(Has(Talk("GET http://u@a/x HTTP/1.1\r\nHost: a\r\n\r\n"), "HTTP/1.1 400"));
+  EXPECT_TRUE(Has(Talk("GET http://a/x HTTP/1.1\r\nHost: a b\r\nConnection: close\r\n\r\n"), "HTTP/1.1 400"));
   EXPECT_TRUE(Has(Talk("GET http://a/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"), "[]"));
+}
+
+// The parser refuses some of these before; the check must not depend on that.
+TEST(HeadCheckTest, FaultsAreNamed) {
+  const auto fault = [](Headers headers, bool http10 = false) {
+    HttpRequest head;
+    head.method = "POST";
+    head.authority = "x";
+    head.headers = std::move(headers);
+    head.headers.emplace_back("Host", "x");
+    const auto found = CheckHeadFraming(head, http10);
+    return found ? fmt::format("{} {}", found->status, found->message) : "none";
+  };
+  EXPECT_EQ(fault({{"Content-Length", "5"}}), "none");
+  EXPECT_EQ(fault({{"Content-Length", "5"}, {"content-length", "5"}}),
+            "400 Content-Length: given more than once; give it once");
+  EXPECT_EQ(fault({{"Transfer-Encoding", "chunked"}}), "none");
+  EXPECT_EQ(fault({{"Transfer-Encoding", "chunked"}, {"Content-Length", "5"}}),
+            "400 Content-Length and Transfer-Encoding exclude each other; give one");
+  EXPECT_EQ(fault({{"Transfer-Encoding", "chunked"}}, true),
+            "400 Transfer-Encoding: not known to HTTP/1.0; use HTTP/1.1 or Content-Length");
+  EXPECT_EQ(fault({{"Transfer-Encoding", "chunked, chunked"}}),
+            "400 Transfer-Encoding: 'chunked' more than once; give it once");
+  EXPECT_EQ(fault({{"Transfer-Encoding", "gzip, chunked"}}),
+            "501 Transfer-Encoding: 'gzip' is not understood; only 'chunked' is");
 }
 
 TEST(HeadCheckTest, HostWithoutPortAndBrackets) {

@@ -205,7 +205,8 @@ TEST_F(LimitsTest, BeyondEveryPlaceThereIsStillAnAnswer) {
   RawSocket late(port_);
   ASSERT_TRUE(late.Readable(kPatienceSeconds * 1000));  // refused already
   EXPECT_TRUE(late.Send("GET /x HTTP/1.1\r\nHost: x\r\n\r\n"));
-  EXPECT_TRUE(late.Send("GET /x HTTP/1.1\r\nHost: x\r\n\r\n"));  // fails when the first one met a reset
+  handler_.AwaitTicks(2);
+  EXPECT_TRUE(late.Send("GET /x HTTP/1.1\r\nHost: x\r\n\r\n")) << "the first one met a reset";
   const std::string all = late.ReadAll();
   EXPECT_TRUE(Has(all, "HTTP/1.1 503") && Has(all, "Connection: close")) << all;
   EXPECT_EQ(server_->Stats().connections, 1 + kProbePlacesPerClient);
@@ -273,6 +274,10 @@ TEST_F(LimitsTest, TooMuchSentAheadForTooLongMakesTheAnswerTheLast) {
   EXPECT_TRUE(Has(all, "first") && Has(all, "Connection: close")) << all.substr(0, 500);
   EXPECT_FALSE(Has(all, "GET /ahead"));
   EXPECT_EQ(handler_.closed(), 0);
+  handler_.AwaitTicks(4);
+  EXPECT_EQ(server_->Stats().connections, 1) << "closed at once: the reset for what still comes may overtake the answer";
+  socket.Close();
+  Until("the connection ends with its client", [&] { return server_->Stats().connections == 0; });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "http/exchange.h"
 #include "http_fixture.h"
 
 namespace tactus::http {
@@ -164,6 +165,36 @@ TEST_F(HttpServerTest, OnClosedAfterTheClientWentIsCalledAtOnce) {
   EXPECT_TRUE(called);
 }
 
+TEST_F(HttpServerTest, TheEndOfAStreamIsToldAloneAndIsTheEnd) {
+  StartOnTestClock();
+  RawSocket socket(port_);
+  socket.Send("GET /stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  auto exchange = handler_.AwaitHeld(1);
+  exchange->Write("abc");
+  socket.ReadUntil("abc\r\n");
+  handler_.AwaitTicks(2);  // the connection waits for more
+  exchange->End();
+  EXPECT_EQ(socket.ReadAll(), "0\r\n\r\n");
+}
+
+TEST(ExchangeBufferTest, NothingIsWrittenBehindTheEndOrForNobody) {
+  ExchangeBuffer::Output output;
+  const auto ended = std::make_shared<ExchangeBuffer>(HttpRequest(), Body(), std::make_shared<WakeList>());
+  ended->StartStream({});
+  ended->Write("a");
+  ended->End();
+  ended->Write("b");
+  ended->Take(&output);
+  EXPECT_EQ(output.bytes, "a");
+  EXPECT_TRUE(output.ended);
+  const auto left = std::make_shared<ExchangeBuffer>(HttpRequest(), Body(), std::make_shared<WakeList>());
+  left->StartStream({});
+  left->ClientGone();
+  left->Write("a");
+  left->Take(&output);
+  EXPECT_EQ(output.bytes, "") << "kept for a client that has gone";
+}
+
 TEST_F(HttpServerTest, OldClientsGetAStreamThatEndsWithTheConnection) {
   Start();
   RawSocket socket(port_);
@@ -173,6 +204,7 @@ TEST_F(HttpServerTest, OldClientsGetAStreamThatEndsWithTheConnection) {
   exchange->End();
   const std::string all = socket.ReadAll();
   EXPECT_FALSE(Has(all, "chunked"));
+  EXPECT_FALSE(Has(all, "Content-Length")) << all;
   EXPECT_TRUE(Has(all, "Connection: close"));
   EXPECT_EQ(all.substr(all.find("\r\n\r\n") + 4), "abc");
 }

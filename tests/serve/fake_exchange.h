@@ -22,6 +22,8 @@ class FakeExchange final : public http::Exchange {
   }
   // Called inside Respond and End, before anybody can read the answer.
   std::function<void()> on_answer;
+  // Called when the body is taken, before it is parsed.
+  std::function<void()> on_take;
 
   // --- The client ---
   void Leave() {
@@ -55,7 +57,10 @@ class FakeExchange final : public http::Exchange {
 
   // --- Exchange ---
   const http::HttpRequest& request() const override { return request_; }
-  http::Body TakeBody() override { return std::move(body_); }
+  http::Body TakeBody() override {
+    if (on_take) on_take();
+    return std::move(body_);
+  }
   void Respond(http::HttpResponse response) override {
     if (on_answer) on_answer();
     std::lock_guard lock(mutex_);

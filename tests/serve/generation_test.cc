@@ -36,7 +36,7 @@ class GenerationTest : public testing::Test {
     auto exchange = std::make_shared<FakeExchange>(body.dump(), std::move(headers));
     generation_ = Make(exchange, body.contains("messages"));
     generation_->Watch();
-  generation_->Run();
+    generation_->Run();
     return exchange;
   }
   static json Body(json extra = json::object()) {
@@ -103,6 +103,7 @@ TEST_F(GenerationTest, BeyondTheLimitIs429WithTheNumbersAndNothingIsSubmitted) {
   auto exchange = Start(Body({{"prompt", {"a", "b"}}, {"n", 3}}));
   const auto answer = exchange->Answer();
   EXPECT_EQ(answer.status, 429);
+  ASSERT_NE(answer.Find("Retry-After"), nullptr);
   EXPECT_EQ(*answer.Find("Retry-After"), "1");
   EXPECT_EQ(*answer.Find("X-Request-Id"), "id");
   const json error = json::parse(answer.body)["error"];
@@ -243,6 +244,16 @@ TEST_F(GenerationTest, AClientThatLeavesWhileTokenisingIsNeverSubmitted) {
   generation_->Run();
   EXPECT_TRUE(engine_.submitted().empty());
   EXPECT_EQ(counts_.open("c"), 0);
+}
+
+TEST_F(GenerationTest, AClientThatLeavesBeforeItsBodyIsParsedTakesNoPlaces) {
+  auto exchange = std::make_shared<FakeExchange>(Body({{"n", 4}}).dump());
+  exchange->on_take = [&] { exchange->Leave(); };
+  generation_ = Make(exchange);
+  generation_->Watch();
+  generation_->Run();
+  EXPECT_EQ(counts_.open("c"), 0) << "places taken after everything was given back";
+  EXPECT_TRUE(engine_.submitted().empty());
 }
 
 TEST_F(GenerationTest, ALateFinishAfterTheClientLeftIsDropped) {

@@ -90,6 +90,7 @@ TEST_F(HeadsTest, WithoutAKeyTheAnswerTellsHowToSendOne) {
   StartServer(options);
   const auto refused = Call("GET", "/v1/models");
   EXPECT_EQ(refused.status, 401);
+  ASSERT_NE(refused.Find("WWW-Authenticate"), nullptr);
   EXPECT_EQ(*refused.Find("WWW-Authenticate"), "Bearer");
   EXPECT_EQ(Error(refused)["type"], "authentication_error");
   EXPECT_EQ(Error(refused)["message"], "no or a wrong API key; send it as 'Authorization: Bearer <key>'");

@@ -218,6 +218,7 @@ TEST(GgufSpec, WhatTheFileDoesNotSay) {
   fields.scores = {0, 0, 0};
   fields.has_add_bos = fields.add_bos = false;
   EXPECT_TRUE(SpecFromGguf(fields)->add_bos);
+  EXPECT_EQ(SpecFromGguf(fields)->unk_id, 0);
   fields.bos = -1;
   EXPECT_FALSE(SpecFromGguf(fields)->add_bos);
 }

@@ -114,6 +114,21 @@ TEST(JinjaErrors, NameTheLineAndTheConstruct) {
   EXPECT_FALSE(Template::Compile("\xff").ok());
 }
 
+TEST(JinjaText, RawEndsAtEndrawAlone) {
+  EXPECT_EQ(Template::Compile("{% raw %}{% abcdef %}{{ x }}{%- endraw %}!").value()->Render(Json::object()).value(),
+            "{% abcdef %}{{ x }}!");
+}
+
+TEST(JinjaText, AWindowsNegativeEndCountsFromTheBack) {
+  const auto render = [](const std::string& source) {
+    return Template::Compile("{{ " + source + " }}").value()->Render(Json::object()).value();
+  };
+  EXPECT_EQ(render("'abcb'.find('b', 0, -1)"), "1");
+  EXPECT_EQ(render("'abcb'.find('b', 2, -1)"), "-1");
+  EXPECT_EQ(render("'abcb'.count('b', 0, -1)"), "1");
+  EXPECT_EQ(render("'abcb'.count('b', 0, -9)"), "0");
+}
+
 TEST(JinjaErrors, AreErrorsWhereTextCouldNotBeEqual) {
   const auto render = [](const char* source) { return Template::Compile(source).value()->Render(Json::object()); };
   EXPECT_FALSE(render("{{ 9223372036854775807 + 1 }}").ok());      // Python goes on with a longer integer

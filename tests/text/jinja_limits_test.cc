@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "text/jinja/meter.h"
+#include "text/jinja/search.h"
 #include "text/jinja/template.h"
 
 namespace tactus::jinja {
@@ -108,6 +110,24 @@ TEST(JinjaLimits, WhatRealTemplatesNeedFits) {
   EXPECT_EQ(Template::Compile(long_sum + " }}").value()->Render(Json::object()).value(), "x" + std::string(200, 'y'));
 }
 
+// At the limit itself there is still a text, and one more is refused.
+TEST(JinjaLimits, WidthsMayReachTheirLimits) {
+  const auto length = [](const std::string& source) -> int64_t {
+    RenderOptions options;
+    options.limits.output_bytes = 400'000;
+    const auto text = Template::Compile(source).value()->Render(Json::object(), options);
+    return text.ok() ? static_cast<int64_t>(text->size()) : -1;
+  };
+  EXPECT_EQ(length("{{ '%*d' % (100000, 1) }}"), 100'000);
+  EXPECT_EQ(length("{{ '%*d' % (-100000, 1) }}"), 100'000);
+  EXPECT_EQ(length("{{ '%*d' % (100001, 1) }}"), -1);
+  EXPECT_EQ(length("{{ '%*d' % (-100001, 1) }}"), -1);
+  EXPECT_EQ(length("{{ ''.zfill(100000) }}"), 100'000);  // a quarter of what a text may have
+  EXPECT_EQ(length("{{ ''.zfill(100001) }}"), -1);
+  EXPECT_EQ(length("{{ '{:{}}'.format(1, 5) }}"), 5);
+  EXPECT_EQ(length("{{ '{:{:{}}}'.format(1, 2, 'd') }}"), -1);  // Python takes fields two deep
+}
+
 TEST(JinjaLimits, InvalidUtf8InAConversationIsReplaced) {
   EXPECT_EQ(Template::Compile("{{ x }}|{{ x | length }}").value()->Render({{"x", "a\xff\xc3"}}).value(), "a\xEF\xBF\xBD\xEF\xBF\xBD|3");
 }
@@ -128,7 +148,7 @@ TEST(JinjaLimits, SearchesInLongTextsAreCharged) {
   const char* templates[] = {"{{ n in t }}", "{{ t.find(n) }}", "{{ t.rfind(n) }}", "{{ t.count(n) }}", "{{ t.split(n) | length }}",
                              "{{ t.rsplit(n) | length }}", "{{ t.replace(n, 'x') | length }}", "{{ t | replace(n, 'x') | length }}",
                              "{{ t.partition(n) | length }}", "{{ t.strip(n) | length }}", "{{ l | unique | list | length }}",
-                             "{{ a == b }}", "{{ l | sort | length }}", "{{ l.count(l[0]) }}"};
+                             "{{ a == b }}", "{{ a < b }}", "{{ l | sort | length }}", "{{ l.count(l[0]) }}"};
   for (const char* source : templates) {
     const auto compiled = Template::Compile(source);
     ASSERT_TRUE(compiled.ok()) << source;
@@ -146,6 +166,16 @@ TEST(JinjaLimits, SearchesInLongTextsAreCharged) {
     EXPECT_TRUE(steps_suffice(1 << 10, 50'000'000)) << source;
     EXPECT_FALSE(steps_suffice(1 << 16, 2'200)) << source << ": 64 KiB in less than a step for 30 bytes";
   }
+}
+
+TEST(JinjaLimits, ASearchFromTheBackIsChargedForEveryByteAndEveryComparison) {
+  const auto steps = [](const std::string& text, const std::string& part) {
+    Meter meter(int64_t{1} << 40, StopToken());
+    EXPECT_EQ(RightFindText(meter, text, part), std::string::npos);
+    return meter.steps();
+  };
+  EXPECT_GE(steps(std::string(1 << 20, 'z'), "b"), (1 << 20) / 64);
+  EXPECT_GE(steps(std::string(2048, 'a'), std::string(1023, 'a') + "b"), 1025 * (1024 / 64));
 }
 
 TEST(JinjaLimits, ValuesThatShareTheirPartsAreComparedWithinTheSteps) {

@@ -126,6 +126,17 @@ TEST(MergePairs, AStoppedRunEndsAtTheNextLook) {
   EXPECT_LT(MergePairs(merges, &run, StopToken(&flag)), 10000) << "steps after it was stopped";
 }
 
+TEST(MergeByRank, AStopAmongTheMergesEndsThem) {
+  std::atomic<bool> flag{false};
+  int merges = 0;
+  std::vector<RankedLink> links;
+  MergeByRank(
+      1 << 16, StopToken(&flag), [](int32_t, int32_t) { return 0; },
+      [&](int32_t, int32_t) { flag.store(true), ++merges; }, &links);
+  EXPECT_GE(merges, 1);
+  EXPECT_LE(merges, 4096) << "merges after the first one, which stopped them";
+}
+
 // Encode counts a stop at every stage: the flag is set before, so nothing may come back.
 TEST(StoppedTokenizer, GivesNothing) {
   const std::atomic<bool> flag{true};

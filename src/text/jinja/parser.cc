@@ -253,7 +253,6 @@ class Parser : private ExpressionParser {
 
   Stmt* ParseCallBlock() {
     Stmt* s = NewStmt(StmtKind::kCallBlock, Next().line);
-    s->text = program_->literals.Copy("caller");
     if (IsOp("(")) InFrame(false, 0, [&] { return (ParseSignature(&s->signature), 0); });
     s->value = ParseExpression(true);
     if (s->value->kind != ExprKind::kCall) Fail("expected call", s->line);
