@@ -113,7 +113,8 @@ def main():
         print(f"| {name} | {statistics.median(old):.3g} | {statistics.median(new):.3g} | {statistics.median(ratios):.3f} | "
               f"{min(ratios):.3f} | {max(ratios):.3f} |")
     if args.out:
-        args.out.write_text(json.dumps({"commands": [args.old, args.new], "rounds": rounds}, indent=1) + "\n")
+        versions = [subprocess.run([b, "--version"], check=True, capture_output=True, text=True).stdout.strip() for b in (args.old, args.new)]
+        args.out.write_text(json.dumps({"versions": versions, "model": args.model or "tiny, random weights", "rounds": rounds}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
