@@ -317,6 +317,8 @@ TEST(Delivery, AStopBeforeMinTokensIsTextEvenWhileItIsHeldBack) {
   EXPECT_EQ(Answered({}, tokens, {"END", "ENDLESS"}, 4)->Text(), "a");
   EXPECT_EQ(Answered({}, tokens, {"END", "ENDLESS"}, 8)->Text(), "aENDENDz");
   EXPECT_EQ(Answered({}, {'a', 'a', 'a', 'b'}, {"aa"}, 3)->Text(), "a");  // overlapping the one that did not count
+  // The first "b" is held back as the beginning of "abbc", and is text all the same.
+  EXPECT_EQ(Answered({}, {'a', 'b', 'b'}, {"b", "abbc"}, 3)->Text(), "ab");
 }
 
 // The special token is no text, yet its bytes end a stop string: what is held back of the stop must not come out, and
