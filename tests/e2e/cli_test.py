@@ -379,10 +379,18 @@ class BenchTest(Folder):
             time.sleep(0.01)
         self.assertLess(sum(count > 0 for count in samples), 50, samples)
 
-    def completed(self):   # by the server
+    def metric(self, *names):   # the server's, summed
         with urllib.request.urlopen(self.server.url + "/metrics", timeout=30) as answer:
             lines = answer.read().decode().splitlines()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("vllm:request_success_total"))
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(names))
+
+    def completed(self):   # by the server
+        return self.metric("vllm:request_success_total")
+
+    def completed_when_idle(self):   # what an earlier test left has ended, and is counted
+        wait_until(lambda: self.metric("vllm:num_requests_running", "vllm:num_requests_waiting", "tactus_http_exchanges ") <= 1,
+                   "the server is idle", about=self.server.last_lines)
+        return self.completed()
 
     def interrupt(self, *args, before=lambda: True):
         """Ctrl-C once before() holds; what was printed."""
@@ -399,14 +407,14 @@ class BenchTest(Folder):
         return json.loads(out)["requests"]
 
     def test_interrupted_keeps_what_is_done(self):
-        start = self.completed()
+        start = self.completed_when_idle()
         requests = self.interrupt("--requests", "1000000", "--concurrency", "4", "--workload", "random:in=8,out=4",
                                   before=lambda: self.completed() > start + 20)
         self.assertGreater(requests["completed"], 10)
         self.assertEqual(requests["failed"], 0)
 
     def test_interrupted_in_the_warm_up_ends_too(self):
-        start = self.completed()
+        start = self.completed_when_idle()
         requests = self.interrupt("--requests", "5", "--concurrency", "4", "--warmup", "1000", "--workload", "random:in=8,out=1900",
                                   before=lambda: self.completed() > start)
         self.assertEqual(requests["completed"], 0)
