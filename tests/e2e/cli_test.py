@@ -14,7 +14,7 @@ import unittest
 import urllib.request
 
 from fake_endpoint import FakeEndpoint
-from server_process import CHAT_TEMPLATE, TINY_CONFIG, ServerProcess, TakenPort, default_model, wait_until
+from server_process import CHAT_TEMPLATE, ServerProcess, TINY_CONFIG, TakenPort, catches_sigint, default_model, wait_until
 
 BINARY = os.environ["TACTUS_BINARY"]
 TOKENIZER = pathlib.Path(__file__).parent.parent / "text" / "data" / "llama3.tokenizer.json"
@@ -312,11 +312,6 @@ class RunTest(Folder):
         self.assertEqual(done.returncode, 1)
         self.assertIn("5000", done.stderr)
         self.assertIn("2048", done.stderr)
-
-
-def catches_sigint(process):   # an earlier signal would end it before it has begun
-    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
-    return int(re.search(r"SigCgt:\s*([0-9a-f]+)", status).group(1), 16) >> (signal.SIGINT - 1) & 1 == 1
 
 
 class BenchTest(Folder):
