@@ -60,7 +60,6 @@ struct SchedulerLimits {
 // What the choices tell each other at start, so that a combination that cannot work is refused with the reason.
 struct ChoiceTraits {
   bool reserves_growth = false;     // admission: a running sequence never meets a shortage
-  bool reserves_prompt = false;     // admission: a half-done prompt never meets one
   bool can_preempt = false;         // preemption
   bool makes_room = false;          // preemption: running sequences give way to waiting ones (GivesWay)
   bool splits_prompts = false;      // composition
@@ -115,7 +114,7 @@ struct KvDemand {
 class Admission {
  public:
   virtual ~Admission() = default;
-  virtual void Describe(ChoiceTraits* traits) const = 0;
+  virtual void Describe(ChoiceTraits*) const {}
   virtual KvDemand Demand(const StepView& view, SlotId slot, int32_t first_chunk_end) const = 0;
 };
 

@@ -16,7 +16,7 @@ class PredictedLength final : public Admission {
   explicit PredictedLength(const SchedulerLimits& limits)
       : predictor_(limits.predictor), max_model_len_(limits.max_model_len), keep_free_(KeepFreeBlocks(limits)) {}
   void Describe(ChoiceTraits* traits) const override {
-    traits->needs_predictor = traits->reserves_prompt = traits->reserves_output = true;
+    traits->needs_predictor = traits->reserves_output = true;
   }
   KvDemand Demand(const StepView& view, SlotId slot, int32_t) const override {
     SequenceNote& note = view.notes[slot];

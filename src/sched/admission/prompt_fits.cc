@@ -8,7 +8,6 @@ namespace {
 class PromptFits final : public Admission {
  public:
   explicit PromptFits(const SchedulerLimits& limits) : keep_free_(KeepFreeBlocks(limits)) {}
-  void Describe(ChoiceTraits* traits) const override { traits->reserves_prompt = true; }
   KvDemand Demand(const StepView& view, SlotId slot, int32_t) const override {
     return {view.seq.known_committed[slot], keep_free_};
   }
