@@ -33,7 +33,7 @@ SIMULATION = ["sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload"
 
 class Server:
     def __init__(self, binary, model):
-        command = [binary, "serve", *model, "--port", "0", "--kv-cache-memory", "512MiB"]
+        command = [binary, "serve", *model, "--port", "0"]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         lines = []
         for line in self.process.stderr:
@@ -98,7 +98,7 @@ def main():
     rounds = []
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "config.json").write_text(json.dumps(TINY))
-        model = [args.model] if args.model else [folder, "--load-format", "dummy"]
+        model = [*([args.model] if args.model else [folder, "--load-format", "dummy"]), "--kv-cache-memory", "512MiB"]
         for turn in range(args.rounds):
             started = time.monotonic()
             order = [args.old, args.new] if turn % 2 == 0 else [args.new, args.old]

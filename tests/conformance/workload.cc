@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/rng.h"
+#include "support/plan_digest.h"
 
 namespace tactus::testing {
 namespace {
@@ -150,6 +151,7 @@ Outcome Play(const Workload& workload, const sched::SchedulerConfig& names, bool
   }
   outcome.hashes = *h.loop().plan_hashes();
   outcome.stats = h.loop().Stats();
+  RecordPlans(outcome.stats.plan_hash);
   if (Status closed = h.CloseTrace(); !closed.ok()) return broken(closed.ToString());
   return outcome;
 }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "base/rng.h"
+#include "support/plan_digest.h"
 #include "vidur/vidur_engine.h"
 #include "vidur/vidur_replay.h"
 
@@ -29,6 +30,7 @@ std::vector<TraceRequest> MakeRequests(uint64_t seed, int32_t count, double rate
 
 void ExpectSame(const Log& expected, const Result<EngineRun>& ours, const std::string& what) {
   ASSERT_TRUE(ours.ok()) << what << ": " << ours.status().ToString();
+  RecordPlans(ours->plan_hash);
   const Difference d = Compare(expected, ours->run);
   EXPECT_TRUE(d.first.empty()) << what << ": " << d.first;
   EXPECT_LE(d.max_time_error_s, kMicrosecondS) << what;
