@@ -1,4 +1,5 @@
-// A limit for tests of code that could wait for ever: where a thread is never woken, nothing in its own process can end it.
+// A limit for tests of code that could wait for ever: where a thread is never woken, nothing in its own process can end
+// it.
 #pragma once
 
 #include <chrono>
@@ -37,7 +38,7 @@ class TimeLimit {
   std::mutex mutex_;
   std::condition_variable over_;
   bool ended_ = false;
-  std::thread thread_;   // last: it uses the rest
+  std::thread thread_;  // last: it uses the rest
 };
 
 }  // namespace tactus::test

@@ -138,9 +138,7 @@ class Engine {
     batch_size_ = batch;
   }
 
-  void Forget() {
-    context_ = batch_size_ = -1;
-  }
+  void Forget() { context_ = batch_size_ = -1; }
 
   void Clear() {
     Forget();

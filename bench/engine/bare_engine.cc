@@ -111,7 +111,8 @@ Status Main(const EngineOptions& engine_options, const Options& options) {
 int main(int argc, char** argv) {
   tactus::EngineOptions engine;
   tactus::Options options;
-  tactus::cli::CommandLine line("bare_engine", "MODEL [options]", "The engine under a closed loop of streams, without a server.");
+  tactus::cli::CommandLine line("bare_engine", "MODEL [options]",
+                                "The engine under a closed loop of streams, without a server.");
   line.Add(options);
   line.Add(engine);
   line.Positional("MODEL", &engine.model, true, "a GGUF file or a Hugging Face folder");

@@ -1,5 +1,5 @@
-// What the engine and the scheduler cost beside the model: whole passes of the step loop (drain, commit, plan, apply, submit,
-// events) over an executor that does nothing. One JSON line per case on stdout.
+// What the engine and the scheduler cost beside the model: whole passes of the step loop (drain, commit, plan, apply,
+// submit, events) over an executor that does nothing. One JSON line per case on stdout.
 //   bench_engine [scheduler [case]]
 // pass_us is by the wall clock (p50 is the honest figure on a busy machine), cpu_us_per_pass the thread's own time.
 #include <algorithm>
@@ -40,14 +40,15 @@ class CountingSink final : public EventSink {
 
 struct Case {
   const char* name;
-  int32_t running;          // max_num_seqs
-  int32_t requests;         // submitted at the start; what does not run waits
+  int32_t running;   // max_num_seqs
+  int32_t requests;  // submitted at the start; what does not run waits
   int32_t prompt_tokens;
   int32_t output_tokens;    // of each
   bool memory_full;         // KV holds just the running ones: the head of the queue is tried in every step
   bool churn;               // every request that ends is replaced, outputs of different length
   int64_t steps;            // measured
-  bool objectives = false;  // prompts of 16 to prompt_tokens, objectives of many kinds, KV for about `running` of them, places for more
+  bool objectives = false;  // prompts of 16 to prompt_tokens, objectives of many kinds, KV for about `running` of them,
+                            // places for more
   bool simulated = false;   // no tokens, the short form of results, metrics on, virtual clock, no prefix caching
 };
 
@@ -96,7 +97,8 @@ struct Bench {
 
   void Submit() {
     auto request = std::make_shared<Request>();
-    const int32_t length = spec.objectives ? 16 + static_cast<int32_t>(submitted * 7919 % (spec.prompt_tokens - 15)) : spec.prompt_tokens;
+    const int32_t length =
+        spec.objectives ? 16 + static_cast<int32_t>(submitted * 7919 % (spec.prompt_tokens - 15)) : spec.prompt_tokens;
     std::vector<TokenId> prompt(static_cast<size_t>(length));
     for (TokenId& t : prompt) t = static_cast<TokenId>(next_token++ % 30000);
     if (!spec.simulated) request->prompt = std::make_shared<const std::vector<TokenId>>(std::move(prompt));
@@ -129,17 +131,21 @@ struct Bench {
       total_ns += took;
       pass_ns.push_back(took);
       if (spec.churn) {
-        for (int64_t n = replaced; n < sink.done; ++n) Submit();   // the submitter's work, not the loop's
+        for (int64_t n = replaced; n < sink.done; ++n) Submit();  // the submitter's work, not the loop's
       }
     }
-    const double cpu_us = spec.churn ? 0 : static_cast<double>(ThreadCpuNs() - cpu_begin_ns) / 1e3 / static_cast<double>(spec.steps);
+    const double cpu_us =
+        spec.churn ? 0 : static_cast<double>(ThreadCpuNs() - cpu_begin_ns) / 1e3 / static_cast<double>(spec.steps);
     std::sort(pass_ns.begin(), pass_ns.end());
-    const auto at = [&](double q) { return static_cast<double>(pass_ns[static_cast<size_t>(q * static_cast<double>(pass_ns.size() - 1))]) / 1e3; };
+    const auto at = [&](double q) {
+      return static_cast<double>(pass_ns[static_cast<size_t>(q * static_cast<double>(pass_ns.size() - 1))]) / 1e3;
+    };
     const EngineStats stats = loop->Stats();
     std::printf(
         "{\"bench\":\"engine\",\"case\":\"%s\",\"scheduler\":\"%s\",\"running\":%lld,\"waiting\":%lld,\"steps\":%lld,"
         "\"steps_per_s\":%.0f,\"pass_us\":{\"mean\":%.3f,\"p50\":%.3f,\"p99\":%.3f},"
-        "\"cpu_us_per_pass\":%.3f,\"decision_us\":{\"p50\":%.3f,\"p99\":%.3f},\"tokens_per_step\":%.1f,\"version\":\"%s\"}\n",
+        "\"cpu_us_per_pass\":%.3f,\"decision_us\":{\"p50\":%.3f,\"p99\":%.3f},\"tokens_per_step\":%.1f,\"version\":\"%"
+        "s\"}\n",
         spec.name, preset.c_str(), static_cast<long long>(stats.running), static_cast<long long>(stats.waiting),
         static_cast<long long>(spec.steps), static_cast<double>(spec.steps) * 1e9 / static_cast<double>(total_ns),
         static_cast<double>(total_ns) / 1e3 / static_cast<double>(spec.steps), at(0.5), at(0.99), cpu_us,

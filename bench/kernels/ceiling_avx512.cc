@@ -31,22 +31,24 @@ float Bf16Loop(int64_t rounds) {
   return Vec::First(acc[0]);
 }
 
-// In one piece of assembly: the compiler would fold integer rounds into one product, or move sums between registers and memory and
-// halve the ceiling.
+// In one piece of assembly: the compiler would fold integer rounds into one product, or move sums between registers and
+// memory and halve the ceiling.
 constexpr int kInt8Chains = 12;
 
-// One block of instructions over registers: the compiler may neither see that all rounds do the same (integer sums would
-// become one product) nor put moves between.
+// One block of instructions over registers: the compiler may neither see that all rounds do the same (integer sums
+// would become one product) nor put moves between.
 constexpr int kIntegerChains = 12;
 float Int8Loop(int64_t rounds) {
-  __m512i s0 = _mm512_set1_epi32(1), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0, s8 = s0, s9 = s0, s10 = s0, s11 = s0;
+  __m512i s0 = _mm512_set1_epi32(1), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0, s8 = s0, s9 = s0,
+          s10 = s0, s11 = s0;
   const __m512i a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(-5);
   for (int64_t r = 0; r < rounds; ++r) {
     __asm__ volatile(
         "vpdpbusd %13, %12, %0\n\tvpdpbusd %13, %12, %1\n\tvpdpbusd %13, %12, %2\n\tvpdpbusd %13, %12, %3\n\t"
         "vpdpbusd %13, %12, %4\n\tvpdpbusd %13, %12, %5\n\tvpdpbusd %13, %12, %6\n\tvpdpbusd %13, %12, %7\n\t"
         "vpdpbusd %13, %12, %8\n\tvpdpbusd %13, %12, %9\n\tvpdpbusd %13, %12, %10\n\tvpdpbusd %13, %12, %11"
-        : "+v"(s0), "+v"(s1), "+v"(s2), "+v"(s3), "+v"(s4), "+v"(s5), "+v"(s6), "+v"(s7), "+v"(s8), "+v"(s9), "+v"(s10), "+v"(s11)
+        : "+v"(s0), "+v"(s1), "+v"(s2), "+v"(s3), "+v"(s4), "+v"(s5), "+v"(s6), "+v"(s7), "+v"(s8), "+v"(s9), "+v"(s10),
+          "+v"(s11)
         : "v"(a), "v"(b));
   }
   for (const __m512i s : {s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11}) s0 = _mm512_add_epi32(s0, s);
@@ -57,7 +59,7 @@ float Int8Loop(int64_t rounds) {
 
 CeilingLoops Avx512Loops() {
   const bool bf16 = kernels::CpuHasAvx512Bf16(), vnni = kernels::CpuHasAvx512Vnni();
-  return {F32Loop,  2 * kChains * Vec::kWidth, bf16 ? Bf16Loop : nullptr, 4 * kChains * Vec::kWidth,
+  return {F32Loop,  2 * kChains * Vec::kWidth, bf16 ? Bf16Loop : nullptr,    4 * kChains * Vec::kWidth,
           ReadLoop, vnni ? Int8Loop : nullptr, 8 * kInt8Chains * Vec::kWidth};
 }
 

@@ -29,9 +29,7 @@ struct Mapping {
     data = static_cast<std::byte*>(memory);
     if (fill != 0) std::memset(data, fill, bytes);
   }
-  ~Mapping() {
-    munmap(data, bytes);
-  }
+  ~Mapping() { munmap(data, bytes); }
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
   size_t bytes;

@@ -1,11 +1,12 @@
-// Would decode attention, which waits for memory, and products over a prompt chunk, which wait for arithmetic, gain from sharing one
-// queue? The same tasks of both, on the same threads, one kind after the other with a barrier between, or mixed: the most that an
-// executor could gain, since here nothing of the one depends on the other and no weight is read twice.
+// Would decode attention, which waits for memory, and products over a prompt chunk, which wait for arithmetic, gain
+// from sharing one queue? The same tasks of both, on the same threads, one kind after the other with a barrier between,
+// or mixed: the most that an executor could gain, since here nothing of the one depends on the other and no weight is
+// read twice.
 //
 //   overlap_bench [THREADS]
 //
-// One task of attention is one sequence, one of products 128 rows of weights by all tokens of the chunk. Orders take turns; a turn
-// takes about 2 ms; medians over 2 s per row. KV and weights walk through copies that exceed the caches.
+// One task of attention is one sequence, one of products 128 rows of weights by all tokens of the chunk. Orders take
+// turns; a turn takes about 2 ms; medians over 2 s per row. KV and weights walk through copies that exceed the caches.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -25,7 +26,7 @@ using kernels::PackedMatrix;
 using kernels::PackedTokens;
 using kernels::ThreadPool;
 
-constexpr int32_t kHeads = 32, kKvHeads = 4, kHeadDim = 64, kBlock = 16, kDecodes = 16;   // TinyLlama's
+constexpr int32_t kHeads = 32, kKvHeads = 4, kHeadDim = 64, kBlock = 16, kDecodes = 16;  // TinyLlama's
 constexpr int64_t kRows = 5632, kCols = 2048, kSliceRows = 128;
 constexpr int64_t kColdBytes = int64_t{192} << 20;
 constexpr double kProductsSeconds = 1.5e-3, kRowSeconds = 2.0;
@@ -61,7 +62,8 @@ class Decodes {
   int64_t tasks() const { return kDecodes; }
   void Run(int64_t turn, int64_t task, ThreadPool& alone, int32_t thread) {
     const auto t = static_cast<size_t>(thread);
-    const kernels::AttentionItem item{0, context_ - 1, 1, table_.data() + (turn % sets_ * kDecodes + task) * blocks_each_};
+    const kernels::AttentionItem item{0, context_ - 1, 1,
+                                      table_.data() + (turn % sets_ * kDecodes + task) * blocks_each_};
     ops_.attention(alone, q_.data(), int64_t{kHeads} * kHeadDim, {&item, 1}, kHeads, kv_, 0.125f, 0, out_[t].data(),
                    int64_t{kHeads} * kHeadDim, {scratch_[t].data(), static_cast<int64_t>(scratch_[t].size())});
   }
@@ -87,12 +89,14 @@ class Products {
                : kernels::PackedFormOf(DType::kBF16, kSliceRows, kCols, &slice_))) {
       std::abort();
     }
-    std::memset(cold_.data, 0x11, cold_.bytes);   // normal numbers in every format
+    std::memset(cold_.data, 0x11, cold_.bytes);  // normal numbers in every format
     x_ = kernels::PlaceTokens(token_memory_.data, kernels::TokensFor(slice_, 1), tokens, kCols);
     const std::vector<float> ones(static_cast<size_t>(tokens * kCols), 1.0f);
     ops.pack(pool, ones.data(), nullptr, 0.0f, x_);
-    const double slice_seconds = 2.0 * kSliceRows * kCols * static_cast<double>(tokens) / ((int8 ? 0.8e12 : 0.45e12) * pool.threads());
-    tasks_ = std::clamp<int64_t>(static_cast<int64_t>(kProductsSeconds / slice_seconds), 2 * pool.threads(), kRows / kSliceRows);
+    const double slice_seconds =
+        2.0 * kSliceRows * kCols * static_cast<double>(tokens) / ((int8 ? 0.8e12 : 0.45e12) * pool.threads());
+    tasks_ = std::clamp<int64_t>(static_cast<int64_t>(kProductsSeconds / slice_seconds), 2 * pool.threads(),
+                                 kRows / kSliceRows);
     for (int32_t t = 0; t < pool.threads(); ++t) {
       scratch_.emplace_back(static_cast<size_t>(kernels::WorkspaceBytes(tokens, kCols, 1, 64, 1)));
     }
@@ -120,13 +124,18 @@ double Median(std::vector<double> x) {
   return x[x.size() / 2];
 }
 
-void Row(ThreadPool& pool, std::vector<std::unique_ptr<ThreadPool>>& alone, bool int8, int64_t tokens, int32_t context) {
+void Row(ThreadPool& pool, std::vector<std::unique_ptr<ThreadPool>>& alone, bool int8, int64_t tokens,
+         int32_t context) {
   const kernels::Ops& ops = *kernels::SelectOps();
   Decodes decodes(ops, pool, context);
   Products products(ops, pool, int8, tokens);
   const int64_t a = decodes.tasks(), p = products.tasks();
-  const auto attention = [&](int64_t turn, int64_t i, int32_t thread) { decodes.Run(turn, i, *alone[static_cast<size_t>(thread)], thread); };
-  const auto product = [&](int64_t turn, int64_t i, int32_t thread) { products.Run(turn, i, *alone[static_cast<size_t>(thread)], thread); };
+  const auto attention = [&](int64_t turn, int64_t i, int32_t thread) {
+    decodes.Run(turn, i, *alone[static_cast<size_t>(thread)], thread);
+  };
+  const auto product = [&](int64_t turn, int64_t i, int32_t thread) {
+    products.Run(turn, i, *alone[static_cast<size_t>(thread)], thread);
+  };
   std::vector<double> attention_s, products_s, mixed_s;
   const double end = Now(false) + kRowSeconds;
   for (int64_t turn = 0; Now(false) < end; ++turn) {
@@ -149,8 +158,9 @@ void Row(ThreadPool& pool, std::vector<std::unique_ptr<ThreadPool>>& alone, bool
     mixed_s.push_back(t3 - t2);
   }
   const double at = Median(attention_s), pt = Median(products_s), mt = Median(mixed_s);
-  std::printf("| %s, %ld tokens | %d | %.0f | %.0f | %.0f | %.2f | %.0f %% |\n", int8 ? "int8" : "bf16", static_cast<long>(tokens), context,
-              at * 1e6, pt * 1e6, mt * 1e6, mt / (at + pt), 100 * (at + pt - mt) / at);
+  std::printf("| %s, %ld tokens | %d | %.0f | %.0f | %.0f | %.2f | %.0f %% |\n", int8 ? "int8" : "bf16",
+              static_cast<long>(tokens), context, at * 1e6, pt * 1e6, mt * 1e6, mt / (at + pt),
+              100 * (at + pt - mt) / at);
   std::fflush(stdout);
 }
 
@@ -163,8 +173,10 @@ int main(int argc, char** argv) {
   kernels::ThreadPool pool(threads);
   std::vector<std::unique_ptr<kernels::ThreadPool>> alone;
   for (int t = 0; t < threads; ++t) alone.push_back(std::make_unique<kernels::ThreadPool>(1));
-  std::printf("| products | 16 decodes at | attention, us | products, us | mixed, us | mixed / sum | of attention's time hidden |\n"
-              "|---|---|---|---|---|---|---|\n");
+  std::printf(
+      "| products | 16 decodes at | attention, us | products, us | mixed, us | mixed / sum | of attention's time "
+      "hidden |\n"
+      "|---|---|---|---|---|---|---|\n");
   for (const bool int8 : {true, false}) {
     for (const int64_t tokens : {64, 512}) {
       for (const int32_t context : {128, 1024}) bench::Row(pool, alone, int8, tokens, context);

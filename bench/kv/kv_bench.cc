@@ -37,7 +37,7 @@ void BM_StartAndReleaseAHit(benchmark::State& state) {
     kv.StepEnded(step++, true, nullptr);
     kv.Release(0, -1);
   }
-  state.SetItemsProcessed(state.iterations() * (tokens / kBlock));   // blocks
+  state.SetItemsProcessed(state.iterations() * (tokens / kBlock));  // blocks
 }
 BENCHMARK(BM_StartAndReleaseAHit)->Arg(128)->Arg(2048)->Arg(32768);
 
@@ -91,7 +91,7 @@ void BM_ExtendAndMark(benchmark::State& state) {
     }
     kv.StepEnded(step++, true, nullptr);
   }
-  state.SetItemsProcessed(state.iterations() * 256);   // sequences
+  state.SetItemsProcessed(state.iterations() * 256);  // sequences
 }
 BENCHMARK(BM_ExtendAndMark);
 

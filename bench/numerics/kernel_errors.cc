@@ -1,5 +1,6 @@
-// kernel_errors: every operator of every kernel set of this machine against ref/ on the default model's shapes with seeded random
-// inputs, as a markdown table: the largest difference of an element, as a part of the largest element; "equal" is bit for bit.
+// kernel_errors: every operator of every kernel set of this machine against ref/ on the default model's shapes with
+// seeded random inputs, as a markdown table: the largest difference of an element, as a part of the largest element;
+// "equal" is bit for bit.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -61,11 +62,14 @@ struct PackedInput {
   kernels::PackedTokens x;
 };
 
-void Prepare(const Ops& ops, Machine& m, Quantization quantization, int32_t planes, bool norm, int64_t rows, uint64_t seed, PackedInput* in) {
+void Prepare(const Ops& ops, Machine& m, Quantization quantization, int32_t planes, bool norm, int64_t rows,
+             uint64_t seed, PackedInput* in) {
   const std::vector<float> x = Random(kTokens * kCols, 1), w = Random(rows * kCols, seed), weight = Random(kCols, 3);
-  if (!kernels::QuantizedFormOf(quantization, rows, kCols, &in->form)) kernels::PackedFormOf(DType::kBF16, rows, kCols, &in->form);
+  if (!kernels::QuantizedFormOf(quantization, rows, kCols, &in->form))
+    kernels::PackedFormOf(DType::kBF16, rows, kCols, &in->form);
   in->weights = Memory(in->form.bytes());
-  kernels::PackPanels({w.data(), DType::kF32, rows, kCols, kCols * 4}, in->form, 0, in->form.panels(), in->weights.data());
+  kernels::PackPanels({w.data(), DType::kF32, rows, kCols, kCols * 4}, in->form, 0, in->form.panels(),
+                      in->weights.data());
   in->form.data = in->weights.data();
   in->x = kernels::PlaceTokens(in->tokens.data(), kernels::TokensFor(in->form, planes), kTokens, kCols);
   ops.pack(m.pool, x.data(), norm ? weight.data() : nullptr, 1e-5f, in->x);
@@ -104,13 +108,15 @@ std::vector<float> Norm(const Ops& ops, Machine& m) {
 std::vector<float> Attention(const Ops& ops, Machine& m, DType kv_dtype) {
   constexpr int32_t kBlocks = kPositions / kBlockSize + 1;
   std::vector<float> q = Random(int64_t{kPositions} * kHeads * kHeadDim, 7);
-  const std::vector<float> k = Random(int64_t{kPositions} * kKvHeads * kHeadDim, 8), v = Random(int64_t{kPositions} * kKvHeads * kHeadDim, 9);
+  const std::vector<float> k = Random(int64_t{kPositions} * kKvHeads * kHeadDim, 8),
+                           v = Random(int64_t{kPositions} * kKvHeads * kHeadDim, 9);
   kernels::KvLayer kv{nullptr, nullptr, kv_dtype, kBlockSize, kKvHeads, kHeadDim};
   Memory keys(kernels::KvBlockBytes(kv) * kBlocks), values(kernels::KvBlockBytes(kv) * kBlocks);
   kv.k = keys.data();
   kv.v = values.data();
   std::vector<float> inverse(kHeadDim / 2);
-  for (size_t i = 0; i < inverse.size(); ++i) inverse[i] = std::pow(10000.0f, -static_cast<float>(i) / static_cast<float>(inverse.size()));
+  for (size_t i = 0; i < inverse.size(); ++i)
+    inverse[i] = std::pow(10000.0f, -static_cast<float>(i) / static_cast<float>(inverse.size()));
   std::vector<int32_t> positions, table;
   std::vector<int64_t> slots;
   for (int32_t p = 0; p < kPositions; ++p) {
@@ -130,10 +136,11 @@ std::vector<float> Attention(const Ops& ops, Machine& m, DType kv_dtype) {
   call.heads = kHeads;
   call.rope = {inverse.data(), 1.0f, kHeadDim, false};
   ops.rope_store(m.pool, call, kv);
-  const std::vector<kernels::AttentionItem> items = {{0, kPositions - 65, 64, table.data()}, {64, kPositions - 1, 1, table.data()}};
+  const std::vector<kernels::AttentionItem> items = {{0, kPositions - 65, 64, table.data()},
+                                                     {64, kPositions - 1, 1, table.data()}};
   std::vector<float> y(size_t{65} * kHeads * kHeadDim);
-  ops.attention(m.pool, q.data() + int64_t{kPositions - 65} * call.q_stride, call.q_stride, items, kHeads, kv, 0.125f, 0, y.data(), call.q_stride,
-                m.workspace());
+  ops.attention(m.pool, q.data() + int64_t{kPositions - 65} * call.q_stride, call.q_stride, items, kHeads, kv, 0.125f,
+                0, y.data(), call.q_stride, m.workspace());
   return y;
 }
 
@@ -146,25 +153,33 @@ std::vector<Row> AllRows() {
   using kernels::LinearMode;
   std::vector<Row> rows = {{"rms_norm", Norm}};
   for (const DType kv : {DType::kF32, DType::kBF16, DType::kInt8}) {
-    rows.push_back({std::string("rope, store and attention, KV ") + InfoOf(kv).name, [kv](const Ops& ops, Machine& m) { return Attention(ops, m, kv); }});
+    rows.push_back({std::string("rope, store and attention, KV ") + InfoOf(kv).name,
+                    [kv](const Ops& ops, Machine& m) { return Attention(ops, m, kv); }});
   }
   for (const DType dtype : {DType::kF32, DType::kQ4_1, DType::kQ8_0}) {
-    rows.push_back({std::string("rows, ") + InfoOf(dtype).name + " x f32", [dtype](const Ops& ops, Machine& m) { return Rows(ops, m, dtype, LinearMode::kF32); }});
+    rows.push_back({std::string("rows, ") + InfoOf(dtype).name + " x f32",
+                    [dtype](const Ops& ops, Machine& m) { return Rows(ops, m, dtype, LinearMode::kF32); }});
   }
-  rows.push_back({"rows, bf16 x bf16", [](const Ops& ops, Machine& m) { return Rows(ops, m, DType::kBF16, LinearMode::kBF16); }});
-  constexpr std::pair<const char*, Quantization> kForms[] = {
-      {"bf16", Quantization::kNone}, {"q8_0", Quantization::kQ8_0}, {"int8", Quantization::kInt8}, {"int4", Quantization::kInt4}};
+  rows.push_back(
+      {"rows, bf16 x bf16", [](const Ops& ops, Machine& m) { return Rows(ops, m, DType::kBF16, LinearMode::kBF16); }});
+  constexpr std::pair<const char*, Quantization> kForms[] = {{"bf16", Quantization::kNone},
+                                                             {"q8_0", Quantization::kQ8_0},
+                                                             {"int8", Quantization::kInt8},
+                                                             {"int4", Quantization::kInt4}};
   for (const auto& [name, form] : kForms) {
     for (const int32_t planes : {1, 2}) {
       if (form == Quantization::kNone && planes == 2) continue;
       const std::string tokens = form == Quantization::kNone ? "bf16" : planes == 1 ? "int8" : "int16";
       const auto quantization = form;
-      rows.push_back({fmt::format("packed, {} x {}, no norm", name, tokens),
-                      [quantization, planes](const Ops& ops, Machine& m) { return Packed(ops, m, quantization, planes, false); }});
-      rows.push_back({fmt::format("norm and packed, {} x {}", name, tokens),
-                      [quantization, planes](const Ops& ops, Machine& m) { return Packed(ops, m, quantization, planes, true); }});
-      rows.push_back({fmt::format("norm, gate, up, SiLU, down, {} x {}", name, tokens),
-                      [quantization, planes](const Ops& ops, Machine& m) { return Gated(ops, m, quantization, planes); }});
+      rows.push_back(
+          {fmt::format("packed, {} x {}, no norm", name, tokens),
+           [quantization, planes](const Ops& ops, Machine& m) { return Packed(ops, m, quantization, planes, false); }});
+      rows.push_back(
+          {fmt::format("norm and packed, {} x {}", name, tokens),
+           [quantization, planes](const Ops& ops, Machine& m) { return Packed(ops, m, quantization, planes, true); }});
+      rows.push_back(
+          {fmt::format("norm, gate, up, SiLU, down, {} x {}", name, tokens),
+           [quantization, planes](const Ops& ops, Machine& m) { return Gated(ops, m, quantization, planes); }});
     }
   }
   return rows;
@@ -202,4 +217,6 @@ int Run() {
 }  // namespace
 }  // namespace tactus::bench
 
-int main() { return tactus::bench::Run(); }
+int main() {
+  return tactus::bench::Run();
+}

@@ -1,12 +1,13 @@
 // numerics_table MODEL CHATS.json [TOKENS.txt [MAX_TOKENS]] [--operators] | numerics_table MODEL CHATS.json --dump FILE
 //
-// How far each arithmetic moves the model's next-token distribution from f32: Kullback-Leibler divergence KL(f32 || x) in nats and
-// how often the most likely token is the same, position by position on given text (teacher forcing), as a markdown
-// table. CHATS.json: tests/golden/data/smollm2-135m.json, whose answers are scored, and whose first answer each arithmetic
-// must give by itself. TOKENS.txt: token ids of a text (`tactus tokenize MODEL --ids`), in windows of 512.
+// How far each arithmetic moves the model's next-token distribution from f32: Kullback-Leibler divergence KL(f32 || x)
+// in nats and how often the most likely token is the same, position by position on given text (teacher forcing), as a
+// markdown table. CHATS.json: tests/golden/data/smollm2-135m.json, whose answers are scored, and whose first answer
+// each arithmetic must give by itself. TOKENS.txt: token ids of a text (`tactus tokenize MODEL --ids`), in windows of
+// 512.
 // --operators: which linear operators int8 activations hurt, instead of the engine's choices.
-// --dump: writes the reference's logits instead, f32 [positions, vocab], of the chat answers and then of TOKENS, for llama_cpp_row.py.
-// One arithmetic is in memory at a time; the reference's logits are kept.
+// --dump: writes the reference's logits instead, f32 [positions, vocab], of the chat answers and then of TOKENS, for
+// llama_cpp_row.py. One arithmetic is in memory at a time; the reference's logits are kept.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -24,17 +25,19 @@ constexpr int64_t kWindow = 512;
 
 struct Passage {
   std::vector<TokenId> tokens;
-  size_t first_scored = 0;        // rows from here on are compared
+  size_t first_scored = 0;  // rows from here on are compared
 };
 
 struct Score {
   std::vector<double> kl;
   int64_t same_best = 0;
   double log_likelihood = 0.0;
-  int64_t predicted = 0;          // rows with a next token
+  int64_t predicted = 0;  // rows with a next token
 };
 
-size_t Best(const float* l, size_t n) { return static_cast<size_t>(std::max_element(l, l + n) - l); }
+size_t Best(const float* l, size_t n) {
+  return static_cast<size_t>(std::max_element(l, l + n) - l);
+}
 
 double LogSumExp(const float* l, size_t n) {
   const double max = *std::max_element(l, l + n);
@@ -61,7 +64,7 @@ CpuExecutorOptions OptionsOf(const LoadedVariant& v) {
   o.num_blocks = kWindow / 16 + 1;
   o.max_slots = 1;
   o.max_step_tokens = kWindow;
-  o.max_step_items = 64;          // rows of logits at a time
+  o.max_step_items = 64;  // rows of logits at a time
   o.max_model_len = kWindow + 16;
   return o;
 }
@@ -70,7 +73,7 @@ CpuExecutorOptions OptionsOf(const LoadedVariant& v) {
 StepPlan PlanOf(const std::vector<TokenId>& tokens, int32_t first, int32_t logit_rows) {
   StepPlan plan;
   if (first == 0) {
-    plan.starts.push_back({0, 0, nullptr, {}});   // no request: greedy
+    plan.starts.push_back({0, 0, nullptr, {}});  // no request: greedy
     for (BlockId b = 0; b < static_cast<BlockId>(kWindow / 16 + 1); ++b) plan.table_blocks.push_back(b);
     plan.table_updates.push_back({0, 0, static_cast<int32_t>(plan.table_blocks.size()), 0});
   }
@@ -85,7 +88,8 @@ StepPlan PlanOf(const std::vector<TokenId>& tokens, int32_t first, int32_t logit
   return plan;
 }
 
-void RunPassage(StepRunner& runner, const Passage& passage, const std::function<void(size_t, std::span<const float>)>& row) {
+void RunPassage(StepRunner& runner, const Passage& passage,
+                const std::function<void(size_t, std::span<const float>)>& row) {
   runner.set_logits_observer([&](int32_t, int32_t position, std::span<const float> logits) {
     row(static_cast<size_t>(position) - passage.first_scored, logits);
   });
@@ -107,7 +111,8 @@ void AddScore(StepRunner& runner, const Passage& passage, std::vector<std::vecto
     score->same_best += Best(p, logits.size()) == Best(logits.data(), logits.size());
     const size_t next = passage.first_scored + r + 1;
     if (next < passage.tokens.size()) {
-      score->log_likelihood += logits[static_cast<size_t>(passage.tokens[next])] - LogSumExp(logits.data(), logits.size());
+      score->log_likelihood +=
+          logits[static_cast<size_t>(passage.tokens[next])] - LogSumExp(logits.data(), logits.size());
       ++score->predicted;
     }
   });
@@ -129,8 +134,10 @@ std::vector<TokenId> Greedy(StepRunner& runner, std::vector<TokenId> prompt, siz
 }
 
 void PrintHeader(const char* title, bool answers) {
-  fmt::print("\n{}\n\n| numerics | mean KL | p99 KL | max KL | same best token | perplexity |{}\n|---|---|---|---|---|---|{}\n", title,
-             answers ? " \"... is Paris.\" |" : "", answers ? "---|" : "");
+  fmt::print(
+      "\n{}\n\n| numerics | mean KL | p99 KL | max KL | same best token | perplexity "
+      "|{}\n|---|---|---|---|---|---|{}\n",
+      title, answers ? " \"... is Paris.\" |" : "", answers ? "---|" : "");
 }
 
 std::string RowText(const std::string& name, Score& s) {
@@ -139,7 +146,8 @@ std::string RowText(const std::string& name, Score& s) {
   for (const double k : s.kl) sum += k;
   const size_t n = s.kl.size();
   return fmt::format("| {} | {:.2e} | {:.2e} | {:.2e} | {:.2f} % | {:.3f} |", name, sum / static_cast<double>(n),
-                     s.kl[std::min(n - 1, n * 99 / 100)], s.kl[n - 1], 100.0 * static_cast<double>(s.same_best) / static_cast<double>(n),
+                     s.kl[std::min(n - 1, n * 99 / 100)], s.kl[n - 1],
+                     100.0 * static_cast<double>(s.same_best) / static_cast<double>(n),
                      std::exp(-s.log_likelihood / static_cast<double>(std::max<int64_t>(s.predicted, 1))));
 }
 
@@ -151,7 +159,7 @@ struct Input {
 
 struct Texts {
   std::vector<Passage> chats, running;
-  std::vector<TokenId> question, answer;   // the first chat's, with the stop id
+  std::vector<TokenId> question, answer;  // the first chat's, with the stop id
 };
 
 Texts ReadTexts(const Input& input) {
@@ -216,7 +224,8 @@ int Run(const Input& input) {
     const bool answers = Greedy(*runner, texts.question, texts.answer.size()) == texts.answer;
     fmt::print("{} {} |\n", RowText(v.name, chats), answers ? "yes" : "no");
     std::fflush(stdout);
-    for (size_t i = 0; i < texts.running.size(); ++i) AddScore(*runner, texts.running[i], &reference[texts.chats.size() + i], &running);
+    for (size_t i = 0; i < texts.running.size(); ++i)
+      AddScore(*runner, texts.running[i], &reference[texts.chats.size() + i], &running);
     if (!texts.running.empty()) running_rows.push_back(RowText(v.name, running));
   }
   if (running_rows.empty()) return 0;
@@ -242,7 +251,8 @@ int main(int argc, char** argv) {
     }
   }
   if (words.size() < 2 || words.size() > 4) {
-    std::fprintf(stderr, "usage: numerics_table MODEL CHATS.json [TOKENS.txt [MAX_TOKENS]] [--operators] [--dump FILE]\n");
+    std::fprintf(stderr,
+                 "usage: numerics_table MODEL CHATS.json [TOKENS.txt [MAX_TOKENS]] [--operators] [--dump FILE]\n");
     return 2;
   }
   input.model = words[0];

@@ -8,7 +8,7 @@ namespace tactus::bench {
 namespace {
 
 const kernels::Ops* g_base = nullptr;
-std::set<const void*> g_int8;   // matrices whose input is rounded
+std::set<const void*> g_int8;  // matrices whose input is rounded
 
 float LargestOf(const float* x, int64_t begin, int64_t end) {
   float largest = 0.0f;
@@ -83,9 +83,11 @@ std::vector<NumericsVariant> MakeVariants(bool integer_weights) {
     v.push_back({"auto, int8 KV", {.kv_cache_dtype = "int8"}});
   }
   v.push_back({"weights and activations bf16, bf16 KV", {.activation_dtype = "bfloat16"}});
-  for (const auto& [quantization, text] : {std::pair{"q8_0", "to q8_0"}, {"int8", "to int8 (a scale per row)"}, {"int4", "to int4 (groups of 64)"}}) {
+  for (const auto& [quantization, text] :
+       {std::pair{"q8_0", "to q8_0"}, {"int8", "to int8 (a scale per row)"}, {"int4", "to int4 (groups of 64)"}}) {
     v.push_back({std::string("quantised ") + text + ", int16 activations", {.quantization = quantization}});
-    v.push_back({std::string("quantised ") + text + ", int8 activations", {.activation_dtype = "int8", .quantization = quantization}});
+    v.push_back({std::string("quantised ") + text + ", int8 activations",
+                 {.activation_dtype = "int8", .quantization = quantization}});
   }
   return v;
 }
@@ -93,11 +95,11 @@ std::vector<NumericsVariant> MakeVariants(bool integer_weights) {
 std::vector<NumericsVariant> MakeOperatorVariants() {
   std::vector<NumericsVariant> v = {{"float32 (reference)", kReference}, {"f32 activations, bf16 KV", kRows}};
   constexpr std::pair<const char*, bool Int8Operators::*> kOperators[] = {{"q", &Int8Operators::q},
-                                                                         {"k and v", &Int8Operators::kv},
-                                                                         {"attention output", &Int8Operators::wo},
-                                                                         {"gate and up", &Int8Operators::gate_up},
-                                                                         {"down", &Int8Operators::down},
-                                                                         {"lm_head", &Int8Operators::lm_head}};
+                                                                          {"k and v", &Int8Operators::kv},
+                                                                          {"attention output", &Int8Operators::wo},
+                                                                          {"gate and up", &Int8Operators::gate_up},
+                                                                          {"down", &Int8Operators::down},
+                                                                          {"lm_head", &Int8Operators::lm_head}};
   for (const auto& [name, member] : kOperators) {
     Int8Operators only;
     only.*member = true;
@@ -110,7 +112,8 @@ std::vector<NumericsVariant> MakeOperatorVariants() {
     most.*member = false;
     v.push_back({std::string("int8 for all but ") + name, kRows, true, most});
   }
-  v.push_back({"int8 for all but lm_head, k and v", kRows, true, {.q = true, .wo = true, .gate_up = true, .down = true}});
+  v.push_back(
+      {"int8 for all but lm_head, k and v", kRows, true, {.q = true, .wo = true, .gate_up = true, .down = true}});
   v.push_back({"int8 for all but lm_head, q, k and v", kRows, true, {.wo = true, .gate_up = true, .down = true}});
   return v;
 }

@@ -1,5 +1,5 @@
-// The arithmetics that numerics_table compares: choices of the engine's options, and emulations of int8 activations in some
-// operators only, through the f32 kernels.
+// The arithmetics that numerics_table compares: choices of the engine's options, and emulations of int8 activations in
+// some operators only, through the f32 kernels.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct Int8Operators {
 struct NumericsVariant {
   std::string name;
   NumericsOptions options;
-  bool emulate = false;          // `operators` in int8, blocks as the packed operators have them; options must leave rows
+  bool emulate = false;  // `operators` in int8, blocks as the packed operators have them; options must leave rows
   Int8Operators operators;
 };
 

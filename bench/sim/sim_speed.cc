@@ -1,9 +1,9 @@
 // How fast a simulation is: the fixed configuration, and a million requests. One JSON line per case on stdout.
 //   bench_sim [speed|million]       TACTUS_DATA: the folder with azure2023_conv.csv; else the built-in `chat` lengths
-// speed: codellama-34b on two a100, sarathi-serve with 512 tokens, closed loop sized for a mean batch of 37 (checked: +- 1).
-// million: the same engine, Poisson arrivals at 80 % of what the closed loop with a full batch gives, 1,000,000 requests.
-// Metrics on, step trace off; the lengths share no text, so nothing is in the prefix cache. Speeds are by the thread's own CPU time; the wall
-// clock's are beside them.
+// speed: codellama-34b on two a100, sarathi-serve with 512 tokens, closed loop sized for a mean batch of 37 (checked:
+// +- 1). million: the same engine, Poisson arrivals at 80 % of what the closed loop with a full batch gives, 1,000,000
+// requests. Metrics on, step trace off; the lengths share no text, so nothing is in the prefix cache. Speeds are by the
+// thread's own CPU time; the wall clock's are beside them.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -80,12 +80,14 @@ Outcome Run(const SimOptions& o) {
 void Print(const char* name, const SimOptions& o, const Outcome& out) {
   const auto steps = out.result["steps"].get<double>();
   const auto requests = out.result["requests"]["completed"].get<double>();
-  std::printf("{\"bench\":\"sim\",\"case\":\"%s\",\"workload\":\"%s\",\"requests\":%.0f,\"steps\":%.0f,\"mean_batch\":%.2f,"
-              "\"steps_per_cpu_s\":%.0f,\"requests_per_cpu_s\":%.0f,\"cpu_s\":%.2f,\"wall_s\":%.2f,\"steps_per_wall_s\":%.0f,"
-              "\"rss_at_10_percent_mib\":%.1f,\"rss_at_end_mib\":%.1f,\"peak_rss_mib\":%.1f,\"plan_hash\":\"%s\",\"version\":\"%s\"}\n",
-              name, o.workload.c_str(), requests, steps, out.result["mean_batch"].get<double>(), steps / out.cpu_s, requests / out.cpu_s,
-              out.cpu_s, out.wall_s, steps / out.wall_s, out.rss_early_mib, out.rss_end_mib, StatusMiB("VmHWM:"),
-              out.result["plan_hash"].get<std::string>().c_str(), Version());
+  std::printf(
+      "{\"bench\":\"sim\",\"case\":\"%s\",\"workload\":\"%s\",\"requests\":%.0f,\"steps\":%.0f,\"mean_batch\":%.2f,"
+      "\"steps_per_cpu_s\":%.0f,\"requests_per_cpu_s\":%.0f,\"cpu_s\":%.2f,\"wall_s\":%.2f,\"steps_per_wall_s\":%.0f,"
+      "\"rss_at_10_percent_mib\":%.1f,\"rss_at_end_mib\":%.1f,\"peak_rss_mib\":%.1f,\"plan_hash\":\"%s\",\"version\":"
+      "\"%s\"}\n",
+      name, o.workload.c_str(), requests, steps, out.result["mean_batch"].get<double>(), steps / out.cpu_s,
+      requests / out.cpu_s, out.cpu_s, out.wall_s, steps / out.wall_s, out.rss_early_mib, out.rss_end_mib,
+      StatusMiB("VmHWM:"), out.result["plan_hash"].get<std::string>().c_str(), Version());
 }
 
 int Speed() {

@@ -1,5 +1,5 @@
-// The engine for embedders: load a model, submit requests, receive tokens. The server, the batch runner and the terminal
-// client stand on this header alone. Thread-safe unless said otherwise.
+// The engine for embedders: load a model, submit requests, receive tokens. The server, the batch runner and the
+// terminal client stand on this header alone. Thread-safe unless said otherwise.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@
 
 namespace tactus {
 
-// Receives what a request produces. Called on the engine's delivery thread, in order, never concurrently for one request;
-// must not block. The last call per choice has finish != kNone; after every choice has finished OnDone comes once,
-// and then nothing more. `Usage` counts what the client is told.
+// Receives what a request produces. Called on the engine's delivery thread, in order, never concurrently for one
+// request; must not block. The last call per choice has finish != kNone; after every choice has finished OnDone comes
+// once, and then nothing more. `Usage` counts what the client is told.
 class ResponseSink {
  public:
   virtual ~ResponseSink() = default;
@@ -26,10 +26,10 @@ class ResponseSink {
   virtual void OnDone(const Usage& usage) = 0;
 };
 
-using RequestHandle = uint64_t;   // 0 is no request
+using RequestHandle = uint64_t;  // 0 is no request
 
 struct ModelInfo {
-  std::string name;               // --served-model-name, else the model's
+  std::string name;  // --served-model-name, else the model's
   std::string path;
   std::string architecture;
   int64_t max_model_len = 0;
@@ -38,7 +38,7 @@ struct ModelInfo {
   std::string weight_format;
   std::string kernels;
   SamplingParams generation_defaults;
-  int64_t front_end_bytes = 0;    // what the memory plan left of EngineOptions::front_end_bytes
+  int64_t front_end_bytes = 0;  // what the memory plan left of EngineOptions::front_end_bytes
 };
 
 // A snapshot, consistent within itself, taken without waiting for compute.
@@ -47,24 +47,25 @@ struct EngineStats {
   int64_t kv_blocks_total = 0, kv_blocks_in_use = 0, kv_blocks_cached = 0;
   int64_t steps = 0, prompt_tokens = 0, generation_tokens = 0;
   int64_t preemptions = 0, recomputed_tokens = 0;
-  int64_t swap_blocks_total = 0, swap_blocks_used = 0;   // host memory of --swap-space
+  int64_t swap_blocks_total = 0, swap_blocks_used = 0;  // host memory of --swap-space
   int64_t swapped_sequences = 0, swapped_out_blocks = 0, swapped_in_blocks = 0;
   int64_t prefix_query_tokens = 0, prefix_hit_tokens = 0;
   int64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_error = 0;
   double budget_utilization = 0;  // planned tokens / token budget, over all steps
   double kv_utilization = 0;      // blocks in use / all, mean over steps
   uint64_t plan_hash = 0;
-  bool healthy = true;            // false after three executor errors in a row
+  bool healthy = true;  // false after three executor errors in a row
 };
 
 class Engine {
  public:
-  using Progress = std::function<void(std::string_view line)>;   // start-up lines: memory plan, scheduler, time to ready;
-                                                                   // those that a user should not miss begin with "warning: "
+  using Progress =
+      std::function<void(std::string_view line)>;  // start-up lines: memory plan, scheduler, time to ready;
+                                                   // those that a user should not miss begin with "warning: "
 
   // Loads and starts; blocks until ready.
   static Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const Progress& progress = {});
-  virtual ~Engine() = default;    // closes; what Close would have said is lost
+  virtual ~Engine() = default;  // closes; what Close would have said is lost
 
   virtual const ModelInfo& model() const = 0;
   // Once `stop` is set, texts end within milliseconds: no tokens then, and kCancelled from the template.
@@ -72,15 +73,15 @@ class Engine {
   // `text` makes at least so many tokens, by its bytes: what can never fit need not be tokenised. 0: nothing is known.
   virtual int64_t LeastTokens(std::string_view) const { return 0; }
   virtual std::string Detokenize(const std::vector<TokenId>& tokens) const = 0;
-  virtual std::string TokenString(TokenId token) const = 0;      // the token's own bytes, invalid UTF-8 replaced
+  virtual std::string TokenString(TokenId token) const = 0;  // the token's own bytes, invalid UTF-8 replaced
   virtual std::string TokenBytes(TokenId token) const = 0;
-  // `variables_json`: {"messages": [...], "tools": ..., "add_generation_prompt": bool, ...}; the prompt text. Its BOS, if the
-  // template writes one, is in the text: tokenise it with add_special = false then (TokenizeChat does).
+  // `variables_json`: {"messages": [...], "tools": ..., "add_generation_prompt": bool, ...}; the prompt text. Its BOS,
+  // if the template writes one, is in the text: tokenise it with add_special = false then (TokenizeChat does).
   virtual Result<std::string> ApplyChatTemplate(const std::string& variables_json, StopToken stop = {}) const = 0;
   virtual std::vector<TokenId> TokenizeChat(std::string_view rendered, StopToken stop = {}) const = 0;
 
-  // Takes the request, or says why not: kResourceExhausted when the queue is full, kInvalidArgument (with the numbers) for
-  // what can never fit, kUnavailable while draining. After an error the sink is never called.
+  // Takes the request, or says why not: kResourceExhausted when the queue is full, kInvalidArgument (with the numbers)
+  // for what can never fit, kUnavailable while draining. After an error the sink is never called.
   virtual Result<RequestHandle> Submit(Request request, std::shared_ptr<ResponseSink> sink) = 0;
   // Ends it at the next planning; its sink still gets kCancelled and OnDone. Unknown or finished: no effect.
   virtual void Cancel(RequestHandle handle) = 0;
@@ -96,7 +97,8 @@ class Engine {
   virtual EngineStats Stats() const = 0;
   // Prometheus text of the engine's metrics (tactus_* and the vllm:* names).
   virtual std::string MetricsText() const = 0;
-  // The result object at exit (conventions: steps, plan_hash, decision_us, budget_utilization, kv_utilization, ...) as JSON.
+  // The result object at exit (conventions: steps, plan_hash, decision_us, budget_utilization, kv_utilization, ...) as
+  // JSON.
   virtual std::string ResultJson() const = 0;
 };
 

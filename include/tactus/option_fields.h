@@ -11,7 +11,8 @@
 //     }
 //   };
 //
-// A field's type is one of bool, int64_t, double, std::string, std::vector<std::string>, DurationText or BytesText below.
+// A field's type is one of bool, int64_t, double, std::string, std::vector<std::string>, DurationText or BytesText
+// below.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +25,20 @@ struct FieldSpec {
   const char* unit = "";
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
-  bool infinite = false;           // a number that may be "inf"
-  const char* choices = "";        // "auto|float32|bfloat16"; empty: any
-  const char* alias = "";          // "token-budget" for max-num-batched-tokens
+  bool infinite = false;     // a number that may be "inf"
+  const char* choices = "";  // "auto|float32|bfloat16"; empty: any
+  const char* alias = "";    // "token-budget" for max-num-batched-tokens
   const char* help = "";
-  bool secret = false;             // --print-config and the start-up echo show ***
+  bool secret = false;  // --print-config and the start-up echo show ***
 };
 
 // A duration typed as 50ms, 1.5s, 200us, 2m or a bare number of seconds; kept in nanoseconds.
-struct DurationText { int64_t ns = 0; };
+struct DurationText {
+  int64_t ns = 0;
+};
 // A size typed as 8GiB, 512MiB, 4096 (bytes); kept in bytes.
-struct BytesText { int64_t bytes = 0; };
+struct BytesText {
+  int64_t bytes = 0;
+};
 
 }  // namespace tactus

@@ -12,22 +12,22 @@ namespace tactus {
 
 struct EngineOptions {
   // Model
-  std::string model;                           // folder, GGUF file or a name of `tactus models`; empty: the default model
+  std::string model;  // folder, GGUF file or a name of `tactus models`; empty: the default model
   std::string served_model_name;
   std::string dtype = "auto";
   std::string load_format = "auto";
   std::string activation_dtype = "auto";
   std::string quantization = "none";
-  std::string weight_cache;                    // folder; empty: none
-  std::string chat_template;                   // a .jinja file instead of the model's own
+  std::string weight_cache;   // folder; empty: none
+  std::string chat_template;  // a .jinja file instead of the model's own
   int64_t max_model_len = 0;
-  int64_t seed = 0;                            // dummy weights, and the source of per-request seeds that clients leave out
+  int64_t seed = 0;  // dummy weights, and the source of per-request seeds that clients leave out
   // Scheduling
   std::string scheduler = "sarathi-serve";
-  std::string order, admission, composition, budget, preemption, predictor;   // each empty: as the preset says
-  int64_t token_budget = 0;                    // 0: the preset's (512)
+  std::string order, admission, composition, budget, preemption, predictor;  // each empty: as the preset says
+  int64_t token_budget = 0;                                                  // 0: the preset's (512)
   DurationText tbt_slo;
-  std::string profile;                         // step times of this machine; empty: the default place, for --tbt-slo
+  std::string profile;  // step times of this machine; empty: the default place, for --tbt-slo
   int64_t max_num_seqs = 256;
   int64_t max_queue = 2048;
   double watermark = 0.0;
@@ -51,40 +51,69 @@ struct EngineOptions {
   void VisitFields(V& v) {
     v.Group("Model");
     v.Field("served-model-name", served_model_name, {.help = "name in the API; default: the model's own"});
-    v.Field("dtype", dtype, {.choices = "auto|float32|bfloat16", .help = "float32 is the reference mode: weights dequantised, every sum and the KV in f32"});
-    v.Field("load-format", load_format, {.choices = "auto|dummy", .help = "dummy: seeded random weights of any config.json"});
-    v.Field("activation-dtype", activation_dtype, {.choices = "auto|float32|bfloat16|int16|int8", .help = "what the inputs of linear operators are rounded to; auto: int16 (nearly exact) for quantised weights, bfloat16 for bfloat16 ones; int8 is faster and coarser"});
-    v.Field("quantization", quantization, {.choices = "none|q8_0|int8|int4", .help = "quantise the weights at load: blocks of 32 in 8 bits, rows in 8 bits, groups of 64 in 4 bits"});
-    v.Field("weight-cache", weight_cache, {.help = "folder that keeps packed weights for the next start; default: none"});
+    v.Field("dtype", dtype,
+            {.choices = "auto|float32|bfloat16",
+             .help = "float32 is the reference mode: weights dequantised, every sum and the KV in f32"});
+    v.Field("load-format", load_format,
+            {.choices = "auto|dummy", .help = "dummy: seeded random weights of any config.json"});
+    v.Field("activation-dtype", activation_dtype,
+            {.choices = "auto|float32|bfloat16|int16|int8",
+             .help = "what the inputs of linear operators are rounded to; auto: int16 (nearly exact) for quantised "
+                     "weights, bfloat16 for bfloat16 ones; int8 is faster and coarser"});
+    v.Field("quantization", quantization,
+            {.choices = "none|q8_0|int8|int4",
+             .help = "quantise the weights at load: blocks of 32 in 8 bits, rows in 8 bits, groups of 64 in 4 bits"});
+    v.Field("weight-cache", weight_cache,
+            {.help = "folder that keeps packed weights for the next start; default: none"});
     v.Field("chat-template", chat_template, {.help = "Jinja file used instead of the model's own template"});
     v.Field("max-model-len", max_model_len, {.unit = "tokens", .min = 0, .help = "context limit; 0: the model's"});
     v.Field("seed", seed, {.help = "dummy weights, and the seeds of requests that state none"});
     v.Group("Scheduling");
-    v.Field("scheduler", scheduler, {.help = "a preset: order, admission, composition, budget and preemption in one name"});
+    v.Field("scheduler", scheduler,
+            {.help = "a preset: order, admission, composition, budget and preemption in one name"});
     v.Field("order", order, {.help = "who goes next in the queue; overrides the preset"});
     v.Field("admission", admission, {.help = "may a request start, given KV memory; overrides the preset"});
     v.Field("composition", composition, {.help = "which tokens make up a step; overrides the preset"});
     v.Field("budget", budget, {.help = "how large a step may be; overrides the preset"});
     v.Field("preemption", preemption, {.help = "who gives memory back; overrides the preset"});
     v.Field("predictor", predictor, {.help = "output-length predictor, where the preset needs one"});
-    v.Field("max-num-batched-tokens", token_budget, {.unit = "tokens", .min = 0, .max = 1 << 20, .alias = "token-budget", .help = "token budget of a step; 0: the preset's"});
-    v.Field("tbt-slo", tbt_slo, {.unit = "duration", .help = "largest gap between tokens; chooses the budget where the preset profiles"});
-    v.Field("profile", profile, {.help = "step times of this machine, by `tactus profile`, from which --tbt-slo chooses the budget; default: where that command puts them"});
-    v.Field("max-num-seqs", max_num_seqs, {.unit = "sequences", .min = 1, .max = 65536, .help = "most sequences that hold KV at once"});
-    v.Field("max-queue", max_queue, {.unit = "requests", .min = 1, .max = 1 << 20, .help = "most requests waiting; beyond it a request gets 503"});
-    v.Field("watermark", watermark, {.min = 0, .max = 0.9, .help = "share of KV blocks that admission keeps free for decodes"});
-    v.Field("reserve-full", reserve_full, {.help = "max-length admission reserves the whole context, as the papers' baselines do"});
+    v.Field("max-num-batched-tokens", token_budget,
+            {.unit = "tokens",
+             .min = 0,
+             .max = 1 << 20,
+             .alias = "token-budget",
+             .help = "token budget of a step; 0: the preset's"});
+    v.Field("tbt-slo", tbt_slo,
+            {.unit = "duration", .help = "largest gap between tokens; chooses the budget where the preset profiles"});
+    v.Field("profile", profile,
+            {.help = "step times of this machine, by `tactus profile`, from which --tbt-slo chooses the budget; "
+                     "default: where that command puts them"});
+    v.Field("max-num-seqs", max_num_seqs,
+            {.unit = "sequences", .min = 1, .max = 65536, .help = "most sequences that hold KV at once"});
+    v.Field(
+        "max-queue", max_queue,
+        {.unit = "requests", .min = 1, .max = 1 << 20, .help = "most requests waiting; beyond it a request gets 503"});
+    v.Field("watermark", watermark,
+            {.min = 0, .max = 0.9, .help = "share of KV blocks that admission keeps free for decodes"});
+    v.Field("reserve-full", reserve_full,
+            {.help = "max-length admission reserves the whole context, as the papers' baselines do"});
     policy.VisitFields(v);
     v.Group("KV cache");
     v.Field("block-size", block_size, {.unit = "tokens", .min = 1, .max = 256, .help = "tokens per KV block"});
-    v.Field("kv-cache-memory", kv_cache_memory, {.unit = "bytes", .help = "KV memory; 0: min(half of what is left, 8 GiB)"});
-    v.Field("kv-cache-dtype", kv_cache_dtype, {.choices = "auto|bfloat16|float32|int8", .help = "auto: bfloat16, float32 under --dtype float32"});
+    v.Field("kv-cache-memory", kv_cache_memory,
+            {.unit = "bytes", .help = "KV memory; 0: min(half of what is left, 8 GiB)"});
+    v.Field("kv-cache-dtype", kv_cache_dtype,
+            {.choices = "auto|bfloat16|float32|int8", .help = "auto: bfloat16, float32 under --dtype float32"});
     v.Field("prefix-caching", prefix_caching, {.help = "reuse the KV of equal prompt prefixes (on|off)"});
     v.Field("swap-space", swap_space, {.unit = "bytes", .help = "host memory for swap preemption; 0: recompute"});
     v.Group("Execution");
-    v.Field("threads", threads, {.unit = "threads", .min = 0, .max = 1024, .help = "compute threads; 0: the cores this process may use"});
-    v.Field("kernels", kernels, {.choices = "|ref|scalar|avx2|avxvnni|avx512|amx|neon_dotprod|neon_i8mm", .help = "force a kernel set; default: the fastest this machine runs"});
-    v.Field("default-max-tokens", default_max_tokens, {.unit = "tokens", .min = 1, .help = "cap for chats that state no max_tokens"});
+    v.Field("threads", threads,
+            {.unit = "threads", .min = 0, .max = 1024, .help = "compute threads; 0: the cores this process may use"});
+    v.Field("kernels", kernels,
+            {.choices = "|ref|scalar|avx2|avxvnni|avx512|amx|neon_dotprod|neon_i8mm",
+             .help = "force a kernel set; default: the fastest this machine runs"});
+    v.Field("default-max-tokens", default_max_tokens,
+            {.unit = "tokens", .min = 1, .help = "cap for chats that state no max_tokens"});
     v.Field("trace-out", trace_out, {.help = "record every input of the step loop, for replay"});
   }
 };

@@ -22,16 +22,16 @@ inline constexpr double kMaxRepetitionPenalty = 10.0;
 // Sampling, in the order of docs/api.md: logit_bias, repetition, frequency and presence penalties, temperature, min_p,
 // top_k, top_p. Ties go to the lowest id. Temperature 0 is the argmax after bias and penalties. Defaults are neutral.
 struct SamplingParams {
-  float temperature = 1.0f;           // >= 0; 0 is greedy
-  float top_p = 1.0f;                 // (0, 1]
-  int32_t top_k = 0;                  // 0: all
-  float min_p = 0.0f;                 // [0, 1]
-  float repetition_penalty = 1.0f;    // within the limits above; prompt and output tokens
-  float presence_penalty = 0.0f;      // [-2, 2]; output tokens
-  float frequency_penalty = 0.0f;     // [-2, 2]; output tokens
-  uint64_t seed = 0;                  // with has_seed; otherwise drawn at intake, and recorded
+  float temperature = 1.0f;         // >= 0; 0 is greedy
+  float top_p = 1.0f;               // (0, 1]
+  int32_t top_k = 0;                // 0: all
+  float min_p = 0.0f;               // [0, 1]
+  float repetition_penalty = 1.0f;  // within the limits above; prompt and output tokens
+  float presence_penalty = 0.0f;    // [-2, 2]; output tokens
+  float frequency_penalty = 0.0f;   // [-2, 2]; output tokens
+  uint64_t seed = 0;                // with has_seed; otherwise drawn at intake, and recorded
   bool has_seed = false;
-  int32_t logprobs = -1;              // -1: none; k >= 0: the chosen token's and the k best, of the raw logits
+  int32_t logprobs = -1;  // -1: none; k >= 0: the chosen token's and the k best, of the raw logits
   std::vector<std::pair<TokenId, float>> logit_bias;  // sorted by id, no duplicates
 
   bool NeedsHistory() const {
@@ -55,17 +55,17 @@ struct StopConditions {
 };
 
 struct Request {
-  std::string id;                       // X-Request-Id or drawn at intake; for logs and traces
+  std::string id;                                      // X-Request-Id or drawn at intake; for logs and traces
   std::shared_ptr<const std::vector<TokenId>> prompt;  // >= 1 token; shared by the choices
   SamplingParams sampling;
   StopConditions stop;
-  int32_t n = 1;                        // choices; one sequence each, the prompt's KV computed once
-  int32_t priority = 0;                 // lower runs first
+  int32_t n = 1;         // choices; one sequence each, the prompt's KV computed once
+  int32_t priority = 0;  // lower runs first
   Slo slo;
-  std::string slo_class;                // label of metrics; empty: none
-  std::string cache_salt;               // part of the KV identity: requests with different salts share nothing
-  std::string client;                   // for per-client predictors; empty: unknown
-  bool prompt_logprobs = false;         // `echo` with logprobs: logits of every prompt row
+  std::string slo_class;         // label of metrics; empty: none
+  std::string cache_salt;        // part of the KV identity: requests with different salts share nothing
+  std::string client;            // for per-client predictors; empty: unknown
+  bool prompt_logprobs = false;  // `echo` with logprobs: logits of every prompt row
 };
 
 enum class FinishReason : uint8_t { kNone, kStop, kLength, kCancelled, kError };
@@ -79,17 +79,17 @@ struct TokenLogprob {
 // What one choice of a request received in one step.
 struct TokenDelta {
   int32_t choice = 0;
-  std::string text;                     // whole UTF-8 characters only; empty while a character or a stop is undecided
+  std::string text;  // whole UTF-8 characters only; empty while a character or a stop is undecided
   std::vector<TokenId> tokens;
-  std::vector<std::vector<TokenLogprob>> logprobs;   // per token: chosen first, then the best in descending order
+  std::vector<std::vector<TokenLogprob>> logprobs;  // per token: chosen first, then the best in descending order
   FinishReason finish = FinishReason::kNone;
-  std::string stop_string;              // the stop string that ended it, if one did
-  Status error;                         // with kError or kCancelled
+  std::string stop_string;  // the stop string that ended it, if one did
+  Status error;             // with kError or kCancelled
 };
 
 struct Usage {
   int64_t prompt_tokens = 0;
-  int64_t cached_tokens = 0;            // of the prompt, taken from the prefix cache
+  int64_t cached_tokens = 0;  // of the prompt, taken from the prefix cache
   int64_t completion_tokens = 0;
 };
 

@@ -14,18 +14,18 @@ namespace tactus {
 // The codes follow what an HTTP front end needs to tell apart; serve/ maps each to one status line.
 enum class StatusCode {
   kOk = 0,
-  kInvalidArgument,     // 400: a value that can never work; names the value, the limit and the fix
-  kUnauthenticated,     // 401
-  kNotFound,            // 404: model, route, file
-  kTooLarge,            // 413: body or prompt over its limit
-  kResourceExhausted,   // 503: queue full; try again later
-  kTooManyRequests,     // 429: this client has too much open; try again later
-  kUnavailable,         // 503: draining or not ready
-  kCancelled,           // 499: the client or an operator stopped it
-  kDeadlineExceeded,    // 408: request time-out
-  kDataLoss,            // a corrupt, truncated or hostile file
-  kUnimplemented,       // 400: known, but not built; never ignored
-  kInternal,            // 500: ours
+  kInvalidArgument,    // 400: a value that can never work; names the value, the limit and the fix
+  kUnauthenticated,    // 401
+  kNotFound,           // 404: model, route, file
+  kTooLarge,           // 413: body or prompt over its limit
+  kResourceExhausted,  // 503: queue full; try again later
+  kTooManyRequests,    // 429: this client has too much open; try again later
+  kUnavailable,        // 503: draining or not ready
+  kCancelled,          // 499: the client or an operator stopped it
+  kDeadlineExceeded,   // 408: request time-out
+  kDataLoss,           // a corrupt, truncated or hostile file
+  kUnimplemented,      // 400: known, but not built; never ignored
+  kInternal,           // 500: ours
 };
 
 const char* StatusCodeName(StatusCode code);
@@ -55,8 +55,12 @@ inline Status InvalidArgument(std::string message, std::string param = {}) {
 inline Status NotFound(std::string message, std::string param = {}) {
   return Status(StatusCode::kNotFound, std::move(message), std::move(param));
 }
-inline Status DataLoss(std::string message) { return Status(StatusCode::kDataLoss, std::move(message)); }
-inline Status Internal(std::string message) { return Status(StatusCode::kInternal, std::move(message)); }
+inline Status DataLoss(std::string message) {
+  return Status(StatusCode::kDataLoss, std::move(message));
+}
+inline Status Internal(std::string message) {
+  return Status(StatusCode::kInternal, std::move(message));
+}
 inline Status Unimplemented(std::string message, std::string param = {}) {
   return Status(StatusCode::kUnimplemented, std::move(message), std::move(param));
 }
@@ -65,7 +69,7 @@ inline Status Unimplemented(std::string message, std::string param = {}) {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<1>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(T value) : state_(std::in_place_index<1>, std::move(value)) {}        // NOLINT(google-explicit-constructor)
   Result(Status status) : state_(std::in_place_index<0>, std::move(status)) {  // NOLINT(google-explicit-constructor)
     assert(!std::get<0>(state_).ok());
   }
@@ -88,10 +92,10 @@ class [[nodiscard]] Result {
 
 #define TACTUS_CONCAT_INNER(a, b) a##b
 #define TACTUS_CONCAT(a, b) TACTUS_CONCAT_INNER(a, b)
-#define TACTUS_RETURN_IF_ERROR(expr)                    \
-  do {                                                  \
-    ::tactus::Status tactus_status_ = (expr);           \
-    if (!tactus_status_.ok()) return tactus_status_;    \
+#define TACTUS_RETURN_IF_ERROR(expr)                 \
+  do {                                               \
+    ::tactus::Status tactus_status_ = (expr);        \
+    if (!tactus_status_.ok()) return tactus_status_; \
   } while (false)
 // TACTUS_ASSIGN_OR_RETURN(auto x, F()): moves the value out or returns the error.
 #define TACTUS_ASSIGN_OR_RETURN(lhs, expr) \

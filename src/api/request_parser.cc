@@ -164,7 +164,8 @@ Result<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const Reques
   return out;
 }
 
-Result<std::vector<TokenId>> ParseDetokenizeRequest(std::string_view body, const RequestLimits& limits, StopToken stop) {
+Result<std::vector<TokenId>> ParseDetokenizeRequest(std::string_view body, const RequestLimits& limits,
+                                                    StopToken stop) {
   Json doc;
   TACTUS_RETURN_IF_ERROR(ParseBody(body, stop, &doc));
   Fields fields(doc);

@@ -29,7 +29,8 @@ struct RequestLimits {
 
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
 
-// One body; once `stop` is set, reading it ends with kCancelled. `base` has everything that does not depend on the prompt; one tactus::Request per prompt comes of it.
+// One body; once `stop` is set, reading it ends with kCancelled. `base` has everything that does not depend on the
+// prompt; one tactus::Request per prompt comes of it.
 struct ParsedRequest {
   bool chat = false;
   std::vector<Prompt> prompts;     // completions
@@ -65,6 +66,7 @@ struct TokenizeRequest {
   bool return_token_strs = false;
 };
 Result<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
-Result<std::vector<TokenId>> ParseDetokenizeRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
+Result<std::vector<TokenId>> ParseDetokenizeRequest(std::string_view body, const RequestLimits& limits,
+                                                    StopToken stop = {});
 
 }  // namespace tactus::api

@@ -1,5 +1,6 @@
 // Broken invariants. TACTUS_CHECK stays on in every build: it reports the expression, the place and a message, runs the
-// crash hook (the engine's dumps plan and seed) and stops. Never for input, configuration or shortage: those are values.
+// crash hook (the engine's dumps plan and seed) and stops. Never for input, configuration or shortage: those are
+// values.
 #pragma once
 
 #include <string>

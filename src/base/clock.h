@@ -8,7 +8,7 @@ namespace tactus {
 class Clock {
  public:
   virtual ~Clock() = default;
-  virtual TimeNs NowNs() = 0;   // monotonic; any thread
+  virtual TimeNs NowNs() = 0;  // monotonic; any thread
 };
 
 // Steady clock of the machine (base/system_clock.cc, the one place that may call it).
@@ -21,7 +21,9 @@ class ManualClock final : public Clock {
  public:
   explicit ManualClock(TimeNs start_ns = 0) : now_ns_(start_ns) {}
   TimeNs NowNs() override { return now_ns_; }
-  void AdvanceTo(TimeNs t_ns) { if (t_ns > now_ns_) now_ns_ = t_ns; }
+  void AdvanceTo(TimeNs t_ns) {
+    if (t_ns > now_ns_) now_ns_ = t_ns;
+  }
   void Advance(DurationNs d_ns) { now_ns_ += d_ns; }
 
  private:

@@ -74,7 +74,8 @@ Result<bool> InputFile::Fill() {
   if (n < 0) return InvalidArgument("cannot read '" + name_ + "': " + std::strerror(why));
   read_bytes_ += n;
   if (read_bytes_ > limit_bytes_) {
-    return Status(StatusCode::kTooLarge, "'" + name_ + "' has more than the " + std::to_string(limit_bytes_) + " bytes that are read of it");
+    return Status(StatusCode::kTooLarge,
+                  "'" + name_ + "' has more than the " + std::to_string(limit_bytes_) + " bytes that are read of it");
   }
   return n > 0;
 }
@@ -116,7 +117,7 @@ Result<bool> InputFile::ReadLine(std::string* line, int64_t line_limit_bytes) {
       at_ = end + 1;
       return true;
     }
-    searched = length;   // Fill moves the line to the buffer's start
+    searched = length;  // Fill moves the line to the buffer's start
     TACTUS_ASSIGN_OR_RETURN(const bool more, Fill());
     if (more) continue;
     line->assign(buffer_, at_, std::string::npos);

@@ -10,7 +10,7 @@
 
 namespace tactus {
 
-inline constexpr int32_t kInputWaitMs = 30'000;   // for the next byte of a pipe
+inline constexpr int32_t kInputWaitMs = 30'000;  // for the next byte of a pipe
 
 class InputFile {
  public:
@@ -22,12 +22,13 @@ class InputFile {
   InputFile& operator=(InputFile&&) = delete;
   ~InputFile();
 
-  // Everything that is left. kTooLarge names file and limit; kDeadlineExceeded: nothing came for `wait_ms`; kCancelled: a
-  // signal came.
+  // Everything that is left. kTooLarge names file and limit; kDeadlineExceeded: nothing came for `wait_ms`; kCancelled:
+  // a signal came.
   Result<std::string> ReadAll();
   // The next `most_bytes`, fewer at the end only. As ReadAll.
   Result<std::string> ReadSome(size_t most_bytes);
-  // The next line without its '\n'; false: there is none. As ReadAll; also kTooLarge for a line beyond `line_limit_bytes`.
+  // The next line without its '\n'; false: there is none. As ReadAll; also kTooLarge for a line beyond
+  // `line_limit_bytes`.
   Result<bool> ReadLine(std::string* line, int64_t line_limit_bytes);
 
  private:
@@ -38,9 +39,9 @@ class InputFile {
   int fd_ = -1;
   bool owned_ = false;
   int64_t limit_bytes_ = 0, read_bytes_ = 0, line_ = 0;
-  int32_t wait_ms_ = 0;   // below 0: for ever
+  int32_t wait_ms_ = 0;  // below 0: for ever
   std::string buffer_;
-  size_t at_ = 0;         // of buffer_: what was given out
+  size_t at_ = 0;  // of buffer_: what was given out
 };
 
 // The whole of a small file.

@@ -1,6 +1,7 @@
-// JSON from clients, read with limits: depth, number of values, keys of one object, no duplicate keys, valid UTF-8. Errors are
-// kInvalidArgument with line and column. Objects keep the client's order of keys (chat templates print them). The work grows
-// with the text: nlohmann's own parser looks through all keys of an ordered object for each new one. Any thread.
+// JSON from clients, read with limits: depth, number of values, keys of one object, no duplicate keys, valid UTF-8.
+// Errors are kInvalidArgument with line and column. Objects keep the client's order of keys (chat templates print
+// them). The work grows with the text: nlohmann's own parser looks through all keys of an ordered object for each new
+// one. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // What the scheduler's PlanBuilder may ask of the KV cache. kv/ implements it; sched/ sees only this, so that a policy
 // can be unfair but never overcommit. All counts are in blocks of block_size() tokens unless they say tokens.
 //
-// Thread rule: engine thread only. Sharing rules (ARCHITECTURE.md): only full blocks are shared and they never change; of
-// a prompt of p tokens at most floor((p - 1) / b) blocks match, so the last prompt token is always computed.
+// Thread rule: engine thread only. Sharing rules (ARCHITECTURE.md): only full blocks are shared and they never change;
+// of a prompt of p tokens at most floor((p - 1) / b) blocks match, so the last prompt token is always computed.
 #pragma once
 
 #include <vector>
@@ -14,8 +14,8 @@
 namespace tactus {
 
 struct KvStart {
-  bool ok = false;               // false: a shortage; nothing changed
-  int32_t matched_tokens = 0;    // KV found in the prefix tree (or forked): computing starts at this position
+  bool ok = false;             // false: a shortage; nothing changed
+  int32_t matched_tokens = 0;  // KV found in the prefix tree (or forked): computing starts at this position
 };
 
 class KvLedger {
@@ -26,8 +26,8 @@ class KvLedger {
   virtual int64_t blocks_total() const = 0;
   // Free + evictable - set aside for reservations not yet drawn. Never negative.
   virtual int64_t blocks_available() const = 0;
-  virtual int64_t blocks_held(SlotId slot) const = 0;      // in the slot's table, shared ones included
-  virtual int64_t blocks_reserved(SlotId) const { return 0; }   // set aside for the slot, not drawn yet
+  virtual int64_t blocks_held(SlotId slot) const = 0;          // in the slot's table, shared ones included
+  virtual int64_t blocks_reserved(SlotId) const { return 0; }  // set aside for the slot, not drawn yet
 
   // Tokens that Start would find cached for this slot now; 0 when prefix caching is off. Read-only, no pin.
   virtual int32_t PeekMatch(SlotId slot, int32_t prompt_tokens) const = 0;
@@ -54,11 +54,11 @@ class KvLedger {
   virtual void Release(SlotId slot, StepId last_step) = 0;
 
   // Swap to host memory. Like Release, but the KV of positions [0, computed_tokens) is copied to the host (appended to
-  // plan->swap_outs) and stays the slot's until Start brings it back (matched_tokens = what was saved; the copies are appended to
-  // plan->swap_ins) or DropSwapped. Precondition: no step in flight uses the slot. False: not enough host blocks (or no swap
-  // space at all); nothing changed.
+  // plan->swap_outs) and stays the slot's until Start brings it back (matched_tokens = what was saved; the copies are
+  // appended to plan->swap_ins) or DropSwapped. Precondition: no step in flight uses the slot. False: not enough host
+  // blocks (or no swap space at all); nothing changed.
   virtual bool SwapOut(SlotId, int32_t /*computed_tokens*/, StepPlan*) { return false; }
-  virtual int32_t SwappedTokens(SlotId) const { return 0; }   // 0: nothing is swapped out
+  virtual int32_t SwappedTokens(SlotId) const { return 0; }  // 0: nothing is swapped out
   virtual void DropSwapped(SlotId) {}
   virtual int64_t swap_blocks_total() const { return 0; }
   virtual int64_t swap_blocks_free() const { return 0; }

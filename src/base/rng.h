@@ -18,9 +18,9 @@ class Rng {
  public:
   explicit Rng(uint64_t seed, uint64_t stream = 0) : seed_(seed), stream_(stream) {}
   uint64_t Next64();
-  double Uniform();                                  // [0, 1)
-  int64_t UniformInt(int64_t low, int64_t high);     // both inclusive; low <= high
-  double Normal();                                   // mean 0, deviation 1
+  double Uniform();                               // [0, 1)
+  int64_t UniformInt(int64_t low, int64_t high);  // both inclusive; low <= high
+  double Normal();                                // mean 0, deviation 1
   double Exponential(double mean);
 
  private:

@@ -5,7 +5,8 @@
 // results have confirmed; they differ only while the sequence is in flight.
 //   known     tokens that exist: prompt + generated (planned: with those that steps in flight will sample)
 //   computed  leading positions whose K and V are (planned: will be) in the cache
-//   goal      tokens known when it was last admitted: prefill ends, and the first token is sampled, at position goal - 1
+//   goal      tokens known when it was last admitted: prefill ends, and the first token is sampled, at position goal -
+//   1
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,8 @@ namespace tactus {
 enum class SeqState : uint8_t {
   kFree,      // no sequence
   kHeld,      // choice > 0 of a request whose first choice has not computed the prompt yet; no policy sees it
-  kWaiting,   // in the queue, holds no KV; a preempted sequence comes back here (computed > 0: swapped out to host memory)
+  kWaiting,   // in the queue, holds no KV; a preempted sequence comes back here (computed > 0: swapped out to host
+              // memory)
   kPrefill,   // holds KV, planned computed < goal
   kDecode,    // holds KV, planned computed >= goal
   kFinished,  // its answer is complete; the slot is kept until the last step in flight that uses it has ended
@@ -32,12 +34,13 @@ enum class FlightState : uint8_t {
 // What policies remember about a sequence between steps; the only memory they have besides the last results. Survives
 // preemption, zero at arrival. Each field belongs to one choice, named here.
 struct SequenceNote {
-  int32_t level = 0;            // order: queue of a multi-level scheduler
-  int32_t quantum_tokens = 0;   // order: what is left of a quantum (rank), or the output length at which it ends (mlfq)
-  int64_t rank = 0;             // order: predicted output tokens in all, as of when it was last queued
-  int64_t carry_ns = 0;         // order: over- or under-used slack carried to the next steps
-  int64_t since_step = 0;       // order: step before which it was last queued or admitted
-  int64_t jct_share_ns = 0;     // order: what a JCT objective leaves each step to wait, as of its arrival; 0: not worked out yet
+  int32_t level = 0;           // order: queue of a multi-level scheduler
+  int32_t quantum_tokens = 0;  // order: what is left of a quantum (rank), or the output length at which it ends (mlfq)
+  int64_t rank = 0;            // order: predicted output tokens in all, as of when it was last queued
+  int64_t carry_ns = 0;        // order: over- or under-used slack carried to the next steps
+  int64_t since_step = 0;      // order: step before which it was last queued or admitted
+  int64_t jct_share_ns =
+      0;  // order: what a JCT objective leaves each step to wait, as of its arrival; 0: not worked out yet
   TimeNs passed_over_ns = 0;    // composition: since when it could have run and was left out; 0: it was not
   int32_t batch = 0;            // composition: sequences of the batch that it was admitted with
   int32_t reserved_tokens = 0;  // admission: length that was reserved
@@ -59,11 +62,11 @@ struct SequenceColumns {  // each [capacity]
   const int64_t* arrival_order = nullptr;    // unique, ascending in arrival; choices of a request are neighbours
   const int64_t* admit_order = nullptr;      // unique, ascending in (last) admission
   const TimeNs* arrival_ns = nullptr;
-  const TimeNs* queued_ns = nullptr;         // when it last entered the queue
-  const int32_t* priority = nullptr;         // lower runs first
+  const TimeNs* queued_ns = nullptr;  // when it last entered the queue
+  const int32_t* priority = nullptr;  // lower runs first
   const Slo* slo = nullptr;
   const int32_t* preemptions = nullptr;
-  const SlotId* fork_from = nullptr;         // a sequence that has computed the same prompt and still holds it, or kNoSlot
+  const SlotId* fork_from = nullptr;  // a sequence that has computed the same prompt and still holds it, or kNoSlot
 
   // Tokens that can be planned now: whatever is known and not yet (planned to be) computed; 0 when the end by length is
   // already in flight. Precondition: prefilling or decoding.
@@ -75,10 +78,10 @@ struct SequenceColumns {  // each [capacity]
 };
 
 enum class ChangeKind : uint8_t {
-  kQueued,     // entered the queue: arrived, preempted or no longer held
-  kUnqueued,   // left the queue without running: cancelled or failed
-  kAdmitted,   // left the queue, holds KV
-  kFinished,   // had KV, has ended
+  kQueued,    // entered the queue: arrived, preempted or no longer held
+  kUnqueued,  // left the queue without running: cancelled or failed
+  kAdmitted,  // left the queue, holds KV
+  kFinished,  // had KV, has ended
 };
 
 // Since the previous plan, in the order in which they happened (a slot may be reused in between). A preemption is
@@ -98,7 +101,7 @@ struct StepRecord {
   int32_t decode_tokens = 0;
   int32_t prefill_items = 0;
   int32_t preemptions = 0;
-  DurationNs longest_preemption_ns = 0;   // of the sequences that started again in it: how long they were without KV
+  DurationNs longest_preemption_ns = 0;  // of the sequences that started again in it: how long they were without KV
   bool ok = true;
 };
 

@@ -16,11 +16,12 @@ auto CatchShortage(Fn&& fn) -> decltype(fn()) {
     return fn();
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kResourceExhausted,
-                  "out of memory at start: lower --max-num-seqs, --max-model-len or --kv-cache-memory, or raise the limit ('ulimit -v', the container's)");
+                  "out of memory at start: lower --max-num-seqs, --max-model-len or --kv-cache-memory, or raise the "
+                  "limit ('ulimit -v', the container's)");
   } catch (const std::system_error& e) {
-    return Status(StatusCode::kResourceExhausted,
-                  std::string("a thread could not be started (") + e.what() +
-                      "): lower --threads or --http-workers, or raise the limits on threads and memory ('ulimit -u', 'ulimit -v', the container's)");
+    return Status(StatusCode::kResourceExhausted, std::string("a thread could not be started (") + e.what() +
+                                                      "): lower --threads or --http-workers, or raise the limits on "
+                                                      "threads and memory ('ulimit -u', 'ulimit -v', the container's)");
   }
 }
 

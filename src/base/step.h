@@ -25,10 +25,10 @@ struct StepItem {
   SlotId slot = kNoSlot;
   int32_t first_position = 0;
   int32_t count = 0;
-  int32_t logit_rows = 0;       // 0: none (a chunk that is not the last), 1: sample, count: also prompt logprobs
-  bool sample = false;          // sample one token from the last row
+  int32_t logit_rows = 0;  // 0: none (a chunk that is not the last), 1: sample, count: also prompt logprobs
+  bool sample = false;     // sample one token from the last row
   InputSource input = InputSource::kHost;
-  int32_t token_offset = 0;     // kHost: the count ids start at StepPlan::tokens[token_offset]
+  int32_t token_offset = 0;  // kHost: the count ids start at StepPlan::tokens[token_offset]
 };
 
 // Copies the first `tokens` positions of block `from` into block `to`, every layer, K and V, before the items run.
@@ -38,9 +38,9 @@ struct BlockCopy {
   int32_t tokens = 0;
 };
 
-// Copies `tokens` positions of a block between the KV memory and the host's swap arena (block ids of its own), every layer, K
-// and V. Order within a step: swap_outs, copies, swap_ins, items; so a block swapped out may be written again in the same step,
-// and so may the source of a copy that is swapped out later in the same plan.
+// Copies `tokens` positions of a block between the KV memory and the host's swap arena (block ids of its own), every
+// layer, K and V. Order within a step: swap_outs, copies, swap_ins, items; so a block swapped out may be written again
+// in the same step, and so may the source of a copy that is swapped out later in the same plan.
 struct SwapCopy {
   BlockId block = kNoBlock;
   BlockId host_block = kNoBlock;
@@ -56,13 +56,14 @@ struct TableUpdate {
   int32_t offset = 0;
 };
 
-// A sequence that (re)starts in this step: resets all that the executor remembers about the slot. The pointers stay valid
-// while the sequence lives. `output` is empty at the first start and holds what was generated before a preemption.
+// A sequence that (re)starts in this step: resets all that the executor remembers about the slot. The pointers stay
+// valid while the sequence lives. `output` is empty at the first start and holds what was generated before a
+// preemption.
 struct SequenceStart {
   SlotId slot = kNoSlot;
   int32_t choice = 0;
-  std::shared_ptr<const Request> request;   // sampling parameters, prompt (null in simulations)
-  std::vector<TokenId> output;              // history for penalties
+  std::shared_ptr<const Request> request;  // sampling parameters, prompt (null in simulations)
+  std::vector<TokenId> output;             // history for penalties
 };
 
 struct StepPlan {
@@ -75,60 +76,84 @@ struct StepPlan {
   std::vector<SwapCopy> swap_ins;
   std::vector<BlockCopy> copies;
   std::vector<StepItem> items;
-  std::vector<SlotId> preempts;             // for the trace; the executor needs none of it
-  std::vector<TokenId> tokens;              // host input ids of all items, in item order; empty in simulations
-  int64_t num_tokens = 0;                   // sum of counts
-  int32_t num_decodes = 0;                  // items that generate and have count 1
-  // For step-time models: what is not in prompt_items is a decode. Kept by PlanBuilder, so that nobody has to scan the items.
-  std::vector<int32_t> prompt_items;        // indices of items that compute (or recompute) a prompt
-  int64_t decode_context_tokens = 0;        // KV tokens that the decodes read, summed, each one's own token included
-  int64_t logit_rows = 0;                   // sum of the items'
-  int64_t padded_tokens = 0;                // computed for nothing (--pad)
-  DurationNs longest_preemption_ns = 0;     // see StepRecord
+  std::vector<SlotId> preempts;  // for the trace; the executor needs none of it
+  std::vector<TokenId> tokens;   // host input ids of all items, in item order; empty in simulations
+  int64_t num_tokens = 0;        // sum of counts
+  int32_t num_decodes = 0;       // items that generate and have count 1
+  // For step-time models: what is not in prompt_items is a decode. Kept by PlanBuilder, so that nobody has to scan the
+  // items.
+  std::vector<int32_t> prompt_items;     // indices of items that compute (or recompute) a prompt
+  int64_t decode_context_tokens = 0;     // KV tokens that the decodes read, summed, each one's own token included
+  int64_t logit_rows = 0;                // sum of the items'
+  int64_t padded_tokens = 0;             // computed for nothing (--pad)
+  DurationNs longest_preemption_ns = 0;  // see StepRecord
 
   void Clear() {
-    step = -1; planned_ns = 0; num_tokens = 0; num_decodes = 0;
-    starts.clear(); table_updates.clear(); table_blocks.clear(); copies.clear();
-    swap_outs.clear(); swap_ins.clear();
-    items.clear(); preempts.clear(); tokens.clear();
-    prompt_items.clear(); decode_context_tokens = 0; logit_rows = 0; padded_tokens = 0; longest_preemption_ns = 0;
+    step = -1;
+    planned_ns = 0;
+    num_tokens = 0;
+    num_decodes = 0;
+    starts.clear();
+    table_updates.clear();
+    table_blocks.clear();
+    copies.clear();
+    swap_outs.clear();
+    swap_ins.clear();
+    items.clear();
+    preempts.clear();
+    tokens.clear();
+    prompt_items.clear();
+    decode_context_tokens = 0;
+    logit_rows = 0;
+    padded_tokens = 0;
+    longest_preemption_ns = 0;
   }
 };
 
 enum class ItemStatus : uint8_t {
   kOk,
-  kBadLogits,   // not finite: ends that request with an error, the step goes on
-  kFailed,      // this item could not run
+  kBadLogits,  // not finite: ends that request with an error, the step goes on
+  kFailed,     // this item could not run
 };
 
 struct ItemResult {
   ItemStatus status = ItemStatus::kOk;
-  int32_t accepted = 0;        // of the item's input tokens: count, or fewer after a rejected draft
-  int32_t token_offset = 0;    // new tokens of this item: StepResult::tokens[token_offset, + num_tokens)
-  int32_t num_tokens = 0;      // 0 where nothing was sampled
+  int32_t accepted = 0;      // of the item's input tokens: count, or fewer after a rejected draft
+  int32_t token_offset = 0;  // new tokens of this item: StepResult::tokens[token_offset, + num_tokens)
+  int32_t num_tokens = 0;    // 0 where nothing was sampled
 };
 
 struct StepResult {
   StepId step = -1;
-  Status status;                                    // not ok: the whole step failed, items are meaningless
-  std::vector<ItemResult> items;                    // one per plan item, same order
+  Status status;                  // not ok: the whole step failed, items are meaningless
+  std::vector<ItemResult> items;  // one per plan item, same order
   std::vector<TokenId> tokens;
-  // The short form, for executors without tokens: every item did what was planned (kOk, accepted = count, one token where it
-  // samples); `items` and `tokens` stay empty. `stops`: indices of items whose token is the end of the text, ascending.
+  // The short form, for executors without tokens: every item did what was planned (kOk, accepted = count, one token
+  // where it samples); `items` and `tokens` stay empty. `stops`: indices of items whose token is the end of the text,
+  // ascending.
   bool as_planned = false;
   std::vector<int32_t> stops;
   // Logprobs of item i's tokens, only for requests that asked; chosen first, then best first. Empty otherwise.
-  struct TokenLogprobs { int32_t item = 0; std::vector<std::vector<TokenLogprob>> per_token; };
+  struct TokenLogprobs {
+    int32_t item = 0;
+    std::vector<std::vector<TokenLogprob>> per_token;
+  };
   std::vector<TokenLogprobs> logprobs;
   // With Request::prompt_logprobs: logprob of each prompt token given those before it, for rows of this chunk:
   // entry r belongs to the token at position first_position + r + 1 (the last row of the prompt has none).
   std::vector<TokenLogprobs> prompt_logprobs;
-  TimeNs start_ns = 0;                              // by the executor's clock
+  TimeNs start_ns = 0;  // by the executor's clock
   TimeNs end_ns = 0;
 
   void Clear() {
-    step = -1; status = Status(); items.clear(); tokens.clear(); logprobs.clear(); prompt_logprobs.clear();
-    as_planned = false; stops.clear();
+    step = -1;
+    status = Status();
+    items.clear();
+    tokens.clear();
+    logprobs.clear();
+    prompt_logprobs.clear();
+    as_planned = false;
+    stops.clear();
     start_ns = end_ns = 0;
   }
 };

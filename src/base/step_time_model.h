@@ -1,5 +1,6 @@
-// How long a step will take. cost/ implements it (roofline, fitted operators, measured profiles, tables); the engine injects
-// it into policies and the simulated executor. Pure: the same shape gives the same time. Times are integer nanoseconds.
+// How long a step will take. cost/ implements it (roofline, fitted operators, measured profiles, tables); the engine
+// injects it into policies and the simulated executor. Pure: the same shape gives the same time. Times are integer
+// nanoseconds.
 #pragma once
 
 #include <span>
@@ -8,19 +9,20 @@
 
 namespace tactus {
 
-// One prompt chunk of a step: `tokens` new positions that attend to `context_tokens` before them and causally to each other.
+// One prompt chunk of a step: `tokens` new positions that attend to `context_tokens` before them and causally to each
+// other.
 struct ChunkShape {
   int32_t context_tokens = 0;
   int32_t tokens = 0;
 };
 
 struct StepShape {
-  std::span<const ChunkShape> chunks;   // in plan order
-  int64_t decodes = 0;                  // sequences that decode one token each
-  int64_t decode_context_tokens = 0;    // KV tokens that the decodes read, summed, each one's own new token included
-  int64_t logit_rows = 0;               // rows through lm_head (and sampled)
-  int64_t padded_tokens = 0;            // computed for nothing, on top (--pad)
-  int64_t swap_blocks = 0;              // KV blocks copied to or from host memory before the step
+  std::span<const ChunkShape> chunks;  // in plan order
+  int64_t decodes = 0;                 // sequences that decode one token each
+  int64_t decode_context_tokens = 0;   // KV tokens that the decodes read, summed, each one's own new token included
+  int64_t logit_rows = 0;              // rows through lm_head (and sampled)
+  int64_t padded_tokens = 0;           // computed for nothing, on top (--pad)
+  int64_t swap_blocks = 0;             // KV blocks copied to or from host memory before the step
 
   int64_t prefill_tokens() const {
     int64_t sum = 0;
@@ -40,7 +42,9 @@ class StepTimeModel {
 
   // Pipeline stages: StepTimeNs is the sum of StageTimeNs over all stages and of SendTimeNs between neighbours.
   virtual int32_t stages() const { return 1; }
-  virtual DurationNs StageTimeNs(const StepShape& shape, int32_t stage) const { return stage == 0 ? StepTimeNs(shape) : 0; }
+  virtual DurationNs StageTimeNs(const StepShape& shape, int32_t stage) const {
+    return stage == 0 ? StepTimeNs(shape) : 0;
+  }
   virtual DurationNs SendTimeNs(const StepShape&) const { return 0; }
 };
 

@@ -11,7 +11,8 @@ void SetThreadRole(ThreadRole role, const char* name) {
   constexpr int kServiceNice = 10;
   (void)pthread_setname_np(pthread_self(), name);
   if (role != ThreadRole::kService) return;
-  const auto thread = static_cast<id_t>(syscall(SYS_gettid));   // on Linux the priority is the thread's, not the process's
+  const auto thread =
+      static_cast<id_t>(syscall(SYS_gettid));  // on Linux the priority is the thread's, not the process's
   if (getpriority(PRIO_PROCESS, thread) < kServiceNice) (void)setpriority(PRIO_PROCESS, thread, kServiceNice);
 }
 

@@ -1,6 +1,6 @@
-// What a thread is for, told to the system: its name (as top and gdb show it) and, for service threads, a lower priority.
-// On a machine without a GPU every core computes; HTTP, JSON, tokenising and writing must fit between, and never take a
-// core away in the middle of a step that all other cores wait for.
+// What a thread is for, told to the system: its name (as top and gdb show it) and, for service threads, a lower
+// priority. On a machine without a GPU every core computes; HTTP, JSON, tokenising and writing must fit between, and
+// never take a core away in the middle of a step that all other cores wait for.
 #pragma once
 
 namespace tactus {

@@ -8,16 +8,16 @@
 
 namespace tactus {
 
-using TimeNs = int64_t;      // since the clock's epoch
+using TimeNs = int64_t;  // since the clock's epoch
 using DurationNs = int64_t;
 inline constexpr TimeNs kNever = std::numeric_limits<TimeNs>::max();
 inline constexpr DurationNs kMicrosecond = 1'000;
 inline constexpr DurationNs kMillisecond = 1'000'000;
 inline constexpr DurationNs kSecond = 1'000'000'000;
 
-using StepId = int64_t;      // 0, 1, 2, ... one per submitted plan
-using SlotId = int32_t;      // index of a live sequence in every structure-of-arrays; reused after the sequence ended
-using BlockId = int32_t;     // index of a KV block in the pool
+using StepId = int64_t;   // 0, 1, 2, ... one per submitted plan
+using SlotId = int32_t;   // index of a live sequence in every structure-of-arrays; reused after the sequence ended
+using BlockId = int32_t;  // index of a KV block in the pool
 inline constexpr SlotId kNoSlot = -1;
 inline constexpr BlockId kNoBlock = -1;
 

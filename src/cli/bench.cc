@@ -98,17 +98,20 @@ int Fail(const Status& status, int code) {
   return code;
 }
 
-// What went wrong, and the exit status. A server that refuses some of a load that is too much for it (429, 503) is a result; one
-// that fails requests, or refuses them all, is not.
+// What went wrong, and the exit status. A server that refuses some of a load that is too much for it (429, 503) is a
+// result; one that fails requests, or refuses them all, is not.
 int ExitStatus(const LoadResult& result) {
   const auto total = static_cast<int64_t>(result.records.size());
   const auto has = [&result](RequestRecord::Outcome outcome) {
-    return std::any_of(result.records.begin(), result.records.end(), [&](const RequestRecord& r) { return r.outcome == outcome; });
+    return std::any_of(result.records.begin(), result.records.end(),
+                       [&](const RequestRecord& r) { return r.outcome == outcome; });
   };
-  for (const std::string& line : {ReasonsText(result.failures, "failed", total), ReasonsText(result.rejections, "were refused", total)}) {
+  for (const std::string& line :
+       {ReasonsText(result.failures, "failed", total), ReasonsText(result.rejections, "were refused", total)}) {
     if (!line.empty()) std::fprintf(stderr, "tactus bench: %s\n", line.c_str());
   }
-  if (!result.warmup_error.empty()) std::fprintf(stderr, "tactus bench: in the warm-up: %s\n", result.warmup_error.c_str());
+  if (!result.warmup_error.empty())
+    std::fprintf(stderr, "tactus bench: in the warm-up: %s\n", result.warmup_error.c_str());
   if (result.interrupted) return kExitInterrupted;
   const bool good = has(RequestRecord::Outcome::kCompleted) && !has(RequestRecord::Outcome::kFailed);
   return good ? kExitOk : kExitFailed;
@@ -141,7 +144,7 @@ int BenchCommand(const Args& args) {
   options.load.seed = static_cast<uint64_t>(options.seed);
   options.load.timeout_ns = options.timeout.ns;
   auto workload = MakeWorkload(*spec, *arrivals, options.requests, options.load.seed);
-  if (!workload.ok()) {   // a file that cannot be read is a failure, a wrong flag is wrong usage
+  if (!workload.ok()) {  // a file that cannot be read is a failure, a wrong flag is wrong usage
     return Fail(workload.status(), workload.status().code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed);
   }
   if (!options.output.empty()) {

@@ -30,13 +30,20 @@ std::string TomlText(const toml::node& node) {
 
 const char* KindName(const toml::node& node) {
   switch (node.type()) {
-    case toml::node_type::table: return "a table";
-    case toml::node_type::array: return "a list";
-    case toml::node_type::string: return "a string";
-    case toml::node_type::integer: return "a whole number";
-    case toml::node_type::floating_point: return "a number";
-    case toml::node_type::boolean: return "a boolean";
-    default: return "a date or a time";
+    case toml::node_type::table:
+      return "a table";
+    case toml::node_type::array:
+      return "a list";
+    case toml::node_type::string:
+      return "a string";
+    case toml::node_type::integer:
+      return "a whole number";
+    case toml::node_type::floating_point:
+      return "a number";
+    case toml::node_type::boolean:
+      return "a boolean";
+    default:
+      return "a date or a time";
   }
 }
 
@@ -113,7 +120,9 @@ Result<toml::table> Parse(const std::string& path) {
     return toml::table(toml::parse(*text, path));
   } catch (const toml::parse_error& e) {
     const auto line = static_cast<int64_t>(e.source().begin.line);
-    return InvalidArgument(fmt::format("--config {}: line {}{}: {}", path, line, KeyOfLine(*text, line), Shown(std::string(e.description()), 200)), "config");
+    return InvalidArgument(fmt::format("--config {}: line {}{}: {}", path, line, KeyOfLine(*text, line),
+                                       Shown(std::string(e.description()), 200)),
+                           "config");
   }
 }
 
@@ -122,25 +131,28 @@ Result<toml::table> Parse(const std::string& path) {
 Status ApplyConfigFile(const std::string& path, const std::function<const FieldBinding*(const std::string&)>& find,
                        const std::vector<std::string>& already_set) {
   TACTUS_ASSIGN_OR_RETURN(const toml::table table, Parse(path));
-  std::map<std::string, std::string> key_of;   // field -> the file's name for it
+  std::map<std::string, std::string> key_of;  // field -> the file's name for it
   for (const auto& [key, node] : table) {
     const std::string name(key.str());
     const std::string where = fmt::format("--config {}: line {}: ", path, node.source().begin.line);
     const FieldBinding* field = find(name);
     if (field == nullptr) return InvalidArgument(fmt::format("{}unknown key '{}'", where, Shown(name)), "config");
     if (const auto [first, added] = key_of.emplace(field->name, name); !added) {
-      return InvalidArgument(fmt::format("{}'{}' and '{}' are the same option; give one of them", where, first->second, name), "config");
+      return InvalidArgument(
+          fmt::format("{}'{}' and '{}' are the same option; give one of them", where, first->second, name), "config");
     }
     const auto texts = TextsOf(*field, node);
     if (!texts) {
-      return InvalidArgument(fmt::format("{}'{}' = {} is {}{}; it takes {}", where, name, field->spec.secret ? "***" : TomlText(node),
-                                         node.is_array() && Is<std::vector<std::string>>(*field) ? "not only strings: " : "",
-                                         KindName(node), Expected(*field)),
-                             "config");
+      return InvalidArgument(
+          fmt::format("{}'{}' = {} is {}{}; it takes {}", where, name, field->spec.secret ? "***" : TomlText(node),
+                      node.is_array() && Is<std::vector<std::string>>(*field) ? "not only strings: " : "",
+                      KindName(node), Expected(*field)),
+          "config");
     }
     if (std::find(already_set.begin(), already_set.end(), field->name) != already_set.end()) continue;
     for (const std::string& text : *texts) {
-      if (const Status set = SetField(*field, text); !set.ok()) return InvalidArgument(where + set.message(), field->name);
+      if (const Status set = SetField(*field, text); !set.ok())
+        return InvalidArgument(where + set.message(), field->name);
     }
   }
   return Status();

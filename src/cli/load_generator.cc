@@ -55,7 +55,9 @@ const Json& Field(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() ? kNone : *found;
 }
-int64_t IntegerOr(const Json& value, int64_t otherwise) { return value.is_number_integer() ? value.get<int64_t>() : otherwise; }
+int64_t IntegerOr(const Json& value, int64_t otherwise) {
+  return value.is_number_integer() ? value.get<int64_t>() : otherwise;
+}
 std::string TextOr(const Json& value, const std::string& otherwise) {
   return value.is_string() ? value.get<std::string>() : otherwise;
 }
@@ -64,7 +66,8 @@ std::string ErrorText(const Json& error, const std::string& otherwise) {
   return TextOr(error, TextOr(Field(error, "message"), otherwise));
 }
 
-// What a failed request is counted under: what the server said, at most a line of it, and nothing that a terminal obeys.
+// What a failed request is counted under: what the server said, at most a line of it, and nothing that a terminal
+// obeys.
 std::string ReasonOf(const http::HttpResponse& response) {
   const Json body = Json::parse(response.body, nullptr, false);
   return fmt::format("HTTP {}: {}", response.status, ErrorText(Field(body, "error"), response.body));
@@ -138,7 +141,7 @@ class Load {
     result.warmup_error = std::move(warmup_error_);
     TimeNs first = kNever, last = 0;
     for (RequestRecord& r : records_) {
-      if (r.outcome == RequestRecord::Outcome::kPending) continue;   // not sent, or cut off by us
+      if (r.outcome == RequestRecord::Outcome::kPending) continue;  // not sent, or cut off by us
       first = std::min(first, r.sent_ns);
       last = std::max(last, r.done_ns);
       result.records.push_back(std::move(r));
@@ -204,7 +207,8 @@ class Load {
       if (in_flight_ == 0) client_.Stop();
       return;
     }
-    if (!error.empty()) CountReason(std::move(error), outcome == RequestRecord::Outcome::kRejected ? &rejections_ : &failures_);
+    if (!error.empty())
+      CountReason(std::move(error), outcome == RequestRecord::Outcome::kRejected ? &rejections_ : &failures_);
     RequestRecord& r = records_[static_cast<size_t>(index)];
     r.outcome = outcome;
     r.done_ns = now;
@@ -337,7 +341,7 @@ std::string RequestBody(const LoadOptions& o, const WorkloadRequest& r, int64_t 
     if (o.slo.jct_ns > 0) slo["jct_ms"] = static_cast<double>(o.slo.jct_ns) * 1e-6;
     body["slo"] = std::move(slo);
   }
-  return body.dump(-1, ' ', false, Json::error_handler_t::replace);   // a model's name need not be UTF-8
+  return body.dump(-1, ' ', false, Json::error_handler_t::replace);  // a model's name need not be UTF-8
 }
 
 std::string ReasonsText(const std::map<std::string, int64_t>& reasons, const std::string& what, int64_t of) {

@@ -28,7 +28,7 @@ struct LoadOptions {
   bool send_slo = false;
   Slo slo;
   uint64_t seed = 0;
-  DurationNs timeout_ns = 600 * kSecond;   // of a request; 0: none
+  DurationNs timeout_ns = 600 * kSecond;  // of a request; 0: none
 };
 
 struct LoadProgress {
@@ -40,8 +40,8 @@ struct LoadResult {
   std::vector<RequestRecord> records;  // measured requests that were sent
   DurationNs duration_ns = 0;
   bool interrupted = false;
-  std::map<std::string, int64_t> failures, rejections;   // how many measured requests ended with which message
-  std::string warmup_error;                              // the first one; empty: none
+  std::map<std::string, int64_t> failures, rejections;  // how many measured requests ended with which message
+  std::string warmup_error;                             // the first one; empty: none
 };
 
 // "3 of 10 requests failed: 2 x HTTP 500: no room; 1 x connection reset", commonest reasons first; empty for none.

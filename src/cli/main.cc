@@ -90,7 +90,7 @@ int MainOrFail(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   tactus::cli::OpenStandardStreams();
-  signal(SIGXFSZ, SIG_IGN);   // a file that grows beyond 'ulimit -f' is an error of its write
+  signal(SIGXFSZ, SIG_IGN);  // a file that grows beyond 'ulimit -f' is an error of its write
   const int code = MainOrFail(argc, argv);
   const bool written = tactus::cli::FinishStandardOutput();
   return code == tactus::cli::kExitOk && !written ? tactus::cli::kExitFailed : code;

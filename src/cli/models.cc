@@ -20,7 +20,7 @@ struct ModelsOptions {
   bool json = false;
   int64_t max_model_len = 0, max_num_seqs = 256;
   BytesText kv_cache_memory;
-  EngineOptions engine;   // the fields that choose numerics
+  EngineOptions engine;  // the fields that choose numerics
   template <class V>
   void VisitFields(V& v) {
     v.Group("Models");
@@ -31,9 +31,11 @@ struct ModelsOptions {
             {.unit = "sequences", .min = 1, .max = 65536, .help = "inspect: plan memory for so many sequences"});
     v.Field("kv-cache-memory", kv_cache_memory,
             {.unit = "bytes", .help = "inspect: plan with this much KV memory; 0: the default"});
-    v.Field("dtype", engine.dtype, {.choices = "auto|float32|bfloat16", .help = "inspect: plan for this, as `tactus serve` takes it"});
-    v.Field("activation-dtype", engine.activation_dtype,
-            {.choices = "auto|float32|bfloat16|int16|int8", .help = "inspect: plan for this, as `tactus serve` takes it"});
+    v.Field("dtype", engine.dtype,
+            {.choices = "auto|float32|bfloat16", .help = "inspect: plan for this, as `tactus serve` takes it"});
+    v.Field(
+        "activation-dtype", engine.activation_dtype,
+        {.choices = "auto|float32|bfloat16|int16|int8", .help = "inspect: plan for this, as `tactus serve` takes it"});
     v.Field("quantization", engine.quantization,
             {.choices = "none|q8_0|int8|int4", .help = "inspect: plan for this, as `tactus serve` takes it"});
     v.Field("kv-cache-dtype", engine.kv_cache_dtype,
@@ -80,7 +82,8 @@ Status Inspect(const ModelsOptions& options) {
   inspect.memory.max_model_len = options.max_model_len;
   inspect.memory.max_num_seqs = options.max_num_seqs;
   inspect.memory.kv_memory_bytes = options.kv_cache_memory.bytes;
-  const std::string text = options.json ? JsonLine(InspectJson(description, inspect)) : InspectText(description, inspect);
+  const std::string text =
+      options.json ? JsonLine(InspectJson(description, inspect)) : InspectText(description, inspect);
   std::printf("%s%s", text.c_str(), text.ends_with('\n') ? "" : "\n");
   return inspect.start;
 }

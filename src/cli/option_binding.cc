@@ -154,7 +154,8 @@ Status SetField(const FieldBinding& field, const std::string& text) {
   }
   if (const auto* p = std::get_if<double*>(&field.target)) {
     double value = 0;
-    if (!ParseNumber(text, &value) || (std::isinf(value) && !field.spec.infinite)) return BadValue(field, text, "a number");
+    if (!ParseNumber(text, &value) || (std::isinf(value) && !field.spec.infinite))
+      return BadValue(field, text, "a number");
     TACTUS_RETURN_IF_ERROR(CheckRange(field, text, value));
     **p = value;
     return Status();
@@ -357,7 +358,8 @@ Status CommandLine::ApplyAll(const std::vector<std::string>& args, bool* help, b
     if (const char* path = std::getenv("TACTUS_CONFIG")) config = path;
   }
   if (!config.empty()) {
-    TACTUS_RETURN_IF_ERROR(ApplyConfigFile(config, [this](const std::string& name) { return Find(name); }, already_set));
+    TACTUS_RETURN_IF_ERROR(
+        ApplyConfigFile(config, [this](const std::string& name) { return Find(name); }, already_set));
   }
 
   for (size_t i = 0; i < positionals_.size(); ++i) {

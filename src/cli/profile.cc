@@ -27,11 +27,17 @@ struct ProfileCommandOptions {
   template <class V>
   void VisitFields(V& v) {
     v.Group("Profile");
-    v.Field("output", out, {.alias = "o", .help = "the CSV file; default: where `tactus serve` looks for this model's profile. Too few steps for a fit leave it as it is (with -o they go to FILE.partial)"});
+    v.Field("output", out,
+            {.alias = "o",
+             .help = "the CSV file; default: where `tactus serve` looks for this model's profile. Too few steps for a "
+                     "fit leave it as it is (with -o they go to FILE.partial)"});
     v.Field("device", device, {.choices = "cpu", .help = "what to measure"});
-    v.Field("time-limit", time_limit, {.unit = "duration", .help = "measure for so long, more than 0, loading not counted"});
-    v.Field("max-points", max_points, {.unit = "steps", .min = 12, .max = 100000, .help = "different steps to measure, at most"});
-    v.Field("max-context", max_context, {.unit = "tokens", .min = 16, .max = 1 << 24, .help = "longest sequence that is measured"});
+    v.Field("time-limit", time_limit,
+            {.unit = "duration", .help = "measure for so long, more than 0, loading not counted"});
+    v.Field("max-points", max_points,
+            {.unit = "steps", .min = 12, .max = 100000, .help = "different steps to measure, at most"});
+    v.Field("max-context", max_context,
+            {.unit = "tokens", .min = 16, .max = 1 << 24, .help = "longest sequence that is measured"});
     v.Field("json", json, {.help = "print what was found as one JSON object on stdout"});
     engine.VisitFields(v);
   }
@@ -42,10 +48,12 @@ class ProgressBar {
  public:
   void Show(const ProfileProgress& p) {
     const int percent = static_cast<int>(100 * p.share);
-    const std::string text = fmt::format("{} of {} steps, round {}, {:.0f} s", p.points, p.of, p.round, static_cast<double>(p.elapsed_ns) * 1e-9);
+    const std::string text = fmt::format("{} of {} steps, round {}, {:.0f} s", p.points, p.of, p.round,
+                                         static_cast<double>(p.elapsed_ns) * 1e-9);
     if (terminal_) {
       const auto filled = static_cast<size_t>(percent / 4);
-      std::fprintf(stderr, "\r[%s%s] %3d %%  %s ", std::string(filled, '#').c_str(), std::string(25 - filled, ' ').c_str(), percent, text.c_str());
+      std::fprintf(stderr, "\r[%s%s] %3d %%  %s ", std::string(filled, '#').c_str(),
+                   std::string(25 - filled, ' ').c_str(), percent, text.c_str());
     } else if (percent / 10 > shown_) {
       shown_ = percent / 10;
       std::fprintf(stderr, "%3d %%: %s\n", percent, text.c_str());
@@ -60,9 +68,10 @@ class ProgressBar {
   int shown_ = 0;
 };
 
-// A run that was cut short keeps what it measured only where nothing is lost by it: `file` stays as it is, the rows go to
-// FILE.partial if the user named the file, and nowhere if it is the default one.
-Status TooFewRows(const ProfileCommandOptions& o, const std::string& file, const MeasuredProfile& measured, const Status& why) {
+// A run that was cut short keeps what it measured only where nothing is lost by it: `file` stays as it is, the rows go
+// to FILE.partial if the user named the file, and nowhere if it is the default one.
+Status TooFewRows(const ProfileCommandOptions& o, const std::string& file, const MeasuredProfile& measured,
+                  const Status& why) {
   std::error_code error;
   const bool there = std::filesystem::exists(file, error);
   std::string kept;
@@ -71,12 +80,15 @@ Status TooFewRows(const ProfileCommandOptions& o, const std::string& file, const
     kept = fmt::format("; its rows are in {}.partial", file);
   }
   const std::string fate = fmt::format("{} {}{}", file, there ? "is as it was" : "was not written", kept);
-  if (measured.interrupted) return Status(StatusCode::kCancelled, fmt::format("interrupted after {} steps; {}", measured.samples.size(), fate));
-  return Status(StatusCode::kInvalidArgument, fmt::format("{}; {}; give a longer --time-limit", why.message(), fate), "time-limit");
+  if (measured.interrupted)
+    return Status(StatusCode::kCancelled, fmt::format("interrupted after {} steps; {}", measured.samples.size(), fate));
+  return Status(StatusCode::kInvalidArgument, fmt::format("{}; {}; give a longer --time-limit", why.message(), fate),
+                "time-limit");
 }
 
 Status Profile(const ProfileCommandOptions& o, bool* interrupted) {
-  if (o.time_limit.ns == 0) return InvalidArgument("--time-limit 0 leaves no time to measure in; give some, such as 30s", "time-limit");
+  if (o.time_limit.ns == 0)
+    return InvalidArgument("--time-limit 0 leaves no time to measure in; give some, such as 30s", "time-limit");
   TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(o.engine.model));
   const auto threads = o.engine.threads > 0 ? static_cast<int32_t>(o.engine.threads) : kernels::UsableCores();
   const std::string file = !o.out.empty() ? o.out : DefaultProfilePath(path, threads);
@@ -100,7 +112,8 @@ Status Profile(const ProfileCommandOptions& o, bool* interrupted) {
   auto fitted = cost::FitStepProfile(measured->samples, measured->remarks);
   if (!fitted.ok()) return TooFewRows(o, file, *measured, fitted.status());
   TACTUS_RETURN_IF_ERROR(ReplaceFile(file, ProfileText(*measured), "output"));
-  std::fprintf(stderr, "%s%zu steps in %s\n", measured->interrupted ? "interrupted; kept: " : "", measured->samples.size(), file.c_str());
+  std::fprintf(stderr, "%s%zu steps in %s\n", measured->interrupted ? "interrupted; kept: " : "",
+               measured->samples.size(), file.c_str());
   std::fprintf(stderr, "%s\n", (*fitted)->Describe().c_str());
   if (o.json) {
     const auto& e = (*fitted)->error();
@@ -122,9 +135,11 @@ Status Profile(const ProfileCommandOptions& o, bool* interrupted) {
 
 int ProfileCommand(const Args& args) {
   ProfileCommandOptions options;
-  CommandLine line("profile", "[MODEL] [options]", "Measures a model's step times on this machine, for budgets and simulations.");
+  CommandLine line("profile", "[MODEL] [options]",
+                   "Measures a model's step times on this machine, for budgets and simulations.");
   line.Add(options);
-  line.Positional("MODEL", &options.engine.model, false, "a GGUF file, a Hugging Face folder, or a name of `tactus models list`");
+  line.Positional("MODEL", &options.engine.model, false,
+                  "a GGUF file, a Hugging Face folder, or a name of `tactus models list`");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   bool interrupted = false;
   const Status status = Profile(options, &interrupted);

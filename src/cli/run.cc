@@ -19,7 +19,7 @@
 namespace tactus::cli {
 namespace {
 
-constexpr int64_t kMostLineBytes = int64_t{16} << 20;   // of a chat
+constexpr int64_t kMostLineBytes = int64_t{16} << 20;  // of a chat
 
 struct RunOptions {
   std::string prompt, system;
@@ -177,9 +177,12 @@ class Conversation {
 
 // -1 leaves a choice to the model; nothing else below the API's own ranges means anything.
 Status CheckAnswerOptions(const RunOptions& o) {
-  if (o.temperature < 0 && o.temperature != -1) return InvalidArgument("--temperature is below 0; give 0 for greedy, or -1 for the model's own");
-  if (o.top_p <= 0 && o.top_p != -1) return InvalidArgument("--top-p must be above 0, up to 1, or -1 for the model's own");
-  if (o.raw && o.prompt.empty()) return InvalidArgument("--raw continues the text of --prompt, which is missing; a chat needs the template");
+  if (o.temperature < 0 && o.temperature != -1)
+    return InvalidArgument("--temperature is below 0; give 0 for greedy, or -1 for the model's own");
+  if (o.top_p <= 0 && o.top_p != -1)
+    return InvalidArgument("--top-p must be above 0, up to 1, or -1 for the model's own");
+  if (o.raw && o.prompt.empty())
+    return InvalidArgument("--raw continues the text of --prompt, which is missing; a chat needs the template");
   return Status();
 }
 
@@ -222,7 +225,7 @@ int Chat(Engine& engine, const RunOptions& options) {
     if (terminal) std::fprintf(stderr, "\n> ");
     const auto more = ReadQuestion(input, &line);
     if (more.status().code() == StatusCode::kCancelled) {
-      if (InterruptCount() == 0) continue;   // another signal
+      if (InterruptCount() == 0) continue;  // another signal
       std::fprintf(stderr, "\n");
       return kExitInterrupted;
     }
@@ -252,7 +255,7 @@ int Chat(Engine& engine, const RunOptions& options) {
     else if (terminal)
       std::fprintf(stderr, "[%s%s]\n", summary.c_str(), interrupted ? ", stopped" : "");
   }
-  return kExitFailed;   // main says that standard output cannot be written
+  return kExitFailed;  // main says that standard output cannot be written
 }
 
 }  // namespace
@@ -274,11 +277,12 @@ int RunCommand(const Args& args) {
   options.system = ValidText(options.system, "--system");
   const bool quiet = !isatty(STDERR_FILENO);
   auto engine = Engine::Create(options.engine, [quiet](std::string_view text) {
-    if (!quiet || text.starts_with("warning: ")) std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+    if (!quiet || text.starts_with("warning: "))
+      std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
   });
   if (!engine.ok()) {
     const int code = Fail(engine.status());
-    return engine.status().code() == StatusCode::kInvalidArgument ? kExitUsage : code;   // as `tactus serve` has it
+    return engine.status().code() == StatusCode::kInvalidArgument ? kExitUsage : code;  // as `tactus serve` has it
   }
   CatchInterrupt();
   const int code = options.prompt.empty() ? Chat(**engine, options) : AnswerOnce(**engine, options);

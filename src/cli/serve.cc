@@ -58,7 +58,9 @@ int ServeCommand(const Args& args) {
   line.Epilog(SchedulerHelp());
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (engine.scheduler == "oracle") {
-    std::fprintf(stderr, "tactus serve: --scheduler oracle knows all requests beforehand and exists in simulation only ('tactus sim')\n");
+    std::fprintf(stderr,
+                 "tactus serve: --scheduler oracle knows all requests beforehand and exists in simulation only "
+                 "('tactus sim')\n");
     return kExitUsage;
   }
   std::string result;
@@ -67,8 +69,8 @@ int ServeCommand(const Args& args) {
       [](std::string_view text) { std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data()); },
       json ? &result : nullptr);
   if (status.code() == StatusCode::kUnavailable) {
-    // The port is taken, which is found out before anything slow. Another port would not help a model that cannot start: say
-    // that first.
+    // The port is taken, which is found out before anything slow. Another port would not help a model that cannot
+    // start: say that first.
     if (const Status model = CheckModelOf(engine); !model.ok()) {
       std::fprintf(stderr, "tactus serve: %s\n", status.message().c_str());
       status = model;
@@ -77,7 +79,7 @@ int ServeCommand(const Args& args) {
   if (json && !result.empty()) std::printf("%s\n", result.c_str());
   if (!status.ok()) std::fprintf(stderr, "tactus serve: %s\n", status.message().c_str());
   if (status.ok()) return kExitOk;
-  return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;   // as `tactus sim` has it
+  return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;  // as `tactus sim` has it
 }
 
 }  // namespace tactus::cli

@@ -33,12 +33,18 @@ struct SimCommandOptions {
   template <class V>
   void VisitFields(V& v) {
     sim.VisitFields(v);
-    v.Field("replay", replay, {.help = "instead of a workload, a run that was recorded with --trace-out (of `tactus serve` or `sim`)"});
-    v.Field("times", times, {.choices = "recorded|model", .help = "with --replay: the recorded step times, for identical plans, or those of --cost, to see how far off they are"});
-    v.Field("steps-out", steps_out, {.help = "with --replay and --times model: every step, measured and predicted, as CSV"});
+    v.Field("replay", replay,
+            {.help = "instead of a workload, a run that was recorded with --trace-out (of `tactus serve` or `sim`)"});
+    v.Field("times", times,
+            {.choices = "recorded|model",
+             .help = "with --replay: the recorded step times, for identical plans, or those of --cost, to see how far "
+                     "off they are"});
+    v.Field("steps-out", steps_out,
+            {.help = "with --replay and --times model: every step, measured and predicted, as CSV"});
     v.Field("json", json, {.help = "one JSON object on stdout"});
     v.Field("output", output, {.alias = "o", .help = "write the JSON object to this file"});
-    v.Field("list", list, {.help = "what is known by name: models, devices, schedulers, choices, predictors, balancers, workloads"});
+    v.Field("list", list,
+            {.help = "what is known by name: models, devices, schedulers, choices, predictors, balancers, workloads"});
   }
 };
 
@@ -48,10 +54,14 @@ int Fail(const Status& status, int code) {
 }
 
 // Wrong input is wrong usage; a file that cannot be read or written is a failure.
-int CodeOf(const Status& status) { return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed; }
+int CodeOf(const Status& status) {
+  return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
+}
 
 // File names and the like need not be UTF-8; what is not is replaced.
-std::string JsonLine(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string JsonLine(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 template <class Entries>
 Json Section(const Entries& entries) {
@@ -85,7 +95,8 @@ int PrintList(bool json) {
   }
   for (const auto& [section, entries] : list.items()) {
     std::printf("%s\n", section.c_str());
-    for (const auto& [name, help] : entries.items()) std::printf("  %-24s %s\n", name.c_str(), help.get<std::string>().c_str());
+    for (const auto& [name, help] : entries.items())
+      std::printf("  %-24s %s\n", name.c_str(), help.get<std::string>().c_str());
   }
   return kExitOk;
 }
@@ -93,7 +104,8 @@ int PrintList(bool json) {
 // A bar on a terminal; else a line every ten seconds.
 class Progress {
  public:
-  explicit Progress(bool terminal) : terminal_(terminal), begin_ns_(SystemClock().NowNs()), next_ns_(begin_ns_ + kSecond / 5) {}
+  explicit Progress(bool terminal)
+      : terminal_(terminal), begin_ns_(SystemClock().NowNs()), next_ns_(begin_ns_ + kSecond / 5) {}
 
   bool Show(const SimProgress& p) {
     const TimeNs now = SystemClock().NowNs();
@@ -114,8 +126,8 @@ class Progress {
  private:
   void Draw(const SimProgress& p, TimeNs now) {
     const double seconds = static_cast<double>(now - begin_ns_) * 1e-9;
-    const std::string text = fmt::format("{}/{} requests, {} steps, {:.0f} s simulated in {:.1f} s", p.ended, p.total, p.steps,
-                                         static_cast<double>(p.now_ns) * 1e-9, seconds);
+    const std::string text = fmt::format("{}/{} requests, {} steps, {:.0f} s simulated in {:.1f} s", p.ended, p.total,
+                                         p.steps, static_cast<double>(p.now_ns) * 1e-9, seconds);
     drawn_ = true;
     if (!terminal_) {
       std::fprintf(stderr, "%s\n", text.c_str());
@@ -123,7 +135,8 @@ class Progress {
     }
     constexpr int kWidth = 30;
     const int filled = p.total > 0 ? static_cast<int>(kWidth * p.ended / p.total) : 0;
-    std::fprintf(stderr, "\r[%.*s%*s] %s ", filled, "##############################", kWidth - filled, "", text.c_str());
+    std::fprintf(stderr, "\r[%.*s%*s] %s ", filled, "##############################", kWidth - filled, "",
+                 text.c_str());
   }
 
   const bool terminal_;
@@ -157,18 +170,23 @@ std::string Table(const Json& j) {
     const Json& row = j.at("scheduling_delay_ms");
     out += fmt::format("{:>11}", row.is_object() ? number(row.at(column), 1, "{:.2f}") : "-");
   }
-  out += fmt::format("\n\nSteps: {}, mean batch {}, budget used {} %, KV used {} %, preemptions {} ({} tokens recomputed)\n",
-                     j.at("steps").get<int64_t>(), number(j.at("mean_batch"), 1, "{:.1f}"), number(j.at("budget_utilization"), 100, "{:.1f}"),
-                     number(j.at("kv_utilization"), 100, "{:.1f}"), j.at("preemptions").get<int64_t>(),
-                     j.at("recomputed_tokens").get<int64_t>());
+  out += fmt::format(
+      "\n\nSteps: {}, mean batch {}, budget used {} %, KV used {} %, preemptions {} ({} tokens recomputed)\n",
+      j.at("steps").get<int64_t>(), number(j.at("mean_batch"), 1, "{:.1f}"),
+      number(j.at("budget_utilization"), 100, "{:.1f}"), number(j.at("kv_utilization"), 100, "{:.1f}"),
+      j.at("preemptions").get<int64_t>(), j.at("recomputed_tokens").get<int64_t>());
   out += fmt::format("MFU {} %, MBU {} %, prefix sharing {} %, plan hash {}\n", number(j.at("mfu"), 100, "{:.1f}"),
-                     number(j.at("mbu"), 100, "{:.1f}"), number(j.at("prefix_sharing"), 100, "{:.1f}"), j.at("plan_hash").get<std::string>());
+                     number(j.at("mbu"), 100, "{:.1f}"), number(j.at("prefix_sharing"), 100, "{:.1f}"),
+                     j.at("plan_hash").get<std::string>());
   if (j.at("bubbles").is_object()) {
-    out += fmt::format("Bubbles per request (ms): median {}, P99 {}\n", number(j.at("bubbles").at("per_request_ms")["p50"], 1, "{:.2f}"),
+    out += fmt::format("Bubbles per request (ms): median {}, P99 {}\n",
+                       number(j.at("bubbles").at("per_request_ms")["p50"], 1, "{:.2f}"),
                        number(j.at("bubbles").at("per_request_ms")["p99"], 1, "{:.2f}"));
   }
-  if (j.at("extrapolation").is_string()) out += "Beyond what was measured: " + j.at("extrapolation").get<std::string>() + "\n";
-  if (j.at("first_rejection").is_string()) out += "First rejection: " + j.at("first_rejection").get<std::string>() + "\n";
+  if (j.at("extrapolation").is_string())
+    out += "Beyond what was measured: " + j.at("extrapolation").get<std::string>() + "\n";
+  if (j.at("first_rejection").is_string())
+    out += "First rejection: " + j.at("first_rejection").get<std::string>() + "\n";
   return out;
 }
 
@@ -179,7 +197,8 @@ int Report(const SimCommandOptions& options, const Json& result) {
     std::printf("%s", Table(result).c_str());
   }
   if (options.output.empty()) return kExitOk;
-  const Status written = ReplaceFile(options.output, result.dump(1, ' ', false, Json::error_handler_t::replace) + "\n", "output");
+  const Status written =
+      ReplaceFile(options.output, result.dump(1, ' ', false, Json::error_handler_t::replace) + "\n", "output");
   return written.ok() ? kExitOk : Fail(written, kExitFailed);
 }
 
@@ -196,8 +215,8 @@ int RunOne(const SimCommandOptions& options, const SimSetup& setup) {
   AddContext(options.sim, setup, sim.Describe(), progress.seconds(), &result);
   if (const int code = Report(options, result); code != kExitOk || sim.finished()) return code;
   const SimProgress p = sim.progress();
-  std::fprintf(stderr, "tactus sim: interrupted after %lld of %lld requests, %.1f s of simulated time\n", static_cast<long long>(p.ended),
-               static_cast<long long>(p.total), static_cast<double>(p.now_ns) * 1e-9);
+  std::fprintf(stderr, "tactus sim: interrupted after %lld of %lld requests, %.1f s of simulated time\n",
+               static_cast<long long>(p.ended), static_cast<long long>(p.total), static_cast<double>(p.now_ns) * 1e-9);
   return kExitInterrupted;
 }
 
@@ -212,12 +231,15 @@ int RunSearch(const SimCommandOptions& options, const SimSetup& setup) {
     if (const TimeNs now = SystemClock().NowNs(); now >= next) {
       next = now + (terminal ? kSecond : 10 * kSecond);
       std::fprintf(stderr, "%soracle: %lld of %lld runs, best goodput %.3f requests/s%s", terminal ? "\r" : "",
-                   static_cast<long long>(p.runs), static_cast<long long>(p.total), p.best_goodput, terminal ? " " : "\n");
+                   static_cast<long long>(p.runs), static_cast<long long>(p.total), p.best_goodput,
+                   terminal ? " " : "\n");
     }
     return InterruptCount() == 0;
   });
   if (terminal) std::fprintf(stderr, "\n");
-  if (!best.ok()) return Fail(best.status(), best.status().code() == StatusCode::kCancelled ? kExitInterrupted : CodeOf(best.status()));
+  if (!best.ok())
+    return Fail(best.status(),
+                best.status().code() == StatusCode::kCancelled ? kExitInterrupted : CodeOf(best.status()));
   Json result = Json::parse(*best);
   AddContext(options.sim, setup, "oracle: " + result["oracle"]["from"].get<std::string>(),
              static_cast<double>(SystemClock().NowNs() - begin) * 1e-9, &result);
@@ -229,9 +251,10 @@ int RunSearch(const SimCommandOptions& options, const SimSetup& setup) {
 
 int SimCommand(const Args& args) {
   if (!args.empty() && (args[0] == "capacity" || args[0] == "compare")) {
-    return Fail(Unimplemented(fmt::format("'sim {}' is not built yet: run 'tactus sim --json' per {} and compare the results", args[0],
-                                          args[0] == "capacity" ? "--rate" : "--scheduler")),
-                kExitUsage);
+    return Fail(
+        Unimplemented(fmt::format("'sim {}' is not built yet: run 'tactus sim --json' per {} and compare the results",
+                                  args[0], args[0] == "capacity" ? "--rate" : "--scheduler")),
+        kExitUsage);
   }
   SimCommandOptions options;
   CommandLine line("sim", "--model M --device D --workload W (--rate R | --concurrency N) [options]",
@@ -240,7 +263,8 @@ int SimCommand(const Args& args) {
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (options.list) return PrintList(options.json);
   if (options.replay.empty() && (options.times == "model" || !options.steps_out.empty())) {
-    return Fail(InvalidArgument("--times model and --steps-out are for a recorded run: name it with --replay"), kExitUsage);
+    return Fail(InvalidArgument("--times model and --steps-out are for a recorded run: name it with --replay"),
+                kExitUsage);
   }
   if (options.times != "model" && !options.steps_out.empty()) {
     return Fail(InvalidArgument("--steps-out compares measured with predicted steps: add --times model"), kExitUsage);
@@ -250,7 +274,8 @@ int SimCommand(const Args& args) {
   }
   if (!options.replay.empty()) {
     const SimOptions& o = options.sim;
-    return SimReplay({options.replay, options.times, o.cost == "auto" ? "" : o.cost, o.model, o.device, o.tp, options.json, options.output, options.steps_out});
+    return SimReplay({options.replay, options.times, o.cost == "auto" ? "" : o.cost, o.model, o.device, o.tp,
+                      options.json, options.output, options.steps_out});
   }
   SimTexts texts;
   auto slo = ParseSlo(options.sim.slo);

@@ -37,27 +37,38 @@ Json FigureJson(const Summary& s) {
 }
 
 Json SideJson(const ModelReplay::Side& s) {
-  return {{"steps", s.steps}, {"preemptions", s.preemptions}, {"duration_s", s.duration_s}, {"ttft_ms", FigureJson(s.ttft_ms)},
-          {"tbt_ms", FigureJson(s.tbt_ms)}, {"e2e_ms", FigureJson(s.e2e_ms)}};
+  return {{"steps", s.steps},
+          {"preemptions", s.preemptions},
+          {"duration_s", s.duration_s},
+          {"ttft_ms", FigureJson(s.ttft_ms)},
+          {"tbt_ms", FigureJson(s.tbt_ms)},
+          {"e2e_ms", FigureJson(s.e2e_ms)}};
 }
 
-double Error(double measured, double predicted) { return measured > 0 ? predicted / measured - 1 : 0; }
+double Error(double measured, double predicted) {
+  return measured > 0 ? predicted / measured - 1 : 0;
+}
 
 Json ErrorJson(const Summary& measured, const Summary& predicted) {
   if (!measured.known || !predicted.known) return nullptr;
-  return {{"p50", Error(measured.p50, predicted.p50)}, {"p90", Error(measured.p90, predicted.p90)}, {"p99", Error(measured.p99, predicted.p99)}};
+  return {{"p50", Error(measured.p50, predicted.p50)},
+          {"p90", Error(measured.p90, predicted.p90)},
+          {"p99", Error(measured.p99, predicted.p99)}};
 }
 
 void PrintTable(const ModelReplay& m) {
-  std::printf("step time: median absolute error %.2f %%, P90 %.2f %%, sum %+.2f %% over %lld steps\n", 100 * m.errors.median_abs,
-              100 * m.errors.p90_abs, 100 * m.errors.total, static_cast<long long>(m.errors.steps));
+  std::printf("step time: median absolute error %.2f %%, P90 %.2f %%, sum %+.2f %% over %lld steps\n",
+              100 * m.errors.median_abs, 100 * m.errors.p90_abs, 100 * m.errors.total,
+              static_cast<long long>(m.errors.steps));
   std::printf("%-12s %12s %12s %9s\n", "", "measured", "predicted", "error");
   const auto row = [](const std::string& name, double measured, double predicted, const char* unit) {
-    std::printf("%-12s %9.2f %-2s %9.2f %-2s %+8.2f %%\n", name.c_str(), measured, unit, predicted, unit, 100 * Error(measured, predicted));
+    std::printf("%-12s %9.2f %-2s %9.2f %-2s %+8.2f %%\n", name.c_str(), measured, unit, predicted, unit,
+                100 * Error(measured, predicted));
   };
   row("duration", m.measured.duration_s, m.predicted.duration_s, "s");
-  const std::pair<const char*, Summary ModelReplay::Side::*> figures[] = {
-      {"TTFT", &ModelReplay::Side::ttft_ms}, {"TBT", &ModelReplay::Side::tbt_ms}, {"end to end", &ModelReplay::Side::e2e_ms}};
+  const std::pair<const char*, Summary ModelReplay::Side::*> figures[] = {{"TTFT", &ModelReplay::Side::ttft_ms},
+                                                                          {"TBT", &ModelReplay::Side::tbt_ms},
+                                                                          {"end to end", &ModelReplay::Side::e2e_ms}};
   for (const auto& [name, figure] : figures) {
     const Summary &a = m.measured.*figure, &b = m.predicted.*figure;
     if (!a.known || !b.known) continue;
@@ -72,7 +83,8 @@ std::string OptionOf(const std::string& started_with, const std::string& name) {
   const std::string line = name + " = ";
   for (size_t at = 0; at < started_with.size();) {
     const size_t end = std::min(started_with.find('\n', at), started_with.size());
-    if (started_with.compare(at, line.size(), line) == 0) return started_with.substr(at + line.size(), end - at - line.size());
+    if (started_with.compare(at, line.size(), line) == 0)
+      return started_with.substr(at + line.size(), end - at - line.size());
     at = end + 1;
   }
   return "";
@@ -100,14 +112,18 @@ Result<Model> MakeModel(const SimReplayOptions& o) {
     ReplayHooks hooks;
     hooks.header = &header;
     TACTUS_RETURN_IF_ERROR(ReplayTrace(o.file, hooks).status());
-    const std::string model = OptionOf(header.started_with, "model"), threads = OptionOf(header.started_with, "threads");
-    if (model.empty()) return InvalidArgument("--cost FILE is missing: the recording does not say which model it ran", "cost");
+    const std::string model = OptionOf(header.started_with, "model"),
+                      threads = OptionOf(header.started_with, "threads");
+    if (model.empty())
+      return InvalidArgument("--cost FILE is missing: the recording does not say which model it ran", "cost");
     const int32_t count = threads.empty() || threads == "0" ? kernels::UsableCores() : std::atoi(threads.c_str());
     path = DefaultProfilePath(model, count);
   }
   auto profile = cost::LoadStepProfile(path);
   if (!profile.ok() && profile.status().code() == StatusCode::kNotFound) {
-    return NotFound(fmt::format("no step times at '{}': measure them with 'tactus profile', or name a file with --cost", path), "cost");
+    return NotFound(
+        fmt::format("no step times at '{}': measure them with 'tactus profile', or name a file with --cost", path),
+        "cost");
   }
   if (!profile.ok()) return profile.status();
   std::string about = fmt::format("{}: {}", path, (*profile)->Describe());
@@ -120,7 +136,8 @@ int Fail(const Status& status) {
 }
 
 int Write(const SimReplayOptions& o, const Json& result) {
-  const std::string text = result.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";   // paths need not be UTF-8
+  const std::string text =
+      result.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";  // paths need not be UTF-8
   if (o.json) std::printf("%s", text.c_str());
   if (o.output.empty()) return kExitOk;
   const Status written = ReplaceFile(o.output, text, "output");
@@ -131,10 +148,13 @@ int ReplayRecorded(const SimReplayOptions& o) {
   const auto report = ReplayTrace(o.file);
   if (!report.ok()) return Fail(report.status());
   if (!o.json) {
-    std::printf("%lld requests, %lld steps recorded, %lld replayed under %s\n", static_cast<long long>(report->arrivals),
-                static_cast<long long>(report->steps_recorded), static_cast<long long>(report->steps_replayed), report->scheduler.c_str());
-    std::printf("plan hash recorded %016llx, replayed %016llx: %s\n", static_cast<unsigned long long>(report->plan_hash_recorded),
-                static_cast<unsigned long long>(report->plan_hash_replayed), report->identical() ? "identical" : "DIFFERENT");
+    std::printf("%lld requests, %lld steps recorded, %lld replayed under %s\n",
+                static_cast<long long>(report->arrivals), static_cast<long long>(report->steps_recorded),
+                static_cast<long long>(report->steps_replayed), report->scheduler.c_str());
+    std::printf("plan hash recorded %016llx, replayed %016llx: %s\n",
+                static_cast<unsigned long long>(report->plan_hash_recorded),
+                static_cast<unsigned long long>(report->plan_hash_replayed),
+                report->identical() ? "identical" : "DIFFERENT");
   }
   if (!report->complete) std::fprintf(stderr, "the recording was not closed in order; what is there was replayed\n");
   if (const int code = Write(o, RecordedJson(*report)); code != kExitOk) return code;
@@ -145,8 +165,9 @@ Status WriteSteps(const std::string& path, const std::vector<StepPrediction>& st
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out << "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms,predicted_ms\n";
   for (const StepPrediction& s : steps) {
-    out << fmt::format("{},{},{},{},{:.4f},{:.4f}\n", s.prefill_tokens, s.prefill_context, s.decodes, s.decode_context_tokens,
-                       static_cast<double>(s.measured_ns) * 1e-6, static_cast<double>(s.predicted_ns) * 1e-6);
+    out << fmt::format("{},{},{},{},{:.4f},{:.4f}\n", s.prefill_tokens, s.prefill_context, s.decodes,
+                       s.decode_context_tokens, static_cast<double>(s.measured_ns) * 1e-6,
+                       static_cast<double>(s.predicted_ns) * 1e-6);
   }
   out.close();
   return out ? Status() : DataLoss(fmt::format("cannot write '{}'", path));
@@ -160,22 +181,25 @@ int ReplayModel(const SimReplayOptions& o) {
   if (!replay.ok()) return Fail(replay.status());
   replay->most.chunks = {&replay->most_chunk, 1};
   std::string beyond;
-  if (const auto* profile = dynamic_cast<const cost::StepProfile*>(model->step_time.get())) beyond = profile->Extrapolation(replay->most);
-  if (const auto* cost = dynamic_cast<const cost::CostModel*>(model->step_time.get())) beyond = cost->Extrapolation(replay->most);
+  if (const auto* profile = dynamic_cast<const cost::StepProfile*>(model->step_time.get()))
+    beyond = profile->Extrapolation(replay->most);
+  if (const auto* cost = dynamic_cast<const cost::CostModel*>(model->step_time.get()))
+    beyond = cost->Extrapolation(replay->most);
   if (!beyond.empty()) std::fprintf(stderr, "beyond what was measured: %s\n", beyond.c_str());
-  const Json result = {
-      {"recorded", RecordedJson(replay->recorded)},
-      {"step_time", {{"model", model->about},
-                     {"steps", replay->errors.steps},
-                     {"median_abs_error", replay->errors.median_abs},
-                     {"p90_abs_error", replay->errors.p90_abs},
-                     {"total_error", replay->errors.total},
-                     {"extrapolation", beyond}}},
-      {"measured", SideJson(replay->measured)},
-      {"predicted", SideJson(replay->predicted)},
-      {"error", {{"ttft", ErrorJson(replay->measured.ttft_ms, replay->predicted.ttft_ms)},
-                 {"tbt", ErrorJson(replay->measured.tbt_ms, replay->predicted.tbt_ms)},
-                 {"e2e", ErrorJson(replay->measured.e2e_ms, replay->predicted.e2e_ms)}}}};
+  const Json result = {{"recorded", RecordedJson(replay->recorded)},
+                       {"step_time",
+                        {{"model", model->about},
+                         {"steps", replay->errors.steps},
+                         {"median_abs_error", replay->errors.median_abs},
+                         {"p90_abs_error", replay->errors.p90_abs},
+                         {"total_error", replay->errors.total},
+                         {"extrapolation", beyond}}},
+                       {"measured", SideJson(replay->measured)},
+                       {"predicted", SideJson(replay->predicted)},
+                       {"error",
+                        {{"ttft", ErrorJson(replay->measured.ttft_ms, replay->predicted.ttft_ms)},
+                         {"tbt", ErrorJson(replay->measured.tbt_ms, replay->predicted.tbt_ms)},
+                         {"e2e", ErrorJson(replay->measured.e2e_ms, replay->predicted.e2e_ms)}}}};
   if (!o.steps_out.empty()) {
     if (const Status status = WriteSteps(o.steps_out, replay->steps); !status.ok()) return Fail(status);
   }

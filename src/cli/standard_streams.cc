@@ -25,8 +25,8 @@ bool FinishStandardOutput() {
   const bool flushed = std::fflush(stdout) == 0;
   const int why = errno;
   if (flushed && std::ferror(stdout) == 0 && std::cout.good()) return true;
-  std::fprintf(stderr, "tactus: cannot write to standard output%s%s; the result is not complete\n", why != 0 ? ": " : "",
-               why != 0 ? std::strerror(why) : "");
+  std::fprintf(stderr, "tactus: cannot write to standard output%s%s; the result is not complete\n",
+               why != 0 ? ": " : "", why != 0 ? std::strerror(why) : "");
   return false;
 }
 

@@ -13,7 +13,7 @@
 namespace tactus::cli {
 namespace {
 
-constexpr int64_t kMostFileBytes = int64_t{16} << 20;   // as much as a request to the server may have
+constexpr int64_t kMostFileBytes = int64_t{16} << 20;  // as much as a request to the server may have
 
 constexpr char kKwargs[] = "chat-template-kwargs";
 

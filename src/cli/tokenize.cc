@@ -12,7 +12,7 @@
 namespace tactus::cli {
 namespace {
 
-constexpr int64_t kMostTextBytes = int64_t{64} << 20;   // of one text; --lines takes any number of them
+constexpr int64_t kMostTextBytes = int64_t{64} << 20;  // of one text; --lines takes any number of them
 
 struct TokenizeOptions {
   std::string model, text;

@@ -72,7 +72,7 @@ std::string DescribeFit(const Coefficients& c, const FitCoverage& v, int32_t tp)
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, fitted ? "fitted" : "roofline");
     double error = -1;
     std::string_view left_out;
-    for (const std::string_view one : {"shape", "model", "region"}) {   // not every file's rows could be split by shape
+    for (const std::string_view one : {"shape", "model", "region"}) {  // not every file's rows could be split by shape
       if (fitted && error < 0) error = StatedError(c, op, left_out = one);
     }
     if (error >= 0) text += fmt::format(" (median error on {}s left out {:.1f} %{})", left_out, 100 * error, remark);

@@ -77,16 +77,17 @@ Result<KvPlan> HybridModel::PlanKv(double utilization, int32_t block_size, int64
     }
   }
   return InvalidArgument(
-      fmt::format("{} does not fit {}: weights {:.2f} GiB + activations of {} tokens {:.2f} GiB + one KV block = "
-                  "{:.2f} GiB per device, but {:.2f} GiB "
-                  "({:.0f} % of {:.2f}) are there; {}, or use a narrower --weight-dtype, or smaller steps (--token-budget)",
-                  model_.name, device_.name, static_cast<double>(plan.weight_bytes_per_device) / kGiB, step_tokens,
-                  static_cast<double>(plan.activation_bytes_per_device) / kGiB,
-                  static_cast<double>(plan.weight_bytes_per_device + plan.activation_bytes_per_device +
-                                      token_bytes * block_size) /
-                      kGiB,
-                  static_cast<double>(usable) / kGiB, utilization * 100,
-                  static_cast<double>(device_.memory_bytes) / kGiB, fits),
+      fmt::format(
+          "{} does not fit {}: weights {:.2f} GiB + activations of {} tokens {:.2f} GiB + one KV block = "
+          "{:.2f} GiB per device, but {:.2f} GiB "
+          "({:.0f} % of {:.2f}) are there; {}, or use a narrower --weight-dtype, or smaller steps (--token-budget)",
+          model_.name, device_.name, static_cast<double>(plan.weight_bytes_per_device) / kGiB, step_tokens,
+          static_cast<double>(plan.activation_bytes_per_device) / kGiB,
+          static_cast<double>(plan.weight_bytes_per_device + plan.activation_bytes_per_device +
+                              token_bytes * block_size) /
+              kGiB,
+          static_cast<double>(usable) / kGiB, utilization * 100, static_cast<double>(device_.memory_bytes) / kGiB,
+          fits),
       "model");
 }
 

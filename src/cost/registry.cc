@@ -140,7 +140,7 @@ std::vector<NamedEntry> Entries(const std::vector<Spec>& specs) {
 }
 
 Result<ModelSpec> ReadConfigFile(const std::filesystem::path& path) {
-  constexpr int64_t kMostBytes = int64_t{16} << 20;   // as of the configuration of a model that is served
+  constexpr int64_t kMostBytes = int64_t{16} << 20;  // as of the configuration of a model that is served
   auto text = ReadInputFile(path.string(), kMostBytes);
   if (!text.ok()) return Status(text.status().code(), text.status().message(), "model");
   TACTUS_ASSIGN_OR_RETURN(const ModelConfig c, ConfigFromJson(*text, path.string()));

@@ -284,7 +284,8 @@ Result<StepSample> ParseRow(std::string_view line, const std::string& where) {
   }
   StepSample s{static_cast<int32_t>(values[0]), static_cast<int32_t>(values[1]), static_cast<int64_t>(values[2]),
                static_cast<int64_t>(values[3]), values[4]};
-  if (s.step_ms < kShortestMs) return DataLoss(fmt::format("{}, column 5: a step takes {:g} ms or longer", where, kShortestMs));
+  if (s.step_ms < kShortestMs)
+    return DataLoss(fmt::format("{}, column 5: a step takes {:g} ms or longer", where, kShortestMs));
   if (s.prefill_tokens == 0 && s.decodes == 0) return DataLoss(where + ": a step without a token");
   if (s.decode_context_tokens < s.decodes) {
     return DataLoss(fmt::format("{}, column 4: {} decodes read at least one KV token each, not {}", where, s.decodes,
@@ -316,7 +317,7 @@ Result<std::unique_ptr<StepProfile>> FitStepProfile(std::span<const StepSample> 
 }
 
 Result<std::unique_ptr<StepProfile>> LoadStepProfile(const std::string& path) {
-  constexpr int64_t kMostBytes = int64_t{64} << 20;   // a million rows
+  constexpr int64_t kMostBytes = int64_t{64} << 20;  // a million rows
   const auto text = ReadInputFile(path, kMostBytes);
   if (!text.ok()) return Status(text.status().code(), "step profile: " + text.status().message(), "cost");
   return ParseStepProfile(path, *text);

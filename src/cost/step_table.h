@@ -21,8 +21,8 @@
 
 namespace tactus::cost {
 
-// The longest step that a profile predicts (11.6 days, as long as the longest one that its file may state): what a line goes
-// on to beyond every listed point must not leave 64-bit nanoseconds.
+// The longest step that a profile predicts (11.6 days, as long as the longest one that its file may state): what a line
+// goes on to beyond every listed point must not leave 64-bit nanoseconds.
 inline constexpr double kLongestStepNs = 1e15;
 
 struct StepSample {

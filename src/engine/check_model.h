@@ -1,5 +1,5 @@
-// What a start finds out about a model before it reads weights or takes memory. The start itself, `tactus models inspect` and a
-// server without a port ask the same questions here, so that they give the same answers.
+// What a start finds out about a model before it reads weights or takes memory. The start itself, `tactus models
+// inspect` and a server without a port ask the same questions here, so that they give the same answers.
 #pragma once
 
 #include "engine/model_numerics.h"

@@ -20,8 +20,8 @@ bool StepLoop::Impl::CommitReady() {
 void StepLoop::Impl::CommitStep() {
   InFlight& f = ring[ring_head];
   const StepPlan& plan = f.plan;
-  TACTUS_CHECK_MSG(result.step == plan.step, "the executor answered step " + std::to_string(result.step) + " instead of " +
-                                                 std::to_string(plan.step));
+  TACTUS_CHECK_MSG(result.step == plan.step, "the executor answered step " + std::to_string(result.step) +
+                                                 " instead of " + std::to_string(plan.step));
   const bool ok = result.status.ok() && (result.as_planned || result.items.size() == plan.items.size());
 
   StepRecord& record = recent[recent_count++ % recent.size()];
@@ -69,7 +69,7 @@ void StepLoop::Impl::CommitStep() {
       parts.kv->Release(s, table.last_step(s));
       Requeue(s);
     } else if (table.columns().state[s] == SeqState::kWaiting) {
-      table.LoseKept(s);   // the step was to save its KV
+      table.LoseKept(s);  // the step was to save its KV
     }
   }
   if (errors_in_a_row >= config.max_errors_in_a_row && healthy.load(std::memory_order_relaxed)) {
@@ -80,8 +80,8 @@ void StepLoop::Impl::CommitStep() {
   }
 }
 
-// An item that could not run wrote no KV. Whoever matched what it was to fill, in this step already, has read garbage: it
-// starts again, and its own result is dropped as stale. (Logits that are not finite leave sound KV behind.)
+// An item that could not run wrote no KV. Whoever matched what it was to fill, in this step already, has read garbage:
+// it starts again, and its own result is dropped as stale. (Logits that are not finite leave sound KV behind.)
 void StepLoop::Impl::VoidFailedItems(const StepPlan& plan, const std::vector<uint32_t>& epochs) {
   recompute.clear();
   for (size_t i = 0; i < plan.items.size(); ++i) {
@@ -90,16 +90,18 @@ void StepLoop::Impl::VoidFailedItems(const StepPlan& plan, const std::vector<uin
     if (table.epoch(s) == epochs[i] && table.holds_kv(s)) {
       parts.kv->ItemFailed(s, plan.items[i].first_position, plan.step, &recompute);
     } else {
-      parts.kv->StepFillsNothing(plan.step, &recompute);   // its blocks may be in the tree although it has let go of them
+      parts.kv->StepFillsNothing(plan.step,
+                                 &recompute);  // its blocks may be in the tree although it has let go of them
     }
   }
   if (recompute.empty()) return;
   for (const SlotId s : recompute) {
     bool failed_itself = false;
     for (size_t i = 0; i < plan.items.size(); ++i) {
-      failed_itself |= plan.items[i].slot == s && table.epoch(s) == epochs[i] && result.items[i].status == ItemStatus::kFailed;
+      failed_itself |=
+          plan.items[i].slot == s && table.epoch(s) == epochs[i] && result.items[i].status == ItemStatus::kFailed;
     }
-    if (failed_itself || !table.holds_kv(s)) continue;   // ends with an error when its item is committed
+    if (failed_itself || !table.holds_kv(s)) continue;  // ends with an error when its item is committed
     parts.kv->Release(s, table.last_step(s));
     Requeue(s);
   }
@@ -141,7 +143,8 @@ void StepLoop::Impl::CommitItem(size_t index, const StepItem& item, uint32_t pla
   if (!result.prompt_logprobs.empty() && slot.choice == 0) {
     // Rows come in item order, as the items are committed.
     auto& all = result.prompt_logprobs;
-    while (prompt_logprob_cursor < all.size() && all[prompt_logprob_cursor].item < static_cast<int32_t>(index)) ++prompt_logprob_cursor;
+    while (prompt_logprob_cursor < all.size() && all[prompt_logprob_cursor].item < static_cast<int32_t>(index))
+      ++prompt_logprob_cursor;
     if (prompt_logprob_cursor < all.size() && all[prompt_logprob_cursor].item == static_cast<int32_t>(index)) {
       prompt_logprob_events.push_back(
           {slot.user, slot.handle, item.first_position, std::move(all[prompt_logprob_cursor].per_token)});
@@ -254,7 +257,7 @@ bool StepLoop::Impl::AppendToken(SlotId s, size_t index, int32_t nth, TokenId to
 }
 
 void StepLoop::Impl::TakeLogprobs(size_t index, int32_t nth, TokenEvent* event) {
-  auto& all = result.logprobs;   // in item order, as the items are committed
+  auto& all = result.logprobs;  // in item order, as the items are committed
   while (logprob_cursor < all.size() && all[logprob_cursor].item < static_cast<int32_t>(index)) ++logprob_cursor;
   if (logprob_cursor == all.size() || all[logprob_cursor].item != static_cast<int32_t>(index)) return;
   auto& per_token = all[logprob_cursor].per_token;
@@ -263,7 +266,8 @@ void StepLoop::Impl::TakeLogprobs(size_t index, int32_t nth, TokenEvent* event) 
   logprob_events.push_back(std::move(per_token[static_cast<size_t>(nth)]));
 }
 
-FinishReason StepLoop::Impl::StopReason(const SlotEntry& slot, int32_t count, TokenId token, int32_t* stop_string) const {
+FinishReason StepLoop::Impl::StopReason(const SlotEntry& slot, int32_t count, TokenId token,
+                                        int32_t* stop_string) const {
   // The matcher sees every token: a stop string may begin before min_tokens and end after.
   const int found = slot.has_stop_strings ? slot.buffers->stop->Append(parts.token_bytes(token)) : -1;
   if (count < slot.min_tokens) return FinishReason::kNone;
@@ -285,9 +289,10 @@ void StepLoop::Impl::AddKey(SlotId s) {
   } else {
     for (int32_t i = 0; i < block_size; ++i) {
       const int32_t p = block * block_size + i;
-      key_tokens[static_cast<size_t>(i)] = !traits.has_tokens     ? 0
-                                           : p < slot.prompt_tokens ? slot.prompt[p]
-                                                                    : buffers.output[static_cast<size_t>(p - slot.prompt_tokens)];
+      key_tokens[static_cast<size_t>(i)] = !traits.has_tokens ? 0
+                                           : p < slot.prompt_tokens
+                                               ? slot.prompt[p]
+                                               : buffers.output[static_cast<size_t>(p - slot.prompt_tokens)];
     }
     const Hash128& parent = buffers.keys.empty() ? slot.request->in.root_key : buffers.keys.back();
     buffers.keys.push_back(BlockKey(config.limits.secret, parent, key_tokens));
@@ -339,13 +344,22 @@ void StepLoop::Impl::Finish(SlotId s, FinishReason reason, TokenEvent* event, in
     for (const SequenceBuffers& choice : request->in.choices) {
       if (choice.slot != kNoSlot && table.columns().fork_from[choice.slot] == s) table.ClearFork(choice.slot);
     }
-    if (request->siblings_held && slot.choice == 0 && reason != FinishReason::kCancelled) ReleaseSiblings(request, kNoSlot);
+    if (request->siblings_held && slot.choice == 0 && reason != FinishReason::kCancelled)
+      ReleaseSiblings(request, kNoSlot);
   }
   switch (reason) {
-    case FinishReason::kStop: ++stats.finished_stop; break;
-    case FinishReason::kLength: ++stats.finished_length; break;
-    case FinishReason::kCancelled: ++stats.finished_cancelled; break;
-    default: ++stats.finished_error; break;
+    case FinishReason::kStop:
+      ++stats.finished_stop;
+      break;
+    case FinishReason::kLength:
+      ++stats.finished_length;
+      break;
+    case FinishReason::kCancelled:
+      ++stats.finished_cancelled;
+      break;
+    default:
+      ++stats.finished_error;
+      break;
   }
   if (--request->live_choices == 0) {
     const PreparedRequest& in = request->in;

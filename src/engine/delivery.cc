@@ -13,14 +13,14 @@ namespace {
 struct Choice {
   Choice(const Tokenizer* tokenizer, bool at_start) : detokenizer(tokenizer, true, at_start) {}
   Detokenizer detokenizer;
-  std::string held;   // made, not yet delivered: may become a stop string
+  std::string held;  // made, not yet delivered: may become a stop string
 };
 
 struct Subscriber {
   std::shared_ptr<const Request> request;
   std::shared_ptr<ResponseSink> sink;
   std::vector<Choice> choices;
-  int32_t prompt_rows_seen = 0;   // a recomputed prompt repeats its logprobs
+  int32_t prompt_rows_seen = 0;  // a recomputed prompt repeats its logprobs
 };
 
 // One event, copied out of the engine thread's spans.
@@ -62,9 +62,9 @@ struct Delivery::Impl {
   EventSink* forward;
   std::mutex mutex;
   std::condition_variable wake;
-  std::vector<Letter> inbox;      // under mutex
-  bool stopping = false;          // under mutex
-  int64_t registered = 0;         // under mutex
+  std::vector<Letter> inbox;  // under mutex
+  bool stopping = false;      // under mutex
+  int64_t registered = 0;     // under mutex
   std::condition_variable empty;
   std::thread thread;
 
@@ -159,7 +159,7 @@ Delivery::~Delivery() {
 }
 
 void* Delivery::Register(std::shared_ptr<const Request> request, std::shared_ptr<ResponseSink> sink) {
-  auto* subscriber = new Subscriber;   // freed after its done event, or by Forget
+  auto* subscriber = new Subscriber;  // freed after its done event, or by Forget
   // An answer continues its prompt's text: a SentencePiece space at its front is part of it, unless nothing but special
   // tokens came before.
   const auto is_special = [this](TokenId id) { return impl_->tokenizer->IsSpecial(id); };
@@ -173,7 +173,9 @@ void* Delivery::Register(std::shared_ptr<const Request> request, std::shared_ptr
   return subscriber;
 }
 
-void Delivery::Forget(void* user) { impl_->Forget(static_cast<Subscriber*>(user)); }
+void Delivery::Forget(void* user) {
+  impl_->Forget(static_cast<Subscriber*>(user));
+}
 
 void Delivery::WaitUntilEmpty() {
   std::unique_lock lock(impl_->mutex);

@@ -1,9 +1,9 @@
-// From tokens to text, off the engine thread: copies each step's events, and on a thread of its own detokenises them, withholds
-// what may be the beginning of a stop string, and calls the requests' sinks. Ends of sequences were decided by the step
-// loop; nothing here decides anything.
+// From tokens to text, off the engine thread: copies each step's events, and on a thread of its own detokenises them,
+// withholds what may be the beginning of a stop string, and calls the requests' sinks. Ends of sequences were decided
+// by the step loop; nothing here decides anything.
 //
-// Thread rule: Register and Forget on any thread; OnStep on the engine thread (copies, never blocks on a sink); sinks are
-// called on the delivery thread alone. Memory is bounded by what the live requests may still generate.
+// Thread rule: Register and Forget on any thread; OnStep on the engine thread (copies, never blocks on a sink); sinks
+// are called on the delivery thread alone. Memory is bounded by what the live requests may still generate.
 #pragma once
 
 #include <memory>
@@ -18,10 +18,10 @@ class Delivery final : public EventSink {
  public:
   // Both outlive this. `forward` also sees every event, on the engine thread, first (metrics); may be null.
   Delivery(const Tokenizer* tokenizer, EventSink* forward);
-  ~Delivery() override;   // delivers what has been handed over, then joins
+  ~Delivery() override;  // delivers what has been handed over, then joins
 
-  // The token that PreparedRequest::user carries. Forget it again when the loop refuses the request; otherwise it goes with the
-  // request's RequestDoneEvent.
+  // The token that PreparedRequest::user carries. Forget it again when the loop refuses the request; otherwise it goes
+  // with the request's RequestDoneEvent.
   void* Register(std::shared_ptr<const Request> request, std::shared_ptr<ResponseSink> sink);
   void Forget(void* user);
 

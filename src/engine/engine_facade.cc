@@ -1,5 +1,5 @@
-// Engine::Create and the public engine: puts model, text, executor, KV cache, scheduler, step loop and delivery together, and
-// owns the engine thread.
+// Engine::Create and the public engine: puts model, text, executor, KV cache, scheduler, step loop and delivery
+// together, and owns the engine thread.
 #include <fmt/format.h>
 #include <sys/random.h>
 
@@ -54,7 +54,8 @@ struct OptionEcho {
 
 uint64_t SystemRandom64() {
   uint64_t value = 0;
-  if (getrandom(&value, sizeof value, 0) != static_cast<ssize_t>(sizeof value)) return 0x7ac705;  // no entropy: seeds repeat
+  if (getrandom(&value, sizeof value, 0) != static_cast<ssize_t>(sizeof value))
+    return 0x7ac705;  // no entropy: seeds repeat
   return value;
 }
 
@@ -67,12 +68,12 @@ struct Setup {
   LoadWeightsOptions load;
   const kernels::Ops* ops = nullptr;
   int32_t threads = 1;
-  std::string hint;                             // of better numerics
+  std::string hint;  // of better numerics
   MemoryPlan memory;
   sched::SchedulerConfig scheduling;
-  std::unique_ptr<LengthPredictor> predictor;   // in scheduling.limits; may be null
-  std::unique_ptr<cost::StepProfile> profile;   // likewise
-  std::unique_ptr<RecordingStepTimes> recording;   // between the scheduler and the profile, with --trace-out
+  std::unique_ptr<LengthPredictor> predictor;     // in scheduling.limits; may be null
+  std::unique_ptr<cost::StepProfile> profile;     // likewise
+  std::unique_ptr<RecordingStepTimes> recording;  // between the scheduler and the profile, with --trace-out
   std::vector<std::string> profile_notes;
 };
 
@@ -90,8 +91,8 @@ Status FindModel(Setup* s) {
   return Status();
 }
 
-// Step times of this machine, where they are asked for or --tbt-slo can use them. Decisions do not depend on what lies about in
-// the cache otherwise.
+// Step times of this machine, where they are asked for or --tbt-slo can use them. Decisions do not depend on what lies
+// about in the cache otherwise.
 Status FindProfile(Setup* s) {
   const EngineOptions& o = s->options;
   std::string budget = o.budget;
@@ -102,14 +103,17 @@ Status FindProfile(Setup* s) {
   if (o.profile.empty() && !(chooses_once && o.tbt_slo.ns > 0 && o.token_budget == 0)) return Status();
   const std::string path = !o.profile.empty() ? o.profile : DefaultProfilePath(s->description.path, s->threads);
   auto loaded = cost::LoadStepProfile(path);
-  if (!loaded.ok()) return o.profile.empty() && loaded.status().code() == StatusCode::kNotFound ? Status() : loaded.status();
+  if (!loaded.ok())
+    return o.profile.empty() && loaded.status().code() == StatusCode::kNotFound ? Status() : loaded.status();
   s->profile = std::move(loaded).value();
   s->profile_notes.push_back(fmt::format("step times {}: {}", path, s->profile->Describe()));
   const auto compare = [s](const char* key, const std::string& now) {
     const auto& remarks = s->profile->remarks();
     const auto found = remarks.find(key);
     if (found == remarks.end() || found->second == now) return;
-    s->profile_notes.push_back(fmt::format("warning: the step times were measured with {} {}, this is {}: measure again with 'tactus profile'", key, found->second, now));
+    s->profile_notes.push_back(
+        fmt::format("warning: the step times were measured with {} {}, this is {}: measure again with 'tactus profile'",
+                    key, found->second, now));
   };
   compare("model", std::filesystem::path(s->description.path).filename().string());
   compare("threads", std::to_string(s->threads));
@@ -127,8 +131,8 @@ Status MakePredictor(Setup* s) {
   return Status();
 }
 
-// The scheduler decides how large a step can be, which decides the memory plan, which decides the context and the blocks that the
-// scheduler works with: so it is made once to ask, and once for good.
+// The scheduler decides how large a step can be, which decides the memory plan, which decides the context and the
+// blocks that the scheduler works with: so it is made once to ask, and once for good.
 Status PlanEverything(Setup* s) {
   const EngineOptions& o = s->options;
   const ModelConfig& config = s->description.config;
@@ -140,7 +144,8 @@ Status PlanEverything(Setup* s) {
   c.budget = o.budget;
   c.preemption = o.preemption;
   c.limits.max_num_seqs = static_cast<int32_t>(o.max_num_seqs);
-  c.limits.max_model_len = static_cast<int32_t>(o.max_model_len > 0 ? std::min(o.max_model_len, config.max_position) : config.max_position);
+  c.limits.max_model_len =
+      static_cast<int32_t>(o.max_model_len > 0 ? std::min(o.max_model_len, config.max_position) : config.max_position);
   c.limits.slot_capacity = static_cast<int32_t>(o.max_queue + o.max_num_seqs);
   c.limits.blocks_total = std::numeric_limits<int32_t>::max();
   c.limits.block_size = static_cast<int32_t>(o.block_size);
@@ -159,7 +164,7 @@ Status PlanEverything(Setup* s) {
   input.available_bytes = AvailableMemoryBytes();
   if (input.available_bytes < 0) input.available_bytes = int64_t{1} << 50;
   input.kv_memory_bytes = o.kv_cache_memory.bytes;
-  input.swap_bytes = asked->swaps() ? o.swap_space.bytes : 0;   // said at start where it is not used
+  input.swap_bytes = asked->swaps() ? o.swap_space.bytes : 0;  // said at start where it is not used
   input.front_end_bytes = o.front_end_bytes;
   input.max_model_len = o.max_model_len;
   input.max_num_seqs = o.max_num_seqs;
@@ -188,8 +193,12 @@ KvCacheConfig KvConfigOf(const Setup& setup) {
 
 class EngineImpl final : public Engine {
  public:
-  EngineImpl(Setup setup, std::unique_ptr<Executor> executor, std::unique_ptr<sched::Scheduler> scheduler, ModelInfo info)
-      : setup_(std::move(setup)), info_(std::move(info)), executor_(std::move(executor)), scheduler_(std::move(scheduler)),
+  EngineImpl(Setup setup, std::unique_ptr<Executor> executor, std::unique_ptr<sched::Scheduler> scheduler,
+             ModelInfo info)
+      : setup_(std::move(setup)),
+        info_(std::move(info)),
+        executor_(std::move(executor)),
+        scheduler_(std::move(scheduler)),
         start_ns_(SystemClock().NowNs()) {}
 
   // Puts the parts together and starts the engine thread.
@@ -207,9 +216,10 @@ class EngineImpl final : public Engine {
     if (!o.trace_out.empty()) {
       OptionEcho echo;
       o.VisitFields(echo);
-      TACTUS_ASSIGN_OR_RETURN(trace_, TraceWriter::Create(o.trace_out, MakeTraceHeader(*scheduler_, kv, config, executor_->traits(),
-                                                                                       "model = " + info_.path + "\n" + echo.text,
-                                                                                       setup_.recording.get())));
+      TACTUS_ASSIGN_OR_RETURN(
+          trace_, TraceWriter::Create(o.trace_out, MakeTraceHeader(*scheduler_, kv, config, executor_->traits(),
+                                                                   "model = " + info_.path + "\n" + echo.text,
+                                                                   setup_.recording.get())));
     }
     StepLoopParts parts;
     parts.scheduler = scheduler_.get();
@@ -238,11 +248,13 @@ class EngineImpl final : public Engine {
     Drain(0);
     loop_->Stop();
     thread_.join();
-    executor_.reset();   // a step whose requests were cut off may still run, on a plan that the loop owns
-    delivery_.reset();   // delivers what is left, before the loop and its parts go
+    executor_.reset();  // a step whose requests were cut off may still run, on a plan that the loop owns
+    delivery_.reset();  // delivers what is left, before the loop and its parts go
     if (trace_ == nullptr) return Status();
     const Status written = trace_->Close();
-    return written.ok() ? written : Status(written.code(), fmt::format("--trace-out {}: {}", setup_.options.trace_out, written.message()));
+    return written.ok()
+               ? written
+               : Status(written.code(), fmt::format("--trace-out {}: {}", setup_.options.trace_out, written.message()));
   }
 
   const ModelInfo& model() const override { return info_; }
@@ -262,10 +274,12 @@ class EngineImpl final : public Engine {
 
   Result<std::string> ApplyChatTemplate(const std::string& variables_json, StopToken stop) const override {
     if (!setup_.text.chat_template) {
-      return InvalidArgument(fmt::format("the model '{}' has no chat template; use /v1/completions, or start with --chat-template FILE",
-                                         info_.name), "messages");
+      return InvalidArgument(
+          fmt::format("the model '{}' has no chat template; use /v1/completions, or start with --chat-template FILE",
+                      info_.name),
+          "messages");
     }
-    json_text::JsonLimits limits;   // wider than a server's, which has checked what came from a client
+    json_text::JsonLimits limits;  // wider than a server's, which has checked what came from a client
     limits.max_depth = 2 * limits.max_depth;
     limits.max_values = limits.max_keys = std::numeric_limits<int64_t>::max();
     limits.stop = stop;
@@ -295,7 +309,7 @@ class EngineImpl final : public Engine {
     auto handle = [&] {
       try {
         return loop_->Submit(std::move(prepared).value());
-      } catch (...) {   // no memory: nobody would ever tell the sink
+      } catch (...) {  // no memory: nobody would ever tell the sink
         delivery_->Forget(user);
         throw;
       }
@@ -311,7 +325,8 @@ class EngineImpl final : public Engine {
   int64_t Drain(int64_t timeout_ns) override {
     loop_->StopAccepting(Status(StatusCode::kUnavailable, "the server is shutting down; try another one"));
     const TimeNs end = timeout_ns > kNever / 2 ? kNever : SystemClock().NowNs() + timeout_ns;
-    while (loop_->live_requests() > 0 && SystemClock().NowNs() < end) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    while (loop_->live_requests() > 0 && SystemClock().NowNs() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
     const int64_t left = loop_->live_requests();
     if (left > 0) {
       loop_->Abort(Status(StatusCode::kUnavailable, "the server shut down before this answer was complete"));
@@ -327,7 +342,9 @@ class EngineImpl final : public Engine {
 
   EngineStats Stats() const override { return loop_->Stats(); }
   std::string MetricsText() const override { return metrics_->Text(loop_->Stats()); }
-  std::string ResultJson() const override { return metrics_->ResultJson(loop_->Stats(), SystemClock().NowNs() - start_ns_); }
+  std::string ResultJson() const override {
+    return metrics_->ResultJson(loop_->Stats(), SystemClock().NowNs() - start_ns_);
+  }
 
  private:
   IntakeLimits Limits() const {
@@ -350,12 +367,14 @@ class EngineImpl final : public Engine {
     if (!request.prompt) return InvalidArgument("the prompt is empty; it needs at least 1 token", "prompt");
     for (TokenId id : *request.prompt) {
       if (id < 0 || id >= info_.vocab_size) {
-        return InvalidArgument(fmt::format("token id {} is outside the vocabulary [0, {})", id, info_.vocab_size), "prompt");
+        return InvalidArgument(fmt::format("token id {} is outside the vocabulary [0, {})", id, info_.vocab_size),
+                               "prompt");
       }
     }
     for (const auto& [id, bias] : request.sampling.logit_bias) {
       if (id < 0 || id >= info_.vocab_size) {
-        return InvalidArgument(fmt::format("token id {} is outside the vocabulary [0, {})", id, info_.vocab_size), "logit_bias");
+        return InvalidArgument(fmt::format("token id {} is outside the vocabulary [0, {})", id, info_.vocab_size),
+                               "logit_bias");
       }
       (void)bias;
     }
@@ -378,8 +397,8 @@ class EngineImpl final : public Engine {
   std::thread thread_;
 };
 
-// What the API calls the model without --served-model-name: the catalogue's name where it was found by name or lies in the
-// catalogue, else the file's or folder's own name.
+// What the API calls the model without --served-model-name: the catalogue's name where it was found by name or lies in
+// the catalogue, else the file's or folder's own name.
 std::string ServedName(const std::string& asked, const std::string& path) {
   for (const CatalogEntry& entry : ListModels()) {
     if (entry.name == asked || entry.path == path) return entry.name;
@@ -392,7 +411,8 @@ std::string ServedName(const std::string& asked, const std::string& path) {
 ModelInfo MakeInfo(const Setup& s, const ModelWeights& weights) {
   const ModelConfig& config = s.description.config;
   ModelInfo info;
-  info.name = !s.options.served_model_name.empty() ? s.options.served_model_name : ServedName(s.options.model, s.description.path);
+  info.name = !s.options.served_model_name.empty() ? s.options.served_model_name
+                                                   : ServedName(s.options.model, s.description.path);
   info.path = s.description.path;
   info.architecture = config.architecture;
   info.max_model_len = s.memory.max_model_len;
@@ -406,7 +426,9 @@ ModelInfo MakeInfo(const Setup& s, const ModelWeights& weights) {
 }
 
 Result<std::unique_ptr<Engine>> CreateEngine(const EngineOptions& options, const Engine::Progress& progress) {
-  auto say = [&progress](const std::string& line) { if (progress) progress(line); };
+  auto say = [&progress](const std::string& line) {
+    if (progress) progress(line);
+  };
   const TimeNs start_ns = SystemClock().NowNs();
   Setup setup;
   setup.options = options;
@@ -427,13 +449,15 @@ Result<std::unique_ptr<Engine>> CreateEngine(const EngineOptions& options, const
   TACTUS_ASSIGN_OR_RETURN(auto scheduler, sched::Scheduler::Create(setup.scheduling));
   say("scheduler " + scheduler->Describe());
   if (options.swap_space.bytes > 0 && !scheduler->swaps()) {
-    say(fmt::format("--swap-space is not used: preemption {} recomputes; --preemption swap would use it", scheduler->config().preemption));
+    say(fmt::format("--swap-space is not used: preemption {} recomputes; --preemption swap would use it",
+                    scheduler->config().preemption));
   }
 
   InstallSigbusGuard();
   setup.load.say = say;
   TACTUS_ASSIGN_OR_RETURN(ModelWeights weights, LoadWeights(setup.description, setup.load));
-  say(fmt::format("weights {}; numerics {}; kernels {}, {} threads", weights.format, NumericsText(setup.numerics), setup.ops->name, setup.threads));
+  say(fmt::format("weights {}; numerics {}; kernels {}, {} threads", weights.format, NumericsText(setup.numerics),
+                  setup.ops->name, setup.threads));
   if (!setup.hint.empty()) say(setup.hint);
   ModelInfo info = MakeInfo(setup, weights);
 
@@ -451,7 +475,8 @@ Result<std::unique_ptr<Engine>> CreateEngine(const EngineOptions& options, const
   exec.max_model_len = setup.memory.max_model_len;
   TACTUS_ASSIGN_OR_RETURN(auto executor, MakeCpuExecutor(config, std::move(weights), exec));
 
-  auto engine = std::make_unique<EngineImpl>(std::move(setup), std::move(executor), std::move(scheduler), std::move(info));
+  auto engine =
+      std::make_unique<EngineImpl>(std::move(setup), std::move(executor), std::move(scheduler), std::move(info));
   TACTUS_RETURN_IF_ERROR(engine->Start());
   say(fmt::format("ready after {:.2f} s", static_cast<double>(SystemClock().NowNs() - start_ns) * 1e-9));
   return std::unique_ptr<Engine>(std::move(engine));

@@ -12,10 +12,12 @@ namespace {
 Status CheckFits(const Request& request, int64_t prompt_tokens, const IntakeLimits& limits) {
   if (prompt_tokens < 1) return InvalidArgument("the prompt is empty; it needs at least 1 token", "prompt");
   if (request.stop.max_tokens < 1) {
-    return InvalidArgument(fmt::format("max_tokens is {}; it must be at least 1", request.stop.max_tokens), "max_tokens");
+    return InvalidArgument(fmt::format("max_tokens is {}; it must be at least 1", request.stop.max_tokens),
+                           "max_tokens");
   }
   if (request.n < 1 || request.n > limits.max_queue) {
-    return InvalidArgument(fmt::format("n is {}; it must be between 1 and {} (--max-queue)", request.n, limits.max_queue), "n");
+    return InvalidArgument(
+        fmt::format("n is {}; it must be between 1 and {} (--max-queue)", request.n, limits.max_queue), "n");
   }
   const int64_t longest = prompt_tokens + request.stop.max_tokens;
   if (longest > limits.max_model_len) {
@@ -26,9 +28,10 @@ Status CheckFits(const Request& request, int64_t prompt_tokens, const IntakeLimi
   const int64_t blocks = (longest + limits.block_size - 1) / limits.block_size;
   if (blocks > limits.blocks_total) {
     return InvalidArgument(
-        fmt::format("prompt of {} tokens + max_tokens {} needs {} KV blocks of {} tokens and there are {}; lower max_tokens "
-                    "or raise --kv-cache-memory",
-                    prompt_tokens, request.stop.max_tokens, blocks, limits.block_size, limits.blocks_total),
+        fmt::format(
+            "prompt of {} tokens + max_tokens {} needs {} KV blocks of {} tokens and there are {}; lower max_tokens "
+            "or raise --kv-cache-memory",
+            prompt_tokens, request.stop.max_tokens, blocks, limits.block_size, limits.blocks_total),
         "max_tokens");
   }
   return Status();
@@ -104,13 +107,14 @@ Result<RequestHandle> Intake::Submit(PreparedRequest request, TimeNs now_ns) {
   if (!closed_.ok()) return closed_;
   const int32_t queued = queued_.load(std::memory_order_relaxed);
   if (queued + n > max_queue_ || live_.load(std::memory_order_relaxed) + n > capacity_) {
-    return Status(StatusCode::kResourceExhausted,
-                  fmt::format("the queue is full: {} sequences wait, --max-queue is {}; try again later", queued, max_queue_));
+    return Status(
+        StatusCode::kResourceExhausted,
+        fmt::format("the queue is full: {} sequences wait, --max-queue is {}; try again later", queued, max_queue_));
   }
   request.handle = next_handle_++;
   if (request.arrival_ns < 0) request.arrival_ns = now_ns;
   const RequestHandle handle = request.handle;
-  requests_.push_back(std::move(request));   // may throw: nothing has been counted yet
+  requests_.push_back(std::move(request));  // may throw: nothing has been counted yet
   queued_.fetch_add(n, std::memory_order_relaxed);
   live_.fetch_add(n, std::memory_order_relaxed);
   live_requests_.fetch_add(1, std::memory_order_acq_rel);

@@ -1,5 +1,5 @@
-// The bounded door of the step loop: requests and cancels come in on any thread, the engine thread drains them. Work that
-// needs no engine state (limits, block keys, buffers) is done by the submitter in PrepareRequest.
+// The bounded door of the step loop: requests and cancels come in on any thread, the engine thread drains them. Work
+// that needs no engine state (limits, block keys, buffers) is done by the submitter in PrepareRequest.
 #pragma once
 
 #include <atomic>
@@ -19,23 +19,23 @@ namespace tactus {
 
 // What a request is checked against before it may queue. Immutable while the engine lives.
 struct IntakeLimits {
-  int32_t max_model_len = 0;             // tokens, prompt and output together
+  int32_t max_model_len = 0;  // tokens, prompt and output together
   int32_t max_num_seqs = 256;
-  int32_t max_queue = 2048;              // sequences waiting
+  int32_t max_queue = 2048;  // sequences waiting
   int32_t block_size = 16;
   int64_t blocks_total = 0;
   bool prefix_caching = true;
-  Hash128 secret;                        // of the block keys
-  std::string model;                     // part of every key
-  std::vector<TokenId> model_stop_ids;   // end a request unless it says ignore_eos
+  Hash128 secret;                       // of the block keys
+  std::string model;                    // part of every key
+  std::vector<TokenId> model_stop_ids;  // end a request unless it says ignore_eos
 };
 
 // Buffers of one choice, sized for its longest life, so that the step loop does not allocate.
 struct SequenceBuffers {
-  std::vector<TokenId> output;           // generated so far
-  std::vector<Hash128> keys;             // of full blocks known so far
-  std::optional<StopMatcher> stop;       // only with stop strings
-  SlotId slot = kNoSlot;                 // the step loop's
+  std::vector<TokenId> output;      // generated so far
+  std::vector<Hash128> keys;        // of full blocks known so far
+  std::optional<StopMatcher> stop;  // only with stop strings
+  SlotId slot = kNoSlot;            // the step loop's
 };
 
 struct PreparedRequest {
@@ -45,16 +45,17 @@ struct PreparedRequest {
   TimeNs arrival_ns = -1;                  // by the loop's clock; -1: stamped by Submit
   int32_t prompt_tokens = 0;
   int32_t max_tokens = 0;
-  uint64_t client = 0;                     // keyed hash of Request::client; 0: unknown
+  uint64_t client = 0;  // keyed hash of Request::client; 0: unknown
   Hash128 root_key;
-  bool has_keys = false;                   // false: shares nothing
-  std::vector<TokenId> stop_ids;           // sorted; the model's too unless ignore_eos
-  std::vector<SequenceBuffers> choices;    // n of them
+  bool has_keys = false;                 // false: shares nothing
+  std::vector<TokenId> stop_ids;         // sorted; the model's too unless ignore_eos
+  std::vector<SequenceBuffers> choices;  // n of them
 };
 
 // Any thread. kInvalidArgument with the numbers for what can never fit.
 Result<PreparedRequest> PrepareRequest(std::shared_ptr<const Request> request, const IntakeLimits& limits);
-// For requests without token ids (simulation, replay): the length, and the keys of the prompt's full blocks (may be empty).
+// For requests without token ids (simulation, replay): the length, and the keys of the prompt's full blocks (may be
+// empty).
 Result<PreparedRequest> PrepareWithoutTokens(std::shared_ptr<const Request> request, int32_t prompt_tokens,
                                              std::vector<Hash128> prompt_keys, const IntakeLimits& limits);
 
@@ -82,8 +83,8 @@ class Intake {
   const int32_t max_queue_;
   const int32_t capacity_;
   std::atomic<bool> has_input_{false};
-  std::atomic<int32_t> queued_{0};        // sequences accepted and not running
-  std::atomic<int32_t> live_{0};          // sequences accepted whose slot is not free again
+  std::atomic<int32_t> queued_{0};  // sequences accepted and not running
+  std::atomic<int32_t> live_{0};    // sequences accepted whose slot is not free again
   std::atomic<int64_t> live_requests_{0};
   std::mutex mutex_;
   RequestHandle next_handle_ = 1;

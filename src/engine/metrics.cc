@@ -89,7 +89,7 @@ void EngineMetrics::CountDone(const RequestDoneEvent& d) {
     slo.jct_kept += stated.jct_ns > 0 && ok && d.done_ns - d.arrival_ns <= stated.jct_ns;
   }
   (ok ? c.completed : c.failed) += 1;
-  if (d.scheduled_ns > 0 || d.first_token_ns > 0) {   // a virtual clock may have scheduled it at 0
+  if (d.scheduled_ns > 0 || d.first_token_ns > 0) {  // a virtual clock may have scheduled it at 0
     c.queue_s.Observe(static_cast<double>(d.scheduled_ns - d.arrival_ns) * kToSeconds);
     percentiles_.delay_ns.Add(d.scheduled_ns - d.arrival_ns);
   }
@@ -151,8 +151,10 @@ std::string EngineMetrics::Text(const EngineStats& s) const {
   t.Counter("tactus_executor_errors_total", "Steps that failed.", value(c.executor_errors));
   t.Counter("tactus_recomputed_tokens_total", "Tokens computed again after a preemption.", value(s.recomputed_tokens));
   t.Gauge("tactus_swap_blocks", "KV blocks that fit into the host's swap space.", value(s.swap_blocks_total));
-  t.Gauge("tactus_swap_blocks_used", "KV blocks of sequences that are swapped out to host memory.", value(s.swap_blocks_used));
-  t.Counter("tactus_swapped_sequences_total", "Preemptions that saved the sequence's KV in host memory.", value(s.swapped_sequences));
+  t.Gauge("tactus_swap_blocks_used", "KV blocks of sequences that are swapped out to host memory.",
+          value(s.swap_blocks_used));
+  t.Counter("tactus_swapped_sequences_total", "Preemptions that saved the sequence's KV in host memory.",
+            value(s.swapped_sequences));
   t.Counter("tactus_swapped_out_blocks_total", "KV blocks copied to host memory.", value(s.swapped_out_blocks));
   t.Counter("tactus_swapped_in_blocks_total", "KV blocks copied back from host memory.", value(s.swapped_in_blocks));
   t.Gauge("tactus_kv_blocks_cached", "KV blocks that hold a prefix nobody uses.", value(s.kv_blocks_cached));

@@ -35,8 +35,8 @@ class EngineMetrics final : public EventSink {
     int64_t completed = 0, failed = 0, prompt_total = 0, completion_total = 0, executor_errors = 0, rejected = 0;
     // By SLO class (empty: no class stated): requests that stated an SLO, and those that kept it.
     struct SloCount {
-      int64_t stated = 0, kept = 0;           // whatever they stated
-      int64_t jct_stated = 0, jct_kept = 0;   // job completion time alone
+      int64_t stated = 0, kept = 0;          // whatever they stated
+      int64_t jct_stated = 0, jct_kept = 0;  // job completion time alone
     };
     std::map<std::string, SloCount> slo;
   };

@@ -9,8 +9,10 @@ Result<const kernels::Ops*> ChooseKernels(const std::string& name) {
   if (const kernels::Ops* ops = kernels::SelectOps(name); ops != nullptr) return ops;
   const char* forced = std::getenv("TACTUS_KERNELS");
   std::string runnable;
-  for (const kernels::Ops* ops : kernels::RunnableOps()) runnable += (runnable.empty() ? "" : ", ") + std::string(ops->name);
-  return InvalidArgument("--kernels " + (name.empty() && forced != nullptr ? std::string(forced) : name) + ": this machine runs " + runnable +
+  for (const kernels::Ops* ops : kernels::RunnableOps())
+    runnable += (runnable.empty() ? "" : ", ") + std::string(ops->name);
+  return InvalidArgument("--kernels " + (name.empty() && forced != nullptr ? std::string(forced) : name) +
+                             ": this machine runs " + runnable +
                              "; leave --kernels and TACTUS_KERNELS out to get the fastest",
                          "kernels");
 }
@@ -22,8 +24,9 @@ Result<ModelNumerics> ChooseModelNumerics(const EngineOptions& options, const Mo
   LoadWeightsOptions load;
   const bool dummy = options.load_format == "dummy";
   const DType stored = dummy ? load.dummy_dtype : description.config.weight_dtype;
-  TACTUS_ASSIGN_OR_RETURN(m.numerics, ChooseNumerics({options.dtype, options.activation_dtype, options.quantization, options.kv_cache_dtype},
-                                                     stored));
+  TACTUS_ASSIGN_OR_RETURN(
+      m.numerics,
+      ChooseNumerics({options.dtype, options.activation_dtype, options.quantization, options.kv_cache_dtype}, stored));
   TACTUS_ASSIGN_OR_RETURN(m.ops, ChooseKernels(options.kernels));
   m.threads = options.threads > 0 ? static_cast<int32_t>(options.threads) : kernels::UsableCores();
   m.load = LoadOptionsFor(m.numerics);
@@ -32,11 +35,13 @@ Result<ModelNumerics> ChooseModelNumerics(const EngineOptions& options, const Mo
   m.load.threads = m.threads;
   m.load.cache_folder = options.weight_cache;
   if (!m.numerics.pack && !m.numerics.dequantize_to_f32 && options.activation_dtype != "float32") {
-    m.hint = std::string(InfoOf(stored).name) + " weights are used exactly as stored, which is slow: --dtype bfloat16 or --quantization int8 "
+    m.hint = std::string(InfoOf(stored).name) +
+             " weights are used exactly as stored, which is slow: --dtype bfloat16 or --quantization int8 "
              "is several times faster";
   }
   if (m.load.packing.quantization != kernels::Quantization::kNone && InfoOf(stored).block_elements > 1) {
-    m.hint = std::string("the weights are ") + InfoOf(stored).name + " already and are quantised again, at a loss: without --quantization they are used as they are";
+    m.hint = std::string("the weights are ") + InfoOf(stored).name +
+             " already and are quantised again, at a loss: without --quantization they are used as they are";
   }
   return m;
 }

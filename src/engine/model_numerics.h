@@ -1,4 +1,5 @@
-// What the engine's options mean for the weights of one model on this machine: the arithmetic, and how they are loaded for it.
+// What the engine's options mean for the weights of one model on this machine: the arithmetic, and how they are loaded
+// for it.
 #pragma once
 
 #include <string>
@@ -11,10 +12,10 @@ namespace tactus {
 
 struct ModelNumerics {
   Numerics numerics;
-  LoadWeightsOptions load;   // without `say`
+  LoadWeightsOptions load;  // without `say`
   const kernels::Ops* ops = nullptr;
   int32_t threads = 1;
-  std::string hint;          // a better choice than the one that stands; empty: none
+  std::string hint;  // a better choice than the one that stands; empty: none
 };
 
 // kInvalidArgument names the flag, its choices and the way out.

@@ -70,7 +70,7 @@ Result<TokenizerSpec> SpecOf(const ModelDescription& d, const ModelTextOptions& 
 }
 
 Result<std::string> ReadTemplate(const std::string& path) {
-  constexpr int64_t kMostBytes = int64_t{16} << 20;   // as of a model's own template
+  constexpr int64_t kMostBytes = int64_t{16} << 20;  // as of a model's own template
   auto text = ReadInputFile(path, kMostBytes);
   if (!text.ok()) return Status(text.status().code(), "--chat-template: " + text.status().message(), "chat-template");
   return text;

@@ -20,10 +20,10 @@
 namespace tactus {
 namespace {
 
-constexpr int64_t kDefaultStepTokens = 1024;   // largest measured step, without --max-num-batched-tokens
+constexpr int64_t kDefaultStepTokens = 1024;  // largest measured step, without --max-num-batched-tokens
 constexpr int64_t kDefaultKvBytes = int64_t{1} << 30;
-constexpr int64_t kSharePerPoint = 30;         // one step may take this part of the time limit
-constexpr DurationNs kEnoughNs = 40 * kMillisecond;   // for a point in one round
+constexpr int64_t kSharePerPoint = 30;               // one step may take this part of the time limit
+constexpr DurationNs kEnoughNs = 40 * kMillisecond;  // for a point in one round
 
 std::string ProcessorName() {
   std::ifstream in("/proc/cpuinfo");
@@ -89,7 +89,8 @@ Result<Loaded> Load(const EngineOptions& o, const ProfileOptions& options) {
                     {"seconds since 1970", fmt::format("{}", UnixSeconds())}};
   if (options.say) {
     options.say(fmt::format("model {} ({:.1f} M parameters), {}; kernels {}, {} threads", config.name,
-                            static_cast<double>(config.NumParameters()) * 1e-6, loaded.remarks["dtype"], ops->name, threads));
+                            static_cast<double>(config.NumParameters()) * 1e-6, loaded.remarks["dtype"], ops->name,
+                            threads));
   }
 
   CpuExecutorOptions exec;
@@ -131,8 +132,9 @@ Result<MeasuredProfile> ProfileModel(const EngineOptions& engine, const ProfileO
   StepProfiler profiler(loaded.executor.get(), loaded.limits);
   TACTUS_ASSIGN_OR_RETURN(const int64_t largest, LargestStep(&profiler, loaded.limits, most_ns));
   if (options.say && largest < loaded.limits.max_step_tokens) {
-    options.say(fmt::format("steps of more than {} tokens would take longer than {:.1f} s each: a longer --time-limit measures them", largest,
-                            static_cast<double>(most_ns) * 1e-9));
+    options.say(fmt::format(
+        "steps of more than {} tokens would take longer than {:.1f} s each: a longer --time-limit measures them",
+        largest, static_cast<double>(most_ns) * 1e-9));
   }
   loaded.limits.max_step_tokens = largest;
   const std::vector<ProfilePoint> points = DesignProfile(loaded.limits, static_cast<int32_t>(options.max_points));
@@ -170,7 +172,8 @@ std::string ProfileText(const MeasuredProfile& profile) {
   for (const auto& [key, value] : profile.remarks) text += fmt::format("# {}: {}\n", key, value);
   text += "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n";
   for (const cost::StepSample& s : profile.samples) {
-    text += fmt::format("{},{},{},{},{:.4f}\n", s.prefill_tokens, s.prefill_context, s.decodes, s.decode_context_tokens, s.step_ms);
+    text += fmt::format("{},{},{},{},{:.4f}\n", s.prefill_tokens, s.prefill_context, s.decodes, s.decode_context_tokens,
+                        s.step_ms);
   }
   return text;
 }

@@ -1,5 +1,5 @@
-// `tactus profile`: loads a model as a server would and measures the steps of its executor. Also: where profiles lie, and
-// whether one fits a model. Caller's thread.
+// `tactus profile`: loads a model as a server would and measures the steps of its executor. Also: where profiles lie,
+// and whether one fits a model. Caller's thread.
 #pragma once
 
 #include <functional>
@@ -13,19 +13,19 @@
 namespace tactus {
 
 struct ProfileProgress {
-  double share = 0;            // of the time or of the rounds, whichever is further on
+  double share = 0;  // of the time or of the rounds, whichever is further on
   int64_t points = 0, of = 0, round = 1;
   DurationNs elapsed_ns = 0;
 };
 
 struct ProfileOptions {
-  DurationNs time_limit_ns = 120 * kSecond;   // of measuring; loading is not in it
+  DurationNs time_limit_ns = 120 * kSecond;  // of measuring; loading is not in it
   int64_t max_points = 120;
-  int64_t max_rounds = 20;                    // over all points, so that a disturbance of seconds does not decide any of them
-  int64_t max_context = 4096;                 // of measured sequences
+  int64_t max_rounds = 20;     // over all points, so that a disturbance of seconds does not decide any of them
+  int64_t max_context = 4096;  // of measured sequences
   // After every point. False: stop, keep what there is.
   std::function<bool(const ProfileProgress&)> progress;
-  std::function<void(const std::string&)> say;   // lines of start-up
+  std::function<void(const std::string&)> say;  // lines of start-up
 };
 
 struct MeasuredProfile {
@@ -34,8 +34,8 @@ struct MeasuredProfile {
   bool interrupted = false;
 };
 
-// The token budget and the number of sequences of `engine` bound the steps that are measured. Steps that would take more than a
-// thirtieth of the time limit are left out.
+// The token budget and the number of sequences of `engine` bound the steps that are measured. Steps that would take
+// more than a thirtieth of the time limit are left out.
 Result<MeasuredProfile> ProfileModel(const EngineOptions& engine, const ProfileOptions& options);
 
 // The file's text: remarks, header, one row per sample (cost/step_table.h).

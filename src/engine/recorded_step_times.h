@@ -1,5 +1,5 @@
-// Step times that a scheduler asked for, kept so that a replay decides alike without the model: policies ask the same questions
-// in the same order. Thread rule: engine thread only (and whoever makes the scheduler, before).
+// Step times that a scheduler asked for, kept so that a replay decides alike without the model: policies ask the same
+// questions in the same order. Thread rule: engine thread only (and whoever makes the scheduler, before).
 #pragma once
 
 #include <deque>
@@ -9,8 +9,8 @@
 
 namespace tactus {
 
-// Passes every question on and keeps the answers until they are taken. Schedulers ask for whole steps only; what they must know
-// of a pipeline is in their limits.
+// Passes every question on and keeps the answers until they are taken. Schedulers ask for whole steps only; what they
+// must know of a pipeline is in their limits.
 class RecordingStepTimes final : public StepTimeModel {
  public:
   explicit RecordingStepTimes(const StepTimeModel* model) : model_(*model) {}
@@ -31,7 +31,9 @@ class RecordingStepTimes final : public StepTimeModel {
 class RecordedStepTimes final : public StepTimeModel {
  public:
   RecordedStepTimes(int32_t tile_tokens, const StepTimeModel* then) : tile_tokens_(tile_tokens), then_(then) {}
-  void Expect(const std::vector<DurationNs>& answers) { answers_.insert(answers_.end(), answers.begin(), answers.end()); }
+  void Expect(const std::vector<DurationNs>& answers) {
+    answers_.insert(answers_.end(), answers.begin(), answers.end());
+  }
   DurationNs StepTimeNs(const StepShape& shape) const override {
     if (answers_.empty()) {
       ran_out_ = ran_out_ || then_ == nullptr;
@@ -42,7 +44,7 @@ class RecordedStepTimes final : public StepTimeModel {
     return answer;
   }
   int32_t tile_tokens() const override { return tile_tokens_; }
-  bool ran_out() const { return ran_out_; }   // a question was asked that the recording does not hold
+  bool ran_out() const { return ran_out_; }  // a question was asked that the recording does not hold
   bool drained() const { return answers_.empty(); }
 
  private:

@@ -22,7 +22,7 @@ struct RecordedItem {
   ItemStatus status = ItemStatus::kOk;
   int32_t accepted = 0;
   int32_t num_tokens = 0;
-  int32_t stopped_at = 0;   // 1 + index of the token that ended it; 0: none did
+  int32_t stopped_at = 0;  // 1 + index of the token that ended it; 0: none did
 };
 struct RecordedResult {
   StepId step = 0;
@@ -60,7 +60,11 @@ struct Pass {
 class ReplayExecutor final : public Executor {
  public:
   ReplayExecutor(const TraceHeader& header, const ReplayHooks& hooks)
-      : hooks_(hooks), traits_{.max_in_flight = header.max_in_flight, .can_chain = header.can_chain, .has_tokens = false, .name = "replay"} {}
+      : hooks_(hooks),
+        traits_{.max_in_flight = header.max_in_flight,
+                .can_chain = header.can_chain,
+                .has_tokens = false,
+                .name = "replay"} {}
   ExecutorTraits traits() const override { return traits_; }
   void SetWakeup(std::function<void()>) override {}
   void Submit(const StepPlan& plan) override { plans_.push_back(&plan); }
@@ -74,7 +78,7 @@ class ReplayExecutor final : public Executor {
     if (plans_.empty() || results_.empty()) return false;
     const StepPlan& plan = *plans_.front();
     const RecordedResult& r = results_.front();
-    if (r.step != plan.step) return false;   // corrupt: what is left over tells
+    if (r.step != plan.step) return false;  // corrupt: what is left over tells
     result->Clear();
     result->step = r.step;
     result->start_ns = r.start_ns;
@@ -83,7 +87,8 @@ class ReplayExecutor final : public Executor {
     if (r.ok) {
       size_t next = 0;
       for (size_t i = 0; i < plan.items.size(); ++i) {
-        RecordedItem item{static_cast<int32_t>(i), ItemStatus::kOk, plan.items[i].count, plan.items[i].sample ? 1 : 0, 0};
+        RecordedItem item{static_cast<int32_t>(i), ItemStatus::kOk, plan.items[i].count, plan.items[i].sample ? 1 : 0,
+                          0};
         if (next < r.items.size() && r.items[next].index == static_cast<int32_t>(i)) item = r.items[next++];
         const auto offset = static_cast<int32_t>(result->tokens.size());
         result->items.push_back({item.status, item.accepted, offset, item.num_tokens});
@@ -109,10 +114,14 @@ class ReplayExecutor final : public Executor {
 class RecordedPredictor final : public LengthPredictor {
  public:
   RecordedPredictor(std::string name, int32_t slot_capacity)
-      : name_(std::move(name)), tokens_(static_cast<size_t>(slot_capacity), 1), most_(static_cast<size_t>(slot_capacity), 1) {}
+      : name_(std::move(name)),
+        tokens_(static_cast<size_t>(slot_capacity), 1),
+        most_(static_cast<size_t>(slot_capacity), 1) {}
   const char* name() const override { return name_.c_str(); }
   bool learns() const override { return false; }
-  void Expect(const std::vector<int32_t>& predictions) { next_.insert(next_.end(), predictions.begin(), predictions.end()); }
+  void Expect(const std::vector<int32_t>& predictions) {
+    next_.insert(next_.end(), predictions.begin(), predictions.end());
+  }
   bool missed() const { return missed_; }
   void Bind(SlotId slot, const PredictionFeatures& features) override {
     const auto s = static_cast<size_t>(slot);
@@ -209,7 +218,7 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
       return true;
     }
     if (!begun && tag != TraceTag::kPass && tag != TraceTag::kEnd) {
-      in->Fail();   // a record outside any pass
+      in->Fail();  // a record outside any pass
       return false;
     }
     switch (tag) {
@@ -222,9 +231,15 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
         pass->now_ns = *now_ns;
         begun = true;
         break;
-      case TraceTag::kArrival: pass->arrivals.push_back(ReadArrival(in, header, *now_ns)); break;
-      case TraceTag::kCancel: pass->cancels.push_back(in->Varint()); break;
-      case TraceTag::kResult: pass->results.push_back(ReadResult(in, header, *now_ns)); break;
+      case TraceTag::kArrival:
+        pass->arrivals.push_back(ReadArrival(in, header, *now_ns));
+        break;
+      case TraceTag::kCancel:
+        pass->cancels.push_back(in->Varint());
+        break;
+      case TraceTag::kResult:
+        pass->results.push_back(ReadResult(in, header, *now_ns));
+        break;
       case TraceTag::kKey: {
         RecordedKey key;
         key.handle = in->Varint();
@@ -234,9 +249,12 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
         pass->keys.push_back(key);
         break;
       }
-      case TraceTag::kAbort: pass->abort = true; break;
+      case TraceTag::kAbort:
+        pass->abort = true;
+        break;
       case TraceTag::kStepTimes:
-        for (int64_t left = in->Bounded(1, 1 << 24); left > 0 && in->ok(); --left) pass->step_times.push_back(in->Signed());
+        for (int64_t left = in->Bounded(1, 1 << 24); left > 0 && in->ok(); --left)
+          pass->step_times.push_back(in->Signed());
         break;
       case TraceTag::kPredicted:
         pass->predictions.push_back(static_cast<int32_t>(in->Bounded(1, header.limits.max_model_len)));
@@ -245,8 +263,12 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
         pass->plan_hashes.push_back(in->Fixed64());
         for (int i = 0; i < 4; ++i) in->Varint();
         break;
-      case TraceTag::kEnd: *complete = true; return begun;
-      default: in->Fail(); return false;
+      case TraceTag::kEnd:
+        *complete = true;
+        return begun;
+      default:
+        in->Fail();
+        return false;
     }
   }
   return begun && in->ok();
@@ -278,7 +300,7 @@ bool CollectRequests(const Pass& pass, std::vector<RecordedRequest>* requests) {
   }
   for (const RequestHandle handle : pass.cancels) {
     RecordedRequest* request = at(handle);
-    if (request != nullptr) request->cancelled_ns = pass.now_ns;   // a cancel of an unknown request has no effect
+    if (request != nullptr) request->cancelled_ns = pass.now_ns;  // a cancel of an unknown request has no effect
   }
   return true;
 }
@@ -320,7 +342,9 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
   const bool learns = header.scheduler.predictor == "history" || header.scheduler.predictor == "none";
   RecordedPredictor recorded(header.scheduler.predictor, header.slot_capacity);
   std::unique_ptr<LengthPredictor> learning;
-  if (learns) { TACTUS_ASSIGN_OR_RETURN(learning, predict::MakePredictor(header.scheduler.predictor, options)); }
+  if (learns) {
+    TACTUS_ASSIGN_OR_RETURN(learning, predict::MakePredictor(header.scheduler.predictor, options));
+  }
   LengthPredictor* const predictor = learns ? learning.get() : &recorded;
   header.scheduler.limits.predictor = predictor;
   RecordedStepTimes step_times(header.step_tile_tokens, nullptr);
@@ -334,7 +358,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
   std::deque<RecordedKey> keys;
   std::string key_error;
   IntakeLimits limits = header.limits;
-  limits.max_queue = std::numeric_limits<int32_t>::max() / 2;   // the recording has refused already
+  limits.max_queue = std::numeric_limits<int32_t>::max() / 2;  // the recording has refused already
 
   StepLoopConfig config;
   config.limits = limits;
@@ -366,7 +390,8 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
   Pass pass;
   while (ReadPass(&in, header, &now_ns, &pass, &report.complete)) {
     ++report.passes;
-    if (hooks.requests != nullptr && !CollectRequests(pass, hooks.requests)) return corrupt("a key of a request that has not arrived");
+    if (hooks.requests != nullptr && !CollectRequests(pass, hooks.requests))
+      return corrupt("a key of a request that has not arrived");
     clock.AdvanceTo(pass.now_ns);
     for (const RecordedArrival& a : pass.arrivals) {
       auto prepared = PrepareRecorded(a, limits);
@@ -393,10 +418,11 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
     if (report.first_difference < 0 && hashes.size() != static_cast<size_t>(report.steps_recorded)) {
       report.first_difference = report.steps_recorded;
     }
-    if (report.first_difference >= 0) break;   // from here on the recorded results belong to other plans
+    if (report.first_difference >= 0) break;  // from here on the recorded results belong to other plans
     if (!key_error.empty()) return corrupt(key_error);
     if (recorded.missed()) return corrupt("an arrival without its recorded prediction");
-    if (step_times.ran_out() || !step_times.drained()) return corrupt("step times that do not fit what the scheduler asks");
+    if (step_times.ran_out() || !step_times.drained())
+      return corrupt("step times that do not fit what the scheduler asks");
     if (!executor.drained()) return corrupt("a result of a step that was never submitted");
   }
   if (!in.ok()) return corrupt("cut off or corrupt");

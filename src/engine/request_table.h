@@ -19,7 +19,7 @@ struct RequestRecord {
   int32_t recomputed_tokens = 0;
   DurationNs longest_gap_ns = 0;
   int32_t live_choices = 0;
-  int32_t slots_held = 0;         // slots not free yet: the buffers stay until none is left
+  int32_t slots_held = 0;  // slots not free yet: the buffers stay until none is left
   bool siblings_held = false;
   FinishReason worst = FinishReason::kNone;
 };
@@ -28,21 +28,21 @@ struct RequestRecord {
 struct SlotEntry {
   RequestRecord* request = nullptr;
   SequenceBuffers* buffers = nullptr;
-  const TokenId* prompt = nullptr;   // null: no token ids
-  void* user = nullptr;              // of the request, as are the next four
+  const TokenId* prompt = nullptr;  // null: no token ids
+  void* user = nullptr;             // of the request, as are the next four
   RequestHandle handle = 0;
   const TokenId* stop_ids = nullptr;
   int32_t num_stop_ids = 0;
   int32_t max_tokens = 0;
   int32_t prompt_tokens = 0;
   int32_t choice = 0;
-  int32_t next_key_at = std::numeric_limits<int32_t>::max();   // known tokens at which another block has its key
+  int32_t next_key_at = std::numeric_limits<int32_t>::max();  // known tokens at which another block has its key
   int32_t min_tokens = 0;
-  bool started = false;              // was scheduled before
+  bool started = false;  // was scheduled before
   bool has_stop_strings = false;
   TimeNs last_token_ns = 0;
   DurationNs longest_gap_ns = 0;
-  int32_t generated = 0;             // tokens so far
+  int32_t generated = 0;  // tokens so far
 };
 
 class RequestTable {
@@ -60,7 +60,7 @@ class RequestTable {
 
   std::vector<RequestRecord> records_;
   std::vector<RequestRecord*> free_;
-  std::vector<RequestRecord*> buckets_;   // open addressing, linear probing, at most half full
+  std::vector<RequestRecord*> buckets_;  // open addressing, linear probing, at most half full
   size_t mask_ = 0;
 };
 

@@ -69,10 +69,17 @@ StepLoopParts WithStopwatch(StepLoopParts parts) {
 }  // namespace
 
 StepLoop::Impl::Impl(const StepLoopConfig& c, StepLoopParts p, Intake* i, std::atomic<bool>* h)
-    : config(c), parts(WithStopwatch(std::move(p))), traits(parts.executor->traits()), wants_tokens(parts.sink->wants_tokens()), intake(*i),
+    : config(c),
+      parts(WithStopwatch(std::move(p))),
+      traits(parts.executor->traits()),
+      wants_tokens(parts.sink->wants_tokens()),
+      intake(*i),
       healthy(*h),
-      block_size(parts.kv->block_size()), table(CapacityOf(c)), requests(CapacityOf(c)),
-      slots(static_cast<size_t>(CapacityOf(c))), builder(parts.scheduler->config().limits, parts.kv) {
+      block_size(parts.kv->block_size()),
+      table(CapacityOf(c)),
+      requests(CapacityOf(c)),
+      slots(static_cast<size_t>(CapacityOf(c))),
+      builder(parts.scheduler->config().limits, parts.kv) {
   TACTUS_CHECK(parts.scheduler->config().limits.slot_capacity >= CapacityOf(c));
   TACTUS_CHECK(parts.scheduler->config().limits.predictor == parts.predictor);
   TACTUS_CHECK(block_size == c.limits.block_size && traits.max_in_flight >= 1);
@@ -99,7 +106,9 @@ StepLoop::Impl::Impl(const StepLoopConfig& c, StepLoopParts p, Intake* i, std::a
 
 void WakeUp::Signal() {
   if (signalled_.exchange(true, std::memory_order_acq_rel)) return;
-  { std::lock_guard<std::mutex> lock(mutex_); }   // the engine thread is not between its check and its wait
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+  }  // the engine thread is not between its check and its wait
   condition_.notify_one();
 }
 
@@ -114,7 +123,7 @@ bool StepLoop::Impl::RunOnce() {
   bool worked = DrainInput();
   worked = CommitReady() || worked;
   if (!healthy.load(std::memory_order_relaxed) && (table.num_held() > 0 || !table.waiting().empty())) {
-    FinishAll(FinishReason::kError, Status(StatusCode::kUnavailable, "the executor has failed"));   // came in meanwhile
+    FinishAll(FinishReason::kError, Status(StatusCode::kUnavailable, "the executor has failed"));  // came in meanwhile
   }
   if (abort.load(std::memory_order_acquire)) {
     Status why;
@@ -145,7 +154,7 @@ bool StepLoop::Impl::DrainInput() {
     RequestRecord* request = requests.Find(handle);
     if (request == nullptr) continue;
     const int32_t error = AddError(Status(StatusCode::kCancelled, "cancelled"));
-    ++request->slots_held;   // the record outlives this loop
+    ++request->slots_held;  // the record outlives this loop
     for (const SequenceBuffers& choice : request->in.choices) {
       if (choice.slot != kNoSlot && table.columns().state[choice.slot] != SeqState::kFinished) {
         Finish(choice.slot, FinishReason::kCancelled, nullptr, error);
@@ -204,11 +213,13 @@ void StepLoop::Impl::BindPredictor(SlotId s, const RequestRecord& request) {
   features.request = request.in.request.get();
   if (request.in.has_keys) features.prefix_keys = slots[static_cast<size_t>(s)].buffers->keys;
   parts.predictor->Bind(s, features);
-  if (parts.trace != nullptr && !parts.predictor->learns()) parts.trace->Predicted(parts.predictor->PredictOutputTokens(s, 0));
+  if (parts.trace != nullptr && !parts.predictor->learns())
+    parts.trace->Predicted(parts.predictor->PredictOutputTokens(s, 0));
 }
 
 void StepLoop::Impl::Deliver() {
-  if (!gap_events.empty() || !token_events.empty() || !done_events.empty() || !step_events.empty() || !scheduled_events.empty()) {
+  if (!gap_events.empty() || !token_events.empty() || !done_events.empty() || !step_events.empty() ||
+      !scheduled_events.empty()) {
     StepEvents events;
     events.now_ns = now_ns;
     events.decision_ns = decision_ns;
@@ -272,7 +283,9 @@ void StepLoop::Cancel(RequestHandle handle) {
   impl_->wake->Signal();
 }
 
-void StepLoop::StopAccepting(Status why) { intake_.Close(std::move(why)); }
+void StepLoop::StopAccepting(Status why) {
+  intake_.Close(std::move(why));
+}
 
 void StepLoop::Abort(Status why) {
   {
@@ -288,12 +301,16 @@ void StepLoop::Stop() {
   impl_->wake->Signal();
 }
 
-EngineStats StepLoop::Stats() const { return impl_->published.Read(); }
-bool StepLoop::RunOnce() { return impl_->RunOnce(); }
+EngineStats StepLoop::Stats() const {
+  return impl_->published.Read();
+}
+bool StepLoop::RunOnce() {
+  return impl_->RunOnce();
+}
 
 void StepLoop::Run() {
   while (true) {
-    impl_->wake->Arm();   // before anything is looked at, so that whatever comes later wakes
+    impl_->wake->Arm();  // before anything is looked at, so that whatever comes later wakes
     if (impl_->stopping.load(std::memory_order_acquire)) return;
     if (!impl_->RunOnce()) impl_->wake->Wait();
   }
@@ -304,10 +321,18 @@ bool StepLoop::idle() const {
          impl_->table.running().empty() && impl_->table.num_held() == 0;
 }
 
-const DecisionTimes& StepLoop::decision_times() const { return impl_->decisions; }
-uint64_t StepLoop::plan_hash() const { return impl_->plan_hash; }
-void StepLoop::KeepPlanHashes() { impl_->keep_hashes = true; }
-const std::vector<uint64_t>* StepLoop::plan_hashes() const { return impl_->keep_hashes ? &impl_->hashes : nullptr; }
+const DecisionTimes& StepLoop::decision_times() const {
+  return impl_->decisions;
+}
+uint64_t StepLoop::plan_hash() const {
+  return impl_->plan_hash;
+}
+void StepLoop::KeepPlanHashes() {
+  impl_->keep_hashes = true;
+}
+const std::vector<uint64_t>* StepLoop::plan_hashes() const {
+  return impl_->keep_hashes ? &impl_->hashes : nullptr;
+}
 
 double StepLoop::budget_utilization() const {
   return impl_->budget_tokens > 0 ? impl_->planned_tokens / impl_->budget_tokens : 0;
@@ -327,12 +352,15 @@ std::string StepLoop::CheckIntegrity() const {
     if (!impl_->table.holds_kv(s)) {
       if (held != 0) return "slot " + std::to_string(s) + " holds blocks without running";
       const int32_t kept = seq.state[s] == SeqState::kWaiting ? seq.computed_committed[s] : 0;
-      if (impl_->parts.kv->SwappedTokens(s) != kept) return "slot " + std::to_string(s) + ": host memory keeps another length";
+      if (impl_->parts.kv->SwappedTokens(s) != kept)
+        return "slot " + std::to_string(s) + ": host memory keeps another length";
       continue;
     }
-    if (held * impl_->block_size < seq.computed_planned[s]) return "slot " + std::to_string(s) + " computes beyond its blocks";
+    if (held * impl_->block_size < seq.computed_planned[s])
+      return "slot " + std::to_string(s) + " computes beyond its blocks";
     const SlotEntry& slot = impl_->slots[static_cast<size_t>(s)];
-    const bool all_there = !impl_->traits.has_tokens || static_cast<int32_t>(slot.buffers->output.size()) == slot.generated;
+    const bool all_there =
+        !impl_->traits.has_tokens || static_cast<int32_t>(slot.buffers->output.size()) == slot.generated;
     if (!all_there || slot.generated + seq.prompt_tokens[s] != seq.known_committed[s]) {
       return "slot " + std::to_string(s) + " has lost or invented tokens";
     }

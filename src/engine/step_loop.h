@@ -1,10 +1,10 @@
-// The step loop: drains arrivals and cancels, commits results, plans, applies, submits. One thread owns everything in it;
-// requests and cancels come through the intake from any thread. The same object serves, replays and simulates: only the
-// clock and the executor differ.
+// The step loop: drains arrivals and cancels, commits results, plans, applies, submits. One thread owns everything in
+// it; requests and cancels come through the intake from any thread. The same object serves, replays and simulates: only
+// the clock and the executor differ.
 //
-// Invariants: an accepted request gets exactly one RequestDoneEvent; a sequence's KV is given back at its end, once; blocks
-// are reused only after the last step in flight that uses them. No allocation in the steady state (a pass without arrivals
-// and ends).
+// Invariants: an accepted request gets exactly one RequestDoneEvent; a sequence's KV is given back at its end, once;
+// blocks are reused only after the last step in flight that uses them. No allocation in the steady state (a pass
+// without arrivals and ends).
 #pragma once
 
 #include <atomic>
@@ -30,28 +30,29 @@ struct DecisionTimes {
   uint32_t count[kBuckets] = {};
   int64_t total = 0;
   void Add(DurationNs ns);
-  DurationNs Quantile(double q) const;   // upper edge of the bucket; 0 when empty
+  DurationNs Quantile(double q) const;  // upper edge of the bucket; 0 when empty
 };
 
 struct StepLoopConfig {
   IntakeLimits limits;
-  int32_t slot_capacity = 0;            // sequences; 0: max_queue + max_num_seqs
-  int32_t max_errors_in_a_row = 3;      // executor errors, then healthy() is false and the loop refuses
+  int32_t slot_capacity = 0;        // sequences; 0: max_queue + max_num_seqs
+  int32_t max_errors_in_a_row = 3;  // executor errors, then healthy() is false and the loop refuses
 };
 
 // What the loop is given; all outlive it. `trace` and `token_bytes` may be null (no stop strings then).
 struct StepLoopParts {
   sched::Scheduler* scheduler = nullptr;
   Executor* executor = nullptr;
-  LengthPredictor* predictor = nullptr; // the one in the scheduler's limits, or null
-  KvCache* kv = nullptr;                // max_slots = slot_capacity
+  LengthPredictor* predictor = nullptr;  // the one in the scheduler's limits, or null
+  KvCache* kv = nullptr;                 // max_slots = slot_capacity
   Clock* clock = nullptr;
   // Measures decision times, which no decision sees; null: `clock`. On a virtual clock give the system's.
   Clock* stopwatch = nullptr;
-  int32_t stopwatch_every = 1;          // measure one plan in so many
+  int32_t stopwatch_every = 1;  // measure one plan in so many
   EventSink* sink = nullptr;
   TraceWriter* trace = nullptr;
-  RecordingStepTimes* step_times = nullptr;   // with `trace`: between the scheduler and its step-time model, if it has one
+  RecordingStepTimes* step_times =
+      nullptr;  // with `trace`: between the scheduler and its step-time model, if it has one
   std::function<std::string_view(TokenId)> token_bytes;
   // Replay: the recorded key of a block of generated text (its tokens are not in a trace). Null: computed from tokens.
   std::function<Hash128(RequestHandle, int32_t choice, int32_t block)> generated_key;
@@ -65,27 +66,27 @@ class StepLoop {
   // --- Any thread ---
   // kResourceExhausted: queue full; kUnavailable: closed or not healthy. After an error no event mentions the request.
   Result<RequestHandle> Submit(PreparedRequest request);
-  void Cancel(RequestHandle handle);    // unknown or ended: no effect
-  void StopAccepting(Status why);       // what was accepted goes on
-  void Abort(Status why);               // ends everything accepted with kError and this status, at the next pass
-  void Stop();                          // Run returns after the pass it is in; what is left stays unfinished
+  void Cancel(RequestHandle handle);  // unknown or ended: no effect
+  void StopAccepting(Status why);     // what was accepted goes on
+  void Abort(Status why);             // ends everything accepted with kError and this status, at the next pass
+  void Stop();                        // Run returns after the pass it is in; what is left stays unfinished
   int64_t live_requests() const { return intake_.live_requests(); }
   bool healthy() const { return healthy_.load(std::memory_order_acquire); }
-  EngineStats Stats() const;            // a consistent snapshot of the last pass
+  EngineStats Stats() const;  // a consistent snapshot of the last pass
 
   // --- Engine thread ---
   // One pass. True: something happened; false: nothing to do until input comes or the executor wakes us.
   bool RunOnce();
   // Passes until Stop(), sleeping when there is nothing to do.
   void Run();
-  bool idle() const;                    // nothing queued, running or in flight
+  bool idle() const;  // nothing queued, running or in flight
   const DecisionTimes& decision_times() const;
-  uint64_t plan_hash() const;           // over every plan so far, in order
-  const std::vector<uint64_t>* plan_hashes() const;   // per submitted step, when KeepPlanHashes was asked for
+  uint64_t plan_hash() const;                        // over every plan so far, in order
+  const std::vector<uint64_t>* plan_hashes() const;  // per submitted step, when KeepPlanHashes was asked for
   void KeepPlanHashes();
-  double budget_utilization() const;    // planned tokens / budget, over all steps
-  double kv_utilization() const;        // blocks in use / total, mean over steps
-  std::string CheckIntegrity() const;   // sequences against KV against steps in flight; slow
+  double budget_utilization() const;   // planned tokens / budget, over all steps
+  double kv_utilization() const;       // blocks in use / total, mean over steps
+  std::string CheckIntegrity() const;  // sequences against KV against steps in flight; slow
 
  private:
   struct Impl;

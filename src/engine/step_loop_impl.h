@@ -31,7 +31,7 @@ class StatsCell {
 class WakeUp {
  public:
   void Signal();
-  void Arm() { signalled_.store(false, std::memory_order_release); }   // before the pass that looks for work
+  void Arm() { signalled_.store(false, std::memory_order_release); }  // before the pass that looks for work
   void Wait();
 
  private:
@@ -45,7 +45,7 @@ struct StepLoop::Impl {
 
   struct InFlight {
     StepPlan plan;
-    std::vector<uint32_t> epochs;   // of the items' sequences, when planned
+    std::vector<uint32_t> epochs;  // of the items' sequences, when planned
   };
 
   // --- one pass (step_loop.cc) ---
@@ -70,13 +70,14 @@ struct StepLoop::Impl {
   FinishReason StopReason(const SlotEntry& slot, int32_t count, TokenId token, int32_t* stop_string) const;
   void AddKey(SlotId s);
   void ReleaseSiblings(RequestRecord* request, SlotId parent);
-  // Ends a sequence in whatever state; `event` carries the reason if the token that ended it is there, else one is made.
+  // Ends a sequence in whatever state; `event` carries the reason if the token that ended it is there, else one is
+  // made.
   void Finish(SlotId s, FinishReason reason, TokenEvent* event, int32_t error);
   void DropItem(SlotId s);
   void FreeSlot(SlotId s);
   void FinishAll(FinishReason reason, const Status& why);
   int32_t AddError(const Status& status);
-  void Requeue(SlotId s);   // its KV is gone; back to the queue
+  void Requeue(SlotId s);  // its KV is gone; back to the queue
 
   // --- plans (step_plan.cc) ---
   bool PlanAndSubmit();
@@ -98,20 +99,20 @@ struct StepLoop::Impl {
   std::vector<SlotEntry> slots;
   sched::PlanBuilder builder;
 
-  std::vector<InFlight> ring;       // traits.max_in_flight
+  std::vector<InFlight> ring;  // traits.max_in_flight
   size_t ring_head = 0, ring_count = 0;
   StepResult result;
-  size_t logprob_cursor = 0, prompt_logprob_cursor = 0;   // within the result that is being committed
+  size_t logprob_cursor = 0, prompt_logprob_cursor = 0;  // within the result that is being committed
 
-  int64_t previous_prefill_tokens = 0;   // of the step submitted last
-  TimeNs now_ns = 0;                // of this pass: the one time that decisions see
+  int64_t previous_prefill_tokens = 0;  // of the step submitted last
+  TimeNs now_ns = 0;                    // of this pass: the one time that decisions see
   StepId next_step = 0;
   std::array<StepRecord, 128> recent{};
   size_t recent_count = 0;
   int32_t errors_in_a_row = 0;
   std::vector<SlotId> recompute;
-  std::vector<SwapCopy> carried_swap_outs;   // of a plan without items
-  std::vector<TokenId> key_tokens;  // [block_size]
+  std::vector<SwapCopy> carried_swap_outs;  // of a plan without items
+  std::vector<TokenId> key_tokens;          // [block_size]
   std::vector<PreparedRequest> drained;
   std::vector<RequestHandle> cancels;
 
@@ -129,17 +130,17 @@ struct StepLoop::Impl {
   EngineStats stats;
   StatsCell published;
   DecisionTimes decisions;
-  DurationNs decision_ns = -1;      // of this pass's plan
+  DurationNs decision_ns = -1;  // of this pass's plan
   uint64_t plan_hash = 0;
   bool keep_hashes = false;
   std::vector<uint64_t> hashes;
-  double budget_tokens = 0, planned_tokens = 0, kv_use_sum = 0;   // kv: blocks in use, summed over steps
+  double budget_tokens = 0, planned_tokens = 0, kv_use_sum = 0;  // kv: blocks in use, summed over steps
 
   std::shared_ptr<WakeUp> wake = std::make_shared<WakeUp>();
   std::atomic<bool> stopping{false};
   std::atomic<bool> abort{false};
   std::mutex abort_mutex;
-  Status abort_status;              // under abort_mutex
+  Status abort_status;  // under abort_mutex
 };
 
 }  // namespace tactus

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "engine/step_loop_impl.h"
 #include "engine/recorded_step_times.h"
+#include "engine/step_loop_impl.h"
 #include "engine/trace_writer.h"
 
 namespace tactus {
@@ -56,7 +56,7 @@ bool StepLoop::Impl::PlanAndSubmit() {
     return false;
   }
   Apply(&plan);
-  if (plan.items.empty()) {   // memory was freed; the next plan uses it, and makes this one's copies first
+  if (plan.items.empty()) {  // memory was freed; the next plan uses it, and makes this one's copies first
     carried_swap_outs.insert(carried_swap_outs.end(), plan.swap_outs.begin(), plan.swap_outs.end());
     return true;
   }
@@ -126,7 +126,8 @@ void StepLoop::Impl::StartSequence(SequenceStart* start, int32_t first_position)
   if (request->scheduled_ns != 0) return;
   request->scheduled_ns = now_ns;
   request->cached_tokens = first_position;
-  scheduled_events.push_back({request->in.user, request->in.handle, request->in.arrival_ns, slot.prompt_tokens, first_position});
+  scheduled_events.push_back(
+      {request->in.user, request->in.handle, request->in.arrival_ns, slot.prompt_tokens, first_position});
 }
 
 void StepLoop::Impl::Requeue(SlotId s) {

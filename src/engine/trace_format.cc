@@ -14,7 +14,8 @@ namespace {
 
 constexpr int64_t kMax32 = std::numeric_limits<int32_t>::max();
 
-// The knobs of the policies, under the names of their flags. Real numbers travel as text that reads back to the same bits.
+// The knobs of the policies, under the names of their flags. Real numbers travel as text that reads back to the same
+// bits.
 template <class Visitor>
 struct PolicyFields {
   Visitor& v;

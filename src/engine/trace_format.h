@@ -1,5 +1,5 @@
-// The file format of --trace-out (docs/trace.md): a header of named values, then one group of records per pass of the step
-// loop. Numbers are LEB128 varints, signed ones zigzag; times are nanoseconds. No text of requests, no token ids.
+// The file format of --trace-out (docs/trace.md): a header of named values, then one group of records per pass of the
+// step loop. Numbers are LEB128 varints, signed ones zigzag; times are nanoseconds. No text of requests, no token ids.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "exec/executor.h"
-#include "kv/kv_cache.h"
 #include "engine/recorded_step_times.h"
 #include "engine/step_loop.h"
+#include "exec/executor.h"
+#include "kv/kv_cache.h"
 #include "sched/scheduler.h"
 #include "tactus/status.h"
 
@@ -23,31 +23,32 @@ inline constexpr char kTraceMagic[8] = {'T', 'A', 'C', 'T', 'R', 'A', 'C', 'E'};
 inline constexpr uint64_t kTraceVersion = 2;
 
 enum class TraceTag : uint8_t {
-  kPass = 1,      // time since the previous pass; the records up to the next kPass belong to it
+  kPass = 1,  // time since the previous pass; the records up to the next kPass belong to it
   kArrival = 2,
   kCancel = 3,
   kResult = 4,
-  kKey = 5,       // key of a block of generated text
+  kKey = 5,  // key of a block of generated text
   kAbort = 6,
-  kPlan = 7,      // a submitted step: plan hash so far, tokens, items, decodes, preemptions
-  kEnd = 8,       // closed in order; what follows the last kPlan is complete
-  kStepTimes = 10, // what the step-time model answered while the next plan was made
-  kPredicted = 9, // what a predictor that does not learn answered for the next sequence, in order of arrival and choice
+  kPlan = 7,        // a submitted step: plan hash so far, tokens, items, decodes, preemptions
+  kEnd = 8,         // closed in order; what follows the last kPlan is complete
+  kStepTimes = 10,  // what the step-time model answered while the next plan was made
+  kPredicted =
+      9,  // what a predictor that does not learn answered for the next sequence, in order of arrival and choice
 };
 
 // Everything that a replay must be built with.
 struct TraceHeader {
-  std::string version;                   // of the program
-  std::string started_with;              // free text: effective configuration as the program prints it; may be empty
-  sched::SchedulerConfig scheduler;      // with every choice filled in; no step-time model, no predictor but its name
+  std::string version;               // of the program
+  std::string started_with;          // free text: effective configuration as the program prints it; may be empty
+  sched::SchedulerConfig scheduler;  // with every choice filled in; no step-time model, no predictor but its name
   KvCacheConfig kv;
   IntakeLimits limits;
   int32_t slot_capacity = 0;
   int32_t max_errors_in_a_row = 3;
   int32_t max_in_flight = 1;
   bool can_chain = false;
-  int32_t step_tile_tokens = 0;          // of the scheduler's step-time model; 0: it had none
-  std::vector<DurationNs> step_times;    // what that model answered while the scheduler was made
+  int32_t step_tile_tokens = 0;        // of the scheduler's step-time model; 0: it had none
+  std::vector<DurationNs> step_times;  // what that model answered while the scheduler was made
 };
 
 // `step_times`: what recorded the scheduler's step-time model since the scheduler was made; null: it has none.

@@ -33,7 +33,9 @@ Result<std::unique_ptr<TraceWriter>> TraceWriter::Create(const std::string& path
   return w;
 }
 
-TraceWriter::~TraceWriter() { (void)Close(); }
+TraceWriter::~TraceWriter() {
+  (void)Close();
+}
 
 void TraceWriter::BeginPass(TimeNs now_ns) {
   pass_ns_ = now_ns;
@@ -128,7 +130,9 @@ void TraceWriter::StepEnded(const StepPlan& plan, const StepResult& result, bool
       const int32_t planned = plan.items[i].sample ? 1 : 0;
       int32_t stopped_at = 0;
       if (stop < stops_.size() && stops_[stop].item == static_cast<int32_t>(i)) stopped_at = stops_[stop++].token + 1;
-      if (r.status == ItemStatus::kOk && r.accepted == plan.items[i].count && r.num_tokens == planned && stopped_at == 0) continue;
+      if (r.status == ItemStatus::kOk && r.accepted == plan.items[i].count && r.num_tokens == planned &&
+          stopped_at == 0)
+        continue;
       PutVarint(i + 1, &buffer_);
       buffer_.push_back(static_cast<uint8_t>(r.status));
       PutSigned(r.accepted, &buffer_);

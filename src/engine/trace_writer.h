@@ -1,8 +1,8 @@
 // Records every input of the step loop at the pass that drained it, for replay (engine/replay.h); the format is in
 // trace_format.h. The engine thread encodes into memory; a thread of the writer's own writes the file.
 //
-// Thread rule: Create and Close from the owner, everything else on the engine thread. The engine never waits for the disk:
-// with more than 256 MiB unwritten the trace ends there, and Close says so.
+// Thread rule: Create and Close from the owner, everything else on the engine thread. The engine never waits for the
+// disk: with more than 256 MiB unwritten the trace ends there, and Close says so.
 #pragma once
 
 #include <condition_variable>
@@ -21,7 +21,7 @@ class TraceWriter {
  public:
   // kInvalidArgument when the file cannot be made.
   static Result<std::unique_ptr<TraceWriter>> Create(const std::string& path, const TraceHeader& header);
-  ~TraceWriter();   // closes; an error is lost then
+  ~TraceWriter();  // closes; an error is lost then
 
   // One pass: BeginPass, then what it drained, then EndPass. A pass without any record leaves no trace.
   void BeginPass(TimeNs now_ns);
@@ -34,7 +34,7 @@ class TraceWriter {
   void Key(RequestHandle handle, int32_t choice, int32_t block, const Hash128& key);
   void StepEnded(const StepPlan& plan, const StepResult& result, bool ok);
   void PlanCalled() { Touch(); }
-  void StepTimes(const std::vector<DurationNs>& answers);   // nothing is written of none
+  void StepTimes(const std::vector<DurationNs>& answers);  // nothing is written of none
   void StepPlanned(const StepPlan& plan, uint64_t plan_hash);
   void EndPass();
 
@@ -51,12 +51,12 @@ class TraceWriter {
     int32_t item;
     int32_t token;
   };
-  TraceBytes buffer_;              // engine thread
+  TraceBytes buffer_;  // engine thread
   std::vector<Stop> stops_;
   TimeNs pass_ns_ = 0, last_pass_ns_ = 0, last_hand_over_ns_ = 0;
   bool in_pass_ = false;
 
-  std::FILE* file_ = nullptr;      // writer thread
+  std::FILE* file_ = nullptr;  // writer thread
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<TraceBytes> full_;

@@ -55,7 +55,7 @@ class CpuExecutor final : public Executor {
   bool Poll(StepResult* result) override {
     std::lock_guard<std::mutex> lock(mutex_);
     if (polled_ == run_) return false;
-    std::swap(*result, ring_[polled_ % ring_.size()].result);   // the caller's buffers serve a later step
+    std::swap(*result, ring_[polled_ % ring_.size()].result);  // the caller's buffers serve a later step
     ++polled_;
     return true;
   }
@@ -86,7 +86,7 @@ class CpuExecutor final : public Executor {
       lock.lock();
       ++run_;
       if (wakeup_) {
-        lock.unlock();   // set once, before the first Submit
+        lock.unlock();  // set once, before the first Submit
         wakeup_();
         lock.lock();
       }
@@ -101,7 +101,7 @@ class CpuExecutor final : public Executor {
   std::function<void()> wakeup_;
   uint64_t submitted_ = 0, run_ = 0, polled_ = 0;
   bool stop_ = false;
-  std::thread leader_;   // last: it uses everything above
+  std::thread leader_;  // last: it uses everything above
 };
 
 }  // namespace

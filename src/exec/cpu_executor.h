@@ -14,13 +14,13 @@
 namespace tactus {
 
 struct CpuExecutorOptions {
-  int32_t threads = 0;                 // 0: UsableCores()
-  const kernels::Ops* ops = nullptr;   // null: the fastest
+  int32_t threads = 0;                // 0: UsableCores()
+  const kernels::Ops* ops = nullptr;  // null: the fastest
   kernels::LinearMode linear_mode = kernels::LinearMode::kF32;
   DType kv_dtype = DType::kBF16;
   int64_t num_blocks = 0;
   int32_t block_size = 16;
-  int64_t swap_blocks = 0;             // of a second arena, for sequences that are swapped out; 0: none
+  int64_t swap_blocks = 0;  // of a second arena, for sequences that are swapped out; 0: none
   int32_t max_slots = 0;
   int64_t max_step_tokens = 0;
   int32_t max_step_items = 0;

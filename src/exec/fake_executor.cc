@@ -11,8 +11,12 @@ namespace {
 constexpr uint64_t kGarbage = 0xdeadbeefdeadbeefULL;
 
 // K and V of a position: they depend on the token and on everything before it.
-uint64_t NextState(uint64_t previous, TokenId token) { return MixHash(previous, static_cast<uint64_t>(token) + 1); }
-uint64_t FirstState(uint64_t seed) { return MixHash(0x5eed, seed); }
+uint64_t NextState(uint64_t previous, TokenId token) {
+  return MixHash(previous, static_cast<uint64_t>(token) + 1);
+}
+uint64_t FirstState(uint64_t seed) {
+  return MixHash(0x5eed, seed);
+}
 
 TokenId Sample(const FakeExecutorConfig& config, uint64_t attended, int32_t choice, int32_t position) {
   const uint64_t h = MixHash(MixHash(attended, static_cast<uint64_t>(choice)), static_cast<uint64_t>(position));
@@ -22,7 +26,9 @@ TokenId Sample(const FakeExecutorConfig& config, uint64_t attended, int32_t choi
 }  // namespace
 
 FakeExecutor::FakeExecutor(const FakeExecutorConfig& config)
-    : config_(config), faults_(config.fault_seed, 77), memory_(static_cast<size_t>(config.num_blocks * config.block_size), kGarbage),
+    : config_(config),
+      faults_(config.fault_seed, 77),
+      memory_(static_cast<size_t>(config.num_blocks * config.block_size), kGarbage),
       host_(static_cast<size_t>(config.swap_blocks * config.block_size), kGarbage),
       slots_(static_cast<size_t>(config.max_slots)) {
   TACTUS_CHECK(config.max_in_flight >= 1 && config.num_blocks >= 1 && config.max_slots >= 1 && config.vocab_size >= 1);
@@ -74,7 +80,8 @@ void FakeExecutor::ApplyTables(const StepPlan& plan) {
     const auto end = static_cast<size_t>(update.first_index + update.count);
     if (slot.table.size() < end) slot.table.resize(end, kNoBlock);
     for (int32_t i = 0; i < update.count; ++i) {
-      slot.table[static_cast<size_t>(update.first_index + i)] = plan.table_blocks[static_cast<size_t>(update.offset + i)];
+      slot.table[static_cast<size_t>(update.first_index + i)] =
+          plan.table_blocks[static_cast<size_t>(update.offset + i)];
     }
   }
 }
@@ -82,11 +89,16 @@ void FakeExecutor::ApplyTables(const StepPlan& plan) {
 // What a swap does not cover, and every swap of a failed step, is garbage at the other end.
 void FakeExecutor::RunCopies(const StepPlan& plan, bool failed) {
   const int32_t b = config_.block_size;
-  const auto copy = [&](std::vector<uint64_t>& from, int64_t source, std::vector<uint64_t>& to, int64_t target, int32_t tokens) {
-    const auto holds = [b](const std::vector<uint64_t>& m, int64_t block) { return block >= 0 && (block + 1) * b <= static_cast<int64_t>(m.size()); };
-    if (!holds(from, source) || !holds(to, target) || tokens < 1 || tokens > b) return Violate("a swap outside the memory");
+  const auto copy = [&](std::vector<uint64_t>& from, int64_t source, std::vector<uint64_t>& to, int64_t target,
+                        int32_t tokens) {
+    const auto holds = [b](const std::vector<uint64_t>& m, int64_t block) {
+      return block >= 0 && (block + 1) * b <= static_cast<int64_t>(m.size());
+    };
+    if (!holds(from, source) || !holds(to, target) || tokens < 1 || tokens > b)
+      return Violate("a swap outside the memory");
     for (int32_t i = 0; i < b; ++i) {
-      to[static_cast<size_t>(target * b + i)] = failed || i >= tokens ? kGarbage : from[static_cast<size_t>(source * b + i)];
+      to[static_cast<size_t>(target * b + i)] =
+          failed || i >= tokens ? kGarbage : from[static_cast<size_t>(source * b + i)];
     }
   };
   for (const SwapCopy& c : plan.swap_outs) copy(memory_, c.block, host_, c.host_block, c.tokens);
@@ -100,8 +112,8 @@ void FakeExecutor::WriteItem(const StepPlan& plan, const StepItem& item, bool ga
   Slot& slot = slots_[static_cast<size_t>(item.slot)];
   uint64_t state = item.first_position == 0 ? FirstState(config_.seed) : *Cell(slot, item.first_position - 1);
   for (int32_t i = 0; i < item.count; ++i) {
-    const TokenId token = item.input == InputSource::kChained ? slot.last_token
-                                                              : plan.tokens[static_cast<size_t>(item.token_offset + i)];
+    const TokenId token =
+        item.input == InputSource::kChained ? slot.last_token : plan.tokens[static_cast<size_t>(item.token_offset + i)];
     if (token < 0) Violate("an input token that does not exist");
     state = NextState(state, token);
     *Cell(slot, item.first_position + i) = garbage ? kGarbage + state : state;
@@ -122,16 +134,18 @@ void FakeExecutor::RunItem(const StepPlan& plan, size_t index, StepResult* resul
   if (item.count > 1 && faults_.Uniform() < config_.reject_rate) {
     out.accepted = static_cast<int32_t>(faults_.UniformInt(1, item.count - 1));
     for (int32_t i = out.accepted; i < item.count; ++i) *Cell(slot, item.first_position + i) = kGarbage;
-    slot.last_token = 0;   // what is chained to it will be thrown away
+    slot.last_token = 0;  // what is chained to it will be thrown away
     return;
   }
   if (item.logit_rows == item.count && slot.request != nullptr && slot.request->prompt_logprobs) {
     // The prompt's last row has none: what follows it is sampled.
-    const int32_t end = std::min(item.first_position + item.count, static_cast<int32_t>(slot.request->prompt->size()) - 1);
+    const int32_t end =
+        std::min(item.first_position + item.count, static_cast<int32_t>(slot.request->prompt->size()) - 1);
     if (item.first_position < end) {
       auto& rows = result->prompt_logprobs.emplace_back();
       rows.item = static_cast<int32_t>(index);
-      for (int32_t p = item.first_position; p < end; ++p) rows.per_token.push_back({{static_cast<TokenId>(p + 1), -1.0f}});
+      for (int32_t p = item.first_position; p < end; ++p)
+        rows.per_token.push_back({{static_cast<TokenId>(p + 1), -1.0f}});
     }
   }
   if (!item.sample) return;
@@ -154,7 +168,8 @@ void FakeExecutor::RunItem(const StepPlan& plan, size_t index, StepResult* resul
 }
 
 void FakeExecutor::Submit(const StepPlan& plan) {
-  if (static_cast<int32_t>(pending_.size()) >= config_.max_in_flight) Violate("more steps in flight than max_in_flight");
+  if (static_cast<int32_t>(pending_.size()) >= config_.max_in_flight)
+    Violate("more steps in flight than max_in_flight");
   if (plan.items.empty()) Violate("an empty step");
   Pending& p = pending_.emplace_back();
   if (!spare_.empty()) {
@@ -197,10 +212,13 @@ bool FakeExecutor::Poll(StepResult* result) {
   return true;
 }
 
-TimeNs FakeExecutor::NextReadyNs() const { return pending_.empty() ? kNever : pending_.front().ready_ns; }
+TimeNs FakeExecutor::NextReadyNs() const {
+  return pending_.empty() ? kNever : pending_.front().ready_ns;
+}
 
 NullExecutor::NullExecutor(int32_t max_in_flight, bool can_chain, TokenId token, bool short_form)
-    : traits_{.max_in_flight = max_in_flight, .can_chain = can_chain, .has_tokens = !short_form, .name = "null"}, token_(token),
+    : traits_{.max_in_flight = max_in_flight, .can_chain = can_chain, .has_tokens = !short_form, .name = "null"},
+      token_(token),
       ring_(static_cast<size_t>(max_in_flight)) {}
 
 void NullExecutor::Submit(const StepPlan& plan) {
@@ -220,7 +238,8 @@ bool NullExecutor::Poll(StepResult* result) {
   result->as_planned = !traits_.has_tokens;
   if (result->as_planned) return true;
   for (const StepItem& item : plan.items) {
-    result->items.push_back({ItemStatus::kOk, item.count, static_cast<int32_t>(result->tokens.size()), item.sample ? 1 : 0});
+    result->items.push_back(
+        {ItemStatus::kOk, item.count, static_cast<int32_t>(result->tokens.size()), item.sample ? 1 : 0});
     if (item.sample) result->tokens.push_back(token_);
   }
   return true;

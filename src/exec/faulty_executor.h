@@ -16,9 +16,9 @@ struct InjectedFault {
     kBadLogits,  // item `item` reports kBadLogits
     kItem,       // item `item` reports kFailed
   };
-  int64_t step = 0;              // counted in results, from 0
+  int64_t step = 0;  // counted in results, from 0
   Kind kind = Kind::kStep;
-  int32_t item = 0;              // beyond the step's items: no effect
+  int32_t item = 0;  // beyond the step's items: no effect
 };
 
 class FaultyExecutor final : public Executor {

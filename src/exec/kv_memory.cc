@@ -13,9 +13,10 @@ Result<std::unique_ptr<KvMemory>> KvMemory::Create(const ModelConfig& config, DT
                                                    int32_t block_size, const char* flag) {
   if (num_blocks < 1 || block_size < 1) {
     return InvalidArgument("KV memory of " + std::to_string(num_blocks) + " blocks of " + std::to_string(block_size) +
-                           " tokens holds nothing: raise --" + flag, flag);
+                               " tokens holds nothing: raise --" + flag,
+                           flag);
   }
-  int64_t half = RowBytes(dtype, config.head_dim) + (dtype == DType::kInt8 ? 4 : 0);   // of one layer: K or V
+  int64_t half = RowBytes(dtype, config.head_dim) + (dtype == DType::kInt8 ? 4 : 0);  // of one layer: K or V
   for (int64_t n : {config.num_kv_heads, int64_t{block_size}, num_blocks}) {
     if (__builtin_mul_overflow(half, n, &half)) half = -1;
   }
@@ -26,11 +27,12 @@ Result<std::unique_ptr<KvMemory>> KvMemory::Create(const ModelConfig& config, DT
   void* mapping = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) {
     return Status(StatusCode::kResourceExhausted,
-                  "the system refuses " + std::to_string(bytes) + " bytes of KV memory (" + std::strerror(errno) + "): lower --" +
-                      flag, flag);
+                  "the system refuses " + std::to_string(bytes) + " bytes of KV memory (" + std::strerror(errno) +
+                      "): lower --" + flag,
+                  flag);
   }
 #ifdef MADV_HUGEPAGE
-  (void)madvise(mapping, static_cast<size_t>(bytes), MADV_HUGEPAGE);   // advice only: refusal changes speed alone
+  (void)madvise(mapping, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // advice only: refusal changes speed alone
 #endif
   std::unique_ptr<KvMemory> memory(new KvMemory());
   memory->mapping_ = mapping;

@@ -1,6 +1,6 @@
-// The bytes of a paged KV cache: one anonymous mapping, [layer][K, V][num_blocks][kernels::KvBlockBytes]. What is inside a block is
-// the kernels' business, which block belongs to whom is kv/'s. Pages are touched as blocks are first used, and huge pages are
-// asked for. The swap space of sequences that are swapped out is another one of these.
+// The bytes of a paged KV cache: one anonymous mapping, [layer][K, V][num_blocks][kernels::KvBlockBytes]. What is
+// inside a block is the kernels' business, which block belongs to whom is kv/'s. Pages are touched as blocks are first
+// used, and huge pages are asked for. The swap space of sequences that are swapped out is another one of these.
 //
 // Thread rule: as the layers' readers and writers agree; this only owns.
 #pragma once
@@ -17,7 +17,8 @@ namespace tactus {
 
 class KvMemory {
  public:
-  // dtype: kBF16, kF32 or kInt8. kResourceExhausted with the size and `flag`, which asked for it, when the system refuses.
+  // dtype: kBF16, kF32 or kInt8. kResourceExhausted with the size and `flag`, which asked for it, when the system
+  // refuses.
   static Result<std::unique_ptr<KvMemory>> Create(const ModelConfig& config, DType dtype, int64_t num_blocks,
                                                   int32_t block_size, const char* flag = "kv-cache-memory");
   ~KvMemory();
@@ -27,8 +28,9 @@ class KvMemory {
   std::span<const kernels::KvLayer> layers() const { return layers_; }
   int64_t bytes() const { return bytes_; }
 
-  // Copies a block, every layer and head, K and V, within this memory or to another of the same model and format. Always
-  // whole: positions lie between each other in the kernels' layout, and those not yet in use are written before they are read.
+  // Copies a block, every layer and head, K and V, within this memory or to another of the same model and format.
+  // Always whole: positions lie between each other in the kernels' layout, and those not yet in use are written before
+  // they are read.
   void CopyBlock(BlockId from, BlockId to) { CopyBlockTo(this, from, to); }
   void CopyBlockTo(KvMemory* other, BlockId from, BlockId to) const;
 

@@ -13,8 +13,8 @@ using kernels::Quantization;
 template <class Value, size_t kCount>
 struct Choices {
   const char* flag;
-  const char* names;   // for messages
-  std::array<std::pair<std::string_view, Value>, kCount> values;   // the first is what empty means
+  const char* names;                                              // for messages
+  std::array<std::pair<std::string_view, Value>, kCount> values;  // the first is what empty means
 
   Result<Value> Of(std::string_view text) const {
     if (text.empty()) return values[0].second;
@@ -27,7 +27,9 @@ struct Choices {
 
 enum class Compute { kAuto, kFloat32, kBFloat16 };
 constexpr Choices<Compute, 3> kDtype{
-    "dtype", "auto, float32, bfloat16", {{{"auto", Compute::kAuto}, {"float32", Compute::kFloat32}, {"bfloat16", Compute::kBFloat16}}}};
+    "dtype",
+    "auto, float32, bfloat16",
+    {{{"auto", Compute::kAuto}, {"float32", Compute::kFloat32}, {"bfloat16", Compute::kBFloat16}}}};
 
 enum class Activation { kAuto, kFloat32, kBFloat16, kInt16, kInt8 };
 constexpr Choices<Activation, 5> kActivation{"activation-dtype",
@@ -54,7 +56,7 @@ struct Asked {
   Compute dtype;
   Activation activation;
   Quantization quantization;
-  bool integer;          // the weights are integers with scales, from the file or by --quantization
+  bool integer;  // the weights are integers with scales, from the file or by --quantization
   DType stored;
   std::string typed_activation, typed_quantization;
 };
@@ -65,10 +67,12 @@ Status CheckTogether(const Asked& a) {
   const bool quantizes = a.quantization != Quantization::kNone;
   if (a.dtype == Compute::kFloat32) {
     if (quantizes) {
-      return InvalidArgument(quantization + " contradicts --dtype float32, the reference mode: leave one of them out", "quantization");
+      return InvalidArgument(quantization + " contradicts --dtype float32, the reference mode: leave one of them out",
+                             "quantization");
     }
     if (a.activation != Activation::kAuto && a.activation != Activation::kFloat32) {
-      return InvalidArgument(activation + " contradicts --dtype float32, the reference mode: leave one of them out", "activation-dtype");
+      return InvalidArgument(activation + " contradicts --dtype float32, the reference mode: leave one of them out",
+                             "activation-dtype");
     }
     return Status();
   }
@@ -76,8 +80,9 @@ Status CheckTogether(const Asked& a) {
     return InvalidArgument(activation + " contradicts --dtype bfloat16: leave one of them out", "activation-dtype");
   }
   if (quantizes && (a.activation == Activation::kFloat32 || a.activation == Activation::kBFloat16)) {
-    return InvalidArgument(activation + " does not go with " + quantization + ", whose weights are integers: use auto, int16 or int8",
-                           "activation-dtype");
+    return InvalidArgument(
+        activation + " does not go with " + quantization + ", whose weights are integers: use auto, int16 or int8",
+        "activation-dtype");
   }
   if (!a.integer && (a.activation == Activation::kInt16 || a.activation == Activation::kInt8)) {
     return InvalidArgument(activation + " needs integer weights, and the file's are " + InfoOf(a.stored).name +
@@ -124,7 +129,9 @@ LoadWeightsOptions LoadOptionsFor(const Numerics& numerics) {
 std::string NumericsText(const Numerics& n) {
   std::string text = "f32";
   if (n.pack) {
-    text = n.linear_mode == LinearMode::kBF16 || n.packing.round_to_bf16 ? "bf16" : n.packing.int8_tokens ? "int8" : "int16";
+    text = n.linear_mode == LinearMode::kBF16 || n.packing.round_to_bf16 ? "bf16"
+           : n.packing.int8_tokens                                       ? "int8"
+                                                                         : "int16";
   } else if (n.linear_mode == LinearMode::kBF16) {
     text = "bf16";
   }

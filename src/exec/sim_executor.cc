@@ -9,8 +9,8 @@
 namespace tactus {
 
 const char* BubbleCauseName(BubbleCause cause) {
-  static constexpr const char* kNames[kNumBubbleCauses] = {"unequal_prefills", "prefill_beside_decode", "unequal_contexts",
-                                                           "communication", "starved"};
+  static constexpr const char* kNames[kNumBubbleCauses] = {"unequal_prefills", "prefill_beside_decode",
+                                                           "unequal_contexts", "communication", "starved"};
   return kNames[static_cast<size_t>(cause)];
 }
 
@@ -21,8 +21,12 @@ DurationNs StageFigures::bubbles() const {
 }
 
 SimExecutor::SimExecutor(const SimExecutorConfig& config)
-    : config_(config), num_stages_(static_cast<size_t>(config.step_time->stages())), ring_(num_stages_),
-      slots_(static_cast<size_t>(config.max_slots)), stage_free_ns_(num_stages_), loads_(num_stages_) {
+    : config_(config),
+      num_stages_(static_cast<size_t>(config.step_time->stages())),
+      ring_(num_stages_),
+      slots_(static_cast<size_t>(config.max_slots)),
+      stage_free_ns_(num_stages_),
+      loads_(num_stages_) {
   TACTUS_CHECK(num_stages_ >= 1 && config_.clock != nullptr);
   chunks_.reserve(256);
   figures_.stages.resize(num_stages_);
@@ -95,8 +99,8 @@ void SimExecutor::RunStages(const StepPlan& plan, const StepShape& shape, InFlig
   const DurationNs send_ns = config_.step_time->SendTimeNs(shape);
   step_bubble_ns_ = {};
 
-  // At stage 0 a full pipeline waits for the step that has just left the last stage (its slot in the ring of loads is ours
-  // now); one that is not full waits for work.
+  // At stage 0 a full pipeline waits for the step that has just left the last stage (its slot in the ring of loads is
+  // ours now); one that is not full waits for work.
   const bool was_full = count_ + 1 == num_stages_;
   const Load& awaited = loads_[index % num_stages_];
   TimeNs start = std::max(now, stage_free_ns_[0]);
@@ -121,7 +125,7 @@ void SimExecutor::RunStages(const StepPlan& plan, const StepShape& shape, InFlig
     AddBubble(k + 1, idle, send_ns, starved, before, load);
   }
   loads_[index % num_stages_] = load;
-  step_bubble_ns_[static_cast<size_t>(BubbleCause::kStarved)] = 0;   // want of work is nobody's
+  step_bubble_ns_[static_cast<size_t>(BubbleCause::kStarved)] = 0;  // want of work is nobody's
   DurationNs bubble_ns = 0;
   for (size_t c = 0; c < kNumBubbleCauses; ++c) {
     bubble_ns += step_bubble_ns_[c];
@@ -131,7 +135,8 @@ void SimExecutor::RunStages(const StepPlan& plan, const StepShape& shape, InFlig
   for (const StepItem& item : plan.items) slots_[static_cast<size_t>(item.slot)].bubble_ns += bubble_ns;
 }
 
-void SimExecutor::AddBubble(size_t stage, DurationNs idle_ns, DurationNs sending_ns, bool starved, const Load& a, const Load& b) {
+void SimExecutor::AddBubble(size_t stage, DurationNs idle_ns, DurationNs sending_ns, bool starved, const Load& a,
+                            const Load& b) {
   if (idle_ns <= 0) return;
   const auto add = [&](BubbleCause cause, DurationNs ns) {
     figures_.stages[stage].bubble_ns[static_cast<size_t>(cause)] += ns;

@@ -9,7 +9,7 @@
 namespace tactus {
 namespace {
 
-constexpr int32_t kSeedTokens = 256;    // of text that is really computed; the rest of the KV are copies of it
+constexpr int32_t kSeedTokens = 256;  // of text that is really computed; the rest of the KV are copies of it
 constexpr size_t kCopiesPerStep = 4096;
 
 // The base-b digits of i, mirrored behind the point: Halton's sequence, one base for each axis.
@@ -32,9 +32,12 @@ int32_t LogScale(double u, int64_t low, int64_t high) {
 // Cuts a point to what the executor can do: KV blocks, step tokens, context. False: nothing is left of it.
 bool Fit(const ProfileLimits& limits, ProfilePoint* p) {
   const auto blocks = [&limits](int64_t tokens) { return (tokens + limits.block_size - 1) / limits.block_size; };
-  p->decodes = static_cast<int32_t>(std::clamp<int64_t>(p->decodes, 0, std::min<int64_t>(limits.max_decodes, limits.max_step_tokens)));
-  p->prefill_tokens = static_cast<int32_t>(std::clamp<int64_t>(p->prefill_tokens, 0, std::min<int64_t>(limits.max_step_tokens - p->decodes, limits.max_context)));
-  p->prefill_context = p->prefill_tokens == 0 ? 0 : std::clamp(p->prefill_context, 0, limits.max_context - p->prefill_tokens);
+  p->decodes = static_cast<int32_t>(
+      std::clamp<int64_t>(p->decodes, 0, std::min<int64_t>(limits.max_decodes, limits.max_step_tokens)));
+  p->prefill_tokens = static_cast<int32_t>(std::clamp<int64_t>(
+      p->prefill_tokens, 0, std::min<int64_t>(limits.max_step_tokens - p->decodes, limits.max_context)));
+  p->prefill_context =
+      p->prefill_tokens == 0 ? 0 : std::clamp(p->prefill_context, 0, limits.max_context - p->prefill_tokens);
   int64_t left = limits.num_blocks - blocks(p->prefill_tokens + p->prefill_context);
   if (left < 0) return false;
   if (p->decodes == 0) {
@@ -69,7 +72,7 @@ std::vector<ProfilePoint> DesignProfile(const ProfileLimits& limits, int32_t cou
   add({most_tokens - decodes, 0, decodes, few});
   add({0, 0, decodes / 4, context});
   // Steps of decodes alone are the most frequent, then a chunk beside decodes.
-  constexpr int kKinds[] = {0, 1, 2, 1, 0, 1};   // decodes, both, prompt
+  constexpr int kKinds[] = {0, 1, 2, 1, 0, 1};  // decodes, both, prompt
   for (uint64_t i = 1; static_cast<int32_t>(points.size()) < count && i < 8 * static_cast<uint64_t>(count) + 64; ++i) {
     const int kind = kKinds[i % 6];
     ProfilePoint p;
@@ -89,7 +92,8 @@ std::vector<ProfilePoint> DesignProfile(const ProfileLimits& limits, int32_t cou
 }
 
 StepProfiler::StepProfiler(Executor* executor, const ProfileLimits& limits) : executor_(*executor), limits_(limits) {
-  TACTUS_CHECK(limits.num_blocks >= 1 && limits.block_size >= 1 && limits.max_step_tokens >= 1 && limits.vocab_size >= 1);
+  TACTUS_CHECK(limits.num_blocks >= 1 && limits.block_size >= 1 && limits.max_step_tokens >= 1 &&
+               limits.vocab_size >= 1);
   order_.resize(static_cast<size_t>(limits.num_blocks));
   for (size_t i = 0; i < order_.size(); ++i) order_[i] = static_cast<BlockId>(i);
   Rng rng(1, 0x9f0f11e);
@@ -113,7 +117,8 @@ Result<DurationNs> StepProfiler::Run(const StepPlan& plan) {
   }
   TACTUS_RETURN_IF_ERROR(result.status);
   for (const ItemResult& item : result.items) {
-    if (item.status != ItemStatus::kOk) return Internal("a measured step could not run: the model's logits are not finite");
+    if (item.status != ItemStatus::kOk)
+      return Internal("a measured step could not run: the model's logits are not finite");
   }
   return result.end_ns - result.start_ns;
 }
@@ -126,8 +131,8 @@ void StepProfiler::AddTable(SlotId slot, int64_t first_block, int32_t tokens, St
 
 Status StepProfiler::FillBlocks(int64_t blocks) {
   if (filled_ == 0) {
-    const auto tokens = static_cast<int32_t>(
-        std::min<int64_t>({kSeedTokens, limits_.max_context, limits_.max_step_tokens, limits_.num_blocks * limits_.block_size}));
+    const auto tokens = static_cast<int32_t>(std::min<int64_t>(
+        {kSeedTokens, limits_.max_context, limits_.max_step_tokens, limits_.num_blocks * limits_.block_size}));
     StepPlan plan;
     plan.step = next_step_++;
     plan.starts.emplace_back().slot = 0;
@@ -160,7 +165,8 @@ cost::StepSample StepProfiler::SampleOf(const ProfilePoint& p, std::vector<Durat
   TACTUS_CHECK(!times.empty());
   const auto middle = times.begin() + static_cast<ptrdiff_t>(times.size() / 2);
   std::nth_element(times.begin(), middle, times.end());
-  return {p.prefill_tokens, p.prefill_context, p.decodes, int64_t{p.decodes} * p.decode_context, static_cast<double>(*middle) * 1e-6};
+  return {p.prefill_tokens, p.prefill_context, p.decodes, int64_t{p.decodes} * p.decode_context,
+          static_cast<double>(*middle) * 1e-6};
 }
 
 Status StepProfiler::Visit(const ProfilePoint& p, DurationNs enough_ns, std::vector<DurationNs>* times) {
@@ -169,7 +175,9 @@ Status StepProfiler::Visit(const ProfilePoint& p, DurationNs enough_ns, std::vec
   TACTUS_RETURN_IF_ERROR(FillBlocks(prompt_blocks + p.decodes * each));
 
   plan_.Clear();
-  const auto token = [&](int64_t i) { plan_.tokens.push_back(static_cast<TokenId>((7 + i * 13) % limits_.vocab_size)); };
+  const auto token = [&](int64_t i) {
+    plan_.tokens.push_back(static_cast<TokenId>((7 + i * 13) % limits_.vocab_size));
+  };
   const auto add = [&](SlotId slot, int32_t first, int32_t count) {
     plan_.starts.emplace_back().slot = slot;
     StepItem item{.slot = slot, .first_position = first, .count = count, .logit_rows = 1, .sample = true};

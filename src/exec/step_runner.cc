@@ -9,7 +9,9 @@
 
 namespace tactus {
 
-void StepRunner::Free::operator()(void* p) const { std::free(p); }
+void StepRunner::Free::operator()(void* p) const {
+  std::free(p);
+}
 
 StepRunner::StepRunner(const ModelConfig& config, ModelWeights weights, const CpuExecutorOptions& options)
     : config_(config),
@@ -31,7 +33,8 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(const ModelConfig& config
                                     {"max_step_items", options.max_step_items},
                                     {"max_model_len", options.max_model_len},
                                     {"max_in_flight", options.max_in_flight}}) {
-    if (value < 1) return InvalidArgument(std::string(name) + " = " + std::to_string(value) + ", but at least 1 is needed");
+    if (value < 1)
+      return InvalidArgument(std::string(name) + " = " + std::to_string(value) + ", but at least 1 is needed");
   }
   if (static_cast<int64_t>(weights.layers.size()) != config.num_layers) {
     return InvalidArgument("weights of " + std::to_string(weights.layers.size()) + " layers for a configuration of " +
@@ -46,15 +49,18 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(const ModelConfig& config
   decoder.max_logit_rows = DecoderLogitRows(config, std::min<int64_t>(options.max_step_items, options.max_step_tokens));
   decoder.threads = options.threads;
   TACTUS_ASSIGN_OR_RETURN(r->decoder_, Decoder::Create(r->config_, r->weights_, decoder));
-  TACTUS_ASSIGN_OR_RETURN(r->kv_, KvMemory::Create(r->config_, options.kv_dtype, options.num_blocks, options.block_size));
+  TACTUS_ASSIGN_OR_RETURN(r->kv_,
+                          KvMemory::Create(r->config_, options.kv_dtype, options.num_blocks, options.block_size));
   if (options.swap_blocks > 0) {
-    TACTUS_ASSIGN_OR_RETURN(r->swap_, KvMemory::Create(r->config_, options.kv_dtype, options.swap_blocks, options.block_size, "swap-space"));
+    TACTUS_ASSIGN_OR_RETURN(r->swap_, KvMemory::Create(r->config_, options.kv_dtype, options.swap_blocks,
+                                                       options.block_size, "swap-space"));
   }
   const auto entries = static_cast<size_t>(options.max_slots) * static_cast<size_t>(r->blocks_per_slot_);
   r->tables_.reset(static_cast<BlockId*>(std::calloc(entries, sizeof(BlockId))));
   if (r->tables_ == nullptr) {
     return Status(StatusCode::kResourceExhausted,
-                  "cannot allocate block tables of " + std::to_string(entries) + " entries: lower --max-num-seqs", "max-num-seqs");
+                  "cannot allocate block tables of " + std::to_string(entries) + " entries: lower --max-num-seqs",
+                  "max-num-seqs");
   }
   const auto tokens = static_cast<size_t>(options.max_step_tokens);
   r->slots_.resize(static_cast<size_t>(options.max_slots));
@@ -138,7 +144,8 @@ Status StepRunner::Check(const StepPlan& plan) const {
     if (item.input == InputSource::kChained && item.count != 1) return refuse("chained item's tokens", item.count, 1);
     if (item.input == InputSource::kHost &&
         (item.token_offset < 0 || int64_t{item.token_offset} + item.count > static_cast<int64_t>(plan.tokens.size()))) {
-      return refuse("end of input tokens", int64_t{item.token_offset} + item.count, static_cast<int64_t>(plan.tokens.size()));
+      return refuse("end of input tokens", int64_t{item.token_offset} + item.count,
+                    static_cast<int64_t>(plan.tokens.size()));
     }
     tokens += item.count;
   }
@@ -153,9 +160,12 @@ Status StepRunner::CheckSwaps(const StepPlan& plan) const {
   };
   for (const auto* swaps : {&plan.swap_outs, &plan.swap_ins}) {
     for (const SwapCopy& c : *swaps) {
-      if (c.block < 0 || c.block >= options_.num_blocks) return refuse("swapped block", c.block, options_.num_blocks - 1);
-      if (c.host_block < 0 || c.host_block >= options_.swap_blocks) return refuse("host block", c.host_block, options_.swap_blocks - 1);
-      if (c.tokens < 1 || c.tokens > options_.block_size) return refuse("swapped tokens", c.tokens, options_.block_size);
+      if (c.block < 0 || c.block >= options_.num_blocks)
+        return refuse("swapped block", c.block, options_.num_blocks - 1);
+      if (c.host_block < 0 || c.host_block >= options_.swap_blocks)
+        return refuse("host block", c.host_block, options_.swap_blocks - 1);
+      if (c.tokens < 1 || c.tokens > options_.block_size)
+        return refuse("swapped tokens", c.tokens, options_.block_size);
     }
   }
   return Status();
@@ -200,7 +210,8 @@ void StepRunner::FillBatch(const StepPlan& plan, StepResult* result) {
       const int32_t position = item.first_position + j;
       ids_[t] = id;
       positions_[t] = position;
-      kv_slots_[t] = int64_t{table[position / options_.block_size]} * options_.block_size + position % options_.block_size;
+      kv_slots_[t] =
+          int64_t{table[position / options_.block_size]} * options_.block_size + position % options_.block_size;
     }
   }
 }
@@ -219,8 +230,8 @@ void StepRunner::CollectRows(const StepPlan& plan, StepResult* result) {
       r.item = static_cast<int32_t>(i);
       r.position = positions_[static_cast<size_t>(row)];
       r.sample = item.sample && row == end - 1;
-      if (!r.sample && request != nullptr && request->prompt_logprobs && item.logit_rows == item.count && request->prompt != nullptr &&
-          r.position + 1 < static_cast<int64_t>(request->prompt->size())) {
+      if (!r.sample && request != nullptr && request->prompt_logprobs && item.logit_rows == item.count &&
+          request->prompt != nullptr && r.position + 1 < static_cast<int64_t>(request->prompt->size())) {
         r.prompt_next = std::clamp((*request->prompt)[static_cast<size_t>(r.position) + 1], 0, vocab - 1);
       }
       logit_rows_.push_back(row);
@@ -229,7 +240,8 @@ void StepRunner::CollectRows(const StepPlan& plan, StepResult* result) {
     if (item.sample && request != nullptr && request->sampling.logprobs >= 0) {
       result->logprobs.push_back({static_cast<int32_t>(i), std::vector<std::vector<TokenLogprob>>(1)});
     }
-    const auto wanted = std::count_if(rows_.end() - item.logit_rows, rows_.end(), [](const Row& r) { return r.prompt_next >= 0; });
+    const auto wanted =
+        std::count_if(rows_.end() - item.logit_rows, rows_.end(), [](const Row& r) { return r.prompt_next >= 0; });
     if (wanted > 0) {
       result->prompt_logprobs.push_back(
           {static_cast<int32_t>(i), std::vector<std::vector<TokenLogprob>>(static_cast<size_t>(wanted))});
@@ -272,7 +284,7 @@ void StepRunner::SampleRows(const StepPlan& plan) {
           r.sampled = sampler.Sample(history, r.position + 1, row, r.logprobs);
         }
       } catch (const std::bad_alloc&) {
-        r.sampled.status = ItemStatus::kFailed;   // must not cross the pool's threads
+        r.sampled.status = ItemStatus::kFailed;  // must not cross the pool's threads
       }
     });
   }

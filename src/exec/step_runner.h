@@ -1,8 +1,9 @@
-// Runs one plan on the CPU, start to end, on the calling thread and its pool: block tables, copies, forward pass, sampling.
-// Holds what an executor remembers of each slot between steps. cpu_executor.cc puts a thread and a queue around it.
+// Runs one plan on the CPU, start to end, on the calling thread and its pool: block tables, copies, forward pass,
+// sampling. Holds what an executor remembers of each slot between steps. cpu_executor.cc puts a thread and a queue
+// around it.
 //
-// One thread at a time. A plan that would reach outside this executor's memory is refused as a whole (kInternal, with the
-// numbers), before anything of it is applied: that is a fault of the engine, but never a corrupt cache.
+// One thread at a time. A plan that would reach outside this executor's memory is refused as a whole (kInternal, with
+// the numbers), before anything of it is applied: that is a fault of the engine, but never a corrupt cache.
 #pragma once
 
 #include <functional>
@@ -25,8 +26,8 @@ class StepRunner {
   // Fills everything of *result but the times.
   void Run(const StepPlan& plan, StepResult* result);
 
-  // Sees the raw logits [vocab] of every row that is computed: (item of the plan, position of the row's token). Tests and
-  // measurements only.
+  // Sees the raw logits [vocab] of every row that is computed: (item of the plan, position of the row's token). Tests
+  // and measurements only.
   using LogitsObserver = std::function<void(int32_t item, int32_t position, std::span<const float> logits)>;
   void set_logits_observer(LogitsObserver observer) { observer_ = std::move(observer); }
   int64_t barriers() const { return pool_.barriers(); }
@@ -36,13 +37,13 @@ class StepRunner {
  private:
   struct Slot {
     SequenceHistory history;
-    TokenId last_token = 0;     // sampled last: the input of a chained item
+    TokenId last_token = 0;  // sampled last: the input of a chained item
   };
   struct Row {
     int32_t item = 0;
     int32_t position = 0;
     bool sample = false;
-    TokenId prompt_next = -1;   // >= 0: its logprob is wanted
+    TokenId prompt_next = -1;  // >= 0: its logprob is wanted
     SampledToken sampled;
     std::vector<TokenLogprob>* logprobs = nullptr;
   };
@@ -66,13 +67,13 @@ class StepRunner {
   kernels::ThreadPool pool_;
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<KvMemory> kv_;
-  std::unique_ptr<KvMemory> swap_;            // null without swap space
+  std::unique_ptr<KvMemory> swap_;  // null without swap space
   struct Free {
     void operator()(void* p) const;
   };
-  std::unique_ptr<BlockId[], Free> tables_;   // [max_slots, blocks_per_slot], pages touched as slots are used
+  std::unique_ptr<BlockId[], Free> tables_;  // [max_slots, blocks_per_slot], pages touched as slots are used
   std::vector<Slot> slots_;
-  std::vector<Sampler> samplers_;             // one per thread
+  std::vector<Sampler> samplers_;  // one per thread
   LogitsObserver observer_;
 
   // This step's batch; capacity for the largest step.

@@ -19,7 +19,8 @@ void CheckPackedMatch(const PackedTokens& x, const PackedMatrix& w);
 void RefPack(ThreadPool& pool, const float* x, const float* norm_weight, float eps, const PackedTokens& out);
 void RefLinearPacked(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs, Workspace scratch);
 void RefGatedPacked(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,
-                    const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out, Workspace scratch);
+                    const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out,
+                    Workspace scratch);
 void RefEmbedPacked(ThreadPool& pool, const int32_t* ids, int64_t tokens, const PackedMatrix& table, float* x);
 
 const Ops& RefOps();
@@ -40,7 +41,7 @@ bool CpuHasAmx();  // with AVX-512 VNNI and BF16; asks the kernel for the tiles'
 const Ops& NeonDotprodOps();
 const Ops& NeonI8mmOps();
 bool CpuHasArmDotprod();
-bool CpuHasArmI8mm();   // and dotprod
+bool CpuHasArmI8mm();  // and dotprod
 bool CpuHasArmBf16();
 #endif
 

@@ -1,12 +1,14 @@
-// The operators of a decoder, as the forward pass calls them. Two kinds of implementation stand behind one table: ref/ (slow,
-// obvious: the specification), and cpu/ sets picked at run time (select.cc lists them; TACTUS_KERNELS forces one).
+// The operators of a decoder, as the forward pass calls them. Two kinds of implementation stand behind one table: ref/
+// (slow, obvious: the specification), and cpu/ sets picked at run time (select.cc lists them; TACTUS_KERNELS forces
+// one).
 //
-// Linear operators come twice: over rows as files have them (linear: weights exactly as stored, f32 sums) and over packed
-// weights (pack, linear_packed, gated_packed, embed_packed: kernels/packed.h), which is what serving uses.
+// Linear operators come twice: over rows as files have them (linear: weights exactly as stored, f32 sums) and over
+// packed weights (pack, linear_packed, gated_packed, embed_packed: kernels/packed.h), which is what serving uses.
 //
-// Batch invariance (docs/ARCHITECTURE.md, per binary, kernel set, weight and KV format): every output element has one accumulation
-// order that depends on neither the number of tokens, the tile, nor the threads. K is never split over M or threads;
-// attention partitions are fixed in absolute position and merged in ascending order; tests compare bits for M = 1..130.
+// Batch invariance (docs/ARCHITECTURE.md, per binary, kernel set, weight and KV format): every output element has one
+// accumulation order that depends on neither the number of tokens, the tile, nor the threads. K is never split over M
+// or threads; attention partitions are fixed in absolute position and merged in ascending order; tests compare bits for
+// M = 1..130.
 //
 // All pointers are to row-major arrays; shapes are given as [tokens, ...]. Nothing here allocates; scratch comes from
 // the Workspace that the caller sized with WorkspaceBytes.
@@ -25,8 +27,8 @@ namespace tactus::kernels {
 
 // How `linear`, over rows, rounds its input. Weights are used exactly as stored; sums are f32.
 enum class LinearMode : uint8_t {
-  kF32,    // activations f32, weights dequantised to f32: f32, f16 and quantised files, and the reference mode
-  kBF16,   // activations rounded to bf16 (nearest even), weights bf16, f32 sums: bf16 files under --dtype auto/bfloat16
+  kF32,   // activations f32, weights dequantised to f32: f32, f16 and quantised files, and the reference mode
+  kBF16,  // activations rounded to bf16 (nearest even), weights bf16, f32 sums: bf16 files under --dtype auto/bfloat16
 };
 
 struct Workspace {
@@ -34,17 +36,17 @@ struct Workspace {
   int64_t size = 0;
 };
 
-// One sequence's attention work in a step: queries at positions [first_position, first_position + count) of this slot attend to
-// positions (max(0, p - window + 1) .. p) found through the block table.
+// One sequence's attention work in a step: queries at positions [first_position, first_position + count) of this slot
+// attend to positions (max(0, p - window + 1) .. p) found through the block table.
 struct AttentionItem {
-  int32_t first_token = 0;              // row in q and out
+  int32_t first_token = 0;  // row in q and out
   int32_t first_position = 0;
   int32_t count = 0;
-  const int32_t* block_table = nullptr; // block ids, index = position / block_size
+  const int32_t* block_table = nullptr;  // block ids, index = position / block_size
 };
 
-// One layer's paged K and V. dtype: kF32, kBF16, or kInt8 with a scale per position and head. How elements lie within a block
-// is the kernels' business (kv_layout.h): copy whole blocks of KvBlockBytes, K and V alike.
+// One layer's paged K and V. dtype: kF32, kBF16, or kInt8 with a scale per position and head. How elements lie within a
+// block is the kernels' business (kv_layout.h): copy whole blocks of KvBlockBytes, K and V alike.
 struct KvLayer {
   void* k = nullptr;
   void* v = nullptr;
@@ -56,25 +58,25 @@ struct KvLayer {
 // Bytes of the K of one block (as many again of V).
 int64_t KvBlockBytes(const KvLayer& kv);
 
-struct RopeTable {                       // built once per model (and per dynamic-scaling length)
-  const float* inv_freq = nullptr;       // [rotary_dim / 2]
-  float attention_scale = 1.0f;          // multiplies cos and sin
+struct RopeTable {                  // built once per model (and per dynamic-scaling length)
+  const float* inv_freq = nullptr;  // [rotary_dim / 2]
+  float attention_scale = 1.0f;     // multiplies cos and sin
   int32_t rotary_dim = 0;
-  bool interleaved = false;              // pairs (2i, 2i + 1), as llama2.c and GGUF's permuted Llama weights; else (i, i + d/2)
+  bool interleaved = false;  // pairs (2i, 2i + 1), as llama2.c and GGUF's permuted Llama weights; else (i, i + d/2)
 };
 
 // What stands between the projections and attention. Rows may be columns of wider buffers: strides in elements.
 struct RopeStoreCall {
-  float* q = nullptr;                    // [tokens, heads * head_dim]: normed and rotated in place
-  const float* k = nullptr;              // [tokens, kv_heads * head_dim]: normed and rotated on the way into the cache
+  float* q = nullptr;        // [tokens, heads * head_dim]: normed and rotated in place
+  const float* k = nullptr;  // [tokens, kv_heads * head_dim]: normed and rotated on the way into the cache
   const float* v = nullptr;
   int64_t q_stride = 0, k_stride = 0, v_stride = 0;
-  const int32_t* positions = nullptr;    // [tokens]
-  const int64_t* slots = nullptr;        // [tokens], as store_kv's
+  const int32_t* positions = nullptr;  // [tokens]
+  const int64_t* slots = nullptr;      // [tokens], as store_kv's
   int64_t tokens = 0;
   int32_t heads = 0;
   RopeTable rope;
-  const float* q_norm = nullptr;         // [head_dim] weights of an rms_norm per head before the rotation; null: none
+  const float* q_norm = nullptr;  // [head_dim] weights of an rms_norm per head before the rotation; null: none
   const float* k_norm = nullptr;
   float eps = 0.0f;
 };
@@ -82,55 +84,65 @@ struct RopeStoreCall {
 // One product of packed tokens: y[tokens, w->rows] (rows y_stride apart) = or += x w^T + bias.
 struct LinearOutput {
   const PackedMatrix* w = nullptr;
-  const float* bias = nullptr;           // [w->rows], null: none
+  const float* bias = nullptr;  // [w->rows], null: none
   float* y = nullptr;
-  int64_t y_stride = 0;                  // elements
-  bool add = false;                      // y += (the residual stream); else y =
+  int64_t y_stride = 0;  // elements
+  bool add = false;      // y += (the residual stream); else y =
 };
 
 // The table of one kernel set. Every function may be called with any number of tokens >= 0 and uses all of `pool`.
 struct Ops {
   const char* name;
   // y[tokens, w.rows] = x[tokens, w.cols] * w^T (+ bias[w.rows] unless null). y must not overlap x.
-  void (*linear)(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, LinearMode mode,
-                 float* y, Workspace scratch);
+  void (*linear)(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias,
+                 LinearMode mode, float* y, Workspace scratch);
   // out[t, :] = x[t, :] / rms(x[t, :]) * weight; rms = sqrt(mean(x^2) + eps). In place allowed.
-  void (*rms_norm)(ThreadPool& pool, const float* x, int64_t tokens, int64_t dim, const float* weight, float eps, float* out);
+  void (*rms_norm)(ThreadPool& pool, const float* x, int64_t tokens, int64_t dim, const float* weight, float eps,
+                   float* out);
   // x[t, :] = table[ids[t], :] as f32
   void (*embed)(ThreadPool& pool, const int32_t* ids, int64_t tokens, const MatrixView& table, float* x);
   // Rotates q[tokens, heads * head_dim] and k[tokens, kv_heads * head_dim] in place by positions[t].
   void (*rope)(ThreadPool& pool, float* q, float* k, const int32_t* positions, int64_t tokens, int32_t heads,
                int32_t kv_heads, int32_t head_dim, const RopeTable& rope);
-  // Rounds k and v rows to the KV dtype into slot positions: row t goes to block slots[t] / block_size, offset % block_size.
-  void (*store_kv)(ThreadPool& pool, const float* k, const float* v, const int64_t* slots, int64_t tokens, const KvLayer& kv);
-  // out[tokens, heads * head_dim]; scale is usually 1 / sqrt(head_dim); window 0: all. K and V are read as stored. Rows of q
-  // and of out are q_stride and out_stride elements apart.
-  void (*attention)(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items, int32_t heads,
-                    const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride, Workspace scratch);
+  // Rounds k and v rows to the KV dtype into slot positions: row t goes to block slots[t] / block_size, offset %
+  // block_size.
+  void (*store_kv)(ThreadPool& pool, const float* k, const float* v, const int64_t* slots, int64_t tokens,
+                   const KvLayer& kv);
+  // out[tokens, heads * head_dim]; scale is usually 1 / sqrt(head_dim); window 0: all. K and V are read as stored. Rows
+  // of q and of out are q_stride and out_stride elements apart.
+  void (*attention)(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
+                    int32_t heads, const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride,
+                    Workspace scratch);
   // out[i] = silu(gate[i]) * up[i], all [n]; in place allowed
   void (*silu_mul)(ThreadPool& pool, const float* gate, const float* up, int64_t n, float* out);
   // x += y, both [n]
   void (*add)(ThreadPool& pool, float* x, const float* y, int64_t n);
   // Dequantises one row to f32 (tests, the reference mode).
   void (*dequantize_row)(const MatrixView& w, int64_t row, float* out);
-  // Packed weights (kernels/packed.h has the arithmetic). pack: out.tokens rows of x[tokens, out.cols], normed by rms_norm
-  // with norm_weight first unless that is null, rounded into `out`.
-  void (*pack)(ThreadPool& pool, const float* x, const float* norm_weight, float eps, const PackedTokens& out) = nullptr;
+  // Packed weights (kernels/packed.h has the arithmetic). pack: out.tokens rows of x[tokens, out.cols], normed by
+  // rms_norm with norm_weight first unless that is null, rounded into `out`.
+  void (*pack)(ThreadPool& pool, const float* x, const float* norm_weight, float eps,
+               const PackedTokens& out) = nullptr;
   // All outputs in one go, with one barrier: their matrices have x's columns and token format (TokensFor).
-  void (*linear_packed)(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs, Workspace scratch) = nullptr;
-  // out = packed silu(x gate^T + gate_bias) * (x up^T + up_bias), tokens of gate.rows columns in `out`'s format. `inner`: scratch of
-  // [tokens, gate.rows] f32 that may be used where a row is rounded after all of it is known.
-  void (*gated_packed)(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias, const PackedMatrix& up,
-                       const float* up_bias, float* inner, const PackedTokens& out, Workspace scratch) = nullptr;
+  void (*linear_packed)(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs,
+                        Workspace scratch) = nullptr;
+  // out = packed silu(x gate^T + gate_bias) * (x up^T + up_bias), tokens of gate.rows columns in `out`'s format.
+  // `inner`: scratch of [tokens, gate.rows] f32 that may be used where a row is rounded after all of it is known.
+  void (*gated_packed)(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,
+                       const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out,
+                       Workspace scratch) = nullptr;
   // x[t, :] = row ids[t] of the table as f32
-  void (*embed_packed)(ThreadPool& pool, const int32_t* ids, int64_t tokens, const PackedMatrix& table, float* x) = nullptr;
-  // rms_norm (where weights are given), rope and store_kv of a layer in one pass, with their bits; k and v stay as they are.
+  void (*embed_packed)(ThreadPool& pool, const int32_t* ids, int64_t tokens, const PackedMatrix& table,
+                       float* x) = nullptr;
+  // rms_norm (where weights are given), rope and store_kv of a layer in one pass, with their bits; k and v stay as they
+  // are.
   void (*rope_store)(ThreadPool& pool, const RopeStoreCall& call, const KvLayer& kv) = nullptr;
 };
 
-// The fastest set this machine can run, or the one that `name` (or TACTUS_KERNELS) forces; null: unknown or not runnable here.
+// The fastest set this machine can run, or the one that `name` (or TACTUS_KERNELS) forces; null: unknown or not
+// runnable here.
 const Ops* SelectOps(std::string_view name = {});
-std::vector<const Ops*> RunnableOps();    // every set this machine can run, slowest first; "ref" is the first
+std::vector<const Ops*> RunnableOps();  // every set this machine can run, slowest first; "ref" is the first
 // Scratch that any op above needs for at most `tokens` tokens of this shape.
 int64_t WorkspaceBytes(int64_t tokens, int64_t max_cols, int32_t heads, int32_t head_dim, int32_t threads);
 

@@ -50,8 +50,8 @@ bool CpuHasAvx512Vnni() {
 #endif
 
 #if defined(__x86_64__)
-// CPUID leaf 7, EDX: bit 22 bf16, 24 tiles, 25 int8; the system saves tiles (XCR0 bits 17 and 18); and it lets us use them, which
-// Linux wants to be asked for.
+// CPUID leaf 7, EDX: bit 22 bf16, 24 tiles, 25 int8; the system saves tiles (XCR0 bits 17 and 18); and it lets us use
+// them, which Linux wants to be asked for.
 bool CpuHasAmx() {
   static const bool has = [] {
     unsigned a = 0, b = 0, c = 0, d = 0;
@@ -63,7 +63,7 @@ bool CpuHasAmx() {
     constexpr unsigned kTileState = 3u << 17;
     if ((xcr0 & kTileState) != kTileState) return false;
 #if defined(__linux__)
-    constexpr int kRequestPermission = 0x1023, kTileData = 18;   // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
     return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 #else
     return false;

@@ -118,13 +118,15 @@ ThreadPool::ThreadPool(int32_t threads) : threads_(threads), state_(std::make_un
     try {
       state_->workers.emplace_back([state = state_.get(), i] { state->WorkerLoop(i); });
     } catch (const std::system_error& e) {
-      state_->Stop();   // those that came, or their destructors end the process
+      state_->Stop();  // those that came, or their destructors end the process
       throw std::system_error(e.code(), "compute thread " + std::to_string(i + 1) + " of " + std::to_string(threads));
     }
   }
 }
 
-ThreadPool::~ThreadPool() { state_->Stop(); }
+ThreadPool::~ThreadPool() {
+  state_->Stop();
+}
 
 void ThreadPool::Run(int64_t tasks, Thunk thunk, void* self) {
   if (tasks <= 0) return;

@@ -11,18 +11,20 @@ namespace tactus::kernels {
 
 class ThreadPool {
  public:
-  // threads >= 1; the calling thread is one of them. Throws std::system_error where the system has no more threads to give.
+  // threads >= 1; the calling thread is one of them. Throws std::system_error where the system has no more threads to
+  // give.
   explicit ThreadPool(int32_t threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int32_t threads() const { return threads_; }
-  // Jobs so far that threads shared, each ending in a barrier: what a step costs beside its operators. The caller's thread.
+  // Jobs so far that threads shared, each ending in a barrier: what a step costs beside its operators. The caller's
+  // thread.
   int64_t barriers() const { return barriers_; }
 
-  // Runs fn(task, thread) for task in [0, tasks), thread in [0, threads()); returns when all are done. Not reentrant; one
-  // caller at a time. Fn is called through one function pointer: no allocation.
+  // Runs fn(task, thread) for task in [0, tasks), thread in [0, threads()); returns when all are done. Not reentrant;
+  // one caller at a time. Fn is called through one function pointer: no allocation.
   template <class Fn>
   void ParallelFor(int64_t tasks, Fn&& fn) {
     auto thunk = [](void* self, int64_t task, int32_t thread) {

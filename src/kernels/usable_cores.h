@@ -6,7 +6,8 @@
 
 namespace tactus::kernels {
 
-// The cgroups' quota in whole cores, of this process's group and all above it; 0: none. `root` stands in for "/" in tests.
+// The cgroups' quota in whole cores, of this process's group and all above it; 0: none. `root` stands in for "/" in
+// tests.
 int32_t QuotaCores(const std::string& root = "");
 
 }  // namespace tactus::kernels

@@ -15,7 +15,7 @@ constexpr size_t kHeaderBytes = sizeof(uint64_t) + sizeof(Hash128);
 constexpr size_t kStackTokens = 256;
 
 void AppendField(std::string_view field, std::string* out) {
-  const uint64_t size = field.size();   // length first: ("a", "bc") and ("ab", "c") differ
+  const uint64_t size = field.size();  // length first: ("a", "bc") and ("ab", "c") differ
   out->append(reinterpret_cast<const char*>(&size), sizeof(size));
   out->append(field);
 }
@@ -38,7 +38,7 @@ Hash128 RootKey(const Hash128& secret, std::string_view model, std::string_view 
 
 Hash128 BlockKey(const Hash128& secret, const Hash128& parent, std::span<const TokenId> tokens) {
   const size_t size = kHeaderBytes + tokens.size_bytes();
-  if (tokens.size() <= kStackTokens) {   // every block size that the options allow: no allocation in the step loop
+  if (tokens.size() <= kStackTokens) {  // every block size that the options allow: no allocation in the step loop
     std::array<char, kHeaderBytes + kStackTokens * sizeof(TokenId)> bytes;
     FillBlock(parent, tokens, bytes.data());
     return SipHash128(secret, bytes.data(), size);

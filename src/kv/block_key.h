@@ -11,8 +11,8 @@
 
 namespace tactus {
 
-// Root of every chain: what must be equal for two prompts to share KV at all. `secret` is drawn once per process (or fixed
-// for tests and replays).
+// Root of every chain: what must be equal for two prompts to share KV at all. `secret` is drawn once per process (or
+// fixed for tests and replays).
 Hash128 RootKey(const Hash128& secret, std::string_view model, std::string_view adapter, std::string_view cache_salt);
 
 // Key of the block that holds exactly `tokens` after `parent`.

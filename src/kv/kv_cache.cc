@@ -14,7 +14,7 @@ KvCache::Impl::Impl(const KvCacheConfig& c) : config(c), tree(c.num_blocks) {
   slots.resize(static_cast<size_t>(c.max_slots));
   tables.reset(new BlockId[static_cast<size_t>(c.max_slots) * static_cast<size_t>(table_stride)]);
   free.reserve(blocks.size());
-  for (size_t b = blocks.size(); b > 0; --b) free.push_back(static_cast<BlockId>(b - 1));   // the lowest goes out first
+  for (size_t b = blocks.size(); b > 0; --b) free.push_back(static_cast<BlockId>(b - 1));  // the lowest goes out first
   void_blocks.resize(blocks.size());
   TACTUS_CHECK(c.swap_blocks >= 0 && c.swap_blocks < (int64_t{1} << 30));
   host_next.assign(static_cast<size_t>(c.swap_blocks), kNoBlock);
@@ -73,7 +73,7 @@ bool KvCache::Impl::HandOver(NodeId n) {
 void KvCache::Impl::Adopt(NodeId n) {
   const BlockId unused = tree.node(n).owner;
   HandOver(n);
-  if (block(unused).busy_until > ended) return;   // drains, then comes free
+  if (block(unused).busy_until > ended) return;  // drains, then comes free
   Unlink(&lru, unused);
   block(unused) = Block{};
   free.push_back(unused);
@@ -134,7 +134,7 @@ void KvCache::Impl::Unuse(BlockId b, StepId last_step) {
   released.busy_until = std::max({released.busy_until, last_step, released.computed_by});
   const bool duplicate = released.node != kNoNode && !Owns(b);
   if (duplicate) {
-    Block& owner = block(tree.node(released.node).owner);   // see HandOver
+    Block& owner = block(tree.node(released.node).owner);  // see HandOver
     owner.busy_until = std::max(owner.busy_until, released.busy_until);
   }
   if (--released.users > 0) return;
@@ -168,11 +168,11 @@ void KvCache::Impl::EnterTree(SlotId s) {
   BlockId* table = TableOf(s);
   for (; slot.keyed < end; ++slot.keyed) {
     const BlockId b = table[slot.keyed];
-    if (block(b).node != kNoNode) continue;   // shared with a sequence that has entered it
+    if (block(b).node != kNoNode) continue;  // shared with a sequence that has entered it
     NodeId parent = kNoNode;
     if (slot.keyed > 0) {
       parent = block(table[slot.keyed - 1]).node;
-      if (parent == kNoNode) return;   // the chain was broken by a failed step: the rest stays private
+      if (parent == kNoNode) return;  // the chain was broken by a failed step: the rest stays private
     }
     const Hash128& key = (*slot.keys)[static_cast<size_t>(slot.keyed)];
     const NodeId known = tree.Find(key);
@@ -182,7 +182,7 @@ void KvCache::Impl::EnterTree(SlotId s) {
       if (owner.users == 0) {
         Adopt(known);
       } else {
-        owner.busy_until = std::max(owner.busy_until, block(b).busy_until);   // as in Unuse
+        owner.busy_until = std::max(owner.busy_until, block(b).busy_until);  // as in Unuse
       }
     } else {
       block(b).node = tree.Insert(key, parent, b);
@@ -192,9 +192,10 @@ void KvCache::Impl::EnterTree(SlotId s) {
 
 KvCache::Impl::Match KvCache::Impl::FindMatch(const Slot& slot, int32_t prompt_tokens) const {
   Match match;
-  if (slot.swapped_tokens > 0) prompt_tokens = slot.swapped_tokens + 1;   // all that was saved, and no more
+  if (slot.swapped_tokens > 0) prompt_tokens = slot.swapped_tokens + 1;  // all that was saved, and no more
   if (!config.prefix_caching || slot.keys == nullptr || prompt_tokens < 1) return match;
-  const int32_t limit = std::min<int32_t>((prompt_tokens - 1) / config.block_size, static_cast<int32_t>(slot.keys->size()));
+  const int32_t limit =
+      std::min<int32_t>((prompt_tokens - 1) / config.block_size, static_cast<int32_t>(slot.keys->size()));
   for (; match.blocks < limit; ++match.blocks) {
     const NodeId n = tree.Find((*slot.keys)[static_cast<size_t>(match.blocks)]);
     if (n == kNoNode) break;
@@ -234,11 +235,21 @@ void KvCache::Unbind(SlotId s) {
   slot = Impl::Slot{};
 }
 
-int32_t KvCache::block_size() const { return impl_->config.block_size; }
-int64_t KvCache::blocks_total() const { return impl_->config.num_blocks; }
-int64_t KvCache::blocks_available() const { return impl_->Available(); }
-int64_t KvCache::blocks_held(SlotId slot) const { return impl_->At(slot).blocks; }
-int64_t KvCache::blocks_reserved(SlotId slot) const { return impl_->At(slot).reserved; }
+int32_t KvCache::block_size() const {
+  return impl_->config.block_size;
+}
+int64_t KvCache::blocks_total() const {
+  return impl_->config.num_blocks;
+}
+int64_t KvCache::blocks_available() const {
+  return impl_->Available();
+}
+int64_t KvCache::blocks_held(SlotId slot) const {
+  return impl_->At(slot).blocks;
+}
+int64_t KvCache::blocks_reserved(SlotId slot) const {
+  return impl_->At(slot).reserved;
+}
 int64_t KvCache::blocks_in_use() const {
   const Impl& impl = *impl_;
   return impl.config.num_blocks - static_cast<int64_t>(impl.free.size()) - impl.lru.size - impl.draining_blocks;
@@ -334,7 +345,7 @@ void KvCache::MarkPending(SlotId s, int32_t computed_tokens, StepId step) {
   TACTUS_CHECK(slot.bound && full <= slot.blocks && step > impl_->ended);
   BlockId* table = impl_->TableOf(s);
   for (; slot.marked < full; ++slot.marked) impl_->block(table[slot.marked]).computed_by = step;
-  impl_->EnterTree(s);   // also blocks filled earlier whose key has become known since
+  impl_->EnterTree(s);  // also blocks filled earlier whose key has become known since
 }
 
 void KvCache::Release(SlotId s, StepId last_step) {
@@ -423,7 +434,8 @@ KvCacheStats KvCache::Stats() const {
   stats.prefix_hit_tokens = impl.hit_tokens;
   stats.evictions = impl.evictions;
   stats.swap_blocks_total = impl.config.swap_blocks;
-  stats.swap_blocks_used = stats.swap_blocks_total - static_cast<int64_t>(impl.host_free.size() + impl.host_read.size());
+  stats.swap_blocks_used =
+      stats.swap_blocks_total - static_cast<int64_t>(impl.host_free.size() + impl.host_read.size());
   stats.swap_outs = impl.swap_outs;
   stats.swapped_out_blocks = impl.swapped_out_blocks;
   stats.swapped_in_blocks = impl.swapped_in_blocks;

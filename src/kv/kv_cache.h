@@ -16,27 +16,27 @@
 namespace tactus {
 
 struct KvCacheConfig {
-  int64_t num_blocks = 0;        // >= 1
-  int32_t block_size = 16;       // tokens per block, >= 1
-  int32_t max_slots = 0;         // live sequences, waiting ones included
+  int64_t num_blocks = 0;   // >= 1
+  int32_t block_size = 16;  // tokens per block, >= 1
+  int32_t max_slots = 0;    // live sequences, waiting ones included
   int32_t max_blocks_per_slot = 0;
   bool prefix_caching = true;
-  int64_t swap_blocks = 0;       // of host memory (block ids of their own), for sequences that are swapped out
+  int64_t swap_blocks = 0;  // of host memory (block ids of their own), for sequences that are swapped out
 };
 
 struct KvCacheStats {
   int64_t blocks_total = 0;
-  int64_t blocks_free = 0;            // hold nothing
-  int64_t blocks_cached = 0;          // hold a prefix that no live sequence uses: evictable
-  int64_t blocks_in_use = 0;          // in some live sequence's table
-  int64_t blocks_draining = 0;        // released, but a step in flight still uses them
-  int64_t blocks_reserved = 0;        // set aside, not drawn yet
-  int64_t prefix_query_tokens = 0;    // counters since the start
+  int64_t blocks_free = 0;          // hold nothing
+  int64_t blocks_cached = 0;        // hold a prefix that no live sequence uses: evictable
+  int64_t blocks_in_use = 0;        // in some live sequence's table
+  int64_t blocks_draining = 0;      // released, but a step in flight still uses them
+  int64_t blocks_reserved = 0;      // set aside, not drawn yet
+  int64_t prefix_query_tokens = 0;  // counters since the start
   int64_t prefix_hit_tokens = 0;
-  int64_t evictions = 0;              // blocks
+  int64_t evictions = 0;  // blocks
   int64_t swap_blocks_total = 0;
-  int64_t swap_blocks_used = 0;       // hold the KV of sequences that are swapped out
-  int64_t swap_outs = 0;              // counters since the start: sequences, and the blocks copied either way
+  int64_t swap_blocks_used = 0;  // hold the KV of sequences that are swapped out
+  int64_t swap_outs = 0;         // counters since the start: sequences, and the blocks copied either way
   int64_t swapped_out_blocks = 0;
   int64_t swapped_in_blocks = 0;
 };
@@ -46,8 +46,8 @@ class KvCache final : public KvLedger {
   explicit KvCache(const KvCacheConfig& config);
   ~KvCache() override;
 
-  // A sequence enters (waiting): `keys` holds the keys of its full blocks known so far (prompt), stays owned by the caller,
-  // and may grow by push_back while the sequence lives. Null: nothing of it is ever shared.
+  // A sequence enters (waiting): `keys` holds the keys of its full blocks known so far (prompt), stays owned by the
+  // caller, and may grow by push_back while the sequence lives. Null: nothing of it is ever shared.
   void Bind(SlotId slot, const std::vector<Hash128>* keys);
   // The sequence is gone; precondition: released.
   void Unbind(SlotId slot);
@@ -60,40 +60,43 @@ class KvCache final : public KvLedger {
   int64_t blocks_reserved(SlotId slot) const override;
   int32_t PeekMatch(SlotId slot, int32_t prompt_tokens) const override;
   int64_t StartCost(SlotId slot, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens) const override;
-  // A plan names the step that the blocks are for. The source of a fork has the copied positions from steps that have ended.
+  // A plan names the step that the blocks are for. The source of a fork has the copied positions from steps that have
+  // ended.
   KvStart Start(SlotId slot, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens, SlotId fork_from,
                 StepPlan* plan) override;
   bool Extend(SlotId slot, int32_t tokens, StepPlan* plan) override;
   void MarkPending(SlotId slot, int32_t computed_tokens, StepId step) override;
   void Release(SlotId slot, StepId last_step) override;
 
-  // Swap (kv_swap.cc; docs/swap.md). The copies of a plan are done by its step. What is saved includes shared blocks; what of
-  // the leading full ones is still cached when the sequence starts again is shared again instead of copied back. With a
-  // sequence swapped out, PeekMatch, StartCost and Start speak of what was saved, and nothing can be forked into its slot.
+  // Swap (kv_swap.cc; docs/swap.md). The copies of a plan are done by its step. What is saved includes shared blocks;
+  // what of the leading full ones is still cached when the sequence starts again is shared again instead of copied
+  // back. With a sequence swapped out, PeekMatch, StartCost and Start speak of what was saved, and nothing can be
+  // forked into its slot.
   bool SwapOut(SlotId slot, int32_t computed_tokens, StepPlan* plan) override;
   int32_t SwappedTokens(SlotId slot) const override;
   void DropSwapped(SlotId slot) override;
   int64_t swap_blocks_total() const override;
   int64_t swap_blocks_free() const override;
 
-  // A step has ended. ok: its pending blocks become ready and draining blocks come free. Not ok: blocks it was to fill leave
-  // the tree, and so does whatever steps in flight compute from them; every live slot whose table holds such a block
-  // (the producer and its dependants) is appended to `*recompute`, in ascending order, and must be released and started again by the caller.
-  // After them come the slots whose KV the step was to save: it is dropped, and they hold nothing.
+  // A step has ended. ok: its pending blocks become ready and draining blocks come free. Not ok: blocks it was to fill
+  // leave the tree, and so does whatever steps in flight compute from them; every live slot whose table holds such a
+  // block (the producer and its dependants) is appended to `*recompute`, in ascending order, and must be released and
+  // started again by the caller. After them come the slots whose KV the step was to save: it is dropped, and they hold
+  // nothing.
   void StepEnded(StepId step, bool ok, std::vector<SlotId>* recompute);
 
-  // One item of a step could not run (the step itself was fine): what it was to fill from `first_position` on leaves the tree,
-  // dependants are reported as above, the slot itself among them. Before StepEnded(step) or right after it.
+  // One item of a step could not run (the step itself was fine): what it was to fill from `first_position` on leaves
+  // the tree, dependants are reported as above, the slot itself among them. Before StepEnded(step) or right after it.
   void ItemFailed(SlotId slot, int32_t first_position, StepId step, std::vector<SlotId>* recompute);
 
-  // The same where the item's sequence has let go of its blocks meanwhile (cancelled while in flight), so that which ones
-  // they were is not known any more: all that the step was to fill leaves the tree.
+  // The same where the item's sequence has let go of its blocks meanwhile (cancelled while in flight), so that which
+  // ones they were is not known any more: all that the step was to fill leaves the tree.
   void StepFillsNothing(StepId step, std::vector<SlotId>* recompute);
 
   // Positions at and beyond `tokens` are void (a rejected draft, a discarded late token): blocks beyond stay allocated.
   void Rollback(SlotId slot, int32_t tokens);
 
-  int64_t blocks_in_use() const;   // as in Stats, at once
+  int64_t blocks_in_use() const;  // as in Stats, at once
   std::span<const BlockId> Table(SlotId slot) const;
   KvCacheStats Stats() const;
 
@@ -101,7 +104,8 @@ class KvCache final : public KvLedger {
   void ClearCache();
 
   // Every invariant, slowly: reference counts against tables, the tree's links, the LRU list, free + cached + in use +
-  // draining == total, reservations, no partial or shared-and-writable block in the tree. Empty: all hold; else what is broken.
+  // draining == total, reservations, no partial or shared-and-writable block in the tree. Empty: all hold; else what is
+  // broken.
   std::string CheckIntegrity() const;
 
  private:

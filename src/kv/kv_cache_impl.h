@@ -6,9 +6,9 @@
 //   cached    owner of a tree node, no user, no step             (LRU list)
 //   in use    in the table of at least one live sequence         (users > 0)
 //   draining  no user, but a step in flight still touches it     (list of that step)
-// A node in use has its parent in use, and a node that drains has a parent that is in use or drains at least as long; so
-// cached nodes form the bottom of the tree, and because a sequence gives back its last block first, the LRU list holds
-// children before parents: its head is always a leaf.
+// A node in use has its parent in use, and a node that drains has a parent that is in use or drains at least as long;
+// so cached nodes form the bottom of the tree, and because a sequence gives back its last block first, the LRU list
+// holds children before parents: its head is always a leaf.
 #pragma once
 
 #include <array>
@@ -23,13 +23,13 @@ namespace tactus {
 
 struct KvCache::Impl {
   struct Block {
-    int32_t users = 0;              // tables that hold it
-    NodeId node = kNoNode;          // node of the same key: owned, or duplicated
-    BlockId after = kNoBlock;       // its predecessor where it was filled; means something only while pending
-    StepId begun_by = -1;           // the first step that may write it
-    StepId computed_by = -1;        // the step that fills it completely; pending until that has ended
-    StepId busy_until = -1;         // last step in flight that touches it on behalf of a sequence that has let go of it
-    BlockId prev = kNoBlock;        // neighbours in the LRU, draining or duplicates list
+    int32_t users = 0;         // tables that hold it
+    NodeId node = kNoNode;     // node of the same key: owned, or duplicated
+    BlockId after = kNoBlock;  // its predecessor where it was filled; means something only while pending
+    StepId begun_by = -1;      // the first step that may write it
+    StepId computed_by = -1;   // the step that fills it completely; pending until that has ended
+    StepId busy_until = -1;    // last step in flight that touches it on behalf of a sequence that has let go of it
+    BlockId prev = kNoBlock;   // neighbours in the LRU, draining or duplicates list
     BlockId next = kNoBlock;
   };
   struct List {
@@ -65,31 +65,33 @@ struct KvCache::Impl {
   const Block& block(BlockId b) const { return blocks[static_cast<size_t>(b)]; }
   List& DrainList(StepId step) { return draining[static_cast<size_t>(step) % kMaxStepsInFlight]; }
 
-  int32_t BlocksFor(int64_t tokens) const { return static_cast<int32_t>((tokens + config.block_size - 1) / config.block_size); }
+  int32_t BlocksFor(int64_t tokens) const {
+    return static_cast<int32_t>((tokens + config.block_size - 1) / config.block_size);
+  }
   int64_t Available() const { return static_cast<int64_t>(free.size()) + lru.size - reserved; }
   bool Owns(BlockId b) const { return block(b).node != kNoNode && tree.node(block(b).node).owner == b; }
 
   // What a start would find and pay.
   struct Match {
     int32_t blocks = 0;
-    int32_t pinned = 0;   // of them cached: no longer evictable once the sequence holds them
+    int32_t pinned = 0;  // of them cached: no longer evictable once the sequence holds them
   };
   Match FindMatch(const Slot& slot, int32_t prompt_tokens) const;
   int64_t Cost(const Match& match, int32_t cover_tokens, int32_t reserve_tokens) const;
 
   void Push(List* list, BlockId b);
   void Unlink(List* list, BlockId b);
-  BlockId Allocate();                    // precondition: something is free or cached
-  void Append(SlotId s, int32_t count, const StepPlan* plan);   // `count` new blocks at the end of its table
+  BlockId Allocate();                                          // precondition: something is free or cached
+  void Append(SlotId s, int32_t count, const StepPlan* plan);  // `count` new blocks at the end of its table
   void Use(BlockId b);
   void Unuse(BlockId b, StepId last_step);
-  void Settle(BlockId b);                // no user, no step: to the LRU list or to the free list
+  void Settle(BlockId b);  // no user, no step: to the LRU list or to the free list
   void EnterTree(SlotId s);
   void AddDuplicate(NodeId node, BlockId b);
   void DropDuplicate(BlockId b);
-  void Adopt(NodeId node);               // precondition: a duplicate exists and nobody uses the owner, which comes free
-  bool HandOver(NodeId node);            // the oldest duplicate becomes the owner; false: there is none
-  void LeaveTree(NodeId node);           // owner and duplicates become private; precondition: no children
+  void Adopt(NodeId node);      // precondition: a duplicate exists and nobody uses the owner, which comes free
+  bool HandOver(NodeId node);   // the oldest duplicate becomes the owner; false: there is none
+  void LeaveTree(NodeId node);  // owner and duplicates become private; precondition: no children
   void DropCached(BlockId b);
   void ReportUpdate(SlotId s, int32_t first, StepPlan* plan) const;
 
@@ -116,19 +118,19 @@ struct KvCache::Impl {
   int32_t table_stride = 0;
   std::vector<Block> blocks;
   std::vector<Slot> slots;
-  std::unique_ptr<BlockId[]> tables;     // [max_slots, table_stride], not touched before use
+  std::unique_ptr<BlockId[]> tables;  // [max_slots, table_stride], not touched before use
   PrefixTree tree;
   std::vector<BlockId> free;
-  List lru;                              // least recently used first
+  List lru;  // least recently used first
   std::array<List, kMaxStepsInFlight> draining;
   int64_t draining_blocks = 0;
   int64_t reserved = 0;
-  StepId ended = -1;                     // results are there up to this step
+  StepId ended = -1;  // results are there up to this step
   int64_t query_tokens = 0, hit_tokens = 0, evictions = 0;
-  std::vector<uint8_t> void_blocks;      // scratch of failures and rollbacks, all zero otherwise
-  std::vector<BlockId> host_next;        // [swap_blocks]
+  std::vector<uint8_t> void_blocks;  // scratch of failures and rollbacks, all zero otherwise
+  std::vector<BlockId> host_next;    // [swap_blocks]
   std::vector<BlockId> host_free;
-  std::vector<BlockId> host_read;        // read by the swap-ins of step `host_read_by`, free after it
+  std::vector<BlockId> host_read;  // read by the swap-ins of step `host_read_by`, free after it
   StepId host_read_by = -1;
   int64_t swap_outs = 0, swapped_out_blocks = 0, swapped_in_blocks = 0;
 };

@@ -7,7 +7,8 @@ namespace tactus {
 
 void KvCache::Impl::DropVoid(StepId step, std::vector<SlotId>* recompute) {
   // What `step` or a later one computes after a void block is void too. Its producer may be gone by now; a predecessor
-  // cannot have been reused, because whoever let go of the one let go of the other. What was complete before `step` is good.
+  // cannot have been reused, because whoever let go of the one let go of the other. What was complete before `step` is
+  // good.
   for (bool changed = true; changed;) {
     changed = false;
     for (size_t b = 0; b < blocks.size(); ++b) {
@@ -41,7 +42,7 @@ void KvCache::Impl::DropVoidFromTree() {
     // would then come free before them.
     gone[static_cast<size_t>(block(b).node)] = 1;
   }
-  for (bool changed = true; changed;) {   // nothing below a node that is gone could be found again
+  for (bool changed = true; changed;) {  // nothing below a node that is gone could be found again
     changed = false;
     for (NodeId n = 0; n < tree.capacity(); ++n) {
       const PrefixTree::Node& node = tree.node(n);
@@ -58,7 +59,7 @@ void KvCache::Impl::DropVoidFromTree() {
       const BlockId owner = tree.node(n).owner;
       gone[static_cast<size_t>(n)] = 0;
       LeaveTree(n);
-      if (block(owner).users == 0 && block(owner).busy_until <= ended) {   // it was cached
+      if (block(owner).users == 0 && block(owner).busy_until <= ended) {  // it was cached
         Unlink(&lru, owner);
         block(owner) = Block{};
         free.push_back(owner);

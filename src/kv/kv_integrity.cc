@@ -22,7 +22,8 @@ std::string KvCache::Impl::CheckTables() const {
   int64_t set_aside = 0;
   for (SlotId s = 0; s < config.max_slots; ++s) {
     const Slot& slot = At(s);
-    if (!slot.bound && (slot.blocks != 0 || slot.reserved != 0)) return Say("slot ", s, " holds blocks but is not bound");
+    if (!slot.bound && (slot.blocks != 0 || slot.reserved != 0))
+      return Say("slot ", s, " holds blocks but is not bound");
     if (slot.blocks < 0 || slot.blocks > table_stride) return Say("slot ", s, " has ", slot.blocks, " blocks");
     if (slot.reserved < 0) return Say("slot ", s, " has a negative reservation");
     if (slot.marked > slot.blocks || slot.keyed > slot.marked) {
@@ -55,7 +56,8 @@ std::string KvCache::Impl::CheckTables() const {
   if (set_aside != reserved) return Say("reserved ", reserved, ", slots say ", set_aside);
   if (Available() < 0) return Say("more is set aside than free and cached: available ", Available());
   for (size_t b = 0; b < blocks.size(); ++b) {
-    if (users[b] != blocks[b].users) return Say("block ", b, " counts ", blocks[b].users, " users, tables say ", users[b]);
+    if (users[b] != blocks[b].users)
+      return Say("block ", b, " counts ", blocks[b].users, " users, tables say ", users[b]);
   }
   return {};
 }
@@ -99,7 +101,8 @@ std::string KvCache::Impl::CheckLists() const {
     drain_total += draining[i].size;
     error = walk(draining[i], [&](BlockId b) -> std::string {
       const StepId until = block(b).busy_until;
-      if (until <= ended || static_cast<size_t>(until) % kMaxStepsInFlight != i) return Say("block ", b, " drains in the wrong list");
+      if (until <= ended || static_cast<size_t>(until) % kMaxStepsInFlight != i)
+        return Say("block ", b, " drains in the wrong list");
       return {};
     });
     if (!error.empty()) return error;
@@ -166,11 +169,13 @@ std::string KvCache::Impl::CheckHost() const {
     if (slot.swapped_tokens == 0) {
       if (slot.first_host != kNoBlock) return Say("slot ", s, " has host blocks, but nothing of it is swapped out");
       if (slot.restored_begin < 0 || slot.restored_begin > slot.restored_end || slot.restored_end > slot.blocks) {
-        return Say("slot ", s, " got back blocks ", slot.restored_begin, " to ", slot.restored_end, " of ", slot.blocks);
+        return Say("slot ", s, " got back blocks ", slot.restored_begin, " to ", slot.restored_end, " of ",
+                   slot.blocks);
       }
       continue;
     }
-    if (!slot.bound || slot.blocks != 0 || slot.reserved != 0) return Say("slot ", s, " is swapped out and holds blocks");
+    if (!slot.bound || slot.blocks != 0 || slot.reserved != 0)
+      return Say("slot ", s, " is swapped out and holds blocks");
     int64_t chain = 0;
     for (BlockId h = slot.first_host; h != kNoBlock; h = host_next[static_cast<size_t>(h)]) {
       if (++chain > config.swap_blocks) return Say("slot ", s, ": its host blocks form a cycle");

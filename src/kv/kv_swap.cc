@@ -1,7 +1,8 @@
-// Swap to host memory: which host block keeps what of which sequence. The bytes are the executor's; a plan names the copies.
+// Swap to host memory: which host block keeps what of which sequence. The bytes are the executor's; a plan names the
+// copies.
 //
-// A host block is in exactly one place: free, in the chain of the sequence it keeps a block of, or read by the swap-ins of the
-// plan that is being made (a swap-out of the same plan runs before them and must not write it).
+// A host block is in exactly one place: free, in the chain of the sequence it keeps a block of, or read by the swap-ins
+// of the plan that is being made (a swap-out of the same plan runs before them and must not write it).
 #include <algorithm>
 
 #include "base/check.h"
@@ -33,7 +34,7 @@ void KvCache::Impl::BringBack(SlotId s, int32_t first, StepPlan* plan) {
   for (int32_t i = 0; i < end; ++i) {
     const BlockId next = host_next[static_cast<size_t>(h)];
     if (i < first) {
-      host_free.push_back(h);   // found in the cache: shared again
+      host_free.push_back(h);  // found in the cache: shared again
     } else {
       plan->swap_ins.push_back({table[i], h, std::min(b, saved - i * b)});
       host_read.push_back(h);
@@ -57,7 +58,8 @@ void KvCache::Impl::VoidUnsaved(StepId step) {
   for (SlotId s = 0; s < config.max_slots; ++s) {
     const Slot& slot = At(s);
     if (slot.saved_by != step) continue;
-    for (int32_t i = slot.restored_begin; i < slot.restored_end; ++i) void_blocks[static_cast<size_t>(TableOf(s)[i])] = 1;
+    for (int32_t i = slot.restored_begin; i < slot.restored_end; ++i)
+      void_blocks[static_cast<size_t>(TableOf(s)[i])] = 1;
   }
 }
 
@@ -95,12 +97,20 @@ bool KvCache::SwapOut(SlotId s, int32_t computed_tokens, StepPlan* plan) {
   return true;
 }
 
-int32_t KvCache::SwappedTokens(SlotId s) const { return impl_->At(s).swapped_tokens; }
+int32_t KvCache::SwappedTokens(SlotId s) const {
+  return impl_->At(s).swapped_tokens;
+}
 
-void KvCache::DropSwapped(SlotId s) { impl_->FreeHostChain(&impl_->At(s)); }
+void KvCache::DropSwapped(SlotId s) {
+  impl_->FreeHostChain(&impl_->At(s));
+}
 
-int64_t KvCache::swap_blocks_total() const { return impl_->config.swap_blocks; }
+int64_t KvCache::swap_blocks_total() const {
+  return impl_->config.swap_blocks;
+}
 // What the plan that is being made reads is free for the next one only.
-int64_t KvCache::swap_blocks_free() const { return static_cast<int64_t>(impl_->host_free.size() + impl_->host_read.size()); }
+int64_t KvCache::swap_blocks_free() const {
+  return static_cast<int64_t>(impl_->host_free.size() + impl_->host_read.size());
+}
 
 }  // namespace tactus

@@ -1,7 +1,7 @@
-// The prefix tree: full blocks by chain key, with parent links and counts of children. A node has one owner block, which
-// matches hand out, and possibly duplicates: blocks of live sequences that computed the same tokens at the same time and
-// stay private. When the owner's last user goes, a duplicate takes the node over, so that a node in use always has its
-// parent in use, and what nobody uses can be dropped leaf by leaf.
+// The prefix tree: full blocks by chain key, with parent links and counts of children. A node has one owner block,
+// which matches hand out, and possibly duplicates: blocks of live sequences that computed the same tokens at the same
+// time and stay private. When the owner's last user goes, a duplicate takes the node over, so that a node in use always
+// has its parent in use, and what nobody uses can be dropped leaf by leaf.
 //
 // A flat open-addressing table (linear probing, backward-shift deletion) over a node pool: all operations are O(1)
 // expected, nothing allocates after construction. Thread rule: engine thread only.
@@ -22,10 +22,10 @@ class PrefixTree {
  public:
   struct Node {
     Hash128 key;
-    BlockId owner = kNoBlock;         // kNoBlock: the node is not in use
+    BlockId owner = kNoBlock;  // kNoBlock: the node is not in use
     NodeId parent = kNoNode;
     int32_t children = 0;
-    BlockId first_duplicate = kNoBlock;   // list through the blocks, oldest first
+    BlockId first_duplicate = kNoBlock;  // list through the blocks, oldest first
     BlockId last_duplicate = kNoBlock;
   };
 
@@ -47,7 +47,7 @@ class PrefixTree {
 
   std::vector<Node> nodes_;
   std::vector<NodeId> free_;
-  std::vector<NodeId> table_;   // power of two, at most half full
+  std::vector<NodeId> table_;  // power of two, at most half full
   size_t mask_ = 0;
 };
 

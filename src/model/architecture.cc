@@ -12,7 +12,8 @@ namespace arch {
 namespace {
 
 constexpr std::array<std::string_view, 1> kHfIgnored = {".rotary_emb.inv_freq"};
-constexpr std::array<std::string_view, 1> kGgufIgnored = {"rope_freqs.weight"};  // read as RopeConfig::frequency_factors
+constexpr std::array<std::string_view, 1> kGgufIgnored = {
+    "rope_freqs.weight"};  // read as RopeConfig::frequency_factors
 
 template <class Match>
 const Architecture* FindIf(Match match) {

@@ -15,15 +15,15 @@ namespace tactus {
 
 // Which layers attend through a sliding window.
 enum class WindowRule : uint8_t {
-  kNone,        // full attention always
-  kEveryLayer,  // `sliding_window`, null: full attention (Mistral)
-  kUpperLayers, // only under `use_sliding_window`: layers from `max_window_layers` on, or as `layer_types` says (Qwen)
+  kNone,         // full attention always
+  kEveryLayer,   // `sliding_window`, null: full attention (Mistral)
+  kUpperLayers,  // only under `use_sliding_window`: layers from `max_window_layers` on, or as `layer_types` says (Qwen)
 };
 
 // What transformers assumes where config.json is silent. -1: the field is required, or (kv heads, head_dim) derived.
 struct HfDefaults {
-  int64_t num_kv_heads = -1;        // -1: as many as attention heads
-  int64_t head_dim = -1;            // -1: hidden_size / num_attention_heads
+  int64_t num_kv_heads = -1;  // -1: as many as attention heads
+  int64_t head_dim = -1;      // -1: hidden_size / num_attention_heads
   int64_t max_position = 2048;
   int64_t sliding_window = 0;
   int64_t bos_id = -1;
@@ -36,20 +36,20 @@ struct TensorNames {
   std::string_view attn_norm, ffn_norm, q_norm, k_norm;
   std::string_view wq, wk, wv, wo, bq, bk, bv, bo;
   std::string_view w_gate, w_up, w_down, b_gate, b_up, b_down;
-  std::span<const std::string_view> ignored;   // suffixes of tensors that carry no weights (recomputed tables)
+  std::span<const std::string_view> ignored;  // suffixes of tensors that carry no weights (recomputed tables)
 };
-extern const TensorNames kHfTensorNames;      // the names of transformers' Llama, shared by its descendants
+extern const TensorNames kHfTensorNames;  // the names of transformers' Llama, shared by its descendants
 extern const TensorNames kGgufTensorNames;
 
 struct Architecture {
-  std::string_view name;             // as the row
-  std::string_view hf_class;         // config.json "architectures"
-  std::string_view hf_model_type;    // config.json "model_type"
-  std::string_view gguf_name;        // general.architecture; empty: its GGUF files call themselves something else
+  std::string_view name;           // as the row
+  std::string_view hf_class;       // config.json "architectures"
+  std::string_view hf_model_type;  // config.json "model_type"
+  std::string_view gguf_name;      // general.architecture; empty: its GGUF files call themselves something else
   HfDefaults hf_defaults;
   WindowRule window = WindowRule::kNone;
-  bool qkv_bias = false;             // always there
-  bool attention_bias_key = false;   // config.json may ask for biases on q, k, v and o
+  bool qkv_bias = false;            // always there
+  bool attention_bias_key = false;  // config.json may ask for biases on q, k, v and o
   bool mlp_bias_key = false;
   bool qk_norm = false;
   bool gguf_interleaved_rope = false;  // GGUF holds q and k rows permuted for pairs (2i, 2i + 1)

@@ -12,7 +12,7 @@ namespace {
 std::optional<int64_t> ParseInt(std::string_view text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end == text.data() || value < 0) return std::nullopt;   // "max": no limit
+  if (error != std::errc() || end == text.data() || value < 0) return std::nullopt;  // "max": no limit
   return value;
 }
 
@@ -34,7 +34,9 @@ std::optional<int64_t> ReadField(const std::string& path, const std::string& key
   return std::nullopt;
 }
 
-void Lower(int64_t bytes, int64_t* available) { *available = *available < 0 ? bytes : std::min(*available, bytes); }
+void Lower(int64_t bytes, int64_t* available) {
+  *available = *available < 0 ? bytes : std::min(*available, bytes);
+}
 
 struct CgroupFiles {
   const char *limit, *usage, *inactive_file;
@@ -43,7 +45,7 @@ struct CgroupFiles {
 // What one cgroup leaves. Page cache that the kernel can drop is not in use: the weights' own pages are mostly that.
 std::optional<int64_t> CgroupLeft(const std::string& folder, const CgroupFiles& names) {
   const std::optional<int64_t> limit = ReadInt(folder + "/" + names.limit);
-  if (!limit || *limit > (int64_t{1} << 60)) return std::nullopt;   // v1 writes about 2^63 for "none"
+  if (!limit || *limit > (int64_t{1} << 60)) return std::nullopt;  // v1 writes about 2^63 for "none"
   const int64_t usage = ReadInt(folder + "/" + names.usage).value_or(0);
   const int64_t cache = ReadField(folder + "/memory.stat", names.inactive_file).value_or(0);
   return std::max<int64_t>(0, *limit - std::max<int64_t>(0, usage - cache));
@@ -74,7 +76,9 @@ std::optional<int64_t> SoftLimit(const std::string& path, const std::string& nam
 
 // What is mapped already counts against these limits, used or not.
 void LowerToProcessLimits(const std::string& root, int64_t* available) {
-  const struct { const char *limit, *used; } kLimits[] = {{"Max address space", "VmSize:"}, {"Max data size", "VmData:"}};
+  const struct {
+    const char *limit, *used;
+  } kLimits[] = {{"Max address space", "VmSize:"}, {"Max data size", "VmData:"}};
   for (const auto& [name, used] : kLimits) {
     const std::optional<int64_t> limit = SoftLimit(root + "/proc/self/limits", name);
     if (!limit) continue;
@@ -92,7 +96,7 @@ int64_t AvailableMemoryBytes(const std::string& root) {
   constexpr CgroupFiles kV1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
   std::ifstream cgroups(root + "/proc/self/cgroup");
   bool any = false;
-  for (std::string line; std::getline(cgroups, line);) {   // "0::/path" (v2) or "5:memory:/path" (v1)
+  for (std::string line; std::getline(cgroups, line);) {  // "0::/path" (v2) or "5:memory:/path" (v1)
     const size_t first = line.find(':');
     const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
     if (second == std::string::npos) continue;

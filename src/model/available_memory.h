@@ -1,5 +1,5 @@
-// How much memory this process may still take: the smallest of what the machine has available, what each cgroup (v1 or v2)
-// on the way to the root leaves, and what the limits on address space and data (ulimit -v, -d) leave.
+// How much memory this process may still take: the smallest of what the machine has available, what each cgroup (v1 or
+// v2) on the way to the root leaves, and what the limits on address space and data (ulimit -v, -d) leave.
 #pragma once
 
 #include <cstdint>

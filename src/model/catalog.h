@@ -1,4 +1,5 @@
-// The models that this machine has under a name: what lies in the cache folder. Reads the file system each time; no state.
+// The models that this machine has under a name: what lies in the cache folder. Reads the file system each time; no
+// state.
 #pragma once
 
 #include <string>
@@ -15,7 +16,7 @@ inline constexpr std::string_view kDefaultModelFile = "SmolLM2-135M-Instruct.Q4_
 
 struct CatalogEntry {
   std::string name;
-  std::string path;          // a GGUF file or a Hugging Face folder
+  std::string path;  // a GGUF file or a Hugging Face folder
   bool is_default = false;
 };
 
@@ -26,8 +27,8 @@ std::string CacheFolder();
 // goes by the folder's name).
 std::vector<CatalogEntry> ListModels(const std::string& cache_folder = CacheFolder());
 
-// A path as it is, a name through the catalogue, empty: the default model. kNotFound says what there is and how to get the
-// default model or point at a file.
+// A path as it is, a name through the catalogue, empty: the default model. kNotFound says what there is and how to get
+// the default model or point at a file.
 Result<std::string> ResolveModel(const std::string& name_or_path, const std::string& cache_folder = CacheFolder());
 
 }  // namespace tactus

@@ -15,7 +15,7 @@ struct Bound {
 
 int64_t ModelConfig::NumParameters() const {
   const int64_t q = num_heads * head_dim, kv = num_kv_heads * head_dim;
-  int64_t layer = 2 * hidden_size;                                         // the two norms
+  int64_t layer = 2 * hidden_size;  // the two norms
   layer += hidden_size * (q + 2 * kv) + q * hidden_size + 3 * hidden_size * intermediate_size;
   if (qkv_bias) layer += q + 2 * kv;
   if (o_bias) layer += hidden_size;
@@ -26,17 +26,18 @@ int64_t ModelConfig::NumParameters() const {
 }
 
 int64_t ModelConfig::KvBytesPerToken(DType kv_dtype) const {
-  const int64_t scales = kv_dtype == DType::kInt8 ? 4 * num_kv_heads : 0;   // f32, one per head
+  const int64_t scales = kv_dtype == DType::kInt8 ? 4 * num_kv_heads : 0;  // f32, one per head
   return 2 * num_layers * (RowBytes(kv_dtype, num_kv_heads * head_dim) + scales);
 }
 
 Status ValidateConfig(const ModelConfig& c) {
-  // head_dim: what the attention kernels are built for. The limits keep every product of two fields, times 8 bytes, far inside 64 bits.
+  // head_dim: what the attention kernels are built for. The limits keep every product of two fields, times 8 bytes, far
+  // inside 64 bits.
   const Bound bounds[] = {
-      {"hidden_size", c.hidden_size, 1, 1 << 20},       {"num_layers", c.num_layers, 1, kMaxLayers},
-      {"num_heads", c.num_heads, 1, 1 << 14},           {"num_kv_heads", c.num_kv_heads, 1, 1 << 14},
-      {"head_dim", c.head_dim, 2, kMaxConfigHeadDim},             {"intermediate_size", c.intermediate_size, 1, 1 << 22},
-      {"vocab_size", c.vocab_size, 1, 1 << 24},         {"max_position", c.max_position, 1, 1 << 30},
+      {"hidden_size", c.hidden_size, 1, 1 << 20},     {"num_layers", c.num_layers, 1, kMaxLayers},
+      {"num_heads", c.num_heads, 1, 1 << 14},         {"num_kv_heads", c.num_kv_heads, 1, 1 << 14},
+      {"head_dim", c.head_dim, 2, kMaxConfigHeadDim}, {"intermediate_size", c.intermediate_size, 1, 1 << 22},
+      {"vocab_size", c.vocab_size, 1, 1 << 24},       {"max_position", c.max_position, 1, 1 << 30},
   };
   for (const Bound& b : bounds) {
     if (b.value >= b.low && b.value <= b.high) continue;
@@ -53,9 +54,9 @@ Status ValidateConfig(const ModelConfig& c) {
     return InvalidArgument("head_dim is " + std::to_string(c.head_dim) + "; RoPE needs an even number", "head_dim");
   }
   if (c.window.size() != static_cast<size_t>(c.num_layers)) {
-    return InvalidArgument("window has " + std::to_string(c.window.size()) + " entries for " +
-                               std::to_string(c.num_layers) + " layers",
-                           "window");
+    return InvalidArgument(
+        "window has " + std::to_string(c.window.size()) + " entries for " + std::to_string(c.num_layers) + " layers",
+        "window");
   }
   for (const int32_t w : c.window) {
     if (w < 0) return InvalidArgument("a sliding window is " + std::to_string(w) + "; 0 means none", "window");
@@ -65,10 +66,12 @@ Status ValidateConfig(const ModelConfig& c) {
   }
   const RopeConfig& r = c.rope;
   if (!(std::isfinite(r.theta) && r.theta > 0.0f)) {
-    return InvalidArgument("rope theta is " + std::to_string(r.theta) + "; only positive numbers are possible", "rope_theta");
+    return InvalidArgument("rope theta is " + std::to_string(r.theta) + "; only positive numbers are possible",
+                           "rope_theta");
   }
   if (!(r.factor >= 1.0f && r.factor <= 1e4f) && r.scaling != RopeScaling::kNone) {
-    return InvalidArgument("the RoPE scaling factor is " + std::to_string(r.factor) + "; possible is 1 to 10000", "factor");
+    return InvalidArgument("the RoPE scaling factor is " + std::to_string(r.factor) + "; possible is 1 to 10000",
+                           "factor");
   }
   if (!r.frequency_factors.empty() && r.frequency_factors.size() != static_cast<size_t>(c.head_dim / 2)) {
     return InvalidArgument("there are " + std::to_string(r.frequency_factors.size()) +

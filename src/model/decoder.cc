@@ -12,7 +12,9 @@ constexpr int64_t kAlignment = 64;
 constexpr int64_t kLogitBytesMax = int64_t{256} << 20;
 constexpr int64_t kLogitRowsMin = 16;
 
-int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+int64_t Aligned(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 // Elements of each f32 buffer, in the order of Decoder's members.
 struct BufferSizes {
@@ -30,7 +32,8 @@ struct BufferSizes {
   }
   int64_t TotalBytes() const {
     int64_t bytes = Aligned(workspace_bytes) + Aligned(packed_x) + Aligned(packed_inner);
-    for (int64_t n : {hidden, hidden, hidden, hidden, query, query, key, key, inner, inner, logits}) bytes += Aligned(n * 4);
+    for (int64_t n : {hidden, hidden, hidden, hidden, query, query, key, key, inner, inner, logits})
+      bytes += Aligned(n * 4);
     return bytes;
   }
   int64_t hidden, query, key, inner, logits, packed_x, packed_inner, workspace_bytes;
@@ -47,7 +50,9 @@ int64_t DecoderBufferBytes(const ModelConfig& config, const DecoderOptions& opti
   return BufferSizes(config, options).TotalBytes();
 }
 
-void Decoder::FreeMemory::operator()(void* p) const { std::free(p); }
+void Decoder::FreeMemory::operator()(void* p) const {
+  std::free(p);
+}
 
 Decoder::Decoder(const ModelConfig& config, const ModelWeights& weights, const DecoderOptions& options)
     : config_(config),
@@ -111,7 +116,8 @@ void Decoder::ForwardRows(kernels::ThreadPool& pool, const DecoderBatch& batch, 
   }
   const auto rows = static_cast<int64_t>(batch.logit_rows.size());
   for (int64_t r = 0; r < rows; ++r) {
-    std::memcpy(final_ + r * dim, hidden_ + batch.logit_rows[static_cast<size_t>(r)] * dim, static_cast<size_t>(dim) * 4);
+    std::memcpy(final_ + r * dim, hidden_ + batch.logit_rows[static_cast<size_t>(r)] * dim,
+                static_cast<size_t>(dim) * 4);
   }
   ops.rms_norm(pool, final_, rows, dim, weights_.final_norm, config_.rms_eps, final_);
 }

@@ -1,16 +1,16 @@
 // One forward pass of a decoder-only transformer (Touvron et al., "Llama 2", 2023, and its family) over a hybrid batch:
 // any mix of prompt chunks and decodes. Linear operators run once over all tokens, so each weight is read once per
-// step however many sequences are in it; attention runs per sequence over the paged KV cache; logits are computed for the
-// rows that were asked for and no others.
+// step however many sequences are in it; attention runs per sequence over the paged KV cache; logits are computed for
+// the rows that were asked for and no others.
 //
 // Two forms, chosen by the weights: packed (decoder_packed.cc: the fast one, a few fused operators per layer) and rows
 // (decoder.cc: the plain sequence of operators, for the reference mode and formats without a packed form).
 //
-// What a model has (biases, qk-norm, windows, RoPE scaling) is data in ModelConfig and ModelWeights: nothing here knows an
-// architecture by name.
+// What a model has (biases, qk-norm, windows, RoPE scaling) is data in ModelConfig and ModelWeights: nothing here knows
+// an architecture by name.
 //
-// Owns its activation buffers, sized once for max_tokens: a pass allocates nothing. Leaves to others: KV memory and block
-// tables (exec/), sampling (model/sampler.h). One thread at a time; the pool's threads do the work.
+// Owns its activation buffers, sized once for max_tokens: a pass allocates nothing. Leaves to others: KV memory and
+// block tables (exec/), sampling (model/sampler.h). One thread at a time; the pool's threads do the work.
 #pragma once
 
 #include <memory>
@@ -28,20 +28,20 @@ namespace tactus {
 struct DecoderOptions {
   const kernels::Ops* ops = nullptr;
   kernels::LinearMode linear_mode = kernels::LinearMode::kF32;
-  int64_t max_tokens = 0;       // of a step
+  int64_t max_tokens = 0;  // of a step
   int64_t max_model_len = 0;
-  int64_t max_logit_rows = 0;   // that Logits is asked for at once; see DecoderLogitRows
+  int64_t max_logit_rows = 0;  // that Logits is asked for at once; see DecoderLogitRows
   int32_t threads = 1;
 };
 
 // One step's tokens, sequence after sequence. Arrays of [tokens] unless they say otherwise.
 struct DecoderBatch {
   int64_t tokens = 0;
-  const int32_t* ids = nullptr;          // each in [0, vocab)
+  const int32_t* ids = nullptr;  // each in [0, vocab)
   const int32_t* positions = nullptr;
-  const int64_t* kv_slots = nullptr;     // block id * block_size + position % block_size
+  const int64_t* kv_slots = nullptr;  // block id * block_size + position % block_size
   std::span<const kernels::AttentionItem> items;
-  std::span<const int32_t> logit_rows;   // token rows, ascending, each the last rows of its item; at most max_tokens
+  std::span<const int32_t> logit_rows;  // token rows, ascending, each the last rows of its item; at most max_tokens
 };
 
 class Decoder {
@@ -53,8 +53,8 @@ class Decoder {
   // Runs all layers and keeps the final-normed hidden states of batch.logit_rows. `kv`: one entry per layer.
   void Forward(kernels::ThreadPool& pool, const DecoderBatch& batch, std::span<const kernels::KvLayer> kv);
 
-  // Logits [count, vocab] of the last Forward's logit_rows[first, first + count); count <= max_logit_rows. The caller may
-  // change them; they hold until the next call.
+  // Logits [count, vocab] of the last Forward's logit_rows[first, first + count); count <= max_logit_rows. The caller
+  // may change them; they hold until the next call.
   float* Logits(kernels::ThreadPool& pool, int64_t first, int64_t count);
 
   // Adds every operator's time and cost to *profile from now on (packed weights only); null: stops.
@@ -66,9 +66,10 @@ class Decoder {
   Decoder(const ModelConfig& config, const ModelWeights& weights, const DecoderOptions& options);
   void ForwardRows(kernels::ThreadPool& pool, const DecoderBatch& batch, std::span<const kernels::KvLayer> kv);
   void ForwardPacked(kernels::ThreadPool& pool, const DecoderBatch& batch, std::span<const kernels::KvLayer> kv);
-  void PackedFeedForward(kernels::ThreadPool& pool, int64_t tokens, const LayerWeights& layer, const PackedLayerWeights& packed);
-  void PackedLinear(kernels::ThreadPool& pool, DecoderOperator op, const float* x, int64_t tokens, int64_t cols, const float* norm,
-                    std::span<const kernels::LinearOutput> outputs, int32_t planes);
+  void PackedFeedForward(kernels::ThreadPool& pool, int64_t tokens, const LayerWeights& layer,
+                         const PackedLayerWeights& packed);
+  void PackedLinear(kernels::ThreadPool& pool, DecoderOperator op, const float* x, int64_t tokens, int64_t cols,
+                    const float* norm, std::span<const kernels::LinearOutput> outputs, int32_t planes);
   float* PackedLogits(kernels::ThreadPool& pool, int64_t first, int64_t count);
   void Round(kernels::ThreadPool& pool, const float* x, const float* norm, const kernels::PackedTokens& out);
   template <class Work, class Cost>
@@ -77,7 +78,8 @@ class Decoder {
   void Attention(kernels::ThreadPool& pool, const DecoderBatch& batch, const LayerWeights& layer,
                  const kernels::KvLayer& kv, int32_t window);
   void FeedForward(kernels::ThreadPool& pool, int64_t tokens, const LayerWeights& layer);
-  void Linear(kernels::ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y);
+  void Linear(kernels::ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias,
+              float* y);
 
   const ModelConfig& config_;
   const ModelWeights& weights_;
@@ -86,22 +88,22 @@ class Decoder {
   struct FreeMemory {
     void operator()(void* p) const;
   };
-  std::unique_ptr<void, FreeMemory> memory_;   // all buffers below; pages are touched as they are first used
-  float* hidden_ = nullptr;                    // [max_tokens, hidden], the residual stream
-  float* normed_ = nullptr;                    // [max_tokens, hidden]
-  float* branch_ = nullptr;                    // [max_tokens, hidden], what a block adds to the residual stream
-  float* q_ = nullptr;                         // [max_tokens, heads * head_dim]
-  float* k_ = nullptr;                         // [max_tokens, kv_heads * head_dim]
-  float* v_ = nullptr;                         // [max_tokens, kv_heads * head_dim]
-  float* mixed_ = nullptr;                     // [max_tokens, heads * head_dim], attention's output
-  float* gate_ = nullptr;                      // [max_tokens, intermediate]
-  float* up_ = nullptr;                        // [max_tokens, intermediate]
-  float* final_ = nullptr;                     // [max_tokens, hidden], rows that get logits
-  float* logits_ = nullptr;                    // [max_logit_rows, vocab]
-  std::byte* packed_x_ = nullptr;              // packed input of an operator, at most max(hidden, heads * head_dim) columns
-  std::byte* packed_inner_ = nullptr;          // packed input of w_down
+  std::unique_ptr<void, FreeMemory> memory_;  // all buffers below; pages are touched as they are first used
+  float* hidden_ = nullptr;                   // [max_tokens, hidden], the residual stream
+  float* normed_ = nullptr;                   // [max_tokens, hidden]
+  float* branch_ = nullptr;                   // [max_tokens, hidden], what a block adds to the residual stream
+  float* q_ = nullptr;                        // [max_tokens, heads * head_dim]
+  float* k_ = nullptr;                        // [max_tokens, kv_heads * head_dim]
+  float* v_ = nullptr;                        // [max_tokens, kv_heads * head_dim]
+  float* mixed_ = nullptr;                    // [max_tokens, heads * head_dim], attention's output
+  float* gate_ = nullptr;                     // [max_tokens, intermediate]
+  float* up_ = nullptr;                       // [max_tokens, intermediate]
+  float* final_ = nullptr;                    // [max_tokens, hidden], rows that get logits
+  float* logits_ = nullptr;                   // [max_logit_rows, vocab]
+  std::byte* packed_x_ = nullptr;      // packed input of an operator, at most max(hidden, heads * head_dim) columns
+  std::byte* packed_inner_ = nullptr;  // packed input of w_down
   OperatorProfile* profile_ = nullptr;
-  std::vector<kernels::AttentionItem> last_items_;   // KeepLogitRows; grows to the largest step
+  std::vector<kernels::AttentionItem> last_items_;  // KeepLogitRows; grows to the largest step
   kernels::Workspace workspace_;
 };
 

@@ -1,6 +1,7 @@
-// The forward pass over packed weights: per layer one pass that norms and rounds, one product for q, k and v, RoPE and store,
-// attention, the output product onto the residual stream, and the same for the gated feed-forward. Barriers between
-// threads are what it costs beside the operators, so there is one per operator and no operator that only moves data.
+// The forward pass over packed weights: per layer one pass that norms and rounds, one product for q, k and v, RoPE and
+// store, attention, the output product onto the residual stream, and the same for the gated feed-forward. Barriers
+// between threads are what it costs beside the operators, so there is one per operator and no operator that only moves
+// data.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -15,7 +16,7 @@ using kernels::PackedMatrix;
 using kernels::PackedTokens;
 using kernels::TokenFormat;
 
-constexpr size_t kOutputsMax = 3;   // of one input: q, k and v
+constexpr size_t kOutputsMax = 3;  // of one input: q, k and v
 
 int64_t PackedBytes(const PackedTokens& x) {
   return x.tokens * (x.format.planes * x.cols * (x.format.integer ? 1 : 2) + x.scale_count() * 4);
@@ -32,7 +33,8 @@ OperatorCost LinearCost(const PackedTokens& x, std::span<const LinearOutput> out
 }
 
 // Each item's K and V read once, its scores and weighted values for every visible position of every head.
-OperatorCost AttentionCost(std::span<const kernels::AttentionItem> items, int32_t heads, const kernels::KvLayer& kv, int32_t window) {
+OperatorCost AttentionCost(std::span<const kernels::AttentionItem> items, int32_t heads, const kernels::KvLayer& kv,
+                           int32_t window) {
   OperatorCost cost;
   const int64_t position_bytes = 2 * kernels::KvBlockBytes(kv) / kv.block_size;
   for (const kernels::AttentionItem& item : items) {
@@ -60,11 +62,13 @@ void Decoder::Timed(DecoderOperator op, Work work, Cost cost) {
 }
 
 void Decoder::Round(kernels::ThreadPool& pool, const float* x, const float* norm, const PackedTokens& out) {
-  Timed(DecoderOperator::kRound, [&] { options_.ops->pack(pool, x, norm, config_.rms_eps, out); },
-        [&] { return OperatorCost{out.tokens * out.cols * 4 + PackedBytes(out), 4 * out.tokens * out.cols}; });
+  Timed(
+      DecoderOperator::kRound, [&] { options_.ops->pack(pool, x, norm, config_.rms_eps, out); },
+      [&] { return OperatorCost{out.tokens * out.cols * 4 + PackedBytes(out), 4 * out.tokens * out.cols}; });
 }
 
-// outputs = norm(x) * w^T. Files may mix formats within a layer (v finer than q and k): each token format is packed once.
+// outputs = norm(x) * w^T. Files may mix formats within a layer (v finer than q and k): each token format is packed
+// once.
 void Decoder::PackedLinear(kernels::ThreadPool& pool, DecoderOperator op, const float* x, int64_t tokens, int64_t cols,
                            const float* norm, std::span<const LinearOutput> outputs, int32_t planes) {
   LinearOutput group[kOutputsMax];
@@ -80,12 +84,14 @@ void Decoder::PackedLinear(kernels::ThreadPool& pool, DecoderOperator op, const 
     }
     const PackedTokens packed = kernels::PlaceTokens(packed_x_, format, tokens, cols);
     Round(pool, x, norm, packed);
-    Timed(op, [&] { options_.ops->linear_packed(pool, packed, {group, count}, workspace_); },
-          [&] { return LinearCost(packed, {group, count}); });
+    Timed(
+        op, [&] { options_.ops->linear_packed(pool, packed, {group, count}, workspace_); },
+        [&] { return LinearCost(packed, {group, count}); });
   }
 }
 
-void Decoder::ForwardPacked(kernels::ThreadPool& pool, const DecoderBatch& batch, std::span<const kernels::KvLayer> kv) {
+void Decoder::ForwardPacked(kernels::ThreadPool& pool, const DecoderBatch& batch,
+                            std::span<const kernels::KvLayer> kv) {
   const kernels::Ops& ops = *options_.ops;
   const PackedWeights& packed = *weights_.packed;
   const auto heads = static_cast<int32_t>(config_.num_heads);
@@ -93,16 +99,21 @@ void Decoder::ForwardPacked(kernels::ThreadPool& pool, const DecoderBatch& batch
   const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
   int64_t tokens = batch.tokens;
   std::span<const kernels::AttentionItem> items = batch.items;
-  Timed(DecoderOperator::kEmbed, [&] { ops.embed_packed(pool, batch.ids, tokens, packed.embedding, hidden_); },
-        [&] { return OperatorCost{tokens * dim * 4, 0}; });
+  Timed(
+      DecoderOperator::kEmbed, [&] { ops.embed_packed(pool, batch.ids, tokens, packed.embedding, hidden_); },
+      [&] { return OperatorCost{tokens * dim * 4, 0}; });
   for (size_t l = 0; l < packed.layers.size(); ++l) {
     const LayerWeights& layer = weights_.layers[l];
     const PackedLayerWeights& w = packed.layers[l];
-    const LinearOutput qkv[] = {{&w.wq, layer.bq, q_, w.wq.rows}, {&w.wk, layer.bk, k_, w.wk.rows}, {&w.wv, layer.bv, v_, w.wv.rows}};
+    const LinearOutput qkv[] = {
+        {&w.wq, layer.bq, q_, w.wq.rows}, {&w.wk, layer.bk, k_, w.wk.rows}, {&w.wv, layer.bv, v_, w.wv.rows}};
     const std::span<const LinearOutput> products(qkv);
-    const size_t alike = packed.planes.kv == packed.planes.others ? 3 : 1;   // of the same tokens as q
-    PackedLinear(pool, DecoderOperator::kQkv, hidden_, tokens, dim, layer.attn_norm, products.first(alike), packed.planes.others);
-    if (alike < 3) PackedLinear(pool, DecoderOperator::kQkv, hidden_, tokens, dim, layer.attn_norm, products.subspan(alike), packed.planes.kv);
+    const size_t alike = packed.planes.kv == packed.planes.others ? 3 : 1;  // of the same tokens as q
+    PackedLinear(pool, DecoderOperator::kQkv, hidden_, tokens, dim, layer.attn_norm, products.first(alike),
+                 packed.planes.others);
+    if (alike < 3)
+      PackedLinear(pool, DecoderOperator::kQkv, hidden_, tokens, dim, layer.attn_norm, products.subspan(alike),
+                   packed.planes.kv);
     kernels::RopeStoreCall call;
     call.q = q_;
     call.k = k_;
@@ -118,8 +129,9 @@ void Decoder::ForwardPacked(kernels::ThreadPool& pool, const DecoderBatch& batch
     call.q_norm = layer.q_norm;
     call.k_norm = layer.k_norm;
     call.eps = config_.rms_eps;
-    Timed(DecoderOperator::kRopeStore, [&] { ops.rope_store(pool, call, kv[l]); },
-          [&] { return OperatorCost{tokens * (q_cols * 8 + (w.wk.rows + w.wv.rows) * 6), 0}; });
+    Timed(
+        DecoderOperator::kRopeStore, [&] { ops.rope_store(pool, call, kv[l]); },
+        [&] { return OperatorCost{tokens * (q_cols * 8 + (w.wk.rows + w.wv.rows) * 6), 0}; });
     if (l + 1 == packed.layers.size()) {
       // K and V of every token are stored; of the rest, only rows that get logits are ever looked at.
       items = KeepLogitRows(batch);
@@ -127,9 +139,10 @@ void Decoder::ForwardPacked(kernels::ThreadPool& pool, const DecoderBatch& batch
       if (tokens == 0) return;
     }
     const int32_t window = config_.window.empty() ? 0 : config_.window[l];
-    Timed(DecoderOperator::kAttention,
-          [&] { ops.attention(pool, q_, q_cols, items, heads, kv[l], scale, window, mixed_, q_cols, workspace_); },
-          [&] { return AttentionCost(items, heads, kv[l], window); });
+    Timed(
+        DecoderOperator::kAttention,
+        [&] { ops.attention(pool, q_, q_cols, items, heads, kv[l], scale, window, mixed_, q_cols, workspace_); },
+        [&] { return AttentionCost(items, heads, kv[l], window); });
     const LinearOutput out{&w.wo, layer.bo, hidden_, dim, true};
     PackedLinear(pool, DecoderOperator::kOut, mixed_, tokens, q_cols, nullptr, {&out, 1}, packed.planes.others);
     PackedFeedForward(pool, tokens, layer, w);
@@ -137,7 +150,8 @@ void Decoder::ForwardPacked(kernels::ThreadPool& pool, const DecoderBatch& batch
 }
 
 // hidden_ += down(silu(gate(norm(hidden_))) * up(norm(hidden_)))
-void Decoder::PackedFeedForward(kernels::ThreadPool& pool, int64_t tokens, const LayerWeights& layer, const PackedLayerWeights& w) {
+void Decoder::PackedFeedForward(kernels::ThreadPool& pool, int64_t tokens, const LayerWeights& layer,
+                                const PackedLayerWeights& w) {
   const kernels::Ops& ops = *options_.ops;
   const int32_t planes = weights_.packed->planes.others;
   const int64_t inner = config_.intermediate_size;
@@ -147,27 +161,29 @@ void Decoder::PackedFeedForward(kernels::ThreadPool& pool, int64_t tokens, const
   if (format == kernels::TokensFor(w.w_up, planes)) {
     const PackedTokens x = kernels::PlaceTokens(packed_x_, format, tokens, config_.hidden_size);
     Round(pool, hidden_, layer.ffn_norm, x);
-    Timed(DecoderOperator::kGated,
-          [&] { ops.gated_packed(pool, x, w.w_gate, layer.b_gate, w.w_up, layer.b_up, gate_, down_x, workspace_); },
-          [&] {
-            OperatorCost cost = LinearCost(x, both);
-            cost.bytes += PackedBytes(down_x) - 2 * tokens * inner * 4;   // the products stay in the caches
-            return cost;
-          });
+    Timed(
+        DecoderOperator::kGated,
+        [&] { ops.gated_packed(pool, x, w.w_gate, layer.b_gate, w.w_up, layer.b_up, gate_, down_x, workspace_); },
+        [&] {
+          OperatorCost cost = LinearCost(x, both);
+          cost.bytes += PackedBytes(down_x) - 2 * tokens * inner * 4;  // the products stay in the caches
+          return cost;
+        });
   } else {
     PackedLinear(pool, DecoderOperator::kGated, hidden_, tokens, config_.hidden_size, layer.ffn_norm, both, planes);
     ops.silu_mul(pool, gate_, up_, tokens * inner, gate_);
     Round(pool, gate_, nullptr, down_x);
   }
   const LinearOutput out{&w.w_down, layer.b_down, hidden_, config_.hidden_size, true};
-  Timed(DecoderOperator::kDown, [&] { ops.linear_packed(pool, down_x, {&out, 1}, workspace_); },
-        [&] { return LinearCost(down_x, {&out, 1}); });
+  Timed(
+      DecoderOperator::kDown, [&] { ops.linear_packed(pool, down_x, {&out, 1}, workspace_); },
+      [&] { return LinearCost(down_x, {&out, 1}); });
 }
 
 float* Decoder::PackedLogits(kernels::ThreadPool& pool, int64_t first, int64_t count) {
   const LinearOutput output{&weights_.packed->lm_head, nullptr, logits_, config_.vocab_size};
-  PackedLinear(pool, DecoderOperator::kLogits, hidden_ + first * config_.hidden_size, count, config_.hidden_size, weights_.final_norm,
-               {&output, 1}, weights_.packed->planes.lm_head);
+  PackedLinear(pool, DecoderOperator::kLogits, hidden_ + first * config_.hidden_size, count, config_.hidden_size,
+               weights_.final_norm, {&output, 1}, weights_.packed->planes.lm_head);
   return logits_;
 }
 
@@ -180,7 +196,7 @@ std::span<const kernels::AttentionItem> Decoder::KeepLogitRows(const DecoderBatc
   for (const kernels::AttentionItem& item : batch.items) {
     const int32_t first = kept, end = item.first_token + item.count;
     for (; kept < rows && batch.logit_rows[static_cast<size_t>(kept)] < end; ++kept) {
-      const int64_t from = batch.logit_rows[static_cast<size_t>(kept)];   // >= kept
+      const int64_t from = batch.logit_rows[static_cast<size_t>(kept)];  // >= kept
       if (from == kept) continue;
       std::memcpy(hidden_ + kept * dim, hidden_ + from * dim, static_cast<size_t>(dim) * sizeof(float));
       std::memcpy(q_ + kept * q_cols, q_ + from * q_cols, static_cast<size_t>(q_cols) * sizeof(float));

@@ -17,7 +17,7 @@ constexpr float kDeviation = 0.02f;
 constexpr int kSums = 4 * 255 + 1;
 constexpr int64_t kQ8Block = 32, kQ8BlockBytes = 34;
 
-uint64_t NameHash(const std::string& name) {   // FNV-1a
+uint64_t NameHash(const std::string& name) {  // FNV-1a
   uint64_t h = 0xcbf29ce484222325ULL;
   for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
   return h;
@@ -32,7 +32,8 @@ void ForEachSum(uint64_t seed, uint64_t stream, int64_t begin, int64_t end, Put 
     const auto bits = Philox4x32(key, {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
                                        static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)});
     for (int64_t k = std::max<int64_t>(begin - i, 0); k < std::min<int64_t>(4, end - i); ++k) {
-      const uint32_t pairs = (bits[static_cast<size_t>(k)] & 0x00ff00ffu) + ((bits[static_cast<size_t>(k)] >> 8) & 0x00ff00ffu);
+      const uint32_t pairs =
+          (bits[static_cast<size_t>(k)] & 0x00ff00ffu) + ((bits[static_cast<size_t>(k)] >> 8) & 0x00ff00ffu);
       put(i + k - begin, (pairs & 0xffffu) + (pairs >> 16));
     }
   }
@@ -42,7 +43,7 @@ class DummySource final : public WeightSource {
  public:
   DummySource(uint64_t seed, DType dtype, bool rows_only)
       : seed_(seed), dtype_(dtype), rows_only_(rows_only), storage_(std::make_shared<WeightStorage>()) {
-    const float unit = std::sqrt(4.0f * (256.0f * 256.0f - 1.0f) / 12.0f);   // deviation of the sum of four bytes
+    const float unit = std::sqrt(4.0f * (256.0f * 256.0f - 1.0f) / 12.0f);  // deviation of the sum of four bytes
     for (int s = 0; s < kSums; ++s) {
       const auto at = static_cast<size_t>(s);
       f32_[at] = (static_cast<float>(s) - 510.0f) * (kDeviation / unit);
@@ -83,7 +84,8 @@ class DummySource final : public WeightSource {
     return Status();
   }
 
-  const std::byte* Rows(const std::string& name, const MatrixView& m, int64_t first, int64_t count, std::byte* scratch) override {
+  const std::byte* Rows(const std::string& name, const MatrixView& m, int64_t first, int64_t count,
+                        std::byte* scratch) override {
     Fill(m.dtype, NameHash(name), first * m.cols, (first + count) * m.cols, scratch);
     return scratch;
   }
@@ -108,7 +110,7 @@ class DummySource final : public WeightSource {
       FillQ8(stream, begin, end, out);
     } else if (dtype == DType::kQ4_0 || dtype == DType::kQ4_1) {
       FillQ4(dtype, stream, begin, end, out);
-    } else {   // bf16 or f16: the table holds the one that was asked for; f16 never falls back
+    } else {  // bf16 or f16: the table holds the one that was asked for; f16 never falls back
       auto* to = reinterpret_cast<uint16_t*>(out);
       ForEachSum(seed_, stream, begin, end, [&](int64_t i, uint32_t sum) { to[i] = half_[sum]; });
     }
@@ -118,7 +120,8 @@ class DummySource final : public WeightSource {
     std::array<float, kQ8Block> block{};
     ForEachSum(seed_, stream, begin, end, [&](int64_t i, uint32_t sum) {
       block[static_cast<size_t>(i % kQ8Block)] = f32_[sum];
-      if (i % kQ8Block == kQ8Block - 1) kernels::Quantize(dtype, block.data(), kQ8Block, out + i / kQ8Block * InfoOf(dtype).block_bytes);
+      if (i % kQ8Block == kQ8Block - 1)
+        kernels::Quantize(dtype, block.data(), kQ8Block, out + i / kQ8Block * InfoOf(dtype).block_bytes);
     });
   }
 

@@ -14,9 +14,13 @@
 namespace tactus {
 namespace {
 
-size_t AlignmentOf(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }   // block formats hold f16 scales
+size_t AlignmentOf(DType dtype) {
+  return dtype == DType::kF32 ? 4 : 2;
+}  // block formats hold f16 scales
 
-bool IsAligned(const void* data, DType dtype) { return reinterpret_cast<uintptr_t>(data) % AlignmentOf(dtype) == 0; }
+bool IsAligned(const void* data, DType dtype) {
+  return reinterpret_cast<uintptr_t>(data) % AlignmentOf(dtype) == 0;
+}
 
 Status NoMemory(const std::string& name, int64_t bytes) {
   return Status(StatusCode::kResourceExhausted,
@@ -34,15 +38,20 @@ void Advise(const MatrixView& m, int64_t first, int64_t count, int advice, bool 
   } else {
     begin = begin / page * page;
   }
-  if (begin < end) (void)madvise(reinterpret_cast<void*>(begin), end - begin, advice);   // advice: refused is fine
+  if (begin < end) (void)madvise(reinterpret_cast<void*>(begin), end - begin, advice);  // advice: refused is fine
 }
 
 class FileSource final : public WeightSource {
  public:
-  FileSource(const TensorSet& tensors, const TensorNames& names, const std::string& path, const ModelConfig& config, MatrixUse use)
-      : tensors_(tensors), names_(names), path_(path), tied_(config.tie_embeddings), use_(use),
+  FileSource(const TensorSet& tensors, const TensorNames& names, const std::string& path, const ModelConfig& config,
+             MatrixUse use)
+      : tensors_(tensors),
+        names_(names),
+        path_(path),
+        tied_(config.tie_embeddings),
+        use_(use),
         storage_(std::make_shared<WeightStorage>()) {
-    if (use != MatrixUse::kViews) return;   // everything that is kept is copied: the mapping may go
+    if (use != MatrixUse::kViews) return;  // everything that is kept is copied: the mapping may go
     for (const auto& file : tensors.files) storage_->Keep(file);
   }
 
@@ -55,7 +64,7 @@ class FileSource final : public WeightSource {
       TACTUS_ASSIGN_OR_RETURN(float* const values, ToF32(name, *t, rows * cols));
       view = {values, DType::kF32, rows, cols, cols * 4};
     } else if (!IsAligned(t->data, t->dtype)) {
-      std::byte* copy = storage_->Allocate(t->bytes);   // safetensors promises no alignment
+      std::byte* copy = storage_->Allocate(t->bytes);  // safetensors promises no alignment
       if (copy == nullptr) return NoMemory(name, t->bytes);
       std::memcpy(copy, t->data, static_cast<size_t>(t->bytes));
       view.data = copy;
@@ -79,8 +88,9 @@ class FileSource final : public WeightSource {
   Status Finish(ModelWeights* weights) override {
     for (const auto& [name, tensor] : tensors_.tensors) {
       if (used_.contains(name) || (tied_ && name == names_.lm_head)) continue;
-      const bool ignored = std::any_of(names_.ignored.begin(), names_.ignored.end(),
-                                       [&](std::string_view suffix) { return std::string_view(name).ends_with(suffix); });
+      const bool ignored = std::any_of(names_.ignored.begin(), names_.ignored.end(), [&](std::string_view suffix) {
+        return std::string_view(name).ends_with(suffix);
+      });
       if (ignored) continue;
       return DataLoss(tensor.file + ": tensor '" + Printable(name) + "' " + ShapeText(tensor.shape) +
                       " has no place in the architecture and shape that the configuration describes");
@@ -92,15 +102,20 @@ class FileSource final : public WeightSource {
     return Status();
   }
 
-  const std::byte* Rows(const std::string&, const MatrixView& m, int64_t first, int64_t count, std::byte* scratch) override {
+  const std::byte* Rows(const std::string&, const MatrixView& m, int64_t first, int64_t count,
+                        std::byte* scratch) override {
     const std::byte* data = static_cast<const std::byte*>(m.data) + first * m.row_bytes;
     if (IsAligned(data, m.dtype)) return data;
     std::memcpy(scratch, data, static_cast<size_t>(count * m.row_bytes));
     return scratch;
   }
 
-  void Prefetch(const MatrixView& m, int64_t first, int64_t count) override { Advise(m, first, count, MADV_WILLNEED, false); }
-  void Release(const MatrixView& m, int64_t first, int64_t count) override { Advise(m, first, count, MADV_DONTNEED, true); }
+  void Prefetch(const MatrixView& m, int64_t first, int64_t count) override {
+    Advise(m, first, count, MADV_WILLNEED, false);
+  }
+  void Release(const MatrixView& m, int64_t first, int64_t count) override {
+    Advise(m, first, count, MADV_DONTNEED, true);
+  }
 
  private:
   Result<const TensorEntry*> Take(const std::string& name, std::span<const int64_t> shape) {
@@ -136,8 +151,8 @@ class FileSource final : public WeightSource {
 
 }  // namespace
 
-std::unique_ptr<WeightSource> MakeFileSource(const TensorSet& tensors, const TensorNames& names, const std::string& path,
-                                             const ModelConfig& config, MatrixUse use) {
+std::unique_ptr<WeightSource> MakeFileSource(const TensorSet& tensors, const TensorNames& names,
+                                             const std::string& path, const ModelConfig& config, MatrixUse use) {
   return std::make_unique<FileSource>(tensors, names, path, config, use);
 }
 

@@ -6,19 +6,32 @@
 namespace tactus {
 namespace {
 
-constexpr uint64_t kMaxEntries = 1 << 20;       // metadata keys, tensors: far above any model, far below a memory bomb
-constexpr uint64_t kMaxKeyBytes = 65535;        // gguf.md
+constexpr uint64_t kMaxEntries = 1 << 20;  // metadata keys, tensors: far above any model, far below a memory bomb
+constexpr uint64_t kMaxKeyBytes = 65535;   // gguf.md
 constexpr uint64_t kMaxTensorNameBytes = 1024;
 constexpr int kMaxArrayDepth = 4;
 constexpr uint64_t kDefaultAlignment = 32;
 
 size_t ScalarBytes(GgufType type) {
   switch (type) {
-    case GgufType::kUint8: case GgufType::kInt8: case GgufType::kBool: return 1;
-    case GgufType::kUint16: case GgufType::kInt16: return 2;
-    case GgufType::kUint32: case GgufType::kInt32: case GgufType::kFloat32: return 4;
-    case GgufType::kUint64: case GgufType::kInt64: case GgufType::kFloat64: return 8;
-    case GgufType::kString: case GgufType::kArray: return 0;
+    case GgufType::kUint8:
+    case GgufType::kInt8:
+    case GgufType::kBool:
+      return 1;
+    case GgufType::kUint16:
+    case GgufType::kInt16:
+      return 2;
+    case GgufType::kUint32:
+    case GgufType::kInt32:
+    case GgufType::kFloat32:
+      return 4;
+    case GgufType::kUint64:
+    case GgufType::kInt64:
+    case GgufType::kFloat64:
+      return 8;
+    case GgufType::kString:
+    case GgufType::kArray:
+      return 0;
   }
   return 0;
 }
@@ -30,39 +43,72 @@ struct GgmlType {
 };
 GgmlType GgmlTypeOf(uint32_t id) {
   switch (id) {
-    case 0: return {"f32", DType::kF32};
-    case 1: return {"f16", DType::kF16};
-    case 2: return {"q4_0", DType::kQ4_0};
-    case 3: return {"q4_1", DType::kQ4_1};
-    case 6: return {"q5_0", DType::kQ5_0};
-    case 7: return {"q5_1", DType::kQ5_1};
-    case 8: return {"q8_0", DType::kQ8_0};
-    case 12: return {"q4_k", DType::kQ4_K};
-    case 13: return {"q5_k", DType::kQ5_K};
-    case 14: return {"q6_k", DType::kQ6_K};
-    case 30: return {"bf16", DType::kBF16};
-    case 9: return {"q8_1", {}};
-    case 10: return {"q2_k", {}};
-    case 11: return {"q3_k", {}};
-    case 15: return {"q8_k", {}};
-    case 16: return {"iq2_xxs", {}};
-    case 17: return {"iq2_xs", {}};
-    case 18: return {"iq3_xxs", {}};
-    case 19: return {"iq1_s", {}};
-    case 20: return {"iq4_nl", {}};
-    case 21: return {"iq3_s", {}};
-    case 22: return {"iq2_s", {}};
-    case 23: return {"iq4_xs", {}};
-    case 24: return {"i8", {}};
-    case 25: return {"i16", {}};
-    case 26: return {"i32", {}};
-    case 27: return {"i64", {}};
-    case 28: return {"f64", {}};
-    case 29: return {"iq1_m", {}};
-    case 34: return {"tq1_0", {}};
-    case 35: return {"tq2_0", {}};
-    case 39: return {"mxfp4", {}};
-    default: return {nullptr, {}};
+    case 0:
+      return {"f32", DType::kF32};
+    case 1:
+      return {"f16", DType::kF16};
+    case 2:
+      return {"q4_0", DType::kQ4_0};
+    case 3:
+      return {"q4_1", DType::kQ4_1};
+    case 6:
+      return {"q5_0", DType::kQ5_0};
+    case 7:
+      return {"q5_1", DType::kQ5_1};
+    case 8:
+      return {"q8_0", DType::kQ8_0};
+    case 12:
+      return {"q4_k", DType::kQ4_K};
+    case 13:
+      return {"q5_k", DType::kQ5_K};
+    case 14:
+      return {"q6_k", DType::kQ6_K};
+    case 30:
+      return {"bf16", DType::kBF16};
+    case 9:
+      return {"q8_1", {}};
+    case 10:
+      return {"q2_k", {}};
+    case 11:
+      return {"q3_k", {}};
+    case 15:
+      return {"q8_k", {}};
+    case 16:
+      return {"iq2_xxs", {}};
+    case 17:
+      return {"iq2_xs", {}};
+    case 18:
+      return {"iq3_xxs", {}};
+    case 19:
+      return {"iq1_s", {}};
+    case 20:
+      return {"iq4_nl", {}};
+    case 21:
+      return {"iq3_s", {}};
+    case 22:
+      return {"iq2_s", {}};
+    case 23:
+      return {"iq4_xs", {}};
+    case 24:
+      return {"i8", {}};
+    case 25:
+      return {"i16", {}};
+    case 26:
+      return {"i32", {}};
+    case 27:
+      return {"i64", {}};
+    case 28:
+      return {"f64", {}};
+    case 29:
+      return {"iq1_m", {}};
+    case 34:
+      return {"tq1_0", {}};
+    case 35:
+      return {"tq2_0", {}};
+    case 39:
+      return {"mxfp4", {}};
+    default:
+      return {nullptr, {}};
   }
 }
 
@@ -75,7 +121,8 @@ class Cursor {
   uint64_t left() const { return bytes_.size() - at_; }
 
   Status Error(const std::string& what) const {
-    return DataLoss(path_ + ": " + what + " (at byte " + std::to_string(at_) + " of " + std::to_string(bytes_.size()) + ")");
+    return DataLoss(path_ + ": " + what + " (at byte " + std::to_string(at_) + " of " + std::to_string(bytes_.size()) +
+                    ")");
   }
 
   template <class T>
@@ -138,13 +185,13 @@ Status SkipArray(Cursor& in, GgufType element_type, uint64_t count, int depth) {
   std::span<const std::byte> bytes;
   if (scalar > 0) {
     if (count > in.left() / scalar) {
-      return in.Error("an array claims " + std::to_string(count) + " elements of " + std::to_string(scalar) + " bytes, " +
-                      std::to_string(in.left()) + " bytes are left");
+      return in.Error("an array claims " + std::to_string(count) + " elements of " + std::to_string(scalar) +
+                      " bytes, " + std::to_string(in.left()) + " bytes are left");
     }
     TACTUS_RETURN_IF_ERROR(in.Take(count * scalar, "an array", &bytes));
     return element_type == GgufType::kBool ? CheckBools(in, bytes) : Status();
   }
-  constexpr uint64_t kMinElement = 8;   // a string's length, an array's type and count
+  constexpr uint64_t kMinElement = 8;  // a string's length, an array's type and count
   if (count > in.left() / kMinElement) {
     return in.Error("an array claims " + std::to_string(count) + " elements, only " + std::to_string(in.left()) +
                     " bytes are left");
@@ -209,9 +256,10 @@ Status ReadTensorInfo(Cursor& in, PendingTensor* tensor) {
   const std::string quoted = "tensor '" + Printable(tensor->name) + "'";
   uint32_t dims = 0;
   TACTUS_RETURN_IF_ERROR(in.Read(&dims, "a tensor's number of dimensions"));
-  if (dims < 1 || dims > 4) return in.Error(quoted + " has " + std::to_string(dims) + " dimensions; 1 to 4 are possible");
+  if (dims < 1 || dims > 4)
+    return in.Error(quoted + " has " + std::to_string(dims) + " dimensions; 1 to 4 are possible");
   tensor->entry.shape.resize(dims);
-  for (uint32_t i = 0; i < dims; ++i) {   // the file lists the contiguous dimension first
+  for (uint32_t i = 0; i < dims; ++i) {  // the file lists the contiguous dimension first
     uint64_t dim = 0;
     TACTUS_RETURN_IF_ERROR(in.Read(&dim, "a tensor's dimensions"));
     if (dim == 0 || dim > (uint64_t{1} << 40)) {
@@ -286,17 +334,30 @@ double NumberAt(GgufType type, const std::byte* at) {
     return static_cast<double>(zero);
   };
   switch (type) {
-    case GgufType::kUint8: case GgufType::kBool: return as(uint8_t{});
-    case GgufType::kInt8: return as(int8_t{});
-    case GgufType::kUint16: return as(uint16_t{});
-    case GgufType::kInt16: return as(int16_t{});
-    case GgufType::kUint32: return as(uint32_t{});
-    case GgufType::kInt32: return as(int32_t{});
-    case GgufType::kUint64: return as(uint64_t{});
-    case GgufType::kInt64: return as(int64_t{});
-    case GgufType::kFloat32: return as(float{});
-    case GgufType::kFloat64: return as(double{});
-    case GgufType::kString: case GgufType::kArray: break;
+    case GgufType::kUint8:
+    case GgufType::kBool:
+      return as(uint8_t{});
+    case GgufType::kInt8:
+      return as(int8_t{});
+    case GgufType::kUint16:
+      return as(uint16_t{});
+    case GgufType::kInt16:
+      return as(int16_t{});
+    case GgufType::kUint32:
+      return as(uint32_t{});
+    case GgufType::kInt32:
+      return as(int32_t{});
+    case GgufType::kUint64:
+      return as(uint64_t{});
+    case GgufType::kInt64:
+      return as(int64_t{});
+    case GgufType::kFloat32:
+      return as(float{});
+    case GgufType::kFloat64:
+      return as(double{});
+    case GgufType::kString:
+    case GgufType::kArray:
+      break;
   }
   return std::nan("");
 }
@@ -308,8 +369,8 @@ bool IsInteger(GgufType type) {
 }  // namespace
 
 const char* GgufTypeName(GgufType type) {
-  static constexpr const char* kNames[] = {"uint8", "int8", "uint16", "int16", "uint32", "int32", "float32",
-                                           "bool", "string", "array", "uint64", "int64", "float64"};
+  static constexpr const char* kNames[] = {"uint8", "int8",   "uint16", "int16",  "uint32", "int32",  "float32",
+                                           "bool",  "string", "array",  "uint64", "int64",  "float64"};
   return kNames[static_cast<uint32_t>(type)];
 }
 
@@ -328,8 +389,9 @@ Result<GgufFile> ParseGguf(std::span<const std::byte> bytes, const std::string& 
   TACTUS_RETURN_IF_ERROR(in.Read(&file.version, "the version"));
   if (file.version != 2 && file.version != 3) {
     const bool swapped = file.version == 0x02000000 || file.version == 0x03000000;
-    return Unimplemented(path + (swapped ? ": big-endian GGUF is not supported"
-                                         : ": GGUF version " + std::to_string(file.version) + "; supported are 2 and 3"));
+    return Unimplemented(path + (swapped
+                                     ? ": big-endian GGUF is not supported"
+                                     : ": GGUF version " + std::to_string(file.version) + "; supported are 2 and 3"));
   }
   uint64_t tensor_count = 0, metadata_count = 0;
   TACTUS_RETURN_IF_ERROR(in.Read(&tensor_count, "the number of tensors"));
@@ -420,7 +482,7 @@ std::vector<std::string> GgufFields::Strings(std::string_view key) {
     return out;
   }
   out.reserve(value->count);
-  const std::byte* at = value->payload.data();   // lengths were checked when the file was parsed
+  const std::byte* at = value->payload.data();  // lengths were checked when the file was parsed
   for (uint64_t i = 0; i < value->count; ++i) {
     uint64_t length = 0;
     std::memcpy(&length, at, sizeof(length));
@@ -440,7 +502,8 @@ std::vector<double> GgufFields::Numbers(std::string_view key) {
     return out;
   }
   out.reserve(value->count);
-  for (uint64_t i = 0; i < value->count; ++i) out.push_back(NumberAt(value->element_type, value->payload.data() + i * width));
+  for (uint64_t i = 0; i < value->count; ++i)
+    out.push_back(NumberAt(value->element_type, value->payload.data() + i * width));
   return out;
 }
 

@@ -18,22 +18,34 @@
 namespace tactus {
 
 enum class GgufType : uint32_t {
-  kUint8, kInt8, kUint16, kInt16, kUint32, kInt32, kFloat32, kBool, kString, kArray, kUint64, kInt64, kFloat64,
+  kUint8,
+  kInt8,
+  kUint16,
+  kInt16,
+  kUint32,
+  kInt32,
+  kFloat32,
+  kBool,
+  kString,
+  kArray,
+  kUint64,
+  kInt64,
+  kFloat64,
 };
 const char* GgufTypeName(GgufType type);
 
 struct GgufValue {
   GgufType type = GgufType::kUint8;
-  GgufType element_type = GgufType::kUint8;   // of an array
-  uint64_t count = 1;                         // elements of an array
-  std::span<const std::byte> payload;         // scalar bytes, a string's characters, or the array's elements as they lie
+  GgufType element_type = GgufType::kUint8;  // of an array
+  uint64_t count = 1;                        // elements of an array
+  std::span<const std::byte> payload;        // scalar bytes, a string's characters, or the array's elements as they lie
 };
 
 struct GgufFile {
   std::string path;
   uint32_t version = 0;
   std::map<std::string, GgufValue, std::less<>> metadata;
-  std::map<std::string, TensorEntry, std::less<>> tensors;   // data points into the bytes that were parsed
+  std::map<std::string, TensorEntry, std::less<>> tensors;  // data points into the bytes that were parsed
 
   const GgufValue* Find(std::string_view key) const;
 };
@@ -41,8 +53,9 @@ struct GgufFile {
 // `bytes` must outlive the result. `path` is for messages.
 Result<GgufFile> ParseGguf(std::span<const std::byte> bytes, const std::string& path);
 
-// Reads metadata with the type that the reader expects; the first wrong type or missing key is kept in status() and later reads
-// return their defaults, so that a mapping reads as a table. Integers of any width convert; floats read as double.
+// Reads metadata with the type that the reader expects; the first wrong type or missing key is kept in status() and
+// later reads return their defaults, so that a mapping reads as a table. Integers of any width convert; floats read as
+// double.
 class GgufFields {
  public:
   explicit GgufFields(const GgufFile& file) : file_(file) {}
@@ -53,7 +66,7 @@ class GgufFields {
   std::optional<bool> Bool(std::string_view key);
   std::optional<std::string> String(std::string_view key);
   std::vector<std::string> Strings(std::string_view key);
-  std::vector<double> Numbers(std::string_view key);        // array of any numeric type
+  std::vector<double> Numbers(std::string_view key);  // array of any numeric type
   int64_t RequiredInt(std::string_view key);
   std::string RequiredString(std::string_view key);
 

@@ -38,7 +38,8 @@ Status RefuseUnsupported(GgufFields& fields, const GgufFile& file, const std::st
   }
   if (fields.Int(prefix + "expert_count").value_or(0) > 0) {
     return Unimplemented(file.path + ": " + prefix + "expert_count is " +
-                         std::to_string(*fields.Int(prefix + "expert_count")) + "; mixtures of experts are not supported");
+                         std::to_string(*fields.Int(prefix + "expert_count")) +
+                         "; mixtures of experts are not supported");
   }
   for (const char* key : {"attention.scale", "logit_scale", "residual_scale", "embedding_scale"}) {
     if (fields.Float(prefix + key).value_or(1.0) != 1.0) {
@@ -79,14 +80,15 @@ Status ReadRope(GgufFields& fields, const GgufFile& file, const std::string& pre
   std::memcpy(rope.frequency_factors.data(), t.data, rope.frequency_factors.size() * sizeof(float));
   for (const float f : rope.frequency_factors) {
     if (!(std::isfinite(f) && f > 0.0f)) {
-      return DataLoss(file.path + ": tensor 'rope_freqs.weight' holds " + std::to_string(f) + "; only positive numbers are possible");
+      return DataLoss(file.path + ": tensor 'rope_freqs.weight' holds " + std::to_string(f) +
+                      "; only positive numbers are possible");
     }
   }
   return Status();
 }
 
 void AddStopId(std::optional<int64_t> id, ModelConfig* config) {
-  if (!id || *id < 0 || *id >= config->vocab_size) return;   // some files write 2^32 - 1 for "none"
+  if (!id || *id < 0 || *id >= config->vocab_size) return;  // some files write 2^32 - 1 for "none"
   const auto token = static_cast<TokenId>(*id);
   if (std::find(config->stop_ids.begin(), config->stop_ids.end(), token) == config->stop_ids.end()) {
     config->stop_ids.push_back(token);

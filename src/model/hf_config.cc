@@ -80,7 +80,7 @@ Status ReadRope(JsonFields& json, ModelConfig* c) {
 }
 
 Status ReadWindow(JsonFields& json, const Architecture& a, ModelConfig* c) {
-  if (c->num_layers < 1 || c->num_layers > kMaxLayers) return Status();   // ValidateConfig says so
+  if (c->num_layers < 1 || c->num_layers > kMaxLayers) return Status();  // ValidateConfig says so
   c->window.assign(static_cast<size_t>(c->num_layers), 0);
   if (a.window == WindowRule::kNone) return json.status();
   // An explicit null means full attention; only an absent key means the default.
@@ -97,8 +97,8 @@ Status ReadWindow(JsonFields& json, const Architecture& a, ModelConfig* c) {
   const int64_t first = json.Int("max_window_layers").value_or(28);
   const std::vector<std::string> types = json.Strings("layer_types");
   if (!types.empty() && types.size() != c->window.size()) {
-    json.Fail("layer_types", "has " + std::to_string(types.size()) + " entries for " + std::to_string(c->num_layers) +
-                                 " layers");
+    json.Fail("layer_types",
+              "has " + std::to_string(types.size()) + " entries for " + std::to_string(c->num_layers) + " layers");
   }
   for (size_t i = 0; i < types.size(); ++i) {
     if (types[i] != "full_attention" && types[i] != "sliding_attention") {
@@ -179,15 +179,16 @@ Result<ModelConfig> ConfigFromJson(std::string_view text, const std::string& pat
   c.weight_dtype = ReadWeightDType(json);
   TACTUS_RETURN_IF_ERROR(json.status());
   if (!json.Has("head_dim") && defaults.head_dim <= 0 && c.num_heads > 0 && c.hidden_size % c.num_heads != 0) {
-    return DataLoss(path + ": hidden_size " + std::to_string(c.hidden_size) + " is not a multiple of num_attention_heads " +
-                    std::to_string(c.num_heads) + ", and there is no head_dim");
+    return DataLoss(path + ": hidden_size " + std::to_string(c.hidden_size) +
+                    " is not a multiple of num_attention_heads " + std::to_string(c.num_heads) +
+                    ", and there is no head_dim");
   }
   TACTUS_RETURN_IF_ERROR(ReadRope(json, &c));
   TACTUS_RETURN_IF_ERROR(ReadWindow(json, *a, &c));
 
   std::vector<int64_t> eos = json.IntOrInts("eos_token_id");
   if (!json.HasKey("eos_token_id") && defaults.eos_id >= 0 && defaults.eos_id < c.vocab_size) eos = {defaults.eos_id};
-  std::erase(eos, -1);   // "none" in some files
+  std::erase(eos, -1);  // "none" in some files
   AddTokenIds(json, "eos_token_id", std::move(eos), &c);
   const std::vector<int64_t> bos = json.IntOrInts("bos_token_id");
   const int64_t bos_id = !bos.empty() ? bos[0] : json.HasKey("bos_token_id") ? -1 : defaults.bos_id;

@@ -14,10 +14,14 @@ namespace {
 
 const char* ScalingName(RopeScaling scaling) {
   switch (scaling) {
-    case RopeScaling::kNone: return "none";
-    case RopeScaling::kLinear: return "linear";
-    case RopeScaling::kDynamic: return "dynamic";
-    case RopeScaling::kLlama3: return "llama3";
+    case RopeScaling::kNone:
+      return "none";
+    case RopeScaling::kLinear:
+      return "linear";
+    case RopeScaling::kDynamic:
+      return "dynamic";
+    case RopeScaling::kLlama3:
+      return "llama3";
   }
   return "unknown";
 }
@@ -33,13 +37,15 @@ std::string TokenizerKind(const ModelDescription& d) {
   return "none";
 }
 
-std::string Count(int64_t n) {   // 134515008 -> "134,515,008"
+std::string Count(int64_t n) {  // 134515008 -> "134,515,008"
   std::string text = std::to_string(n);
   for (int64_t at = static_cast<int64_t>(text.size()) - 3; at > 0; at -= 3) text.insert(static_cast<size_t>(at), ",");
   return text;
 }
 
-std::string Megabytes(int64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
+std::string Megabytes(int64_t bytes) {
+  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
 
 // The window of all layers where they agree, else how many have one.
 std::string WindowText(const ModelConfig& c) {
@@ -79,13 +85,13 @@ nlohmann::ordered_json RopeJson(const RopeConfig& rope) {
 }
 
 nlohmann::ordered_json ShapeJson(const ModelConfig& c) {
-  return {{"layers", c.num_layers},       {"hidden_size", c.hidden_size},
-          {"heads", c.num_heads},         {"kv_heads", c.num_kv_heads},
-          {"head_dim", c.head_dim},       {"intermediate_size", c.intermediate_size},
-          {"vocab_size", c.vocab_size},   {"tied_embeddings", c.tie_embeddings},
-          {"qkv_bias", c.qkv_bias},       {"o_bias", c.o_bias},
-          {"mlp_bias", c.mlp_bias},       {"qk_norm", c.qk_norm},
-          {"rms_eps", c.rms_eps},         {"sliding_window", c.window}};
+  return {{"layers", c.num_layers},     {"hidden_size", c.hidden_size},
+          {"heads", c.num_heads},       {"kv_heads", c.num_kv_heads},
+          {"head_dim", c.head_dim},     {"intermediate_size", c.intermediate_size},
+          {"vocab_size", c.vocab_size}, {"tied_embeddings", c.tie_embeddings},
+          {"qkv_bias", c.qkv_bias},     {"o_bias", c.o_bias},
+          {"mlp_bias", c.mlp_bias},     {"qk_norm", c.qk_norm},
+          {"rms_eps", c.rms_eps},       {"sliding_window", c.window}};
 }
 
 }  // namespace
@@ -113,12 +119,16 @@ nlohmann::ordered_json InspectJson(const ModelDescription& d, const InspectOptio
   for (const auto& f : d.tensor_formats) {
     formats.push_back({{"dtype", InfoOf(f.dtype).name}, {"tensors", f.tensors}, {"bytes", f.bytes}});
   }
-  j["weights"] = d.weights_status.ok() ? nlohmann::ordered_json("ok") : nlohmann::ordered_json(d.weights_status.message());
+  j["weights"] =
+      d.weights_status.ok() ? nlohmann::ordered_json("ok") : nlohmann::ordered_json(d.weights_status.message());
   if (c.bos_id >= 0) j["bos_id"] = c.bos_id;
   if (c.has_generation_defaults) {
     const SamplingParams& s = c.generation_defaults;
-    j["generation_defaults"] = {{"temperature", s.temperature}, {"top_p", s.top_p}, {"top_k", s.top_k},
-                                {"min_p", s.min_p}, {"repetition_penalty", s.repetition_penalty}};
+    j["generation_defaults"] = {{"temperature", s.temperature},
+                                {"top_p", s.top_p},
+                                {"top_k", s.top_k},
+                                {"min_p", s.min_p},
+                                {"repetition_penalty", s.repetition_penalty}};
   }
   if (!options.numerics.empty()) j["numerics"] = options.numerics;
   j["start"] = options.start.ok() ? nlohmann::ordered_json("ok") : nlohmann::ordered_json(options.start.message());
@@ -126,9 +136,9 @@ nlohmann::ordered_json InspectJson(const ModelDescription& d, const InspectOptio
   if (const auto plan = Plan(d, options)) {
     if (plan->ok()) {
       const MemoryPlan& p = **plan;
-      j["memory_plan"] = {{"weight_bytes", p.weight_bytes}, {"kv_bytes", p.kv_bytes},
+      j["memory_plan"] = {{"weight_bytes", p.weight_bytes},         {"kv_bytes", p.kv_bytes},
                           {"activation_bytes", p.activation_bytes}, {"total_bytes", p.total_bytes},
-                          {"available_bytes", p.available_bytes}, {"blocks", p.num_blocks},
+                          {"available_bytes", p.available_bytes},   {"blocks", p.num_blocks},
                           {"max_model_len", p.max_model_len}};
     } else {
       j["memory_plan"] = {{"error", plan->status().message()}};
@@ -140,10 +150,13 @@ nlohmann::ordered_json InspectJson(const ModelDescription& d, const InspectOptio
 std::string InspectText(const ModelDescription& d, const InspectOptions& options) {
   const ModelConfig& c = d.config;
   std::string out;
-  const auto row = [&](const char* label, const std::string& value) { out += fmt::format("{:<16} {}\n", label, value); };
+  const auto row = [&](const char* label, const std::string& value) {
+    out += fmt::format("{:<16} {}\n", label, value);
+  };
   row("model", c.name);
   row("path", d.path);
-  row("architecture", fmt::format("{} ({})", c.architecture, d.source == ModelDescription::Source::kGguf ? "GGUF" : "Hugging Face"));
+  row("architecture",
+      fmt::format("{} ({})", c.architecture, d.source == ModelDescription::Source::kGguf ? "GGUF" : "Hugging Face"));
   row("parameters", Count(c.NumParameters()));
   row("layers", fmt::format("{} of hidden size {}, FFN {}", c.num_layers, c.hidden_size, c.intermediate_size));
   row("attention", fmt::format("{} heads, {} KV heads, head_dim {}{}{}", c.num_heads, c.num_kv_heads, c.head_dim,
@@ -160,7 +173,8 @@ std::string InspectText(const ModelDescription& d, const InspectOptions& options
     row(&f == &d.tensor_formats[0] ? "weights" : "",
         fmt::format("{:<5} {:>4} tensors {:>12}", InfoOf(f.dtype).name, f.tensors, Megabytes(f.bytes)));
   }
-  row("KV per token", fmt::format("{} bytes in {}", Count(c.KvBytesPerToken(options.kv_dtype)), InfoOf(options.kv_dtype).name));
+  row("KV per token",
+      fmt::format("{} bytes in {}", Count(c.KvBytesPerToken(options.kv_dtype)), InfoOf(options.kv_dtype).name));
   if (!options.numerics.empty()) row("numerics", options.numerics);
   row("stop ids", c.stop_ids.empty() ? "none" : fmt::format("{}", fmt::join(c.stop_ids, ", ")));
   row("tokenizer", TokenizerKind(d));

@@ -12,10 +12,11 @@ namespace tactus {
 
 struct InspectOptions {
   DType kv_dtype = DType::kBF16;
-  MemoryPlanInput memory;        // weight_bytes 0: what `load` makes of the files; available_bytes < 0: unknown, then no plan is made
-  LoadWeightsOptions load;       // dummy is set where there are no weights
-  std::string numerics;          // what is computed, for people; empty: not shown
-  Status start;                  // why a start with this model would fail; ok: it would not, or only for want of memory
+  MemoryPlanInput
+      memory;  // weight_bytes 0: what `load` makes of the files; available_bytes < 0: unknown, then no plan is made
+  LoadWeightsOptions load;  // dummy is set where there are no weights
+  std::string numerics;     // what is computed, for people; empty: not shown
+  Status start;             // why a start with this model would fail; ok: it would not, or only for want of memory
 };
 
 nlohmann::ordered_json InspectJson(const ModelDescription& description, const InspectOptions& options);

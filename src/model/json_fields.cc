@@ -12,7 +12,7 @@ constexpr int kMaxDepth = 64;
 std::optional<int64_t> AsInt(const nlohmann::json& v) {
   if (v.is_number_unsigned() && v.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) return std::nullopt;
   if (v.is_number_integer()) return v.get<int64_t>();
-  if (v.is_number_float()) {   // some exporters write 4096.0
+  if (v.is_number_float()) {  // some exporters write 4096.0
     const double d = v.get<double>();
     if (std::isfinite(d) && std::floor(d) == d && std::abs(d) < 9e15) return static_cast<int64_t>(d);
   }
@@ -34,7 +34,7 @@ Result<std::shared_ptr<const nlohmann::json>> ParseJsonObject(std::string_view t
     return std::shared_ptr<const nlohmann::json>(std::move(json));
   } catch (const nlohmann::json::exception& e) {
     if (too_deep) return DataLoss(path + ": JSON nests deeper than " + std::to_string(kMaxDepth));
-    std::string reason = e.what();   // "[json.exception.parse_error.101] parse error at line ..."
+    std::string reason = e.what();  // "[json.exception.parse_error.101] parse error at line ..."
     const size_t bracket = reason.find("] ");
     if (bracket != std::string::npos) reason = reason.substr(bracket + 2);
     return DataLoss(path + ": not valid JSON: " + reason.substr(0, 300));
@@ -46,9 +46,13 @@ const nlohmann::json* JsonFields::Find(const char* key) const {
   return it == object_.end() || it->is_null() ? nullptr : &*it;
 }
 
-bool JsonFields::Has(const char* key) const { return Find(key) != nullptr; }
+bool JsonFields::Has(const char* key) const {
+  return Find(key) != nullptr;
+}
 
-bool JsonFields::HasKey(const char* key) const { return object_.contains(key); }
+bool JsonFields::HasKey(const char* key) const {
+  return object_.contains(key);
+}
 
 void JsonFields::Fail(const char* key, const std::string& what) {
   if (status_.ok()) status_ = DataLoss(path_ + ": '" + prefix_ + key + "' " + what);

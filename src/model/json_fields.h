@@ -1,5 +1,5 @@
-// Reads fields of a JSON object with the type that the reader expects. The first wrong type, range or missing key is kept in
-// status(); later reads return their defaults, so that a mapping reads as a table. null counts as absent, as in
+// Reads fields of a JSON object with the type that the reader expects. The first wrong type, range or missing key is
+// kept in status(); later reads return their defaults, so that a mapping reads as a table. null counts as absent, as in
 // transformers.
 #pragma once
 
@@ -25,15 +25,15 @@ class JsonFields {
   JsonFields(const nlohmann::json& object, std::string path, std::string prefix = {})
       : object_(object), path_(std::move(path)), prefix_(std::move(prefix)) {}
 
-  bool Has(const char* key) const;                       // present and not null
-  bool HasKey(const char* key) const;                    // present, null or not
+  bool Has(const char* key) const;     // present and not null
+  bool HasKey(const char* key) const;  // present, null or not
   std::optional<int64_t> Int(const char* key);
   std::optional<double> Float(const char* key);
   std::optional<bool> Bool(const char* key);
   std::optional<std::string> String(const char* key);
-  std::vector<int64_t> IntOrInts(const char* key);       // 2 or [2, 3]
+  std::vector<int64_t> IntOrInts(const char* key);  // 2 or [2, 3]
   std::vector<std::string> Strings(const char* key);
-  const nlohmann::json* Object(const char* key);         // null: absent
+  const nlohmann::json* Object(const char* key);  // null: absent
   int64_t RequiredInt(const char* key);
 
   const Status& status() const { return status_; }

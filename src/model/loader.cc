@@ -32,7 +32,9 @@ bool Exists(const std::string& path) {
   return fs::exists(path, error);
 }
 
-bool IsGguf(std::span<const std::byte> bytes) { return bytes.size() >= 4 && std::memcmp(bytes.data(), "GGUF", 4) == 0; }
+bool IsGguf(std::span<const std::byte> bytes) {
+  return bytes.size() >= 4 && std::memcmp(bytes.data(), "GGUF", 4) == 0;
+}
 
 // A file that need not be there.
 Status ReadOptional(const std::string& path, int64_t limit_bytes, std::string* text) {
@@ -86,9 +88,8 @@ void DescribeTensors(const std::map<std::string, TensorEntry, std::less<>>& tens
     format.bytes += tensor.bytes;
   }
   for (const auto& [dtype, format] : formats) d->tensor_formats.push_back(format);
-  std::sort(d->tensor_formats.begin(), d->tensor_formats.end(), [](const auto& a, const auto& b) {
-    return a.bytes != b.bytes ? a.bytes > b.bytes : a.dtype < b.dtype;
-  });
+  std::sort(d->tensor_formats.begin(), d->tensor_formats.end(),
+            [](const auto& a, const auto& b) { return a.bytes != b.bytes ? a.bytes > b.bytes : a.dtype < b.dtype; });
 }
 
 Result<ModelDescription> DescribeHuggingFace(const std::string& folder, const std::string& config_path) {
@@ -126,7 +127,8 @@ Result<ModelDescription> DescribeHuggingFace(const std::string& folder, const st
   }
   for (const auto& file : tensors->files) d.weight_file_bytes += static_cast<int64_t>(file->bytes().size());
   DescribeTensors(tensors->tensors, &d);
-  if (!d.tensor_formats.empty()) d.config.weight_dtype = d.tensor_formats[0].dtype;   // the files, not what config.json says
+  if (!d.tensor_formats.empty())
+    d.config.weight_dtype = d.tensor_formats[0].dtype;  // the files, not what config.json says
   return d;
 }
 
@@ -169,7 +171,7 @@ Result<TensorSet> OpenTensors(const ModelDescription& d) {
 
 // Weights on their way in: where they come from, and what of them is known before matrices are read.
 struct Loading {
-  TensorSet tensors;                      // of files; outlives the source
+  TensorSet tensors;  // of files; outlives the source
   const TensorNames* names = &kHfTensorNames;
   std::unique_ptr<WeightSource> source;
   ModelWeights weights;
@@ -186,7 +188,9 @@ Status StartLoading(const ModelDescription& d, const LoadWeightsOptions& options
     if (a == nullptr) return Unimplemented("architecture '" + d.config.architecture + "' is not supported");
     l->names = d.source == ModelDescription::Source::kGguf ? a->gguf_names : a->hf_names;
     TACTUS_ASSIGN_OR_RETURN(l->tensors, OpenTensors(d));
-    const MatrixUse use = options.dequantize_to_f32 ? MatrixUse::kF32 : options.pack ? MatrixUse::kRows : MatrixUse::kViews;
+    const MatrixUse use = options.dequantize_to_f32 ? MatrixUse::kF32
+                          : options.pack            ? MatrixUse::kRows
+                                                    : MatrixUse::kViews;
     l->source = MakeFileSource(l->tensors, *l->names, d.path, d.config, use);
   }
   return BuildWeights(d.config, *l->names, *l->source, &l->weights);
@@ -195,12 +199,14 @@ Status StartLoading(const ModelDescription& d, const LoadWeightsOptions& options
 // Tells of packing that takes longer than two seconds, every two seconds.
 class PackReport {
  public:
-  PackReport(const std::function<void(const std::string&)>& say, int64_t total_bytes) : say_(say), total_bytes_(total_bytes) {}
+  PackReport(const std::function<void(const std::string&)>& say, int64_t total_bytes)
+      : say_(say), total_bytes_(total_bytes) {}
   void Progress(int64_t done_bytes) {
     const TimeNs now_ns = SystemClock().NowNs();
     if (!say_ || now_ns - said_ns_ < 2 * kSecond) return;
     said_ns_ = now_ns;
-    say_(fmt::format("weights: {:.0f} % read", 100.0 * static_cast<double>(done_bytes) / static_cast<double>(std::max<int64_t>(total_bytes_, 1))));
+    say_(fmt::format("weights: {:.0f} % read", 100.0 * static_cast<double>(done_bytes) /
+                                                   static_cast<double>(std::max<int64_t>(total_bytes_, 1))));
   }
   double seconds() const { return std::max(static_cast<double>(SystemClock().NowNs() - start_ns_) * 1e-9, 1e-6); }
 
@@ -220,7 +226,8 @@ struct PackedStorage {
 // What is done with packed weights of earlier starts; says why where that is nothing.
 class WeightCache {
  public:
-  WeightCache(const ModelDescription& d, const LoadWeightsOptions& options, const Loading& l, const PackPlan& plan) : options_(options) {
+  WeightCache(const ModelDescription& d, const LoadWeightsOptions& options, const Loading& l, const PackPlan& plan)
+      : options_(options) {
     if (options.cache_folder.empty()) return;
     auto key = options.dummy ? InvalidArgument("dummy weights have no files")
                              : MakeWeightCacheKey(options.cache_folder, d.path, l.tensors, plan);
@@ -256,7 +263,9 @@ class WeightCache {
   bool usable_ = false;
 };
 
-std::string Gigabytes(int64_t bytes) { return fmt::format("{:.2f} GB", static_cast<double>(bytes) * 1e-9); }
+std::string Gigabytes(int64_t bytes) {
+  return fmt::format("{:.2f} GB", static_cast<double>(bytes) * 1e-9);
+}
 
 Result<ModelWeights> LoadPacked(const ModelDescription& d, const LoadWeightsOptions& options, Loading* l) {
   ModelWeights& weights = l->weights;
@@ -271,18 +280,25 @@ Result<ModelWeights> LoadPacked(const ModelDescription& d, const LoadWeightsOpti
   std::string how;
   if (memory != nullptr) {
     storage->memory.Keep(cached.file);
-    how = fmt::format("{} of packed weights from {} in {:.2f} s", Gigabytes(plan.bytes), cache.path(), report.seconds());
+    how =
+        fmt::format("{} of packed weights from {} in {:.2f} s", Gigabytes(plan.bytes), cache.path(), report.seconds());
   } else {
     std::byte* fresh = storage->memory.AllocateHuge(plan.bytes);
     if (fresh == nullptr) {
-      return Status(StatusCode::kResourceExhausted, "the system gave no memory for " + std::to_string(plan.bytes) +
-                    " bytes of packed weights: raise the limit on memory ('ulimit -v', the container's), or take a smaller model or --quantization", "model");
+      return Status(StatusCode::kResourceExhausted,
+                    "the system gave no memory for " + std::to_string(plan.bytes) +
+                        " bytes of packed weights: raise the limit on memory ('ulimit -v', the container's), or take a "
+                        "smaller model or --quantization",
+                    "model");
     }
-    TACTUS_RETURN_IF_ERROR(PackAll(plan, *l->source, pool, fresh, [&](int64_t done_bytes) { report.Progress(done_bytes); }));
+    TACTUS_RETURN_IF_ERROR(
+        PackAll(plan, *l->source, pool, fresh, [&](int64_t done_bytes) { report.Progress(done_bytes); }));
     const double seconds = report.seconds();
-    how = fmt::format("{} of weights packed into {} in {:.2f} s ({:.2f} GB/s), {:.0f} % of it in huge pages", Gigabytes(plan.source_bytes),
-                      Gigabytes(plan.bytes), seconds, static_cast<double>(plan.source_bytes) * 1e-9 / seconds,
-                      100.0 * static_cast<double>(HugePageBytes(fresh)) / static_cast<double>(std::max<int64_t>(plan.bytes, 1)));
+    how = fmt::format(
+        "{} of weights packed into {} in {:.2f} s ({:.2f} GB/s), {:.0f} % of it in huge pages",
+        Gigabytes(plan.source_bytes), Gigabytes(plan.bytes), seconds,
+        static_cast<double>(plan.source_bytes) * 1e-9 / seconds,
+        100.0 * static_cast<double>(HugePageBytes(fresh)) / static_cast<double>(std::max<int64_t>(plan.bytes, 1)));
     cache.Write(fresh, pool);
     memory = fresh;
   }
@@ -309,7 +325,7 @@ Result<ModelDescription> DescribeModel(const std::string& path) {
     const std::string parent = fs::path(path).parent_path().string();
     return DescribeHuggingFace(parent.empty() ? "." : parent, path);
   }
-  if (path.ends_with(".gguf")) return DescribeGguf(path, *file);   // says what is wrong with it
+  if (path.ends_with(".gguf")) return DescribeGguf(path, *file);  // says what is wrong with it
   return InvalidArgument(path + " is neither a GGUF file, a config.json nor a Hugging Face folder", "model");
 }
 
@@ -322,7 +338,7 @@ Result<ModelWeights> LoadWeights(const ModelDescription& d, const LoadWeightsOpt
 
 Status CheckWeights(const ModelDescription& d) {
   LoadWeightsOptions options;
-  options.pack = true;   // matrices are not touched
+  options.pack = true;  // matrices are not touched
   Loading loading;
   return StartLoading(d, options, &loading);
 }
@@ -334,7 +350,8 @@ Result<int64_t> PlanWeightBytes(const ModelDescription& d, const LoadWeightsOpti
   }
   Loading loading;
   TACTUS_RETURN_IF_ERROR(StartLoading(d, options, &loading));
-  TACTUS_ASSIGN_OR_RETURN(const PackPlan plan, PlanPacking(d.config, *loading.names, options.packing, &loading.weights));
+  TACTUS_ASSIGN_OR_RETURN(const PackPlan plan,
+                          PlanPacking(d.config, *loading.names, options.packing, &loading.weights));
   return loading.weights.bytes + plan.bytes;
 }
 

@@ -1,5 +1,5 @@
-// Where a forward pass spends its time: per operator, nanoseconds beside the bytes it must move and the arithmetic it must
-// do, counted from shapes, so that a measurement can say what share of the machine each one reaches. Off unless a
+// Where a forward pass spends its time: per operator, nanoseconds beside the bytes it must move and the arithmetic it
+// must do, counted from shapes, so that a measurement can say what share of the machine each one reaches. Off unless a
 // benchmark asks for it; one thread (the decoder's).
 #pragma once
 
@@ -16,8 +16,8 @@ inline constexpr std::array<const char*, kDecoderOperators> kDecoderOperatorName
     "embed", "norm + round", "qkv", "rope + store", "attention", "out", "gate + up", "down", "logits"};
 
 struct OperatorCost {
-  int64_t bytes = 0;        // weights, KV and activations, each read or written once
-  int64_t operations = 0;   // multiplications and additions
+  int64_t bytes = 0;       // weights, KV and activations, each read or written once
+  int64_t operations = 0;  // multiplications and additions
 };
 
 class OperatorProfile {

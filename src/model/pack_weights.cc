@@ -13,8 +13,8 @@ using kernels::PackedMatrix;
 using kernels::Quantization;
 
 constexpr int64_t kAlignment = 64;
-constexpr int64_t kTaskBytes = int64_t{1} << 20;        // of rows; at least one panel
-constexpr int64_t kPrefetchTasks = 16;                  // how far ahead of the packing the files are read
+constexpr int64_t kTaskBytes = int64_t{1} << 20;  // of rows; at least one panel
+constexpr int64_t kPrefetchTasks = 16;            // how far ahead of the packing the files are read
 
 // Panels [first, first + count) of a slot.
 struct PackTask {
@@ -38,7 +38,8 @@ bool FormFor(const PackChoice& choice, const MatrixPlace& place, PackedMatrix* f
 TokenPlanes PlanesFor(const ModelConfig& config, const PackChoice& choice) {
   if (!choice.int8_tokens) return {2, 2, 2};
   const int64_t kv = 2 * config.num_kv_heads * config.head_dim * config.hidden_size;
-  const int64_t others = 2 * config.num_heads * config.head_dim * config.hidden_size + 3 * config.hidden_size * config.intermediate_size;
+  const int64_t others =
+      2 * config.num_heads * config.head_dim * config.hidden_size + 3 * config.hidden_size * config.intermediate_size;
   return {.kv = 12 * kv <= kv + others ? 2 : 1, .lm_head = 2, .others = 1};
 }
 
@@ -48,13 +49,14 @@ std::vector<PackTask> TasksOf(const PackPlan& plan) {
   for (const PackedSlot& slot : plan.slots) slots.push_back(&slot);
   std::sort(slots.begin(), slots.end(), [](const PackedSlot* a, const PackedSlot* b) {
     const auto at_a = reinterpret_cast<uintptr_t>(a->source.data), at_b = reinterpret_cast<uintptr_t>(b->source.data);
-    return at_a != at_b ? at_a < at_b : a->offset < b->offset;   // dummies have no place in a file
+    return at_a != at_b ? at_a < at_b : a->offset < b->offset;  // dummies have no place in a file
   });
   std::vector<PackTask> tasks;
   for (const PackedSlot* slot : slots) {
     const int64_t panels = slot->form.panels(), panel_rows_bytes = kPanelRows * slot->source.row_bytes;
     const int64_t step = std::max<int64_t>(1, kTaskBytes / std::max<int64_t>(panel_rows_bytes, 1));
-    for (int64_t first = 0; first < panels; first += step) tasks.push_back({slot, first, std::min(step, panels - first)});
+    for (int64_t first = 0; first < panels; first += step)
+      tasks.push_back({slot, first, std::min(step, panels - first)});
   }
   return tasks;
 }
@@ -73,16 +75,18 @@ void RunTask(const PackTask& task, WeightSource& source, std::byte* scratch, std
 
 }  // namespace
 
-Result<PackPlan> PlanPacking(const ModelConfig& config, const TensorNames& names, const PackChoice& choice, ModelWeights* weights) {
+Result<PackPlan> PlanPacking(const ModelConfig& config, const TensorNames& names, const PackChoice& choice,
+                             ModelWeights* weights) {
   PackPlan plan;
   for (const MatrixPlace& place : MatrixPlaces(config, names, weights, nullptr)) {
     PackedSlot slot;
     slot.name = place.name;
     slot.source = *place.view;
     if (!FormFor(choice, place, &slot.form)) {
-      return InvalidArgument("tensor '" + place.name + "' (" + InfoOf(slot.source.dtype).name +
-                                 ") has no packed form of this kind; --activation-dtype float32 uses it as it is stored",
-                             "activation-dtype");
+      return InvalidArgument(
+          "tensor '" + place.name + "' (" + InfoOf(slot.source.dtype).name +
+              ") has no packed form of this kind; --activation-dtype float32 uses it as it is stored",
+          "activation-dtype");
     }
     slot.offset = plan.bytes;
     plan.bytes += (slot.form.bytes() + kAlignment - 1) / kAlignment * kAlignment;
@@ -99,10 +103,11 @@ Status PackAll(const PackPlan& plan, WeightSource& source, kernels::ThreadPool& 
   for (const PackTask& task : tasks) most = std::max(most, task.bytes());
   most = (most + kAlignment - 1) / kAlignment * kAlignment;
   // Touched only by sources that cannot hand out rows in place.
-  const std::unique_ptr<void, decltype(&std::free)> scratch(std::aligned_alloc(kAlignment, static_cast<size_t>(most * pool.threads())),
-                                                            &std::free);
+  const std::unique_ptr<void, decltype(&std::free)> scratch(
+      std::aligned_alloc(kAlignment, static_cast<size_t>(most * pool.threads())), &std::free);
   if (scratch == nullptr) {
-    return Status(StatusCode::kResourceExhausted, "no memory to pack the weights (" + std::to_string(most * pool.threads()) + " bytes)");
+    return Status(StatusCode::kResourceExhausted,
+                  "no memory to pack the weights (" + std::to_string(most * pool.threads()) + " bytes)");
   }
   std::atomic<int64_t> done{0};
   const auto count = static_cast<int64_t>(tasks.size());
@@ -146,10 +151,14 @@ void BindPacked(const PackPlan& plan, const ModelConfig& config, const TensorNam
 std::string PackedFormatText(const PackChoice& choice, const std::string& source_format) {
   if (choice.round_to_bf16) return "bf16 from " + source_format;
   switch (choice.quantization) {
-    case Quantization::kNone: return source_format;
-    case Quantization::kQ8_0: return "q8_0 from " + source_format;
-    case Quantization::kInt8: return "int8 from " + source_format;
-    case Quantization::kInt4: return "int4 from " + source_format;
+    case Quantization::kNone:
+      return source_format;
+    case Quantization::kQ8_0:
+      return "q8_0 from " + source_format;
+    case Quantization::kInt8:
+      return "int8 from " + source_format;
+    case Quantization::kInt4:
+      return "int4 from " + source_format;
   }
   return source_format;
 }

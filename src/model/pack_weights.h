@@ -1,5 +1,5 @@
-// A model's matrices packed for the fast operators (kernels/packed.h), from rows that a source hands out piece by piece: the two
-// forms of a matrix are never in memory together. One tied matrix serves embedding and output.
+// A model's matrices packed for the fast operators (kernels/packed.h), from rows that a source hands out piece by
+// piece: the two forms of a matrix are never in memory together. One tied matrix serves embedding and output.
 //
 // PlanPacking and BindPacked: the loading thread. PackAll uses all of its pool.
 #pragma once
@@ -17,30 +17,32 @@ namespace tactus {
 // Which form the matrices take. With none of both: each as its file has it, f32 and f16 rounded to bf16.
 struct PackChoice {
   kernels::Quantization quantization = kernels::Quantization::kNone;
-  bool round_to_bf16 = false;   // every matrix, quantised ones too
-  // Tokens that meet integer weights: of 16 bits, or of 8 but where more is cheap: for the output matrix, and for wk and wv where
-  // grouped queries make them at most a twelfth of a layer. Those two make half of int8's error (docs/numerics.md).
+  bool round_to_bf16 = false;  // every matrix, quantised ones too
+  // Tokens that meet integer weights: of 16 bits, or of 8 but where more is cheap: for the output matrix, and for wk
+  // and wv where grouped queries make them at most a twelfth of a layer. Those two make half of int8's error
+  // (docs/numerics.md).
   bool int8_tokens = false;
 };
 
 struct PackedSlot {
   std::string name;
   MatrixView source;
-  kernels::PackedMatrix form;   // without data
-  int64_t offset = 0;           // bytes from the start of the packed memory, a multiple of 64
+  kernels::PackedMatrix form;  // without data
+  int64_t offset = 0;          // bytes from the start of the packed memory, a multiple of 64
 };
 
 struct PackPlan {
-  std::vector<PackedSlot> slots;   // in the order of MatrixPlaces
-  int64_t bytes = 0;               // of the packed memory
-  int64_t source_bytes = 0;        // of the rows that are read for it
+  std::vector<PackedSlot> slots;  // in the order of MatrixPlaces
+  int64_t bytes = 0;              // of the packed memory
+  int64_t source_bytes = 0;       // of the rows that are read for it
 };
 
 // kInvalidArgument: a matrix that has no packed form in this choice.
-Result<PackPlan> PlanPacking(const ModelConfig& config, const TensorNames& names, const PackChoice& choice, ModelWeights* weights);
+Result<PackPlan> PlanPacking(const ModelConfig& config, const TensorNames& names, const PackChoice& choice,
+                             ModelWeights* weights);
 
-// Fills `memory` [plan.bytes], 64-byte aligned. `progress(bytes of rows done)` is called now and then on the calling thread.
-// kResourceExhausted: no scratch.
+// Fills `memory` [plan.bytes], 64-byte aligned. `progress(bytes of rows done)` is called now and then on the calling
+// thread. kResourceExhausted: no scratch.
 Status PackAll(const PackPlan& plan, WeightSource& source, kernels::ThreadPool& pool, std::byte* memory,
                const std::function<void(int64_t)>& progress);
 

@@ -17,7 +17,8 @@ float PowF32(float base, float exponent) {
 float DynamicBase(const RopeConfig& config, int32_t dim, int64_t max_model_len) {
   const int64_t original = config.original_max_position;
   if (original <= 0 || max_model_len <= original || dim <= 2) return config.theta;
-  const float stretch = config.factor * static_cast<float>(max_model_len) / static_cast<float>(original) - (config.factor - 1.0f);
+  const float stretch =
+      config.factor * static_cast<float>(max_model_len) / static_cast<float>(original) - (config.factor - 1.0f);
   return config.theta * PowF32(stretch, static_cast<float>(dim) / static_cast<float>(dim - 2));
 }
 
@@ -27,7 +28,8 @@ float Llama3Frequency(const RopeConfig& config, float inv_freq) {
   const float wavelength = kTwoPi / inv_freq;
   if (wavelength < original / config.high_freq_factor) return inv_freq;
   if (wavelength > original / config.low_freq_factor) return inv_freq / config.factor;
-  const float smooth = (original / wavelength - config.low_freq_factor) / (config.high_freq_factor - config.low_freq_factor);
+  const float smooth =
+      (original / wavelength - config.low_freq_factor) / (config.high_freq_factor - config.low_freq_factor);
   return (1.0f - smooth) * inv_freq / config.factor + smooth * inv_freq;
 }
 

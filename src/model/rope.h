@@ -1,9 +1,9 @@
-// Rotary position embedding: the frequencies of one model, as transformers computes them (every step in f32). Su et al.,
-// "RoFormer" (2021); llama3 scaling as in Llama 3.1; linear and dynamic (NTK) scaling.
+// Rotary position embedding: the frequencies of one model, as transformers computes them (every step in f32). Su et
+// al., "RoFormer" (2021); llama3 scaling as in Llama 3.1; linear and dynamic (NTK) scaling.
 //
-// Dynamic NTK is where this differs from transformers on purpose. There the base grows with the longest sequence that the
-// module has seen so far, so a token's keys depend on how its prompt was cut into chunks and on what ran before. That
-// can neither be batched nor cached by prefix. Here the base is a function of the run alone: that of a sequence of
+// Dynamic NTK is where this differs from transformers on purpose. There the base grows with the longest sequence that
+// the module has seen so far, so a token's keys depend on how its prompt was cut into chunks and on what ran before.
+// That can neither be batched nor cached by prefix. Here the base is a function of the run alone: that of a sequence of
 // max_model_len tokens. So
 //   max_model_len <= original_max_position: no scaling ever, equal to transformers for every sequence it allows;
 //   max_model_len >  original_max_position: one base for all positions, equal to transformers for a prompt of exactly
@@ -30,7 +30,7 @@ class Rope {
 
   // Valid while this object lives.
   kernels::RopeTable table() const;
-  const std::vector<float>& inv_freq() const { return inv_freq_; }   // [rotary_dim / 2]
+  const std::vector<float>& inv_freq() const { return inv_freq_; }  // [rotary_dim / 2]
 
  private:
   std::vector<float> inv_freq_;

@@ -11,7 +11,7 @@
 namespace tactus {
 namespace {
 
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;   // as the reference implementation
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as the reference implementation
 constexpr int64_t kMaxIndexBytes = 100'000'000;
 constexpr size_t kMaxDims = 8;
 
@@ -62,8 +62,9 @@ Result<HeaderEntry> ReadEntry(const std::string& name, const nlohmann::json& val
   entry.tensor.bytes = CheckedTensorBytes(entry.tensor.dtype, entry.tensor.shape);
   if (entry.tensor.bytes < 0) return DataLoss(where + "has shape " + ShapeText(entry.tensor.shape) + ": too large");
   if (entry.end < entry.begin || entry.end - entry.begin != static_cast<uint64_t>(entry.tensor.bytes)) {
-    return DataLoss(where + "lies at bytes " + std::to_string(entry.begin) + " to " + std::to_string(entry.end) + ", but " +
-                    dtype_name + " " + ShapeText(entry.tensor.shape) + " needs " + std::to_string(entry.tensor.bytes));
+    return DataLoss(where + "lies at bytes " + std::to_string(entry.begin) + " to " + std::to_string(entry.end) +
+                    ", but " + dtype_name + " " + ShapeText(entry.tensor.shape) + " needs " +
+                    std::to_string(entry.tensor.bytes));
   }
   return entry;
 }
@@ -83,7 +84,8 @@ Result<nlohmann::json> ParseHeader(std::string_view text, const std::string& pat
   };
   try {
     nlohmann::json header = nlohmann::json::parse(text, watch);
-    if (!duplicate.empty()) return DataLoss(path + ": tensor '" + Printable(duplicate) + "' occurs twice in the header");
+    if (!duplicate.empty())
+      return DataLoss(path + ": tensor '" + Printable(duplicate) + "' occurs twice in the header");
     if (too_deep || !header.is_object()) return DataLoss(path + ": the header is not an object of tensors");
     return header;
   } catch (const nlohmann::json::exception&) {
@@ -114,7 +116,8 @@ Result<TensorSet> OpenShards(const std::string& folder, const std::string& index
 
   std::set<std::string> shards;
   for (const auto& [tensor, shard] : weight_map->items()) {
-    if (!shard.is_string()) return DataLoss(index_path + ": the shard of tensor '" + Printable(tensor) + "' is not a string");
+    if (!shard.is_string())
+      return DataLoss(index_path + ": the shard of tensor '" + Printable(tensor) + "' is not a string");
     const auto name = shard.get<std::string>();
     if (!StaysInFolder(name)) {
       return DataLoss(index_path + ": shard '" + Printable(name) + "' of tensor '" + Printable(tensor) +
@@ -127,7 +130,8 @@ Result<TensorSet> OpenShards(const std::string& folder, const std::string& index
     const std::string path = folder + "/" + name;
     const Status status = AddFile(path, &set);
     if (status.code() == StatusCode::kNotFound) {
-      return NotFound(index_path + " names shard '" + name + "', which is not in the folder: the download is incomplete");
+      return NotFound(index_path + " names shard '" + name +
+                      "', which is not in the folder: the download is incomplete");
     }
     TACTUS_RETURN_IF_ERROR(status);
   }
@@ -172,7 +176,7 @@ Status ParseSafetensors(std::span<const std::byte> bytes, const std::string& pat
                       " of the data, which has " + std::to_string(data_bytes) + ": the file is cut short");
     }
     entry.tensor.data = data + entry.begin;
-    const auto at = header.find(name);   // items() yields copies of keys in some versions; the header's own key lives on
+    const auto at = header.find(name);  // items() yields copies of keys in some versions; the header's own key lives on
     ranges.push_back({entry.begin, entry.end, at.key()});
     if (!set->tensors.emplace(name, std::move(entry.tensor)).second) {
       return DataLoss(path + ": tensor '" + Printable(name) + "' is also in another shard");

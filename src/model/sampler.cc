@@ -10,8 +10,8 @@ namespace tactus {
 namespace {
 
 constexpr int64_t kBlock = 64;
-constexpr float kWeightOne = 0x1.0p44f;   // 2^19 tokens of weight 1 stay below 2^63
-constexpr int64_t kFirstGuess = 256;      // tokens that usually hold top_p
+constexpr float kWeightOne = 0x1.0p44f;  // 2^19 tokens of weight 1 stay below 2^63
+constexpr int64_t kFirstGuess = 256;     // tokens that usually hold top_p
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 // Four lanes on every machine: IEEE operations only, so the bits do not depend on the instruction set.
@@ -24,11 +24,15 @@ Vec Load(const float* p) {
   __builtin_memcpy(&v, p, sizeof v);
   return v;
 }
-Vec Splat(float x) { return Vec{x, x, x, x}; }
-Vec Max(Vec a, Vec b) { return a > b ? a : b; }
+Vec Splat(float x) {
+  return Vec{x, x, x, x};
+}
+Vec Max(Vec a, Vec b) {
+  return a > b ? a : b;
+}
 
-// e^x for x <= 0, within 2 units in the last place; exactly 1 at 0; 0 below -87. Cody-Waite reduction to |r| <= ln2 / 2, then a
-// Taylor polynomial of degree 7.
+// e^x for x <= 0, within 2 units in the last place; exactly 1 at 0; 0 below -87. Cody-Waite reduction to |r| <= ln2 /
+// 2, then a Taylor polynomial of degree 7.
 Vec Exp(Vec x) {
   const Vec shift = Splat(0x1.8p23f);
   const Vec clamped = Max(x, Splat(-87.0f));
@@ -70,7 +74,8 @@ void SequenceHistory::Start(std::shared_ptr<const Request> request, int32_t choi
   seen_.clear();
   index_.clear();
   if (request_ == nullptr || !request_->sampling.NeedsHistory()) return;
-  const auto prompt = request_->prompt != nullptr ? std::span<const TokenId>(*request_->prompt) : std::span<const TokenId>();
+  const auto prompt =
+      request_->prompt != nullptr ? std::span<const TokenId>(*request_->prompt) : std::span<const TokenId>();
   const int64_t tokens = static_cast<int64_t>(prompt.size()) + std::max<int64_t>(request_->stop.max_tokens, 0);
   Grow(static_cast<size_t>(std::min(vocab, tokens)));
   if (request_->sampling.repetition_penalty != 1.0f) {
@@ -167,13 +172,14 @@ SampledToken Sampler::Sample(const SequenceHistory& history, int64_t position, s
     result.token = Argmax();
   } else {
     Shape(params);
-    result.token = Draw(UniformAt(params.seed, static_cast<uint64_t>(history.choice()), static_cast<uint64_t>(position)));
+    result.token =
+        Draw(UniformAt(params.seed, static_cast<uint64_t>(history.choice()), static_cast<uint64_t>(position)));
   }
   if (wants_logprobs) {
     float logit = logits[static_cast<size_t>(result.token)];
     for (const auto& [token, value] : raw) {
       if (token == result.token) {
-        logit = value;   // the first entry of a token is its raw value
+        logit = value;  // the first entry of a token is its raw value
         break;
       }
     }
@@ -202,7 +208,7 @@ bool Sampler::Logprobs(std::span<const float> logits, TokenId chosen, int32_t k,
 bool Sampler::Scan(std::span<const float> logits) {
   row_ = logits;
   const int64_t whole = vocab_ / kBlock;
-  Vec finite = Splat(0.0f);   // stays 0: x * 0 is NaN for an infinity or a NaN
+  Vec finite = Splat(0.0f);  // stays 0: x * 0 is NaN for an infinity or a NaN
   for (int64_t b = 0; b < whole; ++b) {
     const float* in = logits.data() + b * kBlock;
     Vec best = Load(in);
@@ -234,8 +240,8 @@ TokenId Sampler::Argmax() const {
   return static_cast<TokenId>(std::find(begin, row_.end(), max_) - row_.begin());
 }
 
-// candidates_ = every token with a logit of at least some bound, `at_least` of them or more: as many blocks as that have a
-// maximum that is not below the bound, so it is not above the at_least-th best logit.
+// candidates_ = every token with a logit of at least some bound, `at_least` of them or more: as many blocks as that
+// have a maximum that is not below the bound, so it is not above the at_least-th best logit.
 void Sampler::Gather(int64_t at_least) {
   float bound = kLowest;
   if (at_least <= static_cast<int64_t>(block_max_.size())) {

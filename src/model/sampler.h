@@ -20,8 +20,8 @@
 
 namespace tactus {
 
-// What sampling remembers of one sequence: its request, and how often each token occurred when penalties ask for it. One
-// thread at a time.
+// What sampling remembers of one sequence: its request, and how often each token occurred when penalties ask for it.
+// One thread at a time.
 class SequenceHistory {
  public:
   // A sequence (re)starts: history is the prompt and `output`. Allocates for all tokens the request may make; Append
@@ -39,15 +39,15 @@ class SequenceHistory {
  private:
   struct Seen {
     TokenId token;
-    int32_t outputs;   // occurrences among generated tokens; 0: in the prompt only
+    int32_t outputs;  // occurrences among generated tokens; 0: in the prompt only
   };
   void Count(TokenId token, int32_t outputs);
   void Grow(size_t entries);
 
   std::shared_ptr<const Request> request_;
   int32_t choice_ = 0;
-  std::vector<Seen> seen_;        // unique tokens in order of first occurrence
-  std::vector<int32_t> index_;    // open addressing over seen_, a power of two; -1 empty
+  std::vector<Seen> seen_;      // unique tokens in order of first occurrence
+  std::vector<int32_t> index_;  // open addressing over seen_, a power of two; -1 empty
 };
 
 struct SampledToken {
@@ -83,7 +83,7 @@ class Sampler {
   struct Candidate {
     float logit;
     TokenId token;
-    uint64_t weight = 0;   // filled in where weights are needed
+    uint64_t weight = 0;  // filled in where weights are needed
   };
   static bool Before(const Candidate& a, const Candidate& b) {
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
@@ -97,14 +97,14 @@ class Sampler {
 
   int64_t vocab_ = 0;
   std::span<const float> row_;
-  std::vector<float> block_max_;         // of each 64 logits
-  std::vector<float> bounds_;            // scratch of Gather
+  std::vector<float> block_max_;  // of each 64 logits
+  std::vector<float> bounds_;     // scratch of Gather
   std::vector<Candidate> candidates_;
-  std::vector<uint64_t> block_weight_;   // of the kept tokens
+  std::vector<uint64_t> block_weight_;  // of the kept tokens
   float max_ = 0.0f;
   float temperature_ = 1.0f;
   float min_p_ = 0.0f;
-  Candidate last_{};                     // the last token kept, in the order above
+  Candidate last_{};  // the last token kept, in the order above
   uint64_t total_weight_ = 0;
 };
 

@@ -7,14 +7,14 @@ namespace tactus {
 namespace {
 
 struct MatrixRole {
-  std::string_view TensorNames::*name;
-  MatrixView LayerWeights::*view;
-  kernels::PackedMatrix PackedLayerWeights::*packed;
+  std::string_view TensorNames::* name;
+  MatrixView LayerWeights::* view;
+  kernels::PackedMatrix PackedLayerWeights::* packed;
   int64_t rows, cols;
 };
 struct VectorRole {
-  std::string_view TensorNames::*name;
-  const float* LayerWeights::*values;
+  std::string_view TensorNames::* name;
+  const float* LayerWeights::* values;
   int64_t size;
   bool present, is_norm;
 };
@@ -45,11 +45,16 @@ Status BuildWeights(const ModelConfig& c, const TensorNames& names, WeightSource
   const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
   const auto matrices = MatrixRolesOf(c);
   const VectorRole vectors[] = {
-      {&N::attn_norm, &L::attn_norm, hidden, true, true}, {&N::ffn_norm, &L::ffn_norm, hidden, true, true},
-      {&N::q_norm, &L::q_norm, c.head_dim, c.qk_norm, true}, {&N::k_norm, &L::k_norm, c.head_dim, c.qk_norm, true},
-      {&N::bq, &L::bq, q, c.qkv_bias, false},             {&N::bk, &L::bk, kv, c.qkv_bias, false},
-      {&N::bv, &L::bv, kv, c.qkv_bias, false},            {&N::bo, &L::bo, hidden, c.o_bias, false},
-      {&N::b_gate, &L::b_gate, inter, c.mlp_bias, false}, {&N::b_up, &L::b_up, inter, c.mlp_bias, false},
+      {&N::attn_norm, &L::attn_norm, hidden, true, true},
+      {&N::ffn_norm, &L::ffn_norm, hidden, true, true},
+      {&N::q_norm, &L::q_norm, c.head_dim, c.qk_norm, true},
+      {&N::k_norm, &L::k_norm, c.head_dim, c.qk_norm, true},
+      {&N::bq, &L::bq, q, c.qkv_bias, false},
+      {&N::bk, &L::bk, kv, c.qkv_bias, false},
+      {&N::bv, &L::bv, kv, c.qkv_bias, false},
+      {&N::bo, &L::bo, hidden, c.o_bias, false},
+      {&N::b_gate, &L::b_gate, inter, c.mlp_bias, false},
+      {&N::b_up, &L::b_up, inter, c.mlp_bias, false},
       {&N::b_down, &L::b_down, hidden, c.mlp_bias, false},
   };
   TACTUS_ASSIGN_OR_RETURN(weights->embedding, source.Matrix(std::string(names.embedding), c.vocab_size, hidden));
@@ -62,7 +67,8 @@ Status BuildWeights(const ModelConfig& c, const TensorNames& names, WeightSource
   for (int64_t layer = 0; layer < c.num_layers; ++layer) {
     LayerWeights& w = weights->layers[static_cast<size_t>(layer)];
     for (const MatrixRole& role : matrices) {
-      TACTUS_ASSIGN_OR_RETURN(w.*role.view, source.Matrix(LayerTensorName(names.*role.name, layer), role.rows, role.cols));
+      TACTUS_ASSIGN_OR_RETURN(w.*role.view,
+                              source.Matrix(LayerTensorName(names.*role.name, layer), role.rows, role.cols));
     }
     for (const VectorRole& role : vectors) {
       if (!role.present) continue;
@@ -73,9 +79,11 @@ Status BuildWeights(const ModelConfig& c, const TensorNames& names, WeightSource
   return source.Finish(weights);
 }
 
-std::vector<MatrixPlace> MatrixPlaces(const ModelConfig& c, const TensorNames& names, ModelWeights* weights, PackedWeights* packed) {
+std::vector<MatrixPlace> MatrixPlaces(const ModelConfig& c, const TensorNames& names, ModelWeights* weights,
+                                      PackedWeights* packed) {
   std::vector<MatrixPlace> places;
-  places.push_back({std::string(names.embedding), &weights->embedding, packed == nullptr ? nullptr : &packed->embedding, true});
+  places.push_back(
+      {std::string(names.embedding), &weights->embedding, packed == nullptr ? nullptr : &packed->embedding, true});
   for (int64_t l = 0; l < c.num_layers; ++l) {
     const auto at = static_cast<size_t>(l);
     for (const MatrixRole& role : MatrixRolesOf(c)) {
@@ -84,7 +92,8 @@ std::vector<MatrixPlace> MatrixPlaces(const ModelConfig& c, const TensorNames& n
     }
   }
   if (!c.tie_embeddings) {
-    places.push_back({std::string(names.lm_head), &weights->lm_head, packed == nullptr ? nullptr : &packed->lm_head, true});
+    places.push_back(
+        {std::string(names.lm_head), &weights->lm_head, packed == nullptr ? nullptr : &packed->lm_head, true});
   }
   return places;
 }

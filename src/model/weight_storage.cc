@@ -31,10 +31,11 @@ uint64_t OnlineNodes() {
   return nodes;
 }
 
-// Every thread reads every weight once a step, so the pages go round over the nodes: each thread sees the mean bandwidth, and
-// no node's memory is the bottleneck. Refused (a container may not): pages lie where they were first touched.
+// Every thread reads every weight once a step, so the pages go round over the nodes: each thread sees the mean
+// bandwidth, and no node's memory is the bottleneck. Refused (a container may not): pages lie where they were first
+// touched.
 void Interleave(void* data, size_t size) {
-  constexpr int kInterleave = 3;   // MPOL_INTERLEAVE of linux/mempolicy.h
+  constexpr int kInterleave = 3;  // MPOL_INTERLEAVE of linux/mempolicy.h
   const uint64_t nodes = OnlineNodes();
   if ((nodes & (nodes - 1)) == 0) return;
   (void)syscall(SYS_mbind, data, size, kInterleave, &nodes, sizeof(nodes) * 8 + 1, 0u);
@@ -47,7 +48,7 @@ WeightStorage::~WeightStorage() {
 }
 
 std::byte* WeightStorage::Allocate(int64_t bytes) {
-  constexpr size_t kAlign = 64, kRegion = size_t{1} << 20;   // small tensors share a region
+  constexpr size_t kAlign = 64, kRegion = size_t{1} << 20;  // small tensors share a region
   const size_t size = (static_cast<size_t>(bytes) + kAlign - 1) / kAlign * kAlign;
   if (regions_.empty() || regions_.back().size - regions_.back().used < size) {
     const size_t region_size = std::max(size, kRegion);
@@ -69,8 +70,9 @@ std::byte* WeightStorage::AllocateHuge(int64_t bytes) {
   auto* begin = static_cast<std::byte*>(data);
   auto* aligned = begin + (kHugePage - reinterpret_cast<uintptr_t>(begin) % kHugePage) % kHugePage;
   if (aligned != begin) munmap(begin, static_cast<size_t>(aligned - begin));
-  if (std::byte* end = begin + size + kHugePage; end != aligned + size) munmap(aligned + size, static_cast<size_t>(end - aligned) - size);
-  (void)madvise(aligned, size, MADV_HUGEPAGE);   // refused: small pages
+  if (std::byte* end = begin + size + kHugePage; end != aligned + size)
+    munmap(aligned + size, static_cast<size_t>(end - aligned) - size);
+  (void)madvise(aligned, size, MADV_HUGEPAGE);  // refused: small pages
   Interleave(aligned, size);
   // Full, so that Allocate does not put small tensors into it.
   regions_.insert(regions_.begin(), Region{aligned, size, size});

@@ -14,16 +14,17 @@ namespace tactus {
 
 // Norm weights and biases are small and always f32. Null where the architecture has none.
 struct LayerWeights {
-  const float* attn_norm = nullptr;   // [hidden]
-  MatrixView wq, wk, wv, wo;          // [heads * head_dim, hidden], [kv_heads * head_dim, hidden] x 2, [hidden, heads * head_dim]
-  const float* bq = nullptr;          // [heads * head_dim]
-  const float* bk = nullptr;          // [kv_heads * head_dim]
+  const float* attn_norm = nullptr;  // [hidden]
+  MatrixView wq, wk, wv,
+      wo;  // [heads * head_dim, hidden], [kv_heads * head_dim, hidden] x 2, [hidden, heads * head_dim]
+  const float* bq = nullptr;  // [heads * head_dim]
+  const float* bk = nullptr;  // [kv_heads * head_dim]
   const float* bv = nullptr;
-  const float* bo = nullptr;          // [hidden]
-  const float* q_norm = nullptr;      // [head_dim]
-  const float* k_norm = nullptr;      // [head_dim]
-  const float* ffn_norm = nullptr;    // [hidden]
-  MatrixView w_gate, w_up, w_down;    // [intermediate, hidden] x 2, [hidden, intermediate]
+  const float* bo = nullptr;        // [hidden]
+  const float* q_norm = nullptr;    // [head_dim]
+  const float* k_norm = nullptr;    // [head_dim]
+  const float* ffn_norm = nullptr;  // [hidden]
+  MatrixView w_gate, w_up, w_down;  // [intermediate, hidden] x 2, [hidden, intermediate]
   const float* b_gate = nullptr;
   const float* b_up = nullptr;
   const float* b_down = nullptr;
@@ -33,14 +34,15 @@ struct LayerWeights {
 struct PackedLayerWeights {
   kernels::PackedMatrix wq, wk, wv, wo, w_gate, w_up, w_down;
 };
-// int8 planes of the tokens that meet integer weights (TokenFormat::planes), where int8's error costs most for the least work.
+// int8 planes of the tokens that meet integer weights (TokenFormat::planes), where int8's error costs most for the
+// least work.
 struct TokenPlanes {
-  int32_t kv = 1;        // wk and wv
+  int32_t kv = 1;  // wk and wv
   int32_t lm_head = 1;
   int32_t others = 1;
 };
 struct PackedWeights {
-  kernels::PackedMatrix embedding;    // of its own or lm_head's data where tied
+  kernels::PackedMatrix embedding;  // of its own or lm_head's data where tied
   kernels::PackedMatrix lm_head;
   std::vector<PackedLayerWeights> layers;
   TokenPlanes planes;
@@ -51,11 +53,11 @@ struct ModelWeights {
   MatrixView lm_head;                 // [vocab, hidden]; the embedding when tied
   const float* final_norm = nullptr;  // [hidden]
   std::vector<LayerWeights> layers;
-  // Null: everything is used as rows. Else every matrix is there and the MatrixViews may have lost their data (null): the two are
-  // never kept in memory together.
+  // Null: everything is used as rows. Else every matrix is there and the MatrixViews may have lost their data (null):
+  // the two are never kept in memory together.
   std::shared_ptr<const PackedWeights> packed;
-  int64_t bytes = 0;                  // of all tensors as used
-  std::string format;                 // "q4_1 (211), q8_0 (1), f32 (61)" for people
+  int64_t bytes = 0;   // of all tensors as used
+  std::string format;  // "q4_1 (211), q8_0 (1), f32 (61)" for people
   std::shared_ptr<const void> storage;
 };
 

@@ -1,15 +1,16 @@
-// Predicts from what was generated before: running averages of output length over all requests, over prompts of about the same
-// length, over one client's requests and over the nodes of the prefix tree that the prompt passes.
+// Predicts from what was generated before: running averages of output length over all requests, over prompts of about
+// the same length, over one client's requests and over the nodes of the prefix tree that the prompt passes.
 //
 // They are combined from the general to the specific. Each average of n observations is pulled towards the estimate so
-// far as if that were kPriorWeight observations more: estimate = (n * mean + kPriorWeight * estimate) / (n + kPriorWeight).
-// So a client or a prefix that was never seen changes nothing, and one seen often decides. n counts at most kWindow, which
-// makes an average follow its requests when they change. Prefix nodes are those at depths 1, 2, 4, ... blocks: a system
-// prompt's node is met whatever follows it, and a request costs a dozen updates, however long it is.
+// far as if that were kPriorWeight observations more: estimate = (n * mean + kPriorWeight * estimate) / (n +
+// kPriorWeight). So a client or a prefix that was never seen changes nothing, and one seen often decides. n counts at
+// most kWindow, which makes an average follow its requests when they change. Prefix nodes are those at depths 1, 2, 4,
+// ... blocks: a system prompt's node is met whatever follows it, and a request costs a dozen updates, however long it
+// is.
 //
-// Clients and prefixes live in tables of fixed size, indexed by their hashes: memory does not grow. A newcomer whose place is
-// taken halves the weight of whoever holds it and takes over when that reaches 0. Answers that were cut off (cancel,
-// error) say little about the length and are left out.
+// Clients and prefixes live in tables of fixed size, indexed by their hashes: memory does not grow. A newcomer whose
+// place is taken halves the weight of whoever holds it and takes over when that reaches 0. Answers that were cut off
+// (cancel, error) say little about the length and are left out.
 #include <cmath>
 #include <vector>
 
@@ -18,13 +19,13 @@
 namespace tactus::predict {
 namespace {
 
-constexpr double kFirstGuess = 256;       // tokens, before anything was seen; capped by the request's max_tokens
+constexpr double kFirstGuess = 256;  // tokens, before anything was seen; capped by the request's max_tokens
 constexpr int32_t kPriorWeight = 4;
 constexpr int32_t kWindow = 128;
 constexpr size_t kClients = size_t{1} << 12;
 constexpr size_t kPrefixes = size_t{1} << 15;
-constexpr int kDepths = 12;               // up to 2048 blocks deep
-constexpr int kLengthClasses = 4 * 32;    // four per octave of prompt length
+constexpr int kDepths = 12;             // up to 2048 blocks deep
+constexpr int kLengthClasses = 4 * 32;  // four per octave of prompt length
 
 struct Average {
   uint64_t owner = 0;
@@ -57,7 +58,7 @@ class Table {
   }
 
  private:
-  std::vector<Average> places_;   // a power of two of them
+  std::vector<Average> places_;  // a power of two of them
 };
 
 int LengthClass(int32_t prompt_tokens) {
@@ -71,7 +72,10 @@ int LengthClass(int32_t prompt_tokens) {
 class History final : public LengthPredictor {
  public:
   explicit History(const PredictorOptions& options)
-      : slots_(static_cast<size_t>(options.slot_capacity)), by_length_(kLengthClasses), clients_(kClients), prefixes_(kPrefixes) {}
+      : slots_(static_cast<size_t>(options.slot_capacity)),
+        by_length_(kLengthClasses),
+        clients_(kClients),
+        prefixes_(kPrefixes) {}
   const char* name() const override { return "history"; }
   bool learns() const override { return true; }
 
@@ -110,16 +114,18 @@ class History final : public LengthPredictor {
     int32_t most = 1;
     uint64_t client = 0;
     int depths = 0;
-    uint64_t prefix[kDepths] = {};   // shallow first
+    uint64_t prefix[kDepths] = {};  // shallow first
   };
-  std::vector<Features> slots_;      // [capacity]
+  std::vector<Features> slots_;  // [capacity]
   Average all_;
-  std::vector<Average> by_length_;   // [kLengthClasses]
+  std::vector<Average> by_length_;  // [kLengthClasses]
   Table clients_, prefixes_;
 };
 
 }  // namespace
 
-std::unique_ptr<LengthPredictor> MakeHistory(const PredictorOptions& options) { return std::make_unique<History>(options); }
+std::unique_ptr<LengthPredictor> MakeHistory(const PredictorOptions& options) {
+  return std::make_unique<History>(options);
+}
 
 }  // namespace tactus::predict

@@ -1,6 +1,6 @@
-// The oracle with an error: true length times exp(sigma * z), z standard normal, drawn from (seed, n) for the n-th sequence
-// that is bound. Sequences are bound in order of arrival, so every scheduler sees the same error on the same request.
-// Simulation only.
+// The oracle with an error: true length times exp(sigma * z), z standard normal, drawn from (seed, n) for the n-th
+// sequence that is bound. Sequences are bound in order of arrival, so every scheduler sees the same error on the same
+// request. Simulation only.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,8 +19,11 @@ namespace {
 class Noisy final : public LengthPredictor {
  public:
   Noisy(const PredictorOptions& options, double sigma)
-      : seed_(options.seed), sigma_(sigma), name_(fmt::format("noisy:{}", sigma)),
-        length_(static_cast<size_t>(options.slot_capacity), 1), most_(static_cast<size_t>(options.slot_capacity), 1) {}
+      : seed_(options.seed),
+        sigma_(sigma),
+        name_(fmt::format("noisy:{}", sigma)),
+        length_(static_cast<size_t>(options.slot_capacity), 1),
+        most_(static_cast<size_t>(options.slot_capacity), 1) {}
   const char* name() const override { return name_.c_str(); }
   bool learns() const override { return false; }
   void Bind(SlotId slot, const PredictionFeatures& features) override {
@@ -48,8 +51,8 @@ class Noisy final : public LengthPredictor {
   const double sigma_;
   const std::string name_;
   uint64_t bound_ = 0;
-  std::vector<int64_t> length_;   // [capacity]
-  std::vector<int32_t> most_;     // [capacity]
+  std::vector<int64_t> length_;  // [capacity]
+  std::vector<int32_t> most_;    // [capacity]
 };
 
 }  // namespace

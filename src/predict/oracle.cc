@@ -26,11 +26,13 @@ class Oracle final : public LengthPredictor {
   }
 
  private:
-  std::vector<int32_t> length_, most_;   // [capacity]
+  std::vector<int32_t> length_, most_;  // [capacity]
 };
 
 }  // namespace
 
-std::unique_ptr<LengthPredictor> MakeOracle(const PredictorOptions& options) { return std::make_unique<Oracle>(options); }
+std::unique_ptr<LengthPredictor> MakeOracle(const PredictorOptions& options) {
+  return std::make_unique<Oracle>(options);
+}
 
 }  // namespace tactus::predict

@@ -14,7 +14,8 @@ constexpr const char* kKnown = "none, history, and in simulations oracle and noi
 Status Refuse(const std::string& name) {
   return InvalidArgument(
       fmt::format("--predictor {} knows how long every answer will be, which only a simulation does; use --predictor "
-                  "history (scheduler trail instead of trail-oracle)", name),
+                  "history (scheduler trail instead of trail-oracle)",
+                  name),
       "predictor");
 }
 
@@ -47,8 +48,11 @@ Result<std::unique_ptr<LengthPredictor>> MakePredictor(const std::string& name, 
     char* end = nullptr;
     const double sigma = std::strtod(number.c_str(), &end);
     if (number.empty() || *end != '\0' || !std::isfinite(sigma) || sigma < 0 || sigma > 10) {
-      return InvalidArgument(fmt::format("--predictor {}: '{}' is not a deviation; give noisy:<sigma> with sigma from 0 to 10, "
-                                         "such as noisy:0.5", name, number), "predictor");
+      return InvalidArgument(
+          fmt::format("--predictor {}: '{}' is not a deviation; give noisy:<sigma> with sigma from 0 to 10, "
+                      "such as noisy:0.5",
+                      name, number),
+          "predictor");
     }
     if (!options.true_lengths_known) return Refuse(name);
     return MakeNoisy(options, sigma);

@@ -31,7 +31,8 @@ struct PredictorInfo {
 };
 const std::vector<PredictorInfo>& Predictors();
 
-// Null for "none". kInvalidArgument: an unknown name, a bad sigma, or a predictor that knows true lengths where nobody does.
+// Null for "none". kInvalidArgument: an unknown name, a bad sigma, or a predictor that knows true lengths where nobody
+// does.
 Result<std::unique_ptr<LengthPredictor>> MakePredictor(const std::string& name, const PredictorOptions& options);
 
 std::unique_ptr<LengthPredictor> MakeHistory(const PredictorOptions& options);

@@ -16,9 +16,9 @@ namespace tactus::route {
 
 // What is known of a replica when a request is placed.
 struct ReplicaView {
-  bool ready = true;                  // takes requests
-  int32_t outstanding_requests = 0;   // routed there and not ended
-  int64_t outstanding_tokens = 0;     // prompt tokens of those
+  bool ready = true;                 // takes requests
+  int32_t outstanding_requests = 0;  // routed there and not ended
+  int64_t outstanding_tokens = 0;    // prompt tokens of those
 };
 
 struct RouteRequest {

@@ -4,10 +4,15 @@
 
 namespace tactus::sched {
 
-StepContext::StepContext(const StepView& step_view, PlanBuilder* builder, Order* order_choice, const Admission* admission,
-                         const Preemption* preemption, StepScratch* scratch)
-    : view(step_view), plan(*builder), order(*order_choice), admission_(*admission), preemption_(*preemption),
-      scratch_(scratch->slots), ranked_(scratch->ranked) {}
+StepContext::StepContext(const StepView& step_view, PlanBuilder* builder, Order* order_choice,
+                         const Admission* admission, const Preemption* preemption, StepScratch* scratch)
+    : view(step_view),
+      plan(*builder),
+      order(*order_choice),
+      admission_(*admission),
+      preemption_(*preemption),
+      scratch_(scratch->slots),
+      ranked_(scratch->ranked) {}
 
 std::span<const SlotId> StepContext::Ranked(std::span<const SlotId> slots, const int64_t* tie) {
   if (!order.ranks()) return slots;
@@ -17,7 +22,7 @@ std::span<const SlotId> StepContext::Ranked(std::span<const SlotId> slots, const
     ranked_.push_back({order.RankOf(view, slot), tie[slot], slot});
     sorted = sorted && (ranked_.size() < 2 || !(ranked_.back() < ranked_[ranked_.size() - 2]));
   }
-  if (sorted) return slots;   // usual: a rank that most share
+  if (sorted) return slots;  // usual: a rank that most share
   std::sort(ranked_.begin(), ranked_.end());
   scratch_.clear();
   for (const RankedSlot& r : ranked_) scratch_.push_back(r.slot);
@@ -76,7 +81,7 @@ bool StepContext::MakeRoomFor(SlotId newcomer, int64_t blocks, int32_t places) {
     if (free_blocks >= blocks && free_places >= places) break;
     const int64_t held = plan.BlocksOf(slot), before = plan.blocks_available();
     const bool freed = plan.MakeRoom(slot, preemption_.Mode()) == PreemptResult::kFreed;
-    now &= freed;   // else it sits this step out and gives its KV back once it is idle
+    now &= freed;  // else it sits this step out and gives its KV back once it is idle
     free_blocks += freed ? plan.blocks_available() - before : held;
     ++free_places;
   }

@@ -42,8 +42,8 @@ class StepContext {
   AddResult Admit(SlotId slot, int32_t limit = kNoLimit, bool whole = false) {
     return plan.Start(slot, admission_, limit, whole);
   }
-  // Blocks that a waiting sequence takes, none of its prompt being cached, when it starts with its first `end` positions; and
-  // those that must stay free beyond them.
+  // Blocks that a waiting sequence takes, none of its prompt being cached, when it starts with its first `end`
+  // positions; and those that must stay free beyond them.
   PlanBuilder::Demand StartDemand(SlotId slot, int32_t end) const {
     const KvDemand demand = admission_.Demand(view, slot, end);
     const int64_t tokens = std::max(demand.reserve_tokens, end);
@@ -53,8 +53,8 @@ class StepContext {
   // Who would give its KV back for `needy`, which may be waiting; and its giving back.
   SlotId Victim(SlotId needy) const { return preemption_.Victim(view, plan, order, needy); }
   PreemptResult TakeBack(SlotId victim) { return plan.Preempt(victim, preemption_.Mode()); }
-  // Before anything is composed: whoever gives way to a waiting sequence that could not start otherwise does so. Sequences
-  // start after that as the composition says.
+  // Before anything is composed: whoever gives way to a waiting sequence that could not start otherwise does so.
+  // Sequences start after that as the composition says.
   void MakeRoom();
   // Running sequences, oldest first or in order of admission; under an order with ranks the more important before.
   std::span<const SlotId> RunningByArrival() { return Ranked(view.running_by_arrival, view.seq.arrival_order); }

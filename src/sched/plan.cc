@@ -60,7 +60,7 @@ AddResult PlanBuilder::Start(SlotId slot, const Admission& admission, int32_t li
   if (starts_left() <= 0 || prefill_left() <= 0 || num_items() >= max_items_) return AddResult::kNoBudget;
   const int32_t goal = seq.known_committed[slot];
   SlotId fork = seq.fork_from[slot];
-  if (fork != kNoSlot && ledger_->blocks_held(fork) == 0) fork = kNoSlot;   // given up earlier in this plan
+  if (fork != kNoSlot && ledger_->blocks_held(fork) == 0) fork = kNoSlot;  // given up earlier in this plan
   const int32_t matched = fork != kNoSlot ? seq.prompt_tokens[slot] - 1 : ledger_->PeekMatch(slot, goal);
   const int32_t remaining = goal - matched;
   auto count = static_cast<int32_t>(std::min<int64_t>({remaining, limit, prefill_left()}));
@@ -100,7 +100,8 @@ PreemptResult PlanBuilder::MakeRoom(SlotId slot, PreemptMode mode) {
   TACTUS_CHECK(!Touched(slot));
   touched_[slot] = stamp_;
   if (view_->seq.flight[slot] != FlightState::kIdle) return PreemptResult::kDeferred;
-  if (mode != PreemptMode::kSwap || !ledger_->SwapOut(slot, view_->seq.computed_committed[slot], plan_)) ledger_->Release(slot, -1);
+  if (mode != PreemptMode::kSwap || !ledger_->SwapOut(slot, view_->seq.computed_committed[slot], plan_))
+    ledger_->Release(slot, -1);
   plan_->preempts.push_back(slot);
   --running_;
   return PreemptResult::kFreed;
@@ -109,7 +110,8 @@ PreemptResult PlanBuilder::MakeRoom(SlotId slot, PreemptMode mode) {
 PlanBuilder::Demand PlanBuilder::StartDemand(SlotId slot, const Admission& admission) const {
   const int32_t goal = view_->seq.known_committed[slot];
   const KvDemand demand = admission.Demand(*view_, slot, goal);
-  return {ledger_->StartCost(slot, goal, goal, std::max(demand.reserve_tokens, goal)), running_ > 0 ? demand.keep_free_blocks : 0};
+  return {ledger_->StartCost(slot, goal, goal, std::max(demand.reserve_tokens, goal)),
+          running_ > 0 ? demand.keep_free_blocks : 0};
 }
 
 void PlanBuilder::AddItem(SlotId slot, int32_t first, int32_t count, bool decode) {

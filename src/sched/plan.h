@@ -14,14 +14,14 @@ namespace tactus::sched {
 
 enum class AddResult : uint8_t {
   kAdded,
-  kNotReady,    // in flight, already in this plan, given up in this plan, or nothing left to compute
-  kNoBudget,    // tokens or slots are used up
-  kNoBlocks,    // KV shortage
+  kNotReady,  // in flight, already in this plan, given up in this plan, or nothing left to compute
+  kNoBudget,  // tokens or slots are used up
+  kNoBlocks,  // KV shortage
 };
 
 enum class PreemptResult : uint8_t {
-  kFreed,       // its blocks are free within this plan
-  kDeferred,    // a step in flight still uses it: it sits this step out, ask again once that has ended
+  kFreed,     // its blocks are free within this plan
+  kDeferred,  // a step in flight still uses it: it sits this step out, ask again once that has ended
 };
 
 class PlanBuilder {
@@ -33,14 +33,15 @@ class PlanBuilder {
 
   // A running sequence's next positions: min(pending, limit, budget) of them; whole: all pending or kNoBudget.
   AddResult AddRunning(SlotId slot, int32_t limit, bool whole);
-  // The common case of AddRunning, in line: a decode whose token, block and share are all there. False: nothing was done, ask
-  // AddRunning.
+  // The common case of AddRunning, in line: a decode whose token, block and share are all there. False: nothing was
+  // done, ask AddRunning.
   bool AddDecode(SlotId slot) {
     const SequenceColumns& seq = view_->seq;
     const int32_t known = seq.known_planned[slot];
-    if (seq.state[slot] != SeqState::kDecode || seq.flight[slot] != FlightState::kIdle || Touched(slot) || tokens_left_ <= 0 ||
-        known - seq.computed_planned[slot] != 1 || known > covered_[slot] || known >= next_mark_[slot] ||
-        known - seq.prompt_tokens[slot] >= seq.max_output_tokens[slot] || num_items() >= max_items_) {
+    if (seq.state[slot] != SeqState::kDecode || seq.flight[slot] != FlightState::kIdle || Touched(slot) ||
+        tokens_left_ <= 0 || known - seq.computed_planned[slot] != 1 || known > covered_[slot] ||
+        known >= next_mark_[slot] || known - seq.prompt_tokens[slot] >= seq.max_output_tokens[slot] ||
+        num_items() >= max_items_) {
       return false;
     }
     plan_->items.push_back({slot, known - 1, 1, 1, true, InputSource::kHost, 0});
@@ -54,11 +55,13 @@ class PlanBuilder {
   }
   // Starts a waiting sequence with its first positions beyond what is cached, cut the same way.
   AddResult Start(SlotId slot, const Admission& admission, int32_t limit, bool whole);
-  // Precondition: running and not yet in this plan. kSwap saves the KV where the ledger has swap space left, else as kRecompute.
+  // Precondition: running and not yet in this plan. kSwap saves the KV where the ledger has swap space left, else as
+  // kRecompute.
   PreemptResult Preempt(SlotId slot, PreemptMode mode = PreemptMode::kRecompute);
   // As Preempt, but for a waiting sequence: does not keep others from starting in this plan.
   PreemptResult MakeRoom(SlotId slot, PreemptMode mode);
-  // Blocks that the waiting sequence takes when it starts with all that it has to compute, and that must stay free beyond them.
+  // Blocks that the waiting sequence takes when it starts with all that it has to compute, and that must stay free
+  // beyond them.
   struct Demand {
     int64_t blocks = 0;
     int64_t keep_free = 0;
@@ -78,7 +81,7 @@ class PlanBuilder {
   int64_t tokens_left() const { return tokens_left_; }
   int64_t prefill_left() const { return prefill_left_ < tokens_left_ ? prefill_left_ : tokens_left_; }
   int32_t starts_left() const { return max_running_ - running_; }
-  bool Touched(SlotId slot) const { return touched_[slot] == stamp_; }   // has a share, or was given up, in this plan
+  bool Touched(SlotId slot) const { return touched_[slot] == stamp_; }  // has a share, or was given up, in this plan
   int32_t num_items() const { return static_cast<int32_t>(plan_->items.size()); }
   std::span<const StepItem> items() const { return plan_->items; }
   // Tokens that the step computes for nothing, for step-time models; they take no share of the budget.
@@ -99,12 +102,12 @@ class PlanBuilder {
   StepPlan* plan_ = nullptr;
   int64_t budget_tokens_ = 0, tokens_left_ = 0, prefill_left_ = 0, oversize_tokens_ = 0;
   int32_t max_running_ = 0, running_ = 0;
-  int32_t max_items_ = 0;            // of this step: with a pipeline a micro-batch, so that one step cannot take them all
+  int32_t max_items_ = 0;  // of this step: with a pipeline a micro-batch, so that one step cannot take them all
   bool preempted_ = false;
   int64_t stamp_ = 0;
-  std::vector<int64_t> touched_;     // [capacity] stamp of the plan that touched the slot
-  std::vector<int32_t> covered_;     // [capacity] positions that the slot's blocks cover
-  std::vector<int32_t> next_mark_;   // [capacity] length at which another block can enter the prefix tree
+  std::vector<int64_t> touched_;    // [capacity] stamp of the plan that touched the slot
+  std::vector<int32_t> covered_;    // [capacity] positions that the slot's blocks cover
+  std::vector<int32_t> next_mark_;  // [capacity] length at which another block can enter the prefix tree
 };
 
 }  // namespace tactus::sched

@@ -1,10 +1,10 @@
 // A scheduler is five independent choices (order, admission, composition, budget, preemption), each an interface below
-// with one file per value in its own folder; a preset is one row of policies.def. Policies see StepView and write through
-// PlanBuilder (sched/plan.h), which does the accounting: a wrong policy can be unfair, never overcommit.
+// with one file per value in its own folder; a preset is one row of policies.def. Policies see StepView and write
+// through PlanBuilder (sched/plan.h), which does the accounting: a wrong policy can be unfair, never overcommit.
 //
-// Every policy is a deterministic function of the view and the clock in it: no time source, randomness, input or output of
-// its own. What it must remember between steps lives in SequenceNote or in an index that the view's changes feed, so that
-// a fresh instance given the full view (Order::Rebuild) makes the same plan. Thread rule: engine thread only.
+// Every policy is a deterministic function of the view and the clock in it: no time source, randomness, input or output
+// of its own. What it must remember between steps lives in SequenceNote or in an index that the view's changes feed, so
+// that a fresh instance given the full view (Order::Rebuild) makes the same plan. Thread rule: engine thread only.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ namespace tactus::sched {
 
 // The state that a plan is made from. Live: lengths of sequences that this plan has already touched are as before it.
 struct StepView {
-  StepId step = -1;                            // the one being planned
+  StepId step = -1;  // the one being planned
   TimeNs now_ns = 0;
   SequenceColumns seq;
   std::span<SequenceNote> notes;               // [capacity]; policies may write
@@ -39,37 +39,38 @@ struct StepView {
 
 // What every choice may know at start: the limits of the engine and the services that it injects.
 struct SchedulerLimits {
-  int32_t max_num_seqs = 256;                  // B
-  int32_t max_model_len = 0;                   // L_max
-  int32_t slot_capacity = 0;                   // live sequences, waiting ones included
+  int32_t max_num_seqs = 256;  // B
+  int32_t max_model_len = 0;   // L_max
+  int32_t slot_capacity = 0;   // live sequences, waiting ones included
   int64_t blocks_total = 0;
   int32_t block_size = 16;
-  int32_t pipeline_steps = 1;                  // steps in flight that share the sequences (pp): each takes its part of B
-  int64_t swap_blocks = 0;                     // of host memory, for preemption by swap; 0: none
-  int64_t token_budget = 0;                    // tau as the user says; 0: the preset's
-  int64_t default_token_budget = 512;          // the preset's (set by Scheduler::Create)
-  DurationNs tbt_slo_ns = 0;                   // 0: none
-  double watermark = 0.0;                      // share of blocks that admission keeps free
-  bool reserve_full = false;                   // max-length reserves L_max
-  bool unlimited_steps = false;                // budget none is really none (simulation)
-  PolicyParameters policy;                     // of single choices (tactus/policy_parameters.h)
-  const StepTimeModel* step_time = nullptr;    // may be null
+  int32_t pipeline_steps = 1;                // steps in flight that share the sequences (pp): each takes its part of B
+  int64_t swap_blocks = 0;                   // of host memory, for preemption by swap; 0: none
+  int64_t token_budget = 0;                  // tau as the user says; 0: the preset's
+  int64_t default_token_budget = 512;        // the preset's (set by Scheduler::Create)
+  DurationNs tbt_slo_ns = 0;                 // 0: none
+  double watermark = 0.0;                    // share of blocks that admission keeps free
+  bool reserve_full = false;                 // max-length reserves L_max
+  bool unlimited_steps = false;              // budget none is really none (simulation)
+  PolicyParameters policy;                   // of single choices (tactus/policy_parameters.h)
+  const StepTimeModel* step_time = nullptr;  // may be null
   const LengthPredictor* predictor = nullptr;  // may be null
 };
 
 // What the choices tell each other at start, so that a combination that cannot work is refused with the reason.
 struct ChoiceTraits {
-  bool reserves_growth = false;     // admission: a running sequence never meets a shortage
-  bool can_preempt = false;         // preemption
-  bool makes_room = false;          // preemption: running sequences give way to waiting ones (GivesWay)
-  bool splits_prompts = false;      // composition
-  bool pads = false;                // composition: knows batches that can be padded (--pad)
-  bool needs_predictor = false;     // order, admission: asks SchedulerLimits::predictor
-  bool needs_step_time = false;     // any: cannot do without SchedulerLimits::step_time
-  bool reserves_output = false;     // admission: sets aside what the output is expected to need (SequenceNote::reserved_tokens)
-  bool aborts_outgrown = false;     // preemption: ends the run of whoever outgrew that (Preemption::Outgrown)
-  int64_t max_prefill_tokens = 0;   // budget: the most prefill tokens of one step
-  int64_t max_tokens = 0;           // budget: the most tokens of one step
+  bool reserves_growth = false;  // admission: a running sequence never meets a shortage
+  bool can_preempt = false;      // preemption
+  bool makes_room = false;       // preemption: running sequences give way to waiting ones (GivesWay)
+  bool splits_prompts = false;   // composition
+  bool pads = false;             // composition: knows batches that can be padded (--pad)
+  bool needs_predictor = false;  // order, admission: asks SchedulerLimits::predictor
+  bool needs_step_time = false;  // any: cannot do without SchedulerLimits::step_time
+  bool reserves_output =
+      false;  // admission: sets aside what the output is expected to need (SequenceNote::reserved_tokens)
+  bool aborts_outgrown = false;    // preemption: ends the run of whoever outgrew that (Preemption::Outgrown)
+  int64_t max_prefill_tokens = 0;  // budget: the most prefill tokens of one step
+  int64_t max_tokens = 0;          // budget: the most tokens of one step
 };
 
 struct StepBudget {
@@ -87,17 +88,17 @@ class Order {
   virtual void Describe(ChoiceTraits*) const {}
   // The changes since the previous plan, before the plan is made.
   virtual void Apply(const StepView& view) = 0;
-  // Forgets everything and starts from the view. Its changes say nothing new about the queue; an order that notes something
-  // about each sequence that is queued notes it here too.
+  // Forgets everything and starts from the view. Its changes say nothing new about the queue; an order that notes
+  // something about each sequence that is queued notes it here too.
   virtual void Rebuild(const StepView& view) = 0;
-  // Puts the cursor on the first; Next returns the waiting sequences in order, then kNoSlot. What the plan itself queues
-  // or admits does not show before the next plan.
+  // Puts the cursor on the first; Next returns the waiting sequences in order, then kNoSlot. What the plan itself
+  // queues or admits does not show before the next plan.
   virtual void Start(const StepView& view) = 0;
   virtual SlotId Next() = 0;
   // Whether `a` goes before `b`, for any two live sequences: compositions that mix queued and partly done prompts.
   virtual bool Before(const StepView& view, SlotId a, SlotId b) const = 0;
-  // What the order thinks of a sequence whatever its arrival (priority), lower is better: running sequences take their share,
-  // and are spared from preemption, in that order. Only asked when ranks() is true.
+  // What the order thinks of a sequence whatever its arrival (priority), lower is better: running sequences take their
+  // share, and are spared from preemption, in that order. Only asked when ranks() is true.
   virtual bool ranks() const { return false; }
   virtual int64_t RankOf(const StepView&, SlotId) const { return 0; }
   bool Outranks(const StepView& view, SlotId a, SlotId b) const { return ranks() && RankOf(view, a) < RankOf(view, b); }
@@ -107,8 +108,8 @@ class Order {
 
 // KV that a sequence takes when it starts with its first `first_chunk_end` positions (matched prefix included).
 struct KvDemand {
-  int32_t reserve_tokens = 0;   // >= first_chunk_end; blocks for these are set aside
-  int64_t keep_free_blocks = 0; // refuse when fewer would be left, unless nothing else runs
+  int32_t reserve_tokens = 0;    // >= first_chunk_end; blocks for these are set aside
+  int64_t keep_free_blocks = 0;  // refuse when fewer would be left, unless nothing else runs
 };
 
 class Admission {
@@ -120,8 +121,9 @@ class Admission {
 
 // How a victim gives its KV back.
 enum class PreemptMode : uint8_t {
-  kRecompute,   // the KV is dropped and computed again
-  kSwap,        // the KV goes to host memory and comes back when the sequence starts again; dropped where no swap space is left
+  kRecompute,  // the KV is dropped and computed again
+  kSwap,  // the KV goes to host memory and comes back when the sequence starts again; dropped where no swap space is
+          // left
 };
 
 class Preemption {
@@ -132,13 +134,13 @@ class Preemption {
   // The running sequence that gives its KV back so that `needy` can go on; possibly `needy` itself; kNoSlot: none does.
   // Sequences that `plan` has already given a share of this step, or already preempted, do not qualify.
   virtual SlotId Victim(const StepView& view, const PlanBuilder& plan, const Order& order, SlotId needy) const = 0;
-  // Whether a running sequence gives its KV back so that `newcomer` can start, which waits and cannot for want of KV or of a
-  // place among the max-num-seqs. Asked before the step is composed, for one newcomer after the other in queue order, and
-  // only where ChoiceTraits::makes_room says so. Of those who give way the order's last go first, and none if all of them
-  // together would not do.
+  // Whether a running sequence gives its KV back so that `newcomer` can start, which waits and cannot for want of KV or
+  // of a place among the max-num-seqs. Asked before the step is composed, for one newcomer after the other in queue
+  // order, and only where ChoiceTraits::makes_room says so. Of those who give way the order's last go first, and none
+  // if all of them together would not do.
   virtual bool GivesWay(const StepView&, const Order&, SlotId /*running*/, SlotId /*newcomer*/) const { return false; }
-  // Whether a running sequence needs more than its admission set aside: it is preempted before the step is composed, and its
-  // SequenceNote::retries counts it. Only asked where ChoiceTraits::aborts_outgrown says so.
+  // Whether a running sequence needs more than its admission set aside: it is preempted before the step is composed,
+  // and its SequenceNote::retries counts it. Only asked where ChoiceTraits::aborts_outgrown says so.
   virtual bool Outgrown(const StepView&, SlotId) const { return false; }
 };
 

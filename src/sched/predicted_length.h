@@ -1,5 +1,6 @@
-// What orders, admissions and preemptions share about predicted output lengths. SequenceNote::rank is what was predicted when
-// the sequence was last queued; a sequence that has outlived it is predicted again, each time for longer.
+// What orders, admissions and preemptions share about predicted output lengths. SequenceNote::rank is what was
+// predicted when the sequence was last queued; a sequence that has outlived it is predicted again, each time for
+// longer.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +13,8 @@ inline int32_t GeneratedTokens(const StepView& view, SlotId slot) {
   return view.seq.known_committed[slot] - view.seq.prompt_tokens[slot];
 }
 
-// Output tokens in all, more than were generated unless the sequence may generate no more; from the predictor as it is now.
+// Output tokens in all, more than were generated unless the sequence may generate no more; from the predictor as it is
+// now.
 inline int32_t PredictOutput(const LengthPredictor& predictor, const StepView& view, SlotId slot, int32_t attempt) {
   const int32_t generated = GeneratedTokens(view, slot), most = view.seq.max_output_tokens[slot];
   int32_t predicted = predictor.PredictOutputTokens(slot, attempt);

@@ -78,7 +78,7 @@ std::string NamesOf(const Infos& infos) {
 template <class T, size_t N>
 Status Make(const Entry<T> (&entries)[N], const char* choice, const std::string& name, const SchedulerLimits& limits,
             std::unique_ptr<T>* out) {
-  if (*out != nullptr) return Status();   // injected
+  if (*out != nullptr) return Status();  // injected
   for (const Entry<T>& e : entries) {
     if (name == e.name) {
       *out = e.make(limits);
@@ -88,7 +88,8 @@ Status Make(const Entry<T> (&entries)[N], const char* choice, const std::string&
   return InvalidArgument(fmt::format("unknown {} '{}'; known: {}", choice, name, NamesOf(entries)), choice);
 }
 
-// The parser has checked what came from a flag; what came from code or a trace is checked here, against the same ranges.
+// The parser has checked what came from a flag; what came from code or a trace is checked here, against the same
+// ranges.
 struct ParameterCheck {
   Status status;
   void Group(const char*) {}
@@ -111,13 +112,16 @@ struct ParameterCheck {
 
 Status CheckLimits(const SchedulerLimits& limits) {
   if (limits.max_model_len < 2) {
-    return InvalidArgument(fmt::format("a context of {} tokens has no room for a prompt and an answer; it must be at least 2", limits.max_model_len),
-                           "max-model-len");
+    return InvalidArgument(
+        fmt::format("a context of {} tokens has no room for a prompt and an answer; it must be at least 2",
+                    limits.max_model_len),
+        "max-model-len");
   }
   if (limits.max_num_seqs < 1 || limits.max_model_len < 2 || limits.slot_capacity < 1 || limits.block_size < 1 ||
       limits.pipeline_steps < 1) {
-    return InvalidArgument(fmt::format("scheduler limits out of range: max-num-seqs {}, max-model-len {}, slots {}, block-size {}",
-                                       limits.max_num_seqs, limits.max_model_len, limits.slot_capacity, limits.block_size));
+    return InvalidArgument(
+        fmt::format("scheduler limits out of range: max-num-seqs {}, max-model-len {}, slots {}, block-size {}",
+                    limits.max_num_seqs, limits.max_model_len, limits.slot_capacity, limits.block_size));
   }
   if (limits.watermark < 0 || limits.watermark >= 1) {
     return InvalidArgument(fmt::format("watermark {} is outside [0, 1)", limits.watermark), "watermark");
@@ -132,40 +136,50 @@ Status CheckFit(const SchedulerConfig& c, const ChoiceTraits& traits) {
   const SchedulerLimits& limits = c.limits;
   if (!traits.can_preempt && !traits.reserves_growth) {
     return InvalidArgument(
-        fmt::format("admission '{}' lets sequences outgrow the KV memory and preemption '{}' never gives any back, so a "
-                    "full cache would stop for good; use --admission max-length or --preemption youngest-recompute",
-                    c.admission, c.preemption),
+        fmt::format(
+            "admission '{}' lets sequences outgrow the KV memory and preemption '{}' never gives any back, so a "
+            "full cache would stop for good; use --admission max-length or --preemption youngest-recompute",
+            c.admission, c.preemption),
         "preemption");
   }
   if (traits.needs_step_time && limits.step_time == nullptr) {
-    return InvalidArgument(fmt::format("order '{}', composition '{}' or budget '{}' asks how long a step takes and there is no "
-                                       "step-time model; use a profile of this machine or another choice", c.order, c.composition,
-                                       c.budget), "budget");
+    return InvalidArgument(
+        fmt::format("order '{}', composition '{}' or budget '{}' asks how long a step takes and there is no "
+                    "step-time model; use a profile of this machine or another choice",
+                    c.order, c.composition, c.budget),
+        "budget");
   }
   if (traits.aborts_outgrown && !traits.reserves_output) {
-    return InvalidArgument(fmt::format("preemption '{}' ends the run of sequences that outgrow what was set aside for their output, "
-                                       "and admission '{}' sets nothing aside by prediction; use --admission predicted-length",
-                                       c.preemption, c.admission), "preemption");
+    return InvalidArgument(
+        fmt::format("preemption '{}' ends the run of sequences that outgrow what was set aside for their output, "
+                    "and admission '{}' sets nothing aside by prediction; use --admission predicted-length",
+                    c.preemption, c.admission),
+        "preemption");
   }
   if (limits.policy.pad && !traits.pads) {
-    return InvalidArgument(fmt::format("--pad computes every sequence of a batch up to the longest, and composition '{}' has no such "
-                                       "batches; use --composition request-level", c.composition), "pad");
+    return InvalidArgument(
+        fmt::format("--pad computes every sequence of a batch up to the longest, and composition '{}' has no such "
+                    "batches; use --composition request-level",
+                    c.composition),
+        "pad");
   }
   if (!traits.splits_prompts && traits.max_prefill_tokens < limits.max_model_len) {
     return InvalidArgument(
-        fmt::format("composition '{}' computes whole prompts, but budget '{}' allows {} prompt tokens per step and "
-                    "max-model-len is {}: a longer prompt could never start; use --budget none, --token-budget {} or more, "
-                    "or a composition that splits prompts",
-                    c.composition, c.budget, traits.max_prefill_tokens, limits.max_model_len, limits.max_model_len),
+        fmt::format(
+            "composition '{}' computes whole prompts, but budget '{}' allows {} prompt tokens per step and "
+            "max-model-len is {}: a longer prompt could never start; use --budget none, --token-budget {} or more, "
+            "or a composition that splits prompts",
+            c.composition, c.budget, traits.max_prefill_tokens, limits.max_model_len, limits.max_model_len),
         "budget");
   }
   if (limits.reserve_full && c.admission == "max-length") {
     const int64_t need = (int64_t{limits.max_model_len} + limits.block_size - 1) / limits.block_size;
     if (need > limits.blocks_total) {
       return InvalidArgument(
-          fmt::format("--reserve-full needs {} KV blocks per sequence (max-model-len {} / block-size {}), but there are {}: "
-                      "nothing could ever start; lower --max-model-len or raise --kv-cache-memory",
-                      need, limits.max_model_len, limits.block_size, limits.blocks_total),
+          fmt::format(
+              "--reserve-full needs {} KV blocks per sequence (max-model-len {} / block-size {}), but there are {}: "
+              "nothing could ever start; lower --max-model-len or raise --kv-cache-memory",
+              need, limits.max_model_len, limits.block_size, limits.blocks_total),
           "reserve-full");
     }
   }
@@ -196,7 +210,8 @@ namespace {
 // Fills in what the config leaves to its preset, and gives the row.
 Result<const PresetInfo*> Resolve(SchedulerConfig* c) {
   const auto& presets = Presets();
-  const auto preset = std::find_if(presets.begin(), presets.end(), [c](const PresetInfo& p) { return c->preset == p.name; });
+  const auto preset =
+      std::find_if(presets.begin(), presets.end(), [c](const PresetInfo& p) { return c->preset == p.name; });
   if (preset == presets.end()) {
     return InvalidArgument(fmt::format("unknown scheduler '{}'; known: {}", c->preset, NamesOf(presets)), "scheduler");
   }
@@ -226,15 +241,22 @@ Result<ChoiceTraits> MakeChoices(const SchedulerConfig& c, InjectedChoices* choi
   return traits;
 }
 
-Status CheckPredictor(const SchedulerConfig& c, const PresetInfo& preset, const ChoiceTraits& traits, const std::string& name) {
+Status CheckPredictor(const SchedulerConfig& c, const PresetInfo& preset, const ChoiceTraits& traits,
+                      const std::string& name) {
   if (traits.needs_predictor && (name.empty() || name == "none")) {
-    return InvalidArgument(fmt::format("order '{}' with admission '{}' asks for predicted output lengths and there is no predictor; "
-                                       "use --predictor history", c.order, c.admission), "predictor");
+    return InvalidArgument(
+        fmt::format("order '{}' with admission '{}' asks for predicted output lengths and there is no predictor; "
+                    "use --predictor history",
+                    c.order, c.admission),
+        "predictor");
   }
   const std::string only = preset.predictor;
   if (!only.empty() && name != only) {
-    return InvalidArgument(fmt::format("scheduler '{}' is defined by its predictor, {}; with '{}' choose one of the same choices that "
-                                       "takes any, such as trail", c.preset, only, name), "predictor");
+    return InvalidArgument(
+        fmt::format("scheduler '{}' is defined by its predictor, {}; with '{}' choose one of the same choices that "
+                    "takes any, such as trail",
+                    c.preset, only, name),
+        "predictor");
   }
   return Status();
 }
@@ -287,26 +309,29 @@ void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan)
     order_->Apply(view);
   }
   // After the last way out below nobody starts before those who go on have had their share of what it freed.
-  const int32_t places = yield_to_running_ && !view.running.empty() ? static_cast<int32_t>(view.running.size()) : max_running_;
+  const int32_t places =
+      yield_to_running_ && !view.running.empty() ? static_cast<int32_t>(view.running.size()) : max_running_;
   yield_to_running_ = false;
   builder->Begin(view, budget_->NextFor(view, order_.get()), places, plan);
   StepContext step(view, builder, order_.get(), admission_.get(), preemption_.get(), &scratch_);
   if (traits_.aborts_outgrown) outgrown_ += step.AbortOutgrown();
   if (traits_.makes_room) step.MakeRoom();
   composition_->Compose(step);
-  // The last way out, whatever the policies: nothing is in flight and nobody can go on, so all wait for KV that others hold.
-  // The youngest gives its KV back, and the next plan goes on from there.
-  if (builder->empty() && plan->preempts.empty() && view.steps_in_flight == 0 && !view.running.empty() && traits_.can_preempt) {
+  // The last way out, whatever the policies: nothing is in flight and nobody can go on, so all wait for KV that others
+  // hold. The youngest gives its KV back, and the next plan goes on from there.
+  if (builder->empty() && plan->preempts.empty() && view.steps_in_flight == 0 && !view.running.empty() &&
+      traits_.can_preempt) {
     step.TakeBack(view.running_by_arrival.back());
     yield_to_running_ = true;
   }
 }
 
 std::string Scheduler::Describe() const {
-  return fmt::format("{}: order {}, admission {}, composition {}, budget {} ({}), preemption {}; at most {} sequences at once",
-                     config_.preset, config_.order, config_.admission, config_.composition, config_.budget, budget_->Why(),
-                     config_.preemption + (swaps() && config_.limits.swap_blocks == 0 ? " (recompute: no --swap-space)" : ""),
-                     max_running_);
+  return fmt::format(
+      "{}: order {}, admission {}, composition {}, budget {} ({}), preemption {}; at most {} sequences at once",
+      config_.preset, config_.order, config_.admission, config_.composition, config_.budget, budget_->Why(),
+      config_.preemption + (swaps() && config_.limits.swap_blocks == 0 ? " (recompute: no --swap-space)" : ""),
+      max_running_);
 }
 
 }  // namespace tactus::sched

@@ -13,8 +13,8 @@ namespace tactus::sched {
 
 struct SchedulerConfig {
   std::string preset = "sarathi-serve";
-  std::string order, admission, composition, budget, preemption;   // empty: as the preset says
-  std::string predictor;    // empty: as the preset says, else history where a choice needs one, else none
+  std::string order, admission, composition, budget, preemption;  // empty: as the preset says
+  std::string predictor;  // empty: as the preset says, else history where a choice needs one, else none
   SchedulerLimits limits;
 };
 
@@ -25,11 +25,11 @@ struct PresetInfo {
   const char* composition;
   const char* budget;
   const char* preemption;
-  int64_t token_budget;     // default tau
-  const char* source;       // paper or system
+  int64_t token_budget;  // default tau
+  const char* source;    // paper or system
   const char* help;
-  const char* starvation;   // how long a request can be passed over
-  const char* predictor = "";   // the only one that makes it what it is (trail-oracle); empty: any
+  const char* starvation;      // how long a request can be passed over
+  const char* predictor = "";  // the only one that makes it what it is (trail-oracle); empty: any
 };
 struct ChoiceInfo {
   const char* name;
@@ -41,8 +41,8 @@ enum class Choice : uint8_t { kOrder, kAdmission, kComposition, kBudget, kPreemp
 const std::vector<PresetInfo>& Presets();
 const std::vector<ChoiceInfo>& Values(Choice choice);
 
-// Choices that no registry names, built by whoever simulates or tests; null ones are made as the config says. In the config
-// and in Describe an injected choice is called "injected".
+// Choices that no registry names, built by whoever simulates or tests; null ones are made as the config says. In the
+// config and in Describe an injected choice is called "injected".
 struct InjectedChoices {
   std::unique_ptr<Order> order;
   std::unique_ptr<Admission> admission;
@@ -53,26 +53,28 @@ struct InjectedChoices {
 
 class Scheduler {
  public:
-  // kInvalidArgument: an unknown name (lists the known ones) or a combination that cannot work (says why and the way out).
+  // kInvalidArgument: an unknown name (lists the known ones) or a combination that cannot work (says why and the way
+  // out).
   static Result<std::unique_ptr<Scheduler>> Create(const SchedulerConfig& config) { return Create(config, {}); }
   static Result<std::unique_ptr<Scheduler>> Create(const SchedulerConfig& config, InjectedChoices injected);
 
-  // The name of the predictor to give it in SchedulerLimits::predictor before Create ("none", "history", ...), which refuses a
-  // combination that needs one and has none.
+  // The name of the predictor to give it in SchedulerLimits::predictor before Create ("none", "history", ...), which
+  // refuses a combination that needs one and has none.
   static Result<std::string> PredictorFor(const SchedulerConfig& config);
 
-  // Fills `plan` through `builder`. The first call, and the first after Forget, reads the whole view instead of its changes.
+  // Fills `plan` through `builder`. The first call, and the first after Forget, reads the whole view instead of its
+  // changes.
   void Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan);
   // Drops every index (tests: a fresh instance makes the same plan).
   void Forget() { fresh_ = true; }
 
   // "sarathi-serve: order fcfs, admission prompt-fits, ...; 512 tokens: no --tbt-slo, so the default"
   std::string Describe() const;
-  const SchedulerConfig& config() const { return config_; }   // with every choice filled in
+  const SchedulerConfig& config() const { return config_; }  // with every choice filled in
   int64_t max_step_tokens() const { return traits_.max_tokens; }
-  bool swaps() const { return preemption_->Mode() == PreemptMode::kSwap; }   // where there is swap space
-  int64_t outgrown() const { return outgrown_; }              // runs ended because a reservation was too small, so far
-  int32_t max_running() const { return max_running_; }        // B, or fewer when tau is smaller: every decode fits a step
+  bool swaps() const { return preemption_->Mode() == PreemptMode::kSwap; }  // where there is swap space
+  int64_t outgrown() const { return outgrown_; }        // runs ended because a reservation was too small, so far
+  int32_t max_running() const { return max_running_; }  // B, or fewer when tau is smaller: every decode fits a step
 
  private:
   Scheduler() = default;

@@ -11,9 +11,9 @@ SequenceTable::SequenceTable(int32_t capacity) {
   const auto n = static_cast<size_t>(capacity);
   state_.assign(n, SeqState::kFree);
   flight_.assign(n, FlightState::kIdle);
-  for (auto* column : {&prompt_tokens_, &max_output_tokens_, &goal_tokens_, &known_planned_, &known_committed_,
-                       &computed_planned_, &computed_committed_, &priority_, &preemptions_, &in_flight_, &recomputed_,
-                       &lost_, &waiting_index_}) {
+  for (auto* column :
+       {&prompt_tokens_, &max_output_tokens_, &goal_tokens_, &known_planned_, &known_committed_, &computed_planned_,
+        &computed_committed_, &priority_, &preemptions_, &in_flight_, &recomputed_, &lost_, &waiting_index_}) {
     column->assign(n, 0);
   }
   prompt_logprobs_.assign(n, 0);
@@ -24,7 +24,7 @@ SequenceTable::SequenceTable(int32_t capacity) {
   epoch_.assign(n, 0);
   for (auto* list : {&free_, &waiting_, &running_, &by_arrival_}) list->reserve(n);
   changes_.reserve(4 * n);
-  for (SlotId s = capacity - 1; s >= 0; --s) free_.push_back(s);   // the lowest slot goes out first
+  for (SlotId s = capacity - 1; s >= 0; --s) free_.push_back(s);  // the lowest slot goes out first
 
   columns_.capacity = capacity;
   columns_.state = state_.data();
@@ -95,7 +95,7 @@ void SequenceTable::Admit(SlotId s, int32_t matched_tokens) {
   admit_order_[s] = next_admit_++;
   ++num_prefilling_;
   running_.push_back(s);
-  auto at = by_arrival_.end();   // nearly always the newest
+  auto at = by_arrival_.end();  // nearly always the newest
   while (at != by_arrival_.begin() && arrival_order_[*(at - 1)] > arrival_order_[s]) --at;
   by_arrival_.insert(at, s);
   changes_.push_back({s, ChangeKind::kAdmitted});

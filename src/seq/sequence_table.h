@@ -1,5 +1,6 @@
-// The table of live sequences: owns the columns of base/sequence_columns.h, the waiting and running lists, the change list
-// and the state machine. Every change of a sequence's state is one of the transitions below; each checks where it comes from.
+// The table of live sequences: owns the columns of base/sequence_columns.h, the waiting and running lists, the change
+// list and the state machine. Every change of a sequence's state is one of the transitions below; each checks where it
+// comes from.
 //
 //   Add -> Held -> Waiting -> Prefill -> Decode -> Finished -> free
 //                     ^----------+---------'  (Preempt)
@@ -34,8 +35,8 @@ class SequenceTable {
 
   const SequenceColumns& columns() const { return columns_; }
   std::span<SequenceNote> notes() { return note_; }
-  std::span<const SlotId> waiting() const { return waiting_; }        // in no particular order
-  std::span<const SlotId> running() const { return running_; }        // in order of admission
+  std::span<const SlotId> waiting() const { return waiting_; }  // in no particular order
+  std::span<const SlotId> running() const { return running_; }  // in order of admission
   std::span<const SlotId> running_by_arrival() const { return by_arrival_; }
   std::span<const SequenceChange> changes() const { return changes_; }
   void ClearChanges() { changes_.clear(); }
@@ -51,8 +52,8 @@ class SequenceTable {
   void ClearFork(SlotId s) { fork_from_[s] = kNoSlot; }
   // Waiting -> Prefill; positions [0, matched) are there already.
   void Admit(SlotId s, int32_t matched_tokens);
-  // `count` more positions are in step `step`; `samples`: the last of them yields a token. `chainable`: it may be planned
-  // again before the result is there.
+  // `count` more positions are in step `step`; `samples`: the last of them yields a token. `chainable`: it may be
+  // planned again before the result is there.
   void PlanItem(SlotId s, int32_t count, bool samples, StepId step, bool chainable) {
     TACTUS_CHECK(holds_kv(s) && flight_[s] != FlightState::kInFlight && count >= 1);
     computed_planned_[s] += count;
@@ -71,12 +72,13 @@ class SequenceTable {
     known_committed_[s] += new_tokens;
     if (--in_flight_[s] == 0) flight_[s] = FlightState::kIdle;
   }
-  // A step that used the sequence has ended; the item counts for nothing (it was rolled back, preempted or finished since).
+  // A step that used the sequence has ended; the item counts for nothing (it was rolled back, preempted or finished
+  // since).
   void DropItem(SlotId s);
   // What is planned beyond the committed lengths is void; items still in flight are stale from here on: drop them.
   void RollBackPlanned(SlotId s);
-  // Prefill or Decode -> Waiting, KV gone but for the first `kept_tokens` positions, which are in host memory. Items still in
-  // flight are stale from here on: drop them.
+  // Prefill or Decode -> Waiting, KV gone but for the first `kept_tokens` positions, which are in host memory. Items
+  // still in flight are stale from here on: drop them.
   void Preempt(SlotId s, TimeNs now_ns, int32_t kept_tokens = 0);
   // Waiting: what was kept is gone too.
   void LoseKept(SlotId s) {

@@ -47,7 +47,8 @@ Status CheckApiKeys(const std::vector<std::string>& keys) {
 ApiKeys::ApiKeys(const std::vector<std::string>& keys) : secret_(RandomBits()) {
   for (const std::string& key : keys) {
     const Hash128 digest = SipHash128(secret_, key.data(), key.size());
-    if (!key.empty() && std::find(digests_.begin(), digests_.end(), digest) == digests_.end()) digests_.push_back(digest);
+    if (!key.empty() && std::find(digests_.begin(), digests_.end(), digest) == digests_.end())
+      digests_.push_back(digest);
   }
 }
 
@@ -55,7 +56,8 @@ std::optional<size_t> ApiKeys::Find(const std::string* authorization) const {
   if (authorization == nullptr) return std::nullopt;
   constexpr std::string_view kScheme = "Bearer ";
   std::string_view token = *authorization;
-  if (token.size() < kScheme.size() || !http::EqualsIgnoreCase(token.substr(0, kScheme.size()), kScheme)) return std::nullopt;
+  if (token.size() < kScheme.size() || !http::EqualsIgnoreCase(token.substr(0, kScheme.size()), kScheme))
+    return std::nullopt;
   token.remove_prefix(kScheme.size());
   // Keyed digests have one length and tell nothing about how much of a wrong key was right.
   const Hash128 digest = SipHash128(secret_, token.data(), token.size());

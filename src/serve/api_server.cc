@@ -381,8 +381,8 @@ void ApiServerImpl::Tokenize(std::shared_ptr<http::Exchange> exchange, bool deco
   if (!caller.ok()) return exchange->Respond(Error(exchange->request(), caller.status()));
   std::string request_id;
   http::Headers headers = CommonHeaders(exchange->request(), &request_id);
-  Post(std::make_shared<TextCall>(context_, std::move(exchange), decode, std::move(headers),
-                                  std::move(caller->places)));
+  Post(
+      std::make_shared<TextCall>(context_, std::move(exchange), decode, std::move(headers), std::move(caller->places)));
 }
 
 void ApiServerImpl::Post(std::shared_ptr<Call> call) {

@@ -24,8 +24,8 @@ class ApiServer {
   virtual void SetEngine(Engine* engine, const EngineOptions& engine_options) = 0;
   // 503 for everything new; what was accepted goes on.
   virtual void StopAdmission() = 0;
-  // Lets the parse threads finish within the time; what they still work on, or have queued, gets 503 and ends. After the
-  // engine has drained.
+  // Lets the parse threads finish within the time; what they still work on, or have queued, gets 503 and ends. After
+  // the engine has drained.
   virtual void FinishParsing(DurationNs timeout_ns) = 0;
   // True when every answer has been written within the time.
   virtual bool WaitUntilIdle(DurationNs timeout_ns) = 0;

@@ -1,11 +1,11 @@
 // What every request that parse threads work for has in common: it is answered once, within its time, whatever happens
 // meanwhile. Its time-out, its client's leave and the server's end set one flag, which queued work looks at before it
-// begins and running work every few thousand steps. An exception of its work is its own: that request gets an error, the
-// others go on.
+// begins and running work every few thousand steps. An exception of its work is its own: that request gets an error,
+// the others go on.
 //
-// Thread rule: Run on a parse thread, Tick and the client's leave on the io thread, the rest on any; one mutex orders them.
-// Invariants: over() never becomes false again; the client's places that it holds are given back before the answer is
-// complete; the derived class is never called with the mutex held, but for AnswerError.
+// Thread rule: Run on a parse thread, Tick and the client's leave on the io thread, the rest on any; one mutex orders
+// them. Invariants: over() never becomes false again; the client's places that it holds are given back before the
+// answer is complete; the derived class is never called with the mutex held, but for AnswerError.
 #pragma once
 
 #include <atomic>

@@ -55,7 +55,9 @@ int64_t ClientCounts::open(const std::string& client) const {
   return found == state_->open.end() ? 0 : found->second;
 }
 
-int64_t ClientCounts::limit() const { return state_->limit; }
+int64_t ClientCounts::limit() const {
+  return state_->limit;
+}
 
 ClientCounts::Places& ClientCounts::Places::operator=(Places&& other) noexcept {
   if (this == &other) return *this;

@@ -1,8 +1,8 @@
 // How many sequences each client has open, and the limit that all clients share the queue by.
 //
 // Who enters gets Places and holds them; they are given back piece by piece with Release, and the rest when the object
-// goes. Split hands some of them to another owner, so that each part ends with the work that it stands for. Invariant: a
-// client's count is the sum of its Places, and never above the limit. Places may outlive the ClientCounts.
+// goes. Split hands some of them to another owner, so that each part ends with the work that it stands for. Invariant:
+// a client's count is the sum of its Places, and never above the limit. Places may outlive the ClientCounts.
 //
 // Thread rule: ClientCounts on any thread; one Places on one thread at a time.
 #pragma once

@@ -236,8 +236,7 @@ void Generation::OnDone(size_t prompt, const Usage& usage) {
       texts.push_back(std::move(choices_[i].text));
       const PromptState& from = prompts_[i / static_cast<size_t>(parsed_.base.n)];
       texts.back().text.insert(0, from.echo);
-      texts.back().logprobs.insert(texts.back().logprobs.begin(), from.echo_logprobs.begin(),
-                                   from.echo_logprobs.end());
+      texts.back().logprobs.insert(texts.back().logprobs.begin(), from.echo_logprobs.begin(), from.echo_logprobs.end());
     }
     http::HttpResponse response;
     response.headers = headers_;

@@ -1,10 +1,10 @@
 // One HTTP request for generated text: from its body to the last byte of its answer. One engine request per prompt, all
 // feeding one exchange.
 //
-// Thread rule: as serve/call.h says, and the sinks run on the engine's delivery thread. The engine is never called with the
-// mutex held. Invariants: the exchange gets one answer or one error; when it is over (answered, failed, client gone), every
-// engine request that still runs has been cancelled. A sequence keeps its client's place until the engine has ended it, also
-// after the client has gone; what the engine never got gives its places back before the answer.
+// Thread rule: as serve/call.h says, and the sinks run on the engine's delivery thread. The engine is never called with
+// the mutex held. Invariants: the exchange gets one answer or one error; when it is over (answered, failed, client
+// gone), every engine request that still runs has been cancelled. A sequence keeps its client's place until the engine
+// has ended it, also after the client has gone; what the engine never got gives its places back before the answer.
 #pragma once
 
 #include <memory>
@@ -65,7 +65,7 @@ class Generation final : public Call {
   void AnswerError(const Status& status) override;
   void LetGo() override;
   std::shared_ptr<Generation> Self() { return std::static_pointer_cast<Generation>(shared_from_this()); }
-  Status Prepare();  // parses, tokenises: fills prompts_ and requests_
+  Status Prepare();     // parses, tokenises: fills prompts_ and requests_
   Status TakePlaces();  // for every sequence of the parsed body
   Status Tokenise(const api::Prompt& prompt, PromptState* state);
   Status CheckFits(std::string_view text) const;  // by its bytes, before it is tokenised

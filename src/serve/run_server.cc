@@ -86,10 +86,11 @@ bool IsLoopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
 }
 
-Status Run(const EngineOptions& engine_options, const ServeOptions& options, const EngineFactory& factory, const Engine::Progress& progress,
-           std::string* result_json) {
+Status Run(const EngineOptions& engine_options, const ServeOptions& options, const EngineFactory& factory,
+           const Engine::Progress& progress, std::string* result_json) {
   if (options.host.empty()) {
-    return InvalidArgument("--host is empty; give an address such as 127.0.0.1, or 0.0.0.0 to listen on every network", "host");
+    return InvalidArgument("--host is empty; give an address such as 127.0.0.1, or 0.0.0.0 to listen on every network",
+                           "host");
   }
   const Engine::Progress log = progress ? progress : [](std::string_view) {};
   signal(SIGPIPE, SIG_IGN);
@@ -111,9 +112,10 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
   owned->SetEngine(engine.get(), engine_options);
   if (const BodyLimits bodies = options.BodiesWithin(engine->model().front_end_bytes);
       bodies.max_body_bytes < options.max_body.bytes) {
-    log(fmt::format("warning: memory is short: a request's body may have {} bytes instead of {}, all together {} instead of {} "
-                    "(--max-body, --max-body-total); lower --kv-cache-memory, or allow this process more memory",
-                    bodies.max_body_bytes, options.max_body.bytes, bodies.max_body_total_bytes, options.max_body_total.bytes));
+    log(fmt::format(
+        "warning: memory is short: a request's body may have {} bytes instead of {}, all together {} instead of {} "
+        "(--max-body, --max-body-total); lower --kv-cache-memory, or allow this process more memory",
+        bodies.max_body_bytes, options.max_body.bytes, bodies.max_body_total_bytes, options.max_body_total.bytes));
   }
   signals.Serving();
   log(fmt::format("ready: {} on {}", engine->model().name, url));

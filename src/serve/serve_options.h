@@ -16,13 +16,13 @@ struct BodyLimits {
 
 struct ServeOptions {
   std::string host = "127.0.0.1";
-  int64_t port = 8000;                                     // 0: any free one, printed at start
+  int64_t port = 8000;  // 0: any free one, printed at start
   std::vector<std::string> api_key;
   std::vector<std::string> allowed_origins;
   std::vector<std::string> allowed_hosts;
   int64_t max_connections = 4096;
   int64_t max_connections_per_client = 0;  // 0: half of max_connections
-  int64_t max_streams_per_client = 0;  // 0: three quarters of --max-queue
+  int64_t max_streams_per_client = 0;      // 0: three quarters of --max-queue
   bool share_prefix_cache = false;
   BytesText max_body{int64_t{16} << 20};
   // Room for 16 of the largest bodies, or 1,000 of 256 KiB (prompts of 60,000 tokens), on their way to the parser.
@@ -36,8 +36,8 @@ struct ServeOptions {
   DurationText ping_interval{15'000'000'000};
   int64_t http_workers = 2;
 
-  // What requests may take outside the engine: bodies that are held, what parsing makes of the largest (values, template,
-  // tokens), and the buffers of streams.
+  // What requests may take outside the engine: bodies that are held, what parsing makes of the largest (values,
+  // template, tokens), and the buffers of streams.
   int64_t FrontEndBytes() const {
     constexpr int64_t kStreamBytes = int64_t{64} << 20;
     constexpr int64_t kParsedPerByte = 12;
@@ -58,23 +58,46 @@ struct ServeOptions {
     v.Group("Server");
     v.Field("host", host, {.help = "address to listen on"});
     v.Field("port", port, {.min = 0, .max = 65535, .help = "port to listen on; 0: any free one"});
-    v.Field("api-key", api_key, {.help = "key that clients must send as a bearer token; may be repeated", .secret = true});
-    v.Field("allowed-origins", allowed_origins, {.help = "web origin that browsers may call from, or *; may be repeated"});
-    v.Field("allowed-hosts", allowed_hosts, {.help = "host name that clients may call this server by, or *; may be repeated; default: loopback names when it listens there, else *"});
-    v.Field("max-connections", max_connections, {.unit = "connections", .min = 1, .max = 1 << 20, .help = "beyond it a connection gets 503"});
-    v.Field("max-connections-per-client", max_connections_per_client, {.unit = "connections", .min = 0, .max = 1 << 20, .help = "connections of one client address; beyond it 503; 0: half of --max-connections"});
-    v.Field("max-streams-per-client", max_streams_per_client, {.unit = "sequences", .min = 0, .max = 1 << 20, .help = "sequences (prompts times n) of one client at once, an API key or else an address; beyond it 429; 0: three quarters of --max-queue"});
-    v.Field("share-prefix-cache", share_prefix_cache, {.help = "with several API keys: their requests may reuse each other's cached prompt prefixes"});
+    v.Field("api-key", api_key,
+            {.help = "key that clients must send as a bearer token; may be repeated", .secret = true});
+    v.Field("allowed-origins", allowed_origins,
+            {.help = "web origin that browsers may call from, or *; may be repeated"});
+    v.Field("allowed-hosts", allowed_hosts,
+            {.help = "host name that clients may call this server by, or *; may be repeated; default: loopback names "
+                     "when it listens there, else *"});
+    v.Field("max-connections", max_connections,
+            {.unit = "connections", .min = 1, .max = 1 << 20, .help = "beyond it a connection gets 503"});
+    v.Field("max-connections-per-client", max_connections_per_client,
+            {.unit = "connections",
+             .min = 0,
+             .max = 1 << 20,
+             .help = "connections of one client address; beyond it 503; 0: half of --max-connections"});
+    v.Field("max-streams-per-client", max_streams_per_client,
+            {.unit = "sequences",
+             .min = 0,
+             .max = 1 << 20,
+             .help = "sequences (prompts times n) of one client at once, an API key or else an address; beyond it 429; "
+                     "0: three quarters of --max-queue"});
+    v.Field("share-prefix-cache", share_prefix_cache,
+            {.help = "with several API keys: their requests may reuse each other's cached prompt prefixes"});
     v.Field("max-body", max_body, {.unit = "bytes", .help = "largest request body; beyond it 413"});
-    v.Field("max-body-total", max_body_total, {.unit = "bytes", .help = "bodies received and not yet parsed, together; beyond it 503"});
+    v.Field("max-body-total", max_body_total,
+            {.unit = "bytes", .help = "bodies received and not yet parsed, together; beyond it 503"});
     v.Field("max-choices", max_choices, {.min = 1, .max = 1024, .help = "largest n of a request"});
-    v.Field("request-timeout", request_timeout, {.unit = "duration", .help = "longest life of a request; then it is cancelled"});
-    v.Field("shutdown-timeout", shutdown_timeout, {.unit = "duration", .help = "how long SIGTERM lets running requests finish"});
-    v.Field("read-timeout", read_timeout, {.unit = "duration", .help = "longest time a client may take to send a request's body"});
-    v.Field("write-timeout", write_timeout, {.unit = "duration", .help = "a client that takes no bytes for this long has gone"});
-    v.Field("idle-timeout", idle_timeout, {.unit = "duration", .help = "how long a connection is kept between requests"});
-    v.Field("ping-interval", ping_interval, {.unit = "duration", .help = "comment lines to streams that are still queued"});
-    v.Field("http-workers", http_workers, {.unit = "threads", .min = 1, .max = 64, .help = "threads that parse, template and tokenise"});
+    v.Field("request-timeout", request_timeout,
+            {.unit = "duration", .help = "longest life of a request; then it is cancelled"});
+    v.Field("shutdown-timeout", shutdown_timeout,
+            {.unit = "duration", .help = "how long SIGTERM lets running requests finish"});
+    v.Field("read-timeout", read_timeout,
+            {.unit = "duration", .help = "longest time a client may take to send a request's body"});
+    v.Field("write-timeout", write_timeout,
+            {.unit = "duration", .help = "a client that takes no bytes for this long has gone"});
+    v.Field("idle-timeout", idle_timeout,
+            {.unit = "duration", .help = "how long a connection is kept between requests"});
+    v.Field("ping-interval", ping_interval,
+            {.unit = "duration", .help = "comment lines to streams that are still queued"});
+    v.Field("http-workers", http_workers,
+            {.unit = "threads", .min = 1, .max = 64, .help = "threads that parse, template and tokenise"});
   }
 };
 

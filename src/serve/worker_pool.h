@@ -1,7 +1,7 @@
 // A few threads for what must not hold the io thread: parsing bodies, chat templates, tokenising. First in, first out,
 // but heavy tasks leave one thread to the others (where there are two), so that whoever sends large bodies delays none
-// who does not. The queue is bounded by the number of connections. Post from any thread; what is queued at destruction is
-// dropped. What a task throws ends that task alone.
+// who does not. The queue is bounded by the number of connections. Post from any thread; what is queued at destruction
+// is dropped. What a task throws ends that task alone.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class WorkerPool {
     try {
       for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
     } catch (...) {
-      Stop();   // those that came, or their destructors end the process
+      Stop();  // those that came, or their destructors end the process
       throw;
     }
   }

@@ -16,7 +16,7 @@ class ExactValues {
   Summary Summarize(double scale) const;
 
  private:
-  std::vector<std::pair<int64_t, int64_t>> values_;   // value, how often
+  std::vector<std::pair<int64_t, int64_t>> values_;  // value, how often
 };
 
 struct ExactLatencies {

@@ -30,13 +30,16 @@ constexpr Table kTables[] = {
 
 // The quantile of a uniform `u`: the logarithm is interpolated between knots.
 int64_t QuantileAt(std::span<const int32_t> table, double u) {
-  const size_t above = std::min<size_t>(static_cast<size_t>(std::upper_bound(kKnots, kKnots + kNumKnots, u) - kKnots), kNumKnots - 1);
+  const size_t above =
+      std::min<size_t>(static_cast<size_t>(std::upper_bound(kKnots, kKnots + kNumKnots, u) - kKnots), kNumKnots - 1);
   const double low = std::log(table[above - 1]), high = std::log(table[above]);
   const double share = (u - kKnots[above - 1]) / (kKnots[above] - kKnots[above - 1]);
   return std::llround(std::exp(low + share * (high - low)));
 }
 
-double NormalToUniform(double z) { return std::clamp(0.5 * std::erfc(-z / std::sqrt(2.0)), 0.0, 1.0); }
+double NormalToUniform(double z) {
+  return std::clamp(0.5 * std::erfc(-z / std::sqrt(2.0)), 0.0, 1.0);
+}
 
 }  // namespace
 

@@ -11,8 +11,8 @@ namespace tactus {
 struct NamedWorkload {
   const char* name;
   const char* help;
-  std::span<const int32_t> prompt, output;   // tokens at the knots, ascending
-  double correlation;                        // of the normal variables behind the two
+  std::span<const int32_t> prompt, output;  // tokens at the knots, ascending
+  double correlation;                       // of the normal variables behind the two
 };
 std::span<const NamedWorkload> NamedWorkloads();
 

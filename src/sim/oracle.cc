@@ -13,9 +13,9 @@ namespace tactus {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Ranks = std::vector<int32_t>;   // by request index: lower goes first
-constexpr size_t kProposals = 8;      // of a round; fixed, so that threads do not matter
-constexpr uint64_t kSwaps = 77;       // random stream
+using Ranks = std::vector<int32_t>;  // by request index: lower goes first
+constexpr size_t kProposals = 8;     // of a round; fixed, so that threads do not matter
+constexpr uint64_t kSwaps = 77;      // random stream
 
 // What is compared: goodput, then mean latency. Without objectives only the latency.
 struct Score {
@@ -35,7 +35,9 @@ std::optional<Entry> Read(const Result<std::string>& result) {
   if (!result.ok()) return std::nullopt;
   const Json json = Json::parse(*result);
   if (json["requests"]["unfinished"] != 0 || json["e2e_ms"].is_null()) return std::nullopt;
-  return Entry{{json["goodput"].is_number() ? json["goodput"].get<double>() : 0.0, json["e2e_ms"]["mean"].get<double>()}, *result};
+  return Entry{
+      {json["goodput"].is_number() ? json["goodput"].get<double>() : 0.0, json["e2e_ms"]["mean"].get<double>()},
+      *result};
 }
 
 // What a request's place in an order may be chosen by.
@@ -46,7 +48,8 @@ struct Known {
 
 class Search {
  public:
-  Search(const SimulationJob& base, const OracleOptions& options, const std::function<bool(const OracleProgress&)>& keep_going)
+  Search(const SimulationJob& base, const OracleOptions& options,
+         const std::function<bool(const OracleProgress&)>& keep_going)
       : base_(base), options_(options), keep_going_(keep_going) {
     base_.config.requests_out.clear();
     base_.config.trace_out.clear();
@@ -131,23 +134,28 @@ class Search {
 
   static std::shared_ptr<const Ranks> RanksOf(const std::vector<int32_t>& order) {
     auto ranks = std::make_shared<Ranks>(order.size());
-    for (size_t place = 0; place < order.size(); ++place) (*ranks)[static_cast<size_t>(order[place])] = static_cast<int32_t>(place);
+    for (size_t place = 0; place < order.size(); ++place)
+      (*ranks)[static_cast<size_t>(order[place])] = static_cast<int32_t>(place);
     return ranks;
   }
 
-  // Orders to begin with, under the best preset's other choices, or the default's where an order by priority does not fit them.
+  // Orders to begin with, under the best preset's other choices, or the default's where an order by priority does not
+  // fit them.
   void TryOrders() {
     const std::vector<Known> known = Look();
     if (!going_) return;
-    const auto workload = base_.open();   // counts requests that never ran, too
+    const auto workload = base_.open();  // counts requests that never ran, too
     if (!workload.ok()) return;
     count_ = static_cast<size_t>((*workload)->count());
     const auto sorted = [&](auto key) {
       std::vector<int32_t> order(count_);
       std::iota(order.begin(), order.end(), 0);
       const Known none;
-      const auto at = [&](int32_t i) { return key(static_cast<size_t>(i) < known.size() ? known[static_cast<size_t>(i)] : none); };
-      std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return std::pair(at(a), a) < std::pair(at(b), b); });
+      const auto at = [&](int32_t i) {
+        return key(static_cast<size_t>(i) < known.size() ? known[static_cast<size_t>(i)] : none);
+      };
+      std::sort(order.begin(), order.end(),
+                [&](int32_t a, int32_t b) { return std::pair(at(a), a) < std::pair(at(b), b); });
       return order;
     };
     const std::pair<const char*, std::vector<int32_t>> orders[] = {
@@ -210,7 +218,7 @@ class Search {
   std::mutex mutex_;
   bool going_ = true;
   OracleProgress progress_;
-  std::optional<Entry> best_, start_;   // of all, and the one that swaps improve
+  std::optional<Entry> best_, start_;  // of all, and the one that swaps improve
   std::string from_;
   Json presets_ = Json::object();
   size_t best_preset_ = 0;

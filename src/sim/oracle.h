@@ -1,8 +1,10 @@
-// The `oracle`: what could have been reached by somebody who knows every arrival and every output length. The best, by goodput,
-// of all presets (predictors answer the truth) and of orders found by search: an explicit order of all requests, given to the
-// engine as priorities, improved by swaps of two requests. An upper end to compare schedulers with, not a bound that is proven.
+// The `oracle`: what could have been reached by somebody who knows every arrival and every output length. The best, by
+// goodput, of all presets (predictors answer the truth) and of orders found by search: an explicit order of all
+// requests, given to the engine as priorities, improved by swaps of two requests. An upper end to compare schedulers
+// with, not a bound that is proven.
 //
-// Deterministic from the simulation's seed, on any number of threads: proposals are made and judged in rounds of kProposals.
+// Deterministic from the simulation's seed, on any number of threads: proposals are made and judged in rounds of
+// kProposals.
 #pragma once
 
 #include <functional>
@@ -18,13 +20,14 @@ struct OracleOptions {
 };
 
 struct OracleProgress {
-  int64_t runs = 0, total = 0;   // simulations
-  double best_goodput = 0;       // requests/s; without objectives 0
+  int64_t runs = 0, total = 0;  // simulations
+  double best_goodput = 0;      // requests/s; without objectives 0
 };
 
-// `base`: its scheduler's limits and parameters count, its preset and choices do not. The result object of the best run with, under
-// "oracle", where it came from and what the presets reached. `keep_going` may be null; when it says no, the best so far is
-// the answer. Not ok: no preset can run at all (the first complaint), or kCancelled before the first run.
+// `base`: its scheduler's limits and parameters count, its preset and choices do not. The result object of the best run
+// with, under "oracle", where it came from and what the presets reached. `keep_going` may be null; when it says no, the
+// best so far is the answer. Not ok: no preset can run at all (the first complaint), or kCancelled before the first
+// run.
 Result<std::string> RunOracle(const SimulationJob& base, const OracleOptions& options,
                               const std::function<bool(const OracleProgress&)>& keep_going = {});
 

@@ -36,7 +36,7 @@ void AppendPromptKeys(const WorkloadRequest& r, int32_t prompt_tokens, int32_t b
   const int32_t blocks = prompt_tokens / block_size;
   keys->reserve(static_cast<size_t>(blocks));
   for (int32_t b = 0; b < blocks; ++b) {
-    const int64_t last = int64_t{b + 1} * block_size - 1;   // the block's last token
+    const int64_t last = int64_t{b + 1} * block_size - 1;  // the block's last token
     const auto hash_block = static_cast<size_t>(last / kHashBlockTokens);
     if (hash_block < r.block_ids.size()) {
       // Ids are of the text from the start on, so the id of a block's end stands for all before it.

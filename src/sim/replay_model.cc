@@ -36,7 +36,7 @@ class Watcher final : public EventSink {
     side.e2e_ms = latencies_.e2e_ns.Summarize(1e-6);
     return side;
   }
-  std::map<RequestHandle, int32_t> outputs;   // tokens of all choices
+  std::map<RequestHandle, int32_t> outputs;  // tokens of all choices
 
  private:
   ExactLatencies latencies_;
@@ -55,8 +55,9 @@ class StepComparison {
     }
     most.decodes = std::max(most.decodes, shape.decodes);
     most.decode_context_tokens = std::max(most.decode_context_tokens, shape.decode_context_tokens);
-    StepPrediction step{shape.prefill_tokens(), 0, shape.decodes, shape.decode_context_tokens, std::max<DurationNs>(1, measured_ns),
-                        model_.StepTimeNs(shape)};
+    StepPrediction step{
+        shape.prefill_tokens(),  0, shape.decodes, shape.decode_context_tokens, std::max<DurationNs>(1, measured_ns),
+        model_.StepTimeNs(shape)};
     for (const ChunkShape& c : chunks_) step.prefill_context += c.context_tokens;
     steps.push_back(step);
   }
@@ -112,7 +113,7 @@ class ModelRun {
     Watcher watcher;
     StepLoopConfig config;
     config.limits = header_.limits;
-    config.limits.max_queue = std::numeric_limits<int32_t>::max() / 2;   // the recording has refused already
+    config.limits.max_queue = std::numeric_limits<int32_t>::max() / 2;  // the recording has refused already
     config.slot_capacity = header_.slot_capacity;
     StepLoopParts parts;
     parts.scheduler = scheduler.get();
@@ -121,7 +122,9 @@ class ModelRun {
     parts.kv = &kv;
     parts.clock = &clock_;
     parts.sink = &watcher;
-    parts.generated_key = [this](RequestHandle handle, int32_t choice, int32_t block) { return KeyOf(handle, choice, block); };
+    parts.generated_key = [this](RequestHandle handle, int32_t choice, int32_t block) {
+      return KeyOf(handle, choice, block);
+    };
     StepLoop loop(config, std::move(parts));
 
     std::vector<std::pair<TimeNs, RequestHandle>> cancels;
@@ -138,7 +141,8 @@ class ModelRun {
         TACTUS_ASSIGN_OR_RETURN(const RequestHandle handle, loop.Submit(std::move(prepared)));
         if (handle != requests_[next].handle) return Internal("handles of the recording are not in order of arrival");
       }
-      for (; next_cancel < cancels.size() && cancels[next_cancel].first <= now; ++next_cancel) loop.Cancel(cancels[next_cancel].second);
+      for (; next_cancel < cancels.size() && cancels[next_cancel].first <= now; ++next_cancel)
+        loop.Cancel(cancels[next_cancel].second);
       loop.RunOnce();
       TimeNs event = executor.NextReadyNs();
       if (next < requests_.size()) event = std::min(event, requests_[next].arrival_ns);
@@ -159,10 +163,12 @@ class ModelRun {
     // One that was cancelled would have gone on.
     const auto done = outputs_.find(r.handle);
     const bool known = r.cancelled_ns < 0 && done != outputs_.end() && done->second > 0;
-    request->output_tokens = known ? (done->second + request->n - 1) / request->n : static_cast<int32_t>(request->stop.max_tokens);
+    request->output_tokens =
+        known ? (done->second + request->n - 1) / request->n : static_cast<int32_t>(request->stop.max_tokens);
     IntakeLimits own = limits;
     own.prefix_caching = limits.prefix_caching && r.has_keys;
-    TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, PrepareWithoutTokens(request, r.prompt_tokens, r.prompt_keys, own));
+    TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared,
+                            PrepareWithoutTokens(request, r.prompt_tokens, r.prompt_keys, own));
     prepared.arrival_ns = r.arrival_ns;
     prepared.client = r.client;
     return prepared;
@@ -195,14 +201,18 @@ Result<ModelReplay> ReplayWithModel(const std::string& path, const StepTimeModel
   hooks.sink = &watcher;
   hooks.header = &header;
   hooks.requests = &requests;
-  hooks.on_step = [&](const StepPlan& plan, TimeNs start_ns, TimeNs end_ns) { comparison.Add(plan, end_ns - start_ns); };
+  hooks.on_step = [&](const StepPlan& plan, TimeNs start_ns, TimeNs end_ns) {
+    comparison.Add(plan, end_ns - start_ns);
+  };
   TACTUS_ASSIGN_OR_RETURN(out.recorded, ReplayTrace(path, hooks));
   if (!out.recorded.identical()) {
-    return InvalidArgument(fmt::format("trace '{}' does not replay: step {} has another plan", path, out.recorded.first_difference));
+    return InvalidArgument(
+        fmt::format("trace '{}' does not replay: step {} has another plan", path, out.recorded.first_difference));
   }
   if (header.max_in_flight != 1) {
-    return InvalidArgument(fmt::format("trace '{}' has up to {} steps in flight; only runs with one at a time can be timed by a model yet",
-                                       path, header.max_in_flight));
+    return InvalidArgument(
+        fmt::format("trace '{}' has up to {} steps in flight; only runs with one at a time can be timed by a model yet",
+                    path, header.max_in_flight));
   }
   out.errors = comparison.Errors();
   out.steps = std::move(comparison.steps);

@@ -1,6 +1,6 @@
-// A recorded run of the server against a step-time model: how far each step's predicted time is from the measured one, and
-// what latencies the same arrivals have when the simulator decides with predicted times from the first to the last step.
-// Caller's thread.
+// A recorded run of the server against a step-time model: how far each step's predicted time is from the measured one,
+// and what latencies the same arrivals have when the simulator decides with predicted times from the first to the last
+// step. Caller's thread.
 #pragma once
 
 #include <string>
@@ -13,26 +13,26 @@ namespace tactus {
 
 // One recorded step and what the model says of it.
 struct StepPrediction {
-  int64_t prefill_tokens = 0, prefill_context = 0, decodes = 0, decode_context_tokens = 0;   // context: of all chunks
+  int64_t prefill_tokens = 0, prefill_context = 0, decodes = 0, decode_context_tokens = 0;  // context: of all chunks
   DurationNs measured_ns = 0, predicted_ns = 0;
 };
 
 struct StepErrors {
   int64_t steps = 0;
-  double median_abs = 0, p90_abs = 0;   // |predicted / measured - 1|
-  double total = 0;                     // sum of predicted / sum of measured - 1
+  double median_abs = 0, p90_abs = 0;  // |predicted / measured - 1|
+  double total = 0;                    // sum of predicted / sum of measured - 1
 };
 
 struct ModelReplay {
-  ReplayReport recorded;                // of the replay with recorded times, which this one reads the run from
-  std::vector<StepPrediction> steps;    // the recorded ones, on their own plans
-  StepErrors errors;                    // of these
+  ReplayReport recorded;              // of the replay with recorded times, which this one reads the run from
+  std::vector<StepPrediction> steps;  // the recorded ones, on their own plans
+  StepErrors errors;                  // of these
   struct Side {
     int64_t steps = 0, preemptions = 0;
-    double duration_s = 0;              // first arrival to last end
+    double duration_s = 0;  // first arrival to last end
     Summary ttft_ms, tbt_ms, e2e_ms;
   } measured, predicted;
-  StepShape most;                       // largest of each field in the recorded steps, for Extrapolation; its chunk is below
+  StepShape most;  // largest of each field in the recorded steps, for Extrapolation; its chunk is below
   ChunkShape most_chunk;
 };
 

@@ -8,15 +8,21 @@
 namespace tactus {
 namespace {
 
-std::string Seconds(TimeNs ns) { return fmt::format("{}.{:09}", ns / kSecond, ns % kSecond); }
+std::string Seconds(TimeNs ns) {
+  return fmt::format("{}.{:09}", ns / kSecond, ns % kSecond);
+}
 
 }  // namespace
 
 Result<std::unique_ptr<RequestLog>> RequestLog::Create(const std::string& path) {
   std::FILE* file = std::fopen(path.c_str(), "w");
-  if (file == nullptr) return InvalidArgument(fmt::format("cannot write --requests-out '{}': {}", path, std::strerror(errno)), "requests-out");
-  std::fputs("request,replica,arrival_s,prompt_tokens,cached_tokens,output_tokens,scheduled_s,first_token_s,done_s,"
-             "longest_gap_s,preemptions,recomputed_tokens,finish\n", file);
+  if (file == nullptr)
+    return InvalidArgument(fmt::format("cannot write --requests-out '{}': {}", path, std::strerror(errno)),
+                           "requests-out");
+  std::fputs(
+      "request,replica,arrival_s,prompt_tokens,cached_tokens,output_tokens,scheduled_s,first_token_s,done_s,"
+      "longest_gap_s,preemptions,recomputed_tokens,finish\n",
+      file);
   return std::unique_ptr<RequestLog>(new RequestLog(path, file));
 }
 
@@ -25,15 +31,16 @@ RequestLog::~RequestLog() {
 }
 
 void RequestLog::Ended(const WorkloadRequest& r, int32_t replica, const RequestDoneEvent& d) {
-  const auto line = fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{}\n", r.index, replica, Seconds(d.arrival_ns), d.prompt_tokens,
-                                d.cached_tokens, d.completion_tokens, Seconds(d.scheduled_ns), Seconds(d.first_token_ns),
-                                Seconds(d.done_ns), Seconds(d.longest_gap_ns), d.preemptions, d.recomputed_tokens,
-                                FinishReasonName(d.finish));
+  const auto line = fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{}\n", r.index, replica, Seconds(d.arrival_ns),
+                                d.prompt_tokens, d.cached_tokens, d.completion_tokens, Seconds(d.scheduled_ns),
+                                Seconds(d.first_token_ns), Seconds(d.done_ns), Seconds(d.longest_gap_ns), d.preemptions,
+                                d.recomputed_tokens, FinishReasonName(d.finish));
   std::fwrite(line.data(), 1, line.size(), file_);
 }
 
 void RequestLog::Refused(const WorkloadRequest& r, TimeNs now_ns) {
-  const auto line = fmt::format("{},,{},{},,0,,,{},,,,rejected\n", r.index, Seconds(now_ns), r.prompt_tokens, Seconds(now_ns));
+  const auto line =
+      fmt::format("{},,{},{},,0,,,{},,,,rejected\n", r.index, Seconds(now_ns), r.prompt_tokens, Seconds(now_ns));
   std::fwrite(line.data(), 1, line.size(), file_);
 }
 

@@ -1,5 +1,5 @@
-// One CSV line per request of a simulation, written as requests end. Times in seconds since the start with nine decimals:
-// exact. Thread rule: one thread.
+// One CSV line per request of a simulation, written as requests end. Times in seconds since the start with nine
+// decimals: exact. Thread rule: one thread.
 #pragma once
 
 #include <cstdio>

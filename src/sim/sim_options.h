@@ -1,5 +1,5 @@
-// What `tactus sim` takes, each option declared once, and what becomes of it: a cost model, a KV plan, a workload and the
-// configuration of a simulation. No clock, no output: the command line prints, tests and sweeps call.
+// What `tactus sim` takes, each option declared once, and what becomes of it: a cost model, a KV plan, a workload and
+// the configuration of a simulation. No clock, no output: the command line prints, tests and sweeps call.
 #pragma once
 
 #include <memory>
@@ -47,51 +47,97 @@ struct SimOptions {
     v.Group("Deployment");
     v.Field("model", model, {.help = "a name of `tactus sim --list`, a model folder or a config.json"});
     v.Field("device", device, {.help = "a name of `tactus sim --list`"});
-    v.Field("tensor-parallel-size", tp, {.unit = "devices", .min = 1, .max = 1024, .alias = "tp", .help = "devices that share each layer"});
-    v.Field("pipeline-parallel-size", pp, {.unit = "stages", .min = 1, .max = 1024, .alias = "pp", .help = "stages of layers, each of tp devices"});
+    v.Field("tensor-parallel-size", tp,
+            {.unit = "devices", .min = 1, .max = 1024, .alias = "tp", .help = "devices that share each layer"});
+    v.Field("pipeline-parallel-size", pp,
+            {.unit = "stages", .min = 1, .max = 1024, .alias = "pp", .help = "stages of layers, each of tp devices"});
     v.Field("replicas", replicas, {.unit = "replicas", .min = 1, .max = 4096, .help = "engines behind the balancer"});
     v.Field("balancer", balancer, {.help = "which replica takes a request"});
     v.Field("cost", cost, {.help = "auto, fitted, roofline, or a file of `tactus profile`"});
-    v.Field("weight-dtype", weight_dtype, {.choices = "bfloat16|fp8|fp8_static|fp8_block|int8|int4|nvfp4", .help = "of the weights"});
+    v.Field("weight-dtype", weight_dtype,
+            {.choices = "bfloat16|fp8|fp8_static|fp8_block|int8|int4|nvfp4", .help = "of the weights"});
     v.Field("kv-cache-dtype", kv_dtype, {.choices = "bfloat16|fp8", .help = "of the KV cache"});
-    v.Field("devices-per-node", devices_per_node, {.unit = "devices", .min = 0, .max = 1024, .help = "that the fast link joins; 0: the device's usual"});
-    v.Field("network-gbytes-per-s", network_gbytes_per_s, {.unit = "GB/s", .min = 0, .max = 10000, .help = "between nodes, one device's share, one direction; 0: the device's usual"});
-    v.Field("backend", backend, {.choices = "|vllm|sglang|trtllm", .help = "whose kernels and host code are priced; default: ours"});
-    v.Field("cpu-overhead", cpu_overhead, {.unit = "duration", .help = "per step, beside the device; default: the backend's"});
-    v.Field("gpu-memory-utilization", gpu_memory_utilization, {.min = 0.01, .max = 1, .help = "share of device memory that is used"});
-    v.Field("kv-blocks", kv_blocks, {.unit = "blocks", .min = 0, .max = 1 << 30, .help = "KV memory of a replica; 0: from the memory plan"});
+    v.Field("devices-per-node", devices_per_node,
+            {.unit = "devices", .min = 0, .max = 1024, .help = "that the fast link joins; 0: the device's usual"});
+    v.Field("network-gbytes-per-s", network_gbytes_per_s,
+            {.unit = "GB/s",
+             .min = 0,
+             .max = 10000,
+             .help = "between nodes, one device's share, one direction; 0: the device's usual"});
+    v.Field("backend", backend,
+            {.choices = "|vllm|sglang|trtllm", .help = "whose kernels and host code are priced; default: ours"});
+    v.Field("cpu-overhead", cpu_overhead,
+            {.unit = "duration", .help = "per step, beside the device; default: the backend's"});
+    v.Field("gpu-memory-utilization", gpu_memory_utilization,
+            {.min = 0.01, .max = 1, .help = "share of device memory that is used"});
+    v.Field("kv-blocks", kv_blocks,
+            {.unit = "blocks", .min = 0, .max = 1 << 30, .help = "KV memory of a replica; 0: from the memory plan"});
     v.Field("block-size", block_size, {.unit = "tokens", .min = 1, .max = 256, .help = "tokens per KV block"});
-    v.Field("max-model-len", max_model_len, {.unit = "tokens", .min = 0, .max = 1 << 24, .help = "context limit; 0: the model's, or what the KV memory holds"});
-    v.Field("swap-space", swap_space, {.unit = "bytes", .help = "host memory of a replica for swap preemption; 0: recompute"});
-    v.Field("prefix-caching", prefix_caching, {.choices = "auto|on|off", .help = "reuse the KV of equal prompt prefixes; auto: where the workload says who shares what"});
+    v.Field("max-model-len", max_model_len,
+            {.unit = "tokens",
+             .min = 0,
+             .max = 1 << 24,
+             .help = "context limit; 0: the model's, or what the KV memory holds"});
+    v.Field("swap-space", swap_space,
+            {.unit = "bytes", .help = "host memory of a replica for swap preemption; 0: recompute"});
+    v.Field("prefix-caching", prefix_caching,
+            {.choices = "auto|on|off",
+             .help = "reuse the KV of equal prompt prefixes; auto: where the workload says who shares what"});
     v.Group("Scheduling");
-    v.Field("scheduler", scheduler, {.help = "a preset: order, admission, composition, budget and preemption in one name"});
+    v.Field("scheduler", scheduler,
+            {.help = "a preset: order, admission, composition, budget and preemption in one name"});
     v.Field("order", order, {.help = "who goes next in the queue; overrides the preset"});
     v.Field("admission", admission, {.help = "may a request start, given KV memory; overrides the preset"});
     v.Field("composition", composition, {.help = "which tokens make up a step; overrides the preset"});
     v.Field("budget", budget, {.help = "how large a step may be; overrides the preset"});
     v.Field("preemption", preemption, {.help = "who gives memory back; overrides the preset"});
     v.Field("predictor", predictor, {.help = "of output lengths: none, history, oracle or noisy:SIGMA"});
-    v.Field("max-num-batched-tokens", token_budget, {.unit = "tokens", .min = 0, .max = 1 << 20, .alias = "token-budget", .help = "token budget of a step; 0: the preset's"});
-    v.Field("tbt-slo", tbt_slo, {.unit = "duration", .help = "largest gap between tokens; chooses the budget where the preset profiles"});
-    v.Field("max-num-seqs", max_num_seqs, {.unit = "sequences", .min = 1, .max = 65536, .help = "most sequences that hold KV at once"});
-    v.Field("max-queue", max_queue, {.unit = "requests", .min = 0, .max = 1 << 20, .help = "beyond it a request is rejected, as by the server; 0: no limit"});
-    v.Field("watermark", watermark, {.min = 0, .max = 0.9, .help = "share of KV blocks that admission keeps free for decodes"});
-    v.Field("reserve-full", reserve_full, {.help = "max-length admission reserves the whole context, as the papers' baselines do"});
+    v.Field("max-num-batched-tokens", token_budget,
+            {.unit = "tokens",
+             .min = 0,
+             .max = 1 << 20,
+             .alias = "token-budget",
+             .help = "token budget of a step; 0: the preset's"});
+    v.Field("tbt-slo", tbt_slo,
+            {.unit = "duration", .help = "largest gap between tokens; chooses the budget where the preset profiles"});
+    v.Field("max-num-seqs", max_num_seqs,
+            {.unit = "sequences", .min = 1, .max = 65536, .help = "most sequences that hold KV at once"});
+    v.Field("max-queue", max_queue,
+            {.unit = "requests",
+             .min = 0,
+             .max = 1 << 20,
+             .help = "beyond it a request is rejected, as by the server; 0: no limit"});
+    v.Field("watermark", watermark,
+            {.min = 0, .max = 0.9, .help = "share of KV blocks that admission keeps free for decodes"});
+    v.Field("reserve-full", reserve_full,
+            {.help = "max-length admission reserves the whole context, as the papers' baselines do"});
     policy.VisitFields(v);
     v.Group("Load");
-    v.Field("workload", workload, {.help = "random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | long-output | sharegpt | long-context | multi-turn | lengths:FILE | trace:FILE[:scale=X]"});
+    v.Field("workload", workload,
+            {.help = "random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | "
+                     "long-output | sharegpt | long-context | multi-turn | lengths:FILE | trace:FILE[:scale=X]"});
     v.Field("data", data, {.help = "folder in which a workload's FILE is looked up too (also TACTUS_DATA)"});
-    v.Field("requests", requests, {.unit = "requests", .min = -1, .max = 1e9, .help = "how many arrive; -1: a file's rows, else 1000"});
-    v.Field("rate", rate, {.unit = "requests/s", .min = 0, .max = 1e6, .help = "open loop at this rate; 0: closed loop, or a trace's own times"});
+    v.Field("requests", requests,
+            {.unit = "requests", .min = -1, .max = 1e9, .help = "how many arrive; -1: a file's rows, else 1000"});
+    v.Field("rate", rate,
+            {.unit = "requests/s",
+             .min = 0,
+             .max = 1e6,
+             .help = "open loop at this rate; 0: closed loop, or a trace's own times"});
     v.Field("arrivals", arrivals, {.help = "poisson, gamma:CV, constant or jitter:SECONDS"});
-    v.Field("concurrency", concurrency, {.unit = "requests", .min = 0, .max = 1 << 20, .help = "closed loop with so many in flight"});
+    v.Field("concurrency", concurrency,
+            {.unit = "requests", .min = 0, .max = 1 << 20, .help = "closed loop with so many in flight"});
     v.Field("seed", seed, {.min = 0, .help = "of lengths, arrivals, balancer and noise"});
     v.Field("slo", slo, {.help = "objective of every request: ttft=500ms,tbt=100ms,jct=10s"});
     v.Field("slo-class", slo_class, {.help = "name of the requests' class in the result"});
-    v.Field("default-max-tokens", default_max_tokens, {.unit = "tokens", .min = 1, .max = 1 << 24, .help = "what the server assumes of a request, which does not say how long its answer will be"});
+    v.Field("default-max-tokens", default_max_tokens,
+            {.unit = "tokens",
+             .min = 1,
+             .max = 1 << 24,
+             .help = "what the server assumes of a request, which does not say how long its answer will be"});
     v.Field("ignore-eos", ignore_eos, {.help = "requests state their exact output length, as benchmark clients do"});
-    v.Field("long-prompts", long_prompts, {.choices = "refuse|clip", .help = "prompts beyond the context: refused as by the server, or cut"});
+    v.Field("long-prompts", long_prompts,
+            {.choices = "refuse|clip", .help = "prompts beyond the context: refused as by the server, or cut"});
     v.Group("Output");
     v.Field("trace-out", trace_out, {.help = "record every input of the step loop; percentiles become exact"});
     v.Field("requests-out", requests_out, {.help = "write one CSV line per request"});
@@ -102,12 +148,12 @@ struct SimOptions {
 struct SimSetup {
   SimulationConfig config;
   std::shared_ptr<const StepTimeModel> step_time;
-  std::shared_ptr<const cost::CostModel> cost;   // null with a measured profile
-  std::string cost_text;                         // where step times come from
+  std::shared_ptr<const cost::CostModel> cost;  // null with a measured profile
+  std::string cost_text;                        // where step times come from
   std::unique_ptr<WorkloadStream> workload;
-  std::function<Result<std::unique_ptr<WorkloadStream>>()> open_workload;   // the same again, for another run
-  bool oracle = false;                           // the best that can be found, instead of one preset (sim/oracle.h)
-  std::vector<std::string> notes;                // start-up lines: cost model, memory plan, budget, what was adjusted
+  std::function<Result<std::unique_ptr<WorkloadStream>>()> open_workload;  // the same again, for another run
+  bool oracle = false;             // the best that can be found, instead of one preset (sim/oracle.h)
+  std::vector<std::string> notes;  // start-up lines: cost model, memory plan, budget, what was adjusted
 };
 
 // What the command line parses of texts: durations are its business.

@@ -33,7 +33,8 @@ Json BubblesJson(const std::vector<const SimExecutorFigures*>& all) {
   Json mean_by_cause = Json::object();
   for (size_t c = 0; c < kNumBubbleCauses; ++c) {
     if (static_cast<BubbleCause>(c) == BubbleCause::kStarved || per_request.count() == 0) continue;
-    mean_by_cause[BubbleCauseName(static_cast<BubbleCause>(c))] = static_cast<double>(sums[c]) * kToMs / static_cast<double>(per_request.count());
+    mean_by_cause[BubbleCauseName(static_cast<BubbleCause>(c))] =
+        static_cast<double>(sums[c]) * kToMs / static_cast<double>(per_request.count());
   }
   for (size_t k = 0; k < stages; ++k) {
     Json stage;
@@ -49,12 +50,13 @@ Json BubblesJson(const std::vector<const SimExecutorFigures*>& all) {
     }
     by_stage.push_back(std::move(stage));
   }
-  return {{"stages", std::move(by_stage)}, {"per_request_ms", SummaryJson(per_request.Summarize(kToMs))},
+  return {{"stages", std::move(by_stage)},
+          {"per_request_ms", SummaryJson(per_request.Summarize(kToMs))},
           {"per_request_mean_ms_by_cause", std::move(mean_by_cause)}};
 }
 
-// How far the step times in use were asked beyond what was measured: a profile's range where they are a profile's, even if a
-// cost model meters beside it.
+// How far the step times in use were asked beyond what was measured: a profile's range where they are a profile's, even
+// if a cost model meters beside it.
 Json ExtrapolationJson(const SimulationConfig& config, const std::vector<const SimExecutorFigures*>& all) {
   const auto* profile = dynamic_cast<const cost::StepProfile*>(config.step_time);
   if (profile == nullptr && config.meter == nullptr) return nullptr;
@@ -127,9 +129,10 @@ std::string Simulation::ResultJson() const {
     out["scheduling_delay_ms"] = SummaryJson(s.exact->delay_ns.Summarize(kToMs));
   }
   out["step_ms"] = SummaryJson(s.step_ns.Summarize(kToMs));
-  out["prefix_sharing"] = stats.prefix_query_tokens > 0 ? Json(static_cast<double>(stats.prefix_hit_tokens) /
-                                                               static_cast<double>(stats.prefix_query_tokens))
-                                                        : Json(nullptr);
+  out["prefix_sharing"] =
+      stats.prefix_query_tokens > 0
+          ? Json(static_cast<double>(stats.prefix_hit_tokens) / static_cast<double>(stats.prefix_query_tokens))
+          : Json(nullptr);
   std::vector<const SimExecutorFigures*> figures;
   double flops = 0, bytes = 0;
   int64_t items = 0;
@@ -139,7 +142,8 @@ std::string Simulation::ResultJson() const {
     flops += figures.back()->flops;
     bytes += figures.back()->bytes;
   }
-  out["mean_batch"] = stats.steps > 0 ? Json(static_cast<double>(items) / static_cast<double>(stats.steps)) : Json(nullptr);
+  out["mean_batch"] =
+      stats.steps > 0 ? Json(static_cast<double>(items) / static_cast<double>(stats.steps)) : Json(nullptr);
   const double device_s = static_cast<double>(duration_ns) * 1e-9 * static_cast<double>(s.replicas.size());
   const bool metered = s.config.meter != nullptr && device_s > 0;
   out["mfu"] = metered ? Json(flops / (s.config.meter->peak_flops() * device_s)) : Json(nullptr);
@@ -147,7 +151,8 @@ std::string Simulation::ResultJson() const {
   out["bubbles"] = BubblesJson(figures);
   out["extrapolation"] = ExtrapolationJson(s.config, figures);
   const double issuing_s = static_cast<double>(s.last_arrival_ns - first_arrival_ns()) * 1e-9;
-  out["request_rate_achieved"] = s.issued > 1 && issuing_s > 0 ? Json(static_cast<double>(s.issued - 1) / issuing_s) : Json(nullptr);
+  out["request_rate_achieved"] =
+      s.issued > 1 && issuing_s > 0 ? Json(static_cast<double>(s.issued - 1) / issuing_s) : Json(nullptr);
   out["clipped_prompts"] = s.clipped_prompts;
   out["cut_outputs"] = s.cut_outputs;
   out["rows_dropped"] = s.workload.rows_dropped();

@@ -15,7 +15,9 @@ namespace {
 
 constexpr const char* kOracle = "oracle";
 
-bool IsCostSource(const std::string& cost) { return cost == "auto" || cost == "fitted" || cost == "roofline"; }
+bool IsCostSource(const std::string& cost) {
+  return cost == "auto" || cost == "fitted" || cost == "roofline";
+}
 
 // A workload's file is looked up as it is, then in the data folder and its traces.
 std::string FindFile(const std::string& file, const std::string& data) {
@@ -37,7 +39,9 @@ Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
     setup->step_time = std::move(profile);
     if (o.model.empty() && o.device.empty()) return Status();
   }
-  if (o.model.empty()) return InvalidArgument("--model is missing: a name of 'tactus sim --list', a model folder or a config.json", "model");
+  if (o.model.empty())
+    return InvalidArgument("--model is missing: a name of 'tactus sim --list', a model folder or a config.json",
+                           "model");
   if (o.device.empty()) return InvalidArgument("--device is missing: a name of 'tactus sim --list'", "device");
   cost::Deployment d;
   d.model = o.model;
@@ -61,7 +65,7 @@ Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
 
 sched::SchedulerConfig AskedScheduler(const SimOptions& o, const SimSetup& setup) {
   sched::SchedulerConfig c;
-  c.preset = o.scheduler == kOracle ? "sarathi-serve" : o.scheduler;   // the oracle plans memory as the default does
+  c.preset = o.scheduler == kOracle ? "sarathi-serve" : o.scheduler;  // the oracle plans memory as the default does
   c.order = o.order;
   c.admission = o.admission;
   c.composition = o.composition;
@@ -72,7 +76,7 @@ sched::SchedulerConfig AskedScheduler(const SimOptions& o, const SimSetup& setup
   c.limits.block_size = static_cast<int32_t>(o.block_size);
   c.limits.token_budget = o.token_budget;
   c.limits.tbt_slo_ns = o.tbt_slo.ns;
-  c.limits.pipeline_steps = setup.step_time->stages();   // of a measured profile 1, whatever --pp says of the memory
+  c.limits.pipeline_steps = setup.step_time->stages();  // of a measured profile 1, whatever --pp says of the memory
   c.limits.watermark = o.watermark;
   c.limits.reserve_full = o.reserve_full;
   c.limits.policy = o.policy;
@@ -109,30 +113,39 @@ Status PlanMemory(const SimOptions& o, SimSetup* setup) {
   sched::SchedulerConfig& c = setup->config.scheduler;
   int64_t context = setup->cost != nullptr ? setup->cost->max_model_len() : 0;
   if (context > 0 && o.max_model_len > context) {
-    setup->notes.push_back(fmt::format("--max-model-len {}: the model's context is {} tokens, which holds", o.max_model_len, context));
+    setup->notes.push_back(
+        fmt::format("--max-model-len {}: the model's context is {} tokens, which holds", o.max_model_len, context));
   }
   if (o.max_model_len > 0) context = context > 0 ? std::min(context, o.max_model_len) : o.max_model_len;
-  if (context <= 0) return InvalidArgument("--max-model-len is missing: a step profile does not say how long a context may be", "max-model-len");
+  if (context <= 0)
+    return InvalidArgument("--max-model-len is missing: a step profile does not say how long a context may be",
+                           "max-model-len");
   int64_t blocks = o.kv_blocks, kv_bytes_per_token = 0;
   if (setup->cost == nullptr && blocks == 0) {
-    return InvalidArgument("--kv-blocks is missing: a step profile does not say how much KV memory there is (or name --model and --device)",
-                           "kv-blocks");
+    return InvalidArgument(
+        "--kv-blocks is missing: a step profile does not say how much KV memory there is (or name --model and "
+        "--device)",
+        "kv-blocks");
   }
   if (setup->cost != nullptr) {
     c.limits.max_model_len = static_cast<int32_t>(std::max<int64_t>(context, 2));
     TACTUS_ASSIGN_OR_RETURN(const AskedMemory asked, AskMemory(c));
     const int64_t most = asked.max_step_tokens;
     if (o.swap_space.bytes > 0 && !asked.swaps && o.scheduler != kOracle) {
-      setup->notes.push_back(fmt::format("--swap-space is not used: preemption {} recomputes; --preemption swap would use it", asked.preemption));
+      setup->notes.push_back(fmt::format(
+          "--swap-space is not used: preemption {} recomputes; --preemption swap would use it", asked.preemption));
     }
-    // A composition of whole prompts has no bound in simulation; its activations are planned for one prompt of full length.
-    auto plan = setup->cost->PlanKv(o.gpu_memory_utilization, c.limits.block_size, std::min(most, std::max(context, int64_t{8192})));
+    // A composition of whole prompts has no bound in simulation; its activations are planned for one prompt of full
+    // length.
+    auto plan = setup->cost->PlanKv(o.gpu_memory_utilization, c.limits.block_size,
+                                    std::min(most, std::max(context, int64_t{8192})));
     if (plan.ok()) {
       kv_bytes_per_token = plan->kv_bytes_per_token;
       if (blocks == 0) blocks = plan->num_blocks;
       setup->notes.push_back(fmt::format(
           "memory per device: weights {:.2f} GiB, activations {:.2f} GiB, KV {:.2f} GiB: {} blocks of {} tokens{}",
-          static_cast<double>(plan->weight_bytes_per_device) / (1 << 30), static_cast<double>(plan->activation_bytes_per_device) / (1 << 30),
+          static_cast<double>(plan->weight_bytes_per_device) / (1 << 30),
+          static_cast<double>(plan->activation_bytes_per_device) / (1 << 30),
           static_cast<double>(plan->kv_bytes_per_device) / (1 << 30), plan->num_blocks, o.block_size,
           o.kv_blocks > 0 ? fmt::format(" (--kv-blocks {} instead)", o.kv_blocks) : ""));
     } else if (blocks == 0) {
@@ -142,17 +155,22 @@ Status PlanMemory(const SimOptions& o, SimSetup* setup) {
   blocks = std::min<int64_t>(blocks, std::numeric_limits<int32_t>::max());
   const int64_t holds = blocks * o.block_size;
   if (holds < context) {
-    setup->notes.push_back(fmt::format("context {} tokens: the KV memory holds no more (the model's is {})", holds, context));
+    setup->notes.push_back(
+        fmt::format("context {} tokens: the KV memory holds no more (the model's is {})", holds, context));
     context = holds;
   }
   c.limits.max_model_len = static_cast<int32_t>(context);
   c.limits.blocks_total = blocks;
   if (o.swap_space.bytes > 0) {
-    if (kv_bytes_per_token == 0) return InvalidArgument("--swap-space needs --model and --device: the size of a KV block is not known", "swap-space");
+    if (kv_bytes_per_token == 0)
+      return InvalidArgument("--swap-space needs --model and --device: the size of a KV block is not known",
+                             "swap-space");
     const int64_t block_bytes = kv_bytes_per_token * o.block_size;
     if (o.swap_space.bytes < block_bytes) {
-      return InvalidArgument(fmt::format("--swap-space is {} bytes, and one KV block of {} tokens is {}: give at least so much, or 0",
-                                         o.swap_space.bytes, o.block_size, block_bytes), "swap-space");
+      return InvalidArgument(
+          fmt::format("--swap-space is {} bytes, and one KV block of {} tokens is {}: give at least so much, or 0",
+                      o.swap_space.bytes, o.block_size, block_bytes),
+          "swap-space");
     }
     setup->config.swap_blocks = o.swap_space.bytes / block_bytes;
   }
@@ -164,7 +182,8 @@ Status OpenWorkload(const SimOptions& o, SimSetup* setup) {
   if (!spec.file.empty()) spec.file = FindFile(spec.file, o.data);
   TACTUS_ASSIGN_OR_RETURN(const ArrivalSpec arrivals, ParseArrivals(o.arrivals, o.rate));
   if (o.rate > 0 && o.concurrency > 0) return InvalidArgument("give --rate or --concurrency, not both", "rate");
-  if (o.requests == 0 || o.requests < -1) return InvalidArgument(fmt::format("--requests is {}; it must be at least 1", o.requests), "requests");
+  if (o.requests == 0 || o.requests < -1)
+    return InvalidArgument(fmt::format("--requests is {}; it must be at least 1", o.requests), "requests");
   const int64_t requests = o.requests > 0 ? o.requests : !spec.file.empty() ? 0 : 1000;
   TACTUS_RETURN_IF_ERROR(LoadRows(&spec));
   setup->open_workload = [spec, arrivals, requests, seed = static_cast<uint64_t>(o.seed)] {
@@ -172,10 +191,13 @@ Status OpenWorkload(const SimOptions& o, SimSetup* setup) {
   };
   TACTUS_ASSIGN_OR_RETURN(setup->workload, setup->open_workload());
   if (o.concurrency <= 0 && !setup->workload->has_arrivals()) {
-    return InvalidArgument("how fast? give --rate R (open loop) or --concurrency N (closed loop); the workload has no times of its own", "rate");
+    return InvalidArgument(
+        "how fast? give --rate R (open loop) or --concurrency N (closed loop); the workload has no times of its own",
+        "rate");
   }
   if (setup->workload->rows_dropped() > 0) {
-    setup->notes.push_back(fmt::format("{}: {} rows without a prompt or an output dropped", spec.file, setup->workload->rows_dropped()));
+    setup->notes.push_back(
+        fmt::format("{}: {} rows without a prompt or an output dropped", spec.file, setup->workload->rows_dropped()));
   }
   return Status();
 }
@@ -194,11 +216,17 @@ Result<SimSetup> SetUpSimulation(const SimOptions& o, const SimTexts& texts) {
   setup.oracle = o.scheduler == kOracle;
   if (setup.oracle) {
     for (const std::string* choice : {&o.order, &o.admission, &o.composition, &o.budget, &o.preemption, &o.predictor}) {
-      if (!choice->empty()) return InvalidArgument(fmt::format("the oracle tries every preset; '{}' cannot be chosen beside it", *choice), "scheduler");
+      if (!choice->empty())
+        return InvalidArgument(fmt::format("the oracle tries every preset; '{}' cannot be chosen beside it", *choice),
+                               "scheduler");
     }
-    for (const auto& [flag, file] : {std::pair{"trace-out", &o.trace_out}, std::pair{"requests-out", &o.requests_out}}) {
+    for (const auto& [flag, file] :
+         {std::pair{"trace-out", &o.trace_out}, std::pair{"requests-out", &o.requests_out}}) {
       if (file->empty()) continue;
-      return InvalidArgument(fmt::format("the oracle makes many runs and records none: leave --{} out, or run the scheduler that it names", flag), flag);
+      return InvalidArgument(
+          fmt::format("the oracle makes many runs and records none: leave --{} out, or run the scheduler that it names",
+                      flag),
+          flag);
     }
   }
   c.model_name = o.model.empty() ? "profile" : o.model;

@@ -14,29 +14,37 @@ namespace {
 
 // Sequences that wait inside a loop; more wait before it, in order of arrival, where no policy sees them.
 constexpr int64_t kVisibleQueue = 16384;
-constexpr int32_t kDecisionSample = 16;   // one plan in so many is timed
-constexpr int64_t kProgressEvery = 4096;  // passes
-constexpr int64_t kMostBlocks = int64_t{1} << 27;   // KV and swap blocks of all replicas: about 100 bytes of memory each
+constexpr int32_t kDecisionSample = 16;            // one plan in so many is timed
+constexpr int64_t kProgressEvery = 4096;           // passes
+constexpr int64_t kMostBlocks = int64_t{1} << 27;  // KV and swap blocks of all replicas: about 100 bytes of memory each
 
 Status CheckBlocks(const SimulationConfig& c) {
   const int64_t kv = c.scheduler.limits.blocks_total, swap = c.swap_blocks;
-  if (kv >= 1 && swap >= 0 && kv <= kMostBlocks && swap <= kMostBlocks && (kv + swap) * c.replicas <= kMostBlocks) return Status();
-  return InvalidArgument(fmt::format("{} replicas of {} KV blocks and {} swap blocks; a simulation keeps from 1 to {} blocks in all: "
-                                     "use fewer --replicas or --kv-blocks, less --swap-space or a larger --block-size",
-                                     c.replicas, kv, swap, kMostBlocks),
-                         swap > kv ? "swap-space" : "kv-blocks");
+  if (kv >= 1 && swap >= 0 && kv <= kMostBlocks && swap <= kMostBlocks && (kv + swap) * c.replicas <= kMostBlocks)
+    return Status();
+  return InvalidArgument(
+      fmt::format("{} replicas of {} KV blocks and {} swap blocks; a simulation keeps from 1 to {} blocks in all: "
+                  "use fewer --replicas or --kv-blocks, less --swap-space or a larger --block-size",
+                  c.replicas, kv, swap, kMostBlocks),
+      swap > kv ? "swap-space" : "kv-blocks");
 }
 
 Status CheckConfig(const SimulationConfig& c, const WorkloadStream& workload) {
   const auto bad = [](const std::string& what, const char* flag) { return InvalidArgument(what, flag); };
   if (c.step_time == nullptr) return bad("a simulation needs a step-time model", "cost");
-  if (c.replicas < 1 || c.replicas > 4096) return bad(fmt::format("replicas is {}; it must be between 1 and 4096", c.replicas), "replicas");
-  if (workload.count() < 1) return bad(fmt::format("a simulation of {} requests; there must be at least 1", workload.count()), "requests");
-  if (c.concurrency < 0) return bad(fmt::format("concurrency is {}; it must be at least 1", c.concurrency), "concurrency");
+  if (c.replicas < 1 || c.replicas > 4096)
+    return bad(fmt::format("replicas is {}; it must be between 1 and 4096", c.replicas), "replicas");
+  if (workload.count() < 1)
+    return bad(fmt::format("a simulation of {} requests; there must be at least 1", workload.count()), "requests");
+  if (c.concurrency < 0)
+    return bad(fmt::format("concurrency is {}; it must be at least 1", c.concurrency), "concurrency");
   if (c.concurrency == 0 && !workload.has_arrivals()) {
-    return bad("the workload has no arrival times of its own: give a rate (open loop) or a concurrency (closed loop)", "rate");
+    return bad("the workload has no arrival times of its own: give a rate (open loop) or a concurrency (closed loop)",
+               "rate");
   }
-  if (c.default_max_tokens < 1) return bad(fmt::format("default-max-tokens is {}; it must be at least 1", c.default_max_tokens), "default-max-tokens");
+  if (c.default_max_tokens < 1)
+    return bad(fmt::format("default-max-tokens is {}; it must be at least 1", c.default_max_tokens),
+               "default-max-tokens");
   if (c.priorities != nullptr && static_cast<int64_t>(c.priorities->size()) < workload.count()) {
     return bad(fmt::format("{} priorities for {} requests", c.priorities->size(), workload.count()), "priorities");
   }
@@ -69,8 +77,9 @@ Status Simulation::Impl::MakeReplicas() {
                                                     : kVisibleQueue;
   const int64_t waiting = std::min(workload.count(), may_wait);
   if (waiting + l.max_num_seqs > (1 << 24)) {
-    return InvalidArgument(fmt::format("{} sequences may wait at a replica; the most is {}", waiting, (1 << 24) - l.max_num_seqs),
-                           config.max_queue > 0 ? "max-queue" : "concurrency");
+    return InvalidArgument(
+        fmt::format("{} sequences may wait at a replica; the most is {}", waiting, (1 << 24) - l.max_num_seqs),
+        config.max_queue > 0 ? "max-queue" : "concurrency");
   }
   capacity = static_cast<int32_t>(waiting + l.max_num_seqs);
   limits.max_model_len = l.max_model_len;
@@ -79,16 +88,17 @@ Status Simulation::Impl::MakeReplicas() {
   limits.block_size = l.block_size;
   limits.blocks_total = l.blocks_total;
   limits.prefix_caching = config.prefix_caching;
-  limits.secret = {1, 2};   // nothing to keep from anybody
+  limits.secret = {1, 2};  // nothing to keep from anybody
   limits.model = config.model_name;
   replicas.resize(static_cast<size_t>(config.replicas));
   try {
     for (int32_t i = 0; i < config.replicas; ++i) TACTUS_RETURN_IF_ERROR(MakeReplica(i));
   } catch (const std::bad_alloc&) {
-    return InvalidArgument(fmt::format("{} replicas with {} sequences of {} tokens and {} KV blocks each are more than this machine's "
-                                       "memory: lower --max-queue, --max-num-seqs, --max-model-len or --replicas",
-                                       config.replicas, capacity, l.max_model_len, l.blocks_total),
-                           "max-queue");
+    return InvalidArgument(
+        fmt::format("{} replicas with {} sequences of {} tokens and {} KV blocks each are more than this machine's "
+                    "memory: lower --max-queue, --max-num-seqs, --max-model-len or --replicas",
+                    config.replicas, capacity, l.max_model_len, l.blocks_total),
+        "max-queue");
   }
   KvCacheConfig kv;
   kv.num_blocks = l.blocks_total;
@@ -98,7 +108,8 @@ Status Simulation::Impl::MakeReplicas() {
   return Status();
 }
 
-Status Simulation::Impl::MakePredictor(sched::SchedulerConfig* scheduler, std::unique_ptr<LengthPredictor>* predictor) const {
+Status Simulation::Impl::MakePredictor(sched::SchedulerConfig* scheduler,
+                                       std::unique_ptr<LengthPredictor>* predictor) const {
   TACTUS_ASSIGN_OR_RETURN(const std::string name, sched::Scheduler::PredictorFor(*scheduler));
   predict::PredictorOptions options;
   options.slot_capacity = capacity;
@@ -122,7 +133,8 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
     r.step_times = std::make_unique<RecordingStepTimes>(config.step_time);
     sc.limits.step_time = r.step_times.get();
   }
-  TACTUS_ASSIGN_OR_RETURN(r.scheduler, sched::Scheduler::Create(sc, config.injected ? config.injected() : sched::InjectedChoices()));
+  TACTUS_ASSIGN_OR_RETURN(r.scheduler,
+                          sched::Scheduler::Create(sc, config.injected ? config.injected() : sched::InjectedChoices()));
 
   KvCacheConfig kv;
   kv.num_blocks = limits.blocks_total;
@@ -139,7 +151,9 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   ec.max_slots = capacity;
   ec.meter = config.meter;
   if (config.on_step) {
-    ec.observer = [this, index](const StepPlan& plan, TimeNs start, TimeNs end) { config.on_step(index, plan, start, end); };
+    ec.observer = [this, index](const StepPlan& plan, TimeNs start, TimeNs end) {
+      config.on_step(index, plan, start, end);
+    };
   }
   r.executor = std::make_unique<SimExecutor>(ec);
   r.sink = std::make_unique<ReplicaSink>(this, index);
@@ -148,7 +162,8 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   lc.limits = limits;
   lc.slot_capacity = capacity;
   if (!config.trace_out.empty()) {
-    const TraceHeader header = MakeTraceHeader(*r.scheduler, kv, lc, r.executor->traits(), "tactus sim", r.step_times.get());
+    const TraceHeader header =
+        MakeTraceHeader(*r.scheduler, kv, lc, r.executor->traits(), "tactus sim", r.step_times.get());
     const std::string path = config.replicas == 1 ? config.trace_out : fmt::format("{}.{}", config.trace_out, index);
     TACTUS_ASSIGN_OR_RETURN(r.trace, TraceWriter::Create(path, header));
   }
@@ -164,7 +179,9 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   parts.step_times = r.step_times.get();
   parts.predictor = r.predictor.get();
   if (config.prefix_caching) {
-    parts.generated_key = [&r](RequestHandle handle, int32_t, int32_t block) { return OwnBlockKey(r.owners.Find(handle), block); };
+    parts.generated_key = [&r](RequestHandle handle, int32_t, int32_t block) {
+      return OwnBlockKey(r.owners.Find(handle), block);
+    };
   }
   r.loop = std::make_unique<StepLoop>(lc, std::move(parts));
   return Status();
@@ -231,15 +248,16 @@ void Simulation::Impl::Enter(Live* live) {
   };
   const int64_t room = limits.max_model_len - prompt;
   if (room < 1) {
-    leave(fmt::format("request {}: prompt of {} tokens leaves no room for an answer in a context of {} tokens", work.index,
-                      work.prompt_tokens, limits.max_model_len));
+    leave(fmt::format("request {}: prompt of {} tokens leaves no room for an answer in a context of {} tokens",
+                      work.index, work.prompt_tokens, limits.max_model_len));
     return;
   }
   auto request = std::make_shared<SimRequest>();
   request->prompt_tokens = static_cast<int32_t>(prompt);
   request->index = work.index;
   request->output_tokens = static_cast<int32_t>(std::min<int64_t>(work.output_tokens, room));
-  request->stop.max_tokens = config.exact_max_tokens ? request->output_tokens : std::min(config.default_max_tokens, room);
+  request->stop.max_tokens =
+      config.exact_max_tokens ? request->output_tokens : std::min(config.default_max_tokens, room);
   request->stop.ignore_eos = config.exact_max_tokens;
   request->slo = config.slo;
   request->slo_class = config.slo_class;
@@ -262,7 +280,8 @@ void Simulation::Impl::Enter(Live* live) {
   }
   live->handle = *handle;
   if (limits.prefix_caching) r.owners.Add(*handle, OwnerOf(work));
-  r.next_ns = std::min(r.next_ns, clock.NowNs());   // a pass takes it in even while a step runs, as the server's loop does
+  r.next_ns =
+      std::min(r.next_ns, clock.NowNs());  // a pass takes it in even while a step runs, as the server's loop does
 }
 
 void Simulation::Impl::Refuse(const WorkloadRequest& work, const std::string& why) {
@@ -276,7 +295,8 @@ void Simulation::Impl::Refuse(const WorkloadRequest& work, const std::string& wh
 // What an end brings about: the conversation's next turn, else in a closed loop the next request.
 void Simulation::Impl::Followed(const WorkloadRequest& work) {
   WorkloadRequest next;
-  if (workload.NextTurn(work, &next) || (config.concurrency > 0 && workload.Next(&next))) due.push_back(std::move(next));
+  if (workload.NextTurn(work, &next) || (config.concurrency > 0 && workload.Next(&next)))
+    due.push_back(std::move(next));
 }
 
 void Simulation::Impl::OnStep(int32_t index, const StepEvents& events) {
@@ -320,7 +340,8 @@ void Simulation::Impl::AdvanceTo(TimeNs t) {
     r.next_ns = r.executor->NextReadyNs();
     if (r.overflow.empty()) continue;
     const auto index = static_cast<size_t>(&r - replicas.data());
-    while (!r.overflow.empty() && views[index].outstanding_requests - static_cast<int64_t>(r.overflow.size()) < capacity - limits.max_num_seqs) {
+    while (!r.overflow.empty() && views[index].outstanding_requests - static_cast<int64_t>(r.overflow.size()) <
+                                      capacity - limits.max_num_seqs) {
       Live* live = r.overflow.front();
       r.overflow.pop_front();
       Enter(live);
@@ -361,8 +382,12 @@ Status Simulation::Run(const std::function<bool(const SimProgress&)>& keep_going
   return s.log != nullptr ? s.log->Close() : Status();
 }
 
-bool Simulation::finished() const { return impl_->done; }
-std::string Simulation::Describe() const { return impl_->replicas[0].scheduler->Describe(); }
+bool Simulation::finished() const {
+  return impl_->done;
+}
+std::string Simulation::Describe() const {
+  return impl_->replicas[0].scheduler->Describe();
+}
 
 SimProgress Simulation::progress() const {
   SimProgress p;
@@ -373,10 +398,18 @@ SimProgress Simulation::progress() const {
   return p;
 }
 
-EngineStats Simulation::Stats() const { return impl_->Merged(); }
-TimeNs Simulation::first_arrival_ns() const { return impl_->first_arrival_ns == kNever ? 0 : impl_->first_arrival_ns; }
-TimeNs Simulation::last_end_ns() const { return impl_->last_end_ns; }
-const SimExecutor& Simulation::executor(int32_t replica) const { return *impl_->replicas[static_cast<size_t>(replica)].executor; }
+EngineStats Simulation::Stats() const {
+  return impl_->Merged();
+}
+TimeNs Simulation::first_arrival_ns() const {
+  return impl_->first_arrival_ns == kNever ? 0 : impl_->first_arrival_ns;
+}
+TimeNs Simulation::last_end_ns() const {
+  return impl_->last_end_ns;
+}
+const SimExecutor& Simulation::executor(int32_t replica) const {
+  return *impl_->replicas[static_cast<size_t>(replica)].executor;
+}
 
 std::vector<uint64_t> Simulation::plan_hashes() const {
   std::vector<uint64_t> hashes;

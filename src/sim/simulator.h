@@ -1,13 +1,14 @@
-// A simulation: replicas of the engine (its own step loop, scheduler and KV bookkeeping) on one virtual clock, simulated
-// executors in the place of devices, a balancer before them, a workload that arrives. What is simulated is what is served.
+// A simulation: replicas of the engine (its own step loop, scheduler and KV bookkeeping) on one virtual clock,
+// simulated executors in the place of devices, a balancer before them, a workload that arrives. What is simulated is
+// what is served.
 //
 // Events are arrivals, the ends of steps, and whatever follows at once from the end of a request. At one instant: first
-// arrivals, then the replicas whose step has ended, in order of their index, then what followed. A request that follows from
-// an end (closed loop, next turn) therefore comes after the plan that the same step's end brought about: a client is never
-// faster than the loop.
+// arrivals, then the replicas whose step has ended, in order of their index, then what followed. A request that follows
+// from an end (closed loop, next turn) therefore comes after the plan that the same step's end brought about: a client
+// is never faster than the loop.
 //
-// Thread rule: one thread; several simulations may run side by side (RunSimulations). Deterministic: the result follows from
-// configuration and workload alone. Memory grows with live requests, not with finished ones.
+// Thread rule: one thread; several simulations may run side by side (RunSimulations). Deterministic: the result follows
+// from configuration and workload alone. Memory grows with live requests, not with finished ones.
 #pragma once
 
 #include <functional>
@@ -26,9 +27,9 @@ namespace tactus {
 struct SimulationConfig {
   // Engine, the same for every replica. limits.slot_capacity and limits.unlimited_steps are set by the simulation.
   sched::SchedulerConfig scheduler;
-  std::function<sched::InjectedChoices()> injected;   // called once per replica; null: none
-  const StepTimeModel* step_time = nullptr;           // outlives the simulation
-  const cost::CostModel* meter = nullptr;             // flops, bytes, extrapolation; may be null
+  std::function<sched::InjectedChoices()> injected;  // called once per replica; null: none
+  const StepTimeModel* step_time = nullptr;          // outlives the simulation
+  const cost::CostModel* meter = nullptr;            // flops, bytes, extrapolation; may be null
   std::string model_name = "model";
   bool prefix_caching = true;
   int64_t swap_blocks = 0;
@@ -37,23 +38,23 @@ struct SimulationConfig {
   std::string balancer = "round-robin";
 
   // Load.
-  int64_t concurrency = 0;            // > 0: closed loop; the workload's arrival times are not used
-  int64_t max_queue = 0;              // sequences that may wait at a replica, beyond it requests are rejected; 0: no limit
+  int64_t concurrency = 0;  // > 0: closed loop; the workload's arrival times are not used
+  int64_t max_queue = 0;    // sequences that may wait at a replica, beyond it requests are rejected; 0: no limit
   int64_t default_max_tokens = 4096;  // what the server assumes of a request that states no max_tokens
   bool exact_max_tokens = false;      // requests state their true length (as benchmark clients do with ignore_eos)
   bool clip_prompts = false;          // cut prompts beyond the context instead of refusing the request
   Slo slo;                            // of every request
   std::string slo_class;
-  std::shared_ptr<const std::vector<int32_t>> priorities;   // of requests by their index in the workload; null: all 0
+  std::shared_ptr<const std::vector<int32_t>> priorities;  // of requests by their index in the workload; null: all 0
   uint64_t seed = 0;
 
   // Output.
-  bool exact_percentiles = false;     // keeps every latency in memory
-  std::string requests_out;           // CSV, one line per request; empty: none
-  std::string trace_out;              // binary step trace (one replica: this file, else FILE.0, FILE.1, ...)
+  bool exact_percentiles = false;  // keeps every latency in memory
+  std::string requests_out;        // CSV, one line per request; empty: none
+  std::string trace_out;           // binary step trace (one replica: this file, else FILE.0, FILE.1, ...)
   std::function<void(int32_t replica, const StepPlan&, TimeNs start_ns, TimeNs end_ns)> on_step;
   std::function<void(const WorkloadRequest&, int32_t replica, const RequestDoneEvent&)> on_done;
-  EventSink* observer = nullptr;      // sees every replica's events too
+  EventSink* observer = nullptr;  // sees every replica's events too
 };
 
 struct SimProgress {
@@ -63,23 +64,23 @@ struct SimProgress {
 
 class Simulation {
  public:
-  // `workload` outlives the simulation. kInvalidArgument: the scheduler's, the balancer's and the predictor's complaints, a
-  // load that is not stated (no rate, times or concurrency), values out of range.
+  // `workload` outlives the simulation. kInvalidArgument: the scheduler's, the balancer's and the predictor's
+  // complaints, a load that is not stated (no rate, times or concurrency), values out of range.
   static Result<std::unique_ptr<Simulation>> Create(const SimulationConfig& config, WorkloadStream* workload);
   ~Simulation();
 
-  // Runs to the end, or until `keep_going` (asked now and then; may be null) says no; what was done until then counts. Not ok: a file
-  // could not be written.
+  // Runs to the end, or until `keep_going` (asked now and then; may be null) says no; what was done until then counts.
+  // Not ok: a file could not be written.
   Status Run(const std::function<bool(const SimProgress&)>& keep_going = {});
-  bool finished() const;   // every request has ended
+  bool finished() const;  // every request has ended
 
-  std::string Describe() const;      // of the scheduler
+  std::string Describe() const;  // of the scheduler
   SimProgress progress() const;
-  EngineStats Stats() const;         // of all replicas together
+  EngineStats Stats() const;  // of all replicas together
   TimeNs first_arrival_ns() const;
   TimeNs last_end_ns() const;
   const SimExecutor& executor(int32_t replica) const;
-  std::vector<uint64_t> plan_hashes() const;   // one per replica
+  std::vector<uint64_t> plan_hashes() const;  // one per replica
   // The result object (docs/simulator.md) as JSON. Without `decision_us` it is the same on every machine.
   std::string ResultJson() const;
 

@@ -36,17 +36,17 @@ struct Simulation::Impl {
     const int32_t replica_;
   };
   struct Replica {
-    std::unique_ptr<LengthPredictor> predictor;   // may be null
-    std::unique_ptr<RecordingStepTimes> step_times;   // with a trace
+    std::unique_ptr<LengthPredictor> predictor;      // may be null
+    std::unique_ptr<RecordingStepTimes> step_times;  // with a trace
     std::unique_ptr<sched::Scheduler> scheduler;
     std::unique_ptr<SimExecutor> executor;
     std::unique_ptr<KvCache> kv;
     std::unique_ptr<TraceWriter> trace;
     std::unique_ptr<ReplicaSink> sink;
     std::unique_ptr<StepLoop> loop;
-    OwnerTable owners;            // with prefix caching
-    std::deque<Live*> overflow;   // placed, but the loop has no room yet
-    TimeNs next_ns = kNever;      // when it has something to do
+    OwnerTable owners;           // with prefix caching
+    std::deque<Live*> overflow;  // placed, but the loop has no room yet
+    TimeNs next_ns = kNever;     // when it has something to do
   };
 
   Impl(const SimulationConfig& c, WorkloadStream* w) : config(c), workload(*w) {}
@@ -71,16 +71,16 @@ struct Simulation::Impl {
   const SimulationConfig config;
   WorkloadStream& workload;
   IntakeLimits limits;
-  int32_t capacity = 0;             // sequences per replica
+  int32_t capacity = 0;  // sequences per replica
   ManualClock clock;
   std::unique_ptr<route::Balancer> balancer;
   std::vector<route::ReplicaView> views;
   std::vector<Replica> replicas;
 
-  WorkloadRequest arriving;         // the next by its own time
+  WorkloadRequest arriving;  // the next by its own time
   bool has_arriving = false;
-  std::vector<WorkloadRequest> due;     // follow from ends at this instant
-  std::vector<WorkloadRequest> placing; // of them, those that are being placed
+  std::vector<WorkloadRequest> due;      // follow from ends at this instant
+  std::vector<WorkloadRequest> placing;  // of them, those that are being placed
   std::deque<Live> live_records;
   std::vector<Live*> free_records;
 

@@ -15,10 +15,11 @@ namespace tactus {
 namespace {
 
 enum Column : size_t { kArrival, kPrompt, kOutput, kHashIds, kPrefixId, kShared, kNumColumns };
-constexpr const char* kColumnNames[kNumColumns] = {"arrival_s", "prompt_tokens", "output_tokens",
-                                                   "prefix_hash_ids", "prefix_id", "shared_tokens"};
-constexpr int64_t kMostBytes = int64_t{4} << 30, kMostLineBytes = int64_t{1} << 20;   // of a file: it need not have an end
-constexpr double kMaxArrivalSeconds = 4e9;   // int64 nanoseconds end at 9.2e9 s
+constexpr const char* kColumnNames[kNumColumns] = {"arrival_s",       "prompt_tokens", "output_tokens",
+                                                   "prefix_hash_ids", "prefix_id",     "shared_tokens"};
+constexpr int64_t kMostBytes = int64_t{4} << 30,
+                  kMostLineBytes = int64_t{1} << 20;  // of a file: it need not have an end
+constexpr double kMaxArrivalSeconds = 4e9;            // int64 nanoseconds end at 9.2e9 s
 
 template <class T>
 std::optional<T> Number(std::string_view text) {
@@ -81,11 +82,12 @@ class TraceParser {
 
  private:
   Status Bad(size_t column, const std::string& what) const {
-    return DataLoss(fmt::format("{}:{}: column {} ({}): {}", path_, number_, at_[column] + 1, kColumnNames[column], what));
+    return DataLoss(
+        fmt::format("{}:{}: column {} ({}): {}", path_, number_, at_[column] + 1, kColumnNames[column], what));
   }
 
   Status ReadHeader(std::string_view line) {
-    if (line.substr(0, 3) == "\xef\xbb\xbf") line.remove_prefix(3);   // a byte-order mark
+    if (line.substr(0, 3) == "\xef\xbb\xbf") line.remove_prefix(3);  // a byte-order mark
     Split(line, &cells_);
     width_ = cells_.size();
     for (size_t i = 0; i < width_; ++i) {
@@ -96,8 +98,11 @@ class TraceParser {
       }
     }
     for (const size_t c : {kPrompt, kOutput}) {
-      if (at_[c] < 0) return DataLoss(fmt::format("{}:1: no column '{}' in the header line '{}'; it names the columns, separated by commas, and so do the rows", path_,
-                                    kColumnNames[c], Quoted(line)));
+      if (at_[c] < 0)
+        return DataLoss(
+            fmt::format("{}:1: no column '{}' in the header line '{}'; it names the columns, separated by commas, and "
+                        "so do the rows",
+                        path_, kColumnNames[c], Quoted(line)));
     }
     if ((at_[kPrefixId] < 0) != (at_[kShared] < 0)) {
       return DataLoss(fmt::format("{}:1: prefix_id and shared_tokens come together", path_));
@@ -124,15 +129,18 @@ class TraceParser {
     const std::string_view cell = Cell(kArrival);
     const bool present = !cell.empty();
     if (number_rows_++ == 0) arrivals_ = present;
-    if (present != arrivals_) return Bad(kArrival, present ? "a time, but rows before have none" : "no time, but rows before have one");
+    if (present != arrivals_)
+      return Bad(kArrival, present ? "a time, but rows before have none" : "no time, but rows before have one");
     if (!present) return Status();
     const auto value = Number<double>(cell);
-    if (!value || !std::isfinite(*value)) return Bad(kArrival, fmt::format("'{}' is no number of seconds", Quoted(cell)));
-    if (*value < 0 || *value > kMaxArrivalSeconds) return Bad(kArrival, fmt::format("{} s is outside 0 to {:g}", Quoted(cell), kMaxArrivalSeconds));
+    if (!value || !std::isfinite(*value))
+      return Bad(kArrival, fmt::format("'{}' is no number of seconds", Quoted(cell)));
+    if (*value < 0 || *value > kMaxArrivalSeconds)
+      return Bad(kArrival, fmt::format("{} s is outside 0 to {:g}", Quoted(cell), kMaxArrivalSeconds));
     row->arrival_ns = std::llround(*value * 1e9);
     if (row->arrival_ns < last_arrival_ns_) {
-      return Bad(kArrival, fmt::format("{} s comes before the row above ({} s): sort the trace by arrival", Quoted(cell),
-                                       static_cast<double>(last_arrival_ns_) * 1e-9));
+      return Bad(kArrival, fmt::format("{} s comes before the row above ({} s): sort the trace by arrival",
+                                       Quoted(cell), static_cast<double>(last_arrival_ns_) * 1e-9));
     }
     last_arrival_ns_ = row->arrival_ns;
     return Status();
@@ -151,8 +159,8 @@ class TraceParser {
     const auto count = static_cast<int64_t>(file_->ids_.size()) - row->first_hash_id;
     const int64_t blocks = (int64_t{row->prompt_tokens} + kHashBlockTokens - 1) / kHashBlockTokens;
     if (count > blocks) {
-      return Bad(kHashIds, fmt::format("{} ids for a prompt of {} tokens, which has {} blocks of {}", count, row->prompt_tokens,
-                                       blocks, kHashBlockTokens));
+      return Bad(kHashIds, fmt::format("{} ids for a prompt of {} tokens, which has {} blocks of {}", count,
+                                       row->prompt_tokens, blocks, kHashBlockTokens));
     }
     row->num_hash_ids = static_cast<int32_t>(count);
     return Status();
@@ -208,7 +216,9 @@ Result<std::shared_ptr<const TraceFile>> TraceFile::Parse(const std::string& pat
 Result<std::shared_ptr<const TraceFile>> TraceFile::Read(const std::string& path) {
   auto file = InputFile::Open(path, kMostBytes);
   if (file.status().code() == StatusCode::kNotFound) {
-    return NotFound(fmt::format("{}; it is not here, nor in the data folder (--data DIR or TACTUS_DATA)", file.status().message()), "workload");
+    return NotFound(
+        fmt::format("{}; it is not here, nor in the data folder (--data DIR or TACTUS_DATA)", file.status().message()),
+        "workload");
   }
   if (!file.ok()) return DataLoss(file.status().message());
   std::string text;

@@ -1,9 +1,9 @@
 // Request traces and length data sets: a CSV with a header line, read whole and checked before anything runs.
 //
-// Columns, in any order: prompt_tokens and output_tokens (required); arrival_s (seconds, non-decreasing; empty everywhere where
-// a data set has none); prefix_hash_ids (space-separated ids of blocks of kHashBlockTokens tokens, equal leading ids: equal
-// text); prefix_id and shared_tokens (the first shared_tokens tokens are those of every row with this prefix_id). Others are
-// ignored. Immutable once read: any thread may share it.
+// Columns, in any order: prompt_tokens and output_tokens (required); arrival_s (seconds, non-decreasing; empty
+// everywhere where a data set has none); prefix_hash_ids (space-separated ids of blocks of kHashBlockTokens tokens,
+// equal leading ids: equal text); prefix_id and shared_tokens (the first shared_tokens tokens are those of every row
+// with this prefix_id). Others are ignored. Immutable once read: any thread may share it.
 #pragma once
 
 #include <memory>
@@ -17,33 +17,35 @@
 namespace tactus {
 
 inline constexpr int32_t kHashBlockTokens = 512;
-inline constexpr int64_t kMaxTraceTokens = 1 << 24;   // of one prompt or output; beyond it a file is broken, not long
+inline constexpr int64_t kMaxTraceTokens = 1 << 24;  // of one prompt or output; beyond it a file is broken, not long
 
 struct TraceRow {
-  TimeNs arrival_ns = -1;      // -1: the file has no arrivals
-  int32_t prompt_tokens = 0;   // >= 1
-  int32_t output_tokens = 0;   // >= 1
+  TimeNs arrival_ns = -1;     // -1: the file has no arrivals
+  int32_t prompt_tokens = 0;  // >= 1
+  int32_t output_tokens = 0;  // >= 1
   int64_t prefix_id = -1;
   int32_t shared_tokens = 0;
   int32_t num_hash_ids = 0;
-  int64_t first_hash_id = 0;   // index in TraceFile's ids
+  int64_t first_hash_id = 0;  // index in TraceFile's ids
 };
 
 class TraceFile {
  public:
-  // kNotFound: no such file. kDataLoss, with file, line and column: a missing column, a cell that is no number or out of
-  // range, a row of another width, arrivals that go back or are missing in some rows, more hash ids than blocks, no rows.
+  // kNotFound: no such file. kDataLoss, with file, line and column: a missing column, a cell that is no number or out
+  // of range, a row of another width, arrivals that go back or are missing in some rows, more hash ids than blocks, no
+  // rows.
   static Result<std::shared_ptr<const TraceFile>> Read(const std::string& path);
   // The same from text; `path` for messages.
   static Result<std::shared_ptr<const TraceFile>> Parse(const std::string& path, std::string_view text);
 
   std::span<const TraceRow> rows() const { return rows_; }
   std::span<const int64_t> hash_ids(const TraceRow& row) const {
-    return std::span<const int64_t>(ids_).subspan(static_cast<size_t>(row.first_hash_id), static_cast<size_t>(row.num_hash_ids));
+    return std::span<const int64_t>(ids_).subspan(static_cast<size_t>(row.first_hash_id),
+                                                  static_cast<size_t>(row.num_hash_ids));
   }
   bool has_arrivals() const { return !rows_.empty() && rows_[0].arrival_ns >= 0; }
-  bool shares_text() const { return shares_text_; }   // some row has hash ids or a shared prefix
-  int64_t dropped() const { return dropped_; }   // rows with a length of 0, which some public traces have
+  bool shares_text() const { return shares_text_; }  // some row has hash ids or a shared prefix
+  int64_t dropped() const { return dropped_; }       // rows with a length of 0, which some public traces have
 
  private:
   std::vector<TraceRow> rows_;

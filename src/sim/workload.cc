@@ -91,7 +91,9 @@ Result<WorkloadSpec> ParseWorkload(const std::string& text) {
     spec.file = rest.substr(0, scale);
     if (spec.file.empty()) return Bad(text, fmt::format("name a file: {}:FILE", name));
     if (scale != std::string::npos) {
-      if (name == "lengths") return Bad(text, "scale is for a file's own times, which lengths: leaves out; use trace:FILE:scale=X or --rate");
+      if (name == "lengths")
+        return Bad(text,
+                   "scale is for a file's own times, which lengths: leaves out; use trace:FILE:scale=X or --rate");
       const auto value = ToDouble(rest.substr(scale + 7));
       spec.scale = value.value_or(0.0);
       if (spec.scale <= 0) return Bad(text, "scale must be a number above 0");
@@ -121,11 +123,12 @@ const std::vector<WorkloadInfo>& KnownWorkloads() {
     std::vector<WorkloadInfo> all;
     for (const NamedWorkload& n : NamedWorkloads()) all.push_back({n.name, n.help});
     for (const WorkloadInfo& w : std::initializer_list<WorkloadInfo>{
-      {"random:in=512,out=128", "fixed lengths"},
-      {"prefix:shared=1024,unique=128,out=64", "one shared prefix, then unique text"},
-      {"multi-turn:turns=4,in=128,out=128", "conversations: each turn repeats what came before and follows its end"},
-      {"lengths:FILE", "lengths from a CSV with columns prompt_tokens,output_tokens"},
-      {"trace:FILE[:scale=X]", "the same with the file's own arrival_s (rate times X) and shared prefixes"}}) {
+             {"random:in=512,out=128", "fixed lengths"},
+             {"prefix:shared=1024,unique=128,out=64", "one shared prefix, then unique text"},
+             {"multi-turn:turns=4,in=128,out=128",
+              "conversations: each turn repeats what came before and follows its end"},
+             {"lengths:FILE", "lengths from a CSV with columns prompt_tokens,output_tokens"},
+             {"trace:FILE[:scale=X]", "the same with the file's own arrival_s (rate times X) and shared prefixes"}}) {
       all.push_back(w);
     }
     return all;

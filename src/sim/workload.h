@@ -27,19 +27,19 @@ struct WorkloadRequest {
   int64_t index = 0;               // number of the request in its workload, from 0
 };
 
-// As typed: random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | long-output | sharegpt |
-// long-context | multi-turn[:turns=4] | lengths:FILE | trace:FILE[:scale=X]. Built-in distributions are quantile tables of
-// public traces (named_workloads.def; docs/workloads.md says how far they are from them).
+// As typed: random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | long-output |
+// sharegpt | long-context | multi-turn[:turns=4] | lengths:FILE | trace:FILE[:scale=X]. Built-in distributions are
+// quantile tables of public traces (named_workloads.def; docs/workloads.md says how far they are from them).
 struct WorkloadSpec {
   enum class Kind : uint8_t { kRandom, kPrefix, kNamed, kMultiTurn, kLengths, kTrace } kind = Kind::kRandom;
   std::string text;  // as typed
   std::string file;
-  std::shared_ptr<const TraceFile> rows;   // of the file, once read (LoadRows); streams share them
-  double scale = 1.0;           // trace: arrival rate multiplied by this
-  int64_t in = 512, out = 128;  // random
+  std::shared_ptr<const TraceFile> rows;  // of the file, once read (LoadRows); streams share them
+  double scale = 1.0;                     // trace: arrival rate multiplied by this
+  int64_t in = 512, out = 128;            // random
   int64_t shared = 1024, unique = 128;
   int64_t turns = 4;
-  int32_t named = -1;           // kNamed: index of the distribution
+  int32_t named = -1;  // kNamed: index of the distribution
 };
 Result<WorkloadSpec> ParseWorkload(const std::string& text);
 
@@ -62,23 +62,23 @@ struct ArrivalSpec {
 // poisson | gamma:CV | constant | jitter:S, with the rate.
 Result<ArrivalSpec> ParseArrivals(const std::string& text, double rate_per_s);
 
-// A workload one request at a time, so that memory does not grow with their number (a trace's rows are kept once). One seed
-// gives one workload. Not thread-safe; streams of one TraceFile may be used side by side.
+// A workload one request at a time, so that memory does not grow with their number (a trace's rows are kept once). One
+// seed gives one workload. Not thread-safe; streams of one TraceFile may be used side by side.
 class WorkloadStream {
  public:
   // `count` requests, turns included (0: as many as the file has, else 100); a file's rows repeat when it has fewer.
   // kInvalidArgument for one that goes on for more than 4e9 s.
-  static Result<std::unique_ptr<WorkloadStream>> Open(const WorkloadSpec& spec, const ArrivalSpec& arrivals, int64_t count,
-                                                      uint64_t seed);
+  static Result<std::unique_ptr<WorkloadStream>> Open(const WorkloadSpec& spec, const ArrivalSpec& arrivals,
+                                                      int64_t count, uint64_t seed);
   virtual ~WorkloadStream() = default;
   virtual int64_t count() const = 0;
   // Requests that arrive by themselves, in order of arrival. False: there are no more.
   virtual bool Next(WorkloadRequest* request) = 0;
   // The turn after `ended` of its conversation, which arrives when that one has ended. False: it was the last.
   virtual bool NextTurn(const WorkloadRequest& ended, WorkloadRequest* request) = 0;
-  virtual bool has_arrivals() const = 0;    // false: all at once
-  virtual bool shares_text() const = 0;     // some requests may share a prefix
-  virtual int64_t rows_dropped() const { return 0; }   // of the file: no prompt or no output
+  virtual bool has_arrivals() const = 0;              // false: all at once
+  virtual bool shares_text() const = 0;               // some requests may share a prefix
+  virtual int64_t rows_dropped() const { return 0; }  // of the file: no prompt or no output
 };
 
 // The first `count` requests (0: as many as the file has), sorted by arrival; a file's rows repeat when it has fewer.

@@ -14,7 +14,7 @@
 namespace tactus {
 namespace {
 
-constexpr double kMostSeconds = 4e9;   // of an arrival, as in a trace's own times; int64 nanoseconds end at 9.2e9 s
+constexpr double kMostSeconds = 4e9;  // of an arrival, as in a trace's own times; int64 nanoseconds end at 9.2e9 s
 
 // Streams of the one seed, so that changing the arrivals does not change the lengths.
 enum Stream : uint64_t { kLengths = 1, kArrivals = 2 };
@@ -47,7 +47,7 @@ class ArrivalClock {
         now_s_ += DrawGamma(rng_, 1.0 / (spec_.cv * spec_.cv)) * mean * spec_.cv * spec_.cv;
       }
     }
-    return std::llround(std::min(at_s, 2 * kMostSeconds) * 1e9);   // the mean stays within the half (CheckSpan)
+    return std::llround(std::min(at_s, 2 * kMostSeconds) * 1e9);  // the mean stays within the half (CheckSpan)
   }
   TimeNs Jitter() { return std::llround(rng_.Uniform() * spec_.jitter_s * 1e9); }
 
@@ -61,7 +61,10 @@ class ArrivalClock {
 class DrawnStream final : public WorkloadStream {
  public:
   DrawnStream(const WorkloadSpec& spec, const ArrivalSpec& arrivals, int64_t count, uint64_t seed)
-      : spec_(spec), arrivals_(arrivals, seed), rng_(seed, kLengths), count_(count > 0 ? count : 100),
+      : spec_(spec),
+        arrivals_(arrivals, seed),
+        rng_(seed, kLengths),
+        count_(count > 0 ? count : 100),
         timed_(arrivals.rate_per_s > 0) {}
 
   int64_t count() const override { return count_; }
@@ -107,7 +110,8 @@ class DrawnStream final : public WorkloadStream {
         r->prompt_tokens = (r->turn + 1) * spec_.in + r->turn * spec_.out;
         r->shared_tokens = r->turn * (spec_.in + spec_.out);
         break;
-      default: break;
+      default:
+        break;
     }
   }
 
@@ -127,9 +131,12 @@ class DrawnStream final : public WorkloadStream {
 // Rows of a file, with its own times or drawn ones.
 class FileStream final : public WorkloadStream {
  public:
-  FileStream(const WorkloadSpec& spec, const ArrivalSpec& arrivals, std::shared_ptr<const TraceFile> file, int64_t count,
-             uint64_t seed)
-      : file_(std::move(file)), arrivals_(arrivals, seed), scale_(spec.scale), jitter_ns_(std::llround(arrivals.jitter_s * 1e9)),
+  FileStream(const WorkloadSpec& spec, const ArrivalSpec& arrivals, std::shared_ptr<const TraceFile> file,
+             int64_t count, uint64_t seed)
+      : file_(std::move(file)),
+        arrivals_(arrivals, seed),
+        scale_(spec.scale),
+        jitter_ns_(std::llround(arrivals.jitter_s * 1e9)),
         count_(count > 0 ? count : static_cast<int64_t>(file_->rows().size())) {
     // A trace keeps its own times unless a rate is asked for.
     own_times_ = spec.kind == WorkloadSpec::Kind::kTrace && file_->has_arrivals() && arrivals.rate_per_s <= 0;
@@ -192,7 +199,7 @@ class FileStream final : public WorkloadStream {
   bool own_times_ = false, timed_ = false;
   TimeNs span_ns_ = 0;
   int64_t next_ = 0;
-  std::vector<std::pair<TimeNs, int64_t>> ahead_;   // a heap: rows that may come next
+  std::vector<std::pair<TimeNs, int64_t>> ahead_;  // a heap: rows that may come next
 };
 
 Status CheckSpan(const WorkloadSpec& spec, const ArrivalSpec& arrivals, int64_t count) {
@@ -206,9 +213,11 @@ Status CheckSpan(const WorkloadSpec& spec, const ArrivalSpec& arrivals, int64_t 
     last_s += static_cast<double>(file->rows().back().arrival_ns) * 1e-9 / spec.scale * std::ceil(requests / rows);
   }
   if (last_s <= kMostSeconds) return Status();
-  return InvalidArgument(fmt::format("workload '{}': {:g} requests would arrive within {:g} s, more than {:g}; ask for fewer, "
-                                     "for a higher rate or scale, or for less jitter", spec.text, requests, last_s, kMostSeconds),
-                         "workload");
+  return InvalidArgument(
+      fmt::format("workload '{}': {:g} requests would arrive within {:g} s, more than {:g}; ask for fewer, "
+                  "for a higher rate or scale, or for less jitter",
+                  spec.text, requests, last_s, kMostSeconds),
+      "workload");
 }
 
 }  // namespace
@@ -218,7 +227,8 @@ Result<std::unique_ptr<WorkloadStream>> WorkloadStream::Open(const WorkloadSpec&
   using Kind = WorkloadSpec::Kind;
   if (spec.kind != Kind::kLengths && spec.kind != Kind::kTrace) {
     if (arrivals.kind == ArrivalSpec::Kind::kRecorded) {
-      return InvalidArgument(fmt::format("arrivals jitter:S move a trace's own times, and workload '{}' has none", spec.text), "arrivals");
+      return InvalidArgument(
+          fmt::format("arrivals jitter:S move a trace's own times, and workload '{}' has none", spec.text), "arrivals");
     }
     TACTUS_RETURN_IF_ERROR(CheckSpan(spec, arrivals, count));
     return std::unique_ptr<WorkloadStream>(std::make_unique<DrawnStream>(spec, arrivals, count, seed));
@@ -227,7 +237,8 @@ Result<std::unique_ptr<WorkloadStream>> WorkloadStream::Open(const WorkloadSpec&
   TACTUS_RETURN_IF_ERROR(LoadRows(&loaded));
   const std::shared_ptr<const TraceFile>& file = loaded.rows;
   if (arrivals.kind == ArrivalSpec::Kind::kRecorded && (spec.kind != Kind::kTrace || !file->has_arrivals())) {
-    return InvalidArgument(fmt::format("arrivals jitter:S move a trace's own times, and '{}' has none", spec.text), "arrivals");
+    return InvalidArgument(fmt::format("arrivals jitter:S move a trace's own times, and '{}' has none", spec.text),
+                           "arrivals");
   }
   if (arrivals.kind == ArrivalSpec::Kind::kRecorded && arrivals.rate_per_s > 0) {
     return InvalidArgument("arrivals jitter:S keep a trace's own times, so no rate can be asked for", "rate");

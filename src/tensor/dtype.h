@@ -1,5 +1,6 @@
 // Element formats of weights, activations and KV. Block formats are GGUF's (ggml-common): a block of kBlockSize values
-// along a row's contiguous dimension, bit-exact with what files hold, so that weights are used straight from the mapping.
+// along a row's contiguous dimension, bit-exact with what files hold, so that weights are used straight from the
+// mapping.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +11,18 @@
 namespace tactus {
 
 enum class DType : uint8_t {
-  kF32, kF16, kBF16,
-  kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0,   // blocks of 32
-  kQ4_K, kQ5_K, kQ6_K,                 // blocks of 256
-  kInt8,                               // codes alone: of a KV cache (kernels/kv_layout.h has their scales)
+  kF32,
+  kF16,
+  kBF16,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,  // blocks of 32
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,  // blocks of 256
+  kInt8,  // codes alone: of a KV cache (kernels/kv_layout.h has their scales)
 };
 
 struct DTypeInfo {

@@ -10,7 +10,7 @@ struct MatrixView {
   DType dtype = DType::kF32;
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t row_bytes = 0;   // RowBytes(dtype, cols) unless padded
+  int64_t row_bytes = 0;  // RowBytes(dtype, cols) unless padded
 };
 
 }  // namespace tactus

@@ -15,7 +15,8 @@ void AddedTokenMatcher::Add(std::string_view pattern, const TokenizerSpec::Added
   int32_t node = -1;
   for (const char c : pattern) {
     const auto byte = static_cast<unsigned char>(c);
-    int32_t* next = node < 0 ? &root_[byte] : &edges_.try_emplace(static_cast<uint64_t>(node) << 8 | byte, -1).first->second;
+    int32_t* next =
+        node < 0 ? &root_[byte] : &edges_.try_emplace(static_cast<uint64_t>(node) << 8 | byte, -1).first->second;
     if (*next < 0) *next = new_node();
     node = *next;
   }
@@ -31,7 +32,8 @@ int32_t AddedTokenMatcher::MatchAt(std::string_view text, size_t at, size_t* siz
   int32_t found = -1;
   for (size_t i = at; node >= 0;) {
     ++i;
-    if (token_of_node_[static_cast<size_t>(node)] >= 0) found = token_of_node_[static_cast<size_t>(node)], *size = i - at;
+    if (token_of_node_[static_cast<size_t>(node)] >= 0)
+      found = token_of_node_[static_cast<size_t>(node)], *size = i - at;
     if (i == text.size()) break;
     const auto edge = edges_.find(static_cast<uint64_t>(node) << 8 | static_cast<unsigned char>(text[i]));
     node = edge == edges_.end() ? -1 : edge->second;

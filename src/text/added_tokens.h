@@ -1,5 +1,5 @@
-// Finds added tokens in text as Hugging Face's tokenizers does: the leftmost of the longest matches, then the rules of the
-// token it met (single_word, lstrip, rstrip). Immutable once filled: any thread.
+// Finds added tokens in text as Hugging Face's tokenizers does: the leftmost of the longest matches, then the rules of
+// the token it met (single_word, lstrip, rstrip). Immutable once filled: any thread.
 #pragma once
 
 #include <array>
@@ -21,8 +21,8 @@ class AddedTokenMatcher {
 
   struct Fragment {
     std::string_view text;
-    size_t offset;   // of `text` in what was split
-    TokenId id;      // -1: text between added tokens
+    size_t offset;  // of `text` in what was split
+    TokenId id;     // -1: text between added tokens
   };
   // `text` is valid UTF-8. With with_special false a special token's text stays text.
   std::vector<Fragment> Split(std::string_view text, bool with_special) const;
@@ -35,8 +35,8 @@ class AddedTokenMatcher {
     bool special, lstrip, rstrip, single_word;
   };
   std::vector<Rule> tokens_;
-  std::array<int32_t, 256> root_;                      // first byte -> node, so that ordinary text costs one look
-  std::unordered_map<uint64_t, int32_t> edges_;        // node << 8 | byte -> node
+  std::array<int32_t, 256> root_;                // first byte -> node, so that ordinary text costs one look
+  std::unordered_map<uint64_t, int32_t> edges_;  // node << 8 | byte -> node
   std::vector<int32_t> token_of_node_;
 };
 

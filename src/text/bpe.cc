@@ -42,7 +42,9 @@ void MergeByScan(const MergeTable& merges, std::vector<TokenId>* ids) {
 int64_t MergeByQueue(const MergeTable& merges, StopToken stop, std::vector<TokenId>* ids) {
   std::vector<TokenId>& id = *ids;
   std::vector<RankedLink> links;
-  const auto find = [&](int32_t i, int32_t j) { return merges.Find(id[static_cast<size_t>(i)], id[static_cast<size_t>(j)]); };
+  const auto find = [&](int32_t i, int32_t j) {
+    return merges.Find(id[static_cast<size_t>(i)], id[static_cast<size_t>(j)]);
+  };
   const int64_t steps = MergeByRank(
       id.size(), stop, [&](int32_t i, int32_t j) { return find(i, j).rank; },
       [&](int32_t i, int32_t j) { id[static_cast<size_t>(i)] = find(i, j).result; }, &links);

@@ -1,5 +1,5 @@
-// Byte-pair merging by rank: the pair with the lowest rank first, the leftmost of equals. A scan for the usual short words,
-// the queue of text/merge_by_rank.h for long ones. MergeTable is immutable once filled.
+// Byte-pair merging by rank: the pair with the lowest rank first, the leftmost of equals. A scan for the usual short
+// words, the queue of text/merge_by_rank.h for long ones. MergeTable is immutable once filled.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ class MergeTable {
   size_t used_ = 0;
 };
 
-// Merges `ids` in place until no pair is left that merges; stopped, some are. Returns the steps of the queue, 0 where it was
-// not needed.
+// Merges `ids` in place until no pair is left that merges; stopped, some are. Returns the steps of the queue, 0 where
+// it was not needed.
 int64_t MergePairs(const MergeTable& merges, std::vector<TokenId>* ids, StopToken stop = {});
 
 }  // namespace tactus

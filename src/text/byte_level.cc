@@ -1,5 +1,5 @@
-// Byte-level BPE as Hugging Face's tokenizers runs it (GPT-2 and everything after it): NFC where asked for, added tokens,
-// split patterns, then merges by rank over the bytes of each piece.
+// Byte-level BPE as Hugging Face's tokenizers runs it (GPT-2 and everything after it): NFC where asked for, added
+// tokens, split patterns, then merges by rank over the bytes of each piece.
 #include <algorithm>
 #include <array>
 
@@ -65,7 +65,8 @@ class ByteLevelTokenizer final : public VocabularyTokenizer {
  protected:
   bool Normalizes() const override { return spec_.nfc_normalize; }
   std::string Normalize(std::string_view text, bool) const override { return NormalizeNfc(text); }
-  void EncodeText(std::string_view text, bool at_start, StopToken stop, PieceCache* cache, std::vector<TokenId>* ids) const override;
+  void EncodeText(std::string_view text, bool at_start, StopToken stop, PieceCache* cache,
+                  std::vector<TokenId>* ids) const override;
   std::string BytesOf(TokenId id) const override {
     const std::string& text = spec_.tokens[static_cast<size_t>(id)];
     std::string bytes;
@@ -98,8 +99,8 @@ Status ByteLevelTokenizer::IndexMerges() {
     const std::string* texts[] = {&left, &right, &joined};
     for (int i = 0; i < 3; ++i) {
       if (ids[i] < 0) {
-        return DataLoss("tokenizer: merge " + std::to_string(rank) + " (\"" + left + "\", \"" + right + "\") needs token \"" +
-                        *texts[i] + "\", which is not in the vocabulary");
+        return DataLoss("tokenizer: merge " + std::to_string(rank) + " (\"" + left + "\", \"" + right +
+                        "\") needs token \"" + *texts[i] + "\", which is not in the vocabulary");
       }
     }
     merges_.Add(ids[0], ids[1], {static_cast<int32_t>(rank), ids[2]});
@@ -112,7 +113,8 @@ Status ByteLevelTokenizer::IndexMerges() {
   if (spec_.ignore_merges) {
     std::string bytes;
     for (TokenId id = 0; id < vocab_size(); ++id) {
-      if (!TokenText(id).empty() && BytesOfSpelling(TokenText(id), &bytes)) id_of_bytes_.try_emplace(TokenBytes(id), id);
+      if (!TokenText(id).empty() && BytesOfSpelling(TokenText(id), &bytes))
+        id_of_bytes_.try_emplace(TokenBytes(id), id);
     }
   }
   return {};

@@ -59,11 +59,11 @@ class JinjaChatTemplate final : public ChatTemplate {
     if (messages != variables.end() && messages->is_array()) {
       for (const Json& message : *messages) alias = alias || Reasoning(message) != nullptr;
     }
-    const bool complete = variables.contains("tools") && variables.contains("documents") &&
-                          variables.contains("add_generation_prompt");
+    const bool complete =
+        variables.contains("tools") && variables.contains("documents") && variables.contains("add_generation_prompt");
     if (!alias && complete) return template_->Render(variables, options);
     Json full = variables;
-    full.emplace("tools", nullptr);          // always there, as apply_chat_template passes them
+    full.emplace("tools", nullptr);  // always there, as apply_chat_template passes them
     full.emplace("documents", nullptr);
     full.emplace("add_generation_prompt", false);
     if (alias) full["messages"] = AliasReasoning(*messages);

@@ -20,10 +20,10 @@ class ChatTemplate {
   static Result<std::unique_ptr<ChatTemplate>> Compile(std::string_view source, int64_t fixed_now_s = -1);
   virtual ~ChatTemplate() = default;
 
-  // `variables`: an object with messages, tools, documents, add_generation_prompt, bos_token, eos_token and the request's
-  // chat_template_kwargs. Unknown names are undefined, as in transformers.apply_chat_template. Limits on output
-  // size, steps and recursion make hostile templates end with an error. raise_exception gives kInvalidArgument with its text.
-  // kCancelled soon after `stop` is set.
+  // `variables`: an object with messages, tools, documents, add_generation_prompt, bos_token, eos_token and the
+  // request's chat_template_kwargs. Unknown names are undefined, as in transformers.apply_chat_template. Limits on
+  // output size, steps and recursion make hostile templates end with an error. raise_exception gives kInvalidArgument
+  // with its text. kCancelled soon after `stop` is set.
   virtual Result<std::string> Render(const nlohmann::ordered_json& variables, StopToken stop = {}) const = 0;
 
  protected:

@@ -49,9 +49,9 @@ const Known* FindKnown(std::string_view name) {
 }
 
 Result<std::vector<TokenKind>> KindsOf(const std::vector<int32_t>& types) {
-  constexpr std::array<TokenKind, 7> kKinds = {TokenKind::kNormal,      TokenKind::kNormal, TokenKind::kUnknown,
-                                               TokenKind::kControl,     TokenKind::kUserDefined,
-                                               TokenKind::kUnused,      TokenKind::kByte};
+  constexpr std::array<TokenKind, 7> kKinds = {TokenKind::kNormal,  TokenKind::kNormal,      TokenKind::kUnknown,
+                                               TokenKind::kControl, TokenKind::kUserDefined, TokenKind::kUnused,
+                                               TokenKind::kByte};
   std::vector<TokenKind> kinds;
   kinds.reserve(types.size());
   for (size_t i = 0; i < types.size(); ++i) {
@@ -104,10 +104,18 @@ Status ApplyPreTokenizerName(std::string_view name, TokenizerSpec* spec) {
   spec->split_behaviors.clear();
   switch (known->flavor) {
     case Flavor::kGpt2:
-    case Flavor::kDigitsThenGpt2: spec->split_patterns = {kGpt2Pattern}; break;
-    case Flavor::kLlama3: spec->split_patterns = {kLlama3Pattern}; break;
-    case Flavor::kQwen2: spec->split_patterns = {kQwen2Pattern}; break;
-    case Flavor::kFalcon: spec->split_patterns = {kPunctuationPattern, kGpt2Pattern, "[0-9][0-9][0-9]"}; break;
+    case Flavor::kDigitsThenGpt2:
+      spec->split_patterns = {kGpt2Pattern};
+      break;
+    case Flavor::kLlama3:
+      spec->split_patterns = {kLlama3Pattern};
+      break;
+    case Flavor::kQwen2:
+      spec->split_patterns = {kQwen2Pattern};
+      break;
+    case Flavor::kFalcon:
+      spec->split_patterns = {kPunctuationPattern, kGpt2Pattern, "[0-9][0-9][0-9]"};
+      break;
   }
   return {};
 }
@@ -146,7 +154,8 @@ Result<TokenizerSpec> SpecFromGguf(GgufTokenizerFields fields) {
                       " scores");
     }
     spec.scores = std::move(fields.scores);
-    spec.unk_id = static_cast<TokenId>(fields.unk >= 0 ? fields.unk : std::min<int64_t>(0, static_cast<int64_t>(n) - 1));
+    spec.unk_id =
+        static_cast<TokenId>(fields.unk >= 0 ? fields.unk : std::min<int64_t>(0, static_cast<int64_t>(n) - 1));
     spec.add_prefix_space = fields.add_space_prefix;
     spec.strip_leading_space = fields.add_space_prefix;
     spec.fuse_unknown = true;

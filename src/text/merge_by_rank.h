@@ -1,7 +1,7 @@
-// The one loop of byte-pair encoding, whatever ranks the pairs: joins neighbours, the lowest rank first and the leftmost
-// of equals, until no pair has a rank. A queue keeps each rank's positions in a list of its own. Sweeps go from left to
-// right, so positions mostly come in order and cost a constant: a run of one letter is linear in its length. What comes
-// out of order goes into a heap of its rank.
+// The one loop of byte-pair encoding, whatever ranks the pairs: joins neighbours, the lowest rank first and the
+// leftmost of equals, until no pair has a rank. A queue keeps each rank's positions in a list of its own. Sweeps go
+// from left to right, so positions mostly come in order and cost a constant: a run of one letter is linear in its
+// length. What comes out of order goes into a heap of its rank.
 #pragma once
 
 #include <algorithm>
@@ -105,8 +105,8 @@ struct RankedLink {
 };
 
 // `rank_of(i, j)`: of symbols i and j, which are neighbours; below 0: they do not merge. `merge(i, j)`: i becomes both.
-// Gives the links: from symbol 0 on, `next` names those that are left. Stopped: some merges are missing. Returns the steps
-// that it took.
+// Gives the links: from symbol 0 on, `next` names those that are left. Stopped: some merges are missing. Returns the
+// steps that it took.
 template <class RankOf, class Merge>
 int64_t MergeByRank(size_t count, StopToken stop, RankOf rank_of, Merge merge, std::vector<RankedLink>* links) {
   constexpr int64_t kMergesBetweenLooks = 4096;

@@ -73,8 +73,12 @@ Result<std::string> RewritePattern(std::string_view pattern) {
     if (c == '\\') {
       if (++i == pattern.size()) return BadPattern(pattern, "ends in a backslash");
       switch (pattern[i]) {
-        case 's': out += R"(\p{wspace})"; break;
-        case 'S': out += R"(\P{wspace})"; break;
+        case 's':
+          out += R"(\p{wspace})";
+          break;
+        case 'S':
+          out += R"(\P{wspace})";
+          break;
         case 'w':
           out += in_class ? R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})" : R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])";
           break;
@@ -82,9 +86,16 @@ Result<std::string> RewritePattern(std::string_view pattern) {
           if (in_class) return BadPattern(pattern, "\\W inside a class is not supported");
           out += R"([^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])";
           break;
-        case 'h': case 'H': case 'X': case 'R': case 'K': case 'G': case 'C':
+        case 'h':
+        case 'H':
+        case 'X':
+        case 'R':
+        case 'K':
+        case 'G':
+        case 'C':
           return BadPattern(pattern, std::string{'\\', pattern[i]}.append(" is not supported"));
-        default: out.append({'\\', pattern[i]});
+        default:
+          out.append({'\\', pattern[i]});
       }
     } else if (in_class && (c == '[' || pattern.substr(i, 2) == "&&")) {
       return BadPattern(pattern, "nested classes and class intersections are not supported");
@@ -122,8 +133,8 @@ Result<std::unique_ptr<Pretokenizer>> Pretokenizer::Compile(const std::vector<st
     if (!rule.code) {
       std::array<unsigned char, 256> text{};
       pcre2_get_error_message(error, text.data(), text.size());
-      return BadPattern(patterns[i], std::string(reinterpret_cast<const char*>(text.data())) + " at byte " +
-                                         std::to_string(place));
+      return BadPattern(patterns[i],
+                        std::string(reinterpret_cast<const char*>(text.data())) + " at byte " + std::to_string(place));
     }
     // Without JIT on this machine the interpreter runs: slower, the same matches.
     (void)pcre2_jit_compile(rule.code.get(), PCRE2_JIT_COMPLETE);
@@ -158,16 +169,26 @@ void Pretokenizer::Rule::Apply(std::string_view text, StopToken stop, std::vecto
   const auto put = [&](size_t begin, size_t end) {
     if (end > begin) pieces->push_back(text.substr(begin, end - begin));
   };
-  size_t at = 0;         // text before is in pieces
+  size_t at = 0;  // text before is in pieces
   size_t begin = 0, end = 0, from = 0;
   while (from < text.size() && !stop.stopped() && Find(text, from, &begin, &end)) {
     from = end;
     switch (behavior) {
-      case SplitBehavior::kIsolated: put(at, begin), put(begin, end), at = end; break;
-      case SplitBehavior::kRemoved: put(at, begin), at = end; break;
-      case SplitBehavior::kOnlyMatches: put(begin, end), at = end; break;
-      case SplitBehavior::kMergedWithPrevious: put(at, end), at = end; break;
-      case SplitBehavior::kMergedWithNext: put(at, begin), at = begin; break;
+      case SplitBehavior::kIsolated:
+        put(at, begin), put(begin, end), at = end;
+        break;
+      case SplitBehavior::kRemoved:
+        put(at, begin), at = end;
+        break;
+      case SplitBehavior::kOnlyMatches:
+        put(begin, end), at = end;
+        break;
+      case SplitBehavior::kMergedWithPrevious:
+        put(at, end), at = end;
+        break;
+      case SplitBehavior::kMergedWithNext:
+        put(at, begin), at = begin;
+        break;
     }
   }
   if (behavior != SplitBehavior::kOnlyMatches) put(at, text.size());

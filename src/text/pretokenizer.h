@@ -1,6 +1,6 @@
 // Splits text into the pieces that byte-pair merges may not cross, by regexes applied one after another, as the
-// pre-tokenizer "Sequence" of Hugging Face's tokenizers does. PCRE2 runs them; where its classes differ from those of the
-// reference's engine (white space, \w), the pattern is rewritten. Immutable after Compile: any thread.
+// pre-tokenizer "Sequence" of Hugging Face's tokenizers does. PCRE2 runs them; where its classes differ from those of
+// the reference's engine (white space, \w), the pattern is rewritten. Immutable after Compile: any thread.
 #pragma once
 
 #include <memory>
@@ -13,9 +13,9 @@
 namespace tactus {
 
 // The split patterns that models are known by.
-extern const char kGpt2Pattern[];     // GPT-2, and after the digits SmolLM
-extern const char kLlama3Pattern[];   // Llama 3
-extern const char kQwen2Pattern[];    // Qwen2, 2.5, 3
+extern const char kGpt2Pattern[];    // GPT-2, and after the digits SmolLM
+extern const char kLlama3Pattern[];  // Llama 3
+extern const char kQwen2Pattern[];   // Qwen2, 2.5, 3
 extern const char kOneDigitPattern[];
 extern const char kPunctuationPattern[];  // runs of punctuation, as Falcon and others split first
 

@@ -1,6 +1,6 @@
-// SentencePiece BPE, as sentencepiece runs a tokenizer.model (merges by score, looked up by text; user-defined symbols are
-// never split or merged; unused pieces are taken apart again) and as Hugging Face's tokenizers runs its conversion to a
-// tokenizer.json (merges by rank). Both: U+2581 for a space, a dummy prefix, bytes for unknown characters.
+// SentencePiece BPE, as sentencepiece runs a tokenizer.model (merges by score, looked up by text; user-defined symbols
+// are never split or merged; unused pieces are taken apart again) and as Hugging Face's tokenizers runs its conversion
+// to a tokenizer.json (merges by rank). Both: U+2581 for a space, a dummy prefix, bytes for unknown characters.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -66,10 +66,12 @@ class SentencePieceTokenizer final : public VocabularyTokenizer {
                       " tokens without scores or merges");
     }
     for (size_t i = 0; i < spec.scores.size(); ++i) {
-      if (std::isnan(spec.scores[i])) return DataLoss("tokenizer: the score of token " + std::to_string(i) + " is not a number");
+      if (std::isnan(spec.scores[i]))
+        return DataLoss("tokenizer: the score of token " + std::to_string(i) + " is not a number");
     }
     TACTUS_ASSIGN_OR_RETURN(auto pretokenizer, Pretokenizer::Compile(spec.split_patterns, spec.split_behaviors));
-    std::unique_ptr<SentencePieceTokenizer> result(new SentencePieceTokenizer(std::move(spec), std::move(pretokenizer)));
+    std::unique_ptr<SentencePieceTokenizer> result(
+        new SentencePieceTokenizer(std::move(spec), std::move(pretokenizer)));
     result->Prepare();
     TACTUS_RETURN_IF_ERROR(result->Index());
     result->FindBounds();
@@ -82,7 +84,8 @@ class SentencePieceTokenizer final : public VocabularyTokenizer {
     const std::string composed = spec_.nfc_normalize ? NormalizeNfc(text) : std::string(text);
     return spec_.prefix_after_added ? composed : Escape(composed, at_start);
   }
-  void EncodeText(std::string_view text, bool at_start, StopToken stop, PieceCache* cache, std::vector<TokenId>* ids) const override;
+  void EncodeText(std::string_view text, bool at_start, StopToken stop, PieceCache* cache,
+                  std::vector<TokenId>* ids) const override;
   std::string BytesOf(TokenId id) const override {
     const std::string& text = spec_.tokens[static_cast<size_t>(id)];
     if (spec_.kinds[static_cast<size_t>(id)] == TokenKind::kByte) {
@@ -134,15 +137,20 @@ Status SentencePieceTokenizer::Index() {
     switch (spec_.kinds[static_cast<size_t>(id)]) {
       case TokenKind::kByte: {
         const int byte = ByteOfSpelling(text);
-        if (byte < 0) return DataLoss("tokenizer: byte token " + std::to_string(id) + " is spelt \"" + std::string(text) + "\"");
+        if (byte < 0)
+          return DataLoss("tokenizer: byte token " + std::to_string(id) + " is spelt \"" + std::string(text) + "\"");
         id_of_byte_[static_cast<size_t>(byte)] = id;
         continue;
       }
       case TokenKind::kControl:
-      case TokenKind::kUnknown: continue;
-      case TokenKind::kUserDefined: user_defined_.Add(text, {std::string(text), id, false, false, false, false, false}); break;
+      case TokenKind::kUnknown:
+        continue;
+      case TokenKind::kUserDefined:
+        user_defined_.Add(text, {std::string(text), id, false, false, false, false, false});
+        break;
       case TokenKind::kNormal:
-      case TokenKind::kUnused: break;
+      case TokenKind::kUnused:
+        break;
     }
     if (text.empty()) continue;
     pieces_.try_emplace(text, id);
@@ -186,8 +194,8 @@ std::string SentencePieceTokenizer::Escape(std::string_view text, bool at_start)
   }
   if (text.empty()) return {};
   const bool has_space = text[0] == ' ' || text.starts_with(kSpaceSymbol);
-  const bool prefix = spec_.add_prefix_space && (at_start || !spec_.prefix_first_only) &&
-                      !(spec_.prefix_unless_space && has_space);
+  const bool prefix =
+      spec_.add_prefix_space && (at_start || !spec_.prefix_first_only) && !(spec_.prefix_unless_space && has_space);
   std::string out = ReplaceAll(text, " ", kSpaceSymbol);
   return prefix ? out.insert(0, kSpaceSymbol) : out;
 }

@@ -30,15 +30,19 @@ class FieldReader {
     field->wire = static_cast<uint32_t>(key & 7);
     uint64_t size = 0;
     switch (field->wire) {
-      case 0: return Varint(&field->number) || Fail();
-      case 1: return Fixed(8, &field->number) || Fail();
-      case 5: return Fixed(4, &field->number) || Fail();
+      case 0:
+        return Varint(&field->number) || Fail();
+      case 1:
+        return Fixed(8, &field->number) || Fail();
+      case 5:
+        return Fixed(4, &field->number) || Fail();
       case 2:
         if (!Varint(&size) || size > rest_.size()) return Fail();
         field->bytes = rest_.substr(0, size);
         rest_.remove_prefix(size);
         return true;
-      default: return Fail();
+      default:
+        return Fail();
     }
   }
   bool failed() const { return failed_; }
@@ -95,7 +99,8 @@ Status ReadPiece(std::string_view message, TokenizerSpec* spec) {
   }
   if (reader.failed()) return Malformed("a piece");
   if (text.empty()) return DataLoss("tokenizer.model: piece " + std::to_string(spec->tokens.size()) + " is empty");
-  if (!IsValidUtf8(text)) return DataLoss("tokenizer.model: piece " + std::to_string(spec->tokens.size()) + " is not UTF-8");
+  if (!IsValidUtf8(text))
+    return DataLoss("tokenizer.model: piece " + std::to_string(spec->tokens.size()) + " is not UTF-8");
   spec->tokens.push_back(std::move(text));
   spec->scores.push_back(score);
   spec->kinds.push_back(kind);
@@ -134,7 +139,8 @@ Status ReadNormalizerSpec(std::string_view message, TokenizerSpec* spec) {
     if (field.id == 5 && field.wire == 0) escapes = field.number != 0;
   }
   if (reader.failed()) return Malformed("normalizer_spec");
-  if (has_map) return Unimplemented("tokenizer.model: normalization \"" + name + "\" is not supported; only identity is");
+  if (has_map)
+    return Unimplemented("tokenizer.model: normalization \"" + name + "\" is not supported; only identity is");
   if (!escapes) return Unimplemented("tokenizer.model: escape_whitespaces = false is not supported");
   return {};
 }
@@ -159,7 +165,8 @@ Result<TokenizerSpec> ParseSentencePieceModel(std::string_view protobuf_bytes) {
   if (reader.failed()) return Malformed("the file");
   if (spec.tokens.empty()) return DataLoss("tokenizer.model: no pieces");
   if (model_type != 2) {
-    return Unimplemented("tokenizer.model: model type " + std::to_string(model_type) + " is not supported; only 2 (BPE) is");
+    return Unimplemented("tokenizer.model: model type " + std::to_string(model_type) +
+                         " is not supported; only 2 (BPE) is");
   }
   spec.strip_leading_space = spec.add_prefix_space;
   for (size_t i = 0; i < spec.tokens.size(); ++i) {

@@ -1,5 +1,5 @@
-// Reads Hugging Face's tokenizer.json (model BPE, byte-level or SentencePiece-like) and tokenizer_config.json. What this
-// build does not run exactly as the reference is refused by name, never approximated. Files are hostile input.
+// Reads Hugging Face's tokenizer.json (model BPE, byte-level or SentencePiece-like) and tokenizer_config.json. What
+// this build does not run exactly as the reference is refused by name, never approximated. Files are hostile input.
 #include <algorithm>
 #include <map>
 
@@ -20,7 +20,9 @@ Status Unsupported(const std::string& part, const std::string& what) {
   return Unimplemented("tokenizer.json: " + part + " " + what + " is not supported");
 }
 
-std::string TypeOf(const Json& part) { return part.is_object() ? part.value("type", std::string()) : std::string(); }
+std::string TypeOf(const Json& part) {
+  return part.is_object() ? part.value("type", std::string()) : std::string();
+}
 
 // The steps of a normalizer, pre-tokenizer, ...: `Sequence` flattened, null nothing. `list`: the name of its member.
 std::vector<const Json*> StepsOf(const Json& part, const char* list, int depth = 0) {
@@ -64,7 +66,8 @@ Status PutToken(const std::string& text, int64_t id, TokenizerSpec* spec) {
     spec->kinds.resize(at + 1, TokenKind::kUnused);
   }
   if (!spec->tokens[at].empty() && spec->tokens[at] != text) {
-    return DataLoss("tokenizer.json: id " + std::to_string(id) + " is both \"" + spec->tokens[at] + "\" and \"" + text + "\"");
+    return DataLoss("tokenizer.json: id " + std::to_string(id) + " is both \"" + spec->tokens[at] + "\" and \"" + text +
+                    "\"");
   }
   spec->tokens[at] = text;
   spec->kinds[at] = TokenKind::kNormal;
@@ -83,8 +86,10 @@ class TokenizerJsonReader {
       return std::any_of(steps.begin(), steps.end(), [](const Json* step) { return TypeOf(*step) == "ByteLevel"; });
     };
     byte_level_ = has_byte_level("pre_tokenizer", "pretokenizers") || has_byte_level("decoder", "decoders");
-    spec_.algorithm = byte_level_ ? TokenizerSpec::Algorithm::kByteLevelBpe : TokenizerSpec::Algorithm::kSentencePieceBpe;
-    for (const Json* step : StepsOf(Member(file, "normalizer"), "normalizers")) TACTUS_RETURN_IF_ERROR(ReadNormalizer(*step));
+    spec_.algorithm =
+        byte_level_ ? TokenizerSpec::Algorithm::kByteLevelBpe : TokenizerSpec::Algorithm::kSentencePieceBpe;
+    for (const Json* step : StepsOf(Member(file, "normalizer"), "normalizers"))
+      TACTUS_RETURN_IF_ERROR(ReadNormalizer(*step));
     for (const Json* step : StepsOf(Member(file, "pre_tokenizer"), "pretokenizers")) {
       TACTUS_RETURN_IF_ERROR(ReadPreTokenizer(*step));
     }
@@ -116,7 +121,7 @@ class TokenizerJsonReader {
   TokenizerSpec spec_;
   bool byte_level_ = false;
   bool byte_fallback_ = false;
-  bool escapes_spaces_ = false;   // a normalizer or Metaspace makes U+2581 of spaces
+  bool escapes_spaces_ = false;  // a normalizer or Metaspace makes U+2581 of spaces
   bool metaspace_ = false;
   bool byte_level_done_ = false;
 };
@@ -265,7 +270,8 @@ Status TokenizerJsonReader::ReadMetaspace(const Json& step) {
     return Unsupported("pre_tokenizer", "Metaspace after a Split, Prepend or Replace");
   }
   const std::string scheme = step.value("prepend_scheme", Flag(step, "add_prefix_space", true) ? "always" : "never");
-  if (scheme != "always" && scheme != "first" && scheme != "never") return Unsupported("Metaspace prepend_scheme", scheme);
+  if (scheme != "always" && scheme != "first" && scheme != "never")
+    return Unsupported("Metaspace prepend_scheme", scheme);
   spec_.add_prefix_space = scheme != "never";
   spec_.prefix_first_only = scheme == "first";
   spec_.prefix_unless_space = spec_.prefix_after_added = true;
@@ -298,7 +304,8 @@ Status TokenizerJsonReader::ReadTemplate(const Json& step) {
     const std::string name = piece.at("SpecialToken").at("id").get<std::string>();
     const Json& ids = step.at("special_tokens").at(name).at("ids");
     bool& adds = seen_text ? spec_.add_eos : spec_.add_bos;
-    if (adds || ids.size() != 1) return Unsupported("post_processor TemplateProcessing", "with several tokens on one side");
+    if (adds || ids.size() != 1)
+      return Unsupported("post_processor TemplateProcessing", "with several tokens on one side");
     adds = true;
     (seen_text ? spec_.eos_id : spec_.bos_id) = ids[0].get<TokenId>();
   }
@@ -317,7 +324,8 @@ Status TokenizerJsonReader::ReadDecoder(const Json& step) {
     spec_.strip_leading_space = true;
     return {};
   }
-  if (!byte_level_ && type == "Replace" && step.at("content") == " " && step.at("pattern") == Json{{"String", kSpaceSymbol}}) {
+  if (!byte_level_ && type == "Replace" && step.at("content") == " " &&
+      step.at("pattern") == Json{{"String", kSpaceSymbol}}) {
     return {};
   }
   return Unsupported("decoder", step.dump().substr(0, 100));

@@ -163,7 +163,9 @@ void AppendUtf8(char32_t c, std::string* out) {
   }
 }
 
-bool IsWhiteSpace(char32_t c) { return u_isUWhiteSpace(static_cast<UChar32>(c)); }
+bool IsWhiteSpace(char32_t c) {
+  return u_isUWhiteSpace(static_cast<UChar32>(c));
+}
 
 bool IsWordCharacter(char32_t c) {
   const auto point = static_cast<UChar32>(c);
@@ -171,7 +173,9 @@ bool IsWordCharacter(char32_t c) {
          u_hasBinaryProperty(point, UCHAR_JOIN_CONTROL);
 }
 
-bool StartsWithWord(std::string_view text) { return !text.empty() && IsWordCharacter(DecodeUtf8(text).code_point); }
+bool StartsWithWord(std::string_view text) {
+  return !text.empty() && IsWordCharacter(DecodeUtf8(text).code_point);
+}
 
 bool EndsWithWord(std::string_view text) {
   return !text.empty() && IsWordCharacter(DecodeUtf8(LastCharacter(text)).code_point);
@@ -205,7 +209,8 @@ std::string NormalizeNfc(std::string_view text) {
   UErrorCode error = U_ZERO_ERROR;
   std::string out;
   icu::StringByteSink<std::string> sink(&out);
-  nfc.normalizer->normalizeUTF8(0, icu::StringPiece(text.data(), static_cast<int32_t>(text.size())), sink, nullptr, error);
+  nfc.normalizer->normalizeUTF8(0, icu::StringPiece(text.data(), static_cast<int32_t>(text.size())), sink, nullptr,
+                                error);
   return U_FAILURE(error) ? std::string(text) : out;
 }
 

@@ -1,6 +1,6 @@
-// UTF-8 as the tokenisers need it: validation, replacement of bad bytes by the maximal-subpart rule (Unicode 15, section
-// 3.9, table 3-8; what Python's errors='replace' and Rust's from_utf8_lossy do), and character classes as Rust's and
-// Oniguruma's regexes define them. Pure functions: any thread.
+// UTF-8 as the tokenisers need it: validation, replacement of bad bytes by the maximal-subpart rule (Unicode 15,
+// section 3.9, table 3-8; what Python's errors='replace' and Rust's from_utf8_lossy do), and character classes as
+// Rust's and Oniguruma's regexes define them. Pure functions: any thread.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@ std::string ReplaceInvalidUtf8(std::string_view text);
 size_t CompleteUtf8Prefix(std::string_view text);
 void AppendUtf8(char32_t code_point, std::string* out);
 
-bool IsWhiteSpace(char32_t c);       // Unicode White_Space
-bool IsWordCharacter(char32_t c);    // UTS 18 \w
+bool IsWhiteSpace(char32_t c);     // Unicode White_Space
+bool IsWordCharacter(char32_t c);  // UTS 18 \w
 bool StartsWithWord(std::string_view text);
 bool EndsWithWord(std::string_view text);
 // How many bytes at the start, at the end, are white space.

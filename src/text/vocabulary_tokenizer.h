@@ -19,8 +19,12 @@ class VocabularyTokenizer : public Tokenizer {
   std::vector<TokenId> Encode(std::string_view text, bool add_special, bool parse_special, StopToken stop) const final;
   int64_t LeastTokens(std::string_view text) const final;
   std::string Decode(std::span<const TokenId> ids, bool skip_special) const final;
-  std::string_view TokenBytes(TokenId id) const final { return InRange(id) ? bytes_[static_cast<size_t>(id)] : std::string_view(); }
-  std::string_view TokenText(TokenId id) const final { return InRange(id) ? spec_.tokens[static_cast<size_t>(id)] : std::string_view(); }
+  std::string_view TokenBytes(TokenId id) const final {
+    return InRange(id) ? bytes_[static_cast<size_t>(id)] : std::string_view();
+  }
+  std::string_view TokenText(TokenId id) const final {
+    return InRange(id) ? spec_.tokens[static_cast<size_t>(id)] : std::string_view();
+  }
   bool IsSpecial(TokenId id) const final { return InRange(id) && special_[static_cast<size_t>(id)]; }
   int32_t vocab_size() const final { return static_cast<int32_t>(spec_.tokens.size()); }
   TokenId bos_id() const final { return spec_.bos_id; }
@@ -39,7 +43,8 @@ class VocabularyTokenizer : public Tokenizer {
   virtual std::string Normalize(std::string_view text, bool at_start) const = 0;
   virtual bool Normalizes() const = 0;
   // Ids of a stretch of normalized text that holds no added token.
-  virtual void EncodeText(std::string_view text, bool at_start, StopToken stop, PieceCache* cache, std::vector<TokenId>* ids) const = 0;
+  virtual void EncodeText(std::string_view text, bool at_start, StopToken stop, PieceCache* cache,
+                          std::vector<TokenId>* ids) const = 0;
   // The bytes that a token stands for.
   virtual std::string BytesOf(TokenId id) const = 0;
   // How much text one unknown token may stand for, in bytes; 0: any amount.
@@ -51,8 +56,8 @@ class VocabularyTokenizer : public Tokenizer {
  private:
   // Bytes that a token stands for are counted as Decode gives them; what tokens may swallow besides does not count.
   struct TextBounds {
-    size_t longest_token = 0;       // bytes; 0: no bound
-    size_t shrinks_to = 1;          // normalising leaves at least one byte of so many
+    size_t longest_token = 0;  // bytes; 0: no bound
+    size_t shrinks_to = 1;     // normalising leaves at least one byte of so many
     bool white_space_counts = true;
   };
 

@@ -20,7 +20,9 @@ std::string Variables(const std::string& fields) {
   const auto r = ParseChatRequest("{" + fields + "}", Limits());
   return r.ok() ? r->template_variables : r.status().param() + "|" + r.status().message();
 }
-std::string Message(const std::string& message) { return Variables("\"messages\":[" + message + "]"); }
+std::string Message(const std::string& message) {
+  return Variables("\"messages\":[" + message + "]");
+}
 std::string Rendered(const std::string& message) {
   return "{\"messages\":[" + message + "],\"add_generation_prompt\":true}";
 }
@@ -43,13 +45,15 @@ TEST(ChatMessages, PartsAreJoinedByNewlines) {
   EXPECT_EQ(content("[]"), rendered(""));
   EXPECT_EQ(content(R"([{"type":"text","text":"a"}])"), rendered("a"));
   EXPECT_EQ(content(R"(["a",{"type":"text","text":"b"},"c",""])"), rendered("a\\nb\\nc\\n"));
-  EXPECT_EQ(content("[5]"), "messages[0].content[0]|messages[0].content[0]: expected an object with a type, got a number");
+  EXPECT_EQ(content("[5]"),
+            "messages[0].content[0]|messages[0].content[0]: expected an object with a type, got a number");
   EXPECT_EQ(content(R"(["a",{}])"),
             "messages[0].content[1]|messages[0].content[1]: expected an object with a type, got an object");
   EXPECT_EQ(content(R"([{"type":5}])"),
             "messages[0].content[0]|messages[0].content[0]: expected an object with a type, got an object");
-  EXPECT_EQ(content(R"([{"type":"image_url"}])"),
-            "messages[0].content[0]|messages[0].content[0]: parts of type \"image_url\" are not supported yet; only text");
+  EXPECT_EQ(
+      content(R"([{"type":"image_url"}])"),
+      "messages[0].content[0]|messages[0].content[0]: parts of type \"image_url\" are not supported yet; only text");
   EXPECT_EQ(content(R"([{"type":"text","text":5}])"),
             "messages[0].content[0].text|messages[0].content[0].text: expected a string");
   EXPECT_EQ(content("5"),
@@ -86,7 +90,8 @@ TEST(ChatMessages, TheTemplatesOtherVariables) {
   const std::string messages = R"("messages":[{"role":"user","content":"c"}])";
   const auto with = [&](const std::string& extra) { return Variables(messages + "," + extra); };
   EXPECT_EQ(with(R"("add_generation_prompt":false)"), "{" + messages + R"(,"add_generation_prompt":false})");
-  EXPECT_EQ(with(R"("documents":[{"a":1}])"), "{" + messages + R"(,"documents":[{"a":1}],"add_generation_prompt":true})");
+  EXPECT_EQ(with(R"("documents":[{"a":1}])"),
+            "{" + messages + R"(,"documents":[{"a":1}],"add_generation_prompt":true})");
   EXPECT_EQ(with(R"("chat_template_kwargs":{"b":1,"a":{"x":null}})"),
             "{" + messages + R"(,"add_generation_prompt":true,"b":1,"a":{"x":null}})");
   EXPECT_EQ(with(R"("documents":{})"), "documents|documents: expected a list, got an object (an object)");

@@ -47,7 +47,8 @@ void Check(const Range& range, const std::function<Result<ParsedRequest>(const s
     const auto r = parse(prefix + Quoted(range.field, value) + suffix);
     ASSERT_FALSE(r.ok()) << range.field << " " << value;
     EXPECT_EQ(r.status().code(), StatusCode::kInvalidArgument);
-    EXPECT_EQ(r.status().message(), fmt::format("{}: {} is out of range; give {}", r.status().param(), value, range.give));
+    EXPECT_EQ(r.status().message(),
+              fmt::format("{}: {} is out of range; give {}", r.status().param(), value, range.give));
     EXPECT_TRUE(r.status().param().ends_with(range.field)) << r.status().param();
   }
 }
@@ -63,12 +64,19 @@ TEST(LimitsTest, Numbers) {
       {"frequency_penalty", {"-2", "2"}, {"-2.001", "2.001"}, "a number from -2 to 2"},
       {"n", {"1", "10", "10.0"}, {"0", "11", "-1"}, "a whole number from 1 to 10"},
       {"min_tokens", {"0", "100"}, {"-1", "101"}, "a whole number from 0 to 100"},
-      {"max_tokens", {"1", "9223372036854775807"}, {"0", "-1", "9223372036854775808", "1e+300"},
+      {"max_tokens",
+       {"1", "9223372036854775807"},
+       {"0", "-1", "9223372036854775808", "1e+300"},
        "a whole number from 1 to 9223372036854775807"},
       {"max_completion_tokens", {"1", "9223372036854775807"}, {"0"}, "a whole number from 1 to 9223372036854775807"},
-      {"priority", {"-2147483648", "2147483647"}, {"-2147483649", "2147483648"},
+      {"priority",
+       {"-2147483648", "2147483647"},
+       {"-2147483649", "2147483648"},
        "a whole number from -2147483648 to 2147483647"},
-      {"ttft_slo_ms", {"0.001", "1e9", "1000000000"}, {"0", "-1", "1000000001"}, "a number above 0 and up to 1000000000"},
+      {"ttft_slo_ms",
+       {"0.001", "1e9", "1000000000"},
+       {"0", "-1", "1000000001"},
+       "a number above 0 and up to 1000000000"},
       {"tpot_slo_ms", {"0.001", "1000000000"}, {"0", "1000000001"}, "a number above 0 and up to 1000000000"},
       {"ttlt_slo_ms", {"0.001", "1000000000"}, {"0", "1000000001"}, "a number above 0 and up to 1000000000"},
   };
@@ -270,11 +278,27 @@ TEST(LimitsTest, UnbuiltFieldsAreNamedWithWhatIsPossible) {
     EXPECT_EQ(Chat(c.text).status().message(), c.message);
     EXPECT_EQ(Chat(c.text).status().code(), StatusCode::kUnimplemented);
   }
-  for (const char* name :
-       {"suffix", "functions", "function_call", "audio", "prediction", "web_search_options", "reasoning_effort",
-        "guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs", "logits_processors",
-        "prompt_logprobs", "truncate_prompt_tokens", "prompt_embeds", "chat_template", "allowed_token_ids", "bad_words",
-        "mm_processor_kwargs", "kv_transfer_params"}) {
+  for (const char* name : {"suffix",
+                           "functions",
+                           "function_call",
+                           "audio",
+                           "prediction",
+                           "web_search_options",
+                           "reasoning_effort",
+                           "guided_json",
+                           "guided_regex",
+                           "guided_choice",
+                           "guided_grammar",
+                           "structured_outputs",
+                           "logits_processors",
+                           "prompt_logprobs",
+                           "truncate_prompt_tokens",
+                           "prompt_embeds",
+                           "chat_template",
+                           "allowed_token_ids",
+                           "bad_words",
+                           "mm_processor_kwargs",
+                           "kv_transfer_params"}) {
     EXPECT_EQ(Chat(Quoted(name, "1")).status().param(), name);
     EXPECT_TRUE(Chat(Quoted(name, "null")).ok()) << name;
   }
@@ -323,8 +347,9 @@ TEST(LimitsTest, TheContext) {
   EXPECT_EQ(place(chat, 60), "40");
   EXPECT_EQ(place(chat, 61), "39");
   EXPECT_EQ(place(Completion(R"("max_tokens":50)"), 50), "50");
-  EXPECT_EQ(place(Completion(R"("max_tokens":51)"), 50),
-            "max_tokens|prompt of 50 tokens + max_tokens of 51 exceed the context of 100 tokens; give max_tokens up to 50");
+  EXPECT_EQ(
+      place(Completion(R"("max_tokens":51)"), 50),
+      "max_tokens|prompt of 50 tokens + max_tokens of 51 exceed the context of 100 tokens; give max_tokens up to 50");
   EXPECT_EQ(place(Completion(R"("max_tokens":51)"), 100),
             "prompt|prompt of 100 tokens + max_tokens of 51 exceed the context of 100 tokens; shorten the prompt");
 }
@@ -362,8 +387,9 @@ TEST(LimitsTest, TokenizeAndDetokenize) {
   EXPECT_EQ(tokenize(R"({"messages":[{"role":"user","content":"c"}],"add_special_tokens":true})").status().message(),
             "add_special_tokens: not supported yet, with messages, whose template writes them; leave it out");
   for (const char* extra : {R"("tools":[])", R"("continue_final_message":true)"}) {
-    EXPECT_EQ(tokenize(fmt::format(R"({{"messages":[{{"role":"user","content":"c"}}],{}}})", extra).c_str()).status().code(),
-              StatusCode::kUnimplemented);
+    EXPECT_EQ(
+        tokenize(fmt::format(R"({{"messages":[{{"role":"user","content":"c"}}],{}}})", extra).c_str()).status().code(),
+        StatusCode::kUnimplemented);
   }
   EXPECT_EQ(tokenize(R"({"prompt":"x","model":"other"})").status().code(), StatusCode::kNotFound);
   EXPECT_EQ(tokenize("[]").status().message(), "the body must be a JSON object, not a list");
@@ -432,13 +458,13 @@ TEST(JsonLimitsTest, Utf8) {
     EXPECT_EQ(ReplaceInvalidUtf8(good), good);
   }
   EXPECT_EQ(ReplaceInvalidUtf8("\x80"), bad);
-  EXPECT_EQ(ReplaceInvalidUtf8("\xC1\xBF"), bad + bad);                     // overlong
-  EXPECT_EQ(ReplaceInvalidUtf8("\xE0\x9F\xBF"), bad + bad + bad);           // overlong
-  EXPECT_EQ(ReplaceInvalidUtf8("\xED\xA0\x80"), bad + bad + bad);           // a surrogate
-  EXPECT_EQ(ReplaceInvalidUtf8("\xF0\x8F\xBF\xBF"), bad + bad + bad + bad); // overlong
-  EXPECT_EQ(ReplaceInvalidUtf8("\xF4\x90\x80\x80"), bad + bad + bad + bad); // beyond U+10FFFF
+  EXPECT_EQ(ReplaceInvalidUtf8("\xC1\xBF"), bad + bad);                      // overlong
+  EXPECT_EQ(ReplaceInvalidUtf8("\xE0\x9F\xBF"), bad + bad + bad);            // overlong
+  EXPECT_EQ(ReplaceInvalidUtf8("\xED\xA0\x80"), bad + bad + bad);            // a surrogate
+  EXPECT_EQ(ReplaceInvalidUtf8("\xF0\x8F\xBF\xBF"), bad + bad + bad + bad);  // overlong
+  EXPECT_EQ(ReplaceInvalidUtf8("\xF4\x90\x80\x80"), bad + bad + bad + bad);  // beyond U+10FFFF
   EXPECT_EQ(ReplaceInvalidUtf8("\xF5\x80\x80\x80"), bad + bad + bad + bad);
-  EXPECT_EQ(ReplaceInvalidUtf8("\xC3"), bad);                               // cut off
+  EXPECT_EQ(ReplaceInvalidUtf8("\xC3"), bad);  // cut off
   EXPECT_EQ(ReplaceInvalidUtf8("\xE2\x82"), bad + bad);
   EXPECT_EQ(ReplaceInvalidUtf8("\xF0\x9F\x98"), bad + bad + bad);
   EXPECT_EQ(ReplaceInvalidUtf8("\xF0\x9F\x98z"), bad + bad + bad + "z");

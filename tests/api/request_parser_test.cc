@@ -311,7 +311,7 @@ TEST(Json, ReadingEndsSoonAfterItIsStopped) {
   const std::atomic<bool> flag{true};
   std::string text = "[0";
   for (int k = 0; k < 5000; ++k) text += ",1";
-  text += ", this is not JSON";   // never reached
+  text += ", this is not JSON";  // never reached
   JsonLimits limits;
   limits.stop = StopToken(&flag);
   EXPECT_EQ(ParseJson(text, limits).status().code(), StatusCode::kCancelled);
@@ -325,7 +325,8 @@ TEST(LeastTokens, RefuseWithTheNumbersOfTheContext) {
   EXPECT_EQ(CheckLeastTokens(parsed, 100, limits).message(),
             "prompt of at least 100 tokens + max_tokens of 1 exceed the context of 100 tokens; shorten the prompt");
   parsed.max_tokens = 50;
-  EXPECT_TRUE(CheckLeastTokens(parsed, 99, limits).ok()) << "the exact number decides, and names what max_tokens may be";
+  EXPECT_TRUE(CheckLeastTokens(parsed, 99, limits).ok())
+      << "the exact number decides, and names what max_tokens may be";
 }
 
 }  // namespace

@@ -35,26 +35,23 @@ TEST_F(ResponseTextTest, EveryCodeHasItsStatusAndEveryStatusItsType) {
     int status;
     const char* type;
   };
-  for (const Case& c : {Case{StatusCode::kInvalidArgument, 400, "invalid_request_error"},
-                        Case{StatusCode::kUnimplemented, 400, "invalid_request_error"},
-                        Case{StatusCode::kUnauthenticated, 401, "authentication_error"},
-                        Case{StatusCode::kNotFound, 404, "not_found_error"},
-                        Case{StatusCode::kDeadlineExceeded, 408, "invalid_request_error"},
-                        Case{StatusCode::kTooLarge, 413, "invalid_request_error"},
-                        Case{StatusCode::kTooManyRequests, 429, "rate_limit_error"},
-                        Case{StatusCode::kCancelled, 499, "invalid_request_error"},
-                        Case{StatusCode::kDataLoss, 500, "server_error"},
-                        Case{StatusCode::kInternal, 500, "server_error"},
-                        Case{StatusCode::kResourceExhausted, 503, "overloaded_error"},
-                        Case{StatusCode::kUnavailable, 503, "overloaded_error"}}) {
+  for (const Case& c :
+       {Case{StatusCode::kInvalidArgument, 400, "invalid_request_error"},
+        Case{StatusCode::kUnimplemented, 400, "invalid_request_error"},
+        Case{StatusCode::kUnauthenticated, 401, "authentication_error"},
+        Case{StatusCode::kNotFound, 404, "not_found_error"},
+        Case{StatusCode::kDeadlineExceeded, 408, "invalid_request_error"},
+        Case{StatusCode::kTooLarge, 413, "invalid_request_error"},
+        Case{StatusCode::kTooManyRequests, 429, "rate_limit_error"},
+        Case{StatusCode::kCancelled, 499, "invalid_request_error"}, Case{StatusCode::kDataLoss, 500, "server_error"},
+        Case{StatusCode::kInternal, 500, "server_error"}, Case{StatusCode::kResourceExhausted, 503, "overloaded_error"},
+        Case{StatusCode::kUnavailable, 503, "overloaded_error"}}) {
     EXPECT_EQ(HttpStatusOf(c.code), c.status);
-    EXPECT_EQ(ErrorText(Status(c.code, "m\"", "p")),
-              std::string(R"({"error":{"message":"m\"","type":")") + c.type + R"(","param":"p","code":)" +
-                  std::to_string(c.status) + "}}");
+    EXPECT_EQ(ErrorText(Status(c.code, "m\"", "p")), std::string(R"({"error":{"message":"m\"","type":")") + c.type +
+                                                         R"(","param":"p","code":)" + std::to_string(c.status) + "}}");
   }
   EXPECT_EQ(HttpStatusOf(StatusCode::kOk), 200);
-  EXPECT_EQ(ErrorText(499, "m"),
-            R"({"error":{"message":"m","type":"invalid_request_error","param":null,"code":499}})");
+  EXPECT_EQ(ErrorText(499, "m"), R"({"error":{"message":"m","type":"invalid_request_error","param":null,"code":499}})");
   EXPECT_EQ(ErrorText(500, "m"), R"({"error":{"message":"m","type":"server_error","param":null,"code":500}})");
   EXPECT_STREQ(StatusCodeName(StatusCode::kTooManyRequests), "too many requests");
 }
@@ -67,17 +64,20 @@ TEST_F(ResponseTextTest, FinishReasons) {
 }
 
 TEST_F(ResponseTextTest, WholeChat) {
-  const std::vector<ChoiceText> choices = {{"a\"b", {}, FinishReason::kStop, "END"}, {"", {}, FinishReason::kLength, ""}};
-  EXPECT_EQ(Writer(true).Whole(choices, usage_),
-            Head("chat.completion") +
-                R"({"index":0,"message":{"role":"assistant","content":"a\"b","refusal":null},"logprobs":null,"finish_reason":"stop","stop_reason":"END"},)"
-                R"({"index":1,"message":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":"length"}],)" +
-                kUsage + "}");
+  const std::vector<ChoiceText> choices = {{"a\"b", {}, FinishReason::kStop, "END"},
+                                           {"", {}, FinishReason::kLength, ""}};
+  EXPECT_EQ(
+      Writer(true).Whole(choices, usage_),
+      Head("chat.completion") +
+          R"({"index":0,"message":{"role":"assistant","content":"a\"b","refusal":null},"logprobs":null,"finish_reason":"stop","stop_reason":"END"},)"
+          R"({"index":1,"message":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":"length"}],)" +
+          kUsage + "}");
 }
 
 TEST_F(ResponseTextTest, WholeCompletion) {
-  EXPECT_EQ(Writer(false).Whole({{"x", {}, FinishReason::kNone, ""}}, usage_),
-            Head("text_completion") + R"({"index":0,"text":"x","logprobs":null,"finish_reason":null}],)" + kUsage + "}");
+  EXPECT_EQ(
+      Writer(false).Whole({{"x", {}, FinishReason::kNone, ""}}, usage_),
+      Head("text_completion") + R"({"index":0,"text":"x","logprobs":null,"finish_reason":null}],)" + kUsage + "}");
 }
 
 TEST_F(ResponseTextTest, ChatChunks) {
@@ -94,7 +94,8 @@ TEST_F(ResponseTextTest, ChatChunks) {
   delta.text = "t";
   writer.AppendDelta(&out, 0, delta, &offset, nullptr);
   EXPECT_EQ(out, "data: " + Head("chat.completion.chunk") +
-                     R"({"index":0,"delta":{"content":"t"},"logprobs":null,"finish_reason":null}]})" "\n\n");
+                     R"({"index":0,"delta":{"content":"t"},"logprobs":null,"finish_reason":null}]})"
+                     "\n\n");
   out.clear();
   delta.finish = FinishReason::kStop;  // with text: both
   writer.AppendDelta(&out, 0, delta, &offset, nullptr);
@@ -117,7 +118,8 @@ TEST_F(ResponseTextTest, UsageInChunks) {
   delta.text = "t";
   writer.AppendDelta(&out, 0, delta, &offset, nullptr);
   EXPECT_EQ(out, "data: " + Head("text_completion") +
-                     R"({"index":0,"text":"t","logprobs":null,"finish_reason":null}],"usage":null})" "\n\n");
+                     R"({"index":0,"text":"t","logprobs":null,"finish_reason":null}],"usage":null})"
+                     "\n\n");
   out.clear();
   writer.AppendDelta(&out, 0, delta, &offset, &usage_);
   EXPECT_TRUE(out.ends_with("}]," + kUsage + "}\n\n")) << out;
@@ -132,11 +134,12 @@ TEST_F(ResponseTextTest, CompletionLogprobs) {
   const std::vector<std::vector<TokenLogprob>> rows = {{{'b', -1.5f}, {'a', -0.5f}, {'b', -1.5f}},
                                                        {},  // nothing known of it: left out
                                                        {{'c', -3.0f}, {'a', -0.25f}, {'d', -2.0f}}};
-  EXPECT_EQ(writer.Whole({{"bc", rows, FinishReason::kLength, ""}}, usage_),
-            Head("text_completion") +
-                R"({"index":0,"text":"bc","logprobs":{"text_offset":[0,1],"token_logprobs":[-1.5,-3],"tokens":["b","c"],)"
-                R"("top_logprobs":[{"a":-0.5,"b":-1.5},{"a":-0.25,"d":-2,"c":-3}]},"finish_reason":"length"}],)" +
-                kUsage + "}");
+  EXPECT_EQ(
+      writer.Whole({{"bc", rows, FinishReason::kLength, ""}}, usage_),
+      Head("text_completion") +
+          R"({"index":0,"text":"bc","logprobs":{"text_offset":[0,1],"token_logprobs":[-1.5,-3],"tokens":["b","c"],)"
+          R"("top_logprobs":[{"a":-0.5,"b":-1.5},{"a":-0.25,"d":-2,"c":-3}]},"finish_reason":"length"}],)" +
+          kUsage + "}");
   std::string out;
   int64_t offset = 7;
   TokenDelta delta;
@@ -178,9 +181,12 @@ TEST_F(ResponseTextTest, EchoRowsBeginWithNull) {
   std::string out;
   int64_t offset = 0;
   writer.AppendEcho(&out, 2, "de", {{{'d', kNone}}, {{'e', -0.5f}, {'f', -0.25f}}}, &offset);
-  EXPECT_EQ(out, "data: " + Head("text_completion") +
-                     R"({"index":2,"text":"de","logprobs":{"text_offset":[0,1],"token_logprobs":[null,-0.5],"tokens":["d","e"],)"
-                     R"("top_logprobs":[null,{"f":-0.25,"e":-0.5}]},"finish_reason":null}]})" "\n\n");
+  EXPECT_EQ(
+      out,
+      "data: " + Head("text_completion") +
+          R"({"index":2,"text":"de","logprobs":{"text_offset":[0,1],"token_logprobs":[null,-0.5],"tokens":["d","e"],)"
+          R"("top_logprobs":[null,{"f":-0.25,"e":-0.5}]},"finish_reason":null}]})"
+          "\n\n");
   EXPECT_EQ(offset, 2);
 }
 
@@ -190,18 +196,21 @@ TEST_F(ResponseTextTest, ChatLogprobs) {
       {{"b", {{{'b', -1.5f}, {'a', -0.5f}, {'b', -1.5f}}, {}, {{200, -2.0f}, {300, -1.0f}}}, FinishReason::kStop, ""}},
       usage_);
   EXPECT_NE(
-      out.find(R"("logprobs":{"content":[{"token":"b","logprob":-1.5,"bytes":[98],"top_logprobs":[{"token":"a","logprob":-0.5,"bytes":[97]}]},)"
-               "{\"token\":\"\xEF\xBF\xBD\",\"logprob\":-2,\"bytes\":[200],\"top_logprobs\":[{\"token\":\"<300>\",\"logprob\":-1,\"bytes\":[60,51,48,48,62]}]}],"
-               "\"refusal\":null}"),
+      out.find(
+          R"("logprobs":{"content":[{"token":"b","logprob":-1.5,"bytes":[98],"top_logprobs":[{"token":"a","logprob":-0.5,"bytes":[97]}]},)"
+          "{\"token\":\"\xEF\xBF\xBD\",\"logprob\":-2,\"bytes\":[200],\"top_logprobs\":[{\"token\":\"<300>\","
+          "\"logprob\":-1,\"bytes\":[60,51,48,48,62]}]}],"
+          "\"refusal\":null}"),
       std::string::npos)
       << out;
-  const std::string two = Writer(true, 2).Whole(
-      {{"b", {{{'b', -1.5f}, {'a', -0.5f}, {'b', -1.5f}}}, FinishReason::kStop, ""}}, usage_);
-  EXPECT_NE(two.find(R"("top_logprobs":[{"token":"a","logprob":-0.5,"bytes":[97]},{"token":"b","logprob":-1.5,"bytes":[98]}]})"),
-            std::string::npos)
+  const std::string two =
+      Writer(true, 2).Whole({{"b", {{{'b', -1.5f}, {'a', -0.5f}, {'b', -1.5f}}}, FinishReason::kStop, ""}}, usage_);
+  EXPECT_NE(
+      two.find(
+          R"("top_logprobs":[{"token":"a","logprob":-0.5,"bytes":[97]},{"token":"b","logprob":-1.5,"bytes":[98]}]})"),
+      std::string::npos)
       << two;
-  const std::string none =
-      Writer(true, 0).Whole({{"b", {{{'b', -1.5f}}}, FinishReason::kStop, ""}}, usage_);
+  const std::string none = Writer(true, 0).Whole({{"b", {{{'b', -1.5f}}}, FinishReason::kStop, ""}}, usage_);
   EXPECT_NE(none.find(R"("bytes":[98],"top_logprobs":[]}])"), std::string::npos) << none;
 }
 

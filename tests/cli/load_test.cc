@@ -43,8 +43,8 @@ class ClosedPort {
   uint16_t number_ = 0;
 };
 
-// Holds requests until the server's next tick and answers them then, so that those in flight together are seen together. With
-// `refuse_every` n every n-th gets 503.
+// Holds requests until the server's next tick and answers them then, so that those in flight together are seen
+// together. With `refuse_every` n every n-th gets 503.
 class Endpoint final : public http::Handler {
  public:
   Endpoint() {
@@ -91,9 +91,11 @@ class Endpoint final : public http::Handler {
       return;
     }
     exchange.StartStream({.content_type = "text/event-stream"});
-    for (const char* text : {"a", "", "b"}) exchange.Write(fmt::format("data: {{\"choices\": [{{\"text\": \"{}\"}}]}}\n\n", text));
-    exchange.Write(R"(data: {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 5}}})"
-                   "\n\ndata: [DONE]\n\n");
+    for (const char* text : {"a", "", "b"})
+      exchange.Write(fmt::format("data: {{\"choices\": [{{\"text\": \"{}\"}}]}}\n\n", text));
+    exchange.Write(
+        R"(data: {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 5}}})"
+        "\n\ndata: [DONE]\n\n");
     exchange.End();
   }
 
@@ -102,7 +104,7 @@ class Endpoint final : public http::Handler {
   std::vector<std::shared_ptr<http::Exchange>> held_;
   size_t most_held_ = 0;
   int answered_ = 0;
-  std::unique_ptr<http::Server> server_;   // last: its thread calls the rest
+  std::unique_ptr<http::Server> server_;  // last: its thread calls the rest
 };
 
 std::vector<WorkloadRequest> Requests(size_t count) {
@@ -115,7 +117,9 @@ std::vector<WorkloadRequest> Requests(size_t count) {
   return workload;
 }
 
-bool GoOn(const LoadProgress&) { return true; }
+bool GoOn(const LoadProgress&) {
+  return true;
+}
 
 std::vector<int64_t> PromptOf(const LoadOptions& o, const WorkloadRequest& r, int64_t index) {
   return Json::parse(RequestBody(o, r, index))["prompt"].get<std::vector<int64_t>>();
@@ -203,13 +207,13 @@ TEST(LoadGenerator, AClosedLoopHasSoManyInFlightAndCountsWhatTheServerSays) {
   ASSERT_TRUE(result.ok()) << result.status().ToString();
   EXPECT_EQ(endpoint.most_held(), 3u);
   EXPECT_EQ(endpoint.bodies().size(), 9u);
-  ASSERT_EQ(result->records.size(), 7u);   // the warm-up is not counted
+  ASSERT_EQ(result->records.size(), 7u);  // the warm-up is not counted
   for (const RequestRecord& r : result->records) {
     EXPECT_EQ(r.outcome, RequestRecord::Outcome::kCompleted);
     EXPECT_EQ(r.prompt_tokens, 7);
     EXPECT_EQ(r.output_tokens, 3);
     EXPECT_EQ(r.cached_tokens, 5);
-    EXPECT_EQ(r.gaps_ns.size(), 1u);   // between the two events with text
+    EXPECT_EQ(r.gaps_ns.size(), 1u);  // between the two events with text
     EXPECT_LE(r.sent_ns, r.first_token_ns);
     EXPECT_LE(r.last_token_ns, r.done_ns);
   }
@@ -249,7 +253,8 @@ TEST(LoadGenerator, ATurnIsSentWhenTheOneBeforeItHasEnded) {
     o.concurrency = concurrency;
     const auto result = RunLoad(o, workload, SystemClock(), GoOn);
     ASSERT_TRUE(result.ok() && result->records.size() == 4) << concurrency;
-    for (const size_t first : {size_t{0}, size_t{2}}) EXPECT_GE(result->records[first + 1].sent_ns, result->records[first].done_ns);
+    for (const size_t first : {size_t{0}, size_t{2}})
+      EXPECT_GE(result->records[first + 1].sent_ns, result->records[first].done_ns);
   }
 }
 

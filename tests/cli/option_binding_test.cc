@@ -176,7 +176,8 @@ TEST_F(ConfigFile, SecretsAreNotRepeated) {
 }
 
 TEST_F(ConfigFile, ValuesAreTakenInEachTypesOwnForms) {
-  Parsed p = Read("fast = true\ncount = 9\nshare = 1\nkind = \"b\"\nkey = [\"x\", \"y\"]\nwait = \"2m\"\nmemory = \"1KiB\"\n");
+  Parsed p =
+      Read("fast = true\ncount = 9\nshare = 1\nkind = \"b\"\nkey = [\"x\", \"y\"]\nwait = \"2m\"\nmemory = \"1KiB\"\n");
   ASSERT_EQ(p.outcome, CommandLine::Outcome::kRun) << p.errors;
   EXPECT_TRUE(p.sample.fast);
   EXPECT_EQ(p.sample.count, 9);
@@ -216,9 +217,12 @@ TEST(CommandLine, LimitsAreInclusive) {
   EXPECT_EQ(ParseArgs({"--count", "0"}).outcome, CommandLine::Outcome::kBadUsage);
   EXPECT_EQ(ParseArgs({"--share", "0"}).sample.share, 0);
   EXPECT_EQ(ParseArgs({"--share", "1"}).sample.share, 1);
-  for (const char* bad : {"1.0001", "-0.0001", "inf", "0.5x", ""}) EXPECT_EQ(ParseArgs({"--share", bad}).outcome, CommandLine::Outcome::kBadUsage) << bad;
-  for (const char* bad : {"1.0", " 1", "0x1", ""}) EXPECT_EQ(ParseArgs({"--count", bad}).outcome, CommandLine::Outcome::kBadUsage) << bad;
-  for (const char* bad : {"", "A", "a|b"}) EXPECT_EQ(ParseArgs({"--kind", bad}).outcome, CommandLine::Outcome::kBadUsage) << bad;
+  for (const char* bad : {"1.0001", "-0.0001", "inf", "0.5x", ""})
+    EXPECT_EQ(ParseArgs({"--share", bad}).outcome, CommandLine::Outcome::kBadUsage) << bad;
+  for (const char* bad : {"1.0", " 1", "0x1", ""})
+    EXPECT_EQ(ParseArgs({"--count", bad}).outcome, CommandLine::Outcome::kBadUsage) << bad;
+  for (const char* bad : {"", "A", "a|b"})
+    EXPECT_EQ(ParseArgs({"--kind", bad}).outcome, CommandLine::Outcome::kBadUsage) << bad;
 }
 
 TEST(CommandLine, WordsOfABoolean) {
@@ -227,14 +231,24 @@ TEST(CommandLine, WordsOfABoolean) {
 }
 
 TEST(CommandLine, DurationsAndSizesByUnit) {
-  const std::pair<const char*, int64_t> durations[] = {{"2", 2'000'000'000}, {"2s", 2'000'000'000}, {"1.5ms", 1'500'000}, {"3us", 3000}, {"7ns", 7},
-                                                       {"2m", 120'000'000'000}, {"1h", 3'600'000'000'000}, {"0", 0}, {"2 s", 2'000'000'000}};
+  const std::pair<const char*, int64_t> durations[] = {{"2", 2'000'000'000},
+                                                       {"2s", 2'000'000'000},
+                                                       {"1.5ms", 1'500'000},
+                                                       {"3us", 3000},
+                                                       {"7ns", 7},
+                                                       {"2m", 120'000'000'000},
+                                                       {"1h", 3'600'000'000'000},
+                                                       {"0", 0},
+                                                       {"2 s", 2'000'000'000}};
   for (const auto& [text, ns] : durations) EXPECT_EQ(ParseDuration(text)->ns, ns) << text;
-  const std::pair<const char*, int64_t> sizes[] = {{"5", 5}, {"5B", 5}, {"2K", 2048}, {"2KiB", 2048}, {"1M", 1 << 20}, {"1MiB", 1 << 20}, {"1G", 1 << 30},
-                                                   {"1GiB", 1 << 30}, {"1TiB", int64_t{1} << 40}, {"3KB", 3000}, {"3MB", 3'000'000},
-                                                   {"3GB", 3'000'000'000}, {"0.5KiB", 512}};
+  const std::pair<const char*, int64_t> sizes[] = {{"5", 5},        {"5B", 5},          {"2K", 2048},
+                                                   {"2KiB", 2048},  {"1M", 1 << 20},    {"1MiB", 1 << 20},
+                                                   {"1G", 1 << 30}, {"1GiB", 1 << 30},  {"1TiB", int64_t{1} << 40},
+                                                   {"3KB", 3000},   {"3MB", 3'000'000}, {"3GB", 3'000'000'000},
+                                                   {"0.5KiB", 512}};
   for (const auto& [text, bytes] : sizes) EXPECT_EQ(ParseBytes(text)->bytes, bytes) << text;
-  for (const char* bad : {"", "s", "-1s", "1d", "nan", "inf", "1e30s", "1ss"}) EXPECT_FALSE(ParseDuration(bad).ok()) << bad;
+  for (const char* bad : {"", "s", "-1s", "1d", "nan", "inf", "1e30s", "1ss"})
+    EXPECT_FALSE(ParseDuration(bad).ok()) << bad;
   for (const char* bad : {"", "GiB", "-1", "1kb", "1e30", "1 parsec"}) EXPECT_FALSE(ParseBytes(bad).ok()) << bad;
   for (const int64_t ns : {0L, 1L, 999L, 1000L, 1001L, 1'000'000L, 50'000'000L, 1'000'000'000L, 61'000'000'000L}) {
     EXPECT_EQ(ParseDuration(FormatDuration(ns))->ns, ns) << FormatDuration(ns);

@@ -56,7 +56,7 @@ TEST(ServingReport, TheAchievedRateIsOverTheTimeOfSending) {
 TEST(ServingReport, PercentilesLieBetweenTheNearestRanks) {
   ReportInput input;
   for (int i = 1; i <= 11; ++i) input.records.push_back(Record(kSecond, kSecond + i * 10 * kMillisecond, {}, 10));
-  const auto ttft = ReportJson(input)["ttft_ms"];   // 10, 20, ... 110 ms
+  const auto ttft = ReportJson(input)["ttft_ms"];  // 10, 20, ... 110 ms
   EXPECT_DOUBLE_EQ(ttft["mean"], 60);
   EXPECT_DOUBLE_EQ(ttft["p50"], 60);
   EXPECT_DOUBLE_EQ(ttft["p90"], 100);
@@ -97,13 +97,13 @@ TEST(ServingReport, RatesCountTokensAndTurns) {
   input.duration_ns = 8 * kSecond;
   input.rate_asked_per_s = 0.5;
   auto report = ReportJson(input);
-  EXPECT_DOUBLE_EQ(report["request_rate_achieved"], 2 / 5.0);   // two gaps within 5 s of sending
+  EXPECT_DOUBLE_EQ(report["request_rate_achieved"], 2 / 5.0);  // two gaps within 5 s of sending
   EXPECT_DOUBLE_EQ(report["request_rate_asked"], 0.5);
   EXPECT_DOUBLE_EQ(report["input_token_throughput"], 120 / 8.0);
   EXPECT_DOUBLE_EQ(report["output_token_throughput"], 4 / 8.0);
   EXPECT_EQ(report["cached_prompt_tokens"], 64);
-  EXPECT_DOUBLE_EQ(report["tpot_ms"]["mean"], 1000);             // of the one with two tokens
-  EXPECT_DOUBLE_EQ(report["normalized_ttft_ms"]["max"], 20);     // 1000 / 50; not of an empty prompt
+  EXPECT_DOUBLE_EQ(report["tpot_ms"]["mean"], 1000);          // of the one with two tokens
+  EXPECT_DOUBLE_EQ(report["normalized_ttft_ms"]["max"], 20);  // 1000 / 50; not of an empty prompt
   EXPECT_TRUE(report["concurrency"].is_null());
   EXPECT_TRUE(report["goodput"].is_null());
   input.rate_asked_per_s = 0;
@@ -121,8 +121,10 @@ TEST(ServingReport, TheTableHasTheFiguresOfTheObject) {
   input.records.push_back({.outcome = RequestRecord::Outcome::kFailed, .due_ns = 1, .sent_ns = 1, .done_ns = 2});
   input.duration_ns = 4 * kSecond;
   const std::string table = ReportTable(ReportJson(input));
-  for (const char* text : {"1 completed, 1 failed, 0 rejected in 4.00 s", "0.250 requests/s, 12.5 input tokens/s, 0.5 output tokens/s; goodput - ",
-                           "TTFT (ms)                  123.00", "ITL, every gap (ms)         45.00", "E2EL (ms)                  168.00"}) {
+  for (const char* text :
+       {"1 completed, 1 failed, 0 rejected in 4.00 s",
+        "0.250 requests/s, 12.5 input tokens/s, 0.5 output tokens/s; goodput - ", "TTFT (ms)                  123.00",
+        "ITL, every gap (ms)         45.00", "E2EL (ms)                  168.00"}) {
     EXPECT_NE(table.find(text), std::string::npos) << text << "\n" << table;
   }
 }

@@ -19,7 +19,8 @@ TEST(SloText, EveryPartAndAnyOrder) {
 }
 
 TEST(SloText, WhatIsNoObjectiveIsRefused) {
-  for (const char* text : {"ttft", "ttft=", "ttft=0", "ttft=-1s", "x=1s", "ttft=1s tbt=2s", "=1s", ",", "ttft,tbt=1s"}) {
+  for (const char* text :
+       {"ttft", "ttft=", "ttft=0", "ttft=-1s", "x=1s", "ttft=1s tbt=2s", "=1s", ",", "ttft,tbt=1s"}) {
     const auto slo = ParseSlo(text);
     ASSERT_FALSE(slo.ok()) << text;
     EXPECT_NE(slo.status().message().find(text), std::string::npos);

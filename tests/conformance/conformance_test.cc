@@ -1,7 +1,8 @@
-// What every scheduler owes, whatever its policy: no overcommit, no lost request, progress, the same tokens as any other
-// scheduler, the same plan for the same input, also from a fresh instance. Run over every preset and every combination of
-// choices that is not refused, on generated workloads with tiny KV, several choices, priorities, cancels, executor errors,
-// pipelines of depth 1, 2 and 8 and chained inputs. The harness checks the integrity of KV and sequences after each pass.
+// What every scheduler owes, whatever its policy: no overcommit, no lost request, progress, the same tokens as any
+// other scheduler, the same plan for the same input, also from a fresh instance. Run over every preset and every
+// combination of choices that is not refused, on generated workloads with tiny KV, several choices, priorities,
+// cancels, executor errors, pipelines of depth 1, 2 and 8 and chained inputs. The harness checks the integrity of KV
+// and sequences after each pass.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -33,15 +34,21 @@ const char* KindOf(Choice choice) {
   return kKinds[static_cast<size_t>(choice)];
 }
 
-constexpr Choice kChoices[] = {Choice::kOrder, Choice::kAdmission, Choice::kComposition, Choice::kBudget, Choice::kPreemption};
+constexpr Choice kChoices[] = {Choice::kOrder, Choice::kAdmission, Choice::kComposition, Choice::kBudget,
+                               Choice::kPreemption};
 
 std::string& NameOf(SchedulerConfig* c, Choice choice) {
   switch (choice) {
-    case Choice::kOrder: return c->order;
-    case Choice::kAdmission: return c->admission;
-    case Choice::kComposition: return c->composition;
-    case Choice::kBudget: return c->budget;
-    case Choice::kPreemption: break;
+    case Choice::kOrder:
+      return c->order;
+    case Choice::kAdmission:
+      return c->admission;
+    case Choice::kComposition:
+      return c->composition;
+    case Choice::kBudget:
+      return c->budget;
+    case Choice::kPreemption:
+      break;
   }
   return c->preemption;
 }
@@ -75,7 +82,8 @@ bool Complete(SchedulerConfig* c, const Workload& w, Rng* rng) {
     for (const Choice choice : kChoices) {
       if (!NameOf(&tried, choice).empty()) continue;
       const auto& values = sched::Values(choice);
-      NameOf(&tried, choice) = values[static_cast<size_t>(rng->UniformInt(0, static_cast<int64_t>(values.size()) - 1))].name;
+      NameOf(&tried, choice) =
+          values[static_cast<size_t>(rng->UniformInt(0, static_cast<int64_t>(values.size()) - 1))].name;
     }
     if (Refused(tried, w)) continue;
     *c = tried;
@@ -155,7 +163,7 @@ TEST(Conformance, ExecutorErrorsEndRequestsAndNothingElse) {
       const Workload w = MakeWorkload(seed, {.cancels = seed % 2 == 0, .faults = true});
       const Outcome outcome = Play(w, preset);
       ASSERT_EQ(outcome.broken, "");
-      ExpectModelTokens(w, outcome);   // whoever was not hit has exactly the model's tokens, dependants included
+      ExpectModelTokens(w, outcome);  // whoever was not hit has exactly the model's tokens, dependants included
       for (const RequestOutput& out : outcome.requests) {
         if (out.done_event.finish == FinishReason::kError) {
           ++errors;
@@ -170,8 +178,8 @@ TEST(Conformance, ExecutorErrorsEndRequestsAndNothingElse) {
   EXPECT_GT(served, 1000);
 }
 
-// A sequence is cancelled while its item is in flight, and the item could not run: the blocks that it was to fill have been let
-// go of, but are in the prefix tree, where the next request with that prefix must not find them.
+// A sequence is cancelled while its item is in flight, and the item could not run: the blocks that it was to fill have
+// been let go of, but are in the prefix tree, where the next request with that prefix must not find them.
 TEST(Conformance, ALostItemOfACancelledRequestLeavesNothingBehind) {
   for (const uint64_t seed : {342, 1877, 2946, 3298}) {
     const Workload w = MakeWorkload(seed, {.cancels = true, .faults = true});
@@ -199,7 +207,8 @@ TEST(Conformance, LarryWithoutMemoryPressureIsFcfs) {
   for (uint64_t seed = 700; seed < 760; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Workload w = MakeWorkload(seed, {.cancels = seed % 2 == 0});
-    for (auto& a : w.arrivals) a.request.n = 1;   // choices queue late, with their request's arrival: fcfs lets the preempted pass
+    for (auto& a : w.arrivals)
+      a.request.n = 1;  // choices queue late, with their request's arrival: fcfs lets the preempted pass
     const Outcome fcfs = Play(w, {.preset = "larry", .order = "fcfs"});
     w.config.scheduler.limits.policy.larry_lambda = std::numeric_limits<double>::infinity();
     const Outcome infinite = Play(w, {.preset = "larry"});
@@ -212,8 +221,9 @@ TEST(Conformance, LarryWithoutMemoryPressureIsFcfs) {
   EXPECT_GT(differs, 10);
 }
 
-// Every value of a choice beside every value of every other, the rest filled in at random: plain, with cancels, with executor
-// errors, with rejected positions. A pair that no completion makes legal is refused for one of the reasons that are listed.
+// Every value of a choice beside every value of every other, the rest filled in at random: plain, with cancels, with
+// executor errors, with rejected positions. A pair that no completion makes legal is refused for one of the reasons
+// that are listed.
 TEST(Conformance, EveryLegalPairOfChoicesServes) {
   const std::set<std::string> impossible = {
       // nobody gives memory back and nobody has reserved what can be needed
@@ -227,12 +237,14 @@ TEST(Conformance, EveryLegalPairOfChoicesServes) {
     for (size_t j = i + 1; j < std::size(kChoices); ++j) {
       for (const auto& first : sched::Values(kChoices[i])) {
         for (const auto& second : sched::Values(kChoices[j])) {
-          const std::string name = std::string(KindOf(kChoices[i])) + " " + first.name + ", " + KindOf(kChoices[j]) + " " + second.name;
+          const std::string name =
+              std::string(KindOf(kChoices[i])) + " " + first.name + ", " + KindOf(kChoices[j]) + " " + second.name;
           SCOPED_TRACE(name);
           const auto seed = static_cast<uint64_t>(1000 + pairs++);
           const uint64_t round = seed % 4;
           Workload w = MakeWorkload(seed, {.cancels = round == 1, .faults = round == 2, .rejects = round == 3});
-          w.config.scheduler.limits.token_budget = std::max<int64_t>(w.config.scheduler.limits.token_budget, w.config.max_model_len);
+          w.config.scheduler.limits.token_budget =
+              std::max<int64_t>(w.config.scheduler.limits.token_budget, w.config.max_model_len);
           SchedulerConfig c;
           NameOf(&c, kChoices[i]) = first.name;
           NameOf(&c, kChoices[j]) = second.name;
@@ -253,13 +265,16 @@ TEST(Conformance, EveryLegalPairOfChoicesServes) {
   EXPECT_GT(played, 500);
 }
 
-// Two half-done prompts hold all memory and nobody may take it from the other: the youngest gives up. Its order puts it first in the
-// queue again, where it must not take back what it has given before the other has had its share.
+// Two half-done prompts hold all memory and nobody may take it from the other: the youngest gives up. Its order puts it
+// first in the queue again, where it must not take back what it has given before the other has had its share.
 TEST(Conformance, WhoGaveUpDoesNotTakeItBackAtOnce) {
   Workload w = MakeWorkload(1267, {.rejects = true});
   w.config.scheduler.limits.token_budget = w.config.max_model_len;
-  const Outcome outcome = Play(w, {.order = "grouped", .admission = "chunk-fits", .composition = "slack-fill-in-order",
-                                   .budget = "prefill-cap", .preemption = "most-slack-recompute"});
+  const Outcome outcome = Play(w, {.order = "grouped",
+                                   .admission = "chunk-fits",
+                                   .composition = "slack-fill-in-order",
+                                   .budget = "prefill-cap",
+                                   .preemption = "most-slack-recompute"});
   ASSERT_EQ(outcome.broken, "");
   ExpectModelTokens(w, outcome);
 }
@@ -284,7 +299,7 @@ TEST(Conformance, RandomLegalCombinationsServe) {
 
 TEST(Conformance, SameInputSamePlanAlsoFromAFreshInstance) {
   for (const SchedulerConfig& preset : AllPresets()) {
-    for (const char* order : {"", "fcfs", "priority"}) {   // the preset's own first
+    for (const char* order : {"", "fcfs", "priority"}) {  // the preset's own first
       for (uint64_t seed = 400; seed < 412; ++seed) {
         SCOPED_TRACE(preset.preset + " " + order + " seed " + std::to_string(seed));
         SchedulerConfig c = preset;
@@ -302,8 +317,9 @@ TEST(Conformance, SameInputSamePlanAlsoFromAFreshInstance) {
   }
 }
 
-// With a budget that holds all decodes, no token of a running sequence is ever more than one step after the one before where
-// the preset's row says that a decode is in every step, and two where it says every other; a preempted sequence apart.
+// With a budget that holds all decodes, no token of a running sequence is ever more than one step after the one before
+// where the preset's row says that a decode is in every step, and two where it says every other; a preempted sequence
+// apart.
 TEST(Conformance, DecodesAreInTheStepsThatThePresetSays) {
   int checked = 0;
   for (const auto& preset : sched::Presets()) {
@@ -314,16 +330,16 @@ TEST(Conformance, DecodesAreInTheStepsThatThePresetSays) {
     for (uint64_t seed = 500; seed < 520; ++seed) {
       SCOPED_TRACE(std::string(preset.name) + " seed " + std::to_string(seed));
       Workload w = MakeWorkload(seed, {});
-      w.config.num_blocks = 10000;   // nobody is short of memory
+      w.config.num_blocks = 10000;  // nobody is short of memory
       w.config.executor.max_in_flight = 1;
       w.config.executor.can_chain = false;
       w.config.executor.step_base_ns = kMillisecond;
-      w.config.executor.step_token_ns = 0;   // every step takes the same time
+      w.config.executor.step_token_ns = 0;  // every step takes the same time
       for (auto& a : w.arrivals) a.at_ns = a.at_ns / kMillisecond * kMillisecond;
       const Outcome outcome = Play(w, {.preset = preset.name});
       ASSERT_EQ(outcome.broken, "");
       for (const RequestOutput& out : outcome.requests) {
-        if (out.done_event.preemptions > 0) continue;   // it gave way, or outgrew its reservation
+        if (out.done_event.preemptions > 0) continue;  // it gave way, or outgrew its reservation
         for (const auto& choice : out.choices) {
           for (size_t i = 1; i < choice.token_ns.size(); ++i) {
             const int64_t gap = choice.token_ns[i] - choice.token_ns[i - 1];

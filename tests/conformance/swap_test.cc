@@ -1,4 +1,5 @@
-// Swap to host memory through the whole engine: the fake executor's host memory makes a wrong or missing copy another token.
+// Swap to host memory through the whole engine: the fake executor's host memory makes a wrong or missing copy another
+// token.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -36,7 +37,8 @@ void ExpectModelTokens(const Workload& w, const Outcome& outcome) {
   for (const RequestOutput& out : outcome.requests) {
     for (size_t choice = 0; choice < out.choices.size(); ++choice) {
       const auto& got = out.choices[choice].tokens;
-      const auto expected = ExpectedOutput(w.config.executor, *out.request, static_cast<int32_t>(choice), w.config.model_stop_ids);
+      const auto expected =
+          ExpectedOutput(w.config.executor, *out.request, static_cast<int32_t>(choice), w.config.model_stop_ids);
       ASSERT_LE(got.size(), expected.size()) << w.ToString();
       ASSERT_TRUE(std::equal(got.begin(), got.end(), expected.begin())) << w.ToString();
     }
@@ -48,7 +50,8 @@ TEST(SwapConformance, NobodyCanTellThatASequenceWasAway) {
   for (const SchedulerConfig& names : SwappingSchedulers()) {
     for (uint64_t seed = 0; seed < 120; ++seed) {
       SCOPED_TRACE(names.preset + "/" + names.order + "/" + names.preemption + " seed " + std::to_string(seed));
-      const Workload w = MakeWorkload(seed, {.cancels = seed % 3 == 0, .faults = seed % 4 == 1, .rejects = seed % 4 == 2});
+      const Workload w =
+          MakeWorkload(seed, {.cancels = seed % 3 == 0, .faults = seed % 4 == 1, .rejects = seed % 4 == 2});
       const Outcome outcome = Play(w, names);
       ASSERT_EQ(outcome.broken, "");
       ExpectModelTokens(w, outcome);
@@ -67,10 +70,11 @@ TEST(SwapConformance, NobodyCanTellThatASequenceWasAway) {
   }
   EXPECT_GT(swapped, 300);
   EXPECT_GT(brought_back, 500);
-  EXPECT_GT(recomputed, 500);   // little or no space: the fallback was at work too
+  EXPECT_GT(recomputed, 500);  // little or no space: the fallback was at work too
 }
 
-// A recording of swaps replays to the same plans, copies and host blocks (the plan hash covers both ends of every copy).
+// A recording of swaps replays to the same plans, copies and host blocks (the plan hash covers both ends of every
+// copy).
 TEST(SwapConformance, ARecordedRunReplays) {
   const std::string path = ::testing::TempDir() + "tactus_swap_" + std::to_string(getpid()) + ".trace";
   int64_t swapped = 0;

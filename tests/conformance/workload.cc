@@ -15,15 +15,18 @@ T Pick(Rng* rng, const std::vector<T>& values) {
   return values[static_cast<size_t>(rng->UniformInt(0, static_cast<int64_t>(values.size()) - 1))];
 }
 
-Request MakeAny(Rng* rng, const std::vector<std::vector<TokenId>>& prefixes, int32_t max_model_len, bool prompt_logprobs) {
+Request MakeAny(Rng* rng, const std::vector<std::vector<TokenId>>& prefixes, int32_t max_model_len,
+                bool prompt_logprobs) {
   std::vector<TokenId> prompt;
   if (rng->Uniform() < 0.5) prompt = Pick(rng, prefixes);
   const int64_t most = std::max<int64_t>(1, max_model_len - 1 - static_cast<int64_t>(prompt.size()));
-  const int64_t extra = rng->Uniform() < 0.3 ? rng->UniformInt(1, most) : rng->UniformInt(1, std::min<int64_t>(most, 12));
+  const int64_t extra =
+      rng->Uniform() < 0.3 ? rng->UniformInt(1, most) : rng->UniformInt(1, std::min<int64_t>(most, 12));
   for (int64_t i = 0; i < extra; ++i) prompt.push_back(static_cast<TokenId>(rng->UniformInt(0, 63)));
   if (static_cast<int32_t>(prompt.size()) >= max_model_len) prompt.resize(static_cast<size_t>(max_model_len - 1));
   const int64_t room = max_model_len - static_cast<int64_t>(prompt.size());
-  Request r = MakeRequest(std::move(prompt), rng->Uniform() < 0.2 ? room : rng->UniformInt(1, std::min<int64_t>(room, 20)));
+  Request r =
+      MakeRequest(std::move(prompt), rng->Uniform() < 0.2 ? room : rng->UniformInt(1, std::min<int64_t>(room, 20)));
   r.n = rng->Uniform() < 0.15 ? static_cast<int32_t>(rng->UniformInt(2, 4)) : 1;
   r.priority = static_cast<int32_t>(rng->UniformInt(-1, 2));
   r.stop.ignore_eos = rng->Uniform() < 0.5;
@@ -44,7 +47,8 @@ Workload MakeWorkload(uint64_t seed, const WorkloadOptions& options) {
   c.block_size = Pick<int32_t>(&rng, {1, 2, 4, 16});
   c.max_model_len = Pick<int32_t>(&rng, {24, 48, 100});
   const int64_t needed = (c.max_model_len + c.block_size - 1) / c.block_size;
-  c.num_blocks = needed * Pick<int64_t>(&rng, {1, 2, 8}) + rng.UniformInt(0, needed);   // from hardly one sequence to plenty
+  c.num_blocks =
+      needed * Pick<int64_t>(&rng, {1, 2, 8}) + rng.UniformInt(0, needed);  // from hardly one sequence to plenty
   c.max_num_seqs = Pick<int32_t>(&rng, {1, 2, 5, 16});
   // None, too little for everybody, plenty. (From a stream of its own: the workloads are those of before.)
   Rng swap_rng(seed, 10), slo_rng(seed, 11), client_rng(seed, 12);
@@ -68,7 +72,8 @@ Workload MakeWorkload(uint64_t seed, const WorkloadOptions& options) {
 
   std::vector<std::vector<TokenId>> prefixes;
   for (int i = 0; i < 3; ++i) {
-    prefixes.push_back(Tokens(seed * 31 + static_cast<uint64_t>(i), static_cast<int32_t>(rng.UniformInt(1, c.max_model_len - 2))));
+    prefixes.push_back(
+        Tokens(seed * 31 + static_cast<uint64_t>(i), static_cast<int32_t>(rng.UniformInt(1, c.max_model_len - 2))));
   }
   const int64_t count = rng.UniformInt(3, 24);
   TimeNs at = 0;
@@ -88,12 +93,14 @@ Workload MakeWorkload(uint64_t seed, const WorkloadOptions& options) {
 std::string Workload::ToString() const {
   return "blocks " + std::to_string(config.num_blocks) + "x" + std::to_string(config.block_size) + " context " +
          std::to_string(config.max_model_len) + " seqs " + std::to_string(config.max_num_seqs) + " budget " +
-         std::to_string(config.scheduler.limits.token_budget) + " depth " + std::to_string(config.executor.max_in_flight) +
-         " swap " + std::to_string(config.swap_blocks) + (config.executor.can_chain ? " chained" : "") + (config.prefix_caching ? " cached" : "") + " requests " +
+         std::to_string(config.scheduler.limits.token_budget) + " depth " +
+         std::to_string(config.executor.max_in_flight) + " swap " + std::to_string(config.swap_blocks) +
+         (config.executor.can_chain ? " chained" : "") + (config.prefix_caching ? " cached" : "") + " requests " +
          std::to_string(arrivals.size());
 }
 
-Outcome Play(const Workload& workload, const sched::SchedulerConfig& names, bool fresh_policies, const std::string& trace_path) {
+Outcome Play(const Workload& workload, const sched::SchedulerConfig& names, bool fresh_policies,
+             const std::string& trace_path) {
   Outcome outcome;
   HarnessConfig config = workload.config;
   config.fresh_policies = fresh_policies;
@@ -103,7 +110,8 @@ Outcome Play(const Workload& workload, const sched::SchedulerConfig& names, bool
   config.scheduler.limits = limits;
   Harness h(config);
   const auto broken = [&](const std::string& what) {
-    outcome.broken = what + " [" + (h.scheduler_error().ok() ? h.scheduler().Describe() : "") + "; " + workload.ToString() + "]";
+    outcome.broken =
+        what + " [" + (h.scheduler_error().ok() ? h.scheduler().Describe() : "") + "; " + workload.ToString() + "]";
     return outcome;
   };
   if (!h.scheduler_error().ok()) return broken(h.scheduler_error().ToString());

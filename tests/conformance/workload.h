@@ -11,28 +11,28 @@ namespace tactus::testing {
 struct Arrival {
   TimeNs at_ns = 0;
   Request request;
-  TimeNs cancel_at_ns = 0;   // 0: never
+  TimeNs cancel_at_ns = 0;  // 0: never
 };
 
 struct Workload {
-  HarnessConfig config;      // all but the scheduler's names
+  HarnessConfig config;  // all but the scheduler's names
   std::vector<Arrival> arrivals;
-  bool faults = false;       // executor errors or rejections
+  bool faults = false;  // executor errors or rejections
   std::string ToString() const;
 };
 
 struct WorkloadOptions {
   bool cancels = false;
   bool faults = false;
-  bool rejects = false;      // partial acceptance of chunks; no prefix caching then
+  bool rejects = false;  // partial acceptance of chunks; no prefix caching then
 };
 
 Workload MakeWorkload(uint64_t seed, const WorkloadOptions& options);
 
 struct Outcome {
-  std::string broken;        // first violated invariant, with the workload; empty: none
-  std::vector<RequestOutput> requests;   // by arrival; only accepted ones
-  std::vector<uint64_t> hashes;          // after every step
+  std::string broken;                   // first violated invariant, with the workload; empty: none
+  std::vector<RequestOutput> requests;  // by arrival; only accepted ones
+  std::vector<uint64_t> hashes;         // after every step
   EngineStats stats;
 };
 

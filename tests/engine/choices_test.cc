@@ -1,5 +1,5 @@
-// Requests with several choices, and errors in a row: what the request as a whole reports, with times worked out by hand. A step of
-// the fake executor takes 1 ms and 10 us per token.
+// Requests with several choices, and errors in a row: what the request as a whole reports, with times worked out by
+// hand. A step of the fake executor takes 1 ms and 10 us per token.
 #include <gtest/gtest.h>
 
 #include "engine/harness.h"
@@ -12,7 +12,9 @@ using testing::HarnessConfig;
 using testing::MakeRequest;
 using testing::Tokens;
 
-constexpr TimeNs Step(int32_t tokens) { return kMillisecond + tokens * 10 * kMicrosecond; }
+constexpr TimeNs Step(int32_t tokens) {
+  return kMillisecond + tokens * 10 * kMicrosecond;
+}
 
 Request TwoChoices() {
   Request r = MakeRequest(Tokens(1, 10), 4);
@@ -31,7 +33,8 @@ TEST(Choices, TheRequestsFirstTokenIsThatOfTheFirstChoice) {
   ASSERT_EQ(out.choices[0].token_ns.size(), 4u);
   ASSERT_EQ(out.choices[1].token_ns.size(), 4u);
   EXPECT_EQ(out.choices[0].token_ns[0], start + Step(10));
-  EXPECT_GT(out.choices[1].token_ns[0], out.choices[0].token_ns[0]) << "the scene needs choices that start one after the other";
+  EXPECT_GT(out.choices[1].token_ns[0], out.choices[0].token_ns[0])
+      << "the scene needs choices that start one after the other";
   EXPECT_EQ(out.done_event.first_token_ns, out.choices[0].token_ns[0]);
   EXPECT_EQ(out.done_event.scheduled_ns, start) << "the first choice's start, not the last one's";
   EXPECT_EQ(out.done_event.arrival_ns, start);
@@ -54,21 +57,22 @@ TEST(Choices, ThePromptIsCountedOnceAndAnswersAreSummed) {
   EXPECT_EQ(stats.generation_tokens, 3 * 4);
 }
 
-// While choice 0 waits for its second token a long prompt shares the step; choice 1 gets its first one there and has short gaps
-// only, and ends last.
+// While choice 0 waits for its second token a long prompt shares the step; choice 1 gets its first one there and has
+// short gaps only, and ends last.
 TEST(Choices, TheLongestGapIsThatOfAnyChoice) {
   HarnessConfig config;
   Harness h(config);
   const RequestHandle id = h.MustSubmit(TwoChoices());
   ASSERT_EQ(h.Settle(), "");
-  h.MustSubmit(MakeRequest(Tokens(2, 100), 1));   // for the second step
+  h.MustSubmit(MakeRequest(Tokens(2, 100), 1));  // for the second step
   ASSERT_EQ(h.Run(), "");
   const auto& out = h.outputs()[id];
   std::vector<DurationNs> longest;
   for (const auto& choice : out.choices) {
     ASSERT_EQ(choice.token_ns.size(), 4u);
     DurationNs gap = 0;
-    for (size_t i = 1; i < choice.token_ns.size(); ++i) gap = std::max(gap, choice.token_ns[i] - choice.token_ns[i - 1]);
+    for (size_t i = 1; i < choice.token_ns.size(); ++i)
+      gap = std::max(gap, choice.token_ns[i] - choice.token_ns[i - 1]);
     longest.push_back(gap);
   }
   ASSERT_EQ(longest[0], Step(102));
@@ -98,7 +102,7 @@ Errors RunWithFaults(std::vector<InjectedFault> faults, int requests) {
 }
 
 TEST(ErrorsInARow, AGoodStepBetweenThemKeepsTheEngineHealthy) {
-  const Errors e = RunWithFaults({{0}, {1}, {3}, {4}}, 6);   // three in a row are the limit
+  const Errors e = RunWithFaults({{0}, {1}, {3}, {4}}, 6);  // three in a row are the limit
   EXPECT_TRUE(e.healthy) << "error, error, good, error, error is never three in a row";
   EXPECT_TRUE(e.stats.healthy);
   EXPECT_EQ(e.failed, 4);

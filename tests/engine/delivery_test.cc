@@ -88,7 +88,8 @@ class Feed {
     request_ = request;
     return delivery_->Register(request, std::move(sink));
   }
-  void Token(void* user, TokenId token, FinishReason finish = FinishReason::kNone, int32_t stop_string = -1, int32_t choice = 0) {
+  void Token(void* user, TokenId token, FinishReason finish = FinishReason::kNone, int32_t stop_string = -1,
+             int32_t choice = 0) {
     TokenEvent event;
     event.user = user;
     event.choice = choice;
@@ -127,7 +128,7 @@ class Feed {
     events.done = {&done, 1};
     delivery_->OnStep(events);
   }
-  void Close() { delivery_.reset(); }   // delivers what is left
+  void Close() { delivery_.reset(); }  // delivers what is left
   Delivery& delivery() { return *delivery_; }
 
  private:
@@ -164,9 +165,9 @@ TEST(Delivery, WithholdsWhatMayBecomeAStopString) {
   feed.Answer(feed.Open(stops, sink), "xENxEND", stops);
   feed.Close();
   EXPECT_EQ(sink->deltas[0].text, "x");
-  EXPECT_EQ(sink->deltas[1].text, "");       // E
-  EXPECT_EQ(sink->deltas[2].text, "");       // EN
-  EXPECT_EQ(sink->deltas[3].text, "ENx");    // no stop after all
+  EXPECT_EQ(sink->deltas[1].text, "");     // E
+  EXPECT_EQ(sink->deltas[2].text, "");     // EN
+  EXPECT_EQ(sink->deltas[3].text, "ENx");  // no stop after all
   EXPECT_EQ(sink->Text(), "xENx");
   EXPECT_EQ(sink->deltas.back().stop_string, "END");
   EXPECT_EQ(sink->deltas.back().finish, FinishReason::kStop);
@@ -198,7 +199,7 @@ TEST(Delivery, ChoicesKeepTheirOwnTextAndOrder) {
   Feed feed;
   auto sink = std::make_shared<Recorder>();
   void* user = feed.Open({"!!"}, sink, 2);
-  for (const char* step : {"ab", "c!", "!d"}) {   // byte i is choice i's; neither sees the other's "!"
+  for (const char* step : {"ab", "c!", "!d"}) {  // byte i is choice i's; neither sees the other's "!"
     feed.Token(user, static_cast<unsigned char>(step[0]), FinishReason::kNone, -1, 0);
     feed.Token(user, static_cast<unsigned char>(step[1]), FinishReason::kNone, -1, 1);
   }
@@ -223,7 +224,7 @@ TEST(Delivery, RepeatedPromptRowsAreDeliveredOnce) {
     for (int32_t i = 0; i < count; ++i) event.rows.push_back({{first + i, -1.0f}});
     return event;
   };
-  for (PromptLogprobsEvent event : {rows(0, 3), rows(0, 2), rows(0, 3), rows(2, 4), rows(6, 1)}) {   // preempted after 3
+  for (PromptLogprobsEvent event : {rows(0, 3), rows(0, 2), rows(0, 3), rows(2, 4), rows(6, 1)}) {  // preempted after 3
     event.user = user;
     StepEvents events;
     events.prompt_logprobs = {&event, 1};
@@ -254,13 +255,15 @@ TEST(Delivery, NoStopStringEverLeaks) {
     std::vector<std::string> stops;
     for (int64_t i = rng.UniformInt(1, 3); i > 0; --i) {
       std::string stop;
-      for (int64_t k = rng.UniformInt(1, 4); k > 0; --k) stop += rng.UniformInt(0, 3) == 0 ? "\xc3\xa9" : rng.UniformInt(0, 1) ? "a" : "b";
+      for (int64_t k = rng.UniformInt(1, 4); k > 0; --k)
+        stop += rng.UniformInt(0, 3) == 0 ? "\xc3\xa9" : rng.UniformInt(0, 1) ? "a" : "b";
       stops.push_back(stop);
     }
     std::string text;
-    for (int64_t k = rng.UniformInt(1, 30); k > 0; --k) text += rng.UniformInt(0, 4) == 0 ? "\xc3\xa9" : rng.UniformInt(0, 1) ? "a" : "b";
+    for (int64_t k = rng.UniformInt(1, 30); k > 0; --k)
+      text += rng.UniformInt(0, 4) == 0 ? "\xc3\xa9" : rng.UniformInt(0, 1) ? "a" : "b";
     size_t end = std::string::npos, begin = text.size();
-    for (const std::string& stop : stops) {   // the first to end; of those, the first to begin
+    for (const std::string& stop : stops) {  // the first to end; of those, the first to begin
       const size_t at = text.find(stop);
       if (at == std::string::npos) continue;
       if (at + stop.size() < end || (at + stop.size() == end && at < begin)) {
@@ -305,7 +308,8 @@ TEST(Delivery, AStopThatBeganBeforeMinTokensDoesNotLeak) {
       const auto sink = Answered(pieces, tokens, {"END"}, min_tokens);
       const bool stops = stop_token >= min_tokens;
       ASSERT_EQ(sink->Text(), stops ? "xx" : text) << "cuts " << cuts << ", min_tokens " << min_tokens;
-      ASSERT_EQ(sink->deltas.back().stop_string, stops ? "END" : "") << "cuts " << cuts << ", min_tokens " << min_tokens;
+      ASSERT_EQ(sink->deltas.back().stop_string, stops ? "END" : "")
+          << "cuts " << cuts << ", min_tokens " << min_tokens;
     }
   }
 }
@@ -332,7 +336,11 @@ TEST(Delivery, AStopInBytesThatAreNoTextLeaksNothing) {
 
 TEST(Delivery, AStopAfterBytesThatAreNoCharacterIsFound) {
   EXPECT_EQ(Answered({}, {'a', 0xf0, 'E', 'N', 'D'}, {"END"})->Text(), "a\xef\xbf\xbd");
-  EXPECT_EQ(Answered({"\xf0\x9f" "EN"}, {'a', kFirstPiece, 'D'}, {"END"})->Text(), "a\xef\xbf\xbd");
+  EXPECT_EQ(Answered({"\xf0\x9f"
+                      "EN"},
+                     {'a', kFirstPiece, 'D'}, {"END"})
+                ->Text(),
+            "a\xef\xbf\xbd");
   EXPECT_EQ(Answered({}, {'a', 0xe2, 0xc3, 0xa9}, {"\xc3\xa9"})->Text(), "a\xef\xbf\xbd");
   // Bytes of a stop that is no text itself: nothing of the last token comes out.
   EXPECT_EQ(Answered({}, {'a', 'b', 0xff}, {"b\xff"})->Text(), "a");
@@ -426,7 +434,7 @@ TEST(Delivery, WhoForwardsSeesEveryStepFirst) {
 TEST(Delivery, WithheldLengthIsTheLongestProperBeginning) {
   EXPECT_EQ(WithheldLength("abcab", {"abd"}), 2u);
   EXPECT_EQ(WithheldLength("aaa", {"aaaa", "ab"}), 3u);
-  EXPECT_EQ(WithheldLength("abd", {"abd"}), 0u);   // whole: decided elsewhere
+  EXPECT_EQ(WithheldLength("abd", {"abd"}), 0u);  // whole: decided elsewhere
   EXPECT_EQ(WithheldLength("", {"abd"}), 0u);
   EXPECT_EQ(WithheldLength("xyz", {"abd"}), 0u);
 }

@@ -16,8 +16,8 @@
 namespace tactus {
 namespace {
 
-constexpr std::chrono::seconds kWaitLimit{60};   // what is waited for comes within milliseconds
-constexpr int64_t kNoLimitNs = int64_t{60} * 1'000'000'000;   // for what ends within milliseconds
+constexpr std::chrono::seconds kWaitLimit{60};               // what is waited for comes within milliseconds
+constexpr int64_t kNoLimitNs = int64_t{60} * 1'000'000'000;  // for what ends within milliseconds
 
 // Collects an answer; Wait returns when OnDone has come.
 class Collector final : public ResponseSink {
@@ -29,7 +29,7 @@ class Collector final : public ResponseSink {
     FinishReason finish = FinishReason::kNone;
     Status error;
     int deltas = 0;
-    bool after_end = false;   // something came after the last delta
+    bool after_end = false;  // something came after the last delta
   };
   explicit Collector(int n = 1) : choices(static_cast<size_t>(n)) {}
 
@@ -176,15 +176,17 @@ TEST_F(FacadeTest, GreedyIsTheSameAloneInABatchFromTheCacheAndUnderEverySchedule
   std::vector<std::shared_ptr<Collector>> batch;
   for (int i = 0; i < 6; ++i) {
     batch.push_back(std::make_shared<Collector>());
-    ASSERT_TRUE(engine->Submit(Ask(*engine, i % 2 == 0 ? prompt : prompt.substr(static_cast<size_t>(i)), 24), batch.back()).ok());
+    ASSERT_TRUE(
+        engine->Submit(Ask(*engine, i % 2 == 0 ? prompt : prompt.substr(static_cast<size_t>(i)), 24), batch.back())
+            .ok());
   }
   for (auto& sink : batch) sink->Wait();
   for (int i = 0; i < 6; i += 2) {
     EXPECT_EQ(batch[static_cast<size_t>(i)]->choices[0].tokens, alone) << i;
     EXPECT_GT(batch[static_cast<size_t>(i)]->usage.cached_tokens, 0) << i;
   }
-  for (const char* scheduler : {"vllm", "vllm-v0", "orca", "request-level", "fastgen", "no-preempt", "sarathi", "chunked-only",
-                                "hybrid-only", "s3", "pia", "trail", "ltr", "larry", "fastserve"}) {
+  for (const char* scheduler : {"vllm", "vllm-v0", "orca", "request-level", "fastgen", "no-preempt", "sarathi",
+                                "chunked-only", "hybrid-only", "s3", "pia", "trail", "ltr", "larry", "fastserve"}) {
     EngineOptions o = Options();
     o.scheduler = scheduler;
     o.threads = 1;
@@ -194,15 +196,16 @@ TEST_F(FacadeTest, GreedyIsTheSameAloneInABatchFromTheCacheAndUnderEverySchedule
   }
 }
 
-// Eight sampled answers with penalties (whose history must survive) over a KV cache of two of them: what is swapped out to host
-// memory and back, or computed again, ends in the same tokens, bit for bit.
+// Eight sampled answers with penalties (whose history must survive) over a KV cache of two of them: what is swapped out
+// to host memory and back, or computed again, ends in the same tokens, bit for bit.
 TEST_F(FacadeTest, TokensUnderSwapAreTheTokensWithoutIt) {
   const auto answers = [](const EngineOptions& options, EngineStats* stats, std::string* said) {
     auto engine = Engine::Create(options, [said](std::string_view line) { *said += std::string(line) + "\n"; });
     EXPECT_TRUE(engine.ok()) << engine.status().ToString();
     std::vector<std::shared_ptr<Collector>> sinks;
     for (int i = 0; i < 8; ++i) {
-      Request r = Ask(**engine, "Sequence number " + std::to_string(i * i) + " begins here and goes on for a while.", 150 + 10 * i);
+      Request r = Ask(**engine, "Sequence number " + std::to_string(i * i) + " begins here and goes on for a while.",
+                      150 + 10 * i);
       r.sampling.temperature = 1.3f;
       r.sampling.seed = static_cast<uint64_t>(i + 7);
       r.sampling.has_seed = true;
@@ -225,7 +228,7 @@ TEST_F(FacadeTest, TokensUnderSwapAreTheTokensWithoutIt) {
   EXPECT_EQ(stats.preemptions, 0);
 
   EngineOptions o = Options();
-  o.kv_cache_memory.bytes = 128 << 10;   // 32 blocks, 512 tokens
+  o.kv_cache_memory.bytes = 128 << 10;  // 32 blocks, 512 tokens
   o.preemption = "swap";
   o.swap_space.bytes = 1 << 20;
   EXPECT_EQ(answers(o, &stats, &said), expected);
@@ -244,7 +247,7 @@ TEST_F(FacadeTest, TokensUnderSwapAreTheTokensWithoutIt) {
 
   o.scheduler = "fastserve";
   o.preemption.clear();
-  o.swap_space.bytes = 80 << 10;         // 20 blocks: sometimes it is full
+  o.swap_space.bytes = 80 << 10;  // 20 blocks: sometimes it is full
   o.max_num_seqs = 4;
   EXPECT_EQ(answers(o, &stats, &said), expected);
   EXPECT_GT(stats.swapped_sequences, 2);
@@ -270,7 +273,7 @@ TEST_F(FacadeTest, ASeedFixesTheAnswerAndItsAbsenceDoesNot) {
   EXPECT_NE(ask(7), ask(8));
   const auto first = ask(0), second = ask(0);
   EXPECT_NE(first, second);
-  auto again = Make();   // the same --seed draws the same seeds, in order of arrival
+  auto again = Make();  // the same --seed draws the same seeds, in order of arrival
   engine.swap(again);
   const auto third = ask(0);
   EXPECT_EQ(third, first);
@@ -343,7 +346,7 @@ TEST_F(FacadeTest, LogprobsComeWithEveryTokenChosenFirstThenInOrder) {
     const auto& row = answer->choices[0].logprobs[i];
     ASSERT_EQ(row.size(), 4u);
     EXPECT_EQ(row[0].token, answer->choices[0].tokens[i]);
-    EXPECT_EQ(row[1].token, row[0].token);   // greedy
+    EXPECT_EQ(row[1].token, row[0].token);  // greedy
     EXPECT_GE(row[1].logprob, row[2].logprob);
     EXPECT_GE(row[2].logprob, row[3].logprob);
     EXPECT_LE(row[0].logprob, 0.0f);
@@ -383,12 +386,12 @@ TEST_F(FacadeTest, DrainFinishesWhatRunsAndRefusesTheRest) {
 TEST_F(FacadeTest, DrainCutsOffWhatTakesTooLongWithAnError) {
   auto engine = Make(LongOptions());
   std::vector<std::shared_ptr<Collector>> sinks;
-  for (int i = 0; i < 12; ++i) {   // more than run at once
+  for (int i = 0; i < 12; ++i) {  // more than run at once
     sinks.push_back(std::make_shared<Collector>());
     ASSERT_TRUE(engine->Submit(Ask(*engine, "never enough time", 120000), sinks.back()).ok());
   }
   EXPECT_GT(engine->Drain(0), 0);
-  for (auto& sink : sinks) sink->Wait();   // nothing accepted is lost silently
+  for (auto& sink : sinks) sink->Wait();  // nothing accepted is lost silently
   EXPECT_EQ(sinks.back()->choices[0].finish, FinishReason::kError);
   EXPECT_FALSE(sinks.back()->choices[0].error.ok());
 }
@@ -412,8 +415,10 @@ TEST_F(FacadeTest, AFullQueueSaysSo) {
   for (int i = 0; i < 50 && refused.ok(); ++i) {
     auto sink = std::make_shared<Collector>();
     auto handle = engine->Submit(Ask(*engine, "queue", 120000), sink);
-    if (handle.ok()) accepted.push_back(sink);
-    else refused = handle.status();
+    if (handle.ok())
+      accepted.push_back(sink);
+    else
+      refused = handle.status();
   }
   EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
   EXPECT_NE(refused.message().find("2"), std::string::npos) << refused.message();
@@ -434,11 +439,17 @@ TEST_F(FacadeTest, BadRequestsAreRefusedWithTheirNumbers) {
   };
   const Status length = refuse([](Request* r) { r->stop.max_tokens = 600; });
   EXPECT_EQ(length.code(), StatusCode::kInvalidArgument);
-  for (const char* number : {"600", "512"}) EXPECT_NE(length.message().find(number), std::string::npos) << length.message();
+  for (const char* number : {"600", "512"})
+    EXPECT_NE(length.message().find(number), std::string::npos) << length.message();
   EXPECT_EQ(refuse([](Request* r) { r->prompt = std::make_shared<std::vector<TokenId>>(); }).param(), "prompt");
   EXPECT_EQ(refuse([](Request* r) { r->prompt = nullptr; }).param(), "prompt");
-  EXPECT_EQ(refuse([](Request* r) { r->prompt = std::make_shared<std::vector<TokenId>>(std::vector<TokenId>{1, 260}); }).param(), "prompt");
-  EXPECT_EQ(refuse([](Request* r) { r->prompt = std::make_shared<std::vector<TokenId>>(std::vector<TokenId>{-1}); }).param(), "prompt");
+  EXPECT_EQ(refuse([](Request* r) {
+              r->prompt = std::make_shared<std::vector<TokenId>>(std::vector<TokenId>{1, 260});
+            }).param(),
+            "prompt");
+  EXPECT_EQ(
+      refuse([](Request* r) { r->prompt = std::make_shared<std::vector<TokenId>>(std::vector<TokenId>{-1}); }).param(),
+      "prompt");
   EXPECT_EQ(refuse([](Request* r) { r->sampling.logit_bias = {{260, 1.0f}}; }).param(), "logit_bias");
   EXPECT_EQ(refuse([](Request* r) { r->n = 0; }).param(), "n");
   EXPECT_EQ(refuse([](Request* r) { r->n = 1 << 20; }).param(), "n");
@@ -474,16 +485,20 @@ TEST_F(FacadeTest, WhatCannotStartSaysWhy) {
   EXPECT_NE(fails([&](EngineOptions* o) { o->model = absent; }).find(absent), std::string::npos);
   EXPECT_NE(fails([](EngineOptions* o) { o->scheduler = "best"; }).find("sarathi-serve"), std::string::npos);
   // Nobody knows how long a real answer will be.
-  EXPECT_NE(fails([](EngineOptions* o) { o->scheduler = "trail-oracle"; }).find("which only a simulation does"), std::string::npos);
+  EXPECT_NE(fails([](EngineOptions* o) { o->scheduler = "trail-oracle"; }).find("which only a simulation does"),
+            std::string::npos);
   for (const char* predictor : {"oracle", "noisy:0.5"}) {
     const std::string why = fails([predictor](EngineOptions* o) { o->predictor = predictor; });
     EXPECT_NE(why.find("--predictor history"), std::string::npos) << why;
   }
-  EXPECT_NE(fails([](EngineOptions* o) { o->predictor = "crystal-ball"; }).find("known: none, history"), std::string::npos);
-  EXPECT_NE(fails([](EngineOptions* o) { o->scheduler = "ltr", o->predictor = "none"; }).find("--predictor history"), std::string::npos);
-  EXPECT_NE(fails([](EngineOptions* o) { o->kv_cache_memory.bytes = int64_t{1} << 60; }).find("kv-cache-memory"), std::string::npos);
+  EXPECT_NE(fails([](EngineOptions* o) { o->predictor = "crystal-ball"; }).find("known: none, history"),
+            std::string::npos);
+  EXPECT_NE(fails([](EngineOptions* o) { o->scheduler = "ltr", o->predictor = "none"; }).find("--predictor history"),
+            std::string::npos);
+  EXPECT_NE(fails([](EngineOptions* o) { o->kv_cache_memory.bytes = int64_t{1} << 60; }).find("kv-cache-memory"),
+            std::string::npos);
   EXPECT_NE(fails([&](EngineOptions* o) { o->chat_template = absent; }).find(absent), std::string::npos);
-  EXPECT_NE(fails([](EngineOptions* o) { o->load_format = "auto"; }), "");   // no weights, no tokeniser
+  EXPECT_NE(fails([](EngineOptions* o) { o->load_format = "auto"; }), "");  // no weights, no tokeniser
 }
 
 TEST_F(FacadeTest, ResultAndMetricsCountWhatHappened) {
@@ -499,22 +514,24 @@ TEST_F(FacadeTest, ResultAndMetricsCountWhatHappened) {
       EXPECT_TRUE(result[name][figure].is_number()) << name << " " << figure;
     }
   }
-  EXPECT_TRUE(result["goodput"].is_null());          // nobody stated an SLO: unknown, not 0
+  EXPECT_TRUE(result["goodput"].is_null());  // nobody stated an SLO: unknown, not 0
   EXPECT_TRUE(result["slo_attainment"].is_null());
   EXPECT_GE(result["steps"].get<int64_t>(), 30);
   EXPECT_EQ(result["plan_hash"].get<std::string>().size(), 16u);
   EXPECT_GT(result["decision_us"]["p99"].get<double>(), 0);
   EXPECT_GT(result["budget_utilization"].get<double>(), 0);
   const std::string metrics = engine->MetricsText();
-  EXPECT_NE(metrics.find("vllm:request_success_total{model_name=\"dummy\",engine=\"0\",finished_reason=\"length\"} 3"), std::string::npos)
+  EXPECT_NE(metrics.find("vllm:request_success_total{model_name=\"dummy\",engine=\"0\",finished_reason=\"length\"} 3"),
+            std::string::npos)
       << metrics;
-  EXPECT_NE(metrics.find("vllm:generation_tokens_total{model_name=\"dummy\",engine=\"0\"} 30"), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("vllm:generation_tokens_total{model_name=\"dummy\",engine=\"0\"} 30"), std::string::npos)
+      << metrics;
 }
 
 TEST_F(FacadeTest, ARecordingThatCouldNotBeWrittenIsSaidAtTheEnd) {
   auto engine = Make();
   Run(*engine, Ask(*engine, "hello", 4));
-  EXPECT_TRUE(engine->Close().ok());   // nothing was recorded
+  EXPECT_TRUE(engine->Close().ok());  // nothing was recorded
   EXPECT_TRUE(engine->Close().ok());
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   EngineOptions recorded = Options();

@@ -42,8 +42,9 @@ Harness::Harness(const HarnessConfig& config) : config_(config), clock_(kMillise
   LengthPredictor* predictor = config.predictor;
   if (predictor == nullptr) {
     const auto name = sched::Scheduler::PredictorFor(sc);
-    auto made = predict::MakePredictor(name.ok() ? *name : "none",
-                                       {.slot_capacity = capacity, .max_model_len = config.max_model_len, .true_lengths_known = true});
+    auto made = predict::MakePredictor(
+        name.ok() ? *name : "none",
+        {.slot_capacity = capacity, .max_model_len = config.max_model_len, .true_lengths_known = true});
     if (!name.ok() || !made.ok()) {
       scheduler_error_ = name.ok() ? made.status() : name.status();
       return;
@@ -142,7 +143,8 @@ void Harness::OnStep(const StepEvents& events) {
   scheduled_.insert(scheduled_.end(), events.scheduled.begin(), events.scheduled.end());
   gaps_.insert(gaps_.end(), events.gaps.begin(), events.gaps.end());
   decisions_timed_ += events.decision_ns >= 0;
-  for (const PromptLogprobsEvent& e : events.prompt_logprobs) outputs_.at(e.handle).prompt_logprobs.push_back({e.first_row, e.rows});
+  for (const PromptLogprobsEvent& e : events.prompt_logprobs)
+    outputs_.at(e.handle).prompt_logprobs.push_back({e.first_row, e.rows});
   for (const TokenEvent& e : events.tokens) {
     auto it = outputs_.find(e.handle);
     if (it == outputs_.end()) return complain("an event of an unknown request");

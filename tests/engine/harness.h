@@ -16,20 +16,20 @@ namespace tactus::testing {
 struct HarnessConfig {
   sched::SchedulerConfig scheduler;
   FakeExecutorConfig executor;
-  std::vector<InjectedFault> faults;   // of chosen steps; `executor` draws its own
+  std::vector<InjectedFault> faults;  // of chosen steps; `executor` draws its own
   int64_t num_blocks = 64;
-  int64_t swap_blocks = 0;          // of host memory
+  int64_t swap_blocks = 0;  // of host memory
   int32_t block_size = 4;
   int32_t max_model_len = 128;
   int32_t max_num_seqs = 8;
   int32_t max_queue = 64;
   bool prefix_caching = true;
   bool check_every_pass = true;
-  bool fresh_policies = false;      // forget every index before each pass
-  LengthPredictor* predictor = nullptr;   // null: the one that the scheduler asks for by name
+  bool fresh_policies = false;           // forget every index before each pass
+  LengthPredictor* predictor = nullptr;  // null: the one that the scheduler asks for by name
   std::vector<TokenId> model_stop_ids;
   int32_t stopwatch_every = 1;
-  std::string trace_path;           // records there; CloseTrace ends it
+  std::string trace_path;  // records there; CloseTrace ends it
 };
 
 // What one choice of one request received.
@@ -38,8 +38,8 @@ struct ChoiceOutput {
   FinishReason finish = FinishReason::kNone;
   int32_t stop_string = -1;
   std::vector<TimeNs> token_ns;
-  std::vector<TokenLogprob> logprobs;   // the first entry of each token's
-  std::vector<DurationNs> gap_ns;       // of each token
+  std::vector<TokenLogprob> logprobs;  // the first entry of each token's
+  std::vector<DurationNs> gap_ns;      // of each token
 };
 
 struct RequestOutput {
@@ -48,11 +48,11 @@ struct RequestOutput {
   bool done = false;
   RequestDoneEvent done_event;
   Status error;
-  std::vector<std::pair<int32_t, std::vector<std::vector<TokenLogprob>>>> prompt_logprobs;   // first row, rows
+  std::vector<std::pair<int32_t, std::vector<std::vector<TokenLogprob>>>> prompt_logprobs;  // first row, rows
 };
 
-// "!1 0:8+1* 2:0+4 c2" is: slot 1 preempted; slot 0 computes position 8 and samples; slot 2 computes positions 0 to 3 without
-// sampling; two block copies. "out2 in1 p3": two blocks are swapped out, one in, and three tokens are padding.
+// "!1 0:8+1* 2:0+4 c2" is: slot 1 preempted; slot 0 computes position 8 and samples; slot 2 computes positions 0 to 3
+// without sampling; two block copies. "out2 in1 p3": two blocks are swapped out, one in, and three tokens are padding.
 std::string TextOf(const StepPlan& plan);
 
 // Passes everything on and writes down each plan's text.
@@ -103,7 +103,7 @@ class Harness final : public EventSink {
   const std::vector<StepRecord>& records() const { return records_; }
   const std::vector<ScheduledEvent>& scheduled() const { return scheduled_; }
   const std::vector<GapEvent>& gaps() const { return gaps_; }
-  int64_t decisions_timed() const { return decisions_timed_; }   // passes that told a decision's time
+  int64_t decisions_timed() const { return decisions_timed_; }  // passes that told a decision's time
   int64_t steps() const { return loop_->Stats().steps; }
   Status CloseTrace() { return trace_ == nullptr ? Status() : trace_->Close(); }
 
@@ -115,7 +115,7 @@ class Harness final : public EventSink {
   std::unique_ptr<LengthPredictor> predictor_;
   std::unique_ptr<sched::Scheduler> scheduler_;
   std::unique_ptr<FakeExecutor> executor_;
-  LoggingExecutor* logging_ = nullptr;   // in faulty_
+  LoggingExecutor* logging_ = nullptr;  // in faulty_
   std::unique_ptr<FaultyExecutor> faulty_;
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<TraceWriter> trace_;

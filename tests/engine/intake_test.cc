@@ -16,7 +16,7 @@ IntakeLimits Limits() {
   limits.max_model_len = 40;
   limits.max_queue = 3;
   limits.block_size = 4;
-  limits.blocks_total = 8;   // 32 tokens: less than the context
+  limits.blocks_total = 8;  // 32 tokens: less than the context
   limits.secret = {1, 2};
   limits.model_stop_ids = {9, 5};
   return limits;
@@ -41,11 +41,13 @@ TEST(PrepareRequest, EveryLimitIsTheLastValueTaken) {
   EXPECT_EQ(Answer(Asked(1, 1, 4)), "n is 4; it must be between 1 and 3 (--max-queue)");
   EXPECT_EQ(Answer(Asked(30, 2)), "") << "all blocks";
   EXPECT_EQ(Answer(Asked(30, 3)),
-            "prompt of 30 tokens + max_tokens 3 needs 9 KV blocks of 4 tokens and there are 8; lower max_tokens or raise --kv-cache-memory");
+            "prompt of 30 tokens + max_tokens 3 needs 9 KV blocks of 4 tokens and there are 8; lower max_tokens or "
+            "raise --kv-cache-memory");
   IntakeLimits roomy = Limits();
   roomy.blocks_total = 10;
   EXPECT_EQ(Answer(Asked(30, 10), roomy), "") << "the whole context";
-  EXPECT_EQ(Answer(Asked(30, 11), roomy), "prompt of 30 tokens + max_tokens 11 = 41 is beyond the context of 40 tokens");
+  EXPECT_EQ(Answer(Asked(30, 11), roomy),
+            "prompt of 30 tokens + max_tokens 11 = 41 is beyond the context of 40 tokens");
 }
 
 TEST(PrepareRequest, WhatItPrepares) {
@@ -113,7 +115,7 @@ TEST(Intake, TakesWhatTheQueueAndTheSlotsHold) {
   intake.SequencesDequeued(2);
   EXPECT_FALSE(submit(1).ok());
   intake.SequencesFreed(1);
-  intake.SequencesQueued(3);   // preempted ones wait too
+  intake.SequencesQueued(3);  // preempted ones wait too
   EXPECT_FALSE(submit(1).ok());
   intake.SequencesDequeued(1);
   EXPECT_EQ(*submit(1), 4u);
@@ -125,7 +127,7 @@ TEST(Intake, TakesWhatTheQueueAndTheSlotsHold) {
   intake.Drain(&requests, &cancels);
   EXPECT_FALSE(intake.HasInput());
   ASSERT_EQ(requests.size(), 4u);
-  const std::vector<TimeNs> arrivals = {77, 0, 5, 77};   // stamped only where there was none
+  const std::vector<TimeNs> arrivals = {77, 0, 5, 77};  // stamped only where there was none
   for (size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(requests[i].handle, i + 1);
     EXPECT_EQ(requests[i].arrival_ns, arrivals[i]);

@@ -1,5 +1,5 @@
-// The loop on its own thread: submits, cancels and statistics from several threads (run under tsan), and no allocation in
-// the steady state.
+// The loop on its own thread: submits, cancels and statistics from several threads (run under tsan), and no allocation
+// in the steady state.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -23,14 +23,30 @@ void* Counted(std::size_t size) {
 }
 }  // namespace
 
-void* operator new(std::size_t size) { return Counted(size); }
-void* operator new[](std::size_t size) { return Counted(size); }
-void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return std::malloc(size == 0 ? 1 : size); }
-void* operator new[](std::size_t size, const std::nothrow_t&) noexcept { return std::malloc(size == 0 ? 1 : size); }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+void* operator new(std::size_t size) {
+  return Counted(size);
+}
+void* operator new[](std::size_t size) {
+  return Counted(size);
+}
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return std::malloc(size == 0 ? 1 : size);
+}
+void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
+  return std::malloc(size == 0 ? 1 : size);
+}
+void operator delete(void* p) noexcept {
+  std::free(p);
+}
+void operator delete[](void* p) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, std::size_t) noexcept {
+  std::free(p);
+}
+void operator delete[](void* p, std::size_t) noexcept {
+  std::free(p);
+}
 
 namespace tactus {
 namespace {
@@ -45,7 +61,8 @@ class Counter final : public EventSink {
 };
 
 struct Rig {
-  explicit Rig(const std::string& preset, int32_t max_num_seqs = 16, int32_t max_tokens = 64, const std::string& trace_path = {}) {
+  explicit Rig(const std::string& preset, int32_t max_num_seqs = 16, int32_t max_tokens = 64,
+               const std::string& trace_path = {}) {
     limits.max_model_len = max_tokens + 64;
     limits.max_num_seqs = max_num_seqs;
     limits.max_queue = 512;
@@ -56,8 +73,10 @@ struct Rig {
     sc.limits.max_model_len = limits.max_model_len;
     sc.limits.slot_capacity = limits.max_queue + max_num_seqs;
     sc.limits.blocks_total = limits.blocks_total;
-    const std::string name = *sched::Scheduler::PredictorFor(sc);   // true lengths are not known here: history stands in
-    predictor = std::move(predict::MakePredictor(name == "oracle" ? "history" : name, {.slot_capacity = sc.limits.slot_capacity})).value();
+    const std::string name = *sched::Scheduler::PredictorFor(sc);  // true lengths are not known here: history stands in
+    predictor = std::move(predict::MakePredictor(name == "oracle" ? "history" : name,
+                                                 {.slot_capacity = sc.limits.slot_capacity}))
+                    .value();
     if (name == "oracle") sc.preset = "trail";
     sc.limits.predictor = predictor.get();
     scheduler = std::move(sched::Scheduler::Create(sc)).value();
@@ -76,7 +95,8 @@ struct Rig {
     parts.clock = &SystemClock();
     parts.sink = &sink;
     if (!trace_path.empty()) {
-      trace = std::move(TraceWriter::Create(trace_path, MakeTraceHeader(*scheduler, kc, lc, executor.traits()))).value();
+      trace =
+          std::move(TraceWriter::Create(trace_path, MakeTraceHeader(*scheduler, kc, lc, executor.traits()))).value();
       parts.trace = trace.get();
     }
     loop = std::make_unique<StepLoop>(lc, std::move(parts));
@@ -140,7 +160,7 @@ TEST(LoopThread, ARecordedLiveRunReplays) {
   for (uint64_t c = 0; c < 3; ++c) {
     clients.emplace_back([&, c] {
       for (uint64_t i = 0; i < 100; ++i) {
-        const auto handle = rig.Submit(c * 7 + i % 5, static_cast<int64_t>(1 + i % 60));   // prompts repeat
+        const auto handle = rig.Submit(c * 7 + i % 5, static_cast<int64_t>(1 + i % 60));  // prompts repeat
         if (handle.ok() && i % 4 == 0) rig.loop->Cancel(*handle);
       }
     });
@@ -170,8 +190,8 @@ TEST(LoopThread, StopWakesASleepingLoop) {
   EXPECT_EQ(rig.sink.tokens.load(), 5);
 }
 
-// Neither planning nor committing allocates while nothing arrives or ends, whichever scheduler. A preempted sequence that starts
-// again takes one copy of what it has generated along (SequenceStart::output).
+// Neither planning nor committing allocates while nothing arrives or ends, whichever scheduler. A preempted sequence
+// that starts again takes one copy of what it has generated along (SequenceStart::output).
 TEST(LoopThread, TheSteadyStateDoesNotAllocate) {
   for (const auto& preset : sched::Presets()) {
     Rig rig(preset.name, 16, 400);

@@ -1,4 +1,5 @@
-// Every figure of the exposition text and of the result object comes from its own source: each source has a number of its own here.
+// Every figure of the exposition text and of the result object comes from its own source: each source has a number of
+// its own here.
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -49,7 +50,8 @@ class Figures {
   double Of(const std::string& name, const std::string& label = "") {
     std::istringstream lines(metrics.Text(DistinctStats()));
     for (std::string line; std::getline(lines, line);) {
-      if (line.starts_with(name + "{") && line.find(label) != std::string::npos) return std::stod(line.substr(line.rfind(' ')));
+      if (line.starts_with(name + "{") && line.find(label) != std::string::npos)
+        return std::stod(line.substr(line.rfind(' ')));
     }
     ADD_FAILURE() << "no " << name << " with " << label;
     return -1;
@@ -87,7 +89,8 @@ TEST(MetricsValues, EveryStatisticHasItsOwnName) {
   EXPECT_EQ(f.Of("vllm:request_success_total", "\"length\""), 61);
   EXPECT_EQ(f.Of("vllm:request_success_total", "\"abort\""), 67);
   EXPECT_EQ(f.Of("vllm:request_success_total", "\"error\""), 71);
-  EXPECT_EQ(f.Of("vllm:cache_config_info", "block_size=\"16\",num_gpu_blocks=\"1000\",enable_prefix_caching=\"True\""), 1);
+  EXPECT_EQ(f.Of("vllm:cache_config_info", "block_size=\"16\",num_gpu_blocks=\"1000\",enable_prefix_caching=\"True\""),
+            1);
   const auto result = f.Result();
   EXPECT_EQ(result["duration_s"], 2.0);
   EXPECT_EQ(result["preemptions"], 19);
@@ -120,7 +123,9 @@ TEST(MetricsValues, ARequestsTimesAreBetweenTheRightEvents) {
   StepEvents events;
   events.done = done;
   f.metrics.OnStep(events);
-  const auto near = [&](const char* name, double value) { EXPECT_NEAR(f.Of(std::string(name) + "_sum"), value, 1e-9) << name; };
+  const auto near = [&](const char* name, double value) {
+    EXPECT_NEAR(f.Of(std::string(name) + "_sum"), value, 1e-9) << name;
+  };
   near("vllm:request_queue_time_seconds", 2 * 0.4);
   near("vllm:request_prefill_time_seconds", 2 * 0.6);
   near("vllm:request_decode_time_seconds", 2 * 9);
@@ -142,8 +147,8 @@ TEST(MetricsValues, WhatNeverCameIsNotMeasured) {
   Figures f;
   const auto request = std::make_shared<Request>();
   RequestDoneEvent one = Done(request), never = Done(request), failed = Done(request), two = Done(request);
-  one.completion_tokens = 1;      // no gap between tokens
-  two.completion_tokens = 2;      // the fewest that have one
+  one.completion_tokens = 1;  // no gap between tokens
+  two.completion_tokens = 2;  // the fewest that have one
   never.scheduled_ns = never.first_token_ns = 0;
   never.finish = FinishReason::kCancelled;
   failed.finish = FinishReason::kError;
@@ -192,7 +197,7 @@ TEST(MetricsValues, StepsGapsAndDecisions) {
   events.decision_ns = 200;
   f.metrics.OnStep(events);
   StepEvents nothing;
-  nothing.decision_ns = -1;   // no plan in this pass
+  nothing.decision_ns = -1;  // no plan in this pass
   f.metrics.OnStep(nothing);
   EXPECT_EQ(f.Of("vllm:iteration_tokens_total_sum"), 134);
   EXPECT_EQ(f.Of("vllm:iteration_tokens_total_count"), 2);

@@ -21,7 +21,8 @@ using testing::Workload;
 
 class Replay : public ::testing::Test {
  protected:
-  Replay() : path_(::testing::TempDir() + "tactus_replay_" + std::to_string(reinterpret_cast<uintptr_t>(this)) + ".trace") {}
+  Replay()
+      : path_(::testing::TempDir() + "tactus_replay_" + std::to_string(reinterpret_cast<uintptr_t>(this)) + ".trace") {}
   ~Replay() override { std::remove(path_.c_str()); }
 
   std::string ReadFile() const {
@@ -98,7 +99,8 @@ TEST_F(Replay, HooksTellWhatWasRecorded) {
     hooks.header = &header;
     hooks.on_step = [&](const StepPlan& plan, TimeNs start_ns, TimeNs end_ns) {
       EXPECT_EQ(plan.step, static_cast<StepId>(steps.size()));
-      EXPECT_EQ(end_ns - start_ns, kMillisecond + plan.num_tokens * 10 * kMicrosecond) << "what the fake executor takes";
+      EXPECT_EQ(end_ns - start_ns, kMillisecond + plan.num_tokens * 10 * kMicrosecond)
+          << "what the fake executor takes";
       steps.push_back({start_ns, end_ns});
     };
     const auto report = ReplayTrace(path_, hooks);
@@ -177,7 +179,7 @@ TEST_F(Replay, CutOrCorruptFilesAreErrorsNotCrashes) {
     const auto at = static_cast<size_t>(rng.UniformInt(0, static_cast<int64_t>(bytes.size()) - 1));
     bad[at] = static_cast<char>(rng.UniformInt(0, 255));
     WriteFile(bad);
-    (void)ReplayTrace(path_).ok();   // any answer, but an answer
+    (void)ReplayTrace(path_).ok();  // any answer, but an answer
   }
   // A clock that jumps to the end of time twice: refused, not overflowed.
   TraceCursor header(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
@@ -198,10 +200,16 @@ class ByHand {
   explicit ByHand(const TraceHeader& header) { PutHeader(header, &bytes_); }
   ByHand& Pass(int64_t later_ns = 1) { return Tag(TraceTag::kPass).Signed(later_ns); }
   ByHand& Arrival(RequestHandle handle, int32_t prompt, int32_t max_tokens) {
-    Tag(TraceTag::kArrival).Varint(handle).Signed(0).Varint(static_cast<uint64_t>(prompt)).Varint(static_cast<uint64_t>(max_tokens));
+    Tag(TraceTag::kArrival)
+        .Varint(handle)
+        .Signed(0)
+        .Varint(static_cast<uint64_t>(prompt))
+        .Varint(static_cast<uint64_t>(max_tokens));
     return Varint(1).Signed(0).Varint(0).Varint(0).Varint(0).Varint(0).Varint(0).Varint(0).Varint(0);
   }
-  ByHand& Result(StepId step) { return Tag(TraceTag::kResult).Varint(static_cast<uint64_t>(step)).Signed(0).Signed(0).Varint(1).Varint(0); }
+  ByHand& Result(StepId step) {
+    return Tag(TraceTag::kResult).Varint(static_cast<uint64_t>(step)).Signed(0).Signed(0).Varint(1).Varint(0);
+  }
   ByHand& Key(RequestHandle handle) {
     Tag(TraceTag::kKey).Varint(handle).Varint(0).Varint(0);
     PutHash({1, 2}, &bytes_);
@@ -236,7 +244,8 @@ TEST_F(Replay, WhatNoLoopCanHaveRecordedIsNamed) {
     ReplayHooks hooks;
     if (collect) hooks.requests = &requests;
     const auto report = ReplayTrace(path_, hooks);
-    if (report.ok()) return std::string(report->complete ? "complete" : "not ended") + fmt::format(", {} passes", report->passes);
+    if (report.ok())
+      return std::string(report->complete ? "complete" : "not ended") + fmt::format(", {} passes", report->passes);
     EXPECT_EQ(report.status().code(), StatusCode::kDataLoss);
     return report.status().message().substr(report.status().message().rfind(": ") + 2);
   };
@@ -247,13 +256,15 @@ TEST_F(Replay, WhatNoLoopCanHaveRecordedIsNamed) {
   EXPECT_EQ(answer(ByHand(header).Tag(TraceTag::kEnd)), "complete, 0 passes");
   EXPECT_EQ(answer(ByHand(header).Pass().Pass().Tag(TraceTag::kEnd)), "complete, 2 passes");
   EXPECT_EQ(answer(ByHand(header).Pass().Pass()), "not ended, 2 passes");
-  EXPECT_EQ(answer(ByHand(header).Tag(TraceTag::kCancel).Varint(1)), "cut off or corrupt") << "a record outside any pass";
+  EXPECT_EQ(answer(ByHand(header).Tag(TraceTag::kCancel).Varint(1)), "cut off or corrupt")
+      << "a record outside any pass";
   EXPECT_EQ(answer(ByHand(header).Pass().Tag(static_cast<TraceTag>(99))), "cut off or corrupt") << "an unknown record";
   EXPECT_EQ(answer(ByHand(header).Pass().Tag(TraceTag::kCancel)), "cut off or corrupt") << "half a record";
   EXPECT_EQ(answer(ByHand(header).Pass(int64_t{1} << 60)), "not ended, 1 passes") << "the latest time that is taken";
   EXPECT_EQ(answer(ByHand(header).Pass((int64_t{1} << 60) + 1)), "cut off or corrupt");
   EXPECT_EQ(answer(ByHand(header).Pass(int64_t{1} << 60).Pass(1)), "cut off or corrupt") << "later than any clock";
-  EXPECT_EQ(answer(ByHand(header).Pass().Tag(TraceTag::kCancel).Varint(5), true), "not ended, 1 passes") << "an unknown request";
+  EXPECT_EQ(answer(ByHand(header).Pass().Tag(TraceTag::kCancel).Varint(5), true), "not ended, 1 passes")
+      << "an unknown request";
   EXPECT_EQ(answer(ByHand(header).Pass().Arrival(2, 1, 1)), "arrivals are out of order or beyond the slots");
   EXPECT_EQ(answer(ByHand(header).Pass().Arrival(0, 1, 1)), "arrivals are out of order or beyond the slots");
   EXPECT_EQ(answer(ByHand(header).Pass().Arrival(1, 0, 1)), "cut off or corrupt") << "an empty prompt";
@@ -261,7 +272,8 @@ TEST_F(Replay, WhatNoLoopCanHaveRecordedIsNamed) {
   EXPECT_EQ(answer(ByHand(header).Pass().Result(0)), "a result of a step that was never submitted");
   EXPECT_EQ(answer(ByHand(header).Pass().Key(1), true), "a key of a request that has not arrived");
   EXPECT_EQ(answer(ByHand(header).Pass().Key(0), true), "a key of a request that has not arrived");
-  EXPECT_EQ(answer(ByHand(header).Pass().Key(0).Tag(TraceTag::kEnd)), "complete, 1 passes") << "keys are not used before their block is";
+  EXPECT_EQ(answer(ByHand(header).Pass().Key(0).Tag(TraceTag::kEnd)), "complete, 1 passes")
+      << "keys are not used before their block is";
 
   TraceHeader odd = header;
   odd.slot_capacity = header.kv.max_slots + 1;

@@ -17,7 +17,7 @@ PreparedRequest Named(RequestHandle handle) {
 }
 
 TEST(RequestTable, KnowsWhatWasAddedAndNotForgotten) {
-  constexpr int32_t kCapacity = 8;   // of 16 buckets, so that most requests meet another on their way
+  constexpr int32_t kCapacity = 8;  // of 16 buckets, so that most requests meet another on their way
   constexpr RequestHandle kHandles = 200;
   RequestTable table(kCapacity);
   std::map<RequestHandle, RequestRecord*> live;
@@ -32,11 +32,12 @@ TEST(RequestTable, KnowsWhatWasAddedAndNotForgotten) {
     } else if (static_cast<int32_t>(live.size()) < kCapacity) {
       live[handle] = table.Add(Named(handle));
     } else {
-      table.Forget(handle);   // unknown: no effect
+      table.Forget(handle);  // unknown: no effect
     }
     for (RequestHandle h = 1; h <= kHandles; ++h) {
       const auto at = live.find(h);
-      ASSERT_EQ(table.Find(h), at == live.end() ? nullptr : at->second) << "request " << h << " after " << i + 1 << " changes";
+      ASSERT_EQ(table.Find(h), at == live.end() ? nullptr : at->second)
+          << "request " << h << " after " << i + 1 << " changes";
       if (at != live.end()) {
         ASSERT_EQ(at->second->in.handle, h);
       }

@@ -1,5 +1,5 @@
-// The short form of a result ("all went as planned, these items met the end of the text") says the same as the long one:
-// same plans, same answers, same events, same trace.
+// The short form of a result ("all went as planned, these items met the end of the text") says the same as the long
+// one: same plans, same answers, same events, same trace.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -22,7 +22,9 @@ constexpr TokenId kStop = 1;
 class Scripted final : public Executor {
  public:
   Scripted(bool short_form, int32_t depth, ManualClock* clock)
-      : traits_{.max_in_flight = depth, .can_chain = depth > 1, .has_tokens = false, .name = "scripted"}, short_(short_form), clock_(*clock) {}
+      : traits_{.max_in_flight = depth, .can_chain = depth > 1, .has_tokens = false, .name = "scripted"},
+        short_(short_form),
+        clock_(*clock) {}
   ExecutorTraits traits() const override { return traits_; }
   void SetWakeup(std::function<void()>) override {}
   void Submit(const StepPlan& plan) override {
@@ -61,7 +63,7 @@ class Scripted final : public Executor {
  private:
   struct Slot {
     const Request* request = nullptr;
-    int32_t end = 0;   // known tokens at which the stop comes: position end - 1 is computed
+    int32_t end = 0;  // known tokens at which the stop comes: position end - 1 is computed
   };
   const ExecutorTraits traits_;
   const bool short_;
@@ -80,8 +82,8 @@ struct Played final : public EventSink {
     }
     tokens += events.tokens.size();
     for (const RequestDoneEvent& d : events.done) {
-      done.push_back({static_cast<int64_t>(d.handle), d.done_ns, d.first_token_ns, d.scheduled_ns, d.completion_tokens, d.preemptions,
-                      d.longest_gap_ns, static_cast<int64_t>(d.finish)});
+      done.push_back({static_cast<int64_t>(d.handle), d.done_ns, d.first_token_ns, d.scheduled_ns, d.completion_tokens,
+                      d.preemptions, d.longest_gap_ns, static_cast<int64_t>(d.finish)});
     }
   }
   bool tokens_wanted = true;
@@ -103,7 +105,7 @@ Played Play(bool short_form, int32_t depth, bool tokens_wanted) {
   limits.max_num_seqs = 8;
   limits.max_queue = 256;
   limits.block_size = 4;
-  limits.blocks_total = 90;   // short: preemptions happen
+  limits.blocks_total = 90;  // short: preemptions happen
   limits.prefix_caching = false;
   limits.model_stop_ids = {kStop};
   sched::SchedulerConfig sc;
@@ -115,7 +117,8 @@ Played Play(bool short_form, int32_t depth, bool tokens_wanted) {
   sc.limits.token_budget = 48;
   auto scheduler = sched::Scheduler::Create(sc);
   KvCache kv({.num_blocks = 90, .block_size = 4, .max_slots = 264, .max_blocks_per_slot = 50, .prefix_caching = false});
-  const std::string path = ::testing::TempDir() + "tactus_short_form_" + std::to_string(reinterpret_cast<uintptr_t>(&run)) + ".trace";
+  const std::string path =
+      ::testing::TempDir() + "tactus_short_form_" + std::to_string(reinterpret_cast<uintptr_t>(&run)) + ".trace";
   TraceHeader header;
   header.limits = limits;
   header.scheduler = (*scheduler)->config();
@@ -137,9 +140,9 @@ Played Play(bool short_form, int32_t depth, bool tokens_wanted) {
   for (int i = 0; i < 120; ++i) {
     auto request = std::make_shared<Request>();
     request->stop.max_tokens = 40;
-    request->stop.min_tokens = i % 3 == 0 ? 20 : 0;   // an end of the text before that does not count
+    request->stop.min_tokens = i % 3 == 0 ? 20 : 0;  // an end of the text before that does not count
     executor.prompt[request.get()] = 1 + static_cast<int32_t>(rng.Next64() % 100);
-    executor.length[request.get()] = 1 + static_cast<int32_t>(rng.Next64() % 60);   // beyond 40: ends by length
+    executor.length[request.get()] = 1 + static_cast<int32_t>(rng.Next64() % 60);  // beyond 40: ends by length
     alive.push_back(request);
     EXPECT_TRUE(loop.Submit(*PrepareWithoutTokens(request, executor.prompt[request.get()], {}, limits)).ok());
   }
@@ -169,7 +172,7 @@ TEST(ShortForm, SaysTheSameAsTheLongOne) {
     EXPECT_GT(full.stats.finished_stop, 20);
     EXPECT_GT(full.stats.finished_length, 20);
     EXPECT_GT(full.stats.preemptions, 5);
-    EXPECT_GT(full.merged, 100);   // equal gaps are one event
+    EXPECT_GT(full.merged, 100);  // equal gaps are one event
     for (const bool tokens_wanted : {true, false}) {
       const Played brief = Play(true, depth, tokens_wanted);
       EXPECT_EQ(brief.stats.plan_hash, full.stats.plan_hash);

@@ -14,7 +14,7 @@ using testing::HarnessConfig;
 using testing::MakeRequest;
 using testing::Tokens;
 
-constexpr DurationNs kStepNs = kMillisecond, kTokenNs = 10 * kMicrosecond;   // of the fake executor
+constexpr DurationNs kStepNs = kMillisecond, kTokenNs = 10 * kMicrosecond;  // of the fake executor
 
 // A prompt of 10; in the second step one of 5 joins its decode.
 TEST(StepEvents, ARecordSaysWhatItsStepDid) {
@@ -74,7 +74,7 @@ TEST(StepEvents, GapsAreSinceTheTokenBeforeAndSinceArrival) {
   ASSERT_EQ(h.Run(), "");
   const std::vector<DurationNs> want = {kStepNs + 10 * kTokenNs, kStepNs + kTokenNs, kStepNs + kTokenNs};
   EXPECT_EQ(h.outputs()[id].choices[0].gap_ns, want);
-  ASSERT_EQ(h.gaps().size(), 3u);   // one pass each
+  ASSERT_EQ(h.gaps().size(), 3u);  // one pass each
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(h.gaps()[i].gap_ns, want[i]);
     EXPECT_EQ(h.gaps()[i].first, i == 0);
@@ -85,7 +85,7 @@ TEST(StepEvents, GapsAreSinceTheTokenBeforeAndSinceArrival) {
 
 TEST(StepEvents, FiguresOfRequestsAddUpToThoseOfTheLoop) {
   HarnessConfig config;
-  config.num_blocks = 24;   // far too little for all at once
+  config.num_blocks = 24;  // far too little for all at once
   config.scheduler.limits.token_budget = 16;
   Harness h(config);
   int64_t prompts = 0;
@@ -191,13 +191,15 @@ TEST(StepEvents, WhatIsFoundInTheCacheIsSaidOnce) {
   EXPECT_EQ(h.scheduled()[1].cached_tokens, 12);
 }
 
-// Choice 0 ends by its length; choice 1, one step later, by a stop id that is its last token: the request's end is the worse one.
+// Choice 0 ends by its length; choice 1, one step later, by a stop id that is its last token: the request's end is the
+// worse one.
 TEST(StepEvents, ARequestsEndIsTheWorstOfItsChoices) {
   for (uint64_t seed = 1; seed < 200; ++seed) {
     HarnessConfig config;
     Request r = MakeRequest(Tokens(seed, 9), 6);
     r.n = 2;
-    const std::vector<TokenId> first = ExpectedOutput(config.executor, r, 0, {}), second = ExpectedOutput(config.executor, r, 1, {});
+    const std::vector<TokenId> first = ExpectedOutput(config.executor, r, 0, {}),
+                               second = ExpectedOutput(config.executor, r, 1, {});
     const TokenId last = second.back();
     if (std::count(first.begin(), first.end(), last) + std::count(second.begin(), second.end(), last) != 1) continue;
     r.stop.stop_token_ids = {last};
@@ -251,7 +253,8 @@ TEST(StepEvents, LogprobsGoToTheTokenTheyBelongTo) {
     for (uint64_t i = 0; i < 4; ++i) {
       for (const auto& choice : h.outputs()[ids[i]].choices) {
         ASSERT_EQ(choice.logprobs.size(), both || i % 2 == 1 ? 5u : 0u);
-        for (size_t t = 0; t < choice.logprobs.size(); ++t) EXPECT_EQ(choice.logprobs[t].token, choice.tokens[t]) << i << " " << t;
+        for (size_t t = 0; t < choice.logprobs.size(); ++t)
+          EXPECT_EQ(choice.logprobs[t].token, choice.tokens[t]) << i << " " << t;
       }
     }
   }

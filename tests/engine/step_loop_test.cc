@@ -27,13 +27,13 @@ TEST(StepLoop, OneRequestGetsTheModelsTokens) {
   EXPECT_EQ(out.choices[0].tokens, expected);
   EXPECT_EQ(out.choices[0].finish, FinishReason::kLength);
   EXPECT_EQ(out.done_event.completion_tokens, 9);
-  EXPECT_EQ(h.steps(), 9);   // one prefill step samples the first token, eight decodes the rest
+  EXPECT_EQ(h.steps(), 9);  // one prefill step samples the first token, eight decodes the rest
   EXPECT_EQ(h.kv().Stats().blocks_in_use, 0);
 }
 
 TEST(StepLoop, ManyRequestsDoNotDisturbEachOther) {
   HarnessConfig config;
-  config.num_blocks = 24;   // far too little for all at once
+  config.num_blocks = 24;  // far too little for all at once
   config.scheduler.limits.token_budget = 16;
   Harness h(config);
   std::vector<std::vector<TokenId>> expected;
@@ -64,7 +64,7 @@ TEST(StepLoop, StopIdsStopStringsAndMinTokens) {
   }();
   const RequestHandle with_eos = h.MustSubmit(plain);
 
-  Request own = plain;   // ends at its own id even though it ignores the model's
+  Request own = plain;  // ends at its own id even though it ignores the model's
   own.stop.ignore_eos = true;
   own.stop.stop_token_ids = {full[6]};
   own.stop.min_tokens = 3;
@@ -72,7 +72,8 @@ TEST(StepLoop, StopIdsStopStringsAndMinTokens) {
 
   Request text = plain;  // the harness spells token t as the letter 'a' + t % 26
   text.stop.ignore_eos = true;
-  text.stop.stop = {"never", std::string{static_cast<char>('a' + full[9] % 26), static_cast<char>('a' + full[10] % 26)}};
+  text.stop.stop = {"never",
+                    std::string{static_cast<char>('a' + full[9] % 26), static_cast<char>('a' + full[10] % 26)}};
   const RequestHandle with_text = h.MustSubmit(text);
 
   ASSERT_EQ(h.Run(), "");
@@ -124,7 +125,7 @@ TEST(StepLoop, CancelsActInEveryState) {
     ASSERT_EQ(h.Settle(), "");
     ASSERT_TRUE(h.Advance());
   }
-  for (const RequestHandle id : {running, chunked, waiting, held}) h.Cancel(id);   // a step is in flight
+  for (const RequestHandle id : {running, chunked, waiting, held}) h.Cancel(id);  // a step is in flight
   h.Cancel(12345);
   ASSERT_EQ(h.Run(), "");
   for (const RequestHandle id : {running, chunked, waiting, held}) {
@@ -137,7 +138,7 @@ TEST(StepLoop, CancelsActInEveryState) {
   EXPECT_GT(h.outputs()[running].done_event.completion_tokens, 0);
   EXPECT_EQ(h.loop().live_requests(), 0);
   EXPECT_EQ(h.loop().Stats().finished_cancelled, 6);
-  h.Cancel(running);   // long gone
+  h.Cancel(running);  // long gone
   ASSERT_EQ(h.Run(), "");
 }
 
@@ -154,21 +155,23 @@ TEST(StepLoop, TheQueueIsBoundedAndCountsSequences) {
   EXPECT_NE(refused.status().message().find("--max-queue is 4"), std::string::npos);
   EXPECT_TRUE(h.Submit(MakeRequest(Tokens(2, 3), 4)).ok());
   ASSERT_EQ(h.Run(), "");
-  EXPECT_TRUE(h.Submit(three).ok());   // there is room again
+  EXPECT_TRUE(h.Submit(three).ok());  // there is room again
   ASSERT_EQ(h.Run(), "");
 }
 
 TEST(StepLoop, WhatCanNeverFitIsRefusedWithTheNumbers) {
   HarnessConfig config;
-  config.num_blocks = 10;   // 40 tokens
+  config.num_blocks = 10;  // 40 tokens
   Harness h(config);
   const auto code = [&](Request r) {
     const auto result = h.Submit(std::move(r));
     return result.ok() ? std::string("ok") : result.status().message();
   };
-  EXPECT_NE(code(MakeRequest(Tokens(1, 100), 29)).find("prompt of 100 tokens + max_tokens 29 = 129 is beyond the context of 128"),
+  EXPECT_NE(code(MakeRequest(Tokens(1, 100), 29))
+                .find("prompt of 100 tokens + max_tokens 29 = 129 is beyond the context of 128"),
             std::string::npos);
-  EXPECT_NE(code(MakeRequest(Tokens(1, 30), 11)).find("needs 11 KV blocks of 4 tokens and there are 10"), std::string::npos);
+  EXPECT_NE(code(MakeRequest(Tokens(1, 30), 11)).find("needs 11 KV blocks of 4 tokens and there are 10"),
+            std::string::npos);
   EXPECT_NE(code(MakeRequest({}, 3)).find("empty"), std::string::npos);
   EXPECT_NE(code(MakeRequest(Tokens(1, 3), 0)).find("at least 1"), std::string::npos);
   EXPECT_EQ(code(MakeRequest(Tokens(1, 30), 10)), "ok");
@@ -210,11 +213,12 @@ TEST(StepLoop, MicroBatchesOfAPipelineShareTheSequences) {
   size_t full = 0;
   for (const std::string& plan : h.plans()) {
     const auto items = static_cast<size_t>(std::count(plan.begin(), plan.end(), ':'));
-    EXPECT_LE(items, 3u) << plan;   // ceil(8 / 3)
+    EXPECT_LE(items, 3u) << plan;  // ceil(8 / 3)
     full += items == 3;
   }
   EXPECT_GT(full, h.plans().size() / 2);
-  for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(h.outputs()[h.handles()[i]].choices[0].tokens, expected[i]) << i;
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_EQ(h.outputs()[h.handles()[i]].choices[0].tokens, expected[i]) << i;
 }
 
 TEST(StepLoop, AbortEndsEverythingWithItsReason) {
@@ -245,7 +249,7 @@ TEST(StepLoop, PromptLogprobsComeForEveryRowAndShareNothing) {
 }
 
 TEST(StepLoop, TimesOfARequest) {
-  Harness h(HarnessConfig{});   // a step takes 1 ms + 10 us per token
+  Harness h(HarnessConfig{});  // a step takes 1 ms + 10 us per token
   const TimeNs start = h.clock().NowNs();
   const RequestHandle id = h.MustSubmit(MakeRequest(Tokens(1, 10), 3));
   ASSERT_EQ(h.Run(), "");
@@ -263,7 +267,7 @@ TEST(StepLoop, PreemptedSequencesTakePlacesOfTheQueue) {
   config.num_blocks = 6;
   config.max_queue = 3;
   Harness h(config);
-  for (uint64_t i = 0; i < 2; ++i) h.MustSubmit(MakeRequest(Tokens(i, 8), 12));   // five blocks each in the end
+  for (uint64_t i = 0; i < 2; ++i) h.MustSubmit(MakeRequest(Tokens(i, 8), 12));  // five blocks each in the end
   for (int step = 0; step < 40 && h.loop().Stats().preemptions == 0; ++step) {
     ASSERT_EQ(h.Settle(), "");
     if (h.loop().Stats().preemptions == 0) {

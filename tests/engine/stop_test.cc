@@ -1,4 +1,5 @@
-// Where the step loop ends a sequence: stop ids and stop strings against min_tokens, at every place and of every length.
+// Where the step loop ends a sequence: stop ids and stop strings against min_tokens, at every place and of every
+// length.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -17,7 +17,7 @@ using testing::MakeRequest;
 using testing::Tokens;
 
 TEST(TraceCursor, NothingIsReadBeyondTheEnd) {
-  const uint8_t bytes[] = {7, 9, 9, 9, 9, 9, 9, 9, 9, 9};   // only the first few of them are the trace
+  const uint8_t bytes[] = {7, 9, 9, 9, 9, 9, 9, 9, 9, 9};  // only the first few of them are the trace
   TraceCursor one(bytes, 1);
   EXPECT_EQ(one.Byte(), 7);
   EXPECT_TRUE(one.ok() && one.done());
@@ -114,30 +114,45 @@ TEST(TraceHeader, EveryNumberHasItsRange) {
     return read.status().message();
   };
   EXPECT_EQ(answer([](TraceHeader*) {}), "") << "every number at its least";
-  EXPECT_EQ(answer([](TraceHeader* h) { h->scheduler.limits.max_num_seqs = 0; }), "trace header: max-num-seqs is 0, outside [1, 1048576]");
-  EXPECT_EQ(answer([](TraceHeader* h) { h->scheduler.limits.pipeline_steps = 0; }), "trace header: pipeline-steps is 0, outside [1, 1024]");
-  EXPECT_EQ(answer([](TraceHeader* h) { h->scheduler.limits.max_model_len = 1; }), "trace header: max-model-len is 1, outside [2, 2147483647]");
-  EXPECT_EQ(answer([](TraceHeader* h) { h->scheduler.limits.slot_capacity = 0; }), "trace header: scheduler-slots is 0, outside [1, 1048576]");
-  EXPECT_EQ(answer([](TraceHeader* h) { h->scheduler.limits.token_budget = -1; }), "trace header: token-budget is -1, outside [0, 1099511627776]");
-  EXPECT_EQ(answer([](TraceHeader* h) { h->kv.num_blocks = 0; }), "trace header: kv-blocks is 0, outside [1, 16777216]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->scheduler.limits.max_num_seqs = 0; }),
+            "trace header: max-num-seqs is 0, outside [1, 1048576]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->scheduler.limits.pipeline_steps = 0; }),
+            "trace header: pipeline-steps is 0, outside [1, 1024]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->scheduler.limits.max_model_len = 1; }),
+            "trace header: max-model-len is 1, outside [2, 2147483647]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->scheduler.limits.slot_capacity = 0; }),
+            "trace header: scheduler-slots is 0, outside [1, 1048576]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->scheduler.limits.token_budget = -1; }),
+            "trace header: token-budget is -1, outside [0, 1099511627776]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->kv.num_blocks = 0; }),
+            "trace header: kv-blocks is 0, outside [1, 16777216]");
   EXPECT_EQ(answer([](TraceHeader* h) { h->kv.num_blocks = 1 << 24; }), "");
-  EXPECT_EQ(answer([](TraceHeader* h) { h->kv.num_blocks = (1 << 24) + 1; }), "trace header: kv-blocks is 16777217, outside [1, 16777216]");
-  EXPECT_EQ(answer([](TraceHeader* h) { h->kv.block_size = 0; }), "trace header: block-size is 0, outside [1, 1048576]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->kv.num_blocks = (1 << 24) + 1; }),
+            "trace header: kv-blocks is 16777217, outside [1, 16777216]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->kv.block_size = 0; }),
+            "trace header: block-size is 0, outside [1, 1048576]");
   EXPECT_EQ(answer([](TraceHeader* h) { h->kv.max_slots = 0; }), "trace header: kv-slots is 0, outside [1, 1048576]");
-  EXPECT_EQ(answer([](TraceHeader* h) { h->kv.max_blocks_per_slot = 0; }), "trace header: kv-blocks-per-slot is 0, outside [1, 2147483647]");
-  EXPECT_EQ(answer([](TraceHeader* h) { h->kv.swap_blocks = -1; }), "trace header: swap-blocks is -1, outside [0, 16777216]");
-  EXPECT_EQ(answer([](TraceHeader* h) { h->slot_capacity = 0; }), "trace header: slot-capacity is 0, outside [1, 1048576]");
-  EXPECT_EQ(answer([](TraceHeader* h) { h->max_errors_in_a_row = 0; }), "trace header: max-errors-in-a-row is 0, outside [1, 2147483647]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->kv.max_blocks_per_slot = 0; }),
+            "trace header: kv-blocks-per-slot is 0, outside [1, 2147483647]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->kv.swap_blocks = -1; }),
+            "trace header: swap-blocks is -1, outside [0, 16777216]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->slot_capacity = 0; }),
+            "trace header: slot-capacity is 0, outside [1, 1048576]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->max_errors_in_a_row = 0; }),
+            "trace header: max-errors-in-a-row is 0, outside [1, 2147483647]");
   EXPECT_EQ(answer([](TraceHeader* h) { h->max_in_flight = 255; }), "");
-  EXPECT_EQ(answer([](TraceHeader* h) { h->max_in_flight = 256; }), "trace header: max-in-flight is 256, outside [1, 255]");
-  EXPECT_EQ(answer([](TraceHeader* h) { h->step_tile_tokens = -1; }), "trace header: step-tile-tokens is -1, outside [0, 1048576]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->max_in_flight = 256; }),
+            "trace header: max-in-flight is 256, outside [1, 255]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->step_tile_tokens = -1; }),
+            "trace header: step-tile-tokens is -1, outside [0, 1048576]");
 }
 
 TEST(TraceHeader, CutAnywhereItIsRefused) {
   TraceBytes bytes;
   PutHeader(Legal(), &bytes);
   for (size_t size = 0; size < bytes.size(); ++size) {
-    const TraceBytes cut(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size));   // a read beyond it is one beyond the heap's
+    const TraceBytes cut(bytes.begin(),
+                         bytes.begin() + static_cast<ptrdiff_t>(size));  // a read beyond it is one beyond the heap's
     TraceCursor cursor(cut.data(), cut.size());
     const auto read = ReadHeader(&cursor);
     ASSERT_FALSE(read.ok()) << "accepted after " << size << " of " << bytes.size() << " bytes";
@@ -162,11 +177,12 @@ TEST(PlanHash, IsThatOfRecordingsAlreadyMade) {
     hash = MixHash(hash, step + 2);
     return MixHash(hash, step + 3);
   };
-  constexpr uint64_t kOneRow = uint64_t{1} << 56, kSlot1 = uint64_t{1} << 40, kPosition = 1 << 20, kCount = 4, kSample = 2, kChained = 1;
+  constexpr uint64_t kOneRow = uint64_t{1} << 56, kSlot1 = uint64_t{1} << 40, kPosition = 1 << 20, kCount = 4,
+                     kSample = 2, kChained = 1;
   uint64_t prompts = items(0, kOneRow + 3 * kCount + kSample, kOneRow + kSlot1 + 2 * kCount + kSample);
-  for (const uint64_t slot : {0, 1}) prompts = MixHash(prompts, slot);                 // starts
-  for (const uint64_t slot : {0, 1}) prompts = MixHash(prompts, slot << 32);           // updates of tables, at index 0
-  for (const uint64_t block : {0, 1}) prompts = MixHash(prompts, block);               // what is written there
+  for (const uint64_t slot : {0, 1}) prompts = MixHash(prompts, slot);        // starts
+  for (const uint64_t slot : {0, 1}) prompts = MixHash(prompts, slot << 32);  // updates of tables, at index 0
+  for (const uint64_t block : {0, 1}) prompts = MixHash(prompts, block);      // what is written there
   const uint64_t decodes = items(1, kOneRow + 3 * kPosition + kCount + kSample + kChained,
                                  kOneRow + kSlot1 + 2 * kPosition + kCount + kSample + kChained);
   EXPECT_EQ(h.loop().plan_hash(), MixHash(MixHash(0, prompts), decodes));

@@ -10,11 +10,15 @@ namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 namespace tactus::test {
-int64_t AllocationCount() { return -1; }
+int64_t AllocationCount() {
+  return -1;
+}
 }  // namespace tactus::test
 #else
 namespace tactus::test {
-int64_t AllocationCount() { return g_allocations.load(); }
+int64_t AllocationCount() {
+  return g_allocations.load();
+}
 }  // namespace tactus::test
 
 void* operator new(size_t size) {
@@ -22,6 +26,10 @@ void* operator new(size_t size) {
   if (void* p = std::malloc(size)) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
+void operator delete(void* p) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, size_t) noexcept {
+  std::free(p);
+}
 #endif

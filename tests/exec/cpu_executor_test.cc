@@ -29,8 +29,8 @@ std::unique_ptr<StepRunner> MakeRunner(const TinyModel& model, const CpuExecutor
   return std::move(*runner);
 }
 
-// Waits through the wake-up alone, as the engine does: a missing call is a step that failed after half a minute. The last call may
-// come after its result was polled, so the state outlives the waiter.
+// Waits through the wake-up alone, as the engine does: a missing call is a step that failed after half a minute. The
+// last call may come after its result was polled, so the state outlives the waiter.
 class Waiter {
  public:
   explicit Waiter(Executor& executor) : executor_(executor) {
@@ -125,8 +125,9 @@ TEST(CpuExecutor, ChainedStepsInFlightGiveTheHostsTokens) {
   EXPECT_FALSE((*executor)->Poll(&none));
 }
 
-// The contract's order of copies: a block is swapped out, written again by the same step, and what was saved comes back into
-// other blocks later; one of the four blocks is partial. Logits of every later position are those of a run without swap.
+// The contract's order of copies: a block is swapped out, written again by the same step, and what was saved comes back
+// into other blocks later; one of the four blocks is partial. Logits of every later position are those of a run without
+// swap.
 TEST(CpuExecutor, SwappedOutAndBackIsAsIfItHadStayed) {
   const TinyModel model = LoadTiny("llama-gqa");
   CpuExecutorOptions options = model.Options();
@@ -189,7 +190,8 @@ TEST(CpuExecutor, SwappedOutAndBackIsAsIfItHadStayed) {
   EXPECT_EQ(tokens, reference.at(r).tokens);
   EXPECT_EQ(logits, reference.at(r).logits);
 
-  for (const SwapCopy bad : {SwapCopy{16, 0, 1}, SwapCopy{0, 5, 1}, SwapCopy{0, -1, 1}, SwapCopy{0, 0, 17}, SwapCopy{0, 0, 0}}) {
+  for (const SwapCopy bad :
+       {SwapCopy{16, 0, 1}, SwapCopy{0, 5, 1}, SwapCopy{0, -1, 1}, SwapCopy{0, 0, 17}, SwapCopy{0, 0, 0}}) {
     for (const bool outwards : {false, true}) {
       StepPlan refused;
       (outwards ? refused.swap_outs : refused.swap_ins).push_back(bad);
@@ -230,7 +232,8 @@ TEST(CpuExecutor, StepsAllocateNothing) {
   sampled.repetition_penalty = 1.1f;
   StepPlan plan;
   for (int32_t slot = 0; slot < 4; ++slot) {
-    plan.starts.push_back({slot, 0, std::make_shared<Request>(MakeRequest(Prompt(17), slot % 2 ? sampled : Greedy())), {}});
+    plan.starts.push_back(
+        {slot, 0, std::make_shared<Request>(MakeRequest(Prompt(17), slot % 2 ? sampled : Greedy())), {}});
     plan.table_updates.push_back({slot, 0, 8, static_cast<int32_t>(plan.table_blocks.size())});
     for (int32_t b = 0; b < 8; ++b) plan.table_blocks.push_back(slot * 8 + b);
     StepItem item;
@@ -290,9 +293,16 @@ TEST(CpuExecutor, RefusesPlansThatReachOutsideItsMemory) {
       {"logit rows", [](StepPlan& p) { p.items[0].sample = true, p.items[0].logit_rows = 0; }},
       {"chained", [](StepPlan& p) { p.items[0].input = InputSource::kChained, p.items[0].count = 2; }},
       {"items", [](StepPlan& p) { p.items.resize(9, p.items[0]); }},
-      {"tokens", [](StepPlan& p) { p.items[0].first_position = 0, p.items[0].count = 150, p.tokens.resize(150), p.items.resize(2, p.items[0]); }},
+      {"tokens",
+       [](StepPlan& p) {
+         p.items[0].first_position = 0, p.items[0].count = 150, p.tokens.resize(150), p.items.resize(2, p.items[0]);
+       }},
       {"block", [](StepPlan& p) { p.table_blocks = {128}; }},
-      {"table", [](StepPlan& p) { p.table_blocks = {1}; p.table_updates.push_back({0, 10, 1, 0}); }},
+      {"table",
+       [](StepPlan& p) {
+         p.table_blocks = {1};
+         p.table_updates.push_back({0, 10, 1, 0});
+       }},
       {"table_blocks", [](StepPlan& p) { p.table_updates.push_back({0, 0, 1, 0}); }},
       {"copy", [](StepPlan& p) { p.copies.push_back({0, 128, 1}); }},
       {"copied", [](StepPlan& p) { p.copies.push_back({0, 1, 17}); }},
@@ -337,7 +347,7 @@ TEST(CpuExecutor, LogitsThatAreNotFiniteEndThatItemAlone) {
   ASSERT_EQ(e.dtype, DType::kF32);
   ASSERT_NE(e.data, model.weights.lm_head.data);
   std::vector<float> poisoned(static_cast<const float*>(e.data), static_cast<const float*>(e.data) + e.rows * e.cols);
-  poisoned[static_cast<size_t>(5 * e.cols)] = std::numeric_limits<float>::quiet_NaN();   // token 5
+  poisoned[static_cast<size_t>(5 * e.cols)] = std::numeric_limits<float>::quiet_NaN();  // token 5
   auto healthy_runner = MakeRunner(model, model.Options());
   StepDriver healthy(*healthy_runner, 128, 16);
   model.weights.embedding.data = poisoned.data();
@@ -368,7 +378,7 @@ TEST(CpuExecutor, LogprobsAreThoseOfTheRawLogits) {
   StepDriver driver(*runner, 128, 16, true);
   SamplingParams p = Greedy();
   p.logprobs = 3;
-  p.logit_bias = {{42, 100.0f}};   // chosen, though far from the best
+  p.logit_bias = {{42, 100.0f}};  // chosen, though far from the best
   Request request = MakeRequest(Prompt(12), p);
   request.prompt_logprobs = true;
   const int32_t s = driver.Add(request);
@@ -377,7 +387,7 @@ TEST(CpuExecutor, LogprobsAreThoseOfTheRawLogits) {
   ASSERT_EQ(first.prompt_logprobs.size(), 1u);
   ASSERT_EQ(first.prompt_logprobs[0].per_token.size(), 5u);
   ASSERT_EQ(second.prompt_logprobs.size(), 1u);
-  EXPECT_EQ(second.prompt_logprobs[0].per_token.size(), 6u);   // the prompt's last row has none
+  EXPECT_EQ(second.prompt_logprobs[0].per_token.size(), 6u);  // the prompt's last row has none
   EXPECT_TRUE(first.logprobs.empty());
   for (int32_t r = 0; r < 5; ++r) {
     const auto& entry = first.prompt_logprobs[0].per_token[static_cast<size_t>(r)];
@@ -417,7 +427,7 @@ TEST(CpuExecutor, LogprobsOfSeveralItemsAreEachTheirOwn) {
   ASSERT_EQ(r.prompt_logprobs.size(), 2u);
   ASSERT_EQ(r.logprobs.size(), 2u);
   for (size_t k = 0; k < 2; ++k) {
-    const size_t i = 2 * k;   // the item
+    const size_t i = 2 * k;  // the item
     const auto& of = driver.at(ids[i]);
     EXPECT_EQ(r.prompt_logprobs[k].item, static_cast<int32_t>(i));
     ASSERT_EQ(r.prompt_logprobs[k].per_token.size(), 5 + i);
@@ -436,7 +446,7 @@ TEST(CpuExecutor, LogprobsOfSeveralItemsAreEachTheirOwn) {
 TEST(CpuExecutor, CopiesOfPartialBlocksKeepTheirTokens) {
   const TinyModel model = LoadTiny("llama-gqa-bf16");
   auto runner = MakeRunner(model, model.Options());
-  StepDriver driver(*runner, 64, 16);   // blocks 64 and up stay free for the fork
+  StepDriver driver(*runner, 64, 16);  // blocks 64 and up stay free for the fork
   const int32_t s = driver.Add(MakeRequest(Prompt(25), Greedy()));
   driver.Generate(s, 1);
   const TokenId first = driver.at(s).output()[0];
@@ -444,7 +454,7 @@ TEST(CpuExecutor, CopiesOfPartialBlocksKeepTheirTokens) {
   plan.starts.push_back({7, 0, driver.at(s).request, {}});
   plan.table_blocks = {driver.at(s).table[0], 100};
   plan.table_updates.push_back({7, 0, 2, 0});
-  plan.copies.push_back({driver.at(s).table[1], 100, 8});   // positions 16..23; 24 is computed by the fork
+  plan.copies.push_back({driver.at(s).table[1], 100, 8});  // positions 16..23; 24 is computed by the fork
   StepItem item;
   item.slot = 7;
   item.first_position = 24;
@@ -471,14 +481,16 @@ TEST(CpuExecutor, MemoryThatTheSystemRefusesIsAStatus) {
   EXPECT_EQ(MakeCpuExecutor(model.config, model.weights, options).status().code(), StatusCode::kInvalidArgument);
   options = model.Options();
   options.max_slots = 0;
-  EXPECT_NE(MakeCpuExecutor(model.config, model.weights, options).status().message().find("max_slots"), std::string::npos);
+  EXPECT_NE(MakeCpuExecutor(model.config, model.weights, options).status().message().find("max_slots"),
+            std::string::npos);
 }
 
 TEST(FaultyExecutor, SpoilsTheStepsItIsToldTo) {
   const TinyModel model = LoadTiny("llama-gqa");
   auto inner = MakeCpuExecutor(model.config, model.weights, model.Options());
   ASSERT_TRUE(inner.ok());
-  FaultyExecutor executor(std::move(*inner), {{1, InjectedFault::Kind::kStep, 0}, {2, InjectedFault::Kind::kBadLogits, 0}});
+  FaultyExecutor executor(std::move(*inner),
+                          {{1, InjectedFault::Kind::kStep, 0}, {2, InjectedFault::Kind::kBadLogits, 0}});
   Waiter waiter(executor);
   StepDriver driver(
       [&](const StepPlan& plan, StepResult* result) {

@@ -1,5 +1,5 @@
-// The executors that tests and benchmarks run on must do what they say themselves: a fake that forgave a broken plan, or a fault
-// that never came, would let every test above it pass.
+// The executors that tests and benchmarks run on must do what they say themselves: a fake that forgave a broken plan,
+// or a fault that never came, would let every test above it pass.
 #include <gtest/gtest.h>
 
 #include "exec/fake_executor.h"
@@ -67,7 +67,8 @@ TEST(FakeExecutor, AnswersWhatItSaysItWill) {
     EXPECT_EQ(e.violation(), "");
     EXPECT_EQ(e.steps(), 3);
   }
-  EXPECT_NE(FakeExecutor::Expected(Config(), {1, 2, 3}, 0), FakeExecutor::Expected(Config(), {1, 2, 3}, 1)) << "choices differ";
+  EXPECT_NE(FakeExecutor::Expected(Config(), {1, 2, 3}, 0), FakeExecutor::Expected(Config(), {1, 2, 3}, 1))
+      << "choices differ";
 }
 
 TEST(FakeExecutor, SaysWhatAPlanBreaks) {
@@ -81,7 +82,8 @@ TEST(FakeExecutor, SaysWhatAPlanBreaks) {
   EXPECT_EQ(violation([](StepPlan*) {}), "");
   EXPECT_EQ(violation([](StepPlan*) {}, true), "more steps in flight than max_in_flight");
   EXPECT_EQ(violation([](StepPlan* p) { p->items.clear(); }), "an empty step");
-  EXPECT_EQ(violation([](StepPlan* p) { p->items[0].input = InputSource::kChained; }), "a chained input without can_chain");
+  EXPECT_EQ(violation([](StepPlan* p) { p->items[0].input = InputSource::kChained; }),
+            "a chained input without can_chain");
   EXPECT_EQ(violation([](StepPlan* p) { p->table_updates[0].count = 1; }), "a position outside its block table");
   EXPECT_EQ(violation([](StepPlan* p) { p->table_blocks[1] = 8; }), "a position outside its block table");
   EXPECT_EQ(violation([](StepPlan* p) { p->starts.clear(); }), "a table update of a sequence that never started");
@@ -107,10 +109,12 @@ TEST(FakeExecutor, AnswersDependOnEveryPositionRead) {
     return r.tokens.at(0);
   };
   const TokenId sound = third_token([](StepPlan*) {});
-  EXPECT_NE(third_token([](StepPlan* p) { p->table_blocks = {3}, p->table_updates = {{0, 0, 1, 0}}; }), sound) << "a block never written";
+  EXPECT_NE(third_token([](StepPlan* p) { p->table_blocks = {3}, p->table_updates = {{0, 0, 1, 0}}; }), sound)
+      << "a block never written";
   EXPECT_NE(third_token([](StepPlan* p) { p->copies = {{7, 2, 1}}; }), sound) << "one position overwritten";
   EXPECT_EQ(third_token([](StepPlan* p) { p->copies = {{2, 7, 4}}; }), sound);
-  EXPECT_NE(third_token([](StepPlan* p) { p->swap_outs = {{2, 0, 3}}, p->swap_ins = {{2, 0, 4}}; }), sound) << "a position not saved";
+  EXPECT_NE(third_token([](StepPlan* p) { p->swap_outs = {{2, 0, 3}}, p->swap_ins = {{2, 0, 4}}; }), sound)
+      << "a position not saved";
   EXPECT_EQ(third_token([](StepPlan* p) { p->swap_outs = {{2, 0, 4}}, p->swap_ins = {{2, 0, 4}}; }), sound);
 }
 
@@ -161,7 +165,7 @@ TEST(FakeExecutor, WhatFailedLeavesGarbageBehind) {
     int seen = 0;
     for (uint64_t seed = 0; seed < 64; ++seed) {
       FakeExecutorConfig c = Config();
-      c.vocab_size = 1 << 30;   // no token by chance
+      c.vocab_size = 1 << 30;  // no token by chance
       c.fault_seed = seed;
       (whole_step ? c.step_error_rate : c.item_lost_rate) = 0.5;
       FakeExecutor e(c);
@@ -244,7 +248,8 @@ TEST(NullExecutor, AnswersInOrderInEitherForm) {
 
 TEST(FaultyExecutor, SpoilsTheItemItIsToldToAndNoOther) {
   using Kind = InjectedFault::Kind;
-  FaultyExecutor e(std::make_unique<NullExecutor>(), {{1, Kind::kItem, 1}, {2, Kind::kBadLogits, 0}, {3, Kind::kItem, 3}, {4, Kind::kStep}});
+  FaultyExecutor e(std::make_unique<NullExecutor>(),
+                   {{1, Kind::kItem, 1}, {2, Kind::kBadLogits, 0}, {3, Kind::kItem, 3}, {4, Kind::kStep}});
   EXPECT_EQ(e.traits().max_in_flight, 1);
   for (StepId s = 0; s < 6; ++s) {
     StepPlan plan;
@@ -261,7 +266,9 @@ TEST(FaultyExecutor, SpoilsTheItemItIsToldToAndNoOther) {
     }
     ASSERT_EQ(r.items.size(), 3u);
     for (int32_t i = 0; i < 3; ++i) {
-      const ItemStatus want = s == 1 && i == 1 ? ItemStatus::kFailed : s == 2 && i == 0 ? ItemStatus::kBadLogits : ItemStatus::kOk;
+      const ItemStatus want = s == 1 && i == 1   ? ItemStatus::kFailed
+                              : s == 2 && i == 0 ? ItemStatus::kBadLogits
+                                                 : ItemStatus::kOk;
       EXPECT_EQ(r.items[static_cast<size_t>(i)].status, want) << "step " << s << " item " << i;
       EXPECT_EQ(r.items[static_cast<size_t>(i)].num_tokens, want == ItemStatus::kOk ? 1 : 0);
       const auto of_item = [i](const StepResult::TokenLogprobs& l) { return l.item == i; };

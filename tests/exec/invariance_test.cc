@@ -1,5 +1,6 @@
-// Batch invariance at the executor: whatever shares a step with a sequence, however its prompt is cut, after a preemption, on
-// shared prefix blocks, with any number of threads and any block size, its logits are the same bits and its tokens the same.
+// Batch invariance at the executor: whatever shares a step with a sequence, however its prompt is cut, after a
+// preemption, on shared prefix blocks, with any number of threads and any block size, its logits are the same bits and
+// its tokens the same.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -64,7 +65,8 @@ void RunMixed(StepDriver& driver, int32_t sequences, bool preempt, Rng& rng) {
       takes.push_back({s, static_cast<int32_t>(rng.UniformInt(1, std::min(driver.at(s).pending(), 24)))});
     }
     if (all_done) return;
-    for (size_t i = takes.size(); i > 1; --i) std::swap(takes[i - 1], takes[static_cast<size_t>(rng.UniformInt(0, static_cast<int64_t>(i) - 1))]);
+    for (size_t i = takes.size(); i > 1; --i)
+      std::swap(takes[i - 1], takes[static_cast<size_t>(rng.UniformInt(0, static_cast<int64_t>(i) - 1))]);
     if (takes.empty()) continue;
     const StepResult result = driver.Step(takes, rng.UniformInt(0, 3) == 0);
     ASSERT_TRUE(result.status.ok()) << result.status.ToString();
@@ -95,13 +97,18 @@ std::vector<StepDriver::Sequence> RunSchedule(const TinyModel& model, const kern
     case Schedule::kChunks:
       for (int32_t s = 0; s < sequences; ++s) {
         while (static_cast<int32_t>(driver.at(s).output().size()) < kOutput) {
-          const StepResult result = driver.Step({{s, static_cast<int32_t>(rng.UniformInt(1, std::min(driver.at(s).pending(), 7)))}}, true);
+          const StepResult result =
+              driver.Step({{s, static_cast<int32_t>(rng.UniformInt(1, std::min(driver.at(s).pending(), 7)))}}, true);
           TACTUS_CHECK_MSG(result.status.ok() && driver.at(s).status == ItemStatus::kOk, result.status.ToString());
         }
       }
       break;
-    case Schedule::kMixed: RunMixed(driver, sequences, false, rng); break;
-    case Schedule::kPreempted: RunMixed(driver, sequences, true, rng); break;
+    case Schedule::kMixed:
+      RunMixed(driver, sequences, false, rng);
+      break;
+    case Schedule::kPreempted:
+      RunMixed(driver, sequences, true, rng);
+      break;
     case Schedule::kShared:
       driver.Generate(3, 1);
       driver.ShareBlocks(4, 3, shared);
@@ -111,7 +118,7 @@ std::vector<StepDriver::Sequence> RunSchedule(const TinyModel& model, const kern
     case Schedule::kSharedInOneStep:
       // The producer of the blocks and both that read them are items of one step.
       driver.at(3).announced = false;
-      driver.Step({{3, shared * setting.block_size - 1}});   // leaves the last shared position to the common step
+      driver.Step({{3, shared * setting.block_size - 1}});  // leaves the last shared position to the common step
       driver.ShareBlocks(4, 3, shared);
       driver.ShareBlocks(5, 3, shared);
       driver.Step({{3, 2}, {4, 3}, {5, 1}}, true);
@@ -153,10 +160,10 @@ TEST_P(InvarianceTest, NothingAroundASequenceChangesItsBits) {
     SCOPED_TRACE(std::string("kernels ") + ops->name);
     const auto alone = RunSchedule(model, ops, {});
     const Setting settings[] = {
-        {Schedule::kChunks, 1, 16, 2},    {Schedule::kMixed, 1, 16, 3},      {Schedule::kMixed, 2, 16, 4},
-        {Schedule::kMixed, 4, 16, 5},     {Schedule::kPreempted, 2, 16, 6},  {Schedule::kShared, 1, 16, 7},
-        {Schedule::kSharedInOneStep, 2, 16, 8}, {Schedule::kAlone, 2, 1, 9}, {Schedule::kMixed, 2, 4, 10},
-        {Schedule::kPreempted, 1, 7, 11}, {Schedule::kShared, 4, 8, 12},     {Schedule::kMixed, 1, 64, 13},
+        {Schedule::kChunks, 1, 16, 2},          {Schedule::kMixed, 1, 16, 3},     {Schedule::kMixed, 2, 16, 4},
+        {Schedule::kMixed, 4, 16, 5},           {Schedule::kPreempted, 2, 16, 6}, {Schedule::kShared, 1, 16, 7},
+        {Schedule::kSharedInOneStep, 2, 16, 8}, {Schedule::kAlone, 2, 1, 9},      {Schedule::kMixed, 2, 4, 10},
+        {Schedule::kPreempted, 1, 7, 11},       {Schedule::kShared, 4, 8, 12},    {Schedule::kMixed, 1, 64, 13},
     };
     for (const Setting& setting : settings) {
       SCOPED_TRACE("setting with seed " + std::to_string(setting.seed));
@@ -171,13 +178,17 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Case{"bf16", "llama-gqa-bf16", {}}, Case{"f32", "llama-gqa", {}},
                     Case{"f32_reference", "llama-gqa", {.dtype = "float32"}},
                     Case{"f32_activations", "gguf-q4_1/model.gguf", {.activation_dtype = "float32"}},
-                    Case{"q4_1_int16", "gguf-q4_1/model.gguf", {}}, Case{"q4_1_int8", "gguf-q4_1/model.gguf", {.activation_dtype = "int8"}},
-                    Case{"q8_0_int16", "gguf-q8_0/model.gguf", {}}, Case{"q8_0_int8", "gguf-q8_0/model.gguf", {.activation_dtype = "int8"}},
-                    Case{"q4_k", "gguf-q4_k/model.gguf", {.activation_dtype = "int8"}}, Case{"mixed", "gguf-mixed/model.gguf", {}},
+                    Case{"q4_1_int16", "gguf-q4_1/model.gguf", {}},
+                    Case{"q4_1_int8", "gguf-q4_1/model.gguf", {.activation_dtype = "int8"}},
+                    Case{"q8_0_int16", "gguf-q8_0/model.gguf", {}},
+                    Case{"q8_0_int8", "gguf-q8_0/model.gguf", {.activation_dtype = "int8"}},
+                    Case{"q4_k", "gguf-q4_k/model.gguf", {.activation_dtype = "int8"}},
+                    Case{"mixed", "gguf-mixed/model.gguf", {}},
                     Case{"int8_at_load", "llama-bias", {.activation_dtype = "int8", .quantization = "int8"}},
                     Case{"int4_at_load", "llama-gqa", {.activation_dtype = "int8", .quantization = "int4"}},
                     Case{"int8_kv", "llama-gqa-bf16", {.kv_cache_dtype = "int8"}}, Case{"window", "mistral-window", {}},
-                    Case{"qk_norm", "qwen3", {.quantization = "q8_0"}}, Case{"window_in_some_layers", "qwen2-window", {}}),
+                    Case{"qk_norm", "qwen3", {.quantization = "q8_0"}},
+                    Case{"window_in_some_layers", "qwen2-window", {}}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

@@ -1,4 +1,5 @@
-// KV memory by its bytes: its size, where layers lie, and that a copy moves one block of every layer, K and V, and nothing else.
+// KV memory by its bytes: its size, where layers lie, and that a copy moves one block of every layer, K and V, and
+// nothing else.
 #include "exec/kv_memory.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,9 @@ ModelConfig Config() {
 }
 
 // Bytes of one block of K.
-int64_t BlockBytes(DType dtype) { return 2 * 16 * (dtype == DType::kF32 ? 32 : dtype == DType::kBF16 ? 16 : 8 + 4); }
+int64_t BlockBytes(DType dtype) {
+  return 2 * 16 * (dtype == DType::kF32 ? 32 : dtype == DType::kBF16 ? 16 : 8 + 4);
+}
 
 class KvMemoryTest : public testing::TestWithParam<DType> {};
 
@@ -31,8 +34,10 @@ TEST_P(KvMemoryTest, LayersFollowEachOtherAndFillIt) {
   ASSERT_EQ(layers.size(), 3u);
   const auto* base = static_cast<const std::byte*>(layers[0].k);
   for (size_t l = 0; l < 3; ++l) {
-    EXPECT_EQ(static_cast<const std::byte*>(layers[l].k) - base, static_cast<int64_t>(2 * l) * half) << "K of layer " << l;
-    EXPECT_EQ(static_cast<const std::byte*>(layers[l].v) - base, static_cast<int64_t>(2 * l + 1) * half) << "V of layer " << l;
+    EXPECT_EQ(static_cast<const std::byte*>(layers[l].k) - base, static_cast<int64_t>(2 * l) * half)
+        << "K of layer " << l;
+    EXPECT_EQ(static_cast<const std::byte*>(layers[l].v) - base, static_cast<int64_t>(2 * l + 1) * half)
+        << "V of layer " << l;
     EXPECT_EQ(layers[l].dtype, GetParam());
     EXPECT_EQ(layers[l].block_size, 16);
     EXPECT_EQ(layers[l].kv_heads, 2);
@@ -48,7 +53,8 @@ std::vector<uint8_t> Contents(const KvMemory& memory) {
 // A pattern in which no two blocks are alike.
 void Fill(KvMemory* memory, uint32_t seed) {
   auto* bytes = static_cast<uint8_t*>(memory->layers()[0].k);
-  for (int64_t i = 0; i < memory->bytes(); ++i) bytes[i] = static_cast<uint8_t>((static_cast<uint32_t>(i) * 2654435761u + seed) >> 24);
+  for (int64_t i = 0; i < memory->bytes(); ++i)
+    bytes[i] = static_cast<uint8_t>((static_cast<uint32_t>(i) * 2654435761u + seed) >> 24);
 }
 
 TEST_P(KvMemoryTest, ACopyIsOneBlockOfEveryLayer) {
@@ -61,14 +67,15 @@ TEST_P(KvMemoryTest, ACopyIsOneBlockOfEveryLayer) {
   const std::vector<uint8_t> after = Contents(**to);
   EXPECT_EQ(Contents(**from), source);
   const auto block = static_cast<size_t>(BlockBytes(GetParam()));
-  for (size_t half = 0; half < 6; ++half) {   // K and V of each layer
+  for (size_t half = 0; half < 6; ++half) {  // K and V of each layer
     for (size_t b = 0; b < 3; ++b) {
       const size_t at = (half * 3 + b) * block;
       const uint8_t* want = b == 1 ? source.data() + (half * 5 + 4) * block : before.data() + at;
-      EXPECT_EQ(std::memcmp(after.data() + at, want, block), 0) << (half % 2 == 0 ? "K" : "V") << " of layer " << half / 2 << " block " << b;
+      EXPECT_EQ(std::memcmp(after.data() + at, want, block), 0)
+          << (half % 2 == 0 ? "K" : "V") << " of layer " << half / 2 << " block " << b;
     }
   }
-  (*from)->CopyBlock(0, 3);   // within one memory
+  (*from)->CopyBlock(0, 3);  // within one memory
   const std::vector<uint8_t> within = Contents(**from);
   for (size_t half = 0; half < 6; ++half) {
     const uint8_t* layer = within.data() + half * 5 * block;
@@ -90,7 +97,8 @@ TEST(KvMemory, WhatHoldsNothingOrCannotBeCountedIsRefusedWithItsFlag) {
   EXPECT_NE(refused(0, 16).find("0 blocks of 16 tokens"), std::string::npos);
   EXPECT_NE(refused(4, 0).find("4 blocks of 0 tokens"), std::string::npos);
   EXPECT_NE(refused(std::numeric_limits<int64_t>::max() / 8, 16).find("overflows"), std::string::npos);
-  EXPECT_NE(refused(std::numeric_limits<int64_t>::max() / 600, 16).find("overflows"), std::string::npos) << "one layer fits, all do not";
+  EXPECT_NE(refused(std::numeric_limits<int64_t>::max() / 600, 16).find("overflows"), std::string::npos)
+      << "one layer fits, all do not";
   EXPECT_TRUE(KvMemory::Create(Config(), DType::kBF16, 1, 1).ok());
 }
 

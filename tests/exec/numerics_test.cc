@@ -75,11 +75,13 @@ TEST(Numerics, KvDtypeOverrides) {
 }
 
 TEST(Numerics, RefusalsNameFlagValueAndChoices) {
-  const auto expect = [](const NumericsOptions& options, DType stored, const char* flag, std::initializer_list<const char*> parts) {
+  const auto expect = [](const NumericsOptions& options, DType stored, const char* flag,
+                         std::initializer_list<const char*> parts) {
     const Status status = ChooseNumerics(options, stored).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     EXPECT_EQ(status.param(), flag);
-    for (const char* part : parts) EXPECT_NE(status.message().find(part), std::string::npos) << part << " not in: " << status.message();
+    for (const char* part : parts)
+      EXPECT_NE(status.message().find(part), std::string::npos) << part << " not in: " << status.message();
   };
   expect({.dtype = "int3"}, DType::kF32, "dtype", {"int3", "auto, float32, bfloat16"});
   expect({.activation_dtype = "fp8"}, DType::kF32, "activation-dtype", {"fp8", "int16"});
@@ -87,9 +89,11 @@ TEST(Numerics, RefusalsNameFlagValueAndChoices) {
   expect({.kv_cache_dtype = "fp8"}, DType::kF32, "kv-cache-dtype", {"fp8"});
   // Words that are fine alone.
   expect({.dtype = "float32", .quantization = "int8"}, DType::kF32, "quantization", {"--dtype float32", "leave one"});
-  expect({.dtype = "float32", .activation_dtype = "int8"}, DType::kQ8_0, "activation-dtype", {"--dtype float32", "int8"});
+  expect({.dtype = "float32", .activation_dtype = "int8"}, DType::kQ8_0, "activation-dtype",
+         {"--dtype float32", "int8"});
   expect({.dtype = "bfloat16", .activation_dtype = "float32"}, DType::kBF16, "activation-dtype", {"--dtype bfloat16"});
-  expect({.activation_dtype = "bfloat16", .quantization = "int4"}, DType::kBF16, "activation-dtype", {"int4", "auto, int16 or int8"});
+  expect({.activation_dtype = "bfloat16", .quantization = "int4"}, DType::kBF16, "activation-dtype",
+         {"int4", "auto, int16 or int8"});
   expect({.activation_dtype = "float32", .quantization = "int4"}, DType::kBF16, "activation-dtype", {"int4"});
   expect({.activation_dtype = "int8"}, DType::kBF16, "activation-dtype", {"bf16", "--quantization"});
   expect({.activation_dtype = "int16"}, DType::kF16, "activation-dtype", {"f16", "--quantization"});
@@ -109,7 +113,8 @@ TEST(Numerics, LoadingFollowsFromThem) {
   const LoadWeightsOptions reference = LoadOptionsFor(*ChooseNumerics({.dtype = "float32"}, DType::kQ4_1));
   EXPECT_TRUE(reference.dequantize_to_f32);
   EXPECT_FALSE(reference.pack);
-  const LoadWeightsOptions packed = LoadOptionsFor(*ChooseNumerics({.activation_dtype = "int8", .quantization = "int4"}, DType::kBF16));
+  const LoadWeightsOptions packed =
+      LoadOptionsFor(*ChooseNumerics({.activation_dtype = "int8", .quantization = "int4"}, DType::kBF16));
   EXPECT_FALSE(packed.dequantize_to_f32);
   EXPECT_TRUE(packed.pack);
   EXPECT_EQ(packed.packing.quantization, Quantization::kInt4);
@@ -121,10 +126,12 @@ TEST(Numerics, TextSaysWhatIsComputed) {
   EXPECT_EQ(NumericsText(*ChooseNumerics({.activation_dtype = "int8"}, DType::kQ4_1)), "int8 activations, KV bf16");
   EXPECT_EQ(NumericsText(*ChooseNumerics({}, DType::kBF16)), "bf16 activations, KV bf16");
   EXPECT_EQ(NumericsText(*ChooseNumerics({.activation_dtype = "bfloat16"}, DType::kQ4_1)), "bf16 activations, KV bf16");
-  EXPECT_EQ(NumericsText(*ChooseNumerics({.quantization = "int8", .kv_cache_dtype = "int8"}, DType::kBF16)), "int16 activations, KV int8");
+  EXPECT_EQ(NumericsText(*ChooseNumerics({.quantization = "int8", .kv_cache_dtype = "int8"}, DType::kBF16)),
+            "int16 activations, KV int8");
   EXPECT_EQ(NumericsText(*ChooseNumerics({.activation_dtype = "float32"}, DType::kQ4_1)), "f32 activations, KV bf16");
   EXPECT_EQ(NumericsText(*ChooseNumerics({}, DType::kF16)), "f32 activations, KV bf16");
-  EXPECT_EQ(NumericsText(*ChooseNumerics({.dtype = "float32"}, DType::kF16)), "f32 activations, KV f32, weights dequantised to f32");
+  EXPECT_EQ(NumericsText(*ChooseNumerics({.dtype = "float32"}, DType::kF16)),
+            "f32 activations, KV f32, weights dequantised to f32");
 }
 
 }  // namespace

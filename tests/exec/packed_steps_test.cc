@@ -38,12 +38,13 @@ struct Case {
   const char* name;
   const char* model;
   NumericsOptions rows, packed;
-  double bound;   // relative error of a row of logits, in the 2-norm. With f32 KV: that of rounding inputs alone
+  double bound;  // relative error of a row of logits, in the 2-norm. With f32 KV: that of rounding inputs alone
 };
 class PackedSteps : public testing::TestWithParam<Case> {};
 
 TEST_P(PackedSteps, AgreeWithRowsAsFarAsTheirRoundingGoes) {
-  const TinyModel rows = LoadTiny(GetParam().model, GetParam().rows), packed = LoadTiny(GetParam().model, GetParam().packed);
+  const TinyModel rows = LoadTiny(GetParam().model, GetParam().rows),
+                  packed = LoadTiny(GetParam().model, GetParam().packed);
   ASSERT_EQ(rows.weights.packed, nullptr);
   ASSERT_NE(packed.weights.packed, nullptr);
   const auto want = PromptLogits(rows), got = PromptLogits(packed);
@@ -61,16 +62,33 @@ TEST_P(PackedSteps, AgreeWithRowsAsFarAsTheirRoundingGoes) {
 
 INSTANTIATE_TEST_SUITE_P(
     Formats, PackedSteps,
-    testing::Values(Case{"q4_1_int16", "gguf-q4_1/model.gguf", {.activation_dtype = "float32", .kv_cache_dtype = "float32"}, {.kv_cache_dtype = "float32"}, 3e-4},
-                    Case{"q8_0_int16", "gguf-q8_0/model.gguf", {.activation_dtype = "float32", .kv_cache_dtype = "float32"}, {.kv_cache_dtype = "float32"}, 3e-4},
-                    Case{"q4_k_int16", "gguf-q4_k/model.gguf", {.activation_dtype = "float32", .kv_cache_dtype = "float32"}, {.kv_cache_dtype = "float32"}, 3e-4},
-                    Case{"q6_k_int16", "gguf-q6_k/model.gguf", {.activation_dtype = "float32", .kv_cache_dtype = "float32"}, {.kv_cache_dtype = "float32"}, 3e-4},
-                    Case{"q8_0_int8", "gguf-q8_0/model.gguf", {.activation_dtype = "float32"}, {.activation_dtype = "int8"}, 0.1},
-                    Case{"bf16", "llama-gqa-bf16", {.dtype = "float32"}, {}, 0.05}),
+    testing::Values(
+        Case{"q4_1_int16",
+             "gguf-q4_1/model.gguf",
+             {.activation_dtype = "float32", .kv_cache_dtype = "float32"},
+             {.kv_cache_dtype = "float32"},
+             3e-4},
+        Case{"q8_0_int16",
+             "gguf-q8_0/model.gguf",
+             {.activation_dtype = "float32", .kv_cache_dtype = "float32"},
+             {.kv_cache_dtype = "float32"},
+             3e-4},
+        Case{"q4_k_int16",
+             "gguf-q4_k/model.gguf",
+             {.activation_dtype = "float32", .kv_cache_dtype = "float32"},
+             {.kv_cache_dtype = "float32"},
+             3e-4},
+        Case{"q6_k_int16",
+             "gguf-q6_k/model.gguf",
+             {.activation_dtype = "float32", .kv_cache_dtype = "float32"},
+             {.kv_cache_dtype = "float32"},
+             3e-4},
+        Case{"q8_0_int8", "gguf-q8_0/model.gguf", {.activation_dtype = "float32"}, {.activation_dtype = "int8"}, 0.1},
+        Case{"bf16", "llama-gqa-bf16", {.dtype = "float32"}, {}, 0.05}),
     [](const auto& test) { return std::string(test.param.name); });
 
-// One barrier per operator: round, qkv, rope and store, attention, round, out, round, gate and up, (round,) down per layer; around
-// them embedding, round, logits, sampling. Operators too small to share have none.
+// One barrier per operator: round, qkv, rope and store, attention, round, out, round, gate and up, (round,) down per
+// layer; around them embedding, round, logits, sampling. Operators too small to share have none.
 TEST(PackedSteps, AStepHasAtMostTenBarriersALayer) {
   for (const char* name : {"llama-gqa-bf16", "gguf-q8_0/model.gguf"}) {
     const TinyModel model = LoadTiny(name);
@@ -102,9 +120,11 @@ TEST(PackedSteps, TheProfileCountsEveryWeightOnce) {
   runner->set_operator_profile(&profile);
   driver.Step({{a, 1}, {b, 1}});
   int64_t weights = 0;
-  for (const PackedLayerWeights& layer : model.weights.packed->layers) weights += layer.w_gate.bytes() + layer.w_up.bytes();
+  for (const PackedLayerWeights& layer : model.weights.packed->layers)
+    weights += layer.w_gate.bytes() + layer.w_up.bytes();
   const auto& gated = profile.totals(DecoderOperator::kGated);
-  const int64_t layers = model.config.num_layers, inner = model.config.intermediate_size, hidden = model.config.hidden_size;
+  const int64_t layers = model.config.num_layers, inner = model.config.intermediate_size,
+                hidden = model.config.hidden_size;
   EXPECT_EQ(gated.calls, layers);
   EXPECT_GT(gated.cost.bytes, weights);
   EXPECT_LT(gated.cost.bytes, weights + layers * 2 * 2 * 8 * (inner + hidden));

@@ -9,7 +9,8 @@ namespace {
 class PlanLimits : public testing::Test {
  protected:
   PlanLimits() : model_(LoadTiny("llama-gqa")) {
-    CpuExecutorOptions options = model_.Options();   // 8 slots, 8 items, 256 tokens a step, 160 positions in blocks of 16
+    CpuExecutorOptions options =
+        model_.Options();  // 8 slots, 8 items, 256 tokens a step, 160 positions in blocks of 16
     options.num_blocks = 20;
     options.swap_blocks = 3;
     auto runner = StepRunner::Create(model_.config, model_.weights, options);
@@ -52,16 +53,19 @@ TEST_F(PlanLimits, TheLastThatFitsRuns) {
       {"no logits", [](StepPlan& p) { p.items[0].logit_rows = 0; }},
       {"the last token", [](StepPlan& p) { p.items[0].token_offset = 1, p.tokens = {1, 2}; }},
       {"as many items as may be", [](StepPlan& p) { p.items.resize(8, p.items[0]); }},
-      {"as many tokens as may be", [](StepPlan& p) {
+      {"as many tokens as may be",
+       [](StepPlan& p) {
          p.items[0] = {0, 0, 128, 1, false};
          p.items.push_back({1, 0, 128, 1, false});
          p.tokens.assign(128, 1);
        }},
-      {"the last table entries", [](StepPlan& p) { p.table_blocks = {19, 0}, p.table_updates.push_back({7, 8, 2, 0}); }},
+      {"the last table entries",
+       [](StepPlan& p) { p.table_blocks = {19, 0}, p.table_updates.push_back({7, 8, 2, 0}); }},
       {"a whole table", [](StepPlan& p) { p.table_blocks.assign(10, 2), p.table_updates.push_back({0, 0, 10, 0}); }},
       {"a copy of the last block", [](StepPlan& p) { p.copies = {{19, 0, 16}, {0, 19, 1}}; }},
       {"the last host block", [](StepPlan& p) { p.swap_outs = {{19, 2, 16}}, p.swap_ins = {{0, 0, 1}}; }},
-      {"an item of no tokens of the host", [](StepPlan& p) { p.items[0].input = InputSource::kChained, p.tokens.clear(); }},
+      {"an item of no tokens of the host",
+       [](StepPlan& p) { p.items[0].input = InputSource::kChained, p.tokens.clear(); }},
   };
   for (const auto& [what, change] : plans) {
     const Status status = Run(change);
@@ -78,9 +82,12 @@ TEST_F(PlanLimits, TheFirstThatDoesNotFitIsRefused) {
       {"table of slot 8, limit 7", [](StepPlan& p) { p.table_updates.push_back({8, 0, 0, 0}); }},
       {"table entry 0, limit 10", [](StepPlan& p) { p.table_blocks = {1}, p.table_updates.push_back({0, -1, 1, 0}); }},
       {"table entry -1, limit 10", [](StepPlan& p) { p.table_updates.push_back({0, 0, -1, 0}); }},
-      {"table entry 11, limit 10", [](StepPlan& p) { p.table_blocks.assign(11, 1), p.table_updates.push_back({0, 0, 11, 0}); }},
-      {"end of table_blocks 0, limit 1", [](StepPlan& p) { p.table_blocks = {1}, p.table_updates.push_back({0, 0, 1, -1}); }},
-      {"end of table_blocks 2, limit 1", [](StepPlan& p) { p.table_blocks = {1}, p.table_updates.push_back({0, 0, 2, 0}); }},
+      {"table entry 11, limit 10",
+       [](StepPlan& p) { p.table_blocks.assign(11, 1), p.table_updates.push_back({0, 0, 11, 0}); }},
+      {"end of table_blocks 0, limit 1",
+       [](StepPlan& p) { p.table_blocks = {1}, p.table_updates.push_back({0, 0, 1, -1}); }},
+      {"end of table_blocks 2, limit 1",
+       [](StepPlan& p) { p.table_blocks = {1}, p.table_updates.push_back({0, 0, 2, 0}); }},
       {"block -1, limit 19", [](StepPlan& p) { p.table_blocks = {-1}; }},
       {"block 20, limit 19", [](StepPlan& p) { p.table_blocks = {20}; }},
       {"copy from block 20, limit 19", [](StepPlan& p) { p.copies = {{20, 0, 1}}; }},
@@ -98,11 +105,14 @@ TEST_F(PlanLimits, TheFirstThatDoesNotFitIsRefused) {
       {"end of item 3, limit 160", [](StepPlan& p) { p.items[0].count = 0; }},
       {"logit rows 2, limit 1", [](StepPlan& p) { p.items[0].logit_rows = 2; }},
       {"logit rows -1, limit 1", [](StepPlan& p) { p.items[0].logit_rows = -1; }},
-      {"sampled item's logit rows 0, limit 1", [](StepPlan& p) { p.items[0].logit_rows = 0, p.items[0].sample = true; }},
-      {"chained item's tokens 2, limit 1", [](StepPlan& p) { p.items[0].input = InputSource::kChained, p.items[0].count = 2; }},
+      {"sampled item's logit rows 0, limit 1",
+       [](StepPlan& p) { p.items[0].logit_rows = 0, p.items[0].sample = true; }},
+      {"chained item's tokens 2, limit 1",
+       [](StepPlan& p) { p.items[0].input = InputSource::kChained, p.items[0].count = 2; }},
       {"end of input tokens 2, limit 1", [](StepPlan& p) { p.items[0].token_offset = 1; }},
       {"end of input tokens 0, limit 1", [](StepPlan& p) { p.items[0].token_offset = -1; }},
-      {"tokens 257, limit 256", [](StepPlan& p) {
+      {"tokens 257, limit 256",
+       [](StepPlan& p) {
          p.items[0] = {0, 0, 128, 1, false};
          p.items.push_back({1, 0, 129, 1, false});
          p.tokens.assign(129, 1);
@@ -137,10 +147,12 @@ TEST_F(PlanLimits, OptionsOfNothingAreRefusedByName) {
   EXPECT_EQ(StepRunner::Create(model_.config, fewer, model_.Options()).status().code(), StatusCode::kInvalidArgument);
 }
 
-// A vocabulary's first and last token run; beside them is nothing. Slots remember the tokens that they sampled themselves.
+// A vocabulary's first and last token run; beside them is nothing. Slots remember the tokens that they sampled
+// themselves.
 TEST_F(PlanLimits, TokensOfTheVocabularyAndNoOthers) {
   const auto vocab = static_cast<TokenId>(model_.config.vocab_size);
-  for (const auto& [token, good] : {std::pair<TokenId, bool>(0, true), {vocab - 1, true}, {vocab, false}, {-1, false}}) {
+  for (const auto& [token, good] :
+       {std::pair<TokenId, bool>(0, true), {vocab - 1, true}, {vocab, false}, {-1, false}}) {
     StepPlan plan = Good();
     plan.tokens = {token};
     StepResult result;
@@ -153,7 +165,8 @@ TEST_F(PlanLimits, TokensOfTheVocabularyAndNoOthers) {
 // A chained item before anything was sampled computes token 0, not what another sequence of its slot sampled last.
 TEST_F(PlanLimits, AStartForgetsWhatItsSlotSampled) {
   std::vector<float> row;
-  runner_->set_logits_observer([&](int32_t, int32_t, std::span<const float> logits) { row.assign(logits.begin(), logits.end()); });
+  runner_->set_logits_observer(
+      [&](int32_t, int32_t, std::span<const float> logits) { row.assign(logits.begin(), logits.end()); });
   const auto first_row = [&](bool chained, bool sample) {
     StepPlan plan = Good();
     plan.starts.push_back({0, 0, std::make_shared<Request>(MakeRequest({1, 2}, Greedy())), {}});

@@ -1,5 +1,5 @@
-// The order of copies within one step (base/step.h): swap-outs, copies, swap-ins, items. Every pair of them touches the same block
-// here, so that another order shows in the logits.
+// The order of copies within one step (base/step.h): swap-outs, copies, swap-ins, items. Every pair of them touches the
+// same block here, so that another order shows in the logits.
 #include <gtest/gtest.h>
 
 #include "exec/fake_executor.h"
@@ -8,7 +8,7 @@
 namespace tactus::test {
 namespace {
 
-constexpr int32_t kLength = 12;   // positions that a sequence has in its one block of 16
+constexpr int32_t kLength = 12;  // positions that a sequence has in its one block of 16
 
 std::vector<TokenId> PromptOf(int32_t seed) {
   std::vector<TokenId> tokens;
@@ -16,7 +16,7 @@ std::vector<TokenId> PromptOf(int32_t seed) {
   return tokens;
 }
 
-using Rows = std::map<int32_t, std::vector<float>>;   // of slots
+using Rows = std::map<int32_t, std::vector<float>>;  // of slots
 
 // Runs items of one block each: slot s computes [first, first + count) of the prompt of `seed`, in `block`.
 class Bench {
@@ -67,7 +67,8 @@ class Bench {
   StepId step_ = 0;
 };
 
-// A (block 3) is swapped out; a fork of B (block 5) is copied over it; D, swapped out earlier, comes back over B's own block.
+// A (block 3) is swapped out; a fork of B (block 5) is copied over it; D, swapped out earlier, comes back over B's own
+// block.
 TEST(StepCopies, OneStepSwapsOutThenCopiesThenSwapsIn) {
   const TinyModel model = LoadTiny("llama-gqa");
   CpuExecutorOptions options = model.Options();
@@ -75,7 +76,7 @@ TEST(StepCopies, OneStepSwapsOutThenCopiesThenSwapsIn) {
   options.swap_blocks = 2;
   Bench bench(model, options);
   constexpr int32_t kA = 1, kB = 2, kD = 4;
-  Rows want;   // of the position after the twelve, by seed, each from an undisturbed block
+  Rows want;  // of the position after the twelve, by seed, each from an undisturbed block
   for (const int32_t seed : {kA, kB, kD}) {
     bench.Step({{0, seed, 0, 0, kLength}});
     want[seed] = bench.Step({{0, seed, 0, kLength, 1}})[0];
@@ -93,13 +94,15 @@ TEST(StepCopies, OneStepSwapsOutThenCopiesThenSwapsIn) {
   all.copies = {{5, 3, kLength}};
   all.swap_ins = {{5, 1, kLength}};
   Rows got = bench.Step({{2, kB, 3, kLength, 1}, {3, kD, 5, kLength, 1}}, all);
-  EXPECT_EQ(got[2], want[kB]) << "the fork did not get its parent's block: the copy ran before the swap-out or after the swap-in";
+  EXPECT_EQ(got[2], want[kB])
+      << "the fork did not get its parent's block: the copy ran before the swap-out or after the swap-in";
   EXPECT_EQ(got[3], want[kD]) << "what was swapped in is not there: something was copied over it";
 
   StepPlan back;
   back.swap_ins = {{7, 0, kLength}};
   got = bench.Step({{0, kA, 7, kLength, 1}}, back);
-  EXPECT_EQ(got[0], want[kA]) << "what was saved is not what the block held before this step: the copy ran before the swap-out";
+  EXPECT_EQ(got[0], want[kA])
+      << "what was saved is not what the block held before this step: the copy ran before the swap-out";
 }
 
 // The pretended memory of the engine's tests keeps the same order.

@@ -1,5 +1,5 @@
-// Drives an executor by hand, for tests: sequences, block tables and plans without an engine. Every step is what the test says, so
-// that any chunking, mix, preemption or sharing can be forced.
+// Drives an executor by hand, for tests: sequences, block tables and plans without an engine. Every step is what the
+// test says, so that any chunking, mix, preemption or sharing can be forced.
 #pragma once
 
 #include <functional>
@@ -17,13 +17,13 @@ class StepDriver {
   struct Sequence {
     std::shared_ptr<const Request> request;
     int32_t choice = 0;
-    std::vector<TokenId> tokens;       // prompt, then output
-    int32_t computed = 0;              // positions whose K and V are in the cache
+    std::vector<TokenId> tokens;  // prompt, then output
+    int32_t computed = 0;         // positions whose K and V are in the cache
     std::vector<BlockId> table;
-    bool announced = false;            // the executor knows the start
+    bool announced = false;  // the executor knows the start
     std::vector<StepResult::TokenLogprobs> logprobs;
     ItemStatus status = ItemStatus::kOk;
-    std::map<int32_t, std::vector<float>> logits;   // by position, when recorded
+    std::map<int32_t, std::vector<float>> logits;  // by position, when recorded
 
     int32_t prompt_size() const { return static_cast<int32_t>(request->prompt->size()); }
     std::vector<TokenId> output() const { return {tokens.begin() + prompt_size(), tokens.end()}; }
@@ -31,7 +31,7 @@ class StepDriver {
   };
   struct Take {
     int32_t sequence;
-    int32_t count;                     // tokens of it to compute in this step
+    int32_t count;  // tokens of it to compute in this step
   };
   using RunStep = std::function<void(const StepPlan&, StepResult*)>;
 
@@ -40,7 +40,8 @@ class StepDriver {
   }
   // With `record`, the logits of every row that the plan asks for are kept.
   StepDriver(StepRunner& runner, int64_t num_blocks, int32_t block_size, bool record = false)
-      : StepDriver([&runner](const StepPlan& plan, StepResult* result) { runner.Run(plan, result); }, num_blocks, block_size) {
+      : StepDriver([&runner](const StepPlan& plan, StepResult* result) { runner.Run(plan, result); }, num_blocks,
+                   block_size) {
     if (!record) return;
     runner.set_logits_observer([this](int32_t item, int32_t position, std::span<const float> logits) {
       Sequence& s = sequences_[static_cast<size_t>(plan_.items[static_cast<size_t>(item)].slot)];
@@ -59,7 +60,8 @@ class StepDriver {
   }
   Sequence& at(int32_t sequence) { return sequences_[static_cast<size_t>(sequence)]; }
 
-  // Starts `sequence` on the first `blocks` full blocks of `from` (computed, or computed in the same step by an earlier item).
+  // Starts `sequence` on the first `blocks` full blocks of `from` (computed, or computed in the same step by an earlier
+  // item).
   void ShareBlocks(int32_t sequence, int32_t from, int32_t blocks) {
     Sequence& s = at(sequence);
     s.table.assign(at(from).table.begin(), at(from).table.begin() + blocks);
@@ -89,7 +91,8 @@ class StepDriver {
       s.computed += takes[i].count;
       const ItemResult& item = result.items[i];
       if (item.status != ItemStatus::kOk) s.status = item.status;
-      for (int32_t t = 0; t < item.num_tokens; ++t) s.tokens.push_back(result.tokens[static_cast<size_t>(item.token_offset + t)]);
+      for (int32_t t = 0; t < item.num_tokens; ++t)
+        s.tokens.push_back(result.tokens[static_cast<size_t>(item.token_offset + t)]);
     }
     for (auto& l : result.logprobs) at(takes[static_cast<size_t>(l.item)].sequence).logprobs.push_back(l);
     return result;

@@ -10,7 +10,8 @@ namespace {
 StepPlan MixedPlan() {
   StepPlan plan;
   plan.step = 0;
-  plan.items = {{1, 17, 30, 0, false}, {2, 99, 1, 1, true}, {3, 49, 1, 1, true}, {4, 0, 70, 70, true}, {5, 19, 1, 1, true}};
+  plan.items = {
+      {1, 17, 30, 0, false}, {2, 99, 1, 1, true}, {3, 49, 1, 1, true}, {4, 0, 70, 70, true}, {5, 19, 1, 1, true}};
   plan.prompt_items = {0, 3};
   plan.num_tokens = 103;
   plan.num_decodes = 3;
@@ -23,7 +24,7 @@ StepPlan MixedPlan() {
 }
 
 TEST(ShapeOfAPlan, HasEveryPartOfIt) {
-  std::vector<ChunkShape> chunks = {{1, 1}, {2, 2}, {3, 3}};   // of an earlier step
+  std::vector<ChunkShape> chunks = {{1, 1}, {2, 2}, {3, 3}};  // of an earlier step
   const StepPlan plan = MixedPlan();
   const StepShape shape = ShapeOf(plan, &chunks);
   ASSERT_EQ(shape.chunks.size(), 2u);
@@ -41,8 +42,8 @@ TEST(ShapeOfAPlan, HasEveryPartOfIt) {
 // One prime per part of the shape.
 struct PrimesModel final : StepTimeModel {
   DurationNs StageTimeNs(const StepShape& s, int32_t) const override {
-    return 1'000'000 * s.prefill_tokens() + 2 * s.decodes + 3 * s.decode_context_tokens + 5 * s.logit_rows + 7 * s.swap_blocks +
-           11 * s.padded_tokens;
+    return 1'000'000 * s.prefill_tokens() + 2 * s.decodes + 3 * s.decode_context_tokens + 5 * s.logit_rows +
+           7 * s.swap_blocks + 11 * s.padded_tokens;
   }
   DurationNs StepTimeNs(const StepShape& s) const override { return StageTimeNs(s, 0); }
   DurationNs SendTimeNs(const StepShape&) const override { return 0; }

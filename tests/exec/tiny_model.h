@@ -40,6 +40,8 @@ inline TinyModel LoadTiny(const std::string& name, const NumericsOptions& numeri
   return m;
 }
 
-inline TinyModel LoadTiny(const std::string& name, const char* dtype = "auto") { return LoadTiny(name, NumericsOptions{.dtype = dtype}); }
+inline TinyModel LoadTiny(const std::string& name, const char* dtype = "auto") {
+  return LoadTiny(name, NumericsOptions{.dtype = dtype});
+}
 
 }  // namespace tactus::test

@@ -1,5 +1,5 @@
-// GGUF headers, then everything that is made of them: configuration, tokeniser tables, memory plan. Touches the last byte of
-// every accepted tensor, so that a wrong bound shows under the address sanitizer.
+// GGUF headers, then everything that is made of them: configuration, tokeniser tables, memory plan. Touches the last
+// byte of every accepted tensor, so that a wrong bound shows under the address sanitizer.
 #include <cstdint>
 
 #include "model/gguf.h"

@@ -1,6 +1,7 @@
-// Tokenisers from hostile files, over hostile text. The first byte chooses the file's format; the rest is the file, then
-// after a zero byte pair the text. What is accepted must encode without a fault, give ids of its own vocabulary only, and
-// stream what it decodes. tokenizer.json of tests/text/data, each after a 'j', and tokenizer.model after an 's' are seeds.
+// Tokenisers from hostile files, over hostile text. The first byte chooses the file's format; the rest is the file,
+// then after a zero byte pair the text. What is accepted must encode without a fault, give ids of its own vocabulary
+// only, and stream what it decodes. tokenizer.json of tests/text/data, each after a 'j', and tokenizer.model after an
+// 's' are seeds.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

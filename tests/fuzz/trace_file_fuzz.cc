@@ -31,7 +31,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       int64_t count = 0;
       for (; (*stream)->Next(&r); ++count) {
         const bool lengths = r.prompt_tokens >= 1 && r.prompt_tokens <= kMaxTraceTokens && r.output_tokens >= 1 &&
-                             r.output_tokens <= kMaxTraceTokens && r.shared_tokens >= 0 && r.shared_tokens <= r.prompt_tokens;
+                             r.output_tokens <= kMaxTraceTokens && r.shared_tokens >= 0 &&
+                             r.shared_tokens <= r.prompt_tokens;
         const int64_t blocks = (r.prompt_tokens + kHashBlockTokens - 1) / kHashBlockTokens;
         if (!lengths || r.arrival_ns < before || static_cast<int64_t>(r.block_ids.size()) > blocks) std::abort();
         before = r.arrival_ns;

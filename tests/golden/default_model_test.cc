@@ -1,5 +1,5 @@
-// The default model against transformers: in the f32 reference mode, and that the default numerics give the same answers. Slow
-// tier; needs the model file (TACTUS_DEFAULT_MODEL, else where scripts/get_default_model.sh keeps it).
+// The default model against transformers: in the f32 reference mode, and that the default numerics give the same
+// answers. Slow tier; needs the model file (TACTUS_DEFAULT_MODEL, else where scripts/get_default_model.sh keeps it).
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -13,7 +13,7 @@ namespace {
 
 // 30 layers in f32 with another order of summation; logits are of order 25.
 constexpr double kTolerance = 5e-3;
-constexpr double kBf16 = 0.3, kInt8 = 0.9, kRows = 1.7;   // twice of what is measured, for other kernel sets
+constexpr double kBf16 = 0.3, kInt8 = 0.9, kRows = 1.7;  // twice of what is measured, for other kernel sets
 
 class DefaultModelTest : public testing::Test {
  protected:
@@ -57,9 +57,9 @@ TEST_F(DefaultModelTest, DefaultNumericsNameTheCapitalOfFrance) {
   auto weights = Load(*numerics);
   ASSERT_TRUE(weights.ok()) << weights.status().ToString();
   GoldenCase golden = cases_.front();
-  golden.greedy.resize(8);   // "The capital of France is Paris.", end
+  golden.greedy.resize(8);  // "The capital of France is Paris.", end
   for (const kernels::Ops* ops : kernels::RunnableOps()) {
-    if (std::string_view(ops->name) == "ref") continue;   // minutes; kernels' tests hold every set to its bits
+    if (std::string_view(ops->name) == "ref") continue;  // minutes; kernels' tests hold every set to its bits
     SCOPED_TRACE(ops->name);
     auto run = RunGoldenCase(description_.config, *weights, golden, *numerics, ops);
     ASSERT_TRUE(run.ok()) << run.status().ToString();
@@ -75,8 +75,9 @@ TEST_F(DefaultModelTest, CoarserNumericsStayNear) {
     NumericsOptions options;
     double tolerance;
   };
-  for (const Variant& v : {Variant{{.activation_dtype = "int8"}, kInt8}, Variant{{.activation_dtype = "bfloat16"}, kBf16},
-                           Variant{{.quantization = "q8_0"}, kInt8}, Variant{{.quantization = "int8", .kv_cache_dtype = "int8"}, kRows}}) {
+  for (const Variant& v :
+       {Variant{{.activation_dtype = "int8"}, kInt8}, Variant{{.activation_dtype = "bfloat16"}, kBf16},
+        Variant{{.quantization = "q8_0"}, kInt8}, Variant{{.quantization = "int8", .kv_cache_dtype = "int8"}, kRows}}) {
     auto numerics = ChooseNumerics(v.options, description_.config.weight_dtype);
     auto weights = Load(*numerics);
     ASSERT_TRUE(weights.ok()) << weights.status().ToString();

@@ -17,7 +17,8 @@ Status ReadLogits(const std::string& path, size_t count, std::vector<float>* log
   const auto size = std::filesystem::file_size(path, error);
   if (error) return NotFound("no logits at " + path);
   if (count == 0 || size != count * sizeof(float)) {
-    return InvalidArgument(path + " has " + std::to_string(size) + " bytes, but its case names " + std::to_string(count) + " logits");
+    return InvalidArgument(path + " has " + std::to_string(size) + " bytes, but its case names " +
+                           std::to_string(count) + " logits");
   }
   logits->resize(count);
   std::ifstream file(path, std::ios::binary);
@@ -29,14 +30,16 @@ Status CheckCase(const GoldenCase& g) {
   const auto refuse = [&](const std::string& what) { return InvalidArgument("golden case '" + g.name + "': " + what); };
   if (g.prompt.empty() || g.greedy.empty()) return refuse("no prompt or no answer");
   if (g.greedy_margin.size() != g.greedy.size()) {
-    return refuse(std::to_string(g.greedy_margin.size()) + " margins for " + std::to_string(g.greedy.size()) + " tokens");
+    return refuse(std::to_string(g.greedy_margin.size()) + " margins for " + std::to_string(g.greedy.size()) +
+                  " tokens");
   }
   if (g.logits.empty() && g.top_logits.empty()) return refuse("no logits");
   for (const int32_t p : g.logit_positions) {
     if (p < 0 || static_cast<size_t>(p) >= g.prompt.size()) return refuse("logits of position " + std::to_string(p));
   }
   const auto finite = [](double v) { return std::isfinite(v); };
-  if (!std::all_of(g.logits.begin(), g.logits.end(), finite) || !std::all_of(g.greedy_margin.begin(), g.greedy_margin.end(), finite) ||
+  if (!std::all_of(g.logits.begin(), g.logits.end(), finite) ||
+      !std::all_of(g.greedy_margin.begin(), g.greedy_margin.end(), finite) ||
       !std::all_of(g.top_logits.begin(), g.top_logits.end(), [&](const auto& top) { return finite(top.second); })) {
     return refuse("the reference itself is not finite");
   }
@@ -49,7 +52,8 @@ Result<std::vector<GoldenCase>> ReadGoldenCases(const std::string& json_path) {
   std::ifstream in(json_path);
   if (!in) return NotFound("no golden data at " + json_path);
   const auto json = nlohmann::json::parse(in, nullptr, false);
-  if (!json.is_object() || !json.contains("cases") || json["cases"].empty()) return InvalidArgument(json_path + " has no cases");
+  if (!json.is_object() || !json.contains("cases") || json["cases"].empty())
+    return InvalidArgument(json_path + " has no cases");
   std::vector<GoldenCase> cases;
   for (const auto& c : json["cases"]) {
     GoldenCase g;
@@ -61,7 +65,8 @@ Result<std::vector<GoldenCase>> ReadGoldenCases(const std::string& json_path) {
     if (c.contains("logits_file")) {
       g.logit_positions = c.at("logit_positions").get<std::vector<int32_t>>();
       const auto path = std::filesystem::path(json_path).parent_path() / c.at("logits_file").get<std::string>();
-      TACTUS_RETURN_IF_ERROR(ReadLogits(path.string(), g.logit_positions.size() * json.at("vocab_size").get<size_t>(), &g.logits));
+      TACTUS_RETURN_IF_ERROR(
+          ReadLogits(path.string(), g.logit_positions.size() * json.at("vocab_size").get<size_t>(), &g.logits));
     }
     if (c.contains("top_logits")) g.top_logits = c.at("top_logits").get<std::vector<std::pair<TokenId, float>>>();
     TACTUS_RETURN_IF_ERROR(CheckCase(g));
@@ -73,8 +78,8 @@ Result<std::vector<GoldenCase>> ReadGoldenCases(const std::string& json_path) {
 Status CompareLogit(double ours, double reference, int32_t position, size_t token, double* error) {
   const double difference = std::abs(ours - reference);
   if (!std::isfinite(ours) || !std::isfinite(reference)) {
-    return Internal("the logit of token " + std::to_string(token) + " at position " + std::to_string(position) + " is " +
-                    std::to_string(ours) + ", the reference has " + std::to_string(reference));
+    return Internal("the logit of token " + std::to_string(token) + " at position " + std::to_string(position) +
+                    " is " + std::to_string(ours) + ", the reference has " + std::to_string(reference));
   }
   *error = std::max(*error, difference);
   return Status();
@@ -105,7 +110,8 @@ Result<GoldenRun> RunGoldenCase(const ModelConfig& config, const ModelWeights& w
   for (size_t r = 0; r < golden.logit_positions.size() && !golden.logits.empty(); ++r) {
     const std::vector<float>& ours = rows.at(golden.logit_positions[r]);
     for (size_t v = 0; v < vocab; ++v) {
-      TACTUS_RETURN_IF_ERROR(CompareLogit(ours[v], golden.logits[r * vocab + v], golden.logit_positions[r], v, &run.logits_error));
+      TACTUS_RETURN_IF_ERROR(
+          CompareLogit(ours[v], golden.logits[r * vocab + v], golden.logit_positions[r], v, &run.logits_error));
     }
   }
   const auto last_position = static_cast<int32_t>(golden.prompt.size()) - 1;
@@ -117,8 +123,9 @@ Result<GoldenRun> RunGoldenCase(const ModelConfig& config, const ModelWeights& w
   driver.Generate(s, static_cast<int32_t>(golden.greedy.size()));
   run.greedy = driver.at(s).output();
   if (run.greedy.size() < golden.greedy.size()) {
-    return Internal("the answer ended after " + std::to_string(run.greedy.size()) + " of " + std::to_string(golden.greedy.size()) +
-                    " tokens" + (driver.at(s).status == ItemStatus::kBadLogits ? ": logits are not finite" : ""));
+    return Internal("the answer ended after " + std::to_string(run.greedy.size()) + " of " +
+                    std::to_string(golden.greedy.size()) + " tokens" +
+                    (driver.at(s).status == ItemStatus::kBadLogits ? ": logits are not finite" : ""));
   }
   while (run.equal_tokens < golden.greedy.size() && run.greedy[run.equal_tokens] == golden.greedy[run.equal_tokens]) {
     ++run.equal_tokens;

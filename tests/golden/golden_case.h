@@ -14,22 +14,24 @@ struct GoldenCase {
   std::string name;
   int64_t max_model_len = 0;
   std::vector<TokenId> prompt, greedy;
-  std::vector<float> greedy_margin;              // best - second best logit, per greedy token
-  std::vector<int32_t> logit_positions;          // of `logits`
-  std::vector<float> logits;                     // [logit_positions, vocab]; empty: none
-  std::vector<std::pair<TokenId, float>> top_logits;   // after the last prompt token; empty: none
+  std::vector<float> greedy_margin;                   // best - second best logit, per greedy token
+  std::vector<int32_t> logit_positions;               // of `logits`
+  std::vector<float> logits;                          // [logit_positions, vocab]; empty: none
+  std::vector<std::pair<TokenId, float>> top_logits;  // after the last prompt token; empty: none
 };
 
-// Data that is missing, empty, cut short or not finite is an error that names the file and the case: it must never compare as equal.
+// Data that is missing, empty, cut short or not finite is an error that names the file and the case: it must never
+// compare as equal.
 Result<std::vector<GoldenCase>> ReadGoldenCases(const std::string& json_path);
 
-// Raises *error to the largest absolute difference. A value that is not finite, on either side, is an error that says where.
+// Raises *error to the largest absolute difference. A value that is not finite, on either side, is an error that says
+// where.
 Status CompareLogit(double ours, double reference, int32_t position, size_t token, double* error);
 
 // The result of a case under some numerics.
 struct GoldenRun {
-  double logits_error = 0.0;      // largest absolute difference to the reference's logits
-  size_t equal_tokens = 0;        // greedy tokens equal from the start
+  double logits_error = 0.0;  // largest absolute difference to the reference's logits
+  size_t equal_tokens = 0;    // greedy tokens equal from the start
   std::vector<TokenId> greedy;
 };
 // A step that fails, logits that are not finite and an answer cut short are errors.

@@ -13,13 +13,13 @@
 namespace tactus::test {
 namespace {
 
-// Both sides sum in f32, in different orders: the logits of the tiny models are of order 1 to 10, and two layers of 32 to
-// 256 columns leave differences of some 1e-6. A wrong operator is off by 1e-2 and more.
+// Both sides sum in f32, in different orders: the logits of the tiny models are of order 1 to 10, and two layers of 32
+// to 256 columns leave differences of some 1e-6. A wrong operator is off by 1e-2 and more.
 constexpr double kTolerance = 1e-4;
 
 std::vector<std::string> TinyModels() {
   std::vector<std::string> names;
-  std::error_code error;   // a folder that is missing has no models, which GoldenData sees
+  std::error_code error;  // a folder that is missing has no models, which GoldenData sees
   for (const auto& entry : std::filesystem::directory_iterator(TACTUS_SOURCE_DIR "/tests/golden/data", error)) {
     if (std::filesystem::exists(entry.path() / "golden.json")) names.push_back(entry.path().filename().string());
   }
@@ -59,8 +59,9 @@ TEST_P(GoldenTest, ReferenceModeAgreesWithTransformers) {
   }
 }
 
-// Packed weights and rounded activations against the same reference, KV in f32 so that the operators alone are seen. Measured: 16
-// bits leave at most 6e-4, bf16 0.16, int8 0.17, q8_0 weights 0.25; a plane or a scale that went wrong is off by 1 and more.
+// Packed weights and rounded activations against the same reference, KV in f32 so that the operators alone are seen.
+// Measured: 16 bits leave at most 6e-4, bf16 0.16, int8 0.17, q8_0 weights 0.25; a plane or a scale that went wrong is
+// off by 1 and more.
 TEST_P(GoldenTest, PackedNumericsStayNear) {
   constexpr double kBf16 = 0.2, kInt8 = 0.3;
   const std::filesystem::path folder = std::filesystem::path(TACTUS_SOURCE_DIR "/tests/golden/data") / GetParam();
@@ -75,7 +76,8 @@ TEST_P(GoldenTest, PackedNumericsStayNear) {
   };
   std::vector<Variant> variants;
   if (integers) {
-    const bool mixed = GetParam() == "gguf-mixed";   // some of its matrices are f16 and f32, which packing rounds to bf16
+    const bool mixed =
+        GetParam() == "gguf-mixed";  // some of its matrices are f16 and f32, which packing rounds to bf16
     variants = {{{.kv_cache_dtype = "float32"}, mixed ? kBf16 : 2e-3},
                 {{.activation_dtype = "int8", .kv_cache_dtype = "float32"}, kInt8},
                 {{.activation_dtype = "bfloat16", .kv_cache_dtype = "float32"}, kBf16}};
@@ -112,11 +114,12 @@ INSTANTIATE_TEST_SUITE_P(Tiny, GoldenTest, testing::ValuesIn(TinyModels()), [](c
 
 // What README.md of the data lists: a model that is gone would be a test that is gone.
 TEST(GoldenData, EveryModelIsThere) {
-  EXPECT_EQ(TinyModels(), (std::vector<std::string>{
-                              "gguf-bf16",  "gguf-f16",      "gguf-mixed",     "gguf-q4_0",        "gguf-q4_1",     "gguf-q4_k",
-                              "gguf-q5_0",  "gguf-q5_1",     "gguf-q5_k",      "gguf-q6_k",        "gguf-q8_0",     "llama-bias",
-                              "llama-dynamic", "llama-gqa",  "llama-gqa-bf16", "llama-gqa-f16",    "llama-mha",     "llama-mqa-linear",
-                              "llama-sharded", "mistral-window", "qwen2",      "qwen2-window",     "qwen3",         "yi"}));
+  EXPECT_EQ(TinyModels(),
+            (std::vector<std::string>{
+                "gguf-bf16",     "gguf-f16",       "gguf-mixed",     "gguf-q4_0",     "gguf-q4_1", "gguf-q4_k",
+                "gguf-q5_0",     "gguf-q5_1",      "gguf-q5_k",      "gguf-q6_k",     "gguf-q8_0", "llama-bias",
+                "llama-dynamic", "llama-gqa",      "llama-gqa-bf16", "llama-gqa-f16", "llama-mha", "llama-mqa-linear",
+                "llama-sharded", "mistral-window", "qwen2",          "qwen2-window",  "qwen3",     "yi"}));
 }
 
 class GoldenFile : public testing::Test {
@@ -130,7 +133,8 @@ class GoldenFile : public testing::Test {
   Result<std::vector<GoldenCase>> Read(const std::string& case_json, const std::vector<float>& logits) {
     std::ofstream(folder_ / "golden.json") << R"({"vocab_size": 3, "cases": [)" << case_json << "]}";
     std::ofstream(folder_ / "l.f32", std::ios::binary)
-        .write(reinterpret_cast<const char*>(logits.data()), static_cast<std::streamsize>(logits.size() * sizeof(float)));
+        .write(reinterpret_cast<const char*>(logits.data()),
+               static_cast<std::streamsize>(logits.size() * sizeof(float)));
     return ReadGoldenCases((folder_ / "golden.json").string());
   }
   static std::string CaseJson(const std::string& margins, const std::string& file = "l.f32") {
@@ -145,7 +149,9 @@ TEST_F(GoldenFile, DataThatIsNotThereIsAnError) {
   const auto good = Read(CaseJson("[1]"), {1, 2, 3});
   ASSERT_TRUE(good.ok()) << good.status().ToString();
   EXPECT_EQ(good->at(0).logits, (std::vector<float>{1, 2, 3}));
-  const auto error = [](const Result<std::vector<GoldenCase>>& r) { return r.ok() ? std::string("none") : r.status().message(); };
+  const auto error = [](const Result<std::vector<GoldenCase>>& r) {
+    return r.ok() ? std::string("none") : r.status().message();
+  };
   EXPECT_NE(error(Read("", {})).find("has no cases"), std::string::npos);
   EXPECT_NE(error(Read(CaseJson("[1]"), {})).find("0 bytes"), std::string::npos);
   EXPECT_NE(error(Read(CaseJson("[1]"), {1, 2})).find("8 bytes"), std::string::npos);
@@ -153,7 +159,8 @@ TEST_F(GoldenFile, DataThatIsNotThereIsAnError) {
   EXPECT_NE(error(Read(CaseJson("[1]"), {1, nan, 3})).find("not finite"), std::string::npos);
   EXPECT_NE(error(Read(CaseJson("[]"), {1, 2, 3})).find("0 margins for 1 tokens"), std::string::npos);
   EXPECT_NE(error(Read(CaseJson("[1]", "absent"), {1, 2, 3})).find("no logits at"), std::string::npos);
-  EXPECT_NE(error(Read(R"({"name": "a", "max_model_len": 8, "prompt": [1], "greedy": [0], "greedy_margin": [1]})", {})).find("no logits"),
+  EXPECT_NE(error(Read(R"({"name": "a", "max_model_len": 8, "prompt": [1], "greedy": [0], "greedy_margin": [1]})", {}))
+                .find("no logits"),
             std::string::npos);
   EXPECT_NE(error(ReadGoldenCases((folder_ / "absent.json").string())).find("no golden data at"), std::string::npos);
 }
@@ -186,7 +193,7 @@ TEST(GoldenRun, AModelWithAWeightThatIsNotANumberFails) {
   const auto cases = ReadGoldenCases(folder + "/golden.json");
   ASSERT_TRUE(cases.ok()) << cases.status().ToString();
   const GoldenCase& golden = cases->front();
-  const auto poisoned = [&](MatrixView ModelWeights::*matrix, int64_t row) {
+  const auto poisoned = [&](MatrixView ModelWeights::* matrix, int64_t row) {
     ModelWeights bad = *weights;
     const MatrixView& m = bad.*matrix;
     std::vector<float> copy(static_cast<const float*>(m.data), static_cast<const float*>(m.data) + m.rows * m.cols);
@@ -196,7 +203,8 @@ TEST(GoldenRun, AModelWithAWeightThatIsNotANumberFails) {
     return run.ok() ? std::string("no error") : run.status().message();
   };
   const std::string one = poisoned(&ModelWeights::lm_head, 7);
-  EXPECT_NE(one.find("token 7 at position " + std::to_string(golden.logit_positions.front())), std::string::npos) << one;
+  EXPECT_NE(one.find("token 7 at position " + std::to_string(golden.logit_positions.front())), std::string::npos)
+      << one;
   const std::string all = poisoned(&ModelWeights::embedding, golden.prompt.front());
   EXPECT_NE(all.find("token 0 at position"), std::string::npos) << all;
 }

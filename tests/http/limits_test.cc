@@ -275,7 +275,8 @@ TEST_F(LimitsTest, TooMuchSentAheadForTooLongMakesTheAnswerTheLast) {
   EXPECT_FALSE(Has(all, "GET /ahead"));
   EXPECT_EQ(handler_.closed(), 0);
   handler_.AwaitTicks(4);
-  EXPECT_EQ(server_->Stats().connections, 1) << "closed at once: the reset for what still comes may overtake the answer";
+  EXPECT_EQ(server_->Stats().connections, 1)
+      << "closed at once: the reset for what still comes may overtake the answer";
   socket.Close();
   Until("the connection ends with its client", [&] { return server_->Stats().connections == 0; });
 }

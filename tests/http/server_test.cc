@@ -127,8 +127,7 @@ TEST_F(HttpServerTest, AClientThatStopsReadingIsGone) {
   socket.Send("GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
   auto exchange = handler_.AwaitHeld(1);
   for (int i = 0; i < 64; ++i) exchange->Write(std::string(1 << 20, 'x'));  // more than the sockets buffer
-  Until(
-      "the client counts as gone", [&] { return exchange->closed(); }, [&] { clock_.Advance(kSecond / 4); });
+  Until("the client counts as gone", [&] { return exchange->closed(); }, [&] { clock_.Advance(kSecond / 4); });
   handler_.AwaitClosed(1);
   exchange->Write("nobody reads this");
   exchange->End();

@@ -1,6 +1,6 @@
-// How attention is cut and handed to threads, seen by a kernel that writes down what it is given instead of computing: every
-// partition of every row once, merged in ascending order, and no memory shared by two tasks that may run at the same time. (Real
-// kernels would show the last as a data race, now and then.)
+// How attention is cut and handed to threads, seen by a kernel that writes down what it is given instead of computing:
+// every partition of every row once, merged in ascending order, and no memory shared by two tasks that may run at the
+// same time. (Real kernels would show the last as a data race, now and then.)
 #include "kernels/attention_schedule.h"
 
 #include <gtest/gtest.h>
@@ -22,23 +22,23 @@ constexpr float kNothingYet = -1.0f;
 
 // A row is (token, head). What the schedule did with it.
 struct RowLog {
-  int whole = 0;                      // tasks that ran all of its partitions
-  std::vector<int32_t> partitions;    // run one by one
-  std::vector<int32_t> merged;        // in the order of merging
-  int written = 0;                    // times that a merge wrote the output
+  int whole = 0;                    // tasks that ran all of its partitions
+  std::vector<int32_t> partitions;  // run one by one
+  std::vector<int32_t> merged;      // in the order of merging
+  int written = 0;                  // times that a merge wrote the output
 };
 
 // The kernels are plain functions: what they write down is here.
 struct Recorder {
   std::mutex mutex;
-  std::map<int64_t, RowLog> rows;     // by offset of the row in the output
+  std::map<int64_t, RowLog> rows;  // by offset of the row in the output
   int32_t wave = 0;
-  bool merging = false;               // the last thing seen was a merge
-  std::set<const float*> carries;     // states kept beyond their task, of this wave
+  bool merging = false;            // the last thing seen was a merge
+  std::set<const float*> carries;  // states kept beyond their task, of this wave
   int64_t split_tiles_in_two_waves = 0;
   int64_t waves_with_two_carries = 0;
   std::vector<std::string> faults;
-  std::map<int32_t, int32_t> kv_heads;   // by an item's count: the most KV heads in one of its tiles
+  std::map<int32_t, int32_t> kv_heads;  // by an item's count: the most KV heads in one of its tiles
 
   void Fault(const std::string& what) {
     if (faults.size() < 5) faults.push_back("wave " + std::to_string(wave) + ": " + what);
@@ -50,11 +50,13 @@ struct Recorder {
     carries.clear();
     ++wave;
   }
-  int32_t carry_rows = 0;             // rows of a tile of the scene
+  int32_t carry_rows = 0;  // rows of a tile of the scene
 };
 Recorder* recorder = nullptr;
 
-bool TakesKvHeads(const AttentionCall&) { return true; }
+bool TakesKvHeads(const AttentionCall&) {
+  return true;
+}
 
 void RunTile(const AttentionCall& call, const AttentionTile& tile, const AttentionTile*, std::byte*) {
   std::lock_guard<std::mutex> lock(recorder->mutex);
@@ -65,7 +67,8 @@ void RunTile(const AttentionCall& call, const AttentionTile& tile, const Attenti
 }
 
 // A result says which row and partition it is.
-void RunPartition(const AttentionCall& call, const AttentionTile& tile, int32_t index, std::byte*, float* results, int64_t stride) {
+void RunPartition(const AttentionCall& call, const AttentionTile& tile, int32_t index, std::byte*, float* results,
+                  int64_t stride) {
   std::lock_guard<std::mutex> lock(recorder->mutex);
   recorder->NewWave();
   for (int32_t r = 0; r < tile.rows(); ++r) {
@@ -91,17 +94,19 @@ void Merge(const AttentionCall& call, float* state, const float* results, int64_
   recorder->split_tiles_in_two_waves += !begins;
   const auto row = static_cast<int64_t>(state[0]);
   for (int32_t i = 0; i < count; ++i) {
-    if (results[i * stride] != state[0]) recorder->Fault("row " + std::to_string(row) + " is merged with another's results");
+    if (results[i * stride] != state[0])
+      recorder->Fault("row " + std::to_string(row) + " is merged with another's results");
     recorder->rows[row].merged.push_back(static_cast<int32_t>(results[i * stride + 1]));
   }
   if (out == nullptr) return;
   ++recorder->rows[row].written;
-  if (out - call.out != row) recorder->Fault("row " + std::to_string(row) + " is written to " + std::to_string(out - call.out));
+  if (out - call.out != row)
+    recorder->Fault("row " + std::to_string(row) + " is written to " + std::to_string(out - call.out));
 }
 
 struct Scene {
   int32_t heads = 4, kv_heads = 1, head_dim = 16, window = 0;
-  std::vector<AttentionItem> items;   // first_position and count; the rest is filled in
+  std::vector<AttentionItem> items;  // first_position and count; the rest is filled in
 };
 
 void Schedule(Scene scene, int32_t threads, bool kv_heads_together, Recorder* log) {
@@ -141,38 +146,42 @@ void CheckRows(const Scene& scene, const Recorder& log, const std::string& where
         const int32_t low = scene.window > 0 ? std::max(0, position - scene.window + 1) : 0;
         if (r.whole > 0) {
           ASSERT_EQ(r.whole, 1) << where << ": token " << token << " head " << head << " ran twice";
-          ASSERT_TRUE(r.partitions.empty()) << where << ": token " << token << " head " << head << " ran whole and in parts";
+          ASSERT_TRUE(r.partitions.empty())
+              << where << ": token " << token << " head " << head << " ran whole and in parts";
           continue;
         }
         ASSERT_EQ(r.written, 1) << where << ": token " << token << " head " << head;
-        ASSERT_TRUE(std::is_sorted(r.merged.begin(), r.merged.end())) << where << ": token " << token << " head " << head
-                                                                      << " merges partitions out of order";
+        ASSERT_TRUE(std::is_sorted(r.merged.begin(), r.merged.end()))
+            << where << ": token " << token << " head " << head << " merges partitions out of order";
         std::vector<int32_t> run = r.partitions;
         std::sort(run.begin(), run.end());
-        ASSERT_EQ(run, r.merged) << where << ": token " << token << " head " << head << ": what ran is not what was merged";
+        ASSERT_EQ(run, r.merged) << where << ": token " << token << " head " << head
+                                 << ": what ran is not what was merged";
         ASSERT_EQ(std::adjacent_find(run.begin(), run.end()), run.end()) << where << ": a partition ran twice";
         // All that the row sees; more where another row of its tile sees more.
         ASSERT_LE(run.front(), low / kPartition) << where << ": token " << token << " misses its first partition";
         ASSERT_GE(run.back(), position / kPartition) << where << ": token " << token << " misses its last partition";
-        ASSERT_EQ(run.back() - run.front() + 1, static_cast<int32_t>(run.size())) << where << ": a partition is missing";
+        ASSERT_EQ(run.back() - run.front() + 1, static_cast<int32_t>(run.size()))
+            << where << ": a partition is missing";
       }
     }
   }
 }
 
-// Each decode has far more partitions than the scratch has room for in one wave, and the second begins in the wave in which the
-// first one ends: both are carried over a wave's end, so each needs rows of its own.
+// Each decode has far more partitions than the scratch has room for in one wave, and the second begins in the wave in
+// which the first one ends: both are carried over a wave's end, so each needs rows of its own.
 TEST(AttentionSchedule, DecodesCutOverSeveralWavesShareNoCarry) {
   for (const int32_t threads : {2, 3, 5}) {
     Scene scene;
     const int32_t rows_per_wave = kSplitPerThread * threads * kAttentionTileRows;
-    const int32_t partitions = rows_per_wave / scene.heads * 5 / 2;   // two waves and a half
+    const int32_t partitions = rows_per_wave / scene.heads * 5 / 2;  // two waves and a half
     scene.items = {{0, partitions * kPartition - 1, 1, nullptr}, {0, partitions * kPartition - 1, 1, nullptr}};
     Recorder log;
     Schedule(scene, threads, false, &log);
     const std::string where = std::to_string(threads) + " threads";
     CheckRows(scene, log, where);
-    EXPECT_GE(log.split_tiles_in_two_waves, 2 * 2 * scene.heads) << where << ": the scene needs two tiles over three waves each";
+    EXPECT_GE(log.split_tiles_in_two_waves, 2 * 2 * scene.heads)
+        << where << ": the scene needs two tiles over three waves each";
     EXPECT_GE(log.waves_with_two_carries, 1) << where << ": the scene needs a wave in which both are under way";
   }
 }
@@ -183,7 +192,11 @@ TEST(AttentionSchedule, EveryRowIsComputedOnceWhateverTheMix) {
   for (const auto& [heads, kv_heads] : {std::pair(4, 1), {9, 3}, {8, 8}, {72, 1}, {6, 2}, {40, 20}}) {
     for (const int32_t window : {0, 5, p, p + 1, 3 * p}) {
       Scene s{heads, kv_heads, 16, window, {}};
-      s.items = {{0, 20 * p, 1, nullptr}, {0, 0, 40, nullptr}, {0, p - 1, 1, nullptr}, {0, p, 1, nullptr}, {0, 7 * p - 3, 9, nullptr}};
+      s.items = {{0, 20 * p, 1, nullptr},
+                 {0, 0, 40, nullptr},
+                 {0, p - 1, 1, nullptr},
+                 {0, p, 1, nullptr},
+                 {0, 7 * p - 3, 9, nullptr}};
       scenes.push_back(s);
       s.items = {{0, 40 * p - 30, 61, nullptr}};
       scenes.push_back(s);
@@ -193,7 +206,7 @@ TEST(AttentionSchedule, EveryRowIsComputedOnceWhateverTheMix) {
       scenes.push_back(s);
     }
   }
-  Scene many;   // narrow items enough that tiles hold several KV heads
+  Scene many;  // narrow items enough that tiles hold several KV heads
   many.heads = 16;
   many.kv_heads = 8;
   for (int32_t i = 0; i < 40; ++i) many.items.push_back({0, i * 37, 1 + i % 3, nullptr});
@@ -215,7 +228,8 @@ TEST(AttentionSchedule, OnlyWhatWouldEndTheStepIsSplit) {
   const auto split_rows = [](const Scene& scene, int32_t threads) {
     Recorder log;
     Schedule(scene, threads, false, &log);
-    return std::count_if(log.rows.begin(), log.rows.end(), [](const auto& row) { return !row.second.partitions.empty(); });
+    return std::count_if(log.rows.begin(), log.rows.end(),
+                         [](const auto& row) { return !row.second.partitions.empty(); });
   };
   Scene alone;
   alone.items = {{0, 20 * kPartition, 1, nullptr}};
@@ -226,15 +240,15 @@ TEST(AttentionSchedule, OnlyWhatWouldEndTheStepIsSplit) {
   EXPECT_EQ(split_rows(brief, 2), 0) << "one partition cannot be split";
   brief.items[0].first_position = kPartition;
   EXPECT_EQ(split_rows(brief, 2), brief.heads) << "two partitions can";
-  Scene equal;   // a decode is split where its cost is over 1 / (2 threads) of all
+  Scene equal;  // a decode is split where its cost is over 1 / (2 threads) of all
   for (int i = 0; i < 4; ++i) equal.items.push_back({0, 20 * kPartition, 1, nullptr});
   EXPECT_EQ(split_rows(equal, 2), 0) << "a quarter each is not more than a quarter";
   equal.items.pop_back();
   EXPECT_EQ(split_rows(equal, 2), 3 * equal.heads) << "a third each is";
 }
 
-// Sixteen heads of their own, one thread and items enough: sixteen rows may share a tile with other KV heads, seventeen may not, a
-// tile has 64 rows at most, and of a long context a tile reads no more than 8 MiB.
+// Sixteen heads of their own, one thread and items enough: sixteen rows may share a tile with other KV heads, seventeen
+// may not, a tile has 64 rows at most, and of a long context a tile reads no more than 8 MiB.
 TEST(AttentionSchedule, TilesHoldAsManyKvHeadsAsTheyMay) {
   Scene scene;
   scene.heads = scene.kv_heads = 16;
@@ -242,7 +256,7 @@ TEST(AttentionSchedule, TilesHoldAsManyKvHeadsAsTheyMay) {
   scene.items.push_back({0, 100, 17, nullptr});
   scene.items.push_back({0, 100, 4, nullptr});
   scene.items.push_back({0, 100, 5, nullptr});
-  scene.items.push_back({0, 16 * 4096 - 1, 1, nullptr});   // 4,096 blocks of 1 KiB for each head's K and V
+  scene.items.push_back({0, 16 * 4096 - 1, 1, nullptr});  // 4,096 blocks of 1 KiB for each head's K and V
   Recorder log;
   Schedule(scene, 1, true, &log);
   CheckRows(scene, log, "narrow items");

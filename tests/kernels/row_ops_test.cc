@@ -134,7 +134,8 @@ TEST(RowOps, StoreKvRoundsToNearestEvenIntoItsSlotAndNowhereElse) {
   }
 }
 
-// V as it is, K turned by a Hadamard matrix first: that of order 8 here, by its definition (-1 to the number of common bits).
+// V as it is, K turned by a Hadamard matrix first: that of order 8 here, by its definition (-1 to the number of common
+// bits).
 TEST(RowOps, Int8KvHasOneScalePerPositionAndHead) {
   ThreadPool pool(1);
   const int32_t dim = 8, block_size = 2;
@@ -179,7 +180,8 @@ TEST(RowOps, RopeStoreIsNormRopeAndStoreInOne) {
   const int64_t tokens = 37;
   for (const int32_t dim : {64, 20}) {
     const int64_t q_cols = heads * dim, kv_cols = kv_heads * dim, wide = q_cols + 2 * kv_cols + 3;
-    const std::vector<float> buffer = RandomFloats(tokens * wide, 1), q_norm = RandomFloats(dim, 2), k_norm = RandomFloats(dim, 3);
+    const std::vector<float> buffer = RandomFloats(tokens * wide, 1), q_norm = RandomFloats(dim, 2),
+                             k_norm = RandomFloats(dim, 3);
     std::vector<float> inv_freq;
     for (int i = 0; i < dim / 2; ++i) inv_freq.push_back(std::pow(10000.0f, -2.0f * i / static_cast<float>(dim)));
     std::vector<int32_t> positions;
@@ -190,7 +192,8 @@ TEST(RowOps, RopeStoreIsNormRopeAndStoreInOne) {
     }
     auto columns = [&](const std::vector<float>& from, int64_t first, int64_t count) {
       std::vector<float> out;
-      for (int64_t t = 0; t < tokens; ++t) out.insert(out.end(), from.begin() + t * wide + first, from.begin() + t * wide + first + count);
+      for (int64_t t = 0; t < tokens; ++t)
+        out.insert(out.end(), from.begin() + t * wide + first, from.begin() + t * wide + first + count);
       return out;
     };
     for (const bool interleaved : {false, true}) {
@@ -206,7 +209,8 @@ TEST(RowOps, RopeStoreIsNormRopeAndStoreInOne) {
               ops->rms_norm(pool, k.data(), tokens * kv_heads, dim, k_norm.data(), 1e-5f, k.data());
             }
             ops->rope(pool, q.data(), k.data(), positions.data(), tokens, heads, kv_heads, dim, rope);
-            ops->store_kv(pool, k.data(), v.data(), slots.data(), tokens, {k1.data(), v1.data(), dtype, block_size, kv_heads, dim});
+            ops->store_kv(pool, k.data(), v.data(), slots.data(), tokens,
+                          {k1.data(), v1.data(), dtype, block_size, kv_heads, dim});
             RopeStoreCall call;
             call.q = fused.data();
             call.k = fused.data() + q_cols;

@@ -38,7 +38,7 @@ TEST(RunnableOps, AreThoseOfTheProcessorsFlags) {
   EXPECT_EQ(sets.contains("avx2"), avx2);
   EXPECT_EQ(sets.contains("avxvnni"), avx2 && has({"avx_vnni"}));
   EXPECT_EQ(sets.contains("avx512"), avx2 && has({"avx512f", "avx512bw", "avx512vl", "avx512dq"}));
-  if (sets.contains("amx")) {   // the system may refuse tiles that the processor has
+  if (sets.contains("amx")) {  // the system may refuse tiles that the processor has
     EXPECT_TRUE(has({"amx_tile", "amx_int8", "amx_bf16"}));
   }
 }

@@ -75,7 +75,9 @@ char StateOf(pid_t thread) {
 void AwaitAsleep(pid_t thread) {
   while (StateOf(thread) != 'S') std::this_thread::yield();
 }
-pid_t ThisThread() { return static_cast<pid_t>(syscall(SYS_gettid)); }
+pid_t ThisThread() {
+  return static_cast<pid_t>(syscall(SYS_gettid));
+}
 
 // Each of the three tasks waits for the other two, so that no thread can stand in for one that was not woken.
 TEST(ThreadPool, WakesWorkersThatSleep) {
@@ -107,7 +109,7 @@ TEST(ThreadPool, WakesACallerThatSleeps) {
     std::atomic<int> arrived{0}, ended{0};
     pool.ParallelFor(2, [&](int64_t, int32_t thread) {
       ++arrived;
-      while (arrived.load() < 2) std::this_thread::yield();   // one task each
+      while (arrived.load() < 2) std::this_thread::yield();  // one task each
       if (thread != 0) AwaitAsleep(caller);
       ++ended;
     });
@@ -166,7 +168,8 @@ TEST(ThreadPool, PoolsOfSeveralCallersDoNotMeet) {
   EXPECT_EQ(sum.load(), 3 * 500 * 6);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)   // their shadow memory needs all of the address space
+#if !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)  // their shadow memory needs all of the address space
 // A thread's stack is memory that a limit on addresses refuses.
 TEST(ThreadPool, TooManyThreadsAreAnErrorAndNotTheEnd) {
   const test::TimeLimit limit("the threads that came did not end");
@@ -175,7 +178,8 @@ TEST(ThreadPool, TooManyThreadsAreAnErrorAndNotTheEnd) {
   rlimit before{}, stack{};
   ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
   ASSERT_EQ(getrlimit(RLIMIT_STACK, &stack), 0);
-  if (stack.rlim_cur < 2 * kRoom / kThreads) GTEST_SKIP() << "stacks of " << stack.rlim_cur << " bytes are too small to run out of memory";
+  if (stack.rlim_cur < 2 * kRoom / kThreads)
+    GTEST_SKIP() << "stacks of " << stack.rlim_cur << " bytes are too small to run out of memory";
   int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   rlimit tight = before;
@@ -265,7 +269,8 @@ TEST(UsableCores, AreThoseThatAffinityAndQuotaLeave) {
   ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
-// More cores than a set holds make the system refuse to say which are ours; here a filter of system calls does, in a process of its own.
+// More cores than a set holds make the system refuse to say which are ours; here a filter of system calls does, in a
+// process of its own.
 TEST(UsableCores, AreAllWhereAffinityIsRefused) {
   enum Answer { kAll, kOther, kNoFilter };
   const pid_t child = fork();
@@ -278,7 +283,8 @@ TEST(UsableCores, AreAllWhereAffinityIsRefused) {
         {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
     };
     const sock_fprog program = {4, refuse};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) _exit(kNoFilter);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+      _exit(kNoFilter);
     const auto all = static_cast<int32_t>(std::thread::hardware_concurrency());
     const int32_t quota = QuotaCores();
     _exit(UsableCores() == (quota > 0 ? std::min(all, quota) : all) ? kAll : kOther);

@@ -15,7 +15,7 @@ TEST(BlockKey, RootsDifferInEveryField) {
   roots.insert(RootKey(kSecret, "m", "", ""));
   roots.insert(RootKey(kSecret, "m", "a", ""));
   roots.insert(RootKey(kSecret, "m", "", "a"));
-  roots.insert(RootKey(kSecret, "ma", "", ""));   // fields do not run into each other
+  roots.insert(RootKey(kSecret, "ma", "", ""));  // fields do not run into each other
   roots.insert(RootKey(kSecret, "", "ma", ""));
   roots.insert(RootKey(Hash128{1, 3}, "m", "", ""));
   EXPECT_EQ(roots.size(), 6u);

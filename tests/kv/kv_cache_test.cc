@@ -14,7 +14,9 @@ class KvCacheTest : public testing::Test {
  protected:
   static constexpr int32_t kBlock = 4;
 
-  void Make(int64_t blocks, bool caching = true) { kv_ = std::make_unique<KvCache>(KvCacheConfig{blocks, kBlock, 8, 64, caching}); }
+  void Make(int64_t blocks, bool caching = true) {
+    kv_ = std::make_unique<KvCache>(KvCacheConfig{blocks, kBlock, 8, 64, caching});
+  }
   // Binds slot `s` to a prompt of `tokens` times the token `family`.
   void Bind(SlotId s, int32_t tokens, TokenId family = 0, const char* salt = "") {
     keys_[s].clear();
@@ -89,15 +91,15 @@ TEST_F(KvCacheTest, StartCostCountsWhatTheMatchPins) {
   Bind(0, 9);
   Start(0, 9);
   End();
-  Gone(0);   // 2 cached, 2 free
+  Gone(0);  // 2 cached, 2 free
   EXPECT_EQ(kv_->Stats().blocks_cached, 2);
   EXPECT_EQ(kv_->blocks_available(), 4);
   Bind(1, 13);
-  EXPECT_EQ(kv_->StartCost(1, 13, 13, 13), 4);   // 2 pinned and 2 new
+  EXPECT_EQ(kv_->StartCost(1, 13, 13, 13), 4);  // 2 pinned and 2 new
   Bind(2, 17);
   EXPECT_EQ(kv_->StartCost(2, 17, 17, 17), 5);
   EXPECT_FALSE(Start(2, 17).ok);
-  EXPECT_EQ(kv_->Stats().blocks_cached, 2);      // and nothing was evicted on the way
+  EXPECT_EQ(kv_->Stats().blocks_cached, 2);  // and nothing was evicted on the way
   EXPECT_EQ(Start(1, 13).matched_tokens, 8);
   EXPECT_EQ(kv_->blocks_available(), 0);
 }
@@ -105,13 +107,13 @@ TEST_F(KvCacheTest, StartCostCountsWhatTheMatchPins) {
 TEST_F(KvCacheTest, ReservationsAreSetAsideAndDrawn) {
   Make(10);
   Bind(0, 5);
-  EXPECT_TRUE(Start(0, 5, 30).ok);               // 2 blocks now, 8 in all
+  EXPECT_TRUE(Start(0, 5, 30).ok);  // 2 blocks now, 8 in all
   EXPECT_EQ(kv_->blocks_held(0), 2);
   EXPECT_EQ(kv_->Stats().blocks_reserved, 6);
   EXPECT_EQ(kv_->blocks_available(), 2);
   Bind(1, 12, 1);
-  EXPECT_FALSE(Start(1, 12).ok);                 // 3 blocks; 8 are free but 6 are spoken for
-  EXPECT_TRUE(kv_->Extend(0, 29, nullptr));      // 8 blocks, all from the reservation
+  EXPECT_FALSE(Start(1, 12).ok);             // 3 blocks; 8 are free but 6 are spoken for
+  EXPECT_TRUE(kv_->Extend(0, 29, nullptr));  // 8 blocks, all from the reservation
   EXPECT_EQ(kv_->Stats().blocks_reserved, 0);
   EXPECT_EQ(kv_->blocks_available(), 2);
   EXPECT_TRUE(kv_->Extend(0, 40, nullptr));
@@ -136,22 +138,22 @@ TEST_F(KvCacheTest, AnUnusedReservationComesBackWithTheRelease) {
 TEST_F(KvCacheTest, LeastRecentlyUsedGoesFirstLeavesBeforeParents) {
   Make(6);
   Bind(0, 13, 0);
-  Start(0, 13);       // 3 full blocks and a partial one
+  Start(0, 13);  // 3 full blocks and a partial one
   End();
   Gone(0);
   Bind(1, 9, 1);
-  Start(1, 9);        // 2 full and a partial one
+  Start(1, 9);  // 2 full and a partial one
   End();
-  Gone(1);            // cached, oldest first: family 0 blocks 2, 1, 0, family 1 blocks 1, 0
+  Gone(1);  // cached, oldest first: family 0 blocks 2, 1, 0, family 1 blocks 1, 0
   EXPECT_EQ(kv_->Stats().blocks_cached, 5);
   Bind(2, 8, 2);
-  Start(2, 8);        // one free, one evicted: the deepest of family 0
+  Start(2, 8);  // one free, one evicted: the deepest of family 0
   EXPECT_EQ(kv_->Stats().evictions, 1);
   Bind(3, 13, 0);
   EXPECT_EQ(kv_->PeekMatch(3, 13), 8);
   Bind(4, 9, 1);
   EXPECT_EQ(kv_->PeekMatch(4, 9), 8);
-  EXPECT_TRUE(kv_->Extend(2, 16, nullptr));   // two more: the rest of family 0
+  EXPECT_TRUE(kv_->Extend(2, 16, nullptr));  // two more: the rest of family 0
   EXPECT_EQ(kv_->PeekMatch(3, 13), 0);
   EXPECT_EQ(kv_->PeekMatch(4, 9), 8);
 }
@@ -160,11 +162,11 @@ TEST_F(KvCacheTest, DrainingBlocksComeFreeWithTheirStep) {
   Make(4);
   Bind(0, 9);
   Start(0, 9);
-  Gone(0, step_);     // cancelled while the step runs
+  Gone(0, step_);  // cancelled while the step runs
   EXPECT_EQ(kv_->Stats().blocks_draining, 3);
   EXPECT_EQ(kv_->blocks_available(), 1);
   Bind(1, 9);
-  EXPECT_EQ(kv_->StartCost(1, 9, 9, 9), 1);   // a draining prefix matches and costs nothing that is available
+  EXPECT_EQ(kv_->StartCost(1, 9, 9, 9), 1);  // a draining prefix matches and costs nothing that is available
   End();
   EXPECT_EQ(kv_->Stats().blocks_draining, 0);
   EXPECT_EQ(kv_->Stats().blocks_cached, 2);
@@ -177,9 +179,9 @@ TEST_F(KvCacheTest, ABlockDrainsUntilTheLastStepOfAllWhoLetGo) {
   Start(0, 9);
   End();
   Bind(1, 9);
-  Start(1, 9);                         // step 1 reads the shared blocks for slot 1
-  Gone(1, step_);                      // ... which lets go while step 1 runs
-  Gone(0, -1);                         // the other user is idle
+  Start(1, 9);     // step 1 reads the shared blocks for slot 1
+  Gone(1, step_);  // ... which lets go while step 1 runs
+  Gone(0, -1);     // the other user is idle
   EXPECT_EQ(kv_->Stats().blocks_draining, 3);
   End();
   EXPECT_EQ(kv_->Stats().blocks_draining, 0);
@@ -189,18 +191,18 @@ TEST_F(KvCacheTest, ABlockDrainsUntilTheLastStepOfAllWhoLetGo) {
 TEST_F(KvCacheTest, FailureCascadesToDependants) {
   Make(32);
   Bind(0, 9);
-  Start(0, 9);                              // step 0: producer
+  Start(0, 9);  // step 0: producer
   Bind(1, 13);
   EXPECT_EQ(Start(1, 13).matched_tokens, 8);  // same plan: depends on it
   step_ = 1;
   Bind(2, 17);
-  EXPECT_EQ(Start(2, 17).matched_tokens, 12);   // next plan, in flight too: depends on slot 1's block
+  EXPECT_EQ(Start(2, 17).matched_tokens, 12);  // next plan, in flight too: depends on slot 1's block
   Bind(3, 9, 7);
-  Start(3, 9);                              // unrelated
+  Start(3, 9);  // unrelated
   kv_->StepEnded(0, false, &recompute_);
   EXPECT_EQ(recompute_, (std::vector<SlotId>{0, 1, 2}));
   Bind(4, 17);
-  EXPECT_EQ(kv_->PeekMatch(4, 17), 0);      // nothing of it can be found
+  EXPECT_EQ(kv_->PeekMatch(4, 17), 0);  // nothing of it can be found
   Bind(5, 9, 7);
   EXPECT_EQ(kv_->PeekMatch(5, 9), 8);
   for (const SlotId s : recompute_) kv_->Release(s, s == 2 ? 1 : -1);
@@ -217,12 +219,12 @@ TEST_F(KvCacheTest, ADuplicateOutlivesTheFailureOfTheOwner) {
   kv_->Start(0, 5, 5, 5, kNoSlot, nullptr);
   StepPlan plan;
   plan.step = 1;
-  kv_->Start(1, 5, 5, 5, kNoSlot, &plan);     // started before anything could match
+  kv_->Start(1, 5, 5, 5, kNoSlot, &plan);  // started before anything could match
   kv_->MarkPending(0, 5, 0);
-  kv_->MarkPending(1, 5, 1);                  // the same block again, one step later
+  kv_->MarkPending(1, 5, 1);  // the same block again, one step later
   EXPECT_NE(Table(0)[0], Table(1)[0]);
   kv_->StepEnded(0, false, &recompute_);
-  EXPECT_EQ(recompute_, std::vector<SlotId>{0});   // slot 1 goes on, with a block of its own that nobody finds
+  EXPECT_EQ(recompute_, std::vector<SlotId>{0});  // slot 1 goes on, with a block of its own that nobody finds
   Bind(2, 5);
   EXPECT_EQ(kv_->PeekMatch(2, 5), 0);
   EXPECT_EQ(kv_->CheckIntegrity(), "");
@@ -240,7 +242,7 @@ TEST_F(KvCacheTest, ADuplicateInheritsTheNode) {
   const BlockId second = Table(1)[0];
   Gone(0);
   EXPECT_EQ(kv_->CheckIntegrity(), "");
-  EXPECT_EQ(kv_->Stats().blocks_cached, 0);   // its blocks are free: slot 1's serve as well
+  EXPECT_EQ(kv_->Stats().blocks_cached, 0);  // its blocks are free: slot 1's serve as well
   Bind(2, 9);
   EXPECT_EQ(Start(2, 9).matched_tokens, 8);
   EXPECT_EQ(Table(2)[0], second);
@@ -250,7 +252,7 @@ TEST_F(KvCacheTest, ALiveBlockTakesOverFromACachedOne) {
   Make(32);
   Bind(0, 9);
   Bind(1, 9);
-  kv_->Start(1, 9, 9, 9, kNoSlot, nullptr);   // nothing to match yet
+  kv_->Start(1, 9, 9, 9, kNoSlot, nullptr);  // nothing to match yet
   Start(0, 9);
   End();
   Gone(0);
@@ -306,20 +308,20 @@ TEST_F(KvCacheTest, AnyStepThatFillsABlockSpoilsIt) {
   Bind(3, 9, 7);
   StepPlan plan;
   plan.step = 0;
-  kv_->Start(0, 9, 2, 2, kNoSlot, &plan);     // step 0 writes half of the first block
+  kv_->Start(0, 9, 2, 2, kNoSlot, &plan);  // step 0 writes half of the first block
   plan.step = 1;
   kv_->Extend(0, 9, &plan);
-  kv_->MarkPending(0, 9, 1);                  // step 1 completes it
+  kv_->MarkPending(0, 9, 1);  // step 1 completes it
   kv_->Start(3, 9, 9, 9, kNoSlot, &plan);
   kv_->MarkPending(3, 9, 1);
-  kv_->Release(0, 1);                         // its request has ended with step 0's error
+  kv_->Release(0, 1);  // its request has ended with step 0's error
   kv_->Unbind(0);
   kv_->StepEnded(0, false, &recompute_);
   EXPECT_TRUE(recompute_.empty());
   Bind(1, 9);
   EXPECT_EQ(kv_->PeekMatch(1, 9), 0);
   Bind(2, 9, 7);
-  EXPECT_EQ(kv_->PeekMatch(2, 9), 8);         // step 1's own are as good as before
+  EXPECT_EQ(kv_->PeekMatch(2, 9), 8);  // step 1's own are as good as before
 }
 
 TEST_F(KvCacheTest, AFailedItemTakesOnlyItsDependants) {
@@ -359,11 +361,11 @@ TEST_F(KvCacheTest, KeysThatBecomeKnownLateAreFiledLater) {
   Start(0, 4);
   End();
   EXPECT_TRUE(kv_->Extend(0, 9, nullptr));
-  kv_->MarkPending(0, 8, step_);            // chained: the tokens are still on the device
+  kv_->MarkPending(0, 8, step_);  // chained: the tokens are still on the device
   Bind(1, 9);
   EXPECT_EQ(kv_->PeekMatch(1, 9), 4);
   End();
-  keys_[0].push_back(keys_[1][1]);          // now the host has seen them
+  keys_[0].push_back(keys_[1][1]);  // now the host has seen them
   kv_->MarkPending(0, 9, step_);
   EXPECT_EQ(kv_->PeekMatch(1, 9), 8);
   End();
@@ -387,7 +389,7 @@ TEST_F(KvCacheTest, TableUpdatesNameExactlyTheNewBlocks) {
   Bind(0, 6);
   StepPlan plan;
   kv_->Start(0, 6, 6, 6, kNoSlot, &plan);
-  kv_->Extend(0, 8, &plan);                 // still covered
+  kv_->Extend(0, 8, &plan);  // still covered
   kv_->Extend(0, 9, &plan);
   ASSERT_EQ(plan.table_updates.size(), 2u);
   EXPECT_EQ(plan.table_updates[0].first_index, 0);
@@ -413,7 +415,7 @@ class KvSwapTest : public KvCacheTest {
     plan_.step = step_;
     return kv_->Start(s, tokens, tokens, tokens, kNoSlot, &plan_);
   }
-  void Evict(int32_t tokens) {   // by somebody with other tokens who comes and goes
+  void Evict(int32_t tokens) {  // by somebody with other tokens who comes and goes
     Bind(7, tokens, 99);
     ASSERT_TRUE(Start(7, tokens).ok);
     Gone(7);
@@ -435,7 +437,7 @@ TEST_F(KvSwapTest, EveryComputedPositionIsSavedAndComesBack) {
   EXPECT_EQ(kv_->SwappedTokens(0), 10);
   EXPECT_EQ(kv_->swap_blocks_free(), 1);
   End();
-  Evict(32);   // nothing stays cached
+  Evict(32);  // nothing stays cached
   End();
   EXPECT_EQ(kv_->PeekMatch(0, 11), 10);
   const KvStart back = Back(0, 11);
@@ -459,7 +461,7 @@ TEST_F(KvSwapTest, WhatIsStillCachedIsSharedAgainInsteadOfCopied) {
   ASSERT_TRUE(SwapOut(0, 10));
   End();
   ASSERT_TRUE(Back(0, 11).ok);
-  ASSERT_EQ(plan_.swap_ins.size(), 1u);   // the partial block
+  ASSERT_EQ(plan_.swap_ins.size(), 1u);  // the partial block
   EXPECT_EQ(plan_.swap_ins[0].tokens, 2);
   EXPECT_EQ(Table(0)[0], table[0]);
   EXPECT_EQ(Table(0)[1], table[1]);
@@ -473,8 +475,8 @@ TEST_F(KvSwapTest, NoSpaceChangesNothing) {
   EXPECT_FALSE(SwapOut(0, 10));
   EXPECT_EQ(kv_->blocks_held(0), 3);
   EXPECT_TRUE(plan_.swap_outs.empty());
-  EXPECT_FALSE(SwapOut(0, 0));   // nothing to save
-  Make(8);                       // no swap space at all
+  EXPECT_FALSE(SwapOut(0, 0));  // nothing to save
+  Make(8);                      // no swap space at all
   Bind(0, 11);
   Start(0, 10);
   End();

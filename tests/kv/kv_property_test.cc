@@ -1,6 +1,6 @@
-// Thousands of random operations against two oracles: NaiveKv (counts, costs, matches, eviction order) and a ghost memory
-// that executes every step's reads and writes, so that a block that is reused too early, shared though it was never
-// computed, kept after a failure, or brought back from the wrong place in host memory shows as wrong content.
+// Thousands of random operations against two oracles: NaiveKv (counts, costs, matches, eviction order) and a ghost
+// memory that executes every step's reads and writes, so that a block that is reused too early, shared though it was
+// never computed, kept after a failure, or brought back from the wrong place in host memory shows as wrong content.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -22,11 +22,11 @@ struct Sequence {
   std::vector<Hash128> keys;
   Hash128 root;
   int32_t prompt = 0;
-  int32_t computed = 0;      // planned
-  int32_t committed = 0;     // by steps that have ended
+  int32_t computed = 0;   // planned
+  int32_t committed = 0;  // by steps that have ended
   int32_t covered = 0;
-  int32_t saved = 0;         // in host memory
-  StepId last_step = -1;     // the last step that uses it
+  int32_t saved = 0;      // in host memory
+  StepId last_step = -1;  // the last step that uses it
   int epoch = 0;
 };
 
@@ -34,7 +34,7 @@ struct Item {
   SlotId slot;
   int32_t first, end;
   int epoch;
-  std::vector<BlockId> table;   // as submitted
+  std::vector<BlockId> table;  // as submitted
   std::vector<TokenId> tokens;
 };
 struct Step {
@@ -46,10 +46,17 @@ struct Step {
 
 struct World {
   World(uint64_t seed, bool with_caching, bool with_failures, int steps_in_flight)
-      : rng(seed), caching(with_caching), failures(with_failures), depth(steps_in_flight), block_size(static_cast<int32_t>(rng.UniformInt(1, 5))),
-        total(rng.UniformInt(6, 40)), host_total(rng.UniformInt(0, 2) == 0 ? 0 : rng.UniformInt(1, total)),
-        kv({total, block_size, kSlots, static_cast<int32_t>(total), caching, host_total}), naive(total, block_size, caching, host_total),
-        sequences(kSlots), memory(static_cast<size_t>(total * block_size), kGarbage),
+      : rng(seed),
+        caching(with_caching),
+        failures(with_failures),
+        depth(steps_in_flight),
+        block_size(static_cast<int32_t>(rng.UniformInt(1, 5))),
+        total(rng.UniformInt(6, 40)),
+        host_total(rng.UniformInt(0, 2) == 0 ? 0 : rng.UniformInt(1, total)),
+        kv({total, block_size, kSlots, static_cast<int32_t>(total), caching, host_total}),
+        naive(total, block_size, caching, host_total),
+        sequences(kSlots),
+        memory(static_cast<size_t>(total * block_size), kGarbage),
         host(static_cast<size_t>(host_total * block_size), kGarbage) {}
 
   static constexpr int kSlots = 8;
@@ -58,7 +65,7 @@ struct World {
     ASSERT_EQ(kv.CheckIntegrity(), "") << where;
     const KvCacheStats stats = kv.Stats();
     ASSERT_EQ(stats.blocks_free + stats.blocks_cached + stats.blocks_in_use + stats.blocks_draining, total) << where;
-    if (failures) return;   // the naive model has none
+    if (failures) return;  // the naive model has none
     ASSERT_EQ(kv.blocks_available(), naive.Available()) << where;
     ASSERT_EQ(stats.blocks_free, naive.Free()) << where;
     ASSERT_EQ(stats.blocks_cached, naive.Cached()) << where;
@@ -80,9 +87,10 @@ struct World {
     q = Sequence{};
     q.epoch = epoch;
     q.live = true;
-    const int64_t family = rng.UniformInt(0, 2), length = rng.UniformInt(1, std::min<int64_t>(24, total * block_size - 1));
+    const int64_t family = rng.UniformInt(0, 2),
+                  length = rng.UniformInt(1, std::min<int64_t>(24, total * block_size - 1));
     const int64_t salt = rng.UniformInt(0, 9) == 0;
-    for (int64_t i = 0; i < length; ++i) {   // few families with rare branches: much is shared
+    for (int64_t i = 0; i < length; ++i) {  // few families with rare branches: much is shared
       q.tokens.push_back(static_cast<TokenId>(rng.UniformInt(0, 11) == 0 ? 100 + rng.UniformInt(0, 1) : family));
     }
     q.prompt = static_cast<int32_t>(length);
@@ -117,14 +125,14 @@ struct World {
 
   void TryStart(SlotId s) {
     Sequence& q = sequences[s];
-    if (q.saved == static_cast<int32_t>(q.tokens.size())) {   // the token that its last step had sampled
+    if (q.saved == static_cast<int32_t>(q.tokens.size())) {  // the token that its last step had sampled
       q.tokens.push_back(static_cast<TokenId>(rng.UniformInt(0, 2)));
       ExtendBlockKeys(kSecret, q.root, q.tokens, block_size, &q.keys);
     }
     const auto known = static_cast<int32_t>(q.tokens.size());
     SlotId fork = kNoSlot;
     if (q.saved == 0 && q.computed == 0 && known == q.prompt && rng.UniformInt(0, 3) == 0) {
-      for (SlotId o = 0; o < kSlots; ++o) {   // a choice of the same request: same prompt, computed already
+      for (SlotId o = 0; o < kSlots; ++o) {  // a choice of the same request: same prompt, computed already
         Sequence& p = sequences[o];
         if (o == s || !p.running || p.committed < p.prompt || p.prompt < 2 || InPlan(o)) continue;
         fork = o;
@@ -156,7 +164,7 @@ struct World {
       return;
     }
     if (fork == kNoSlot) {
-      ASSERT_EQ(kv.blocks_available(), available - cost);   // exactly what was announced
+      ASSERT_EQ(kv.blocks_available(), available - cost);  // exactly what was announced
       ASSERT_EQ(start.matched_tokens, match);
       if (q.saved == 0) {
         ASSERT_LE(start.matched_tokens, (n - 1) / block_size * block_size);
@@ -178,7 +186,7 @@ struct World {
 
   void Advance(SlotId s) {
     Sequence& q = sequences[s];
-    if (q.computed == static_cast<int32_t>(q.tokens.size())) {   // a decode: the next token exists now
+    if (q.computed == static_cast<int32_t>(q.tokens.size())) {  // a decode: the next token exists now
       q.tokens.push_back(static_cast<TokenId>(rng.UniformInt(0, 2)));
       ExtendBlockKeys(kSecret, q.root, q.tokens, block_size, &q.keys);
     }
@@ -223,13 +231,14 @@ struct World {
 
   void SwapOut(SlotId s) {
     Sequence& q = sequences[s];
-    if (q.last_step > ended || InPlan(s)) return;   // a step in flight uses it
+    if (q.last_step > ended || InPlan(s)) return;  // a step in flight uses it
     ASSERT_EQ(q.committed, q.computed);
     StepPlan out;
     out.step = plan.id;
     const int64_t free = kv.swap_blocks_free();
     const bool saved = kv.SwapOut(s, q.computed, &out);
-    ASSERT_TRUE(!saved || (q.computed > 0 && (q.computed + block_size - 1) / block_size <= free));   // the naive model knows exactly
+    ASSERT_TRUE(!saved || (q.computed > 0 &&
+                           (q.computed + block_size - 1) / block_size <= free));  // the naive model knows exactly
     ASSERT_EQ(kv.SwappedTokens(s), saved ? q.computed : 0);
     if (!failures) {
       ASSERT_EQ(naive.SwapOut(s, q.computed, plan.id), saved);
@@ -246,10 +255,12 @@ struct World {
   }
 
   void RunCopies(const Step& step, bool ok) {
-    const auto copy = [&](const std::vector<uint64_t>& from, int64_t a, std::vector<uint64_t>& to, int64_t b, int32_t tokens) {
+    const auto copy = [&](const std::vector<uint64_t>& from, int64_t a, std::vector<uint64_t>& to, int64_t b,
+                          int32_t tokens) {
       ASSERT_TRUE(tokens >= 1 && tokens <= block_size);
-      for (int32_t i = 0; i < block_size; ++i) {   // what is not copied is not there
-        to[static_cast<size_t>(b * block_size + i)] = ok && i < tokens ? from[static_cast<size_t>(a * block_size + i)] : kGarbage;
+      for (int32_t i = 0; i < block_size; ++i) {  // what is not copied is not there
+        to[static_cast<size_t>(b * block_size + i)] =
+            ok && i < tokens ? from[static_cast<size_t>(a * block_size + i)] : kGarbage;
       }
     };
     for (const SwapCopy& c : step.swap_outs) copy(memory, c.block, host, c.host_block, c.tokens);
@@ -270,13 +281,16 @@ struct World {
     const Step step = flight.front();
     flight.pop_front();
     RunCopies(step, ok);
-    const auto stale = [&](const Item& item) { return sequences[item.slot].epoch != item.epoch || !sequences[item.slot].live; };
+    const auto stale = [&](const Item& item) {
+      return sequences[item.slot].epoch != item.epoch || !sequences[item.slot].live;
+    };
     for (const Item& item : step.items) {
       uint64_t h = 17;
       for (int32_t i = 0; i < item.end; ++i) {
         h = MixHash(h, static_cast<uint64_t>(item.tokens[i]));
         // A stale item writes what it computes from whatever it reads; of interest is only that nobody else minds.
-        if (i >= item.first) *Cell(item.table, i) = ok && (i == 0 || !poisoned.count({step.id, item.slot})) ? h : kGarbage;
+        if (i >= item.first)
+          *Cell(item.table, i) = ok && (i == 0 || !poisoned.count({step.id, item.slot})) ? h : kGarbage;
       }
     }
     if (ok) {
@@ -291,7 +305,7 @@ struct World {
       }
     }
     std::vector<SlotId> recompute;
-    if (!ok) {   // its own requests end with an error
+    if (!ok) {  // its own requests end with an error
       ended = step.id;
       for (const Item& item : step.items) {
         if (!stale(item)) Poison(item.slot);
@@ -309,7 +323,7 @@ struct World {
       ASSERT_TRUE(recompute.empty());
     }
     for (const SlotId s : recompute) {
-      if (!sequences[s].running) {   // its KV was to be saved by this step
+      if (!sequences[s].running) {  // its KV was to be saved by this step
         ASSERT_GT(sequences[s].saved, 0);
         ASSERT_EQ(kv.SwappedTokens(s), 0);
         sequences[s].saved = 0;
@@ -340,8 +354,10 @@ struct World {
         } else if (InPlan(s)) {
           continue;
         } else if (!q.running) {
-          if (rng.UniformInt(0, 15) == 0) Drop(s);
-          else TryStart(s);
+          if (rng.UniformInt(0, 15) == 0)
+            Drop(s);
+          else
+            TryStart(s);
         } else if (rng.UniformInt(0, 4) == 0) {
           SwapOut(s);
         } else if (rng.UniformInt(0, 6) == 0) {
@@ -375,11 +391,11 @@ struct World {
   KvCache kv;
   NaiveKv naive;
   std::vector<Sequence> sequences;
-  std::vector<uint64_t> memory;   // [total * block_size]
+  std::vector<uint64_t> memory;  // [total * block_size]
   std::deque<Step> flight;
   std::set<std::pair<StepId, SlotId>> poisoned;
   Step plan;
-  std::vector<uint64_t> host;     // [host_total * block_size]
+  std::vector<uint64_t> host;  // [host_total * block_size]
   StepId ended = -1;
   int64_t swap_ins = 0, shared_again = 0, lost = 0;
 };
@@ -409,7 +425,7 @@ TEST_P(KvProperty, NothingVoidIsEverRead) {
     if (HasFatalFailure()) return;
     lost += world.lost;
   }
-  EXPECT_GT(lost, 20);   // swapped out by a step that failed
+  EXPECT_GT(lost, 20);  // swapped out by a step that failed
 }
 
 INSTANTIATE_TEST_SUITE_P(Depth, KvProperty, testing::Values(1, 2, 4));

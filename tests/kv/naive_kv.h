@@ -22,7 +22,7 @@ class NaiveKv {
     Hash128 key;
     StepId computed_by = -1;
     StepId busy_until = -1;
-    int64_t unused_since = -1;   // order in which it became reusable
+    int64_t unused_since = -1;  // order in which it became reusable
     int64_t released_at = -1;
   };
   struct Slot {
@@ -30,7 +30,7 @@ class NaiveKv {
     std::vector<int> table;
     int64_t reserved = 0;
     int marked = 0, keyed = 0;
-    int32_t saved = 0;           // tokens in host memory
+    int32_t saved = 0;  // tokens in host memory
   };
 
   int64_t Blocks(int64_t tokens) const { return (tokens + b_ - 1) / b_; }
@@ -135,12 +135,12 @@ class NaiveKv {
       Block& block = blocks_[id];
       block.busy_until = std::max({block.busy_until, last_step, block.computed_by});
       if (block.has_key) {
-        Block& first = blocks_[tree_[block.key].front()];   // a node is busy as long as any child may be
+        Block& first = blocks_[tree_[block.key].front()];  // a node is busy as long as any child may be
         first.busy_until = std::max(first.busy_until, block.busy_until);
       }
       if (--block.users > 0) continue;
       block.released_at = ++time_;
-      if (block.has_key && tree_[block.key].size() > 1) Unfile(id);   // somebody else holds the same block
+      if (block.has_key && tree_[block.key].size() > 1) Unfile(id);  // somebody else holds the same block
       Reuse(id);
     }
     slot.table.clear();
@@ -150,7 +150,8 @@ class NaiveKv {
     ended_ = step;
     std::vector<std::pair<int64_t, int>> order;
     for (const auto& [id, block] : blocks_) {
-      if (block.users == 0 && block.busy_until <= ended_ && block.unused_since < 0) order.push_back({block.released_at, id});
+      if (block.users == 0 && block.busy_until <= ended_ && block.unused_since < 0)
+        order.push_back({block.released_at, id});
     }
     std::sort(order.begin(), order.end());
     for (const auto& [at, id] : order) Reuse(id);
@@ -170,7 +171,10 @@ class NaiveKv {
   }
   void Grow(Slot* slot, int64_t blocks) {
     while (static_cast<int64_t>(slot->table.size()) < blocks) {
-      if (Free() == 0) { EvictOne(); ++evictions; }
+      if (Free() == 0) {
+        EvictOne();
+        ++evictions;
+      }
       blocks_[next_] = Block{};
       Share(slot, next_++);
     }
@@ -183,16 +187,19 @@ class NaiveKv {
     Unfile(oldest);
     blocks_.erase(oldest);
   }
-  void Reuse(int id) {   // nobody uses it any more
+  void Reuse(int id) {  // nobody uses it any more
     Block& block = blocks_[id];
     if (block.busy_until > ended_) return;
-    if (!block.has_key) blocks_.erase(id);
-    else block.unused_since = ++time_;
+    if (!block.has_key)
+      blocks_.erase(id);
+    else
+      block.unused_since = ++time_;
   }
   void Unfile(int id) {
     Block& block = blocks_[id];
     std::vector<int>& twins = tree_[block.key];
-    if (twins.front() == id && twins.size() > 1) blocks_[twins[1]].busy_until = std::max(blocks_[twins[1]].busy_until, block.busy_until);
+    if (twins.front() == id && twins.size() > 1)
+      blocks_[twins[1]].busy_until = std::max(blocks_[twins[1]].busy_until, block.busy_until);
     twins.erase(std::find(twins.begin(), twins.end(), id));
     if (twins.empty()) tree_.erase(block.key);
     block.has_key = false;
@@ -203,7 +210,7 @@ class NaiveKv {
       const int id = slot->table[slot->keyed];
       const Hash128 key = (*slot->keys)[slot->keyed++];
       if (blocks_[id].has_key) continue;
-      if (tree_.count(key) > 0 && blocks_[tree_[key].front()].users == 0) {   // unused: the live one takes its place
+      if (tree_.count(key) > 0 && blocks_[tree_[key].front()].users == 0) {  // unused: the live one takes its place
         const int old = tree_[key].front();
         blocks_[id].busy_until = std::max(blocks_[id].busy_until, blocks_[old].busy_until);
         Unfile(old);
@@ -229,8 +236,8 @@ class NaiveKv {
   int64_t time_ = 0;
   StepId ended_ = -1;
   int next_ = 0;
-  std::map<int, Block> blocks_;                    // whatever is not free
-  std::map<Hash128, std::vector<int>> tree_;       // findable keys; the first is handed out
+  std::map<int, Block> blocks_;               // whatever is not free
+  std::map<Hash128, std::vector<int>> tree_;  // findable keys; the first is handed out
   std::map<SlotId, Slot> slots_;
 };
 

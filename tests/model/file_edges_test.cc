@@ -15,7 +15,9 @@ using test::TempFolder;
 
 constexpr StatusCode kLoss = StatusCode::kDataLoss;
 
-std::span<const std::byte> Bytes(const std::string& s) { return std::as_bytes(std::span(s)); }
+std::span<const std::byte> Bytes(const std::string& s) {
+  return std::as_bytes(std::span(s));
+}
 Status Parse(const GgufBuilder& builder) {
   const std::string bytes = builder.Build();
   return ParseGguf(Bytes(bytes), "m.gguf").status();
@@ -23,7 +25,7 @@ Status Parse(const GgufBuilder& builder) {
 
 TEST(GgufEdges, WhatEndsWithTheFileIsWhole) {
   GgufBuilder text;
-  text.alignment = 1;   // nothing is padded
+  text.alignment = 1;  // nothing is padded
   text.Text("t", "the last byte");
   EXPECT_TRUE(Parse(text).ok()) << Parse(text).message();
   GgufBuilder array;
@@ -109,7 +111,8 @@ TEST(GgufEdges, CountsAreLimitedEach) {
   keys.claimed_keys = (1 << 20) + 1;
   EXPECT_REFUSED(Parse(keys), kLoss, "1048577", "1048576");
   keys.claimed_keys = 1 << 20;
-  EXPECT_EQ(Parse(keys).message().find("limit"), std::string::npos) << "as many are possible: " << Parse(keys).message();
+  EXPECT_EQ(Parse(keys).message().find("limit"), std::string::npos)
+      << "as many are possible: " << Parse(keys).message();
 }
 
 Status ParseSt(const std::string& header, const std::string& data) {
@@ -121,7 +124,9 @@ Status ParseSt(const std::string& header, const std::string& data) {
 TEST(SafetensorsEdges, WhatEndsWithTheFileIsWhole) {
   EXPECT_TRUE(ParseSt(R"({"t":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", std::string(8, 'x')).ok());
   EXPECT_TRUE(ParseSt("{}", "").ok()) << "a header and nothing else";
-  EXPECT_TRUE(ParseSt(R"({"t":{"dtype":"F32","shape":[1,1,1,1,1,1,1,1],"data_offsets":[0,4]}})", std::string(4, 'x')).ok()) << "eight dimensions";
+  EXPECT_TRUE(
+      ParseSt(R"({"t":{"dtype":"F32","shape":[1,1,1,1,1,1,1,1],"data_offsets":[0,4]}})", std::string(4, 'x')).ok())
+      << "eight dimensions";
   EXPECT_TRUE(ParseSt(R"({"t":{"dtype":"F32","shape":[0,5],"data_offsets":[0,0]}})", "").ok()) << "a tensor of nothing";
 }
 
@@ -132,7 +137,9 @@ TEST(SafetensorsEdges, DimensionsAndDepth) {
   EXPECT_TRUE(shape("1099511627776").ok()) << "2^40";
   EXPECT_REFUSED(shape("1099511627777"), kLoss, "dimension");
   const auto deep = [](int depth) {
-    return ParseSt(R"({"__metadata__":)" + std::string(static_cast<size_t>(depth), '[') + std::string(static_cast<size_t>(depth), ']') + "}", "");
+    return ParseSt(R"({"__metadata__":)" + std::string(static_cast<size_t>(depth), '[') +
+                       std::string(static_cast<size_t>(depth), ']') + "}",
+                   "");
   };
   EXPECT_TRUE(deep(5).ok());
   EXPECT_FALSE(deep(20).ok());

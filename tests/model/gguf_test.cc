@@ -14,7 +14,9 @@ using test::TinyGguf;
 constexpr StatusCode kLoss = StatusCode::kDataLoss;
 constexpr StatusCode kUnbuilt = StatusCode::kUnimplemented;
 
-Status ParseStatus(const std::string& bytes) { return ParseGguf(Bytes(bytes), "m.gguf").status(); }
+Status ParseStatus(const std::string& bytes) {
+  return ParseGguf(Bytes(bytes), "m.gguf").status();
+}
 Status ConfigStatus(const GgufBuilder& builder) {
   const std::string bytes = builder.Build();
   const auto file = ParseGguf(Bytes(bytes), "m.gguf");
@@ -85,7 +87,7 @@ TEST(Gguf, ArraysOfNumbersAreOfAnyWidthAndOfNothingElse) {
 }
 
 TEST(Gguf, NestedArraysAreWalkedAndBounded) {
-  std::string nested;   // array of one array of two bytes
+  std::string nested;  // array of one array of two bytes
   Append<uint32_t>(&nested, 9);
   Append<uint64_t>(&nested, 1);
   Append<uint32_t>(&nested, 0);
@@ -196,7 +198,7 @@ TEST(Gguf, HostileTensors) {
   b.Tensor("five", {1, 1, 1, 1, 1}, 0, "");
   EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "5 dimensions");
   b = GgufBuilder();
-  b.Tensor("ragged", {33, 2}, 2, std::string(100, 0));   // Q4_0 has blocks of 32
+  b.Tensor("ragged", {33, 2}, 2, std::string(100, 0));  // Q4_0 has blocks of 32
   EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "'ragged'", "multiple of 32");
   b = GgufBuilder();
   b.Tensor("iq", {256, 2}, 17, std::string(1000, 0));

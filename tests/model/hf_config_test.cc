@@ -21,7 +21,9 @@ json With(json base, const json& more) {
   base.update(more);
   return base;
 }
-Result<ModelConfig> Parse(const json& j) { return ConfigFromJson(j.dump(), "config.json"); }
+Result<ModelConfig> Parse(const json& j) {
+  return ConfigFromJson(j.dump(), "config.json");
+}
 ModelConfig Good(const json& j) {
   Result<ModelConfig> c = Parse(j);
   EXPECT_TRUE(c.ok()) << c.status().ToString();
@@ -45,10 +47,17 @@ TEST(HfConfig, LlamaDefaultsAreThoseOfTransformers) {
 }
 
 TEST(HfConfig, LlamaWrittenFields) {
-  const ModelConfig c = Good(With(Base(), {{"num_key_value_heads", 2}, {"head_dim", 32}, {"rms_norm_eps", 1e-5},
-                                           {"max_position_embeddings", 8192}, {"rope_theta", 500000.0}, {"tie_word_embeddings", true},
-                                           {"attention_bias", true}, {"mlp_bias", true}, {"eos_token_id", {5, 6}},
-                                           {"bos_token_id", 9}, {"torch_dtype", "float16"}}));
+  const ModelConfig c = Good(With(Base(), {{"num_key_value_heads", 2},
+                                           {"head_dim", 32},
+                                           {"rms_norm_eps", 1e-5},
+                                           {"max_position_embeddings", 8192},
+                                           {"rope_theta", 500000.0},
+                                           {"tie_word_embeddings", true},
+                                           {"attention_bias", true},
+                                           {"mlp_bias", true},
+                                           {"eos_token_id", {5, 6}},
+                                           {"bos_token_id", 9},
+                                           {"torch_dtype", "float16"}}));
   EXPECT_EQ(c.num_kv_heads, 2);
   EXPECT_EQ(c.head_dim, 32);
   EXPECT_EQ(c.max_position, 8192);
@@ -59,8 +68,11 @@ TEST(HfConfig, LlamaWrittenFields) {
 }
 
 TEST(HfConfig, NullMeansAbsentButNotForEos) {
-  const ModelConfig c = Good(With(Base(), {{"num_key_value_heads", nullptr}, {"head_dim", nullptr}, {"rope_scaling", nullptr},
-                                           {"eos_token_id", nullptr}, {"bos_token_id", nullptr}}));
+  const ModelConfig c = Good(With(Base(), {{"num_key_value_heads", nullptr},
+                                           {"head_dim", nullptr},
+                                           {"rope_scaling", nullptr},
+                                           {"eos_token_id", nullptr},
+                                           {"bos_token_id", nullptr}}));
   EXPECT_EQ(c.num_kv_heads, 4);
   EXPECT_EQ(c.head_dim, 16);
   EXPECT_TRUE(c.stop_ids.empty());
@@ -82,15 +94,19 @@ TEST(HfConfig, QwenWindows) {
   const json used = With(base, {{"sliding_window", 64}, {"use_sliding_window", true}});
   EXPECT_EQ(Good(With(used, {{"max_window_layers", 2}})).window, (std::vector<int32_t>{0, 0, 64, 64}));
   EXPECT_EQ(Good(used).window, std::vector<int32_t>(4, 0)) << "max_window_layers is 28 by default";
-  EXPECT_EQ(Good(With(used, {{"layer_types", {"full_attention", "sliding_attention", "full_attention", "full_attention"}}})).window,
-            (std::vector<int32_t>{0, 64, 0, 0}));
-  EXPECT_REFUSED(Parse(With(used, {{"layer_types", {"full_attention"}}})).status(), kLoss, "layer_types", "1 entries for 4");
-  EXPECT_REFUSED(Parse(With(used, {{"layer_types", json(std::vector<std::string>(4, "linear_attention"))}})).status(), kLoss,
-                 "linear_attention");
+  EXPECT_EQ(
+      Good(With(used, {{"layer_types", {"full_attention", "sliding_attention", "full_attention", "full_attention"}}}))
+          .window,
+      (std::vector<int32_t>{0, 64, 0, 0}));
+  EXPECT_REFUSED(Parse(With(used, {{"layer_types", {"full_attention"}}})).status(), kLoss, "layer_types",
+                 "1 entries for 4");
+  EXPECT_REFUSED(Parse(With(used, {{"layer_types", json(std::vector<std::string>(4, "linear_attention"))}})).status(),
+                 kLoss, "linear_attention");
 }
 
 TEST(HfConfig, QwenParts) {
-  const ModelConfig q2 = Good(With(Base("Qwen2ForCausalLM"), {{"num_key_value_heads", 2}, {"tie_word_embeddings", true}}));
+  const ModelConfig q2 =
+      Good(With(Base("Qwen2ForCausalLM"), {{"num_key_value_heads", 2}, {"tie_word_embeddings", true}}));
   EXPECT_TRUE(q2.qkv_bias);
   EXPECT_FALSE(q2.o_bias || q2.qk_norm);
   EXPECT_TRUE(q2.tie_embeddings);
@@ -116,7 +132,10 @@ TEST(HfConfig, RopeScalingInEverySpelling) {
     EXPECT_EQ(dynamic.max_position, 2000);
     const ModelConfig llama3 = Good(With(base, {{"rope_theta", 5e5},
                                                 {"rope_scaling",
-                                                 {{key, "llama3"}, {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0},
+                                                 {{key, "llama3"},
+                                                  {"factor", 8.0},
+                                                  {"low_freq_factor", 1.0},
+                                                  {"high_freq_factor", 4.0},
                                                   {"original_max_position_embeddings", 250}}}}));
     EXPECT_EQ(llama3.rope.scaling, RopeScaling::kLlama3);
     EXPECT_EQ(llama3.rope.theta, 5e5f);
@@ -124,7 +143,8 @@ TEST(HfConfig, RopeScalingInEverySpelling) {
     EXPECT_EQ(llama3.rope.high_freq_factor, 4.0f);
     EXPECT_EQ(llama3.max_position, 1000);
   }
-  const ModelConfig newer = Good(With(base, {{"rope_parameters", {{"rope_type", "linear"}, {"rope_theta", 123.0}, {"factor", 2.0}}}}));
+  const ModelConfig newer =
+      Good(With(base, {{"rope_parameters", {{"rope_type", "linear"}, {"rope_theta", 123.0}, {"factor", 2.0}}}}));
   EXPECT_EQ(newer.rope.scaling, RopeScaling::kLinear);
   EXPECT_EQ(newer.rope.theta, 123.0f);
   EXPECT_EQ(Good(With(base, {{"rope_parameters", {{"rope_theta", 9.0}}}})).rope.scaling, RopeScaling::kNone);
@@ -135,7 +155,8 @@ TEST(HfConfig, RefusedRopeScaling) {
     EXPECT_REFUSED(Parse(With(Base(), {{"rope_scaling", {{"type", type}, {"factor", 2.0}}}})).status(), kUnbuilt,
                    "'" + std::string(type) + "'", "llama3");
   }
-  EXPECT_REFUSED(Parse(With(Base(), {{"rope_scaling", {{"type", "linear"}}}})).status(), kLoss, "rope_scaling.factor", "missing");
+  EXPECT_REFUSED(Parse(With(Base(), {{"rope_scaling", {{"type", "linear"}}}})).status(), kLoss, "rope_scaling.factor",
+                 "missing");
   EXPECT_REFUSED(Parse(With(Base(), {{"rope_scaling", {{"type", "linear"}, {"factor", 0.5}}}})).status(),
                  StatusCode::kInvalidArgument, "0.5");
   EXPECT_REFUSED(Parse(With(Base(), {{"rope_scaling", {{"rope_type", "llama3"}, {"factor", 8.0}}}})).status(), kLoss,
@@ -145,7 +166,8 @@ TEST(HfConfig, RefusedRopeScaling) {
 }
 
 TEST(HfConfig, RefusesByName) {
-  EXPECT_REFUSED(Parse(Base("FalconForCausalLM")).status(), kUnbuilt, "FalconForCausalLM", "Qwen3ForCausalLM", "config.json");
+  EXPECT_REFUSED(Parse(Base("FalconForCausalLM")).status(), kUnbuilt, "FalconForCausalLM", "Qwen3ForCausalLM",
+                 "config.json");
   EXPECT_REFUSED(Parse({{"model_type", "t5"}}).status(), kUnbuilt, "'t5'");
   EXPECT_REFUSED(Parse(json::object()).status(), kUnbuilt, "neither 'architectures' nor 'model_type'");
   EXPECT_REFUSED(Parse(With(Base(), {{"hidden_act", "gelu"}})).status(), kUnbuilt, "gelu");
@@ -161,7 +183,8 @@ TEST(HfConfig, RefusesByName) {
 }
 
 TEST(HfConfig, OutOfRangeFieldsNameThemselves) {
-  for (const char* field : {"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size"}) {
+  for (const char* field :
+       {"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size"}) {
     json missing = Base();
     missing.erase(field);
     EXPECT_REFUSED(Parse(missing).status(), kLoss, field, "missing");
@@ -173,9 +196,10 @@ TEST(HfConfig, OutOfRangeFieldsNameThemselves) {
     EXPECT_FALSE(Parse(With(Base(), {{field, 1.5}})).ok());
     EXPECT_FALSE(Parse(With(Base(), {{field, 1e300}})).ok());
   }
-  EXPECT_REFUSED(Parse(With(Base(), {{"num_key_value_heads", 3}})).status(), StatusCode::kInvalidArgument, "num_heads 4",
-                 "num_kv_heads 3");
-  EXPECT_REFUSED(Parse(With(Base(), {{"head_dim", 15}})).status(), StatusCode::kInvalidArgument, "head_dim is 15", "even");
+  EXPECT_REFUSED(Parse(With(Base(), {{"num_key_value_heads", 3}})).status(), StatusCode::kInvalidArgument,
+                 "num_heads 4", "num_kv_heads 3");
+  EXPECT_REFUSED(Parse(With(Base(), {{"head_dim", 15}})).status(), StatusCode::kInvalidArgument, "head_dim is 15",
+                 "even");
   EXPECT_REFUSED(Parse(With(Base(), {{"hidden_size", 66}})).status(), kLoss, "66", "num_attention_heads 4");
   EXPECT_REFUSED(Parse(With(Base(), {{"eos_token_id", 100}})).status(), kLoss, "eos_token_id", "100");
   EXPECT_REFUSED(Parse(With(Base(), {{"eos_token_id", {2, "x"}}})).status(), kLoss, "eos_token_id");
@@ -186,8 +210,11 @@ TEST(HfConfig, OutOfRangeFieldsNameThemselves) {
 
 TEST(GenerationConfig, TakesWhatIsWritten) {
   ModelConfig c = Good(Base());
-  ASSERT_TRUE(ApplyGenerationConfig(R"({"eos_token_id":[2,7],"do_sample":true,"temperature":0.6,"top_p":0.9,"top_k":40,"repetition_penalty":1.1})",
-                                    "g.json", &c).ok());
+  ASSERT_TRUE(
+      ApplyGenerationConfig(
+          R"({"eos_token_id":[2,7],"do_sample":true,"temperature":0.6,"top_p":0.9,"top_k":40,"repetition_penalty":1.1})",
+          "g.json", &c)
+          .ok());
   EXPECT_EQ(c.stop_ids, (std::vector<TokenId>{2, 7}));
   EXPECT_TRUE(c.has_generation_defaults);
   EXPECT_EQ(c.generation_defaults.temperature, 0.6f);
@@ -212,11 +239,12 @@ TEST(GenerationConfig, RangesAreThoseOfSampling) {
     std::vector<const char*> inside, outside;
     const char* range;
   };
-  for (const Case& c : {Case{"temperature", {"0", "100"}, {"-0.001", "100.1"}, "from 0.000000 to 100.000000"},
-                        Case{"top_p", {"0.001", "1"}, {"0", "1.001"}, "above 0.000000 to 1.000000"},
-                        Case{"top_k", {"0", "2147483647"}, {"-1", "2147483648"}, "from 0.000000 to 2147483647.000000"},
-                        Case{"min_p", {"0", "1"}, {"-0.001", "1.001"}, "from 0.000000 to 1.000000"},
-                        Case{"repetition_penalty", {"0.01", "10"}, {"1e-38", "0.0099", "10.01"}, "from 0.010000 to 10.000000"}}) {
+  for (const Case& c :
+       {Case{"temperature", {"0", "100"}, {"-0.001", "100.1"}, "from 0.000000 to 100.000000"},
+        Case{"top_p", {"0.001", "1"}, {"0", "1.001"}, "above 0.000000 to 1.000000"},
+        Case{"top_k", {"0", "2147483647"}, {"-1", "2147483648"}, "from 0.000000 to 2147483647.000000"},
+        Case{"min_p", {"0", "1"}, {"-0.001", "1.001"}, "from 0.000000 to 1.000000"},
+        Case{"repetition_penalty", {"0.01", "10"}, {"1e-38", "0.0099", "10.01"}, "from 0.010000 to 10.000000"}}) {
     const auto apply = [&](const char* value) {
       ModelConfig config = Good(Base());
       return ApplyGenerationConfig(std::string("{\"") + c.key + "\":" + value + "}", "g.json", &config);

@@ -83,9 +83,9 @@ TEST(InspectWhole, TextOfThePlainest) {
   d.tensor_formats.clear();
   d.chat_template.clear();
   const std::string text = InspectText(d, NoMemory());
-  for (const char* line : {"\narchitecture     llama (Hugging Face)\n", "head_dim 16\n", "\nsliding window   none\n", "\nvocabulary       999\n",
-                           "scaling none\n", "\nweights          none: no weights here\n", "\nstop ids         none\n",
-                           "\ntokenizer        none\n", "\nchat template    no\n"}) {
+  for (const char* line : {"\narchitecture     llama (Hugging Face)\n", "head_dim 16\n", "\nsliding window   none\n",
+                           "\nvocabulary       999\n", "scaling none\n", "\nweights          none: no weights here\n",
+                           "\nstop ids         none\n", "\ntokenizer        none\n", "\nchat template    no\n"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "is not in:\n" << text;
   }
   EXPECT_EQ(text.find("numerics"), std::string::npos);
@@ -118,10 +118,15 @@ TEST(InspectWhole, Json) {
   EXPECT_EQ(j["chat_template"], true);
   EXPECT_EQ(j["weights"], "ok");
   EXPECT_EQ(j["tensor_formats"][0], (nlohmann::ordered_json{{"dtype", "q4_1"}, {"tensors", 21}, {"bytes", 3 << 20}}));
-  const std::pair<const char*, int> shape[] = {{"layers", 3}, {"hidden_size", 64}, {"heads", 4}, {"kv_heads", 2}, {"head_dim", 16},
-                                               {"intermediate_size", 128}, {"vocab_size", 32000}};
+  const std::pair<const char*, int> shape[] = {{"layers", 3},        {"hidden_size", 64}, {"heads", 4},
+                                               {"kv_heads", 2},      {"head_dim", 16},    {"intermediate_size", 128},
+                                               {"vocab_size", 32000}};
   for (const auto& [name, value] : shape) EXPECT_EQ(j["shape"][name], value) << name;
-  for (const auto& [name, value] : {std::pair("tied_embeddings", true), {"qkv_bias", true}, {"qk_norm", true}, {"o_bias", false}, {"mlp_bias", false}}) {
+  for (const auto& [name, value] : {std::pair("tied_embeddings", true),
+                                    {"qkv_bias", true},
+                                    {"qk_norm", true},
+                                    {"o_bias", false},
+                                    {"mlp_bias", false}}) {
     EXPECT_EQ(j["shape"][name], value) << name;
   }
   EXPECT_EQ(j["shape"]["sliding_window"], (std::vector<int>{0, 32, 64}));

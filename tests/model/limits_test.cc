@@ -31,7 +31,7 @@ ModelConfig Small() {
 }
 
 TEST(ModelLimits, BothEndsOfEveryRangeAreTaken) {
-  const auto set = [](int64_t ModelConfig::*field, int64_t value) {
+  const auto set = [](int64_t ModelConfig::* field, int64_t value) {
     ModelConfig c = Small();
     c.*field = value;
     if (field == &ModelConfig::num_layers) c.window.assign(static_cast<size_t>(value), 0);
@@ -40,18 +40,24 @@ TEST(ModelLimits, BothEndsOfEveryRangeAreTaken) {
     return c;
   };
   struct Range {
-    int64_t ModelConfig::*field;
+    int64_t ModelConfig::* field;
     int64_t low, high;
     int64_t step = 1;
   };
-  for (const Range& r : {Range{&ModelConfig::hidden_size, 1, 1 << 20}, {&ModelConfig::num_layers, 1, kMaxLayers},
-                         {&ModelConfig::num_heads, 1, 1 << 14}, {&ModelConfig::num_kv_heads, 1, 1 << 14},
-                         {&ModelConfig::head_dim, 2, kMaxConfigHeadDim, 2}, {&ModelConfig::intermediate_size, 1, 1 << 22},
-                         {&ModelConfig::vocab_size, 1, 1 << 24}, {&ModelConfig::max_position, 1, 1 << 30}}) {
+  for (const Range& r : {Range{&ModelConfig::hidden_size, 1, 1 << 20},
+                         {&ModelConfig::num_layers, 1, kMaxLayers},
+                         {&ModelConfig::num_heads, 1, 1 << 14},
+                         {&ModelConfig::num_kv_heads, 1, 1 << 14},
+                         {&ModelConfig::head_dim, 2, kMaxConfigHeadDim, 2},
+                         {&ModelConfig::intermediate_size, 1, 1 << 22},
+                         {&ModelConfig::vocab_size, 1, 1 << 24},
+                         {&ModelConfig::max_position, 1, 1 << 30}}) {
     EXPECT_TRUE(ValidateConfig(set(r.field, r.low)).ok()) << ValidateConfig(set(r.field, r.low)).message();
     EXPECT_TRUE(ValidateConfig(set(r.field, r.high)).ok()) << ValidateConfig(set(r.field, r.high)).message();
-    EXPECT_REFUSED(ValidateConfig(set(r.field, r.low - r.step)), kBad, std::to_string(r.low) + " to " + std::to_string(r.high));
-    EXPECT_REFUSED(ValidateConfig(set(r.field, r.high + r.step)), kBad, std::to_string(r.low) + " to " + std::to_string(r.high));
+    EXPECT_REFUSED(ValidateConfig(set(r.field, r.low - r.step)), kBad,
+                   std::to_string(r.low) + " to " + std::to_string(r.high));
+    EXPECT_REFUSED(ValidateConfig(set(r.field, r.high + r.step)), kBad,
+                   std::to_string(r.low) + " to " + std::to_string(r.high));
   }
 }
 
@@ -70,11 +76,13 @@ TEST(ModelLimits, NumbersThatMustFitEachOther) {
     EXPECT_REFUSED(with([&](ModelConfig* c) { c->rms_eps = eps; }), kBad, "rms_eps");
   }
   EXPECT_TRUE(with([](ModelConfig* c) { c->rms_eps = 0.5f; }).ok());
-  for (const float theta : {0.0f, -1.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+  for (const float theta :
+       {0.0f, -1.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     EXPECT_REFUSED(with([&](ModelConfig* c) { c->rope.theta = theta; }), kBad, "theta");
   }
   EXPECT_TRUE(with([](ModelConfig* c) { c->rope.frequency_factors.assign(8, 1.0f); }).ok());
-  EXPECT_REFUSED(with([](ModelConfig* c) { c->rope.frequency_factors.assign(9, 1.0f); }), kBad, "9 RoPE frequency factors for head_dim 16");
+  EXPECT_REFUSED(with([](ModelConfig* c) { c->rope.frequency_factors.assign(9, 1.0f); }), kBad,
+                 "9 RoPE frequency factors for head_dim 16");
 }
 
 TEST(ModelLimits, RopeScaling) {
@@ -135,7 +143,8 @@ TEST(MemoryPlanLimits, ToTheLastByte) {
   ASSERT_TRUE(plan.ok()) << plan.status().ToString();
   EXPECT_EQ(plan->total_bytes, in.available_bytes);
   in.swap_bytes = 6 * kBlock;
-  EXPECT_REFUSED(PlanMemory(Small(), in).status(), kBad, "+ swap space 24.0 KiB", "--kv-cache-memory to at most 16.0 KiB");
+  EXPECT_REFUSED(PlanMemory(Small(), in).status(), kBad, "+ swap space 24.0 KiB",
+                 "--kv-cache-memory to at most 16.0 KiB");
   in.swap_bytes = 10 * kBlock;
   EXPECT_REFUSED(PlanMemory(Small(), in).status(), kBad, "lower --swap-space");
 }
@@ -158,10 +167,10 @@ TEST(MemoryPlanLimits, NumbersThatCannotBe) {
   for (const auto& change : std::vector<std::function<void(MemoryPlanInput*)>>{
            [](MemoryPlanInput* in) { in->max_num_seqs = 0; }, [](MemoryPlanInput* in) { in->max_step_tokens = 0; },
            [](MemoryPlanInput* in) { in->threads = 0; }, [](MemoryPlanInput* in) { in->max_num_seqs = (1 << 24) + 1; },
-           [](MemoryPlanInput* in) { in->max_step_tokens = (1 << 24) + 1; }, [](MemoryPlanInput* in) { in->weight_bytes = -1; },
-           [](MemoryPlanInput* in) { in->kv_memory_bytes = -1; }, [](MemoryPlanInput* in) { in->swap_bytes = -1; },
-           [](MemoryPlanInput* in) { in->max_model_len = -1; }, [](MemoryPlanInput* in) { in->available_bytes = -1; },
-           [](MemoryPlanInput* in) { in->block_size = 0; }}) {
+           [](MemoryPlanInput* in) { in->max_step_tokens = (1 << 24) + 1; },
+           [](MemoryPlanInput* in) { in->weight_bytes = -1; }, [](MemoryPlanInput* in) { in->kv_memory_bytes = -1; },
+           [](MemoryPlanInput* in) { in->swap_bytes = -1; }, [](MemoryPlanInput* in) { in->max_model_len = -1; },
+           [](MemoryPlanInput* in) { in->available_bytes = -1; }, [](MemoryPlanInput* in) { in->block_size = 0; }}) {
     MemoryPlanInput in = Input(10 * kBlock);
     change(&in);
     EXPECT_EQ(PlanMemory(Small(), in).status().code(), kBad);
@@ -180,9 +189,10 @@ TEST(MemoryPlanLimits, TheTableShowsEveryPart) {
   p.available_bytes = 13 * kGiB;
   p.num_blocks = 17;
   p.max_model_len = 19;
-  EXPECT_EQ(p.ToString(),
-            "memory plan\n  weights          3.00 GiB\n  KV cache          5.0 MiB   17 blocks\n  activations       7.0 KiB\n"
-            "  total           11.00 GiB   of 13.00 GiB available\n  context                19 tokens\n");
+  EXPECT_EQ(
+      p.ToString(),
+      "memory plan\n  weights          3.00 GiB\n  KV cache          5.0 MiB   17 blocks\n  activations       7.0 KiB\n"
+      "  total           11.00 GiB   of 13.00 GiB available\n  context                19 tokens\n");
   p.swap_blocks = 23;
   p.swap_bytes = kMiB;
   EXPECT_NE(p.ToString().find("  swap space        1.0 MiB   23 blocks\n"), std::string::npos) << p.ToString();
@@ -190,12 +200,12 @@ TEST(MemoryPlanLimits, TheTableShowsEveryPart) {
 
 TEST(DecoderLimits, LogitRowsAtOnceStayWithinTheirMemory) {
   ModelConfig c = Small();
-  c.vocab_size = 32768;   // 2,048 rows fill 256 MiB
+  c.vocab_size = 32768;  // 2,048 rows fill 256 MiB
   EXPECT_EQ(DecoderLogitRows(c, 10), 10);
   EXPECT_EQ(DecoderLogitRows(c, 2048), 2048);
   EXPECT_EQ(DecoderLogitRows(c, 2049), 2048);
   EXPECT_EQ(DecoderLogitRows(c, 0), 1);
-  c.vocab_size = 1 << 24;   // four rows would: sixteen are the least
+  c.vocab_size = 1 << 24;  // four rows would: sixteen are the least
   EXPECT_EQ(DecoderLogitRows(c, 100), 16);
   EXPECT_EQ(DecoderLogitRows(c, 3), 3);
 }
@@ -209,10 +219,11 @@ TEST(DecoderLimits, BuffersGrowByWhatAnotherTokenNeeds) {
     o.threads = threads;
     return DecoderBufferBytes(c, o);
   };
-  // Four of hidden, two each of query, key and inner: 4 * 64 + 2 * 64 + 2 * 32 + 2 * 128 floats, beside kernels' own memory.
+  // Four of hidden, two each of query, key and inner: 4 * 64 + 2 * 64 + 2 * 32 + 2 * 128 floats, beside kernels' own
+  // memory.
   const auto own = [&](int64_t tokens) {
-    return bytes(tokens, 1, 1) - kernels::WorkspaceBytes(tokens, 128, 4, 16, 1) - kernels::PackedTokenBytes(tokens, 64) -
-           kernels::PackedTokenBytes(tokens, 128);
+    return bytes(tokens, 1, 1) - kernels::WorkspaceBytes(tokens, 128, 4, 16, 1) -
+           kernels::PackedTokenBytes(tokens, 64) - kernels::PackedTokenBytes(tokens, 128);
   };
   EXPECT_NEAR(static_cast<double>(own(1024) - own(512)), 512 * 704 * 4, 3 * 64);
   EXPECT_EQ(bytes(64, 33, 1) - bytes(64, 17, 1), 16 * 1000 * 4);
@@ -221,7 +232,8 @@ TEST(DecoderLimits, BuffersGrowByWhatAnotherTokenNeeds) {
 
 TEST(CacheFolder, FollowsTheEnvironmentInOrder) {
   const auto get = [](const char* own, const char* xdg, const char* home) {
-    const std::pair<const char*, const char*> wanted[] = {{"TACTUS_CACHE_DIR", own}, {"XDG_CACHE_HOME", xdg}, {"HOME", home}};
+    const std::pair<const char*, const char*> wanted[] = {
+        {"TACTUS_CACHE_DIR", own}, {"XDG_CACHE_HOME", xdg}, {"HOME", home}};
     std::vector<std::pair<const char*, std::optional<std::string>>> before;
     for (const auto& [name, value] : wanted) {
       const char* old = std::getenv(name);

@@ -54,7 +54,7 @@ TEST(Loader, GgufWeightsAreViewsOfWhatTheFileHolds) {
   EXPECT_EQ(w.embedding.rows, 12);
   EXPECT_EQ(w.embedding.cols, 8);
   EXPECT_EQ(w.lm_head.data, w.embedding.data) << "tied";
-  EXPECT_EQ(Row(w.layers[0].w_down, 1)[2], 19.0f / 64);   // element [1, 2] of [8, 16] counts from 1
+  EXPECT_EQ(Row(w.layers[0].w_down, 1)[2], 19.0f / 64);  // element [1, 2] of [8, 16] counts from 1
   EXPECT_EQ(w.layers[0].wk.rows, 4);
   EXPECT_EQ(w.layers[0].attn_norm[7], 8.0f / 64);
   EXPECT_EQ(w.layers[0].bq, nullptr);
@@ -75,10 +75,30 @@ TEST(Loader, StorageOutlivesEverythingElse) {
 }
 
 TEST(Loader, EveryGoldenModelLoadsInBothModes) {
-  for (const char* name : {"llama-mha", "llama-gqa", "llama-gqa-bf16", "llama-gqa-f16", "llama-sharded", "llama-bias",
-                           "llama-mqa-linear", "llama-dynamic", "mistral-window", "qwen2", "qwen2-window", "qwen3", "yi",
-                           "gguf-f16", "gguf-bf16", "gguf-q8_0", "gguf-q4_0", "gguf-q4_1", "gguf-q5_0", "gguf-q5_1",
-                           "gguf-q4_k", "gguf-q5_k", "gguf-q6_k", "gguf-mixed"}) {
+  for (const char* name : {"llama-mha",
+                           "llama-gqa",
+                           "llama-gqa-bf16",
+                           "llama-gqa-f16",
+                           "llama-sharded",
+                           "llama-bias",
+                           "llama-mqa-linear",
+                           "llama-dynamic",
+                           "mistral-window",
+                           "qwen2",
+                           "qwen2-window",
+                           "qwen3",
+                           "yi",
+                           "gguf-f16",
+                           "gguf-bf16",
+                           "gguf-q8_0",
+                           "gguf-q4_0",
+                           "gguf-q4_1",
+                           "gguf-q5_0",
+                           "gguf-q5_1",
+                           "gguf-q4_k",
+                           "gguf-q5_k",
+                           "gguf-q6_k",
+                           "gguf-mixed"}) {
     SCOPED_TRACE(name);
     const ModelDescription d = Describe(GoldenFolder(name));
     ASSERT_TRUE(d.weights_status.ok());
@@ -88,8 +108,8 @@ TEST(Loader, EveryGoldenModelLoadsInBothModes) {
     EXPECT_EQ(f32.bytes, 4 * d.config.NumParameters());
     const int64_t last = d.config.num_layers - 1;
     const LayerWeights &a = stored.layers[static_cast<size_t>(last)], &b = f32.layers[static_cast<size_t>(last)];
-    for (const auto member : {&LayerWeights::wq, &LayerWeights::wk, &LayerWeights::wv, &LayerWeights::wo, &LayerWeights::w_gate,
-                              &LayerWeights::w_up, &LayerWeights::w_down}) {
+    for (const auto member : {&LayerWeights::wq, &LayerWeights::wk, &LayerWeights::wv, &LayerWeights::wo,
+                              &LayerWeights::w_gate, &LayerWeights::w_up, &LayerWeights::w_down}) {
       EXPECT_EQ((b.*member).dtype, DType::kF32);
       EXPECT_EQ(Row(a.*member, (a.*member).rows - 1), Row(b.*member, (b.*member).rows - 1));
     }
@@ -115,7 +135,8 @@ TEST(Loader, ChatTemplateSources) {
   TempFolder folder;
   folder.Write("config.json", ReadFile(GoldenFolder("yi") + "/config.json"));
   EXPECT_EQ(Describe(folder.path()).chat_template, "");
-  folder.Write("tokenizer_config.json", R"({"chat_template":[{"name":"tool_use","template":"T"},{"name":"default","template":"D"}]})");
+  folder.Write("tokenizer_config.json",
+               R"({"chat_template":[{"name":"tool_use","template":"T"},{"name":"default","template":"D"}]})");
   EXPECT_EQ(Describe(folder.path()).chat_template, "D");
   folder.Write("tokenizer_config.json", R"({"chat_template":"S"})");
   EXPECT_EQ(Describe(folder.path()).chat_template, "S");
@@ -142,7 +163,9 @@ class BrokenModel : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(BrokenModel, WholeIsFine) { EXPECT_TRUE(Load().ok()); }
+TEST_F(BrokenModel, WholeIsFine) {
+  EXPECT_TRUE(Load().ok());
+}
 
 TEST_F(BrokenModel, ShapesThatDisagreeNameTensorAndBothShapes) {
   Config({{"intermediate_size", 65}});
@@ -160,7 +183,7 @@ TEST_F(BrokenModel, MissingAndLeftOverTensors) {
   EXPECT_REFUSED(Load(), kLoss, "model.layers.1.", "no place");
   Config({{"tie_word_embeddings", false}});
   EXPECT_REFUSED(Load(), kLoss, "lm_head.weight", "missing");
-  Config({{"architectures", {"LlamaForCausalLM"}}});   // would silently drop the biases
+  Config({{"architectures", {"LlamaForCausalLM"}}});  // would silently drop the biases
   EXPECT_REFUSED(Load(), kLoss, ".bias", "no place");
 }
 
@@ -173,14 +196,14 @@ TEST_F(BrokenModel, TruncatedWeights) {
 }
 
 TEST_F(BrokenModel, GgufTensorOfTheWrongKind) {
-  GgufBuilder q = TinyGguf("qwen2");   // has no biases, which Qwen2 needs
+  GgufBuilder q = TinyGguf("qwen2");  // has no biases, which Qwen2 needs
   EXPECT_REFUSED(LoadStatus(folder_.Write("q.gguf", q.Build())), kLoss, "blk.0.attn_q.bias", "missing");
   GgufBuilder extra = TinyGguf();
   extra.F32Tensor("blk.0.ffn_gate_inp.weight", {8, 2});
   EXPECT_REFUSED(LoadStatus(folder_.Write("e.gguf", extra.Build())), kLoss, "ffn_gate_inp", "no place");
   GgufBuilder norm = TinyGguf("qwen3");
   norm.Tensor("blk.0.attn_q_norm.weight", {4}, 0, std::string(16, 0));
-  norm.Tensor("blk.0.attn_k_norm.weight", {32}, 8, std::string(34, 0));   // Q8_0
+  norm.Tensor("blk.0.attn_k_norm.weight", {32}, 8, std::string(34, 0));  // Q8_0
   EXPECT_REFUSED(LoadStatus(folder_.Write("n.gguf", norm.Build())), kLoss, "attn_k_norm", "q8_0 [32]", "[4]");
 }
 
@@ -238,12 +261,14 @@ TEST(Dummy, BiasesAreMadeUpAndNormsAreOnes) {
   d.config.qkv_bias = d.config.o_bias = d.config.mlp_bias = d.config.qk_norm = true;
   const ModelConfig& c = d.config;
   const ModelWeights w = Load(d, {.dummy = true, .seed = 1});
-  const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim, hidden = c.hidden_size, inter = c.intermediate_size;
+  const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim, hidden = c.hidden_size,
+                inter = c.intermediate_size;
   ASSERT_GT(w.layers.size(), 1u);
   std::set<std::vector<float>> distinct;
   for (const LayerWeights& layer : w.layers) {
-    const std::pair<const float*, int64_t> biases[] = {{layer.bq, q},      {layer.bk, kv},        {layer.bv, kv},      {layer.bo, hidden},
-                                                       {layer.b_up, inter}, {layer.b_gate, inter}, {layer.b_down, hidden}};
+    const std::pair<const float*, int64_t> biases[] = {
+        {layer.bq, q},       {layer.bk, kv},        {layer.bv, kv},        {layer.bo, hidden},
+        {layer.b_up, inter}, {layer.b_gate, inter}, {layer.b_down, hidden}};
     for (const auto& [values, size] : biases) {
       ASSERT_NE(values, nullptr);
       double squares = 0;
@@ -251,8 +276,11 @@ TEST(Dummy, BiasesAreMadeUpAndNormsAreOnes) {
       EXPECT_NEAR(std::sqrt(squares / static_cast<double>(size)), 0.02, 0.01) << "bias " << distinct.size();
       distinct.emplace(values, values + std::min<int64_t>(size, 8));
     }
-    const std::pair<const float*, int64_t> norms[] = {{layer.attn_norm, hidden}, {layer.ffn_norm, hidden}, {layer.q_norm, c.head_dim},
-                                                      {layer.k_norm, c.head_dim}, {w.final_norm, hidden}};
+    const std::pair<const float*, int64_t> norms[] = {{layer.attn_norm, hidden},
+                                                      {layer.ffn_norm, hidden},
+                                                      {layer.q_norm, c.head_dim},
+                                                      {layer.k_norm, c.head_dim},
+                                                      {w.final_norm, hidden}};
     for (const auto& [values, size] : norms) {
       ASSERT_NE(values, nullptr);
       EXPECT_EQ(std::count(values, values + size, 1.0f), size);
@@ -279,20 +307,23 @@ TEST(Dummy, ValuesArePinnedAndNearNormal) {
   const double n = 4096 * 32;
   EXPECT_NEAR(sum / n, 0.0, 0.0003);
   EXPECT_NEAR(std::sqrt(squares / n), 0.02, 0.0002);
-  EXPECT_NEAR(static_cast<double>(within) / n, 0.68, 0.02);   // the normal's share within one deviation
+  EXPECT_NEAR(static_cast<double>(within) / n, 0.68, 0.02);  // the normal's share within one deviation
   EXPECT_GT(distinct.size(), 500u);
   // Other formats round the same numbers.
-  const ModelWeights bf16 = Load(d, {.dummy = true, .seed = 1}), q8 = Load(d, {.dummy = true, .seed = 1, .dummy_dtype = DType::kQ8_0});
+  const ModelWeights bf16 = Load(d, {.dummy = true, .seed = 1}),
+                     q8 = Load(d, {.dummy = true, .seed = 1, .dummy_dtype = DType::kQ8_0});
   const ModelWeights f16 = Load(d, {.dummy = true, .seed = 1, .dummy_dtype = DType::kF16});
   const auto exact = Row(f32.layers[1].w_down, 9);
-  const auto from_bf16 = Row(bf16.layers[1].w_down, 9), from_q8 = Row(q8.layers[1].w_down, 9), from_f16 = Row(f16.layers[1].w_down, 9);
+  const auto from_bf16 = Row(bf16.layers[1].w_down, 9), from_q8 = Row(q8.layers[1].w_down, 9),
+             from_f16 = Row(f16.layers[1].w_down, 9);
   EXPECT_EQ(q8.layers[1].w_down.dtype, DType::kQ8_0);
   for (size_t i = 0; i < exact.size(); ++i) {
     EXPECT_NEAR(from_bf16[i], exact[i], 0.0003);
     EXPECT_NEAR(from_q8[i], exact[i], 0.0004);
     EXPECT_NEAR(from_f16[i], exact[i], 0.00005);
   }
-  EXPECT_REFUSED(LoadWeights(d, {.dummy = true, .dummy_dtype = DType::kQ4_K}).status(), StatusCode::kInvalidArgument, "q4_k");
+  EXPECT_REFUSED(LoadWeights(d, {.dummy = true, .dummy_dtype = DType::kQ4_K}).status(), StatusCode::kInvalidArgument,
+                 "q4_k");
 }
 
 TEST(Inspect, TextAndJson) {
@@ -308,7 +339,8 @@ TEST(Inspect, TextAndJson) {
   EXPECT_EQ(j["shape"]["head_dim"], 16);
   EXPECT_GT(j["memory_plan"]["blocks"], 0);
   const std::string text = InspectText(d, options);
-  for (const char* part : {"q6_k", "bf16", "memory plan", "llama", "256 tokens"}) EXPECT_NE(text.find(part), std::string::npos) << part;
+  for (const char* part : {"q6_k", "bf16", "memory plan", "llama", "256 tokens"})
+    EXPECT_NE(text.find(part), std::string::npos) << part;
   options.memory.available_bytes = 1000;
   EXPECT_NE(InspectText(d, options).find("does not fit"), std::string::npos);
   options.memory.available_bytes = -1;
@@ -318,7 +350,8 @@ TEST(Inspect, TextAndJson) {
 TEST(Catalog, ListsAndResolves) {
   TempFolder cache;
   EXPECT_TRUE(ListModels(cache.path()).empty());
-  EXPECT_REFUSED(ResolveModel("", cache.path()).status(), StatusCode::kNotFound, "smollm2-135m", "scripts/serve.sh", ".gguf");
+  EXPECT_REFUSED(ResolveModel("", cache.path()).status(), StatusCode::kNotFound, "smollm2-135m", "scripts/serve.sh",
+                 ".gguf");
   const std::string gguf = TinyGguf().Build();
   const std::string default_model = cache.Write("models/smollm2-135m/SmolLM2-135M-Instruct.Q4_1.gguf", gguf);
   const std::string loose = cache.Write("models/loose.gguf", gguf);
@@ -334,7 +367,8 @@ TEST(Catalog, ListsAndResolves) {
   EXPECT_EQ(*ResolveModel("loose", cache.path()), loose);
   EXPECT_EQ(*ResolveModel(loose, cache.path()), loose);
   EXPECT_EQ(*ResolveModel("hf", cache.path()), cache.path() + "/models/hf");
-  EXPECT_REFUSED(ResolveModel("gpt-5", cache.path()).status(), StatusCode::kNotFound, "'gpt-5'", "two/a", "scripts/serve.sh");
+  EXPECT_REFUSED(ResolveModel("gpt-5", cache.path()).status(), StatusCode::kNotFound, "'gpt-5'", "two/a",
+                 "scripts/serve.sh");
 }
 
 TEST(DefaultModel, LoadsWhereItIsInstalled) {

@@ -32,7 +32,7 @@ MemoryPlanInput Input() {
 }
 
 TEST(ModelConfig, ParametersAndKv) {
-  EXPECT_EQ(TinyLlama().NumParameters(), 1'100'048'384);          // as transformers counts them
+  EXPECT_EQ(TinyLlama().NumParameters(), 1'100'048'384);  // as transformers counts them
   EXPECT_EQ(TinyLlama().KvBytesPerToken(DType::kBF16), 22 * 2 * 4 * 64 * 2);
   EXPECT_EQ(TinyLlama().KvBytesPerToken(DType::kF32), 22 * 2 * 4 * 64 * 4);
   EXPECT_EQ(TinyLlama().KvBytesPerToken(DType::kInt8), 22 * 2 * 4 * (64 + 4));  // a scale per head
@@ -47,15 +47,20 @@ TEST(ModelConfig, ParametersAndKv) {
 
 TEST(ModelConfig, ValidationNamesTheField) {
   struct Case {
-    int64_t ModelConfig::*field;
+    int64_t ModelConfig::* field;
     const char* name;
   };
-  const Case cases[] = {{&ModelConfig::hidden_size, "hidden_size"}, {&ModelConfig::num_layers, "num_layers"},
-                        {&ModelConfig::num_heads, "num_heads"},     {&ModelConfig::num_kv_heads, "num_kv_heads"},
-                        {&ModelConfig::head_dim, "head_dim"},       {&ModelConfig::vocab_size, "vocab_size"},
-                        {&ModelConfig::intermediate_size, "intermediate_size"}, {&ModelConfig::max_position, "max_position"}};
+  const Case cases[] = {{&ModelConfig::hidden_size, "hidden_size"},
+                        {&ModelConfig::num_layers, "num_layers"},
+                        {&ModelConfig::num_heads, "num_heads"},
+                        {&ModelConfig::num_kv_heads, "num_kv_heads"},
+                        {&ModelConfig::head_dim, "head_dim"},
+                        {&ModelConfig::vocab_size, "vocab_size"},
+                        {&ModelConfig::intermediate_size, "intermediate_size"},
+                        {&ModelConfig::max_position, "max_position"}};
   EXPECT_TRUE(ValidateConfig(TinyLlama()).ok());
-  static_assert(kMaxConfigHeadDim == kernels::kMaxHeadDim, "a head_dim that the kernels refuse must not pass validation");
+  static_assert(kMaxConfigHeadDim == kernels::kMaxHeadDim,
+                "a head_dim that the kernels refuse must not pass validation");
   for (const Case& x : cases) {
     for (const int64_t bad : {int64_t{0}, int64_t{-1}, int64_t{1} << 40}) {
       ModelConfig c = TinyLlama();
@@ -119,7 +124,7 @@ TEST(MemoryPlan, DefaultKvIsHalfOfWhatIsLeftAtMost8GiB) {
   ASSERT_TRUE(capped.ok());
   EXPECT_LE(capped->kv_bytes, 8 * kGiB);
   EXPECT_GT(capped->kv_bytes, 8 * kGiB - 16 * 22528);
-  in.max_num_seqs = 2;   // two sequences of 2048 tokens fill 256 blocks
+  in.max_num_seqs = 2;  // two sequences of 2048 tokens fill 256 blocks
   const auto few = PlanMemory(TinyLlama(), in);
   ASSERT_TRUE(few.ok());
   EXPECT_EQ(few->num_blocks, 256);
@@ -145,10 +150,12 @@ TEST(MemoryPlan, WhatDoesNotFitNamesTheFlag) {
   EXPECT_REFUSED(PlanMemory(TinyLlama(), in).status(), kBad, "weights 2.00 GiB", "only 2.00 GiB", "quantised");
   in = Input();
   in.kv_memory_bytes = 15 * kGiB;
-  EXPECT_REFUSED(PlanMemory(TinyLlama(), in).status(), kBad, "KV 15.00 GiB", "only 16.00 GiB", "--kv-cache-memory to at most 13.");
+  EXPECT_REFUSED(PlanMemory(TinyLlama(), in).status(), kBad, "KV 15.00 GiB", "only 16.00 GiB",
+                 "--kv-cache-memory to at most 13.");
   in = Input();
   in.kv_memory_bytes = 1000;
-  EXPECT_REFUSED(PlanMemory(TinyLlama(), in).status(), kBad, "16 tokens", "352.0 KiB", "--kv-cache-memory", "--block-size");
+  EXPECT_REFUSED(PlanMemory(TinyLlama(), in).status(), kBad, "16 tokens", "352.0 KiB", "--kv-cache-memory",
+                 "--block-size");
   in = Input();
   in.max_step_tokens = 1 << 20;
   EXPECT_REFUSED(PlanMemory(TinyLlama(), in).status(), kBad, "--max-num-batched-tokens");
@@ -178,7 +185,7 @@ TEST(MemoryPlan, LargestAllowedShapesDoNotOverflow) {
   in.available_bytes = INT64_MAX / 2;
   in.max_num_seqs = in.max_step_tokens = 1 << 24;
   const auto plan = PlanMemory(c, in);
-  EXPECT_TRUE(plan.ok() || plan.status().code() == kBad);   // the undefined-behaviour sanitizer is the judge
+  EXPECT_TRUE(plan.ok() || plan.status().code() == kBad);  // the undefined-behaviour sanitizer is the judge
 }
 
 TEST(AvailableMemory, SmallestLimitOnTheWayUpWins) {
@@ -214,9 +221,13 @@ TEST(AvailableMemory, LimitsOfTheProcessCountWhatIsMapped) {
   const std::string unlimited = "unlimited            unlimited            bytes     \n";
   root.Write("proc/self/limits", "Max data size             " + unlimited + "Max address space         " + unlimited);
   EXPECT_EQ(AvailableMemoryBytes(root.path()), 8 * kGiB);
-  root.Write("proc/self/limits", "Max data size             " + unlimited + "Max address space         2147483648           unlimited            bytes     \n");
+  root.Write("proc/self/limits",
+             "Max data size             " + unlimited +
+                 "Max address space         2147483648           unlimited            bytes     \n");
   EXPECT_EQ(AvailableMemoryBytes(root.path()), 2 * kGiB - 512 * kMiB);
-  root.Write("proc/self/limits", "Max data size             1073741824           unlimited            bytes     \nMax address space         2147483648           unlimited            bytes     \n");
+  root.Write("proc/self/limits",
+             "Max data size             1073741824           unlimited            bytes     \nMax address space        "
+             " 2147483648           unlimited            bytes     \n");
   EXPECT_EQ(AvailableMemoryBytes(root.path()), kGiB - 256 * kMiB);
   root.Write("proc/self/limits", "Max address space         1048576           unlimited            bytes     \n");
   EXPECT_EQ(AvailableMemoryBytes(root.path()), 0) << "more is mapped than the limit allows";

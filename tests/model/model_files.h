@@ -14,7 +14,9 @@
 
 namespace tactus::test {
 
-inline std::span<const std::byte> Bytes(const std::string& s) { return std::as_bytes(std::span(s.data(), s.size())); }
+inline std::span<const std::byte> Bytes(const std::string& s) {
+  return std::as_bytes(std::span(s.data(), s.size()));
+}
 
 template <class T>
 void Append(std::string* out, T value) {
@@ -51,7 +53,7 @@ class GgufBuilder {
  public:
   uint32_t magic = 0x46554747, version = 3;
   uint64_t alignment = 32;
-  int64_t claimed_tensors = -1, claimed_keys = -1;   // -1: as many as there are
+  int64_t claimed_tensors = -1, claimed_keys = -1;  // -1: as many as there are
 
   template <class T>
   void Scalar(const std::string& key, uint32_t type, T value) {
@@ -171,11 +173,12 @@ inline std::string ReadFile(const std::string& path) {
 }  // namespace tactus::test
 
 // The status failed and its message holds every given text.
-#define EXPECT_REFUSED(status_expr, code_value, ...)                                                    \
-  do {                                                                                                  \
-    const ::tactus::Status refused_ = (status_expr);                                                    \
-    EXPECT_EQ(static_cast<int>(refused_.code()), static_cast<int>(code_value)) << refused_.ToString();  \
-    for (const std::string& part_ : std::vector<std::string>{__VA_ARGS__}) {                            \
-      EXPECT_NE(refused_.message().find(part_), std::string::npos) << "'" << part_ << "' not in: " << refused_.message(); \
-    }                                                                                                   \
+#define EXPECT_REFUSED(status_expr, code_value, ...)                                                   \
+  do {                                                                                                 \
+    const ::tactus::Status refused_ = (status_expr);                                                   \
+    EXPECT_EQ(static_cast<int>(refused_.code()), static_cast<int>(code_value)) << refused_.ToString(); \
+    for (const std::string& part_ : std::vector<std::string>{__VA_ARGS__}) {                           \
+      EXPECT_NE(refused_.message().find(part_), std::string::npos)                                     \
+          << "'" << part_ << "' not in: " << refused_.message();                                       \
+    }                                                                                                  \
   } while (false)

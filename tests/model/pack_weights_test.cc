@@ -1,4 +1,5 @@
-// Packing at load: what lies in the panels, from every source and for every choice, and how little memory it takes on the way.
+// Packing at load: what lies in the panels, from every source and for every choice, and how little memory it takes on
+// the way.
 #include "model/pack_weights.h"
 
 #include <cmath>
@@ -69,7 +70,8 @@ struct Pair {
   const PackedMatrix* packed;
 };
 std::vector<Pair> PairsOf(const ModelWeights& rows, const ModelWeights& packed) {
-  std::vector<Pair> pairs = {{"embedding", &rows.embedding, &packed.packed->embedding}, {"lm_head", &rows.lm_head, &packed.packed->lm_head}};
+  std::vector<Pair> pairs = {{"embedding", &rows.embedding, &packed.packed->embedding},
+                             {"lm_head", &rows.lm_head, &packed.packed->lm_head}};
   for (size_t l = 0; l < rows.layers.size(); ++l) {
     const LayerWeights& r = rows.layers[l];
     const PackedLayerWeights& p = packed.packed->layers[l];
@@ -87,10 +89,10 @@ std::vector<Pair> PairsOf(const ModelWeights& rows, const ModelWeights& packed) 
   return pairs;
 }
 
-constexpr const char* kGoldenModels[] = {"llama-mha",   "llama-gqa",  "llama-gqa-bf16", "llama-gqa-f16", "llama-sharded", "llama-bias",
-                                         "qwen2",       "qwen3",      "gguf-f16",       "gguf-bf16",     "gguf-q8_0",     "gguf-q4_0",
-                                         "gguf-q4_1",   "gguf-q5_0",  "gguf-q5_1",      "gguf-q4_k",     "gguf-q5_k",     "gguf-q6_k",
-                                         "gguf-mixed"};
+constexpr const char* kGoldenModels[] = {"llama-mha",  "llama-gqa", "llama-gqa-bf16", "llama-gqa-f16", "llama-sharded",
+                                         "llama-bias", "qwen2",     "qwen3",          "gguf-f16",      "gguf-bf16",
+                                         "gguf-q8_0",  "gguf-q4_0", "gguf-q4_1",      "gguf-q5_0",     "gguf-q5_1",
+                                         "gguf-q4_k",  "gguf-q5_k", "gguf-q6_k",      "gguf-mixed"};
 
 TEST(PackWeights, EveryFormatKeepsItsValues) {
   for (const char* name : kGoldenModels) {
@@ -151,10 +153,12 @@ std::string GgufOf(DType dtype, int64_t hidden = kHidden, int64_t inner = kInner
   b.F32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
   const auto matrix = [&](const std::string& name, int64_t rows, int64_t cols) {
     std::vector<float> values(static_cast<size_t>(rows * cols));
-    for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i * 2654435761u % 100003)) * 0.05f;
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = std::sin(static_cast<float>(i * 2654435761u % 100003)) * 0.05f;
     std::string data(static_cast<size_t>(rows * RowBytes(dtype, cols)), '\0');
     kernels::Quantize(dtype, values.data(), rows * cols, reinterpret_cast<std::byte*>(data.data()));
-    constexpr std::pair<DType, uint32_t> kTypes[] = {{DType::kF32, 0}, {DType::kF16, 1}, {DType::kQ4_0, 2}, {DType::kQ4_1, 3}, {DType::kQ8_0, 8}};
+    constexpr std::pair<DType, uint32_t> kTypes[] = {
+        {DType::kF32, 0}, {DType::kF16, 1}, {DType::kQ4_0, 2}, {DType::kQ4_1, 3}, {DType::kQ8_0, 8}};
     for (const auto& [known, type] : kTypes) {
       if (known == dtype) b.Tensor(name, {static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)}, type, data);
     }
@@ -181,8 +185,9 @@ TEST(PackWeights, QuantizedAtLoadIsAFileOfThatFormat) {
   const auto& a = *at_load.packed;
   const auto& b = *stored.packed;
   EXPECT_EQ(Bytes(a.embedding), Bytes(b.embedding));
-  for (const auto member : {&PackedLayerWeights::wq, &PackedLayerWeights::wk, &PackedLayerWeights::wv, &PackedLayerWeights::wo,
-                            &PackedLayerWeights::w_gate, &PackedLayerWeights::w_up, &PackedLayerWeights::w_down}) {
+  for (const auto member :
+       {&PackedLayerWeights::wq, &PackedLayerWeights::wk, &PackedLayerWeights::wv, &PackedLayerWeights::wo,
+        &PackedLayerWeights::w_gate, &PackedLayerWeights::w_up, &PackedLayerWeights::w_down}) {
     EXPECT_EQ(Bytes(a.layers[0].*member), Bytes(b.layers[0].*member));
   }
   EXPECT_EQ(at_load.format, "q8_0 from f32 (11)");
@@ -194,8 +199,10 @@ TEST(PackWeights, QuantizingStaysWithinTheFormatsStep) {
   for (const DType stored : {DType::kF32, DType::kF16, DType::kQ4_1}) {
     const ModelDescription d = Describe(folder.Write(std::string(InfoOf(stored).name) + "/m.gguf", GgufOf(stored)));
     const ModelWeights rows = Load(d);
-    // Half a step of the grid, 255 for 8 bits and 15 for 4, of values up to 0.05; scales are rounded, int4's are searched.
-    for (const auto& [quantization, bound] : {std::pair{Quantization::kQ8_0, 0.00021f}, {Quantization::kInt8, 0.00021f}, {Quantization::kInt4, 0.0045f}}) {
+    // Half a step of the grid, 255 for 8 bits and 15 for 4, of values up to 0.05; scales are rounded, int4's are
+    // searched.
+    for (const auto& [quantization, bound] :
+         {std::pair{Quantization::kQ8_0, 0.00021f}, {Quantization::kInt8, 0.00021f}, {Quantization::kInt4, 0.0045f}}) {
       const ModelWeights packed = Load(d, Packing(quantization));
       double error = 0.0, count = 0.0;
       for (int64_t row = 0; row < kInner; ++row) {
@@ -233,7 +240,7 @@ TEST(PackWeights, RoundedToBf16WhateverTheFile) {
 }
 
 TEST(PackWeights, MisalignedSafetensorsPackTheSame) {
-  TempFolder folder;   // an odd header puts every tensor at an odd address
+  TempFolder folder;  // an odd header puts every tensor at an odd address
   folder.Write("config.json", ReadFile(GoldenFolder("llama-gqa-bf16") + "/config.json"));
   std::string file = ReadFile(GoldenFolder("llama-gqa-bf16") + "/model.safetensors");
   uint64_t header = 0;
@@ -260,13 +267,14 @@ TEST(PackWeights, DummiesAreMadeRowByRow) {
     options.pack = false;
     const ModelWeights rows = Load(d, options);
     for (const Pair& pair : PairsOf(rows, packed)) {
-      for (int64_t row = 0; row < pair.view->rows; row += 7) ASSERT_EQ(Row(*pair.packed, row), Row(*pair.view, row)) << pair.name;
+      for (int64_t row = 0; row < pair.view->rows; row += 7)
+        ASSERT_EQ(Row(*pair.packed, row), Row(*pair.view, row)) << pair.name;
     }
   }
 }
 
 TEST(PackWeights, Int8TokensKeep16BitsWhereThatIsCheap) {
-  ModelDescription d = Describe(GoldenFolder("llama-mha"));   // as many KV heads as heads: k and v are dear
+  ModelDescription d = Describe(GoldenFolder("llama-mha"));  // as many KV heads as heads: k and v are dear
   LoadWeightsOptions options = Packing(Quantization::kInt8);
   options.packing.int8_tokens = true;
   const TokenPlanes all_heads = Load(d, options).packed->planes;
@@ -290,7 +298,8 @@ int64_t ResidentBytes() {
 
 // Rows and panels are never in memory together: while 64 MiB of f32 become 17 MiB of q8_0, only the panels stay.
 TEST(PackWeights, FilePagesAreReleasedOnTheWay) {
-  constexpr int64_t kWide = 1024, kSlackBytes = int64_t{12} << 20;   // 16 tasks of 1 MiB are read ahead by the system, not mapped
+  constexpr int64_t kWide = 1024,
+                    kSlackBytes = int64_t{12} << 20;  // 16 tasks of 1 MiB are read ahead by the system, not mapped
   TempFolder folder;
   const std::string path = folder.Write("m.gguf", GgufOf(DType::kF32, kWide, 2 * kWide, 8 * kWide));
   const ModelDescription d = Describe(path);
@@ -311,7 +320,7 @@ TEST(PackWeights, FilePagesAreReleasedOnTheWay) {
   std::vector<std::byte> memory(static_cast<size_t>(plan->bytes) + 64);
   std::byte* aligned = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
   kernels::ThreadPool pool(1);
-  const int64_t before = ResidentBytes();   // the vector's pages are in it
+  const int64_t before = ResidentBytes();  // the vector's pages are in it
   int64_t most = 0, done = 0;
   ASSERT_TRUE(PackAll(*plan, *source, pool, aligned, [&](int64_t bytes) {
                 most = std::max(most, ResidentBytes());
@@ -328,7 +337,8 @@ TEST(PackWeights, BrokenFilesAreRefusedAlike) {
   const ModelDescription d = Describe(folder.Write("e.gguf", extra.Build()));
   EXPECT_REFUSED(LoadWeights(d, Packing()).status(), StatusCode::kDataLoss, "ffn_gate_inp", "no place");
   EXPECT_REFUSED(PlanWeightBytes(d, Packing()).status(), StatusCode::kDataLoss, "ffn_gate_inp");
-  ModelDescription config_only = Describe(folder.Write("c/config.json", ReadFile(GoldenFolder("qwen3") + "/config.json")));
+  ModelDescription config_only =
+      Describe(folder.Write("c/config.json", ReadFile(GoldenFolder("qwen3") + "/config.json")));
   EXPECT_REFUSED(LoadWeights(config_only, Packing()).status(), StatusCode::kNotFound, "safetensors");
 }
 
@@ -386,7 +396,9 @@ TEST_F(WeightCacheTest, MissThenHit) {
 TEST_F(WeightCacheTest, EveryDamagedByteIsFound) {
   LoadCached();
   const std::string file = Files().at(0), whole = ReadFile(file);
-  const size_t data = whole.size() - static_cast<size_t>(*PlanWeightBytes(Describe(path_), Packing(Quantization::kQ8_0))) + 3 * kHidden * 4;
+  const size_t data = whole.size() -
+                      static_cast<size_t>(*PlanWeightBytes(Describe(path_), Packing(Quantization::kQ8_0))) +
+                      3 * kHidden * 4;
   for (const size_t at : {size_t{0}, size_t{40}, data + 1, data + 5000, whole.size() - 1}) {
     SCOPED_TRACE(at);
     std::string broken = whole;
@@ -413,7 +425,8 @@ TEST_F(WeightCacheTest, WrongSizesAreFound) {
 // A start that was killed while it wrote leaves a file that nobody holds; another start may be writing right now.
 TEST_F(WeightCacheTest, UnfinishedFilesOfTheDeadGoAndThoseOfTheLivingStay) {
   LoadCached();
-  const std::string file = Files().at(0), dead = file + ".abc123.tmp", living = file + ".def456.tmp", other = cache_ + "/other.tmp";
+  const std::string file = Files().at(0), dead = file + ".abc123.tmp", living = file + ".def456.tmp",
+                    other = cache_ + "/other.tmp";
   for (const std::string& path : {dead, living, other}) std::ofstream(path) << "half";
   const int held = open(living.c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_EQ(flock(held, LOCK_EX | LOCK_NB), 0);
@@ -433,7 +446,7 @@ TEST_F(WeightCacheTest, AChangedModelReplacesItsFile) {
   changed[changed.size() - 200] = static_cast<char>(changed[changed.size() - 200] ^ 0x20);
   std::ofstream(path_, std::ios::binary) << changed;
   const auto now = std::filesystem::last_write_time(path_);
-  std::filesystem::last_write_time(path_, now + std::chrono::seconds(2));   // clocks of file systems may be coarse
+  std::filesystem::last_write_time(path_, now + std::chrono::seconds(2));  // clocks of file systems may be coarse
   ExpectRewritten("other files");
 }
 
@@ -483,11 +496,12 @@ TEST_F(WeightCacheTest, IsWrittenWhereStandardInputIsClosed) {
 
 TEST(WeightStorage, HugePagesAreThoseOfTheMappingThatHoldsIt) {
   TempFolder folder;
-  const std::string smaps = folder.Write("smaps",
-                                         "100000-300000 rw-p 00000000 00:00 0 \nSize: 2048 kB\nAnonHugePages: 0 kB\nVmFlags: rd wr\n"
-                                         "300000-900000 rw-p 00000000 00:00 0   [heap]\nSize: 6144 kB\nAnonHugePages:      4096 kB\n"
-                                         "900000-b00000 rw-p 00000000 00:00 0 \nAnonHugePages:      2048 kB\n"
-                                         "c00000-d00000 rw-p 00000000 00:00 0 \nSize: 1024 kB\n");
+  const std::string smaps =
+      folder.Write("smaps",
+                   "100000-300000 rw-p 00000000 00:00 0 \nSize: 2048 kB\nAnonHugePages: 0 kB\nVmFlags: rd wr\n"
+                   "300000-900000 rw-p 00000000 00:00 0   [heap]\nSize: 6144 kB\nAnonHugePages:      4096 kB\n"
+                   "900000-b00000 rw-p 00000000 00:00 0 \nAnonHugePages:      2048 kB\n"
+                   "c00000-d00000 rw-p 00000000 00:00 0 \nSize: 1024 kB\n");
   const auto bytes = [&smaps](uintptr_t at) { return HugePageBytes(reinterpret_cast<const void*>(at), smaps.c_str()); };
   EXPECT_EQ(bytes(0x2fffff), 0);
   EXPECT_EQ(bytes(0x300000), 4096 * 1024) << "the first byte of a mapping";

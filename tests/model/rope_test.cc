@@ -10,7 +10,9 @@ namespace {
 
 constexpr int32_t kDim = 64;
 
-double Base(int32_t i, double theta) { return std::pow(theta, -2.0 * i / kDim); }
+double Base(int32_t i, double theta) {
+  return std::pow(theta, -2.0 * i / kDim);
+}
 
 TEST(Rope, PlainFrequencies) {
   RopeConfig config;

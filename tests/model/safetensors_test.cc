@@ -22,8 +22,9 @@ std::string OneTensor(const std::string& dtype, const std::string& shape, const 
 }
 
 TEST(Safetensors, ReadsTensors) {
-  const std::string header = R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
-                             R"("b":{"dtype":"BF16","shape":[4],"data_offsets":[24,32]},"c":{"dtype":"F16","shape":[],"data_offsets":[32,34]}})";
+  const std::string header =
+      R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
+      R"("b":{"dtype":"BF16","shape":[4],"data_offsets":[24,32]},"c":{"dtype":"F16","shape":[],"data_offsets":[32,34]}})";
   const std::string bytes = Safetensors(header, std::string(34, 'x'));
   TensorSet set;
   ASSERT_TRUE(ParseSafetensors(Bytes(bytes), "m.safetensors", &set).ok());
@@ -53,7 +54,8 @@ TEST(Safetensors, HostileHeaders) {
   EXPECT_REFUSED(ParseStatus(Safetensors("[1,2]", "")), kLoss, "not an object");
   EXPECT_REFUSED(ParseStatus(Safetensors("{\"a\":", "")), kLoss, "not valid JSON");
   EXPECT_REFUSED(ParseStatus(Safetensors(std::string(200000, '['), "")), kLoss);
-  EXPECT_REFUSED(ParseStatus(Safetensors(R"({"t":)" + std::string(100000, '[') + std::string(100000, ']') + "}", "")), kLoss);
+  EXPECT_REFUSED(ParseStatus(Safetensors(R"({"t":)" + std::string(100000, '[') + std::string(100000, ']') + "}", "")),
+                 kLoss);
   EXPECT_REFUSED(ParseStatus(Safetensors(R"({"t":{"dtype":"F32"}})", "")), kLoss, "'t'", "lacks");
   EXPECT_REFUSED(ParseStatus("version https://git-lfs.github.com/spec/v1\n"), kLoss, "Git LFS");
 }
@@ -74,9 +76,11 @@ TEST(Safetensors, HostileTensors) {
   EXPECT_REFUSED(with("F32", "[1,1,1,1,1,1,1,1,1]", "[0,4]"), kLoss, "at most 8");
   EXPECT_REFUSED(with("F32", "[2]", "[0,18446744073709551615]"), kLoss, "'t'");
   EXPECT_REFUSED(with("F32", "[2]", "[-8,0]"), kLoss, "data_offsets");
-  const std::string overlap = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})";
+  const std::string overlap =
+      R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})";
   EXPECT_REFUSED(ParseStatus(Safetensors(overlap, data)), kLoss, "'a' and 'b' overlap");
-  const std::string twice = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"a":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})";
+  const std::string twice =
+      R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"a":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})";
   EXPECT_REFUSED(ParseStatus(Safetensors(twice, data)), kLoss, "'a' occurs twice");
 }
 
@@ -86,7 +90,8 @@ TEST(SafetensorsFolder, Shards) {
   TempFolder folder;
   EXPECT_REFUSED(OpenSafetensorsFolder(folder.path()).status(), StatusCode::kNotFound, folder.path());
   folder.Write("pytorch_model.bin", "x");
-  EXPECT_REFUSED(OpenSafetensorsFolder(folder.path()).status(), StatusCode::kNotFound, "pytorch_model.bin is not supported");
+  EXPECT_REFUSED(OpenSafetensorsFolder(folder.path()).status(), StatusCode::kNotFound,
+                 "pytorch_model.bin is not supported");
   folder.Write("one.safetensors", a);
   const auto index = [&](const std::string& map) {
     folder.Write("model.safetensors.index.json", R"({"weight_map":)" + map + "}");

@@ -1,5 +1,5 @@
-// Sampling against a naive reference (a full sort, sums in double), one step at a time and all together; the distribution
-// of what is drawn; and what must not matter.
+// Sampling against a naive reference (a full sort, sums in double), one step at a time and all together; the
+// distribution of what is drawn; and what must not matter.
 #include "model/sampler.h"
 
 #include <gtest/gtest.h>
@@ -92,8 +92,8 @@ TEST(Sampler, EachStepMatchesTheNaiveReference) {
           Params(1, 0, 1, 1), Params(1, 0, 5, 1), Params(1, 0, 60, 1), Params(1, 0, 999, 1), Params(1, 0, 100000, 1),
           Params(1, 0, 0, 0.5f), Params(1, 0, 0, 0.95f), Params(5, 0, 0, 0.97f), Params(1, 0, 0, 1e-6f),
           Params(0.8f, 0.02f, 40, 0.9f), Params(2, 0.001f, 300, 0.99f)}) {
-      SCOPED_TRACE(testing::Message() << "vocab " << vocab << " T " << p.temperature << " min_p " << p.min_p << " top_k "
-                                      << p.top_k << " top_p " << p.top_p);
+      SCOPED_TRACE(testing::Message() << "vocab " << vocab << " T " << p.temperature << " min_p " << p.min_p
+                                      << " top_k " << p.top_k << " top_p " << p.top_p);
       ExpectDistribution(logits, p);
       if (HasFatalFailure()) return;
     }
@@ -105,8 +105,9 @@ TEST(Sampler, RandomCombinationsMatchTheNaiveReference) {
   for (int trial = 0; trial < 200; ++trial) {
     const int64_t vocab = rng.UniformInt(1, 700);
     const std::vector<float> logits = RandomLogits(vocab, static_cast<uint64_t>(trial), 0.2 + 4 * rng.Uniform());
-    const SamplingParams p = Params(static_cast<float>(0.2 + 2 * rng.Uniform()), static_cast<float>(rng.Uniform() * 0.1),
-                                    static_cast<int32_t>(rng.UniformInt(0, 2 * vocab)), static_cast<float>(0.05 + 0.95 * rng.Uniform()));
+    const SamplingParams p =
+        Params(static_cast<float>(0.2 + 2 * rng.Uniform()), static_cast<float>(rng.Uniform() * 0.1),
+               static_cast<int32_t>(rng.UniformInt(0, 2 * vocab)), static_cast<float>(0.05 + 0.95 * rng.Uniform()));
     SCOPED_TRACE(trial);
     ExpectDistribution(logits, p);
     if (HasFatalFailure()) return;
@@ -123,7 +124,7 @@ TEST(Sampler, TiesGoToTheLowestId) {
   EXPECT_DOUBLE_EQ(sampler.Probability(7), 0.5);
   EXPECT_DOUBLE_EQ(sampler.Probability(130), 0.5);
   EXPECT_EQ(sampler.Probability(200), 0.0);
-  sampler.Shape(Params(1e-3f, 0, 0, 0.6f));   // four of weight 1: three reach 0.6
+  sampler.Shape(Params(1e-3f, 0, 0, 0.6f));  // four of weight 1: three reach 0.6
   EXPECT_GT(sampler.Probability(200), 0.0);
   EXPECT_EQ(sampler.Probability(250), 0.0);
   std::vector<float> equal(1000, 0.25f);
@@ -156,7 +157,8 @@ TEST(Sampler, LogitsThatAreNotFiniteAreFound) {
           p.logprobs = logprobs;
           history.Start(MakeRequest(p), 0, {}, 130);
           std::vector<TokenLogprob> out;
-          EXPECT_EQ(Sampler(130).Sample(history, 1, logits, &out).status, ItemStatus::kBadLogits) << bad << " at " << at;
+          EXPECT_EQ(Sampler(130).Sample(history, 1, logits, &out).status, ItemStatus::kBadLogits)
+              << bad << " at " << at;
         }
       }
     }
@@ -192,14 +194,16 @@ TEST(SequenceHistory, PenaltiesMatchPlainCounts) {
     history.Adjust(ours, &before);
     ASSERT_EQ(ours, expected) << step;
     for (const auto& [token, value] : before) {
-      const bool first = std::find_if(before.begin(), before.end(), [t = token](const auto& b) { return b.first == t; })->second == value;
+      const bool first = std::find_if(before.begin(), before.end(), [t = token](const auto& b) {
+                           return b.first == t;
+                         })->second == value;
       if (first) {
         EXPECT_EQ(value, raw[static_cast<size_t>(token)]);
       }
     }
     output.push_back(static_cast<TokenId>(rng.UniformInt(0, kVocab - 1)));
     history.Append(output.back());
-    if (step == 70) history.Start(MakeRequest(p, prompt), 0, output, kVocab);   // a preemption
+    if (step == 70) history.Start(MakeRequest(p, prompt), 0, output, kVocab);  // a preemption
   }
 }
 
@@ -246,7 +250,8 @@ TEST(Sampler, DrawsFollowTheDistribution) {
       chi2 += (counts[t] - e) * (counts[t] - e) / e;
       ++cells;
     }
-    if (rest_expected >= 5.0) chi2 += (rest_count - rest_expected) * (rest_count - rest_expected) / rest_expected, ++cells;
+    if (rest_expected >= 5.0)
+      chi2 += (rest_count - rest_expected) * (rest_count - rest_expected) / rest_expected, ++cells;
     // Mean cells - 1, deviation sqrt(2 (cells - 1)); the draws are fixed by the seed, so this cannot flake.
     EXPECT_LT(chi2, (cells - 1) + 4 * std::sqrt(2.0 * (cells - 1)));
     EXPECT_GT(chi2, (cells - 1) - 4 * std::sqrt(2.0 * (cells - 1)));
@@ -314,7 +319,8 @@ TEST(Sampler, LogprobsIgnoreWhatSamplingChanges) {
   ASSERT_EQ(out.size(), 6u);
   std::vector<TokenId> order(900);
   std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](TokenId a, TokenId b) { return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]; });
+  std::sort(order.begin(), order.end(),
+            [&](TokenId a, TokenId b) { return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]; });
   EXPECT_EQ(out[0].token, 0);
   for (size_t k = 0; k < 6; ++k) {
     if (k > 0) {
@@ -342,7 +348,8 @@ TEST(Sampler, LegalParametersNeverMakeLogitsThatAreNotFinite) {
     p.top_p = pick({std::numeric_limits<float>::min(), 1e-6f, 0.5f, 1.0f});
     p.top_k = static_cast<int32_t>(pick({0, 1, 5, 64, 1e9f}));
     p.min_p = pick({0.0f, kTiny, 0.1f, 1.0f});
-    p.repetition_penalty = pick({static_cast<float>(kMinRepetitionPenalty), 1.0f, static_cast<float>(kMaxRepetitionPenalty)});
+    p.repetition_penalty =
+        pick({static_cast<float>(kMinRepetitionPenalty), 1.0f, static_cast<float>(kMaxRepetitionPenalty)});
     p.presence_penalty = pick({-2.0f, 0.0f, 2.0f});
     p.frequency_penalty = pick({-2.0f, 0.0f, 2.0f});
     p.logprobs = static_cast<int32_t>(pick({-1, 0, 20}));
@@ -356,9 +363,9 @@ TEST(Sampler, LegalParametersNeverMakeLogitsThatAreNotFinite) {
     std::vector<float> row = logits;
     std::vector<TokenLogprob> logprobs;
     const SampledToken s = Sampler(vocab).Sample(history, trial, row, &logprobs);
-    SCOPED_TRACE(testing::Message() << "trial " << trial << ": vocab " << vocab << " scale " << scale << " T " << p.temperature
-                                    << " top_p " << p.top_p << " top_k " << p.top_k << " min_p " << p.min_p << " repetition "
-                                    << p.repetition_penalty);
+    SCOPED_TRACE(testing::Message() << "trial " << trial << ": vocab " << vocab << " scale " << scale << " T "
+                                    << p.temperature << " top_p " << p.top_p << " top_k " << p.top_k << " min_p "
+                                    << p.min_p << " repetition " << p.repetition_penalty);
     ASSERT_EQ(s.status, ItemStatus::kOk);
     ASSERT_TRUE(s.token >= 0 && s.token < vocab) << s.token;
     for (const float l : row) ASSERT_TRUE(std::isfinite(l)) << l;
@@ -388,7 +395,7 @@ TEST(Sampler, ANotFiniteLogitOfASeenTokenIsFound) {
 TEST(Sampler, DrawInvertsTheDistributionInIdOrder) {
   std::vector<float> logits(200, -50.0f);
   logits[5] = logits[70] = logits[199] = 1.0f;
-  logits[130] = 1.0f + std::log(2.0f);   // as much as two of the others
+  logits[130] = 1.0f + std::log(2.0f);  // as much as two of the others
   Sampler sampler(200);
   ASSERT_TRUE(sampler.Scan(logits));
   sampler.Shape(Params(1, 0, 0, 1));
@@ -400,7 +407,7 @@ TEST(Sampler, DrawInvertsTheDistributionInIdOrder) {
   EXPECT_EQ(sampler.Draw(0.799), 130);
   EXPECT_EQ(sampler.Draw(0.801), 199);
   EXPECT_EQ(sampler.Draw(std::nextafter(1.0, 0.0)), 199);
-  sampler.Shape(Params(1, 0, 2, 1));   // 130 and, of the equal ones, the lowest
+  sampler.Shape(Params(1, 0, 2, 1));  // 130 and, of the equal ones, the lowest
   EXPECT_EQ(sampler.Draw(0.0), 5);
   EXPECT_EQ(sampler.Draw(0.332), 5);
   EXPECT_EQ(sampler.Draw(0.334), 130);
@@ -426,12 +433,12 @@ TEST(Sampler, MinPKeepsWhatIsEqualToTheBound) {
   EXPECT_DOUBLE_EQ(sampler.Probability(0), 0.5);
   EXPECT_DOUBLE_EQ(sampler.Probability(1), 0.5);
   EXPECT_EQ(sampler.Probability(2), 0.0);
-  sampler.Shape(Params(1, 0, 0, 1));   // shaping starts anew
+  sampler.Shape(Params(1, 0, 0, 1));  // shaping starts anew
   EXPECT_GT(sampler.Probability(2), 0.0);
 }
 
 TEST(Sampler, TopPTakesTheShortestPrefixThatReachesIt) {
-  const std::vector<float> logits(4, 1.0f);   // a quarter each
+  const std::vector<float> logits(4, 1.0f);  // a quarter each
   Sampler sampler(4);
   ASSERT_TRUE(sampler.Scan(logits));
   const auto kept = [&](float top_p) {
@@ -460,7 +467,7 @@ TEST(Sampler, LogprobsOfNoneOneAndAll) {
   ASSERT_TRUE(sampler.Logprobs(logits, 0, 1, &out));
   ASSERT_EQ(out.size(), 2u);
   EXPECT_EQ(out[1].token, 1);
-  ASSERT_TRUE(sampler.Logprobs(logits, 0, 20, &out));   // more than there are
+  ASSERT_TRUE(sampler.Logprobs(logits, 0, 20, &out));  // more than there are
   ASSERT_EQ(out.size(), 4u);
   EXPECT_EQ(out[2].token, 2);
   EXPECT_EQ(out[3].token, 0);
@@ -488,20 +495,20 @@ TEST(SequenceHistory, EachPenaltyAlone) {
     return row;
   };
   SamplingParams p;
-  p.repetition_penalty = 2.0f;   // prompt and output
+  p.repetition_penalty = 2.0f;  // prompt and output
   EXPECT_EQ(adjusted(p, 3.0f), (std::vector<float>{1.5f, 1.5f, 1.5f, 3.0f}));
   EXPECT_EQ(adjusted(p, -3.0f), (std::vector<float>{-6.0f, -6.0f, -6.0f, -3.0f}));
   EXPECT_EQ(adjusted(p, 0.0f), (std::vector<float>(4, 0.0f)));
   p = SamplingParams();
-  p.presence_penalty = 0.5f;     // output alone, once
+  p.presence_penalty = 0.5f;  // output alone, once
   EXPECT_EQ(adjusted(p, 3.0f), (std::vector<float>{3.0f, 2.5f, 2.5f, 3.0f}));
   p = SamplingParams();
-  p.frequency_penalty = 0.5f;    // output alone, by count
+  p.frequency_penalty = 0.5f;  // output alone, by count
   EXPECT_EQ(adjusted(p, 3.0f), (std::vector<float>{3.0f, 2.5f, 2.0f, 3.0f}));
-  p.repetition_penalty = 2.0f;   // the repetition penalty comes first
+  p.repetition_penalty = 2.0f;  // the repetition penalty comes first
   EXPECT_EQ(adjusted(p, 3.0f), (std::vector<float>{1.5f, 1.0f, 0.5f, 3.0f}));
   p = SamplingParams();
-  p.logit_bias = {{0, 1.0f}, {4, 1.0f}, {-1, 1.0f}};   // beyond the row: no effect
+  p.logit_bias = {{0, 1.0f}, {4, 1.0f}, {-1, 1.0f}};  // beyond the row: no effect
   EXPECT_EQ(adjusted(p, 3.0f), (std::vector<float>{4.0f, 3.0f, 3.0f, 3.0f}));
 }
 

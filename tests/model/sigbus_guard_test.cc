@@ -21,7 +21,8 @@ TEST(SigbusGuardDeathTest, NamesTheFileThatShrank) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   test::TempFolder folder;
   const std::string path = folder.Write("weights.gguf", std::string(8192, 'x'));
-  EXPECT_EXIT(ReadAfterShrink(path), ::testing::ExitedWithCode(1), "weights file .*weights.gguf shrank or became unreadable");
+  EXPECT_EXIT(ReadAfterShrink(path), ::testing::ExitedWithCode(1),
+              "weights file .*weights.gguf shrank or became unreadable");
 }
 
 TEST(SigbusGuardDeathTest, LeavesOtherFaultsAlone) {
@@ -30,7 +31,7 @@ TEST(SigbusGuardDeathTest, LeavesOtherFaultsAlone) {
       {
         InstallSigbusGuard();
         kill(getpid(), SIGBUS);
-        _exit(7);   // a signal to itself has come when kill returns: only a handler that swallowed it gets here
+        _exit(7);  // a signal to itself has come when kill returns: only a handler that swallowed it gets here
       },
       ::testing::KilledBySignal(SIGBUS), "");
 }
@@ -38,7 +39,7 @@ TEST(SigbusGuardDeathTest, LeavesOtherFaultsAlone) {
 TEST(MappedFile, SlotsAreReused) {
   test::TempFolder folder;
   const std::string path = folder.Write("w", "hello");
-  for (int i = 0; i < 3000; ++i) {   // more than the table has entries
+  for (int i = 0; i < 3000; ++i) {  // more than the table has entries
     const auto file = MappedFile::Open(path);
     ASSERT_TRUE(file.ok());
   }

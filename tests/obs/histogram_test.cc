@@ -57,9 +57,9 @@ TEST(Histogram, SummariesByHand) {
   h.Add(10);
   const Summary s = h.Summarize(0.5);
   EXPECT_TRUE(s.known);
-  EXPECT_DOUBLE_EQ(s.mean, 10);   // (30 + 160 + 10) / 10, halved
+  EXPECT_DOUBLE_EQ(s.mean, 10);  // (30 + 160 + 10) / 10, halved
   EXPECT_DOUBLE_EQ(s.p50, 10);
-  EXPECT_DOUBLE_EQ(s.p90, 10);    // nine of ten are 20 or less
+  EXPECT_DOUBLE_EQ(s.p90, 10);  // nine of ten are 20 or less
   EXPECT_DOUBLE_EQ(s.p95, 15);
   EXPECT_DOUBLE_EQ(s.p99, 15);
   EXPECT_DOUBLE_EQ(s.max, 15);
@@ -81,12 +81,12 @@ TEST(Histogram, BucketsAreWholeUpTo255AndThenReportTheirMiddle) {
     return h.Quantile(q);
   };
   EXPECT_EQ(of({255, 1000}, 0.5), 255);
-  EXPECT_EQ(of({256, 1000}, 0.5), 256.5);    // 256 and 257 share a bucket
+  EXPECT_EQ(of({256, 1000}, 0.5), 256.5);  // 256 and 257 share a bucket
   EXPECT_EQ(of({257, 1000}, 0.5), 256.5);
   EXPECT_EQ(of({258, 1000}, 0.5), 258.5);
-  EXPECT_EQ(of({512, 1000}, 0.5), 513.5);    // 512 to 515
-  EXPECT_EQ(of({256}, 0.5), 256);            // never above the largest
-  EXPECT_EQ(of({0, 5}, 0.5), 1);             // below 1 counts as 1
+  EXPECT_EQ(of({512, 1000}, 0.5), 513.5);  // 512 to 515
+  EXPECT_EQ(of({256}, 0.5), 256);          // never above the largest
+  EXPECT_EQ(of({0, 5}, 0.5), 1);           // below 1 counts as 1
 }
 
 TEST(Histogram, MergingIsAddingToOne) {
@@ -112,7 +112,8 @@ TEST(Histogram, EveryValueHasABucketWithItsNeighbourhood) {
   }
 }
 
-// Up to 255 every value has a bucket; 256 and 257 are the first two to share one, and no quantile is beyond the largest value.
+// Up to 255 every value has a bucket; 256 and 257 are the first two to share one, and no quantile is beyond the largest
+// value.
 TEST(Histogram, BucketsWidenAt256) {
   for (const int64_t v : {1, 127, 128, 129, 254, 255}) {
     Histogram h;

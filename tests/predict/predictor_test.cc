@@ -75,7 +75,7 @@ TEST(Predictors, AnswersAreWithinTheRequestsLimitAndGrowWithTheAttempt) {
   EXPECT_EQ(GrownPrediction(0, 0, 10), 1);
   EXPECT_EQ(GrownPrediction(int64_t{1} << 30, 40, 7), 7);
   auto p = Make("history");
-  EXPECT_EQ(Ask(p.get(), Features(10, 16)), 16);   // nothing is known, and it can be no longer
+  EXPECT_EQ(Ask(p.get(), Features(10, 16)), 16);  // nothing is known, and it can be no longer
 }
 
 // What was predicted so far counts as at least one token, so that a longer attempt is always longer; noise of up to 10
@@ -190,7 +190,7 @@ TEST(History, TellsShortPromptsFromLongOnes) {
   }
   EXPECT_NEAR(Ask(p.get(), Features(50, 4000)), 500, 30);
   EXPECT_NEAR(Ask(p.get(), Features(3000, 4000)), 20, 30);
-  const int32_t between = Ask(p.get(), Features(500, 4000));   // a class never seen: the mean of all
+  const int32_t between = Ask(p.get(), Features(500, 4000));  // a class never seen: the mean of all
   EXPECT_NEAR(between, 260, 40);
 }
 
@@ -233,7 +233,8 @@ TEST(History, WhatWasCutOffTeachesNothing) {
   EXPECT_EQ(Ask(p.get(), Features(100, 4000)), before);
 }
 
-// Many more clients and prefixes than the tables hold: answers stay in range, and a client that keeps coming is still known.
+// Many more clients and prefixes than the tables hold: answers stay in range, and a client that keeps coming is still
+// known.
 TEST(History, TablesDoNotGrow) {
   auto p = Make("history");
   Rng rng(5);
@@ -255,7 +256,7 @@ TEST(Oracle, KnowsTheLength) {
   EXPECT_EQ(Ask(p.get(), f), 37);
   EXPECT_EQ(Ask(p.get(), f, 1), 74);
   f.max_output_tokens = 20;
-  EXPECT_EQ(Ask(p.get(), f), 20);   // it will be cut there
+  EXPECT_EQ(Ask(p.get(), f), 20);  // it will be cut there
 }
 
 // The error is log-normal of the stated deviation, repeats with the seed and differs between seeds.

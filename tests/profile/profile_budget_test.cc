@@ -71,16 +71,16 @@ TEST(ProfileBudget, PipelinesKeepHeadroom) {
   EXPECT_EQ(BudgetOf(Limits(&model, 100 * kMillisecond)), 472);
   SchedulerLimits half = Limits(&model, 100 * kMillisecond);
   half.policy.tbt_headroom = 0.5;
-  EXPECT_EQ(BudgetOf(half), 72);   // (50 - 42.768) / 0.1 = 72.3
+  EXPECT_EQ(BudgetOf(half), 72);  // (50 - 42.768) / 0.1 = 72.3
 }
 
 TEST(ProfileBudget, SmallMemoryAndSmallBatchesAreWhatIsAskedAbout) {
   const KnownSteps model(1, 1);
   SchedulerLimits few = Limits(&model, 100 * kMillisecond);
-  few.max_num_seqs = 4;   // 4.1 ms of KV: (90 - 4.096) / 0.1 = 859
+  few.max_num_seqs = 4;  // 4.1 ms of KV: (90 - 4.096) / 0.1 = 859
   EXPECT_EQ(BudgetOf(few), 856);
   SchedulerLimits tight = Limits(&model, 100 * kMillisecond);
-  tight.blocks_total = 66;   // 1,056 tokens over 33 sequences: 32 each, 1.0 ms
+  tight.blocks_total = 66;  // 1,056 tokens over 33 sequences: 32 each, 1.0 ms
   EXPECT_EQ(BudgetOf(tight), 888);
 }
 

@@ -1,5 +1,5 @@
-// A recorded run predicted with a step-time model: with the very model that made the recording nothing is off, with another
-// exactly so much.
+// A recorded run predicted with a step-time model: with the very model that made the recording nothing is off, with
+// another exactly so much.
 #include "sim/replay_model.h"
 
 #include <gtest/gtest.h>
@@ -72,8 +72,8 @@ TEST(ReplayModel, TheSameModelPredictsTheRunExactly) {
   }
 }
 
-// Turns follow the end of the turn before at the same instant, but after the plan that this end brought about; the replay knows
-// the instant alone and takes them in one step sooner.
+// Turns follow the end of the turn before at the same instant, but after the plan that this end brought about; the
+// replay knows the instant alone and takes them in one step sooner.
 TEST(ReplayModel, ConversationsToAStep) {
   const LinearSteps model(1);
   const std::string path = Record(model, "multi-turn");

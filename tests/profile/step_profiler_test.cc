@@ -74,11 +74,12 @@ TEST(DesignProfile, EveryBeginningCoversTheSpace) {
   };
   EXPECT_EQ(thirds(&ProfilePoint::prefill_tokens, 512), 3u);
   EXPECT_EQ(thirds(&ProfilePoint::decodes, 64), 3u);
-  EXPECT_EQ(thirds(&ProfilePoint::prefill_context, 2048), 2u);   // a context is none, or at least 16: beyond the first third
+  EXPECT_EQ(thirds(&ProfilePoint::prefill_context, 2048),
+            2u);  // a context is none, or at least 16: beyond the first third
 }
 
-// Takes as long as a formula says, every seventh step four times as long (a disturbance), and complains about plans that a real
-// executor would read unwritten memory for.
+// Takes as long as a formula says, every seventh step four times as long (a disturbance), and complains about plans
+// that a real executor would read unwritten memory for.
 class ScriptedExecutor final : public Executor {
  public:
   explicit ScriptedExecutor(int32_t block_size) : block_size_(block_size) {}
@@ -101,7 +102,8 @@ class ScriptedExecutor final : public Executor {
       for (int32_t b = 0; b <= (item.first_position + item.count - 1) / block_size_; ++b) {
         const BlockId block = table.at(static_cast<size_t>(b));
         if (!used.insert(block).second) violation = "two sequences share a block";
-        if (b < item.first_position / block_size_ && written_.count(block) == 0) violation = "KV that was never written";
+        if (b < item.first_position / block_size_ && written_.count(block) == 0)
+          violation = "KV that was never written";
         written_.insert(block);
       }
       const double context = item.first_position, tokens = item.count;
@@ -179,7 +181,7 @@ EngineOptions TinyModel() {
 
 TEST(ProfileModel, MeasuresARealModelAndKeepsWhatItHasWhenStopped) {
   ProfileOptions options;
-  options.time_limit_ns = 60 * kSecond;   // never reached: the points run out
+  options.time_limit_ns = 60 * kSecond;  // never reached: the points run out
   options.max_points = 12;
   options.max_rounds = 2;
   auto all = ProfileModel(TinyModel(), options);
@@ -205,7 +207,8 @@ TEST(ProfileModel, UnknownModelsSayWhatThereIs) {
 }
 
 TEST(ProfileModel, PlaceByModelAndThreads) {
-  EXPECT_NE(DefaultProfilePath("/models/a/SmolLM2.Q4_1.gguf", 2).find("/profiles/SmolLM2.Q4_1-2t.csv"), std::string::npos);
+  EXPECT_NE(DefaultProfilePath("/models/a/SmolLM2.Q4_1.gguf", 2).find("/profiles/SmolLM2.Q4_1-2t.csv"),
+            std::string::npos);
   EXPECT_NE(DefaultProfilePath("/models/llama-1b/", 8).find("/profiles/llama-1b-8t.csv"), std::string::npos);
 }
 

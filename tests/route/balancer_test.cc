@@ -23,7 +23,8 @@ TEST(Balancers, AnUnknownNameListsTheKnownOnes) {
   const auto made = MakeBalancer("roundrobin", 1);
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.status().param(), "balancer");
-  for (const BalancerInfo& b : Balancers()) EXPECT_NE(made.status().message().find(b.name), std::string::npos) << b.name;
+  for (const BalancerInfo& b : Balancers())
+    EXPECT_NE(made.status().message().find(b.name), std::string::npos) << b.name;
 }
 
 TEST(Balancers, RoundRobinGoesRoundAndSkipsWhatIsNotReady) {
@@ -89,7 +90,7 @@ TEST(Balancers, PowerOfTwoNeverTakesTheFullestAndTakesTheEmptiestAsOftenAsItIsDr
   constexpr int kDraws = 20000;
   for (int i = 0; i < kDraws; ++i) ++picked[static_cast<size_t>(balancer->Pick({}, views))];
   EXPECT_EQ(picked[0], 0);
-  EXPECT_NEAR(picked[4], kDraws * 2.0 / 5, 5 * 70);   // five deviations
+  EXPECT_NEAR(picked[4], kDraws * 2.0 / 5, 5 * 70);  // five deviations
   EXPECT_TRUE(std::is_sorted(picked.begin(), picked.end()));
 }
 

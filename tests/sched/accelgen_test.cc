@@ -137,7 +137,7 @@ TEST(Slack, OfAJobCarriesOverWhatStepsLeave) {
   const DurationNs share = 979'600'000;
   EXPECT_EQ(slack.SlackNs(bed.View(0), s), share);
   EXPECT_EQ(slack.SlackNs(bed.View(100 * kMs), s), share - 100 * kMs);
-  slack.Took(bed.View(100 * kMs), s);   // 879.6 ms early
+  slack.Took(bed.View(100 * kMs), s);  // 879.6 ms early
   bed.Compute(s, 75);
   EXPECT_EQ(slack.SlackNs(bed.View(120 * kMs), s), 2 * share - 100 * kMs);
   // Left out from 120 ms to 2,320 ms: more than it had. The next step has so much less.
@@ -149,7 +149,8 @@ TEST(Slack, OfAJobCarriesOverWhatStepsLeave) {
   EXPECT_EQ(slack.SlackNs(late, s), 3 * share - 2300 * kMs);
 }
 
-// Who states an objective of the whole job alone owes no first token by the default of 2 s: there is nothing but its share.
+// Who states an objective of the whole job alone owes no first token by the default of 2 s: there is nothing but its
+// share.
 TEST(Slack, AJobAloneHasNoDefaultForItsPrompt) {
   Bed bed;
   bed.ThreeSteps();
@@ -214,11 +215,11 @@ TEST(Slack, TheWindowIsARing) {
 
 TEST(Pivot, IsTheFirstStepSizeWithin3PercentOfTheBestThroughput) {
   FlatThenLinear model;
-  model.base_ns = 10'000;   // rate = t / (10 + t) per us: 0.9980 at 8192 - 2.7 % below is 0.9718, at t = 344
+  model.base_ns = 10'000;  // rate = t / (10 + t) per us: 0.9980 at 8192 - 2.7 % below is 0.9718, at t = 344
   SchedulerLimits limits = Limits();
   limits.step_time = &model;
   limits.max_model_len = 8192;
-  EXPECT_EQ(FindPivot(limits).tokens, 320);   // 320 / 330 = 0.9697 >= 0.97 * 0.99878 = 0.96882 > 256 / 266 = 0.9624
+  EXPECT_EQ(FindPivot(limits).tokens, 320);  // 320 / 330 = 0.9697 >= 0.97 * 0.99878 = 0.96882 > 256 / 266 = 0.9624
   limits.policy.accelgen_pivot = 1000;
   EXPECT_EQ(FindPivot(limits).tokens, 1000);
   EXPECT_EQ(FindPivot(limits).step_ns, 1'010'000);
@@ -226,7 +227,7 @@ TEST(Pivot, IsTheFirstStepSizeWithin3PercentOfTheBestThroughput) {
 
 struct BudgetCase {
   BudgetCase() {
-    model.flat = 512;              // S_pf = 512 tokens in T_pf = 51.2 ms
+    model.flat = 512;  // S_pf = 512 tokens in T_pf = 51.2 ms
     model.token_ns = 100'000;
     limits.step_time = &model;
   }
@@ -245,10 +246,10 @@ struct BudgetCase {
 TEST(SloBudget, TheTightestTbtDecides) {
   BudgetCase c;
   c.bed.Compute(c.bed.Wait(10, {0, 100 * kMs, 0}), 10);
-  EXPECT_EQ(c.Tokens(), 1000);   // 512 * 100 / 51.2
+  EXPECT_EQ(c.Tokens(), 1000);  // 512 * 100 / 51.2
   c.bed.Compute(c.bed.Wait(10, {0, 25 * kMs, 0}), 10);
   EXPECT_EQ(c.Tokens(), 250);
-  c.bed.Compute(c.bed.Wait(10, {}), 10);   // reading speed: not the tightest
+  c.bed.Compute(c.bed.Wait(10, {}), 10);  // reading speed: not the tightest
   EXPECT_EQ(c.Tokens(), 250);
 }
 
@@ -297,11 +298,11 @@ TEST(SloBudget, AnObjectiveThatNoStepKeepsChangesNothing) {
 TEST(SloBudget, NeverBelowTheTileOrTheDecodesNorAboveTheCap) {
   BudgetCase c;
   c.bed.Compute(c.bed.Wait(10, {0, kMs, 0}), 10);
-  EXPECT_EQ(c.Tokens(), 64);   // a tile instead of 10
+  EXPECT_EQ(c.Tokens(), 64);  // a tile instead of 10
   for (int i = 0; i < 63; ++i) c.bed.Compute(c.bed.Wait(10, {0, kMs, 0}), 10);
   EXPECT_EQ(c.Tokens(), 64);
   c.model.tile = 16;
-  EXPECT_EQ(c.Tokens(), 64);   // the decodes
+  EXPECT_EQ(c.Tokens(), 64);  // the decodes
   BudgetCase loose;
   loose.bed.Compute(loose.bed.Wait(10, {0, 10'000 * kMs, 0}), 10);
   EXPECT_EQ(loose.Tokens(), 4096);
@@ -313,13 +314,13 @@ TEST(SloBudget, NeverBelowTheTileOrTheDecodesNorAboveTheCap) {
 TEST(SloBudget, APromptHasWhatIsLeftOfItsObjectivePerChunk) {
   BudgetCase c;
   c.bed.Wait(1024, {400 * kMs, 0, 0});
-  EXPECT_EQ(c.Tokens(), 2000);            // 400 / 2 ms
-  EXPECT_EQ(c.Tokens(200 * kMs), 1000);   // (400 - 200) / 2 ms
-  EXPECT_EQ(c.Tokens(350 * kMs), 512);    // 25 ms: no less than the pivot
-  EXPECT_EQ(c.Tokens(400 * kMs), 2000);   // late: the whole objective again
+  EXPECT_EQ(c.Tokens(), 2000);           // 400 / 2 ms
+  EXPECT_EQ(c.Tokens(200 * kMs), 1000);  // (400 - 200) / 2 ms
+  EXPECT_EQ(c.Tokens(350 * kMs), 512);   // 25 ms: no less than the pivot
+  EXPECT_EQ(c.Tokens(400 * kMs), 2000);  // late: the whole objective again
   BudgetCase running;
   running.bed.Compute(running.bed.Wait(1024, {400 * kMs, 0, 0}), 512);
-  EXPECT_EQ(running.Tokens(200 * kMs), 2000);   // one chunk left
+  EXPECT_EQ(running.Tokens(200 * kMs), 2000);  // one chunk left
 }
 
 TEST(SloBudget, AJobHasItsShareAndAStep) {
@@ -337,9 +338,9 @@ TEST(SloBudget, MeasuresWithoutAModel) {
   c.limits.step_time = nullptr;
   c.bed.Compute(c.bed.Wait(10, {0, 50 * kMs, 0}), 10);
   EXPECT_EQ(c.Tokens(), 512);
-  c.bed.Step(100 * kMs, 1000, 2, 0);   // 10 tokens per ms
+  c.bed.Step(100 * kMs, 1000, 2, 0);  // 10 tokens per ms
   EXPECT_EQ(c.Tokens(), 500);
-  c.bed.Step(10 * kMs, 200, 2, 0);     // 20
+  c.bed.Step(10 * kMs, 200, 2, 0);  // 20
   EXPECT_EQ(c.Tokens(), 1000);
   c.bed.Step(10 * kMs, 0, 0, 5);
   EXPECT_EQ(c.Tokens(), 1000);
@@ -460,12 +461,12 @@ TEST(Distance, NormalisedWeighsBothAxes) {
   const auto nearest = [](Resources unit) {
     DistanceChoice choice(4);
     choice.Reset(unit);
-    choice.Add(0, {20, 400});    // much KV for little compute
+    choice.Add(0, {20, 400});  // much KV for little compute
     choice.Add(1, {100, 112});
     return choice.TakeNearest({100, 1000});
   };
-  EXPECT_EQ(nearest({1, 1}), 0);         // (80, 600) is nearer than (0, 888)
-  EXPECT_EQ(nearest({100, 10000}), 1);   // (0.8, 0.06) is farther than (0, 0.0888)
+  EXPECT_EQ(nearest({1, 1}), 0);        // (80, 600) is nearer than (0, 888)
+  EXPECT_EQ(nearest({100, 10000}), 1);  // (0.8, 0.06) is farther than (0, 0.0888)
 }
 
 // --- preemption ---
@@ -493,11 +494,11 @@ TEST(MostSlack, GivesUpTheOneWithTheMostSlackAndNeverOneWithLess) {
     plan.Begin(view, {100, 100, 0}, 64, &step);
     return preemption->Victim(view, plan, *order, needy);
   };
-  EXPECT_EQ(victim(a), c);                  // of equal slack the younger
+  EXPECT_EQ(victim(a), c);  // of equal slack the younger
   EXPECT_EQ(victim(b), c);
-  EXPECT_EQ(victim(c), kNoSlot);            // nobody has more
-  EXPECT_EQ(victim(newcomer), c);           // 680 against 880 ms
-  EXPECT_EQ(victim(newcomer, 690 * kMs), kNoSlot);   // late: nothing to save
+  EXPECT_EQ(victim(c), kNoSlot);                    // nobody has more
+  EXPECT_EQ(victim(newcomer), c);                   // 680 against 880 ms
+  EXPECT_EQ(victim(newcomer, 690 * kMs), kNoSlot);  // late: nothing to save
   // c comes back: until it has a token again it neither takes nor gives.
   bed.table.Preempt(c, 0);
   bed.table.Compact();

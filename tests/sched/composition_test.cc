@@ -1,4 +1,5 @@
-// Exact plans, step by step, of each composition on cases small enough to do by hand. A line is one step; see LoggingExecutor.
+// Exact plans, step by step, of each composition on cases small enough to do by hand. A line is one step; see
+// LoggingExecutor.
 #include <gtest/gtest.h>
 
 #include "sched/step_bed.h"
@@ -28,10 +29,7 @@ TEST(Composition, StallFree) {
   Add(&h, 10, 2);
   Add(&h, 3, 2);
   ASSERT_EQ(h.Run(), "");
-  EXPECT_EQ(h.plans(), (Plans{"0:0+5* 1:0+3",
-                              "0:5+1* 1:3+7*",
-                              "0:6+1* 1:10+1* 2:0+3*",
-                              "2:3+1*"}));
+  EXPECT_EQ(h.plans(), (Plans{"0:0+5* 1:0+3", "0:5+1* 1:3+7*", "0:6+1* 1:10+1* 2:0+3*", "2:3+1*"}));
 }
 
 // A prompt of several chunks never stops a decode, and the budget is never exceeded.
@@ -40,12 +38,7 @@ TEST(Composition, StallFreeLongPromptBesideADecode) {
   Add(&h, 2, 6);
   Add(&h, 9, 1);
   ASSERT_EQ(h.Run(), "");
-  EXPECT_EQ(h.plans(), (Plans{"0:0+2* 1:0+2",
-                              "0:2+1* 1:2+3",
-                              "0:3+1* 1:5+3",
-                              "0:4+1* 1:8+1*",
-                              "0:5+1*",
-                              "0:6+1*"}));
+  EXPECT_EQ(h.plans(), (Plans{"0:0+2* 1:0+2", "0:2+1* 1:2+3", "0:3+1* 1:5+3", "0:4+1* 1:8+1*", "0:5+1*", "0:6+1*"}));
 }
 
 // vLLM V1: one list in order of admission, decodes and chunks alike, then the queue.
@@ -55,11 +48,7 @@ TEST(Composition, RunningFirst) {
   Add(&h, 2, 3);
   Add(&h, 20, 1);
   ASSERT_EQ(h.Run(), "");
-  EXPECT_EQ(h.plans(), (Plans{"0:0+8",
-                              "0:8+2* 1:0+2* 2:0+4",
-                              "0:10+1* 1:2+1* 2:4+6",
-                              "1:3+1* 2:10+7",
-                              "2:17+3*"}));
+  EXPECT_EQ(h.plans(), (Plans{"0:0+8", "0:8+2* 1:0+2* 2:0+4", "0:10+1* 1:2+1* 2:4+6", "1:3+1* 2:10+7", "2:17+3*"}));
 }
 
 // vLLM of Alg. 2: a prompt that can start stops every decode.
@@ -68,12 +57,9 @@ TEST(Composition, PrefillFirstStallsDecodes) {
   Add(&h, 5, 3);
   Add(&h, 10, 2);
   ASSERT_EQ(h.Settle(), "");
-  Add(&h, 4, 2);   // arrives while the first step runs
+  Add(&h, 4, 2);  // arrives while the first step runs
   ASSERT_EQ(h.Run(), "");
-  EXPECT_EQ(h.plans(), (Plans{"0:0+5* 1:0+10*",
-                              "2:0+4*",
-                              "0:5+1* 1:10+1* 2:4+1*",
-                              "0:6+1*"}));
+  EXPECT_EQ(h.plans(), (Plans{"0:0+5* 1:0+10*", "2:0+4*", "0:5+1* 1:10+1* 2:4+1*", "0:6+1*"}));
 }
 
 // Its prefill steps hold at most L_max prompt tokens, whole prompts only.
@@ -96,9 +82,7 @@ TEST(Composition, WholePromptHybrid) {
   ASSERT_EQ(h.Settle(), "");
   Add(&h, 4, 2);
   ASSERT_EQ(h.Run(), "");
-  EXPECT_EQ(h.plans(), (Plans{"0:0+5* 1:0+10*",
-                              "0:5+1* 1:10+1* 2:0+4*",
-                              "0:6+1* 2:4+1*"}));
+  EXPECT_EQ(h.plans(), (Plans{"0:0+5* 1:0+10*", "0:5+1* 1:10+1* 2:0+4*", "0:6+1* 2:4+1*"}));
 }
 
 // FasterTransformer of Alg. 1: nobody joins before the whole batch has finished.
@@ -109,11 +93,7 @@ TEST(Composition, RequestLevel) {
   ASSERT_EQ(h.Settle(), "");
   Add(&h, 4, 2);
   ASSERT_EQ(h.Run(), "");
-  EXPECT_EQ(h.plans(), (Plans{"0:0+5* 1:0+10*",
-                              "0:5+1* 1:10+1*",
-                              "0:6+1*",
-                              "2:0+4*",
-                              "2:4+1*"}));
+  EXPECT_EQ(h.plans(), (Plans{"0:0+5* 1:0+10*", "0:5+1* 1:10+1*", "0:6+1*", "2:0+4*", "2:4+1*"}));
 }
 
 // FastGen: prompts are split or fused so that the step has exactly 8 tokens as long as there are any.
@@ -124,10 +104,7 @@ TEST(Composition, ExactFill) {
   Add(&h, 3, 1);
   Add(&h, 9, 1);
   ASSERT_EQ(h.Run(), "");
-  EXPECT_EQ(h.plans(), (Plans{"0:0+5* 1:0+3",
-                              "0:5+1* 1:3+7*",
-                              "0:6+1* 1:10+1* 2:0+3* 3:0+3",
-                              "0:7+1* 3:3+6*"}));
+  EXPECT_EQ(h.plans(), (Plans{"0:0+5* 1:0+3", "0:5+1* 1:3+7*", "0:6+1* 1:10+1* 2:0+3* 3:0+3", "0:7+1* 3:3+6*"}));
 }
 
 // No precedence for partly done prompts: the order decides, unlike in stall-free steps.
@@ -146,8 +123,8 @@ TEST(Composition, ExactFillFollowsTheQueueOrder) {
   }
 }
 
-// Five blocks of four: the second sequence outgrows the memory at position 8, gives everything back and starts again with
-// what it has generated when the first is done.
+// Five blocks of four: the second sequence outgrows the memory at position 8, gives everything back and starts again
+// with what it has generated when the first is done.
 TEST(Composition, YoungestIsRecomputed) {
   HarnessConfig c = PresetConfig("sarathi-serve", 64);
   c.num_blocks = 5;
@@ -162,8 +139,8 @@ TEST(Composition, YoungestIsRecomputed) {
   EXPECT_EQ(h.loop().Stats().recomputed_tokens, 8);
 }
 
-// With a pipeline the victim may still be in flight: it sits one step out and is preempted when it is idle, and nobody else
-// is in its place.
+// With a pipeline the victim may still be in flight: it sits one step out and is preempted when it is idle, and nobody
+// else is in its place.
 TEST(Composition, AVictimInFlightIsAwaited) {
   HarnessConfig c = PresetConfig("sarathi-serve", 64);
   c.num_blocks = 5;
@@ -193,7 +170,8 @@ TEST(Composition, TheLeastImportantIsRecomputed) {
   EXPECT_EQ(h.outputs()[h.handles()[1]].done_event.preemptions, 0);
 }
 
-// n = 3: the prompt is computed once, the siblings share its full blocks, copy the partial one and compute the last token.
+// n = 3: the prompt is computed once, the siblings share its full blocks, copy the partial one and compute the last
+// token.
 TEST(Composition, ChoicesForkFromTheFirst) {
   Harness h(PresetConfig("sarathi-serve", 64));
   Add(&h, 6, 2, 0, 3);
@@ -215,7 +193,7 @@ TEST(Composition, CachedPrefixesAreNotComputedAgain) {
   Harness h(c);
   h.MustSubmit(MakeRequest(Tokens(1, 12), 1));
   ASSERT_EQ(h.Run(), "");
-  h.MustSubmit(MakeRequest(Tokens(1, 12), 1));   // floor((12 - 1) / 4) blocks match
+  h.MustSubmit(MakeRequest(Tokens(1, 12), 1));  // floor((12 - 1) / 4) blocks match
   const RequestHandle second = h.handles().back();
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(h.plans(), (Plans{"0:0+12*", "0:8+4*"}));
@@ -272,7 +250,7 @@ TEST(Admission, MaxLengthReservesTheOutput) {
     c.num_blocks = 8;
     c.max_model_len = 16;
     Harness h(c);
-    for (int i = 0; i < 3; ++i) Add(&h, 4, 9);   // 4 blocks each at the end
+    for (int i = 0; i < 3; ++i) Add(&h, 4, 9);  // 4 blocks each at the end
     ASSERT_EQ(h.Settle(), "");
     EXPECT_EQ(h.plans()[0], std::string(preset) == "no-preempt" ? "0:0+4* 1:0+4*" : "0:0+4* 1:0+4* 2:0+4*");
     ASSERT_EQ(h.Run(), "");
@@ -299,8 +277,8 @@ TEST(Admission, PromptFitsAndChunkFits) {
     c.num_blocks = 5;
     c.max_model_len = 20;
     Harness h(c);
-    Add(&h, 6, 1);    // 2 blocks
-    Add(&h, 16, 1);   // 4 blocks: do not fit beside the first
+    Add(&h, 6, 1);   // 2 blocks
+    Add(&h, 16, 1);  // 4 blocks: do not fit beside the first
     ASSERT_EQ(h.Settle(), "");
     EXPECT_EQ(h.plans()[0], std::string(admission) == "prompt-fits" ? "0:0+6*" : "0:0+6* 1:0+2");
     ASSERT_EQ(h.Run(), "");
@@ -311,11 +289,11 @@ TEST(Admission, TheWatermarkIsKeptForDecodesUnlessNothingRuns) {
   HarnessConfig c = PresetConfig("sarathi-serve", 64);
   c.num_blocks = 10;
   c.max_model_len = 40;
-  c.scheduler.limits.watermark = 0.5;   // five blocks
+  c.scheduler.limits.watermark = 0.5;  // five blocks
   Harness h(c);
   Add(&h, 8, 1);
-  Add(&h, 16, 1);   // 4 blocks: would leave 4
-  Add(&h, 32, 1);   // 8 blocks: leaves 2, but nothing else runs then
+  Add(&h, 16, 1);  // 4 blocks: would leave 4
+  Add(&h, 32, 1);  // 8 blocks: leaves 2, but nothing else runs then
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(h.plans(), (Plans{"0:0+8*", "1:0+16*", "2:0+32*"}));
 }

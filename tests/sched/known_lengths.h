@@ -8,7 +8,8 @@
 
 namespace tactus::testing {
 
-// The n-th sequence that is bound is predicted to be lengths[n] long (the last one repeats), twice that after each attempt.
+// The n-th sequence that is bound is predicted to be lengths[n] long (the last one repeats), twice that after each
+// attempt.
 class KnownLengths final : public LengthPredictor {
  public:
   explicit KnownLengths(std::vector<int32_t> lengths) : lengths_(std::move(lengths)), slots_(4096, 1), most_(4096, 1) {}

@@ -113,7 +113,7 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
       Churn(&t, &rng, step * kSecond / 3);
       predictor.step = step;
       StepView view = ViewOf(&t, step, step * kSecond / 3);
-      std::vector<SequenceNote> notes(t.notes().begin(), t.notes().end());   // as a fresh instance would find them
+      std::vector<SequenceNote> notes(t.notes().begin(), t.notes().end());  // as a fresh instance would find them
       step == 0 ? order->Rebuild(view) : order->Apply(view);
       const std::vector<SlotId> walk = Walk(order.get(), view);
 
@@ -190,8 +190,12 @@ TEST(Order, GroupedComparesByAge) {
   EXPECT_TRUE(order->Before(view, younger, older));
 }
 
-double Arrival(const StepView& view, SlotId s) { return static_cast<double>(view.seq.arrival_order[s]); }
-double Output(const StepView& view, SlotId s) { return view.seq.known_committed[s] - view.seq.prompt_tokens[s]; }
+double Arrival(const StepView& view, SlotId s) {
+  return static_cast<double>(view.seq.arrival_order[s]);
+}
+double Output(const StepView& view, SlotId s) {
+  return view.seq.known_committed[s] - view.seq.prompt_tokens[s];
+}
 
 TEST(Order, FcfsKeepsArrivalAndPutsThePreemptedFirst) {
   struct : Reference {
@@ -226,14 +230,18 @@ struct Predicting : Reference {
 
 TEST(Order, SrptGoesByWhatIsPredictedToBeLeft) {
   struct : Predicting {
-    Key KeyOf(const StepView& view, SlotId s) const override { return {predicted.at(s) - Output(view, s), Arrival(view, s)}; }
+    Key KeyOf(const StepView& view, SlotId s) const override {
+      return {predicted.at(s) - Output(view, s), Arrival(view, s)};
+    }
   } reference;
   CheckAgainstSort(MakeSrptOrder, &reference);
 }
 
 TEST(Order, GroupedGoesByTheGroupOfTheOldest) {
   struct : Predicting {
-    double Age(const StepView& view, SlotId s) const { return Arrival(view, s) - (view.seq.preemptions[s] > 0 ? 1e9 : 0); }
+    double Age(const StepView& view, SlotId s) const {
+      return Arrival(view, s) - (view.seq.preemptions[s] > 0 ? 1e9 : 0);
+    }
     Key KeyOf(const StepView& view, SlotId s) const override {
       const auto bin = [this](SlotId slot) { return static_cast<int>(predicted.at(slot) - 1) / 4; };
       double oldest = 1e18;
@@ -253,7 +261,7 @@ TEST(Order, RankPromotesWhoHasWaitedTooLong) {
       bool promoted = false;
       int64_t quantum = 0;
     };
-    std::map<int64_t, State> state;   // by arrival: slots are reused
+    std::map<int64_t, State> state;  // by arrival: slots are reused
     void Forget() override { state.clear(); }
     void Queued(const StepView& view, SlotId s) override {
       Predicting::Queued(view, s);
@@ -335,7 +343,8 @@ TEST(Order, LarryPassesNobodyOverForLong) {
       const double bound_s = static_cast<double>(walk.size()) / lambda;
       for (size_t i = 0; i < walk.size(); ++i) {
         for (size_t j = i + 1; j < walk.size(); ++j) {
-          const double later_s = static_cast<double>(view.seq.arrival_ns[walk[i]] - view.seq.arrival_ns[walk[j]]) * 1e-9;
+          const double later_s =
+              static_cast<double>(view.seq.arrival_ns[walk[i]] - view.seq.arrival_ns[walk[j]]) * 1e-9;
           passed_over += later_s > 0;
           ASSERT_LE(later_s, bound_s) << walk[i] << " goes before " << walk[j];
         }

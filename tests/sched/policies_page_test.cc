@@ -1,5 +1,5 @@
-// docs/policies.md against the program: every preset and choice is on the page, and its example of a new policy is the file and
-// the line that are built.
+// docs/policies.md against the program: every preset and choice is on the page, and its example of a new policy is the
+// file and the line that are built.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -39,7 +39,8 @@ TEST(PoliciesPage, TheExampleIsTheFileAndTheLineThatAreBuilt) {
   const std::string page = Read("docs/policies.md"), file = Read("src/sched/order/shortest_prompt.cc");
   ASSERT_FALSE(file.empty());
   EXPECT_NE(page.find("```cpp\n" + file + "```"), std::string::npos);
-  const std::string line = "TACTUS_ORDER(\"shortest-prompt\", MakeShortestPromptOrder, \"the shortest prompt first\")\n";
+  const std::string line =
+      "TACTUS_ORDER(\"shortest-prompt\", MakeShortestPromptOrder, \"the shortest prompt first\")\n";
   EXPECT_NE(Read("src/sched/choices.def").find(line), std::string::npos);
   EXPECT_NE(page.find("```cpp\n" + line + "```"), std::string::npos);
 }
@@ -51,7 +52,8 @@ TEST(PoliciesPage, TheExampleDoesWhatThePageSays) {
   c.prefix_caching = false;
   Harness h(c);
   for (const int32_t prompt : {9, 20, 4, 9}) {
-    h.MustSubmit(testing::MakeRequest(testing::Tokens(static_cast<uint64_t>(prompt) + h.handles().size() * 100, prompt), 1));
+    h.MustSubmit(
+        testing::MakeRequest(testing::Tokens(static_cast<uint64_t>(prompt) + h.handles().size() * 100, prompt), 1));
   }
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(h.plans(), (std::vector<std::string>{"2:0+4*", "0:0+9*", "3:0+9*", "1:0+20*"}));

@@ -51,8 +51,9 @@ TEST(Registry, ThePresetsAreThere) {
     EXPECT_TRUE(made.ok()) << p.name << ": " << made.status().ToString();
     EXPECT_NE(std::string(p.starvation), "");
   }
-  for (const char* name : {"sarathi-serve", "vllm", "vllm-v0", "orca", "request-level", "fastgen", "no-preempt", "sarathi",
-                           "chunked-only", "hybrid-only", "s3", "pia", "trail", "trail-oracle", "ltr", "larry"}) {
+  for (const char* name :
+       {"sarathi-serve", "vllm", "vllm-v0", "orca", "request-level", "fastgen", "no-preempt", "sarathi", "chunked-only",
+        "hybrid-only", "s3", "pia", "trail", "trail-oracle", "ltr", "larry"}) {
     EXPECT_TRUE(names.count(name)) << name;
   }
 }
@@ -65,12 +66,14 @@ TEST(Registry, WhoNeedsAPredictorGetsHistoryUnlessToldOtherwise) {
     const auto name = Scheduler::PredictorFor(c);
     return name.ok() ? *name : "refused: " + name.status().message();
   };
-  for (const char* preset : {"s3", "pia", "trail", "ltr"}) EXPECT_EQ(predictor_for(preset, "", ""), "history") << preset;
-  for (const char* preset : {"sarathi-serve", "larry", "sarathi"}) EXPECT_EQ(predictor_for(preset, "", ""), "none") << preset;
+  for (const char* preset : {"s3", "pia", "trail", "ltr"})
+    EXPECT_EQ(predictor_for(preset, "", ""), "history") << preset;
+  for (const char* preset : {"sarathi-serve", "larry", "sarathi"})
+    EXPECT_EQ(predictor_for(preset, "", ""), "none") << preset;
   EXPECT_EQ(predictor_for("sarathi-serve", "srpt", ""), "history");
   EXPECT_EQ(predictor_for("sarathi-serve", "", "history"), "history");
   EXPECT_EQ(predictor_for("trail", "", "noisy:0.3"), "noisy:0.3");
-  EXPECT_EQ(predictor_for("trail", "fcfs", ""), "none");   // nothing asks any more
+  EXPECT_EQ(predictor_for("trail", "fcfs", ""), "none");  // nothing asks any more
   EXPECT_EQ(predictor_for("trail-oracle", "", ""), "oracle");
   EXPECT_NE(predictor_for("trail", "", "none").find("use --predictor history"), std::string::npos);
   EXPECT_NE(predictor_for("trail-oracle", "", "history").find("such as trail"), std::string::npos);
@@ -107,7 +110,8 @@ TEST(Registry, ParametersOutOfRangeAreRefusedByName) {
   EXPECT_NE(ErrorOf(c).find("pia-bin 0"), std::string::npos);
   c = Config("accelgen");
   c.limits.policy.accelgen_era = "complete";
-  EXPECT_NE(ErrorOf(c).find("era 'complete' is unknown; known: completed|prefilled|off"), std::string::npos) << ErrorOf(c);
+  EXPECT_NE(ErrorOf(c).find("era 'complete' is unknown; known: completed|prefilled|off"), std::string::npos)
+      << ErrorOf(c);
   c.limits.policy.accelgen_era = "off";
   EXPECT_EQ(ErrorOf(c), "");
 }
@@ -141,7 +145,7 @@ TEST(Registry, WhatCannotWorkIsRefusedWithTheWayOut) {
   c = Config("orca");
   c.budget = "fixed";
   EXPECT_NE(ErrorOf(c).find("max-model-len is 1024"), std::string::npos);
-  c.limits.token_budget = 1024;   // a budget that holds the longest prompt is all right
+  c.limits.token_budget = 1024;  // a budget that holds the longest prompt is all right
   EXPECT_EQ(ErrorOf(c), "");
 
   c = Config("no-preempt");
@@ -176,9 +180,9 @@ TEST(Registry, ProfileTakesTheLargestTileMultipleThatKeepsTheObjective) {
   const LinearModel model;
   SchedulerConfig c = Config("sarathi-serve");
   c.limits.step_time = &model;
-  c.limits.tbt_slo_ns = 30 * kMillisecond;   // 1 ms + 0.1 ms per token: 290 tokens, so 288
+  c.limits.tbt_slo_ns = 30 * kMillisecond;  // 1 ms + 0.1 ms per token: 290 tokens, so 288
   EXPECT_EQ((*Scheduler::Create(c))->max_step_tokens(), 288);
-  c.limits.tbt_slo_ns = 2 * kMillisecond;    // not even one tile
+  c.limits.tbt_slo_ns = 2 * kMillisecond;  // not even one tile
   EXPECT_EQ((*Scheduler::Create(c))->max_step_tokens(), 32);
 }
 

@@ -1,5 +1,5 @@
-// AccelGen's steps and preemptions on whole engines over the fake executor: exact plans where they can be done by hand, rules
-// that must hold in every plan where they cannot. A line is one step; see LoggingExecutor.
+// AccelGen's steps and preemptions on whole engines over the fake executor: exact plans where they can be done by hand,
+// rules that must hold in every plan where they cannot. A line is one step; see LoggingExecutor.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -23,7 +23,7 @@ constexpr DurationNs kLoose = 3600 * kSecond;
 
 HarnessConfig Config(const std::string& preset, int64_t budget) {
   HarnessConfig c = PresetConfig(preset, budget);
-  c.scheduler.limits.policy.accelgen_ttft_s = 3600;   // nothing is urgent that does not say so
+  c.scheduler.limits.policy.accelgen_ttft_s = 3600;  // nothing is urgent that does not say so
   c.scheduler.limits.policy.accelgen_tbt_s = 3600;
   c.scheduler.limits.policy.accelgen_long_prompt = 10;
   c.executor.step_base_ns = kMs;
@@ -56,8 +56,8 @@ TEST(SlackFill, TakesTheNearestInsteadOfTheFirst) {
   EXPECT_EQ(PlansOf(Config("accelgen-no-chunk", 8), submit), (Plans{"1:0+5* 2:0+3*", "0:0+4*"}));
 }
 
-// What no whole candidate fits goes to a chunk of the next in slack. In the second step both need 5 tokens, but the one that
-// has started holds a block that is not full: the other takes more of the KV that is left.
+// What no whole candidate fits goes to a chunk of the next in slack. In the second step both need 5 tokens, but the one
+// that has started holds a block that is not full: the other takes more of the KV that is left.
 TEST(SlackFill, TheRestOfTheBudgetGoesToAShorterChunk) {
   EXPECT_EQ(PlansOf(Config("accelgen", 8),
                     [](Harness* h) {
@@ -70,7 +70,7 @@ TEST(SlackFill, TheRestOfTheBudgetGoesToAShorterChunk) {
 TEST(SlackFill, GammaLimitsTheChoice) {
   const auto submit = [](Harness* h) {
     Add(h, 4, 1, {kLoose, 0, 0});
-    Add(h, 8, 1, {kLoose + 740 * kMs, 0, 0});   // L_c is 1: T_e 4 and 8 ms
+    Add(h, 8, 1, {kLoose + 740 * kMs, 0, 0});  // L_c is 1: T_e 4 and 8 ms
     Add(h, 6, 1, {kLoose + 900 * kMs, 0, 0});
   };
   EXPECT_EQ(PlansOf(Config("accelgen", 8), submit), (Plans{"1:0+8*", "0:0+4* 2:0+4", "2:4+2*"}));
@@ -110,13 +110,13 @@ TEST(SlackFill, AnUrgentLongPromptDoesNotWait) {
   EXPECT_EQ(PlansOf(Config("accelgen", 8),
                     [](Harness* h) {
                       Add(h, 12, 3);
-                      Add(h, 11, 1, {10 * kMs, 0, 0});   // needs 11 steps of 1 ms by its window
+                      Add(h, 11, 1, {10 * kMs, 0, 0});  // needs 11 steps of 1 ms by its window
                     }),
             (Plans{"1:0+8", "1:8+3*", "0:0+8", "0:8+4*", "0:12+1*", "0:13+1*"}));
 }
 
-// Urgent requests first, in ascending slack, ahead of the decodes; short of budget a decode sits out and keeps its KV, until
-// it is urgent itself: then its token is set aside.
+// Urgent requests first, in ascending slack, ahead of the decodes; short of budget a decode sits out and keeps its KV,
+// until it is urgent itself: then its token is set aside.
 TEST(SlackFill, DecodesGiveWayToUrgentPromptsUntilTheyAreUrgent) {
   HarnessConfig c = Config("accelgen", 8);
   c.max_model_len = 60;
@@ -125,17 +125,17 @@ TEST(SlackFill, DecodesGiveWayToUrgentPromptsUntilTheyAreUrgent) {
   const RequestHandle tight = Add(&h, 2, 6, {0, 3 * kMs, 0});
   ASSERT_EQ(h.Settle(), "");
   ASSERT_TRUE(h.Advance());
-  Add(&h, 40, 1, {kMs, 0, 0});   // late at once
+  Add(&h, 40, 1, {kMs, 0, 0});  // late at once
   ASSERT_EQ(h.Run(), "");
   // T_max = 1 ms: the tight one has 3 - 1 = 2 ms to wait after a token, and is urgent after the first ms.
-  EXPECT_EQ(h.plans(), (Plans{"0:0+2* 1:0+2*", "2:0+8", "2:8+7 1:2+1*", "2:15+8", "2:23+7 1:3+1*", "2:30+8", "2:38+2* 1:4+1* 0:2+1*",
-                              "1:5+1* 0:3+1*", "1:6+1* 0:4+1*", "0:5+1*", "0:6+1*"}));
+  EXPECT_EQ(h.plans(), (Plans{"0:0+2* 1:0+2*", "2:0+8", "2:8+7 1:2+1*", "2:15+8", "2:23+7 1:3+1*", "2:30+8",
+                              "2:38+2* 1:4+1* 0:2+1*", "1:5+1* 0:3+1*", "1:6+1* 0:4+1*", "0:5+1*", "0:6+1*"}));
   EXPECT_EQ(h.loop().Stats().preemptions, 0);
   for (const RequestHandle handle : {loose, tight}) EXPECT_EQ(h.outputs()[handle].choices[0].tokens.size(), 6u);
 }
 
-// Eight blocks of four. The urgent prompt is short of KV: the decode with the most slack gives its own, and waits until there
-// is room for all that it has to compute again.
+// Eight blocks of four. The urgent prompt is short of KV: the decode with the most slack gives its own, and waits until
+// there is room for all that it has to compute again.
 TEST(SlackFill, AnUrgentPromptTakesKvFromTheMostSlack) {
   HarnessConfig c = Config("accelgen", 17);
   c.num_blocks = 8;
@@ -148,7 +148,7 @@ TEST(SlackFill, AnUrgentPromptTakesKvFromTheMostSlack) {
     ASSERT_TRUE(h.Advance());
   }
   ASSERT_EQ(h.kv().blocks_available(), 2);
-  Add(&h, 16, 3, {2 * kMs + kMs / 2, 0, 0});   // L_c = 8: two chunks of 1 ms, half a ms left: urgent, and not late
+  Add(&h, 16, 3, {2 * kMs + kMs / 2, 0, 0});  // L_c = 8: two chunks of 1 ms, half a ms left: urgent, and not late
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(h.outputs()[most].done_event.preemptions, 1);
   EXPECT_EQ(h.outputs()[less].done_event.preemptions, 0);
@@ -217,7 +217,7 @@ TEST(SlackFill, EveryAdmissionIsWorthATokenSoNobodyPlaysPingPong) {
       struct Life {
         bool preempted = false, earned = false;
       };
-      std::map<int, Life> lives;   // by slot; a sequence that ends has earned a token, so its successor starts afresh
+      std::map<int, Life> lives;  // by slot; a sequence that ends has earned a token, so its successor starts afresh
       for (const std::string& plan : played.plans) {
         std::istringstream words(plan);
         for (std::string word; words >> word;) {
@@ -236,8 +236,8 @@ TEST(SlackFill, EveryAdmissionIsWorthATokenSoNobodyPlaysPingPong) {
   EXPECT_GT(preemptions, 500);
 }
 
-// Tight requests without end, more than the machine can serve. The loose one is passed over by them until its own objective
-// (and the longest prompt's time) is over, and by nobody who comes later.
+// Tight requests without end, more than the machine can serve. The loose one is passed over by them until its own
+// objective (and the longest prompt's time) is over, and by nobody who comes later.
 TEST(SlackFill, ALooseRequestIsPassedOverForABoundedTime) {
   for (const char* preset : {"accelgen", "accelgen-no-chunk", "accelgen-no-batch"}) {
     HarnessConfig c = Config(preset, 8);
@@ -258,7 +258,7 @@ TEST(SlackFill, ALooseRequestIsPassedOverForABoundedTime) {
     ASSERT_TRUE(h.outputs()[loose].done) << preset;
     const TimeNs started = h.outputs()[loose].done_event.scheduled_ns;
     EXPECT_GT(started, came + objective / 2) << preset << ": the load does not make it wait";
-    const DurationNs longest = 6 * kMs;   // at most six chunks of a step each
+    const DurationNs longest = 6 * kMs;  // at most six chunks of a step each
     int later = 0;
     for (const auto& [handle, at] : arrival) {
       if (at <= came + objective + longest) continue;

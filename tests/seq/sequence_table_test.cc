@@ -21,7 +21,7 @@ TEST(SequenceTable, ALifeWithChunksAndDecodes) {
   EXPECT_EQ(c.state[s], SeqState::kWaiting);
   EXPECT_EQ(t.waiting().size(), 1u);
 
-  t.Admit(s, 4);   // four positions were cached
+  t.Admit(s, 4);  // four positions were cached
   EXPECT_EQ(c.state[s], SeqState::kPrefill);
   EXPECT_EQ(c.Pending(s), 6);
   t.PlanItem(s, 3, false, 0, false);
@@ -32,7 +32,7 @@ TEST(SequenceTable, ALifeWithChunksAndDecodes) {
   t.CommitItem(s, 3, 0);
   EXPECT_EQ(c.flight[s], FlightState::kIdle);
 
-  t.PlanItem(s, 3, true, 1, false);   // the last chunk: prefill is over as soon as it is planned
+  t.PlanItem(s, 3, true, 1, false);  // the last chunk: prefill is over as soon as it is planned
   EXPECT_EQ(c.state[s], SeqState::kDecode);
   EXPECT_EQ(t.num_prefilling(), 0);
   EXPECT_EQ(c.known_planned[s], 11);
@@ -55,10 +55,10 @@ TEST(SequenceTable, AnEndByLengthIsKnownWhenPlanning) {
   const SlotId s = t.Add(Spec(2, 2), 0);
   t.Admit(s, 0);
   t.PlanItem(s, 2, true, 0, true);
-  EXPECT_TRUE(c.Plannable(s));        // chained: its next input is on the device
+  EXPECT_TRUE(c.Plannable(s));  // chained: its next input is on the device
   EXPECT_EQ(c.Pending(s), 1);
   t.PlanItem(s, 1, true, 1, true);
-  EXPECT_EQ(c.Pending(s), 0);         // two tokens are on their way and two is all it may have
+  EXPECT_EQ(c.Pending(s), 0);  // two tokens are on their way and two is all it may have
   EXPECT_EQ(t.items_in_flight(s), 2);
   EXPECT_EQ(t.last_step(s), 1);
 }
@@ -73,7 +73,7 @@ TEST(SequenceTable, PreemptionForgetsWhatWasPlannedAndCountsWhatIsLost) {
   t.CommitItem(s, 4, 1);
   const uint32_t epoch = t.epoch(s);
   t.Preempt(s, 77);
-  EXPECT_NE(t.epoch(s), epoch);       // the item still in flight is stale
+  EXPECT_NE(t.epoch(s), epoch);  // the item still in flight is stale
   EXPECT_EQ(c.state[s], SeqState::kWaiting);
   EXPECT_EQ(c.flight[s], FlightState::kInFlight);
   EXPECT_EQ(c.known_planned[s], 5);
@@ -85,7 +85,7 @@ TEST(SequenceTable, PreemptionForgetsWhatWasPlannedAndCountsWhatIsLost) {
   t.Compact();
   t.Admit(s, 1);
   EXPECT_EQ(c.goal_tokens[s], 5);
-  EXPECT_EQ(t.recomputed_tokens(s), 3);   // four were computed, one was found in the cache
+  EXPECT_EQ(t.recomputed_tokens(s), 3);  // four were computed, one was found in the cache
   EXPECT_EQ(t.CheckIntegrity(), "");
 }
 
@@ -209,13 +209,13 @@ TEST(SequenceTable, RollBackReturnsToPrefill) {
   t.Admit(s, 0);
   t.PlanItem(s, 8, true, 0, true);
   t.PlanItem(s, 1, true, 1, true);
-  t.CommitItem(s, 5, 0);              // five of eight positions were accepted
+  t.CommitItem(s, 5, 0);  // five of eight positions were accepted
   t.RollBackPlanned(s);
   EXPECT_EQ(c.state[s], SeqState::kPrefill);
   EXPECT_EQ(t.num_prefilling(), 1);
   EXPECT_EQ(c.computed_planned[s], 5);
   EXPECT_EQ(c.known_planned[s], 8);
-  EXPECT_FALSE(c.Plannable(s));       // until the stale item is back
+  EXPECT_FALSE(c.Plannable(s));  // until the stale item is back
   t.DropItem(s);
   EXPECT_EQ(c.Pending(s), 3);
 }
@@ -244,7 +244,7 @@ TEST(SequenceTable, ChangesTellWhatHappened) {
   const SlotId a = t.Add(Spec(1, 1), 0);
   SequenceSpec held = Spec(1, 1);
   held.held = true;
-  const SlotId b = t.Add(held, 0);    // no policy sees it yet
+  const SlotId b = t.Add(held, 0);  // no policy sees it yet
   t.Admit(a, 0);
   t.Unhold(b, a, 3);
   t.Finish(b);
@@ -252,10 +252,10 @@ TEST(SequenceTable, ChangesTellWhatHappened) {
   std::vector<std::pair<SlotId, ChangeKind>> got;
   for (const SequenceChange& c : t.changes()) got.emplace_back(c.slot, c.kind);
   EXPECT_EQ(got, (std::vector<std::pair<SlotId, ChangeKind>>{{a, ChangeKind::kQueued},
-                                                              {a, ChangeKind::kAdmitted},
-                                                              {b, ChangeKind::kQueued},
-                                                              {b, ChangeKind::kUnqueued},
-                                                              {a, ChangeKind::kFinished}}));
+                                                             {a, ChangeKind::kAdmitted},
+                                                             {b, ChangeKind::kQueued},
+                                                             {b, ChangeKind::kUnqueued},
+                                                             {a, ChangeKind::kFinished}}));
 }
 
 TEST(SequenceTableDeathTest, IllegalTransitionsStop) {

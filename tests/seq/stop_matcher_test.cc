@@ -22,7 +22,7 @@ TEST(StopMatcher, TheOneThatEndsFirstWins) {
   const std::vector<std::string> stops = {"abcd", "bc", "abc"};
   StopMatcher m(&stops);
   EXPECT_EQ(m.Append("a"), -1);
-  EXPECT_EQ(m.Append("bcd"), 2);   // "abc" and "bc" end at the same byte; "abc" starts earlier
+  EXPECT_EQ(m.Append("bcd"), 2);  // "abc" and "bc" end at the same byte; "abc" starts earlier
 }
 
 TEST(StopMatcher, BytesFromBeforeDoNotMatchTwice) {
@@ -50,7 +50,7 @@ TEST(StopMatcher, TheCutDoesNotMatter) {
       found = m.Append(token);
       token.clear();
     }
-    ASSERT_EQ(found, 1) << cuts;   // "bb" ends at byte 3, before anything else
+    ASSERT_EQ(found, 1) << cuts;  // "bb" ends at byte 3, before anything else
     ASSERT_GE(fed, 3u);
   }
 }
@@ -68,7 +68,7 @@ TEST(StopMatcher, FindsWhatASearchOfTheWholeTextFinds) {
   for (int round = 0; round < 2000; ++round) {
     std::vector<std::string> stops;
     for (int64_t n = rng.UniformInt(1, 4); n > 0; --n) stops.push_back(random(6));
-    if (round % 5 == 0) stops.push_back("");   // never matches
+    if (round % 5 == 0) stops.push_back("");  // never matches
     StopMatcher matcher(&stops);
     std::string text;
     for (int token = 0; token < 12; ++token) {

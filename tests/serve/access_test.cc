@@ -7,7 +7,9 @@
 namespace tactus::serve {
 namespace {
 
-std::optional<size_t> Find(const ApiKeys& keys, const std::string& header) { return keys.Find(&header); }
+std::optional<size_t> Find(const ApiKeys& keys, const std::string& header) {
+  return keys.Find(&header);
+}
 
 TEST(ApiKeysTest, TellsWhichKeyItIs) {
   const ApiKeys keys({"one", "", "two", "one", "three"});
@@ -90,7 +92,8 @@ TEST(OriginsTest, AnyOriginAndPreflight) {
                            {"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
                            {"Access-Control-Allow-Headers", "authorization, content-type, x-request-id"},
                            {"Access-Control-Max-Age", "600"}}));
-  const auto asked = Cors(Origins({"*"}), {{"Origin", "https://b"}, {"Access-Control-Request-Headers", "x-mine"}}, true);
+  const auto asked =
+      Cors(Origins({"*"}), {{"Origin", "https://b"}, {"Access-Control-Request-Headers", "x-mine"}}, true);
   EXPECT_EQ(*http::FindHeader(asked, "Access-Control-Allow-Headers"), "x-mine");
 }
 

@@ -28,9 +28,9 @@ TEST(ClientCountsTest, TheLimitItselfIsAllowedAndOneMoreIsNot) {
   EXPECT_EQ(refused.status().message(),
             "3 sequences of this client are open and this request has 1: more than 3, the limit "
             "(--max-streams-per-client); try again when some have ended");
-  EXPECT_EQ(counts.open("a"), 3);              // a refusal takes nothing
-  EXPECT_TRUE(counts.Enter("b", 3).ok());      // another client is not concerned
-  EXPECT_EQ(counts.open("b"), 0);              // and its places went with the result
+  EXPECT_EQ(counts.open("a"), 3);          // a refusal takes nothing
+  EXPECT_TRUE(counts.Enter("b", 3).ok());  // another client is not concerned
+  EXPECT_EQ(counts.open("b"), 0);          // and its places went with the result
 }
 
 TEST(ClientCountsTest, WhatNoWaitingHelpsIsTheClientsFault) {

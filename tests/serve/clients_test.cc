@@ -18,8 +18,8 @@ class ClientsTest : public ServerTest {
   }
   static http::Headers Key(const std::string& key) { return {{"Authorization", "Bearer " + key}}; }
   static std::string Http(const std::string& body) {
-    return "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
-           body;
+    return "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
+           std::to_string(body.size()) + "\r\n\r\n" + body;
   }
 };
 
@@ -215,7 +215,8 @@ class SlowSenderTest : public ClientsTest {
 TEST_F(SlowSenderTest, ReadTimeoutHoldsForHeadersAndBodies) {
   ServeOptions options;
   options.read_timeout.ns = 3 * kSecond;
-  const std::string head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Le";
+  const std::string head =
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Le";
   std::string answer = AnswerTo(head, options);
   EXPECT_NE(answer.find("HTTP/1.1 408"), std::string::npos) << answer;
   EXPECT_NE(answer.find("the request's headers did not arrive within 3000 ms"), std::string::npos) << answer;
@@ -226,7 +227,8 @@ TEST_F(SlowSenderTest, ReadTimeoutHoldsForHeadersAndBodies) {
 TEST_F(SlowSenderTest, ALongReadTimeoutLeavesHeadersTheirOwn) {
   ServeOptions options;
   options.read_timeout.ns = 40 * kSecond;
-  const std::string head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Le";
+  const std::string head =
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Le";
   EXPECT_NE(AnswerTo(head, options).find("headers did not arrive within 15000 ms"), std::string::npos);
   EXPECT_NE(AnswerTo(head + "ngth: 100\r\n\r\n{", options).find("body did not arrive within 40000 ms"),
             std::string::npos);

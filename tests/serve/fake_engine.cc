@@ -51,8 +51,8 @@ void FakeEngine::Step(std::unique_lock<std::mutex>* lock, RequestHandle handle, 
     delta.choice = c;
     if (cancelled || cut) {
       delta.finish = FinishReason::kCancelled;
-      delta.error = Status(cut ? StatusCode::kUnavailable : StatusCode::kCancelled,
-                           cut ? "the server is stopping" : "cancelled");
+      delta.error =
+          Status(cut ? StatusCode::kUnavailable : StatusCode::kCancelled, cut ? "the server is stopping" : "cancelled");
     } else if (fail_after >= 0 && sent >= fail_after) {
       delta.finish = FinishReason::kError;
       delta.error = fail_status;

@@ -76,7 +76,8 @@ class FakeEngine final : public Engine {
   // Called inside Submit, when the request has been taken, and inside Tokenize. Set before the first request.
   std::function<void()> on_submit;
 
-  // --- What happened: blocks until the condition holds; throws, which fails the test, when it does not within kAwaitLimit.
+  // --- What happened: blocks until the condition holds; throws, which fails the test, when it does not within
+  // kAwaitLimit.
   template <class Condition>
   void Await(const std::string& what, Condition condition) {
     std::unique_lock lock(mutex_);

@@ -295,8 +295,8 @@ TEST_F(GenerationTest, TheCallersSaltGoesBeforeTheBodys) {
 // --- Echo and logprobs ---
 
 TEST_F(GenerationTest, EchoOfAOneTokenPromptHasItsRow) {
-  const json choice = json::parse(
-      Start(Body({{"prompt", {100}}, {"echo", true}, {"logprobs", 1}}))->Answer().body)["choices"][0];
+  const json choice =
+      json::parse(Start(Body({{"prompt", {100}}, {"echo", true}, {"logprobs", 1}}))->Answer().body)["choices"][0];
   EXPECT_EQ(choice["text"], "dHello wor");
   const json l = choice["logprobs"];
   EXPECT_EQ(l["tokens"], json({"d", "a", "b", "c"}));
@@ -312,8 +312,12 @@ TEST_F(GenerationTest, AStreamOfEchoAndLogprobsAddsUpToTheWholeAnswer) {
     for (const int n : {1, 2}) {
       for (const int max_tokens : {1, 3}) {
         for (const bool echo : {true, false}) {
-          const json asked = Body({{"prompt", prompts}, {"n", n}, {"max_tokens", max_tokens}, {"echo", echo},
-                                   {"logprobs", 2}, {"add_special_tokens", false}});
+          const json asked = Body({{"prompt", prompts},
+                                   {"n", n},
+                                   {"max_tokens", max_tokens},
+                                   {"echo", echo},
+                                   {"logprobs", 2},
+                                   {"add_special_tokens", false}});
           SCOPED_TRACE(asked.dump());
           const json whole = json::parse(Start(asked)->Answer().body)["choices"];
           json streaming = asked;

@@ -23,8 +23,8 @@ class HeadsTest : public ServerTest {
 
 TEST_F(HeadsTest, BodiesAreJsonAndNotCompressed) {
   StartServer();
-  for (const char* type : {"application/json", "APPLICATION/JSON", "application/json; charset=utf-8",
-                           "application/json ;charset=utf-8"}) {
+  for (const char* type :
+       {"application/json", "APPLICATION/JSON", "application/json; charset=utf-8", "application/json ;charset=utf-8"}) {
     EXPECT_EQ(WithType(type), 200) << type;
   }
   for (const char* type : {"text/json", "application/jsonx", "application/jso", "text/plain; application/json", ";"})

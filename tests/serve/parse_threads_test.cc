@@ -30,8 +30,12 @@ class LongWork {
   int begun() const { return begun_.load(); }
   int stopped() const { return stopped_.load(); }
   // False: not within 10 s.
-  bool AwaitBegun(int count) const { return Await([&] { return begun_.load() >= count; }); }
-  bool AwaitEnded(int count) const { return Await([&] { return ended_.load() >= count; }); }
+  bool AwaitBegun(int count) const {
+    return Await([&] { return begun_.load() >= count; });
+  }
+  bool AwaitEnded(int count) const {
+    return Await([&] { return ended_.load() >= count; });
+  }
 
  private:
   template <class Condition>
@@ -117,7 +121,8 @@ TEST_F(ParseThreadsTest, TheClientsLeaveEndsWorkThatRuns) {
   for (const char* path : {"/v1/chat/completions", "/tokenize"}) {
     const int before = work_->begun();
     const std::string body = path[1] == 'v' ? Chat() : Text();
-    auto gone = http::Fetch(url_, {"POST", path, {{"Content-Type", "application/json"}}, body}, 300 * kMillisecond, SystemClock());
+    auto gone = http::Fetch(url_, {"POST", path, {{"Content-Type", "application/json"}}, body}, 300 * kMillisecond,
+                            SystemClock());
     EXPECT_FALSE(gone.ok());
     ASSERT_TRUE(work_->AwaitEnded(before + 1));
     EXPECT_EQ(work_->stopped(), before + 1) << path << ": the client has gone, its work went on";
@@ -181,7 +186,8 @@ TEST_F(ParseThreadsTest, WhatCanNeverFitIsRefusedBeforeItIsTokenised) {
   engine_.OnText([&](StopToken) { ++tokenised; });
   const auto refused = Post("/v1/completions", json{{"prompt", std::string(40000, ' ')}}.dump());
   EXPECT_EQ(refused.status, 400);
-  EXPECT_NE(refused.body.find("prompt of at least 10000 tokens + max_tokens of 1 exceed the context of 4096 tokens"), std::string::npos)
+  EXPECT_NE(refused.body.find("prompt of at least 10000 tokens + max_tokens of 1 exceed the context of 4096 tokens"),
+            std::string::npos)
       << refused.body;
   EXPECT_EQ(tokenised.load(), 0) << "it was tokenised first";
   EXPECT_EQ(Post("/v1/completions", json{{"prompt", std::string(400, ' ')}, {"max_tokens", 1}}.dump()).status, 200);
@@ -191,7 +197,9 @@ TEST_F(ParseThreadsTest, TooManyKeysAreA400WithTheLimit) {
   StartServer();
   json kwargs = json::object();
   for (int k = 0; k < 20000; ++k) kwargs["k" + std::to_string(k)] = 1;
-  const auto refused = Post("/v1/chat/completions", json{{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"chat_template_kwargs", kwargs}}.dump());
+  const auto refused =
+      Post("/v1/chat/completions",
+           json{{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"chat_template_kwargs", kwargs}}.dump());
   EXPECT_EQ(refused.status, 400);
   EXPECT_NE(refused.body.find("at least 16385 keys; the limit is 16384"), std::string::npos) << refused.body;
 }
@@ -229,8 +237,14 @@ TEST(WorkerPool, OneThreadDoesEverythingInOrder) {
 TEST(WorkerPool, ATaskThatThrowsEndsAlone) {
   serve::WorkerPool pool(1);
   std::atomic<int> ran{0};
-  pool.Post([&] { ++ran; throw std::bad_alloc(); });
-  pool.Post([&] { ++ran; throw 1; });
+  pool.Post([&] {
+    ++ran;
+    throw std::bad_alloc();
+  });
+  pool.Post([&] {
+    ++ran;
+    throw 1;
+  });
   pool.Post([&] { ++ran; });
   EXPECT_TRUE(pool.WaitUntilIdle(10 * kSecond));
   EXPECT_EQ(ran.load(), 3);

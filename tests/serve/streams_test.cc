@@ -247,8 +247,8 @@ TEST_F(RunServerTest, TermFinishesWhatRunsThenReturnsOk) {
   Start();
   RawSocket socket(url_.port);
   const std::string body = R"({"prompt":"abc","max_tokens":3,"stream":true})";
-  socket.Send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
-              "\r\n\r\n" + body);
+  socket.Send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
+              std::to_string(body.size()) + "\r\n\r\n" + body);
   engine_->AwaitLive(1);
   kill(getpid(), SIGTERM);
   AwaitLine("stopping");
@@ -264,8 +264,8 @@ TEST_F(RunServerTest, WhatTheShutdownTimeoutCutsOffGetsAnError) {
   Start();
   RawSocket socket(url_.port);
   const std::string body = R"({"prompt":"abc","max_tokens":3,"stream":true})";
-  socket.Send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
-              "\r\n\r\n" + body);
+  socket.Send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
+              std::to_string(body.size()) + "\r\n\r\n" + body);
   socket.ReadUntil("\r\n\r\n");
   kill(getpid(), SIGINT);
   const std::string rest = socket.ReadAll();

@@ -72,7 +72,8 @@ TEST(Oracle, TheSearchFindsTheOrderThatKeepsTheObjective) {
   job.config.slo.jct_ns = 40 * kMillisecond;
   job.config.concurrency = 0;
   const auto result = Parse(RunOracle(job, {.swaps = 200, .threads = 1}));
-  // A short one alone takes 2 ms of prompt and 19 decodes of 1.1 ms: the first of each burst keeps 40 ms, a long one never.
+  // A short one alone takes 2 ms of prompt and 19 decodes of 1.1 ms: the first of each burst keeps 40 ms, a long one
+  // never.
   EXPECT_GE(result["classes"][""]["kept"].get<int64_t>(), 12);
   EXPECT_EQ(result["requests"]["completed"], 48);
 }
@@ -82,7 +83,8 @@ TEST(Oracle, SaysWhyNothingRunsAndWhenItWasInterrupted) {
   SimulationJob job = Job(model);
   job.config.balancer = "nosuch";
   EXPECT_EQ(RunOracle(job, {}).status().param(), "balancer");
-  EXPECT_EQ(RunOracle(Job(model), {}, [](const OracleProgress&) { return false; }).status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(RunOracle(Job(model), {}, [](const OracleProgress&) { return false; }).status().code(),
+            StatusCode::kCancelled);
   int64_t asked = 0;
   const auto some = Parse(RunOracle(Job(model), {}, [&](const OracleProgress& p) {
     ++asked;

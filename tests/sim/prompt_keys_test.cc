@@ -39,7 +39,7 @@ TEST(PromptKeys, RequestsShareNothingUnlessTheySay) {
 TEST(PromptKeys, APrefixGroupSharesItsFullBlocksOnly) {
   WorkloadRequest a = Prompt(0, 100), b = Prompt(1, 100);
   a.prefix_id = b.prefix_id = 7;
-  a.shared_tokens = b.shared_tokens = 40;   // 2 full blocks and a half
+  a.shared_tokens = b.shared_tokens = 40;  // 2 full blocks and a half
   EXPECT_EQ(Shared(Keys(a), Keys(b)), 2u);
   b.shared_tokens = 100;
   EXPECT_EQ(Shared(Keys(a), Keys(b)), 2u);
@@ -52,18 +52,19 @@ TEST(PromptKeys, HashIdsShareByWholeIdsWhateverTheBlockSize) {
   a.block_ids = {5, 6, 9};
   b.block_ids = {5, 6, 10};
   EXPECT_EQ(Shared(Keys(a), Keys(b)), 1024u / 16);
-  EXPECT_EQ(Shared(Keys(a, 24), Keys(b, 24)), 1024u / 24);   // a block that reaches into the third id is not shared
+  EXPECT_EQ(Shared(Keys(a, 24), Keys(b, 24)), 1024u / 24);  // a block that reaches into the third id is not shared
   b.block_ids = {5, 6, 9};
   EXPECT_EQ(Shared(Keys(a), Keys(b)), 1200u / 16);
 }
 
-// The next turn's prompt holds the last turn's answer: its blocks must have the keys that they had when they were generated.
+// The next turn's prompt holds the last turn's answer: its blocks must have the keys that they had when they were
+// generated.
 TEST(PromptKeys, AConversationsNextTurnFindsWhatWasGenerated) {
   WorkloadRequest first = Prompt(0, 64), second = Prompt(1, 160);
   first.conversation = second.conversation = first.prefix_id = second.prefix_id = 3;
   second.turn = 1;
   std::vector<Hash128> kv = Keys(first);
-  for (int64_t b = 4; b < 8; ++b) kv.push_back(OwnBlockKey(OwnerOf(first), b));   // 64 generated tokens
+  for (int64_t b = 4; b < 8; ++b) kv.push_back(OwnBlockKey(OwnerOf(first), b));  // 64 generated tokens
   EXPECT_EQ(Shared(kv, Keys(second)), 8u);
   WorkloadRequest other = second;
   other.conversation = other.prefix_id = 4;
@@ -108,7 +109,7 @@ TEST(OwnerTable, AgreesWithAMap) {
       expected.erase(it);
     }
   }
-  table.Remove(next + 5);   // not there: no effect
+  table.Remove(next + 5);  // not there: no effect
   for (const auto& [handle, id] : expected) ASSERT_EQ(table.Find(handle).id, id);
 }
 

@@ -48,13 +48,15 @@ Outcome Simulate(const SimulationConfig& config, const std::string& rows) {
   return {nlohmann::json::parse((*sim)->ResultJson()), (*sim)->Stats()};
 }
 
-// Two replicas that know nothing of each other, of very different numbers of steps: the mean over steps is that of all steps.
+// Two replicas that know nothing of each other, of very different numbers of steps: the mean over steps is that of all
+// steps.
 TEST(SimResult, UseOfMemoryAndBudgetIsTheMeanOverTheStepsOfAllReplicas) {
   const LinearModel model;
   SimulationConfig c = Config(model);
   const std::string small = "0,16,2\n", large = "0,2000,400\n";
   const Outcome a = Simulate(c, small), b = Simulate(c, large);
-  // The small one holds 1 block of 1000 in its first step and 2 in its second, and takes 16 + 1 tokens of two budgets of 512.
+  // The small one holds 1 block of 1000 in its first step and 2 in its second, and takes 16 + 1 tokens of two budgets
+  // of 512.
   ASSERT_EQ(a.stats.steps, 2);
   EXPECT_DOUBLE_EQ(a.stats.kv_utilization, 0.0015);
   EXPECT_DOUBLE_EQ(a.stats.budget_utilization, 17.0 / 1024);
@@ -63,8 +65,9 @@ TEST(SimResult, UseOfMemoryAndBudgetIsTheMeanOverTheStepsOfAllReplicas) {
   c.balancer = "round-robin";
   const Outcome both = Simulate(c, small + large);
   ASSERT_EQ(both.stats.steps, a.stats.steps + b.stats.steps);
-  const auto mean = [&](double EngineStats::*figure) {
-    return (a.stats.*figure * static_cast<double>(a.stats.steps) + b.stats.*figure * static_cast<double>(b.stats.steps)) /
+  const auto mean = [&](double EngineStats::* figure) {
+    return (a.stats.*figure * static_cast<double>(a.stats.steps) +
+            b.stats.*figure * static_cast<double>(b.stats.steps)) /
            static_cast<double>(both.stats.steps);
   };
   EXPECT_NEAR(both.stats.kv_utilization, mean(&EngineStats::kv_utilization), 1e-12);
@@ -80,8 +83,8 @@ TEST(SimResult, UseOfMemoryAndBudgetIsTheMeanOverTheStepsOfAllReplicas) {
   EXPECT_EQ(both.stats.kv_blocks_total, 2000);
 }
 
-// Two replicas that do the same, each row once: every count is twice one replica's. KV for 960 tokens and six sequences of 300
-// preempt each other.
+// Two replicas that do the same, each row once: every count is twice one replica's. KV for 960 tokens and six sequences
+// of 300 preempt each other.
 TEST(SimResult, CountsAreOfAllReplicas) {
   const LinearModel model;
   std::string once, twice;
@@ -112,7 +115,8 @@ TEST(SimResult, CountsAreOfAllReplicas) {
         {"blocks swapped in", &EngineStats::swapped_in_blocks},
         {"stops", &EngineStats::finished_stop},
         {"ends by length", &EngineStats::finished_length}};
-    for (const auto& [name, count] : kCounts) EXPECT_EQ(both.stats.*count, 2 * (one.*count)) << preemption << ": " << name;
+    for (const auto& [name, count] : kCounts)
+      EXPECT_EQ(both.stats.*count, 2 * (one.*count)) << preemption << ": " << name;
     EXPECT_GT(one.preemptions, 0) << preemption;
     EXPECT_EQ(one.generation_tokens, 1200);
     EXPECT_EQ(one.finished_stop + one.finished_length, 6);
@@ -131,8 +135,8 @@ TEST(SimResult, RatesAndMeansOfRequestsThatAreAlone) {
   const LinearModel model;
   SimulationConfig c = Config(model);
   const Outcome run = Simulate(c, "10,40,3\n12,40,3\n14,40,3\n");
-  EXPECT_DOUBLE_EQ(run.json["duration_s"], 4.0036);                 // from the first arrival
-  EXPECT_DOUBLE_EQ(run.json["request_rate_achieved"], 2 / 4.0);     // two gaps in 4 s
+  EXPECT_DOUBLE_EQ(run.json["duration_s"], 4.0036);              // from the first arrival
+  EXPECT_DOUBLE_EQ(run.json["request_rate_achieved"], 2 / 4.0);  // two gaps in 4 s
   EXPECT_DOUBLE_EQ(run.json["mean_batch"], 1.0);
   EXPECT_NEAR(run.json["step_ms"]["max"].get<double>(), 1.4, 1e-9);
   EXPECT_NEAR(run.json["step_ms"]["mean"].get<double>(), (1.4 + 1.1 + 1.1) / 3, 1e-9);
@@ -156,17 +160,19 @@ TEST(SimResult, DeviceUseIsOfAllReplicasDevices) {
   SimulationConfig c = Config(model);
   c.meter = meter->get();
   const Outcome one = Simulate(c, "0,1000,20\n");
-  c.replicas = 2;   // the second has nothing to do
+  c.replicas = 2;  // the second has nothing to do
   const Outcome two = Simulate(c, "0,1000,20\n");
   EXPECT_GT(one.json["mfu"].get<double>(), 0);
   EXPECT_NEAR(two.json["mfu"].get<double>(), one.json["mfu"].get<double>() / 2, 1e-12);
   EXPECT_NEAR(two.json["mbu"].get<double>(), one.json["mbu"].get<double>() / 2, 1e-12);
   // About 2 operations per token and parameter of the layers, which are 7.0e9 of the 8.0e9.
-  EXPECT_NEAR(one.json["mfu"].get<double>(), 2 * 7.0e9 * 1019 / (meter.value()->peak_flops() * one.json["duration_s"].get<double>()),
+  EXPECT_NEAR(one.json["mfu"].get<double>(),
+              2 * 7.0e9 * 1019 / (meter.value()->peak_flops() * one.json["duration_s"].get<double>()),
               0.15 * one.json["mfu"].get<double>());
 }
 
-// 1,000 tokens in chunks of 512 and 488, then two decodes that read 1,001 and 1,002 tokens: what the meter says of each.
+// 1,000 tokens in chunks of 512 and 488, then two decodes that read 1,001 and 1,002 tokens: what the meter says of
+// each.
 TEST(SimResult, DeviceUseIsTheSumOverTheSteps) {
   cost::Deployment d;
   d.model = "llama-3.1-8b";
@@ -201,7 +207,7 @@ TEST(SimResult, ThePromptThatJustFitsRunsAndOneTokenMoreDoesNot) {
   SimulationConfig c = Config(model);
   c.scheduler.limits.max_model_len = 100;
   EXPECT_EQ(Simulate(c, "0,99,5\n").json["requests"]["completed"], 1);
-  EXPECT_EQ(Simulate(c, "0,99,5\n").stats.generation_tokens, 1);   // what the context leaves
+  EXPECT_EQ(Simulate(c, "0,99,5\n").stats.generation_tokens, 1);  // what the context leaves
   const Outcome refused = Simulate(c, "0,100,5\n0,10,5\n");
   EXPECT_EQ(refused.json["requests"]["rejected"], 1);
   EXPECT_EQ(refused.json["requests"]["completed"], 1);
@@ -235,8 +241,10 @@ TEST(SimResult, LimitsOfAConfigurationAreWhereTheySay) {
   };
   EXPECT_EQ(param([](auto* c) { c->replicas = 4097; }), "replicas");
   EXPECT_EQ(param([](auto* c) { c->scheduler.limits.blocks_total = (int64_t{1} << 27) + 1; }), "kv-blocks");
-  EXPECT_EQ(param([](auto* c) { c->replicas = 2, c->scheduler.limits.blocks_total = (int64_t{1} << 26) + 1; }), "kv-blocks");
-  EXPECT_EQ(param([](auto* c) { c->swap_blocks = (int64_t{1} << 27) - 999; }), "swap-space");   // with 1000 KV blocks one too many
+  EXPECT_EQ(param([](auto* c) { c->replicas = 2, c->scheduler.limits.blocks_total = (int64_t{1} << 26) + 1; }),
+            "kv-blocks");
+  EXPECT_EQ(param([](auto* c) { c->swap_blocks = (int64_t{1} << 27) - 999; }),
+            "swap-space");  // with 1000 KV blocks one too many
   EXPECT_EQ(param([](auto* c) { c->swap_blocks = -1; }), "kv-blocks");
   EXPECT_EQ(param([](auto* c) { c->scheduler.limits.blocks_total = 0; }), "kv-blocks");
   EXPECT_EQ(param([](auto* c) { c->default_max_tokens = 1; }), "");
@@ -252,9 +260,9 @@ TEST(ExactValues, QuantilesAreTheSmallestValuesThatEnoughAreNotAbove) {
   v.Add(10);
   const Summary s = v.Summarize(0.5);
   EXPECT_TRUE(s.known);
-  EXPECT_DOUBLE_EQ(s.mean, 10.0);   // (30 + 160 + 10) / 10, halved
+  EXPECT_DOUBLE_EQ(s.mean, 10.0);  // (30 + 160 + 10) / 10, halved
   EXPECT_DOUBLE_EQ(s.p50, 10.0);
-  EXPECT_DOUBLE_EQ(s.p90, 10.0);    // nine of ten are 20 or less
+  EXPECT_DOUBLE_EQ(s.p90, 10.0);  // nine of ten are 20 or less
   EXPECT_DOUBLE_EQ(s.p95, 15.0);
   EXPECT_DOUBLE_EQ(s.p99, 15.0);
   EXPECT_DOUBLE_EQ(s.max, 15.0);
@@ -268,10 +276,25 @@ TEST(ExactLatencies, CountWhatHasEndedAsTheMetricsDo) {
   ExactLatencies l;
   std::vector<GapEvent> gaps = {{.gap_ns = 700, .count = 1, .first = true}, {.gap_ns = 50, .count = 4, .first = false}};
   std::vector<RequestDoneEvent> done(5);
-  done[0] = {.arrival_ns = 100, .scheduled_ns = 160, .first_token_ns = 300, .done_ns = 900, .prompt_tokens = 20, .completion_tokens = 4,
+  done[0] = {.arrival_ns = 100,
+             .scheduled_ns = 160,
+             .first_token_ns = 300,
+             .done_ns = 900,
+             .prompt_tokens = 20,
+             .completion_tokens = 4,
              .finish = FinishReason::kStop};
-  done[1] = {.arrival_ns = 100, .scheduled_ns = 0, .first_token_ns = 0, .done_ns = 500, .prompt_tokens = 20, .finish = FinishReason::kLength};
-  done[2] = {.arrival_ns = 0, .scheduled_ns = 10, .first_token_ns = 40, .done_ns = 90, .prompt_tokens = 0, .completion_tokens = 1,
+  done[1] = {.arrival_ns = 100,
+             .scheduled_ns = 0,
+             .first_token_ns = 0,
+             .done_ns = 500,
+             .prompt_tokens = 20,
+             .finish = FinishReason::kLength};
+  done[2] = {.arrival_ns = 0,
+             .scheduled_ns = 10,
+             .first_token_ns = 40,
+             .done_ns = 90,
+             .prompt_tokens = 0,
+             .completion_tokens = 1,
              .finish = FinishReason::kLength};
   done[3] = {.arrival_ns = 0, .scheduled_ns = 5, .first_token_ns = 6, .done_ns = 7, .finish = FinishReason::kCancelled};
   done[4] = {.arrival_ns = 0, .scheduled_ns = 7, .first_token_ns = 6, .done_ns = 7, .finish = FinishReason::kError};
@@ -281,22 +304,32 @@ TEST(ExactLatencies, CountWhatHasEndedAsTheMetricsDo) {
   l.Count(events);
   EXPECT_DOUBLE_EQ(l.ttft_ns.Summarize(1).max, 700);
   EXPECT_DOUBLE_EQ(l.gap_ns.Summarize(1).mean, 50);
-  EXPECT_DOUBLE_EQ(l.delay_ns.Summarize(1).mean, (60 + 10 + 5 + 7) / 4.0);              // not of one that never ran
-  EXPECT_DOUBLE_EQ(l.e2e_ns.Summarize(1).mean, (800 + 400 + 90) / 3.0);                 // of those that completed
-  EXPECT_DOUBLE_EQ(l.normalized_ttft_ns.Summarize(1).mean, (200 / 20 + 40 / 1) / 2.0);  // an empty prompt counts as one token
-  EXPECT_DOUBLE_EQ(l.tpot_ns.Summarize(1).mean, 600 / 3.0);                             // not of a single token
+  EXPECT_DOUBLE_EQ(l.delay_ns.Summarize(1).mean, (60 + 10 + 5 + 7) / 4.0);  // not of one that never ran
+  EXPECT_DOUBLE_EQ(l.e2e_ns.Summarize(1).mean, (800 + 400 + 90) / 3.0);     // of those that completed
+  EXPECT_DOUBLE_EQ(l.normalized_ttft_ns.Summarize(1).mean,
+                   (200 / 20 + 40 / 1) / 2.0);               // an empty prompt counts as one token
+  EXPECT_DOUBLE_EQ(l.tpot_ns.Summarize(1).mean, 600 / 3.0);  // not of a single token
 }
 
 TEST(RequestLog, OneLineOfEveryRequest) {
-  const auto path = (std::filesystem::path(testing::TempDir()) / ("requests_" + std::to_string(getpid()) + ".csv")).string();
+  const auto path =
+      (std::filesystem::path(testing::TempDir()) / ("requests_" + std::to_string(getpid()) + ".csv")).string();
   auto log = RequestLog::Create(path);
   ASSERT_TRUE(log.ok());
   WorkloadRequest r;
   r.index = 7;
   r.prompt_tokens = 33;
-  RequestDoneEvent d{.arrival_ns = 1'500'000'000, .scheduled_ns = 2'000'000'001, .first_token_ns = 3'000'000'000, .done_ns = 4'020'000'000,
-                     .prompt_tokens = 32, .cached_tokens = 16, .completion_tokens = 5, .preemptions = 2, .recomputed_tokens = 9,
-                     .finish = FinishReason::kLength, .longest_gap_ns = 250'000};
+  RequestDoneEvent d{.arrival_ns = 1'500'000'000,
+                     .scheduled_ns = 2'000'000'001,
+                     .first_token_ns = 3'000'000'000,
+                     .done_ns = 4'020'000'000,
+                     .prompt_tokens = 32,
+                     .cached_tokens = 16,
+                     .completion_tokens = 5,
+                     .preemptions = 2,
+                     .recomputed_tokens = 9,
+                     .finish = FinishReason::kLength,
+                     .longest_gap_ns = 250'000};
   (*log)->Ended(r, 3, d);
   (*log)->Refused(r, 2 * kSecond);
   ASSERT_TRUE((*log)->Close().ok());

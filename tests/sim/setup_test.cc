@@ -40,7 +40,8 @@ TEST(SetUp, AModelOnADeviceHasItsContextAndMemoryPlan) {
   ASSERT_TRUE(setup.ok()) << setup.status().ToString();
   const sched::SchedulerLimits& l = setup->config.scheduler.limits;
   EXPECT_EQ(l.max_model_len, 131072);
-  // 80 GB less 16 GB of weights, at 131,072 bytes per token (32 layers, 8 heads of 128, K and V, 2 bytes): about 28,000 blocks.
+  // 80 GB less 16 GB of weights, at 131,072 bytes per token (32 layers, 8 heads of 128, K and V, 2 bytes): about 28,000
+  // blocks.
   EXPECT_GT(l.blocks_total, 24000);
   EXPECT_LT(l.blocks_total, 32000);
   EXPECT_EQ(setup->workload->count(), 50);
@@ -52,7 +53,7 @@ TEST(SetUp, EveryPresetSimulates) {
     o.scheduler = preset.name;
     o.rate = 20;
     o.requests = 60;
-    o.kv_blocks = 2000;   // tight
+    o.kv_blocks = 2000;  // tight
     o.max_model_len = 16000;
     o.swap_space.bytes = int64_t{1} << 30;
     const auto json = RunOptions(o);
@@ -83,9 +84,9 @@ TEST(SetUp, AMeasuredProfileNeedsNoModel) {
   EXPECT_EQ(json["requests"]["completed"], 16);
   EXPECT_TRUE(json["mfu"].is_null());
   EXPECT_TRUE(json["extrapolation"].is_null());
-  o.workload = "random:in=900,out=16";   // chunks behind 512 tokens, which no row has
+  o.workload = "random:in=900,out=16";  // chunks behind 512 tokens, which no row has
   EXPECT_NE(RunOptions(o)["extrapolation"].dump().find("context"), std::string::npos);
-  o.model = "llama-3.1-8b", o.device = "h100";   // for memory; the step times are the profile's all the same
+  o.model = "llama-3.1-8b", o.device = "h100";  // for memory; the step times are the profile's all the same
   EXPECT_NE(RunOptions(o)["extrapolation"].dump().find("context"), std::string::npos);
 }
 
@@ -125,7 +126,8 @@ TEST(SetUp, ThePrefixCacheIsOnWhereTheWorkloadSharesText) {
     EXPECT_TRUE(setup.ok()) << setup.status().ToString();
     return setup.ok() && setup->config.prefix_caching;
   };
-  const std::string shared = "lengths:" + WriteFile("shared.csv", "prompt_tokens,output_tokens,prefix_id,shared_tokens\n50,5,,\n50,5,1,32\n");
+  const std::string shared =
+      "lengths:" + WriteFile("shared.csv", "prompt_tokens,output_tokens,prefix_id,shared_tokens\n50,5,,\n50,5,1,32\n");
   const std::string alone = "lengths:" + WriteFile("alone.csv", "prompt_tokens,output_tokens\n50,5\n");
   EXPECT_TRUE(cached("multi-turn", "auto") && cached("prefix", "auto") && cached(shared, "auto"));
   EXPECT_FALSE(cached("chat", "auto") || cached(alone, "auto") || cached("multi-turn", "off"));
@@ -144,7 +146,7 @@ TEST(SetUp, FilesAreLookedUpInTheDataFolder) {
   o.data = data.string();
   const auto setup = SetUpSimulation(o, {});
   ASSERT_TRUE(setup.ok()) << setup.status().ToString();
-  EXPECT_EQ(setup->workload->count(), 2);   // as many as the file has
+  EXPECT_EQ(setup->workload->count(), 2);  // as many as the file has
   std::filesystem::create_directories(data / "traces");
   std::filesystem::rename(data / "lengths_here.csv", data / "traces/lengths_here.csv");
   EXPECT_TRUE(SetUpSimulation(o, {}).ok());
@@ -201,7 +203,7 @@ TEST(SetUp, EveryOptionReachesTheSimulation) {
   EXPECT_TRUE(l.reserve_full);
   EXPECT_EQ(l.blocks_total, 5000);
   EXPECT_EQ(l.max_model_len, 8000);
-  EXPECT_EQ(c.swap_blocks, 2);   // blocks of 32 x 131,072 bytes = 4 MiB
+  EXPECT_EQ(c.swap_blocks, 2);  // blocks of 32 x 131,072 bytes = 4 MiB
   EXPECT_FALSE(setup->oracle);
   const SimOptions plain = Options();
   const auto other = SetUpSimulation(plain, {});
@@ -218,8 +220,9 @@ TEST(SetUp, HowManyRequestsComeWhereNobodySays) {
   const auto setup = SetUpSimulation(o, {});
   ASSERT_TRUE(setup.ok());
   EXPECT_EQ(setup->workload->count(), 3);
-  EXPECT_TRUE(std::any_of(setup->notes.begin(), setup->notes.end(),
-                          [](const std::string& note) { return note.find("1 rows without a prompt or an output dropped") != std::string::npos; }));
+  EXPECT_TRUE(std::any_of(setup->notes.begin(), setup->notes.end(), [](const std::string& note) {
+    return note.find("1 rows without a prompt or an output dropped") != std::string::npos;
+  }));
   o.requests = 7;
   EXPECT_EQ(SetUpSimulation(o, {})->workload->count(), 7);
   o.requests = -2;
@@ -255,7 +258,8 @@ TEST(SetUp, WhatIsWrongIsNamed) {
   EXPECT_NE(big.message().find("tp"), std::string::npos) << big.message();
   EXPECT_EQ(status_of([](auto* o) { o->scheduler = "fcfs"; }).param(), "scheduler");
   EXPECT_EQ(status_of([](auto* o) { o->workload = "chatty"; }).param(), "workload");
-  EXPECT_EQ(status_of([](auto* o) { o->workload = "trace:" + ::testing::TempDir() + "/no_such_folder/t.csv"; }).code(), StatusCode::kNotFound);
+  EXPECT_EQ(status_of([](auto* o) { o->workload = "trace:" + ::testing::TempDir() + "/no_such_folder/t.csv"; }).code(),
+            StatusCode::kNotFound);
   EXPECT_EQ(status_of([](auto* o) { o->arrivals = "gamma:0"; }).param(), "arrivals");
   EXPECT_EQ(status_of([](auto* o) { o->arrivals = "jitter:1"; }).param(), "arrivals");
   EXPECT_EQ(status_of([](auto* o) { o->concurrency = 5; }).param(), "rate");
@@ -269,7 +273,8 @@ TEST(SetUp, WhatIsWrongIsNamed) {
   EXPECT_EQ(swap.param(), "swap-space");
   EXPECT_NE(swap.message().find("2097152"), std::string::npos) << swap.message();
   EXPECT_TRUE(status_of([](auto* o) { o->swap_space.bytes = 2 << 20; }).ok());
-  EXPECT_EQ(status_of([](auto* o) { o->cost = ::testing::TempDir() + "/no_such_folder/profile.csv"; }).code(), StatusCode::kNotFound);
+  EXPECT_EQ(status_of([](auto* o) { o->cost = ::testing::TempDir() + "/no_such_folder/profile.csv"; }).code(),
+            StatusCode::kNotFound);
 }
 
 }  // namespace

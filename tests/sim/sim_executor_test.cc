@@ -84,13 +84,13 @@ TEST(SimExecutor, SaysWhichItemsEndTheirAnswersAlsoAfterAPreemption) {
   d.Start(3, 10, 3);
   d.Start(5, 4, 1);
   d.Submit({{3, 0, 10, true, true}, {5, 0, 4, true, true}});
-  EXPECT_EQ(d.Next().stops, std::vector<int32_t>{1});          // one token only
+  EXPECT_EQ(d.Next().stops, std::vector<int32_t>{1});  // one token only
   d.Submit({{3, 10, 1, false, true}});
   EXPECT_TRUE(d.Next().stops.empty());
-  d.Start(3, 10, 3);                                            // preempted with 2 tokens out: 12 known
+  d.Start(3, 10, 3);  // preempted with 2 tokens out: 12 known
   d.Submit({{3, 0, 8, true, false}});
   EXPECT_TRUE(d.Next().stops.empty());
-  d.Submit({{3, 8, 4, true, true}});                            // the recomputed prompt's end samples the third
+  d.Submit({{3, 8, 4, true, true}});  // the recomputed prompt's end samples the third
   EXPECT_EQ(d.Next().stops, std::vector<int32_t>{0});
 }
 
@@ -147,9 +147,9 @@ TEST(SimExecutor, EqualStepsLeaveNoBubblesOnceThePipelineIsFull) {
   EXPECT_EQ(d.clock_.NowNs(), 23 * 1'100'000);
 }
 
-// Stage times of steps 0 to 3, in ms: 2, 4, 2, 2. By hand: stage 0 runs 0-2, 2-6; step 0 leaves stage 1 at 4, then step 2
-// waits for stage 0 until 6; stage 1 idles from 4 to 6 for step 1 (unequal prefills), runs 6-10; step 2 on stage 0 6-8, stage 1
-// 10-12; step 3 is submitted at 10, so stage 0 idles from 8 to 10.
+// Stage times of steps 0 to 3, in ms: 2, 4, 2, 2. By hand: stage 0 runs 0-2, 2-6; step 0 leaves stage 1 at 4, then step
+// 2 waits for stage 0 until 6; stage 1 idles from 4 to 6 for step 1 (unequal prefills), runs 6-10; step 2 on stage 0
+// 6-8, stage 1 10-12; step 3 is submitted at 10, so stage 0 idles from 8 to 10.
 TEST(SimExecutor, BubblesAreWorkedOutByHandAndHaveTheirCauses) {
   LinearModel model;
   model.base_ns = 0;
@@ -159,11 +159,11 @@ TEST(SimExecutor, BubblesAreWorkedOutByHandAndHaveTheirCauses) {
   const auto run = [&](bool second_is_prefill) {
     auto d = std::make_unique<Driver>(model);
     d->Start(0, 20, 9);
-    d->Submit({{0, 0, 20, true, false}});                       // 2 ms
+    d->Submit({{0, 0, 20, true, false}});  // 2 ms
     d->Start(1, 40, 9);
     d->Start(2, 5, 9);
     if (second_is_prefill) {
-      d->Submit({{1, 0, 40, true, false}});                     // 4 ms
+      d->Submit({{1, 0, 40, true, false}});  // 4 ms
     } else {
       d->Submit({{1, 50, 1, false, true}, {2, 50, 1, false, true}});
     }
@@ -187,7 +187,7 @@ TEST(SimExecutor, BubblesAreWorkedOutByHandAndHaveTheirCauses) {
   EXPECT_EQ(Bubble(mixed->executor_, 0, BubbleCause::kPrefillDecode), 2 * kMillisecond);
   // Sequences 1 and 4 waited 2 ms each, 0 and 3 not at all.
   const Histogram& per_request = prefills->executor_.figures().request_bubble_ns;
-  EXPECT_EQ(per_request.count(), 5);   // slot 2 started and never ran
+  EXPECT_EQ(per_request.count(), 5);  // slot 2 started and never ran
   EXPECT_NEAR(per_request.sum(), 4e6, 10);
   EXPECT_EQ(prefills->executor_.figures().request_bubble_sum_ns[0], 4'000'000);
 }
@@ -202,8 +202,8 @@ TEST(SimExecutor, DecodesOfUnequalContextAndTransfersAreTheirOwnCauses) {
   Driver d(model);
   d.Start(0, 1, 9);
   d.Start(1, 1, 9);
-  d.Submit({{0, 99, 1, false, true}});    // 1 ms a stage
-  d.Submit({{1, 299, 1, false, true}});   // 3 ms a stage
+  d.Submit({{0, 99, 1, false, true}});   // 1 ms a stage
+  d.Submit({{1, 299, 1, false, true}});  // 3 ms a stage
   // Stage 0: 0-1, 1-4. Stage 1: 1.3-2.3, then idle until 4.3: 0.3 of it for the transfer.
   EXPECT_EQ(d.Next().end_ns, 2'300'000);
   EXPECT_EQ(d.Next().end_ns, 7'300'000);
@@ -225,7 +225,7 @@ TEST(SimExecutor, APipelineThatIsNotFullStarves) {
     EXPECT_EQ(d.executor_.figures().stages[k].bubbles(), 1'100'000) << k;
   }
   d.executor_.Close();
-  EXPECT_LE(d.executor_.figures().request_bubble_ns.max(), 1);   // want of work is not the request's bubble
+  EXPECT_LE(d.executor_.figures().request_bubble_ns.max(), 1);  // want of work is not the request's bubble
 }
 
 }  // namespace

@@ -88,7 +88,8 @@ TEST(Simulation, AClosedLoopStartsEverybodyAtOnceAndReplacesWhoEnds) {
   EXPECT_EQ(steps[0], (std::pair<TimeNs, TimeNs>(0, 512)));
   EXPECT_EQ(steps[1].second, 89);
   EXPECT_EQ(steps[2].second, 2);
-  // The first has its three tokens after step 2; the next request arrives then and misses the plan made at that instant.
+  // The first has its three tokens after step 2; the next request arrives then and misses the plan made at that
+  // instant.
   EXPECT_EQ(steps[3].second, 1);
   EXPECT_EQ(steps[4].second, 300);
   EXPECT_EQ(run.json["requests"]["completed"], 4);
@@ -102,7 +103,7 @@ TEST(Simulation, EveryTokenOfEveryRequestIsCountedOnce) {
   for (const int32_t stages : {1, 3}) {
     model.num_stages = stages;
     SimulationConfig c = Config(model);
-    c.scheduler.limits.blocks_total = 300;   // tight: some are preempted
+    c.scheduler.limits.blocks_total = 300;  // tight: some are preempted
     c.scheduler.limits.max_model_len = 300 * 16;
     const Outcome run = Simulate(c, Stream("chat", 40, 300));
     auto stream = Stream("chat", 40, 300);
@@ -143,7 +144,7 @@ TEST(Simulation, TheSameSeedGivesTheSameResultOnAnyNumberOfThreads) {
   const auto clean = [](const Result<std::string>& result) {
     EXPECT_TRUE(result.ok());
     auto json = nlohmann::json::parse(*result);
-    json.erase("decision_us");   // measured on this machine
+    json.erase("decision_us");  // measured on this machine
     return json.dump();
   };
   const auto one = RunSimulations(jobs, 1), four = RunSimulations(jobs, 4);
@@ -170,7 +171,8 @@ TEST(Simulation, ConversationsFollowEachOtherAndFindTheirEarlierTurns) {
   SimulationConfig c = Config(model);
   c.requests_out = ::testing::TempDir() + "/turns.csv";
   Outcome run = Simulate(c, Stream("multi-turn:turns=3,in=64,out=32", 5, 30));
-  // Turn t has t * 96 tokens of history, all of them cached but the block with the last generated token (never computed).
+  // Turn t has t * 96 tokens of history, all of them cached but the block with the last generated token (never
+  // computed).
   std::ifstream in(c.requests_out);
   std::string line;
   std::getline(in, line);
@@ -189,7 +191,7 @@ TEST(Simulation, ConversationsFollowEachOtherAndFindTheirEarlierTurns) {
     EXPECT_EQ(std::stoll(cells[4]), turn == 0 ? 0 : turn * 96 - 16) << index;
     auto& ends = ended[static_cast<size_t>(index / 3)];
     if (turn > 0) {
-      EXPECT_DOUBLE_EQ(std::stod(cells[2]), ends.back());   // arrives when the last one has ended
+      EXPECT_DOUBLE_EQ(std::stod(cells[2]), ends.back());  // arrives when the last one has ended
     }
     ends.push_back(std::stod(cells[8]));
   }
@@ -199,7 +201,8 @@ TEST(Simulation, ConversationsFollowEachOtherAndFindTheirEarlierTurns) {
   EXPECT_TRUE(run.json["prefix_sharing"].is_null());
 }
 
-// Ten conversations of three turns ask for 64, 160 and 256 tokens of prefixes; of them 80 and 176 are there, on one replica.
+// Ten conversations of three turns ask for 64, 160 and 256 tokens of prefixes; of them 80 and 176 are there, on one
+// replica.
 TEST(Simulation, PrefixTokensAreOfAllReplicas) {
   LinearModel model;
   SimulationConfig c = Config(model);
@@ -240,7 +243,8 @@ TEST(Simulation, WhatCannotFitIsRefusedWithTheNumbersOrClipped) {
   c.scheduler.limits.max_model_len = 100;
   Outcome run = Simulate(c, Stream("random:in=100,out=5", 5, 3));
   EXPECT_EQ(run.json["requests"]["rejected"], 3);
-  EXPECT_NE(run.json["first_rejection"].get<std::string>().find("100 tokens leaves no room"), std::string::npos) << run.json["first_rejection"];
+  EXPECT_NE(run.json["first_rejection"].get<std::string>().find("100 tokens leaves no room"), std::string::npos)
+      << run.json["first_rejection"];
   c.clip_prompts = true;
   run = Simulate(c, Stream("random:in=100,out=5", 5, 3));
   EXPECT_EQ(run.json["requests"]["completed"], 3);
@@ -265,7 +269,7 @@ TEST(Simulation, AnAnswerBeyondMaxTokensIsCutAsTheServerWould) {
 TEST(Simulation, StatedLengthsReserveLess) {
   LinearModel model;
   SimulationConfig c = Config(model, "no-preempt");
-  c.scheduler.limits.blocks_total = 512;   // 8192 tokens: two reservations of 4096, or many of 164
+  c.scheduler.limits.blocks_total = 512;  // 8192 tokens: two reservations of 4096, or many of 164
   const auto run_with = [&](bool exact) {
     c.exact_max_tokens = exact;
     c.concurrency = 16;
@@ -342,7 +346,8 @@ TEST(Simulation, AnInterruptedRunKeepsWhatIsDone) {
   const auto json = nlohmann::json::parse((*sim)->ResultJson());
   const auto completed = json["requests"]["completed"].get<int64_t>();
   EXPECT_GT(completed, 0);
-  EXPECT_EQ(completed + json["requests"]["rejected"].get<int64_t>() + json["requests"]["unfinished"].get<int64_t>(), 100000);
+  EXPECT_EQ(completed + json["requests"]["rejected"].get<int64_t>() + json["requests"]["unfinished"].get<int64_t>(),
+            100000);
   EXPECT_GT(json["request_throughput"].get<double>(), 0);
 }
 
@@ -404,7 +409,7 @@ TEST(Simulation, ATraceChangesNoDecisionOfAPipeline) {
 TEST(Simulation, SloKeepersAreCountedByClass) {
   LinearModel model;
   SimulationConfig c = Config(model);
-  c.slo.tbt_ns = 1'150'000;   // a decode alone takes 1.1 ms, two 1.2 ms
+  c.slo.tbt_ns = 1'150'000;  // a decode alone takes 1.1 ms, two 1.2 ms
   c.slo_class = "interactive";
   c.concurrency = 1;
   Outcome run = Simulate(c, Stream("random:in=40,out=5", 0, 8));
@@ -441,7 +446,8 @@ TEST(Simulation, WhatCannotRunIsRefusedWithTheFlag) {
   EXPECT_EQ(status_of([](auto* c) { c->scheduler.limits.max_model_len = 1; }).param(), "max-model-len");
 }
 
-// What may wait is bounded by what comes, so that a closed loop of a million clients takes no memory for those that never come.
+// What may wait is bounded by what comes, so that a closed loop of a million clients takes no memory for those that
+// never come.
 TEST(Simulator, MoreClientsThanRequestsAreThoseOfTheRequests) {
   const LinearModel model;
   SimulationConfig c = Config(model);

@@ -33,7 +33,8 @@ TEST(TraceFile, RowsWithoutAPromptOrAnOutputAreDroppedAndCounted) {
 }
 
 TEST(TraceFile, PrefixGroupsByIdAndLength) {
-  const auto file = TraceFile::Parse("t.csv", "prompt_tokens,output_tokens,prefix_id,shared_tokens\n50,5,1,32\n50,5,,\n");
+  const auto file =
+      TraceFile::Parse("t.csv", "prompt_tokens,output_tokens,prefix_id,shared_tokens\n50,5,1,32\n50,5,,\n");
   ASSERT_TRUE(file.ok()) << file.status().ToString();
   EXPECT_EQ((*file)->rows()[0].shared_tokens, 32);
   EXPECT_EQ((*file)->rows()[1].prefix_id, -1);
@@ -41,7 +42,7 @@ TEST(TraceFile, PrefixGroupsByIdAndLength) {
 
 struct BadTrace {
   const char* text;
-  const char* where;   // that the message must name
+  const char* where;  // that the message must name
 };
 
 TEST(TraceFile, WhatIsWrongIsNamedWithLineAndColumn) {
@@ -53,29 +54,35 @@ TEST(TraceFile, WhatIsWrongIsNamedWithLineAndColumn) {
       {"arrival_s,prompt_tokens,output_tokens\n", "t.csv: no row"},
       {"arrival_s,prompt_tokens,output_tokens\n0,0,0\n", "t.csv: no row"},
       {"arrival_s,prompt_tokens,output_tokens\n0,5,5\n1,-5,5\n", "t.csv:3: column 2 (prompt_tokens): -5 tokens"},
-      {"arrival_s,prompt_tokens,output_tokens\n0,5,99999999999\n", "t.csv:2: column 3 (output_tokens): 99999999999 tokens"},
-      {"arrival_s,prompt_tokens,output_tokens\n0,5,1e3\n", "t.csv:2: column 3 (output_tokens): '1e3' is no whole number"},
+      {"arrival_s,prompt_tokens,output_tokens\n0,5,99999999999\n",
+       "t.csv:2: column 3 (output_tokens): 99999999999 tokens"},
+      {"arrival_s,prompt_tokens,output_tokens\n0,5,1e3\n",
+       "t.csv:2: column 3 (output_tokens): '1e3' is no whole number"},
       {"arrival_s,prompt_tokens,output_tokens\n0,5.5,1\n", "t.csv:2: column 2"},
       {"arrival_s,prompt_tokens,output_tokens\n0,,1\n", "t.csv:2: column 2"},
       {"arrival_s,prompt_tokens,output_tokens\n0,5\n", "t.csv:2: column 3: 2 cells, but the header has 3"},
       {"arrival_s,prompt_tokens,output_tokens\n0,5,5,5\n", "t.csv:2: column 4: 4 cells"},
-      {"arrival_s,prompt_tokens,output_tokens\n2,5,5\n1,5,5\n", "t.csv:3: column 1 (arrival_s): 1 s comes before the row above (2 s)"},
+      {"arrival_s,prompt_tokens,output_tokens\n2,5,5\n1,5,5\n",
+       "t.csv:3: column 1 (arrival_s): 1 s comes before the row above (2 s)"},
       {"arrival_s,prompt_tokens,output_tokens\nnan,5,5\n", "t.csv:2: column 1 (arrival_s): 'nan'"},
       {"arrival_s,prompt_tokens,output_tokens\ninf,5,5\n", "t.csv:2: column 1 (arrival_s): 'inf'"},
       {"arrival_s,prompt_tokens,output_tokens\n-1,5,5\n", "t.csv:2: column 1 (arrival_s): -1 s"},
       {"arrival_s,prompt_tokens,output_tokens\n1e18,5,5\n", "t.csv:2: column 1 (arrival_s): 1e18 s"},
       {"arrival_s,prompt_tokens,output_tokens\n1,5,5\n,5,5\n", "t.csv:3: column 1 (arrival_s): no time"},
       {"arrival_s,prompt_tokens,output_tokens\n,5,5\n1,5,5\n", "t.csv:3: column 1 (arrival_s): a time"},
-      {"prompt_tokens,output_tokens,prefix_hash_ids\n512,5,1 2\n", "t.csv:2: column 3 (prefix_hash_ids): 2 ids for a prompt of 512"},
+      {"prompt_tokens,output_tokens,prefix_hash_ids\n512,5,1 2\n",
+       "t.csv:2: column 3 (prefix_hash_ids): 2 ids for a prompt of 512"},
       {"prompt_tokens,output_tokens,prefix_hash_ids\n512,5,x\n", "t.csv:2: column 3 (prefix_hash_ids): 'x'"},
-      {"prompt_tokens,output_tokens,prefix_id,shared_tokens\n50,5,1,51\n", "t.csv:2: column 4 (shared_tokens): 51 shared tokens"},
+      {"prompt_tokens,output_tokens,prefix_id,shared_tokens\n50,5,1,51\n",
+       "t.csv:2: column 4 (shared_tokens): 51 shared tokens"},
       {"prompt_tokens,output_tokens,prefix_id,shared_tokens\n50,5,-1,5\n", "t.csv:2: column 3 (prefix_id): '-1'"},
   };
   for (const BadTrace& c : cases) {
     const auto file = TraceFile::Parse("t.csv", c.text);
     ASSERT_FALSE(file.ok()) << c.text;
     EXPECT_EQ(file.status().code(), StatusCode::kDataLoss);
-    EXPECT_NE(file.status().message().find(c.where), std::string::npos) << file.status().message() << "\nwanted " << c.where;
+    EXPECT_NE(file.status().message().find(c.where), std::string::npos)
+        << file.status().message() << "\nwanted " << c.where;
   }
   const std::string missing = testing::TempDir() + "/no_such_folder/t.csv";
   EXPECT_EQ(TraceFile::Read(missing).status().code(), StatusCode::kNotFound);
@@ -84,7 +91,9 @@ TEST(TraceFile, WhatIsWrongIsNamedWithLineAndColumn) {
 }
 
 TEST(TraceFile, AFileIsReadAsItsTextIs) {
-  const std::string text = "\xef\xbb\xbf" "arrival_s,prompt_tokens,output_tokens,prefix_hash_ids\r\n0,600,5,1 2\r\n\r\n1.5,20,6,\n2,7,8,3";
+  const std::string text =
+      "\xef\xbb\xbf"
+      "arrival_s,prompt_tokens,output_tokens,prefix_hash_ids\r\n0,600,5,1 2\r\n\r\n1.5,20,6,\n2,7,8,3";
   const std::string path = testing::TempDir() + "/as_text.csv";
   std::ofstream(path, std::ios::binary) << text;
   const auto read = TraceFile::Read(path), parsed = TraceFile::Parse(path, text);
@@ -97,7 +106,8 @@ TEST(TraceFile, AFileIsReadAsItsTextIs) {
   }
   EXPECT_EQ((*read)->rows()[2].arrival_ns, 2 * kSecond);
   std::ofstream(path, std::ios::binary) << text << "\n1,1,1,\n";
-  EXPECT_NE(TraceFile::Read(path).status().message().find(":6: column 1"), std::string::npos) << TraceFile::Read(path).status().message();
+  EXPECT_NE(TraceFile::Read(path).status().message().find(":6: column 1"), std::string::npos)
+      << TraceFile::Read(path).status().message();
 }
 
 TEST(TraceFile, AFileWithoutAnEndOrWithAnEndlessLineIsRefused) {
@@ -112,7 +122,9 @@ TEST(TraceFile, AFileWithoutAnEndOrWithAnEndlessLineIsRefused) {
 
 TEST(TraceFile, TheLargestValuesAreTakenAndOneMoreIsNot) {
   const auto ok = [](const std::string& row) {
-    return TraceFile::Parse("t.csv", "arrival_s,prompt_tokens,output_tokens,prefix_id,shared_tokens,prefix_hash_ids\n" + row + "\n").ok();
+    return TraceFile::Parse(
+               "t.csv", "arrival_s,prompt_tokens,output_tokens,prefix_id,shared_tokens,prefix_hash_ids\n" + row + "\n")
+        .ok();
   };
   EXPECT_TRUE(ok("0,16777216,16777216,,,"));
   EXPECT_FALSE(ok("0,16777217,1,,,"));

@@ -64,11 +64,12 @@ TEST(Workload, NamedDistributionsAreAsNearToTheirTracesAsStated) {
     const char* trace;
     double prompt, output;
   };
-  for (const Stated& s : {Stated{"chat", "azure2023_conv", 0.046, 0.019}, Stated{"code", "azure2023_code", 0.023, 0.021},
-                          Stated{"summarize", "arxiv_summarization_4k", 0.006, 0.015}, Stated{"long-output", "bwb_4k", 0.007, 0.007},
-                          Stated{"sharegpt", "openchat_sharegpt4", 0.004, 0.004},
-                          Stated{"long-context", "mooncake_conversation", 0.016, 0.011}}) {
-    std::vector<double> lengths[2][2];   // [drawn, trace][prompt, output]
+  for (const Stated& s :
+       {Stated{"chat", "azure2023_conv", 0.046, 0.019}, Stated{"code", "azure2023_code", 0.023, 0.021},
+        Stated{"summarize", "arxiv_summarization_4k", 0.006, 0.015}, Stated{"long-output", "bwb_4k", 0.007, 0.007},
+        Stated{"sharegpt", "openchat_sharegpt4", 0.004, 0.004},
+        Stated{"long-context", "mooncake_conversation", 0.016, 0.011}}) {
+    std::vector<double> lengths[2][2];  // [drawn, trace][prompt, output]
     const auto trace = Make(std::string("lengths:") + data + "/traces/" + s.trace + ".csv", "poisson", 1, 0);
     const auto drawn = Make(s.name, "poisson", 1, 40000);
     for (const auto& [requests, out] : {std::pair(&drawn, lengths[0]), std::pair(&trace, lengths[1])}) {
@@ -77,7 +78,7 @@ TEST(Workload, NamedDistributionsAreAsNearToTheirTracesAsStated) {
         out[1].push_back(static_cast<double>(r.output_tokens));
       }
     }
-    constexpr double kDraw = 1.63 / 200;   // 99 % of Kolmogorov's distribution at 40,000
+    constexpr double kDraw = 1.63 / 200;  // 99 % of Kolmogorov's distribution at 40,000
     EXPECT_LT(Distance(lengths[0][0], lengths[1][0]), s.prompt + kDraw) << s.name;
     EXPECT_LT(Distance(lengths[0][1], lengths[1][1]), s.output + kDraw) << s.name;
   }
@@ -91,7 +92,9 @@ TEST(Workload, LongOutputsBelongToLongPromptsWhereTheyDidInTheTrace) {
       in.push_back(std::log(static_cast<double>(r.prompt_tokens)));
       out.push_back(std::log(static_cast<double>(r.output_tokens)));
     }
-    const auto mean = [](const std::vector<double>& v) { return std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size()); };
+    const auto mean = [](const std::vector<double>& v) {
+      return std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size());
+    };
     const double a = mean(in), b = mean(out);
     double ab = 0, aa = 0, bb = 0;
     for (size_t i = 0; i < in.size(); ++i) {
@@ -191,8 +194,8 @@ TEST(Workload, ACountThatIsNoWholeNumberOfConversationsIsKept) {
   auto stream = WorkloadStream::Open(*ParseWorkload("multi-turn:turns=3"), ArrivalSpec(), 5, 1);
   ASSERT_TRUE(stream.ok());
   WorkloadRequest next;
-  EXPECT_FALSE((*stream)->NextTurn(r[4], &next));   // the fifth request is the last
-  EXPECT_FALSE((*stream)->NextTurn(r[2], &next));   // the third turn is
+  EXPECT_FALSE((*stream)->NextTurn(r[4], &next));  // the fifth request is the last
+  EXPECT_FALSE((*stream)->NextTurn(r[2], &next));  // the third turn is
   EXPECT_TRUE((*stream)->NextTurn(r[3], &next));
   EXPECT_EQ(Make("multi-turn:turns=3", "poisson", 1, 6).size(), 6u);
   EXPECT_EQ(Make("multi-turn:turns=3", "poisson", 1, 1).size(), 1u);
@@ -232,7 +235,7 @@ TEST(Workload, ConstantArrivalsStartAtZeroAndJitterStaysWithinItsBound) {
   }
   EXPECT_GE(least, 0);
   EXPECT_LT(most, 2 * kSecond);
-  EXPECT_LT(least, kSecond / 10);   // of 400 uniform values
+  EXPECT_LT(least, kSecond / 10);  // of 400 uniform values
   EXPECT_GT(most, 2 * kSecond - kSecond / 10);
 }
 
@@ -243,7 +246,7 @@ TEST(Workload, StreamsSayWhatTheyAre) {
     return WorkloadStream::Open(*ParseWorkload(text), *ParseArrivals("poisson", rate), 0, 1).value();
   };
   EXPECT_TRUE(open("trace:" + path, 0)->has_arrivals());
-  EXPECT_FALSE(open("lengths:" + path, 0)->has_arrivals());   // its times are left out
+  EXPECT_FALSE(open("lengths:" + path, 0)->has_arrivals());  // its times are left out
   EXPECT_TRUE(open("lengths:" + path, 3)->has_arrivals());
   EXPECT_FALSE(open("random", 0)->has_arrivals());
   EXPECT_TRUE(open("random", 1)->has_arrivals());
@@ -251,7 +254,8 @@ TEST(Workload, StreamsSayWhatTheyAre) {
   EXPECT_EQ(open("trace:" + path, 0)->rows_dropped(), 1);
   EXPECT_EQ(open("random", 0)->rows_dropped(), 0);
   EXPECT_TRUE(open("prefix", 0)->shares_text() && open("multi-turn", 0)->shares_text());
-  EXPECT_FALSE(open("random", 0)->shares_text() || open("chat", 0)->shares_text() || open("trace:" + path, 0)->shares_text());
+  EXPECT_FALSE(open("random", 0)->shares_text() || open("chat", 0)->shares_text() ||
+               open("trace:" + path, 0)->shares_text());
   WorkloadRequest r, next;
   const auto trace = open("trace:" + path, 0);
   ASSERT_TRUE(trace->Next(&r));
@@ -277,8 +281,9 @@ TEST(Workload, RoundsOfATraceDoNotOverlap) {
 
 TEST(Workload, LimitsAreWhereTheMessagesPutThem) {
   EXPECT_TRUE(ParseWorkload("random:in=1,out=10000000").ok());
-  for (const char* text : {"random:in=10000001", "random:out=0", "random:in=1.5", "random:in=-1", "random:in=", "random:in=inf", "prefix:in=5",
-                           "multi-turn:turns=0", "trace:f:scale=-1", "trace:f:scale=nan", "trace::scale=2", "lengths:f:scale=2", "random:in=1,", ""}) {
+  for (const char* text : {"random:in=10000001", "random:out=0", "random:in=1.5", "random:in=-1",
+                           "random:in=", "random:in=inf", "prefix:in=5", "multi-turn:turns=0", "trace:f:scale=-1",
+                           "trace:f:scale=nan", "trace::scale=2", "lengths:f:scale=2", "random:in=1,", ""}) {
     EXPECT_FALSE(ParseWorkload(text).ok()) << text;
   }
   EXPECT_DOUBLE_EQ(ParseWorkload("trace:f:scale=0.25")->scale, 0.25);
@@ -286,7 +291,8 @@ TEST(Workload, LimitsAreWhereTheMessagesPutThem) {
   EXPECT_DOUBLE_EQ(ParseArrivals("gamma:100", 1)->cv, 100);
   EXPECT_FALSE(ParseArrivals("gamma:100.1", 1).ok());
   EXPECT_DOUBLE_EQ(ParseArrivals("jitter:0", 0)->jitter_s, 0);
-  for (const char* text : {"poisson:1", "constant:1", "gamma:-1", "jitter", "jitter:x", ""}) EXPECT_FALSE(ParseArrivals(text, 1).ok()) << text;
+  for (const char* text : {"poisson:1", "constant:1", "gamma:-1", "jitter", "jitter:x", ""})
+    EXPECT_FALSE(ParseArrivals(text, 1).ok()) << text;
   // 4e9 s exactly is the last time that is taken.
   const auto open = [](const char* arrivals, double rate, int64_t count) {
     return WorkloadStream::Open(*ParseWorkload("random"), *ParseArrivals(arrivals, rate), count, 1).status();
@@ -297,11 +303,14 @@ TEST(Workload, LimitsAreWhereTheMessagesPutThem) {
   const std::string path = testing::TempDir() + "/untimed.csv";
   std::ofstream(path) << "prompt_tokens,output_tokens\n10,1\n";
   for (const char* kind : {"trace:", "lengths:"}) {
-    EXPECT_EQ(WorkloadStream::Open(*ParseWorkload(kind + path), *ParseArrivals("jitter:1", 0), 5, 1).status().param(), "arrivals");
+    EXPECT_EQ(WorkloadStream::Open(*ParseWorkload(kind + path), *ParseArrivals("jitter:1", 0), 5, 1).status().param(),
+              "arrivals");
   }
   const std::string timed = testing::TempDir() + "/timed.csv";
   std::ofstream(timed) << "arrival_s,prompt_tokens,output_tokens\n1,10,1\n";
-  EXPECT_EQ(WorkloadStream::Open(*ParseWorkload("trace:" + timed), *ParseArrivals("jitter:1", 2), 5, 1).status().param(), "rate");
+  EXPECT_EQ(
+      WorkloadStream::Open(*ParseWorkload("trace:" + timed), *ParseArrivals("jitter:1", 2), 5, 1).status().param(),
+      "rate");
 }
 
 TEST(Workload, ATraceKeepsItsTimesScaledAndRepeats) {
@@ -324,7 +333,7 @@ TEST(Workload, ArrivalsBeyondTheClockAreRefused) {
   };
   EXPECT_TRUE(open("trace:" + path, "poisson", 0, 0));
   EXPECT_FALSE(open("trace:" + path + ":scale=1e-9", "poisson", 0, 0));
-  EXPECT_FALSE(open("trace:" + path, "poisson", 0, 3));              // a second round
+  EXPECT_FALSE(open("trace:" + path, "poisson", 0, 3));  // a second round
   EXPECT_TRUE(open("trace:" + path + ":scale=2", "poisson", 0, 3));
   EXPECT_FALSE(open("trace:" + path, "jitter:1e300", 0, 0));
   EXPECT_FALSE(open("random", "poisson", 1e-300, 0));

@@ -1,5 +1,5 @@
-// One figure over every plan that a test case has made, in the report that GoogleTest writes (--gtest_output=json): what
-// tools/plan_hashes.py compares between two builds.
+// One figure over every plan that a test case has made, in the report that GoogleTest writes (--gtest_output=json):
+// what tools/plan_hashes.py compares between two builds.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -45,7 +45,8 @@ TEST(DType, BlocksAreWhole) {
   for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0}) {
     EXPECT_EQ(InfoOf(dtype).block_elements, 32) << InfoOf(dtype).name;
   }
-  for (const DType dtype : {DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) EXPECT_EQ(InfoOf(dtype).block_elements, 256) << InfoOf(dtype).name;
+  for (const DType dtype : {DType::kQ4_K, DType::kQ5_K, DType::kQ6_K})
+    EXPECT_EQ(InfoOf(dtype).block_elements, 256) << InfoOf(dtype).name;
   EXPECT_EQ(RowBytes(DType::kQ8_0, 0), 0);
   EXPECT_DEATH(RowBytes(DType::kQ8_0, 33), "block_elements");
   EXPECT_DEATH(InfoOf(static_cast<DType>(12)), "kInfo");

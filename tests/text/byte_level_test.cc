@@ -1,4 +1,5 @@
-// Byte-level BPE beyond the goldens: merging against an obvious implementation, long and hostile text, bad specifications.
+// Byte-level BPE beyond the goldens: merging against an obvious implementation, long and hostile text, bad
+// specifications.
 #include <random>
 
 #include "golden_cases.h"
@@ -20,7 +21,8 @@ void MergeNaively(const MergeTable& merges, Ids* ids) {
     TokenId result = -1;
     for (size_t i = 0; i + 1 < ids->size(); ++i) {
       const MergeTable::Merge merge = merges.Find((*ids)[i], (*ids)[i + 1]);
-      if (merge.rank >= 0 && (best_rank < 0 || merge.rank < best_rank)) best = i, best_rank = merge.rank, result = merge.result;
+      if (merge.rank >= 0 && (best_rank < 0 || merge.rank < best_rank))
+        best = i, best_rank = merge.rank, result = merge.result;
     }
     if (best_rank < 0) return;
     (*ids)[best] = result;
@@ -68,13 +70,17 @@ TEST(ByteLevel, InvalidUtf8IsReplacedFirst) {
   const auto tokenizer = FromJson("gpt2");
   ASSERT_NE(tokenizer, nullptr);
   const std::pair<std::string, std::string> cases[] = {
-      {"a\xFF" "b", "a\uFFFDb"},
-      {"\xE2\x82", "\uFFFD"},                             // incomplete: one
-      {"\xE2\x82" "x", "\uFFFDx"},
+      {"a\xFF"
+       "b",
+       "a\uFFFDb"},
+      {"\xE2\x82", "\uFFFD"},  // incomplete: one
+      {"\xE2\x82"
+       "x",
+       "\uFFFDx"},
       {"\xF0\x9F\x98", "\uFFFD"},
-      {"\xC0\x80", "\uFFFD\uFFFD"},                       // overlong: each byte
-      {"\xED\xA0\x80", "\uFFFD\uFFFD\uFFFD"},             // a surrogate: each byte
-      {"\xF4\x90\x80\x80", "\uFFFD\uFFFD\uFFFD\uFFFD"},   // beyond U+10FFFF
+      {"\xC0\x80", "\uFFFD\uFFFD"},                      // overlong: each byte
+      {"\xED\xA0\x80", "\uFFFD\uFFFD\uFFFD"},            // a surrogate: each byte
+      {"\xF4\x90\x80\x80", "\uFFFD\uFFFD\uFFFD\uFFFD"},  // beyond U+10FFFF
       {"\xE2\x82\xAC\x80", "\u20AC\uFFFD"},
   };
   for (const auto& [bad, good] : cases) {
@@ -111,12 +117,14 @@ TEST(ByteLevel, RefusesWhatDoesNotFitTogether) {
   spec.merges.pop_back();
   ASSERT_TRUE(MakeTokenizer(spec).ok());
   spec.eos_id = 3;
-  EXPECT_NE(MakeTokenizer(spec).status().message().find("has id 3, but the vocabulary has 3 tokens"), std::string::npos);
+  EXPECT_NE(MakeTokenizer(spec).status().message().find("has id 3, but the vocabulary has 3 tokens"),
+            std::string::npos);
   spec.eos_id = 2;
   EXPECT_TRUE(CheckTokenizerFits(spec, 3).ok());
   EXPECT_TRUE(CheckTokenizerFits(spec, 128).ok());
   const Status small = CheckTokenizerFits(spec, 2);
-  EXPECT_NE(small.message().find("has 3 tokens, but the model has embeddings for 2"), std::string::npos) << small.message();
+  EXPECT_NE(small.message().find("has 3 tokens, but the model has embeddings for 2"), std::string::npos)
+      << small.message();
   spec.split_patterns = {"("};
   EXPECT_EQ(MakeTokenizer(spec).status().code(), StatusCode::kUnimplemented);
 }
@@ -126,7 +134,8 @@ TEST(ByteLevel, AByteWithoutATokenIsUnknownOrDropped) {
   spec.tokens = {"a", "b", "ab", "?"};
   spec.merges = {{"a", "b"}};
   const auto drops = MustMake(spec);
-  EXPECT_EQ(drops->Encode("axb", false, false), (Ids{2}));  // as the reference: what is dropped does not keep its neighbours apart
+  EXPECT_EQ(drops->Encode("axb", false, false),
+            (Ids{2}));  // as the reference: what is dropped does not keep its neighbours apart
   spec.unk_id = 3;
   EXPECT_EQ(MustMake(spec)->Encode("axxb", false, false), (Ids{0, 3, 3, 1}));
   spec.fuse_unknown = true;

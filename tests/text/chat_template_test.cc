@@ -1,4 +1,5 @@
-// What apply_chat_template adds around the template itself: the variables that are always there, reasoning's names, the clock.
+// What apply_chat_template adds around the template itself: the variables that are always there, reasoning's names, the
+// clock.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -23,9 +24,11 @@ std::string Render(const char* source, const Json& variables, int64_t now_s = -1
 }
 
 TEST(ChatTemplate, ToolsDocumentsAndThePromptFlagAreAlwaysDefined) {
-  EXPECT_EQ(Render("{{ tools is none }} {{ documents is none }} {{ add_generation_prompt }} {{ other is defined }}", Json::object()),
+  EXPECT_EQ(Render("{{ tools is none }} {{ documents is none }} {{ add_generation_prompt }} {{ other is defined }}",
+                   Json::object()),
             "True True False False");
-  EXPECT_EQ(Render("{{ tools }} {{ add_generation_prompt }} {{ extra }}", {{"tools", {1}}, {"add_generation_prompt", true}, {"extra", "e"}}),
+  EXPECT_EQ(Render("{{ tools }} {{ add_generation_prompt }} {{ extra }}",
+                   {{"tools", {1}}, {"add_generation_prompt", true}, {"extra", "e"}}),
             "[1] True e");
 }
 
@@ -35,12 +38,14 @@ TEST(ChatTemplate, ReasoningIsFoundUnderEveryName) {
     Json message = Json::object();
     message["role"] = "assistant";
     message[name] = "r";
-    const std::string text = Render("{{ messages[0].reasoning_content }}{{ messages[0].thinking }}", {{"messages", Json::array({message})}});
+    const std::string text =
+        Render("{{ messages[0].reasoning_content }}{{ messages[0].thinking }}", {{"messages", Json::array({message})}});
     EXPECT_EQ(text, "rr") << name;
   }
   const Json two = Json::parse(R"([{"role":"user","content":"x"},{"role":"assistant","reasoning":"r"}])");
-  EXPECT_EQ(Render(source, {{"messages", two}}),
-            R"({"role": "user", "content": "x"};{"thinking": "r", "role": "assistant", "reasoning": "r", "reasoning_content": "r"};)");
+  EXPECT_EQ(
+      Render(source, {{"messages", two}}),
+      R"({"role": "user", "content": "x"};{"thinking": "r", "role": "assistant", "reasoning": "r", "reasoning_content": "r"};)");
 }
 
 TEST(ChatTemplate, RaiseExceptionGivesItsTextAlone) {
@@ -59,7 +64,8 @@ TEST(ChatTemplate, TheClockCanStandStill) {
 }
 
 TEST(ChatTemplate, OneTemplateRendersOnManyThreads) {
-  const auto compiled = ChatTemplate::Compile("{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + m.k %}{% endfor %}{{ ns.n }}");
+  const auto compiled = ChatTemplate::Compile(
+      "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + m.k %}{% endfor %}{{ ns.n }}");
   std::vector<std::thread> threads;
   std::vector<int> wrong(4, 0);
   for (int t = 0; t < 4; ++t) {

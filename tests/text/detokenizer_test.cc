@@ -19,7 +19,9 @@ TEST(Detokenizer, AnyIdsAddUpToDecode) {
     for (int round = 0; round < 2000; ++round) {
       Ids ids(random() % 12);
       // Half of them low: byte tokens and parts of characters.
-      for (TokenId& id : ids) id = static_cast<TokenId>(random() % (random() % 2 == 0 ? 260u : static_cast<unsigned>(tokenizer->vocab_size())));
+      for (TokenId& id : ids)
+        id = static_cast<TokenId>(random() %
+                                  (random() % 2 == 0 ? 260u : static_cast<unsigned>(tokenizer->vocab_size())));
       for (const bool skip : {false, true}) {
         Detokenizer detokenizer(tokenizer.get(), skip);
         std::string text;

@@ -1,5 +1,5 @@
-// Tokenisers of GGUF files: the default model's, against ids from the reference, and those of the shared test data, against
-// the ids beside them. Both are skipped with a reason where the files are not on this machine.
+// Tokenisers of GGUF files: the default model's, against ids from the reference, and those of the shared test data,
+// against the ids beside them. Both are skipped with a reason where the files are not on this machine.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -94,7 +94,8 @@ TEST_P(GgmlVocab, EncodesAsThePublishedIds) {
   EXPECT_GT(compared, 30);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GgmlVocab, testing::Values(std::pair("llama-spm", int64_t{32000}), std::pair("phi-3", int64_t{32064}),
+INSTANTIATE_TEST_SUITE_P(All, GgmlVocab,
+                         testing::Values(std::pair("llama-spm", int64_t{32000}), std::pair("phi-3", int64_t{32064}),
                                          std::pair("gpt-2", int64_t{50257}), std::pair("falcon", int64_t{65024}),
                                          std::pair("mpt", int64_t{50432})),
                          [](const auto& param_info) {

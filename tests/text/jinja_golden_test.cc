@@ -103,9 +103,11 @@ TEST_F(JinjaGolden, MessagesOfUndefinedValuesAreJinja2s) {
 
 TEST(JinjaErrors, NameTheLineAndTheConstruct) {
   const auto message = [](const char* source) { return Template::Compile(source).status().message(); };
-  EXPECT_EQ(message("a\nb\n{% include 'x' %}"), "chat template line 3: the tag 'include' is not supported in chat templates");
+  EXPECT_EQ(message("a\nb\n{% include 'x' %}"),
+            "chat template line 3: the tag 'include' is not supported in chat templates");
   EXPECT_EQ(message("\n{{ x | urlize }}"), "chat template line 2: the filter 'urlize' is not supported");
-  EXPECT_EQ(message("{% if x %}{{ x | urlize }}{% endif %}"), "chat template line 1: the filter 'urlize' is not supported");
+  EXPECT_EQ(message("{% if x %}{{ x | urlize }}{% endif %}"),
+            "chat template line 1: the filter 'urlize' is not supported");
   EXPECT_EQ(message("{{ x.encode('utf-8') }}"), "chat template line 1: the method 'encode' is not supported");
   EXPECT_EQ(message("{{ x | map('urlize') | list }}"), "chat template line 1: the filter 'urlize' is not supported");
   EXPECT_EQ(Template::Compile("{% block a %}{% endblock %}").status().code(), StatusCode::kUnimplemented);
@@ -131,8 +133,8 @@ TEST(JinjaText, AWindowsNegativeEndCountsFromTheBack) {
 
 TEST(JinjaErrors, AreErrorsWhereTextCouldNotBeEqual) {
   const auto render = [](const char* source) { return Template::Compile(source).value()->Render(Json::object()); };
-  EXPECT_FALSE(render("{{ 9223372036854775807 + 1 }}").ok());      // Python goes on with a longer integer
-  EXPECT_FALSE(render("{{ [1] | map('string') }}").ok());          // Python prints an address
+  EXPECT_FALSE(render("{{ 9223372036854775807 + 1 }}").ok());  // Python goes on with a longer integer
+  EXPECT_FALSE(render("{{ [1] | map('string') }}").ok());      // Python prints an address
   EXPECT_FALSE(render("{{ (1).real }}").ok());
   EXPECT_FALSE(Template::Compile("{{ x }}").value()->Render(Json{{"x", 18446744073709551615ull}}).ok());
 }

@@ -29,13 +29,17 @@ TEST(JinjaLimits, HostileTemplatesEndWithAnError) {
       "{{ 'x' * 1000000000000 }}",
       "{{ [0] * 1000000000000 }}",
       "{{ 'x' * 9223372036854775807 }}",
-      "{% set ns = namespace(s='xxxxxxxxxxxxxxxx') %}{% for a in range(100000) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
-      "{% set ns = namespace(s='x') %}{% for a in range(100000) %}{% set ns.s = ns.s ~ 'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy' %}{% endfor %}",
+      "{% set ns = namespace(s='xxxxxxxxxxxxxxxx') %}{% for a in range(100000) %}{% set ns.s = ns.s + ns.s %}{% endfor "
+      "%}",
+      "{% set ns = namespace(s='x') %}{% for a in range(100000) %}{% set ns.s = ns.s ~ "
+      "'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy' %}{% endfor %}",
       "{% set ns = namespace(l=[0]) %}{% for a in range(100000) %}{% set ns.l = ns.l + ns.l %}{% endfor %}",
       "{% set ns = namespace(l=[]) %}{% for a in range(1000) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l }}",
       "{% set ns = namespace(l=[]) %}{% for a in range(1000) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l | tojson }}",
-      "{% set ns = namespace(l=[], m=[]) %}{% for a in range(1000) %}{% set ns.l = [ns.l] %}{% set ns.m = [ns.m] %}{% endfor %}{{ ns.l == ns.m }}",
-      "{% set ns = namespace(l=[], m=[]) %}{% for a in range(1000) %}{% set ns.l = [ns.l] %}{% set ns.m = [ns.m] %}{% endfor %}{{ ns.l < ns.m }}",
+      "{% set ns = namespace(l=[], m=[]) %}{% for a in range(1000) %}{% set ns.l = [ns.l] %}{% set ns.m = [ns.m] %}{% "
+      "endfor %}{{ ns.l == ns.m }}",
+      "{% set ns = namespace(l=[], m=[]) %}{% for a in range(1000) %}{% set ns.l = [ns.l] %}{% set ns.m = [ns.m] %}{% "
+      "endfor %}{{ ns.l < ns.m }}",
       "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}",
       "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
       "{% macro f() %}{{ g() }}{% endmacro %}{% macro g() %}{% if true %}{{ f() }}{% endif %}{% endmacro %}{{ f() }}",
@@ -97,13 +101,15 @@ TEST(JinjaLimits, DeepConversationsEndWithAnError) {
   Json deep = 1;
   for (int k = 0; k < 1000; ++k) deep = Json::array({std::move(deep)});
   EXPECT_EQ(Fails("{{ x }}", {{"x", deep}}).code(), StatusCode::kTooLarge);
-  EXPECT_TRUE(Fails("{{ y }}", {{"x", deep}}).ok());   // never read, never converted
+  EXPECT_TRUE(Fails("{{ y }}", {{"x", deep}}).ok());  // never read, never converted
 }
 
 TEST(JinjaLimits, WhatRealTemplatesNeedFits) {
-  const auto sum = Template::Compile("{% set ns = namespace(n=0) %}{% for x in range(100000) %}{% set ns.n = ns.n + x %}{% endfor %}{{ ns.n }}");
+  const auto sum = Template::Compile(
+      "{% set ns = namespace(n=0) %}{% for x in range(100000) %}{% set ns.n = ns.n + x %}{% endfor %}{{ ns.n }}");
   EXPECT_EQ(sum.value()->Render(Json::object()).value(), "4999950000");
-  const auto depth = Template::Compile("{% macro f(n) %}{% if n > 0 %}{{ n }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(100) }}");
+  const auto depth =
+      Template::Compile("{% macro f(n) %}{% if n > 0 %}{{ n }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(100) }}");
   EXPECT_TRUE(depth.value()->Render(Json::object()).ok());
   std::string long_sum = "{{ 'x'";
   for (int k = 0; k < 200; ++k) long_sum += " + 'y'";
@@ -129,7 +135,8 @@ TEST(JinjaLimits, WidthsMayReachTheirLimits) {
 }
 
 TEST(JinjaLimits, InvalidUtf8InAConversationIsReplaced) {
-  EXPECT_EQ(Template::Compile("{{ x }}|{{ x | length }}").value()->Render({{"x", "a\xff\xc3"}}).value(), "a\xEF\xBF\xBD\xEF\xBF\xBD|3");
+  EXPECT_EQ(Template::Compile("{{ x }}|{{ x | length }}").value()->Render({{"x", "a\xff\xc3"}}).value(),
+            "a\xEF\xBF\xBD\xEF\xBF\xBD|3");
 }
 
 TEST(JinjaLimits, ALimitSaysWhichAndHowMuch) {
@@ -142,13 +149,24 @@ TEST(JinjaLimits, ALimitSaysWhichAndHowMuch) {
   EXPECT_EQ(text.status().code(), StatusCode::kTooLarge);
 }
 
-// Native work is charged by the bytes it may touch: the same template over 16 times the text meets a limit of steps that the
-// small one keeps with room.
+// Native work is charged by the bytes it may touch: the same template over 16 times the text meets a limit of steps
+// that the small one keeps with room.
 TEST(JinjaLimits, SearchesInLongTextsAreCharged) {
-  const char* templates[] = {"{{ n in t }}", "{{ t.find(n) }}", "{{ t.rfind(n) }}", "{{ t.count(n) }}", "{{ t.split(n) | length }}",
-                             "{{ t.rsplit(n) | length }}", "{{ t.replace(n, 'x') | length }}", "{{ t | replace(n, 'x') | length }}",
-                             "{{ t.partition(n) | length }}", "{{ t.strip(n) | length }}", "{{ l | unique | list | length }}",
-                             "{{ a == b }}", "{{ a < b }}", "{{ l | sort | length }}", "{{ l.count(l[0]) }}"};
+  const char* templates[] = {"{{ n in t }}",
+                             "{{ t.find(n) }}",
+                             "{{ t.rfind(n) }}",
+                             "{{ t.count(n) }}",
+                             "{{ t.split(n) | length }}",
+                             "{{ t.rsplit(n) | length }}",
+                             "{{ t.replace(n, 'x') | length }}",
+                             "{{ t | replace(n, 'x') | length }}",
+                             "{{ t.partition(n) | length }}",
+                             "{{ t.strip(n) | length }}",
+                             "{{ l | unique | list | length }}",
+                             "{{ a == b }}",
+                             "{{ a < b }}",
+                             "{{ l | sort | length }}",
+                             "{{ l.count(l[0]) }}"};
   for (const char* source : templates) {
     const auto compiled = Template::Compile(source);
     ASSERT_TRUE(compiled.ok()) << source;
@@ -181,7 +199,8 @@ TEST(JinjaLimits, ASearchFromTheBackIsChargedForEveryByteAndEveryComparison) {
 TEST(JinjaLimits, ValuesThatShareTheirPartsAreComparedWithinTheSteps) {
   // Two trees of 2^60 leaves, of 60 lists each.
   const std::string source =
-      "{% set ns = namespace(a=[1], b=[1]) %}{% for k in range(60) %}{% set ns.a = [ns.a, ns.a] %}{% set ns.b = [ns.b, ns.b] %}"
+      "{% set ns = namespace(a=[1], b=[1]) %}{% for k in range(60) %}{% set ns.a = [ns.a, ns.a] %}{% set ns.b = [ns.b, "
+      "ns.b] %}"
       "{% endfor %}{{ ns.a == ns.b }}";
   EXPECT_EQ(Fails(source).code(), StatusCode::kTooLarge);
 }
@@ -190,7 +209,8 @@ TEST(JinjaLimits, ARenderEndsSoonAfterItIsStopped) {
   const std::atomic<bool> flag{true};
   RenderOptions options;
   options.stop = StopToken(&flag);
-  const auto loop = Template::Compile("{% for x in range(100000) %}{% for y in range(100) %}{{ x }}{% endfor %}{% endfor %}");
+  const auto loop =
+      Template::Compile("{% for x in range(100000) %}{% for y in range(100) %}{{ x }}{% endfor %}{% endfor %}");
   const auto text = loop.value()->Render(Json::object(), options);
   ASSERT_FALSE(text.ok());
   EXPECT_EQ(text.status().code(), StatusCode::kCancelled);
@@ -202,7 +222,7 @@ TEST(JinjaLimits, ManyKeywordsCostWhatTheyAreMany) {
   auto& keys = many.get_ref<Json::object_t&>();
   for (int k = 0; k < 16384; ++k) keys.emplace_back("k" + std::to_string(k), k);
   RenderOptions options;
-  options.limits.steps = 2'000'000;   // of 16,384 squared halves: 134 million
+  options.limits.steps = 2'000'000;  // of 16,384 squared halves: 134 million
   const auto call = Template::Compile("{% macro f(a=1) %}{{ kwargs | length }}{% endmacro %}{{ f(**d) }}");
   const auto text = call.value()->Render({{"d", many}}, options);
   ASSERT_TRUE(text.ok()) << text.status().ToString();

@@ -1,5 +1,5 @@
-// Texts of any length and shape: tokenised in work that grows with their length, counted in steps and never in time; ended
-// early when nobody waits for them; refused by their bytes where they can never fit.
+// Texts of any length and shape: tokenised in work that grows with their length, counted in steps and never in time;
+// ended early when nobody waits for them; refused by their bytes where they can never fit.
 #include <algorithm>
 #include <atomic>
 #include <string>
@@ -75,7 +75,7 @@ TEST(MergePairs, EqualsTheRuleOnRandomTablesAndTexts) {
 
 TEST(MergePairs, EqualsTheRuleOnRunsAndPatterns) {
   const MergeTable doubling = Doubling(10);
-  MergeTable mixed = Doubling(6);           // 0: a; 20: b; ab, (ab)(ab), ba below and above the runs
+  MergeTable mixed = Doubling(6);  // 0: a; 20: b; ab, (ab)(ab), ba below and above the runs
   mixed.Add(0, 20, {3, 30});
   mixed.Add(30, 30, {1, 31});
   mixed.Add(20, 0, {9, 32});
@@ -103,7 +103,8 @@ TEST(MergePairs, StepsOfARunGrowWithItsLength) {
   };
   const int64_t small = steps(1 << 14), large = steps(1 << 18);
   EXPECT_GT(small, 1 << 14);
-  EXPECT_LE(large, 16 * small + 4096) << "16 times the text took " << static_cast<double>(large) / static_cast<double>(small)
+  EXPECT_LE(large, 16 * small + 4096) << "16 times the text took "
+                                      << static_cast<double>(large) / static_cast<double>(small)
                                       << " times the steps: " << small << ", " << large;
 }
 
@@ -148,7 +149,8 @@ TEST(StoppedTokenizer, GivesNothing) {
 
 // --- Split patterns
 
-// How many items of the pattern a split of `text` tries. Callouts before every item turn optimisations off: an upper bound.
+// How many items of the pattern a split of `text` tries. Callouts before every item turn optimisations off: an upper
+// bound.
 int64_t SplitSteps(const char* pattern, const std::string& text) {
   const auto rewritten = RewritePattern(pattern);
   EXPECT_TRUE(rewritten.ok());
@@ -181,12 +183,15 @@ TEST(SplitPatterns, StepsGrowWithTheTextOnRunsOfAnything) {
     for (size_t k = 0; k < times; ++k) out += text;
     return out;
   };
-  const char* units[] = {" ", "\n", " \n", "\t ", "a", "1", "!", "'", "'s", "a1", " a", " !", "\xC3\xA9", "\xE4\xB8\xAD", "\xCC\x81", "\r\n  "};
+  const char* units[] = {" ",  "\n", " \n",      "\t ",          "a",        "1",     "!", "'", "'s", "a1",
+                         " a", " !", "\xC3\xA9", "\xE4\xB8\xAD", "\xCC\x81", "\r\n  "};
   for (const char* pattern : {kGpt2Pattern, kLlama3Pattern, kQwen2Pattern, kOneDigitPattern, kPunctuationPattern}) {
     for (const char* unit : units) {
       for (const char* end : {"", "x", "\n", "!"}) {
-        const int64_t small = SplitSteps(pattern, repeat(unit, 1000) + end), large = SplitSteps(pattern, repeat(unit, 8000) + end);
-        EXPECT_LE(large, 9 * small + 1000) << pattern << " on '" << unit << "' before '" << end << "': " << small << ", " << large;
+        const int64_t small = SplitSteps(pattern, repeat(unit, 1000) + end),
+                      large = SplitSteps(pattern, repeat(unit, 8000) + end);
+        EXPECT_LE(large, 9 * small + 1000)
+            << pattern << " on '" << unit << "' before '" << end << "': " << small << ", " << large;
       }
     }
   }
@@ -195,11 +200,34 @@ TEST(SplitPatterns, StepsGrowWithTheTextOnRunsOfAnything) {
 // --- Bounds from bytes
 
 TEST(LeastTokens, IsNeverAboveWhatEncodeGives) {
-  const std::string pieces[] = {" ", "  ", "\n", "\t", "a", "the", "The quick", "1", "2024", "!", "...", "<|im_start|>", "<s>", "</s>",
-                                "<|endoftext|>", "\xC3\xA9", "e\xCC\x81", "\xE4\xB8\xAD", "\xF0\x9F\x99\x82", "\xE2\x96\x81", "\xE1\xBE\xBE\xCC\x88\xCC\x81",
-                                "\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8", "\xE2\x84\xAA", "\x80", "\xF0\x9F"};
+  const std::string pieces[] = {" ",
+                                "  ",
+                                "\n",
+                                "\t",
+                                "a",
+                                "the",
+                                "The quick",
+                                "1",
+                                "2024",
+                                "!",
+                                "...",
+                                "<|im_start|>",
+                                "<s>",
+                                "</s>",
+                                "<|endoftext|>",
+                                "\xC3\xA9",
+                                "e\xCC\x81",
+                                "\xE4\xB8\xAD",
+                                "\xF0\x9F\x99\x82",
+                                "\xE2\x96\x81",
+                                "\xE1\xBE\xBE\xCC\x88\xCC\x81",
+                                "\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8",
+                                "\xE2\x84\xAA",
+                                "\x80",
+                                "\xF0\x9F"};
   size_t bounded = 0;
-  for (const char* name : {"gpt2", "gpt2_prefix", "llama2", "llama2_always", "llama2_first", "llama3", "qwen2", "smollm"}) {
+  for (const char* name :
+       {"gpt2", "gpt2_prefix", "llama2", "llama2_always", "llama2_first", "llama3", "qwen2", "smollm"}) {
     const auto tokenizer = FromJson(name);
     for (uint32_t seed = 0; seed < 200; ++seed) {
       Draw draw(seed);

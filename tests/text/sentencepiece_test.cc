@@ -23,7 +23,13 @@ TokenizerSpec Pieces(std::vector<std::pair<std::string, TokenKind>> pieces) {
 
 TEST(SentencePiece, UnusedPiecesAreTakenApartAgain) {
   const auto N = TokenKind::kNormal;
-  TokenizerSpec spec = Pieces({{"<unk>", TokenKind::kUnknown}, {"ab", TokenKind::kUnused}, {"abc", N}, {"\u2581", N}, {"a", N}, {"b", N}, {"c", N}});
+  TokenizerSpec spec = Pieces({{"<unk>", TokenKind::kUnknown},
+                               {"ab", TokenKind::kUnused},
+                               {"abc", N},
+                               {"\u2581", N},
+                               {"a", N},
+                               {"b", N},
+                               {"c", N}});
   const auto tokenizer = MustMake(spec);
   EXPECT_EQ(tokenizer->Encode("ab", false, false), (Ids{4, 5}));
   EXPECT_EQ(tokenizer->Encode("abc", false, false), (Ids{2}));  // an unused piece still leads to longer ones
@@ -31,8 +37,15 @@ TEST(SentencePiece, UnusedPiecesAreTakenApartAgain) {
 
 TEST(SentencePiece, UserDefinedPiecesNeitherSplitNorMerge) {
   const auto N = TokenKind::kNormal;
-  TokenizerSpec spec = Pieces({{"<unk>", TokenKind::kUnknown}, {"ab", TokenKind::kUserDefined}, {"abb", TokenKind::kUserDefined},
-                               {"xa", N}, {"\u2581", N}, {"a", N}, {"b", N}, {"x", N}, {"xab", N}});
+  TokenizerSpec spec = Pieces({{"<unk>", TokenKind::kUnknown},
+                               {"ab", TokenKind::kUserDefined},
+                               {"abb", TokenKind::kUserDefined},
+                               {"xa", N},
+                               {"\u2581", N},
+                               {"a", N},
+                               {"b", N},
+                               {"x", N},
+                               {"xab", N}});
   const auto tokenizer = MustMake(spec);
   EXPECT_EQ(tokenizer->Encode("xab", false, false), (Ids{7, 1}));
   EXPECT_EQ(tokenizer->Encode("abb", false, false), (Ids{2}));
@@ -109,7 +122,9 @@ TEST(SentencePieceModel, EveryTruncationIsAnErrorOrAModel) {
 std::string Proto(char model_type, const std::string& normalizer) {
   const std::string piece = std::string("\x0A\x01") + "a";
   const std::string trainer = std::string("\x18") + model_type;
-  const auto field = [](char key, const std::string& body) { return std::string{key, static_cast<char>(body.size())} + body; };
+  const auto field = [](char key, const std::string& body) {
+    return std::string{key, static_cast<char>(body.size())} + body;
+  };
   return field('\x0A', piece) + field('\x12', trainer) + field('\x1A', normalizer);
 }
 

@@ -42,7 +42,8 @@ TEST(TokenizerJson, MergesInBothSpellings) {
 
 TEST(TokenizerJson, TemplateAndConfig) {
   Json json = Small();
-  json["post_processor"] = Json::parse(R"({"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "TemplateProcessing",
+  json["post_processor"] =
+      Json::parse(R"({"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "TemplateProcessing",
     "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}], "pair": [],
     "special_tokens": {"<s>": {"id": "<s>", "ids": [4], "tokens": ["<s>"]}}}]})");
   EXPECT_EQ(Encode(json, "a"), (Ids{4, 0}));
@@ -51,7 +52,8 @@ TEST(TokenizerJson, TemplateAndConfig) {
   EXPECT_EQ(Encode(Small(), "a"), (Ids{0}));
   EXPECT_EQ(Encode(Small(), "a", R"({"add_bos_token": true, "bos_token": "<s>"})"), (Ids{4, 0}));
   EXPECT_EQ(Encode(Small(), "a", R"({"add_bos_token": null, "bos_token": "<s>"})"), (Ids{0}));
-  const auto tokenizer = MustMake(ParseTokenizerJson(Small().dump(), R"({"bos_token": "<s>", "eos_token": {"content": "<e>"}})"));
+  const auto tokenizer =
+      MustMake(ParseTokenizerJson(Small().dump(), R"({"bos_token": "<s>", "eos_token": {"content": "<e>"}})"));
   EXPECT_EQ(tokenizer->bos_id(), 4);
   EXPECT_EQ(tokenizer->eos_id(), 5);
 }
@@ -78,7 +80,8 @@ TEST(TokenizerJson, RefusesByName) {
   json["normalizer"] = {{"type", "Lowercase"}};
   expect(json, "Lowercase");
   json = Small();
-  json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {{{"type", "BertPreTokenizer"}}, {{"type", "ByteLevel"}}}}};
+  json["pre_tokenizer"] = {{"type", "Sequence"},
+                           {"pretokenizers", {{{"type", "BertPreTokenizer"}}, {{"type", "ByteLevel"}}}}};
   expect(json, "BertPreTokenizer");
   json = Small();
   json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {{{"type", "ByteLevel"}}, {{"type", "Digits"}}}}};

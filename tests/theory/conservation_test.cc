@@ -1,5 +1,5 @@
-// What holds for every scheduler whatever it decides: Little's law, no idle server while work waits, every token computed once
-// (and once more when its KV was given up).
+// What holds for every scheduler whatever it decides: Little's law, no idle server while work waits, every token
+// computed once (and once more when its KV was given up).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,8 +15,9 @@ std::vector<Arrival> Mixed(uint64_t seed, int64_t count, double rate) {
   });
 }
 
-// L = lambda W holds for every run that starts and ends empty: the integral of the number in the system is the sum of the times
-// in it. The left side is counted plan by plan, the right side request by request; both are whole nanoseconds.
+// L = lambda W holds for every run that starts and ends empty: the integral of the number in the system is the sum of
+// the times in it. The left side is counted plan by plan, the right side request by request; both are whole
+// nanoseconds.
 TEST(Conservation, LittlesLaw) {
   const LinearSteps model(5 * kMillisecond, 40 * kMicrosecond, 30);
   const auto arrivals = Mixed(21, 4000, 40);
@@ -33,7 +34,8 @@ TEST(Conservation, LittlesLaw) {
   for (const Step& step : out.steps) {
     while (next < arrivals.size() && arrivals[next].at_ns <= step.start_ns) ++next;
     number_times_time += step.in_system * (step.end_ns - step.start_ns);
-    for (; next < arrivals.size() && arrivals[next].at_ns < step.end_ns; ++next) number_times_time += step.end_ns - arrivals[next].at_ns;
+    for (; next < arrivals.size() && arrivals[next].at_ns < step.end_ns; ++next)
+      number_times_time += step.end_ns - arrivals[next].at_ns;
   }
   int64_t times = 0;
   for (const Ended& e : out.ended) times += e.done_ns - e.arrival_ns;
@@ -51,7 +53,7 @@ class EveryPreset : public testing::TestWithParam<std::string> {};
 
 TEST_P(EveryPreset, KeepsTimeAndTokens) {
   const LinearSteps model(5 * kMillisecond, 40 * kMicrosecond, 30);
-  for (const int64_t blocks : {5000, 120}) {   // memory for everybody; preemptions where the preset knows them
+  for (const int64_t blocks : {5000, 120}) {  // memory for everybody; preemptions where the preset knows them
     const auto arrivals = Mixed(31, 400, 7);
     Case c;
     c.preset = GetParam();
@@ -74,7 +76,8 @@ TEST_P(EveryPreset, KeepsTimeAndTokens) {
       if (i == 0 || out.steps[i].start_ns == out.steps[i - 1].end_ns) continue;
       const TimeNs end = out.steps[i - 1].end_ns;
       ASSERT_GT(out.steps[i].start_ns, end) << "two steps at once";
-      const auto come = std::upper_bound(arrivals.begin(), arrivals.end(), end, [](TimeNs t, const Arrival& a) { return t < a.at_ns; });
+      const auto come = std::upper_bound(arrivals.begin(), arrivals.end(), end,
+                                         [](TimeNs t, const Arrival& a) { return t < a.at_ns; });
       const auto gone = std::upper_bound(ends.begin(), ends.end(), end);
       ASSERT_EQ(come - arrivals.begin(), gone - ends.begin()) << "idle with work waiting after step " << i - 1;
       ASSERT_EQ(out.steps[i].start_ns, come->at_ns) << "late for the first arrival after step " << i - 1;
@@ -83,7 +86,8 @@ TEST_P(EveryPreset, KeepsTimeAndTokens) {
     EXPECT_EQ(busy, out.busy_ns);
     EXPECT_EQ(busy + idle, out.steps.back().end_ns);
 
-    // Tokens: prompt and output of every request but its last output token, which is never an input; once more what was lost.
+    // Tokens: prompt and output of every request but its last output token, which is never an input; once more what was
+    // lost.
     int64_t computed = 0, sampled = 0, due = 0, output = 0, recomputed = 0;
     for (const Step& step : out.steps) {
       computed += step.tokens;

@@ -33,7 +33,8 @@ class Listed final : public WorkloadStream {
 // A budget that sees what every plan starts from: how many requests are in the system.
 class Counter final : public sched::Budget {
  public:
-  Counter(std::unique_ptr<sched::Budget> inner, int64_t* in_system) : inner_(std::move(inner)), in_system_(*in_system) {}
+  Counter(std::unique_ptr<sched::Budget> inner, int64_t* in_system)
+      : inner_(std::move(inner)), in_system_(*in_system) {}
   void Describe(sched::ChoiceTraits* traits) const override { inner_->Describe(traits); }
   sched::StepBudget Next(const sched::StepView& view) override {
     in_system_ = static_cast<int64_t>(view.waiting.size() + view.running.size());
@@ -52,8 +53,8 @@ class Log final : public EventSink {
   bool wants_tokens() const override { return false; }
   void OnStep(const StepEvents& events) override {
     for (const RequestDoneEvent& e : events.done) {
-      out_.ended.push_back({e.arrival_ns, e.scheduled_ns, e.first_token_ns, e.done_ns, e.prompt_tokens, e.completion_tokens,
-                            e.preemptions, e.recomputed_tokens});
+      out_.ended.push_back({e.arrival_ns, e.scheduled_ns, e.first_token_ns, e.done_ns, e.prompt_tokens,
+                            e.completion_tokens, e.preemptions, e.recomputed_tokens});
     }
   }
 
@@ -63,7 +64,8 @@ class Log final : public EventSink {
 
 }  // namespace
 
-std::vector<Arrival> Poisson(uint64_t seed, int64_t count, double rate_per_s, const std::function<Arrival(Rng&)>& lengths) {
+std::vector<Arrival> Poisson(uint64_t seed, int64_t count, double rate_per_s,
+                             const std::function<Arrival(Rng&)>& lengths) {
   Rng gaps(seed, 1), sizes(seed, 2);
   std::vector<Arrival> arrivals;
   double now_s = 0;

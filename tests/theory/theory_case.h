@@ -1,5 +1,5 @@
-// Simulations with answers that are known from theory: simple step times, made-up workloads, and everything that happened
-// written down as integers. Deterministic.
+// Simulations with answers that are known from theory: simple step times, made-up workloads, and everything that
+// happened written down as integers. Deterministic.
 #pragma once
 
 #include <functional>
@@ -25,15 +25,16 @@ class LinearSteps final : public StepTimeModel {
 };
 
 struct Arrival {
-  TimeNs at_ns = 0;   // not used in a closed loop
+  TimeNs at_ns = 0;  // not used in a closed loop
   int32_t prompt_tokens = 1, output_tokens = 1;
 };
-std::vector<Arrival> Poisson(uint64_t seed, int64_t count, double rate_per_s, const std::function<Arrival(Rng&)>& lengths);
+std::vector<Arrival> Poisson(uint64_t seed, int64_t count, double rate_per_s,
+                             const std::function<Arrival(Rng&)>& lengths);
 
 struct Step {
   TimeNs start_ns = 0, end_ns = 0;
   int64_t items = 0, tokens = 0, sampled = 0;
-  int64_t in_system = 0;   // requests, waiting ones included, as its plan saw them; with count_in_system
+  int64_t in_system = 0;  // requests, waiting ones included, as its plan saw them; with count_in_system
 };
 struct Ended {
   TimeNs arrival_ns = 0, scheduled_ns = 0, first_token_ns = 0, done_ns = 0;
@@ -41,10 +42,10 @@ struct Ended {
 };
 struct Outcome {
   std::vector<Step> steps;
-  std::vector<Ended> ended;   // in order of their ends
+  std::vector<Ended> ended;  // in order of their ends
   EngineStats stats;
-  DurationNs busy_ns = 0;     // as the executor counts it
-  std::string error;          // empty: the simulation ran to its end
+  DurationNs busy_ns = 0;  // as the executor counts it
+  std::string error;       // empty: the simulation ran to its end
 };
 
 struct Case {
@@ -54,15 +55,15 @@ struct Case {
   int32_t block_size = 16;
   int32_t max_model_len = 4096;
   int64_t token_budget = 0;
-  int64_t concurrency = 0;     // > 0: closed loop
+  int64_t concurrency = 0;  // > 0: closed loop
   int64_t swap_blocks = 0;
   std::string predictor;
-  bool count_in_system = false;   // presets with a fixed budget only
+  bool count_in_system = false;  // presets with a fixed budget only
 };
 Outcome Simulate(const Case& c, const StepTimeModel& model, const std::vector<Arrival>& arrivals);
 
-// Mean of dependent observations with its confidence interval by batch means: 40 batches in order of time, Student's t with 39
-// degrees of freedom at 99.9 % (3.558).
+// Mean of dependent observations with its confidence interval by batch means: 40 batches in order of time, Student's t
+// with 39 degrees of freedom at 99.9 % (3.558).
 struct Estimate {
   double mean = 0, half_width = 0;
   bool Contains(double value) const { return value >= mean - half_width && value <= mean + half_width; }

@@ -11,11 +11,12 @@ namespace {
 
 constexpr DurationNs kStep = kMillisecond;
 
-// One request at a time, first come first served: a request of one prompt token and k output tokens is k equal steps of work.
+// One request at a time, first come first served: a request of one prompt token and k output tokens is k equal steps of
+// work.
 struct ServiceCase {
   const char* name;
   std::function<int32_t(Rng&)> output_tokens;
-  double mean, second_moment;   // of the output tokens
+  double mean, second_moment;  // of the output tokens
 };
 const ServiceCase kServices[] = {
     {"deterministic", [](Rng&) { return 8; }, 8, 64},
@@ -23,8 +24,8 @@ const ServiceCase kServices[] = {
     {"two_point", [](Rng& r) { return r.Uniform() < 0.9 ? 2 : 62; }, 8, 0.9 * 4 + 0.1 * 62 * 62},
 };
 
-// Pollaczek and Khinchine: mean wait = lambda E[S^2] / (2 (1 - rho)). Waits before service, 200,000 requests; the interval is
-// narrow enough to tell the three apart by far (their second moments differ by 64 : 83 : 388).
+// Pollaczek and Khinchine: mean wait = lambda E[S^2] / (2 (1 - rho)). Waits before service, 200,000 requests; the
+// interval is narrow enough to tell the three apart by far (their second moments differ by 64 : 83 : 388).
 TEST(Queueing, MeanWaitOfASingleServer) {
   const LinearSteps model(kStep);
   for (const ServiceCase& service : kServices) {
@@ -41,8 +42,8 @@ TEST(Queueing, MeanWaitOfASingleServer) {
       for (const Ended& e : out.ended) waits.push_back(static_cast<double>(e.scheduled_ns - e.arrival_ns) * 1e-9);
       const double theory = rate * service.second_moment * step_s * step_s / (2 * (1 - load));
       const Estimate wait = BatchMeans(waits);
-      EXPECT_TRUE(wait.Contains(theory)) << service.name << " at load " << load << ": " << wait.mean << " +- " << wait.half_width
-                                         << " s, theory " << theory;
+      EXPECT_TRUE(wait.Contains(theory)) << service.name << " at load " << load << ": " << wait.mean << " +- "
+                                         << wait.half_width << " s, theory " << theory;
       EXPECT_LT(wait.half_width, 0.2 * theory) << service.name << ": the interval says nothing";
       RecordProperty(std::string(service.name) + (load < 0.6 ? "_half" : "_high"),
                      std::to_string(wait.mean * 1e3) + " +- " + std::to_string(wait.half_width * 1e3) + " ms, theory " +
@@ -53,12 +54,13 @@ TEST(Queueing, MeanWaitOfASingleServer) {
   }
 }
 
-// A server that is never idle takes a newcomer in at its next step: the wait is what is left of the present one, uniform in
-// (0, T), and the first token comes one step later.
+// A server that is never idle takes a newcomer in at its next step: the wait is what is left of the present one,
+// uniform in (0, T), and the first token comes one step later.
 TEST(Queueing, NewcomersWaitForTheStepInHand) {
   const LinearSteps model(kStep);
-  auto arrivals = Poisson(12, 50000, 100, [](Rng& r) { return Arrival{0, 1, static_cast<int32_t>(r.UniformInt(1, 4))}; });
-  arrivals.insert(arrivals.begin(), Arrival{0, 1, 600000});   // keeps the server busy throughout
+  auto arrivals =
+      Poisson(12, 50000, 100, [](Rng& r) { return Arrival{0, 1, static_cast<int32_t>(r.UniformInt(1, 4))}; });
+  arrivals.insert(arrivals.begin(), Arrival{0, 1, 600000});  // keeps the server busy throughout
   Case c;
   c.max_model_len = 600002;
   const Outcome out = Simulate(c, model, arrivals);
@@ -80,7 +82,8 @@ TEST(Queueing, NewcomersWaitForTheStepInHand) {
   EXPECT_LT(*std::max_element(waits.begin(), waits.end()), step);
 }
 
-// More clients than places: every step is full, so tokens per second = B / T(B), exactly, but for the last clients' end.
+// More clients than places: every step is full, so tokens per second = B / T(B), exactly, but for the last clients'
+// end.
 TEST(ClosedLoop, SaturatedDecodesGiveTheBatchPerStep) {
   constexpr int32_t kBatch = 24;
   const LinearSteps model(kStep, 10 * kMicrosecond);
@@ -95,7 +98,7 @@ TEST(ClosedLoop, SaturatedDecodesGiveTheBatchPerStep) {
   const DurationNs full = kStep + kBatch * 10 * kMicrosecond;
   size_t saturated = 0;
   while (saturated < out.steps.size() && out.steps[saturated].items == kBatch) ++saturated;
-  EXPECT_GT(saturated, out.steps.size() * 95 / 100);   // the rest is the end, when nobody is left to wait
+  EXPECT_GT(saturated, out.steps.size() * 95 / 100);  // the rest is the end, when nobody is left to wait
   int64_t tokens = 0;
   for (size_t i = 0; i < saturated; ++i) tokens += out.steps[i].sampled;
   EXPECT_EQ(tokens, static_cast<int64_t>(saturated) * kBatch);
@@ -110,7 +113,7 @@ TEST(ClosedLoop, EqualClientsGoInStep) {
   c.token_budget = 16 * 32;
   const Outcome out = Simulate(c, model, std::vector<Arrival>(16 * 10, Arrival{0, 32, 20}));
   ASSERT_EQ(out.error, "");
-  DurationNs round = kStep + 16 * 32 * 3 * kMicrosecond;   // all prompts in one step, then 19 steps of decodes
+  DurationNs round = kStep + 16 * 32 * 3 * kMicrosecond;  // all prompts in one step, then 19 steps of decodes
   for (int32_t d = 1; d < 20; ++d) round += kStep + 16 * 3 * kMicrosecond + 16 * (32 + d) * 7;
   ASSERT_EQ(out.steps.size(), 10u * 20u);
   EXPECT_EQ(out.steps.back().end_ns, 10 * round);
@@ -133,7 +136,8 @@ TEST(ClosedLoop, SaturatedChunksUseTheWholeBudget) {
   EXPECT_GT(saturated, out.steps.size() * 95 / 100);
   // Ends in the saturated stretch, after the first few have filled the pipeline.
   const TimeNs from = out.steps[saturated / 4].end_ns, to = out.steps[saturated - 1].end_ns;
-  const auto ends = std::count_if(out.ended.begin(), out.ended.end(), [&](const Ended& e) { return e.done_ns > from && e.done_ns <= to; });
+  const auto ends = std::count_if(out.ended.begin(), out.ended.end(),
+                                  [&](const Ended& e) { return e.done_ns > from && e.done_ns <= to; });
   const double per_s = static_cast<double>(ends) / (static_cast<double>(to - from) * 1e-9);
   const double step_s = (static_cast<double>(kStep) + kBudget * 20.0 * kMicrosecond) * 1e-9;
   const double theory = kBudget / ((kPrompt + kOutput - 1) * step_s);

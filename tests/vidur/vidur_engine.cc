@@ -13,8 +13,12 @@
 namespace tactus::vidur {
 namespace {
 
-TimeNs ToNs(double seconds) { return std::llround(seconds * 1e9); }
-double ToSeconds(TimeNs ns) { return static_cast<double>(ns) * 1e-9; }
+TimeNs ToNs(double seconds) {
+  return std::llround(seconds * 1e9);
+}
+double ToSeconds(TimeNs ns) {
+  return static_cast<double>(ns) * 1e-9;
+}
 
 class ListedRequests final : public WorkloadStream {
  public:
@@ -54,7 +58,7 @@ class Watched final : public sched::Composition {
     const auto ran = static_cast<int64_t>(step.view.running.size());
     const int32_t starts_left = step.plan.starts_left();
     inner_->Compose(step);
-    const int64_t runs = ran + starts_left - step.plan.starts_left();   // starts less preemptions
+    const int64_t runs = ran + starts_left - step.plan.starts_left();  // starts less preemptions
     after_.waiting = waited + ran - runs;
     after_.blocks_used = blocks_total_ - step.plan.blocks_available();
   }
@@ -149,22 +153,26 @@ sched::SchedulerConfig ConfigOf(const Rules& rules, Choices choices) {
       c.limits.reserve_full = true;
       break;
   }
-  if (choices == Choices::kVidur && rules.policy != Policy::kOrca) c.budget = "none";   // the composition has its own
+  if (choices == Choices::kVidur && rules.policy != Policy::kOrca) c.budget = "none";  // the composition has its own
   return c;
 }
 
 std::unique_ptr<sched::Composition> StockComposition(const Rules& rules, const sched::SchedulerLimits& limits) {
   switch (rules.policy) {
-    case Policy::kSarathi: return sched::MakeStallFree(limits);
-    case Policy::kVllm: return sched::MakePrefillFirst(limits);
-    case Policy::kOrca: return sched::MakeWholePromptHybrid(limits);
+    case Policy::kSarathi:
+      return sched::MakeStallFree(limits);
+    case Policy::kVllm:
+      return sched::MakePrefillFirst(limits);
+    case Policy::kOrca:
+      return sched::MakeWholePromptHybrid(limits);
   }
   return nullptr;
 }
 
 }  // namespace
 
-Result<EngineRun> RunEngine(const Rules& rules, Choices choices, const std::vector<TraceRequest>& requests, const Tables& tables) {
+Result<EngineRun> RunEngine(const Rules& rules, Choices choices, const std::vector<TraceRequest>& requests,
+                            const Tables& tables) {
   const TableStepTime model(&tables);
   AfterPlan after;
   Recorder recorder(requests.size(), &after);
@@ -179,7 +187,9 @@ Result<EngineRun> RunEngine(const Rules& rules, Choices choices, const std::vect
   };
   config.step_time = &model;
   config.prefix_caching = false;
-  config.on_step = [&recorder](int32_t, const StepPlan& plan, TimeNs start, TimeNs end) { recorder.Step(plan, start, end); };
+  config.on_step = [&recorder](int32_t, const StepPlan& plan, TimeNs start, TimeNs end) {
+    recorder.Step(plan, start, end);
+  };
   config.observer = &recorder;
   ListedRequests workload(requests);
   TACTUS_ASSIGN_OR_RETURN(const auto simulation, Simulation::Create(config, &workload));

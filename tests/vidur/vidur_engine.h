@@ -7,7 +7,8 @@
 
 namespace tactus::vidur {
 
-// kStock: a preset with its parameters and its own composition. kVidur: with the composition that has their remaining rules.
+// kStock: a preset with its parameters and its own composition. kVidur: with the composition that has their remaining
+// rules.
 enum class Choices : uint8_t { kStock, kVidur };
 
 struct EngineRun {

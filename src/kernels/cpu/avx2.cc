@@ -12,7 +12,8 @@
 namespace tactus::kernels {
 
 const Ops& Avx2Ops() {
-  static constexpr Ops kOps = {"avx2", Linear, RmsNorm, Embed, Rope, StoreKv, Attention, SiluMul, AddTo, DequantizeRow,
+  static constexpr Ops kOps = {"avx2",   Linear,           RmsNorm,         Embed,           Rope,
+                               StoreKv,  Attention,        SiluMul,         AddTo,           DequantizeRow,
                                PackAvx2, LinearPackedAvx2, GatedPackedAvx2, EmbedPackedAvx2, RopeStore};
   return kOps;
 }

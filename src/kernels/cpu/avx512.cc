@@ -35,9 +35,10 @@ void AttentionOrBf16(ThreadPool& pool, const float* q, int64_t q_stride, std::sp
 }  // namespace
 
 const Ops& Avx512Ops() {
-  static constexpr Ops kOps = {"avx512", LinearOrBf16, RmsNorm, Embed, Rope,
-                               StoreKv,  AttentionOrBf16, SiluMul, AddTo, DequantizeRow,
-                               PackAvx512, LinearPackedAvx512, GatedPackedAvx512, EmbedPackedAvx512, RopeStore};
+  static constexpr Ops kOps = {
+      "avx512",          LinearOrBf16,      RmsNorm,  Embed,         Rope,       StoreKv,
+      AttentionOrBf16,   SiluMul,           AddTo,    DequantizeRow, PackAvx512, LinearPackedAvx512,
+      GatedPackedAvx512, EmbedPackedAvx512, RopeStore};
   return kOps;
 }
 

@@ -87,33 +87,21 @@ struct DotsPortable {
     StoreBytes(even, (U32)(((U16)wide.even << kShift) - (U16)centre));
     StoreBytes(odd, (U32)(((U16)wide.odd << kShift) - (U16)centre));
   }
-  static Int Add(Int a, Int b) {
-    return (Int)((U32)a + (U32)b);
-  }
+  static Int Add(Int a, Int b) { return (Int)((U32)a + (U32)b); }
   template <int kBits>
   static Int ShiftLeft(Int v) {
     return (Int)((U32)v << kBits);
   }
-  static int32_t PackZero(int32_t zero) {
-    return zero;
-  }
-  static int32_t PackSum(int32_t sum) {
-    return sum;
-  }
-  static Int MulZero(Int zeros, int32_t sum) {
-    return zeros * Spread(sum);
-  }
+  static int32_t PackZero(int32_t zero) { return zero; }
+  static int32_t PackSum(int32_t sum) { return sum; }
+  static Int MulZero(Int zeros, int32_t sum) { return zeros * Spread(sum); }
   static Int LoadInt(const int32_t* p) {
     Int v;
     std::memcpy(&v, p, sizeof v);
     return v;
   }
-  static Int Spread(int32_t v) {
-    return Int{v, v, v, v};
-  }
-  static Simd::F ToFloat(Int v) {
-    return __builtin_convertvector(v, Simd::F);
-  }
+  static Int Spread(int32_t v) { return Int{v, v, v, v}; }
+  static Simd::F ToFloat(Int v) { return __builtin_convertvector(v, Simd::F); }
 
   // a * b + c rounded once, on machines without an instruction for it. The product is exact in a double; their sum is
   // rounded to odd (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding
@@ -145,12 +133,8 @@ struct DotsPortable {
     std::memcpy(&f, &v, sizeof f);
     return f;
   }
-  static Simd::F FirstBf16(U32 v) {
-    return AsFloats(v << 16);
-  }
-  static Simd::F SecondBf16(U32 v) {
-    return AsFloats(v & 0xffff0000u);
-  }
+  static Simd::F FirstBf16(U32 v) { return AsFloats(v << 16); }
+  static Simd::F SecondBf16(U32 v) { return AsFloats(v & 0xffff0000u); }
 };
 
 // Codes that were opened: two columns are a group.

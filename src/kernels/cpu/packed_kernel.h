@@ -90,7 +90,7 @@ inline void RoundBlock(const float* values, int64_t token, int64_t first, const 
   const int32_t planes = out.format.planes, block = out.format.block;
   const bool shifts = out.format.has_shifts();
   const float limit = planes == 2 ? 32512.0f : 127.0f;
-  int32_t top = 0;  // magnitudes compare as integers do, and those of infinities and NaN are the largest
+  int32_t top = 0;                 // magnitudes compare as integers do, and those of infinities and NaN are the largest
   int32_t tops[kTokenBlock / 32];  // of the columns under one shift
   for (int32_t b = 0; b < kTokenBlock / block; ++b) {
     tops[b] = 0;
@@ -103,7 +103,9 @@ inline void RoundBlock(const float* values, int64_t token, int64_t first, const 
   const bool finite = top < 0x7f800000;
   const float largest = FloatOf(static_cast<uint32_t>(top));
   const bool zero = !finite || largest < kTokenZero;
-  const float scale = !finite ? FloatOf(0x7fc00000u) : zero ? 0.0f : largest / limit * (shifts ? 1.0f / (1 << kTokenShift) : 1.0f);
+  const float scale = !finite ? FloatOf(0x7fc00000u)
+                      : zero  ? 0.0f
+                              : largest / limit * (shifts ? 1.0f / (1 << kTokenShift) : 1.0f);
   const float inverse = zero ? 0.0f : limit / largest;
   int32_t q[kTokenBlock];
   const int32_t keep = finite ? -1 : 0;

@@ -81,7 +81,7 @@ struct Ahead {
 inline constexpr int64_t kStepColumns = 32;
 
 template <class D>
-inline constexpr int64_t kXStride = kChunkColumns / D::kGroupColumns* D::kXBytes;
+inline constexpr int64_t kXStride = kChunkColumns / D::kGroupColumns * D::kXBytes;
 
 // sums: in and out.
 template <class D, bool kU4, int kRows, int kVectors, class Sum>

@@ -12,9 +12,21 @@
 namespace tactus::kernels {
 
 const Ops& PortableOps() {
-  static constexpr Ops kOps = {"scalar", Linear,    RmsNorm, Embed, Rope,
-                               StoreKv,  Attention, SiluMul, AddTo, DequantizeRow,
-                               PackPortable, LinearPackedPortable, GatedPackedPortable, EmbedPackedPortable, RopeStore};
+  static constexpr Ops kOps = {"scalar",
+                               Linear,
+                               RmsNorm,
+                               Embed,
+                               Rope,
+                               StoreKv,
+                               Attention,
+                               SiluMul,
+                               AddTo,
+                               DequantizeRow,
+                               PackPortable,
+                               LinearPackedPortable,
+                               GatedPackedPortable,
+                               EmbedPackedPortable,
+                               RopeStore};
   return kOps;
 }
 

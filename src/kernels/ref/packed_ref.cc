@@ -146,15 +146,13 @@ void RefPack(ThreadPool&, const float* x, const float* norm_weight, float eps, c
   for (int64_t t = 0; t < out.tokens; ++t) {
     const float* row = x + t * out.cols;
     if (norm_weight == nullptr) {
-      PackRow(
-          t, [row](int64_t c) { return row[c]; }, out);
+      PackRow(t, [row](int64_t c) { return row[c]; }, out);
       continue;
     }
     double squares = 0;
     for (int64_t c = 0; c < out.cols; ++c) squares += static_cast<double>(row[c]) * row[c];
     const double inverse = 1.0 / std::sqrt(squares / static_cast<double>(out.cols) + eps);
-    PackRow(
-        t, [=](int64_t c) { return static_cast<float>(row[c] * inverse * norm_weight[c]); }, out);
+    PackRow(t, [=](int64_t c) { return static_cast<float>(row[c] * inverse * norm_weight[c]); }, out);
   }
 }
 

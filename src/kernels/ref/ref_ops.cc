@@ -174,7 +174,8 @@ void AddTo(ThreadPool&, float* x, const float* y, int64_t n) {
 }  // namespace
 
 const Ops& RefOps() {
-  static constexpr Ops kOps = {"ref", Linear, RmsNorm, Embed, Rope, StoreKv, Attention, SiluMul, AddTo, DequantizeRow,
+  static constexpr Ops kOps = {"ref",   Linear,          RmsNorm,        Embed,          Rope,
+                               StoreKv, Attention,       SiluMul,        AddTo,          DequantizeRow,
                                RefPack, RefLinearPacked, RefGatedPacked, RefEmbedPacked, RopeStore};
   return kOps;
 }

@@ -25,6 +25,8 @@ class LeastOutstanding final : public Balancer {
 
 }  // namespace
 
-std::unique_ptr<Balancer> MakeLeastOutstanding(uint64_t) { return std::make_unique<LeastOutstanding>(); }
+std::unique_ptr<Balancer> MakeLeastOutstanding(uint64_t) {
+  return std::make_unique<LeastOutstanding>();
+}
 
 }  // namespace tactus::route

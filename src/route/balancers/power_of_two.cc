@@ -34,6 +34,8 @@ class PowerOfTwo final : public Balancer {
 
 }  // namespace
 
-std::unique_ptr<Balancer> MakePowerOfTwo(uint64_t seed) { return std::make_unique<PowerOfTwo>(seed); }
+std::unique_ptr<Balancer> MakePowerOfTwo(uint64_t seed) {
+  return std::make_unique<PowerOfTwo>(seed);
+}
 
 }  // namespace tactus::route

@@ -24,6 +24,8 @@ class Random final : public Balancer {
 
 }  // namespace
 
-std::unique_ptr<Balancer> MakeRandom(uint64_t seed) { return std::make_unique<Random>(seed); }
+std::unique_ptr<Balancer> MakeRandom(uint64_t seed) {
+  return std::make_unique<Random>(seed);
+}
 
 }  // namespace tactus::route

@@ -19,6 +19,8 @@ class RoundRobin final : public Balancer {
 
 }  // namespace
 
-std::unique_ptr<Balancer> MakeRoundRobin(uint64_t) { return std::make_unique<RoundRobin>(); }
+std::unique_ptr<Balancer> MakeRoundRobin(uint64_t) {
+  return std::make_unique<RoundRobin>();
+}
 
 }  // namespace tactus::route

@@ -1,5 +1,5 @@
-// Reserves the longest the sequence can become, min(L_max, p + max_tokens), or L_max with --reserve-full (Orca, Sarathi and
-// FasterTransformer of the papers' experiments): whatever runs never meets a shortage.
+// Reserves the longest the sequence can become, min(L_max, p + max_tokens), or L_max with --reserve-full (Orca, Sarathi
+// and FasterTransformer of the papers' experiments): whatever runs never meets a shortage.
 #include <algorithm>
 #include <cmath>
 
@@ -30,6 +30,8 @@ int64_t KeepFreeBlocks(const SchedulerLimits& limits) {
   return static_cast<int64_t>(std::ceil(limits.watermark * static_cast<double>(limits.blocks_total)));
 }
 
-std::unique_ptr<Admission> MakeMaxLength(const SchedulerLimits& limits) { return std::make_unique<MaxLength>(limits); }
+std::unique_ptr<Admission> MakeMaxLength(const SchedulerLimits& limits) {
+  return std::make_unique<MaxLength>(limits);
+}
 
 }  // namespace tactus::sched

@@ -1,5 +1,5 @@
-// Reserves blocks for the whole prompt, with what a preempted sequence must recompute, even if the prompt is computed in
-// chunks: half-done prompts cannot deadlock. Output takes blocks as it grows.
+// Reserves blocks for the whole prompt, with what a preempted sequence must recompute, even if the prompt is computed
+// in chunks: half-done prompts cannot deadlock. Output takes blocks as it grows.
 #include "sched/choices.h"
 
 namespace tactus::sched {
@@ -18,6 +18,8 @@ class PromptFits final : public Admission {
 
 }  // namespace
 
-std::unique_ptr<Admission> MakePromptFits(const SchedulerLimits& limits) { return std::make_unique<PromptFits>(limits); }
+std::unique_ptr<Admission> MakePromptFits(const SchedulerLimits& limits) {
+  return std::make_unique<PromptFits>(limits);
+}
 
 }  // namespace tactus::sched

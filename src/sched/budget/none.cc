@@ -1,5 +1,5 @@
-// No budget but the number of sequences: max(tau, L_max) tokens per step, so that every prompt fits one step and memory can be
-// planned; really none in simulations that ask for it.
+// No budget but the number of sequences: max(tau, L_max) tokens per step, so that every prompt fits one step and memory
+// can be planned; really none in simulations that ask for it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,12 +12,12 @@ namespace {
 class NoBudget final : public Budget {
  public:
   explicit NoBudget(const SchedulerLimits& limits)
-      : tokens_(limits.unlimited_steps ? kUnlimited
-                                       : std::max<int64_t>(limits.token_budget, limits.max_model_len)) {}
+      : tokens_(limits.unlimited_steps ? kUnlimited : std::max<int64_t>(limits.token_budget, limits.max_model_len)) {}
   void Describe(ChoiceTraits* traits) const override { traits->max_tokens = traits->max_prefill_tokens = tokens_; }
   StepBudget Next(const StepView&) override { return {tokens_, tokens_}; }
   std::string Why() const override {
-    return tokens_ == kUnlimited ? "no budget: steps of any size" : fmt::format("no budget; at most {} tokens per step", tokens_);
+    return tokens_ == kUnlimited ? "no budget: steps of any size"
+                                 : fmt::format("no budget; at most {} tokens per step", tokens_);
   }
 
  private:
@@ -27,6 +27,8 @@ class NoBudget final : public Budget {
 
 }  // namespace
 
-std::unique_ptr<Budget> MakeNoBudget(const SchedulerLimits& limits) { return std::make_unique<NoBudget>(limits); }
+std::unique_ptr<Budget> MakeNoBudget(const SchedulerLimits& limits) {
+  return std::make_unique<NoBudget>(limits);
+}
 
 }  // namespace tactus::sched

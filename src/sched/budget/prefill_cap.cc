@@ -26,6 +26,8 @@ class PrefillCap final : public Budget {
 
 }  // namespace
 
-std::unique_ptr<Budget> MakePrefillCap(const SchedulerLimits& limits) { return std::make_unique<PrefillCap>(limits); }
+std::unique_ptr<Budget> MakePrefillCap(const SchedulerLimits& limits) {
+  return std::make_unique<PrefillCap>(limits);
+}
 
 }  // namespace tactus::sched

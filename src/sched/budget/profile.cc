@@ -1,5 +1,5 @@
-// Sarathi-Serve's budget: the largest multiple of the tile whose predicted step time keeps the TBT objective (its section 4.3).
-// Without an objective or a step-time model it is the fixed default, and says so.
+// Sarathi-Serve's budget: the largest multiple of the tile whose predicted step time keeps the TBT objective (its
+// section 4.3). Without an objective or a step-time model it is the fixed default, and says so.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,11 +9,11 @@
 namespace tactus::sched {
 namespace {
 
-// The step that is asked about (ours: the paper profiles "batches of different numbers of tokens"). Decodes, as many as the
-// strict objectives of the paper are defined with, each over a context that most requests stay below, beside one prompt's
-// chunk behind as much context. A small step has room for few decodes, and small KV memory for short contexts.
+// The step that is asked about (ours: the paper profiles "batches of different numbers of tokens"). Decodes, as many as
+// the strict objectives of the paper are defined with, each over a context that most requests stay below, beside one
+// prompt's chunk behind as much context. A small step has room for few decodes, and small KV memory for short contexts.
 constexpr int64_t kDecodes = 32, kContext = 1024;
-constexpr int64_t kLeastGranule = 8;   // where the model knows no tile
+constexpr int64_t kLeastGranule = 8;  // where the model knows no tile
 
 struct ReferenceStep {
   int64_t decodes = 0, context = 0;
@@ -39,7 +39,9 @@ std::unique_ptr<Budget> MakeProfileBudget(const SchedulerLimits& limits) {
   const int64_t fallback = limits.default_token_budget;
   if (limits.tbt_slo_ns <= 0) return MakeFixedBudgetOf(fallback, "no --tbt-slo, so the default");
   if (limits.step_time == nullptr) {
-    return MakeFixedBudgetOf(fallback, "--tbt-slo is given but there are no step times of this machine ('tactus profile' measures them), so the default");
+    return MakeFixedBudgetOf(fallback,
+                             "--tbt-slo is given but there are no step times of this machine ('tactus profile' "
+                             "measures them), so the default");
   }
   // Between pipeline stages a step also waits for others: it may not use the whole objective.
   const double share = limits.pipeline_steps > 1 ? limits.policy.tbt_headroom : 1.0;
@@ -58,11 +60,12 @@ std::unique_ptr<Budget> MakeProfileBudget(const SchedulerLimits& limits) {
   }
   const int64_t tokens = std::max<int64_t>(1, low) * granule;
   const ReferenceStep step(limits, tokens);
-  const std::string of = fmt::format("{} decodes and a chunk of {} behind {} tokens each: {:.1f} ms predicted, --tbt-slo {:.1f} ms{}", step.decodes,
-                                     step.chunk.tokens, step.context, static_cast<double>(limits.step_time->StepTimeNs(step.shape)) * 1e-6,
-                                     static_cast<double>(limits.tbt_slo_ns) * 1e-6,
-                                     share < 1 ? fmt::format(" x {} for the pipeline", share) : "");
-  return MakeFixedBudgetOf(tokens, low > 0 ? "the largest that keeps the objective with " + of : "the least there is; no step keeps the objective: " + of);
+  const std::string of = fmt::format(
+      "{} decodes and a chunk of {} behind {} tokens each: {:.1f} ms predicted, --tbt-slo {:.1f} ms{}", step.decodes,
+      step.chunk.tokens, step.context, static_cast<double>(limits.step_time->StepTimeNs(step.shape)) * 1e-6,
+      static_cast<double>(limits.tbt_slo_ns) * 1e-6, share < 1 ? fmt::format(" x {} for the pipeline", share) : "");
+  return MakeFixedBudgetOf(tokens, low > 0 ? "the largest that keeps the objective with " + of
+                                           : "the least there is; no step keeps the objective: " + of);
 }
 
 }  // namespace tactus::sched

@@ -1,5 +1,5 @@
-// Chunked prefills without hybrid steps (Sarathi-Serve, Table 4, "chunked-prefills-only"): a step of prompt chunks, then a step
-// of decodes, whichever there is if the other would be empty.
+// Chunked prefills without hybrid steps (Sarathi-Serve, Table 4, "chunked-prefills-only"): a step of prompt chunks,
+// then a step of decodes, whichever there is if the other would be empty.
 #include "sched/choices.h"
 #include "sched/context.h"
 
@@ -22,6 +22,8 @@ class Alternate final : public Composition {
 
 }  // namespace
 
-std::unique_ptr<Composition> MakeAlternate(const SchedulerLimits&) { return std::make_unique<Alternate>(); }
+std::unique_ptr<Composition> MakeAlternate(const SchedulerLimits&) {
+  return std::make_unique<Alternate>();
+}
 
 }  // namespace tactus::sched

@@ -1,6 +1,6 @@
-// Sarathi (2023): exactly one prompt chunk, with the ongoing decodes in the room that it leaves. The chunk is what the step's
-// decodes leave of C (the budget), so that the step's tokens are C, a multiple of the tile. No prompt is left: decodes only.
-// No decodes: a chunk of C.
+// Sarathi (2023): exactly one prompt chunk, with the ongoing decodes in the room that it leaves. The chunk is what the
+// step's decodes leave of C (the budget), so that the step's tokens are C, a multiple of the tile. No prompt is left:
+// decodes only. No decodes: a chunk of C.
 #include "sched/choices.h"
 #include "sched/context.h"
 
@@ -28,6 +28,8 @@ class DecodeMaximal final : public Composition {
 
 }  // namespace
 
-std::unique_ptr<Composition> MakeDecodeMaximal(const SchedulerLimits&) { return std::make_unique<DecodeMaximal>(); }
+std::unique_ptr<Composition> MakeDecodeMaximal(const SchedulerLimits&) {
+  return std::make_unique<DecodeMaximal>();
+}
 
 }  // namespace tactus::sched

@@ -1,5 +1,5 @@
-// DeepSpeed-FastGen's Dynamic SplitFuse: decodes first, then prompts in queue order, split or fused so that the step has
-// exactly tau tokens; a partly done prompt has no precedence over one that the order puts before it.
+// DeepSpeed-FastGen's Dynamic SplitFuse: decodes first, then prompts in queue order, split or fused so that the step
+// has exactly tau tokens; a partly done prompt has no precedence over one that the order puts before it.
 #include <algorithm>
 #include <vector>
 
@@ -48,6 +48,8 @@ class ExactFill final : public Composition {
 
 }  // namespace
 
-std::unique_ptr<Composition> MakeExactFill(const SchedulerLimits& limits) { return std::make_unique<ExactFill>(limits); }
+std::unique_ptr<Composition> MakeExactFill(const SchedulerLimits& limits) {
+  return std::make_unique<ExactFill>(limits);
+}
 
 }  // namespace tactus::sched

@@ -1,5 +1,5 @@
-// PiA: request-level batches (a batch starts when the last one has finished) of sequences that the order puts into one group,
-// which it expects to end at about the same time. Under an order without groups this is request-level batching.
+// PiA: request-level batches (a batch starts when the last one has finished) of sequences that the order puts into one
+// group, which it expects to end at about the same time. Under an order without groups this is request-level batching.
 #include "sched/choices.h"
 #include "sched/context.h"
 
@@ -11,7 +11,7 @@ class LengthGrouped final : public Composition {
   void Describe(ChoiceTraits*) const override {}
   void Compose(StepContext& step) override {
     if (!step.view.running.empty()) {
-      step.RunPrefills(true);   // only what a failed or rolled-back step left half done
+      step.RunPrefills(true);  // only what a failed or rolled-back step left half done
       step.RunDecodes();
       return;
     }
@@ -26,6 +26,8 @@ class LengthGrouped final : public Composition {
 
 }  // namespace
 
-std::unique_ptr<Composition> MakeLengthGrouped(const SchedulerLimits&) { return std::make_unique<LengthGrouped>(); }
+std::unique_ptr<Composition> MakeLengthGrouped(const SchedulerLimits&) {
+  return std::make_unique<LengthGrouped>();
+}
 
 }  // namespace tactus::sched

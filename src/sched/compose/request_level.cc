@@ -1,9 +1,9 @@
 // FasterTransformer (Sarathi-Serve, Algorithm 1): a batch is admitted only when nothing runs, its prompts are computed
 // together, then it decodes until every request of it has finished.
 //
-// With --pad the step says what the original computes for nothing: prompts are padded to the longest of the batch, and a
-// sequence that has finished goes on as an inactive row until the last one has (Orca, OSDI 2022, section 2). Step-time models
-// count it. An executor that takes ragged batches need not compute it, and none of ours does.
+// With --pad the step says what the original computes for nothing: prompts are padded to the longest of the batch, and
+// a sequence that has finished goes on as an inactive row until the last one has (Orca, OSDI 2022, section 2).
+// Step-time models count it. An executor that takes ragged batches need not compute it, and none of ours does.
 #include <algorithm>
 
 #include "sched/choices.h"
@@ -24,7 +24,7 @@ class RequestLevel final : public Composition {
       if (pad_) Pad(step, 0);
       return;
     }
-    step.RunPrefills(true);   // only what a rolled-back step left half done
+    step.RunPrefills(true);  // only what a rolled-back step left half done
     step.RunDecodes();
     if (!pad_) return;
     // Whoever of the batch runs no longer has finished.

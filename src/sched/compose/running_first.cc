@@ -19,6 +19,8 @@ class RunningFirst final : public Composition {
 
 }  // namespace
 
-std::unique_ptr<Composition> MakeRunningFirst(const SchedulerLimits&) { return std::make_unique<RunningFirst>(); }
+std::unique_ptr<Composition> MakeRunningFirst(const SchedulerLimits&) {
+  return std::make_unique<RunningFirst>();
+}
 
 }  // namespace tactus::sched

@@ -1,5 +1,5 @@
-// Sarathi-Serve, Algorithm 3: all decodes, then partly done prompts, then new requests, each chunk cut to what is left of
-// the token budget. No decode ever waits for a prompt.
+// Sarathi-Serve, Algorithm 3: all decodes, then partly done prompts, then new requests, each chunk cut to what is left
+// of the token budget. No decode ever waits for a prompt.
 #include "sched/choices.h"
 #include "sched/context.h"
 
@@ -18,6 +18,8 @@ class StallFree final : public Composition {
 
 }  // namespace
 
-std::unique_ptr<Composition> MakeStallFree(const SchedulerLimits&) { return std::make_unique<StallFree>(); }
+std::unique_ptr<Composition> MakeStallFree(const SchedulerLimits&) {
+  return std::make_unique<StallFree>();
+}
 
 }  // namespace tactus::sched

@@ -1,5 +1,5 @@
-// An index over the waiting sequences for orders that value all sequences of a class alike but for their age: one queue per
-// class, so that an order whose valuation of the classes changes all the time compares the queues' heads only.
+// An index over the waiting sequences for orders that value all sequences of a class alike but for their age: one queue
+// per class, so that an order whose valuation of the classes changes all the time compares the queues' heads only.
 #pragma once
 
 #include <vector>
@@ -22,7 +22,7 @@ class BucketedOrder : public Order {
   virtual int32_t BucketOf(const StepView& view, SlotId slot) const = 0;
   virtual int64_t KeyOf(const StepView& view, SlotId slot) const = 0;
 
-  const std::vector<int32_t>& filled() const { return filled_; }   // buckets that are not empty, in no particular order
+  const std::vector<int32_t>& filled() const { return filled_; }  // buckets that are not empty, in no particular order
   const SlotLists& lists() const { return lists_; }
 
  private:
@@ -31,7 +31,7 @@ class BucketedOrder : public Order {
 
   SlotLists lists_;
   std::vector<int32_t> filled_;
-  std::vector<int32_t> place_;   // [buckets] index in filled_
+  std::vector<int32_t> place_;  // [buckets] index in filled_
 };
 
 }  // namespace tactus::sched

@@ -1,6 +1,7 @@
-// PiA: sequences of about the same predicted output length next to each other, so that a batch of them ends together. The
-// group (a bin of --pia-bin tokens) that holds the oldest goes first, within a group first come, first served, those that were
-// preempted before. So whoever is the oldest is in the next batch: nobody starves. The prediction serves grouping only.
+// PiA: sequences of about the same predicted output length next to each other, so that a batch of them ends together.
+// The group (a bin of --pia-bin tokens) that holds the oldest goes first, within a group first come, first served,
+// those that were preempted before. So whoever is the oldest is in the next batch: nobody starves. The prediction
+// serves grouping only.
 #include <algorithm>
 
 #include "sched/choices.h"
@@ -11,13 +12,15 @@ namespace tactus::sched {
 namespace {
 
 constexpr int64_t kPreemptedFirst = int64_t{1} << 62;
-constexpr int64_t kMaxGroups = 1 << 16;   // the longest outputs share the last one
+constexpr int64_t kMaxGroups = 1 << 16;  // the longest outputs share the last one
 
 class GroupedOrder final : public BucketedOrder {
  public:
   explicit GroupedOrder(const SchedulerLimits& limits)
-      : BucketedOrder(limits.slot_capacity, static_cast<int32_t>(std::min(limits.max_model_len / limits.policy.pia_bin_tokens + 1, kMaxGroups))),
-        predictor_(limits.predictor), bin_(limits.policy.pia_bin_tokens) {
+      : BucketedOrder(limits.slot_capacity, static_cast<int32_t>(std::min(
+                                                limits.max_model_len / limits.policy.pia_bin_tokens + 1, kMaxGroups))),
+        predictor_(limits.predictor),
+        bin_(limits.policy.pia_bin_tokens) {
     heap_.reserve(filled().capacity());
   }
   void Describe(ChoiceTraits* traits) const override { traits->needs_predictor = true; }
@@ -58,12 +61,14 @@ class GroupedOrder final : public BucketedOrder {
 
   const LengthPredictor* const predictor_;
   const int64_t bin_;
-  std::vector<int32_t> heap_;   // groups not walked yet, by the age of their oldest
-  SlotId next_ = kNoSlot;       // within the group that is being walked
+  std::vector<int32_t> heap_;  // groups not walked yet, by the age of their oldest
+  SlotId next_ = kNoSlot;      // within the group that is being walked
 };
 
 }  // namespace
 
-std::unique_ptr<Order> MakeGroupedOrder(const SchedulerLimits& limits) { return std::make_unique<GroupedOrder>(limits); }
+std::unique_ptr<Order> MakeGroupedOrder(const SchedulerLimits& limits) {
+  return std::make_unique<GroupedOrder>(limits);
+}
 
 }  // namespace tactus::sched

@@ -2,12 +2,12 @@
 //
 //   score = lambda * wait_s - queue_len * mem
 //
-// with wait_s since the first arrival, mem the KV blocks of what has to be computed as a share of all blocks, and queue_len
-// the sequences waiting when the plan is made. Under pressure large prompts step back; waiting brings them forward. Preempted
-// sequences queue with the rest; ties by arrival. lambda = infinity is first come, first served.
+// with wait_s since the first arrival, mem the KV blocks of what has to be computed as a share of all blocks, and
+// queue_len the sequences waiting when the plan is made. Under pressure large prompts step back; waiting brings them
+// forward. Preempted sequences queue with the rest; ties by arrival. lambda = infinity is first come, first served.
 //
-// Sequences of the same number of blocks keep their order whatever the queue's length, so there is one queue per number of
-// blocks, and only the heads are compared.
+// Sequences of the same number of blocks keep their order whatever the queue's length, so there is one queue per number
+// of blocks, and only the heads are compared.
 #include <algorithm>
 #include <cmath>
 
@@ -17,14 +17,19 @@
 namespace tactus::sched {
 namespace {
 
-int32_t BlocksOf(int64_t tokens, int32_t block_size) { return static_cast<int32_t>((tokens + block_size - 1) / block_size); }
+int32_t BlocksOf(int64_t tokens, int32_t block_size) {
+  return static_cast<int32_t>((tokens + block_size - 1) / block_size);
+}
 
 class LarryOrder final : public BucketedOrder {
  public:
   explicit LarryOrder(const SchedulerLimits& limits)
       : BucketedOrder(limits.slot_capacity,
-                      static_cast<int32_t>(std::min<int64_t>(BlocksOf(limits.max_model_len, limits.block_size), limits.blocks_total)) + 1),
-        lambda_(limits.policy.larry_lambda), blocks_total_(static_cast<double>(limits.blocks_total)),
+                      static_cast<int32_t>(
+                          std::min<int64_t>(BlocksOf(limits.max_model_len, limits.block_size), limits.blocks_total)) +
+                          1),
+        lambda_(limits.policy.larry_lambda),
+        blocks_total_(static_cast<double>(limits.blocks_total)),
         block_size_(limits.block_size) {
     heap_.reserve(filled().capacity());
   }
@@ -61,7 +66,8 @@ class LarryOrder final : public BucketedOrder {
 
  protected:
   int32_t BucketOf(const StepView& view, SlotId slot) const override {
-    return BlocksOf(view.seq.known_committed[slot], block_size_);   // what needs more than there are is refused at intake
+    return BlocksOf(view.seq.known_committed[slot],
+                    block_size_);  // what needs more than there are is refused at intake
   }
   int64_t KeyOf(const StepView& view, SlotId slot) const override { return view.seq.arrival_order[slot]; }
 
@@ -76,24 +82,28 @@ class LarryOrder final : public BucketedOrder {
     return a.score != b.score ? a.score < b.score : a.arrival > b.arrival;
   }
   double Score(const StepView& view, SlotId slot, double queue_length) const {
-    if (std::isinf(lambda_)) return 0;   // the tie decides
+    if (std::isinf(lambda_)) return 0;  // the tie decides
     const double wait_s = static_cast<double>(view.now_ns - view.seq.arrival_ns[slot]) * 1e-9;
     const double mem = static_cast<double>(BlocksOf(view.seq.known_committed[slot], block_size_)) / blocks_total_;
     return lambda_ * wait_s - queue_length * mem;
   }
-  Entry Candidate(SlotId slot) const { return {Score(*view_, slot, queue_length_), view_->seq.arrival_order[slot], slot}; }
+  Entry Candidate(SlotId slot) const {
+    return {Score(*view_, slot, queue_length_), view_->seq.arrival_order[slot], slot};
+  }
 
   const double lambda_;
   const double blocks_total_;
   const int32_t block_size_;
-  const StepView* view_ = nullptr;   // of the walk
+  const StepView* view_ = nullptr;  // of the walk
   double queue_length_ = 0;
   bool started_ = false;
-  std::vector<Entry> heap_;          // heads of the buckets not walked past yet
+  std::vector<Entry> heap_;  // heads of the buckets not walked past yet
 };
 
 }  // namespace
 
-std::unique_ptr<Order> MakeLarryOrder(const SchedulerLimits& limits) { return std::make_unique<LarryOrder>(limits); }
+std::unique_ptr<Order> MakeLarryOrder(const SchedulerLimits& limits) {
+  return std::make_unique<LarryOrder>(limits);
+}
 
 }  // namespace tactus::sched

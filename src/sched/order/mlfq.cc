@@ -1,13 +1,14 @@
-// FastServe's skip-join multi-level feedback queue (Wu et al., "Fast Distributed Inference Serving for Large Language Models",
-// section 4.1): a sequence joins the highest queue whose quantum covers its prefill, sinks one queue with every quantum that
-// it uses up, and is promoted to the highest one when it has waited for too long. The quantum doubles from queue to queue, the
-// lowest has no end, and within a queue who arrived first goes first.
+// FastServe's skip-join multi-level feedback queue (Wu et al., "Fast Distributed Inference Serving for Large Language
+// Models", section 4.1): a sequence joins the highest queue whose quantum covers its prefill, sinks one queue with
+// every quantum that it uses up, and is promoted to the highest one when it has waited for too long. The quantum
+// doubles from queue to queue, the lowest has no end, and within a queue who arrived first goes first.
 //
-// Service is counted in output tokens, one per step. A prefill counts as so many of them as it takes decode steps' time: by
-// the step-time model where there is one, else kPromptTokensPerDecode to one. docs/policies_fastserve.md gives the reasons.
+// Service is counted in output tokens, one per step. A prefill counts as so many of them as it takes decode steps'
+// time: by the step-time model where there is one, else kPromptTokensPerDecode to one. docs/policies_fastserve.md gives
+// the reasons.
 //
-// All state is in the note (written when a sequence enters the queue or is promoted) and in the sequence's output length, so
-// that a queue needs no visit when a running sequence sinks.
+// All state is in the note (written when a sequence enters the queue or is promoted) and in the sequence's output
+// length, so that a queue needs no visit when a running sequence sinks.
 #include <algorithm>
 #include <vector>
 
@@ -18,13 +19,16 @@ namespace tactus::sched {
 namespace {
 
 constexpr int32_t kPromptTokensPerDecode = 128;
-constexpr int32_t kPromoted = -1;   // SequenceNote::level of a waiting or running sequence that was promoted
+constexpr int32_t kPromoted = -1;  // SequenceNote::level of a waiting or running sequence that was promoted
 
 class Mlfq final : public KeyedOrder {
  public:
   explicit Mlfq(const SchedulerLimits& limits)
-      : KeyedOrder(limits.slot_capacity), step_time_(limits.step_time), lowest_(static_cast<int32_t>(limits.policy.mlfq_queues) - 1),
-        quantum_(limits.policy.mlfq_quantum_tokens), promote_after_ns_(limits.policy.mlfq_promotion.ns) {
+      : KeyedOrder(limits.slot_capacity),
+        step_time_(limits.step_time),
+        lowest_(static_cast<int32_t>(limits.policy.mlfq_queues) - 1),
+        quantum_(limits.policy.mlfq_quantum_tokens),
+        promote_after_ns_(limits.policy.mlfq_promotion.ns) {
     waits_.reserve(2 * static_cast<size_t>(limits.slot_capacity));
   }
   bool ranks() const override { return true; }
@@ -57,10 +61,11 @@ class Mlfq final : public KeyedOrder {
     SequenceNote& note = view.notes[static_cast<size_t>(slot)];
     note.level = place.level;
     note.quantum_tokens = place.end_tokens;
-    if (waits_.size() == waits_.capacity()) {   // at most every second entry is of a sequence that still waits
+    if (waits_.size() == waits_.capacity()) {  // at most every second entry is of a sequence that still waits
       waits_.erase(waits_.begin(), waits_.begin() + static_cast<ptrdiff_t>(head_));
       head_ = 0;
-      waits_.erase(std::remove_if(waits_.begin(), waits_.end(), [&](const Wait& w) { return !Waits(view, w); }), waits_.end());
+      waits_.erase(std::remove_if(waits_.begin(), waits_.end(), [&](const Wait& w) { return !Waits(view, w); }),
+                   waits_.end());
     }
     waits_.push_back({view.seq.queued_ns[slot], slot});
   }
@@ -76,7 +81,7 @@ class Mlfq final : public KeyedOrder {
  private:
   struct Place {
     int32_t level = 0;
-    int32_t end_tokens = 0;   // output length at which the quantum is used up
+    int32_t end_tokens = 0;  // output length at which the quantum is used up
   };
   struct Wait {
     TimeNs since_ns = 0;
@@ -84,13 +89,13 @@ class Mlfq final : public KeyedOrder {
     auto operator<=>(const Wait&) const = default;
   };
 
-  static bool Waits(const StepView& view, const Wait& w) {   // else it is gone, or was queued again later
+  static bool Waits(const StepView& view, const Wait& w) {  // else it is gone, or was queued again later
     return view.seq.state[w.slot] == SeqState::kWaiting && view.seq.queued_ns[w.slot] == w.since_ns;
   }
-  int32_t Quantum(int32_t level) const {
-    return static_cast<int32_t>(std::min<int64_t>(quantum_ << level, 1 << 30));
+  int32_t Quantum(int32_t level) const { return static_cast<int32_t>(std::min<int64_t>(quantum_ << level, 1 << 30)); }
+  static int32_t Output(const StepView& view, SlotId slot) {
+    return view.seq.known_planned[slot] - view.seq.prompt_tokens[slot];
   }
-  static int32_t Output(const StepView& view, SlotId slot) { return view.seq.known_planned[slot] - view.seq.prompt_tokens[slot]; }
 
   // Decode steps that take as long as the prompt's prefill.
   int64_t PrefillCost(int32_t prompt_tokens) const {
@@ -112,7 +117,7 @@ class Mlfq final : public KeyedOrder {
   Place PlaceOf(const StepView& view, SlotId slot) const {
     const SequenceNote& note = view.notes[static_cast<size_t>(slot)];
     Place place{std::max(0, note.level), note.quantum_tokens};
-    if (place.end_tokens == 0) place = Join(view.seq.prompt_tokens[slot]);   // new
+    if (place.end_tokens == 0) place = Join(view.seq.prompt_tokens[slot]);  // new
     const int32_t output = Output(view, slot);
     while (place.level < lowest_ && output >= place.end_tokens) place.end_tokens += Quantum(++place.level);
     return place;
@@ -123,12 +128,14 @@ class Mlfq final : public KeyedOrder {
   const int32_t lowest_;
   const int64_t quantum_;
   const DurationNs promote_after_ns_;
-  std::vector<Wait> waits_;   // [head_, size): in the order in which they entered the queue, some long gone
+  std::vector<Wait> waits_;  // [head_, size): in the order in which they entered the queue, some long gone
   size_t head_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Order> MakeMlfqOrder(const SchedulerLimits& limits) { return std::make_unique<Mlfq>(limits); }
+std::unique_ptr<Order> MakeMlfqOrder(const SchedulerLimits& limits) {
+  return std::make_unique<Mlfq>(limits);
+}
 
 }  // namespace tactus::sched

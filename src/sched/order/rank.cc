@@ -1,10 +1,12 @@
-// Learning to Rank: the queue in order of predicted output length, which only has to be right in comparison, with the paper's
-// guard against starvation. A sequence that has waited --ltr-starvation-steps steps is promoted: it goes before all that are
-// not, the promoted among each other by how long they have waited. Once it runs it keeps the precedence for a quantum of
-// --ltr-quantum-steps steps (the last to lose its KV), and carries over what is left of it if it is preempted all the same.
+// Learning to Rank: the queue in order of predicted output length, which only has to be right in comparison, with the
+// paper's guard against starvation. A sequence that has waited --ltr-starvation-steps steps is promoted: it goes before
+// all that are not, the promoted among each other by how long they have waited. Once it runs it keeps the precedence
+// for a quantum of
+// --ltr-quantum-steps steps (the last to lose its KV), and carries over what is left of it if it is preempted all the
+// same.
 //
-// SequenceNote: level 1 is promoted, quantum_tokens the steps of precedence that are left, since_step when that count or the
-// wait began.
+// SequenceNote: level 1 is promoted, quantum_tokens the steps of precedence that are left, since_step when that count
+// or the wait began.
 #include <algorithm>
 
 #include "sched/choices.h"
@@ -18,8 +20,11 @@ namespace {
 class RankOrder final : public KeyedOrder {
  public:
   explicit RankOrder(const SchedulerLimits& limits)
-      : KeyedOrder(limits.slot_capacity), predictor_(limits.predictor), threshold_(limits.policy.ltr_starvation_steps),
-        quantum_(static_cast<int32_t>(limits.policy.ltr_quantum_steps)), waits_(limits.slot_capacity, 1) {}
+      : KeyedOrder(limits.slot_capacity),
+        predictor_(limits.predictor),
+        threshold_(limits.policy.ltr_starvation_steps),
+        quantum_(static_cast<int32_t>(limits.policy.ltr_quantum_steps)),
+        waits_(limits.slot_capacity, 1) {}
   void Describe(ChoiceTraits* traits) const override { traits->needs_predictor = true; }
   bool ranks() const override { return true; }
   int64_t RankOf(const StepView& view, SlotId slot) const override { return Promoted(view, slot) ? 0 : 1; }
@@ -40,10 +45,11 @@ class RankOrder final : public KeyedOrder {
     for (const SlotId slot : sorted_) waits_.InsertByKey(0, slot, view.notes[slot].since_step);
   }
   void Start(const StepView& view) override {
-    for (SlotId slot = waits_.Head(0); slot != kNoSlot && view.step - waits_.KeyOf(slot) >= threshold_; slot = waits_.Head(0)) {
+    for (SlotId slot = waits_.Head(0); slot != kNoSlot && view.step - waits_.KeyOf(slot) >= threshold_;
+         slot = waits_.Head(0)) {
       waits_.Remove(slot);
       SequenceNote& note = view.notes[slot];
-      if (note.level == 1) continue;   // was promoted before, and came back with some of its quantum left
+      if (note.level == 1) continue;  // was promoted before, and came back with some of its quantum left
       Refile(view, slot, [&] {
         note.level = 1;
         note.quantum_tokens = quantum_;
@@ -78,12 +84,14 @@ class RankOrder final : public KeyedOrder {
   const LengthPredictor* const predictor_;
   const int64_t threshold_;
   const int32_t quantum_;
-  SlotLists waits_;              // one list: who waits and was not promoted in this wait, longest first
-  std::vector<SlotId> sorted_;   // of Rebuild
+  SlotLists waits_;             // one list: who waits and was not promoted in this wait, longest first
+  std::vector<SlotId> sorted_;  // of Rebuild
 };
 
 }  // namespace
 
-std::unique_ptr<Order> MakeRankOrder(const SchedulerLimits& limits) { return std::make_unique<RankOrder>(limits); }
+std::unique_ptr<Order> MakeRankOrder(const SchedulerLimits& limits) {
+  return std::make_unique<RankOrder>(limits);
+}
 
 }  // namespace tactus::sched

@@ -1,6 +1,6 @@
-// Doubly linked lists over slots, each slot in at most one of them: the index of orders that keep several queues. Nothing
-// allocates after construction; every operation is O(1) but the walk of InsertByKey, which starts at whichever end is right
-// for the usual cases (the newest goes last, what comes back goes first).
+// Doubly linked lists over slots, each slot in at most one of them: the index of orders that keep several queues.
+// Nothing allocates after construction; every operation is O(1) but the walk of InsertByKey, which starts at whichever
+// end is right for the usual cases (the newest goes last, what comes back goes first).
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class SlotLists {
 
   SlotId Head(int32_t list) const { return ends_[static_cast<size_t>(list)].head; }
   SlotId Next(SlotId slot) const { return nodes_[static_cast<size_t>(slot)].next; }
-  int32_t ListOf(SlotId slot) const { return nodes_[static_cast<size_t>(slot)].list; }   // -1: in none
+  int32_t ListOf(SlotId slot) const { return nodes_[static_cast<size_t>(slot)].list; }  // -1: in none
   int64_t KeyOf(SlotId slot) const { return nodes_[static_cast<size_t>(slot)].key; }
 
   void Clear() {
@@ -60,8 +60,8 @@ class SlotLists {
   struct Ends {
     SlotId head = kNoSlot, tail = kNoSlot;
   };
-  std::vector<Node> nodes_;   // [capacity]
-  std::vector<Ends> ends_;    // [lists]
+  std::vector<Node> nodes_;  // [capacity]
+  std::vector<Ends> ends_;   // [lists]
 };
 
 }  // namespace tactus::sched

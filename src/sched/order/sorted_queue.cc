@@ -59,7 +59,8 @@ void KeyedOrder::Insert(const QueueKey& key, SlotId slot) {
     begin_ = 0;
   }
   const auto first = entries_.begin() + static_cast<ptrdiff_t>(begin_);
-  const auto at = std::upper_bound(first, entries_.end(), key, [](const QueueKey& k, const Entry& e) { return k < e.key; });
+  const auto at =
+      std::upper_bound(first, entries_.end(), key, [](const QueueKey& k, const Entry& e) { return k < e.key; });
   if (at == first && begin_ > 0) {
     entries_[--begin_] = {key, slot};
   } else {

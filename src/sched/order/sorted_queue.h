@@ -27,8 +27,8 @@ class KeyedOrder : public Order {
   bool Before(const StepView& view, SlotId a, SlotId b) const final { return KeyOf(view, a) < KeyOf(view, b); }
 
  protected:
-  // A sequence has entered the queue / has started: what the order notes about it, from its state now. Called for every such
-  // change, in order and before the queue is filed; may be called for one that has moved on since.
+  // A sequence has entered the queue / has started: what the order notes about it, from its state now. Called for every
+  // such change, in order and before the queue is filed; may be called for one that has moved on since.
   virtual void OnQueued(const StepView&, SlotId) {}
   virtual void OnAdmitted(const StepView&, SlotId) {}
   // Must not change between kQueued and kAdmitted or kUnqueued of the sequence.
@@ -49,11 +49,11 @@ class KeyedOrder : public Order {
   void Insert(const QueueKey& key, SlotId slot);
   void Remove(SlotId slot);
 
-  std::vector<Entry> entries_;       // [begin_, size) is sorted
+  std::vector<Entry> entries_;  // [begin_, size) is sorted
   size_t begin_ = 0;
   size_t cursor_ = 0;
-  std::vector<QueueKey> key_;        // [capacity] the key a queued slot was filed under
-  std::vector<bool> queued_;         // [capacity]
+  std::vector<QueueKey> key_;  // [capacity] the key a queued slot was filed under
+  std::vector<bool> queued_;   // [capacity]
 };
 
 }  // namespace tactus::sched

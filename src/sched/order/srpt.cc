@@ -1,6 +1,6 @@
-// Shortest predicted remaining output first (TRAIL; with the oracle predictor TRAIL+ of the LARRY paper). The prediction is made
-// when a sequence is queued; what it has generated since then counts down. Running sequences are valued alike, so that the
-// one with the most left to do is the first to lose its KV. Long requests can starve.
+// Shortest predicted remaining output first (TRAIL; with the oracle predictor TRAIL+ of the LARRY paper). The
+// prediction is made when a sequence is queued; what it has generated since then counts down. Running sequences are
+// valued alike, so that the one with the most left to do is the first to lose its KV. Long requests can starve.
 #include "sched/choices.h"
 #include "sched/order/sorted_queue.h"
 #include "sched/predicted_length.h"
@@ -33,6 +33,8 @@ class SrptOrder final : public KeyedOrder {
 
 }  // namespace
 
-std::unique_ptr<Order> MakeSrptOrder(const SchedulerLimits& limits) { return std::make_unique<SrptOrder>(limits); }
+std::unique_ptr<Order> MakeSrptOrder(const SchedulerLimits& limits) {
+  return std::make_unique<SrptOrder>(limits);
+}
 
 }  // namespace tactus::sched

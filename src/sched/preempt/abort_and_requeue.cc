@@ -1,6 +1,6 @@
-// S3's supervisor: a sequence that needs more than was set aside for it is taken out of the batch, predicted again for longer and
-// queued again. What it has generated is kept and computed again with its prompt. Within the reservations nobody meets a
-// shortage; should one arise all the same, the last to arrive gives way.
+// S3's supervisor: a sequence that needs more than was set aside for it is taken out of the batch, predicted again for
+// longer and queued again. What it has generated is kept and computed again with its prompt. Within the reservations
+// nobody meets a shortage; should one arise all the same, the last to arrive gives way.
 #include "sched/choices.h"
 #include "sched/plan.h"
 
@@ -23,6 +23,8 @@ class AbortAndRequeue final : public Preemption {
 
 }  // namespace
 
-std::unique_ptr<Preemption> MakeAbortAndRequeue(const SchedulerLimits&) { return std::make_unique<AbortAndRequeue>(); }
+std::unique_ptr<Preemption> MakeAbortAndRequeue(const SchedulerLimits&) {
+  return std::make_unique<AbortAndRequeue>();
+}
 
 }  // namespace tactus::sched

@@ -1,4 +1,5 @@
-// The sequence that was admitted last loses its KV and is recomputed (vLLM V1), among those that the order values least.
+// The sequence that was admitted last loses its KV and is recomputed (vLLM V1), among those that the order values
+// least.
 #include "sched/choices.h"
 #include "sched/plan.h"
 

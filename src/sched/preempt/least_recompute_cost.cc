@@ -1,5 +1,5 @@
-// The sequence that has the least to compute again loses its KV, among those that the order values least; of equals the one
-// that arrived last. What the prefix cache may still hold of it is not counted on.
+// The sequence that has the least to compute again loses its KV, among those that the order values least; of equals the
+// one that arrived last. What the prefix cache may still hold of it is not counted on.
 #include "sched/choices.h"
 #include "sched/plan.h"
 
@@ -24,6 +24,8 @@ class LeastRecomputeCost final : public Preemption {
 
 }  // namespace
 
-std::unique_ptr<Preemption> MakeLeastRecomputeCost(const SchedulerLimits&) { return std::make_unique<LeastRecomputeCost>(); }
+std::unique_ptr<Preemption> MakeLeastRecomputeCost(const SchedulerLimits&) {
+  return std::make_unique<LeastRecomputeCost>();
+}
 
 }  // namespace tactus::sched

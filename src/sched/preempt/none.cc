@@ -12,6 +12,8 @@ class NoPreemption final : public Preemption {
 
 }  // namespace
 
-std::unique_ptr<Preemption> MakeNoPreemption(const SchedulerLimits&) { return std::make_unique<NoPreemption>(); }
+std::unique_ptr<Preemption> MakeNoPreemption(const SchedulerLimits&) {
+  return std::make_unique<NoPreemption>();
+}
 
 }  // namespace tactus::sched

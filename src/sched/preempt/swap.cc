@@ -1,7 +1,7 @@
-// Swap to host memory: the KV of the victim is copied to the host and back when it starts again, instead of being computed
-// again. Where no swap space is left (or none was asked for) the victim is recomputed. Two values: on a shortage only, with
-// vLLM's victim (Kwon et al., SOSP 2023, section 4.5); and proactively, as FastServe does: whoever the order outranks gives
-// way to a waiting sequence before there is a shortage.
+// Swap to host memory: the KV of the victim is copied to the host and back when it starts again, instead of being
+// computed again. Where no swap space is left (or none was asked for) the victim is recomputed. Two values: on a
+// shortage only, with vLLM's victim (Kwon et al., SOSP 2023, section 4.5); and proactively, as FastServe does: whoever
+// the order outranks gives way to a waiting sequence before there is a shortage.
 #include "sched/choices.h"
 #include "sched/plan.h"
 
@@ -33,7 +33,11 @@ class ProactiveSwap final : public Swap {
 
 }  // namespace
 
-std::unique_ptr<Preemption> MakeSwap(const SchedulerLimits&) { return std::make_unique<Swap>(); }
-std::unique_ptr<Preemption> MakeProactiveSwap(const SchedulerLimits&) { return std::make_unique<ProactiveSwap>(); }
+std::unique_ptr<Preemption> MakeSwap(const SchedulerLimits&) {
+  return std::make_unique<Swap>();
+}
+std::unique_ptr<Preemption> MakeProactiveSwap(const SchedulerLimits&) {
+  return std::make_unique<ProactiveSwap>();
+}
 
 }  // namespace tactus::sched

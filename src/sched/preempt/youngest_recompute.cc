@@ -20,6 +20,8 @@ class YoungestRecompute final : public Preemption {
 
 }  // namespace
 
-std::unique_ptr<Preemption> MakeYoungestRecompute(const SchedulerLimits&) { return std::make_unique<YoungestRecompute>(); }
+std::unique_ptr<Preemption> MakeYoungestRecompute(const SchedulerLimits&) {
+  return std::make_unique<YoungestRecompute>();
+}
 
 }  // namespace tactus::sched

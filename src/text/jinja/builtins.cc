@@ -14,7 +14,7 @@ namespace {
 
 using Run = Interpreter;
 
-constexpr std::string_view kJinjaFiltersNotHere[] = {"filesizeformat", "pprint",  "random",  "striptags",
+constexpr std::string_view kJinjaFiltersNotHere[] = {"filesizeformat", "pprint",   "random", "striptags",
                                                      "urlize",         "wordwrap", "xmlattr"};
 
 int64_t Modulo(const Value& v, int64_t by) {
@@ -45,11 +45,16 @@ bool SameAs(Run&, const Value& v, const Arguments& args) {
   const Value& other = bound[0];
   if (v.type != other.type) return false;
   switch (v.type) {
-    case Type::kNone: return true;
-    case Type::kBool: return v.b == other.b;
-    case Type::kInt: return v.i == other.i && v.i >= -5 && v.i <= 256;  // CPython keeps one object of each of these
-    case Type::kString: return v.s == other.s || (v.s->size <= 1 && v.str() == other.str());
-    default: return v.i == other.i;  // identity
+    case Type::kNone:
+      return true;
+    case Type::kBool:
+      return v.b == other.b;
+    case Type::kInt:
+      return v.i == other.i && v.i >= -5 && v.i <= 256;  // CPython keeps one object of each of these
+    case Type::kString:
+      return v.s == other.s || (v.s->size <= 1 && v.str() == other.str());
+    default:
+      return v.i == other.i;  // identity
   }
 }
 
@@ -64,9 +69,12 @@ bool Callable(Run&, const Value& v, const Arguments&) {
     case Type::kMacro:
     case Type::kFunction:
     case Type::kMethod:
-    case Type::kLoop: return true;
-    case Type::kCycler: return v.cycler->joiner;
-    default: return false;
+    case Type::kLoop:
+      return true;
+    case Type::kCycler:
+      return v.cycler->joiner;
+    default:
+      return false;
   }
 }
 
@@ -92,8 +100,7 @@ const TestEntry kTests[] = {
     {"escaped", [](Run&, const Value& v, const Arguments&) { return v.is_string() && v.s->markup; }},
     {"even", [](Run&, const Value& v, const Arguments&) { return Modulo(v, 2) == 0; }},
     {"false", [](Run&, const Value& v, const Arguments&) { return v.is_bool() && !v.b; }},
-    {"filter",
-     [](Run&, const Value& v, const Arguments&) { return v.is_string() && JinjaHasFilter(v.str()); }},
+    {"filter", [](Run&, const Value& v, const Arguments&) { return v.is_string() && JinjaHasFilter(v.str()); }},
     {"float", [](Run&, const Value& v, const Arguments&) { return v.is_float(); }},
     {"ge", Ordered<1, true>},
     {"greaterthan", Ordered<1, false>},
@@ -123,11 +130,13 @@ const TestEntry kTests[] = {
     {"upper", [](Run& run, const Value& v, const Arguments&) { return CaseTest(run, v, "isupper"); }},
 };
 
-constexpr std::pair<std::string_view, Function> kFunctions[] = {
-    {"range", Function::kRange},   {"dict", Function::kDict},
-    {"namespace", Function::kNamespace}, {"cycler", Function::kCycler},
-    {"joiner", Function::kJoiner}, {"raise_exception", Function::kRaiseException},
-    {"strftime_now", Function::kStrftimeNow}};
+constexpr std::pair<std::string_view, Function> kFunctions[] = {{"range", Function::kRange},
+                                                                {"dict", Function::kDict},
+                                                                {"namespace", Function::kNamespace},
+                                                                {"cycler", Function::kCycler},
+                                                                {"joiner", Function::kJoiner},
+                                                                {"raise_exception", Function::kRaiseException},
+                                                                {"strftime_now", Function::kStrftimeNow}};
 
 Value Range(Run& run, const Arguments& args) {
   if (!args.keywords.empty()) Throw("range() takes no keyword arguments");
@@ -142,7 +151,8 @@ Value Range(Run& run, const Arguments& args) {
   const uint64_t stride = step > 0 ? static_cast<uint64_t>(step) : uint64_t{0} - static_cast<uint64_t>(step);
   const uint64_t count = empty ? 0 : (distance - 1) / stride + 1;
   if (count > static_cast<uint64_t>(run.limits().range_items)) {
-    Throw("Range too big. The sandbox blocks ranges larger than MAX_RANGE (" + std::to_string(run.limits().range_items) + ").");
+    Throw("Range too big. The sandbox blocks ranges larger than MAX_RANGE (" +
+          std::to_string(run.limits().range_items) + ").");
   }
   const size_t n = static_cast<size_t>(count);
   run.Charge(n);
@@ -191,7 +201,8 @@ Value NewNamespace(Run& run, const Arguments& args) {
     const DictItem& item = attributes.dict->items[k];
     if (!item.key.is_string()) continue;  // never found again by name, as in Python
     if (item.key.str().starts_with("_")) {
-      Throw("Chat templates cannot store underscore-prefixed attributes on a namespace, but got " + Repr(item.key) + ".");
+      Throw("Chat templates cannot store underscore-prefixed attributes on a namespace, but got " + Repr(item.key) +
+            ".");
     }
     v.ns->attributes->emplace_back(item.key.s, item.value);
   }
@@ -243,13 +254,18 @@ Value StrftimeNow(Run& run, const Arguments& args) {
 
 }  // namespace
 
-std::span<const std::pair<std::string_view, Function>> GlobalFunctions() { return kFunctions; }
+std::span<const std::pair<std::string_view, Function>> GlobalFunctions() {
+  return kFunctions;
+}
 
 Value CallFunction(Interpreter& run, Function function, const Arguments& args) {
   switch (function) {
-    case Function::kRange: return Range(run, args);
-    case Function::kDict: return run.heap().NewDict(DictItems(run, "dict", args));
-    case Function::kNamespace: return NewNamespace(run, args);
+    case Function::kRange:
+      return Range(run, args);
+    case Function::kDict:
+      return run.heap().NewDict(DictItems(run, "dict", args));
+    case Function::kNamespace:
+      return NewNamespace(run, args);
     case Function::kCycler:
       if (!args.keywords.empty()) Throw("cycler() takes no keyword arguments");
       if (args.positional.empty()) Throw("at least one item has to be provided");
@@ -263,7 +279,8 @@ Value CallFunction(Interpreter& run, Function function, const Arguments& args) {
       const BoundArguments bound("raise_exception", args, {"message"}, 1);
       throw TemplateError{TemplateError::Kind::kRaised, run.ToText(bound[0]), 0};
     }
-    case Function::kStrftimeNow: return StrftimeNow(run, args);
+    case Function::kStrftimeNow:
+      return StrftimeNow(run, args);
   }
   return {};
 }
@@ -284,12 +301,12 @@ const FilterEntry* FindFilter(std::string_view name) {
 }
 
 bool JinjaHasFilter(std::string_view name) {
-  return FindFilter(name) != nullptr || std::find(std::begin(kJinjaFiltersNotHere), std::end(kJinjaFiltersNotHere), name) !=
-                                            std::end(kJinjaFiltersNotHere);
+  return FindFilter(name) != nullptr || std::find(std::begin(kJinjaFiltersNotHere), std::end(kJinjaFiltersNotHere),
+                                                  name) != std::end(kJinjaFiltersNotHere);
 }
 
-BoundArguments::BoundArguments(std::string_view callee, const Arguments& args, std::initializer_list<std::string_view> names,
-                               size_t required)
+BoundArguments::BoundArguments(std::string_view callee, const Arguments& args,
+                               std::initializer_list<std::string_view> names, size_t required)
     : callee_(callee) {
   std::copy(names.begin(), names.end(), names_);
   if (args.positional.size() > names.size()) {
@@ -302,7 +319,8 @@ BoundArguments::BoundArguments(std::string_view callee, const Arguments& args, s
   }
   for (const auto& [name, value] : args.keywords) {
     const size_t k = static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
-    if (k == names.size()) Throw(std::string(callee) + "() got an unexpected keyword argument '" + std::string(name) + "'");
+    if (k == names.size())
+      Throw(std::string(callee) + "() got an unexpected keyword argument '" + std::string(name) + "'");
     if (present_[k]) Throw(std::string(callee) + "() got multiple values for argument '" + std::string(name) + "'");
     values_[k] = value;
     present_[k] = true;
@@ -321,7 +339,8 @@ int64_t BoundArguments::Int(size_t k, int64_t otherwise) const {
 std::string_view BoundArguments::Text(size_t k, std::string_view otherwise) const {
   if (!has(k)) return otherwise;
   if (!values_[k].is_string()) {
-    Throw(std::string(callee_) + "() argument '" + std::string(names_[k]) + "' must be str, not " + TypeName(values_[k]));
+    Throw(std::string(callee_) + "() argument '" + std::string(names_[k]) + "' must be str, not " +
+          TypeName(values_[k]));
   }
   return values_[k].str();
 }

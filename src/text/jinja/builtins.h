@@ -1,5 +1,5 @@
-// Filters, tests and global functions by name. A table row per builtin; the parser resolves names against it, so that an
-// unknown or unsupported one is an error when the template is compiled.
+// Filters, tests and global functions by name. A table row per builtin; the parser resolves names against it, so that
+// an unknown or unsupported one is an error when the template is compiled.
 #pragma once
 
 #include <initializer_list>
@@ -29,11 +29,11 @@ struct TestEntry {
 
 const FilterEntry* FindFilter(std::string_view name);
 const TestEntry* FindTest(std::string_view name);
-bool JinjaHasFilter(std::string_view name);   // supported here or not
+bool JinjaHasFilter(std::string_view name);  // supported here or not
 
 // Filters by theme, joined by FindFilter.
-std::span<const FilterEntry> TextFilters();       // filters_text.cc
-std::span<const FilterEntry> SequenceFilters();   // filters_sequence.cc
+std::span<const FilterEntry> TextFilters();      // filters_text.cc
+std::span<const FilterEntry> SequenceFilters();  // filters_sequence.cc
 
 enum class Function : uint8_t { kRange, kDict, kNamespace, kCycler, kJoiner, kRaiseException, kStrftimeNow };
 Value CallFunction(Interpreter& run, Function function, const Arguments& args);
@@ -48,8 +48,8 @@ class BoundArguments {
   bool has(size_t k) const { return present_[k]; }
   const Value& operator[](size_t k) const { return values_[k]; }
   bool Flag(size_t k, bool otherwise) const { return has(k) ? Truthy(values_[k]) : otherwise; }
-  int64_t Int(size_t k, int64_t otherwise) const;            // throws where it is not an integer
-  std::string_view Text(size_t k, std::string_view otherwise) const;   // throws where it is not a string
+  int64_t Int(size_t k, int64_t otherwise) const;                     // throws where it is not an integer
+  std::string_view Text(size_t k, std::string_view otherwise) const;  // throws where it is not a string
 
  private:
   std::string_view callee_;

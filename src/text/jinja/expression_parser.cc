@@ -73,9 +73,9 @@ const Expr* ExpressionParser::ParseCompare() {
   const int line = Current().line;
   const Expr* first = ParseSum();
   std::vector<std::pair<Operator, const Expr*>> compares;
-  static const std::pair<std::string_view, Operator> kCompares[] = {
-      {"==", Operator::kEq}, {"!=", Operator::kNe}, {"<", Operator::kLt},
-      {"<=", Operator::kLe}, {">", Operator::kGt},  {">=", Operator::kGe}};
+  static const std::pair<std::string_view, Operator> kCompares[] = {{"==", Operator::kEq}, {"!=", Operator::kNe},
+                                                                    {"<", Operator::kLt},  {"<=", Operator::kLe},
+                                                                    {">", Operator::kGt},  {">=", Operator::kGe}};
   while (true) {
     const size_t before = compares.size();
     for (const auto& [spelling, op] : kCompares) {
@@ -128,7 +128,8 @@ const Expr* ExpressionParser::ParseProduct() {
   static const std::pair<std::string_view, Operator> kOps[] = {
       {"*", Operator::kMul}, {"/", Operator::kDiv}, {"//", Operator::kFloorDiv}, {"%", Operator::kMod}};
   while (true) {
-    const auto* op = std::find_if(std::begin(kOps), std::end(kOps), [&](const auto& entry) { return IsOp(entry.first); });
+    const auto* op =
+        std::find_if(std::begin(kOps), std::end(kOps), [&](const auto& entry) { return IsOp(entry.first); });
     if (op == std::end(kOps)) return left;
     Next();
     left = Binary(ExprKind::kBinary, op->second, left, ParsePower(), line);
@@ -176,9 +177,14 @@ const Expr* ExpressionParser::ParsePrimary() {
       while (Current().type == TokenType::kString) text += Next().text;
       return Constant(heap.NewString(text), token.line);
     }
-    case TokenType::kInteger: Next(); return Constant(Value::Int(token.integer), token.line);
-    case TokenType::kFloat: Next(); return Constant(Value::Float(token.number), token.line);
-    default: break;
+    case TokenType::kInteger:
+      Next();
+      return Constant(Value::Int(token.integer), token.line);
+    case TokenType::kFloat:
+      Next();
+      return Constant(Value::Float(token.number), token.line);
+    default:
+      break;
   }
   if (SkipOp("(")) {
     const Expr* e = ParseTuple(true, {}, true);
@@ -366,7 +372,8 @@ const Expr* ExpressionParser::ParseFilters(const Expr* e, bool inline_start) {
     const auto constant_text = [&](size_t k) {
       const auto& list = filter->args.positional;
       return k < list.size() && list[k]->kind == ExprKind::kConst && list[k]->constant.is_string()
-                 ? std::string(list[k]->constant.str()) : std::string();
+                 ? std::string(list[k]->constant.str())
+                 : std::string();
     };
     const std::string mapped = name == "map" ? constant_text(0) : std::string();
     if (!mapped.empty() && FindFilter(mapped) == nullptr && JinjaHasFilter(mapped)) {
@@ -387,7 +394,8 @@ const Expr* ExpressionParser::ParseTest(const Expr* e) {
   if (test->test == nullptr) pending_.push_back({"No test named '" + name + "'.", test->line, soft_});
   const Token& next = Current();
   const bool starts_argument = next.type == TokenType::kName || next.type == TokenType::kString ||
-                               next.type == TokenType::kInteger || next.type == TokenType::kFloat || IsOp("[") || IsOp("{");
+                               next.type == TokenType::kInteger || next.type == TokenType::kFloat || IsOp("[") ||
+                               IsOp("{");
   if (IsOp("(")) {
     test->args = ParseCallArgs();
   } else if (starts_argument && !IsName("else") && !IsName("or") && !IsName("and")) {

@@ -1,5 +1,5 @@
-// Expressions of the template language: a token cursor, node building and jinja2's expression grammar. parser.cc adds the
-// statements. Unknown names of filters and tests are judged where the statement around them is known.
+// Expressions of the template language: a token cursor, node building and jinja2's expression grammar. parser.cc adds
+// the statements. Unknown names of filters and tests are judged where the statement around them is known.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,12 @@
 
 namespace tactus::jinja {
 
-inline constexpr int kMaxExpressionDepth = 400;   // of the tree; a chain a + b + c + ... counts one per term
+inline constexpr int kMaxExpressionDepth = 400;  // of the tree; a chain a + b + c + ... counts one per term
 
 class ExpressionParser {
  protected:
-  explicit ExpressionParser(std::string_view source) : tokens_(Tokenize(source)), program_(std::make_unique<Program>()) {}
+  explicit ExpressionParser(std::string_view source)
+      : tokens_(Tokenize(source)), program_(std::make_unique<Program>()) {}
 
   // A filter or test that jinja2 does not know either: inside an if it is an error only when it runs.
   struct Pending {
@@ -113,7 +114,8 @@ class ExpressionParser {
   struct Nested {  // recursion of the parser itself
     explicit Nested(ExpressionParser* parser) : parser_(parser) {
       if (++parser_->nesting_ > kMaxExpressionDepth) {
-        parser_->Fail("an expression is nested deeper than " + std::to_string(kMaxExpressionDepth), parser_->Current().line);
+        parser_->Fail("an expression is nested deeper than " + std::to_string(kMaxExpressionDepth),
+                      parser_->Current().line);
       }
     }
     ~Nested() { --parser_->nesting_; }
@@ -161,7 +163,7 @@ class ExpressionParser {
   const std::vector<Token> tokens_;
   size_t pos_ = 0;
   int nesting_ = 0;
-  bool soft_ = false;           // directly inside an if
+  bool soft_ = false;  // directly inside an if
   std::vector<Pending> pending_;
   std::vector<Use*> uses_;
   std::unique_ptr<Program> program_;

@@ -17,25 +17,38 @@ struct Interpreter::EvaluatedArgs {
 namespace {
 const char* Spelling(Operator op) {
   switch (op) {
-    case Operator::kAdd: return "+";
-    case Operator::kSub: return "-";
-    case Operator::kMul: return "*";
-    case Operator::kDiv: return "/";
-    case Operator::kFloorDiv: return "//";
-    case Operator::kMod: return "%";
-    case Operator::kPow: return "** or pow()";
-    case Operator::kLt: return "<";
-    case Operator::kLe: return "<=";
-    case Operator::kGt: return ">";
-    case Operator::kGe: return ">=";
-    default: return "?";
+    case Operator::kAdd:
+      return "+";
+    case Operator::kSub:
+      return "-";
+    case Operator::kMul:
+      return "*";
+    case Operator::kDiv:
+      return "/";
+    case Operator::kFloorDiv:
+      return "//";
+    case Operator::kMod:
+      return "%";
+    case Operator::kPow:
+      return "** or pow()";
+    case Operator::kLt:
+      return "<";
+    case Operator::kLe:
+      return "<=";
+    case Operator::kGt:
+      return ">";
+    case Operator::kGe:
+      return ">=";
+    default:
+      return "?";
   }
 }
 
 [[noreturn]] void ThrowOperands(Operator op, const Value& a, const Value& b) {
   if (a.is_undefined()) ThrowUndefined(a);
   if (b.is_undefined()) ThrowUndefined(b);
-  Throw(std::string("unsupported operand type(s) for ") + Spelling(op) + ": '" + TypeName(a) + "' and '" + TypeName(b) + "'");
+  Throw(std::string("unsupported operand type(s) for ") + Spelling(op) + ": '" + TypeName(a) + "' and '" + TypeName(b) +
+        "'");
 }
 
 [[noreturn]] void ThrowUnknown(const char* what, const Expr& e) {
@@ -44,7 +57,9 @@ const char* Spelling(Operator op) {
   Throw(std::move(message));
 }
 
-[[noreturn]] void ThrowOverflow() { Throw("integer overflow: the result does not fit 64 bits"); }
+[[noreturn]] void ThrowOverflow() {
+  Throw("integer overflow: the result does not fit 64 bits");
+}
 
 int64_t FloorDivide(int64_t a, int64_t b) {
   if (b == -1) {
@@ -88,8 +103,10 @@ Value Power(const Value& a, const Value& b) {
   }
   if (a.number() == 0 && b.number() < 0) Throw("0.0 cannot be raised to a negative power");
   const double result = std::pow(a.number(), b.number());
-  if (std::isnan(result) && !std::isnan(a.number()) && !std::isnan(b.number())) Throw("complex numbers are not supported");
-  if (std::isinf(result) && std::isfinite(a.number()) && std::isfinite(b.number())) Throw("Numerical result out of range");
+  if (std::isnan(result) && !std::isnan(a.number()) && !std::isnan(b.number()))
+    Throw("complex numbers are not supported");
+  if (std::isinf(result) && std::isfinite(a.number()) && std::isfinite(b.number()))
+    Throw("Numerical result out of range");
   return Value::Float(result);
 }
 
@@ -104,9 +121,15 @@ Value ArithmeticOnNumbers(Operator op, const Value& a, const Value& b) {
     int64_t out = 0;
     bool overflow = false;
     switch (op) {
-      case Operator::kAdd: overflow = __builtin_add_overflow(x, y, &out); break;
-      case Operator::kSub: overflow = __builtin_sub_overflow(x, y, &out); break;
-      case Operator::kMul: overflow = __builtin_mul_overflow(x, y, &out); break;
+      case Operator::kAdd:
+        overflow = __builtin_add_overflow(x, y, &out);
+        break;
+      case Operator::kSub:
+        overflow = __builtin_sub_overflow(x, y, &out);
+        break;
+      case Operator::kMul:
+        overflow = __builtin_mul_overflow(x, y, &out);
+        break;
       default:
         if (y == 0) Throw("integer division or modulo by zero");
         out = op == Operator::kMod ? FloorModulo(x, y) : FloorDivide(x, y);
@@ -116,9 +139,12 @@ Value ArithmeticOnNumbers(Operator op, const Value& a, const Value& b) {
   }
   const double x = a.number(), y = b.number();
   switch (op) {
-    case Operator::kAdd: return Value::Float(x + y);
-    case Operator::kSub: return Value::Float(x - y);
-    case Operator::kMul: return Value::Float(x * y);
+    case Operator::kAdd:
+      return Value::Float(x + y);
+    case Operator::kSub:
+      return Value::Float(x - y);
+    case Operator::kMul:
+      return Value::Float(x * y);
     default:
       if (y == 0) Throw("float floor division by zero");
       return Value::Float(op == Operator::kMod ? FloatModulo(x, y) : FloatFloorDivide(x, y));
@@ -152,7 +178,9 @@ std::string Interpreter::ToText(const Value& v) {
   return out;
 }
 
-Value Interpreter::ToString(const Value& v) { return v.is_string() ? v : Text(ToText(v)); }
+Value Interpreter::ToString(const Value& v) {
+  return v.is_string() ? v : Text(ToText(v));
+}
 
 bool Interpreter::IsIterable(const Value& v) const {
   return v.is_undefined() || v.is_string() || v.is_seq() || v.is_dict() || v.type == Type::kLoop;
@@ -160,7 +188,8 @@ bool Interpreter::IsIterable(const Value& v) const {
 
 std::span<const Value> Interpreter::Iterate(const Value& v) {
   switch (v.type) {
-    case Type::kUndefined: return {};
+    case Type::kUndefined:
+      return {};
     case Type::kString: {
       const std::string_view text = v.str();
       const size_t n = CodePointCount(text);
@@ -188,20 +217,27 @@ std::span<const Value> Interpreter::Iterate(const Value& v) {
       if (v.seq->error != nullptr) Throw(*v.seq->error);
       return items;
     }
-    default: Throw("'" + TypeName(v) + "' object is not iterable");
+    default:
+      Throw("'" + TypeName(v) + "' object is not iterable");
   }
 }
 
 size_t Interpreter::Length(const Value& v) {
   switch (v.type) {
-    case Type::kUndefined: return 0;
-    case Type::kString: ChargeText(v.s->size); return CodePointCount(v.str());
-    case Type::kDict: return v.dict->size;
-    case Type::kLoop: return v.loop->size;
+    case Type::kUndefined:
+      return 0;
+    case Type::kString:
+      ChargeText(v.s->size);
+      return CodePointCount(v.str());
+    case Type::kDict:
+      return v.dict->size;
+    case Type::kLoop:
+      return v.loop->size;
     case Type::kSeq:
       if (v.seq->kind != SeqKind::kIterator) return v.seq->size;
       [[fallthrough]];
-    default: Throw("object of type '" + TypeName(v) + "' has no len()");
+    default:
+      Throw("object of type '" + TypeName(v) + "' has no len()");
   }
 }
 
@@ -224,20 +260,24 @@ Value Interpreter::Eval(const Expr& e, Scope* scope) {
 
 Value Interpreter::EvalNode(const Expr& e, Scope* scope) {
   switch (e.kind) {
-    case ExprKind::kConst: return e.constant;
-    case ExprKind::kName: return Lookup(e.name, scope);
+    case ExprKind::kConst:
+      return e.constant;
+    case ExprKind::kName:
+      return Lookup(e.name, scope);
     case ExprKind::kTuple:
     case ExprKind::kList: {
       Value* items = heap_.NewArray<Value>(e.list.size());
       for (size_t k = 0; k < e.list.size(); ++k) items[k] = Eval(*e.list[k], scope);
       return heap_.NewSeqView(e.kind == ExprKind::kTuple ? SeqKind::kTuple : SeqKind::kList, {items, e.list.size()});
     }
-    case ExprKind::kDict: return EvalDict(e, scope);
+    case ExprKind::kDict:
+      return EvalDict(e, scope);
     case ExprKind::kUnary: {
       const Value v = Eval(*e.a, scope);
       if (v.is_undefined()) ThrowUndefined(v);
       if (!v.is_number()) {
-        Throw((e.op == Operator::kNeg ? "bad operand type for unary -: '" : "bad operand type for unary +: '") + TypeName(v) + "'");
+        Throw((e.op == Operator::kNeg ? "bad operand type for unary -: '" : "bad operand type for unary +: '") +
+              TypeName(v) + "'");
       }
       if (e.op == Operator::kNeg) return Negate(v);
       return v.is_bool() ? Value::Int(v.integral()) : v;
@@ -246,8 +286,10 @@ Value Interpreter::EvalNode(const Expr& e, Scope* scope) {
       const Value a = Eval(*e.a, scope);
       return Arithmetic(e.op, a, Eval(*e.b, scope));
     }
-    case ExprKind::kConcat: return EvalConcat(e, scope);
-    case ExprKind::kCompare: return EvalCompare(e, scope);
+    case ExprKind::kConcat:
+      return EvalConcat(e, scope);
+    case ExprKind::kCompare:
+      return EvalCompare(e, scope);
     case ExprKind::kAnd: {
       const Value a = Eval(*e.a, scope);
       return Truthy(a) ? Eval(*e.b, scope) : a;
@@ -256,13 +298,15 @@ Value Interpreter::EvalNode(const Expr& e, Scope* scope) {
       const Value a = Eval(*e.a, scope);
       return Truthy(a) ? a : Eval(*e.b, scope);
     }
-    case ExprKind::kNot: return Value::Bool(!Truthy(Eval(*e.a, scope)));
+    case ExprKind::kNot:
+      return Value::Bool(!Truthy(Eval(*e.a, scope)));
     case ExprKind::kConditional:
       if (Truthy(Eval(*e.a, scope))) return Eval(*e.b, scope);
       if (e.c != nullptr) return Eval(*e.c, scope);
       return UndefinedHint("the inline if-expression on line " + std::to_string(e.line) +
                            " evaluated to false and no else section was defined.");
-    case ExprKind::kGetAttr: return GetAttribute(*this, Eval(*e.a, scope), e.constant);
+    case ExprKind::kGetAttr:
+      return GetAttribute(*this, Eval(*e.a, scope), e.constant);
     case ExprKind::kGetItem: {
       const Value object = Eval(*e.a, scope);
       if (e.b->kind != ExprKind::kSlice) return GetItem(*this, object, Eval(*e.b, scope));
@@ -272,15 +316,18 @@ Value Interpreter::EvalNode(const Expr& e, Scope* scope) {
       if (e.b->c != nullptr) parts[2] = Eval(*e.b->c, scope);
       return GetSlice(*this, object, parts[0], parts[1], parts[2]);
     }
-    case ExprKind::kSlice: Throw("a slice outside a subscript");
-    case ExprKind::kCall: return EvalCall(e, scope, nullptr);
+    case ExprKind::kSlice:
+      Throw("a slice outside a subscript");
+    case ExprKind::kCall:
+      return EvalCall(e, scope, nullptr);
     case ExprKind::kFilter: {
       if (e.filter == nullptr) {  // jinja2 evaluates the operand first as well
         ThrowUnknown("filter", e);
       }
       return EvalFilter(e, Eval(*e.a, scope), scope);
     }
-    case ExprKind::kTest: return Value::Bool(EvalTest(e, scope));
+    case ExprKind::kTest:
+      return Value::Bool(EvalTest(e, scope));
   }
   return {};
 }
@@ -315,10 +362,18 @@ Value Interpreter::EvalCompare(const Expr& e, Scope* scope) {
   for (const auto& [op, right_expr] : e.compares) {
     const Value right = Eval(*right_expr, scope);
     switch (op) {
-      case Operator::kEq: result = Equal(meter_, left, right); break;
-      case Operator::kNe: result = !Equal(meter_, left, right); break;
-      case Operator::kIn: result = Contains(*this, right, left); break;
-      case Operator::kNotIn: result = !Contains(*this, right, left); break;
+      case Operator::kEq:
+        result = Equal(meter_, left, right);
+        break;
+      case Operator::kNe:
+        result = !Equal(meter_, left, right);
+        break;
+      case Operator::kIn:
+        result = Contains(*this, right, left);
+        break;
+      case Operator::kNotIn:
+        result = !Contains(*this, right, left);
+        break;
       default: {
         const int order = Compare(meter_, left, right, Spelling(op));  // 2: unordered
         result = op == Operator::kLt   ? order == -1
@@ -417,7 +472,8 @@ void Interpreter::EvalArgs(const CallArgs& args, Scope* scope, EvaluatedArgs* ou
   if (args.double_star == nullptr) return;
   const Value more = Eval(*args.double_star, scope);
   if (!more.is_dict()) Throw("argument after ** must be a mapping, not " + TypeName(more));
-  const std::span<const std::pair<const Str*, const Expr*>> named = args.keywords;  // a dict's own keys differ from each other
+  const std::span<const std::pair<const Str*, const Expr*>> named =
+      args.keywords;  // a dict's own keys differ from each other
   for (size_t k = 0; k < more.dict->size; ++k) {
     Charge(named.size() + 1);
     const DictItem& item = more.dict->items[k];
@@ -440,11 +496,16 @@ Value Interpreter::EvalCall(const Expr& e, Scope* scope, const Value* caller) {
 
 Value Interpreter::Call(const Value& callee, const Arguments& args) {
   switch (callee.type) {
-    case Type::kUndefined: ThrowUndefined(callee);
-    case Type::kMacro: return CallMacro(*callee.macro, args);
-    case Type::kFunction: return CallFunction(*this, callee.function, args);
-    case Type::kMethod: return CallMethod(*this, *callee.method, args);
-    case Type::kLoop: return CallLoop(callee.loop, args);
+    case Type::kUndefined:
+      ThrowUndefined(callee);
+    case Type::kMacro:
+      return CallMacro(*callee.macro, args);
+    case Type::kFunction:
+      return CallFunction(*this, callee.function, args);
+    case Type::kMethod:
+      return CallMethod(*this, *callee.method, args);
+    case Type::kLoop:
+      return CallLoop(callee.loop, args);
     case Type::kCycler:
       if (callee.cycler->joiner) {
         if (!args.positional.empty() || !args.keywords.empty()) Throw("a joiner takes no arguments");
@@ -452,7 +513,8 @@ Value Interpreter::Call(const Value& callee, const Arguments& args) {
         return heap_.NewView("");
       }
       [[fallthrough]];
-    default: Throw("'" + TypeName(callee) + "' object is not callable");
+    default:
+      Throw("'" + TypeName(callee) + "' object is not callable");
   }
 }
 

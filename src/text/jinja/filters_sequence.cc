@@ -59,7 +59,9 @@ Value Walk(Run& run, Value item, const std::vector<Value>& path, const Value* ot
   return item;
 }
 
-Value IgnoreCase(Run& run, const Value& v) { return v.is_string() ? run.Text(ToLower(v.str())) : v; }
+Value IgnoreCase(Run& run, const Value& v) {
+  return v.is_string() ? run.Text(ToLower(v.str())) : v;
+}
 
 void StableSort(Run& run, std::vector<std::pair<Value, Value>>* keyed, bool reverse) {
   size_t n = keyed->size(), log = 1;
@@ -67,7 +69,8 @@ void StableSort(Run& run, std::vector<std::pair<Value, Value>>* keyed, bool reve
   run.Charge(keyed->size() * log);
   // Python sorts with < alone; reverse keeps equal items in their order.
   std::stable_sort(keyed->begin(), keyed->end(), [&](const auto& a, const auto& b) {
-    return reverse ? Compare(run.meter(), b.first, a.first, "<") == -1 : Compare(run.meter(), a.first, b.first, "<") == -1;
+    return reverse ? Compare(run.meter(), b.first, a.first, "<") == -1
+                   : Compare(run.meter(), a.first, b.first, "<") == -1;
   });
 }
 
@@ -154,10 +157,11 @@ Value DictSort(Run& run, const Value& input, const Arguments& args) {
 Value Sort(Run& run, const Value& input, const Arguments& args) {
   const BoundArguments bound("do_sort", args, {"reverse", "case_sensitive", "attribute"});
   const bool case_sensitive = bound.Flag(1, false);
-  std::vector<std::vector<Value>> paths;   // "a,b": several keys
+  std::vector<std::vector<Value>> paths;  // "a,b": several keys
   if (bound.has(2) && bound[2].is_string()) {
     std::string_view text = bound[2].str();
-    for (size_t comma = 0; comma != std::string_view::npos; text.remove_prefix(comma == std::string_view::npos ? 0 : comma + 1)) {
+    for (size_t comma = 0; comma != std::string_view::npos;
+         text.remove_prefix(comma == std::string_view::npos ? 0 : comma + 1)) {
       comma = text.find(',');
       paths.push_back(AttributePath(run, run.heap().NewView(text.substr(0, comma))));
     }
@@ -188,7 +192,8 @@ Value Unique(Run& run, const Value& input, const Arguments& args) {
       const Value raw = Walk(run, item, path);
       const Value key = bound.Flag(0, false) ? raw : IgnoreCase(run, raw);
       if (!Hashable(run.meter(), key)) Throw("unhashable type: '" + TypeName(key) + "'");
-      if (std::any_of(seen.begin(), seen.end(), [&](const Value& other) { return Equal(run.meter(), other, key); })) continue;
+      if (std::any_of(seen.begin(), seen.end(), [&](const Value& other) { return Equal(run.meter(), other, key); }))
+        continue;
       seen.push_back(key);
       items->push_back(item);
     }
@@ -204,7 +209,8 @@ Value Extreme(Run& run, const Value& input, const Arguments& args, bool largest)
   for (size_t k = 0; k < items.size(); ++k) {
     Value key = Walk(run, items[k], path);
     if (!bound.Flag(0, false)) key = IgnoreCase(run, key);
-    const bool better = k > 0 && (largest ? Compare(run.meter(), key, best_key, ">") == 1 : Compare(run.meter(), key, best_key, "<") == -1);
+    const bool better = k > 0 && (largest ? Compare(run.meter(), key, best_key, ">") == 1
+                                          : Compare(run.meter(), key, best_key, "<") == -1);
     if (k == 0 || better) {
       best = items[k];
       best_key = key;
@@ -304,7 +310,8 @@ Value Batch(Run& run, const Value& input, const Arguments& args) {
     }
     if (line.empty()) return;
     if (bound.has(1) && !bound[1].is_none() && static_cast<int64_t>(line.size()) < count) {
-      if (count > run.limits().range_items) ThrowLimit("a batch of more than " + std::to_string(run.limits().range_items));
+      if (count > run.limits().range_items)
+        ThrowLimit("a batch of more than " + std::to_string(run.limits().range_items));
       line.resize(static_cast<size_t>(count), bound[1]);
     }
     items->push_back(ListOf(run, line));
@@ -314,7 +321,8 @@ Value Batch(Run& run, const Value& input, const Arguments& args) {
 Value SliceFilter(Run& run, const Value& input, const Arguments& args) {
   const BoundArguments bound("do_slice", args, {"slices", "fill_with"}, 1);
   const int64_t slices = bound.Int(0, 1);
-  if (slices > run.limits().range_items) ThrowLimit("more than " + std::to_string(run.limits().range_items) + " slices");
+  if (slices > run.limits().range_items)
+    ThrowLimit("more than " + std::to_string(run.limits().range_items) + " slices");
   return Generator(run, [&](std::vector<Value>* items) {
     const std::span<const Value> all = run.Iterate(input);
     if (slices == 0) Throw("integer division or modulo by zero");
@@ -323,7 +331,8 @@ Value SliceFilter(Run& run, const Value& input, const Arguments& args) {
     size_t at = 0;
     for (size_t k = 0; k < n; ++k) {
       const size_t size = per + (k < extra ? 1 : 0);
-      std::vector<Value> part(all.begin() + static_cast<ptrdiff_t>(at), all.begin() + static_cast<ptrdiff_t>(at + size));
+      std::vector<Value> part(all.begin() + static_cast<ptrdiff_t>(at),
+                              all.begin() + static_cast<ptrdiff_t>(at + size));
       at += size;
       if (bound.has(1) && !bound[1].is_none() && k >= extra) part.push_back(bound[1]);
       items->push_back(ListOf(run, part));
@@ -346,8 +355,10 @@ Value GroupBy(Run& run, const Value& input, const Arguments& args) {
   for (size_t k = 0; k < keyed.size();) {
     std::vector<Value> members;
     const size_t first = k;
-    for (; k < keyed.size() && Equal(run.meter(), keyed[k].first, keyed[first].first); ++k) members.push_back(keyed[k].second);
-    const Value pair[] = {case_sensitive ? keyed[first].first : Walk(run, members[0], path, otherwise), ListOf(run, members)};
+    for (; k < keyed.size() && Equal(run.meter(), keyed[k].first, keyed[first].first); ++k)
+      members.push_back(keyed[k].second);
+    const Value pair[] = {case_sensitive ? keyed[first].first : Walk(run, members[0], path, otherwise),
+                          ListOf(run, members)};
     Value group = run.heap().NewSeq(SeqKind::kTuple, pair);
     group.seq->group = true;
     groups.push_back(group);
@@ -356,18 +367,37 @@ Value GroupBy(Run& run, const Value& input, const Arguments& args) {
 }
 
 const FilterEntry kFilters[] = {
-    {"attr", Attr}, {"batch", Batch}, {"count", LengthFilter}, {"d", Default}, {"default", Default}, {"dictsort", DictSort},
-    {"first", First}, {"groupby", GroupBy}, {"items", Items}, {"join", Join}, {"last", Last}, {"length", LengthFilter},
-    {"list", ToList}, {"map", Map},
+    {"attr", Attr},
+    {"batch", Batch},
+    {"count", LengthFilter},
+    {"d", Default},
+    {"default", Default},
+    {"dictsort", DictSort},
+    {"first", First},
+    {"groupby", GroupBy},
+    {"items", Items},
+    {"join", Join},
+    {"last", Last},
+    {"length", LengthFilter},
+    {"list", ToList},
+    {"map", Map},
     {"max", [](Run& r, const Value& v, const Arguments& a) { return Extreme(r, v, a, true); }},
     {"min", [](Run& r, const Value& v, const Arguments& a) { return Extreme(r, v, a, false); }},
-    {"reject", Select<true, false>}, {"rejectattr", Select<true, true>}, {"reverse", Reverse},
-    {"select", Select<false, false>}, {"selectattr", Select<false, true>}, {"slice", SliceFilter}, {"sort", Sort},
-    {"sum", Sum}, {"unique", Unique},
+    {"reject", Select<true, false>},
+    {"rejectattr", Select<true, true>},
+    {"reverse", Reverse},
+    {"select", Select<false, false>},
+    {"selectattr", Select<false, true>},
+    {"slice", SliceFilter},
+    {"sort", Sort},
+    {"sum", Sum},
+    {"unique", Unique},
 };
 
 }  // namespace
 
-std::span<const FilterEntry> SequenceFilters() { return kFilters; }
+std::span<const FilterEntry> SequenceFilters() {
+  return kFilters;
+}
 
 }  // namespace tactus::jinja

@@ -165,8 +165,8 @@ std::string UrlQuote(std::string_view text, bool query) {
   static const char kHex[] = "0123456789ABCDEF";
   std::string out;
   for (const char c : text) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
-                       c == '-' || c == '~' || (c == '/' && !query);
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+                       c == '.' || c == '-' || c == '~' || (c == '/' && !query);
     if (plain) {
       out.push_back(c);
     } else if (c == ' ' && query) {
@@ -293,7 +293,8 @@ double RoundDigits(double value, int64_t digits) {
   if (digits < -310) return std::copysign(0.0, value);
   if (digits >= 0) {
     char buffer[700];
-    const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::fixed, static_cast<int>(digits));
+    const auto end =
+        std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::fixed, static_cast<int>(digits));
     double rounded = value;
     std::from_chars(buffer, end.ptr, rounded);
     return rounded;
@@ -321,7 +322,7 @@ Value Round(Run&, const Value& input, const Arguments& args) {
     const int64_t v = input.integral();
     int64_t low = v % unit;
     if (low < 0) low += unit;
-    const int64_t base = v - low;   // rounds half to even multiples
+    const int64_t base = v - low;  // rounds half to even multiples
     const bool up = low > unit - low || (low == unit - low && (base / unit) % 2 != 0);
     return Value::Int(up ? base + unit : base);
   }
@@ -332,27 +333,57 @@ Value Round(Run&, const Value& input, const Arguments& args) {
 }
 
 const FilterEntry kFilters[] = {
-    {"abs", Abs}, {"capitalize", Mapped<Capitalize>}, {"center", Center}, {"e", Escape}, {"escape", Escape},
-    {"float", ToFloat}, {"forceescape", ForceEscape}, {"format", Format}, {"indent", Indent}, {"int", ToInt},
-    {"lower", Mapped<ToLower>}, {"replace", Replace}, {"round", Round}, {"safe", Safe}, {"string", ToStringFilter},
-    {"title", Mapped<TitleWords>}, {"tojson", ToJson}, {"trim", Trim}, {"truncate", Truncate}, {"upper", Mapped<ToUpper>},
-    {"urlencode", UrlEncode}, {"wordcount", WordCount},
+    {"abs", Abs},
+    {"capitalize", Mapped<Capitalize>},
+    {"center", Center},
+    {"e", Escape},
+    {"escape", Escape},
+    {"float", ToFloat},
+    {"forceescape", ForceEscape},
+    {"format", Format},
+    {"indent", Indent},
+    {"int", ToInt},
+    {"lower", Mapped<ToLower>},
+    {"replace", Replace},
+    {"round", Round},
+    {"safe", Safe},
+    {"string", ToStringFilter},
+    {"title", Mapped<TitleWords>},
+    {"tojson", ToJson},
+    {"trim", Trim},
+    {"truncate", Truncate},
+    {"upper", Mapped<ToUpper>},
+    {"urlencode", UrlEncode},
+    {"wordcount", WordCount},
 };
 
 }  // namespace
 
-std::span<const FilterEntry> TextFilters() { return kFilters; }
+std::span<const FilterEntry> TextFilters() {
+  return kFilters;
+}
 
 std::string EscapeHtml(std::string_view text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '\'': out += "&#39;"; break;
-      case '"': out += "&#34;"; break;
-      default: out.push_back(c);
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      case '"':
+        out += "&#34;";
+        break;
+      default:
+        out.push_back(c);
     }
   }
   return out;

@@ -14,7 +14,7 @@ constexpr int64_t kMaxWidth = 100'000;
 
 struct Spec {
   std::string fill = " ";
-  char align = '\0';   // < > = ^
+  char align = '\0';  // < > = ^
   char sign = '-';
   bool alternate = false;
   bool zero = false;
@@ -57,7 +57,8 @@ std::string FloatDigits(double value, char type, int64_t precision, bool alterna
   std::string out(1500, '\0');
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-  const int n = std::snprintf(out.data(), out.size(), alternate ? format : plain, static_cast<int>(precision), std::fabs(value));
+  const int n =
+      std::snprintf(out.data(), out.size(), alternate ? format : plain, static_cast<int>(precision), std::fabs(value));
 #pragma GCC diagnostic pop
   out.resize(static_cast<size_t>(std::max(n, 0)));
   return out;
@@ -69,9 +70,13 @@ std::string IntegerDigits(uint64_t magnitude, int base) {
   return std::string(buffer, end);
 }
 
-uint64_t Magnitude(int64_t value) { return value < 0 ? ~static_cast<uint64_t>(value) + 1 : static_cast<uint64_t>(value); }
+uint64_t Magnitude(int64_t value) {
+  return value < 0 ? ~static_cast<uint64_t>(value) + 1 : static_cast<uint64_t>(value);
+}
 
-std::string SignOf(bool negative, char style) { return negative ? "-" : style == '+' ? "+" : style == ' ' ? " " : ""; }
+std::string SignOf(bool negative, char style) {
+  return negative ? "-" : style == '+' ? "+" : style == ' ' ? " " : "";
+}
 
 std::string Align(const Spec& spec, const std::string& prefix, const std::string& body, char otherwise) {
   const int64_t length = static_cast<int64_t>(CodePointCount(prefix) + CodePointCount(body));
@@ -87,7 +92,9 @@ std::string Align(const Spec& spec, const std::string& prefix, const std::string
 Spec ParseSpec(std::string_view text) {
   Spec spec;
   size_t k = 0;
-  const auto is_align = [&](size_t at) { return at < text.size() && std::string_view("<>=^").find(text[at]) != std::string_view::npos; };
+  const auto is_align = [&](size_t at) {
+    return at < text.size() && std::string_view("<>=^").find(text[at]) != std::string_view::npos;
+  };
   if (!text.empty()) {
     size_t after_fill = 0;
     NextCodePoint(text, &after_fill);
@@ -127,10 +134,12 @@ Spec ParseSpec(std::string_view text) {
   Throw(std::string("Unknown format code '") + type + "' for object of type '" + TypeName(v) + "'");
 }
 
-std::string WithGrouping(const Spec& spec, const std::string& sign, std::string whole, const std::string& rest, size_t every) {
+std::string WithGrouping(const Spec& spec, const std::string& sign, std::string whole, const std::string& rest,
+                         size_t every) {
   if (spec.grouping != '\0') {
     if (spec.fill == "0" && spec.align == '=') {  // zeros take part in the grouping
-      const size_t room = static_cast<size_t>(std::max<int64_t>(0, spec.width - static_cast<int64_t>(sign.size() + rest.size())));
+      const size_t room =
+          static_cast<size_t>(std::max<int64_t>(0, spec.width - static_cast<int64_t>(sign.size() + rest.size())));
       while (GroupThousands("0" + whole, spec.grouping, every).size() <= room) whole.insert(0, "0");
       whole = GroupThousands(whole, spec.grouping, every);
       if (whole.size() < room) whole.insert(0, "0");
@@ -153,7 +162,8 @@ std::string FormatFloat(const Spec& spec, double value, const Value& v) {
       if (!exponent && digits.find('.') == std::string::npos && std::isfinite(value)) {
         // str() style keeps one decimal; with no room for it Python turns to the exponent.
         digits = static_cast<int64_t>(digits.size()) < std::max<int64_t>(spec.precision, 1)
-                     ? digits + ".0" : FloatDigits(value, 'e', std::max<int64_t>(spec.precision, 1) - 1, false);
+                     ? digits + ".0"
+                     : FloatDigits(value, 'e', std::max<int64_t>(spec.precision, 1) - 1, false);
       }
     }
   } else if (type == '%') {
@@ -173,9 +183,16 @@ std::string FormatFloat(const Spec& spec, double value, const Value& v) {
 std::string FormatInteger(const Spec& spec, const Value& v) {
   const int64_t value = v.integral();
   switch (spec.type) {
-    case 'e': case 'E': case 'f': case 'F': case 'g': case 'G': case '%':
+    case 'e':
+    case 'E':
+    case 'f':
+    case 'F':
+    case 'g':
+    case 'G':
+    case '%':
       return FormatFloat(spec, static_cast<double>(value), v);
-    default: break;
+    default:
+      break;
   }
   if (spec.precision >= 0) Throw("Precision not allowed in integer format specifier");
   if (spec.type == 'c') {
@@ -187,11 +204,25 @@ std::string FormatInteger(const Spec& spec, const Value& v) {
   int base = 10;
   std::string prefix;
   switch (spec.type) {
-    case '\0': case 'd': case 'n': break;
-    case 'x': case 'X': base = 16; prefix = spec.type == 'x' ? "0x" : "0X"; break;
-    case 'o': base = 8; prefix = "0o"; break;
-    case 'b': base = 2; prefix = "0b"; break;
-    default: ThrowCode(spec.type, v);
+    case '\0':
+    case 'd':
+    case 'n':
+      break;
+    case 'x':
+    case 'X':
+      base = 16;
+      prefix = spec.type == 'x' ? "0x" : "0X";
+      break;
+    case 'o':
+      base = 8;
+      prefix = "0o";
+      break;
+    case 'b':
+      base = 2;
+      prefix = "0b";
+      break;
+    default:
+      ThrowCode(spec.type, v);
   }
   std::string digits = IntegerDigits(Magnitude(value), base);
   if (spec.type == 'X') digits = Upper(digits);
@@ -242,7 +273,8 @@ class BraceFormatter {
         if (c == '}') Throw("Single '}' encountered in format string");
         size_t end = k + 1;
         for (int open = 1; open > 0; ++end) {
-          if (end >= text.size()) Throw(end == k + 1 ? "Single '{' encountered in format string" : "expected '}' before end of string");
+          if (end >= text.size())
+            Throw(end == k + 1 ? "Single '{' encountered in format string" : "expected '}' before end of string");
           open += text[end] == '{' ? 1 : text[end] == '}' ? -1 : 0;
         }
         out += Field(text.substr(k + 1, end - k - 2), depth);
@@ -289,9 +321,11 @@ class BraceFormatter {
     const size_t first_end = std::min(name.find('.'), name.find('['));
     const std::string_view first = name.substr(0, first_end);
     Value v;
-    const bool digits = !first.empty() && std::all_of(first.begin(), first.end(), [](char c) { return c >= '0' && c <= '9'; });
+    const bool digits =
+        !first.empty() && std::all_of(first.begin(), first.end(), [](char c) { return c >= '0' && c <= '9'; });
     if (first.empty() || digits) {
-      if (first.empty() ? manual_ : next_ > 0) Throw("cannot switch between manual field specification and automatic field numbering");
+      if (first.empty() ? manual_ : next_ > 0)
+        Throw("cannot switch between manual field specification and automatic field numbering");
       size_t k = 0;
       const int64_t position = digits ? ParseCount(first, &k) : static_cast<int64_t>(next_++);
       manual_ = manual_ || digits;
@@ -300,7 +334,8 @@ class BraceFormatter {
       }
       v = args_->positional[static_cast<size_t>(position)];
     } else {
-      const auto it = std::find_if(args_->keywords.begin(), args_->keywords.end(), [&](const auto& kw) { return kw.first == first; });
+      const auto it = std::find_if(args_->keywords.begin(), args_->keywords.end(),
+                                   [&](const auto& kw) { return kw.first == first; });
       if (it == args_->keywords.end()) Throw("KeyError: '" + std::string(first) + "'");
       v = it->second;
     }
@@ -424,7 +459,8 @@ class PercentFormatter {
       ++*k;
       const Value v = NextValue();
       if (!v.is_integral()) Throw("* wants int");
-      if (v.integral() > kMaxWidth || v.integral() < -kMaxWidth) ThrowLimit("a format width of more than " + std::to_string(kMaxWidth));
+      if (v.integral() > kMaxWidth || v.integral() < -kMaxWidth)
+        ThrowLimit("a format width of more than " + std::to_string(kMaxWidth));
       if (v.integral() < 0) *left = true;
       return v.integral() < 0 ? -v.integral() : v.integral();
     }
@@ -437,7 +473,9 @@ class PercentFormatter {
 
   std::string One(Spec spec, const Value& v) {
     switch (spec.type) {
-      case 's': case 'r': case 'a': {
+      case 's':
+      case 'r':
+      case 'a': {
         if (spec.type == 'a') Throw("the format %a is not supported");
         std::string text;
         if (spec.type == 's') {
@@ -457,14 +495,27 @@ class PercentFormatter {
         if (!v.is_integral()) Throw("%c requires int or char");
         return FormatInteger(spec, v);
       }
-      case 'd': case 'i': case 'u': case 'x': case 'X': case 'o': return Integer(spec, v);
-      case 'e': case 'E': case 'f': case 'F': case 'g': case 'G': {
+      case 'd':
+      case 'i':
+      case 'u':
+      case 'x':
+      case 'X':
+      case 'o':
+        return Integer(spec, v);
+      case 'e':
+      case 'E':
+      case 'f':
+      case 'F':
+      case 'g':
+      case 'G': {
         if (v.is_undefined()) ThrowUndefined(v);
         if (!v.is_number()) Throw("must be real number, not " + TypeName(v));
-        std::string digits = FloatDigits(v.number(), spec.type, spec.precision < 0 ? 6 : spec.precision, spec.alternate);
+        std::string digits =
+            FloatDigits(v.number(), spec.type, spec.precision < 0 ? 6 : spec.precision, spec.alternate);
         return Padded(spec, SignOf(std::signbit(v.number()) && !std::isnan(v.number()), spec.sign), std::move(digits));
       }
-      default: Throw(std::string("unsupported format character '") + spec.type + "'");
+      default:
+        Throw(std::string("unsupported format character '") + spec.type + "'");
     }
   }
 
@@ -478,7 +529,8 @@ class PercentFormatter {
       if (!(std::fabs(v.d) < 9.2e18)) Throw("cannot convert float to a 64-bit integer");
       value = static_cast<int64_t>(v.d);
     } else {
-      Throw(std::string("%") + spec.type + (decimal ? " format: a real number is required, not " : " format: an integer is required, not ") +
+      Throw(std::string("%") + spec.type +
+            (decimal ? " format: a real number is required, not " : " format: an integer is required, not ") +
             TypeName(v));
     }
     std::string digits = IntegerDigits(Magnitude(value), decimal ? 10 : spec.type == 'o' ? 8 : 16);

@@ -29,8 +29,13 @@ struct Interpreter::Capture {
 };
 
 Interpreter::Interpreter(const Program& program, const Limits& limits, int64_t now_s, StopToken stop)
-    : program_(program), limits_(limits), now_s_(now_s), meter_(limits.steps, stop), heap_(limits.memory_bytes, &meter_),
-      globals_(program.names.size()), has_global_(program.names.size(), false) {
+    : program_(program),
+      limits_(limits),
+      now_s_(now_s),
+      meter_(limits.steps, stop),
+      heap_(limits.memory_bytes, &meter_),
+      globals_(program.names.size()),
+      has_global_(program.names.size(), false) {
   for (const auto& [name, function] : GlobalFunctions()) {
     Value v;
     v.type = Type::kFunction;
@@ -115,7 +120,9 @@ Interpreter::Flow Interpreter::Exec(const Stmt& s, Scope* scope) {
   Charge(1);
   try {
     switch (s.kind) {
-      case StmtKind::kData: Append(s.text->view()); return Flow::kNormal;
+      case StmtKind::kData:
+        Append(s.text->view());
+        return Flow::kNormal;
       case StmtKind::kOutput:
         for (const Expr* e : s.exprs) {
           const Value v = Eval(*e, scope);
@@ -131,24 +138,34 @@ Interpreter::Flow Interpreter::Exec(const Stmt& s, Scope* scope) {
           if (Truthy(Eval(*test, scope))) return ExecBody(body, scope);
         }
         return ExecBody(s.otherwise, scope);
-      case StmtKind::kFor: return ExecFor(s, scope);
+      case StmtKind::kFor:
+        return ExecFor(s, scope);
       case StmtKind::kSet:
         CheckNamespaces(s.target, scope);
         Assign(s.target, Eval(*s.value, scope), scope);
         return Flow::kNormal;
-      case StmtKind::kSetBlock: return ExecSetBlock(s, scope);
-      case StmtKind::kMacro: Bind(scope, s.name, MakeMacro(s, scope)); return Flow::kNormal;
-      case StmtKind::kCallBlock: ExecCallBlock(s, scope); return Flow::kNormal;
-      case StmtKind::kFilterBlock: return ExecFilterBlock(s, scope);
-      case StmtKind::kWith: return ExecWith(s, scope);
+      case StmtKind::kSetBlock:
+        return ExecSetBlock(s, scope);
+      case StmtKind::kMacro:
+        Bind(scope, s.name, MakeMacro(s, scope));
+        return Flow::kNormal;
+      case StmtKind::kCallBlock:
+        ExecCallBlock(s, scope);
+        return Flow::kNormal;
+      case StmtKind::kFilterBlock:
+        return ExecFilterBlock(s, scope);
+      case StmtKind::kWith:
+        return ExecWith(s, scope);
       case StmtKind::kScope: {
         Scope* inner = NewScope(scope);
         ExecBody(s.body, inner);
         FreeScope(inner);
         return Flow::kNormal;
       }
-      case StmtKind::kBreak: return Flow::kBreak;
-      case StmtKind::kContinue: return Flow::kContinue;
+      case StmtKind::kBreak:
+        return Flow::kBreak;
+      case StmtKind::kContinue:
+        return Flow::kContinue;
     }
   } catch (TemplateError& error) {
     if (error.line == 0) error.line = s.line;
@@ -284,12 +301,14 @@ void Interpreter::CheckNamespaces(const Target& target, Scope* scope) {
 
 void Interpreter::Assign(const Target& target, const Value& value, Scope* scope) {
   switch (target.kind) {
-    case Target::Kind::kName: Bind(scope, target.name, value); return;
+    case Target::Kind::kName:
+      Bind(scope, target.name, value);
+      return;
     case Target::Kind::kAttribute: {
       const std::string_view name = target.attribute->view();
       if (name.starts_with("_")) {
-        Throw("Chat templates cannot store underscore-prefixed attributes on a namespace, but got '" + std::string(name) +
-              "'.");
+        Throw("Chat templates cannot store underscore-prefixed attributes on a namespace, but got '" +
+              std::string(name) + "'.");
       }
       const Value ns = Lookup(target.name, scope);
       if (ns.type != Type::kNamespace) Throw("cannot assign attribute on non-namespace object");
@@ -318,7 +337,8 @@ void Interpreter::Assign(const Target& target, const Value& value, Scope* scope)
   }
 }
 
-// jinja2's Macro.__call__: positional, then keywords, then defaults; `caller`, kwargs and varargs where the body uses them.
+// jinja2's Macro.__call__: positional, then keywords, then defaults; `caller`, kwargs and varargs where the body uses
+// them.
 Value Interpreter::CallMacro(const Macro& macro, const Arguments& args) {
   const Depth depth(this);
   const Stmt& s = *macro.definition;
@@ -360,7 +380,8 @@ Value Interpreter::CallMacro(const Macro& macro, const Arguments& args) {
   } else if (!rest.empty()) {
     for (const auto& [key, value] : rest) {
       if (key == "caller") {
-        Throw("macro " + name + " was invoked with two values for the special caller argument. This is most likely a bug.");
+        Throw("macro " + name +
+              " was invoked with two values for the special caller argument. This is most likely a bug.");
       }
     }
     Throw("macro " + name + " takes no keyword argument '" + std::string(rest[0].first) + "'");

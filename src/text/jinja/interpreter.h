@@ -18,23 +18,23 @@
 namespace tactus::jinja {
 
 struct Limits {
-  size_t output_bytes = size_t{32} << 20;    // of the result and of any one text
-  size_t memory_bytes = size_t{512} << 20;   // of everything the template makes
-  int64_t steps = 50'000'000;                // nodes evaluated, items visited, 64-byte units of text handled
-  int recursion = 900;                       // nodes in evaluation at once
-  int64_t range_items = 100'000;             // as jinja2's sandbox
+  size_t output_bytes = size_t{32} << 20;   // of the result and of any one text
+  size_t memory_bytes = size_t{512} << 20;  // of everything the template makes
+  int64_t steps = 50'000'000;               // nodes evaluated, items visited, 64-byte units of text handled
+  int recursion = 900;                      // nodes in evaluation at once
+  int64_t range_items = 100'000;            // as jinja2's sandbox
 };
 
 // Variables of one block. A child sees its parents' as they are now (closures bind late, as Python's do).
 struct Scope {
   Scope* parent = nullptr;
-  bool captured = false;   // by a macro: must outlive its block
+  bool captured = false;  // by a macro: must outlive its block
   std::vector<std::pair<NameId, Value>> bindings;
 };
 
 struct Macro {
   const Stmt* definition = nullptr;
-  Scope* scope = nullptr;   // where it was defined
+  Scope* scope = nullptr;  // where it was defined
 };
 
 struct LoopState {
@@ -42,9 +42,9 @@ struct LoopState {
   size_t size = 0;
   size_t index0 = 0;
   int64_t depth0 = 0;
-  const Value* changed = nullptr;   // last arguments of changed()
+  const Value* changed = nullptr;  // last arguments of changed()
   const Stmt* recursive = nullptr;
-  Scope* scope = nullptr;           // around a recursive loop
+  Scope* scope = nullptr;  // around a recursive loop
 };
 
 class Interpreter {
@@ -62,17 +62,17 @@ class Interpreter {
   Meter& meter() { return meter_; }
   void Charge(size_t units) { meter_.Charge(units); }
   void ChargeText(size_t bytes) { meter_.ChargeText(bytes); }
-  Value Text(std::string_view text, bool markup = false) {   // a new string, charged
+  Value Text(std::string_view text, bool markup = false) {  // a new string, charged
     ChargeText(text.size());
     return heap_.NewString(text, markup);
   }
   Value Substring(const Value& whole, std::string_view part) { return heap_.NewView(part, whole.s->markup); }
-  std::string ToText(const Value& v);                        // str(v)
-  Value ToString(const Value& v);                            // a string stays what it is
+  std::string ToText(const Value& v);  // str(v)
+  Value ToString(const Value& v);      // a string stays what it is
   // All items of an iterable, in order; an iterator is consumed. Throws for what cannot be iterated.
   std::span<const Value> Iterate(const Value& v);
   bool IsIterable(const Value& v) const;
-  size_t Length(const Value& v);                             // len(); throws
+  size_t Length(const Value& v);  // len(); throws
   Value Undefined(UndefinedInfo::Kind kind, Value object, Value key);
   Value UndefinedHint(std::string_view hint);
   Value Add(const Value& a, const Value& b);
@@ -100,7 +100,7 @@ class Interpreter {
   Flow ExecFilterBlock(const Stmt& s, Scope* scope);
   Flow ExecWith(const Stmt& s, Scope* scope);
   void ExecCallBlock(const Stmt& s, Scope* scope);
-  Value MakeMacro(const Stmt& s, Scope* scope);   // a closure: the scopes around it outlive their blocks
+  Value MakeMacro(const Stmt& s, Scope* scope);  // a closure: the scopes around it outlive their blocks
   void Assign(const Target& target, const Value& value, Scope* scope);
   void CheckNamespaces(const Target& target, Scope* scope);
 
@@ -127,7 +127,7 @@ class Interpreter {
   Heap heap_;
   int depth_ = 0;
   std::string* out_ = nullptr;
-  std::vector<Value> globals_;          // by NameId: variables and functions
+  std::vector<Value> globals_;  // by NameId: variables and functions
   std::vector<bool> has_global_;
   std::deque<Scope> scopes_;
   std::vector<Scope*> free_scopes_;

@@ -10,7 +10,8 @@ namespace {
 
 class Writer {
  public:
-  Writer(Interpreter* run, const BoundArguments& options) : run_(run), ascii_(options.Flag(0, false)), sort_(options.Flag(3, false)) {
+  Writer(Interpreter* run, const BoundArguments& options)
+      : run_(run), ascii_(options.Flag(0, false)), sort_(options.Flag(3, false)) {
     if (options.has(1) && !options[1].is_none()) {
       pretty_ = true;
       if (options[1].is_string()) {
@@ -36,19 +37,32 @@ class Writer {
     if (out_.size() > run_->limits().output_bytes) ThrowLimit("tojson makes more than the output limit");
     run_->Charge(1);
     switch (v.type) {
-      case Type::kNone: out_ += "null"; return;
-      case Type::kBool: out_ += v.b ? "true" : "false"; return;
-      case Type::kInt: out_ += std::to_string(v.i); return;
-      case Type::kFloat: out_ += Number(v.d); return;
-      case Type::kString: WriteString(v.str()); return;
-      case Type::kDict: WriteDict(*v.dict, depth); return;
+      case Type::kNone:
+        out_ += "null";
+        return;
+      case Type::kBool:
+        out_ += v.b ? "true" : "false";
+        return;
+      case Type::kInt:
+        out_ += std::to_string(v.i);
+        return;
+      case Type::kFloat:
+        out_ += Number(v.d);
+        return;
+      case Type::kString:
+        WriteString(v.str());
+        return;
+      case Type::kDict:
+        WriteDict(*v.dict, depth);
+        return;
       case Type::kSeq:
         if (v.seq->kind == SeqKind::kList || v.seq->kind == SeqKind::kTuple) {
           WriteList(v.seq->span(), depth);
           return;
         }
         [[fallthrough]];
-      default: Throw("Object of type " + TypeName(v) + " is not JSON serializable");
+      default:
+        Throw("Object of type " + TypeName(v) + " is not JSON serializable");
     }
   }
 
@@ -80,13 +94,27 @@ class Writer {
       const size_t start = k;
       const uint32_t c = NextCodePoint(text, &k);
       switch (c) {
-        case '"': out_ += "\\\""; break;
-        case '\\': out_ += "\\\\"; break;
-        case '\n': out_ += "\\n"; break;
-        case '\r': out_ += "\\r"; break;
-        case '\t': out_ += "\\t"; break;
-        case '\f': out_ += "\\f"; break;
-        case '\b': out_ += "\\b"; break;
+        case '"':
+          out_ += "\\\"";
+          break;
+        case '\\':
+          out_ += "\\\\";
+          break;
+        case '\n':
+          out_ += "\\n";
+          break;
+        case '\r':
+          out_ += "\\r";
+          break;
+        case '\t':
+          out_ += "\\t";
+          break;
+        case '\f':
+          out_ += "\\f";
+          break;
+        case '\b':
+          out_ += "\\b";
+          break;
         default:
           if (c < 0x20 || (ascii_ && c >= 0x7F && c < 0x10000)) {
             Hex(c);
@@ -103,20 +131,27 @@ class Writer {
 
   std::string KeyText(const Value& key) const {
     switch (key.type) {
-      case Type::kString: return std::string(key.str());
-      case Type::kNone: return "null";
-      case Type::kBool: return key.b ? "true" : "false";
-      case Type::kInt: return std::to_string(key.i);
-      case Type::kFloat: return Number(key.d);
-      default: Throw("keys must be str, int, float, bool or None, not " + TypeName(key));
+      case Type::kString:
+        return std::string(key.str());
+      case Type::kNone:
+        return "null";
+      case Type::kBool:
+        return key.b ? "true" : "false";
+      case Type::kInt:
+        return std::to_string(key.i);
+      case Type::kFloat:
+        return Number(key.d);
+      default:
+        Throw("keys must be str, int, float, bool or None, not " + TypeName(key));
     }
   }
 
   void WriteDict(const Dict& dict, int depth) {
     std::vector<DictItem> items(dict.items, dict.items + dict.size);
     if (sort_) {
-      std::stable_sort(items.begin(), items.end(),
-                       [&](const DictItem& a, const DictItem& b) { return Compare(run_->meter(), a.key, b.key, "<") == -1; });
+      std::stable_sort(items.begin(), items.end(), [&](const DictItem& a, const DictItem& b) {
+        return Compare(run_->meter(), a.key, b.key, "<") == -1;
+      });
     }
     out_.push_back('{');
     for (size_t k = 0; k < items.size(); ++k) {

@@ -14,7 +14,9 @@ namespace {
   throw TemplateError{TemplateError::Kind::kSyntax, std::move(message), line};
 }
 
-bool IsDigitChar(char c) { return c >= '0' && c <= '9'; }
+bool IsDigitChar(char c) {
+  return c >= '0' && c <= '9';
+}
 
 // "\r\n" and "\r" become "\n", and the last newline goes.
 std::string NormalizeNewlines(std::string_view source) {
@@ -53,8 +55,8 @@ class Lexer {
     return pos;
   }
   void CountLines(size_t from, size_t to) {
-    line_ += static_cast<int>(std::count(text_.begin() + static_cast<ptrdiff_t>(from),
-                                         text_.begin() + static_cast<ptrdiff_t>(to), '\n'));
+    line_ += static_cast<int>(
+        std::count(text_.begin() + static_cast<ptrdiff_t>(from), text_.begin() + static_cast<ptrdiff_t>(to), '\n'));
   }
   void MoveTo(size_t pos) {
     CountLines(pos_, pos);
@@ -266,7 +268,8 @@ class Lexer {
       }
       if (++k >= raw.size()) SyntaxError("a string ends in a backslash", line_);
       const char c = raw[k];
-      if (static_cast<uint8_t>(c) >= 0x80) {  // jinja2 has turned it into an ASCII escape before, whose backslash is now eaten
+      if (static_cast<uint8_t>(c) >=
+          0x80) {  // jinja2 has turned it into an ASCII escape before, whose backslash is now eaten
         static const char kHex[] = "0123456789abcdef";
         const uint32_t code = NextCodePoint(raw, &k);
         const int width = code < 0x100 ? 2 : code < 0x10000 ? 4 : 8;
@@ -298,7 +301,8 @@ class Lexer {
         AppendCodePoint(code, &out);
         k += width;
       } else if (c == 'N') {
-        throw TemplateError{TemplateError::Kind::kUnsupported, "\\N{...} escapes are not supported; write \\uXXXX", line_};
+        throw TemplateError{TemplateError::Kind::kUnsupported, "\\N{...} escapes are not supported; write \\uXXXX",
+                            line_};
       } else {
         out.push_back('\\');
         out.push_back(c);
@@ -362,20 +366,32 @@ class Lexer {
 
 }  // namespace
 
-std::vector<Token> Tokenize(std::string_view source) { return Lexer(source).Run(); }
+std::vector<Token> Tokenize(std::string_view source) {
+  return Lexer(source).Run();
+}
 
 std::string DescribeToken(const Token& token) {
   switch (token.type) {
-    case TokenType::kData: return "template data / text";
-    case TokenType::kVariableBegin: return "begin of print statement";
-    case TokenType::kVariableEnd: return "end of print statement";
-    case TokenType::kBlockBegin: return "begin of statement block";
-    case TokenType::kBlockEnd: return "end of statement block";
-    case TokenType::kString: return "string";
-    case TokenType::kInteger: return "integer";
-    case TokenType::kFloat: return "float";
-    case TokenType::kEnd: return "end of template";
-    default: return token.text;
+    case TokenType::kData:
+      return "template data / text";
+    case TokenType::kVariableBegin:
+      return "begin of print statement";
+    case TokenType::kVariableEnd:
+      return "end of print statement";
+    case TokenType::kBlockBegin:
+      return "begin of statement block";
+    case TokenType::kBlockEnd:
+      return "end of statement block";
+    case TokenType::kString:
+      return "string";
+    case TokenType::kInteger:
+      return "integer";
+    case TokenType::kFloat:
+      return "float";
+    case TokenType::kEnd:
+      return "end of template";
+    default:
+      return token.text;
   }
 }
 

@@ -17,18 +17,22 @@ bool Among(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// What Python's own types have. "Mutating": the immutable sandbox hides them. "Unsupported": callable in Python, not here.
+// What Python's own types have. "Mutating": the immutable sandbox hides them. "Unsupported": callable in Python, not
+// here.
 constexpr std::string_view kDictMethods[] = {"get", "items", "keys", "values", "copy"};
 constexpr std::string_view kDictMutating[] = {"clear", "pop", "popitem", "setdefault", "update"};
-constexpr std::string_view kListMutating[] = {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"};
+constexpr std::string_view kListMutating[] = {"append", "clear", "pop",    "reverse",
+                                              "insert", "sort",  "extend", "remove"};
 constexpr std::string_view kUnsupported[] = {
-    "encode", "maketrans", "translate", "format_map", "fromkeys", "as_integer_ratio", "bit_count", "bit_length",
-    "conjugate", "from_bytes", "to_bytes", "fromhex", "hex", "is_integer", "isdisjoint", "expandtabs", "isidentifier",
-    "isprintable", "unescape", "striptags", "mro"};
-constexpr std::string_view kNumberAttributes[] = {"real", "imag", "numerator", "denominator", "as_integer_ratio",
-                                                  "bit_count", "bit_length", "conjugate", "from_bytes", "to_bytes"};
-constexpr std::string_view kFloatAttributes[] = {"real", "imag", "as_integer_ratio", "conjugate", "fromhex", "hex",
-                                                 "is_integer"};
+    "encode",    "maketrans",  "translate",  "format_map", "fromkeys",     "as_integer_ratio",
+    "bit_count", "bit_length", "conjugate",  "from_bytes", "to_bytes",     "fromhex",
+    "hex",       "is_integer", "isdisjoint", "expandtabs", "isidentifier", "isprintable",
+    "unescape",  "striptags",  "mro"};
+constexpr std::string_view kNumberAttributes[] = {
+    "real",      "imag",       "numerator", "denominator", "as_integer_ratio",
+    "bit_count", "bit_length", "conjugate", "from_bytes",  "to_bytes"};
+constexpr std::string_view kFloatAttributes[] = {"real",    "imag", "as_integer_ratio", "conjugate",
+                                                 "fromhex", "hex",  "is_integer"};
 constexpr std::string_view kStringUnsupported[] = {"encode",     "maketrans",    "translate",  "format_map",
                                                    "expandtabs", "isidentifier", "isprintable"};
 
@@ -81,17 +85,20 @@ Value MacroAttribute(Interpreter& run, const Macro& macro, std::string_view name
   return {};
 }
 
-// getattr(): methods and attributes that Python's own object has. *found stays false where Python raises AttributeError.
+// getattr(): methods and attributes that Python's own object has. *found stays false where Python raises
+// AttributeError.
 Value PythonAttribute(Interpreter& run, const Value& object, const Value& name, bool* found) {
   const std::string_view n = name.str();
   *found = true;
   const auto unsafe = [&] {
-    return run.UndefinedHint("access to attribute '" + std::string(n) + "' of '" + TypeName(object) + "' object is unsafe.");
+    return run.UndefinedHint("access to attribute '" + std::string(n) + "' of '" + TypeName(object) +
+                             "' object is unsafe.");
   };
   if (n.starts_with("__") && n.ends_with("__") && object.type != Type::kNamespace) {
-    constexpr std::string_view kDunders[] = {"__class__", "__init__", "__dict__",  "__doc__",    "__module__", "__len__",
-                                             "__eq__",    "__str__",  "__repr__",  "__hash__",   "__new__",    "__reduce__",
-                                             "__iter__",  "__dir__",  "__call__",  "__globals__", "__getitem__", "__subclasshook__"};
+    constexpr std::string_view kDunders[] = {"__class__",   "__init__",    "__dict__",        "__doc__",  "__module__",
+                                             "__len__",     "__eq__",      "__str__",         "__repr__", "__hash__",
+                                             "__new__",     "__reduce__",  "__iter__",        "__dir__",  "__call__",
+                                             "__globals__", "__getitem__", "__subclasshook__"};
     if (Among(kDunders, n)) return unsafe();
   }
   switch (object.type) {
@@ -123,8 +130,10 @@ Value PythonAttribute(Interpreter& run, const Value& object, const Value& name, 
         if (attribute->view() == n) return value;
       }
       break;
-    case Type::kLoop: return LoopAttribute(run, object, name, found);
-    case Type::kMacro: return MacroAttribute(run, *object.macro, n, found);
+    case Type::kLoop:
+      return LoopAttribute(run, object, name, found);
+    case Type::kMacro:
+      return MacroAttribute(run, *object.macro, n, found);
     case Type::kCycler:
       if (!object.cycler->joiner) {
         if (n == "current") return object.cycler->items[object.cycler->position];
@@ -138,7 +147,8 @@ Value PythonAttribute(Interpreter& run, const Value& object, const Value& name, 
     case Type::kFloat:
       if (Among(kFloatAttributes, n)) Throw("the attribute '" + std::string(n) + "' of a number is not supported");
       break;
-    default: break;
+    default:
+      break;
   }
   *found = false;
   return {};
@@ -170,7 +180,9 @@ Value PythonItem(Interpreter& run, const Value& object, const Value& key, bool* 
 
 }  // namespace
 
-bool IsUnsupportedMethod(std::string_view name) { return Among(kUnsupported, name); }
+bool IsUnsupportedMethod(std::string_view name) {
+  return Among(kUnsupported, name);
+}
 
 Value GetAttribute(Interpreter& run, const Value& object, const Value& name) {
   if (object.is_undefined()) ThrowUndefined(object);
@@ -305,7 +317,8 @@ Value SequenceMethod(Interpreter& run, const Value& self, std::string_view name,
   const BoundArguments bound(name, args, {"value", "start", "stop"}, 1);
   run.Charge(items.size());
   if (name == "count") {
-    return Value::Int(std::count_if(items.begin(), items.end(), [&](const Value& v) { return Equal(run.meter(), v, bound[0]); }));
+    return Value::Int(
+        std::count_if(items.begin(), items.end(), [&](const Value& v) { return Equal(run.meter(), v, bound[0]); }));
   }
   const int64_t size = static_cast<int64_t>(items.size());
   const auto place = [&](int64_t k) { return std::clamp<int64_t>(k < 0 ? k + size : k, 0, size); };
@@ -343,8 +356,10 @@ Value CallMethod(Interpreter& run, const Method& method, const Arguments& args) 
     case Type::kDict:
       if (name == "fromkeys") break;
       return DictMethod(run, self, name, args);
-    case Type::kSeq: return SequenceMethod(run, self, name, args);
-    case Type::kLoop: return LoopMethod(run, self.loop, name, args);
+    case Type::kSeq:
+      return SequenceMethod(run, self, name, args);
+    case Type::kLoop:
+      return LoopMethod(run, self.loop, name, args);
     case Type::kCycler: {
       const BoundArguments none(name, args, {});
       Cycler& cycler = *self.cycler;
@@ -352,7 +367,8 @@ Value CallMethod(Interpreter& run, const Method& method, const Arguments& args) 
       cycler.position = name == "reset" ? 0 : (cycler.position + 1) % cycler.size;
       return name == "reset" ? Value::None() : current;
     }
-    default: break;
+    default:
+      break;
   }
   Throw("the method '" + std::string(name) + "' of '" + TypeName(self) + "' is not supported");
 }

@@ -11,7 +11,8 @@ namespace tactus::jinja {
 // Python has a method of this name that templates might call, and this interpreter has none.
 bool IsUnsupportedMethod(std::string_view name);
 
-// `object.name`: attribute first, then item. `object[key]`: item first, then attribute. Undefined where there is neither.
+// `object.name`: attribute first, then item. `object[key]`: item first, then attribute. Undefined where there is
+// neither.
 Value GetAttribute(Interpreter& run, const Value& object, const Value& name);
 Value GetItem(Interpreter& run, const Value& object, const Value& key);
 // object[a:b:c]; a missing part is None.

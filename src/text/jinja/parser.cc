@@ -1,5 +1,5 @@
-// Statements, and the checks that jinja2's compiler makes before anything runs. What jinja2 has and this interpreter lacks
-// is refused here, by name and line.
+// Statements, and the checks that jinja2's compiler makes before anything runs. What jinja2 has and this interpreter
+// lacks is refused here, by name and line.
 #include <algorithm>
 #include <initializer_list>
 
@@ -78,7 +78,8 @@ class Parser : private ExpressionParser {
   }
 
   [[noreturn]] void FailUnknownTag(const Token* tag) const {
-    std::string message = tag == nullptr ? "Unexpected end of template." : "Encountered unknown tag '" + tag->text + "'.";
+    std::string message =
+        tag == nullptr ? "Unexpected end of template." : "Encountered unknown tag '" + tag->text + "'.";
     std::string looking;
     bool misnested = false;
     if (!end_tag_stack_.empty()) {
@@ -88,9 +89,10 @@ class Parser : private ExpressionParser {
       for (const auto& level : end_tag_stack_) {
         for (const std::string_view name : level) misnested = misnested || (tag != nullptr && tag->text == name);
       }
-      message += misnested ? " You probably made a nesting mistake. Jinja is expecting this tag, but currently looking for " +
-                                 looking + "."
-                           : " Jinja was looking for the following tags: " + looking + ".";
+      message += misnested
+                     ? " You probably made a nesting mistake. Jinja is expecting this tag, but currently looking for " +
+                           looking + "."
+                     : " Jinja was looking for the following tags: " + looking + ".";
     }
     if (!tag_stack_.empty()) message += " The innermost block that needs to be closed is '" + tag_stack_.back() + "'.";
     Fail(std::move(message), tag == nullptr ? Current().line : tag->line);
@@ -100,13 +102,17 @@ class Parser : private ExpressionParser {
     const Token& tag = Current();
     if (tag.type != TokenType::kName) Fail("tag name expected", tag.line);
     using Parse = Stmt* (Parser::*)();
-    static const std::pair<std::string_view, Parse> kTags[] = {
-        {"if", &Parser::ParseIf},           {"for", &Parser::ParseFor},
-        {"set", &Parser::ParseSet},         {"macro", &Parser::ParseMacro},
-        {"call", &Parser::ParseCallBlock},  {"filter", &Parser::ParseFilterBlock},
-        {"with", &Parser::ParseWith},       {"print", &Parser::ParsePrint},
-        {"generation", &Parser::ParseGeneration}, {"break", &Parser::ParseLoopControl},
-        {"continue", &Parser::ParseLoopControl}};
+    static const std::pair<std::string_view, Parse> kTags[] = {{"if", &Parser::ParseIf},
+                                                               {"for", &Parser::ParseFor},
+                                                               {"set", &Parser::ParseSet},
+                                                               {"macro", &Parser::ParseMacro},
+                                                               {"call", &Parser::ParseCallBlock},
+                                                               {"filter", &Parser::ParseFilterBlock},
+                                                               {"with", &Parser::ParseWith},
+                                                               {"print", &Parser::ParsePrint},
+                                                               {"generation", &Parser::ParseGeneration},
+                                                               {"break", &Parser::ParseLoopControl},
+                                                               {"continue", &Parser::ParseLoopControl}};
     for (const auto& [name, parse] : kTags) {
       if (tag.text != name) continue;
       tag_stack_.push_back(tag.text);
@@ -260,7 +266,8 @@ class Parser : private ExpressionParser {
     return s;
   }
 
-  // The extension of transformers: marks what the assistant says, adds nothing to the text. jinja2 makes it a call block.
+  // The extension of transformers: marks what the assistant says, adds nothing to the text. jinja2 makes it a call
+  // block.
   Stmt* ParseGeneration() {
     Stmt* s = NewStmt(StmtKind::kScope, Next().line);
     ParseCallable(s, "endgeneration");
@@ -356,8 +363,8 @@ class Parser : private ExpressionParser {
     return tuple;
   }
 
-  int loop_depth_ = 0;          // loops that a break here could leave
-  int for_bodies_ = 0;          // where `loop` may not be assigned
+  int loop_depth_ = 0;  // loops that a break here could leave
+  int for_bodies_ = 0;  // where `loop` may not be assigned
   std::vector<std::string> tag_stack_;
   std::vector<std::vector<std::string_view>> end_tag_stack_;
 };
@@ -370,6 +377,8 @@ NameId Program::Intern(const std::string& name) {
   return it->second;
 }
 
-std::unique_ptr<Program> Parse(std::string_view source) { return Parser(source).Run(); }
+std::unique_ptr<Program> Parse(std::string_view source) {
+  return Parser(source).Run();
+}
 
 }  // namespace tactus::jinja

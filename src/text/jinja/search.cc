@@ -16,7 +16,8 @@ size_t FindText(Meter& meter, std::string_view text, std::string_view part, size
   for (size_t at = 0; at + part.size() <= rest.size(); at += kPieceBytes) {
     const std::string_view piece = rest.substr(at, kPieceBytes + part.size() - 1);
     const void* found = memmem(piece.data(), piece.size(), part.data(), part.size());
-    const size_t end = found == nullptr ? piece.size() : static_cast<size_t>(static_cast<const char*>(found) - piece.data());
+    const size_t end =
+        found == nullptr ? piece.size() : static_cast<size_t>(static_cast<const char*>(found) - piece.data());
     meter.ChargeText(end * factor + part.size());
     if (found != nullptr) return from + at + end;
   }

@@ -95,8 +95,9 @@ Value Split(Run& run, const Value& self, const Arguments& args, bool right) {
   }
   if (!bound[0].is_string()) Throw("must be str or None, not " + TypeName(bound[0]));
   if (bound[0].s->size == 0) Throw("empty separator");
-  return ListOf(run, self, right ? RightSplitAt(run, self.str(), bound[0].str(), most)
-                                  : SplitAt(run, self.str(), bound[0].str(), most));
+  return ListOf(
+      run, self,
+      right ? RightSplitAt(run, self.str(), bound[0].str(), most) : SplitAt(run, self.str(), bound[0].str(), most));
 }
 
 Value Partition(Run& run, const Value& self, const Arguments& args, bool right) {
@@ -120,10 +121,11 @@ Value Partition(Run& run, const Value& self, const Arguments& args, bool right) 
   return run.heap().NewSeq(SeqKind::kTuple, parts);
 }
 
-// The part [start, end) in code points that find, count and startswith look at; empty optional: start is behind the end.
+// The part [start, end) in code points that find, count and startswith look at; empty optional: start is behind the
+// end.
 struct Window {
   std::string_view text;
-  size_t offset = 0;   // code points before it
+  size_t offset = 0;  // code points before it
   bool valid = true;
 };
 Window MakeWindow(const Value& self, const BoundArguments& bound, std::string_view name) {
@@ -197,7 +199,8 @@ Value Count(Run& run, const Value& self, const Arguments& args) {
   if (!window.valid) return Value::Int(0);
   if (sub.empty()) return Value::Int(static_cast<int64_t>(CodePointCount(window.text)) + 1);
   int64_t count = 0;
-  for (size_t at = 0; (at = FindText(run.meter(), window.text, sub, at)) != std::string_view::npos; at += sub.size()) ++count;
+  for (size_t at = 0; (at = FindText(run.meter(), window.text, sub, at)) != std::string_view::npos; at += sub.size())
+    ++count;
   return Value::Int(count);
 }
 
@@ -242,7 +245,9 @@ Value All(Run&, const Value& self, const Arguments& args) {
   return Value::Bool(!text.empty());
 }
 
-bool IsAlphanumeric(uint32_t c) { return IsAlpha(c) || IsDecimal(c) || IsDigit(c) || IsNumeric(c); }
+bool IsAlphanumeric(uint32_t c) {
+  return IsAlpha(c) || IsDecimal(c) || IsDigit(c) || IsNumeric(c);
+}
 
 template <bool kUpper>
 Value IsCase(Run&, const Value& self, const Arguments& args) {
@@ -296,8 +301,9 @@ Value ZeroFill(Run& run, const Value& self, const Arguments& args) {
   if (static_cast<size_t>(pad) > run.limits().output_bytes / 4) ThrowLimit("a text padded beyond the output limit");
   const std::string_view text = self.str();
   const size_t sign = !text.empty() && (text[0] == '-' || text[0] == '+') ? 1 : 0;
-  return run.Text(std::string(text.substr(0, sign)) + std::string(static_cast<size_t>(pad), '0') +
-                  std::string(text.substr(sign)), self.s->markup);
+  return run.Text(
+      std::string(text.substr(0, sign)) + std::string(static_cast<size_t>(pad), '0') + std::string(text.substr(sign)),
+      self.s->markup);
 }
 
 Value RemoveAffix(Run& run, const Value& self, const Arguments& args, bool end) {
@@ -367,7 +373,8 @@ const StringMethod* FindStringMethod(std::string_view name) {
   return it != std::end(kMethods) && it->name == name ? it : nullptr;
 }
 
-std::string ReplaceText(Interpreter& run, std::string_view text, std::string_view from, std::string_view to, int64_t count) {
+std::string ReplaceText(Interpreter& run, std::string_view text, std::string_view from, std::string_view to,
+                        int64_t count) {
   run.ChargeText(text.size());
   std::string out;
   const auto check = [&] {

@@ -14,6 +14,7 @@ struct StringMethod {
 const StringMethod* FindStringMethod(std::string_view name);
 
 // str.replace; count < 0: all. Bounded by the output limit.
-std::string ReplaceText(Interpreter& run, std::string_view text, std::string_view from, std::string_view to, int64_t count);
+std::string ReplaceText(Interpreter& run, std::string_view text, std::string_view from, std::string_view to,
+                        int64_t count);
 
 }  // namespace tactus::jinja

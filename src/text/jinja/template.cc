@@ -17,10 +17,14 @@ Status ToStatus(const TemplateError& error) {
   if (error.kind == TemplateError::Kind::kRaised) return InvalidArgument(error.message);
   const std::string where = "chat template" + (error.line > 0 ? " line " + std::to_string(error.line) : "") + ": ";
   switch (error.kind) {
-    case TemplateError::Kind::kUnsupported: return Unimplemented(where + error.message);
-    case TemplateError::Kind::kStopped: return Status(StatusCode::kCancelled, error.message);
-    case TemplateError::Kind::kLimit: return Status(StatusCode::kTooLarge, where + error.message);
-    default: return InvalidArgument(where + error.message);
+    case TemplateError::Kind::kUnsupported:
+      return Unimplemented(where + error.message);
+    case TemplateError::Kind::kStopped:
+      return Status(StatusCode::kCancelled, error.message);
+    case TemplateError::Kind::kLimit:
+      return Status(StatusCode::kTooLarge, where + error.message);
+    default:
+      return InvalidArgument(where + error.message);
   }
 }
 
@@ -53,15 +57,20 @@ class Converter {
     if (depth > kMaxNesting) ThrowLimit("the conversation is nested deeper than " + std::to_string(kMaxNesting));
     run_->Charge(1);
     switch (json.type()) {
-      case Json::value_t::boolean: return Value::Bool(json.get<bool>());
-      case Json::value_t::number_integer: return Value::Int(json.get<int64_t>());
+      case Json::value_t::boolean:
+        return Value::Bool(json.get<bool>());
+      case Json::value_t::number_integer:
+        return Value::Int(json.get<int64_t>());
       case Json::value_t::number_unsigned: {
         const uint64_t number = json.get<uint64_t>();
-        if (number > static_cast<uint64_t>(INT64_MAX)) Throw("the integer " + std::to_string(number) + " does not fit 64 bits");
+        if (number > static_cast<uint64_t>(INT64_MAX))
+          Throw("the integer " + std::to_string(number) + " does not fit 64 bits");
         return Value::Int(static_cast<int64_t>(number));
       }
-      case Json::value_t::number_float: return Value::Float(json.get<double>());
-      case Json::value_t::string: return Text(json.get_ref<const std::string&>());
+      case Json::value_t::number_float:
+        return Value::Float(json.get<double>());
+      case Json::value_t::string:
+        return Text(json.get_ref<const std::string&>());
       case Json::value_t::array: {
         Value* items = run_->heap().NewArray<Value>(json.size());
         for (size_t k = 0; k < json.size(); ++k) items[k] = Convert(json[k], depth + 1);
@@ -73,7 +82,8 @@ class Converter {
         for (const auto& [key, value] : json.items()) items.push_back({Text(key), Convert(value, depth + 1)});
         return run_->heap().NewDict(std::move(items));
       }
-      default: return Value::None();
+      default:
+        return Value::None();
     }
   }
 
@@ -98,8 +108,7 @@ Result<std::string> Template::Render(const Json& variables, const RenderOptions&
   if (!variables.is_object()) return InvalidArgument("chat template: its variables must be an object");
   std::string text;
   TACTUS_RETURN_IF_ERROR(Guarded([&] {
-    Interpreter run(*program_, options.limits, options.now_s < 0 ? UnixSeconds() : options.now_s,
-                    options.stop);
+    Interpreter run(*program_, options.limits, options.now_s < 0 ? UnixSeconds() : options.now_s, options.stop);
     Converter converter(&run);
     for (const auto& [name, value] : variables.items()) {
       if (program_->ids.contains(name)) run.SetVariable(name, converter.Convert(value, 0));

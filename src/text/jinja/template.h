@@ -9,8 +9,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "text/jinja/interpreter.h"
 #include "tactus/status.h"
+#include "text/jinja/interpreter.h"
 
 namespace tactus::jinja {
 
@@ -18,8 +18,8 @@ inline constexpr size_t kMaxSourceBytes = size_t{1} << 20;
 
 struct RenderOptions {
   Limits limits;
-  StopToken stop;       // kCancelled soon after it is set
-  int64_t now_s = -1;   // seconds since the epoch for strftime_now; below 0: the wall clock
+  StopToken stop;      // kCancelled soon after it is set
+  int64_t now_s = -1;  // seconds since the epoch for strftime_now; below 0: the wall clock
 };
 
 class Template {
@@ -27,8 +27,8 @@ class Template {
   // kInvalidArgument with the line: a syntax error. kUnimplemented with the line: jinja2 has it, this does not.
   static Result<std::unique_ptr<Template>> Compile(std::string_view source);
 
-  // `variables`: an object; every member is a variable. kInvalidArgument: the template failed or raised (raise_exception:
-  // its text alone); kTooLarge: a limit.
+  // `variables`: an object; every member is a variable. kInvalidArgument: the template failed or raised
+  // (raise_exception: its text alone); kTooLarge: a limit.
   Result<std::string> Render(const nlohmann::ordered_json& variables, const RenderOptions& options = {}) const;
 
  private:

@@ -118,7 +118,9 @@ bool IsPrintable(uint32_t c) {
   return (U_GET_GC_MASK(static_cast<UChar32>(c)) & kHidden) == 0;
 }
 
-bool IsAlpha(uint32_t c) { return (U_GET_GC_MASK(static_cast<UChar32>(c)) & U_GC_L_MASK) != 0; }
+bool IsAlpha(uint32_t c) {
+  return (U_GET_GC_MASK(static_cast<UChar32>(c)) & U_GC_L_MASK) != 0;
+}
 bool IsDecimal(uint32_t c) {
   return u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_NUMERIC_TYPE) == U_NT_DECIMAL;
 }
@@ -129,9 +131,15 @@ bool IsDigit(uint32_t c) {
 bool IsNumeric(uint32_t c) {
   return u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_NUMERIC_TYPE) != U_NT_NONE;
 }
-bool IsLower(uint32_t c) { return u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_LOWERCASE); }
-bool IsUpper(uint32_t c) { return u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_UPPERCASE); }
-bool IsTitle(uint32_t c) { return u_charType(static_cast<UChar32>(c)) == U_TITLECASE_LETTER; }
+bool IsLower(uint32_t c) {
+  return u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_LOWERCASE);
+}
+bool IsUpper(uint32_t c) {
+  return u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_UPPERCASE);
+}
+bool IsTitle(uint32_t c) {
+  return u_charType(static_cast<UChar32>(c)) == U_TITLECASE_LETTER;
+}
 bool IsIdentifierStart(uint32_t c) {
   if (c < 0x80) return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
   return u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_XID_START);
@@ -150,15 +158,21 @@ std::string Encode(const icu::UnicodeString& text) {
   text.toUTF8String(out);
   return out;
 }
-char AsciiLower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
-char AsciiUpper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; }
+char AsciiLower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+}
+char AsciiUpper(char c) {
+  return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+}
 
 std::string TitleCase(std::string_view character) {  // of one code point, with full mappings ("ß" -> "Ss")
-  return Encode(Decode(character).toTitle(nullptr, icu::Locale::getRoot(), U_TITLECASE_NO_LOWERCASE |
-                                                                               U_TITLECASE_NO_BREAK_ADJUSTMENT |
-                                                                               U_TITLECASE_WHOLE_STRING));
+  return Encode(
+      Decode(character).toTitle(nullptr, icu::Locale::getRoot(),
+                                U_TITLECASE_NO_LOWERCASE | U_TITLECASE_NO_BREAK_ADJUSTMENT | U_TITLECASE_WHOLE_STRING));
 }
-bool IsCased(uint32_t c) { return u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_CASED); }
+bool IsCased(uint32_t c) {
+  return u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_CASED);
+}
 }  // namespace
 
 std::string ToLower(std::string_view text) {
@@ -179,7 +193,9 @@ std::string ToUpper(std::string_view text) {
   return Encode(Decode(text).toUpper(icu::Locale::getRoot()));
 }
 
-std::string CaseFold(std::string_view text) { return Encode(Decode(text).foldCase()); }
+std::string CaseFold(std::string_view text) {
+  return Encode(Decode(text).foldCase());
+}
 
 std::string Capitalize(std::string_view text) {
   if (text.empty()) return {};

@@ -1,5 +1,5 @@
-// Code points of UTF-8 text with Python's str predicates and case mappings (ICU's data). All functions are pure; the text is
-// valid UTF-8 (checked where it enters).
+// Code points of UTF-8 text with Python's str predicates and case mappings (ICU's data). All functions are pure; the
+// text is valid UTF-8 (checked where it enters).
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ size_t CodePointCount(std::string_view text);
 // Byte offset of code point `index` (<= count).
 size_t ByteOffset(std::string_view text, size_t index);
 bool IsValidUtf8(std::string_view text);
-std::string ReplaceInvalidUtf8(std::string_view text);   // each bad byte becomes U+FFFD
+std::string ReplaceInvalidUtf8(std::string_view text);  // each bad byte becomes U+FFFD
 
 bool IsSpace(uint32_t c);
 bool IsPrintable(uint32_t c);
@@ -34,7 +34,7 @@ bool IsIdentifierPart(uint32_t c);
 std::string ToLower(std::string_view text);
 std::string ToUpper(std::string_view text);
 std::string Capitalize(std::string_view text);
-std::string Title(std::string_view text);      // str.title()
+std::string Title(std::string_view text);  // str.title()
 std::string SwapCase(std::string_view text);
 std::string CaseFold(std::string_view text);
 

@@ -8,8 +8,12 @@
 
 namespace tactus::jinja {
 
-void Throw(std::string message) { throw TemplateError{TemplateError::Kind::kRuntime, std::move(message), 0}; }
-void ThrowLimit(std::string message) { throw TemplateError{TemplateError::Kind::kLimit, std::move(message), 0}; }
+void Throw(std::string message) {
+  throw TemplateError{TemplateError::Kind::kRuntime, std::move(message), 0};
+}
+void ThrowLimit(std::string message) {
+  throw TemplateError{TemplateError::Kind::kLimit, std::move(message), 0};
+}
 
 void Meter::Look() {
   if (steps_ > limit_) ThrowLimit("the template takes more than " + std::to_string(limit_) + " steps");
@@ -160,9 +164,8 @@ const Value* FindItem(const Dict& dict, std::string_view key) {
     return nullptr;
   }
   const uint32_t* end = dict.index + dict.index_size;
-  const uint32_t* it = std::lower_bound(dict.index, end, key, [&](uint32_t k, std::string_view text) {
-    return dict.items[k].key.str() < text;
-  });
+  const uint32_t* it = std::lower_bound(
+      dict.index, end, key, [&](uint32_t k, std::string_view text) { return dict.items[k].key.str() < text; });
   return it != end && dict.items[*it].key.str() == key ? &dict.items[*it].value : nullptr;
 }
 
@@ -189,14 +192,22 @@ bool Hashable(Meter& meter, const Value& v, int depth) {
 bool Truthy(const Value& v) {
   switch (v.type) {
     case Type::kUndefined:
-    case Type::kNone: return false;
-    case Type::kBool: return v.b;
-    case Type::kInt: return v.i != 0;
-    case Type::kFloat: return v.d != 0;
-    case Type::kString: return v.s->size != 0;
-    case Type::kSeq: return v.seq->kind == SeqKind::kIterator || v.seq->size != 0;
-    case Type::kDict: return v.dict->size != 0;
-    default: return true;
+    case Type::kNone:
+      return false;
+    case Type::kBool:
+      return v.b;
+    case Type::kInt:
+      return v.i != 0;
+    case Type::kFloat:
+      return v.d != 0;
+    case Type::kString:
+      return v.s->size != 0;
+    case Type::kSeq:
+      return v.seq->kind == SeqKind::kIterator || v.seq->size != 0;
+    case Type::kDict:
+      return v.dict->size != 0;
+    default:
+      return true;
   }
 }
 
@@ -222,11 +233,14 @@ bool Equal(Meter& meter, const Value& a, const Value& b, int depth) {
   if (a.type != b.type) return false;
   switch (a.type) {
     case Type::kUndefined:
-    case Type::kNone: return true;
-    case Type::kString: return a.str() == b.str();
+    case Type::kNone:
+      return true;
+    case Type::kString:
+      return a.str() == b.str();
     case Type::kSeq: {
       if (a.seq == b.seq) return true;
-      if (a.seq->kind != b.seq->kind || a.seq->kind == SeqKind::kIterator || a.seq->kind == SeqKind::kValues) return false;
+      if (a.seq->kind != b.seq->kind || a.seq->kind == SeqKind::kIterator || a.seq->kind == SeqKind::kValues)
+        return false;
       if (a.seq->size != b.seq->size) return false;
       for (size_t k = 0; k < a.seq->size; ++k) {
         if (!Equal(meter, a.seq->items[k], b.seq->items[k], depth + 1)) return false;
@@ -242,9 +256,12 @@ bool Equal(Meter& meter, const Value& a, const Value& b, int depth) {
       }
       return true;
     }
-    case Type::kFunction: return a.function == b.function;
-    case Type::kMethod: return a.method == b.method;
-    default: return a.ns == b.ns;  // identity
+    case Type::kFunction:
+      return a.function == b.function;
+    case Type::kMethod:
+      return a.method == b.method;
+    default:
+      return a.ns == b.ns;  // identity
   }
 }
 

@@ -1,6 +1,7 @@
 // Values of the template language and the arena that owns them. A Value is 16 bytes and trivially copyable; what it
 // points at lives in one Heap per render (or per compiled template, for literals) and is freed with it, so that cycles
-// through namespaces cannot leak and no destructor recurses. Everything is immutable but namespaces, loops and iterators.
+// through namespaces cannot leak and no destructor recurses. Everything is immutable but namespaces, loops and
+// iterators.
 //
 // Thread rule: a Heap and its values belong to one thread; the literals of a compiled template are shared read-only.
 #pragma once
@@ -29,13 +30,26 @@ struct TemplateError {
 [[noreturn]] void ThrowLimit(std::string message);
 
 enum class Type : uint8_t {
-  kUndefined, kNone, kBool, kInt, kFloat, kString, kSeq, kDict, kNamespace, kMacro, kFunction, kMethod, kLoop, kCycler
+  kUndefined,
+  kNone,
+  kBool,
+  kInt,
+  kFloat,
+  kString,
+  kSeq,
+  kDict,
+  kNamespace,
+  kMacro,
+  kFunction,
+  kMethod,
+  kLoop,
+  kCycler
 };
 
 struct Str {
   const char* data = nullptr;
   size_t size = 0;
-  bool markup = false;   // Python's Markup: `+` and `%` escape what they take in
+  bool markup = false;  // Python's Markup: `+` and `%` escape what they take in
   std::string_view view() const { return {data, size}; }
 };
 
@@ -67,13 +81,49 @@ struct Value {
     const UndefinedInfo* undefined = nullptr;
   };
 
-  static Value None() { Value v; v.type = Type::kNone; v.i = 0; return v; }
-  static Value Bool(bool x) { Value v; v.type = Type::kBool; v.i = 0; v.b = x; return v; }
-  static Value Int(int64_t x) { Value v; v.type = Type::kInt; v.i = x; return v; }
-  static Value Float(double x) { Value v; v.type = Type::kFloat; v.d = x; return v; }
-  static Value String(const Str* x) { Value v; v.type = Type::kString; v.s = x; return v; }
-  static Value OfSeq(Seq* x) { Value v; v.type = Type::kSeq; v.seq = x; return v; }
-  static Value OfDict(Dict* x) { Value v; v.type = Type::kDict; v.dict = x; return v; }
+  static Value None() {
+    Value v;
+    v.type = Type::kNone;
+    v.i = 0;
+    return v;
+  }
+  static Value Bool(bool x) {
+    Value v;
+    v.type = Type::kBool;
+    v.i = 0;
+    v.b = x;
+    return v;
+  }
+  static Value Int(int64_t x) {
+    Value v;
+    v.type = Type::kInt;
+    v.i = x;
+    return v;
+  }
+  static Value Float(double x) {
+    Value v;
+    v.type = Type::kFloat;
+    v.d = x;
+    return v;
+  }
+  static Value String(const Str* x) {
+    Value v;
+    v.type = Type::kString;
+    v.s = x;
+    return v;
+  }
+  static Value OfSeq(Seq* x) {
+    Value v;
+    v.type = Type::kSeq;
+    v.seq = x;
+    return v;
+  }
+  static Value OfDict(Dict* x) {
+    Value v;
+    v.type = Type::kDict;
+    v.dict = x;
+    return v;
+  }
 
   bool is_undefined() const { return type == Type::kUndefined; }
   bool is_none() const { return type == Type::kNone; }
@@ -95,7 +145,7 @@ enum class SeqKind : uint8_t { kList, kTuple, kRange, kKeys, kValues, kItems, kI
 // Lists, tuples, ranges, dict views and one-shot iterators (what Python's generators are to a template).
 struct Seq {
   SeqKind kind = SeqKind::kList;
-  bool group = false;                  // groupby's named tuple: .grouper and .list
+  bool group = false;  // groupby's named tuple: .grouper and .list
   const Value* items = nullptr;
   size_t size = 0;
   size_t position = 0;                 // kIterator: consumed so far
@@ -122,7 +172,7 @@ struct Namespace {
 };
 
 struct Cycler {
-  bool joiner = false;    // joiner(): the separator from the second call on
+  bool joiner = false;  // joiner(): the separator from the second call on
   bool used = false;
   const Value* items = nullptr;
   size_t size = 0;
@@ -137,8 +187,8 @@ struct Method {
 
 struct UndefinedInfo {
   enum class Kind : uint8_t { kName, kAttribute, kHint } kind = Kind::kName;
-  Value object;           // kAttribute
-  Value key;              // name or element
+  Value object;  // kAttribute
+  Value key;     // name or element
   const Str* hint = nullptr;
 };
 
@@ -165,14 +215,14 @@ class Heap {
     for (size_t k = 0; k < n; ++k) new (array + k) T();
     return array;
   }
-  const Str* Copy(std::string_view text, bool markup = false);    // owns a copy
-  const Str* View(std::string_view text, bool markup = false);    // `text` must outlive the heap's values
+  const Str* Copy(std::string_view text, bool markup = false);  // owns a copy
+  const Str* View(std::string_view text, bool markup = false);  // `text` must outlive the heap's values
   Value NewString(std::string_view text, bool markup = false) { return Value::String(Copy(text, markup)); }
   Value NewView(std::string_view text, bool markup = false) { return Value::String(View(text, markup)); }
-  Value NewSeq(SeqKind kind, std::span<const Value> items);       // copies the items
-  Value NewSeqView(SeqKind kind, std::span<const Value> items);   // shares them
+  Value NewSeq(SeqKind kind, std::span<const Value> items);      // copies the items
+  Value NewSeqView(SeqKind kind, std::span<const Value> items);  // shares them
   Value NewIterator(std::span<const Value> items, const char* python_type);
-  Value NewDict(std::vector<DictItem> items);                     // later duplicates win, first position stays
+  Value NewDict(std::vector<DictItem> items);  // later duplicates win, first position stays
   Namespace* NewNamespace();
   const std::string* KeepString(std::string text);
   size_t used_bytes() const { return used_bytes_; }
@@ -198,14 +248,14 @@ int Compare(Meter& meter, const Value& a, const Value& b, const char* op, int de
 bool Hashable(Meter& meter, const Value& v, int depth = 0);
 const Value* FindItem(Meter& meter, const Dict& dict, const Value& key);
 const Value* FindItem(const Dict& dict, std::string_view key);
-std::string TypeName(const Value& v);                 // "str", "list", "jinja2.utils.Namespace", ...
+std::string TypeName(const Value& v);  // "str", "list", "jinja2.utils.Namespace", ...
 std::string UndefinedMessage(const Value& undefined);
 [[noreturn]] void ThrowUndefined(const Value& undefined);
 std::string FloatRepr(double value);
 // str() and repr(); `limit_bytes` bounds what is appended.
 void AppendStr(const Value& v, std::string* out, size_t limit_bytes);
 void AppendRepr(const Value& v, std::string* out, size_t limit_bytes, int depth = 0);
-std::string Repr(const Value& v);                      // for messages: cut at a small size
+std::string Repr(const Value& v);  // for messages: cut at a small size
 void AppendStringRepr(std::string_view text, std::string* out);
 
 inline constexpr int kMaxNesting = 200;  // of data: repr, comparison, JSON

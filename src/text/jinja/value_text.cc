@@ -9,29 +9,50 @@ namespace tactus::jinja {
 
 std::string TypeName(const Value& v) {
   switch (v.type) {
-    case Type::kUndefined: return "Undefined";
-    case Type::kNone: return "NoneType";
-    case Type::kBool: return "bool";
-    case Type::kInt: return "int";
-    case Type::kFloat: return "float";
-    case Type::kString: return v.s->markup ? "Markup" : "str";
-    case Type::kDict: return "dict";
-    case Type::kNamespace: return "TemplateNamespace";
-    case Type::kMacro: return "Macro";
-    case Type::kFunction: return "function";
-    case Type::kMethod: return "builtin_function_or_method";
-    case Type::kLoop: return "LoopContext";
-    case Type::kCycler: return v.cycler->joiner ? "Joiner" : "Cycler";
-    case Type::kSeq: break;
+    case Type::kUndefined:
+      return "Undefined";
+    case Type::kNone:
+      return "NoneType";
+    case Type::kBool:
+      return "bool";
+    case Type::kInt:
+      return "int";
+    case Type::kFloat:
+      return "float";
+    case Type::kString:
+      return v.s->markup ? "Markup" : "str";
+    case Type::kDict:
+      return "dict";
+    case Type::kNamespace:
+      return "TemplateNamespace";
+    case Type::kMacro:
+      return "Macro";
+    case Type::kFunction:
+      return "function";
+    case Type::kMethod:
+      return "builtin_function_or_method";
+    case Type::kLoop:
+      return "LoopContext";
+    case Type::kCycler:
+      return v.cycler->joiner ? "Joiner" : "Cycler";
+    case Type::kSeq:
+      break;
   }
   switch (v.seq->kind) {
-    case SeqKind::kList: return "list";
-    case SeqKind::kTuple: return "tuple";
-    case SeqKind::kRange: return "range";
-    case SeqKind::kKeys: return "dict_keys";
-    case SeqKind::kValues: return "dict_values";
-    case SeqKind::kItems: return "dict_items";
-    case SeqKind::kIterator: return v.seq->python_type;
+    case SeqKind::kList:
+      return "list";
+    case SeqKind::kTuple:
+      return "tuple";
+    case SeqKind::kRange:
+      return "range";
+    case SeqKind::kKeys:
+      return "dict_keys";
+    case SeqKind::kValues:
+      return "dict_values";
+    case SeqKind::kItems:
+      return "dict_items";
+    case SeqKind::kIterator:
+      return v.seq->python_type;
   }
   return "object";
 }
@@ -42,7 +63,8 @@ std::string UndefinedMessage(const Value& undefined) {
   if (info->kind == UndefinedInfo::Kind::kHint) return std::string(info->hint->view());
   if (info->kind == UndefinedInfo::Kind::kName) return Repr(info->key) + " is undefined";
   if (info->object.is_none()) {
-    return info->key.is_string() ? "'None' has no attribute " + Repr(info->key) : "None has no element " + Repr(info->key);
+    return info->key.is_string() ? "'None' has no attribute " + Repr(info->key)
+                                 : "None has no element " + Repr(info->key);
   }
   std::string type = TypeName(info->object);
   if (type == "Namespace" || type == "TemplateNamespace") type = "jinja2.utils.Namespace";
@@ -51,7 +73,9 @@ std::string UndefinedMessage(const Value& undefined) {
   return "'" + type + "' has no attribute " + Repr(info->key);
 }
 
-void ThrowUndefined(const Value& undefined) { Throw(UndefinedMessage(undefined)); }
+void ThrowUndefined(const Value& undefined) {
+  Throw(UndefinedMessage(undefined));
+}
 
 std::string FloatRepr(double value) {
   if (std::isnan(value)) return "nan";
@@ -178,18 +202,32 @@ void AppendRepr(const Value& v, std::string* out, size_t limit_bytes, int depth)
   if (depth > kMaxNesting) ThrowLimit("printing values nested deeper than " + std::to_string(kMaxNesting));
   CheckLimit(*out, limit_bytes);
   switch (v.type) {
-    case Type::kUndefined: *out += "Undefined"; return;
-    case Type::kNone: *out += "None"; return;
-    case Type::kBool: *out += v.b ? "True" : "False"; return;
-    case Type::kInt: *out += std::to_string(v.i); return;
-    case Type::kFloat: *out += FloatRepr(v.d); return;
+    case Type::kUndefined:
+      *out += "Undefined";
+      return;
+    case Type::kNone:
+      *out += "None";
+      return;
+    case Type::kBool:
+      *out += v.b ? "True" : "False";
+      return;
+    case Type::kInt:
+      *out += std::to_string(v.i);
+      return;
+    case Type::kFloat:
+      *out += FloatRepr(v.d);
+      return;
     case Type::kString:
       if (v.s->markup) *out += "Markup(";
       AppendStringRepr(v.str(), out);
       if (v.s->markup) *out += ")";
       return;
-    case Type::kSeq: AppendSeqRepr(v, out, limit_bytes, depth); return;
-    case Type::kDict: AppendDictRepr({v.dict->items, v.dict->size}, out, limit_bytes, depth); return;
+    case Type::kSeq:
+      AppendSeqRepr(v, out, limit_bytes, depth);
+      return;
+    case Type::kDict:
+      AppendDictRepr({v.dict->items, v.dict->size}, out, limit_bytes, depth);
+      return;
     case Type::kNamespace: {
       std::vector<DictItem> items;
       for (const auto& [name, value] : *v.ns->attributes) items.push_back({Value::String(name), value});
@@ -198,15 +236,20 @@ void AppendRepr(const Value& v, std::string* out, size_t limit_bytes, int depth)
       *out += ">";
       return;
     }
-    default: Throw("printing a " + TypeName(v) + " object");
+    default:
+      Throw("printing a " + TypeName(v) + " object");
   }
 }
 
 void AppendStr(const Value& v, std::string* out, size_t limit_bytes) {
   switch (v.type) {
-    case Type::kUndefined: return;
-    case Type::kString: out->append(v.str()); break;
-    default: AppendRepr(v, out, limit_bytes, 0);
+    case Type::kUndefined:
+      return;
+    case Type::kString:
+      out->append(v.str());
+      break;
+    default:
+      AppendRepr(v, out, limit_bytes, 0);
   }
   CheckLimit(*out, limit_bytes);
 }

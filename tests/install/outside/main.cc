@@ -1,4 +1,5 @@
-// What a program outside the project does with the installed library: load a model (random weights here), stream one answer.
+// What a program outside the project does with the installed library: load a model (random weights here), stream one
+// answer.
 #include <tactus/engine.h>
 #include <tactus/version.h>
 

@@ -1,8 +1,8 @@
 // Reads the switch before main and before every static initialiser, and notes reached mutants.
 //
-// MUTANT=n turns mutant n on. MUTANT_COVERAGE=file notes which mutants are reached: one byte per number in a file that is
-// mapped, so that what a killed program or a child of it reached is there too. Neither name begins with TACTUS_: tests take such names out
-// of the environment of the programs that they start.
+// MUTANT=n turns mutant n on. MUTANT_COVERAGE=file notes which mutants are reached: one byte per number in a file that
+// is mapped, so that what a killed program or a child of it reached is there too. Neither name begins with TACTUS_:
+// tests take such names out of the environment of the programs that they start.
 #include "mutant_switch.h"
 
 #include <fcntl.h>

@@ -1,7 +1,9 @@
-// The switch that every mutated expression asks. All mutants are compiled into one program; the environment names the one that is on.
+// The switch that every mutated expression asks. All mutants are compiled into one program; the environment names the
+// one that is on.
 //
-// Two ints are read before the first static initialiser runs (mutant_switch.cc), so mutated code in static initialisers sees them.
-// On() is always inlined and never a weak symbol: a kernel file compiled for AVX-512 must not lend its copy to the whole program.
+// Two ints are read before the first static initialiser runs (mutant_switch.cc), so mutated code in static initialisers
+// sees them. On() is always inlined and never a weak symbol: a kernel file compiled for AVX-512 must not lend its copy
+// to the whole program.
 #pragma once
 
 extern "C" {
