@@ -22,7 +22,7 @@ venv() {  # folder, requirements: a Python environment with these packages, made
   fi
 }
 
-python_venv() { venv .venv tests/e2e/requirements.txt; }  # the official clients
+python_venv() { venv .venv tests/requirements.txt; }  # the official clients, the formatter
 
 test_data() {  # traces, tokeniser cases, other engines' logs: a folder beside the clone where there is one; tests that want it skip
   if [ -z "${TACTUS_DATA:-}" ] && [ -d "$root/../shared/data" ]; then

@@ -53,7 +53,7 @@ def main():
             environment = dict(os.environ, TACTUS_BINARY=sys.argv[1], PYTHONWARNINGS="error::ResourceWarning")
             module = sys.argv[2].removesuffix(".py")
             return subprocess.run([python, "-u", __file__, "--module", module], env=environment, cwd=HERE).returncode
-    print("skipped: no Python with the packages of tests/e2e/requirements.txt; scripts/test.sh makes one in .venv")
+    print("skipped: no Python with the packages of tests/requirements.txt; scripts/test.sh makes one in .venv")
     return SKIPPED
 
 

@@ -9,10 +9,12 @@
   true-length        only the simulator, its executor and the oracle predictors include base/sim_request.h
   coroutines         co_ keywords only in http/, serve/, route/; no capturing lambda, conditional or braced temporary
                      inside a co_await expression (GCC 12 destroys them twice)
+  format             clang-format 19.1.7 (tests/requirements.txt) would change nothing; not checked where it is not installed
   own-words          nothing names a machine's private paths or unfinished work without a reason
 """
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -65,6 +67,22 @@ def strip_comments(text):
     text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group().count("\n"), text, flags=re.S)
     text = re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', text)
     return re.sub(r"//[^\n]*", "", text)
+
+
+def unformatted(paths, formatter):
+    """(path, line) of the first place in each file that .clang-format lays out otherwise; the formatter must be of the stated version."""
+    done = subprocess.run([formatter, "--dry-run", *map(str, paths)], capture_output=True, text=True, check=True, cwd=ROOT)
+    found = {}
+    for match in re.finditer(r"^(.+?):(\d+):\d+: warning: code should be clang-formatted", done.stderr, flags=re.M):
+        found.setdefault(match.group(1), int(match.group(2)))
+    return [(pathlib.Path(path), line) for path, line in found.items()]
+
+
+def formatter():
+    for candidate in (ROOT / ".venv/bin/clang-format", shutil.which("clang-format-19")):
+        if candidate and pathlib.Path(candidate).exists():
+            return str(candidate)
+    return None
 
 
 def main():
@@ -136,6 +154,12 @@ def main():
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
             if PRIVATE.search(line):
                 report(path, number, "own-words", "a path of one machine")
+
+    if (program := formatter()) is not None:
+        for path, line in unformatted(tracked("*.cc", "*.h", "*.cu", "*.cuh"), program):
+            report(path, line, "format", f"run {program} -i on this file")
+    else:
+        print("lint: no clang-format 19: 'format' was not checked; scripts/test.sh installs it")
 
     for problem in problems:
         print(problem)

@@ -2,6 +2,7 @@
 """The lint rules find what they claim to find: each rule on a line that breaks it and on one that does not."""
 import importlib.util
 import pathlib
+import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -42,6 +43,16 @@ class Rules(unittest.TestCase):
         for module in lint.LAYERS:
             visit(module, [])
         self.assertEqual(lint.LAYERS["sched"], ["base"])
+
+    def test_format(self):
+        program = lint.formatter()
+        if program is None:
+            self.skipTest("no clang-format 19; scripts/test.sh installs it")
+        with tempfile.TemporaryDirectory(dir=HERE) as folder:   # below .clang-format
+            good, bad = pathlib.Path(folder) / "good.cc", pathlib.Path(folder) / "bad.cc"
+            good.write_text("int F() {\n  return 1;\n}\n")
+            bad.write_text("int F() {\n  return 1;\n}\nint  G();\n")
+            self.assertEqual(lint.unformatted([good, bad], program), [(bad, 4)])
 
     def test_comments_are_not_code(self):
         self.assertNotIn("steady_clock", lint.strip_comments('// steady_clock\n"steady_clock" /* steady_clock */'))
