@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "engine/metrics.h"
-#include "engine/step_loop.h"
-#include "exec/fake_executor.h"
+#include "loop/metrics.h"
+#include "loop/step_loop.h"
+#include "support/fake_executor.h"
 #include "tactus/version.h"
 
 namespace tactus {

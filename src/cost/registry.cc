@@ -10,7 +10,7 @@
 #include "base/input_file.h"
 #include "cost/cost_model.h"
 #include "cost/embedded_data.h"
-#include "model/hf_config.h"
+#include "model_config/hf_config.h"
 
 namespace tactus::cost {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <memory>
 
-#include "engine/events.h"
+#include "loop/events.h"
 #include "tactus/engine.h"
 #include "text/tokenizer.h"
 

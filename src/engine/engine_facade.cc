@@ -18,12 +18,10 @@
 #include "cost/step_table.h"
 #include "engine/check_model.h"
 #include "engine/delivery.h"
-#include "engine/metrics.h"
 #include "engine/profile_model.h"
-#include "engine/recorded_step_times.h"
-#include "engine/step_loop.h"
-#include "engine/trace_writer.h"
 #include "exec/cpu_executor.h"
+#include "loop/metrics.h"
+#include "loop/step_loop.h"
 #include "model/available_memory.h"
 #include "model/catalog.h"
 #include "model/loader.h"
@@ -32,6 +30,8 @@
 #include "sched/scheduler.h"
 #include "tactus/engine.h"
 #include "tactus/version.h"
+#include "trace/recorded_step_times.h"
+#include "trace/trace_writer.h"
 
 namespace tactus {
 namespace {
@@ -229,7 +229,7 @@ class EngineImpl final : public Engine {
     parts.clock = &SystemClock();
     delivery_ = std::make_unique<Delivery>(setup_.text.tokenizer.get(), metrics_.get());
     parts.sink = delivery_.get();
-    parts.trace = trace_.get();
+    parts.tap = trace_.get();
     parts.step_times = setup_.recording.get();
     const Tokenizer* tokenizer = setup_.text.tokenizer.get();
     parts.token_bytes = [tokenizer](TokenId id) { return tokenizer->TokenBytes(id); };

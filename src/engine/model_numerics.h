@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "exec/numerics.h"
+#include "engine/numerics.h"
 #include "kernels/ops.h"
 #include "tactus/options.h"
 

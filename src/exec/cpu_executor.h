@@ -5,11 +5,11 @@
 #include <memory>
 
 #include "base/clock.h"
-#include "exec/executor.h"
+#include "base/executor.h"
 #include "kernels/ops.h"
-#include "model/config.h"
 #include "model/operator_profile.h"
 #include "model/weights.h"
+#include "model_config/config.h"
 
 namespace tactus {
 

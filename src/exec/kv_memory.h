@@ -11,7 +11,7 @@
 
 #include "base/units.h"
 #include "kernels/ops.h"
-#include "model/config.h"
+#include "model_config/config.h"
 
 namespace tactus {
 

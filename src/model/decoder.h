@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "kernels/ops.h"
-#include "model/config.h"
 #include "model/operator_profile.h"
 #include "model/rope.h"
 #include "model/weights.h"
+#include "model_config/config.h"
 
 namespace tactus {
 

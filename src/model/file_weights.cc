@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/printable.h"
 #include "kernels/dequantize.h"
 #include "model/weight_storage.h"
 

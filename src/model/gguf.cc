@@ -1,5 +1,7 @@
 #include "model/gguf.h"
 
+#include "base/printable.h"
+
 #include <cmath>
 #include <cstring>
 

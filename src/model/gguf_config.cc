@@ -5,7 +5,8 @@
 #include <cstring>
 #include <map>
 
-#include "model/architecture.h"
+#include "base/printable.h"
+#include "model_config/architecture.h"
 
 namespace tactus {
 namespace {

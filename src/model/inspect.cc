@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/printable.h"
 #include "model/tensor_file.h"
 
 namespace tactus {

@@ -8,16 +8,16 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
-#include "model/architecture.h"
 #include "model/dummy_weights.h"
 #include "model/file_weights.h"
 #include "model/gguf_config.h"
-#include "model/hf_config.h"
-#include "model/json_fields.h"
 #include "model/safetensors.h"
 #include "model/weight_builder.h"
 #include "model/weight_cache.h"
 #include "model/weight_storage.h"
+#include "model_config/architecture.h"
+#include "model_config/hf_config.h"
+#include "model_config/json_fields.h"
 
 namespace tactus {
 namespace {

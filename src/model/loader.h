@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "model/config.h"
 #include "model/pack_weights.h"
 #include "model/weights.h"
+#include "model_config/config.h"
 
 namespace tactus {
 

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "model/config.h"
 #include "model/decoder.h"
+#include "model_config/config.h"
 
 namespace tactus {
 namespace {

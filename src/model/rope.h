@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "kernels/ops.h"
-#include "model/config.h"
+#include "model_config/config.h"
 
 namespace tactus {
 

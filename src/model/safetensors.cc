@@ -6,7 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "model/json_fields.h"
+#include "base/printable.h"
+#include "model_config/json_fields.h"
 
 namespace tactus {
 namespace {

@@ -1,5 +1,7 @@
 #include "model/tensor_file.h"
 
+#include "base/printable.h"
+
 #include <algorithm>
 
 namespace tactus {
@@ -55,17 +57,6 @@ Status CheckNoOverlap(std::vector<ByteRange> ranges, const std::string& file) {
                     std::to_string(ranges[i - 1].end) + " and from " + std::to_string(ranges[i].begin) + ")");
   }
   return Status();
-}
-
-std::string Printable(std::string_view text) {
-  constexpr size_t kMax = 80;
-  std::string out;
-  for (const char c : text.substr(0, kMax)) {
-    const auto byte = static_cast<unsigned char>(c);
-    out += byte < 0x20 || byte >= 0x7f ? '?' : c;
-  }
-  if (text.size() > kMax) out += "...";
-  return out;
 }
 
 }  // namespace tactus

@@ -43,7 +43,5 @@ struct ByteRange {
   std::string_view name;
 };
 Status CheckNoOverlap(std::vector<ByteRange> ranges, const std::string& file);
-// A name from a hostile file, cut to 80 characters and with control characters replaced, for messages.
-std::string Printable(std::string_view text);
 
 }  // namespace tactus

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "model/architecture.h"
 #include "model/weights.h"
+#include "model_config/architecture.h"
 
 namespace tactus {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/packed.h"
-#include "model/config.h"
+#include "model_config/config.h"
 #include "tensor/matrix_view.h"
 
 namespace tactus {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/events.h"
+#include "loop/events.h"
 #include "obs/histogram.h"
 
 namespace tactus {

@@ -8,8 +8,9 @@
 #include <map>
 
 #include "base/sim_request.h"
-#include "exec/sim_executor.h"
 #include "predict/predictor.h"
+#include "sim/sim_executor.h"
+#include "trace/recorded_step_times.h"
 
 namespace tactus {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <string>
 
-#include "engine/replay.h"
 #include "obs/histogram.h"
 #include "sim/exact_latencies.h"
+#include "trace/replay.h"
 
 namespace tactus {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/events.h"
+#include "loop/events.h"
 #include "sim/workload.h"
 #include "tactus/status.h"
 

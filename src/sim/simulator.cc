@@ -175,7 +175,7 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   parts.stopwatch = &SystemClock();
   parts.stopwatch_every = kDecisionSample;
   parts.sink = r.sink.get();
-  parts.trace = r.trace.get();
+  parts.tap = r.trace.get();
   parts.step_times = r.step_times.get();
   parts.predictor = r.predictor.get();
   if (config.prefix_caching) {

@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/events.h"
-#include "exec/sim_executor.h"
+#include "loop/events.h"
 #include "sched/scheduler.h"
+#include "sim/sim_executor.h"
 #include "sim/workload.h"
 
 namespace tactus {

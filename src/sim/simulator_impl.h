@@ -4,16 +4,16 @@
 #include <deque>
 #include <optional>
 
-#include "engine/metrics.h"
-#include "engine/recorded_step_times.h"
-#include "engine/step_loop.h"
-#include "engine/trace_writer.h"
+#include "loop/metrics.h"
+#include "loop/step_loop.h"
 #include "obs/histogram.h"
 #include "route/balancer.h"
 #include "sim/exact_latencies.h"
 #include "sim/prompt_keys.h"
 #include "sim/request_log.h"
 #include "sim/simulator.h"
+#include "trace/recorded_step_times.h"
+#include "trace/trace_writer.h"
 
 namespace tactus {
 

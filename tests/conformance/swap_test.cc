@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "conformance/workload.h"
-#include "engine/replay.h"
+#include "trace/replay.h"
 
 namespace tactus {
 namespace {

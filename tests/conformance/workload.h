@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/harness.h"
+#include "loop/harness.h"
 
 namespace tactus::testing {
 

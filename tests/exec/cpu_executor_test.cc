@@ -10,8 +10,8 @@
 #include <mutex>
 
 #include "exec/allocation_count.h"
-#include "exec/faulty_executor.h"
 #include "exec/tiny_model.h"
+#include "support/faulty_executor.h"
 #include "time_limit.h"
 
 namespace tactus::test {

@@ -2,9 +2,9 @@
 // or a fault that never came, would let every test above it pass.
 #include <gtest/gtest.h>
 
-#include "exec/fake_executor.h"
-#include "exec/faulty_executor.h"
 #include "exec/step_driver.h"
+#include "support/fake_executor.h"
+#include "support/faulty_executor.h"
 
 namespace tactus {
 namespace {

@@ -2,8 +2,8 @@
 // same block here, so that another order shows in the logits.
 #include <gtest/gtest.h>
 
-#include "exec/fake_executor.h"
 #include "exec/tiny_model.h"
+#include "support/fake_executor.h"
 
 namespace tactus::test {
 namespace {

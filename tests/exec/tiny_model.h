@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "exec/numerics.h"
+#include "engine/numerics.h"
 #include "exec/step_driver.h"
 #include "model/loader.h"
 

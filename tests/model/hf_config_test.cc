@@ -1,8 +1,8 @@
-#include "model/hf_config.h"
+#include "model_config/hf_config.h"
 
 #include <nlohmann/json.hpp>
 
-#include "model/architecture.h"
+#include "model_config/architecture.h"
 #include "model_files.h"
 
 namespace tactus {

@@ -1,6 +1,6 @@
 #include "kernels/kernel_set.h"
 #include "model/available_memory.h"
-#include "model/config.h"
+#include "model_config/config.h"
 #include "model_files.h"
 
 namespace tactus {

@@ -14,12 +14,12 @@
 
 #include "kernels/dequantize.h"
 #include "kernels/quantize.h"
-#include "model/architecture.h"
 #include "model/file_weights.h"
 #include "model/gguf.h"
 #include "model/loader.h"
 #include "model/weight_cache.h"
 #include "model/weight_storage.h"
+#include "model_config/architecture.h"
 #include "model_files.h"
 #include "tensor/float16.h"
 

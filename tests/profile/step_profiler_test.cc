@@ -1,4 +1,4 @@
-#include "exec/step_profiler.h"
+#include "engine/step_profiler.h"
 
 #include <gtest/gtest.h>
 

@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "base/rng.h"
-#include "engine/harness.h"
+#include "loop/harness.h"
 #include "sched/choices.h"
-#include "sched/compose/distance.h"
+#include "sched/composition/distance.h"
 #include "sched/slack.h"
 #include "sched/view_of.h"
 #include "seq/sequence_table.h"

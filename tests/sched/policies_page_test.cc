@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "engine/harness.h"
+#include "loop/harness.h"
 
 namespace tactus {
 namespace {

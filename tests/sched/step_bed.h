@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/harness.h"
 #include "kv/kv_cache.h"
+#include "loop/harness.h"
 #include "sched/choices.h"
 #include "sched/scheduler.h"
 #include "sched/view_of.h"

@@ -1,4 +1,4 @@
-#include "exec/sim_executor.h"
+#include "sim/sim_executor.h"
 
 #include <gtest/gtest.h>
 

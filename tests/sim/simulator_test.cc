@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "engine/replay.h"
 #include "sim/linear_model.h"
 #include "sim/run_many.h"
+#include "trace/replay.h"
 
 namespace tactus {
 namespace {

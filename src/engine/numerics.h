@@ -1,0 +1,55 @@
+// Which arithmetic a run uses: what --dtype, --activation-dtype, --quantization and --kv-cache-dtype mean for a file of
+// a given weight format. A pure function; docs/numerics.md has the table of what each choice costs in accuracy,
+// docs/formats.md of what it costs in time and memory.
+//
+//   weights (--quantization, else the file's)   --activation-dtype   linear operators
+//   every quantised format                      auto, int16          integer codes x 16 bits a token value
+//                                                                    (two int8 planes)
+//                                               int8                 integer codes x 8 bits, but for a few (PackChoice)
+//   bf16; any under --dtype bfloat16            auto                 bf16 x bf16, f32 sums
+//   any                                         bfloat16             weights rounded to bf16, bf16 x bf16, f32 sums
+//   f16, f32                                    auto                 as stored, f32 x f32: rows, not packed
+//   any                                         float32              likewise
+//   any under --dtype float32                   auto, float32        dequantised to f32 at load, everything f32,
+//                                                                    KV too: the reference
+//
+// Under --dtype bfloat16 quantised weights stay as they are. Norms, RoPE, softmax, residual stream and logits are f32
+// always.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "kernels/ops.h"
+#include "model/loader.h"
+#include "tactus/status.h"
+
+namespace tactus {
+
+struct Numerics {
+  bool dequantize_to_f32 = false;                               // LoadWeightsOptions::dequantize_to_f32
+  kernels::LinearMode linear_mode = kernels::LinearMode::kF32;  // of weights that are rows
+  DType kv_dtype = DType::kBF16;
+  bool pack = false;  // LoadWeightsOptions::pack: the fast operators
+  PackChoice packing;
+};
+
+// The options as they are typed; empty is auto (none).
+struct NumericsOptions {
+  std::string_view dtype = "auto";             // auto, float32, bfloat16
+  std::string_view activation_dtype = "auto";  // auto, float32, bfloat16, int16, int8
+  std::string_view quantization = "none";      // none, q8_0, int8, int4
+  std::string_view kv_cache_dtype = "auto";    // auto, bfloat16, float32, int8
+};
+
+// `weight_dtype`: of the bulk of the file's linear weights (ModelConfig::weight_dtype). kInvalidArgument names the
+// flag, its choices and, where flags contradict each other or the file, the way out.
+Result<Numerics> ChooseNumerics(const NumericsOptions& options, DType weight_dtype);
+
+// The part of the loader's options that numerics decide.
+LoadWeightsOptions LoadOptionsFor(const Numerics& numerics);
+
+// "int16 activations, KV bf16", for people.
+std::string NumericsText(const Numerics& numerics);
+
+}  // namespace tactus

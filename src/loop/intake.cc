@@ -1,0 +1,145 @@
+#include "loop/intake.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kv/block_key.h"
+
+namespace tactus {
+namespace {
+
+Status CheckFits(const Request& request, int64_t prompt_tokens, const IntakeLimits& limits) {
+  if (prompt_tokens < 1) return InvalidArgument("the prompt is empty; it needs at least 1 token", "prompt");
+  if (request.stop.max_tokens < 1) {
+    return InvalidArgument(fmt::format("max_tokens is {}; it must be at least 1", request.stop.max_tokens),
+                           "max_tokens");
+  }
+  if (request.n < 1 || request.n > limits.max_queue) {
+    return InvalidArgument(
+        fmt::format("n is {}; it must be between 1 and {} (--max-queue)", request.n, limits.max_queue), "n");
+  }
+  const int64_t longest = prompt_tokens + request.stop.max_tokens;
+  if (longest > limits.max_model_len) {
+    return InvalidArgument(fmt::format("prompt of {} tokens + max_tokens {} = {} is beyond the context of {} tokens",
+                                       prompt_tokens, request.stop.max_tokens, longest, limits.max_model_len),
+                           "max_tokens");
+  }
+  const int64_t blocks = (longest + limits.block_size - 1) / limits.block_size;
+  if (blocks > limits.blocks_total) {
+    return InvalidArgument(
+        fmt::format(
+            "prompt of {} tokens + max_tokens {} needs {} KV blocks of {} tokens and there are {}; lower max_tokens "
+            "or raise --kv-cache-memory",
+            prompt_tokens, request.stop.max_tokens, blocks, limits.block_size, limits.blocks_total),
+        "max_tokens");
+  }
+  return Status();
+}
+
+PreparedRequest Prepare(std::shared_ptr<const Request> request, int32_t prompt_tokens, std::vector<Hash128> keys,
+                        bool has_keys, const IntakeLimits& limits) {
+  PreparedRequest p;
+  const StopConditions& stop = request->stop;
+  p.prompt_tokens = prompt_tokens;
+  p.max_tokens = static_cast<int32_t>(stop.max_tokens);
+  p.root_key = RootKey(limits.secret, limits.model, "", request->cache_salt);
+  p.has_keys = has_keys;
+  if (!request->client.empty()) {
+    p.client = std::max<uint64_t>(1, SipHash128(limits.secret, request->client.data(), request->client.size()).low);
+  }
+  p.stop_ids = stop.stop_token_ids;
+  if (!stop.ignore_eos) p.stop_ids.insert(p.stop_ids.end(), limits.model_stop_ids.begin(), limits.model_stop_ids.end());
+  std::sort(p.stop_ids.begin(), p.stop_ids.end());
+  p.stop_ids.erase(std::unique(p.stop_ids.begin(), p.stop_ids.end()), p.stop_ids.end());
+  p.choices.resize(static_cast<size_t>(request->n));
+  const auto longest = static_cast<size_t>(prompt_tokens + p.max_tokens);
+  for (SequenceBuffers& choice : p.choices) {
+    if (request->prompt != nullptr) choice.output.reserve(static_cast<size_t>(p.max_tokens));
+    if (has_keys) {
+      choice.keys.reserve(longest / static_cast<size_t>(limits.block_size) + 1);
+      choice.keys.assign(keys.begin(), keys.end());
+    }
+    if (!stop.stop.empty()) choice.stop.emplace(&stop.stop);
+  }
+  p.request = std::move(request);
+  return p;
+}
+
+}  // namespace
+
+Result<PreparedRequest> PrepareRequest(std::shared_ptr<const Request> request, const IntakeLimits& limits) {
+  const auto& prompt = request->prompt;
+  TACTUS_RETURN_IF_ERROR(CheckFits(*request, prompt == nullptr ? 0 : static_cast<int64_t>(prompt->size()), limits));
+  // Rows of a cached prefix would have no logits: such a request computes its whole prompt, and shares nothing.
+  const bool has_keys = limits.prefix_caching && !request->prompt_logprobs;
+  std::vector<Hash128> keys;
+  if (has_keys) {
+    keys.reserve(prompt->size() / static_cast<size_t>(limits.block_size));
+    ExtendBlockKeys(limits.secret, RootKey(limits.secret, limits.model, "", request->cache_salt), *prompt,
+                    limits.block_size, &keys);
+  }
+  const auto length = static_cast<int32_t>(prompt->size());
+  return Prepare(std::move(request), length, std::move(keys), has_keys, limits);
+}
+
+Result<PreparedRequest> PrepareWithoutTokens(std::shared_ptr<const Request> request, int32_t prompt_tokens,
+                                             std::vector<Hash128> prompt_keys, const IntakeLimits& limits) {
+  TACTUS_RETURN_IF_ERROR(CheckFits(*request, prompt_tokens, limits));
+  const auto full_blocks = static_cast<size_t>(prompt_tokens / limits.block_size);
+  if (prompt_keys.size() > full_blocks) {
+    return InvalidArgument(fmt::format("{} block keys for a prompt of {} tokens, which fills {} blocks of {}",
+                                       prompt_keys.size(), prompt_tokens, full_blocks, limits.block_size));
+  }
+  // Keys of generated text continue the prompt's chain, so they need all of it.
+  const bool has_keys = limits.prefix_caching && !request->prompt_logprobs && prompt_keys.size() == full_blocks;
+  return Prepare(std::move(request), prompt_tokens, std::move(prompt_keys), has_keys, limits);
+}
+
+Intake::Intake(int32_t max_queue, int32_t capacity) : max_queue_(max_queue), capacity_(capacity) {
+  requests_.reserve(256);
+  cancels_.reserve(256);
+}
+
+Result<RequestHandle> Intake::Submit(PreparedRequest request, TimeNs now_ns) {
+  const auto n = static_cast<int32_t>(request.choices.size());
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!closed_.ok()) return closed_;
+  const int32_t queued = queued_.load(std::memory_order_relaxed);
+  if (queued + n > max_queue_ || live_.load(std::memory_order_relaxed) + n > capacity_) {
+    return Status(
+        StatusCode::kResourceExhausted,
+        fmt::format("the queue is full: {} sequences wait, --max-queue is {}; try again later", queued, max_queue_));
+  }
+  request.handle = next_handle_++;
+  if (request.arrival_ns < 0) request.arrival_ns = now_ns;
+  const RequestHandle handle = request.handle;
+  requests_.push_back(std::move(request));  // may throw: nothing has been counted yet
+  queued_.fetch_add(n, std::memory_order_relaxed);
+  live_.fetch_add(n, std::memory_order_relaxed);
+  live_requests_.fetch_add(1, std::memory_order_acq_rel);
+  has_input_.store(true, std::memory_order_release);
+  return handle;
+}
+
+void Intake::Cancel(RequestHandle handle) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  cancels_.push_back(handle);
+  has_input_.store(true, std::memory_order_release);
+}
+
+void Intake::Close(Status why) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (closed_.ok()) closed_ = std::move(why);
+}
+
+void Intake::Drain(std::vector<PreparedRequest>* requests, std::vector<RequestHandle>* cancels) {
+  requests->clear();
+  cancels->clear();
+  std::lock_guard<std::mutex> lock(mutex_);
+  requests->swap(requests_);
+  cancels->swap(cancels_);
+  has_input_.store(false, std::memory_order_release);
+}
+
+}  // namespace tactus

@@ -1,0 +1,234 @@
+#include "loop/metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace tactus {
+namespace {
+
+using Type = PrometheusText::Type;
+constexpr double kToSeconds = 1e-9;
+constexpr double kToMs = 1e-6;
+
+// vLLM's buckets, so that its dashboards keep their shape.
+const std::vector<double> kTtftBuckets = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
+                                          1,     2.5,   5,    7.5,  10,   20,   40,   80,  160,  640, 2560};
+const std::vector<double> kGapBuckets = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5,
+                                         0.75, 1,     2.5,  5,     7.5, 10,   20,  40,  80};
+const std::vector<double> kRequestBuckets = {0.3, 0.5, 0.8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
+                                             30,  40,  50,  60, 120, 240, 480, 960, 1920, 7680};
+const std::vector<double> kIterationBuckets = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
+const std::vector<double> kLengthBuckets = {1,   2,    5,    10,   20,    50,    100,   200,
+                                            500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
+const std::vector<double> kStepBuckets = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10};
+
+nlohmann::ordered_json Json(const Summary& s) {
+  if (!s.known) return nullptr;
+  return {{"mean", s.mean}, {"p50", s.p50}, {"p90", s.p90}, {"p95", s.p95}, {"p99", s.p99}, {"max", s.max}};
+}
+
+bool KeptSlo(const RequestDoneEvent& d) {
+  const Slo& slo = d.request->slo;
+  if (d.finish == FinishReason::kError || d.finish == FinishReason::kCancelled) return false;
+  if (slo.ttft_ns > 0 && (d.first_token_ns == 0 || d.first_token_ns - d.arrival_ns > slo.ttft_ns)) return false;
+  if (slo.tbt_ns > 0 && d.longest_gap_ns > slo.tbt_ns) return false;
+  return slo.jct_ns == 0 || d.done_ns - d.arrival_ns <= slo.jct_ns;
+}
+
+}  // namespace
+
+EngineMetrics::Counts::Counts()
+    : ttft_s(kTtftBuckets),
+      gap_s(kGapBuckets),
+      e2e_s(kRequestBuckets),
+      queue_s(kRequestBuckets),
+      prefill_s(kRequestBuckets),
+      decode_s(kRequestBuckets),
+      prompt_tokens(kLengthBuckets),
+      generation_tokens(kLengthBuckets),
+      iteration_tokens(kIterationBuckets),
+      step_s(kStepBuckets) {}
+
+EngineMetrics::EngineMetrics(std::string model_name, const KvCacheConfig& kv, int64_t token_budget)
+    : model_name_(std::move(model_name)), kv_(kv), token_budget_(token_budget) {}
+
+void EngineMetrics::OnStep(const StepEvents& events) {
+  std::lock_guard lock(mutex_);
+  Counts& c = counts_;
+  if (events.decision_ns >= 0) percentiles_.decision_ns.Add(events.decision_ns);
+  for (const StepRecord& s : events.steps) {
+    c.iteration_tokens.Observe(s.prefill_tokens + s.decode_tokens);
+    if (s.ok)
+      c.step_s.Observe(static_cast<double>(s.end_ns - s.start_ns) * kToSeconds);
+    else
+      ++c.executor_errors;
+  }
+  for (const GapEvent& gap : events.gaps) {
+    (gap.first ? c.ttft_s : c.gap_s).Observe(static_cast<double>(gap.gap_ns) * kToSeconds, gap.count);
+    (gap.first ? percentiles_.ttft_ns : percentiles_.gap_ns).Add(gap.gap_ns, gap.count);
+  }
+  for (const RequestDoneEvent& d : events.done) CountDone(d);
+}
+
+void EngineMetrics::CountRejected() {
+  std::lock_guard lock(mutex_);
+  ++counts_.rejected;
+}
+
+void EngineMetrics::CountDone(const RequestDoneEvent& d) {
+  Counts& c = counts_;
+  const bool ok = d.finish == FinishReason::kStop || d.finish == FinishReason::kLength;
+  const Slo& stated = d.request->slo;
+  if (stated.ttft_ns > 0 || stated.tbt_ns > 0 || stated.jct_ns > 0) {
+    auto& slo = c.slo[d.request->slo_class];
+    ++slo.stated;
+    slo.kept += KeptSlo(d);
+    slo.jct_stated += stated.jct_ns > 0;
+    slo.jct_kept += stated.jct_ns > 0 && ok && d.done_ns - d.arrival_ns <= stated.jct_ns;
+  }
+  (ok ? c.completed : c.failed) += 1;
+  if (d.scheduled_ns > 0 || d.first_token_ns > 0) {  // a virtual clock may have scheduled it at 0
+    c.queue_s.Observe(static_cast<double>(d.scheduled_ns - d.arrival_ns) * kToSeconds);
+    percentiles_.delay_ns.Add(d.scheduled_ns - d.arrival_ns);
+  }
+  if (!ok) return;
+  c.prompt_total += d.prompt_tokens;
+  c.completion_total += d.completion_tokens;
+  c.prompt_tokens.Observe(d.prompt_tokens);
+  c.generation_tokens.Observe(d.completion_tokens);
+  c.e2e_s.Observe(static_cast<double>(d.done_ns - d.arrival_ns) * kToSeconds);
+  percentiles_.e2e_ns.Add(d.done_ns - d.arrival_ns);
+  if (d.first_token_ns == 0) return;
+  c.prefill_s.Observe(static_cast<double>(d.first_token_ns - d.scheduled_ns) * kToSeconds);
+  c.decode_s.Observe(static_cast<double>(d.done_ns - d.first_token_ns) * kToSeconds);
+  percentiles_.normalized_ttft_ns.Add((d.first_token_ns - d.arrival_ns) / std::max(d.prompt_tokens, 1));
+  if (d.completion_tokens > 1) percentiles_.tpot_ns.Add((d.done_ns - d.first_token_ns) / (d.completion_tokens - 1));
+}
+
+std::string EngineMetrics::Text(const EngineStats& s) const {
+  double decision_p50_ns = 0, decision_p99_ns = 0;
+  const Counts c = [&] {
+    std::lock_guard lock(mutex_);
+    decision_p50_ns = percentiles_.decision_ns.Quantile(0.5);
+    decision_p99_ns = percentiles_.decision_ns.Quantile(0.99);
+    return counts_;
+  }();
+  PrometheusText t(Labels{{"model_name", model_name_}, {"engine", "0"}});
+  const auto total = static_cast<double>(s.kv_blocks_total), used = static_cast<double>(s.kv_blocks_in_use);
+  auto value = [](int64_t v) { return static_cast<double>(v); };
+  t.Gauge("vllm:num_requests_running", "Sequences that hold KV.", value(s.running));
+  t.Gauge("vllm:num_requests_waiting", "Sequences that wait.", value(s.waiting));
+  t.Gauge("vllm:kv_cache_usage_perc", "KV blocks in use, 0 to 1.", total > 0 ? used / total : 0);
+  t.Family("vllm:cache_config_info", Type::kGauge, "KV cache configuration.");
+  t.Sample(1, {{"block_size", fmt::format("{}", kv_.block_size)},
+               {"num_gpu_blocks", fmt::format("{}", kv_.num_blocks)},
+               {"enable_prefix_caching", kv_.prefix_caching ? "True" : "False"}});
+  t.Counter("vllm:prompt_tokens_total", "Prompt tokens computed.", value(s.prompt_tokens));
+  t.Counter("vllm:generation_tokens_total", "Tokens generated.", value(s.generation_tokens));
+  t.Counter("vllm:num_preemptions_total", "Sequences that lost their KV and were queued again.", value(s.preemptions));
+  t.Counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
+            value(s.prefix_query_tokens));
+  t.Counter("vllm:prefix_cache_hits_total", "Prompt tokens found there.", value(s.prefix_hit_tokens));
+  t.Family("vllm:request_success_total", Type::kCounter, "Requests that ended, by reason.");
+  for (const auto& [reason, n] : {std::pair("stop", s.finished_stop), std::pair("length", s.finished_length),
+                                  std::pair("abort", s.finished_cancelled), std::pair("error", s.finished_error)}) {
+    t.Sample(value(n), {{"finished_reason", reason}});
+  }
+  t.Histogram("vllm:time_to_first_token_seconds", "Arrival to first token.", c.ttft_s);
+  t.Histogram("vllm:inter_token_latency_seconds", "Gap between two tokens of a stream, every gap.", c.gap_s);
+  t.Histogram("vllm:e2e_request_latency_seconds", "Arrival to last token.", c.e2e_s);
+  t.Histogram("vllm:request_queue_time_seconds", "Arrival to the first share of a step.", c.queue_s);
+  t.Histogram("vllm:request_prefill_time_seconds", "First share of a step to first token.", c.prefill_s);
+  t.Histogram("vllm:request_decode_time_seconds", "First token to last.", c.decode_s);
+  t.Histogram("vllm:request_prompt_tokens", "Prompt length.", c.prompt_tokens);
+  t.Histogram("vllm:request_generation_tokens", "Tokens generated.", c.generation_tokens);
+  t.Histogram("vllm:iteration_tokens_total", "Tokens of a step.", c.iteration_tokens);
+
+  t.Counter("tactus_steps_total", "Steps submitted.", value(s.steps));
+  t.Histogram("tactus_step_seconds", "Executor time of a step.", c.step_s);
+  t.Counter("tactus_executor_errors_total", "Steps that failed.", value(c.executor_errors));
+  t.Counter("tactus_recomputed_tokens_total", "Tokens computed again after a preemption.", value(s.recomputed_tokens));
+  t.Gauge("tactus_swap_blocks", "KV blocks that fit into the host's swap space.", value(s.swap_blocks_total));
+  t.Gauge("tactus_swap_blocks_used", "KV blocks of sequences that are swapped out to host memory.",
+          value(s.swap_blocks_used));
+  t.Counter("tactus_swapped_sequences_total", "Preemptions that saved the sequence's KV in host memory.",
+            value(s.swapped_sequences));
+  t.Counter("tactus_swapped_out_blocks_total", "KV blocks copied to host memory.", value(s.swapped_out_blocks));
+  t.Counter("tactus_swapped_in_blocks_total", "KV blocks copied back from host memory.", value(s.swapped_in_blocks));
+  t.Gauge("tactus_kv_blocks_cached", "KV blocks that hold a prefix nobody uses.", value(s.kv_blocks_cached));
+  t.Gauge("tactus_kv_blocks_in_use", "KV blocks in a live sequence's table.", value(s.kv_blocks_in_use));
+  t.Gauge("tactus_kv_blocks", "KV blocks in all.", value(s.kv_blocks_total));
+  t.Gauge("tactus_token_budget", "Most tokens a step may compute.", value(token_budget_));
+  t.Gauge("tactus_token_budget_utilization", "Tokens planned / token budget, over all steps.", s.budget_utilization);
+  t.Gauge("tactus_kv_utilization", "KV blocks in use / all, mean over steps.", s.kv_utilization);
+  t.Family("tactus_decision_seconds", Type::kGauge, "Time to plan a step, by quantile over all steps.");
+  t.Sample(decision_p50_ns * kToSeconds, {{"quantile", "0.5"}});
+  t.Sample(decision_p99_ns * kToSeconds, {{"quantile", "0.99"}});
+  t.Counter("tactus_requests_rejected_total", "Requests refused because the queue was full.", value(c.rejected));
+  t.Family("tactus_slo_requests_total", Type::kCounter,
+           "Requests that stated an SLO, by class and whether they kept it.");
+  for (const auto& [name, slo] : c.slo) {
+    t.Sample(value(slo.kept), {{"class", name}, {"kept", "true"}});
+    t.Sample(value(slo.stated - slo.kept), {{"class", name}, {"kept", "false"}});
+  }
+  return t.Take();
+}
+
+std::string EngineMetrics::ResultJson(const EngineStats& s, DurationNs duration_ns) const {
+  const auto [c, p] = [this] {
+    std::lock_guard lock(mutex_);
+    return std::pair(counts_, percentiles_);
+  }();
+  using OrderedJson = nlohmann::ordered_json;
+  const double seconds = static_cast<double>(duration_ns) * kToSeconds;
+  auto rate = [seconds](int64_t n) -> OrderedJson {
+    return seconds > 0 ? OrderedJson(static_cast<double>(n) / seconds) : OrderedJson(nullptr);
+  };
+  int64_t stated = 0, kept = 0, jct_stated = 0, jct_kept = 0;
+  const auto share = [](int64_t part, int64_t all) {
+    return all > 0 ? OrderedJson(static_cast<double>(part) / static_cast<double>(all)) : OrderedJson(nullptr);
+  };
+  OrderedJson classes = OrderedJson::object();
+  for (const auto& [name, slo] : c.slo) {
+    stated += slo.stated;
+    kept += slo.kept;
+    jct_stated += slo.jct_stated;
+    jct_kept += slo.jct_kept;
+    classes[name] = {{"stated", slo.stated},
+                     {"kept", slo.kept},
+                     {"slo_attainment", share(slo.kept, slo.stated)},
+                     {"jct_attainment", share(slo.jct_kept, slo.jct_stated)}};
+  }
+  OrderedJson out;
+  out["duration_s"] = seconds;
+  out["requests"] = {{"completed", c.completed}, {"failed", c.failed}, {"rejected", c.rejected}};
+  out["request_throughput"] = rate(c.completed);
+  out["input_token_throughput"] = rate(c.prompt_total);
+  out["output_token_throughput"] = rate(c.completion_total);
+  out["goodput"] = stated > 0 ? rate(kept) : OrderedJson(nullptr);
+  out["slo_attainment"] = share(kept, stated);
+  out["jct_attainment"] = share(jct_kept, jct_stated);
+  out["preemptions"] = s.preemptions;
+  out["recomputed_tokens"] = s.recomputed_tokens;
+  out["swapped_sequences"] = s.swapped_sequences;
+  out["swapped_blocks"] = s.swapped_out_blocks + s.swapped_in_blocks;
+  out["ttft_ms"] = Json(p.ttft_ns.Summarize(kToMs));
+  out["normalized_ttft_ms"] = Json(p.normalized_ttft_ns.Summarize(kToMs));
+  out["tbt_ms"] = Json(p.gap_ns.Summarize(kToMs));
+  out["tpot_ms"] = Json(p.tpot_ns.Summarize(kToMs));
+  out["e2e_ms"] = Json(p.e2e_ns.Summarize(kToMs));
+  out["scheduling_delay_ms"] = Json(p.delay_ns.Summarize(kToMs));
+  out["steps"] = s.steps;
+  out["plan_hash"] = fmt::format("{:016x}", s.plan_hash);
+  out["decision_us"] = s.steps > 0 ? OrderedJson{{"p50", p.decision_ns.Quantile(0.5) * 1e-3},
+                                                 {"p99", p.decision_ns.Quantile(0.99) * 1e-3}}
+                                   : OrderedJson(nullptr);
+  out["budget_utilization"] = s.steps > 0 ? OrderedJson(s.budget_utilization) : OrderedJson(nullptr);
+  out["kv_utilization"] = s.steps > 0 ? OrderedJson(s.kv_utilization) : OrderedJson(nullptr);
+  out["classes"] = std::move(classes);
+  return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace tactus

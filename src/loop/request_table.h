@@ -1,0 +1,67 @@
+// The requests that the step loop has taken, and what it keeps per slot beside the lengths: tokens, keys, stop state.
+// Records do not move while they live. Thread rule: engine thread only.
+#pragma once
+
+#include <limits>
+#include <vector>
+
+#include "loop/intake.h"
+
+namespace tactus {
+
+struct RequestRecord {
+  PreparedRequest in;
+  TimeNs scheduled_ns = 0;
+  TimeNs first_token_ns = 0;
+  int32_t cached_tokens = 0;
+  int32_t completion_tokens = 0;
+  int32_t preemptions = 0;
+  int32_t recomputed_tokens = 0;
+  DurationNs longest_gap_ns = 0;
+  int32_t live_choices = 0;
+  int32_t slots_held = 0;  // slots not free yet: the buffers stay until none is left
+  bool siblings_held = false;
+  FinishReason worst = FinishReason::kNone;
+};
+
+// Everything that committing a token touches, together. [capacity]
+struct SlotEntry {
+  RequestRecord* request = nullptr;
+  SequenceBuffers* buffers = nullptr;
+  const TokenId* prompt = nullptr;  // null: no token ids
+  void* user = nullptr;             // of the request, as are the next four
+  RequestHandle handle = 0;
+  const TokenId* stop_ids = nullptr;
+  int32_t num_stop_ids = 0;
+  int32_t max_tokens = 0;
+  int32_t prompt_tokens = 0;
+  int32_t choice = 0;
+  int32_t next_key_at = std::numeric_limits<int32_t>::max();  // known tokens at which another block has its key
+  int32_t min_tokens = 0;
+  bool started = false;  // was scheduled before
+  bool has_stop_strings = false;
+  TimeNs last_token_ns = 0;
+  DurationNs longest_gap_ns = 0;
+  int32_t generated = 0;  // tokens so far
+};
+
+class RequestTable {
+ public:
+  explicit RequestTable(int32_t capacity);
+
+  RequestRecord* Add(PreparedRequest request);      // precondition: fewer than `capacity` live
+  RequestRecord* Find(RequestHandle handle) const;  // null: unknown or forgotten
+  // Find no longer knows it; the record stays.
+  void Forget(RequestHandle handle);
+  void Release(RequestRecord* record);
+
+ private:
+  size_t Home(RequestHandle handle) const { return (handle * 0x9e3779b97f4a7c15ULL >> 20) & mask_; }
+
+  std::vector<RequestRecord> records_;
+  std::vector<RequestRecord*> free_;
+  std::vector<RequestRecord*> buckets_;  // open addressing, linear probing, at most half full
+  size_t mask_ = 0;
+};
+
+}  // namespace tactus

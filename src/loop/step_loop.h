@@ -1,0 +1,96 @@
+// The step loop: drains arrivals and cancels, commits results, plans, applies, submits. One thread owns everything in
+// it; requests and cancels come through the intake from any thread. The same object serves, replays and simulates: only
+// the clock and the executor differ.
+//
+// Invariants: an accepted request gets exactly one RequestDoneEvent; a sequence's KV is given back at its end, once;
+// blocks are reused only after the last step in flight that uses them. No allocation in the steady state (a pass
+// without arrivals and ends).
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/executor.h"
+#include "kv/kv_cache.h"
+#include "loop/events.h"
+#include "loop/intake.h"
+#include "loop/recording_step_times.h"
+#include "loop/tap.h"
+#include "sched/scheduler.h"
+
+namespace tactus {
+
+// Logarithmic buckets, 16 per octave: quantiles within 6 %. Engine thread writes; Quantile is exact between passes.
+struct DecisionTimes {
+  static constexpr int kBuckets = 64 * 16;
+  uint32_t count[kBuckets] = {};
+  int64_t total = 0;
+  void Add(DurationNs ns);
+  DurationNs Quantile(double q) const;  // upper edge of the bucket; 0 when empty
+};
+
+struct StepLoopConfig {
+  IntakeLimits limits;
+  int32_t slot_capacity = 0;        // sequences; 0: max_queue + max_num_seqs
+  int32_t max_errors_in_a_row = 3;  // executor errors, then healthy() is false and the loop refuses
+};
+
+// What the loop is given; all outlive it. `tap` and `token_bytes` may be null (no stop strings then).
+struct StepLoopParts {
+  sched::Scheduler* scheduler = nullptr;
+  Executor* executor = nullptr;
+  LengthPredictor* predictor = nullptr;  // the one in the scheduler's limits, or null
+  KvCache* kv = nullptr;                 // max_slots = slot_capacity
+  Clock* clock = nullptr;
+  // Measures decision times, which no decision sees; null: `clock`. On a virtual clock give the system's.
+  Clock* stopwatch = nullptr;
+  int32_t stopwatch_every = 1;  // measure one plan in so many
+  EventSink* sink = nullptr;
+  LoopTap* tap = nullptr;
+  RecordingStepTimes* step_times = nullptr;  // with `tap`: between the scheduler and its step-time model, if it has one
+  std::function<std::string_view(TokenId)> token_bytes;
+  // Replay: the recorded key of a block of generated text (its tokens are not in a trace). Null: computed from tokens.
+  std::function<Hash128(RequestHandle, int32_t choice, int32_t block)> generated_key;
+};
+
+class StepLoop {
+ public:
+  StepLoop(const StepLoopConfig& config, StepLoopParts parts);
+  ~StepLoop();
+
+  // --- Any thread ---
+  // kResourceExhausted: queue full; kUnavailable: closed or not healthy. After an error no event mentions the request.
+  Result<RequestHandle> Submit(PreparedRequest request);
+  void Cancel(RequestHandle handle);  // unknown or ended: no effect
+  void StopAccepting(Status why);     // what was accepted goes on
+  void Abort(Status why);             // ends everything accepted with kError and this status, at the next pass
+  void Stop();                        // Run returns after the pass it is in; what is left stays unfinished
+  int64_t live_requests() const { return intake_.live_requests(); }
+  bool healthy() const { return healthy_.load(std::memory_order_acquire); }
+  EngineStats Stats() const;  // a consistent snapshot of the last pass
+
+  // --- Engine thread ---
+  // One pass. True: something happened; false: nothing to do until input comes or the executor wakes us.
+  bool RunOnce();
+  // Passes until Stop(), sleeping when there is nothing to do.
+  void Run();
+  bool idle() const;  // nothing queued, running or in flight
+  const DecisionTimes& decision_times() const;
+  uint64_t plan_hash() const;                        // over every plan so far, in order
+  const std::vector<uint64_t>* plan_hashes() const;  // per submitted step, when KeepPlanHashes was asked for
+  void KeepPlanHashes();
+  double budget_utilization() const;   // planned tokens / budget, over all steps
+  double kv_utilization() const;       // blocks in use / total, mean over steps
+  std::string CheckIntegrity() const;  // sequences against KV against steps in flight; slow
+
+ private:
+  struct Impl;
+  Intake intake_;
+  std::atomic<bool> healthy_{true};
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tactus

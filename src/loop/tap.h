@@ -1,0 +1,35 @@
+// What the step loop tells of its inputs, so that a run can be recorded and played again (trace/trace_writer.h). The
+// loop knows nothing else of recordings.
+#pragma once
+
+#include <span>
+
+#include "base/hash.h"
+#include "base/step.h"
+#include "loop/intake.h"
+
+namespace tactus {
+
+// One pass: BeginPass, then what the pass drained, in this order of kinds: arrivals, cancels, results, an abort, plans;
+// then EndPass. Engine thread only. Nothing here may block.
+class LoopTap {
+ public:
+  virtual ~LoopTap() = default;
+  virtual void BeginPass(TimeNs now_ns) = 0;
+  virtual void Arrival(const PreparedRequest& request) = 0;
+  // What a predictor that does not learn says of a sequence that has just arrived.
+  virtual void Predicted(int32_t tokens) = 0;
+  virtual void Cancel(RequestHandle handle) = 0;
+  virtual void Abort() = 0;
+  // Item `item`'s token number `token` ended its sequence by a stop id or stop string. Before its StepEnded.
+  virtual void Stopped(int32_t item, int32_t token) = 0;
+  // The key of a block of generated text.
+  virtual void Key(RequestHandle handle, int32_t choice, int32_t block, const Hash128& key) = 0;
+  virtual void StepEnded(const StepPlan& plan, const StepResult& result, bool ok) = 0;
+  // The scheduler was asked for a plan, whether or not a step came of it. `asked`: what its step-time model answered.
+  virtual void PlanCalled(std::span<const DurationNs> asked) = 0;
+  virtual void StepPlanned(const StepPlan& plan, uint64_t plan_hash) = 0;
+  virtual void EndPass() = 0;
+};
+
+}  // namespace tactus

@@ -1,0 +1,327 @@
+// AccelGen's step (section 4.4): urgent requests first, those that must run in this step to keep their objective
+// (T_r <= T_max); then all running decodes, as far as possible, for they free KV; the rest of the step goes to prompts,
+// chosen by how well their demand fits what is left of budget and KV. A long prompt starts only when no other runs
+// (ERA, 4.2).
+//
+// Short of budget, whoever has the most slack sits the step out and keeps its KV: everything is served in ascending
+// slack. Short of KV, the preemption says who gives it up. Ours, where the paper is silent: urgent decodes have their
+// token set aside before urgent prompts take chunks; an urgent request that does not fit holds back the queue behind
+// it; when nobody within gamma of the first fits any more, the next ones in the queue are looked at, and what is left
+// of the budget at last goes to a shorter chunk.
+#include <algorithm>
+
+#include "sched/choices.h"
+#include "sched/composition/distance.h"
+#include "sched/context.h"
+#include "sched/slack.h"
+
+namespace tactus::sched {
+namespace {
+
+// A step chooses among so many at a time, and looks at no more of the queue: the time of a decision is bounded.
+constexpr size_t kMostInGroup = 256;
+constexpr size_t kMostLookedAt = 1024;
+// Starts that fail although their demand fitted when the group was gathered: what must stay free has been reached.
+constexpr int kMostRefused = 4;
+
+enum class Selection : uint8_t { kDistance, kQueueOrder };
+
+class SlackFill final : public Composition {
+ public:
+  SlackFill(const SchedulerLimits& limits, Selection selection, bool whole_prompts)
+      : slack_(limits),
+        selection_(selection),
+        whole_(whole_prompts),
+        gamma_ns_(static_cast<DurationNs>(limits.policy.accelgen_gamma_s * 1e9)),
+        long_prompt_(limits.policy.accelgen_long_prompt),
+        era_(limits.policy.accelgen_era),
+        normalised_(limits.policy.accelgen_distance == "normalised"),
+        kv_tokens_(limits.blocks_total * limits.block_size),
+        distance_(kMostInGroup) {
+    ready_.reserve(static_cast<size_t>(limits.max_num_seqs));
+    group_.reserve(kMostInGroup);
+  }
+
+  void Describe(ChoiceTraits* traits) const override { traits->splits_prompts = !whole_; }
+
+  void Compose(StepContext& step) override {
+    urgent_ns_ = slack_.Window(step.view).longest_step_ns;
+    CollectReady(step);
+    OpenQueue(step);
+    RunUrgent(step);
+    for (Ready& r : ready_) {
+      if (r.decode && !r.served && step.plan.tokens_left() > 0) RunOne(step, &r, kNoLimit);
+    }
+    if (step.plan.has_preempted()) queue_head_ = kNoSlot;  // nothing more starts in a step that had to preempt
+    SelectRest(step);
+    if (step.plan.empty() && step.view.steps_in_flight == 0) RunAnyhow(step);
+    for (const Ready& r : ready_) {
+      if (!r.served && !step.plan.Touched(r.slot)) SlackModel::PassedOver(step.view, r.slot);
+    }
+  }
+
+ private:
+  struct Ready {  // a running sequence that this step can take on
+    DurationNs slack_ns = 0;
+    int64_t arrival = 0;
+    SlotId slot = kNoSlot;
+    bool decode = false;
+    bool served = false;
+  };
+  struct Candidate {
+    SlotId slot = kNoSlot;
+    size_t ready = 0;  // its place in ready_; of a waiting one: none
+    bool waiting = false;
+    int32_t chunk = 0;  // what it may take, cut when the group was gathered
+  };
+
+  static bool Less(DurationNs slack_a, int64_t arrival_a, DurationNs slack_b, int64_t arrival_b) {
+    return slack_a != slack_b ? slack_a < slack_b : arrival_a < arrival_b;
+  }
+
+  void CollectReady(const StepContext& step) {
+    ready_.clear();
+    long_running_ = 0;
+    const SequenceColumns& seq = step.view.seq;
+    for (const SlotId slot : step.view.running) {
+      const bool prefilling = seq.state[slot] == SeqState::kPrefill;
+      if (seq.prompt_tokens[slot] >= long_prompt_ && (prefilling || era_ == "completed")) ++long_running_;
+      if (!seq.Plannable(slot) || seq.Pending(slot) <= 0) continue;
+      ready_.push_back({slack_.SlackNs(step.view, slot), seq.arrival_order[slot], slot, !prefilling, false});
+    }
+    std::sort(ready_.begin(), ready_.end(),
+              [](const Ready& a, const Ready& b) { return Less(a.slack_ns, a.arrival, b.slack_ns, b.arrival); });
+  }
+
+  // --- the queue, read once from its head on ---
+  void OpenQueue(StepContext& step) {
+    queue_head_ = kNoSlot;
+    looked_at_ = 0;
+    if (step.view.waiting.empty() || step.plan.starts_left() <= 0 || step.plan.blocks_available() <= 0) return;
+    step.order.Start(step.view);
+    Advance(step);
+  }
+  void Advance(StepContext& step) {
+    queue_head_ = looked_at_++ < kMostLookedAt ? step.order.Next() : kNoSlot;
+    if (queue_head_ == kNoSlot) return;
+    // Whoever was preempted goes before all others; its queue says so too.
+    const bool preempted = step.view.seq.preemptions[queue_head_] > 0;
+    head_slack_ns_ = preempted ? std::numeric_limits<DurationNs>::min() : slack_.SlackNs(step.view, queue_head_);
+  }
+
+  // --- urgent ones ---
+  void RunUrgent(StepContext& step) {
+    int64_t decodes = std::count_if(ready_.begin(), ready_.end(),
+                                    [this](const Ready& r) { return r.decode && r.slack_ns <= urgent_ns_; });
+    for (size_t i = 0; step.plan.tokens_left() > 0;) {
+      const bool running = i < ready_.size() && ready_[i].slack_ns <= urgent_ns_;
+      const bool waiting = queue_head_ != kNoSlot && head_slack_ns_ <= urgent_ns_;
+      if (!running && !waiting) return;
+      const int64_t room = step.plan.tokens_left() - decodes;
+      if (running && (!waiting || Less(ready_[i].slack_ns, ready_[i].arrival, head_slack_ns_,
+                                       step.view.seq.arrival_order[queue_head_]))) {
+        Ready& r = ready_[i++];
+        decodes -= r.decode ? 1 : 0;
+        if (r.decode || room > 0) RunOne(step, &r, r.decode ? kNoLimit : Limit(room));
+        continue;
+      }
+      const AddResult result = room > 0 ? StartUrgent(step, queue_head_, Limit(room)) : AddResult::kNoBudget;
+      if (result == AddResult::kAdded || result == AddResult::kNotReady || (whole_ && result == AddResult::kNoBudget)) {
+        Advance(step);
+      } else {
+        queue_head_ = kNoSlot;
+      }
+    }
+  }
+
+  AddResult StartUrgent(StepContext& step, SlotId slot, int32_t limit) {
+    AddResult result = Start(step, slot, limit);
+    // What was preempted waits for KV that comes free; ping-pong otherwise.
+    while (result == AddResult::kNoBlocks && step.view.seq.preemptions[slot] == 0) {
+      const SlotId victim = step.Victim(slot);
+      if (victim == kNoSlot || !slack_.Before(step.view, slot, victim)) break;
+      if (step.TakeBack(victim) == PreemptResult::kDeferred) return result;
+      result = Start(step, slot, limit);
+    }
+    const int64_t kv_left = step.plan.blocks_available() * step.plan.block_size();
+    if (result == AddResult::kNoBlocks && !whole_ && kv_left > 0 && kv_left < limit)
+      result = Start(step, slot, Limit(kv_left));
+    return result;
+  }
+
+  // --- the rest ---
+  void SelectRest(StepContext& step) {
+    size_t next = 0;  // in ready_
+    while (step.plan.prefill_left() > 0) {
+      const int32_t before = step.plan.num_items();
+      if (!GatherGroup(step, &next)) return;
+      if (selection_ == Selection::kDistance) SelectByDistance(step);
+      // In queue order, cut to what is left.
+      for (Candidate& c : group_) {
+        if (step.plan.prefill_left() <= 0) return;
+        if (step.plan.Touched(c.slot)) continue;
+        const int32_t all = TokensOf(step.view, c);
+        c.chunk = ChunkThatFits(step, c, whole_ ? all : step.plan.prefill_left());
+        if (c.chunk == all || (c.chunk > 0 && !whole_)) Take(step, &c);
+      }
+      // What is left fits none of them: those behind in the queue would hardly fare better.
+      if (step.plan.num_items() == before) queue_head_ = kNoSlot;
+    }
+  }
+
+  // The prompts next in slack that are within gamma of the first of them. False: there are none.
+  bool GatherGroup(StepContext& step, size_t* next) {
+    group_.clear();
+    DurationNs until_ns = kNever;
+    while (group_.size() < kMostInGroup) {
+      while (*next < ready_.size() && (ready_[*next].decode || ready_[*next].served)) ++*next;
+      const bool running = *next < ready_.size();
+      if (queue_head_ != kNoSlot && step.plan.starts_left() <= 0) queue_head_ = kNoSlot;
+      const bool waiting = queue_head_ != kNoSlot;
+      if (!running && !waiting) break;
+      const bool take_running = running && (!waiting || Less(ready_[*next].slack_ns, ready_[*next].arrival,
+                                                             head_slack_ns_, step.view.seq.arrival_order[queue_head_]));
+      const DurationNs slack_ns = take_running ? ready_[*next].slack_ns : head_slack_ns_;
+      if (slack_ns > until_ns) break;
+      if (until_ns == kNever) until_ns = slack_ns + gamma_ns_;
+      if (take_running) {
+        group_.push_back({ready_[*next].slot, *next, false, 0});
+        ++*next;
+      } else {
+        if (!HeldBack(step.view, queue_head_)) group_.push_back({queue_head_, 0, true, 0});
+        Advance(step);
+      }
+    }
+    return !group_.empty();
+  }
+
+  // ERA: a long prompt while another runs.
+  bool HeldBack(const StepView& view, SlotId slot) const {
+    return long_running_ > 0 && era_ != "off" && view.seq.prompt_tokens[slot] >= long_prompt_;
+  }
+
+  void SelectByDistance(StepContext& step) {
+    const int64_t block = step.plan.block_size();
+    distance_.Reset(normalised_ ? Resources{step.plan.budget_tokens(), kv_tokens_} : Resources{1, 1});
+    const int64_t left = step.plan.prefill_left();
+    for (size_t i = 0; i < group_.size(); ++i) {
+      Candidate& c = group_[i];
+      const int32_t all = TokensOf(step.view, c);
+      c.chunk = ChunkThatFits(step, c, whole_ ? all : left);
+      if (whole_ && c.chunk < all) c.chunk = 0;
+      if (c.chunk > 0) distance_.Add(static_cast<int32_t>(i), {c.chunk, KvOf(step, c, c.chunk)});
+    }
+    int refused = 0;
+    while (step.plan.prefill_left() > 0) {
+      const int32_t i = distance_.TakeNearest({step.plan.prefill_left(), step.plan.blocks_available() * block});
+      if (i < 0) return;
+      const int32_t before = step.plan.num_items();
+      Take(step, &group_[static_cast<size_t>(i)]);
+      if (step.plan.num_items() == before && ++refused == kMostRefused) return;
+    }
+  }
+
+  static int32_t TokensOf(const StepView& view, const Candidate& c) {
+    return c.waiting ? view.seq.known_committed[c.slot] : view.seq.Pending(c.slot);
+  }
+  // D_m: KV tokens, in whole blocks, beyond what the sequence holds.
+  static int64_t KvOf(const StepContext& step, const Candidate& c, int32_t chunk) {
+    if (c.waiting) return step.StartDemand(c.slot, chunk).blocks * step.plan.block_size();
+    const int64_t beyond = step.view.seq.computed_planned[c.slot] + chunk - step.plan.CoveredTokens(c.slot);
+    const int64_t block = step.plan.block_size();
+    return beyond <= 0 ? 0 : (beyond + block - 1) / block * block;
+  }
+  // A chunk cut to the smaller of `left` and the KV left; 0: not even one token fits.
+  static int32_t ChunkThatFits(const StepContext& step, const Candidate& c, int64_t left) {
+    const int64_t block = step.plan.block_size(), free_blocks = step.plan.blocks_available();
+    const int32_t chunk = Limit(std::min<int64_t>(TokensOf(step.view, c), left));
+    if (!c.waiting) {
+      const int64_t held = std::max(0, step.plan.CoveredTokens(c.slot) - step.view.seq.computed_planned[c.slot]);
+      return Limit(std::min<int64_t>(chunk, held + free_blocks * block));
+    }
+    if (step.plan.starts_left() <= 0 || free_blocks <= 0) return 0;
+    const auto fits = [&](int32_t tokens) {
+      const PlanBuilder::Demand d = step.StartDemand(c.slot, tokens);
+      return d.blocks + d.keep_free <= free_blocks;
+    };
+    if (fits(chunk)) return chunk;
+    const int32_t cut = Limit(std::min<int64_t>(chunk, free_blocks * block));
+    return cut < chunk && fits(cut) ? cut : 0;
+  }
+
+  void Take(StepContext& step, const Candidate* c) {
+    if (!c->waiting) {
+      Ready& r = ready_[c->ready];
+      if (r.served || step.plan.AddRunning(r.slot, c->chunk, whole_) != AddResult::kAdded) return;
+      r.served = true;
+      slack_.Took(step.view, r.slot);
+    } else if (!HeldBack(step.view, c->slot) && !step.plan.Touched(c->slot)) {
+      Start(step, c->slot, c->chunk);
+    }
+  }
+
+  // Whoever was preempted starts again only where all of it fits and everybody who runs can go on, whatever the
+  // admission asks: else it would take back at once what it gave up, and those it gave it to would wait for ever.
+  static bool MayStart(const StepContext& step, SlotId slot) {
+    if (step.view.seq.preemptions[slot] == 0 || step.view.running.empty()) return true;
+    const PlanBuilder::Demand all = step.StartDemand(slot);
+    return step.plan.blocks_available() >=
+           all.blocks + std::max(all.keep_free, static_cast<int64_t>(step.view.running.size()));
+  }
+
+  AddResult Start(StepContext& step, SlotId slot, int32_t limit) {
+    if (!MayStart(step, slot)) return AddResult::kNoBlocks;
+    const AddResult result = step.Admit(slot, limit, whole_);
+    if (result != AddResult::kAdded) return result;
+    if (step.view.seq.prompt_tokens[slot] >= long_prompt_) ++long_running_;
+    slack_.Took(step.view, slot);
+    return result;
+  }
+
+  void RunOne(StepContext& step, Ready* r, int32_t limit) {
+    if (!step.plan.AddDecode(r->slot) && step.Run(r->slot, limit, whole_ && !r->decode) != AddResult::kAdded) return;
+    r->served = true;
+    slack_.Took(step.view, r->slot);
+  }
+
+  // Everybody is short of KV and nobody is urgent: the one with the least slack takes what it needs.
+  void RunAnyhow(StepContext& step) {
+    for (Ready& r : ready_) {
+      if (!step.plan.Touched(r.slot)) RunOne(step, &r, kNoLimit);
+    }
+  }
+
+  static int32_t Limit(int64_t tokens) { return static_cast<int32_t>(std::min<int64_t>(tokens, kNoLimit)); }
+
+  const SlackModel slack_;
+  const Selection selection_;
+  const bool whole_;
+  const DurationNs gamma_ns_;
+  const int64_t long_prompt_;
+  const std::string era_;
+  const bool normalised_;
+  const int64_t kv_tokens_;
+  // Of the step.
+  DurationNs urgent_ns_ = 0;
+  int32_t long_running_ = 0;
+  std::vector<Ready> ready_;     // in ascending slack
+  SlotId queue_head_ = kNoSlot;  // next waiting sequence; kNoSlot: nothing starts any more
+  DurationNs head_slack_ns_ = 0;
+  size_t looked_at_ = 0;
+  std::vector<Candidate> group_;  // in ascending slack
+  DistanceChoice distance_;
+};
+
+}  // namespace
+
+std::unique_ptr<Composition> MakeSlackFill(const SchedulerLimits& limits) {
+  return std::make_unique<SlackFill>(limits, Selection::kDistance, false);
+}
+std::unique_ptr<Composition> MakeSlackFillWhole(const SchedulerLimits& limits) {
+  return std::make_unique<SlackFill>(limits, Selection::kDistance, true);
+}
+std::unique_ptr<Composition> MakeSlackFillInOrder(const SchedulerLimits& limits) {
+  return std::make_unique<SlackFill>(limits, Selection::kQueueOrder, false);
+}
+
+}  // namespace tactus::sched

@@ -1,0 +1,116 @@
+// The executor of simulations: a step takes as long as a StepTimeModel says, on a virtual clock, and answers "as
+// planned" with the sequences whose last token came. With several pipeline stages up to that many steps are in flight,
+// each stage works on one at a time, and what stages stand idle is accounted by cause.
+//
+// Thread rule: engine thread only. Nothing allocates per step. Requests must be SimRequests without token ids.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/executor.h"
+#include "base/sim_request.h"
+#include "base/step_time_model.h"
+#include "obs/histogram.h"
+
+namespace tactus {
+
+// What step-time models see of a plan; the shape refers to *chunks.
+StepShape ShapeOf(const StepPlan& plan, std::vector<ChunkShape>* chunks);
+
+namespace cost {
+class CostModel;
+}
+
+// Why a pipeline stage stood idle before a step reached it (Sarathi, section 3.2; the last two are ours).
+enum class BubbleCause : uint8_t {
+  kPrefills,       // PB1: neighbouring steps with different prompt tokens
+  kPrefillDecode,  // PB2: one has prompt tokens, the other has none
+  kContexts,       // PB3: only decodes, of different number or context
+  kCommunication,  // activations were under way between stages
+  kStarved,        // fewer steps in flight than stages: nothing could be planned
+};
+inline constexpr size_t kNumBubbleCauses = 5;
+const char* BubbleCauseName(BubbleCause cause);
+
+struct StageFigures {
+  DurationNs busy_ns = 0;
+  std::array<DurationNs, kNumBubbleCauses> bubble_ns{};
+  DurationNs bubbles() const;
+};
+
+struct SimExecutorFigures {
+  std::vector<StageFigures> stages;
+  // Per sequence (pp > 1): idle time of all stages before the steps that it was in, without kStarved; by cause, summed.
+  Histogram request_bubble_ns;
+  std::array<DurationNs, kNumBubbleCauses> request_bubble_sum_ns{};
+  DurationNs step_ns = 0;  // sum over all steps, as are the next two
+  int64_t steps = 0, items = 0;
+  double flops = 0, bytes = 0;  // with a meter
+  // The largest of each that was asked for: what a cost model's range is compared with.
+  int64_t most_tokens = 0, most_decodes = 0, most_decode_context_tokens = 0, most_logit_rows = 0;
+  ChunkShape most_chunk;
+};
+
+struct SimExecutorConfig {
+  const StepTimeModel* step_time = nullptr;
+  Clock* clock = nullptr;
+  int32_t max_slots = 0;
+  const cost::CostModel* meter = nullptr;  // for flops and bytes; may be null
+  // Called when a step is submitted, with its times; may be empty.
+  std::function<void(const StepPlan&, TimeNs start_ns, TimeNs end_ns)> observer = {};
+};
+
+class SimExecutor final : public Executor {
+ public:
+  explicit SimExecutor(const SimExecutorConfig& config);
+
+  ExecutorTraits traits() const override;
+  void Submit(const StepPlan& plan) override;
+  bool Poll(StepResult* result) override;
+  void SetWakeup(std::function<void()>) override {}
+  TimeNs NextReadyNs() const override { return count_ == 0 ? kNever : ring_[head_].end_ns; }
+
+  bool busy() const { return count_ > 0; }
+  // Takes the bubbles of sequences that have not been replaced yet into the histogram; call once, at the end.
+  void Close();
+  const SimExecutorFigures& figures() const { return figures_; }
+
+ private:
+  struct InFlight {
+    const StepPlan* plan = nullptr;
+    TimeNs start_ns = 0, end_ns = 0;
+  };
+  // What the causes of bubbles are told from.
+  struct Load {
+    int64_t prefill_tokens = 0;
+    int64_t decodes = 0;
+  };
+  struct SlotState {
+    int32_t last_position = 0;  // the item that reaches it samples the last token
+    DurationNs bubble_ns = 0;
+    std::shared_ptr<const Request> request;  // pp > 1 only: whose bubbles these are
+  };
+
+  void StartSequences(const StepPlan& plan);
+  void RunStages(const StepPlan& plan, const StepShape& shape, InFlight* step);
+  void AddBubble(size_t stage, DurationNs idle_ns, DurationNs sending_ns, bool starved, const Load& a, const Load& b);
+  void Measure(const StepShape& shape, const StepPlan& plan);
+
+  const SimExecutorConfig config_;
+  const size_t num_stages_;
+  std::vector<InFlight> ring_;
+  size_t head_ = 0, count_ = 0;
+  std::vector<ChunkShape> chunks_;
+  std::vector<SlotState> slots_;                               // [max_slots]
+  std::vector<TimeNs> stage_free_ns_;                          // [stages]
+  std::vector<Load> loads_;                                    // of the last `stages` steps, a ring by step
+  std::array<DurationNs, kNumBubbleCauses> step_bubble_ns_{};  // of the step being submitted
+  int64_t submitted_ = 0;
+  SimExecutorFigures figures_;
+};
+
+}  // namespace tactus

@@ -1,0 +1,229 @@
+#include "trace/trace_format.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <map>
+
+#include "tactus/version.h"
+
+namespace tactus {
+namespace {
+
+constexpr int64_t kMax32 = std::numeric_limits<int32_t>::max();
+
+// The knobs of the policies, under the names of their flags. Real numbers travel as text that reads back to the same
+// bits.
+template <class Visitor>
+struct PolicyFields {
+  Visitor& v;
+  void Group(const char*) {}
+  void Field(const char* name, int64_t& value, const FieldSpec&) {
+    v.Number(name, &value, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max());
+  }
+  void Field(const char* name, bool& value, const FieldSpec& spec) {
+    int64_t number = value ? 1 : 0;
+    Field(name, number, spec);
+    value = number != 0;
+  }
+  void Field(const char* name, DurationText& value, const FieldSpec& spec) { Field(name, value.ns, spec); }
+  void Field(const char* name, std::string& value, const FieldSpec&) { v.Text(name, &value); }
+  void Field(const char* name, double& value, const FieldSpec&) {
+    std::string text = fmt::format("{:.17g}", value);
+    v.Text(name, &text);
+    value = std::strtod(text.c_str(), nullptr);
+  }
+};
+
+// One list of names for writing and reading. `Visitor` has Number(name, int64&) and Text(name, string&).
+template <class Visitor>
+void VisitHeader(TraceHeader& h, Visitor& v) {
+  const auto number = [&v](const char* name, auto& field, int64_t low, int64_t high) {
+    int64_t value = static_cast<int64_t>(field);
+    v.Number(name, &value, low, high);
+    field = static_cast<std::remove_reference_t<decltype(field)>>(value);
+  };
+  v.Text("version", &h.version);
+  v.Text("started-with", &h.started_with);
+  v.Text("scheduler", &h.scheduler.preset);
+  v.Text("order", &h.scheduler.order);
+  v.Text("admission", &h.scheduler.admission);
+  v.Text("composition", &h.scheduler.composition);
+  v.Text("budget", &h.scheduler.budget);
+  v.Text("preemption", &h.scheduler.preemption);
+  v.Text("predictor", &h.scheduler.predictor);
+  sched::SchedulerLimits& s = h.scheduler.limits;
+  number("max-num-seqs", s.max_num_seqs, 1, 1 << 20);
+  number("pipeline-steps", s.pipeline_steps, 1, 1024);
+  number("max-model-len", s.max_model_len, 2, kMax32);
+  number("scheduler-slots", s.slot_capacity, 1, 1 << 20);
+  number("token-budget", s.token_budget, 0, int64_t{1} << 40);
+  number("tbt-slo-ns", s.tbt_slo_ns, 0, std::numeric_limits<int64_t>::max());
+  int64_t watermark_ppb = static_cast<int64_t>(s.watermark * 1e9 + 0.5);
+  v.Number("watermark-ppb", &watermark_ppb, 0, 1000000000);
+  s.watermark = static_cast<double>(watermark_ppb) / 1e9;
+  number("reserve-full", s.reserve_full, 0, 1);
+  number("unlimited-steps", s.unlimited_steps, 0, 1);
+  PolicyFields<Visitor> fields{v};
+  s.policy.VisitFields(fields);
+  number("kv-blocks", h.kv.num_blocks, 1, 1 << 24);
+  number("block-size", h.kv.block_size, 1, 1 << 20);
+  number("kv-slots", h.kv.max_slots, 1, 1 << 20);
+  number("kv-blocks-per-slot", h.kv.max_blocks_per_slot, 1, kMax32);
+  number("prefix-caching", h.kv.prefix_caching, 0, 1);
+  number("swap-blocks", h.kv.swap_blocks, 0, 1 << 24);
+  number("slot-capacity", h.slot_capacity, 1, 1 << 20);
+  number("max-errors-in-a-row", h.max_errors_in_a_row, 1, kMax32);
+  number("max-in-flight", h.max_in_flight, 1, 255);
+  number("can-chain", h.can_chain, 0, 1);
+  number("step-tile-tokens", h.step_tile_tokens, 0, 1 << 20);
+  v.Durations("step-times", &h.step_times);
+}
+
+struct Writer {
+  TraceBytes* out;
+  int64_t count = 0;
+  void Number(const char* name, const int64_t* value, int64_t, int64_t) {
+    PutString(name, out);
+    PutSigned(*value, out);
+    ++count;
+  }
+  void Durations(const char* name, const std::vector<DurationNs>* values) {
+    PutString(name, out);
+    PutVarint(values->size(), out);
+    for (const DurationNs value : *values) PutSigned(value, out);
+    ++count;
+  }
+  void Text(const char* name, const std::string* value) {
+    PutString(name, out);
+    PutString(*value, out);
+    ++count;
+  }
+};
+
+// The names come in the order of VisitHeader; a version of the format fixes the list.
+struct Reader {
+  TraceCursor* in;
+  Status status;
+  bool Name(const char* name) {
+    if (!status.ok()) return false;
+    const std::string found = in->String(64);
+    if (in->ok() && found == name) return true;
+    status = DataLoss(fmt::format("trace header: expected '{}' at byte {}", name, in->offset()));
+    return false;
+  }
+  void Number(const char* name, int64_t* value, int64_t low, int64_t high) {
+    if (!Name(name)) return;
+    *value = in->Signed();
+    if (!in->ok() || *value < low || *value > high) {
+      status = DataLoss(fmt::format("trace header: {} is {}, outside [{}, {}]", name, *value, low, high));
+      *value = low;
+    }
+  }
+  void Durations(const char* name, std::vector<DurationNs>* values) {
+    if (!Name(name)) return;
+    const int64_t count = in->Bounded(0, 1 << 24);
+    for (int64_t i = 0; i < count && in->ok(); ++i) values->push_back(in->Signed());
+    if (!in->ok()) status = DataLoss(fmt::format("trace header: {} is cut off", name));
+  }
+  void Text(const char* name, std::string* value) {
+    if (!Name(name)) return;
+    *value = in->String(1 << 20);
+    if (!in->ok()) status = DataLoss(fmt::format("trace header: {} is cut off", name));
+  }
+};
+
+}  // namespace
+
+TraceHeader MakeTraceHeader(const sched::Scheduler& scheduler, const KvCacheConfig& kv, const StepLoopConfig& loop,
+                            const ExecutorTraits& traits, std::string started_with, RecordingStepTimes* step_times) {
+  TraceHeader h;
+  h.version = Version();
+  h.started_with = std::move(started_with);
+  h.scheduler = scheduler.config();
+  h.scheduler.limits.predictor = nullptr;
+  h.scheduler.limits.step_time = nullptr;
+  if (step_times != nullptr) {
+    h.step_tile_tokens = std::max(1, step_times->tile_tokens());
+    h.step_times = step_times->answers();
+    step_times->Clear();
+  }
+  h.kv = kv;
+  h.limits = loop.limits;
+  h.slot_capacity = loop.slot_capacity > 0 ? loop.slot_capacity : loop.limits.max_queue + loop.limits.max_num_seqs;
+  h.max_errors_in_a_row = loop.max_errors_in_a_row;
+  h.max_in_flight = traits.max_in_flight;
+  h.can_chain = traits.can_chain;
+  return h;
+}
+
+void PutHeader(const TraceHeader& header, TraceBytes* out) {
+  out->insert(out->end(), kTraceMagic, kTraceMagic + sizeof(kTraceMagic));
+  PutVarint(kTraceVersion, out);
+  TraceHeader copy = header;
+  Writer writer{out};
+  VisitHeader(copy, writer);
+}
+
+Result<TraceHeader> ReadHeader(TraceCursor* cursor) {
+  char magic[8] = {};
+  for (char& c : magic) c = static_cast<char>(cursor->Byte());
+  if (!cursor->ok() || std::memcmp(magic, kTraceMagic, sizeof(magic)) != 0) return DataLoss("not a step trace");
+  const uint64_t version = cursor->Varint();
+  if (version != kTraceVersion) {
+    return DataLoss(fmt::format("trace format {}, this program reads format {}", version, kTraceVersion));
+  }
+  TraceHeader h;
+  Reader reader{cursor, Status()};
+  VisitHeader(h, reader);
+  TACTUS_RETURN_IF_ERROR(reader.status);
+  h.scheduler.limits.blocks_total = h.kv.num_blocks;
+  h.scheduler.limits.swap_blocks = h.kv.swap_blocks;
+  h.scheduler.limits.block_size = h.kv.block_size;
+  h.limits.max_model_len = h.scheduler.limits.max_model_len;
+  h.limits.max_num_seqs = h.scheduler.limits.max_num_seqs;
+  h.limits.block_size = h.kv.block_size;
+  h.limits.blocks_total = h.kv.num_blocks;
+  h.limits.prefix_caching = h.kv.prefix_caching;
+  return h;
+}
+
+uint64_t TraceCursor::Varint() {
+  uint64_t v = 0;
+  for (int shift = 0; shift < 64; shift += 7) {
+    const uint8_t b = Byte();
+    v |= static_cast<uint64_t>(b & 0x7f) << shift;
+    if ((b & 0x80) == 0) return v;
+  }
+  Fail();
+  return 0;
+}
+
+int64_t TraceCursor::Bounded(int64_t low, int64_t high) {
+  const auto v = static_cast<int64_t>(Varint());
+  if (v >= low && v <= high) return v;
+  Fail();
+  return low;
+}
+
+uint64_t TraceCursor::Fixed64() {
+  uint64_t v = 0;
+  if (!Has(8)) return 0;
+  for (int i = 0; i < 8; ++i) v |= static_cast<uint64_t>(*at_++) << (8 * i);
+  return v;
+}
+
+std::string TraceCursor::String(size_t limit) {
+  const uint64_t size = Varint();
+  if (size > limit || !Has(size)) {
+    Fail();
+    return {};
+  }
+  std::string s(reinterpret_cast<const char*>(at_), size);
+  at_ += size;
+  return s;
+}
+
+}  // namespace tactus

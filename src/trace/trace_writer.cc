@@ -1,0 +1,226 @@
+#include "trace/trace_writer.h"
+#include "base/thread_role.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+
+namespace tactus {
+namespace {
+constexpr size_t kBufferBytes = size_t{1} << 18;
+constexpr size_t kBacklogBytes = size_t{1} << 28;
+}  // namespace
+
+Result<std::unique_ptr<TraceWriter>> TraceWriter::Create(const std::string& path, const TraceHeader& header) {
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  if (file == nullptr) {
+    return InvalidArgument(fmt::format("cannot write the trace to '{}': {}", path, std::strerror(errno)), "trace-out");
+  }
+  std::unique_ptr<TraceWriter> w(new TraceWriter());
+  w->file_ = file;
+  w->buffer_.reserve(2 * kBufferBytes);
+  w->stops_.reserve(64);
+  for (int i = 0; i < 4; ++i) {
+    w->spare_.emplace_back();
+    w->spare_.back().reserve(2 * kBufferBytes);
+  }
+  w->full_.reserve(64);
+  PutHeader(header, &w->buffer_);
+  w->thread_ = std::thread([writer = w.get()] {
+    SetThreadRole(ThreadRole::kService, "tactus-trace");
+    writer->Write();
+  });
+  return w;
+}
+
+TraceWriter::~TraceWriter() {
+  (void)Close();
+}
+
+void TraceWriter::BeginPass(TimeNs now_ns) {
+  pass_ns_ = now_ns;
+  in_pass_ = false;
+  stops_.clear();
+}
+
+void TraceWriter::Touch() {
+  if (in_pass_) return;
+  in_pass_ = true;
+  buffer_.push_back(static_cast<uint8_t>(TraceTag::kPass));
+  PutSigned(pass_ns_ - last_pass_ns_, &buffer_);
+  last_pass_ns_ = pass_ns_;
+}
+
+void TraceWriter::Arrival(const PreparedRequest& r) {
+  Touch();
+  const Request& request = *r.request;
+  buffer_.push_back(static_cast<uint8_t>(TraceTag::kArrival));
+  PutVarint(r.handle, &buffer_);
+  PutSigned(pass_ns_ - r.arrival_ns, &buffer_);
+  PutVarint(static_cast<uint64_t>(r.prompt_tokens), &buffer_);
+  PutVarint(static_cast<uint64_t>(r.max_tokens), &buffer_);
+  PutVarint(r.choices.size(), &buffer_);
+  PutSigned(request.priority, &buffer_);
+  PutVarint((request.prompt_logprobs ? 1u : 0u) | (r.has_keys ? 2u : 0u), &buffer_);
+  PutVarint(static_cast<uint64_t>(request.slo.ttft_ns), &buffer_);
+  PutVarint(static_cast<uint64_t>(request.slo.tbt_ns), &buffer_);
+  PutVarint(static_cast<uint64_t>(request.slo.jct_ns), &buffer_);
+  PutString(request.slo_class, &buffer_);
+  PutVarint(r.client, &buffer_);
+  const std::vector<Hash128>& keys = r.choices.front().keys;
+  PutVarint(keys.size(), &buffer_);
+  for (const Hash128& key : keys) PutHash(key, &buffer_);
+}
+
+void TraceWriter::Predicted(int32_t tokens) {
+  Touch();
+  buffer_.push_back(static_cast<uint8_t>(TraceTag::kPredicted));
+  PutVarint(static_cast<uint64_t>(tokens), &buffer_);
+}
+
+void TraceWriter::PlanCalled(std::span<const DurationNs> asked) {
+  Touch();
+  if (asked.empty()) return;
+  buffer_.push_back(static_cast<uint8_t>(TraceTag::kStepTimes));
+  PutVarint(asked.size(), &buffer_);
+  for (const DurationNs answer : asked) PutSigned(answer, &buffer_);
+}
+
+void TraceWriter::Cancel(RequestHandle handle) {
+  Touch();
+  buffer_.push_back(static_cast<uint8_t>(TraceTag::kCancel));
+  PutVarint(handle, &buffer_);
+}
+
+void TraceWriter::Abort() {
+  Touch();
+  buffer_.push_back(static_cast<uint8_t>(TraceTag::kAbort));
+}
+
+void TraceWriter::Key(RequestHandle handle, int32_t choice, int32_t block, const Hash128& key) {
+  Touch();
+  buffer_.push_back(static_cast<uint8_t>(TraceTag::kKey));
+  PutVarint(handle, &buffer_);
+  PutVarint(static_cast<uint64_t>(choice), &buffer_);
+  PutVarint(static_cast<uint64_t>(block), &buffer_);
+  PutHash(key, &buffer_);
+}
+
+void TraceWriter::StepEnded(const StepPlan& plan, const StepResult& result, bool ok) {
+  Touch();
+  buffer_.push_back(static_cast<uint8_t>(TraceTag::kResult));
+  PutVarint(static_cast<uint64_t>(plan.step), &buffer_);
+  PutSigned(pass_ns_ - result.start_ns, &buffer_);
+  PutSigned(pass_ns_ - result.end_ns, &buffer_);
+  buffer_.push_back(ok ? 1 : 0);
+  if (ok && result.as_planned) {
+    for (const Stop& stop : stops_) {
+      PutVarint(static_cast<uint64_t>(stop.item) + 1, &buffer_);
+      buffer_.push_back(static_cast<uint8_t>(ItemStatus::kOk));
+      PutSigned(plan.items[static_cast<size_t>(stop.item)].count, &buffer_);
+      PutSigned(1, &buffer_);
+      PutVarint(static_cast<uint64_t>(stop.token + 1), &buffer_);
+    }
+    PutVarint(0, &buffer_);
+  } else if (ok) {
+    // Only items that did not simply do what was planned; `stops_` is in item order.
+    size_t stop = 0;
+    for (size_t i = 0; i < plan.items.size(); ++i) {
+      const ItemResult& r = result.items[i];
+      const int32_t planned = plan.items[i].sample ? 1 : 0;
+      int32_t stopped_at = 0;
+      if (stop < stops_.size() && stops_[stop].item == static_cast<int32_t>(i)) stopped_at = stops_[stop++].token + 1;
+      if (r.status == ItemStatus::kOk && r.accepted == plan.items[i].count && r.num_tokens == planned &&
+          stopped_at == 0)
+        continue;
+      PutVarint(i + 1, &buffer_);
+      buffer_.push_back(static_cast<uint8_t>(r.status));
+      PutSigned(r.accepted, &buffer_);
+      PutSigned(r.num_tokens, &buffer_);
+      PutVarint(static_cast<uint64_t>(stopped_at), &buffer_);
+    }
+    PutVarint(0, &buffer_);
+  }
+  stops_.clear();
+}
+
+void TraceWriter::StepPlanned(const StepPlan& plan, uint64_t plan_hash) {
+  Touch();
+  buffer_.push_back(static_cast<uint8_t>(TraceTag::kPlan));
+  PutFixed64(plan_hash, &buffer_);
+  PutVarint(static_cast<uint64_t>(plan.num_tokens), &buffer_);
+  PutVarint(plan.items.size(), &buffer_);
+  PutVarint(static_cast<uint64_t>(plan.num_decodes), &buffer_);
+  PutVarint(plan.preempts.size(), &buffer_);
+}
+
+void TraceWriter::EndPass() {
+  if (buffer_.size() >= kBufferBytes || (!buffer_.empty() && pass_ns_ - last_hand_over_ns_ >= kSecond)) HandOver();
+}
+
+void TraceWriter::HandOver() {
+  last_hand_over_ns_ = pass_ns_;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (truncated_ || backlog_bytes_ + buffer_.size() > kBacklogBytes) {
+      truncated_ = true;
+      buffer_.clear();
+      return;
+    }
+    backlog_bytes_ += buffer_.size();
+    full_.push_back(std::move(buffer_));
+    buffer_ = TraceBytes();
+    if (!spare_.empty()) {
+      buffer_ = std::move(spare_.back());
+      spare_.pop_back();
+    }
+  }
+  buffer_.clear();
+  wake_.notify_one();
+}
+
+void TraceWriter::Write() {
+  std::vector<TraceBytes> mine;
+  for (;;) {
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      wake_.wait(lock, [this] { return closing_ || !full_.empty(); });
+      if (full_.empty()) return;
+      mine.swap(full_);
+    }
+    size_t bytes = 0;
+    bool failed = false;
+    for (TraceBytes& chunk : mine) {
+      bytes += chunk.size();
+      failed = std::fwrite(chunk.data(), 1, chunk.size(), file_) != chunk.size() || failed;
+      chunk.clear();
+    }
+    failed = std::fflush(file_) != 0 || failed;
+    std::lock_guard<std::mutex> lock(mutex_);
+    failed_ = failed_ || failed;
+    backlog_bytes_ -= bytes;
+    for (TraceBytes& chunk : mine) {
+      if (spare_.size() < 4) spare_.push_back(std::move(chunk));
+    }
+    mine.clear();
+  }
+}
+
+Status TraceWriter::Close() {
+  if (file_ == nullptr) return Status();
+  buffer_.push_back(static_cast<uint8_t>(TraceTag::kEnd));
+  HandOver();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    closing_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+  const bool close_failed = std::fclose(file_) != 0;
+  file_ = nullptr;
+  if (failed_ || close_failed) return DataLoss("the trace could not be written completely (disk full?)");
+  if (truncated_) return DataLoss("the trace was cut off: the disk was too slow for it");
+  return Status();
+}
+
+}  // namespace tactus

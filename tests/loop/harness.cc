@@ -1,0 +1,241 @@
+#include "loop/harness.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/rng.h"
+#include "base/sim_request.h"
+#include "predict/predictor.h"
+
+namespace tactus::testing {
+
+std::string TextOf(const StepPlan& plan) {
+  std::string line;
+  for (const SlotId s : plan.preempts) line += "!" + std::to_string(s) + " ";
+  for (const StepItem& item : plan.items) {
+    line += std::to_string(item.slot) + ":" + std::to_string(item.first_position) + "+" + std::to_string(item.count) +
+            (item.sample ? "* " : " ");
+  }
+  if (!plan.copies.empty()) line += "c" + std::to_string(plan.copies.size()) + " ";
+  if (!plan.swap_outs.empty()) line += "out" + std::to_string(plan.swap_outs.size()) + " ";
+  if (!plan.swap_ins.empty()) line += "in" + std::to_string(plan.swap_ins.size()) + " ";
+  if (plan.padded_tokens > 0) line += "p" + std::to_string(plan.padded_tokens) + " ";
+  if (!line.empty()) line.pop_back();
+  return line;
+}
+
+void LoggingExecutor::Submit(const StepPlan& plan) {
+  log.push_back(TextOf(plan));
+  inner_.Submit(plan);
+}
+
+Harness::Harness(const HarnessConfig& config) : config_(config), clock_(kMillisecond) {
+  const int32_t capacity = config.max_queue + config.max_num_seqs;
+  sched::SchedulerConfig sc = config.scheduler;
+  sc.limits.max_num_seqs = config.max_num_seqs;
+  sc.limits.max_model_len = config.max_model_len;
+  sc.limits.slot_capacity = capacity;
+  sc.limits.blocks_total = config.num_blocks;
+  sc.limits.block_size = config.block_size;
+  sc.limits.swap_blocks = config.swap_blocks;
+  LengthPredictor* predictor = config.predictor;
+  if (predictor == nullptr) {
+    const auto name = sched::Scheduler::PredictorFor(sc);
+    auto made = predict::MakePredictor(
+        name.ok() ? *name : "none",
+        {.slot_capacity = capacity, .max_model_len = config.max_model_len, .true_lengths_known = true});
+    if (!name.ok() || !made.ok()) {
+      scheduler_error_ = name.ok() ? made.status() : name.status();
+      return;
+    }
+    predictor_ = std::move(made).value();
+    predictor = predictor_.get();
+  }
+  sc.limits.predictor = predictor;
+  auto scheduler = sched::Scheduler::Create(sc);
+  if (!scheduler.ok()) {
+    scheduler_error_ = scheduler.status();
+    return;
+  }
+  scheduler_ = std::move(scheduler).value();
+
+  FakeExecutorConfig ec = config.executor;
+  ec.num_blocks = config.num_blocks;
+  ec.block_size = config.block_size;
+  ec.max_slots = capacity;
+  ec.swap_blocks = config.swap_blocks;
+  ec.clock = &clock_;
+  executor_ = std::make_unique<FakeExecutor>(ec);
+  auto logging = std::make_unique<LoggingExecutor>(executor_.get());
+  logging_ = logging.get();
+  faulty_ = std::make_unique<FaultyExecutor>(std::move(logging), config.faults);
+
+  KvCacheConfig kc;
+  kc.num_blocks = config.num_blocks;
+  kc.block_size = config.block_size;
+  kc.max_slots = capacity;
+  kc.max_blocks_per_slot = (config.max_model_len + config.block_size - 1) / config.block_size;
+  kc.prefix_caching = config.prefix_caching;
+  kc.swap_blocks = config.swap_blocks;
+  kv_ = std::make_unique<KvCache>(kc);
+
+  limits_.max_model_len = config.max_model_len;
+  limits_.max_num_seqs = config.max_num_seqs;
+  limits_.max_queue = config.max_queue;
+  limits_.block_size = config.block_size;
+  limits_.blocks_total = config.num_blocks;
+  limits_.prefix_caching = config.prefix_caching;
+  limits_.secret = {1, 2};
+  limits_.model = "fake";
+  limits_.model_stop_ids = config.model_stop_ids;
+
+  StepLoopConfig lc;
+  lc.limits = limits_;
+  StepLoopParts parts;
+  parts.scheduler = scheduler_.get();
+  parts.executor = faulty_.get();
+  parts.predictor = predictor;
+  parts.kv = kv_.get();
+  parts.clock = &clock_;
+  parts.sink = this;
+  parts.stopwatch_every = config.stopwatch_every;
+  if (!config.trace_path.empty()) {
+    auto trace = TraceWriter::Create(config.trace_path, MakeTraceHeader(*scheduler_, kc, lc, executor_->traits()));
+    EXPECT_TRUE(trace.ok());
+    trace_ = std::move(trace).value();
+    parts.tap = trace_.get();
+  }
+  bytes_.resize(256);
+  for (size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = static_cast<char>('a' + i % 26);
+  parts.token_bytes = [this](TokenId id) { return std::string_view(&bytes_[static_cast<size_t>(id) % 256], 1); };
+  loop_ = std::make_unique<StepLoop>(lc, std::move(parts));
+  loop_->KeepPlanHashes();
+}
+
+Harness::~Harness() = default;
+
+Result<RequestHandle> Harness::Submit(Request request) {
+  // Predictors that know the answer's length may be asked: what the fake model will say is known.
+  SimRequest known{std::move(request), 1};
+  known.output_tokens = static_cast<int32_t>(ExpectedOutput(config_.executor, known, 0, config_.model_stop_ids).size());
+  std::shared_ptr<const Request> shared = std::make_shared<const SimRequest>(std::move(known));
+  TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, PrepareRequest(shared, limits_));
+  TACTUS_ASSIGN_OR_RETURN(const RequestHandle handle, loop_->Submit(std::move(prepared)));
+  RequestOutput& out = outputs_[handle];
+  out.request = shared;
+  out.choices.resize(static_cast<size_t>(shared->n));
+  handles_.push_back(handle);
+  return handle;
+}
+
+RequestHandle Harness::MustSubmit(Request request) {
+  auto handle = Submit(std::move(request));
+  EXPECT_TRUE(handle.ok()) << handle.status().ToString();
+  return handle.ok() ? *handle : 0;
+}
+
+void Harness::OnStep(const StepEvents& events) {
+  const auto complain = [this](const std::string& what) {
+    if (event_error_.empty()) event_error_ = what;
+  };
+  records_.insert(records_.end(), events.steps.begin(), events.steps.end());
+  scheduled_.insert(scheduled_.end(), events.scheduled.begin(), events.scheduled.end());
+  gaps_.insert(gaps_.end(), events.gaps.begin(), events.gaps.end());
+  decisions_timed_ += events.decision_ns >= 0;
+  for (const PromptLogprobsEvent& e : events.prompt_logprobs)
+    outputs_.at(e.handle).prompt_logprobs.push_back({e.first_row, e.rows});
+  for (const TokenEvent& e : events.tokens) {
+    auto it = outputs_.find(e.handle);
+    if (it == outputs_.end()) return complain("an event of an unknown request");
+    RequestOutput& out = it->second;
+    if (out.done) return complain("an event after the request was done");
+    ChoiceOutput& choice = out.choices.at(static_cast<size_t>(e.choice));
+    if (choice.finish != FinishReason::kNone) return complain("an event after the choice's end");
+    if (e.token >= 0) {
+      if (e.first_token != choice.tokens.empty()) return complain("first_token is wrong");
+      choice.tokens.push_back(e.token);
+      choice.token_ns.push_back(events.now_ns);
+    }
+    if (e.token >= 0) choice.gap_ns.push_back(e.gap_ns);
+    if (e.logprobs >= 0) choice.logprobs.push_back(events.logprobs[static_cast<size_t>(e.logprobs)].at(0));
+    choice.finish = e.finish;
+    choice.stop_string = e.stop_string;
+    if (e.error >= 0) out.error = events.errors[static_cast<size_t>(e.error)];
+    if (e.finish == FinishReason::kError && e.error < 0) complain("an error without its reason");
+  }
+  for (const RequestDoneEvent& e : events.done) {
+    RequestOutput& out = outputs_.at(e.handle);
+    if (out.done) complain("done twice");
+    out.done = true;
+    out.done_event = e;
+    for (const ChoiceOutput& choice : out.choices) {
+      if (choice.finish == FinishReason::kNone) complain("done before a choice had ended");
+    }
+  }
+}
+
+std::string Harness::Settle() {
+  for (int passes = 0; passes < 1000; ++passes) {
+    if (config_.fresh_policies) scheduler_->Forget();
+    const bool worked = loop_->RunOnce();
+    if (!executor_->violation().empty()) return "executor: " + executor_->violation();
+    if (!event_error_.empty()) return "events: " + event_error_;
+    if (config_.check_every_pass && worked) {
+      if (std::string broken = loop_->CheckIntegrity(); !broken.empty()) return broken;
+    }
+    if (!worked) return {};
+  }
+  return "the loop does not come to rest";
+}
+
+bool Harness::Advance() {
+  const TimeNs next = executor_->NextReadyNs();
+  if (next == kNever) return false;
+  clock_.AdvanceTo(next);
+  return true;
+}
+
+std::string Harness::Run(int64_t limit) {
+  const int64_t first = steps();
+  for (;;) {
+    if (std::string broken = Settle(); !broken.empty()) return broken;
+    if (!Advance()) return loop_->idle() ? "" : "nothing in flight, but not idle";
+    if (steps() - first > limit) return "no end after " + std::to_string(limit) + " steps";
+  }
+}
+
+Request MakeRequest(std::vector<TokenId> prompt, int64_t max_tokens) {
+  Request r;
+  r.prompt = std::make_shared<const std::vector<TokenId>>(std::move(prompt));
+  r.stop.max_tokens = max_tokens;
+  return r;
+}
+
+std::vector<TokenId> Tokens(uint64_t seed, int32_t length, int32_t vocab) {
+  Rng rng(seed, 1234);
+  std::vector<TokenId> tokens;
+  for (int32_t i = 0; i < length; ++i) tokens.push_back(static_cast<TokenId>(rng.UniformInt(0, vocab - 1)));
+  return tokens;
+}
+
+std::vector<TokenId> ExpectedOutput(const FakeExecutorConfig& executor, const Request& request, int32_t choice,
+                                    const std::vector<TokenId>& model_stop_ids) {
+  std::vector<TokenId> all = *request.prompt;
+  std::vector<TokenId> output;
+  while (static_cast<int64_t>(output.size()) < request.stop.max_tokens) {
+    const TokenId token = FakeExecutor::Expected(executor, all, choice);
+    all.push_back(token);
+    output.push_back(token);
+    if (static_cast<int64_t>(output.size()) < request.stop.min_tokens) continue;
+    const auto& own = request.stop.stop_token_ids;
+    if (std::find(own.begin(), own.end(), token) != own.end()) break;
+    if (!request.stop.ignore_eos &&
+        std::find(model_stop_ids.begin(), model_stop_ids.end(), token) != model_stop_ids.end()) {
+      break;
+    }
+  }
+  return output;
+}
+
+}  // namespace tactus::testing

@@ -1,0 +1,140 @@
+// A step loop over the fake executor on a virtual clock, with everything that can be checked checked after every pass.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "loop/step_loop.h"
+#include "support/fake_executor.h"
+#include "support/faulty_executor.h"
+#include "trace/trace_writer.h"
+
+namespace tactus::testing {
+
+struct HarnessConfig {
+  sched::SchedulerConfig scheduler;
+  FakeExecutorConfig executor;
+  std::vector<InjectedFault> faults;  // of chosen steps; `executor` draws its own
+  int64_t num_blocks = 64;
+  int64_t swap_blocks = 0;  // of host memory
+  int32_t block_size = 4;
+  int32_t max_model_len = 128;
+  int32_t max_num_seqs = 8;
+  int32_t max_queue = 64;
+  bool prefix_caching = true;
+  bool check_every_pass = true;
+  bool fresh_policies = false;           // forget every index before each pass
+  LengthPredictor* predictor = nullptr;  // null: the one that the scheduler asks for by name
+  std::vector<TokenId> model_stop_ids;
+  int32_t stopwatch_every = 1;
+  std::string trace_path;  // records there; CloseTrace ends it
+};
+
+// What one choice of one request received.
+struct ChoiceOutput {
+  std::vector<TokenId> tokens;
+  FinishReason finish = FinishReason::kNone;
+  int32_t stop_string = -1;
+  std::vector<TimeNs> token_ns;
+  std::vector<TokenLogprob> logprobs;  // the first entry of each token's
+  std::vector<DurationNs> gap_ns;      // of each token
+};
+
+struct RequestOutput {
+  std::shared_ptr<const Request> request;
+  std::vector<ChoiceOutput> choices;
+  bool done = false;
+  RequestDoneEvent done_event;
+  Status error;
+  std::vector<std::pair<int32_t, std::vector<std::vector<TokenLogprob>>>> prompt_logprobs;  // first row, rows
+};
+
+// "!1 0:8+1* 2:0+4 c2" is: slot 1 preempted; slot 0 computes position 8 and samples; slot 2 computes positions 0 to 3
+// without sampling; two block copies. "out2 in1 p3": two blocks are swapped out, one in, and three tokens are padding.
+std::string TextOf(const StepPlan& plan);
+
+// Passes everything on and writes down each plan's text.
+class LoggingExecutor final : public Executor {
+ public:
+  explicit LoggingExecutor(Executor* inner) : inner_(*inner) {}
+  ExecutorTraits traits() const override { return inner_.traits(); }
+  void Submit(const StepPlan& plan) override;
+  bool Poll(StepResult* result) override { return inner_.Poll(result); }
+  void SetWakeup(std::function<void()> wakeup) override { inner_.SetWakeup(std::move(wakeup)); }
+  TimeNs NextReadyNs() const override { return inner_.NextReadyNs(); }
+  std::vector<std::string> log;
+
+ private:
+  Executor& inner_;
+};
+
+class Harness final : public EventSink {
+ public:
+  explicit Harness(const HarnessConfig& config);
+  ~Harness() override;
+
+  // Empty `scheduler_error` means all is well; tests of refusals read it.
+  const Status& scheduler_error() const { return scheduler_error_; }
+  Result<RequestHandle> Submit(Request request);
+  // Submits now; fails the test if refused.
+  RequestHandle MustSubmit(Request request);
+  void Cancel(RequestHandle handle) { loop_->Cancel(handle); }
+  // Passes until nothing happens at this instant. Returns the first broken invariant, or empty.
+  std::string Settle();
+  // Advances the clock to the next result; false when none is in flight.
+  bool Advance();
+  // Settle and advance until idle or `limit` steps; returns what broke.
+  std::string Run(int64_t limit = 100000);
+
+  void OnStep(const StepEvents& events) override;
+
+  StepLoop& loop() { return *loop_; }
+  KvCache& kv() { return *kv_; }
+  ManualClock& clock() { return clock_; }
+  FakeExecutor& executor() { return *executor_; }
+  const std::vector<std::string>& plans() const { return logging_->log; }
+  sched::Scheduler& scheduler() { return *scheduler_; }
+  std::map<RequestHandle, RequestOutput>& outputs() { return outputs_; }
+  // Handle -> request, by submission order.
+  const std::vector<RequestHandle>& handles() const { return handles_; }
+  // Everything of the kind that came, in order.
+  const std::vector<StepRecord>& records() const { return records_; }
+  const std::vector<ScheduledEvent>& scheduled() const { return scheduled_; }
+  const std::vector<GapEvent>& gaps() const { return gaps_; }
+  int64_t decisions_timed() const { return decisions_timed_; }  // passes that told a decision's time
+  int64_t steps() const { return loop_->Stats().steps; }
+  Status CloseTrace() { return trace_ == nullptr ? Status() : trace_->Close(); }
+
+ private:
+  HarnessConfig config_;
+  ManualClock clock_;
+  IntakeLimits limits_;
+  Status scheduler_error_;
+  std::unique_ptr<LengthPredictor> predictor_;
+  std::unique_ptr<sched::Scheduler> scheduler_;
+  std::unique_ptr<FakeExecutor> executor_;
+  LoggingExecutor* logging_ = nullptr;  // in faulty_
+  std::unique_ptr<FaultyExecutor> faulty_;
+  std::unique_ptr<KvCache> kv_;
+  std::unique_ptr<TraceWriter> trace_;
+  std::unique_ptr<StepLoop> loop_;
+  std::map<RequestHandle, RequestOutput> outputs_;
+  std::vector<RequestHandle> handles_;
+  std::vector<StepRecord> records_;
+  std::vector<ScheduledEvent> scheduled_;
+  std::vector<GapEvent> gaps_;
+  int64_t decisions_timed_ = 0;
+  std::vector<char> bytes_;
+  std::string event_error_;
+};
+
+Request MakeRequest(std::vector<TokenId> prompt, int64_t max_tokens);
+// `length` tokens from (seed), distinct enough to share nothing.
+std::vector<TokenId> Tokens(uint64_t seed, int32_t length, int32_t vocab = 64);
+// What the fake model answers, computed without any engine: until max_tokens or a stop id.
+std::vector<TokenId> ExpectedOutput(const FakeExecutorConfig& executor, const Request& request, int32_t choice,
+                                    const std::vector<TokenId>& model_stop_ids);
+
+}  // namespace tactus::testing

@@ -1,0 +1,211 @@
+// The loop on its own thread: submits, cancels and statistics from several threads (run under tsan), and no allocation
+// in the steady state.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <thread>
+
+#include "base/clock.h"
+#include "loop/harness.h"
+#include "predict/predictor.h"
+#include "time_limit.h"
+#include "trace/replay.h"
+
+namespace {
+std::atomic<int64_t> g_allocations{0};
+thread_local bool t_counting = false;
+void* Counted(std::size_t size) {
+  if (t_counting) g_allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* p = std::malloc(size == 0 ? 1 : size)) return p;
+  throw std::bad_alloc();
+}
+}  // namespace
+
+void* operator new(std::size_t size) {
+  return Counted(size);
+}
+void* operator new[](std::size_t size) {
+  return Counted(size);
+}
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return std::malloc(size == 0 ? 1 : size);
+}
+void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
+  return std::malloc(size == 0 ? 1 : size);
+}
+void operator delete(void* p) noexcept {
+  std::free(p);
+}
+void operator delete[](void* p) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, std::size_t) noexcept {
+  std::free(p);
+}
+void operator delete[](void* p, std::size_t) noexcept {
+  std::free(p);
+}
+
+namespace tactus {
+namespace {
+
+class Counter final : public EventSink {
+ public:
+  void OnStep(const StepEvents& events) override {
+    tokens.fetch_add(static_cast<int64_t>(events.tokens.size()), std::memory_order_relaxed);
+    done.fetch_add(static_cast<int64_t>(events.done.size()), std::memory_order_release);
+  }
+  std::atomic<int64_t> tokens{0}, done{0};
+};
+
+struct Rig {
+  explicit Rig(const std::string& preset, int32_t max_num_seqs = 16, int32_t max_tokens = 64,
+               const std::string& trace_path = {}) {
+    limits.max_model_len = max_tokens + 64;
+    limits.max_num_seqs = max_num_seqs;
+    limits.max_queue = 512;
+    limits.blocks_total = max_num_seqs * (limits.max_model_len / 16 + 1);
+    sched::SchedulerConfig sc;
+    sc.preset = preset;
+    sc.limits.max_num_seqs = max_num_seqs;
+    sc.limits.max_model_len = limits.max_model_len;
+    sc.limits.slot_capacity = limits.max_queue + max_num_seqs;
+    sc.limits.blocks_total = limits.blocks_total;
+    const std::string name = *sched::Scheduler::PredictorFor(sc);  // true lengths are not known here: history stands in
+    predictor = std::move(predict::MakePredictor(name == "oracle" ? "history" : name,
+                                                 {.slot_capacity = sc.limits.slot_capacity}))
+                    .value();
+    if (name == "oracle") sc.preset = "trail";
+    sc.limits.predictor = predictor.get();
+    scheduler = std::move(sched::Scheduler::Create(sc)).value();
+    KvCacheConfig kc;
+    kc.num_blocks = limits.blocks_total;
+    kc.max_slots = sc.limits.slot_capacity;
+    kc.max_blocks_per_slot = limits.max_model_len / 16 + 1;
+    kv = std::make_unique<KvCache>(kc);
+    StepLoopConfig lc;
+    lc.limits = limits;
+    StepLoopParts parts;
+    parts.scheduler = scheduler.get();
+    parts.executor = &executor;
+    parts.predictor = predictor.get();
+    parts.kv = kv.get();
+    parts.clock = &SystemClock();
+    parts.sink = &sink;
+    if (!trace_path.empty()) {
+      trace =
+          std::move(TraceWriter::Create(trace_path, MakeTraceHeader(*scheduler, kc, lc, executor.traits()))).value();
+      parts.tap = trace.get();
+    }
+    loop = std::make_unique<StepLoop>(lc, std::move(parts));
+  }
+  Result<RequestHandle> Submit(uint64_t seed, int64_t max_tokens) {
+    auto request = std::make_shared<Request>(testing::MakeRequest(testing::Tokens(seed, 20), max_tokens));
+    TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, PrepareRequest(std::move(request), limits));
+    return loop->Submit(std::move(prepared));
+  }
+  IntakeLimits limits;
+  std::unique_ptr<LengthPredictor> predictor;
+  std::unique_ptr<sched::Scheduler> scheduler;
+  NullExecutor executor;
+  std::unique_ptr<KvCache> kv;
+  Counter sink;
+  std::unique_ptr<TraceWriter> trace;
+  std::unique_ptr<StepLoop> loop;
+};
+
+TEST(LoopThread, ManyThreadsSubmitCancelAndRead) {
+  const test::TimeLimit limit("a request that was accepted never ended, or the loop does not stop");
+  Rig rig("sarathi-serve");
+  std::thread engine([&] { rig.loop->Run(); });
+  std::atomic<int64_t> accepted{0}, refused{0};
+  std::vector<std::thread> clients;
+  for (uint64_t c = 0; c < 4; ++c) {
+    clients.emplace_back([&, c] {
+      for (uint64_t i = 0; i < 200; ++i) {
+        const auto handle = rig.Submit(c * 1000 + i, static_cast<int64_t>(1 + i % 60));
+        if (!handle.ok()) {
+          ++refused;
+          EXPECT_EQ(handle.status().code(), StatusCode::kResourceExhausted);
+          std::this_thread::yield();
+          continue;
+        }
+        ++accepted;
+        if (i % 3 == 0) rig.loop->Cancel(*handle);
+        const EngineStats stats = rig.loop->Stats();
+        EXPECT_LE(stats.kv_blocks_in_use, stats.kv_blocks_total);
+        EXPECT_LE(stats.running, 16);
+      }
+    });
+  }
+  for (std::thread& t : clients) t.join();
+  while (rig.loop->live_requests() > 0) std::this_thread::yield();
+  rig.loop->Stop();
+  engine.join();
+  EXPECT_EQ(rig.sink.done.load(), accepted.load());
+  EXPECT_GT(accepted.load(), 0);
+  EXPECT_TRUE(rig.loop->idle());
+  EXPECT_EQ(rig.loop->CheckIntegrity(), "");
+}
+
+// On real threads and a real clock no two runs are alike; the recording of one is.
+TEST(LoopThread, ARecordedLiveRunReplays) {
+  const test::TimeLimit limit("a request that was accepted never ended, or the loop does not stop");
+  const std::string path = ::testing::TempDir() + "tactus_live.trace";
+  Rig rig("sarathi-serve", 8, 64, path);
+  std::thread engine([&] { rig.loop->Run(); });
+  std::vector<std::thread> clients;
+  for (uint64_t c = 0; c < 3; ++c) {
+    clients.emplace_back([&, c] {
+      for (uint64_t i = 0; i < 100; ++i) {
+        const auto handle = rig.Submit(c * 7 + i % 5, static_cast<int64_t>(1 + i % 60));  // prompts repeat
+        if (handle.ok() && i % 4 == 0) rig.loop->Cancel(*handle);
+      }
+    });
+  }
+  for (std::thread& t : clients) t.join();
+  while (rig.loop->live_requests() > 0) std::this_thread::yield();
+  rig.loop->Stop();
+  engine.join();
+  ASSERT_TRUE(rig.trace->Close().ok());
+  const auto report = ReplayTrace(path);
+  std::remove(path.c_str());
+  ASSERT_TRUE(report.ok()) << report.status().ToString();
+  EXPECT_TRUE(report->complete);
+  EXPECT_TRUE(report->identical()) << report->first_difference;
+  EXPECT_EQ(report->plan_hash_replayed, rig.loop->plan_hash());
+  EXPECT_GT(report->steps_replayed, 100);
+}
+
+TEST(LoopThread, StopWakesASleepingLoop) {
+  const test::TimeLimit limit("the loop sleeps on although it was given a request, or was told to stop");
+  Rig rig("vllm");
+  std::thread engine([&] { rig.loop->Run(); });
+  ASSERT_TRUE(rig.Submit(1, 5).ok());
+  while (rig.loop->live_requests() > 0) std::this_thread::yield();
+  rig.loop->Stop();
+  engine.join();
+  EXPECT_EQ(rig.sink.tokens.load(), 5);
+}
+
+// Neither planning nor committing allocates while nothing arrives or ends, whichever scheduler. A preempted sequence
+// that starts again takes one copy of what it has generated along (SequenceStart::output).
+TEST(LoopThread, TheSteadyStateDoesNotAllocate) {
+  for (const auto& preset : sched::Presets()) {
+    Rig rig(preset.name, 16, 400);
+    for (uint64_t i = 0; i < 40; ++i) ASSERT_TRUE(rig.Submit(i, 400).ok());
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(rig.loop->RunOnce());
+    const int64_t preemptions = rig.loop->Stats().preemptions;
+    g_allocations = 0;
+    t_counting = true;
+    for (int i = 0; i < 300; ++i) rig.loop->RunOnce();
+    t_counting = false;
+    EXPECT_LE(g_allocations.load(), rig.loop->Stats().preemptions - preemptions) << preset.name;
+    EXPECT_GT(rig.loop->Stats().generation_tokens, 300) << preset.name;
+  }
+}
+
+}  // namespace
+}  // namespace tactus

@@ -1,0 +1,248 @@
+#include "support/fake_executor.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/hash.h"
+
+namespace tactus {
+namespace {
+
+constexpr uint64_t kGarbage = 0xdeadbeefdeadbeefULL;
+
+// K and V of a position: they depend on the token and on everything before it.
+uint64_t NextState(uint64_t previous, TokenId token) {
+  return MixHash(previous, static_cast<uint64_t>(token) + 1);
+}
+uint64_t FirstState(uint64_t seed) {
+  return MixHash(0x5eed, seed);
+}
+
+TokenId Sample(const FakeExecutorConfig& config, uint64_t attended, int32_t choice, int32_t position) {
+  const uint64_t h = MixHash(MixHash(attended, static_cast<uint64_t>(choice)), static_cast<uint64_t>(position));
+  return static_cast<TokenId>(h % static_cast<uint64_t>(config.vocab_size));
+}
+
+}  // namespace
+
+FakeExecutor::FakeExecutor(const FakeExecutorConfig& config)
+    : config_(config),
+      faults_(config.fault_seed, 77),
+      memory_(static_cast<size_t>(config.num_blocks * config.block_size), kGarbage),
+      host_(static_cast<size_t>(config.swap_blocks * config.block_size), kGarbage),
+      slots_(static_cast<size_t>(config.max_slots)) {
+  TACTUS_CHECK(config.max_in_flight >= 1 && config.num_blocks >= 1 && config.max_slots >= 1 && config.vocab_size >= 1);
+}
+
+FakeExecutor::~FakeExecutor() = default;
+
+ExecutorTraits FakeExecutor::traits() const {
+  return {.max_in_flight = config_.max_in_flight, .can_chain = config_.can_chain, .has_tokens = true, .name = "fake"};
+}
+
+TokenId FakeExecutor::Expected(const FakeExecutorConfig& config, const std::vector<TokenId>& tokens, int32_t choice) {
+  uint64_t state = FirstState(config.seed), attended = 0;
+  for (const TokenId token : tokens) {
+    state = NextState(state, token);
+    attended += state;
+  }
+  return Sample(config, attended, choice, static_cast<int32_t>(tokens.size()));
+}
+
+void FakeExecutor::Violate(const std::string& what) {
+  if (violation_.empty()) violation_ = what;
+}
+
+uint64_t* FakeExecutor::Cell(const Slot& slot, int32_t position) {
+  const auto index = static_cast<size_t>(position / config_.block_size);
+  if (index >= slot.table.size() || slot.table[index] < 0 || slot.table[index] >= config_.num_blocks) {
+    Violate("a position outside its block table");
+    static uint64_t nowhere;
+    nowhere = kGarbage;
+    return &nowhere;
+  }
+  return &memory_[static_cast<size_t>(slot.table[index]) * static_cast<size_t>(config_.block_size) +
+                  static_cast<size_t>(position % config_.block_size)];
+}
+
+void FakeExecutor::ApplyTables(const StepPlan& plan) {
+  for (const SequenceStart& start : plan.starts) {
+    Slot& slot = slots_[static_cast<size_t>(start.slot)];
+    slot.live = true;
+    slot.choice = start.choice;
+    slot.request = start.request;
+    slot.table.clear();
+    slot.last_token = -1;
+  }
+  for (const TableUpdate& update : plan.table_updates) {
+    Slot& slot = slots_[static_cast<size_t>(update.slot)];
+    if (!slot.live) Violate("a table update of a sequence that never started");
+    const auto end = static_cast<size_t>(update.first_index + update.count);
+    if (slot.table.size() < end) slot.table.resize(end, kNoBlock);
+    for (int32_t i = 0; i < update.count; ++i) {
+      slot.table[static_cast<size_t>(update.first_index + i)] =
+          plan.table_blocks[static_cast<size_t>(update.offset + i)];
+    }
+  }
+}
+
+// What a swap does not cover, and every swap of a failed step, is garbage at the other end.
+void FakeExecutor::RunCopies(const StepPlan& plan, bool failed) {
+  const int32_t b = config_.block_size;
+  const auto copy = [&](std::vector<uint64_t>& from, int64_t source, std::vector<uint64_t>& to, int64_t target,
+                        int32_t tokens) {
+    const auto holds = [b](const std::vector<uint64_t>& m, int64_t block) {
+      return block >= 0 && (block + 1) * b <= static_cast<int64_t>(m.size());
+    };
+    if (!holds(from, source) || !holds(to, target) || tokens < 1 || tokens > b)
+      return Violate("a swap outside the memory");
+    for (int32_t i = 0; i < b; ++i) {
+      to[static_cast<size_t>(target * b + i)] =
+          failed || i >= tokens ? kGarbage : from[static_cast<size_t>(source * b + i)];
+    }
+  };
+  for (const SwapCopy& c : plan.swap_outs) copy(memory_, c.block, host_, c.host_block, c.tokens);
+  for (const BlockCopy& c : plan.copies) {
+    std::copy_n(memory_.begin() + int64_t{c.from} * b, c.tokens, memory_.begin() + int64_t{c.to} * b);
+  }
+  for (const SwapCopy& c : plan.swap_ins) copy(host_, c.host_block, memory_, c.block, c.tokens);
+}
+
+void FakeExecutor::WriteItem(const StepPlan& plan, const StepItem& item, bool garbage) {
+  Slot& slot = slots_[static_cast<size_t>(item.slot)];
+  uint64_t state = item.first_position == 0 ? FirstState(config_.seed) : *Cell(slot, item.first_position - 1);
+  for (int32_t i = 0; i < item.count; ++i) {
+    const TokenId token =
+        item.input == InputSource::kChained ? slot.last_token : plan.tokens[static_cast<size_t>(item.token_offset + i)];
+    if (token < 0) Violate("an input token that does not exist");
+    state = NextState(state, token);
+    *Cell(slot, item.first_position + i) = garbage ? kGarbage + state : state;
+  }
+}
+
+void FakeExecutor::RunItem(const StepPlan& plan, size_t index, StepResult* result) {
+  const StepItem& item = plan.items[index];
+  Slot& slot = slots_[static_cast<size_t>(item.slot)];
+  ItemResult& out = result->items.emplace_back();
+  out.accepted = item.count;
+  out.token_offset = static_cast<int32_t>(result->tokens.size());
+  if (lost_[index]) {
+    out.status = ItemStatus::kFailed;
+    slot.last_token = 0;
+    return;
+  }
+  if (item.count > 1 && faults_.Uniform() < config_.reject_rate) {
+    out.accepted = static_cast<int32_t>(faults_.UniformInt(1, item.count - 1));
+    for (int32_t i = out.accepted; i < item.count; ++i) *Cell(slot, item.first_position + i) = kGarbage;
+    slot.last_token = 0;  // what is chained to it will be thrown away
+    return;
+  }
+  if (item.logit_rows == item.count && slot.request != nullptr && slot.request->prompt_logprobs) {
+    // The prompt's last row has none: what follows it is sampled.
+    const int32_t end =
+        std::min(item.first_position + item.count, static_cast<int32_t>(slot.request->prompt->size()) - 1);
+    if (item.first_position < end) {
+      auto& rows = result->prompt_logprobs.emplace_back();
+      rows.item = static_cast<int32_t>(index);
+      for (int32_t p = item.first_position; p < end; ++p)
+        rows.per_token.push_back({{static_cast<TokenId>(p + 1), -1.0f}});
+    }
+  }
+  if (!item.sample) return;
+  if (faults_.Uniform() < config_.item_error_rate) {
+    out.status = ItemStatus::kBadLogits;
+    slot.last_token = 0;
+    return;
+  }
+  const int32_t length = item.first_position + item.count;
+  uint64_t attended = 0;
+  for (int32_t p = 0; p < length; ++p) attended += *Cell(slot, p);
+  slot.last_token = Sample(config_, attended, slot.choice, length);
+  result->tokens.push_back(slot.last_token);
+  out.num_tokens = 1;
+  if (slot.request != nullptr && slot.request->sampling.logprobs >= 0) {
+    auto& logprobs = result->logprobs.emplace_back();
+    logprobs.item = static_cast<int32_t>(index);
+    logprobs.per_token.push_back({{slot.last_token, -0.5f}});
+  }
+}
+
+void FakeExecutor::Submit(const StepPlan& plan) {
+  if (static_cast<int32_t>(pending_.size()) >= config_.max_in_flight)
+    Violate("more steps in flight than max_in_flight");
+  if (plan.items.empty()) Violate("an empty step");
+  Pending& p = pending_.emplace_back();
+  if (!spare_.empty()) {
+    p.result = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  p.result.Clear();
+  p.result.step = plan.step;
+  const bool failed = faults_.Uniform() < config_.step_error_rate;
+  RunCopies(plan, failed);
+  ApplyTables(plan);
+  // Writes of all items come before all reads, as in every layer of a real forward pass; items that share blocks within
+  // the step rely on it.
+  lost_.clear();
+  for (const StepItem& item : plan.items) {
+    if (item.input == InputSource::kChained && !config_.can_chain) Violate("a chained input without can_chain");
+    lost_.push_back(!failed && config_.item_lost_rate > 0 && faults_.Uniform() < config_.item_lost_rate);
+    WriteItem(plan, item, failed || lost_.back());
+  }
+  if (failed) {
+    p.result.status = Internal("injected executor error");
+    for (const StepItem& item : plan.items) slots_[static_cast<size_t>(item.slot)].last_token = 0;
+  } else {
+    for (size_t i = 0; i < plan.items.size(); ++i) RunItem(plan, i, &p.result);
+  }
+  const TimeNs now = config_.clock != nullptr ? config_.clock->NowNs() : 0;
+  p.result.start_ns = std::max(now, last_ready_ns_);
+  const DurationNs took = config_.clock != nullptr ? config_.step_base_ns + config_.step_token_ns * plan.num_tokens : 0;
+  p.ready_ns = p.result.end_ns = last_ready_ns_ = p.result.start_ns + took;
+  ++steps_;
+  if (wakeup_ && config_.clock == nullptr) wakeup_();
+}
+
+bool FakeExecutor::Poll(StepResult* result) {
+  if (pending_.empty()) return false;
+  if (config_.clock != nullptr && config_.clock->NowNs() < pending_.front().ready_ns) return false;
+  std::swap(*result, pending_.front().result);
+  spare_.push_back(std::move(pending_.front().result));
+  pending_.pop_front();
+  return true;
+}
+
+TimeNs FakeExecutor::NextReadyNs() const {
+  return pending_.empty() ? kNever : pending_.front().ready_ns;
+}
+
+NullExecutor::NullExecutor(int32_t max_in_flight, bool can_chain, TokenId token, bool short_form)
+    : traits_{.max_in_flight = max_in_flight, .can_chain = can_chain, .has_tokens = !short_form, .name = "null"},
+      token_(token),
+      ring_(static_cast<size_t>(max_in_flight)) {}
+
+void NullExecutor::Submit(const StepPlan& plan) {
+  TACTUS_CHECK(count_ < ring_.size());
+  ring_[(head_ + count_++) % ring_.size()] = &plan;
+}
+
+bool NullExecutor::Poll(StepResult* result) {
+  if (count_ == 0) return false;
+  const StepPlan& plan = *ring_[head_];
+  head_ = head_ + 1 == ring_.size() ? 0 : head_ + 1;
+  --count_;
+  result->step = plan.step;
+  result->status = Status();
+  result->items.clear();
+  result->tokens.clear();
+  result->as_planned = !traits_.has_tokens;
+  if (result->as_planned) return true;
+  for (const StepItem& item : plan.items) {
+    result->items.push_back(
+        {ItemStatus::kOk, item.count, static_cast<int32_t>(result->tokens.size()), item.sample ? 1 : 0});
+    if (item.sample) result->tokens.push_back(token_);
+  }
+  return true;
+}
+
+}  // namespace tactus

@@ -1,0 +1,108 @@
+// Executors without a model. FakeExecutor keeps the step contract to the letter over a pretended KV memory, so that the
+// tokens it "samples" depend on every position that a sequence reads through its block table: wrong sharing, a missing
+// copy, a stale block or a lost position change the output. NullExecutor completes at once and does nothing, for
+// measuring the engine. Thread rule: engine thread only; no threads of their own.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/executor.h"
+#include "base/rng.h"
+
+namespace tactus {
+
+struct FakeExecutorConfig {
+  int32_t max_in_flight = 1;
+  bool can_chain = false;
+  uint64_t seed = 1;        // of the "model": tokens, not faults
+  int32_t vocab_size = 64;  // tokens sampled are in [0, vocab_size)
+  int64_t num_blocks = 0;
+  int32_t block_size = 16;
+  int32_t max_slots = 0;
+  int64_t swap_blocks = 0;  // of the pretended host memory
+  // Time of a step by the clock: the steps in flight run one after the other. Null clock: every step is ready at once.
+  Clock* clock = nullptr;
+  DurationNs step_base_ns = kMillisecond;
+  DurationNs step_token_ns = 10 * kMicrosecond;
+  // Faults, drawn from their own stream.
+  uint64_t fault_seed = 1;
+  double step_error_rate = 0;  // the whole step fails, what it wrote is garbage
+  double item_error_rate = 0;  // an item's logits are not finite
+  double item_lost_rate = 0;   // an item does not run: garbage is in its place, and who reads it gets another token
+  double reject_rate = 0;      // of items with several tokens: only the first few positions are accepted
+};
+
+class FakeExecutor final : public Executor {
+ public:
+  explicit FakeExecutor(const FakeExecutorConfig& config);
+  ~FakeExecutor() override;
+
+  ExecutorTraits traits() const override;
+  void Submit(const StepPlan& plan) override;
+  bool Poll(StepResult* result) override;
+  void SetWakeup(std::function<void()> wakeup) override { wakeup_ = std::move(wakeup); }
+  TimeNs NextReadyNs() const override;
+
+  // What the plans broke of the contract, first finding only; empty: nothing.
+  const std::string& violation() const { return violation_; }
+  int64_t steps() const { return steps_; }
+
+  // The token that a correct engine must get for the sequence prompt + output (the next one), for whatever schedule.
+  static TokenId Expected(const FakeExecutorConfig& config, const std::vector<TokenId>& tokens, int32_t choice);
+
+ private:
+  struct Slot {
+    bool live = false;
+    int32_t choice = 0;
+    std::shared_ptr<const Request> request;
+    std::vector<BlockId> table;
+    TokenId last_token = -1;  // sampled by the slot's previous item, for chained inputs
+  };
+  struct Pending {
+    StepResult result;
+    TimeNs ready_ns = 0;
+  };
+  void ApplyTables(const StepPlan& plan);
+  void RunCopies(const StepPlan& plan, bool failed);
+  void WriteItem(const StepPlan& plan, const StepItem& item, bool garbage);
+  void RunItem(const StepPlan& plan, size_t index, StepResult* result);
+  uint64_t* Cell(const Slot& slot, int32_t position);
+  void Violate(const std::string& what);
+
+  const FakeExecutorConfig config_;
+  Rng faults_;
+  std::vector<uint64_t> memory_;  // [num_blocks * block_size], what K and V of a position would be
+  std::vector<uint64_t> host_;    // [swap_blocks * block_size]
+  std::vector<Slot> slots_;
+  std::deque<Pending> pending_;
+  std::vector<StepResult> spare_;
+  std::vector<TokenId> inputs_;  // of the item at hand
+  TimeNs last_ready_ns_ = 0;
+  int64_t steps_ = 0;
+  std::vector<bool> lost_;  // items of the step being run
+  std::string violation_;
+  std::function<void()> wakeup_;
+};
+
+// Every step is ready when it has been submitted; each sampled token is `token`. `short_form`: it has no tokens and
+// answers that all went as planned, as simulations do.
+class NullExecutor final : public Executor {
+ public:
+  explicit NullExecutor(int32_t max_in_flight = 1, bool can_chain = false, TokenId token = 7, bool short_form = false);
+  ExecutorTraits traits() const override { return traits_; }
+  void Submit(const StepPlan& plan) override;
+  bool Poll(StepResult* result) override;
+  void SetWakeup(std::function<void()>) override {}
+
+ private:
+  const ExecutorTraits traits_;
+  const TokenId token_;
+  std::vector<const StepPlan*> ring_;
+  size_t head_ = 0, count_ = 0;
+};
+
+}  // namespace tactus

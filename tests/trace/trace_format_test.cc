@@ -1,0 +1,192 @@
+// The bytes of recordings: what may be read of them, what a header may say, and the hash by which plans are compared.
+#include "trace/trace_format.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "loop/harness.h"
+
+namespace tactus {
+namespace {
+
+using testing::Harness;
+using testing::HarnessConfig;
+using testing::MakeRequest;
+using testing::Tokens;
+
+TEST(TraceCursor, NothingIsReadBeyondTheEnd) {
+  const uint8_t bytes[] = {7, 9, 9, 9, 9, 9, 9, 9, 9, 9};  // only the first few of them are the trace
+  TraceCursor one(bytes, 1);
+  EXPECT_EQ(one.Byte(), 7);
+  EXPECT_TRUE(one.ok() && one.done());
+  EXPECT_EQ(one.Byte(), 0) << "beyond the end";
+  EXPECT_FALSE(one.ok());
+  EXPECT_TRUE(one.done());
+  EXPECT_EQ(one.offset(), 1u);
+
+  TraceCursor seven(bytes, 7), eight(bytes, 8);
+  EXPECT_EQ(seven.Fixed64(), 0u);
+  EXPECT_FALSE(seven.ok());
+  EXPECT_EQ(eight.Fixed64(), 0x0909090909090907u);
+  EXPECT_TRUE(eight.ok() && eight.done());
+
+  const uint8_t text[] = {3, 'a', 'b', 'c'};
+  TraceCursor whole(text, 4), cut(text, 3), longer(text, 4);
+  EXPECT_EQ(whole.String(3), "abc");
+  EXPECT_TRUE(whole.ok() && whole.done());
+  EXPECT_EQ(cut.String(3), "");
+  EXPECT_FALSE(cut.ok());
+  EXPECT_EQ(longer.String(2), "") << "one more than its limit";
+  EXPECT_FALSE(longer.ok());
+}
+
+TEST(TraceCursor, NumbersComeBack) {
+  TraceBytes bytes;
+  const int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
+  const std::vector<int64_t> values = {0, 1, -1, 63, 64, -64, -65, 8191, 8192, least, most};
+  for (const int64_t v : values) PutSigned(v, &bytes);
+  PutVarint(std::numeric_limits<uint64_t>::max(), &bytes);
+  PutHash({1, 2}, &bytes);
+  TraceCursor cursor(bytes.data(), bytes.size());
+  for (const int64_t v : values) EXPECT_EQ(cursor.Signed(), v);
+  EXPECT_EQ(cursor.Varint(), std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(cursor.Hash(), (Hash128{1, 2}));
+  EXPECT_TRUE(cursor.ok() && cursor.done());
+
+  const uint8_t endless[] = {0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0};
+  TraceCursor long_number(endless, sizeof endless);
+  EXPECT_EQ(long_number.Varint(), 0u);
+  EXPECT_FALSE(long_number.ok()) << "no number of 64 bits takes eleven bytes";
+
+  const auto bounded = [](uint8_t value) {
+    TraceCursor c(&value, 1);
+    c.Bounded(3, 5);
+    return c.ok();
+  };
+  EXPECT_FALSE(bounded(2));
+  EXPECT_TRUE(bounded(3));
+  EXPECT_TRUE(bounded(5));
+  EXPECT_FALSE(bounded(6));
+}
+
+TraceHeader Legal() {
+  TraceHeader h;
+  h.version = "1";
+  h.scheduler.limits.max_num_seqs = 1;
+  h.scheduler.limits.pipeline_steps = 1;
+  h.scheduler.limits.max_model_len = 2;
+  h.scheduler.limits.slot_capacity = 1;
+  h.scheduler.limits.token_budget = 0;
+  h.scheduler.limits.tbt_slo_ns = 0;
+  h.scheduler.limits.watermark = 0.01;
+  h.can_chain = true;
+  h.kv.num_blocks = 1;
+  h.kv.block_size = 1;
+  h.kv.max_slots = 1;
+  h.kv.max_blocks_per_slot = 1;
+  h.kv.swap_blocks = 0;
+  h.slot_capacity = 1;
+  h.max_errors_in_a_row = 1;
+  h.max_in_flight = 1;
+  h.step_times = {5, 0, -1};
+  return h;
+}
+
+TEST(TraceHeader, EveryNumberHasItsRange) {
+  const auto answer = [](const std::function<void(TraceHeader*)>& spoil) {
+    TraceHeader h = Legal();
+    spoil(&h);
+    TraceBytes bytes;
+    PutHeader(h, &bytes);
+    TraceCursor cursor(bytes.data(), bytes.size());
+    const auto read = ReadHeader(&cursor);
+    if (read.ok()) {
+      EXPECT_TRUE(cursor.done());
+      EXPECT_EQ(read->step_times, h.step_times);
+      EXPECT_EQ(read->scheduler.limits.watermark, 0.01) << "a share comes back as it was";
+      EXPECT_TRUE(read->can_chain);
+      EXPECT_EQ(read->limits.blocks_total, h.kv.num_blocks);
+    } else {
+      EXPECT_EQ(read.status().code(), StatusCode::kDataLoss);
+    }
+    return read.status().message();
+  };
+  EXPECT_EQ(answer([](TraceHeader*) {}), "") << "every number at its least";
+  EXPECT_EQ(answer([](TraceHeader* h) { h->scheduler.limits.max_num_seqs = 0; }),
+            "trace header: max-num-seqs is 0, outside [1, 1048576]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->scheduler.limits.pipeline_steps = 0; }),
+            "trace header: pipeline-steps is 0, outside [1, 1024]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->scheduler.limits.max_model_len = 1; }),
+            "trace header: max-model-len is 1, outside [2, 2147483647]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->scheduler.limits.slot_capacity = 0; }),
+            "trace header: scheduler-slots is 0, outside [1, 1048576]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->scheduler.limits.token_budget = -1; }),
+            "trace header: token-budget is -1, outside [0, 1099511627776]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->kv.num_blocks = 0; }),
+            "trace header: kv-blocks is 0, outside [1, 16777216]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->kv.num_blocks = 1 << 24; }), "");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->kv.num_blocks = (1 << 24) + 1; }),
+            "trace header: kv-blocks is 16777217, outside [1, 16777216]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->kv.block_size = 0; }),
+            "trace header: block-size is 0, outside [1, 1048576]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->kv.max_slots = 0; }), "trace header: kv-slots is 0, outside [1, 1048576]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->kv.max_blocks_per_slot = 0; }),
+            "trace header: kv-blocks-per-slot is 0, outside [1, 2147483647]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->kv.swap_blocks = -1; }),
+            "trace header: swap-blocks is -1, outside [0, 16777216]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->slot_capacity = 0; }),
+            "trace header: slot-capacity is 0, outside [1, 1048576]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->max_errors_in_a_row = 0; }),
+            "trace header: max-errors-in-a-row is 0, outside [1, 2147483647]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->max_in_flight = 255; }), "");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->max_in_flight = 256; }),
+            "trace header: max-in-flight is 256, outside [1, 255]");
+  EXPECT_EQ(answer([](TraceHeader* h) { h->step_tile_tokens = -1; }),
+            "trace header: step-tile-tokens is -1, outside [0, 1048576]");
+}
+
+TEST(TraceHeader, CutAnywhereItIsRefused) {
+  TraceBytes bytes;
+  PutHeader(Legal(), &bytes);
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    const TraceBytes cut(bytes.begin(),
+                         bytes.begin() + static_cast<ptrdiff_t>(size));  // a read beyond it is one beyond the heap's
+    TraceCursor cursor(cut.data(), cut.size());
+    const auto read = ReadHeader(&cursor);
+    ASSERT_FALSE(read.ok()) << "accepted after " << size << " of " << bytes.size() << " bytes";
+    ASSERT_EQ(read.status().code(), StatusCode::kDataLoss);
+  }
+}
+
+// Recordings hold these hashes and are replayed by later programs: who changes the hash raises kTraceVersion.
+TEST(PlanHash, IsThatOfRecordingsAlreadyMade) {
+  HarnessConfig config;
+  config.executor.max_in_flight = 2;
+  config.executor.can_chain = true;
+  Harness h(config);
+  h.MustSubmit(MakeRequest(Tokens(1, 3), 2));
+  h.MustSubmit(MakeRequest(Tokens(2, 2), 2));
+  ASSERT_EQ(h.Run(), "");
+  ASSERT_EQ(h.plans(), (std::vector<std::string>{"0:0+3* 1:0+2*", "0:3+1* 1:2+1*"}));
+  // Two items, the other two of four chains stay as they begin.
+  const auto items = [](uint64_t step, uint64_t first, uint64_t second) {
+    uint64_t hash = MixHash(2, MixHash(step, first));
+    hash = MixHash(hash, MixHash(step + 1, second));
+    hash = MixHash(hash, step + 2);
+    return MixHash(hash, step + 3);
+  };
+  constexpr uint64_t kOneRow = uint64_t{1} << 56, kSlot1 = uint64_t{1} << 40, kPosition = 1 << 20, kCount = 4,
+                     kSample = 2, kChained = 1;
+  uint64_t prompts = items(0, kOneRow + 3 * kCount + kSample, kOneRow + kSlot1 + 2 * kCount + kSample);
+  for (const uint64_t slot : {0, 1}) prompts = MixHash(prompts, slot);        // starts
+  for (const uint64_t slot : {0, 1}) prompts = MixHash(prompts, slot << 32);  // updates of tables, at index 0
+  for (const uint64_t block : {0, 1}) prompts = MixHash(prompts, block);      // what is written there
+  const uint64_t decodes = items(1, kOneRow + 3 * kPosition + kCount + kSample + kChained,
+                                 kOneRow + kSlot1 + 2 * kPosition + kCount + kSample + kChained);
+  EXPECT_EQ(h.loop().plan_hash(), MixHash(MixHash(0, prompts), decodes));
+}
+
+}  // namespace
+}  // namespace tactus
