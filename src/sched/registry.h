@@ -1,0 +1,16 @@
+// What the scheduler takes from the tables of choices.def and policies.def.
+#pragma once
+
+#include <string>
+
+#include "sched/scheduler.h"
+
+namespace tactus::sched {
+
+// kInvalidArgument lists the known ones.
+Result<const PresetInfo*> FindPreset(const std::string& name);
+
+// Makes every choice that is not there yet by its name in `config`, and asks all of them what they are like.
+Result<ChoiceTraits> MakeChoices(const SchedulerConfig& config, InjectedChoices* choices);
+
+}  // namespace tactus::sched

@@ -1,0 +1,221 @@
+// How a step is planned, and the start-up check that five choices fit each other.
+#include "sched/scheduler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "sched/context.h"
+#include "sched/registry.h"
+
+namespace tactus::sched {
+
+void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan) {
+  if (fresh_) {
+    order_->Rebuild(view);
+    fresh_ = false;
+  } else if (!view.changes.empty()) {
+    order_->Apply(view);
+  }
+  // After the last way out below nobody starts before those who go on have had their share of what it freed.
+  const int32_t places =
+      yield_to_running_ && !view.running.empty() ? static_cast<int32_t>(view.running.size()) : max_running_;
+  yield_to_running_ = false;
+  builder->Begin(view, budget_->NextFor(view, order_.get()), places, plan);
+  StepContext step(view, builder, order_.get(), admission_.get(), preemption_.get(), &scratch_);
+  if (traits_.aborts_outgrown) outgrown_ += step.AbortOutgrown();
+  if (traits_.makes_room) step.MakeRoom();
+  composition_->Compose(step);
+  // The last way out, whatever the policies: nothing is in flight and nobody can go on, so all wait for KV that others
+  // hold. The youngest gives its KV back, and the next plan goes on from there.
+  if (builder->empty() && plan->preempts.empty() && view.steps_in_flight == 0 && !view.running.empty() &&
+      traits_.can_preempt) {
+    step.TakeBack(view.running_by_arrival.back());
+    yield_to_running_ = true;
+  }
+}
+
+std::string Scheduler::Describe() const {
+  return fmt::format(
+      "{}: order {}, admission {}, composition {}, budget {} ({}), preemption {}; at most {} sequences at once",
+      config_.preset, config_.order, config_.admission, config_.composition, config_.budget, budget_->Why(),
+      config_.preemption + (swaps() && config_.limits.swap_blocks == 0 ? " (recompute: no --swap-space)" : ""),
+      max_running_);
+}
+
+namespace {
+
+constexpr const char* kInjected = "injected";
+
+// The parser has checked what came from a flag; what came from code or a trace is checked here, against the same
+// ranges.
+struct ParameterCheck {
+  Status status;
+  void Group(const char*) {}
+  template <class T>
+  void Field(const char* name, T& value, const FieldSpec& spec) {
+    if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>) {
+      const auto number = static_cast<double>(value);
+      if (status.ok() && !(number >= spec.min && number <= spec.max)) {
+        status = InvalidArgument(fmt::format("{} {} is outside [{}, {}]", name, value, spec.min, spec.max), name);
+      }
+    }
+    if constexpr (std::is_same_v<T, std::string>) {
+      const std::string known = fmt::format("|{}|", spec.choices);
+      if (status.ok() && (value.find('|') != std::string::npos || known.find("|" + value + "|") == std::string::npos)) {
+        status = InvalidArgument(fmt::format("{} '{}' is unknown; known: {}", name, value, spec.choices), name);
+      }
+    }
+  }
+};
+
+Status CheckLimits(const SchedulerLimits& limits) {
+  if (limits.max_model_len < 2) {
+    return InvalidArgument(
+        fmt::format("a context of {} tokens has no room for a prompt and an answer; it must be at least 2",
+                    limits.max_model_len),
+        "max-model-len");
+  }
+  if (limits.max_num_seqs < 1 || limits.max_model_len < 2 || limits.slot_capacity < 1 || limits.block_size < 1 ||
+      limits.pipeline_steps < 1) {
+    return InvalidArgument(
+        fmt::format("scheduler limits out of range: max-num-seqs {}, max-model-len {}, slots {}, block-size {}",
+                    limits.max_num_seqs, limits.max_model_len, limits.slot_capacity, limits.block_size));
+  }
+  if (limits.watermark < 0 || limits.watermark >= 1) {
+    return InvalidArgument(fmt::format("watermark {} is outside [0, 1)", limits.watermark), "watermark");
+  }
+  ParameterCheck check;
+  PolicyParameters policy = limits.policy;
+  policy.VisitFields(check);
+  return check.status;
+}
+
+Status CheckFit(const SchedulerConfig& c, const ChoiceTraits& traits) {
+  const SchedulerLimits& limits = c.limits;
+  if (!traits.can_preempt && !traits.reserves_growth) {
+    return InvalidArgument(
+        fmt::format(
+            "admission '{}' lets sequences outgrow the KV memory and preemption '{}' never gives any back, so a "
+            "full cache would stop for good; use --admission max-length or --preemption youngest-recompute",
+            c.admission, c.preemption),
+        "preemption");
+  }
+  if (traits.needs_step_time && limits.step_time == nullptr) {
+    return InvalidArgument(
+        fmt::format("order '{}', composition '{}' or budget '{}' asks how long a step takes and there is no "
+                    "step-time model; use a profile of this machine or another choice",
+                    c.order, c.composition, c.budget),
+        "budget");
+  }
+  if (traits.aborts_outgrown && !traits.reserves_output) {
+    return InvalidArgument(
+        fmt::format("preemption '{}' ends the run of sequences that outgrow what was set aside for their output, "
+                    "and admission '{}' sets nothing aside by prediction; use --admission predicted-length",
+                    c.preemption, c.admission),
+        "preemption");
+  }
+  if (limits.policy.pad && !traits.pads) {
+    return InvalidArgument(
+        fmt::format("--pad computes every sequence of a batch up to the longest, and composition '{}' has no such "
+                    "batches; use --composition request-level",
+                    c.composition),
+        "pad");
+  }
+  if (!traits.splits_prompts && traits.max_prefill_tokens < limits.max_model_len) {
+    return InvalidArgument(
+        fmt::format(
+            "composition '{}' computes whole prompts, but budget '{}' allows {} prompt tokens per step and "
+            "max-model-len is {}: a longer prompt could never start; use --budget none, --token-budget {} or more, "
+            "or a composition that splits prompts",
+            c.composition, c.budget, traits.max_prefill_tokens, limits.max_model_len, limits.max_model_len),
+        "budget");
+  }
+  if (limits.reserve_full && c.admission == "max-length") {
+    const int64_t need = (int64_t{limits.max_model_len} + limits.block_size - 1) / limits.block_size;
+    if (need > limits.blocks_total) {
+      return InvalidArgument(
+          fmt::format(
+              "--reserve-full needs {} KV blocks per sequence (max-model-len {} / block-size {}), but there are {}: "
+              "nothing could ever start; lower --max-model-len or raise --kv-cache-memory",
+              need, limits.max_model_len, limits.block_size, limits.blocks_total),
+          "reserve-full");
+    }
+  }
+  return Status();
+}
+
+Status CheckPredictor(const SchedulerConfig& c, const PresetInfo& preset, const ChoiceTraits& traits,
+                      const std::string& name) {
+  if (traits.needs_predictor && (name.empty() || name == "none")) {
+    return InvalidArgument(
+        fmt::format("order '{}' with admission '{}' asks for predicted output lengths and there is no predictor; "
+                    "use --predictor history",
+                    c.order, c.admission),
+        "predictor");
+  }
+  const std::string only = preset.predictor;
+  if (!only.empty() && name != only) {
+    return InvalidArgument(
+        fmt::format("scheduler '{}' is defined by its predictor, {}; with '{}' choose one of the same choices that "
+                    "takes any, such as trail",
+                    c.preset, only, name),
+        "predictor");
+  }
+  return Status();
+}
+
+// Fills in what the config leaves to its preset, and gives the row.
+Result<const PresetInfo*> Resolve(SchedulerConfig* c) {
+  TACTUS_ASSIGN_OR_RETURN(const PresetInfo* preset, FindPreset(c->preset));
+  if (c->order.empty()) c->order = preset->order;
+  if (c->admission.empty()) c->admission = preset->admission;
+  if (c->composition.empty()) c->composition = preset->composition;
+  if (c->budget.empty()) c->budget = preset->budget;
+  if (c->preemption.empty()) c->preemption = preset->preemption;
+  c->limits.default_token_budget = preset->token_budget;
+  TACTUS_RETURN_IF_ERROR(CheckLimits(c->limits));
+  return preset;
+}
+
+}  // namespace
+
+Result<std::string> Scheduler::PredictorFor(const SchedulerConfig& given) {
+  SchedulerConfig config = given;
+  TACTUS_ASSIGN_OR_RETURN(const PresetInfo* preset, Resolve(&config));
+  InjectedChoices choices;
+  TACTUS_ASSIGN_OR_RETURN(const ChoiceTraits traits, MakeChoices(config, &choices));
+  std::string name = config.predictor;
+  if (name.empty()) name = preset->predictor;
+  if (name.empty()) name = traits.needs_predictor ? "history" : "none";
+  TACTUS_RETURN_IF_ERROR(CheckPredictor(config, *preset, traits, name));
+  return name;
+}
+
+Result<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerConfig& given, InjectedChoices choices) {
+  SchedulerConfig config = given;
+  TACTUS_ASSIGN_OR_RETURN(const PresetInfo* preset, Resolve(&config));
+  if (choices.order != nullptr) config.order = kInjected;
+  if (choices.admission != nullptr) config.admission = kInjected;
+  if (choices.composition != nullptr) config.composition = kInjected;
+  if (choices.budget != nullptr) config.budget = kInjected;
+  if (choices.preemption != nullptr) config.preemption = kInjected;
+  config.predictor = config.limits.predictor != nullptr ? config.limits.predictor->name() : "none";
+
+  std::unique_ptr<Scheduler> s(new Scheduler());
+  TACTUS_ASSIGN_OR_RETURN(s->traits_, MakeChoices(config, &choices));
+  TACTUS_RETURN_IF_ERROR(CheckFit(config, s->traits_));
+  TACTUS_RETURN_IF_ERROR(CheckPredictor(config, *preset, s->traits_, config.predictor));
+  s->order_ = std::move(choices.order);
+  s->admission_ = std::move(choices.admission);
+  s->composition_ = std::move(choices.composition);
+  s->budget_ = std::move(choices.budget);
+  s->preemption_ = std::move(choices.preemption);
+  s->max_running_ = static_cast<int32_t>(std::min<int64_t>(config.limits.max_num_seqs, s->traits_.max_tokens));
+  s->scratch_.slots.reserve(static_cast<size_t>(s->max_running_));
+  s->scratch_.ranked.reserve(static_cast<size_t>(s->max_running_));
+  s->config_ = std::move(config);
+  return s;
+}
+
+}  // namespace tactus::sched
