@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "loop/metrics.h"
-#include "loop/step_loop.h"
+#include "loop/replica.h"
 #include "support/fake_executor.h"
 #include "tactus/version.h"
 
@@ -56,43 +56,31 @@ struct Bench {
   Bench(const Case& c, const std::string& preset) : spec(c) {
     const int32_t longest = c.prompt_tokens + c.output_tokens;
     const int32_t blocks_each = (longest + 15) / 16;
-    limits.max_model_len = longest;
-    limits.max_num_seqs = c.objectives ? 2 * c.running : c.memory_full ? c.running + 64 : c.running;
-    limits.max_queue = std::max(4096, 2 * c.requests);
-    limits.blocks_total = int64_t{blocks_each} * c.running / (c.objectives ? 2 : 1);
-    limits.secret = {1, 2};
-    limits.model = "null";
-    sched::SchedulerConfig sc;
-    sc.preset = preset;
-    sc.limits.max_num_seqs = limits.max_num_seqs;
-    sc.limits.max_model_len = longest;
-    sc.limits.slot_capacity = limits.max_queue + limits.max_num_seqs;
-    sc.limits.blocks_total = limits.blocks_total;
-    sc.limits.block_size = 16;
-    sc.limits.token_budget = 8192;
-    auto made = sched::Scheduler::Create(sc);
+    ReplicaConfig config;
+    sched::SchedulerLimits& sizes = config.scheduler.limits;
+    config.scheduler.preset = preset;
+    sizes.max_num_seqs = c.objectives ? 2 * c.running : c.memory_full ? c.running + 64 : c.running;
+    sizes.max_model_len = longest;
+    sizes.blocks_total = int64_t{blocks_each} * c.running / (c.objectives ? 2 : 1);
+    sizes.token_budget = 8192;
+    config.max_queue = std::max(4096, 2 * c.requests);
+    config.prefix_caching = !c.simulated;
+    config.secret = {1, 2};
+    config.model = "null";
+    auto made = Replica::Create(std::move(config), {});
     if (!made.ok()) {
       std::fprintf(stderr, "%s\n", made.status().ToString().c_str());
       std::exit(2);
     }
-    scheduler = std::move(made).value();
-    KvCacheConfig kc;
-    kc.num_blocks = limits.blocks_total;
-    kc.max_slots = sc.limits.slot_capacity;
-    kc.max_blocks_per_slot = blocks_each;
-    kc.prefix_caching = limits.prefix_caching = !c.simulated;
-    kv = std::make_unique<KvCache>(kc);
-    StepLoopConfig lc;
-    lc.limits = limits;
-    StepLoopParts parts;
-    parts.scheduler = scheduler.get();
+    replica = std::move(made).value();
+    ReplicaParts parts;
     parts.executor = &executor;
-    parts.kv = kv.get();
     parts.clock = c.simulated ? static_cast<Clock*>(&manual) : &SystemClock();
     parts.stopwatch = &SystemClock();
     parts.stopwatch_every = c.simulated ? 16 : 1;
     parts.sink = &sink;
-    loop = std::make_unique<StepLoop>(lc, std::move(parts));
+    if (!replica->Connect(std::move(parts)).ok()) std::exit(2);
+    loop = &replica->loop();
   }
 
   void Submit() {
@@ -109,8 +97,8 @@ struct Bench {
       if (submitted % 10 == 0) request->slo.jct_ns = 60 * kSecond;
     }
     ++submitted;
-    auto prepared = spec.simulated ? PrepareWithoutTokens(std::move(request), length, {}, limits)
-                                   : PrepareRequest(std::move(request), limits);
+    auto prepared = spec.simulated ? PrepareWithoutTokens(std::move(request), length, {}, replica->limits())
+                                   : PrepareRequest(std::move(request), replica->limits());
     if (!prepared.ok() || !loop->Submit(std::move(prepared).value()).ok()) std::exit(1);
   }
 
@@ -155,13 +143,11 @@ struct Bench {
   }
 
   const Case spec;
-  IntakeLimits limits;
-  std::unique_ptr<sched::Scheduler> scheduler;
   NullExecutor executor{1, false, 7, spec.simulated};
   ManualClock manual;
-  std::unique_ptr<KvCache> kv;
   CountingSink sink{!spec.simulated};
-  std::unique_ptr<StepLoop> loop;
+  std::unique_ptr<Replica> replica;
+  StepLoop* loop = nullptr;
   int64_t submitted = 0, next_token = 0;
 };
 

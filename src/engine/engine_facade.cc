@@ -1,7 +1,6 @@
 // Engine::Create and the public engine: puts model, text, executor, KV cache, scheduler, step loop and delivery
 // together, and owns the engine thread.
 #include <fmt/format.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +13,7 @@
 #include "base/json_text.h"
 #include "base/rng.h"
 #include "base/shortage.h"
+#include "base/system_random.h"
 #include "base/thread_role.h"
 #include "cost/step_table.h"
 #include "engine/check_model.h"
@@ -21,16 +21,14 @@
 #include "engine/profile_model.h"
 #include "exec/cpu_executor.h"
 #include "loop/metrics.h"
-#include "loop/step_loop.h"
+#include "loop/replica.h"
 #include "model/available_memory.h"
 #include "model/catalog.h"
 #include "model/loader.h"
 #include "model/sigbus_guard.h"
-#include "predict/predictor.h"
 #include "sched/scheduler.h"
 #include "tactus/engine.h"
 #include "tactus/version.h"
-#include "trace/recorded_step_times.h"
 #include "trace/trace_writer.h"
 
 namespace tactus {
@@ -52,13 +50,6 @@ struct OptionEcho {
   }
 };
 
-uint64_t SystemRandom64() {
-  uint64_t value = 0;
-  if (getrandom(&value, sizeof value, 0) != static_cast<ssize_t>(sizeof value))
-    return 0x7ac705;  // no entropy: seeds repeat
-  return value;
-}
-
 // Everything of the start-up that later steps need, in the order in which it is found out.
 struct Setup {
   EngineOptions options;
@@ -70,10 +61,8 @@ struct Setup {
   int32_t threads = 1;
   std::string hint;  // of better numerics
   MemoryPlan memory;
-  sched::SchedulerConfig scheduling;
-  std::unique_ptr<LengthPredictor> predictor;     // in scheduling.limits; may be null
-  std::unique_ptr<cost::StepProfile> profile;     // likewise
-  std::unique_ptr<RecordingStepTimes> recording;  // between the scheduler and the profile, with --trace-out
+  ReplicaConfig replica;
+  std::unique_ptr<cost::StepProfile> profile;  // step times of this machine; may be null
   std::vector<std::string> profile_notes;
 };
 
@@ -120,15 +109,11 @@ Status FindProfile(Setup* s) {
   return Status();
 }
 
-Status MakePredictor(Setup* s) {
-  sched::SchedulerConfig& c = s->scheduling;
-  TACTUS_ASSIGN_OR_RETURN(const std::string name, sched::Scheduler::PredictorFor(c));
-  predict::PredictorOptions options;
-  options.slot_capacity = c.limits.slot_capacity;
-  options.max_model_len = c.limits.max_model_len;
-  TACTUS_ASSIGN_OR_RETURN(s->predictor, predict::MakePredictor(name, options));
-  c.limits.predictor = s->predictor.get();
-  return Status();
+Result<std::unique_ptr<Replica>> MakeReplica(const Setup& s) {
+  ReplicaServices services;
+  services.step_time = s.profile.get();
+  services.recorded = !s.options.trace_out.empty();
+  return Replica::Create(s.replica, std::move(services));
 }
 
 // The scheduler decides how large a step can be, which decides the memory plan, which decides the context and the
@@ -136,7 +121,7 @@ Status MakePredictor(Setup* s) {
 Status PlanEverything(Setup* s) {
   const EngineOptions& o = s->options;
   const ModelConfig& config = s->description.config;
-  sched::SchedulerConfig& c = s->scheduling;
+  sched::SchedulerConfig& c = s->replica.scheduler;
   c.preset = o.scheduler;
   c.order = o.order;
   c.admission = o.admission;
@@ -146,7 +131,6 @@ Status PlanEverything(Setup* s) {
   c.limits.max_num_seqs = static_cast<int32_t>(o.max_num_seqs);
   c.limits.max_model_len =
       static_cast<int32_t>(o.max_model_len > 0 ? std::min(o.max_model_len, config.max_position) : config.max_position);
-  c.limits.slot_capacity = static_cast<int32_t>(o.max_queue + o.max_num_seqs);
   c.limits.blocks_total = std::numeric_limits<int32_t>::max();
   c.limits.block_size = static_cast<int32_t>(o.block_size);
   c.limits.token_budget = o.token_budget;
@@ -155,20 +139,21 @@ Status PlanEverything(Setup* s) {
   c.limits.reserve_full = o.reserve_full;
   c.limits.policy = o.policy;
   c.predictor = o.predictor;
-  c.limits.step_time = s->profile.get();
-  TACTUS_RETURN_IF_ERROR(MakePredictor(s));
-  TACTUS_ASSIGN_OR_RETURN(const auto asked, sched::Scheduler::Create(c));
+  s->replica.max_queue = static_cast<int32_t>(o.max_queue);
+  s->replica.prefix_caching = o.prefix_caching;
+  s->replica.model_stop_ids = config.stop_ids;
+  TACTUS_ASSIGN_OR_RETURN(const auto asked, MakeReplica(*s));
 
   MemoryPlanInput input;
   TACTUS_ASSIGN_OR_RETURN(input.weight_bytes, PlanWeightBytes(s->description, s->load));
   input.available_bytes = AvailableMemoryBytes();
   if (input.available_bytes < 0) input.available_bytes = int64_t{1} << 50;
   input.kv_memory_bytes = o.kv_cache_memory.bytes;
-  input.swap_bytes = asked->swaps() ? o.swap_space.bytes : 0;  // said at start where it is not used
+  input.swap_bytes = asked->scheduler().swaps() ? o.swap_space.bytes : 0;  // said at start where it is not used
   input.front_end_bytes = o.front_end_bytes;
   input.max_model_len = o.max_model_len;
   input.max_num_seqs = o.max_num_seqs;
-  input.max_step_tokens = asked->max_step_tokens();
+  input.max_step_tokens = asked->scheduler().max_step_tokens();
   input.block_size = static_cast<int32_t>(o.block_size);
   input.kv_dtype = s->numerics.kv_dtype;
   input.threads = s->threads;
@@ -179,61 +164,40 @@ Status PlanEverything(Setup* s) {
   return Status();
 }
 
-KvCacheConfig KvConfigOf(const Setup& setup) {
-  const EngineOptions& o = setup.options;
-  KvCacheConfig kv;
-  kv.num_blocks = setup.memory.num_blocks;
-  kv.block_size = static_cast<int32_t>(o.block_size);
-  kv.max_slots = setup.scheduling.limits.slot_capacity;
-  kv.max_blocks_per_slot = static_cast<int32_t>((setup.memory.max_model_len + o.block_size - 1) / o.block_size);
-  kv.prefix_caching = o.prefix_caching;
-  kv.swap_blocks = setup.memory.swap_blocks;
-  return kv;
-}
-
 class EngineImpl final : public Engine {
  public:
-  EngineImpl(Setup setup, std::unique_ptr<Executor> executor, std::unique_ptr<sched::Scheduler> scheduler,
-             ModelInfo info)
+  EngineImpl(Setup setup, std::unique_ptr<Executor> executor, std::unique_ptr<Replica> replica, ModelInfo info)
       : setup_(std::move(setup)),
         info_(std::move(info)),
         executor_(std::move(executor)),
-        scheduler_(std::move(scheduler)),
+        replica_(std::move(replica)),
         start_ns_(SystemClock().NowNs()) {}
 
-  // Puts the parts together and starts the engine thread.
+  // Connects the replica to the executor and starts the engine thread.
   Status Start() {
     EngineOptions& o = setup_.options;
-    const auto capacity = setup_.scheduling.limits.slot_capacity;
-    const KvCacheConfig kv = KvConfigOf(setup_);
-    kv_ = std::make_unique<KvCache>(kv);
-    metrics_ = std::make_unique<EngineMetrics>(info_.name, kv, scheduler_->max_step_tokens());
-    seed_base_ = o.seed != 0 ? static_cast<uint64_t>(o.seed) : SystemRandom64();
-
-    StepLoopConfig config;
-    config.slot_capacity = capacity;
-    config.limits = limits_ = Limits();
+    metrics_ =
+        std::make_unique<EngineMetrics>(info_.name, replica_->kv_config(), replica_->scheduler().max_step_tokens());
+    if (o.seed != 0) {
+      seed_base_ = static_cast<uint64_t>(o.seed);
+    } else {
+      TACTUS_ASSIGN_OR_RETURN(const Hash128 bits, SystemRandom());
+      seed_base_ = bits.low;
+    }
+    const Tokenizer* tokenizer = setup_.text.tokenizer.get();
+    delivery_ = std::make_unique<Delivery>(tokenizer, metrics_.get());
+    ReplicaParts parts;
+    parts.executor = executor_.get();
+    parts.clock = &SystemClock();
+    parts.sink = delivery_.get();
+    parts.token_bytes = [tokenizer](TokenId id) { return tokenizer->TokenBytes(id); };
     if (!o.trace_out.empty()) {
       OptionEcho echo;
       o.VisitFields(echo);
-      TACTUS_ASSIGN_OR_RETURN(
-          trace_, TraceWriter::Create(o.trace_out, MakeTraceHeader(*scheduler_, kv, config, executor_->traits(),
-                                                                   "model = " + info_.path + "\n" + echo.text,
-                                                                   setup_.recording.get())));
+      parts.tap = RecordTo(o.trace_out, "model = " + info_.path + "\n" + echo.text);
     }
-    StepLoopParts parts;
-    parts.scheduler = scheduler_.get();
-    parts.executor = executor_.get();
-    parts.predictor = setup_.predictor.get();
-    parts.kv = kv_.get();
-    parts.clock = &SystemClock();
-    delivery_ = std::make_unique<Delivery>(setup_.text.tokenizer.get(), metrics_.get());
-    parts.sink = delivery_.get();
-    parts.tap = trace_.get();
-    parts.step_times = setup_.recording.get();
-    const Tokenizer* tokenizer = setup_.text.tokenizer.get();
-    parts.token_bytes = [tokenizer](TokenId id) { return tokenizer->TokenBytes(id); };
-    loop_ = std::make_unique<StepLoop>(config, std::move(parts));
+    TACTUS_RETURN_IF_ERROR(replica_->Connect(std::move(parts)));
+    loop_ = &replica_->loop();
     thread_ = std::thread([this] {
       SetThreadRole(ThreadRole::kEngine, "tactus-engine");
       loop_->Run();
@@ -250,8 +214,7 @@ class EngineImpl final : public Engine {
     thread_.join();
     executor_.reset();  // a step whose requests were cut off may still run, on a plan that the loop owns
     delivery_.reset();  // delivers what is left, before the loop and its parts go
-    if (trace_ == nullptr) return Status();
-    const Status written = trace_->Close();
+    const Status written = replica_->CloseTap();
     return written.ok()
                ? written
                : Status(written.code(), fmt::format("--trace-out {}: {}", setup_.options.trace_out, written.message()));
@@ -302,7 +265,7 @@ class EngineImpl final : public Engine {
       request.sampling.seed = static_cast<uint64_t>(bits[1]) << 32 | bits[0];
     }
     auto shared = std::make_shared<const Request>(std::move(request));
-    auto prepared = PrepareRequest(shared, limits_);
+    auto prepared = PrepareRequest(shared, replica_->limits());
     if (!prepared.ok()) return prepared.status();
     void* user = delivery_->Register(shared, std::move(sink));
     prepared->user = user;
@@ -347,21 +310,6 @@ class EngineImpl final : public Engine {
   }
 
  private:
-  IntakeLimits Limits() const {
-    const EngineOptions& o = setup_.options;
-    IntakeLimits limits;
-    limits.max_model_len = static_cast<int32_t>(setup_.memory.max_model_len);
-    limits.max_num_seqs = static_cast<int32_t>(o.max_num_seqs);
-    limits.max_queue = static_cast<int32_t>(o.max_queue);
-    limits.block_size = static_cast<int32_t>(o.block_size);
-    limits.blocks_total = setup_.memory.num_blocks;
-    limits.prefix_caching = o.prefix_caching;
-    limits.secret = {SystemRandom64(), SystemRandom64()};
-    limits.model = info_.name;
-    limits.model_stop_ids = setup_.description.config.stop_ids;
-    return limits;
-  }
-
   // Ids index the embedding and the logits: out of range is the client's error, here and not in a kernel.
   Status CheckTokens(const Request& request) const {
     if (!request.prompt) return InvalidArgument("the prompt is empty; it needs at least 1 token", "prompt");
@@ -384,13 +332,10 @@ class EngineImpl final : public Engine {
   Setup setup_;
   ModelInfo info_;
   std::unique_ptr<Executor> executor_;
-  std::unique_ptr<sched::Scheduler> scheduler_;
-  std::unique_ptr<TraceWriter> trace_;
-  std::unique_ptr<KvCache> kv_;
   std::unique_ptr<EngineMetrics> metrics_;
   std::unique_ptr<Delivery> delivery_;
-  std::unique_ptr<StepLoop> loop_;
-  IntakeLimits limits_;
+  std::unique_ptr<Replica> replica_;
+  StepLoop* loop_ = nullptr;  // the replica's
   uint64_t seed_base_ = 0;
   std::atomic<uint32_t> seeds_drawn_{0};
   const TimeNs start_ns_;
@@ -408,11 +353,15 @@ std::string ServedName(const std::string& asked, const std::string& path) {
   return p.extension() == ".gguf" ? p.stem().string() : p.filename().string();
 }
 
+std::string NameOf(const Setup& s) {
+  return !s.options.served_model_name.empty() ? s.options.served_model_name
+                                              : ServedName(s.options.model, s.description.path);
+}
+
 ModelInfo MakeInfo(const Setup& s, const ModelWeights& weights) {
   const ModelConfig& config = s.description.config;
   ModelInfo info;
-  info.name = !s.options.served_model_name.empty() ? s.options.served_model_name
-                                                   : ServedName(s.options.model, s.description.path);
+  info.name = s.replica.model;
   info.path = s.description.path;
   info.architecture = config.architecture;
   info.max_model_len = s.memory.max_model_len;
@@ -442,15 +391,14 @@ Result<std::unique_ptr<Engine>> CreateEngine(const EngineOptions& options, const
   std::string plan = setup.memory.ToString();
   while (plan.ends_with('\n')) plan.pop_back();
   say(plan);
-  if (setup.profile != nullptr && !setup.options.trace_out.empty()) {
-    setup.recording = std::make_unique<RecordingStepTimes>(setup.profile.get());
-    setup.scheduling.limits.step_time = setup.recording.get();
-  }
-  TACTUS_ASSIGN_OR_RETURN(auto scheduler, sched::Scheduler::Create(setup.scheduling));
-  say("scheduler " + scheduler->Describe());
-  if (options.swap_space.bytes > 0 && !scheduler->swaps()) {
+  setup.replica.model = NameOf(setup);
+  TACTUS_ASSIGN_OR_RETURN(setup.replica.secret, SystemRandom());
+  TACTUS_ASSIGN_OR_RETURN(auto replica, MakeReplica(setup));
+  const sched::Scheduler& scheduler = replica->scheduler();
+  say("scheduler " + scheduler.Describe());
+  if (options.swap_space.bytes > 0 && !scheduler.swaps()) {
     say(fmt::format("--swap-space is not used: preemption {} recomputes; --preemption swap would use it",
-                    scheduler->config().preemption));
+                    scheduler.config().preemption));
   }
 
   InstallSigbusGuard();
@@ -469,14 +417,14 @@ Result<std::unique_ptr<Engine>> CreateEngine(const EngineOptions& options, const
   exec.num_blocks = setup.memory.num_blocks;
   exec.block_size = static_cast<int32_t>(options.block_size);
   exec.swap_blocks = setup.memory.swap_blocks;
-  exec.max_slots = setup.scheduling.limits.slot_capacity;
-  exec.max_step_tokens = scheduler->max_step_tokens();
-  exec.max_step_items = scheduler->max_running();
+  exec.max_slots = setup.replica.slots();
+  exec.max_step_tokens = scheduler.max_step_tokens();
+  exec.max_step_items = scheduler.max_running();
   exec.max_model_len = setup.memory.max_model_len;
   TACTUS_ASSIGN_OR_RETURN(auto executor, MakeCpuExecutor(config, std::move(weights), exec));
 
   auto engine =
-      std::make_unique<EngineImpl>(std::move(setup), std::move(executor), std::move(scheduler), std::move(info));
+      std::make_unique<EngineImpl>(std::move(setup), std::move(executor), std::move(replica), std::move(info));
   TACTUS_RETURN_IF_ERROR(engine->Start());
   say(fmt::format("ready after {:.2f} s", static_cast<double>(SystemClock().NowNs() - start_ns) * 1e-9));
   return std::unique_ptr<Engine>(std::move(engine));

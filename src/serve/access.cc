@@ -2,19 +2,19 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <sys/random.h>
 
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/system_random.h"
 #include "http/head_check.h"
 
 namespace tactus::serve {
 
 Hash128 RandomBits() {
-  Hash128 bits;
-  TACTUS_CHECK(getrandom(&bits, sizeof bits, 0) == static_cast<ssize_t>(sizeof bits));  // never short below 256 bytes
-  return bits;
+  const auto bits = SystemRandom();  // an engine that has started has drawn from it: this does not fail later
+  TACTUS_CHECK_MSG(bits.ok(), bits.status().message());
+  return *bits;
 }
 
 std::string RandomId() {

@@ -97,36 +97,25 @@ class ModelRun {
       : header_(header), model_(model), requests_(requests), outputs_(outputs) {}
 
   Result<ModelReplay::Side> Go() {
-    predict::PredictorOptions options;
-    options.slot_capacity = header_.slot_capacity;
-    options.max_model_len = header_.scheduler.limits.max_model_len;
-    options.true_lengths_known = true;
-    TACTUS_ASSIGN_OR_RETURN(const auto predictor, predict::MakePredictor(header_.scheduler.predictor, options));
-    sched::SchedulerConfig scheduling = header_.scheduler;
-    scheduling.limits.predictor = predictor.get();
     // What was chosen at the start (a budget, a pivot) stays as recorded; from then on the model answers.
     RecordedStepTimes step_times(header_.step_tile_tokens, &model_);
     step_times.Expect(header_.step_times);
-    if (header_.step_tile_tokens > 0) scheduling.limits.step_time = &step_times;
-    TACTUS_ASSIGN_OR_RETURN(const auto scheduler, sched::Scheduler::Create(scheduling));
-    KvCache kv(header_.kv);
+    ReplicaServices services;
+    if (header_.step_tile_tokens > 0) services.step_time = &step_times;
+    ReplicaConfig config = ReplicaOf(header_);
+    config.true_lengths_known = true;
+    TACTUS_ASSIGN_OR_RETURN(const auto replica, Replica::Create(std::move(config), std::move(services)));
     SimExecutor executor({.step_time = &model_, .clock = &clock_, .max_slots = header_.slot_capacity});
     Watcher watcher;
-    StepLoopConfig config;
-    config.limits = header_.limits;
-    config.limits.max_queue = std::numeric_limits<int32_t>::max() / 2;  // the recording has refused already
-    config.slot_capacity = header_.slot_capacity;
-    StepLoopParts parts;
-    parts.scheduler = scheduler.get();
+    ReplicaParts parts;
     parts.executor = &executor;
-    parts.predictor = predictor.get();
-    parts.kv = &kv;
     parts.clock = &clock_;
     parts.sink = &watcher;
     parts.generated_key = [this](RequestHandle handle, int32_t choice, int32_t block) {
       return KeyOf(handle, choice, block);
     };
-    StepLoop loop(config, std::move(parts));
+    TACTUS_RETURN_IF_ERROR(replica->Connect(std::move(parts)));
+    StepLoop& loop = replica->loop();
 
     std::vector<std::pair<TimeNs, RequestHandle>> cancels;
     for (const RecordedRequest& r : requests_) {
@@ -138,7 +127,7 @@ class ModelRun {
       const TimeNs now = clock_.NowNs();
       // A loop with all slots taken would have refused; in the recording there was room, so there will be in a moment.
       for (; next < requests_.size() && requests_[next].arrival_ns <= now; ++next) {
-        TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, Prepare(requests_[next], config.limits));
+        TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, Prepare(requests_[next], replica->limits()));
         TACTUS_ASSIGN_OR_RETURN(const RequestHandle handle, loop.Submit(std::move(prepared)));
         if (handle != requests_[next].handle) return Internal("handles of the recording are not in order of arrival");
       }

@@ -79,8 +79,8 @@ Json ExtrapolationJson(const SimulationConfig& config, const std::vector<const S
 EngineStats Simulation::Impl::Merged() const {
   EngineStats sum;
   double budget = 0, kv = 0;
-  for (const Replica& r : replicas) {
-    const EngineStats s = r.loop->Stats();
+  for (const SimReplica& r : replicas) {
+    const EngineStats s = r.loop().Stats();
     sum.running += s.running;
     sum.waiting += s.waiting;
     sum.kv_blocks_total += s.kv_blocks_total;

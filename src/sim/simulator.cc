@@ -6,8 +6,8 @@
 #include <new>
 
 #include "base/check.h"
-#include "predict/predictor.h"
 #include "sim/simulator_impl.h"
+#include "trace/trace_writer.h"
 
 namespace tactus {
 namespace {
@@ -82,14 +82,6 @@ Status Simulation::Impl::MakeReplicas() {
         config.max_queue > 0 ? "max-queue" : "concurrency");
   }
   capacity = static_cast<int32_t>(waiting + l.max_num_seqs);
-  limits.max_model_len = l.max_model_len;
-  limits.max_num_seqs = l.max_num_seqs;
-  limits.max_queue = config.max_queue > 0 ? static_cast<int32_t>(config.max_queue) : capacity;
-  limits.block_size = l.block_size;
-  limits.blocks_total = l.blocks_total;
-  limits.prefix_caching = config.prefix_caching;
-  limits.secret = {1, 2};  // nothing to keep from anybody
-  limits.model = config.model_name;
   replicas.resize(static_cast<size_t>(config.replicas));
   try {
     for (int32_t i = 0; i < config.replicas; ++i) TACTUS_RETURN_IF_ERROR(MakeReplica(i));
@@ -100,50 +92,30 @@ Status Simulation::Impl::MakeReplicas() {
                     config.replicas, capacity, l.max_model_len, l.blocks_total),
         "max-queue");
   }
-  KvCacheConfig kv;
-  kv.num_blocks = l.blocks_total;
-  kv.block_size = l.block_size;
-  kv.prefix_caching = config.prefix_caching;
-  metrics = std::make_unique<EngineMetrics>(config.model_name, kv, replicas[0].scheduler->max_step_tokens());
-  return Status();
-}
-
-Status Simulation::Impl::MakePredictor(sched::SchedulerConfig* scheduler,
-                                       std::unique_ptr<LengthPredictor>* predictor) const {
-  TACTUS_ASSIGN_OR_RETURN(const std::string name, sched::Scheduler::PredictorFor(*scheduler));
-  predict::PredictorOptions options;
-  options.slot_capacity = capacity;
-  options.max_model_len = limits.max_model_len;
-  options.seed = config.seed;
-  options.true_lengths_known = true;
-  TACTUS_ASSIGN_OR_RETURN(*predictor, predict::MakePredictor(name, options));
-  scheduler->limits.predictor = predictor->get();
+  Replica& first = *replicas[0].core;
+  limits = first.limits();
+  metrics = std::make_unique<EngineMetrics>(config.model_name, first.kv_config(), first.scheduler().max_step_tokens());
   return Status();
 }
 
 Status Simulation::Impl::MakeReplica(int32_t index) {
-  Replica& r = replicas[static_cast<size_t>(index)];
-  sched::SchedulerConfig sc = config.scheduler;
-  sc.limits.slot_capacity = capacity;
-  sc.limits.unlimited_steps = true;
-  sc.limits.step_time = config.step_time;
-  sc.limits.swap_blocks = config.swap_blocks;
-  TACTUS_RETURN_IF_ERROR(MakePredictor(&sc, &r.predictor));
-  if (!config.trace_out.empty() && config.step_time != nullptr) {
-    r.step_times = std::make_unique<RecordingStepTimes>(config.step_time);
-    sc.limits.step_time = r.step_times.get();
-  }
-  TACTUS_ASSIGN_OR_RETURN(r.scheduler,
-                          sched::Scheduler::Create(sc, config.injected ? config.injected() : sched::InjectedChoices()));
-
-  KvCacheConfig kv;
-  kv.num_blocks = limits.blocks_total;
-  kv.block_size = limits.block_size;
-  kv.max_slots = capacity;
-  kv.max_blocks_per_slot = (limits.max_model_len + limits.block_size - 1) / limits.block_size;
-  kv.prefix_caching = config.prefix_caching;
-  kv.swap_blocks = config.swap_blocks;
-  r.kv = std::make_unique<KvCache>(kv);
+  SimReplica& r = replicas[static_cast<size_t>(index)];
+  ReplicaConfig rc;
+  rc.scheduler = config.scheduler;
+  rc.scheduler.limits.unlimited_steps = true;
+  rc.scheduler.limits.swap_blocks = config.swap_blocks;
+  rc.max_queue = config.max_queue > 0 ? static_cast<int32_t>(config.max_queue) : capacity;
+  rc.slot_capacity = capacity;
+  rc.prefix_caching = config.prefix_caching;
+  rc.secret = {1, 2};  // nothing to keep from anybody
+  rc.model = config.model_name;
+  rc.seed = config.seed;
+  rc.true_lengths_known = true;
+  ReplicaServices services;
+  services.step_time = config.step_time;
+  services.recorded = !config.trace_out.empty();
+  if (config.injected) services.injected = config.injected();
+  TACTUS_ASSIGN_OR_RETURN(r.core, Replica::Create(std::move(rc), std::move(services)));
 
   SimExecutorConfig ec;
   ec.step_time = config.step_time;
@@ -158,33 +130,22 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   r.executor = std::make_unique<SimExecutor>(ec);
   r.sink = std::make_unique<ReplicaSink>(this, index);
 
-  StepLoopConfig lc;
-  lc.limits = limits;
-  lc.slot_capacity = capacity;
-  if (!config.trace_out.empty()) {
-    const TraceHeader header =
-        MakeTraceHeader(*r.scheduler, kv, lc, r.executor->traits(), "tactus sim", r.step_times.get());
-    const std::string path = config.replicas == 1 ? config.trace_out : fmt::format("{}.{}", config.trace_out, index);
-    TACTUS_ASSIGN_OR_RETURN(r.trace, TraceWriter::Create(path, header));
-  }
-  StepLoopParts parts;
-  parts.scheduler = r.scheduler.get();
+  ReplicaParts parts;
   parts.executor = r.executor.get();
-  parts.kv = r.kv.get();
   parts.clock = &clock;
   parts.stopwatch = &SystemClock();
   parts.stopwatch_every = kDecisionSample;
   parts.sink = r.sink.get();
-  parts.tap = r.trace.get();
-  parts.step_times = r.step_times.get();
-  parts.predictor = r.predictor.get();
+  if (!config.trace_out.empty()) {
+    parts.tap =
+        RecordTo(config.replicas == 1 ? config.trace_out : fmt::format("{}.{}", config.trace_out, index), "tactus sim");
+  }
   if (config.prefix_caching) {
     parts.generated_key = [&r](RequestHandle handle, int32_t, int32_t block) {
       return OwnBlockKey(r.owners.Find(handle), block);
     };
   }
-  r.loop = std::make_unique<StepLoop>(lc, std::move(parts));
-  return Status();
+  return r.core->Connect(std::move(parts));
 }
 
 bool Simulation::Impl::FetchArrival() {
@@ -217,7 +178,7 @@ void Simulation::Impl::Place(const WorkloadRequest& work, TimeNs arrival_ns) {
   live->work = work;
   live->replica = at;
   live->arrival_ns = arrival_ns;
-  Replica& r = replicas[static_cast<size_t>(at)];
+  SimReplica& r = replicas[static_cast<size_t>(at)];
   route::ReplicaView& view = views[static_cast<size_t>(at)];
   if (config.max_queue == 0 && (view.outstanding_requests >= capacity - limits.max_num_seqs || !r.overflow.empty())) {
     ++view.outstanding_requests;
@@ -233,7 +194,7 @@ void Simulation::Impl::Place(const WorkloadRequest& work, TimeNs arrival_ns) {
 // The request reaches its replica's loop, or is refused as a server would.
 void Simulation::Impl::Enter(Live* live) {
   const WorkloadRequest& work = live->work;
-  Replica& r = replicas[static_cast<size_t>(live->replica)];
+  SimReplica& r = replicas[static_cast<size_t>(live->replica)];
   int64_t prompt = work.prompt_tokens;
   if (prompt >= limits.max_model_len && config.clip_prompts) {
     prompt = std::max<int64_t>(1, limits.max_model_len - work.output_tokens);
@@ -273,7 +234,7 @@ void Simulation::Impl::Enter(Live* live) {
   }
   prepared->user = live;
   prepared->arrival_ns = live->arrival_ns;
-  const auto handle = r.loop->Submit(std::move(prepared).value());
+  const auto handle = r.loop().Submit(std::move(prepared).value());
   if (!handle.ok()) {
     leave(handle.status().message());
     return;
@@ -305,7 +266,7 @@ void Simulation::Impl::OnStep(int32_t index, const StepEvents& events) {
   if (config.observer != nullptr) config.observer->OnStep(events);
   for (const StepRecord& s : events.steps) step_ns.Add(s.end_ns - s.start_ns);
   if (events.done.empty()) return;
-  Replica& r = replicas[static_cast<size_t>(index)];
+  SimReplica& r = replicas[static_cast<size_t>(index)];
   route::ReplicaView& view = views[static_cast<size_t>(index)];
   for (const RequestDoneEvent& d : events.done) {
     Live* live = static_cast<Live*>(d.user);
@@ -323,7 +284,7 @@ void Simulation::Impl::OnStep(int32_t index, const StepEvents& events) {
 
 TimeNs Simulation::Impl::NextEventNs() const {
   TimeNs next = has_arriving ? arriving.arrival_ns : kNever;
-  for (const Replica& r : replicas) next = std::min(next, r.next_ns);
+  for (const SimReplica& r : replicas) next = std::min(next, r.next_ns);
   return next;
 }
 
@@ -333,9 +294,9 @@ void Simulation::Impl::AdvanceTo(TimeNs t) {
     Place(arriving, arriving.arrival_ns);
     FetchArrival();
   }
-  for (Replica& r : replicas) {
+  for (SimReplica& r : replicas) {
     if (r.next_ns > t) continue;
-    r.loop->RunOnce();
+    r.loop().RunOnce();
     ++passes;
     r.next_ns = r.executor->NextReadyNs();
     if (r.overflow.empty()) continue;
@@ -375,9 +336,9 @@ Status Simulation::Run(const std::function<bool(const SimProgress&)>& keep_going
   }
   s.done = s.NextEventNs() == kNever;
   for (auto& r : s.replicas) {
-    TACTUS_CHECK(!s.done || r.loop->idle());
+    TACTUS_CHECK(!s.done || r.loop().idle());
     r.executor->Close();
-    if (r.trace != nullptr) TACTUS_RETURN_IF_ERROR(r.trace->Close());
+    TACTUS_RETURN_IF_ERROR(r.core->CloseTap());
   }
   return s.log != nullptr ? s.log->Close() : Status();
 }
@@ -386,7 +347,7 @@ bool Simulation::finished() const {
   return impl_->done;
 }
 std::string Simulation::Describe() const {
-  return impl_->replicas[0].scheduler->Describe();
+  return impl_->replicas[0].core->scheduler().Describe();
 }
 
 SimProgress Simulation::progress() const {
@@ -394,7 +355,7 @@ SimProgress Simulation::progress() const {
   p.ended = impl_->ended;
   p.total = impl_->workload.count();
   p.now_ns = impl_->clock.NowNs();
-  for (const auto& r : impl_->replicas) p.steps += r.loop->Stats().steps;
+  for (const auto& r : impl_->replicas) p.steps += r.loop().Stats().steps;
   return p;
 }
 
@@ -413,7 +374,7 @@ const SimExecutor& Simulation::executor(int32_t replica) const {
 
 std::vector<uint64_t> Simulation::plan_hashes() const {
   std::vector<uint64_t> hashes;
-  for (const auto& r : impl_->replicas) hashes.push_back(r.loop->plan_hash());
+  for (const auto& r : impl_->replicas) hashes.push_back(r.loop().plan_hash());
   return hashes;
 }
 

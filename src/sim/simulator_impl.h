@@ -5,15 +5,13 @@
 #include <optional>
 
 #include "loop/metrics.h"
-#include "loop/step_loop.h"
+#include "loop/replica.h"
 #include "obs/histogram.h"
 #include "route/balancer.h"
 #include "sim/exact_latencies.h"
 #include "sim/prompt_keys.h"
 #include "sim/request_log.h"
 #include "sim/simulator.h"
-#include "trace/recorded_step_times.h"
-#include "trace/trace_writer.h"
 
 namespace tactus {
 
@@ -35,15 +33,11 @@ struct Simulation::Impl {
     Impl* const sim_;
     const int32_t replica_;
   };
-  struct Replica {
-    std::unique_ptr<LengthPredictor> predictor;      // may be null
-    std::unique_ptr<RecordingStepTimes> step_times;  // with a trace
-    std::unique_ptr<sched::Scheduler> scheduler;
+  struct SimReplica {
     std::unique_ptr<SimExecutor> executor;
-    std::unique_ptr<KvCache> kv;
-    std::unique_ptr<TraceWriter> trace;
     std::unique_ptr<ReplicaSink> sink;
-    std::unique_ptr<StepLoop> loop;
+    std::unique_ptr<Replica> core;
+    StepLoop& loop() const { return core->loop(); }
     OwnerTable owners;           // with prefix caching
     std::deque<Live*> overflow;  // placed, but the loop has no room yet
     TimeNs next_ns = kNever;     // when it has something to do
@@ -52,7 +46,6 @@ struct Simulation::Impl {
   Impl(const SimulationConfig& c, WorkloadStream* w) : config(c), workload(*w) {}
   Status MakeReplicas();
   Status MakeReplica(int32_t index);
-  Status MakePredictor(sched::SchedulerConfig* scheduler, std::unique_ptr<LengthPredictor>* predictor) const;
 
   // --- events (simulator.cc) ---
   void FillClosedLoop();
@@ -70,12 +63,12 @@ struct Simulation::Impl {
 
   const SimulationConfig config;
   WorkloadStream& workload;
-  IntakeLimits limits;
+  IntakeLimits limits;   // of every replica
   int32_t capacity = 0;  // sequences per replica
   ManualClock clock;
   std::unique_ptr<route::Balancer> balancer;
   std::vector<route::ReplicaView> views;
-  std::vector<Replica> replicas;
+  std::vector<SimReplica> replicas;
 
   WorkloadRequest arriving;  // the next by its own time
   bool has_arriving = false;

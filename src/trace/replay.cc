@@ -332,44 +332,30 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
     return DataLoss(fmt::format("trace '{}', byte {}: {}", path, in.offset(), what));
   };
   // A trace is untrusted: sizes that no recording can have are refused before they are allocated.
-  if (header.slot_capacity != header.kv.max_slots || header.scheduler.limits.slot_capacity < header.slot_capacity ||
-      int64_t{header.kv.max_slots} * header.kv.max_blocks_per_slot > (int64_t{1} << 31)) {
+  const sched::SchedulerLimits& sizes = header.scheduler.limits;
+  const int64_t blocks_per_slot = (int64_t{sizes.max_model_len} + sizes.block_size - 1) / sizes.block_size;
+  if (header.slot_capacity != header.kv.max_slots || sizes.slot_capacity != header.slot_capacity ||
+      header.kv.max_blocks_per_slot != blocks_per_slot || header.kv.max_slots * blocks_per_slot > (int64_t{1} << 31)) {
     return corrupt("the header's sizes do not fit each other");
   }
 
-  predict::PredictorOptions options;
-  options.slot_capacity = header.slot_capacity;
-  options.max_model_len = header.scheduler.limits.max_model_len;
-  const bool learns = header.scheduler.predictor == "history" || header.scheduler.predictor == "none";
   RecordedPredictor recorded(header.scheduler.predictor, header.slot_capacity);
-  std::unique_ptr<LengthPredictor> learning;
-  if (learns) {
-    TACTUS_ASSIGN_OR_RETURN(learning, predict::MakePredictor(header.scheduler.predictor, options));
-  }
-  LengthPredictor* const predictor = learns ? learning.get() : &recorded;
-  header.scheduler.limits.predictor = predictor;
   RecordedStepTimes step_times(header.step_tile_tokens, nullptr);
   step_times.Expect(header.step_times);
-  if (header.step_tile_tokens > 0) header.scheduler.limits.step_time = &step_times;
-  TACTUS_ASSIGN_OR_RETURN(std::unique_ptr<sched::Scheduler> scheduler, sched::Scheduler::Create(header.scheduler));
+  ReplicaServices services;
+  // One that learns does so again.
+  const bool learns = header.scheduler.predictor == "history" || header.scheduler.predictor == "none";
+  if (!learns) services.predictor = &recorded;
+  if (header.step_tile_tokens > 0) services.step_time = &step_times;
+  TACTUS_ASSIGN_OR_RETURN(const auto replica, Replica::Create(ReplicaOf(header), std::move(services)));
+
   ReplayExecutor executor(header, hooks);
-  KvCache kv(header.kv);
   ManualClock clock;
   NoSink no_sink;
   std::deque<RecordedKey> keys;
   std::string key_error;
-  IntakeLimits limits = header.limits;
-  limits.max_queue = std::numeric_limits<int32_t>::max() / 2;  // the recording has refused already
-
-  StepLoopConfig config;
-  config.limits = limits;
-  config.slot_capacity = header.slot_capacity;
-  config.max_errors_in_a_row = header.max_errors_in_a_row;
-  StepLoopParts parts;
-  parts.scheduler = scheduler.get();
+  ReplicaParts parts;
   parts.executor = &executor;
-  parts.predictor = predictor;
-  parts.kv = &kv;
   parts.clock = &clock;
   parts.sink = hooks.sink != nullptr ? hooks.sink : &no_sink;
   parts.generated_key = [&](RequestHandle handle, int32_t choice, int32_t block) {
@@ -381,12 +367,13 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
     keys.pop_front();
     return key;
   };
-  StepLoop loop(config, std::move(parts));
+  TACTUS_RETURN_IF_ERROR(replica->Connect(std::move(parts)));
+  StepLoop& loop = replica->loop();
   loop.KeepPlanHashes();
 
   ReplayReport report;
   report.program_version = header.version;
-  report.scheduler = scheduler->Describe();
+  report.scheduler = replica->scheduler().Describe();
   TimeNs now_ns = 0;
   Pass pass;
   while (ReadPass(&in, header, &now_ns, &pass, &report.complete)) {
@@ -395,7 +382,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
       return corrupt("a key of a request that has not arrived");
     clock.AdvanceTo(pass.now_ns);
     for (const RecordedArrival& a : pass.arrivals) {
-      auto prepared = PrepareRecorded(a, limits);
+      auto prepared = PrepareRecorded(a, replica->limits());
       if (!prepared.ok()) return corrupt(prepared.status().message());
       const auto handle = loop.Submit(std::move(prepared).value());
       if (!handle.ok() || *handle != a.handle) return corrupt("arrivals are out of order or beyond the slots");

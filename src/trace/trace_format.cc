@@ -137,26 +137,35 @@ struct Reader {
 
 }  // namespace
 
-TraceHeader MakeTraceHeader(const sched::Scheduler& scheduler, const KvCacheConfig& kv, const StepLoopConfig& loop,
-                            const ExecutorTraits& traits, std::string started_with, RecordingStepTimes* step_times) {
+TraceHeader MakeTraceHeader(Replica& replica, const ExecutorTraits& traits, std::string started_with) {
   TraceHeader h;
   h.version = Version();
   h.started_with = std::move(started_with);
-  h.scheduler = scheduler.config();
+  h.scheduler = replica.scheduler().config();
   h.scheduler.limits.predictor = nullptr;
   h.scheduler.limits.step_time = nullptr;
-  if (step_times != nullptr) {
+  if (RecordingStepTimes* step_times = replica.step_times(); step_times != nullptr) {
     h.step_tile_tokens = std::max(1, step_times->tile_tokens());
     h.step_times = step_times->answers();
     step_times->Clear();
   }
-  h.kv = kv;
-  h.limits = loop.limits;
-  h.slot_capacity = loop.slot_capacity > 0 ? loop.slot_capacity : loop.limits.max_queue + loop.limits.max_num_seqs;
-  h.max_errors_in_a_row = loop.max_errors_in_a_row;
+  h.kv = replica.kv_config();
+  h.limits = replica.limits();
+  h.slot_capacity = replica.config().slots();
+  h.max_errors_in_a_row = replica.config().max_errors_in_a_row;
   h.max_in_flight = traits.max_in_flight;
   h.can_chain = traits.can_chain;
   return h;
+}
+
+ReplicaConfig ReplicaOf(const TraceHeader& header) {
+  ReplicaConfig config;
+  config.scheduler = header.scheduler;
+  config.max_queue = std::numeric_limits<int32_t>::max() / 2;
+  config.slot_capacity = header.slot_capacity;
+  config.prefix_caching = header.kv.prefix_caching;
+  config.max_errors_in_a_row = header.max_errors_in_a_row;
+  return config;
 }
 
 void PutHeader(const TraceHeader& header, TraceBytes* out) {

@@ -12,8 +12,7 @@
 #include "base/executor.h"
 #include "base/hash.h"
 #include "kv/kv_cache.h"
-#include "loop/recording_step_times.h"
-#include "loop/step_loop.h"
+#include "loop/replica.h"
 #include "sched/scheduler.h"
 #include "tactus/status.h"
 
@@ -51,10 +50,12 @@ struct TraceHeader {
   std::vector<DurationNs> step_times;  // what that model answered while the scheduler was made
 };
 
-// `step_times`: what recorded the scheduler's step-time model since the scheduler was made; null: it has none.
-TraceHeader MakeTraceHeader(const sched::Scheduler& scheduler, const KvCacheConfig& kv, const StepLoopConfig& loop,
-                            const ExecutorTraits& traits, std::string started_with = {},
-                            RecordingStepTimes* step_times = nullptr);
+// Of a replica that is about to be connected; takes what its scheduler has asked so far.
+TraceHeader MakeTraceHeader(Replica& replica, const ExecutorTraits& traits, std::string started_with = {});
+
+// A replica as the one that was recorded. What the recorded one refused is not in its recording: nothing is refused for
+// a full queue.
+ReplicaConfig ReplicaOf(const TraceHeader& header);
 
 using TraceBytes = std::vector<uint8_t>;
 

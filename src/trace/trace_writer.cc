@@ -33,6 +33,14 @@ Result<std::unique_ptr<TraceWriter>> TraceWriter::Create(const std::string& path
   return w;
 }
 
+TapFactory RecordTo(std::string path, std::string started_with) {
+  return [path = std::move(path), text = std::move(started_with)](
+             Replica& replica, const ExecutorTraits& traits) -> Result<std::unique_ptr<LoopTap>> {
+    TACTUS_ASSIGN_OR_RETURN(auto writer, TraceWriter::Create(path, MakeTraceHeader(replica, traits, text)));
+    return std::unique_ptr<LoopTap>(std::move(writer));
+  };
+}
+
 TraceWriter::~TraceWriter() {
   (void)Close();
 }

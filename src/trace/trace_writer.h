@@ -38,7 +38,7 @@ class TraceWriter final : public LoopTap {
   void EndPass() override;
 
   // Writes what is left. kDataLoss: the trace is incomplete (disk full or too slow).
-  Status Close();
+  Status Close() override;
 
  private:
   TraceWriter() = default;
@@ -66,5 +66,8 @@ class TraceWriter final : public LoopTap {
   bool failed_ = false;
   std::thread thread_;
 };
+
+// Records a replica in a file; `started_with`: the effective configuration, for people.
+TapFactory RecordTo(std::string path, std::string started_with = {});
 
 }  // namespace tactus

@@ -6,7 +6,6 @@
 
 #include "base/rng.h"
 #include "base/sim_request.h"
-#include "predict/predictor.h"
 
 namespace tactus::testing {
 
@@ -31,39 +30,35 @@ void LoggingExecutor::Submit(const StepPlan& plan) {
 }
 
 Harness::Harness(const HarnessConfig& config) : config_(config), clock_(kMillisecond) {
-  const int32_t capacity = config.max_queue + config.max_num_seqs;
-  sched::SchedulerConfig sc = config.scheduler;
-  sc.limits.max_num_seqs = config.max_num_seqs;
-  sc.limits.max_model_len = config.max_model_len;
-  sc.limits.slot_capacity = capacity;
-  sc.limits.blocks_total = config.num_blocks;
-  sc.limits.block_size = config.block_size;
-  sc.limits.swap_blocks = config.swap_blocks;
-  LengthPredictor* predictor = config.predictor;
-  if (predictor == nullptr) {
-    const auto name = sched::Scheduler::PredictorFor(sc);
-    auto made = predict::MakePredictor(
-        name.ok() ? *name : "none",
-        {.slot_capacity = capacity, .max_model_len = config.max_model_len, .true_lengths_known = true});
-    if (!name.ok() || !made.ok()) {
-      scheduler_error_ = name.ok() ? made.status() : name.status();
-      return;
-    }
-    predictor_ = std::move(made).value();
-    predictor = predictor_.get();
-  }
-  sc.limits.predictor = predictor;
-  auto scheduler = sched::Scheduler::Create(sc);
-  if (!scheduler.ok()) {
-    scheduler_error_ = scheduler.status();
+  ReplicaConfig rc;
+  rc.scheduler = config.scheduler;
+  sched::SchedulerLimits& sizes = rc.scheduler.limits;
+  sizes.max_num_seqs = config.max_num_seqs;
+  sizes.max_model_len = config.max_model_len;
+  sizes.blocks_total = config.num_blocks;
+  sizes.block_size = config.block_size;
+  sizes.swap_blocks = config.swap_blocks;
+  rc.max_queue = config.max_queue;
+  rc.prefix_caching = config.prefix_caching;
+  rc.secret = {1, 2};
+  rc.model = "fake";
+  rc.model_stop_ids = config.model_stop_ids;
+  rc.true_lengths_known = true;
+  ReplicaServices services;
+  services.predictor = config.predictor;
+  services.step_time = sizes.step_time;
+  services.recorded = !config.trace_path.empty();
+  auto replica = Replica::Create(std::move(rc), std::move(services));
+  if (!replica.ok()) {
+    scheduler_error_ = replica.status();
     return;
   }
-  scheduler_ = std::move(scheduler).value();
+  replica_ = std::move(replica).value();
 
   FakeExecutorConfig ec = config.executor;
   ec.num_blocks = config.num_blocks;
   ec.block_size = config.block_size;
-  ec.max_slots = capacity;
+  ec.max_slots = replica_->config().slots();
   ec.swap_blocks = config.swap_blocks;
   ec.clock = &clock_;
   executor_ = std::make_unique<FakeExecutor>(ec);
@@ -71,45 +66,18 @@ Harness::Harness(const HarnessConfig& config) : config_(config), clock_(kMillise
   logging_ = logging.get();
   faulty_ = std::make_unique<FaultyExecutor>(std::move(logging), config.faults);
 
-  KvCacheConfig kc;
-  kc.num_blocks = config.num_blocks;
-  kc.block_size = config.block_size;
-  kc.max_slots = capacity;
-  kc.max_blocks_per_slot = (config.max_model_len + config.block_size - 1) / config.block_size;
-  kc.prefix_caching = config.prefix_caching;
-  kc.swap_blocks = config.swap_blocks;
-  kv_ = std::make_unique<KvCache>(kc);
-
-  limits_.max_model_len = config.max_model_len;
-  limits_.max_num_seqs = config.max_num_seqs;
-  limits_.max_queue = config.max_queue;
-  limits_.block_size = config.block_size;
-  limits_.blocks_total = config.num_blocks;
-  limits_.prefix_caching = config.prefix_caching;
-  limits_.secret = {1, 2};
-  limits_.model = "fake";
-  limits_.model_stop_ids = config.model_stop_ids;
-
-  StepLoopConfig lc;
-  lc.limits = limits_;
-  StepLoopParts parts;
-  parts.scheduler = scheduler_.get();
+  ReplicaParts parts;
   parts.executor = faulty_.get();
-  parts.predictor = predictor;
-  parts.kv = kv_.get();
   parts.clock = &clock_;
   parts.sink = this;
   parts.stopwatch_every = config.stopwatch_every;
-  if (!config.trace_path.empty()) {
-    auto trace = TraceWriter::Create(config.trace_path, MakeTraceHeader(*scheduler_, kc, lc, executor_->traits()));
-    EXPECT_TRUE(trace.ok());
-    trace_ = std::move(trace).value();
-    parts.tap = trace_.get();
-  }
+  if (!config.trace_path.empty()) parts.tap = RecordTo(config.trace_path);
   bytes_.resize(256);
   for (size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = static_cast<char>('a' + i % 26);
   parts.token_bytes = [this](TokenId id) { return std::string_view(&bytes_[static_cast<size_t>(id) % 256], 1); };
-  loop_ = std::make_unique<StepLoop>(lc, std::move(parts));
+  const Status connected = replica_->Connect(std::move(parts));
+  EXPECT_TRUE(connected.ok()) << connected.ToString();
+  loop_ = &replica_->loop();
   loop_->KeepPlanHashes();
 }
 
@@ -120,7 +88,7 @@ Result<RequestHandle> Harness::Submit(Request request) {
   SimRequest known{std::move(request), 1};
   known.output_tokens = static_cast<int32_t>(ExpectedOutput(config_.executor, known, 0, config_.model_stop_ids).size());
   std::shared_ptr<const Request> shared = std::make_shared<const SimRequest>(std::move(known));
-  TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, PrepareRequest(shared, limits_));
+  TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, PrepareRequest(shared, replica_->limits()));
   TACTUS_ASSIGN_OR_RETURN(const RequestHandle handle, loop_->Submit(std::move(prepared)));
   RequestOutput& out = outputs_[handle];
   out.request = shared;
@@ -177,7 +145,7 @@ void Harness::OnStep(const StepEvents& events) {
 
 std::string Harness::Settle() {
   for (int passes = 0; passes < 1000; ++passes) {
-    if (config_.fresh_policies) scheduler_->Forget();
+    if (config_.fresh_policies) replica_->scheduler().Forget();
     const bool worked = loop_->RunOnce();
     if (!executor_->violation().empty()) return "executor: " + executor_->violation();
     if (!event_error_.empty()) return "events: " + event_error_;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "loop/step_loop.h"
+#include "loop/replica.h"
 #include "support/fake_executor.h"
 #include "support/faulty_executor.h"
 #include "trace/trace_writer.h"
@@ -91,11 +91,11 @@ class Harness final : public EventSink {
   void OnStep(const StepEvents& events) override;
 
   StepLoop& loop() { return *loop_; }
-  KvCache& kv() { return *kv_; }
+  KvCache& kv() { return replica_->kv(); }
   ManualClock& clock() { return clock_; }
   FakeExecutor& executor() { return *executor_; }
   const std::vector<std::string>& plans() const { return logging_->log; }
-  sched::Scheduler& scheduler() { return *scheduler_; }
+  sched::Scheduler& scheduler() { return replica_->scheduler(); }
   std::map<RequestHandle, RequestOutput>& outputs() { return outputs_; }
   // Handle -> request, by submission order.
   const std::vector<RequestHandle>& handles() const { return handles_; }
@@ -105,21 +105,17 @@ class Harness final : public EventSink {
   const std::vector<GapEvent>& gaps() const { return gaps_; }
   int64_t decisions_timed() const { return decisions_timed_; }  // passes that told a decision's time
   int64_t steps() const { return loop_->Stats().steps; }
-  Status CloseTrace() { return trace_ == nullptr ? Status() : trace_->Close(); }
+  Status CloseTrace() { return replica_->CloseTap(); }
 
  private:
   HarnessConfig config_;
   ManualClock clock_;
-  IntakeLimits limits_;
   Status scheduler_error_;
-  std::unique_ptr<LengthPredictor> predictor_;
-  std::unique_ptr<sched::Scheduler> scheduler_;
   std::unique_ptr<FakeExecutor> executor_;
   LoggingExecutor* logging_ = nullptr;  // in faulty_
   std::unique_ptr<FaultyExecutor> faulty_;
-  std::unique_ptr<KvCache> kv_;
-  std::unique_ptr<TraceWriter> trace_;
-  std::unique_ptr<StepLoop> loop_;
+  std::unique_ptr<Replica> replica_;
+  StepLoop* loop_ = nullptr;  // the replica's
   std::map<RequestHandle, RequestOutput> outputs_;
   std::vector<RequestHandle> handles_;
   std::vector<StepRecord> records_;

@@ -63,57 +63,39 @@ class Counter final : public EventSink {
 struct Rig {
   explicit Rig(const std::string& preset, int32_t max_num_seqs = 16, int32_t max_tokens = 64,
                const std::string& trace_path = {}) {
-    limits.max_model_len = max_tokens + 64;
-    limits.max_num_seqs = max_num_seqs;
-    limits.max_queue = 512;
-    limits.blocks_total = max_num_seqs * (limits.max_model_len / 16 + 1);
-    sched::SchedulerConfig sc;
+    ReplicaConfig config;
+    sched::SchedulerConfig& sc = config.scheduler;
     sc.preset = preset;
     sc.limits.max_num_seqs = max_num_seqs;
-    sc.limits.max_model_len = limits.max_model_len;
-    sc.limits.slot_capacity = limits.max_queue + max_num_seqs;
-    sc.limits.blocks_total = limits.blocks_total;
-    const std::string name = *sched::Scheduler::PredictorFor(sc);  // true lengths are not known here: history stands in
-    predictor = std::move(predict::MakePredictor(name == "oracle" ? "history" : name,
-                                                 {.slot_capacity = sc.limits.slot_capacity}))
-                    .value();
-    if (name == "oracle") sc.preset = "trail";
-    sc.limits.predictor = predictor.get();
-    scheduler = std::move(sched::Scheduler::Create(sc)).value();
-    KvCacheConfig kc;
-    kc.num_blocks = limits.blocks_total;
-    kc.max_slots = sc.limits.slot_capacity;
-    kc.max_blocks_per_slot = limits.max_model_len / 16 + 1;
-    kv = std::make_unique<KvCache>(kc);
-    StepLoopConfig lc;
-    lc.limits = limits;
-    StepLoopParts parts;
-    parts.scheduler = scheduler.get();
+    sc.limits.max_model_len = max_tokens + 64;
+    sc.limits.blocks_total = max_num_seqs * (sc.limits.max_model_len / 16 + 1);
+    config.max_queue = 512;
+    if (*sched::Scheduler::PredictorFor(WithSlots(config)) == "oracle")
+      sc.preset = "trail";  // true lengths are not known here
+    replica = std::move(Replica::Create(std::move(config), {})).value();
+    ReplicaParts parts;
     parts.executor = &executor;
-    parts.predictor = predictor.get();
-    parts.kv = kv.get();
     parts.clock = &SystemClock();
     parts.sink = &sink;
-    if (!trace_path.empty()) {
-      trace =
-          std::move(TraceWriter::Create(trace_path, MakeTraceHeader(*scheduler, kc, lc, executor.traits()))).value();
-      parts.tap = trace.get();
-    }
-    loop = std::make_unique<StepLoop>(lc, std::move(parts));
+    if (!trace_path.empty()) parts.tap = RecordTo(trace_path);
+    EXPECT_TRUE(replica->Connect(std::move(parts)).ok());
+    loop = &replica->loop();
   }
   Result<RequestHandle> Submit(uint64_t seed, int64_t max_tokens) {
     auto request = std::make_shared<Request>(testing::MakeRequest(testing::Tokens(seed, 20), max_tokens));
-    TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, PrepareRequest(std::move(request), limits));
+    TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, PrepareRequest(std::move(request), replica->limits()));
     return loop->Submit(std::move(prepared));
   }
-  IntakeLimits limits;
-  std::unique_ptr<LengthPredictor> predictor;
-  std::unique_ptr<sched::Scheduler> scheduler;
+  // A preset's predictor is asked for before the replica is made.
+  static sched::SchedulerConfig WithSlots(const ReplicaConfig& config) {
+    sched::SchedulerConfig sc = config.scheduler;
+    sc.limits.slot_capacity = config.slots();
+    return sc;
+  }
   NullExecutor executor;
-  std::unique_ptr<KvCache> kv;
   Counter sink;
-  std::unique_ptr<TraceWriter> trace;
-  std::unique_ptr<StepLoop> loop;
+  std::unique_ptr<Replica> replica;
+  StepLoop* loop = nullptr;
 };
 
 TEST(LoopThread, ManyThreadsSubmitCancelAndRead) {
@@ -169,7 +151,7 @@ TEST(LoopThread, ARecordedLiveRunReplays) {
   while (rig.loop->live_requests() > 0) std::this_thread::yield();
   rig.loop->Stop();
   engine.join();
-  ASSERT_TRUE(rig.trace->Close().ok());
+  ASSERT_TRUE(rig.replica->CloseTap().ok());
   const auto report = ReplayTrace(path);
   std::remove(path.c_str());
   ASSERT_TRUE(report.ok()) << report.status().ToString();

@@ -100,41 +100,26 @@ Played Play(bool short_form, int32_t depth, bool tokens_wanted) {
   run.tokens_wanted = tokens_wanted;
   ManualClock clock;
   Scripted executor(short_form, depth, &clock);
-  IntakeLimits limits;
-  limits.max_model_len = 200;
-  limits.max_num_seqs = 8;
-  limits.max_queue = 256;
-  limits.block_size = 4;
-  limits.blocks_total = 90;  // short: preemptions happen
-  limits.prefix_caching = false;
-  limits.model_stop_ids = {kStop};
-  sched::SchedulerConfig sc;
-  sc.limits.max_num_seqs = 8;
-  sc.limits.max_model_len = 200;
-  sc.limits.slot_capacity = 264;
-  sc.limits.blocks_total = 90;
-  sc.limits.block_size = 4;
-  sc.limits.token_budget = 48;
-  auto scheduler = sched::Scheduler::Create(sc);
-  KvCache kv({.num_blocks = 90, .block_size = 4, .max_slots = 264, .max_blocks_per_slot = 50, .prefix_caching = false});
+  ReplicaConfig config;
+  sched::SchedulerLimits& sizes = config.scheduler.limits;
+  sizes.max_num_seqs = 8;
+  sizes.max_model_len = 200;
+  sizes.blocks_total = 90;  // short: preemptions happen
+  sizes.block_size = 4;
+  sizes.token_budget = 48;
+  config.max_queue = 256;
+  config.prefix_caching = false;
+  config.model_stop_ids = {kStop};
+  const auto replica = std::move(Replica::Create(std::move(config), {})).value();
   const std::string path =
       ::testing::TempDir() + "tactus_short_form_" + std::to_string(reinterpret_cast<uintptr_t>(&run)) + ".trace";
-  TraceHeader header;
-  header.limits = limits;
-  header.scheduler = (*scheduler)->config();
-  header.slot_capacity = 264;
-  header.max_in_flight = depth;
-  auto trace = TraceWriter::Create(path, header);
-  StepLoopConfig lc;
-  lc.limits = limits;
-  StepLoopParts parts;
-  parts.scheduler = scheduler->get();
+  ReplicaParts parts;
   parts.executor = &executor;
-  parts.kv = &kv;
   parts.clock = &clock;
   parts.sink = &run;
-  parts.tap = trace->get();
-  StepLoop loop(lc, std::move(parts));
+  parts.tap = RecordTo(path);
+  EXPECT_TRUE(replica->Connect(std::move(parts)).ok());
+  StepLoop& loop = replica->loop();
   Rng rng(7);
   std::vector<std::shared_ptr<Request>> alive;
   for (int i = 0; i < 120; ++i) {
@@ -144,7 +129,8 @@ Played Play(bool short_form, int32_t depth, bool tokens_wanted) {
     executor.prompt[request.get()] = 1 + static_cast<int32_t>(rng.Next64() % 100);
     executor.length[request.get()] = 1 + static_cast<int32_t>(rng.Next64() % 60);  // beyond 40: ends by length
     alive.push_back(request);
-    EXPECT_TRUE(loop.Submit(*PrepareWithoutTokens(request, executor.prompt[request.get()], {}, limits)).ok());
+    EXPECT_TRUE(
+        loop.Submit(*PrepareWithoutTokens(request, executor.prompt[request.get()], {}, replica->limits())).ok());
   }
   for (int rounds = 0; !loop.idle(); ++rounds) {
     if (rounds == 100000) {
@@ -156,7 +142,7 @@ Played Play(bool short_form, int32_t depth, bool tokens_wanted) {
     EXPECT_EQ(loop.CheckIntegrity(), "");
     if (executor.NextReadyNs() != kNever) clock.AdvanceTo(executor.NextReadyNs());
   }
-  EXPECT_TRUE((*trace)->Close().ok());
+  EXPECT_TRUE(replica->CloseTap().ok());
   run.stats = loop.Stats();
   std::ifstream in(path, std::ios::binary);
   run.trace = {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
@@ -190,37 +176,27 @@ TEST(ShortForm, SaysTheSameAsTheLongOne) {
 // One sequence at a time and one token each: a step is a request's whole life. Two errors, a good step, two errors.
 TEST(ShortForm, AGoodStepEndsARowOfErrors) {
   FaultyExecutor executor(std::make_unique<NullExecutor>(1, false, 7, true), {{0}, {1}, {3}, {4}});
-  IntakeLimits limits;
-  limits.max_model_len = 16;
-  limits.max_num_seqs = 1;
-  limits.max_queue = 8;
-  limits.block_size = 4;
-  limits.blocks_total = 8;
-  limits.prefix_caching = false;
-  sched::SchedulerConfig sc;
-  sc.limits.max_num_seqs = 1;
-  sc.limits.max_model_len = 16;
-  sc.limits.slot_capacity = 9;
-  sc.limits.blocks_total = 8;
-  sc.limits.block_size = 4;
-  auto scheduler = sched::Scheduler::Create(sc);
-  ASSERT_TRUE(scheduler.ok()) << scheduler.status().ToString();
-  KvCache kv({.num_blocks = 8, .block_size = 4, .max_slots = 9, .max_blocks_per_slot = 4, .prefix_caching = false});
+  ReplicaConfig config;
+  config.scheduler.limits.max_num_seqs = 1;
+  config.scheduler.limits.max_model_len = 16;
+  config.scheduler.limits.blocks_total = 8;
+  config.scheduler.limits.block_size = 4;
+  config.max_queue = 8;
+  config.prefix_caching = false;
+  const auto replica = Replica::Create(std::move(config), {});
+  ASSERT_TRUE(replica.ok()) << replica.status().ToString();
   ManualClock clock;
   Played run;
-  StepLoopConfig lc;
-  lc.limits = limits;
-  StepLoopParts parts;
-  parts.scheduler = scheduler->get();
+  ReplicaParts parts;
   parts.executor = &executor;
-  parts.kv = &kv;
   parts.clock = &clock;
   parts.sink = &run;
-  StepLoop loop(lc, std::move(parts));
+  ASSERT_TRUE((*replica)->Connect(std::move(parts)).ok());
+  StepLoop& loop = (*replica)->loop();
   for (int i = 0; i < 6; ++i) {
     auto request = std::make_shared<Request>();
     request->stop.max_tokens = 1;
-    ASSERT_TRUE(loop.Submit(*PrepareWithoutTokens(request, 3, {}, limits)).ok());
+    ASSERT_TRUE(loop.Submit(*PrepareWithoutTokens(request, 3, {}, (*replica)->limits())).ok());
   }
   for (int pass = 0; !loop.idle(); ++pass) {
     ASSERT_LT(pass, 1000) << "the loop does not come to rest";
