@@ -4,12 +4,12 @@
 // +- 1). million: the same engine, Poisson arrivals at 80 % of what the closed loop with a full batch gives, 1,000,000
 // requests. Metrics on, step trace off; the lengths share no text, so nothing is in the prefix cache. Speeds are by the
 // thread's own CPU time; the wall clock's are beside them.
+#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/clock.h"
@@ -47,7 +47,7 @@ SimOptions Base() {
 }
 
 struct Outcome {
-  nlohmann::json result;
+  RunResult result;
   double cpu_s = 0, wall_s = 0, rss_early_mib = 0, rss_end_mib = 0;
 };
 
@@ -73,21 +73,22 @@ Outcome Run(const SimOptions& o) {
   out.cpu_s = CpuSeconds() - cpu;
   out.wall_s = static_cast<double>(SystemClock().NowNs() - wall) * 1e-9;
   out.rss_end_mib = StatusMiB("VmRSS:");
-  out.result = nlohmann::json::parse((*sim)->ResultJson());
+  out.result = (*sim)->Outcome();
   return out;
 }
 
 void Print(const char* name, const SimOptions& o, const Outcome& out) {
-  const auto steps = out.result["steps"].get<double>();
-  const auto requests = out.result["requests"]["completed"].get<double>();
+  const auto steps = static_cast<double>(out.result.engine->steps);
+  const auto requests = static_cast<double>(out.result.completed);
   std::printf(
       "{\"bench\":\"sim\",\"case\":\"%s\",\"workload\":\"%s\",\"requests\":%.0f,\"steps\":%.0f,\"mean_batch\":%.2f,"
       "\"steps_per_cpu_s\":%.0f,\"requests_per_cpu_s\":%.0f,\"cpu_s\":%.2f,\"wall_s\":%.2f,\"steps_per_wall_s\":%.0f,"
-      "\"rss_at_10_percent_mib\":%.1f,\"rss_at_end_mib\":%.1f,\"peak_rss_mib\":%.1f,\"plan_hash\":\"%s\",\"version\":"
+      "\"rss_at_10_percent_mib\":%.1f,\"rss_at_end_mib\":%.1f,\"peak_rss_mib\":%.1f,\"plan_hash\":\"%016" PRIx64
+      "\",\"version\":"
       "\"%s\"}\n",
-      name, o.workload.c_str(), requests, steps, out.result["mean_batch"].get<double>(), steps / out.cpu_s,
+      name, o.workload.c_str(), requests, steps, out.result.engine->mean_batch.value_or(0), steps / out.cpu_s,
       requests / out.cpu_s, out.cpu_s, out.wall_s, steps / out.wall_s, out.rss_early_mib, out.rss_end_mib,
-      StatusMiB("VmHWM:"), out.result["plan_hash"].get<std::string>().c_str(), Version());
+      StatusMiB("VmHWM:"), out.result.engine->plan_hash, Version());
 }
 
 int Speed() {
@@ -96,7 +97,7 @@ int Speed() {
   o.requests = 60000;
   const Outcome out = Run(o);
   Print("speed", o, out);
-  const auto batch = out.result["mean_batch"].get<double>();
+  const auto batch = out.result.engine->mean_batch.value_or(0);
   if (batch >= 36 && batch <= 38) return 0;
   std::fprintf(stderr, "the mean batch is %.2f and has to be 37 +- 1\n", batch);
   return 1;
@@ -107,7 +108,7 @@ int Million() {
   o.max_num_seqs = 128;
   o.concurrency = 256;
   o.requests = 10000;
-  const double capacity = Run(o).result["request_throughput"].get<double>();
+  const double capacity = Run(o).result.request_throughput().value_or(0);
   o.concurrency = 0;
   o.rate = 0.8 * capacity;
   o.requests = 1000000;

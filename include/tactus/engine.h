@@ -11,6 +11,7 @@
 
 #include "tactus/options.h"
 #include "tactus/request.h"
+#include "tactus/run_result.h"
 #include "tactus/stop_token.h"
 
 namespace tactus {
@@ -97,9 +98,8 @@ class Engine {
   virtual EngineStats Stats() const = 0;
   // Prometheus text of the engine's metrics (tactus_* and the vllm:* names).
   virtual std::string MetricsText() const = 0;
-  // The result object at exit (conventions: steps, plan_hash, decision_us, budget_utilization, kv_utilization, ...) as
-  // JSON.
-  virtual std::string ResultJson() const = 0;
+  // What the run has brought so far (docs/api.md, "Result").
+  virtual RunResult Outcome() const = 0;
 };
 
 }  // namespace tactus

@@ -12,6 +12,7 @@
 #include "cli/option_binding.h"
 #include "cli/output_file.h"
 #include "cli/slo_text.h"
+#include "obs/run_result.h"
 
 namespace tactus::cli {
 namespace {
@@ -168,18 +169,18 @@ int BenchCommand(const Args& args) {
 
   ReportInput input;
   input.records = std::move(result->records);
-  input.duration_ns = result->duration_ns;
   input.rate_asked_per_s = options.rate;
   input.concurrency = options.load.concurrency;
   input.slo = *slo;
-  nlohmann::ordered_json report = ReportJson(input);
+  const RunResult run = ResultOf(input);
+  nlohmann::ordered_json report = RunJson(run);
   report["workload"] = options.workload;
   report["model"] = options.load.model;
   // Names need not be UTF-8; what is not is replaced.
   const auto text = [&report](int indent) {
     return report.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   };
-  std::printf("%s", options.json ? text(-1).c_str() : ReportTable(report).c_str());
+  std::printf("%s", options.json ? text(-1).c_str() : RunTable(run).c_str());
   if (options.output.empty()) return code;
   const Status written = ReplaceFile(options.output, text(1), "output");
   return written.ok() ? code : Fail(written, kExitFailed);

@@ -63,7 +63,7 @@ int ServeCommand(const Args& args) {
                  "('tactus sim')\n");
     return kExitUsage;
   }
-  std::string result;
+  std::optional<RunResult> result;
   Status status = RunServer(
       engine, serve, [](const EngineOptions& o, const Engine::Progress& p) { return Engine::Create(o, p); },
       [](std::string_view text) { std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data()); },
@@ -76,7 +76,7 @@ int ServeCommand(const Args& args) {
       status = model;
     }
   }
-  if (json && !result.empty()) std::printf("%s\n", result.c_str());
+  if (result) std::printf("%s\n", ToJson(*result).c_str());
   if (!status.ok()) std::fprintf(stderr, "tactus serve: %s\n", status.message().c_str());
   if (status.ok()) return kExitOk;
   return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;  // as `tactus sim` has it

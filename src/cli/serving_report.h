@@ -1,13 +1,12 @@
-// What a load test found, in the columns that people know (conventions: one result object for bench, sim and batch).
-// Plain data in, JSON and a table out. Percentiles are exact: linear interpolation between the two nearest ranks.
+// What a load test's client saw, as the one result object. Every latency is kept, so percentiles are exact.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "base/units.h"
+#include "tactus/request.h"
+#include "tactus/run_result.h"
 
 namespace tactus::cli {
 
@@ -27,13 +26,12 @@ struct RequestRecord {
 
 struct ReportInput {
   std::vector<RequestRecord> records;
-  DurationNs duration_ns = 0;   // first send to last end
   double rate_asked_per_s = 0;  // 0: closed loop
   int64_t concurrency = 0;
   Slo slo;  // scored here; 0: none
 };
 
-nlohmann::ordered_json ReportJson(const ReportInput& input);
-std::string ReportTable(const nlohmann::ordered_json& report);
+// Latencies count from the time the workload wanted the request sent: a client that falls behind hides nothing.
+RunResult ResultOf(const ReportInput& input);
 
 }  // namespace tactus::cli

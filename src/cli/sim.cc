@@ -11,10 +11,10 @@
 #include "cli/interrupt.h"
 #include "cli/option_binding.h"
 #include "cli/output_file.h"
-#include "cli/serving_report.h"
 #include "cli/sim_replay.h"
 #include "cli/slo_text.h"
 #include "cost/cost_model.h"
+#include "obs/run_result.h"
 #include "predict/predictor.h"
 #include "route/balancer.h"
 #include "sim/oracle.h"
@@ -145,60 +145,38 @@ class Progress {
   bool drawn_ = false;
 };
 
-void AddContext(const SimOptions& o, const SimSetup& setup, const std::string& scheduler, double wall_s, Json* out) {
-  Json& j = *out;
+// The result, and what it is the result of.
+struct Report {
+  RunResult run;
+  Json json;
+};
+
+Report MakeReport(const SimOptions& o, const SimSetup& setup, RunResult run, const std::string& scheduler,
+                  double wall_s) {
+  if (o.rate > 0) run.request_rate_asked = o.rate;
+  if (o.concurrency > 0) run.concurrency = o.concurrency;
+  Json j = RunJson(run);
   j["workload"] = o.workload;
   j["scheduler"] = scheduler;
   j["cost"] = setup.cost_text;
   j["devices"] = setup.cost != nullptr ? Json(o.tp * o.pp * o.replicas) : Json(nullptr);
   j["kv_blocks"] = setup.config.scheduler.limits.blocks_total;
   j["max_model_len"] = setup.config.scheduler.limits.max_model_len;
-  j["request_rate_asked"] = o.rate > 0 ? Json(o.rate) : Json(nullptr);
-  j["concurrency"] = o.concurrency > 0 ? Json(o.concurrency) : Json(nullptr);
   j["seed"] = o.seed;
   j["wall_s"] = wall_s;
-  j["steps_per_wall_second"] = wall_s > 0 ? Json(j["steps"].get<double>() / wall_s) : Json(nullptr);
+  j["steps_per_wall_second"] = wall_s > 0 ? Json(static_cast<double>(run.engine->steps) / wall_s) : Json(nullptr);
+  return {std::move(run), std::move(j)};
 }
 
-std::string Table(const Json& j) {
-  auto number = [](const Json& v, double factor, const char* format) {
-    return v.is_number() ? fmt::format(fmt::runtime(format), v.get<double>() * factor) : std::string("-");
-  };
-  std::string out = ReportTable(j);
-  out += fmt::format("{:<22}", "Scheduling delay (ms)");
-  for (const char* column : {"mean", "p50", "p90", "p95", "p99", "max"}) {
-    const Json& row = j.at("scheduling_delay_ms");
-    out += fmt::format("{:>11}", row.is_object() ? number(row.at(column), 1, "{:.2f}") : "-");
-  }
-  out += fmt::format(
-      "\n\nSteps: {}, mean batch {}, budget used {} %, KV used {} %, preemptions {} ({} tokens recomputed)\n",
-      j.at("steps").get<int64_t>(), number(j.at("mean_batch"), 1, "{:.1f}"),
-      number(j.at("budget_utilization"), 100, "{:.1f}"), number(j.at("kv_utilization"), 100, "{:.1f}"),
-      j.at("preemptions").get<int64_t>(), j.at("recomputed_tokens").get<int64_t>());
-  out += fmt::format("MFU {} %, MBU {} %, prefix sharing {} %, plan hash {}\n", number(j.at("mfu"), 100, "{:.1f}"),
-                     number(j.at("mbu"), 100, "{:.1f}"), number(j.at("prefix_sharing"), 100, "{:.1f}"),
-                     j.at("plan_hash").get<std::string>());
-  if (j.at("bubbles").is_object()) {
-    out += fmt::format("Bubbles per request (ms): median {}, P99 {}\n",
-                       number(j.at("bubbles").at("per_request_ms")["p50"], 1, "{:.2f}"),
-                       number(j.at("bubbles").at("per_request_ms")["p99"], 1, "{:.2f}"));
-  }
-  if (j.at("extrapolation").is_string())
-    out += "Beyond what was measured: " + j.at("extrapolation").get<std::string>() + "\n";
-  if (j.at("first_rejection").is_string())
-    out += "First rejection: " + j.at("first_rejection").get<std::string>() + "\n";
-  return out;
-}
-
-int Report(const SimCommandOptions& options, const Json& result) {
+int Write(const SimCommandOptions& options, const Report& report) {
   if (options.json) {
-    std::printf("%s\n", JsonLine(result).c_str());
+    std::printf("%s\n", JsonLine(report.json).c_str());
   } else {
-    std::printf("%s", Table(result).c_str());
+    std::printf("%s", RunTable(report.run).c_str());
   }
   if (options.output.empty()) return kExitOk;
   const Status written =
-      ReplaceFile(options.output, result.dump(1, ' ', false, Json::error_handler_t::replace) + "\n", "output");
+      ReplaceFile(options.output, report.json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n", "output");
   return written.ok() ? kExitOk : Fail(written, kExitFailed);
 }
 
@@ -211,9 +189,8 @@ int RunOne(const SimCommandOptions& options, const SimSetup& setup) {
   const Status run = sim.Run([&](const SimProgress& p) { return progress.Show(p); });
   progress.End(sim.progress());
   if (!run.ok()) return Fail(run, kExitFailed);
-  Json result = Json::parse(sim.ResultJson());
-  AddContext(options.sim, setup, sim.Describe(), progress.seconds(), &result);
-  if (const int code = Report(options, result); code != kExitOk || sim.finished()) return code;
+  const Report report = MakeReport(options.sim, setup, sim.Outcome(), sim.Describe(), progress.seconds());
+  if (const int code = Write(options, report); code != kExitOk || sim.finished()) return code;
   const SimProgress p = sim.progress();
   std::fprintf(stderr, "tactus sim: interrupted after %lld of %lld requests, %.1f s of simulated time\n",
                static_cast<long long>(p.ended), static_cast<long long>(p.total), static_cast<double>(p.now_ns) * 1e-9);
@@ -240,10 +217,15 @@ int RunSearch(const SimCommandOptions& options, const SimSetup& setup) {
   if (!best.ok())
     return Fail(best.status(),
                 best.status().code() == StatusCode::kCancelled ? kExitInterrupted : CodeOf(best.status()));
-  Json result = Json::parse(*best);
-  AddContext(options.sim, setup, "oracle: " + result["oracle"]["from"].get<std::string>(),
-             static_cast<double>(SystemClock().NowNs() - begin) * 1e-9, &result);
-  const int code = Report(options, result);
+  Report report = MakeReport(options.sim, setup, best->run, "oracle: " + best->from,
+                             static_cast<double>(SystemClock().NowNs() - begin) * 1e-9);
+  Json presets = Json::object();
+  for (const auto& [name, goodput] : best->presets) presets[name] = goodput ? Json(*goodput) : Json(nullptr);
+  report.json["oracle"] = {{"from", best->from},
+                           {"presets", std::move(presets)},
+                           {"swaps_tried", best->swaps_tried},
+                           {"swaps_kept", best->swaps_kept}};
+  const int code = Write(options, report);
   return code == kExitOk && InterruptCount() > 0 ? kExitInterrupted : code;
 }
 

@@ -11,6 +11,7 @@
 #include "cost/step_table.h"
 #include "engine/profile_model.h"
 #include "kernels/thread_pool.h"
+#include "obs/run_result.h"
 #include "sim/replay_model.h"
 
 namespace tactus::cli {
@@ -29,20 +30,6 @@ Json RecordedJson(const ReplayReport& r) {
           {"plan_hash_replayed", fmt::format("{:016x}", r.plan_hash_replayed)},
           {"first_difference", r.first_difference < 0 ? Json(nullptr) : Json(r.first_difference)},
           {"identical", r.identical()}};
-}
-
-Json FigureJson(const Summary& s) {
-  if (!s.known) return nullptr;
-  return {{"mean", s.mean}, {"p50", s.p50}, {"p90", s.p90}, {"p99", s.p99}, {"max", s.max}};
-}
-
-Json SideJson(const ModelReplay::Side& s) {
-  return {{"steps", s.steps},
-          {"preemptions", s.preemptions},
-          {"duration_s", s.duration_s},
-          {"ttft_ms", FigureJson(s.ttft_ms)},
-          {"tbt_ms", FigureJson(s.tbt_ms)},
-          {"e2e_ms", FigureJson(s.e2e_ms)}};
 }
 
 double Error(double measured, double predicted) {
@@ -66,9 +53,8 @@ void PrintTable(const ModelReplay& m) {
                 100 * Error(measured, predicted));
   };
   row("duration", m.measured.duration_s, m.predicted.duration_s, "s");
-  const std::pair<const char*, Summary ModelReplay::Side::*> figures[] = {{"TTFT", &ModelReplay::Side::ttft_ms},
-                                                                          {"TBT", &ModelReplay::Side::tbt_ms},
-                                                                          {"end to end", &ModelReplay::Side::e2e_ms}};
+  const std::pair<const char*, Summary RunResult::*> figures[] = {
+      {"TTFT", &RunResult::ttft_ms}, {"TBT", &RunResult::tbt_ms}, {"end to end", &RunResult::e2e_ms}};
   for (const auto& [name, figure] : figures) {
     const Summary &a = m.measured.*figure, &b = m.predicted.*figure;
     if (!a.known || !b.known) continue;
@@ -194,8 +180,8 @@ int ReplayModel(const SimReplayOptions& o) {
                          {"p90_abs_error", replay->errors.p90_abs},
                          {"total_error", replay->errors.total},
                          {"extrapolation", beyond}}},
-                       {"measured", SideJson(replay->measured)},
-                       {"predicted", SideJson(replay->predicted)},
+                       {"measured", RunJson(replay->measured)},
+                       {"predicted", RunJson(replay->predicted)},
                        {"error",
                         {{"ttft", ErrorJson(replay->measured.ttft_ms, replay->predicted.ttft_ms)},
                          {"tbt", ErrorJson(replay->measured.tbt_ms, replay->predicted.tbt_ms)},

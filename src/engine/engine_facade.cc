@@ -170,8 +170,7 @@ class EngineImpl final : public Engine {
       : setup_(std::move(setup)),
         info_(std::move(info)),
         executor_(std::move(executor)),
-        replica_(std::move(replica)),
-        start_ns_(SystemClock().NowNs()) {}
+        replica_(std::move(replica)) {}
 
   // Connects the replica to the executor and starts the engine thread.
   Status Start() {
@@ -266,7 +265,10 @@ class EngineImpl final : public Engine {
     }
     auto shared = std::make_shared<const Request>(std::move(request));
     auto prepared = PrepareRequest(shared, replica_->limits());
-    if (!prepared.ok()) return prepared.status();
+    if (!prepared.ok()) {
+      metrics_->CountRejected(shared->slo, shared->slo_class, prepared.status().message());
+      return prepared.status();
+    }
     void* user = delivery_->Register(shared, std::move(sink));
     prepared->user = user;
     auto handle = [&] {
@@ -279,7 +281,7 @@ class EngineImpl final : public Engine {
     }();
     if (!handle.ok()) {
       delivery_->Forget(user);
-      metrics_->CountRejected();
+      metrics_->CountRejected(shared->slo, shared->slo_class, handle.status().message());
     }
     return handle;
   }
@@ -305,9 +307,7 @@ class EngineImpl final : public Engine {
 
   EngineStats Stats() const override { return loop_->Stats(); }
   std::string MetricsText() const override { return metrics_->Text(loop_->Stats()); }
-  std::string ResultJson() const override {
-    return metrics_->ResultJson(loop_->Stats(), SystemClock().NowNs() - start_ns_);
-  }
+  RunResult Outcome() const override { return metrics_->Outcome(loop_->Stats()); }
 
  private:
   // Ids index the embedding and the logits: out of range is the client's error, here and not in a kernel.
@@ -338,7 +338,6 @@ class EngineImpl final : public Engine {
   StepLoop* loop_ = nullptr;  // the replica's
   uint64_t seed_base_ = 0;
   std::atomic<uint32_t> seeds_drawn_{0};
-  const TimeNs start_ns_;
   std::thread thread_;
 };
 

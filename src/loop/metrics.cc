@@ -2,15 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <nlohmann/json.hpp>
+#include <functional>
+#include <map>
 
 namespace tactus {
 namespace {
 
 using Type = PrometheusText::Type;
 constexpr double kToSeconds = 1e-9;
-constexpr double kToMs = 1e-6;
 
 // vLLM's buckets, so that its dashboards keep their shape.
 const std::vector<double> kTtftBuckets = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
@@ -23,19 +22,6 @@ const std::vector<double> kIterationBuckets = {1, 8, 16, 32, 64, 128, 256, 512, 
 const std::vector<double> kLengthBuckets = {1,   2,    5,    10,   20,    50,    100,   200,
                                             500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
 const std::vector<double> kStepBuckets = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10};
-
-nlohmann::ordered_json Json(const Summary& s) {
-  if (!s.known) return nullptr;
-  return {{"mean", s.mean}, {"p50", s.p50}, {"p90", s.p90}, {"p95", s.p95}, {"p99", s.p99}, {"max", s.max}};
-}
-
-bool KeptSlo(const RequestDoneEvent& d) {
-  const Slo& slo = d.request->slo;
-  if (d.finish == FinishReason::kError || d.finish == FinishReason::kCancelled) return false;
-  if (slo.ttft_ns > 0 && (d.first_token_ns == 0 || d.first_token_ns - d.arrival_ns > slo.ttft_ns)) return false;
-  if (slo.tbt_ns > 0 && d.longest_gap_ns > slo.tbt_ns) return false;
-  return slo.jct_ns == 0 || d.done_ns - d.arrival_ns <= slo.jct_ns;
-}
 
 }  // namespace
 
@@ -51,68 +37,74 @@ EngineMetrics::Counts::Counts()
       iteration_tokens(kIterationBuckets),
       step_s(kStepBuckets) {}
 
-EngineMetrics::EngineMetrics(std::string model_name, const KvCacheConfig& kv, int64_t token_budget)
-    : model_name_(std::move(model_name)), kv_(kv), token_budget_(token_budget) {}
+EngineMetrics::EngineMetrics(std::string model_name, const KvCacheConfig& kv, int64_t token_budget, bool exact)
+    : model_name_(std::move(model_name)), kv_(kv), token_budget_(token_budget), run_(exact) {}
 
 void EngineMetrics::OnStep(const StepEvents& events) {
   std::lock_guard lock(mutex_);
   Counts& c = counts_;
-  if (events.decision_ns >= 0) percentiles_.decision_ns.Add(events.decision_ns);
+  if (events.decision_ns >= 0) run_.Decision(events.decision_ns);
   for (const StepRecord& s : events.steps) {
     c.iteration_tokens.Observe(s.prefill_tokens + s.decode_tokens);
-    if (s.ok)
-      c.step_s.Observe(static_cast<double>(s.end_ns - s.start_ns) * kToSeconds);
-    else
+    if (!s.ok) {
       ++c.executor_errors;
+      continue;
+    }
+    c.step_s.Observe(static_cast<double>(s.end_ns - s.start_ns) * kToSeconds);
+    run_.Step(s.end_ns - s.start_ns, s.prefill_items + s.decode_tokens);
   }
   for (const GapEvent& gap : events.gaps) {
     (gap.first ? c.ttft_s : c.gap_s).Observe(static_cast<double>(gap.gap_ns) * kToSeconds, gap.count);
-    (gap.first ? percentiles_.ttft_ns : percentiles_.gap_ns).Add(gap.gap_ns, gap.count);
+    run_.Tokens(gap.gap_ns, gap.first, gap.count);
   }
   for (const RequestDoneEvent& d : events.done) CountDone(d);
 }
 
-void EngineMetrics::CountRejected() {
+void EngineMetrics::CountRejected(const Slo& slo, std::string_view slo_class, std::string_view why) {
   std::lock_guard lock(mutex_);
-  ++counts_.rejected;
+  run_.Rejected(slo, slo_class, why);
+}
+
+EndedRequest EndedOf(const RequestDoneEvent& d) {
+  EndedRequest r;
+  r.ok = d.finish == FinishReason::kStop || d.finish == FinishReason::kLength;
+  r.prompt_tokens = d.prompt_tokens;
+  r.completion_tokens = d.completion_tokens;
+  // A virtual clock may have scheduled it at 0.
+  if (d.scheduled_ns > 0 || d.first_token_ns > 0) r.delay_ns = d.scheduled_ns - d.arrival_ns;
+  if (d.first_token_ns > 0) r.ttft_ns = d.first_token_ns - d.arrival_ns;
+  r.arrival_ns = d.arrival_ns;
+  r.done_ns = d.done_ns;
+  r.longest_gap_ns = d.longest_gap_ns;
+  r.slo = d.request->slo;
+  r.slo_class = d.request->slo_class;
+  return r;
 }
 
 void EngineMetrics::CountDone(const RequestDoneEvent& d) {
   Counts& c = counts_;
-  const bool ok = d.finish == FinishReason::kStop || d.finish == FinishReason::kLength;
-  const Slo& stated = d.request->slo;
-  if (stated.ttft_ns > 0 || stated.tbt_ns > 0 || stated.jct_ns > 0) {
-    auto& slo = c.slo[d.request->slo_class];
-    ++slo.stated;
-    slo.kept += KeptSlo(d);
-    slo.jct_stated += stated.jct_ns > 0;
-    slo.jct_kept += stated.jct_ns > 0 && ok && d.done_ns - d.arrival_ns <= stated.jct_ns;
-  }
-  (ok ? c.completed : c.failed) += 1;
-  if (d.scheduled_ns > 0 || d.first_token_ns > 0) {  // a virtual clock may have scheduled it at 0
-    c.queue_s.Observe(static_cast<double>(d.scheduled_ns - d.arrival_ns) * kToSeconds);
-    percentiles_.delay_ns.Add(d.scheduled_ns - d.arrival_ns);
-  }
-  if (!ok) return;
-  c.prompt_total += d.prompt_tokens;
-  c.completion_total += d.completion_tokens;
+  const EndedRequest r = EndedOf(d);
+  run_.Ended(r);
+  if (r.delay_ns >= 0) c.queue_s.Observe(static_cast<double>(r.delay_ns) * kToSeconds);
+  if (!r.ok) return;
   c.prompt_tokens.Observe(d.prompt_tokens);
   c.generation_tokens.Observe(d.completion_tokens);
   c.e2e_s.Observe(static_cast<double>(d.done_ns - d.arrival_ns) * kToSeconds);
-  percentiles_.e2e_ns.Add(d.done_ns - d.arrival_ns);
-  if (d.first_token_ns == 0) return;
+  if (r.ttft_ns < 0) return;
   c.prefill_s.Observe(static_cast<double>(d.first_token_ns - d.scheduled_ns) * kToSeconds);
   c.decode_s.Observe(static_cast<double>(d.done_ns - d.first_token_ns) * kToSeconds);
-  percentiles_.normalized_ttft_ns.Add((d.first_token_ns - d.arrival_ns) / std::max(d.prompt_tokens, 1));
-  if (d.completion_tokens > 1) percentiles_.tpot_ns.Add((d.done_ns - d.first_token_ns) / (d.completion_tokens - 1));
 }
 
 std::string EngineMetrics::Text(const EngineStats& s) const {
   double decision_p50_ns = 0, decision_p99_ns = 0;
+  std::map<std::string, ObjectiveCounts, std::less<>> classes;
+  int64_t rejected = 0;
   const Counts c = [&] {
     std::lock_guard lock(mutex_);
-    decision_p50_ns = percentiles_.decision_ns.Quantile(0.5);
-    decision_p99_ns = percentiles_.decision_ns.Quantile(0.99);
+    decision_p50_ns = run_.decision_ns().Quantile(0.5);
+    decision_p99_ns = run_.decision_ns().Quantile(0.99);
+    classes = run_.classes();
+    rejected = run_.rejected();
     return counts_;
   }();
   PrometheusText t(Labels{{"model_name", model_name_}, {"engine", "0"}});
@@ -166,69 +158,39 @@ std::string EngineMetrics::Text(const EngineStats& s) const {
   t.Family("tactus_decision_seconds", Type::kGauge, "Time to plan a step, by quantile over all steps.");
   t.Sample(decision_p50_ns * kToSeconds, {{"quantile", "0.5"}});
   t.Sample(decision_p99_ns * kToSeconds, {{"quantile", "0.99"}});
-  t.Counter("tactus_requests_rejected_total", "Requests refused because the queue was full.", value(c.rejected));
+  t.Counter("tactus_requests_rejected_total", "Requests refused: no room in the queue, or can never fit.",
+            value(rejected));
   t.Family("tactus_slo_requests_total", Type::kCounter,
            "Requests that stated an SLO, by class and whether they kept it.");
-  for (const auto& [name, slo] : c.slo) {
+  for (const auto& [name, slo] : classes) {
     t.Sample(value(slo.kept), {{"class", name}, {"kept", "true"}});
     t.Sample(value(slo.stated - slo.kept), {{"class", name}, {"kept", "false"}});
   }
   return t.Take();
 }
 
-std::string EngineMetrics::ResultJson(const EngineStats& s, DurationNs duration_ns) const {
-  const auto [c, p] = [this] {
+RunResult EngineMetrics::Outcome(const EngineStats& s) const {
+  RunResult r;
+  {
     std::lock_guard lock(mutex_);
-    return std::pair(counts_, percentiles_);
-  }();
-  using OrderedJson = nlohmann::ordered_json;
-  const double seconds = static_cast<double>(duration_ns) * kToSeconds;
-  auto rate = [seconds](int64_t n) -> OrderedJson {
-    return seconds > 0 ? OrderedJson(static_cast<double>(n) / seconds) : OrderedJson(nullptr);
-  };
-  int64_t stated = 0, kept = 0, jct_stated = 0, jct_kept = 0;
-  const auto share = [](int64_t part, int64_t all) {
-    return all > 0 ? OrderedJson(static_cast<double>(part) / static_cast<double>(all)) : OrderedJson(nullptr);
-  };
-  OrderedJson classes = OrderedJson::object();
-  for (const auto& [name, slo] : c.slo) {
-    stated += slo.stated;
-    kept += slo.kept;
-    jct_stated += slo.jct_stated;
-    jct_kept += slo.jct_kept;
-    classes[name] = {{"stated", slo.stated},
-                     {"kept", slo.kept},
-                     {"slo_attainment", share(slo.kept, slo.stated)},
-                     {"jct_attainment", share(slo.jct_kept, slo.jct_stated)}};
+    r = run_.Outcome();
+    r.engine = run_.Engine();
   }
-  OrderedJson out;
-  out["duration_s"] = seconds;
-  out["requests"] = {{"completed", c.completed}, {"failed", c.failed}, {"rejected", c.rejected}};
-  out["request_throughput"] = rate(c.completed);
-  out["input_token_throughput"] = rate(c.prompt_total);
-  out["output_token_throughput"] = rate(c.completion_total);
-  out["goodput"] = stated > 0 ? rate(kept) : OrderedJson(nullptr);
-  out["slo_attainment"] = share(kept, stated);
-  out["jct_attainment"] = share(jct_kept, jct_stated);
-  out["preemptions"] = s.preemptions;
-  out["recomputed_tokens"] = s.recomputed_tokens;
-  out["swapped_sequences"] = s.swapped_sequences;
-  out["swapped_blocks"] = s.swapped_out_blocks + s.swapped_in_blocks;
-  out["ttft_ms"] = Json(p.ttft_ns.Summarize(kToMs));
-  out["normalized_ttft_ms"] = Json(p.normalized_ttft_ns.Summarize(kToMs));
-  out["tbt_ms"] = Json(p.gap_ns.Summarize(kToMs));
-  out["tpot_ms"] = Json(p.tpot_ns.Summarize(kToMs));
-  out["e2e_ms"] = Json(p.e2e_ns.Summarize(kToMs));
-  out["scheduling_delay_ms"] = Json(p.delay_ns.Summarize(kToMs));
-  out["steps"] = s.steps;
-  out["plan_hash"] = fmt::format("{:016x}", s.plan_hash);
-  out["decision_us"] = s.steps > 0 ? OrderedJson{{"p50", p.decision_ns.Quantile(0.5) * 1e-3},
-                                                 {"p99", p.decision_ns.Quantile(0.99) * 1e-3}}
-                                   : OrderedJson(nullptr);
-  out["budget_utilization"] = s.steps > 0 ? OrderedJson(s.budget_utilization) : OrderedJson(nullptr);
-  out["kv_utilization"] = s.steps > 0 ? OrderedJson(s.kv_utilization) : OrderedJson(nullptr);
-  out["classes"] = std::move(classes);
-  return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  EngineFigures& e = *r.engine;
+  e.steps = s.steps;
+  e.preemptions = s.preemptions;
+  e.recomputed_tokens = s.recomputed_tokens;
+  e.swapped_sequences = s.swapped_sequences;
+  e.swapped_blocks = s.swapped_out_blocks + s.swapped_in_blocks;
+  e.plan_hash = s.plan_hash;
+  if (s.steps > 0) {
+    e.budget_utilization = s.budget_utilization;
+    e.kv_utilization = s.kv_utilization;
+  }
+  if (s.prefix_query_tokens > 0) {
+    e.prefix_sharing = static_cast<double>(s.prefix_hit_tokens) / static_cast<double>(s.prefix_query_tokens);
+  }
+  return r;
 }
 
 }  // namespace tactus

@@ -6,12 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-namespace tactus {
+#include "tactus/run_result.h"
 
-struct Summary {
-  bool known = false;  // false: no values, every figure is unknown (null in JSON, never 0)
-  double mean = 0, p50 = 0, p90 = 0, p95 = 0, p99 = 0, max = 0;
-};
+namespace tactus {
 
 class Histogram {
  public:

@@ -87,7 +87,7 @@ bool IsLoopback(const std::string& host) {
 }
 
 Status Run(const EngineOptions& engine_options, const ServeOptions& options, const EngineFactory& factory,
-           const Engine::Progress& progress, std::string* result_json) {
+           const Engine::Progress& progress, std::optional<RunResult>* result) {
   if (options.host.empty()) {
     return InvalidArgument("--host is empty; give an address such as 127.0.0.1, or 0.0.0.0 to listen on every network",
                            "host");
@@ -132,7 +132,7 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
   owned->FinishParsing(std::max<DurationNs>(0, time_ns - (clock.NowNs() - stopped_ns)));
   if (cut_off > 0) log(fmt::format("{} requests were cut off by --shutdown-timeout", cut_off));
   if (!owned->WaitUntilIdle(kFlushNs)) log("some clients did not take their answers in time");
-  if (result_json != nullptr) *result_json = engine->ResultJson();
+  if (result != nullptr) *result = engine->Outcome();
   owned.reset();
   const Status closed = engine->Close();
   if (!healthy) {
@@ -147,8 +147,8 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
 }  // namespace
 
 Status RunServer(const EngineOptions& engine_options, const ServeOptions& options, const EngineFactory& factory,
-                 const Engine::Progress& progress, std::string* result_json) {
-  return CatchShortage([&] { return Run(engine_options, options, factory, progress, result_json); });
+                 const Engine::Progress& progress, std::optional<RunResult>* result) {
+  return CatchShortage([&] { return Run(engine_options, options, factory, progress, result); });
 }
 
 }  // namespace tactus

@@ -16,9 +16,9 @@ using EngineFactory = std::function<Result<std::unique_ptr<Engine>>(const Engine
 // Serves until SIGTERM or SIGINT. Returns ok after a clean stop (requests cut off by the shutdown timeout included:
 // their clients got an error), else what failed: kUnavailable for a port in use, the factory's status, kInternal when
 // the engine became unhealthy. A second signal ends the process at once; so does the first while the model is loading.
-// `log` gets start-up and shutdown lines. `result_json` (may be null) gets Engine::ResultJson() at the end. Call from
+// `log` gets start-up and shutdown lines. `result` (may be null) gets Engine::Outcome() at the end. Call from
 // the main thread, before others start: it blocks the signals for every thread that follows.
 Status RunServer(const EngineOptions& engine_options, const ServeOptions& options, const EngineFactory& factory,
-                 const Engine::Progress& log, std::string* result_json = nullptr);
+                 const Engine::Progress& log, std::optional<RunResult>* result = nullptr);
 
 }  // namespace tactus

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 
@@ -12,7 +11,6 @@
 namespace tactus {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Ranks = std::vector<int32_t>;  // by request index: lower goes first
 constexpr size_t kProposals = 8;     // of a round; fixed, so that threads do not matter
 constexpr uint64_t kSwaps = 77;      // random stream
@@ -28,16 +26,12 @@ struct Score {
 
 struct Entry {
   Score score;
-  std::string json;
+  RunResult result;
 };
 
-std::optional<Entry> Read(const Result<std::string>& result) {
-  if (!result.ok()) return std::nullopt;
-  const Json json = Json::parse(*result);
-  if (json["requests"]["unfinished"] != 0 || json["e2e_ms"].is_null()) return std::nullopt;
-  return Entry{
-      {json["goodput"].is_number() ? json["goodput"].get<double>() : 0.0, json["e2e_ms"]["mean"].get<double>()},
-      *result};
+std::optional<Entry> Read(const Result<RunResult>& result) {
+  if (!result.ok() || result->unfinished != 0 || !result->e2e_ms.known) return std::nullopt;
+  return Entry{{result->goodput().value_or(0), result->e2e_ms.mean}, *result};
 }
 
 // What a request's place in an order may be chosen by.
@@ -56,13 +50,11 @@ class Search {
     progress_.total = static_cast<int64_t>(sched::Presets().size()) + 4 + options.swaps;
   }
 
-  Result<std::string> Run() {
+  Result<OracleResult> Run() {
     TACTUS_RETURN_IF_ERROR(TryPresets());
     if (going_) TryOrders();
     if (going_ && start_) TrySwaps();
-    Json out = Json::parse(best_->json);
-    out["oracle"] = {{"from", from_}, {"presets", presets_}, {"swaps_tried", tried_}, {"swaps_kept", kept_}};
-    return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+    return OracleResult{best_->result, from_, presets_, tried_, kept_};
   }
 
  private:
@@ -84,7 +76,7 @@ class Search {
   }
 
   // One result per job; stops when somebody says so.
-  std::vector<Result<std::string>> RunAll(const std::vector<SimulationJob>& jobs) {
+  std::vector<Result<RunResult>> RunAll(const std::vector<SimulationJob>& jobs) {
     auto results = RunSimulations(jobs, options_.threads, [this] {
       std::lock_guard<std::mutex> lock(mutex_);
       return going_ = going_ && (!keep_going_ || keep_going_(progress_));
@@ -110,7 +102,7 @@ class Search {
       const char* name = sched::Presets()[i].name;
       if (!results[i].ok() && first.ok()) first = results[i].status();
       const auto entry = Read(results[i]);
-      presets_[name] = !entry ? Json(nullptr) : entry->score.goodput > 0 ? Json(entry->score.goodput) : Json(0.0);
+      presets_.emplace_back(name, entry ? std::optional<double>(entry->score.goodput) : std::nullopt);
       if (entry && Take(*entry, std::string("preset ") + name)) best_preset_ = i;
     }
     if (best_) return Status();
@@ -220,7 +212,7 @@ class Search {
   OracleProgress progress_;
   std::optional<Entry> best_, start_;  // of all, and the one that swaps improve
   std::string from_;
-  Json presets_ = Json::object();
+  std::vector<std::pair<std::string, std::optional<double>>> presets_;
   size_t best_preset_ = 0;
   sched::SchedulerConfig with_order_;
   std::vector<int32_t> order_;
@@ -230,8 +222,8 @@ class Search {
 
 }  // namespace
 
-Result<std::string> RunOracle(const SimulationJob& base, const OracleOptions& options,
-                              const std::function<bool(const OracleProgress&)>& keep_going) {
+Result<OracleResult> RunOracle(const SimulationJob& base, const OracleOptions& options,
+                               const std::function<bool(const OracleProgress&)>& keep_going) {
   return Search(base, options, keep_going).Run();
 }
 

@@ -8,7 +8,10 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "sim/run_many.h"
 
@@ -24,11 +27,18 @@ struct OracleProgress {
   double best_goodput = 0;      // requests/s; without objectives 0
 };
 
-// `base`: its scheduler's limits and parameters count, its preset and choices do not. The result object of the best run
-// with, under "oracle", where it came from and what the presets reached. `keep_going` may be null; when it says no, the
-// best so far is the answer. Not ok: no preset can run at all (the first complaint), or kCancelled before the first
-// run.
-Result<std::string> RunOracle(const SimulationJob& base, const OracleOptions& options,
-                              const std::function<bool(const OracleProgress&)>& keep_going = {});
+struct OracleResult {
+  RunResult run;     // of the best
+  std::string from;  // where it came from
+  std::vector<std::pair<std::string, std::optional<double>>>
+      presets;  // what each reached, requests/s; none: cannot run
+  int64_t swaps_tried = 0, swaps_kept = 0;
+};
+
+// `base`: its scheduler's limits and parameters count, its preset and choices do not. `keep_going` may be null; when it
+// says no, the best so far is the answer. Not ok: no preset can run at all (the first complaint), or kCancelled before
+// the first run.
+Result<OracleResult> RunOracle(const SimulationJob& base, const OracleOptions& options,
+                               const std::function<bool(const OracleProgress&)>& keep_going = {});
 
 }  // namespace tactus

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "base/sim_request.h"
-#include "predict/predictor.h"
+#include "loop/metrics.h"
 #include "sim/sim_executor.h"
 #include "trace/recorded_step_times.h"
 
@@ -20,28 +20,14 @@ class Watcher final : public EventSink {
  public:
   bool wants_tokens() const override { return false; }
   void OnStep(const StepEvents& events) override {
-    latencies_.Count(events);
-    for (const RequestDoneEvent& d : events.done) {
-      outputs[d.handle] = d.completion_tokens;
-      first_ns_ = std::min(first_ns_, d.arrival_ns);
-      last_ns_ = std::max(last_ns_, d.done_ns);
-    }
+    metrics_.OnStep(events);
+    for (const RequestDoneEvent& d : events.done) outputs[d.handle] = d.completion_tokens;
   }
-  ModelReplay::Side Side(const EngineStats& stats) const {
-    ModelReplay::Side side;
-    side.steps = stats.steps;
-    side.preemptions = stats.preemptions;
-    side.duration_s = outputs.empty() ? 0 : static_cast<double>(last_ns_ - first_ns_) * 1e-9;
-    side.ttft_ms = latencies_.ttft_ns.Summarize(1e-6);
-    side.tbt_ms = latencies_.gap_ns.Summarize(1e-6);
-    side.e2e_ms = latencies_.e2e_ns.Summarize(1e-6);
-    return side;
-  }
+  RunResult Outcome(const EngineStats& stats) const { return metrics_.Outcome(stats); }
   std::map<RequestHandle, int32_t> outputs;  // tokens of all choices
 
  private:
-  ExactLatencies latencies_;
-  TimeNs first_ns_ = kNever, last_ns_ = 0;
+  EngineMetrics metrics_{"", {}, 0, true};
 };
 
 // Compares every recorded step with what the model says of its plan.
@@ -96,7 +82,7 @@ class ModelRun {
            const std::map<RequestHandle, int32_t>& outputs)
       : header_(header), model_(model), requests_(requests), outputs_(outputs) {}
 
-  Result<ModelReplay::Side> Go() {
+  Result<RunResult> Go() {
     // What was chosen at the start (a budget, a pivot) stays as recorded; from then on the model answers.
     RecordedStepTimes step_times(header_.step_tile_tokens, &model_);
     step_times.Expect(header_.step_times);
@@ -141,7 +127,7 @@ class ModelRun {
       clock_.AdvanceTo(event);
     }
     if (!loop.idle()) return Internal("the simulation came to a stop with work left");
-    return watcher.Side(loop.Stats());
+    return watcher.Outcome(loop.Stats());
   }
 
  private:
@@ -208,7 +194,7 @@ Result<ModelReplay> ReplayWithModel(const std::string& path, const StepTimeModel
   out.steps = std::move(comparison.steps);
   out.most = comparison.most;
   out.most_chunk = comparison.most_chunk;
-  out.measured = watcher.Side(out.recorded.stats);
+  out.measured = watcher.Outcome(out.recorded.stats);
   TACTUS_ASSIGN_OR_RETURN(out.predicted, ModelRun(header, model, requests, watcher.outputs).Go());
   return out;
 }

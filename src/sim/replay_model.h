@@ -5,8 +5,7 @@
 
 #include <string>
 
-#include "obs/histogram.h"
-#include "sim/exact_latencies.h"
+#include "tactus/run_result.h"
 #include "trace/replay.h"
 
 namespace tactus {
@@ -27,11 +26,7 @@ struct ModelReplay {
   ReplayReport recorded;              // of the replay with recorded times, which this one reads the run from
   std::vector<StepPrediction> steps;  // the recorded ones, on their own plans
   StepErrors errors;                  // of these
-  struct Side {
-    int64_t steps = 0, preemptions = 0;
-    double duration_s = 0;  // first arrival to last end
-    Summary ttft_ms, tbt_ms, e2e_ms;
-  } measured, predicted;
+  RunResult measured, predicted;      // with every latency kept
   StepShape most;  // largest of each field in the recorded steps, for Extrapolation; its chunk is below
   ChunkShape most_chunk;
 };

@@ -9,19 +9,19 @@
 namespace tactus {
 namespace {
 
-Result<std::string> RunJob(const SimulationJob& job, const std::function<bool()>& keep_going) {
+Result<RunResult> RunJob(const SimulationJob& job, const std::function<bool()>& keep_going) {
   if (keep_going && !keep_going()) return Status(StatusCode::kCancelled, "interrupted before it began");
   TACTUS_ASSIGN_OR_RETURN(const auto workload, job.open());
   TACTUS_ASSIGN_OR_RETURN(const auto sim, Simulation::Create(job.config, workload.get()));
   TACTUS_RETURN_IF_ERROR(sim->Run([&](const SimProgress&) { return !keep_going || keep_going(); }));
-  return sim->ResultJson();
+  return sim->Outcome();
 }
 
 }  // namespace
 
-std::vector<Result<std::string>> RunSimulations(std::span<const SimulationJob> jobs, int32_t threads,
-                                                const std::function<bool()>& keep_going) {
-  std::vector<std::optional<Result<std::string>>> results(jobs.size());
+std::vector<Result<RunResult>> RunSimulations(std::span<const SimulationJob> jobs, int32_t threads,
+                                              const std::function<bool()>& keep_going) {
+  std::vector<std::optional<Result<RunResult>>> results(jobs.size());
   std::atomic<size_t> next{0};
   const auto work = [&] {
     for (size_t i = next++; i < jobs.size(); i = next++) results[i] = RunJob(jobs[i], keep_going);
@@ -36,7 +36,7 @@ std::vector<Result<std::string>> RunSimulations(std::span<const SimulationJob> j
   }
   work();
   for (std::thread& t : helpers) t.join();
-  std::vector<Result<std::string>> out;
+  std::vector<Result<RunResult>> out;
   for (auto& r : results) out.push_back(std::move(*r));
   return out;
 }

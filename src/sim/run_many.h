@@ -16,9 +16,9 @@ struct SimulationJob {
   std::function<Result<std::unique_ptr<WorkloadStream>>()> open;
 };
 
-// One result object (JSON) or error per job, in their order. `threads` >= 1. `keep_going` (may be null) is asked now
+// One result or error per job, in their order. `threads` >= 1. `keep_going` (may be null) is asked now
 // and then on every thread; once it says no, jobs end early with what they have and those not begun are kCancelled.
-std::vector<Result<std::string>> RunSimulations(std::span<const SimulationJob> jobs, int32_t threads,
-                                                const std::function<bool()>& keep_going = {});
+std::vector<Result<RunResult>> RunSimulations(std::span<const SimulationJob> jobs, int32_t threads,
+                                              const std::function<bool()>& keep_going = {});
 
 }  // namespace tactus

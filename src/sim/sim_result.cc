@@ -1,8 +1,6 @@
 // The result object of a simulation: the engine's own, and what only a simulator knows.
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/hash.h"
 #include "cost/cost_model.h"
@@ -12,54 +10,50 @@
 namespace tactus {
 namespace {
 
-using Json = nlohmann::ordered_json;
 constexpr double kToMs = 1e-6;
 
-Json SummaryJson(const Summary& s) {
-  if (!s.known) return nullptr;
-  return {{"mean", s.mean}, {"p50", s.p50}, {"p90", s.p90}, {"p95", s.p95}, {"p99", s.p99}, {"max", s.max}};
+BubbleFigures::ByCause NamedSeconds(const std::array<DurationNs, kNumBubbleCauses>& ns) {
+  BubbleFigures::ByCause out;
+  for (size_t c = 0; c < kNumBubbleCauses; ++c) {
+    out.emplace_back(BubbleCauseName(static_cast<BubbleCause>(c)), static_cast<double>(ns[c]) * 1e-9);
+  }
+  return out;
 }
 
-Json BubblesJson(const std::vector<const SimExecutorFigures*>& all) {
+std::optional<BubbleFigures> Bubbles(const std::vector<const SimExecutorFigures*>& all) {
   const size_t stages = all[0]->stages.size();
-  if (stages < 2) return nullptr;
-  Json by_stage = Json::array();
+  if (stages < 2) return std::nullopt;
+  BubbleFigures out;
   Histogram per_request;
   std::array<DurationNs, kNumBubbleCauses> sums{};
   for (const SimExecutorFigures* f : all) {
     per_request.Merge(f->request_bubble_ns);
     for (size_t c = 0; c < kNumBubbleCauses; ++c) sums[c] += f->request_bubble_sum_ns[c];
   }
-  Json mean_by_cause = Json::object();
+  out.per_request_ms = per_request.Summarize(kToMs);
   for (size_t c = 0; c < kNumBubbleCauses; ++c) {
     if (static_cast<BubbleCause>(c) == BubbleCause::kStarved || per_request.count() == 0) continue;
-    mean_by_cause[BubbleCauseName(static_cast<BubbleCause>(c))] =
-        static_cast<double>(sums[c]) * kToMs / static_cast<double>(per_request.count());
+    out.per_request_mean_ms.emplace_back(
+        BubbleCauseName(static_cast<BubbleCause>(c)),
+        static_cast<double>(sums[c]) * kToMs / static_cast<double>(per_request.count()));
   }
   for (size_t k = 0; k < stages; ++k) {
-    Json stage;
     DurationNs busy = 0;
     std::array<DurationNs, kNumBubbleCauses> idle{};
     for (const SimExecutorFigures* f : all) {
       busy += f->stages[k].busy_ns;
       for (size_t c = 0; c < kNumBubbleCauses; ++c) idle[c] += f->stages[k].bubble_ns[c];
     }
-    stage["busy_s"] = static_cast<double>(busy) * 1e-9;
-    for (size_t c = 0; c < kNumBubbleCauses; ++c) {
-      stage[std::string(BubbleCauseName(static_cast<BubbleCause>(c))) + "_s"] = static_cast<double>(idle[c]) * 1e-9;
-    }
-    by_stage.push_back(std::move(stage));
+    out.stages.push_back({static_cast<double>(busy) * 1e-9, NamedSeconds(idle)});
   }
-  return {{"stages", std::move(by_stage)},
-          {"per_request_ms", SummaryJson(per_request.Summarize(kToMs))},
-          {"per_request_mean_ms_by_cause", std::move(mean_by_cause)}};
+  return out;
 }
 
 // How far the step times in use were asked beyond what was measured: a profile's range where they are a profile's, even
 // if a cost model meters beside it.
-Json ExtrapolationJson(const SimulationConfig& config, const std::vector<const SimExecutorFigures*>& all) {
+std::string Extrapolation(const SimulationConfig& config, const std::vector<const SimExecutorFigures*>& all) {
   const auto* profile = dynamic_cast<const cost::StepProfile*>(config.step_time);
-  if (profile == nullptr && config.meter == nullptr) return nullptr;
+  if (profile == nullptr && config.meter == nullptr) return "";
   ChunkShape chunk;
   StepShape most;
   for (const SimExecutorFigures* f : all) {
@@ -70,8 +64,7 @@ Json ExtrapolationJson(const SimulationConfig& config, const std::vector<const S
     most.logit_rows = std::max(most.logit_rows, f->most_logit_rows);
   }
   if (chunk.tokens > 0) most.chunks = {&chunk, 1};
-  const std::string text = profile != nullptr ? profile->Extrapolation(most) : config.meter->Extrapolation(most);
-  return text.empty() ? Json(nullptr) : Json(text);
+  return profile != nullptr ? profile->Extrapolation(most) : config.meter->Extrapolation(most);
 }
 
 }  // namespace
@@ -114,51 +107,33 @@ EngineStats Simulation::Impl::Merged() const {
   return sum;
 }
 
-std::string Simulation::ResultJson() const {
+RunResult Simulation::Outcome() const {
   const Impl& s = *impl_;
-  const EngineStats stats = s.Merged();
-  const DurationNs duration_ns = std::max<DurationNs>(0, s.last_end_ns - first_arrival_ns());
-  Json out = Json::parse(s.metrics->ResultJson(stats, duration_ns));
-  out["requests"]["unfinished"] = s.workload.count() - s.ended;
-  if (s.exact) {
-    out["ttft_ms"] = SummaryJson(s.exact->ttft_ns.Summarize(kToMs));
-    out["normalized_ttft_ms"] = SummaryJson(s.exact->normalized_ttft_ns.Summarize(kToMs));
-    out["tbt_ms"] = SummaryJson(s.exact->gap_ns.Summarize(kToMs));
-    out["tpot_ms"] = SummaryJson(s.exact->tpot_ns.Summarize(kToMs));
-    out["e2e_ms"] = SummaryJson(s.exact->e2e_ns.Summarize(kToMs));
-    out["scheduling_delay_ms"] = SummaryJson(s.exact->delay_ns.Summarize(kToMs));
-  }
-  out["step_ms"] = SummaryJson(s.step_ns.Summarize(kToMs));
-  out["prefix_sharing"] =
-      stats.prefix_query_tokens > 0
-          ? Json(static_cast<double>(stats.prefix_hit_tokens) / static_cast<double>(stats.prefix_query_tokens))
-          : Json(nullptr);
+  RunResult r = s.metrics->Outcome(s.Merged());
+  r.unfinished = s.workload.count() - s.ended;
+  const double issuing_s = static_cast<double>(s.last_arrival_ns - first_arrival_ns()) * 1e-9;
+  if (s.issued > 1 && issuing_s > 0) r.request_rate_achieved = static_cast<double>(s.issued - 1) / issuing_s;
+
+  SimulatedFigures& f = r.simulated.emplace();
   std::vector<const SimExecutorFigures*> figures;
   double flops = 0, bytes = 0;
-  int64_t items = 0;
-  for (const auto& r : s.replicas) {
-    figures.push_back(&r.executor->figures());
-    items += figures.back()->items;
+  for (const auto& replica : s.replicas) {
+    figures.push_back(&replica.executor->figures());
     flops += figures.back()->flops;
     bytes += figures.back()->bytes;
   }
-  out["mean_batch"] =
-      stats.steps > 0 ? Json(static_cast<double>(items) / static_cast<double>(stats.steps)) : Json(nullptr);
-  const double device_s = static_cast<double>(duration_ns) * 1e-9 * static_cast<double>(s.replicas.size());
-  const bool metered = s.config.meter != nullptr && device_s > 0;
-  out["mfu"] = metered ? Json(flops / (s.config.meter->peak_flops() * device_s)) : Json(nullptr);
-  out["mbu"] = metered ? Json(bytes / (s.config.meter->peak_bandwidth() * device_s)) : Json(nullptr);
-  out["bubbles"] = BubblesJson(figures);
-  out["extrapolation"] = ExtrapolationJson(s.config, figures);
-  const double issuing_s = static_cast<double>(s.last_arrival_ns - first_arrival_ns()) * 1e-9;
-  out["request_rate_achieved"] =
-      s.issued > 1 && issuing_s > 0 ? Json(static_cast<double>(s.issued - 1) / issuing_s) : Json(nullptr);
-  out["clipped_prompts"] = s.clipped_prompts;
-  out["cut_outputs"] = s.cut_outputs;
-  out["rows_dropped"] = s.workload.rows_dropped();
-  out["first_rejection"] = s.refused > 0 ? Json(s.first_refusal) : Json(nullptr);
-  out["replicas"] = s.replicas.size();
-  return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  const double device_s = r.duration_s * static_cast<double>(s.replicas.size());
+  if (s.config.meter != nullptr && device_s > 0) {
+    f.mfu = flops / (s.config.meter->peak_flops() * device_s);
+    f.mbu = bytes / (s.config.meter->peak_bandwidth() * device_s);
+  }
+  f.bubbles = Bubbles(figures);
+  f.extrapolation = Extrapolation(s.config, figures);
+  f.clipped_prompts = s.clipped_prompts;
+  f.cut_outputs = s.cut_outputs;
+  f.rows_dropped = s.workload.rows_dropped();
+  f.replicas = static_cast<int64_t>(s.replicas.size());
+  return r;
 }
 
 }  // namespace tactus

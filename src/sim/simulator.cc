@@ -59,7 +59,6 @@ Result<std::unique_ptr<Simulation>> Simulation::Create(const SimulationConfig& c
   auto impl = std::make_unique<Impl>(config, workload);
   TACTUS_ASSIGN_OR_RETURN(impl->balancer, route::MakeBalancer(config.balancer, config.seed));
   impl->views.resize(static_cast<size_t>(config.replicas));
-  if (config.exact_percentiles) impl->exact.emplace();
   if (!config.requests_out.empty()) {
     TACTUS_ASSIGN_OR_RETURN(impl->log, RequestLog::Create(config.requests_out));
   }
@@ -94,7 +93,8 @@ Status Simulation::Impl::MakeReplicas() {
   }
   Replica& first = *replicas[0].core;
   limits = first.limits();
-  metrics = std::make_unique<EngineMetrics>(config.model_name, first.kv_config(), first.scheduler().max_step_tokens());
+  metrics = std::make_unique<EngineMetrics>(config.model_name, first.kv_config(), first.scheduler().max_step_tokens(),
+                                            config.exact_percentiles);
   return Status();
 }
 
@@ -246,9 +246,8 @@ void Simulation::Impl::Enter(Live* live) {
 }
 
 void Simulation::Impl::Refuse(const WorkloadRequest& work, const std::string& why) {
-  if (refused++ == 0) first_refusal = why;
   ++ended;
-  metrics->CountRejected();
+  metrics->CountRejected(config.slo, config.slo_class, why);
   if (log != nullptr) log->Refused(work, clock.NowNs());
   Followed(work);
 }
@@ -262,9 +261,7 @@ void Simulation::Impl::Followed(const WorkloadRequest& work) {
 
 void Simulation::Impl::OnStep(int32_t index, const StepEvents& events) {
   metrics->OnStep(events);
-  if (exact) exact->Count(events);
   if (config.observer != nullptr) config.observer->OnStep(events);
-  for (const StepRecord& s : events.steps) step_ns.Add(s.end_ns - s.start_ns);
   if (events.done.empty()) return;
   SimReplica& r = replicas[static_cast<size_t>(index)];
   route::ReplicaView& view = views[static_cast<size_t>(index)];

@@ -21,6 +21,7 @@
 #include "sched/scheduler.h"
 #include "sim/sim_executor.h"
 #include "sim/workload.h"
+#include "tactus/run_result.h"
 
 namespace tactus {
 
@@ -81,8 +82,8 @@ class Simulation {
   TimeNs last_end_ns() const;
   const SimExecutor& executor(int32_t replica) const;
   std::vector<uint64_t> plan_hashes() const;  // one per replica
-  // The result object (docs/simulator.md) as JSON. Without `decision_us` it is the same on every machine.
-  std::string ResultJson() const;
+  // What it has brought so far. Without its decision times it is the same on every machine.
+  RunResult Outcome() const;
 
  private:
   struct Impl;

@@ -6,9 +6,7 @@
 
 #include "loop/metrics.h"
 #include "loop/replica.h"
-#include "obs/histogram.h"
 #include "route/balancer.h"
-#include "sim/exact_latencies.h"
 #include "sim/prompt_keys.h"
 #include "sim/request_log.h"
 #include "sim/simulator.h"
@@ -78,12 +76,9 @@ struct Simulation::Impl {
   std::vector<Live*> free_records;
 
   std::unique_ptr<EngineMetrics> metrics;
-  std::optional<ExactLatencies> exact;
   std::unique_ptr<RequestLog> log;
-  Histogram step_ns;
-  int64_t issued = 0, ended = 0, refused = 0, cut_outputs = 0, clipped_prompts = 0;
+  int64_t issued = 0, ended = 0, cut_outputs = 0, clipped_prompts = 0;
   int64_t peak_waiting = 0;
-  std::string first_refusal;
   TimeNs first_arrival_ns = kNever, last_arrival_ns = 0, last_end_ns = 0;
   int64_t passes = 0;
   bool done = false;

@@ -171,7 +171,7 @@ struct Scene {
 TEST(Metrics, TextIsValidAndHasEveryName) {
   Scene scene;
   scene.Done(10 * kMs, 5 * kMs, 60 * kMs, {100 * kMs, 0, 0}, "chat");
-  scene.metrics.CountRejected();
+  scene.metrics.CountRejected({}, "", "full");
   scene.stats.kv_blocks_total = 100;
   scene.stats.kv_blocks_in_use = 25;
   scene.stats.finished_stop = 1;
@@ -226,11 +226,11 @@ TEST(Metrics, AnSloIsKeptOnlyIfEveryPartOfItIs) {
   scene.Done(20 * kMs, 10 * kMs, 100 * kMs, all, "a", FinishReason::kError);  // no answer
   scene.Done(500 * kMs, 500 * kMs, 900 * kMs, {}, "a");                       // promised nothing: not counted
   scene.Done(1 * kMs, 500 * kMs, 900 * kMs, {2 * kMs, 0, 0}, "b");            // kept the only part stated
-  const auto result = nlohmann::json::parse(scene.metrics.ResultJson(scene.stats, 2000 * kMs));
+  const auto result = nlohmann::json::parse(ToJson(scene.metrics.Outcome(scene.stats)));
   EXPECT_DOUBLE_EQ(result["slo_attainment"].get<double>(), 2.0 / 6.0);
   EXPECT_DOUBLE_EQ(result["jct_attainment"].get<double>(), 3.0 / 5.0);  // three in time, one late, one failed
   EXPECT_TRUE(result["classes"]["b"]["jct_attainment"].is_null());
-  EXPECT_DOUBLE_EQ(result["goodput"].get<double>(), 1.0);  // two in two seconds
+  EXPECT_DOUBLE_EQ(result["goodput"].get<double>(), 2 / 0.9);  // two from the first arrival to the last end
   EXPECT_DOUBLE_EQ(result["classes"]["a"]["slo_attainment"].get<double>(), 0.2);
   EXPECT_DOUBLE_EQ(result["classes"]["b"]["slo_attainment"].get<double>(), 1.0);
   EXPECT_EQ(result["requests"]["completed"], 6);
@@ -239,7 +239,7 @@ TEST(Metrics, AnSloIsKeptOnlyIfEveryPartOfItIs) {
 
 TEST(Metrics, WhatIsNotKnownIsNull) {
   Scene scene;
-  const auto result = nlohmann::json::parse(scene.metrics.ResultJson(scene.stats, 0));
+  const auto result = nlohmann::json::parse(ToJson(scene.metrics.Outcome(scene.stats)));
   for (const char* name :
        {"ttft_ms", "normalized_ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms", "scheduling_delay_ms", "goodput",
         "slo_attainment", "decision_us", "budget_utilization", "kv_utilization", "request_throughput"}) {
@@ -257,7 +257,7 @@ TEST(Metrics, FiguresOfOneRequest) {
   StepEvents events;
   events.gaps = gaps;
   scene.metrics.OnStep(events);
-  const auto result = nlohmann::json::parse(scene.metrics.ResultJson(scene.stats, 1000 * kMs));
+  const auto result = nlohmann::json::parse(ToJson(scene.metrics.Outcome(scene.stats)));
   const auto near = [](double value, double expected) { EXPECT_NEAR(value / expected, 1.0, 0.005) << value; };
   near(result["ttft_ms"]["p50"].get<double>(), 40);
   near(result["normalized_ttft_ms"]["mean"].get<double>(), 2);  // 40 ms over 20 prompt tokens
@@ -266,8 +266,8 @@ TEST(Metrics, FiguresOfOneRequest) {
   near(result["tpot_ms"]["p99"].get<double>(), 10);  // 100 ms over 10 gaps
   near(result["e2e_ms"]["p50"].get<double>(), 140);
   near(result["scheduling_delay_ms"]["p50"].get<double>(), 1);
-  near(result["input_token_throughput"].get<double>(), 20);
-  near(result["output_token_throughput"].get<double>(), 11);
+  near(result["input_token_throughput"].get<double>(), 20 / 0.14);
+  near(result["output_token_throughput"].get<double>(), 11 / 0.14);
 }
 
 }  // namespace

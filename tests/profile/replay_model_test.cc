@@ -63,8 +63,8 @@ TEST(ReplayModel, TheSameModelPredictsTheRunExactly) {
     EXPECT_GE(replay->most_chunk.context_tokens, 256) << workload << ": the second chunk of such a prompt";
     EXPECT_GT(replay->most.decodes, 1) << workload;
     EXPECT_LE(replay->most.decodes, 16) << workload;
-    EXPECT_EQ(replay->predicted.steps, replay->measured.steps) << workload;
-    EXPECT_EQ(replay->predicted.preemptions, replay->measured.preemptions) << workload;
+    EXPECT_EQ(replay->predicted.engine->steps, replay->measured.engine->steps) << workload;
+    EXPECT_EQ(replay->predicted.engine->preemptions, replay->measured.engine->preemptions) << workload;
     EXPECT_EQ(replay->predicted.duration_s, replay->measured.duration_s) << workload;
     EXPECT_EQ(replay->predicted.ttft_ms.p99, replay->measured.ttft_ms.p99) << workload;
     EXPECT_EQ(replay->predicted.tbt_ms.mean, replay->measured.tbt_ms.mean) << workload;

@@ -24,6 +24,7 @@ inline constexpr std::chrono::seconds kAwaitLimit{20};
 
 class FakeEngine final : public Engine {
  public:
+  static constexpr int64_t kCompleted = 77;  // as its result says
   FakeEngine() {
     model_.name = "fake";
     model_.path = "/fake";
@@ -193,7 +194,11 @@ class FakeEngine final : public Engine {
     return stats;
   }
   std::string MetricsText() const override { return "fake_metric 1\n"; }
-  std::string ResultJson() const override { return "{\"steps\":0}"; }
+  RunResult Outcome() const override {
+    RunResult result;
+    result.completed = kCompleted;
+    return result;
+  }
 
  private:
   struct Live {

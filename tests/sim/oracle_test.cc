@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "sim/linear_model.h"
 #include "sim/trace_file.h"
 
@@ -36,31 +34,33 @@ SimulationJob Job(const StepTimeModel& model) {
   return job;
 }
 
-nlohmann::json Parse(const Result<std::string>& result) {
+OracleResult Checked(Result<OracleResult> result) {
   EXPECT_TRUE(result.ok()) << result.status().ToString();
-  return nlohmann::json::parse(*result);
+  return result.ok() ? *std::move(result) : OracleResult();
 }
 
 TEST(Oracle, IsAtLeastAsGoodAsEveryPresetAndTheSameOnAnyNumberOfThreads) {
   LinearModel model;
   OracleOptions options;
   options.swaps = 40;
-  const auto one = Parse(RunOracle(Job(model), options));
+  const auto one = Checked(RunOracle(Job(model), options));
   options.threads = 3;
-  const auto three = Parse(RunOracle(Job(model), options));
-  EXPECT_EQ(one["plan_hash"], three["plan_hash"]);
-  EXPECT_EQ(one["oracle"], three["oracle"]);
-  const auto goodput = one["goodput"].get<double>();
+  const auto three = Checked(RunOracle(Job(model), options));
+  EXPECT_EQ(one.run.engine->plan_hash, three.run.engine->plan_hash);
+  EXPECT_EQ(one.from, three.from);
+  EXPECT_EQ(one.presets, three.presets);
+  EXPECT_EQ(one.swaps_kept, three.swaps_kept);
+  const double goodput = *one.run.goodput();
   double fcfs = 0;
-  EXPECT_EQ(one["oracle"]["presets"].size(), sched::Presets().size());
-  for (const auto& [name, value] : one["oracle"]["presets"].items()) {
-    ASSERT_TRUE(value.is_number()) << name;
-    EXPECT_GE(goodput, value.get<double>()) << name;
-    if (name == "sarathi-serve") fcfs = value.get<double>();
+  EXPECT_EQ(one.presets.size(), sched::Presets().size());
+  for (const auto& [name, value] : one.presets) {
+    ASSERT_TRUE(value.has_value()) << name;
+    EXPECT_GE(goodput, *value) << name;
+    if (name == "sarathi-serve") fcfs = *value;
   }
   // By hand: short before long keeps the short ones' objective in every burst, first come first served none of it.
   EXPECT_GT(goodput, 1.5 * fcfs);
-  EXPECT_EQ(one["oracle"]["swaps_tried"], 40);
+  EXPECT_EQ(one.swaps_tried, 40);
 }
 
 // One sequence at a time: who goes first keeps its objective, so the short ones must.
@@ -71,11 +71,11 @@ TEST(Oracle, TheSearchFindsTheOrderThatKeepsTheObjective) {
   job.config.slo = {};
   job.config.slo.jct_ns = 40 * kMillisecond;
   job.config.concurrency = 0;
-  const auto result = Parse(RunOracle(job, {.swaps = 200, .threads = 1}));
+  const auto result = Checked(RunOracle(job, {.swaps = 200, .threads = 1}));
   // A short one alone takes 2 ms of prompt and 19 decodes of 1.1 ms: the first of each burst keeps 40 ms, a long one
   // never.
-  EXPECT_GE(result["classes"][""]["kept"].get<int64_t>(), 12);
-  EXPECT_EQ(result["requests"]["completed"], 48);
+  EXPECT_GE(result.run.classes.at("").kept, 12);
+  EXPECT_EQ(result.run.completed, 48);
 }
 
 TEST(Oracle, SaysWhyNothingRunsAndWhenItWasInterrupted) {
@@ -86,11 +86,11 @@ TEST(Oracle, SaysWhyNothingRunsAndWhenItWasInterrupted) {
   EXPECT_EQ(RunOracle(Job(model), {}, [](const OracleProgress&) { return false; }).status().code(),
             StatusCode::kCancelled);
   int64_t asked = 0;
-  const auto some = Parse(RunOracle(Job(model), {}, [&](const OracleProgress& p) {
+  const auto some = Checked(RunOracle(Job(model), {}, [&](const OracleProgress& p) {
     ++asked;
     return p.runs < 100;
   }));
-  EXPECT_LT(some["oracle"]["swaps_tried"].get<int64_t>(), 200);
+  EXPECT_LT(some.swaps_tried, 200);
   EXPECT_GT(asked, 50);
 }
 

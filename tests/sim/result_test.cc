@@ -8,7 +8,6 @@
 #include <sstream>
 
 #include "cost/cost_model.h"
-#include "sim/exact_latencies.h"
 #include "sim/linear_model.h"
 #include "sim/request_log.h"
 #include "sim/simulator.h"
@@ -36,16 +35,16 @@ std::unique_ptr<WorkloadStream> Rows(const std::string& text) {
   return WorkloadStream::Open(spec, {}, 0, 1).value();
 }
 
-struct Outcome {
+struct Simulated {
   nlohmann::json json;
   EngineStats stats;
 };
-Outcome Simulate(const SimulationConfig& config, const std::string& rows) {
+Simulated Simulate(const SimulationConfig& config, const std::string& rows) {
   const auto workload = Rows("arrival_s,prompt_tokens,output_tokens\n" + rows);
   auto sim = Simulation::Create(config, workload.get());
   EXPECT_TRUE(sim.ok()) << sim.status().ToString();
   EXPECT_TRUE((*sim)->Run().ok());
-  return {nlohmann::json::parse((*sim)->ResultJson()), (*sim)->Stats()};
+  return {nlohmann::json::parse(ToJson((*sim)->Outcome())), (*sim)->Stats()};
 }
 
 // Two replicas that know nothing of each other, of very different numbers of steps: the mean over steps is that of all
@@ -54,7 +53,7 @@ TEST(SimResult, UseOfMemoryAndBudgetIsTheMeanOverTheStepsOfAllReplicas) {
   const LinearModel model;
   SimulationConfig c = Config(model);
   const std::string small = "0,16,2\n", large = "0,2000,400\n";
-  const Outcome a = Simulate(c, small), b = Simulate(c, large);
+  const Simulated a = Simulate(c, small), b = Simulate(c, large);
   // The small one holds 1 block of 1000 in its first step and 2 in its second, and takes 16 + 1 tokens of two budgets
   // of 512.
   ASSERT_EQ(a.stats.steps, 2);
@@ -63,7 +62,7 @@ TEST(SimResult, UseOfMemoryAndBudgetIsTheMeanOverTheStepsOfAllReplicas) {
   ASSERT_GT(b.stats.steps, 10 * a.stats.steps);
   c.replicas = 2;
   c.balancer = "round-robin";
-  const Outcome both = Simulate(c, small + large);
+  const Simulated both = Simulate(c, small + large);
   ASSERT_EQ(both.stats.steps, a.stats.steps + b.stats.steps);
   const auto mean = [&](double EngineStats::* figure) {
     return (a.stats.*figure * static_cast<double>(a.stats.steps) +
@@ -102,7 +101,7 @@ TEST(SimResult, CountsAreOfAllReplicas) {
     const EngineStats one = Simulate(c, once).stats;
     c.replicas = 2;
     c.balancer = "round-robin";
-    const Outcome both = Simulate(c, twice);
+    const Simulated both = Simulate(c, twice);
     const std::pair<const char*, int64_t EngineStats::*> kCounts[] = {
         {"steps", &EngineStats::steps},
         {"prompt tokens", &EngineStats::prompt_tokens},
@@ -134,7 +133,7 @@ TEST(SimResult, CountsAreOfAllReplicas) {
 TEST(SimResult, RatesAndMeansOfRequestsThatAreAlone) {
   const LinearModel model;
   SimulationConfig c = Config(model);
-  const Outcome run = Simulate(c, "10,40,3\n12,40,3\n14,40,3\n");
+  const Simulated run = Simulate(c, "10,40,3\n12,40,3\n14,40,3\n");
   EXPECT_DOUBLE_EQ(run.json["duration_s"], 4.0036);              // from the first arrival
   EXPECT_DOUBLE_EQ(run.json["request_rate_achieved"], 2 / 4.0);  // two gaps in 4 s
   EXPECT_DOUBLE_EQ(run.json["mean_batch"], 1.0);
@@ -159,9 +158,9 @@ TEST(SimResult, DeviceUseIsOfAllReplicasDevices) {
   const LinearModel model;
   SimulationConfig c = Config(model);
   c.meter = meter->get();
-  const Outcome one = Simulate(c, "0,1000,20\n");
+  const Simulated one = Simulate(c, "0,1000,20\n");
   c.replicas = 2;  // the second has nothing to do
-  const Outcome two = Simulate(c, "0,1000,20\n");
+  const Simulated two = Simulate(c, "0,1000,20\n");
   EXPECT_GT(one.json["mfu"].get<double>(), 0);
   EXPECT_NEAR(two.json["mfu"].get<double>(), one.json["mfu"].get<double>() / 2, 1e-12);
   EXPECT_NEAR(two.json["mbu"].get<double>(), one.json["mbu"].get<double>() / 2, 1e-12);
@@ -182,7 +181,7 @@ TEST(SimResult, DeviceUseIsTheSumOverTheSteps) {
   const LinearModel model;
   SimulationConfig c = Config(model);
   c.meter = meter->get();
-  const Outcome run = Simulate(c, "0,1000,3\n");
+  const Simulated run = Simulate(c, "0,1000,3\n");
   const ChunkShape first{0, 512}, second{512, 488};
   std::vector<StepShape> steps(4);
   steps[0].chunks = {&first, 1};
@@ -208,12 +207,12 @@ TEST(SimResult, ThePromptThatJustFitsRunsAndOneTokenMoreDoesNot) {
   c.scheduler.limits.max_model_len = 100;
   EXPECT_EQ(Simulate(c, "0,99,5\n").json["requests"]["completed"], 1);
   EXPECT_EQ(Simulate(c, "0,99,5\n").stats.generation_tokens, 1);  // what the context leaves
-  const Outcome refused = Simulate(c, "0,100,5\n0,10,5\n");
+  const Simulated refused = Simulate(c, "0,100,5\n0,10,5\n");
   EXPECT_EQ(refused.json["requests"]["rejected"], 1);
   EXPECT_EQ(refused.json["requests"]["completed"], 1);
   EXPECT_NE(refused.json["first_rejection"].get<std::string>().find("request 0"), std::string::npos);
   c.clip_prompts = true;
-  const Outcome clipped = Simulate(c, "0,100,30\n0,99,1\n0,500,99\n0,500,4000\n");
+  const Simulated clipped = Simulate(c, "0,100,30\n0,99,1\n0,500,99\n0,500,4000\n");
   EXPECT_EQ(clipped.json["clipped_prompts"], 3);
   EXPECT_EQ(clipped.stats.prompt_tokens, 70 + 99 + 1 + 1);
   EXPECT_EQ(clipped.stats.generation_tokens, 30 + 1 + 99 + 99);
@@ -226,7 +225,7 @@ TEST(SimResult, AnAnswerOfExactlyMaxTokensIsNotCut) {
   EXPECT_EQ(Simulate(c, "0,50,10\n").json["cut_outputs"], 0);
   EXPECT_EQ(Simulate(c, "0,50,11\n").json["cut_outputs"], 1);
   c.exact_max_tokens = true;
-  const Outcome exact = Simulate(c, "0,50,11\n");
+  const Simulated exact = Simulate(c, "0,50,11\n");
   EXPECT_EQ(exact.json["cut_outputs"], 0);
   EXPECT_EQ(exact.stats.generation_tokens, 11);
 }
@@ -250,65 +249,6 @@ TEST(SimResult, LimitsOfAConfigurationAreWhereTheySay) {
   EXPECT_EQ(param([](auto* c) { c->default_max_tokens = 1; }), "");
   EXPECT_EQ(param([](auto* c) { c->priorities = std::make_shared<const std::vector<int32_t>>(); }), "priorities");
   EXPECT_EQ(param([](auto* c) { c->priorities = std::make_shared<const std::vector<int32_t>>(1, 0); }), "");
-}
-
-TEST(ExactValues, QuantilesAreTheSmallestValuesThatEnoughAreNotAbove) {
-  ExactValues v;
-  EXPECT_FALSE(v.Summarize(1).known);
-  v.Add(30);
-  v.Add(20, 8);
-  v.Add(10);
-  const Summary s = v.Summarize(0.5);
-  EXPECT_TRUE(s.known);
-  EXPECT_DOUBLE_EQ(s.mean, 10.0);  // (30 + 160 + 10) / 10, halved
-  EXPECT_DOUBLE_EQ(s.p50, 10.0);
-  EXPECT_DOUBLE_EQ(s.p90, 10.0);  // nine of ten are 20 or less
-  EXPECT_DOUBLE_EQ(s.p95, 15.0);
-  EXPECT_DOUBLE_EQ(s.p99, 15.0);
-  EXPECT_DOUBLE_EQ(s.max, 15.0);
-  ExactValues two;
-  two.Add(1);
-  two.Add(2);
-  EXPECT_DOUBLE_EQ(two.Summarize(1).p50, 1.0);
-}
-
-TEST(ExactLatencies, CountWhatHasEndedAsTheMetricsDo) {
-  ExactLatencies l;
-  std::vector<GapEvent> gaps = {{.gap_ns = 700, .count = 1, .first = true}, {.gap_ns = 50, .count = 4, .first = false}};
-  std::vector<RequestDoneEvent> done(5);
-  done[0] = {.arrival_ns = 100,
-             .scheduled_ns = 160,
-             .first_token_ns = 300,
-             .done_ns = 900,
-             .prompt_tokens = 20,
-             .completion_tokens = 4,
-             .finish = FinishReason::kStop};
-  done[1] = {.arrival_ns = 100,
-             .scheduled_ns = 0,
-             .first_token_ns = 0,
-             .done_ns = 500,
-             .prompt_tokens = 20,
-             .finish = FinishReason::kLength};
-  done[2] = {.arrival_ns = 0,
-             .scheduled_ns = 10,
-             .first_token_ns = 40,
-             .done_ns = 90,
-             .prompt_tokens = 0,
-             .completion_tokens = 1,
-             .finish = FinishReason::kLength};
-  done[3] = {.arrival_ns = 0, .scheduled_ns = 5, .first_token_ns = 6, .done_ns = 7, .finish = FinishReason::kCancelled};
-  done[4] = {.arrival_ns = 0, .scheduled_ns = 7, .first_token_ns = 6, .done_ns = 7, .finish = FinishReason::kError};
-  StepEvents events;
-  events.gaps = gaps;
-  events.done = done;
-  l.Count(events);
-  EXPECT_DOUBLE_EQ(l.ttft_ns.Summarize(1).max, 700);
-  EXPECT_DOUBLE_EQ(l.gap_ns.Summarize(1).mean, 50);
-  EXPECT_DOUBLE_EQ(l.delay_ns.Summarize(1).mean, (60 + 10 + 5 + 7) / 4.0);  // not of one that never ran
-  EXPECT_DOUBLE_EQ(l.e2e_ns.Summarize(1).mean, (800 + 400 + 90) / 3.0);     // of those that completed
-  EXPECT_DOUBLE_EQ(l.normalized_ttft_ns.Summarize(1).mean,
-                   (200 / 20 + 40 / 1) / 2.0);               // an empty prompt counts as one token
-  EXPECT_DOUBLE_EQ(l.tpot_ns.Summarize(1).mean, 600 / 3.0);  // not of a single token
 }
 
 TEST(RequestLog, OneLineOfEveryRequest) {

@@ -32,7 +32,7 @@ nlohmann::json RunOptions(const SimOptions& o) {
   auto sim = Simulation::Create(setup->config, setup->workload.get());
   EXPECT_TRUE(sim.ok()) << sim.status().ToString();
   EXPECT_TRUE((*sim)->Run().ok());
-  return nlohmann::json::parse((*sim)->ResultJson());
+  return nlohmann::json::parse(ToJson((*sim)->Outcome()));
 }
 
 TEST(SetUp, AModelOnADeviceHasItsContextAndMemoryPlan) {

@@ -48,7 +48,7 @@ Outcome Simulate(const SimulationConfig& config, std::unique_ptr<WorkloadStream>
   run.sim = std::move(made).value();
   EXPECT_TRUE(run.sim->Run().ok());
   EXPECT_TRUE(run.sim->finished());
-  run.json = nlohmann::json::parse(run.sim->ResultJson());
+  run.json = nlohmann::json::parse(ToJson(run.sim->Outcome()));
   return run;
 }
 
@@ -141,9 +141,9 @@ TEST(Simulation, TheSameSeedGivesTheSameResultOnAnyNumberOfThreads) {
       jobs.push_back(std::move(job));
     }
   }
-  const auto clean = [](const Result<std::string>& result) {
+  const auto clean = [](const Result<RunResult>& result) {
     EXPECT_TRUE(result.ok());
-    auto json = nlohmann::json::parse(*result);
+    auto json = nlohmann::json::parse(ToJson(*result));
     json.erase("decision_us");  // measured on this machine
     return json.dump();
   };
@@ -343,7 +343,7 @@ TEST(Simulation, AnInterruptedRunKeepsWhatIsDone) {
   int asked = 0;
   ASSERT_TRUE((*sim)->Run([&](const SimProgress&) { return ++asked < 3; }).ok());
   EXPECT_FALSE((*sim)->finished());
-  const auto json = nlohmann::json::parse((*sim)->ResultJson());
+  const auto json = nlohmann::json::parse(ToJson((*sim)->Outcome()));
   const auto completed = json["requests"]["completed"].get<int64_t>();
   EXPECT_GT(completed, 0);
   EXPECT_EQ(completed + json["requests"]["rejected"].get<int64_t>() + json["requests"]["unfinished"].get<int64_t>(),

@@ -1,4 +1,4 @@
-#include "sim/exact_latencies.h"
+#include "obs/latency_values.h"
 
 #include <algorithm>
 #include <cmath>
@@ -33,19 +33,6 @@ Summary ExactValues::Summarize(double scale) const {
   s.p99 = quantile(0.99);
   s.max = static_cast<double>(sorted.back().first) * scale;
   return s;
-}
-
-// Counts what EngineMetrics counts.
-void ExactLatencies::Count(const StepEvents& events) {
-  for (const GapEvent& gap : events.gaps) (gap.first ? ttft_ns : gap_ns).Add(gap.gap_ns, gap.count);
-  for (const RequestDoneEvent& d : events.done) {
-    if (d.scheduled_ns > 0 || d.first_token_ns > 0) delay_ns.Add(d.scheduled_ns - d.arrival_ns);
-    if (d.finish != FinishReason::kStop && d.finish != FinishReason::kLength) continue;
-    e2e_ns.Add(d.done_ns - d.arrival_ns);
-    if (d.first_token_ns == 0) continue;
-    normalized_ttft_ns.Add((d.first_token_ns - d.arrival_ns) / std::max(d.prompt_tokens, 1));
-    if (d.completion_tokens > 1) tpot_ns.Add((d.done_ns - d.first_token_ns) / (d.completion_tokens - 1));
-  }
 }
 
 }  // namespace tactus

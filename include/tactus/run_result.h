@@ -1,0 +1,111 @@
+// What a run brought: the one result object of serving, load tests, simulations and replays (docs/api.md, "Result").
+// What is not known is absent, null in JSON, never 0.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tactus {
+
+// Of many values. Percentiles are nearest-rank: the smallest value that at least that share of all values are not
+// above; from a histogram within 0.4 %, exact where every value was kept.
+struct Summary {
+  bool known = false;  // false: there were no values
+  double mean = 0, p50 = 0, p90 = 0, p95 = 0, p99 = 0, max = 0;
+};
+
+// Requests that stated objectives, whatever their end. One that was rejected, failed or was cancelled kept none.
+struct ObjectiveCounts {
+  int64_t stated = 0, kept = 0;          // any objective stated; all of them kept
+  int64_t jct_stated = 0, jct_kept = 0;  // job completion time alone
+  std::optional<double> slo_attainment() const { return Share(kept, stated); }
+  std::optional<double> jct_attainment() const { return Share(jct_kept, jct_stated); }
+  ObjectiveCounts& operator+=(const ObjectiveCounts& other);
+
+ private:
+  static std::optional<double> Share(int64_t part, int64_t all) {
+    return all > 0 ? std::optional<double>(static_cast<double>(part) / static_cast<double>(all)) : std::nullopt;
+  }
+};
+
+// What only the engine itself knows.
+struct EngineFigures {
+  int64_t steps = 0;
+  int64_t preemptions = 0, recomputed_tokens = 0;
+  int64_t swapped_sequences = 0, swapped_blocks = 0;  // blocks: out and in
+  uint64_t plan_hash = 0;                             // over every plan, in order
+  std::optional<double> budget_utilization;           // planned tokens / token budget
+  std::optional<double> kv_utilization;               // blocks in use / all, mean over steps
+  std::optional<double> prefix_sharing;               // prompt tokens found in the prefix cache / looked up
+  std::optional<double> mean_batch;                   // sequences per step
+  std::optional<double> decision_p50_us, decision_p99_us;
+  Summary step_ms;              // the executor's time per step
+  Summary scheduling_delay_ms;  // arrival to the first share of a step
+};
+
+// Idle time of pipeline stages, by cause.
+struct BubbleFigures {
+  using ByCause = std::vector<std::pair<std::string, double>>;
+  struct Stage {
+    double busy_s = 0;
+    ByCause idle_s;
+  };
+  std::vector<Stage> stages;
+  Summary per_request_ms;
+  ByCause per_request_mean_ms;
+};
+
+// What only a simulator knows.
+struct SimulatedFigures {
+  std::optional<double> mfu, mbu;  // shares of the devices' peak arithmetic and memory bandwidth
+  std::optional<BubbleFigures> bubbles;
+  std::string extrapolation;  // how far step times were asked beyond what was measured; empty: not
+  int64_t clipped_prompts = 0, cut_outputs = 0, rows_dropped = 0;
+  int64_t replicas = 1;
+};
+
+struct RunResult {
+  double duration_s = 0;  // first arrival to last end
+  int64_t completed = 0;
+  int64_t failed = 0;    // ended by an error or cancelled
+  int64_t rejected = 0;  // refused: no room in the queue, or can never fit
+  std::optional<int64_t> unfinished;
+  std::string first_rejection;                   // why; empty: none, or not known
+  int64_t prompt_tokens = 0, output_tokens = 0;  // of requests that completed
+  std::optional<int64_t> cached_prompt_tokens;   // as a server told its client
+
+  ObjectiveCounts objectives;                      // of all classes
+  std::map<std::string, ObjectiveCounts> classes;  // by Request::slo_class
+  Summary ttft_ms;                                 // arrival to first token
+  Summary normalized_ttft_ms;                      // the same, per prompt token
+  Summary tbt_ms;                                  // between two tokens of a stream, every gap
+  Summary tpot_ms;                                 // first token to last / (tokens - 1), per request
+  Summary e2e_ms;                                  // arrival to last token, requests that completed
+
+  std::optional<double> request_rate_asked, request_rate_achieved;  // per second
+  std::optional<int64_t> concurrency;                               // of a closed loop
+
+  std::optional<EngineFigures> engine;
+  std::optional<SimulatedFigures> simulated;
+
+  // Per second; absent where no time passed.
+  std::optional<double> request_throughput() const { return PerSecond(completed); }
+  std::optional<double> input_token_throughput() const { return PerSecond(prompt_tokens); }
+  std::optional<double> output_token_throughput() const { return PerSecond(output_tokens); }
+  // Requests that kept their objectives; absent where none stated any.
+  std::optional<double> goodput() const { return objectives.stated > 0 ? PerSecond(objectives.kept) : std::nullopt; }
+
+ private:
+  std::optional<double> PerSecond(int64_t n) const {
+    return duration_s > 0 ? std::optional<double>(static_cast<double>(n) / duration_s) : std::nullopt;
+  }
+};
+
+// One line of JSON. Text that is not UTF-8 is replaced.
+std::string ToJson(const RunResult& result);
+
+}  // namespace tactus

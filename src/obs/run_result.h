@@ -1,0 +1,78 @@
+// From what happens in a run to its result object: one definition of every figure, whoever watches (the engine's
+// metrics, the simulator, a replay, a load test's client).
+#pragma once
+
+#include <string_view>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/units.h"
+#include "obs/histogram.h"
+#include "obs/latency_values.h"
+#include "tactus/request.h"
+#include "tactus/run_result.h"
+
+namespace tactus {
+
+// A request that was taken and has ended.
+struct EndedRequest {
+  bool ok = false;  // its answer is complete: not an error, not cancelled
+  int64_t prompt_tokens = 0;
+  int64_t completion_tokens = 0;       // of all choices
+  DurationNs delay_ns = -1;            // arrival to its first share of a step; -1: never, or not seen from here
+  DurationNs ttft_ns = -1;             // arrival to its first token; -1: none came
+  TimeNs arrival_ns = 0, done_ns = 0;  // its end
+  DurationNs longest_gap_ns = 0;       // between two tokens of one choice
+  Slo slo;
+  std::string_view slo_class;
+};
+
+// Thread rule: none of its own; whoever shares it locks.
+class RunAccumulator {
+ public:
+  // `exact`: every latency is kept, for percentiles without a bucket's error; memory grows with the run.
+  explicit RunAccumulator(bool exact = false);
+
+  // `count` tokens that came so long after their stream's previous one; first: after their requests' arrival.
+  void Tokens(DurationNs gap_ns, bool first, int64_t count = 1) { (first ? ttft_ns_ : gap_ns_).Add(gap_ns, count); }
+  void Ended(const EndedRequest& request);
+  // Refused before it was taken. `why` (may be empty): the first is kept.
+  void Rejected(const Slo& slo, std::string_view slo_class, std::string_view why = {});
+  // A step of the executor that did not fail; `items`: sequences that had a share.
+  void Step(DurationNs took_ns, int64_t items);
+  void Decision(DurationNs took_ns) { decision_ns_.Add(took_ns); }
+
+  int64_t completed() const { return completed_; }
+  int64_t failed() const { return failed_; }
+  int64_t rejected() const { return rejected_; }
+  const std::map<std::string, ObjectiveCounts, std::less<>>& classes() const { return classes_; }
+  const Histogram& decision_ns() const { return decision_ns_; }
+
+  // All that was counted; the run lasts from the first arrival to the last end. Engine figures that are counted
+  // elsewhere (EngineStats) are left to whoever has them.
+  RunResult Outcome() const;
+  // With what was counted here of the engine: step times, decisions, delays, batch.
+  EngineFigures Engine() const;
+
+ private:
+  ObjectiveCounts* Class(std::string_view name);
+
+  int64_t completed_ = 0, failed_ = 0, rejected_ = 0, prompt_tokens_ = 0, completion_tokens_ = 0;
+  int64_t steps_ = 0, items_ = 0;
+  TimeNs first_arrival_ns_ = kNever, last_end_ns_ = 0;
+  std::string first_rejection_;
+  std::map<std::string, ObjectiveCounts, std::less<>> classes_;
+  LatencyValues ttft_ns_, normalized_ttft_ns_, gap_ns_, tpot_ns_, e2e_ns_, delay_ns_;
+  Histogram step_ns_, decision_ns_;
+};
+
+// Whether a request that ended so kept all that it stated.
+bool KeptSlo(const EndedRequest& request);
+
+// The object of docs/api.md ("Result"): always every field, null where nothing is known.
+nlohmann::ordered_json RunJson(const RunResult& result);
+nlohmann::ordered_json SummaryJson(const Summary& summary);
+// The same for people, in the columns that they know.
+std::string RunTable(const RunResult& result);
+
+}  // namespace tactus

@@ -1,0 +1,166 @@
+// The one result: what is counted of a run, and what is said of it.
+#include "obs/run_result.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace tactus {
+namespace {
+
+TEST(ExactValues, QuantilesAreTheSmallestValuesThatEnoughAreNotAbove) {
+  ExactValues v;
+  EXPECT_FALSE(v.Summarize(1).known);
+  v.Add(30);
+  v.Add(20, 8);
+  v.Add(10);
+  const Summary s = v.Summarize(0.5);
+  EXPECT_TRUE(s.known);
+  EXPECT_DOUBLE_EQ(s.mean, 10.0);  // (30 + 160 + 10) / 10, halved
+  EXPECT_DOUBLE_EQ(s.p50, 10.0);
+  EXPECT_DOUBLE_EQ(s.p90, 10.0);  // nine of ten are 20 or less
+  EXPECT_DOUBLE_EQ(s.p95, 15.0);
+  EXPECT_DOUBLE_EQ(s.p99, 15.0);
+  EXPECT_DOUBLE_EQ(s.max, 15.0);
+  ExactValues two;
+  two.Add(1);
+  two.Add(2);
+  EXPECT_DOUBLE_EQ(two.Summarize(1).p50, 1.0);
+}
+
+EndedRequest Ended(TimeNs arrival, DurationNs delay, DurationNs ttft, TimeNs done, int64_t prompt, int64_t completion,
+                   bool ok = true) {
+  EndedRequest r;
+  r.ok = ok;
+  r.prompt_tokens = prompt;
+  r.completion_tokens = completion;
+  r.arrival_ns = arrival;
+  r.delay_ns = delay;
+  r.ttft_ns = ttft;
+  r.done_ns = done;
+  return r;
+}
+
+TEST(RunResult, LatenciesAreOfWhatHasCompletedDelaysOfWhatEverRan) {
+  RunAccumulator run(true);
+  run.Tokens(700, true);
+  run.Tokens(50, false, 4);
+  run.Ended(Ended(100, 60, 200, 900, 20, 4));
+  run.Ended(Ended(100, -1, -1, 500, 20, 0));  // no token came
+  run.Ended(Ended(0, 10, 40, 90, 0, 1));
+  run.Ended(Ended(0, 5, 6, 7, 20, 1, false));   // cancelled
+  run.Ended(Ended(0, 7, -1, 7, 20, 1, false));  // failed
+  const RunResult r = run.Outcome();
+  const EngineFigures e = run.Engine();
+  constexpr double kMs = 1e-6;
+  EXPECT_DOUBLE_EQ(r.ttft_ms.max, 700 * kMs);
+  EXPECT_DOUBLE_EQ(r.tbt_ms.mean, 50 * kMs);
+  EXPECT_DOUBLE_EQ(e.scheduling_delay_ms.mean, (60 + 10 + 5 + 7) / 4.0 * kMs);
+  EXPECT_DOUBLE_EQ(r.e2e_ms.mean, (800 + 400 + 90) / 3.0 * kMs);
+  EXPECT_DOUBLE_EQ(r.normalized_ttft_ms.mean, 10 * kMs) << "of a prompt whose length is not known there is none";
+  EXPECT_DOUBLE_EQ(r.tpot_ms.mean, 600 / 3.0 * kMs) << "not of a single token";
+  EXPECT_EQ(r.completed, 3);
+  EXPECT_EQ(r.failed, 2);
+  EXPECT_EQ(r.prompt_tokens, 40);
+  EXPECT_EQ(r.output_tokens, 5);
+  EXPECT_DOUBLE_EQ(r.duration_s, 900e-9);
+}
+
+TEST(RunResult, WhatWasRejectedCountsAgainstAttainment) {
+  RunAccumulator run;
+  EndedRequest kept = Ended(0, 1, 5, 10, 3, 2);
+  kept.slo.jct_ns = 10;
+  kept.slo_class = "chat";
+  run.Ended(kept);
+  run.Rejected({.jct_ns = 10}, "chat", "no room");
+  run.Rejected({.ttft_ns = 10}, "batch", "too long");
+  run.Rejected({}, "batch");  // promised nothing
+  const RunResult r = run.Outcome();
+  EXPECT_EQ(r.rejected, 3);
+  EXPECT_EQ(r.first_rejection, "no room");
+  EXPECT_EQ(r.objectives.slo_attainment(), 1.0 / 3);
+  EXPECT_EQ(r.objectives.jct_attainment(), 0.5);
+  EXPECT_EQ(r.classes.at("chat").slo_attainment(), 0.5);
+  EXPECT_EQ(r.classes.at("batch").slo_attainment(), 0.0);
+  EXPECT_EQ(r.classes.at("batch").jct_attainment(), std::nullopt);
+  EXPECT_DOUBLE_EQ(*r.goodput(), 1 / 10e-9);
+}
+
+TEST(RunResult, AnObjectiveThatIsJustMetIsKept) {
+  EndedRequest r = Ended(100, 1, 30, 200, 3, 4);
+  r.longest_gap_ns = 20;
+  for (const auto& [slo, kept] : std::initializer_list<std::pair<Slo, bool>>{
+           {{30, 20, 100}, true}, {{29, 20, 100}, false}, {{30, 19, 100}, false}, {{30, 20, 99}, false}, {{}, true}}) {
+    r.slo = slo;
+    r.ok = true;
+    EXPECT_EQ(KeptSlo(r), kept) << slo.ttft_ns << " " << slo.tbt_ns << " " << slo.jct_ns;
+    r.ok = false;
+    EXPECT_FALSE(KeptSlo(r));
+  }
+  r.ok = true;
+  r.slo = {30, 0, 0};
+  r.ttft_ns = -1;
+  EXPECT_FALSE(KeptSlo(r)) << "without a first token";
+}
+
+// Every object has every field; a simulation's has some more.
+TEST(RunResult, WhatIsNotKnownIsNull) {
+  const auto bare = nlohmann::json::parse(ToJson({}));
+  RunResult full;
+  full.engine.emplace();
+  full.simulated.emplace();
+  const auto simulated = nlohmann::json::parse(ToJson(full));
+  for (const auto& [name, value] : bare.items()) EXPECT_TRUE(simulated.contains(name)) << name;
+  for (const char* name : {"ttft_ms",
+                           "normalized_ttft_ms",
+                           "tbt_ms",
+                           "tpot_ms",
+                           "e2e_ms",
+                           "scheduling_delay_ms",
+                           "step_ms",
+                           "goodput",
+                           "slo_attainment",
+                           "jct_attainment",
+                           "decision_us",
+                           "budget_utilization",
+                           "kv_utilization",
+                           "prefix_sharing",
+                           "mean_batch",
+                           "request_throughput",
+                           "input_token_throughput",
+                           "output_token_throughput",
+                           "steps",
+                           "plan_hash",
+                           "preemptions",
+                           "recomputed_tokens",
+                           "swapped_sequences",
+                           "swapped_blocks",
+                           "cached_prompt_tokens",
+                           "request_rate_asked",
+                           "request_rate_achieved",
+                           "concurrency",
+                           "first_rejection"}) {
+    ASSERT_TRUE(bare.contains(name)) << name;
+    EXPECT_TRUE(bare[name].is_null()) << name;
+  }
+  EXPECT_EQ(bare["requests"]["completed"], 0);
+  EXPECT_TRUE(bare["requests"]["unfinished"].is_null());
+  EXPECT_EQ(simulated["steps"], 0);
+  EXPECT_TRUE(simulated["mfu"].is_null());
+  EXPECT_TRUE(simulated["bubbles"].is_null());
+}
+
+TEST(RunResult, TheEngineCountsSequencesPerStepAndItsOwnTime) {
+  RunAccumulator run;
+  run.Step(2000000, 3);
+  run.Step(4000000, 4);
+  run.Decision(500);
+  const EngineFigures e = run.Engine();
+  EXPECT_DOUBLE_EQ(*e.mean_batch, 3.5);
+  EXPECT_NEAR(e.step_ms.mean, 3, 1e-9);
+  EXPECT_NEAR(*e.decision_p50_us, 0.5, 0.002);
+  EXPECT_FALSE(RunAccumulator().Engine().mean_batch.has_value());
+}
+
+}  // namespace
+}  // namespace tactus
