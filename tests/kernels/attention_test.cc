@@ -6,9 +6,9 @@
 #include <map>
 #include <numeric>
 
+#include "kernels/attention/kv_layout.h"
 #include "kernels/kernel_set.h"
 #include "kernels/kernel_testing.h"
-#include "kernels/kv_layout.h"
 
 namespace tactus::kernels {
 namespace {
