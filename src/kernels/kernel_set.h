@@ -15,14 +15,6 @@ namespace tactus::kernels {
 // Stops where tokens are packed for another matrix.
 void CheckPackedMatch(const PackedTokens& x, const PackedMatrix& w);
 
-// The operators over packed weights as ref/ has them; a set without its own uses these.
-void RefPack(ThreadPool& pool, const float* x, const float* norm_weight, float eps, const PackedTokens& out);
-void RefLinearPacked(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs, Workspace scratch);
-void RefGatedPacked(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,
-                    const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out,
-                    Workspace scratch);
-void RefEmbedPacked(ThreadPool& pool, const int32_t* ids, int64_t tokens, const PackedMatrix& table, float* x);
-
 const Ops& RefOps();
 const Ops& PortableOps();  // "scalar"
 #if defined(__x86_64__)

@@ -81,7 +81,12 @@ void MergeAttention(const AttentionCall& call, float* state, const float* result
 
 void Attention(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items, int32_t heads,
                const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride, Workspace scratch) {
-  static constexpr AttentionKernel kKernel = {nullptr, RunAttentionTile, RunAttentionPartition, MergeAttention};
+  static constexpr AttentionKernel kKernel = {
+      .takes_kv_heads = nullptr,
+      .run_tile = RunAttentionTile,
+      .run_partition = RunAttentionPartition,
+      .merge = MergeAttention,
+  };
   AttentionCall call = {};
   call.q = q;
   call.q_stride = q_stride;

@@ -3,15 +3,16 @@
 // attention/avx512/bf16.cc: pairs of products in one instruction, other roundings. Bits are promised per binary, kernel
 // set and that feature, not across machines.
 #include "kernels/simd/avx512.h"
-#include "kernels/attention/avx512/bf16.h"
-#include "kernels/attention/kernel.h"
-#include "kernels/packed/avx512/packed.h"
+
 #include "kernels/rows/avx512/linear_bf16.h"
-#include "kernels/rows/fused_kernel.h"
 #include "kernels/rows/linear_entry.h"
-#include "kernels/rows/linear_kernel.h"
 #include "kernels/rows/rope_kv.h"
 #include "kernels/rows/row_kernel.h"
+
+#include "kernels/packed/operators.h"
+
+#include "kernels/attention/avx512/bf16.h"
+#include "kernels/attention/kernel.h"
 
 namespace tactus::kernels {
 namespace {
@@ -35,9 +36,22 @@ void AttentionOrBf16(ThreadPool& pool, const float* q, int64_t q_stride, std::sp
 
 const Ops& Avx512Ops() {
   static constexpr Ops kOps = {
-      "avx512",          LinearOrBf16,      RmsNorm,  Embed,         Rope,       StoreKv,
-      AttentionOrBf16,   SiluMul,           AddTo,    DequantizeRow, PackAvx512, LinearPackedAvx512,
-      GatedPackedAvx512, EmbedPackedAvx512, RopeStore};
+      .name = "avx512",
+      .linear = LinearOrBf16,
+      .rms_norm = RmsNorm,
+      .embed = Embed,
+      .rope = Rope,
+      .store_kv = StoreKv,
+      .attention = AttentionOrBf16,
+      .silu_mul = SiluMul,
+      .add = AddTo,
+      .dequantize_row = DequantizeRow,
+      .pack = PackAvx512,
+      .linear_packed = LinearPackedAvx512,
+      .gated_packed = GatedPackedAvx512,
+      .embed_packed = EmbedPackedAvx512,
+      .rope_store = RopeStore,
+  };
   return kOps;
 }
 

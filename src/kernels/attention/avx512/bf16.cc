@@ -416,8 +416,12 @@ void MergeResults(const AttentionCall& call, float* state, const float* results,
 void AttentionAvx512Bf16(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
                          int32_t heads, const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride,
                          Workspace scratch) {
-  static constexpr AttentionKernel kKernel = {[](const AttentionCall& call) { return InChunks(*call.kv); }, RunTile,
-                                              RunTilePartition, MergeResults};
+  static constexpr AttentionKernel kKernel = {
+      .takes_kv_heads = [](const AttentionCall& call) { return InChunks(*call.kv); },
+      .run_tile = RunTile,
+      .run_partition = RunTilePartition,
+      .merge = MergeResults,
+  };
   AttentionCall call = {};
   call.q = q;
   call.q_stride = q_stride;

@@ -46,6 +46,8 @@ bool TakesTiles(const PackedTokens& x) {
   return !x.format.integer || x.tokens * x.format.planes >= kLeastTileRows;
 }
 
+}  // namespace
+
 void LinearPackedAmx(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs,
                      Workspace scratch) {
   TakesTiles(x) ? LinearPackedBy(Pick, pool, x, outputs) : Avx512Ops().linear_packed(pool, x, outputs, scratch);
@@ -56,19 +58,6 @@ void GatedPackedAmx(ThreadPool& pool, const PackedTokens& x, const PackedMatrix&
                     Workspace scratch) {
   if (TakesTiles(x)) return GatedPackedBy(Pick, pool, x, gate, gate_bias, up, up_bias, out);
   Avx512Ops().gated_packed(pool, x, gate, gate_bias, up, up_bias, inner, out, scratch);
-}
-
-}  // namespace
-
-const Ops& AmxOps() {
-  static const Ops ops = [] {
-    Ops set = Avx512Ops();
-    set.name = "amx";
-    set.linear_packed = LinearPackedAmx;
-    set.gated_packed = GatedPackedAmx;
-    return set;
-  }();
-  return ops;
 }
 
 }  // namespace tactus::kernels

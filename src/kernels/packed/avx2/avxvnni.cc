@@ -38,17 +38,4 @@ SumPanelFn Pick(const PackedMatrix& w) {
 
 TACTUS_DEFINE_PACKED_OPS(AvxVnni, Pick)
 
-const Ops& AvxVnniOps() {
-  static const Ops ops = [] {
-    Ops set = Avx2Ops();
-    set.name = "avxvnni";
-    set.pack = PackAvxVnni;
-    set.linear_packed = LinearPackedAvxVnni;
-    set.gated_packed = GatedPackedAvxVnni;
-    set.embed_packed = EmbedPackedAvxVnni;
-    return set;
-  }();
-  return ops;
-}
-
 }  // namespace tactus::kernels

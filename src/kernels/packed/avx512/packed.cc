@@ -6,6 +6,7 @@
 #include "kernels/packed/avx512/packed.h"
 
 #include "kernels/packed/avx512/round.h"
+#include "kernels/packed/operators.h"
 #include "kernels/rows/row_kernel.h"
 
 namespace tactus::kernels {

@@ -49,14 +49,4 @@ void SumPanelVnni(const PanelRun& run);
 // bf16. A sum's chain takes columns 2i + 1 and 2i of pair i in one instruction. Precondition: CpuHasAvx512Bf16().
 void SumPanelBf16(const PanelRun& run);
 
-// The table's entries (kernels/ops.h). Where the CPU lacks the instruction that a format needs, its products go to the
-// AVX2 set.
-void PackAvx512(ThreadPool& pool, const float* x, const float* norm_weight, float eps, const PackedTokens& out);
-void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs,
-                        Workspace scratch);
-void GatedPackedAvx512(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,
-                       const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out,
-                       Workspace scratch);
-void EmbedPackedAvx512(ThreadPool& pool, const int32_t* ids, int64_t tokens, const PackedMatrix& table, float* x);
-
 }  // namespace tactus::kernels

@@ -18,17 +18,4 @@ SumPanelFn Pick(const PackedMatrix& w) {
 
 TACTUS_DEFINE_PACKED_OPS(Neon, Pick)
 
-const Ops& NeonDotprodOps() {
-  static const Ops ops = [] {
-    Ops set = PortableOps();
-    set.name = "neon_dotprod";
-    set.pack = PackNeon;
-    set.linear_packed = LinearPackedNeon;
-    set.gated_packed = GatedPackedNeon;
-    set.embed_packed = EmbedPackedNeon;
-    return set;
-  }();
-  return ops;
-}
-
 }  // namespace tactus::kernels

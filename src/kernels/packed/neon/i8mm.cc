@@ -17,17 +17,4 @@ SumPanelFn Pick(const PackedMatrix& w) {
 
 TACTUS_DEFINE_PACKED_OPS(NeonI8mm, Pick)
 
-const Ops& NeonI8mmOps() {
-  static const Ops ops = [] {
-    Ops set = PortableOps();
-    set.name = "neon_i8mm";
-    set.pack = PackNeonI8mm;
-    set.linear_packed = LinearPackedNeonI8mm;
-    set.gated_packed = GatedPackedNeonI8mm;
-    set.embed_packed = EmbedPackedNeonI8mm;
-    return set;
-  }();
-  return ops;
-}
-
 }  // namespace tactus::kernels

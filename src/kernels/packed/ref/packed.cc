@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "kernels/kernel_set.h"
+#include "kernels/packed/operators.h"
 #include "tensor/float16.h"
 
 namespace tactus::kernels {
@@ -142,7 +143,7 @@ void CheckPackedMatch(const PackedTokens& x, const PackedMatrix& w) {
                    "tokens are packed for another matrix");
 }
 
-void RefPack(ThreadPool&, const float* x, const float* norm_weight, float eps, const PackedTokens& out) {
+void PackRef(ThreadPool&, const float* x, const float* norm_weight, float eps, const PackedTokens& out) {
   for (int64_t t = 0; t < out.tokens; ++t) {
     const float* row = x + t * out.cols;
     if (norm_weight == nullptr) {
@@ -156,7 +157,7 @@ void RefPack(ThreadPool&, const float* x, const float* norm_weight, float eps, c
   }
 }
 
-void RefLinearPacked(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs, Workspace) {
+void LinearPackedRef(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs, Workspace) {
   for (const LinearOutput& o : outputs) {
     CheckPackedMatch(x, *o.w);
     pool.ParallelFor(o.w->rows, [&](int64_t n, int32_t) {
@@ -169,7 +170,7 @@ void RefLinearPacked(ThreadPool& pool, const PackedTokens& x, std::span<const Li
   }
 }
 
-void RefGatedPacked(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,
+void GatedPackedRef(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,
                     const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out, Workspace) {
   CheckPackedMatch(x, gate);
   CheckPackedMatch(x, up);
@@ -181,10 +182,10 @@ void RefGatedPacked(ThreadPool& pool, const PackedTokens& x, const PackedMatrix&
       inner[t * rows + n] = static_cast<float>(g / (1.0 + std::exp(-g)) * Dot(x, t, up, n, up_bias));
     }
   });
-  RefPack(pool, inner, nullptr, 0, out);
+  PackRef(pool, inner, nullptr, 0, out);
 }
 
-void RefEmbedPacked(ThreadPool&, const int32_t* ids, int64_t tokens, const PackedMatrix& table, float* x) {
+void EmbedPackedRef(ThreadPool&, const int32_t* ids, int64_t tokens, const PackedMatrix& table, float* x) {
   for (int64_t t = 0; t < tokens; ++t) UnpackRow(table, ids[t], x + t * table.cols);
 }
 
