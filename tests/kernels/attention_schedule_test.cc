@@ -128,7 +128,12 @@ void Schedule(Scene scene, int32_t threads, bool kv_heads_together, Recorder* lo
   log->carry_rows = scene.heads / scene.kv_heads;
   ThreadPool pool(threads);
   testing::OwnedWorkspace scratch(tokens, 64, scene.heads, scene.head_dim, threads);
-  const AttentionKernel kernel{kv_heads_together ? TakesKvHeads : nullptr, RunTile, RunPartition, Merge};
+  const AttentionKernel kernel = {
+      .takes_kv_heads = kv_heads_together ? TakesKvHeads : nullptr,
+      .run_tile = RunTile,
+      .run_partition = RunPartition,
+      .merge = Merge,
+  };
   RunAttention(pool, kernel, scene.items, scene.heads, call, scratch.view());
 }
 

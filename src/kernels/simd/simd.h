@@ -3,7 +3,8 @@
 // includes them gets its own copy (in an unnamed namespace: kernel_set.h says why).
 //
 // CMakeLists.txt defines which one beside the compiler's flags. The flags alone do not choose: a build for one machine
-// (-march=native) has them everywhere, and the set "scalar" must stay what it is.
+// (-march=native) has them everywhere, and the set "scalar" must stay what it is. Files of one instruction set name its
+// header here as well, and do not compile where CMakeLists.txt says another.
 #pragma once
 
 #if defined(TACTUS_SIMD_AVX512)

@@ -1,4 +1,4 @@
-// The paged cache in chunks, 16 positions of one head, as attention_bf16.cc walks over it; and what is fetched from
+// The paged cache in chunks, 16 positions of one head, as bf16.cc walks over it; and what is fetched from
 // memory while chunks are used.
 #pragma once
 

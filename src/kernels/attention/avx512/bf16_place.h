@@ -1,4 +1,4 @@
-// Where attention_bf16.cc finds K and V of a partition: in the cache itself where vectors can be read there, else in
+// Where bf16.cc finds K and V of a partition: in the cache itself where vectors can be read there, else in
 // buffers that they are brought to.
 #pragma once
 

@@ -1,5 +1,5 @@
 // The arithmetic of attention with vdpbf16ps: scores, softmax weights and weighted values of a few rows at a time. The
-// order of every sum is stated in attention_bf16.cc.
+// order of every sum is stated in bf16.cc.
 #pragma once
 
 #include <immintrin.h>

@@ -1,6 +1,6 @@
-// The set "amx": the AVX-512 set, with products of many tokens by matrix tiles (compiled for AMX-TILE, AMX-INT8,
-// AMX-BF16 and AVX-512). Integer sums have the same bits either way, so few tokens go to AVX-512; bf16 always takes
-// tiles, because its sums would not.
+// Products of packed weights by matrix tiles, for the set "amx" (compiled for AMX-TILE, AMX-INT8, AMX-BF16 and
+// AVX-512). Integer sums have the same bits either way, so few tokens go to AVX-512; bf16 always takes tiles, because
+// its sums would not.
 #include "kernels/packed/amx/tile.h"
 #include "kernels/packed/kernel.h"
 #include "kernels/packed/operators.h"

@@ -44,7 +44,7 @@ struct TilePass {
   int64_t x_stride;       // of rows
   const int32_t* start;   // at the chunk
   int64_t shift_offset;   // bytes from an entry of start to that of shift; of one plane with scales
-  int64_t total_offset;   // bytes from an entry of start to that of total (packed_avx512.h); with minima
+  int64_t total_offset;   // bytes from an entry of start to that of total (packed.h); with minima
   int64_t term_stride;    // of tokens, as the next two
   const float* x_scales;  // at the chunk
   int64_t scale_stride;
