@@ -13,7 +13,7 @@
 
 #include "base/rng.h"
 #include "kernels/ops.h"
-#include "kernels/quantize.h"
+#include "kernels/rows/quantize.h"
 
 namespace tactus::bench {
 namespace {

@@ -1,9 +1,9 @@
 // What the kernel-set files share with select.cc: portable declarations only.
 //
-// Files under cpu/ that are compiled for one instruction set include no header that defines an inline function or
-// template with external linkage which might be emitted there (the linker could pick that copy for the whole program,
-// an illegal instruction elsewhere). So cpu/*.h put everything in an unnamed namespace; tests/kernels checks the
-// objects.
+// Files that are compiled for one instruction set include no header that defines an inline function or template with
+// external linkage which might be emitted there (the linker could pick that copy for the whole program, an illegal
+// instruction elsewhere). So the headers of simd/, rows/, packed/ and attention/ that have code put it in an unnamed
+// namespace; tests/kernels checks the objects.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,6 @@ namespace tactus::kernels {
 
 // Stops where tokens are packed for another matrix.
 void CheckPackedMatch(const PackedTokens& x, const PackedMatrix& w);
-
-// The operators over packed weights as ref/ has them; a set without its own uses these.
-void RefPack(ThreadPool& pool, const float* x, const float* norm_weight, float eps, const PackedTokens& out);
-void RefLinearPacked(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs, Workspace scratch);
-void RefGatedPacked(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,
-                    const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out,
-                    Workspace scratch);
-void RefEmbedPacked(ThreadPool& pool, const int32_t* ids, int64_t tokens, const PackedMatrix& table, float* x);
 
 const Ops& RefOps();
 const Ops& PortableOps();  // "scalar"
@@ -45,7 +37,7 @@ bool CpuHasArmI8mm();  // and dotprod
 bool CpuHasArmBf16();
 #endif
 
-// Scratch layout of the cpu/ sets, in bytes. Linear: the rounded input, then per thread a weight panel and partial
+// Scratch layout of every set but ref, in bytes. Linear: the rounded input, then per thread a weight panel and partial
 // sums.
 inline constexpr int64_t kLinearChunk = 1024;     // columns per pass over K (a multiple of every block format)
 inline constexpr int64_t kLinearTokenBlock = 96;  // tokens per task
@@ -64,7 +56,7 @@ int64_t LinearThreadBytes();
 std::byte* AlignedWorkspace(const Workspace& scratch, int64_t need_bytes);
 void CheckHeadDim(int32_t head_dim, int32_t rotary_dim);
 
-// dequantize.h's, declared here without its includes.
+// rows/dequantize.h's, declared here without its includes.
 void DequantizeSpan(DType dtype, const void* src, int64_t elements, float* out);
 // Cosine and sine of position * inv_freq in f32, times the table's scale; libm's, the same for every set.
 void RopeAngles(const RopeTable& rope, int32_t position, float* cosines, float* sines);

@@ -1,9 +1,15 @@
-// The operators of a decoder, as the forward pass calls them. Two kinds of implementation stand behind one table: ref/
-// (slow, obvious: the specification), and cpu/ sets picked at run time (select.cc lists them; TACTUS_KERNELS forces
-// one).
+// The operators of a decoder, as the forward pass calls them. Behind the table stand kernel sets (sets/ has one file
+// and one table for each), picked at run time (select.cc lists them; TACTUS_KERNELS forces one): "ref", slow and
+// obvious, is the specification; the others are made for instruction sets.
+//
+// Three families of operators have a folder each: rows/ (weights and tokens as rows, and all that works on one row),
+// packed/ (weights packed in panels) and attention/. In each, ref/ is the specification, what every instruction set
+// shares lies at the top, written over the vectors of simd/simd.h, and what one instruction set has of its own lies in
+// a folder of its name.
 //
 // Linear operators come twice: over rows as files have them (linear: weights exactly as stored, f32 sums) and over
-// packed weights (pack, linear_packed, gated_packed, embed_packed: kernels/packed.h), which is what serving uses.
+// packed weights (pack, linear_packed, gated_packed, embed_packed: kernels/packed/packed.h), which is what serving
+// uses.
 //
 // Batch invariance (docs/ARCHITECTURE.md, per binary, kernel set, weight and KV format): every output element has one
 // accumulation order that depends on neither the number of tokens, the tile, nor the threads. K is never split over M
@@ -19,7 +25,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/packed.h"
+#include "kernels/packed/packed.h"
 #include "kernels/thread_pool.h"
 #include "tensor/matrix_view.h"
 
@@ -46,7 +52,7 @@ struct AttentionItem {
 };
 
 // One layer's paged K and V. dtype: kF32, kBF16, or kInt8 with a scale per position and head. How elements lie within a
-// block is the kernels' business (kv_layout.h): copy whole blocks of KvBlockBytes, K and V alike.
+// block is the kernels' business (attention/kv_layout.h): copy whole blocks of KvBlockBytes, K and V alike.
 struct KvLayer {
   void* k = nullptr;
   void* v = nullptr;
@@ -119,8 +125,8 @@ struct Ops {
   void (*add)(ThreadPool& pool, float* x, const float* y, int64_t n);
   // Dequantises one row to f32 (tests, the reference mode).
   void (*dequantize_row)(const MatrixView& w, int64_t row, float* out);
-  // Packed weights (kernels/packed.h has the arithmetic). pack: out.tokens rows of x[tokens, out.cols], normed by
-  // rms_norm with norm_weight first unless that is null, rounded into `out`.
+  // Packed weights (kernels/packed/packed.h has the arithmetic). pack: out.tokens rows of x[tokens, out.cols], normed
+  // by rms_norm with norm_weight first unless that is null, rounded into `out`.
   void (*pack)(ThreadPool& pool, const float* x, const float* norm_weight, float eps,
                const PackedTokens& out) = nullptr;
   // All outputs in one go, with one barrier: their matrices have x's columns and token format (TokensFor).

@@ -14,9 +14,9 @@
 #endif
 
 #include "base/check.h"
-#include "kernels/attention_schedule.h"
-#include "kernels/dequantize.h"
+#include "kernels/attention/schedule.h"
 #include "kernels/kernel_set.h"
+#include "kernels/rows/dequantize.h"
 
 namespace tactus::kernels {
 

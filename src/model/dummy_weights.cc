@@ -7,7 +7,7 @@
 #include <map>
 
 #include "base/rng.h"
-#include "kernels/quantize.h"
+#include "kernels/rows/quantize.h"
 #include "tensor/float16.h"
 
 namespace tactus {

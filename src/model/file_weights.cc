@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/printable.h"
-#include "kernels/dequantize.h"
+#include "kernels/rows/dequantize.h"
 #include "model/weight_storage.h"
 
 namespace tactus {

@@ -1,5 +1,5 @@
-// A model's matrices packed for the fast operators (kernels/packed.h), from rows that a source hands out piece by
-// piece: the two forms of a matrix are never in memory together. One tied matrix serves embedding and output.
+// A model's matrices packed for the fast operators (kernels/packed/packed.h), from rows that a source hands out piece
+// by piece: the two forms of a matrix are never in memory together. One tied matrix serves embedding and output.
 //
 // PlanPacking and BindPacked: the loading thread. PackAll uses all of its pool.
 #pragma once
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/packed.h"
+#include "kernels/packed/packed.h"
 #include "kernels/thread_pool.h"
 #include "model/weight_builder.h"
 

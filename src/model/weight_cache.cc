@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Raised whenever the same head would stand for other bytes: another layout in kernels/packed.h, another way to
+// Raised whenever the same head would stand for other bytes: another layout in kernels/packed/packed.h, another way to
 // quantise.
 constexpr int kLayoutVersion = 2;
 constexpr size_t kPage = 4096;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/packed.h"
+#include "kernels/packed/packed.h"
 #include "model_config/config.h"
 #include "tensor/matrix_view.h"
 
@@ -30,7 +30,7 @@ struct LayerWeights {
   const float* b_down = nullptr;
 };
 
-// The same matrices packed for the fast operators (kernels/packed.h).
+// The same matrices packed for the fast operators (kernels/packed/packed.h).
 struct PackedLayerWeights {
   kernels::PackedMatrix wq, wk, wv, wo, w_gate, w_up, w_down;
 };

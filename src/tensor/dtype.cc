@@ -7,7 +7,7 @@
 namespace tactus {
 namespace {
 
-// Indexed by DType. Block sizes follow from the layouts in kernels/dequantize.cc.
+// Indexed by DType. Block sizes follow from the layouts in kernels/rows/dequantize.cc.
 constexpr std::array<DTypeInfo, 12> kInfo = {{
     {"f32", 1, 4},
     {"f16", 1, 2},

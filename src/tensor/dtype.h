@@ -22,7 +22,7 @@ enum class DType : uint8_t {
   kQ4_K,
   kQ5_K,
   kQ6_K,  // blocks of 256
-  kInt8,  // codes alone: of a KV cache (kernels/kv_layout.h has their scales)
+  kInt8,  // codes alone: of a KV cache (kernels/attention/kv_layout.h has their scales)
 };
 
 struct DTypeInfo {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "exec/tiny_model.h"
-#include "kernels/packed.h"
+#include "kernels/packed/packed.h"
 
 namespace tactus::test {
 namespace {

@@ -1,7 +1,7 @@
 // How attention is cut and handed to threads, seen by a kernel that writes down what it is given instead of computing:
 // every partition of every row once, merged in ascending order, and no memory shared by two tasks that may run at the
 // same time. (Real kernels would show the last as a data race, now and then.)
-#include "kernels/attention_schedule.h"
+#include "kernels/attention/schedule.h"
 
 #include <gtest/gtest.h>
 
@@ -11,9 +11,9 @@
 #include <mutex>
 #include <set>
 
+#include "kernels/attention/kv_layout.h"
 #include "kernels/kernel_set.h"
 #include "kernels/kernel_testing.h"
-#include "kernels/kv_layout.h"
 
 namespace tactus::kernels {
 namespace {
@@ -128,7 +128,12 @@ void Schedule(Scene scene, int32_t threads, bool kv_heads_together, Recorder* lo
   log->carry_rows = scene.heads / scene.kv_heads;
   ThreadPool pool(threads);
   testing::OwnedWorkspace scratch(tokens, 64, scene.heads, scene.head_dim, threads);
-  const AttentionKernel kernel{kv_heads_together ? TakesKvHeads : nullptr, RunTile, RunPartition, Merge};
+  const AttentionKernel kernel = {
+      .takes_kv_heads = kv_heads_together ? TakesKvHeads : nullptr,
+      .run_tile = RunTile,
+      .run_partition = RunPartition,
+      .merge = Merge,
+  };
   RunAttention(pool, kernel, scene.items, scene.heads, call, scratch.view());
 }
 

@@ -6,9 +6,9 @@
 #include <map>
 #include <numeric>
 
+#include "kernels/attention/kv_layout.h"
 #include "kernels/kernel_set.h"
 #include "kernels/kernel_testing.h"
-#include "kernels/kv_layout.h"
 
 namespace tactus::kernels {
 namespace {
@@ -114,7 +114,7 @@ std::string NameOf(const Ops* ops, const Shape& s) {
          std::to_string(s.head_dim) + " window " + std::to_string(s.window) + " " + InfoOf(s.kv_dtype).name;
 }
 
-// Whether this set rounds q and the softmax weights to bf16 (attention_bf16.cc).
+// Whether this set rounds q and the softmax weights to bf16 (attention/avx512/bf16.cc).
 bool RoundsToBF16([[maybe_unused]] const Ops* ops, [[maybe_unused]] DType kv_dtype) {
 #if defined(__x86_64__)
   return std::string_view(ops->name) == "avx512" && kv_dtype != DType::kF32 && CpuHasAvx512Bf16();

@@ -1,10 +1,12 @@
 # Fails when an object compiled for AVX2 or AVX-512 exports a weak function: the linker may take that copy for the whole
-# program, which is an illegal instruction on a machine without it. Usage: cmake -DNM=nm -DOBJECTS="a.o;b.o" -P this
+# program, which is an illegal instruction on a machine without it. Fails, too, when fewer than LEAST objects are
+# such ones: then the folders' names have changed. Usage: cmake -DNM=nm -DLEAST=n -DOBJECTS="a.o;b.o" -P this
 if(NOT OBJECTS)
   message(FATAL_ERROR "no kernel objects to check")
 endif()
+set(checked 0)
 foreach(object IN LISTS OBJECTS)
-  if(NOT object MATCHES "cpu/([a-z0-9_]*(avx|amx)|attention_bf16)")
+  if(NOT object MATCHES "tactus_kernels\\.dir/.*(avx|amx)")
     continue()
   endif()
   execute_process(COMMAND ${NM} --defined-only -C ${object} OUTPUT_VARIABLE symbols RESULT_VARIABLE result)
@@ -19,4 +21,7 @@ foreach(object IN LISTS OBJECTS)
   endif()
   math(EXPR checked "${checked} + 1")
 endforeach()
+if(checked LESS LEAST)
+  message(FATAL_ERROR "${checked} objects were recognised as compiled for AVX2 or AVX-512, not ${LEAST} or more")
+endif()
 message(STATUS "${checked} objects checked")

@@ -3,10 +3,9 @@
 // is also among those that packed_linear_test.cc runs.
 #include <gtest/gtest.h>
 
-#include "kernels/cpu/simd_portable.h"
-
-#include "kernels/cpu/packed_kernel.h"
+#include "kernels/packed/kernel.h"
 #include "kernels/packed_testing.h"
+#include "kernels/simd/portable.h"
 #include "kernels/tile_model.h"
 
 namespace tactus::kernels {

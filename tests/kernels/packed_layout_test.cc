@@ -1,5 +1,5 @@
-// Every layout that kernels/packed.h allows, filled without a packer: what any set makes of it is what ref makes of it,
-// bit for bit, and ref's integers do not overflow where codes and tokens are as large as they can be.
+// Every layout that kernels/packed/packed.h allows, filled without a packer: what any set makes of it is what ref makes
+// of it, bit for bit, and ref's integers do not overflow where codes and tokens are as large as they can be.
 #include <gtest/gtest.h>
 
 #include <algorithm>

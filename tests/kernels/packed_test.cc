@@ -1,13 +1,13 @@
 // What lies in packed weights and packed tokens. The operators over them: packed_linear_test.cc.
-#include "kernels/packed.h"
+#include "kernels/packed/packed.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/dequantize.h"
 #include "kernels/packed_testing.h"
+#include "kernels/rows/dequantize.h"
 
 namespace tactus::kernels {
 namespace {

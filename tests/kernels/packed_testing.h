@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/kernel_testing.h"
-#include "kernels/packed.h"
+#include "kernels/packed/packed.h"
 
 namespace tactus::kernels::testing {
 
@@ -104,7 +104,7 @@ struct Layout {
   }
 };
 
-// All that kernels/packed.h allows.
+// All that kernels/packed/packed.h allows.
 inline std::vector<Layout> AllLayouts() {
   std::vector<Layout> layouts = {{PackedCode::kU8, 128, 0}};
   for (const int32_t block : {16, 32, 64, 128}) {

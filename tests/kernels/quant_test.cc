@@ -5,8 +5,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "kernels/dequantize.h"
 #include "kernels/kernel_testing.h"
+#include "kernels/rows/dequantize.h"
 
 namespace tactus::kernels {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/cpu/packed_amx_tile.h"
+#include "kernels/packed/amx/tile.h"
 #include "tensor/float16.h"
 
 namespace tactus::kernels::testing {

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kernels/dequantize.h"
+#include "kernels/rows/dequantize.h"
 #include "model/catalog.h"
 #include "model/inspect.h"
 #include "model_files.h"

@@ -12,8 +12,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "kernels/dequantize.h"
-#include "kernels/quantize.h"
+#include "kernels/rows/dequantize.h"
+#include "kernels/rows/quantize.h"
 #include "model/file_weights.h"
 #include "model/gguf.h"
 #include "model/loader.h"

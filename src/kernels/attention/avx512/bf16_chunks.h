@@ -1,0 +1,118 @@
+// The paged cache in chunks, 16 positions of one head, as bf16.cc walks over it; and what is fetched from
+// memory while chunks are used.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention/avx512/bf16_tile.h"
+#include "kernels/attention/kv_layout.h"
+#include "kernels/attention/schedule.h"
+
+namespace tactus::kernels {
+namespace {
+
+// Whether K and V of 16 positions of a head (a chunk) can be read as vectors where they lie.
+inline bool InChunks(const KvLayer& kv) {
+  return KvPaired(kv) && kv.block_size % 16 == 0 && kv.head_dim % 16 == 0;
+}
+
+// Where a chunk (16 positions) of a head lies: bytes from kv.k or kv.v to its block's head, and its first position
+// there.
+struct ChunkPlace {
+  int64_t head;
+  int32_t offset;
+
+  const std::byte* Head(const void* base) const { return static_cast<const std::byte*>(base) + head; }
+  // bf16: the chunk itself.
+  const uint32_t* Keys(const KvLayer& kv) const { return reinterpret_cast<const uint32_t*>(Head(kv.k)) + offset; }
+  const uint32_t* Values(const KvLayer& kv) const {
+    return reinterpret_cast<const uint32_t*>(Head(kv.v)) + offset / 2 * kv.head_dim;
+  }
+};
+
+// Walks over the chunks of an item: no division on the way.
+class ChunkWalk {
+ public:
+  ChunkWalk(const KvLayer& kv, const AttentionItem& item, int32_t kv_head, int32_t position)
+      : head_bytes_(KvHeadBytes(kv)),
+        kv_heads_(kv.kv_heads),
+        block_size_(kv.block_size),
+        kv_head_(kv_head),
+        block_(item.block_table + position / kv.block_size),
+        offset_(position % kv.block_size / 16 * 16) {}
+  ChunkPlace Place() const { return {(int64_t{*block_} * kv_heads_ + kv_head_) * head_bytes_, offset_}; }
+  void Next() {
+    offset_ += 16;
+    if (offset_ < block_size_) return;
+    offset_ = 0;
+    ++block_;
+  }
+
+ private:
+  const int64_t head_bytes_;
+  const int32_t kv_heads_, block_size_, kv_head_;
+  const int32_t* block_;
+  int32_t offset_;
+};
+
+// What will be read, in the order of reading, in pieces: 16 positions (a chunk) of one head, of K or of V. While one is
+// used, one some 16 KiB further on is fetched. Decodes read the cache once, from memory, in runs too short for the
+// processor to foresee.
+class FetchStream {
+ public:
+  static constexpr int32_t kMostAhead = 20;  // and what one call looks at beyond
+  explicit FetchStream(const KvLayer& kv) : piece_bytes_(16 * kv.head_dim * KvElementBytes(kv.dtype)) {
+    while (ahead_ > 2 && ahead_ * piece_bytes_ > int64_t{16} << 10) ahead_ /= 2;
+  }
+
+  // Pieces of a tile's KV heads, at most `most`, at positions [begin, end): K, then V, by pairs of chunks, head by
+  // head. `chunks`: where those lie is written there too; null: nowhere.
+  void Add(const KvLayer& kv, const AttentionTile& tile, int32_t begin, int32_t end, int32_t most, ChunkPlace* chunks) {
+    const int64_t head_bytes = KvHeadBytes(kv);
+    const int32_t upto = count_ + most < kMax ? count_ + most : kMax, count = (end + 15) / 16 - begin / 16;
+    for (const void* base : {kv.k, kv.v}) {
+      const int64_t in_block = base == kv.k ? 2 * KvElementBytes(kv.dtype) : kv.head_dim * KvElementBytes(kv.dtype);
+      ChunkWalk walk(kv, *tile.item, tile.kv_head, begin);
+      for (int32_t c = 0; c < count && count_ < upto; c += 2) {
+        const ChunkPlace one = walk.Place();
+        walk.Next();
+        const bool both = c + 1 < count;
+        const ChunkPlace two = both ? walk.Place() : one;
+        if (both) walk.Next();
+        if (chunks != nullptr) chunks[c] = one, chunks[c + both] = two;
+        for (int32_t h = 0; h < tile.kv_heads && count_ < upto; ++h) {
+          Append(one.Head(base) + h * head_bytes + one.offset * in_block);
+          if (both) Append(two.Head(base) + h * head_bytes + two.offset * in_block);
+        }
+      }
+    }
+  }
+  // Nothing more to come: the last piece stands for it.
+  void Close() {
+    const int32_t upto = count_ + kMostAhead < kMax ? count_ + kMostAhead : kMax;
+    while (count_ < upto) {
+      pieces_[count_] = pieces_[count_ - 1];
+      ++count_;
+    }
+  }
+  // What to fetch while piece `piece` and those after it are used.
+  const std::byte* const* Ahead(int32_t piece) const { return pieces_ + piece + ahead_; }
+  // The line behind a piece: its scales, where a block is a chunk.
+  void FetchScales(int32_t piece) const {
+    if (active()) __builtin_prefetch(*Ahead(piece) + piece_bytes_);
+  }
+  bool active() const { return count_ > 0; }
+
+ private:
+  static constexpr int32_t kMax = 2 * kKeyVectors * kMostKvHeads + kMostAhead;
+  void Append(const std::byte* piece) {
+    if (count_ < kMax) pieces_[count_++] = piece;
+  }
+  const int64_t piece_bytes_;
+  int32_t ahead_ = 16;
+  const std::byte* pieces_[kMax];
+  int32_t count_ = 0;
+};
+
+}  // namespace
+}  // namespace tactus::kernels

@@ -1,0 +1,28 @@
+// The operators over packed weights of the AVX2 set.
+#include "kernels/packed/avx2/dots.h"
+#include "kernels/packed/bf16_tile.h"
+#include "kernels/packed/chunks.h"
+#include "kernels/packed/kernel.h"
+#include "kernels/packed/operators.h"
+
+namespace tactus::kernels {
+namespace {
+
+void SumPanelCodes(const PanelSums& run) {
+  const PackedMatrix& w = *run.w;
+  const int32_t bits = w.code == PackedCode::kU4 ? 4 : w.code_bits;
+  if (run.x->format.planes == 2 || bits > 6) return SumPanelInt<WideDotsAvx2, WideDotsAvx2, OpenedDotsAvx2>(run);
+  if (bits > 5) return SumPanelInt<ByteDotsAvx2<6>, ByteDotsAvx2<6>, ByteDotsAvx2<6>>(run);
+  if (bits > 4) return SumPanelInt<ByteDotsAvx2<5>, ByteDotsAvx2<5>, ByteDotsAvx2<5>>(run);
+  SumPanelInt<ByteDotsAvx2<4>, ByteDotsAvx2<4>, ByteDotsAvx2<4>>(run);
+}
+
+SumPanelFn Pick(const PackedMatrix& w) {
+  return w.code == PackedCode::kBF16 ? SumPanelBf16<BaseAvx2> : SumPanelCodes;
+}
+
+}  // namespace
+
+TACTUS_DEFINE_PACKED_OPS(Avx2, Pick)
+
+}  // namespace tactus::kernels

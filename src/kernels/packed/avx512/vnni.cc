@@ -1,0 +1,260 @@
+// vpdpbusd: each lane of 32 bits adds four products of an unsigned code and a signed token value. A block's sum starts
+// at -offset * (sum of its token values), so that codes are used as stored, or with zero points as 64 + v. Sums of a
+// block are exact; what follows is packed/packed.h's.
+#include "kernels/packed/avx512/vnni_tile.h"
+
+namespace tactus::kernels {
+namespace {
+
+// Columns of a panel at a time. Codes of 512 fill two thirds of the first-level cache, which pays when many tiles pass
+// over them. A tile alone takes few: a chunk's scales are read before its codes and should have been fetched by then.
+inline constexpr int64_t kShortChunkColumns = 128, kChunkColumns = 256, kLongChunkTiles = 12;
+// Tokens of a tile. A block's integer sums and t of its token block fit the registers together, so that a block's end
+// touches no memory: vpdpbusd shares its two ports with multiplications, and stores of 64 bytes take two cycles each.
+inline constexpr int64_t kTileTokensMax = 3, kTileTokensMaxOfTwoPlanes = 2;
+// Up to four tokens of one plane are one tile nevertheless: t of two of them rests in memory, but reading the weights
+// is what limits them. Weights of one scale per row have no t that rests, and few tokens do better without tiles of
+// two. Codes of 4 bits for few tokens are taken apart by every tile, and those are of four, too; for more tokens the
+// first tile leaves them as bytes, which costs it its stores. All measured.
+inline constexpr int64_t kTileTokensMaxOfFew = 4, kFewTokens = 8, kFewTokensOfTwoPlanes = 16, kFewTokensUnscaled = 16;
+inline constexpr int32_t kZeroPointOffset = 64;  // codes with zero points are multiplied as 64 + v, in [4, 124]
+
+inline int64_t RoundedUp(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+inline __mmask16 FirstLanes(int64_t n) {
+  return static_cast<__mmask16>((1u << n) - 1);
+}
+inline int64_t BlockColumns(const PackedMatrix& w) {
+  return w.block > 0 ? w.block : kTokenBlock;
+}
+// A tile of one plane shifts every block's sum.
+inline bool NeedsShifts(const PackedTokens& x, const PackedMatrix& w) {
+  return w.block > 0 && x.format.planes == 1;
+}
+inline int64_t TermStride(const PackedTokens& x, const PackedMatrix& w) {
+  return x.sum_count() * kSumColumns / BlockColumns(w);
+}
+
+using TileFn = void (*)(const TilePass&);
+
+template <Codes kCodes, Kept kKept, Scales kScales, int kSteps>
+TileFn TileOf(int32_t planes, int64_t tokens) {
+  static constexpr TileFn kOnePlane[] = {
+      RunTile<kCodes, kKept, kScales, kSteps, 1, 1>, RunTile<kCodes, kKept, kScales, kSteps, 1, 2>,
+      RunTile<kCodes, kKept, kScales, kSteps, 1, 3>, RunTile<kCodes, kKept, kScales, kSteps, 1, 4>};
+  static constexpr TileFn kTwoPlanes[] = {RunTile<kCodes, kKept, kScales, kSteps, 2, 1>,
+                                          RunTile<kCodes, kKept, kScales, kSteps, 2, 2>};
+  return planes == 1 ? kOnePlane[tokens - 1] : kTwoPlanes[tokens - 1];
+}
+
+template <Codes kCodes, Kept kKept, Scales kScales>
+TileFn ScaledTileOf(int64_t block, int32_t planes, int64_t tokens) {
+  switch (block) {
+    case 16:
+      return TileOf<kCodes, kKept, kScales, 1>(planes, tokens);
+    case 32:
+      return TileOf<kCodes, kKept, kScales, 2>(planes, tokens);
+    case 64:
+      return TileOf<kCodes, kKept, kScales, 4>(planes, tokens);
+    default:
+      return TileOf<kCodes, kKept, kScales, 8>(planes, tokens);
+  }
+}
+
+template <Codes kCodes, Kept kKept>
+TileFn BlockTileOf(const PackedMatrix& w, int32_t planes, int64_t tokens) {
+  return w.has_minimum ? ScaledTileOf<kCodes, kKept, Scales::kMinimum>(w.block, planes, tokens)
+                       : ScaledTileOf<kCodes, kKept, Scales::kScale>(w.block, planes, tokens);
+}
+
+template <Kept kKept>
+TileFn FourBitTileOf(const PackedMatrix& w, int32_t planes, int64_t tokens) {
+  return w.has_zeros ? ScaledTileOf<Codes::kZeroed, kKept, Scales::kScale>(w.block, planes, tokens)
+                     : BlockTileOf<Codes::kNibbles, kKept>(w, planes, tokens);
+}
+
+// bytes: the codes are bytes by now.
+TileFn PickTile(const PackedMatrix& w, int32_t planes, int64_t tokens, bool bytes, Kept kept) {
+  if (w.block == 0) return TileOf<Codes::kBytes, Kept::kNo, Scales::kNone, kTokenSteps>(planes, tokens);
+  if (bytes) return BlockTileOf<Codes::kBytes, Kept::kNo>(w, planes, tokens);
+  return kept == Kept::kYes ? FourBitTileOf<Kept::kYes>(w, planes, tokens)
+                            : FourBitTileOf<Kept::kNo>(w, planes, tokens);
+}
+
+inline __m512 LoadHalves(const std::byte* from) {
+  return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(from)));
+}
+
+inline void LoadScales(const std::byte* from, float* to) {
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) _mm512_store_ps(to + 16 * j, LoadHalves(from + 32 * j));
+}
+
+// Nested scales (part 0) or minima (1) of a token block, whose first block's tail is at `tail`, to [blocks][64].
+inline void LoadNestedScales(const PackedMatrix& w, const std::byte* tail, int64_t part, float* to) {
+  const int64_t each = w.block_bytes();
+  const std::byte* outer = tail + 2 * part * each + kPanelRows * (w.has_minimum ? 2 : 1);
+  const __m512 times[] = {LoadHalves(outer), LoadHalves(outer + 32), LoadHalves(outer + each),
+                          LoadHalves(outer + each + 32)};
+  const std::byte* inner = tail + part * kPanelRows;
+  for (int64_t b = 0; b < kTokenBlock / w.block; ++b, inner += each, to += kPanelRows) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(inner + 16 * j));
+      _mm512_store_ps(to + 16 * j, _mm512_mul_ps(times[j], _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))));
+    }
+  }
+}
+
+inline void ClearSums(const PanelRun& run) {
+  for (int64_t i = 0; i < run.tokens * kPanelRows; i += 16) _mm512_store_ps(run.sums + i, _mm512_setzero_ps());
+}
+
+// 64 - z in each byte of a row.
+inline void LoadOffsets(const std::byte* from, int32_t* to) {
+  const __m512i four_times =
+      _mm512_setr_epi32(0x00000000, 0x01010101, 0x02020202, 0x03030303, 0x04040404, 0x05050505, 0x06060606, 0x07070707,
+                        0x08080808, 0x09090909, 0x0a0a0a0a, 0x0b0b0b0b, 0x0c0c0c0c, 0x0d0d0d0d, 0x0e0e0e0e, 0x0f0f0f0f);
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const __m128i z = _mm_load_si128(reinterpret_cast<const __m128i*>(from + 16 * j));
+    const __m512i spread = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(z), four_times);
+    _mm512_store_si512(to + 16 * j, _mm512_sub_epi8(_mm512_set1_epi8(kZeroPointOffset), spread));
+  }
+}
+
+}  // namespace
+
+int64_t TermBytes(const PackedTokens& x, const PackedMatrix& w) {
+  const int64_t each = RoundedUp(x.tokens * TermStride(x, w) * 4, kLineBytes);
+  return each * (1 + (NeedsShifts(x, w) ? 1 : 0) + (w.has_minimum ? 1 : 0));
+}
+
+TokenTerms PlaceTerms(std::byte* memory, const PackedTokens& x, const PackedMatrix& w) {
+  TokenTerms terms;
+  terms.stride = TermStride(x, w);
+  terms.start = reinterpret_cast<int32_t*>(memory);
+  const int64_t each = RoundedUp(x.tokens * terms.stride * 4, kLineBytes);
+  if (NeedsShifts(x, w)) terms.shift = reinterpret_cast<int32_t*>(memory += each);
+  if (w.has_minimum) terms.total = reinterpret_cast<float*>(memory + each);
+  return terms;
+}
+
+// Sums of 16 columns each become the blocks', neighbours added until one is left.
+void FillTerms(const PackedTokens& x, const PackedMatrix& w, int64_t first_token, int64_t tokens,
+               const TokenTerms& terms) {
+  const int64_t sums_each = BlockColumns(w) / kSumColumns, sum_count = x.sum_count();
+  const __m512i factor = _mm512_set1_epi32(w.has_zeros ? -kZeroPointOffset : -w.zero);
+  for (int64_t token = first_token; token < first_token + tokens; ++token) {
+    for (int64_t i = 0; i < sum_count; i += 16) {
+      const int64_t blocks = LeastOf(16, sum_count - i) / sums_each, first = i / sums_each;
+      __m512i v = _mm512_maskz_loadu_epi32(FirstLanes(LeastOf(16, sum_count - i)), x.sums + token * sum_count + i);
+      for (int64_t each = sums_each; each > 1; each /= 2) {
+        v = _mm512_maskz_mov_epi32(
+            0xff, _mm512_castsi256_si512(_mm512_cvtepi64_epi32(_mm512_add_epi64(v, _mm512_srli_epi64(v, 32)))));
+      }
+      const __mmask16 lanes = FirstLanes(blocks);
+      const int64_t at = token * terms.stride + first;
+      _mm512_mask_storeu_epi32(terms.start + at, lanes, _mm512_mullo_epi32(v, factor));
+      if (terms.shift != nullptr && x.shifts != nullptr) {
+        // Blocks of 16 columns share a shift in pairs.
+        const int32_t* from = x.shifts + token * x.shift_count() + first * w.block / x.format.block;
+        const __m512i shift =
+            w.block >= 32 ? _mm512_maskz_loadu_epi32(lanes, from)
+                          : _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7),
+                                                     _mm512_maskz_loadu_epi32(FirstLanes(blocks / 2), from));
+        _mm512_mask_storeu_epi32(terms.shift + at, lanes, shift);
+        v = _mm512_sllv_epi32(v, shift);
+      } else if (terms.shift != nullptr) {
+        _mm512_mask_storeu_epi32(terms.shift + at, lanes, _mm512_setzero_si512());
+      }
+      if (w.has_minimum) _mm512_mask_storeu_ps(terms.total + at, lanes, _mm512_cvtepi32_ps(v));
+    }
+  }
+}
+
+void SumPanelVnni(const PanelRun& run) {
+  const PackedMatrix& w = *run.w;
+  const PackedTokens& x = *run.x;
+  const bool scaled = w.block > 0;
+  const bool u4 = w.code == PackedCode::kU4;
+  const int64_t block = BlockColumns(w);
+  const int64_t block_bytes = scaled ? w.block_bytes() : block * kPanelRows;
+  const int64_t code_bytes = scaled ? w.code_bytes() : block_bytes;
+  const int32_t planes = x.format.planes;
+  ClearSums(run);
+  ChunkScales scales;
+  alignas(64) std::byte kept[kChunkColumns * kPanelRows];
+  TilePass t = {};
+  if (w.has_minimum) {
+    t.total_offset =
+        reinterpret_cast<const std::byte*>(run.terms.total) - reinterpret_cast<const std::byte*>(run.terms.start);
+  }
+  if (run.terms.shift != nullptr) {
+    t.shift_offset =
+        reinterpret_cast<const std::byte*>(run.terms.shift) - reinterpret_cast<const std::byte*>(run.terms.start);
+  }
+  t.scales = &scales;
+  t.x_stride = x.stride;
+  t.term_stride = run.terms.stride;
+  t.scale_stride = x.scale_count();
+
+  Walk walk;
+  walk.units = (w.cols + block - 1) / block;
+  walk.unit_bytes = block_bytes;
+  walk.steps = block / kSumColumns;
+  const int64_t few_tokens = u4       ? planes == 1 ? kFewTokens : kFewTokensOfTwoPlanes
+                             : scaled ? kTileTokensMaxOfFew
+                                      : kFewTokensUnscaled;
+  const bool few = run.tokens <= few_tokens;
+  walk.tokens_max = planes == 2 ? kTileTokensMaxOfTwoPlanes : few ? kTileTokensMaxOfFew : kTileTokensMax;
+  // Scales are read as soon as a chunk begins. Two tiles over codes of 8 bits do better without: measured.
+  walk.lead_bytes = scaled && (u4 || run.tokens > 2 * walk.tokens_max) ? kAheadBytes : 0;
+  const bool alone = run.tokens <= walk.tokens_max, many = run.tokens > kLongChunkTiles * walk.tokens_max;
+  const bool keep = u4 && !few;
+  const int64_t columns = alone ? kShortChunkColumns : many && !keep ? kLongChunkColumns : kChunkColumns;
+  walk.per_chunk = columns / block;
+  TileFn first_of_chunk[kTileTokensMaxOfFew], later[kTileTokensMaxOfFew];
+  for (int64_t tokens = 1; tokens <= walk.tokens_max; ++tokens) {
+    first_of_chunk[tokens - 1] = PickTile(w, planes, tokens, !u4, keep ? Kept::kYes : Kept::kNo);
+    later[tokens - 1] = PickTile(w, planes, tokens, true, Kept::kNo);
+  }
+  const TileFn* tiles = nullptr;
+  const auto begin_chunk = [&](const std::byte* at, int64_t units) {
+    tiles = first_of_chunk;
+    t.codes = at;
+    t.gap = block_bytes - code_bytes;
+    t.kept = kept;
+    if (!scaled) return;
+    const std::byte* tail = at + code_bytes;
+    if (w.nested_scales) {
+      for (int64_t b = 0; b < units; b += kTokenBlock / block) {
+        LoadNestedScales(w, tail + b * block_bytes, 0, scales.scale[b]);
+        if (w.has_minimum) LoadNestedScales(w, tail + b * block_bytes, 1, scales.minimum[b]);
+      }
+      return;
+    }
+    for (int64_t b = 0; b < units; ++b, tail += block_bytes) {
+      LoadScales(tail, scales.scale[b]);
+      if (w.has_minimum) LoadScales(tail + kPanelRows * 2, scales.minimum[b]);
+      if (w.has_zeros) LoadOffsets(tail + kPanelRows * 2, scales.offset[b]);
+    }
+  };
+  walk.Run(run, begin_chunk, [&](int64_t first, int64_t tokens, int64_t unit, int64_t units, const Ahead& ahead) {
+    const int64_t token = run.first_token + first;
+    t.blocks = units;
+    t.x = x.values + token * planes * x.stride + unit * block;
+    t.start = run.terms.start + token * t.term_stride + unit;
+    t.x_scales = x.scales + token * t.scale_stride + unit * block / kTokenBlock;
+    t.y = run.sums + first * kPanelRows;
+    t.ahead = ahead;
+    tiles[tokens - 1](t);
+    if (!keep) return;
+    t.codes = kept;
+    t.gap = 0;
+    tiles = later;
+  });
+}
+
+}  // namespace tactus::kernels

@@ -1,0 +1,21 @@
+// The operators over packed weights of the Arm set with FEAT_DotProd (compiled for it). Everything else is the portable
+// set's, which is NEON on this architecture. bf16 weights go to bf16.cc where the CPU has FEAT_BF16.
+#include "kernels/packed/bf16_tile.h"
+#include "kernels/packed/chunks.h"
+#include "kernels/packed/kernel.h"
+#include "kernels/packed/neon/dots.h"
+#include "kernels/packed/operators.h"
+
+namespace tactus::kernels {
+namespace {
+
+SumPanelFn Pick(const PackedMatrix& w) {
+  if (w.code != PackedCode::kBF16) return SumPanelInt<DotsDotprod, NibbleDotsDotprod, NibbleDotsDotprod>;
+  return CpuHasArmBf16() ? SumPanelNeonBf16 : SumPanelBf16<DotsDotprod>;
+}
+
+}  // namespace
+
+TACTUS_DEFINE_PACKED_OPS(Neon, Pick)
+
+}  // namespace tactus::kernels
