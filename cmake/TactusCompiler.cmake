@@ -16,6 +16,9 @@ if(TACTUS_SANITIZE)
   target_link_options(tactus_flags INTERFACE -fsanitize=${TACTUS_SANITIZE})
 endif()
 
+target_compile_definitions(tactus_flags INTERFACE
+  $<$<OR:$<CONFIG:Debug>,$<BOOL:${TACTUS_SANITIZE}>>:TACTUS_DCHECKS=1>)
+
 find_program(TACTUS_CCACHE ccache)
 if(TACTUS_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # The sloppiness settings are what ccache needs to cache compilations that use a precompiled header; base directory and

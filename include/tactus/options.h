@@ -6,11 +6,11 @@
 #include <string>
 
 #include "tactus/option_fields.h"
-#include "tactus/policy_parameters.h"
+#include "tactus/scheduling_options.h"
 
 namespace tactus {
 
-struct EngineOptions {
+struct EngineOptions : SchedulingOptions {
   // Model
   std::string model;  // folder, GGUF file or a name of `tactus models`; empty: the default model
   std::string served_model_name;
@@ -21,18 +21,8 @@ struct EngineOptions {
   std::string weight_cache;   // folder; empty: none
   std::string chat_template;  // a .jinja file instead of the model's own
   int64_t max_model_len = 0;
-  int64_t seed = 0;  // dummy weights, and the source of per-request seeds that clients leave out
-  // Scheduling
-  std::string scheduler = "sarathi-serve";
-  std::string order, admission, composition, budget, preemption, predictor;  // each empty: as the preset says
-  int64_t token_budget = 0;                                                  // 0: the preset's (512)
-  DurationText tbt_slo;
+  int64_t seed = 0;     // dummy weights, and the source of per-request seeds that clients leave out
   std::string profile;  // step times of this machine; empty: the default place, for --tbt-slo
-  int64_t max_num_seqs = 256;
-  int64_t max_queue = 2048;
-  double watermark = 0.0;
-  bool reserve_full = false;
-  PolicyParameters policy;
   // KV cache
   int64_t block_size = 16;
   BytesText kv_cache_memory;
@@ -68,36 +58,11 @@ struct EngineOptions {
     v.Field("chat-template", chat_template, {.help = "Jinja file used instead of the model's own template"});
     v.Field("max-model-len", max_model_len, {.unit = "tokens", .min = 0, .help = "context limit; 0: the model's"});
     v.Field("seed", seed, {.help = "dummy weights, and the seeds of requests that state none"});
+    SchedulingOptions::VisitFields(v);
     v.Group("Scheduling");
-    v.Field("scheduler", scheduler,
-            {.help = "a preset: order, admission, composition, budget and preemption in one name"});
-    v.Field("order", order, {.help = "who goes next in the queue; overrides the preset"});
-    v.Field("admission", admission, {.help = "may a request start, given KV memory; overrides the preset"});
-    v.Field("composition", composition, {.help = "which tokens make up a step; overrides the preset"});
-    v.Field("budget", budget, {.help = "how large a step may be; overrides the preset"});
-    v.Field("preemption", preemption, {.help = "who gives memory back; overrides the preset"});
-    v.Field("predictor", predictor, {.help = "output-length predictor, where the preset needs one"});
-    v.Field("max-num-batched-tokens", token_budget,
-            {.unit = "tokens",
-             .min = 0,
-             .max = 1 << 20,
-             .alias = "token-budget",
-             .help = "token budget of a step; 0: the preset's"});
-    v.Field("tbt-slo", tbt_slo,
-            {.unit = "duration", .help = "largest gap between tokens; chooses the budget where the preset profiles"});
     v.Field("profile", profile,
             {.help = "step times of this machine, by `tactus profile`, from which --tbt-slo chooses the budget; "
                      "default: where that command puts them"});
-    v.Field("max-num-seqs", max_num_seqs,
-            {.unit = "sequences", .min = 1, .max = 65536, .help = "most sequences that hold KV at once"});
-    v.Field(
-        "max-queue", max_queue,
-        {.unit = "requests", .min = 1, .max = 1 << 20, .help = "most requests waiting; beyond it a request gets 503"});
-    v.Field("watermark", watermark,
-            {.min = 0, .max = 0.9, .help = "share of KV blocks that admission keeps free for decodes"});
-    v.Field("reserve-full", reserve_full,
-            {.help = "max-length admission reserves the whole context, as the papers' baselines do"});
-    policy.VisitFields(v);
     v.Group("KV cache");
     v.Field("block-size", block_size, {.unit = "tokens", .min = 1, .max = 256, .help = "tokens per KV block"});
     v.Field("kv-cache-memory", kv_cache_memory,

@@ -63,6 +63,8 @@ struct Request {
   int32_t priority = 0;  // lower runs first
   Slo slo;
   std::string slo_class;         // label of metrics; empty: none
+  int64_t arrival_ns = -1;       // when it came in, by the steady clock (base/clock.h); latencies and slack count from
+                                 // there. -1: when it is submitted
   std::string cache_salt;        // part of the KV identity: requests with different salts share nothing
   std::string client;            // for per-client predictors; empty: unknown
   bool prompt_logprobs = false;  // `echo` with logprobs: logits of every prompt row

@@ -50,6 +50,8 @@ struct OptionEcho {
   }
 };
 
+constexpr int64_t kMostStepTokens = int64_t{1} << 30;
+
 // Everything of the start-up that later steps need, in the order in which it is found out.
 struct Setup {
   EngineOptions options;
@@ -121,28 +123,23 @@ Result<std::unique_ptr<Replica>> MakeReplica(const Setup& s) {
 Status PlanEverything(Setup* s) {
   const EngineOptions& o = s->options;
   const ModelConfig& config = s->description.config;
+  s->replica = ReplicaOf(o);
   sched::SchedulerConfig& c = s->replica.scheduler;
-  c.preset = o.scheduler;
-  c.order = o.order;
-  c.admission = o.admission;
-  c.composition = o.composition;
-  c.budget = o.budget;
-  c.preemption = o.preemption;
-  c.limits.max_num_seqs = static_cast<int32_t>(o.max_num_seqs);
   c.limits.max_model_len =
       static_cast<int32_t>(o.max_model_len > 0 ? std::min(o.max_model_len, config.max_position) : config.max_position);
   c.limits.blocks_total = std::numeric_limits<int32_t>::max();
   c.limits.block_size = static_cast<int32_t>(o.block_size);
-  c.limits.token_budget = o.token_budget;
-  c.limits.tbt_slo_ns = o.tbt_slo.ns;
-  c.limits.watermark = o.watermark;
-  c.limits.reserve_full = o.reserve_full;
-  c.limits.policy = o.policy;
-  c.predictor = o.predictor;
-  s->replica.max_queue = static_cast<int32_t>(o.max_queue);
   s->replica.prefix_caching = o.prefix_caching;
   s->replica.model_stop_ids = config.stop_ids;
   TACTUS_ASSIGN_OR_RETURN(const auto asked, MakeReplica(*s));
+  if (asked->scheduler().max_step_tokens() > kMostStepTokens) {
+    return InvalidArgument(
+        fmt::format(
+            "--step-limit none: a step of scheduler '{}' may have any number of tokens, for which no memory can be "
+            "planned; use --step-limit context or --token-budget with another --budget",
+            o.scheduler),
+        "step-limit");
+  }
 
   MemoryPlanInput input;
   TACTUS_ASSIGN_OR_RETURN(input.weight_bytes, PlanWeightBytes(s->description, s->load));
@@ -190,11 +187,10 @@ class EngineImpl final : public Engine {
     parts.clock = &SystemClock();
     parts.sink = delivery_.get();
     parts.token_bytes = [tokenizer](TokenId id) { return tokenizer->TokenBytes(id); };
-    if (!o.trace_out.empty()) {
-      OptionEcho echo;
-      o.VisitFields(echo);
-      parts.tap = RecordTo(o.trace_out, "model = " + info_.path + "\n" + echo.text);
-    }
+    OptionEcho echo;
+    o.VisitFields(echo);
+    parts.about = "model = " + info_.path + "\n" + echo.text;
+    if (!o.trace_out.empty()) parts.tap = RecordTo(o.trace_out, parts.about);
     TACTUS_RETURN_IF_ERROR(replica_->Connect(std::move(parts)));
     loop_ = &replica_->loop();
     thread_ = std::thread([this] {
@@ -271,6 +267,7 @@ class EngineImpl final : public Engine {
     }
     void* user = delivery_->Register(shared, std::move(sink));
     prepared->user = user;
+    if (shared->arrival_ns >= 0) prepared->arrival_ns = std::min(shared->arrival_ns, SystemClock().NowNs());
     auto handle = [&] {
       try {
         return loop_->Submit(std::move(prepared).value());

@@ -95,10 +95,12 @@ BlockId KvCache::Impl::Allocate() {
   if (!free.empty()) {
     const BlockId b = free.back();
     free.pop_back();
+    TACTUS_DCHECK(block(b).users == 0 && block(b).node == kNoNode);
     return b;
   }
   const BlockId victim = lru.head;
   TACTUS_CHECK_MSG(victim != kNoBlock, "allocation beyond what was available");
+  TACTUS_DCHECK(block(victim).users == 0 && block(victim).busy_until <= ended);
   DropCached(victim);
   ++evictions;
   return victim;
@@ -130,6 +132,7 @@ void KvCache::Impl::Use(BlockId b) {
 
 void KvCache::Impl::Unuse(BlockId b, StepId last_step) {
   Block& released = block(b);
+  TACTUS_DCHECK(released.users > 0);
   // A block that a step in flight fills is busy, whatever the caller says.
   released.busy_until = std::max({released.busy_until, last_step, released.computed_by});
   const bool duplicate = released.node != kNoNode && !Owns(b);
@@ -153,6 +156,7 @@ void KvCache::Impl::Unuse(BlockId b, StepId last_step) {
 }
 
 void KvCache::Impl::Settle(BlockId b) {
+  TACTUS_DCHECK(block(b).users == 0);
   if (block(b).node != kNoNode) {
     Push(&lru, b);
     return;
@@ -308,6 +312,7 @@ KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, in
   impl.Append(s, covered - match.blocks, plan);
   slot.reserved = std::max(0, impl.BlocksFor(reserve_tokens) - covered);
   impl.reserved += slot.reserved;
+  TACTUS_DCHECK(impl.Available() >= 0);
   impl.ReportUpdate(s, 0, plan);
 
   if (slot.swapped_tokens > 0) {

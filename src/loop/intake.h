@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "base/hash.h"
 #include "base/units.h"
 #include "seq/stop_matcher.h"
@@ -72,9 +73,15 @@ class Intake {
   // Engine thread. Swaps out what came in; the vectors' capacity is kept on both sides.
   bool HasInput() const { return has_input_.load(std::memory_order_acquire); }
   void Drain(std::vector<PreparedRequest>* requests, std::vector<RequestHandle>* cancels);
-  void SequencesDequeued(int32_t count) { queued_.fetch_sub(count, std::memory_order_relaxed); }
+  void SequencesDequeued(int32_t count) {
+    [[maybe_unused]] const int32_t before = queued_.fetch_sub(count, std::memory_order_relaxed);
+    TACTUS_DCHECK(before >= count);
+  }
   void SequencesQueued(int32_t count) { queued_.fetch_add(count, std::memory_order_relaxed); }
-  void SequencesFreed(int32_t count) { live_.fetch_sub(count, std::memory_order_relaxed); }
+  void SequencesFreed(int32_t count) {
+    [[maybe_unused]] const int32_t before = live_.fetch_sub(count, std::memory_order_relaxed);
+    TACTUS_DCHECK(before >= count);
+  }
 
   int64_t live_requests() const { return live_requests_.load(std::memory_order_acquire); }
   void RequestEnded() { live_requests_.fetch_sub(1, std::memory_order_acq_rel); }

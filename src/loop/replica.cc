@@ -37,6 +37,27 @@ KvCacheConfig KvConfigOf(const ReplicaConfig& c) {
 
 }  // namespace
 
+ReplicaConfig ReplicaOf(const SchedulingOptions& o) {
+  ReplicaConfig config;
+  sched::SchedulerConfig& c = config.scheduler;
+  c.preset = o.scheduler;
+  c.order = o.order;
+  c.admission = o.admission;
+  c.composition = o.composition;
+  c.budget = o.budget;
+  c.preemption = o.preemption;
+  c.predictor = o.predictor;
+  c.limits.max_num_seqs = static_cast<int32_t>(o.max_num_seqs);
+  c.limits.token_budget = o.token_budget;
+  c.limits.tbt_slo_ns = o.tbt_slo.ns;
+  c.limits.watermark = o.watermark;
+  c.limits.reserve_full = o.reserve_full;
+  c.limits.unlimited_steps = o.step_limit == "none";
+  c.limits.policy = o.policy;
+  config.max_queue = static_cast<int32_t>(o.max_queue);
+  return config;
+}
+
 Result<std::unique_ptr<Replica>> Replica::Create(ReplicaConfig config, ReplicaServices services) {
   std::unique_ptr<Replica> r(new Replica(std::move(config)));
   sched::SchedulerConfig sc = r->config_.scheduler;
@@ -80,6 +101,7 @@ Status Replica::Connect(ReplicaParts parts) {
   loop.sink = parts.sink;
   loop.tap = tap_.get();
   loop.step_times = step_times_.get();
+  loop.about = std::move(parts.about);
   loop.token_bytes = std::move(parts.token_bytes);
   loop.generated_key = std::move(parts.generated_key);
   loop_ = std::make_unique<StepLoop>(

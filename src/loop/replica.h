@@ -13,6 +13,7 @@
 #include "loop/recording_step_times.h"
 #include "loop/step_loop.h"
 #include "loop/tap.h"
+#include "tactus/scheduling_options.h"
 
 namespace tactus {
 
@@ -31,6 +32,9 @@ struct ReplicaConfig {
 
   int32_t slots() const { return slot_capacity > 0 ? slot_capacity : max_queue + scheduler.limits.max_num_seqs; }
 };
+
+// What scheduling options ask for. Sizes that they do not say (context, KV memory, block size) are left to the caller.
+ReplicaConfig ReplicaOf(const SchedulingOptions& options);
 
 // What the scheduler is given. Pointers outlive the replica; all may be null.
 struct ReplicaServices {
@@ -52,7 +56,8 @@ struct ReplicaParts {
   EventSink* sink = nullptr;
   std::function<std::string_view(TokenId)> token_bytes;
   std::function<Hash128(RequestHandle, int32_t choice, int32_t block)> generated_key;
-  TapFactory tap;  // null: nothing is recorded. Needs ReplicaServices::recorded
+  std::string about;  // configuration and seed, for the account of a broken invariant
+  TapFactory tap;     // null: nothing is recorded. Needs ReplicaServices::recorded
 };
 
 class Replica {

@@ -1,10 +1,13 @@
 #include "loop/step_loop.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "base/check.h"
+#include "loop/crash_report.h"
 #include "loop/step_loop_impl.h"
 
 namespace tactus {
@@ -100,6 +103,7 @@ StepLoop::Impl::Impl(const StepLoopConfig& c, StepLoopParts p, Intake* i, std::a
   cancels.reserve(256);
   gap_events.reserve(most);
   stats.kv_blocks_total = parts.kv->blocks_total();
+  InstallCrashReport();
   published.Write(stats);
 }
 
@@ -116,7 +120,25 @@ void WakeUp::Wait() {
   condition_.wait(lock, [this] { return signalled_.load(std::memory_order_acquire); });
 }
 
+// The last steps oldest first, each in one line.
+std::string StepLoop::Impl::Account() const {
+  std::string text = fmt::format(
+      "scheduler {}\n{}{} steps planned, plan hash {:016x}, {} in flight, {} running, {} waiting; {} KV blocks of {} "
+      "in use; "
+      "recorded {} bytes\nthe last steps: number, planned, started, ended (ns), prefill tokens, decodes, preemptions\n",
+      parts.scheduler->Describe(), parts.about, next_step, plan_hash, ring_count, table.running().size(),
+      table.waiting().size(), parts.kv->blocks_in_use(), parts.kv->blocks_total(),
+      parts.tap != nullptr ? parts.tap->position() : 0);
+  for (size_t i = recent_count > recent.size() ? recent_count - recent.size() : 0; i < recent_count; ++i) {
+    const StepRecord& r = recent[i % recent.size()];
+    text += fmt::format("  {} {} {} {} {} {} {}{}\n", r.step, r.planned_ns, r.start_ns, r.end_ns, r.prefill_tokens,
+                        r.decode_tokens, r.preemptions, r.ok ? "" : " failed");
+  }
+  return text;
+}
+
 bool StepLoop::Impl::RunOnce() {
+  const CrashScope scope([](const void* loop) { return static_cast<const Impl*>(loop)->Account(); }, this);
   now_ns = parts.clock->NowNs();
   if (parts.tap != nullptr) parts.tap->BeginPass(now_ns);
   bool worked = DrainInput();

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "base/clock.h"
@@ -52,6 +53,7 @@ struct StepLoopParts {
   LoopTap* tap = nullptr;
   RecordingStepTimes* step_times = nullptr;  // with `tap`: between the scheduler and its step-time model, if it has one
   std::function<std::string_view(TokenId)> token_bytes;
+  std::string about;  // configuration and seed, for the account of a broken invariant
   // Replay: the recorded key of a block of generated text (its tokens are not in a trace). Null: computed from tokens.
   std::function<Hash128(RequestHandle, int32_t choice, int32_t block)> generated_key;
 };

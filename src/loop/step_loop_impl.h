@@ -48,6 +48,8 @@ struct StepLoop::Impl {
     std::vector<uint32_t> epochs;  // of the items' sequences, when planned
   };
 
+  std::string Account() const;  // for people, of a loop that is broken
+
   // --- one pass (step_loop.cc) ---
   bool RunOnce();
   bool DrainInput();

@@ -30,6 +30,8 @@ class LoopTap {
   virtual void PlanCalled(std::span<const DurationNs> asked) = 0;
   virtual void StepPlanned(const StepPlan& plan, uint64_t plan_hash) = 0;
   virtual void EndPass() = 0;
+  // Bytes recorded so far: where a replay gets to.
+  virtual int64_t position() const = 0;
   // Once, when no pass runs any more. Not ok: the recording is incomplete.
   virtual Status Close() = 0;
 };

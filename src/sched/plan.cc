@@ -130,6 +130,7 @@ void PlanBuilder::AddItem(SlotId slot, int32_t first, int32_t count, bool decode
   item.input = chained ? InputSource::kChained : InputSource::kHost;
   TACTUS_CHECK(!chained || count == 1);
   touched_[slot] = stamp_;
+  TACTUS_DCHECK(count >= 1 && (count <= tokens_left_ || count <= oversize_tokens_));
   tokens_left_ -= count;
   plan_->logit_rows += item.logit_rows;
   if (decode) {

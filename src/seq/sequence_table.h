@@ -58,6 +58,7 @@ class SequenceTable {
     TACTUS_CHECK(holds_kv(s) && flight_[s] != FlightState::kInFlight && count >= 1);
     computed_planned_[s] += count;
     if (samples) ++known_planned_[s];
+    TACTUS_DCHECK(computed_planned_[s] <= known_planned_[s]);
     if (state_[s] == SeqState::kPrefill && computed_planned_[s] >= goal_tokens_[s]) {
       state_[s] = SeqState::kDecode;
       --num_prefilling_;
@@ -68,8 +69,10 @@ class SequenceTable {
   }
   // An item's result: `accepted` positions are computed, `new_tokens` exist.
   void CommitItem(SlotId s, int32_t accepted, int32_t new_tokens) {
+    TACTUS_DCHECK(in_flight_[s] > 0 && accepted >= 0 && new_tokens >= 0);
     computed_committed_[s] += accepted;
     known_committed_[s] += new_tokens;
+    TACTUS_DCHECK(computed_committed_[s] <= computed_planned_[s] && known_committed_[s] <= known_planned_[s]);
     if (--in_flight_[s] == 0) flight_[s] = FlightState::kIdle;
   }
   // A step that used the sequence has ended; the item counts for nothing (it was rolled back, preempted or finished

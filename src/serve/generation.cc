@@ -120,6 +120,7 @@ void Generation::Submit() {
     Request& request = requests[i];
     request.id = count == 1 ? request_id_ : fmt::format("{}-{}", request_id_, i);
     request.prompt = prompts_[i].tokens;
+    request.arrival_ns = arrival_ns_;
     const Status status =
         api::PlaceInContext(parsed_, static_cast<int64_t>(request.prompt->size()), context_->limits, &request.stop);
     if (!status.ok()) return Fail(status);

@@ -9,11 +9,11 @@
 #include "cost/cost_model.h"
 #include "sim/simulator.h"
 #include "tactus/option_fields.h"
-#include "tactus/policy_parameters.h"
+#include "tactus/scheduling_options.h"
 
 namespace tactus {
 
-struct SimOptions {
+struct SimOptions : SchedulingOptions {
   // Deployment
   std::string model, device;
   int64_t tp = 1, pp = 1, replicas = 1;
@@ -26,13 +26,7 @@ struct SimOptions {
   int64_t kv_blocks = 0, block_size = 16, max_model_len = 0;
   BytesText swap_space;
   std::string prefix_caching = "auto";
-  // Scheduling
-  std::string scheduler = "sarathi-serve", order, admission, composition, budget, preemption, predictor;
-  int64_t token_budget = 0, max_num_seqs = 256, max_queue = 0;
-  DurationText tbt_slo;
-  double watermark = 0.0;
-  bool reserve_full = false;
-  PolicyParameters policy;
+  bool as_paper = false;
   // Load
   std::string workload = "chat", arrivals = "poisson", slo, slo_class, data;
   int64_t requests = -1, concurrency = 0, seed = 0, default_max_tokens = 4096;
@@ -83,35 +77,10 @@ struct SimOptions {
     v.Field("prefix-caching", prefix_caching,
             {.choices = "auto|on|off",
              .help = "reuse the KV of equal prompt prefixes; auto: where the workload says who shares what"});
+    SchedulingOptions::VisitFields(v);
     v.Group("Scheduling");
-    v.Field("scheduler", scheduler,
-            {.help = "a preset: order, admission, composition, budget and preemption in one name"});
-    v.Field("order", order, {.help = "who goes next in the queue; overrides the preset"});
-    v.Field("admission", admission, {.help = "may a request start, given KV memory; overrides the preset"});
-    v.Field("composition", composition, {.help = "which tokens make up a step; overrides the preset"});
-    v.Field("budget", budget, {.help = "how large a step may be; overrides the preset"});
-    v.Field("preemption", preemption, {.help = "who gives memory back; overrides the preset"});
-    v.Field("predictor", predictor, {.help = "of output lengths: none, history, oracle or noisy:SIGMA"});
-    v.Field("max-num-batched-tokens", token_budget,
-            {.unit = "tokens",
-             .min = 0,
-             .max = 1 << 20,
-             .alias = "token-budget",
-             .help = "token budget of a step; 0: the preset's"});
-    v.Field("tbt-slo", tbt_slo,
-            {.unit = "duration", .help = "largest gap between tokens; chooses the budget where the preset profiles"});
-    v.Field("max-num-seqs", max_num_seqs,
-            {.unit = "sequences", .min = 1, .max = 65536, .help = "most sequences that hold KV at once"});
-    v.Field("max-queue", max_queue,
-            {.unit = "requests",
-             .min = 0,
-             .max = 1 << 20,
-             .help = "beyond it a request is rejected, as by the server; 0: no limit"});
-    v.Field("watermark", watermark,
-            {.min = 0, .max = 0.9, .help = "share of KV blocks that admission keeps free for decodes"});
-    v.Field("reserve-full", reserve_full,
-            {.help = "max-length admission reserves the whole context, as the papers' baselines do"});
-    policy.VisitFields(v);
+    v.Field("as-paper", as_paper,
+            {.help = "as papers' simulators have it: --step-limit none, and any number of requests may wait"});
     v.Group("Load");
     v.Field("workload", workload,
             {.help = "random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | "

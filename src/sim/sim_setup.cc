@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "cost/step_table.h"
-#include "predict/predictor.h"
 #include "sim/sim_options.h"
 
 namespace tactus {
@@ -64,24 +63,11 @@ Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
 }
 
 sched::SchedulerConfig AskedScheduler(const SimOptions& o, const SimSetup& setup) {
-  sched::SchedulerConfig c;
-  c.preset = o.scheduler == kOracle ? "sarathi-serve" : o.scheduler;  // the oracle plans memory as the default does
-  c.order = o.order;
-  c.admission = o.admission;
-  c.composition = o.composition;
-  c.budget = o.budget;
-  c.preemption = o.preemption;
-  c.predictor = o.predictor;
-  c.limits.max_num_seqs = static_cast<int32_t>(o.max_num_seqs);
+  sched::SchedulerConfig c = ReplicaOf(o).scheduler;
+  if (o.scheduler == kOracle) c.preset = "sarathi-serve";  // the oracle plans memory as the default does
   c.limits.block_size = static_cast<int32_t>(o.block_size);
-  c.limits.token_budget = o.token_budget;
-  c.limits.tbt_slo_ns = o.tbt_slo.ns;
   c.limits.pipeline_steps = setup.step_time->stages();  // of a measured profile 1, whatever --pp says of the memory
-  c.limits.watermark = o.watermark;
-  c.limits.reserve_full = o.reserve_full;
-  c.limits.policy = o.policy;
-  c.limits.unlimited_steps = true;
-  c.limits.step_time = setup.step_time.get();
+  if (o.as_paper) c.limits.unlimited_steps = true;
   return c;
 }
 
@@ -93,19 +79,17 @@ struct AskedMemory {
 };
 
 // The scheduler is made once to ask, with KV memory without end.
-Result<AskedMemory> AskMemory(sched::SchedulerConfig c) {
-  c.limits.slot_capacity = c.limits.max_num_seqs;
-  c.limits.blocks_total = std::numeric_limits<int32_t>::max();
-  c.limits.swap_blocks = 0;
-  TACTUS_ASSIGN_OR_RETURN(const std::string name, sched::Scheduler::PredictorFor(c));
-  predict::PredictorOptions p;
-  p.slot_capacity = c.limits.slot_capacity;
-  p.max_model_len = c.limits.max_model_len;
-  p.true_lengths_known = true;
-  TACTUS_ASSIGN_OR_RETURN(const auto predictor, predict::MakePredictor(name, p));
-  c.limits.predictor = predictor.get();
-  TACTUS_ASSIGN_OR_RETURN(const auto asked, sched::Scheduler::Create(c));
-  return AskedMemory{asked->max_step_tokens(), asked->swaps(), asked->config().preemption};
+Result<AskedMemory> AskMemory(const sched::SchedulerConfig& c, const StepTimeModel* step_time) {
+  ReplicaConfig config;
+  config.scheduler = c;
+  config.scheduler.limits.blocks_total = std::numeric_limits<int32_t>::max();
+  config.max_queue = 0;
+  config.true_lengths_known = true;
+  ReplicaServices services;
+  services.step_time = step_time;
+  TACTUS_ASSIGN_OR_RETURN(const auto asked, Replica::Create(std::move(config), std::move(services)));
+  const sched::Scheduler& scheduler = asked->scheduler();
+  return AskedMemory{scheduler.max_step_tokens(), scheduler.swaps(), scheduler.config().preemption};
 }
 
 // Context and KV memory of a replica.
@@ -129,7 +113,7 @@ Status PlanMemory(const SimOptions& o, SimSetup* setup) {
   }
   if (setup->cost != nullptr) {
     c.limits.max_model_len = static_cast<int32_t>(std::max<int64_t>(context, 2));
-    TACTUS_ASSIGN_OR_RETURN(const AskedMemory asked, AskMemory(c));
+    TACTUS_ASSIGN_OR_RETURN(const AskedMemory asked, AskMemory(c, setup->step_time.get()));
     const int64_t most = asked.max_step_tokens;
     if (o.swap_space.bytes > 0 && !asked.swaps && o.scheduler != kOracle) {
       setup->notes.push_back(fmt::format(
@@ -234,7 +218,7 @@ Result<SimSetup> SetUpSimulation(const SimOptions& o, const SimTexts& texts) {
   c.replicas = static_cast<int32_t>(o.replicas);
   c.balancer = o.balancer;
   c.concurrency = o.concurrency;
-  c.max_queue = o.max_queue;
+  c.max_queue = o.as_paper ? 0 : o.max_queue;
   c.default_max_tokens = o.default_max_tokens;
   c.exact_max_tokens = o.ignore_eos;
   c.clip_prompts = o.long_prompts == "clip";

@@ -12,8 +12,6 @@
 namespace tactus {
 namespace {
 
-// Sequences that wait inside a loop; more wait before it, in order of arrival, where no policy sees them.
-constexpr int64_t kVisibleQueue = 16384;
 constexpr int32_t kDecisionSample = 16;            // one plan in so many is timed
 constexpr int64_t kProgressEvery = 4096;           // passes
 constexpr int64_t kMostBlocks = int64_t{1} << 27;  // KV and swap blocks of all replicas: about 100 bytes of memory each
@@ -71,14 +69,11 @@ Simulation::~Simulation() = default;
 
 Status Simulation::Impl::MakeReplicas() {
   const sched::SchedulerLimits& l = config.scheduler.limits;
-  const int64_t may_wait = config.max_queue > 0     ? config.max_queue
-                           : config.concurrency > 0 ? std::min(config.concurrency, kVisibleQueue)
-                                                    : kVisibleQueue;
-  const int64_t waiting = std::min(workload.count(), may_wait);
+  const int64_t waiting = config.max_queue > 0 ? std::min(workload.count(), config.max_queue) : workload.count();
   if (waiting + l.max_num_seqs > (1 << 24)) {
     return InvalidArgument(
         fmt::format("{} sequences may wait at a replica; the most is {}", waiting, (1 << 24) - l.max_num_seqs),
-        config.max_queue > 0 ? "max-queue" : "concurrency");
+        "max-queue");
   }
   capacity = static_cast<int32_t>(waiting + l.max_num_seqs);
   replicas.resize(static_cast<size_t>(config.replicas));
@@ -102,7 +97,6 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   SimReplica& r = replicas[static_cast<size_t>(index)];
   ReplicaConfig rc;
   rc.scheduler = config.scheduler;
-  rc.scheduler.limits.unlimited_steps = true;
   rc.scheduler.limits.swap_blocks = config.swap_blocks;
   rc.max_queue = config.max_queue > 0 ? static_cast<int32_t>(config.max_queue) : capacity;
   rc.slot_capacity = capacity;
@@ -136,6 +130,7 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   parts.stopwatch = &SystemClock();
   parts.stopwatch_every = kDecisionSample;
   parts.sink = r.sink.get();
+  parts.about = fmt::format("simulation of {}, replica {}, seed {}\n", config.model_name, index, config.seed);
   if (!config.trace_out.empty()) {
     parts.tap =
         RecordTo(config.replicas == 1 ? config.trace_out : fmt::format("{}.{}", config.trace_out, index), "tactus sim");
@@ -178,14 +173,7 @@ void Simulation::Impl::Place(const WorkloadRequest& work, TimeNs arrival_ns) {
   live->work = work;
   live->replica = at;
   live->arrival_ns = arrival_ns;
-  SimReplica& r = replicas[static_cast<size_t>(at)];
   route::ReplicaView& view = views[static_cast<size_t>(at)];
-  if (config.max_queue == 0 && (view.outstanding_requests >= capacity - limits.max_num_seqs || !r.overflow.empty())) {
-    ++view.outstanding_requests;
-    view.outstanding_tokens += route.prompt_tokens;
-    r.overflow.push_back(live);
-    return;
-  }
   ++view.outstanding_requests;
   view.outstanding_tokens += route.prompt_tokens;
   Enter(live);
@@ -296,14 +284,6 @@ void Simulation::Impl::AdvanceTo(TimeNs t) {
     r.loop().RunOnce();
     ++passes;
     r.next_ns = r.executor->NextReadyNs();
-    if (r.overflow.empty()) continue;
-    const auto index = static_cast<size_t>(&r - replicas.data());
-    while (!r.overflow.empty() && views[index].outstanding_requests - static_cast<int64_t>(r.overflow.size()) <
-                                      capacity - limits.max_num_seqs) {
-      Live* live = r.overflow.front();
-      r.overflow.pop_front();
-      Enter(live);
-    }
   }
   // Ends may bring about requests that are refused at once and bring about others.
   while (!due.empty()) {

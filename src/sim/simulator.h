@@ -26,7 +26,7 @@
 namespace tactus {
 
 struct SimulationConfig {
-  // Engine, the same for every replica. limits.slot_capacity and limits.unlimited_steps are set by the simulation.
+  // Engine, the same for every replica. limits.slot_capacity is set by the simulation.
   sched::SchedulerConfig scheduler;
   std::function<sched::InjectedChoices()> injected;  // called once per replica; null: none
   const StepTimeModel* step_time = nullptr;          // outlives the simulation

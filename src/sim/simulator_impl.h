@@ -36,9 +36,8 @@ struct Simulation::Impl {
     std::unique_ptr<ReplicaSink> sink;
     std::unique_ptr<Replica> core;
     StepLoop& loop() const { return core->loop(); }
-    OwnerTable owners;           // with prefix caching
-    std::deque<Live*> overflow;  // placed, but the loop has no room yet
-    TimeNs next_ns = kNever;     // when it has something to do
+    OwnerTable owners;        // with prefix caching
+    TimeNs next_ns = kNever;  // when it has something to do
   };
 
   Impl(const SimulationConfig& c, WorkloadStream* w) : config(c), workload(*w) {}

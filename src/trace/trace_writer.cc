@@ -176,6 +176,7 @@ void TraceWriter::HandOver() {
       return;
     }
     backlog_bytes_ += buffer_.size();
+    handed_over_ += static_cast<int64_t>(buffer_.size());
     full_.push_back(std::move(buffer_));
     buffer_ = TraceBytes();
     if (!spare_.empty()) {

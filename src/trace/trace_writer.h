@@ -36,6 +36,7 @@ class TraceWriter final : public LoopTap {
   void PlanCalled(std::span<const DurationNs> asked) override;
   void StepPlanned(const StepPlan& plan, uint64_t plan_hash) override;
   void EndPass() override;
+  int64_t position() const override { return handed_over_ + static_cast<int64_t>(buffer_.size()); }
 
   // Writes what is left. kDataLoss: the trace is incomplete (disk full or too slow).
   Status Close() override;
@@ -54,6 +55,7 @@ class TraceWriter final : public LoopTap {
   std::vector<Stop> stops_;
   TimeNs pass_ns_ = 0, last_pass_ns_ = 0, last_hand_over_ns_ = 0;
   bool in_pass_ = false;
+  int64_t handed_over_ = 0;  // bytes, to the writer thread
 
   std::FILE* file_ = nullptr;  // writer thread
   std::mutex mutex_;

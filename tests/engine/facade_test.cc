@@ -175,7 +175,7 @@ TEST_F(FacadeTest, GreedyIsTheSameAloneInABatchFromTheCacheAndUnderEverySchedule
   const auto alone = Run(*engine, Ask(*engine, prompt, 24))->choices[0].tokens;
   std::vector<std::shared_ptr<Collector>> batch;
   for (int i = 0; i < 6; ++i) {
-    batch.push_back(std::make_shared<Collector>());
+    batch.push_back(std::make_shared<Collector>(1));
     ASSERT_TRUE(
         engine->Submit(Ask(*engine, i % 2 == 0 ? prompt : prompt.substr(static_cast<size_t>(i)), 24), batch.back())
             .ok());
@@ -210,7 +210,7 @@ TEST_F(FacadeTest, TokensUnderSwapAreTheTokensWithoutIt) {
       r.sampling.seed = static_cast<uint64_t>(i + 7);
       r.sampling.has_seed = true;
       r.sampling.frequency_penalty = 0.7f;
-      sinks.push_back(std::make_shared<Collector>());
+      sinks.push_back(std::make_shared<Collector>(1));
       EXPECT_TRUE((*engine)->Submit(std::move(r), sinks.back()).ok());
     }
     std::vector<std::vector<TokenId>> tokens;
@@ -356,7 +356,7 @@ TEST_F(FacadeTest, LogprobsComeWithEveryTokenChosenFirstThenInOrder) {
 
 TEST_F(FacadeTest, CancelEndsItAndGivesTheMemoryBack) {
   auto engine = Make(LongOptions());
-  auto sink = std::make_shared<Collector>();
+  auto sink = std::make_shared<Collector>(1);
   auto handle = engine->Submit(Ask(*engine, "a long one", 120000), sink);
   ASSERT_TRUE(handle.ok()) << handle.status().ToString();
   sink->WaitForTokens(3);
@@ -373,12 +373,12 @@ TEST_F(FacadeTest, CancelEndsItAndGivesTheMemoryBack) {
 
 TEST_F(FacadeTest, DrainFinishesWhatRunsAndRefusesTheRest) {
   auto engine = Make();
-  auto sink = std::make_shared<Collector>();
+  auto sink = std::make_shared<Collector>(1);
   ASSERT_TRUE(engine->Submit(Ask(*engine, "finish me", 60), sink).ok());
   EXPECT_EQ(engine->Drain(kNoLimitNs), 0);
   sink->Wait();
   EXPECT_EQ(sink->choices[0].finish, FinishReason::kLength);
-  const auto late = engine->Submit(Ask(*engine, "too late", 4), std::make_shared<Collector>());
+  const auto late = engine->Submit(Ask(*engine, "too late", 4), std::make_shared<Collector>(1));
   ASSERT_FALSE(late.ok());
   EXPECT_EQ(late.status().code(), StatusCode::kUnavailable);
 }
@@ -387,7 +387,7 @@ TEST_F(FacadeTest, DrainCutsOffWhatTakesTooLongWithAnError) {
   auto engine = Make(LongOptions());
   std::vector<std::shared_ptr<Collector>> sinks;
   for (int i = 0; i < 12; ++i) {  // more than run at once
-    sinks.push_back(std::make_shared<Collector>());
+    sinks.push_back(std::make_shared<Collector>(1));
     ASSERT_TRUE(engine->Submit(Ask(*engine, "never enough time", 120000), sinks.back()).ok());
   }
   EXPECT_GT(engine->Drain(0), 0);
@@ -397,7 +397,7 @@ TEST_F(FacadeTest, DrainCutsOffWhatTakesTooLongWithAnError) {
 }
 
 TEST_F(FacadeTest, DestructionEndsEveryStream) {
-  auto sink = std::make_shared<Collector>();
+  auto sink = std::make_shared<Collector>(1);
   {
     auto engine = Make(LongOptions());
     ASSERT_TRUE(engine->Submit(Ask(*engine, "goodbye", 120000), sink).ok());
@@ -413,7 +413,7 @@ TEST_F(FacadeTest, AFullQueueSaysSo) {
   std::vector<std::shared_ptr<Collector>> accepted;
   Status refused;
   for (int i = 0; i < 50 && refused.ok(); ++i) {
-    auto sink = std::make_shared<Collector>();
+    auto sink = std::make_shared<Collector>(1);
     auto handle = engine->Submit(Ask(*engine, "queue", 120000), sink);
     if (handle.ok())
       accepted.push_back(sink);
@@ -526,6 +526,46 @@ TEST_F(FacadeTest, ResultAndMetricsCountWhatHappened) {
       << metrics;
   EXPECT_NE(metrics.find("vllm:generation_tokens_total{model_name=\"dummy\",engine=\"0\"} 30"), std::string::npos)
       << metrics;
+}
+
+TEST_F(FacadeTest, LatenciesCountFromWhereTheRequestCameIn) {
+  auto engine = Make();
+  Request request = Ask(*engine, "count me", 3);
+  request.arrival_ns = SystemClock().NowNs() - 5 * kSecond;
+  Run(*engine, request);
+  request.arrival_ns = SystemClock().NowNs() + 1000 * kSecond;  // a clock of its own: not before it has arrived
+  Run(*engine, request);
+  engine->Drain(kNoLimitNs);
+  const RunResult result = engine->Outcome();
+  EXPECT_GE(result.ttft_ms.max, 5000);
+  EXPECT_GE(result.engine->scheduling_delay_ms.max, 5000);
+  EXPECT_GE(result.duration_s, 5);
+  EXPECT_LT(result.duration_s, 500);
+}
+
+TEST_F(FacadeTest, WhatTheEngineRefusesIsRejected) {
+  auto engine = Make();
+  Request request = Ask(*engine, "too long", 1 << 20);
+  request.slo.ttft_ns = kSecond;
+  request.slo_class = "chat";
+  EXPECT_FALSE(engine->Submit(request, std::make_shared<Collector>(1)).ok());
+  engine->Drain(kNoLimitNs);
+  const RunResult result = engine->Outcome();
+  EXPECT_EQ(result.rejected, 1);
+  EXPECT_NE(result.first_rejection, "");
+  EXPECT_EQ(result.classes.at("chat").slo_attainment(), 0.0);
+}
+
+TEST_F(FacadeTest, StepsOfAnySizeCannotBeServed) {
+  EngineOptions o = Options();
+  o.scheduler = "orca";
+  o.step_limit = "none";
+  const auto made = Engine::Create(o);
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.status().param(), "step-limit");
+  EXPECT_NE(made.status().message().find("--step-limit context"), std::string::npos) << made.status().message();
+  o.scheduler = "sarathi-serve";  // has a budget of its own
+  EXPECT_TRUE(Engine::Create(o).ok());
 }
 
 TEST_F(FacadeTest, ARecordingThatCouldNotBeWrittenIsSaidAtTheEnd) {

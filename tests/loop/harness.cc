@@ -29,7 +29,7 @@ void LoggingExecutor::Submit(const StepPlan& plan) {
   inner_.Submit(plan);
 }
 
-Harness::Harness(const HarnessConfig& config) : config_(config), clock_(kMillisecond) {
+Harness::Harness(const HarnessConfig& config, sched::InjectedChoices injected) : config_(config), clock_(kMillisecond) {
   ReplicaConfig rc;
   rc.scheduler = config.scheduler;
   sched::SchedulerLimits& sizes = rc.scheduler.limits;
@@ -46,6 +46,7 @@ Harness::Harness(const HarnessConfig& config) : config_(config), clock_(kMillise
   rc.true_lengths_known = true;
   ReplicaServices services;
   services.predictor = config.predictor;
+  services.injected = std::move(injected);
   services.step_time = sizes.step_time;
   services.recorded = !config.trace_path.empty();
   auto replica = Replica::Create(std::move(rc), std::move(services));
@@ -70,6 +71,7 @@ Harness::Harness(const HarnessConfig& config) : config_(config), clock_(kMillise
   parts.executor = faulty_.get();
   parts.clock = &clock_;
   parts.sink = this;
+  parts.about = config.about;
   parts.stopwatch_every = config.stopwatch_every;
   if (!config.trace_path.empty()) parts.tap = RecordTo(config.trace_path);
   bytes_.resize(256);

@@ -30,6 +30,7 @@ struct HarnessConfig {
   std::vector<TokenId> model_stop_ids;
   int32_t stopwatch_every = 1;
   std::string trace_path;  // records there; CloseTrace ends it
+  std::string about;       // for the account of a broken invariant
 };
 
 // What one choice of one request received.
@@ -72,7 +73,7 @@ class LoggingExecutor final : public Executor {
 
 class Harness final : public EventSink {
  public:
-  explicit Harness(const HarnessConfig& config);
+  explicit Harness(const HarnessConfig& config, sched::InjectedChoices injected = {});
   ~Harness() override;
 
   // Empty `scheduler_error` means all is well; tests of refusals read it.

@@ -32,6 +32,7 @@ std::string Record(const StepTimeModel& model, const std::string& workload) {
   auto stream = WorkloadStream::Open(*spec, *arrivals, 150, 7);
   EXPECT_TRUE(stream.ok());
   SimulationConfig config;
+  config.scheduler.limits.unlimited_steps = true;
   config.scheduler.limits.max_num_seqs = 16;
   config.scheduler.limits.max_model_len = 4096;
   config.scheduler.limits.blocks_total = 400;

@@ -271,6 +271,16 @@ TEST_F(GenerationTest, ALateFinishAfterTheClientLeftIsDropped) {
 
 // --- What reaches the engine ---
 
+// Parsing, template and tokens are part of a request's latency.
+TEST_F(GenerationTest, ARequestHasArrivedWhenItCameInNotWhenItIsTokens) {
+  const TimeNs came_in = clock_.NowNs();
+  engine_.OnText([this](StopToken) { clock_.Advance(3 * kSecond); });
+  Start(Body());
+  engine_.AwaitSubmitted(1);
+  EXPECT_GE(clock_.NowNs(), came_in + 3 * kSecond);
+  EXPECT_EQ(engine_.submitted()[0].arrival_ns, came_in);
+}
+
 TEST_F(GenerationTest, RequestsAreNumberedOnlyWhenThereAreSeveral) {
   Start(Body())->Answer();
   Start(Body({{"prompt", {"a", "b"}}}))->Answer();

@@ -19,6 +19,7 @@ namespace {
 SimulationConfig Config(const StepTimeModel& model) {
   SimulationConfig c;
   c.step_time = &model;
+  c.scheduler.limits.unlimited_steps = true;
   c.scheduler.limits.max_num_seqs = 16;
   c.scheduler.limits.max_model_len = 4096;
   c.scheduler.limits.blocks_total = 1000;

@@ -22,6 +22,7 @@ SimulationConfig Config(const StepTimeModel& model, const std::string& preset = 
   c.scheduler.limits.max_model_len = 4096;
   c.scheduler.limits.blocks_total = 2000;
   c.scheduler.limits.block_size = 16;
+  c.scheduler.limits.unlimited_steps = true;
   c.seed = 1;
   return c;
 }

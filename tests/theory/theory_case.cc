@@ -85,6 +85,7 @@ Outcome Simulate(const Case& c, const StepTimeModel& model, const std::vector<Ar
   int64_t in_system = 0;
   SimulationConfig config;
   config.scheduler.preset = c.preset;
+  config.scheduler.limits.unlimited_steps = true;
   config.scheduler.limits.max_num_seqs = c.max_num_seqs;
   config.scheduler.limits.max_model_len = c.max_model_len;
   config.scheduler.limits.blocks_total = c.blocks;

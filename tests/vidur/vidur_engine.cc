@@ -133,6 +133,7 @@ class Recorder final : public EventSink {
 
 sched::SchedulerConfig ConfigOf(const Rules& rules, Choices choices) {
   sched::SchedulerConfig c;
+  c.limits.unlimited_steps = true;
   c.limits.max_num_seqs = rules.max_running();
   c.limits.max_model_len = rules.max_request_tokens;
   c.limits.blocks_total = rules.blocks;
