@@ -118,27 +118,9 @@ bool IsPrintable(uint32_t c) {
   return (U_GET_GC_MASK(static_cast<UChar32>(c)) & kHidden) == 0;
 }
 
-bool IsAlpha(uint32_t c) {
-  return (U_GET_GC_MASK(static_cast<UChar32>(c)) & U_GC_L_MASK) != 0;
-}
-bool IsDecimal(uint32_t c) {
-  return u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_NUMERIC_TYPE) == U_NT_DECIMAL;
-}
 bool IsDigit(uint32_t c) {
   const int type = u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_NUMERIC_TYPE);
   return type == U_NT_DECIMAL || type == U_NT_DIGIT;
-}
-bool IsNumeric(uint32_t c) {
-  return u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_NUMERIC_TYPE) != U_NT_NONE;
-}
-bool IsLower(uint32_t c) {
-  return u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_LOWERCASE);
-}
-bool IsUpper(uint32_t c) {
-  return u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_UPPERCASE);
-}
-bool IsTitle(uint32_t c) {
-  return u_charType(static_cast<UChar32>(c)) == U_TITLECASE_LETTER;
 }
 bool IsIdentifierStart(uint32_t c) {
   if (c < 0x80) return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
@@ -193,10 +175,6 @@ std::string ToUpper(std::string_view text) {
   return Encode(Decode(text).toUpper(icu::Locale::getRoot()));
 }
 
-std::string CaseFold(std::string_view text) {
-  return Encode(Decode(text).foldCase());
-}
-
 std::string Capitalize(std::string_view text) {
   if (text.empty()) return {};
   size_t first = 0;
@@ -216,17 +194,6 @@ std::string Title(std::string_view text) {
     const std::string_view character = text.substr(start, k - start);
     out += in_word ? ToLower(character) : TitleCase(character);
     in_word = IsCased(c);
-  }
-  return out;
-}
-
-std::string SwapCase(std::string_view text) {
-  std::string out;
-  for (size_t k = 0; k < text.size();) {
-    const size_t start = k;
-    const uint32_t c = NextCodePoint(text, &k);
-    const std::string_view character = text.substr(start, k - start);
-    out += IsUpper(c) ? ToLower(character) : IsLower(c) ? ToUpper(character) : std::string(character);
   }
   return out;
 }

@@ -21,13 +21,7 @@ std::string ReplaceInvalidUtf8(std::string_view text);  // each bad byte becomes
 
 bool IsSpace(uint32_t c);
 bool IsPrintable(uint32_t c);
-bool IsAlpha(uint32_t c);
-bool IsDecimal(uint32_t c);
 bool IsDigit(uint32_t c);
-bool IsNumeric(uint32_t c);
-bool IsLower(uint32_t c);
-bool IsUpper(uint32_t c);
-bool IsTitle(uint32_t c);
 bool IsIdentifierStart(uint32_t c);
 bool IsIdentifierPart(uint32_t c);
 
@@ -35,8 +29,6 @@ std::string ToLower(std::string_view text);
 std::string ToUpper(std::string_view text);
 std::string Capitalize(std::string_view text);
 std::string Title(std::string_view text);  // str.title()
-std::string SwapCase(std::string_view text);
-std::string CaseFold(std::string_view text);
 
 // Trims code points that `chars` contains (nullptr: white space).
 std::string_view Strip(std::string_view text, const std::string_view* chars, bool left, bool right);
