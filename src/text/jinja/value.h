@@ -212,7 +212,6 @@ class Heap {
   Value NewDict(std::vector<DictItem> items);  // later duplicates win, first position stays
   Namespace* NewNamespace();
   const std::string* KeepString(std::string text);
-  size_t used_bytes() const { return used_bytes_; }
 
  private:
   [[noreturn]] void Overflow() const;
