@@ -20,31 +20,6 @@ uint32_t NextCodePoint(std::string_view text, size_t* position) {
   return c;
 }
 
-void AppendCodePoint(uint32_t c, std::string* out) {
-  if (c < 0x80) {
-    out->push_back(static_cast<char>(c));
-  } else if (c < 0x800) {
-    out->push_back(static_cast<char>(0xC0 | (c >> 6)));
-    out->push_back(static_cast<char>(0x80 | (c & 0x3F)));
-  } else if (c < 0x10000) {
-    out->push_back(static_cast<char>(0xE0 | (c >> 12)));
-    out->push_back(static_cast<char>(0x80 | ((c >> 6) & 0x3F)));
-    out->push_back(static_cast<char>(0x80 | (c & 0x3F)));
-  } else {
-    out->push_back(static_cast<char>(0xF0 | (c >> 18)));
-    out->push_back(static_cast<char>(0x80 | ((c >> 12) & 0x3F)));
-    out->push_back(static_cast<char>(0x80 | ((c >> 6) & 0x3F)));
-    out->push_back(static_cast<char>(0x80 | (c & 0x3F)));
-  }
-}
-
-bool IsAscii(std::string_view text) {
-  for (const char c : text) {
-    if (static_cast<uint8_t>(c) >= 0x80) return false;
-  }
-  return true;
-}
-
 size_t CodePointCount(std::string_view text) {
   size_t count = 0;
   for (const char c : text) count += (static_cast<uint8_t>(c) & 0xC0) != 0x80;
@@ -59,51 +34,6 @@ size_t ByteOffset(std::string_view text, size_t index) {
     --index;
   }
   return offset;
-}
-
-namespace {
-// Length of the well-formed sequence at k; 0 where it is not one.
-size_t SequenceLength(std::string_view text, size_t k) {
-  const auto byte = [&](size_t j) { return static_cast<uint8_t>(text[j]); };
-  const uint8_t first = byte(k);
-  if (first < 0x80) return 1;
-  if (first < 0xC2 || first > 0xF4) return 0;
-  const size_t length = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-  if (k + length > text.size()) return 0;
-  for (size_t j = 1; j < length; ++j) {
-    if ((byte(k + j) & 0xC0) != 0x80) return 0;
-  }
-  const uint8_t second = byte(k + 1);
-  if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) || (first == 0xF0 && second < 0x90) ||
-      (first == 0xF4 && second > 0x8F)) {
-    return 0;
-  }
-  return length;
-}
-}  // namespace
-
-bool IsValidUtf8(std::string_view text) {
-  for (size_t k = 0; k < text.size();) {
-    const size_t length = SequenceLength(text, k);
-    if (length == 0) return false;
-    k += length;
-  }
-  return true;
-}
-
-std::string ReplaceInvalidUtf8(std::string_view text) {
-  std::string out;
-  for (size_t k = 0; k < text.size();) {
-    const size_t length = SequenceLength(text, k);
-    if (length == 0) {
-      out += "\xEF\xBF\xBD";
-      ++k;
-    } else {
-      out.append(text.substr(k, length));
-      k += length;
-    }
-  }
-  return out;
 }
 
 bool IsSpace(uint32_t c) {
@@ -132,6 +62,12 @@ bool IsIdentifierPart(uint32_t c) {
 }
 
 namespace {
+bool IsAscii(std::string_view text) {
+  for (const char c : text) {
+    if (static_cast<uint8_t>(c) >= 0x80) return false;
+  }
+  return true;
+}
 icu::UnicodeString Decode(std::string_view text) {
   return icu::UnicodeString::fromUTF8(icu::StringPiece(text.data(), static_cast<int32_t>(text.size())));
 }

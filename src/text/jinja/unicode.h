@@ -11,13 +11,9 @@ namespace tactus::jinja {
 
 // The code point at *position, which moves past it. *position < text.size().
 uint32_t NextCodePoint(std::string_view text, size_t* position);
-void AppendCodePoint(uint32_t c, std::string* out);
-bool IsAscii(std::string_view text);
 size_t CodePointCount(std::string_view text);
 // Byte offset of code point `index` (<= count).
 size_t ByteOffset(std::string_view text, size_t index);
-bool IsValidUtf8(std::string_view text);
-std::string ReplaceInvalidUtf8(std::string_view text);  // each bad byte becomes U+FFFD
 
 bool IsSpace(uint32_t c);
 bool IsPrintable(uint32_t c);
