@@ -61,7 +61,7 @@ SNIPPETS = r"""
 {{ 'tab\t nl\n \\ \x41 \u00e9 \U0001f600 \q \'' }}{{ "a" 'b' }}{{ ['\n', '\x07', '\u200d', 'é', '\x7f', '\u00a0'] }}
 {{ 1e20 }} {{ 1e16 }} {{ 1e15 }} {{ 123456789.125 }} {{ 1e-4 }} {{ 1e-5 }} {{ 0.1 + 0.2 }} {{ -0.0 }} {{ 1_000 }} {{ 0x1F }} {{ 0b101 }} {{ 0o17 }} {{ 1.5e3 }} {{ 100.0 }}
 {{ 7 + 2 }} {{ 7 - 2 }} {{ 7 * 2 }} {{ 7 / 2 }} {{ 7 // 2 }} {{ -7 // 2 }} {{ 7 % 3 }} {{ -7 % 3 }} {{ 7 % -3 }} {{ +5 }} {{ - i }}
-{{ 7.5 // 2 }} {{ -7.5 % 2 }} {{ 7.5 % -2 }} {{ 1 / 4 }} {{ true + true }} {{ 6 / 3 }} {{ 0.0 / 5 }} {{ 3 * 1.5 }}
+{{ 1 / 4 }} {{ true + true }} {{ 6 / 3 }} {{ 0.0 / 5 }} {{ 3 * 1.5 }}
 {{ 'ab' * 3 }} {{ 3 * 'ab' }} {{ [1] * 2 }} {{ (1, 2) + (3,) }} {{ [1] + l }} {{ 'a' ~ 1 ~ none ~ [1] ~ missing }}
 {{ 1 == 1.0 }} {{ 1 == true }} {{ '1' == 1 }} {{ [1, 2] == [1, 2] }} {{ (1,) == [1] }} {{ {'a': 1, 'b': 2} == {'b': 2, 'a': 1} }} {{ none == missing }} {{ missing == nope }} {{ 1 != 2 }}
 {{ 1 < 2 < 3 }} {{ 1 < 3 < 2 }} {{ 'a' < 'b' }} {{ [1, 2] < [1, 3] }} {{ 'Z' < 'a' }} {{ 2 >= 2.0 }} {{ 1 < 2 == true }}
@@ -93,7 +93,7 @@ SNIPPETS = r"""
 {% if empty | select %}truthy generator{% endif %} {% set g = l | map('string') %}{{ g | join }}|{{ g | join }} {{ (l | select('odd')) is iterable }} {{ (l | select('odd')) is sequence }} {{ (l | select('odd'))[0] is defined }}
 {{ l | sort }} {{ names | sort }} {{ names | sort(case_sensitive=true) }} {{ l | sort(reverse=true) }} {{ m[:2] | sort(attribute='k') | map(attribute='role') | list }} {{ [{'a': 1, 'b': 2}, {'a': 1, 'b': 1}] | sort(attribute='a,b') }} {{ 'cab' | sort }}
 {{ ['a', 'A', 'b', 'a'] | unique | list }} {{ ['a', 'A'] | unique(case_sensitive=true) | list }} {{ m | unique(attribute='role') | list | length }} {{ l | reverse | list }} {{ s | reverse }} {{ d | reverse | list }} {{ l | min }} {{ names | max }} {{ empty | min }}| {{ m[:2] | max(attribute='k') }}
-{{ 42 | string + '!' }} {{ num | int }} {{ '0x1f' | int(base=16) }} {{ 'zz' | int }} {{ 'zz' | int(7) }} {{ ' 42 ' | int }} {{ '1_000' | int }} {{ 3.9 | int }} {{ -3.9 | int }} {{ none | int }} {{ true | int }} {{ num | float }} {{ 'x' | float }} {{ 'x' | float(1.5) }} {{ '1e3' | float }} {{ '-inf' | float }} {{ '.5' | float }} {{ '1e999' | int(5) }}
+{{ 42 | string + '!' }} {{ num | int }} {{ 'zz' | int }} {{ 'zz' | int(7) }} {{ ' 42 ' | int }} {{ '-42' | int }} {{ '+1' | int }} {{ '4__2' | int(3) }} {{ '42_' | int(3) }} {{ '' | int(3) }} {{ '-' | int(3) }} {{ '1_000' | int }} {{ 3.9 | int }} {{ -3.9 | int }} {{ none | int }} {{ true | int }} {{ num | float }} {{ 'x' | float }} {{ 'x' | float(1.5) }} {{ '1e3' | float }} {{ '-inf' | float }} {{ '.5' | float }} {{ '1e999' | int(5) }}
 {{ lines | indent }}| {{ lines | indent(2, true) }}| {{ lines | indent(2, first=true, blank=true) }}| {{ 'a\nb' | indent('> ') }} {{ '' | indent }}|
 {{ html | e }} {{ html | escape }} {{ html | safe }} {{ (html | e) | e }} {{ html | safe | e }} {{ '<' | safe + '<' }} {{ '<' + ('<' | safe) }} {{ ('<' | safe) ~ '<' }} {{ ['<' | safe] }} {{ ('a' | safe).upper() + '<' }} {{ (', ' | safe).join(['<', 'b']) }} {{ ('x' | safe).replace('x', '<') }} {{ ('<' | safe) is string }} {{ ('< ' | safe | trim) + '<' }} {{ ('<' | safe)[0] + '<' }} {{ ('<' | safe) * 2 + '<' }}
 {{ missing | default('d') }} {{ n | default('d') }} {{ e | default('d', true) }} {{ e | d('x', boolean=true) }} {{ missing | default }}| {{ d.q | default([]) }}

@@ -174,6 +174,9 @@ TEST(JinjaErrors, WhatIsNotSupportedIsNamedWhenItIsMet) {
   EXPECT_EQ(message("{{ '{a.b}'.format(a=s) }}"),
             line + "the format field '{a.b}' is not supported; {}, {0} and {name} are");
   EXPECT_EQ(message("{{ ('{}' | safe).format(s) }}"), line + "format on a text marked safe is not supported");
+  EXPECT_EQ(message("{{ 7.5 % 2 }}"), line + "the operator % on floats is not supported");
+  EXPECT_EQ(message("{{ 7 // 2.0 }}"), line + "the operator // on floats is not supported");
+  EXPECT_EQ(message("{{ s | int(0, 16) }}"), line + "the filter 'int' with a base is not supported");
   EXPECT_EQ(message("{{ cycler(1, 2) }}"), line + "the function 'cycler' is not supported");
   EXPECT_EQ(message("{{ joiner() }}"), line + "the function 'joiner' is not supported");
   EXPECT_EQ(message("{{ s.find('t', 1) }}"), line + "str.find() with a start is not supported");

@@ -1,6 +1,5 @@
 // Expressions: names, operators, calls, filters and tests, with Python's semantics.
 #include <algorithm>
-#include <cmath>
 
 #include "text/jinja/interpreter.h"
 #include "text/jinja/methods.h"
@@ -75,20 +74,6 @@ int64_t FloorModulo(int64_t a, int64_t b) {
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
-double FloatModulo(double a, double b) {
-  const double r = std::fmod(a, b);
-  if (r != 0 && (r < 0) != (b < 0)) return r + b;
-  return r == 0 ? std::copysign(0.0, b) : r;
-}
-
-double FloatFloorDivide(double a, double b) {  // as CPython's float_divmod
-  const double mod = FloatModulo(a, b);
-  const double div = (a - mod) / b;
-  if (div == 0) return std::copysign(0.0, a / b);
-  const double floor = std::floor(div);
-  return div - floor > 0.5 ? floor + 1 : floor;
-}
-
 Value ArithmeticOnNumbers(Operator op, const Value& a, const Value& b) {
   if (op == Operator::kDiv) {
     if (b.number() == 0) Throw("division by zero");
@@ -124,8 +109,7 @@ Value ArithmeticOnNumbers(Operator op, const Value& a, const Value& b) {
     case Operator::kMul:
       return Value::Float(x * y);
     default:
-      if (y == 0) Throw("float floor division by zero");
-      return Value::Float(op == Operator::kMod ? FloatModulo(x, y) : FloatFloorDivide(x, y));
+      ThrowUnsupported(std::string("the operator ") + Spelling(op) + " on floats is not supported");
   }
 }
 }  // namespace

@@ -103,46 +103,25 @@ Value Indent(Run& run, const Value& input, const Arguments& args) {
   return run.Text(out, with_newline.s->markup);
 }
 
-// int(text, base), without Python's digits of other scripts.
-bool ParsePythonInt(std::string_view text, int64_t base, int64_t* out, bool* overflow) {
+// int(text), without Python's digits of other scripts.
+bool ParsePythonInt(std::string_view text, int64_t* out, bool* overflow) {
   text = Strip(text, nullptr, true, true);
-  bool negative = false;
-  if (!text.empty() && (text[0] == '+' || text[0] == '-')) {
-    negative = text[0] == '-';
-    text.remove_prefix(1);
-  }
-  if (text.size() > 2 && text[0] == '0') {
-    const char x = static_cast<char>(text[1] | 0x20);
-    const int64_t named = x == 'x' ? 16 : x == 'o' ? 8 : x == 'b' ? 2 : 0;
-    if (named != 0 && (base == named || base == 0)) {
-      base = named;
-      text.remove_prefix(2);
-      if (text[0] == '_') text.remove_prefix(1);
-    }
-  }
-  if (base == 0) base = 10;
-  uint64_t value = 0;
+  const bool negative = text.starts_with('-');
+  if (negative || text.starts_with('+')) text.remove_prefix(1);
+  int64_t value = 0;
   bool digit_before = false;
-  if (text.empty()) return false;
   for (const char c : text) {
     if (c == '_' && digit_before) {
       digit_before = false;
       continue;
     }
-    const char low = static_cast<char>(c | 0x20);
-    const int digit = c >= '0' && c <= '9' ? c - '0' : low >= 'a' && low <= 'z' ? low - 'a' + 10 : 99;
-    if (digit >= base) return false;
+    if (c < '0' || c > '9') return false;
     digit_before = true;
-    if (__builtin_mul_overflow(value, static_cast<uint64_t>(base), &value) ||
-        __builtin_add_overflow(value, static_cast<uint64_t>(digit), &value)) {
-      *overflow = true;
-      value = 0;
-    }
+    *overflow = *overflow || __builtin_mul_overflow(value, int64_t{10}, &value) ||
+                __builtin_add_overflow(value, int64_t{c - '0'}, &value);
   }
-  if (!digit_before) return false;
-  if (value > static_cast<uint64_t>(INT64_MAX)) *overflow = true;
-  *out = negative ? -static_cast<int64_t>(value & INT64_MAX) : static_cast<int64_t>(value & INT64_MAX);
-  return true;
+  *out = negative ? -value : value;
+  return digit_before;
 }
 
 Value IntFromDouble(double value, const Value& otherwise) {
@@ -153,16 +132,15 @@ Value IntFromDouble(double value, const Value& otherwise) {
 
 Value ToInt(Run&, const Value& input, const Arguments& args) {
   const BoundArguments bound("do_int", args, {"default", "base"});
+  if (bound.has(1)) ThrowUnsupported("the filter 'int' with a base is not supported");
   const Value otherwise = bound.has(0) ? bound[0] : Value::Int(0);
   if (input.is_undefined()) ThrowUndefined(input);
   if (input.is_integral()) return Value::Int(input.integral());
   if (input.is_float()) return IntFromDouble(input.d, otherwise);
   if (!input.is_string()) return otherwise;
-  const int64_t base = bound.Int(1, 10);
-  if (base != 0 && (base < 2 || base > 36)) return otherwise;
   int64_t value = 0;
   bool overflow = false;
-  if (ParsePythonInt(input.str(), base, &value, &overflow)) {
+  if (ParsePythonInt(input.str(), &value, &overflow)) {
     if (overflow) Throw("integer overflow: the text is a number beyond 64 bits");
     return Value::Int(value);
   }
