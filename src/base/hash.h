@@ -16,10 +16,6 @@ struct Hash128 {
 
 Hash128 SipHash128(const Hash128& key, const void* data, size_t size);
 
-struct Hash128Hasher {  // the value is already uniform
-  size_t operator()(const Hash128& h) const { return static_cast<size_t>(h.low); }
-};
-
 // FNV-style accumulation for plan hashes: cheap, order-sensitive, integers only.
 inline uint64_t MixHash(uint64_t h, uint64_t v) {
   h ^= v + 0x9e3779b97f4a7c15ULL + (h << 6) + (h >> 2);

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/utf8.h"
+
 namespace tactus::json_text {
 namespace {
 
@@ -119,26 +121,17 @@ class Builder final : public nlohmann::json_sax<Json> {
   int64_t values_ = 0;
 };
 
-// Length of the valid UTF-8 sequence at the start of `text`, 0 when there is none (overlong forms, surrogates and
-// values beyond U+10FFFF are none).
-size_t Utf8Length(std::string_view text) {
-  auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  auto tail = [&](size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
-  const unsigned b0 = byte(0), b1 = byte(1);
-  if (b0 < 0x80) return 1;
-  if (b0 >= 0xC2 && b0 <= 0xDF) return tail(1) ? 2 : 0;
-  if (b0 >= 0xE0 && b0 <= 0xEF) {
-    if ((b0 == 0xE0 && b1 < 0xA0) || (b0 == 0xED && b1 > 0x9F)) return 0;
-    return tail(1) && tail(2) ? 3 : 0;
+// Moves the first character of `text` to `out`; a byte that starts none becomes U+FFFD.
+void AppendCharacter(std::string_view* text, std::string* out) {
+  const Utf8Step step = DecodeUtf8(*text);
+  const size_t size = step.state == Utf8Step::State::kValid ? step.size : 1;
+  if (step.state == Utf8Step::State::kValid) {
+    *out += text->substr(0, size);
+  } else {
+    AppendUtf8(kReplacementCharacter, out);
   }
-  if (b0 >= 0xF0 && b0 <= 0xF4) {
-    if ((b0 == 0xF0 && b1 < 0x90) || (b0 == 0xF4 && b1 > 0x8F)) return 0;
-    return tail(1) && tail(2) && tail(3) ? 4 : 0;
-  }
-  return 0;
+  text->remove_prefix(size);
 }
-
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 }  // namespace
 
@@ -151,24 +144,19 @@ Result<Json> ParseJson(std::string_view text, const JsonLimits& limits) {
 std::string ReplaceInvalidUtf8(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  while (!text.empty()) {
-    const size_t length = Utf8Length(text);
-    out += length == 0 ? kReplacement : text.substr(0, length);
-    text.remove_prefix(std::max<size_t>(1, length));
-  }
+  while (!text.empty()) AppendCharacter(&text, &out);
   return out;
 }
 
 void AppendJsonString(std::string* out, std::string_view text) {
   out->push_back('"');
   while (!text.empty()) {
-    const size_t length = Utf8Length(text);
     const char c = text.front();
-    if (length == 0) {
-      *out += kReplacement;
-    } else if (length > 1) {
-      *out += text.substr(0, length);
-    } else if (c == '"' || c == '\\') {
+    if (static_cast<unsigned char>(c) >= 0x80) {
+      AppendCharacter(&text, out);
+      continue;
+    }
+    if (c == '"' || c == '\\') {
       out->push_back('\\');
       out->push_back(c);
     } else if (c == '\n') {
@@ -182,7 +170,7 @@ void AppendJsonString(std::string* out, std::string_view text) {
     } else {
       out->push_back(c);
     }
-    text.remove_prefix(std::max<size_t>(1, length));
+    text.remove_prefix(1);
   }
   out->push_back('"');
 }

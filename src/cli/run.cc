@@ -10,11 +10,11 @@
 
 #include "base/clock.h"
 #include "base/input_file.h"
+#include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/option_binding.h"
 #include "tactus/engine.h"
-#include "text/unicode.h"
 
 namespace tactus::cli {
 namespace {

@@ -1,17 +1,15 @@
-// The coefficient files data/cost/<fit>[-<backend>].cost as plain data. data/cost/FORMAT.md says what each record
+// The coefficient files data/cost/<fit>[-<backend>].cost.json as plain data. data/cost/FORMAT.md says what each member
 // means.
 #pragma once
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "cost/json_record.h"
 #include "tactus/status.h"
 
 namespace tactus::cost {
-
-using Knots = std::vector<std::pair<double, double>>;  // strictly rising first members, positive second ones
 
 struct GemmCurve {
   std::string dtype;
@@ -19,7 +17,7 @@ struct GemmCurve {
   Knots efficiency;  // by m
 };
 
-// One line of an attention table: at one context (prefill) or one batch (decode).
+// One curve of an attention table: at one context (prefill) or one batch (decode).
 struct AttentionCurve {
   double q_heads = 0, kv_heads = 0, head_dim = 0;
   std::string kv_dtype;
@@ -54,7 +52,7 @@ struct Coefficients {
   Knots send_us;  // by bytes; empty: none
 };
 
-// data/cost/hybrid.txt: how much slower decodes attend in a kernel that a prompt chunk shares
+// data/cost/hybrid.json: how much slower decodes attend in a kernel that a prompt chunk shares
 // (tools/cost/hybrid_fit.py).
 struct BesideChunk {
   std::string fit;        // which device's kernels
@@ -62,7 +60,7 @@ struct BesideChunk {
 };
 Result<std::vector<BesideChunk>> ParseBesideChunk(std::string_view text, const std::string& name);
 
-// kDataLoss: names the line and what is wrong with it.
+// kDataLoss: names the place and what is wrong with it.
 Result<Coefficients> ParseCoefficients(std::string_view text, const std::string& name);
 
 }  // namespace tactus::cost

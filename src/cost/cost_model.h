@@ -24,7 +24,7 @@ struct Deployment {
   // device has them (else roofline, and Describe says so). auto: fitted where there is one.
   std::string source = "auto";
   // Whose kernels and whose host code: "" (ours), vllm, sglang, trtllm. Picks the coefficient file
-  // <device>-<backend>.cost where there is one (else <device>.cost) and the default CPU overhead.
+  // <device>-<backend>.cost.json where there is one (else <device>.cost.json) and the default CPU overhead.
   std::string backend;
   DurationNs cpu_overhead_ns =
       -1;                   // scheduling and launching per step that no operator hides; -1: the backend's default

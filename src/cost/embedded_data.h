@@ -7,10 +7,17 @@
 namespace tactus::cost {
 
 struct EmbeddedFile {
-  std::string_view name;  // "devices.txt", "h100.cost"
+  std::string_view name;  // "devices.json", "h100.cost.json"
   std::string_view text;
 };
 
 std::span<const EmbeddedFile> EmbeddedFiles();
+
+inline std::string_view EmbeddedText(std::string_view name) {  // empty: there is none
+  for (const EmbeddedFile& f : EmbeddedFiles()) {
+    if (f.name == name) return f.text;
+  }
+  return {};
+}
 
 }  // namespace tactus::cost

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <mutex>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -400,32 +401,22 @@ std::unique_ptr<FittedOperators> MakeFitted(const DeviceSpec& device, const Coef
 }
 
 Result<std::span<const BesideChunk>> FindBesideChunk(const std::string& backend) {
-  static const Result<std::vector<BesideChunk>> rows = [] {
-    for (const EmbeddedFile& f : EmbeddedFiles()) {
-      if (f.name == "hybrid.txt") return ParseBesideChunk(f.text, std::string(f.name));
-    }
-    return Result<std::vector<BesideChunk>>(std::vector<BesideChunk>());
-  }();
+  static const Result<std::vector<BesideChunk>> rows = ParseBesideChunk(EmbeddedText("hybrid.json"), "hybrid.json");
   if (!rows.ok()) return rows.status();
   if (!backend.empty() && backend != "vllm") return std::span<const BesideChunk>();
   return std::span<const BesideChunk>(rows.value());
 }
 
 Result<const Coefficients*> FindCoefficients(const DeviceSpec& device, const std::string& backend) {
-  // Parsed once; a name maps to what its text gave. The binary's own files, so that a broken one is told but ends
-  // nothing.
-  static const std::map<std::string, Result<Coefficients>, std::less<>> files = [] {
-    std::map<std::string, Result<Coefficients>, std::less<>> parsed;
-    for (const EmbeddedFile& f : EmbeddedFiles()) {
-      if (f.name.size() > 5 && f.name.substr(f.name.size() - 5) == ".cost") {
-        parsed.emplace(std::string(f.name), ParseCoefficients(f.text, std::string(f.name)));
-      }
-    }
-    return parsed;
-  }();
-  for (const std::string& name : {device.fit + "-" + backend + ".cost", device.fit + ".cost"}) {
-    const auto found = files.find(name);
-    if (found == files.end()) continue;
+  // Each file is parsed once, when it is first asked for.
+  static std::mutex mutex;
+  static std::map<std::string, Result<Coefficients>> parsed;
+  for (const std::string& name : {device.fit + "-" + backend + ".cost.json", device.fit + ".cost.json"}) {
+    const std::string_view text = EmbeddedText(name);
+    if (text.empty()) continue;
+    const std::lock_guard lock(mutex);
+    auto found = parsed.find(name);
+    if (found == parsed.end()) found = parsed.emplace(name, ParseCoefficients(text, name)).first;
     if (!found->second.ok()) return found->second.status();
     return &found->second.value();
   }

@@ -30,11 +30,11 @@ std::unique_ptr<FittedOperators> MakeFitted(const DeviceSpec& device, const Coef
                                             std::span<const BesideChunk> beside,
                                             std::unique_ptr<OperatorTimes> roofline);
 
-// The embedded file for a device's kernels under a backend: <fit>-<backend>.cost, else <fit>.cost, else null. An error
-// is a broken file in the binary.
+// The embedded file for a device's kernels under a backend: <fit>-<backend>.cost.json, else <fit>.cost.json, else null.
+// An error is a broken file in the binary.
 Result<const Coefficients*> FindCoefficients(const DeviceSpec& device, const std::string& backend);
 
-// The rows of hybrid.txt. They hold for servers that run one attention kernel for all sequences of a step (vLLM's
+// The rows of hybrid.json. They hold for servers that run one attention kernel for all sequences of a step (vLLM's
 // kernels, which ours are priced as): empty for the other backends.
 Result<std::span<const BesideChunk>> FindBesideChunk(const std::string& backend);
 

@@ -1,8 +1,7 @@
 #include "cost/registry.h"
 
-#include <charconv>
 #include <filesystem>
-#include <sstream>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -10,117 +9,66 @@
 #include "base/input_file.h"
 #include "cost/cost_model.h"
 #include "cost/embedded_data.h"
+#include "cost/json_record.h"
 #include "model_config/hf_config.h"
 
 namespace tactus::cost {
 namespace {
 
-std::string_view EmbeddedText(std::string_view name) {
-  for (const EmbeddedFile& f : EmbeddedFiles()) {
-    if (f.name == name) return f.text;
-  }
-  return {};
-}
-
-// One row of a table: fields by the header's names; the last column ("help") takes the rest of the line.
-class Row {
- public:
-  Row(const std::vector<std::string>& header, std::string_view line) : header_(header) {
-    size_t at = 0;
-    while (fields_.size() < header.size()) {
-      const size_t begin = line.find_first_not_of(' ', at);
-      if (begin == std::string_view::npos) break;
-      const bool last = fields_.size() + 1 == header.size();
-      const size_t end = last ? line.size() : std::min(line.find(' ', begin), line.size());
-      fields_.emplace_back(line.substr(begin, end - begin));
-      at = end;
-    }
-    // The tables are part of the program: a broken one is a bug, not an input error.
-    TACTUS_CHECK(fields_.size() == header.size());
-  }
-  const std::string& Text(std::string_view column) const {
-    for (size_t i = 0; i < header_.size(); ++i) {
-      if (header_[i] == column) return fields_[i];
-    }
-    TACTUS_CHECK(!"no such column");
-    return fields_[0];
-  }
-  double Number(std::string_view column) const {
-    const std::string& text = Text(column);
-    if (text == "-") return 0;
-    double value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    TACTUS_CHECK(error == std::errc() && end == text.data() + text.size());
-    return value;
-  }
-  int64_t Integer(std::string_view column) const { return static_cast<int64_t>(Number(column)); }
-  bool Flag(std::string_view column) const { return Integer(column) != 0; }
-
- private:
-  const std::vector<std::string>& header_;
-  std::vector<std::string> fields_;
-};
-
-template <class Visit>
-void ForEachRow(std::string_view file, const Visit& visit) {
-  std::vector<std::string> header;
-  std::istringstream in{std::string(EmbeddedText(file))};
-  for (std::string line; std::getline(in, line);) {
-    if (line.empty() || line[0] == '#') continue;
-    if (header.empty()) {
-      std::istringstream words(line);
-      for (std::string word; words >> word;) header.push_back(word);
-      continue;
-    }
-    visit(Row(header, line));
-  }
+// The tables are part of the program: a broken one is a bug, not an input error.
+void ReadTable(const char* file, const char* rows, const std::function<void(JsonRecord&)>& read) {
+  const Status status = JsonRecord::Read(EmbeddedText(file), file, [&](JsonRecord& table) { table.Each(rows, read); });
+  TACTUS_CHECK_MSG(status.ok(), status.message());
 }
 
 std::vector<DeviceSpec> ReadDevices() {
+  constexpr double kMost = 1e9;
   std::vector<DeviceSpec> devices;
-  ForEachRow("devices.txt", [&](const Row& row) {
+  ReadTable("devices.json", "devices", [&](JsonRecord& row) {
+    const auto peak = [&](const char* key) { return row.Has(key) ? row.Number(key, 0, kMost) * 1e12 : 0; };
     DeviceSpec d;
     d.name = row.Text("device");
     d.help = row.Text("help");
     d.link = row.Text("link");
     d.fit = row.Text("fit");
-    d.bf16_flops = row.Number("bf16_tflops") * 1e12;
-    d.fp8_flops = row.Number("fp8_tflops") * 1e12;
-    d.int8_flops = row.Number("int8_tops") * 1e12;
-    d.fp4 = row.Flag("fp4");
-    d.bandwidth = row.Number("bw_gbps") * 1e9;
-    d.memory_bytes = row.Integer("memory_mib") << 20;
-    d.sms = static_cast<int32_t>(row.Integer("sms"));
-    d.link_bandwidth = row.Number("link_gbps") * 1e9;
-    d.group = static_cast<int32_t>(row.Integer("group"));
-    d.pcie_bandwidth = row.Number("pcie_gbps") * 1e9;
-    d.network_bandwidth = row.Number("net_gbps") * 1e9;
-    d.launch_ns = row.Number("launch_us") * 1e3;
+    d.bf16_flops = row.Number("bf16_tflops", 0, kMost) * 1e12;
+    d.fp8_flops = peak("fp8_tflops");
+    d.int8_flops = peak("int8_tops");
+    d.fp4 = row.Flag("fp4", false);
+    d.bandwidth = row.Number("bw_gbps", 0, kMost) * 1e9;
+    d.memory_bytes = row.Integer("memory_mib", 0, 1 << 30) << 20;
+    d.sms = static_cast<int32_t>(row.Integer("sms", 1, 1 << 20));
+    d.link_bandwidth = row.Number("link_gbps", 0, kMost) * 1e9;
+    d.group = static_cast<int32_t>(row.Integer("group", 1, 1 << 20));
+    d.pcie_bandwidth = row.Number("pcie_gbps", 0, kMost) * 1e9;
+    d.network_bandwidth = row.Number("net_gbps", 0, kMost) * 1e9;
+    d.launch_ns = row.Number("launch_us", 0, kMost) * 1e3;
     devices.push_back(std::move(d));
   });
   return devices;
 }
 
 std::vector<ModelSpec> ReadModels() {
+  constexpr int64_t kMost = 1 << 30;
   std::vector<ModelSpec> models;
-  ForEachRow("models.txt", [&](const Row& row) {
+  ReadTable("models.json", "models", [&](JsonRecord& row) {
     ModelSpec m;
     m.name = row.Text("model");
     m.help = row.Text("help");
-    m.layers = row.Integer("layers");
-    m.hidden = row.Integer("hidden");
-    m.q_heads = row.Integer("q_heads");
-    m.kv_heads = row.Integer("kv_heads");
-    m.head_dim = row.Integer("head_dim");
-    m.ffn = row.Integer("ffn");
-    m.vocab = row.Integer("vocab");
-    m.context = row.Integer("context");
-    m.window = row.Integer("window");
-    m.gated = row.Flag("gated");
-    m.tied = row.Flag("tied");
-    m.parallel = row.Flag("parallel");
-    m.rope = row.Flag("rope");
-    m.qk_norm = row.Flag("qk_norm");
+    m.layers = row.Integer("layers", 1, kMost);
+    m.hidden = row.Integer("hidden", 1, kMost);
+    m.q_heads = row.Integer("q_heads", 1, kMost);
+    m.kv_heads = row.Integer("kv_heads", 1, kMost);
+    m.head_dim = row.Integer("head_dim", 1, kMost);
+    m.ffn = row.Integer("ffn", 1, kMost);
+    m.vocab = row.Integer("vocab", 1, kMost);
+    m.context = row.Integer("context", 1, kMost);
+    m.window = row.Has("window") ? row.Integer("window", 1, kMost) : 0;
+    m.gated = row.Flag("gated", m.gated);
+    m.tied = row.Flag("tied", m.tied);
+    m.parallel = row.Flag("parallel", m.parallel);
+    m.rope = row.Flag("rope", m.rope);
+    m.qk_norm = row.Flag("qk_norm", m.qk_norm);
     models.push_back(std::move(m));
   });
   return models;

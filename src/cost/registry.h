@@ -1,4 +1,4 @@
-// What the cost model knows of devices and models: the tables data/cost/devices.txt and models.txt, or a config.json.
+// What the cost model knows of devices and models: the tables data/cost/devices.json and models.json, or a config.json.
 //
 // Thread rule: the tables are parsed once, on first use, and never change.
 #pragma once

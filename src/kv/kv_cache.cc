@@ -447,12 +447,4 @@ KvCacheStats KvCache::Stats() const {
   return stats;
 }
 
-void KvCache::ClearCache() {
-  while (impl_->lru.head != kNoBlock) {
-    const BlockId b = impl_->lru.head;
-    impl_->DropCached(b);
-    impl_->free.push_back(b);
-  }
-}
-
 }  // namespace tactus

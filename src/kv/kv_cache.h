@@ -100,9 +100,6 @@ class KvCache final : public KvLedger {
   std::span<const BlockId> Table(SlotId slot) const;
   KvCacheStats Stats() const;
 
-  // Drops every evictable prefix (tests, /reset). In-use blocks stay.
-  void ClearCache();
-
   // Every invariant, slowly: reference counts against tables, the tree's links, the LRU list, free + cached + in use +
   // draining == total, reservations, no partial or shared-and-writable block in the tree. Empty: all hold; else what is
   // broken.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "base/check.h"
@@ -11,28 +10,6 @@
 #include "loop/step_loop_impl.h"
 
 namespace tactus {
-
-void DecisionTimes::Add(DurationNs ns) {
-  const auto v = static_cast<uint64_t>(ns < 1 ? 1 : ns);
-  const int octave = 63 - std::countl_zero(v);
-  const auto fraction = static_cast<int>(octave >= 4 ? (v >> (octave - 4)) & 15 : (v << (4 - octave)) & 15);
-  ++count[octave * 16 + fraction];
-  ++total;
-}
-
-DurationNs DecisionTimes::Quantile(double q) const {
-  if (total == 0) return 0;
-  const auto rank = static_cast<int64_t>(q * static_cast<double>(total - 1)) + 1;
-  int64_t seen = 0;
-  for (int i = 0; i < kBuckets; ++i) {
-    seen += count[i];
-    if (seen < rank) continue;
-    const int octave = i / 16;
-    const uint64_t upper = (uint64_t{16} + static_cast<uint64_t>(i % 16) + 1) << (octave >= 4 ? octave - 4 : 0);
-    return static_cast<DurationNs>(octave >= 4 ? upper : upper >> (4 - octave));
-  }
-  return 0;
-}
 
 void StatsCell::Write(const EngineStats& stats) {
   static_assert(std::is_trivially_copyable_v<EngineStats> && sizeof(EngineStats) % sizeof(uint64_t) == 0);
@@ -342,9 +319,6 @@ bool StepLoop::idle() const {
          impl_->table.running().empty() && impl_->table.num_held() == 0;
 }
 
-const DecisionTimes& StepLoop::decision_times() const {
-  return impl_->decisions;
-}
 uint64_t StepLoop::plan_hash() const {
   return impl_->plan_hash;
 }

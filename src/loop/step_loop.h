@@ -24,15 +24,6 @@
 
 namespace tactus {
 
-// Logarithmic buckets, 16 per octave: quantiles within 6 %. Engine thread writes; Quantile is exact between passes.
-struct DecisionTimes {
-  static constexpr int kBuckets = 64 * 16;
-  uint32_t count[kBuckets] = {};
-  int64_t total = 0;
-  void Add(DurationNs ns);
-  DurationNs Quantile(double q) const;  // upper edge of the bucket; 0 when empty
-};
-
 struct StepLoopConfig {
   IntakeLimits limits;
   int32_t slot_capacity = 0;        // sequences; 0: max_queue + max_num_seqs
@@ -79,8 +70,7 @@ class StepLoop {
   bool RunOnce();
   // Passes until Stop(), sleeping when there is nothing to do.
   void Run();
-  bool idle() const;  // nothing queued, running or in flight
-  const DecisionTimes& decision_times() const;
+  bool idle() const;                                 // nothing queued, running or in flight
   uint64_t plan_hash() const;                        // over every plan so far, in order
   const std::vector<uint64_t>* plan_hashes() const;  // per submitted step, when KeepPlanHashes was asked for
   void KeepPlanHashes();

@@ -131,7 +131,6 @@ struct StepLoop::Impl {
   // Figures.
   EngineStats stats;
   StatsCell published;
-  DecisionTimes decisions;
   DurationNs decision_ns = -1;  // of this pass's plan
   uint64_t plan_hash = 0;
   bool keep_hashes = false;

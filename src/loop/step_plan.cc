@@ -33,10 +33,7 @@ bool StepLoop::Impl::PlanAndSubmit() {
   const bool timed = next_step % parts.stopwatch_every == 0;
   const TimeNs begin = timed ? parts.stopwatch->NowNs() : 0;
   parts.scheduler->Plan(view, &builder, &plan);
-  if (timed) {
-    decision_ns = parts.stopwatch->NowNs() - begin;
-    decisions.Add(decision_ns);
-  }
+  if (timed) decision_ns = parts.stopwatch->NowNs() - begin;
   table.ClearChanges();
   if (parts.tap != nullptr) {
     if (parts.step_times == nullptr) {

@@ -11,8 +11,6 @@
 namespace tactus {
 
 inline constexpr std::string_view kDefaultModelName = "smollm2-135m";
-// Where scripts/serve.sh puts the default model: <cache>/models/<kDefaultModelName>/<this>.
-inline constexpr std::string_view kDefaultModelFile = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
 struct CatalogEntry {
   std::string name;

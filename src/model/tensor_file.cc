@@ -11,12 +11,6 @@ const TensorEntry* TensorSet::Find(std::string_view name) const {
   return it == tensors.end() ? nullptr : &it->second;
 }
 
-int64_t TensorSet::TotalBytes() const {
-  int64_t total = 0;
-  for (const auto& [name, tensor] : tensors) total += tensor.bytes;
-  return total;
-}
-
 int64_t CheckedElements(std::span<const int64_t> shape) {
   constexpr int64_t kLimit = int64_t{1} << 62;
   int64_t elements = 1;

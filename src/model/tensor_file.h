@@ -28,7 +28,6 @@ struct TensorSet {
   std::map<std::string, TensorEntry, std::less<>> tensors;
 
   const TensorEntry* Find(std::string_view name) const;
-  int64_t TotalBytes() const;
 };
 
 // Elements of a shape, or -1 where the product (or a dimension) is not in [0, 2^62].

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/input_file.h"
+#include "base/printable.h"
 
 namespace tactus {
 namespace {
@@ -27,16 +28,6 @@ std::optional<T> Number(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
-}
-
-// What a message repeats of a file: not too much, and nothing that a terminal obeys.
-std::string Quoted(std::string_view text) {
-  constexpr size_t kMost = 80;
-  std::string out(text.substr(0, kMost));
-  for (char& c : out) {
-    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7f) c = '?';
-  }
-  return out + (text.size() > kMost ? "..." : "");
 }
 
 std::string_view Line(std::string_view* text) {
@@ -102,7 +93,7 @@ class TraceParser {
         return DataLoss(
             fmt::format("{}:1: no column '{}' in the header line '{}'; it names the columns, separated by commas, and "
                         "so do the rows",
-                        path_, kColumnNames[c], Quoted(line)));
+                        path_, kColumnNames[c], Printable(line)));
     }
     if ((at_[kPrefixId] < 0) != (at_[kShared] < 0)) {
       return DataLoss(fmt::format("{}:1: prefix_id and shared_tokens come together", path_));
@@ -117,7 +108,7 @@ class TraceParser {
   // Whole tokens in [min, kMaxTraceTokens].
   Status ReadTokens(size_t column, int32_t* out) const {
     const auto value = Number<int64_t>(Cell(column));
-    if (!value) return Bad(column, fmt::format("'{}' is no whole number", Quoted(Cell(column))));
+    if (!value) return Bad(column, fmt::format("'{}' is no whole number", Printable(Cell(column))));
     if (*value < 0 || *value > kMaxTraceTokens) {
       return Bad(column, fmt::format("{} tokens are outside 0 to {}", *value, kMaxTraceTokens));
     }
@@ -134,13 +125,13 @@ class TraceParser {
     if (!present) return Status();
     const auto value = Number<double>(cell);
     if (!value || !std::isfinite(*value))
-      return Bad(kArrival, fmt::format("'{}' is no number of seconds", Quoted(cell)));
+      return Bad(kArrival, fmt::format("'{}' is no number of seconds", Printable(cell)));
     if (*value < 0 || *value > kMaxArrivalSeconds)
-      return Bad(kArrival, fmt::format("{} s is outside 0 to {:g}", Quoted(cell), kMaxArrivalSeconds));
+      return Bad(kArrival, fmt::format("{} s is outside 0 to {:g}", Printable(cell), kMaxArrivalSeconds));
     row->arrival_ns = std::llround(*value * 1e9);
     if (row->arrival_ns < last_arrival_ns_) {
       return Bad(kArrival, fmt::format("{} s comes before the row above ({} s): sort the trace by arrival",
-                                       Quoted(cell), static_cast<double>(last_arrival_ns_) * 1e-9));
+                                       Printable(cell), static_cast<double>(last_arrival_ns_) * 1e-9));
     }
     last_arrival_ns_ = row->arrival_ns;
     return Status();
@@ -152,7 +143,7 @@ class TraceParser {
     while (!cell.empty()) {
       const size_t space = std::min(cell.find(' '), cell.size());
       const auto id = Number<int64_t>(cell.substr(0, space));
-      if (!id) return Bad(kHashIds, fmt::format("'{}' is no id", Quoted(cell.substr(0, space))));
+      if (!id) return Bad(kHashIds, fmt::format("'{}' is no id", Printable(cell.substr(0, space))));
       file_->ids_.push_back(*id);
       cell.remove_prefix(std::min(space + 1, cell.size()));
     }
@@ -182,7 +173,7 @@ class TraceParser {
     }
     if (!Cell(kPrefixId).empty()) {
       const auto id = Number<int64_t>(Cell(kPrefixId));
-      if (!id || *id < 0) return Bad(kPrefixId, fmt::format("'{}' is no id of 0 or above", Quoted(Cell(kPrefixId))));
+      if (!id || *id < 0) return Bad(kPrefixId, fmt::format("'{}' is no id of 0 or above", Printable(Cell(kPrefixId))));
       row.prefix_id = *id;
       TACTUS_RETURN_IF_ERROR(ReadTokens(kShared, &row.shared_tokens));
       if (row.shared_tokens > row.prompt_tokens) {

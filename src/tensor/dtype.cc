@@ -23,31 +23,12 @@ constexpr std::array<DTypeInfo, 12> kInfo = {{
     {"int8", 1, 1},
 }};
 
-bool SameIgnoringCase(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) return false;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const char c = a[i] >= 'A' && a[i] <= 'Z' ? static_cast<char>(a[i] - 'A' + 'a') : a[i];
-    if (c != b[i]) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 const DTypeInfo& InfoOf(DType dtype) {
   const auto index = static_cast<size_t>(dtype);
   TACTUS_CHECK(index < kInfo.size());
   return kInfo[index];
-}
-
-std::optional<DType> DTypeFromName(std::string_view name) {
-  for (size_t i = 0; i < kInfo.size(); ++i) {
-    if (SameIgnoringCase(name, kInfo[i].name)) return static_cast<DType>(i);
-  }
-  if (SameIgnoringCase(name, "float32")) return DType::kF32;
-  if (SameIgnoringCase(name, "float16")) return DType::kF16;
-  if (SameIgnoringCase(name, "bfloat16")) return DType::kBF16;
-  return std::nullopt;
 }
 
 int64_t RowBytes(DType dtype, int64_t elements) {

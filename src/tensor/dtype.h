@@ -5,8 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string_view>
 
 namespace tactus {
 
@@ -32,7 +30,6 @@ struct DTypeInfo {
 };
 
 const DTypeInfo& InfoOf(DType dtype);
-std::optional<DType> DTypeFromName(std::string_view name);
 // Bytes of one row of `elements`; precondition: elements is a multiple of block_elements.
 int64_t RowBytes(DType dtype, int64_t elements);
 

@@ -11,31 +11,49 @@ namespace tactus::cost {
 namespace {
 
 // Shapes far apart, so that which neighbour answers is plain; efficiencies that no roofline would give.
-constexpr char kFile[] = R"(tactus-cost 1
-device h100
-backend vllm
-source made up; has a # in it
-error gemm.bfloat16 shape median .05 p90 .2 rows 10
-floor_us 2   # a comment
-gemm bfloat16 1024 1024 1:.5 128:.25 256:.5
-gemm bfloat16 65536 65536 1:.9 256:.8
-prefill 32 8 128 bfloat16 0: 16:.1 1024:.4
-prefill 32 8 128 bfloat16 16384: 16:.2 1024:.5
-prefill_alone 32 8 128 bfloat16 0: 16:10 1024:200
-prefill_alone 32 8 128 bfloat16 16384: 16:100 1024:2000
-decode 32 8 128 bfloat16 1: 16:.001 4096:.5
-decode 32 8 128 bfloat16 64: 16:.05 4096:.8
-elementwise norm 3 .5
-allreduce 2 1024:5 1048576:30
-allreduce 8 1024:9 1048576:60
-sendrecv 1024:4 1048576:20
-optional later 1 2 3
-)";
+constexpr char kFile[] = R"({
+  "tactus_cost": 2,
+  "device": "h100",
+  "backend": "vllm",
+  "sources": ["made up"],
+  "errors": [{"op": "gemm.bfloat16", "left_out": "shape", "median": 0.05, "p90": 0.2, "rows": 10}],
+  "floor_us": 2,
+  "gemm": [
+    {"dtype": "bfloat16", "n": 1024, "k": 1024, "efficiency": [[1, 0.5], [128, 0.25], [256, 0.5]]},
+    {"dtype": "bfloat16", "n": 65536, "k": 65536, "efficiency": [[1, 0.9], [256, 0.8]]}
+  ],
+  "prefill": [
+    {"q_heads": 32, "kv_heads": 8, "head_dim": 128, "kv_dtype": "bfloat16", "context": 0, "efficiency": [[16, 0.1], [1024, 0.4]]},
+    {"q_heads": 32, "kv_heads": 8, "head_dim": 128, "kv_dtype": "bfloat16", "context": 16384, "efficiency": [[16, 0.2], [1024, 0.5]]}
+  ],
+  "prefill_alone": [
+    {"q_heads": 32, "kv_heads": 8, "head_dim": 128, "kv_dtype": "bfloat16", "context": 0, "us": [[16, 10], [1024, 200]]},
+    {"q_heads": 32, "kv_heads": 8, "head_dim": 128, "kv_dtype": "bfloat16", "context": 16384, "us": [[16, 100], [1024, 2000]]}
+  ],
+  "decode": [
+    {"q_heads": 32, "kv_heads": 8, "head_dim": 128, "kv_dtype": "bfloat16", "batch": 1, "efficiency": [[16, 0.001], [4096, 0.5]]},
+    {"q_heads": 32, "kv_heads": 8, "head_dim": 128, "kv_dtype": "bfloat16", "batch": 64, "efficiency": [[16, 0.05], [4096, 0.8]]}
+  ],
+  "elementwise": [{"op": "norm", "overhead_us": 3, "efficiency": 0.5}],
+  "allreduce": [{"gpus": 2, "us": [[1024, 5], [1048576, 30]]}, {"gpus": 8, "us": [[1024, 9], [1048576, 60]]}],
+  "sendrecv_us": [[1024, 4], [1048576, 20]],
+  "optional": {"later": [1, 2, 3]}
+})";
+
+struct Heads {
+  double q = 32, kv = 8, dim = 128;
+};
+AttentionCurve Curve(Heads heads, double at, Knots knots, std::string kv_dtype = "bfloat16") {
+  return {heads.q, heads.kv, heads.dim, std::move(kv_dtype), at, std::move(knots)};
+}
+BesideChunk Beside(std::string fit, Heads heads, Knots factor) {
+  return {std::move(fit), Curve(heads, 0, std::move(factor))};
+}
 
 class FittedTest : public testing::Test {
  protected:
   FittedTest() : device_(*FindDevice("h100")) {
-    Result<Coefficients> parsed = ParseCoefficients(kFile, "made-up.cost");
+    Result<Coefficients> parsed = ParseCoefficients(kFile, "made-up.json");
     EXPECT_TRUE(parsed.ok()) << parsed.status().message();
     coefficients_ = std::move(parsed).value();
     fitted_ = MakeFitted(device_, coefficients_, {}, MakeRoofline(device_));
@@ -62,8 +80,9 @@ TEST_F(FittedTest, AMeasuredShapeGivesBackItsKnots) {
 }
 
 TEST_F(FittedTest, BetweenKnotsTimeRisesWhereAWaveOfTilesBegins) {
-  const Coefficients c =
-      *ParseCoefficients("tactus-cost 1\nfloor_us 2\ngemm bfloat16 8192 8192 256:.5 512:.5\n", "made-up.cost");
+  Coefficients c;
+  c.floor_us = 2;
+  c.gemm = {{"bfloat16", 8192, 8192, {{256, .5}, {512, .5}}}};
   const auto fitted = MakeFitted(device_, c, {}, MakeRoofline(device_));
   const auto gemm = fitted->Gemm(bf16_, 8192, 8192);
   EXPECT_NEAR(gemm(256), GemmFloorNs(256, 8192, 8192) / 0.5, 1e-6);
@@ -149,21 +168,17 @@ TEST_F(FittedTest, AnotherGeometryScalesWithItsWork) {
 
 // A curve behind more context that was measured faster is noise: what was measured behind less holds.
 TEST_F(FittedTest, MoreContextIsNeverFaster) {
-  const Coefficients c = *ParseCoefficients(
-      "tactus-cost 1\nprefill_alone 32 8 128 bfloat16 0: 16:10 1024:200\nprefill_alone 32 8 128 bfloat16 4096: 16:9 "
-      "1024:150\n",
-      "made-up.cost");
+  Coefficients c;
+  c.prefill_alone = {Curve({}, 0, {{16, 10}, {1024, 200}}), Curve({}, 4096, {{16, 9}, {1024, 150}})};
   EXPECT_NEAR(MakeFitted(device_, c, {}, MakeRoofline(device_))->PrefillAloneNs(shape_, 1024, 2048), 200e3, 1e-3);
 }
 
 // Which of several geometries stands for a model's: by KV heads, queries per KV head and head size, whatever the order
 // of lines.
 TEST_F(FittedTest, TheNearestGeometryAnswers) {
-  const Coefficients c = *ParseCoefficients(
-      "tactus-cost 1\nprefill_alone 32 32 128 bfloat16 0: 16:1\nprefill_alone 32 8 64 bfloat16 0: 16:2\n"
-      "prefill_alone 32 8 128 bfloat16 0: 16:3\nprefill_alone 64 8 128 bfloat16 0: 16:4\nprefill_alone 4 1 128 "
-      "bfloat16 0: 16:5\n",
-      "made-up.cost");
+  Coefficients c;
+  c.prefill_alone = {Curve({32, 32, 128}, 0, {{16, 1}}), Curve({32, 8, 64}, 0, {{16, 2}}), Curve({}, 0, {{16, 3}}),
+                     Curve({64, 8, 128}, 0, {{16, 4}}), Curve({4, 1, 128}, 0, {{16, 5}})};
   const auto fitted = MakeFitted(device_, c, {}, MakeRoofline(device_));
   EXPECT_NEAR(fitted->PrefillBaseNs({32, 32, 128, 2}), 1e3, 1e-6);
   EXPECT_NEAR(fitted->PrefillBaseNs({32, 8, 64, 2}), 2e3, 1e-6);
@@ -173,11 +188,10 @@ TEST_F(FittedTest, TheNearestGeometryAnswers) {
   EXPECT_NEAR(fitted->PrefillBaseNs({5, 1, 128, 2}), 5e3, 1e-6);
 }
 
-// Curves are sorted by where they were measured, so the file's lines may stand in any order.
-TEST_F(FittedTest, LinesStandInAnyOrder) {
-  const Coefficients c = *ParseCoefficients(
-      "tactus-cost 1\ndecode 32 8 128 bfloat16 64: 16:.05 4096:.8\ndecode 32 8 128 bfloat16 1: 16:.001 4096:.5\n",
-      "made-up.cost");
+// Curves are sorted by where they were measured, so the file's records may stand in any order.
+TEST_F(FittedTest, RecordsStandInAnyOrder) {
+  Coefficients c;
+  c.decode = {Curve({}, 64, {{16, .05}, {4096, .8}}), Curve({}, 1, {{16, .001}, {4096, .5}})};
   const auto fitted = MakeFitted(device_, c, {}, MakeRoofline(device_));
   for (const double batch : {1.0, 30.0, 64.0, 200.0}) {
     EXPECT_EQ(fitted->DecodeNs(shape_, batch, 1000), fitted_->DecodeNs(shape_, batch, 1000)) << batch;
@@ -189,8 +203,8 @@ TEST_F(FittedTest, LinesStandInAnyOrder) {
 TEST_F(FittedTest, AnFp8CacheHasCurvesOfItsOwnOrHalfTheBytes) {
   const AttentionShape fp8{32, 8, 128, 1};
   EXPECT_NEAR(fitted_->DecodeNs(fp8, 64, 4096), fitted_->DecodeNs(shape_, 64, 4096) / 2, 1e-6);
-  const Coefficients c = *ParseCoefficients(
-      "tactus-cost 1\ndecode 32 8 128 bfloat16 1: 16:.001\ndecode 32 8 128 fp8 1: 1024:.5\n", "made-up.cost");
+  Coefficients c;
+  c.decode = {Curve({}, 1, {{16, .001}}), Curve({}, 1, {{1024, .5}}, "fp8")};
   const auto fitted = MakeFitted(device_, c, {}, MakeRoofline(device_));
   const double token_ns = 2 * 8 * 128 / device_.bandwidth * 1e9;
   EXPECT_NEAR(fitted->DecodeNs(fp8, 1, 1024), 1024 * token_ns / 0.5, 1e-6);
@@ -200,8 +214,8 @@ TEST_F(FittedTest, AnFp8CacheHasCurvesOfItsOwnOrHalfTheBytes) {
 
 // Another kind of fp8 takes per-tensor fp8's efficiencies before bfloat16's.
 TEST_F(FittedTest, KindsOfFp8BorrowFromEachOther) {
-  const Coefficients c =
-      *ParseCoefficients("tactus-cost 1\ngemm bfloat16 1024 1024 1:.5\ngemm fp8 1024 1024 1:.25\n", "made-up.cost");
+  Coefficients c;
+  c.gemm = {{"bfloat16", 1024, 1024, {{1, .5}}}, {"fp8", 1024, 1024, {{1, .25}}}};
   const auto fitted = MakeFitted(device_, c, {}, MakeRoofline(device_));
   const double own = (1024.0 + 1024 * 1024 + 1024) / device_.bandwidth * 1e9;
   EXPECT_NEAR(fitted->Gemm(*FindWeightFormat("fp8_block", device_), 1024, 1024)(1), own / 0.25, 1e-6);
@@ -238,8 +252,8 @@ TEST_F(FittedTest, AllReduceOfAnotherCountIsScaledFromTheNearest) {
 
 // A measured time below what it takes to read the chunk's KV once is not believed, unless there is no context to read.
 TEST_F(FittedTest, AChunkTakesAtLeastTheReadOfItsKv) {
-  const Coefficients c = *ParseCoefficients(
-      "tactus-cost 1\nprefill 32 8 128 bfloat16 0: 16:4\nprefill 32 8 128 bfloat16 16384: 16:4\n", "made-up.cost");
+  Coefficients c;
+  c.prefill = {Curve({}, 0, {{16, 4}}), Curve({}, 16384, {{16, 4}})};
   const auto fitted = MakeFitted(device_, c, {}, MakeRoofline(device_));
   const double token_ns = 2 * 8 * 128 * 2 / device_.bandwidth * 1e9;
   EXPECT_NEAR(fitted->PrefillAddsNs(shape_, 16, 16384), 16400 * token_ns, 1e-6);
@@ -248,8 +262,7 @@ TEST_F(FittedTest, AChunkTakesAtLeastTheReadOfItsKv) {
 
 // What another device measured does not count, however near its geometry.
 TEST_F(FittedTest, AnotherDevicesRowsAreNotAsked) {
-  const std::vector<BesideChunk> rows =
-      *ParseBesideChunk("beside a100 32 8 128 bfloat16 1:99\nbeside h100 64 8 128 bfloat16 1:8\n", "x");
+  const std::vector<BesideChunk> rows = {Beside("a100", {}, {{1, 99}}), Beside("h100", {64, 8, 128}, {{1, 8}})};
   const auto shared = MakeFitted(device_, coefficients_, rows, MakeRoofline(device_));
   const double least = fitted_->DecodeNs(shape_, 1, 16);
   EXPECT_NEAR(shared->DecodeBesideChunkNs(shape_, 8, 4096), 8 * (fitted_->DecodeNs(shape_, 8, 4096) - least), 1e-3);
@@ -257,18 +270,16 @@ TEST_F(FittedTest, AnotherDevicesRowsAreNotAsked) {
 
 // Of the device's rows the nearest number of queries per KV head answers, then the nearest number of KV heads.
 TEST_F(FittedTest, TheNearestGeometryBesideAChunk) {
-  const std::vector<BesideChunk> rows = *ParseBesideChunk(
-      "beside h100 64 8 128 bfloat16 1:2\nbeside h100 128 32 128 bfloat16 1:7\nbeside h100 16 4 128 bfloat16 1:3\n"
-      "beside h100 96 24 128 bfloat16 1:5\n",
-      "x");
+  const std::vector<BesideChunk> rows = {
+      Beside("h100", {64, 8, 128}, {{1, 2}}), Beside("h100", {128, 32, 128}, {{1, 7}}),
+      Beside("h100", {16, 4, 128}, {{1, 3}}), Beside("h100", {96, 24, 128}, {{1, 5}})};
   const auto shared = MakeFitted(device_, coefficients_, rows, MakeRoofline(device_));
   const double more = fitted_->DecodeNs(shape_, 8, 4096) - fitted_->DecodeNs(shape_, 1, 16);
   EXPECT_NEAR(shared->DecodeBesideChunkNs(shape_, 8, 4096), 3 * more, 1e-3);  // of those with 4 queries per head
 }
 
 TEST_F(FittedTest, DecodesBesideAChunkSlowDownAsMeasured) {
-  const std::vector<BesideChunk> rows =
-      *ParseBesideChunk("beside h100 32 8 128 bfloat16 1:8 64:2\nbeside a100 32 8 128 bfloat16 1:99\n", "x");
+  const std::vector<BesideChunk> rows = {Beside("h100", {}, {{1, 8}, {64, 2}}), Beside("a100", {}, {{1, 99}})};
   const auto shared = MakeFitted(device_, coefficients_, rows, MakeRoofline(device_));
   const double least = fitted_->DecodeNs(shape_, 1, 16);
   EXPECT_NEAR(shared->DecodeBesideChunkNs(shape_, 64, 4096), 2 * (fitted_->DecodeNs(shape_, 64, 4096) - least), 1e-3);
@@ -276,53 +287,70 @@ TEST_F(FittedTest, DecodesBesideAChunkSlowDownAsMeasured) {
   EXPECT_EQ(fitted_->DecodeBesideChunkNs(shape_, 64, 4096), fitted_->DecodeNs(shape_, 64, 4096));
 }
 
-TEST(CoefficientFile, FaultsAreNamedByLine) {
-  const auto message = [](const std::string& body) {
-    std::string text = "tactus-cost 1\n";
-    text += body;
-    const auto parsed = ParseCoefficients(text, "f.cost");
-    EXPECT_EQ(parsed.status().code(), StatusCode::kDataLoss) << body;
+TEST(CoefficientFile, FaultsAreNamedWithTheirPlace) {
+  const auto message = [](const std::string& text) {
+    const auto parsed = ParseCoefficients(text, "f.json");
+    EXPECT_EQ(parsed.status().code(), StatusCode::kDataLoss) << text;
     return parsed.status().message();
   };
-  EXPECT_EQ(ParseCoefficients("", "f.cost").status().message(), "f.cost: an empty coefficient file");
-  EXPECT_NE(ParseCoefficients("gemm bfloat16 1 1 1:1\n", "f.cost")
-                .status()
-                .message()
-                .find("f.cost:1: a coefficient file starts"),
-            std::string::npos);
-  EXPECT_NE(ParseCoefficients("tactus-cost 2\n", "f.cost").status().message().find("'2' is no number between 1 and 1"),
-            std::string::npos);
-  EXPECT_NE(message("warp 1\n").find("f.cost:2: record 'warp' is not known"), std::string::npos);
-  EXPECT_NE(message("\ngemm bfloat16 1024\n").find("f.cost:3: the line ends too early"), std::string::npos);
-  EXPECT_NE(message("gemm bfloat16 1024 1024\n").find("a curve without knots"), std::string::npos);
-  EXPECT_NE(message("gemm bfloat16 1024 1024 8:.5 4:.5\n").find("knot 4 does not rise above 8"), std::string::npos);
-  EXPECT_NE(message("gemm bfloat16 1024 1024 8:.5 8:.4\n").find("knot 8 does not rise above 8"), std::string::npos);
-  EXPECT_NE(message("gemm bfloat16 1024 1024 8:-1\n").find("'-1' is no number"), std::string::npos);
-  EXPECT_NE(message("gemm bfloat16 1024 1024 8:0\n").find("'0' is no number"), std::string::npos);
-  EXPECT_NE(message("gemm bfloat16 1024 1024 8\n").find("'8' is no pair"), std::string::npos);
-  EXPECT_NE(message("prefill 32 8 128 bfloat16 0 16:.1\n").find("'0' does not end in a colon"), std::string::npos);
-  EXPECT_NE(message("floor_us 2 3\n").find("'3' is too much"), std::string::npos);
-  EXPECT_NE(message("error gemm shape mean .05 p90 .2 rows 10\n").find("'mean' where 'median'"), std::string::npos);
+  const auto with = [&](const std::string& member) { return message("{\"tactus_cost\": 2, " + member + "}"); };
+  const auto knots = [&](const std::string& pairs) {
+    return with(R"("gemm": [{"dtype": "fp8", "n": 1024, "k": 1024, "efficiency": )" + pairs + "}]");
+  };
+  EXPECT_NE(message("").find("f.json: invalid JSON at line 1, column 1"), std::string::npos) << message("");
+  EXPECT_NE(message("tactus-cost 1\nfloor_us 2\n").find("f.json: invalid JSON at line 1"), std::string::npos)
+      << "the text format of before";
+  EXPECT_EQ(message("[]"), "f.json: it holds no JSON object");
+  EXPECT_EQ(message("{}"), "f.json: 'tactus_cost' is missing");
+  EXPECT_EQ(message(R"({"tactus_cost": 1})"), "f.json: tactus_cost: 1 is no number between 2 and 2");
+  EXPECT_EQ(message(R"({"tactus_cost": "2"})"), "f.json: tactus_cost: no number");
+  EXPECT_EQ(with(R"("warp": 1)"), "f.json: 'warp' is not known");
+  EXPECT_EQ(with(R"("device": 5)"), "f.json: device: no text");
+  EXPECT_EQ(with(R"("sources": ["a", 1])"), "f.json: sources[1]: no text");
+  EXPECT_EQ(with(R"("floor_us": -1)"), "f.json: floor_us: -1 is no number between 0 and 1000000");
+  EXPECT_EQ(with(R"("floor_us": 1, "floor_us": 2)"),
+            "f.json: invalid JSON: the key 'floor_us' appears twice in one object");
+  EXPECT_EQ(with(R"("gemm": {})"), "f.json: gemm: no list of records");
+  EXPECT_EQ(with(R"("gemm": [1])"), "f.json: gemm[0]: no record {...}");
+  EXPECT_EQ(with(R"("gemm": [{"dtype": "fp8", "n": 1024}])"), "f.json: gemm[0]: 'k' is missing");
+  EXPECT_EQ(with(R"("elementwise": [{"op": "a", "overhead_us": 1, "efficiency": 1}, {"op": "a", "overhead_us": 1,
+                 "efficiency": 1, "x": 2}])"),
+            "f.json: elementwise[1]: 'x' is not known");
+  EXPECT_EQ(with(R"("allreduce": [{"gpus": 2.5, "us": [[1, 1]]}])"),
+            "f.json: allreduce[0]: gpus: 2.5 is no whole number");
+  EXPECT_EQ(knots("[]"), "f.json: gemm[0]: efficiency: a curve without knots");
+  EXPECT_EQ(knots("[[8, 0.5], [4, 0.5]]"), "f.json: gemm[0]: efficiency[1]: knot 4 does not rise above 8");
+  EXPECT_EQ(knots("[[8, 0.5], [8, 0.4]]"), "f.json: gemm[0]: efficiency[1]: knot 8 does not rise above 8");
+  EXPECT_EQ(knots("[[8, -1]]"), "f.json: gemm[0]: efficiency[0]: -1 is no number between 1e-09 and 1000000000000");
+  EXPECT_NE(knots("[[8, 0]]").find("efficiency[0]: 0 is no number"), std::string::npos);
+  EXPECT_EQ(knots("[8]"), "f.json: gemm[0]: efficiency[0]: no pair [x, y]");
+  EXPECT_EQ(knots("[[8, 0.5, 1]]"), "f.json: gemm[0]: efficiency[0]: no pair [x, y]");
 }
 
 TEST(CoefficientFile, WhatIsAllowed) {
-  const Coefficients c = *ParseCoefficients(
-      "tactus-cost 1  # the version\nsource one # two\nsource three\nfloor_us 0\nbackend vllm # ours\nerror gemm shape "
-      "median 0 p90 0 rows 0\n"
-      "elementwise add 0 1000\nallreduce 2 0:1\n",
-      "f.cost");
-  EXPECT_EQ(c.source, "one # two; three") << "free text may hold a '#'";
+  const Coefficients c = *ParseCoefficients(R"({"tactus_cost": 2, "sources": ["one", "two"], "floor_us": 0,
+      "errors": [{"op": "gemm", "left_out": "shape", "median": 0, "p90": 0, "rows": 0}], "optional": [1, {}],
+      "elementwise": [{"op": "add", "overhead_us": 0, "efficiency": 1000}], "allreduce": [{"gpus": 2, "us": [[0, 1]]}]})",
+                                            "f.json");
+  EXPECT_EQ(c.source, "one; two");
   EXPECT_EQ(c.floor_us, 0);
-  EXPECT_EQ(c.backend, "vllm");
   EXPECT_EQ(c.errors.size(), 1u);
   EXPECT_EQ(c.elementwise[0].efficiency, 1000);
   EXPECT_EQ(c.all_reduce[0].gpus, 2);
+  EXPECT_TRUE(ParseCoefficients(R"({"tactus_cost": 2})", "f.json").ok());
+  const auto beside = ParseBesideChunk(R"({"source": "s", "beside": [{"fit": "h100", "q_heads": 32, "kv_heads": 8,
+      "head_dim": 128, "kv_dtype": "bfloat16", "factor": [[1, 8], [64, 2]]}]})",
+                                       "h.json");
+  ASSERT_TRUE(beside.ok()) << beside.status().message();
+  EXPECT_EQ(beside->at(0).fit, "h100");
+  EXPECT_EQ(beside->at(0).factor.knots, (Knots{{1, 8}, {64, 2}}));
+  EXPECT_EQ(ParseBesideChunk(R"({"rows": []})", "h.json").status().message(), "h.json: 'rows' is not known");
 }
 
 TEST(CoefficientFile, EveryShippedFileIsReadAndNamesADeviceThatIsThere) {
   int files = 0;
   for (const EmbeddedFile& f : EmbeddedFiles()) {
-    if (f.name.size() < 6 || f.name.substr(f.name.size() - 5) != ".cost") continue;
+    if (!f.name.ends_with(".cost.json")) continue;
     const auto parsed = ParseCoefficients(f.text, std::string(f.name));
     ASSERT_TRUE(parsed.ok()) << parsed.status().message();
     EXPECT_TRUE(FindDevice(parsed->device).ok()) << f.name;

@@ -11,8 +11,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tactus;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  static_cast<void>(cost::ParseCoefficients(text, "fuzz.cost"));
-  static_cast<void>(cost::ParseBesideChunk(text, "fuzz.txt"));
+  static_cast<void>(cost::ParseCoefficients(text, "fuzz.json"));
+  static_cast<void>(cost::ParseBesideChunk(text, "fuzz.json"));
   if (std::count(text.begin(), text.end(), '\n') > 60) return 0;  // a fit takes a time that grows with its rows
   const auto profile = cost::ParseStepProfile("fuzz.csv", text);
   if (!profile.ok()) return 0;

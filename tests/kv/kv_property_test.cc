@@ -374,12 +374,6 @@ struct World {
         Check("end of a step");
         if (testing::Test::HasFatalFailure()) return;
       }
-      if (rng.UniformInt(0, 60) == 0) {
-        kv.ClearCache();
-        if (!failures) naive.ClearCache();
-        Check("clear");
-        ASSERT_EQ(kv.Stats().blocks_cached, 0);
-      }
     }
   }
 

@@ -156,9 +156,6 @@ class NaiveKv {
     std::sort(order.begin(), order.end());
     for (const auto& [at, id] : order) Reuse(id);
   }
-  void ClearCache() {
-    while (Cached() > 0) EvictOne();
-  }
   int64_t evictions = 0;
 
  private:

@@ -284,29 +284,5 @@ TEST(StepLoop, PreemptedSequencesTakePlacesOfTheQueue) {
   EXPECT_EQ(h.Run(), "");
 }
 
-TEST(DecisionTimes, QuantilesAreWithinABucket) {
-  DecisionTimes times;
-  for (int64_t ns = 1; ns <= 10000; ++ns) times.Add(ns);
-  EXPECT_NEAR(static_cast<double>(times.Quantile(0.5)), 5000, 5000 * 0.07);
-  EXPECT_NEAR(static_cast<double>(times.Quantile(0.99)), 9900, 9900 * 0.07);
-  EXPECT_EQ(DecisionTimes().Quantile(0.5), 0);
-}
-
-TEST(DecisionTimes, AQuantileIsOfTheRankThatItNames) {
-  DecisionTimes times;
-  for (int i = 0; i < 3; ++i) times.Add(10);
-  times.Add(100);
-  EXPECT_EQ(times.total, 4);
-  EXPECT_EQ(times.Quantile(0), 10);
-  EXPECT_EQ(times.Quantile(0.5), 10);
-  EXPECT_EQ(times.Quantile(0.99), 10) << "the third of four";
-  EXPECT_EQ(times.Quantile(1), 104) << "the upper edge of 100 to 103";
-  DecisionTimes least;
-  least.Add(0);
-  EXPECT_EQ(least.Quantile(1), 1) << "what takes no time counts as a nanosecond";
-  least.Add(16);
-  EXPECT_EQ(least.Quantile(1), 17);
-}
-
 }  // namespace
 }  // namespace tactus

@@ -9,23 +9,6 @@
 namespace tactus {
 namespace {
 
-TEST(DType, NamesRoundTripInAnyCase) {
-  for (int i = 0; i <= static_cast<int>(DType::kInt8); ++i) {
-    const auto dtype = static_cast<DType>(i);
-    EXPECT_EQ(DTypeFromName(InfoOf(dtype).name), dtype);
-  }
-  EXPECT_EQ(DTypeFromName("Q4_K"), DType::kQ4_K);
-  EXPECT_EQ(DTypeFromName("BF16"), DType::kBF16);
-  EXPECT_EQ(DTypeFromName("bfloat16"), DType::kBF16);
-  EXPECT_EQ(DTypeFromName("float32"), DType::kF32);
-  EXPECT_EQ(DTypeFromName("float16"), DType::kF16);
-  EXPECT_EQ(DTypeFromName("FLOAT16"), DType::kF16);
-  EXPECT_FALSE(DTypeFromName("q3_k").has_value());
-  EXPECT_FALSE(DTypeFromName("q4").has_value()) << "not the beginning of a name";
-  EXPECT_FALSE(DTypeFromName("f32x").has_value());
-  EXPECT_FALSE(DTypeFromName("").has_value());
-}
-
 TEST(DType, RowBytesAreGgufs) {  // bits per weight from the format's published table
   EXPECT_EQ(RowBytes(DType::kF32, 256), 1024);
   EXPECT_EQ(RowBytes(DType::kF16, 256), 512);

@@ -121,14 +121,84 @@ TEST(JinjaText, RawEndsAtEndrawAlone) {
             "{% abcdef %}{{ x }}!");
 }
 
-TEST(JinjaText, AWindowsNegativeEndCountsFromTheBack) {
-  const auto render = [](const std::string& source) {
-    return Template::Compile("{{ " + source + " }}").value()->Render(Json::object()).value();
+// What jinja2 and Python have and chat templates do not use: refused by name, never rendered as something else.
+TEST(JinjaErrors, WhatIsNotSupportedIsNamedWhenTheTemplateIsCompiled) {
+  const auto message = [](const std::string& source) {
+    const auto compiled = Template::Compile(source);
+    EXPECT_EQ(compiled.status().code(), StatusCode::kUnimplemented) << source;
+    return compiled.status().message();
   };
-  EXPECT_EQ(render("'abcb'.find('b', 0, -1)"), "1");
-  EXPECT_EQ(render("'abcb'.find('b', 2, -1)"), "-1");
-  EXPECT_EQ(render("'abcb'.count('b', 0, -1)"), "1");
-  EXPECT_EQ(render("'abcb'.count('b', 0, -9)"), "0");
+  for (const std::string filter :
+       {"abs",      "attr",      "batch",  "center",    "filesizeformat", "forceescape", "format",
+        "groupby",  "pprint",    "random", "round",     "slice",          "striptags",   "sum",
+        "truncate", "urlencode", "urlize", "wordcount", "wordwrap",       "xmlattr"}) {
+    const std::string expected = "chat template line 1: the filter '" + filter + "' is not supported";
+    EXPECT_EQ(message("{{ x | " + filter + " }}"), expected);
+    EXPECT_EQ(message("{{ x | map('" + filter + "') | list }}"), expected);
+  }
+  for (const std::string test : {"callable", "escaped", "filter", "lower", "test", "upper"}) {
+    EXPECT_EQ(message("{{ x is " + test + " }}"), "chat template line 1: the test '" + test + "' is not supported");
+  }
+  for (const std::string method :
+       {"casefold",  "center",      "encode",  "expandtabs", "format_map", "fromkeys",     "index",
+        "isalnum",   "isalpha",     "isascii", "isdecimal",  "isdisjoint", "isidentifier", "islower",
+        "isnumeric", "isprintable", "isspace", "istitle",    "isupper",    "ljust",        "maketrans",
+        "partition", "rindex",      "rjust",   "rpartition", "swapcase",   "translate",    "zfill"}) {
+    EXPECT_EQ(message("{{ x." + method + "() }}"),
+              "chat template line 1: the method '" + method + "' is not supported");
+  }
+  EXPECT_EQ(message("\n{{ 2 ** x }}"), "chat template line 2: the operator ** is not supported");
+  EXPECT_EQ(message("{% for n in x recursive %}{% endfor %}"),
+            "chat template line 1: a recursive loop is not supported");
+  EXPECT_EQ(message("{% print 1 %}"), "chat template line 1: the tag 'print' is not supported in chat templates");
+  EXPECT_EQ(message("{% macro f() %}{{ varargs }}{% endmacro %}"),
+            "chat template line 1: 'varargs' in a macro is not supported");
+  EXPECT_EQ(message("{% macro f() %}{{ kwargs }}{% endmacro %}"),
+            "chat template line 1: 'kwargs' in a macro is not supported");
+  EXPECT_TRUE(Template::Compile("{% macro f(kwargs) %}{{ kwargs }}{% endmacro %}").ok());
+}
+
+TEST(JinjaErrors, WhatIsNotSupportedIsNamedWhenItIsMet) {
+  const auto message = [](const std::string& source) {
+    const auto text =
+        Template::Compile(source).value()->Render({{"s", "text"}, {"l", {1, 2}}, {"d", {{"k", 1}}}, {"n", "sum"}});
+    EXPECT_EQ(text.status().code(), StatusCode::kUnimplemented) << source;
+    return text.status().message();
+  };
+  const std::string line = "chat template line 1: ";
+  EXPECT_EQ(message("{{ '%s' % s }}"), line + "the operator % on a text is not supported");
+  EXPECT_EQ(message("{{ '{:>5}'.format(s) }}"),
+            line + "the format field '{:>5}' is not supported; {}, {0} and {name} are");
+  EXPECT_EQ(message("{{ '{!r}'.format(s) }}"),
+            line + "the format field '{!r}' is not supported; {}, {0} and {name} are");
+  EXPECT_EQ(message("{{ '{a.b}'.format(a=s) }}"),
+            line + "the format field '{a.b}' is not supported; {}, {0} and {name} are");
+  EXPECT_EQ(message("{{ ('{}' | safe).format(s) }}"), line + "format on a text marked safe is not supported");
+  EXPECT_EQ(message("{{ 7.5 % 2 }}"), line + "the operator % on floats is not supported");
+  EXPECT_EQ(message("{{ 7 // 2.0 }}"), line + "the operator // on floats is not supported");
+  EXPECT_EQ(message("{{ s | int(0, 16) }}"), line + "the filter 'int' with a base is not supported");
+  EXPECT_EQ(message("{{ cycler(1, 2) }}"), line + "the function 'cycler' is not supported");
+  EXPECT_EQ(message("{{ joiner() }}"), line + "the function 'joiner' is not supported");
+  EXPECT_EQ(message("{{ s.find('t', 1) }}"), line + "str.find() with a start is not supported");
+  EXPECT_EQ(message("{{ s.startswith('t', 1) }}"), line + "str.startswith() with a start is not supported");
+  EXPECT_EQ(message("{{ s.count('t', 1) }}"), line + "str.count() with a start is not supported");
+  EXPECT_EQ(message("{{ l.count(1) }}"), line + "the method 'count' of 'list' is not supported");
+  EXPECT_EQ(message("{{ l.copy() }}"), line + "the method 'copy' of 'list' is not supported");
+  EXPECT_EQ(message("{{ d.copy() }}"), line + "the method 'copy' of 'dict' is not supported");
+  EXPECT_EQ(message("{{ s['zfill'](9) }}"), line + "the method 'zfill' of 'str' is not supported");
+  EXPECT_EQ(message("{% for x in l %}{{ loop.cycle(1, 2) }}{% endfor %}"),
+            line + "the attribute 'cycle' of a loop is not supported");
+  EXPECT_EQ(message("{% for x in l %}{{ loop.depth }}{% endfor %}"),
+            line + "the attribute 'depth' of a loop is not supported");
+  EXPECT_EQ(message("{% macro f() %}{% endmacro %}{{ f.name }}"),
+            line + "the attribute 'name' of a macro is not supported");
+  EXPECT_EQ(message("{{ (1).real }}"), line + "the attribute 'real' of a number is not supported");
+  EXPECT_EQ(message("{{ range(3) }}"), line + "printing a range is not supported; add |list");
+  EXPECT_EQ(message("{{ l | map(n) | list }}"), line + "the filter 'sum' is not supported");
+  EXPECT_EQ(message("{{ l | select('upper') | list }}"), line + "the test 'upper' is not supported");
+  EXPECT_EQ(
+      Template::Compile("{% macro joiner() %}own{% endmacro %}{{ joiner() }}").value()->Render(Json::object()).value(),
+      "own");
 }
 
 TEST(JinjaErrors, AreErrorsWhereTextCouldNotBeEqual) {

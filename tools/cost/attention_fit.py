@@ -46,6 +46,10 @@ def geometries(rows: pd.DataFrame) -> list[tuple[int, int, int]]:
     return sorted({*chosen, *extra})
 
 
+def heads(fitted) -> dict:
+    return {"q_heads": int(fitted.q), "kv_heads": int(fitted.kv), "head_dim": int(fitted.hd), "kv_dtype": fitted.kv_dtype}
+
+
 class Prefill:
     """One geometry's curves: chunk -> alone and g at context 0, and their slopes in the context."""
 
@@ -108,16 +112,16 @@ class Prefill:
     def predict(self, batch, chunk, context) -> np.ndarray:
         return np.maximum(self.t0 + np.asarray(batch) * self.g(chunk, context), self.alone_us(chunk, context))
 
-    def records(self) -> list[str]:
-        key = f"{self.q} {self.kv} {self.hd} {self.kv_dtype}"
-        logs, lines = np.log2(self.chunk), []
+    def records(self) -> dict[str, list[dict]]:
+        logs, out = np.log2(self.chunk), {"prefill": [], "prefill_alone": []}
         for context in (0, FAR):
             g, alone = self.g(self.chunk, context), self.alone_us(self.chunk, context)
             a = pick_knots(logs, np.log(g) + 20, WORST_KNOT_ERROR / 20, MOST_KNOTS)
             b = pick_knots(logs, np.log(alone) + 20, WORST_KNOT_ERROR / 20, MOST_KNOTS)
-            lines.append(f"prefill {key} {context}: {pairs(self.chunk[a], self.roofline(self.chunk[a], context) / g[a])}")
-            lines.append(f"prefill_alone {key} {context}: {pairs(self.chunk[b], alone[b])}")
-        return lines
+            head = heads(self) | {"context": context}
+            out["prefill"].append(head | {"efficiency": pairs(self.chunk[a], self.roofline(self.chunk[a], context) / g[a])})
+            out["prefill_alone"].append(head | {"us": pairs(self.chunk[b], alone[b])})
+        return out
 
 
 class Decode:
@@ -173,14 +177,14 @@ class Decode:
         us = table[lo, columns] * (1 - share) + table[hi, columns] * share
         return us * np.maximum(1, batch / self.batch[-1])
 
-    def records(self) -> list[str]:
-        lines = []
+    def records(self) -> dict[str, list[dict]]:
+        out = []
         for b in self.batch:
             x, us = self.curves[b]
             knots = pick_knots(x, us, WORST_KNOT_ERROR, MOST_KNOTS)
             eff = self.roofline(b, x[knots]) / us[knots]
-            lines.append(f"decode {self.q} {self.kv} {self.hd} {self.kv_dtype} {int(b)}: {pairs(x[knots], eff)}")
-        return lines
+            out.append(heads(self) | {"batch": int(b), "efficiency": pairs(x[knots], eff)})
+        return {"decode": out}
 
 
 def _thin(batches: list[int]) -> list[int]:

@@ -53,13 +53,11 @@ def at(x: np.ndarray, knots_x: np.ndarray, knots_us: np.ndarray, roofline=None) 
     return inside
 
 
-def number(value: float) -> str:
-    """Three significant digits, short."""
-    text = f"{value:.3g}"
-    if "e" in text:
-        text = f"{float(text):f}".rstrip("0").rstrip(".")
-    return text[1:] if text.startswith("0.") else text
+def number(value: float) -> float | int:
+    """Three significant digits."""
+    rounded = float(f"{value:.3g}")
+    return int(rounded) if rounded == int(rounded) else rounded
 
 
-def pairs(x: np.ndarray, y: np.ndarray) -> str:
-    return " ".join(f"{int(a)}:{number(b)}" for a, b in zip(x, y))
+def pairs(x: np.ndarray, y: np.ndarray) -> list[list[float | int]]:
+    return [[int(a), number(b)] for a, b in zip(x, y)]

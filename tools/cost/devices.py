@@ -1,9 +1,11 @@
-"""The device and model tables of the cost model (data/cost/devices.txt, models.txt), as Python sees them."""
+"""The device and model tables of the cost model (data/cost/devices.json, models.json), as Python sees them."""
 
 from __future__ import annotations
 
 import dataclasses
 import pathlib
+
+import data_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "data" / "cost"
@@ -11,18 +13,6 @@ DATA = ROOT / "data" / "cost"
 # Bytes of one matrix element; the activations' own format is folded into the measured efficiency.
 WEIGHT_BYTES = {"bfloat16": 2.0, "fp8": 1.0, "fp8_static": 1.0, "fp8_block": 1.0, "int8": 1.0, "int4": 0.5, "nvfp4": 0.5}
 KV_BYTES = {"bfloat16": 2.0, "fp8": 1.0}
-
-
-def read_table(path: pathlib.Path, columns: int) -> list[dict[str, str]]:
-    lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
-    header = lines[0].split()
-    rows = []
-    for line in lines[1:]:
-        fields = line.split(None, len(header) - 1)
-        if len(fields) < columns:
-            raise ValueError(f"{path}: {len(fields)} columns where {columns} are needed: {line}")
-        rows.append(dict(zip(header, fields)))
-    return rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,11 +36,11 @@ class Device:
 
 def devices() -> dict[str, Device]:
     table = {}
-    for row in read_table(DATA / "devices.txt", 14):
-        bf16 = float(row["bf16_tflops"]) * 1e12
-        other = {c: bf16 if row[c] == "-" else float(row[c]) * 1e12 for c in ("fp8_tflops", "int8_tops")}
-        table[row["device"]] = Device(row["device"], bf16, other["fp8_tflops"], other["int8_tops"],
-                                      float(row["bw_gbps"]) * 1e9, int(row["sms"]), float(row["launch_us"]), row["fit"])
+    for row in data_file.read(DATA / "devices.json")["devices"]:
+        bf16 = row["bf16_tflops"] * 1e12
+        other = {c: row[c] * 1e12 if c in row else bf16 for c in ("fp8_tflops", "int8_tops")}
+        table[row["device"]] = Device(row["device"], bf16, other["fp8_tflops"], other["int8_tops"], row["bw_gbps"] * 1e9, row["sms"],
+                                      float(row["launch_us"]), row["fit"])
     return table
 
 
@@ -76,7 +66,7 @@ class Model:
 
 def models() -> dict[str, Model]:
     table = {}
-    for row in read_table(DATA / "models.txt", 12):
-        table[row["model"]] = Model(row["model"], int(row["hidden"]), int(row["q_heads"]), int(row["kv_heads"]),
-                                    int(row["head_dim"]), int(row["ffn"]), row["gated"] == "1", int(row["vocab"]))
+    for row in data_file.read(DATA / "models.json")["models"]:
+        table[row["model"]] = Model(row["model"], row["hidden"], row["q_heads"], row["kv_heads"], row["head_dim"], row["ffn"],
+                                    row.get("gated", True), row["vocab"])
     return table

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Operator samples to coefficient files data/cost/<fit>[-<backend>].cost, with their leave-out errors, and the table of all errors.
+"""Operator samples to coefficient files data/cost/<fit>[-<backend>].cost.json, with their leave-out errors, and the table of all errors.
 
   tools/cost/fit.py --wheel aiconfigurator_core-0.12.0-*.whl --data FOLDER/profiles [--only h100-vllm ...]
 
-writes data/cost/*.cost and docs/cost_model_fits.md. Which source is taken for what is the table PLAN below.
+writes data/cost/*.cost.json and docs/cost_model_fits.md. Which source is taken for what is the table PLAN below.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pandas as pd
 
 import attention_fit as attention
 import gemm_fit as gemm
+import data_file
 from curves import monotone, number, pairs, pick_knots
 from devices import DATA, ROOT, Device, devices
 from import_aiconfigurator import BACKENDS, SYSTEMS, Wheel
@@ -44,25 +45,36 @@ PLAN = {
 ELEMENTWISE_FROM, STREAM_EFFICIENCY = "rtxpro6000", 0.8
 
 
+TABLES = ("gemm", "prefill", "prefill_alone", "decode", "elementwise", "allreduce", "sendrecv_us")  # in the file's order
+
+
+def places(value: float) -> float | int:
+    rounded = round(float(value), 4)
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
 @dataclasses.dataclass
 class Fit:
     name: str  # file stem
     device: Device
     backend: str
     sources: list[str]
-    lines: list[str]
+    tables: dict[str, list]
     errors: list[tuple[str, str, np.ndarray]]
 
     def error(self, op: str, kind: str, values: np.ndarray) -> None:
         if len(values):
             self.errors.append((op, kind, values))
 
-    def text(self) -> str:
-        head = ["tactus-cost 1", f"device {self.device.name}"] + ([f"backend {self.backend}"] if self.backend else [])
-        head += [f"source {s}" for s in self.sources]
-        head += [f"error {op} {kind} median {np.median(v):.4f} p90 {np.percentile(v, 90):.4f} rows {len(v)}" for op, kind, v in self.errors]
-        head.append(f"floor_us {number(self.device.floor_us)}")
-        return "\n".join(head + self.lines) + "\n"
+    def add(self, tables: dict[str, list]) -> None:
+        for name, records in tables.items():
+            self.tables.setdefault(name, []).extend(records)
+
+    def document(self) -> dict:
+        errors = [{"op": op, "left_out": kind, "median": places(np.median(v)), "p90": places(np.percentile(v, 90)), "rows": len(v)}
+                  for op, kind, v in self.errors]
+        head = {"tactus_cost": 2, "device": self.device.name} | ({"backend": self.backend} if self.backend else {})
+        return head | {"sources": self.sources, "errors": errors, "floor_us": number(self.device.floor_us)} | {t: self.tables[t] for t in TABLES if t in self.tables}
 
 
 def fit_gemm(fit: Fit, rows: pd.DataFrame, twin: tuple[Device, pd.DataFrame] | None) -> None:
@@ -71,8 +83,8 @@ def fit_gemm(fit: Fit, rows: pd.DataFrame, twin: tuple[Device, pd.DataFrame] | N
         products = gemm.gather(fit.device, dtype, rows)
         if products is None:
             continue
-        lines = gemm.records(products, gemm.choose(products, MOST_SHAPES, ENOUGH))
-        table = gemm.parse(lines, fit.device, dtype)
+        curves = gemm.records(products, gemm.choose(products, MOST_SHAPES, ENOUGH))
+        table = gemm.parse(curves, fit.device, dtype)
         miss = gemm.relative(gemm.predict(table, fit.device, dtype, products.raw), products.raw["us"].to_numpy())
         inside = np.array([(n, k) in table for n, k in zip(products.raw["n"], products.raw["k"])])
         parts = {"fit": miss[inside], "shape": miss[~inside], "model": gemm.leave_out_models(products), "region": gemm.leave_out_bands(products)}
@@ -81,7 +93,7 @@ def fit_gemm(fit: Fit, rows: pd.DataFrame, twin: tuple[Device, pd.DataFrame] | N
         for kind, values in parts.items():
             fit.error(f"gemm.{dtype}", kind, values)
             pooled.setdefault(kind, []).append(values)
-        fit.lines += lines
+        fit.add({"gemm": curves})
     for kind, values in pooled.items():
         fit.error("gemm", kind, np.concatenate(values))
 
@@ -100,56 +112,59 @@ def fit_attention(fit: Fit, tables: dict[str, pd.DataFrame], twin: tuple[Device,
             for error_kind, values in parts.items():
                 pooled.setdefault(error_kind, []).append(values)
             for own in fitted.values():
-                fit.lines += own.records()
+                fit.add(own.records())
         for error_kind, values in pooled.items():
             fit.error(name, error_kind, np.concatenate(values))
 
 
-def fit_curve(fit: Fit, op: str, key: str, rows: pd.DataFrame) -> np.ndarray:
+def fit_curve(rows: pd.DataFrame) -> tuple[list, np.ndarray]:
+    """Knots of us by bytes, and how far every other point is off."""
     rows = rows.sort_values("bytes")
     x, us = rows["bytes"].to_numpy(float), monotone(rows["bytes"].to_numpy(), rows["us"].to_numpy())
     knots = pick_knots(x, us, 0.03, 16)
-    fit.lines.append(f"{op} {key}{pairs(x[knots], us[knots])}")
     # Every other point in turn predicted by its neighbours.
     guess = np.array([np.interp(x[i], np.delete(x, i), np.delete(us, i)) for i in range(1, len(x) - 1)])
-    return np.abs(guess / rows["us"].to_numpy()[1:-1] - 1)
+    return pairs(x[knots], us[knots]), np.abs(guess / rows["us"].to_numpy()[1:-1] - 1)
 
 
 def fit_network(fit: Fit, tables: dict[str, pd.DataFrame]) -> None:
     if "allreduce" in tables:
-        fit.error("allreduce", "region", np.concatenate([fit_curve(fit, "allreduce", f"{int(g)} ", r) for g, r in tables["allreduce"].groupby("gpus")]))
+        curves = {int(gpus): fit_curve(rows) for gpus, rows in tables["allreduce"].groupby("gpus")}
+        fit.add({"allreduce": [{"gpus": gpus, "us": knots} for gpus, (knots, _) in curves.items()]})
+        fit.error("allreduce", "region", np.concatenate([miss for _, miss in curves.values()]))
     if "sendrecv" in tables:
-        fit.error("sendrecv", "region", fit_curve(fit, "sendrecv", "", tables["sendrecv"]))
+        knots, miss = fit_curve(tables["sendrecv"])
+        fit.add({"sendrecv_us": knots})
+        fit.error("sendrecv", "region", miss)
 
 
-def elementwise_records(device: Device, rows: pd.DataFrame, modern: bool) -> list[str]:
+def elementwise_records(device: Device, rows: pd.DataFrame, modern: bool) -> list[dict]:
     """Overhead: the median of up to 16 tokens. Efficiency: of the largest quarter, after the overhead, at most 1; for a server of today
     a stream's, because the profile's sizes fit that device's cache."""
-    lines = []
+    records = []
     for op, r in rows.groupby("op"):
         overhead = r[r["tokens"] <= 16]["us"].median()
         large = r[r["bytes"] >= r["bytes"].quantile(0.75)]
         efficiency = float(np.median(large["bytes"] / device.bandwidth * 1e6 / np.maximum(large["us"] - overhead / 2, 1e-3)))
         if modern and op != "sample":
             efficiency = STREAM_EFFICIENCY
-        lines.append(f"elementwise {op} {number(overhead)} {number(min(efficiency, 1.0))}")
-    return lines
+        records.append({"op": op, "overhead_us": number(overhead), "efficiency": number(min(efficiency, 1.0))})
+    return records
 
 
 def add_elementwise(fit: Fit, own: Samples | None, modern: Samples) -> None:
     if own is not None and "elementwise" in own.tables and fit.name in ("a30", "a40", "rtx4090"):
-        lines = elementwise_records(fit.device, own.table("elementwise"), fit.name == "rtx4090")
+        records = elementwise_records(fit.device, own.table("elementwise"), fit.name == "rtx4090")
         source = own.source
     else:
-        lines, source = elementwise_records(devices()[ELEMENTWISE_FROM], modern.table("elementwise"), True), modern.source
-    known = {line.split()[1] for line in lines}
+        records, source = elementwise_records(devices()[ELEMENTWISE_FROM], modern.table("elementwise"), True), modern.source
+    known = {r["op"] for r in records}
     if "sample" not in known:
-        lines += [l for l in elementwise_records(devices()[ELEMENTWISE_FROM], modern.table("elementwise"), True) if l.split()[1] == "sample"]
+        records += [r for r in elementwise_records(devices()[ELEMENTWISE_FROM], modern.table("elementwise"), True) if r["op"] == "sample"]
     if "kv_write" not in known:  # a scatter like the rotary embedding's: one read, one write
-        rope = next(l for l in lines if l.split()[1] == "rope").split()
-        lines.append(f"elementwise kv_write {rope[2]} {rope[3]}")
+        records.append(next(r for r in records if r["op"] == "rope") | {"op": "kv_write"})
     fit.sources.append(f"elementwise: {source}")
-    fit.lines += sorted(lines)
+    fit.add({"elementwise": sorted(records, key=lambda r: r["op"])})
 
 
 def moved(device: Device, donor: Device, tables: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
@@ -193,7 +208,7 @@ class Fitter:
 
     def from_package(self, device: str, backend: str) -> Fit:
         samples, own = self.package(device, backend), self.profiles.load(device) if device in ("a100", "h100", "rtxpro6000") else None
-        fit = Fit(device if backend == "vllm" else f"{device}-{backend}", self.table[device], backend, [samples.source], [], [])
+        fit = Fit(device if backend == "vllm" else f"{device}-{backend}", self.table[device], backend, [samples.source], {}, [])
         twin = self.package(TWINS[device], backend)
         twin_device = self.table[TWINS[device]]
         rows = samples.table("gemm")
@@ -226,7 +241,7 @@ class Fitter:
 
     def from_plan(self, device: str) -> Fit:
         plan, own = PLAN[device], self.profiles.load(device) if device in ("a30", "a40", "a6000", "rtx3090", "rtx4090") else None
-        fit = Fit(device, self.table[device], "", [], [], [])
+        fit = Fit(device, self.table[device], "", [], {}, [])
         tables, names = {}, {}
         for part, kinds in (("gemm", ("gemm",)), ("attention", ("prefill", "decode"))):
             if plan[part] == "profile":
@@ -270,7 +285,7 @@ Small operators are nowhere in the package: their overheads are vLLM 0.19's on a
 """
 
 
-def error_page(texts: dict[str, str], wheel: Wheel) -> str:
+def error_page(files: dict[str, dict], wheel: Wheel) -> str:
     out = ["# How far the fitted operator times are off", "",
            f"Written by `tools/cost/fit.py` together with the files in `data/cost/` (aiconfigurator-core {wheel.version} and public profiles).",
            "Relative errors of operator times, median / 90th percentile in percent, rows in brackets. *fit*: measured rows of what the file holds.",
@@ -281,8 +296,7 @@ def error_page(texts: dict[str, str], wheel: Wheel) -> str:
     ops = ["gemm", "prefill", "decode", "allreduce", "sendrecv"]
     kinds = {"gemm": ["fit", "shape", "model", "region", "device"], "prefill": ["fit", "shape", "region", "device"], "decode": ["fit", "shape", "region", "device"],
              "allreduce": ["region"], "sendrecv": ["region"]}
-    parsed = {name: {(f[1], f[2]): (float(f[4]), float(f[6]), int(f[8])) for f in (line.split() for line in text.splitlines()) if f and f[0] == "error"}
-              for name, text in texts.items()}
+    parsed = {name: {(e["op"], e["left_out"]): (e["median"], e["p90"], e["rows"]) for e in document["errors"]} for name, document in files.items()}
     cell = lambda e: "" if e is None else f"{100 * e[0]:.1f} / {100 * e[1]:.1f} ({e[2]:,})"
     for op in ops:
         held = {n: e for n, e in parsed.items() if any(o == op for o, _ in e)}
@@ -311,12 +325,12 @@ def main() -> int:
         if arguments.only and name not in arguments.only:
             continue
         fit = fitter.from_package(device, backend) if backend else fitter.from_plan(device)
-        (arguments.output / f"{name}.cost").write_text(fit.text())
-        print(f"{name}: {len(fit.text()):,} bytes, " + ", ".join(f"{op} {kind} {100 * np.median(v):.1f}/{100 * np.percentile(v, 90):.1f} %"
+        data_file.write(arguments.output / f"{name}.cost.json", fit.document())
+        print(f"{name}: {len(data_file.text_of(fit.document())):,} bytes, " + ", ".join(f"{op} {kind} {100 * np.median(v):.1f}/{100 * np.percentile(v, 90):.1f} %"
                                                                  for op, kind, v in fit.errors if "." not in op), file=sys.stderr)
-    texts = {p.stem: p.read_text() for p in sorted(arguments.output.glob("*.cost"))}
+    files = {p.name.removesuffix(".cost.json"): data_file.read(p) for p in sorted(arguments.output.glob("*.cost.json"))}
     if arguments.output == DATA:
-        (ROOT / "docs" / "cost_model_fits.md").write_text(error_page(texts, fitter.wheel))
+        (ROOT / "docs" / "cost_model_fits.md").write_text(error_page(files, fitter.wheel))
     return 0
 
 

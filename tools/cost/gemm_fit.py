@@ -112,26 +112,26 @@ def choose(products: Products, most: int, enough: float) -> list[int]:
     return sorted(chosen)
 
 
-def records(products: Products, chosen: list[int]) -> list[str]:
-    lines = []
+def records(products: Products, chosen: list[int]) -> list[dict]:
+    out = []
     for i in chosen:
         n, k = products.shapes[i].astype(int)
         known = ~np.isnan(products.us[i])
         m, us = products.m[known], products.us[i][known]
         knots = pick_knots(m, us, WORST_KNOT_ERROR, MOST_KNOTS)
         eff = (roofline_us(products.device, products.dtype, m[knots], n, k) + products.device.floor_us) / us[knots]
-        lines.append(f"gemm {products.dtype} {n} {k} {pairs(m[knots], eff)}")
-    return lines
+        out.append({"dtype": products.dtype, "n": int(n), "k": int(k), "efficiency": pairs(m[knots], eff)})
+    return out
 
 
-def parse(lines: list[str], device: Device, dtype: str) -> dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]:
-    """Back from the file's text: (n, k) -> knots of m and us. Errors are measured on what a reader gets, not on what was fitted."""
+def parse(curves: list[dict], device: Device, dtype: str) -> dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]:
+    """Back from the file's records: (n, k) -> knots of m and us. Errors are measured on what a reader gets, not on what was fitted."""
     table = {}
-    for line in lines:
-        kind, name, n, k, *points = line.split()
-        if kind == "gemm" and name == dtype:
-            m, eff = np.array([[float(v) for v in p.split(":")] for p in points]).T
-            table[int(n), int(k)] = (m, (roofline_us(device, dtype, m, int(n), int(k)) + device.floor_us) / eff)
+    for curve in curves:
+        if curve["dtype"] == dtype:
+            n, k = curve["n"], curve["k"]
+            m, eff = np.array(curve["efficiency"], float).T
+            table[n, k] = (m, (roofline_us(device, dtype, m, n, k) + device.floor_us) / eff)
     return table
 
 

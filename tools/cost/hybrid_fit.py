@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""data/cost/hybrid.txt: how much slower decodes attend when a prompt chunk shares their kernel.
+"""data/cost/hybrid.json: how much slower decodes attend when a prompt chunk shares their kernel.
 
 A server that attends with one kernel for all sequences of a step runs the kernel for long queries as soon as a step holds a prompt chunk.
 A decode is then one query in a tile made for many, its KV is not split over thread blocks, and the query heads that share a KV head read it
@@ -7,7 +7,7 @@ each for themselves. Measured, with p the time of the chunk alone, q of the deco
 
     both together = p + factor(batch) (q - t0)
 
-    tools/cost/hybrid_fit.py --data DIR     (DIR/profiles/vllm_attention_*.csv*; writes data/cost/hybrid.txt)
+    tools/cost/hybrid_fit.py --data DIR     (DIR/profiles/vllm_attention_*.csv*; writes data/cost/hybrid.json)
 
 The factor is the median over the measured steps of one batch. Left-out errors: `region`: every second decode context is hidden from the fit;
 `model`: the factors of the nearest other geometry of that device stand in.
@@ -21,7 +21,8 @@ import pathlib
 import numpy as np
 import pandas as pd
 
-from curves import number
+import data_file
+from curves import number, pairs
 from devices import DATA, ROOT
 
 FILES = {"rtx4090": "vllm_attention_rtx4090.csv", "rtxpro6000": "vllm_attention_rtxpro6000.csv.gz"}
@@ -56,19 +57,16 @@ def misses(both: pd.DataFrame, t0: float, table: dict[int, float]) -> np.ndarray
     return np.abs(us / both["us"] - 1).to_numpy()
 
 
-def error_line(fit: str, left_out: str, parts: list[np.ndarray]) -> str:
+def error(fit: str, left_out: str, parts: list[np.ndarray]) -> dict:
     miss = np.concatenate(parts)
-    return f"error {fit} {left_out} median {number(np.median(miss))} p90 {number(np.quantile(miss, 0.9))} rows {len(miss)}"
+    return {"op": fit, "left_out": left_out, "median": number(np.median(miss)), "p90": number(np.quantile(miss, 0.9)), "rows": len(miss)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=pathlib.Path, required=True)
     args = parser.parse_args()
-    lines = ["# Decodes beside a prompt chunk in one attention kernel: tools/cost/hybrid_fit.py says what and how.",
-             f"# Source: {SOURCE}.",
-             "# beside <fit> <q_heads> <kv_heads> <head_dim> <kv dtype> <batch>:<factor> ...",
-             "# error <fit> <left out> median <x> p90 <y> rows <n>     of the time of the mixed kernel; `sum`: if the parts just added up"]
+    beside, errors = [], []
     for fit, name in FILES.items():
         data = pd.read_csv(args.data / "profiles" / name)
         fitted, own, region, plain = {}, [], [], []
@@ -86,14 +84,15 @@ def main() -> None:
             hidden = both["kv_decode"].isin(contexts[1::2])
             region.append(misses(both[hidden], t0, factors(both[~hidden], t0)))
         for (q, kv, hd), (table, _, _) in sorted(fitted.items()):
-            lines.append(f"beside {fit} {q} {kv} {hd} bfloat16 " + " ".join(f"{n}:{number(table[n])}" for n in sorted(table)))
-        lines += [error_line(fit, "sum", plain), error_line(fit, "fit", own), error_line(fit, "region", region)]
+            beside.append({"fit": fit, "q_heads": q, "kv_heads": kv, "head_dim": hd, "kv_dtype": "bfloat16",
+                           "factor": pairs(sorted(table), [table[n] for n in sorted(table)])})
+        errors += [error(fit, "sum", plain), error(fit, "fit", own), error(fit, "region", region)]
         if len(fitted) > 1:
             def nearest(shape):
                 return min((s for s in fitted if s != shape), key=lambda s: (abs(math.log(s[0] / s[1]) - math.log(shape[0] / shape[1])), s))
-            lines.append(error_line(fit, "model", [misses(both, t0, fitted[nearest(shape)][0]) for shape, (_, both, t0) in fitted.items()]))
-    (DATA / "hybrid.txt").write_text("\n".join(lines) + "\n")
-    print(f"wrote {(DATA / 'hybrid.txt').relative_to(ROOT)}")
+            errors.append(error(fit, "model", [misses(both, t0, fitted[nearest(shape)][0]) for shape, (_, both, t0) in fitted.items()]))
+    data_file.write(DATA / "hybrid.json", {"source": SOURCE, "beside": beside, "errors": errors})
+    print(f"wrote {(DATA / 'hybrid.json').relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

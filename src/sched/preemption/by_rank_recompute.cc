@@ -6,8 +6,8 @@
 // Under an order that ranks nobody this is youngest-recompute. Predictions are the order's (SequenceNote::rank); an
 // order that makes none protects everyone from newcomers.
 #include "sched/choices.h"
-#include "sched/plan.h"
 #include "sched/predicted_length.h"
+#include "sched/preemption/last_of_least_valued.h"
 
 namespace tactus::sched {
 namespace {
@@ -20,7 +20,7 @@ class ByRankRecompute final : public Preemption {
     traits->makes_room = c_ > 0;
   }
   SlotId Victim(const StepView& view, const PlanBuilder& plan, const Order& order, SlotId) const override {
-    return Least(view, plan, order, [](SlotId) { return true; });
+    return LastOfLeastValued(view.running_by_arrival, view, plan, order);
   }
   bool GivesWay(const StepView& view, const Order& order, SlotId running, SlotId newcomer) const override {
     return MayGiveWay(view, running) && order.Outranks(view, newcomer, running);
@@ -30,17 +30,6 @@ class ByRankRecompute final : public Preemption {
   bool MayGiveWay(const StepView& view, SlotId slot) const {
     return static_cast<double>(GeneratedTokens(view, slot)) < c_ * static_cast<double>(view.notes[slot].rank);
   }
-  // The last of those that qualify: the order's value first, then arrival.
-  template <class Qualifies>
-  SlotId Least(const StepView& view, const PlanBuilder& plan, const Order& order, Qualifies qualifies) const {
-    SlotId victim = kNoSlot;
-    for (auto it = view.running_by_arrival.rbegin(); it != view.running_by_arrival.rend(); ++it) {
-      if (plan.Touched(*it) || !qualifies(*it)) continue;
-      if (victim == kNoSlot || order.Outranks(view, victim, *it)) victim = *it;
-    }
-    return victim;
-  }
-
   const double c_;
 };
 

@@ -1,7 +1,7 @@
 // The sequence that was admitted last loses its KV and is recomputed (vLLM V1), among those that the order values
 // least.
 #include "sched/choices.h"
-#include "sched/plan.h"
+#include "sched/preemption/last_of_least_valued.h"
 
 namespace tactus::sched {
 namespace {
@@ -10,12 +10,7 @@ class LastAdmittedRecompute final : public Preemption {
  public:
   void Describe(ChoiceTraits* traits) const override { traits->can_preempt = true; }
   SlotId Victim(const StepView& view, const PlanBuilder& plan, const Order& order, SlotId) const override {
-    SlotId victim = kNoSlot;
-    for (auto it = view.running.rbegin(); it != view.running.rend(); ++it) {
-      if (plan.Touched(*it)) continue;
-      if (victim == kNoSlot || order.Outranks(view, victim, *it)) victim = *it;
-    }
-    return victim;
+    return LastOfLeastValued(view.running, view, plan, order);
   }
 };
 

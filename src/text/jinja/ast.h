@@ -56,7 +56,6 @@ enum class Operator : uint8_t {
   kDiv,
   kFloorDiv,
   kMod,
-  kPow,
   kPos,
   kNeg,
   kEq,
@@ -101,9 +100,9 @@ using Body = std::vector<const Stmt*>;
 struct Signature {
   std::vector<NameId> names;
   std::vector<const Str*> spellings;
-  std::vector<const Expr*> defaults;                                    // of the last parameters
-  int caller_index = -1;                                                // an explicit `caller` parameter
-  bool uses_caller = false, uses_varargs = false, uses_kwargs = false;  // in the body, not declared there
+  std::vector<const Expr*> defaults;  // of the last parameters
+  int caller_index = -1;              // an explicit `caller` parameter
+  bool uses_caller = false;           // in the body
 };
 
 enum class StmtKind : uint8_t {
@@ -132,7 +131,6 @@ struct Stmt {
   std::vector<Target> targets;                         // kWith
   const Expr* value = nullptr;                         // kFor: iterable; kSet; filters of kSetBlock, kFilterBlock; call
   const Expr* test = nullptr;                          // kFor ... if
-  bool recursive = false;
   Body body;
   Body otherwise;  // else of kIf and kFor
   Signature signature;

@@ -3,19 +3,22 @@
 
 #include <algorithm>
 #include <ctime>
-#include <map>
 
 #include "text/jinja/interpreter.h"
 #include "text/jinja/methods.h"
-#include "text/jinja/string_methods.h"
 
 namespace tactus::jinja {
 namespace {
 
 using Run = Interpreter;
 
-constexpr std::string_view kJinjaFiltersNotHere[] = {"filesizeformat", "pprint",   "random", "striptags",
-                                                     "urlize",         "wordwrap", "xmlattr"};
+// What jinja2 has and no chat template that we know of uses: refused by name.
+constexpr std::string_view kUnsupportedFilters[] = {"abs",         "attr",   "batch",     "center",   "filesizeformat",
+                                                    "forceescape", "format", "groupby",   "pprint",   "random",
+                                                    "round",       "slice",  "striptags", "sum",      "truncate",
+                                                    "urlencode",   "urlize", "wordcount", "wordwrap", "xmlattr"};
+constexpr std::string_view kUnsupportedTests[] = {"callable", "escaped", "filter", "lower", "test", "upper"};
+constexpr std::string_view kUnsupportedFunctions[] = {"cycler", "joiner", "lipsum"};
 
 int64_t Modulo(const Value& v, int64_t by) {
   if (v.is_undefined()) ThrowUndefined(v);
@@ -34,10 +37,6 @@ template <bool kEqual>
 bool EqualTest(Run& run, const Value& v, const Arguments& args) {
   const BoundArguments bound("comparison", args, {"other"}, 1);
   return Equal(run.meter(), v, bound[0]) == kEqual;
-}
-
-bool CaseTest(Run& run, const Value& v, const char* method) {
-  return FindStringMethod(method)->apply(run, run.Text(run.ToText(v)), {}).b;
 }
 
 bool SameAs(Run&, const Value& v, const Arguments& args) {
@@ -63,21 +62,6 @@ bool Sequence(Run&, const Value& v, const Arguments&) {
   return v.is_undefined() || v.is_string() || v.is_dict();
 }
 
-bool Callable(Run&, const Value& v, const Arguments&) {
-  switch (v.type) {
-    case Type::kUndefined:
-    case Type::kMacro:
-    case Type::kFunction:
-    case Type::kMethod:
-    case Type::kLoop:
-      return true;
-    case Type::kCycler:
-      return v.cycler->joiner;
-    default:
-      return false;
-  }
-}
-
 const TestEntry kTests[] = {
     {"!=", EqualTest<false>},
     {"<", Ordered<-1, false>},
@@ -86,7 +70,6 @@ const TestEntry kTests[] = {
     {">", Ordered<1, false>},
     {">=", Ordered<1, true>},
     {"boolean", [](Run&, const Value& v, const Arguments&) { return v.is_bool(); }},
-    {"callable", Callable},
     {"defined", [](Run&, const Value& v, const Arguments&) { return !v.is_undefined(); }},
     {"divisibleby",
      [](Run&, const Value& v, const Arguments& a) {
@@ -97,10 +80,8 @@ const TestEntry kTests[] = {
      }},
     {"eq", EqualTest<true>},
     {"equalto", EqualTest<true>},
-    {"escaped", [](Run&, const Value& v, const Arguments&) { return v.is_string() && v.s->markup; }},
     {"even", [](Run&, const Value& v, const Arguments&) { return Modulo(v, 2) == 0; }},
     {"false", [](Run&, const Value& v, const Arguments&) { return v.is_bool() && !v.b; }},
-    {"filter", [](Run&, const Value& v, const Arguments&) { return v.is_string() && JinjaHasFilter(v.str()); }},
     {"float", [](Run&, const Value& v, const Arguments&) { return v.is_float(); }},
     {"ge", Ordered<1, true>},
     {"greaterthan", Ordered<1, false>},
@@ -114,7 +95,6 @@ const TestEntry kTests[] = {
     {"iterable", [](Run& run, const Value& v, const Arguments&) { return run.IsIterable(v); }},
     {"le", Ordered<-1, true>},
     {"lessthan", Ordered<-1, false>},
-    {"lower", [](Run& run, const Value& v, const Arguments&) { return CaseTest(run, v, "islower"); }},
     {"lt", Ordered<-1, false>},
     {"mapping", [](Run&, const Value& v, const Arguments&) { return v.is_dict(); }},
     {"ne", EqualTest<false>},
@@ -124,17 +104,13 @@ const TestEntry kTests[] = {
     {"sameas", SameAs},
     {"sequence", Sequence},
     {"string", [](Run&, const Value& v, const Arguments&) { return v.is_string(); }},
-    {"test", [](Run&, const Value& v, const Arguments&) { return v.is_string() && FindTest(v.str()) != nullptr; }},
     {"true", [](Run&, const Value& v, const Arguments&) { return v.is_bool() && v.b; }},
     {"undefined", [](Run&, const Value& v, const Arguments&) { return v.is_undefined(); }},
-    {"upper", [](Run& run, const Value& v, const Arguments&) { return CaseTest(run, v, "isupper"); }},
 };
 
 constexpr std::pair<std::string_view, Function> kFunctions[] = {{"range", Function::kRange},
                                                                 {"dict", Function::kDict},
                                                                 {"namespace", Function::kNamespace},
-                                                                {"cycler", Function::kCycler},
-                                                                {"joiner", Function::kJoiner},
                                                                 {"raise_exception", Function::kRaiseException},
                                                                 {"strftime_now", Function::kStrftimeNow}};
 
@@ -158,11 +134,7 @@ Value Range(Run& run, const Arguments& args) {
   run.Charge(n);
   Value* items = run.heap().NewArray<Value>(n);
   for (size_t k = 0; k < n; ++k) items[k] = Value::Int(start + static_cast<int64_t>(k) * step);
-  Value v = run.heap().NewSeqView(SeqKind::kRange, {items, n});
-  v.seq->range_start = start;
-  v.seq->range_stop = stop;
-  v.seq->range_step = step;
-  return v;
+  return run.heap().NewSeqView(SeqKind::kRange, {items, n});
 }
 
 // dict(mapping or pairs, **more), also the arguments of namespace().
@@ -206,19 +178,6 @@ Value NewNamespace(Run& run, const Arguments& args) {
     }
     v.ns->attributes->emplace_back(item.key.s, item.value);
   }
-  return v;
-}
-
-Value NewCycler(Run& run, std::span<const Value> items, bool joiner) {
-  Cycler* cycler = run.heap().New<Cycler>();
-  Value* copy = run.heap().NewArray<Value>(items.size());
-  std::copy(items.begin(), items.end(), copy);
-  cycler->items = copy;
-  cycler->size = items.size();
-  cycler->joiner = joiner;
-  Value v;
-  v.type = Type::kCycler;
-  v.cycler = cycler;
   return v;
 }
 
@@ -266,15 +225,6 @@ Value CallFunction(Interpreter& run, Function function, const Arguments& args) {
       return run.heap().NewDict(DictItems(run, "dict", args));
     case Function::kNamespace:
       return NewNamespace(run, args);
-    case Function::kCycler:
-      if (!args.keywords.empty()) Throw("cycler() takes no keyword arguments");
-      if (args.positional.empty()) Throw("at least one item has to be provided");
-      return NewCycler(run, args.positional, false);
-    case Function::kJoiner: {
-      const BoundArguments bound("joiner", args, {"sep"});
-      const Value separator[] = {bound.has(0) ? bound[0] : run.heap().NewView(", ")};
-      return NewCycler(run, separator, true);
-    }
     case Function::kRaiseException: {
       const BoundArguments bound("raise_exception", args, {"message"}, 1);
       throw TemplateError{TemplateError::Kind::kRaised, run.ToText(bound[0]), 0};
@@ -300,9 +250,14 @@ const FilterEntry* FindFilter(std::string_view name) {
   return nullptr;
 }
 
-bool JinjaHasFilter(std::string_view name) {
-  return FindFilter(name) != nullptr || std::find(std::begin(kJinjaFiltersNotHere), std::end(kJinjaFiltersNotHere),
-                                                  name) != std::end(kJinjaFiltersNotHere);
+bool IsUnsupportedFilter(std::string_view name) {
+  return Among(kUnsupportedFilters, name);
+}
+bool IsUnsupportedTest(std::string_view name) {
+  return Among(kUnsupportedTests, name);
+}
+bool IsUnsupportedFunction(std::string_view name) {
+  return Among(kUnsupportedFunctions, name);
 }
 
 BoundArguments::BoundArguments(std::string_view callee, const Arguments& args,

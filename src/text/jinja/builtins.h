@@ -1,7 +1,8 @@
-// Filters, tests and global functions by name. A table row per builtin; the parser resolves names against it, so that
-// an unknown or unsupported one is an error when the template is compiled.
+// Filters, tests and global functions by name. A table row per builtin that chat templates use; the parser resolves
+// names against it, so that an unknown or unsupported one is an error when the template is compiled.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <span>
 #include <string_view>
@@ -18,6 +19,10 @@ struct Arguments {
   std::span<const std::pair<std::string_view, Value>> keywords;
 };
 
+inline bool Among(std::span<const std::string_view> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 struct FilterEntry {
   std::string_view name;
   Value (*apply)(Interpreter& run, const Value& input, const Arguments& args);
@@ -29,20 +34,23 @@ struct TestEntry {
 
 const FilterEntry* FindFilter(std::string_view name);
 const TestEntry* FindTest(std::string_view name);
-bool JinjaHasFilter(std::string_view name);  // supported here or not
+// jinja2 has a filter, test or global function of this name, and this interpreter has none.
+bool IsUnsupportedFilter(std::string_view name);
+bool IsUnsupportedTest(std::string_view name);
+bool IsUnsupportedFunction(std::string_view name);
 
 // Filters by theme, joined by FindFilter.
 std::span<const FilterEntry> TextFilters();      // filters_text.cc
 std::span<const FilterEntry> SequenceFilters();  // filters_sequence.cc
 
-enum class Function : uint8_t { kRange, kDict, kNamespace, kCycler, kJoiner, kRaiseException, kStrftimeNow };
+enum class Function : uint8_t { kRange, kDict, kNamespace, kRaiseException, kStrftimeNow };
 Value CallFunction(Interpreter& run, Function function, const Arguments& args);
 std::span<const std::pair<std::string_view, Function>> GlobalFunctions();
 
 // Positional and keyword arguments matched to names, as Python does for `def f(a, b=...)`; throws its TypeErrors.
 class BoundArguments {
  public:
-  static constexpr size_t kMaxNames = 6;
+  static constexpr size_t kMaxNames = 4;
   BoundArguments(std::string_view callee, const Arguments& args, std::initializer_list<std::string_view> names,
                  size_t required = 0);
   bool has(size_t k) const { return present_[k]; }
@@ -60,9 +68,6 @@ class BoundArguments {
 
 // json.dumps as transformers' tojson filter calls it.
 Value ToJson(Interpreter& run, const Value& input, const Arguments& args);
-// `format % values` and format.format(*args, **kwargs).
-Value PercentFormat(Interpreter& run, const Value& format, const Value& values);
-Value BraceFormat(Interpreter& run, const Value& format, const Arguments& args);
 std::string EscapeHtml(std::string_view text);
 double ParsePythonFloat(std::string_view text, bool* ok);
 

@@ -124,23 +124,19 @@ const Expr* ExpressionParser::ParseConcat() {
 
 const Expr* ExpressionParser::ParseProduct() {
   const int line = Current().line;
-  const Expr* left = ParsePower();
+  const Expr* left = ParseUnary(true);
   static const std::pair<std::string_view, Operator> kOps[] = {
       {"*", Operator::kMul}, {"/", Operator::kDiv}, {"//", Operator::kFloorDiv}, {"%", Operator::kMod}};
   while (true) {
     const auto* op =
         std::find_if(std::begin(kOps), std::end(kOps), [&](const auto& entry) { return IsOp(entry.first); });
-    if (op == std::end(kOps)) return left;
+    if (op == std::end(kOps)) {
+      if (IsOp("**")) Unsupported("the operator ** is not supported", Current().line);
+      return left;
+    }
     Next();
-    left = Binary(ExprKind::kBinary, op->second, left, ParsePower(), line);
+    left = Binary(ExprKind::kBinary, op->second, left, ParseUnary(true), line);
   }
-}
-
-const Expr* ExpressionParser::ParsePower() {
-  const int line = Current().line;
-  const Expr* left = ParseUnary(true);
-  while (SkipOp("**")) left = Binary(ExprKind::kBinary, Operator::kPow, left, ParseUnary(true), line);
-  return left;
 }
 
 const Expr* ExpressionParser::ParseUnary(bool with_filter) {
@@ -353,7 +349,7 @@ std::string ExpressionParser::ParseDottedName() {
 const FilterEntry* ExpressionParser::ResolveFilter(const std::string& name, int line) {
   const FilterEntry* entry = FindFilter(name);
   if (entry != nullptr) return entry;
-  if (JinjaHasFilter(name)) Unsupported("the filter '" + name + "' is not supported", line);
+  if (IsUnsupportedFilter(name)) Unsupported("the filter '" + name + "' is not supported", line);
   pending_.push_back({"No filter named '" + name + "'.", line, soft_});
   return nullptr;
 }
@@ -376,7 +372,7 @@ const Expr* ExpressionParser::ParseFilters(const Expr* e, bool inline_start) {
                  : std::string();
     };
     const std::string mapped = name == "map" ? constant_text(0) : std::string();
-    if (!mapped.empty() && FindFilter(mapped) == nullptr && JinjaHasFilter(mapped)) {
+    if (IsUnsupportedFilter(mapped)) {
       Unsupported("the filter '" + mapped + "' is not supported", filter->line);
     }
     e = Finish(filter);
@@ -391,6 +387,7 @@ const Expr* ExpressionParser::ParseTest(const Expr* e) {
   test->a = e;
   test->constant = program_->literals.NewString(name);
   test->test = FindTest(name);
+  if (IsUnsupportedTest(name)) Unsupported("the test '" + name + "' is not supported", test->line);
   if (test->test == nullptr) pending_.push_back({"No test named '" + name + "'.", test->line, soft_});
   const Token& next = Current();
   const bool starts_argument = next.type == TokenType::kName || next.type == TokenType::kString ||

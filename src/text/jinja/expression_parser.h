@@ -144,7 +144,6 @@ class ExpressionParser {
   const Expr* ParseSum();
   const Expr* ParseConcat();
   const Expr* ParseProduct();
-  const Expr* ParsePower();
   const Expr* ParseUnary(bool with_filter);
   const Expr* ParsePrimary();
   const Expr* ParseList();

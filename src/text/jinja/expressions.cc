@@ -1,6 +1,5 @@
 // Expressions: names, operators, calls, filters and tests, with Python's semantics.
 #include <algorithm>
-#include <cmath>
 
 #include "text/jinja/interpreter.h"
 #include "text/jinja/methods.h"
@@ -29,8 +28,6 @@ const char* Spelling(Operator op) {
       return "//";
     case Operator::kMod:
       return "%";
-    case Operator::kPow:
-      return "** or pow()";
     case Operator::kLt:
       return "<";
     case Operator::kLe:
@@ -77,41 +74,7 @@ int64_t FloorModulo(int64_t a, int64_t b) {
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
-double FloatModulo(double a, double b) {
-  const double r = std::fmod(a, b);
-  if (r != 0 && (r < 0) != (b < 0)) return r + b;
-  return r == 0 ? std::copysign(0.0, b) : r;
-}
-
-double FloatFloorDivide(double a, double b) {  // as CPython's float_divmod
-  const double mod = FloatModulo(a, b);
-  const double div = (a - mod) / b;
-  if (div == 0) return std::copysign(0.0, a / b);
-  const double floor = std::floor(div);
-  return div - floor > 0.5 ? floor + 1 : floor;
-}
-
-Value Power(const Value& a, const Value& b) {
-  if (a.is_integral() && b.is_integral() && b.integral() >= 0) {
-    int64_t base = a.integral(), result = 1, exponent = b.integral();
-    while (exponent > 0) {
-      if ((exponent & 1) != 0 && __builtin_mul_overflow(result, base, &result)) ThrowOverflow();
-      exponent >>= 1;
-      if (exponent > 0 && __builtin_mul_overflow(base, base, &base)) ThrowOverflow();
-    }
-    return Value::Int(result);
-  }
-  if (a.number() == 0 && b.number() < 0) Throw("0.0 cannot be raised to a negative power");
-  const double result = std::pow(a.number(), b.number());
-  if (std::isnan(result) && !std::isnan(a.number()) && !std::isnan(b.number()))
-    Throw("complex numbers are not supported");
-  if (std::isinf(result) && std::isfinite(a.number()) && std::isfinite(b.number()))
-    Throw("Numerical result out of range");
-  return Value::Float(result);
-}
-
 Value ArithmeticOnNumbers(Operator op, const Value& a, const Value& b) {
-  if (op == Operator::kPow) return Power(a, b);
   if (op == Operator::kDiv) {
     if (b.number() == 0) Throw("division by zero");
     return Value::Float(a.number() / b.number());
@@ -146,8 +109,7 @@ Value ArithmeticOnNumbers(Operator op, const Value& a, const Value& b) {
     case Operator::kMul:
       return Value::Float(x * y);
     default:
-      if (y == 0) Throw("float floor division by zero");
-      return Value::Float(op == Operator::kMod ? FloatModulo(x, y) : FloatFloorDivide(x, y));
+      ThrowUnsupported(std::string("the operator ") + Spelling(op) + " on floats is not supported");
   }
 }
 }  // namespace
@@ -447,7 +409,7 @@ Value Interpreter::Add(const Value& a, const Value& b) {
 Value Interpreter::Arithmetic(Operator op, const Value& a, const Value& b) {
   if (op == Operator::kAdd) return Add(a, b);
   if (a.is_undefined()) ThrowUndefined(a);
-  if (op == Operator::kMod && a.is_string()) return PercentFormat(*this, a, b);
+  if (op == Operator::kMod && a.is_string()) ThrowUnsupported("the operator % on a text is not supported");
   if (a.is_number() && b.is_number()) return ArithmeticOnNumbers(op, a, b);
   if (op == Operator::kMul) {
     const auto repeats = [](const Value& v) {
@@ -497,6 +459,10 @@ Value Interpreter::EvalCall(const Expr& e, Scope* scope, const Value* caller) {
 Value Interpreter::Call(const Value& callee, const Arguments& args) {
   switch (callee.type) {
     case Type::kUndefined:
+      if (callee.undefined != nullptr && callee.undefined->kind == UndefinedInfo::Kind::kName &&
+          IsUnsupportedFunction(callee.undefined->key.str())) {
+        ThrowUnsupported("the function '" + std::string(callee.undefined->key.str()) + "' is not supported");
+      }
       ThrowUndefined(callee);
     case Type::kMacro:
       return CallMacro(*callee.macro, args);
@@ -504,15 +470,6 @@ Value Interpreter::Call(const Value& callee, const Arguments& args) {
       return CallFunction(*this, callee.function, args);
     case Type::kMethod:
       return CallMethod(*this, *callee.method, args);
-    case Type::kLoop:
-      return CallLoop(callee.loop, args);
-    case Type::kCycler:
-      if (callee.cycler->joiner) {
-        if (!args.positional.empty() || !args.keywords.empty()) Throw("a joiner takes no arguments");
-        if (std::exchange(callee.cycler->used, true)) return callee.cycler->items[0];
-        return heap_.NewView("");
-      }
-      [[fallthrough]];
     default:
       Throw("'" + TypeName(callee) + "' object is not callable");
   }
@@ -541,12 +498,18 @@ bool Interpreter::EvalTest(const Expr& e, Scope* scope) {
 
 Value Interpreter::ApplyFilter(std::string_view name, const Value& input, const Arguments& args) {
   const FilterEntry* entry = FindFilter(name);
+  if (entry == nullptr && IsUnsupportedFilter(name)) {
+    ThrowUnsupported("the filter '" + std::string(name) + "' is not supported");
+  }
   if (entry == nullptr) Throw("No filter named '" + std::string(name) + "'.");
   return entry->apply(*this, input, args);
 }
 
 bool Interpreter::ApplyTest(std::string_view name, const Value& input, const Arguments& args) {
   const TestEntry* entry = FindTest(name);
+  if (entry == nullptr && IsUnsupportedTest(name)) {
+    ThrowUnsupported("the test '" + std::string(name) + "' is not supported");
+  }
   if (entry == nullptr) Throw("No test named '" + std::string(name) + "'.");
   return entry->apply(*this, input, args);
 }

@@ -1,6 +1,5 @@
 // Filters on sequences and mappings. Those that are generators in jinja2 give one-shot iterators here.
 #include <algorithm>
-#include <map>
 
 #include "text/jinja/interpreter.h"
 #include "text/jinja/methods.h"
@@ -219,16 +218,6 @@ Value Extreme(Run& run, const Value& input, const Arguments& args, bool largest)
   return best;
 }
 
-Value Sum(Run& run, const Value& input, const Arguments& args) {
-  const BoundArguments bound("do_sum", args, {"attribute", "start"});
-  const bool has_path = bound.has(0) && !bound[0].is_none();
-  const std::vector<Value> path = has_path ? AttributePath(run, bound[0]) : std::vector<Value>();
-  Value total = bound.has(1) ? bound[1] : Value::Int(0);
-  if (total.is_string()) Throw("sum() can't sum strings [use ''.join(seq) instead]");
-  for (const Value& item : run.Iterate(input)) total = run.Add(total, has_path ? Walk(run, item, path) : item);
-  return total;
-}
-
 Value Reverse(Run& run, const Value& input, const Arguments& args) {
   const BoundArguments none("do_reverse", args, {});
   if (input.is_string()) return GetSlice(run, input, Value::None(), Value::None(), Value::Int(-1));
@@ -237,16 +226,6 @@ Value Reverse(Run& run, const Value& input, const Arguments& args) {
   const std::vector<Value> reversed(items.rbegin(), items.rend());
   if (input.is_seq() && input.seq->kind == SeqKind::kIterator) return ListOf(run, reversed);
   return run.heap().NewIterator(reversed, input.is_dict() ? "dict_reversekeyiterator" : "list_reverseiterator");
-}
-
-Value Attr(Run& run, const Value& input, const Arguments& args) {
-  const BoundArguments bound("do_attr", args, {"name"}, 1);
-  if (!bound[0].is_string()) Throw("attribute name must be string, not '" + TypeName(bound[0]) + "'");
-  if (input.is_dict() && FindItem(run.meter(), *input.dict, bound[0]) != nullptr) {
-    // Like `.name`, but never the item: hide it by asking an empty dict.
-    return GetAttribute(run, run.heap().NewDict({}), bound[0]);
-  }
-  return GetAttribute(run, input, bound[0]);
 }
 
 Value Map(Run& run, const Value& input, const Arguments& args) {
@@ -296,85 +275,12 @@ Value Select(Run& run, const Value& input, const Arguments& args) {
   });
 }
 
-Value Batch(Run& run, const Value& input, const Arguments& args) {
-  const BoundArguments bound("do_batch", args, {"linecount", "fill_with"}, 1);
-  const int64_t count = bound.Int(0, 1);
-  return Generator(run, [&](std::vector<Value>* items) {
-    std::vector<Value> line;
-    for (const Value& item : run.Iterate(input)) {
-      if (static_cast<int64_t>(line.size()) == count) {
-        items->push_back(ListOf(run, line));
-        line.clear();
-      }
-      line.push_back(item);
-    }
-    if (line.empty()) return;
-    if (bound.has(1) && !bound[1].is_none() && static_cast<int64_t>(line.size()) < count) {
-      if (count > run.limits().range_items)
-        ThrowLimit("a batch of more than " + std::to_string(run.limits().range_items));
-      line.resize(static_cast<size_t>(count), bound[1]);
-    }
-    items->push_back(ListOf(run, line));
-  });
-}
-
-Value SliceFilter(Run& run, const Value& input, const Arguments& args) {
-  const BoundArguments bound("do_slice", args, {"slices", "fill_with"}, 1);
-  const int64_t slices = bound.Int(0, 1);
-  if (slices > run.limits().range_items)
-    ThrowLimit("more than " + std::to_string(run.limits().range_items) + " slices");
-  return Generator(run, [&](std::vector<Value>* items) {
-    const std::span<const Value> all = run.Iterate(input);
-    if (slices == 0) Throw("integer division or modulo by zero");
-    if (slices < 0) return;
-    const size_t n = static_cast<size_t>(slices), per = all.size() / n, extra = all.size() % n;
-    size_t at = 0;
-    for (size_t k = 0; k < n; ++k) {
-      const size_t size = per + (k < extra ? 1 : 0);
-      std::vector<Value> part(all.begin() + static_cast<ptrdiff_t>(at),
-                              all.begin() + static_cast<ptrdiff_t>(at + size));
-      at += size;
-      if (bound.has(1) && !bound[1].is_none() && k >= extra) part.push_back(bound[1]);
-      items->push_back(ListOf(run, part));
-    }
-  });
-}
-
-Value GroupBy(Run& run, const Value& input, const Arguments& args) {
-  const BoundArguments bound("do_groupby", args, {"attribute", "default", "case_sensitive"}, 1);
-  const std::vector<Value> path = AttributePath(run, bound[0]);
-  const Value* otherwise = bound.has(1) && !bound[1].is_none() ? &bound[1] : nullptr;
-  const bool case_sensitive = bound.Flag(2, false);
-  std::vector<std::pair<Value, Value>> keyed;
-  for (const Value& item : run.Iterate(input)) {
-    const Value key = Walk(run, item, path, otherwise);
-    keyed.emplace_back(case_sensitive ? key : IgnoreCase(run, key), item);
-  }
-  StableSort(run, &keyed, false);
-  std::vector<Value> groups;
-  for (size_t k = 0; k < keyed.size();) {
-    std::vector<Value> members;
-    const size_t first = k;
-    for (; k < keyed.size() && Equal(run.meter(), keyed[k].first, keyed[first].first); ++k)
-      members.push_back(keyed[k].second);
-    const Value pair[] = {case_sensitive ? keyed[first].first : Walk(run, members[0], path, otherwise),
-                          ListOf(run, members)};
-    Value group = run.heap().NewSeq(SeqKind::kTuple, pair);
-    group.seq->group = true;
-    groups.push_back(group);
-  }
-  return ListOf(run, groups);
-}
-
 const FilterEntry kFilters[] = {
-    {"attr", Attr},
-    {"batch", Batch},
     {"count", LengthFilter},
     {"d", Default},
     {"default", Default},
     {"dictsort", DictSort},
     {"first", First},
-    {"groupby", GroupBy},
     {"items", Items},
     {"join", Join},
     {"last", Last},
@@ -388,9 +294,7 @@ const FilterEntry kFilters[] = {
     {"reverse", Reverse},
     {"select", Select<false, false>},
     {"selectattr", Select<false, true>},
-    {"slice", SliceFilter},
     {"sort", Sort},
-    {"sum", Sum},
     {"unique", Unique},
 };
 

@@ -76,11 +76,6 @@ Value Escape(Run& run, const Value& input, const Arguments& args) {
   return run.Text(EscapeHtml(run.ToText(input)), true);
 }
 
-Value ForceEscape(Run& run, const Value& input, const Arguments& args) {
-  const BoundArguments none("forceescape", args, {});
-  return run.Text(EscapeHtml(run.ToText(input)), true);
-}
-
 Value Indent(Run& run, const Value& input, const Arguments& args) {
   const BoundArguments bound("do_indent", args, {"width", "first", "blank"});
   std::string indention;
@@ -108,138 +103,25 @@ Value Indent(Run& run, const Value& input, const Arguments& args) {
   return run.Text(out, with_newline.s->markup);
 }
 
-Value Truncate(Run& run, const Value& input, const Arguments& args) {
-  const BoundArguments bound("do_truncate", args, {"length", "killwords", "end", "leeway"});
-  const std::string_view end = bound.Text(2, "...");
-  const int64_t length = bound.Int(0, 255), end_length = static_cast<int64_t>(CodePointCount(end));
-  const int64_t leeway = bound.has(3) && !bound[3].is_none() ? bound.Int(3, 0) : 5;
-  if (length < end_length) {
-    Throw("expected length >= " + std::to_string(end_length) + ", got " + std::to_string(length));
-  }
-  if (leeway < 0) Throw("expected leeway >= 0, got " + std::to_string(leeway));
-  const int64_t size = static_cast<int64_t>(run.Length(input));
-  if (size <= length || size - length <= leeway) return input;
-  if (!input.is_string()) Throw("truncate needs a text");
-  std::string_view text = input.str();
-  text = text.substr(0, ByteOffset(text, static_cast<size_t>(length - end_length)));
-  if (!bound.Flag(1, false)) text = text.substr(0, text.rfind(' '));
-  return run.Text(std::string(text) + std::string(end), input.s->markup);
-}
-
-Value WordCount(Run& run, const Value& input, const Arguments& args) {
-  const BoundArguments none("wordcount", args, {});
-  const std::string text = run.ToText(input);
-  int64_t count = 0;
-  bool in_word = false;
-  for (size_t k = 0; k < text.size();) {
-    const uint32_t c = NextCodePoint(text, &k);
-    const bool word = IsAlpha(c) || IsNumeric(c) || c == '_';
-    if (word && !in_word) ++count;
-    in_word = word;
-  }
-  return Value::Int(count);
-}
-
-Value Center(Run& run, const Value& input, const Arguments& args) {
-  const BoundArguments bound("do_center", args, {"width"});
-  const Value width[] = {Value::Int(bound.Int(0, 80))};
-  return FindStringMethod("center")->apply(run, run.ToString(input), {width, {}});
-}
-
-Value Format(Run& run, const Value& input, const Arguments& args) {
-  if (!args.positional.empty() && !args.keywords.empty()) {
-    Throw("can't handle positional and keyword arguments at the same time");
-  }
-  Value values;
-  if (!args.keywords.empty()) {
-    std::vector<DictItem> items;
-    for (const auto& [key, value] : args.keywords) items.push_back({run.heap().NewString(key), value});
-    values = run.heap().NewDict(std::move(items));
-  } else {
-    values = run.heap().NewSeq(SeqKind::kTuple, args.positional);
-  }
-  return PercentFormat(run, run.ToString(input), values);
-}
-
-std::string UrlQuote(std::string_view text, bool query) {
-  static const char kHex[] = "0123456789ABCDEF";
-  std::string out;
-  for (const char c : text) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-                       c == '.' || c == '-' || c == '~' || (c == '/' && !query);
-    if (plain) {
-      out.push_back(c);
-    } else if (c == ' ' && query) {
-      out.push_back('+');
-    } else {
-      out.push_back('%');
-      out.push_back(kHex[static_cast<uint8_t>(c) >> 4]);
-      out.push_back(kHex[static_cast<uint8_t>(c) & 15]);
-    }
-  }
-  return out;
-}
-
-Value UrlEncode(Run& run, const Value& input, const Arguments& args) {
-  const BoundArguments none("urlencode", args, {});
-  if (input.is_string() || !run.IsIterable(input)) return run.Text(UrlQuote(run.ToText(input), false));
-  std::string out;
-  const auto add = [&](const Value& key, const Value& value) {
-    if (!out.empty()) out.push_back('&');
-    out += UrlQuote(run.ToText(key), true) + "=" + UrlQuote(run.ToText(value), true);
-  };
-  if (input.is_dict()) {
-    for (size_t k = 0; k < input.dict->size; ++k) add(input.dict->items[k].key, input.dict->items[k].value);
-  } else {
-    for (const Value& pair : run.Iterate(input)) {
-      const std::span<const Value> parts = run.Iterate(pair);
-      if (parts.size() != 2) Throw("urlencode needs pairs");
-      add(parts[0], parts[1]);
-    }
-  }
-  return run.Text(out);
-}
-
-// int(text, base), without Python's digits of other scripts.
-bool ParsePythonInt(std::string_view text, int64_t base, int64_t* out, bool* overflow) {
+// int(text), without Python's digits of other scripts.
+bool ParsePythonInt(std::string_view text, int64_t* out, bool* overflow) {
   text = Strip(text, nullptr, true, true);
-  bool negative = false;
-  if (!text.empty() && (text[0] == '+' || text[0] == '-')) {
-    negative = text[0] == '-';
-    text.remove_prefix(1);
-  }
-  if (text.size() > 2 && text[0] == '0') {
-    const char x = static_cast<char>(text[1] | 0x20);
-    const int64_t named = x == 'x' ? 16 : x == 'o' ? 8 : x == 'b' ? 2 : 0;
-    if (named != 0 && (base == named || base == 0)) {
-      base = named;
-      text.remove_prefix(2);
-      if (text[0] == '_') text.remove_prefix(1);
-    }
-  }
-  if (base == 0) base = 10;
-  uint64_t value = 0;
+  const bool negative = text.starts_with('-');
+  if (negative || text.starts_with('+')) text.remove_prefix(1);
+  int64_t value = 0;
   bool digit_before = false;
-  if (text.empty()) return false;
   for (const char c : text) {
     if (c == '_' && digit_before) {
       digit_before = false;
       continue;
     }
-    const char low = static_cast<char>(c | 0x20);
-    const int digit = c >= '0' && c <= '9' ? c - '0' : low >= 'a' && low <= 'z' ? low - 'a' + 10 : 99;
-    if (digit >= base) return false;
+    if (c < '0' || c > '9') return false;
     digit_before = true;
-    if (__builtin_mul_overflow(value, static_cast<uint64_t>(base), &value) ||
-        __builtin_add_overflow(value, static_cast<uint64_t>(digit), &value)) {
-      *overflow = true;
-      value = 0;
-    }
+    *overflow = *overflow || __builtin_mul_overflow(value, int64_t{10}, &value) ||
+                __builtin_add_overflow(value, int64_t{c - '0'}, &value);
   }
-  if (!digit_before) return false;
-  if (value > static_cast<uint64_t>(INT64_MAX)) *overflow = true;
-  *out = negative ? -static_cast<int64_t>(value & INT64_MAX) : static_cast<int64_t>(value & INT64_MAX);
-  return true;
+  *out = negative ? -value : value;
+  return digit_before;
 }
 
 Value IntFromDouble(double value, const Value& otherwise) {
@@ -250,16 +132,15 @@ Value IntFromDouble(double value, const Value& otherwise) {
 
 Value ToInt(Run&, const Value& input, const Arguments& args) {
   const BoundArguments bound("do_int", args, {"default", "base"});
+  if (bound.has(1)) ThrowUnsupported("the filter 'int' with a base is not supported");
   const Value otherwise = bound.has(0) ? bound[0] : Value::Int(0);
   if (input.is_undefined()) ThrowUndefined(input);
   if (input.is_integral()) return Value::Int(input.integral());
   if (input.is_float()) return IntFromDouble(input.d, otherwise);
   if (!input.is_string()) return otherwise;
-  const int64_t base = bound.Int(1, 10);
-  if (base != 0 && (base < 2 || base > 36)) return otherwise;
   int64_t value = 0;
   bool overflow = false;
-  if (ParsePythonInt(input.str(), base, &value, &overflow)) {
+  if (ParsePythonInt(input.str(), &value, &overflow)) {
     if (overflow) Throw("integer overflow: the text is a number beyond 64 bits");
     return Value::Int(value);
   }
@@ -279,82 +160,21 @@ Value ToFloat(Run&, const Value& input, const Arguments& args) {
   return ok ? Value::Float(number) : otherwise;
 }
 
-Value Abs(Run&, const Value& input, const Arguments& args) {
-  const BoundArguments none("abs", args, {});
-  if (input.is_float()) return Value::Float(std::fabs(input.d));
-  if (!input.is_integral()) Throw("bad operand type for abs(): '" + TypeName(input) + "'");
-  if (input.integral() == INT64_MIN) Throw("integer overflow: the result does not fit 64 bits");
-  return Value::Int(input.integral() < 0 ? -input.integral() : input.integral());
-}
-
-// round(value, digits) as CPython: exact decimal expansion, ties to even.
-double RoundDigits(double value, int64_t digits) {
-  if (!std::isfinite(value) || digits > 320) return value;
-  if (digits < -310) return std::copysign(0.0, value);
-  if (digits >= 0) {
-    char buffer[700];
-    const auto end =
-        std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::fixed, static_cast<int>(digits));
-    double rounded = value;
-    std::from_chars(buffer, end.ptr, rounded);
-    return rounded;
-  }
-  const double power = std::pow(10.0, static_cast<double>(-digits));
-  const double y = value / power;
-  double z = std::round(y);
-  if (std::fabs(y - z) == 0.5) z = 2.0 * std::round(y / 2.0);
-  return z * power;
-}
-
-Value Round(Run&, const Value& input, const Arguments& args) {
-  const BoundArguments bound("do_round", args, {"precision", "method"});
-  const int64_t precision = bound.Int(0, 0);
-  const std::string_view method = bound.Text(1, "common");
-  if (method != "common" && method != "ceil" && method != "floor") Throw("method must be common, ceil or floor");
-  if (input.is_undefined()) ThrowUndefined(input);
-  if (!input.is_number()) Throw("type " + TypeName(input) + " doesn't define __round__ method");
-  if (method == "common") {
-    if (input.is_float()) return Value::Float(RoundDigits(input.d, precision));
-    if (precision >= 0) return Value::Int(input.integral());
-    if (precision < -18) return Value::Int(0);
-    int64_t unit = 1;
-    for (int64_t k = precision; k < 0; ++k) unit *= 10;
-    const int64_t v = input.integral();
-    int64_t low = v % unit;
-    if (low < 0) low += unit;
-    const int64_t base = v - low;  // rounds half to even multiples
-    const bool up = low > unit - low || (low == unit - low && (base / unit) % 2 != 0);
-    return Value::Int(up ? base + unit : base);
-  }
-  const double scale = std::pow(10.0, static_cast<double>(precision));
-  const double scaled = input.number() * scale;
-  if (!std::isfinite(scaled)) Throw("cannot convert float to integer");
-  return Value::Float((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale);
-}
-
 const FilterEntry kFilters[] = {
-    {"abs", Abs},
     {"capitalize", Mapped<Capitalize>},
-    {"center", Center},
     {"e", Escape},
     {"escape", Escape},
     {"float", ToFloat},
-    {"forceescape", ForceEscape},
-    {"format", Format},
     {"indent", Indent},
     {"int", ToInt},
     {"lower", Mapped<ToLower>},
     {"replace", Replace},
-    {"round", Round},
     {"safe", Safe},
     {"string", ToStringFilter},
     {"title", Mapped<TitleWords>},
     {"tojson", ToJson},
     {"trim", Trim},
-    {"truncate", Truncate},
     {"upper", Mapped<ToUpper>},
-    {"urlencode", UrlEncode},
-    {"wordcount", WordCount},
 };
 
 }  // namespace

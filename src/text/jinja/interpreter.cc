@@ -174,21 +174,9 @@ Interpreter::Flow Interpreter::Exec(const Stmt& s, Scope* scope) {
   return Flow::kNormal;
 }
 
-Interpreter::Flow Interpreter::ExecFor(const Stmt& s, Scope* scope) {
-  const Value iterable = Eval(*s.value, scope);
-  if (!s.recursive) return RunLoop(s, Iterate(iterable), 0, scope);
-  std::string text;
-  {
-    Capture capture(this);
-    RunLoop(s, Iterate(iterable), 0, scope);
-    text = std::move(capture.text);
-  }
-  Append(text);
-  return Flow::kNormal;
-}
-
 // jinja2 notes "an iteration ran" at the end of the body only: break and continue skip it, and the else branch runs.
-Interpreter::Flow Interpreter::RunLoop(const Stmt& s, std::span<const Value> items, int64_t depth0, Scope* scope) {
+Interpreter::Flow Interpreter::ExecFor(const Stmt& s, Scope* scope) {
+  std::span<const Value> items = Iterate(Eval(*s.value, scope));
   if (s.test != nullptr) {
     Value* kept = heap_.NewArray<Value>(items.size());
     size_t n = 0;
@@ -204,9 +192,6 @@ Interpreter::Flow Interpreter::RunLoop(const Stmt& s, std::span<const Value> ite
   LoopState* loop = heap_.New<LoopState>();
   loop->items = items.data();
   loop->size = items.size();
-  loop->depth0 = depth0;
-  loop->recursive = s.recursive ? &s : nullptr;
-  loop->scope = scope;
   Value loop_value;
   loop_value.type = Type::kLoop;
   loop_value.loop = loop;
@@ -228,15 +213,6 @@ Interpreter::Flow Interpreter::RunLoop(const Stmt& s, std::span<const Value> ite
   const Flow flow = ExecBody(s.otherwise, inner);
   FreeScope(inner);
   return flow;
-}
-
-Value Interpreter::CallLoop(LoopState* loop, const Arguments& args) {
-  if (loop->recursive == nullptr) Throw("The loop must have the 'recursive' marker to be called recursively.");
-  if (args.positional.size() != 1 || !args.keywords.empty()) Throw("a recursive loop takes one argument");
-  const Depth depth(this);
-  Capture capture(this);
-  RunLoop(*loop->recursive, Iterate(args.positional[0]), loop->depth0 + 1, loop->scope);
-  return Text(capture.text);
 }
 
 Interpreter::Flow Interpreter::ExecSetBlock(const Stmt& s, Scope* scope) {
@@ -337,8 +313,7 @@ void Interpreter::Assign(const Target& target, const Value& value, Scope* scope)
   }
 }
 
-// jinja2's Macro.__call__: positional, then keywords, then defaults; `caller`, kwargs and varargs where the body uses
-// them.
+// jinja2's Macro.__call__: positional, then keywords, then defaults; `caller` where the body uses it.
 Value Interpreter::CallMacro(const Macro& macro, const Arguments& args) {
   const Depth depth(this);
   const Stmt& s = *macro.definition;
@@ -365,19 +340,12 @@ Value Interpreter::CallMacro(const Macro& macro, const Arguments& args) {
       given[k] = take(signature.spellings[k]->view(), &values[k]);
     }
   }
-  const auto bind_special = [&](const char* special, const Value& value) {
-    Bind(scope, program_.ids.find(special)->second, value);
-  };
   if (signature.uses_caller && signature.caller_index < 0) {
     Value caller;
     if (!take("caller", &caller) || caller.is_none()) caller = UndefinedHint("No caller defined");
-    bind_special("caller", caller);
+    Bind(scope, program_.ids.find("caller")->second, caller);
   }
-  if (signature.uses_kwargs) {
-    std::vector<DictItem> items;
-    for (const auto& [key, value] : rest) items.push_back({heap_.NewString(key), value});
-    bind_special("kwargs", heap_.NewDict(std::move(items)));
-  } else if (!rest.empty()) {
+  if (!rest.empty()) {
     for (const auto& [key, value] : rest) {
       if (key == "caller") {
         Throw("macro " + name +
@@ -386,10 +354,7 @@ Value Interpreter::CallMacro(const Macro& macro, const Arguments& args) {
     }
     Throw("macro " + name + " takes no keyword argument '" + std::string(rest[0].first) + "'");
   }
-  if (signature.uses_varargs) {
-    const size_t skip = std::min(count, args.positional.size());
-    bind_special("varargs", heap_.NewSeq(SeqKind::kTuple, args.positional.subspan(skip)));
-  } else if (args.positional.size() > count) {
+  if (args.positional.size() > count) {
     Throw("macro " + name + " takes not more than " + std::to_string(count) + " argument(s)");
   }
   for (size_t k = 0; k < count; ++k) {  // parameters given are visible to every default, defaults to those after them

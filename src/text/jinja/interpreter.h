@@ -41,10 +41,6 @@ struct LoopState {
   const Value* items = nullptr;
   size_t size = 0;
   size_t index0 = 0;
-  int64_t depth0 = 0;
-  const Value* changed = nullptr;  // last arguments of changed()
-  const Stmt* recursive = nullptr;
-  Scope* scope = nullptr;  // around a recursive loop
 };
 
 class Interpreter {
@@ -95,7 +91,6 @@ class Interpreter {
   Flow ExecBody(const Body& body, Scope* scope);
   Flow Exec(const Stmt& s, Scope* scope);
   Flow ExecFor(const Stmt& s, Scope* scope);
-  Flow RunLoop(const Stmt& s, std::span<const Value> items, int64_t depth0, Scope* scope);
   Flow ExecSetBlock(const Stmt& s, Scope* scope);
   Flow ExecFilterBlock(const Stmt& s, Scope* scope);
   Flow ExecWith(const Stmt& s, Scope* scope);
@@ -116,7 +111,6 @@ class Interpreter {
   Value Negate(const Value& v);
   Value Repeat(const Value& v, int64_t count);
   Value CallMacro(const Macro& macro, const Arguments& args);
-  Value CallLoop(LoopState* loop, const Arguments& args);
   struct EvaluatedArgs;
   void EvalArgs(const CallArgs& args, Scope* scope, EvaluatedArgs* out);
 

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "base/utf8.h"
 #include "text/jinja/unicode.h"
 #include "text/jinja/value.h"
 
@@ -287,7 +288,7 @@ class Lexer {
         for (int more = 0; more < 2 && k < raw.size() && raw[k] >= '0' && raw[k] <= '7'; ++more) {
           code = code * 8 + static_cast<uint32_t>(raw[k++] - '0');
         }
-        AppendCodePoint(code, &out);
+        AppendUtf8(code, &out);
       } else if (c == 'x' || c == 'u' || c == 'U') {
         const size_t width = c == 'x' ? 2 : c == 'u' ? 4 : 8;
         uint32_t code = 0;
@@ -298,7 +299,7 @@ class Lexer {
         }
         if (code > 0x10FFFF) SyntaxError("illegal Unicode character", line_);
         if (code >= 0xD800 && code <= 0xDFFF) SyntaxError("a lone surrogate in a string cannot be encoded", line_);
-        AppendCodePoint(code, &out);
+        AppendUtf8(code, &out);
         k += width;
       } else if (c == 'N') {
         throw TemplateError{TemplateError::Kind::kUnsupported, "\\N{...} escapes are not supported; write \\uXXXX",

@@ -1,9 +1,7 @@
-// Attribute and item access, slices, membership, and the methods of lists, dicts, loops and cyclers. String methods are
-// in string_methods.cc.
+// Attribute and item access, slices, membership, and the methods of dicts. String methods are in string_methods.cc.
 #include "text/jinja/methods.h"
 
 #include <algorithm>
-#include <array>
 
 #include "text/jinja/interpreter.h"
 #include "text/jinja/search.h"
@@ -13,28 +11,27 @@
 namespace tactus::jinja {
 namespace {
 
-bool Among(std::span<const std::string_view> names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-// What Python's own types have. "Mutating": the immutable sandbox hides them. "Unsupported": callable in Python, not
-// here.
-constexpr std::string_view kDictMethods[] = {"get", "items", "keys", "values", "copy"};
+// What Python's own types have. "Mutating": the immutable sandbox hides them.
+constexpr std::string_view kDictMethods[] = {"get", "items", "keys", "values"};
 constexpr std::string_view kDictMutating[] = {"clear", "pop", "popitem", "setdefault", "update"};
 constexpr std::string_view kListMutating[] = {"append", "clear", "pop",    "reverse",
                                               "insert", "sort",  "extend", "remove"};
-constexpr std::string_view kUnsupported[] = {
-    "encode",    "maketrans",  "translate",  "format_map", "fromkeys",     "as_integer_ratio",
-    "bit_count", "bit_length", "conjugate",  "from_bytes", "to_bytes",     "fromhex",
-    "hex",       "is_integer", "isdisjoint", "expandtabs", "isidentifier", "isprintable",
-    "unescape",  "striptags",  "mro"};
-constexpr std::string_view kNumberAttributes[] = {
-    "real",      "imag",       "numerator", "denominator", "as_integer_ratio",
-    "bit_count", "bit_length", "conjugate", "from_bytes",  "to_bytes"};
-constexpr std::string_view kFloatAttributes[] = {"real",    "imag", "as_integer_ratio", "conjugate",
-                                                 "fromhex", "hex",  "is_integer"};
-constexpr std::string_view kStringUnsupported[] = {"encode",     "maketrans",    "translate",  "format_map",
-                                                   "expandtabs", "isidentifier", "isprintable"};
+// Callable in Python, not here: no chat template that we know of does.
+constexpr std::string_view kStringUnsupported[] = {
+    "casefold",  "center",       "encode",  "expandtabs", "format_map",  "index",    "isalnum",   "isalpha", "isascii",
+    "isdecimal", "isidentifier", "islower", "isnumeric",  "isprintable", "isspace",  "istitle",   "isupper", "ljust",
+    "maketrans", "partition",    "rindex",  "rjust",      "rpartition",  "swapcase", "translate", "zfill"};
+constexpr std::string_view kDictUnsupported[] = {"copy", "fromkeys", "isdisjoint"};
+constexpr std::string_view kListUnsupported[] = {"copy", "count", "index"};
+constexpr std::string_view kLoopUnsupported[] = {"cycle", "changed", "depth", "depth0"};
+constexpr std::string_view kNumberUnsupported[] = {
+    "real",      "imag",       "numerator", "denominator", "as_integer_ratio", "bit_count", "bit_length",
+    "conjugate", "from_bytes", "fromhex",   "hex",         "is_integer",       "to_bytes"};
+constexpr std::string_view kMacroUnsupported[] = {"name", "caller", "catch_kwargs", "catch_varargs", "arguments"};
+
+[[noreturn]] void ThrowAttribute(const char* of, std::string_view name) {
+  ThrowUnsupported("the attribute '" + std::string(name) + "' of " + of + " is not supported");
+}
 
 Value BoundMethod(Interpreter& run, const Value& self, const Value& name) {
   Method* method = run.heap().New<Method>();
@@ -58,29 +55,9 @@ Value LoopAttribute(Interpreter& run, const Value& object, const Value& name, bo
   if (n == "length") return Value::Int(size);
   if (n == "revindex") return Value::Int(size - index0);
   if (n == "revindex0") return Value::Int(size - index0 - 1);
-  if (n == "depth0") return Value::Int(loop.depth0);
-  if (n == "depth") return Value::Int(loop.depth0 + 1);
   if (n == "previtem") return index0 == 0 ? run.UndefinedHint("there is no previous item") : loop.items[index0 - 1];
   if (n == "nextitem") return index0 + 1 == size ? run.UndefinedHint("there is no next item") : loop.items[index0 + 1];
-  if (n == "cycle" || n == "changed") return BoundMethod(run, object, name);
-  *found = false;
-  return {};
-}
-
-Value MacroAttribute(Interpreter& run, const Macro& macro, std::string_view name, bool* found) {
-  const Signature& signature = macro.definition->signature;
-  *found = true;
-  if (name == "name") {
-    return macro.definition->kind == StmtKind::kMacro ? Value::String(macro.definition->text) : Value::None();
-  }
-  if (name == "caller") return Value::Bool(signature.uses_caller);
-  if (name == "catch_kwargs") return Value::Bool(signature.uses_kwargs);
-  if (name == "catch_varargs") return Value::Bool(signature.uses_varargs);
-  if (name == "arguments") {
-    std::vector<Value> names;
-    for (const Str* spelling : signature.spellings) names.push_back(Value::String(spelling));
-    return run.heap().NewSeq(SeqKind::kTuple, names);
-  }
+  if (Among(kLoopUnsupported, n)) ThrowAttribute("a loop", n);
   *found = false;
   return {};
 }
@@ -106,21 +83,13 @@ Value PythonAttribute(Interpreter& run, const Value& object, const Value& name, 
       if (FindStringMethod(n) != nullptr || Among(kStringUnsupported, n)) return BoundMethod(run, object, name);
       break;
     case Type::kDict:
-      if (Among(kDictMethods, n) || n == "fromkeys") return BoundMethod(run, object, name);
+      if (Among(kDictMethods, n) || Among(kDictUnsupported, n)) return BoundMethod(run, object, name);
       if (Among(kDictMutating, n)) return unsafe();
       break;
     case Type::kSeq: {
       const Seq& seq = *object.seq;
-      if (seq.group && n == "grouper") return seq.items[0];
-      if (seq.group && n == "list") return seq.items[1];
-      if (seq.kind == SeqKind::kRange) {
-        if (n == "start") return Value::Int(seq.range_start);
-        if (n == "stop") return Value::Int(seq.range_stop);
-        if (n == "step") return Value::Int(seq.range_step);
-      }
-      const bool counts = seq.kind == SeqKind::kList || seq.kind == SeqKind::kTuple || seq.kind == SeqKind::kRange;
-      if (counts && (n == "count" || n == "index")) return BoundMethod(run, object, name);
-      if (seq.kind == SeqKind::kList && n == "copy") return BoundMethod(run, object, name);
+      if (seq.kind == SeqKind::kRange && (n == "start" || n == "stop" || n == "step")) ThrowAttribute("a range", n);
+      if (seq.kind <= SeqKind::kRange && Among(kListUnsupported, n)) return BoundMethod(run, object, name);
       if (seq.kind == SeqKind::kList && Among(kListMutating, n)) return unsafe();
       break;
     }
@@ -133,19 +102,12 @@ Value PythonAttribute(Interpreter& run, const Value& object, const Value& name, 
     case Type::kLoop:
       return LoopAttribute(run, object, name, found);
     case Type::kMacro:
-      return MacroAttribute(run, *object.macro, n, found);
-    case Type::kCycler:
-      if (!object.cycler->joiner) {
-        if (n == "current") return object.cycler->items[object.cycler->position];
-        if (n == "next" || n == "reset") return BoundMethod(run, object, name);
-      }
+      if (Among(kMacroUnsupported, n)) ThrowAttribute("a macro", n);
       break;
     case Type::kInt:
     case Type::kBool:
-      if (Among(kNumberAttributes, n)) Throw("the attribute '" + std::string(n) + "' of a number is not supported");
-      break;
     case Type::kFloat:
-      if (Among(kFloatAttributes, n)) Throw("the attribute '" + std::string(n) + "' of a number is not supported");
+      if (Among(kNumberUnsupported, n)) ThrowAttribute("a number", n);
       break;
     default:
       break;
@@ -181,7 +143,7 @@ Value PythonItem(Interpreter& run, const Value& object, const Value& key, bool* 
 }  // namespace
 
 bool IsUnsupportedMethod(std::string_view name) {
-  return Among(kUnsupported, name);
+  return Among(kStringUnsupported, name) || name == "fromkeys" || name == "isdisjoint";
 }
 
 Value GetAttribute(Interpreter& run, const Value& object, const Value& name) {
@@ -235,7 +197,7 @@ Value GetSlice(Interpreter& run, const Value& object, const Value& start, const 
     const size_t length = ByteOffset(text.substr(begin), static_cast<size_t>(to - from));
     return run.Substring(object, text.substr(begin, length));
   }
-  if (object.is_seq() && by == 1 && object.seq->kind != SeqKind::kRange) {
+  if (object.is_seq() && by == 1) {
     const size_t n = from < to ? static_cast<size_t>(to - from) : 0;
     return run.heap().NewSeqView(object.seq->kind, {object.seq->items + (n > 0 ? from : 0), n});
   }
@@ -251,14 +213,7 @@ Value GetSlice(Interpreter& run, const Value& object, const Value& start, const 
     for (const Value& c : picked) text.append(c.str());
     return run.Text(text, object.s->markup);
   }
-  Value result = run.heap().NewSeq(object.seq->kind, picked);
-  if (object.seq->kind == SeqKind::kRange) {
-    const Seq& range = *object.seq;
-    result.seq->range_start = range.range_start + from * range.range_step;
-    result.seq->range_stop = range.range_start + to * range.range_step;
-    result.seq->range_step = range.range_step * by;
-  }
-  return result;
+  return run.heap().NewSeq(object.seq->kind, picked);
 }
 
 bool Contains(Interpreter& run, const Value& container, const Value& item) {
@@ -296,7 +251,6 @@ Value DictMethod(Interpreter& run, const Value& self, std::string_view name, con
   }
   const BoundArguments none(name, args, {});
   run.Charge(dict.size);
-  if (name == "copy") return self;  // nothing can tell: dicts do not change
   Heap& heap = run.heap();
   Value* items = heap.NewArray<Value>(dict.size);
   for (size_t k = 0; k < dict.size; ++k) {
@@ -307,40 +261,6 @@ Value DictMethod(Interpreter& run, const Value& self, std::string_view name, con
   return heap.NewSeqView(kind, {items, dict.size});
 }
 
-Value SequenceMethod(Interpreter& run, const Value& self, std::string_view name, const Arguments& args) {
-  const std::span<const Value> items = self.seq->span();
-  if (!args.keywords.empty()) Throw(std::string(name) + "() takes no keyword arguments");
-  if (name == "copy") {
-    const BoundArguments none(name, args, {});
-    return self;
-  }
-  const BoundArguments bound(name, args, {"value", "start", "stop"}, 1);
-  run.Charge(items.size());
-  if (name == "count") {
-    return Value::Int(
-        std::count_if(items.begin(), items.end(), [&](const Value& v) { return Equal(run.meter(), v, bound[0]); }));
-  }
-  const int64_t size = static_cast<int64_t>(items.size());
-  const auto place = [&](int64_t k) { return std::clamp<int64_t>(k < 0 ? k + size : k, 0, size); };
-  for (int64_t k = place(bound.Int(1, 0)); k < place(bound.Int(2, size)); ++k) {
-    if (Equal(run.meter(), items[static_cast<size_t>(k)], bound[0])) return Value::Int(k);
-  }
-  Throw(Repr(bound[0]) + " is not in " + TypeName(self));
-}
-
-Value LoopMethod(Interpreter& run, LoopState* loop, std::string_view name, const Arguments& args) {
-  if (!args.keywords.empty()) Throw("loop." + std::string(name) + "() takes no keyword arguments");
-  if (name == "cycle") {
-    if (args.positional.empty()) Throw("no items for cycling given");
-    return args.positional[loop->index0 % args.positional.size()];
-  }
-  const Value now = run.heap().NewSeq(SeqKind::kTuple, args.positional);
-  if (loop->changed != nullptr && Equal(run.meter(), *loop->changed, now)) return Value::Bool(false);
-  Value* kept = run.heap().New<Value>();
-  *kept = now;
-  loop->changed = kept;
-  return Value::Bool(true);
-}
 }  // namespace
 
 Value CallMethod(Interpreter& run, const Method& method, const Arguments& args) {
@@ -354,23 +274,12 @@ Value CallMethod(Interpreter& run, const Method& method, const Arguments& args) 
       return string_method->apply(run, self, args);
     }
     case Type::kDict:
-      if (name == "fromkeys") break;
+      if (Among(kDictUnsupported, name)) break;
       return DictMethod(run, self, name, args);
-    case Type::kSeq:
-      return SequenceMethod(run, self, name, args);
-    case Type::kLoop:
-      return LoopMethod(run, self.loop, name, args);
-    case Type::kCycler: {
-      const BoundArguments none(name, args, {});
-      Cycler& cycler = *self.cycler;
-      const Value current = cycler.items[cycler.position];
-      cycler.position = name == "reset" ? 0 : (cycler.position + 1) % cycler.size;
-      return name == "reset" ? Value::None() : current;
-    }
     default:
       break;
   }
-  Throw("the method '" + std::string(name) + "' of '" + TypeName(self) + "' is not supported");
+  ThrowUnsupported("the method '" + std::string(name) + "' of '" + TypeName(self) + "' is not supported");
 }
 
 }  // namespace tactus::jinja

@@ -109,7 +109,6 @@ class Parser : private ExpressionParser {
                                                                {"call", &Parser::ParseCallBlock},
                                                                {"filter", &Parser::ParseFilterBlock},
                                                                {"with", &Parser::ParseWith},
-                                                               {"print", &Parser::ParsePrint},
                                                                {"generation", &Parser::ParseGeneration},
                                                                {"break", &Parser::ParseLoopControl},
                                                                {"continue", &Parser::ParseLoopControl}};
@@ -120,7 +119,7 @@ class Parser : private ExpressionParser {
       tag_stack_.pop_back();
       return;
     }
-    for (const std::string_view name : {"block", "extends", "include", "import", "from", "autoescape"}) {
+    for (const std::string_view name : {"block", "extends", "include", "import", "from", "autoescape", "print"}) {
       if (tag.text == name) Unsupported("the tag '" + tag.text + "' is not supported in chat templates", tag.line);
     }
     FailUnknownTag(&tag);
@@ -164,7 +163,7 @@ class Parser : private ExpressionParser {
     if (SkipName("if")) {
       s->test = InFrame(false, loop_depth_, [&] { return ParseExpression(true); });
     }
-    s->recursive = SkipName("recursive");
+    if (IsName("recursive")) Unsupported("a recursive loop is not supported", Current().line);
     for_bodies_++;
     s->body = InFrame(false, loop_depth_ + 1, [&] { return ParseStatements({"endfor", "else"}); });
     for_bodies_--;
@@ -237,8 +236,9 @@ class Parser : private ExpressionParser {
                          [&](const Str* spelling) { return spelling->view() == name; });
     };
     signature.uses_caller = use.caller;
-    signature.uses_varargs = use.varargs && !declared("varargs");
-    signature.uses_kwargs = use.kwargs && !declared("kwargs");
+    for (const auto& [name, used] : {std::pair("varargs", use.varargs), std::pair("kwargs", use.kwargs)}) {
+      if (used && !declared(name)) Unsupported("'" + std::string(name) + "' in a macro is not supported", s->line);
+    }
     const int required = static_cast<int>(signature.names.size() - signature.defaults.size());
     if (use.caller && signature.caller_index >= 0 && signature.caller_index < required) {
       Fail("When defining macros or call blocks the special \"caller\" argument must be omitted or be given a default.",
@@ -293,15 +293,6 @@ class Parser : private ExpressionParser {
       s->exprs.push_back(ParseExpression(true));
     }
     s->body = InFrame(false, loop_depth_, [&] { return ParseStatementsAndDrop({"endwith"}); });
-    return s;
-  }
-
-  Stmt* ParsePrint() {
-    Stmt* s = NewStmt(StmtKind::kOutput, Next().line);
-    while (Current().type != TokenType::kBlockEnd) {
-      if (!s->exprs.empty()) ExpectOp(",");
-      s->exprs.push_back(ParseExpression(true));
-    }
     return s;
   }
 

@@ -1,7 +1,7 @@
 #include "text/jinja/string_methods.h"
 
 #include <algorithm>
-#include <functional>
+#include <charconv>
 
 #include "text/jinja/interpreter.h"
 #include "text/jinja/search.h"
@@ -14,6 +14,11 @@ using Run = Interpreter;
 
 void NoKeywords(std::string_view name, const Arguments& args) {
   if (!args.keywords.empty()) Throw("str." + std::string(name) + "() takes no keyword arguments");
+}
+
+// Python's optional [start, end) of find, count, startswith and endswith.
+void NoWindow(std::string_view name, const Arguments& args) {
+  if (args.positional.size() > 1) ThrowUnsupported("str." + std::string(name) + "() with a start is not supported");
 }
 
 Value StripWith(Run& run, const Value& self, const Arguments& args, std::string_view name, bool left, bool right) {
@@ -100,71 +105,18 @@ Value Split(Run& run, const Value& self, const Arguments& args, bool right) {
       right ? RightSplitAt(run, self.str(), bound[0].str(), most) : SplitAt(run, self.str(), bound[0].str(), most));
 }
 
-Value Partition(Run& run, const Value& self, const Arguments& args, bool right) {
-  const std::string_view name = right ? "rpartition" : "partition";
-  NoKeywords(name, args);
-  const BoundArguments bound(name, args, {"sep"}, 1);
-  const std::string_view text = self.str(), separator = bound.Text(0, "");
-  if (separator.empty()) Throw("empty separator");
-  const size_t at = right ? RightFindText(run.meter(), text, separator) : FindText(run.meter(), text, separator);
-  const std::string_view nothing;
-  Value parts[3];
-  if (at == std::string_view::npos) {
-    parts[0] = run.Substring(self, right ? nothing : text);
-    parts[1] = run.Substring(self, nothing);
-    parts[2] = run.Substring(self, right ? text : nothing);
-  } else {
-    parts[0] = run.Substring(self, text.substr(0, at));
-    parts[1] = run.Substring(self, separator);
-    parts[2] = run.Substring(self, text.substr(at + separator.size()));
-  }
-  return run.heap().NewSeq(SeqKind::kTuple, parts);
-}
-
-// The part [start, end) in code points that find, count and startswith look at; empty optional: start is behind the
-// end.
-struct Window {
-  std::string_view text;
-  size_t offset = 0;  // code points before it
-  bool valid = true;
-};
-Window MakeWindow(const Value& self, const BoundArguments& bound, std::string_view name) {
-  Window window{self.str(), 0, true};
-  const bool has_start = bound.has(1) && !bound[1].is_none(), has_end = bound.has(2) && !bound[2].is_none();
-  if (!has_start && !has_end) return window;
-  for (const size_t k : {size_t{1}, size_t{2}}) {
-    if (bound.has(k) && !bound[k].is_none() && !bound[k].is_integral()) {
-      Throw(std::string(name) + "(): slice indices must be integers or None or have an __index__ method");
-    }
-  }
-  const int64_t size = static_cast<int64_t>(CodePointCount(self.str()));
-  int64_t start = has_start ? bound[1].integral() : 0, end = has_end ? bound[2].integral() : size;
-  if (end > size) end = size;
-  if (end < 0) end = std::max<int64_t>(0, end < -size ? 0 : end + size);
-  if (start < 0) start = std::max<int64_t>(0, start < -size ? 0 : start + size);
-  if (start > end) {
-    window.valid = false;
-    window.text = {};
-    return window;
-  }
-  const size_t begin = ByteOffset(self.str(), static_cast<size_t>(start));
-  window.text = self.str().substr(begin);
-  window.text = window.text.substr(0, ByteOffset(window.text, static_cast<size_t>(end - start)));
-  window.offset = static_cast<size_t>(start);
-  return window;
-}
-
 Value Affix(Run& run, const Value& self, const Arguments& args, bool end) {
   const std::string_view name = end ? "endswith" : "startswith";
   NoKeywords(name, args);
-  const BoundArguments bound(name, args, {"affix", "start", "end"}, 1);
-  const Window window = MakeWindow(self, bound, name);
+  NoWindow(name, args);
+  const BoundArguments bound(name, args, {"affix"}, 1);
+  const std::string_view text = self.str();
   const auto matches = [&](const Value& affix) {
     if (!affix.is_string()) {
       Throw("tuple for " + std::string(name) + " must only contain str, not " + TypeName(affix));
     }
-    run.ChargeText(std::min(window.text.size(), affix.s->size));
-    return window.valid && (end ? window.text.ends_with(affix.str()) : window.text.starts_with(affix.str()));
+    run.ChargeText(std::min(text.size(), affix.s->size));
+    return end ? text.ends_with(affix.str()) : text.starts_with(affix.str());
   };
   if (bound[0].is_seq() && bound[0].seq->kind == SeqKind::kTuple) {
     const std::span<const Value> affixes = bound[0].seq->span();
@@ -176,31 +128,25 @@ Value Affix(Run& run, const Value& self, const Arguments& args, bool end) {
   return Value::Bool(matches(bound[0]));
 }
 
-Value Find(Run& run, const Value& self, const Arguments& args, std::string_view name, bool right, bool must) {
+Value Find(Run& run, const Value& self, const Arguments& args, bool right) {
+  const std::string_view name = right ? "rfind" : "find";
   NoKeywords(name, args);
-  const BoundArguments bound(name, args, {"sub", "start", "end"}, 1);
-  const std::string_view sub = bound.Text(0, "");
-  const Window window = MakeWindow(self, bound, name);
-  const size_t at = !window.valid ? std::string_view::npos
-                    : right       ? RightFindText(run.meter(), window.text, sub)
-                                  : FindText(run.meter(), window.text, sub);
-  if (at == std::string_view::npos) {
-    if (must) Throw("substring not found");
-    return Value::Int(-1);
-  }
-  return Value::Int(static_cast<int64_t>(window.offset + CodePointCount(window.text.substr(0, at))));
+  NoWindow(name, args);
+  const BoundArguments bound(name, args, {"sub"}, 1);
+  const std::string_view text = self.str(), sub = bound.Text(0, "");
+  const size_t at = right ? RightFindText(run.meter(), text, sub) : FindText(run.meter(), text, sub);
+  if (at == std::string_view::npos) return Value::Int(-1);
+  return Value::Int(static_cast<int64_t>(CodePointCount(text.substr(0, at))));
 }
 
 Value Count(Run& run, const Value& self, const Arguments& args) {
   NoKeywords("count", args);
-  const BoundArguments bound("count", args, {"sub", "start", "end"}, 1);
-  const std::string_view sub = bound.Text(0, "");
-  const Window window = MakeWindow(self, bound, "count");
-  if (!window.valid) return Value::Int(0);
-  if (sub.empty()) return Value::Int(static_cast<int64_t>(CodePointCount(window.text)) + 1);
+  NoWindow("count", args);
+  const BoundArguments bound("count", args, {"sub"}, 1);
+  const std::string_view text = self.str(), sub = bound.Text(0, "");
+  if (sub.empty()) return Value::Int(static_cast<int64_t>(CodePointCount(text)) + 1);
   int64_t count = 0;
-  for (size_t at = 0; (at = FindText(run.meter(), window.text, sub, at)) != std::string_view::npos; at += sub.size())
-    ++count;
+  for (size_t at = 0; (at = FindText(run.meter(), text, sub, at)) != std::string_view::npos; at += sub.size()) ++count;
   return Value::Int(count);
 }
 
@@ -245,65 +191,62 @@ Value All(Run&, const Value& self, const Arguments& args) {
   return Value::Bool(!text.empty());
 }
 
-bool IsAlphanumeric(uint32_t c) {
-  return IsAlpha(c) || IsDecimal(c) || IsDigit(c) || IsNumeric(c);
-}
-
-template <bool kUpper>
-Value IsCase(Run&, const Value& self, const Arguments& args) {
-  const BoundArguments none("str method", args, {});
-  bool cased = false;
+Value IsDigits(Run& run, const Value& self, const Arguments& args) {
+  const BoundArguments none("isdigit", args, {});
   const std::string_view text = self.str();
+  run.ChargeText(text.size());
   for (size_t k = 0; k < text.size();) {
-    const uint32_t c = NextCodePoint(text, &k);
-    if (IsTitle(c) || (kUpper ? IsLower(c) : IsUpper(c))) return Value::Bool(false);
-    cased = cased || (kUpper ? IsUpper(c) : IsLower(c));
+    if (!IsDigit(NextCodePoint(text, &k))) return Value::Bool(false);
   }
-  return Value::Bool(cased);
+  return Value::Bool(!text.empty());
 }
 
-Value IsTitleText(Run&, const Value& self, const Arguments& args) {
-  const BoundArguments none("istitle", args, {});
-  bool cased = false, previous = false;
+// '{} {0} {name}'.format(...), without attributes, conversions and format specifications.
+Value Format(Run& run, const Value& self, const Arguments& args) {
+  if (self.s->markup) ThrowUnsupported("format on a text marked safe is not supported");
   const std::string_view text = self.str();
-  for (size_t k = 0; k < text.size();) {
-    const uint32_t c = NextCodePoint(text, &k);
-    const bool upper = IsUpper(c) || IsTitle(c), lower = IsLower(c);
-    if ((upper && previous) || (lower && !previous)) return Value::Bool(false);
-    previous = upper || lower;
-    cased = cased || previous;
-  }
-  return Value::Bool(cased);
-}
-
-Value Pad(Run& run, const Value& self, const Arguments& args, std::string_view name, int side) {
-  NoKeywords(name, args);
-  const BoundArguments bound(name, args, {"width", "fillchar"}, 1);
-  const std::string_view fill = bound.Text(1, " ");
-  if (CodePointCount(fill) != 1) Throw("The fill character must be exactly one character long");
-  const int64_t length = static_cast<int64_t>(CodePointCount(self.str())), width = bound.Int(0, 0);
-  if (width <= length) return self;
-  if (static_cast<size_t>(width) > run.limits().output_bytes / 4) ThrowLimit("a text padded beyond the output limit");
-  const int64_t pad = width - length;
-  const int64_t left = side < 0 ? 0 : side > 0 ? pad : pad / 2 + (pad & width & 1);  // str.center puts the odd one so
   std::string out;
-  for (int64_t k = 0; k < left; ++k) out.append(fill);
-  out.append(self.str());
-  for (int64_t k = left; k < pad; ++k) out.append(fill);
-  return run.Text(out, self.s->markup);
-}
-
-Value ZeroFill(Run& run, const Value& self, const Arguments& args) {
-  NoKeywords("zfill", args);
-  const BoundArguments bound("zfill", args, {"width"}, 1);
-  const int64_t pad = bound.Int(0, 0) - static_cast<int64_t>(CodePointCount(self.str()));
-  if (pad <= 0) return self;
-  if (static_cast<size_t>(pad) > run.limits().output_bytes / 4) ThrowLimit("a text padded beyond the output limit");
-  const std::string_view text = self.str();
-  const size_t sign = !text.empty() && (text[0] == '-' || text[0] == '+') ? 1 : 0;
-  return run.Text(
-      std::string(text.substr(0, sign)) + std::string(static_cast<size_t>(pad), '0') + std::string(text.substr(sign)),
-      self.s->markup);
+  size_t next = 0;  // of the fields without a number
+  bool numbered = false;
+  const auto field = [&](std::string_view name) -> const Value& {
+    if (name.find_first_of(".[!:{") != std::string_view::npos) {
+      ThrowUnsupported("the format field '{" + std::string(name) + "}' is not supported; {}, {0} and {name} are");
+    }
+    if (name.empty() || name.find_first_not_of("0123456789") == std::string_view::npos) {
+      if (name.empty() ? numbered : next > 0) {
+        Throw("cannot switch between manual field specification and automatic field numbering");
+      }
+      numbered = !name.empty();
+      size_t position = next;
+      if (numbered) {
+        std::from_chars(name.data(), name.data() + std::min<size_t>(name.size(), 9), position);
+      } else {
+        ++next;
+      }
+      if (position < args.positional.size()) return args.positional[position];
+      Throw("Replacement index " + std::to_string(position) + " out of range for positional args tuple");
+    }
+    run.Charge(args.keywords.size() / 4);  // looked through for the name
+    const auto it =
+        std::find_if(args.keywords.begin(), args.keywords.end(), [&](const auto& kw) { return kw.first == name; });
+    if (it == args.keywords.end()) Throw("KeyError: '" + std::string(name) + "'");
+    return it->second;
+  };
+  for (size_t k = 0; k < text.size(); ++k) {
+    const char c = text[k];
+    if (c != '{' && c != '}') {
+      out.push_back(c);
+    } else if (k + 1 < text.size() && text[k + 1] == c) {
+      out.push_back(text[k++]);
+    } else {
+      const size_t close = text.find('}', k);
+      if (c == '}') Throw("Single '}' encountered in format string");
+      if (close == std::string_view::npos) Throw("expected '}' before end of string");
+      AppendStr(field(text.substr(k + 1, close - k - 1)), &out, run.limits().output_bytes);
+      k = close;
+    }
+  }
+  return run.Text(out);
 }
 
 Value RemoveAffix(Run& run, const Value& self, const Arguments& args, bool end) {
@@ -320,35 +263,18 @@ Value RemoveAffix(Run& run, const Value& self, const Arguments& args, bool end) 
 
 const StringMethod kMethods[] = {
     {"capitalize", Mapped<Capitalize>},
-    {"casefold", Mapped<CaseFold>},
-    {"center", [](Run& r, const Value& s, const Arguments& a) { return Pad(r, s, a, "center", 0); }},
     {"count", Count},
     {"endswith", [](Run& r, const Value& s, const Arguments& a) { return Affix(r, s, a, true); }},
-    {"find", [](Run& r, const Value& s, const Arguments& a) { return Find(r, s, a, "find", false, false); }},
-    {"format", BraceFormat},
-    {"index", [](Run& r, const Value& s, const Arguments& a) { return Find(r, s, a, "index", false, true); }},
-    {"isalnum", All<IsAlphanumeric>},
-    {"isalpha", All<IsAlpha>},
-    {"isascii", [](Run&, const Value& s, const Arguments&) { return Value::Bool(IsAscii(s.str())); }},
-    {"isdecimal", All<IsDecimal>},
-    {"isdigit", All<IsDigit>},
-    {"islower", IsCase<false>},
-    {"isnumeric", All<IsNumeric>},
-    {"isspace", All<IsSpace>},
-    {"istitle", IsTitleText},
-    {"isupper", IsCase<true>},
+    {"find", [](Run& r, const Value& s, const Arguments& a) { return Find(r, s, a, false); }},
+    {"format", Format},
+    {"isdigit", IsDigits},
     {"join", Join},
-    {"ljust", [](Run& r, const Value& s, const Arguments& a) { return Pad(r, s, a, "ljust", -1); }},
     {"lower", Mapped<ToLower>},
     {"lstrip", [](Run& r, const Value& s, const Arguments& a) { return StripWith(r, s, a, "lstrip", true, false); }},
-    {"partition", [](Run& r, const Value& s, const Arguments& a) { return Partition(r, s, a, false); }},
     {"removeprefix", [](Run& r, const Value& s, const Arguments& a) { return RemoveAffix(r, s, a, false); }},
     {"removesuffix", [](Run& r, const Value& s, const Arguments& a) { return RemoveAffix(r, s, a, true); }},
     {"replace", Replace},
-    {"rfind", [](Run& r, const Value& s, const Arguments& a) { return Find(r, s, a, "rfind", true, false); }},
-    {"rindex", [](Run& r, const Value& s, const Arguments& a) { return Find(r, s, a, "rindex", true, true); }},
-    {"rjust", [](Run& r, const Value& s, const Arguments& a) { return Pad(r, s, a, "rjust", 1); }},
-    {"rpartition", [](Run& r, const Value& s, const Arguments& a) { return Partition(r, s, a, true); }},
+    {"rfind", [](Run& r, const Value& s, const Arguments& a) { return Find(r, s, a, true); }},
     {"rsplit", [](Run& r, const Value& s, const Arguments& a) { return Split(r, s, a, true); }},
     {"rstrip", [](Run& r, const Value& s, const Arguments& a) { return StripWith(r, s, a, "rstrip", false, true); }},
     {"split", [](Run& r, const Value& s, const Arguments& a) { return Split(r, s, a, false); }},
@@ -359,10 +285,8 @@ const StringMethod kMethods[] = {
      }},
     {"startswith", [](Run& r, const Value& s, const Arguments& a) { return Affix(r, s, a, false); }},
     {"strip", [](Run& r, const Value& s, const Arguments& a) { return StripWith(r, s, a, "strip", true, true); }},
-    {"swapcase", Mapped<SwapCase>},
     {"title", Mapped<Title>},
     {"upper", Mapped<ToUpper>},
-    {"zfill", ZeroFill},
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
-#include "text/jinja/unicode.h"
+#include "base/utf8.h"
 
 namespace tactus::jinja {
 namespace {

@@ -20,31 +20,6 @@ uint32_t NextCodePoint(std::string_view text, size_t* position) {
   return c;
 }
 
-void AppendCodePoint(uint32_t c, std::string* out) {
-  if (c < 0x80) {
-    out->push_back(static_cast<char>(c));
-  } else if (c < 0x800) {
-    out->push_back(static_cast<char>(0xC0 | (c >> 6)));
-    out->push_back(static_cast<char>(0x80 | (c & 0x3F)));
-  } else if (c < 0x10000) {
-    out->push_back(static_cast<char>(0xE0 | (c >> 12)));
-    out->push_back(static_cast<char>(0x80 | ((c >> 6) & 0x3F)));
-    out->push_back(static_cast<char>(0x80 | (c & 0x3F)));
-  } else {
-    out->push_back(static_cast<char>(0xF0 | (c >> 18)));
-    out->push_back(static_cast<char>(0x80 | ((c >> 12) & 0x3F)));
-    out->push_back(static_cast<char>(0x80 | ((c >> 6) & 0x3F)));
-    out->push_back(static_cast<char>(0x80 | (c & 0x3F)));
-  }
-}
-
-bool IsAscii(std::string_view text) {
-  for (const char c : text) {
-    if (static_cast<uint8_t>(c) >= 0x80) return false;
-  }
-  return true;
-}
-
 size_t CodePointCount(std::string_view text) {
   size_t count = 0;
   for (const char c : text) count += (static_cast<uint8_t>(c) & 0xC0) != 0x80;
@@ -61,51 +36,6 @@ size_t ByteOffset(std::string_view text, size_t index) {
   return offset;
 }
 
-namespace {
-// Length of the well-formed sequence at k; 0 where it is not one.
-size_t SequenceLength(std::string_view text, size_t k) {
-  const auto byte = [&](size_t j) { return static_cast<uint8_t>(text[j]); };
-  const uint8_t first = byte(k);
-  if (first < 0x80) return 1;
-  if (first < 0xC2 || first > 0xF4) return 0;
-  const size_t length = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-  if (k + length > text.size()) return 0;
-  for (size_t j = 1; j < length; ++j) {
-    if ((byte(k + j) & 0xC0) != 0x80) return 0;
-  }
-  const uint8_t second = byte(k + 1);
-  if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) || (first == 0xF0 && second < 0x90) ||
-      (first == 0xF4 && second > 0x8F)) {
-    return 0;
-  }
-  return length;
-}
-}  // namespace
-
-bool IsValidUtf8(std::string_view text) {
-  for (size_t k = 0; k < text.size();) {
-    const size_t length = SequenceLength(text, k);
-    if (length == 0) return false;
-    k += length;
-  }
-  return true;
-}
-
-std::string ReplaceInvalidUtf8(std::string_view text) {
-  std::string out;
-  for (size_t k = 0; k < text.size();) {
-    const size_t length = SequenceLength(text, k);
-    if (length == 0) {
-      out += "\xEF\xBF\xBD";
-      ++k;
-    } else {
-      out.append(text.substr(k, length));
-      k += length;
-    }
-  }
-  return out;
-}
-
 bool IsSpace(uint32_t c) {
   if (c < 0x80) return (c >= 9 && c <= 13) || (c >= 28 && c <= 32);
   return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
@@ -118,27 +48,9 @@ bool IsPrintable(uint32_t c) {
   return (U_GET_GC_MASK(static_cast<UChar32>(c)) & kHidden) == 0;
 }
 
-bool IsAlpha(uint32_t c) {
-  return (U_GET_GC_MASK(static_cast<UChar32>(c)) & U_GC_L_MASK) != 0;
-}
-bool IsDecimal(uint32_t c) {
-  return u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_NUMERIC_TYPE) == U_NT_DECIMAL;
-}
 bool IsDigit(uint32_t c) {
   const int type = u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_NUMERIC_TYPE);
   return type == U_NT_DECIMAL || type == U_NT_DIGIT;
-}
-bool IsNumeric(uint32_t c) {
-  return u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_NUMERIC_TYPE) != U_NT_NONE;
-}
-bool IsLower(uint32_t c) {
-  return u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_LOWERCASE);
-}
-bool IsUpper(uint32_t c) {
-  return u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_UPPERCASE);
-}
-bool IsTitle(uint32_t c) {
-  return u_charType(static_cast<UChar32>(c)) == U_TITLECASE_LETTER;
 }
 bool IsIdentifierStart(uint32_t c) {
   if (c < 0x80) return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
@@ -150,6 +62,12 @@ bool IsIdentifierPart(uint32_t c) {
 }
 
 namespace {
+bool IsAscii(std::string_view text) {
+  for (const char c : text) {
+    if (static_cast<uint8_t>(c) >= 0x80) return false;
+  }
+  return true;
+}
 icu::UnicodeString Decode(std::string_view text) {
   return icu::UnicodeString::fromUTF8(icu::StringPiece(text.data(), static_cast<int32_t>(text.size())));
 }
@@ -193,10 +111,6 @@ std::string ToUpper(std::string_view text) {
   return Encode(Decode(text).toUpper(icu::Locale::getRoot()));
 }
 
-std::string CaseFold(std::string_view text) {
-  return Encode(Decode(text).foldCase());
-}
-
 std::string Capitalize(std::string_view text) {
   if (text.empty()) return {};
   size_t first = 0;
@@ -216,17 +130,6 @@ std::string Title(std::string_view text) {
     const std::string_view character = text.substr(start, k - start);
     out += in_word ? ToLower(character) : TitleCase(character);
     in_word = IsCased(c);
-  }
-  return out;
-}
-
-std::string SwapCase(std::string_view text) {
-  std::string out;
-  for (size_t k = 0; k < text.size();) {
-    const size_t start = k;
-    const uint32_t c = NextCodePoint(text, &k);
-    const std::string_view character = text.substr(start, k - start);
-    out += IsUpper(c) ? ToLower(character) : IsLower(c) ? ToUpper(character) : std::string(character);
   }
   return out;
 }

@@ -11,23 +11,13 @@ namespace tactus::jinja {
 
 // The code point at *position, which moves past it. *position < text.size().
 uint32_t NextCodePoint(std::string_view text, size_t* position);
-void AppendCodePoint(uint32_t c, std::string* out);
-bool IsAscii(std::string_view text);
 size_t CodePointCount(std::string_view text);
 // Byte offset of code point `index` (<= count).
 size_t ByteOffset(std::string_view text, size_t index);
-bool IsValidUtf8(std::string_view text);
-std::string ReplaceInvalidUtf8(std::string_view text);  // each bad byte becomes U+FFFD
 
 bool IsSpace(uint32_t c);
 bool IsPrintable(uint32_t c);
-bool IsAlpha(uint32_t c);
-bool IsDecimal(uint32_t c);
 bool IsDigit(uint32_t c);
-bool IsNumeric(uint32_t c);
-bool IsLower(uint32_t c);
-bool IsUpper(uint32_t c);
-bool IsTitle(uint32_t c);
 bool IsIdentifierStart(uint32_t c);
 bool IsIdentifierPart(uint32_t c);
 
@@ -35,8 +25,6 @@ std::string ToLower(std::string_view text);
 std::string ToUpper(std::string_view text);
 std::string Capitalize(std::string_view text);
 std::string Title(std::string_view text);  // str.title()
-std::string SwapCase(std::string_view text);
-std::string CaseFold(std::string_view text);
 
 // Trims code points that `chars` contains (nullptr: white space).
 std::string_view Strip(std::string_view text, const std::string_view* chars, bool left, bool right);

@@ -21,6 +21,10 @@ void Meter::Look() {
   next_look_ = std::min(limit_, steps_ + kStepsBetweenLooks);
 }
 
+void ThrowUnsupported(std::string message) {
+  throw TemplateError{TemplateError::Kind::kUnsupported, std::move(message), 0};
+}
+
 Heap::~Heap() = default;
 
 void Heap::Overflow() const {

@@ -28,6 +28,7 @@ struct TemplateError {
 };
 [[noreturn]] void Throw(std::string message);
 [[noreturn]] void ThrowLimit(std::string message);
+[[noreturn]] void ThrowUnsupported(std::string message);
 
 enum class Type : uint8_t {
   kUndefined,
@@ -42,14 +43,13 @@ enum class Type : uint8_t {
   kMacro,
   kFunction,
   kMethod,
-  kLoop,
-  kCycler
+  kLoop
 };
 
 struct Str {
   const char* data = nullptr;
   size_t size = 0;
-  bool markup = false;  // Python's Markup: `+` and `%` escape what they take in
+  bool markup = false;  // Python's Markup, from |safe and |escape: `+` escapes what it takes in
   std::string_view view() const { return {data, size}; }
 };
 
@@ -59,7 +59,6 @@ struct Namespace;
 struct Macro;
 struct Method;
 struct LoopState;
-struct Cycler;
 struct UndefinedInfo;
 enum class Function : uint8_t;
 
@@ -77,7 +76,6 @@ struct Value {
     Function function;
     Method* method;
     LoopState* loop;
-    Cycler* cycler;
     const UndefinedInfo* undefined = nullptr;
   };
 
@@ -145,13 +143,11 @@ enum class SeqKind : uint8_t { kList, kTuple, kRange, kKeys, kValues, kItems, kI
 // Lists, tuples, ranges, dict views and one-shot iterators (what Python's generators are to a template).
 struct Seq {
   SeqKind kind = SeqKind::kList;
-  bool group = false;  // groupby's named tuple: .grouper and .list
   const Value* items = nullptr;
   size_t size = 0;
   size_t position = 0;                 // kIterator: consumed so far
   const std::string* error = nullptr;  // kIterator: what the generator raises after its last item
   const char* python_type = nullptr;   // kIterator: "generator", "list_reverseiterator", ...
-  int64_t range_start = 0, range_stop = 0, range_step = 1;
   std::span<const Value> span() const { return {items + position, size - position}; }
 };
 
@@ -171,18 +167,9 @@ struct Namespace {
   std::vector<std::pair<const Str*, Value>>* attributes = nullptr;
 };
 
-struct Cycler {
-  bool joiner = false;  // joiner(): the separator from the second call on
-  bool used = false;
-  const Value* items = nullptr;
-  size_t size = 0;
-  size_t position = 0;
-};
-
 struct Method {
   Value self;
   const Str* name = nullptr;
-  int id = 0;
 };
 
 struct UndefinedInfo {
@@ -225,7 +212,6 @@ class Heap {
   Value NewDict(std::vector<DictItem> items);  // later duplicates win, first position stays
   Namespace* NewNamespace();
   const std::string* KeepString(std::string text);
-  size_t used_bytes() const { return used_bytes_; }
 
  private:
   [[noreturn]] void Overflow() const;

@@ -33,8 +33,6 @@ std::string TypeName(const Value& v) {
       return "builtin_function_or_method";
     case Type::kLoop:
       return "LoopContext";
-    case Type::kCycler:
-      return v.cycler->joiner ? "Joiner" : "Cycler";
     case Type::kSeq:
       break;
   }
@@ -172,10 +170,7 @@ void AppendSeqRepr(const Value& v, std::string* out, size_t limit_bytes, int dep
       *out += items.size() == 1 ? ",)" : ")";
       return;
     case SeqKind::kRange:
-      *out += "range(" + std::to_string(seq.range_start) + ", " + std::to_string(seq.range_stop);
-      if (seq.range_step != 1) *out += ", " + std::to_string(seq.range_step);
-      out->push_back(')');
-      return;
+      ThrowUnsupported("printing a range is not supported; add |list");
     case SeqKind::kIterator:
       // Python prints an address here: no two runs agree, so there is nothing to be equal to.
       Throw(std::string("printing a ") + seq.python_type + " object; add |list");

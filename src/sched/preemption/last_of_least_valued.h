@@ -1,0 +1,22 @@
+// The victim rule that most preemptions share.
+#pragma once
+
+#include <span>
+
+#include "sched/plan.h"
+#include "sched/policy.h"
+
+namespace tactus::sched {
+
+// Of `slots`, the last among those that the order values least; kNoSlot where this plan has touched all of them.
+inline SlotId LastOfLeastValued(std::span<const SlotId> slots, const StepView& view, const PlanBuilder& plan,
+                                const Order& order) {
+  SlotId victim = kNoSlot;
+  for (auto it = slots.rbegin(); it != slots.rend(); ++it) {
+    if (plan.Touched(*it)) continue;
+    if (victim == kNoSlot || order.Outranks(view, victim, *it)) victim = *it;
+  }
+  return victim;
+}
+
+}  // namespace tactus::sched
