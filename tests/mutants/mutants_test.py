@@ -362,6 +362,35 @@ class Building(unittest.TestCase):
         other = site(file="src/kv/b.cc")
         self.assertEqual(here.blame(output, [site(), other]), [site()])
 
+    def test_a_file_that_moved_is_configured_for_before_sites_are_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name, text in (("CMakeLists.txt", "one"), ("src/a.cc", "int A;"), ("tools/mutants/runtime/mutant_switch.cc", "")):
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text)
+            subprocess.run(["git", "init", "-q", folder], check=True)
+            here = tree.Tree(root, root / "build/mutants/src")
+            (root / ".gitignore").write_text("/build/\n")
+            commands = []
+
+            def run(command):
+                commands.append(command[0])
+                (here.build / "build.ninja").touch()
+            here._run = run
+
+            def configured(change):
+                commands.clear()
+                change()
+                here.prepare()
+                return "cmake" in commands
+            self.assertTrue(configured(lambda: None), "the first time")
+            self.assertFalse(configured(lambda: None))
+            self.assertFalse(configured(lambda: (root / "src/a.cc").write_text("int B;")), "what a file holds is not the build's business")
+            self.assertTrue(configured(lambda: (root / "src/a.cc").rename(root / "src/b.cc")))
+            self.assertTrue((here.path / "src/b.cc").exists())
+            self.assertFalse((here.path / "src/a.cc").exists())
+            self.assertTrue(configured(lambda: (root / "CMakeLists.txt").write_text("two")))
+
     def test_units_of_instructions_that_the_machine_lacks_are_left_out(self):
         unit = scan.Unit(pathlib.Path("a.cc"), ("-mavx2", "-mamx-int8"))
         self.assertTrue(scan.runnable(unit, {"avx2", "amx_int8"}))

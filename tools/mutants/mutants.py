@@ -104,9 +104,7 @@ def try_all(sites: list[Site], numbers: dict[str, int], trials: Trials, kept: ke
 def run(options: argparse.Namespace) -> int:
     work = ROOT / "build/mutants"
     tree = Tree(ROOT, work / "src")
-    if not (tree.build / "compile_commands.json").exists():
-        tree.write([], {})
-        tree.configure()
+    tree.prepare()
     found = scan.scan(scan.units(tree.build / "compile_commands.json", tree.path, ROOT), ROOT, work / "sites", options.workers)
     reasons, stale = equivalents.split(equivalents.read(HERE / "equivalent.toml"), found.sites)
     chosen = choose(found.sites, options)

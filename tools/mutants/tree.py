@@ -77,11 +77,24 @@ class Tree:
                 if name not in names and name != ".venv" and "__pycache__" not in name:
                     (Path(folder) / file).unlink()
 
-    def configure(self) -> None:
+    def prepare(self) -> None:
+        """Configures anew when files came, went or moved or the build's description changed: sites are read by what it says of the sources."""
+        names = self._project_files()
+        described = [name for name in names if name.endswith(("CMakeLists.txt", ".cmake", "CMakePresets.json", ".def"))]
+        content = b"".join((self.root / name).read_bytes() for name in described)
+        digest = hashlib.sha256("\n".join(names).encode() + content).hexdigest()
+        mark = self.build / "described_by"
+        if mark.is_file() and mark.read_text() == digest:
+            return
+        self.write([], {})
+        self.configure(again=True)
+        mark.write_text(digest)
+
+    def configure(self, again: bool = False) -> None:
         """The switch itself is one object that every program links, compiled without any kernel set's instructions."""
         source = self._runtime / "mutant_switch.cc"
         switch = self.build / f"mutant_switch_{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}.o"  # another name links all anew
-        if switch.exists() and (self.build / "build.ninja").exists():
+        if not again and switch.exists() and (self.build / "build.ninja").exists():
             return
         self.build.mkdir(parents=True, exist_ok=True)
         self._run([os.environ.get("CXX", "c++"), "-std=c++20", "-O2", "-fPIC", "-c", str(source), "-o", str(switch)])
