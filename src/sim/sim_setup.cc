@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "cost/step_table.h"
+#include "loop/replica.h"
 #include "sim/sim_options.h"
 
 namespace tactus {

@@ -47,6 +47,16 @@ TEST_F(InputFileTest, AFileOfExactlyTheLimitIsReadAndOneByteMoreIsNot) {
   }
 }
 
+// A call that succeeds leaves the errno of an older failure as it was.
+TEST_F(InputFileTest, AnInterruptLongAgoIsNoneOfThisRead) {
+  auto file = InputFile::Open(Write("f", "text"), 100);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  errno = EINTR;
+  const auto text = file->ReadAll();
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(*text, "text");
+}
+
 TEST_F(InputFileTest, ADeviceWithoutAnEndIsRefusedAtTheLimit) {
   EXPECT_EQ(ReadInputFile("/dev/zero", 1 << 20).status().code(), StatusCode::kTooLarge);
   auto file = InputFile::Open("/dev/zero", int64_t{1} << 40);

@@ -269,6 +269,21 @@ TEST(LoadGenerator, RefusalsAreCountedByReasonAndAreNoFailures) {
   EXPECT_EQ(result->rejections, (std::map<std::string, int64_t>{{"HTTP 503: full", 3}}));
 }
 
+TEST(LoadGenerator, ProgressCountsRefusalsApartFromFailures) {
+  Endpoint endpoint;
+  endpoint.refuse_every = 3;
+  LoadOptions o = endpoint.Options();
+  o.concurrency = 2;
+  LoadProgress last;
+  const auto result = RunLoad(o, Requests(100'000), SystemClock(), [&](const LoadProgress& p) {
+    last = p;
+    return p.rejected < 2 && p.done < 20'000;
+  });
+  ASSERT_TRUE(result.ok());
+  EXPECT_GE(last.rejected, 2) << "of " << last.done;
+  EXPECT_EQ(last.failed, 0);
+}
+
 TEST(LoadGenerator, AnInterruptKeepsWhatIsDoneAlsoInTheWarmUp) {
   Endpoint endpoint;
   LoadOptions o = endpoint.Options();

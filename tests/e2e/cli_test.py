@@ -336,7 +336,7 @@ class BenchTest(Folder):
         self.assertEqual(done.returncode, 0, done.stderr)
         report = json.loads(done.stdout)
         self.assertEqual(report, json.loads(out.read_text()))
-        self.assertEqual(report["requests"], {"completed": 12, "failed": 0, "rejected": 0})
+        self.assertEqual(report["requests"], {"completed": 12, "failed": 0, "rejected": 0, "unfinished": 0})
         self.assertEqual(report["slo_attainment"], 1.0)
         tokens = report["output_token_throughput"] * report["duration_s"]
         self.assertAlmostEqual(tokens, 12 * 6, delta=0.01)
@@ -434,13 +434,13 @@ class BenchFailuresTest(Folder):
     def test_any_failed_request_is_1_with_the_reasons(self):
         done = self.bench(["ok", "broken", "ok", "broken", "cut", "ok"], "--requests", "6")
         self.assertEqual(done.returncode, 1)
-        self.assertEqual(json.loads(done.stdout)["requests"], {"completed": 3, "failed": 3, "rejected": 0})
+        self.assertEqual(json.loads(done.stdout)["requests"], {"completed": 3, "failed": 3, "rejected": 0, "unfinished": 0})
         self.assertIn("3 of 6 requests failed: 2 x HTTP 500: it broke; 1 x the stream ended without [DONE]", done.stderr)
 
     def test_refused_requests_are_a_result_unless_all_are(self):
         done = self.bench(["ok", "busy", "quota", "busy"], "--requests", "4")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(json.loads(done.stdout)["requests"], {"completed": 1, "failed": 0, "rejected": 3})
+        self.assertEqual(json.loads(done.stdout)["requests"], {"completed": 1, "failed": 0, "rejected": 3, "unfinished": 0})
         self.assertIn("3 of 4 requests were refused: 2 x HTTP 503: queue full; 1 x HTTP 429: too many", done.stderr)
         done = self.bench(["busy"], "--requests", "3")
         self.assertEqual(done.returncode, 1)

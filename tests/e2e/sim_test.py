@@ -87,7 +87,7 @@ class SimTest(unittest.TestCase):
             report = json.loads(out.read_text())
             self.assertEqual(report["requests"]["completed"], 20)
             self.assertIn(f"\n\nSteps: {report['steps']}, mean batch {report['mean_batch']:.1f}, budget used ", done.stdout)
-            self.assertIn(f"preemptions {report['preemptions']} ({report['recomputed_tokens']} tokens recomputed)\nMFU ", done.stdout)
+            self.assertIn(f"preemptions {report['preemptions']} ({report['recomputed_tokens']} tokens recomputed)\nPrefix sharing ", done.stdout)
             self.assertEqual(len(requests.read_text().splitlines()), 21)
             lengths = pathlib.Path(folder) / "é.csv"
             lengths.write_text("prompt_tokens,output_tokens\n50,5\n")

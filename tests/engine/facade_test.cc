@@ -11,6 +11,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
+#include "engine/profile_model.h"
 #include "tactus/engine.h"
 
 namespace tactus {
@@ -554,6 +556,37 @@ TEST_F(FacadeTest, WhatTheEngineRefusesIsRejected) {
   EXPECT_EQ(result.rejected, 1);
   EXPECT_NE(result.first_rejection, "");
   EXPECT_EQ(result.classes.at("chat").slo_attainment(), 0.0);
+}
+
+// Step times that lie about are looked at only where they can choose a budget.
+TEST_F(FacadeTest, TheMachinesStepTimesAreReadOnlyWhereTheyDecide) {
+  const std::filesystem::path cache = folder_ / "cache";
+  setenv("TACTUS_CACHE_DIR", cache.c_str(), 1);
+  EngineOptions o = Options();
+  const std::filesystem::path profile = DefaultProfilePath(o.model, static_cast<int32_t>(o.threads));
+  ASSERT_EQ(profile.string().find(cache.string()), 0u) << profile;
+  std::filesystem::create_directories(profile.parent_path());
+  std::ofstream(profile) << "this is no profile\n";
+  const auto reads = [&](int64_t slo_ns, int64_t budget, const char* named_budget) {
+    o.tbt_slo.ns = slo_ns;
+    o.token_budget = budget;
+    o.budget = named_budget;
+    return !Engine::Create(o).ok();
+  };
+  EXPECT_TRUE(reads(kSecond, 0, ""));
+  EXPECT_FALSE(reads(0, 0, "")) << "no objective to choose a budget for";
+  EXPECT_FALSE(reads(kSecond, 256, "")) << "the budget is given";
+  EXPECT_FALSE(reads(kSecond, 0, "fixed"));
+  unsetenv("TACTUS_CACHE_DIR");
+}
+
+// A model without a tokeniser of its own has one of bytes, whose special tokens take nothing of what is around them.
+TEST_F(FacadeTest, SpecialTokensLeaveTheSpaceAroundThem) {
+  auto engine = Make();
+  const auto ids = engine->Tokenize("a  <bos>  b", false);
+  ASSERT_EQ(ids.size(), 7u);
+  EXPECT_EQ(ids[3], 256);
+  EXPECT_EQ(engine->Detokenize(ids), "a  <bos>  b");
 }
 
 TEST_F(FacadeTest, StepsOfAnySizeCannotBeServed) {

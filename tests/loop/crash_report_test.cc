@@ -36,11 +36,10 @@ void RunUntilItBreaks() {
 
 TEST(CrashReportDeathTest, SaysWhatTheLoopWasDoing) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_DEATH(
-      RunUntilItBreaks(),
-      "an empty plan(.|\\n)*scheduler sarathi-serve: order fcfs(.|\\n)*composition injected(.|\\n)*seed = 42\\n"
-      "150 steps planned, plan hash [0-9a-f]{16}, 0 in flight, 1 running, 0 waiting; (.|\\n)*"
-      "the last steps(.|\\n)*  22 (.|\\n)*  149 ");
+  EXPECT_DEATH(RunUntilItBreaks(),
+               "an empty plan(.|\n)*scheduler sarathi-serve: order fcfs(.|\n)*composition injected(.|\n)*seed = 42\n"
+               "150 steps planned, plan hash [0-9a-f]{16}, 0 in flight, 0 running, 1 waiting; (.|\n)*"
+               "the last steps(.|\n)*  22 (.|\n)*  149 ");
 }
 
 TEST(CrashReportDeathTest, SaysNothingOfALoopThatIsNotRunning) {

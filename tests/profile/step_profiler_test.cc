@@ -170,6 +170,38 @@ TEST(StepProfiler, MedianOfSoundPlansAndAFileThatPredicts) {
   EXPECT_NEAR(static_cast<double>((*loaded)->StepTimeNs(shape)) * 1e-6 / truth, 1.0, 0.03);
 }
 
+// Takes ten times as long where sequences start, which is the warm-up.
+class ColdExecutor final : public Executor {
+ public:
+  ExecutorTraits traits() const override { return {}; }
+  void SetWakeup(std::function<void()>) override {}
+  void Submit(const StepPlan& plan) override { plan_ = &plan; }
+  bool Poll(StepResult* result) override {
+    if (plan_ == nullptr) return false;
+    result->Clear();
+    result->step = plan_->step;
+    result->items.resize(plan_->items.size());
+    result->start_ns = 0;
+    result->end_ns = !plan_->starts.empty() && plan_->num_decodes > 0 ? 10 * kMillisecond : kMillisecond;
+    plan_ = nullptr;
+    return true;
+  }
+
+ private:
+  const StepPlan* plan_ = nullptr;
+};
+
+TEST(StepProfiler, TheFirstRunOfAVisitDoesNotCountUnlessThreeMoreWouldTakeTooLong) {
+  for (const auto& [enough_ns, counted] :
+       {std::pair{2 * kMillisecond, std::vector<DurationNs>(3, kMillisecond)}, {kMillisecond, {10 * kMillisecond}}}) {
+    ColdExecutor executor;
+    StepProfiler profiler(&executor, Limits());
+    std::vector<DurationNs> times;
+    ASSERT_TRUE(profiler.Visit({.decodes = 1, .decode_context = 1}, enough_ns, &times).ok());
+    EXPECT_EQ(times, counted) << enough_ns;
+  }
+}
+
 EngineOptions TinyModel() {
   EngineOptions engine;
   engine.model = TACTUS_SOURCE_DIR "/tests/golden/data/llama-gqa";

@@ -147,6 +147,27 @@ TEST(TraceHeader, EveryNumberHasItsRange) {
             "trace header: step-tile-tokens is -1, outside [0, 1048576]");
 }
 
+TEST(TraceHeader, KeepsTheTileOfTheStepTimesAndWhatTheyWereAskedAtTheStart) {
+  struct Tiled final : StepTimeModel {
+    explicit Tiled(int32_t t) : tile(t) {}
+    DurationNs StepTimeNs(const StepShape&) const override { return 1000; }
+    int32_t tile_tokens() const override { return tile; }
+    const int32_t tile;
+  };
+  for (const auto& [tile, kept] : {std::pair{8, 8}, {1, 1}, {0, 1}}) {
+    const Tiled model(tile);
+    ReplicaConfig config;
+    config.scheduler.limits.max_model_len = 64;
+    config.scheduler.limits.blocks_total = 8;
+    auto replica = Replica::Create(config, {.step_time = &model, .recorded = true});
+    ASSERT_TRUE(replica.ok()) << replica.status().ToString();
+    EXPECT_EQ(MakeTraceHeader(**replica, {}).step_tile_tokens, kept);
+    EXPECT_TRUE((*replica)->step_times()->answers().empty()) << "taken";
+    auto without = Replica::Create(config, {.step_time = &model});
+    EXPECT_EQ(MakeTraceHeader(**without, {}).step_tile_tokens, 0) << "nothing was kept to be played again";
+  }
+}
+
 TEST(TraceHeader, CutAnywhereItIsRefused) {
   TraceBytes bytes;
   PutHeader(Legal(), &bytes);
