@@ -1,0 +1,112 @@
+// What the engine says, reads and refuses when it starts.
+#include "engine/facade_fixture.h"
+#include "engine/profile_model.h"
+
+namespace tactus {
+namespace {
+
+TEST_F(FacadeTest, WhatCannotStartSaysWhy) {
+  const auto fails = [](const std::function<void(EngineOptions*)>& spoil) {
+    EngineOptions o = Options();
+    spoil(&o);
+    auto engine = Engine::Create(o);
+    EXPECT_FALSE(engine.ok());
+    return engine.ok() ? std::string() : engine.status().message();
+  };
+  const std::string absent = (folder_ / "absent").string();
+  EXPECT_NE(fails([&](EngineOptions* o) { o->model = absent; }).find(absent), std::string::npos);
+  EXPECT_NE(fails([](EngineOptions* o) { o->scheduler = "best"; }).find("sarathi-serve"), std::string::npos);
+  // Nobody knows how long a real answer will be.
+  EXPECT_NE(fails([](EngineOptions* o) { o->scheduler = "trail-oracle"; }).find("which only a simulation does"),
+            std::string::npos);
+  for (const char* predictor : {"oracle", "noisy:0.5"}) {
+    const std::string why = fails([predictor](EngineOptions* o) { o->predictor = predictor; });
+    EXPECT_NE(why.find("--predictor history"), std::string::npos) << why;
+  }
+  EXPECT_NE(fails([](EngineOptions* o) { o->predictor = "crystal-ball"; }).find("known: none, history"),
+            std::string::npos);
+  EXPECT_NE(fails([](EngineOptions* o) { o->scheduler = "ltr", o->predictor = "none"; }).find("--predictor history"),
+            std::string::npos);
+  EXPECT_NE(fails([](EngineOptions* o) { o->kv_cache_memory.bytes = int64_t{1} << 60; }).find("kv-cache-memory"),
+            std::string::npos);
+  EXPECT_NE(fails([&](EngineOptions* o) { o->chat_template = absent; }).find(absent), std::string::npos);
+  EXPECT_NE(fails([](EngineOptions* o) { o->load_format = "auto"; }), "");  // no weights, no tokeniser
+}
+
+TEST_F(FacadeTest, StartUpSaysWhatItDoesBeforeItAllocates) {
+  std::vector<std::string> lines;
+  auto engine = Engine::Create(Options(), [&lines](std::string_view line) { lines.emplace_back(line); });
+  ASSERT_TRUE(engine.ok()) << engine.status().ToString();
+  std::string all;
+  for (const std::string& line : lines) all += line + "\n";
+  const size_t memory = all.find("KV"), scheduler = all.find("sarathi-serve"), ready = all.find("ready");
+  ASSERT_NE(memory, std::string::npos) << all;
+  ASSERT_NE(scheduler, std::string::npos) << all;
+  ASSERT_NE(ready, std::string::npos) << all;
+  EXPECT_LT(memory, ready);
+  EXPECT_LT(scheduler, ready);
+  EXPECT_EQ((*engine)->model().name, "dummy");
+  EXPECT_EQ((*engine)->model().vocab_size, 260);
+}
+
+// Step times that lie about are looked at only where they can choose a budget.
+TEST_F(FacadeTest, TheMachinesStepTimesAreReadOnlyWhereTheyDecide) {
+  const std::filesystem::path cache = folder_ / "cache";
+  setenv("TACTUS_CACHE_DIR", cache.c_str(), 1);
+  EngineOptions o = Options();
+  const std::filesystem::path profile = DefaultProfilePath(o.model, static_cast<int32_t>(o.threads));
+  ASSERT_EQ(profile.string().find(cache.string()), 0u) << profile;
+  std::filesystem::create_directories(profile.parent_path());
+  std::ofstream(profile) << "this is no profile\n";
+  const auto reads = [&](int64_t slo_ns, int64_t budget, const char* named_budget) {
+    o.tbt_slo.ns = slo_ns;
+    o.token_budget = budget;
+    o.budget = named_budget;
+    return !Engine::Create(o).ok();
+  };
+  EXPECT_TRUE(reads(kSecond, 0, ""));
+  EXPECT_FALSE(reads(0, 0, "")) << "no objective to choose a budget for";
+  EXPECT_FALSE(reads(kSecond, 256, "")) << "the budget is given";
+  EXPECT_FALSE(reads(kSecond, 0, "fixed"));
+  unsetenv("TACTUS_CACHE_DIR");
+}
+
+TEST_F(FacadeTest, StepsOfAnySizeCannotBeServed) {
+  EngineOptions o = Options();
+  o.scheduler = "orca";
+  o.step_limit = "none";
+  const auto made = Engine::Create(o);
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.status().param(), "step-limit");
+  EXPECT_NE(made.status().message().find("--step-limit context"), std::string::npos) << made.status().message();
+  o.scheduler = "sarathi-serve";  // has a budget of its own
+  EXPECT_TRUE(Engine::Create(o).ok());
+}
+
+TEST_F(FacadeTest, ChatWithoutATemplateIsRefusedWithTheWayOut) {
+  auto engine = Make();
+  const auto text = engine->ApplyChatTemplate(R"({"messages": [{"role": "user", "content": "hi"}]})");
+  ASSERT_FALSE(text.ok());
+  EXPECT_NE(text.status().message().find("--chat-template"), std::string::npos);
+  EngineOptions o = Options();
+  o.chat_template = (folder_ / "chat.jinja").string();
+  std::ofstream(o.chat_template) << "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
+  auto chatty = Make(o);
+  const auto rendered = chatty->ApplyChatTemplate(R"({"messages": [{"role": "user", "content": "hi"}]})");
+  ASSERT_TRUE(rendered.ok()) << rendered.status().ToString();
+  EXPECT_EQ(*rendered, "<user>hi");
+  EXPECT_EQ(chatty->Detokenize(chatty->TokenizeChat(*rendered)), "<user>hi");
+  EXPECT_FALSE(chatty->ApplyChatTemplate("[").ok());
+}
+
+// A model without a tokeniser of its own has one of bytes, whose special tokens take nothing of what is around them.
+TEST_F(FacadeTest, SpecialTokensLeaveTheSpaceAroundThem) {
+  auto engine = Make();
+  const auto ids = engine->Tokenize("a  <bos>  b", false);
+  ASSERT_EQ(ids.size(), 7u);
+  EXPECT_EQ(ids[3], 256);
+  EXPECT_EQ(engine->Detokenize(ids), "a  <bos>  b");
+}
+
+}  // namespace
+}  // namespace tactus
