@@ -1,0 +1,16 @@
+# cmake -DPROGRAM=... -DREADELF=... -DNM=... -P links_no_model.cmake: the simulator stands on loop/ beside engine/, so a program of
+# it needs no tokeniser, no reader of weights and no kernels.
+execute_process(COMMAND ${READELF} -d ${PROGRAM} OUTPUT_VARIABLE needed RESULT_VARIABLE failed)
+execute_process(COMMAND ${NM} -C --defined-only ${PROGRAM} OUTPUT_VARIABLE symbols RESULT_VARIABLE failed_too)
+if(failed OR failed_too)
+  message(FATAL_ERROR "cannot read ${PROGRAM}")
+endif()
+if(NOT symbols MATCHES "tactus::Simulation::Create")
+  message(FATAL_ERROR "the names of ${PROGRAM} were not recognised: nothing was checked")
+endif()
+if(needed MATCHES "lib(icu|pcre2)[a-z0-9.-]*")
+  message(FATAL_ERROR "the simulator links ${CMAKE_MATCH_0}, which only tokenisers need")
+endif()
+if(symbols MATCHES "tactus::(Tokenizer|LoadWeights|ReadGguf|GgufFile|Detokenizer|kernels|jinja)[^\n]*")
+  message(FATAL_ERROR "the simulator links ${CMAKE_MATCH_0}")
+endif()

@@ -1,0 +1,19 @@
+// A program of the simulator alone. It runs one simulation; what it links is looked at by links_no_model.cmake.
+#include <cstdio>
+
+#include "sim/sim_options.h"
+
+int main() {
+  tactus::SimOptions options;
+  options.model = "llama-3.1-8b";
+  options.device = "h100";
+  options.concurrency = 4;
+  options.requests = 20;
+  auto setup = tactus::SetUpSimulation(options, {});
+  if (!setup.ok()) return std::fprintf(stderr, "%s\n", setup.status().message().c_str()), 1;
+  auto simulation = tactus::Simulation::Create(setup->config, setup->workload.get());
+  if (!simulation.ok()) return std::fprintf(stderr, "%s\n", simulation.status().message().c_str()), 1;
+  if (!(*simulation)->Run().ok()) return 1;
+  std::printf("%s\n", ToJson((*simulation)->Outcome()).c_str());
+  return (*simulation)->Outcome().completed == 20 ? 0 : 1;
+}
