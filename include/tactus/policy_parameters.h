@@ -12,7 +12,7 @@ namespace tactus {
 struct PolicyParameters {
   double tbt_headroom = 0.9;            // of --tbt-slo, for a step's predicted time when there are pipeline stages
   double larry_lambda = 0.1;            // 1/s; infinity is fcfs
-  double trail_c = 0.8;                 // of the victim's predicted output; 0: nobody is preempted for an arrival
+  double trail_c = 0.8;                 // of the victim's predicted output; 0: no sequence is preempted for an arrival
   int64_t ltr_starvation_steps = 2048;  // steps in the queue after which a sequence goes first
   int64_t ltr_quantum_steps = 32;       // steps of its own that it then keeps that precedence
   int64_t pia_bin_tokens = 50;          // width of a group of predicted output lengths

@@ -10,6 +10,7 @@
   coroutines         co_ keywords only in http/, serve/, route/; no capturing lambda, conditional or braced temporary
                      inside a co_await expression (GCC 12 destroys them twice)
   format             clang-format 19.1.7 (tests/requirements.txt) would change nothing; not checked where it is not installed
+  doc-paths          a file or folder that a document names in the repository exists
   own-words          nothing names a machine's private paths or unfinished work without a reason
 """
 import pathlib
@@ -55,6 +56,7 @@ KNOWS_TRUE_LENGTH = re.compile(r"base/sim_request\.h|sim/|predict/(oracle|noisy)
 PRIVATE = re.compile(r"/" + r"work/|\.lib" + r"rary\b|/root/")
 SIZE_LIMITS = {".h": 300, ".cc": 600, ".py": 600, ".cu": 800, ".cuh": 800}
 KERNEL_LIMIT = 800
+DOC_PATH = re.compile(r"`((?:src|tests|include|tools|scripts|bench|cmake|data|docs)/[\w./*-]+)`")
 CO_AWAIT_TRAPS = [
     (re.compile(r"co_await[^;]*\[[&=\w][^\]]*\]\s*[({]"), "capturing lambda inside a co_await expression"),
     (re.compile(r"co_await[^;]*\?[^;]*:[^;:]"), "conditional inside a co_await expression"),
@@ -72,6 +74,16 @@ def strip_comments(text):
     text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group().count("\n"), text, flags=re.S)
     text = re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', text)
     return re.sub(r"//[^\n]*", "", text)
+
+
+def dangling(text):
+    """(line, path) of every path of this repository that the text names and that does not exist."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        for path in DOC_PATH.findall(line):
+            if not any(ROOT.glob(path.rstrip("/"))):
+                found.append((number, path))
+    return found
 
 
 def unformatted(paths, formatter):
@@ -159,6 +171,10 @@ def main():
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
             if PRIVATE.search(line):
                 report(path, number, "own-words", "a path of one machine")
+
+    for path in tracked("*.md"):
+        for number, name in dangling(path.read_text(errors="replace")) if path.name != "CHANGELOG.md" else ():
+            report(path, number, "doc-paths", f"there is no {name}")
 
     if (program := formatter()) is not None:
         for path, line in unformatted(tracked("*.cc", "*.h", "*.cu", "*.cuh"), program):

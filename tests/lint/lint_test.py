@@ -44,6 +44,10 @@ class Rules(unittest.TestCase):
             visit(module, [])
         self.assertEqual(lint.LAYERS["sched"], ["base"])
 
+    def test_doc_paths(self):
+        text = "See `src/base/rng.h`,\n`src/kernels/` and `tests/lint/*.py`, not `src/none.cc` or `build/release/tactus`."
+        self.assertEqual(lint.dangling(text), [(2, "src/none.cc")])
+
     def test_format(self):
         program = lint.formatter()
         if program is None:
