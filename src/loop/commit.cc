@@ -62,7 +62,7 @@ void StepLoop::Impl::CommitStep() {
     for (size_t i = 0; i < plan.items.size(); ++i) CommitItem(i, plan.items[i], f.epochs[i]);
   }
   if (parts.tap != nullptr) parts.tap->StepEnded(plan, result, ok);
-  // Whoever read KV that will never be there starts again (the failed step's own sequences have ended).
+  // Sequences that read KV which will never be there start again (the failed step's own sequences have ended).
   for (const SlotId s : recompute) {
     if (table.holds_kv(s)) {
       parts.kv->Release(s, table.last_step(s));
@@ -79,8 +79,8 @@ void StepLoop::Impl::CommitStep() {
   }
 }
 
-// An item that could not run wrote no KV. Whoever matched what it was to fill, in this step already, has read garbage:
-// it starts again, and its own result is dropped as stale. (Logits that are not finite leave sound KV behind.)
+// An item that could not run wrote no KV. A sequence that matched what it was to fill, in this step already, has read
+// garbage: it starts again, and its own result is dropped as stale. (Logits that are not finite leave sound KV behind.)
 void StepLoop::Impl::VoidFailedItems(const StepPlan& plan, const std::vector<uint32_t>& epochs) {
   recompute.clear();
   for (size_t i = 0; i < plan.items.size(); ++i) {

@@ -53,13 +53,13 @@ class StepContext {
   // Who would give its KV back for `needy`, which may be waiting; and its giving back.
   SlotId Victim(SlotId needy) const { return preemption_.Victim(view, plan, order, needy); }
   PreemptResult TakeBack(SlotId victim) { return plan.Preempt(victim, preemption_.Mode()); }
-  // Before anything is composed: whoever gives way to a waiting sequence that could not start otherwise does so.
-  // Sequences start after that as the composition says.
+  // Before anything is composed: a sequence that gives way to a waiting sequence that could not start otherwise does
+  // so. Sequences start after that as the composition says.
   void MakeRoom();
   // Running sequences, oldest first or in order of admission; under an order with ranks the more important before.
   std::span<const SlotId> RunningByArrival() { return Ranked(view.running_by_arrival, view.seq.arrival_order); }
   std::span<const SlotId> RunningByAdmission() { return Ranked(view.running, view.seq.admit_order); }
-  // Preempts whoever has outgrown what was set aside for it. The number of them.
+  // Preempts every sequence that has outgrown what was set aside for it. The number of them.
   int32_t AbortOutgrown();
   // All decodes, oldest first.
   void RunDecodes();

@@ -68,7 +68,7 @@ struct ChoiceTraits {
   bool needs_step_time = false;  // any: cannot do without SchedulerLimits::step_time
   bool reserves_output =
       false;  // admission: sets aside what the output is expected to need (SequenceNote::reserved_tokens)
-  bool aborts_outgrown = false;    // preemption: ends the run of whoever outgrew that (Preemption::Outgrown)
+  bool aborts_outgrown = false;    // preemption: ends the run of a sequence that outgrew it (Preemption::Outgrown)
   int64_t max_prefill_tokens = 0;  // budget: the most prefill tokens of one step
   int64_t max_tokens = 0;          // budget: the most tokens of one step
 };

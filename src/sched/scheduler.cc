@@ -17,7 +17,7 @@ void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan)
   } else if (!view.changes.empty()) {
     order_->Apply(view);
   }
-  // After the last way out below nobody starts before those who go on have had their share of what it freed.
+  // After the last way out below none starts before those that go on have had their share of what it freed.
   const int32_t places =
       yield_to_running_ && !view.running.empty() ? static_cast<int32_t>(view.running.size()) : max_running_;
   yield_to_running_ = false;
@@ -26,7 +26,7 @@ void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan)
   if (traits_.aborts_outgrown) outgrown_ += step.AbortOutgrown();
   if (traits_.makes_room) step.MakeRoom();
   composition_->Compose(step);
-  // The last way out, whatever the policies: nothing is in flight and nobody can go on, so all wait for KV that others
+  // The last way out, whatever the policies: nothing is in flight and none can go on, so all wait for KV that others
   // hold. The youngest gives its KV back, and the next plan goes on from there.
   if (builder->empty() && plan->preempts.empty() && view.steps_in_flight == 0 && !view.running.empty() &&
       traits_.can_preempt) {

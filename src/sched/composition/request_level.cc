@@ -27,7 +27,7 @@ class RequestLevel final : public Composition {
     step.RunPrefills(true);  // only what a rolled-back step left half done
     step.RunDecodes();
     if (!pad_) return;
-    // Whoever of the batch runs no longer has finished.
+    // What of the batch runs no longer has finished.
     const int32_t batch = step.view.notes[static_cast<size_t>(step.view.running.front())].batch;
     Pad(step, std::max(0, batch - static_cast<int32_t>(step.view.running.size())));
   }

@@ -3,11 +3,11 @@
 // chosen by how well their demand fits what is left of budget and KV. A long prompt starts only when no other runs
 // (ERA, 4.2).
 //
-// Short of budget, whoever has the most slack sits the step out and keeps its KV: everything is served in ascending
-// slack. Short of KV, the preemption says who gives it up. Ours, where the paper is silent: urgent decodes have their
-// token set aside before urgent prompts take chunks; an urgent request that does not fit holds back the queue behind
-// it; when nobody within gamma of the first fits any more, the next ones in the queue are looked at, and what is left
-// of the budget at last goes to a shorter chunk.
+// Short of budget, the sequence with the most slack sits the step out and keeps its KV: everything is served in
+// ascending slack. Short of KV, the preemption says who gives it up. Ours, where the paper is silent: urgent decodes
+// have their token set aside before urgent prompts take chunks; an urgent request that does not fit holds back the
+// queue behind it; when none within gamma of the first fits any more, the next ones in the queue are looked at, and
+// what is left of the budget at last goes to a shorter chunk.
 #include <algorithm>
 
 #include "sched/choices.h"
@@ -104,7 +104,7 @@ class SlackFill final : public Composition {
   void Advance(StepContext& step) {
     queue_head_ = looked_at_++ < kMostLookedAt ? step.order.Next() : kNoSlot;
     if (queue_head_ == kNoSlot) return;
-    // Whoever was preempted goes before all others; its queue says so too.
+    // A preempted sequence goes before all others; its queue says so too.
     const bool preempted = step.view.seq.preemptions[queue_head_] > 0;
     head_slack_ns_ = preempted ? std::numeric_limits<DurationNs>::min() : slack_.SlackNs(step.view, queue_head_);
   }
@@ -260,7 +260,7 @@ class SlackFill final : public Composition {
     }
   }
 
-  // Whoever was preempted starts again only where all of it fits and everybody who runs can go on, whatever the
+  // A preempted sequence starts again only where all of it fits and all that run can go on, whatever the
   // admission asks: else it would take back at once what it gave up, and those it gave it to would wait for ever.
   static bool MayStart(const StepContext& step, SlotId slot) {
     if (step.view.seq.preemptions[slot] == 0 || step.view.running.empty()) return true;
@@ -284,7 +284,7 @@ class SlackFill final : public Composition {
     slack_.Took(step.view, r->slot);
   }
 
-  // Everybody is short of KV and nobody is urgent: the one with the least slack takes what it needs.
+  // All are short of KV and none is urgent: the one with the least slack takes what it needs.
   void RunAnyhow(StepContext& step) {
     for (Ready& r : ready_) {
       if (!step.plan.Touched(r.slot)) RunOne(step, &r, kNoLimit);

@@ -1,6 +1,6 @@
 // PiA: sequences of about the same predicted output length next to each other, so that a batch of them ends together.
 // The group (a bin of --pia-bin tokens) that holds the oldest goes first, within a group first come, first served,
-// those that were preempted before. So whoever is the oldest is in the next batch: nobody starves. The prediction
+// those that were preempted before. So the oldest is in the next batch: none starves. The prediction
 // serves grouping only.
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // S3's supervisor: a sequence that needs more than was set aside for it is taken out of the batch, predicted again for
 // longer and queued again. What it has generated is kept and computed again with its prompt. Within the reservations
-// nobody meets a shortage; should one arise all the same, the last to arrive gives way.
+// no sequence meets a shortage; should one arise all the same, the last to arrive gives way.
 #include "sched/choices.h"
 #include "sched/plan.h"
 

@@ -1,4 +1,4 @@
-// Nobody gives memory back; admission must have reserved all that can be needed.
+// No sequence gives memory back; admission must have reserved all that can be needed.
 #include "sched/choices.h"
 
 namespace tactus::sched {

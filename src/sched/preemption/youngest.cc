@@ -2,7 +2,8 @@
 // section 4.5). Its KV is computed again, or is copied to host memory and back when it goes on; where no swap space is
 // left (or none was asked for) a victim of swap is recomputed as well.
 //
-// proactive-swap, as FastServe: whoever the order outranks gives way to a waiting sequence before there is a shortage.
+// proactive-swap, as FastServe: a sequence that the order puts behind gives way to a waiting sequence before there is a
+// shortage.
 #include "sched/choices.h"
 #include "sched/preemption/last_of_least_valued.h"
 
