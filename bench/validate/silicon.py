@@ -87,7 +87,7 @@ def command(tactus: str, row: Row, lengths: pathlib.Path) -> list[str]:
     scheduler = {"vllm": ["vllm"], "sglang": ["vllm-v0"], "trtllm": ["no-preempt", "--composition", "whole-prompt-hybrid"]}[row.backend]
     # Servers are started for what the benchmark sends. SGLang's prefill step takes 8192 tokens at most, which prefill-first has from here.
     context = max(row.token_budget if row.backend == "sglang" else 0, row.isl + round(row.osl * 1.25) + 20)
-    return [tactus, "sim", "--model", row.model, "--device", row.device, "--tp", str(row.tp), "--backend", row.backend, "--weight-dtype", row.dtype,
+    return [tactus, "sim", "--as-paper", "--model", row.model, "--device", row.device, "--tp", str(row.tp), "--backend", row.backend, "--weight-dtype", row.dtype,
             "--kv-cache-dtype", row.kv_dtype, "--scheduler", *scheduler, "--token-budget", str(row.token_budget), "--max-num-seqs", str(row.max_seqs), "--max-model-len", str(context),
             "--gpu-memory-utilization", str(row.memory), "--prefix-caching", "off", "--ignore-eos", "on", "--workload", f"lengths:{lengths}", "--concurrency",
             str(row.concurrency), "--requests", str(PROMPTS_PER_CLIENT * row.concurrency), "--seed", str(SEED), *(["--cpu-overhead", OVERLAPPED_HOST] if row.overlapped else []), "--json"]

@@ -71,7 +71,7 @@ def simulate(tactus: str, run: str, args, rows, folder: pathlib.Path):
         for r in rows:
             group = f"1,{min(shared, r['prompt'])}" if shared else ","
             f.write(f"{r['arrival'] - start:.9f},{r['prompt']},{r['output']},{group}\n")
-    command = [tactus, "sim", "--model", model, "--device", device, "--backend", "vllm", "--scheduler", "vllm",
+    command = [tactus, "sim", "--as-paper", "--model", model, "--device", device, "--backend", "vllm", "--scheduler", "vllm",
                "--token-budget", str(engine["max_num_batched_tokens"]), "--max-num-seqs", str(engine["max_num_seqs"]),
                "--gpu-memory-utilization", str(DEFAULT_UTILIZATION), "--prefix-caching", "on", "--workload", f"trace:{trace}",
                "--ignore-eos", "on", "--requests-out", str(log), "--cost", args.cost, "--json", *args.extra]
