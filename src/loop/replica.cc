@@ -86,6 +86,8 @@ Result<std::unique_ptr<Replica>> Replica::Create(ReplicaConfig config, ReplicaSe
 
 Status Replica::Connect(ReplicaParts parts) {
   TACTUS_CHECK(loop_ == nullptr);
+  // A recording without the answers of the step-time model would not replay.
+  TACTUS_CHECK(!parts.tap || step_times_ != nullptr || scheduler_->config().limits.step_time == nullptr);
   kv_ = std::make_unique<KvCache>(kv_config_);
   if (parts.tap) {
     TACTUS_ASSIGN_OR_RETURN(tap_, parts.tap(*this, parts.executor->traits()));

@@ -1,5 +1,6 @@
 // The bytes of recordings: what may be read of them, what a header may say, and the hash by which plans are compared.
 #include "trace/trace_format.h"
+#include "trace/trace_writer.h"
 
 #include <gtest/gtest.h>
 
@@ -166,6 +167,22 @@ TEST(TraceHeader, KeepsTheTileOfTheStepTimesAndWhatTheyWereAskedAtTheStart) {
     auto without = Replica::Create(config, {.step_time = &model});
     EXPECT_EQ(MakeTraceHeader(**without, {}).step_tile_tokens, 0) << "nothing was kept to be played again";
   }
+}
+
+// Its scheduler asks a step-time model whose answers are not kept: the recording could not be played again.
+TEST(RecordingDeathTest, WithoutTheStepTimesItIsRefused) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  struct Model final : StepTimeModel {
+    DurationNs StepTimeNs(const StepShape&) const override { return 1000; }
+  } model;
+  ReplicaConfig config;
+  config.scheduler.limits.max_model_len = 64;
+  config.scheduler.limits.blocks_total = 8;
+  auto replica = Replica::Create(config, {.step_time = &model});
+  ASSERT_TRUE(replica.ok()) << replica.status().ToString();
+  ReplicaParts parts;
+  parts.tap = RecordTo("never made");
+  EXPECT_DEATH((void)(*replica)->Connect(std::move(parts)), "broken invariant: !parts.tap");
 }
 
 TEST(TraceHeader, CutAnywhereItIsRefused) {
