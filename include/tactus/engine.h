@@ -27,8 +27,6 @@ class ResponseSink {
   virtual void OnDone(const Usage& usage) = 0;
 };
 
-using RequestHandle = uint64_t;  // 0 is no request
-
 struct ModelInfo {
   std::string name;  // --served-model-name, else the model's
   std::string path;

@@ -14,6 +14,7 @@
 namespace tactus {
 
 using TokenId = int32_t;
+using RequestHandle = uint64_t;  // of an engine, ascending in order of arrival; 0 is no request
 
 // What repetition_penalty may be: nearer to 0 it would blow logits up beyond what a float holds.
 inline constexpr double kMinRepetitionPenalty = 0.01;
@@ -65,6 +66,7 @@ struct Request {
   std::string slo_class;         // label of metrics; empty: none
   int64_t arrival_ns = -1;       // when it came in, by the steady clock (base/clock.h); latencies and slack count from
                                  // there. -1: when it is submitted
+  std::string adapter;           // of those that the engine has loaded; empty: the model alone. Part of the KV identity
   std::string cache_salt;        // part of the KV identity: requests with different salts share nothing
   std::string client;            // for per-client predictors; empty: unknown
   bool prompt_logprobs = false;  // `echo` with logprobs: logits of every prompt row

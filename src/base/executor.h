@@ -15,8 +15,9 @@ namespace tactus {
 
 struct ExecutorTraits {
   int32_t max_in_flight = 1;
-  bool can_chain = false;  // accepts InputSource::kChained
-  bool has_tokens = true;  // false: needs no token ids and returns none of meaning (simulation)
+  bool can_chain = false;        // accepts InputSource::kChained, from items that sampled without drafts
+  int32_t max_draft_tokens = 0;  // of one item
+  bool has_tokens = true;        // false: needs no token ids and returns none of meaning (simulation)
   const char* name = "";
 };
 

@@ -66,7 +66,8 @@ struct SequenceColumns {  // each [capacity]
   const int32_t* priority = nullptr;  // lower runs first
   const Slo* slo = nullptr;
   const int32_t* preemptions = nullptr;
-  const SlotId* fork_from = nullptr;  // a sequence that has computed the same prompt and still holds it, or kNoSlot
+  const int32_t* draft_tokens = nullptr;  // guesses at what follows the last known token, to be verified with it
+  const SlotId* fork_from = nullptr;      // a sequence that has computed the same prompt and still holds it, or kNoSlot
 
   // Tokens that can be planned now: whatever is known and not yet (planned to be) computed; 0 when the end by length is
   // already in flight. Precondition: prefilling or decoding.

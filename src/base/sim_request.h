@@ -6,7 +6,7 @@
 
 namespace tactus {
 
-// Whoever simulates submits requests of this type only; the executor and the oracles cast back.
+// What simulations submit; the oracles cast back. The simulated executor is told by SimExecutor::Expect.
 struct SimRequest : Request {
   int32_t prompt_tokens = 0;  // >= 1; a simulated prompt has a length and no text
   int32_t output_tokens = 1;  // >= 1; the model "says" its end-of-text as this token

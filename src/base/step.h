@@ -5,7 +5,7 @@
 // has been polled. Buffers keep their capacity, so that the step loop does not allocate.
 #pragma once
 
-#include <memory>
+#include <span>
 #include <vector>
 
 #include "base/units.h"
@@ -18,17 +18,24 @@ enum class InputSource : uint8_t {
   kChained,  // count is 1; the input token is what this slot's previous item samples (not yet seen by the host)
 };
 
-// One sequence's share of a step: a chunk has many tokens, a decode 1, a speculative decode k + 1.
+// One sequence's share of a step: a chunk has many tokens, a decode 1, a speculative decode 1 + draft_tokens.
 // Tokens at positions [first_position, first_position + count) are computed; their K and V are written to the blocks
 // that the slot's block table names. The last `logit_rows` of them get logits.
+//
+// Drafts. The last `draft_tokens` inputs of a sampling item are guesses at what follows. The executor samples at the
+// row before the first guess, and goes on to the next row for as long as the token sampled is the guess that stands
+// there. So it answers 1 to draft_tokens + 1 tokens, the very ones that as many steps without drafts would have
+// sampled, and accepts the positions whose input was right. What is not accepted is rolled back: its K and V are
+// garbage that later items overwrite before anything reads them.
 struct StepItem {
   SlotId slot = kNoSlot;
   int32_t first_position = 0;
-  int32_t count = 0;
-  int32_t logit_rows = 0;  // 0: none (a chunk that is not the last), 1: sample, count: also prompt logprobs
-  bool sample = false;     // sample one token from the last row
+  int32_t count = 0;       // tokens, drafts among them
+  int32_t logit_rows = 0;  // 0: none (a chunk that is not the last), 1 + draft_tokens: sample, count: prompt logprobs
+  bool sample = false;     // sample from the last row; with drafts from the last 1 + draft_tokens, as above
   InputSource input = InputSource::kHost;
   int32_t token_offset = 0;  // kHost: the count ids start at StepPlan::tokens[token_offset]
+  int32_t draft_tokens = 0;  // with kHost and `sample` only, fewer than count, at most ExecutorTraits::max_draft_tokens
 };
 
 // Copies the first `tokens` positions of block `from` into block `to`, every layer, K and V, before the items run.
@@ -56,14 +63,25 @@ struct TableUpdate {
   int32_t offset = 0;
 };
 
-// A sequence that (re)starts in this step: resets all that the executor remembers about the slot. The pointers stay
-// valid while the sequence lives. `output` is empty at the first start and holds what was generated before a
-// preemption.
+// How tokens of a sequence are sampled. Plain data without pointers: a plan may have to cross to another process.
+struct SamplingSpec {
+  SamplingParams params{.temperature = 0.0f};  // greedy unless it is said
+  bool prompt_logprobs = false;                // every prompt row gets logits and logprobs
+  int32_t max_tokens = 0;                      // of output
+  std::vector<TokenId> prompt;                 // where penalties or prompt_logprobs look at it; else empty
+  std::vector<TokenId> output;                 // generated before a preemption, where penalties count it; else empty
+};
+
+// The sampling of one choice of a request that has generated `output` so far.
+SamplingSpec SamplingOf(const Request& request, std::span<const TokenId> output);
+
+// A sequence that (re)starts in this step: resets all that the executor remembers about the slot.
 struct SequenceStart {
   SlotId slot = kNoSlot;
   int32_t choice = 0;
-  std::shared_ptr<const Request> request;  // sampling parameters, prompt (null in simulations)
-  std::vector<TokenId> output;             // history for penalties
+  RequestHandle request = 0;  // names the request to executors that know more of it (simulation)
+  int32_t adapter = 0;        // 0: the model alone, k: adapter k - 1 of those that the engine has loaded
+  SamplingSpec sampling;
 };
 
 struct StepPlan {
@@ -79,7 +97,8 @@ struct StepPlan {
   std::vector<SlotId> preempts;  // for the trace; the executor needs none of it
   std::vector<TokenId> tokens;   // host input ids of all items, in item order; empty in simulations
   int64_t num_tokens = 0;        // sum of counts
-  int32_t num_decodes = 0;       // items that generate and have count 1
+  int32_t num_decodes = 0;       // items that generate and have one token beside their drafts
+  int64_t draft_tokens = 0;      // sum of the items'
   // For step-time models: what is not in prompt_items is a decode. Kept by PlanBuilder, so that nobody has to scan the
   // items.
   std::vector<int32_t> prompt_items;     // indices of items that compute (or recompute) a prompt
@@ -93,6 +112,7 @@ struct StepPlan {
     planned_ns = 0;
     num_tokens = 0;
     num_decodes = 0;
+    draft_tokens = 0;
     starts.clear();
     table_updates.clear();
     table_blocks.clear();
@@ -108,6 +128,8 @@ struct StepPlan {
     padded_tokens = 0;
     longest_preemption_ns = 0;
   }
+
+  int64_t prefill_tokens() const { return num_tokens - num_decodes - draft_tokens; }
 };
 
 enum class ItemStatus : uint8_t {
@@ -118,9 +140,9 @@ enum class ItemStatus : uint8_t {
 
 struct ItemResult {
   ItemStatus status = ItemStatus::kOk;
-  int32_t accepted = 0;      // of the item's input tokens: count, or fewer after a rejected draft
+  int32_t accepted = 0;      // leading positions that count; fewer than StepItem::count after a rejected draft
   int32_t token_offset = 0;  // new tokens of this item: StepResult::tokens[token_offset, + num_tokens)
-  int32_t num_tokens = 0;    // 0 where nothing was sampled
+  int32_t num_tokens = 0;    // 0 where nothing was sampled; with drafts one more than were accepted
 };
 
 struct StepResult {
@@ -129,8 +151,8 @@ struct StepResult {
   std::vector<ItemResult> items;  // one per plan item, same order
   std::vector<TokenId> tokens;
   // The short form, for executors without tokens: every item did what was planned (kOk, accepted = count, one token
-  // where it samples); `items` and `tokens` stay empty. `stops`: indices of items whose token is the end of the text,
-  // ascending.
+  // where it samples; not for plans with drafts); `items` and `tokens` stay empty. `stops`: indices of items whose
+  // token is the end of the text, ascending.
   bool as_planned = false;
   std::vector<int32_t> stops;
   // Logprobs of item i's tokens, only for requests that asked; chosen first, then best first. Empty otherwise.

@@ -111,6 +111,7 @@ Status StepRunner::Check(const StepPlan& plan) const {
   auto bad_block = [&](BlockId block) { return block < 0 || block >= options_.num_blocks; };
   for (const SequenceStart& s : plan.starts) {
     if (bad_slot(s.slot)) return refuse("start of slot", s.slot, options_.max_slots - 1);
+    if (s.adapter != 0) return refuse("adapter", s.adapter, 0);
   }
   for (const TableUpdate& u : plan.table_updates) {
     if (bad_slot(u.slot)) return refuse("table of slot", u.slot, options_.max_slots - 1);
@@ -141,6 +142,7 @@ Status StepRunner::Check(const StepPlan& plan) const {
     }
     if (item.logit_rows < 0 || item.logit_rows > item.count) return refuse("logit rows", item.logit_rows, item.count);
     if (item.sample && item.logit_rows == 0) return refuse("sampled item's logit rows", 0, 1);
+    if (item.draft_tokens != 0) return refuse("draft tokens", item.draft_tokens, 0);
     if (item.input == InputSource::kChained && item.count != 1) return refuse("chained item's tokens", item.count, 1);
     if (item.input == InputSource::kHost &&
         (item.token_offset < 0 || int64_t{item.token_offset} + item.count > static_cast<int64_t>(plan.tokens.size()))) {
@@ -174,7 +176,7 @@ Status StepRunner::CheckSwaps(const StepPlan& plan) const {
 void StepRunner::Apply(const StepPlan& plan) {
   for (const SequenceStart& s : plan.starts) {
     Slot& slot = slots_[static_cast<size_t>(s.slot)];
-    slot.history.Start(s.request, s.choice, s.output, config_.vocab_size);
+    slot.history.Start(s.sampling, s.choice, config_.vocab_size);
     slot.last_token = 0;
   }
   for (const TableUpdate& u : plan.table_updates) {
@@ -223,21 +225,21 @@ void StepRunner::CollectRows(const StepPlan& plan, StepResult* result) {
   rows_.clear();
   for (size_t i = 0; i < plan.items.size(); ++i) {
     const StepItem& item = plan.items[i];
-    const Request* request = slots_[static_cast<size_t>(item.slot)].history.request();
+    const SamplingSpec& spec = slots_[static_cast<size_t>(item.slot)].history.spec();
     const int32_t end = attention_items_[i].first_token + item.count;
     for (int32_t row = end - item.logit_rows; row < end; ++row) {
       Row r;
       r.item = static_cast<int32_t>(i);
       r.position = positions_[static_cast<size_t>(row)];
       r.sample = item.sample && row == end - 1;
-      if (!r.sample && request != nullptr && request->prompt_logprobs && item.logit_rows == item.count &&
-          request->prompt != nullptr && r.position + 1 < static_cast<int64_t>(request->prompt->size())) {
-        r.prompt_next = std::clamp((*request->prompt)[static_cast<size_t>(r.position) + 1], 0, vocab - 1);
+      if (!r.sample && spec.prompt_logprobs && item.logit_rows == item.count &&
+          r.position + 1 < static_cast<int64_t>(spec.prompt.size())) {
+        r.prompt_next = std::clamp(spec.prompt[static_cast<size_t>(r.position) + 1], 0, vocab - 1);
       }
       logit_rows_.push_back(row);
       rows_.push_back(r);
     }
-    if (item.sample && request != nullptr && request->sampling.logprobs >= 0) {
+    if (item.sample && spec.params.logprobs >= 0) {
       result->logprobs.push_back({static_cast<int32_t>(i), std::vector<std::vector<TokenLogprob>>(1)});
     }
     const auto wanted =
@@ -278,7 +280,7 @@ void StepRunner::SampleRows(const StepPlan& plan) {
       const SequenceHistory& history = HistoryOf(plan, r);
       try {
         if (r.prompt_next >= 0) {
-          const int32_t best = std::max(history.request()->sampling.logprobs, 0);
+          const int32_t best = std::max(history.spec().params.logprobs, 0);
           if (!sampler.Logprobs(row, r.prompt_next, best, r.logprobs)) r.sampled.status = ItemStatus::kBadLogits;
         } else {
           r.sampled = sampler.Sample(history, r.position + 1, row, r.logprobs);

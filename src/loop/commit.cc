@@ -30,7 +30,7 @@ void StepLoop::Impl::CommitStep() {
   record.start_ns = result.start_ns;
   record.end_ns = result.end_ns;
   record.decode_tokens = plan.num_decodes;
-  record.prefill_tokens = static_cast<int32_t>(plan.num_tokens) - plan.num_decodes;
+  record.prefill_tokens = static_cast<int32_t>(plan.prefill_tokens());
   record.prefill_items = static_cast<int32_t>(plan.items.size()) - plan.num_decodes;
   record.preemptions = static_cast<int32_t>(plan.preempts.size());
   record.longest_preemption_ns = plan.longest_preemption_ns;
@@ -128,9 +128,9 @@ void StepLoop::Impl::CommitItem(size_t index, const StepItem& item, uint32_t pla
     return;
   }
   const ItemResult& r = result.items[index];
-  const bool whole = r.accepted == item.count;
-  const bool valid = r.accepted >= 0 && r.accepted <= item.count && r.num_tokens == (whole && item.sample ? 1 : 0);
-  if (r.status != ItemStatus::kOk || !valid) {
+  const int32_t accepted_drafts = r.accepted - (item.count - item.draft_tokens);  // less than 0: not even the rest
+  const bool whole = accepted_drafts >= 0;
+  if (r.status != ItemStatus::kOk || !FitsPlan(item, r)) {
     table.CommitItem(s, 0, 0);
     const char* what = r.status == ItemStatus::kBadLogits ? "the model's logits are not finite"
                        : r.status == ItemStatus::kFailed  ? "the executor could not run the sequence"
@@ -149,7 +149,7 @@ void StepLoop::Impl::CommitItem(size_t index, const StepItem& item, uint32_t pla
           {slot.user, slot.handle, item.first_position, std::move(all[prompt_logprob_cursor].per_token)});
     }
   }
-  table.CommitItem(s, r.accepted, r.num_tokens);
+  table.CommitItem(s, r.accepted, r.num_tokens, std::max(accepted_drafts, 0));
   if (!whole) {
     table.RollBackPlanned(s);
     const int32_t computed = table.columns().computed_committed[s];
@@ -163,6 +163,34 @@ void StepLoop::Impl::CommitItem(size_t index, const StepItem& item, uint32_t pla
     const auto at = static_cast<size_t>(r.token_offset + i);
     if (AppendToken(s, index, i, at < result.tokens.size() ? result.tokens[at] : 0)) return;
   }
+  if (drafting && r.num_tokens > 0) ProposeDrafts(s);
+}
+
+// Whether the executor has answered what it was asked: of the item's drafts, those that it accepts are what it sampled.
+bool StepLoop::Impl::FitsPlan(const StepItem& item, const ItemResult& r) const {
+  const int32_t sure = item.count - item.draft_tokens;
+  if (r.accepted < 0 || r.accepted > item.count) return false;
+  if (r.num_tokens != (item.sample && r.accepted >= sure ? r.accepted - sure + 1 : 0)) return false;
+  if (!traits.has_tokens || r.accepted <= sure) return true;
+  const std::vector<TokenId>& drafts = slots[static_cast<size_t>(item.slot)].buffers->drafts;
+  const auto sampled = result.tokens.begin() + r.token_offset;
+  return r.token_offset >= 0 && r.token_offset + r.num_tokens <= static_cast<int32_t>(result.tokens.size()) &&
+         std::equal(sampled, sampled + (r.accepted - sure), drafts.begin());
+}
+
+void StepLoop::Impl::ProposeDrafts(SlotId s) {
+  const SlotEntry& slot = slots[static_cast<size_t>(s)];
+  std::vector<TokenId>& drafts = slot.buffers->drafts;
+  drafts.clear();
+  const int32_t most = std::min(config.max_draft_tokens, slot.max_tokens - slot.generated - 1);
+  if (most > 0) {
+    std::span<const TokenId> prompt;
+    if (slot.prompt != nullptr) prompt = {slot.prompt, static_cast<size_t>(slot.prompt_tokens)};
+    parts.drafts->Propose(s, prompt, slot.buffers->output, most, &drafts);
+    TACTUS_CHECK(static_cast<int32_t>(drafts.size()) <= most);
+  }
+  table.SetDrafts(s, static_cast<int32_t>(drafts.size()));
+  if (parts.tap != nullptr && !drafts.empty()) parts.tap->Drafted(s, static_cast<int32_t>(drafts.size()));
 }
 
 // The short form of a result: no item failed, no token has a value. One pass over the plan's items.
@@ -320,8 +348,7 @@ void StepLoop::Impl::Finish(SlotId s, FinishReason reason, TokenEvent* event, in
   }
   parts.kv->Unbind(s);
   if (parts.predictor != nullptr) {
-    const int32_t output = table.columns().known_committed[s] - table.columns().prompt_tokens[s];
-    parts.predictor->Ended(s, output, reason == FinishReason::kCancelled || reason == FinishReason::kError);
+    parts.predictor->Ended(s, slot.generated, reason == FinishReason::kCancelled || reason == FinishReason::kError);
   }
   request->recomputed_tokens += table.recomputed_tokens(s);
   request->completion_tokens += slot.generated;

@@ -4,12 +4,34 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
 #include "kv/block_key.h"
 
 namespace tactus {
 namespace {
 
+Hash128 RootKeyOf(const Request& request, const IntakeLimits& limits) {
+  return RootKey(limits.secret, limits.model, request.adapter, request.cache_salt);
+}
+
+// -1: none is asked for, or it is not known.
+int32_t AdapterIndex(const Request& request, const IntakeLimits& limits) {
+  const auto found = std::find(limits.adapters.begin(), limits.adapters.end(), request.adapter);
+  return found == limits.adapters.end() ? -1 : static_cast<int32_t>(found - limits.adapters.begin());
+}
+
+Status CheckAdapter(const Request& request, const IntakeLimits& limits) {
+  if (request.adapter.empty() || AdapterIndex(request, limits) >= 0) return Status();
+  return InvalidArgument(
+      limits.adapters.empty()
+          ? fmt::format("adapter '{}': this engine has loaded none; leave it out", Printable(request.adapter))
+          : fmt::format("adapter '{}' is not loaded; known: {}", Printable(request.adapter),
+                        fmt::join(limits.adapters, ", ")),
+      "adapter");
+}
+
 Status CheckFits(const Request& request, int64_t prompt_tokens, const IntakeLimits& limits) {
+  TACTUS_RETURN_IF_ERROR(CheckAdapter(request, limits));
   if (prompt_tokens < 1) return InvalidArgument("the prompt is empty; it needs at least 1 token", "prompt");
   if (request.stop.max_tokens < 1) {
     return InvalidArgument(fmt::format("max_tokens is {}; it must be at least 1", request.stop.max_tokens),
@@ -43,7 +65,8 @@ PreparedRequest Prepare(std::shared_ptr<const Request> request, int32_t prompt_t
   const StopConditions& stop = request->stop;
   p.prompt_tokens = prompt_tokens;
   p.max_tokens = static_cast<int32_t>(stop.max_tokens);
-  p.root_key = RootKey(limits.secret, limits.model, "", request->cache_salt);
+  p.adapter = AdapterIndex(*request, limits) + 1;
+  p.root_key = RootKeyOf(*request, limits);
   p.has_keys = has_keys;
   if (!request->client.empty()) {
     p.client = std::max<uint64_t>(1, SipHash128(limits.secret, request->client.data(), request->client.size()).low);
@@ -76,8 +99,7 @@ Result<PreparedRequest> PrepareRequest(std::shared_ptr<const Request> request, c
   std::vector<Hash128> keys;
   if (has_keys) {
     keys.reserve(prompt->size() / static_cast<size_t>(limits.block_size));
-    ExtendBlockKeys(limits.secret, RootKey(limits.secret, limits.model, "", request->cache_salt), *prompt,
-                    limits.block_size, &keys);
+    ExtendBlockKeys(limits.secret, RootKeyOf(*request, limits), *prompt, limits.block_size, &keys);
   }
   const auto length = static_cast<int32_t>(prompt->size());
   return Prepare(std::move(request), length, std::move(keys), has_keys, limits);

@@ -29,12 +29,14 @@ struct IntakeLimits {
   Hash128 secret;                       // of the block keys
   std::string model;                    // part of every key
   std::vector<TokenId> model_stop_ids;  // end a request unless it says ignore_eos
+  std::vector<std::string> adapters;    // that are loaded; Request::adapter is one of them or empty
 };
 
 // Buffers of one choice, sized for its longest life, so that the step loop does not allocate.
 struct SequenceBuffers {
   std::vector<TokenId> output;      // generated so far
   std::vector<Hash128> keys;        // of full blocks known so far
+  std::vector<TokenId> drafts;      // guesses at what follows the output
   std::optional<StopMatcher> stop;  // only with stop strings
   SlotId slot = kNoSlot;            // the step loop's
 };
@@ -46,7 +48,9 @@ struct PreparedRequest {
   TimeNs arrival_ns = -1;                  // by the loop's clock; -1: stamped by Submit
   int32_t prompt_tokens = 0;
   int32_t max_tokens = 0;
-  uint64_t client = 0;  // keyed hash of Request::client; 0: unknown
+  int32_t adapter = 0;          // SequenceStart::adapter
+  bool tokens_on_host = false;  // each token is needed before the next is sampled (a grammar): its steps do not chain
+  uint64_t client = 0;          // keyed hash of Request::client; 0: unknown
   Hash128 root_key;
   bool has_keys = false;                 // false: shares nothing
   std::vector<TokenId> stop_ids;         // sorted; the model's too unless ignore_eos

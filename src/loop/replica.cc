@@ -20,6 +20,7 @@ IntakeLimits IntakeLimitsOf(const ReplicaConfig& c) {
   limits.secret = c.secret;
   limits.model = c.model;
   limits.model_stop_ids = c.model_stop_ids;
+  limits.adapters = c.adapters;
   return limits;
 }
 
@@ -101,15 +102,17 @@ Status Replica::Connect(ReplicaParts parts) {
   loop.stopwatch = parts.stopwatch;
   loop.stopwatch_every = parts.stopwatch_every;
   loop.sink = parts.sink;
+  loop.drafts = parts.drafts;
   loop.tap = tap_.get();
   loop.step_times = step_times_.get();
   loop.about = std::move(parts.about);
   loop.token_bytes = std::move(parts.token_bytes);
   loop.generated_key = std::move(parts.generated_key);
-  loop_ = std::make_unique<StepLoop>(
-      StepLoopConfig{
-          .limits = limits_, .slot_capacity = config_.slots(), .max_errors_in_a_row = config_.max_errors_in_a_row},
-      std::move(loop));
+  loop_ = std::make_unique<StepLoop>(StepLoopConfig{.limits = limits_,
+                                                    .slot_capacity = config_.slots(),
+                                                    .max_errors_in_a_row = config_.max_errors_in_a_row,
+                                                    .max_draft_tokens = config_.max_draft_tokens},
+                                     std::move(loop));
   return Status();
 }
 

@@ -26,7 +26,9 @@ struct ReplicaConfig {
   Hash128 secret;     // of the block keys
   std::string model;  // part of every key
   std::vector<TokenId> model_stop_ids;
+  std::vector<std::string> adapters;
   int32_t max_errors_in_a_row = 3;
+  int32_t max_draft_tokens = 0;
   uint64_t seed = 0;                // of a noisy predictor
   bool true_lengths_known = false;  // requests are SimRequests: predictors may ask for the true length
 
@@ -54,6 +56,7 @@ struct ReplicaParts {
   Clock* stopwatch = nullptr;  // see StepLoopParts, as the next four
   int32_t stopwatch_every = 1;
   EventSink* sink = nullptr;
+  DraftSource* drafts = nullptr;  // with ReplicaConfig::max_draft_tokens
   std::function<std::string_view(TokenId)> token_bytes;
   std::function<Hash128(RequestHandle, int32_t choice, int32_t block)> generated_key;
   std::string about;  // configuration and seed, for the account of a broken invariant

@@ -38,7 +38,8 @@ struct SlotEntry {
   int32_t choice = 0;
   int32_t next_key_at = std::numeric_limits<int32_t>::max();  // known tokens at which another block has its key
   int32_t min_tokens = 0;
-  bool started = false;  // was scheduled before
+  bool started = false;    // was scheduled before
+  bool can_chain = false;  // a token sampled in flight may be the next item's input
   bool has_stop_strings = false;
   TimeNs last_token_ns = 0;
   DurationNs longest_gap_ns = 0;

@@ -52,6 +52,7 @@ StepLoop::Impl::Impl(const StepLoopConfig& c, StepLoopParts p, Intake* i, std::a
       parts(WithStopwatch(std::move(p))),
       traits(parts.executor->traits()),
       wants_tokens(parts.sink->wants_tokens()),
+      drafting(parts.drafts != nullptr && c.max_draft_tokens > 0),
       intake(*i),
       healthy(*h),
       block_size(parts.kv->block_size()),
@@ -62,6 +63,9 @@ StepLoop::Impl::Impl(const StepLoopConfig& c, StepLoopParts p, Intake* i, std::a
   TACTUS_CHECK(parts.scheduler->config().limits.slot_capacity >= CapacityOf(c));
   TACTUS_CHECK(parts.scheduler->config().limits.predictor == parts.predictor);
   TACTUS_CHECK(block_size == c.limits.block_size && traits.max_in_flight >= 1);
+  TACTUS_CHECK_MSG(!drafting || c.max_draft_tokens <= traits.max_draft_tokens,
+                   "executor " + std::string(traits.name) + " verifies " + std::to_string(traits.max_draft_tokens) +
+                       " draft tokens, not " + std::to_string(c.max_draft_tokens));
   ring.resize(static_cast<size_t>(traits.max_in_flight));
   const auto most = static_cast<size_t>(c.limits.max_num_seqs);
   for (InFlight& f : ring) {
@@ -182,6 +186,7 @@ void StepLoop::Impl::TakeRequest(PreparedRequest prepared) {
                                 .held = choice > 0},
                                now_ns);
     buffers.slot = s;
+    if (drafting) buffers.drafts.reserve(static_cast<size_t>(config.max_draft_tokens));
     SlotEntry& slot = slots[static_cast<size_t>(s)];
     slot = SlotEntry();
     slot.request = request;
@@ -195,6 +200,7 @@ void StepLoop::Impl::TakeRequest(PreparedRequest prepared) {
     slot.max_tokens = in.max_tokens;
     slot.has_stop_strings = buffers.stop.has_value() && parts.token_bytes;
     slot.choice = choice;
+    slot.can_chain = traits.can_chain && !in.tokens_on_host && !drafting;
     slot.min_tokens = static_cast<int32_t>(std::min<int64_t>(in.request->stop.min_tokens, in.max_tokens));
     slot.last_token_ns = in.arrival_ns;
     if (in.has_keys) slot.next_key_at = (static_cast<int32_t>(buffers.keys.size()) + 1) * block_size;

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "base/clock.h"
+#include "base/draft_source.h"
 #include "base/executor.h"
 #include "kv/kv_cache.h"
 #include "loop/events.h"
@@ -28,6 +29,7 @@ struct StepLoopConfig {
   IntakeLimits limits;
   int32_t slot_capacity = 0;        // sequences; 0: max_queue + max_num_seqs
   int32_t max_errors_in_a_row = 3;  // executor errors, then healthy() is false and the loop refuses
+  int32_t max_draft_tokens = 0;     // of one sequence in one step; with StepLoopParts::drafts
 };
 
 // What the loop is given; all outlive it. `tap` and `token_bytes` may be null (no stop strings then).
@@ -35,6 +37,7 @@ struct StepLoopParts {
   sched::Scheduler* scheduler = nullptr;
   Executor* executor = nullptr;
   LengthPredictor* predictor = nullptr;  // the one in the scheduler's limits, or null
+  DraftSource* drafts = nullptr;         // may be null: no sequence has drafts
   KvCache* kv = nullptr;                 // max_slots = slot_capacity
   Clock* clock = nullptr;
   // Measures decision times, which no decision sees; null: `clock`. On a virtual clock give the system's.

@@ -62,6 +62,7 @@ struct StepLoop::Impl {
   bool CommitReady();
   void CommitStep();
   void CommitItem(size_t index, const StepItem& item, uint32_t planned_epoch);
+  bool FitsPlan(const StepItem& item, const ItemResult& r) const;
   void VoidFailedItems(const StepPlan& plan, const std::vector<uint32_t>& epochs);
   void FailStep();
   void CommitAsPlanned(const InFlight& f);
@@ -71,6 +72,7 @@ struct StepLoop::Impl {
   void TakeLogprobs(size_t index, int32_t nth, TokenEvent* event);
   FinishReason StopReason(const SlotEntry& slot, int32_t count, TokenId token, int32_t* stop_string) const;
   void AddKey(SlotId s);
+  void ProposeDrafts(SlotId s);
   void ReleaseSiblings(RequestRecord* request, SlotId parent);
   // Ends a sequence in whatever state; `event` carries the reason if the token that ended it is there, else one is
   // made.
@@ -92,6 +94,7 @@ struct StepLoop::Impl {
   const StepLoopParts parts;
   const ExecutorTraits traits;
   const bool wants_tokens;
+  const bool drafting;
   Intake& intake;
   std::atomic<bool>& healthy;
   const int32_t block_size;

@@ -29,6 +29,7 @@ bool StepLoop::Impl::PlanAndSubmit() {
   view.num_prefilling = table.num_prefilling();
   view.previous_prefill_tokens = previous_prefill_tokens;
   view.steps_in_flight = static_cast<int32_t>(ring_count);
+  view.has_drafts = drafting;
 
   const bool timed = next_step % parts.stopwatch_every == 0;
   const TimeNs begin = timed ? parts.stopwatch->NowNs() : 0;
@@ -66,7 +67,7 @@ bool StepLoop::Impl::PlanAndSubmit() {
   plan_hash = MixHash(plan_hash, HashOf(plan));
   if (keep_hashes) hashes.push_back(plan_hash);
   if (parts.tap != nullptr) parts.tap->StepPlanned(plan, plan_hash);
-  previous_prefill_tokens = plan.num_tokens - plan.num_decodes;
+  previous_prefill_tokens = plan.prefill_tokens();
   ++next_step;
   ++ring_count;
   ++stats.steps;
@@ -86,7 +87,10 @@ void StepLoop::Impl::Apply(StepPlan* plan) {
       StartSequence(&plan->starts[next_start++], item.first_position);
     }
     if (traits.has_tokens && item.input == InputSource::kHost) CopyTokens(&item, plan);
-    table.PlanItem(s, item.count, item.sample, plan->step, traits.can_chain);
+    // Until its result is there, an item may be followed by another: a chunk by the next one of a known prompt, a
+    // sampling one only where nobody needs the token on the host first.
+    const bool chainable = item.sample ? slots[static_cast<size_t>(s)].can_chain : traits.can_chain;
+    table.PlanItem(s, item.count - item.draft_tokens, item.sample, plan->step, chainable);
   }
   TACTUS_CHECK(next_start == plan->starts.size());
 }
@@ -94,7 +98,7 @@ void StepLoop::Impl::Apply(StepPlan* plan) {
 void StepLoop::Impl::CopyTokens(StepItem* item, StepPlan* plan) const {
   const SlotEntry& slot = slots[static_cast<size_t>(item->slot)];
   item->token_offset = static_cast<int32_t>(plan->tokens.size());
-  const int32_t end = item->first_position + item->count;
+  const int32_t end = item->first_position + item->count - item->draft_tokens;
   int32_t p = item->first_position;
   if (p < slot.prompt_tokens) {
     const int32_t stop = std::min(end, slot.prompt_tokens);
@@ -103,6 +107,8 @@ void StepLoop::Impl::CopyTokens(StepItem* item, StepPlan* plan) const {
   }
   const TokenId* output = slot.buffers->output.data() - slot.prompt_tokens;
   for (; p < end; ++p) plan->tokens.push_back(output[p]);
+  const auto drafts = slot.buffers->drafts.begin();
+  plan->tokens.insert(plan->tokens.end(), drafts, drafts + item->draft_tokens);
 }
 
 void StepLoop::Impl::StartSequence(SequenceStart* start, int32_t first_position) {
@@ -110,8 +116,9 @@ void StepLoop::Impl::StartSequence(SequenceStart* start, int32_t first_position)
   SlotEntry& slot = slots[static_cast<size_t>(s)];
   RequestRecord* request = slot.request;
   start->choice = slot.choice;
-  start->request = request->in.request;
-  if (traits.has_tokens) start->output = slot.buffers->output;
+  start->request = slot.handle;
+  start->adapter = request->in.adapter;
+  if (traits.has_tokens) start->sampling = SamplingOf(*request->in.request, slot.buffers->output);
   const int32_t recomputed = table.recomputed_tokens(s);
   table.Admit(s, first_position);
   stats.recomputed_tokens += table.recomputed_tokens(s) - recomputed;

@@ -25,6 +25,8 @@ class LoopTap {
   virtual void Stopped(int32_t item, int32_t token) = 0;
   // The key of a block of generated text.
   virtual void Key(RequestHandle handle, int32_t choice, int32_t block, const Hash128& key) = 0;
+  // So many tokens are guessed to follow the sequence. Before the StepEnded of the step that sampled its newest token.
+  virtual void Drafted(SlotId slot, int32_t tokens) = 0;
   virtual void StepEnded(const StepPlan& plan, const StepResult& result, bool ok) = 0;
   // The scheduler was asked for a plan, whether or not a step came of it. `asked`: what its step-time model answered.
   virtual void PlanCalled(std::span<const DurationNs> asked) = 0;

@@ -67,21 +67,18 @@ int64_t BlockExp(std::span<const float> row, int64_t block, float max, float tem
 
 }  // namespace
 
-void SequenceHistory::Start(std::shared_ptr<const Request> request, int32_t choice, std::span<const TokenId> output,
-                            int64_t vocab) {
-  request_ = std::move(request);
+void SequenceHistory::Start(const SamplingSpec& spec, int32_t choice, int64_t vocab) {
+  spec_ = spec;
   choice_ = choice;
   seen_.clear();
   index_.clear();
-  if (request_ == nullptr || !request_->sampling.NeedsHistory()) return;
-  const auto prompt =
-      request_->prompt != nullptr ? std::span<const TokenId>(*request_->prompt) : std::span<const TokenId>();
-  const int64_t tokens = static_cast<int64_t>(prompt.size()) + std::max<int64_t>(request_->stop.max_tokens, 0);
+  if (!spec_.params.NeedsHistory()) return;
+  const int64_t tokens = static_cast<int64_t>(spec_.prompt.size()) + std::max(spec_.max_tokens, 0);
   Grow(static_cast<size_t>(std::min(vocab, tokens)));
-  if (request_->sampling.repetition_penalty != 1.0f) {
-    for (const TokenId t : prompt) Count(t, 0);
+  if (spec_.params.repetition_penalty != 1.0f) {
+    for (const TokenId t : spec_.prompt) Count(t, 0);
   }
-  for (const TokenId t : output) Count(t, 1);
+  for (const TokenId t : spec_.output) Count(t, 1);
 }
 
 void SequenceHistory::Append(TokenId token) {
@@ -119,8 +116,7 @@ void SequenceHistory::Grow(size_t entries) {
 }
 
 void SequenceHistory::Adjust(std::span<float> logits, std::vector<std::pair<TokenId, float>>* before) const {
-  if (request_ == nullptr) return;
-  const SamplingParams& p = request_->sampling;
+  const SamplingParams& p = spec_.params;
   auto change = [&](TokenId token, auto&& fn) {
     if (token < 0 || static_cast<size_t>(token) >= logits.size()) return;
     float& logit = logits[static_cast<size_t>(token)];
@@ -151,13 +147,7 @@ Sampler::Sampler(int64_t vocab) : vocab_(vocab) {
 
 SampledToken Sampler::Sample(const SequenceHistory& history, int64_t position, std::span<float> logits,
                              std::vector<TokenLogprob>* logprobs) {
-  static const SamplingParams kGreedy = [] {
-    SamplingParams p;
-    p.temperature = 0.0f;
-    return p;
-  }();
-  const Request* request = history.request();
-  const SamplingParams& params = request != nullptr ? request->sampling : kGreedy;
+  const SamplingParams& params = history.spec().params;
   const bool wants_logprobs = logprobs != nullptr && params.logprobs >= 0;
   double log_sum = 0.0;
   std::vector<std::pair<TokenId, float>> raw;

@@ -11,7 +11,6 @@
 // sort of the vocabulary: maxima of blocks of 64 bound where the best tokens can be.
 #pragma once
 
-#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -20,17 +19,17 @@
 
 namespace tactus {
 
-// What sampling remembers of one sequence: its request, and how often each token occurred when penalties ask for it.
+// What sampling remembers of one sequence: its parameters, and how often each token occurred when penalties ask for it.
 // One thread at a time.
 class SequenceHistory {
  public:
-  // A sequence (re)starts: history is the prompt and `output`. Allocates for all tokens the request may make; Append
-  // does not. `request` null: forgets everything.
-  void Start(std::shared_ptr<const Request> request, int32_t choice, std::span<const TokenId> output, int64_t vocab);
+  // A sequence (re)starts: history is the prompt and the output of `spec`. Allocates for all tokens it may make; Append
+  // does not.
+  void Start(const SamplingSpec& spec, int32_t choice, int64_t vocab);
   // A token was sampled.
   void Append(TokenId token);
 
-  const Request* request() const { return request_.get(); }
+  const SamplingSpec& spec() const { return spec_; }
   int32_t choice() const { return choice_; }
 
   // Bias and penalties, in place. `before` (may be null) receives the raw logits of what changes.
@@ -44,7 +43,7 @@ class SequenceHistory {
   void Count(TokenId token, int32_t outputs);
   void Grow(size_t entries);
 
-  std::shared_ptr<const Request> request_;
+  SamplingSpec spec_;
   int32_t choice_ = 0;
   std::vector<Seen> seen_;      // unique tokens in order of first occurrence
   std::vector<int32_t> index_;  // open addressing over seen_, a power of two; -1 empty

@@ -44,13 +44,24 @@ AddResult PlanBuilder::AddRunning(SlotId slot, int32_t limit, bool whole) {
   if (whole && count > 0) count = WholeOrNone(count, pending);
   if (count <= 0) return AddResult::kNoBudget;
   const int32_t end = seq.computed_planned[slot] + count;
-  if (end > covered_[slot]) {
-    if (!ledger_->Extend(slot, end, plan_)) return AddResult::kNoBlocks;
+  int32_t drafts = decode && count == pending && view_->has_drafts ? DraftTokens(slot) : 0;
+  if (end + drafts > covered_[slot]) {
+    if (drafts > 0 && (ledger_->blocks_available() <= running_ || !ledger_->Extend(slot, end + drafts, plan_)))
+      drafts = std::clamp(covered_[slot] - end, 0, drafts);
+    if (end > covered_[slot] && drafts == 0 && !ledger_->Extend(slot, end, plan_)) return AddResult::kNoBlocks;
     covered_[slot] = static_cast<int32_t>(ledger_->blocks_held(slot)) * block_size_;
-    TACTUS_CHECK(covered_[slot] >= end);
+    TACTUS_CHECK(covered_[slot] >= end + drafts);
   }
-  AddItem(slot, seq.computed_planned[slot], count, decode);
+  AddItem(slot, seq.computed_planned[slot], count, drafts, decode);
   return AddResult::kAdded;
+}
+
+int32_t PlanBuilder::DraftTokens(SlotId slot) const {
+  const SequenceColumns& seq = view_->seq;
+  const int32_t output_left = seq.max_output_tokens[slot] - (seq.known_planned[slot] - seq.prompt_tokens[slot]);
+  const int64_t tokens_left = tokens_left_ - std::max(1, running_ - num_items());
+  return static_cast<int32_t>(
+      std::max<int64_t>(0, std::min<int64_t>({seq.draft_tokens[slot], output_left - 1, tokens_left})));
 }
 
 AddResult PlanBuilder::Start(SlotId slot, const Admission& admission, int32_t limit, bool whole) {
@@ -86,7 +97,7 @@ AddResult PlanBuilder::Start(SlotId slot, const Admission& admission, int32_t li
     plan_->longest_preemption_ns = std::max(plan_->longest_preemption_ns, view_->now_ns - seq.queued_ns[slot]);
   }
   ++running_;
-  AddItem(slot, matched, count, false);
+  AddItem(slot, matched, count, 0, false);
   return AddResult::kAdded;
 }
 
@@ -114,33 +125,35 @@ PlanBuilder::Demand PlanBuilder::StartDemand(SlotId slot, const Admission& admis
           running_ > 0 ? demand.keep_free_blocks : 0};
 }
 
-void PlanBuilder::AddItem(SlotId slot, int32_t first, int32_t count, bool decode) {
+void PlanBuilder::AddItem(SlotId slot, int32_t first, int32_t count, int32_t drafts, bool decode) {
   const SequenceColumns& seq = view_->seq;
   const int32_t end = first + count;
   const int32_t known = seq.known_planned[slot];
   StepItem& item = plan_->items.emplace_back();
   item.slot = slot;
   item.first_position = first;
-  item.count = count;
+  item.count = count + drafts;
   item.sample = end == known;
-  item.logit_rows = item.sample ? 1 : 0;
+  item.logit_rows = item.sample ? 1 + drafts : 0;
+  item.draft_tokens = drafts;
   if (seq.prompt_logprobs[slot] != 0 && first < seq.prompt_tokens[slot]) item.logit_rows = count;
   // The input is on the device only if it is the one token that a step in flight samples.
   const bool chained = end > seq.known_committed[slot];
   item.input = chained ? InputSource::kChained : InputSource::kHost;
   TACTUS_CHECK(!chained || count == 1);
   touched_[slot] = stamp_;
-  TACTUS_DCHECK(count >= 1 && (count <= tokens_left_ || count <= oversize_tokens_));
-  tokens_left_ -= count;
+  TACTUS_DCHECK(count >= 1 && (item.count <= tokens_left_ || count <= oversize_tokens_));
+  tokens_left_ -= item.count;
+  plan_->draft_tokens += drafts;
   plan_->logit_rows += item.logit_rows;
   if (decode) {
     plan_->num_decodes += count == 1 ? 1 : 0;
-    plan_->decode_context_tokens += end;
+    plan_->decode_context_tokens += end + drafts;
   } else {
     prefill_left_ -= count;
     plan_->prompt_items.push_back(num_items() - 1);
   }
-  plan_->num_tokens += count;
+  plan_->num_tokens += item.count;
   if (end >= next_mark_[slot]) {
     ledger_->MarkPending(slot, end, view_->step);
     // A key is known once its last token is: with tokens still on the device, that is so many steps from now.

@@ -31,7 +31,8 @@ class PlanBuilder {
   // Starts a plan. `max_running`: sequences that may hold KV (B).
   void Begin(const StepView& view, StepBudget budget, int32_t max_running, StepPlan* plan);
 
-  // A running sequence's next positions: min(pending, limit, budget) of them; whole: all pending or kNoBudget.
+  // A running sequence's next positions: min(pending, limit, budget) of them; whole: all pending or kNoBudget. A decode
+  // takes drafts along where there is room.
   AddResult AddRunning(SlotId slot, int32_t limit, bool whole);
   // The common case of AddRunning, in line: a decode whose token, block and share are all there. False: nothing was
   // done, ask AddRunning.
@@ -41,7 +42,7 @@ class PlanBuilder {
     if (seq.state[slot] != SeqState::kDecode || seq.flight[slot] != FlightState::kIdle || Touched(slot) ||
         tokens_left_ <= 0 || known - seq.computed_planned[slot] != 1 || known > covered_[slot] ||
         known >= next_mark_[slot] || known - seq.prompt_tokens[slot] >= seq.max_output_tokens[slot] ||
-        num_items() >= max_items_) {
+        num_items() >= max_items_ || (view_->has_drafts && seq.draft_tokens[slot] > 0)) {
       return false;
     }
     plan_->items.push_back({slot, known - 1, 1, 1, true, InputSource::kHost, 0});
@@ -93,7 +94,9 @@ class PlanBuilder {
  private:
   // What `count` becomes for a sequence that must take `all` of its tokens or none; 0: none.
   int32_t WholeOrNone(int64_t count, int32_t all) const;
-  void AddItem(SlotId slot, int32_t first, int32_t count, bool decode);
+  // Drafts that a decode may take along: none that costs another running sequence its token or block in this step.
+  int32_t DraftTokens(SlotId slot) const;
+  void AddItem(SlotId slot, int32_t first, int32_t count, int32_t drafts, bool decode);
 
   KvLedger* const ledger_;
   const int32_t block_size_;

@@ -35,6 +35,7 @@ struct StepView {
   int32_t num_prefilling = 0;                  // running sequences that have prompt tokens left to plan
   int64_t previous_prefill_tokens = 0;         // of the step planned before this one, whether or not it has ended
   int32_t steps_in_flight = 0;
+  bool has_drafts = false;  // SequenceColumns::draft_tokens may be more than 0
 };
 
 // What every choice may know at start: the limits of the engine and the services that it injects.

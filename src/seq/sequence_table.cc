@@ -11,9 +11,9 @@ SequenceTable::SequenceTable(int32_t capacity) {
   const auto n = static_cast<size_t>(capacity);
   state_.assign(n, SeqState::kFree);
   flight_.assign(n, FlightState::kIdle);
-  for (auto* column :
-       {&prompt_tokens_, &max_output_tokens_, &goal_tokens_, &known_planned_, &known_committed_, &computed_planned_,
-        &computed_committed_, &priority_, &preemptions_, &in_flight_, &recomputed_, &lost_, &waiting_index_}) {
+  for (auto* column : {&prompt_tokens_, &max_output_tokens_, &goal_tokens_, &known_planned_, &known_committed_,
+                       &computed_planned_, &computed_committed_, &priority_, &preemptions_, &draft_tokens_, &in_flight_,
+                       &recomputed_, &lost_, &waiting_index_}) {
     column->assign(n, 0);
   }
   prompt_logprobs_.assign(n, 0);
@@ -44,6 +44,7 @@ SequenceTable::SequenceTable(int32_t capacity) {
   columns_.priority = priority_.data();
   columns_.slo = slo_.data();
   columns_.preemptions = preemptions_.data();
+  columns_.draft_tokens = draft_tokens_.data();
   columns_.fork_from = fork_from_.data();
 }
 
@@ -62,7 +63,7 @@ SlotId SequenceTable::Add(const SequenceSpec& spec, TimeNs now_ns) {
   arrival_ns_[s] = spec.arrival_ns;
   priority_[s] = spec.priority;
   slo_[s] = spec.slo;
-  preemptions_[s] = recomputed_[s] = lost_[s] = 0;
+  preemptions_[s] = recomputed_[s] = lost_[s] = draft_tokens_[s] = 0;
   fork_from_[s] = kNoSlot;
   note_[s] = SequenceNote();
   ++epoch_[s];
@@ -125,6 +126,7 @@ void SequenceTable::Preempt(SlotId s, TimeNs now_ns, int32_t kept_tokens) {
   known_planned_[s] = goal_tokens_[s] = known_committed_[s];
   computed_planned_[s] = computed_committed_[s] = kept_tokens;
   fork_from_[s] = kNoSlot;
+  draft_tokens_[s] = 0;
   ++preemptions_[s];
   ++epoch_[s];
   flight_[s] = in_flight_[s] > 0 ? FlightState::kInFlight : FlightState::kIdle;
@@ -217,6 +219,8 @@ std::string SequenceTable::CheckIntegrity() const {
       return fail(s, "committed beyond planned");
     }
     if (computed_planned_[s] > known_planned_[s]) return fail(s, "computed more than is known");
+    if (draft_tokens_[s] != 0 && state_[s] != SeqState::kDecode && state_[s] != SeqState::kFinished)
+      return fail(s, "drafts of a sequence that does not decode");
     if (known_planned_[s] - prompt_tokens_[s] > max_output_tokens_[s]) return fail(s, "more output than allowed");
   }
   if (waiting != waiting_.size()) return "waiting list has the wrong size";

@@ -50,10 +50,15 @@ class SequenceTable {
   // Held -> Waiting. `fork_from` still holds the prompt's KV, or kNoSlot.
   void Unhold(SlotId s, SlotId fork_from, TimeNs now_ns);
   void ClearFork(SlotId s) { fork_from_[s] = kNoSlot; }
+  // Decode and idle: so many tokens that may follow are there to be verified.
+  void SetDrafts(SlotId s, int32_t tokens) {
+    TACTUS_DCHECK(state_[s] == SeqState::kDecode && flight_[s] == FlightState::kIdle && tokens >= 0);
+    draft_tokens_[s] = tokens;
+  }
   // Waiting -> Prefill; positions [0, matched) are there already.
   void Admit(SlotId s, int32_t matched_tokens);
-  // `count` more positions are in step `step`; `samples`: the last of them yields a token. `chainable`: it may be
-  // planned again before the result is there.
+  // `count` more positions, drafts apart, are in step `step`; `samples`: the last of them yields a token. `chainable`:
+  // it may be planned again before the result is there; not with drafts.
   void PlanItem(SlotId s, int32_t count, bool samples, StepId step, bool chainable) {
     TACTUS_CHECK(holds_kv(s) && flight_[s] != FlightState::kInFlight && count >= 1);
     computed_planned_[s] += count;
@@ -67,9 +72,14 @@ class SequenceTable {
     last_step_[s] = step;
     flight_[s] = chainable ? FlightState::kChainable : FlightState::kInFlight;
   }
-  // An item's result: `accepted` positions are computed, `new_tokens` exist.
-  void CommitItem(SlotId s, int32_t accepted, int32_t new_tokens) {
-    TACTUS_DCHECK(in_flight_[s] > 0 && accepted >= 0 && new_tokens >= 0);
+  // An item's result: `accepted` positions are computed, `new_tokens` exist. `accepted_drafts` of both are beyond what
+  // was planned.
+  void CommitItem(SlotId s, int32_t accepted, int32_t new_tokens, int32_t accepted_drafts = 0) {
+    TACTUS_DCHECK(in_flight_[s] > 0 && accepted >= 0 && new_tokens >= 0 && accepted_drafts >= 0);
+    if (accepted_drafts > 0) {
+      computed_planned_[s] += accepted_drafts;
+      known_planned_[s] += accepted_drafts;
+    }
     computed_committed_[s] += accepted;
     known_committed_[s] += new_tokens;
     TACTUS_DCHECK(computed_committed_[s] <= computed_planned_[s] && known_committed_[s] <= known_planned_[s]);
@@ -122,7 +132,7 @@ class SequenceTable {
   std::vector<Slo> slo_;
   std::vector<SlotId> fork_from_;
   std::vector<SequenceNote> note_;
-  std::vector<int32_t> in_flight_, recomputed_, lost_, waiting_index_;
+  std::vector<int32_t> draft_tokens_, in_flight_, recomputed_, lost_, waiting_index_;
   std::vector<uint32_t> epoch_;
   std::vector<StepId> last_step_;
 

@@ -114,7 +114,9 @@ class ModelRun {
       // A loop with all slots taken would have refused; in the recording there was room, so there will be in a moment.
       for (; next < requests_.size() && requests_[next].arrival_ns <= now; ++next) {
         TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, Prepare(requests_[next], replica->limits()));
+        const auto request = std::static_pointer_cast<const SimRequest>(prepared.request);
         TACTUS_ASSIGN_OR_RETURN(const RequestHandle handle, loop.Submit(std::move(prepared)));
+        executor.Expect(handle, *request);
         if (handle != requests_[next].handle) return Internal("handles of the recording are not in order of arrival");
       }
       for (; next_cancel < cancels.size() && cancels[next_cancel].first <= now; ++next_cancel)

@@ -43,24 +43,34 @@ StepShape ShapeOf(const StepPlan& plan, std::vector<ChunkShape>* chunks) {
     chunks->push_back({item.first_position, item.count});
   }
   StepShape shape;
-  shape.chunks = *chunks;
-  shape.decodes = static_cast<int64_t>(plan.items.size() - plan.prompt_items.size());
   shape.decode_context_tokens = plan.decode_context_tokens;
+  if (plan.draft_tokens > 0) {  // a decode with drafts computes what a chunk of as many tokens computes
+    for (const StepItem& item : plan.items) {
+      if (item.draft_tokens == 0) continue;
+      chunks->push_back({item.first_position, item.count});
+      shape.decode_context_tokens -= item.first_position + item.count;
+    }
+  }
+  shape.chunks = *chunks;
+  shape.decodes = static_cast<int64_t>(plan.items.size() - chunks->size());
   shape.logit_rows = plan.logit_rows;
   shape.padded_tokens = plan.padded_tokens;
   shape.swap_blocks = static_cast<int64_t>(plan.swap_outs.size() + plan.swap_ins.size());
   return shape;
 }
 
+void SimExecutor::Expect(RequestHandle handle, const SimRequest& request) {
+  // The token after position p - 1 + k is the (k + 1)-th. With ignore_eos nothing but the length ends an answer.
+  if (!request.stop.ignore_eos) last_positions_[handle] = request.prompt_tokens + request.output_tokens - 1;
+}
+
 void SimExecutor::StartSequences(const StepPlan& plan) {
   for (const SequenceStart& start : plan.starts) {
     SlotState& slot = slots_[static_cast<size_t>(start.slot)];
-    const auto& request = static_cast<const SimRequest&>(*start.request);
-    // The token after position p - 1 + k is the (k + 1)-th. With ignore_eos nothing but the length ends an answer.
-    slot.last_position = request.stop.ignore_eos ? std::numeric_limits<int32_t>::max()
-                                                 : request.prompt_tokens + request.output_tokens - 1;
+    const auto known = last_positions_.find(start.request);
+    slot.last_position = known != last_positions_.end() ? known->second : std::numeric_limits<int32_t>::max();
     if (num_stages_ > 1 && slot.request != start.request) {
-      if (slot.request != nullptr) figures_.request_bubble_ns.Add(slot.bubble_ns);
+      if (slot.request != 0) figures_.request_bubble_ns.Add(slot.bubble_ns);
       slot.request = start.request;
       slot.bubble_ns = 0;
     }
@@ -193,8 +203,8 @@ bool SimExecutor::Poll(StepResult* result) {
 
 void SimExecutor::Close() {
   for (SlotState& slot : slots_) {
-    if (slot.request != nullptr) figures_.request_bubble_ns.Add(slot.bubble_ns);
-    slot.request.reset();
+    if (slot.request != 0) figures_.request_bubble_ns.Add(slot.bubble_ns);
+    slot.request = 0;
   }
 }
 

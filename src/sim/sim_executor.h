@@ -2,12 +2,13 @@
 // planned" with the sequences whose last token came. With several pipeline stages up to that many steps are in flight,
 // each stage works on one at a time, and what stages stand idle is accounted by cause.
 //
-// Thread rule: engine thread only. Nothing allocates per step. Requests must be SimRequests without token ids.
+// Thread rule: engine thread only. Nothing allocates per step. A request whose length nobody has told (Expect) ends by
+// its max_tokens.
 #pragma once
 
 #include <array>
 #include <functional>
-#include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
@@ -74,6 +75,10 @@ class SimExecutor final : public Executor {
   void SetWakeup(std::function<void()>) override {}
   TimeNs NextReadyNs() const override { return count_ == 0 ? kNever : ring_[head_].end_ns; }
 
+  // The request with this handle ends as it says, until Forget. Before the step that starts it.
+  void Expect(RequestHandle handle, const SimRequest& request);
+  void Forget(RequestHandle handle) { last_positions_.erase(handle); }
+
   bool busy() const { return count_ > 0; }
   // Takes the bubbles of sequences that have not been replaced yet into the histogram; call once, at the end.
   void Close();
@@ -92,7 +97,7 @@ class SimExecutor final : public Executor {
   struct SlotState {
     int32_t last_position = 0;  // the item that reaches it samples the last token
     DurationNs bubble_ns = 0;
-    std::shared_ptr<const Request> request;  // pp > 1 only: whose bubbles these are
+    RequestHandle request = 0;  // pp > 1 only: whose bubbles these are
   };
 
   void StartSequences(const StepPlan& plan);
@@ -105,6 +110,7 @@ class SimExecutor final : public Executor {
   std::vector<InFlight> ring_;
   size_t head_ = 0, count_ = 0;
   std::vector<ChunkShape> chunks_;
+  std::unordered_map<RequestHandle, int32_t> last_positions_;  // see SlotState; looked up, never gone through
   std::vector<SlotState> slots_;                               // [max_slots]
   std::vector<TimeNs> stage_free_ns_;                          // [stages]
   std::vector<Load> loads_;                                    // of the last `stages` steps, a ring by step

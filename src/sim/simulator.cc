@@ -215,7 +215,7 @@ void Simulation::Impl::Enter(Live* live) {
 
   std::vector<Hash128> keys;
   if (limits.prefix_caching) AppendPromptKeys(work, request->prompt_tokens, limits.block_size, &keys);
-  auto prepared = PrepareWithoutTokens(std::move(request), static_cast<int32_t>(prompt), std::move(keys), limits);
+  auto prepared = PrepareWithoutTokens(request, static_cast<int32_t>(prompt), std::move(keys), limits);
   if (!prepared.ok()) {
     leave(prepared.status().message());
     return;
@@ -228,6 +228,7 @@ void Simulation::Impl::Enter(Live* live) {
     return;
   }
   live->handle = *handle;
+  r.executor->Expect(*handle, *request);
   if (limits.prefix_caching) r.owners.Add(*handle, OwnerOf(work));
   r.next_ns =
       std::min(r.next_ns, clock.NowNs());  // a pass takes it in even while a step runs, as the server's loop does
@@ -259,6 +260,7 @@ void Simulation::Impl::OnStep(int32_t index, const StepEvents& events) {
     view.outstanding_tokens -= std::min<int64_t>(live->work.prompt_tokens, limits.max_model_len);
     ++ended;
     last_end_ns = std::max(last_end_ns, d.done_ns);
+    r.executor->Forget(live->handle);
     if (limits.prefix_caching) r.owners.Remove(live->handle);
     if (log != nullptr) log->Ended(live->work, index, d);
     if (config.on_done) config.on_done(live->work, index, d);

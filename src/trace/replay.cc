@@ -44,6 +44,11 @@ struct RecordedArrival {
   std::shared_ptr<Request> request;
   std::vector<Hash128> keys;
   bool has_keys = false;
+  bool tokens_on_host = false;
+};
+struct RecordedDrafts {
+  SlotId slot = kNoSlot;
+  int32_t tokens = 0;
 };
 struct Pass {
   TimeNs now_ns = 0;
@@ -52,6 +57,7 @@ struct Pass {
   std::vector<RecordedResult> results;
   std::vector<RecordedKey> keys;
   std::vector<int32_t> predictions;
+  std::vector<RecordedDrafts> drafts;
   std::vector<DurationNs> step_times;
   std::vector<uint64_t> plan_hashes;
   bool abort = false;
@@ -64,6 +70,7 @@ class ReplayExecutor final : public Executor {
       : hooks_(hooks),
         traits_{.max_in_flight = header.max_in_flight,
                 .can_chain = header.can_chain,
+                .max_draft_tokens = header.max_draft_tokens,
                 .has_tokens = false,
                 .name = "replay"} {}
   ExecutorTraits traits() const override { return traits_; }
@@ -143,6 +150,22 @@ class RecordedPredictor final : public LengthPredictor {
   bool missed_ = false;
 };
 
+// As many guesses as there were, of tokens that have no ids.
+class RecordedDraftSource final : public DraftSource {
+ public:
+  void Expect(const std::vector<RecordedDrafts>& drafts) { next_.insert(next_.end(), drafts.begin(), drafts.end()); }
+  bool drained() const { return next_.empty(); }
+  void Propose(SlotId slot, std::span<const TokenId>, std::span<const TokenId>, int32_t most,
+               std::vector<TokenId>* drafts) override {
+    if (next_.empty() || next_.front().slot != slot || next_.front().tokens > most) return;
+    drafts->assign(static_cast<size_t>(next_.front().tokens), kOther);
+    next_.pop_front();
+  }
+
+ private:
+  std::deque<RecordedDrafts> next_;
+};
+
 class NoSink final : public EventSink {
  public:
   void OnStep(const StepEvents&) override {}
@@ -171,9 +194,10 @@ RecordedArrival ReadArrival(TraceCursor* in, const TraceHeader& header, TimeNs n
   r.n = static_cast<int32_t>(in->Bounded(1, header.slot_capacity));
   const int64_t priority = in->Signed();
   r.priority = static_cast<int32_t>(priority);
-  const int64_t flags = in->Bounded(0, 3);
+  const int64_t flags = in->Bounded(0, 7);
   r.prompt_logprobs = (flags & 1) != 0;
   a.has_keys = (flags & 2) != 0;
+  a.tokens_on_host = (flags & 4) != 0;
   for (int64_t* bound_ns : {&r.slo.ttft_ns, &r.slo.tbt_ns, &r.slo.jct_ns}) *bound_ns = in->Bounded(0, kMostTimeNs);
   r.slo_class = in->String(256);
   a.client = in->Varint();
@@ -260,6 +284,11 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
       case TraceTag::kPredicted:
         pass->predictions.push_back(static_cast<int32_t>(in->Bounded(1, header.limits.max_model_len)));
         break;
+      case TraceTag::kDrafts: {
+        const auto slot = static_cast<SlotId>(in->Bounded(0, header.slot_capacity - 1));
+        pass->drafts.push_back({slot, static_cast<int32_t>(in->Bounded(1, header.max_draft_tokens))});
+        break;
+      }
       case TraceTag::kPlan:
         pass->plan_hashes.push_back(in->Fixed64());
         for (int i = 0; i < 4; ++i) in->Varint();
@@ -281,6 +310,7 @@ Result<PreparedRequest> PrepareRecorded(const RecordedArrival& a, const IntakeLi
   TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, PrepareWithoutTokens(a.request, a.prompt_tokens, a.keys, without));
   prepared.arrival_ns = a.arrival_ns;
   prepared.client = a.client;
+  prepared.tokens_on_host = a.tokens_on_host;
   return prepared;
 }
 
@@ -350,6 +380,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
   TACTUS_ASSIGN_OR_RETURN(const auto replica, Replica::Create(ReplicaOf(header), std::move(services)));
 
   ReplayExecutor executor(header, hooks);
+  RecordedDraftSource drafts;
   ManualClock clock;
   NoSink no_sink;
   std::deque<RecordedKey> keys;
@@ -358,6 +389,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
   parts.executor = &executor;
   parts.clock = &clock;
   parts.sink = hooks.sink != nullptr ? hooks.sink : &no_sink;
+  if (header.max_draft_tokens > 0) parts.drafts = &drafts;
   parts.generated_key = [&](RequestHandle handle, int32_t choice, int32_t block) {
     if (keys.empty() || keys.front().handle != handle || keys.front().choice != choice || keys.front().block != block) {
       key_error = "a block of generated text has no recorded key";
@@ -392,6 +424,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
     if (pass.abort) loop.Abort(Status(StatusCode::kUnavailable, "aborted in the recording"));
     keys.insert(keys.end(), pass.keys.begin(), pass.keys.end());
     recorded.Expect(pass.predictions);
+    drafts.Expect(pass.drafts);
     step_times.Expect(pass.step_times);
     executor.Expect(std::move(pass.results));
     loop.RunOnce();
@@ -409,6 +442,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
     if (report.first_difference >= 0) break;  // from here on the recorded results belong to other plans
     if (!key_error.empty()) return corrupt(key_error);
     if (recorded.missed()) return corrupt("an arrival without its recorded prediction");
+    if (!drafts.drained()) return corrupt("drafts of a sequence that takes none");
     if (step_times.ran_out() || !step_times.drained())
       return corrupt("step times that do not fit what the scheduler asks");
     if (!executor.drained()) return corrupt("a result of a step that was never submitted");

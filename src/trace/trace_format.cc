@@ -39,7 +39,7 @@ struct PolicyFields {
 
 // One list of names for writing and reading. `Visitor` has Number(name, int64&) and Text(name, string&).
 template <class Visitor>
-void VisitHeader(TraceHeader& h, Visitor& v) {
+void VisitHeader(TraceHeader& h, Visitor& v, uint64_t version) {
   const auto number = [&v](const char* name, auto& field, int64_t low, int64_t high) {
     int64_t value = static_cast<int64_t>(field);
     v.Number(name, &value, low, high);
@@ -78,6 +78,7 @@ void VisitHeader(TraceHeader& h, Visitor& v) {
   number("max-errors-in-a-row", h.max_errors_in_a_row, 1, kMax32);
   number("max-in-flight", h.max_in_flight, 1, 255);
   number("can-chain", h.can_chain, 0, 1);
+  if (version >= 3) number("max-draft-tokens", h.max_draft_tokens, 0, 1 << 10);
   number("step-tile-tokens", h.step_tile_tokens, 0, 1 << 20);
   v.Durations("step-times", &h.step_times);
 }
@@ -155,6 +156,7 @@ TraceHeader MakeTraceHeader(Replica& replica, const ExecutorTraits& traits, std:
   h.max_errors_in_a_row = replica.config().max_errors_in_a_row;
   h.max_in_flight = traits.max_in_flight;
   h.can_chain = traits.can_chain;
+  h.max_draft_tokens = replica.config().max_draft_tokens;
   return h;
 }
 
@@ -165,6 +167,7 @@ ReplicaConfig ReplicaOf(const TraceHeader& header) {
   config.slot_capacity = header.slot_capacity;
   config.prefix_caching = header.kv.prefix_caching;
   config.max_errors_in_a_row = header.max_errors_in_a_row;
+  config.max_draft_tokens = header.max_draft_tokens;
   return config;
 }
 
@@ -173,7 +176,7 @@ void PutHeader(const TraceHeader& header, TraceBytes* out) {
   PutVarint(kTraceVersion, out);
   TraceHeader copy = header;
   Writer writer{out};
-  VisitHeader(copy, writer);
+  VisitHeader(copy, writer, kTraceVersion);
 }
 
 Result<TraceHeader> ReadHeader(TraceCursor* cursor) {
@@ -181,12 +184,13 @@ Result<TraceHeader> ReadHeader(TraceCursor* cursor) {
   for (char& c : magic) c = static_cast<char>(cursor->Byte());
   if (!cursor->ok() || std::memcmp(magic, kTraceMagic, sizeof(magic)) != 0) return DataLoss("not a step trace");
   const uint64_t version = cursor->Varint();
-  if (version != kTraceVersion) {
-    return DataLoss(fmt::format("trace format {}, this program reads format {}", version, kTraceVersion));
+  if (version < kOldestTraceVersion || version > kTraceVersion) {
+    return DataLoss(fmt::format("trace format {}, this program reads formats {} to {}", version, kOldestTraceVersion,
+                                kTraceVersion));
   }
   TraceHeader h;
   Reader reader{cursor, Status()};
-  VisitHeader(h, reader);
+  VisitHeader(h, reader, version);
   TACTUS_RETURN_IF_ERROR(reader.status);
   h.scheduler.limits.blocks_total = h.kv.num_blocks;
   h.scheduler.limits.swap_blocks = h.kv.swap_blocks;

@@ -19,7 +19,8 @@
 namespace tactus {
 
 inline constexpr char kTraceMagic[8] = {'T', 'A', 'C', 'T', 'R', 'A', 'C', 'E'};
-inline constexpr uint64_t kTraceVersion = 2;
+inline constexpr uint64_t kTraceVersion = 3;
+inline constexpr uint64_t kOldestTraceVersion = 2;  // still read: no drafts
 
 enum class TraceTag : uint8_t {
   kPass = 1,  // time since the previous pass; the records up to the next kPass belong to it
@@ -32,7 +33,8 @@ enum class TraceTag : uint8_t {
   kEnd = 8,         // closed in order; what follows the last kPlan is complete
   kStepTimes = 10,  // what the step-time model answered while the next plan was made
   kPredicted =
-      9,  // what a predictor that does not learn answered for the next sequence, in order of arrival and choice
+      9,         // what a predictor that does not learn answered for the next sequence, in order of arrival and choice
+  kDrafts = 11,  // so many tokens were guessed to follow a sequence
 };
 
 // Everything that a replay must be built with.
@@ -46,6 +48,7 @@ struct TraceHeader {
   int32_t max_errors_in_a_row = 3;
   int32_t max_in_flight = 1;
   bool can_chain = false;
+  int32_t max_draft_tokens = 0;        // 0: no drafts
   int32_t step_tile_tokens = 0;        // of the scheduler's step-time model; 0: it had none
   std::vector<DurationNs> step_times;  // what that model answered while the scheduler was made
 };

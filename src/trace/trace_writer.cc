@@ -69,7 +69,7 @@ void TraceWriter::Arrival(const PreparedRequest& r) {
   PutVarint(static_cast<uint64_t>(r.max_tokens), &buffer_);
   PutVarint(r.choices.size(), &buffer_);
   PutSigned(request.priority, &buffer_);
-  PutVarint((request.prompt_logprobs ? 1u : 0u) | (r.has_keys ? 2u : 0u), &buffer_);
+  PutVarint((request.prompt_logprobs ? 1u : 0u) | (r.has_keys ? 2u : 0u) | (r.tokens_on_host ? 4u : 0u), &buffer_);
   PutVarint(static_cast<uint64_t>(request.slo.ttft_ns), &buffer_);
   PutVarint(static_cast<uint64_t>(request.slo.tbt_ns), &buffer_);
   PutVarint(static_cast<uint64_t>(request.slo.jct_ns), &buffer_);
@@ -112,6 +112,13 @@ void TraceWriter::Key(RequestHandle handle, int32_t choice, int32_t block, const
   PutVarint(static_cast<uint64_t>(choice), &buffer_);
   PutVarint(static_cast<uint64_t>(block), &buffer_);
   PutHash(key, &buffer_);
+}
+
+void TraceWriter::Drafted(SlotId slot, int32_t tokens) {
+  Touch();
+  buffer_.push_back(static_cast<uint8_t>(TraceTag::kDrafts));
+  PutVarint(static_cast<uint64_t>(slot), &buffer_);
+  PutVarint(static_cast<uint64_t>(tokens), &buffer_);
 }
 
 void TraceWriter::StepEnded(const StepPlan& plan, const StepResult& result, bool ok) {

@@ -22,6 +22,7 @@ using testing::Outcome;
 using testing::Play;
 using testing::RequestOutput;
 using testing::Workload;
+using testing::WorkloadOptions;
 
 std::vector<SchedulerConfig> AllPresets() {
   std::vector<SchedulerConfig> all;
@@ -199,6 +200,98 @@ TEST(Conformance, RejectedPositionsAreComputedAgain) {
       ExpectModelTokens(w, outcome);
     }
   }
+}
+
+// Guesses are verified in one step: they change how many tokens a step yields, and no token. What was not accepted is
+// rolled back, also beside errors and cancels.
+TEST(Conformance, DraftsChangeStepsAndNoToken) {
+  int64_t accepted = 0, rejected = 0, steps = 0, steps_without = 0;
+  for (const SchedulerConfig& preset : AllPresets()) {
+    for (uint64_t seed = 6000; seed < 6040; ++seed) {
+      SCOPED_TRACE(preset.preset + " seed " + std::to_string(seed));
+      const uint64_t round = seed % 4;
+      const WorkloadOptions options{.cancels = round == 1, .faults = round == 2, .rejects = round == 3, .drafts = true};
+      const Workload w = MakeWorkload(seed, options);
+      const Outcome outcome = Play(w, preset);
+      ASSERT_EQ(outcome.broken, "");
+      ExpectModelTokens(w, outcome);
+      accepted += outcome.drafts_accepted;
+      rejected += outcome.drafts_rejected;
+      if (round != 0) continue;
+      for (const RequestOutput& out : outcome.requests) {
+        ASSERT_TRUE(out.done_event.finish == FinishReason::kStop || out.done_event.finish == FinishReason::kLength);
+      }
+      Workload plain = w;
+      plain.config.executor.max_draft_tokens = 0;
+      plain.config.executor.can_chain = false;
+      steps += outcome.stats.steps;
+      steps_without += Play(plain, preset).stats.steps;
+    }
+  }
+  EXPECT_GT(accepted, 10000);
+  EXPECT_GT(rejected, 5000);
+  EXPECT_LT(steps, steps_without * 9 / 10);
+}
+
+// A decode that takes drafts along costs no other sequence its token: the presets that put every decode into every step
+// still do.
+TEST(Conformance, DraftsKeepNoDecodeOutOfAStep) {
+  int64_t accepted = 0;
+  for (uint64_t seed = 6100; seed < 6130; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Workload w = MakeWorkload(seed, {.drafts = true});
+    w.config.num_blocks = 10000;
+    w.config.scheduler.limits.token_budget = w.config.max_num_seqs + 1;
+    w.config.executor.max_in_flight = 1;
+    w.config.executor.can_chain = false;
+    w.config.executor.step_token_ns = 0;
+    for (auto& a : w.arrivals) a.at_ns = a.at_ns / kMillisecond * kMillisecond;
+    const Outcome outcome = Play(w, {.preset = "sarathi-serve"});
+    ASSERT_EQ(outcome.broken, "");
+    accepted += outcome.drafts_accepted;
+    for (const RequestOutput& out : outcome.requests) {
+      for (const auto& choice : out.choices) {
+        for (size_t i = 1; i < choice.token_ns.size(); ++i) {
+          ASSERT_LE(choice.token_ns[i] - choice.token_ns[i - 1], kMillisecond);
+        }
+      }
+    }
+  }
+  EXPECT_GT(accepted, 500);
+}
+
+// Requests of three adapters with the same prompts share no KV between them: each gets its own model's tokens.
+TEST(Conformance, AdaptersShareNothing) {
+  for (const SchedulerConfig& preset : AllPresets()) {
+    for (uint64_t seed = 6200; seed < 6220; ++seed) {
+      SCOPED_TRACE(preset.preset + " seed " + std::to_string(seed));
+      const Workload w = MakeWorkload(seed, {.drafts = seed % 2 == 0, .adapters = true});
+      const Outcome outcome = Play(w, preset);
+      ASSERT_EQ(outcome.broken, "");
+      ExpectModelTokens(w, outcome);
+    }
+  }
+}
+
+// Where each token is needed on the host before the next is sampled, an item never takes its input from the one before,
+// and neighbours whose tokens nobody waits for still do.
+TEST(Conformance, ChainingIsDecidedPerSequence) {
+  int64_t fewer = 0;
+  for (uint64_t seed = 6300; seed < 6340; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Workload w = MakeWorkload(seed, {.tokens_on_host = true});
+    w.config.executor.max_in_flight = 8;
+    w.config.executor.can_chain = true;
+    const Outcome some = Play(w, {.preset = "sarathi-serve"});
+    w.config.tokens_on_host = false;
+    const Outcome all = Play(w, {.preset = "sarathi-serve"});
+    ASSERT_EQ(some.broken + all.broken, "");
+    ExpectModelTokens(w, some);
+    EXPECT_LE(some.chained_items, all.chained_items);
+    EXPECT_EQ(some.chained_on_host, 0);
+    fewer += some.chained_items > 0 && some.chained_items < all.chained_items;
+  }
+  EXPECT_GT(fewer, 20);
 }
 
 // LARRY with an infinite lambda is first come, first served, plan by plan.

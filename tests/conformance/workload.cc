@@ -69,6 +69,13 @@ Workload MakeWorkload(uint64_t seed, const WorkloadOptions& options) {
   }
   if (options.rejects) c.executor.reject_rate = 0.2;
   w.faults = options.faults;
+  Rng contract_rng(seed, 13);
+  if (options.drafts) {
+    c.executor.max_draft_tokens = static_cast<int32_t>(contract_rng.UniformInt(1, 5));
+    c.draft_accuracy = Pick<double>(&contract_rng, {0.2, 0.7, 1.0});
+  }
+  if (options.adapters) c.executor.adapters = {"red", "blue"};
+  c.tokens_on_host = options.tokens_on_host;
 
   std::vector<std::vector<TokenId>> prefixes;
   for (int i = 0; i < 3; ++i) {
@@ -80,6 +87,7 @@ Workload MakeWorkload(uint64_t seed, const WorkloadOptions& options) {
   for (int64_t i = 0; i < count; ++i) {
     if (rng.Uniform() < 0.6) at += static_cast<TimeNs>(rng.Exponential(2e6));
     Arrival a{.at_ns = at, .request = MakeAny(&rng, prefixes, c.max_model_len, !options.rejects), .cancel_at_ns = 0};
+    if (options.adapters) a.request.adapter = Pick<std::string>(&contract_rng, {"", "red", "blue"});
     a.request.client = Pick<std::string>(&client_rng, {"", "alice", "bob"});
     if (slo_rng.Uniform() < 0.5) a.request.slo.ttft_ns = slo_rng.UniformInt(1, 50) * kMillisecond;
     if (slo_rng.Uniform() < 0.5) a.request.slo.tbt_ns = slo_rng.UniformInt(1, 20) * kMillisecond;
@@ -95,6 +103,7 @@ std::string Workload::ToString() const {
          std::to_string(config.max_model_len) + " seqs " + std::to_string(config.max_num_seqs) + " budget " +
          std::to_string(config.scheduler.limits.token_budget) + " depth " +
          std::to_string(config.executor.max_in_flight) + " swap " + std::to_string(config.swap_blocks) +
+         (config.executor.max_draft_tokens > 0 ? " drafts " + std::to_string(config.executor.max_draft_tokens) : "") +
          (config.executor.can_chain ? " chained" : "") + (config.prefix_caching ? " cached" : "") + " requests " +
          std::to_string(arrivals.size());
 }
@@ -159,6 +168,12 @@ Outcome Play(const Workload& workload, const sched::SchedulerConfig& names, bool
   }
   outcome.hashes = *h.loop().plan_hashes();
   outcome.stats = h.loop().Stats();
+  outcome.drafts_accepted = h.executor().drafts_accepted();
+  outcome.drafts_rejected = h.executor().drafts_rejected();
+  for (const auto& [handle, items] : h.chained_items()) {
+    outcome.chained_items += items;
+    if (config.tokens_on_host && handle % 2 == 1) outcome.chained_on_host += items;
+  }
   RecordPlans(outcome.stats.plan_hash);
   if (Status closed = h.CloseTrace(); !closed.ok()) return broken(closed.ToString());
   return outcome;

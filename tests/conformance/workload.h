@@ -25,6 +25,9 @@ struct WorkloadOptions {
   bool cancels = false;
   bool faults = false;
   bool rejects = false;  // partial acceptance of chunks; no prefix caching then
+  bool drafts = false;
+  bool adapters = false;
+  bool tokens_on_host = false;  // of every other request
 };
 
 Workload MakeWorkload(uint64_t seed, const WorkloadOptions& options);
@@ -34,6 +37,8 @@ struct Outcome {
   std::vector<RequestOutput> requests;  // by arrival; only accepted ones
   std::vector<uint64_t> hashes;         // after every step
   EngineStats stats;
+  int64_t drafts_accepted = 0, drafts_rejected = 0;
+  int64_t chained_items = 0, chained_on_host = 0;  // the second: of those whose tokens must be on the host
 };
 
 Outcome Play(const Workload& workload, const sched::SchedulerConfig& names, bool fresh_policies = false,

@@ -95,7 +95,7 @@ TEST(CpuExecutor, ChainedStepsInFlightGiveTheHostsTokens) {
     item.sample = true;
     item.logit_rows = 1;
     if (n == 0) {
-      plan.starts.push_back({0, 0, std::make_shared<Request>(request), {}});
+      plan.starts.push_back({.slot = 0, .sampling = SamplingOf(request, {})});
       plan.table_blocks = {5, 2};
       plan.table_updates.push_back({0, 0, 2, 0});
       plan.tokens = *request.prompt;
@@ -163,7 +163,7 @@ TEST(CpuExecutor, SwappedOutAndBackIsAsIfItHadStayed) {
   };
   const auto shared = std::make_shared<Request>(request);
   StepPlan plan;
-  plan.starts.push_back({0, 0, shared, {}});
+  plan.starts.push_back({.slot = 0, .sampling = SamplingOf(*shared, {})});
   plan.table_blocks = {3, 1, 4, 2};
   plan.table_updates.push_back({0, 0, 4, 0});
   tokens.push_back(run(plan, 0, 0, 50, tokens));
@@ -173,7 +173,7 @@ TEST(CpuExecutor, SwappedOutAndBackIsAsIfItHadStayed) {
   const Request other = MakeRequest(Prompt(60, 5), Greedy());
   StepPlan out;
   out.swap_outs = {{3, 4, 16}, {1, 0, 16}, {4, 2, 16}, {2, 3, 5}};
-  out.starts.push_back({1, 0, std::make_shared<Request>(other), {}});
+  out.starts.push_back({.slot = 1, .sampling = SamplingOf(other, {})});
   out.table_blocks = {1, 2, 3, 4};
   out.table_updates.push_back({1, 0, 4, 0});
   auto saved = logits;
@@ -182,7 +182,7 @@ TEST(CpuExecutor, SwappedOutAndBackIsAsIfItHadStayed) {
 
   StepPlan in;
   in.swap_ins = {{9, 4, 16}, {8, 0, 16}, {11, 2, 16}, {10, 3, 5}};
-  in.starts.push_back({0, 0, shared, {tokens.begin() + 50, tokens.end()}});
+  in.starts.push_back({.slot = 0, .sampling = SamplingOf(*shared, std::span(tokens).subspan(50))});
   in.table_blocks = {9, 8, 11, 10};
   in.table_updates.push_back({0, 0, 4, 0});
   tokens.push_back(run(in, 0, 53, 1, tokens));
@@ -233,7 +233,7 @@ TEST(CpuExecutor, StepsAllocateNothing) {
   StepPlan plan;
   for (int32_t slot = 0; slot < 4; ++slot) {
     plan.starts.push_back(
-        {slot, 0, std::make_shared<Request>(MakeRequest(Prompt(17), slot % 2 ? sampled : Greedy())), {}});
+        {.slot = slot, .sampling = SamplingOf(MakeRequest(Prompt(17), slot % 2 ? sampled : Greedy()), {})});
     plan.table_updates.push_back({slot, 0, 8, static_cast<int32_t>(plan.table_blocks.size())});
     for (int32_t b = 0; b < 8; ++b) plan.table_blocks.push_back(slot * 8 + b);
     StepItem item;
@@ -285,7 +285,7 @@ TEST(CpuExecutor, RefusesPlansThatReachOutsideItsMemory) {
   good.tokens = {1};
   const std::vector<std::pair<const char*, std::function<void(StepPlan&)>>> faults = {
       {"slot", [](StepPlan& p) { p.items[0].slot = 8; }},
-      {"slot", [](StepPlan& p) { p.starts.push_back({-1, 0, nullptr, {}}); }},
+      {"slot", [](StepPlan& p) { p.starts.push_back({.slot = -1, .choice = 0}); }},
       {"item", [](StepPlan& p) { p.items[0].first_position = 160; }},
       {"item", [](StepPlan& p) { p.items[0].count = 0; }},
       {"input", [](StepPlan& p) { p.items[0].token_offset = 1; }},
@@ -451,7 +451,7 @@ TEST(CpuExecutor, CopiesOfPartialBlocksKeepTheirTokens) {
   driver.Generate(s, 1);
   const TokenId first = driver.at(s).output()[0];
   StepPlan plan;
-  plan.starts.push_back({7, 0, driver.at(s).request, {}});
+  plan.starts.push_back({.slot = 7, .sampling = SamplingOf(*driver.at(s).request, {})});
   plan.table_blocks = {driver.at(s).table[0], 100};
   plan.table_updates.push_back({7, 0, 2, 0});
   plan.copies.push_back({driver.at(s).table[1], 100, 8});  // positions 16..23; 24 is computed by the fork

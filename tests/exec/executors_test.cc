@@ -29,7 +29,7 @@ StepPlan FirstStep(int32_t choice = 0) {
   plan.step = 0;
   auto request = std::make_shared<Request>(Prompt(6));
   plan.tokens = *request->prompt;
-  plan.starts.push_back({0, choice, request, {}});
+  plan.starts.push_back({.slot = 0, .choice = choice, .sampling = SamplingOf(*request, {})});
   plan.table_blocks = {2, 5};
   plan.table_updates.push_back({0, 0, 2, 0});
   plan.items.push_back({0, 0, 6, 1, true});

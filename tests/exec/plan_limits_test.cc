@@ -46,7 +46,7 @@ TEST_F(PlanLimits, TheLastThatFitsRuns) {
   const std::pair<const char*, std::function<void(StepPlan&)>> plans[] = {
       {"as it is", [](StepPlan&) {}},
       {"the last slot", [](StepPlan& p) { p.items[0].slot = 7; }},
-      {"a start of the last slot", [](StepPlan& p) { p.starts.push_back({7, 0, nullptr, {}}); }},
+      {"a start of the last slot", [](StepPlan& p) { p.starts.push_back({.slot = 7, .choice = 0}); }},
       {"the first position", [](StepPlan& p) { p.items[0].first_position = 0; }},
       {"the last position", [](StepPlan& p) { p.items[0].first_position = 159; }},
       {"all positions", [](StepPlan& p) { p.items[0] = {0, 0, 160, 160, false}, p.tokens.assign(160, 1); }},
@@ -77,7 +77,10 @@ TEST_F(PlanLimits, TheFirstThatDoesNotFitIsRefused) {
   const std::pair<const char*, std::function<void(StepPlan&)>> plans[] = {
       {"item of slot -1, limit 7", [](StepPlan& p) { p.items[0].slot = -1; }},
       {"item of slot 8, limit 7", [](StepPlan& p) { p.items[0].slot = 8; }},
-      {"start of slot 8, limit 7", [](StepPlan& p) { p.starts.push_back({8, 0, nullptr, {}}); }},
+      {"start of slot 8, limit 7", [](StepPlan& p) { p.starts.push_back({.slot = 8, .choice = 0}); }},
+      {"adapter 1, limit 0", [](StepPlan& p) { p.starts.push_back({.slot = 0, .adapter = 1}); }},
+      {"draft tokens 1, limit 0",
+       [](StepPlan& p) { p.items[0].draft_tokens = 1, p.items[0].sample = true, p.items[0].logit_rows = 1; }},
       {"table of slot -1, limit 7", [](StepPlan& p) { p.table_updates.push_back({-1, 0, 0, 0}); }},
       {"table of slot 8, limit 7", [](StepPlan& p) { p.table_updates.push_back({8, 0, 0, 0}); }},
       {"table entry 0, limit 10", [](StepPlan& p) { p.table_blocks = {1}, p.table_updates.push_back({0, -1, 1, 0}); }},
@@ -169,7 +172,7 @@ TEST_F(PlanLimits, AStartForgetsWhatItsSlotSampled) {
       [&](int32_t, int32_t, std::span<const float> logits) { row.assign(logits.begin(), logits.end()); });
   const auto first_row = [&](bool chained, bool sample) {
     StepPlan plan = Good();
-    plan.starts.push_back({0, 0, std::make_shared<Request>(MakeRequest({1, 2}, Greedy())), {}});
+    plan.starts.push_back({.slot = 0, .sampling = SamplingOf(MakeRequest({1, 2}, Greedy()), {})});
     plan.items[0].first_position = 0;
     plan.items[0].sample = sample;
     plan.items[0].input = chained ? InputSource::kChained : InputSource::kHost;

@@ -40,7 +40,7 @@ class Bench {
     plan_.step = step_++;
     for (const Run& run : runs) {
       const std::vector<TokenId> prompt = PromptOf(run.seed);
-      plan_.starts.push_back({run.slot, 0, std::make_shared<Request>(MakeRequest(prompt, Greedy())), {}});
+      plan_.starts.push_back({.slot = run.slot, .sampling = SamplingOf(MakeRequest(prompt, Greedy()), {})});
       plan_.table_updates.push_back({run.slot, 0, 1, static_cast<int32_t>(plan_.table_blocks.size())});
       plan_.table_blocks.push_back(run.block);
       StepItem item;
@@ -117,7 +117,7 @@ TEST(StepCopies, TheFakeExecutorHasTheSameOrder) {
   const auto run = [&](SlotId slot, int32_t seed, BlockId block, int32_t first, StepPlan plan) {
     plan.step = step++;
     const std::vector<TokenId> prompt = PromptOf(seed);
-    plan.starts.push_back({slot, 0, std::make_shared<Request>(MakeRequest(prompt, Greedy())), {}});
+    plan.starts.push_back({.slot = slot, .sampling = SamplingOf(MakeRequest(prompt, Greedy()), {})});
     plan.table_updates.push_back({slot, 0, 1, 0});
     plan.table_blocks = {block};
     StepItem item;

@@ -110,7 +110,8 @@ class StepDriver {
   void AddItem(const Take& take, bool all_rows) {
     Sequence& s = at(take.sequence);
     if (!s.announced) {
-      plan_.starts.push_back({take.sequence, s.choice, s.request, s.output()});
+      plan_.starts.push_back(
+          {.slot = take.sequence, .choice = s.choice, .sampling = SamplingOf(*s.request, s.output())});
       if (!s.table.empty()) AddUpdate(take.sequence, 0);
       s.announced = true;
     }

@@ -14,7 +14,7 @@ std::string TextOf(const StepPlan& plan) {
   for (const SlotId s : plan.preempts) line += "!" + std::to_string(s) + " ";
   for (const StepItem& item : plan.items) {
     line += std::to_string(item.slot) + ":" + std::to_string(item.first_position) + "+" + std::to_string(item.count) +
-            (item.sample ? "* " : " ");
+            (item.draft_tokens > 0 ? "d" + std::to_string(item.draft_tokens) : "") + (item.sample ? "* " : " ");
   }
   if (!plan.copies.empty()) line += "c" + std::to_string(plan.copies.size()) + " ";
   if (!plan.swap_outs.empty()) line += "out" + std::to_string(plan.swap_outs.size()) + " ";
@@ -26,6 +26,10 @@ std::string TextOf(const StepPlan& plan) {
 
 void LoggingExecutor::Submit(const StepPlan& plan) {
   log.push_back(TextOf(plan));
+  for (const SequenceStart& start : plan.starts) requests_[start.slot] = start.request;
+  for (const StepItem& item : plan.items) {
+    if (item.input == InputSource::kChained) ++chained_items[requests_[item.slot]];
+  }
   inner_.Submit(plan);
 }
 
@@ -43,6 +47,8 @@ Harness::Harness(const HarnessConfig& config, sched::InjectedChoices injected) :
   rc.secret = {1, 2};
   rc.model = "fake";
   rc.model_stop_ids = config.model_stop_ids;
+  rc.adapters = config.executor.adapters;
+  rc.max_draft_tokens = config.executor.max_draft_tokens;
   rc.true_lengths_known = true;
   ReplicaServices services;
   services.predictor = config.predictor;
@@ -63,6 +69,7 @@ Harness::Harness(const HarnessConfig& config, sched::InjectedChoices injected) :
   ec.swap_blocks = config.swap_blocks;
   ec.clock = &clock_;
   executor_ = std::make_unique<FakeExecutor>(ec);
+  drafts_ = std::make_unique<GuessingDrafts>(executor_.get(), config.draft_accuracy, ec.seed);
   auto logging = std::make_unique<LoggingExecutor>(executor_.get());
   logging_ = logging.get();
   faulty_ = std::make_unique<FaultyExecutor>(std::move(logging), config.faults);
@@ -71,6 +78,7 @@ Harness::Harness(const HarnessConfig& config, sched::InjectedChoices injected) :
   parts.executor = faulty_.get();
   parts.clock = &clock_;
   parts.sink = this;
+  if (ec.max_draft_tokens > 0) parts.drafts = drafts_.get();
   parts.about = config.about;
   parts.stopwatch_every = config.stopwatch_every;
   if (!config.trace_path.empty()) parts.tap = RecordTo(config.trace_path);
@@ -91,6 +99,7 @@ Result<RequestHandle> Harness::Submit(Request request) {
   known.output_tokens = static_cast<int32_t>(ExpectedOutput(config_.executor, known, 0, config_.model_stop_ids).size());
   std::shared_ptr<const Request> shared = std::make_shared<const SimRequest>(std::move(known));
   TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, PrepareRequest(shared, replica_->limits()));
+  prepared.tokens_on_host = config_.tokens_on_host && handles_.size() % 2 == 0;
   TACTUS_ASSIGN_OR_RETURN(const RequestHandle handle, loop_->Submit(std::move(prepared)));
   RequestOutput& out = outputs_[handle];
   out.request = shared;
@@ -192,9 +201,12 @@ std::vector<TokenId> Tokens(uint64_t seed, int32_t length, int32_t vocab) {
 std::vector<TokenId> ExpectedOutput(const FakeExecutorConfig& executor, const Request& request, int32_t choice,
                                     const std::vector<TokenId>& model_stop_ids) {
   std::vector<TokenId> all = *request.prompt;
+  const auto& names = executor.adapters;
+  const auto named = std::find(names.begin(), names.end(), request.adapter);
+  const int32_t adapter = named == names.end() ? 0 : static_cast<int32_t>(named - names.begin()) + 1;
   std::vector<TokenId> output;
   while (static_cast<int64_t>(output.size()) < request.stop.max_tokens) {
-    const TokenId token = FakeExecutor::Expected(executor, all, choice);
+    const TokenId token = FakeExecutor::Expected(executor, all, choice, adapter);
     all.push_back(token);
     output.push_back(token);
     if (static_cast<int64_t>(output.size()) < request.stop.min_tokens) continue;

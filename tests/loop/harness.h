@@ -28,6 +28,8 @@ struct HarnessConfig {
   bool fresh_policies = false;           // forget every index before each pass
   LengthPredictor* predictor = nullptr;  // null: the one that the scheduler asks for by name
   std::vector<TokenId> model_stop_ids;
+  double draft_accuracy = 0;    // with executor.max_draft_tokens: how often a guess is right
+  bool tokens_on_host = false;  // of every other request
   int32_t stopwatch_every = 1;
   std::string trace_path;  // records there; CloseTrace ends it
   std::string about;       // for the account of a broken invariant
@@ -53,10 +55,11 @@ struct RequestOutput {
 };
 
 // "!1 0:8+1* 2:0+4 c2" is: slot 1 preempted; slot 0 computes position 8 and samples; slot 2 computes positions 0 to 3
-// without sampling; two block copies. "out2 in1 p3": two blocks are swapped out, one in, and three tokens are padding.
+// without sampling; two block copies. "0:8+4d3*": three of the four tokens are drafts. "out2 in1 p3": two blocks are
+// swapped out, one in, and three tokens are padding.
 std::string TextOf(const StepPlan& plan);
 
-// Passes everything on and writes down each plan's text.
+// Passes everything on, writes down each plan's text and counts whose items took their input from the one before.
 class LoggingExecutor final : public Executor {
  public:
   explicit LoggingExecutor(Executor* inner) : inner_(*inner) {}
@@ -66,8 +69,10 @@ class LoggingExecutor final : public Executor {
   void SetWakeup(std::function<void()> wakeup) override { inner_.SetWakeup(std::move(wakeup)); }
   TimeNs NextReadyNs() const override { return inner_.NextReadyNs(); }
   std::vector<std::string> log;
+  std::map<RequestHandle, int64_t> chained_items;
 
  private:
+  std::map<SlotId, RequestHandle> requests_;
   Executor& inner_;
 };
 
@@ -96,6 +101,7 @@ class Harness final : public EventSink {
   ManualClock& clock() { return clock_; }
   FakeExecutor& executor() { return *executor_; }
   const std::vector<std::string>& plans() const { return logging_->log; }
+  const std::map<RequestHandle, int64_t>& chained_items() const { return logging_->chained_items; }
   sched::Scheduler& scheduler() { return replica_->scheduler(); }
   std::map<RequestHandle, RequestOutput>& outputs() { return outputs_; }
   // Handle -> request, by submission order.
@@ -113,6 +119,7 @@ class Harness final : public EventSink {
   ManualClock clock_;
   Status scheduler_error_;
   std::unique_ptr<FakeExecutor> executor_;
+  std::unique_ptr<GuessingDrafts> drafts_;
   LoggingExecutor* logging_ = nullptr;  // in faulty_
   std::unique_ptr<FaultyExecutor> faulty_;
   std::unique_ptr<Replica> replica_;

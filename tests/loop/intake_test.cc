@@ -50,6 +50,23 @@ TEST(PrepareRequest, EveryLimitIsTheLastValueTaken) {
             "prompt of 30 tokens + max_tokens 11 = 41 is beyond the context of 40 tokens");
 }
 
+TEST(PrepareRequest, AnAdapterIsOneOfThoseLoaded) {
+  Request r = MakeRequest(Tokens(1, 9), 4);
+  const auto plain = PrepareRequest(std::make_shared<Request>(r), Limits());
+  r.adapter = "blue";
+  EXPECT_EQ(Answer(std::make_shared<Request>(r)), "adapter 'blue': this engine has loaded none; leave it out");
+  IntakeLimits limits = Limits();
+  limits.adapters = {"red"};
+  EXPECT_EQ(Answer(std::make_shared<Request>(r), limits), "adapter 'blue' is not loaded; known: red");
+  limits.adapters = {"red", "blue"};
+  const auto blue = PrepareRequest(std::make_shared<Request>(r), limits);
+  ASSERT_TRUE(plain.ok() && blue.ok());
+  EXPECT_EQ(plain->adapter, 0);
+  EXPECT_EQ(blue->adapter, 2);
+  EXPECT_NE(plain->root_key, blue->root_key) << "KV computed under an adapter is not the model's";
+  EXPECT_NE(plain->choices[0].keys, blue->choices[0].keys);
+}
+
 TEST(PrepareRequest, WhatItPrepares) {
   Request r = MakeRequest(Tokens(1, 9), 4);
   r.n = 2;

@@ -30,7 +30,7 @@ class Scripted final : public Executor {
   void Submit(const StepPlan& plan) override {
     for (const SequenceStart& start : plan.starts) {
       Slot& slot = slots_[start.slot];
-      slot.request = start.request.get();
+      slot.request = start.request;
       slot.end = prompt[slot.request] + length[slot.request];
     }
     ready_ns_ = std::max(ready_ns_, clock_.NowNs()) + kMillisecond + plan.num_tokens * 10 * kMicrosecond;
@@ -58,11 +58,11 @@ class Scripted final : public Executor {
     return true;
   }
 
-  std::map<const Request*, int32_t> prompt, length;
+  std::map<RequestHandle, int32_t> prompt, length;
 
  private:
   struct Slot {
-    const Request* request = nullptr;
+    RequestHandle request = 0;
     int32_t end = 0;  // known tokens at which the stop comes: position end - 1 is computed
   };
   const ExecutorTraits traits_;
@@ -126,11 +126,11 @@ Played Play(bool short_form, int32_t depth, bool tokens_wanted) {
     auto request = std::make_shared<Request>();
     request->stop.max_tokens = 40;
     request->stop.min_tokens = i % 3 == 0 ? 20 : 0;  // an end of the text before that does not count
-    executor.prompt[request.get()] = 1 + static_cast<int32_t>(rng.Next64() % 100);
-    executor.length[request.get()] = 1 + static_cast<int32_t>(rng.Next64() % 60);  // beyond 40: ends by length
+    const auto handle = static_cast<RequestHandle>(i) + 1;
+    executor.prompt[handle] = 1 + static_cast<int32_t>(rng.Next64() % 100);
+    executor.length[handle] = 1 + static_cast<int32_t>(rng.Next64() % 60);  // beyond 40: ends by length
     alive.push_back(request);
-    EXPECT_TRUE(
-        loop.Submit(*PrepareWithoutTokens(request, executor.prompt[request.get()], {}, replica->limits())).ok());
+    EXPECT_TRUE(loop.Submit(*PrepareWithoutTokens(request, executor.prompt[handle], {}, replica->limits())).ok());
   }
   for (int rounds = 0; !loop.idle(); ++rounds) {
     if (rounds == 100000) {

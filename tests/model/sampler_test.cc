@@ -155,7 +155,7 @@ TEST(Sampler, LogitsThatAreNotFiniteAreFound) {
           SequenceHistory history;
           SamplingParams p = Params(temperature, 0, 0, 1);
           p.logprobs = logprobs;
-          history.Start(MakeRequest(p), 0, {}, 130);
+          history.Start(SamplingOf(*MakeRequest(p), {}), 0, 130);
           std::vector<TokenLogprob> out;
           EXPECT_EQ(Sampler(130).Sample(history, 1, logits, &out).status, ItemStatus::kBadLogits)
               << bad << " at " << at;
@@ -177,7 +177,7 @@ TEST(SequenceHistory, PenaltiesMatchPlainCounts) {
   std::vector<TokenId> prompt = {3, 4, 4, 199, 50};
   std::vector<TokenId> output = {4, 60};
   SequenceHistory history;
-  history.Start(MakeRequest(p, prompt), 0, output, kVocab);
+  history.Start(SamplingOf(*MakeRequest(p, prompt), output), 0, kVocab);
   for (int step = 0; step < 150; ++step) {
     const std::vector<float> raw = RandomLogits(kVocab, static_cast<uint64_t>(step));
     std::vector<float> expected = raw, ours = raw;
@@ -203,13 +203,13 @@ TEST(SequenceHistory, PenaltiesMatchPlainCounts) {
     }
     output.push_back(static_cast<TokenId>(rng.UniformInt(0, kVocab - 1)));
     history.Append(output.back());
-    if (step == 70) history.Start(MakeRequest(p, prompt), 0, output, kVocab);  // a preemption
+    if (step == 70) history.Start(SamplingOf(*MakeRequest(p, prompt), output), 0, kVocab);  // a preemption
   }
 }
 
 TEST(SequenceHistory, WithoutPenaltiesNothingChanges) {
   SequenceHistory history;
-  history.Start(MakeRequest(SamplingParams{}, {1, 2, 3}), 0, {}, 50);
+  history.Start(SamplingOf(*MakeRequest(SamplingParams{}, {1, 2, 3}), {}), 0, 50);
   history.Append(7);
   std::vector<float> logits = RandomLogits(50, 1);
   const std::vector<float> raw = logits;
@@ -226,7 +226,7 @@ TEST(Sampler, DrawsFollowTheDistribution) {
     p.seed = 1234;
     const std::vector<double> expected = NaiveDistribution(logits, p);
     SequenceHistory history;
-    history.Start(MakeRequest(p), 0, {}, kVocab);
+    history.Start(SamplingOf(*MakeRequest(p), {}), 0, kVocab);
     Sampler sampler(kVocab);
     constexpr int kDraws = 120000;
     std::vector<int> counts(kVocab, 0);
@@ -265,7 +265,7 @@ TEST(Sampler, OneTokenIsAFunctionOfSeedChoiceAndPosition) {
     SamplingParams p;
     p.seed = seed;
     SequenceHistory history;
-    history.Start(MakeRequest(p), choice, {}, kVocab);
+    history.Start(SamplingOf(*MakeRequest(p), {}), choice, kVocab);
     std::vector<float> row = logits;
     Sampler sampler(kVocab);
     return sampler.Sample(history, position, row, nullptr).token;
@@ -288,16 +288,16 @@ TEST(Sampler, GreedyIsTheArgmaxAfterBiasAndPenalties) {
   const auto best = static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   SamplingParams p = Params(0, 0, 0, 1);
   SequenceHistory history;
-  history.Start(MakeRequest(p), 0, {}, 500);
+  history.Start(SamplingOf(*MakeRequest(p), {}), 0, 500);
   std::vector<float> row = logits;
   EXPECT_EQ(Sampler(500).Sample(history, 1, row, nullptr).token, best);
   p.presence_penalty = 2.0f;
   p.frequency_penalty = 2.0f;
-  history.Start(MakeRequest(p), 0, std::vector<TokenId>(10, best), 500);
+  history.Start(SamplingOf(*MakeRequest(p), std::vector<TokenId>(10, best)), 0, 500);
   row = logits;
   EXPECT_NE(Sampler(500).Sample(history, 1, row, nullptr).token, best);
   p.logit_bias = {{123, 100.0f}};
-  history.Start(MakeRequest(p), 0, {}, 500);
+  history.Start(SamplingOf(*MakeRequest(p), {}), 0, 500);
   row = logits;
   EXPECT_EQ(Sampler(500).Sample(history, 1, row, nullptr).token, 123);
 }
@@ -311,7 +311,7 @@ TEST(Sampler, LogprobsIgnoreWhatSamplingChanges) {
   p.repetition_penalty = 2.0f;
   p.logit_bias = {{0, 200.0f}};
   SequenceHistory history;
-  history.Start(MakeRequest(p, {0, 1, 2}), 0, {}, 900);
+  history.Start(SamplingOf(*MakeRequest(p, {0, 1, 2}), {}), 0, 900);
   std::vector<float> row = logits;
   std::vector<TokenLogprob> out;
   const SampledToken s = Sampler(900).Sample(history, 1, row, &out);
@@ -359,7 +359,7 @@ TEST(Sampler, LegalParametersNeverMakeLogitsThatAreNotFinite) {
     std::iota(all.begin(), all.end(), 0);
     for (TokenId t = 0; t < vocab; t += 2) output.insert(output.end(), 20, t);
     SequenceHistory history;
-    history.Start(MakeRequest(p, all), 0, output, vocab);
+    history.Start(SamplingOf(*MakeRequest(p, all), output), 0, vocab);
     std::vector<float> row = logits;
     std::vector<TokenLogprob> logprobs;
     const SampledToken s = Sampler(vocab).Sample(history, trial, row, &logprobs);
@@ -387,7 +387,7 @@ TEST(Sampler, ANotFiniteLogitOfASeenTokenIsFound) {
     SamplingParams p = Params(1, 0, 0, 1);
     p.repetition_penalty = 2.0f;
     SequenceHistory history;
-    history.Start(MakeRequest(p, {3}), 0, {}, 10);
+    history.Start(SamplingOf(*MakeRequest(p, {3}), {}), 0, 10);
     EXPECT_EQ(Sampler(10).Sample(history, 1, logits, nullptr).status, ItemStatus::kBadLogits) << bad;
   }
 }
@@ -474,11 +474,10 @@ TEST(Sampler, LogprobsOfNoneOneAndAll) {
   EXPECT_NEAR(out[3].logprob, -sum, 1e-6);
 }
 
-TEST(Sampler, WithoutARequestItIsGreedyAndWritesNoLogprobs) {
+TEST(Sampler, UnlessToldOtherwiseItIsGreedyAndWritesNoLogprobs) {
   std::vector<float> logits = {0.0f, 2.0f, 1.0f};
   SequenceHistory history;
-  history.Start(nullptr, 3, {}, 3);
-  EXPECT_EQ(history.request(), nullptr);
+  history.Start({}, 3, 3);
   EXPECT_EQ(history.choice(), 3);
   std::vector<TokenLogprob> out(2);
   EXPECT_EQ(Sampler(3).Sample(history, 1, logits, &out).token, 1);
@@ -489,7 +488,7 @@ TEST(Sampler, WithoutARequestItIsGreedyAndWritesNoLogprobs) {
 TEST(SequenceHistory, EachPenaltyAlone) {
   const auto adjusted = [](SamplingParams p, float logit) {
     SequenceHistory history;
-    history.Start(MakeRequest(p, {0, 1}), 0, std::vector<TokenId>{1, 2, 2}, 4);
+    history.Start(SamplingOf(*MakeRequest(p, {0, 1}), std::vector<TokenId>{1, 2, 2}), 0, 4);
     std::vector<float> row(4, logit);
     history.Adjust(row, nullptr);
     return row;
@@ -519,7 +518,7 @@ TEST(SequenceHistory, GrowsBeyondWhatWasAnnounced) {
   auto request = MakeRequest(p, {0});
   request->stop.max_tokens = 1;
   SequenceHistory history;
-  history.Start(request, 0, {}, 1000);
+  history.Start(SamplingOf(*request, {}), 0, 1000);
   for (int round = 0; round < 3; ++round) {
     for (TokenId t = 0; t < 1000; ++t) history.Append(t);
   }

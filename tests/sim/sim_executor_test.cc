@@ -20,11 +20,12 @@ class Driver {
     bool prompt, sample;
   };
   void Start(SlotId slot, int32_t prompt, int32_t output, bool ignore_eos = false) {
-    auto request = std::make_shared<SimRequest>();
-    request->prompt_tokens = prompt;
-    request->output_tokens = output;
-    request->stop.ignore_eos = ignore_eos;
-    starts_.push_back({slot, 0, request, {}});
+    SimRequest request;
+    request.prompt_tokens = prompt;
+    request.output_tokens = output;
+    request.stop.ignore_eos = ignore_eos;
+    executor_.Expect(++handle_, request);
+    starts_.push_back({.slot = slot, .request = handle_});
   }
   void Submit(const std::vector<Item>& items) {
     StepPlan& plan = plans_.emplace_back();
@@ -53,6 +54,7 @@ class Driver {
   ManualClock clock_;
   SimExecutor executor_;
   std::vector<SequenceStart> starts_;
+  RequestHandle handle_ = 0;
   std::deque<StepPlan> plans_;
   StepResult result_;
   StepId next_ = 0;

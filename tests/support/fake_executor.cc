@@ -14,8 +14,8 @@ constexpr uint64_t kGarbage = 0xdeadbeefdeadbeefULL;
 uint64_t NextState(uint64_t previous, TokenId token) {
   return MixHash(previous, static_cast<uint64_t>(token) + 1);
 }
-uint64_t FirstState(uint64_t seed) {
-  return MixHash(0x5eed, seed);
+uint64_t FirstState(uint64_t seed, int32_t adapter) {
+  return MixHash(0x5eed + static_cast<uint64_t>(adapter), seed);
 }
 
 TokenId Sample(const FakeExecutorConfig& config, uint64_t attended, int32_t choice, int32_t position) {
@@ -37,16 +37,37 @@ FakeExecutor::FakeExecutor(const FakeExecutorConfig& config)
 FakeExecutor::~FakeExecutor() = default;
 
 ExecutorTraits FakeExecutor::traits() const {
-  return {.max_in_flight = config_.max_in_flight, .can_chain = config_.can_chain, .has_tokens = true, .name = "fake"};
+  return {.max_in_flight = config_.max_in_flight,
+          .can_chain = config_.can_chain,
+          .max_draft_tokens = config_.max_draft_tokens,
+          .has_tokens = true,
+          .name = "fake"};
 }
 
-TokenId FakeExecutor::Expected(const FakeExecutorConfig& config, const std::vector<TokenId>& tokens, int32_t choice) {
-  uint64_t state = FirstState(config.seed), attended = 0;
+TokenId FakeExecutor::Expected(const FakeExecutorConfig& config, const std::vector<TokenId>& tokens, int32_t choice,
+                               int32_t adapter) {
+  uint64_t state = FirstState(config.seed, adapter), attended = 0;
   for (const TokenId token : tokens) {
     state = NextState(state, token);
     attended += state;
   }
   return Sample(config, attended, choice, static_cast<int32_t>(tokens.size()));
+}
+
+TokenId FakeExecutor::Next(SlotId slot, const std::vector<TokenId>& tokens) const {
+  const Slot& s = slots_[static_cast<size_t>(slot)];
+  return Expected(config_, tokens, s.choice, s.adapter);
+}
+
+void GuessingDrafts::Propose(SlotId slot, std::span<const TokenId> prompt, std::span<const TokenId> output,
+                             int32_t most, std::vector<TokenId>* drafts) {
+  std::vector<TokenId> tokens(prompt.begin(), prompt.end());
+  tokens.insert(tokens.end(), output.begin(), output.end());
+  for (int64_t left = rng_.UniformInt(0, most); left > 0; --left) {
+    const TokenId right = executor_.Next(slot, tokens);
+    tokens.push_back(rng_.Uniform() < accuracy_ ? right : right + 1);
+    drafts->push_back(tokens.back());
+  }
 }
 
 void FakeExecutor::Violate(const std::string& what) {
@@ -70,7 +91,8 @@ void FakeExecutor::ApplyTables(const StepPlan& plan) {
     Slot& slot = slots_[static_cast<size_t>(start.slot)];
     slot.live = true;
     slot.choice = start.choice;
-    slot.request = start.request;
+    slot.adapter = start.adapter;
+    slot.sampling = start.sampling;
     slot.table.clear();
     slot.last_token = -1;
   }
@@ -110,7 +132,8 @@ void FakeExecutor::RunCopies(const StepPlan& plan, bool failed) {
 
 void FakeExecutor::WriteItem(const StepPlan& plan, const StepItem& item, bool garbage) {
   Slot& slot = slots_[static_cast<size_t>(item.slot)];
-  uint64_t state = item.first_position == 0 ? FirstState(config_.seed) : *Cell(slot, item.first_position - 1);
+  uint64_t state =
+      item.first_position == 0 ? FirstState(config_.seed, slot.adapter) : *Cell(slot, item.first_position - 1);
   for (int32_t i = 0; i < item.count; ++i) {
     const TokenId token =
         item.input == InputSource::kChained ? slot.last_token : plan.tokens[static_cast<size_t>(item.token_offset + i)];
@@ -131,16 +154,16 @@ void FakeExecutor::RunItem(const StepPlan& plan, size_t index, StepResult* resul
     slot.last_token = 0;
     return;
   }
-  if (item.count > 1 && faults_.Uniform() < config_.reject_rate) {
+  if (item.count > 1 && item.draft_tokens == 0 && faults_.Uniform() < config_.reject_rate) {
     out.accepted = static_cast<int32_t>(faults_.UniformInt(1, item.count - 1));
     for (int32_t i = out.accepted; i < item.count; ++i) *Cell(slot, item.first_position + i) = kGarbage;
     slot.last_token = 0;  // what is chained to it will be thrown away
     return;
   }
-  if (item.logit_rows == item.count && slot.request != nullptr && slot.request->prompt_logprobs) {
+  if (item.logit_rows == item.count && slot.sampling.prompt_logprobs) {
     // The prompt's last row has none: what follows it is sampled.
     const int32_t end =
-        std::min(item.first_position + item.count, static_cast<int32_t>(slot.request->prompt->size()) - 1);
+        std::min(item.first_position + item.count, static_cast<int32_t>(slot.sampling.prompt.size()) - 1);
     if (item.first_position < end) {
       auto& rows = result->prompt_logprobs.emplace_back();
       rows.item = static_cast<int32_t>(index);
@@ -154,17 +177,38 @@ void FakeExecutor::RunItem(const StepPlan& plan, size_t index, StepResult* resul
     slot.last_token = 0;
     return;
   }
-  const int32_t length = item.first_position + item.count;
-  uint64_t attended = 0;
-  for (int32_t p = 0; p < length; ++p) attended += *Cell(slot, p);
-  slot.last_token = Sample(config_, attended, slot.choice, length);
-  result->tokens.push_back(slot.last_token);
-  out.num_tokens = 1;
-  if (slot.request != nullptr && slot.request->sampling.logprobs >= 0) {
+  Verify(plan, item, result, &out);
+  if (slot.sampling.params.logprobs >= 0) {
     auto& logprobs = result->logprobs.emplace_back();
     logprobs.item = static_cast<int32_t>(index);
-    logprobs.per_token.push_back({{slot.last_token, -0.5f}});
+    for (int32_t i = 0; i < out.num_tokens; ++i)
+      logprobs.per_token.push_back({{result->tokens[static_cast<size_t>(out.token_offset + i)], -0.5f}});
   }
+}
+
+// Samples after the inputs that are sure, and on for as long as the token sampled is the draft that follows.
+void FakeExecutor::Verify(const StepPlan& plan, const StepItem& item, StepResult* result, ItemResult* out) {
+  Slot& slot = slots_[static_cast<size_t>(item.slot)];
+  if (item.draft_tokens >= item.count || item.draft_tokens > config_.max_draft_tokens ||
+      (item.draft_tokens > 0 && (item.input != InputSource::kHost || item.logit_rows != 1 + item.draft_tokens))) {
+    Violate("drafts that do not fit their item");
+  }
+  const int32_t end = item.first_position + item.count;
+  int32_t length = end - item.draft_tokens;
+  uint64_t attended = 0;
+  for (int32_t p = 0; p < length; ++p) attended += *Cell(slot, p);
+  for (;; attended += *Cell(slot, length), ++length) {
+    slot.last_token = Sample(config_, attended, slot.choice, length);
+    result->tokens.push_back(slot.last_token);
+    ++out->num_tokens;
+    if (length == end) break;
+    const auto draft = static_cast<size_t>(item.token_offset + length - item.first_position);
+    if (plan.tokens[draft] != slot.last_token) break;
+  }
+  out->accepted = length - item.first_position;
+  drafts_accepted_ += out->num_tokens - 1;
+  drafts_rejected_ += end - length;
+  for (; length < end; ++length) *Cell(slot, length) = kGarbage;
 }
 
 void FakeExecutor::Submit(const StepPlan& plan) {

@@ -5,11 +5,12 @@
 #pragma once
 
 #include <deque>
-#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/draft_source.h"
 #include "base/executor.h"
 #include "base/rng.h"
 
@@ -18,8 +19,10 @@ namespace tactus {
 struct FakeExecutorConfig {
   int32_t max_in_flight = 1;
   bool can_chain = false;
-  uint64_t seed = 1;        // of the "model": tokens, not faults
-  int32_t vocab_size = 64;  // tokens sampled are in [0, vocab_size)
+  int32_t max_draft_tokens = 0;
+  uint64_t seed = 1;                  // of the "model": tokens, not faults
+  int32_t vocab_size = 64;            // tokens sampled are in [0, vocab_size)
+  std::vector<std::string> adapters;  // each makes another model of it
   int64_t num_blocks = 0;
   int32_t block_size = 16;
   int32_t max_slots = 0;
@@ -51,14 +54,21 @@ class FakeExecutor final : public Executor {
   const std::string& violation() const { return violation_; }
   int64_t steps() const { return steps_; }
 
+  // The token that follows in the sequence that the slot has started.
+  TokenId Next(SlotId slot, const std::vector<TokenId>& tokens) const;
+  int64_t drafts_accepted() const { return drafts_accepted_; }
+  int64_t drafts_rejected() const { return drafts_rejected_; }
+
   // The token that a correct engine must get for the sequence prompt + output (the next one), for whatever schedule.
-  static TokenId Expected(const FakeExecutorConfig& config, const std::vector<TokenId>& tokens, int32_t choice);
+  static TokenId Expected(const FakeExecutorConfig& config, const std::vector<TokenId>& tokens, int32_t choice,
+                          int32_t adapter = 0);
 
  private:
   struct Slot {
     bool live = false;
     int32_t choice = 0;
-    std::shared_ptr<const Request> request;
+    int32_t adapter = 0;
+    SamplingSpec sampling;
     std::vector<BlockId> table;
     TokenId last_token = -1;  // sampled by the slot's previous item, for chained inputs
   };
@@ -69,6 +79,7 @@ class FakeExecutor final : public Executor {
   void ApplyTables(const StepPlan& plan);
   void RunCopies(const StepPlan& plan, bool failed);
   void WriteItem(const StepPlan& plan, const StepItem& item, bool garbage);
+  void Verify(const StepPlan& plan, const StepItem& item, StepResult* result, ItemResult* out);
   void RunItem(const StepPlan& plan, size_t index, StepResult* result);
   uint64_t* Cell(const Slot& slot, int32_t position);
   void Violate(const std::string& what);
@@ -82,10 +93,24 @@ class FakeExecutor final : public Executor {
   std::vector<StepResult> spare_;
   std::vector<TokenId> inputs_;  // of the item at hand
   TimeNs last_ready_ns_ = 0;
-  int64_t steps_ = 0;
+  int64_t steps_ = 0, drafts_accepted_ = 0, drafts_rejected_ = 0;
   std::vector<bool> lost_;  // items of the step being run
   std::string violation_;
   std::function<void()> wakeup_;
+};
+
+// Guesses up to as many tokens as it may, each right with a probability.
+class GuessingDrafts final : public DraftSource {
+ public:
+  GuessingDrafts(const FakeExecutor* executor, double accuracy, uint64_t seed)
+      : executor_(*executor), accuracy_(accuracy), rng_(seed, 78) {}
+  void Propose(SlotId slot, std::span<const TokenId> prompt, std::span<const TokenId> output, int32_t most,
+               std::vector<TokenId>* drafts) override;
+
+ private:
+  const FakeExecutor& executor_;
+  const double accuracy_;
+  Rng rng_;
 };
 
 // Every step is ready when it has been submitted; each sampled token is `token`. `short_form`: it has no tokens and

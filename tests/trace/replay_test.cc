@@ -35,13 +35,18 @@ class Replay : public ::testing::Test {
 };
 
 TEST_F(Replay, LoadedRunsMakeTheSamePlansAgain) {
-  int64_t steps = 0, cancels = 0, errors = 0, preemptions = 0;
+  int64_t steps = 0, cancels = 0, errors = 0, preemptions = 0, drafts = 0;
   for (const auto& preset : sched::Presets()) {
     for (uint64_t seed = 0; seed < 12; ++seed) {
       SCOPED_TRACE(std::string(preset.name) + " seed " + std::to_string(seed));
-      const Workload w = MakeWorkload(seed, {.cancels = true, .faults = seed % 2 == 1, .rejects = seed % 4 == 2});
+      const Workload w = MakeWorkload(seed, {.cancels = true,
+                                             .faults = seed % 2 == 1,
+                                             .rejects = seed % 4 == 2,
+                                             .drafts = seed % 3 == 1,
+                                             .tokens_on_host = seed % 3 == 2});
       const Outcome recorded = Play(w, {.preset = preset.name}, false, path_);
       ASSERT_EQ(recorded.broken, "");
+      drafts += recorded.drafts_accepted;
       const auto report = ReplayTrace(path_);
       ASSERT_TRUE(report.ok()) << report.status().ToString();
       EXPECT_TRUE(report->complete);
@@ -67,6 +72,7 @@ TEST_F(Replay, LoadedRunsMakeTheSamePlansAgain) {
   EXPECT_GT(cancels, 20);
   EXPECT_GT(errors, 20);
   EXPECT_GT(preemptions, 20);
+  EXPECT_GT(drafts, 1000);
 }
 
 // What a predictor that knows more than the recording has answered is in the recording.

@@ -95,6 +95,30 @@ TraceHeader Legal() {
   return h;
 }
 
+// A recording of the format before drafts.
+TEST(TraceHeader, TheFormatBeforeThisOneIsStillRead) {
+  TraceHeader h = Legal();
+  TraceBytes bytes;
+  PutHeader(h, &bytes);
+  ASSERT_EQ(bytes[sizeof(kTraceMagic)], kTraceVersion);
+  bytes[sizeof(kTraceMagic)] = 2;
+  TraceBytes added;
+  PutString("max-draft-tokens", &added);
+  PutSigned(0, &added);
+  const auto at = std::search(bytes.begin(), bytes.end(), added.begin(), added.end());
+  ASSERT_NE(at, bytes.end());
+  bytes.erase(at, at + static_cast<ptrdiff_t>(added.size()));
+  TraceCursor cursor(bytes.data(), bytes.size());
+  const auto read = ReadHeader(&cursor);
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  EXPECT_TRUE(cursor.done());
+  EXPECT_EQ(read->max_draft_tokens, 0);
+  EXPECT_EQ(read->step_times, h.step_times);
+  bytes[sizeof(kTraceMagic)] = 1;
+  TraceCursor older(bytes.data(), bytes.size());
+  EXPECT_EQ(ReadHeader(&older).status().message(), "trace format 1, this program reads formats 2 to 3");
+}
+
 TEST(TraceHeader, EveryNumberHasItsRange) {
   const auto answer = [](const std::function<void(TraceHeader*)>& spoil) {
     TraceHeader h = Legal();

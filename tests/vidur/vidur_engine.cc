@@ -82,9 +82,8 @@ class Recorder final : public EventSink {
     row.blocks_used = after_.blocks_used;
     row.waiting = after_.waiting;
     for (const SlotId s : plan.preempts) row.restarted.push_back({At(s).id, At(s).processed, At(s).decodes});
-    for (const SequenceStart& start : plan.starts) {
-      At(start.slot).id = static_cast<int32_t>(static_cast<const SimRequest&>(*start.request).index);
-    }
+    // None is refused, so that handles count the workload's requests from 1.
+    for (const SequenceStart& start : plan.starts) At(start.slot).id = static_cast<int32_t>(start.request) - 1;
     size_t next_prompt = 0;
     for (size_t i = 0; i < plan.items.size(); ++i) {
       const StepItem& item = plan.items[i];
