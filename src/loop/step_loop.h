@@ -27,9 +27,11 @@ namespace tactus {
 
 struct StepLoopConfig {
   IntakeLimits limits;
-  int32_t slot_capacity = 0;        // sequences; 0: max_queue + max_num_seqs
+  int32_t slot_capacity = 0;        // live sequences; 0: max_queue + max_num_seqs
   int32_t max_errors_in_a_row = 3;  // executor errors, then healthy() is false and the loop refuses
   int32_t max_draft_tokens = 0;     // of one sequence in one step; with StepLoopParts::drafts
+
+  int32_t slots() const { return slot_capacity > 0 ? slot_capacity : limits.max_queue + limits.max_num_seqs; }
 };
 
 // What the loop is given; all outlive it. `tap` and `token_bytes` may be null (no stop strings then).
@@ -77,12 +79,10 @@ class StepLoop {
   uint64_t plan_hash() const;                        // over every plan so far, in order
   const std::vector<uint64_t>* plan_hashes() const;  // per submitted step, when KeepPlanHashes was asked for
   void KeepPlanHashes();
-  double budget_utilization() const;   // planned tokens / budget, over all steps
-  double kv_utilization() const;       // blocks in use / total, mean over steps
   std::string CheckIntegrity() const;  // sequences against KV against steps in flight; slow
 
  private:
-  struct Impl;
+  class Impl;
   Intake intake_;
   std::atomic<bool> healthy_{true};
   std::unique_ptr<Impl> impl_;

@@ -1,150 +1,14 @@
-// Planning a step: the view, the scheduler's decision, its application to the sequence table, submission.
+#include "loop/step_plan.h"
+
 #include <algorithm>
 
 #include "base/check.h"
-#include "loop/step_loop_impl.h"
 
 namespace tactus {
+namespace {
 
-bool StepLoop::Impl::PlanAndSubmit() {
-  table.Compact();
-  if (table.running().empty() && table.waiting().empty()) return false;
-  InFlight& f = ring[(ring_head + ring_count) % ring.size()];
-  StepPlan& plan = f.plan;
-  plan.Clear();
-  plan.step = next_step;
-  plan.planned_ns = now_ns;
-
-  sched::StepView view;
-  view.step = next_step;
-  view.now_ns = now_ns;
-  view.seq = table.columns();
-  view.notes = table.notes();
-  view.waiting = table.waiting();
-  view.running = table.running();
-  view.running_by_arrival = table.running_by_arrival();
-  view.changes = table.changes();
-  view.recent = {recent.data(), std::min(recent_count, recent.size())};
-  view.recent_begin = recent_count > recent.size() ? static_cast<int32_t>(recent_count % recent.size()) : 0;
-  view.num_prefilling = table.num_prefilling();
-  view.previous_prefill_tokens = previous_prefill_tokens;
-  view.steps_in_flight = static_cast<int32_t>(ring_count);
-  view.has_drafts = drafting;
-
-  const bool timed = next_step % parts.stopwatch_every == 0;
-  const TimeNs begin = timed ? parts.stopwatch->NowNs() : 0;
-  parts.scheduler->Plan(view, &builder, &plan);
-  if (timed) decision_ns = parts.stopwatch->NowNs() - begin;
-  table.ClearChanges();
-  if (parts.tap != nullptr) {
-    if (parts.step_times == nullptr) {
-      parts.tap->PlanCalled({});
-    } else {
-      parts.tap->PlanCalled(parts.step_times->answers());
-      parts.step_times->Clear();
-    }
-  }
-
-  if (plan.items.empty() && plan.preempts.empty()) {
-    // With nothing in flight nothing could ever change: the policy has stopped for good.
-    TACTUS_CHECK_MSG(ring_count > 0, "an empty plan with " + std::to_string(table.waiting().size()) + " waiting and " +
-                                         std::to_string(table.running().size()) + " running sequences under " +
-                                         parts.scheduler->Describe());
-    return false;
-  }
-  Apply(&plan);
-  if (plan.items.empty()) {  // memory was freed; the next plan uses it, and makes this one's copies first
-    carried_swap_outs.insert(carried_swap_outs.end(), plan.swap_outs.begin(), plan.swap_outs.end());
-    return true;
-  }
-  if (!carried_swap_outs.empty()) {
-    plan.swap_outs.insert(plan.swap_outs.begin(), carried_swap_outs.begin(), carried_swap_outs.end());
-    carried_swap_outs.clear();
-  }
-
-  f.epochs.clear();
-  for (const StepItem& item : plan.items) f.epochs.push_back(table.epoch(item.slot));
-  plan_hash = MixHash(plan_hash, HashOf(plan));
-  if (keep_hashes) hashes.push_back(plan_hash);
-  if (parts.tap != nullptr) parts.tap->StepPlanned(plan, plan_hash);
-  previous_prefill_tokens = plan.prefill_tokens();
-  ++next_step;
-  ++ring_count;
-  ++stats.steps;
-  planned_tokens += static_cast<double>(plan.num_tokens);
-  budget_tokens += static_cast<double>(builder.budget_tokens());
-  kv_use_sum += static_cast<double>(parts.kv->blocks_in_use());
-  parts.executor->Submit(plan);
-  return true;
-}
-
-void StepLoop::Impl::Apply(StepPlan* plan) {
-  for (const SlotId s : plan->preempts) Requeue(s);
-  size_t next_start = 0;
-  for (StepItem& item : plan->items) {
-    const SlotId s = item.slot;
-    if (next_start < plan->starts.size() && plan->starts[next_start].slot == s) {
-      StartSequence(&plan->starts[next_start++], item.first_position);
-    }
-    if (traits.has_tokens && item.input == InputSource::kHost) CopyTokens(&item, plan);
-    // Until its result is there, an item may be followed by another: a chunk by the next one of a known prompt, a
-    // sampling one only where nobody needs the token on the host first.
-    const bool chainable = item.sample ? slots[static_cast<size_t>(s)].can_chain : traits.can_chain;
-    table.PlanItem(s, item.count - item.draft_tokens, item.sample, plan->step, chainable);
-  }
-  TACTUS_CHECK(next_start == plan->starts.size());
-}
-
-void StepLoop::Impl::CopyTokens(StepItem* item, StepPlan* plan) const {
-  const SlotEntry& slot = slots[static_cast<size_t>(item->slot)];
-  item->token_offset = static_cast<int32_t>(plan->tokens.size());
-  const int32_t end = item->first_position + item->count - item->draft_tokens;
-  int32_t p = item->first_position;
-  if (p < slot.prompt_tokens) {
-    const int32_t stop = std::min(end, slot.prompt_tokens);
-    plan->tokens.insert(plan->tokens.end(), slot.prompt + p, slot.prompt + stop);
-    p = stop;
-  }
-  const TokenId* output = slot.buffers->output.data() - slot.prompt_tokens;
-  for (; p < end; ++p) plan->tokens.push_back(output[p]);
-  const auto drafts = slot.buffers->drafts.begin();
-  plan->tokens.insert(plan->tokens.end(), drafts, drafts + item->draft_tokens);
-}
-
-void StepLoop::Impl::StartSequence(SequenceStart* start, int32_t first_position) {
-  const SlotId s = start->slot;
-  SlotEntry& slot = slots[static_cast<size_t>(s)];
-  RequestRecord* request = slot.request;
-  start->choice = slot.choice;
-  start->request = slot.handle;
-  start->adapter = request->in.adapter;
-  if (traits.has_tokens) start->sampling = SamplingOf(*request->in.request, slot.buffers->output);
-  const int32_t recomputed = table.recomputed_tokens(s);
-  table.Admit(s, first_position);
-  stats.recomputed_tokens += table.recomputed_tokens(s) - recomputed;
-  intake.SequencesDequeued(1);
-  if (slot.started) return;
-  slot.started = true;
-  stats.prompt_tokens += slot.choice == 0 ? slot.prompt_tokens : 0;
-  if (request->scheduled_ns != 0) return;
-  request->scheduled_ns = now_ns;
-  request->cached_tokens = first_position;
-  scheduled_events.push_back(
-      {request->in.user, request->in.handle, request->in.arrival_ns, slot.prompt_tokens, first_position});
-}
-
-void StepLoop::Impl::Requeue(SlotId s) {
-  table.Preempt(s, now_ns, parts.kv->SwappedTokens(s));
-  intake.SequencesQueued(1);
-  ++stats.preemptions;
-  RequestRecord* request = slots[static_cast<size_t>(s)].request;
-  ++request->preemptions;
-  for (const SequenceBuffers& choice : request->in.choices) {
-    if (choice.slot != kNoSlot && table.columns().fork_from[choice.slot] == s) table.ClearFork(choice.slot);
-  }
-}
-
-uint64_t StepLoop::Impl::HashOf(const StepPlan& plan) const {
+// Of everything that the plan decides.
+uint64_t HashOf(const StepPlan& plan) {
   // Four chains side by side: one would wait for each multiplication.
   const auto step = static_cast<uint64_t>(plan.step);
   uint64_t chains[4] = {step, step + 1, step + 2, step + 3};
@@ -176,6 +40,131 @@ uint64_t StepLoop::Impl::HashOf(const StepPlan& plan) const {
   }
   for (const BlockId block : plan.table_blocks) h = MixHash(h, static_cast<uint64_t>(block));
   return h;
+}
+
+}  // namespace
+
+Planning::Planning(const StepLoopParts& parts, const ExecutorTraits& traits, sched::PlanBuilder* builder,
+                   StepsInFlight* steps, LiveRequests* live, PassEvents* events)
+    : parts_(parts), traits_(traits), builder_(*builder), steps_(*steps), live_(*live), events_(*events) {}
+
+double Planning::kv_utilization() const {
+  const StepId steps = steps_.next_step();
+  return steps > 0 ? kv_use_sum_ / static_cast<double>(steps * parts_.kv->blocks_total()) : 0;
+}
+
+sched::StepView Planning::View() {
+  SequenceTable& table = live_.sequences();
+  sched::StepView view;
+  view.step = steps_.next_step();
+  view.now_ns = events_.now_ns();
+  view.seq = table.columns();
+  view.notes = table.notes();
+  view.waiting = table.waiting();
+  view.running = table.running();
+  view.running_by_arrival = table.running_by_arrival();
+  view.changes = table.changes();
+  view.recent = steps_.recent();
+  view.recent_begin = steps_.recent_begin();
+  view.num_prefilling = table.num_prefilling();
+  view.previous_prefill_tokens = previous_prefill_tokens_;
+  view.steps_in_flight = steps_.count();
+  view.has_drafts = parts_.drafts != nullptr;
+  return view;
+}
+
+void Planning::AskScheduler(StepPlan* plan) {
+  const sched::StepView view = View();
+  const bool timed = view.step % parts_.stopwatch_every == 0;
+  const TimeNs begin = timed ? parts_.stopwatch->NowNs() : 0;
+  parts_.scheduler->Plan(view, &builder_, plan);
+  if (timed) events_.Decided(parts_.stopwatch->NowNs() - begin);
+  live_.sequences().ClearChanges();
+  if (parts_.tap == nullptr) return;
+  if (parts_.step_times == nullptr) {
+    parts_.tap->PlanCalled({});
+  } else {
+    parts_.tap->PlanCalled(parts_.step_times->answers());
+    parts_.step_times->Clear();
+  }
+}
+
+bool Planning::PlanAndSubmit() {
+  SequenceTable& table = live_.sequences();
+  table.Compact();
+  if (table.running().empty() && table.waiting().empty()) return false;
+  InFlight& f = steps_.Next();
+  StepPlan& plan = f.plan;
+  plan.Clear();
+  plan.step = steps_.next_step();
+  plan.planned_ns = events_.now_ns();
+  AskScheduler(&plan);
+  if (plan.items.empty() && plan.preempts.empty()) {
+    // With nothing in flight nothing could ever change: the policy has stopped for good.
+    TACTUS_CHECK_MSG(!steps_.empty(), "an empty plan with " + std::to_string(table.waiting().size()) + " waiting and " +
+                                          std::to_string(table.running().size()) + " running sequences under " +
+                                          parts_.scheduler->Describe());
+    return false;
+  }
+  Apply(&plan);
+  if (plan.items.empty()) {  // memory was freed; the next plan uses it, and makes this one's copies first
+    carried_swap_outs_.insert(carried_swap_outs_.end(), plan.swap_outs.begin(), plan.swap_outs.end());
+    return true;
+  }
+  if (!carried_swap_outs_.empty()) {
+    plan.swap_outs.insert(plan.swap_outs.begin(), carried_swap_outs_.begin(), carried_swap_outs_.end());
+    carried_swap_outs_.clear();
+  }
+  Submit(&f);
+  return true;
+}
+
+void Planning::Submit(InFlight* f) {
+  const StepPlan& plan = f->plan;
+  f->epochs.clear();
+  for (const StepItem& item : plan.items) f->epochs.push_back(live_.sequences().epoch(item.slot));
+  plan_hash_ = MixHash(plan_hash_, HashOf(plan));
+  if (keep_hashes_) hashes_.push_back(plan_hash_);
+  if (parts_.tap != nullptr) parts_.tap->StepPlanned(plan, plan_hash_);
+  previous_prefill_tokens_ = plan.prefill_tokens();
+  planned_tokens_ += static_cast<double>(plan.num_tokens);
+  budget_tokens_ += static_cast<double>(builder_.budget_tokens());
+  kv_use_sum_ += static_cast<double>(parts_.kv->blocks_in_use());
+  steps_.Submitted();
+  parts_.executor->Submit(plan);
+}
+
+void Planning::Apply(StepPlan* plan) {
+  for (const SlotId s : plan->preempts) live_.Requeue(s);
+  size_t next_start = 0;
+  for (StepItem& item : plan->items) {
+    const SlotId s = item.slot;
+    if (next_start < plan->starts.size() && plan->starts[next_start].slot == s) {
+      live_.Start(&plan->starts[next_start++], item.first_position);
+    }
+    if (traits_.has_tokens && item.input == InputSource::kHost) CopyTokens(&item, plan);
+    // Until its result is there, an item may be followed by another: a chunk by the next one of a known prompt, a
+    // sampling one only where nobody needs the token on the host first.
+    const bool chainable = item.sample ? live_.slot(s).can_chain : traits_.can_chain;
+    live_.sequences().PlanItem(s, item.count - item.draft_tokens, item.sample, plan->step, chainable);
+  }
+  TACTUS_CHECK(next_start == plan->starts.size());
+}
+
+void Planning::CopyTokens(StepItem* item, StepPlan* plan) const {
+  const SlotEntry& slot = live_.slot(item->slot);
+  item->token_offset = static_cast<int32_t>(plan->tokens.size());
+  const int32_t end = item->first_position + item->count - item->draft_tokens;
+  int32_t p = item->first_position;
+  if (p < slot.prompt_tokens) {
+    const int32_t stop = std::min(end, slot.prompt_tokens);
+    plan->tokens.insert(plan->tokens.end(), slot.prompt + p, slot.prompt + stop);
+    p = stop;
+  }
+  const TokenId* output = slot.buffers->output.data() - slot.prompt_tokens;
+  for (; p < end; ++p) plan->tokens.push_back(output[p]);
+  const auto drafts = slot.buffers->drafts.begin();
+  plan->tokens.insert(plan->tokens.end(), drafts, drafts + item->draft_tokens);
 }
 
 }  // namespace tactus

@@ -1,0 +1,59 @@
+// Takes in the results of steps, in order: tokens, ends, errors, what was not accepted. What is committed is delivered
+// with the pass. Thread rule: engine thread only.
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "loop/live_requests.h"
+#include "loop/pass_events.h"
+#include "loop/steps_in_flight.h"
+#include "sched/scheduler.h"
+
+namespace tactus {
+
+class Commit {
+ public:
+  // All outlive it. `healthy` becomes false, and `intake` closes, after too many executor errors in a row.
+  Commit(const StepLoopConfig& config, const StepLoopParts& parts, const ExecutorTraits& traits,
+         sched::PlanBuilder* builder, StepsInFlight* steps, LiveRequests* live, PassEvents* events, Intake* intake,
+         std::atomic<bool>* healthy);
+
+  // Every result that is there. False: none was.
+  bool Ready();
+
+ private:
+  void CommitStep();
+  StepRecord RecordOf(const StepPlan& plan, bool ok) const;
+  void FailStep(const InFlight& f);
+  void StartAgainWhatReadNothing();
+  void VoidFailedItems(const InFlight& f);
+  void CommitItem(size_t index, const StepItem& item, uint32_t planned_epoch);
+  void CommitAsPlanned(const InFlight& f);
+  bool FitsPlan(const StepItem& item, const ItemResult& r) const;
+  void PassOnPromptLogprobs(size_t index, const StepItem& item);
+  bool AppendToken(SlotId s, size_t index, int32_t nth, TokenId token);
+  TokenEvent* AddTokenEvent(const SlotEntry& slot, TokenId token, DurationNs gap_ns);
+  void TakeLogprobs(size_t index, int32_t nth, TokenEvent* event);
+  FinishReason StopReason(const SlotEntry& slot, int32_t count, TokenId token, int32_t* stop_string) const;
+  void ProposeDrafts(SlotId s);
+  // Stale: the sequence has been requeued, rolled back or ended since the item was planned.
+  bool Stale(SlotId s, uint32_t planned_epoch) const;
+
+  const StepLoopConfig& config_;
+  const StepLoopParts& parts_;
+  const ExecutorTraits& traits_;
+  sched::PlanBuilder& builder_;
+  StepsInFlight& steps_;
+  LiveRequests& live_;
+  PassEvents& events_;
+  Intake& intake_;
+  std::atomic<bool>& healthy_;
+
+  StepResult result_;                                      // its buffers go round between here and the executor
+  size_t logprob_cursor_ = 0, prompt_logprob_cursor_ = 0;  // within the result that is being committed
+  int32_t errors_in_a_row_ = 0;
+  std::vector<SlotId> recompute_;  // scratch
+};
+
+}  // namespace tactus

@@ -1,0 +1,274 @@
+#include "loop/live_requests.h"
+
+#include "base/check.h"
+#include "kv/block_key.h"
+
+namespace tactus {
+
+LiveRequests::LiveRequests(const StepLoopConfig& config, const StepLoopParts& parts, const ExecutorTraits& traits,
+                           Intake* intake, PassEvents* events)
+    : config_(config),
+      parts_(parts),
+      traits_(traits),
+      drafting_(parts.drafts != nullptr),
+      block_size_(parts.kv->block_size()),
+      intake_(*intake),
+      events_(*events),
+      sequences_(config.slots()),
+      requests_(config.slots()),
+      slots_(static_cast<size_t>(config.slots())),
+      key_tokens_(static_cast<size_t>(block_size_)) {}
+
+void LiveRequests::Take(PreparedRequest prepared) {
+  RequestRecord* request = requests_.Add(std::move(prepared));
+  const PreparedRequest& in = request->in;
+  if (parts_.tap != nullptr) parts_.tap->Arrival(in);
+  const auto n = static_cast<int32_t>(in.choices.size());
+  request->live_choices = request->slots_held = n;
+  request->siblings_held = n > 1;
+  TACTUS_CHECK_MSG(!traits_.has_tokens || in.request->prompt != nullptr, "this executor needs token ids");
+  for (int32_t choice = 0; choice < n; ++choice) {
+    SequenceBuffers& buffers = request->in.choices[static_cast<size_t>(choice)];
+    const SlotId s = sequences_.Add({.prompt_tokens = in.prompt_tokens,
+                                     .max_output_tokens = in.max_tokens,
+                                     .arrival_ns = in.arrival_ns,
+                                     .priority = in.request->priority,
+                                     .slo = in.request->slo,
+                                     .prompt_logprobs = in.request->prompt_logprobs,
+                                     .held = choice > 0},
+                                    events_.now_ns());
+    buffers.slot = s;
+    if (drafting_) buffers.drafts.reserve(static_cast<size_t>(config_.max_draft_tokens));
+    SlotEntry& entry = slot(s);
+    entry = SlotEntry();
+    entry.request = request;
+    entry.buffers = &buffers;
+    entry.prompt = in.request->prompt != nullptr ? in.request->prompt->data() : nullptr;
+    entry.prompt_tokens = in.prompt_tokens;
+    entry.user = in.user;
+    entry.handle = in.handle;
+    entry.stop_ids = in.stop_ids.data();
+    entry.num_stop_ids = static_cast<int32_t>(in.stop_ids.size());
+    entry.max_tokens = in.max_tokens;
+    entry.has_stop_strings = buffers.stop.has_value() && parts_.token_bytes;
+    entry.choice = choice;
+    entry.can_chain = traits_.can_chain && !in.tokens_on_host && !drafting_;
+    entry.min_tokens = static_cast<int32_t>(std::min<int64_t>(in.request->stop.min_tokens, in.max_tokens));
+    entry.last_token_ns = in.arrival_ns;
+    if (in.has_keys) entry.next_key_at = (static_cast<int32_t>(buffers.keys.size()) + 1) * block_size_;
+    parts_.kv->Bind(s, in.has_keys ? &buffers.keys : nullptr);
+    if (parts_.predictor != nullptr) BindPredictor(s, *request);
+  }
+}
+
+void LiveRequests::BindPredictor(SlotId s, const RequestRecord& request) {
+  PredictionFeatures features;
+  features.prompt_tokens = request.in.prompt_tokens;
+  features.max_output_tokens = request.in.max_tokens;
+  features.client = request.in.client;
+  features.request = request.in.request.get();
+  if (request.in.has_keys) features.prefix_keys = slot(s).buffers->keys;
+  parts_.predictor->Bind(s, features);
+  if (parts_.tap != nullptr && !parts_.predictor->learns())
+    parts_.tap->Predicted(parts_.predictor->PredictOutputTokens(s, 0));
+}
+
+void LiveRequests::Cancel(RequestHandle handle) {
+  if (parts_.tap != nullptr) parts_.tap->Cancel(handle);
+  RequestRecord* request = requests_.Find(handle);
+  if (request == nullptr) return;
+  const int32_t error = events_.Error(Status(StatusCode::kCancelled, "cancelled"));
+  ++request->slots_held;  // the record outlives this loop
+  for (const SequenceBuffers& choice : request->in.choices) {
+    if (choice.slot != kNoSlot && sequences_.columns().state[choice.slot] != SeqState::kFinished) {
+      Finish(choice.slot, FinishReason::kCancelled, nullptr, error);
+    }
+  }
+  if (--request->slots_held == 0) requests_.Release(request);
+}
+
+void LiveRequests::Start(SequenceStart* start, int32_t first_position) {
+  const SlotId s = start->slot;
+  SlotEntry& entry = slot(s);
+  RequestRecord* request = entry.request;
+  start->choice = entry.choice;
+  start->request = entry.handle;
+  start->adapter = request->in.adapter;
+  if (traits_.has_tokens) start->sampling = SamplingOf(*request->in.request, entry.buffers->output);
+  const int32_t recomputed = sequences_.recomputed_tokens(s);
+  sequences_.Admit(s, first_position);
+  counts_.recomputed_tokens += sequences_.recomputed_tokens(s) - recomputed;
+  intake_.SequencesDequeued(1);
+  if (entry.started) return;
+  entry.started = true;
+  counts_.prompt_tokens += entry.choice == 0 ? entry.prompt_tokens : 0;
+  if (request->scheduled_ns != 0) return;
+  request->scheduled_ns = events_.now_ns();
+  request->cached_tokens = first_position;
+  events_.Scheduled(
+      {request->in.user, request->in.handle, request->in.arrival_ns, entry.prompt_tokens, first_position});
+}
+
+void LiveRequests::Requeue(SlotId s) {
+  sequences_.Preempt(s, events_.now_ns(), parts_.kv->SwappedTokens(s));
+  intake_.SequencesQueued(1);
+  ++counts_.preemptions;
+  RequestRecord* request = slot(s).request;
+  ++request->preemptions;
+  ClearForks(*request, s);
+}
+
+void LiveRequests::StartAgain(SlotId s) {
+  parts_.kv->Release(s, sequences_.last_step(s));
+  Requeue(s);
+}
+
+void LiveRequests::ClearForks(const RequestRecord& request, SlotId from) {
+  for (const SequenceBuffers& choice : request.in.choices) {
+    if (choice.slot != kNoSlot && sequences_.columns().fork_from[choice.slot] == from)
+      sequences_.ClearFork(choice.slot);
+  }
+}
+
+void LiveRequests::AddKey(SlotId s) {
+  SlotEntry& entry = slot(s);
+  SequenceBuffers& buffers = *entry.buffers;
+  const auto block = static_cast<int32_t>(buffers.keys.size());
+  entry.next_key_at += block_size_;
+  if (parts_.generated_key) {
+    buffers.keys.push_back(parts_.generated_key(entry.handle, entry.choice, block));
+  } else {
+    for (int32_t i = 0; i < block_size_; ++i) {
+      const int32_t p = block * block_size_ + i;
+      key_tokens_[static_cast<size_t>(i)] = !traits_.has_tokens ? 0
+                                            : p < entry.prompt_tokens
+                                                ? entry.prompt[p]
+                                                : buffers.output[static_cast<size_t>(p - entry.prompt_tokens)];
+    }
+    const Hash128& parent = buffers.keys.empty() ? entry.request->in.root_key : buffers.keys.back();
+    buffers.keys.push_back(BlockKey(config_.limits.secret, parent, key_tokens_));
+  }
+  if (parts_.tap != nullptr) parts_.tap->Key(entry.handle, entry.choice, block, buffers.keys.back());
+}
+
+void LiveRequests::ReleaseSiblings(RequestRecord* request, SlotId parent) {
+  request->siblings_held = false;
+  for (const SequenceBuffers& choice : request->in.choices) {
+    if (choice.slot != kNoSlot && sequences_.columns().state[choice.slot] == SeqState::kHeld) {
+      sequences_.Unhold(choice.slot, parent, events_.now_ns());
+    }
+  }
+}
+
+void LiveRequests::Finish(SlotId s, FinishReason reason, TokenEvent* event, int32_t error) {
+  SlotEntry& entry = slot(s);
+  RequestRecord* request = entry.request;
+  if (sequences_.holds_kv(s)) {
+    parts_.kv->Release(s, sequences_.last_step(s));
+  } else {
+    parts_.kv->DropSwapped(s);
+    intake_.SequencesDequeued(1);
+  }
+  parts_.kv->Unbind(s);
+  if (parts_.predictor != nullptr) {
+    parts_.predictor->Ended(s, entry.generated, reason == FinishReason::kCancelled || reason == FinishReason::kError);
+  }
+  request->recomputed_tokens += sequences_.recomputed_tokens(s);
+  request->completion_tokens += entry.generated;
+  request->longest_gap_ns = std::max(request->longest_gap_ns, entry.longest_gap_ns);
+  sequences_.Finish(s);
+  if (event == nullptr && events_.wants_tokens()) {
+    event = events_.Token();
+    event->user = request->in.user;
+    event->handle = request->in.handle;
+    event->choice = entry.choice;
+    event->gap_ns = events_.now_ns() - entry.last_token_ns;
+  }
+  if (event != nullptr) {
+    event->finish = reason;
+    event->error = error;
+  }
+  request->worst = std::max(request->worst, reason);
+  if (request->in.choices.size() > 1) {
+    ClearForks(*request, s);
+    if (request->siblings_held && entry.choice == 0 && reason != FinishReason::kCancelled)
+      ReleaseSiblings(request, kNoSlot);
+  }
+  Count(reason);
+  if (--request->live_choices == 0) {
+    const PreparedRequest& in = request->in;
+    events_.Done({in.user, in.handle, in.arrival_ns, request->scheduled_ns, request->first_token_ns, events_.now_ns(),
+                  in.prompt_tokens, request->cached_tokens, request->completion_tokens, request->preemptions,
+                  request->recomputed_tokens, request->worst, request->longest_gap_ns, in.request});
+    requests_.Forget(in.handle);
+    intake_.RequestEnded();
+  }
+  if (sequences_.items_in_flight(s) == 0) FreeSlot(s);
+}
+
+void LiveRequests::Count(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      ++counts_.finished_stop;
+      break;
+    case FinishReason::kLength:
+      ++counts_.finished_length;
+      break;
+    case FinishReason::kCancelled:
+      ++counts_.finished_cancelled;
+      break;
+    default:
+      ++counts_.finished_error;
+      break;
+  }
+}
+
+void LiveRequests::FinishAll(FinishReason reason, const Status& why) {
+  const int32_t error = events_.Error(why);
+  const SequenceColumns& seq = sequences_.columns();
+  // Choice 0 releases held siblings when it ends; they end here too, in whichever state the sweep meets them.
+  for (SlotId s = 0; s < seq.capacity; ++s) {
+    if (seq.state[s] != SeqState::kFree && seq.state[s] != SeqState::kFinished) Finish(s, reason, nullptr, error);
+  }
+}
+
+void LiveRequests::DropItem(SlotId s) {
+  sequences_.DropItem(s);
+  if (sequences_.columns().state[s] == SeqState::kFinished && sequences_.items_in_flight(s) == 0) FreeSlot(s);
+}
+
+void LiveRequests::FreeSlot(SlotId s) {
+  sequences_.Free(s);
+  SlotEntry& entry = slot(s);
+  RequestRecord* request = entry.request;
+  entry.buffers->slot = kNoSlot;
+  entry.request = nullptr;
+  entry.buffers = nullptr;
+  intake_.SequencesFreed(1);
+  if (--request->slots_held == 0) requests_.Release(request);
+}
+
+std::string LiveRequests::CheckIntegrity() const {
+  if (std::string broken = sequences_.CheckIntegrity(); !broken.empty()) return "sequences: " + broken;
+  const SequenceColumns& seq = sequences_.columns();
+  for (SlotId s = 0; s < seq.capacity; ++s) {
+    const int64_t held = parts_.kv->blocks_held(s);
+    if (!sequences_.holds_kv(s)) {
+      if (held != 0) return "slot " + std::to_string(s) + " holds blocks without running";
+      const int32_t kept = seq.state[s] == SeqState::kWaiting ? seq.computed_committed[s] : 0;
+      if (parts_.kv->SwappedTokens(s) != kept)
+        return "slot " + std::to_string(s) + ": host memory keeps another length";
+      continue;
+    }
+    if (held * block_size_ < seq.computed_planned[s])
+      return "slot " + std::to_string(s) + " computes beyond its blocks";
+    const SlotEntry& entry = slot(s);
+    const bool all_there = !traits_.has_tokens || static_cast<int32_t>(entry.buffers->output.size()) == entry.generated;
+    if (!all_there || entry.generated + seq.prompt_tokens[s] != seq.known_committed[s]) {
+      return "slot " + std::to_string(s) + " has lost or invented tokens";
+    }
+  }
+  return {};
+}
+
+}  // namespace tactus

@@ -1,0 +1,99 @@
+// The requests that the loop has taken, from arrival to the end of the last sequence: what they are, the state of their
+// sequences, and every way in which one starts, gives its KV back or ends. The three tables (lengths, requests, slots)
+// and the KV cache change together here, so that they cannot disagree.
+//
+// Invariants: an accepted request gets exactly one RequestDoneEvent; a sequence's KV is given back at its end, once.
+// Thread rule: engine thread only. Nothing allocates between arrivals and ends.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "loop/pass_events.h"
+#include "loop/request_table.h"
+#include "loop/step_loop.h"
+#include "seq/sequence_table.h"
+
+namespace tactus {
+
+// Since the start.
+struct SequenceCounts {
+  int64_t prompt_tokens = 0, generation_tokens = 0;
+  int64_t preemptions = 0, recomputed_tokens = 0;
+  int64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_error = 0;
+};
+
+class LiveRequests {
+ public:
+  // All outlive it.
+  LiveRequests(const StepLoopConfig& config, const StepLoopParts& parts, const ExecutorTraits& traits, Intake* intake,
+               PassEvents* events);
+
+  void Take(PreparedRequest request);
+  void Cancel(RequestHandle handle);  // unknown or ended: no effect
+  // The step being planned starts the sequence, with positions [0, first_position) there already: fills in *start.
+  void Start(SequenceStart* start, int32_t first_position);
+  // Its KV is gone, or in host memory: back to the queue.
+  void Requeue(SlotId s);
+  // As Requeue, for a sequence that still holds KV which is of no use.
+  void StartAgain(SlotId s);
+  // Ends a sequence in whatever state; `event` carries the reason if the token that ended it is there, else one is
+  // made. `error`: index of PassEvents, or -1.
+  void Finish(SlotId s, FinishReason reason, TokenEvent* event, int32_t error);
+  void FinishAll(FinishReason reason, const Status& why);
+  // A step that used the sequence has ended; the item counts for nothing.
+  void DropItem(SlotId s);
+  // The prompt of choice 0 has been computed by `parent` (or never will be: kNoSlot): the other choices may start.
+  void ReleaseSiblings(RequestRecord* request, SlotId parent);
+  // One more token of the sequence exists, as of now; how long after the one before. Gives the block that it fills, if
+  // any, its key.
+  DurationNs CountToken(SlotId s, SlotEntry* slot) {
+    const TimeNs now_ns = events_.now_ns();
+    const DurationNs gap_ns = now_ns - slot->last_token_ns;
+    slot->last_token_ns = now_ns;
+    const bool first = ++slot->generated == 1;
+    if (!first) {
+      slot->longest_gap_ns = std::max(slot->longest_gap_ns, gap_ns);
+    } else if (slot->request->first_token_ns == 0) {
+      slot->request->first_token_ns = now_ns;
+    }
+    ++counts_.generation_tokens;
+    events_.Gap(gap_ns, first);
+    if (slot->prompt_tokens + slot->generated >= slot->next_key_at) AddKey(s);
+    return gap_ns;
+  }
+
+  // The lengths and the state machine; each of its transitions checks where it comes from.
+  SequenceTable& sequences() { return sequences_; }
+  const SequenceTable& sequences() const { return sequences_; }
+  SlotEntry& slot(SlotId s) { return slots_[static_cast<size_t>(s)]; }
+  const SlotEntry& slot(SlotId s) const { return slots_[static_cast<size_t>(s)]; }
+  bool empty() const {
+    return sequences_.waiting().empty() && sequences_.running().empty() && sequences_.num_held() == 0;
+  }
+  const SequenceCounts& counts() const { return counts_; }
+  std::string CheckIntegrity() const;  // sequences against KV; slow
+
+ private:
+  void BindPredictor(SlotId s, const RequestRecord& request);
+  void AddKey(SlotId s);
+  void ClearForks(const RequestRecord& request, SlotId from);
+  void Count(FinishReason reason);
+  void FreeSlot(SlotId s);
+
+  const StepLoopConfig& config_;
+  const StepLoopParts& parts_;
+  const ExecutorTraits& traits_;
+  const bool drafting_;
+  const int32_t block_size_;
+  Intake& intake_;
+  PassEvents& events_;
+  SequenceTable sequences_;
+  RequestTable requests_;
+  std::vector<SlotEntry> slots_;
+  std::vector<TokenId> key_tokens_;  // [block_size], scratch
+  SequenceCounts counts_;
+};
+
+}  // namespace tactus

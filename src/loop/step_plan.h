@@ -1,0 +1,53 @@
+// Makes the next step: shows the scheduler what there is, applies what it decides to the sequences, and hands the plan
+// to the executor. Thread rule: engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "loop/live_requests.h"
+#include "loop/pass_events.h"
+#include "loop/steps_in_flight.h"
+#include "sched/scheduler.h"
+
+namespace tactus {
+
+class Planning {
+ public:
+  // All outlive it.
+  Planning(const StepLoopParts& parts, const ExecutorTraits& traits, sched::PlanBuilder* builder, StepsInFlight* steps,
+           LiveRequests* live, PassEvents* events);
+
+  // Precondition: fewer steps in flight than the executor takes. False: there is nothing to plan.
+  bool PlanAndSubmit();
+
+  uint64_t plan_hash() const { return plan_hash_; }  // over every plan so far, in order
+  void KeepHashes() { keep_hashes_ = true; }
+  const std::vector<uint64_t>* hashes() const { return keep_hashes_ ? &hashes_ : nullptr; }
+  // Means over all steps: planned tokens / budget, blocks in use / all.
+  double budget_utilization() const { return budget_tokens_ > 0 ? planned_tokens_ / budget_tokens_ : 0; }
+  double kv_utilization() const;
+
+ private:
+  sched::StepView View();
+  void AskScheduler(StepPlan* plan);
+  void Apply(StepPlan* plan);
+  void CopyTokens(StepItem* item, StepPlan* plan) const;
+  void Submit(InFlight* f);
+
+  const StepLoopParts& parts_;
+  const ExecutorTraits& traits_;
+  sched::PlanBuilder& builder_;
+  StepsInFlight& steps_;
+  LiveRequests& live_;
+  PassEvents& events_;
+
+  int64_t previous_prefill_tokens_ = 0;      // of the step submitted last
+  std::vector<SwapCopy> carried_swap_outs_;  // of a plan without items
+  uint64_t plan_hash_ = 0;
+  bool keep_hashes_ = false;
+  std::vector<uint64_t> hashes_;
+  double budget_tokens_ = 0, planned_tokens_ = 0, kv_use_sum_ = 0;  // kv: blocks in use, summed over steps
+};
+
+}  // namespace tactus

@@ -1,0 +1,34 @@
+// Wakes the sleeping loop from any thread. Shared with the executor, whose threads may outlive the loop by a call.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+
+namespace tactus {
+
+class WakeUp {
+ public:
+  // Any thread.
+  void Signal() {
+    if (signalled_.exchange(true, std::memory_order_acq_rel)) return;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+    }  // the engine thread is not between its check and its wait
+    condition_.notify_one();
+  }
+
+  // Engine thread.
+  void Arm() { signalled_.store(false, std::memory_order_release); }  // before the pass that looks for work
+  void Wait() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    condition_.wait(lock, [this] { return signalled_.load(std::memory_order_acquire); });
+  }
+
+ private:
+  std::atomic<bool> signalled_{false};
+  std::mutex mutex_;
+  std::condition_variable condition_;
+};
+
+}  // namespace tactus
