@@ -6,6 +6,14 @@
 #include "base/check.h"
 
 namespace tactus {
+namespace {
+
+// The sequence has been requeued, rolled back or ended since the item was planned.
+inline bool Stale(const SequenceTable& table, SlotId s, uint32_t planned_epoch) {
+  return table.epoch(s) != planned_epoch || table.columns().state[s] == SeqState::kFinished;
+}
+
+}  // namespace
 
 Commit::Commit(const StepLoopConfig& config, const StepLoopParts& parts, const ExecutorTraits& traits,
                sched::PlanBuilder* builder, StepsInFlight* steps, LiveRequests* live, PassEvents* events,
@@ -131,18 +139,13 @@ void Commit::VoidFailedItems(const InFlight& f) {
   }
 }
 
-bool Commit::Stale(SlotId s, uint32_t planned_epoch) const {
-  const SequenceTable& table = live_.sequences();
-  return table.epoch(s) != planned_epoch || table.columns().state[s] == SeqState::kFinished;
-}
-
 void Commit::CommitItem(size_t index, const StepItem& item, uint32_t planned_epoch) {
   const SlotId s = item.slot;
-  if (Stale(s, planned_epoch)) {
+  SequenceTable& table = live_.sequences();
+  if (Stale(table, s, planned_epoch)) {
     live_.DropItem(s);
     return;
   }
-  SequenceTable& table = live_.sequences();
   const ItemResult& r = result_.items[index];
   if (r.status != ItemStatus::kOk || !FitsPlan(item, r)) {
     table.CommitItem(s, 0, 0);
@@ -220,7 +223,7 @@ void Commit::CommitAsPlanned(const InFlight& f) {
     const SlotId s = item.slot;
     const bool stop = next_stop < result_.stops.size() && result_.stops[next_stop] == static_cast<int32_t>(i);
     next_stop += stop;
-    if (Stale(s, f.epochs[i])) {
+    if (Stale(table, s, f.epochs[i])) {
       live_.DropItem(s);
       continue;
     }

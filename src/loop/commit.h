@@ -37,8 +37,6 @@ class Commit {
   void TakeLogprobs(size_t index, int32_t nth, TokenEvent* event);
   FinishReason StopReason(const SlotEntry& slot, int32_t count, TokenId token, int32_t* stop_string) const;
   void ProposeDrafts(SlotId s);
-  // Stale: the sequence has been requeued, rolled back or ended since the item was planned.
-  bool Stale(SlotId s, uint32_t planned_epoch) const;
 
   const StepLoopConfig& config_;
   const StepLoopParts& parts_;

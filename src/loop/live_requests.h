@@ -49,18 +49,18 @@ class LiveRequests {
   // One more token of the sequence exists, as of now; how long after the one before. Gives the block that it fills, if
   // any, its key.
   DurationNs CountToken(SlotId s, SlotEntry* slot) {
-    const TimeNs now_ns = events_.now_ns();
-    const DurationNs gap_ns = now_ns - slot->last_token_ns;
-    slot->last_token_ns = now_ns;
+    const DurationNs gap_ns = events_.now_ns() - slot->last_token_ns;
+    slot->last_token_ns += gap_ns;
     const bool first = ++slot->generated == 1;
-    if (!first) {
+    if (first) [[unlikely]] {
+      if (slot->request->first_token_ns == 0) slot->request->first_token_ns = events_.now_ns();
+    } else {
       slot->longest_gap_ns = std::max(slot->longest_gap_ns, gap_ns);
-    } else if (slot->request->first_token_ns == 0) {
-      slot->request->first_token_ns = now_ns;
     }
     ++counts_.generation_tokens;
     events_.Gap(gap_ns, first);
-    if (slot->prompt_tokens + slot->generated >= slot->next_key_at) AddKey(s);
+    if (slot->prompt_tokens + slot->generated >= slot->next_key_at) [[unlikely]]
+      AddKey(s);
     return gap_ns;
   }
 

@@ -26,11 +26,9 @@ class PassEvents {
   void Decided(DurationNs took_ns) { decision_ns_ = took_ns; }
   // A token came `gap_ns` after its sequence's previous one.
   void Gap(DurationNs gap_ns, bool first) {
-    if (!gaps_.empty() && gaps_.back().gap_ns == gap_ns && gaps_.back().first == first) {
-      ++gaps_.back().count;
-    } else {
-      gaps_.push_back({gap_ns, 1, first});
-    }
+    if (gaps_.empty() || gaps_.back().gap_ns != gap_ns || gaps_.back().first != first)
+      gaps_.push_back({gap_ns, 0, first});
+    ++gaps_.back().count;
   }
   // A new event, to be filled in before the next one is asked for. Precondition: wants_tokens().
   TokenEvent* Token() { return &tokens_.emplace_back(); }

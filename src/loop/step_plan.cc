@@ -7,19 +7,24 @@
 namespace tactus {
 namespace {
 
+// Of an item, in one number: the fields go to disjoint bits, or nearly so.
+inline uint64_t WhatOf(const StepItem& item) {
+  return static_cast<uint64_t>(item.slot) << 40 ^ static_cast<uint64_t>(item.first_position) << 20 ^
+         static_cast<uint64_t>(item.count) << 2 ^ static_cast<uint64_t>(item.sample) << 1 ^
+         static_cast<uint64_t>(item.input == InputSource::kChained) ^ static_cast<uint64_t>(item.logit_rows) << 56;
+}
+
 // Of everything that the plan decides.
 uint64_t HashOf(const StepPlan& plan) {
   // Four chains side by side: one would wait for each multiplication.
   const auto step = static_cast<uint64_t>(plan.step);
   uint64_t chains[4] = {step, step + 1, step + 2, step + 3};
-  for (size_t i = 0; i < plan.items.size(); ++i) {
-    const StepItem& item = plan.items[i];
-    // One mix per item: the fields go to disjoint bits, or nearly so.
-    const uint64_t what = static_cast<uint64_t>(item.slot) << 40 ^ static_cast<uint64_t>(item.first_position) << 20 ^
-                          static_cast<uint64_t>(item.count) << 2 ^ static_cast<uint64_t>(item.sample) << 1 ^
-                          static_cast<uint64_t>(item.input == InputSource::kChained);
-    chains[i % 4] = MixHash(chains[i % 4], what ^ static_cast<uint64_t>(item.logit_rows) << 56);
+  const StepItem* item = plan.items.data();
+  size_t left = plan.items.size();
+  for (; left >= 4; left -= 4, item += 4) {
+    for (size_t c = 0; c < 4; ++c) chains[c] = MixHash(chains[c], WhatOf(item[c]));
   }
+  for (size_t c = 0; c < left; ++c) chains[c] = MixHash(chains[c], WhatOf(item[c]));
   uint64_t h = plan.items.size();
   for (const uint64_t chain : chains) h = MixHash(h, chain);
   for (const SequenceStart& start : plan.starts) h = MixHash(h, static_cast<uint64_t>(start.slot));
@@ -121,8 +126,9 @@ bool Planning::PlanAndSubmit() {
 
 void Planning::Submit(InFlight* f) {
   const StepPlan& plan = f->plan;
-  f->epochs.clear();
-  for (const StepItem& item : plan.items) f->epochs.push_back(live_.sequences().epoch(item.slot));
+  const SequenceTable& table = live_.sequences();
+  f->epochs.resize(plan.items.size());
+  for (size_t i = 0; i < plan.items.size(); ++i) f->epochs[i] = table.epoch(plan.items[i].slot);
   plan_hash_ = MixHash(plan_hash_, HashOf(plan));
   if (keep_hashes_) hashes_.push_back(plan_hash_);
   if (parts_.tap != nullptr) parts_.tap->StepPlanned(plan, plan_hash_);
@@ -136,17 +142,19 @@ void Planning::Submit(InFlight* f) {
 
 void Planning::Apply(StepPlan* plan) {
   for (const SlotId s : plan->preempts) live_.Requeue(s);
+  SequenceTable& table = live_.sequences();
+  const bool host_tokens = traits_.has_tokens, can_chain = traits_.can_chain;
   size_t next_start = 0;
   for (StepItem& item : plan->items) {
     const SlotId s = item.slot;
     if (next_start < plan->starts.size() && plan->starts[next_start].slot == s) {
       live_.Start(&plan->starts[next_start++], item.first_position);
     }
-    if (traits_.has_tokens && item.input == InputSource::kHost) CopyTokens(&item, plan);
+    if (host_tokens && item.input == InputSource::kHost) CopyTokens(&item, plan);
     // Until its result is there, an item may be followed by another: a chunk by the next one of a known prompt, a
     // sampling one only where nobody needs the token on the host first.
-    const bool chainable = item.sample ? live_.slot(s).can_chain : traits_.can_chain;
-    live_.sequences().PlanItem(s, item.count - item.draft_tokens, item.sample, plan->step, chainable);
+    const bool chainable = can_chain && (!item.sample || live_.slot(s).can_chain);
+    table.PlanItem(s, item.count - item.draft_tokens, item.sample, plan->step, chainable);
   }
   TACTUS_CHECK(next_start == plan->starts.size());
 }
