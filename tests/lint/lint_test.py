@@ -48,6 +48,18 @@ class Rules(unittest.TestCase):
         text = "See `src/base/rng.h`,\n`src/kernels/` and `tests/lint/*.py`, not `src/none.cc` or `build/release/tactus`."
         self.assertEqual(lint.dangling(text), [(2, "src/none.cc")])
 
+    def test_doc_links(self):
+        page = lint.ROOT / "docs/HACKING.md"
+        text = ("# One `two`: three\n[a](HACKING.md) [b](../README.md#two-commands) [c](#one-two-three) [d](https://a.example/b)\n"
+                "[e](none.md) [f](../README.md#none)\n[g](#none)\n")
+        self.assertEqual(lint.broken_links(page, text), [(3, "none.md"), (3, "../README.md#none"), (4, "#none")])
+
+    def test_doc_width(self):
+        words = "word " * 30
+        wide = len(words)
+        self.assertEqual(lint.too_wide(f"short\n{words}\n- {words}\n"), [(2, wide), (3, wide + 2)])
+        self.assertEqual(lint.too_wide(f"| {words}|\n# {words}\n    {words}\n```\n{words}\n```\n[a]: {words}\n{'x' * 130}\n"), [])
+
     def test_format(self):
         program = lint.formatter()
         if program is None:
