@@ -3,7 +3,7 @@
 
   tools/cost/fit.py --wheel aiconfigurator_core-0.12.0-*.whl --data FOLDER/profiles [--only h100-vllm ...]
 
-writes data/cost/*.cost.json and docs/cost_model_fits.md. Which source is taken for what is the table PLAN below.
+writes data/cost/*.cost.json and docs/measurements/cost_model_fits.md. Which source is taken for what is the table PLAN below.
 """
 
 from __future__ import annotations
@@ -337,7 +337,7 @@ def main() -> int:
                                                                  for op, kind, v in fit.errors if "." not in op), file=sys.stderr)
     files = {p.name.removesuffix(".cost.json"): data_file.read(p) for p in sorted(arguments.output.glob("*.cost.json"))}
     if arguments.output == DATA:
-        (ROOT / "docs" / "cost_model_fits.md").write_text(error_page(files, fitter.wheel))
+        (ROOT / "docs/measurements/cost_model_fits.md").write_text(error_page(files, fitter.wheel))
     return 0
 
 
