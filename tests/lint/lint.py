@@ -12,6 +12,7 @@
   format             clang-format 19.1.7 (tests/requirements.txt) would change nothing; not checked where it is not installed
   doc-paths          a file or folder that a document names in the repository exists
   doc-links          a link of a document to a file or heading of the repository leads somewhere
+  doc-names          a class or function that docs/ARCHITECTURE.md says where to find exists
   doc-width          prose of a document is at most 120 columns wide; tables, code and link targets may be wider
   own-words          nothing names a machine's private paths or unfinished work without a reason
 """
@@ -60,6 +61,7 @@ SIZE_LIMITS = {".h": 300, ".cc": 600, ".py": 600, ".cu": 800, ".cuh": 800}
 KERNEL_LIMIT = 800
 DOC_PATH = re.compile(r"`((?:src|tests|include|tools|scripts|bench|cmake|data|docs)/[\w./*-]+)`")
 DOC_LINK = re.compile(r"\]\((?!\w+:)([^)\s]+)\)")
+DOC_NAME = re.compile(r"`([A-Z]\w+(?:::\w+)*)`")
 DOC_WIDTH = 120
 CO_AWAIT_TRAPS = [
     (re.compile(r"co_await[^;]*\[[&=\w][^\]]*\]\s*[({]"), "capturing lambda inside a co_await expression"),
@@ -104,6 +106,17 @@ def broken_links(path, text):
         page = (path.parent / target).resolve() if target else path
         known = headings(text if page == path else page.read_text(errors="replace")) if page.suffix == ".md" and page.is_file() else set()
         if not page.exists() or (anchor and anchor not in known):
+            found.append((text[: match.start()].count("\n") + 1, match.group(1)))
+    return found
+
+
+def unknown_names(text, sources):
+    """(line, name) of every class or function in code spans of the table "Where is ..." that no source file has all parts of."""
+    found = []
+    at = text.index("## Where is ...")
+    for match in DOC_NAME.finditer(text, at, text.index("\n## ", at + 1)):
+        parts = [re.compile(rf"\b{part}\b") for part in match.group(1).split("::")]
+        if not any(all(part.search(source) for part in parts) for source in sources):
             found.append((text[: match.start()].count("\n") + 1, match.group(1)))
     return found
 
@@ -213,6 +226,10 @@ def main():
             report(path, number, "doc-links", f"{target} leads nowhere")
         for number, columns in too_wide(path.read_text(errors="replace")):
             report(path, number, "doc-width", f"{columns} columns, limit {DOC_WIDTH}: wrap the paragraph")
+
+    page = ROOT / "docs/ARCHITECTURE.md"
+    for number, name in unknown_names(page.read_text(), [strip_comments(p.read_text(errors="replace")) for p in sources]):
+        report(page, number, "doc-names", f"no source file has {name}")
 
     if (program := formatter()) is not None:
         for path, line in unformatted(tracked("*.cc", "*.h", "*.cu", "*.cuh"), program):

@@ -54,6 +54,10 @@ class Rules(unittest.TestCase):
                 "[e](none.md) [f](../README.md#none)\n[g](#none)\n")
         self.assertEqual(lint.broken_links(page, text), [(3, "none.md"), (3, "../README.md#none"), (4, "#none")])
 
+    def test_doc_names(self):
+        text = "`None::Before`\n## Where is ...\n| a | `One::Two`, `Two` (`src/a.cc`) |\n| b | `One::Three`, `Four` |\n\n## Next\n`Five`\n"
+        self.assertEqual(lint.unknown_names(text, ["int One::Two() {", "Three();"]), [(4, "One::Three"), (4, "Four")])
+
     def test_doc_width(self):
         words = "word " * 30
         wide = len(words)
