@@ -126,7 +126,7 @@ TEST(GoldenData, EveryModelIsThere) {
 
 // A row of architectures.def without a model would be an architecture that no test runs.
 TEST(GoldenData, EveryArchitectureHasAModel) {
-  std::set<std::string> run;
+  std::set<std::string, std::less<>> run;
   for (const std::string& name : TinyModels()) {
     const std::filesystem::path folder = std::filesystem::path(TACTUS_SOURCE_DIR "/tests/golden/data") / name;
     const auto gguf = folder / "model.gguf";
