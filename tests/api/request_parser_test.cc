@@ -9,6 +9,7 @@
 #include <iterator>
 #include <regex>
 #include <set>
+#include <sstream>
 
 #include <nlohmann/json.hpp>
 
@@ -96,7 +97,9 @@ TEST(RequestParserTest, ThePageNamesEveryField) {
     std::ifstream file(path);
     return std::string((std::istreambuf_iterator<char>(file)), {});
   };
-  const std::string page = read(TACTUS_SOURCE_DIR "/docs/api.md");
+  std::istringstream page(read(TACTUS_SOURCE_DIR "/docs/api.md"));
+  std::string spans;
+  for (std::string text; std::getline(page, text, '`') && std::getline(page, text, '`');) spans += text + "\n";
   const std::regex field("(?:Find|String|Integer|Number|Boolean|Refuse|RefuseTrue)\\(\\s*\"([a-z_]+)\"");
   std::set<std::string> names;
   for (const auto& file : std::filesystem::directory_iterator(TACTUS_SOURCE_DIR "/src/api")) {
@@ -105,8 +108,7 @@ TEST(RequestParserTest, ThePageNamesEveryField) {
   }
   EXPECT_GE(names.size(), 40u) << "the readers of fields are called otherwise";
   for (const std::string& name : names) {
-    const bool named = std::regex_search(page, std::regex("[`{ ]" + name + "[`:,} ]"));
-    EXPECT_TRUE(named) << "docs/api.md does not name the field " << name;
+    EXPECT_TRUE(std::regex_search(spans, std::regex("\\b" + name + "\\b"))) << "docs/api.md does not name " << name;
   }
 }
 
