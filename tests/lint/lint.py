@@ -13,6 +13,7 @@
   doc-paths          a file or folder that a document names in the repository exists
   doc-links          a link of a document to a file or heading of the repository leads somewhere
   doc-names          a class or function that docs/ARCHITECTURE.md says where to find exists
+  doc-options        every option is named in README.md or docs/
   doc-width          prose of a document is at most 120 columns wide; tables, code and link targets may be wider
   own-words          nothing names a machine's private paths or unfinished work without a reason
 """
@@ -62,6 +63,7 @@ KERNEL_LIMIT = 800
 DOC_PATH = re.compile(r"`((?:src|tests|include|tools|scripts|bench|cmake|data|docs)/[\w./*-]+)`")
 DOC_LINK = re.compile(r"\]\((?!\w+:)([^)\s]+)\)")
 DOC_NAME = re.compile(r"`([A-Z]\w+(?:::\w+)*)`")
+OPTION = re.compile(r"\bv\.Field\(\s*\"([a-z][a-z-]*)\"")
 DOC_WIDTH = 120
 CO_AWAIT_TRAPS = [
     (re.compile(r"co_await[^;]*\[[&=\w][^\]]*\]\s*[({]"), "capturing lambda inside a co_await expression"),
@@ -119,6 +121,12 @@ def unknown_names(text, sources):
         if not any(all(part.search(source) for part in parts) for source in sources):
             found.append((text[: match.start()].count("\n") + 1, match.group(1)))
     return found
+
+
+def unnamed_options(code, pages):
+    """(line, name) of every option that the code declares and that no page names as --name."""
+    declared = ((code[: m.start()].count("\n") + 1, m.group(1)) for m in OPTION.finditer(code))
+    return [(line, name) for line, name in declared if not re.search(rf"--{name}(?![\w-])", pages)]
 
 
 def too_wide(text):
@@ -226,6 +234,13 @@ def main():
             report(path, number, "doc-links", f"{target} leads nowhere")
         for number, columns in too_wide(path.read_text(errors="replace")):
             report(path, number, "doc-width", f"{columns} columns, limit {DOC_WIDTH}: wrap the paragraph")
+
+    pages = "\n".join(p.read_text(errors="replace") for p in tracked("README.md", "docs/*.md"))
+    for path in sources:
+        if path.name == "option_fields.h":  # an example
+            continue
+        for number, name in unnamed_options(path.read_text(errors="replace"), pages):
+            report(path, number, "doc-options", f"no document names --{name}")
 
     page = ROOT / "docs/ARCHITECTURE.md"
     for number, name in unknown_names(page.read_text(), [strip_comments(p.read_text(errors="replace")) for p in sources]):

@@ -58,6 +58,11 @@ class Rules(unittest.TestCase):
         text = "`None::Before`\n## Where is ...\n| a | `One::Two`, `Two` (`src/a.cc`) |\n| b | `One::Three`, `Four` |\n\n## Next\n`Five`\n"
         self.assertEqual(lint.unknown_names(text, ["int One::Two() {", "Three();"]), [(4, "One::Three"), (4, "Four")])
 
+    def test_doc_options(self):
+        code = 'v.Field("rate", rate,\n    {});\nv.Field(\n    "rate-limit", limit, {});\nline.Field("json", json);\n'
+        self.assertEqual(lint.unnamed_options(code, "`--rate` and --rates"), [(3, "rate-limit")])
+        self.assertEqual(lint.unnamed_options(code, "`--rate-limit` alone"), [(1, "rate")])
+
     def test_doc_width(self):
         words = "word " * 30
         wide = len(words)
