@@ -47,7 +47,8 @@ struct SimOptions : SchedulingOptions {
             {.unit = "stages", .min = 1, .max = 1024, .alias = "pp", .help = "stages of layers, each of tp devices"});
     v.Field("replicas", replicas, {.unit = "replicas", .min = 1, .max = 4096, .help = "engines behind the balancer"});
     v.Field("balancer", balancer, {.help = "which replica takes a request"});
-    v.Field("cost", cost, {.help = "auto, fitted, roofline, or a file of `tactus profile`"});
+    v.Field("cost", cost,
+            {.help = "where step times come from: auto, fitted, roofline, or a file of `tactus profile`"});
     v.Field("weight-dtype", weight_dtype,
             {.choices = "bfloat16|fp8|fp8_static|fp8_block|int8|int4|nvfp4", .help = "format of the weights"});
     v.Field("kv-cache-dtype", kv_dtype, {.choices = "bfloat16|fp8", .help = "format of K and V"});
