@@ -227,7 +227,7 @@ def main() -> int:
     if output is not None:
         output.write_text(record_text(rows, results, done, round(time.monotonic() - started)))
         if arguments.output is None:
-            write_into_page(ROOT / "docs/validation_silicon.md", lines)
+            write_into_page(ROOT / "docs/measurements/silicon.md", lines)
     return 0 if done else 1
 
 

@@ -1,5 +1,5 @@
-// The engine for embedders: load a model, submit requests, receive tokens. The server, the batch runner and the
-// terminal client stand on this header alone. Thread-safe unless said otherwise.
+// The engine for embedders: load a model, submit requests, receive tokens. The server and the terminal client stand on
+// this header alone. Every function may be called from any thread, unless it says otherwise.
 #pragma once
 
 #include <cstdint>
@@ -17,43 +17,48 @@
 namespace tactus {
 
 // Receives what a request produces. Called on the engine's delivery thread, in order, never concurrently for one
-// request; must not block. The last call per choice has finish != kNone; after every choice has finished OnDone comes
-// once, and then nothing more. `Usage` counts what the client is told.
+// request; must not block.
 class ResponseSink {
  public:
   virtual ~ResponseSink() = default;
+  // What one choice received in one step. The last call per choice has finish != kNone.
   virtual void OnDelta(const TokenDelta& delta) = 0;
+  // With Request::prompt_logprobs, as the prompt is computed, in order, once for all choices: a row per prompt token
+  // from the second on (nothing predicts the first); in a row the token's own first, then the best in descending order.
   virtual void OnPromptLogprobs(const std::vector<std::vector<TokenLogprob>>&) {}
+  // Once, after every choice has finished, and then nothing more. `usage` counts what the client is told.
   virtual void OnDone(const Usage& usage) = 0;
 };
 
 struct ModelInfo {
-  std::string name;  // --served-model-name, else the model's
-  std::string path;
-  std::string architecture;
-  int64_t max_model_len = 0;
-  int64_t vocab_size = 0;
+  std::string name;           // --served-model-name, else the model's
+  std::string path;           // the file or folder that was loaded
+  std::string architecture;   // row of src/model_config/architectures.def: "llama"
+  int64_t max_model_len = 0;  // tokens: prompt and answer together
+  int64_t vocab_size = 0;     // token ids are 0 to vocab_size - 1
   int64_t num_parameters = 0;
-  std::string weight_format;
-  std::string kernels;
-  SamplingParams generation_defaults;
-  int64_t front_end_bytes = 0;  // what the memory plan left of EngineOptions::front_end_bytes
+  std::string weight_format;           // as the start-up line has it
+  std::string kernels;                 // the kernel set in use: "avx512"
+  SamplingParams generation_defaults;  // of the model's generation_config.json
+  int64_t front_end_bytes = 0;         // what the memory plan left of EngineOptions::front_end_bytes
 };
 
-// A snapshot, consistent within itself, taken without waiting for compute.
+// A snapshot, consistent within itself, taken without waiting for compute. Counts are since the engine was made.
 struct EngineStats {
-  int64_t running = 0, waiting = 0;
+  int64_t running = 0, waiting = 0;  // sequences that hold KV; sequences that wait
+  // Blocks of --block-size positions: all; in some live sequence's table; holding a prefix that no live sequence uses.
   int64_t kv_blocks_total = 0, kv_blocks_in_use = 0, kv_blocks_cached = 0;
-  int64_t steps = 0, prompt_tokens = 0, generation_tokens = 0;
+  int64_t steps = 0, prompt_tokens = 0, generation_tokens = 0;  // planned; of requests that began; sampled
   int64_t preemptions = 0, recomputed_tokens = 0;
   int64_t swap_blocks_total = 0, swap_blocks_used = 0;  // host memory of --swap-space
   int64_t swapped_sequences = 0, swapped_out_blocks = 0, swapped_in_blocks = 0;
-  int64_t prefix_query_tokens = 0, prefix_hit_tokens = 0;
+  int64_t prefix_query_tokens = 0, prefix_hit_tokens = 0;  // prompt tokens looked up in the prefix cache; found
+  // Sequences, by how they ended (FinishReason).
   int64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_error = 0;
   double budget_utilization = 0;  // planned tokens / token budget, over all steps
   double kv_utilization = 0;      // blocks in use / all, mean over steps
-  uint64_t plan_hash = 0;
-  bool healthy = true;  // false after three executor errors in a row
+  uint64_t plan_hash = 0;         // over every plan, in order
+  bool healthy = true;            // false after three executor errors in a row
 };
 
 class Engine {
@@ -62,7 +67,9 @@ class Engine {
       std::function<void(std::string_view line)>;  // start-up lines: memory plan, scheduler, time to ready;
                                                    // those that a user should not miss begin with "warning: "
 
-  // Loads and starts; blocks until ready.
+  // Loads and starts; blocks until ready. kNotFound: no such model. kDataLoss: a damaged file. kInvalidArgument: an
+  // option at fault, with its name as param, or a memory plan that does not fit, with its figures. kResourceExhausted:
+  // no memory or threads at start.
   static Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const Progress& progress = {});
   virtual ~Engine() = default;  // closes; what Close would have said is lost
 
@@ -71,11 +78,13 @@ class Engine {
   virtual std::vector<TokenId> Tokenize(std::string_view text, bool add_special, StopToken stop = {}) const = 0;
   // `text` makes at least so many tokens, by its bytes: what can never fit need not be tokenised. 0: nothing is known.
   virtual int64_t LeastTokens(std::string_view) const { return 0; }
+  // Text of tokens, special ones included; bytes that are not UTF-8 are replaced.
   virtual std::string Detokenize(const std::vector<TokenId>& tokens) const = 0;
   virtual std::string TokenString(TokenId token) const = 0;  // the token's own bytes, invalid UTF-8 replaced
   virtual std::string TokenBytes(TokenId token) const = 0;
-  // `variables_json`: {"messages": [...], "tools": ..., "add_generation_prompt": bool, ...}; the prompt text. Its BOS,
-  // if the template writes one, is in the text: tokenise it with add_special = false then (TokenizeChat does).
+  // The prompt text of `variables_json`: {"messages": [...], "tools": ..., "add_generation_prompt": bool, ...}. A BOS
+  // that the template writes is in the text: tokenise it with add_special = false (TokenizeChat does).
+  // kInvalidArgument: the model has no template, or the template refuses the variables.
   virtual Result<std::string> ApplyChatTemplate(const std::string& variables_json, StopToken stop = {}) const = 0;
   virtual std::vector<TokenId> TokenizeChat(std::string_view rendered, StopToken stop = {}) const = 0;
 
@@ -85,8 +94,8 @@ class Engine {
   // Ends it at the next planning; its sink still gets kCancelled and OnDone. Unknown or finished: no effect.
   virtual void Cancel(RequestHandle handle) = 0;
 
-  // Refuses new requests from now on; returns when everything accepted has ended or the time is up (then the rest is
-  // cancelled with `error`). Returns the number of requests cut off.
+  // Refuses new requests from now on. Returns when every accepted request has ended, or after `timeout_ns`
+  // nanoseconds, when the rest ends with kUnavailable. Returns the number of requests cut off.
   virtual int64_t Drain(int64_t timeout_ns) = 0;
 
   // Cancels what runs and joins; kDataLoss: what was recorded (--trace-out) is not all in its file. Afterwards only the

@@ -21,15 +21,16 @@
 
 namespace tactus {
 
+// What a field may be, and what is said of it.
 struct FieldSpec {
-  const char* unit = "";
-  double min = -std::numeric_limits<double>::infinity();
+  const char* unit = "";                                  // "tokens", "duration", "bytes"; shown in the help
+  double min = -std::numeric_limits<double>::infinity();  // of a number, inclusive
   double max = std::numeric_limits<double>::infinity();
   bool infinite = false;     // a number that may be "inf"
   const char* choices = "";  // "auto|float32|bfloat16"; empty: any
   const char* alias = "";    // "token-budget" for max-num-batched-tokens
-  const char* help = "";
-  bool secret = false;  // --print-config and the start-up echo show ***
+  const char* help = "";     // one clause; range and default are added to it
+  bool secret = false;       // --print-config and the start-up echo show ***
 };
 
 // A duration typed as 50ms, 1.5s, 200us, 2m or a bare number of seconds; kept in nanoseconds.

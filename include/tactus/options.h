@@ -40,46 +40,57 @@ struct EngineOptions : SchedulingOptions {
   template <class V>
   void VisitFields(V& v) {
     v.Group("Model");
-    v.Field("served-model-name", served_model_name, {.help = "name in the API; default: the model's own"});
+    v.Field("served-model-name", served_model_name, {.help = "the model's name in the API; default: the model's own"});
     v.Field("dtype", dtype,
             {.choices = "auto|float32|bfloat16",
-             .help = "float32 is the reference mode: weights dequantised, every sum and the KV in f32"});
-    v.Field("load-format", load_format,
-            {.choices = "auto|dummy", .help = "dummy: seeded random weights of any config.json"});
+             .help = "auto: by the file's format; float32: the reference mode, weights dequantised, every sum and the "
+                     "KV in f32; bfloat16: f16 and f32 weights are rounded to bfloat16"});
+    v.Field(
+        "load-format", load_format,
+        {.choices = "auto|dummy", .help = "auto: read the weights; dummy: seeded random weights for any config.json"});
     v.Field("activation-dtype", activation_dtype,
             {.choices = "auto|float32|bfloat16|int16|int8",
              .help = "what the inputs of linear operators are rounded to; auto: int16 (nearly exact) for quantised "
-                     "weights, bfloat16 for bfloat16 ones; int8 is faster and coarser"});
+                     "weights, bfloat16 for bfloat16 ones; int8 is faster and less accurate"});
     v.Field("quantization", quantization,
             {.choices = "none|q8_0|int8|int4",
-             .help = "quantise the weights at load: blocks of 32 in 8 bits, rows in 8 bits, groups of 64 in 4 bits"});
-    v.Field("weight-cache", weight_cache,
-            {.help = "folder that keeps packed weights for the next start; default: none"});
-    v.Field("chat-template", chat_template, {.help = "Jinja file used instead of the model's own template"});
-    v.Field("max-model-len", max_model_len, {.unit = "tokens", .min = 0, .help = "context limit; 0: the model's"});
-    v.Field("seed", seed, {.help = "dummy weights, and the seeds of requests that state none"});
+             .help = "quantise the weights at load; q8_0: 8 bits, a scale per 32; int8: 8 bits, a scale per row; int4: "
+                     "4 bits, a scale per 64"});
+    v.Field(
+        "weight-cache", weight_cache,
+        {.help = "folder that keeps packed weights for the next start; default: weights are packed at every start"});
+    v.Field("chat-template", chat_template, {.help = "Jinja file that replaces the model's own chat template"});
+    v.Field("max-model-len", max_model_len,
+            {.unit = "tokens", .min = 0, .help = "longest context, prompt and answer together; 0: the model's"});
+    v.Field("seed", seed, {.help = "seed of dummy weights, and of the requests that state none"});
     SchedulingOptions::VisitFields(v);
     v.Group("Scheduling");
     v.Field("profile", profile,
-            {.help = "step times of this machine, by `tactus profile`, from which --tbt-slo chooses the budget; "
-                     "default: where that command puts them"});
+            {.help = "file of this machine's step times, from which --tbt-slo chooses the budget; default: where "
+                     "`tactus profile` writes it"});
     v.Group("KV cache");
-    v.Field("block-size", block_size, {.unit = "tokens", .min = 1, .max = 256, .help = "tokens per KV block"});
+    v.Field("block-size", block_size, {.unit = "tokens", .min = 1, .max = 256, .help = "positions in one KV block"});
     v.Field("kv-cache-memory", kv_cache_memory,
-            {.unit = "bytes", .help = "KV memory; 0: min(half of what is left, 8 GiB)"});
+            {.unit = "bytes", .help = "memory for KV; 0: half of what is left, at most 8 GiB"});
     v.Field("kv-cache-dtype", kv_cache_dtype,
-            {.choices = "auto|bfloat16|float32|int8", .help = "auto: bfloat16, float32 under --dtype float32"});
-    v.Field("prefix-caching", prefix_caching, {.help = "reuse the KV of equal prompt prefixes (on|off)"});
-    v.Field("swap-space", swap_space, {.unit = "bytes", .help = "host memory for swap preemption; 0: recompute"});
+            {.choices = "auto|bfloat16|float32|int8",
+             .help = "format of K and V; auto: bfloat16, or float32 with --dtype float32"});
+    v.Field("prefix-caching", prefix_caching, {.help = "reuse the KV of equal prompt prefixes"});
+    v.Field("swap-space", swap_space,
+            {.unit = "bytes", .help = "host memory that keeps the KV of preempted sequences; 0: they are recomputed"});
     v.Group("Execution");
     v.Field("threads", threads,
-            {.unit = "threads", .min = 0, .max = 1024, .help = "compute threads; 0: the cores this process may use"});
+            {.unit = "threads",
+             .min = 0,
+             .max = 1024,
+             .help = "compute threads; 0: as many as the cores this process may use"});
     v.Field("kernels", kernels,
             {.choices = "|ref|scalar|avx2|avxvnni|avx512|amx|neon_dotprod|neon_i8mm",
-             .help = "force a kernel set; default: the fastest this machine runs"});
+             .help = "kernel set; default: the fastest that this machine runs"});
     v.Field("default-max-tokens", default_max_tokens,
-            {.unit = "tokens", .min = 1, .help = "cap for chats that state no max_tokens"});
-    v.Field("trace-out", trace_out, {.help = "record every input of the step loop, for replay"});
+            {.unit = "tokens", .min = 1, .help = "longest answer of a chat request that states no max_tokens"});
+    v.Field("trace-out", trace_out,
+            {.help = "file that records every input of the step loop, for `tactus sim --replay`"});
   }
 };
 

@@ -1,5 +1,5 @@
-// A request as every front end (HTTP, batch, terminal, simulator) hands it to the engine, and what comes back.
-// Plain data; no behaviour, no locks.
+// A request as every front end (HTTP, terminal, simulator) hands it to the engine, and what comes back. Plain data; no
+// behaviour, no locks.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tactus {
 
-using TokenId = int32_t;
+using TokenId = int32_t;  // row of the vocabulary, from 0
 using RequestHandle = uint64_t;  // of an engine, ascending in order of arrival; 0 is no request
 
 // What repetition_penalty may be: nearer to 0 it would blow logits up beyond what a float holds.
@@ -42,11 +42,12 @@ struct SamplingParams {
 
 // Objectives in nanoseconds; 0 means none stated.
 struct Slo {
-  int64_t ttft_ns = 0;
-  int64_t tbt_ns = 0;
-  int64_t jct_ns = 0;
+  int64_t ttft_ns = 0;  // arrival to first token
+  int64_t tbt_ns = 0;   // longest gap between two tokens of a stream
+  int64_t jct_ns = 0;   // arrival to last token
 };
 
+// When a choice ends; counts are tokens of the answer.
 struct StopConditions {
   int64_t max_tokens = 16;              // >= 1; the engine's caller has checked prompt + max_tokens <= context
   int64_t min_tokens = 0;               // no stop id or stop string ends it with an earlier token than this one
@@ -72,12 +73,13 @@ struct Request {
   bool prompt_logprobs = false;  // `echo` with logprobs: logits of every prompt row
 };
 
+// kNone: not yet. kStop: a stop id or stop string. kLength: max_tokens. kCancelled, kError: TokenDelta::error says why.
 enum class FinishReason : uint8_t { kNone, kStop, kLength, kCancelled, kError };
 const char* FinishReasonName(FinishReason reason);
 
 struct TokenLogprob {
   TokenId token = -1;
-  float logprob = 0.0f;
+  float logprob = 0.0f;  // natural logarithm
 };
 
 // What one choice of a request received in one step.
@@ -91,8 +93,9 @@ struct TokenDelta {
   Status error;             // with kError or kCancelled
 };
 
+// Tokens of one request, over all choices.
 struct Usage {
-  int64_t prompt_tokens = 0;
+  int64_t prompt_tokens = 0;  // counted once
   int64_t cached_tokens = 0;  // of the prompt, taken from the prefix cache
   int64_t completion_tokens = 0;
 };

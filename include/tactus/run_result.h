@@ -18,7 +18,7 @@ struct Summary {
   double mean = 0, p50 = 0, p90 = 0, p95 = 0, p99 = 0, max = 0;
 };
 
-// Requests that stated objectives, whatever their end. One that was rejected, failed or was cancelled kept none.
+// Requests that stated objectives. A request that was rejected, failed or was cancelled kept none.
 struct ObjectiveCounts {
   int64_t stated = 0, kept = 0;          // any objective stated; all of them kept
   int64_t jct_stated = 0, jct_kept = 0;  // job completion time alone
@@ -36,44 +36,46 @@ struct ObjectiveCounts {
 struct EngineFigures {
   int64_t steps = 0;
   int64_t preemptions = 0, recomputed_tokens = 0;
-  int64_t swapped_sequences = 0, swapped_blocks = 0;  // blocks: out and in
-  uint64_t plan_hash = 0;                             // over every plan, in order
-  std::optional<double> budget_utilization;           // planned tokens / token budget
-  std::optional<double> kv_utilization;               // blocks in use / all, mean over steps
-  std::optional<double> prefix_sharing;               // prompt tokens found in the prefix cache / looked up
-  std::optional<double> mean_batch;                   // sequences per step
-  std::optional<double> decision_p50_us, decision_p99_us;
-  Summary step_ms;              // the executor's time per step
-  Summary scheduling_delay_ms;  // arrival to the first share of a step
+  int64_t swapped_sequences = 0, swapped_blocks = 0;       // blocks: out and in
+  uint64_t plan_hash = 0;                                  // over every plan, in order
+  std::optional<double> budget_utilization;                // planned tokens / token budget
+  std::optional<double> kv_utilization;                    // blocks in use / all, mean over steps
+  std::optional<double> prefix_sharing;                    // prompt tokens found in the prefix cache / looked up
+  std::optional<double> mean_batch;                        // sequences per step
+  std::optional<double> decision_p50_us, decision_p99_us;  // time to plan a step, by the system's clock
+  Summary step_ms;                                         // the executor's time per step
+  Summary scheduling_delay_ms;                             // arrival to the first share of a step
 };
 
-// Idle time of pipeline stages, by cause.
+// Idle time of pipeline stages, by cause (docs/simulator.md, "Bubbles").
 struct BubbleFigures {
-  using ByCause = std::vector<std::pair<std::string, double>>;
+  using ByCause = std::vector<std::pair<std::string, double>>;  // name of the cause, time
   struct Stage {
     double busy_s = 0;
     ByCause idle_s;
   };
-  std::vector<Stage> stages;
-  Summary per_request_ms;
-  ByCause per_request_mean_ms;
+  std::vector<Stage> stages;    // in the order of the layers
+  Summary per_request_ms;       // before all steps that a request was in, over all stages
+  ByCause per_request_mean_ms;  // the same, mean over requests
 };
 
 // What only a simulator knows.
 struct SimulatedFigures {
   std::optional<double> mfu, mbu;  // shares of the devices' peak arithmetic and memory bandwidth
   std::optional<BubbleFigures> bubbles;
-  std::string extrapolation;  // how far step times were asked beyond what was measured; empty: not
-  int64_t clipped_prompts = 0, cut_outputs = 0, rows_dropped = 0;
+  std::string extrapolation;    // how far step times were asked beyond what was measured; empty: not
+  int64_t clipped_prompts = 0;  // cut to the context (--long-prompts clip)
+  int64_t cut_outputs = 0;      // answers cut at max_tokens
+  int64_t rows_dropped = 0;     // rows of the workload's file without a prompt or an answer
   int64_t replicas = 1;
 };
 
 struct RunResult {
   double duration_s = 0;  // first arrival to last end
   int64_t completed = 0;
-  int64_t failed = 0;    // ended by an error or cancelled
-  int64_t rejected = 0;  // refused: no room in the queue, or can never fit
-  std::optional<int64_t> unfinished;
+  int64_t failed = 0;                            // ended by an error or cancelled
+  int64_t rejected = 0;                          // refused: no room in the queue, or can never fit
+  std::optional<int64_t> unfinished;             // the run was stopped before they ended (simulations and load tests)
   std::string first_rejection;                   // why; empty: none, or not known
   int64_t prompt_tokens = 0, output_tokens = 0;  // of requests that completed
   std::optional<int64_t> cached_prompt_tokens;   // as a server told its client

@@ -26,38 +26,38 @@ struct SchedulingOptions {
     v.Group("Scheduling");
     v.Field("scheduler", scheduler,
             {.help = "a preset: order, admission, composition, budget and preemption in one name"});
-    v.Field("order", order, {.help = "who goes next in the queue; overrides the preset"});
-    v.Field("admission", admission, {.help = "may a request start, given KV memory; overrides the preset"});
-    v.Field("composition", composition, {.help = "which tokens make up a step; overrides the preset"});
-    v.Field("budget", budget, {.help = "how large a step may be; overrides the preset"});
-    v.Field("preemption", preemption, {.help = "who gives memory back; overrides the preset"});
+    v.Field("order", order, {.help = "which request is next in the queue; default: the preset's"});
+    v.Field("admission", admission,
+            {.help = "whether a request may start, given the KV memory; default: the preset's"});
+    v.Field("composition", composition, {.help = "which tokens make up a step; default: the preset's"});
+    v.Field("budget", budget, {.help = "how many tokens a step may have; default: the preset's"});
+    v.Field("preemption", preemption,
+            {.help = "which sequence gives its KV back when memory is short, and how; default: the preset's"});
     v.Field("predictor", predictor,
-            {.help = "of output lengths, where the preset needs one: none or history; in simulation also oracle and "
-                     "noisy:SIGMA"});
+            {.help = "predicts output lengths: none or history; in simulation also oracle and noisy:SIGMA; default: "
+                     "history where the preset needs one"});
     v.Field("max-num-batched-tokens", token_budget,
             {.unit = "tokens",
              .min = 0,
              .max = 1 << 20,
              .alias = "token-budget",
-             .help = "token budget of a step; 0: the preset's"});
+             .help = "most tokens in one step; 0: the preset's"});
     v.Field("tbt-slo", tbt_slo,
-            {.unit = "duration", .help = "largest gap between tokens; chooses the budget where the preset profiles"});
-    v.Field(
-        "step-limit", step_limit,
-        {.choices = "context|none",
-         .help = "of presets without a token budget: a step takes at most as many tokens as the context has, so that "
-                 "memory can be planned, or any number (simulation only)"});
+            {.unit = "duration",
+             .help = "largest gap between two tokens of a stream; budget profile sizes steps to keep it; 0: none"});
+    v.Field("step-limit", step_limit,
+            {.choices = "context|none",
+             .help = "most tokens in a step of a preset without a token budget; context: as many as the context has, "
+                     "so that memory can be planned; none: any number (simulation only)"});
     v.Field("max-num-seqs", max_num_seqs,
             {.unit = "sequences", .min = 1, .max = 65536, .help = "most sequences that hold KV at once"});
-    v.Field("max-queue", max_queue,
-            {.unit = "requests",
-             .min = 1,
-             .max = 1 << 20,
-             .help = "most requests waiting; beyond it one is rejected (503)"});
+    v.Field(
+        "max-queue", max_queue,
+        {.unit = "requests", .min = 1, .max = 1 << 20, .help = "most requests waiting; one more is rejected (503)"});
     v.Field("watermark", watermark,
-            {.min = 0, .max = 0.9, .help = "share of KV blocks that admission keeps free for decodes"});
+            {.min = 0, .max = 0.9, .help = "share of the KV blocks that admission leaves free for decodes"});
     v.Field("reserve-full", reserve_full,
-            {.help = "max-length admission reserves the whole context, as the papers' baselines do"});
+            {.help = "admission max-length reserves the whole context instead of prompt + max_tokens"});
     policy.VisitFields(v);
   }
 };

@@ -28,37 +28,40 @@ struct BenchOptions {
   template <class V>
   void VisitFields(V& v) {
     v.Group("Endpoint");
-    v.Field("url", load.url, {.help = "http://HOST:PORT of an OpenAI-compatible server"});
+    v.Field("url", load.url, {.help = "the server: http://HOST:PORT"});
     v.Field("model", load.model, {.help = "model name in the requests; default: the first that /v1/models lists"});
-    v.Field("api-key", load.api_key, {.help = "sent as a bearer token", .secret = true});
+    v.Field("api-key", load.api_key, {.help = "key that is sent as a bearer token", .secret = true});
     v.Field("endpoint", load.endpoint, {.choices = "completions|chat", .help = "which API is called"});
     v.Field("prompt-format", load.prompt_format,
-            {.choices = "ids|text", .help = "token ids (exact lengths) or English words"});
+            {.choices = "ids|text", .help = "prompts as token ids (exact lengths) or English words"});
     v.Field("vocab-size", load.vocab_size,
-            {.unit = "tokens", .min = 10, .max = 10000000, .help = "prompt ids are drawn below this"});
-    v.Field("timeout", timeout, {.unit = "duration", .help = "per request; 0: none"});
+            {.unit = "tokens", .min = 10, .max = 10000000, .help = "token ids of prompts are drawn below this"});
+    v.Field("timeout", timeout, {.unit = "duration", .help = "longest time for one request; 0: no limit"});
     v.Group("Load");
-    v.Field("requests", requests, {.unit = "requests", .min = 1, .max = 10000000, .help = "how many are measured"});
+    v.Field("requests", requests,
+            {.unit = "requests", .min = 1, .max = 10000000, .help = "how many requests are measured"});
     v.Field("rate", rate,
             {.unit = "requests/s",
              .min = 0,
              .max = 1e6,
-             .help = "open loop at this rate; 0: closed loop, or a trace's own times"});
-    v.Field("arrivals", arrivals, {.help = "poisson, gamma:CV, constant or jitter:SECONDS"});
-    v.Field("concurrency", load.concurrency,
-            {.unit = "requests", .min = 0, .max = 100000, .help = "closed loop with so many in flight"});
+             .help = "open loop with this arrival rate; 0: closed loop, or a trace's own times"});
+    v.Field("arrivals", arrivals, {.help = "arrival process: poisson, gamma:CV, constant or jitter:SECONDS"});
+    v.Field(
+        "concurrency", load.concurrency,
+        {.unit = "requests", .min = 0, .max = 100000, .help = "closed loop with so many requests in flight; 0: none"});
     v.Field("workload", workload,
             {.help = "random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | "
                      "long-output | sharegpt | long-context | multi-turn | lengths:FILE | trace:FILE[:scale=X]"});
-    v.Field("warmup", load.warmup, {.unit = "requests", .min = 0, .max = 10000, .help = "sent first and not counted"});
-    v.Field("seed", seed, {.min = 0, .help = "of lengths, arrivals and prompts"});
-    v.Field("ignore-eos", load.ignore_eos, {.help = "outputs have exactly the workload's lengths"});
-    v.Field("temperature", load.temperature, {.min = 0, .max = 2, .help = "0 is greedy"});
+    v.Field("warmup", load.warmup,
+            {.unit = "requests", .min = 0, .max = 10000, .help = "requests that are sent first and not counted"});
+    v.Field("seed", seed, {.min = 0, .help = "seed of lengths, arrivals and prompts"});
+    v.Field("ignore-eos", load.ignore_eos, {.help = "answers have exactly the workload's lengths"});
+    v.Field("temperature", load.temperature, {.min = 0, .max = 2, .help = "sampling temperature; 0 is greedy"});
     v.Group("Report");
-    v.Field("slo", slo, {.help = "scored here: ttft=500ms,tbt=100ms,jct=10s"});
-    v.Field("send-slo", load.send_slo, {.help = "also sent with each request"});
-    v.Field("json", json, {.help = "one JSON object on stdout"});
-    v.Field("output", output, {.alias = "o", .help = "write the JSON object to this file"});
+    v.Field("slo", slo, {.help = "objectives that the requests are scored by: ttft=500ms,tbt=100ms,jct=10s"});
+    v.Field("send-slo", load.send_slo, {.help = "send the objectives with each request"});
+    v.Field("json", json, {.help = "print the result as one JSON object on stdout"});
+    v.Field("output", output, {.alias = "o", .help = "write the result's JSON object to this file"});
   }
 };
 
@@ -123,7 +126,7 @@ int ExitStatus(const LoadResult& result) {
 int BenchCommand(const Args& args) {
   BenchOptions options;
   CommandLine line("bench", "--url URL (--rate R | --concurrency N) [options]",
-                   "Load-tests any OpenAI-compatible endpoint.");
+                   "Load-tests an OpenAI-compatible server.");
   line.Add(options);
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (options.load.url.empty())

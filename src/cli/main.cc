@@ -20,23 +20,23 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"serve", ServeCommand, "an OpenAI-compatible server on one model"},
+    {"serve", ServeCommand, "serve one model over an OpenAI-compatible API"},
     {"run", RunCommand, "chat with a model in the terminal, or answer one prompt"},
     {"profile", ProfileCommand, "measure a model's step times on this machine"},
     {"models", ModelsCommand, "list the models at hand, or inspect one"},
-    {"tokenize", TokenizeCommand, "the tokens of a text"},
-    {"template", TemplateCommand, "what a chat template makes of a conversation"},
-    {"bench", BenchCommand, "load-test any OpenAI endpoint"},
-    {"sim", SimCommand, "what a trace, a model, devices and a scheduler would give"},
-    {"version", VersionCommand, "version and build"},
+    {"tokenize", TokenizeCommand, "print the tokens of a text"},
+    {"template", TemplateCommand, "render a conversation with a chat template"},
+    {"bench", BenchCommand, "load-test an OpenAI-compatible server"},
+    {"sim", SimCommand, "simulate a workload on given devices under a given scheduler"},
+    {"version", VersionCommand, "print version and build"},
 };
 
 void PrintUsage(std::FILE* out) {
   std::fprintf(
       out,
-      "Tactus serves language models and keeps every stream on its beat.\n\nusage: tactus <command> [arguments]\n\n");
+      "Tactus serves large language models, and simulates serving them.\n\nusage: tactus <command> [arguments]\n\n");
   for (const Command& c : kCommands) std::fprintf(out, "  %-10s %s\n", c.name, c.summary);
-  std::fprintf(out, "\n'tactus <command> --help' tells more.\n");
+  std::fprintf(out, "\n'tactus <command> --help' lists its options.\n");
 }
 
 int Main(int argc, char** argv) {

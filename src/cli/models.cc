@@ -24,13 +24,13 @@ struct ModelsOptions {
   template <class V>
   void VisitFields(V& v) {
     v.Group("Models");
-    v.Field("json", json, {.help = "one JSON object on stdout"});
+    v.Field("json", json, {.help = "print one JSON object on stdout"});
     v.Field("max-model-len", max_model_len,
             {.unit = "tokens", .min = 0, .help = "inspect: plan memory for this context; 0: the model's"});
     v.Field("max-num-seqs", max_num_seqs,
             {.unit = "sequences", .min = 1, .max = 65536, .help = "inspect: plan memory for so many sequences"});
     v.Field("kv-cache-memory", kv_cache_memory,
-            {.unit = "bytes", .help = "inspect: plan with this much KV memory; 0: the default"});
+            {.unit = "bytes", .help = "inspect: plan with so much memory for KV; 0: what `tactus serve` would take"});
     v.Field("dtype", engine.dtype,
             {.choices = "auto|float32|bfloat16", .help = "inspect: plan for this, as `tactus serve` takes it"});
     v.Field(
@@ -93,7 +93,7 @@ Status Inspect(const ModelsOptions& options) {
 int ModelsCommand(const Args& args) {
   ModelsOptions options;
   CommandLine line("models", "list | inspect [MODEL] [options]",
-                   "Lists the models at hand, or shows what a model is and needs.");
+                   "Lists the models in the cache folder, or shows what a model is and how much memory it needs.");
   line.Add(options);
   line.Positional("VERB", &options.verb, true, "list or inspect");
   line.Positional("MODEL", &options.model, false,

@@ -226,9 +226,17 @@ std::string CommandLine::HelpText() const {
   std::string out = fmt::format("{}\n\nusage: tactus {} {}\n", about_, command_, usage_);
   for (const auto& p : positionals_) out += fmt::format("\n  {:<12} {}", p.name, p.help);
   if (!positionals_.empty()) out += "\n";
-  std::string group = "\n";
+  std::vector<const FieldBinding*> by_group;  // a group that is declared in two places is shown in its first
   for (const FieldBinding& f : fields_) {
+    const auto same = [&f](const FieldBinding* other) { return other->group == f.group; };
+    const auto last = std::find_if(by_group.rbegin(), by_group.rend(), same);
+    by_group.insert(last == by_group.rend() ? by_group.end() : last.base(), &f);
+  }
+  std::string group = "\n";
+  for (const FieldBinding* field : by_group) {
+    const FieldBinding& f = *field;
     if (f.group != group) out += fmt::format("\n{}:\n", group = f.group);
+    const bool number = std::holds_alternative<int64_t*>(f.target) || std::holds_alternative<double*>(f.target);
     std::string flag = (f.name.size() == 1 ? "-" : "--") + f.name;
     if (*f.spec.alias) flag += fmt::format(", {}{}", std::string(f.spec.alias).size() == 1 ? "-" : "--", f.spec.alias);
     if (std::holds_alternative<bool*>(f.target))
@@ -238,9 +246,8 @@ std::string CommandLine::HelpText() const {
     else if (*f.spec.unit)
       flag += fmt::format(" <{}>", f.spec.unit);
     else
-      flag += " <text>";
+      flag += number ? " <number>" : " <text>";
     std::string notes;
-    const bool number = std::holds_alternative<int64_t*>(f.target) || std::holds_alternative<double*>(f.target);
     if (number && std::isfinite(f.spec.min) && std::isfinite(f.spec.max)) {
       notes = fmt::format("; {:.15g} to {:.15g}", f.spec.min, f.spec.max);
     } else if (number && std::isfinite(f.spec.min)) {

@@ -29,16 +29,16 @@ struct ProfileCommandOptions {
     v.Group("Profile");
     v.Field("output", out,
             {.alias = "o",
-             .help = "the CSV file; default: where `tactus serve` looks for this model's profile. Too few steps for a "
-                     "fit leave it as it is (with -o they go to FILE.partial)"});
+             .help = "the CSV file; default: where `tactus serve` looks for this model's profile. It is replaced only "
+                     "when enough steps were measured; what is less goes to FILE.partial where -o is given"});
     v.Field("device", device, {.choices = "cpu", .help = "what to measure"});
     v.Field("time-limit", time_limit,
-            {.unit = "duration", .help = "measure for so long, more than 0, loading not counted"});
+            {.unit = "duration", .help = "how long to measure, loading not counted; more than 0"});
     v.Field("max-points", max_points,
-            {.unit = "steps", .min = 12, .max = 100000, .help = "different steps to measure, at most"});
+            {.unit = "steps", .min = 12, .max = 100000, .help = "most different steps to measure"});
     v.Field("max-context", max_context,
-            {.unit = "tokens", .min = 16, .max = 1 << 24, .help = "longest sequence that is measured"});
-    v.Field("json", json, {.help = "print what was found as one JSON object on stdout"});
+            {.unit = "tokens", .min = 16, .max = 1 << 24, .help = "longest sequence to measure"});
+    v.Field("json", json, {.help = "print the result as one JSON object on stdout"});
     engine.VisitFields(v);
   }
 };
@@ -136,10 +136,10 @@ Status Profile(const ProfileCommandOptions& o, bool* interrupted) {
 int ProfileCommand(const Args& args) {
   ProfileCommandOptions options;
   CommandLine line("profile", "[MODEL] [options]",
-                   "Measures a model's step times on this machine, for budgets and simulations.");
+                   "Measures a model's step times on this machine, for --tbt-slo and simulations.");
   line.Add(options);
   line.Positional("MODEL", &options.engine.model, false,
-                  "a GGUF file, a Hugging Face folder, or a name of `tactus models list`");
+                  "a GGUF file, a Hugging Face folder, or a name of `tactus models list`; default: smollm2-135m");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   bool interrupted = false;
   const Status status = Profile(options, &interrupted);

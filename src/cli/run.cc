@@ -32,15 +32,18 @@ struct RunOptions {
   void VisitFields(V& v) {
     v.Group("Answer");
     v.Field("prompt", prompt,
-            {.alias = "p", .help = "one question: print the answer and exit; without it a chat starts"});
+            {.alias = "p", .help = "one prompt: print the answer and exit; without it a chat starts"});
     v.Field("system", system, {.help = "system message of the conversation; default: the template's own"});
-    v.Field("raw", raw, {.help = "with --prompt: continue the text as it is, without the chat template"});
+    v.Field("raw", raw, {.help = "with --prompt: continue the text as it is, without a chat template"});
     v.Field("max-tokens", max_tokens,
             {.unit = "tokens",
              .min = 0,
              .help = "longest answer; 0: what the context leaves, at most --default-max-tokens"});
-    v.Field("temperature", temperature, {.min = -1, .max = 100, .help = "0 is greedy; -1: the model's own, else 1"});
-    v.Field("top-p", top_p, {.min = -1, .max = 1, .help = "nucleus; -1: the model's own, else 1"});
+    v.Field("temperature", temperature,
+            {.min = -1, .max = 100, .help = "sampling temperature; 0 is greedy; -1: the model's own, else 1"});
+    v.Field(
+        "top-p", top_p,
+        {.min = -1, .max = 1, .help = "share of the probability that is sampled from; -1: the model's own, else 1"});
     engine.VisitFields(v);
   }
 };
@@ -267,7 +270,7 @@ int RunCommand(const Args& args) {
                    "Chats with a model in the terminal, or answers one prompt.");
   line.Add(options);
   line.Positional("MODEL", &options.engine.model, false,
-                  "a GGUF file, a Hugging Face folder, or a name of `tactus models list`");
+                  "a GGUF file, a Hugging Face folder, or a name of `tactus models list`; default: smollm2-135m");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (const Status status = CheckAnswerOptions(options); !status.ok()) {
     Fail(status);

@@ -34,17 +34,17 @@ struct SimCommandOptions {
   void VisitFields(V& v) {
     sim.VisitFields(v);
     v.Field("replay", replay,
-            {.help = "instead of a workload, a run that was recorded with --trace-out (of `tactus serve` or `sim`)"});
+            {.help = "a run that `tactus serve` or `sim` recorded with --trace-out, instead of a workload"});
     v.Field("times", times,
             {.choices = "recorded|model",
-             .help = "with --replay: the recorded step times, for identical plans, or those of --cost, to see how far "
-                     "off they are"});
+             .help = "step times of --replay; recorded: as they were, for identical plans; model: those of --cost, to "
+                     "see how far off they are"});
     v.Field("steps-out", steps_out,
-            {.help = "with --replay and --times model: every step, measured and predicted, as CSV"});
-    v.Field("json", json, {.help = "one JSON object on stdout"});
-    v.Field("output", output, {.alias = "o", .help = "write the JSON object to this file"});
+            {.help = "CSV file with every step of --replay --times model, measured and predicted"});
+    v.Field("json", json, {.help = "print the result as one JSON object on stdout"});
+    v.Field("output", output, {.alias = "o", .help = "write the result's JSON object to this file"});
     v.Field("list", list,
-            {.help = "what is known by name: models, devices, schedulers, choices, predictors, balancers, workloads"});
+            {.help = "print every known model, device, scheduler, choice, predictor, balancer and workload, and exit"});
   }
 };
 
@@ -239,8 +239,9 @@ int SimCommand(const Args& args) {
         kExitUsage);
   }
   SimCommandOptions options;
-  CommandLine line("sim", "--model M --device D --workload W (--rate R | --concurrency N) [options]",
-                   "Simulates serving: the engine and its schedulers on a virtual clock and a cost model.");
+  CommandLine line(
+      "sim", "--model M --device D --workload W (--rate R | --concurrency N) [options]",
+      "Simulates serving: the engine and its schedulers, on a virtual clock with step times of a cost model.");
   line.Add(options);
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (options.list) return PrintList(options.json);

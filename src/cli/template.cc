@@ -28,7 +28,7 @@ struct TemplateOptions {
     v.Field("tools", tools, {.help = "JSON file: a list of tools"});
     v.Field(kKwargs, kwargs, {.help = "JSON object of further variables"});
     v.Field("add-generation-prompt", add_generation_prompt, {.help = "end with the start of the assistant's answer"});
-    v.Field("source", source, {.help = "print the template itself"});
+    v.Field("source", source, {.help = "print the template instead"});
   }
 };
 
@@ -86,7 +86,7 @@ Result<std::string> Render(const TemplateOptions& options) {
 int TemplateCommand(const Args& args) {
   TemplateOptions options;
   CommandLine line("template", "MODEL|FILE.jinja --messages FILE.json [options]",
-                   "Prints what a chat template makes of a conversation.");
+                   "Renders a conversation with a chat template.");
   line.Add(options);
   line.Positional("MODEL", &options.model, true, "a model, or a Jinja file");
   if (const auto exit = line.ParseOrExit(args)) return *exit;

@@ -20,10 +20,10 @@ struct TokenizeOptions {
   template <class V>
   void VisitFields(V& v) {
     v.Group("Tokenising");
-    v.Field("ids", ids, {.help = "print the ids alone, on one line"});
-    v.Field("json", json, {.help = "one JSON object: count, tokens, token_strs"});
-    v.Field("add-special-tokens", add_special, {.help = "BOS and EOS as the model's own post-processor adds them"});
-    v.Field("lines", lines, {.help = "every line of the input by itself, one line of ids each"});
+    v.Field("ids", ids, {.help = "print only the ids, on one line"});
+    v.Field("json", json, {.help = "print one JSON object: count, tokens, token_strs"});
+    v.Field("add-special-tokens", add_special, {.help = "add BOS and EOS as the model's own post-processor does"});
+    v.Field("lines", lines, {.help = "tokenise each line of the input by itself, one line of ids each"});
   }
 };
 
@@ -71,7 +71,7 @@ Status PrintInput(const Tokenizer& tokenizer, const TokenizeOptions& options) {
 int TokenizeCommand(const Args& args) {
   TokenizeOptions options;
   CommandLine line("tokenize", "MODEL [TEXT] [options]",
-                   "Prints the tokens of a text; without TEXT it is read from standard input.");
+                   "Prints the tokens of a text. Without TEXT it is read from standard input.");
   line.Add(options);
   line.Positional("MODEL", &options.model, true,
                   "a GGUF file, a Hugging Face folder, or a name of `tactus models list`");

@@ -149,7 +149,7 @@ std::string EngineMetrics::Text(const EngineStats& s) const {
             value(s.swapped_sequences));
   t.Counter("tactus_swapped_out_blocks_total", "KV blocks copied to host memory.", value(s.swapped_out_blocks));
   t.Counter("tactus_swapped_in_blocks_total", "KV blocks copied back from host memory.", value(s.swapped_in_blocks));
-  t.Gauge("tactus_kv_blocks_cached", "KV blocks that hold a prefix nobody uses.", value(s.kv_blocks_cached));
+  t.Gauge("tactus_kv_blocks_cached", "KV blocks that hold a prefix that no sequence uses.", value(s.kv_blocks_cached));
   t.Gauge("tactus_kv_blocks_in_use", "KV blocks in a live sequence's table.", value(s.kv_blocks_in_use));
   t.Gauge("tactus_kv_blocks", "KV blocks in all.", value(s.kv_blocks_total));
   t.Gauge("tactus_token_budget", "Most tokens a step may compute.", value(token_budget_));

@@ -30,7 +30,7 @@ bool FormFor(const PackChoice& choice, const MatrixPlace& place, PackedMatrix* f
   const MatrixView& m = *place.view;
   if (choice.round_to_bf16) return kernels::PackedFormOf(DType::kBF16, m.rows, m.cols, form);
   if (choice.quantization == Quantization::kNone) return kernels::PackedFormOf(m.dtype, m.rows, m.cols, form);
-  // Embedding and output matrix in 4 bits would raise int4's error by half (docs/numerics.md).
+  // Embedding and output matrix in 4 bits would raise int4's error by half (docs/measurements/numerics.md).
   const bool wide = place.vocabulary && choice.quantization == Quantization::kInt4;
   return kernels::QuantizedFormOf(wide ? Quantization::kInt8 : choice.quantization, m.rows, m.cols, form);
 }

@@ -1,4 +1,4 @@
-// From what happens in a run to its result object: one definition of every figure, whoever watches (the engine's
+// From what happens in a run to its result object: one definition of every figure, for every observer (the engine's
 // metrics, the simulator, a replay, a load test's client).
 #pragma once
 
@@ -27,7 +27,7 @@ struct EndedRequest {
   std::string_view slo_class;
 };
 
-// Thread rule: none of its own; whoever shares it locks.
+// Thread rule: none of its own; callers that share it lock.
 class RunAccumulator {
  public:
   // `exact`: every latency is kept, for percentiles without a bucket's error; memory grows with the run.
@@ -49,7 +49,7 @@ class RunAccumulator {
   const Histogram& decision_ns() const { return decision_ns_; }
 
   // All that was counted; the run lasts from the first arrival to the last end. Engine figures that are counted
-  // elsewhere (EngineStats) are left to whoever has them.
+  // elsewhere (EngineStats) are left to their owner.
   RunResult Outcome() const;
   // With what was counted here of the engine: step times, decisions, delays, batch.
   EngineFigures Engine() const;

@@ -66,38 +66,40 @@ struct ServeOptions {
             {.help = "host name that clients may call this server by, or *; may be repeated; default: loopback names "
                      "when it listens there, else *"});
     v.Field("max-connections", max_connections,
-            {.unit = "connections", .min = 1, .max = 1 << 20, .help = "beyond it a connection gets 503"});
+            {.unit = "connections", .min = 1, .max = 1 << 20, .help = "most open connections; one more gets 503"});
     v.Field("max-connections-per-client", max_connections_per_client,
             {.unit = "connections",
              .min = 0,
              .max = 1 << 20,
-             .help = "connections of one client address; beyond it 503; 0: half of --max-connections"});
+             .help = "most connections of one client address; one more gets 503; 0: half of --max-connections"});
     v.Field("max-streams-per-client", max_streams_per_client,
             {.unit = "sequences",
              .min = 0,
              .max = 1 << 20,
-             .help = "sequences (prompts times n) of one client at once, an API key or else an address; beyond it 429; "
-                     "0: three quarters of --max-queue"});
+             .help = "most sequences (prompts times n) of one client, an API key or else an address; more get 429; 0: "
+                     "three quarters of --max-queue"});
     v.Field("share-prefix-cache", share_prefix_cache,
-            {.help = "with several API keys: their requests may reuse each other's cached prompt prefixes"});
-    v.Field("max-body", max_body, {.unit = "bytes", .help = "largest request body; beyond it 413"});
+            {.help = "with several API keys: requests of one may reuse cached prompt prefixes of another"});
+    v.Field("max-body", max_body, {.unit = "bytes", .help = "largest request body; a larger one gets 413"});
     v.Field("max-body-total", max_body_total,
-            {.unit = "bytes", .help = "bodies received and not yet parsed, together; beyond it 503"});
+            {.unit = "bytes", .help = "all bodies together that have arrived and are not parsed yet; more get 503"});
     v.Field("max-choices", max_choices, {.min = 1, .max = 1024, .help = "largest n of a request"});
     v.Field("request-timeout", request_timeout,
-            {.unit = "duration", .help = "longest life of a request; then it is cancelled"});
+            {.unit = "duration", .help = "longest time that a request may take; then it is cancelled"});
     v.Field("shutdown-timeout", shutdown_timeout,
-            {.unit = "duration", .help = "how long SIGTERM lets running requests finish"});
+            {.unit = "duration", .help = "how long running requests may finish after SIGTERM"});
     v.Field("read-timeout", read_timeout,
-            {.unit = "duration", .help = "longest time a client may take to send a request's body"});
+            {.unit = "duration",
+             .help = "longest time that a client may take to send a request's body; headers have at most 15 s"});
     v.Field("write-timeout", write_timeout,
-            {.unit = "duration", .help = "a client that takes no bytes for this long has gone"});
+            {.unit = "duration", .help = "a client that takes no bytes for so long counts as gone"});
     v.Field("idle-timeout", idle_timeout,
-            {.unit = "duration", .help = "how long a connection is kept between requests"});
+            {.unit = "duration", .help = "how long a connection stays open between requests"});
     v.Field("ping-interval", ping_interval,
-            {.unit = "duration", .help = "comment lines to streams that are still queued"});
-    v.Field("http-workers", http_workers,
-            {.unit = "threads", .min = 1, .max = 64, .help = "threads that parse, template and tokenise"});
+            {.unit = "duration", .help = "time between comment lines to a stream that is still queued"});
+    v.Field(
+        "http-workers", http_workers,
+        {.unit = "threads", .min = 1, .max = 64, .help = "threads that parse requests, render templates and tokenise"});
   }
 };
 

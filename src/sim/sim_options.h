@@ -47,69 +47,81 @@ struct SimOptions : SchedulingOptions {
             {.unit = "stages", .min = 1, .max = 1024, .alias = "pp", .help = "stages of layers, each of tp devices"});
     v.Field("replicas", replicas, {.unit = "replicas", .min = 1, .max = 4096, .help = "engines behind the balancer"});
     v.Field("balancer", balancer, {.help = "which replica takes a request"});
-    v.Field("cost", cost, {.help = "auto, fitted, roofline, or a file of `tactus profile`"});
+    v.Field("cost", cost,
+            {.help = "where step times come from: auto, fitted, roofline, or a file of `tactus profile`"});
     v.Field("weight-dtype", weight_dtype,
-            {.choices = "bfloat16|fp8|fp8_static|fp8_block|int8|int4|nvfp4", .help = "of the weights"});
-    v.Field("kv-cache-dtype", kv_dtype, {.choices = "bfloat16|fp8", .help = "of the KV cache"});
+            {.choices = "bfloat16|fp8|fp8_static|fp8_block|int8|int4|nvfp4", .help = "format of the weights"});
+    v.Field("kv-cache-dtype", kv_dtype, {.choices = "bfloat16|fp8", .help = "format of K and V"});
     v.Field("devices-per-node", devices_per_node,
-            {.unit = "devices", .min = 0, .max = 1024, .help = "that the fast link joins; 0: the device's usual"});
+            {.unit = "devices",
+             .min = 0,
+             .max = 1024,
+             .help = "devices that the fast link joins; 0: the device's usual number"});
     v.Field("network-gbytes-per-s", network_gbytes_per_s,
             {.unit = "GB/s",
              .min = 0,
              .max = 10000,
-             .help = "between nodes, one device's share, one direction; 0: the device's usual"});
-    v.Field("backend", backend,
-            {.choices = "|vllm|sglang|trtllm", .help = "whose kernels and host code are priced; default: ours"});
+             .help = "bandwidth between nodes, one device's share, one direction; 0: the device's usual"});
+    v.Field(
+        "backend", backend,
+        {.choices = "|vllm|sglang|trtllm", .help = "whose kernels and host code are priced; default: Tactus's own"});
     v.Field("cpu-overhead", cpu_overhead,
-            {.unit = "duration", .help = "per step, beside the device; default: the backend's"});
+            {.unit = "duration", .help = "host time per step that the device does not hide; default: the backend's"});
     v.Field("gpu-memory-utilization", gpu_memory_utilization,
             {.min = 0.01, .max = 1, .help = "share of device memory that is used"});
     v.Field("kv-blocks", kv_blocks,
-            {.unit = "blocks", .min = 0, .max = 1 << 30, .help = "KV memory of a replica; 0: from the memory plan"});
-    v.Field("block-size", block_size, {.unit = "tokens", .min = 1, .max = 256, .help = "tokens per KV block"});
+            {.unit = "blocks", .min = 0, .max = 1 << 30, .help = "KV blocks of a replica; 0: from the memory plan"});
+    v.Field("block-size", block_size, {.unit = "tokens", .min = 1, .max = 256, .help = "positions in one KV block"});
     v.Field("max-model-len", max_model_len,
             {.unit = "tokens",
              .min = 0,
              .max = 1 << 24,
-             .help = "context limit; 0: the model's, or what the KV memory holds"});
+             .help = "longest context, prompt and answer together; 0: the model's, or what the KV memory holds"});
     v.Field("swap-space", swap_space,
-            {.unit = "bytes", .help = "host memory of a replica for swap preemption; 0: recompute"});
-    v.Field("prefix-caching", prefix_caching,
-            {.choices = "auto|on|off",
-             .help = "reuse the KV of equal prompt prefixes; auto: where the workload says who shares what"});
+            {.unit = "bytes",
+             .help = "host memory of a replica that keeps the KV of preempted sequences; 0: they are recomputed"});
+    v.Field(
+        "prefix-caching", prefix_caching,
+        {.choices = "auto|on|off",
+         .help = "reuse the KV of equal prompt prefixes; auto: on where the workload says which requests share one"});
     SchedulingOptions::VisitFields(v);
     v.Group("Scheduling");
     v.Field("as-paper", as_paper,
-            {.help = "as papers' simulators have it: --step-limit none, and any number of requests may wait"});
+            {.help = "as the papers' simulators do: --step-limit none, and a queue without limit"});
     v.Group("Load");
     v.Field("workload", workload,
             {.help = "random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | "
                      "long-output | sharegpt | long-context | multi-turn | lengths:FILE | trace:FILE[:scale=X]"});
-    v.Field("data", data, {.help = "folder in which a workload's FILE is looked up too (also TACTUS_DATA)"});
+    v.Field("data", data, {.help = "folder in which FILE of --workload is looked up too; also TACTUS_DATA"});
     v.Field("requests", requests,
-            {.unit = "requests", .min = -1, .max = 1e9, .help = "how many arrive; -1: a file's rows, else 1000"});
+            {.unit = "requests",
+             .min = -1,
+             .max = 1e9,
+             .help = "how many requests arrive; -1: as many as the file has rows, else 1000"});
     v.Field("rate", rate,
             {.unit = "requests/s",
              .min = 0,
              .max = 1e6,
-             .help = "open loop at this rate; 0: closed loop, or a trace's own times"});
-    v.Field("arrivals", arrivals, {.help = "poisson, gamma:CV, constant or jitter:SECONDS"});
-    v.Field("concurrency", concurrency,
-            {.unit = "requests", .min = 0, .max = 1 << 20, .help = "closed loop with so many in flight"});
-    v.Field("seed", seed, {.min = 0, .help = "of lengths, arrivals, balancer and noise"});
+             .help = "open loop with this arrival rate; 0: closed loop, or a trace's own times"});
+    v.Field("arrivals", arrivals, {.help = "arrival process: poisson, gamma:CV, constant or jitter:SECONDS"});
+    v.Field(
+        "concurrency", concurrency,
+        {.unit = "requests", .min = 0, .max = 1 << 20, .help = "closed loop with so many requests in flight; 0: none"});
+    v.Field("seed", seed, {.min = 0, .help = "seed of lengths, arrivals, balancer and predictor noise"});
     v.Field("slo", slo, {.help = "objective of every request: ttft=500ms,tbt=100ms,jct=10s"});
     v.Field("slo-class", slo_class, {.help = "name of the requests' class in the result"});
     v.Field("default-max-tokens", default_max_tokens,
             {.unit = "tokens",
              .min = 1,
              .max = 1 << 24,
-             .help = "what the server assumes of a request, which does not say how long its answer will be"});
-    v.Field("ignore-eos", ignore_eos, {.help = "requests state their exact output length, as benchmark clients do"});
+             .help = "longest answer that is assumed of a request that states no length"});
+    v.Field("ignore-eos", ignore_eos, {.help = "requests state their exact output length"});
     v.Field("long-prompts", long_prompts,
-            {.choices = "refuse|clip", .help = "prompts beyond the context: refused as by the server, or cut"});
+            {.choices = "refuse|clip", .help = "prompts beyond the context are refused, as by the server, or clipped"});
     v.Group("Output");
-    v.Field("trace-out", trace_out, {.help = "record every input of the step loop; percentiles become exact"});
-    v.Field("requests-out", requests_out, {.help = "write one CSV line per request"});
+    v.Field("trace-out", trace_out,
+            {.help = "file that records every input of the step loop; percentiles become exact"});
+    v.Field("requests-out", requests_out, {.help = "CSV file with one line per request"});
   }
 };
 

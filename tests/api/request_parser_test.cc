@@ -4,6 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+#include <sstream>
 
 #include <nlohmann/json.hpp>
 
@@ -83,6 +89,27 @@ TEST(RequestParserTest, EveryFieldArrives) {
   EXPECT_EQ(Chat(R"("logprobs":true,"top_logprobs":20)")->base.sampling.logprobs, 20);
   EXPECT_EQ(Chat(R"("logprobs":true)")->base.sampling.logprobs, 0);
   EXPECT_EQ(Chat(R"("slo":{"ttft_ms":5,"tbt_ms":6,"jct_ms":7})")->base.slo.jct_ns, 7'000'000);
+}
+
+// Every field that src/api reads is in docs/api.md, in code spans.
+TEST(RequestParserTest, ThePageNamesEveryField) {
+  const auto read = [](const std::filesystem::path& path) {
+    std::ifstream file(path);
+    return std::string((std::istreambuf_iterator<char>(file)), {});
+  };
+  std::istringstream page(read(TACTUS_SOURCE_DIR "/docs/api.md"));
+  std::string spans;
+  for (std::string text; std::getline(page, text, '`') && std::getline(page, text, '`');) spans += text + "\n";
+  const std::regex field("(?:Find|String|Integer|Number|Boolean|Refuse|RefuseTrue)\\(\\s*\"([a-z_]+)\"");
+  std::set<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator(TACTUS_SOURCE_DIR "/src/api")) {
+    const std::string code = read(file.path());
+    for (std::sregex_iterator it(code.begin(), code.end(), field), end; it != end; ++it) names.insert((*it)[1]);
+  }
+  EXPECT_GE(names.size(), 40u) << "the readers of fields are called otherwise";
+  for (const std::string& name : names) {
+    EXPECT_TRUE(std::regex_search(spans, std::regex("\\b" + name + "\\b"))) << "docs/api.md does not name " << name;
+  }
 }
 
 TEST(RequestParserTest, PromptForms) {

@@ -288,6 +288,23 @@ TEST(CommandLine, HelpShowsGroupUnitRangeAndDefault) {
   }
 }
 
+TEST(CommandLine, HelpShowsAGroupOnceAndWhatANumberIs) {
+  Sample sample;
+  std::string name;
+  int64_t places = 0;
+  CommandLine line("sample", "", "");
+  line.Add(sample);
+  line.Group("Other");
+  line.Field("name", name, {.help = "what it is called"});
+  line.Group("Sample");
+  line.Field("places", places, {.help = "how many"});
+  const std::string help = line.HelpText();
+  EXPECT_EQ(help.find("\nSample:\n"), help.rfind("\nSample:\n")) << help;
+  EXPECT_LT(help.find("--places <number>"), help.find("\nOther:\n")) << help;
+  EXPECT_LT(help.find("--memory"), help.find("--places")) << help;
+  EXPECT_NE(help.find("--name <text>"), std::string::npos) << help;
+}
+
 TEST(CommandLine, EveryEngineOptionHasHelpAndADistinctName) {
   EngineOptions options;
   CommandLine line("serve", "", "");

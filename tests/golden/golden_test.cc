@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <set>
 
 #include "golden/golden_case.h"
+#include "model_config/architecture.h"
 
 namespace tactus::test {
 namespace {
@@ -120,6 +122,22 @@ TEST(GoldenData, EveryModelIsThere) {
                 "gguf-q5_0",     "gguf-q5_1",      "gguf-q5_k",      "gguf-q6_k",     "gguf-q8_0", "llama-bias",
                 "llama-dynamic", "llama-gqa",      "llama-gqa-bf16", "llama-gqa-f16", "llama-mha", "llama-mqa-linear",
                 "llama-sharded", "mistral-window", "qwen2",          "qwen2-window",  "qwen3",     "yi"}));
+}
+
+// A row of architectures.def without a model would be an architecture that no test runs.
+TEST(GoldenData, EveryArchitectureHasAModel) {
+  std::set<std::string, std::less<>> run;
+  for (const std::string& name : TinyModels()) {
+    const std::filesystem::path folder = std::filesystem::path(TACTUS_SOURCE_DIR "/tests/golden/data") / name;
+    const auto gguf = folder / "model.gguf";
+    const auto description = DescribeModel((std::filesystem::exists(gguf) ? gguf : folder).string());
+    ASSERT_TRUE(description.ok()) << description.status().ToString();
+    run.insert(description->config.architecture);
+  }
+  for (const Architecture* architecture : Architectures()) {
+    EXPECT_TRUE(run.contains(architecture->name))
+        << "no folder of tests/golden/data is a '" << architecture->name << "': tools/make_tiny_models.py";
+  }
 }
 
 class GoldenFile : public testing::Test {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <vector>
 
 #include "base/rng.h"
@@ -15,6 +16,7 @@ namespace tactus::kernels::testing {
 inline constexpr DType kAllDTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0,
                                        DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
                                        DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+static_assert(std::size(kAllDTypes) == static_cast<size_t>(DType::kInt8), "a format of weights is missing here");
 
 inline std::vector<float> RandomFloats(int64_t n, uint64_t seed, float deviation = 1.0f) {
   Rng rng(seed);

@@ -11,6 +11,10 @@
                      inside a co_await expression (GCC 12 destroys them twice)
   format             clang-format 19.1.7 (tests/requirements.txt) would change nothing; not checked where it is not installed
   doc-paths          a file or folder that a document names in the repository exists
+  doc-links          a link of a document to a file or heading of the repository leads somewhere
+  doc-names          a class or function that docs/ARCHITECTURE.md says where to find exists
+  doc-options        every option is named in README.md or docs/
+  doc-width          prose of a document is at most 120 columns wide; tables, code and link targets may be wider
   own-words          nothing names a machine's private paths or unfinished work without a reason
 """
 import pathlib
@@ -57,6 +61,10 @@ PRIVATE = re.compile(r"/" + r"work/|\.lib" + r"rary\b|/root/")
 SIZE_LIMITS = {".h": 300, ".cc": 600, ".py": 600, ".cu": 800, ".cuh": 800}
 KERNEL_LIMIT = 800
 DOC_PATH = re.compile(r"`((?:src|tests|include|tools|scripts|bench|cmake|data|docs)/[\w./*-]+)`")
+DOC_LINK = re.compile(r"\]\((?!\w+:)([^)\s]+)\)")
+DOC_NAME = re.compile(r"`([A-Z]\w+(?:::\w+)*)`")
+OPTION = re.compile(r"\bv\.Field\(\s*\"([a-z][a-z-]*)\"")
+DOC_WIDTH = 120
 CO_AWAIT_TRAPS = [
     (re.compile(r"co_await[^;]*\[[&=\w][^\]]*\]\s*[({]"), "capturing lambda inside a co_await expression"),
     (re.compile(r"co_await[^;]*\?[^;]*:[^;:]"), "conditional inside a co_await expression"),
@@ -83,6 +91,53 @@ def dangling(text):
         for path in DOC_PATH.findall(line):
             if not any(ROOT.glob(path.rstrip("/"))):
                 found.append((number, path))
+    return found
+
+
+def headings(text):
+    """The anchors of a document's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ +(.+?) *$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", title).lower()).replace(" ", "-") for title in titles}
+
+
+def broken_links(path, text):
+    """(line, target) of every link to a file or heading of this repository that does not exist."""
+    found = []
+    for match in DOC_LINK.finditer(text):
+        target, _, anchor = match.group(1).partition("#")
+        page = (path.parent / target).resolve() if target else path
+        known = headings(text if page == path else page.read_text(errors="replace")) if page.suffix == ".md" and page.is_file() else set()
+        if not page.exists() or (anchor and anchor not in known):
+            found.append((text[: match.start()].count("\n") + 1, match.group(1)))
+    return found
+
+
+def unknown_names(text, sources):
+    """(line, name) of every class or function in code spans of the table "Where is ..." that no source file has all parts of."""
+    found = []
+    at = text.index("## Where is ...")
+    for match in DOC_NAME.finditer(text, at, text.index("\n## ", at + 1)):
+        parts = [re.compile(rf"\b{part}\b") for part in match.group(1).split("::")]
+        if not any(all(part.search(source) for part in parts) for source in sources):
+            found.append((text[: match.start()].count("\n") + 1, match.group(1)))
+    return found
+
+
+def unnamed_options(code, pages):
+    """(line, name) of every option that the code declares and that no page names as --name."""
+    declared = ((code[: m.start()].count("\n") + 1, m.group(1)) for m in OPTION.finditer(code))
+    return [(line, name) for line, name in declared if not re.search(rf"--{name}(?![\w-])", pages)]
+
+
+def too_wide(text):
+    """(line, columns) of every line of prose beyond DOC_WIDTH. A table's row, a heading, code and a line of one word may be wider."""
+    found, code = [], False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            code = not code
+        free = code or re.match(r"\s*(\||#|\[[^\]]+\]: )", line) or line.startswith("    ") and not re.match(r"\s*([-*]|\d+\.) ", line)
+        if not free and len(line) > DOC_WIDTH and len(line.split()) > 1:
+            found.append((number, len(line)))
     return found
 
 
@@ -175,6 +230,21 @@ def main():
     for path in tracked("*.md"):
         for number, name in dangling(path.read_text(errors="replace")) if path.name != "CHANGELOG.md" else ():
             report(path, number, "doc-paths", f"there is no {name}")
+        for number, target in broken_links(path, path.read_text(errors="replace")):
+            report(path, number, "doc-links", f"{target} leads nowhere")
+        for number, columns in too_wide(path.read_text(errors="replace")):
+            report(path, number, "doc-width", f"{columns} columns, limit {DOC_WIDTH}: wrap the paragraph")
+
+    pages = "\n".join(p.read_text(errors="replace") for p in tracked("README.md", "docs/*.md"))
+    for path in sources:
+        if path.name == "option_fields.h":  # an example
+            continue
+        for number, name in unnamed_options(path.read_text(errors="replace"), pages):
+            report(path, number, "doc-options", f"no document names --{name}")
+
+    page = ROOT / "docs/ARCHITECTURE.md"
+    for number, name in unknown_names(page.read_text(), [strip_comments(p.read_text(errors="replace")) for p in sources]):
+        report(page, number, "doc-names", f"no source file has {name}")
 
     if (program := formatter()) is not None:
         for path, line in unformatted(tracked("*.cc", "*.h", "*.cu", "*.cuh"), program):

@@ -48,6 +48,27 @@ class Rules(unittest.TestCase):
         text = "See `src/base/rng.h`,\n`src/kernels/` and `tests/lint/*.py`, not `src/none.cc` or `build/release/tactus`."
         self.assertEqual(lint.dangling(text), [(2, "src/none.cc")])
 
+    def test_doc_links(self):
+        page = lint.ROOT / "docs/HACKING.md"
+        text = ("# One `two`: three\n[a](HACKING.md) [b](../README.md#two-commands) [c](#one-two-three) [d](https://a.example/b)\n"
+                "[e](none.md) [f](../README.md#none)\n[g](#none)\n")
+        self.assertEqual(lint.broken_links(page, text), [(3, "none.md"), (3, "../README.md#none"), (4, "#none")])
+
+    def test_doc_names(self):
+        text = "`None::Before`\n## Where is ...\n| a | `One::Two`, `Two` (`src/a.cc`) |\n| b | `One::Three`, `Four` |\n\n## Next\n`Five`\n"
+        self.assertEqual(lint.unknown_names(text, ["int One::Two() {", "Three();"]), [(4, "One::Three"), (4, "Four")])
+
+    def test_doc_options(self):
+        code = 'v.Field("rate", rate,\n    {});\nv.Field(\n    "rate-limit", limit, {});\nline.Field("json", json);\n'
+        self.assertEqual(lint.unnamed_options(code, "`--rate` and --rates"), [(3, "rate-limit")])
+        self.assertEqual(lint.unnamed_options(code, "`--rate-limit` alone"), [(1, "rate")])
+
+    def test_doc_width(self):
+        words = "word " * 30
+        wide = len(words)
+        self.assertEqual(lint.too_wide(f"short\n{words}\n- {words}\n"), [(2, wide), (3, wide + 2)])
+        self.assertEqual(lint.too_wide(f"| {words}|\n# {words}\n    {words}\n```\n{words}\n```\n[a]: {words}\n{'x' * 130}\n"), [])
+
     def test_format(self):
         program = lint.formatter()
         if program is None:

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 namespace tactus {
@@ -148,6 +150,24 @@ TEST(RunResult, WhatIsNotKnownIsNull) {
   EXPECT_EQ(simulated["steps"], 0);
   EXPECT_TRUE(simulated["mfu"].is_null());
   EXPECT_TRUE(simulated["bubbles"].is_null());
+}
+
+// Every field of the object, and of its requests, in code spans of the page's section "Result".
+TEST(RunResultPage, NamesEveryField) {
+  std::ifstream file(TACTUS_SOURCE_DIR "/docs/api.md");
+  const std::string page((std::istreambuf_iterator<char>(file)), {});
+  const size_t result = page.find("\n## Result\n");
+  ASSERT_NE(result, std::string::npos);
+  RunResult full;
+  full.engine.emplace();
+  full.simulated.emplace();
+  const auto json = nlohmann::json::parse(ToJson(full));
+  for (const auto& [name, value] : json.items()) {
+    EXPECT_NE(page.find("`" + name + "`", result), std::string::npos) << "docs/api.md, Result, does not name " << name;
+  }
+  for (const auto& [name, value] : json["requests"].items()) {
+    EXPECT_NE(page.find("`" + name + "`", result), std::string::npos) << "docs/api.md, Result, does not name " << name;
+  }
 }
 
 TEST(RunResult, TheEngineCountsSequencesPerStepAndItsOwnTime) {

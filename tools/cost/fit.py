@@ -3,7 +3,7 @@
 
   tools/cost/fit.py --wheel aiconfigurator_core-0.12.0-*.whl --data FOLDER/profiles [--only h100-vllm ...]
 
-writes data/cost/*.cost.json and docs/cost_model_fits.md. Which source is taken for what is the table PLAN below.
+writes data/cost/*.cost.json and docs/measurements/cost_model_fits.md. Which source is taken for what is the table PLAN below.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import dataclasses
 import pathlib
 import sys
+import textwrap
 
 import numpy as np
 import pandas as pd
@@ -278,21 +279,27 @@ SOURCES = """## Which source for what
 | a30, rtx4090 | profile | not in the package |
 | a40 a6000 rtx3090 | products from the profile, attention with a100's efficiencies | no usable attention: the a6000 and h100 profiles of one source have decode times that do not depend on the context and beat the memory's bandwidth eight times over |
 | l4 | l40s's efficiencies | nothing was measured; the same generation |
-
+"""
+NOT_USED = """\
 Not used: a100's profile of attention (one geometry, an older kernel that reaches 0.19 of the peak at 4,096 tokens), the profiles' all-reduces (NCCL started from the host: 20-60 us at
 any size), norms and activations of unfused Hugging Face layers, the package's all-reduces without graphs and vLLM's `fp8_block` (three kernels under one name, without graphs).
 Small operators are nowhere in the package: their overheads are vLLM 0.19's on an RTX PRO 6000 (profile), their rate 80 % of the bandwidth; a30 and a40 have their own.
 """
 
 
+def paragraph(text: str) -> list[str]:
+    return textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)
+
+
 def error_page(files: dict[str, dict], wheel: Wheel) -> str:
-    out = ["# How far the fitted operator times are off", "",
-           f"Written by `tools/cost/fit.py` together with the files in `data/cost/` (aiconfigurator-core {wheel.version} and public profiles).",
-           "Relative errors of operator times, median / 90th percentile in percent, rows in brackets. *fit*: measured rows of what the file holds.",
-           "*shape*: shapes (n, k) or head geometries that the file does not hold, met through their neighbours. *model*: every known model's",
-           "shapes, at every tp, hidden in turn. *region*: a band of m, of the chunk or of the context hidden and refitted. *device*: predicted with",
-           "the efficiencies of the nearest other device (" + ", ".join(f"{a} from {b}" for a, b in TWINS.items()) + ").",
-           "*source*: the package against the profile where both measured one product. Sources and licences are in each file's head.", "", *SOURCES.splitlines(), ""]
+    twins = ", ".join(f"{a} from {b}" for a, b in TWINS.items())
+    intro = (f"Written by `tools/cost/fit.py` together with the files in `data/cost/` (aiconfigurator-core {wheel.version} and public profiles). "
+             "Relative errors of operator times, median / 90th percentile in percent, rows in brackets. *fit*: measured rows of what the file "
+             "holds. *shape*: shapes (n, k) or head geometries that the file does not hold, met through their neighbours. *model*: every known "
+             "model's shapes, at every tp, hidden in turn. *region*: a band of m, of the chunk or of the context hidden and refitted. *device*: "
+             f"predicted with the efficiencies of the nearest other device ({twins}). *source*: the package against the profile where both "
+             "measured one product. Sources and licences are in each file's head.")
+    out = ["# How far the fitted operator times are off", "", *paragraph(intro), "", *SOURCES.splitlines(), "", *paragraph(NOT_USED), ""]
     ops = ["gemm", "prefill", "decode", "allreduce", "sendrecv"]
     kinds = {"gemm": ["fit", "shape", "model", "region", "device"], "prefill": ["fit", "shape", "region", "device"], "decode": ["fit", "shape", "region", "device"],
              "allreduce": ["region"], "sendrecv": ["region"]}
@@ -330,7 +337,7 @@ def main() -> int:
                                                                  for op, kind, v in fit.errors if "." not in op), file=sys.stderr)
     files = {p.name.removesuffix(".cost.json"): data_file.read(p) for p in sorted(arguments.output.glob("*.cost.json"))}
     if arguments.output == DATA:
-        (ROOT / "docs" / "cost_model_fits.md").write_text(error_page(files, fitter.wheel))
+        (ROOT / "docs/measurements/cost_model_fits.md").write_text(error_page(files, fitter.wheel))
     return 0
 
 

@@ -1,4 +1,4 @@
-// The shortest prompt first, whatever has waited how long; of equals the first to come. A sequence that was preempted
+// The shortest prompt first, however long others wait; of equals the first to come. A sequence that was preempted
 // counts with all that it has to compute again. Long prompts can starve.
 #include "sched/choices.h"
 #include "sched/order/sorted_queue.h"

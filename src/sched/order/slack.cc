@@ -1,4 +1,4 @@
-// Least slack first (AccelGen, section 4.3). Slack falls at the same rate for everyone who waits, so the order is that
+// Least slack first (AccelGen, section 4.3). Slack falls at the same rate for all that wait, so the order is that
 // of the latest start `deadline - N_ck * T_max`; the deadline is fixed while a sequence waits, but L_c and T_max move
 // with every step. So the queue is kept in classes of similar prompt length (within 1/8), each sorted by deadline,
 // which never changes. A walk merges them: a class's head bounds from below all that follow in it, and a sequence is
@@ -6,7 +6,7 @@
 // again, and a walk costs what it reads.
 //
 // Ours: those that were preempted go first, as under fcfs. Their wait begins anew when they lose their KV, so by slack
-// alone they would come after everybody who is late already.
+// alone they would come after every sequence that is late already.
 //
 // Bound: a waiting request is passed over only by requests whose latest start is earlier: none that arrives after its
 // own deadline plus the time of the longest prompt.

@@ -1,10 +1,10 @@
-// TRAIL: who is short of memory takes it from the sequence that the order values least (the one with the most predicted
-// output left), and so may a newly arrived one that the order values more, but only before the share --trail-c of the
-// victim's predicted output is done: what is nearly finished is not thrown away. c = 0: none is preempted for a
-// newcomer.
+// TRAIL: a sequence short of memory takes it from the sequence that the order values least (the one with the most
+// predicted output left), and so may a newly arrived one that the order values more, but only before the share
+// --trail-c of the victim's predicted output is done: what is nearly finished is not thrown away. c = 0: none is
+// preempted for a newcomer.
 //
 // Under an order that ranks none this is youngest-recompute. Predictions are the order's (SequenceNote::rank); an
-// order that makes none protects everyone from newcomers.
+// order that makes none protects all from newcomers.
 #include "sched/choices.h"
 #include "sched/predicted_length.h"
 #include "sched/preemption/last_of_least_valued.h"
