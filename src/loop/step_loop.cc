@@ -55,7 +55,7 @@ StepLoop::Impl::Impl(const StepLoopConfig& c, StepLoopParts p, Intake* i, std::a
       intake(*i),
       healthy(*h),
       block_size(parts.kv->block_size()),
-      table(CapacityOf(c)),
+      table(CapacityOf(c), parts.scheduler->notes().stride()),
       requests(CapacityOf(c)),
       slots(static_cast<size_t>(CapacityOf(c))),
       builder(parts.scheduler->config().limits, parts.kv) {
