@@ -96,23 +96,23 @@ TEST(Registry, WithoutItsPredictorASchedulerIsRefused) {
 
 TEST(Registry, ParametersOutOfRangeAreRefusedByName) {
   SchedulerConfig c = Config("larry");
-  c.limits.policy.larry_lambda = -0.5;
+  *c.limits.policy.Find<double>("larry-lambda") = -0.5;
   EXPECT_NE(ErrorOf(c).find("larry-lambda -0.5 is outside [0, inf]"), std::string::npos) << ErrorOf(c);
-  c.limits.policy.larry_lambda = std::numeric_limits<double>::infinity();
+  *c.limits.policy.Find<double>("larry-lambda") = std::numeric_limits<double>::infinity();
   EXPECT_EQ(ErrorOf(c), "");
-  c.limits.policy.larry_lambda = std::numeric_limits<double>::quiet_NaN();
+  *c.limits.policy.Find<double>("larry-lambda") = std::numeric_limits<double>::quiet_NaN();
   EXPECT_NE(ErrorOf(c), "");
   c = Config("larry");
-  c.limits.policy.trail_c = 1.5;
+  *c.limits.policy.Find<double>("trail-c") = 1.5;
   EXPECT_NE(ErrorOf(c).find("trail-c 1.5"), std::string::npos);
-  c.limits.policy.trail_c = 0.8;
-  c.limits.policy.pia_bin_tokens = 0;
+  *c.limits.policy.Find<double>("trail-c") = 0.8;
+  *c.limits.policy.Find<int64_t>("pia-bin") = 0;
   EXPECT_NE(ErrorOf(c).find("pia-bin 0"), std::string::npos);
   c = Config("accelgen");
-  c.limits.policy.accelgen_era = "complete";
+  *c.limits.policy.Find<std::string>("era") = "complete";
   EXPECT_NE(ErrorOf(c).find("era 'complete' is unknown; known: completed|prefilled|off"), std::string::npos)
       << ErrorOf(c);
-  c.limits.policy.accelgen_era = "off";
+  *c.limits.policy.Find<std::string>("era") = "off";
   EXPECT_EQ(ErrorOf(c), "");
 }
 

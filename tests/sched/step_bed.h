@@ -52,6 +52,7 @@ class StepBed {
     auto made = sched::Scheduler::Create(sc, std::move(injected));
     EXPECT_TRUE(made.ok()) << made.status().message();
     scheduler_ = std::move(made).value();
+    table_ = SequenceTable(kCapacity, scheduler_->notes().stride());
     put_ = sched::MakeChunkFits(sc.limits);
   }
 
@@ -89,6 +90,12 @@ class StepBed {
       ASSERT_EQ(added, sched::AddResult::kAdded) << "slot " << slot << " cannot stand there: not enough KV";
       Apply();
     }
+  }
+  // What the choices note about a sequence; null: none of them notes a T.
+  template <class T>
+  T* Note(SlotId slot) {
+    const auto column = scheduler_->notes().Find<T>();
+    return column ? &column->At(table_.notes(), slot) : nullptr;
   }
   // Has lost its KV, and waits.
   SlotId Preempted(int32_t prompt, int32_t generated, const SequenceSpec& spec = {}) {

@@ -31,7 +31,7 @@ constexpr Knob<double> kGamma{
      .min = 0,
      .max = 1e6,
      .help = "slack-fill: requests whose slack is within this of the least are chosen among by distance"}};
-constexpr Knob<std::string> kDistance{
+constexpr Knob<std::string> kDistanceKind{
     "distance",
     "euclidean",
     {.choices = "euclidean|normalised",
@@ -57,7 +57,7 @@ class SlackFill final : public Composition {
         gamma_ns_(static_cast<DurationNs>(limits.policy[kGamma] * 1e9)),
         long_prompt_(limits.policy[kLongPrompt]),
         era_(limits.policy[kEra]),
-        normalised_(limits.policy[kDistance] == "normalised"),
+        normalised_(limits.policy[kDistanceKind] == "normalised"),
         kv_tokens_(limits.blocks_total * limits.block_size),
         distance_(kMostInGroup) {
     ready_.reserve(static_cast<size_t>(limits.max_num_seqs));
@@ -336,7 +336,7 @@ class SlackFill final : public Composition {
 
 }  // namespace
 
-constinit const KnobList kSlackFillKnobs{&kTtftObjective, &kTbtObjective, &kGamma,      &kDistance,
+constinit const KnobList kSlackFillKnobs{&kTtftObjective, &kTbtObjective, &kGamma,      &kDistanceKind,
                                          &kEra,           &kLongPrompt,   &kPivotTokens};
 
 std::unique_ptr<Composition> MakeSlackFill(const SchedulerLimits& limits) {
