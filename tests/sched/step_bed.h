@@ -100,10 +100,13 @@ class StepBed {
   // Has lost its KV, and waits.
   SlotId Preempted(int32_t prompt, int32_t generated, const SequenceSpec& spec = {}) {
     const SlotId slot = Decoding(prompt, generated, spec);
+    Lose(slot);
+    return slot;
+  }
+  void Lose(SlotId slot) {
     kv_.Release(slot, -1);
     table_.Preempt(slot, now_ns_);
     table_.Compact();
-    return slot;
   }
   // Its next token is in a step that has not ended: not plannable.
   void Fly(SlotId slot) {
