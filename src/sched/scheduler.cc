@@ -207,6 +207,7 @@ Result<ChoiceTraits> Scheduler::TraitsOf(const SchedulerConfig& given) {
 Result<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerConfig& given, InjectedChoices choices) {
   SchedulerConfig config = given;
   TACTUS_ASSIGN_OR_RETURN(const PresetInfo* preset, Resolve(&config));
+  config.limits.notes = nullptr;
   if (choices.order != nullptr) config.order = kInjected;
   if (choices.admission != nullptr) config.admission = kInjected;
   if (choices.composition != nullptr) config.composition = kInjected;

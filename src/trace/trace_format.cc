@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 
+#include "base/printable.h"
 #include "tactus/version.h"
 
 namespace tactus {
@@ -118,10 +119,11 @@ struct Reader {
   }
   bool Name(const char* name) {
     if (!status.ok()) return false;
-    const bool found = Next() == name;
+    const std::string found = Next();
     next.clear();
-    if (in->ok() && found) return true;
-    status = DataLoss(fmt::format("trace header: expected '{}' at byte {}", name, in->offset()));
+    if (in->ok() && found == name) return true;
+    status = DataLoss(fmt::format("trace header: expected '{}' at byte {}{}", name, in->offset(),
+                                  in->ok() ? fmt::format(", found '{}'", Printable(found)) : ""));
     return false;
   }
   void Number(const char* name, int64_t* value, int64_t low, int64_t high) {

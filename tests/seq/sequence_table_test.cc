@@ -132,6 +132,7 @@ TEST(SequenceTable, ASlotStartsAfresh) {
   t.PlanItem(s, 8, true, 0, false);
   t.CommitItem(s, 8, 1);
   t.Preempt(s, 6);
+  EXPECT_EQ(note.At(t.notes(), s).rank, 7) << "policies remember over a preemption";
   t.Admit(s, 0);
   const uint32_t epoch = t.epoch(s);
   t.Finish(s);
