@@ -36,6 +36,7 @@ struct FieldSpec {
 // A duration typed as 50ms, 1.5s, 200us, 2m or a bare number of seconds; kept in nanoseconds.
 struct DurationText {
   int64_t ns = 0;
+  bool operator==(const DurationText&) const = default;
 };
 // A size typed as 8GiB, 512MiB, 4096 (bytes); kept in bytes.
 struct BytesText {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "tactus/option_fields.h"
-#include "tactus/policy_parameters.h"
+#include "tactus/policy_options.h"
 
 namespace tactus {
 
@@ -19,7 +19,7 @@ struct SchedulingOptions {
   int64_t max_queue = 2048;
   double watermark = 0.0;
   bool reserve_full = false;
-  PolicyParameters policy;
+  PolicyOptions policy;
 
   template <class V>
   void VisitFields(V& v) {

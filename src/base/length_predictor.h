@@ -11,6 +11,11 @@
 
 namespace tactus {
 
+// What --predictor says for none; and the one that a scheduler gets where it asks for one and nobody says which. What
+// else there is: predict/predictor.h.
+inline constexpr const char* kNoPredictor = "none";
+inline constexpr const char* kUsualPredictor = "history";
+
 // What may be known of a request when it arrives.
 struct PredictionFeatures {
   int32_t prompt_tokens = 0;

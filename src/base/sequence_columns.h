@@ -31,22 +31,6 @@ enum class FlightState : uint8_t {
   kChainable,  // in one or more, and may be planned: whatever it needs next is known or already on the device
 };
 
-// What policies remember about a sequence between steps; the only memory they have besides the last results. Survives
-// preemption, zero at arrival. Each field belongs to one choice, named here.
-struct SequenceNote {
-  int32_t level = 0;           // order: queue of a multi-level scheduler
-  int32_t quantum_tokens = 0;  // order: what is left of a quantum (rank), or the output length at which it ends (mlfq)
-  int64_t rank = 0;            // order: predicted output tokens in all, as of when it was last queued
-  int64_t carry_ns = 0;        // order: over- or under-used slack carried to the next steps
-  int64_t since_step = 0;      // order: step before which it was last queued or admitted
-  int64_t jct_share_ns =
-      0;  // order: what a JCT objective leaves each step to wait, as of its arrival; 0: not worked out yet
-  TimeNs passed_over_ns = 0;    // composition: since when it could have run and was left out; 0: it was not
-  int32_t batch = 0;            // composition: sequences of the batch that it was admitted with
-  int32_t reserved_tokens = 0;  // admission: length that was reserved
-  int32_t retries = 0;          // preemption: how often it outgrew a reservation
-};
-
 struct SequenceColumns {  // each [capacity]
   int32_t capacity = 0;
   const SeqState* state = nullptr;

@@ -57,10 +57,11 @@ int ServeCommand(const Args& args) {
                   "a GGUF file, a Hugging Face folder, or a name of `tactus models list`; default: smollm2-135m");
   line.Epilog(SchedulerHelp());
   if (const auto exit = line.ParseOrExit(args)) return *exit;
-  if (engine.scheduler == "oracle") {
+  if (const sched::SearchInfo* search = sched::FindSearch(engine.scheduler); search != nullptr) {
     std::fprintf(stderr,
-                 "tactus serve: --scheduler oracle knows all requests beforehand and exists in simulation only "
-                 "('tactus sim')\n");
+                 "tactus serve: --scheduler %s knows all requests beforehand and exists in simulation only "
+                 "('tactus sim')\n",
+                 search->name);
     return kExitUsage;
   }
   std::optional<RunResult> result;

@@ -75,7 +75,7 @@ Json KnownNames() {
   list["models"] = Section(cost::KnownModels());
   list["devices"] = Section(cost::KnownDevices());
   list["schedulers"] = Section(sched::Presets());
-  list["schedulers"]["oracle"] = "the best of all of these and of orders found by search, knowing all (slow)";
+  for (const sched::SearchInfo& search : sched::Searches()) list["schedulers"][search.name] = search.help;
   list["order"] = Section(sched::Values(sched::Choice::kOrder));
   list["admission"] = Section(sched::Values(sched::Choice::kAdmission));
   list["composition"] = Section(sched::Values(sched::Choice::kComposition));

@@ -86,12 +86,8 @@ Status FindModel(Setup* s) {
 // about in the cache otherwise.
 Status FindProfile(Setup* s) {
   const EngineOptions& o = s->options;
-  std::string budget = o.budget;
-  for (const sched::PresetInfo& preset : sched::Presets()) {
-    if (budget.empty() && o.scheduler == preset.name) budget = preset.budget;
-  }
-  const bool chooses_once = budget == "profile";
-  if (o.profile.empty() && !(chooses_once && o.tbt_slo.ns > 0 && o.token_budget == 0)) return Status();
+  TACTUS_ASSIGN_OR_RETURN(const sched::ChoiceTraits traits, sched::Scheduler::TraitsOf(ReplicaOf(o).scheduler));
+  if (o.profile.empty() && !traits.sizes_by_step_time) return Status();
   const std::string path = !o.profile.empty() ? o.profile : DefaultProfilePath(s->description.path, s->threads);
   auto loaded = cost::LoadStepProfile(path);
   if (!loaded.ok())

@@ -14,7 +14,7 @@ LiveRequests::LiveRequests(const StepLoopConfig& config, const StepLoopParts& pa
       block_size_(parts.kv->block_size()),
       intake_(*intake),
       events_(*events),
-      sequences_(config.slots()),
+      sequences_(config.slots(), parts.scheduler->notes().stride()),
       requests_(config.slots()),
       slots_(static_cast<size_t>(config.slots())),
       key_tokens_(static_cast<size_t>(block_size_)) {}

@@ -76,7 +76,7 @@ class History final : public LengthPredictor {
         by_length_(kLengthClasses),
         clients_(kClients),
         prefixes_(kPrefixes) {}
-  const char* name() const override { return "history"; }
+  const char* name() const override { return kUsualPredictor; }
   bool learns() const override { return true; }
 
   void Bind(SlotId slot, const PredictionFeatures& features) override {

@@ -12,7 +12,7 @@ class Oracle final : public LengthPredictor {
  public:
   explicit Oracle(const PredictorOptions& options)
       : length_(static_cast<size_t>(options.slot_capacity), 1), most_(static_cast<size_t>(options.slot_capacity), 1) {}
-  const char* name() const override { return "oracle"; }
+  const char* name() const override { return kTruth; }
   bool learns() const override { return false; }
   void Bind(SlotId slot, const PredictionFeatures& features) override {
     const auto s = static_cast<size_t>(slot);

@@ -28,17 +28,17 @@ int32_t GrownPrediction(int64_t tokens, int32_t attempt, int32_t most) {
 
 const std::vector<PredictorInfo>& Predictors() {
   static const std::vector<PredictorInfo> known = {
-      {"none", "no predictor, for schedulers that ask for none"},
-      {"history", "running averages of the lengths of answers so far"},
-      {"oracle", "the true length; in simulation only"},
+      {kNoPredictor, "no predictor, for schedulers that ask for none"},
+      {kUsualPredictor, "running averages of the lengths of answers so far"},
+      {kTruth, "the true length; in simulation only"},
       {"noisy:SIGMA", "the true length times a log-normal error of deviation SIGMA; in simulation only"}};
   return known;
 }
 
 Result<std::unique_ptr<LengthPredictor>> MakePredictor(const std::string& name, const PredictorOptions& options) {
-  if (name.empty() || name == "none") return std::unique_ptr<LengthPredictor>();
-  if (name == "history") return MakeHistory(options);
-  if (name == "oracle") {
+  if (name.empty() || name == kNoPredictor) return std::unique_ptr<LengthPredictor>();
+  if (name == kUsualPredictor) return MakeHistory(options);
+  if (name == kTruth) {
     if (!options.true_lengths_known) return Refuse(name);
     return MakeOracle(options);
   }
@@ -58,6 +58,11 @@ Result<std::unique_ptr<LengthPredictor>> MakePredictor(const std::string& name, 
     return MakeNoisy(options, sigma);
   }
   return InvalidArgument(fmt::format("unknown predictor '{}'; known: {}", name, kKnown), "predictor");
+}
+
+bool Learns(const std::string& name) {
+  const auto made = MakePredictor(name, {.slot_capacity = 1, .max_model_len = 1, .true_lengths_known = true});
+  return made.ok() && (*made == nullptr || (*made)->learns());
 }
 
 }  // namespace tactus::predict

@@ -17,6 +17,8 @@
 
 namespace tactus::predict {
 
+inline constexpr const char* kTruth = "oracle";
+
 struct PredictorOptions {
   int32_t slot_capacity = 0;        // sequences alive at once
   int32_t max_model_len = 0;        // L_max: no answer is longer
@@ -34,6 +36,10 @@ const std::vector<PredictorInfo>& Predictors();
 // Null for "none". kInvalidArgument: an unknown name, a bad sigma, or a predictor that knows true lengths where nobody
 // does.
 Result<std::unique_ptr<LengthPredictor>> MakePredictor(const std::string& name, const PredictorOptions& options);
+
+// Whether what the predictor of that name answers follows from the run (LengthPredictor::learns); of none, it does.
+// False: there is no such predictor.
+bool Learns(const std::string& name);
 
 std::unique_ptr<LengthPredictor> MakeHistory(const PredictorOptions& options);
 std::unique_ptr<LengthPredictor> MakeOracle(const PredictorOptions& options);

@@ -1,4 +1,4 @@
-// The factories of every value in choices.def, and what several of them share.
+// The factories and the knobs of every value in choices.def, and what several of them share.
 #pragma once
 
 #include <memory>
@@ -8,12 +8,16 @@
 
 namespace tactus::sched {
 
-#define TACTUS_ORDER(name, make, help) std::unique_ptr<Order> make(const SchedulerLimits&);
-#define TACTUS_ADMISSION(name, make, help) std::unique_ptr<Admission> make(const SchedulerLimits&);
-#define TACTUS_COMPOSITION(name, make, help) std::unique_ptr<Composition> make(const SchedulerLimits&);
-#define TACTUS_BUDGET(name, make, help) std::unique_ptr<Budget> make(const SchedulerLimits&);
-#define TACTUS_PREEMPTION(name, make, help) std::unique_ptr<Preemption> make(const SchedulerLimits&);
+#define TACTUS_CHOICE(interface, make, ...)                \
+  std::unique_ptr<interface> make(const SchedulerLimits&); \
+  __VA_OPT__(extern constinit const KnobList __VA_ARGS__;)
+#define TACTUS_ORDER(name, make, help, ...) TACTUS_CHOICE(Order, make, __VA_ARGS__)
+#define TACTUS_ADMISSION(name, make, help, ...) TACTUS_CHOICE(Admission, make, __VA_ARGS__)
+#define TACTUS_COMPOSITION(name, make, help, ...) TACTUS_CHOICE(Composition, make, __VA_ARGS__)
+#define TACTUS_BUDGET(name, make, help, ...) TACTUS_CHOICE(Budget, make, __VA_ARGS__)
+#define TACTUS_PREEMPTION(name, make, help, ...) TACTUS_CHOICE(Preemption, make, __VA_ARGS__)
 #include "sched/choices.def"
+#undef TACTUS_CHOICE
 #undef TACTUS_ORDER
 #undef TACTUS_ADMISSION
 #undef TACTUS_COMPOSITION
@@ -22,6 +26,7 @@ namespace tactus::sched {
 
 // Blocks that --watermark keeps out of admission's reach.
 int64_t KeepFreeBlocks(const SchedulerLimits& limits);
-std::unique_ptr<Budget> MakeFixedBudgetOf(int64_t tokens, std::string why);
+// `by_step_time`: the tokens follow from SchedulerLimits::step_time, or would if there were one.
+std::unique_ptr<Budget> MakeFixedBudgetOf(int64_t tokens, std::string why, bool by_step_time = false);
 
 }  // namespace tactus::sched

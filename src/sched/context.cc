@@ -43,7 +43,7 @@ int32_t StepContext::AbortOutgrown() {
   int32_t aborted = 0;
   for (const SlotId slot : view.running) {
     if (!preemption_.Outgrown(view, slot) || plan.MakeRoom(slot, preemption_.Mode()) != PreemptResult::kFreed) continue;
-    ++view.notes[slot].retries;
+    preemption_.Aborted(view, slot);
     ++aborted;
   }
   return aborted;

@@ -3,19 +3,27 @@
 // through PlanBuilder (sched/plan.h), which does the accounting: a wrong policy can be unfair, never overcommit.
 //
 // Every policy is a deterministic function of the view and the clock in it: no time source, randomness, input or output
-// of its own. What it must remember between steps lives in SequenceNote or in an index that the view's changes feed, so
-// that a fresh instance given the full view (Order::Rebuild) makes the same plan. Thread rule: engine thread only.
+// of its own. What it must remember between steps lives in a note of each sequence (base/sequence_notes.h) or in an
+// index that the view's changes feed, so that a fresh instance given the full view (Order::Rebuild) makes the same
+// plan. Thread rule: engine thread only.
+//
+// A policy's data is declared in its own file, or in a header of those that share it: its knobs (Knob, named by its row
+// in choices.def) and the struct that it notes about a sequence. It asks SchedulerLimits for both when it is made.
 #pragma once
 
+#include <array>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
 
+#include "base/check.h"
 #include "base/kv_ledger.h"
 #include "base/length_predictor.h"
 #include "base/sequence_columns.h"
+#include "base/sequence_notes.h"
 #include "base/step_time_model.h"
-#include "tactus/policy_parameters.h"
+#include "tactus/policy_options.h"
 #include "tactus/status.h"
 
 namespace tactus::sched {
@@ -25,7 +33,7 @@ struct StepView {
   StepId step = -1;  // the one being planned
   TimeNs now_ns = 0;
   SequenceColumns seq;
-  std::span<SequenceNote> notes;               // [capacity]; policies may write
+  SequenceNotes notes;                         // policies read and write theirs: NoteColumn::At
   std::span<const SlotId> waiting;             // in no particular order
   std::span<const SlotId> running;             // in order of admission; those in flight too
   std::span<const SlotId> running_by_arrival;  // the same, in order of arrival
@@ -36,6 +44,20 @@ struct StepView {
   int64_t previous_prefill_tokens = 0;         // of the step planned before this one, whether or not it has ended
   int32_t steps_in_flight = 0;
   bool has_drafts = false;  // SequenceColumns::draft_tokens may be more than 0
+};
+
+// The knobs of a choice, which its row names. At most eight: a ninth does not compile.
+class KnobList {
+ public:
+  constexpr KnobList(std::initializer_list<const KnobDeclaration*> knobs) {
+    for (const KnobDeclaration* knob : knobs) knobs_.at(size_++) = knob;
+  }
+  constexpr auto begin() const { return knobs_.begin(); }
+  constexpr auto end() const { return knobs_.begin() + size_; }
+
+ private:
+  std::array<const KnobDeclaration*, 8> knobs_{};
+  size_t size_ = 0;
 };
 
 // What every choice may know at start: the limits of the engine and the services that it injects.
@@ -53,25 +75,34 @@ struct SchedulerLimits {
   double watermark = 0.0;                    // share of blocks that admission keeps free
   bool reserve_full = false;                 // max-length reserves L_max
   bool unlimited_steps = false;              // budget none is really none (simulation)
-  PolicyParameters policy;                   // of single choices (tactus/policy_parameters.h)
+  PolicyOptions policy;                      // the knobs of all choices
   const StepTimeModel* step_time = nullptr;  // may be null
   const LengthPredictor* predictor = nullptr;  // may be null
+  NoteLayout* notes = nullptr;                 // of the scheduler that is being made
+
+  // Where a choice keeps what it remembers of each sequence; the same for all that name the same struct.
+  template <class T>
+  NoteColumn<T> Note() const {
+    TACTUS_CHECK_MSG(notes != nullptr,
+                     "a choice that notes something about sequences is made without SchedulerLimits::notes");
+    return notes->Column<T>();
+  }
 };
 
 // What the choices tell each other at start, so that a combination that cannot work is refused with the reason.
 struct ChoiceTraits {
-  bool reserves_growth = false;  // admission: a running sequence never meets a shortage
-  bool can_preempt = false;      // preemption
-  bool makes_room = false;       // preemption: running sequences give way to waiting ones (GivesWay)
-  bool splits_prompts = false;   // composition
-  bool pads = false;             // composition: knows batches that can be padded (--pad)
-  bool needs_predictor = false;  // order, admission: asks SchedulerLimits::predictor
-  bool needs_step_time = false;  // any: cannot do without SchedulerLimits::step_time
-  bool reserves_output =
-      false;  // admission: sets aside what the output is expected to need (SequenceNote::reserved_tokens)
-  bool aborts_outgrown = false;    // preemption: ends the run of a sequence that outgrew it (Preemption::Outgrown)
-  int64_t max_prefill_tokens = 0;  // budget: the most prefill tokens of one step
-  int64_t max_tokens = 0;          // budget: the most tokens of one step
+  bool reserves_growth = false;     // admission: a running sequence never meets a shortage
+  bool can_preempt = false;         // preemption
+  bool makes_room = false;          // preemption: running sequences give way to waiting ones (GivesWay)
+  bool splits_prompts = false;      // composition
+  bool needs_predictor = false;     // order, admission: asks SchedulerLimits::predictor
+  bool needs_step_time = false;     // any: cannot do without SchedulerLimits::step_time
+  bool reserves_context = false;    // admission: sets aside max-model-len for every sequence
+  bool reserves_output = false;     // admission: sets aside what the output is expected to need (ReservationNote)
+  bool aborts_outgrown = false;     // preemption: ends the run of a sequence that outgrew it (Preemption::Outgrown)
+  bool sizes_by_step_time = false;  // budget: chooses its size once, by SchedulerLimits::step_time where there is one
+  int64_t max_prefill_tokens = 0;   // budget: the most prefill tokens of one step
+  int64_t max_tokens = 0;           // budget: the most tokens of one step
 };
 
 struct StepBudget {
@@ -141,8 +172,9 @@ class Preemption {
   // if all of them together would not do.
   virtual bool GivesWay(const StepView&, const Order&, SlotId /*running*/, SlotId /*newcomer*/) const { return false; }
   // Whether a running sequence needs more than its admission set aside: it is preempted before the step is composed,
-  // and its SequenceNote::retries counts it. Only asked where ChoiceTraits::aborts_outgrown says so.
+  // and told so. Only asked where ChoiceTraits::aborts_outgrown says so.
   virtual bool Outgrown(const StepView&, SlotId) const { return false; }
+  virtual void Aborted(const StepView&, SlotId) const {}
 };
 
 class Budget {

@@ -15,9 +15,10 @@ struct Entry {
   const char* name;
   std::unique_ptr<T> (*make)(const SchedulerLimits&);
   const char* help;
+  const KnobList* knobs = nullptr;
 };
 
-#define TACTUS_ORDER(name, make, help) {name, make, help},
+#define TACTUS_ORDER(name, make, help, ...) {name, make, help __VA_OPT__(, &__VA_ARGS__)},
 #define TACTUS_ADMISSION(...)
 #define TACTUS_COMPOSITION(...)
 #define TACTUS_BUDGET(...)
@@ -28,28 +29,28 @@ constexpr Entry<Order> kOrders[] = {
 #undef TACTUS_ORDER
 #undef TACTUS_ADMISSION
 #define TACTUS_ORDER(...)
-#define TACTUS_ADMISSION(name, make, help) {name, make, help},
+#define TACTUS_ADMISSION(name, make, help, ...) {name, make, help __VA_OPT__(, &__VA_ARGS__)},
 constexpr Entry<Admission> kAdmissions[] = {
 #include "sched/choices.def"
 };
 #undef TACTUS_ADMISSION
 #undef TACTUS_COMPOSITION
 #define TACTUS_ADMISSION(...)
-#define TACTUS_COMPOSITION(name, make, help) {name, make, help},
+#define TACTUS_COMPOSITION(name, make, help, ...) {name, make, help __VA_OPT__(, &__VA_ARGS__)},
 constexpr Entry<Composition> kCompositions[] = {
 #include "sched/choices.def"
 };
 #undef TACTUS_COMPOSITION
 #undef TACTUS_BUDGET
 #define TACTUS_COMPOSITION(...)
-#define TACTUS_BUDGET(name, make, help) {name, make, help},
+#define TACTUS_BUDGET(name, make, help, ...) {name, make, help __VA_OPT__(, &__VA_ARGS__)},
 constexpr Entry<Budget> kBudgets[] = {
 #include "sched/choices.def"
 };
 #undef TACTUS_BUDGET
 #undef TACTUS_PREEMPTION
 #define TACTUS_BUDGET(...)
-#define TACTUS_PREEMPTION(name, make, help) {name, make, help},
+#define TACTUS_PREEMPTION(name, make, help, ...) {name, make, help __VA_OPT__(, &__VA_ARGS__)},
 constexpr Entry<Preemption> kPreemptions[] = {
 #include "sched/choices.def"
 };
@@ -62,7 +63,7 @@ constexpr Entry<Preemption> kPreemptions[] = {
 template <class T, size_t N>
 std::vector<ChoiceInfo> InfosOf(const Entry<T> (&entries)[N]) {
   std::vector<ChoiceInfo> infos;
-  for (const Entry<T>& e : entries) infos.push_back({e.name, e.help});
+  for (const Entry<T>& e : entries) infos.push_back({e.name, e.help, e.knobs});
   return infos;
 }
 
@@ -88,15 +89,44 @@ Status Make(const Entry<T> (&entries)[N], const char* choice, const std::string&
 
 }  // namespace
 
+const char* NameOf(Choice choice) {
+  static constexpr const char* kNames[] = {"order", "admission", "composition", "budget", "preemption"};
+  return kNames[static_cast<size_t>(choice)];
+}
+
+bool ChoiceInfo::Declares(const KnobDeclaration& knob) const {
+  return knobs != nullptr && std::find(knobs->begin(), knobs->end(), &knob) != knobs->end();
+}
+
 const std::vector<PresetInfo>& Presets() {
 // After the starvation bound a row may name the one predictor that it is defined by.
 #define TACTUS_PRESET(name, order, admission, composition, budget, preemption, tokens, source, help, ...) \
   {name, order, admission, composition, budget, preemption, tokens, source, help, __VA_ARGS__},
+#define TACTUS_SEARCH(...)
   static const std::vector<PresetInfo> kPresets = {
 #include "sched/policies.def"
   };
 #undef TACTUS_PRESET
+#undef TACTUS_SEARCH
   return kPresets;
+}
+
+const std::vector<SearchInfo>& Searches() {
+#define TACTUS_PRESET(...)
+#define TACTUS_SEARCH(name, help) {name, help},
+  static const std::vector<SearchInfo> kSearches = {
+#include "sched/policies.def"
+  };
+#undef TACTUS_PRESET
+#undef TACTUS_SEARCH
+  return kSearches;
+}
+
+const SearchInfo* FindSearch(const std::string& name) {
+  const auto& searches = Searches();
+  const auto search =
+      std::find_if(searches.begin(), searches.end(), [&](const SearchInfo& s) { return name == s.name; });
+  return search != searches.end() ? &*search : nullptr;
 }
 
 const std::vector<ChoiceInfo>& Values(Choice choice) {
@@ -112,12 +142,38 @@ Result<const PresetInfo*> FindPreset(const std::string& name) {
   return InvalidArgument(fmt::format("unknown scheduler '{}'; known: {}", name, NamesOf(presets)), "scheduler");
 }
 
-Result<ChoiceTraits> MakeChoices(const SchedulerConfig& c, InjectedChoices* choices) {
-  TACTUS_RETURN_IF_ERROR(Make(kOrders, "order", c.order, c.limits, &choices->order));
-  TACTUS_RETURN_IF_ERROR(Make(kAdmissions, "admission", c.admission, c.limits, &choices->admission));
-  TACTUS_RETURN_IF_ERROR(Make(kCompositions, "composition", c.composition, c.limits, &choices->composition));
-  TACTUS_RETURN_IF_ERROR(Make(kBudgets, "budget", c.budget, c.limits, &choices->budget));
-  TACTUS_RETURN_IF_ERROR(Make(kPreemptions, "preemption", c.preemption, c.limits, &choices->preemption));
+// A knob may be of several choices: all that work with slack share some.
+Status CheckKnobsFit(const SchedulerConfig& c) {
+  const std::string* chosen[] = {&c.order, &c.admission, &c.composition, &c.budget, &c.preemption};
+  for (const KnobDeclaration* knob : DeclaredKnobs()) {
+    if (*knob->elsewhere == '\0' || c.limits.policy.IsInitial(*knob)) continue;
+    std::string way_out;
+    bool fits = false;
+    for (const Choice choice : kAllChoices) {
+      const std::string& name = *chosen[static_cast<size_t>(choice)];
+      bool known = false;
+      for (const ChoiceInfo& value : Values(choice)) {
+        known = known || name == value.name;
+        if (!value.Declares(*knob)) continue;
+        fits = fits || name == value.name;
+        if (way_out.empty()) way_out = fmt::format("--{} {}", NameOf(choice), value.name);
+      }
+      fits = fits || !known;  // an injected one may know it
+    }
+    if (!fits) return InvalidArgument(fmt::format("--{} {}; use {}", knob->name, knob->elsewhere, way_out), knob->name);
+  }
+  return Status();
+}
+
+Result<ChoiceTraits> MakeChoices(const SchedulerConfig& given, InjectedChoices* choices) {
+  SchedulerConfig c = given;
+  c.limits.notes = &choices->notes;
+  TACTUS_RETURN_IF_ERROR(Make(kOrders, NameOf(Choice::kOrder), c.order, c.limits, &choices->order));
+  TACTUS_RETURN_IF_ERROR(Make(kAdmissions, NameOf(Choice::kAdmission), c.admission, c.limits, &choices->admission));
+  TACTUS_RETURN_IF_ERROR(
+      Make(kCompositions, NameOf(Choice::kComposition), c.composition, c.limits, &choices->composition));
+  TACTUS_RETURN_IF_ERROR(Make(kBudgets, NameOf(Choice::kBudget), c.budget, c.limits, &choices->budget));
+  TACTUS_RETURN_IF_ERROR(Make(kPreemptions, NameOf(Choice::kPreemption), c.preemption, c.limits, &choices->preemption));
   ChoiceTraits traits;
   choices->order->Describe(&traits);
   choices->admission->Describe(&traits);
@@ -128,3 +184,23 @@ Result<ChoiceTraits> MakeChoices(const SchedulerConfig& c, InjectedChoices* choi
 }
 
 }  // namespace tactus::sched
+
+namespace tactus {
+
+std::span<const KnobDeclaration* const> DeclaredKnobs() {
+  static const std::vector<const KnobDeclaration*> kKnobs = [] {
+    std::vector<const KnobDeclaration*> knobs;
+    for (const sched::Choice choice : sched::kAllChoices) {
+      for (const sched::ChoiceInfo& value : sched::Values(choice)) {
+        if (value.knobs == nullptr) continue;
+        for (const KnobDeclaration* knob : *value.knobs) {
+          if (std::find(knobs.begin(), knobs.end(), knob) == knobs.end()) knobs.push_back(knob);
+        }
+      }
+    }
+    return knobs;
+  }();
+  return kKnobs;
+}
+
+}  // namespace tactus

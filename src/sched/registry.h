@@ -10,7 +10,11 @@ namespace tactus::sched {
 // kInvalidArgument lists the known ones.
 Result<const PresetInfo*> FindPreset(const std::string& name);
 
-// Makes every choice that is not there yet by its name in `config`, and asks all of them what they are like.
+// A knob that only some choices know is left as declared beside others.
+Status CheckKnobsFit(const SchedulerConfig& config);
+
+// Makes every choice that is not there yet by its name in `config`, lays out what they note, and asks all of them what
+// they are like.
 Result<ChoiceTraits> MakeChoices(const SchedulerConfig& config, InjectedChoices* choices);
 
 }  // namespace tactus::sched

@@ -5,12 +5,15 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "sched/context.h"
 #include "sched/registry.h"
 
 namespace tactus::sched {
 
 void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan) {
+  TACTUS_CHECK_MSG(view.notes.stride == note_bytes_,
+                   "the sequence table was not made for what this scheduler's choices note");
   if (fresh_) {
     order_->Rebuild(view);
     fresh_ = false;
@@ -85,8 +88,11 @@ Status CheckLimits(const SchedulerLimits& limits) {
   if (limits.watermark < 0 || limits.watermark >= 1) {
     return InvalidArgument(fmt::format("watermark {} is outside [0, 1)", limits.watermark), "watermark");
   }
+  return Status();
+}
+
+Status CheckRanges(PolicyOptions policy) {
   ParameterCheck check;
-  PolicyParameters policy = limits.policy;
   policy.VisitFields(check);
   return check.status;
 }
@@ -115,13 +121,7 @@ Status CheckFit(const SchedulerConfig& c, const ChoiceTraits& traits) {
                     c.preemption, c.admission),
         "preemption");
   }
-  if (limits.policy.pad && !traits.pads) {
-    return InvalidArgument(
-        fmt::format("--pad computes every sequence of a batch up to the longest, and composition '{}' has no such "
-                    "batches; use --composition request-level",
-                    c.composition),
-        "pad");
-  }
+  TACTUS_RETURN_IF_ERROR(CheckKnobsFit(c));
   if (!traits.splits_prompts && traits.max_prefill_tokens < limits.max_model_len) {
     return InvalidArgument(
         fmt::format(
@@ -131,7 +131,7 @@ Status CheckFit(const SchedulerConfig& c, const ChoiceTraits& traits) {
             c.composition, c.budget, traits.max_prefill_tokens, limits.max_model_len, limits.max_model_len),
         "budget");
   }
-  if (limits.reserve_full && c.admission == "max-length") {
+  if (traits.reserves_context) {
     const int64_t need = (int64_t{limits.max_model_len} + limits.block_size - 1) / limits.block_size;
     if (need > limits.blocks_total) {
       return InvalidArgument(
@@ -147,11 +147,11 @@ Status CheckFit(const SchedulerConfig& c, const ChoiceTraits& traits) {
 
 Status CheckPredictor(const SchedulerConfig& c, const PresetInfo& preset, const ChoiceTraits& traits,
                       const std::string& name) {
-  if (traits.needs_predictor && (name.empty() || name == "none")) {
+  if (traits.needs_predictor && (name.empty() || name == kNoPredictor)) {
     return InvalidArgument(
         fmt::format("order '{}' with admission '{}' asks for predicted output lengths and there is no predictor; "
-                    "use --predictor history",
-                    c.order, c.admission),
+                    "use --predictor {}",
+                    c.order, c.admission, kUsualPredictor),
         "predictor");
   }
   const std::string only = preset.predictor;
@@ -166,7 +166,7 @@ Status CheckPredictor(const SchedulerConfig& c, const PresetInfo& preset, const 
 }
 
 // Fills in what the config leaves to its preset, and gives the row.
-Result<const PresetInfo*> Resolve(SchedulerConfig* c) {
+Result<const PresetInfo*> ResolveNames(SchedulerConfig* c) {
   TACTUS_ASSIGN_OR_RETURN(const PresetInfo* preset, FindPreset(c->preset));
   if (c->order.empty()) c->order = preset->order;
   if (c->admission.empty()) c->admission = preset->admission;
@@ -174,6 +174,11 @@ Result<const PresetInfo*> Resolve(SchedulerConfig* c) {
   if (c->budget.empty()) c->budget = preset->budget;
   if (c->preemption.empty()) c->preemption = preset->preemption;
   c->limits.default_token_budget = preset->token_budget;
+  TACTUS_RETURN_IF_ERROR(CheckRanges(c->limits.policy));
+  return preset;
+}
+Result<const PresetInfo*> Resolve(SchedulerConfig* c) {
+  TACTUS_ASSIGN_OR_RETURN(const PresetInfo* preset, ResolveNames(c));
   TACTUS_RETURN_IF_ERROR(CheckLimits(c->limits));
   return preset;
 }
@@ -187,20 +192,28 @@ Result<std::string> Scheduler::PredictorFor(const SchedulerConfig& given) {
   TACTUS_ASSIGN_OR_RETURN(const ChoiceTraits traits, MakeChoices(config, &choices));
   std::string name = config.predictor;
   if (name.empty()) name = preset->predictor;
-  if (name.empty()) name = traits.needs_predictor ? "history" : "none";
+  if (name.empty()) name = traits.needs_predictor ? kUsualPredictor : kNoPredictor;
   TACTUS_RETURN_IF_ERROR(CheckPredictor(config, *preset, traits, name));
   return name;
+}
+
+Result<ChoiceTraits> Scheduler::TraitsOf(const SchedulerConfig& given) {
+  SchedulerConfig config = given;
+  TACTUS_RETURN_IF_ERROR(ResolveNames(&config).status());
+  InjectedChoices choices;
+  return MakeChoices(config, &choices);
 }
 
 Result<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerConfig& given, InjectedChoices choices) {
   SchedulerConfig config = given;
   TACTUS_ASSIGN_OR_RETURN(const PresetInfo* preset, Resolve(&config));
+  config.limits.notes = nullptr;
   if (choices.order != nullptr) config.order = kInjected;
   if (choices.admission != nullptr) config.admission = kInjected;
   if (choices.composition != nullptr) config.composition = kInjected;
   if (choices.budget != nullptr) config.budget = kInjected;
   if (choices.preemption != nullptr) config.preemption = kInjected;
-  config.predictor = config.limits.predictor != nullptr ? config.limits.predictor->name() : "none";
+  config.predictor = config.limits.predictor != nullptr ? config.limits.predictor->name() : kNoPredictor;
 
   std::unique_ptr<Scheduler> s(new Scheduler());
   TACTUS_ASSIGN_OR_RETURN(s->traits_, MakeChoices(config, &choices));
@@ -211,6 +224,8 @@ Result<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerConfig& give
   s->composition_ = std::move(choices.composition);
   s->budget_ = std::move(choices.budget);
   s->preemption_ = std::move(choices.preemption);
+  s->notes_ = std::move(choices.notes);
+  s->note_bytes_ = s->notes_.stride();
   s->max_running_ = static_cast<int32_t>(std::min<int64_t>(config.limits.max_num_seqs, s->traits_.max_tokens));
   s->scratch_.slots.reserve(static_cast<size_t>(s->max_running_));
   s->scratch_.ranked.reserve(static_cast<size_t>(s->max_running_));

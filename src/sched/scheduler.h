@@ -34,12 +34,26 @@ struct PresetInfo {
 struct ChoiceInfo {
   const char* name;
   const char* help;
+  const KnobList* knobs;  // null: it has none
+  bool Declares(const KnobDeclaration& knob) const;
 };
 enum class Choice : uint8_t { kOrder, kAdmission, kComposition, kBudget, kPreemption };
+inline constexpr Choice kAllChoices[] = {Choice::kOrder, Choice::kAdmission, Choice::kComposition, Choice::kBudget,
+                                         Choice::kPreemption};
+const char* NameOf(Choice choice);  // of the flag
 
 // For --help, docs and the conformance suite: every row of policies.def, every value of a choice.
 const std::vector<PresetInfo>& Presets();
 const std::vector<ChoiceInfo>& Values(Choice choice);
+
+// What --scheduler names beside presets, in a simulation only: the best of many runs by somebody who knows every
+// request beforehand (sim/oracle.h).
+struct SearchInfo {
+  const char* name;
+  const char* help;
+};
+const std::vector<SearchInfo>& Searches();
+const SearchInfo* FindSearch(const std::string& name);  // null: a preset, or nothing
 
 // Choices that no registry names, built by whoever simulates or tests; null ones are made as the config says. In the
 // config and in Describe an injected choice is called "injected".
@@ -49,6 +63,7 @@ struct InjectedChoices {
   std::unique_ptr<Composition> composition;
   std::unique_ptr<Budget> budget;
   std::unique_ptr<Preemption> preemption;
+  NoteLayout notes;  // SchedulerLimits::notes of those that are injected; the others add theirs
 };
 
 class Scheduler {
@@ -62,6 +77,10 @@ class Scheduler {
   // refuses a combination that needs one and has none.
   static Result<std::string> PredictorFor(const SchedulerConfig& config);
 
+  // What the choices of a configuration are like before there is a predictor or a step-time model. Sizes need not be
+  // known.
+  static Result<ChoiceTraits> TraitsOf(const SchedulerConfig& config);
+
   // Fills `plan` through `builder`. The first call, and the first after Forget, reads the whole view instead of its
   // changes.
   void Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan);
@@ -71,6 +90,7 @@ class Scheduler {
   // "sarathi-serve: order fcfs, admission prompt-fits, ...; 512 tokens: no --tbt-slo, so the default"
   std::string Describe() const;
   const SchedulerConfig& config() const { return config_; }  // with every choice filled in
+  const NoteLayout& notes() const { return notes_; }         // of the views that it plans from
   int64_t max_step_tokens() const { return traits_.max_tokens; }
   bool swaps() const { return preemption_->Mode() == PreemptMode::kSwap; }  // where there is swap space
   int64_t outgrown() const { return outgrown_; }        // runs ended because a reservation was too small, so far
@@ -85,6 +105,8 @@ class Scheduler {
   bool yield_to_running_ = false;
   bool fresh_ = true;
   StepScratch scratch_;
+  NoteLayout notes_;
+  size_t note_bytes_ = 0;
   std::unique_ptr<Order> order_;
   std::unique_ptr<Admission> admission_;
   std::unique_ptr<Composition> composition_;

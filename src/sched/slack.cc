@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "sched/choices.h"
+
 namespace tactus::sched {
 namespace {
 
@@ -30,9 +32,11 @@ bool IsWaiting(const StepView& view, SlotId slot) {
 
 }  // namespace
 
+constinit const KnobList kSlackKnobs{&kTtftObjective, &kTbtObjective, &kPivotTokens};
+
 Pivot FindPivot(const SchedulerLimits& limits) {
   const StepTimeModel* model = limits.step_time;
-  const int64_t given = limits.policy.accelgen_pivot;
+  const int64_t given = limits.policy[kPivotTokens];
   if (model == nullptr) {
     return given > 0 ? Pivot{given, 0, fmt::format("pivot {} (--accelgen-pivot), its time as measured", given)}
                      : Pivot{kPivotWithoutModel, 0,
@@ -56,11 +60,12 @@ Pivot FindPivot(const SchedulerLimits& limits) {
 }
 
 SlackModel::SlackModel(const SchedulerLimits& limits)
-    : default_ttft_ns_(NsOf(limits.policy.accelgen_ttft_s)),
-      default_tbt_ns_(NsOf(limits.policy.accelgen_tbt_s)),
+    : default_ttft_ns_(NsOf(limits.policy[kTtftObjective])),
+      default_tbt_ns_(NsOf(limits.policy[kTbtObjective])),
       predictor_(limits.predictor),
       has_model_(limits.step_time != nullptr),
-      pivot_(FindPivot(limits)) {}
+      pivot_(FindPivot(limits)),
+      note_(limits.Note<SlackNote>()) {}
 
 const StepWindow& SlackModel::Window(const StepView& view) const {
   const size_t size = view.recent.size();
@@ -114,7 +119,7 @@ DurationNs SlackModel::PromptObjectiveNs(const StepView& view, SlotId slot) cons
 
 DurationNs SlackModel::WaitedNs(const StepView& view, SlotId slot) const {
   if (IsWaiting(view, slot)) return view.now_ns - view.seq.queued_ns[slot];
-  const TimeNs since = view.notes[static_cast<size_t>(slot)].passed_over_ns;
+  const TimeNs since = note_.At(view.notes, slot).passed_over_ns;
   return since == 0 ? 0 : view.now_ns - since;
 }
 
@@ -124,7 +129,7 @@ int64_t SlackModel::PromptTokensLeft(const StepView& view, SlotId slot) const {
 }
 
 DurationNs SlackModel::JctShareNs(const StepView& view, SlotId slot) const {
-  DurationNs& share = view.notes[static_cast<size_t>(slot)].jct_share_ns;
+  DurationNs& share = note_.At(view.notes, slot).jct_share_ns;
   if (share != 0) return share;
   const StepWindow& w = Window(view);
   const int64_t output =
@@ -142,7 +147,7 @@ SlackModel::Deadlines SlackModel::WaitingDeadlines(const StepView& view, SlotId 
   const DurationNs prompt = PromptObjectiveNs(view, slot);
   if (prompt > 0) d.prompt_by_ns = queued + prompt;
   if (view.seq.slo[slot].jct_ns > 0) {
-    d.job_by_ns = queued + JctShareNs(view, slot) + view.notes[static_cast<size_t>(slot)].carry_ns;
+    d.job_by_ns = queued + JctShareNs(view, slot) + note_.At(view.notes, slot).carry_ns;
   }
   return d;
 }
@@ -159,14 +164,13 @@ DurationNs SlackModel::SlackNs(const StepView& view, SlotId slot) const {
     slack = objective - waited - Chunks(PromptTokensLeft(view, slot), w.mean_chunk_tokens) * w.longest_step_ns;
   }
   if (slo.jct_ns > 0) {
-    slack =
-        std::min(slack, JctShareNs(view, slot) + view.notes[static_cast<size_t>(slot)].carry_ns - WaitedNs(view, slot));
+    slack = std::min(slack, JctShareNs(view, slot) + note_.At(view.notes, slot).carry_ns - WaitedNs(view, slot));
   }
   return slack;
 }
 
 void SlackModel::Took(const StepView& view, SlotId slot) const {
-  SequenceNote& note = view.notes[static_cast<size_t>(slot)];
+  SlackNote& note = note_.At(view.notes, slot);
   if (view.seq.slo[slot].jct_ns > 0) note.carry_ns += JctShareNs(view, slot) - WaitedNs(view, slot);
   note.passed_over_ns = 0;
 }
@@ -183,8 +187,7 @@ DurationNs SlackModel::StepAllowanceNs(const StepView& view, SlotId slot, Durati
     allowance = std::max((left > 0 ? left : objective) / chunks, pivot_ns);
   }
   if (slo.jct_ns > 0) {
-    const DurationNs wait =
-        JctShareNs(view, slot) + view.notes[static_cast<size_t>(slot)].carry_ns - WaitedNs(view, slot);
+    const DurationNs wait = JctShareNs(view, slot) + note_.At(view.notes, slot).carry_ns - WaitedNs(view, slot);
     allowance = std::min(allowance, std::max(wait + w.longest_step_ns, pivot_ns));
   }
   return allowance;

@@ -18,6 +18,35 @@
 
 namespace tactus::sched {
 
+// Knobs of every choice that works with slack.
+inline constexpr Knob<double> kTtftObjective{
+    "accelgen-ttft",
+    2.0,
+    {.unit = "s",
+     .min = 0.001,
+     .max = 1e6,
+     .help = "slack: time to first token allowed to a request that states no objective"}};
+inline constexpr Knob<double> kTbtObjective{
+    "accelgen-tbt",
+    0.1875,
+    {.unit = "s",
+     .min = 0.0001,
+     .max = 1e6,
+     .help = "slack: time between tokens allowed to a request that states no objective; reading speed"}};
+inline constexpr Knob<int64_t> kPivotTokens{
+    "accelgen-pivot",
+    0,
+    {.unit = "tokens",
+     .min = 0,
+     .max = 1 << 20,
+     .help = "step size at which throughput saturates; 0: from the step-time model, else 512"}};
+
+struct SlackNote {
+  DurationNs jct_share_ns;  // what a JCT objective leaves each step to wait, as of its arrival; 0: not worked out yet
+  DurationNs carry_ns;      // of it, over- or underused by earlier steps
+  TimeNs passed_over_ns;    // since when it could have run and was left out; 0: it was not
+};
+
 // The last steps that ended well (at most 128, the view's). While there are fewer, and a step-time model is there, one
 // step of the pivot size stands in for the missing ones.
 struct StepWindow {
@@ -72,8 +101,8 @@ class SlackModel {
   // it might have, and forgets that it was passed over.
   void Took(const StepView& view, SlotId slot) const;
   // It could have run, and does not.
-  static void PassedOver(const StepView& view, SlotId slot) {
-    TimeNs& since = view.notes[static_cast<size_t>(slot)].passed_over_ns;
+  void PassedOver(const StepView& view, SlotId slot) const {
+    TimeNs& since = note_.At(view.notes, slot).passed_over_ns;
     if (since == 0) since = view.now_ns;
   }
 
@@ -97,6 +126,7 @@ class SlackModel {
   const LengthPredictor* const predictor_;
   const bool has_model_;
   const Pivot pivot_;
+  const NoteColumn<SlackNote> note_;
   mutable StepWindow window_;
   mutable StepId window_of_ = -2;  // the newest step in window_
 };

@@ -6,7 +6,7 @@
 
 namespace tactus {
 
-SequenceTable::SequenceTable(int32_t capacity) {
+SequenceTable::SequenceTable(int32_t capacity, size_t note_bytes) : note_bytes_(note_bytes) {
   TACTUS_CHECK(capacity >= 1);
   const auto n = static_cast<size_t>(capacity);
   state_.assign(n, SeqState::kFree);
@@ -20,7 +20,7 @@ SequenceTable::SequenceTable(int32_t capacity) {
   for (auto* column : {&arrival_order_, &admit_order_, &arrival_ns_, &queued_ns_, &last_step_}) column->assign(n, 0);
   slo_.assign(n, Slo());
   fork_from_.assign(n, kNoSlot);
-  note_.assign(n, SequenceNote());
+  notes_.assign(n * note_bytes_, std::byte{0});
   epoch_.assign(n, 0);
   for (auto* list : {&free_, &waiting_, &running_, &by_arrival_}) list->reserve(n);
   changes_.reserve(4 * n);
@@ -65,7 +65,7 @@ SlotId SequenceTable::Add(const SequenceSpec& spec, TimeNs now_ns) {
   slo_[s] = spec.slo;
   preemptions_[s] = recomputed_[s] = lost_[s] = draft_tokens_[s] = 0;
   fork_from_[s] = kNoSlot;
-  note_[s] = SequenceNote();
+  std::fill_n(notes_.begin() + static_cast<ptrdiff_t>(s * note_bytes_), note_bytes_, std::byte{0});
   ++epoch_[s];
   if (spec.held) {
     state_[s] = SeqState::kHeld;

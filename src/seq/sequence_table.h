@@ -5,16 +5,19 @@
 //   Add -> Held -> Waiting -> Prefill -> Decode -> Finished -> free
 //                     ^----------+---------'  (Preempt)
 //
-// It knows lengths, never tokens, blocks or policies. Thread rule: engine thread only. Nothing here allocates after
-// construction. All operations are O(1) but leaving the running list, which is one pass per step (Compact).
+// It knows lengths, never tokens, blocks or policies; of what policies note about a sequence it knows the size. Thread
+// rule: engine thread only. Nothing here allocates after construction. All operations are O(1) but leaving the running
+// list, which is one pass per step (Compact).
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
 #include "base/sequence_columns.h"
+#include "base/sequence_notes.h"
 #include "base/units.h"
 
 namespace tactus {
@@ -31,10 +34,11 @@ struct SequenceSpec {
 
 class SequenceTable {
  public:
-  explicit SequenceTable(int32_t capacity);
+  // `note_bytes`: of each sequence, for the policies (NoteLayout::stride).
+  explicit SequenceTable(int32_t capacity, size_t note_bytes = 0);
 
   const SequenceColumns& columns() const { return columns_; }
-  std::span<SequenceNote> notes() { return note_; }
+  SequenceNotes notes() { return {notes_.data(), note_bytes_}; }
   std::span<const SlotId> waiting() const { return waiting_; }  // in no particular order
   std::span<const SlotId> running() const { return running_; }  // in order of admission
   std::span<const SlotId> running_by_arrival() const { return by_arrival_; }
@@ -131,7 +135,8 @@ class SequenceTable {
   std::vector<int32_t> priority_, preemptions_;
   std::vector<Slo> slo_;
   std::vector<SlotId> fork_from_;
-  std::vector<SequenceNote> note_;
+  size_t note_bytes_;
+  std::vector<std::byte> notes_;  // [capacity] blocks of note_bytes_
   std::vector<int32_t> draft_tokens_, in_flight_, recomputed_, lost_, waiting_index_;
   std::vector<uint32_t> epoch_;
   std::vector<StepId> last_step_;

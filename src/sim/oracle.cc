@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/rng.h"
+#include "predict/predictor.h"
 #include "sched/scheduler.h"
 
 namespace tactus {
@@ -65,7 +66,7 @@ class Search {
     c.order = c.admission = c.composition = c.budget = c.preemption = "";
     c.predictor = "";
     const auto needs = sched::Scheduler::PredictorFor(c);
-    if (needs.ok() && *needs == "history") c.predictor = "oracle";
+    if (needs.ok() && *needs != kNoPredictor && predict::Learns(*needs)) c.predictor = predict::kTruth;
     return job;
   }
   SimulationJob JobOf(std::shared_ptr<const Ranks> ranks) const {
@@ -157,7 +158,7 @@ class Search {
     };
     for (const bool of_best : {true, false}) {
       with_order_ = JobOf(sched::Presets()[best_preset_]).config.scheduler;
-      if (!of_best) with_order_.preset = "sarathi-serve";
+      if (!of_best) with_order_.preset = sched::SchedulerConfig().preset;
       with_order_.order = "priority";
       std::vector<SimulationJob> jobs;
       for (const auto& [name, order] : orders) jobs.push_back(JobOf(RanksOf(order)));

@@ -13,8 +13,6 @@
 namespace tactus {
 namespace {
 
-constexpr const char* kOracle = "oracle";
-
 bool IsCostSource(const std::string& cost) {
   return cost == "auto" || cost == "fitted" || cost == "roofline";
 }
@@ -65,7 +63,7 @@ Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
 
 sched::SchedulerConfig AskedScheduler(const SimOptions& o, const SimSetup& setup) {
   sched::SchedulerConfig c = ReplicaOf(o).scheduler;
-  if (o.scheduler == kOracle) c.preset = "sarathi-serve";  // the oracle plans memory as the default does
+  if (sched::FindSearch(o.scheduler) != nullptr) c.preset = sched::SchedulerConfig().preset;  // memory as the default's
   c.limits.block_size = static_cast<int32_t>(o.block_size);
   c.limits.pipeline_steps = setup.step_time->stages();  // of a measured profile 1, whatever --pp says of the memory
   if (o.as_paper) c.limits.unlimited_steps = true;
@@ -116,7 +114,7 @@ Status PlanMemory(const SimOptions& o, SimSetup* setup) {
     c.limits.max_model_len = static_cast<int32_t>(std::max<int64_t>(context, 2));
     TACTUS_ASSIGN_OR_RETURN(const AskedMemory asked, AskMemory(c, setup->step_time.get()));
     const int64_t most = asked.max_step_tokens;
-    if (o.swap_space.bytes > 0 && !asked.swaps && o.scheduler != kOracle) {
+    if (o.swap_space.bytes > 0 && !asked.swaps && sched::FindSearch(o.scheduler) == nullptr) {
       setup->notes.push_back(fmt::format(
           "--swap-space is not used: preemption {} recomputes; --preemption swap would use it", asked.preemption));
     }
@@ -198,7 +196,7 @@ Result<SimSetup> SetUpSimulation(const SimOptions& o, const SimTexts& texts) {
   c.scheduler = AskedScheduler(o, setup);
   TACTUS_RETURN_IF_ERROR(PlanMemory(o, &setup));
   TACTUS_RETURN_IF_ERROR(OpenWorkload(o, &setup));
-  setup.oracle = o.scheduler == kOracle;
+  setup.oracle = sched::FindSearch(o.scheduler) != nullptr;
   if (setup.oracle) {
     for (const std::string* choice : {&o.order, &o.admission, &o.composition, &o.budget, &o.preemption, &o.predictor}) {
       if (!choice->empty())

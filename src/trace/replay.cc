@@ -374,8 +374,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
   step_times.Expect(header.step_times);
   ReplicaServices services;
   // One that learns does so again.
-  const bool learns = header.scheduler.predictor == "history" || header.scheduler.predictor == "none";
-  if (!learns) services.predictor = &recorded;
+  if (!predict::Learns(header.scheduler.predictor)) services.predictor = &recorded;
   if (header.step_tile_tokens > 0) services.step_time = &step_times;
   TACTUS_ASSIGN_OR_RETURN(const auto replica, Replica::Create(ReplicaOf(header), std::move(services)));
 

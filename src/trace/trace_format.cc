@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 
+#include "base/printable.h"
 #include "tactus/version.h"
 
 namespace tactus {
@@ -66,8 +67,7 @@ void VisitHeader(TraceHeader& h, Visitor& v, uint64_t version) {
   s.watermark = static_cast<double>(watermark_ppb) / 1e9;
   number("reserve-full", s.reserve_full, 0, 1);
   number("unlimited-steps", s.unlimited_steps, 0, 1);
-  PolicyFields<Visitor> fields{v};
-  s.policy.VisitFields(fields);
+  v.Knobs(&s.policy);
   number("kv-blocks", h.kv.num_blocks, 1, 1 << 24);
   number("block-size", h.kv.block_size, 1, 1 << 20);
   number("kv-slots", h.kv.max_slots, 1, 1 << 20);
@@ -102,17 +102,29 @@ struct Writer {
     PutString(*value, out);
     ++count;
   }
+  void Knobs(PolicyOptions* policy) {
+    PolicyFields<Writer> fields{*this};
+    policy->VisitFields(fields);
+  }
 };
 
-// The names come in the order of VisitHeader; a version of the format fixes the list.
+// The names come in the order of VisitHeader; a version of the format fixes the list, but for the knobs: those that the
+// recording program had, in any order. A knob that it did not have is as declared.
 struct Reader {
   TraceCursor* in;
   Status status;
+  std::string next;  // a name that was read ahead; empty: none
+  const std::string& Next() {
+    if (next.empty()) next = in->String(64);
+    return next;
+  }
   bool Name(const char* name) {
     if (!status.ok()) return false;
-    const std::string found = in->String(64);
+    const std::string found = Next();
+    next.clear();
     if (in->ok() && found == name) return true;
-    status = DataLoss(fmt::format("trace header: expected '{}' at byte {}", name, in->offset()));
+    status = DataLoss(fmt::format("trace header: expected '{}' at byte {}{}", name, in->offset(),
+                                  in->ok() ? fmt::format(", found '{}'", Printable(found)) : ""));
     return false;
   }
   void Number(const char* name, int64_t* value, int64_t low, int64_t high) {
@@ -134,6 +146,26 @@ struct Reader {
     *value = in->String(1 << 20);
     if (!in->ok()) status = DataLoss(fmt::format("trace header: {} is cut off", name));
   }
+  void Knobs(PolicyOptions* policy) {
+    KnobReader one{*this};
+    do {
+      one.found = false;
+      policy->VisitFields(one);
+    } while (one.found && status.ok());
+  }
+  // Reads the value of the knob whose name comes next.
+  struct KnobReader {
+    Reader& reader;
+    bool found = false;
+    void Group(const char*) {}
+    template <class T>
+    void Field(const char* name, T& value, const FieldSpec& spec) {
+      if (found || !reader.status.ok() || reader.Next() != name) return;
+      found = true;
+      PolicyFields<Reader> fields{reader};
+      fields.Field(name, value, spec);
+    }
+  };
 };
 
 }  // namespace

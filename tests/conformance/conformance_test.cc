@@ -303,9 +303,9 @@ TEST(Conformance, LarryWithoutMemoryPressureIsFcfs) {
     for (auto& a : w.arrivals)
       a.request.n = 1;  // choices queue late, with their request's arrival: fcfs lets the preempted pass
     const Outcome fcfs = Play(w, {.preset = "larry", .order = "fcfs"});
-    w.config.scheduler.limits.policy.larry_lambda = std::numeric_limits<double>::infinity();
+    *w.config.scheduler.limits.policy.Find<double>("larry-lambda") = std::numeric_limits<double>::infinity();
     const Outcome infinite = Play(w, {.preset = "larry"});
-    w.config.scheduler.limits.policy.larry_lambda = 0.1;
+    *w.config.scheduler.limits.policy.Find<double>("larry-lambda") = 0.1;
     const Outcome usual = Play(w, {.preset = "larry"});
     ASSERT_EQ(fcfs.broken + infinite.broken + usual.broken, "");
     EXPECT_EQ(infinite.hashes, fcfs.hashes);

@@ -68,6 +68,12 @@ TEST(Predictors, NamesAndRefusals) {
   EXPECT_TRUE(MakePredictor("history", serving).ok());
 }
 
+// What a recording need not keep.
+TEST(Predictors, WhoseAnswersFollowFromTheRun) {
+  for (const char* name : {"none", "history"}) EXPECT_TRUE(Learns(name)) << name;
+  for (const char* name : {"oracle", "noisy:0.5", "magic"}) EXPECT_FALSE(Learns(name)) << name;
+}
+
 TEST(Predictors, AnswersAreWithinTheRequestsLimitAndGrowWithTheAttempt) {
   EXPECT_EQ(GrownPrediction(100, 0, 1000), 100);
   EXPECT_EQ(GrownPrediction(100, 1, 1000), 200);

@@ -70,7 +70,7 @@ TEST(ProfileBudget, PipelinesKeepHeadroom) {
   // 0.9 x 100 ms: (90 - 42.768) / 0.1 = 472.3.
   EXPECT_EQ(BudgetOf(Limits(&model, 100 * kMillisecond)), 472);
   SchedulerLimits half = Limits(&model, 100 * kMillisecond);
-  half.policy.tbt_headroom = 0.5;
+  *half.policy.Find<double>("tbt-headroom") = 0.5;
   EXPECT_EQ(BudgetOf(half), 72);  // (50 - 42.768) / 0.1 = 72.3
 }
 

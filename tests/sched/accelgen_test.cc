@@ -17,9 +17,16 @@ namespace {
 
 constexpr DurationNs kMs = kMillisecond;
 
+// All choices here note slack and nothing else.
+NoteLayout& Notes() {
+  static NoteLayout notes;
+  notes.Column<SlackNote>();
+  return notes;
+}
+
 // A table of sequences and results of steps to look back on.
 struct Bed {
-  explicit Bed(int32_t capacity = 64) : table(capacity) {}
+  explicit Bed(int32_t capacity = 64) : table(capacity, Notes().stride()) {}
 
   StepView View(TimeNs now_ns) {
     StepView v = testing::ViewOf(&table, 0, now_ns);
@@ -71,6 +78,7 @@ SchedulerLimits Limits() {
   l.slot_capacity = 64;
   l.blocks_total = 1000;
   l.block_size = 16;
+  l.notes = &Notes();
   return l;
 }
 
@@ -109,9 +117,9 @@ TEST(Slack, OfPromptsAndDecodes) {
   EXPECT_EQ(slack.SlackNs(view, plain), (2000 - 100 - 20) * kMs);
   EXPECT_EQ(slack.SlackNs(view, plain_decode), 187'500'000 - 20 * kMs);
   // Passed over at 100 ms: 25 ms later it has waited for so long; once it runs it has not.
-  SlackModel::PassedOver(view, decode);
+  slack.PassedOver(view, decode);
   const StepView later = bed.View(125 * kMs);
-  SlackModel::PassedOver(later, decode);
+  slack.PassedOver(later, decode);
   EXPECT_EQ(slack.SlackNs(later, decode), (50 - 25 - 20) * kMs);
   slack.Took(later, decode);
   EXPECT_EQ(slack.SlackNs(later, decode), (50 - 20) * kMs);
@@ -141,7 +149,7 @@ TEST(Slack, OfAJobCarriesOverWhatStepsLeave) {
   bed.Compute(s, 75);
   EXPECT_EQ(slack.SlackNs(bed.View(120 * kMs), s), 2 * share - 100 * kMs);
   // Left out from 120 ms to 2,320 ms: more than it had. The next step has so much less.
-  SlackModel::PassedOver(bed.View(120 * kMs), s);
+  slack.PassedOver(bed.View(120 * kMs), s);
   const StepView late = bed.View(2320 * kMs);
   EXPECT_EQ(slack.SlackNs(late, s), 2 * share - 2300 * kMs);
   slack.Took(late, s);
@@ -220,7 +228,7 @@ TEST(Pivot, IsTheFirstStepSizeWithin3PercentOfTheBestThroughput) {
   limits.step_time = &model;
   limits.max_model_len = 8192;
   EXPECT_EQ(FindPivot(limits).tokens, 320);  // 320 / 330 = 0.9697 >= 0.97 * 0.99878 = 0.96882 > 256 / 266 = 0.9624
-  limits.policy.accelgen_pivot = 1000;
+  *limits.policy.Find<int64_t>("accelgen-pivot") = 1000;
   EXPECT_EQ(FindPivot(limits).tokens, 1000);
   EXPECT_EQ(FindPivot(limits).step_ns, 1'010'000);
 }
@@ -281,7 +289,7 @@ TEST(SloBudget, RowsOfLogitsTakeTheirTime) {
   BudgetCase c;
   c.model.tile = 1;
   c.model.row_ns = kMs;
-  c.limits.policy.accelgen_pivot = 512;  // whose own row counts too: 52.2 ms
+  *c.limits.policy.Find<int64_t>("accelgen-pivot") = 512;  // whose own row counts too: 52.2 ms
   c.bed.Compute(c.bed.Wait(9, {0, 100 * kMs, 0}), 9);
   EXPECT_EQ(c.Tokens(), 980);
 }

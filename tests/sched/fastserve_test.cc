@@ -16,8 +16,8 @@ using testing::PresetConfig;
 // One place, three queues of 2, 4 and endless output tokens; a prompt counts as one of them.
 HarnessConfig Config() {
   HarnessConfig c = PresetConfig("fastserve");
-  c.scheduler.limits.policy.mlfq_queues = 3;
-  c.scheduler.limits.policy.mlfq_quantum_tokens = 2;
+  *c.scheduler.limits.policy.Find<int64_t>("mlfq-queues") = 3;
+  *c.scheduler.limits.policy.Find<int64_t>("mlfq-quantum") = 2;
   c.max_num_seqs = 1;
   c.swap_blocks = 64;
   return c;
@@ -38,7 +38,7 @@ TEST(FastServe, ANewcomerTakesThePlaceOfWhoHasSunk) {
 
 TEST(FastServe, WithinItsQuantumNobodyIsDisturbed) {
   HarnessConfig c = Config();
-  c.scheduler.limits.policy.mlfq_quantum_tokens = 16;
+  *c.scheduler.limits.policy.Find<int64_t>("mlfq-quantum") = 16;
   Harness h(c);
   AddRequest(&h, 4, 4);
   ASSERT_EQ(h.Settle(), "");
@@ -93,8 +93,8 @@ TEST(FastServe, RoomIsMadeForWhoeverFitsThenAndForNobodyElse) {
     EXPECT_EQ(h.plans().back(), "!1 !0 2:0+4* out2");
     ASSERT_EQ(h.Run(), "");
   }
-  c.scheduler.limits.policy.mlfq_quantum_tokens = 4;
-  c.scheduler.limits.policy.mlfq_queues = 2;
+  *c.scheduler.limits.policy.Find<int64_t>("mlfq-quantum") = 4;
+  *c.scheduler.limits.policy.Find<int64_t>("mlfq-queues") = 2;
   Harness h(c);
   AddRequest(&h, 4, 8);
   ASSERT_EQ(h.Settle(), "");
@@ -126,7 +126,7 @@ TEST(FastServe, ALongPromptSkipsTheHighQueues) {
   for (const bool with_model : {false, true}) {
     HarnessConfig c = Config();
     if (with_model) c.scheduler.limits.step_time = &model;
-    c.scheduler.limits.policy.mlfq_quantum_tokens = 1;
+    *c.scheduler.limits.policy.Find<int64_t>("mlfq-quantum") = 1;
     Harness h(c);
     AddRequest(&h, 2, 1);  // keeps the place for one step
     ASSERT_EQ(h.Settle(), "");
@@ -150,7 +150,7 @@ struct Starved {
 };
 Starved ServeALongAnswerUnderAStream(DurationNs promotion_ns, int stream) {
   HarnessConfig c = Config();
-  c.scheduler.limits.policy.mlfq_promotion.ns = promotion_ns;
+  c.scheduler.limits.policy.Find<DurationText>("mlfq-promotion")->ns = promotion_ns;
   c.executor.step_base_ns = kMillisecond;
   c.executor.step_token_ns = 0;
   Harness h(c);
@@ -193,7 +193,7 @@ TEST(FastServe, PromotionBoundsStarvation) {
 // with three long answers, all promoted at once, each has its quantum of 2 tokens before any has a second one.
 TEST(FastServe, ThePromotedTakeTurns) {
   HarnessConfig c = Config();
-  c.scheduler.limits.policy.mlfq_promotion.ns = kMillisecond;
+  c.scheduler.limits.policy.Find<DurationText>("mlfq-promotion")->ns = kMillisecond;
   c.executor.step_base_ns = kMillisecond;
   c.executor.step_token_ns = 0;
   Harness h(c);
@@ -247,7 +247,7 @@ TEST(Swap, ACancelWhileSwappedOutFreesTheHostsMemory) {
 TEST(Pad, ABatchCostsItsLongest) {
   HarnessConfig c = Config();
   c.scheduler = {.preset = "request-level"};
-  c.scheduler.limits.policy.pad = true;
+  *c.scheduler.limits.policy.Find<bool>("pad") = true;
   c.max_num_seqs = 4;
   Harness h(c);
   AddRequest(&h, 5, 1);
@@ -260,7 +260,7 @@ TEST(Pad, ABatchCostsItsLongest) {
 TEST(Pad, OnlyWhereBatchesExist) {
   HarnessConfig c = Config();
   c.scheduler = {.preset = "orca"};
-  c.scheduler.limits.policy.pad = true;
+  *c.scheduler.limits.policy.Find<bool>("pad") = true;
   Harness h(c);
   EXPECT_EQ(h.scheduler_error().code(), StatusCode::kInvalidArgument);
   EXPECT_NE(h.scheduler_error().message().find("--composition request-level"), std::string::npos);

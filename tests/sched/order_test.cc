@@ -87,17 +87,18 @@ struct Reference {
   virtual Key KeyOf(const StepView& view, SlotId s) const = 0;
 };
 
-SchedulerLimits Limits(const LengthPredictor* predictor) {
+SchedulerLimits Limits(const LengthPredictor* predictor, NoteLayout* notes) {
   SchedulerLimits limits;
+  limits.notes = notes;
   limits.slot_capacity = 40;
   limits.max_model_len = 80;
   limits.blocks_total = 50;
   limits.block_size = 4;
   limits.predictor = predictor;
-  limits.policy.ltr_starvation_steps = 12;
-  limits.policy.ltr_quantum_steps = 6;
-  limits.policy.pia_bin_tokens = 4;
-  limits.policy.larry_lambda = 0.5;
+  *limits.policy.Find<int64_t>("ltr-starvation-steps") = 12;
+  *limits.policy.Find<int64_t>("ltr-quantum-steps") = 6;
+  *limits.policy.Find<int64_t>("pia-bin") = 4;
+  *limits.policy.Find<double>("larry-lambda") = 0.5;
   return limits;
 }
 
@@ -105,15 +106,17 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
   for (uint64_t seed = 0; seed < 30; ++seed) {
     Rng rng(seed);
     Drifting predictor;
-    const SchedulerLimits limits = Limits(&predictor);
-    SequenceTable t(limits.slot_capacity);
+    NoteLayout layout;
+    const SchedulerLimits limits = Limits(&predictor, &layout);
     auto order = make(limits);
+    SequenceTable t(limits.slot_capacity, layout.stride());
     reference->Forget();
     for (int step = 0; step < 200; ++step) {
       Churn(&t, &rng, step * kSecond / 3);
       predictor.step = step;
       StepView view = ViewOf(&t, step, step * kSecond / 3);
-      std::vector<SequenceNote> notes(t.notes().begin(), t.notes().end());  // as a fresh instance would find them
+      const SequenceNotes kept = t.notes();
+      std::vector<std::byte> notes(kept.bytes, kept.bytes + kept.stride * static_cast<size_t>(limits.slot_capacity));
       step == 0 ? order->Rebuild(view) : order->Apply(view);
       const std::vector<SlotId> walk = Walk(order.get(), view);
 
@@ -127,7 +130,7 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
                 [&](SlotId a, SlotId b) { return reference->KeyOf(view, a) < reference->KeyOf(view, b); });
       ASSERT_EQ(walk, expected) << "seed " << seed << " step " << step;
 
-      view.notes = notes;
+      view.notes.bytes = notes.data();  // as a fresh instance would have found them
       auto fresh = make(limits);
       fresh->Rebuild(view);
       ASSERT_EQ(Walk(fresh.get(), view), expected) << "fresh, seed " << seed << " step " << step;
@@ -141,9 +144,10 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
 void CheckBeforeAgainstWalk(const char* name, std::unique_ptr<Order> (*make)(const SchedulerLimits&)) {
   Rng rng(5);
   Drifting predictor;
-  const SchedulerLimits limits = Limits(&predictor);
-  SequenceTable t(limits.slot_capacity);
+  NoteLayout layout;
+  const SchedulerLimits limits = Limits(&predictor, &layout);
   auto order = make(limits);
+  SequenceTable t(limits.slot_capacity, layout.stride());
   for (int step = 0; step < 100; ++step) {
     Churn(&t, &rng, step * kSecond / 3);
     predictor.step = step;
@@ -176,8 +180,9 @@ TEST(Order, BeforeSaysWhatTheWalkDoes) {
 // preempted first.
 TEST(Order, GroupedComparesByAge) {
   Drifting predictor;
-  SequenceTable t(4);
-  auto order = MakeGroupedOrder(Limits(&predictor));
+  NoteLayout layout;
+  auto order = MakeGroupedOrder(Limits(&predictor, &layout));
+  SequenceTable t(4, layout.stride());
   SequenceSpec spec;
   spec.prompt_tokens = spec.max_output_tokens = 8;
   const SlotId older = t.Add(spec, 0), younger = t.Add(spec, 0);
@@ -310,8 +315,8 @@ TEST(Order, LarryGoesByItsScore) {
 
 // lambda = infinity: whatever waits for how long and however large it is.
 TEST(Order, LarryWithoutEndIsFirstComeFirstServed) {
-  SchedulerLimits limits = Limits(nullptr);
-  limits.policy.larry_lambda = std::numeric_limits<double>::infinity();
+  SchedulerLimits limits = Limits(nullptr, nullptr);
+  *limits.policy.Find<double>("larry-lambda") = std::numeric_limits<double>::infinity();
   SequenceTable t(4);
   auto order = MakeLarryOrder(limits);
   for (const int32_t prompt : {40, 4, 20}) {
@@ -328,10 +333,10 @@ TEST(Order, LarryWithoutEndIsFirstComeFirstServed) {
 // The bound of its row: whoever comes more than (requests waiting) / lambda seconds after another never goes before it.
 TEST(Order, LarryPassesNobodyOverForLong) {
   Rng rng(11);
-  SchedulerLimits limits = Limits(nullptr);
+  SchedulerLimits limits = Limits(nullptr, nullptr);
   int passed_over = 0;
   for (const double lambda : {0.5, 2.0, 20.0}) {
-    limits.policy.larry_lambda = lambda;
+    *limits.policy.Find<double>("larry-lambda") = lambda;
     SequenceTable t(limits.slot_capacity);
     auto order = MakeLarryOrder(limits);
     for (int step = 0; step < 300; ++step) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "sched/known_lengths.h"
+#include "sched/predicted_length.h"
 #include "sched/step_bed.h"
 
 namespace tactus {
@@ -122,7 +123,7 @@ TEST(Plan, AWholePromptMayBeAsLongAsTheContext) {
 TEST(Plan, NobodyForksFromWhoHasJustGivenUp) {
   for (const int32_t places : {2, 1}) {
     HarnessConfig c = PresetConfig("fastserve");
-    c.scheduler.limits.policy.mlfq_quantum_tokens = 2;
+    *c.scheduler.limits.policy.Find<int64_t>("mlfq-quantum") = 2;
     c.max_num_seqs = places;
     StepBed bed(c);
     const SlotId first = bed.Decoding(6, 4);
@@ -158,7 +159,7 @@ TEST(Watermark, IsKeptByEveryAdmission) {
       c.max_model_len = 40;
       StepBed bed(c);
       const SlotId decode = bed.Decoding(2, 1, {.max_output_tokens = 1 + 1});
-      bed.table().notes()[static_cast<size_t>(decode)].reserved_tokens = 4;
+      if (auto* reservation = bed.Note<sched::ReservationNote>(decode)) reservation->reserved_tokens = 4;
       bed.Waiting(prompt - 1, {.max_output_tokens = 1});
       const std::string start = " 1:0+" + std::to_string(prompt - 1) + "*";
       EXPECT_EQ(bed.Plan(), prompt == 24 ? "0:2+1*" + start : "0:2+1*") << admission << " " << prompt;
@@ -259,13 +260,13 @@ TEST(PredictedLength, ReservesTheUpperEndOfTheClass) {
   StepBed bed(c);
   const SlotId slot = bed.Waiting(5, {.max_output_tokens = 12});
   EXPECT_EQ(bed.Plan(), "0:0+5*");
-  EXPECT_EQ(bed.table().notes()[static_cast<size_t>(slot)].reserved_tokens, 5 + 4);
+  EXPECT_EQ(bed.Note<sched::ReservationNote>(slot)->reserved_tokens, 5 + 4);
   EXPECT_EQ(bed.kv().blocks_held(slot) + bed.kv().blocks_reserved(slot), 5 + 4);
   for (int position = 5; position < 9; ++position) EXPECT_EQ(bed.Plan(), "0:" + std::to_string(position) + "+1*");
   EXPECT_EQ(bed.Plan(), "!0") << "ten tokens are known and nine reserved";
   EXPECT_EQ(bed.scheduler().outgrown(), 1);
   EXPECT_EQ(bed.Plan(), "0:0+10*");
-  EXPECT_EQ(bed.table().notes()[static_cast<size_t>(slot)].reserved_tokens, 5 + 6);
+  EXPECT_EQ(bed.Note<sched::ReservationNote>(slot)->reserved_tokens, 5 + 6);
 }
 
 // Never more than the request may use, nor than the context holds.
@@ -278,8 +279,8 @@ TEST(PredictedLength, ReservesNoMoreThanCanBeUsed) {
   const SlotId limited = bed.Waiting(5, {.max_output_tokens = 11});
   const SlotId cut = bed.Waiting(15, {.max_output_tokens = 11});
   EXPECT_EQ(bed.Plan(), "0:0+5* 1:0+15*");
-  EXPECT_EQ(bed.table().notes()[static_cast<size_t>(limited)].reserved_tokens, 16);
-  EXPECT_EQ(bed.table().notes()[static_cast<size_t>(cut)].reserved_tokens, 20);
+  EXPECT_EQ(bed.Note<sched::ReservationNote>(limited)->reserved_tokens, 16);
+  EXPECT_EQ(bed.Note<sched::ReservationNote>(cut)->reserved_tokens, 20);
 }
 
 }  // namespace

@@ -35,6 +35,14 @@ TEST(PoliciesPage, NamesEveryPresetAndEveryChoice) {
   }
 }
 
+TEST(PoliciesPage, NamesEveryKnob) {
+  const std::string pages =
+      Read("docs/policies.md") + Read("docs/policies_accelgen.md") + Read("docs/policies_fastserve.md");
+  for (const KnobDeclaration* knob : DeclaredKnobs()) {
+    EXPECT_NE(pages.find("`--" + std::string(knob->name)), std::string::npos) << knob->name;
+  }
+}
+
 TEST(PoliciesPage, TheExampleIsTheFileAndTheLineThatAreBuilt) {
   const std::string page = Read("docs/policies.md"), file = Read("src/sched/order/shortest_prompt.cc");
   ASSERT_FALSE(file.empty());
@@ -43,6 +51,24 @@ TEST(PoliciesPage, TheExampleIsTheFileAndTheLineThatAreBuilt) {
       "TACTUS_ORDER(\"shortest-prompt\", MakeShortestPromptOrder, \"the shortest prompt first\")\n";
   EXPECT_NE(Read("src/sched/choices.def").find(line), std::string::npos);
   EXPECT_NE(page.find("```cpp\n" + line + "```"), std::string::npos);
+}
+
+// What the page shows of a policy with a knob and a memory stands in the file and the row of added_policy_test.
+TEST(PoliciesPage, TheKnobAndTheMemoryAreThoseThatAreBuilt) {
+  const std::string page = Read("docs/policies.md");
+  const std::string code =
+      Read("tests/sched/added_policy/patient.cc") + Read("tests/sched/added_policy/sched/choices.def");
+  const size_t begin = page.find("### With a knob and a memory");
+  ASSERT_NE(begin, std::string::npos);
+  const std::string fence = "```cpp\n";
+  int blocks = 0;
+  for (size_t at = page.find(fence, begin); at != std::string::npos; at = page.find(fence, at), ++blocks) {
+    at += fence.size();
+    const std::string block = page.substr(at, page.find("```", at) - at);
+    EXPECT_NE(code.find(block), std::string::npos) << block;
+  }
+  EXPECT_EQ(blocks, 3);
+  EXPECT_NE(code.find("constinit const KnobList kPatientKnobs{&kPatience};"), std::string::npos);
 }
 
 TEST(PoliciesPage, TheExampleDoesWhatThePageSays) {

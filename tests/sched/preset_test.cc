@@ -126,7 +126,7 @@ TEST(Pia, BatchesHoldOneGroupAndTheOldestDecidesWhich) {
   const std::vector<int32_t> lengths = {3, 25, 4, 27};
   KnownLengths predictor(lengths);
   HarnessConfig c = PresetConfig("pia");
-  c.scheduler.limits.policy.pia_bin_tokens = 10;
+  *c.scheduler.limits.policy.Find<int64_t>("pia-bin") = 10;
   c.predictor = &predictor;
   Harness h(c);
   for (const int32_t length : lengths) AddRequest(&h, 5, length);
@@ -174,7 +174,7 @@ TEST(Trail, ARunningSequenceGivesWayInTheBeginningOnly) {
     KnownLengths predictor({20, 2});
     HarnessConfig c = PresetConfig("trail", 64);
     c.max_num_seqs = 1;
-    c.scheduler.limits.policy.trail_c = t.c;
+    *c.scheduler.limits.policy.Find<double>("trail-c") = t.c;
     c.predictor = &predictor;
     Harness h(c);
     const RequestHandle long_one = AddRequest(&h, 5, 20);
@@ -241,7 +241,7 @@ int64_t StepsUntilTheLongOneStarts(const std::string& preset, int64_t starvation
   KnownLengths predictor(lengths);
   HarnessConfig c = PresetConfig(preset, 64);
   c.max_num_seqs = 1;
-  c.scheduler.limits.policy.ltr_starvation_steps = starvation_steps;
+  *c.scheduler.limits.policy.Find<int64_t>("ltr-starvation-steps") = starvation_steps;
   c.predictor = &predictor;
   Harness h(c);
   AddRequest(&h, 5, 2);
@@ -283,8 +283,8 @@ TEST(Ltr, ThePromotedAreSparedForTheirQuantum) {
     c.num_blocks = 12;
     c.max_model_len = 48;
     c.max_num_seqs = 2;
-    c.scheduler.limits.policy.ltr_starvation_steps = 4;
-    c.scheduler.limits.policy.ltr_quantum_steps = quantum;
+    *c.scheduler.limits.policy.Find<int64_t>("ltr-starvation-steps") = 4;
+    *c.scheduler.limits.policy.Find<int64_t>("ltr-quantum-steps") = quantum;
     c.predictor = &predictor;
     Harness h(c);
     const RequestHandle old = AddRequest(&h, 7, 30);
@@ -306,7 +306,7 @@ TEST(Larry, PressureBringsSmallPromptsForward) {
     HarnessConfig c = PresetConfig("larry");
     c.num_blocks = 40;
     c.max_num_seqs = 1;
-    c.scheduler.limits.policy.larry_lambda = 100;
+    *c.scheduler.limits.policy.Find<double>("larry-lambda") = 100;
     Harness h(c);
     AddRequest(&h, 4, 2);
     ASSERT_EQ(h.Settle(), "");

@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <set>
 
+#include "sched/choices.h"
 #include "sched/scheduler.h"
 
 namespace tactus::sched {
@@ -96,23 +98,23 @@ TEST(Registry, WithoutItsPredictorASchedulerIsRefused) {
 
 TEST(Registry, ParametersOutOfRangeAreRefusedByName) {
   SchedulerConfig c = Config("larry");
-  c.limits.policy.larry_lambda = -0.5;
+  *c.limits.policy.Find<double>("larry-lambda") = -0.5;
   EXPECT_NE(ErrorOf(c).find("larry-lambda -0.5 is outside [0, inf]"), std::string::npos) << ErrorOf(c);
-  c.limits.policy.larry_lambda = std::numeric_limits<double>::infinity();
+  *c.limits.policy.Find<double>("larry-lambda") = std::numeric_limits<double>::infinity();
   EXPECT_EQ(ErrorOf(c), "");
-  c.limits.policy.larry_lambda = std::numeric_limits<double>::quiet_NaN();
+  *c.limits.policy.Find<double>("larry-lambda") = std::numeric_limits<double>::quiet_NaN();
   EXPECT_NE(ErrorOf(c), "");
   c = Config("larry");
-  c.limits.policy.trail_c = 1.5;
+  *c.limits.policy.Find<double>("trail-c") = 1.5;
   EXPECT_NE(ErrorOf(c).find("trail-c 1.5"), std::string::npos);
-  c.limits.policy.trail_c = 0.8;
-  c.limits.policy.pia_bin_tokens = 0;
+  *c.limits.policy.Find<double>("trail-c") = 0.8;
+  *c.limits.policy.Find<int64_t>("pia-bin") = 0;
   EXPECT_NE(ErrorOf(c).find("pia-bin 0"), std::string::npos);
   c = Config("accelgen");
-  c.limits.policy.accelgen_era = "complete";
+  *c.limits.policy.Find<std::string>("era") = "complete";
   EXPECT_NE(ErrorOf(c).find("era 'complete' is unknown; known: completed|prefilled|off"), std::string::npos)
       << ErrorOf(c);
-  c.limits.policy.accelgen_era = "off";
+  *c.limits.policy.Find<std::string>("era") = "off";
   EXPECT_EQ(ErrorOf(c), "");
 }
 
@@ -154,6 +156,121 @@ TEST(Registry, WhatCannotWorkIsRefusedWithTheWayOut) {
   EXPECT_NE(ErrorOf(c).find("needs 64 KV blocks"), std::string::npos);
   c.limits.blocks_total = 64;
   EXPECT_EQ(ErrorOf(c), "");
+}
+
+// A knob that a step costs more by is no dead letter: beside a composition without such batches it is refused, whoever
+// knows it not.
+TEST(Registry, AKnobThatOnlyOneChoiceKnowsIsRefusedElsewhere) {
+  SchedulerConfig c = Config("sarathi-serve");
+  *c.limits.policy.Find<bool>("pad") = true;
+  EXPECT_EQ(ErrorOf(c),
+            "--pad computes every sequence of a batch up to the longest, and no choice here has such batches; use "
+            "--composition request-level");
+  EXPECT_EQ(Scheduler::Create(c).status().param(), "pad");
+  c = Config("request-level");
+  *c.limits.policy.Find<bool>("pad") = true;
+  EXPECT_EQ(ErrorOf(c), "");
+  // One without such a word has no effect elsewhere, and does no harm.
+  c = Config("sarathi-serve");
+  *c.limits.policy.Find<double>("larry-lambda") = 0.5;
+  EXPECT_EQ(ErrorOf(c), "");
+  // Nobody knows what an injected choice knows.
+  c = Config("sarathi-serve");
+  *c.limits.policy.Find<bool>("pad") = true;
+  InjectedChoices injected;
+  injected.composition = MakeStallFree(c.limits);
+  EXPECT_TRUE(Scheduler::Create(c, std::move(injected)).ok());
+}
+
+TEST(Registry, EveryChoiceFindsItsKnobs) {
+  std::set<std::string> names;
+  for (const KnobDeclaration* knob : DeclaredKnobs()) {
+    EXPECT_TRUE(names.insert(knob->name).second) << knob->name << " is declared twice";
+  }
+  const std::set<std::string> known = {"tbt-headroom",      "larry-lambda", "trail-c",       "ltr-starvation-steps",
+                                       "ltr-quantum-steps", "pia-bin",      "accelgen-ttft", "accelgen-tbt",
+                                       "accelgen-gamma",    "distance",     "era",           "accelgen-long-prompt",
+                                       "accelgen-pivot",    "pad",          "mlfq-queues",   "mlfq-quantum",
+                                       "mlfq-promotion"};
+  EXPECT_TRUE(std::includes(names.begin(), names.end(), known.begin(), known.end()));
+  PolicyOptions options;
+  EXPECT_EQ(*options.Find<double>("larry-lambda"), 0.1);
+  EXPECT_EQ(*options.Find<std::string>("distance"), "euclidean");
+  EXPECT_EQ(options.Find<DurationText>("mlfq-promotion")->ns, 120 * kSecond);
+  EXPECT_EQ(options.Find<int64_t>("larry-lambda"), nullptr) << "of another type";
+  EXPECT_EQ(options.Find<double>("larry"), nullptr);
+}
+
+// A policy whose row forgets its knob stops where it is made, not with some other value.
+TEST(RegistryDeathTest, AKnobThatNoRowNamesIsNotRead) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  static constexpr Knob<double> kForgotten{"forgotten", 0.5, {.help = "in no row"}};
+  const PolicyOptions options;
+  EXPECT_DEATH((void)options[kForgotten], "no row of choices.def names the knob 'forgotten'");
+}
+
+TEST(RegistryDeathTest, ATableForOtherNotesIsNotPlannedFrom) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const NamedPredictor history("history");
+  SchedulerConfig c = Config("trail");
+  c.limits.predictor = &history;
+  const auto made = Scheduler::Create(c);
+  ASSERT_TRUE(made.ok());
+  ASSERT_GT((*made)->notes().stride(), 0u);
+  EXPECT_EQ((*Scheduler::Create(Config("sarathi-serve")))->notes().stride(), 0u) << "its choices note nothing";
+  StepPlan plan;
+  EXPECT_DEATH((*made)->Plan(StepView(), nullptr, &plan), "was not made for what this scheduler's choices note");
+}
+
+// Injected choices lay out their notes before the others.
+TEST(Registry, InjectedChoicesNoteBesideTheOthers) {
+  struct InjectedNote {
+    int64_t value;
+  };
+  SchedulerConfig c = Config("request-level");
+  InjectedChoices injected;
+  c.limits.notes = &injected.notes;
+  const NoteColumn<InjectedNote> note = c.limits.Note<InjectedNote>();
+  injected.order = MakeFcfsOrder(c.limits);
+  const auto made = Scheduler::Create(c, std::move(injected));
+  ASSERT_TRUE(made.ok()) << made.status().ToString();
+  ASSERT_GT((*made)->notes().stride(), sizeof(InjectedNote)) << "request-level notes the size of a batch";
+  std::vector<std::byte> bytes((*made)->notes().stride());
+  const SequenceNotes notes{bytes.data(), bytes.size()};
+  EXPECT_EQ(&note.At(notes, 0), &(*made)->notes().Find<InjectedNote>()->At(notes, 0));
+  EXPECT_EQ((*made)->config().limits.notes, nullptr) << "nobody asks later";
+}
+
+// Which step times are worth loading, before sizes are known.
+TEST(Registry, ABudgetSaysWhetherStepTimesWouldSizeIt) {
+  const auto by_step_time = [](const std::string& preset, const std::string& budget, DurationNs tbt_slo_ns,
+                               int64_t token_budget) {
+    SchedulerConfig c;
+    c.preset = preset;
+    c.budget = budget;
+    c.limits.tbt_slo_ns = tbt_slo_ns;
+    c.limits.token_budget = token_budget;
+    const auto traits = Scheduler::TraitsOf(c);
+    EXPECT_TRUE(traits.ok()) << traits.status().ToString();
+    return traits.ok() && traits->sizes_by_step_time;
+  };
+  EXPECT_TRUE(by_step_time("sarathi-serve", "", kSecond, 0));
+  EXPECT_TRUE(by_step_time("orca", "profile", kSecond, 0));
+  EXPECT_FALSE(by_step_time("sarathi-serve", "", 0, 0)) << "no objective";
+  EXPECT_FALSE(by_step_time("sarathi-serve", "", kSecond, 64)) << "a size is given";
+  EXPECT_FALSE(by_step_time("sarathi-serve", "fixed", kSecond, 0));
+  EXPECT_FALSE(by_step_time("accelgen", "", kSecond, 0)) << "it sizes every step anew";
+  for (const PresetInfo& preset : Presets()) by_step_time(preset.name, "", kSecond, 0);
+  SchedulerConfig unknown;
+  unknown.preset = "bogus";
+  EXPECT_NE(Scheduler::TraitsOf(unknown).status().message().find("unknown scheduler 'bogus'"), std::string::npos);
+}
+
+TEST(Registry, ASearchIsNoPreset) {
+  ASSERT_NE(FindSearch("oracle"), nullptr);
+  EXPECT_STREQ(FindSearch("oracle")->name, "oracle");
+  EXPECT_EQ(FindSearch("sarathi-serve"), nullptr);
+  for (const PresetInfo& preset : Presets()) EXPECT_EQ(FindSearch(preset.name), nullptr) << preset.name;
 }
 
 TEST(Registry, BudgetsSayWhy) {

@@ -138,8 +138,8 @@ TEST(Room, DecodeMaximalTakesOneChunk) {
 // Three queues of 2, 4 and endless output tokens. Sequences of three tokens have sunk below any newcomer.
 HarnessConfig FeedbackQueue() {
   HarnessConfig c = PresetConfig("fastserve");
-  c.scheduler.limits.policy.mlfq_queues = 3;
-  c.scheduler.limits.policy.mlfq_quantum_tokens = 2;
+  *c.scheduler.limits.policy.Find<int64_t>("mlfq-queues") = 3;
+  *c.scheduler.limits.policy.Find<int64_t>("mlfq-quantum") = 2;
   c.swap_blocks = 64;
   return c;
 }
@@ -197,7 +197,7 @@ TEST(Room, OneNewcomerTakesNoMoreThanItNeeds) {
 // Nobody is disturbed for a newcomer whom all that could be freed would not fit.
 TEST(Room, NobodyGivesWayInVain) {
   HarnessConfig c = FeedbackQueue();
-  c.scheduler.limits.policy.mlfq_quantum_tokens = 4;
+  *c.scheduler.limits.policy.Find<int64_t>("mlfq-quantum") = 4;
   c.num_blocks = 4;
   c.max_model_len = 16;
   StepBed bed(c);
@@ -308,7 +308,7 @@ TEST(Room, WhoHasDoneItsShareKeepsItsPlace) {
 TEST(Room, ShareOfNothingProtectsEverybody) {
   KnownLengths predictor({10, 1});
   HarnessConfig c = PresetConfig("trail", 64);
-  c.scheduler.limits.policy.trail_c = 0;
+  *c.scheduler.limits.policy.Find<double>("trail-c") = 0;
   c.predictor = &predictor;
   c.max_num_seqs = 1;
   StepBed bed(c);

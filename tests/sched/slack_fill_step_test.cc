@@ -2,6 +2,7 @@
 // from it. All steps so far took 1 ms (T_max), chunks had 8 tokens (L_c): urgent is who has at most 1 ms of slack.
 #include <gtest/gtest.h>
 
+#include "sched/slack.h"
 #include "sched/step_bed.h"
 
 namespace tactus {
@@ -16,9 +17,9 @@ constexpr DurationNs kHour = 3600 * kSecond;
 
 HarnessConfig Config(int64_t budget) {
   HarnessConfig c = PresetConfig("accelgen", budget);
-  c.scheduler.limits.policy.accelgen_ttft_s = 3600;  // nothing is urgent that does not say so
-  c.scheduler.limits.policy.accelgen_tbt_s = 3600;
-  c.scheduler.limits.policy.accelgen_long_prompt = 100;
+  *c.scheduler.limits.policy.Find<double>("accelgen-ttft") = 3600;  // nothing is urgent that does not say so
+  *c.scheduler.limits.policy.Find<double>("accelgen-tbt") = 3600;
+  *c.scheduler.limits.policy.Find<int64_t>("accelgen-long-prompt") = 100;
   c.scheduler.budget = "fixed";
   c.max_model_len = 256;
   return c;
@@ -215,11 +216,11 @@ TEST(SlackFillStep, WhoSitsOutIsRemembered) {
   const SlotId decode = bed.Decoding(4, 1, {.slo = {0, 5 * kMs, 0}});
   bed.Prefilling(60, 8, {.slo = {4 * kMs, 0, 0}});
   EXPECT_EQ(bed.Plan(2 * kMs), "1:8+8");
-  EXPECT_EQ(bed.table().notes()[static_cast<size_t>(decode)].passed_over_ns, 2 * kMs);
+  EXPECT_EQ(bed.Note<sched::SlackNote>(decode)->passed_over_ns, 2 * kMs);
   EXPECT_EQ(bed.Plan(4 * kMs), "1:16+8");  // 5 - 2 - 1 ms of slack
-  EXPECT_EQ(bed.table().notes()[static_cast<size_t>(decode)].passed_over_ns, 2 * kMs) << "since the first time";
+  EXPECT_EQ(bed.Note<sched::SlackNote>(decode)->passed_over_ns, 2 * kMs) << "since the first time";
   EXPECT_EQ(bed.Plan(5 * kMs), "1:24+7 0:4+1*");  // 1 ms: urgent
-  EXPECT_EQ(bed.table().notes()[static_cast<size_t>(decode)].passed_over_ns, 0);
+  EXPECT_EQ(bed.Note<sched::SlackNote>(decode)->passed_over_ns, 0);
 }
 
 // Whoever loses its KV in the step was not passed over.
@@ -231,7 +232,7 @@ TEST(SlackFillStep, AVictimWasNotPassedOver) {
   bed.Decoding(7, 2, {.max_output_tokens = 9});
   const SlotId victim = bed.Decoding(7, 2, {.max_output_tokens = 9, .slo = {0, 2 * kHour, 0}});
   EXPECT_EQ(bed.Plan(7 * kMs), "!1 0:8+1*");
-  EXPECT_EQ(bed.table().notes()[static_cast<size_t>(victim)].passed_over_ns, 0);
+  EXPECT_EQ(bed.Note<sched::SlackNote>(victim)->passed_over_ns, 0);
 }
 
 // Gamma (here 1 ms) from the least slack on, its end included, the candidate that fits best is chosen; beyond it the
@@ -239,7 +240,7 @@ TEST(SlackFillStep, AVictimWasNotPassedOver) {
 TEST(SlackFillStep, GammaIncludesItsEnd) {
   for (const DurationNs beyond : {0, 1}) {
     HarnessConfig c = Config(8);
-    c.scheduler.limits.policy.accelgen_gamma_s = 0.001;
+    *c.scheduler.limits.policy.Find<double>("accelgen-gamma") = 0.001;
     SlackBed bed(c);
     bed.Waiting(5, {.slo = {kHour, 0, 0}});
     bed.Waiting(8, {.slo = {kHour + kMs + beyond, 0, 0}});
@@ -265,12 +266,12 @@ TEST(SlackFillStep, AShareIsSettledHoweverItIsGot) {
   const Slo job{0, 0, kHour};
   for (const SlotId slot :
        {bed.Decoding(4, 1, {.slo = job}), bed.Prefilling(8, 4, {.slo = job}), bed.Waiting(4, {.slo = job})}) {
-    EXPECT_EQ(bed.table().notes()[static_cast<size_t>(slot)].carry_ns, 0);
+    EXPECT_EQ(bed.Note<sched::SlackNote>(slot)->carry_ns, 0);
   }
   const std::string plan = bed.Plan(kMs);
   ASSERT_EQ(bed.planned().num_tokens, 1 + 4 + 4) << plan;
   for (const SlotId slot : {0, 1, 2}) {
-    const SequenceNote& note = bed.table().notes()[static_cast<size_t>(slot)];
+    const sched::SlackNote& note = *bed.Note<sched::SlackNote>(slot);
     EXPECT_EQ(note.carry_ns, note.jct_share_ns - (slot == 2 ? kMs : 0))
         << "slot " << slot << ": its share, less what it waited";
     EXPECT_GT(note.carry_ns, 0);

@@ -23,9 +23,9 @@ constexpr DurationNs kLoose = 3600 * kSecond;
 
 HarnessConfig Config(const std::string& preset, int64_t budget) {
   HarnessConfig c = PresetConfig(preset, budget);
-  c.scheduler.limits.policy.accelgen_ttft_s = 3600;  // nothing is urgent that does not say so
-  c.scheduler.limits.policy.accelgen_tbt_s = 3600;
-  c.scheduler.limits.policy.accelgen_long_prompt = 10;
+  *c.scheduler.limits.policy.Find<double>("accelgen-ttft") = 3600;  // nothing is urgent that does not say so
+  *c.scheduler.limits.policy.Find<double>("accelgen-tbt") = 3600;
+  *c.scheduler.limits.policy.Find<int64_t>("accelgen-long-prompt") = 10;
   c.executor.step_base_ns = kMs;
   c.executor.step_token_ns = 0;
   return c;
@@ -75,7 +75,7 @@ TEST(SlackFill, GammaLimitsTheChoice) {
   };
   EXPECT_EQ(PlansOf(Config("accelgen", 8), submit), (Plans{"1:0+8*", "0:0+4* 2:0+4", "2:4+2*"}));
   HarnessConfig narrow = Config("accelgen", 8);
-  narrow.scheduler.limits.policy.accelgen_gamma_s = 0.1;
+  *narrow.scheduler.limits.policy.Find<double>("accelgen-gamma") = 0.1;
   EXPECT_EQ(PlansOf(narrow, submit), (Plans{"0:0+4* 1:0+4", "1:4+4* 2:0+4", "2:4+2*"}));
 }
 
@@ -99,9 +99,9 @@ TEST(SlackFill, LongPromptsRunOneAfterTheOther) {
   };
   HarnessConfig c = Config("accelgen", 8);
   EXPECT_EQ(PlansOf(c, submit), (Plans{"0:0+8", "0:8+4* 2:0+3*", "0:12+1*", "0:13+1*", "1:0+8", "1:8+3*"}));
-  c.scheduler.limits.policy.accelgen_era = "prefilled";
+  *c.scheduler.limits.policy.Find<std::string>("era") = "prefilled";
   EXPECT_EQ(PlansOf(c, submit), (Plans{"0:0+8", "0:8+4* 2:0+3*", "0:12+1* 1:0+7", "0:13+1* 1:7+4*"}));
-  c.scheduler.limits.policy.accelgen_era = "off";
+  *c.scheduler.limits.policy.Find<std::string>("era") = "off";
   EXPECT_EQ(PlansOf(c, submit), (Plans{"0:0+8", "1:0+8", "0:8+4* 1:8+3* 2:0+1", "0:12+1* 2:1+2*", "0:13+1*"}));
 }
 

@@ -52,6 +52,7 @@ class StepBed {
     auto made = sched::Scheduler::Create(sc, std::move(injected));
     EXPECT_TRUE(made.ok()) << made.status().message();
     scheduler_ = std::move(made).value();
+    table_ = SequenceTable(kCapacity, scheduler_->notes().stride());
     put_ = sched::MakeChunkFits(sc.limits);
   }
 
@@ -90,13 +91,22 @@ class StepBed {
       Apply();
     }
   }
+  // What the choices note about a sequence; null: none of them notes a T.
+  template <class T>
+  T* Note(SlotId slot) {
+    const auto column = scheduler_->notes().Find<T>();
+    return column ? &column->At(table_.notes(), slot) : nullptr;
+  }
   // Has lost its KV, and waits.
   SlotId Preempted(int32_t prompt, int32_t generated, const SequenceSpec& spec = {}) {
     const SlotId slot = Decoding(prompt, generated, spec);
+    Lose(slot);
+    return slot;
+  }
+  void Lose(SlotId slot) {
     kv_.Release(slot, -1);
     table_.Preempt(slot, now_ns_);
     table_.Compact();
-    return slot;
   }
   // Its next token is in a step that has not ended: not plannable.
   void Fly(SlotId slot) {

@@ -116,24 +116,30 @@ TEST(SequenceTable, RecomputedTokensAreCountedOnce) {
 
 // Nothing of who had the slot before is left.
 TEST(SequenceTable, ASlotStartsAfresh) {
-  SequenceTable t(1);
+  struct Note {
+    int64_t rank;
+  };
+  NoteLayout layout;
+  const NoteColumn<Note> note = layout.Column<Note>();
+  SequenceTable t(1, layout.stride());
   const auto& c = t.columns();
   SequenceSpec spec = Spec(8, 4);
   spec.prompt_logprobs = true;
   spec.priority = 3;
   const SlotId s = t.Add(spec, 5);
-  t.notes()[static_cast<size_t>(s)].rank = 7;
+  note.At(t.notes(), s).rank = 7;
   t.Admit(s, 0);
   t.PlanItem(s, 8, true, 0, false);
   t.CommitItem(s, 8, 1);
   t.Preempt(s, 6);
+  EXPECT_EQ(note.At(t.notes(), s).rank, 7) << "policies remember over a preemption";
   t.Admit(s, 0);
   const uint32_t epoch = t.epoch(s);
   t.Finish(s);
   t.Compact();
   t.Free(s);
   ASSERT_EQ(t.Add(Spec(3, 2), 9), s);
-  EXPECT_EQ(t.notes()[static_cast<size_t>(s)].rank, 0);
+  EXPECT_EQ(note.At(t.notes(), s).rank, 0);
   EXPECT_EQ(c.preemptions[s], 0);
   EXPECT_EQ(t.recomputed_tokens(s), 0);
   EXPECT_EQ(c.queued_ns[s], 9);

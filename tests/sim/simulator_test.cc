@@ -403,7 +403,7 @@ TEST(Simulation, ATraceChangesNoDecisionOfAPipeline) {
   EXPECT_TRUE(report->identical());
   // The headroom matters here: without it the steps are larger.
   c.trace_out.clear();
-  c.scheduler.limits.policy.tbt_headroom = 1;
+  *c.scheduler.limits.policy.Find<double>("tbt-headroom") = 1;
   EXPECT_NE(Simulate(c, Stream("random:in=2000,out=20", 4, 60)).json["plan_hash"], plain.json["plan_hash"]);
 }
 

@@ -172,6 +172,54 @@ TEST(TraceHeader, EveryNumberHasItsRange) {
             "trace header: step-tile-tokens is -1, outside [0, 1048576]");
 }
 
+// What a program with other policies recorded: the names that it had, in its order. What it says nothing of is as
+// declared.
+TEST(TraceHeader, KnobsComeBackByName) {
+  TraceHeader h = Legal();
+  sched::SchedulerLimits& limits = h.scheduler.limits;
+  *limits.policy.Find<int64_t>("mlfq-queues") = 3;
+  *limits.policy.Find<double>("larry-lambda") = 1.0 / 3;
+  *limits.policy.Find<std::string>("era") = "off";
+  *limits.policy.Find<bool>("pad") = true;
+  limits.policy.Find<DurationText>("mlfq-promotion")->ns = -7;
+  TraceBytes bytes;
+  PutHeader(h, &bytes);
+  const std::string text(bytes.begin(), bytes.end());
+  const auto read = [](const std::string& header) {
+    TraceCursor cursor(reinterpret_cast<const uint8_t*>(header.data()), header.size());
+    return ReadHeader(&cursor);
+  };
+  const auto whole = read(text);
+  ASSERT_TRUE(whole.ok()) << whole.status().ToString();
+  PolicyOptions policy = whole->scheduler.limits.policy;
+  EXPECT_EQ(*policy.Find<int64_t>("mlfq-queues"), 3);
+  EXPECT_EQ(*policy.Find<double>("larry-lambda"), 1.0 / 3);
+  EXPECT_EQ(*policy.Find<std::string>("era"), "off");
+  EXPECT_TRUE(*policy.Find<bool>("pad"));
+  EXPECT_EQ(policy.Find<DurationText>("mlfq-promotion")->ns, -7);
+
+  // Entries are a length, a name and a value.
+  const auto entry_at = [&text](const char* name) { return text.find(name) - 1; };
+  const size_t queues = entry_at("mlfq-queues"), rest = entry_at("kv-blocks"), entry = 1 + 11 + 1;
+  const std::string others = text.substr(0, queues) + text.substr(queues + entry, rest - queues - entry);
+  const auto moved = read(others + text.substr(queues, entry) + text.substr(rest));
+  ASSERT_TRUE(moved.ok()) << moved.status().ToString();
+  policy = moved->scheduler.limits.policy;
+  EXPECT_EQ(*policy.Find<int64_t>("mlfq-queues"), 3);
+  EXPECT_EQ(*policy.Find<double>("larry-lambda"), 1.0 / 3);
+
+  const auto without = read(others + text.substr(rest));
+  ASSERT_TRUE(without.ok()) << without.status().ToString();
+  policy = without->scheduler.limits.policy;
+  EXPECT_EQ(*policy.Find<int64_t>("mlfq-queues"), 5);
+
+  std::string unknown = text;
+  unknown[queues + 1] = 'x';
+  EXPECT_EQ(read(unknown).status().code(), StatusCode::kDataLoss);
+  EXPECT_NE(read(unknown).status().message().find("'xlfq-queues'"), std::string::npos)
+      << read(unknown).status().message();
+}
+
 TEST(TraceHeader, KeepsTheTileOfTheStepTimesAndWhatTheyWereAskedAtTheStart) {
   struct Tiled final : StepTimeModel {
     explicit Tiled(int32_t t) : tile(t) {}

@@ -12,7 +12,10 @@ class MaxLength final : public Admission {
  public:
   explicit MaxLength(const SchedulerLimits& limits)
       : max_model_len_(limits.max_model_len), full_(limits.reserve_full), keep_free_(KeepFreeBlocks(limits)) {}
-  void Describe(ChoiceTraits* traits) const override { traits->reserves_growth = true; }
+  void Describe(ChoiceTraits* traits) const override {
+    traits->reserves_growth = true;
+    traits->reserves_context = full_;
+  }
   KvDemand Demand(const StepView& view, SlotId slot, int32_t) const override {
     const int32_t longest = view.seq.prompt_tokens[slot] + view.seq.max_output_tokens[slot];
     return {full_ ? max_model_len_ : std::min(max_model_len_, longest), keep_free_};

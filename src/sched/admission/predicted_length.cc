@@ -1,7 +1,7 @@
 // S3: sets aside what the prompt and the predicted output need, and no more than the request may use. Like S3's
 // classifier, which names one of ten classes of output length and reserves the class's upper end, the prediction is
 // rounded up to a tenth of max_tokens. A sequence that has outgrown a reservation is predicted again for longer
-// (SequenceNote::retries).
+// (ReservationNote::retries).
 #include <algorithm>
 
 #include "sched/choices.h"
@@ -15,10 +15,13 @@ constexpr int32_t kClasses = 10;
 class PredictedLength final : public Admission {
  public:
   explicit PredictedLength(const SchedulerLimits& limits)
-      : predictor_(limits.predictor), max_model_len_(limits.max_model_len), keep_free_(KeepFreeBlocks(limits)) {}
+      : predictor_(limits.predictor),
+        max_model_len_(limits.max_model_len),
+        keep_free_(KeepFreeBlocks(limits)),
+        reservation_(limits.Note<ReservationNote>()) {}
   void Describe(ChoiceTraits* traits) const override { traits->needs_predictor = traits->reserves_output = true; }
   KvDemand Demand(const StepView& view, SlotId slot, int32_t) const override {
-    SequenceNote& note = view.notes[slot];
+    ReservationNote& note = reservation_.At(view.notes, slot);
     const int32_t most = view.seq.max_output_tokens[slot];
     const int32_t width = (most + kClasses - 1) / kClasses;
     const int32_t predicted = PredictOutput(*predictor_, view, slot, note.retries);
@@ -31,6 +34,7 @@ class PredictedLength final : public Admission {
   const LengthPredictor* const predictor_;
   const int32_t max_model_len_;
   const int64_t keep_free_;
+  const NoteColumn<ReservationNote> reservation_;
 };
 
 }  // namespace

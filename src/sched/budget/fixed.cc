@@ -8,20 +8,25 @@ namespace {
 
 class FixedBudget final : public Budget {
  public:
-  FixedBudget(int64_t tokens, std::string why) : tokens_(tokens), why_(std::move(why)) {}
-  void Describe(ChoiceTraits* traits) const override { traits->max_tokens = traits->max_prefill_tokens = tokens_; }
+  FixedBudget(int64_t tokens, std::string why, bool by_step_time)
+      : tokens_(tokens), why_(std::move(why)), by_step_time_(by_step_time) {}
+  void Describe(ChoiceTraits* traits) const override {
+    traits->max_tokens = traits->max_prefill_tokens = tokens_;
+    traits->sizes_by_step_time = by_step_time_;
+  }
   StepBudget Next(const StepView&) override { return {tokens_, tokens_}; }
   std::string Why() const override { return fmt::format("{} tokens per step: {}", tokens_, why_); }
 
  private:
   const int64_t tokens_;
   const std::string why_;
+  const bool by_step_time_;
 };
 
 }  // namespace
 
-std::unique_ptr<Budget> MakeFixedBudgetOf(int64_t tokens, std::string why) {
-  return std::make_unique<FixedBudget>(tokens, std::move(why));
+std::unique_ptr<Budget> MakeFixedBudgetOf(int64_t tokens, std::string why, bool by_step_time) {
+  return std::make_unique<FixedBudget>(tokens, std::move(why), by_step_time);
 }
 
 std::unique_ptr<Budget> MakeFixedBudget(const SchedulerLimits& limits) {

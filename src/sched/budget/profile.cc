@@ -15,6 +15,13 @@ namespace {
 constexpr int64_t kDecodes = 32, kContext = 1024;
 constexpr int64_t kLeastGranule = 8;  // where the model knows no tile
 
+constexpr Knob<double> kHeadroom{"tbt-headroom",
+                                 0.9,
+                                 {.min = 0.01,
+                                  .max = 1,
+                                  .help = "budget profile: the share of --tbt-slo that a step's predicted time may "
+                                          "take when there are pipeline stages"}};
+
 struct ReferenceStep {
   int64_t decodes = 0, context = 0;
   ChunkShape chunk;
@@ -34,6 +41,8 @@ struct ReferenceStep {
 
 }  // namespace
 
+constinit const KnobList kProfileKnobs{&kHeadroom};
+
 std::unique_ptr<Budget> MakeProfileBudget(const SchedulerLimits& limits) {
   if (limits.token_budget > 0) return MakeFixedBudgetOf(limits.token_budget, "--token-budget");
   const int64_t fallback = limits.default_token_budget;
@@ -41,10 +50,11 @@ std::unique_ptr<Budget> MakeProfileBudget(const SchedulerLimits& limits) {
   if (limits.step_time == nullptr) {
     return MakeFixedBudgetOf(fallback,
                              "--tbt-slo is given but there are no step times of this machine ('tactus profile' "
-                             "measures them), so the default");
+                             "measures them), so the default",
+                             true);
   }
   // Between pipeline stages a step also waits for others: it may not use the whole objective.
-  const double share = limits.pipeline_steps > 1 ? limits.policy.tbt_headroom : 1.0;
+  const double share = limits.pipeline_steps > 1 ? limits.policy[kHeadroom] : 1.0;
   const auto allowed_ns = static_cast<DurationNs>(static_cast<double>(limits.tbt_slo_ns) * share);
   const int64_t tile = std::max(1, limits.step_time->tile_tokens());
   const int64_t granule = (kLeastGranule + tile - 1) / tile * tile;
@@ -64,8 +74,10 @@ std::unique_ptr<Budget> MakeProfileBudget(const SchedulerLimits& limits) {
       "{} decodes and a chunk of {} behind {} tokens each: {:.1f} ms predicted, --tbt-slo {:.1f} ms{}", step.decodes,
       step.chunk.tokens, step.context, static_cast<double>(limits.step_time->StepTimeNs(step.shape)) * 1e-6,
       static_cast<double>(limits.tbt_slo_ns) * 1e-6, share < 1 ? fmt::format(" x {} for the pipeline", share) : "");
-  return MakeFixedBudgetOf(tokens, low > 0 ? "the largest that keeps the objective with " + of
-                                           : "the least there is; no step keeps the objective: " + of);
+  return MakeFixedBudgetOf(tokens,
+                           low > 0 ? "the largest that keeps the objective with " + of
+                                   : "the least there is; no step keeps the objective: " + of,
+                           true);
 }
 
 }  // namespace tactus::sched

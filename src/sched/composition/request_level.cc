@@ -12,15 +12,25 @@
 namespace tactus::sched {
 namespace {
 
+constexpr Knob<bool> kPad{"pad",
+                          false,
+                          {.help = "composition request-level: a batch costs what its longest sequence costs, times "
+                                   "its size, until it has ended"},
+                          "computes every sequence of a batch up to the longest, and no choice here has such batches"};
+
+struct BatchNote {
+  int32_t sequences;  // of the batch that it was admitted with
+};
+
 class RequestLevel final : public Composition {
  public:
-  explicit RequestLevel(bool pad) : pad_(pad) {}
-  void Describe(ChoiceTraits* traits) const override { traits->pads = true; }
+  explicit RequestLevel(const SchedulerLimits& limits) : pad_(limits.policy[kPad]), batch_(limits.Note<BatchNote>()) {}
+  void Describe(ChoiceTraits*) const override {}
   void Compose(StepContext& step) override {
     if (step.view.running.empty()) {
       step.AdmitInOrder(true);
       const int32_t batch = step.plan.num_items();
-      for (const StepItem& item : step.plan.items()) step.view.notes[static_cast<size_t>(item.slot)].batch = batch;
+      for (const StepItem& item : step.plan.items()) batch_.At(step.view.notes, item.slot).sequences = batch;
       if (pad_) Pad(step, 0);
       return;
     }
@@ -28,7 +38,7 @@ class RequestLevel final : public Composition {
     step.RunDecodes();
     if (!pad_) return;
     // What of the batch runs no longer has finished.
-    const int32_t batch = step.view.notes[static_cast<size_t>(step.view.running.front())].batch;
+    const int32_t batch = batch_.At(step.view.notes, step.view.running.front()).sequences;
     Pad(step, std::max(0, batch - static_cast<int32_t>(step.view.running.size())));
   }
 
@@ -44,12 +54,15 @@ class RequestLevel final : public Composition {
   }
 
   const bool pad_;
+  const NoteColumn<BatchNote> batch_;
 };
 
 }  // namespace
 
+constinit const KnobList kRequestLevelKnobs{&kPad};
+
 std::unique_ptr<Composition> MakeRequestLevel(const SchedulerLimits& limits) {
-  return std::make_unique<RequestLevel>(limits.policy.pad);
+  return std::make_unique<RequestLevel>(limits);
 }
 
 }  // namespace tactus::sched

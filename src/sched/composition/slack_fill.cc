@@ -24,6 +24,28 @@ constexpr size_t kMostLookedAt = 1024;
 // Starts that fail although their demand fitted when the group was gathered: what must stay free has been reached.
 constexpr int kMostRefused = 4;
 
+constexpr Knob<double> kGamma{
+    "accelgen-gamma",
+    0.75,
+    {.unit = "s",
+     .min = 0,
+     .max = 1e6,
+     .help = "slack-fill: requests whose slack is within this of the least are chosen among by distance"}};
+constexpr Knob<std::string> kDistanceKind{
+    "distance",
+    "euclidean",
+    {.choices = "euclidean|normalised",
+     .help = "slack-fill: distance in tokens, or in shares of the budget and of the KV memory"}};
+constexpr Knob<std::string> kEra{
+    "era",
+    "completed",
+    {.choices = "completed|prefilled|off",
+     .help = "slack-fill: a long prompt starts only when those that run are so far, unless it is urgent"}};
+constexpr Knob<int64_t> kLongPrompt{
+    "accelgen-long-prompt",
+    4096,
+    {.unit = "tokens", .min = 1, .max = 1 << 30, .help = "slack-fill: prompts of so many tokens are long"}};
+
 enum class Selection : uint8_t { kDistance, kQueueOrder };
 
 class SlackFill final : public Composition {
@@ -32,10 +54,10 @@ class SlackFill final : public Composition {
       : slack_(limits),
         selection_(selection),
         whole_(whole_prompts),
-        gamma_ns_(static_cast<DurationNs>(limits.policy.accelgen_gamma_s * 1e9)),
-        long_prompt_(limits.policy.accelgen_long_prompt),
-        era_(limits.policy.accelgen_era),
-        normalised_(limits.policy.accelgen_distance == "normalised"),
+        gamma_ns_(static_cast<DurationNs>(limits.policy[kGamma] * 1e9)),
+        long_prompt_(limits.policy[kLongPrompt]),
+        era_(limits.policy[kEra]),
+        normalised_(limits.policy[kDistanceKind] == "normalised"),
         kv_tokens_(limits.blocks_total * limits.block_size),
         distance_(kMostInGroup) {
     ready_.reserve(static_cast<size_t>(limits.max_num_seqs));
@@ -56,7 +78,7 @@ class SlackFill final : public Composition {
     SelectRest(step);
     if (step.plan.empty() && step.view.steps_in_flight == 0) RunAnyhow(step);
     for (const Ready& r : ready_) {
-      if (!r.served && !step.plan.Touched(r.slot)) SlackModel::PassedOver(step.view, r.slot);
+      if (!r.served && !step.plan.Touched(r.slot)) slack_.PassedOver(step.view, r.slot);
     }
   }
 
@@ -313,6 +335,9 @@ class SlackFill final : public Composition {
 };
 
 }  // namespace
+
+constinit const KnobList kSlackFillKnobs{&kTtftObjective, &kTbtObjective, &kGamma,      &kDistanceKind,
+                                         &kEra,           &kLongPrompt,   &kPivotTokens};
 
 std::unique_ptr<Composition> MakeSlackFill(const SchedulerLimits& limits) {
   return std::make_unique<SlackFill>(limits, Selection::kDistance, false);

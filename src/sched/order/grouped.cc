@@ -11,16 +11,25 @@
 namespace tactus::sched {
 namespace {
 
+constexpr Knob<int64_t> kBinTokens{
+    "pia-bin",
+    50,
+    {.unit = "tokens",
+     .min = 1,
+     .max = 1 << 20,
+     .help = "order grouped: predicted outputs in the same bin of this width share a batch"}};
+
 constexpr int64_t kPreemptedFirst = int64_t{1} << 62;
 constexpr int64_t kMaxGroups = 1 << 16;  // the longest outputs share the last one
 
 class GroupedOrder final : public BucketedOrder {
  public:
   explicit GroupedOrder(const SchedulerLimits& limits)
-      : BucketedOrder(limits.slot_capacity, static_cast<int32_t>(std::min(
-                                                limits.max_model_len / limits.policy.pia_bin_tokens + 1, kMaxGroups))),
+      : BucketedOrder(limits.slot_capacity,
+                      static_cast<int32_t>(std::min(limits.max_model_len / limits.policy[kBinTokens] + 1, kMaxGroups))),
         predictor_(limits.predictor),
-        bin_(limits.policy.pia_bin_tokens) {
+        bin_(limits.policy[kBinTokens]),
+        prediction_(limits.Note<PredictionNote>()) {
     heap_.reserve(filled().capacity());
   }
   void Describe(ChoiceTraits* traits) const override { traits->needs_predictor = true; }
@@ -47,10 +56,10 @@ class GroupedOrder final : public BucketedOrder {
 
  protected:
   void OnQueued(const StepView& view, SlotId slot) override {
-    view.notes[slot].rank = PredictOutput(*predictor_, view, slot, 0);
+    prediction_.At(view.notes, slot).output_tokens = PredictOutput(*predictor_, view, slot, 0);
   }
   int32_t BucketOf(const StepView& view, SlotId slot) const override {
-    return static_cast<int32_t>(std::min((view.notes[slot].rank - 1) / bin_, kMaxGroups - 1));
+    return static_cast<int32_t>(std::min((prediction_.At(view.notes, slot).output_tokens - 1) / bin_, kMaxGroups - 1));
   }
   int64_t KeyOf(const StepView& view, SlotId slot) const override {
     return view.seq.arrival_order[slot] - (view.seq.preemptions[slot] > 0 ? kPreemptedFirst : 0);
@@ -61,11 +70,14 @@ class GroupedOrder final : public BucketedOrder {
 
   const LengthPredictor* const predictor_;
   const int64_t bin_;
+  const NoteColumn<PredictionNote> prediction_;
   std::vector<int32_t> heap_;  // groups not walked yet, by the age of their oldest
   SlotId next_ = kNoSlot;      // within the group that is being walked
 };
 
 }  // namespace
+
+constinit const KnobList kGroupedKnobs{&kBinTokens};
 
 std::unique_ptr<Order> MakeGroupedOrder(const SchedulerLimits& limits) {
   return std::make_unique<GroupedOrder>(limits);

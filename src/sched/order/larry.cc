@@ -17,6 +17,15 @@
 namespace tactus::sched {
 namespace {
 
+constexpr Knob<double> kLambda{
+    "larry-lambda",
+    0.1,
+    {.unit = "1/s",
+     .min = 0,
+     .infinite = true,
+     .help = "order larry: what a second of waiting is worth against a whole KV memory; inf: first come, first "
+             "served"}};
+
 int32_t BlocksOf(int64_t tokens, int32_t block_size) {
   return static_cast<int32_t>((tokens + block_size - 1) / block_size);
 }
@@ -28,7 +37,7 @@ class LarryOrder final : public BucketedOrder {
                       static_cast<int32_t>(
                           std::min<int64_t>(BlocksOf(limits.max_model_len, limits.block_size), limits.blocks_total)) +
                           1),
-        lambda_(limits.policy.larry_lambda),
+        lambda_(limits.policy[kLambda]),
         blocks_total_(static_cast<double>(limits.blocks_total)),
         block_size_(limits.block_size) {
     heap_.reserve(filled().capacity());
@@ -101,6 +110,8 @@ class LarryOrder final : public BucketedOrder {
 };
 
 }  // namespace
+
+constinit const KnobList kLarryKnobs{&kLambda};
 
 std::unique_ptr<Order> MakeLarryOrder(const SchedulerLimits& limits) {
   return std::make_unique<LarryOrder>(limits);

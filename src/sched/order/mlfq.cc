@@ -19,16 +19,36 @@ namespace tactus::sched {
 namespace {
 
 constexpr int32_t kPromptTokensPerDecode = 128;
-constexpr int32_t kPromoted = -1;  // SequenceNote::level of a waiting or running sequence that was promoted
+
+constexpr Knob<int64_t> kQueues{
+    "mlfq-queues", 5, {.unit = "queues", .min = 1, .max = 16, .help = "order mlfq: number of queues"}};
+constexpr Knob<int64_t> kQuantumTokens{
+    "mlfq-quantum",
+    16,
+    {.unit = "tokens",
+     .min = 1,
+     .max = 1 << 14,
+     .help = "order mlfq: output tokens until a sequence leaves the highest queue; twice as many in each queue below"}};
+constexpr Knob<DurationText> kPromotion{
+    "mlfq-promotion",
+    {120'000'000'000},
+    {.unit = "duration", .help = "order mlfq: a sequence that has waited for so long moves up to the highest queue"}};
+
+struct MlfqNote {
+  int32_t level;       // its queue, or kPromoted
+  int32_t end_tokens;  // output length at which its quantum there ends; 0: it has never been queued
+};
+constexpr int32_t kPromoted = -1;  // while it waits, and runs after that
 
 class Mlfq final : public KeyedOrder {
  public:
   explicit Mlfq(const SchedulerLimits& limits)
       : KeyedOrder(limits.slot_capacity),
         step_time_(limits.step_time),
-        lowest_(static_cast<int32_t>(limits.policy.mlfq_queues) - 1),
-        quantum_(limits.policy.mlfq_quantum_tokens),
-        promote_after_ns_(limits.policy.mlfq_promotion.ns) {
+        lowest_(static_cast<int32_t>(limits.policy[kQueues]) - 1),
+        quantum_(limits.policy[kQuantumTokens]),
+        promote_after_ns_(limits.policy[kPromotion].ns),
+        note_(limits.Note<MlfqNote>()) {
     waits_.reserve(2 * static_cast<size_t>(limits.slot_capacity));
   }
   bool ranks() const override { return true; }
@@ -44,11 +64,11 @@ class Mlfq final : public KeyedOrder {
     for (; head_ < waits_.size() && view.now_ns - waits_[head_].since_ns >= promote_after_ns_; ++head_) {
       if (!Waits(view, waits_[head_])) continue;
       const SlotId slot = waits_[head_].slot;
-      SequenceNote& note = view.notes[static_cast<size_t>(slot)];
+      MlfqNote& note = note_.At(view.notes, slot);
       if (note.level == kPromoted) continue;
       Refile(view, slot, [&] {
         note.level = kPromoted;
-        note.quantum_tokens = Output(view, slot) + Quantum(0);
+        note.end_tokens = Output(view, slot) + Quantum(0);
       });
     }
     KeyedOrder::Start(view);
@@ -58,9 +78,9 @@ class Mlfq final : public KeyedOrder {
   void OnQueued(const StepView& view, SlotId slot) override {
     if (view.seq.state[slot] != SeqState::kWaiting) return;
     const Place place = PlaceOf(view, slot);
-    SequenceNote& note = view.notes[static_cast<size_t>(slot)];
+    MlfqNote& note = note_.At(view.notes, slot);
     note.level = place.level;
-    note.quantum_tokens = place.end_tokens;
+    note.end_tokens = place.end_tokens;
     if (waits_.size() == waits_.capacity()) {  // at most every second entry is of a sequence that still waits
       waits_.erase(waits_.begin(), waits_.begin() + static_cast<ptrdiff_t>(head_));
       head_ = 0;
@@ -72,7 +92,7 @@ class Mlfq final : public KeyedOrder {
   // Those that were promoted go before all others, in the order in which they had begun to wait.
   QueueKey KeyOf(const StepView& view, SlotId slot) const override {
     const bool waiting = view.seq.state[slot] == SeqState::kWaiting;
-    if (waiting && view.notes[static_cast<size_t>(slot)].level == kPromoted) {
+    if (waiting && note_.At(view.notes, slot).level == kPromoted) {
       return {kPromoted, view.seq.queued_ns[slot], view.seq.arrival_order[slot]};
     }
     return {QueueOf(view, slot), 0, view.seq.arrival_order[slot]};
@@ -115,8 +135,8 @@ class Mlfq final : public KeyedOrder {
     return {level, static_cast<int32_t>(std::max<int64_t>(1, Quantum(level) - cost))};
   }
   Place PlaceOf(const StepView& view, SlotId slot) const {
-    const SequenceNote& note = view.notes[static_cast<size_t>(slot)];
-    Place place{std::max(0, note.level), note.quantum_tokens};
+    const MlfqNote& note = note_.At(view.notes, slot);
+    Place place{std::max(0, note.level), note.end_tokens};
     if (place.end_tokens == 0) place = Join(view.seq.prompt_tokens[slot]);  // new
     const int32_t output = Output(view, slot);
     while (place.level < lowest_ && output >= place.end_tokens) place.end_tokens += Quantum(++place.level);
@@ -128,11 +148,14 @@ class Mlfq final : public KeyedOrder {
   const int32_t lowest_;
   const int64_t quantum_;
   const DurationNs promote_after_ns_;
+  const NoteColumn<MlfqNote> note_;
   std::vector<Wait> waits_;  // [head_, size): in the order in which they entered the queue, some long gone
   size_t head_ = 0;
 };
 
 }  // namespace
+
+constinit const KnobList kMlfqKnobs{&kQueues, &kQuantumTokens, &kPromotion};
 
 std::unique_ptr<Order> MakeMlfqOrder(const SchedulerLimits& limits) {
   return std::make_unique<Mlfq>(limits);

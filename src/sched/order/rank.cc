@@ -4,9 +4,6 @@
 // for a quantum of
 // --ltr-quantum-steps steps (the last to lose its KV), and carries over what is left of it if it is preempted all the
 // same.
-//
-// SequenceNote: level 1 is promoted, quantum_tokens the steps of precedence that are left, since_step when that count
-// or the wait began.
 #include <algorithm>
 
 #include "sched/choices.h"
@@ -17,13 +14,36 @@
 namespace tactus::sched {
 namespace {
 
+constexpr Knob<int64_t> kStarvationSteps{
+    "ltr-starvation-steps",
+    2048,
+    {.unit = "steps",
+     .min = 1,
+     .max = 1 << 30,
+     .help = "order rank: a sequence that has waited for so many steps goes first"}};
+constexpr Knob<int64_t> kQuantumSteps{
+    "ltr-quantum-steps",
+    32,
+    {.unit = "steps",
+     .min = 1,
+     .max = 1 << 30,
+     .help = "order rank: for so many of its own steps it is then spared from preemption"}};
+
+struct RankNote {
+  bool promoted;
+  int32_t quantum_steps;  // of precedence that are left, as of since_step
+  int64_t since_step;     // before which it was last queued or admitted
+};
+
 class RankOrder final : public KeyedOrder {
  public:
   explicit RankOrder(const SchedulerLimits& limits)
       : KeyedOrder(limits.slot_capacity),
         predictor_(limits.predictor),
-        threshold_(limits.policy.ltr_starvation_steps),
-        quantum_(static_cast<int32_t>(limits.policy.ltr_quantum_steps)),
+        threshold_(limits.policy[kStarvationSteps]),
+        quantum_(static_cast<int32_t>(limits.policy[kQuantumSteps])),
+        note_(limits.Note<RankNote>()),
+        prediction_(limits.Note<PredictionNote>()),
         waits_(limits.slot_capacity, 1) {}
   void Describe(ChoiceTraits* traits) const override { traits->needs_predictor = true; }
   bool ranks() const override { return true; }
@@ -32,7 +52,7 @@ class RankOrder final : public KeyedOrder {
   void Apply(const StepView& view) override {
     KeyedOrder::Apply(view);
     for (const SequenceChange& change : view.changes) {
-      if (change.kind == ChangeKind::kQueued) waits_.InsertByKey(0, change.slot, view.notes[change.slot].since_step);
+      if (change.kind == ChangeKind::kQueued) waits_.InsertByKey(0, change.slot, SinceStep(view, change.slot));
       if (change.kind != ChangeKind::kQueued && waits_.ListOf(change.slot) == 0) waits_.Remove(change.slot);
     }
   }
@@ -41,18 +61,18 @@ class RankOrder final : public KeyedOrder {
     waits_.Clear();
     sorted_.assign(view.waiting.begin(), view.waiting.end());
     std::sort(sorted_.begin(), sorted_.end(),
-              [&view](SlotId a, SlotId b) { return view.notes[a].since_step < view.notes[b].since_step; });
-    for (const SlotId slot : sorted_) waits_.InsertByKey(0, slot, view.notes[slot].since_step);
+              [&](SlotId a, SlotId b) { return SinceStep(view, a) < SinceStep(view, b); });
+    for (const SlotId slot : sorted_) waits_.InsertByKey(0, slot, SinceStep(view, slot));
   }
   void Start(const StepView& view) override {
     for (SlotId slot = waits_.Head(0); slot != kNoSlot && view.step - waits_.KeyOf(slot) >= threshold_;
          slot = waits_.Head(0)) {
       waits_.Remove(slot);
-      SequenceNote& note = view.notes[slot];
-      if (note.level == 1) continue;  // was promoted before, and came back with some of its quantum left
+      RankNote& note = note_.At(view.notes, slot);
+      if (note.promoted) continue;  // was promoted before, and came back with some of its quantum left
       Refile(view, slot, [&] {
-        note.level = 1;
-        note.quantum_tokens = quantum_;
+        note.promoted = true;
+        note.quantum_steps = quantum_;
       });
     }
     KeyedOrder::Start(view);
@@ -60,35 +80,42 @@ class RankOrder final : public KeyedOrder {
 
  protected:
   void OnQueued(const StepView& view, SlotId slot) override {
-    SequenceNote& note = view.notes[slot];
-    if (note.level == 1) {
-      note.quantum_tokens -= static_cast<int32_t>(std::min<int64_t>(note.quantum_tokens, view.step - note.since_step));
-      if (note.quantum_tokens == 0) note.level = 0;
+    RankNote& note = note_.At(view.notes, slot);
+    if (note.promoted) {
+      note.quantum_steps -= static_cast<int32_t>(std::min<int64_t>(note.quantum_steps, view.step - note.since_step));
+      if (note.quantum_steps == 0) note.promoted = false;
     }
-    note.rank = PredictOutput(*predictor_, view, slot, 0);
+    prediction_.At(view.notes, slot).output_tokens = PredictOutput(*predictor_, view, slot, 0);
     note.since_step = view.step;
   }
-  void OnAdmitted(const StepView& view, SlotId slot) override { view.notes[slot].since_step = view.step; }
+  void OnAdmitted(const StepView& view, SlotId slot) override { note_.At(view.notes, slot).since_step = view.step; }
   QueueKey KeyOf(const StepView& view, SlotId slot) const override {
-    const SequenceNote& note = view.notes[slot];
-    return {note.level == 1 ? 0 : 1, note.level == 1 ? note.since_step : note.rank, view.seq.arrival_order[slot]};
+    const RankNote& note = note_.At(view.notes, slot);
+    const int64_t arrival = view.seq.arrival_order[slot];
+    if (note.promoted) return {0, note.since_step, arrival};
+    return {1, prediction_.At(view.notes, slot).output_tokens, arrival};
   }
 
  private:
+  int64_t SinceStep(const StepView& view, SlotId slot) const { return note_.At(view.notes, slot).since_step; }
   bool Promoted(const StepView& view, SlotId slot) const {
-    const SequenceNote& note = view.notes[slot];
-    return note.level == 1 &&
-           (view.seq.state[slot] == SeqState::kWaiting || view.step - note.since_step < note.quantum_tokens);
+    const RankNote& note = note_.At(view.notes, slot);
+    return note.promoted &&
+           (view.seq.state[slot] == SeqState::kWaiting || view.step - note.since_step < note.quantum_steps);
   }
 
   const LengthPredictor* const predictor_;
   const int64_t threshold_;
   const int32_t quantum_;
+  const NoteColumn<RankNote> note_;
+  const NoteColumn<PredictionNote> prediction_;
   SlotLists waits_;             // one list: who waits and was not promoted in this wait, longest first
   std::vector<SlotId> sorted_;  // of Rebuild
 };
 
 }  // namespace
+
+constinit const KnobList kRankKnobs{&kStarvationSteps, &kQuantumSteps};
 
 std::unique_ptr<Order> MakeRankOrder(const SchedulerLimits& limits) {
   return std::make_unique<RankOrder>(limits);

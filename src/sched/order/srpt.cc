@@ -10,14 +10,15 @@ namespace {
 
 class SrptOrder final : public KeyedOrder {
  public:
-  explicit SrptOrder(const SchedulerLimits& limits) : KeyedOrder(limits.slot_capacity), predictor_(limits.predictor) {}
+  explicit SrptOrder(const SchedulerLimits& limits)
+      : KeyedOrder(limits.slot_capacity), predictor_(limits.predictor), prediction_(limits.Note<PredictionNote>()) {}
   void Describe(ChoiceTraits* traits) const override { traits->needs_predictor = true; }
   bool ranks() const override { return true; }
   int64_t RankOf(const StepView& view, SlotId slot) const override { return Remaining(view, slot); }
 
  protected:
   void OnQueued(const StepView& view, SlotId slot) override {
-    view.notes[slot].rank = PredictOutput(*predictor_, view, slot, 0);
+    prediction_.At(view.notes, slot).output_tokens = PredictOutput(*predictor_, view, slot, 0);
   }
   QueueKey KeyOf(const StepView& view, SlotId slot) const override {
     return {Remaining(view, slot), 0, view.seq.arrival_order[slot]};
@@ -25,10 +26,11 @@ class SrptOrder final : public KeyedOrder {
 
  private:
   int64_t Remaining(const StepView& view, SlotId slot) const {
-    return ExpectedOutput(*predictor_, view, slot) - GeneratedTokens(view, slot);
+    return ExpectedOutput(prediction_.At(view.notes, slot), *predictor_, view, slot) - GeneratedTokens(view, slot);
   }
 
   const LengthPredictor* const predictor_;
+  const NoteColumn<PredictionNote> prediction_;
 };
 
 }  // namespace

@@ -3,28 +3,35 @@
 // no sequence meets a shortage; should one arise all the same, the last to arrive gives way.
 #include "sched/choices.h"
 #include "sched/plan.h"
+#include "sched/predicted_length.h"
 
 namespace tactus::sched {
 namespace {
 
 class AbortAndRequeue final : public Preemption {
  public:
+  explicit AbortAndRequeue(const SchedulerLimits& limits) : reservation_(limits.Note<ReservationNote>()) {}
   void Describe(ChoiceTraits* traits) const override { traits->can_preempt = traits->aborts_outgrown = true; }
   bool Outgrown(const StepView& view, SlotId slot) const override {
-    return view.seq.Pending(slot) > 0 && view.seq.computed_planned[slot] >= view.notes[slot].reserved_tokens;
+    return view.seq.Pending(slot) > 0 &&
+           view.seq.computed_planned[slot] >= reservation_.At(view.notes, slot).reserved_tokens;
   }
+  void Aborted(const StepView& view, SlotId slot) const override { ++reservation_.At(view.notes, slot).retries; }
   SlotId Victim(const StepView& view, const PlanBuilder& plan, const Order&, SlotId) const override {
     for (auto it = view.running_by_arrival.rbegin(); it != view.running_by_arrival.rend(); ++it) {
       if (!plan.Touched(*it)) return *it;
     }
     return kNoSlot;
   }
+
+ private:
+  const NoteColumn<ReservationNote> reservation_;
 };
 
 }  // namespace
 
-std::unique_ptr<Preemption> MakeAbortAndRequeue(const SchedulerLimits&) {
-  return std::make_unique<AbortAndRequeue>();
+std::unique_ptr<Preemption> MakeAbortAndRequeue(const SchedulerLimits& limits) {
+  return std::make_unique<AbortAndRequeue>(limits);
 }
 
 }  // namespace tactus::sched

@@ -3,7 +3,7 @@
 // --trail-c of the victim's predicted output is done: what is nearly finished is not thrown away. c = 0: none is
 // preempted for a newcomer.
 //
-// Under an order that ranks none this is youngest-recompute. Predictions are the order's (SequenceNote::rank); an
+// Under an order that ranks none this is youngest-recompute. Predictions are the order's (PredictionNote); an
 // order that makes none protects all from newcomers.
 #include "sched/choices.h"
 #include "sched/predicted_length.h"
@@ -12,9 +12,17 @@
 namespace tactus::sched {
 namespace {
 
+constexpr Knob<double> kSpared{"trail-c",
+                               0.8,
+                               {.min = 0,
+                                .max = 1,
+                                .help = "preemption by-rank-recompute: a running sequence may give way to an arriving "
+                                        "one before this share of its predicted output is done; 0: never"}};
+
 class ByRankRecompute final : public Preemption {
  public:
-  explicit ByRankRecompute(const SchedulerLimits& limits) : c_(limits.policy.trail_c) {}
+  explicit ByRankRecompute(const SchedulerLimits& limits)
+      : c_(limits.policy[kSpared]), prediction_(limits.Note<PredictionNote>()) {}
   void Describe(ChoiceTraits* traits) const override {
     traits->can_preempt = true;
     traits->makes_room = c_ > 0;
@@ -28,12 +36,17 @@ class ByRankRecompute final : public Preemption {
 
  private:
   bool MayGiveWay(const StepView& view, SlotId slot) const {
-    return static_cast<double>(GeneratedTokens(view, slot)) < c_ * static_cast<double>(view.notes[slot].rank);
+    const auto predicted = static_cast<double>(prediction_.At(view.notes, slot).output_tokens);
+    return static_cast<double>(GeneratedTokens(view, slot)) < c_ * predicted;
   }
+
   const double c_;
+  const NoteColumn<PredictionNote> prediction_;
 };
 
 }  // namespace
+
+constinit const KnobList kByRankKnobs{&kSpared};
 
 std::unique_ptr<Preemption> MakeByRankRecompute(const SchedulerLimits& limits) {
   return std::make_unique<ByRankRecompute>(limits);

@@ -1,0 +1,77 @@
+// What policies remember about a sequence between steps, besides the last results. A policy asks for a column of a
+// struct of its own when it is made; whoever asks for the same struct shares it. All columns of a scheduler are one
+// block of bytes per slot in the sequence table: zero at arrival, kept over preemptions. Plain data; nothing here knows
+// a policy.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <new>
+#include <optional>
+#include <type_traits>
+#include <typeindex>
+#include <vector>
+
+#include "base/check.h"
+#include "base/units.h"
+
+namespace tactus {
+
+// The blocks of all slots: slot s has [s * stride, (s + 1) * stride).
+struct SequenceNotes {
+  std::byte* bytes = nullptr;
+  size_t stride = 0;
+};
+
+// Where each sequence's T lies in its block.
+template <class T>
+class NoteColumn {
+ public:
+  explicit NoteColumn(size_t offset) : offset_(offset) {}
+  // Precondition: the table was made for the layout that the column comes from.
+  T& At(const SequenceNotes& notes, SlotId slot) const {
+    TACTUS_DCHECK(offset_ + sizeof(T) <= notes.stride);
+    return *std::launder(reinterpret_cast<T*>(notes.bytes + static_cast<size_t>(slot) * notes.stride + offset_));
+  }
+
+ private:
+  size_t offset_;
+};
+
+class NoteLayout {
+ public:
+  // The column of T; a new one unless somebody has asked for it before.
+  template <class T>
+  NoteColumn<T> Column() {
+    static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_default_constructible_v<T>,
+                  "a note is plain data and zero at arrival: it owns nothing and its members have no initialisers");
+    static_assert(alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__, "the blocks lie in memory of operator new");
+    if (const auto found = Find<T>()) return *found;
+    const size_t offset = RoundUp(size_, alignof(T));
+    columns_.push_back({typeid(T), offset});
+    size_ = offset + sizeof(T);
+    alignment_ = std::max(alignment_, alignof(T));
+    return NoteColumn<T>(offset);
+  }
+  template <class T>
+  std::optional<NoteColumn<T>> Find() const {
+    for (const Placed& column : columns_) {
+      if (column.type == typeid(T)) return NoteColumn<T>(column.offset);
+    }
+    return std::nullopt;
+  }
+  // Bytes of one sequence's block.
+  size_t stride() const { return RoundUp(size_, alignment_); }
+
+ private:
+  struct Placed {
+    std::type_index type;
+    size_t offset;
+  };
+  static size_t RoundUp(size_t bytes, size_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
+
+  std::vector<Placed> columns_;
+  size_t size_ = 0, alignment_ = 1;
+};
+
+}  // namespace tactus
