@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <atomic>
 
-#include "api/request_parser.h"
+#include "api/answer.h"
+#include "api/conversation.h"
 #include "api/response_text.h"
 #include "http/server.h"
 #include "serve/access.h"
@@ -211,16 +212,9 @@ void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_option
   context_->clock = &clock_;
   context_->request_timeout_ns = options_.request_timeout.ns;
   context_->ping_interval_ns = options_.ping_interval.ns;
-  context_->limits.model = model.name;
-  context_->limits.max_model_len = model.max_model_len;
-  context_->limits.vocab_size = model.vocab_size;
-  context_->limits.default_max_tokens = engine_options.default_max_tokens;
+  context_->limits = api::LimitsOf(model, engine_options.default_max_tokens);
   context_->limits.max_choices = options_.max_choices;
-  context_->limits.generation_defaults = model.generation_defaults;
-  // Equal fingerprints: same binary version, weights as stored and kernels, hence the same tokens for the same seed.
-  const std::string parts = fmt::format("{}\n{}\n{}\n{}", BuildInfo(), model.name, model.weight_format, model.kernels);
-  const Hash128 digest = SipHash128(Hash128{1, 1}, parts.data(), parts.size());
-  context_->fingerprint = fmt::format("tactus-{}-{:08x}", Version(), digest.low & 0xffffffffu);
+  context_->fingerprint = api::Fingerprint(model);
   engine_.store(engine, std::memory_order_release);
 }
 
