@@ -9,6 +9,7 @@
 #include "api/conversation.h"
 #include "api/response_text.h"
 #include "http/server.h"
+#include "obs/prometheus_text.h"
 #include "serve/access.h"
 #include "serve/client_counts.h"
 #include "serve/generation.h"
@@ -398,30 +399,22 @@ void ApiServerImpl::OnTick(TimeNs now_ns) {
 
 std::string ApiServerImpl::HttpMetrics() const {
   const http::ServerStats stats = server_->Stats();
-  std::string out = fmt::format(
-      "# HELP tactus_http_connections Open HTTP connections.\n# TYPE tactus_http_connections "
-      "gauge\ntactus_http_connections {}\n"
-      "# HELP tactus_http_connections_total HTTP connections accepted.\n# TYPE tactus_http_connections_total counter\n"
-      "tactus_http_connections_total {}\n"
-      "# HELP tactus_http_connections_refused_total Connections beyond --max-connections or "
-      "--max-connections-per-client.\n"
-      "# TYPE tactus_http_connections_refused_total counter\ntactus_http_connections_refused_total {}\n"
-      "# HELP tactus_http_exchanges HTTP requests being answered.\n# TYPE tactus_http_exchanges "
-      "gauge\ntactus_http_exchanges {}\n"
-      "# HELP tactus_http_client_gone_total Requests whose client left before the end.\n"
-      "# TYPE tactus_http_client_gone_total counter\ntactus_http_client_gone_total {}\n"
-      "# HELP tactus_http_body_bytes Bytes of request bodies received and not yet parsed.\n"
-      "# TYPE tactus_http_body_bytes gauge\ntactus_http_body_bytes {}\n"
-      "# HELP tactus_http_body_bytes_limit The most of them: --max-body-total, or what a small machine leaves of it.\n"
-      "# TYPE tactus_http_body_bytes_limit gauge\ntactus_http_body_bytes_limit {}\n"
-      "# HELP tactus_http_bodies_refused_total Request bodies refused for want of room in --max-body-total.\n"
-      "# TYPE tactus_http_bodies_refused_total counter\ntactus_http_bodies_refused_total {}\n"
-      "# HELP tactus_http_responses_total HTTP answers by status.\n# TYPE tactus_http_responses_total counter\n",
-      stats.connections, stats.connections_total, stats.connections_refused, stats.exchanges, stats.client_gone,
-      stats.body_bytes, stats.body_bytes_limit, stats.bodies_refused);
-  for (const auto& [status, count] : stats.responses)
-    out += fmt::format("tactus_http_responses_total{{code=\"{}\"}} {}\n", status, count);
-  return out;
+  const auto value = [](auto count) { return static_cast<double>(count); };
+  PrometheusText t({});
+  t.Gauge("tactus_http_connections", "Open HTTP connections.", value(stats.connections));
+  t.Counter("tactus_http_connections_total", "HTTP connections accepted.", value(stats.connections_total));
+  t.Counter("tactus_http_connections_refused_total",
+            "Connections beyond --max-connections or --max-connections-per-client.", value(stats.connections_refused));
+  t.Gauge("tactus_http_exchanges", "HTTP requests being answered.", value(stats.exchanges));
+  t.Counter("tactus_http_client_gone_total", "Requests whose client left before the end.", value(stats.client_gone));
+  t.Gauge("tactus_http_body_bytes", "Bytes of request bodies received and not yet parsed.", value(stats.body_bytes));
+  t.Gauge("tactus_http_body_bytes_limit", "The most of them: --max-body-total, or what a small machine leaves of it.",
+          value(stats.body_bytes_limit));
+  t.Counter("tactus_http_bodies_refused_total", "Request bodies refused for want of room in --max-body-total.",
+            value(stats.bodies_refused));
+  t.Family("tactus_http_responses_total", PrometheusText::Type::kCounter, "HTTP answers by status.");
+  for (const auto& [status, count] : stats.responses) t.Sample(value(count), {{"code", fmt::format("{}", status)}});
+  return t.Take();
 }
 
 }  // namespace
