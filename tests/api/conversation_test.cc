@@ -50,7 +50,7 @@ TEST_F(ConversationTest, AChatIsOneRequestOfItsTemplatesTokens) {
                                        {"stop", {"END"}},
                                        {"temperature", 0},
                                        {"stream", true},
-                                       {"stream_options", {{"include_usage", true}}},
+                                       {"stream_options", {{"include_usage", true}, {"continuous_usage_stats", true}}},
                                        {"logprobs", true},
                                        {"top_logprobs", 3}});
   ASSERT_TRUE(prepared.ok()) << prepared.status().ToString();
@@ -64,8 +64,8 @@ TEST_F(ConversationTest, AChatIsOneRequestOfItsTemplatesTokens) {
   EXPECT_EQ(request.stop.stop, std::vector<std::string>{"END"});
   EXPECT_EQ(request.sampling.temperature, 0);
   const AnswerShape& shape = prepared->shape;
-  EXPECT_TRUE(shape.chat && shape.stream && shape.include_usage);
-  EXPECT_FALSE(shape.echo || shape.prompt_logprobs || shape.continuous_usage);
+  EXPECT_TRUE(shape.chat && shape.stream && shape.include_usage && shape.continuous_usage);
+  EXPECT_FALSE(shape.echo || shape.prompt_logprobs);
   EXPECT_EQ(shape.logprobs, 3);
   EXPECT_EQ(shape.choices_per_prompt, 2);
   ASSERT_EQ(shape.prompts.size(), 1u);
@@ -91,6 +91,7 @@ TEST_F(ConversationTest, EveryPromptIsANumberedRequestOfItsOwn) {
     ASSERT_TRUE(quiet.ok());
     EXPECT_EQ(quiet->shape.prompts[0].echo, "") << prompt;
     EXPECT_EQ(quiet->requests[0].id, "id");
+    EXPECT_FALSE(quiet->shape.include_usage || quiet->shape.continuous_usage);
   }
 }
 
@@ -107,6 +108,7 @@ TEST_F(ConversationTest, SequencesAreChoicesOfAllPrompts) {
 // A front end that has messages and no body asks for the same.
 TEST_F(ConversationTest, AChatOfMessagesIsWhatItsBodyAsksFor) {
   engine_.mutable_model().generation_defaults.top_p = 0.5f;
+  engine_.mutable_model().generation_defaults.logprobs = 3;  // are asked for, never a default
   limits_ = LimitsOf(engine_.model(), 100);
   const ParsedRequest made = ChatOf({{"system", "be\n\"brief\""}, {"user", "x"}}, limits_);
   const json body = {{"messages", {Message("system", "be\n\"brief\""), Message("user", "x")}}};
@@ -120,6 +122,8 @@ TEST_F(ConversationTest, AChatOfMessagesIsWhatItsBodyAsksFor) {
   EXPECT_EQ(left->requests[0].sampling.top_p, 0.5f);
   EXPECT_EQ(right->requests[0].sampling.top_p, 0.5f);
   EXPECT_EQ(left->shape.chat, right->shape.chat);
+  EXPECT_EQ(left->shape.logprobs, -1);
+  EXPECT_EQ(right->shape.logprobs, -1);
 }
 
 TEST_F(ConversationTest, MessagesThatAreNotUtf8AreReplaced) {
@@ -196,6 +200,10 @@ TEST_F(ConversationTest, ARequestThatIsOverWhileItIsTokenisedIsCancelledNotRefus
   const auto tokens =
       AnswerTokenize(R"({"messages":[{"role":"user","content":"x"}]})", engine_, limits_, StopToken(&over));
   EXPECT_EQ(tokens.status().code(), StatusCode::kCancelled) << tokens.status().ToString();
+  over = false;
+  engine_.OnText([&](StopToken) { over = true; });
+  const auto text = AnswerTokenize(R"({"prompt":"x"})", engine_, limits_, StopToken(&over));
+  EXPECT_EQ(text.status().code(), StatusCode::kCancelled) << text.status().ToString();
 }
 
 TEST_F(ConversationTest, TextsAndTokensAreAnsweredWithoutARequest) {
