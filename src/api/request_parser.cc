@@ -65,6 +65,7 @@ Result<ParsedRequest> ParseCompletionRequest(std::string_view body, const Reques
   TACTUS_RETURN_IF_ERROR(ParseBody(body, stop, &doc));
   Fields fields(doc);
   ParsedRequest out;
+  out.default_max_tokens = kCompletionDefaultTokens;
   ReadCommon(&fields, limits, &out);
   ReadPrompts(&fields, limits, &out);
   if (fields.Has("messages"))
@@ -89,6 +90,7 @@ Result<ParsedRequest> ParseChatRequest(std::string_view body, const RequestLimit
   Fields fields(doc);
   ParsedRequest out;
   out.chat = true;
+  out.default_max_tokens = limits.default_max_tokens;
   ReadCommon(&fields, limits, &out);
   if (fields.Has("prompt"))
     fields.Fail(InvalidArgument("prompt: belongs to /v1/completions; here give messages", "prompt"));
@@ -125,7 +127,7 @@ Status PlaceInContext(const ParsedRequest& parsed, int64_t prompt_tokens, const 
     }
     stop->max_tokens = *parsed.max_tokens;
   } else {
-    stop->max_tokens = std::min(room, parsed.chat ? limits.default_max_tokens : kCompletionDefaultTokens);
+    stop->max_tokens = std::min(room, parsed.default_max_tokens);
   }
   stop->min_tokens = std::min(stop->min_tokens, stop->max_tokens);
   return Status();

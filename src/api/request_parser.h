@@ -38,6 +38,7 @@ struct ParsedRequest {
   bool add_special_tokens = true;  // completions
   Request base;                    // n, sampling, stop, priority, slo, client, cache_salt
   std::optional<int64_t> max_tokens;
+  int64_t default_max_tokens = 0;  // what it gets at most without max_tokens
   bool stream = false;
   bool include_usage = false;     // stream_options.include_usage
   bool continuous_usage = false;  // stream_options.continuous_usage_stats

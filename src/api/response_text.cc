@@ -105,7 +105,7 @@ std::string_view FinishText(FinishReason reason) {
 
 AnswerWriter::AnswerWriter(const Engine& engine, AnswerStyle style, std::string id, int64_t created,
                            std::string fingerprint)
-    : engine_(engine), style_(style), id_(std::move(id)) {
+    : engine_(engine), style_(std::move(style)), id_(std::move(id)) {
   std::string rest = fmt::format("\",\"created\":{},\"model\":", created);
   AppendJsonString(&rest, engine.model().name);
   rest += ",\"system_fingerprint\":";
@@ -114,8 +114,8 @@ AnswerWriter::AnswerWriter(const Engine& engine, AnswerStyle style, std::string 
   std::string head = "{\"id\":";
   AppendJsonString(&head, id_);
   head += ",\"object\":\"";
-  whole_head_ = head + (style.chat ? "chat.completion" : "text_completion") + rest;
-  chunk_head_ = "data: " + head + (style.chat ? "chat.completion.chunk" : "text_completion") + rest;
+  whole_head_ = head + (style_.chat ? "chat.completion" : "text_completion") + rest;
+  chunk_head_ = style_.frame.before + head + (style_.chat ? "chat.completion.chunk" : "text_completion") + rest;
 }
 
 void AnswerWriter::OpenChunk(std::string* out, int32_t index) const {
@@ -132,7 +132,8 @@ void AnswerWriter::CloseChunk(std::string* out, const Usage* usage) const {
   } else if (style_.usage_in_chunks) {
     *out += ",\"usage\":null";
   }
-  *out += "}\n\n";
+  *out += '}';
+  *out += style_.frame.after;
 }
 
 void AnswerWriter::AppendFinish(std::string* out, FinishReason finish, std::string_view stop_string) const {
@@ -265,7 +266,8 @@ void AnswerWriter::AppendUsage(std::string* out, const Usage& usage) const {
   *out += chunk_head_;
   *out += "],\"usage\":";
   AppendUsageObject(out, usage);
-  *out += "}\n\n";
+  *out += '}';
+  *out += style_.frame.after;
 }
 
 std::string AnswerWriter::Whole(const std::vector<ChoiceText>& choices, const Usage& usage) const {

@@ -29,10 +29,17 @@ struct ChoiceText {
   std::string stop_string;
 };
 
+// What goes before and after each chunk of a stream, so that no chunk is copied to be framed: of server-sent events
+// {"data: ", "\n\n"}, of JSON lines {"", "\n"}.
+struct ChunkFrame {
+  std::string before, after;
+};
+
 struct AnswerStyle {
   bool chat = false;
   int32_t logprobs = -1;         // as SamplingParams::logprobs
   bool usage_in_chunks = false;  // stream_options.include_usage: "usage": null in every chunk but the last
+  ChunkFrame frame;
 };
 
 class AnswerWriter {
@@ -43,7 +50,7 @@ class AnswerWriter {
 
   const std::string& id() const { return id_; }
 
-  // --- Streaming: whole server-sent events, appended ---
+  // --- Streaming: whole chunks in their frames, appended ---
   void AppendRole(std::string* out, int32_t index) const;
   // `text_offset`: code points of this choice's text before this delta; advanced by the delta's tokens. `usage` may be
   // null.

@@ -1,13 +1,17 @@
 // `tactus run`: one answer (-p) or a chat in the terminal, over the same engine as the server. Answers go to stdout as
 // they are made, everything else to stderr.
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <condition_variable>
 #include <cstdio>
 #include <limits>
 #include <mutex>
-#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
+#include "api/answer.h"
+#include "api/conversation.h"
 #include "base/clock.h"
 #include "base/input_file.h"
 #include "base/utf8.h"
@@ -48,44 +52,41 @@ struct RunOptions {
   }
 };
 
-// Prints deltas and lets the main thread wait for the end.
+// Prints what comes and lets the main thread wait for the end.
 class TerminalSink final : public ResponseSink {
  public:
-  explicit TerminalSink(Clock& clock) : clock_(clock), start_ns_(clock.NowNs()) {}
+  TerminalSink(const Engine& engine, api::AnswerShape shape, Clock& clock)
+      : clock_(clock), start_ns_(clock.NowNs()), answer_(engine, std::move(shape), {}) {}
 
   void OnDelta(const TokenDelta& delta) override {
     std::lock_guard lock(mutex_);
-    if (tokens_ == 0 && !delta.tokens.empty()) first_ns_ = clock_.NowNs();
-    tokens_ += static_cast<int64_t>(delta.tokens.size());
-    text_ += delta.text;
+    if (first_ns_ == 0 && !delta.tokens.empty()) first_ns_ = clock_.NowNs();
     std::fwrite(delta.text.data(), 1, delta.text.size(), stdout);
     std::fflush(stdout);
-    if (!delta.error.ok()) error_ = delta.error;
+    if (Status status = answer_.OnDelta(0, delta, nullptr); !status.ok()) status_ = std::move(status);
   }
   void OnDone(const Usage& usage) override {
     std::lock_guard lock(mutex_);
-    usage_ = usage;
+    answer_.OnDone(0, usage, nullptr);
     end_ns_ = clock_.NowNs();
-    done_ = true;
     changed_.notify_all();
   }
   // True once done; waits at most 50 ms, so that the caller can look at Ctrl-C.
   bool WaitShortly() {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::milliseconds(50), [this] { return done_; });
+    return changed_.wait_for(lock, std::chrono::milliseconds(50), [this] { return answer_.done(); });
   }
-  const std::string& text() const { return text_; }
-  const Status& error() const { return error_; }
+  // --- When it is done ---
+  const std::string& text() const { return answer_.choice(0).text; }
+  const Status& status() const { return status_; }
   std::string Summary() const {
+    const Usage usage = answer_.usage();
     const double ttft_ms = static_cast<double>(first_ns_ - start_ns_) * 1e-6;
     const double decode_s = static_cast<double>(end_ns_ - first_ns_) * 1e-9;
-    char line[160];
-    std::snprintf(line, sizeof line,
-                  "%lld prompt tokens (%lld cached), first token after %.0f ms, %lld tokens at %.1f/s",
-                  static_cast<long long>(usage_.prompt_tokens), static_cast<long long>(usage_.cached_tokens), ttft_ms,
-                  static_cast<long long>(tokens_),
-                  tokens_ > 1 && decode_s > 0 ? static_cast<double>(tokens_ - 1) / decode_s : 0.0);
-    return line;
+    const int64_t tokens = usage.completion_tokens;
+    return fmt::format("{} prompt tokens ({} cached), first token after {:.0f} ms, {} tokens at {:.1f}/s",
+                       usage.prompt_tokens, usage.cached_tokens, ttft_ms, tokens,
+                       tokens > 1 && decode_s > 0 ? static_cast<double>(tokens - 1) / decode_s : 0.0);
   }
 
  private:
@@ -94,11 +95,8 @@ class TerminalSink final : public ResponseSink {
   std::condition_variable changed_;
   const TimeNs start_ns_;
   TimeNs first_ns_ = 0, end_ns_ = 0;
-  int64_t tokens_ = 0;
-  std::string text_;
-  Usage usage_;
-  Status error_;
-  bool done_ = false;
+  api::Answer answer_;
+  Status status_;
 };
 
 // Text as the model can take it: what is not UTF-8 becomes U+FFFD, as the tokeniser would make it, and that is said.
@@ -108,47 +106,56 @@ std::string ValidText(const std::string& text, const char* what) {
   return ReplaceInvalidUtf8(text);
 }
 
-class Conversation {
+// One conversation with the model, message by message.
+class Talk {
  public:
-  Conversation(Engine& engine, const RunOptions& options) : engine_(engine), options_(options) { Clear(); }
+  Talk(Engine& engine, const RunOptions& options)
+      : engine_(engine), options_(options), limits_(api::LimitsOf(engine.model(), options.engine.default_max_tokens)) {
+    Clear();
+  }
 
   void Clear() {
-    messages_ = nlohmann::json::array();
-    if (!options_.system.empty()) messages_.push_back({{"role", "system"}, {"content", options_.system}});
+    messages_.clear();
+    if (!options_.system.empty()) messages_.push_back({"system", options_.system});
   }
   void SetSystem(const std::string& text) {
-    if (!messages_.empty() && messages_[0]["role"] == "system")
-      messages_[0]["content"] = text;
+    if (!messages_.empty() && messages_[0].role == "system")
+      messages_[0].content = text;
     else
-      messages_.insert(messages_.begin(), {{"role", "system"}, {"content", text}});
+      messages_.insert(messages_.begin(), {"system", text});
   }
 
-  // Asks and prints; on an error nothing of this turn stays in the conversation. *summary: one line about speed.
+  bool answered() const { return !messages_.empty() && messages_.back().role == "assistant"; }
+
+  // Asks and prints; on an error nothing of this turn stays in the talk. *summary: one line about speed.
   Status Ask(const std::string& question, bool* interrupted, std::string* summary) {
-    messages_.push_back({{"role", "user"}, {"content", question}});
-    Status status = Answer(interrupted, summary);
-    if (!status.ok()) messages_.erase(messages_.size() - 1);
+    messages_.push_back({"user", question});
+    std::string text;
+    Status status = Generate(api::ChatOf(messages_, limits_), &text, interrupted, summary);
+    if (status.ok())
+      messages_.push_back({"assistant", std::move(text)});
+    else
+      messages_.pop_back();
     return status;
   }
+  // Continues the text as it is.
+  Status Continue(const std::string& start, bool* interrupted, std::string* summary) {
+    std::string text;
+    return Generate(api::ContinuationOf(start, limits_), &text, interrupted, summary);
+  }
 
-  // One generation of these prompt tokens; the text is returned through *text.
-  Status Generate(std::vector<TokenId> prompt, std::string* text, bool* interrupted, std::string* summary) {
-    const int64_t room = engine_.model().max_model_len - static_cast<int64_t>(prompt.size());
-    if (room < 1) {
-      return InvalidArgument("the conversation has " + std::to_string(prompt.size()) + " tokens and the context is " +
-                             std::to_string(engine_.model().max_model_len) + "; start anew with /clear");
-    }
-    Request request;
-    request.sampling = engine_.model().generation_defaults;
-    if (options_.temperature >= 0) request.sampling.temperature = static_cast<float>(options_.temperature);
-    if (options_.top_p > 0) request.sampling.top_p = static_cast<float>(options_.top_p);
-    request.sampling.seed = static_cast<uint64_t>(options_.engine.seed);
-    request.sampling.has_seed = options_.engine.seed != 0;
-    request.stop.max_tokens =
-        options_.max_tokens > 0 ? options_.max_tokens : std::min(room, options_.engine.default_max_tokens);
-    request.prompt = std::make_shared<const std::vector<TokenId>>(std::move(prompt));
-    auto sink = std::make_shared<TerminalSink>(SystemClock());
-    TACTUS_ASSIGN_OR_RETURN(const RequestHandle handle, engine_.Submit(std::move(request), sink));
+ private:
+  // What is asked, with what the command line says about its answer.
+  Status Generate(api::ParsedRequest asked, std::string* text, bool* interrupted, std::string* summary) {
+    SamplingParams& sampling = asked.base.sampling;
+    if (options_.temperature >= 0) sampling.temperature = static_cast<float>(options_.temperature);
+    if (options_.top_p > 0) sampling.top_p = static_cast<float>(options_.top_p);
+    sampling.seed = static_cast<uint64_t>(options_.engine.seed);
+    sampling.has_seed = options_.engine.seed != 0;
+    if (options_.max_tokens > 0) asked.max_tokens = options_.max_tokens;
+    TACTUS_ASSIGN_OR_RETURN(api::Prepared prepared, api::PrepareConversation(std::move(asked), engine_, limits_));
+    auto sink = std::make_shared<TerminalSink>(engine_, std::move(prepared.shape), SystemClock());
+    TACTUS_ASSIGN_OR_RETURN(const RequestHandle handle, engine_.Submit(std::move(prepared.requests[0]), sink));
     bool cancelled = false;
     while (!sink->WaitShortly()) {
       // An answer that nobody can read is not worth its time either.
@@ -160,22 +167,13 @@ class Conversation {
     *interrupted = InterruptCount() > 0 && cancelled;
     *text = sink->text();
     *summary = sink->Summary();
-    return cancelled ? Status() : sink->error();
-  }
-
- private:
-  Status Answer(bool* interrupted, std::string* summary) {
-    const nlohmann::json variables = {{"messages", messages_}, {"add_generation_prompt", true}};
-    TACTUS_ASSIGN_OR_RETURN(const std::string rendered, engine_.ApplyChatTemplate(variables.dump()));
-    std::string text;
-    TACTUS_RETURN_IF_ERROR(Generate(engine_.TokenizeChat(rendered), &text, interrupted, summary));
-    messages_.push_back({{"role", "assistant"}, {"content", text}});
-    return Status();
+    return cancelled ? Status() : sink->status();
   }
 
   Engine& engine_;
   const RunOptions& options_;
-  nlohmann::json messages_;
+  const api::RequestLimits limits_;
+  std::vector<api::ChatMessage> messages_;
 };
 
 // -1 leaves a choice to the model; nothing else below the API's own ranges means anything.
@@ -202,12 +200,11 @@ Result<bool> ReadQuestion(InputFile& input, std::string* line) {
 }
 
 int AnswerOnce(Engine& engine, const RunOptions& options) {
-  Conversation conversation(engine, options);
+  Talk talk(engine, options);
   bool interrupted = false;
-  std::string text, summary;
-  const Status status =
-      options.raw ? conversation.Generate(engine.Tokenize(options.prompt, true), &text, &interrupted, &summary)
-                  : conversation.Ask(options.prompt, &interrupted, &summary);
+  std::string summary;
+  const Status status = options.raw ? talk.Continue(options.prompt, &interrupted, &summary)
+                                    : talk.Ask(options.prompt, &interrupted, &summary);
   if (!status.ok()) return Fail(status);
   std::printf("\n");
   std::fprintf(stderr, "%s\n", summary.c_str());
@@ -216,7 +213,7 @@ int AnswerOnce(Engine& engine, const RunOptions& options) {
 
 int Chat(Engine& engine, const RunOptions& options) {
   const bool terminal = isatty(STDIN_FILENO) != 0;
-  Conversation conversation(engine, options);
+  Talk talk(engine, options);
   std::fprintf(stderr,
                "Chat with %s. /clear starts anew, /system TEXT sets the system message, /exit or Ctrl-D ends; Ctrl-C "
                "stops an answer.\n",
@@ -237,11 +234,11 @@ int Chat(Engine& engine, const RunOptions& options) {
     if (line.empty()) continue;
     if (line == "/exit" || line == "/quit") return kExitOk;
     if (line == "/clear") {
-      conversation.Clear();
+      talk.Clear();
       continue;
     }
     if (line.rfind("/system ", 0) == 0) {
-      conversation.SetSystem(line.substr(8));
+      talk.SetSystem(line.substr(8));
       continue;
     }
     if (line[0] == '/') {
@@ -250,11 +247,11 @@ int Chat(Engine& engine, const RunOptions& options) {
     }
     bool interrupted = false;
     std::string summary;
-    const Status status = conversation.Ask(line, &interrupted, &summary);
+    const Status status = talk.Ask(line, &interrupted, &summary);
     std::printf("\n");
     std::fflush(stdout);
     if (!status.ok())
-      std::fprintf(stderr, "%s\n", status.message().c_str());
+      std::fprintf(stderr, "%s%s\n", status.message().c_str(), talk.answered() ? "; /clear starts anew" : "");
     else if (terminal)
       std::fprintf(stderr, "[%s%s]\n", summary.c_str(), interrupted ? ", stopped" : "");
   }

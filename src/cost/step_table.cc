@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "base/csv.h"
 #include "base/input_file.h"
 #include "cost/nonnegative_fit.h"
 #include "cost/step_lookup.h"
@@ -246,20 +247,11 @@ class FittedProfile final : public StepProfile {
   std::map<std::string, std::string> remarks_;
 };
 
-std::string_view Trim(std::string_view s) {
-  const size_t begin = s.find_first_not_of(" \t\r");
-  if (begin == std::string_view::npos) return {};
-  return s.substr(begin, s.find_last_not_of(" \t\r") - begin + 1);
-}
-
 // The fields of a line; kDataLoss when their number is not `header`'s.
 Result<std::vector<std::string_view>> Split(std::string_view line, const std::string& where, std::string_view header) {
   std::vector<std::string_view> fields;
-  for (size_t begin = 0; begin <= line.size();) {
-    const size_t end = std::min(line.find(',', begin), line.size());
-    fields.push_back(Trim(line.substr(begin, end - begin)));
-    begin = end + 1;
-  }
+  SplitCells(line, &fields);
+  for (std::string_view& field : fields) field = Trimmed(field);
   const size_t wanted = static_cast<size_t>(std::count(header.begin(), header.end(), ',')) + 1;
   if (fields.size() != wanted) return DataLoss(fmt::format("{}: {} columns are expected ({})", where, wanted, header));
   return fields;
@@ -331,15 +323,13 @@ Result<std::unique_ptr<StepProfile>> ParseStepProfile(const std::string& path, s
   int64_t number = 0;
   while (!rest.empty()) {
     ++number;
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    const std::string_view text = Trim(rest.substr(0, end));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+    const std::string_view text = Trimmed(TakeLine(&rest));
     if (text.empty()) continue;
     const std::string where = fmt::format("{}:{}", path, number);
     if (text[0] == '#') {
       const size_t colon = text.find(':');
       if (colon != std::string_view::npos)
-        remarks[std::string(Trim(text.substr(1, colon - 1)))] = std::string(Trim(text.substr(colon + 1)));
+        remarks[std::string(Trimmed(text.substr(1, colon - 1)))] = std::string(Trimmed(text.substr(colon + 1)));
     } else if (header.empty()) {
       if (text != kHeader && text != kLookupHeader) {
         return DataLoss(fmt::format("{}: the header is '{}', not '{}' (measured steps) or '{}' (tables)", where,

@@ -11,7 +11,8 @@
 
 namespace tactus {
 
-// A fixed-bucket histogram as Prometheus knows it. One writer.
+// A fixed-bucket histogram as Prometheus knows it. One writer. Not prometheus-cpp's: that locks a mutex at each
+// observation (19 ns on Zen 5, this 4), and takes one value at a time where the loop tells of many equal gaps at once.
 class BucketHistogram {
  public:
   explicit BucketHistogram(std::vector<double> upper_bounds)

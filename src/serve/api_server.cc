@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <atomic>
 
-#include "api/request_parser.h"
+#include "api/answer.h"
+#include "api/conversation.h"
 #include "api/response_text.h"
 #include "http/server.h"
+#include "obs/prometheus_text.h"
 #include "serve/access.h"
 #include "serve/client_counts.h"
 #include "serve/generation.h"
@@ -211,16 +213,9 @@ void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_option
   context_->clock = &clock_;
   context_->request_timeout_ns = options_.request_timeout.ns;
   context_->ping_interval_ns = options_.ping_interval.ns;
-  context_->limits.model = model.name;
-  context_->limits.max_model_len = model.max_model_len;
-  context_->limits.vocab_size = model.vocab_size;
-  context_->limits.default_max_tokens = engine_options.default_max_tokens;
+  context_->limits = api::LimitsOf(model, engine_options.default_max_tokens);
   context_->limits.max_choices = options_.max_choices;
-  context_->limits.generation_defaults = model.generation_defaults;
-  // Equal fingerprints: same binary version, weights as stored and kernels, hence the same tokens for the same seed.
-  const std::string parts = fmt::format("{}\n{}\n{}\n{}", BuildInfo(), model.name, model.weight_format, model.kernels);
-  const Hash128 digest = SipHash128(Hash128{1, 1}, parts.data(), parts.size());
-  context_->fingerprint = fmt::format("tactus-{}-{:08x}", Version(), digest.low & 0xffffffffu);
+  context_->fingerprint = api::Fingerprint(model);
   engine_.store(engine, std::memory_order_release);
 }
 
@@ -404,30 +399,22 @@ void ApiServerImpl::OnTick(TimeNs now_ns) {
 
 std::string ApiServerImpl::HttpMetrics() const {
   const http::ServerStats stats = server_->Stats();
-  std::string out = fmt::format(
-      "# HELP tactus_http_connections Open HTTP connections.\n# TYPE tactus_http_connections "
-      "gauge\ntactus_http_connections {}\n"
-      "# HELP tactus_http_connections_total HTTP connections accepted.\n# TYPE tactus_http_connections_total counter\n"
-      "tactus_http_connections_total {}\n"
-      "# HELP tactus_http_connections_refused_total Connections beyond --max-connections or "
-      "--max-connections-per-client.\n"
-      "# TYPE tactus_http_connections_refused_total counter\ntactus_http_connections_refused_total {}\n"
-      "# HELP tactus_http_exchanges HTTP requests being answered.\n# TYPE tactus_http_exchanges "
-      "gauge\ntactus_http_exchanges {}\n"
-      "# HELP tactus_http_client_gone_total Requests whose client left before the end.\n"
-      "# TYPE tactus_http_client_gone_total counter\ntactus_http_client_gone_total {}\n"
-      "# HELP tactus_http_body_bytes Bytes of request bodies received and not yet parsed.\n"
-      "# TYPE tactus_http_body_bytes gauge\ntactus_http_body_bytes {}\n"
-      "# HELP tactus_http_body_bytes_limit The most of them: --max-body-total, or what a small machine leaves of it.\n"
-      "# TYPE tactus_http_body_bytes_limit gauge\ntactus_http_body_bytes_limit {}\n"
-      "# HELP tactus_http_bodies_refused_total Request bodies refused for want of room in --max-body-total.\n"
-      "# TYPE tactus_http_bodies_refused_total counter\ntactus_http_bodies_refused_total {}\n"
-      "# HELP tactus_http_responses_total HTTP answers by status.\n# TYPE tactus_http_responses_total counter\n",
-      stats.connections, stats.connections_total, stats.connections_refused, stats.exchanges, stats.client_gone,
-      stats.body_bytes, stats.body_bytes_limit, stats.bodies_refused);
-  for (const auto& [status, count] : stats.responses)
-    out += fmt::format("tactus_http_responses_total{{code=\"{}\"}} {}\n", status, count);
-  return out;
+  const auto value = [](auto count) { return static_cast<double>(count); };
+  PrometheusText t({});
+  t.Gauge("tactus_http_connections", "Open HTTP connections.", value(stats.connections));
+  t.Counter("tactus_http_connections_total", "HTTP connections accepted.", value(stats.connections_total));
+  t.Counter("tactus_http_connections_refused_total",
+            "Connections beyond --max-connections or --max-connections-per-client.", value(stats.connections_refused));
+  t.Gauge("tactus_http_exchanges", "HTTP requests being answered.", value(stats.exchanges));
+  t.Counter("tactus_http_client_gone_total", "Requests whose client left before the end.", value(stats.client_gone));
+  t.Gauge("tactus_http_body_bytes", "Bytes of request bodies received and not yet parsed.", value(stats.body_bytes));
+  t.Gauge("tactus_http_body_bytes_limit", "The most of them: --max-body-total, or what a small machine leaves of it.",
+          value(stats.body_bytes_limit));
+  t.Counter("tactus_http_bodies_refused_total", "Request bodies refused for want of room in --max-body-total.",
+            value(stats.bodies_refused));
+  t.Family("tactus_http_responses_total", PrometheusText::Type::kCounter, "HTTP answers by status.");
+  for (const auto& [status, count] : stats.responses) t.Sample(value(count), {{"code", fmt::format("{}", status)}});
+  return t.Take();
 }
 
 }  // namespace

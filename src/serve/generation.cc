@@ -1,9 +1,5 @@
 #include "serve/generation.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace tactus::serve {
@@ -40,106 +36,69 @@ Generation::Generation(std::shared_ptr<const GenerationContext> context, std::sh
       cache_salt_(std::move(caller.cache_salt)) {}
 
 void Generation::Work() {
-  Status status = Prepare();
-  if (status.ok())
-    Submit();
+  auto requests = Prepare();
+  if (requests.ok())
+    Submit(std::move(*requests));
   else
-    Fail(status);
+    Fail(requests.status());
 }
 
-Status Generation::Prepare() {
-  const http::HttpRequest& http = exchange_->request();
+Result<api::ParsedRequest> Generation::Parse() {
+  api::ParsedRequest parsed;
   {
     const http::Body body = exchange_->TakeBody();  // given back as soon as it is parsed
-    auto parsed = chat_ ? api::ParseChatRequest(body.text(), context_->limits, stop())
-                        : api::ParseCompletionRequest(body.text(), context_->limits, stop());
-    TACTUS_ASSIGN_OR_RETURN(parsed_, std::move(parsed));
+    TACTUS_ASSIGN_OR_RETURN(parsed, chat_ ? api::ParseChatRequest(body.text(), context_->limits, stop())
+                                          : api::ParseCompletionRequest(body.text(), context_->limits, stop()));
   }
-  for (const auto& [name, value] : http.headers)
-    TACTUS_RETURN_IF_ERROR(api::ApplySloHeader(name, value, &parsed_.base.slo));
-  if (parsed_.base.client.empty()) parsed_.base.client = client_;
+  Request& base = parsed.base;
+  for (const auto& [name, value] : exchange_->request().headers)
+    TACTUS_RETURN_IF_ERROR(api::ApplySloHeader(name, value, &base.slo));
+  base.id = request_id_;
+  base.arrival_ns = arrival_ns_;
+  if (base.client.empty()) base.client = client_;
   // Of fixed length and secret: no cache_salt of one client equals that of another.
-  if (!cache_salt_.empty()) parsed_.base.cache_salt = cache_salt_ + parsed_.base.cache_salt;
-  TACTUS_RETURN_IF_ERROR(TakePlaces());
-  std::vector<PromptState> prompts;
-  if (chat_) {
-    TACTUS_ASSIGN_OR_RETURN(const std::string text,
-                            context_->engine->ApplyChatTemplate(parsed_.template_variables, stop()));
-    TACTUS_RETURN_IF_ERROR(CheckFits(text));
-    prompts.emplace_back();
-    prompts.back().tokens = std::make_shared<const std::vector<TokenId>>(context_->engine->TokenizeChat(text, stop()));
-  } else {
-    for (const api::Prompt& prompt : parsed_.prompts) {
-      prompts.emplace_back();
-      TACTUS_RETURN_IF_ERROR(Tokenise(prompt, &prompts.back()));
-    }
-  }
-  const api::AnswerStyle style{
-      .chat = chat_, .logprobs = parsed_.base.sampling.logprobs, .usage_in_chunks = parsed_.include_usage};
-  writer_.emplace(*context_->engine, style, (chat_ ? "chatcmpl-" : "cmpl-") + request_id_, UnixSeconds(),
-                  context_->fingerprint);
+  if (!cache_salt_.empty()) base.cache_salt = cache_salt_ + base.cache_salt;
+  return parsed;
+}
+
+Result<std::vector<Request>> Generation::Prepare() {
+  TACTUS_ASSIGN_OR_RETURN(api::ParsedRequest parsed, Parse());
+  TACTUS_RETURN_IF_ERROR(TakePlaces(api::SequenceCount(parsed)));
+  TACTUS_ASSIGN_OR_RETURN(api::Prepared prepared,
+                          api::PrepareConversation(std::move(parsed), *context_->engine, context_->limits, stop()));
   std::lock_guard lock(mutex_);
   if (over()) return Status(StatusCode::kCancelled, "over meanwhile");
-  choices_.resize(prompts.size() * static_cast<size_t>(parsed_.base.n));
-  prompts_ = std::move(prompts);
-  return Status();
+  stream_ = prepared.shape.stream;
+  handles_.resize(prepared.requests.size());
+  answer_.emplace(*context_->engine, std::move(prepared.shape),
+                  api::AnswerIdentity{request_id_, UnixSeconds(), context_->fingerprint},
+                  api::ChunkFrame{"data: ", "\n\n"});
+  return std::move(prepared.requests);
 }
 
-Status Generation::TakePlaces() {
-  const int64_t prompts = chat_ ? 1 : static_cast<int64_t>(parsed_.prompts.size());
+Status Generation::TakePlaces(int64_t sequences) {
   std::lock_guard lock(mutex_);
   if (over()) return Status(StatusCode::kCancelled, "over meanwhile");
-  return places_.Add(prompts * parsed_.base.n - places_.count());
+  return places_.Add(sequences - places_.count());
 }
 
-Status Generation::Tokenise(const api::Prompt& prompt, PromptState* state) {
-  if (const auto* text = std::get_if<std::string>(&prompt)) {
-    TACTUS_RETURN_IF_ERROR(CheckFits(*text));
-    state->tokens = std::make_shared<const std::vector<TokenId>>(
-        context_->engine->Tokenize(*text, parsed_.add_special_tokens, stop()));
-    if (parsed_.echo) state->echo = *text;
-  } else {
-    const auto& ids = std::get<std::vector<TokenId>>(prompt);
-    state->tokens = std::make_shared<const std::vector<TokenId>>(ids);
-    if (parsed_.echo) state->echo = context_->engine->Detokenize(ids);
-  }
-  // The first token has no probability, which NaN stands for; the engine tells those of the others.
-  if (parsed_.base.prompt_logprobs && !state->tokens->empty())
-    state->echo_logprobs.push_back({TokenLogprob{state->tokens->front(), std::numeric_limits<float>::quiet_NaN()}});
-  return Status();
-}
-
-Status Generation::CheckFits(std::string_view text) const {
-  return api::CheckLeastTokens(parsed_, context_->engine->LeastTokens(text), context_->limits);
-}
-
-void Generation::Submit() {
-  const size_t count = prompts_.size();
-  std::vector<Request> requests(count, parsed_.base);
-  for (size_t i = 0; i < count; ++i) {
-    Request& request = requests[i];
-    request.id = count == 1 ? request_id_ : fmt::format("{}-{}", request_id_, i);
-    request.prompt = prompts_[i].tokens;
-    request.arrival_ns = arrival_ns_;
-    const Status status =
-        api::PlaceInContext(parsed_, static_cast<int64_t>(request.prompt->size()), context_->limits, &request.stop);
-    if (!status.ok()) return Fail(status);
-  }
+void Generation::Submit(std::vector<Request> requests) {
+  const size_t count = requests.size();
   for (size_t i = 0; i < count; ++i) {
     std::shared_ptr<PromptSink> sink;
     {
       std::lock_guard lock(mutex_);
       if (over()) return;  // the client went meanwhile
-      sink = std::make_shared<PromptSink>(Self(), i, places_.Split(parsed_.base.n));
+      sink = std::make_shared<PromptSink>(Self(), i, places_.Split(requests[i].n));
     }
     auto handle = context_->engine->Submit(std::move(requests[i]), std::move(sink));
     if (!handle.ok()) return Fail(handle.status());
     bool late = false;
     {
       std::lock_guard lock(mutex_);
-      prompts_[i].handle = *handle;
+      handles_[i] = *handle;
       late = over();
-      if (!late && parsed_.stream && i + 1 == count) BeginStream();
+      if (!late && stream_ && i + 1 == count) BeginStream();
     }
     if (late) context_->engine->Cancel(*handle);  // over before the handle was known
   }
@@ -157,91 +116,39 @@ void Generation::BeginStream() {
   stream_begun_ = true;  // not before: an error is told in the form that has begun
 }
 
-void Generation::BeginChoice(size_t prompt, int32_t index, std::string* out) {
-  ChoiceState& choice = choices_[static_cast<size_t>(index)];
-  if (choice.begun) return;
-  choice.begun = true;
-  if (chat_) writer_->AppendRole(out, index);
-  if (parsed_.echo)
-    writer_->AppendEcho(out, index, prompts_[prompt].echo, prompts_[prompt].echo_logprobs, &choice.text_offset);
-}
-
 void Generation::OnDelta(size_t prompt, const TokenDelta& delta) {
-  if (delta.finish == FinishReason::kError || delta.finish == FinishReason::kCancelled) {
-    return Fail(delta.error.ok() ? Internal("generation ended without a reason") : delta.error);
+  std::string chunks;
+  Status status;
+  {
+    std::lock_guard lock(mutex_);
+    if (over()) return;
+    if (stream_ && api::Answer::Tells(delta)) BeginStream();  // what fails from here on is told in the stream
+    status = answer_->OnDelta(prompt, delta, &chunks);
+    if (!chunks.empty()) exchange_->Write(chunks);
   }
-  std::lock_guard lock(mutex_);
-  if (over()) return;
-  produced_ = true;
-  const int32_t index = Index(prompt, delta.choice);
-  prompts_[prompt].usage.completion_tokens += static_cast<int64_t>(delta.tokens.size());
-  if (!parsed_.stream) {
-    api::ChoiceText& text = choices_[static_cast<size_t>(index)].text;
-    text.text += delta.text;
-    text.logprobs.insert(text.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
-    if (delta.finish != FinishReason::kNone) {
-      text.finish = delta.finish;
-      text.stop_string = delta.stop_string;
-    }
-    return;
-  }
-  // Nothing to tell yet: a character or a stop string is undecided. Logprobs are told with their token.
-  if (delta.text.empty() && delta.logprobs.empty() && delta.finish == FinishReason::kNone) return;
-  BeginStream();
-  std::string out;
-  BeginChoice(prompt, index, &out);
-  Usage usage;
-  if (parsed_.continuous_usage) {
-    usage.prompt_tokens = static_cast<int64_t>(prompts_[prompt].tokens->size());
-    usage.completion_tokens = prompts_[prompt].usage.completion_tokens;
-  }
-  writer_->AppendDelta(&out, index, delta, &choices_[static_cast<size_t>(index)].text_offset,
-                       parsed_.continuous_usage ? &usage : nullptr);
-  exchange_->Write(out);
+  if (!status.ok()) Fail(status);
 }
 
 void Generation::OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows) {
   std::lock_guard lock(mutex_);
-  if (over()) return;
-  // Rows come as the prompt is computed, from its second token on.
-  PromptState& state = prompts_[prompt];
-  auto& all = state.echo_logprobs;
-  const size_t room = state.tokens->size() - all.size();
-  all.insert(all.end(), rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(std::min(room, rows.size())));
+  if (!over()) answer_->OnPromptLogprobs(prompt, rows);
 }
 
 void Generation::OnDone(size_t prompt, const Usage& usage) {
   std::unique_lock lock(mutex_);
-  PromptState& state = prompts_[prompt];
-  if (over() || state.done) return;
-  state.done = true;
-  state.usage = usage;
-  if (++prompts_done_ < prompts_.size()) return;
-  Usage total;
-  for (const PromptState& p : prompts_) {
-    total.prompt_tokens += p.usage.prompt_tokens;
-    total.cached_tokens += p.usage.cached_tokens;
-    total.completion_tokens += p.usage.completion_tokens;
-  }
-  if (parsed_.stream) {
+  if (over()) return;
+  std::string chunks;
+  answer_->OnDone(prompt, usage, &chunks);
+  if (!answer_->done()) return;
+  if (stream_) {
     BeginStream();
-    std::string out;
-    if (parsed_.include_usage) writer_->AppendUsage(&out, total);
-    out += "data: [DONE]\n\n";
-    exchange_->Write(out);
+    exchange_->Write(chunks + "data: [DONE]\n\n");
     Leave();
     exchange_->End();
   } else {
-    std::vector<api::ChoiceText> texts;
-    for (size_t i = 0; i < choices_.size(); ++i) {
-      texts.push_back(std::move(choices_[i].text));
-      const PromptState& from = prompts_[i / static_cast<size_t>(parsed_.base.n)];
-      texts.back().text.insert(0, from.echo);
-      texts.back().logprobs.insert(texts.back().logprobs.begin(), from.echo_logprobs.begin(), from.echo_logprobs.end());
-    }
     http::HttpResponse response;
     response.headers = headers_;
-    response.body = writer_->Whole(texts, total);
+    response.body = std::move(*answer_).Complete();
     Leave();
     exchange_->Respond(std::move(response));
   }
@@ -259,8 +166,8 @@ void Generation::LetGo() {
     RequestHandle handle = 0;
     {
       std::lock_guard lock(mutex_);
-      if (i >= prompts_.size()) return;
-      if (!prompts_[i].done) handle = prompts_[i].handle;
+      if (i >= handles_.size()) return;
+      if (!answer_->done(i)) handle = handles_[i];
     }
     if (handle != 0) context_->engine->Cancel(handle);
   }
@@ -268,7 +175,7 @@ void Generation::LetGo() {
 
 void Generation::WhileWaiting(TimeNs now_ns) {
   std::lock_guard lock(mutex_);
-  if (over() || produced_ || !stream_begun_ || context_->ping_interval_ns <= 0 || now_ns < next_ping_ns_) return;
+  if (over() || !stream_begun_ || answer_->begun() || context_->ping_interval_ns <= 0 || now_ns < next_ping_ns_) return;
   next_ping_ns_ = now_ns + context_->ping_interval_ns;
   exchange_->Write(": ping\n\n");
 }

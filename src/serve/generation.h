@@ -1,5 +1,5 @@
-// One HTTP request for generated text: from its body to the last byte of its answer. One engine request per prompt, all
-// feeding one exchange.
+// One HTTP request for generated text, from its body to the last byte of its answer. What is asked and what is answered
+// is api/conversation.h and api/answer.h; here are the engine requests, one per prompt, the events and the end.
 //
 // Thread rule: as serve/call.h says, and the sinks run on the engine's delivery thread. The engine is never called with
 // the mutex held. Invariants: the exchange gets one answer or one error; when it is over (answered, failed, client
@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "api/request_parser.h"
-#include "api/response_text.h"
+#include "api/answer.h"
+#include "api/conversation.h"
 #include "base/clock.h"
 #include "http/server.h"
 #include "serve/call.h"
@@ -46,49 +46,31 @@ class Generation final : public Call {
 
  private:
   class PromptSink;
-  struct PromptState {
-    std::shared_ptr<const std::vector<TokenId>> tokens;
-    std::string echo;
-    std::vector<std::vector<TokenLogprob>> echo_logprobs;
-    RequestHandle handle = 0;
-    bool done = false;
-    Usage usage;
-  };
-  struct ChoiceState {
-    api::ChoiceText text;
-    int64_t text_offset = 0;
-    bool begun = false;  // its first chunk was written
-  };
 
   void Work() override;
   void WhileWaiting(TimeNs now_ns) override;  // pings
   void AnswerError(const Status& status) override;
   void LetGo() override;
   std::shared_ptr<Generation> Self() { return std::static_pointer_cast<Generation>(shared_from_this()); }
-  Status Prepare();     // parses, tokenises: fills prompts_ and requests_
-  Status TakePlaces();  // for every sequence of the parsed body
-  Status Tokenise(const api::Prompt& prompt, PromptState* state);
-  Status CheckFits(std::string_view text) const;  // by its bytes, before it is tokenised
-  void Submit();
+  Result<api::ParsedRequest> Parse();      // the body, with what the caller and the headers say
+  Result<std::vector<Request>> Prepare();  // what the engine gets; answer_ is ready for it
+  Status TakePlaces(int64_t sequences);
+  void Submit(std::vector<Request> requests);
   void OnDelta(size_t prompt, const TokenDelta& delta);
   void OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows);
   void OnDone(size_t prompt, const Usage& usage);
   // With the mutex held.
   void BeginStream();
-  void BeginChoice(size_t prompt, int32_t index, std::string* out);
-  int32_t Index(size_t prompt, int32_t choice) const { return static_cast<int32_t>(prompt) * parsed_.base.n + choice; }
 
   const std::shared_ptr<const GenerationContext> context_;
   const bool chat_;
   const std::string request_id_;
   const std::string client_, cache_salt_;
-  api::ParsedRequest parsed_;  // written by Work, before the first submit
-  std::optional<api::AnswerWriter> writer_;
 
-  std::vector<PromptState> prompts_;
-  std::vector<ChoiceState> choices_;
-  size_t prompts_done_ = 0;
-  bool stream_begun_ = false, produced_ = false;
+  // With the mutex held.
+  std::optional<api::Answer> answer_;   // from before the first submit
+  std::vector<RequestHandle> handles_;  // one per prompt; 0: not submitted
+  bool stream_ = false, stream_begun_ = false;
   TimeNs next_ping_ns_ = 0;
 };
 

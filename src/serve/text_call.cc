@@ -12,29 +12,16 @@ TextCall::TextCall(std::shared_ptr<const GenerationContext> context, std::shared
       decode_(decode) {}
 
 void TextCall::Work() {
-  Result<std::string> text = Answer();
+  const auto answer = decode_ ? api::AnswerDetokenize : api::AnswerTokenize;
+  Result<std::string> text = [&] {
+    const http::Body body = exchange_->TakeBody();  // given back as soon as its answer is made
+    return answer(body.text(), *context_->engine, context_->limits, stop());
+  }();
   if (!text.ok()) return Fail(text.status());
   http::HttpResponse response;
   response.headers = headers_;
   response.body = std::move(*text);
   Respond(std::move(response));
-}
-
-Result<std::string> TextCall::Answer() const {
-  const Engine& engine = *context_->engine;
-  const http::Body held = exchange_->TakeBody();
-  const std::string_view body = held.text();
-  if (decode_) {
-    TACTUS_ASSIGN_OR_RETURN(const auto tokens, api::ParseDetokenizeRequest(body, context_->limits, stop()));
-    return api::DetokenizeText(engine.Detokenize(tokens));
-  }
-  TACTUS_ASSIGN_OR_RETURN(const auto parsed, api::ParseTokenizeRequest(body, context_->limits, stop()));
-  if (!parsed.chat) {
-    return api::TokenizeText(engine, engine.Tokenize(parsed.prompt, parsed.add_special_tokens, stop()),
-                             parsed.return_token_strs);
-  }
-  TACTUS_ASSIGN_OR_RETURN(const std::string rendered, engine.ApplyChatTemplate(parsed.template_variables, stop()));
-  return api::TokenizeText(engine, engine.TokenizeChat(rendered, stop()), parsed.return_token_strs);
 }
 
 }  // namespace tactus::serve

@@ -15,7 +15,6 @@ class TextCall final : public Call {
 
  private:
   void Work() override;
-  Result<std::string> Answer() const;
 
   const std::shared_ptr<const GenerationContext> context_;
   const bool decode_;

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/csv.h"
 #include "base/input_file.h"
 #include "base/printable.h"
 
@@ -28,23 +29,6 @@ std::optional<T> Number(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
-}
-
-std::string_view Line(std::string_view* text) {
-  const size_t end = std::min(text->find('\n'), text->size());
-  const std::string_view line = text->substr(0, end);
-  text->remove_prefix(std::min(end + 1, text->size()));
-  return line;
-}
-
-void Split(std::string_view line, std::vector<std::string_view>* cells) {
-  cells->clear();
-  while (true) {
-    const size_t comma = std::min(line.find(','), line.size());
-    cells->push_back(line.substr(0, comma));
-    if (comma == line.size()) return;
-    line.remove_prefix(comma + 1);
-  }
 }
 
 }  // namespace
@@ -79,7 +63,7 @@ class TraceParser {
 
   Status ReadHeader(std::string_view line) {
     if (line.substr(0, 3) == "\xef\xbb\xbf") line.remove_prefix(3);  // a byte-order mark
-    Split(line, &cells_);
+    SplitCells(line, &cells_);
     width_ = cells_.size();
     for (size_t i = 0; i < width_; ++i) {
       for (size_t c = 0; c < kNumColumns; ++c) {
@@ -158,7 +142,7 @@ class TraceParser {
   }
 
   Status ReadRow(std::string_view line) {
-    Split(line, &cells_);
+    SplitCells(line, &cells_);
     if (cells_.size() != width_) {
       return DataLoss(fmt::format("{}:{}: column {}: {} cells, but the header has {}", path_, number_,
                                   std::min(cells_.size(), width_) + 1, cells_.size(), width_));
@@ -199,7 +183,7 @@ class TraceParser {
 Result<std::shared_ptr<const TraceFile>> TraceFile::Parse(const std::string& path, std::string_view text) {
   return TraceParser(path).Run([&text](std::string_view* line) -> Result<bool> {
     const bool more = !text.empty();
-    *line = Line(&text);
+    *line = TakeLine(&text);
     return more;
   });
 }

@@ -18,8 +18,10 @@ const std::string kUsage =
 class ResponseTextTest : public testing::Test {
  protected:
   AnswerWriter Writer(bool chat, int32_t logprobs = -1, bool usage_in_chunks = false) {
-    return AnswerWriter(engine_, {.chat = chat, .logprobs = logprobs, .usage_in_chunks = usage_in_chunks}, "id", 5,
-                        "print");
+    const ChunkFrame event{"data: ", "\n\n"};
+    return AnswerWriter(engine_,
+                        {.chat = chat, .logprobs = logprobs, .usage_in_chunks = usage_in_chunks, .frame = event}, "id",
+                        5, "print");
   }
   static std::string Head(const char* object) {
     return std::string(R"({"id":"id","object":")") + object +

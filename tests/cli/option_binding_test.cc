@@ -262,6 +262,21 @@ TEST(CommandLine, DurationsAndSizesByUnit) {
   EXPECT_EQ(FormatBytes(0), "0");
 }
 
+TEST(CommandLine, NoDigitOfADurationOrASizeIsLost) {
+  EXPECT_EQ(ParseDuration("1234567891ns")->ns, 1'234'567'891);
+  EXPECT_EQ(ParseArgs({"--wait", "1234567891ns"}).sample.wait.ns, 1'234'567'891);
+  EXPECT_EQ(ParseArgs({"--memory", "1234567891"}).sample.memory.bytes, 1'234'567'891);
+  EXPECT_EQ(ParseArgs({"--memory", "1234567.5KiB"}).sample.memory.bytes, 1'264'197'120);
+}
+
+TEST(CommandLine, AnEmptyVariableIsAValueNotNone) {
+  setenv("TACTUS_KIND", "", 1);
+  const Parsed p = ParseArgs({});
+  unsetenv("TACTUS_KIND");
+  EXPECT_EQ(p.outcome, CommandLine::Outcome::kBadUsage);
+  EXPECT_NE(p.errors.find("TACTUS_KIND: --kind: '' is not one of: a, b"), std::string::npos) << p.errors;
+}
+
 TEST(CommandLine, TheEnvironmentIsReadByNameAndAlias) {
   setenv("TACTUS_NUMBER", "7", 1);
   EXPECT_EQ(ParseArgs({}).sample.count, 7);

@@ -3,6 +3,7 @@
 
   include-direction  src/<module> includes only modules below it (docs/ARCHITECTURE.md)
   wall-clock         only base/system_clock.cc reads a clock
+  sockets            only http/ and serve/ include what opens sockets: a conversation (api/) or a simulation knows no transport
   determinism        no std random engines or distributions; none of unordered iteration in sched/
   file-size          no source beyond its limit, and none that is on the ratchet grows
   targets            every source file belongs to a target
@@ -47,7 +48,7 @@ LAYERS = {
                "trace", "dist", "exec"],
     "route": ["base", "obs", "http", "api"],
     "http": ["base", "obs"],
-    "api": ["base", "obs"],
+    "api": ["base", "obs"],   # and include/tactus, as all: the engine is known by its interface alone
     "batch": ["base", "obs", "seq", "cost", "engine", "api"],
     "serve": ["base", "obs", "engine", "api", "http"],
     # Beside engine/ on loop/: no model, text or kernels.
@@ -55,6 +56,7 @@ LAYERS = {
     "cli": None,  # everything
 }
 CLOCK = re.compile(r"(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday|\btime\(\s*(NULL|nullptr|0)\s*\)|__rdtsc)")
+SOCKETS = re.compile(r'\s*#\s*include\s+<(boost/(asio|beast)|sys/socket\.h|netinet/|arpa/)')
 RANDOM = re.compile(r"std::(mt19937|minstd|default_random_engine|random_device|uniform_\w+_distribution|normal_distribution|exponential_distribution)")
 KNOWS_TRUE_LENGTH = re.compile(r"base/sim_request\.h|sim/|predict/(oracle|noisy)|cli/sim")
 PRIVATE = re.compile(r"/" + r"work/|\.lib" + r"rary\b|/root/")
@@ -180,6 +182,8 @@ def main():
                     target = match.group(1)
                     if target != module and target not in allowed:
                         report(path, number, "include-direction", f"{module}/ may not include {target}/")
+                if SOCKETS.match(line) and module not in ("http", "serve"):
+                    report(path, number, "sockets", f"{module}/ knows no transport: that is http/ and serve/")
             if '"base/sim_request.h"' in raw and not KNOWS_TRUE_LENGTH.match("/".join(rel[1:])):
                 report(path, 1, "true-length", "only the simulator, its executor and the oracles may know output lengths")
         for number, line in enumerate(lines, 1):

@@ -21,6 +21,16 @@ class Rules(unittest.TestCase):
         self.assertTrue(lint.RANDOM.search("std::mt19937 g;"))
         self.assertFalse(lint.RANDOM.search("Rng rng(7);"))
 
+    def test_sockets(self):
+        self.assertTrue(lint.SOCKETS.match("#include <boost/asio/ip/tcp.hpp>"))
+        self.assertTrue(lint.SOCKETS.match("# include <sys/socket.h>"))
+        self.assertFalse(lint.SOCKETS.match('#include "api/answer.h"'))
+        self.assertFalse(lint.SOCKETS.match("#include <sys/mman.h>"))
+
+    def test_a_conversation_knows_no_transport(self):
+        for module in ("api", "batch"):
+            self.assertFalse({"http", "serve"} & set(lint.LAYERS[module]))
+
     def test_co_await_traps(self):
         def hits(code):
             return [m for trap, m in lint.CO_AWAIT_TRAPS if trap.search(code)]

@@ -387,6 +387,20 @@ TEST_F(GenerationTest, AStreamsHeadForbidsBufferingAndCaching) {
   EXPECT_EQ(answer.body.find("ping"), std::string::npos);
 }
 
+// Tokens may come before Submit has returned: what has a chunk begins the stream, also where writing the chunk fails.
+TEST_F(GenerationTest, AFirstChunkThatCannotBeMadeIsToldInTheStream) {
+  const json body = Body({{"prompt", {100}}, {"logprobs", 1}, {"stream", true}});
+  auto exchange = std::make_shared<FakeExchange>(body.dump());
+  engine_.OnText([](StopToken) { throw std::bad_alloc(); });  // a token's string
+  engine_.on_submit = [&] { exchange->Answer(); };
+  generation_ = Make(exchange);
+  generation_->Watch();
+  generation_->Run();
+  EXPECT_TRUE(exchange->streaming()) << exchange->written();
+  EXPECT_TRUE(exchange->written().starts_with("data: {\"error\":")) << exchange->written();
+  EXPECT_EQ(exchange->answers(), 1);
+}
+
 TEST_F(GenerationTest, TokensWithoutTextMakeChunksOnlyWithLogprobs) {
   engine_.SetPieces({"", "a", ""});  // the last one carries the finish
   EXPECT_EQ(Events(Start(Body({{"stream", true}}))->Answer().body).size(), 2u);

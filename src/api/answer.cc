@@ -1,0 +1,122 @@
+#include "api/answer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/hash.h"
+#include "tactus/version.h"
+
+namespace tactus::api {
+
+std::string Fingerprint(const ModelInfo& model) {
+  const std::string parts = fmt::format("{}\n{}\n{}\n{}", BuildInfo(), model.name, model.weight_format, model.kernels);
+  const Hash128 digest = SipHash128(Hash128{1, 1}, parts.data(), parts.size());
+  return fmt::format("tactus-{}-{:08x}", Version(), digest.low & 0xffffffffu);
+}
+
+static bool EndsBadly(FinishReason finish) {
+  return finish == FinishReason::kError || finish == FinishReason::kCancelled;
+}
+
+bool Answer::Tells(const TokenDelta& delta) {
+  if (EndsBadly(delta.finish)) return false;
+  return !delta.text.empty() || !delta.logprobs.empty() || delta.finish != FinishReason::kNone;
+}
+
+Answer::Answer(const Engine& engine, AnswerShape shape, AnswerIdentity identity, ChunkFrame frame)
+    : shape_(std::move(shape)),
+      writer_(engine,
+              {.chat = shape_.chat,
+               .logprobs = shape_.logprobs,
+               .usage_in_chunks = shape_.include_usage,
+               .frame = std::move(frame)},
+              (shape_.chat ? "chatcmpl-" : "cmpl-") + identity.request_id, identity.created,
+              std::move(identity.fingerprint)),
+      prompts_(shape_.prompts.size()),
+      choices_(shape_.prompts.size() * static_cast<size_t>(shape_.choices_per_prompt)) {
+  if (!shape_.prompt_logprobs) return;
+  // The first token has no probability, which NaN stands for; the engine tells those of the others.
+  for (size_t i = 0; i < prompts_.size(); ++i) {
+    prompts_[i].logprobs.push_back(
+        {TokenLogprob{shape_.prompts[i].tokens->front(), std::numeric_limits<float>::quiet_NaN()}});
+  }
+}
+
+Status Answer::OnDelta(size_t prompt, const TokenDelta& delta, std::string* chunks) {
+  if (!status_.ok()) return status_;
+  begun_ = true;
+  prompts_[prompt].usage.completion_tokens += static_cast<int64_t>(delta.tokens.size());
+  const size_t index = prompt * static_cast<size_t>(shape_.choices_per_prompt) + static_cast<size_t>(delta.choice);
+  if (!shape_.stream) {
+    ChoiceText& text = choices_[index].text;
+    text.text += delta.text;
+    text.logprobs.insert(text.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
+    text.finish = delta.finish;
+    text.stop_string = delta.stop_string;
+  }
+  if (EndsBadly(delta.finish))
+    return status_ = delta.error.ok() ? Internal("generation ended without a reason") : delta.error;
+  if (shape_.stream && Tells(delta)) AppendChunks(prompt, index, delta, chunks);
+  return Status();
+}
+
+void Answer::AppendChunks(size_t prompt, size_t index, const TokenDelta& delta, std::string* chunks) {
+  ChoiceState& choice = choices_[index];
+  const auto shown_index = static_cast<int32_t>(index);
+  if (!choice.begun) {
+    choice.begun = true;
+    if (shape_.chat) writer_.AppendRole(chunks, shown_index);
+    if (shape_.echo) {
+      writer_.AppendEcho(chunks, shown_index, shape_.prompts[prompt].echo, prompts_[prompt].logprobs,
+                         &choice.text_offset);
+    }
+  }
+  Usage usage;
+  usage.prompt_tokens = static_cast<int64_t>(shape_.prompts[prompt].tokens->size());
+  usage.completion_tokens = prompts_[prompt].usage.completion_tokens;
+  writer_.AppendDelta(chunks, shown_index, delta, &choice.text_offset, shape_.continuous_usage ? &usage : nullptr);
+}
+
+void Answer::OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows) {
+  if (!shape_.prompt_logprobs) return;
+  // They come as the prompt is computed, from its second token on.
+  auto& all = prompts_[prompt].logprobs;
+  const size_t room = shape_.prompts[prompt].tokens->size() - all.size();
+  all.insert(all.end(), rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(std::min(room, rows.size())));
+}
+
+void Answer::OnDone(size_t prompt, const Usage& usage, std::string* chunks) {
+  PromptState& state = prompts_[prompt];
+  if (state.done) return;
+  state.done = true;
+  state.usage = usage;
+  ++prompts_done_;
+  if (done() && status_.ok() && shape_.stream && shape_.include_usage) writer_.AppendUsage(chunks, this->usage());
+}
+
+Usage Answer::usage() const {
+  Usage total;
+  for (const PromptState& prompt : prompts_) {
+    total.prompt_tokens += prompt.usage.prompt_tokens;
+    total.cached_tokens += prompt.usage.cached_tokens;
+    total.completion_tokens += prompt.usage.completion_tokens;
+  }
+  return total;
+}
+
+std::string Answer::Complete() && {
+  std::vector<ChoiceText> texts;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const size_t prompt = i / static_cast<size_t>(shape_.choices_per_prompt);
+    const auto& echoed = prompts_[prompt].logprobs;
+    ChoiceText& text = texts.emplace_back(std::move(choices_[i].text));
+    text.text.insert(0, shape_.prompts[prompt].echo);
+    text.logprobs.insert(text.logprobs.begin(), echoed.begin(), echoed.end());
+  }
+  return writer_.Whole(texts, usage());
+}
+
+}  // namespace tactus::api

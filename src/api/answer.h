@@ -1,0 +1,95 @@
+// The answer to one request: it takes what the engine says of all the request's prompts and choices and gives the
+// response object, complete or chunk by chunk. Usage, finish reasons, logprobs and echo have one definition for both.
+//
+// Thread rule: one thread at a time; the engine outlives it. Invariants: the chunks of a stream add up to what the
+// complete answer says; after a choice that ended badly it says nothing more.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/response_text.h"
+#include "tactus/engine.h"
+#include "tactus/request.h"
+#include "tactus/status.h"
+
+namespace tactus::api {
+
+// What an answer must know of its request; PrepareConversation (api/conversation.h) fills it in.
+struct AnswerShape {
+  struct Prompt {
+    std::shared_ptr<const std::vector<TokenId>> tokens;
+    std::string echo;  // its text, before that of each of its choices; empty: not echoed
+  };
+  std::vector<Prompt> prompts;  // at least one, each of at least one token
+  int32_t choices_per_prompt = 1;
+  bool chat = false;
+  bool stream = false;  // answered in chunks; else complete
+  bool echo = false;
+  bool prompt_logprobs = false;   // the prompt's rows go before those of each choice
+  int32_t logprobs = -1;          // as SamplingParams::logprobs
+  bool include_usage = false;     // a stream ends with a chunk of usage
+  bool continuous_usage = false;  // and each chunk says its prompt's usage so far
+};
+
+struct AnswerIdentity {
+  std::string request_id;  // the answer's own has a prefix before it: "chatcmpl-" or "cmpl-"
+  int64_t created = 0;     // Unix seconds
+  std::string fingerprint;
+};
+
+// Equal fingerprints: same binary version, weights as stored and kernels, hence the same tokens for the same seed.
+std::string Fingerprint(const ModelInfo& model);
+
+class Answer {
+ public:
+  Answer(const Engine& engine, AnswerShape shape, AnswerIdentity identity, ChunkFrame frame = {});
+
+  // A stream has chunks for it. Not where a character or a stop string is undecided; logprobs are told with their
+  // token.
+  static bool Tells(const TokenDelta& delta);
+
+  // --- What the engine tells the sink of one prompt's request, in its order. Where the answer is a stream, the chunks
+  // that follow from it are appended to *chunks, perhaps none.
+
+  // Fails for a choice that ended without an answer, with the engine's reason; so does every call after it.
+  Status OnDelta(size_t prompt, const TokenDelta& delta, std::string* chunks);
+  void OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows);
+  void OnDone(size_t prompt, const Usage& usage, std::string* chunks);
+
+  // --- What it has so far ---
+  bool done() const { return prompts_done_ == prompts_.size(); }  // of every prompt
+  bool done(size_t prompt) const { return prompts_[prompt].done; }
+  bool begun() const { return begun_; }  // something of a choice has come
+  Usage usage() const;                   // of all prompts together
+  // The generated text and how it ended, without echo. Not of a stream, which keeps no text.
+  const ChoiceText& choice(size_t index) const { return choices_[index].text; }
+  // The response object, when it is done; not of a stream. Takes the texts with it.
+  std::string Complete() &&;
+
+ private:
+  struct PromptState {
+    std::vector<std::vector<TokenLogprob>> logprobs;  // for echo; the first row has no probability
+    Usage usage;                                      // so far, then what the engine says
+    bool done = false;
+  };
+  struct ChoiceState {
+    ChoiceText text;
+    int64_t text_offset = 0;  // code points that its chunks have told
+    bool begun = false;       // its first chunk was written
+  };
+
+  void AppendChunks(size_t prompt, size_t index, const TokenDelta& delta, std::string* chunks);
+
+  const AnswerShape shape_;
+  const AnswerWriter writer_;
+  std::vector<PromptState> prompts_;
+  std::vector<ChoiceState> choices_;  // those of the first prompt first
+  size_t prompts_done_ = 0;
+  bool begun_ = false;
+  Status status_;
+};
+
+}  // namespace tactus::api

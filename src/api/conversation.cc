@@ -1,0 +1,147 @@
+#include "api/conversation.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/json.h"
+
+namespace tactus::api {
+namespace {
+
+Status CheckRunning(StopToken stop) {
+  return stop.stopped() ? Status(StatusCode::kCancelled, "the request is over") : Status();
+}
+
+// `checks` may refuse the rendered text before it is tokenised.
+template <class Checks>
+Result<std::vector<TokenId>> ChatTokens(const Engine& engine, const std::string& variables, StopToken stop,
+                                        Checks checks) {
+  TACTUS_ASSIGN_OR_RETURN(const std::string text, engine.ApplyChatTemplate(variables, stop));
+  TACTUS_RETURN_IF_ERROR(checks(text));
+  std::vector<TokenId> tokens = engine.TokenizeChat(text, stop);
+  TACTUS_RETURN_IF_ERROR(CheckRunning(stop));
+  return tokens;
+}
+
+AnswerShape ShapeOf(const ParsedRequest& parsed) {
+  AnswerShape shape;
+  shape.choices_per_prompt = parsed.base.n;
+  shape.chat = parsed.chat;
+  shape.stream = parsed.stream;
+  shape.echo = parsed.echo;
+  shape.prompt_logprobs = parsed.base.prompt_logprobs;
+  shape.logprobs = parsed.base.sampling.logprobs;
+  shape.include_usage = parsed.include_usage;
+  shape.continuous_usage = parsed.continuous_usage;
+  return shape;
+}
+
+// The prompts in tokens, each refused as early as it can be.
+Result<std::vector<AnswerShape::Prompt>> Tokenise(ParsedRequest* parsed, const Engine& engine,
+                                                  const RequestLimits& limits, StopToken stop) {
+  const auto check_fits = [&](std::string_view text) {
+    return CheckLeastTokens(*parsed, engine.LeastTokens(text), limits);
+  };
+  std::vector<AnswerShape::Prompt> prompts;
+  const auto add = [&](std::vector<TokenId> tokens, std::string echo) {
+    prompts.push_back({std::make_shared<const std::vector<TokenId>>(std::move(tokens)), std::move(echo)});
+  };
+  if (parsed->chat) {
+    TACTUS_ASSIGN_OR_RETURN(auto tokens, ChatTokens(engine, parsed->template_variables, stop, check_fits));
+    add(std::move(tokens), {});
+  }
+  for (Prompt& prompt : parsed->prompts) {
+    if (auto* text = std::get_if<std::string>(&prompt)) {
+      TACTUS_RETURN_IF_ERROR(check_fits(*text));
+      auto tokens = engine.Tokenize(*text, parsed->add_special_tokens, stop);
+      add(std::move(tokens), parsed->echo ? std::move(*text) : std::string());
+    } else {
+      auto& ids = std::get<std::vector<TokenId>>(prompt);
+      std::string shown = parsed->echo ? engine.Detokenize(ids) : std::string();
+      add(std::move(ids), std::move(shown));
+    }
+    TACTUS_RETURN_IF_ERROR(CheckRunning(stop));
+  }
+  return prompts;
+}
+
+ParsedRequest Defaults(const RequestLimits& limits) {
+  ParsedRequest out;
+  out.base.sampling = limits.generation_defaults;
+  out.base.sampling.logprobs = -1;
+  out.default_max_tokens = limits.default_max_tokens;
+  return out;
+}
+
+}  // namespace
+
+RequestLimits LimitsOf(const ModelInfo& model, int64_t default_max_tokens) {
+  RequestLimits limits;
+  limits.model = model.name;
+  limits.max_model_len = model.max_model_len;
+  limits.vocab_size = model.vocab_size;
+  limits.default_max_tokens = default_max_tokens;
+  limits.generation_defaults = model.generation_defaults;
+  return limits;
+}
+
+ParsedRequest ChatOf(const std::vector<ChatMessage>& messages, const RequestLimits& limits) {
+  ParsedRequest out = Defaults(limits);
+  out.chat = true;
+  Json list = Json::array();
+  for (const ChatMessage& message : messages)
+    list.push_back(Json{{"role", message.role}, {"content", message.content}});
+  const Json variables = {{"messages", std::move(list)}, {"add_generation_prompt", true}};
+  out.template_variables = variables.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return out;
+}
+
+ParsedRequest ContinuationOf(std::string text, const RequestLimits& limits) {
+  ParsedRequest out = Defaults(limits);
+  out.prompts.emplace_back(std::move(text));
+  return out;
+}
+
+int64_t SequenceCount(const ParsedRequest& parsed) {
+  return (parsed.chat ? 1 : static_cast<int64_t>(parsed.prompts.size())) * parsed.base.n;
+}
+
+Result<Prepared> PrepareConversation(ParsedRequest parsed, const Engine& engine, const RequestLimits& limits,
+                                     StopToken stop) {
+  Prepared out;
+  out.shape = ShapeOf(parsed);
+  TACTUS_ASSIGN_OR_RETURN(out.shape.prompts, Tokenise(&parsed, engine, limits, stop));
+  const size_t count = out.shape.prompts.size();
+  out.requests.assign(count, parsed.base);
+  for (size_t i = 0; i < count; ++i) {
+    Request& request = out.requests[i];
+    if (count > 1) request.id = fmt::format("{}-{}", parsed.base.id, i);
+    request.prompt = out.shape.prompts[i].tokens;
+    TACTUS_RETURN_IF_ERROR(PlaceInContext(parsed, static_cast<int64_t>(request.prompt->size()), limits, &request.stop));
+  }
+  return out;
+}
+
+Result<std::string> AnswerTokenize(std::string_view body, const Engine& engine, const RequestLimits& limits,
+                                   StopToken stop) {
+  TACTUS_ASSIGN_OR_RETURN(const TokenizeRequest parsed, ParseTokenizeRequest(body, limits, stop));
+  std::vector<TokenId> tokens;
+  if (parsed.chat) {
+    const auto any_length = [](std::string_view) { return Status(); };
+    TACTUS_ASSIGN_OR_RETURN(tokens, ChatTokens(engine, parsed.template_variables, stop, any_length));
+  } else {
+    tokens = engine.Tokenize(parsed.prompt, parsed.add_special_tokens, stop);
+    TACTUS_RETURN_IF_ERROR(CheckRunning(stop));
+  }
+  return TokenizeText(engine, tokens, parsed.return_token_strs);
+}
+
+Result<std::string> AnswerDetokenize(std::string_view body, const Engine& engine, const RequestLimits& limits,
+                                     StopToken stop) {
+  TACTUS_ASSIGN_OR_RETURN(const auto tokens, ParseDetokenizeRequest(body, limits, stop));
+  return DetokenizeText(engine.Detokenize(tokens));
+}
+
+}  // namespace tactus::api

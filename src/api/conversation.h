@@ -1,0 +1,52 @@
+// From a request to what the engine is asked: chat template, tokens, room in the context. Where a conversation comes
+// from (a body of HTTP, a line of a batch file, a terminal) is not known here, nor how its answer travels.
+//
+//   body --ParseChatRequest--> ParsedRequest --PrepareConversation--> requests for Engine::Submit, and the shape of
+//   the Answer (api/answer.h) that their sinks feed.
+//
+// Any thread. Once `stop` is set, everything ends soon, with kCancelled.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/answer.h"
+#include "api/request_parser.h"
+#include "tactus/engine.h"
+#include "tactus/request.h"
+#include "tactus/status.h"
+#include "tactus/stop_token.h"
+
+namespace tactus::api {
+
+// What requests to this model are checked against. `default_max_tokens` as EngineOptions has it.
+RequestLimits LimitsOf(const ModelInfo& model, int64_t default_max_tokens);
+
+struct ChatMessage {
+  std::string role, content;
+};
+// What the body {"messages": [...]} alone asks for. Text that is not UTF-8 is replaced.
+ParsedRequest ChatOf(const std::vector<ChatMessage>& messages, const RequestLimits& limits);
+// A text to continue, at most as long as a chat's answer.
+ParsedRequest ContinuationOf(std::string text, const RequestLimits& limits);
+
+// The sequences that it will have in the engine.
+int64_t SequenceCount(const ParsedRequest& parsed);
+
+struct Prepared {
+  std::vector<Request> requests;  // one per prompt, in the body's order: what `base` says, with prompt and max_tokens
+  AnswerShape shape;
+};
+// `parsed.base.id` is the whole request's; where there are several prompts, theirs are numbered.
+Result<Prepared> PrepareConversation(ParsedRequest parsed, const Engine& engine, const RequestLimits& limits,
+                                     StopToken stop = {});
+
+// Bodies of /tokenize and /detokenize, which ask nothing of the scheduler: their answers.
+Result<std::string> AnswerTokenize(std::string_view body, const Engine& engine, const RequestLimits& limits,
+                                   StopToken stop = {});
+Result<std::string> AnswerDetokenize(std::string_view body, const Engine& engine, const RequestLimits& limits,
+                                     StopToken stop = {});
+
+}  // namespace tactus::api

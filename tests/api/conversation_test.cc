@@ -1,0 +1,279 @@
+// A body in, the engine's requests out, and back: what is asked for whom, what is refused before it costs anything,
+// and that a request which is over ends in the midst of its template.
+#include "api/conversation.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <nlohmann/json.hpp>
+
+#include "serve/fake_engine.h"
+
+namespace tactus::api {
+namespace {
+
+using nlohmann::json;
+
+std::vector<TokenId> Bytes(std::string_view text) {
+  return {text.begin(), text.end()};
+}
+
+class ConversationTest : public testing::Test {
+ protected:
+  ConversationTest() { limits_ = LimitsOf(engine_.model(), 100); }
+  Result<Prepared> Prepare(bool chat, const json& body, StopToken stop = {}) {
+    const std::string text = body.dump();
+    TACTUS_ASSIGN_OR_RETURN(ParsedRequest parsed,
+                            chat ? ParseChatRequest(text, limits_, stop) : ParseCompletionRequest(text, limits_, stop));
+    parsed.base.id = "id";
+    return PrepareConversation(std::move(parsed), engine_, limits_, stop);
+  }
+  static json Message(const char* role, const char* content) { return {{"role", role}, {"content", content}}; }
+
+  FakeEngine engine_;
+  RequestLimits limits_;
+};
+
+TEST_F(ConversationTest, LimitsAreTheModels) {
+  engine_.mutable_model().generation_defaults.top_k = 7;
+  const RequestLimits limits = LimitsOf(engine_.model(), 9);
+  EXPECT_EQ(limits.model, "fake");
+  EXPECT_EQ(limits.max_model_len, 4096);
+  EXPECT_EQ(limits.vocab_size, 512);
+  EXPECT_EQ(limits.default_max_tokens, 9);
+  EXPECT_EQ(limits.generation_defaults.top_k, 7);
+}
+
+TEST_F(ConversationTest, AChatIsOneRequestOfItsTemplatesTokens) {
+  const auto prepared = Prepare(true, {{"messages", {Message("user", "x")}},
+                                       {"n", 2},
+                                       {"stop", {"END"}},
+                                       {"temperature", 0},
+                                       {"stream", true},
+                                       {"stream_options", {{"include_usage", true}, {"continuous_usage_stats", true}}},
+                                       {"logprobs", true},
+                                       {"top_logprobs", 3}});
+  ASSERT_TRUE(prepared.ok()) << prepared.status().ToString();
+  EXPECT_EQ(json::parse(engine_.last_variables())["messages"], json({Message("user", "x")}));
+  ASSERT_EQ(prepared->requests.size(), 1u);
+  const Request& request = prepared->requests[0];
+  EXPECT_EQ(*request.prompt, Bytes("chat:"));
+  EXPECT_EQ(request.id, "id");
+  EXPECT_EQ(request.n, 2);
+  EXPECT_EQ(request.stop.max_tokens, 100) << "what a chat gets that states none";
+  EXPECT_EQ(request.stop.stop, std::vector<std::string>{"END"});
+  EXPECT_EQ(request.sampling.temperature, 0);
+  const AnswerShape& shape = prepared->shape;
+  EXPECT_TRUE(shape.chat && shape.stream && shape.include_usage && shape.continuous_usage);
+  EXPECT_FALSE(shape.echo || shape.prompt_logprobs);
+  EXPECT_EQ(shape.logprobs, 3);
+  EXPECT_EQ(shape.choices_per_prompt, 2);
+  ASSERT_EQ(shape.prompts.size(), 1u);
+  EXPECT_EQ(shape.prompts[0].tokens, request.prompt);
+}
+
+TEST_F(ConversationTest, EveryPromptIsANumberedRequestOfItsOwn) {
+  const auto prepared =
+      Prepare(false, {{"prompt", {json("ab"), json({100, 101, 102})}}, {"n", 2}, {"echo", true}, {"logprobs", 1}});
+  ASSERT_TRUE(prepared.ok()) << prepared.status().ToString();
+  ASSERT_EQ(prepared->requests.size(), 2u);
+  EXPECT_EQ(prepared->requests[0].id, "id-0");
+  EXPECT_EQ(prepared->requests[1].id, "id-1");
+  EXPECT_EQ(*prepared->requests[0].prompt, (std::vector<TokenId>{256, 'a', 'b'}));  // 256: the special token
+  EXPECT_EQ(*prepared->requests[1].prompt, Bytes("def"));
+  EXPECT_EQ(prepared->requests[0].stop.max_tokens, 16) << "what a completion gets that states none";
+  EXPECT_TRUE(prepared->requests[0].prompt_logprobs);
+  EXPECT_EQ(prepared->shape.prompts[0].echo, "ab");
+  EXPECT_EQ(prepared->shape.prompts[1].echo, "def");
+  EXPECT_TRUE(prepared->shape.echo && prepared->shape.prompt_logprobs);
+  for (const json& prompt : {json("ab"), json({100})}) {
+    const auto quiet = Prepare(false, {{"prompt", prompt}});
+    ASSERT_TRUE(quiet.ok());
+    EXPECT_EQ(quiet->shape.prompts[0].echo, "") << prompt;
+    EXPECT_EQ(quiet->requests[0].id, "id");
+    EXPECT_FALSE(quiet->shape.include_usage || quiet->shape.continuous_usage);
+  }
+}
+
+TEST_F(ConversationTest, SequencesAreChoicesOfAllPrompts) {
+  const auto count = [&](bool chat, const json& body) {
+    const auto parsed = chat ? ParseChatRequest(body.dump(), limits_) : ParseCompletionRequest(body.dump(), limits_);
+    return parsed.ok() ? SequenceCount(*parsed) : -1;
+  };
+  EXPECT_EQ(count(true, {{"messages", {Message("user", "x")}}, {"n", 3}}), 3);
+  EXPECT_EQ(count(false, {{"prompt", {"a", "b"}}, {"n", 3}}), 6);
+  EXPECT_EQ(count(false, {{"prompt", {1, 2}}}), 1);
+}
+
+// A front end that has messages and no body asks for the same.
+TEST_F(ConversationTest, AChatOfMessagesIsWhatItsBodyAsksFor) {
+  engine_.mutable_model().generation_defaults.top_p = 0.5f;
+  engine_.mutable_model().generation_defaults.logprobs = 3;  // are asked for, never a default
+  limits_ = LimitsOf(engine_.model(), 100);
+  const ParsedRequest made = ChatOf({{"system", "be\n\"brief\""}, {"user", "x"}}, limits_);
+  const json body = {{"messages", {Message("system", "be\n\"brief\""), Message("user", "x")}}};
+  const auto parsed = ParseChatRequest(nlohmann::ordered_json::parse(body.dump()).dump(), limits_);
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(json::parse(made.template_variables), json::parse(parsed->template_variables));
+  const auto left = PrepareConversation(made, engine_, limits_), right = PrepareConversation(*parsed, engine_, limits_);
+  ASSERT_TRUE(left.ok() && right.ok());
+  EXPECT_EQ(*left->requests[0].prompt, *right->requests[0].prompt);
+  EXPECT_EQ(left->requests[0].stop.max_tokens, right->requests[0].stop.max_tokens);
+  EXPECT_EQ(left->requests[0].sampling.top_p, 0.5f);
+  EXPECT_EQ(right->requests[0].sampling.top_p, 0.5f);
+  EXPECT_EQ(left->shape.chat, right->shape.chat);
+  EXPECT_EQ(left->shape.logprobs, -1);
+  EXPECT_EQ(right->shape.logprobs, -1);
+}
+
+TEST_F(ConversationTest, MessagesThatAreNotUtf8AreReplaced) {
+  const ParsedRequest made = ChatOf({{"user", "a\xFF"}}, limits_);
+  EXPECT_EQ(json::parse(made.template_variables)["messages"][0]["content"], "a\xEF\xBF\xBD");
+}
+
+TEST_F(ConversationTest, AContinuationIsItsTextAndAsLongAsAChatsAnswer) {
+  const auto prepared = PrepareConversation(ContinuationOf("ab", limits_), engine_, limits_);
+  ASSERT_TRUE(prepared.ok());
+  EXPECT_EQ(*prepared->requests[0].prompt, (std::vector<TokenId>{256, 'a', 'b'}));
+  EXPECT_EQ(prepared->requests[0].stop.max_tokens, 100);
+  EXPECT_FALSE(prepared->shape.chat || prepared->shape.stream);
+}
+
+TEST_F(ConversationTest, WhatCannotFitIsRefusedBeforeItIsTokenised) {
+  engine_.SetLongestToken(2);
+  std::atomic<int> texts{0};
+  engine_.OnText([&](StopToken) { ++texts; });
+  const auto prepared = Prepare(false, {{"prompt", {"fits", std::string(8192, 'x')}}});
+  EXPECT_EQ(prepared.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(prepared.status().message().find("prompt of at least 4096 tokens"), std::string::npos)
+      << prepared.status().message();
+  EXPECT_EQ(texts, 1) << "the prompt that cannot fit was tokenised";
+  texts = 0;
+  engine_.SetLongestToken(1);
+  limits_.max_model_len = 5;  // as many as its template writes
+  const auto chat = Prepare(true, {{"messages", {Message("user", "x")}}});
+  EXPECT_NE(chat.status().message().find("prompt of at least 5 tokens"), std::string::npos) << chat.status().message();
+  EXPECT_EQ(texts, 1) << "the chat that cannot fit was tokenised";
+}
+
+TEST_F(ConversationTest, APromptAndItsAnswerMustFitTheContext) {
+  const auto refused = Prepare(false, {{"prompt", {{1}, {1, 2}}}, {"max_tokens", 4095}});
+  EXPECT_EQ(refused.status().message(),
+            "prompt of 2 tokens + max_tokens of 4095 exceed the context of 4096 tokens; give max_tokens up to 4094");
+  const auto rest = Prepare(true, {{"messages", {Message("user", "x")}}, {"max_tokens", 4091}});
+  ASSERT_TRUE(rest.ok()) << rest.status().ToString();
+  EXPECT_EQ(rest->requests[0].stop.max_tokens, 4091);
+}
+
+TEST_F(ConversationTest, ATemplatesRefusalIsTheRequests) {
+  const auto prepared = Prepare(true, {{"messages", {Message("user", "raise")}}});
+  EXPECT_EQ(prepared.status().message(), "the chat template says: no");
+}
+
+TEST_F(ConversationTest, ARequestThatIsOverEndsInTheMidstOfItsTemplate) {
+  std::atomic<bool> over{false};
+  int texts = 0;
+  engine_.OnText([&](StopToken stop) {
+    EXPECT_FALSE(stop.stopped());
+    ++texts;
+    over = true;
+    EXPECT_TRUE(stop.stopped()) << "the template cannot learn that nobody waits for it";
+  });
+  const auto chat = Prepare(true, {{"messages", {Message("user", "x")}}}, StopToken(&over));
+  EXPECT_EQ(chat.status().code(), StatusCode::kCancelled) << chat.status().ToString();
+  EXPECT_EQ(texts, 1) << "what is over was tokenised";
+}
+
+// An engine that is stopped gives no tokens, which is not a prompt of none.
+TEST_F(ConversationTest, ARequestThatIsOverWhileItIsTokenisedIsCancelledNotRefused) {
+  std::atomic<bool> over{false};
+  engine_.OnText([&](StopToken) { over = true; });
+  const auto completion = Prepare(false, {{"prompt", {"a", "b"}}}, StopToken(&over));
+  EXPECT_EQ(completion.status().code(), StatusCode::kCancelled) << completion.status().ToString();
+  over = false;
+  int texts = 0;
+  engine_.OnText([&](StopToken) { over = ++texts == 2; });  // after the template, before the tokens
+  const auto chat = Prepare(true, {{"messages", {Message("user", "x")}}}, StopToken(&over));
+  EXPECT_EQ(chat.status().code(), StatusCode::kCancelled) << chat.status().ToString();
+  over = false;
+  texts = 1;
+  const auto tokens =
+      AnswerTokenize(R"({"messages":[{"role":"user","content":"x"}]})", engine_, limits_, StopToken(&over));
+  EXPECT_EQ(tokens.status().code(), StatusCode::kCancelled) << tokens.status().ToString();
+  over = false;
+  engine_.OnText([&](StopToken) { over = true; });
+  const auto text = AnswerTokenize(R"({"prompt":"x"})", engine_, limits_, StopToken(&over));
+  EXPECT_EQ(text.status().code(), StatusCode::kCancelled) << text.status().ToString();
+}
+
+TEST_F(ConversationTest, TextsAndTokensAreAnsweredWithoutARequest) {
+  EXPECT_EQ(AnswerTokenize(R"({"prompt":"ab","return_token_strs":true})", engine_, limits_).value(),
+            R"({"count":3,"max_model_len":4096,"tokens":[256,97,98],"token_strs":["<256>","a","b"]})");
+  EXPECT_EQ(AnswerTokenize(R"({"messages":[{"role":"user","content":"x"}]})", engine_, limits_).value(),
+            R"({"count":5,"max_model_len":4096,"tokens":[99,104,97,116,58],"token_strs":null})");
+  EXPECT_EQ(AnswerDetokenize(R"({"tokens":[97,98]})", engine_, limits_).value(), R"({"prompt":"ab"})");
+  EXPECT_EQ(AnswerDetokenize("{}", engine_, limits_).status().param(), "tokens");
+  EXPECT_TRUE(engine_.submitted().empty());
+}
+
+// A front end without HTTP: a body, the engine, and the answer to that body.
+class AnswerSink final : public ResponseSink {
+ public:
+  AnswerSink(const Engine& engine, AnswerShape shape) : answer_(engine, std::move(shape), {"id", 5, "print"}) {}
+  void OnDelta(const TokenDelta& delta) override {
+    std::lock_guard lock(mutex_);
+    if (Status status = answer_.OnDelta(0, delta, &chunks_); !status.ok()) status_ = status;
+  }
+  void OnPromptLogprobs(const std::vector<std::vector<TokenLogprob>>& rows) override {
+    std::lock_guard lock(mutex_);
+    answer_.OnPromptLogprobs(0, rows);
+  }
+  void OnDone(const Usage& usage) override {
+    std::lock_guard lock(mutex_);
+    answer_.OnDone(0, usage, &chunks_);
+    changed_.notify_all();
+  }
+  Result<json> Await() {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, kAwaitLimit, [this] { return answer_.done(); }))
+      return Internal("the request did not end");
+    if (!status_.ok()) return status_;
+    return json::parse(std::move(answer_).Complete());
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Answer answer_;
+  std::string chunks_;
+  Status status_;
+};
+
+TEST_F(ConversationTest, ABodyBecomesAnAnswerWithoutHttp) {
+  const auto ask = [&](const json& body) -> Result<json> {
+    TACTUS_ASSIGN_OR_RETURN(Prepared prepared, Prepare(true, body));
+    auto sink = std::make_shared<AnswerSink>(engine_, std::move(prepared.shape));
+    TACTUS_RETURN_IF_ERROR(engine_.Submit(std::move(prepared.requests[0]), sink).status());
+    return sink->Await();
+  };
+  const json body = {{"messages", {Message("user", "x")}}, {"n", 2}, {"max_tokens", 5}};
+  const auto answer = ask(body);
+  ASSERT_TRUE(answer.ok()) << answer.status().ToString();
+  for (const json& choice : (*answer)["choices"]) {
+    EXPECT_EQ(choice["message"]["content"], "Hello world!");
+    EXPECT_EQ(choice["finish_reason"], "length");
+  }
+  EXPECT_EQ((*answer)["choices"].size(), 2u);
+  EXPECT_EQ((*answer)["usage"]["completion_tokens"], 10);
+  json stopped = body;
+  stopped["stop"] = "wor";
+  const auto shorter = ask(stopped);
+  ASSERT_TRUE(shorter.ok());
+  EXPECT_EQ((*shorter)["choices"][0]["message"]["content"], "Hello");
+  EXPECT_EQ((*shorter)["choices"][0].value("stop_reason", ""), "wor");
+  engine_.FailAfter(2, Status(StatusCode::kInternal, "the executor went"));
+  EXPECT_EQ(ask(body).status().message(), "the executor went");
+}
+
+}  // namespace
+}  // namespace tactus::api
