@@ -7,6 +7,7 @@
   determinism        no std random engines or distributions; none of unordered iteration in sched/
   file-size          no source beyond its limit, and none that is on the ratchet grows
   targets            every source file belongs to a target
+  policy-names       outside their tables nothing compares with the name of a preset, a choice or a predictor
   true-length        only the simulator, its executor and the oracle predictors include base/sim_request.h
   coroutines         co_ keywords only in http/, serve/, route/; no capturing lambda, conditional or braced temporary
                      inside a co_await expression (GCC 12 destroys them twice)
@@ -62,6 +63,10 @@ KNOWS_TRUE_LENGTH = re.compile(r"base/sim_request\.h|sim/|predict/(oracle|noisy)
 PRIVATE = re.compile(r"/" + r"work/|\.lib" + r"rary\b|/root/")
 SIZE_LIMITS = {".h": 300, ".cc": 600, ".py": 600, ".cu": 800, ".cuh": 800}
 KERNEL_LIMIT = 800
+# Whose code knows of schedulers. `none` is a word of many options.
+POLICY_NAME_MODULES = ("sched", "loop", "trace", "engine", "sim", "serve", "cli")
+POLICY_ROW = re.compile(r'^TACTUS_\w+\("([^"]+)"', flags=re.M)
+PREDICTORS = ["history", "oracle", "noisy"]
 DOC_PATH = re.compile(r"`((?:src|tests|include|tools|scripts|bench|cmake|data|docs)/[\w./*-]+)`")
 DOC_LINK = re.compile(r"\]\((?!\w+:)([^)\s]+)\)")
 DOC_NAME = re.compile(r"`([A-Z]\w+(?:::\w+)*)`")
@@ -84,6 +89,13 @@ def strip_comments(text):
     text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group().count("\n"), text, flags=re.S)
     text = re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', text)
     return re.sub(r"//[^\n]*", "", text)
+
+
+def policy_names(tables):
+    """What compares with a name of the rows in `tables` or of a predictor."""
+    names = sorted(({*POLICY_ROW.findall(tables), *PREDICTORS}) - {"none"})
+    name = '"(' + "|".join(map(re.escape, names)) + ')"'
+    return re.compile(rf"[!=]=\s*{name}|{name}\s*[!=]=")
 
 
 def dangling(text):
@@ -165,6 +177,7 @@ def main():
     def report(path, line, rule, message):
         problems.append(f"{path.relative_to(ROOT)}:{line}: {rule}: {message}")
 
+    named = policy_names("".join((ROOT / "src/sched" / table).read_text() for table in ("choices.def", "policies.def")))
     sources = tracked("src/*.cc", "src/*.h", "src/*.cu", "src/*.cuh", "include/*.h")
     for path in sources:
         rel = path.relative_to(ROOT).parts
@@ -184,6 +197,9 @@ def main():
                         report(path, number, "include-direction", f"{module}/ may not include {target}/")
                 if SOCKETS.match(line) and module not in ("http", "serve"):
                     report(path, number, "sockets", f"{module}/ knows no transport: that is http/ and serve/")
+            for number, line in enumerate(raw.splitlines() if module in POLICY_NAME_MODULES else (), 1):
+                if match := named.search(line):
+                    report(path, number, "policy-names", f"{match.group(0)}: say what it is like in its row or its file (ChoiceTraits)")
             if '"base/sim_request.h"' in raw and not KNOWS_TRUE_LENGTH.match("/".join(rel[1:])):
                 report(path, 1, "true-length", "only the simulator, its executor and the oracles may know output lengths")
         for number, line in enumerate(lines, 1):

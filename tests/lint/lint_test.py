@@ -39,6 +39,13 @@ class Rules(unittest.TestCase):
         self.assertTrue(hits("co_await f(Options{1, 2});"))
         self.assertFalse(hits("co_await stream.async_read(buffer, asio::use_awaitable);"))
 
+    def test_policy_names(self):
+        named = lint.policy_names('// of rows\nTACTUS_ORDER("fcfs", MakeFcfs, "the \'rank\'")\nTACTUS_PRESET("no-preempt", "fcfs",\nTACTUS_BUDGET("none", Make, "")\n')
+        for line in ('if (c.order == "fcfs") {', 'return "no-preempt" != preset;', 'learns = name == "history";'):
+            self.assertTrue(named.search(line), line)
+        for line in ('c.order = "fcfs";', 'x.step_limit == "none"', 'name == "rank"', 'Find("fcfs")'):
+            self.assertFalse(named.search(line), line)
+
     def test_layers_have_no_cycle(self):
         order, seen = [], set()
 

@@ -5,6 +5,10 @@
 
 int main() {
   tactus::SimOptions options;
+  // Knobs are reached through the rows of the scheduler's choices: a program of the simulator has them all.
+  if (options.policy.Find<double>("larry-lambda") == nullptr || options.policy.Find<bool>("pad") == nullptr) {
+    return std::fprintf(stderr, "the policies' knobs are not linked\n"), 1;
+  }
   options.model = "llama-3.1-8b";
   options.device = "h100";
   options.concurrency = 4;
