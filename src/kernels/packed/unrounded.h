@@ -1,0 +1,188 @@
+// Multiplies a panel of any weights by tokens of f32, written once over simd/simd.h. A sum is one chain of
+// multiply-adds, columns ascending, whatever the tile.
+//
+// Weights that are f32 are read where they lie. All others become f32 once per chunk, which all tiles then share; f16
+// for a few tokens is widened on the way into the registers. D says how large a tile is, and has a loop of its own
+// where compilers do not keep a tile's sums in registers (HasLoop, LoopF32: avx2/dots.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/packed/scales.h"
+#include "kernels/packed/tile.h"
+#include "kernels/simd/simd.h"
+#include "tensor/float16.h"
+
+namespace tactus::kernels {
+namespace {
+
+inline constexpr int64_t kFloatColumns = kTokenBlock;  // of a chunk, and between rows of tokens made ready for it
+inline constexpr int64_t kFloatStep = 16;              // columns between two steps of fetching
+inline constexpr int64_t kFewTokens = 3;               // f16 is not worth opening for so many
+
+struct WholeFloats {
+  static constexpr int64_t kBytes = 4;
+  static Simd::F Load(const std::byte* p) { return Simd::Load(reinterpret_cast<const float*>(p)); }
+};
+struct HalfFloats {
+  static constexpr int64_t kBytes = 2;
+  static Simd::F Load(const std::byte* p) { return Simd::LoadF16(p); }
+};
+
+// sum: in and out.
+template <class D, class Floats, int kTokens, int kVectors>
+inline __attribute__((always_inline)) void AddColumns(const std::byte* at, int64_t columns, const float* x,
+                                                      Simd::F (&sum)[kTokens][kVectors]) {
+  constexpr int64_t kColumnBytes = kPanelRows * Floats::kBytes;
+  if constexpr (D::HasLoop(kTokens) && Floats::kBytes == 4) return D::LoopF32(at, at + columns * kColumnBytes, x, sum);
+#pragma GCC unroll 1
+  for (int64_t c = 0; c < columns; ++c, at += kColumnBytes, ++x) {
+    Simd::F f[kVectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) f[v] = Floats::Load(at + v * Simd::kWidth * Floats::kBytes);
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) {
+      const Simd::F value = Simd::Set1(x[t * kFloatColumns]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) sum[t][v] = Simd::MulAdd(f[v], value, sum[t][v]);
+    }
+  }
+}
+
+struct FloatTile {
+  const std::byte* w;  // [columns][64]
+  int64_t columns;
+  const float* x;  // [tokens][kFloatColumns]
+  float* y;        // [tokens][64]
+  const std::byte* ahead;
+  int64_t ahead_bytes;
+};
+
+template <class D, class Floats, int kTokens>
+__attribute__((noinline)) void RunFloatTile(FloatTile tile) {
+  constexpr int kVectors = D::VectorsOf(kTokens);
+  constexpr int64_t kTileRows = kVectors * Simd::kWidth;
+  const int64_t steps = kPanelRows / kTileRows * ((tile.columns + kFloatStep - 1) / kFloatStep);
+  Ahead fetch = {tile.ahead, (tile.ahead_bytes / steps + 63) / 64 * 64};
+  for (int64_t r = 0; r < kPanelRows; r += kTileRows) {
+    Simd::F sum[kTokens][kVectors];
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) sum[t][v] = Simd::Load(tile.y + t * kPanelRows + r + v * Simd::kWidth);
+    }
+#pragma GCC unroll 1
+    for (int64_t c = 0; c < tile.columns; c += kFloatStep) {
+      const int64_t count = tile.columns - c < kFloatStep ? tile.columns - c : kFloatStep;
+      fetch.Step();
+      AddColumns<D, Floats>(tile.w + (c * kPanelRows + r) * Floats::kBytes, count, tile.x + c, sum);
+    }
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) Simd::Store(tile.y + t * kPanelRows + r + v * Simd::kWidth, sum[t][v]);
+    }
+  }
+}
+
+template <class D, class Floats>
+void RunFloatTileOf(int64_t tokens, const FloatTile& tile) {
+  using Run = void (*)(FloatTile);
+  constexpr int kFive = D::kRows < 5 ? 4 : 5, kSix = D::kRows < 6 ? 4 : 6;
+  constexpr Run kTiles[] = {RunFloatTile<D, Floats, 1>, RunFloatTile<D, Floats, 2>,     RunFloatTile<D, Floats, 3>,
+                            RunFloatTile<D, Floats, 4>, RunFloatTile<D, Floats, kFive>, RunFloatTile<D, Floats, kSix>};
+  kTiles[tokens - 1](tile);
+}
+
+// One column of a group of four codes in each of 64 words. centre: of each row, in steps of 1 / times.
+inline void OpenCodeColumn(const uint32_t* words, int shift, uint32_t mask, int32_t times, const int32_t* centre,
+                           const float* scales, float* to) {
+  for (int64_t r = 0; r < kPanelRows; ++r) {
+    const auto code = static_cast<int32_t>((words[r] >> shift) & mask);
+    to[r] = scales[r] * static_cast<float>(times * code - centre[r]);
+  }
+}
+
+// The blocks that hold columns [first, first + count), at most a token block of them: [columns][64].
+inline void OpenIntegers(const PackedMatrix& w, const std::byte* panel, int64_t first, int64_t count, float* to) {
+  const bool nibbles = w.code == PackedCode::kU4;
+  const int64_t block = w.block > 0 ? w.block : kTokenBlock, blocks = (count + block - 1) / block;
+  const int64_t code_bytes = block * kPanelRows / (nibbles ? 2 : 1);
+  const int64_t block_bytes = w.block > 0 ? w.block_bytes() : code_bytes;
+  const std::byte* at = panel + first / block * block_bytes;
+  alignas(64) float scales[kTokenBlock / 16 * kPanelRows], minima[kTokenBlock / 16 * kPanelRows];
+  alignas(64) int32_t centre[kPanelRows];
+  if (w.block > 0) {
+    LoadScales(w, at + code_bytes, blocks, 0, scales);
+    if (w.has_minimum) LoadScales(w, at + code_bytes, blocks, 1, minima);
+  } else {
+    std::memcpy(scales, panel + w.panel_bytes - kPanelRows * 4, kPanelRows * 4);
+  }
+  for (int64_t b = 0; b < blocks; ++b, at += block_bytes) {
+    const auto* zeros = reinterpret_cast<const uint8_t*>(at + code_bytes + kPanelRows * 2);
+    for (int64_t r = 0; r < kPanelRows; ++r) centre[r] = w.has_zeros ? zeros[r] : w.zero;
+    const auto* words = reinterpret_cast<const uint32_t*>(at);
+    float* column = to + b * block * kPanelRows;
+    const float* scale = scales + b * kPanelRows;
+    for (int64_t g = 0; g < code_bytes / kGroupBytes; ++g, words += kPanelRows) {
+      for (int half = 0; half < (nibbles ? 2 : 1); ++half) {
+        for (int j = 0; j < 4; ++j, column += kPanelRows) {
+          OpenCodeColumn(words, 8 * j + 4 * half, nibbles ? 0xf : 0xff, w.has_zeros ? 4 : 1, centre, scale, column);
+        }
+      }
+    }
+    for (int64_t c = 0; w.has_minimum && c < block; ++c) {
+      float* value = to + (b * block + c) * kPanelRows;
+      for (int64_t r = 0; r < kPanelRows; ++r) value[r] += minima[b * kPanelRows + r];
+    }
+  }
+}
+
+// Columns [first, first + count) of a panel that does not hold f32.
+inline void OpenFloats(const PackedMatrix& w, const std::byte* panel, int64_t first, int64_t count, float* to) {
+  if (w.code == PackedCode::kF16) return WidenHalves(panel + first * kPanelRows * 2, count * kPanelRows, to);
+  if (w.code != PackedCode::kBF16) return OpenIntegers(w, panel, first, count, to);
+  const auto* pairs = reinterpret_cast<const uint32_t*>(panel + first / 2 * kGroupBytes);
+  for (int64_t c = 0; c < count; c += 2, pairs += kPanelRows, to += 2 * kPanelRows) {
+    for (int64_t r = 0; r < kPanelRows; ++r) to[r] = FloatOf(pairs[r] << 16);
+    for (int64_t r = 0; r < kPanelRows; ++r) to[kPanelRows + r] = FloatOf(pairs[r] & 0xffff0000u);
+  }
+}
+
+template <class D>
+void SumPanelUnrounded(const PanelSums& run) {
+  const PackedMatrix& w = *run.w;
+  const PackedTokens& x = *run.x;
+  const std::byte* panel = w.data + run.panel * w.panel_bytes;
+  const bool halves = w.code == PackedCode::kF16 && run.tokens <= kFewTokens;
+  const bool open = w.code != PackedCode::kF32 && !halves;
+  const int64_t column_bytes = w.integer() ? 0 : w.panel_bytes / w.cols / 64 * 64;  // integers are not asked for ahead
+  const int64_t tiles = (run.tokens + D::kRows - 1) / D::kRows;
+  std::memset(run.sums, 0, static_cast<size_t>(run.tokens * kPanelRows) * sizeof(float));
+  alignas(64) float opened[kFloatColumns * kPanelRows], values[D::kRows * kFloatColumns];
+  for (int64_t first = 0; first < w.cols; first += kFloatColumns) {
+    const int64_t columns = kFloatColumns < w.cols - first ? kFloatColumns : w.cols - first;
+    const std::byte* at = panel + first * column_bytes;
+    const int64_t each = columns * column_bytes / tiles;
+    if (open) OpenFloats(w, panel, first, columns, opened);
+    for (int64_t i = 0; i < tiles; ++i) {
+      const int64_t token = i * run.tokens / tiles, tokens = (i + 1) * run.tokens / tiles - token;
+      for (int64_t t = 0; t < tokens; ++t) {
+        const std::byte* row = x.values + (run.first + token + t) * x.stride + first * 4;
+        std::memcpy(values + t * kFloatColumns, row, static_cast<size_t>(columns) * sizeof(float));
+      }
+      const FloatTile tile = {open ? reinterpret_cast<const std::byte*>(opened) : at,
+                              columns,
+                              values,
+                              run.sums + token * kPanelRows,
+                              at + columns * column_bytes + i * each,
+                              each};
+      halves ? RunFloatTileOf<D, HalfFloats>(tokens, tile) : RunFloatTileOf<D, WholeFloats>(tokens, tile);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tactus::kernels
