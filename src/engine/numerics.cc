@@ -110,16 +110,18 @@ Result<Numerics> ChooseNumerics(const NumericsOptions& options, DType weight_dty
   n.kv_dtype = kv.value_or(n.dequantize_to_f32 ? DType::kF32 : DType::kBF16);
   if (n.dequantize_to_f32) return n;
   n.packing.quantization = a.quantization;
-  n.packing.f32_tokens = a.activation == Activation::kFloat32;
   n.packing.int8_tokens = a.activation == Activation::kInt8;
   n.packing.round_to_bf16 = a.activation == Activation::kBFloat16 || (!a.integer && a.dtype == Compute::kBFloat16);
-  if (n.packing.f32_tokens) {
-    n.tokens = Numerics::Tokens::kF32;
-  } else if (n.packing.round_to_bf16 || (!a.integer && weight_dtype == DType::kBF16)) {
+  if (n.packing.round_to_bf16) {
     n.tokens = Numerics::Tokens::kBF16;
+  } else if (a.activation == Activation::kFloat32) {
+    n.tokens = Numerics::Tokens::kF32;
   } else if (a.integer) {
     n.tokens = n.packing.int8_tokens ? Numerics::Tokens::kInt8 : Numerics::Tokens::kInt16;
+  } else {
+    n.tokens = weight_dtype == DType::kBF16 ? Numerics::Tokens::kBF16 : Numerics::Tokens::kF32;
   }
+  n.packing.f32_tokens = n.tokens == Numerics::Tokens::kF32;
   return n;
 }
 
