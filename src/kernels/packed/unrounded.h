@@ -18,9 +18,9 @@
 namespace tactus::kernels {
 namespace {
 
-inline constexpr int64_t kFloatColumns = kTokenBlock;  // of a chunk, and between rows of tokens made ready for it
-inline constexpr int64_t kFloatStep = 16;              // columns between two steps of fetching
-inline constexpr int64_t kFewTokens = 3;               // f16 is not worth opening for so many
+inline constexpr int64_t kFloatColumns = 64;  // of a chunk; of integers a token block, the blocks of which are whole
+inline constexpr int64_t kFloatXStride = kTokenBlock;  // between rows of tokens that are made ready for a loop of D
+inline constexpr int64_t kFloatStep = 8;               // columns between two steps of fetching
 
 struct WholeFloats {
   static constexpr int64_t kBytes = 4;
@@ -31,31 +31,27 @@ struct HalfFloats {
   static Simd::F Load(const std::byte* p) { return Simd::LoadF16(p); }
 };
 
-// sum: in and out.
-template <class D, class Floats, int kTokens, int kVectors>
-inline __attribute__((always_inline)) void AddColumns(const std::byte* at, int64_t columns, const float* x,
-                                                      Simd::F (&sum)[kTokens][kVectors]) {
-  constexpr int64_t kColumnBytes = kPanelRows * Floats::kBytes;
-  if constexpr (D::HasLoop(kTokens) && Floats::kBytes == 4) return D::LoopF32(at, at + columns * kColumnBytes, x, sum);
-#pragma GCC unroll 1
-  for (int64_t c = 0; c < columns; ++c, at += kColumnBytes, ++x) {
-    Simd::F f[kVectors];
+// One column of the tile. sum: in and out.
+template <class Floats, int kTokens, int kVectors>
+inline __attribute__((always_inline)) void AddColumn(const std::byte* at, const float* x0, const float* x3,
+                                                     int64_t x_stride, Simd::F (&sum)[kTokens][kVectors]) {
+  Simd::F f[kVectors];
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) f[v] = Floats::Load(at + v * Simd::kWidth * Floats::kBytes);
+  for (int v = 0; v < kVectors; ++v) f[v] = Floats::Load(at + v * Simd::kWidth * Floats::kBytes);
 #pragma GCC unroll 8
-    for (int t = 0; t < kTokens; ++t) {
-      const Simd::F value = Simd::Set1(x[t * kFloatColumns]);
+  for (int t = 0; t < kTokens; ++t) {
+    const Simd::F value = Simd::Set1((t < 3 ? x0 : x3)[t % 3 * x_stride]);
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sum[t][v] = Simd::MulAdd(f[v], value, sum[t][v]);
-    }
+    for (int v = 0; v < kVectors; ++v) sum[t][v] = Simd::MulAdd(f[v], value, sum[t][v]);
   }
 }
 
 struct FloatTile {
   const std::byte* w;  // [columns][64]
   int64_t columns;
-  const float* x;  // [tokens][kFloatColumns]
-  float* y;        // [tokens][64]
+  const float* x;  // [tokens], rows x_stride apart
+  int64_t x_stride;
+  float* y;  // [tokens][64]
   const std::byte* ahead;
   int64_t ahead_bytes;
 };
@@ -63,7 +59,8 @@ struct FloatTile {
 template <class D, class Floats, int kTokens>
 __attribute__((noinline)) void RunFloatTile(FloatTile tile) {
   constexpr int kVectors = D::VectorsOf(kTokens);
-  constexpr int64_t kTileRows = kVectors * Simd::kWidth;
+  constexpr int64_t kTileRows = kVectors * Simd::kWidth, kColumnBytes = kPanelRows * Floats::kBytes;
+  constexpr bool kHasLoop = D::HasLoop(kTokens) && Floats::kBytes == 4;
   const int64_t steps = kPanelRows / kTileRows * ((tile.columns + kFloatStep - 1) / kFloatStep);
   Ahead fetch = {tile.ahead, (tile.ahead_bytes / steps + 63) / 64 * 64};
   for (int64_t r = 0; r < kPanelRows; r += kTileRows) {
@@ -73,11 +70,24 @@ __attribute__((noinline)) void RunFloatTile(FloatTile tile) {
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) sum[t][v] = Simd::Load(tile.y + t * kPanelRows + r + v * Simd::kWidth);
     }
-#pragma GCC unroll 1
-    for (int64_t c = 0; c < tile.columns; c += kFloatStep) {
-      const int64_t count = tile.columns - c < kFloatStep ? tile.columns - c : kFloatStep;
+    const std::byte* at = tile.w + r * Floats::kBytes;
+    const float *x0 = tile.x, *x3 = tile.x + 3 * tile.x_stride;
+    int64_t c = 0;
+    for (; c + kFloatStep <= tile.columns; c += kFloatStep, at += kFloatStep * kColumnBytes) {
       fetch.Step();
-      AddColumns<D, Floats>(tile.w + (c * kPanelRows + r) * Floats::kBytes, count, tile.x + c, sum);
+      if constexpr (kHasLoop) {
+        D::LoopF32(at, at + kFloatStep * kColumnBytes, x0, sum);
+      } else {
+#pragma GCC unroll 8
+        for (int64_t i = 0; i < kFloatStep; ++i) {
+          AddColumn<Floats>(at + i * kColumnBytes, x0 + i, x3 + i, tile.x_stride, sum);
+        }
+      }
+      x0 += kFloatStep;
+      x3 += kFloatStep;
+    }
+    for (; c < tile.columns; ++c, at += kColumnBytes, ++x0, ++x3) {
+      AddColumn<Floats>(at, x0, x3, tile.x_stride, sum);
     }
 #pragma GCC unroll 8
     for (int t = 0; t < kTokens; ++t) {
@@ -153,32 +163,37 @@ inline void OpenFloats(const PackedMatrix& w, const std::byte* panel, int64_t fi
 
 template <class D>
 void SumPanelUnrounded(const PanelSums& run) {
+  constexpr bool kLoops = D::HasLoop(D::kRows);
+  constexpr int64_t kFew = 3 * (kLoops ? 1 : D::kRows);  // f16 is opened for more: a loop takes f32 alone
   const PackedMatrix& w = *run.w;
   const PackedTokens& x = *run.x;
   const std::byte* panel = w.data + run.panel * w.panel_bytes;
-  const bool halves = w.code == PackedCode::kF16 && run.tokens <= kFewTokens;
-  const bool open = w.code != PackedCode::kF32 && !halves;
-  const int64_t column_bytes = w.integer() ? 0 : w.panel_bytes / w.cols / 64 * 64;  // integers are not asked for ahead
   const int64_t tiles = (run.tokens + D::kRows - 1) / D::kRows;
+  const bool halves = w.code == PackedCode::kF16 && run.tokens <= kFew;
+  const bool open = w.code != PackedCode::kF32 && !halves;
+  const int64_t per_chunk = w.integer() ? kTokenBlock : kFloatColumns;
+  const int64_t column_bytes = w.integer() ? 0 : w.panel_bytes / w.cols / 64 * 64;  // integers are not asked for ahead
   std::memset(run.sums, 0, static_cast<size_t>(run.tokens * kPanelRows) * sizeof(float));
-  alignas(64) float opened[kFloatColumns * kPanelRows], values[D::kRows * kFloatColumns];
-  for (int64_t first = 0; first < w.cols; first += kFloatColumns) {
-    const int64_t columns = kFloatColumns < w.cols - first ? kFloatColumns : w.cols - first;
+  alignas(64) float opened[kTokenBlock * kPanelRows], values[kLoops ? D::kRows * kFloatXStride : 1];
+  for (int64_t first = 0; first < w.cols; first += per_chunk) {
+    const int64_t columns = per_chunk < w.cols - first ? per_chunk : w.cols - first;
     const std::byte* at = panel + first * column_bytes;
     const int64_t each = columns * column_bytes / tiles;
     if (open) OpenFloats(w, panel, first, columns, opened);
+    FloatTile tile = {};
+    tile.w = open ? reinterpret_cast<const std::byte*>(opened) : at;
+    tile.columns = columns;
+    tile.x_stride = kLoops ? kFloatXStride : x.stride / 4;
+    tile.ahead_bytes = each;
     for (int64_t i = 0; i < tiles; ++i) {
       const int64_t token = i * run.tokens / tiles, tokens = (i + 1) * run.tokens / tiles - token;
-      for (int64_t t = 0; t < tokens; ++t) {
-        const std::byte* row = x.values + (run.first + token + t) * x.stride + first * 4;
-        std::memcpy(values + t * kFloatColumns, row, static_cast<size_t>(columns) * sizeof(float));
+      const std::byte* rows = x.values + (run.first + token) * x.stride + first * 4;
+      tile.x = kLoops ? values : reinterpret_cast<const float*>(rows);
+      for (int64_t t = 0; t < tokens && kLoops; ++t) {
+        std::memcpy(values + t * kFloatXStride, rows + t * x.stride, static_cast<size_t>(columns) * sizeof(float));
       }
-      const FloatTile tile = {open ? reinterpret_cast<const std::byte*>(opened) : at,
-                              columns,
-                              values,
-                              run.sums + token * kPanelRows,
-                              at + columns * column_bytes + i * each,
-                              each};
+      tile.y = run.sums + token * kPanelRows;
+      tile.ahead = at + columns * column_bytes + i * each;
       halves ? RunFloatTileOf<D, HalfFloats>(tokens, tile) : RunFloatTileOf<D, WholeFloats>(tokens, tile);
     }
   }
