@@ -49,13 +49,21 @@ template <Quantization kKind>
 bool LoadForm(int64_t rows, int64_t cols, PackedMatrix* m) {
   return kernels::QuantizedFormOf(kKind, rows, cols, m);
 }
-constexpr Format kFormats[] = {
-    {"bf16", FileForm<DType::kBF16>, 1},           {"int8", LoadForm<Quantization::kInt8>, 1},
-    {"q8_0", FileForm<DType::kQ8_0>, 1},           {"int4", LoadForm<Quantization::kInt4>, 1},
-    {"q4_0", FileForm<DType::kQ4_0>, 1},           {"q4_1", FileForm<DType::kQ4_1>, 1},
-    {"q4_k", FileForm<DType::kQ4_K>, 1},           {"q6_k", FileForm<DType::kQ6_K>, 1},
-    {"int8+16", LoadForm<Quantization::kInt8>, 2}, {"q8_0+16", FileForm<DType::kQ8_0>, 2},
-    {"q4_0+16", FileForm<DType::kQ4_0>, 2}};
+constexpr Format kFormats[] = {{"bf16", FileForm<DType::kBF16>, 1},
+                               {"int8", LoadForm<Quantization::kInt8>, 1},
+                               {"q8_0", FileForm<DType::kQ8_0>, 1},
+                               {"int4", LoadForm<Quantization::kInt4>, 1},
+                               {"q4_0", FileForm<DType::kQ4_0>, 1},
+                               {"q4_1", FileForm<DType::kQ4_1>, 1},
+                               {"q4_k", FileForm<DType::kQ4_K>, 1},
+                               {"q6_k", FileForm<DType::kQ6_K>, 1},
+                               {"int8+16", LoadForm<Quantization::kInt8>, 2},
+                               {"q8_0+16", FileForm<DType::kQ8_0>, 2},
+                               {"q4_0+16", FileForm<DType::kQ4_0>, 2},
+                               {"f32", FileForm<DType::kF32>, kernels::kUnrounded},
+                               {"f16", FileForm<DType::kF16>, kernels::kUnrounded},
+                               {"bf16+32", FileForm<DType::kBF16>, kernels::kUnrounded},
+                               {"q4_1+32", FileForm<DType::kQ4_1>, kernels::kUnrounded}};
 
 class Bench {
  public:
@@ -78,21 +86,23 @@ class Bench {
     const std::string shape = std::to_string(rows) + "x" + std::to_string(cols);
     PackedMatrix m;
     if (!format.form(rows, cols, &m)) return;
-    const bool integer = m.code != kernels::PackedCode::kBF16;
+    const kernels::TokenFormat token_format = kernels::TokensFor(m, format.planes);
     const bool one_product = format.planes == 2 && loops_.int8_takes_16;
-    const double token_rows = static_cast<double>(tokens * (one_product ? 1 : format.planes));
+    const double token_rows = static_cast<double>(tokens * (one_product ? 1 : token_format.planes));
     const bool nibbles = m.code == kernels::PackedCode::kU4 && format.planes == 1;
     // A slice that takes about kCallSeconds at guessed rates.
-    const double panel_seconds =
-        std::max(static_cast<double>(m.panel_bytes) / 25e9,
-                 token_rows * 128.0 * static_cast<double>(cols) / (integer ? 0.8e12 : 0.45e12));
+    const double panel_seconds = std::max(static_cast<double>(m.panel_bytes) / 25e9,
+                                          token_rows * 128.0 * static_cast<double>(cols) /
+                                              (token_format.integer()                               ? 0.8e12
+                                               : token_format.values == kernels::TokenValues::kBF16 ? 0.45e12
+                                                                                                    : 0.15e12));
     const int64_t fit = std::max<int64_t>(8, static_cast<int64_t>(kCallSeconds / panel_seconds * pool_.threads()));
     m.rows = std::min(m.rows, fit * kernels::kPanelRows);
     const int64_t copies = kColdBytes / m.bytes();
 
     Mapping token_memory(kernels::PackedTokenBytes(tokens, cols), kFill), y(tokens * m.rows * 4, kFill);
     Mapping scratch(kernels::WorkspaceBytes(tokens, std::max(cols, m.rows), 1, 64, pool_.threads()), kFill);
-    const PackedTokens x = kernels::PlaceTokens(token_memory.data, kernels::TokensFor(m, format.planes), tokens, cols);
+    const PackedTokens x = kernels::PlaceTokens(token_memory.data, token_format, tokens, cols);
     const std::vector<float> ones(static_cast<size_t>(tokens * cols), 1.0f);
     ops_.pack(pool_, ones.data(), nullptr, 0.0f, x);
 
@@ -101,7 +111,7 @@ class Bench {
     double least = 1e9, arithmetic = 0, read = 0;
     const double end = Now(false) + kRowSeconds;
     for (int64_t i = 0; i < 4 || Now(false) < end; ++i) {
-      arithmetic = std::max(arithmetic, Arithmetic(integer, nibbles));
+      arithmetic = std::max(arithmetic, Arithmetic(token_format.values, nibbles));
       read = std::max(read, Read(cold_.data + (i * 7 + 3) % copies * m.bytes(), m));
       m.data = cold_.data + (i * 7 + 5) % copies * m.bytes();
       const LinearOutput out{&m, nullptr, reinterpret_cast<float*>(y.data), m.rows, false};
@@ -118,10 +128,11 @@ class Bench {
   }
 
  private:
-  double Arithmetic(bool integer, bool nibbles) {
-    float (*loop)(int64_t) = loops_.bf16 != nullptr ? loops_.bf16 : loops_.f32;
-    int64_t per_round = loops_.bf16 != nullptr ? loops_.bf16_flops_per_round : loops_.f32_flops_per_round;
-    if (integer && loops_.int8 != nullptr) {
+  double Arithmetic(kernels::TokenValues values, bool nibbles) {
+    const bool bf16 = loops_.bf16 != nullptr && values != kernels::TokenValues::kF32;
+    float (*loop)(int64_t) = bf16 ? loops_.bf16 : loops_.f32;
+    int64_t per_round = bf16 ? loops_.bf16_flops_per_round : loops_.f32_flops_per_round;
+    if (values == kernels::TokenValues::kInt8 && loops_.int8 != nullptr) {
       const bool has_own = nibbles && loops_.int4 != nullptr;
       loop = has_own ? loops_.int4 : loops_.int8;
       per_round = has_own ? loops_.int4_ops_per_round : loops_.int8_ops_per_round;

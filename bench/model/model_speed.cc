@@ -211,7 +211,6 @@ Result<std::unique_ptr<Runner>> Runner::Create(const SpeedOptions& options, nloh
   exec.threads = options.threads > 0 ? static_cast<int32_t>(options.threads) : kernels::UsableCores();
   exec.ops = kernels::SelectOps(options.kernels);
   if (exec.ops == nullptr) return InvalidArgument("--kernels " + options.kernels + " does not run here");
-  exec.linear_mode = numerics.linear_mode;
   exec.kv_dtype = numerics.kv_dtype;
   LoadWeightsOptions load = LoadOptionsFor(numerics);
   load.threads = exec.threads;

@@ -59,7 +59,6 @@ double Divergence(const float* p, const float* q, size_t n) {
 CpuExecutorOptions OptionsOf(const LoadedVariant& v) {
   CpuExecutorOptions o;
   o.ops = v.ops;
-  o.linear_mode = v.numerics.linear_mode;
   o.kv_dtype = v.numerics.kv_dtype;
   o.num_blocks = kWindow / 16 + 1;
   o.max_slots = 1;

@@ -404,7 +404,6 @@ Result<std::unique_ptr<Engine>> CreateEngine(const EngineOptions& options, const
   CpuExecutorOptions exec;
   exec.threads = setup.threads;
   exec.ops = setup.ops;
-  exec.linear_mode = setup.numerics.linear_mode;
   exec.kv_dtype = setup.numerics.kv_dtype;
   exec.num_blocks = setup.memory.num_blocks;
   exec.block_size = static_cast<int32_t>(options.block_size);

@@ -7,7 +7,6 @@
 namespace tactus {
 namespace {
 
-using kernels::LinearMode;
 using kernels::Quantization;
 
 template <class Value, size_t kCount>
@@ -109,33 +108,35 @@ Result<Numerics> ChooseNumerics(const NumericsOptions& options, DType weight_dty
   Numerics n;
   n.dequantize_to_f32 = a.dtype == Compute::kFloat32;
   n.kv_dtype = kv.value_or(n.dequantize_to_f32 ? DType::kF32 : DType::kBF16);
-  if (n.dequantize_to_f32 || a.activation == Activation::kFloat32) return n;
+  if (n.dequantize_to_f32) return n;
   n.packing.quantization = a.quantization;
   n.packing.int8_tokens = a.activation == Activation::kInt8;
   n.packing.round_to_bf16 = a.activation == Activation::kBFloat16 || (!a.integer && a.dtype == Compute::kBFloat16);
-  n.pack = a.integer || n.packing.round_to_bf16 || weight_dtype == DType::kBF16;
-  if (weight_dtype == DType::kBF16 && !a.integer) n.linear_mode = LinearMode::kBF16;
+  if (n.packing.round_to_bf16) {
+    n.tokens = Numerics::Tokens::kBF16;
+  } else if (a.activation == Activation::kFloat32) {
+    n.tokens = Numerics::Tokens::kF32;
+  } else if (a.integer) {
+    n.tokens = n.packing.int8_tokens ? Numerics::Tokens::kInt8 : Numerics::Tokens::kInt16;
+  } else {
+    n.tokens = weight_dtype == DType::kBF16 ? Numerics::Tokens::kBF16 : Numerics::Tokens::kF32;
+  }
+  n.packing.f32_tokens = n.tokens == Numerics::Tokens::kF32;
   return n;
 }
 
 LoadWeightsOptions LoadOptionsFor(const Numerics& numerics) {
   LoadWeightsOptions options;
   options.dequantize_to_f32 = numerics.dequantize_to_f32;
-  options.pack = numerics.pack;
+  options.pack = !numerics.dequantize_to_f32;
   options.packing = numerics.packing;
   return options;
 }
 
 std::string NumericsText(const Numerics& n) {
-  std::string text = "f32";
-  if (n.pack) {
-    text = n.linear_mode == LinearMode::kBF16 || n.packing.round_to_bf16 ? "bf16"
-           : n.packing.int8_tokens                                       ? "int8"
-                                                                         : "int16";
-  } else if (n.linear_mode == LinearMode::kBF16) {
-    text = "bf16";
-  }
-  text += std::string(" activations, KV ") + InfoOf(n.kv_dtype).name;
+  constexpr const char* kTokens[] = {"f32", "bf16", "int16", "int8"};  // in the order of Tokens
+  const std::string text =
+      std::string(kTokens[static_cast<size_t>(n.tokens)]) + " activations, KV " + InfoOf(n.kv_dtype).name;
   return n.dequantize_to_f32 ? text + ", weights dequantised to f32" : text;
 }
 

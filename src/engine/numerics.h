@@ -8,10 +8,10 @@
 //                                               int8                 integer codes x 8 bits, but for a few (PackChoice)
 //   bf16; any under --dtype bfloat16            auto                 bf16 x bf16, f32 sums
 //   any                                         bfloat16             weights rounded to bf16, bf16 x bf16, f32 sums
-//   f16, f32                                    auto                 as stored, f32 x f32: rows, not packed
+//   f16, f32                                    auto                 as stored, f32 x f32
 //   any                                         float32              likewise
 //   any under --dtype float32                   auto, float32        dequantised to f32 at load, everything f32,
-//                                                                    KV too: the reference
+//                                                                    KV too: the reference, by operators over rows
 //
 // Under --dtype bfloat16 quantised weights stay as they are. Norms, RoPE, softmax, residual stream and logits are f32
 // always.
@@ -20,17 +20,18 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/ops.h"
 #include "model/loader.h"
 #include "tactus/status.h"
 
 namespace tactus {
 
 struct Numerics {
-  bool dequantize_to_f32 = false;                               // LoadWeightsOptions::dequantize_to_f32
-  kernels::LinearMode linear_mode = kernels::LinearMode::kF32;  // of weights that are rows
+  // What meets the weights, but for the few operators where more than int8 is cheap (PackChoice).
+  enum class Tokens : uint8_t { kF32, kBF16, kInt16, kInt8 };
+
+  bool dequantize_to_f32 = false;  // LoadWeightsOptions::dequantize_to_f32: the reference; else weights are packed
+  Tokens tokens = Tokens::kF32;
   DType kv_dtype = DType::kBF16;
-  bool pack = false;  // LoadWeightsOptions::pack: the fast operators
   PackChoice packing;
 };
 

@@ -96,7 +96,6 @@ Result<Loaded> Load(const EngineOptions& o, const ProfileOptions& options) {
   CpuExecutorOptions exec;
   exec.threads = threads;
   exec.ops = ops;
-  exec.linear_mode = numerics.linear_mode;
   exec.kv_dtype = numerics.kv_dtype;
   exec.num_blocks = limits.num_blocks;
   exec.block_size = limits.block_size;

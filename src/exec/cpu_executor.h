@@ -16,7 +16,6 @@ namespace tactus {
 struct CpuExecutorOptions {
   int32_t threads = 0;                // 0: UsableCores()
   const kernels::Ops* ops = nullptr;  // null: the fastest
-  kernels::LinearMode linear_mode = kernels::LinearMode::kF32;
   DType kv_dtype = DType::kBF16;
   int64_t num_blocks = 0;
   int32_t block_size = 16;

@@ -43,7 +43,6 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(const ModelConfig& config
   std::unique_ptr<StepRunner> r(new StepRunner(config, std::move(weights), options));
   DecoderOptions decoder;
   decoder.ops = options.ops;
-  decoder.linear_mode = options.linear_mode;
   decoder.max_tokens = options.max_step_tokens;
   decoder.max_model_len = options.max_model_len;
   decoder.max_logit_rows = DecoderLogitRows(config, std::min<int64_t>(options.max_step_items, options.max_step_tokens));

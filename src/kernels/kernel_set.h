@@ -12,9 +12,6 @@
 
 namespace tactus::kernels {
 
-// Stops where tokens are packed for another matrix.
-void CheckPackedMatch(const PackedTokens& x, const PackedMatrix& w);
-
 const Ops& RefOps();
 const Ops& PortableOps();  // "scalar"
 #if defined(__x86_64__)

@@ -1,9 +1,8 @@
+// A decoder's buffers, and which of the two passes runs: forward.cc or reference_forward.cc.
 #include "model/decoder.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
-#include <cstring>
 
 namespace tactus {
 namespace {
@@ -30,10 +29,12 @@ struct BufferSizes {
     workspace_bytes = kernels::WorkspaceBytes(o.max_tokens, max_cols, static_cast<int32_t>(c.num_heads),
                                               static_cast<int32_t>(c.head_dim), o.threads);
   }
+  // Packed tokens lie where the reference pass, or an operator that needs no packed tokens meanwhile, has its f32.
+  int64_t NormedBytes() const { return std::max(3 * Aligned(hidden * 4), Aligned(packed_x)); }
+  int64_t UpBytes() const { return std::max(Aligned(inner * 4), Aligned(packed_inner)); }
   int64_t TotalBytes() const {
-    int64_t bytes = Aligned(workspace_bytes) + Aligned(packed_x) + Aligned(packed_inner);
-    for (int64_t n : {hidden, hidden, hidden, hidden, query, query, key, key, inner, inner, logits})
-      bytes += Aligned(n * 4);
+    int64_t bytes = Aligned(workspace_bytes) + NormedBytes() + UpBytes();
+    for (int64_t n : {hidden, query, query, key, key, inner, logits}) bytes += Aligned(n * 4);
     return bytes;
   }
   int64_t hidden, query, key, inner, logits, packed_x, packed_inner, workspace_bytes;
@@ -79,90 +80,31 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, cons
     return buffer;
   };
   decoder->hidden_ = take(sizes.hidden);
-  decoder->normed_ = take(sizes.hidden);
-  decoder->branch_ = take(sizes.hidden);
-  decoder->final_ = take(sizes.hidden);
   decoder->q_ = take(sizes.query);
   decoder->mixed_ = take(sizes.query);
   decoder->k_ = take(sizes.key);
   decoder->v_ = take(sizes.key);
   decoder->gate_ = take(sizes.inner);
-  decoder->up_ = take(sizes.inner);
   decoder->logits_ = take(sizes.logits);
-  decoder->packed_x_ = next;
-  next += Aligned(sizes.packed_x);
   decoder->packed_inner_ = next;
-  next += Aligned(sizes.packed_inner);
+  decoder->up_ = reinterpret_cast<float*>(next);
+  next += sizes.UpBytes();
+  decoder->packed_x_ = next;
+  std::byte* const after = next + sizes.NormedBytes();
+  decoder->normed_ = take(sizes.hidden);
+  decoder->branch_ = take(sizes.hidden);
+  decoder->final_ = take(sizes.hidden);
+  next = after;
   decoder->workspace_ = {next, sizes.workspace_bytes};
   return decoder;
 }
 
 void Decoder::Forward(kernels::ThreadPool& pool, const DecoderBatch& batch, std::span<const kernels::KvLayer> kv) {
-  weights_.packed != nullptr ? ForwardPacked(pool, batch, kv) : ForwardRows(pool, batch, kv);
-}
-
-void Decoder::ForwardRows(kernels::ThreadPool& pool, const DecoderBatch& batch, std::span<const kernels::KvLayer> kv) {
-  const kernels::Ops& ops = *options_.ops;
-  const int64_t tokens = batch.tokens, dim = config_.hidden_size;
-  ops.embed(pool, batch.ids, tokens, weights_.embedding, hidden_);
-  for (size_t l = 0; l < weights_.layers.size(); ++l) {
-    const LayerWeights& layer = weights_.layers[l];
-    ops.rms_norm(pool, hidden_, tokens, dim, layer.attn_norm, config_.rms_eps, normed_);
-    Attention(pool, batch, layer, kv[l], config_.window.empty() ? 0 : config_.window[l]);
-    ops.add(pool, hidden_, branch_, tokens * dim);
-    ops.rms_norm(pool, hidden_, tokens, dim, layer.ffn_norm, config_.rms_eps, normed_);
-    FeedForward(pool, tokens, layer);
-    ops.add(pool, hidden_, branch_, tokens * dim);
-  }
-  const auto rows = static_cast<int64_t>(batch.logit_rows.size());
-  for (int64_t r = 0; r < rows; ++r) {
-    std::memcpy(final_ + r * dim, hidden_ + batch.logit_rows[static_cast<size_t>(r)] * dim,
-                static_cast<size_t>(dim) * 4);
-  }
-  ops.rms_norm(pool, final_, rows, dim, weights_.final_norm, config_.rms_eps, final_);
+  weights_.packed != nullptr ? ForwardPacked(pool, batch, kv) : ForwardReference(pool, batch, kv);
 }
 
 float* Decoder::Logits(kernels::ThreadPool& pool, int64_t first, int64_t count) {
-  if (weights_.packed != nullptr) return PackedLogits(pool, first, count);
-  Linear(pool, final_ + first * config_.hidden_size, count, weights_.lm_head, nullptr, logits_);
-  return logits_;
-}
-
-// branch_ = attention block of normed_. All writes of K and V come before all reads, so that an item may attend to
-// blocks which another item of the same step fills.
-void Decoder::Attention(kernels::ThreadPool& pool, const DecoderBatch& batch, const LayerWeights& layer,
-                        const kernels::KvLayer& kv, int32_t window) {
-  const kernels::Ops& ops = *options_.ops;
-  const int64_t tokens = batch.tokens;
-  const auto heads = static_cast<int32_t>(config_.num_heads);
-  const auto kv_heads = static_cast<int32_t>(config_.num_kv_heads);
-  const auto head_dim = static_cast<int32_t>(config_.head_dim);
-  Linear(pool, normed_, tokens, layer.wq, layer.bq, q_);
-  Linear(pool, normed_, tokens, layer.wk, layer.bk, k_);
-  Linear(pool, normed_, tokens, layer.wv, layer.bv, v_);
-  if (layer.q_norm != nullptr) ops.rms_norm(pool, q_, tokens * heads, head_dim, layer.q_norm, config_.rms_eps, q_);
-  if (layer.k_norm != nullptr) ops.rms_norm(pool, k_, tokens * kv_heads, head_dim, layer.k_norm, config_.rms_eps, k_);
-  ops.rope(pool, q_, k_, batch.positions, tokens, heads, kv_heads, head_dim, rope_.table());
-  ops.store_kv(pool, k_, v_, batch.kv_slots, tokens, kv);
-  const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
-  const int64_t row = config_.num_heads * config_.head_dim;
-  ops.attention(pool, q_, row, batch.items, heads, kv, scale, window, mixed_, row, workspace_);
-  Linear(pool, mixed_, tokens, layer.wo, layer.bo, branch_);
-}
-
-// branch_ = down(silu(gate(normed_)) * up(normed_))
-void Decoder::FeedForward(kernels::ThreadPool& pool, int64_t tokens, const LayerWeights& layer) {
-  Linear(pool, normed_, tokens, layer.w_gate, layer.b_gate, gate_);
-  Linear(pool, normed_, tokens, layer.w_up, layer.b_up, up_);
-  options_.ops->silu_mul(pool, gate_, up_, tokens * config_.intermediate_size, gate_);
-  Linear(pool, gate_, tokens, layer.w_down, layer.b_down, branch_);
-}
-
-// Only bf16 weights ask for bf16 activations: any other format keeps its input in f32 (docs/numerics.md).
-void Decoder::Linear(kernels::ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias,
-                     float* y) {
-  const auto mode = w.dtype == DType::kBF16 ? options_.linear_mode : kernels::LinearMode::kF32;
-  options_.ops->linear(pool, x, tokens, w, bias, mode, y, workspace_);
+  return weights_.packed != nullptr ? PackedLogits(pool, first, count) : ReferenceLogits(pool, first, count);
 }
 
 }  // namespace tactus

@@ -3,8 +3,8 @@
 // step however many sequences are in it; attention runs per sequence over the paged KV cache; logits are computed for
 // the rows that were asked for and no others.
 //
-// Two forms, chosen by the weights: packed (decoder_packed.cc: the fast one, a few fused operators per layer) and rows
-// (decoder.cc: the plain sequence of operators, for the reference mode and formats without a packed form).
+// Packed weights are served (forward.cc: a few fused operators per layer). Weights that are rows take the reference
+// pass (reference_forward.cc: the plain sequence of operators), which only --dtype float32 and tests ask for.
 //
 // What a model has (biases, qk-norm, windows, RoPE scaling) is data in ModelConfig and ModelWeights: nothing here knows
 // an architecture by name.
@@ -27,7 +27,6 @@ namespace tactus {
 
 struct DecoderOptions {
   const kernels::Ops* ops = nullptr;
-  kernels::LinearMode linear_mode = kernels::LinearMode::kF32;
   int64_t max_tokens = 0;  // of a step
   int64_t max_model_len = 0;
   int64_t max_logit_rows = 0;  // that Logits is asked for at once; see DecoderLogitRows
@@ -64,7 +63,6 @@ class Decoder {
 
  private:
   Decoder(const ModelConfig& config, const ModelWeights& weights, const DecoderOptions& options);
-  void ForwardRows(kernels::ThreadPool& pool, const DecoderBatch& batch, std::span<const kernels::KvLayer> kv);
   void ForwardPacked(kernels::ThreadPool& pool, const DecoderBatch& batch, std::span<const kernels::KvLayer> kv);
   void PackedFeedForward(kernels::ThreadPool& pool, int64_t tokens, const LayerWeights& layer,
                          const PackedLayerWeights& packed);
@@ -75,6 +73,9 @@ class Decoder {
   template <class Work, class Cost>
   void Timed(DecoderOperator op, Work work, Cost cost);
   std::span<const kernels::AttentionItem> KeepLogitRows(const DecoderBatch& batch);
+
+  void ForwardReference(kernels::ThreadPool& pool, const DecoderBatch& batch, std::span<const kernels::KvLayer> kv);
+  float* ReferenceLogits(kernels::ThreadPool& pool, int64_t first, int64_t count);
   void Attention(kernels::ThreadPool& pool, const DecoderBatch& batch, const LayerWeights& layer,
                  const kernels::KvLayer& kv, int32_t window);
   void FeedForward(kernels::ThreadPool& pool, int64_t tokens, const LayerWeights& layer);
@@ -90,18 +91,20 @@ class Decoder {
   };
   std::unique_ptr<void, FreeMemory> memory_;  // all buffers below; pages are touched as they are first used
   float* hidden_ = nullptr;                   // [max_tokens, hidden], the residual stream
-  float* normed_ = nullptr;                   // [max_tokens, hidden]
-  float* branch_ = nullptr;                   // [max_tokens, hidden], what a block adds to the residual stream
   float* q_ = nullptr;                        // [max_tokens, heads * head_dim]
   float* k_ = nullptr;                        // [max_tokens, kv_heads * head_dim]
   float* v_ = nullptr;                        // [max_tokens, kv_heads * head_dim]
   float* mixed_ = nullptr;                    // [max_tokens, heads * head_dim], attention's output
   float* gate_ = nullptr;                     // [max_tokens, intermediate]
   float* up_ = nullptr;                       // [max_tokens, intermediate]
-  float* final_ = nullptr;                    // [max_tokens, hidden], rows that get logits
   float* logits_ = nullptr;                   // [max_logit_rows, vocab]
+  // Of the pass that serves. packed_inner_ is up_'s memory, which is free when w_down's input is rounded.
   std::byte* packed_x_ = nullptr;      // packed input of an operator, at most max(hidden, heads * head_dim) columns
   std::byte* packed_inner_ = nullptr;  // packed input of w_down
+  // Of the reference pass, in packed_x_'s memory.
+  float* normed_ = nullptr;  // [max_tokens, hidden]
+  float* branch_ = nullptr;  // [max_tokens, hidden], what a block adds to the residual stream
+  float* final_ = nullptr;   // [max_tokens, hidden], rows that get logits
   OperatorProfile* profile_ = nullptr;
   std::vector<kernels::AttentionItem> last_items_;  // KeepLogitRows; grows to the largest step
   kernels::Workspace workspace_;

@@ -36,6 +36,7 @@ bool FormFor(const PackChoice& choice, const MatrixPlace& place, PackedMatrix* f
 }
 
 TokenPlanes PlanesFor(const ModelConfig& config, const PackChoice& choice) {
+  if (choice.f32_tokens) return {kernels::kUnrounded, kernels::kUnrounded, kernels::kUnrounded};
   if (!choice.int8_tokens) return {2, 2, 2};
   const int64_t kv = 2 * config.num_kv_heads * config.head_dim * config.hidden_size;
   const int64_t others =

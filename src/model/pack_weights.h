@@ -14,7 +14,7 @@
 
 namespace tactus {
 
-// Which form the matrices take. With none of both: each as its file has it, f32 and f16 rounded to bf16.
+// Which form the matrices take. With none of both: each as its file has it.
 struct PackChoice {
   kernels::Quantization quantization = kernels::Quantization::kNone;
   bool round_to_bf16 = false;  // every matrix, quantised ones too
@@ -22,6 +22,7 @@ struct PackChoice {
   // and wv where grouped queries make them at most a twelfth of a layer. Those two make half of int8's error
   // (docs/numerics.md).
   bool int8_tokens = false;
+  bool f32_tokens = false;  // tokens are not rounded, whatever the weights are
 };
 
 struct PackedSlot {

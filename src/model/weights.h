@@ -35,7 +35,7 @@ struct PackedLayerWeights {
   kernels::PackedMatrix wq, wk, wv, wo, w_gate, w_up, w_down;
 };
 // int8 planes of the tokens that meet integer weights (TokenFormat::planes), where int8's error costs most for the
-// least work.
+// least work; kernels::kUnrounded in all of them: tokens stay f32 whatever the weights are.
 struct TokenPlanes {
   int32_t kv = 1;  // wk and wv
   int32_t lm_head = 1;

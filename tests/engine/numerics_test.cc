@@ -5,35 +5,37 @@
 namespace tactus {
 namespace {
 
-using kernels::LinearMode;
+using Tokens = Numerics::Tokens;
 using kernels::Quantization;
 
 constexpr DType kIntegers[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ8_0, DType::kQ4_K, DType::kQ6_K};
 
 TEST(Numerics, AutoFollowsTheWeights) {
   const auto bf16 = ChooseNumerics({}, DType::kBF16);
-  EXPECT_TRUE(bf16->pack);
-  EXPECT_EQ(bf16->linear_mode, LinearMode::kBF16);
+  EXPECT_EQ(bf16->tokens, Tokens::kBF16);
+  EXPECT_FALSE(bf16->packing.f32_tokens);
   for (const DType stored : kIntegers) {
     const auto n = ChooseNumerics({}, stored);
-    EXPECT_TRUE(n->pack);
-    EXPECT_FALSE(n->packing.int8_tokens) << "nearly exact activations";
+    EXPECT_EQ(n->tokens, Tokens::kInt16) << "nearly exact activations";
+    EXPECT_FALSE(n->packing.int8_tokens);
     EXPECT_EQ(n->packing.quantization, Quantization::kNone);
-    EXPECT_FALSE(n->packing.round_to_bf16);
-    EXPECT_EQ(n->linear_mode, LinearMode::kF32);
+    EXPECT_FALSE(n->packing.round_to_bf16 || n->packing.f32_tokens);
     EXPECT_EQ(n->kv_dtype, DType::kBF16);
     EXPECT_FALSE(n->dequantize_to_f32);
   }
   for (const DType stored : {DType::kF32, DType::kF16}) {
-    EXPECT_FALSE(ChooseNumerics({}, stored)->pack) << "used exactly as stored";
+    const auto exact = ChooseNumerics({}, stored);
+    EXPECT_EQ(exact->tokens, Tokens::kF32) << "used exactly as stored";
+    EXPECT_TRUE(exact->packing.f32_tokens) << "by every matrix of the file, whatever its own format";
+    EXPECT_FALSE(exact->packing.round_to_bf16);
     const auto rounded = ChooseNumerics({.dtype = "bfloat16"}, stored);
-    EXPECT_TRUE(rounded->pack && rounded->packing.round_to_bf16);
+    EXPECT_TRUE(rounded->tokens == Tokens::kBF16 && rounded->packing.round_to_bf16);
   }
 }
 
 TEST(Numerics, Bfloat16LeavesQuantizedWeightsAsTheyAre) {
   const auto n = ChooseNumerics({.dtype = "bfloat16"}, DType::kQ4_1);
-  EXPECT_TRUE(n->pack);
+  EXPECT_EQ(n->tokens, Tokens::kInt16);
   EXPECT_FALSE(n->packing.round_to_bf16);
   EXPECT_TRUE(ChooseNumerics({.activation_dtype = "bfloat16"}, DType::kQ4_1)->packing.round_to_bf16);
 }
@@ -41,10 +43,9 @@ TEST(Numerics, Bfloat16LeavesQuantizedWeightsAsTheyAre) {
 TEST(Numerics, QuantizationMakesAnyWeightsIntegers) {
   for (const DType stored : {DType::kF32, DType::kBF16, DType::kQ4_1}) {
     const auto n = ChooseNumerics({.quantization = "int4"}, stored);
-    EXPECT_TRUE(n->pack);
+    EXPECT_EQ(n->tokens, Tokens::kInt16);
     EXPECT_EQ(n->packing.quantization, Quantization::kInt4);
     EXPECT_FALSE(n->packing.int8_tokens);
-    EXPECT_EQ(n->linear_mode, LinearMode::kF32);
     EXPECT_TRUE(ChooseNumerics({.activation_dtype = "int8", .quantization = "int8"}, stored)->packing.int8_tokens);
   }
 }
@@ -53,18 +54,19 @@ TEST(Numerics, Float32IsTheReferenceMode) {
   for (const char* activation : {"auto", "float32", ""}) {
     const auto n = ChooseNumerics({.dtype = "float32", .activation_dtype = activation}, DType::kBF16);
     EXPECT_TRUE(n->dequantize_to_f32);
-    EXPECT_FALSE(n->pack);
-    EXPECT_EQ(n->linear_mode, LinearMode::kF32);
+    EXPECT_EQ(n->tokens, Tokens::kF32);
     EXPECT_EQ(n->kv_dtype, DType::kF32);
   }
 }
 
-TEST(Numerics, Float32ActivationsUseTheRowsAsStored) {
+// Served from panels as every other choice: only --dtype float32 is the reference.
+TEST(Numerics, Float32ActivationsMeetWeightsAsStored) {
   for (const DType stored : {DType::kBF16, DType::kQ4_1, DType::kF32}) {
     const auto n = ChooseNumerics({.activation_dtype = "float32"}, stored);
-    EXPECT_FALSE(n->pack);
-    EXPECT_FALSE(n->dequantize_to_f32);
-    EXPECT_EQ(n->linear_mode, LinearMode::kF32);
+    EXPECT_EQ(n->tokens, Tokens::kF32);
+    EXPECT_TRUE(n->packing.f32_tokens);
+    EXPECT_FALSE(n->dequantize_to_f32 || n->packing.round_to_bf16);
+    EXPECT_TRUE(LoadOptionsFor(*n).pack);
   }
 }
 

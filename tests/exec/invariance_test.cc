@@ -175,7 +175,7 @@ TEST_P(InvarianceTest, NothingAroundASequenceChangesItsBits) {
 
 INSTANTIATE_TEST_SUITE_P(
     Formats, InvarianceTest,
-    testing::Values(Case{"bf16", "llama-gqa-bf16", {}}, Case{"f32", "llama-gqa", {}},
+    testing::Values(Case{"bf16", "llama-gqa-bf16", {}}, Case{"f32", "llama-gqa", {}}, Case{"f16", "llama-gqa-f16", {}},
                     Case{"f32_reference", "llama-gqa", {.dtype = "float32"}},
                     Case{"f32_activations", "gguf-q4_1/model.gguf", {.activation_dtype = "float32"}},
                     Case{"q4_1_int16", "gguf-q4_1/model.gguf", {}},

@@ -1,4 +1,5 @@
-// Steps over packed weights against the same steps over rows, and what they cost beside arithmetic: barriers.
+// Steps of the pass that serves against the same steps of the reference pass, and what they cost beside arithmetic:
+// barriers.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -63,27 +64,27 @@ TEST_P(PackedSteps, AgreeWithRowsAsFarAsTheirRoundingGoes) {
 INSTANTIATE_TEST_SUITE_P(
     Formats, PackedSteps,
     testing::Values(
-        Case{"q4_1_int16",
-             "gguf-q4_1/model.gguf",
-             {.activation_dtype = "float32", .kv_cache_dtype = "float32"},
-             {.kv_cache_dtype = "float32"},
-             3e-4},
-        Case{"q8_0_int16",
+        Case{"q4_1_int16", "gguf-q4_1/model.gguf", {.dtype = "float32"}, {.kv_cache_dtype = "float32"}, 3e-4},
+        Case{"q8_0_int16", "gguf-q8_0/model.gguf", {.dtype = "float32"}, {.kv_cache_dtype = "float32"}, 3e-4},
+        Case{"q4_k_int16", "gguf-q4_k/model.gguf", {.dtype = "float32"}, {.kv_cache_dtype = "float32"}, 3e-4},
+        Case{"q6_k_int16", "gguf-q6_k/model.gguf", {.dtype = "float32"}, {.kv_cache_dtype = "float32"}, 3e-4},
+        Case{"q8_0_int8",
              "gguf-q8_0/model.gguf",
+             {.dtype = "float32", .kv_cache_dtype = "bfloat16"},
+             {.activation_dtype = "int8"},
+             0.1},
+        Case{"f32", "llama-gqa", {.dtype = "float32"}, {.kv_cache_dtype = "float32"}, 1e-5},
+        Case{"f16", "llama-gqa-f16", {.dtype = "float32"}, {.kv_cache_dtype = "float32"}, 1e-5},
+        Case{"bf16_f32",
+             "llama-gqa-bf16",
+             {.dtype = "float32"},
              {.activation_dtype = "float32", .kv_cache_dtype = "float32"},
-             {.kv_cache_dtype = "float32"},
-             3e-4},
-        Case{"q4_k_int16",
-             "gguf-q4_k/model.gguf",
+             1e-5},
+        Case{"mixed",
+             "gguf-mixed/model.gguf",
+             {.dtype = "float32"},
              {.activation_dtype = "float32", .kv_cache_dtype = "float32"},
-             {.kv_cache_dtype = "float32"},
-             3e-4},
-        Case{"q6_k_int16",
-             "gguf-q6_k/model.gguf",
-             {.activation_dtype = "float32", .kv_cache_dtype = "float32"},
-             {.kv_cache_dtype = "float32"},
-             3e-4},
-        Case{"q8_0_int8", "gguf-q8_0/model.gguf", {.activation_dtype = "float32"}, {.activation_dtype = "int8"}, 0.1},
+             1e-5},
         Case{"bf16", "llama-gqa-bf16", {.dtype = "float32"}, {}, 0.05}),
     [](const auto& test) { return std::string(test.param.name); });
 

@@ -17,7 +17,6 @@ struct TinyModel {
   CpuExecutorOptions Options() const {
     CpuExecutorOptions o;
     o.threads = 1;
-    o.linear_mode = numerics.linear_mode;
     o.kv_dtype = numerics.kv_dtype;
     o.num_blocks = 128;
     o.max_slots = 8;

@@ -90,7 +90,6 @@ Result<GoldenRun> RunGoldenCase(const ModelConfig& config, const ModelWeights& w
   const auto length = static_cast<int64_t>(golden.prompt.size() + golden.greedy.size());
   CpuExecutorOptions options;
   options.ops = ops;
-  options.linear_mode = numerics.linear_mode;
   options.kv_dtype = numerics.kv_dtype;
   options.num_blocks = length / 16 + 2;
   options.max_slots = 1;

@@ -19,8 +19,8 @@ std::vector<float> RunTiles(ThreadPool& pool, const float* x, int64_t tokens, co
   SelectOps("ref")->pack(pool, x, nullptr, 0.0f, packed.view);
   std::vector<float> y(static_cast<size_t>(tokens * w.rows), -1.0f);
   const LinearOutput out = {&w, bias, y.data(), w.rows, false};
-  LinearPackedBy([](const PackedMatrix&) -> SumPanelFn { return SumPanelByTiles<ModelTiles>; }, pool, packed.view,
-                 {&out, 1});
+  LinearPackedBy([](const PackedTokens&, const PackedMatrix&) -> SumPanelFn { return SumPanelByTiles<ModelTiles>; },
+                 pool, packed.view, {&out, 1});
   return y;
 }
 
@@ -36,6 +36,7 @@ TEST(PackedAmx, TilesGiveTheSpecificationsBits) {
       for (int64_t tokens : {1, 7, 16, 17, 31, 32, 33, 50}) {
         const std::vector<float> x = RandomTokens(tokens, cols, 132), bias = RandomFloats(rows, 133);
         for (int32_t planes : PlanesOf(form)) {
+          if (planes == kUnrounded) continue;  // not for tiles
           const std::vector<float> want =
               RunPacked(*SelectOps("ref"), pool, x.data(), tokens, packed.form, planes, bias.data());
           const std::vector<float> got = RunTiles(pool, x.data(), tokens, packed.form, planes, bias.data());

@@ -32,7 +32,7 @@ constexpr int64_t kExtremeTokens = 6;
 TEST(PackedLayout, ExtremeTokensHaveExtremeBytes) {
   ThreadPool pool(1);
   const std::vector<float> x = ExtremeTokens(256);
-  OwnedTokens packed({true, 2}, kExtremeTokens, 256);
+  OwnedTokens packed({TokenValues::kInt8, 2}, kExtremeTokens, 256);
   Pack(*SelectOps("ref"), pool, x, packed.view);
   const auto byte = [&](int64_t row, int64_t c) {
     return static_cast<int8_t>(packed.view.values[row * packed.view.stride + c]);
@@ -118,6 +118,32 @@ TEST(PackedLayout, EverySetAgreesWithRefForAnyTokens) {
                 << What(ops, layout, planes) << ", " << w.form.cols << " columns, " << tokens << " tokens";
           }
         }
+      }
+    }
+  }
+}
+
+// Codes that become f32 on the way: to a few ulp of the magnitudes that are added.
+TEST(PackedLayout, EverySetMultipliesUnroundedTokens) {
+  ThreadPool pool(2);
+  const int64_t rows = 70, tokens = 9;
+  for (const Layout& layout : AllLayouts()) {
+    const LaidOut w(layout, rows, 300, Fill::kRandom, 307);
+    const int64_t cols = w.form.cols;
+    const std::vector<float> x = RandomTokens(tokens, cols, 308);
+    std::vector<float> weights(static_cast<size_t>(rows * cols));
+    for (int64_t n = 0; n < rows; ++n) UnpackRow(w.form, n, weights.data() + n * cols);
+    for (const Ops* ops : RunnableOps()) {
+      const std::vector<float> got = RunPacked(*ops, pool, x.data(), tokens, w.form, kUnrounded);
+      for (int64_t i = 0; i < tokens * rows; ++i) {
+        double want = 0, magnitude = 0;
+        for (int64_t c = 0; c < cols; ++c) {
+          const double product = static_cast<double>(x[i / rows * cols + c]) * weights[i % rows * cols + c];
+          want += product;
+          magnitude += std::fabs(product);
+        }
+        ASSERT_NEAR(got[i], want, 4 * std::sqrt(static_cast<double>(cols)) * 0x1p-24 * magnitude)
+            << What(ops, layout, kUnrounded) << " token " << i / rows << " row " << i % rows;
       }
     }
   }

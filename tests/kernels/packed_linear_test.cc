@@ -62,7 +62,7 @@ TEST(PackedLinear, EverySetAgreesWithRef) {
         for (const Ops* ops : OwnSets()) {
           const std::vector<float> got = RunPacked(*ops, pool, x.data(), tokens, packed.form, planes, bias.data());
           for (int64_t i = 0; i < tokens * rows; ++i) {
-            if (form.integer()) {
+            if (IsExact(form, planes)) {
               ASSERT_TRUE(SameBits(&got[i], &want[i], 1))
                   << What(ops, form, planes) << " cols " << cols << " token " << i / rows << " row " << i % rows << ": "
                   << got[i] << " for " << want[i];
@@ -277,15 +277,16 @@ Gated RunGated(const Ops& ops, ThreadPool& pool, const float* x, int64_t tokens,
 TEST(PackedGated, IsSiluOfGateTimesUpForEverySet) {
   ThreadPool pool(2);
   const int64_t tokens = 21, rows = 150;
-  for (const Form& form :
-       {Form{DType::kBF16}, Form{DType::kQ4_1}, Form{DType::kQ8_0}, Form{DType::kF32, Quantization::kInt8}}) {
+  for (const Form& form : {Form{DType::kBF16}, Form{DType::kF16}, Form{DType::kF32}, Form{DType::kQ4_1},
+                           Form{DType::kQ8_0}, Form{DType::kF32, Quantization::kInt8}}) {
     const int64_t cols = form.width(256);
     const OwnedMatrix wg = RandomMatrix(form.dtype, rows, cols, 101), wu = RandomMatrix(form.dtype, rows, cols, 102);
     const OwnedPacked gate(wg.view, form.at(rows, cols)), up(wu.view, form.at(rows, cols));
     const std::vector<float> x = RandomFloats(tokens * cols, 103), bias = RandomFloats(rows, 104);
     for (int32_t planes : PlanesOf(form)) {
       const TokenFormat in_format = TokensFor(gate.form, planes);
-      for (const TokenFormat& out_format : {TokenFormat{}, TokenFormat{true, 1}, TokenFormat{true, 2}}) {
+      for (const TokenFormat& out_format : {TokenFormat{}, TokenFormat{TokenValues::kF32},
+                                            TokenFormat{TokenValues::kInt8, 1}, TokenFormat{TokenValues::kInt8, 2}}) {
         const Gated want =
             RunGated(*SelectOps("ref"), pool, x.data(), tokens, gate.form, up.form, bias, in_format, out_format);
         for (const Ops* ops : RunnableOps()) {
@@ -295,8 +296,9 @@ TEST(PackedGated, IsSiluOfGateTimesUpForEverySet) {
           for (int64_t t = 0; t < tokens; ++t) {
             float largest = 0;
             for (int64_t n = 0; n < rows; ++n) largest = std::fmax(largest, std::fabs(want.values[t * rows + n]));
-            const double step =
-                !out_format.integer ? largest * 0x1p-7 : largest / (out_format.planes == 2 ? 32512.0 : 127.0);
+            const double step = out_format.values == TokenValues::kF32 ? largest * 0x1p-22
+                                : !out_format.integer()                ? largest * 0x1p-7
+                                                        : largest / (out_format.planes == 2 ? 32512.0 : 127.0);
             for (int64_t n = 0; n < rows; ++n) {
               const double gv = g[t * rows + n], value = gv / (1 + std::exp(-gv)) * u[t * rows + n];
               ASSERT_NEAR(got.values[t * rows + n], value, 0.51 * step + 2e-6 * std::fabs(value))
@@ -315,13 +317,14 @@ TEST(PackedGated, ATokenHasTheSameBitsInEveryBatchAndForAnyThreads) {
   constexpr int64_t kRows = 200;
   const int64_t most = MostTokens(130);
   ThreadPool one(1), three(3);
-  for (const Form& form : {Form{DType::kBF16}, Form{DType::kQ4_0}, Form{DType::kF32, Quantization::kInt8}}) {
+  for (const Form& form : {Form{DType::kBF16}, Form{DType::kF16}, Form{DType::kF32}, Form{DType::kQ4_0},
+                           Form{DType::kF32, Quantization::kInt8}}) {
     const int64_t cols = form.width(256);
     const OwnedMatrix wg = RandomMatrix(form.dtype, kRows, cols, 111), wu = RandomMatrix(form.dtype, kRows, cols, 112);
     const OwnedPacked gate(wg.view, form.at(kRows, cols)), up(wu.view, form.at(kRows, cols));
     const std::vector<float> x = RandomFloats(most * cols, 113), bias = RandomFloats(kRows, 114);
     const TokenFormat in_format = TokensFor(gate.form, 1),
-                      out_format = in_format.integer ? TokenFormat{true, 2} : in_format;
+                      out_format = in_format.integer() ? TokenFormat{TokenValues::kInt8, 2} : in_format;
     for (const Ops* ops : OwnSets()) {
       const auto run = [&](ThreadPool& pool, int64_t first, int64_t tokens) {
         return RunGated(*ops, pool, x.data() + first * cols, tokens, gate.form, up.form, bias, in_format, out_format)

@@ -57,7 +57,8 @@ TEST(PackedMixed, GateAndUpMayDiffer) {
     const std::vector<float> g = RunPacked(*ops, pool, x.data(), tokens, gate.form, 1);
     std::vector<float> h = RunPacked(*ops, pool, x.data(), tokens, up.form, 1);
     ops->silu_mul(pool, g.data(), h.data(), tokens * rows, h.data());
-    OwnedTokens in(TokensFor(gate.form, 1), tokens, cols), out({true, 2}, tokens, rows), want({true, 2}, tokens, rows);
+    OwnedTokens in(TokensFor(gate.form, 1), tokens, cols), out({TokenValues::kInt8, 2}, tokens, rows),
+        want({TokenValues::kInt8, 2}, tokens, rows);
     OwnedWorkspace scratch(tokens, cols, 1, 8, pool.threads());
     Pack(*ops, pool, x, in.view);
     Pack(*ops, pool, h, want.view);
@@ -78,6 +79,8 @@ TEST(PackedMixed, LongPromptsOnManyThreads) {
   const int64_t tokens = MostTokens(450), rows = 130;
   ThreadPool one(1), many(16);
   const Form forms[] = {{DType::kBF16},
+                        {DType::kF16},
+                        {DType::kF32},
                         {DType::kQ8_0},
                         {DType::kQ6_K},
                         {DType::kQ4_1},

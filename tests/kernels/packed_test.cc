@@ -44,10 +44,7 @@ TEST(PackedWeights, HoldEveryFormatExactly) {
         const OwnedMatrix w = RandomMatrix(dtype, rows, cols, 5);
         const OwnedPacked packed(w.view, Form{dtype}.at(rows, cols));
         for (int64_t r = 0; r < rows; ++r) {
-          std::vector<float> want = RowOf(w.view, r);
-          if (InfoOf(dtype).block_elements == 1) {
-            for (float& v : want) v = BF16ToF32(F32ToBF16(v));
-          }
+          const std::vector<float> want = RowOf(w.view, r);
           const std::vector<float> got = RowOf(packed.form, r);
           ASSERT_TRUE(SameBits(want.data(), got.data(), cols))
               << InfoOf(dtype).name << " " << rows << " x " << cols << " row " << r;
@@ -57,12 +54,26 @@ TEST(PackedWeights, HoldEveryFormatExactly) {
   }
 }
 
+TEST(PackedWeights, RoundToBf16FromEveryFormat) {
+  for (DType dtype : kAllDTypes) {
+    const int64_t rows = 70, cols = WidthsOf(dtype).back();
+    const OwnedMatrix w = RandomMatrix(dtype, rows, cols, 5);
+    const OwnedPacked packed(w.view, Form{.dtype = dtype, .to_bf16 = true}.at(rows, cols));
+    for (int64_t r = 0; r < rows; ++r) {
+      std::vector<float> want = RowOf(w.view, r);
+      for (float& v : want) v = BF16ToF32(F32ToBF16(v));
+      const std::vector<float> got = RowOf(packed.form, r);
+      ASSERT_TRUE(SameBits(want.data(), got.data(), cols)) << InfoOf(dtype).name << " row " << r;
+    }
+  }
+}
+
 // Every half there is: packing has its own conversion.
 TEST(PackedWeights, EveryHalfRoundsToBf16AsDequantizeDoes) {
   std::vector<uint16_t> halves(1 << 16);
   for (size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<uint16_t>(i);
   const MatrixView w = {halves.data(), DType::kF16, 64, 1024, 2048};
-  const OwnedPacked packed(w, Form{DType::kF16}.at(64, 1024));
+  const OwnedPacked packed(w, Form{.dtype = DType::kF16, .to_bf16 = true}.at(64, 1024));
   for (int64_t r = 0; r < 64; ++r) {
     for (int64_t c = 0; c < 1024; ++c) {
       ASSERT_EQ(ValueAt(packed.form, r, c), F32ToBF16(F16ToF32(halves[r * 1024 + c]))) << r << " " << c;
@@ -221,7 +232,12 @@ TEST(PackedWeights, Int4HidesNoInfinityOrNaN) {
 
 // ---- tokens ----
 
-constexpr TokenFormat kTokenFormats[] = {{}, {true, 1}, {true, 1, 64}, {true, 1, 32}, {true, 2}};
+constexpr TokenFormat kTokenFormats[] = {{},
+                                         {TokenValues::kF32},
+                                         {TokenValues::kInt8, 1},
+                                         {TokenValues::kInt8, 1, 64},
+                                         {TokenValues::kInt8, 1, 32},
+                                         {TokenValues::kInt8, 2}};
 
 TEST(PackedTokens, AreWithinHalfAStepAndTheirSumsAreExact) {
   ThreadPool pool(2);
@@ -232,21 +248,23 @@ TEST(PackedTokens, AreWithinHalfAStepAndTheirSumsAreExact) {
         const std::vector<float> x = RandomTokens(tokens, cols, 41);
         OwnedTokens packed(format, tokens, cols);
         Pack(*ops, pool, x, packed.view);
-        const int64_t block = format.integer ? kTokenBlock : 1;
+        const int64_t block = format.integer() ? kTokenBlock : 1;
         for (int64_t t = 0; t < tokens; ++t) {
           for (int64_t c = 0; c < cols; ++c) {
             float largest = 0;
             for (int64_t k = c / block * block; k < std::min(cols, c / block * block + block); ++k) {
               largest = std::fmax(largest, std::fabs(x[t * cols + k]));
             }
-            const float step = !format.integer ? largest * 0x1p-7f : largest / (format.planes == 2 ? 32512.0f : 127.0f);
+            const float step = format.values == TokenValues::kF32 ? 0
+                               : !format.integer()                ? largest * 0x1p-7f
+                                                                  : largest / (format.planes == 2 ? 32512.0f : 127.0f);
             ASSERT_NEAR(TokenValue(packed.view, t, c), x[t * cols + c], 0.501f * step)
                 << ops->name << " " << cols << " " << t << " " << c;
           }
           for (int64_t c = cols; c < PackedTokens::PaddedCols(cols); ++c)
             ASSERT_EQ(TokenValue(packed.view, t, c), 0.0f);
         }
-        for (int64_t t = 0; t < tokens && format.integer; ++t) {
+        for (int64_t t = 0; t < tokens && format.integer(); ++t) {
           for (int64_t s = 0; s < packed.view.sum_count(); ++s) {
             int32_t sum = 0;
             for (int64_t row = t * format.planes; row < (t + 1) * format.planes; ++row) {
@@ -265,11 +283,11 @@ TEST(PackedTokens, AreWithinHalfAStepAndTheirSumsAreExact) {
 void ExpectSameTokens(const PackedTokens& a, const PackedTokens& b, const std::string& what) {
   const int64_t rows = a.tokens * a.format.planes, padded = PackedTokens::PaddedCols(a.cols);
   for (int64_t r = 0; r < rows; ++r) {
-    const int64_t row_bytes = a.format.integer ? padded : 2 * padded;
+    const int64_t row_bytes = padded * a.format.value_bytes();
     ASSERT_EQ(std::memcmp(a.values + r * a.stride, b.values + r * b.stride, static_cast<size_t>(row_bytes)), 0)
         << what << " row " << r;
   }
-  if (!a.format.integer) return;
+  if (!a.format.integer()) return;
   ASSERT_EQ(std::memcmp(a.sums, b.sums, static_cast<size_t>(a.tokens * a.sum_count() * 4)), 0) << what;
   for (int64_t i = 0; i < a.tokens * a.shift_count(); ++i) ASSERT_EQ(a.shifts[i], b.shifts[i]) << what << " " << i;
   ASSERT_TRUE(SameBits(a.scales, b.scales, a.tokens * a.scale_count())) << what;

@@ -45,12 +45,13 @@ struct OwnedTokens {
 struct Form {
   DType dtype;
   Quantization quantization = Quantization::kNone;
+  bool to_bf16 = false;
 
   std::string name() const {
     static constexpr const char* kNames[] = {"", " to q8_0", " to int8", " to int4"};
-    return std::string(InfoOf(dtype).name) + kNames[static_cast<int>(quantization)];
+    return std::string(InfoOf(dtype).name) + kNames[static_cast<int>(quantization)] + (to_bf16 ? " to bf16" : "");
   }
-  bool integer() const { return quantization != Quantization::kNone || InfoOf(dtype).block_elements > 1; }
+  bool integer() const { return quantization != Quantization::kNone || (!to_bf16 && InfoOf(dtype).block_elements > 1); }
   // A width that the form takes and that ends in the middle of whatever may end there.
   int64_t width(int64_t about) const {
     const int64_t block = InfoOf(dtype).block_elements;
@@ -58,8 +59,9 @@ struct Form {
   }
   PackedMatrix at(int64_t rows, int64_t cols) const {
     PackedMatrix form;
-    const bool known = quantization == Quantization::kNone ? PackedFormOf(dtype, rows, cols, &form)
-                                                           : QuantizedFormOf(quantization, rows, cols, &form);
+    const bool known = quantization == Quantization::kNone
+                           ? PackedFormOf(to_bf16 ? DType::kBF16 : dtype, rows, cols, &form)
+                           : QuantizedFormOf(quantization, rows, cols, &form);
     return known ? form : PackedMatrix{};
   }
 };
@@ -69,11 +71,20 @@ inline std::vector<Form> AllForms() {
   for (DType dtype : kAllDTypes) forms.push_back({dtype});
   for (Quantization q : {Quantization::kQ8_0, Quantization::kInt8, Quantization::kInt4})
     forms.push_back({DType::kF32, q});
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kQ6_K}) forms.push_back({.dtype = dtype, .to_bf16 = true});
   return forms;
 }
 
+// f16 and f32 meet tokens of f32 whatever is asked for.
 inline std::vector<int32_t> PlanesOf(const Form& form) {
-  return form.integer() ? std::vector<int32_t>{1, 2} : std::vector<int32_t>{1};
+  if (form.integer()) return {1, 2, kUnrounded};
+  const bool whole = !form.to_bf16 && form.dtype != DType::kBF16;
+  return whole ? std::vector<int32_t>{kUnrounded} : std::vector<int32_t>{1, kUnrounded};
+}
+
+// Whether every set gives ref's bits.
+inline bool IsExact(const Form& form, int32_t planes) {
+  return form.integer() && planes != kUnrounded;
 }
 
 // A layout of integer codes, whether or not something packs into it.
@@ -190,7 +201,12 @@ struct LaidOut {
 
 // The value that a token's column has.
 inline float TokenValue(const PackedTokens& x, int64_t t, int64_t c) {
-  if (!x.format.integer) {
+  if (x.format.values == TokenValues::kF32) {
+    float value;
+    std::memcpy(&value, x.values + t * x.stride + 4 * c, sizeof value);
+    return value;
+  }
+  if (!x.format.integer()) {
     uint16_t bits;
     std::memcpy(&bits, x.values + t * x.stride + 2 * c, sizeof bits);
     return BF16ToF32(bits);

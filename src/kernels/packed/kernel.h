@@ -30,7 +30,7 @@ inline int64_t CutTokens(int64_t tokens, int64_t planes, int64_t panels, int64_t
 // What becomes of a panel's sums: the scale of a row of one block, bias.
 inline void FinishPanel(const PanelSums& run, const float* bias) {
   const PackedMatrix& w = *run.w;
-  const bool by_row = w.code != PackedCode::kBF16 && w.block == 0;
+  const bool by_row = run.x->format.integer() && w.block == 0;
   if (!by_row && bias == nullptr) return;
   const auto* scales = reinterpret_cast<const float*>(w.data + (run.panel + 1) * w.panel_bytes) - kPanelRows;
   alignas(64) float shift[kPanelRows] = {};  // beyond the matrix 0
@@ -78,7 +78,7 @@ void LinearPackedBy(PickSumFn pick, ThreadPool& pool, const PackedTokens& x, std
     while (panel >= out->w->panels()) panel -= (out++)->w->panels();
     const int64_t cut = task % cuts, first = x.tokens * cut / cuts, count = x.tokens * (cut + 1) / cuts - first;
     const PanelSums run = {out->w, &x, panel, first, count, sums};
-    pick (*out->w)(run);
+    pick(x, *out->w)(run);
     StorePanel(*out, run);
   });
 }
@@ -134,7 +134,12 @@ inline void RoundBlock(const float* values, int64_t token, int64_t first, const 
 
 // `values`: `columns` values of a token from column `first` on, whole blocks.
 inline void RoundColumns(const float* values, int64_t token, int64_t first, int64_t columns, const PackedTokens& out) {
-  if (!out.format.integer) {
+  if (out.format.values == TokenValues::kF32) {
+    auto* to = reinterpret_cast<float*>(out.values + token * out.stride) + first;
+    for (int64_t i = 0; i < columns; i += Simd::kWidth) Simd::Store(to + i, Simd::Load(values + i));
+    return;
+  }
+  if (!out.format.integer()) {
     std::byte* to = out.values + token * out.stride + 2 * first;
     for (int64_t i = 0; i < columns; i += Simd::kWidth) Simd::StoreBF16(to + 2 * i, Simd::Load(values + i));
     return;
@@ -181,8 +186,8 @@ void GatedPackedBy(PickSumFn pick, ThreadPool& pool, const PackedTokens& x, cons
       if (rows > 0) {
         const PanelSums gate_run = {&gate, &x, panel, first, count, gates};
         const PanelSums up_run = {&up, &x, panel, first, count, ups};
-        pick(gate)(gate_run);
-        pick(up)(up_run);
+        pick(x, gate)(gate_run);
+        pick(x, up)(up_run);
         FinishPanel(gate_run, gate_bias);
         FinishPanel(up_run, up_bias);
       }

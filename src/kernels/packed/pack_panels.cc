@@ -220,17 +220,33 @@ void RowFloats(const MatrixView& w, const uint8_t* row, int64_t first, int64_t n
   for (int64_t i = n; i < padded; ++i) out[i] = 0;
 }
 
-void PackBf16Words(const Panel& rows, int64_t cols, std::byte* out) {
-  auto* to = reinterpret_cast<uint32_t*>(out);
+uint32_t LoadWord(const uint8_t* p, uint32_t) {
+  return Load32(p);
+}
+uint16_t LoadWord(const uint8_t* p, uint16_t) {
+  return Load16(p);
+}
+
+// [words][64 rows] of rows of words.
+template <class Word>
+void PackWords(const Panel& rows, int64_t words, std::byte* out) {
+  auto* to = reinterpret_cast<Word*>(out);
   constexpr int64_t kWords = 16;  // of a row at a time
-  for (int64_t first = 0; first < cols / 2; first += kWords) {
-    const int64_t n = MinOf(kWords, cols / 2 - first);
+  for (int64_t first = 0; first < words; first += kWords) {
+    const int64_t n = MinOf(kWords, words - first);
     for (int64_t r = 0; r < kPanelRows; ++r) {
       const uint8_t* row = rows.rows[r];
-      for (int64_t i = first; i < first + n; ++i) to[i * kPanelRows + r] = row != nullptr ? Load32(row + 4 * i) : 0;
+      for (int64_t i = first; i < first + n; ++i) {
+        to[i * kPanelRows + r] = row != nullptr ? LoadWord(row + i * static_cast<int64_t>(sizeof(Word)), Word{}) : 0;
+      }
     }
   }
+}
+
+void PackBf16Words(const Panel& rows, int64_t cols, std::byte* out) {
+  PackWords<uint32_t>(rows, cols / 2, out);
   if (cols % 2 == 0) return;
+  auto* to = reinterpret_cast<uint32_t*>(out);
   for (int64_t r = 0; r < kPanelRows; ++r) {
     const uint8_t* row = rows.rows[r];
     to[cols / 2 * kPanelRows + r] = row != nullptr ? Load16(row + 2 * (cols - 1)) : 0;
@@ -347,10 +363,16 @@ void PackOwnFormat(DType dtype, const Panel& rows, const PackedMatrix& form, std
 
 void PackPanels(const MatrixView& w, const PackedMatrix& form, int64_t first, int64_t count, std::byte* out) {
   TACTUS_CHECK(w.rows == form.rows && w.cols == form.cols);
+  TACTUS_CHECK(form.code != PackedCode::kF32 || w.dtype == DType::kF32);
+  TACTUS_CHECK(form.code != PackedCode::kF16 || w.dtype == DType::kF16);
   const bool stored = IsStored(w, form);
   for (int64_t panel = first; panel < first + count; ++panel, out += form.panel_bytes) {
     const Panel rows = PanelOf(w, panel);
-    if (stored) {
+    if (form.code == PackedCode::kF32) {
+      PackWords<uint32_t>(rows, w.cols, out);
+    } else if (form.code == PackedCode::kF16) {
+      PackWords<uint16_t>(rows, w.cols, out);
+    } else if (stored) {
       PackOwnFormat(w.dtype, rows, form, out);
     } else if (form.code == PackedCode::kBF16) {
       if (w.dtype == DType::kBF16) {

@@ -1,6 +1,7 @@
 // The packed forms and where things lie in them. Panels are written by pack_panels.cc.
 #include "kernels/packed/packed.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -32,6 +33,8 @@ void FinishForm(PackedMatrix* m, int64_t rows, int64_t cols) {
   m->cols = cols;
   if (m->code == PackedCode::kBF16) {
     m->panel_bytes = (cols + 1) / 2 * 2 * kPanelRows * 2;
+  } else if (!m->integer()) {
+    m->panel_bytes = cols * kPanelRows * (m->code == PackedCode::kF16 ? 2 : 4);
   } else if (m->block == 0) {
     m->panel_bytes = RoundUpTo(cols, kTokenBlock) * kPanelRows + kPanelRows * 4;
   } else {
@@ -71,6 +74,19 @@ float ScalePart(const PackedMatrix& m, int64_t row, int64_t block, int64_t part)
          static_cast<float>(static_cast<int8_t>(tail[index]));
 }
 
+// Of kF16 or kF32.
+uint32_t FloatBits(const PackedMatrix& m, const std::byte* panel, int64_t row_in_panel, int64_t col) {
+  const int64_t index = col * kPanelRows + row_in_panel;
+  uint16_t half;
+  uint32_t whole;
+  if (m.code == PackedCode::kF32) {
+    std::memcpy(&whole, panel + index * 4, sizeof whole);
+    return whole;
+  }
+  std::memcpy(&half, panel + index * 2, sizeof half);
+  return half;
+}
+
 int32_t ZeroPointAt(const PackedMatrix& m, int64_t row, int64_t block) {
   const std::byte* zeros = ScalesOf(m, row, block) + kPanelRows * 2;
   return static_cast<uint8_t>(zeros[row % kPanelRows]);
@@ -95,17 +111,21 @@ void RowCodes(const std::byte* group, bool nibbles, int64_t columns, uint8_t* co
 }  // namespace
 
 TokenFormat TokensFor(const PackedMatrix& m, int32_t planes) {
+  if (planes == kUnrounded || m.code == PackedCode::kF16 || m.code == PackedCode::kF32) {
+    return {.values = TokenValues::kF32};
+  }
   if (m.code == PackedCode::kBF16) return {};
   TACTUS_CHECK(planes == 1 || planes == 2);
   const bool shifts = planes == 1 && m.block > 0 && m.block < kTokenBlock;
-  return {true, planes, !shifts ? kTokenBlock : m.block < 32 ? 32 : m.block};
+  return {TokenValues::kInt8, planes, !shifts ? kTokenBlock : m.block < 32 ? 32 : m.block};
 }
 
 int64_t PackedTokenBytes(int64_t tokens, int64_t cols) {
   const int64_t padded = PackedTokens::PaddedCols(cols);
   // Two planes of int8 take at least the bytes of bf16; scales and sums are whole, their rows not aligned.
-  return 2 * tokens * RowStride(padded) + RoundUpTo(tokens * (padded / kTokenBlock) * 4, kLine) +
-         RoundUpTo(tokens * (padded / 16) * 4, kLine) + RoundUpTo(tokens * (padded / 32) * 4, kLine);
+  const int64_t integers = 2 * tokens * RowStride(padded) + RoundUpTo(tokens * (padded / kTokenBlock) * 4, kLine) +
+                           RoundUpTo(tokens * (padded / 16) * 4, kLine) + RoundUpTo(tokens * (padded / 32) * 4, kLine);
+  return std::max(integers, tokens * RowStride(4 * padded));
 }
 
 PackedTokens PlaceTokens(std::byte* memory, const TokenFormat& format, int64_t tokens, int64_t cols) {
@@ -114,9 +134,9 @@ PackedTokens PlaceTokens(std::byte* memory, const TokenFormat& format, int64_t t
   out.tokens = tokens;
   out.cols = cols;
   const int64_t padded = PackedTokens::PaddedCols(cols);
-  out.stride = RowStride(format.integer ? padded : 2 * padded);
+  out.stride = RowStride(padded * format.value_bytes());
   out.values = memory;
-  if (!format.integer) return out;
+  if (!format.integer()) return out;
   memory += tokens * format.planes * out.stride;
   out.scales = reinterpret_cast<float*>(memory);
   memory += RoundUpTo(tokens * out.scale_count() * 4, kLine);
@@ -126,13 +146,24 @@ PackedTokens PlaceTokens(std::byte* memory, const TokenFormat& format, int64_t t
   return out;
 }
 
+void CheckPackedMatch(const PackedTokens& x, const PackedMatrix& w) {
+  const int32_t planes = x.format.values == TokenValues::kF32 ? kUnrounded : x.format.planes;
+  TACTUS_CHECK_MSG(x.cols == w.cols && x.format == TokensFor(w, planes), "tokens are packed for another matrix");
+}
+
 bool PackedFormOf(DType dtype, int64_t rows, int64_t cols, PackedMatrix* form) {
   PackedMatrix m;
   m.code = PackedCode::kU8;
   m.block = 32;
   switch (dtype) {
     case DType::kF32:
+      m.code = PackedCode::kF32;
+      m.block = 0;
+      break;
     case DType::kF16:
+      m.code = PackedCode::kF16;
+      m.block = 0;
+      break;
     case DType::kBF16:
       m.code = PackedCode::kBF16;
       m.block = 0;
@@ -212,6 +243,7 @@ int32_t ValueAt(const PackedMatrix& m, int64_t row, int64_t col) {
     std::memcpy(&bits, panel + ((col / 2 * kPanelRows + r) * 2 + col % 2) * 2, sizeof bits);
     return bits;
   }
+  if (!m.integer()) return static_cast<int32_t>(FloatBits(m, panel, r, col));
   if (m.block > 0) {
     panel += block * m.block_bytes();
     col %= m.block;
@@ -239,6 +271,13 @@ void UnpackRow(const PackedMatrix& m, int64_t row, float* out) {
       std::memcpy(pair, at, sizeof pair);
       out[c] = BF16ToF32(pair[0]);
       if (c + 1 < m.cols) out[c + 1] = BF16ToF32(pair[1]);
+    }
+    return;
+  }
+  if (!m.integer()) {
+    for (int64_t c = 0; c < m.cols; ++c) {
+      const uint32_t bits = FloatBits(m, PanelOf(m, row), r, c);
+      out[c] = m.code == PackedCode::kF32 ? FloatOf(bits) : F16ToF32(static_cast<uint16_t>(bits));
     }
     return;
   }

@@ -14,11 +14,11 @@ struct PanelSums {
   const PackedTokens* x = nullptr;
   int64_t panel = 0;
   int64_t first = 0, tokens = 0;
-  // out: [tokens][64], packed.h's y; with block == 0 before the row's scale.
+  // out: [tokens][64], packed.h's y; of integers with block == 0 before the row's scale.
   float* sums = nullptr;  // 64-byte aligned
 };
 
 using SumPanelFn = void (*)(const PanelSums&);
-using PickSumFn = SumPanelFn (*)(const PackedMatrix&);  // by the form of the matrix
+using PickSumFn = SumPanelFn (*)(const PackedTokens&, const PackedMatrix&);  // by their forms
 
 }  // namespace tactus::kernels

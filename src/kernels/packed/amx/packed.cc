@@ -1,6 +1,6 @@
 // Products of packed weights by matrix tiles, for the set "amx" (compiled for AMX-TILE, AMX-INT8, AMX-BF16 and
 // AVX-512). Integer sums have the same bits either way, so few tokens go to AVX-512; bf16 always takes tiles, because
-// its sums would not.
+// its sums would not. Tokens of f32 always go to AVX-512.
 #include "kernels/packed/amx/tile.h"
 #include "kernels/packed/kernel.h"
 #include "kernels/packed/operators.h"
@@ -38,12 +38,13 @@ struct AmxTiles {
   }
 };
 
-SumPanelFn Pick(const PackedMatrix&) {
+SumPanelFn Pick(const PackedTokens&, const PackedMatrix&) {
   return SumPanelByTiles<AmxTiles>;
 }
 
 bool TakesTiles(const PackedTokens& x) {
-  return !x.format.integer || x.tokens * x.format.planes >= kLeastTileRows;
+  if (x.format.values == TokenValues::kF32) return false;
+  return !x.format.integer() || x.tokens * x.format.planes >= kLeastTileRows;
 }
 
 }  // namespace

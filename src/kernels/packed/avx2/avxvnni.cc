@@ -5,6 +5,7 @@
 #include "kernels/packed/chunks.h"
 #include "kernels/packed/kernel.h"
 #include "kernels/packed/operators.h"
+#include "kernels/packed/unrounded.h"
 
 namespace tactus::kernels {
 namespace {
@@ -30,8 +31,9 @@ struct DotsVnni : BaseAvx2 {
   static Int Dot(Int sum, Codes w, X x) { return _mm256_dpbusd_avx_epi32(sum, w, x); }
 };
 
-SumPanelFn Pick(const PackedMatrix& w) {
-  return w.code == PackedCode::kBF16 ? SumPanelBf16<DotsVnni> : SumPanelInt<DotsVnni, DotsVnni, DotsVnni>;
+SumPanelFn Pick(const PackedTokens& x, const PackedMatrix&) {
+  if (x.format.values == TokenValues::kF32) return SumPanelUnrounded<DotsVnni>;
+  return x.format.integer() ? SumPanelInt<DotsVnni, DotsVnni, DotsVnni> : SumPanelBf16<DotsVnni>;
 }
 
 }  // namespace

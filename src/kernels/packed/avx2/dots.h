@@ -73,6 +73,10 @@ struct BaseAvx2 {
     Bf16Loop::Run(w, end, reinterpret_cast<const std::byte*>(x), _mm256_set1_epi32(static_cast<int>(0xffff0000u)),
                   sums);
   }
+  template <int kTokens>
+  static void LoopF32(const std::byte* w, const std::byte* end, const float* x, Simd::F (&sums)[kTokens][2]) {
+    FloatLoop::Run(w, end, reinterpret_cast<const std::byte*>(x), _mm256_setzero_si256(), sums);
+  }
   static Simd::F FirstBf16(__m256i v) { return _mm256_castsi256_ps(_mm256_slli_epi32(v, 16)); }
   static Simd::F SecondBf16(__m256i v) {
     return _mm256_castsi256_ps(_mm256_and_si256(v, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));

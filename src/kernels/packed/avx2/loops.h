@@ -3,7 +3,7 @@
 // there, but copy them to memory at every turn.
 //
 // A loop runs from w to end by kGroupBytes; x goes along. Rows of x lie kXStride of packed/tile.h apart: 128 bytes, or
-// 256 of 16-bit values.
+// 256 of 16-bit values, or 512 of f32.
 #pragma once
 
 #include <immintrin.h>
@@ -74,6 +74,8 @@ namespace {
                                                          "%%ymm12\n\tvpand 32(%[w]), %%ymm15, %%ymm13\n\t" ROWS( \
                                                              TACTUS_FLOATS, "4", "512") "add $8, %[x]\n\t"
 
+#define TACTUS_BODY_F32(ROWS) TACTUS_LOAD("0") ROWS(TACTUS_FLOATS, "0", "512") "add $4, %[x]\n\t"
+
 #define TACTUS_SUM(m) [a##m##0] "+x"(a[m][0]), [a##m##1] "+x"(a[m][1])
 #define TACTUS_LOOP(BODY, ROWS, ...)                                              \
   asm volatile("1:\n\t" BODY(ROWS) "add $256, %[w]\n\tcmp %[end], %[w]\n\tjne 1b" \
@@ -109,6 +111,8 @@ TACTUS_DEFINE_LOOP(VnniByteLoop, TACTUS_BODY_VNNI);       // as ByteLoop; needs 
 TACTUS_DEFINE_LOOP(VnniNibbleLoop, TACTUS_BODY_VNNI_NIBBLES);
 TACTUS_DEFINE_LOOP(Bf16Loop, TACTUS_BODY_BF16);  // 2; mask: the upper half of each 32 bits
 
+TACTUS_DEFINE_LOOP(FloatLoop, TACTUS_BODY_F32);  // 1 column of f32; any
+
 #undef TACTUS_LOAD
 #undef TACTUS_LOAD_LOW
 #undef TACTUS_LOAD_HIGH
@@ -134,6 +138,7 @@ TACTUS_DEFINE_LOOP(Bf16Loop, TACTUS_BODY_BF16);  // 2; mask: the upper half of e
 #undef TACTUS_SPLIT_HIGH
 #undef TACTUS_BODY_SPLIT4
 #undef TACTUS_BODY_BF16
+#undef TACTUS_BODY_F32
 #undef TACTUS_SUM
 #undef TACTUS_LOOP
 #undef TACTUS_DEFINE_LOOP

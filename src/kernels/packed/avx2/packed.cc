@@ -4,6 +4,7 @@
 #include "kernels/packed/chunks.h"
 #include "kernels/packed/kernel.h"
 #include "kernels/packed/operators.h"
+#include "kernels/packed/unrounded.h"
 
 namespace tactus::kernels {
 namespace {
@@ -17,8 +18,9 @@ void SumPanelCodes(const PanelSums& run) {
   SumPanelInt<ByteDotsAvx2<4>, ByteDotsAvx2<4>, ByteDotsAvx2<4>>(run);
 }
 
-SumPanelFn Pick(const PackedMatrix& w) {
-  return w.code == PackedCode::kBF16 ? SumPanelBf16<BaseAvx2> : SumPanelCodes;
+SumPanelFn Pick(const PackedTokens& x, const PackedMatrix&) {
+  if (x.format.values == TokenValues::kF32) return SumPanelUnrounded<BaseAvx2>;
+  return x.format.integer() ? SumPanelCodes : SumPanelBf16<BaseAvx2>;
 }
 
 }  // namespace

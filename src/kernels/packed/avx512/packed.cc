@@ -1,5 +1,5 @@
 // The operators over packed weights of the AVX-512 set: hands panels out, finishes their sums and rounds what comes
-// next. The products themselves: vnni.cc, bf16.cc.
+// next. The products themselves: vnni.cc, bf16.cc, unrounded.cc.
 //
 // A task is a panel, or a few small ones, times up to kTaskTokens tokens; its sums are on its stack. Tasks of one
 // panel are neighbours, so that its weights come from memory once.
@@ -17,11 +17,13 @@ constexpr size_t kOutputsMax = 8;     // of one go
 constexpr double kTaskMaxNs = 150e3, kTaskMinNs = 4e3;
 
 bool Multiplies(const PackedTokens& x) {
-  return x.format.integer ? CpuHasAvx512Vnni() : CpuHasAvx512Bf16();
+  if (x.format.values == TokenValues::kF32) return true;
+  return x.format.integer() ? CpuHasAvx512Vnni() : CpuHasAvx512Bf16();
 }
 
 void SumPanel(const PanelRun& run) {
-  run.w->code == PackedCode::kBF16 ? SumPanelBf16(run) : SumPanelVnni(run);
+  if (run.x->format.values == TokenValues::kF32) return SumPanelUnrounded(run);
+  run.x->format.integer() ? SumPanelVnni(run) : SumPanelBf16(run);
 }
 
 // How a product is cut: groups of `panels_each` panels times token blocks.
@@ -70,9 +72,11 @@ class TaskOrder {
 };
 
 double PanelNs(const PackedMatrix& w, const PackedTokens& x) {
-  constexpr double kBytesPerNs = 20, kBf16PerNs = 450, kInt8PerNs = 850;
+  constexpr double kBytesPerNs = 20, kF32PerNs = 180, kBf16PerNs = 450, kInt8PerNs = 850;
   const double operations = 2.0 * static_cast<double>(kPanelRows * w.cols * x.tokens * x.format.planes);
-  const double arithmetic = operations / (w.code == PackedCode::kBF16 ? kBf16PerNs : kInt8PerNs);
+  const double arithmetic = operations / (x.format.integer()                      ? kInt8PerNs
+                                          : x.format.values == TokenValues::kBF16 ? kBf16PerNs
+                                                                                  : kF32PerNs);
   const double reading = static_cast<double>(w.panel_bytes) / kBytesPerNs;
   return arithmetic > reading ? arithmetic : reading;
 }
@@ -83,7 +87,7 @@ class ProductTerms {
   ProductTerms(ThreadPool& pool, const PackedTokens& x, Workspace scratch) : pool_(pool), x_(x), scratch_(scratch) {}
 
   TokenTerms Of(const PackedMatrix& w) {
-    if (w.code == PackedCode::kBF16) return {};
+    if (!x_.format.integer()) return {};
     for (size_t i = 0; i < made_; ++i) {
       const PackedMatrix& m = *matrices_[i];
       if (m.block == w.block && m.zero == w.zero && m.has_minimum == w.has_minimum && m.has_zeros == w.has_zeros)
@@ -121,7 +125,7 @@ struct Finish {
 
   Finish(const PanelRun& run, const float* bias_or_null)
       : sums(run.sums), scales(nullptr), bias(nullptr), rows(MinOf(kPanelRows, run.w->rows - run.panel * kPanelRows)) {
-    if (run.w->code != PackedCode::kBF16 && run.w->block == 0) {
+    if (run.x->format.integer() && run.w->block == 0) {
       const std::byte* end = run.w->data + (run.panel + 1) * run.w->panel_bytes;
       scales = reinterpret_cast<const float*>(end) - kPanelRows;
     }
@@ -300,7 +304,7 @@ void GatedPackedAvx512(ThreadPool& pool, const PackedTokens& x, const PackedMatr
                        Workspace scratch) {
   if (x.tokens <= 0) return;
   if (!Multiplies(x)) return Avx2Ops().gated_packed(pool, x, gate, gate_bias, up, up_bias, inner, out, scratch);
-  const int64_t each = out.format.integer ? kTokenBlock / kPanelRows : 1;
+  const int64_t each = out.format.integer() ? kTokenBlock / kPanelRows : 1;
   const int64_t groups = CeilDiv(gate.panels(), each);
   const double ns = static_cast<double>(each) * (PanelNs(gate, x) + PanelNs(up, x));
   const int64_t token_blocks =

@@ -1,6 +1,6 @@
 // Products of packed weights with packed tokens (kernels/packed/packed.h) in AVX-512: what packed.cc, which hands out
-// the work and finishes it, shares with the two files that multiply, each compiled for its instruction. Stateless; any
-// thread.
+// the work and finishes it, shares with the three files that multiply, each compiled for its instruction. Stateless;
+// any thread.
 //
 // A panel of 64 rows meets the token rows in tiles of up to 6 x 64: 24 accumulators, 4 vectors of weights, one
 // broadcast. The panel is read in chunks that stay in the first-level cache while all tiles pass over them, so memory
@@ -48,5 +48,7 @@ struct PanelRun {
 void SumPanelVnni(const PanelRun& run);
 // bf16. A sum's chain takes columns 2i + 1 and 2i of pair i in one instruction. Precondition: CpuHasAvx512Bf16().
 void SumPanelBf16(const PanelRun& run);
+// Tokens of f32, any weights.
+void SumPanelUnrounded(const PanelRun& run);
 
 }  // namespace tactus::kernels

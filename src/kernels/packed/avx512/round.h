@@ -97,7 +97,12 @@ inline __attribute__((always_inline)) void RoundBlock(const __m512 (&v)[8], int6
 // zeros beyond the matrix.
 template <class Load>
 void RoundColumns(int64_t token, int64_t first, int64_t columns, const PackedTokens& out, Load load) {
-  if (!out.format.integer) {
+  if (out.format.values == TokenValues::kF32) {
+    auto* to = reinterpret_cast<float*>(out.values + token * out.stride);
+    for (int64_t c = first; c < first + columns; c += 16) Simd::Store(to + c, load(c));
+    return;
+  }
+  if (!out.format.integer()) {
     std::byte* to = out.values + token * out.stride;
     for (int64_t c = first; c < first + columns; c += 16) Simd::StoreBF16(to + 2 * c, load(c));
     return;

@@ -5,12 +5,14 @@
 #include "kernels/packed/kernel.h"
 #include "kernels/packed/neon/dots.h"
 #include "kernels/packed/operators.h"
+#include "kernels/packed/unrounded.h"
 
 namespace tactus::kernels {
 namespace {
 
-SumPanelFn Pick(const PackedMatrix& w) {
-  if (w.code != PackedCode::kBF16) return SumPanelInt<DotsDotprod, NibbleDotsDotprod, NibbleDotsDotprod>;
+SumPanelFn Pick(const PackedTokens& x, const PackedMatrix&) {
+  if (x.format.values == TokenValues::kF32) return SumPanelUnrounded<DotsDotprod>;
+  if (x.format.integer()) return SumPanelInt<DotsDotprod, NibbleDotsDotprod, NibbleDotsDotprod>;
   return CpuHasArmBf16() ? SumPanelNeonBf16 : SumPanelBf16<DotsDotprod>;
 }
 

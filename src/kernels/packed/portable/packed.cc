@@ -4,13 +4,14 @@
 #include "kernels/packed/kernel.h"
 #include "kernels/packed/operators.h"
 #include "kernels/packed/portable/dots.h"
+#include "kernels/packed/unrounded.h"
 
 namespace tactus::kernels {
 namespace {
 
-SumPanelFn Pick(const PackedMatrix& w) {
-  return w.code == PackedCode::kBF16 ? SumPanelBf16<DotsPortable>
-                                     : SumPanelInt<DotsPortable, DotsPortable, OpenedDotsPortable>;
+SumPanelFn Pick(const PackedTokens& x, const PackedMatrix&) {
+  if (x.format.values == TokenValues::kF32) return SumPanelUnrounded<DotsPortable>;
+  return x.format.integer() ? SumPanelInt<DotsPortable, DotsPortable, OpenedDotsPortable> : SumPanelBf16<DotsPortable>;
 }
 
 }  // namespace

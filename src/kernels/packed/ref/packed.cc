@@ -1,5 +1,5 @@
 // The specification of the operators over packed weights: kernels/packed/packed.h's arithmetic as it is written there,
-// one element at a time. Sums of bf16 products are f32, columns ascending.
+// one element at a time. Sums of products of floats are f32, columns ascending.
 #include <cmath>
 #include <cstring>
 
@@ -20,12 +20,36 @@ int32_t TokenValue(const PackedTokens& x, int64_t token, int64_t col) {
   return q;
 }
 
-float DotBf16(const PackedTokens& x, int64_t token, const PackedMatrix& w, int64_t n) {
+float WeightAt(const PackedMatrix& w, int64_t n, int64_t col) {
+  const int32_t v = ValueAt(w, n, col);
+  switch (w.code) {
+    case PackedCode::kF32:
+      return FloatOf(static_cast<uint32_t>(v));
+    case PackedCode::kF16:
+      return F16ToF32(static_cast<uint16_t>(v));
+    case PackedCode::kBF16:
+      return BF16ToF32(static_cast<uint16_t>(v));
+    default: {
+      const int64_t block = w.block > 0 ? col / w.block : 0;
+      const float value = ScaleAt(w, n, block) * static_cast<float>(v);
+      return w.has_minimum ? value + MinimumAt(w, n, block) : value;
+    }
+  }
+}
+
+float DotFloats(const PackedTokens& x, int64_t token, const PackedMatrix& w, int64_t n) {
   float y = 0;
+  const std::byte* row = x.values + token * x.stride;
   for (int64_t c = 0; c < w.cols; ++c) {
-    uint16_t bits;
-    std::memcpy(&bits, x.values + token * x.stride + 2 * c, sizeof bits);
-    y += BF16ToF32(bits) * BF16ToF32(static_cast<uint16_t>(ValueAt(w, n, c)));
+    float value;
+    uint16_t half;
+    if (x.format.values == TokenValues::kF32) {
+      std::memcpy(&value, row + 4 * c, sizeof value);
+    } else {
+      std::memcpy(&half, row + 2 * c, sizeof half);
+      value = BF16ToF32(half);
+    }
+    y += value * WeightAt(w, n, c);
   }
   return y;
 }
@@ -68,7 +92,7 @@ float DotIntegers(const PackedTokens& x, int64_t token, const PackedMatrix& w, i
 }
 
 float Dot(const PackedTokens& x, int64_t token, const PackedMatrix& w, int64_t n, const float* bias) {
-  const float y = w.code == PackedCode::kBF16 ? DotBf16(x, token, w, n) : DotIntegers(x, token, w, n);
+  const float y = x.format.integer() ? DotIntegers(x, token, w, n) : DotFloats(x, token, w, n);
   return bias != nullptr ? y + bias[n] : y;
 }
 
@@ -122,7 +146,14 @@ void PackIntegers(const float* values, int64_t token, int64_t first, const Packe
 template <class Values>
 void PackRow(int64_t token, const Values& values, const PackedTokens& out) {
   const int64_t padded = PackedTokens::PaddedCols(out.cols);
-  if (!out.format.integer) {
+  if (out.format.values == TokenValues::kF32) {
+    for (int64_t c = 0; c < padded; ++c) {
+      const float value = c < out.cols ? values(c) : 0.0f;
+      std::memcpy(out.values + token * out.stride + 4 * c, &value, sizeof value);
+    }
+    return;
+  }
+  if (!out.format.integer()) {
     for (int64_t c = 0; c < padded; ++c) {
       const uint16_t bits = c < out.cols ? F32ToBF16(values(c)) : 0;
       std::memcpy(out.values + token * out.stride + 2 * c, &bits, sizeof bits);
@@ -137,11 +168,6 @@ void PackRow(int64_t token, const Values& values, const PackedTokens& out) {
 }
 
 }  // namespace
-
-void CheckPackedMatch(const PackedTokens& x, const PackedMatrix& w) {
-  TACTUS_CHECK_MSG(x.cols == w.cols && x.format == TokensFor(w, x.format.planes),
-                   "tokens are packed for another matrix");
-}
 
 void PackRef(ThreadPool&, const float* x, const float* norm_weight, float eps, const PackedTokens& out) {
   for (int64_t t = 0; t < out.tokens; ++t) {

@@ -1,7 +1,7 @@
-// The forward pass over packed weights: per layer one pass that norms and rounds, one product for q, k and v, RoPE and
-// store, attention, the output product onto the residual stream, and the same for the gated feed-forward. Barriers
-// between threads are what it costs beside the operators, so there is one per operator and no operator that only moves
-// data.
+// The forward pass that serves, over packed weights: per layer one pass that norms and rounds, one product for q, k and
+// v, RoPE and store, attention, the output product onto the residual stream, and the same for the gated feed-forward.
+// Barriers between threads are what it costs beside the operators, so there is one per operator and no operator that
+// only moves data.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -19,7 +19,7 @@ using kernels::TokenFormat;
 constexpr size_t kOutputsMax = 3;  // of one input: q, k and v
 
 int64_t PackedBytes(const PackedTokens& x) {
-  return x.tokens * (x.format.planes * x.cols * (x.format.integer ? 1 : 2) + x.scale_count() * 4);
+  return x.tokens * (x.format.planes * x.cols * x.format.value_bytes() + x.scale_count() * 4);
 }
 
 OperatorCost LinearCost(const PackedTokens& x, std::span<const LinearOutput> outputs) {
