@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "cli/option_binding.h"
-#include "engine/numerics.h"
+#include "exec/numerics.h"
 #include "exec/cpu_executor.h"
 #include "kernels/thread_pool.h"
 #include "model/loader.h"
@@ -213,6 +213,7 @@ Result<std::unique_ptr<Runner>> Runner::Create(const SpeedOptions& options, nloh
   if (exec.ops == nullptr) return InvalidArgument("--kernels " + options.kernels + " does not run here");
   exec.linear_mode = numerics.linear_mode;
   exec.kv_dtype = numerics.kv_dtype;
+  exec.clock = &SystemClock();
   LoadWeightsOptions load = LoadOptionsFor(numerics);
   load.threads = exec.threads;
   load.cache_folder = options.weight_cache;

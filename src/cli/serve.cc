@@ -1,6 +1,7 @@
 // `tactus serve`: options, then serve/run_server.h.
 #include <cstdio>
 
+#include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/option_binding.h"
 #include "engine/check_model.h"
@@ -39,7 +40,7 @@ std::string SchedulerHelp() {
 Status CheckModelOf(const EngineOptions& options) {
   TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(options.model));
   TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(path));
-  return CheckStart(options, description);
+  return CheckStart(options, description, SystemClock());
 }
 
 }  // namespace

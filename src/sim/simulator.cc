@@ -127,8 +127,10 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   ReplicaParts parts;
   parts.executor = r.executor.get();
   parts.clock = &clock;
-  parts.stopwatch = &SystemClock();
-  parts.stopwatch_every = kDecisionSample;
+  if (config.stopwatch != nullptr) {
+    parts.stopwatch = config.stopwatch;
+    parts.stopwatch_every = kDecisionSample;
+  }
   parts.sink = r.sink.get();
   parts.about = fmt::format("simulation of {}, replica {}, seed {}\n", config.model_name, index, config.seed);
   if (!config.trace_out.empty()) {

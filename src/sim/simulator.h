@@ -50,6 +50,7 @@ struct SimulationConfig {
   uint64_t seed = 0;
 
   // Output.
+  Clock* stopwatch = nullptr;      // of the scheduler's decisions, which take real time; null: they are not measured
   bool exact_percentiles = false;  // keeps every latency in memory
   std::string requests_out;        // CSV, one line per request; empty: none
   std::string trace_out;           // binary step trace (one replica: this file, else FILE.0, FILE.1, ...)
