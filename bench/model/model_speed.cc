@@ -22,8 +22,8 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "cli/option_binding.h"
-#include "exec/numerics.h"
 #include "exec/cpu_executor.h"
+#include "exec/numerics.h"
 #include "kernels/thread_pool.h"
 #include "model/loader.h"
 

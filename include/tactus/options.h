@@ -20,20 +20,14 @@ struct EngineOptions : SchedulingOptions {
   std::string quantization = "none";
   std::string weight_cache;   // folder; empty: none
   std::string chat_template;  // a .jinja file instead of the model's own
-  int64_t max_model_len = 0;
-  int64_t seed = 0;     // dummy weights, and the source of per-request seeds that clients leave out
-  std::string profile;  // step times of this machine; empty: the default place, for --tbt-slo
+  int64_t seed = 0;           // dummy weights, and the source of per-request seeds that clients leave out
+  std::string profile;        // step times of this machine; empty: the default place, for --tbt-slo
   // KV cache
-  int64_t block_size = 16;
   BytesText kv_cache_memory;
   std::string kv_cache_dtype = "auto";
-  bool prefix_caching = true;
-  BytesText swap_space;
   // Execution
   int64_t threads = 0;
   std::string kernels;
-  int64_t default_max_tokens = 4096;
-  std::string trace_out;
   // Memory that requests take outside the engine (bodies, parsing, buffers of streams). Not a flag: who serves says it.
   int64_t front_end_bytes = 0;
 
@@ -56,30 +50,22 @@ struct EngineOptions : SchedulingOptions {
     v.Field("weight-cache", weight_cache,
             {.help = "folder that keeps packed weights for the next start; default: none"});
     v.Field("chat-template", chat_template, {.help = "Jinja file used instead of the model's own template"});
-    v.Field("max-model-len", max_model_len, {.unit = "tokens", .min = 0, .help = "context limit; 0: the model's"});
     v.Field("seed", seed, {.help = "dummy weights, and the seeds of requests that state none"});
-    SchedulingOptions::VisitFields(v);
-    v.Group("Scheduling");
     v.Field("profile", profile,
             {.help = "step times of this machine, by `tactus profile`, from which --tbt-slo chooses the budget; "
                      "default: where that command puts them"});
+    SchedulingOptions::VisitFields(v);
     v.Group("KV cache");
-    v.Field("block-size", block_size, {.unit = "tokens", .min = 1, .max = 256, .help = "tokens per KV block"});
     v.Field("kv-cache-memory", kv_cache_memory,
             {.unit = "bytes", .help = "KV memory; 0: min(half of what is left, 8 GiB)"});
     v.Field("kv-cache-dtype", kv_cache_dtype,
             {.choices = "auto|bfloat16|float32|int8", .help = "auto: bfloat16, float32 under --dtype float32"});
-    v.Field("prefix-caching", prefix_caching, {.help = "reuse the KV of equal prompt prefixes (on|off)"});
-    v.Field("swap-space", swap_space, {.unit = "bytes", .help = "host memory for swap preemption; 0: recompute"});
     v.Group("Execution");
     v.Field("threads", threads,
             {.unit = "threads", .min = 0, .max = 1024, .help = "compute threads; 0: the cores this process may use"});
     v.Field("kernels", kernels,
             {.choices = "|ref|scalar|avx2|avxvnni|avx512|amx|neon_dotprod|neon_i8mm",
              .help = "force a kernel set; default: the fastest this machine runs"});
-    v.Field("default-max-tokens", default_max_tokens,
-            {.unit = "tokens", .min = 1, .help = "cap for chats that state no max_tokens"});
-    v.Field("trace-out", trace_out, {.help = "record every input of the step loop, for replay"});
   }
 };
 

@@ -85,7 +85,8 @@ Status FindProfile(Setup* s) {
   }
   const bool chooses_once = budget == "profile";
   if (o.profile.empty() && !(chooses_once && o.tbt_slo.ns > 0 && o.token_budget == 0)) return Status();
-  const std::string path = !o.profile.empty() ? o.profile : DefaultProfilePath(s->description.path, s->computes.workers);
+  const std::string path =
+      !o.profile.empty() ? o.profile : DefaultProfilePath(s->description.path, s->computes.workers);
   auto loaded = cost::LoadStepProfile(path);
   if (!loaded.ok())
     return o.profile.empty() && loaded.status().code() == StatusCode::kNotFound ? Status() : loaded.status();
@@ -152,7 +153,7 @@ Status PlanEverything(Setup* s) {
 class EngineImpl final : public Engine {
  public:
   EngineImpl(Setup setup, std::unique_ptr<Executor> executor, std::unique_ptr<Replica> replica, ModelInfo info,
-             Clock& clock, Clock* stopwatch)
+             Clock& clock, Clock& stopwatch)
       : setup_(std::move(setup)),
         info_(std::move(info)),
         clock_(clock),
@@ -176,7 +177,7 @@ class EngineImpl final : public Engine {
     ReplicaParts parts;
     parts.executor = executor_.get();
     parts.clock = &clock_;
-    parts.stopwatch = stopwatch_;
+    parts.stopwatch = &stopwatch_;
     parts.sink = delivery_.get();
     parts.token_bytes = [tokenizer](TokenId id) { return tokenizer->TokenBytes(id); };
     OptionEcho echo;
@@ -246,6 +247,8 @@ class EngineImpl final : public Engine {
 
   Result<RequestHandle> Submit(Request request, std::shared_ptr<ResponseSink> sink) override {
     TACTUS_RETURN_IF_ERROR(CheckTokens(request));
+    const TimeNs arrival_ns = ArrivalOf(request);
+    metrics_->CountArrival(arrival_ns);
     if (!request.sampling.has_seed) {
       const auto bits = Philox4x32({static_cast<uint32_t>(seed_base_), static_cast<uint32_t>(seed_base_ >> 32)},
                                    {static_cast<uint32_t>(seeds_drawn_.fetch_add(1)), 0, 0, 0x5eed});
@@ -259,7 +262,7 @@ class EngineImpl final : public Engine {
     }
     void* user = delivery_->Register(shared, std::move(sink));
     prepared->user = user;
-    if (shared->arrival_ns >= 0) prepared->arrival_ns = std::min(shared->arrival_ns, clock_.NowNs());
+    prepared->arrival_ns = arrival_ns;
     auto handle = [&] {
       try {
         return loop_->Submit(std::move(prepared).value());
@@ -273,6 +276,10 @@ class EngineImpl final : public Engine {
       metrics_->CountRejected(shared->slo, shared->slo_class, handle.status().message());
     }
     return handle;
+  }
+  void CountRefused(const Request& request, const Status& why) override {
+    metrics_->CountArrival(ArrivalOf(request));
+    metrics_->CountRejected(request.slo, request.slo_class, why.message());
   }
   void Cancel(RequestHandle handle) override { loop_->Cancel(handle); }
 
@@ -296,9 +303,17 @@ class EngineImpl final : public Engine {
 
   EngineStats Stats() const override { return loop_->Stats(); }
   std::string MetricsText() const override { return metrics_->Text(loop_->Stats()); }
-  RunResult Outcome() const override { return metrics_->Outcome(loop_->Stats()); }
+  RunResult Outcome() const override {
+    RunResult result = metrics_->Outcome(loop_->Stats());
+    result.unfinished = loop_->live_requests();
+    return result;
+  }
 
  private:
+  TimeNs ArrivalOf(const Request& request) const {
+    const TimeNs now_ns = clock_.NowNs();
+    return request.arrival_ns >= 0 ? std::min(request.arrival_ns, now_ns) : now_ns;
+  }
   // Ids index the embedding and the logits: out of range is the client's error, here and not in a kernel.
   Status CheckTokens(const Request& request) const {
     if (!request.prompt) return InvalidArgument("the prompt is empty; it needs at least 1 token", "prompt");
@@ -321,7 +336,7 @@ class EngineImpl final : public Engine {
   Setup setup_;
   ModelInfo info_;
   Clock& clock_;
-  Clock* const stopwatch_;  // may be null
+  Clock& stopwatch_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<EngineMetrics> metrics_;
   std::unique_ptr<Delivery> delivery_;
@@ -381,8 +396,9 @@ Result<std::unique_ptr<Engine>> Start(Setup setup, std::unique_ptr<Replica> repl
   size.max_step_tokens = scheduler.max_step_tokens();
   size.max_step_items = scheduler.max_running();
   TACTUS_ASSIGN_OR_RETURN(auto executor, setup.backend->CreateExecutor(size));
-  auto engine = std::make_unique<EngineImpl>(std::move(setup), std::move(executor), std::move(replica),
-                                             std::move(info), *parts.clock, parts.stopwatch);
+  auto engine =
+      std::make_unique<EngineImpl>(std::move(setup), std::move(executor), std::move(replica), std::move(info),
+                                   *parts.clock, parts.stopwatch != nullptr ? *parts.stopwatch : *parts.clock);
   TACTUS_RETURN_IF_ERROR(engine->Start());
   return std::unique_ptr<Engine>(std::move(engine));
 }

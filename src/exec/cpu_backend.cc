@@ -44,9 +44,8 @@ class CpuBackend final : public Backend {
     info.arithmetic = NumericsText(chosen_.numerics);
     info.summary = fmt::format("numerics {}; kernels {}, {} threads", info.arithmetic, info.kernels, info.workers);
     info.hint = chosen_.hint;
-    info.remarks = {{"device", info.devices[0].name},
-                    {"threads", fmt::format("{}", info.workers)},
-                    {"kernels", info.kernels}};
+    info.remarks = {
+        {"device", info.devices[0].name}, {"threads", fmt::format("{}", info.workers)}, {"kernels", info.kernels}};
     return info;
   }
 

@@ -40,16 +40,11 @@ int32_t CapacityOf(const StepLoopConfig& config) {
   return config.slot_capacity > 0 ? config.slot_capacity : config.limits.max_queue + config.limits.max_num_seqs;
 }
 
-StepLoopParts WithStopwatch(StepLoopParts parts) {
-  if (parts.stopwatch == nullptr) parts.stopwatch = parts.clock;
-  return parts;
-}
-
 }  // namespace
 
 StepLoop::Impl::Impl(const StepLoopConfig& c, StepLoopParts p, Intake* i, std::atomic<bool>* h)
     : config(c),
-      parts(WithStopwatch(std::move(p))),
+      parts(std::move(p)),
       traits(parts.executor->traits()),
       wants_tokens(parts.sink->wants_tokens()),
       intake(*i),

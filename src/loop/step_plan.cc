@@ -30,7 +30,7 @@ bool StepLoop::Impl::PlanAndSubmit() {
   view.previous_prefill_tokens = previous_prefill_tokens;
   view.steps_in_flight = static_cast<int32_t>(ring_count);
 
-  const bool timed = next_step % parts.stopwatch_every == 0;
+  const bool timed = parts.stopwatch != nullptr && next_step % parts.stopwatch_every == 0;
   const TimeNs begin = timed ? parts.stopwatch->NowNs() : 0;
   parts.scheduler->Plan(view, &builder, &plan);
   if (timed) decision_ns = parts.stopwatch->NowNs() - begin;

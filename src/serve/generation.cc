@@ -110,7 +110,9 @@ Status Generation::Tokenise(const api::Prompt& prompt, PromptState* state) {
 }
 
 Status Generation::CheckFits(std::string_view text) const {
-  return api::CheckLeastTokens(parsed_, context_->engine->LeastTokens(text), context_->limits);
+  Status status = api::CheckLeastTokens(parsed_, context_->engine->LeastTokens(text), context_->limits);
+  if (!status.ok()) context_->engine->CountRefused(parsed_.base, status);
+  return status;
 }
 
 void Generation::Submit() {
@@ -123,7 +125,10 @@ void Generation::Submit() {
     request.arrival_ns = arrival_ns_;
     const Status status =
         api::PlaceInContext(parsed_, static_cast<int64_t>(request.prompt->size()), context_->limits, &request.stop);
-    if (!status.ok()) return Fail(status);
+    if (!status.ok()) {
+      context_->engine->CountRefused(request, status);
+      return Fail(status);
+    }
   }
   for (size_t i = 0; i < count; ++i) {
     std::shared_ptr<PromptSink> sink;

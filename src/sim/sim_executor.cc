@@ -55,10 +55,13 @@ StepShape ShapeOf(const StepPlan& plan, std::vector<ChunkShape>* chunks) {
 void SimExecutor::StartSequences(const StepPlan& plan) {
   for (const SequenceStart& start : plan.starts) {
     SlotState& slot = slots_[static_cast<size_t>(start.slot)];
-    const auto& request = static_cast<const SimRequest&>(*start.request);
-    // The token after position p - 1 + k is the (k + 1)-th. With ignore_eos nothing but the length ends an answer.
-    slot.last_position = request.stop.ignore_eos ? std::numeric_limits<int32_t>::max()
-                                                 : request.prompt_tokens + request.output_tokens - 1;
+    // With ignore_eos nothing but the length ends an answer, and the request may be of any kind.
+    slot.last_position = std::numeric_limits<int32_t>::max();
+    if (!start.request->stop.ignore_eos) {
+      const auto& request = static_cast<const SimRequest&>(*start.request);
+      // The token after position p - 1 + k is the (k + 1)-th.
+      slot.last_position = request.prompt_tokens + request.output_tokens - 1;
+    }
     if (num_stages_ > 1 && slot.request != start.request) {
       if (slot.request != nullptr) figures_.request_bubble_ns.Add(slot.bubble_ns);
       slot.request = start.request;

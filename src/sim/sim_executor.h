@@ -2,7 +2,8 @@
 // planned" with the sequences whose last token came. With several pipeline stages up to that many steps are in flight,
 // each stage works on one at a time, and what stages stand idle is accounted by cause.
 //
-// Thread rule: engine thread only. Nothing allocates per step. Requests must be SimRequests without token ids.
+// Thread rule: engine thread only. Nothing allocates per step. Requests must be
+// SimRequests, but for those with ignore_eos.
 #pragma once
 
 #include <array>

@@ -111,8 +111,6 @@ RunResult Simulation::Outcome() const {
   const Impl& s = *impl_;
   RunResult r = s.metrics->Outcome(s.Merged());
   r.unfinished = s.workload.count() - s.ended;
-  const double issuing_s = static_cast<double>(s.last_arrival_ns - first_arrival_ns()) * 1e-9;
-  if (s.issued > 1 && issuing_s > 0) r.request_rate_achieved = static_cast<double>(s.issued - 1) / issuing_s;
 
   SimulatedFigures& f = r.simulated.emplace();
   std::vector<const SimExecutorFigures*> figures;

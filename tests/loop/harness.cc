@@ -72,6 +72,7 @@ Harness::Harness(const HarnessConfig& config, sched::InjectedChoices injected) :
   parts.clock = &clock_;
   parts.sink = this;
   parts.about = config.about;
+  parts.stopwatch = parts.clock;
   parts.stopwatch_every = config.stopwatch_every;
   if (!config.trace_path.empty()) parts.tap = RecordTo(config.trace_path);
   bytes_.resize(256);

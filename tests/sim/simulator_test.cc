@@ -244,7 +244,10 @@ TEST(Simulation, WhatCannotFitIsRefusedWithTheNumbersOrClipped) {
   c.scheduler.limits.max_model_len = 100;
   Outcome run = Simulate(c, Stream("random:in=100,out=5", 5, 3));
   EXPECT_EQ(run.json["requests"]["rejected"], 3);
-  EXPECT_NE(run.json["first_rejection"].get<std::string>().find("100 tokens leaves no room"), std::string::npos)
+  EXPECT_NE(run.json["first_rejection"].get<std::string>().find(
+                "prompt of 100 tokens + max_tokens of 1 exceed the context of 100 tokens; "
+                "shorten the prompt"),
+            std::string::npos)
       << run.json["first_rejection"];
   c.clip_prompts = true;
   run = Simulate(c, Stream("random:in=100,out=5", 5, 3));
