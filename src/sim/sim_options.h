@@ -25,7 +25,7 @@ struct SimOptions : SchedulingOptions {
   double gpu_memory_utilization = 0.9;
   int64_t kv_blocks = 0;
   bool as_paper = false;  // stands for other options (its declaration below); nothing else looks at it
-  std::string prefix_identity = "all";
+  std::string identities = "all";
   // Load
   std::string workload = "chat", arrivals = "poisson", slo, slo_class, data;
   int64_t requests = -1, concurrency = 0, seed = 0;
@@ -68,15 +68,11 @@ struct SimOptions : SchedulingOptions {
     v.Field(
         "as-paper", as_paper,
         {.help = "as papers' simulators have it: steps of any size, any number of requests may wait, a request does "
-                 "not say how long its answer will be, and prefixes are known where the workload says who shares "
-                 "them. Stands for --step-limit none --max-queue 1048576 --ignore-eos off --prefix-identity "
-                 "stated, each of which may be given otherwise",
-         .implies = "step-limit=none max-queue=1048576 ignore-eos=off prefix-identity=stated"});
+                 "not say how long its answer will be, and of its text and client only what the workload states is "
+                 "known. Stands for --step-limit none --max-queue 1048576 --ignore-eos off --identities stated, "
+                 "each of which may be given otherwise",
+         .implies = "step-limit=none max-queue=1048576 ignore-eos=off identities=stated"});
     SchedulingOptions::VisitFields(v);
-    v.Field("prefix-identity", prefix_identity,
-            {.choices = "all|stated",
-             .help = "whose text the prefix cache knows: all: every request's, as in a server, so that one that was "
-                     "preempted may find its own; stated: only where the workload says who shares what"});
     v.Group("Load");
     v.Field("workload", workload,
             {.help = "random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | "
@@ -98,6 +94,11 @@ struct SimOptions : SchedulingOptions {
     v.Field("ignore-eos", ignore_eos,
             {.help = "requests state their exact output length, as `tactus bench` does; off: none, so that an answer "
                      "ends by itself and the server assumes --default-max-tokens"});
+    v.Field("identities", identities,
+            {.choices = "all|stated",
+             .help = "what is known of requests beside their lengths: all: their text, so that one that was preempted "
+                     "may find its own in the prefix cache, and that one client sends them, as a server under a load "
+                     "test knows; stated: text where the workload says who shares it"});
     v.Field("long-prompts", long_prompts,
             {.choices = "refuse|clip", .help = "prompts beyond the context: refused as by the server, or cut"});
     v.Group("Output");

@@ -70,6 +70,7 @@ std::string Extrapolation(const SimulationConfig& config, const std::vector<cons
 }  // namespace
 
 EngineStats Simulation::Impl::Merged() const {
+  if (replicas.size() == 1) return replicas[0].loop().Stats();
   EngineStats sum;
   double budget = 0, kv = 0;
   for (const SimReplica& r : replicas) {
@@ -98,7 +99,7 @@ EngineStats Simulation::Impl::Merged() const {
     // Replicas are alike, so steps weigh alike.
     budget += s.budget_utilization * static_cast<double>(s.steps);
     kv += s.kv_utilization * static_cast<double>(s.steps);
-    sum.plan_hash = replicas.size() == 1 ? s.plan_hash : MixHash(sum.plan_hash, s.plan_hash);
+    sum.plan_hash = MixHash(sum.plan_hash, s.plan_hash);
   }
   if (sum.steps > 0) {
     sum.budget_utilization = budget / static_cast<double>(sum.steps);

@@ -214,7 +214,8 @@ Result<SimSetup> SetUpSimulation(const SimOptions& o, const SimTexts& texts) {
     }
   }
   c.model_name = o.model.empty() ? "profile" : o.model;
-  c.prefix_caching = o.prefix_caching && (o.prefix_identity == "all" || setup.workload->shares_text());
+  c.prefix_caching = o.prefix_caching && (o.identities == "all" || setup.workload->shares_text());
+  if (o.identities == "all") c.client = "client";
   c.replicas = static_cast<int32_t>(o.replicas);
   c.balancer = o.balancer;
   c.concurrency = o.concurrency;

@@ -207,6 +207,7 @@ void Simulation::Impl::Enter(Live* live) {
   request->stop.ignore_eos = config.exact_max_tokens;
   request->slo = config.slo;
   request->slo_class = config.slo_class;
+  request->client = config.client;
   if (config.priorities != nullptr) request->priority = (*config.priorities)[static_cast<size_t>(work.index)];
   cut_outputs += work.output_tokens > request->stop.max_tokens;
 

@@ -47,6 +47,7 @@ struct SimulationConfig {
   Slo slo;                            // of every request
   std::string slo_class;
   std::shared_ptr<const std::vector<int32_t>> priorities;  // of requests by their index in the workload; null: all 0
+  std::string client;  // who sends them all, for predictors by client; empty: not known
   uint64_t seed = 0;
 
   // Output.

@@ -1,8 +1,9 @@
-// A backend whose steps take as long as a simulation's, by the simulation's own executor: for the engine it is a device
-// with tokens, which answers item by item with letters.
+// A backend whose steps take as long as a simulation's, by the simulation's own executor. For the engine it is a device
+// with tokens, which answers item by item and says what its script says.
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -12,7 +13,7 @@
 #include <fmt/format.h>
 
 #include "base/backend.h"
-#include "base/hash.h"
+#include "base/check.h"
 #include "gated_clock.h"
 #include "sim/sim_executor.h"
 
@@ -34,15 +35,31 @@ inline std::string PlanText(const StepPlan& plan) {
   return text;
 }
 
-// What the executor of a run did and does, for the driver. Any thread.
-class ScriptLog {
+// What the executor of a run is to say, and what it did, for the driver. Any thread.
+class Script {
  public:
-  void Planned(const StepPlan& plan, TimeNs ready_ns) {
+  // The text that the request with this id is part of: from its first prompt token to its last output token.
+  void Tell(const std::string& id, std::vector<TokenId> text) {
+    std::lock_guard lock(mutex_);
+    texts_[id] = std::move(text);
+  }
+  TokenId TokenAt(const std::string& id, int32_t position) const {
+    std::lock_guard lock(mutex_);
+    const auto found = texts_.find(id);
+    TACTUS_CHECK_MSG(found != texts_.end(), "nobody has told what " + id + " is to say");
+    return found->second.at(static_cast<size_t>(position));
+  }
+
+  void Planned(const StepPlan& plan) {
     std::lock_guard lock(mutex_);
     plans_.push_back(PlanText(plan));
-    ready_ns_ = ready_ns;
   }
-  void Ready(TimeNs ready_ns) {
+  std::vector<std::string> plans() const {
+    std::lock_guard lock(mutex_);
+    return plans_;
+  }
+  // When the step in flight is ready; kNever: there is none.
+  void SetReady(TimeNs ready_ns) {
     std::lock_guard lock(mutex_);
     ready_ns_ = ready_ns;
   }
@@ -50,25 +67,27 @@ class ScriptLog {
     std::lock_guard lock(mutex_);
     return ready_ns_;
   }
-  std::vector<std::string> plans() const {
+  // Ids of requests whose last token has come since the last call, in order.
+  void Ended(const std::string& id) {
     std::lock_guard lock(mutex_);
-    return plans_;
+    ended_.push_back(id);
+  }
+  std::vector<std::string> TakeEnded() {
+    std::lock_guard lock(mutex_);
+    return std::exchange(ended_, {});
   }
 
  private:
   mutable std::mutex mutex_;
-  std::vector<std::string> plans_;
+  std::map<std::string, std::vector<TokenId>> texts_;
+  std::vector<std::string> plans_, ended_;
   TimeNs ready_ns_ = kNever;
 };
 
 class ScriptedExecutor final : public Executor {
  public:
-  ScriptedExecutor(const StepTimeModel& step_time, int32_t max_slots, ManualClock* clock, GatedClock* time,
-                   ScriptLog* log)
-      : clock_(*clock),
-        time_(*time),
-        log_(*log),
-        inner_({.step_time = &step_time, .clock = clock, .max_slots = max_slots}) {}
+  ScriptedExecutor(const StepTimeModel& step_time, int32_t max_slots, GatedClock* time, Script* script)
+      : time_(*time), script_(*script), inner_({.step_time = &step_time, .clock = &clock_, .max_slots = max_slots}) {}
 
   ExecutorTraits traits() const override {
     ExecutorTraits traits = inner_.traits();
@@ -79,8 +98,10 @@ class ScriptedExecutor final : public Executor {
   void Submit(const StepPlan& plan) override {
     clock_.AdvanceTo(time_.Peek());
     plans_.push_back(&plan);
+    for (const SequenceStart& start : plan.starts) requests_[start.slot] = start.request;
     inner_.Submit(plan);
-    log_.Planned(plan, inner_.NextReadyNs());
+    script_.Planned(plan);
+    script_.SetReady(inner_.NextReadyNs());
   }
   bool Poll(StepResult* result) override {
     clock_.AdvanceTo(time_.Peek());
@@ -92,31 +113,36 @@ class ScriptedExecutor final : public Executor {
     result->start_ns = short_form_.start_ns;
     result->end_ns = short_form_.end_ns;
     for (const StepItem& item : plan.items) {
-      const int32_t tokens = item.sample ? 1 : 0;
-      result->items.push_back({ItemStatus::kOk, item.count, static_cast<int32_t>(result->tokens.size()), tokens});
-      if (item.sample) result->tokens.push_back('a' + static_cast<TokenId>(MixHash(drawn_++, 7) % 26));
+      const auto offset = static_cast<int32_t>(result->tokens.size());
+      result->items.push_back({ItemStatus::kOk, item.count, offset, item.sample ? 1 : 0});
+      if (!item.sample) continue;
+      const Request& request = *requests_.at(item.slot);
+      const int32_t position = item.first_position + item.count;
+      result->tokens.push_back(script_.TokenAt(request.id, position));
+      const auto made = position + 1 - static_cast<int64_t>(request.prompt->size());
+      if (made == request.stop.max_tokens) script_.Ended(request.id);
     }
-    log_.Ready(inner_.NextReadyNs());
+    script_.SetReady(inner_.NextReadyNs());
     return true;
   }
   void SetWakeup(std::function<void()>) override {}  // the gate tells the loop
   TimeNs NextReadyNs() const override { return inner_.NextReadyNs(); }
 
  private:
-  ManualClock& clock_;  // the simulated executor's, which asks on the engine's thread
   GatedClock& time_;
-  ScriptLog& log_;
+  Script& script_;
+  ManualClock clock_;  // the gated clock's time, for calls on the engine's thread
   SimExecutor inner_;
   std::vector<const StepPlan*> plans_;
+  std::map<SlotId, std::shared_ptr<const Request>> requests_;
   StepResult short_form_;
-  uint64_t drawn_ = 0;
 };
 
 class ScriptedBackend final : public Backend {
  public:
-  // `blocks` and `swap_blocks`: the memory there is. All outlive the backend.
-  ScriptedBackend(const StepTimeModel& step_time, int64_t blocks, int64_t swap_blocks, GatedClock* time, ScriptLog* log)
-      : step_time_(step_time), blocks_(blocks), swap_blocks_(swap_blocks), time_(*time), log_(*log) {}
+  // `blocks` and `swap_blocks`: the memory there is. What is referred to outlives the backend.
+  ScriptedBackend(const StepTimeModel& step_time, int64_t blocks, int64_t swap_blocks, GatedClock* time, Script* script)
+      : step_time_(step_time), blocks_(blocks), swap_blocks_(swap_blocks), time_(*time), script_(*script) {}
 
   BackendInfo Info() const override {
     BackendInfo info;
@@ -133,16 +159,14 @@ class ScriptedBackend final : public Backend {
   }
   Result<std::string> LoadWeights(const Say&) override { return std::string("none"); }
   Result<std::unique_ptr<Executor>> CreateExecutor(const ExecutorSize& size) override {
-    return std::unique_ptr<Executor>(
-        std::make_unique<ScriptedExecutor>(step_time_, size.max_slots, &clock_, &time_, &log_));
+    return std::unique_ptr<Executor>(std::make_unique<ScriptedExecutor>(step_time_, size.max_slots, &time_, &script_));
   }
 
  private:
   const StepTimeModel& step_time_;
   const int64_t blocks_, swap_blocks_;
   GatedClock& time_;
-  ScriptLog& log_;
-  ManualClock clock_;
+  Script& script_;
 };
 
 }  // namespace tactus

@@ -1,7 +1,9 @@
 #include "served_run.h"
 
 #include <deque>
+#include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
 
@@ -47,40 +49,37 @@ class Answer final : public http::ResponseHandler {
 // what followed from ends.
 class Driver {
  public:
-  Driver(const SimSetup& sim, cli::LoadOptions load, Engine* engine, GatedClock* time, const ScriptLog* log,
-         uint16_t port)
-      : sim_(sim),
+  Driver(int64_t concurrency, cli::LoadOptions load, GatedClock* time, Script* script, uint16_t port)
+      : concurrency_(concurrency),
         load_(std::move(load)),
-        engine_(*engine),
         time_(*time),
-        log_(*log),
+        script_(*script),
         client_({"127.0.0.1", port, "/"}, {.timeout_ns = kCallLimit}, SystemClock()) {}
 
   Status Run(WorkloadStream* workload) {
     workload_ = workload;
-    concurrency_ = sim_.config.concurrency;
+    WorkloadRequest next;
     if (concurrency_ > 0) {
-      TACTUS_RETURN_IF_ERROR(SendNext(concurrency_));
+      for (int64_t i = 0; i < concurrency_ && workload_->Next(&next); ++i) due_.push_back(next);
+      TACTUS_RETURN_IF_ERROR(SendDue());
     } else {
       has_arriving_ = workload_->Next(&arriving_);
     }
     while (true) {
-      const TimeNs t =
-          pass_due_ ? time_.Peek() : std::min(has_arriving_ ? arriving_.arrival_ns : kNever, log_.ready_ns());
+      const TimeNs event = std::min(has_arriving_ ? arriving_.arrival_ns : kNever, script_.ready_ns());
+      const TimeNs t = pass_due_ ? time_.Peek() : event;
       if (t == kNever) break;
       time_.AdvanceTo(t);
       while (has_arriving_ && arriving_.arrival_ns <= t) {
         TACTUS_RETURN_IF_ERROR(Send(arriving_));
         has_arriving_ = workload_->Next(&arriving_);
       }
-      if (!pass_due_ && log_.ready_ns() > t) continue;  // who arrived was refused
-      pass_due_ = false;
-      TACTUS_RETURN_IF_ERROR(time_.Pass());
-      const EngineStats stats = engine_.Stats();
-      const int64_t ended = stats.finished_length + stats.finished_stop + stats.finished_error;
-      const int64_t more = ended - ended_;
-      ended_ = ended;
-      if (concurrency_ > 0) TACTUS_RETURN_IF_ERROR(SendNext(more));
+      if (pass_due_ || script_.ready_ns() <= t) {
+        pass_due_ = false;
+        TACTUS_RETURN_IF_ERROR(time_.Pass());
+        for (const std::string& id : script_.TakeEnded()) Followed(sent_.at(id));
+      }
+      TACTUS_RETURN_IF_ERROR(SendDue());
     }
     client_.Run();  // to the ends of all streams
     return Status();
@@ -98,48 +97,61 @@ class Driver {
   int64_t refused() const { return refused_; }
 
  private:
-  // Of a closed loop: one more for each that has ended, and for each that is refused at once.
-  Status SendNext(int64_t count) {
+  // What an end brings about: the conversation's next turn, else in a closed loop the next request.
+  void Followed(const WorkloadRequest& ended) {
     WorkloadRequest next;
-    while (count > 0 && workload_->Next(&next)) {
-      const int64_t refused = refused_;
-      TACTUS_RETURN_IF_ERROR(Send(next));
-      count -= refused_ == refused;
-    }
+    if (workload_->NextTurn(ended, &next) || (concurrency_ > 0 && workload_->Next(&next))) due_.push_back(next);
+  }
+  Status SendDue() {
+    for (; !due_.empty(); due_.pop_front()) TACTUS_RETURN_IF_ERROR(Send(due_.front()));
     return Status();
   }
 
   // Returns when the server has taken the request into its loop's queue, or refused it.
-  Status Send(const WorkloadRequest& work) {
+  Status Send(const WorkloadRequest work) {
+    const std::string id = fmt::format("request-{}", work.index);
+    sent_[id] = work;
+    script_.Tell(id, TextOf(work));
     auto answer = std::make_shared<Answer>(&client_);
     answers_.push_back(answer);
     http::ClientRequest request;
     request.path = "/v1/completions";
-    request.headers.emplace_back("Content-Type", "application/json");
+    request.headers = {{"Content-Type", "application/json"}, {"X-Request-Id", id}};
     request.body = cli::RequestBody(load_, work, work.index);
     client_.Send(std::move(request), answer);
     client_.Run();
-    if (!answer->accepted() && !answer->done) return Internal(fmt::format("request {} got no answer", work.index));
+    if (!answer->accepted() && !answer->done) return Internal(id + " got no answer");
     if (answer->status == 0) return answer->transport;
-    if (answer->accepted())
+    if (answer->accepted()) {
       pass_due_ = true;
-    else
+    } else {
       ++refused_;
+      Followed(work);
+    }
     return Status();
   }
 
-  const SimSetup& sim_;
+  // Prompt and answer: what RequestBody would write if all of it were the prompt. So the next turn of a conversation
+  // repeats what was answered.
+  std::vector<TokenId> TextOf(WorkloadRequest work) const {
+    work.prompt_tokens += work.output_tokens;
+    const auto body = nlohmann::json::parse(cli::RequestBody(load_, work, work.index));
+    return body["prompt"].get<std::vector<TokenId>>();
+  }
+
+  const int64_t concurrency_;  // 0: open loop
   const cli::LoadOptions load_;
-  Engine& engine_;
   GatedClock& time_;
-  const ScriptLog& log_;
+  Script& script_;
   http::Client client_;
   WorkloadStream* workload_ = nullptr;
-  int64_t concurrency_ = 0, refused_ = 0, ended_ = 0;
   WorkloadRequest arriving_;
   bool has_arriving_ = false;
-  bool pass_due_ = false;  // something is in the loop's queue
+  bool pass_due_ = false;                        // something is in the loop's queue
+  std::deque<WorkloadRequest> due_;              // follow from ends at this instant
+  std::map<std::string, WorkloadRequest> sent_;  // by id
   std::vector<std::shared_ptr<Answer>> answers_;
+  int64_t refused_ = 0;
 };
 
 // The engine's thread waits for the clock; whatever happens, it is let go before the engine is closed.
@@ -155,24 +167,24 @@ Result<ServedRun> Serve(const std::vector<std::string>& args, const SimSetup& si
   if (cli::ServeLine(&options).Parse(args) != cli::CommandLine::Outcome::kRun)
     return InvalidArgument("tactus serve does not take these arguments");
   GatedClock time;
-  ScriptLog log;
+  Script script;
   EngineParts parts;
   parts.clock = &time;
   parts.stopwatch = &SystemClock();
   parts.backend = std::make_unique<ScriptedBackend>(*sim.config.step_time, sim.config.scheduler.limits.blocks_total,
-                                                    sim.config.swap_blocks, &time, &log);
+                                                    sim.config.swap_blocks, &time, &script);
   TACTUS_ASSIGN_OR_RETURN(auto engine, CreateEngine(options.engine, {}, std::move(parts)));
   const OpenAtEnd open{time};
   TACTUS_ASSIGN_OR_RETURN(auto server, serve::ApiServer::Listen(options.serve, time));
   server->SetEngine(engine.get(), options.engine);
   load.model = engine->model().name;
   load.vocab_size = engine->model().vocab_size;
-  Driver driver(sim, std::move(load), engine.get(), &time, &log, server->port());
+  Driver driver(sim.config.concurrency, std::move(load), &time, &script, server->port());
   TACTUS_ASSIGN_OR_RETURN(const auto workload, sim.open_workload());
   TACTUS_RETURN_IF_ERROR(driver.Run(workload.get()));
   ServedRun run;
   run.result = engine->Outcome();
-  run.plans = log.plans();
+  run.plans = script.plans();
   run.answers = driver.Faults();
   run.refused = driver.refused();
   return run;

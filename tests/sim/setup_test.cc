@@ -118,11 +118,11 @@ TEST(SetUp, WhatIsAskedForAndHasNoEffectIsNoted) {
 }
 
 TEST(SetUp, ThePrefixCacheIsOnAsInTheServer) {
-  const auto cached = [](const std::string& workload, bool on, const std::string& identity) {
+  const auto cached = [](const std::string& workload, bool on, const std::string& identities) {
     SimOptions o = Options();
     o.workload = workload;
     o.prefix_caching = on;
-    o.prefix_identity = identity;
+    o.identities = identities;
     const auto setup = SetUpSimulation(o, {});
     EXPECT_TRUE(setup.ok()) << setup.status().ToString();
     return setup.ok() && setup->config.prefix_caching;
@@ -136,7 +136,7 @@ TEST(SetUp, ThePrefixCacheIsOnAsInTheServer) {
                cached("multi-turn", false, "stated"));
   EXPECT_TRUE(cached("chat", true, "all") && cached(alone, true, "all"));
   EXPECT_FALSE(cached("chat", false, "all"));
-  EXPECT_TRUE(SimOptions().prefix_caching && SimOptions().prefix_identity == "all");
+  EXPECT_TRUE(SimOptions().prefix_caching && SimOptions().identities == "all");
 }
 
 TEST(SetUp, FilesAreLookedUpInTheDataFolder) {
