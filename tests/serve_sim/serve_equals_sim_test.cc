@@ -156,6 +156,45 @@ Args With(Args args, const Args& more) {
   return args;
 }
 
+// A flag that both commands have means the same, and is the same where nobody gives it.
+TEST(SharedOptions, FlagsOfServeAndSimHaveTheSameDefaults) {
+  cli::ServeCommandOptions serve;
+  cli::SimCommandOptions sim;
+  const cli::CommandLine served = cli::ServeLine(&serve), simulated = cli::SimLine(&sim);
+  int shared = 0;
+  for (const cli::FieldBinding& a : served.fields()) {
+    for (const cli::FieldBinding& b : simulated.fields()) {
+      if (a.name != b.name || a.name == "kv-cache-dtype") continue;  // whose formats are those of what computes
+      ++shared;
+      EXPECT_EQ(a.default_text, b.default_text) << a.name;
+      EXPECT_STREQ(a.spec.unit, b.spec.unit) << a.name;
+      EXPECT_STREQ(a.spec.choices, b.spec.choices) << a.name;
+      if (a.name == "seed" || a.name == "json") continue;
+      EXPECT_EQ(a.spec.min, b.spec.min) << a.name;
+      EXPECT_STREQ(a.spec.help, b.spec.help) << a.name;
+    }
+  }
+  EXPECT_GT(shared, 20);
+  EXPECT_EQ(cli::LoadOptions().ignore_eos, SimOptions().ignore_eos) << "tactus bench and tactus sim";
+}
+
+TEST(SharedOptions, AsPaperStandsForOtherOptions) {
+  const auto parsed = [](const Args& args) {
+    cli::SimCommandOptions options;
+    EXPECT_EQ(cli::SimLine(&options).Parse(args), cli::CommandLine::Outcome::kRun);
+    return options.sim;
+  };
+  const SimOptions paper = parsed({"--as-paper"});
+  EXPECT_EQ(paper.step_limit, "none");
+  EXPECT_EQ(paper.max_queue, 1 << 20);
+  EXPECT_FALSE(paper.ignore_eos);
+  EXPECT_EQ(paper.identities, "stated");
+  EXPECT_TRUE(paper.prefix_caching);
+  const SimOptions some = parsed({"--as-paper", "--ignore-eos", "on", "--identities", "all", "--max-queue", "5"});
+  EXPECT_EQ(some.step_limit, "none");
+  EXPECT_TRUE(some.ignore_eos && some.identities == "all" && some.max_queue == 5);
+}
+
 const Args kSizes = {"--max-model-len", "1024", "--max-num-seqs", "12"};
 
 TEST_F(ServeEqualsSim, EveryPresetMakesTheSamePlansAndFigures) {
