@@ -22,8 +22,8 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "cli/option_binding.h"
-#include "engine/numerics.h"
 #include "exec/cpu_executor.h"
+#include "exec/numerics.h"
 #include "kernels/thread_pool.h"
 #include "model/loader.h"
 
@@ -212,6 +212,7 @@ Result<std::unique_ptr<Runner>> Runner::Create(const SpeedOptions& options, nloh
   exec.ops = kernels::SelectOps(options.kernels);
   if (exec.ops == nullptr) return InvalidArgument("--kernels " + options.kernels + " does not run here");
   exec.kv_dtype = numerics.kv_dtype;
+  exec.clock = &SystemClock();
   LoadWeightsOptions load = LoadOptionsFor(numerics);
   load.threads = exec.threads;
   load.cache_folder = options.weight_cache;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/numerics.h"
+#include "exec/numerics.h"
 #include "exec/step_runner.h"
 
 namespace tactus::bench {

@@ -73,7 +73,7 @@ def simulate(tactus: str, run: str, args, rows, folder: pathlib.Path):
             f.write(f"{r['arrival'] - start:.9f},{r['prompt']},{r['output']},{group}\n")
     command = [tactus, "sim", "--as-paper", "--model", model, "--device", device, "--backend", "vllm", "--scheduler", "vllm",
                "--token-budget", str(engine["max_num_batched_tokens"]), "--max-num-seqs", str(engine["max_num_seqs"]),
-               "--gpu-memory-utilization", str(DEFAULT_UTILIZATION), "--prefix-caching", "on", "--workload", f"trace:{trace}",
+               "--gpu-memory-utilization", str(DEFAULT_UTILIZATION), "--prefix-caching", "on", "--identities", "all", "--workload", f"trace:{trace}",
                "--ignore-eos", "on", "--requests-out", str(log), "--cost", args.cost, "--json", *args.extra]
     if engine.get("max_model_len"):
         command += ["--max-model-len", str(engine["max_model_len"])]

@@ -91,6 +91,8 @@ class Engine {
   // Takes the request, or says why not: kResourceExhausted when the queue is full, kInvalidArgument (with the numbers)
   // for what can never fit, kUnavailable while draining. After an error the sink is never called.
   virtual Result<RequestHandle> Submit(Request request, std::shared_ptr<ResponseSink> sink) = 0;
+  // For front ends: a request that they did not submit because it can never fit counts as one that Submit refused.
+  virtual void CountRefused(const Request& /*request*/, const Status& /*why*/) {}
   // Ends it at the next planning; its sink still gets kCancelled and OnDone. Unknown or finished: no effect.
   virtual void Cancel(RequestHandle handle) = 0;
 

@@ -31,6 +31,8 @@ struct FieldSpec {
   const char* alias = "";    // "token-budget" for max-num-batched-tokens
   const char* help = "";     // one clause; range and default are added to it
   bool secret = false;       // --print-config and the start-up echo show ***
+  // Of a bool: "max-queue=9 ignore-eos=off", what other fields are, where this one is on and nobody says otherwise.
+  const char* implies = "";
 };
 
 // A duration typed as 50ms, 1.5s, 200us, 2m or a bare number of seconds; kept in nanoseconds.

@@ -20,20 +20,14 @@ struct EngineOptions : SchedulingOptions {
   std::string quantization = "none";
   std::string weight_cache;   // folder; empty: none
   std::string chat_template;  // a .jinja file instead of the model's own
-  int64_t max_model_len = 0;
-  int64_t seed = 0;     // dummy weights, and the source of per-request seeds that clients leave out
-  std::string profile;  // step times of this machine; empty: the default place, for --tbt-slo
+  int64_t seed = 0;           // dummy weights, and the source of per-request seeds that clients leave out
+  std::string profile;        // step times of this machine; empty: the default place, for --tbt-slo
   // KV cache
-  int64_t block_size = 16;
   BytesText kv_cache_memory;
   std::string kv_cache_dtype = "auto";
-  bool prefix_caching = true;
-  BytesText swap_space;
   // Execution
   int64_t threads = 0;
   std::string kernels;
-  int64_t default_max_tokens = 4096;
-  std::string trace_out;
   // Memory that requests take outside the engine (bodies, parsing, buffers of streams). Not a flag: who serves says it.
   int64_t front_end_bytes = 0;
 
@@ -60,24 +54,17 @@ struct EngineOptions : SchedulingOptions {
         "weight-cache", weight_cache,
         {.help = "folder that keeps packed weights for the next start; default: weights are packed at every start"});
     v.Field("chat-template", chat_template, {.help = "Jinja file that replaces the model's own chat template"});
-    v.Field("max-model-len", max_model_len,
-            {.unit = "tokens", .min = 0, .help = "longest context, prompt and answer together; 0: the model's"});
     v.Field("seed", seed, {.help = "seed of dummy weights, and of the requests that state none"});
-    SchedulingOptions::VisitFields(v);
-    v.Group("Scheduling");
     v.Field("profile", profile,
             {.help = "file of this machine's step times, from which --tbt-slo chooses the budget; default: where "
                      "`tactus profile` writes it"});
+    SchedulingOptions::VisitFields(v);
     v.Group("KV cache");
-    v.Field("block-size", block_size, {.unit = "tokens", .min = 1, .max = 256, .help = "positions in one KV block"});
     v.Field("kv-cache-memory", kv_cache_memory,
             {.unit = "bytes", .help = "memory for KV; 0: half of what is left, at most 8 GiB"});
     v.Field("kv-cache-dtype", kv_cache_dtype,
             {.choices = "auto|bfloat16|float32|int8",
              .help = "format of K and V; auto: bfloat16, or float32 with --dtype float32"});
-    v.Field("prefix-caching", prefix_caching, {.help = "reuse the KV of equal prompt prefixes"});
-    v.Field("swap-space", swap_space,
-            {.unit = "bytes", .help = "host memory that keeps the KV of preempted sequences; 0: they are recomputed"});
     v.Group("Execution");
     v.Field("threads", threads,
             {.unit = "threads",
@@ -87,10 +74,6 @@ struct EngineOptions : SchedulingOptions {
     v.Field("kernels", kernels,
             {.choices = "|ref|scalar|avx2|avxvnni|avx512|amx|neon_dotprod|neon_i8mm",
              .help = "kernel set; default: the fastest that this machine runs"});
-    v.Field("default-max-tokens", default_max_tokens,
-            {.unit = "tokens", .min = 1, .help = "longest answer of a chat request that states no max_tokens"});
-    v.Field("trace-out", trace_out,
-            {.help = "file that records every input of the step loop, for `tactus sim --replay`"});
   }
 };
 

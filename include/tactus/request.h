@@ -13,7 +13,7 @@
 
 namespace tactus {
 
-using TokenId = int32_t;  // row of the vocabulary, from 0
+using TokenId = int32_t;         // row of the vocabulary, from 0
 using RequestHandle = uint64_t;  // of an engine, ascending in order of arrival; 0 is no request
 
 // What repetition_penalty may be: nearer to 0 it would blow logits up beyond what a float holds.

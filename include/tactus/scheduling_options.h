@@ -1,4 +1,5 @@
-// The options of scheduling, each declared once: a server and a simulation have the same flags with the same defaults.
+// What a server and a simulation of it have in common, each option declared once: the same flags with the same
+// defaults, so that what is simulated is what is served.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,14 @@ struct SchedulingOptions {
   double watermark = 0.0;
   bool reserve_full = false;
   PolicyOptions policy;
+  // Requests
+  int64_t max_model_len = 0;
+  int64_t default_max_tokens = 4096;
+  std::string trace_out;
+  // KV cache
+  int64_t block_size = 16;
+  bool prefix_caching = true;
+  BytesText swap_space;
 
   template <class V>
   void VisitFields(V& v) {
@@ -59,6 +68,25 @@ struct SchedulingOptions {
     v.Field("reserve-full", reserve_full,
             {.help = "admission max-length reserves the whole context instead of prompt + max_tokens"});
     policy.VisitFields(v);
+    v.Group("Requests");
+    v.Field("max-model-len", max_model_len,
+            {.unit = "tokens",
+             .min = 0,
+             .max = 1 << 24,
+             .help = "longest context, prompt and answer together; 0: the model's, or what the KV memory holds"});
+    v.Field("default-max-tokens", default_max_tokens,
+            {.unit = "tokens",
+             .min = 1,
+             .max = 1 << 24,
+             .help = "longest answer of a chat request that states no max_tokens"});
+    v.Field("trace-out", trace_out,
+            {.help = "file that records every input of the step loop, for `tactus sim --replay`"});
+    v.Group("KV cache");
+    v.Field("block-size", block_size, {.unit = "tokens", .min = 1, .max = 256, .help = "positions in one KV block"});
+    v.Field("prefix-caching", prefix_caching, {.help = "reuse the KV of equal prompt prefixes"});
+    v.Field("swap-space", swap_space,
+            {.unit = "bytes",
+             .help = "host memory of an engine that keeps the KV of preempted sequences; 0: they are recomputed"});
   }
 };
 

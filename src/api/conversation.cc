@@ -39,10 +39,12 @@ AnswerShape ShapeOf(const ParsedRequest& parsed) {
 }
 
 // The prompts in tokens, each refused as early as it can be.
-Result<std::vector<AnswerShape::Prompt>> Tokenise(ParsedRequest* parsed, const Engine& engine,
-                                                  const RequestLimits& limits, StopToken stop) {
+Result<std::vector<AnswerShape::Prompt>> Tokenise(ParsedRequest* parsed, Engine& engine, const RequestLimits& limits,
+                                                  StopToken stop) {
   const auto check_fits = [&](std::string_view text) {
-    return CheckLeastTokens(*parsed, engine.LeastTokens(text), limits);
+    Status status = CheckLeastTokens(*parsed, engine.LeastTokens(text), limits);
+    if (!status.ok()) engine.CountRefused(parsed->base, status);
+    return status;
   };
   std::vector<AnswerShape::Prompt> prompts;
   const auto add = [&](std::vector<TokenId> tokens, std::string echo) {
@@ -108,7 +110,7 @@ int64_t SequenceCount(const ParsedRequest& parsed) {
   return (parsed.chat ? 1 : static_cast<int64_t>(parsed.prompts.size())) * parsed.base.n;
 }
 
-Result<Prepared> PrepareConversation(ParsedRequest parsed, const Engine& engine, const RequestLimits& limits,
+Result<Prepared> PrepareConversation(ParsedRequest parsed, Engine& engine, const RequestLimits& limits,
                                      StopToken stop) {
   Prepared out;
   out.shape = ShapeOf(parsed);
@@ -119,7 +121,11 @@ Result<Prepared> PrepareConversation(ParsedRequest parsed, const Engine& engine,
     Request& request = out.requests[i];
     if (count > 1) request.id = fmt::format("{}-{}", parsed.base.id, i);
     request.prompt = out.shape.prompts[i].tokens;
-    TACTUS_RETURN_IF_ERROR(PlaceInContext(parsed, static_cast<int64_t>(request.prompt->size()), limits, &request.stop));
+    const Status placed = PlaceInContext(parsed, static_cast<int64_t>(request.prompt->size()), limits, &request.stop);
+    if (!placed.ok()) {
+      engine.CountRefused(request, placed);
+      return placed;
+    }
   }
   return out;
 }

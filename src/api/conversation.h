@@ -39,8 +39,9 @@ struct Prepared {
   std::vector<Request> requests;  // one per prompt, in the body's order: what `base` says, with prompt and max_tokens
   AnswerShape shape;
 };
-// `parsed.base.id` is the whole request's; where there are several prompts, theirs are numbered.
-Result<Prepared> PrepareConversation(ParsedRequest parsed, const Engine& engine, const RequestLimits& limits,
+// What can never fit is refused here, and the engine counts it. `parsed.base.id` is the whole request's; where there
+// are several prompts, theirs are numbered.
+Result<Prepared> PrepareConversation(ParsedRequest parsed, Engine& engine, const RequestLimits& limits,
                                      StopToken stop = {});
 
 // Bodies of /tokenize and /detokenize, which ask nothing of the scheduler: their answers.

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api/request_fields.h"
+#include "base/context_room.h"
 
 namespace tactus::api {
 namespace {
@@ -110,24 +111,12 @@ Status PlaceInContext(const ParsedRequest& parsed, int64_t prompt_tokens, const 
   const int64_t context = limits.max_model_len;
   if (prompt_tokens < 1)
     return InvalidArgument("prompt: no tokens; give at least one", parsed.chat ? "messages" : "prompt");
-  const int64_t room = context - prompt_tokens;
-  if (room < 1) {
-    return InvalidArgument(
-        fmt::format("prompt of {} tokens + max_tokens of {} exceed the context of {} tokens; shorten the prompt",
-                    prompt_tokens, parsed.max_tokens.value_or(1), context),
-        parsed.chat ? "messages" : "prompt");
-  }
+  TACTUS_RETURN_IF_ERROR(
+      CheckContext(prompt_tokens, parsed.max_tokens.value_or(1), context, parsed.chat ? "messages" : "prompt"));
   if (parsed.max_tokens) {
-    if (*parsed.max_tokens > room) {
-      return InvalidArgument(
-          fmt::format(
-              "prompt of {} tokens + max_tokens of {} exceed the context of {} tokens; give max_tokens up to {}",
-              prompt_tokens, *parsed.max_tokens, context, room),
-          "max_tokens");
-    }
     stop->max_tokens = *parsed.max_tokens;
   } else {
-    stop->max_tokens = std::min(room, parsed.default_max_tokens);
+    stop->max_tokens = std::min(context - prompt_tokens, parsed.default_max_tokens);
   }
   stop->min_tokens = std::min(stop->min_tokens, stop->max_tokens);
   return Status();

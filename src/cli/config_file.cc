@@ -129,7 +129,7 @@ Result<toml::table> Parse(const std::string& path) {
 }  // namespace
 
 Status ApplyConfigFile(const std::string& path, const std::function<const FieldBinding*(const std::string&)>& find,
-                       const std::vector<std::string>& already_set) {
+                       std::vector<std::string>* already_set) {
   TACTUS_ASSIGN_OR_RETURN(const toml::table table, Parse(path));
   std::map<std::string, std::string> key_of;  // field -> the file's name for it
   for (const auto& [key, node] : table) {
@@ -149,7 +149,8 @@ Status ApplyConfigFile(const std::string& path, const std::function<const FieldB
                       KindName(node), Expected(*field)),
           "config");
     }
-    if (std::find(already_set.begin(), already_set.end(), field->name) != already_set.end()) continue;
+    if (std::find(already_set->begin(), already_set->end(), field->name) != already_set->end()) continue;
+    already_set->push_back(field->name);
     for (const std::string& text : *texts) {
       if (const Status set = SetField(*field, text); !set.ok())
         return InvalidArgument(where + set.message(), field->name);

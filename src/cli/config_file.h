@@ -11,10 +11,10 @@ namespace tactus::cli {
 
 inline constexpr int64_t kMostConfigBytes = int64_t{1} << 20;
 
-// Sets what the file says; fields in `already_set` keep what they have, but a wrong type is an error there too. `find`
-// gives the field of a name or alias, null for none. kInvalidArgument names file, line, key, value and what is
-// expected.
+// Sets what the file says, and adds it to `already_set`; fields that were there keep what they have, but a wrong type
+// is an error there too. `find` gives the field of a name or alias, null for none. kInvalidArgument names file, line,
+// key, value and what is expected.
 Status ApplyConfigFile(const std::string& path, const std::function<const FieldBinding*(const std::string&)>& find,
-                       const std::vector<std::string>& already_set);
+                       std::vector<std::string>* already_set);
 
 }  // namespace tactus::cli

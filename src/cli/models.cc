@@ -5,9 +5,11 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/option_binding.h"
 #include "engine/check_model.h"
+#include "exec/model_numerics.h"
 #include "model/available_memory.h"
 #include "model/catalog.h"
 #include "model/inspect.h"
@@ -77,7 +79,7 @@ Status Inspect(const ModelsOptions& options) {
   inspect.load = numerics.load;
   inspect.kv_dtype = numerics.numerics.kv_dtype;
   inspect.numerics = NumericsText(numerics.numerics);
-  inspect.start = CheckStart(engine, description);
+  inspect.start = CheckStart(engine, description, SystemClock());
   inspect.memory.available_bytes = AvailableMemoryBytes();
   inspect.memory.max_model_len = options.max_model_len;
   inspect.memory.max_num_seqs = options.max_num_seqs;

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "base/check.h"
 #include "cli/commands.h"
 #include "cli/config_file.h"
 
@@ -376,8 +377,9 @@ Status CommandLine::ApplyAll(const std::vector<std::string>& args, bool* help, b
   }
   if (!config.empty()) {
     TACTUS_RETURN_IF_ERROR(
-        ApplyConfigFile(config, [this](const std::string& name) { return Find(name); }, already_set));
+        ApplyConfigFile(config, [this](const std::string& name) { return Find(name); }, &already_set));
   }
+  TACTUS_RETURN_IF_ERROR(ApplyImplied(already_set));
 
   for (size_t i = 0; i < positionals_.size(); ++i) {
     if (i < positional.size())
@@ -392,6 +394,22 @@ Status CommandLine::ApplyAll(const std::vector<std::string>& args, bool* help, b
           fmt::format("unexpected argument '{}': tactus {} {}", positional[positionals_.size()], command_, usage_));
     }
     rest_->assign(positional.begin() + static_cast<int64_t>(positionals_.size()), positional.end());
+  }
+  return Status();
+}
+
+Status CommandLine::ApplyImplied(const std::vector<std::string>& already_set) {
+  for (const FieldBinding& f : fields_) {
+    const auto* on = std::get_if<bool*>(&f.target);
+    if (*f.spec.implies == '\0' || on == nullptr || !**on) continue;
+    std::istringstream pairs(f.spec.implies);
+    for (std::string pair; pairs >> pair;) {
+      const size_t equals = pair.find('=');
+      const FieldBinding* implied = Find(pair.substr(0, equals));
+      TACTUS_CHECK_MSG(implied != nullptr && equals != std::string::npos, f.name + " implies '" + pair + "'");
+      if (std::find(already_set.begin(), already_set.end(), implied->name) != already_set.end()) continue;
+      TACTUS_RETURN_IF_ERROR(SetField(*implied, pair.substr(equals + 1)));
+    }
   }
   return Status();
 }

@@ -1,6 +1,6 @@
 // Turns option structs (tactus/option_fields.h) into a command line: flags, aliases, TACTUS_* environment names, one
-// TOML file, --help by group, --print-config. Precedence: flag > environment > file > default. Main thread, before any
-// other.
+// TOML file, --help by group, --print-config. Precedence: flag > environment > file > what a flag
+// implies (FieldSpec::implies) > default. Main thread, before any other.
 #pragma once
 
 #include <deque>
@@ -74,6 +74,7 @@ class CommandLine {
   void AddBinding(const char* name, const FieldSpec& spec, FieldBinding::Target target);
   const FieldBinding* Find(const std::string& name) const;
   Status ApplyAll(const std::vector<std::string>& args, bool* help, bool* print_config);
+  Status ApplyImplied(const std::vector<std::string>& already_set);  // FieldSpec::implies
 
   struct PositionalArg {
     std::string name;

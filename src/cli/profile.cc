@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/option_binding.h"
@@ -104,7 +105,7 @@ Status Profile(const ProfileCommandOptions& o, bool* interrupted) {
     bar.Show(p);
     return InterruptCount() == 0;
   };
-  auto measured = ProfileModel(o.engine, options);
+  auto measured = ProfileModel(o.engine, options, SystemClock());
   bar.End();
   if (!measured.ok()) return measured.status();
   *interrupted = measured->interrupted;

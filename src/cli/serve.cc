@@ -1,8 +1,9 @@
 // `tactus serve`: options, then serve/run_server.h.
 #include <cstdio>
 
+#include "base/clock.h"
+#include "cli/command_options.h"
 #include "cli/commands.h"
-#include "cli/option_binding.h"
 #include "engine/check_model.h"
 #include "model/catalog.h"
 #include "sched/scheduler.h"
@@ -39,22 +40,15 @@ std::string SchedulerHelp() {
 Status CheckModelOf(const EngineOptions& options) {
   TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(options.model));
   TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(path));
-  return CheckStart(options, description);
+  return CheckStart(options, description, SystemClock());
 }
 
 }  // namespace
 
 int ServeCommand(const Args& args) {
-  EngineOptions engine;
-  ServeOptions serve;
-  bool json = false;
-  CommandLine line("serve", "[MODEL] [options]", "Serves one model over an OpenAI-compatible API.");
-  line.Add(serve);
-  line.Add(engine);
-  line.Group("Output");
-  line.Field("json", json, {.help = "print the result object at exit, as one JSON line on stdout"});
-  line.Positional("MODEL", &engine.model, false,
-                  "a GGUF file, a Hugging Face folder, or a name of `tactus models list`; default: smollm2-135m");
+  ServeCommandOptions options;
+  EngineOptions& engine = options.engine;
+  CommandLine line = ServeLine(&options);
   line.Epilog(SchedulerHelp());
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (const sched::SearchInfo* search = sched::FindSearch(engine.scheduler); search != nullptr) {
@@ -66,9 +60,9 @@ int ServeCommand(const Args& args) {
   }
   std::optional<RunResult> result;
   Status status = RunServer(
-      engine, serve, [](const EngineOptions& o, const Engine::Progress& p) { return Engine::Create(o, p); },
+      engine, options.serve, [](const EngineOptions& o, const Engine::Progress& p) { return Engine::Create(o, p); },
       [](std::string_view text) { std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data()); },
-      json ? &result : nullptr);
+      options.json ? &result : nullptr);
   if (status.code() == StatusCode::kUnavailable) {
     // The port is taken, which is found out before anything slow. Another port would not help a model that cannot
     // start: say that first.

@@ -8,14 +8,9 @@ namespace tactus::cli {
 
 RunResult ResultOf(const ReportInput& input) {
   RunAccumulator run(true);
-  int64_t cached = 0, sent = 0;
-  TimeNs first_sent = kNever, last_sent = 0;
+  int64_t cached = 0;
   for (const RequestRecord& r : input.records) {
-    if (r.sent_ns > 0) {
-      ++sent;
-      first_sent = std::min(first_sent, r.sent_ns);
-      last_sent = std::max(last_sent, r.sent_ns);
-    }
+    if (r.sent_ns > 0) run.Arrived(r.sent_ns);
     if (r.outcome == RequestRecord::Outcome::kPending) continue;  // cut off by Ctrl-C
     if (r.outcome == RequestRecord::Outcome::kRejected) {
       run.Rejected(input.slo, "");
@@ -44,8 +39,6 @@ RunResult ResultOf(const ReportInput& input) {
   result.cached_prompt_tokens = cached;
   if (input.rate_asked_per_s > 0) result.request_rate_asked = input.rate_asked_per_s;
   if (input.concurrency > 0) result.concurrency = input.concurrency;
-  const double span_s = static_cast<double>(last_sent - first_sent) * 1e-9;
-  if (sent > 1 && span_s > 0) result.request_rate_achieved = static_cast<double>(sent - 1) / span_s;
   return result;
 }
 

@@ -7,46 +7,21 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "cli/command_options.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
-#include "cli/option_binding.h"
 #include "cli/output_file.h"
 #include "cli/sim_replay.h"
-#include "cli/slo_text.h"
 #include "cost/cost_model.h"
 #include "obs/run_result.h"
 #include "predict/predictor.h"
 #include "route/balancer.h"
 #include "sim/oracle.h"
-#include "sim/sim_options.h"
 
 namespace tactus::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-struct SimCommandOptions {
-  SimOptions sim;
-  bool list = false, json = false;
-  std::string output, replay, times = "recorded", steps_out;
-
-  template <class V>
-  void VisitFields(V& v) {
-    sim.VisitFields(v);
-    v.Field("replay", replay,
-            {.help = "a run that `tactus serve` or `sim` recorded with --trace-out, instead of a workload"});
-    v.Field("times", times,
-            {.choices = "recorded|model",
-             .help = "step times of --replay; recorded: as they were, for identical plans; model: those of --cost, to "
-                     "see how far off they are"});
-    v.Field("steps-out", steps_out,
-            {.help = "CSV file with every step of --replay --times model, measured and predicted"});
-    v.Field("json", json, {.help = "print the result as one JSON object on stdout"});
-    v.Field("output", output, {.alias = "o", .help = "write the result's JSON object to this file"});
-    v.Field("list", list,
-            {.help = "print every known model, device, scheduler, choice, predictor, balancer and workload, and exit"});
-  }
-};
 
 int Fail(const Status& status, int code) {
   std::fprintf(stderr, "tactus sim: %s\n", status.message().c_str());
@@ -239,10 +214,7 @@ int SimCommand(const Args& args) {
         kExitUsage);
   }
   SimCommandOptions options;
-  CommandLine line(
-      "sim", "--model M --device D --workload W (--rate R | --concurrency N) [options]",
-      "Simulates serving: the engine and its schedulers, on a virtual clock with step times of a cost model.");
-  line.Add(options);
+  CommandLine line = SimLine(&options);
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (options.list) return PrintList(options.json);
   if (options.replay.empty() && (options.times == "model" || !options.steps_out.empty())) {
@@ -260,18 +232,10 @@ int SimCommand(const Args& args) {
     return SimReplay({options.replay, options.times, o.cost == "auto" ? "" : o.cost, o.model, o.device, o.tp,
                       options.json, options.output, options.steps_out});
   }
-  SimTexts texts;
-  auto slo = ParseSlo(options.sim.slo);
-  if (!slo.ok()) return Fail(slo.status(), kExitUsage);
-  texts.slo = *slo;
-  if (!options.sim.cpu_overhead.empty()) {
-    auto overhead = ParseDuration(options.sim.cpu_overhead);
-    if (!overhead.ok()) return Fail(InvalidArgument("--cpu-overhead: " + overhead.status().message()), kExitUsage);
-    texts.cpu_overhead_ns = overhead->ns;
-  }
-  auto setup = SetUpSimulation(options.sim, texts);
+  auto setup = SetUp(options.sim);
   if (!setup.ok()) return Fail(setup.status(), CodeOf(setup.status()));
   for (const std::string& note : setup->notes) std::fprintf(stderr, "%s\n", note.c_str());
+  setup->config.stopwatch = &SystemClock();
   CatchInterrupt();
   return setup->oracle ? RunSearch(options, *setup) : RunOne(options, *setup);
 }

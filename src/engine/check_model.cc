@@ -1,18 +1,17 @@
 #include "engine/check_model.h"
 
+#include "exec/make_backend.h"
+
 namespace tactus {
 
-Result<CheckedModel> CheckModel(const EngineOptions& options, const ModelDescription& description) {
-  CheckedModel model;
+Result<ModelText> CheckModel(const EngineOptions& options, const ModelDescription& description) {
   TACTUS_RETURN_IF_ERROR(ValidateConfig(description.config));
-  const bool dummy = options.load_format == "dummy";
-  TACTUS_ASSIGN_OR_RETURN(model.text, LoadModelText(description, {options.chat_template, dummy}));
-  TACTUS_ASSIGN_OR_RETURN(model.numerics, ChooseModelNumerics(options, description));
-  return model;
+  return LoadModelText(description, {options.chat_template, options.load_format == "dummy"});
 }
 
-Status CheckStart(const EngineOptions& options, const ModelDescription& description) {
+Status CheckStart(const EngineOptions& options, const ModelDescription& description, Clock& clock) {
   TACTUS_RETURN_IF_ERROR(CheckModel(options, description).status());
+  TACTUS_RETURN_IF_ERROR(MakeBackend(options, description, clock).status());
   return options.load_format == "dummy" ? Status() : CheckWeights(description);
 }
 

@@ -2,22 +2,17 @@
 // inspect` and a server without a port ask the same questions here, so that they give the same answers.
 #pragma once
 
-#include "engine/model_numerics.h"
+#include "base/clock.h"
 #include "engine/model_text.h"
 #include "model/loader.h"
 #include "tactus/options.h"
 
 namespace tactus {
 
-struct CheckedModel {
-  ModelText text;
-  ModelNumerics numerics;
-};
+// Configuration, tokeniser and chat template. Errors are those of a start.
+Result<ModelText> CheckModel(const EngineOptions& options, const ModelDescription& description);
 
-// Configuration, tokeniser, chat template and arithmetic. Errors are those of a start.
-Result<CheckedModel> CheckModel(const EngineOptions& options, const ModelDescription& description);
-
-// That, and every tensor's presence, shape and dtype against the configuration, from headers alone.
-Status CheckStart(const EngineOptions& options, const ModelDescription& description);
+// That, what computes it, and every tensor's presence, shape and dtype against the configuration, from headers alone.
+Status CheckStart(const EngineOptions& options, const ModelDescription& description, Clock& clock);
 
 }  // namespace tactus

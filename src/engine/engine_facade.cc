@@ -17,15 +17,14 @@
 #include "base/thread_role.h"
 #include "cost/step_table.h"
 #include "engine/check_model.h"
+#include "engine/create_engine.h"
 #include "engine/delivery.h"
 #include "engine/profile_model.h"
-#include "exec/cpu_executor.h"
+#include "exec/make_backend.h"
 #include "loop/metrics.h"
 #include "loop/replica.h"
-#include "model/available_memory.h"
 #include "model/catalog.h"
 #include "model/loader.h"
-#include "model/sigbus_guard.h"
 #include "sched/scheduler.h"
 #include "tactus/engine.h"
 #include "tactus/version.h"
@@ -57,28 +56,22 @@ struct Setup {
   EngineOptions options;
   ModelDescription description;
   ModelText text;
-  Numerics numerics;
-  LoadWeightsOptions load;
-  const kernels::Ops* ops = nullptr;
-  int32_t threads = 1;
-  std::string hint;  // of better numerics
-  MemoryPlan memory;
+  std::unique_ptr<Backend> backend;
+  BackendInfo computes;
+  MemoryGrant memory;
   ReplicaConfig replica;
   std::unique_ptr<cost::StepProfile> profile;  // step times of this machine; may be null
   std::vector<std::string> profile_notes;
 };
 
-Status FindModel(Setup* s) {
+Status FindModel(Setup* s, Clock& clock) {
   TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(s->options.model));
   TACTUS_ASSIGN_OR_RETURN(s->description, DescribeModel(path));
-  TACTUS_ASSIGN_OR_RETURN(CheckedModel checked, CheckModel(s->options, s->description));
-  s->text = std::move(checked.text);
-  ModelNumerics& chosen = checked.numerics;
-  s->numerics = chosen.numerics;
-  s->load = std::move(chosen.load);
-  s->ops = chosen.ops;
-  s->threads = chosen.threads;
-  s->hint = std::move(chosen.hint);
+  TACTUS_ASSIGN_OR_RETURN(s->text, CheckModel(s->options, s->description));
+  if (s->backend == nullptr) {
+    TACTUS_ASSIGN_OR_RETURN(s->backend, MakeBackend(s->options, s->description, clock));
+  }
+  s->computes = s->backend->Info();
   return Status();
 }
 
@@ -88,13 +81,14 @@ Status FindProfile(Setup* s) {
   const EngineOptions& o = s->options;
   TACTUS_ASSIGN_OR_RETURN(const sched::ChoiceTraits traits, sched::Scheduler::TraitsOf(ReplicaOf(o).scheduler));
   if (o.profile.empty() && !traits.sizes_by_step_time) return Status();
-  const std::string path = !o.profile.empty() ? o.profile : DefaultProfilePath(s->description.path, s->threads);
+  const std::string path =
+      !o.profile.empty() ? o.profile : DefaultProfilePath(s->description.path, s->computes.workers);
   auto loaded = cost::LoadStepProfile(path);
   if (!loaded.ok())
     return o.profile.empty() && loaded.status().code() == StatusCode::kNotFound ? Status() : loaded.status();
   s->profile = std::move(loaded).value();
   s->profile_notes.push_back(fmt::format("step times {}: {}", path, s->profile->Describe()));
-  const auto compare = [s](const char* key, const std::string& now) {
+  const auto compare = [s](const std::string& key, const std::string& now) {
     const auto& remarks = s->profile->remarks();
     const auto found = remarks.find(key);
     if (found == remarks.end() || found->second == now) return;
@@ -103,7 +97,7 @@ Status FindProfile(Setup* s) {
                     key, found->second, now));
   };
   compare("model", std::filesystem::path(s->description.path).filename().string());
-  compare("threads", std::to_string(s->threads));
+  for (const auto& [key, value] : s->computes.remarks) compare(key, value);
   return Status();
 }
 
@@ -137,20 +131,15 @@ Status PlanEverything(Setup* s) {
         "step-limit");
   }
 
-  MemoryPlanInput input;
-  TACTUS_ASSIGN_OR_RETURN(input.weight_bytes, PlanWeightBytes(s->description, s->load));
-  input.available_bytes = AvailableMemoryBytes();
-  if (input.available_bytes < 0) input.available_bytes = int64_t{1} << 50;
-  input.kv_memory_bytes = o.kv_cache_memory.bytes;
-  input.swap_bytes = asked->scheduler().swaps() ? o.swap_space.bytes : 0;  // said at start where it is not used
-  input.front_end_bytes = o.front_end_bytes;
-  input.max_model_len = o.max_model_len;
-  input.max_num_seqs = o.max_num_seqs;
-  input.max_step_tokens = asked->scheduler().max_step_tokens();
-  input.block_size = static_cast<int32_t>(o.block_size);
-  input.kv_dtype = s->numerics.kv_dtype;
-  input.threads = s->threads;
-  TACTUS_ASSIGN_OR_RETURN(s->memory, PlanMemory(config, input));
+  MemoryDemand demand;
+  demand.max_model_len = o.max_model_len;
+  demand.max_num_seqs = o.max_num_seqs;
+  demand.max_step_tokens = asked->scheduler().max_step_tokens();
+  demand.block_size = static_cast<int32_t>(o.block_size);
+  demand.kv_bytes = o.kv_cache_memory.bytes;
+  demand.swap_bytes = asked->scheduler().swaps() ? o.swap_space.bytes : 0;  // said at start where it is not used
+  demand.front_end_bytes = o.front_end_bytes;
+  TACTUS_ASSIGN_OR_RETURN(s->memory, s->backend->PlanMemory(demand));
   c.limits.max_model_len = static_cast<int32_t>(s->memory.max_model_len);
   c.limits.blocks_total = s->memory.num_blocks;
   c.limits.swap_blocks = s->memory.swap_blocks;
@@ -159,9 +148,12 @@ Status PlanEverything(Setup* s) {
 
 class EngineImpl final : public Engine {
  public:
-  EngineImpl(Setup setup, std::unique_ptr<Executor> executor, std::unique_ptr<Replica> replica, ModelInfo info)
+  EngineImpl(Setup setup, std::unique_ptr<Executor> executor, std::unique_ptr<Replica> replica, ModelInfo info,
+             Clock& clock, Clock& stopwatch)
       : setup_(std::move(setup)),
         info_(std::move(info)),
+        clock_(clock),
+        stopwatch_(stopwatch),
         executor_(std::move(executor)),
         replica_(std::move(replica)) {}
 
@@ -180,7 +172,8 @@ class EngineImpl final : public Engine {
     delivery_ = std::make_unique<Delivery>(tokenizer, metrics_.get());
     ReplicaParts parts;
     parts.executor = executor_.get();
-    parts.clock = &SystemClock();
+    parts.clock = &clock_;
+    parts.stopwatch = &stopwatch_;
     parts.sink = delivery_.get();
     parts.token_bytes = [tokenizer](TokenId id) { return tokenizer->TokenBytes(id); };
     OptionEcho echo;
@@ -250,6 +243,8 @@ class EngineImpl final : public Engine {
 
   Result<RequestHandle> Submit(Request request, std::shared_ptr<ResponseSink> sink) override {
     TACTUS_RETURN_IF_ERROR(CheckTokens(request));
+    const TimeNs arrival_ns = ArrivalOf(request);
+    metrics_->CountArrival(arrival_ns);
     if (!request.sampling.has_seed) {
       const auto bits = Philox4x32({static_cast<uint32_t>(seed_base_), static_cast<uint32_t>(seed_base_ >> 32)},
                                    {static_cast<uint32_t>(seeds_drawn_.fetch_add(1)), 0, 0, 0x5eed});
@@ -263,7 +258,7 @@ class EngineImpl final : public Engine {
     }
     void* user = delivery_->Register(shared, std::move(sink));
     prepared->user = user;
-    if (shared->arrival_ns >= 0) prepared->arrival_ns = std::min(shared->arrival_ns, SystemClock().NowNs());
+    prepared->arrival_ns = arrival_ns;
     auto handle = [&] {
       try {
         return loop_->Submit(std::move(prepared).value());
@@ -278,12 +273,16 @@ class EngineImpl final : public Engine {
     }
     return handle;
   }
+  void CountRefused(const Request& request, const Status& why) override {
+    metrics_->CountArrival(ArrivalOf(request));
+    metrics_->CountRejected(request.slo, request.slo_class, why.message());
+  }
   void Cancel(RequestHandle handle) override { loop_->Cancel(handle); }
 
   int64_t Drain(int64_t timeout_ns) override {
     loop_->StopAccepting(Status(StatusCode::kUnavailable, "the server is shutting down; try another one"));
-    const TimeNs end = timeout_ns > kNever / 2 ? kNever : SystemClock().NowNs() + timeout_ns;
-    while (loop_->live_requests() > 0 && SystemClock().NowNs() < end)
+    const TimeNs end = timeout_ns > kNever / 2 ? kNever : clock_.NowNs() + timeout_ns;
+    while (loop_->live_requests() > 0 && clock_.NowNs() < end)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     const int64_t left = loop_->live_requests();
     if (left > 0) {
@@ -300,9 +299,17 @@ class EngineImpl final : public Engine {
 
   EngineStats Stats() const override { return loop_->Stats(); }
   std::string MetricsText() const override { return metrics_->Text(loop_->Stats()); }
-  RunResult Outcome() const override { return metrics_->Outcome(loop_->Stats()); }
+  RunResult Outcome() const override {
+    RunResult result = metrics_->Outcome(loop_->Stats());
+    result.unfinished = loop_->live_requests();
+    return result;
+  }
 
  private:
+  TimeNs ArrivalOf(const Request& request) const {
+    const TimeNs now_ns = clock_.NowNs();
+    return request.arrival_ns >= 0 ? std::min(request.arrival_ns, now_ns) : now_ns;
+  }
   // Ids index the embedding and the logits: out of range is the client's error, here and not in a kernel.
   Status CheckTokens(const Request& request) const {
     if (!request.prompt) return InvalidArgument("the prompt is empty; it needs at least 1 token", "prompt");
@@ -324,6 +331,8 @@ class EngineImpl final : public Engine {
 
   Setup setup_;
   ModelInfo info_;
+  Clock& clock_;
+  Clock& stopwatch_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<EngineMetrics> metrics_;
   std::unique_ptr<Delivery> delivery_;
@@ -350,7 +359,7 @@ std::string NameOf(const Setup& s) {
                                               : ServedName(s.options.model, s.description.path);
 }
 
-ModelInfo MakeInfo(const Setup& s, const ModelWeights& weights) {
+ModelInfo MakeInfo(const Setup& s, std::string weight_format) {
   const ModelConfig& config = s.description.config;
   ModelInfo info;
   info.name = s.replica.model;
@@ -359,28 +368,54 @@ ModelInfo MakeInfo(const Setup& s, const ModelWeights& weights) {
   info.max_model_len = s.memory.max_model_len;
   info.vocab_size = config.vocab_size;
   info.num_parameters = config.NumParameters();
-  info.weight_format = weights.format;
-  info.kernels = s.ops->name;
+  info.weight_format = std::move(weight_format);
+  info.kernels = s.computes.kernels;
   info.generation_defaults = config.generation_defaults;
   info.front_end_bytes = s.memory.front_end_bytes;
   return info;
 }
 
-Result<std::unique_ptr<Engine>> CreateEngine(const EngineOptions& options, const Engine::Progress& progress) {
-  auto say = [&progress](const std::string& line) {
+// The weights, and the engine around them.
+Result<std::unique_ptr<Engine>> Start(Setup setup, std::unique_ptr<Replica> replica, const EngineParts& parts,
+                                      const Backend::Say& say) {
+  TACTUS_ASSIGN_OR_RETURN(std::string format, setup.backend->LoadWeights(say));
+  say(fmt::format("weights {}; {}", format, setup.computes.summary));
+  if (!setup.computes.hint.empty()) say(setup.computes.hint);
+  ModelInfo info = MakeInfo(setup, std::move(format));
+  const sched::Scheduler& scheduler = replica->scheduler();
+  ExecutorSize size;
+  size.num_blocks = setup.memory.num_blocks;
+  size.swap_blocks = setup.memory.swap_blocks;
+  size.block_size = static_cast<int32_t>(setup.options.block_size);
+  size.max_model_len = setup.memory.max_model_len;
+  size.max_slots = setup.replica.slots();
+  size.max_step_tokens = scheduler.max_step_tokens();
+  size.max_step_items = scheduler.max_running();
+  TACTUS_ASSIGN_OR_RETURN(auto executor, setup.backend->CreateExecutor(size));
+  auto engine =
+      std::make_unique<EngineImpl>(std::move(setup), std::move(executor), std::move(replica), std::move(info),
+                                   *parts.clock, parts.stopwatch != nullptr ? *parts.stopwatch : *parts.clock);
+  TACTUS_RETURN_IF_ERROR(engine->Start());
+  return std::unique_ptr<Engine>(std::move(engine));
+}
+
+Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const Engine::Progress& progress,
+                                       EngineParts parts) {
+  const Backend::Say say = [&progress](const std::string& line) {
     if (progress) progress(line);
   };
-  const TimeNs start_ns = SystemClock().NowNs();
+  const TimeNs start_ns = parts.clock->NowNs();
   Setup setup;
   setup.options = options;
-  TACTUS_RETURN_IF_ERROR(FindModel(&setup));
+  setup.backend = std::move(parts.backend);
+  TACTUS_RETURN_IF_ERROR(FindModel(&setup, *parts.clock));
   const ModelConfig& config = setup.description.config;
   say(fmt::format("model {} ({}, {:.1f} M parameters) from {}", config.name, config.architecture,
                   static_cast<double>(config.NumParameters()) * 1e-6, setup.description.path));
   TACTUS_RETURN_IF_ERROR(FindProfile(&setup));
   for (const std::string& note : setup.profile_notes) say(note);
   TACTUS_RETURN_IF_ERROR(PlanEverything(&setup));
-  std::string plan = setup.memory.ToString();
+  std::string plan = setup.memory.text;
   while (plan.ends_with('\n')) plan.pop_back();
   say(plan);
   setup.replica.model = NameOf(setup);
@@ -392,39 +427,20 @@ Result<std::unique_ptr<Engine>> CreateEngine(const EngineOptions& options, const
     say(fmt::format("--swap-space is not used: preemption {} recomputes; --preemption swap would use it",
                     scheduler.config().preemption));
   }
-
-  InstallSigbusGuard();
-  setup.load.say = say;
-  TACTUS_ASSIGN_OR_RETURN(ModelWeights weights, LoadWeights(setup.description, setup.load));
-  say(fmt::format("weights {}; numerics {}; kernels {}, {} threads", weights.format, NumericsText(setup.numerics),
-                  setup.ops->name, setup.threads));
-  if (!setup.hint.empty()) say(setup.hint);
-  ModelInfo info = MakeInfo(setup, weights);
-
-  CpuExecutorOptions exec;
-  exec.threads = setup.threads;
-  exec.ops = setup.ops;
-  exec.kv_dtype = setup.numerics.kv_dtype;
-  exec.num_blocks = setup.memory.num_blocks;
-  exec.block_size = static_cast<int32_t>(options.block_size);
-  exec.swap_blocks = setup.memory.swap_blocks;
-  exec.max_slots = setup.replica.slots();
-  exec.max_step_tokens = scheduler.max_step_tokens();
-  exec.max_step_items = scheduler.max_running();
-  exec.max_model_len = setup.memory.max_model_len;
-  TACTUS_ASSIGN_OR_RETURN(auto executor, MakeCpuExecutor(config, std::move(weights), exec));
-
-  auto engine =
-      std::make_unique<EngineImpl>(std::move(setup), std::move(executor), std::move(replica), std::move(info));
-  TACTUS_RETURN_IF_ERROR(engine->Start());
-  say(fmt::format("ready after {:.2f} s", static_cast<double>(SystemClock().NowNs() - start_ns) * 1e-9));
-  return std::unique_ptr<Engine>(std::move(engine));
+  TACTUS_ASSIGN_OR_RETURN(auto engine, Start(std::move(setup), std::move(replica), parts, say));
+  say(fmt::format("ready after {:.2f} s", static_cast<double>(parts.clock->NowNs() - start_ns) * 1e-9));
+  return engine;
 }
 
 }  // namespace
 
+Result<std::unique_ptr<Engine>> CreateEngine(const EngineOptions& options, const Engine::Progress& progress,
+                                             EngineParts parts) {
+  return CatchShortage([&] { return Create(options, progress, std::move(parts)); });
+}
+
 Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, const Progress& progress) {
-  return CatchShortage([&] { return CreateEngine(options, progress); });
+  return CreateEngine(options, progress, {.clock = &SystemClock()});
 }
 
 }  // namespace tactus

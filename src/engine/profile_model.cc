@@ -4,17 +4,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
-#include "base/clock.h"
 #include "base/shortage.h"
-#include "engine/model_numerics.h"
 #include "engine/step_profiler.h"
-#include "exec/cpu_executor.h"
-#include "model/available_memory.h"
+#include "exec/make_backend.h"
 #include "model/catalog.h"
 #include "model/loader.h"
-#include "model/sigbus_guard.h"
 #include "tactus/version.h"
 
 namespace tactus {
@@ -25,85 +20,63 @@ constexpr int64_t kDefaultKvBytes = int64_t{1} << 30;
 constexpr int64_t kSharePerPoint = 30;               // one step may take this part of the time limit
 constexpr DurationNs kEnoughNs = 40 * kMillisecond;  // for a point in one round
 
-std::string ProcessorName() {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);) {
-    if (line.rfind("model name", 0) != 0) continue;
-    const size_t colon = line.find(':');
-    if (colon != std::string::npos && colon + 2 < line.size()) return line.substr(colon + 2);
-  }
-  return "unknown processor";
-}
-
 struct Loaded {
+  std::unique_ptr<Backend> backend;
   std::unique_ptr<Executor> executor;
   ProfileLimits limits;
   std::map<std::string, std::string> remarks;
 };
 
-Result<Loaded> Load(const EngineOptions& o, const ProfileOptions& options) {
-  TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(o.model));
-  TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(path));
-  const ModelConfig& config = description.config;
-  TACTUS_RETURN_IF_ERROR(ValidateConfig(config));
-  TACTUS_ASSIGN_OR_RETURN(ModelNumerics chosen, ChooseModelNumerics(o, description));
-  const Numerics& numerics = chosen.numerics;
-  const int32_t threads = chosen.threads;
-  const kernels::Ops* ops = chosen.ops;
-  LoadWeightsOptions& load = chosen.load;
-  load.say = options.say;
-
-  Loaded loaded;
-  ProfileLimits& limits = loaded.limits;
+ProfileLimits LimitsOf(const EngineOptions& o, const ModelConfig& config, int64_t max_context) {
+  ProfileLimits limits;
   limits.block_size = static_cast<int32_t>(o.block_size);
   limits.vocab_size = config.vocab_size;
   limits.max_decodes = static_cast<int32_t>(o.max_num_seqs);
   limits.max_step_tokens = o.token_budget > 0 ? o.token_budget : kDefaultStepTokens;
   const int64_t longest = o.max_model_len > 0 ? std::min(o.max_model_len, config.max_position) : config.max_position;
-  limits.max_context = static_cast<int32_t>(std::min(longest, options.max_context));
+  limits.max_context = static_cast<int32_t>(std::min(longest, max_context));
+  return limits;
+}
 
-  MemoryPlanInput input;
-  TACTUS_ASSIGN_OR_RETURN(input.weight_bytes, PlanWeightBytes(description, load));
-  input.available_bytes = AvailableMemoryBytes();
-  if (input.available_bytes < 0) input.available_bytes = int64_t{1} << 50;
-  input.kv_memory_bytes = o.kv_cache_memory.bytes > 0 ? o.kv_cache_memory.bytes : kDefaultKvBytes;
-  input.max_model_len = limits.max_context;
-  input.max_num_seqs = o.max_num_seqs;
-  input.max_step_tokens = limits.max_step_tokens;
-  input.block_size = limits.block_size;
-  input.kv_dtype = numerics.kv_dtype;
-  input.threads = threads;
-  TACTUS_ASSIGN_OR_RETURN(const MemoryPlan memory, PlanMemory(config, input));
+Result<Loaded> Load(const EngineOptions& o, const ProfileOptions& options, Clock& clock) {
+  TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(o.model));
+  TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(path));
+  const ModelConfig& config = description.config;
+  TACTUS_RETURN_IF_ERROR(ValidateConfig(config));
+  Loaded loaded;
+  TACTUS_ASSIGN_OR_RETURN(loaded.backend, MakeBackend(o, description, clock));
+  const BackendInfo info = loaded.backend->Info();
+  ProfileLimits& limits = loaded.limits;
+  limits = LimitsOf(o, config, options.max_context);
+
+  MemoryDemand demand;
+  demand.max_model_len = limits.max_context;
+  demand.max_num_seqs = o.max_num_seqs;
+  demand.max_step_tokens = limits.max_step_tokens;
+  demand.block_size = limits.block_size;
+  demand.kv_bytes = o.kv_cache_memory.bytes > 0 ? o.kv_cache_memory.bytes : kDefaultKvBytes;
+  TACTUS_ASSIGN_OR_RETURN(const MemoryGrant memory, loaded.backend->PlanMemory(demand));
   limits.num_blocks = memory.num_blocks;
+  TACTUS_ASSIGN_OR_RETURN(const std::string format, loaded.backend->LoadWeights(options.say));
 
-  InstallSigbusGuard();
-  TACTUS_ASSIGN_OR_RETURN(ModelWeights weights, LoadWeights(description, load));
-
-  const std::filesystem::path file(path);
-  loaded.remarks = {{"model", file.filename().string()},
-                    {"device", fmt::format("cpu ({})", ProcessorName())},
-                    {"threads", fmt::format("{}", threads)},
-                    {"kernels", ops->name},
-                    {"dtype", fmt::format("weights {}, {}", weights.format, NumericsText(numerics))},
-                    {"version", Version()},
-                    {"seconds since 1970", fmt::format("{}", UnixSeconds())}};
+  loaded.remarks = info.remarks;
+  loaded.remarks["model"] = std::filesystem::path(path).filename().string();
+  loaded.remarks["dtype"] = fmt::format("weights {}, {}", format, info.arithmetic);
+  loaded.remarks["version"] = Version();
+  loaded.remarks["seconds since 1970"] = fmt::format("{}", UnixSeconds());
   if (options.say) {
-    options.say(fmt::format("model {} ({:.1f} M parameters), {}; kernels {}, {} threads", config.name,
-                            static_cast<double>(config.NumParameters()) * 1e-6, loaded.remarks["dtype"], ops->name,
-                            threads));
+    options.say(fmt::format("model {} ({:.1f} M parameters), weights {}; {}", config.name,
+                            static_cast<double>(config.NumParameters()) * 1e-6, format, info.summary));
   }
 
-  CpuExecutorOptions exec;
-  exec.threads = threads;
-  exec.ops = ops;
-  exec.kv_dtype = numerics.kv_dtype;
-  exec.num_blocks = limits.num_blocks;
-  exec.block_size = limits.block_size;
-  exec.max_slots = limits.max_decodes + 1;
-  exec.max_step_tokens = limits.max_step_tokens;
-  exec.max_step_items = limits.max_decodes + 1;
-  exec.max_model_len = limits.max_context;
-  TACTUS_ASSIGN_OR_RETURN(loaded.executor, MakeCpuExecutor(config, std::move(weights), exec));
+  ExecutorSize size;
+  size.num_blocks = limits.num_blocks;
+  size.block_size = limits.block_size;
+  size.max_model_len = limits.max_context;
+  size.max_slots = limits.max_decodes + 1;
+  size.max_step_tokens = limits.max_step_tokens;
+  size.max_step_items = limits.max_decodes + 1;
+  TACTUS_ASSIGN_OR_RETURN(loaded.executor, loaded.backend->CreateExecutor(size));
   return loaded;
 }
 
@@ -123,9 +96,8 @@ Result<int64_t> LargestStep(StepProfiler* profiler, const ProfileLimits& limits,
 
 }  // namespace
 
-Result<MeasuredProfile> ProfileModel(const EngineOptions& engine, const ProfileOptions& options) {
-  TACTUS_ASSIGN_OR_RETURN(Loaded loaded, CatchShortage([&] { return Load(engine, options); }));
-  Clock& clock = SystemClock();
+Result<MeasuredProfile> ProfileModel(const EngineOptions& engine, const ProfileOptions& options, Clock& clock) {
+  TACTUS_ASSIGN_OR_RETURN(Loaded loaded, CatchShortage([&] { return Load(engine, options, clock); }));
   const TimeNs start_ns = clock.NowNs();
   const DurationNs most_ns = options.time_limit_ns / kSharePerPoint;
   StepProfiler profiler(loaded.executor.get(), loaded.limits);

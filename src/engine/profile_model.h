@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "cost/step_table.h"
 #include "tactus/options.h"
 
@@ -36,7 +37,7 @@ struct MeasuredProfile {
 
 // The token budget and the number of sequences of `engine` bound the steps that are measured. Steps that would take
 // more than a thirtieth of the time limit are left out.
-Result<MeasuredProfile> ProfileModel(const EngineOptions& engine, const ProfileOptions& options);
+Result<MeasuredProfile> ProfileModel(const EngineOptions& engine, const ProfileOptions& options, Clock& clock);
 
 // The file's text: remarks, header, one row per sample (cost/step_table.h).
 std::string ProfileText(const MeasuredProfile& profile);

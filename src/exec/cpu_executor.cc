@@ -20,7 +20,7 @@ class CpuExecutor final : public Executor {
  public:
   CpuExecutor(std::unique_ptr<StepRunner> runner, const CpuExecutorOptions& options)
       : runner_(std::move(runner)),
-        clock_(options.clock != nullptr ? *options.clock : SystemClock()),
+        clock_(*options.clock),
         ring_(static_cast<size_t>(options.max_in_flight)),
         leader_([this] { Lead(); }) {}
 
@@ -109,6 +109,7 @@ class CpuExecutor final : public Executor {
 Result<std::unique_ptr<Executor>> MakeCpuExecutor(const ModelConfig& config, ModelWeights weights,
                                                   const CpuExecutorOptions& options) {
   return CatchShortage([&]() -> Result<std::unique_ptr<Executor>> {
+    TACTUS_CHECK_MSG(options.clock != nullptr, "an executor without a clock");
     TACTUS_ASSIGN_OR_RETURN(auto runner, StepRunner::Create(config, std::move(weights), options));
     runner->set_operator_profile(options.profile);
     return std::unique_ptr<Executor>(std::make_unique<CpuExecutor>(std::move(runner), options));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/context_room.h"
 #include "base/printable.h"
 #include "kv/block_key.h"
 
@@ -42,11 +43,7 @@ Status CheckFits(const Request& request, int64_t prompt_tokens, const IntakeLimi
         fmt::format("n is {}; it must be between 1 and {} (--max-queue)", request.n, limits.max_queue), "n");
   }
   const int64_t longest = prompt_tokens + request.stop.max_tokens;
-  if (longest > limits.max_model_len) {
-    return InvalidArgument(fmt::format("prompt of {} tokens + max_tokens {} = {} is beyond the context of {} tokens",
-                                       prompt_tokens, request.stop.max_tokens, longest, limits.max_model_len),
-                           "max_tokens");
-  }
+  TACTUS_RETURN_IF_ERROR(CheckContext(prompt_tokens, request.stop.max_tokens, limits.max_model_len));
   const int64_t blocks = (longest + limits.block_size - 1) / limits.block_size;
   if (blocks > limits.blocks_total) {
     return InvalidArgument(

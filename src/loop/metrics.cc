@@ -60,6 +60,11 @@ void EngineMetrics::OnStep(const StepEvents& events) {
   for (const RequestDoneEvent& d : events.done) CountDone(d);
 }
 
+void EngineMetrics::CountArrival(TimeNs arrival_ns) {
+  std::lock_guard lock(mutex_);
+  run_.Arrived(arrival_ns);
+}
+
 void EngineMetrics::CountRejected(const Slo& slo, std::string_view slo_class, std::string_view why) {
   std::lock_guard lock(mutex_);
   run_.Rejected(slo, slo_class, why);

@@ -22,6 +22,7 @@ class EngineMetrics final : public EventSink {
   void OnStep(const StepEvents& events) override;  // engine thread
 
   // Any thread.
+  void CountArrival(TimeNs arrival_ns);  // of every request, those that are refused too
   void CountRejected(const Slo& slo, std::string_view slo_class, std::string_view why);
   std::string Text(const EngineStats& stats) const;
   RunResult Outcome(const EngineStats& stats) const;

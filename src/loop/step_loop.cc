@@ -15,14 +15,6 @@
 #include "loop/wake_up.h"
 
 namespace tactus {
-namespace {
-
-StepLoopParts WithStopwatch(StepLoopParts parts) {
-  if (parts.stopwatch == nullptr) parts.stopwatch = parts.clock;
-  return parts;
-}
-
-}  // namespace
 
 // The parts of the loop, each with what is its own, and the order in which a pass goes through them.
 class StepLoop::Impl {
@@ -72,7 +64,7 @@ class StepLoop::Impl {
 
 StepLoop::Impl::Impl(const StepLoopConfig& config, StepLoopParts parts, Intake* intake, std::atomic<bool>* healthy)
     : config_(config),
-      parts_(WithStopwatch(std::move(parts))),
+      parts_(std::move(parts)),
       traits_(parts_.executor->traits()),
       intake_(*intake),
       healthy_(*healthy),

@@ -42,7 +42,7 @@ struct StepLoopParts {
   DraftSource* drafts = nullptr;         // may be null: no sequence has drafts
   KvCache* kv = nullptr;                 // max_slots = slot_capacity
   Clock* clock = nullptr;
-  // Measures decision times, which no decision sees; null: `clock`. On a virtual clock give the system's.
+  // Measures decision times, which no decision sees; null: they are not measured. Beside a virtual clock the system's.
   Clock* stopwatch = nullptr;
   int32_t stopwatch_every = 1;  // measure one plan in so many
   EventSink* sink = nullptr;

@@ -80,7 +80,7 @@ sched::StepView Planning::View() {
 
 void Planning::AskScheduler(StepPlan* plan) {
   const sched::StepView view = View();
-  const bool timed = view.step % parts_.stopwatch_every == 0;
+  const bool timed = parts_.stopwatch != nullptr && view.step % parts_.stopwatch_every == 0;
   const TimeNs begin = timed ? parts_.stopwatch->NowNs() : 0;
   parts_.scheduler->Plan(view, &builder_, plan);
   if (timed) events_.Decided(parts_.stopwatch->NowNs() - begin);

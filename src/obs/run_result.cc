@@ -159,6 +159,8 @@ RunResult RunAccumulator::Outcome() const {
   r.first_rejection = first_rejection_;
   r.prompt_tokens = prompt_tokens_;
   r.output_tokens = completion_tokens_;
+  const double coming_s = static_cast<double>(last_come_ns_ - first_come_ns_) * kToSeconds;
+  if (arrived_ > 1 && coming_s > 0) r.request_rate_achieved = static_cast<double>(arrived_ - 1) / coming_s;
   for (const auto& [name, counts] : classes_) {
     r.classes[name] = counts;
     r.objectives += counts;

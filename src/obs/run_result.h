@@ -33,6 +33,12 @@ class RunAccumulator {
   // `exact`: every latency is kept, for percentiles without a bucket's error; memory grows with the run.
   explicit RunAccumulator(bool exact = false);
 
+  // A request came, whatever becomes of it.
+  void Arrived(TimeNs arrival_ns) {
+    ++arrived_;
+    first_come_ns_ = std::min(first_come_ns_, arrival_ns);
+    last_come_ns_ = std::max(last_come_ns_, arrival_ns);
+  }
   // `count` tokens that came so long after their stream's previous one; first: after their requests' arrival.
   void Tokens(DurationNs gap_ns, bool first, int64_t count = 1) { (first ? ttft_ns_ : gap_ns_).Add(gap_ns, count); }
   void Ended(const EndedRequest& request);
@@ -58,7 +64,8 @@ class RunAccumulator {
   ObjectiveCounts* Class(std::string_view name);
 
   int64_t completed_ = 0, failed_ = 0, rejected_ = 0, prompt_tokens_ = 0, completion_tokens_ = 0;
-  int64_t steps_ = 0, items_ = 0;
+  int64_t steps_ = 0, items_ = 0, arrived_ = 0;
+  TimeNs first_come_ns_ = kNever, last_come_ns_ = 0;
   TimeNs first_arrival_ns_ = kNever, last_end_ns_ = 0;
   std::string first_rejection_;
   std::map<std::string, ObjectiveCounts, std::less<>> classes_;

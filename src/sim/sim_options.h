@@ -23,18 +23,17 @@ struct SimOptions : SchedulingOptions {
   std::string weight_dtype = "bfloat16", kv_dtype = "bfloat16";
   std::string backend, cpu_overhead;
   double gpu_memory_utilization = 0.9;
-  int64_t kv_blocks = 0, block_size = 16, max_model_len = 0;
-  BytesText swap_space;
-  std::string prefix_caching = "auto";
-  bool as_paper = false;
+  int64_t kv_blocks = 0;
+  bool as_paper = false;  // stands for other options (its declaration below); nothing else looks at it
+  std::string identities = "all";
   // Load
   std::string workload = "chat", arrivals = "poisson", slo, slo_class, data;
-  int64_t requests = -1, concurrency = 0, seed = 0, default_max_tokens = 4096;
+  int64_t requests = -1, concurrency = 0, seed = 0;
   double rate = 0;
-  bool ignore_eos = false;
+  bool ignore_eos = true;
   std::string long_prompts = "refuse";
   // Output
-  std::string trace_out, requests_out;
+  std::string requests_out;
 
   template <class V>
   void VisitFields(V& v) {
@@ -71,23 +70,14 @@ struct SimOptions : SchedulingOptions {
             {.min = 0.01, .max = 1, .help = "share of device memory that is used"});
     v.Field("kv-blocks", kv_blocks,
             {.unit = "blocks", .min = 0, .max = 1 << 30, .help = "KV blocks of a replica; 0: from the memory plan"});
-    v.Field("block-size", block_size, {.unit = "tokens", .min = 1, .max = 256, .help = "positions in one KV block"});
-    v.Field("max-model-len", max_model_len,
-            {.unit = "tokens",
-             .min = 0,
-             .max = 1 << 24,
-             .help = "longest context, prompt and answer together; 0: the model's, or what the KV memory holds"});
-    v.Field("swap-space", swap_space,
-            {.unit = "bytes",
-             .help = "host memory of a replica that keeps the KV of preempted sequences; 0: they are recomputed"});
     v.Field(
-        "prefix-caching", prefix_caching,
-        {.choices = "auto|on|off",
-         .help = "reuse the KV of equal prompt prefixes; auto: on where the workload says which requests share one"});
+        "as-paper", as_paper,
+        {.help = "as papers' simulators have it: steps of any size, any number of requests may wait, a request does "
+                 "not say how long its answer will be, and of its text and client only what the workload states is "
+                 "known. Stands for --step-limit none --max-queue 1048576 --ignore-eos off --identities stated, "
+                 "each of which may be given otherwise",
+         .implies = "step-limit=none max-queue=1048576 ignore-eos=off identities=stated"});
     SchedulingOptions::VisitFields(v);
-    v.Group("Scheduling");
-    v.Field("as-paper", as_paper,
-            {.help = "as the papers' simulators do: --step-limit none, and a queue without limit"});
     v.Group("Load");
     v.Field("workload", workload,
             {.help = "random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | "
@@ -110,17 +100,17 @@ struct SimOptions : SchedulingOptions {
     v.Field("seed", seed, {.min = 0, .help = "seed of lengths, arrivals, balancer and predictor noise"});
     v.Field("slo", slo, {.help = "objective of every request: ttft=500ms,tbt=100ms,jct=10s"});
     v.Field("slo-class", slo_class, {.help = "name of the requests' class in the result"});
-    v.Field("default-max-tokens", default_max_tokens,
-            {.unit = "tokens",
-             .min = 1,
-             .max = 1 << 24,
-             .help = "longest answer that is assumed of a request that states no length"});
-    v.Field("ignore-eos", ignore_eos, {.help = "requests state their exact output length"});
+    v.Field("ignore-eos", ignore_eos,
+            {.help = "requests state their exact output length, as `tactus bench` does; off: none, so that an answer "
+                     "ends by itself and the server assumes --default-max-tokens"});
+    v.Field("identities", identities,
+            {.choices = "all|stated",
+             .help = "what is known of requests beside their lengths: all: their text, so that one that was preempted "
+                     "may find its own in the prefix cache, and that one client sends them, as a server under a load "
+                     "test knows; stated: text where the workload says who shares it"});
     v.Field("long-prompts", long_prompts,
             {.choices = "refuse|clip", .help = "prompts beyond the context are refused, as by the server, or clipped"});
     v.Group("Output");
-    v.Field("trace-out", trace_out,
-            {.help = "file that records every input of the step loop; percentiles become exact"});
     v.Field("requests-out", requests_out, {.help = "CSV file with one line per request"});
   }
 };

@@ -70,6 +70,7 @@ std::string Extrapolation(const SimulationConfig& config, const std::vector<cons
 }  // namespace
 
 EngineStats Simulation::Impl::Merged() const {
+  if (replicas.size() == 1) return replicas[0].loop().Stats();
   EngineStats sum;
   double budget = 0, kv = 0;
   for (const SimReplica& r : replicas) {
@@ -98,7 +99,7 @@ EngineStats Simulation::Impl::Merged() const {
     // Replicas are alike, so steps weigh alike.
     budget += s.budget_utilization * static_cast<double>(s.steps);
     kv += s.kv_utilization * static_cast<double>(s.steps);
-    sum.plan_hash = replicas.size() == 1 ? s.plan_hash : MixHash(sum.plan_hash, s.plan_hash);
+    sum.plan_hash = MixHash(sum.plan_hash, s.plan_hash);
   }
   if (sum.steps > 0) {
     sum.budget_utilization = budget / static_cast<double>(sum.steps);
@@ -111,8 +112,6 @@ RunResult Simulation::Outcome() const {
   const Impl& s = *impl_;
   RunResult r = s.metrics->Outcome(s.Merged());
   r.unfinished = s.workload.count() - s.ended;
-  const double issuing_s = static_cast<double>(s.last_arrival_ns - first_arrival_ns()) * 1e-9;
-  if (s.issued > 1 && issuing_s > 0) r.request_rate_achieved = static_cast<double>(s.issued - 1) / issuing_s;
 
   SimulatedFigures& f = r.simulated.emplace();
   std::vector<const SimExecutorFigures*> figures;

@@ -66,7 +66,6 @@ sched::SchedulerConfig AskedScheduler(const SimOptions& o, const SimSetup& setup
   if (sched::FindSearch(o.scheduler) != nullptr) c.preset = sched::SchedulerConfig().preset;  // memory as the default's
   c.limits.block_size = static_cast<int32_t>(o.block_size);
   c.limits.pipeline_steps = setup.step_time->stages();  // of a measured profile 1, whatever --pp says of the memory
-  if (o.as_paper) c.limits.unlimited_steps = true;
   return c;
 }
 
@@ -213,11 +212,12 @@ Result<SimSetup> SetUpSimulation(const SimOptions& o, const SimTexts& texts) {
     }
   }
   c.model_name = o.model.empty() ? "profile" : o.model;
-  c.prefix_caching = o.prefix_caching == "on" || (o.prefix_caching == "auto" && setup.workload->shares_text());
+  c.prefix_caching = o.prefix_caching && (o.identities == "all" || setup.workload->shares_text());
+  if (o.identities == "all") c.client = "client";
   c.replicas = static_cast<int32_t>(o.replicas);
   c.balancer = o.balancer;
   c.concurrency = o.concurrency;
-  c.max_queue = o.as_paper ? 0 : o.max_queue;
+  c.max_queue = o.max_queue;
   c.default_max_tokens = o.default_max_tokens;
   c.exact_max_tokens = o.ignore_eos;
   c.clip_prompts = o.long_prompts == "clip";

@@ -127,7 +127,7 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   ReplicaParts parts;
   parts.executor = r.executor.get();
   parts.clock = &clock;
-  parts.stopwatch = &SystemClock();
+  parts.stopwatch = config.stopwatch;
   parts.stopwatch_every = kDecisionSample;
   parts.sink = r.sink.get();
   parts.about = fmt::format("simulation of {}, replica {}, seed {}\n", config.model_name, index, config.seed);
@@ -164,9 +164,8 @@ Simulation::Impl::Live* Simulation::Impl::NewLive() {
 }
 
 void Simulation::Impl::Place(const WorkloadRequest& work, TimeNs arrival_ns) {
-  ++issued;
+  metrics->CountArrival(arrival_ns);
   first_arrival_ns = std::min(first_arrival_ns, arrival_ns);
-  last_arrival_ns = std::max(last_arrival_ns, arrival_ns);
   const route::RouteRequest route{static_cast<int32_t>(std::min<int64_t>(work.prompt_tokens, limits.max_model_len))};
   const int32_t at = balancer->Pick(route, views);
   Live* live = NewLive();
@@ -195,21 +194,20 @@ void Simulation::Impl::Enter(Live* live) {
     Refuse(work, why);
     free_records.push_back(live);
   };
-  const int64_t room = limits.max_model_len - prompt;
-  if (room < 1) {
-    leave(fmt::format("request {}: prompt of {} tokens leaves no room for an answer in a context of {} tokens",
-                      work.index, work.prompt_tokens, limits.max_model_len));
-    return;
-  }
+  // A prompt that fills the context, and a length that is stated and does not fit, are left to the loop to refuse.
+  const int64_t room = std::max<int64_t>(1, limits.max_model_len - prompt);
   auto request = std::make_shared<SimRequest>();
   request->prompt_tokens = static_cast<int32_t>(prompt);
   request->index = work.index;
-  request->output_tokens = static_cast<int32_t>(std::min<int64_t>(work.output_tokens, room));
+  request->output_tokens = static_cast<int32_t>(config.exact_max_tokens && !config.clip_prompts
+                                                    ? work.output_tokens
+                                                    : std::min<int64_t>(work.output_tokens, room));
   request->stop.max_tokens =
       config.exact_max_tokens ? request->output_tokens : std::min(config.default_max_tokens, room);
   request->stop.ignore_eos = config.exact_max_tokens;
   request->slo = config.slo;
   request->slo_class = config.slo_class;
+  request->client = config.client;
   if (config.priorities != nullptr) request->priority = (*config.priorities)[static_cast<size_t>(work.index)];
   cut_outputs += work.output_tokens > request->stop.max_tokens;
 

@@ -47,9 +47,11 @@ struct SimulationConfig {
   Slo slo;                            // of every request
   std::string slo_class;
   std::shared_ptr<const std::vector<int32_t>> priorities;  // of requests by their index in the workload; null: all 0
+  std::string client;  // who sends them all, for predictors by client; empty: not known
   uint64_t seed = 0;
 
   // Output.
+  Clock* stopwatch = nullptr;      // of the scheduler's decisions, which take real time; null: they are not measured
   bool exact_percentiles = false;  // keeps every latency in memory
   std::string requests_out;        // CSV, one line per request; empty: none
   std::string trace_out;           // binary step trace (one replica: this file, else FILE.0, FILE.1, ...)

@@ -76,8 +76,8 @@ struct Simulation::Impl {
 
   std::unique_ptr<EngineMetrics> metrics;
   std::unique_ptr<RequestLog> log;
-  int64_t issued = 0, ended = 0, cut_outputs = 0, clipped_prompts = 0;
-  TimeNs first_arrival_ns = kNever, last_arrival_ns = 0, last_end_ns = 0;
+  int64_t ended = 0, cut_outputs = 0, clipped_prompts = 0;
+  TimeNs first_arrival_ns = kNever, last_end_ns = 0;
   int64_t passes = 0;
   bool done = false;
 };

@@ -19,6 +19,7 @@ struct Sample {
   std::vector<std::string> key;
   DurationText wait{50'000'000};
   BytesText memory;
+  bool plain = false;
   template <class V>
   void VisitFields(V& v) {
     v.Group("Sample");
@@ -29,6 +30,7 @@ struct Sample {
     v.Field("key", key, {.help = "secrets", .secret = true});
     v.Field("wait", wait, {.unit = "duration", .help = "how long"});
     v.Field("memory", memory, {.unit = "bytes", .help = "how big"});
+    v.Field("plain", plain, {.help = "nothing fancy", .implies = "number=9 kind=b"});
   }
 };
 
@@ -293,6 +295,30 @@ TEST(CommandLine, PrintedConfigurationReadsBackAndHidesSecrets) {
   const std::string path = testing::TempDir() + "/echo.toml";
   std::ofstream(path) << p.output;
   EXPECT_EQ(ParseArgs({"--config", path}).sample.count, 8) << p.output;
+}
+
+TEST(CommandLine, WhatAFlagImpliesHoldsWhereNothingElseIsSaid) {
+  const auto of = [](const std::vector<std::string>& args) {
+    const Parsed p = ParseArgs(args);
+    EXPECT_EQ(p.outcome, CommandLine::Outcome::kRun) << p.errors;
+    return std::pair(p.sample.count, p.sample.kind);
+  };
+  using Found = std::pair<int64_t, std::string>;
+  EXPECT_EQ(of({}), Found(3, "a"));
+  EXPECT_EQ(of({"--plain"}), Found(9, "b"));
+  EXPECT_EQ(of({"--plain", "off"}), Found(3, "a"));
+  EXPECT_EQ(of({"--count", "3", "--plain"}), Found(3, "b")) << "also where what is said is the default";
+  setenv("TACTUS_KIND", "a", 1);
+  EXPECT_EQ(of({"--plain"}), Found(9, "a"));
+  unsetenv("TACTUS_KIND");
+  const std::string path = testing::TempDir() + "/implied.toml";
+  std::ofstream(path) << "plain = true\nnumber = 4\n";
+  EXPECT_EQ(of({"--config", path}), Found(4, "b"));
+  // What is printed is what holds, and reads back as that.
+  const std::string echo = ParseArgs({"--plain", "--kind", "a", "--print-config"}).output;
+  EXPECT_NE(echo.find("count = 9"), std::string::npos) << echo;
+  std::ofstream(path) << echo;
+  EXPECT_EQ(of({"--config", path}), Found(9, "a"));
 }
 
 TEST(CommandLine, HelpShowsGroupUnitRangeAndDefault) {

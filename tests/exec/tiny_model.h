@@ -3,7 +3,8 @@
 
 #include <string>
 
-#include "engine/numerics.h"
+#include "base/clock.h"
+#include "exec/numerics.h"
 #include "exec/step_driver.h"
 #include "model/loader.h"
 
@@ -23,6 +24,7 @@ struct TinyModel {
     o.max_step_tokens = 256;
     o.max_step_items = 8;
     o.max_model_len = 160;
+    o.clock = &SystemClock();
     return o;
   }
 };

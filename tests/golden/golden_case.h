@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/numerics.h"
+#include "exec/numerics.h"
 #include "exec/step_runner.h"
 #include "model/loader.h"
 

@@ -2,8 +2,9 @@
 """Rules that a compiler does not check. Each prints file:line and what to do; exit status 1 if any is broken.
 
   include-direction  src/<module> includes only modules below it (docs/ARCHITECTURE.md)
-  wall-clock         only base/system_clock.cc reads a clock
+  wall-clock         only base/system_clock.cc reads a clock, and SystemClock() is named where docs/ARCHITECTURE.md says
   sockets            only http/ and serve/ include what opens sockets: a conversation (api/) or a simulation knows no transport
+  backend            only exec/ knows which backend computes: others call MakeBackend
   determinism        no std random engines or distributions; none of unordered iteration in sched/
   file-size          no source beyond its limit, and none that is on the ratchet grows
   targets            every source file belongs to a target
@@ -58,6 +59,10 @@ LAYERS = {
 }
 CLOCK = re.compile(r"(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday|\btime\(\s*(NULL|nullptr|0)\s*\)|__rdtsc)")
 SOCKETS = re.compile(r'\s*#\s*include\s+<(boost/(asio|beast)|sys/socket\.h|netinet/|arpa/)')
+# Files that may name the machine's clock themselves (docs/ARCHITECTURE.md, "Determinism"); all others are given one.
+NAMES_SYSTEM_CLOCK = re.compile(r"base/(clock\.h|system_clock\.cc)|cli/|serve/run_server\.cc|engine/engine_facade\.cc"
+                                r"|model/(loader|decoder_packed)\.cc|kernels/thread_pool\.cc")
+BACKEND = re.compile(r'#\s*include\s+"exec/(cpu_\w+|step_runner|kv_memory)\.h"')
 RANDOM = re.compile(r"std::(mt19937|minstd|default_random_engine|random_device|uniform_\w+_distribution|normal_distribution|exponential_distribution)")
 KNOWS_TRUE_LENGTH = re.compile(r"base/sim_request\.h|sim/|predict/(oracle|noisy)|cli/sim")
 PRIVATE = re.compile(r"/" + r"work/|\.lib" + r"rary\b|/root/")
@@ -202,7 +207,12 @@ def main():
                     report(path, number, "policy-names", f"{match.group(0)}: say what it is like in its row or its file (ChoiceTraits)")
             if '"base/sim_request.h"' in raw and not KNOWS_TRUE_LENGTH.match("/".join(rel[1:])):
                 report(path, 1, "true-length", "only the simulator, its executor and the oracles may know output lengths")
+        for number, line in enumerate(raw.splitlines(), 1):
+            if rel[:2] != ("src", "exec") and BACKEND.search(line):
+                report(path, number, "backend", "what computes is chosen in one place: call MakeBackend (exec/make_backend.h)")
         for number, line in enumerate(lines, 1):
+            if "SystemClock()" in line and not NAMES_SYSTEM_CLOCK.match("/".join(rel[1:])):
+                report(path, number, "wall-clock", "take the Clock that was passed in instead of naming the machine's")
             if CLOCK.search(line) and rel[-1] != "system_clock.cc":
                 report(path, number, "wall-clock", "take time from the Clock that was passed in (base/clock.h)")
             if RANDOM.search(line):

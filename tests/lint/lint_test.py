@@ -17,6 +17,16 @@ class Rules(unittest.TestCase):
         self.assertTrue(lint.CLOCK.search("time(nullptr)"))
         self.assertFalse(lint.CLOCK.search("clock.NowNs(); step_time(3);"))
 
+    def test_who_names_the_machines_clock(self):
+        self.assertTrue(lint.NAMES_SYSTEM_CLOCK.match("cli/sim.cc"))
+        for path in ("sim/simulator.cc", "engine/profile_model.cc", "exec/cpu_executor.cc", "serve/api_server.cc"):
+            self.assertFalse(lint.NAMES_SYSTEM_CLOCK.match(path), path)
+
+    def test_backend(self):
+        self.assertTrue(lint.BACKEND.search('#include "exec/cpu_executor.h"'))
+        self.assertTrue(lint.BACKEND.search('#include "exec/step_runner.h"'))
+        self.assertFalse(lint.BACKEND.search('#include "exec/make_backend.h"'))
+
     def test_random(self):
         self.assertTrue(lint.RANDOM.search("std::mt19937 g;"))
         self.assertFalse(lint.RANDOM.search("Rng rng(7);"))

@@ -80,6 +80,7 @@ Harness::Harness(const HarnessConfig& config, sched::InjectedChoices injected) :
   parts.sink = this;
   if (ec.max_draft_tokens > 0) parts.drafts = drafts_.get();
   parts.about = config.about;
+  parts.stopwatch = parts.clock;
   parts.stopwatch_every = config.stopwatch_every;
   if (!config.trace_path.empty()) parts.tap = RecordTo(config.trace_path);
   bytes_.resize(256);

@@ -47,7 +47,7 @@ TEST(PrepareRequest, EveryLimitIsTheLastValueTaken) {
   roomy.blocks_total = 10;
   EXPECT_EQ(Answer(Asked(30, 10), roomy), "") << "the whole context";
   EXPECT_EQ(Answer(Asked(30, 11), roomy),
-            "prompt of 30 tokens + max_tokens 11 = 41 is beyond the context of 40 tokens");
+            "prompt of 30 tokens + max_tokens of 11 exceed the context of 40 tokens; give max_tokens up to 10");
 }
 
 TEST(PrepareRequest, AnAdapterIsOneOfThoseLoaded) {

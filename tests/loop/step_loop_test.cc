@@ -168,7 +168,7 @@ TEST(StepLoop, WhatCanNeverFitIsRefusedWithTheNumbers) {
     return result.ok() ? std::string("ok") : result.status().message();
   };
   EXPECT_NE(code(MakeRequest(Tokens(1, 100), 29))
-                .find("prompt of 100 tokens + max_tokens 29 = 129 is beyond the context of 128"),
+                .find("prompt of 100 tokens + max_tokens of 29 exceed the context of 128 tokens"),
             std::string::npos);
   EXPECT_NE(code(MakeRequest(Tokens(1, 30), 11)).find("needs 11 KV blocks of 4 tokens and there are 10"),
             std::string::npos);

@@ -216,7 +216,7 @@ TEST(ProfileModel, MeasuresARealModelAndKeepsWhatItHasWhenStopped) {
   options.time_limit_ns = 60 * kSecond;  // never reached: the points run out
   options.max_points = 12;
   options.max_rounds = 2;
-  auto all = ProfileModel(TinyModel(), options);
+  auto all = ProfileModel(TinyModel(), options, SystemClock());
   ASSERT_TRUE(all.ok()) << all.status().ToString();
   EXPECT_FALSE(all->interrupted);
   EXPECT_GE(all->samples.size(), 8u);
@@ -224,7 +224,7 @@ TEST(ProfileModel, MeasuresARealModelAndKeepsWhatItHasWhenStopped) {
   EXPECT_EQ(all->remarks.at("threads"), "1");
 
   options.progress = [](const ProfileProgress& p) { return p.points < 3; };
-  auto some = ProfileModel(TinyModel(), options);
+  auto some = ProfileModel(TinyModel(), options, SystemClock());
   ASSERT_TRUE(some.ok());
   EXPECT_TRUE(some->interrupted);
   EXPECT_EQ(some->samples.size(), 3u);
@@ -233,7 +233,7 @@ TEST(ProfileModel, MeasuresARealModelAndKeepsWhatItHasWhenStopped) {
 TEST(ProfileModel, UnknownModelsSayWhatThereIs) {
   EngineOptions engine = TinyModel();
   engine.model = "no-such-model";
-  const auto measured = ProfileModel(engine, {});
+  const auto measured = ProfileModel(engine, {}, SystemClock());
   ASSERT_FALSE(measured.ok());
   EXPECT_EQ(measured.status().code(), StatusCode::kNotFound);
 }

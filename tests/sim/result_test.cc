@@ -211,7 +211,7 @@ TEST(SimResult, ThePromptThatJustFitsRunsAndOneTokenMoreDoesNot) {
   const Simulated refused = Simulate(c, "0,100,5\n0,10,5\n");
   EXPECT_EQ(refused.json["requests"]["rejected"], 1);
   EXPECT_EQ(refused.json["requests"]["completed"], 1);
-  EXPECT_NE(refused.json["first_rejection"].get<std::string>().find("request 0"), std::string::npos);
+  EXPECT_NE(refused.json["first_rejection"].get<std::string>().find("prompt of 100 tokens"), std::string::npos);
   c.clip_prompts = true;
   const Simulated clipped = Simulate(c, "0,100,30\n0,99,1\n0,500,99\n0,500,4000\n");
   EXPECT_EQ(clipped.json["clipped_prompts"], 3);

@@ -117,11 +117,12 @@ TEST(SetUp, WhatIsAskedForAndHasNoEffectIsNoted) {
   EXPECT_FALSE(noted([](auto* o) { o->max_model_len = 131072; }, "--max-model-len"));
 }
 
-TEST(SetUp, ThePrefixCacheIsOnWhereTheWorkloadSharesText) {
-  const auto cached = [](const std::string& workload, const std::string& asked) {
+TEST(SetUp, ThePrefixCacheIsOnAsInTheServer) {
+  const auto cached = [](const std::string& workload, bool on, const std::string& identities) {
     SimOptions o = Options();
     o.workload = workload;
-    o.prefix_caching = asked;
+    o.prefix_caching = on;
+    o.identities = identities;
     const auto setup = SetUpSimulation(o, {});
     EXPECT_TRUE(setup.ok()) << setup.status().ToString();
     return setup.ok() && setup->config.prefix_caching;
@@ -129,9 +130,13 @@ TEST(SetUp, ThePrefixCacheIsOnWhereTheWorkloadSharesText) {
   const std::string shared =
       "lengths:" + WriteFile("shared.csv", "prompt_tokens,output_tokens,prefix_id,shared_tokens\n50,5,,\n50,5,1,32\n");
   const std::string alone = "lengths:" + WriteFile("alone.csv", "prompt_tokens,output_tokens\n50,5\n");
-  EXPECT_TRUE(cached("multi-turn", "auto") && cached("prefix", "auto") && cached(shared, "auto"));
-  EXPECT_FALSE(cached("chat", "auto") || cached(alone, "auto") || cached("multi-turn", "off"));
-  EXPECT_TRUE(cached("chat", "on"));
+  EXPECT_TRUE(cached("multi-turn", true, "stated") && cached("prefix", true, "stated") &&
+              cached(shared, true, "stated"));
+  EXPECT_FALSE(cached("chat", true, "stated") || cached(alone, true, "stated") ||
+               cached("multi-turn", false, "stated"));
+  EXPECT_TRUE(cached("chat", true, "all") && cached(alone, true, "all"));
+  EXPECT_FALSE(cached("chat", false, "all"));
+  EXPECT_TRUE(SimOptions().prefix_caching && SimOptions().identities == "all");
 }
 
 TEST(SetUp, FilesAreLookedUpInTheDataFolder) {
@@ -159,7 +164,7 @@ TEST(SetUp, EveryOptionReachesTheSimulation) {
   o.balancer = "p2c";
   o.max_queue = 17;
   o.default_max_tokens = 99;
-  o.ignore_eos = true;
+  o.ignore_eos = false;
   o.long_prompts = "clip";
   o.slo_class = "gold";
   o.seed = 5;
@@ -184,7 +189,7 @@ TEST(SetUp, EveryOptionReachesTheSimulation) {
   EXPECT_EQ(c.balancer, "p2c");
   EXPECT_EQ(c.max_queue, 17);
   EXPECT_EQ(c.default_max_tokens, 99);
-  EXPECT_TRUE(c.exact_max_tokens && c.clip_prompts && c.exact_percentiles);
+  EXPECT_TRUE(!c.exact_max_tokens && c.clip_prompts && c.exact_percentiles);
   EXPECT_EQ(c.slo_class, "gold");
   EXPECT_EQ(c.slo.ttft_ns, kSecond);
   EXPECT_EQ(c.seed, 5u);
@@ -208,7 +213,7 @@ TEST(SetUp, EveryOptionReachesTheSimulation) {
   const SimOptions plain = Options();
   const auto other = SetUpSimulation(plain, {});
   ASSERT_TRUE(other.ok());
-  EXPECT_FALSE(other->config.exact_max_tokens || other->config.clip_prompts || other->config.exact_percentiles);
+  EXPECT_TRUE(other->config.exact_max_tokens && !other->config.clip_prompts && !other->config.exact_percentiles);
   EXPECT_EQ(other->config.swap_blocks, 0);
 }
 

@@ -238,13 +238,43 @@ TEST(Simulation, AReplicaWithNothingToDoIsNotRun) {
   EXPECT_EQ(asked(2), one);
 }
 
+TEST(Simulation, AStatedLengthBeyondTheContextIsRefusedAsByTheServerOrClipped) {
+  LinearModel model;
+  SimulationConfig c = Config(model);
+  c.scheduler.limits.max_model_len = 100;
+  c.exact_max_tokens = true;
+  Outcome run = Simulate(c, Stream("random:in=90,out=11", 5, 3));
+  EXPECT_EQ(run.json["requests"]["rejected"], 3);
+  EXPECT_EQ(run.json["first_rejection"],
+            "prompt of 90 tokens + max_tokens of 11 exceed the context of 100 tokens; give max_tokens up to 10");
+  EXPECT_EQ(Simulate(c, Stream("random:in=90,out=10", 5, 3)).json["requests"]["completed"], 3);
+  c.clip_prompts = true;
+  EXPECT_EQ(Simulate(c, Stream("random:in=90,out=11", 5, 3)).json["requests"]["completed"], 3);
+}
+
+TEST(Simulation, DecisionTimesAreThoseOfTheStopwatchOrNotKnown) {
+  LinearModel model;
+  SimulationConfig c = Config(model);
+  EXPECT_TRUE(Simulate(c, Stream("random:in=10,out=5", 5, 3)).json["decision_us"].is_null());
+  class Ticking final : public Clock {
+   public:
+    TimeNs NowNs() override { return now_ns_ += 2000; }
+    TimeNs now_ns_ = 0;
+  } stopwatch;
+  c.stopwatch = &stopwatch;
+  EXPECT_NEAR(Simulate(c, Stream("random:in=10,out=5", 5, 3)).json["decision_us"]["p50"].get<double>(), 2, 0.02);
+}
+
 TEST(Simulation, WhatCannotFitIsRefusedWithTheNumbersOrClipped) {
   LinearModel model;
   SimulationConfig c = Config(model);
   c.scheduler.limits.max_model_len = 100;
   Outcome run = Simulate(c, Stream("random:in=100,out=5", 5, 3));
   EXPECT_EQ(run.json["requests"]["rejected"], 3);
-  EXPECT_NE(run.json["first_rejection"].get<std::string>().find("100 tokens leaves no room"), std::string::npos)
+  EXPECT_NE(run.json["first_rejection"].get<std::string>().find(
+                "prompt of 100 tokens + max_tokens of 1 exceed the context of 100 tokens; "
+                "shorten the prompt"),
+            std::string::npos)
       << run.json["first_rejection"];
   c.clip_prompts = true;
   run = Simulate(c, Stream("random:in=100,out=5", 5, 3));

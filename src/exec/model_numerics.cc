@@ -1,4 +1,4 @@
-#include "engine/model_numerics.h"
+#include "exec/model_numerics.h"
 
 #include <cstdlib>
 

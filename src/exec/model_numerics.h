@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "engine/numerics.h"
+#include "exec/numerics.h"
 #include "kernels/ops.h"
 #include "tactus/options.h"
 

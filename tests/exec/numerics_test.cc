@@ -1,4 +1,4 @@
-#include "engine/numerics.h"
+#include "exec/numerics.h"
 
 #include <gtest/gtest.h>
 

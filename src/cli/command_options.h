@@ -1,0 +1,81 @@
+// What `tactus serve` and `tactus sim` take: for the commands, and for tests that start what they start.
+#pragma once
+
+#include <string>
+
+#include "cli/option_binding.h"
+#include "cli/slo_text.h"
+#include "serve/serve_options.h"
+#include "sim/sim_options.h"
+#include "tactus/options.h"
+
+namespace tactus::cli {
+
+struct ServeCommandOptions {
+  EngineOptions engine;
+  ServeOptions serve;
+  bool json = false;
+
+  template <class V>
+  void VisitFields(V& v) {
+    serve.VisitFields(v);
+    engine.VisitFields(v);
+    v.Group("Output");
+    v.Field("json", json, {.help = "print the result object at exit, as one JSON line on stdout"});
+  }
+};
+
+// `options` outlives it.
+inline CommandLine ServeLine(ServeCommandOptions* options) {
+  CommandLine line("serve", "[MODEL] [options]", "Serves one model over an OpenAI-compatible API.");
+  line.Add(*options);
+  line.Positional("MODEL", &options->engine.model, false,
+                  "a GGUF file, a Hugging Face folder, or a name of `tactus models list`; default: smollm2-135m");
+  return line;
+}
+
+struct SimCommandOptions {
+  SimOptions sim;
+  bool list = false, json = false;
+  std::string output, replay, times = "recorded", steps_out;
+
+  template <class V>
+  void VisitFields(V& v) {
+    sim.VisitFields(v);
+    v.Field("replay", replay,
+            {.help = "a run that `tactus serve` or `sim` recorded with --trace-out, instead of a workload"});
+    v.Field("times", times,
+            {.choices = "recorded|model",
+             .help = "step times of --replay; recorded: as they were, for identical plans; model: those of --cost, to "
+                     "see how far off they are"});
+    v.Field("steps-out", steps_out,
+            {.help = "CSV file with every step of --replay --times model, measured and predicted"});
+    v.Field("json", json, {.help = "print the result as one JSON object on stdout"});
+    v.Field("output", output, {.alias = "o", .help = "write the result's JSON object to this file"});
+    v.Field("list", list,
+            {.help = "print every known model, device, scheduler, choice, predictor, balancer and workload, and exit"});
+  }
+};
+
+// `options` outlives it.
+inline CommandLine SimLine(SimCommandOptions* options) {
+  CommandLine line(
+      "sim", "--model M --device D --workload W (--rate R | --concurrency N) [options]",
+      "Simulates serving: the engine and its schedulers, on a virtual clock with step times of a cost model.");
+  line.Add(*options);
+  return line;
+}
+
+// SetUpSimulation, after the texts that only a command line reads.
+inline Result<SimSetup> SetUp(const SimOptions& options) {
+  SimTexts texts;
+  TACTUS_ASSIGN_OR_RETURN(texts.slo, ParseSlo(options.slo));
+  if (!options.cpu_overhead.empty()) {
+    const auto overhead = ParseDuration(options.cpu_overhead);
+    if (!overhead.ok()) return InvalidArgument("--cpu-overhead: " + overhead.status().message(), "cpu-overhead");
+    texts.cpu_overhead_ns = overhead->ns;
+  }
+  return SetUpSimulation(options, texts);
+}
+
+}  // namespace tactus::cli

@@ -1,0 +1,12 @@
+#include "exec/make_backend.h"
+
+#include "exec/cpu_backend.h"
+
+namespace tactus {
+
+Result<std::unique_ptr<Backend>> MakeBackend(const EngineOptions& options, const ModelDescription& description,
+                                             Clock& clock) {
+  return MakeCpuBackend(options, description, clock);
+}
+
+}  // namespace tactus

@@ -1,0 +1,79 @@
+// A virtual clock that also holds the engine's thread: a pass of the step loop begins with the question what time it
+// is, and is answered when the driver lets it begin. So the driver knows that a pass has ended (the loop asks again),
+// and a server's run goes through the same instants as a simulation of it.
+//
+// Thread rule: the driver's calls from one thread, NowNs from any. Nothing waits longer than kGateLimit; a loop that
+// does not come back in that time is a failure with the instant in it.
+#pragma once
+
+#include <pthread.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <string>
+
+#include "base/clock.h"
+#include "tactus/status.h"
+
+namespace tactus {
+
+inline constexpr std::chrono::seconds kGateLimit{20};  // what is waited for comes within milliseconds
+
+class GatedClock final : public Clock {
+ public:
+  TimeNs NowNs() override {
+    std::unique_lock lock(mutex_);
+    if (!OnEngineThread()) return now_ns_;
+    waiting_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return open_ || begun_ < allowed_; });  // Open is called whatever goes wrong
+    waiting_ = false;
+    ++begun_;
+    return now_ns_;
+  }
+
+  void AdvanceTo(TimeNs t_ns) {
+    std::lock_guard lock(mutex_);
+    if (t_ns > now_ns_) now_ns_ = t_ns;
+  }
+  TimeNs Peek() const {
+    std::lock_guard lock(mutex_);
+    return now_ns_;
+  }
+  // Lets the loop make one pass, and returns when it has.
+  Status Pass() {
+    std::unique_lock lock(mutex_);
+    TACTUS_RETURN_IF_ERROR(AwaitLoop(&lock, "has not begun to ask for the time"));
+    ++allowed_;
+    changed_.notify_all();
+    if (!changed_.wait_for(lock, kGateLimit, [this] { return begun_ == allowed_; }))
+      return Internal("the pass at " + std::to_string(now_ns_) + " ns did not begin");
+    return AwaitLoop(&lock, "went to sleep in its pass, which had nothing to do");
+  }
+  // From now on it is an ordinary clock that stands still.
+  void Open() {
+    std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  static bool OnEngineThread() {
+    char name[16] = {};
+    return pthread_getname_np(pthread_self(), name, sizeof name) == 0 && std::strcmp(name, "tactus-engine") == 0;
+  }
+  Status AwaitLoop(std::unique_lock<std::mutex>* lock, const char* otherwise) {
+    if (changed_.wait_for(*lock, kGateLimit, [this] { return waiting_; })) return Status();
+    return Internal("at " + std::to_string(now_ns_) + " ns the step loop " + otherwise);
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  TimeNs now_ns_ = 0;
+  int64_t allowed_ = 0, begun_ = 0;
+  bool waiting_ = false, open_ = false;
+};
+
+}  // namespace tactus

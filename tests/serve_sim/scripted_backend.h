@@ -1,0 +1,172 @@
+// A backend whose steps take as long as a simulation's, by the simulation's own executor. For the engine it is a device
+// with tokens, which answers item by item and says what its script says.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/backend.h"
+#include "base/check.h"
+#include "gated_clock.h"
+#include "sim/sim_executor.h"
+
+namespace tactus {
+
+// Everything that an executor is told of a step but token ids, in a line.
+inline std::string PlanText(const StepPlan& plan) {
+  std::string text = fmt::format("step {}:", plan.step);
+  for (const SlotId s : plan.preempts) text += fmt::format(" preempt {}", s);
+  for (const SwapCopy& c : plan.swap_outs) text += fmt::format(" out {}->{} {}", c.block, c.host_block, c.tokens);
+  for (const SwapCopy& c : plan.swap_ins) text += fmt::format(" in {}->{} {}", c.host_block, c.block, c.tokens);
+  for (const SequenceStart& s : plan.starts) text += fmt::format(" start {}", s.slot);
+  for (const StepItem& i : plan.items) {
+    text += fmt::format(" {}@{}+{}{}", i.slot, i.first_position, i.count, i.sample ? "!" : "");
+  }
+  for (const TableUpdate& u : plan.table_updates) text += fmt::format(" table {}[{}]", u.slot, u.first_index);
+  for (const BlockId b : plan.table_blocks) text += fmt::format(" {}", b);
+  for (const BlockCopy& c : plan.copies) text += fmt::format(" copy {}->{} {}", c.from, c.to, c.tokens);
+  return text;
+}
+
+// What the executor of a run is to say, and what it did, for the driver. Any thread.
+class Script {
+ public:
+  // The text that the request with this id is part of: from its first prompt token to its last output token.
+  void Tell(const std::string& id, std::vector<TokenId> text) {
+    std::lock_guard lock(mutex_);
+    texts_[id] = std::move(text);
+  }
+  TokenId TokenAt(const std::string& id, int32_t position) const {
+    std::lock_guard lock(mutex_);
+    const auto found = texts_.find(id);
+    TACTUS_CHECK_MSG(found != texts_.end(), "nobody has told what " + id + " is to say");
+    return found->second.at(static_cast<size_t>(position));
+  }
+
+  void Planned(const StepPlan& plan) {
+    std::lock_guard lock(mutex_);
+    plans_.push_back(PlanText(plan));
+  }
+  std::vector<std::string> plans() const {
+    std::lock_guard lock(mutex_);
+    return plans_;
+  }
+  // When the step in flight is ready; kNever: there is none.
+  void SetReady(TimeNs ready_ns) {
+    std::lock_guard lock(mutex_);
+    ready_ns_ = ready_ns;
+  }
+  TimeNs ready_ns() const {
+    std::lock_guard lock(mutex_);
+    return ready_ns_;
+  }
+  // Ids of requests whose last token has come since the last call, in order.
+  void Ended(const std::string& id) {
+    std::lock_guard lock(mutex_);
+    ended_.push_back(id);
+  }
+  std::vector<std::string> TakeEnded() {
+    std::lock_guard lock(mutex_);
+    return std::exchange(ended_, {});
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::vector<TokenId>> texts_;
+  std::vector<std::string> plans_, ended_;
+  TimeNs ready_ns_ = kNever;
+};
+
+class ScriptedExecutor final : public Executor {
+ public:
+  ScriptedExecutor(const StepTimeModel& step_time, int32_t max_slots, GatedClock* time, Script* script)
+      : time_(*time), script_(*script), inner_({.step_time = &step_time, .clock = &clock_, .max_slots = max_slots}) {}
+
+  ExecutorTraits traits() const override {
+    ExecutorTraits traits = inner_.traits();
+    traits.has_tokens = true;
+    traits.name = "scripted";
+    return traits;
+  }
+  void Submit(const StepPlan& plan) override {
+    clock_.AdvanceTo(time_.Peek());
+    plans_.push_back(&plan);
+    for (const SequenceStart& start : plan.starts) requests_[start.slot] = start.request;
+    inner_.Submit(plan);
+    script_.Planned(plan);
+    script_.SetReady(inner_.NextReadyNs());
+  }
+  bool Poll(StepResult* result) override {
+    clock_.AdvanceTo(time_.Peek());
+    if (!inner_.Poll(&short_form_)) return false;
+    const StepPlan& plan = *plans_.front();
+    plans_.erase(plans_.begin());
+    result->Clear();
+    result->step = short_form_.step;
+    result->start_ns = short_form_.start_ns;
+    result->end_ns = short_form_.end_ns;
+    for (const StepItem& item : plan.items) {
+      const auto offset = static_cast<int32_t>(result->tokens.size());
+      result->items.push_back({ItemStatus::kOk, item.count, offset, item.sample ? 1 : 0});
+      if (!item.sample) continue;
+      const Request& request = *requests_.at(item.slot);
+      const int32_t position = item.first_position + item.count;
+      result->tokens.push_back(script_.TokenAt(request.id, position));
+      const auto made = position + 1 - static_cast<int64_t>(request.prompt->size());
+      if (made == request.stop.max_tokens) script_.Ended(request.id);
+    }
+    script_.SetReady(inner_.NextReadyNs());
+    return true;
+  }
+  void SetWakeup(std::function<void()>) override {}  // the gate tells the loop
+  TimeNs NextReadyNs() const override { return inner_.NextReadyNs(); }
+
+ private:
+  GatedClock& time_;
+  Script& script_;
+  ManualClock clock_;  // the gated clock's time, for calls on the engine's thread
+  SimExecutor inner_;
+  std::vector<const StepPlan*> plans_;
+  std::map<SlotId, std::shared_ptr<const Request>> requests_;
+  StepResult short_form_;
+};
+
+class ScriptedBackend final : public Backend {
+ public:
+  // `blocks` and `swap_blocks`: the memory there is. What is referred to outlives the backend.
+  ScriptedBackend(const StepTimeModel& step_time, int64_t blocks, int64_t swap_blocks, GatedClock* time, Script* script)
+      : step_time_(step_time), blocks_(blocks), swap_blocks_(swap_blocks), time_(*time), script_(*script) {}
+
+  BackendInfo Info() const override {
+    BackendInfo info;
+    info.devices = {{"a script", -1}};
+    info.kernels = info.arithmetic = info.summary = "scripted";
+    return info;
+  }
+  Result<MemoryGrant> PlanMemory(const MemoryDemand& demand) const override {
+    return MemoryGrant{.max_model_len = std::min(demand.max_model_len, blocks_ * demand.block_size),
+                       .num_blocks = blocks_,
+                       .swap_blocks = demand.swap_bytes > 0 ? swap_blocks_ : 0,
+                       .front_end_bytes = demand.front_end_bytes,
+                       .text = "as scripted"};
+  }
+  Result<std::string> LoadWeights(const Say&) override { return std::string("none"); }
+  Result<std::unique_ptr<Executor>> CreateExecutor(const ExecutorSize& size) override {
+    return std::unique_ptr<Executor>(std::make_unique<ScriptedExecutor>(step_time_, size.max_slots, &time_, &script_));
+  }
+
+ private:
+  const StepTimeModel& step_time_;
+  const int64_t blocks_, swap_blocks_;
+  GatedClock& time_;
+  Script& script_;
+};
+
+}  // namespace tactus

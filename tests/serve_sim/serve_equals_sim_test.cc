@@ -1,0 +1,282 @@
+// What is simulated is what is served, through the front doors of both: one workload through `tactus serve` (its
+// options, engine, server and HTTP; steps by a script, served_run.h) and through `tactus sim` makes the same plans,
+// step by step, and the same result object.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/rng.h"
+#include "cli/command_options.h"
+#include "obs/run_result.h"
+#include "scripted_backend.h"
+#include "served_run.h"
+#include "sim/simulator.h"
+
+namespace tactus {
+namespace {
+
+using Args = std::vector<std::string>;
+
+// One place to run in: a model without weights, step times as `tactus profile` writes them, workloads.
+class ServeEqualsSim : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::filesystem::temp_directory_path() / ("tactus_serve_sim_" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder_);
+    std::ofstream(folder_ / "config.json") << R"({
+      "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
+      "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 260,
+      "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": false,
+      "bos_token_id": 256, "eos_token_id": 257, "torch_dtype": "bfloat16"})";
+    // A step takes longer with every prompt token, every decode and every token that they read.
+    std::ofstream profile(folder_ / "profile.csv");
+    profile << "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n";
+    for (const int prefill : {0, 16, 64, 256, 1024}) {
+      for (const int context : {0, 512}) {
+        for (const int decodes : {0, 1, 8, 32}) {
+          if (prefill + decodes == 0 || (prefill == 0 && context > 0)) continue;
+          const int read = decodes * 300;
+          const double ms = 5 + 0.05 * prefill + 0.0001 * prefill * context + 0.2 * decodes + 0.0005 * read;
+          profile << prefill << ',' << context << ',' << decodes << ',' << read << ',' << ms << '\n';
+        }
+      }
+    }
+  }
+  static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
+
+  // `count` requests of up to 600 tokens, in bursts; some share a prefix, some could never fit into 1,024 tokens.
+  static std::string Trace(int count, uint64_t seed, double gap_s) {
+    const std::filesystem::path path = folder_ / ("trace" + std::to_string(seed) + ".csv");
+    std::ofstream out(path);
+    out << "arrival_s,prompt_tokens,output_tokens,prefix_id,shared_tokens\n";
+    double at = 0.25;
+    for (int i = 0; i < count; ++i) {
+      const auto draw = [&](uint64_t stream) { return UniformAt(seed, stream, static_cast<uint64_t>(i)); };
+      if (draw(1) < 0.4) at += 2 * gap_s * draw(2);  // else in the same instant as the one before
+      const bool never = draw(3) < 0.04;
+      const int prompt = 20 + static_cast<int>(draw(4) * 400) + (never ? 900 : 0);
+      const int output = 1 + static_cast<int>(draw(5) * 120);
+      out << fmt::format("{:.6f},{},{},", at, prompt, output);
+      if (draw(6) < 0.5) {
+        out << fmt::format("{},{}\n", static_cast<int>(draw(7) * 3), std::min(prompt, 100));
+      } else {
+        out << ",\n";
+      }
+    }
+    return path.string();
+  }
+
+  struct Case {
+    Args shared;  // flags that both take
+    Args sim;     // the load, and the KV memory, which the script has too
+  };
+
+  static cli::SimCommandOptions ParseSim(const Case& c) {
+    cli::SimCommandOptions options;
+    Args args = c.shared;
+    args.insert(args.end(), {"--model", "llama-3.1-8b", "--device", "h100", "--cost", Profile()});
+    args.insert(args.end(), c.sim.begin(), c.sim.end());
+    EXPECT_EQ(cli::SimLine(&options).Parse(args), cli::CommandLine::Outcome::kRun);
+    return options;
+  }
+  static std::string Profile() { return (folder_ / "profile.csv").string(); }
+
+  // Field by field, without what is a wall clock's and what only a simulator has.
+  static void ExpectEqual(nlohmann::ordered_json served, nlohmann::ordered_json simulated) {
+    served.erase("decision_us");
+    simulated.erase("decision_us");
+    for (const char* name :
+         {"mfu", "mbu", "bubbles", "extrapolation", "clipped_prompts", "cut_outputs", "rows_dropped", "replicas"}) {
+      EXPECT_FALSE(served.contains(name)) << name;
+      EXPECT_TRUE(simulated.contains(name)) << name;
+      simulated.erase(name);
+    }
+    for (const auto& [name, value] : simulated.items()) {
+      EXPECT_TRUE(served.contains(name)) << name;
+      EXPECT_EQ(served.value(name, nlohmann::ordered_json()), value) << name;
+    }
+    EXPECT_EQ(served.size(), simulated.size());
+  }
+
+  struct Outcome {
+    RunResult simulated, served;
+    int64_t refused = 0;
+  };
+  static Outcome Compare(const Case& c) {
+    Outcome out;
+    const cli::SimCommandOptions options = ParseSim(c);
+    auto setup = cli::SetUp(options.sim);
+    EXPECT_TRUE(setup.ok()) << setup.status().ToString();
+    if (!setup.ok()) return out;
+    std::vector<std::string> plans;
+    SimulationConfig config = setup->config;
+    config.on_step = [&plans](int32_t, const StepPlan& plan, TimeNs, TimeNs) { plans.push_back(PlanText(plan)); };
+    auto sim = Simulation::Create(config, setup->workload.get());
+    EXPECT_TRUE(sim.ok()) << sim.status().ToString();
+    if (!sim.ok()) return out;
+    EXPECT_TRUE((*sim)->Run().ok());
+    out.simulated = (*sim)->Outcome();
+
+    Args args = {folder_.string(), "--load-format", "dummy", "--profile", Profile(), "--port", "0"};
+    // Time jumps, and a client's places are not what is compared.
+    for (const char* flag :
+         {"--request-timeout", "--read-timeout", "--write-timeout", "--idle-timeout", "--ping-interval"})
+      args.insert(args.end(), {flag, "1000h"});
+    args.insert(args.end(), {"--max-streams-per-client", "100000"});
+    args.insert(args.end(), c.shared.begin(), c.shared.end());
+    cli::LoadOptions load;
+    load.slo = setup->config.slo;
+    load.send_slo = load.slo.ttft_ns > 0 || load.slo.tbt_ns > 0 || load.slo.jct_ns > 0;
+    load.ignore_eos = options.sim.ignore_eos;
+    const auto served = Serve(args, *setup, load);
+    EXPECT_TRUE(served.ok()) << served.status().ToString();
+    if (!served.ok()) return out;
+    out.served = served->result;
+    out.refused = served->refused;
+    EXPECT_EQ(served->answers, std::vector<std::string>());
+
+    size_t same = 0;
+    while (same < plans.size() && same < served->plans.size() && plans[same] == served->plans[same]) ++same;
+    EXPECT_TRUE(same == plans.size() && same == served->plans.size())
+        << "of " << plans.size() << " simulated and " << served->plans.size() << " served steps the first " << same
+        << " are equal; then\nsimulated " << (same < plans.size() ? plans[same] : "none") << "\nserved    "
+        << (same < served->plans.size() ? served->plans[same] : "none");
+    ExpectEqual(RunJson(out.served), RunJson(out.simulated));
+    return out;
+  }
+
+  static inline std::filesystem::path folder_;
+};
+
+Args With(Args args, const Args& more) {
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+// A flag that both commands have means the same, and is the same where nobody gives it.
+TEST(SharedOptions, FlagsOfServeAndSimHaveTheSameDefaults) {
+  cli::ServeCommandOptions serve;
+  cli::SimCommandOptions sim;
+  const cli::CommandLine served = cli::ServeLine(&serve), simulated = cli::SimLine(&sim);
+  int shared = 0;
+  for (const cli::FieldBinding& a : served.fields()) {
+    for (const cli::FieldBinding& b : simulated.fields()) {
+      if (a.name != b.name || a.name == "kv-cache-dtype") continue;  // whose formats are those of what computes
+      ++shared;
+      EXPECT_EQ(a.default_text, b.default_text) << a.name;
+      EXPECT_STREQ(a.spec.unit, b.spec.unit) << a.name;
+      EXPECT_STREQ(a.spec.choices, b.spec.choices) << a.name;
+      if (a.name == "seed" || a.name == "json") continue;
+      EXPECT_EQ(a.spec.min, b.spec.min) << a.name;
+      EXPECT_STREQ(a.spec.help, b.spec.help) << a.name;
+    }
+  }
+  EXPECT_GT(shared, 20);
+  EXPECT_EQ(cli::LoadOptions().ignore_eos, SimOptions().ignore_eos) << "tactus bench and tactus sim";
+}
+
+TEST(SharedOptions, AsPaperStandsForOtherOptions) {
+  const auto parsed = [](const Args& args) {
+    cli::SimCommandOptions options;
+    EXPECT_EQ(cli::SimLine(&options).Parse(args), cli::CommandLine::Outcome::kRun);
+    return options.sim;
+  };
+  const SimOptions paper = parsed({"--as-paper"});
+  EXPECT_EQ(paper.step_limit, "none");
+  EXPECT_EQ(paper.max_queue, 1 << 20);
+  EXPECT_FALSE(paper.ignore_eos);
+  EXPECT_EQ(paper.identities, "stated");
+  EXPECT_TRUE(paper.prefix_caching);
+  const SimOptions some = parsed({"--as-paper", "--ignore-eos", "on", "--identities", "all", "--max-queue", "5"});
+  EXPECT_EQ(some.step_limit, "none");
+  EXPECT_TRUE(some.ignore_eos && some.identities == "all" && some.max_queue == 5);
+}
+
+const Args kSizes = {"--max-model-len", "1024", "--max-num-seqs", "12"};
+
+TEST_F(ServeEqualsSim, EveryPresetMakesTheSamePlansAndFigures) {
+  const std::string trace = "trace:" + Trace(120, 1, 0.08);
+  for (const char* preset : {"sarathi-serve", "vllm", "vllm-v0", "larry", "fastgen", "orca"}) {
+    SCOPED_TRACE(preset);
+    const Outcome out =
+        Compare({.shared = With(kSizes, {"--scheduler", preset}), .sim = {"--kv-blocks", "150", "--workload", trace}});
+    EXPECT_GT(out.served.completed, 100);
+    EXPECT_GT(out.refused, 0) << "those that could never fit";
+    EXPECT_EQ(out.served.rejected, out.refused);
+    EXPECT_NE(out.served.first_rejection.find("exceed the context of 1024 tokens"), std::string::npos);
+    EXPECT_GT(out.served.engine->prefix_sharing.value_or(0), 0.05);
+    if (std::string_view(preset) != "orca") {
+      EXPECT_GT(out.served.engine->preemptions, 0) << "memory is not short";
+    }
+  }
+}
+
+TEST_F(ServeEqualsSim, NothingButSizesIsGiven) {
+  const Outcome out = Compare({.shared = {"--max-model-len", "2048"},
+                               .sim = {"--kv-blocks", "400", "--workload", "trace:" + Trace(60, 2, 0.1)}});
+  EXPECT_EQ(out.served.completed, 60);
+}
+
+TEST_F(ServeEqualsSim, AFullQueueRefusesTheSameRequests) {
+  const Outcome out = Compare({.shared = With(kSizes, {"--max-queue", "3", "--scheduler", "vllm"}),
+                               .sim = {"--kv-blocks", "150", "--workload", "trace:" + Trace(100, 3, 0.02)}});
+  EXPECT_GT(out.refused, 20);
+  EXPECT_GT(out.served.completed, 10);
+  EXPECT_NE(out.served.first_rejection.find("--max-queue is 3"), std::string::npos) << out.served.first_rejection;
+}
+
+TEST_F(ServeEqualsSim, ObjectivesDecideAlike) {
+  const std::string trace = "trace:" + Trace(100, 4, 0.06);
+  for (const char* preset : {"accelgen", "accelgen-no-chunk", "sarathi-serve"}) {
+    SCOPED_TRACE(preset);
+    const Outcome out =
+        Compare({.shared = With(kSizes, {"--scheduler", preset, "--tbt-slo", "60ms"}),
+                 .sim = {"--kv-blocks", "150", "--workload", trace, "--slo", "ttft=400ms,tbt=60ms,jct=8s"}});
+    EXPECT_EQ(out.served.objectives.stated, 100);
+    EXPECT_GT(out.served.objectives.kept, 0);
+    EXPECT_LT(out.served.objectives.kept, 100);
+  }
+}
+
+TEST_F(ServeEqualsSim, SwappedSequencesComeBackAlike) {
+  for (const Args& how : {Args{"--scheduler", "fastserve"}, Args{"--scheduler", "vllm-v0", "--preemption", "swap"}}) {
+    SCOPED_TRACE(how.back());
+    // 300 MiB are 150 blocks of the model whose memory the simulation plans.
+    const Outcome out = Compare({.shared = With(With(kSizes, how), {"--swap-space", "300MiB"}),
+                                 .sim = {"--kv-blocks", "150", "--workload", "trace:" + Trace(100, 5, 0.05)}});
+    EXPECT_GT(out.served.engine->swapped_sequences, 0);
+    EXPECT_GT(out.served.completed, 80);
+  }
+}
+
+// Keys of text are the process's secret in a server, and predictors' tables of prefixes are indexed by them.
+TEST_F(ServeEqualsSim, PredictedLengthsAreTheSameWithoutAPrefixCache) {
+  for (const char* preset : {"s3", "trail", "ltr"}) {
+    SCOPED_TRACE(preset);
+    const Outcome out = Compare({.shared = With(kSizes, {"--scheduler", preset, "--prefix-caching", "off"}),
+                                 .sim = {"--kv-blocks", "150", "--workload", "trace:" + Trace(120, 6, 0.08)}});
+    EXPECT_GT(out.served.completed, 100);
+    EXPECT_FALSE(out.served.engine->prefix_sharing.has_value());
+  }
+}
+
+TEST_F(ServeEqualsSim, AClosedLoopGoesOnAlike) {
+  const Outcome out = Compare(
+      {.shared = kSizes,
+       .sim = {"--kv-blocks", "150", "--workload", "random:in=200,out=60", "--requests", "90", "--concurrency", "25"}});
+  EXPECT_EQ(out.served.completed, 90);
+}
+
+TEST_F(ServeEqualsSim, TurnsOfConversationsFindWhatWasSaidBefore) {
+  const Outcome out =
+      Compare({.shared = {"--max-model-len", "4096", "--max-num-seqs", "12"},
+               .sim = {"--kv-blocks", "1200", "--workload", "multi-turn:turns=3", "--requests", "60", "--rate", "3"}});
+  EXPECT_GT(out.served.completed, 40);
+  EXPECT_GT(out.served.engine->prefix_sharing.value_or(0), 0.1);
+}
+
+}  // namespace
+}  // namespace tactus

@@ -1,0 +1,193 @@
+#include "served_run.h"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
+
+#include "cli/command_options.h"
+#include "engine/create_engine.h"
+#include "gated_clock.h"
+#include "http/client.h"
+#include "scripted_backend.h"
+#include "serve/api_server.h"
+
+namespace tactus {
+namespace {
+
+constexpr DurationNs kCallLimit = 60 * kSecond;  // of one request, which takes milliseconds
+
+// One request's answer. Stops the client's loop as soon as it is known whether the server took the request.
+class Answer final : public http::ResponseHandler {
+ public:
+  explicit Answer(http::Client* client) : client_(*client) {}
+  void OnHead(int http_status, const http::Headers&, TimeNs) override {
+    status = http_status;
+    if (accepted()) client_.Stop();
+  }
+  void OnEvent(std::string_view data, TimeNs) override { complete = data == "[DONE]"; }
+  void OnDone(const Status& s, const http::HttpResponse& response, TimeNs) override {
+    done = true;
+    transport = s;
+    body = response.body;
+    if (!accepted()) client_.Stop();
+  }
+  bool accepted() const { return status == 200; }
+
+  int status = 0;
+  bool done = false, complete = false;
+  Status transport;
+  std::string body;
+
+ private:
+  http::Client& client_;
+};
+
+// Goes through the instants of a run as Simulation does: at each of them first who arrives, then the loop's pass, then
+// what followed from ends.
+class Driver {
+ public:
+  Driver(int64_t concurrency, cli::LoadOptions load, GatedClock* time, Script* script, uint16_t port)
+      : concurrency_(concurrency),
+        load_(std::move(load)),
+        time_(*time),
+        script_(*script),
+        client_({"127.0.0.1", port, "/"}, {.timeout_ns = kCallLimit}, SystemClock()) {}
+
+  Status Run(WorkloadStream* workload) {
+    workload_ = workload;
+    WorkloadRequest next;
+    if (concurrency_ > 0) {
+      for (int64_t i = 0; i < concurrency_ && workload_->Next(&next); ++i) due_.push_back(next);
+      TACTUS_RETURN_IF_ERROR(SendDue());
+    } else {
+      has_arriving_ = workload_->Next(&arriving_);
+    }
+    while (true) {
+      const TimeNs event = std::min(has_arriving_ ? arriving_.arrival_ns : kNever, script_.ready_ns());
+      const TimeNs t = pass_due_ ? time_.Peek() : event;
+      if (t == kNever) break;
+      time_.AdvanceTo(t);
+      while (has_arriving_ && arriving_.arrival_ns <= t) {
+        TACTUS_RETURN_IF_ERROR(Send(arriving_));
+        has_arriving_ = workload_->Next(&arriving_);
+      }
+      if (pass_due_ || script_.ready_ns() <= t) {
+        pass_due_ = false;
+        TACTUS_RETURN_IF_ERROR(time_.Pass());
+        for (const std::string& id : script_.TakeEnded()) Followed(sent_.at(id));
+      }
+      TACTUS_RETURN_IF_ERROR(SendDue());
+    }
+    client_.Run();  // to the ends of all streams
+    return Status();
+  }
+
+  std::vector<std::string> Faults() const {
+    std::vector<std::string> faults;
+    for (const auto& a : answers_) {
+      if (a->accepted() && !(a->transport.ok() && a->complete)) faults.push_back(a->transport.ToString() + a->body);
+      if (!a->accepted() && a->status != 400 && a->status != 503)
+        faults.push_back(fmt::format("HTTP {}: {}{}", a->status, a->transport.ToString(), a->body));
+    }
+    return faults;
+  }
+  int64_t refused() const { return refused_; }
+
+ private:
+  // What an end brings about: the conversation's next turn, else in a closed loop the next request.
+  void Followed(const WorkloadRequest& ended) {
+    WorkloadRequest next;
+    if (workload_->NextTurn(ended, &next) || (concurrency_ > 0 && workload_->Next(&next))) due_.push_back(next);
+  }
+  Status SendDue() {
+    for (; !due_.empty(); due_.pop_front()) TACTUS_RETURN_IF_ERROR(Send(due_.front()));
+    return Status();
+  }
+
+  // Returns when the server has taken the request into its loop's queue, or refused it.
+  Status Send(const WorkloadRequest work) {
+    const std::string id = fmt::format("request-{}", work.index);
+    sent_[id] = work;
+    script_.Tell(id, TextOf(work));
+    auto answer = std::make_shared<Answer>(&client_);
+    answers_.push_back(answer);
+    http::ClientRequest request;
+    request.path = "/v1/completions";
+    request.headers = {{"Content-Type", "application/json"}, {"X-Request-Id", id}};
+    request.body = cli::RequestBody(load_, work, work.index);
+    client_.Send(std::move(request), answer);
+    client_.Run();
+    if (!answer->accepted() && !answer->done) return Internal(id + " got no answer");
+    if (answer->status == 0) return answer->transport;
+    if (answer->accepted()) {
+      pass_due_ = true;
+    } else {
+      ++refused_;
+      Followed(work);
+    }
+    return Status();
+  }
+
+  // Prompt and answer: what RequestBody would write if all of it were the prompt. So the next turn of a conversation
+  // repeats what was answered.
+  std::vector<TokenId> TextOf(WorkloadRequest work) const {
+    work.prompt_tokens += work.output_tokens;
+    const auto body = nlohmann::json::parse(cli::RequestBody(load_, work, work.index));
+    return body["prompt"].get<std::vector<TokenId>>();
+  }
+
+  const int64_t concurrency_;  // 0: open loop
+  const cli::LoadOptions load_;
+  GatedClock& time_;
+  Script& script_;
+  http::Client client_;
+  WorkloadStream* workload_ = nullptr;
+  WorkloadRequest arriving_;
+  bool has_arriving_ = false;
+  bool pass_due_ = false;                        // something is in the loop's queue
+  std::deque<WorkloadRequest> due_;              // follow from ends at this instant
+  std::map<std::string, WorkloadRequest> sent_;  // by id
+  std::vector<std::shared_ptr<Answer>> answers_;
+  int64_t refused_ = 0;
+};
+
+// The engine's thread waits for the clock; whatever happens, it is let go before the engine is closed.
+struct OpenAtEnd {
+  GatedClock& clock;
+  ~OpenAtEnd() { clock.Open(); }
+};
+
+}  // namespace
+
+Result<ServedRun> Serve(const std::vector<std::string>& args, const SimSetup& sim, cli::LoadOptions load) {
+  cli::ServeCommandOptions options;
+  if (cli::ServeLine(&options).Parse(args) != cli::CommandLine::Outcome::kRun)
+    return InvalidArgument("tactus serve does not take these arguments");
+  GatedClock time;
+  Script script;
+  EngineParts parts;
+  parts.clock = &time;
+  parts.stopwatch = &SystemClock();
+  parts.backend = std::make_unique<ScriptedBackend>(*sim.config.step_time, sim.config.scheduler.limits.blocks_total,
+                                                    sim.config.swap_blocks, &time, &script);
+  TACTUS_ASSIGN_OR_RETURN(auto engine, CreateEngine(options.engine, {}, std::move(parts)));
+  const OpenAtEnd open{time};
+  TACTUS_ASSIGN_OR_RETURN(auto server, serve::ApiServer::Listen(options.serve, time));
+  server->SetEngine(engine.get(), options.engine);
+  load.model = engine->model().name;
+  load.vocab_size = engine->model().vocab_size;
+  Driver driver(sim.config.concurrency, std::move(load), &time, &script, server->port());
+  TACTUS_ASSIGN_OR_RETURN(const auto workload, sim.open_workload());
+  TACTUS_RETURN_IF_ERROR(driver.Run(workload.get()));
+  ServedRun run;
+  run.result = engine->Outcome();
+  run.plans = script.plans();
+  run.answers = driver.Faults();
+  run.refused = driver.refused();
+  return run;
+}
+
+}  // namespace tactus
