@@ -28,7 +28,7 @@ TINY = {
     "tie_word_embeddings": True, "hidden_act": "silu",
 }
 SIMULATION = ["sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", "chat", "--rate", "10", "--requests",
-              "50000", "--json"]
+              "50000", "--prefix-caching", "off", "--ignore-eos", "off", "--json"]   # whatever a build's defaults are
 
 
 class Server:

@@ -41,6 +41,8 @@ SimOptions Base() {
   o.token_budget = 512;
   o.max_model_len = 16384;
   o.default_max_tokens = 1024;
+  o.ignore_eos = false;  // an answer ends by itself
+  o.identities = "stated";
   o.workload = std::getenv("TACTUS_DATA") != nullptr ? "lengths:azure2023_conv.csv" : "chat";
   o.seed = 1;
   return o;

@@ -19,7 +19,7 @@
 
 namespace tactus {
 
-inline constexpr std::chrono::seconds kGateLimit{20};  // what is waited for comes within milliseconds
+inline constexpr std::chrono::seconds kGateLimit{10};  // what is waited for comes within milliseconds
 
 class GatedClock final : public Clock {
  public:
