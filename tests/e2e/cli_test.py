@@ -39,6 +39,20 @@ class Folder(unittest.TestCase):
         self.dummy = [self.model, "--load-format", "dummy", "--kv-cache-memory", "64MiB"]
 
 
+class SchedulerTest(Folder):
+    def test_a_scheduler_that_only_a_simulation_has_is_refused_with_the_way_out(self):
+        done = tactus("serve", *self.dummy, "--scheduler", "oracle")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("--scheduler oracle knows all requests beforehand and exists in simulation only ('tactus sim')", done.stderr)
+
+    def test_a_policys_knob_is_a_flag_and_a_name_in_the_environment(self):
+        for command in ("serve", "sim"):
+            done = tactus(command, "--larry-lambda", "0.25", "--print-config", TACTUS_MLFQ_QUEUES="3")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("larry-lambda = 0.25\n", done.stdout)
+            self.assertIn("mlfq-queues = 3\n", done.stdout)
+
+
 class ProfileTest(Folder):
     def test_a_run_too_short_for_a_fit_replaces_nothing(self):
         out = self.folder / "profile.csv"
