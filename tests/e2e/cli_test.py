@@ -39,20 +39,6 @@ class Folder(unittest.TestCase):
         self.dummy = [self.model, "--load-format", "dummy", "--kv-cache-memory", "64MiB"]
 
 
-class SchedulerTest(Folder):
-    def test_a_scheduler_that_only_a_simulation_has_is_refused_with_the_way_out(self):
-        done = tactus("serve", *self.dummy, "--scheduler", "oracle")
-        self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn("--scheduler oracle knows all requests beforehand and exists in simulation only ('tactus sim')", done.stderr)
-
-    def test_a_policys_knob_is_a_flag_and_a_name_in_the_environment(self):
-        for command in ("serve", "sim"):
-            done = tactus(command, "--larry-lambda", "0.25", "--print-config", TACTUS_MLFQ_QUEUES="3")
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertIn("larry-lambda = 0.25\n", done.stdout)
-            self.assertIn("mlfq-queues = 3\n", done.stdout)
-
-
 class ProfileTest(Folder):
     def test_a_run_too_short_for_a_fit_replaces_nothing(self):
         out = self.folder / "profile.csv"
@@ -87,7 +73,7 @@ class UsageTest(Folder):
                                (["sim", "--times", "model"], "--replay"), (["sim", "--replay", "x", "--steps-out", "x"], "--times model"),
                                (["serve", "--host", ""], "--host is empty"), (["serve", "--port", "1", "--port", "2"], "--port is given twice"),
                                (["run", "--raw"], "--raw"), (["run", "-p", "x", "--top-p", "0"], "--top-p"),
-                               (["run", "-p", "x", "--temperature", "-0.5"], "--temperature"), ([], "usage: tactus"), (["bench", "--url", "x", "--rate", "1", "--workload", "z"], "workload 'z'")]:
+                               (["run", "-p", "x", "--temperature", "-0.5"], "--temperature"), ([], "usage: tactus"), (["serve", "--scheduler", "oracle"], "exists in simulation only"), (["bench", "--url", "x", "--rate", "1", "--workload", "z"], "workload 'z'")]:
             with self.subTest(args=args):
                 done = tactus(*args)
                 self.assertEqual(done.returncode, 2, done.stderr)
