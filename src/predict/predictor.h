@@ -17,7 +17,7 @@
 
 namespace tactus::predict {
 
-inline constexpr const char* kTruth = "oracle";
+inline constexpr const char* kTruth = "oracle";  // its name
 
 struct PredictorOptions {
   int32_t slot_capacity = 0;        // sequences alive at once

@@ -142,25 +142,39 @@ Result<const PresetInfo*> FindPreset(const std::string& name) {
   return InvalidArgument(fmt::format("unknown scheduler '{}'; known: {}", name, NamesOf(presets)), "scheduler");
 }
 
-// A knob may be of several choices: all that work with slack share some.
-Status CheckKnobsFit(const SchedulerConfig& c) {
-  const std::string* chosen[] = {&c.order, &c.admission, &c.composition, &c.budget, &c.preemption};
-  for (const KnobDeclaration* knob : DeclaredKnobs()) {
-    if (*knob->elsewhere == '\0' || c.limits.policy.IsInitial(*knob)) continue;
-    std::string way_out;
-    bool fits = false;
-    for (const Choice choice : kAllChoices) {
-      const std::string& name = *chosen[static_cast<size_t>(choice)];
-      bool known = false;
-      for (const ChoiceInfo& value : Values(choice)) {
-        known = known || name == value.name;
-        if (!value.Declares(*knob)) continue;
-        fits = fits || name == value.name;
-        if (way_out.empty()) way_out = fmt::format("--{} {}", NameOf(choice), value.name);
-      }
-      fits = fits || !known;  // an injected one may know it
+namespace {
+
+const ChoiceInfo* FindValue(Choice choice, const std::string& name) {
+  const auto& values = Values(choice);
+  const auto value = std::find_if(values.begin(), values.end(), [&](const ChoiceInfo& v) { return name == v.name; });
+  return value != values.end() ? &*value : nullptr;
+}
+
+// Whether one of the five declares the knob; nobody knows what an injected one knows.
+bool MayKnow(const SchedulerConfig& c, const KnobDeclaration& knob) {
+  const std::string* names[] = {&c.order, &c.admission, &c.composition, &c.budget, &c.preemption};
+  return std::any_of(std::begin(kAllChoices), std::end(kAllChoices), [&](Choice choice) {
+    const ChoiceInfo* value = FindValue(choice, *names[static_cast<size_t>(choice)]);
+    return value == nullptr || value->Declares(knob);
+  });
+}
+
+std::string FirstThatDeclares(const KnobDeclaration& knob) {
+  for (const Choice choice : kAllChoices) {
+    for (const ChoiceInfo& value : Values(choice)) {
+      if (value.Declares(knob)) return fmt::format("--{} {}", NameOf(choice), value.name);
     }
-    if (!fits) return InvalidArgument(fmt::format("--{} {}; use {}", knob->name, knob->elsewhere, way_out), knob->name);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status CheckKnobsFit(const SchedulerConfig& c) {
+  for (const KnobDeclaration* knob : DeclaredKnobs()) {
+    if (*knob->elsewhere == '\0' || c.limits.policy.IsInitial(*knob) || MayKnow(c, *knob)) continue;
+    return InvalidArgument(fmt::format("--{} {}; use {}", knob->name, knob->elsewhere, FirstThatDeclares(*knob)),
+                           knob->name);
   }
   return Status();
 }

@@ -10,7 +10,8 @@ namespace tactus::sched {
 // kInvalidArgument lists the known ones.
 Result<const PresetInfo*> FindPreset(const std::string& name);
 
-// A knob that only some choices know is left as declared beside others.
+// kInvalidArgument: a knob is set that none of the chosen declares and that must not be set in vain
+// (KnobDeclaration::elsewhere).
 Status CheckKnobsFit(const SchedulerConfig& config);
 
 // Makes every choice that is not there yet by its name in `config`, lays out what they note, and asks all of them what

@@ -73,7 +73,7 @@ class UsageTest(Folder):
                                (["sim", "--times", "model"], "--replay"), (["sim", "--replay", "x", "--steps-out", "x"], "--times model"),
                                (["serve", "--host", ""], "--host is empty"), (["serve", "--port", "1", "--port", "2"], "--port is given twice"),
                                (["run", "--raw"], "--raw"), (["run", "-p", "x", "--top-p", "0"], "--top-p"),
-                               (["run", "-p", "x", "--temperature", "-0.5"], "--temperature"), ([], "usage: tactus"), (["bench", "--url", "x", "--rate", "1", "--workload", "z"], "workload 'z'")]:
+                               (["run", "-p", "x", "--temperature", "-0.5"], "--temperature"), ([], "usage: tactus"), (["serve", "--scheduler", "oracle"], "exists in simulation only"), (["bench", "--url", "x", "--rate", "1", "--workload", "z"], "workload 'z'")]:
             with self.subTest(args=args):
                 done = tactus(*args)
                 self.assertEqual(done.returncode, 2, done.stderr)

@@ -269,6 +269,24 @@ TEST(PredictedLength, ReservesTheUpperEndOfTheClass) {
   EXPECT_EQ(bed.Note<sched::ReservationNote>(slot)->reserved_tokens, 5 + 6);
 }
 
+// That a reservation was too little is remembered with the sequence: it is predicted again for longer, also by a
+// predictor that has learned since. Twice seven tokens, then.
+TEST(PredictedLength, AnOutgrownReservationIsCounted) {
+  KnownLengths predictor({3, 7});
+  HarnessConfig c = PresetConfig("s3", 64);
+  c.block_size = 1;
+  c.predictor = &predictor;
+  StepBed bed(c);
+  const SlotId slot = bed.Waiting(5, {.max_output_tokens = 20});
+  for (const char* plan : {"0:0+5*", "0:5+1*", "0:6+1*", "0:7+1*", "0:8+1*", "!0"}) ASSERT_EQ(bed.Plan(), plan);
+  EXPECT_EQ(bed.Note<sched::ReservationNote>(slot)->retries, 1);
+  PredictionFeatures features;
+  features.max_output_tokens = 20;
+  predictor.Bind(slot, features);
+  EXPECT_EQ(bed.Plan(), "0:0+10*");
+  EXPECT_EQ(bed.Note<sched::ReservationNote>(slot)->reserved_tokens, 5 + 14);
+}
+
 // Never more than the request may use, nor than the context holds.
 TEST(PredictedLength, ReservesNoMoreThanCanBeUsed) {
   KnownLengths predictor({100});
