@@ -399,13 +399,14 @@ Result<std::unique_ptr<Engine>> CreateEngine(const EngineOptions& options, const
 
   InstallSigbusGuard();
   setup.load.say = say;
-  TACTUS_ASSIGN_OR_RETURN(ModelWeights weights, LoadWeights(setup.description, setup.load));
+  TACTUS_ASSIGN_OR_RETURN(ModelWeights weights, LoadWeights(setup.description, setup.load, SystemClock()));
   say(fmt::format("weights {}; numerics {}; kernels {}, {} threads", weights.format, NumericsText(setup.numerics),
                   setup.ops->name, setup.threads));
   if (!setup.hint.empty()) say(setup.hint);
   ModelInfo info = MakeInfo(setup, weights);
 
   CpuExecutorOptions exec;
+  exec.clock = &SystemClock();
   exec.threads = setup.threads;
   exec.ops = setup.ops;
   exec.kv_dtype = setup.numerics.kv_dtype;

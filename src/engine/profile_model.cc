@@ -77,7 +77,7 @@ Result<Loaded> Load(const EngineOptions& o, const ProfileOptions& options) {
   limits.num_blocks = memory.num_blocks;
 
   InstallSigbusGuard();
-  TACTUS_ASSIGN_OR_RETURN(ModelWeights weights, LoadWeights(description, load));
+  TACTUS_ASSIGN_OR_RETURN(ModelWeights weights, LoadWeights(description, load, SystemClock()));
 
   const std::filesystem::path file(path);
   loaded.remarks = {{"model", file.filename().string()},
@@ -94,6 +94,7 @@ Result<Loaded> Load(const EngineOptions& o, const ProfileOptions& options) {
   }
 
   CpuExecutorOptions exec;
+  exec.clock = &SystemClock();
   exec.threads = threads;
   exec.ops = ops;
   exec.kv_dtype = numerics.kv_dtype;

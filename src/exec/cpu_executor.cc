@@ -20,7 +20,7 @@ class CpuExecutor final : public Executor {
  public:
   CpuExecutor(std::unique_ptr<StepRunner> runner, const CpuExecutorOptions& options)
       : runner_(std::move(runner)),
-        clock_(options.clock != nullptr ? *options.clock : SystemClock()),
+        clock_(*options.clock),
         ring_(static_cast<size_t>(options.max_in_flight)),
         leader_([this] { Lead(); }) {}
 

@@ -2,7 +2,7 @@
 """Rules that a compiler does not check. Each prints file:line and what to do; exit status 1 if any is broken.
 
   include-direction  src/<module> includes only modules below it (docs/ARCHITECTURE.md)
-  wall-clock         only base/system_clock.cc reads a clock
+  wall-clock         only base/system_clock.cc reads a clock; kernels/, model/ and exec/ get theirs from the caller
   determinism        no std random engines or distributions; none of unordered iteration in sched/
   file-size          no source beyond its limit, and none that is on the ratchet grows
   targets            every source file belongs to a target
@@ -51,6 +51,8 @@ LAYERS = {
     "cli": None,  # everything
 }
 CLOCK = re.compile(r"(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday|\btime\(\s*(NULL|nullptr|0)\s*\)|__rdtsc)")
+OWN_CLOCK = re.compile(r"\bSystemClock\(\)")
+TAKES_CLOCK = ("kernels", "model", "exec")
 RANDOM = re.compile(r"std::(mt19937|minstd|default_random_engine|random_device|uniform_\w+_distribution|normal_distribution|exponential_distribution)")
 KNOWS_TRUE_LENGTH = re.compile(r"base/sim_request\.h|sim/|predict/(oracle|noisy)|cli/sim")
 PRIVATE = re.compile(r"/" + r"work/|\.lib" + r"rary\b|/root/")
@@ -130,6 +132,8 @@ def main():
         for number, line in enumerate(lines, 1):
             if CLOCK.search(line) and rel[-1] != "system_clock.cc":
                 report(path, number, "wall-clock", "take time from the Clock that was passed in (base/clock.h)")
+            if rel[0] == "src" and rel[1] in TAKES_CLOCK and OWN_CLOCK.search(line):
+                report(path, number, "wall-clock", f"{rel[1]}/ takes time from its caller's Clock, not from SystemClock()")
             if RANDOM.search(line):
                 report(path, number, "determinism", "std random numbers differ between libraries: use base/rng.h")
             if rel[0] == "src" and rel[1] == "sched" and "std::unordered_" in line:
