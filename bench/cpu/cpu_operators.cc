@@ -87,7 +87,7 @@ struct Row {
 class Operators {
  public:
   Operators(int32_t threads, const kernels::Ops& ops)
-      : pool_(threads),
+      : pool_(threads, SystemClock()),
         ops_(ops),
         scratch_bytes_(kernels::WorkspaceBytes(2048, kInner, kHeads, kHeadDim, threads)),
         scratch_(scratch_bytes_) {}

@@ -123,7 +123,7 @@ class Ceiling {
 
 class Bench {
  public:
-  Bench(int32_t threads, std::string part) : pool_(threads), ceiling_(pool_), part_(std::move(part)) {}
+  Bench(int32_t threads, std::string part) : pool_(threads, SystemClock()), ceiling_(pool_), part_(std::move(part)) {}
 
   // `items` sequences of `context`, the last `count` of them asked for; a prefill takes chunks at several depths.
   void Row(const Heads& h, DType dtype, const std::string& what, int32_t items, int32_t context, int32_t count) {

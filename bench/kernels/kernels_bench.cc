@@ -23,10 +23,8 @@ namespace {
 using kernels::LinearMode;
 
 kernels::ThreadPool& Pool() {
-  static kernels::ThreadPool pool([] {
-    const char* threads = std::getenv("TACTUS_BENCH_THREADS");
-    return threads != nullptr ? std::atoi(threads) : kernels::UsableCores();
-  }());
+  const char* threads = std::getenv("TACTUS_BENCH_THREADS");
+  static kernels::ThreadPool pool(threads != nullptr ? std::atoi(threads) : kernels::UsableCores(), SystemClock());
   return pool;
 }
 

@@ -170,9 +170,9 @@ void Row(ThreadPool& pool, std::vector<std::unique_ptr<ThreadPool>>& alone, bool
 int main(int argc, char** argv) {
   using namespace tactus;
   const int threads = std::max(1, argc > 1 ? std::atoi(argv[1]) : 2);
-  kernels::ThreadPool pool(threads);
+  kernels::ThreadPool pool(threads, SystemClock());
   std::vector<std::unique_ptr<kernels::ThreadPool>> alone;
-  for (int t = 0; t < threads; ++t) alone.push_back(std::make_unique<kernels::ThreadPool>(1));
+  for (int t = 0; t < threads; ++t) alone.push_back(std::make_unique<kernels::ThreadPool>(1, SystemClock()));
   std::printf(
       "| products | 16 decodes at | attention, us | products, us | mixed, us | mixed / sum | of attention's time "
       "hidden |\n"

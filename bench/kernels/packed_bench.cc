@@ -68,7 +68,7 @@ constexpr Format kFormats[] = {{"bf16", FileForm<DType::kBF16>, 1},
 class Bench {
  public:
   explicit Bench(int32_t threads)
-      : pool_(threads),
+      : pool_(threads, SystemClock()),
         ops_(*kernels::SelectOps()),
         cpu_time_(threads == 1),
         cold_(kColdBytes, kFill),

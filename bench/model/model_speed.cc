@@ -187,7 +187,7 @@ class Runner {
     return static_cast<double>(SystemClock().NowNs() - start) * 1e-9;
   }
 
-  OperatorProfile profile_;
+  OperatorProfile profile_{SystemClock()};
   std::mutex mutex_;
   std::condition_variable wakeup_;
   StepPlan plan_;
@@ -208,6 +208,7 @@ Result<std::unique_ptr<Runner>> Runner::Create(const SpeedOptions& options, nloh
                                                                    options.quantization, options.kv_cache_dtype},
                                                                   description.config.weight_dtype));
   CpuExecutorOptions exec;
+  exec.clock = &SystemClock();
   exec.threads = options.threads > 0 ? static_cast<int32_t>(options.threads) : kernels::UsableCores();
   exec.ops = kernels::SelectOps(options.kernels);
   if (exec.ops == nullptr) return InvalidArgument("--kernels " + options.kernels + " does not run here");
@@ -216,7 +217,7 @@ Result<std::unique_ptr<Runner>> Runner::Create(const SpeedOptions& options, nloh
   LoadWeightsOptions load = LoadOptionsFor(numerics);
   load.threads = exec.threads;
   load.cache_folder = options.weight_cache;
-  TACTUS_ASSIGN_OR_RETURN(ModelWeights weights, LoadWeights(description, load));
+  TACTUS_ASSIGN_OR_RETURN(ModelWeights weights, LoadWeights(description, load, SystemClock()));
   *about = {{"model", description.config.name},   {"format", weights.format},  {"weight_bytes", weights.bytes},
             {"numerics", NumericsText(numerics)}, {"kernels", exec.ops->name}, {"threads", exec.threads}};
   auto runner = std::make_unique<Runner>();

@@ -39,7 +39,7 @@ struct Memory {
 };
 
 struct Machine {
-  kernels::ThreadPool pool{1};
+  kernels::ThreadPool pool{1, SystemClock()};
   Memory scratch{kernels::WorkspaceBytes(kPositions, kCols, kHeads, kHeadDim, 1)};
   kernels::Workspace workspace() {
     return {scratch.data(), kernels::WorkspaceBytes(kPositions, kCols, kHeads, kHeadDim, 1)};

@@ -58,6 +58,7 @@ double Divergence(const float* p, const float* q, size_t n) {
 
 CpuExecutorOptions OptionsOf(const LoadedVariant& v) {
   CpuExecutorOptions o;
+  o.clock = &SystemClock();
   o.ops = v.ops;
   o.kv_dtype = v.numerics.kv_dtype;
   o.num_blocks = kWindow / 16 + 1;

@@ -123,7 +123,7 @@ Result<LoadedVariant> LoadVariant(const ModelDescription& description, const Num
   TACTUS_ASSIGN_OR_RETURN(loaded.numerics, ChooseNumerics(variant.options, description.config.weight_dtype));
   LoadWeightsOptions load = LoadOptionsFor(loaded.numerics);
   load.threads = kernels::UsableCores();
-  TACTUS_ASSIGN_OR_RETURN(loaded.weights, LoadWeights(description, load));
+  TACTUS_ASSIGN_OR_RETURN(loaded.weights, LoadWeights(description, load, SystemClock()));
   loaded.ops = variant.emulate ? EmulatingOps(loaded.weights, variant.operators) : kernels::SelectOps();
   return loaded;
 }

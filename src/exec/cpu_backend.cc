@@ -75,7 +75,7 @@ class CpuBackend final : public Backend {
     InstallSigbusGuard();
     LoadWeightsOptions load = chosen_.load;
     load.say = say;
-    TACTUS_ASSIGN_OR_RETURN(weights_, tactus::LoadWeights(description_, load));
+    TACTUS_ASSIGN_OR_RETURN(weights_, tactus::LoadWeights(description_, load, clock_));
     return weights_->format;
   }
 

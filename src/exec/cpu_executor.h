@@ -25,7 +25,7 @@ struct CpuExecutorOptions {
   int32_t max_step_items = 0;
   int64_t max_model_len = 0;
   int32_t max_in_flight = 1;
-  Clock* clock = nullptr;              // of StepResult's times; must be there, and outlive the executor
+  Clock* clock = nullptr;  // of StepResult's times and of waits between compute threads; needed, outlives the executor
   OperatorProfile* profile = nullptr;  // counts every step's operators; outlives the executor, read while none runs
 };
 

@@ -18,11 +18,12 @@ StepRunner::StepRunner(const ModelConfig& config, ModelWeights weights, const Cp
       weights_(std::move(weights)),
       options_(options),
       blocks_per_slot_((options.max_model_len + options.block_size - 1) / options.block_size),
-      pool_(options.threads) {}
+      pool_(options.threads, *options.clock) {}
 
 Result<std::unique_ptr<StepRunner>> StepRunner::Create(const ModelConfig& config, ModelWeights weights,
                                                        const CpuExecutorOptions& given) {
   CpuExecutorOptions options = given;
+  TACTUS_CHECK_MSG(options.clock != nullptr, "an executor needs a clock");
   if (options.threads <= 0) options.threads = kernels::UsableCores();
   if (options.ops == nullptr) options.ops = kernels::SelectOps();
   if (options.ops == nullptr) return InvalidArgument("no kernel set of that name runs on this machine", "kernels");

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/clock.h"
 #include "base/thread_role.h"
 
 namespace tactus::kernels {
@@ -30,20 +29,23 @@ inline void Pause() {
 
 // Waits for `ready` for at most kSpin; the clock is read only every 32 pauses.
 template <class Ready>
-bool SpinUntil(Ready ready) {
-  const TimeNs end = SystemClock().NowNs() + kSpin;
+bool SpinUntil(Clock& clock, Ready ready) {
+  const TimeNs end = clock.NowNs() + kSpin;
   do {
     for (int i = 0; i < 32; ++i) {
       if (ready()) return true;
       Pause();
     }
-  } while (SystemClock().NowNs() < end);
+  } while (clock.NowNs() < end);
   return ready();
 }
 
 }  // namespace
 
 struct ThreadPool::State {
+  explicit State(Clock& clock_of_waits) : clock(clock_of_waits) {}
+
+  Clock& clock;
   // One job. Written by Run while nothing is claimed and nothing is running.
   Thunk thunk = nullptr;
   void* self = nullptr;
@@ -90,7 +92,7 @@ struct ThreadPool::State {
     SetThreadRole(ThreadRole::kCompute, "tactus-compute");
     auto ready = [this] { return remaining.load() > 0 || stop.load(); };
     while (true) {
-      if (!SpinUntil(ready)) {
+      if (!SpinUntil(clock, ready)) {
         std::unique_lock<std::mutex> lock(mutex);
         sleepers.fetch_add(1);
         work.wait(lock, ready);
@@ -111,7 +113,7 @@ struct ThreadPool::State {
   }
 };
 
-ThreadPool::ThreadPool(int32_t threads) : threads_(threads), state_(std::make_unique<State>()) {
+ThreadPool::ThreadPool(int32_t threads, Clock& clock) : threads_(threads), state_(std::make_unique<State>(clock)) {
   TACTUS_CHECK_MSG(threads >= 1, "a thread pool needs at least one thread");
   state_->workers.reserve(static_cast<size_t>(threads));
   for (int32_t i = 1; i < threads; ++i) {
@@ -149,7 +151,7 @@ void ThreadPool::Run(int64_t tasks, Thunk thunk, void* self) {
   }
   s.Work(0);
   auto all_done = [&s] { return s.done.load() == s.tasks; };
-  if (SpinUntil(all_done)) return;
+  if (SpinUntil(s.clock, all_done)) return;
   std::unique_lock<std::mutex> lock(s.mutex);
   s.caller_sleeps.store(true);
   s.finished.wait(lock, all_done);

@@ -7,13 +7,15 @@
 #include <functional>
 #include <memory>
 
+#include "base/clock.h"
+
 namespace tactus::kernels {
 
 class ThreadPool {
  public:
-  // threads >= 1; the calling thread is one of them. Throws std::system_error where the system has no more threads to
-  // give.
-  explicit ThreadPool(int32_t threads);
+  // threads >= 1; the calling thread is one of them. `clock` bounds the spinning and outlives the pool. Throws
+  // std::system_error where the system has no more threads to give.
+  ThreadPool(int32_t threads, Clock& clock);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

@@ -56,9 +56,9 @@ OperatorCost AttentionCost(std::span<const kernels::AttentionItem> items, int32_
 template <class Work, class Cost>
 void Decoder::Timed(DecoderOperator op, Work work, Cost cost) {
   if (profile_ == nullptr) return work();
-  const TimeNs start = SystemClock().NowNs();
+  const TimeNs start = profile_->NowNs();
   work();
-  profile_->Add(op, SystemClock().NowNs() - start, cost());
+  profile_->Add(op, profile_->NowNs() - start, cost());
 }
 
 void Decoder::Round(kernels::ThreadPool& pool, const float* x, const float* norm, const PackedTokens& out) {

@@ -199,21 +199,22 @@ Status StartLoading(const ModelDescription& d, const LoadWeightsOptions& options
 // Tells of packing that takes longer than two seconds, every two seconds.
 class PackReport {
  public:
-  PackReport(const std::function<void(const std::string&)>& say, int64_t total_bytes)
-      : say_(say), total_bytes_(total_bytes) {}
+  PackReport(const std::function<void(const std::string&)>& say, int64_t total_bytes, Clock& clock)
+      : say_(say), total_bytes_(total_bytes), clock_(clock) {}
   void Progress(int64_t done_bytes) {
-    const TimeNs now_ns = SystemClock().NowNs();
+    const TimeNs now_ns = clock_.NowNs();
     if (!say_ || now_ns - said_ns_ < 2 * kSecond) return;
     said_ns_ = now_ns;
     say_(fmt::format("weights: {:.0f} % read", 100.0 * static_cast<double>(done_bytes) /
                                                    static_cast<double>(std::max<int64_t>(total_bytes_, 1))));
   }
-  double seconds() const { return std::max(static_cast<double>(SystemClock().NowNs() - start_ns_) * 1e-9, 1e-6); }
+  double seconds() const { return std::max(static_cast<double>(clock_.NowNs() - start_ns_) * 1e-9, 1e-6); }
 
  private:
   const std::function<void(const std::string&)>& say_;
   const int64_t total_bytes_;
-  const TimeNs start_ns_ = SystemClock().NowNs();
+  Clock& clock_;
+  const TimeNs start_ns_ = clock_.NowNs();
   TimeNs said_ns_ = start_ns_;
 };
 
@@ -267,11 +268,12 @@ std::string Gigabytes(int64_t bytes) {
   return fmt::format("{:.2f} GB", static_cast<double>(bytes) * 1e-9);
 }
 
-Result<ModelWeights> LoadPacked(const ModelDescription& d, const LoadWeightsOptions& options, Loading* l) {
+Result<ModelWeights> LoadPacked(const ModelDescription& d, const LoadWeightsOptions& options, Clock& clock,
+                                Loading* l) {
   ModelWeights& weights = l->weights;
   TACTUS_ASSIGN_OR_RETURN(const PackPlan plan, PlanPacking(d.config, *l->names, options.packing, &weights));
-  kernels::ThreadPool pool(std::max(options.threads, 1));
-  PackReport report(options.say, plan.source_bytes);
+  kernels::ThreadPool pool(std::max(options.threads, 1), clock);
+  PackReport report(options.say, plan.source_bytes, clock);
   auto storage = std::make_shared<PackedStorage>();
   storage->vectors = weights.storage;
   const WeightCache cache(d, options, *l, plan);
@@ -329,10 +331,10 @@ Result<ModelDescription> DescribeModel(const std::string& path) {
   return InvalidArgument(path + " is neither a GGUF file, a config.json nor a Hugging Face folder", "model");
 }
 
-Result<ModelWeights> LoadWeights(const ModelDescription& d, const LoadWeightsOptions& options) {
+Result<ModelWeights> LoadWeights(const ModelDescription& d, const LoadWeightsOptions& options, Clock& clock) {
   Loading loading;
   TACTUS_RETURN_IF_ERROR(StartLoading(d, options, &loading));
-  if (options.pack) return LoadPacked(d, options, &loading);
+  if (options.pack) return LoadPacked(d, options, clock, &loading);
   return std::move(loading.weights);
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "model/pack_weights.h"
 #include "model/weights.h"
 #include "model_config/config.h"
@@ -65,7 +66,8 @@ struct LoadWeightsOptions {
   std::string cache_folder;                     // of packed weights between starts; empty: none
   std::function<void(const std::string&)> say;  // progress and how it went, on the calling thread; null: nothing
 };
-Result<ModelWeights> LoadWeights(const ModelDescription& description, const LoadWeightsOptions& options);
+// `clock`: of what `say` tells, and of the packing threads' waits.
+Result<ModelWeights> LoadWeights(const ModelDescription& description, const LoadWeightsOptions& options, Clock& clock);
 
 // As the start of LoadWeights, from headers alone: are all tensors there, in the shapes and dtypes that the
 // configuration asks for?

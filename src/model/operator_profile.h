@@ -27,6 +27,9 @@ class OperatorProfile {
     DurationNs time_ns = 0;
     OperatorCost cost;
   };
+  explicit OperatorProfile(Clock& clock) : clock_(clock) {}
+
+  TimeNs NowNs() const { return clock_.NowNs(); }
   void Clear() { totals_ = {}; }
   void Add(DecoderOperator op, DurationNs time_ns, const OperatorCost& cost) {
     Totals& t = totals_[static_cast<size_t>(op)];
@@ -38,6 +41,7 @@ class OperatorProfile {
   const Totals& totals(DecoderOperator op) const { return totals_[static_cast<size_t>(op)]; }
 
  private:
+  Clock& clock_;
   std::array<Totals, kDecoderOperators> totals_{};
 };
 

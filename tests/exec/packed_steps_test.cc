@@ -117,7 +117,7 @@ TEST(PackedSteps, TheProfileCountsEveryWeightOnce) {
   const int32_t a = driver.Add(SomeRequest(1)), b = driver.Add(SomeRequest(2));
   driver.Generate(a, 1);
   driver.Generate(b, 1);
-  OperatorProfile profile;
+  OperatorProfile profile(SystemClock());
   runner->set_operator_profile(&profile);
   driver.Step({{a, 1}, {b, 1}});
   int64_t weights = 0;

@@ -17,6 +17,7 @@ struct TinyModel {
 
   CpuExecutorOptions Options() const {
     CpuExecutorOptions o;
+    o.clock = &SystemClock();
     o.threads = 1;
     o.kv_dtype = numerics.kv_dtype;
     o.num_blocks = 128;
@@ -35,7 +36,7 @@ inline TinyModel LoadTiny(const std::string& name, const NumericsOptions& numeri
   TinyModel m;
   m.config = description->config;
   m.numerics = *ChooseNumerics(numerics, m.config.weight_dtype);
-  auto weights = LoadWeights(*description, LoadOptionsFor(m.numerics));
+  auto weights = LoadWeights(*description, LoadOptionsFor(m.numerics), SystemClock());
   TACTUS_CHECK_MSG(weights.ok(), weights.status().ToString());
   m.weights = *weights;
   return m;

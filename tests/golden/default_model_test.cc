@@ -31,7 +31,7 @@ class DefaultModelTest : public testing::Test {
   Result<ModelWeights> Load(const Numerics& numerics) {
     LoadWeightsOptions load = LoadOptionsFor(numerics);
     load.threads = 2;
-    return LoadWeights(description_, load);
+    return LoadWeights(description_, load, SystemClock());
   }
   ModelDescription description_;
   std::vector<GoldenCase> cases_;

@@ -89,6 +89,7 @@ Result<GoldenRun> RunGoldenCase(const ModelConfig& config, const ModelWeights& w
                                 const Numerics& numerics, const kernels::Ops* ops) {
   const auto length = static_cast<int64_t>(golden.prompt.size() + golden.greedy.size());
   CpuExecutorOptions options;
+  options.clock = &SystemClock();
   options.ops = ops;
   options.kv_dtype = numerics.kv_dtype;
   options.num_blocks = length / 16 + 2;

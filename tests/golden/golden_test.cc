@@ -38,7 +38,7 @@ TEST_P(GoldenTest, ReferenceModeAgreesWithTransformers) {
   ASSERT_TRUE(description.ok()) << description.status().ToString();
   LoadWeightsOptions load;
   load.dequantize_to_f32 = true;
-  auto weights = LoadWeights(*description, load);
+  auto weights = LoadWeights(*description, load, SystemClock());
   ASSERT_TRUE(weights.ok()) << weights.status().ToString();
   auto numerics = ChooseNumerics({.dtype = "float32"}, description->config.weight_dtype);
   ASSERT_TRUE(numerics.ok());
@@ -92,7 +92,7 @@ TEST_P(GoldenTest, PackedNumericsStayNear) {
   for (const Variant& v : variants) {
     auto numerics = ChooseNumerics(v.options, stored);
     ASSERT_TRUE(numerics.ok()) << numerics.status().ToString();
-    auto weights = LoadWeights(*description, LoadOptionsFor(*numerics));
+    auto weights = LoadWeights(*description, LoadOptionsFor(*numerics), SystemClock());
     ASSERT_TRUE(weights.ok()) << weights.status().ToString();
     ASSERT_NE(weights->packed, nullptr);
     for (const kernels::Ops* ops : kernels::RunnableOps()) {
@@ -205,7 +205,7 @@ TEST(GoldenRun, AModelWithAWeightThatIsNotANumberFails) {
   ASSERT_TRUE(description.ok()) << description.status().ToString();
   LoadWeightsOptions load;
   load.dequantize_to_f32 = true;
-  auto weights = LoadWeights(*description, load);
+  auto weights = LoadWeights(*description, load, SystemClock());
   ASSERT_TRUE(weights.ok()) << weights.status().ToString();
   auto numerics = ChooseNumerics({.dtype = "float32"}, description->config.weight_dtype);
   const auto cases = ReadGoldenCases(folder + "/golden.json");

@@ -126,7 +126,7 @@ void Schedule(Scene scene, int32_t threads, bool kv_heads_together, Recorder* lo
   call.out = out.data();
   call.q_stride = call.out_stride = int64_t{scene.heads} * scene.head_dim;
   log->carry_rows = scene.heads / scene.kv_heads;
-  ThreadPool pool(threads);
+  ThreadPool pool(threads, SystemClock());
   testing::OwnedWorkspace scratch(tokens, 64, scene.heads, scene.head_dim, threads);
   const AttentionKernel kernel = {
       .takes_kv_heads = kv_heads_together ? TakesKvHeads : nullptr,

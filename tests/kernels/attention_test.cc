@@ -160,7 +160,7 @@ Expected Expect(const Shape& shape, std::vector<Sequence> sequences, const std::
 }
 
 TEST(Attention, AgreesWithRef) {
-  ThreadPool pool(2);
+  ThreadPool pool(2, SystemClock());
   for (const Shape& shape : kShapes) {
     const std::vector<Sequence> sequences = {MakeSequence(shape, 300, 1), MakeSequence(shape, 37, 5)};
     const std::vector<Cache::Piece> pieces = {{0, 299, 1}, {1, 0, 37}, {0, 240, 30}, {1, 36, 1}};
@@ -178,7 +178,7 @@ TEST(Attention, AgreesWithRef) {
 }
 
 TEST(Attention, ChunksBlocksNeighboursAndThreadsChangeNoBit) {
-  ThreadPool one(1), two(2), three(3), five(5);
+  ThreadPool one(1, SystemClock()), two(2, SystemClock()), three(3, SystemClock()), five(5, SystemClock());
   ThreadPool* pools[] = {&one, &two, &three, &five};
   Rng rng(7);
   for (const Shape& shape : kShapes) {
@@ -233,7 +233,7 @@ TEST(Attention, ChunksBlocksNeighboursAndThreadsChangeNoBit) {
 TEST(Attention, TilesOfSeveralKvHeadsChangeNoBit) {
   const Shape shapes[] = {{8, 4, 64},   {9, 3, 64},      {15, 5, 64, 0, DType::kInt8},
                           {40, 20, 16}, {8, 4, 128, 40}, {8, 4, 32, 301, DType::kInt8}};
-  ThreadPool one(1), three(3);
+  ThreadPool one(1, SystemClock()), three(3, SystemClock());
   for (const Shape& shape : shapes) {
     const int64_t row = int64_t{shape.heads} * shape.head_dim;
     std::vector<Sequence> sequences;
@@ -272,7 +272,7 @@ TEST(Attention, TilesOfSeveralKvHeadsChangeNoBit) {
 // Enough partitions for several waves of a split decode.
 TEST(Attention, LongDecodesMergeInTheSameOrderWhenSplit) {
   const Shape shape = {4, 1, 16};
-  ThreadPool one(1), two(2);
+  ThreadPool one(1, SystemClock()), two(2, SystemClock());
   const std::vector<Sequence> sequences = {MakeSequence(shape, 5000, 3)};
   for (const Ops* ops : RunnableOps()) {
     Cache cache(shape, 16, sequences, *ops, one);
@@ -289,7 +289,7 @@ TEST(Attention, LongDecodesMergeInTheSameOrderWhenSplit) {
 TEST(Attention, LongChunksGiveTheBitsOfTheirDecodes) {
   const Shape shape = {4, 1, 64};
   const int64_t row = int64_t{shape.heads} * shape.head_dim;
-  ThreadPool one(1), two(2), five(5);
+  ThreadPool one(1, SystemClock()), two(2, SystemClock()), five(5, SystemClock());
   const std::vector<Sequence> sequences = {MakeSequence(shape, 8400, 3), MakeSequence(shape, 5000, 8)};
   const std::vector<std::vector<Cache::Piece>> calls = {
       {{0, 8370, 30}}, {{1, 4984, 16}}, {{0, 8399, 1}, {1, 4999, 1}}, {{1, 4960, 40}, {0, 8398, 2}}};
@@ -326,7 +326,7 @@ TEST(Attention, LongChunksGiveTheBitsOfTheirDecodes) {
 TEST(Attention, LargeScoresStayFinite) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const Shape shape = {2, 1, 16, 0, dtype};
-    ThreadPool pool(1);
+    ThreadPool pool(1, SystemClock());
     std::vector<Sequence> sequences = {MakeSequence(shape, 520, 3)};
     for (int32_t p = 0; p < 520; ++p) {
       for (int d = 0; d < 16; ++d) sequences[0].k[p * 16 + d] *= p == 515 ? 1000.0f : 100.0f;

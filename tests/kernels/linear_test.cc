@@ -40,7 +40,7 @@ std::vector<float> RunLinear(const Ops& ops, ThreadPool& pool, const std::vector
 }
 
 TEST(Linear, AgreesWithRefWithinTheRoundingBound) {
-  ThreadPool pool(2);
+  ThreadPool pool(2, SystemClock());
   for (const Mode& mode : AllModes()) {
     const bool plain = InfoOf(mode.dtype).block_elements == 1;
     // Odd widths for plain formats; more than one chunk of K; rows that do not fill a tile.
@@ -69,7 +69,7 @@ TEST(Linear, AgreesWithRefWithinTheRoundingBound) {
 }
 
 TEST(Linear, Bf16ModeRoundsItsInputAndF32ModeDoesNot) {
-  ThreadPool pool(1);
+  ThreadPool pool(1, SystemClock());
   const float x = 1.0f + 0x1.0p-9f;  // rounds to 1 in bf16
   const uint16_t one = F32ToBF16(1.0f);
   const MatrixView w = {&one, DType::kBF16, 1, 1, 2};
@@ -81,7 +81,7 @@ TEST(Linear, Bf16ModeRoundsItsInputAndF32ModeDoesNot) {
 
 TEST(Linear, ARowHasTheSameBitsInEveryBatch) {
   constexpr int64_t kTokens = 130, kRows = 21;
-  ThreadPool one(1);
+  ThreadPool one(1, SystemClock());
   for (const Mode& mode : AllModes()) {
     const int64_t cols = InfoOf(mode.dtype).block_elements == 1 ? 1061 : 1280;
     const OwnedMatrix w = RandomMatrix(mode.dtype, kRows, cols, 21);
@@ -104,7 +104,7 @@ TEST(Linear, ARowHasTheSameBitsInEveryBatch) {
 
 TEST(Linear, ThreadsChangeNoBit) {
   constexpr int64_t kTokens = 110, kRows = 200;
-  ThreadPool one(1), two(2), three(3), five(5);
+  ThreadPool one(1, SystemClock()), two(2, SystemClock()), three(3, SystemClock()), five(5, SystemClock());
   for (const Mode& mode : AllModes()) {
     const int64_t cols = InfoOf(mode.dtype).block_elements == 1 ? 1061 : 1280;
     const OwnedMatrix w = RandomMatrix(mode.dtype, kRows, cols, 31);
@@ -124,7 +124,7 @@ TEST(Linear, ThreadsChangeNoBit) {
 }
 
 TEST(Linear, RowsMayBePadded) {
-  ThreadPool pool(2);
+  ThreadPool pool(2, SystemClock());
   constexpr int64_t kCols = 40, kRows = 9, kStride = 50;
   const std::vector<float> w = RandomFloats(kRows * kStride, 41), x = RandomFloats(kCols, 42);
   const MatrixView view = {w.data(), DType::kF32, kRows, kCols, kStride * 4};
@@ -136,7 +136,7 @@ TEST(Linear, RowsMayBePadded) {
 }
 
 TEST(Linear, NoTokensIsNoWork) {
-  ThreadPool pool(2);
+  ThreadPool pool(2, SystemClock());
   const OwnedMatrix w = RandomMatrix(DType::kF32, 4, 8, 51);
   for (const Ops* ops : RunnableOps()) {
     EXPECT_TRUE(RunLinear(*ops, pool, {}, 0, w.view, nullptr, LinearMode::kF32).empty());

@@ -25,7 +25,7 @@ std::vector<float> RunTiles(ThreadPool& pool, const float* x, int64_t tokens, co
 }
 
 TEST(PackedAmx, TilesGiveTheSpecificationsBits) {
-  ThreadPool pool(1);
+  ThreadPool pool(1, SystemClock());
   const int64_t rows = 100;
   ModelTiles::faults = ModelTiles::products = 0;
   for (const Form& form : AllForms()) {
@@ -63,7 +63,7 @@ TEST(PackedAmx, TilesGiveTheSpecificationsBits) {
 }
 
 TEST(PackedAmx, Bf16HasTheSameBitsInEveryBatch) {
-  ThreadPool pool(1);
+  ThreadPool pool(1, SystemClock());
   const int64_t rows = 70, cols = 167, most = 50;
   const OwnedMatrix w = RandomMatrix(DType::kBF16, rows, cols, 141);
   const OwnedPacked packed(w.view, Form{DType::kBF16}.at(rows, cols));

@@ -30,7 +30,7 @@ std::vector<float> ExtremeTokens(int64_t cols) {
 constexpr int64_t kExtremeTokens = 6;
 
 TEST(PackedLayout, ExtremeTokensHaveExtremeBytes) {
-  ThreadPool pool(1);
+  ThreadPool pool(1, SystemClock());
   const std::vector<float> x = ExtremeTokens(256);
   OwnedTokens packed({TokenValues::kInt8, 2}, kExtremeTokens, 256);
   Pack(*SelectOps("ref"), pool, x, packed.view);
@@ -49,7 +49,7 @@ TEST(PackedLayout, ExtremeTokensHaveExtremeBytes) {
 
 // Against 64-bit sums and double: an integer that wrapped would be far off.
 TEST(PackedLayout, RefDoesNotOverflow) {
-  ThreadPool pool(1);
+  ThreadPool pool(1, SystemClock());
   const int64_t rows = 64;
   double largest = 0;
   for (const Layout& layout : AllLayouts()) {
@@ -81,7 +81,7 @@ TEST(PackedLayout, RefDoesNotOverflow) {
 }
 
 TEST(PackedLayout, EverySetAgreesWithRefAtTheExtremes) {
-  ThreadPool pool(2);
+  ThreadPool pool(2, SystemClock());
   const int64_t rows = 70;
   for (const Layout& layout : AllLayouts()) {
     const LaidOut w(layout, rows, 300, Fill::kExtreme, 302);
@@ -102,7 +102,7 @@ TEST(PackedLayout, EverySetAgreesWithRefForAnyTokens) {
   struct Size {
     int64_t cols, tokens;
   };
-  ThreadPool pool(2);
+  ThreadPool pool(2, SystemClock());
   const int64_t rows = 70;
   for (const Layout& layout : AllLayouts()) {
     for (const Size size : {Size{20, 9}, Size{300, MostTokens(50)}, Size{512, 7}}) {
@@ -125,7 +125,7 @@ TEST(PackedLayout, EverySetAgreesWithRefForAnyTokens) {
 
 // Codes that become f32 on the way: to a few ulp of the magnitudes that are added.
 TEST(PackedLayout, EverySetMultipliesUnroundedTokens) {
-  ThreadPool pool(2);
+  ThreadPool pool(2, SystemClock());
   const int64_t rows = 70, tokens = 9;
   for (const Layout& layout : AllLayouts()) {
     const LaidOut w(layout, rows, 300, Fill::kRandom, 307);
@@ -150,7 +150,7 @@ TEST(PackedLayout, EverySetMultipliesUnroundedTokens) {
 }
 
 TEST(PackedLayout, BlocksOfZerosAddNothingAndNothingHidesNaN) {
-  ThreadPool pool(1);
+  ThreadPool pool(1, SystemClock());
   const int64_t rows = 20, cols = 384, tokens = 5;
   std::vector<float> x = RandomTokens(tokens, cols, 305), rest = x;
   for (int64_t c = 128; c < 256; ++c) x[c] = rest[c] = 0;                         // token 0: a block of zeros

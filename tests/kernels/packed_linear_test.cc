@@ -18,7 +18,7 @@ std::string What(const Ops* ops, const Form& form, int32_t planes) {
 
 // All that the specification rounds is f32 sums over blocks: a few ulp of the sum of magnitudes.
 TEST(PackedLinear, RefIsTheProductOfWhatIsPacked) {
-  ThreadPool pool(1);
+  ThreadPool pool(1, SystemClock());
   const int64_t tokens = 3, rows = 70;
   for (const Form& form : AllForms()) {
     for (int32_t planes : PlanesOf(form)) {
@@ -48,7 +48,7 @@ TEST(PackedLinear, RefIsTheProductOfWhatIsPacked) {
 }
 
 TEST(PackedLinear, EverySetAgreesWithRef) {
-  ThreadPool pool(2);
+  ThreadPool pool(2, SystemClock());
   const int64_t tokens = 37, rows = 200;
   for (const Form& form : AllForms()) {
     for (int32_t planes : PlanesOf(form)) {
@@ -84,7 +84,7 @@ TEST(PackedLinear, EverySetAgreesWithRef) {
 
 // Codes and tokens at the ends of their ranges: instructions that add neighbours in 16 bits would saturate here.
 TEST(PackedLinear, ExtremeCodesDoNotSaturate) {
-  ThreadPool pool(1);
+  ThreadPool pool(1, SystemClock());
   const int64_t rows = 66, cols = 256, tokens = 4;
   for (DType dtype : {DType::kQ8_0, DType::kQ5_1, DType::kQ4_0, DType::kQ6_K, DType::kQ5_K}) {
     OwnedMatrix w = RandomMatrix(dtype, rows, cols, 64);
@@ -126,7 +126,7 @@ TEST(PackedLinear, ExtremeCodesDoNotSaturate) {
 TEST(PackedLinear, ATokenHasTheSameBitsInEveryBatch) {
   constexpr int64_t kRows = 70;
   const int64_t most = MostTokens(130);
-  ThreadPool one(1);
+  ThreadPool one(1, SystemClock());
   for (const Form& form : AllForms()) {
     const int64_t cols = form.width(256);
     const OwnedMatrix w = RandomMatrix(form.dtype, kRows, cols, 71);
@@ -151,7 +151,7 @@ TEST(PackedLinear, ATokenHasTheSameBitsInEveryBatch) {
 TEST(PackedLinear, ThreadsChangeNoBit) {
   constexpr int64_t kRows = 600;
   const int64_t most = MostTokens(110);
-  ThreadPool one(1), two(2), three(3), four(4);
+  ThreadPool one(1, SystemClock()), two(2, SystemClock()), three(3, SystemClock()), four(4, SystemClock());
   for (const Form& form : AllForms()) {
     const int64_t cols = form.width(256);
     const OwnedMatrix w = RandomMatrix(form.dtype, kRows, cols, 81);
@@ -175,7 +175,7 @@ TEST(PackedLinear, ThreadsChangeNoBit) {
 // Several matrices at once, into strided rows, some added to what is there: each as if it were alone, and nothing else
 // touched.
 TEST(PackedLinear, OutputsKeepToTheirPlaces) {
-  ThreadPool pool(2);
+  ThreadPool pool(2, SystemClock());
   const int64_t tokens = 19;
   for (const Form& form : AllForms()) {
     const int64_t cols = form.width(256);
@@ -220,7 +220,7 @@ TEST(PackedLinear, BitsAreThoseOfEveryMachine) {
       {Quantization::kInt8, 1, 0x52c6113dc3d7c6e3}, {Quantization::kInt8, 2, 0xd2a900d70d781e40},
       {Quantization::kInt4, 1, 0xb0493c1272a99b54}, {Quantization::kInt4, 2, 0xb2064ba560d6e82c},
   };
-  ThreadPool pool(2);
+  ThreadPool pool(2, SystemClock());
   const int64_t rows = 70, cols = 330, tokens = 9;
   Rng rng(151);
   const auto integers = [&rng](int64_t n) {
@@ -247,7 +247,7 @@ TEST(PackedLinear, BitsAreThoseOfEveryMachine) {
 }
 
 TEST(PackedLinear, NoTokensIsNoWork) {
-  ThreadPool pool(1);
+  ThreadPool pool(1, SystemClock());
   const OwnedMatrix w = RandomMatrix(DType::kQ4_0, 64, 64, 96);
   const OwnedPacked packed(w.view, Form{DType::kQ4_0}.at(64, 64));
   for (const Ops* ops : RunnableOps()) EXPECT_TRUE(RunPacked(*ops, pool, nullptr, 0, packed.form, 1).empty());
@@ -275,7 +275,7 @@ Gated RunGated(const Ops& ops, ThreadPool& pool, const float* x, int64_t tokens,
 }
 
 TEST(PackedGated, IsSiluOfGateTimesUpForEverySet) {
-  ThreadPool pool(2);
+  ThreadPool pool(2, SystemClock());
   const int64_t tokens = 21, rows = 150;
   for (const Form& form : {Form{DType::kBF16}, Form{DType::kF16}, Form{DType::kF32}, Form{DType::kQ4_1},
                            Form{DType::kQ8_0}, Form{DType::kF32, Quantization::kInt8}}) {
@@ -316,7 +316,7 @@ TEST(PackedGated, IsSiluOfGateTimesUpForEverySet) {
 TEST(PackedGated, ATokenHasTheSameBitsInEveryBatchAndForAnyThreads) {
   constexpr int64_t kRows = 200;
   const int64_t most = MostTokens(130);
-  ThreadPool one(1), three(3);
+  ThreadPool one(1, SystemClock()), three(3, SystemClock());
   for (const Form& form : {Form{DType::kBF16}, Form{DType::kF16}, Form{DType::kF32}, Form{DType::kQ4_0},
                            Form{DType::kF32, Quantization::kInt8}}) {
     const int64_t cols = form.width(256);
@@ -348,7 +348,7 @@ TEST(PackedGated, ATokenHasTheSameBitsInEveryBatchAndForAnyThreads) {
 }
 
 TEST(PackedEmbed, RowsAreTheTables) {
-  ThreadPool pool(2);
+  ThreadPool pool(2, SystemClock());
   const int32_t ids[] = {0, 129, 64, 63, 129};
   for (const Form& form : AllForms()) {
     const int64_t rows = 130, cols = form.width(576);

@@ -18,7 +18,7 @@ constexpr DType kFormats[] = {DType::kQ4_K, DType::kQ6_K, DType::kQ4_0, DType::k
 
 TEST(PackedMixed, OutputsOfOtherBlocksShareTokens) {
   const int64_t tokens = 23, rows = 70, cols = 768;
-  ThreadPool pool(2);
+  ThreadPool pool(2, SystemClock());
   const std::vector<float> x = RandomTokens(tokens, cols, 201);
   for (const Ops* ops : RunnableOps()) {
     for (const int32_t planes : {1, 2}) {
@@ -48,7 +48,7 @@ TEST(PackedMixed, OutputsOfOtherBlocksShareTokens) {
 // Gate and up of other blocks: what two products, silu_mul and pack make of them, to a step of the rounding.
 TEST(PackedMixed, GateAndUpMayDiffer) {
   const int64_t tokens = 9, rows = 200, cols = 512;
-  ThreadPool pool(2);
+  ThreadPool pool(2, SystemClock());
   const std::vector<float> x = RandomFloats(tokens * cols, 231);
   const OwnedMatrix wg = RandomMatrix(DType::kQ4_K, rows, cols, 232), wu = RandomMatrix(DType::kQ6_K, rows, cols, 233);
   const OwnedPacked gate(wg.view, Form{DType::kQ4_K}.at(rows, cols)), up(wu.view, Form{DType::kQ6_K}.at(rows, cols));
@@ -77,7 +77,7 @@ TEST(PackedMixed, GateAndUpMayDiffer) {
 // A prompt of many tasks in both directions, on more threads than there are panels: each token as if it were alone.
 TEST(PackedMixed, LongPromptsOnManyThreads) {
   const int64_t tokens = MostTokens(450), rows = 130;
-  ThreadPool one(1), many(16);
+  ThreadPool one(1, SystemClock()), many(16, SystemClock());
   const Form forms[] = {{DType::kBF16},
                         {DType::kF16},
                         {DType::kF32},

@@ -240,7 +240,7 @@ constexpr TokenFormat kTokenFormats[] = {{},
                                          {TokenValues::kInt8, 2}};
 
 TEST(PackedTokens, AreWithinHalfAStepAndTheirSumsAreExact) {
-  ThreadPool pool(2);
+  ThreadPool pool(2, SystemClock());
   const int64_t tokens = 5;
   for (const Ops* ops : RunnableOps()) {
     for (const TokenFormat& format : kTokenFormats) {
@@ -294,7 +294,7 @@ void ExpectSameTokens(const PackedTokens& a, const PackedTokens& b, const std::s
 }
 
 TEST(PackedTokens, AreTheSameForEveryKernelSet) {
-  ThreadPool pool(3);
+  ThreadPool pool(3, SystemClock());
   for (const Ops* ops : OwnSets()) {
     for (const TokenFormat& format : kTokenFormats) {
       for (int64_t cols : {1, 31, 100, 128, 576, 1536}) {
@@ -315,7 +315,7 @@ TEST(PackedTokens, AreTheSameForEveryKernelSet) {
 }
 
 TEST(PackedTokens, NothingHidesAnInfinityOrNaN) {
-  ThreadPool pool(1);
+  ThreadPool pool(1, SystemClock());
   for (const Ops* ops : RunnableOps()) {
     for (const TokenFormat& format : kTokenFormats) {
       for (const float bad : {INFINITY, -INFINITY, NAN}) {
@@ -331,7 +331,7 @@ TEST(PackedTokens, NothingHidesAnInfinityOrNaN) {
 }
 
 TEST(PackedTokens, AreNormedBeforeRounding) {
-  ThreadPool pool(2);
+  ThreadPool pool(2, SystemClock());
   const int64_t tokens = 9, cols = 576;
   const std::vector<float> x = RandomFloats(tokens * cols, 43), weight = RandomFloats(cols, 44);
   std::vector<float> normed(x.size());

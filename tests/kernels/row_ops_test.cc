@@ -20,7 +20,7 @@ const Ops& Ref() {
 }
 
 TEST(RowOps, RmsNormAgreesWithRefAndDependsOnItsRowAlone) {
-  ThreadPool pool(3);
+  ThreadPool pool(3, SystemClock());
   for (const int64_t dim : {1, 5, 16, 64, 100, 576, 2048}) {
     constexpr int64_t kTokens = 37;
     const std::vector<float> x = RandomFloats(kTokens * dim, 1, 3.0f), weight = RandomFloats(dim, 2);
@@ -43,7 +43,7 @@ TEST(RowOps, RmsNormAgreesWithRefAndDependsOnItsRowAlone) {
 }
 
 TEST(RowOps, EmbedTakesRowsOfAnyFormat) {
-  ThreadPool pool(2);
+  ThreadPool pool(2, SystemClock());
   for (DType dtype : testing::kAllDTypes) {
     const testing::OwnedMatrix table = testing::RandomMatrix(dtype, 9, 256, 3);
     const int32_t ids[] = {8, 0, 3, 3};
@@ -57,7 +57,7 @@ TEST(RowOps, EmbedTakesRowsOfAnyFormat) {
 }
 
 TEST(RowOps, RopeRotatesPairs) {
-  ThreadPool pool(2);
+  ThreadPool pool(2, SystemClock());
   // By hand: one pair, a quarter turn at position 1.
   const float quarter = 1.5707964f;
   for (const Ops* ops : RunnableOps()) {
@@ -98,7 +98,7 @@ TEST(RowOps, RopeRotatesPairs) {
 
 // By the layout that kv_layout.h states in words, spelled out again here: bf16 and int8, paired and plain.
 TEST(RowOps, StoreKvRoundsToNearestEvenIntoItsSlotAndNowhereElse) {
-  ThreadPool pool(2);
+  ThreadPool pool(2, SystemClock());
   const int32_t kv_heads = 3, blocks = 5;
   for (const int32_t dim : {24, 7}) {
     for (const int32_t block_size : {4, 3}) {
@@ -137,7 +137,7 @@ TEST(RowOps, StoreKvRoundsToNearestEvenIntoItsSlotAndNowhereElse) {
 // V as it is, K turned by a Hadamard matrix first: that of order 8 here, by its definition (-1 to the number of common
 // bits).
 TEST(RowOps, Int8KvHasOneScalePerPositionAndHead) {
-  ThreadPool pool(1);
+  ThreadPool pool(1, SystemClock());
   const int32_t dim = 8, block_size = 2;
   const std::vector<float> wanted = {0, 127, -127, 63.5f, 0.5f, 1.5f, -2.5f, 100};
   const int codes[] = {0, 127, -127, 64, 0, 2, -2, 100};  // scale 1, halves to even
@@ -175,7 +175,7 @@ TEST(RowOps, Int8KvHasOneScalePerPositionAndHead) {
 
 // Columns of one wide buffer, with and without norms: the bits of the operators one by one, and nothing else touched.
 TEST(RowOps, RopeStoreIsNormRopeAndStoreInOne) {
-  ThreadPool pool(3);
+  ThreadPool pool(3, SystemClock());
   const int32_t heads = 6, kv_heads = 2, block_size = 4;
   const int64_t tokens = 37;
   for (const int32_t dim : {64, 20}) {
@@ -238,7 +238,7 @@ TEST(RowOps, RopeStoreIsNormRopeAndStoreInOne) {
 }
 
 TEST(RowOps, Bf16RoundingOfOddValues) {
-  ThreadPool pool(1);
+  ThreadPool pool(1, SystemClock());
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> odd = {0.0f, -0.0f, inf, -inf, std::nanf(""), 1.00390625f, 1.01171875f, 3.4e38f, 1e-40f, -1e-45f};
   odd.resize(16, 1.0f);
@@ -251,7 +251,7 @@ TEST(RowOps, Bf16RoundingOfOddValues) {
 }
 
 TEST(RowOps, SiluMulAndAddAgreeWithRefWhereverAnElementLies) {
-  ThreadPool pool(3);
+  ThreadPool pool(3, SystemClock());
   for (const int64_t n : {1, 3, 17, 1000, 40000}) {
     std::vector<float> gate = RandomFloats(n, 1, 20.0f);
     gate[0] = -200;
@@ -274,7 +274,7 @@ TEST(RowOps, SiluMulAndAddAgreeWithRefWhereverAnElementLies) {
 }
 
 TEST(RowOps, NanStaysNan) {
-  ThreadPool pool(1);
+  ThreadPool pool(1, SystemClock());
   const std::vector<float> gate(16, std::nanf("")), up(16, 1.0f);
   for (const Ops* ops : RunnableOps()) {
     std::vector<float> out(16);
@@ -302,7 +302,7 @@ TEST(SelectOps, ForcesByNameAndRefusesTheUnknown) {
 }
 
 TEST(WorkspaceDeathTest, TooSmallStopsWithTheFigures) {
-  ThreadPool pool(1);
+  ThreadPool pool(1, SystemClock());
   const testing::OwnedMatrix w = testing::RandomMatrix(DType::kF32, 4, 32, 1);
   const std::vector<float> x(32, 1.0f);
   std::vector<float> y(4);

@@ -32,7 +32,7 @@ namespace {
 TEST(ThreadPool, RunsEveryTaskOnceWithAValidThread) {
   const test::TimeLimit limit("ParallelFor or the pool's end did not return");
   for (const int32_t threads : {1, 2, 3, 8}) {
-    ThreadPool pool(threads);
+    ThreadPool pool(threads, SystemClock());
     EXPECT_EQ(pool.threads(), threads);
     for (const int64_t tasks : {0, 1, 2, 7, 1000}) {
       std::vector<std::atomic<int>> runs(static_cast<size_t>(tasks));
@@ -51,7 +51,7 @@ TEST(ThreadPool, RunsEveryTaskOnceWithAValidThread) {
 // tsan).
 TEST(ThreadPool, ManySmallJobsInARow) {
   const test::TimeLimit limit("one of 20,000 jobs did not return");
-  ThreadPool pool(4);
+  ThreadPool pool(4, SystemClock());
   std::vector<int64_t> values(64, 0);
   for (int64_t job = 1; job <= 20000; ++job) {
     const int64_t tasks = 1 + job % 64;
@@ -83,7 +83,7 @@ pid_t ThisThread() {
 TEST(ThreadPool, WakesWorkersThatSleep) {
   if (StateOf(ThisThread()) == '\0') GTEST_SKIP() << "the system does not tell whether a thread sleeps";
   const test::TimeLimit limit("ParallelFor left a sleeping worker asleep, or no worker ever sleeps");
-  ThreadPool pool(3);
+  ThreadPool pool(3, SystemClock());
   std::vector<pid_t> ids(3);
   for (int round = 0; round < 20; ++round) {
     for (const pid_t id : ids) {
@@ -103,7 +103,7 @@ TEST(ThreadPool, WakesWorkersThatSleep) {
 TEST(ThreadPool, WakesACallerThatSleeps) {
   if (StateOf(ThisThread()) == '\0') GTEST_SKIP() << "the system does not tell whether a thread sleeps";
   const test::TimeLimit limit("ParallelFor did not return although every task was done, or its caller never sleeps");
-  ThreadPool pool(2);
+  ThreadPool pool(2, SystemClock());
   const pid_t caller = ThisThread();
   for (int round = 0; round < 20; ++round) {
     std::atomic<int> arrived{0}, ended{0};
@@ -118,7 +118,7 @@ TEST(ThreadPool, WakesACallerThatSleeps) {
 }
 
 TEST(ThreadPool, CountsTheJobsThatThreadsShared) {
-  ThreadPool pool(2), one(1);
+  ThreadPool pool(2, SystemClock()), one(1, SystemClock());
   EXPECT_EQ(pool.barriers(), 0);
   pool.ParallelFor(3, [](int64_t, int32_t) {});
   pool.ParallelFor(2, [](int64_t, int32_t) {});
@@ -132,7 +132,7 @@ TEST(ThreadPool, CountsTheJobsThatThreadsShared) {
 
 TEST(ThreadPool, ATaskMayTakeLongWithoutHoldingOthersUp) {
   const test::TimeLimit limit("one long task kept all others from being run");
-  ThreadPool pool(2);
+  ThreadPool pool(2, SystemClock());
   std::atomic<int> others{0};
   pool.ParallelFor(100, [&](int64_t task, int32_t) {
     if (task == 0) {
@@ -147,7 +147,7 @@ TEST(ThreadPool, ATaskMayTakeLongWithoutHoldingOthersUp) {
 TEST(ThreadPool, StartsAndStopsManyTimes) {
   const test::TimeLimit limit("a pool did not end");
   for (int i = 0; i < 200; ++i) {
-    ThreadPool pool(3);
+    ThreadPool pool(3, SystemClock());
     std::atomic<int> sum{0};
     if (i % 2 == 0) pool.ParallelFor(5, [&](int64_t, int32_t) { ++sum; });
     EXPECT_EQ(sum.load(), i % 2 == 0 ? 5 : 0);
@@ -160,7 +160,7 @@ TEST(ThreadPool, PoolsOfSeveralCallersDoNotMeet) {
   std::atomic<int64_t> sum{0};
   for (int c = 0; c < 3; ++c) {
     callers.emplace_back([&] {
-      ThreadPool pool(2);
+      ThreadPool pool(2, SystemClock());
       for (int i = 0; i < 500; ++i) pool.ParallelFor(4, [&](int64_t task, int32_t) { sum += task; });
     });
   }
@@ -187,13 +187,13 @@ TEST(ThreadPool, TooManyThreadsAreAnErrorAndNotTheEnd) {
   ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
   std::string what;
   try {
-    ThreadPool pool(kThreads);
+    ThreadPool pool(kThreads, SystemClock());
   } catch (const std::system_error& e) {
     what = e.what();
   }
   ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
   EXPECT_NE(what.find(" of 1000"), std::string::npos) << what;
-  ThreadPool pool(3);
+  ThreadPool pool(3, SystemClock());
   std::atomic<int> sum{0};
   pool.ParallelFor(5, [&](int64_t, int32_t) { ++sum; });
   EXPECT_EQ(sum.load(), 5);

@@ -16,6 +16,8 @@ class Rules(unittest.TestCase):
         self.assertTrue(lint.CLOCK.search("auto t = std::chrono::steady_clock::now();"))
         self.assertTrue(lint.CLOCK.search("time(nullptr)"))
         self.assertFalse(lint.CLOCK.search("clock.NowNs(); step_time(3);"))
+        self.assertTrue(lint.OWN_CLOCK.search("const TimeNs now = SystemClock().NowNs();"))
+        self.assertFalse(lint.OWN_CLOCK.search("const TimeNs now = clock_.NowNs();"))
 
     def test_who_names_the_machines_clock(self):
         self.assertTrue(lint.NAMES_SYSTEM_CLOCK.match("cli/sim.cc"))

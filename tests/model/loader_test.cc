@@ -29,7 +29,7 @@ ModelDescription Describe(const std::string& path) {
   return d.ok() ? *d : ModelDescription();
 }
 ModelWeights Load(const ModelDescription& d, const LoadWeightsOptions& options = {}) {
-  Result<ModelWeights> w = LoadWeights(d, options);
+  Result<ModelWeights> w = LoadWeights(d, options, SystemClock());
   EXPECT_TRUE(w.ok()) << w.status().ToString();
   return w.ok() ? *w : ModelWeights();
 }
@@ -40,7 +40,7 @@ std::vector<float> Row(const MatrixView& m, int64_t row) {
 }
 Status LoadStatus(const std::string& path) {
   const auto d = DescribeModel(path);
-  return d.ok() ? LoadWeights(*d, {}).status() : d.status();
+  return d.ok() ? LoadWeights(*d, {}, SystemClock()).status() : d.status();
 }
 
 TEST(Loader, GgufWeightsAreViewsOfWhatTheFileHolds) {
@@ -239,7 +239,7 @@ TEST(Dummy, FromAConfigurationAlone) {
   TempFolder folder;
   const std::string config = folder.Write("config.json", ReadFile(GoldenFolder("qwen3") + "/config.json"));
   const ModelDescription d = Describe(folder.path());
-  EXPECT_REFUSED(LoadWeights(d, {}).status(), StatusCode::kNotFound, "model.safetensors");
+  EXPECT_REFUSED(LoadWeights(d, {}, SystemClock()).status(), StatusCode::kNotFound, "model.safetensors");
   const ModelWeights a = Load(d, {.dummy = true, .seed = 7}), b = Load(Describe(config), {.dummy = true, .seed = 7});
   const ModelWeights c = Load(d, {.dummy = true, .seed = 8});
   EXPECT_EQ(a.embedding.dtype, DType::kBF16);
@@ -251,7 +251,8 @@ TEST(Dummy, FromAConfigurationAlone) {
   ASSERT_NE(a.layers[0].q_norm, nullptr);
   EXPECT_NE(a.format.find("dummy bf16"), std::string::npos);
   const std::string named = folder.Write("shape.json", ReadFile(config));
-  EXPECT_REFUSED(LoadWeights(Describe(named), {}).status(), StatusCode::kNotFound, "--load-format dummy");
+  EXPECT_REFUSED(LoadWeights(Describe(named), {}, SystemClock()).status(), StatusCode::kNotFound,
+                 "--load-format dummy");
   EXPECT_EQ(Row(Load(Describe(named), {.dummy = true, .seed = 7}).embedding, 0), Row(a.embedding, 0));
 }
 
@@ -322,8 +323,8 @@ TEST(Dummy, ValuesArePinnedAndNearNormal) {
     EXPECT_NEAR(from_q8[i], exact[i], 0.0004);
     EXPECT_NEAR(from_f16[i], exact[i], 0.00005);
   }
-  EXPECT_REFUSED(LoadWeights(d, {.dummy = true, .dummy_dtype = DType::kQ4_K}).status(), StatusCode::kInvalidArgument,
-                 "q4_k");
+  EXPECT_REFUSED(LoadWeights(d, {.dummy = true, .dummy_dtype = DType::kQ4_K}, SystemClock()).status(),
+                 StatusCode::kInvalidArgument, "q4_k");
 }
 
 TEST(Inspect, TextAndJson) {

@@ -39,7 +39,7 @@ ModelDescription Describe(const std::string& path) {
   return d.ok() ? *d : ModelDescription();
 }
 ModelWeights Load(const ModelDescription& d, const LoadWeightsOptions& options = {}) {
-  Result<ModelWeights> w = LoadWeights(d, options);
+  Result<ModelWeights> w = LoadWeights(d, options, SystemClock());
   EXPECT_TRUE(w.ok()) << w.status().ToString();
   return w.ok() ? *w : ModelWeights();
 }
@@ -317,7 +317,7 @@ TEST(PackWeights, FilePagesAreReleasedOnTheWay) {
   ASSERT_GT(plan->source_bytes, int64_t{64} << 20);
   std::vector<std::byte> memory(static_cast<size_t>(plan->bytes) + 64);
   std::byte* aligned = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
-  kernels::ThreadPool pool(1);
+  kernels::ThreadPool pool(1, SystemClock());
   const int64_t before = ResidentBytes();  // the vector's pages are in it
   int64_t most = 0, done = 0;
   ASSERT_TRUE(PackAll(*plan, *source, pool, aligned, [&](int64_t bytes) {
@@ -333,11 +333,11 @@ TEST(PackWeights, BrokenFilesAreRefusedAlike) {
   GgufBuilder extra = test::TinyGguf();
   extra.F32Tensor("blk.0.ffn_gate_inp.weight", {8, 2});
   const ModelDescription d = Describe(folder.Write("e.gguf", extra.Build()));
-  EXPECT_REFUSED(LoadWeights(d, Packing()).status(), StatusCode::kDataLoss, "ffn_gate_inp", "no place");
+  EXPECT_REFUSED(LoadWeights(d, Packing(), SystemClock()).status(), StatusCode::kDataLoss, "ffn_gate_inp", "no place");
   EXPECT_REFUSED(PlanWeightBytes(d, Packing()).status(), StatusCode::kDataLoss, "ffn_gate_inp");
   ModelDescription config_only =
       Describe(folder.Write("c/config.json", ReadFile(GoldenFolder("qwen3") + "/config.json")));
-  EXPECT_REFUSED(LoadWeights(config_only, Packing()).status(), StatusCode::kNotFound, "safetensors");
+  EXPECT_REFUSED(LoadWeights(config_only, Packing(), SystemClock()).status(), StatusCode::kNotFound, "safetensors");
 }
 
 // ---- the cache on disk
@@ -471,14 +471,14 @@ TEST_F(WeightCacheTest, AnUnwritableFolderIsNoError) {
   options.dummy = true;
   options.cache_folder = cache_;
   options.say = [this](const std::string& line) { said_ += line; };
-  EXPECT_TRUE(LoadWeights(Describe(path_), options).ok());
+  EXPECT_TRUE(LoadWeights(Describe(path_), options, SystemClock()).ok());
   EXPECT_TRUE(Said("dummy weights have no files")) << said_;
 }
 
 // The file that a process opens first has number 0 where standard input is closed.
 TEST_F(WeightCacheTest, IsWrittenWhereStandardInputIsClosed) {
   const WeightCacheKey key = {folder_.path() + "/direct/m.packed", "what it begins with\n", 5};
-  kernels::ThreadPool pool(1);
+  kernels::ThreadPool pool(1, SystemClock());
   const int kept = dup(0);
   if (kept >= 0) close(0);
   const Status written = WriteWeightCache(key, reinterpret_cast<const std::byte*>("abcde"), pool);

@@ -38,16 +38,19 @@ inline std::string PlanText(const StepPlan& plan) {
 // What the executor of a run is to say, and what it did, for the driver. Any thread.
 class Script {
  public:
-  // The text that the request with this id is part of: from its first prompt token to its last output token.
-  void Tell(const std::string& id, std::vector<TokenId> text) {
+  // A request's text, from its first prompt token to its last output token. Before the loop takes the request.
+  void Tell(RequestHandle request, std::vector<TokenId> text) {
     std::lock_guard lock(mutex_);
-    texts_[id] = std::move(text);
+    texts_[request] = std::move(text);
   }
-  TokenId TokenAt(const std::string& id, int32_t position) const {
+  // Its token there; with the last one it has ended.
+  TokenId Say(RequestHandle request, int32_t position) {
     std::lock_guard lock(mutex_);
-    const auto found = texts_.find(id);
-    TACTUS_CHECK_MSG(found != texts_.end(), "nobody has told what " + id + " is to say");
-    return found->second.at(static_cast<size_t>(position));
+    const auto found = texts_.find(request);
+    TACTUS_CHECK_MSG(found != texts_.end(), fmt::format("nobody has told what request {} is to say", request));
+    const std::vector<TokenId>& text = found->second;
+    if (static_cast<size_t>(position) + 1 == text.size()) ended_.push_back(request);
+    return text.at(static_cast<size_t>(position));
   }
 
   void Planned(const StepPlan& plan) {
@@ -67,20 +70,17 @@ class Script {
     std::lock_guard lock(mutex_);
     return ready_ns_;
   }
-  // Ids of requests whose last token has come since the last call, in order.
-  void Ended(const std::string& id) {
-    std::lock_guard lock(mutex_);
-    ended_.push_back(id);
-  }
-  std::vector<std::string> TakeEnded() {
+  // Requests whose last token has come since the last call, in order.
+  std::vector<RequestHandle> TakeEnded() {
     std::lock_guard lock(mutex_);
     return std::exchange(ended_, {});
   }
 
  private:
   mutable std::mutex mutex_;
-  std::map<std::string, std::vector<TokenId>> texts_;
-  std::vector<std::string> plans_, ended_;
+  std::map<RequestHandle, std::vector<TokenId>> texts_;
+  std::vector<std::string> plans_;
+  std::vector<RequestHandle> ended_;
   TimeNs ready_ns_ = kNever;
 };
 
@@ -116,11 +116,7 @@ class ScriptedExecutor final : public Executor {
       const auto offset = static_cast<int32_t>(result->tokens.size());
       result->items.push_back({ItemStatus::kOk, item.count, offset, item.sample ? 1 : 0});
       if (!item.sample) continue;
-      const Request& request = *requests_.at(item.slot);
-      const int32_t position = item.first_position + item.count;
-      result->tokens.push_back(script_.TokenAt(request.id, position));
-      const auto made = position + 1 - static_cast<int64_t>(request.prompt->size());
-      if (made == request.stop.max_tokens) script_.Ended(request.id);
+      result->tokens.push_back(script_.Say(requests_.at(item.slot), item.first_position + item.count));
     }
     script_.SetReady(inner_.NextReadyNs());
     return true;
@@ -134,7 +130,7 @@ class ScriptedExecutor final : public Executor {
   ManualClock clock_;  // the gated clock's time, for calls on the engine's thread
   SimExecutor inner_;
   std::vector<const StepPlan*> plans_;
-  std::map<SlotId, std::shared_ptr<const Request>> requests_;
+  std::map<SlotId, RequestHandle> requests_;
   StepResult short_form_;
 };
 

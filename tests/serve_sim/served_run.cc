@@ -1,7 +1,6 @@
 #include "served_run.h"
 
 #include <deque>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -77,7 +76,7 @@ class Driver {
       if (pass_due_ || script_.ready_ns() <= t) {
         pass_due_ = false;
         TACTUS_RETURN_IF_ERROR(time_.Pass());
-        for (const std::string& id : script_.TakeEnded()) Followed(sent_.at(id));
+        for (const RequestHandle ended : script_.TakeEnded()) Followed(taken_.at(ended - 1));
       }
       TACTUS_RETURN_IF_ERROR(SendDue());
     }
@@ -110,8 +109,6 @@ class Driver {
   // Returns when the server has taken the request into its loop's queue, or refused it.
   Status Send(const WorkloadRequest work) {
     const std::string id = fmt::format("request-{}", work.index);
-    sent_[id] = work;
-    script_.Tell(id, TextOf(work));
     auto answer = std::make_shared<Answer>(&client_);
     answers_.push_back(answer);
     http::ClientRequest request;
@@ -124,6 +121,8 @@ class Driver {
     if (answer->status == 0) return answer->transport;
     if (answer->accepted()) {
       pass_due_ = true;
+      taken_.push_back(work);  // the engine counts those that it takes from 1, in order
+      script_.Tell(taken_.size(), TextOf(work));
     } else {
       ++refused_;
       Followed(work);
@@ -147,9 +146,9 @@ class Driver {
   WorkloadStream* workload_ = nullptr;
   WorkloadRequest arriving_;
   bool has_arriving_ = false;
-  bool pass_due_ = false;                        // something is in the loop's queue
-  std::deque<WorkloadRequest> due_;              // follow from ends at this instant
-  std::map<std::string, WorkloadRequest> sent_;  // by id
+  bool pass_due_ = false;               // something is in the loop's queue
+  std::deque<WorkloadRequest> due_;     // follow from ends at this instant
+  std::vector<WorkloadRequest> taken_;  // by handle - 1
   std::vector<std::shared_ptr<Answer>> answers_;
   int64_t refused_ = 0;
 };

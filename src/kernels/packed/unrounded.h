@@ -106,12 +106,19 @@ void RunFloatTileOf(int64_t tokens, const FloatTile& tile) {
   kTiles[tokens - 1](tile);
 }
 
-// One column of a group of four codes in each of 64 words. centre: of each row, in steps of 1 / times.
-inline void OpenCodeColumn(const uint32_t* words, int shift, uint32_t mask, int32_t times, const int32_t* centre,
-                           const float* scales, float* to) {
+// A group of each of 64 rows, 4 columns of codes of 8 bits or 8 of 4, as f32: times * code - centre, by scale, plus
+// minimum where there are some.
+template <bool kNibbles, int32_t kTimes, bool kMinimum>
+inline void OpenGroup(const uint32_t* __restrict words, const int32_t* __restrict centre, const float* __restrict scale,
+                      const float* __restrict minimum, float* __restrict to) {
   for (int64_t r = 0; r < kPanelRows; ++r) {
-    const auto code = static_cast<int32_t>((words[r] >> shift) & mask);
-    to[r] = scales[r] * static_cast<float>(times * code - centre[r]);
+    const uint32_t word = words[r];
+#pragma GCC unroll 8
+    for (int i = 0; i < (kNibbles ? 8 : 4); ++i) {
+      const uint32_t code = kNibbles ? (word >> (8 * (i % 4) + 4 * (i / 4))) & 0xf : (word >> (8 * i)) & 0xff;
+      const float value = scale[r] * static_cast<float>(kTimes * static_cast<int32_t>(code) - centre[r]);
+      to[i * kPanelRows + r] = kMinimum ? value + minimum[r] : value;
+    }
   }
 }
 
@@ -134,18 +141,14 @@ inline void OpenIntegers(const PackedMatrix& w, const std::byte* panel, int64_t 
     const auto* zeros = reinterpret_cast<const uint8_t*>(at + code_bytes + kPanelRows * 2);
     for (int64_t r = 0; r < kPanelRows; ++r) centre[r] = w.has_zeros ? zeros[r] : w.zero;
     const auto* words = reinterpret_cast<const uint32_t*>(at);
-    float* column = to + b * block * kPanelRows;
-    const float* scale = scales + b * kPanelRows;
-    for (int64_t g = 0; g < code_bytes / kGroupBytes; ++g, words += kPanelRows) {
-      for (int half = 0; half < (nibbles ? 2 : 1); ++half) {
-        for (int j = 0; j < 4; ++j, column += kPanelRows) {
-          OpenCodeColumn(words, 8 * j + 4 * half, nibbles ? 0xf : 0xff, w.has_zeros ? 4 : 1, centre, scale, column);
-        }
-      }
-    }
-    for (int64_t c = 0; w.has_minimum && c < block; ++c) {
-      float* value = to + (b * block + c) * kPanelRows;
-      for (int64_t r = 0; r < kPanelRows; ++r) value[r] += minima[b * kPanelRows + r];
+    const float *scale = scales + b * kPanelRows, *minimum = minima + b * kPanelRows;
+    const auto open = w.has_zeros     ? OpenGroup<true, 4, false>
+                      : !nibbles      ? (w.has_minimum ? OpenGroup<false, 1, true> : OpenGroup<false, 1, false>)
+                      : w.has_minimum ? OpenGroup<true, 1, true>
+                                      : OpenGroup<true, 1, false>;
+    const int64_t columns = nibbles ? 8 : 4;
+    for (int64_t c = 0; c < block; c += columns, words += kPanelRows) {
+      open(words, centre, scale, minimum, to + (b * block + c) * kPanelRows);
     }
   }
 }
@@ -164,13 +167,13 @@ inline void OpenFloats(const PackedMatrix& w, const std::byte* panel, int64_t fi
 template <class D>
 void SumPanelUnrounded(const PanelSums& run) {
   constexpr bool kLoops = D::HasLoop(D::kRows);
-  constexpr int64_t kFew = 3 * (kLoops ? 1 : D::kRows);  // f16 is opened for more: a loop takes f32 alone
+  constexpr int64_t kFew = 3 * (kLoops ? 1 : D::kRows);  // f16 is opened for more, and for a loop, which takes f32
   const PackedMatrix& w = *run.w;
   const PackedTokens& x = *run.x;
   const std::byte* panel = w.data + run.panel * w.panel_bytes;
-  const int64_t tiles = (run.tokens + D::kRows - 1) / D::kRows;
   const bool halves = w.code == PackedCode::kF16 && run.tokens <= kFew;
   const bool open = w.code != PackedCode::kF32 && !halves;
+  const int64_t tiles = (run.tokens + D::kRows - 1) / D::kRows;
   const int64_t per_chunk = w.integer() ? kTokenBlock : kFloatColumns;
   const int64_t column_bytes = w.integer() ? 0 : w.panel_bytes / w.cols / 64 * 64;  // integers are not asked for ahead
   std::memset(run.sums, 0, static_cast<size_t>(run.tokens * kPanelRows) * sizeof(float));
