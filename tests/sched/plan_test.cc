@@ -62,6 +62,50 @@ TEST(Plan, AChunkInTheMiddleHasNoRows) {
   EXPECT_EQ(cut.planned().logit_rows, 1);
 }
 
+// A decode with guesses at what follows: one item, a row of logits for each token that it may yield, no prompt tokens.
+TEST(Plan, ADecodeTakesItsDraftsAlong) {
+  StepBed bed(PresetConfig("sarathi-serve", 64));
+  bed.Draft(bed.Decoding(4, 2), 5);
+  bed.Decoding(4, 2);
+  EXPECT_EQ(bed.Plan(), "0:5+6d5* 1:5+1*");
+  const StepPlan& plan = bed.planned();
+  EXPECT_EQ(plan.num_tokens, 7);
+  EXPECT_EQ(plan.draft_tokens, 5);
+  EXPECT_EQ(plan.num_decodes, 2);
+  EXPECT_EQ(plan.prefill_tokens(), 0);
+  EXPECT_EQ(plan.decode_context_tokens, 11 + 6);
+  EXPECT_EQ(plan.items[0].logit_rows, 6);
+  EXPECT_EQ(plan.logit_rows, 7);
+  EXPECT_EQ(bed.kv().Table(0).size(), 3u) << "blocks for what may be accepted";
+}
+
+// Drafts take what nobody else needs in the step: a token stays for each running sequence, ...
+TEST(Plan, DraftsLeaveOthersTheirTokens) {
+  StepBed bed(PresetConfig("sarathi-serve", 5));
+  for (int i = 0; i < 3; ++i) bed.Draft(bed.Decoding(4, 2), 5);
+  EXPECT_EQ(bed.Plan(), "0:5+3d2* 1:5+1* 2:5+1*");
+}
+
+// ... and a block. Two sequences of two blocks each; with two more, one for each, guesses stay within what is there.
+TEST(Plan, DraftsLeaveOthersTheirBlocks) {
+  for (const int64_t blocks : {6, 7}) {
+    HarnessConfig config = PresetConfig("sarathi-serve", 64);
+    config.num_blocks = blocks;
+    StepBed bed(config);
+    bed.Draft(bed.Decoding(4, 2), 5);
+    bed.Decoding(4, 2);
+    EXPECT_EQ(bed.Plan(), blocks == 6 ? "0:5+3d2* 1:5+1*" : "0:5+6d5* 1:5+1*") << blocks << " blocks";
+  }
+}
+
+// No guess beyond the last token that the request may get.
+TEST(Plan, DraftsEndWithTheRequest) {
+  StepBed bed(PresetConfig("sarathi-serve", 64));
+  bed.Draft(bed.Decoding(4, 2, {.max_output_tokens = 5}), 5);
+  bed.Draft(bed.Decoding(4, 2, {.max_output_tokens = 3}), 5);
+  EXPECT_EQ(bed.Plan(), "0:5+3d2* 1:5+1*");
+}
+
 // What is recomputed after a preemption is a prompt, and asks for no logprobs of what was generated.
 TEST(Plan, RecomputingIsAPrompt) {
   StepBed bed(PresetConfig("sarathi-serve", 64));

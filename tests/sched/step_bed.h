@@ -91,6 +91,11 @@ class StepBed {
       Apply();
     }
   }
+  // So many guesses stand ready to be verified with the decode's next token; none of them will be right.
+  void Draft(SlotId slot, int32_t tokens) {
+    table_.SetDrafts(slot, tokens);
+    drafts_ = true;
+  }
   // What the choices note about a sequence; null: none of them notes a T.
   template <class T>
   T* Note(SlotId slot) {
@@ -163,7 +168,8 @@ class StepBed {
   sched::StepView View() {
     sched::StepView v = ViewOf(&table_, step_, now_ns_);
     v.recent = recent_;
-    v.previous_prefill_tokens = planned_.num_tokens - planned_.num_decodes;
+    v.previous_prefill_tokens = planned_.prefill_tokens();
+    v.has_drafts = drafts_;
     v.steps_in_flight = in_flight_;
     return v;
   }
@@ -180,8 +186,9 @@ class StepBed {
         table_.Admit(item.slot, item.first_position);
         ++start;
       }
-      table_.PlanItem(item.slot, item.count, item.sample, step_, false);
-      table_.CommitItem(item.slot, item.count, item.sample ? 1 : 0);
+      const int32_t sure = item.count - item.draft_tokens;
+      table_.PlanItem(item.slot, sure, item.sample, step_, false);
+      table_.CommitItem(item.slot, sure, item.sample ? 1 : 0);
     }
     if (!plan_.items.empty()) {
       std::vector<SlotId> recompute;
@@ -203,6 +210,7 @@ class StepBed {
   TimeNs now_ns_ = 0;
   StepId step_ = 0;
   int32_t in_flight_ = 0;
+  bool drafts_ = false;
 };
 
 }  // namespace tactus::testing
