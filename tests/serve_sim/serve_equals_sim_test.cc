@@ -252,14 +252,16 @@ TEST_F(ServeEqualsSim, SwappedSequencesComeBackAlike) {
   }
 }
 
-// Keys of text are the process's secret in a server, and predictors' tables of prefixes are indexed by them.
-TEST_F(ServeEqualsSim, PredictedLengthsAreTheSameWithoutAPrefixCache) {
-  for (const char* preset : {"s3", "trail", "ltr"}) {
-    SCOPED_TRACE(preset);
-    const Outcome out = Compare({.shared = With(kSizes, {"--scheduler", preset, "--prefix-caching", "off"}),
-                                 .sim = {"--kv-blocks", "150", "--workload", "trace:" + Trace(120, 6, 0.08)}});
-    EXPECT_GT(out.served.completed, 100);
-    EXPECT_FALSE(out.served.engine->prefix_sharing.has_value());
+TEST_F(ServeEqualsSim, LengthsArePredictedAlike) {
+  const std::string trace = "trace:" + Trace(120, 6, 0.08);
+  for (const char* preset : {"s3", "trail", "ltr", "pia"}) {
+    for (const char* caching : {"on", "off"}) {
+      SCOPED_TRACE(fmt::format("{}, prefix caching {}", preset, caching));
+      const Outcome out = Compare({.shared = With(kSizes, {"--scheduler", preset, "--prefix-caching", caching}),
+                                   .sim = {"--kv-blocks", "150", "--workload", trace}});
+      EXPECT_GT(out.served.completed, 100);
+      EXPECT_EQ(out.served.engine->prefix_sharing.has_value(), std::string_view(caching) == "on");
+    }
   }
 }
 
