@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "base/hash.h"
 #include "base/rng.h"
 #include "base/sim_request.h"
 #include "predict/predictor.h"
@@ -177,7 +178,7 @@ TEST(History, PredictionsDoNotDependOnTheKeys) {
     std::vector<int32_t> answers;
     for (int i = 0; i < 20000; ++i) {
       const uint64_t client = 1 + rng.Next64() % 6000, prefix = rng.Next64() % 40000;
-      const auto key = [secret](uint64_t x) { return (x * 0x9e3779b97f4a7c15ULL ^ secret) | 1ULL << 63; };
+      const auto key = [secret](uint64_t x) { return MixHash(secret, x); };
       const std::vector<Hash128> keys = {{key(prefix / 8), 1}, {key(prefix + 1000000), 2}};
       const PredictionFeatures features = Features(100, 4000, key(client), keys);
       answers.push_back(Ask(p.get(), features));
