@@ -116,7 +116,7 @@ int Million() {
   o.requests = 1000000;
   const Outcome out = Run(o);
   Print("million", o, out);
-  return out.result["requests"]["completed"] == 1000000 ? 0 : 1;
+  return out.result.completed == 1000000 ? 0 : 1;
 }
 
 }  // namespace

@@ -8,10 +8,13 @@
 // ... blocks: a system prompt's node is met whatever follows it, and a request costs a dozen updates, however long it
 // is.
 //
-// Clients and prefixes live in tables of fixed size, indexed by their hashes: memory does not grow. A newcomer whose
-// place is taken halves the weight of whoever holds it and takes over when that reaches 0. Answers that were cut off
-// (cancel, error) say little about the length and are left out.
+// Clients and prefixes live in tables of fixed size: memory does not grow. While there is room each has a place of its
+// own. Then a newcomer's answer halves the weight of one holder, the next holder's turn coming with the next answer,
+// and takes the place of one whose weight is gone. Who gives way follows from the order of answers and not from the
+// keys, which a server draws anew at each start: equal runs predict alike. Answers that were cut off (cancel, error)
+// say little about the length and are left out.
 #include <cmath>
+#include <unordered_map>
 #include <vector>
 
 #include "predict/predictor.h"
@@ -39,26 +42,35 @@ struct Average {
   double Pull(double estimate) const { return (count * mean + kPriorWeight * estimate) / (count + kPriorWeight); }
 };
 
-// Direct-mapped, tagged by owner; see above for collisions.
+// By owner; see above for what happens when it is full.
 class Table {
  public:
-  explicit Table(size_t size) : places_(size) {}
+  explicit Table(size_t size) : most_(size) { place_of_.reserve(size); }
   void Add(uint64_t owner, double tokens) {
-    Average& place = places_[owner & (places_.size() - 1)];
-    if (place.owner != owner) {
-      place.count /= 2;
-      if (place.count > 0) return;
-      place = {.owner = owner, .mean = 0, .count = 0};
+    if (const auto found = place_of_.find(owner); found != place_of_.end()) return places_[found->second].Add(tokens);
+    size_t place = places_.size();
+    if (place < most_) {
+      places_.emplace_back();
+    } else {
+      place = hand_;
+      hand_ = hand_ + 1 == most_ ? 0 : hand_ + 1;
+      if ((places_[place].count /= 2) > 0) return;
+      place_of_.erase(places_[place].owner);
     }
-    place.Add(tokens);
+    place_of_.emplace(owner, place);
+    places_[place] = {.owner = owner, .mean = 0, .count = 0};
+    places_[place].Add(tokens);
   }
   double Pull(uint64_t owner, double estimate) const {
-    const Average& place = places_[owner & (places_.size() - 1)];
-    return place.owner == owner ? place.Pull(estimate) : estimate;
+    const auto found = place_of_.find(owner);
+    return found != place_of_.end() ? places_[found->second].Pull(estimate) : estimate;
   }
 
  private:
-  std::vector<Average> places_;  // a power of two of them
+  const size_t most_;
+  size_t hand_ = 0;  // whose turn it is to give way
+  std::vector<Average> places_;
+  std::unordered_map<uint64_t, size_t> place_of_;
 };
 
 int LengthClass(int32_t prompt_tokens) {

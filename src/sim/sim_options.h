@@ -34,6 +34,7 @@ struct SimOptions : SchedulingOptions {
   std::string long_prompts = "refuse";
   // Output
   std::string requests_out;
+  bool exact_percentiles = false;
 
   template <class V>
   void VisitFields(V& v) {
@@ -111,6 +112,10 @@ struct SimOptions : SchedulingOptions {
     v.Field("long-prompts", long_prompts,
             {.choices = "refuse|clip", .help = "prompts beyond the context are refused, as by the server, or clipped"});
     v.Group("Output");
+    v.Field(
+        "exact-percentiles", exact_percentiles,
+        {.help = "keep every latency, in memory that grows with the run; off: buckets, as the server has them, within "
+                 "0.4 %"});
     v.Field("requests-out", requests_out, {.help = "CSV file with one line per request"});
   }
 };

@@ -224,7 +224,7 @@ Result<SimSetup> SetUpSimulation(const SimOptions& o, const SimTexts& texts) {
   c.slo = texts.slo;
   c.slo_class = o.slo_class;
   c.seed = static_cast<uint64_t>(o.seed);
-  c.exact_percentiles = !o.trace_out.empty();
+  c.exact_percentiles = o.exact_percentiles;
   c.requests_out = o.requests_out;
   c.trace_out = o.trace_out;
   return setup;

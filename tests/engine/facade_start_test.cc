@@ -71,6 +71,35 @@ TEST_F(FacadeTest, TheMachinesStepTimesAreReadOnlyWhereTheyDecide) {
   unsetenv("TACTUS_CACHE_DIR");
 }
 
+// Step times of another machine, kernel set or number of threads are used, and said to be.
+TEST_F(FacadeTest, StepTimesThatWereMeasuredOtherwiseAreWarnedOf) {
+  const std::filesystem::path profile = folder_ / "other.csv";
+  EngineOptions o = Options();
+  o.profile = profile.string();
+  const auto warnings = [&](const std::string& remarks) {
+    std::ofstream out(profile);
+    out << remarks << "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n";
+    for (const int prefill : {0, 16, 64, 256}) {
+      for (const int decodes : {0, 1, 8, 32}) {
+        if (prefill + decodes > 0)
+          out << prefill << ",0," << decodes << ',' << 100 * decodes << ',' << 1 + prefill << '\n';
+      }
+    }
+    out.close();
+    std::string all;
+    auto engine = Engine::Create(o, [&all](std::string_view line) {
+      if (line.starts_with("warning: ")) all += std::string(line) + "\n";
+    });
+    EXPECT_TRUE(engine.ok()) << engine.status().ToString();
+    return all;
+  };
+  EXPECT_EQ(warnings(""), "");
+  EXPECT_EQ(warnings("# threads: 2\n"), "");
+  EXPECT_NE(warnings("# threads: 7\n").find("measured with threads 7, this is 2"), std::string::npos);
+  EXPECT_NE(warnings("# kernels: abacus\n").find("measured with kernels abacus"), std::string::npos);
+  EXPECT_NE(warnings("# device: gpu\n").find("measured with device gpu"), std::string::npos);
+}
+
 TEST_F(FacadeTest, StepsOfAnySizeCannotBeServed) {
   EngineOptions o = Options();
   o.scheduler = "orca";

@@ -46,7 +46,7 @@ LAYERS = {
     "trace": ["base", "obs", "kv", "seq", "predict", "sched", "loop"],
     "dist": ["base", "obs", "tensor", "kernels"],
     "exec": ["base", "obs", "tensor", "kernels", "model_config", "model", "dist"],
-    "engine": ["base", "obs", "tensor", "kernels", "model_config", "model", "text", "kv", "seq", "cost", "predict", "sched", "loop",
+    "engine": ["base", "obs", "tensor", "model_config", "model", "text", "kv", "seq", "cost", "predict", "sched", "loop",
                "trace", "dist", "exec"],
     "route": ["base", "obs", "http", "api"],
     "http": ["base", "obs"],

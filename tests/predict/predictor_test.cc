@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "base/hash.h"
 #include "base/rng.h"
 #include "base/sim_request.h"
 #include "predict/predictor.h"
@@ -154,20 +155,44 @@ TEST(History, TwelvePrefixNodesAtMost) {
   }
 }
 
-// Clients 7 and 7 + 4,096 have one place between them. A newcomer halves what its holder counts with each answer, 8, 4,
-// 2, 1, and takes the place over at 0; until then it is predicted as one that was never seen.
-TEST(History, ANewcomerTakesAPlaceOverByAndBy) {
+// 4,096 clients fill the table, the first with eight answers. Each answer of a newcomer then halves what one of them
+// counts, in turn: the first keeps its place with four, the second's is taken, and so on.
+TEST(History, ANewcomerTakesThePlaceOfWhoIsHeardOfLeast) {
   auto p = Make("history");
-  const PredictionFeatures holder = Features(100, 4000, 7), newcomer = Features(100, 4000, 7 + 4096),
+  const PredictionFeatures holder = Features(100, 4000, 1), second = Features(100, 4000, 2),
+                           third = Features(100, 4000, 3), newcomer = Features(100, 4000, 5000),
                            anybody = Features(100, 4000);
   Observe(p.get(), holder, 10, 8);
-  for (int answers = 1; answers <= 4; ++answers) {
-    EXPECT_LT(Ask(p.get(), holder), Ask(p.get(), anybody)) << answers;
-    EXPECT_EQ(Ask(p.get(), newcomer), Ask(p.get(), anybody)) << answers;
-    Observe(p.get(), newcomer, 2000);
-  }
-  EXPECT_EQ(Ask(p.get(), holder), Ask(p.get(), anybody)) << "its place is gone";
+  for (uint64_t client = 2; client <= 4096; ++client) Observe(p.get(), Features(100, 4000, client), 10);
+  Observe(p.get(), anybody, 500, 128);
+  Observe(p.get(), newcomer, 2000);
+  EXPECT_EQ(Ask(p.get(), newcomer), Ask(p.get(), anybody)) << "the first holder gave way too early";
+  EXPECT_LT(Ask(p.get(), holder), Ask(p.get(), second)) << "it still counts four answers, the second one";
+  EXPECT_LT(Ask(p.get(), second), Ask(p.get(), anybody));
+  Observe(p.get(), newcomer, 2000);
   EXPECT_GT(Ask(p.get(), newcomer), Ask(p.get(), anybody));
+  EXPECT_EQ(Ask(p.get(), second), Ask(p.get(), anybody)) << "its place is gone";
+  EXPECT_LT(Ask(p.get(), third), Ask(p.get(), anybody));
+}
+
+// A server draws the keys of clients and text anew at each start; the same requests are predicted alike all the same,
+// also where there are more of them than places.
+TEST(History, PredictionsDoNotDependOnTheKeys) {
+  const auto run = [](uint64_t secret) {
+    auto p = Make("history");
+    Rng rng(11);
+    std::vector<int32_t> answers;
+    for (int i = 0; i < 20000; ++i) {
+      const uint64_t client = 1 + rng.Next64() % 6000, prefix = rng.Next64() % 40000;
+      const auto key = [secret](uint64_t x) { return MixHash(secret, x); };
+      const std::vector<Hash128> keys = {{key(prefix / 8), 1}, {key(prefix + 1000000), 2}};
+      const PredictionFeatures features = Features(100, 4000, key(client), keys);
+      answers.push_back(Ask(p.get(), features));
+      Observe(p.get(), features, static_cast<int32_t>(1 + client % 900 + prefix % 300));
+    }
+    return answers;
+  };
+  EXPECT_EQ(run(0x1234567), run(0xfedcba9876543));
 }
 
 // Requests that name no client take nobody's place, not even that of the client whose hash falls where theirs would.

@@ -120,6 +120,15 @@ class FakeEngine final : public Engine {
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
     return ids;
   }
+  void CountRefused(const Request&, const Status& why) override {
+    Set([&] { refused_.push_back(why.message()); });
+  }
+  // Why front ends refused requests that can never fit.
+  std::vector<std::string> refused() {
+    std::vector<std::string> out;
+    Set([&] { out = refused_; });
+    return out;
+  }
   int64_t LeastTokens(std::string_view text) const override {
     return longest_token_ == 0 ? 0 : static_cast<int64_t>(text.size() / longest_token_);
   }
@@ -249,6 +258,7 @@ class FakeEngine final : public Engine {
   mutable std::string last_variables_;
   std::function<void(StopToken)> on_text_;
   size_t longest_token_ = 0;
+  std::vector<std::string> refused_;
   size_t most_live_ = 0;
   RequestHandle next_ = 1;
   std::thread thread_;

@@ -190,6 +190,8 @@ TEST_F(ParseThreadsTest, WhatCanNeverFitIsRefusedBeforeItIsTokenised) {
             std::string::npos)
       << refused.body;
   EXPECT_EQ(tokenised.load(), 0) << "it was tokenised first";
+  ASSERT_EQ(engine_.refused().size(), 1u) << "the engine's result counts it";
+  EXPECT_NE(refused.body.find(engine_.refused()[0]), std::string::npos);
   EXPECT_EQ(Post("/v1/completions", json{{"prompt", std::string(400, ' ')}, {"max_tokens", 1}}.dump()).status, 200);
 }
 

@@ -221,6 +221,10 @@ TEST_F(RoutesTest, ErrorsNameFieldValueAndLimit) {
   EXPECT_EQ(message("/v1/chat/completions", Chat({{"tools", {{{"type", "function"}}}}})),
             "tools|tools: not supported yet; leave it out");
   EXPECT_EQ(engine_.submitted().size(), 0u);
+  // The engine's result counts what could never fit, and nothing else that is wrong with a body.
+  ASSERT_EQ(engine_.refused().size(), 2u);
+  EXPECT_NE(engine_.refused()[0].find("give max_tokens up to 4092"), std::string::npos) << engine_.refused()[0];
+  EXPECT_NE(engine_.refused()[1].find("prompt of 5001 tokens"), std::string::npos) << engine_.refused()[1];
 }
 
 TEST_F(RoutesTest, FailureBeforeTheFirstTokenHasAStatus) {

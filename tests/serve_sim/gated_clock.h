@@ -38,8 +38,10 @@ class GatedClock final : public Clock {
     std::lock_guard lock(mutex_);
     if (t_ns > now_ns_) now_ns_ = t_ns;
   }
-  TimeNs Peek() const {
+  // The time, on the engine's thread too and without a pass.
+  TimeNs Peek() {
     std::lock_guard lock(mutex_);
+    if (open_) now_ns_ += kSecond;
     return now_ns_;
   }
   // Lets the loop make one pass, and returns when it has.
@@ -52,7 +54,8 @@ class GatedClock final : public Clock {
       return Internal("the pass at " + std::to_string(now_ns_) + " ns did not begin");
     return AwaitLoop(&lock, "went to sleep in its pass, which had nothing to do");
   }
-  // From now on it is an ordinary clock that stands still.
+  // From now on it holds nobody, and goes on whenever it is asked, so that steps in flight end and the engine can
+  // close.
   void Open() {
     std::lock_guard lock(mutex_);
     open_ = true;
@@ -69,7 +72,7 @@ class GatedClock final : public Clock {
     return Internal("at " + std::to_string(now_ns_) + " ns the step loop " + otherwise);
   }
 
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::condition_variable changed_;
   TimeNs now_ns_ = 0;
   int64_t allowed_ = 0, begun_ = 0;

@@ -14,6 +14,7 @@
 #include "scripted_backend.h"
 #include "served_run.h"
 #include "sim/simulator.h"
+#include "trace/replay.h"
 
 namespace tactus {
 namespace {
@@ -72,6 +73,7 @@ class ServeEqualsSim : public testing::Test {
   struct Case {
     Args shared;  // flags that both take
     Args sim;     // the load, and the KV memory, which the script has too
+    Args serve = {};
   };
 
   static cli::SimCommandOptions ParseSim(const Case& c) {
@@ -127,6 +129,7 @@ class ServeEqualsSim : public testing::Test {
       args.insert(args.end(), {flag, "1000h"});
     args.insert(args.end(), {"--max-streams-per-client", "100000"});
     args.insert(args.end(), c.shared.begin(), c.shared.end());
+    args.insert(args.end(), c.serve.begin(), c.serve.end());
     cli::LoadOptions load;
     load.slo = setup->config.slo;
     load.send_slo = load.slo.ttft_ns > 0 || load.slo.tbt_ns > 0 || load.slo.jct_ns > 0;
@@ -252,14 +255,16 @@ TEST_F(ServeEqualsSim, SwappedSequencesComeBackAlike) {
   }
 }
 
-// Keys of text are the process's secret in a server, and predictors' tables of prefixes are indexed by them.
-TEST_F(ServeEqualsSim, PredictedLengthsAreTheSameWithoutAPrefixCache) {
-  for (const char* preset : {"s3", "trail", "ltr"}) {
-    SCOPED_TRACE(preset);
-    const Outcome out = Compare({.shared = With(kSizes, {"--scheduler", preset, "--prefix-caching", "off"}),
-                                 .sim = {"--kv-blocks", "150", "--workload", "trace:" + Trace(120, 6, 0.08)}});
-    EXPECT_GT(out.served.completed, 100);
-    EXPECT_FALSE(out.served.engine->prefix_sharing.has_value());
+TEST_F(ServeEqualsSim, LengthsArePredictedAlike) {
+  const std::string trace = "trace:" + Trace(120, 6, 0.08);
+  for (const char* preset : {"s3", "trail", "ltr", "pia"}) {
+    for (const char* caching : {"on", "off"}) {
+      SCOPED_TRACE(fmt::format("{}, prefix caching {}", preset, caching));
+      const Outcome out = Compare({.shared = With(kSizes, {"--scheduler", preset, "--prefix-caching", caching}),
+                                   .sim = {"--kv-blocks", "150", "--workload", trace}});
+      EXPECT_GT(out.served.completed, 100);
+      EXPECT_EQ(out.served.engine->prefix_sharing.has_value(), std::string_view(caching) == "on");
+    }
   }
 }
 
@@ -276,6 +281,21 @@ TEST_F(ServeEqualsSim, TurnsOfConversationsFindWhatWasSaidBefore) {
                .sim = {"--kv-blocks", "1200", "--workload", "multi-turn:turns=3", "--requests", "60", "--rate", "3"}});
   EXPECT_GT(out.served.completed, 40);
   EXPECT_GT(out.served.engine->prefix_sharing.value_or(0), 0.1);
+}
+
+TEST_F(ServeEqualsSim, RecordingsOfBothReplayToTheSamePlans) {
+  const std::string served = (folder_ / "served.trace").string(), simulated = (folder_ / "simulated.trace").string();
+  const Outcome out =
+      Compare({.shared = With(kSizes, {"--scheduler", "larry"}),
+               .sim = {"--kv-blocks", "150", "--workload", "trace:" + Trace(80, 7, 0.08), "--trace-out", simulated},
+               .serve = {"--trace-out", served}});
+  for (const std::string& file : {served, simulated}) {
+    const auto replay = ReplayTrace(file);
+    ASSERT_TRUE(replay.ok()) << replay.status().ToString();
+    EXPECT_TRUE(replay->identical() && replay->complete) << file << " differs at " << replay->first_difference;
+    EXPECT_EQ(replay->plan_hash_replayed, out.served.engine->plan_hash) << file;
+    EXPECT_EQ(replay->steps_replayed, out.served.engine->steps) << file;
+  }
 }
 
 }  // namespace

@@ -169,6 +169,7 @@ TEST(SetUp, EveryOptionReachesTheSimulation) {
   o.slo_class = "gold";
   o.seed = 5;
   o.trace_out = "t.bin";
+  o.exact_percentiles = true;
   o.requests_out = "r.csv";
   o.order = "fcfs";
   o.max_num_seqs = 33;
