@@ -7,9 +7,9 @@
 // shares lies at the top, written over the vectors of simd/simd.h, and what one instruction set has of its own lies in
 // a folder of its name.
 //
-// Linear operators come twice: over rows as files have them (linear: weights exactly as stored, f32 sums) and over
-// packed weights (pack, linear_packed, gated_packed, embed_packed: kernels/packed/packed.h), which is what serving
-// uses.
+// Linear operators come twice: over packed weights (pack, linear_packed, gated_packed, embed_packed:
+// kernels/packed/packed.h), which serve every format, and over rows as files have them (linear: weights exactly as
+// stored, f32 sums), for the reference pass.
 //
 // Batch invariance (docs/ARCHITECTURE.md, per binary, kernel set, weight and KV format): every output element has one
 // accumulation order that depends on neither the number of tokens, the tile, nor the threads. K is never split over M

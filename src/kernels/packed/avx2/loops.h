@@ -1,6 +1,6 @@
 // The inner loops of AVX2's widest tiles in assembly: two vectors of weight rows by four to six rows of tokens, whose
 // sums, with two vectors of weights, one value and one product, are all 16 registers. Compilers do keep the sums
-// there, but copy them to memory at every turn.
+// there, but copy them to memory at every turn (docs/measurements/assembly_against_intrinsics.md).
 //
 // A loop runs from w to end by kGroupBytes; x goes along. Rows of x lie kXStride of packed/tile.h apart: 128 bytes, or
 // 256 of 16-bit values, or 512 of f32.

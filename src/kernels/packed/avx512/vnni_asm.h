@@ -1,5 +1,5 @@
 // The assembly of a tile of integer codes over one token block: vnni_tile.h, which alone includes this,
-// says what it is for and names its operands.
+// says what it is for and names its operands. Why not intrinsics: docs/measurements/assembly_against_intrinsics.md.
 //
 // Registers: t of tokens 0 and 1 in zmm0-7, of token 2 of three in zmm20-23; integer sums of the rows in zmm8-23, four
 // each; codes in zmm24-27, at a block's end scales; a broadcast in zmm28; the mask of 4 bits in zmm29. [i] and [k] are
