@@ -123,6 +123,7 @@ Result<LoadedVariant> LoadVariant(const ModelDescription& description, const Num
   TACTUS_ASSIGN_OR_RETURN(loaded.numerics, ChooseNumerics(variant.options, description.config.weight_dtype));
   LoadWeightsOptions load = LoadOptionsFor(loaded.numerics);
   load.threads = kernels::UsableCores();
+  load.pack = load.pack && !variant.emulate;  // what is emulated stands in for the operator over rows
   TACTUS_ASSIGN_OR_RETURN(loaded.weights, LoadWeights(description, load, SystemClock()));
   loaded.ops = variant.emulate ? EmulatingOps(loaded.weights, variant.operators) : kernels::SelectOps();
   return loaded;

@@ -17,9 +17,13 @@ std::string Fingerprint(const ModelInfo& model) {
   return fmt::format("tactus-{}-{:08x}", Version(), digest.low & 0xffffffffu);
 }
 
-static bool EndsBadly(FinishReason finish) {
+namespace {
+
+bool EndsBadly(FinishReason finish) {
   return finish == FinishReason::kError || finish == FinishReason::kCancelled;
 }
+
+}  // namespace
 
 bool Answer::Tells(const TokenDelta& delta) {
   if (EndsBadly(delta.finish)) return false;

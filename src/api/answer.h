@@ -52,7 +52,7 @@ class Answer {
   static bool Tells(const TokenDelta& delta);
 
   // --- What the engine tells the sink of one prompt's request, in its order. Where the answer is a stream, the chunks
-  // that follow from it are appended to *chunks, perhaps none.
+  // that follow from it are appended to *chunks, perhaps none. Else `chunks` may be null.
 
   // Fails for a choice that ended without an answer, with the engine's reason; so does every call after it.
   Status OnDelta(size_t prompt, const TokenDelta& delta, std::string* chunks);

@@ -2,7 +2,8 @@
 // Plain data, shared by every executor (CPU, CUDA, fake, simulated) and by the step trace. See ARCHITECTURE.md.
 //
 // Lifetime: the engine owns a ring of plans; a plan stays valid and unchanged from Submit until the result of its step
-// has been polled. Buffers keep their capacity, so that the step loop does not allocate.
+// has been polled. Buffers keep their capacity, so that the step loop does not allocate while no
+// sequence starts.
 #pragma once
 
 #include <span>

@@ -251,7 +251,8 @@ int Chat(Engine& engine, const RunOptions& options) {
     std::printf("\n");
     std::fflush(stdout);
     if (!status.ok())
-      std::fprintf(stderr, "%s%s\n", status.message().c_str(), talk.answered() ? "; /clear starts anew" : "");
+      std::fprintf(stderr, "%s%s\n", status.message().c_str(),
+                   talk.answered() && status.code() == StatusCode::kInvalidArgument ? "; /clear starts anew" : "");
     else if (terminal)
       std::fprintf(stderr, "[%s%s]\n", summary.c_str(), interrupted ? ", stopped" : "");
   }

@@ -180,9 +180,10 @@ bool Commit::FitsPlan(const StepItem& item, const ItemResult& r) const {
   const int32_t sure = item.count - item.draft_tokens;
   if (r.accepted < 0 || r.accepted > item.count) return false;
   if (r.num_tokens != (item.sample && r.accepted >= sure ? r.accepted - sure + 1 : 0)) return false;
-  if (!traits_.has_tokens || r.accepted <= sure) return true;
-  const std::vector<TokenId>& drafts = live_.slot(item.slot).buffers->drafts;
+  if (!traits_.has_tokens || r.num_tokens == 0) return true;
   if (r.token_offset < 0 || r.token_offset + r.num_tokens > static_cast<int32_t>(result_.tokens.size())) return false;
+  if (r.accepted <= sure) return true;
+  const std::vector<TokenId>& drafts = live_.slot(item.slot).buffers->drafts;
   const auto sampled = result_.tokens.begin() + r.token_offset;
   return std::equal(sampled, sampled + (r.accepted - sure), drafts.begin());
 }
@@ -215,6 +216,7 @@ void Commit::ProposeDrafts(SlotId s) {
 
 // The short form of a result: no item failed, no token has a value. One pass over the plan's items.
 void Commit::CommitAsPlanned(const InFlight& f) {
+  TACTUS_CHECK_MSG(f.plan.draft_tokens == 0, "the executor answered a plan with drafts in the short form");
   const std::vector<StepItem>& items = f.plan.items;
   SequenceTable& table = live_.sequences();
   size_t next_stop = 0;

@@ -3,7 +3,7 @@
 // and the KV cache change together here, so that they cannot disagree.
 //
 // Invariants: an accepted request gets exactly one RequestDoneEvent; a sequence's KV is given back at its end, once.
-// Thread rule: engine thread only. Nothing allocates between arrivals and ends.
+// Thread rule: engine thread only. Nothing allocates while no sequence arrives, starts or ends.
 #pragma once
 
 #include <algorithm>

@@ -92,8 +92,8 @@ StepLoop::Impl::Impl(const StepLoopConfig& config, StepLoopParts parts, Intake* 
 std::string StepLoop::Impl::Account() const {
   std::string text = fmt::format(
       "scheduler {}\n{}{} steps planned, plan hash {:016x}, {} in flight, {} running, {} waiting; {} KV blocks of {} "
-      "in use; "
-      "recorded {} bytes\nthe last steps: number, planned, started, ended (ns), prefill tokens, decodes, preemptions\n",
+      "in use; recorded {} bytes\nthe last steps: number, planned, started, ended (ns), prefill tokens, decodes, "
+      "preemptions\n",
       parts_.scheduler->Describe(), parts_.about, steps_.next_step(), planning_.plan_hash(), steps_.count(),
       live_.sequences().running().size(), live_.sequences().waiting().size(), parts_.kv->blocks_in_use(),
       parts_.kv->blocks_total(), parts_.tap != nullptr ? parts_.tap->position() : 0);
@@ -132,11 +132,13 @@ bool StepLoop::Impl::DrainInput() {
 
 bool StepLoop::Impl::EndWhatIsAborted() {
   const SequenceTable& table = live_.sequences();
+  bool ended = false;
   if (!healthy_.load(std::memory_order_relaxed) && (table.num_held() > 0 || !table.waiting().empty())) {
     // They came in while the executor failed for good.
     live_.FinishAll(FinishReason::kError, Status(StatusCode::kUnavailable, "the executor has failed"));
+    ended = true;
   }
-  if (!abort_.load(std::memory_order_acquire)) return false;
+  if (!abort_.load(std::memory_order_acquire)) return ended;
   Status why;
   {
     std::lock_guard<std::mutex> lock(abort_mutex_);

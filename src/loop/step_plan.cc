@@ -14,7 +14,7 @@ inline uint64_t WhatOf(const StepItem& item) {
          static_cast<uint64_t>(item.input == InputSource::kChained) ^ static_cast<uint64_t>(item.logit_rows) << 56;
 }
 
-// Of everything that the plan decides.
+// Of what a plan decides, in numbers; token ids and how sequences are sampled are not decided by it.
 uint64_t HashOf(const StepPlan& plan) {
   // Four chains side by side: one would wait for each multiplication.
   const auto step = static_cast<uint64_t>(plan.step);

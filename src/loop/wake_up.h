@@ -18,8 +18,9 @@ class WakeUp {
     condition_.notify_one();
   }
 
-  // Engine thread.
-  void Arm() { signalled_.store(false, std::memory_order_release); }  // before the pass that looks for work
+  // Engine thread, before the pass that looks for work. An exchange: a plain store could still be on its way when that
+  // pass has found nothing, and swallow the signal of what came meanwhile.
+  void Arm() { signalled_.exchange(false, std::memory_order_acq_rel); }
   void Wait() {
     std::unique_lock<std::mutex> lock(mutex_);
     condition_.wait(lock, [this] { return signalled_.load(std::memory_order_acquire); });

@@ -14,7 +14,7 @@
 
 namespace tactus {
 
-// Which form the matrices take. With none of both: each as its file has it.
+// Which form the matrices take, and for which tokens. As it stands: each matrix as its file has it.
 struct PackChoice {
   kernels::Quantization quantization = kernels::Quantization::kNone;
   bool round_to_bf16 = false;  // every matrix, quantised ones too

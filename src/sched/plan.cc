@@ -44,10 +44,9 @@ AddResult PlanBuilder::AddRunning(SlotId slot, int32_t limit, bool whole) {
   if (whole && count > 0) count = WholeOrNone(count, pending);
   if (count <= 0) return AddResult::kNoBudget;
   const int32_t end = seq.computed_planned[slot] + count;
-  int32_t drafts = decode && count == pending && view_->has_drafts ? DraftTokens(slot) : 0;
+  int32_t drafts = decode && count == pending && view_->has_drafts ? DraftTokens(slot, end) : 0;
   if (end + drafts > covered_[slot]) {
-    if (drafts > 0 && (ledger_->blocks_available() <= running_ || !ledger_->Extend(slot, end + drafts, plan_)))
-      drafts = std::clamp(covered_[slot] - end, 0, drafts);
+    if (drafts > 0 && !ledger_->Extend(slot, end + drafts, plan_)) drafts = std::clamp(covered_[slot] - end, 0, drafts);
     if (end > covered_[slot] && drafts == 0 && !ledger_->Extend(slot, end, plan_)) return AddResult::kNoBlocks;
     covered_[slot] = static_cast<int32_t>(ledger_->blocks_held(slot)) * block_size_;
     TACTUS_CHECK(covered_[slot] >= end + drafts);
@@ -56,12 +55,16 @@ AddResult PlanBuilder::AddRunning(SlotId slot, int32_t limit, bool whole) {
   return AddResult::kAdded;
 }
 
-int32_t PlanBuilder::DraftTokens(SlotId slot) const {
+int32_t PlanBuilder::DraftTokens(SlotId slot, int32_t end) const {
   const SequenceColumns& seq = view_->seq;
   const int32_t output_left = seq.max_output_tokens[slot] - (seq.known_planned[slot] - seq.prompt_tokens[slot]);
   const int64_t tokens_left = tokens_left_ - std::max(1, running_ - num_items());
-  return static_cast<int32_t>(
-      std::max<int64_t>(0, std::min<int64_t>({seq.draft_tokens[slot], output_left - 1, tokens_left})));
+  // What it has, the block that it takes in any case, and what is free beyond one for each sequence that runs.
+  int64_t blocks = BlocksOf(slot);
+  if (blocks * block_size_ < end) ++blocks;
+  blocks += std::max<int64_t>(0, ledger_->blocks_available() - running_);
+  return static_cast<int32_t>(std::max<int64_t>(
+      0, std::min<int64_t>({seq.draft_tokens[slot], output_left - 1, tokens_left, blocks * block_size_ - end})));
 }
 
 AddResult PlanBuilder::Start(SlotId slot, const Admission& admission, int32_t limit, bool whole) {

@@ -95,7 +95,8 @@ class PlanBuilder {
   // What `count` becomes for a sequence that must take `all` of its tokens or none; 0: none.
   int32_t WholeOrNone(int64_t count, int32_t all) const;
   // Drafts that a decode may take along: none that costs another running sequence its token or block in this step.
-  int32_t DraftTokens(SlotId slot) const;
+  // `end`: positions that it covers without them.
+  int32_t DraftTokens(SlotId slot, int32_t end) const;
   void AddItem(SlotId slot, int32_t first, int32_t count, int32_t drafts, bool decode);
 
   KvLedger* const ledger_;

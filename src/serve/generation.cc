@@ -69,10 +69,11 @@ Result<std::vector<Request>> Generation::Prepare() {
   std::lock_guard lock(mutex_);
   if (over()) return Status(StatusCode::kCancelled, "over meanwhile");
   stream_ = prepared.shape.stream;
-  handles_.resize(prepared.requests.size());
+  // The answer first: whoever finds handles asks it, also when there was no memory for what follows.
   answer_.emplace(*context_->engine, std::move(prepared.shape),
                   api::AnswerIdentity{request_id_, UnixSeconds(), context_->fingerprint},
                   api::ChunkFrame{"data: ", "\n\n"});
+  handles_.resize(prepared.requests.size());
   return std::move(prepared.requests);
 }
 

@@ -98,6 +98,17 @@ TEST(Plan, DraftsLeaveOthersTheirBlocks) {
   }
 }
 
+// The same with blocks of one token: two blocks beyond one for each sequence are two guesses.
+TEST(Plan, DraftsOfSeveralBlocksLeaveOthersTheirs) {
+  HarnessConfig config = PresetConfig("sarathi-serve", 64);
+  config.block_size = 1;
+  config.num_blocks = 5 + 5 + 2 + 2;
+  StepBed bed(config);
+  bed.Draft(bed.Decoding(4, 2), 5);
+  bed.Decoding(4, 2);
+  EXPECT_EQ(bed.Plan(), "0:5+3d2* 1:5+1*");
+}
+
 // No guess beyond the last token that the request may get.
 TEST(Plan, DraftsEndWithTheRequest) {
   StepBed bed(PresetConfig("sarathi-serve", 64));

@@ -175,13 +175,13 @@ void SumPanelUnrounded(const PanelSums& run) {
   const bool open = w.code != PackedCode::kF32 && !halves;
   const int64_t tiles = (run.tokens + D::kRows - 1) / D::kRows;
   const int64_t per_chunk = w.integer() ? kTokenBlock : kFloatColumns;
-  const int64_t column_bytes = w.integer() ? 0 : w.panel_bytes / w.cols / 64 * 64;  // integers are not asked for ahead
+  const auto byte_of = [&w](int64_t column) { return column * w.panel_bytes / w.cols; };  // of integers about
   std::memset(run.sums, 0, static_cast<size_t>(run.tokens * kPanelRows) * sizeof(float));
   alignas(64) float opened[kTokenBlock * kPanelRows], values[kLoops ? D::kRows * kFloatXStride : 1];
   for (int64_t first = 0; first < w.cols; first += per_chunk) {
     const int64_t columns = per_chunk < w.cols - first ? per_chunk : w.cols - first;
-    const std::byte* at = panel + first * column_bytes;
-    const int64_t each = columns * column_bytes / tiles;
+    const std::byte *at = panel + byte_of(first), *next = panel + byte_of(first + columns);
+    const int64_t each = (next - at) / tiles;
     if (open) OpenFloats(w, panel, first, columns, opened);
     FloatTile tile = {};
     tile.w = open ? reinterpret_cast<const std::byte*>(opened) : at;
@@ -196,7 +196,7 @@ void SumPanelUnrounded(const PanelSums& run) {
         std::memcpy(values + t * kFloatXStride, rows + t * x.stride, static_cast<size_t>(columns) * sizeof(float));
       }
       tile.y = run.sums + token * kPanelRows;
-      tile.ahead = at + columns * column_bytes + i * each;
+      tile.ahead = next + i * each;
       halves ? RunFloatTileOf<D, HalfFloats>(tokens, tile) : RunFloatTileOf<D, WholeFloats>(tokens, tile);
     }
   }
