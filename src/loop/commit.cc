@@ -15,18 +15,16 @@ inline bool Stale(const SequenceTable& table, SlotId s, uint32_t planned_epoch) 
 
 }  // namespace
 
-Commit::Commit(const StepLoopConfig& config, const StepLoopParts& parts, const ExecutorTraits& traits,
-               sched::PlanBuilder* builder, StepsInFlight* steps, LiveRequests* live, PassEvents* events,
-               Intake* intake, std::atomic<bool>* healthy)
-    : config_(config),
-      parts_(parts),
-      traits_(traits),
+Commit::Commit(const LoopContext& context, sched::PlanBuilder* builder, StepsInFlight* steps, LiveRequests* live,
+               PassEvents* events, GiveUp give_up)
+    : config_(context.config),
+      parts_(context.parts),
+      traits_(context.traits),
       builder_(*builder),
       steps_(*steps),
       live_(*live),
       events_(*events),
-      intake_(*intake),
-      healthy_(*healthy) {}
+      give_up_(std::move(give_up)) {}
 
 bool Commit::Ready() {
   bool any = false;
@@ -77,10 +75,10 @@ void Commit::CommitStep() {
   }
   if (parts_.tap != nullptr) parts_.tap->StepEnded(plan, result_, ok);
   StartAgainWhatReadNothing();
-  if (errors_in_a_row_ >= config_.max_errors_in_a_row && healthy_.load(std::memory_order_relaxed)) {
-    healthy_.store(false, std::memory_order_release);
-    intake_.Close(Status(StatusCode::kUnavailable, "the executor has failed " + std::to_string(errors_in_a_row_) +
-                                                       " steps in a row: " + result_.status.message()));
+  if (errors_in_a_row_ >= config_.max_errors_in_a_row && give_up_) {
+    give_up_(Status(StatusCode::kUnavailable, "the executor has failed " + std::to_string(errors_in_a_row_) +
+                                                  " steps in a row: " + result_.status.message()));
+    give_up_ = nullptr;
     live_.FinishAll(FinishReason::kError, result_.status);
   }
 }

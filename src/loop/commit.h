@@ -2,7 +2,7 @@
 // with the pass. Thread rule: engine thread only.
 #pragma once
 
-#include <atomic>
+#include <functional>
 #include <vector>
 
 #include "loop/live_requests.h"
@@ -14,10 +14,11 @@ namespace tactus {
 
 class Commit {
  public:
-  // All outlive it. `healthy` becomes false, and `intake` closes, after too many executor errors in a row.
-  Commit(const StepLoopConfig& config, const StepLoopParts& parts, const ExecutorTraits& traits,
-         sched::PlanBuilder* builder, StepsInFlight* steps, LiveRequests* live, PassEvents* events, Intake* intake,
-         std::atomic<bool>* healthy);
+  using GiveUp = std::function<void(const Status& why)>;
+
+  // All outlive it. `give_up` is called once, after too many executor errors in a row.
+  Commit(const LoopContext& context, sched::PlanBuilder* builder, StepsInFlight* steps, LiveRequests* live,
+         PassEvents* events, GiveUp give_up);
 
   // Every result that is there. False: none was.
   bool Ready();
@@ -45,8 +46,7 @@ class Commit {
   StepsInFlight& steps_;
   LiveRequests& live_;
   PassEvents& events_;
-  Intake& intake_;
-  std::atomic<bool>& healthy_;
+  GiveUp give_up_;  // empty: it has been called
 
   StepResult result_;                                      // its buffers go round between here and the executor
   size_t logprob_cursor_ = 0, prompt_logprob_cursor_ = 0;  // within the result that is being committed

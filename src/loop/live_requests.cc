@@ -5,18 +5,17 @@
 
 namespace tactus {
 
-LiveRequests::LiveRequests(const StepLoopConfig& config, const StepLoopParts& parts, const ExecutorTraits& traits,
-                           Intake* intake, PassEvents* events)
-    : config_(config),
-      parts_(parts),
-      traits_(traits),
-      drafting_(parts.drafts != nullptr),
-      block_size_(parts.kv->block_size()),
+LiveRequests::LiveRequests(const LoopContext& context, Intake* intake, PassEvents* events)
+    : config_(context.config),
+      parts_(context.parts),
+      traits_(context.traits),
+      drafting_(parts_.drafts != nullptr),
+      block_size_(parts_.kv->block_size()),
       intake_(*intake),
       events_(*events),
-      sequences_(config.slots(), parts.scheduler->notes().stride()),
-      requests_(config.slots()),
-      slots_(static_cast<size_t>(config.slots())),
+      sequences_(config_.slots(), parts_.scheduler->notes().stride()),
+      requests_(config_.slots()),
+      slots_(static_cast<size_t>(config_.slots())),
       key_tokens_(static_cast<size_t>(block_size_)) {}
 
 void LiveRequests::Take(PreparedRequest prepared) {

@@ -27,8 +27,7 @@ struct SequenceCounts {
 class LiveRequests {
  public:
   // All outlive it.
-  LiveRequests(const StepLoopConfig& config, const StepLoopParts& parts, const ExecutorTraits& traits, Intake* intake,
-               PassEvents* events);
+  LiveRequests(const LoopContext& context, Intake* intake, PassEvents* events);
 
   void Take(PreparedRequest request);
   void Cancel(RequestHandle handle);  // unknown or ended: no effect

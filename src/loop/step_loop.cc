@@ -19,7 +19,7 @@ namespace tactus {
 // The parts of the loop, each with what is its own, and the order in which a pass goes through them.
 class StepLoop::Impl {
  public:
-  Impl(const StepLoopConfig& config, StepLoopParts parts, Intake* intake, std::atomic<bool>* healthy);
+  Impl(const StepLoopConfig& config, const StepLoopParts& parts, Intake* intake, std::atomic<bool>* healthy);
 
   bool RunOnce();
   void Run();
@@ -39,9 +39,10 @@ class StepLoop::Impl {
   void PublishStats();
   std::string Account() const;
 
-  const StepLoopConfig config_;
-  const StepLoopParts parts_;
-  const ExecutorTraits traits_;
+  void GiveUp(const Status& why);
+
+  const LoopContext context_;
+  const StepLoopParts& parts_;  // the context's
   Intake& intake_;
   std::atomic<bool>& healthy_;
 
@@ -62,30 +63,37 @@ class StepLoop::Impl {
   Status abort_status_;  // under abort_mutex_
 };
 
-StepLoop::Impl::Impl(const StepLoopConfig& config, StepLoopParts parts, Intake* intake, std::atomic<bool>* healthy)
-    : config_(config),
-      parts_(std::move(parts)),
-      traits_(parts_.executor->traits()),
+StepLoop::Impl::Impl(const StepLoopConfig& config, const StepLoopParts& parts, Intake* intake,
+                     std::atomic<bool>* healthy)
+    : context_{.config = config, .parts = parts, .traits = parts.executor->traits()},
+      parts_(context_.parts),
       intake_(*intake),
       healthy_(*healthy),
       builder_(parts_.scheduler->config().limits, parts_.kv),
-      events_(parts_.sink, static_cast<size_t>(config.limits.max_num_seqs), static_cast<size_t>(traits_.max_in_flight)),
-      steps_(traits_.max_in_flight, static_cast<size_t>(config.limits.max_num_seqs)),
-      live_(config_, parts_, traits_, intake, &events_),
-      commit_(config_, parts_, traits_, &builder_, &steps_, &live_, &events_, intake, healthy),
-      planning_(parts_, traits_, &builder_, &steps_, &live_, &events_) {
+      events_(parts_.sink, static_cast<size_t>(config.limits.max_num_seqs),
+              static_cast<size_t>(context_.traits.max_in_flight)),
+      steps_(context_.traits.max_in_flight, static_cast<size_t>(config.limits.max_num_seqs)),
+      live_(context_, intake, &events_),
+      commit_(context_, &builder_, &steps_, &live_, &events_, [this](const Status& why) { GiveUp(why); }),
+      planning_(context_, &builder_, &steps_, &live_, &events_) {
+  const ExecutorTraits& traits = context_.traits;
   TACTUS_CHECK(parts_.scheduler->config().limits.slot_capacity >= config.slots());
   TACTUS_CHECK(parts_.scheduler->config().limits.predictor == parts_.predictor);
-  TACTUS_CHECK(parts_.kv->block_size() == config.limits.block_size && traits_.max_in_flight >= 1);
+  TACTUS_CHECK(parts_.kv->block_size() == config.limits.block_size && traits.max_in_flight >= 1);
   TACTUS_CHECK((parts_.drafts != nullptr) == (config.max_draft_tokens > 0));
-  TACTUS_CHECK_MSG(config.max_draft_tokens <= traits_.max_draft_tokens,
-                   fmt::format("executor {} verifies {} draft tokens, not {}", traits_.name, traits_.max_draft_tokens,
+  TACTUS_CHECK_MSG(config.max_draft_tokens <= traits.max_draft_tokens,
+                   fmt::format("executor {} verifies {} draft tokens, not {}", traits.name, traits.max_draft_tokens,
                                config.max_draft_tokens));
   drained_.reserve(256);
   cancels_.reserve(256);
   InstallCrashReport();
   PublishStats();
   parts_.executor->SetWakeup([wake = wake_] { wake->Signal(); });
+}
+
+void StepLoop::Impl::GiveUp(const Status& why) {
+  healthy_.store(false, std::memory_order_release);
+  intake_.Close(why);
 }
 
 // The last steps oldest first, each in one line.
@@ -212,7 +220,7 @@ std::string StepLoop::Impl::CheckIntegrity() const {
 
 StepLoop::StepLoop(const StepLoopConfig& config, StepLoopParts parts)
     : intake_(config.limits.max_queue, config.slots()),
-      impl_(std::make_unique<Impl>(config, std::move(parts), &intake_, &healthy_)) {}
+      impl_(std::make_unique<Impl>(config, parts, &intake_, &healthy_)) {}
 
 StepLoop::~StepLoop() = default;
 

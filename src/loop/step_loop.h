@@ -54,6 +54,13 @@ struct StepLoopParts {
   std::function<Hash128(RequestHandle, int32_t choice, int32_t block)> generated_key;
 };
 
+// What each part of the loop (live_requests.h, commit.h, step_plan.h) is given.
+struct LoopContext {
+  StepLoopConfig config;
+  StepLoopParts parts;
+  ExecutorTraits traits;
+};
+
 class StepLoop {
  public:
   StepLoop(const StepLoopConfig& config, StepLoopParts parts);

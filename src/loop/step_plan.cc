@@ -49,9 +49,14 @@ uint64_t HashOf(const StepPlan& plan) {
 
 }  // namespace
 
-Planning::Planning(const StepLoopParts& parts, const ExecutorTraits& traits, sched::PlanBuilder* builder,
-                   StepsInFlight* steps, LiveRequests* live, PassEvents* events)
-    : parts_(parts), traits_(traits), builder_(*builder), steps_(*steps), live_(*live), events_(*events) {}
+Planning::Planning(const LoopContext& context, sched::PlanBuilder* builder, StepsInFlight* steps, LiveRequests* live,
+                   PassEvents* events)
+    : parts_(context.parts),
+      traits_(context.traits),
+      builder_(*builder),
+      steps_(*steps),
+      live_(*live),
+      events_(*events) {}
 
 double Planning::kv_utilization() const {
   const StepId steps = steps_.next_step();

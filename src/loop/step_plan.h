@@ -15,8 +15,8 @@ namespace tactus {
 class Planning {
  public:
   // All outlive it.
-  Planning(const StepLoopParts& parts, const ExecutorTraits& traits, sched::PlanBuilder* builder, StepsInFlight* steps,
-           LiveRequests* live, PassEvents* events);
+  Planning(const LoopContext& context, sched::PlanBuilder* builder, StepsInFlight* steps, LiveRequests* live,
+           PassEvents* events);
 
   // Precondition: fewer steps in flight than the executor takes. False: there is nothing to plan.
   bool PlanAndSubmit();

@@ -68,17 +68,18 @@ int64_t BlockExp(std::span<const float> row, int64_t block, float max, float tem
 }  // namespace
 
 void SequenceHistory::Start(const SamplingSpec& spec, int32_t choice, int64_t vocab) {
-  spec_ = spec;
+  spec_ = {.params = spec.params, .prompt_logprobs = spec.prompt_logprobs, .max_tokens = spec.max_tokens};
+  if (spec.prompt_logprobs) spec_.prompt = spec.prompt;  // asked for row by row; all else has been counted below
   choice_ = choice;
   seen_.clear();
   index_.clear();
   if (!spec_.params.NeedsHistory()) return;
-  const int64_t tokens = static_cast<int64_t>(spec_.prompt.size()) + std::max(spec_.max_tokens, 0);
+  const int64_t tokens = static_cast<int64_t>(spec.prompt.size()) + std::max(spec_.max_tokens, 0);
   Grow(static_cast<size_t>(std::min(vocab, tokens)));
   if (spec_.params.repetition_penalty != 1.0f) {
-    for (const TokenId t : spec_.prompt) Count(t, 0);
+    for (const TokenId t : spec.prompt) Count(t, 0);
   }
-  for (const TokenId t : spec_.output) Count(t, 1);
+  for (const TokenId t : spec.output) Count(t, 1);
 }
 
 void SequenceHistory::Append(TokenId token) {

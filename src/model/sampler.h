@@ -29,7 +29,7 @@ class SequenceHistory {
   // A token was sampled.
   void Append(TokenId token);
 
-  const SamplingSpec& spec() const { return spec_; }
+  const SamplingSpec& spec() const { return spec_; }  // without the output; the prompt where its logprobs are asked for
   int32_t choice() const { return choice_; }
 
   // Bias and penalties, in place. `before` (may be null) receives the raw logits of what changes.
