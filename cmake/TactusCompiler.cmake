@@ -14,10 +14,10 @@ endif()
 if(TACTUS_SANITIZE)
   target_compile_options(tactus_flags INTERFACE -fsanitize=${TACTUS_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(tactus_flags INTERFACE -fsanitize=${TACTUS_SANITIZE})
+  target_compile_definitions(tactus_flags INTERFACE TACTUS_DCHECKS=1)
+else()
+  target_compile_definitions(tactus_flags INTERFACE $<$<CONFIG:Debug>:TACTUS_DCHECKS=1>)
 endif()
-
-target_compile_definitions(tactus_flags INTERFACE
-  $<$<OR:$<CONFIG:Debug>,$<BOOL:${TACTUS_SANITIZE}>>:TACTUS_DCHECKS=1>)
 
 find_program(TACTUS_CCACHE ccache)
 if(TACTUS_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
