@@ -110,6 +110,14 @@ TEST(ErrorsInARow, AGoodStepBetweenThemKeepsTheEngineHealthy) {
   EXPECT_EQ(e.stats.finished_length, 2);
 }
 
+// An executor that names tokens which it does not give has not answered: no token is made up for it.
+TEST(ErrorsInARow, TokensThatAreNotThereEndTheirRequest) {
+  const Errors e = RunWithFaults({{1, InjectedFault::Kind::kNoTokens}}, 3);
+  EXPECT_TRUE(e.healthy) << "the step itself was good";
+  EXPECT_EQ(e.failed, 1);
+  EXPECT_EQ(e.stats.finished_length, 2);
+}
+
 TEST(ErrorsInARow, ThreeAfterAGoodStepEndEverything) {
   const Errors e = RunWithFaults({{0}, {1}, {3}, {4}, {5}}, 9);
   EXPECT_FALSE(e.healthy);

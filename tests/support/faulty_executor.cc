@@ -13,6 +13,8 @@ bool FaultyExecutor::Poll(StepResult* result) {
       result->tokens.clear();
       result->logprobs.clear();
       result->prompt_logprobs.clear();
+    } else if (fault.kind == InjectedFault::Kind::kNoTokens) {
+      result->tokens.clear();
     } else if (static_cast<size_t>(fault.item) < result->items.size()) {
       ItemResult& item = result->items[static_cast<size_t>(fault.item)];
       item.status = fault.kind == InjectedFault::Kind::kBadLogits ? ItemStatus::kBadLogits : ItemStatus::kFailed;

@@ -15,6 +15,7 @@ struct InjectedFault {
     kStep,       // StepResult::status is kInternal, "injected fault"
     kBadLogits,  // item `item` reports kBadLogits
     kItem,       // item `item` reports kFailed
+    kNoTokens,   // the items answer as they did, and the tokens that they name are not there
   };
   int64_t step = 0;  // counted in results, from 0
   Kind kind = Kind::kStep;
