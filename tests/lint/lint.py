@@ -130,13 +130,22 @@ def broken_links(path, text):
     return found
 
 
+def is_defined(name, source):
+    """Whether the source names the class or function `name`; of a member: its definition, or its class with a declaration of it."""
+    *scope, last = name.split("::")
+    if not scope:
+        return re.search(rf"\b{last}\b", source)
+    if re.search(rf"\b{scope[-1]}::{last}\b", source):
+        return True
+    return re.search(rf"\b(class|struct) ([\w:]+::)?{scope[-1]}\b", source) and re.search(rf"(?<![.>\w]){last}\b", source)
+
+
 def unknown_names(text, sources):
-    """(line, name) of every class or function in code spans of the table "Where is ..." that no source file has all parts of."""
+    """(line, name) of every class or function in code spans of the table "Where is ..." that no source file has."""
     found = []
     at = text.index("## Where is ...")
     for match in DOC_NAME.finditer(text, at, text.index("\n## ", at + 1)):
-        parts = [re.compile(rf"\b{part}\b") for part in match.group(1).split("::")]
-        if not any(all(part.search(source) for part in parts) for source in sources):
+        if not any(is_defined(match.group(1), source) for source in sources):
             found.append((text[: match.start()].count("\n") + 1, match.group(1)))
     return found
 

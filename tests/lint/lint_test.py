@@ -85,6 +85,9 @@ class Rules(unittest.TestCase):
     def test_doc_names(self):
         text = "`None::Before`\n## Where is ...\n| a | `One::Two`, `Two` (`src/a.cc`) |\n| b | `One::Three`, `Four` |\n\n## Next\n`Five`\n"
         self.assertEqual(lint.unknown_names(text, ["int One::Two() {", "Three();"]), [(4, "One::Three"), (4, "Four")])
+        called = ["class One::Two {\n  void Go() { other_.Run(); }\n  void Stay();\n"]
+        self.assertTrue(lint.is_defined("One::Two::Stay", called[0]))
+        self.assertFalse(lint.is_defined("One::Two::Run", called[0]), "it is called there, of something else")
 
     def test_doc_options(self):
         code = 'v.Field("rate", rate,\n    {});\nv.Field(\n    "rate-limit", limit, {});\nline.Field("json", json);\n'
