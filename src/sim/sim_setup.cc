@@ -8,6 +8,7 @@
 
 #include "cost/step_table.h"
 #include "loop/replica.h"
+#include "predict/predictor.h"
 #include "sim/sim_options.h"
 
 namespace tactus {
@@ -176,6 +177,13 @@ Status OpenWorkload(const SimOptions& o, SimSetup* setup) {
     return InvalidArgument(
         "how fast? give --rate R (open loop) or --concurrency N (closed loop); the workload has no times of its own",
         "rate");
+  }
+  if (o.predictor == predict::kStated && !setup->workload->predicts_lengths()) {
+    return InvalidArgument(
+        fmt::format("--predictor stated answers what the workload predicts, and '{}' predicts nothing: give a "
+                    "lengths: or trace: file with a column predicted_output_tokens, or --predictor oracle",
+                    o.workload),
+        "predictor");
   }
   if (setup->workload->rows_dropped() > 0) {
     setup->notes.push_back(

@@ -170,6 +170,8 @@ void Simulation::Impl::Place(const WorkloadRequest& work, TimeNs arrival_ns) {
   const int32_t at = balancer->Pick(route, views);
   Live* live = NewLive();
   live->work = work;
+  if (!live->work.slo.any()) live->work.slo = config.slo;
+  if (live->work.slo_class.empty()) live->work.slo_class = config.slo_class;
   live->replica = at;
   live->arrival_ns = arrival_ns;
   route::ReplicaView& view = views[static_cast<size_t>(at)];
@@ -205,10 +207,12 @@ void Simulation::Impl::Enter(Live* live) {
   request->stop.max_tokens =
       config.exact_max_tokens ? request->output_tokens : std::min(config.default_max_tokens, room);
   request->stop.ignore_eos = config.exact_max_tokens;
-  request->slo = config.slo;
-  request->slo_class = config.slo_class;
-  request->client = config.client;
-  if (config.priorities != nullptr) request->priority = (*config.priorities)[static_cast<size_t>(work.index)];
+  request->predicted_output_tokens = work.predicted_output_tokens;
+  request->slo = work.slo;
+  request->slo_class = work.slo_class;
+  request->client = work.client.empty() ? config.client : work.client;
+  request->priority =
+      config.priorities != nullptr ? (*config.priorities)[static_cast<size_t>(work.index)] : work.priority;
   cut_outputs += work.output_tokens > request->stop.max_tokens;
 
   std::vector<Hash128> keys;
@@ -234,7 +238,7 @@ void Simulation::Impl::Enter(Live* live) {
 
 void Simulation::Impl::Refuse(const WorkloadRequest& work, const std::string& why) {
   ++ended;
-  metrics->CountRejected(config.slo, config.slo_class, why);
+  metrics->CountRejected(work.slo, work.slo_class, why);
   if (log != nullptr) log->Refused(work, clock.NowNs());
   Followed(work);
 }

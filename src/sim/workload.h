@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "tactus/request.h"
 #include "tactus/status.h"
 
 namespace tactus {
@@ -25,6 +26,11 @@ struct WorkloadRequest {
   int64_t conversation = -1;       // multi-turn: turns of one conversation, in order
   int64_t turn = 0;                // of the conversation
   int64_t index = 0;               // number of the request in its workload, from 0
+  // What the workload states of it beside that.
+  Slo slo;
+  std::string slo_class, client;
+  int32_t priority = 0;
+  int32_t predicted_output_tokens = 0;  // 0: not stated
 };
 
 // As typed: random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | long-output |
@@ -76,9 +82,11 @@ class WorkloadStream {
   virtual bool Next(WorkloadRequest* request) = 0;
   // The turn after `ended` of its conversation, which arrives when that one has ended. False: it was the last.
   virtual bool NextTurn(const WorkloadRequest& ended, WorkloadRequest* request) = 0;
-  virtual bool has_arrivals() const = 0;              // false: all at once
-  virtual bool shares_text() const = 0;               // some requests may share a prefix
-  virtual int64_t rows_dropped() const { return 0; }  // of the file: no prompt or no output
+  virtual bool has_arrivals() const = 0;                    // false: all at once
+  virtual bool shares_text() const = 0;                     // some requests may share a prefix
+  virtual int64_t rows_dropped() const { return 0; }        // of the file: no prompt or no output
+  virtual bool states_objectives() const { return false; }  // some requests state an objective or a class
+  virtual bool predicts_lengths() const { return false; }   // some requests state predicted_output_tokens
 };
 
 // The first `count` requests (0: as many as the file has), sorted by arrival; a file's rows repeat when it has fewer.

@@ -148,6 +148,8 @@ class FileStream final : public WorkloadStream {
   bool has_arrivals() const override { return timed_; }
   bool shares_text() const override { return file_->shares_text(); }
   int64_t rows_dropped() const override { return file_->dropped(); }
+  bool states_objectives() const override { return file_->states_objectives(); }
+  bool predicts_lengths() const override { return file_->predicts_lengths(); }
   bool NextTurn(const WorkloadRequest&, WorkloadRequest*) override { return false; }
 
   bool Next(WorkloadRequest* r) override {
@@ -177,6 +179,11 @@ class FileStream final : public WorkloadStream {
     r->shared_tokens = row.shared_tokens;
     const auto ids = file_->hash_ids(row);
     r->block_ids.assign(ids.begin(), ids.end());
+    r->slo = row.slo;
+    r->slo_class = file_->text(row.slo_class);
+    r->client = file_->text(row.client);
+    r->priority = row.priority;
+    r->predicted_output_tokens = row.predicted_output_tokens;
     r->conversation = -1;
     r->turn = 0;
     r->index = index;

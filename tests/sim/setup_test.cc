@@ -248,6 +248,31 @@ TEST(SetUp, HowManyRequestsComeWhereNobodySays) {
   }
 }
 
+TEST(SetUp, StatedPredictionsNeedAWorkloadThatPredicts) {
+  SimOptions o = Options();
+  o.scheduler = "trail";
+  o.predictor = "stated";
+  const Status none = SetUpSimulation(o, {}).status();
+  EXPECT_EQ(none.param(), "predictor");
+  EXPECT_NE(none.message().find("predicted_output_tokens"), std::string::npos) << none.message();
+  // One at a time: after the first, the answer that is predicted to be the shortest is next, whatever it will be.
+  o.max_num_seqs = 1;
+  o.requests = -1;
+  o.ignore_eos = false;  // else a request's stated length bounds its prediction
+  o.requests_out = ::testing::TempDir() + "/predicted_requests.csv";
+  o.workload = "lengths:" + WriteFile("predicted.csv",
+                                      "prompt_tokens,output_tokens,predicted_output_tokens\n"
+                                      "9,5,5\n9,5,90\n9,90,5\n9,5,40\n");
+  o.rate = 1e6;
+  o.arrivals = "constant";
+  RunOptions(o);
+  std::ifstream log(o.requests_out);
+  std::string line, order;
+  std::getline(log, line);
+  while (std::getline(log, line)) order += line[0];
+  EXPECT_EQ(order, "0231");
+}
+
 TEST(SetUp, WhatIsWrongIsNamed) {
   const auto status_of = [](const std::function<void(SimOptions*)>& change) {
     SimOptions o = Options();
