@@ -50,6 +50,21 @@ Status CheckConfig(const SimulationConfig& c, const WorkloadStream& workload) {
   return CheckBlocks(c);
 }
 
+// Of one token without a context, whether of a prompt or of an answer: no step takes less.
+DurationNs ShortestStepNs(const StepTimeModel& model) {
+  StepShape decode;
+  decode.decodes = decode.decode_context_tokens = decode.logit_rows = 1;
+  const ChunkShape token{0, 1};
+  StepShape prompt;
+  prompt.chunks = {&token, 1};
+  return std::min(model.StepTimeNs(decode), model.StepTimeNs(prompt));
+}
+
+bool IsBelow(const Slo& slo, DurationNs step_ns) {
+  const auto below = [step_ns](int64_t objective_ns) { return objective_ns > 0 && objective_ns < step_ns; };
+  return below(slo.ttft_ns) || below(slo.tbt_ns) || below(slo.jct_ns);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Simulation>> Simulation::Create(const SimulationConfig& config, WorkloadStream* workload) {
@@ -61,6 +76,7 @@ Result<std::unique_ptr<Simulation>> Simulation::Create(const SimulationConfig& c
     TACTUS_ASSIGN_OR_RETURN(impl->log, RequestLog::Create(config.requests_out));
   }
   TACTUS_RETURN_IF_ERROR(impl->MakeReplicas());
+  impl->shortest_step_ns = ShortestStepNs(*config.step_time);
   return std::unique_ptr<Simulation>(new Simulation(std::move(impl)));
 }
 
@@ -172,6 +188,7 @@ void Simulation::Impl::Place(const WorkloadRequest& work, TimeNs arrival_ns) {
   live->work = work;
   if (!live->work.slo.any()) live->work.slo = config.slo;
   if (live->work.slo_class.empty()) live->work.slo_class = config.slo_class;
+  objectives_below_a_step += IsBelow(live->work.slo, shortest_step_ns);
   live->replica = at;
   live->arrival_ns = arrival_ns;
   route::ReplicaView& view = views[static_cast<size_t>(at)];

@@ -34,10 +34,11 @@ struct WorkloadRequest {
 };
 
 // As typed: random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | long-output |
-// sharegpt | long-context | multi-turn[:turns=4] | lengths:FILE | trace:FILE[:scale=X]. Built-in distributions are
-// quantile tables of public traces (named_workloads.def; docs/workloads.md says how far they are from them).
+// sharegpt | long-context | mix:chat=0.65,long-context=0.35 | multi-turn[:turns=4] | lengths:FILE |
+// trace:FILE[:scale=X]. Built-in distributions are quantile tables of public traces (named_workloads.def;
+// docs/workloads.md says how far they are from them).
 struct WorkloadSpec {
-  enum class Kind : uint8_t { kRandom, kPrefix, kNamed, kMultiTurn, kLengths, kTrace } kind = Kind::kRandom;
+  enum class Kind : uint8_t { kRandom, kPrefix, kNamed, kMix, kMultiTurn, kLengths, kTrace } kind = Kind::kRandom;
   std::string text;  // as typed
   std::string file;
   std::shared_ptr<const TraceFile> rows;  // of the file, once read (LoadRows); streams share them
@@ -45,7 +46,11 @@ struct WorkloadSpec {
   int64_t in = 512, out = 128;            // random
   int64_t shared = 1024, unique = 128;
   int64_t turns = 4;
-  int32_t named = -1;  // kNamed: index of the distribution
+  struct Part {
+    int32_t named = -1;  // index of the distribution
+    double share = 1;    // of all requests; those of a mix sum to 1
+  };
+  std::vector<Part> parts;  // kNamed: one; kMix: each request is of one of them, and of the class of its name
 };
 Result<WorkloadSpec> ParseWorkload(const std::string& text);
 

@@ -96,7 +96,10 @@ class DrawnStream final : public WorkloadStream {
     r->output_tokens = spec_.out;
     switch (spec_.kind) {
       case WorkloadSpec::Kind::kNamed:
-        std::tie(r->prompt_tokens, r->output_tokens) = Draw();
+        Draw(spec_.parts[0], r);
+        break;
+      case WorkloadSpec::Kind::kMix:
+        DrawPart(r);
         break;
       case WorkloadSpec::Kind::kPrefix:
         r->prompt_tokens = spec_.shared + spec_.unique;
@@ -115,9 +118,18 @@ class DrawnStream final : public WorkloadStream {
     }
   }
 
-  std::pair<int64_t, int64_t> Draw() {
-    const Lengths drawn = DrawLengths(NamedWorkloads()[static_cast<size_t>(spec_.named)], rng_);
-    return {drawn.prompt, drawn.output};
+  void Draw(const WorkloadSpec::Part& part, WorkloadRequest* r) {
+    const Lengths drawn = DrawLengths(NamedWorkloads()[static_cast<size_t>(part.named)], rng_);
+    r->prompt_tokens = drawn.prompt;
+    r->output_tokens = drawn.output;
+  }
+
+  void DrawPart(WorkloadRequest* r) {
+    double at = rng_.Uniform();
+    size_t i = 0;
+    for (; i + 1 < spec_.parts.size() && at >= spec_.parts[i].share; ++i) at -= spec_.parts[i].share;
+    Draw(spec_.parts[i], r);
+    r->slo_class = NamedWorkloads()[static_cast<size_t>(spec_.parts[i].named)].name;
   }
 
   const WorkloadSpec spec_;

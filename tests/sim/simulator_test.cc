@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/sim_request.h"
+#include "obs/run_result.h"
 #include "sim/linear_model.h"
 #include "sim/run_many.h"
 #include "trace/replay.h"
@@ -451,6 +452,31 @@ TEST(Simulation, SloKeepersAreCountedByClass) {
   c.concurrency = 2;
   run = Simulate(c, Stream("random:in=40,out=5", 0, 8));
   EXPECT_DOUBLE_EQ(run.json["slo_attainment"], 0.0);
+  EXPECT_DOUBLE_EQ(run.json["step_attainment"], 0.0);
+  run = Simulate(c, Stream("random:in=40,out=5", 0, 9));  // the ninth is alone
+  EXPECT_DOUBLE_EQ(run.json["tbt_attainment"], 1.0 / 9);
+  EXPECT_DOUBLE_EQ(run.json["step_attainment"], 4.0 / 36);
+}
+
+TEST(Simulation, AnObjectiveBelowAnyStepRunsAndIsReported) {
+  LinearModel model;
+  SimulationConfig c = Config(model);
+  c.concurrency = 1;
+  const auto below = [&](const Slo& slo) {
+    c.slo = slo;
+    const Outcome run = Simulate(c, Stream("random:in=40,out=5", 0, 8));
+    EXPECT_EQ(run.json["requests"]["completed"], 8);
+    EXPECT_DOUBLE_EQ(run.json["shortest_step_ms"], 1.01);  // of one prompt token
+    return run.json["objectives_below_a_step"].get<int>();
+  };
+  EXPECT_EQ(below({}), 0);
+  EXPECT_EQ(below({0, 1'010'000, 0}), 0);
+  EXPECT_EQ(below({0, 1'009'999, 0}), 8);
+  EXPECT_EQ(below({1, 0, 0}), 8);
+  EXPECT_EQ(below({0, 0, 1'000'000}), 8);
+  const Outcome run = Simulate(c, Stream("random:in=40,out=5", 0, 8));
+  EXPECT_NE(RunTable(run.sim->Outcome()).find("8 requests have an objective below the shortest step, 1.010 ms"),
+            std::string::npos);
 }
 
 // What a file states reaches the requests; what it leaves open is the configuration's.
