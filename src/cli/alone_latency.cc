@@ -64,13 +64,7 @@ Result<std::vector<AlonePoint>> MeasureAlone(const LoadOptions& options, const s
   std::vector<AlonePoint> points;
   for (size_t i = 0; i < result.records.size(); ++i) {
     const RequestRecord& r = result.records[i];
-    if (r.outcome != RequestRecord::Outcome::kCompleted || r.first_token_ns == 0) {
-      const auto& reasons = result.failures.empty() ? result.rejections : result.failures;
-      return Internal(fmt::format(
-          "--slo-mix has multiples (Nx) of what a request takes alone, and the server did not answer one of {} prompt "
-          "tokens that was to measure it: {}. State durations instead, or shorter prompts",
-          probes[i].prompt_tokens, reasons.empty() ? "no token came" : reasons.begin()->first));
-    }
+    if (r.outcome != RequestRecord::Outcome::kCompleted || r.first_token_ns == 0) continue;
     const auto ttft = static_cast<double>(r.first_token_ns - r.due_ns);
     const double gap = r.gaps_ns.empty() ? 0
                                          : static_cast<double>(r.last_token_ns - r.first_token_ns) /
@@ -82,7 +76,13 @@ Result<std::vector<AlonePoint>> MeasureAlone(const LoadOptions& options, const s
       points.back().gap_ns = std::min(points.back().gap_ns, gap);
     }
   }
-  return points;
+  if (!points.empty()) return points;
+  return Internal(fmt::format(
+      "--slo-mix has multiples (Nx) of what a request takes alone, and the server answered none of the {} that were to "
+      "measure it: {}. State durations instead",
+      probes.size(),
+      ReasonsText(result.failures.empty() ? result.rejections : result.failures, "came to nothing",
+                  static_cast<int64_t>(probes.size()))));
 }
 
 std::string AloneText(const std::vector<AlonePoint>& points) {

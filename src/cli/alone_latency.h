@@ -21,8 +21,8 @@ struct AlonePoint {
 // Precondition: at least one point, prompts ascending. Every answer is at least 1 ns.
 Slo AloneAt(const std::vector<AlonePoint>& points, const WorkloadRequest& request);
 
-// Requests with the workload's shortest, middle and longest prompt, each twice, of which the faster counts. An error
-// where the server does not answer one; kCancelled once `keep_going` says no.
+// Requests with the workload's shortest, middle and longest prompt, each twice, of which the faster counts. Those that
+// the server does not answer say nothing; an error where it answers none. kCancelled once `keep_going` says no.
 Result<std::vector<AlonePoint>> MeasureAlone(const LoadOptions& options, const std::vector<WorkloadRequest>& workload,
                                              Clock& clock, const std::function<bool()>& keep_going);
 
