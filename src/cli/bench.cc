@@ -14,13 +14,13 @@
 #include "cli/output_file.h"
 #include "cli/slo_text.h"
 #include "obs/run_result.h"
+#include "sim/offered_load.h"
 #include "sim/slo_mix.h"
-#include "sim/workload_options.h"
 
 namespace tactus::cli {
 namespace {
 
-struct BenchOptions : WorkloadOptions {
+struct BenchOptions : OfferedLoad {
   LoadOptions load;
   std::string output;
   int64_t requests = 100;
@@ -39,7 +39,7 @@ struct BenchOptions : WorkloadOptions {
     v.Field("vocab-size", load.vocab_size,
             {.unit = "tokens", .min = 10, .max = 10000000, .help = "token ids of prompts are drawn below this"});
     v.Field("timeout", timeout, {.unit = "duration", .help = "longest time for one request; 0: no limit"});
-    WorkloadOptions::VisitFields(v);
+    OfferedLoad::VisitFields(v);
     v.Field("requests", requests,
             {.unit = "requests", .min = 1, .max = 10000000, .help = "how many requests are measured"});
     v.Field("warmup", load.warmup,

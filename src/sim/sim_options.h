@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "cost/cost_model.h"
+#include "sim/offered_load.h"
 #include "sim/simulator.h"
 #include "sim/slo_mix.h"
-#include "sim/workload_options.h"
 #include "tactus/option_fields.h"
 #include "tactus/scheduling_options.h"
 
 namespace tactus {
 
-struct SimOptions : SchedulingOptions, WorkloadOptions {
+struct SimOptions : SchedulingOptions, OfferedLoad {
   // Deployment
   std::string model, device;
   int64_t tp = 1, pp = 1, replicas = 1;
@@ -78,7 +78,7 @@ struct SimOptions : SchedulingOptions, WorkloadOptions {
                  "each of which may be given otherwise",
          .implies = "step-limit=none max-queue=1048576 ignore-eos=off identities=stated"});
     SchedulingOptions::VisitFields(v);
-    WorkloadOptions::VisitFields(v);
+    OfferedLoad::VisitFields(v);
     v.Field("requests", requests,
             {.unit = "requests",
              .min = -1,

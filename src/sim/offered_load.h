@@ -8,7 +8,7 @@
 
 namespace tactus {
 
-struct WorkloadOptions {
+struct OfferedLoad {
   std::string workload = "chat", arrivals = "poisson", data;
   std::string slo, slo_class, slo_mix;
   int64_t concurrency = 0, seed = 0;
@@ -41,9 +41,10 @@ struct WorkloadOptions {
         "slo-mix", slo_mix,
         {.help = "classes of requests by share, with objectives that are drawn for each request: "
                  "'chat:0.5:ttft=10x,tbt=140..234ms;batch:0.2:none'; Nx: so many times what the request takes alone"});
-    v.Field("ignore-eos", ignore_eos,
-            {.help = "requests state their exact output length; off: none, so that an answer ends by itself and the "
-                     "server assumes --default-max-tokens"});
+    v.Field(
+        "ignore-eos", ignore_eos,
+        {.help = "answers have exactly the workload's lengths, and requests say so; off: they end by themselves (in "
+                 "`tactus sim` the server then assumes --default-max-tokens)"});
   }
 };
 
@@ -54,6 +55,6 @@ struct ParsedLoad {
 };
 // kInvalidArgument with the flag as param for options that say nothing or contradict each other; else as
 // TraceFile::Read.
-Result<ParsedLoad> ParseLoad(const WorkloadOptions& options);
+Result<ParsedLoad> ParseLoad(const OfferedLoad& options);
 
 }  // namespace tactus

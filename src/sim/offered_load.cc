@@ -1,4 +1,4 @@
-#include "sim/workload_options.h"
+#include "sim/offered_load.h"
 
 #include <fmt/format.h>
 
@@ -24,7 +24,7 @@ std::string FindFile(const std::string& file, const std::string& data) {
 }
 
 // Objectives come from one place.
-Status CheckObjectives(const WorkloadOptions& o, const WorkloadSpec& spec) {
+Status CheckObjectives(const OfferedLoad& o, const WorkloadSpec& spec) {
   if (o.slo_mix.empty()) return Status();
   if (!o.slo.empty()) return InvalidArgument("give --slo or --slo-mix, not both", "slo-mix");
   if (!o.slo_class.empty()) return InvalidArgument("--slo-mix names its classes: leave --slo-class out", "slo-mix");
@@ -37,7 +37,7 @@ Status CheckObjectives(const WorkloadOptions& o, const WorkloadSpec& spec) {
 
 }  // namespace
 
-Result<ParsedLoad> ParseLoad(const WorkloadOptions& o) {
+Result<ParsedLoad> ParseLoad(const OfferedLoad& o) {
   ParsedLoad load;
   TACTUS_ASSIGN_OR_RETURN(load.spec, ParseWorkload(o.workload));
   if (!load.spec.file.empty()) load.spec.file = FindFile(load.spec.file, o.data);
