@@ -45,6 +45,9 @@ struct Slo {
   int64_t ttft_ns = 0;  // arrival to first token
   int64_t tbt_ns = 0;   // longest gap between two tokens of a stream
   int64_t jct_ns = 0;   // arrival to last token
+
+  bool any() const { return ttft_ns > 0 || tbt_ns > 0 || jct_ns > 0; }
+  bool operator==(const Slo&) const = default;
 };
 
 // When a choice ends; counts are tokens of the answer.

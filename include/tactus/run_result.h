@@ -18,18 +18,33 @@ struct Summary {
   double mean = 0, p50 = 0, p90 = 0, p95 = 0, p99 = 0, max = 0;
 };
 
+// How many stated an objective, and how many of them kept it.
+struct KeptCount {
+  int64_t stated = 0, kept = 0;
+  std::optional<double> attainment() const {
+    return stated > 0 ? std::optional<double>(static_cast<double>(kept) / static_cast<double>(stated)) : std::nullopt;
+  }
+  KeptCount& operator+=(const KeptCount& other) {
+    stated += other.stated;
+    kept += other.kept;
+    return *this;
+  }
+};
+
 // Requests that stated objectives. A request that was rejected, failed or was cancelled kept none.
 struct ObjectiveCounts {
-  int64_t stated = 0, kept = 0;          // any objective stated; all of them kept
-  int64_t jct_stated = 0, jct_kept = 0;  // job completion time alone
-  std::optional<double> slo_attainment() const { return Share(kept, stated); }
-  std::optional<double> jct_attainment() const { return Share(jct_kept, jct_stated); }
+  int64_t stated = 0, kept = 0;  // any objective stated; all of them kept
+  KeptCount ttft, tbt, jct;      // each objective alone
+  KeptCount gaps;                // gaps between tokens of requests that stated a TBT; those within it
+  std::optional<double> slo_attainment() const { return KeptCount{stated, kept}.attainment(); }
+  std::optional<double> jct_attainment() const { return jct.attainment(); }
   ObjectiveCounts& operator+=(const ObjectiveCounts& other);
+};
 
- private:
-  static std::optional<double> Share(int64_t part, int64_t all) {
-    return all > 0 ? std::optional<double>(static_cast<double>(part) / static_cast<double>(all)) : std::nullopt;
-  }
+// The requests of one class (Request::slo_class). Latencies are of those that completed.
+struct ClassFigures : ObjectiveCounts {
+  int64_t completed = 0, failed = 0, rejected = 0;
+  Summary ttft_ms, longest_gap_ms, tpot_ms, e2e_ms;  // longest_gap_ms: of each request its longest
 };
 
 // What only the engine itself knows.
@@ -68,6 +83,9 @@ struct SimulatedFigures {
   int64_t cut_outputs = 0;      // answers cut at max_tokens
   int64_t rows_dropped = 0;     // rows of the workload's file without a prompt or an answer
   int64_t replicas = 1;
+  // Requests with an objective that no schedule can keep: it is below the shortest step, one of one token.
+  int64_t objectives_below_a_step = 0;
+  double shortest_step_ms = 0;
 };
 
 struct RunResult {
@@ -80,13 +98,14 @@ struct RunResult {
   int64_t prompt_tokens = 0, output_tokens = 0;  // of requests that completed
   std::optional<int64_t> cached_prompt_tokens;   // as a server told its client
 
-  ObjectiveCounts objectives;                      // of all classes
-  std::map<std::string, ObjectiveCounts> classes;  // by Request::slo_class
-  Summary ttft_ms;                                 // arrival to first token
-  Summary normalized_ttft_ms;                      // the same, per prompt token
-  Summary tbt_ms;                                  // between two tokens of a stream, every gap
-  Summary tpot_ms;                                 // first token to last / (tokens - 1), per request
-  Summary e2e_ms;                                  // arrival to last token, requests that completed
+  ObjectiveCounts objectives;  // of all requests
+  // Of requests that named a class or stated an objective; "" without a name. Classes beyond the first 32 are "other".
+  std::map<std::string, ClassFigures> classes;
+  Summary ttft_ms;             // arrival to first token
+  Summary normalized_ttft_ms;  // the same, per prompt token
+  Summary tbt_ms;              // between two tokens of a stream, every gap
+  Summary tpot_ms;             // first token to last / (tokens - 1), per request
+  Summary e2e_ms;              // arrival to last token, requests that completed
 
   std::optional<double> request_rate_asked, request_rate_achieved;  // per second
   std::optional<int64_t> concurrency;                               // of a closed loop

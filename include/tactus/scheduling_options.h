@@ -43,8 +43,8 @@ struct SchedulingOptions {
     v.Field("preemption", preemption,
             {.help = "which sequence gives its KV back when memory is short, and how; default: the preset's"});
     v.Field("predictor", predictor,
-            {.help = "predicts output lengths: none or history; in simulation also oracle and noisy:SIGMA; default: "
-                     "history where the preset needs one"});
+            {.help = "predicts output lengths: none or history; in simulation also oracle, noisy:SIGMA and stated; "
+                     "default: history where the preset needs one"});
     v.Field("max-num-batched-tokens", token_budget,
             {.unit = "tokens",
              .min = 0,

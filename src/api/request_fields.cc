@@ -136,7 +136,8 @@ void ReadStop(Fields* fields, const RequestLimits& limits, ParsedRequest* out) {
   }
 }
 
-void ReadSlo(Fields* fields, Slo* slo) {
+void ReadSlo(Fields* fields, Request* request) {
+  Slo* slo = &request->slo;
   auto read = [&](Fields* from, const char* name, int64_t* target) {
     if (auto v = from->Number(name, 0, kMaxSloMs, true)) *target = NsOfMs(*v);
   };
@@ -145,11 +146,12 @@ void ReadSlo(Fields* fields, Slo* slo) {
   read(fields, "ttlt_slo_ms", &slo->jct_ns);
   const Json* object = fields->Find("slo");
   if (object == nullptr) return;
-  if (!object->is_object()) return fields->FailType("slo", "an object of ttft_ms, tbt_ms and jct_ms", *object);
+  if (!object->is_object()) return fields->FailType("slo", "an object of ttft_ms, tbt_ms, jct_ms and class", *object);
   Fields inner(*object, "slo.");
   read(&inner, "ttft_ms", &slo->ttft_ns);
   read(&inner, "tbt_ms", &slo->tbt_ns);
   read(&inner, "jct_ms", &slo->jct_ns);
+  request->slo_class = inner.String("class", kMaxClassBytes).value_or("");
   if (!inner.ok()) fields->Fail(inner.status());
 }
 

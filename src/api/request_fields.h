@@ -10,6 +10,7 @@ inline constexpr size_t kMaxStops = 16;
 inline constexpr size_t kMaxStopBytes = 1024;
 inline constexpr size_t kMaxStopTokens = 256;
 inline constexpr size_t kMaxNameBytes = 1024;  // model, user, cache_salt
+inline constexpr size_t kMaxClassBytes = 64;   // slo.class
 inline constexpr int64_t kMaxLogprobs = 20;
 inline constexpr size_t kMaxMessages = 16384;
 
@@ -18,7 +19,7 @@ Status ParseBody(std::string_view body, StopToken stop, Json* doc);
 void ReadModel(Fields* fields, const RequestLimits& limits);
 void ReadSampling(Fields* fields, const RequestLimits& limits, ParsedRequest* out);
 void ReadStop(Fields* fields, const RequestLimits& limits, ParsedRequest* out);
-void ReadSlo(Fields* fields, Slo* slo);
+void ReadSlo(Fields* fields, Request* request);  // slo and slo_class
 void ReadStreaming(Fields* fields, ParsedRequest* out);
 void ReadIdentity(Fields* fields, ParsedRequest* out);  // user, priority, cache_salt
 void RefuseUnbuilt(Fields* fields);

@@ -53,7 +53,7 @@ void ReadCommon(Fields* fields, const RequestLimits& limits, ParsedRequest* out)
   ReadModel(fields, limits);
   ReadSampling(fields, limits, out);
   ReadStop(fields, limits, out);
-  ReadSlo(fields, &out->base.slo);
+  ReadSlo(fields, &out->base);
   ReadStreaming(fields, out);
   ReadIdentity(fields, out);
   RefuseUnbuilt(fields);

@@ -36,7 +36,7 @@ struct ParsedRequest {
   std::vector<Prompt> prompts;     // completions
   std::string template_variables;  // chat: the JSON object for Engine::ApplyChatTemplate
   bool add_special_tokens = true;  // completions
-  Request base;                    // n, sampling, stop, priority, slo, client, cache_salt
+  Request base;                    // n, sampling, stop, priority, slo, slo_class, client, cache_salt
   std::optional<int64_t> max_tokens;
   int64_t default_max_tokens = 0;  // what it gets at most without max_tokens
   bool stream = false;

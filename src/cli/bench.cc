@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "cli/alone_latency.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/load_generator.h"
@@ -13,15 +14,16 @@
 #include "cli/output_file.h"
 #include "cli/slo_text.h"
 #include "obs/run_result.h"
+#include "sim/offered_load.h"
+#include "sim/slo_mix.h"
 
 namespace tactus::cli {
 namespace {
 
-struct BenchOptions {
+struct BenchOptions : OfferedLoad {
   LoadOptions load;
-  std::string workload = "chat", arrivals = "poisson", slo, output;
-  int64_t requests = 100, seed = 0;
-  double rate = 0;
+  std::string output;
+  int64_t requests = 100;
   bool json = false;
   DurationText timeout{600 * kSecond};
 
@@ -37,29 +39,15 @@ struct BenchOptions {
     v.Field("vocab-size", load.vocab_size,
             {.unit = "tokens", .min = 10, .max = 10000000, .help = "token ids of prompts are drawn below this"});
     v.Field("timeout", timeout, {.unit = "duration", .help = "longest time for one request; 0: no limit"});
-    v.Group("Load");
+    OfferedLoad::VisitFields(v);
     v.Field("requests", requests,
             {.unit = "requests", .min = 1, .max = 10000000, .help = "how many requests are measured"});
-    v.Field("rate", rate,
-            {.unit = "requests/s",
-             .min = 0,
-             .max = 1e6,
-             .help = "open loop with this arrival rate; 0: closed loop, or a trace's own times"});
-    v.Field("arrivals", arrivals, {.help = "arrival process: poisson, gamma:CV, constant or jitter:SECONDS"});
-    v.Field(
-        "concurrency", load.concurrency,
-        {.unit = "requests", .min = 0, .max = 100000, .help = "closed loop with so many requests in flight; 0: none"});
-    v.Field("workload", workload,
-            {.help = "random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | "
-                     "long-output | sharegpt | long-context | multi-turn | lengths:FILE | trace:FILE[:scale=X]"});
     v.Field("warmup", load.warmup,
             {.unit = "requests", .min = 0, .max = 10000, .help = "requests that are sent first and not counted"});
-    v.Field("seed", seed, {.min = 0, .help = "seed of lengths, arrivals and prompts"});
-    v.Field("ignore-eos", load.ignore_eos, {.help = "answers have exactly the workload's lengths"});
     v.Field("temperature", load.temperature, {.min = 0, .max = 2, .help = "sampling temperature; 0 is greedy"});
     v.Group("Report");
-    v.Field("slo", slo, {.help = "objectives that the requests are scored by: ttft=500ms,tbt=100ms,jct=10s"});
-    v.Field("send-slo", load.send_slo, {.help = "send the objectives with each request"});
+    v.Field("send-slo", load.send_slo,
+            {.help = "send objectives and class with each request; else requests are only scored by them"});
     v.Field("json", json, {.help = "print the result as one JSON object on stdout"});
     v.Field("output", output, {.alias = "o", .help = "write the result's JSON object to this file"});
   }
@@ -121,6 +109,44 @@ int ExitStatus(const LoadResult& result) {
   return good ? kExitOk : kExitFailed;
 }
 
+// Wrong input is wrong usage; a file that cannot be read is a failure.
+int CodeOf(const Status& status) {
+  return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
+}
+
+struct Work {
+  std::vector<WorkloadRequest> requests;
+  Slo slo;
+  SloMix slo_mix;
+};
+
+Result<Work> MakeWork(const BenchOptions& options) {
+  Work work;
+  TACTUS_ASSIGN_OR_RETURN(work.slo, ParseSlo(options.slo));
+  TACTUS_ASSIGN_OR_RETURN(work.slo_mix, ParseSloMix(options.slo_mix));
+  TACTUS_ASSIGN_OR_RETURN(const ParsedLoad load, ParseLoad(options));
+  TACTUS_ASSIGN_OR_RETURN(
+      work.requests, MakeWorkload(load.spec, load.arrivals, options.requests, static_cast<uint64_t>(options.seed)));
+  return work;
+}
+
+// Draws the classes and objectives of --slo-mix; asks the server what a request takes alone where they are multiples.
+Status GiveObjectives(const BenchOptions& options, Work* work) {
+  if (work->slo_mix.classes.empty()) return Status();
+  std::vector<AlonePoint> points;
+  if (work->slo_mix.needs_latency_alone()) {
+    TACTUS_ASSIGN_OR_RETURN(
+        points, MeasureAlone(options.load, work->requests, SystemClock(), [] { return InterruptCount() == 0; }));
+    std::fprintf(stderr, "alone: %s\n", AloneText(points).c_str());
+  }
+  for (WorkloadRequest& r : work->requests) {
+    DrawObjectives(
+        work->slo_mix, options.load.seed,
+        [&points](const WorkloadRequest& request) { return AloneAt(points, request); }, &r);
+  }
+  return Status();
+}
+
 }  // namespace
 
 int BenchCommand(const Args& args) {
@@ -131,26 +157,15 @@ int BenchCommand(const Args& args) {
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (options.load.url.empty())
     return Fail(InvalidArgument("--url is missing: http://HOST:PORT of a server"), kExitUsage);
-  auto spec = ParseWorkload(options.workload);
-  if (!spec.ok()) return Fail(spec.status(), kExitUsage);
-  auto arrivals = ParseArrivals(options.arrivals, options.rate);
-  if (!arrivals.ok()) return Fail(arrivals.status(), kExitUsage);
-  const bool own_times = spec->kind == WorkloadSpec::Kind::kTrace;
-  if (options.rate > 0 && options.load.concurrency > 0)
-    return Fail(InvalidArgument("give --rate or --concurrency, not both"), kExitUsage);
-  if (options.rate <= 0 && options.load.concurrency <= 0 && !own_times) {
-    return Fail(InvalidArgument("how fast? give --rate R (open loop) or --concurrency N (closed loop)"), kExitUsage);
-  }
-  auto slo = ParseSlo(options.slo);
-  if (!slo.ok()) return Fail(slo.status(), kExitUsage);
+  auto work = MakeWork(options);
+  if (!work.ok()) return Fail(work.status(), CodeOf(work.status()));
   if (const auto url = http::ParseUrl(options.load.url); !url.ok()) return Fail(url.status(), kExitUsage);
-  options.load.slo = *slo;
+  options.load.slo = work->slo;
+  options.load.slo_class = options.slo_class;
+  options.load.concurrency = options.concurrency;
+  options.load.ignore_eos = options.ignore_eos;
   options.load.seed = static_cast<uint64_t>(options.seed);
   options.load.timeout_ns = options.timeout.ns;
-  auto workload = MakeWorkload(*spec, *arrivals, options.requests, options.load.seed);
-  if (!workload.ok()) {  // a file that cannot be read is a failure, a wrong flag is wrong usage
-    return Fail(workload.status(), workload.status().code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed);
-  }
   if (!options.output.empty()) {
     if (const Status status = CheckWritable(options.output, "output"); !status.ok()) return Fail(status, kExitFailed);
   }
@@ -161,8 +176,10 @@ int BenchCommand(const Args& args) {
   }
 
   CatchInterrupt();
+  if (const Status status = GiveObjectives(options, &*work); !status.ok())
+    return Fail(status, status.code() == StatusCode::kCancelled ? kExitInterrupted : kExitFailed);
   const bool bar = isatty(STDERR_FILENO) != 0;
-  auto result = RunLoad(options.load, *workload, SystemClock(), [bar](const LoadProgress& p) {
+  auto result = RunLoad(options.load, work->requests, SystemClock(), [bar](const LoadProgress& p) {
     if (bar) DrawProgress(p);
     return InterruptCount() == 0;
   });
@@ -174,7 +191,8 @@ int BenchCommand(const Args& args) {
   input.records = std::move(result->records);
   input.rate_asked_per_s = options.rate;
   input.concurrency = options.load.concurrency;
-  input.slo = *slo;
+  input.slo = work->slo;
+  input.slo_class = options.slo_class;
   const RunResult run = ResultOf(input);
   nlohmann::ordered_json report = RunJson(run);
   report["workload"] = options.workload;

@@ -70,6 +70,7 @@ inline CommandLine SimLine(SimCommandOptions* options) {
 inline Result<SimSetup> SetUp(const SimOptions& options) {
   SimTexts texts;
   TACTUS_ASSIGN_OR_RETURN(texts.slo, ParseSlo(options.slo));
+  TACTUS_ASSIGN_OR_RETURN(texts.slo_mix, ParseSloMix(options.slo_mix));
   if (!options.cpu_overhead.empty()) {
     const auto overhead = ParseDuration(options.cpu_overhead);
     if (!overhead.ok()) return InvalidArgument("--cpu-overhead: " + overhead.status().message(), "cpu-overhead");

@@ -84,6 +84,15 @@ void CountReason(std::string reason, std::map<std::string, int64_t>* reasons) {
   ++(*reasons)[reason];
 }
 
+Json SloField(const Slo& slo, const std::string& slo_class) {
+  Json field = Json::object();
+  if (slo.ttft_ns > 0) field["ttft_ms"] = static_cast<double>(slo.ttft_ns) * 1e-6;
+  if (slo.tbt_ns > 0) field["tbt_ms"] = static_cast<double>(slo.tbt_ns) * 1e-6;
+  if (slo.jct_ns > 0) field["jct_ms"] = static_cast<double>(slo.jct_ns) * 1e-6;
+  if (!slo_class.empty()) field["class"] = slo_class;
+  return field;
+}
+
 class Load;
 
 class StreamHandler final : public http::ResponseHandler {
@@ -267,6 +276,8 @@ class Load {
       r.due_ns = due_ns;
       r.sent_ns = clock_.NowNs();
       r.prompt_tokens = w.prompt_tokens;
+      r.slo = w.slo;
+      r.slo_class = w.slo_class;
       ++sent_;
     }
     ++in_flight_;
@@ -334,13 +345,9 @@ std::string RequestBody(const LoadOptions& o, const WorkloadRequest& r, int64_t 
     for (int64_t i = 0; i < r.prompt_tokens; ++i) ids.push_back(TokenAt(o, r, index, i));
     body["prompt"] = std::move(ids);
   }
-  if (o.send_slo) {
-    Json slo = Json::object();
-    if (o.slo.ttft_ns > 0) slo["ttft_ms"] = static_cast<double>(o.slo.ttft_ns) * 1e-6;
-    if (o.slo.tbt_ns > 0) slo["tbt_ms"] = static_cast<double>(o.slo.tbt_ns) * 1e-6;
-    if (o.slo.jct_ns > 0) slo["jct_ms"] = static_cast<double>(o.slo.jct_ns) * 1e-6;
-    body["slo"] = std::move(slo);
-  }
+  if (r.priority != 0) body["priority"] = r.priority;
+  if (!r.client.empty()) body["user"] = r.client;
+  if (o.send_slo) body["slo"] = SloField(r.slo.any() ? r.slo : o.slo, r.slo_class.empty() ? o.slo_class : r.slo_class);
   return body.dump(-1, ' ', false, Json::error_handler_t::replace);  // a model's name need not be UTF-8
 }
 

@@ -25,8 +25,10 @@ struct LoadOptions {
   int64_t warmup = 0;                    // requests before the measured ones, not counted
   bool ignore_eos = true;
   double temperature = 0;
-  bool send_slo = false;
+  bool send_slo = false;  // objectives and class, which only some servers know
+  // Of requests for which the workload states none.
   Slo slo;
+  std::string slo_class;
   uint64_t seed = 0;
   DurationNs timeout_ns = 600 * kSecond;  // of a request; 0: none
 };

@@ -12,8 +12,10 @@ RunResult ResultOf(const ReportInput& input) {
   for (const RequestRecord& r : input.records) {
     if (r.sent_ns > 0) run.Arrived(r.sent_ns);
     if (r.outcome == RequestRecord::Outcome::kPending) continue;  // cut off by Ctrl-C
+    const Slo& slo = r.slo.any() ? r.slo : input.slo;
+    const std::string& slo_class = r.slo_class.empty() ? input.slo_class : r.slo_class;
     if (r.outcome == RequestRecord::Outcome::kRejected) {
-      run.Rejected(input.slo, "");
+      run.Rejected(slo, slo_class);
       continue;
     }
     EndedRequest e;
@@ -22,13 +24,16 @@ RunResult ResultOf(const ReportInput& input) {
     e.completion_tokens = r.output_tokens;
     e.arrival_ns = r.due_ns;
     e.done_ns = r.done_ns;
-    e.slo = input.slo;
+    e.slo = slo;
+    e.slo_class = slo_class;
     if (r.first_token_ns > 0) {
       e.ttft_ns = r.first_token_ns - r.due_ns;
       run.Tokens(e.ttft_ns, true);
     }
     for (const DurationNs gap : r.gaps_ns) {
       e.longest_gap_ns = std::max(e.longest_gap_ns, gap);
+      ++e.gaps;
+      e.late_gaps += e.slo.tbt_ns > 0 && gap > e.slo.tbt_ns;
       run.Tokens(gap, false);
     }
     run.Ended(e);

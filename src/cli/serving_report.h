@@ -22,13 +22,17 @@ struct RequestRecord {
   int64_t output_tokens = 0;
   int64_t cached_tokens = 0;
   std::vector<DurationNs> gaps_ns;  // between consecutive events that carried text
+  Slo slo;                          // as the workload states them
+  std::string slo_class;
 };
 
 struct ReportInput {
   std::vector<RequestRecord> records;
   double rate_asked_per_s = 0;  // 0: closed loop
   int64_t concurrency = 0;
-  Slo slo;  // scored here; 0: none
+  // Of requests for which the workload states none; scored here.
+  Slo slo;
+  std::string slo_class;
 };
 
 // Latencies count from the time the workload wanted the request sent: a client that falls behind hides nothing.

@@ -72,6 +72,7 @@ struct RequestDoneEvent {
   int32_t recomputed_tokens = 0;
   FinishReason finish = FinishReason::kNone;  // the worst of the choices: kError, kCancelled, kLength, kStop
   DurationNs longest_gap_ns = 0;              // between two tokens of one choice
+  int32_t gaps = 0, late_gaps = 0;            // of all choices; late: longer than the request's TBT objective
   std::shared_ptr<const Request> request;
 };
 

@@ -54,6 +54,7 @@ void LiveRequests::Take(PreparedRequest prepared) {
     entry.can_chain = traits_.can_chain && !in.tokens_on_host && !drafting_;
     entry.min_tokens = static_cast<int32_t>(std::min<int64_t>(in.request->stop.min_tokens, in.max_tokens));
     entry.last_token_ns = in.arrival_ns;
+    if (in.request->slo.tbt_ns > 0) entry.tbt_slo_ns = in.request->slo.tbt_ns;
     if (in.has_keys) entry.next_key_at = (static_cast<int32_t>(buffers.keys.size()) + 1) * block_size_;
     parts_.kv->Bind(s, in.has_keys ? &buffers.keys : nullptr);
     if (parts_.predictor != nullptr) BindPredictor(s, *request);
@@ -175,6 +176,8 @@ void LiveRequests::Finish(SlotId s, FinishReason reason, TokenEvent* event, int3
   request->recomputed_tokens += sequences_.recomputed_tokens(s);
   request->completion_tokens += entry.generated;
   request->longest_gap_ns = std::max(request->longest_gap_ns, entry.longest_gap_ns);
+  request->gaps += std::max(0, entry.generated - 1);
+  request->late_gaps += entry.late_gaps;
   sequences_.Finish(s);
   if (event == nullptr && events_.wants_tokens()) {
     event = events_.Token();
@@ -198,7 +201,8 @@ void LiveRequests::Finish(SlotId s, FinishReason reason, TokenEvent* event, int3
     const PreparedRequest& in = request->in;
     events_.Done({in.user, in.handle, in.arrival_ns, request->scheduled_ns, request->first_token_ns, events_.now_ns(),
                   in.prompt_tokens, request->cached_tokens, request->completion_tokens, request->preemptions,
-                  request->recomputed_tokens, request->worst, request->longest_gap_ns, in.request});
+                  request->recomputed_tokens, request->worst, request->longest_gap_ns, request->gaps,
+                  request->late_gaps, in.request});
     requests_.Forget(in.handle);
     intake_.RequestEnded();
   }

@@ -55,6 +55,7 @@ class LiveRequests {
       if (slot->request->first_token_ns == 0) slot->request->first_token_ns = events_.now_ns();
     } else {
       slot->longest_gap_ns = std::max(slot->longest_gap_ns, gap_ns);
+      slot->late_gaps += gap_ns > slot->tbt_slo_ns;
     }
     ++counts_.generation_tokens;
     events_.Gap(gap_ns, first);

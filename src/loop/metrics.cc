@@ -81,6 +81,8 @@ EndedRequest EndedOf(const RequestDoneEvent& d) {
   r.arrival_ns = d.arrival_ns;
   r.done_ns = d.done_ns;
   r.longest_gap_ns = d.longest_gap_ns;
+  r.gaps = d.gaps;
+  r.late_gaps = d.late_gaps;
   r.slo = d.request->slo;
   r.slo_class = d.request->slo_class;
   return r;
@@ -102,13 +104,13 @@ void EngineMetrics::CountDone(const RequestDoneEvent& d) {
 
 std::string EngineMetrics::Text(const EngineStats& s) const {
   double decision_p50_ns = 0, decision_p99_ns = 0;
-  std::map<std::string, ObjectiveCounts, std::less<>> classes;
+  std::map<std::string, ObjectiveCounts> classes;
   int64_t rejected = 0;
   const Counts c = [&] {
     std::lock_guard lock(mutex_);
     decision_p50_ns = run_.decision_ns().Quantile(0.5);
     decision_p99_ns = run_.decision_ns().Quantile(0.99);
-    classes = run_.classes();
+    classes = run_.objectives_by_class();
     rejected = run_.rejected();
     return counts_;
   }();

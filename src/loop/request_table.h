@@ -18,6 +18,7 @@ struct RequestRecord {
   int32_t preemptions = 0;
   int32_t recomputed_tokens = 0;
   DurationNs longest_gap_ns = 0;
+  int32_t gaps = 0, late_gaps = 0;
   int32_t live_choices = 0;
   int32_t slots_held = 0;  // slots not free yet: the buffers stay until none is left
   bool siblings_held = false;
@@ -43,6 +44,8 @@ struct SlotEntry {
   bool has_stop_strings = false;
   TimeNs last_token_ns = 0;
   DurationNs longest_gap_ns = 0;
+  DurationNs tbt_slo_ns = kNever;  // gaps beyond it are late
+  int32_t late_gaps = 0;
   int32_t generated = 0;  // tokens so far
 };
 

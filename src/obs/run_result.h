@@ -2,6 +2,8 @@
 // metrics, the simulator, a replay, a load test's client).
 #pragma once
 
+#include <map>
+#include <string>
 #include <string_view>
 
 #include <nlohmann/json_fwd.hpp>
@@ -23,6 +25,7 @@ struct EndedRequest {
   DurationNs ttft_ns = -1;             // arrival to its first token; -1: none came
   TimeNs arrival_ns = 0, done_ns = 0;  // its end
   DurationNs longest_gap_ns = 0;       // between two tokens of one choice
+  int64_t gaps = 0, late_gaps = 0;     // of all choices; late: longer than the TBT objective
   Slo slo;
   std::string_view slo_class;
 };
@@ -51,7 +54,7 @@ class RunAccumulator {
   int64_t completed() const { return completed_; }
   int64_t failed() const { return failed_; }
   int64_t rejected() const { return rejected_; }
-  const std::map<std::string, ObjectiveCounts, std::less<>>& classes() const { return classes_; }
+  std::map<std::string, ObjectiveCounts> objectives_by_class() const;
   const Histogram& decision_ns() const { return decision_ns_; }
 
   // All that was counted; the run lasts from the first arrival to the last end. Engine figures that are counted
@@ -61,14 +64,22 @@ class RunAccumulator {
   EngineFigures Engine() const;
 
  private:
-  ObjectiveCounts* Class(std::string_view name);
+  // What is kept of a class beside its counts.
+  struct Class {
+    explicit Class(bool exact) : ttft_ns(exact), longest_gap_ns(exact), tpot_ns(exact), e2e_ns(exact) {}
+    ClassFigures counts;
+    LatencyValues ttft_ns, longest_gap_ns, tpot_ns, e2e_ns;
+  };
+  // Null: the request is of no class and states nothing. Clients name classes, so there is a bound on their number.
+  Class* ClassOf(const Slo& slo, std::string_view name);
 
   int64_t completed_ = 0, failed_ = 0, rejected_ = 0, prompt_tokens_ = 0, completion_tokens_ = 0;
   int64_t steps_ = 0, items_ = 0, arrived_ = 0;
   TimeNs first_come_ns_ = kNever, last_come_ns_ = 0;
   TimeNs first_arrival_ns_ = kNever, last_end_ns_ = 0;
   std::string first_rejection_;
-  std::map<std::string, ObjectiveCounts, std::less<>> classes_;
+  const bool exact_;
+  std::map<std::string, Class, std::less<>> classes_;
   LatencyValues ttft_ns_, normalized_ttft_ns_, gap_ns_, tpot_ns_, e2e_ns_, delay_ns_;
   Histogram step_ns_, decision_ns_;
 };

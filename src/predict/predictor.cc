@@ -9,13 +9,13 @@
 namespace tactus::predict {
 namespace {
 
-constexpr const char* kKnown = "none, history, and in simulations oracle and noisy:<sigma>";
+constexpr const char* kKnown = "none, history, and in simulations oracle, noisy:<sigma> and stated";
 
 Status Refuse(const std::string& name) {
   return InvalidArgument(
-      fmt::format("--predictor {} knows how long every answer will be, which only a simulation does; use --predictor "
+      fmt::format("--predictor {} knows {}, which only a simulation does; use --predictor "
                   "history (scheduler trail instead of trail-oracle)",
-                  name),
+                  name, name == kStated ? "what a workload's file predicts" : "how long every answer will be"),
       "predictor");
 }
 
@@ -31,7 +31,8 @@ const std::vector<PredictorInfo>& Predictors() {
       {kNoPredictor, "no predictor, for schedulers that ask for none"},
       {kUsualPredictor, "running averages of the lengths of answers so far"},
       {kTruth, "the true length; in simulation only"},
-      {"noisy:SIGMA", "the true length times a log-normal error of deviation SIGMA; in simulation only"}};
+      {"noisy:SIGMA", "the true length times a log-normal error of deviation SIGMA; in simulation only"},
+      {kStated, "the workload file's column predicted_output_tokens; in simulation only"}};
   return known;
 }
 
@@ -41,6 +42,10 @@ Result<std::unique_ptr<LengthPredictor>> MakePredictor(const std::string& name, 
   if (name == kTruth) {
     if (!options.true_lengths_known) return Refuse(name);
     return MakeOracle(options);
+  }
+  if (name == kStated) {
+    if (!options.true_lengths_known) return Refuse(name);
+    return MakeStated(options);
   }
   const std::string noisy = "noisy:";
   if (name.rfind(noisy, 0) == 0) {

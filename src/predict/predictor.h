@@ -4,6 +4,7 @@
 //   history         running averages of what was generated so far (history.h)
 //   oracle          the true length; simulation only
 //   noisy:<sigma>   the true length times a log-normal error of that deviation; simulation only
+//   stated          what the workload's file predicts; simulation only
 //
 // Thread rule: of the predictors, engine thread only.
 #pragma once
@@ -17,13 +18,15 @@
 
 namespace tactus::predict {
 
-inline constexpr const char* kTruth = "oracle";  // its name
+// Their names.
+inline constexpr const char* kTruth = "oracle";
+inline constexpr const char* kStated = "stated";
 
 struct PredictorOptions {
   int32_t slot_capacity = 0;        // sequences alive at once
   int32_t max_model_len = 0;        // L_max: no answer is longer
   uint64_t seed = 0;                // of the noise
-  bool true_lengths_known = false;  // requests are SimRequests: oracle and noisy are allowed
+  bool true_lengths_known = false;  // requests are SimRequests: oracle, noisy and stated are allowed
 };
 
 // What --predictor takes, in the words of `tactus sim --list`.
@@ -43,6 +46,7 @@ bool Learns(const std::string& name);
 
 std::unique_ptr<LengthPredictor> MakeHistory(const PredictorOptions& options);
 std::unique_ptr<LengthPredictor> MakeOracle(const PredictorOptions& options);
+std::unique_ptr<LengthPredictor> MakeStated(const PredictorOptions& options);
 // `sigma` >= 0: standard deviation of the logarithm of predicted over true length.
 std::unique_ptr<LengthPredictor> MakeNoisy(const PredictorOptions& options, double sigma);
 

@@ -7,13 +7,15 @@
 #include <vector>
 
 #include "cost/cost_model.h"
+#include "sim/offered_load.h"
 #include "sim/simulator.h"
+#include "sim/slo_mix.h"
 #include "tactus/option_fields.h"
 #include "tactus/scheduling_options.h"
 
 namespace tactus {
 
-struct SimOptions : SchedulingOptions {
+struct SimOptions : SchedulingOptions, OfferedLoad {
   // Deployment
   std::string model, device;
   int64_t tp = 1, pp = 1, replicas = 1;
@@ -27,10 +29,7 @@ struct SimOptions : SchedulingOptions {
   bool as_paper = false;  // stands for other options (its declaration below); nothing else looks at it
   std::string identities = "all";
   // Load
-  std::string workload = "chat", arrivals = "poisson", slo, slo_class, data;
-  int64_t requests = -1, concurrency = 0, seed = 0;
-  double rate = 0;
-  bool ignore_eos = true;
+  int64_t requests = -1;
   std::string long_prompts = "refuse";
   // Output
   std::string requests_out;
@@ -79,31 +78,12 @@ struct SimOptions : SchedulingOptions {
                  "each of which may be given otherwise",
          .implies = "step-limit=none max-queue=1048576 ignore-eos=off identities=stated"});
     SchedulingOptions::VisitFields(v);
-    v.Group("Load");
-    v.Field("workload", workload,
-            {.help = "random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | "
-                     "long-output | sharegpt | long-context | multi-turn | lengths:FILE | trace:FILE[:scale=X]"});
-    v.Field("data", data, {.help = "folder in which FILE of --workload is looked up too; also TACTUS_DATA"});
+    OfferedLoad::VisitFields(v);
     v.Field("requests", requests,
             {.unit = "requests",
              .min = -1,
              .max = 1e9,
              .help = "how many requests arrive; -1: as many as the file has rows, else 1000"});
-    v.Field("rate", rate,
-            {.unit = "requests/s",
-             .min = 0,
-             .max = 1e6,
-             .help = "open loop with this arrival rate; 0: closed loop, or a trace's own times"});
-    v.Field("arrivals", arrivals, {.help = "arrival process: poisson, gamma:CV, constant or jitter:SECONDS"});
-    v.Field(
-        "concurrency", concurrency,
-        {.unit = "requests", .min = 0, .max = 1 << 20, .help = "closed loop with so many requests in flight; 0: none"});
-    v.Field("seed", seed, {.min = 0, .help = "seed of lengths, arrivals, balancer and predictor noise"});
-    v.Field("slo", slo, {.help = "objective of every request: ttft=500ms,tbt=100ms,jct=10s"});
-    v.Field("slo-class", slo_class, {.help = "name of the requests' class in the result"});
-    v.Field("ignore-eos", ignore_eos,
-            {.help = "requests state their exact output length, as `tactus bench` does; off: none, so that an answer "
-                     "ends by itself and the server assumes --default-max-tokens"});
     v.Field("identities", identities,
             {.choices = "all|stated",
              .help = "what is known of requests beside their lengths: all: their text, so that one that was preempted "
@@ -135,6 +115,7 @@ struct SimSetup {
 // What the command line parses of texts: durations are its business.
 struct SimTexts {
   Slo slo;
+  SloMix slo_mix;
   DurationNs cpu_overhead_ns = -1;
 };
 

@@ -131,6 +131,8 @@ RunResult Simulation::Outcome() const {
   f.clipped_prompts = s.clipped_prompts;
   f.cut_outputs = s.cut_outputs;
   f.rows_dropped = s.workload.rows_dropped();
+  f.objectives_below_a_step = s.objectives_below_a_step;
+  f.shortest_step_ms = static_cast<double>(s.shortest_step_ns) * kToMs;
   f.replicas = static_cast<int64_t>(s.replicas.size());
   return r;
 }

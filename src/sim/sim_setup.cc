@@ -2,12 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <limits>
 
 #include "cost/step_table.h"
 #include "loop/replica.h"
+#include "predict/predictor.h"
 #include "sim/sim_options.h"
 
 namespace tactus {
@@ -15,19 +14,6 @@ namespace {
 
 bool IsCostSource(const std::string& cost) {
   return cost == "auto" || cost == "fitted" || cost == "roofline";
-}
-
-// A workload's file is looked up as it is, then in the data folder and its traces.
-std::string FindFile(const std::string& file, const std::string& data) {
-  std::error_code error;
-  if (std::filesystem::exists(file, error)) return file;
-  const char* env = std::getenv("TACTUS_DATA");
-  const std::string folder = !data.empty() ? data : env != nullptr ? env : "";
-  if (folder.empty()) return file;
-  for (const auto& path : {std::filesystem::path(folder) / file, std::filesystem::path(folder) / "traces" / file}) {
-    if (std::filesystem::exists(path, error)) return path.string();
-  }
-  return file;
 }
 
 Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
@@ -159,27 +145,28 @@ Status PlanMemory(const SimOptions& o, SimSetup* setup) {
   return Status();
 }
 
-Status OpenWorkload(const SimOptions& o, SimSetup* setup) {
-  TACTUS_ASSIGN_OR_RETURN(WorkloadSpec spec, ParseWorkload(o.workload));
-  if (!spec.file.empty()) spec.file = FindFile(spec.file, o.data);
-  TACTUS_ASSIGN_OR_RETURN(const ArrivalSpec arrivals, ParseArrivals(o.arrivals, o.rate));
-  if (o.rate > 0 && o.concurrency > 0) return InvalidArgument("give --rate or --concurrency, not both", "rate");
+Status OpenWorkload(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
+  TACTUS_ASSIGN_OR_RETURN(const ParsedLoad load, ParseLoad(o));
   if (o.requests == 0 || o.requests < -1)
     return InvalidArgument(fmt::format("--requests is {}; it must be at least 1", o.requests), "requests");
-  const int64_t requests = o.requests > 0 ? o.requests : !spec.file.empty() ? 0 : 1000;
-  TACTUS_RETURN_IF_ERROR(LoadRows(&spec));
-  setup->open_workload = [spec, arrivals, requests, seed = static_cast<uint64_t>(o.seed)] {
-    return WorkloadStream::Open(spec, arrivals, requests, seed);
+  const int64_t requests = o.requests > 0 ? o.requests : load.spec.rows != nullptr ? 0 : 1000;
+  setup->open_workload = [load, requests, seed = static_cast<uint64_t>(o.seed), mix = texts.slo_mix,
+                          times = setup->step_time]() -> Result<std::unique_ptr<WorkloadStream>> {
+    TACTUS_ASSIGN_OR_RETURN(auto stream, WorkloadStream::Open(load.spec, load.arrivals, requests, seed));
+    return WithObjectives(std::move(stream), mix, seed,
+                          [times](const WorkloadRequest& r) { return AloneBy(*times, r); });
   };
   TACTUS_ASSIGN_OR_RETURN(setup->workload, setup->open_workload());
-  if (o.concurrency <= 0 && !setup->workload->has_arrivals()) {
+  if (o.predictor == predict::kStated && !setup->workload->predicts_lengths()) {
     return InvalidArgument(
-        "how fast? give --rate R (open loop) or --concurrency N (closed loop); the workload has no times of its own",
-        "rate");
+        fmt::format("--predictor stated answers what the workload predicts, and '{}' predicts nothing: give a "
+                    "lengths: or trace: file with a column predicted_output_tokens, or --predictor oracle",
+                    o.workload),
+        "predictor");
   }
   if (setup->workload->rows_dropped() > 0) {
-    setup->notes.push_back(
-        fmt::format("{}: {} rows without a prompt or an output dropped", spec.file, setup->workload->rows_dropped()));
+    setup->notes.push_back(fmt::format("{}: {} rows without a prompt or an output dropped", load.spec.file,
+                                       setup->workload->rows_dropped()));
   }
   return Status();
 }
@@ -194,7 +181,7 @@ Result<SimSetup> SetUpSimulation(const SimOptions& o, const SimTexts& texts) {
   c.meter = setup.cost.get();
   c.scheduler = AskedScheduler(o, setup);
   TACTUS_RETURN_IF_ERROR(PlanMemory(o, &setup));
-  TACTUS_RETURN_IF_ERROR(OpenWorkload(o, &setup));
+  TACTUS_RETURN_IF_ERROR(OpenWorkload(o, texts, &setup));
   setup.oracle = sched::FindSearch(o.scheduler) != nullptr;
   if (setup.oracle) {
     for (const std::string* choice : {&o.order, &o.admission, &o.composition, &o.budget, &o.preemption, &o.predictor}) {

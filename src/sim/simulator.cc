@@ -50,6 +50,21 @@ Status CheckConfig(const SimulationConfig& c, const WorkloadStream& workload) {
   return CheckBlocks(c);
 }
 
+// Of one token without a context, whether of a prompt or of an answer: no step takes less.
+DurationNs ShortestStepNs(const StepTimeModel& model) {
+  StepShape decode;
+  decode.decodes = decode.decode_context_tokens = decode.logit_rows = 1;
+  const ChunkShape token{0, 1};
+  StepShape prompt;
+  prompt.chunks = {&token, 1};
+  return std::min(model.StepTimeNs(decode), model.StepTimeNs(prompt));
+}
+
+bool IsBelow(const Slo& slo, DurationNs step_ns) {
+  const auto below = [step_ns](int64_t objective_ns) { return objective_ns > 0 && objective_ns < step_ns; };
+  return below(slo.ttft_ns) || below(slo.tbt_ns) || below(slo.jct_ns);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Simulation>> Simulation::Create(const SimulationConfig& config, WorkloadStream* workload) {
@@ -61,6 +76,7 @@ Result<std::unique_ptr<Simulation>> Simulation::Create(const SimulationConfig& c
     TACTUS_ASSIGN_OR_RETURN(impl->log, RequestLog::Create(config.requests_out));
   }
   TACTUS_RETURN_IF_ERROR(impl->MakeReplicas());
+  impl->shortest_step_ns = ShortestStepNs(*config.step_time);
   return std::unique_ptr<Simulation>(new Simulation(std::move(impl)));
 }
 
@@ -170,6 +186,9 @@ void Simulation::Impl::Place(const WorkloadRequest& work, TimeNs arrival_ns) {
   const int32_t at = balancer->Pick(route, views);
   Live* live = NewLive();
   live->work = work;
+  if (!live->work.slo.any()) live->work.slo = config.slo;
+  if (live->work.slo_class.empty()) live->work.slo_class = config.slo_class;
+  objectives_below_a_step += IsBelow(live->work.slo, shortest_step_ns);
   live->replica = at;
   live->arrival_ns = arrival_ns;
   route::ReplicaView& view = views[static_cast<size_t>(at)];
@@ -205,10 +224,12 @@ void Simulation::Impl::Enter(Live* live) {
   request->stop.max_tokens =
       config.exact_max_tokens ? request->output_tokens : std::min(config.default_max_tokens, room);
   request->stop.ignore_eos = config.exact_max_tokens;
-  request->slo = config.slo;
-  request->slo_class = config.slo_class;
-  request->client = config.client;
-  if (config.priorities != nullptr) request->priority = (*config.priorities)[static_cast<size_t>(work.index)];
+  request->predicted_output_tokens = work.predicted_output_tokens;
+  request->slo = work.slo;
+  request->slo_class = work.slo_class;
+  request->client = work.client.empty() ? config.client : work.client;
+  request->priority =
+      config.priorities != nullptr ? (*config.priorities)[static_cast<size_t>(work.index)] : work.priority;
   cut_outputs += work.output_tokens > request->stop.max_tokens;
 
   std::vector<Hash128> keys;
@@ -234,7 +255,7 @@ void Simulation::Impl::Enter(Live* live) {
 
 void Simulation::Impl::Refuse(const WorkloadRequest& work, const std::string& why) {
   ++ended;
-  metrics->CountRejected(config.slo, config.slo_class, why);
+  metrics->CountRejected(work.slo, work.slo_class, why);
   if (log != nullptr) log->Refused(work, clock.NowNs());
   Followed(work);
 }

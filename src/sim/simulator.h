@@ -44,10 +44,11 @@ struct SimulationConfig {
   int64_t default_max_tokens = 4096;  // what the server assumes of a request that states no max_tokens
   bool exact_max_tokens = false;      // requests state their true length (as benchmark clients do with ignore_eos)
   bool clip_prompts = false;          // cut prompts beyond the context instead of refusing the request
-  Slo slo;                            // of every request
+  // Of requests for which the workload states no objective, no class, no client.
+  Slo slo;
   std::string slo_class;
-  std::shared_ptr<const std::vector<int32_t>> priorities;  // of requests by their index in the workload; null: all 0
-  std::string client;  // who sends them all, for predictors by client; empty: not known
+  std::string client;                                      // for predictors by client; empty: not known
+  std::shared_ptr<const std::vector<int32_t>> priorities;  // by index in the workload; null: as the workload states
   uint64_t seed = 0;
 
   // Output.

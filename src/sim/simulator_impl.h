@@ -76,7 +76,8 @@ struct Simulation::Impl {
 
   std::unique_ptr<EngineMetrics> metrics;
   std::unique_ptr<RequestLog> log;
-  int64_t ended = 0, cut_outputs = 0, clipped_prompts = 0;
+  int64_t ended = 0, cut_outputs = 0, clipped_prompts = 0, objectives_below_a_step = 0;
+  DurationNs shortest_step_ns = 0;
   TimeNs first_arrival_ns = kNever, last_end_ns = 0;
   int64_t passes = 0;
   bool done = false;

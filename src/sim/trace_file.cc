@@ -6,8 +6,9 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <filesystem>
+#include <limits>
 #include <optional>
+#include <unordered_map>
 
 #include "base/csv.h"
 #include "base/input_file.h"
@@ -16,12 +17,32 @@
 namespace tactus {
 namespace {
 
-enum Column : size_t { kArrival, kPrompt, kOutput, kHashIds, kPrefixId, kShared, kNumColumns };
-constexpr const char* kColumnNames[kNumColumns] = {"arrival_s",       "prompt_tokens", "output_tokens",
-                                                   "prefix_hash_ids", "prefix_id",     "shared_tokens"};
+enum Column : size_t {
+  kArrival,
+  kPrompt,
+  kOutput,
+  kHashIds,
+  kPrefixId,
+  kShared,
+  kSloTtft,
+  kSloTbt,
+  kSloJct,
+  kSloClass,
+  kPriority,
+  kPredicted,
+  kClient,
+  kNumColumns
+};
+constexpr const char* kColumnNames[kNumColumns] = {
+    "arrival_s",   "prompt_tokens", "output_tokens", "prefix_hash_ids", "prefix_id", "shared_tokens",
+    "slo_ttft_ms", "slo_tbt_ms",    "slo_jct_ms",    "slo_class",       "priority",  "predicted_output_tokens",
+    "client"};
 constexpr int64_t kMostBytes = int64_t{4} << 30,
                   kMostLineBytes = int64_t{1} << 20;  // of a file: it need not have an end
 constexpr double kMaxArrivalSeconds = 4e9;            // int64 nanoseconds end at 9.2e9 s
+// As the API has them.
+constexpr double kMaxSloMs = 1e9;
+constexpr size_t kMostClassBytes = 64, kMostClientBytes = 1024;
 
 template <class T>
 std::optional<T> Number(std::string_view text) {
@@ -141,6 +162,62 @@ class TraceParser {
     return Status();
   }
 
+  // Milliseconds above 0; an empty cell states none.
+  Status ReadObjective(size_t column, int64_t* out_ns) const {
+    if (Cell(column).empty()) return Status();
+    const auto ms = Number<double>(Cell(column));
+    if (!ms || !(*ms > 0 && *ms <= kMaxSloMs)) {
+      return Bad(column, fmt::format("'{}' is no number of milliseconds above 0 and up to {:.0f}; leave the cell empty "
+                                     "where there is no objective",
+                                     Printable(Cell(column)), kMaxSloMs));
+    }
+    *out_ns = std::max<int64_t>(1, std::llround(*ms * 1e6));
+    return Status();
+  }
+
+  Status ReadText(size_t column, size_t most_bytes, int32_t* out) {
+    const std::string_view cell = Cell(column);
+    if (cell.empty()) return Status();
+    const bool control = std::any_of(cell.begin(), cell.end(), [](char c) { return static_cast<uint8_t>(c) < 0x20; });
+    if (cell.size() > most_bytes || control) {
+      return Bad(column,
+                 fmt::format("'{}' has {} bytes{}; a name has at most {}, none of them a control character",
+                             Printable(cell), cell.size(), control ? " and a control character" : "", most_bytes));
+    }
+    const auto [place, added] = text_of_.try_emplace(std::string(cell), static_cast<int32_t>(file_->texts_.size()));
+    if (added) file_->texts_.emplace_back(cell);
+    *out = place->second;
+    return Status();
+  }
+
+  // What a row says of its request beside lengths and text. Empty cells say nothing.
+  Status ReadTerms(TraceRow* row) {
+    TACTUS_RETURN_IF_ERROR(ReadObjective(kSloTtft, &row->slo.ttft_ns));
+    TACTUS_RETURN_IF_ERROR(ReadObjective(kSloTbt, &row->slo.tbt_ns));
+    TACTUS_RETURN_IF_ERROR(ReadObjective(kSloJct, &row->slo.jct_ns));
+    if (row->slo.jct_ns > 0 && row->slo.ttft_ns > row->slo.jct_ns) {
+      return Bad(kSloTtft, fmt::format("the first token is due after {} ms, later than the whole answer after {} "
+                                       "(slo_jct_ms): lower it, or leave one of the two empty",
+                                       Printable(Cell(kSloTtft)), Printable(Cell(kSloJct))));
+    }
+    TACTUS_RETURN_IF_ERROR(ReadText(kSloClass, kMostClassBytes, &row->slo_class));
+    TACTUS_RETURN_IF_ERROR(ReadText(kClient, kMostClientBytes, &row->client));
+    if (const std::string_view cell = Cell(kPriority); !cell.empty()) {
+      const auto value = Number<int32_t>(cell);
+      if (!value) {
+        return Bad(kPriority, fmt::format("'{}' is no whole number from {} to {}", Printable(cell),
+                                          std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()));
+      }
+      row->priority = *value;
+    }
+    if (!Cell(kPredicted).empty()) {
+      TACTUS_RETURN_IF_ERROR(ReadTokens(kPredicted, &row->predicted_output_tokens));
+      if (row->predicted_output_tokens == 0)
+        return Bad(kPredicted, "an answer of 0 tokens is none: predict at least 1, or leave the cell empty");
+    }
+    return Status();
+  }
+
   Status ReadRow(std::string_view line) {
     SplitCells(line, &cells_);
     if (cells_.size() != width_) {
@@ -165,14 +242,22 @@ class TraceParser {
       }
     }
     TACTUS_RETURN_IF_ERROR(ReadHashIds(&row));
+    TACTUS_RETURN_IF_ERROR(ReadTerms(&row));
     file_->rows_.push_back(row);
+    file_->states_objectives_ = file_->states_objectives_ || row.slo.any() || row.slo_class > 0;
+    file_->predicts_lengths_ = file_->predicts_lengths_ || row.predicted_output_tokens > 0;
     file_->shares_text_ = file_->shares_text_ || row.num_hash_ids > 0 || row.shared_tokens > 0;
     return Status();
   }
 
   const std::string& path_;
   std::shared_ptr<TraceFile> file_;
-  std::array<int64_t, kNumColumns> at_ = {-1, -1, -1, -1, -1, -1};
+  std::array<int64_t, kNumColumns> at_ = [] {
+    std::array<int64_t, kNumColumns> none;
+    none.fill(-1);
+    return none;
+  }();
+  std::unordered_map<std::string, int32_t> text_of_;  // index in the file's texts
   std::vector<std::string_view> cells_;
   size_t width_ = 0;
   int64_t number_ = 1, number_rows_ = 0;

@@ -3,7 +3,8 @@
 // Columns, in any order: prompt_tokens and output_tokens (required); arrival_s (seconds, non-decreasing; empty
 // everywhere where a data set has none); prefix_hash_ids (space-separated ids of blocks of kHashBlockTokens tokens,
 // equal leading ids: equal text); prefix_id and shared_tokens (the first shared_tokens tokens are those of every row
-// with this prefix_id). Others are ignored. Immutable once read: any thread may share it.
+// with this prefix_id); slo_ttft_ms, slo_tbt_ms, slo_jct_ms, slo_class, priority, predicted_output_tokens and client,
+// whose cells may be empty: nothing stated. Others are ignored. Immutable once read: any thread may share it.
 #pragma once
 
 #include <memory>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "tactus/request.h"
 #include "tactus/status.h"
 
 namespace tactus {
@@ -27,13 +29,17 @@ struct TraceRow {
   int32_t shared_tokens = 0;
   int32_t num_hash_ids = 0;
   int64_t first_hash_id = 0;  // index in TraceFile's ids
+  Slo slo;
+  int32_t slo_class = 0, client = 0;  // of TraceFile::text
+  int32_t priority = 0;
+  int32_t predicted_output_tokens = 0;  // 0: none stated
 };
 
 class TraceFile {
  public:
   // kNotFound: no such file. kDataLoss, with file, line and column: a missing column, a cell that is no number or out
-  // of range, a row of another width, arrivals that go back or are missing in some rows, more hash ids than blocks, no
-  // rows.
+  // of range, a row of another width, arrivals that go back or are missing in some rows, more hash ids than blocks, an
+  // answer that is due before its first token, no rows.
   static Result<std::shared_ptr<const TraceFile>> Read(const std::string& path);
   // The same from text; `path` for messages.
   static Result<std::shared_ptr<const TraceFile>> Parse(const std::string& path, std::string_view text);
@@ -43,15 +49,19 @@ class TraceFile {
     return std::span<const int64_t>(ids_).subspan(static_cast<size_t>(row.first_hash_id),
                                                   static_cast<size_t>(row.num_hash_ids));
   }
+  const std::string& text(int32_t index) const { return texts_[static_cast<size_t>(index)]; }  // 0: the empty one
   bool has_arrivals() const { return !rows_.empty() && rows_[0].arrival_ns >= 0; }
-  bool shares_text() const { return shares_text_; }  // some row has hash ids or a shared prefix
-  int64_t dropped() const { return dropped_; }       // rows with a length of 0, which some public traces have
+  bool shares_text() const { return shares_text_; }              // some row has hash ids or a shared prefix
+  bool states_objectives() const { return states_objectives_; }  // some row has an objective or a class
+  bool predicts_lengths() const { return predicts_lengths_; }    // some row has predicted_output_tokens
+  int64_t dropped() const { return dropped_; }  // rows with a length of 0, which some public traces have
 
  private:
   std::vector<TraceRow> rows_;
   std::vector<int64_t> ids_;
   int64_t dropped_ = 0;
-  bool shares_text_ = false;
+  std::vector<std::string> texts_ = {""};
+  bool shares_text_ = false, states_objectives_ = false, predicts_lengths_ = false;
   friend class TraceParser;
 };
 

@@ -56,6 +56,36 @@ Status ReadPairs(const std::string& text, const std::string& pairs,
   return Status();
 }
 
+int32_t NamedIndex(std::string_view name) {
+  for (size_t i = 0; i < NamedWorkloads().size(); ++i) {
+    if (name == NamedWorkloads()[i].name) return static_cast<int32_t>(i);
+  }
+  return -1;
+}
+
+// name=share pairs; shares above 0 that sum to 1.
+Status ReadMix(const std::string& text, const std::string& pairs, std::vector<WorkloadSpec::Part>* parts) {
+  double sum = 0;
+  for (const std::string& pair : Split(pairs, ',')) {
+    const size_t eq = pair.find('=');
+    const int32_t named = NamedIndex(std::string_view(pair).substr(0, eq));
+    if (named < 0 || eq == std::string::npos) {
+      std::string known;
+      for (const NamedWorkload& n : NamedWorkloads()) known += fmt::format(" {}=SHARE", n.name);
+      return Bad(text, fmt::format("'{}' is not one of{}", pair, known));
+    }
+    const auto share = ToDouble(pair.substr(eq + 1));
+    if (!share || *share <= 0 || *share > 1)
+      return Bad(text, fmt::format("'{}' needs a share above 0, at most 1", pair));
+    if (std::any_of(parts->begin(), parts->end(), [named](const auto& part) { return part.named == named; }))
+      return Bad(text, fmt::format("'{}' twice", pair.substr(0, eq)));
+    parts->push_back({named, *share});
+    sum += *share;
+  }
+  if (std::abs(sum - 1) > 1e-6) return Bad(text, fmt::format("the shares sum to {:g}; they must sum to 1", sum));
+  return Status();
+}
+
 }  // namespace
 
 Result<WorkloadSpec> ParseWorkload(const std::string& text) {
@@ -100,16 +130,21 @@ Result<WorkloadSpec> ParseWorkload(const std::string& text) {
     }
     return spec;
   }
-  for (size_t i = 0; i < NamedWorkloads().size(); ++i) {
-    if (name != NamedWorkloads()[i].name || !rest.empty()) continue;
+  if (name == "mix") {
+    spec.kind = WorkloadSpec::Kind::kMix;
+    TACTUS_RETURN_IF_ERROR(ReadMix(text, rest, &spec.parts));
+    return spec;
+  }
+  if (const int32_t named = NamedIndex(name); named >= 0 && rest.empty()) {
     spec.kind = WorkloadSpec::Kind::kNamed;
-    spec.named = static_cast<int32_t>(i);
+    spec.parts = {{named}};
     return spec;
   }
   std::string names;
   for (const NamedWorkload& n : NamedWorkloads()) names += std::string(n.name) + ", ";
-  return Bad(text, "the workloads are random:in=N,out=N, prefix:shared=N,unique=N,out=N, " + names +
-                       "multi-turn[:turns=N,in=N,out=N], lengths:FILE and trace:FILE[:scale=X]");
+  return Bad(text,
+             "the workloads are random:in=N,out=N, prefix:shared=N,unique=N,out=N, " + names +
+                 "mix:NAME=SHARE,NAME=SHARE, multi-turn[:turns=N,in=N,out=N], lengths:FILE and trace:FILE[:scale=X]");
 }
 
 Status LoadRows(WorkloadSpec* spec) {
@@ -125,6 +160,7 @@ const std::vector<WorkloadInfo>& KnownWorkloads() {
     for (const WorkloadInfo& w : std::initializer_list<WorkloadInfo>{
              {"random:in=512,out=128", "fixed lengths"},
              {"prefix:shared=1024,unique=128,out=64", "one shared prefix, then unique text"},
+             {"mix:NAME=SHARE,NAME=SHARE", "each request's lengths from one of the distributions above, by share"},
              {"multi-turn:turns=4,in=128,out=128",
               "conversations: each turn repeats what came before and follows its end"},
              {"lengths:FILE", "lengths from a CSV with columns prompt_tokens,output_tokens"},

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "tactus/request.h"
 #include "tactus/status.h"
 
 namespace tactus {
@@ -25,13 +26,19 @@ struct WorkloadRequest {
   int64_t conversation = -1;       // multi-turn: turns of one conversation, in order
   int64_t turn = 0;                // of the conversation
   int64_t index = 0;               // number of the request in its workload, from 0
+  // What the workload states of it beside that.
+  Slo slo;
+  std::string slo_class, client;
+  int32_t priority = 0;
+  int32_t predicted_output_tokens = 0;  // 0: not stated
 };
 
 // As typed: random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | long-output |
-// sharegpt | long-context | multi-turn[:turns=4] | lengths:FILE | trace:FILE[:scale=X]. Built-in distributions are
-// quantile tables of public traces (named_workloads.def; docs/workloads.md says how far they are from them).
+// sharegpt | long-context | mix:chat=0.65,long-context=0.35 | multi-turn[:turns=4] | lengths:FILE |
+// trace:FILE[:scale=X]. Built-in distributions are quantile tables of public traces (named_workloads.def;
+// docs/workloads.md says how far they are from them).
 struct WorkloadSpec {
-  enum class Kind : uint8_t { kRandom, kPrefix, kNamed, kMultiTurn, kLengths, kTrace } kind = Kind::kRandom;
+  enum class Kind : uint8_t { kRandom, kPrefix, kNamed, kMix, kMultiTurn, kLengths, kTrace } kind = Kind::kRandom;
   std::string text;  // as typed
   std::string file;
   std::shared_ptr<const TraceFile> rows;  // of the file, once read (LoadRows); streams share them
@@ -39,7 +46,11 @@ struct WorkloadSpec {
   int64_t in = 512, out = 128;            // random
   int64_t shared = 1024, unique = 128;
   int64_t turns = 4;
-  int32_t named = -1;  // kNamed: index of the distribution
+  struct Part {
+    int32_t named = -1;  // index of the distribution
+    double share = 1;    // of all requests; those of a mix sum to 1
+  };
+  std::vector<Part> parts;  // kNamed: one; kMix: each request is of one of them, and of the class of its name
 };
 Result<WorkloadSpec> ParseWorkload(const std::string& text);
 
@@ -76,9 +87,11 @@ class WorkloadStream {
   virtual bool Next(WorkloadRequest* request) = 0;
   // The turn after `ended` of its conversation, which arrives when that one has ended. False: it was the last.
   virtual bool NextTurn(const WorkloadRequest& ended, WorkloadRequest* request) = 0;
-  virtual bool has_arrivals() const = 0;              // false: all at once
-  virtual bool shares_text() const = 0;               // some requests may share a prefix
-  virtual int64_t rows_dropped() const { return 0; }  // of the file: no prompt or no output
+  virtual bool has_arrivals() const = 0;                    // false: all at once
+  virtual bool shares_text() const = 0;                     // some requests may share a prefix
+  virtual int64_t rows_dropped() const { return 0; }        // of the file: no prompt or no output
+  virtual bool states_objectives() const { return false; }  // some requests state an objective or a class
+  virtual bool predicts_lengths() const { return false; }   // some requests state predicted_output_tokens
 };
 
 // The first `count` requests (0: as many as the file has), sorted by arrival; a file's rows repeat when it has fewer.

@@ -96,7 +96,10 @@ class DrawnStream final : public WorkloadStream {
     r->output_tokens = spec_.out;
     switch (spec_.kind) {
       case WorkloadSpec::Kind::kNamed:
-        std::tie(r->prompt_tokens, r->output_tokens) = Draw();
+        Draw(spec_.parts[0], r);
+        break;
+      case WorkloadSpec::Kind::kMix:
+        DrawPart(r);
         break;
       case WorkloadSpec::Kind::kPrefix:
         r->prompt_tokens = spec_.shared + spec_.unique;
@@ -115,9 +118,18 @@ class DrawnStream final : public WorkloadStream {
     }
   }
 
-  std::pair<int64_t, int64_t> Draw() {
-    const Lengths drawn = DrawLengths(NamedWorkloads()[static_cast<size_t>(spec_.named)], rng_);
-    return {drawn.prompt, drawn.output};
+  void Draw(const WorkloadSpec::Part& part, WorkloadRequest* r) {
+    const Lengths drawn = DrawLengths(NamedWorkloads()[static_cast<size_t>(part.named)], rng_);
+    r->prompt_tokens = drawn.prompt;
+    r->output_tokens = drawn.output;
+  }
+
+  void DrawPart(WorkloadRequest* r) {
+    double at = rng_.Uniform();
+    size_t i = 0;
+    for (; i + 1 < spec_.parts.size() && at >= spec_.parts[i].share; ++i) at -= spec_.parts[i].share;
+    Draw(spec_.parts[i], r);
+    r->slo_class = NamedWorkloads()[static_cast<size_t>(spec_.parts[i].named)].name;
   }
 
   const WorkloadSpec spec_;
@@ -148,6 +160,8 @@ class FileStream final : public WorkloadStream {
   bool has_arrivals() const override { return timed_; }
   bool shares_text() const override { return file_->shares_text(); }
   int64_t rows_dropped() const override { return file_->dropped(); }
+  bool states_objectives() const override { return file_->states_objectives(); }
+  bool predicts_lengths() const override { return file_->predicts_lengths(); }
   bool NextTurn(const WorkloadRequest&, WorkloadRequest*) override { return false; }
 
   bool Next(WorkloadRequest* r) override {
@@ -177,6 +191,11 @@ class FileStream final : public WorkloadStream {
     r->shared_tokens = row.shared_tokens;
     const auto ids = file_->hash_ids(row);
     r->block_ids.assign(ids.begin(), ids.end());
+    r->slo = row.slo;
+    r->slo_class = file_->text(row.slo_class);
+    r->client = file_->text(row.client);
+    r->priority = row.priority;
+    r->predicted_output_tokens = row.predicted_output_tokens;
     r->conversation = -1;
     r->turn = 0;
     r->index = index;

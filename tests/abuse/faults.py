@@ -339,8 +339,11 @@ def damaged_traces(tally, draw, folder):
 
 
 def damaged_workloads(tally, draw, folder):
-    rows = [f"{i * 0.01:.3f},{draw.randrange(500, 2000)},{draw.randrange(1, 200)},{i // 3},{100 + i // 3}" for i in range(200)]
-    whole = ("arrival_s,prompt_tokens,output_tokens,prefix_id,shared_tokens\n" + "\n".join(rows) + "\n").encode()
+    rows = [f"{i * 0.01:.3f},{draw.randrange(500, 2000)},{draw.randrange(1, 200)},{i // 3},{100 + i // 3},"
+            f"{draw.randrange(10, 500)},{draw.randrange(10, 90)},{draw.randrange(500, 9000)},class {i % 3},{i % 5 - 2},{i + 1},client {i % 7}"
+            for i in range(200)]
+    whole = ("arrival_s,prompt_tokens,output_tokens,prefix_id,shared_tokens,slo_ttft_ms,slo_tbt_ms,slo_jct_ms,slo_class,priority,"
+             "predicted_output_tokens,client\n" + "\n".join(rows) + "\n").encode()
     path = folder / "workload.csv"
     base = ["sim", "--model", "llama-3.1-8b", "--device", "h100", "--requests", 100]
     for kind, more in (("trace", []), ("lengths", ["--rate", 10])):

@@ -89,6 +89,11 @@ TEST(RequestParserTest, EveryFieldArrives) {
   EXPECT_EQ(Chat(R"("logprobs":true,"top_logprobs":20)")->base.sampling.logprobs, 20);
   EXPECT_EQ(Chat(R"("logprobs":true)")->base.sampling.logprobs, 0);
   EXPECT_EQ(Chat(R"("slo":{"ttft_ms":5,"tbt_ms":6,"jct_ms":7})")->base.slo.jct_ns, 7'000'000);
+  EXPECT_EQ(Chat(R"("slo":{"ttft_ms":5})")->base.slo_class, "");
+  EXPECT_EQ(Chat(R"("slo":{"class":"gold"})")->base.slo_class, "gold");
+  EXPECT_TRUE(Chat("\"slo\":{\"class\":\"" + std::string(64, 'a') + "\"}").ok());
+  const Status long_class = Chat("\"slo\":{\"class\":\"" + std::string(65, 'a') + "\"}").status();
+  EXPECT_NE(long_class.message().find("slo.class"), std::string::npos) << long_class.message();
 }
 
 // Every field that src/api reads is in docs/api.md, in code spans.

@@ -13,6 +13,7 @@
 #include <set>
 
 #include "base/clock.h"
+#include "cli/alone_latency.h"
 #include "cli/load_generator.h"
 #include "http/server.h"
 
@@ -175,11 +176,67 @@ TEST(LoadGenerator, BodiesAskForExactlyWhatTheOptionsSay) {
   EXPECT_EQ(ids["max_tokens"], 7);
   EXPECT_EQ(ids["ignore_eos"], true);
   EXPECT_EQ(ids["stream"], true);
-  EXPECT_EQ(ids["slo"]["ttft_ms"], 500.0);
+  EXPECT_EQ(ids["slo"], Json({{"ttft_ms", 500.0}}));
+  EXPECT_FALSE(ids.contains("priority") || ids.contains("user")) << "which some servers refuse";
+  // What the workload states of a request goes before the options.
+  r.slo.tbt_ns = 1'500'000;
+  r.slo_class = "gold";
+  r.priority = -2;
+  r.client = "ann";
+  const Json stated = Json::parse(RequestBody(o, r, 0));
+  EXPECT_EQ(stated["slo"], Json({{"tbt_ms", 1.5}, {"class", "gold"}}));
+  EXPECT_EQ(stated["priority"], -2);
+  EXPECT_EQ(stated["user"], "ann");
+  o.send_slo = false;
+  EXPECT_FALSE(Json::parse(RequestBody(o, r, 0)).contains("slo"));
   o.endpoint = "chat";
   const Json chat = Json::parse(RequestBody(o, r, 0));
   EXPECT_EQ(chat["messages"][0]["role"], "user");
   EXPECT_FALSE(chat.contains("prompt"));
+}
+
+TEST(LoadGenerator, RecordsSayWhatTheWorkloadStated) {
+  Endpoint server;
+  LoadOptions o = server.Options();
+  o.concurrency = 1;
+  std::vector<WorkloadRequest> workload = Requests(2);
+  workload[1].slo.ttft_ns = 5;
+  workload[1].slo_class = "gold";
+  const auto result = RunLoad(o, workload, SystemClock(), GoOn);
+  ASSERT_TRUE(result.ok() && result->records.size() == 2);
+  EXPECT_FALSE(result->records[0].slo.any());
+  EXPECT_EQ(result->records[1].slo.ttft_ns, 5);
+  EXPECT_EQ(result->records[1].slo_class, "gold");
+}
+
+TEST(AloneLatency, IsMeasuredOneRequestAfterTheOtherByTheWorkloadsLengths) {
+  Endpoint server;
+  LoadOptions o = server.Options();
+  o.send_slo = true;
+  std::vector<WorkloadRequest> workload = Requests(5);
+  for (size_t i = 0; i < 5; ++i) workload[i].prompt_tokens = i == 4 ? 90 : i == 0 ? 4 : 30;
+  const auto points = MeasureAlone(o, workload, SystemClock(), [] { return true; });
+  ASSERT_TRUE(points.ok()) << points.status().message();
+  ASSERT_EQ(points->size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ((*points)[i].prompt_tokens, (std::vector<int64_t>{4, 30, 90})[i]);
+    EXPECT_GT((*points)[i].ttft_ns, 0);
+  }
+  EXPECT_EQ(server.most_held(), 1u);
+  std::set<Json> prompts;
+  for (const Json& body : server.bodies()) {
+    prompts.insert(body["prompt"]);
+    EXPECT_FALSE(body.contains("slo"));
+  }
+  EXPECT_EQ(prompts.size(), 6u) << "each with a text of its own";
+  for (size_t i = 0; i < 5; ++i) EXPECT_FALSE(prompts.contains(PromptOf(o, workload[i], static_cast<int64_t>(i))));
+  server.refuse_every = 2;
+  EXPECT_EQ(MeasureAlone(o, workload, SystemClock(), [] { return true; })->size(), 3u) << "one of two is enough";
+  server.refuse_every = 1;
+  const Status refused = MeasureAlone(o, workload, SystemClock(), [] { return true; }).status();
+  EXPECT_NE(refused.message().find("none of the 6"), std::string::npos) << refused.message();
+  EXPECT_NE(refused.message().find("6 x HTTP 503: full"), std::string::npos) << refused.message();
+  EXPECT_EQ(MeasureAlone(o, workload, SystemClock(), [] { return false; }).status().code(), StatusCode::kCancelled);
 }
 
 TEST(LoadGenerator, NoServerIsAFailureOfEveryRequestNotAHang) {

@@ -94,6 +94,31 @@ TEST(ServingReport, AnObjectiveThatIsJustMetIsKept) {
   EXPECT_DOUBLE_EQ(ReportJson(silent)["e2e_ms"]["max"], 1e-6);
 }
 
+TEST(ServingReport, RequestsAreScoredByWhatTheyState) {
+  ReportInput input;
+  for (const char* name : {"chat", "chat", "", ""}) {
+    RequestRecord r =
+        Record(kSecond, kSecond + 100 * kMillisecond, {10 * kMillisecond, 30 * kMillisecond, 10 * kMillisecond}, 50);
+    r.slo_class = name;
+    if (r.slo_class == "chat") r.slo.tbt_ns = 20 * kMillisecond;
+    input.records.push_back(r);
+  }
+  input.records[0].slo.tbt_ns = 30 * kMillisecond;
+  input.records[3].outcome = RequestRecord::Outcome::kRejected;
+  input.slo.ttft_ns = 100 * kMillisecond;
+  input.slo_class = "other";
+  const auto report = ReportJson(input);
+  const auto &chat = report["classes"]["chat"], &other = report["classes"]["other"];
+  EXPECT_EQ(chat["kept"], 1);
+  EXPECT_EQ(chat["tbt_attainment"], 0.5);
+  EXPECT_TRUE(chat["ttft_attainment"].is_null()) << "the options' objectives are for those that state none";
+  EXPECT_DOUBLE_EQ(chat["step_attainment"], 5.0 / 6);
+  EXPECT_DOUBLE_EQ(chat["longest_gap_ms"]["max"], 30);
+  EXPECT_EQ(other["ttft_attainment"], 0.5);
+  EXPECT_EQ(other["rejected"], 1);
+  EXPECT_DOUBLE_EQ(other["e2e_ms"]["mean"], 150);
+}
+
 TEST(ServingReport, RatesCountTokensAndTurns) {
   ReportInput input;
   input.records.push_back(Record(kSecond, 2 * kSecond, {}, 50));

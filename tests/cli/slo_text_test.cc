@@ -18,6 +18,56 @@ TEST(SloText, EveryPartAndAnyOrder) {
   EXPECT_EQ(ParseSlo("")->ttft_ns, 0);
 }
 
+TEST(SloMixText, ClassesSharesAndRanges) {
+  const auto mix = ParseSloMix("chat:0.5:ttft=10x,tbt=140..234ms;batch:0.2:none;job:1:jct=2..3.5x,ttft=0.1s..2s");
+  ASSERT_TRUE(mix.ok()) << mix.status().message();
+  ASSERT_EQ(mix->classes.size(), 3u);
+  const SloClass &chat = mix->classes[0], &batch = mix->classes[1], &job = mix->classes[2];
+  EXPECT_EQ(chat.name, "chat");
+  EXPECT_EQ(chat.share, 0.5);
+  EXPECT_TRUE(chat.ttft.times_alone && chat.ttft.low == 10 && chat.ttft.high == 10);
+  EXPECT_TRUE(!chat.tbt.times_alone && chat.tbt.low == 140e6 && chat.tbt.high == 234e6) << "the left end in ms too";
+  EXPECT_EQ(chat.jct.high, 0);
+  EXPECT_EQ(batch.share, 0.2);
+  EXPECT_EQ(batch.ttft.high + batch.tbt.high + batch.jct.high, 0);
+  EXPECT_TRUE(job.jct.times_alone && job.jct.low == 2 && job.jct.high == 3.5);
+  EXPECT_TRUE(!job.ttft.times_alone && job.ttft.low == 1e8 && job.ttft.high == 2e9);
+  EXPECT_TRUE(mix->needs_latency_alone());
+  EXPECT_FALSE(ParseSloMix("a:1:tbt=5ms")->needs_latency_alone());
+  EXPECT_TRUE(ParseSloMix("")->classes.empty());
+  EXPECT_EQ(ParseSloMix("a:1:ttft=1..2")->classes[0].ttft.high, 2e9) << "seconds, as everywhere";
+}
+
+TEST(SloMixText, WhatIsWrongIsNamed) {
+  for (const auto& [text, why] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"chat", "1 fields, not the 3"},
+           {"chat:0.5", "2 fields"},
+           {"chat:0.5:ttft=1s:tbt=1s", "4 fields"},
+           {"chat:1:none;", "'': 1 fields"},
+           {":1:none", "a name of 1 to 64 bytes"},
+           {"a:1:none;a:1:none", "class 'a' twice"},
+           {"a:0:none", "share '0'"},
+           {"a:-1:none", "share '-1'"},
+           {"a:nan:none", "share 'nan'"},
+           {"a:1:", "'' is none of ttft=, tbt=, jct= and none"},
+           {"a:1:none,ttft=1s", "'none' is none of"},
+           {"a:1:tpot=1s", "'tpot=1s' is none of"},
+           {"a:1:ttft=1s,ttft=2s", "'ttft' twice"},
+           {"a:1:ttft=0", "'ttft=0' is no duration above 0"},
+           {"a:1:ttft=x", "'ttft=x' is no"},
+           {"a:1:ttft=0x", "'ttft=0x' is no"},
+           {"a:1:ttft=2..1s", "'ttft=2..1s' is no"},
+           {"a:1:ttft=1s..3x", "'ttft=1s..3x' is no"},
+           {"a:1:ttft=..3s", "'ttft=..3s' is no"},
+           {"a:1:ttft=1s..", "'ttft=1s..' is no"},
+           {"a:1:ttft=2s,jct=1s", "due after the whole answer"}}) {
+    const auto mix = ParseSloMix(text);
+    ASSERT_FALSE(mix.ok()) << text;
+    EXPECT_NE(mix.status().message().find(why), std::string::npos) << mix.status().message() << "\nwanted " << why;
+    EXPECT_EQ(mix.status().param(), "slo-mix");
+  }
+}
+
 TEST(SloText, WhatIsNoObjectiveIsRefused) {
   for (const char* text :
        {"ttft", "ttft=", "ttft=0", "ttft=-1s", "x=1s", "ttft=1s tbt=2s", "=1s", ",", "ttft,tbt=1s"}) {

@@ -33,8 +33,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         const bool lengths = r.prompt_tokens >= 1 && r.prompt_tokens <= kMaxTraceTokens && r.output_tokens >= 1 &&
                              r.output_tokens <= kMaxTraceTokens && r.shared_tokens >= 0 &&
                              r.shared_tokens <= r.prompt_tokens;
+        const auto objective = [](int64_t ns) { return ns >= 0 && ns <= 1'000'000 * kSecond; };
+        const bool terms = objective(r.slo.ttft_ns) && objective(r.slo.tbt_ns) && objective(r.slo.jct_ns) &&
+                           (r.slo.jct_ns == 0 || r.slo.ttft_ns <= r.slo.jct_ns) && r.slo_class.size() <= 64 &&
+                           r.client.size() <= 1024 && r.predicted_output_tokens >= 0 &&
+                           r.predicted_output_tokens <= kMaxTraceTokens;
         const int64_t blocks = (r.prompt_tokens + kHashBlockTokens - 1) / kHashBlockTokens;
-        if (!lengths || r.arrival_ns < before || static_cast<int64_t>(r.block_ids.size()) > blocks) std::abort();
+        if (!lengths || !terms || r.arrival_ns < before || static_cast<int64_t>(r.block_ids.size()) > blocks)
+          std::abort();
         before = r.arrival_ns;
       }
       if (count != rows + 3) std::abort();

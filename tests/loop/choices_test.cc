@@ -62,7 +62,9 @@ TEST(Choices, ThePromptIsCountedOnceAndAnswersAreSummed) {
 TEST(Choices, TheLongestGapIsThatOfAnyChoice) {
   HarnessConfig config;
   Harness h(config);
-  const RequestHandle id = h.MustSubmit(TwoChoices());
+  Request request = TwoChoices();
+  request.slo.tbt_ns = Step(102) - 1;  // the gap of that step alone is late
+  const RequestHandle id = h.MustSubmit(std::move(request));
   ASSERT_EQ(h.Settle(), "");
   h.MustSubmit(MakeRequest(Tokens(2, 100), 1));  // for the second step
   ASSERT_EQ(h.Run(), "");
@@ -79,6 +81,8 @@ TEST(Choices, TheLongestGapIsThatOfAnyChoice) {
   ASSERT_LT(longest[1], longest[0]);
   ASSERT_GT(out.choices[1].token_ns[3], out.choices[0].token_ns[3]) << "the scene needs the other choice to end last";
   EXPECT_EQ(out.done_event.longest_gap_ns, longest[0]) << "of all choices, not of the one that ends last";
+  EXPECT_EQ(out.done_event.gaps, 6);
+  EXPECT_EQ(out.done_event.late_gaps, 1);
 }
 
 // One request of one token per step, so that each step is one request's whole life.

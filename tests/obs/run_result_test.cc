@@ -105,6 +105,72 @@ TEST(RunResult, AnObjectiveThatIsJustMetIsKept) {
   EXPECT_FALSE(KeptSlo(r)) << "without a first token";
 }
 
+// Each objective by itself, of whom states it; gaps by themselves, whatever became of their requests.
+TEST(RunResult, EveryObjectiveHasItsOwnAttainment) {
+  RunAccumulator run(true);
+  EndedRequest r = Ended(100, 1, 30, 200, 3, 5);  // first token after 30, end after 100
+  r.longest_gap_ns = 40;
+  r.gaps = 4;
+  r.late_gaps = 1;
+  r.slo = {30, 39, 99};  // keeps the first alone
+  r.slo_class = "chat";
+  run.Ended(r);
+  r.slo = {29, 40, 100};  // keeps the others
+  r.late_gaps = 0;
+  run.Ended(r);
+  r.slo = {0, 40, 0};
+  run.Ended(r);
+  r.ok = false;  // kept nothing, but its gaps were as they were
+  run.Ended(r);
+  run.Rejected({.ttft_ns = 5, .tbt_ns = 5}, "chat");
+  const RunResult all = run.Outcome();
+  EXPECT_EQ(all.objectives.ttft.attainment(), 1.0 / 3);
+  EXPECT_EQ(all.objectives.tbt.attainment(), 2.0 / 5);
+  EXPECT_EQ(all.objectives.jct.attainment(), 1.0 / 2);
+  EXPECT_EQ(all.objectives.gaps.attainment(), 15.0 / 16);
+  EXPECT_EQ(all.objectives.slo_attainment(), 1.0 / 5);
+  EXPECT_EQ(all.classes.at("chat").gaps.stated, 16);
+}
+
+TEST(RunResult, ClassesHaveLatenciesOfTheirOwn) {
+  RunAccumulator run(true);
+  for (const auto& [name, ttft] : {std::pair("chat", 10), std::pair("chat", 30), std::pair("batch", 500)}) {
+    EndedRequest r = Ended(0, 1, ttft, ttft + 100, 3, 3);
+    r.longest_gap_ns = 60;
+    r.slo_class = name;
+    run.Ended(r);
+  }
+  EndedRequest failed = Ended(0, 1, 7, 8, 3, 1, false);
+  failed.slo_class = "batch";
+  run.Ended(failed);
+  run.Ended(Ended(0, 1, 900, 1000, 3, 3));  // of no class, and promised nothing
+  run.Rejected({}, "batch");
+  const RunResult r = run.Outcome();
+  constexpr double kMs = 1e-6;
+  ASSERT_EQ(r.classes.size(), 2u);
+  const ClassFigures &chat = r.classes.at("chat"), &batch = r.classes.at("batch");
+  EXPECT_EQ(chat.completed, 2);
+  EXPECT_DOUBLE_EQ(chat.ttft_ms.mean, 20 * kMs);
+  EXPECT_DOUBLE_EQ(chat.e2e_ms.max, 130 * kMs);
+  EXPECT_DOUBLE_EQ(chat.tpot_ms.mean, 50 * kMs);
+  EXPECT_DOUBLE_EQ(chat.longest_gap_ms.max, 60 * kMs);
+  EXPECT_EQ(std::tie(batch.completed, batch.failed, batch.rejected), std::make_tuple(1, 1, 1));
+  EXPECT_DOUBLE_EQ(batch.ttft_ms.max, 500 * kMs) << "not of the one that failed";
+  EXPECT_EQ(batch.slo_attainment(), std::nullopt);
+  const std::string table = RunTable(r);
+  EXPECT_NE(table.find("\nchat                          2      -      -      -      -      -"), std::string::npos)
+      << table;
+}
+
+// A server's clients name classes: what is kept of them has a bound.
+TEST(RunResult, ClassesBeyondTheBoundAreCountedTogether) {
+  RunAccumulator run;
+  for (int i = 0; i < 100; ++i) run.Rejected({}, "class " + std::to_string(i));
+  const RunResult r = run.Outcome();
+  EXPECT_EQ(r.classes.size(), 33u);
+  EXPECT_EQ(r.classes.at("other").rejected, 68);
+}
+
 // Every object has every field; a simulation's has some more.
 TEST(RunResult, WhatIsNotKnownIsNull) {
   const auto bare = nlohmann::json::parse(ToJson({}));
@@ -161,7 +227,11 @@ TEST(RunResultPage, NamesEveryField) {
   RunResult full;
   full.engine.emplace();
   full.simulated.emplace();
+  full.classes["chat"];
   const auto json = nlohmann::json::parse(ToJson(full));
+  for (const auto& [name, value] : json["classes"]["chat"].items()) {
+    EXPECT_NE(page.find("`" + name + "`", result), std::string::npos) << "docs/api.md, Result, does not name " << name;
+  }
   for (const auto& [name, value] : json.items()) {
     EXPECT_NE(page.find("`" + name + "`", result), std::string::npos) << "docs/api.md, Result, does not name " << name;
   }

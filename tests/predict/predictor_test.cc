@@ -46,11 +46,27 @@ int32_t Ask(LengthPredictor* p, const PredictionFeatures& features, int32_t atte
   return p->PredictOutputTokens(1, attempt);
 }
 
+TEST(Predictors, StatedAnswersWhatTheWorkloadSaysAndElseTheMost) {
+  const auto stated = Make("stated");
+  SimRequest request;
+  request.output_tokens = 500;
+  request.predicted_output_tokens = 30;
+  PredictionFeatures f = Features(10, 100);
+  f.request = &request;
+  EXPECT_EQ(Ask(stated.get(), f), 30) << "not the truth";
+  EXPECT_EQ(Ask(stated.get(), f, 1), 60);
+  EXPECT_EQ(Ask(stated.get(), f, 2), 100) << "at most what it may generate";
+  request.predicted_output_tokens = 0;
+  EXPECT_EQ(Ask(stated.get(), f), 100);
+  EXPECT_FALSE(stated->learns()) << "a recording must keep what it answered";
+}
+
 TEST(Predictors, NamesAndRefusals) {
   EXPECT_EQ(Make("none"), nullptr);
   EXPECT_STREQ(Make("history")->name(), "history");
   EXPECT_STREQ(Make("oracle")->name(), "oracle");
   EXPECT_STREQ(Make("noisy:0.5")->name(), "noisy:0.5");
+  EXPECT_STREQ(Make("stated")->name(), "stated");
   for (const char* bad : {"noisy", "noisy:", "noisy:x", "noisy:-1", "noisy:inf", "magic"}) {
     const auto made = MakePredictor(bad, Options());
     ASSERT_FALSE(made.ok()) << bad;
@@ -61,7 +77,7 @@ TEST(Predictors, NamesAndRefusals) {
             std::string::npos);
   PredictorOptions serving = Options();
   serving.true_lengths_known = false;
-  for (const char* name : {"oracle", "noisy:0.5"}) {
+  for (const char* name : {"oracle", "noisy:0.5", "stated"}) {
     const auto made = MakePredictor(name, serving);
     ASSERT_FALSE(made.ok());
     EXPECT_NE(made.status().message().find("--predictor history"), std::string::npos);
@@ -72,7 +88,7 @@ TEST(Predictors, NamesAndRefusals) {
 // What a recording need not keep.
 TEST(Predictors, WhoseAnswersFollowFromTheRun) {
   for (const char* name : {"none", "history"}) EXPECT_TRUE(Learns(name)) << name;
-  for (const char* name : {"oracle", "noisy:0.5", "magic"}) EXPECT_FALSE(Learns(name)) << name;
+  for (const char* name : {"oracle", "noisy:0.5", "stated", "magic"}) EXPECT_FALSE(Learns(name)) << name;
 }
 
 TEST(Predictors, AnswersAreWithinTheRequestsLimitAndGrowWithTheAttempt) {

@@ -90,8 +90,8 @@ class ServeEqualsSim : public testing::Test {
   static void ExpectEqual(nlohmann::ordered_json served, nlohmann::ordered_json simulated) {
     served.erase("decision_us");
     simulated.erase("decision_us");
-    for (const char* name :
-         {"mfu", "mbu", "bubbles", "extrapolation", "clipped_prompts", "cut_outputs", "rows_dropped", "replicas"}) {
+    for (const char* name : {"mfu", "mbu", "bubbles", "extrapolation", "clipped_prompts", "cut_outputs", "rows_dropped",
+                             "replicas", "objectives_below_a_step", "shortest_step_ms"}) {
       EXPECT_FALSE(served.contains(name)) << name;
       EXPECT_TRUE(simulated.contains(name)) << name;
       simulated.erase(name);
@@ -132,7 +132,8 @@ class ServeEqualsSim : public testing::Test {
     args.insert(args.end(), c.serve.begin(), c.serve.end());
     cli::LoadOptions load;
     load.slo = setup->config.slo;
-    load.send_slo = load.slo.ttft_ns > 0 || load.slo.tbt_ns > 0 || load.slo.jct_ns > 0;
+    load.slo_class = setup->config.slo_class;
+    load.send_slo = true;
     load.ignore_eos = options.sim.ignore_eos;
     const auto served = Serve(args, *setup, load);
     EXPECT_TRUE(served.ok()) << served.status().ToString();
@@ -241,6 +242,48 @@ TEST_F(ServeEqualsSim, ObjectivesDecideAlike) {
     EXPECT_EQ(out.served.objectives.stated, 100);
     EXPECT_GT(out.served.objectives.kept, 0);
     EXPECT_LT(out.served.objectives.kept, 100);
+  }
+}
+
+// Classes and objectives drawn for each request, and what a file states of each.
+TEST_F(ServeEqualsSim, ObjectivesOfEachRequestDecideAlike) {
+  const std::string mix = "chat:0.5:ttft=4..30x,tbt=40..90ms;job:0.3:jct=3x;batch:0.2:none";
+  for (const char* preset : {"accelgen", "sarathi-serve"}) {
+    SCOPED_TRACE(preset);
+    const Outcome out =
+        Compare({.shared = With(kSizes, {"--scheduler", preset}),
+                 .sim = {"--kv-blocks", "150", "--workload", "trace:" + Trace(100, 8, 0.06), "--slo-mix", mix}});
+    ASSERT_EQ(out.served.classes.size(), 3u);
+    for (const char* name : {"chat", "job"}) {
+      EXPECT_GT(out.served.classes.at(name).kept, 0) << name;
+      EXPECT_LT(out.served.classes.at(name).kept, out.served.classes.at(name).stated) << name;
+    }
+    EXPECT_EQ(out.served.classes.at("batch").stated, 0);
+    EXPECT_GT(out.served.classes.at("batch").completed, 5);
+    EXPECT_LT(out.served.objectives.gaps.attainment().value_or(1), 1);
+  }
+  const std::filesystem::path path = folder_ / "stated.csv";
+  std::ofstream out(path);
+  out << "arrival_s,prompt_tokens,output_tokens,slo_ttft_ms,slo_tbt_ms,slo_jct_ms,slo_class,priority,client\n";
+  for (int i = 0; i < 80; ++i) {
+    const auto draw = [&](uint64_t stream) { return UniformAt(9, stream, static_cast<uint64_t>(i)); };
+    out << fmt::format("{:.3f},{},{},", 0.25 + 0.05 * i, 20 + static_cast<int>(300 * draw(1)),
+                       1 + static_cast<int>(90 * draw(2)));
+    out << (i % 3 == 0   ? fmt::format("{:.3f},{:.3f},,gold,", 50 + 900 * draw(3), 30 + 50 * draw(4))
+            : i % 3 == 1 ? fmt::format(",,{:.1f},,", 9000 * draw(3))
+                         : ",,,plain,")
+        << i % 4 - 1 << ",client " << i % 5 << "\n";
+  }
+  out.close();
+  for (const Args& how : {Args{"--scheduler", "accelgen"}, Args{"--scheduler", "ltr"},
+                          Args{"--scheduler", "vllm", "--order", "priority"}}) {
+    SCOPED_TRACE(how.back());
+    const Outcome stated =
+        Compare({.shared = With(kSizes, how),
+                 .sim = {"--kv-blocks", "150", "--workload", "trace:" + path.string(), "--slo-class", "other"}});
+    EXPECT_EQ(stated.served.classes.at("gold").stated, 27);
+    EXPECT_EQ(stated.served.classes.at("other").jct.stated, 27);
+    EXPECT_EQ(stated.served.classes.at("plain").stated, 0);
   }
 }
 

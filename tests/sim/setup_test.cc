@@ -248,6 +248,61 @@ TEST(SetUp, HowManyRequestsComeWhereNobodySays) {
   }
 }
 
+TEST(SetUp, AMixOfObjectivesReachesTheRequests) {
+  SimOptions o = Options();
+  SimTexts texts;
+  texts.slo_mix.classes = {{.name = "tight", .share = 1, .ttft = {.low = 2, .high = 2, .times_alone = true}},
+                           {.name = "none", .share = 1}};
+  auto setup = SetUpSimulation(o, texts);
+  ASSERT_TRUE(setup.ok()) << setup.status().ToString();
+  WorkloadRequest r;
+  int tight = 0;
+  while (setup->workload->Next(&r)) {
+    if (r.slo_class != "tight") continue;
+    ++tight;
+    const ChunkShape prompt{0, static_cast<int32_t>(r.prompt_tokens)};
+    EXPECT_EQ(r.slo.ttft_ns, 2 * setup->step_time->StepTimeNs({.chunks = {&prompt, 1}, .logit_rows = 1}));
+  }
+  EXPECT_GT(tight, 10);
+  EXPECT_LT(tight, 40);
+  // Objectives come from one place.
+  o.slo_mix = "as typed";
+  EXPECT_TRUE(SetUpSimulation(o, texts).ok());
+  o.slo = "ttft=1s";
+  EXPECT_EQ(SetUpSimulation(o, texts).status().message(), "give --slo or --slo-mix, not both");
+  o.slo = "";
+  o.slo_class = "a";
+  EXPECT_EQ(SetUpSimulation(o, texts).status().param(), "slo-mix");
+  o.slo_class = "";
+  o.workload = "lengths:" + WriteFile("stated.csv", "prompt_tokens,output_tokens,slo_tbt_ms\n9,5,\n9,5,70\n");
+  EXPECT_NE(SetUpSimulation(o, texts).status().message().find("states objectives"), std::string::npos);
+}
+
+TEST(SetUp, StatedPredictionsNeedAWorkloadThatPredicts) {
+  SimOptions o = Options();
+  o.scheduler = "trail";
+  o.predictor = "stated";
+  const Status none = SetUpSimulation(o, {}).status();
+  EXPECT_EQ(none.param(), "predictor");
+  EXPECT_NE(none.message().find("predicted_output_tokens"), std::string::npos) << none.message();
+  // One at a time: after the first, the answer that is predicted to be the shortest is next, whatever it will be.
+  o.max_num_seqs = 1;
+  o.requests = -1;
+  o.ignore_eos = false;  // else a request's stated length bounds its prediction
+  o.requests_out = ::testing::TempDir() + "/predicted_requests.csv";
+  o.workload = "lengths:" + WriteFile("predicted.csv",
+                                      "prompt_tokens,output_tokens,predicted_output_tokens\n"
+                                      "9,5,5\n9,5,90\n9,90,5\n9,5,40\n");
+  o.rate = 1e6;
+  o.arrivals = "constant";
+  RunOptions(o);
+  std::ifstream log(o.requests_out);
+  std::string line, order;
+  std::getline(log, line);
+  while (std::getline(log, line)) order += line[0];
+  EXPECT_EQ(order, "0231");
+}
+
 TEST(SetUp, WhatIsWrongIsNamed) {
   const auto status_of = [](const std::function<void(SimOptions*)>& change) {
     SimOptions o = Options();

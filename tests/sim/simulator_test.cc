@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/sim_request.h"
+#include "obs/run_result.h"
 #include "sim/linear_model.h"
 #include "sim/run_many.h"
 #include "trace/replay.h"
@@ -450,6 +452,61 @@ TEST(Simulation, SloKeepersAreCountedByClass) {
   c.concurrency = 2;
   run = Simulate(c, Stream("random:in=40,out=5", 0, 8));
   EXPECT_DOUBLE_EQ(run.json["slo_attainment"], 0.0);
+  EXPECT_DOUBLE_EQ(run.json["step_attainment"], 0.0);
+  run = Simulate(c, Stream("random:in=40,out=5", 0, 9));  // the ninth is alone
+  EXPECT_DOUBLE_EQ(run.json["tbt_attainment"], 1.0 / 9);
+  EXPECT_DOUBLE_EQ(run.json["step_attainment"], 4.0 / 36);
+}
+
+TEST(Simulation, AnObjectiveBelowAnyStepRunsAndIsReported) {
+  LinearModel model;
+  SimulationConfig c = Config(model);
+  c.concurrency = 1;
+  const auto below = [&](const Slo& slo) {
+    c.slo = slo;
+    const Outcome run = Simulate(c, Stream("random:in=40,out=5", 0, 8));
+    EXPECT_EQ(run.json["requests"]["completed"], 8);
+    EXPECT_DOUBLE_EQ(run.json["shortest_step_ms"], 1.01);  // of one prompt token
+    return run.json["objectives_below_a_step"].get<int>();
+  };
+  EXPECT_EQ(below({}), 0);
+  EXPECT_EQ(below({0, 1'010'000, 0}), 0);
+  EXPECT_EQ(below({0, 1'009'999, 0}), 8);
+  EXPECT_EQ(below({1, 0, 0}), 8);
+  EXPECT_EQ(below({0, 0, 1'000'000}), 8);
+  const Outcome run = Simulate(c, Stream("random:in=40,out=5", 0, 8));
+  EXPECT_NE(RunTable(run.sim->Outcome()).find("8 requests have an objective below the shortest step, 1.010 ms"),
+            std::string::npos);
+}
+
+// What a file states reaches the requests; what it leaves open is the configuration's.
+TEST(Simulation, WhatTheWorkloadStatesReachesTheRequests) {
+  LinearModel model;
+  SimulationConfig c = Config(model);
+  c.slo = {.ttft_ns = kSecond, .tbt_ns = kSecond};
+  c.slo_class = "other";
+  c.client = "somebody";
+  std::vector<std::shared_ptr<const Request>> requests(3);
+  c.on_done = [&requests](const WorkloadRequest& work, int32_t, const RequestDoneEvent& d) {
+    requests[static_cast<size_t>(work.index)] = d.request;
+  };
+  const std::string path = testing::TempDir() + "/terms.csv";
+  std::ofstream(path) << "arrival_s,prompt_tokens,output_tokens,slo_tbt_ms,slo_class,priority,predicted_output_tokens,"
+                         "client\n0,40,5,1.5,chat,-2,9,ann\n1,40,5,,,,,\n1,5000,5,7,chat,,,\n";
+  const Outcome run = Simulate(c, Stream("trace:" + path, 0, 0));
+  ASSERT_TRUE(requests[0] != nullptr && requests[1] != nullptr);
+  EXPECT_EQ(requests[0]->slo, (Slo{0, 1'500'000, 0}));
+  EXPECT_EQ(requests[0]->slo_class, "chat");
+  EXPECT_EQ(requests[0]->client, "ann");
+  EXPECT_EQ(requests[0]->priority, -2);
+  EXPECT_EQ(static_cast<const SimRequest&>(*requests[0]).predicted_output_tokens, 9);
+  EXPECT_EQ(requests[1]->slo, c.slo);
+  EXPECT_EQ(requests[1]->slo_class, "other");
+  EXPECT_EQ(requests[1]->client, "somebody");
+  EXPECT_EQ(requests[1]->priority, 0);
+  EXPECT_EQ(run.json["classes"]["chat"]["stated"], 2) << "the one that was refused, too";
+  EXPECT_EQ(run.json["classes"]["chat"]["kept"], 1);
+  EXPECT_EQ(run.json["classes"]["other"]["kept"], 1);
 }
 
 TEST(Simulation, WhatCannotRunIsRefusedWithTheFlag) {

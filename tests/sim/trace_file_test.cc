@@ -40,6 +40,35 @@ TEST(TraceFile, PrefixGroupsByIdAndLength) {
   EXPECT_EQ((*file)->rows()[1].prefix_id, -1);
 }
 
+TEST(TraceFile, ReadsWhatARowStatesOfItsRequest) {
+  const auto file = TraceFile::Parse("t.csv",
+                                     "client,prompt_tokens,slo_jct_ms,output_tokens,slo_ttft_ms,slo_tbt_ms,slo_class,"
+                                     "priority,predicted_output_tokens\n"
+                                     "ann,100,9000,5,500,37.5,chat,-3,7\n"
+                                     ",100,,5,,,,,\n"
+                                     "bob,100,,5,0.0000001,,chat,2147483647,16777216\n");
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  const auto& rows = (*file)->rows();
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0].slo, (Slo{500'000'000, 37'500'000, 9'000'000'000}));
+  EXPECT_EQ((*file)->text(rows[0].slo_class), "chat");
+  EXPECT_EQ((*file)->text(rows[0].client), "ann");
+  EXPECT_EQ(rows[0].priority, -3);
+  EXPECT_EQ(rows[0].predicted_output_tokens, 7);
+  EXPECT_FALSE(rows[1].slo.any());
+  EXPECT_EQ((*file)->text(rows[1].slo_class) + (*file)->text(rows[1].client), "");
+  EXPECT_EQ(rows[1].predicted_output_tokens, 0);
+  EXPECT_EQ(rows[2].slo.ttft_ns, 1) << "above 0, however little";
+  EXPECT_EQ(rows[2].slo_class, rows[0].slo_class) << "a name is kept once";
+  EXPECT_EQ((*file)->text(rows[2].client), "bob");
+  EXPECT_EQ(rows[2].priority, 2147483647);
+  EXPECT_TRUE((*file)->states_objectives());
+  EXPECT_TRUE((*file)->predicts_lengths());
+  const auto plain = TraceFile::Parse("t.csv", "prompt_tokens,output_tokens,priority\n5,5,1\n");
+  EXPECT_FALSE((*plain)->states_objectives());
+  EXPECT_FALSE((*plain)->predicts_lengths());
+}
+
 struct BadTrace {
   const char* text;
   const char* where;  // that the message must name
@@ -76,6 +105,24 @@ TEST(TraceFile, WhatIsWrongIsNamedWithLineAndColumn) {
       {"prompt_tokens,output_tokens,prefix_id,shared_tokens\n50,5,1,51\n",
        "t.csv:2: column 4 (shared_tokens): 51 shared tokens"},
       {"prompt_tokens,output_tokens,prefix_id,shared_tokens\n50,5,-1,5\n", "t.csv:2: column 3 (prefix_id): '-1'"},
+      {"prompt_tokens,output_tokens,slo_ttft_ms\n5,5,\n5,5,0\n",
+       "t.csv:3: column 3 (slo_ttft_ms): '0' is no number of milliseconds above 0 and up to 1000000000; leave"},
+      {"prompt_tokens,output_tokens,slo_tbt_ms\n5,5,nan\n", "t.csv:2: column 3 (slo_tbt_ms): 'nan' is no number"},
+      {"prompt_tokens,output_tokens,slo_tbt_ms\n5,5,50ms\n", "t.csv:2: column 3 (slo_tbt_ms): '50ms' is no number"},
+      {"slo_jct_ms,prompt_tokens,output_tokens\n1e10,5,5\n", "t.csv:2: column 1 (slo_jct_ms): '1e10' is no number"},
+      {"prompt_tokens,output_tokens,slo_jct_ms,slo_ttft_ms\n5,5,100,100\n5,5,100,101\n",
+       "t.csv:3: column 4 (slo_ttft_ms): the first token is due after 101 ms, later than the whole answer after 100"},
+      {"prompt_tokens,output_tokens,slo_ttft_ms,slo_ttft_ms\n5,5,1,2\n", "t.csv:1: column 4: 'slo_ttft_ms' twice"},
+      {"prompt_tokens,output_tokens,priority\n5,5,2147483648\n",
+       "t.csv:2: column 3 (priority): '2147483648' is no whole number from -2147483648"},
+      {"prompt_tokens,output_tokens,predicted_output_tokens\n5,5,0\n",
+       "t.csv:2: column 3 (predicted_output_tokens): an answer of 0 tokens"},
+      {"prompt_tokens,output_tokens,predicted_output_tokens\n5,5,16777217\n",
+       "t.csv:2: column 3 (predicted_output_tokens): 16777217 tokens are outside 0 to 16777216"},
+      {"prompt_tokens,output_tokens,slo_class\n5,5,a\x1b[31m\n", "t.csv:2: column 3 (slo_class): 'a"},
+      {"prompt_tokens,output_tokens,slo_class\n5,5,"
+       "12345678901234567890123456789012345678901234567890123456789012345\n",
+       "has 65 bytes; a name has at most 64"},
   };
   for (const BadTrace& c : cases) {
     const auto file = TraceFile::Parse("t.csv", c.text);

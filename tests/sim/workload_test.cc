@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <numeric>
 
 namespace tactus {
@@ -338,6 +339,35 @@ TEST(Workload, ArrivalsBeyondTheClockAreRefused) {
   EXPECT_FALSE(open("trace:" + path, "jitter:1e300", 0, 0));
   EXPECT_FALSE(open("random", "poisson", 1e-300, 0));
   EXPECT_TRUE(open("random", "poisson", 1e-6, 4));
+}
+
+TEST(Workload, AMixDrawsFromItsPartsByShare) {
+  const auto spec = ParseWorkload("mix:code=0.25,long-output=0.75");
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  const auto mixed = MakeWorkload(*spec, *ParseArrivals("poisson", 5), 4000, 3);
+  ASSERT_TRUE(mixed.ok());
+  std::map<std::string, std::vector<int64_t>> outputs;
+  for (const WorkloadRequest& r : *mixed) outputs[r.slo_class].push_back(r.output_tokens);
+  ASSERT_EQ(outputs.size(), 2u) << "each request is of the class of its part";
+  EXPECT_NEAR(static_cast<double>(outputs["code"].size()), 1000, 4 * 27.4) << "within four deviations";
+  for (auto& [name, values] : outputs) std::sort(values.begin(), values.end());
+  EXPECT_NEAR(static_cast<double>(outputs["code"][outputs["code"].size() / 2]), 13, 2);
+  EXPECT_NEAR(static_cast<double>(outputs["long-output"][outputs["long-output"].size() / 2]), 1605, 60);
+  const auto again = MakeWorkload(*spec, *ParseArrivals("constant", 1), 4000, 3);
+  for (size_t i = 0; i < 4000; ++i) ASSERT_EQ((*again)[i].prompt_tokens, (*mixed)[i].prompt_tokens);
+  for (const auto& [text, why] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"mix:", "'' is not one of"},
+           {"mix", "'' is not one of"},
+           {"mix:chat", "'chat' is not one of"},
+           {"mix:nosuch=1", "'nosuch=1' is not one of chat=SHARE"},
+           {"mix:chat=0,code=1", "'chat=0' needs a share above 0"},
+           {"mix:chat=x,code=1", "'chat=x' needs a share"},
+           {"mix:chat=0.5,chat=0.5", "'chat' twice"},
+           {"mix:chat=0.5,code=0.4", "the shares sum to 0.9; they must sum to 1"}}) {
+    const Status status = ParseWorkload(text).status();
+    EXPECT_NE(status.message().find(why), std::string::npos) << text << ": " << status.message();
+    EXPECT_EQ(status.param(), "workload");
+  }
 }
 
 TEST(Workload, BadInputNamesTheValueAndTheChoices) {

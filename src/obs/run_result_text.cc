@@ -1,0 +1,213 @@
+// The result object as JSON and as a table.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "obs/run_result.h"
+
+namespace tactus {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <class T>
+Json OrNull(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json OrNull(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
+Json ByCauseJson(const BubbleFigures::ByCause& causes, const char* unit) {
+  Json out = Json::object();
+  for (const auto& [cause, value] : causes) out[cause + unit] = value;
+  return out;
+}
+
+Json BubblesJson(const BubbleFigures& b) {
+  Json stages = Json::array();
+  for (const BubbleFigures::Stage& s : b.stages) {
+    Json stage = {{"busy_s", s.busy_s}};
+    stage.update(ByCauseJson(s.idle_s, "_s"));
+    stages.push_back(std::move(stage));
+  }
+  return {{"stages", std::move(stages)},
+          {"per_request_ms", SummaryJson(b.per_request_ms)},
+          {"per_request_mean_ms_by_cause", ByCauseJson(b.per_request_mean_ms, "")}};
+}
+
+// Where only a client looked, all of it is null.
+void AddEngine(const std::optional<EngineFigures>& figures, Json* out) {
+  static constexpr const char* kNames[] = {
+      "steps",          "plan_hash",  "preemptions",        "recomputed_tokens",  "swapped_sequences",
+      "swapped_blocks", "step_ms",    "decision_us",        "budget_utilization", "kv_utilization",
+      "prefix_sharing", "mean_batch", "scheduling_delay_ms"};
+  Json& j = *out;
+  for (const char* name : kNames) j[name] = nullptr;
+  if (!figures) return;
+  const EngineFigures& e = *figures;
+  j["steps"] = e.steps;
+  j["plan_hash"] = fmt::format("{:016x}", e.plan_hash);
+  j["preemptions"] = e.preemptions;
+  j["recomputed_tokens"] = e.recomputed_tokens;
+  j["swapped_sequences"] = e.swapped_sequences;
+  j["swapped_blocks"] = e.swapped_blocks;
+  j["step_ms"] = SummaryJson(e.step_ms);
+  if (e.decision_p50_us) j["decision_us"] = {{"p50", *e.decision_p50_us}, {"p99", OrNull(e.decision_p99_us)}};
+  j["budget_utilization"] = OrNull(e.budget_utilization);
+  j["kv_utilization"] = OrNull(e.kv_utilization);
+  j["prefix_sharing"] = OrNull(e.prefix_sharing);
+  j["mean_batch"] = OrNull(e.mean_batch);
+  j["scheduling_delay_ms"] = SummaryJson(e.scheduling_delay_ms);
+}
+
+void AddAttainment(const ObjectiveCounts& c, Json* out) {
+  Json& j = *out;
+  j["slo_attainment"] = OrNull(c.slo_attainment());
+  j["ttft_attainment"] = OrNull(c.ttft.attainment());
+  j["tbt_attainment"] = OrNull(c.tbt.attainment());
+  j["jct_attainment"] = OrNull(c.jct.attainment());
+  j["step_attainment"] = OrNull(c.gaps.attainment());
+}
+
+Json ClassJson(const ClassFigures& c) {
+  Json j = {{"completed", c.completed},
+            {"failed", c.failed},
+            {"rejected", c.rejected},
+            {"stated", c.stated},
+            {"kept", c.kept}};
+  AddAttainment(c, &j);
+  j["ttft_ms"] = SummaryJson(c.ttft_ms);
+  j["longest_gap_ms"] = SummaryJson(c.longest_gap_ms);
+  j["tpot_ms"] = SummaryJson(c.tpot_ms);
+  j["e2e_ms"] = SummaryJson(c.e2e_ms);
+  return j;
+}
+
+void AddSimulated(const SimulatedFigures& s, Json* out) {
+  Json& j = *out;
+  j["mfu"] = OrNull(s.mfu);
+  j["mbu"] = OrNull(s.mbu);
+  j["bubbles"] = s.bubbles ? BubblesJson(*s.bubbles) : Json(nullptr);
+  j["extrapolation"] = OrNull(s.extrapolation);
+  j["clipped_prompts"] = s.clipped_prompts;
+  j["cut_outputs"] = s.cut_outputs;
+  j["rows_dropped"] = s.rows_dropped;
+  j["replicas"] = s.replicas;
+  j["objectives_below_a_step"] = s.objectives_below_a_step;
+  j["shortest_step_ms"] = s.shortest_step_ms;
+}
+
+std::string Number(const std::optional<double>& value, double factor, const char* format) {
+  return value ? fmt::format(fmt::runtime(format), *value * factor) : std::string("-");
+}
+
+std::string ClassTable(const RunResult& r) {
+  std::string out =
+      fmt::format("\n{:<22}{:>9}{:>7}{:>7}{:>7}{:>7}{:>7}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}\n", "Class", "requests", "kept",
+                  "TTFT", "TBT", "JCT", "steps", "TTFT P50", "P99", "gap P50", "P99", "E2EL P50", "P99");
+  const auto latency = [](const Summary& s) {
+    return s.known ? fmt::format("{:>9.1f}{:>9.1f}", s.p50, s.p99) : fmt::format("{:>9}{:>9}", "-", "-");
+  };
+  for (const auto& [name, c] : r.classes) {
+    out += fmt::format("{:<22}{:>9}", name.empty() ? "(no name)" : name, c.completed + c.failed + c.rejected);
+    for (const auto& share :
+         {c.slo_attainment(), c.ttft.attainment(), c.tbt.attainment(), c.jct.attainment(), c.gaps.attainment()}) {
+      out += fmt::format("{:>7}", Number(share, 1, "{:.3f}"));
+    }
+    out += latency(c.ttft_ms) + latency(c.longest_gap_ms) + latency(c.e2e_ms) + "\n";
+  }
+  return out;
+}
+
+std::string Row(const char* title, const Summary& s) {
+  std::string row = fmt::format("{:<22}", title);
+  for (const double value : {s.mean, s.p50, s.p90, s.p95, s.p99, s.max}) {
+    row += s.known ? fmt::format("{:>11.2f}", value) : fmt::format("{:>11}", "-");
+  }
+  return row + "\n";
+}
+
+}  // namespace
+
+Json SummaryJson(const Summary& s) {
+  if (!s.known) return nullptr;
+  return {{"mean", s.mean}, {"p50", s.p50}, {"p90", s.p90}, {"p95", s.p95}, {"p99", s.p99}, {"max", s.max}};
+}
+
+Json RunJson(const RunResult& r) {
+  Json out;
+  out["duration_s"] = r.duration_s;
+  out["requests"] = {
+      {"completed", r.completed}, {"failed", r.failed}, {"rejected", r.rejected}, {"unfinished", OrNull(r.unfinished)}};
+  out["first_rejection"] = OrNull(r.first_rejection);
+  out["request_throughput"] = OrNull(r.request_throughput());
+  out["input_token_throughput"] = OrNull(r.input_token_throughput());
+  out["output_token_throughput"] = OrNull(r.output_token_throughput());
+  out["goodput"] = OrNull(r.goodput());
+  AddAttainment(r.objectives, &out);
+  out["ttft_ms"] = SummaryJson(r.ttft_ms);
+  out["normalized_ttft_ms"] = SummaryJson(r.normalized_ttft_ms);
+  out["tbt_ms"] = SummaryJson(r.tbt_ms);
+  out["tpot_ms"] = SummaryJson(r.tpot_ms);
+  out["e2e_ms"] = SummaryJson(r.e2e_ms);
+  AddEngine(r.engine, &out);
+  Json classes = Json::object();
+  for (const auto& [name, c] : r.classes) classes[name] = ClassJson(c);
+  out["classes"] = std::move(classes);
+  out["cached_prompt_tokens"] = OrNull(r.cached_prompt_tokens);
+  out["request_rate_asked"] = OrNull(r.request_rate_asked);
+  out["request_rate_achieved"] = OrNull(r.request_rate_achieved);
+  out["concurrency"] = OrNull(r.concurrency);
+  if (r.simulated) AddSimulated(*r.simulated, &out);
+  return out;
+}
+
+std::string ToJson(const RunResult& result) {
+  return RunJson(result).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string RunTable(const RunResult& r) {
+  std::string out = fmt::format("Requests: {} completed, {} failed, {} rejected in {:.2f} s\n", r.completed, r.failed,
+                                r.rejected, r.duration_s);
+  out += fmt::format("Request rate asked / achieved: {} / {} per s\n", Number(r.request_rate_asked, 1, "{:.3f}"),
+                     Number(r.request_rate_achieved, 1, "{:.3f}"));
+  out += fmt::format(
+      "Throughput: {} requests/s, {} input tokens/s, {} output tokens/s; goodput {} requests/s, attainment {}\n",
+      Number(r.request_throughput(), 1, "{:.3f}"), Number(r.input_token_throughput(), 1, "{:.1f}"),
+      Number(r.output_token_throughput(), 1, "{:.1f}"), Number(r.goodput(), 1, "{:.3f}"),
+      Number(r.objectives.slo_attainment(), 1, "{:.3f}"));
+  out +=
+      fmt::format("\n{:<22}{:>11}{:>11}{:>11}{:>11}{:>11}{:>11}\n", "", "mean", "median", "P90", "P95", "P99", "max");
+  out += Row("TTFT (ms)", r.ttft_ms) + Row("TPOT (ms)", r.tpot_ms) + Row("ITL, every gap (ms)", r.tbt_ms) +
+         Row("E2EL (ms)", r.e2e_ms) + Row("TTFT / prompt token", r.normalized_ttft_ms);
+  if (r.engine) {
+    const EngineFigures& e = *r.engine;
+    out += Row("Scheduling delay (ms)", e.scheduling_delay_ms);
+    out += fmt::format(
+        "\nSteps: {}, mean batch {}, budget used {} %, KV used {} %, preemptions {} ({} tokens recomputed)\n", e.steps,
+        Number(e.mean_batch, 1, "{:.1f}"), Number(e.budget_utilization, 100, "{:.1f}"),
+        Number(e.kv_utilization, 100, "{:.1f}"), e.preemptions, e.recomputed_tokens);
+    out +=
+        fmt::format("Prefix sharing {} %, plan hash {:016x}\n", Number(e.prefix_sharing, 100, "{:.1f}"), e.plan_hash);
+  }
+  if (r.simulated) {
+    const SimulatedFigures& s = *r.simulated;
+    out += fmt::format("MFU {} %, MBU {} %\n", Number(s.mfu, 100, "{:.1f}"), Number(s.mbu, 100, "{:.1f}"));
+    if (s.bubbles && s.bubbles->per_request_ms.known) {
+      out += fmt::format("Bubbles per request (ms): median {:.2f}, P99 {:.2f}\n", s.bubbles->per_request_ms.p50,
+                         s.bubbles->per_request_ms.p99);
+    }
+    if (!s.extrapolation.empty()) out += "Beyond what was measured: " + s.extrapolation + "\n";
+  }
+  if (!r.classes.empty()) out += ClassTable(r);
+  if (r.simulated && r.simulated->objectives_below_a_step > 0) {
+    out += fmt::format("{} requests have an objective below the shortest step, {:.3f} ms: nothing can keep it\n",
+                       r.simulated->objectives_below_a_step, r.simulated->shortest_step_ms);
+  }
+  if (!r.first_rejection.empty()) out += "First rejection: " + r.first_rejection + "\n";
+  return out;
+}
+
+}  // namespace tactus

@@ -1,0 +1,114 @@
+#include "sim/slo_mix.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/rng.h"
+
+namespace tactus {
+namespace {
+
+// Streams of the seed, beside those of lengths and arrivals.
+enum Stream : uint64_t { kClass = 16, kTtft, kTbt, kJct };
+
+constexpr double kMostNs = 1e15;  // of an objective, as the API has it
+
+bool NeedsAlone(const ObjectiveRange& r) {
+  return r.high > 0 && r.times_alone;
+}
+
+int64_t DrawNs(const ObjectiveRange& range, int64_t alone_ns, double uniform) {
+  if (range.high <= 0) return 0;
+  double ns = range.low + uniform * (range.high - range.low);
+  if (range.times_alone) ns *= static_cast<double>(alone_ns);
+  return std::llround(std::clamp(ns, 1.0, kMostNs));
+}
+
+class MixedStream final : public WorkloadStream {
+ public:
+  MixedStream(std::unique_ptr<WorkloadStream> stream, const SloMix& mix, uint64_t seed, const LatencyAlone& alone)
+      : stream_(std::move(stream)), mix_(mix), seed_(seed), alone_(alone) {}
+  int64_t count() const override { return stream_->count(); }
+  bool has_arrivals() const override { return stream_->has_arrivals(); }
+  bool shares_text() const override { return stream_->shares_text(); }
+  int64_t rows_dropped() const override { return stream_->rows_dropped(); }
+  bool states_objectives() const override { return true; }
+  bool predicts_lengths() const override { return stream_->predicts_lengths(); }
+  bool Next(WorkloadRequest* request) override {
+    if (!stream_->Next(request)) return false;
+    DrawObjectives(mix_, seed_, alone_, request);
+    return true;
+  }
+  bool NextTurn(const WorkloadRequest& ended, WorkloadRequest* request) override {
+    if (!stream_->NextTurn(ended, request)) return false;
+    DrawObjectives(mix_, seed_, alone_, request);
+    return true;
+  }
+
+ private:
+  const std::unique_ptr<WorkloadStream> stream_;
+  const SloMix mix_;
+  const uint64_t seed_;
+  const LatencyAlone alone_;
+};
+
+}  // namespace
+
+bool SloMix::needs_latency_alone() const {
+  return std::any_of(classes.begin(), classes.end(),
+                     [](const SloClass& c) { return NeedsAlone(c.ttft) || NeedsAlone(c.tbt) || NeedsAlone(c.jct); });
+}
+
+Slo AloneBy(const StepTimeModel& model, const WorkloadRequest& r) {
+  const ChunkShape prompt{0, static_cast<int32_t>(r.prompt_tokens)};
+  StepShape first;
+  first.chunks = {&prompt, 1};
+  first.logit_rows = 1;
+  const auto decode_ns = [&](int64_t generated) {
+    StepShape s;
+    s.decodes = s.logit_rows = 1;
+    s.decode_context_tokens = r.prompt_tokens + generated;
+    return model.StepTimeNs(s);
+  };
+  Slo alone;
+  alone.ttft_ns = alone.jct_ns = model.StepTimeNs(first);
+  // A decode's time is all but a straight line of its context: of a long answer so many pieces are enough.
+  constexpr int64_t kPieces = 64;
+  const int64_t decodes = r.output_tokens - 1, pieces = std::min(decodes, kPieces);
+  for (int64_t i = 0; i < pieces; ++i) {
+    const int64_t from = decodes * i / pieces, to = decodes * (i + 1) / pieces;
+    const DurationNs middle_ns = decode_ns((from + to + 1) / 2);
+    alone.jct_ns += middle_ns * (to - from);
+  }
+  alone.tbt_ns = decode_ns(std::max<int64_t>(1, decodes));
+  return alone;
+}
+
+void DrawObjectives(const SloMix& mix, uint64_t seed, const LatencyAlone& alone, WorkloadRequest* r) {
+  double all = 0;
+  for (const SloClass& c : mix.classes) all += c.share;
+  const auto index = static_cast<uint64_t>(r->index);
+  double at = all * UniformAt(seed, kClass, r->conversation >= 0 ? static_cast<uint64_t>(r->conversation) : index);
+  const SloClass* drawn = &mix.classes.back();
+  for (const SloClass& c : mix.classes) {
+    if (at < c.share) {
+      drawn = &c;
+      break;
+    }
+    at -= c.share;
+  }
+  const bool needs = NeedsAlone(drawn->ttft) || NeedsAlone(drawn->tbt) || NeedsAlone(drawn->jct);
+  const Slo base = needs ? alone(*r) : Slo();
+  r->slo_class = drawn->name;
+  r->slo.ttft_ns = DrawNs(drawn->ttft, base.ttft_ns, UniformAt(seed, kTtft, index));
+  r->slo.tbt_ns = DrawNs(drawn->tbt, base.tbt_ns, UniformAt(seed, kTbt, index));
+  r->slo.jct_ns = DrawNs(drawn->jct, base.jct_ns, UniformAt(seed, kJct, index));
+}
+
+std::unique_ptr<WorkloadStream> WithObjectives(std::unique_ptr<WorkloadStream> stream, const SloMix& mix, uint64_t seed,
+                                               const LatencyAlone& alone) {
+  if (mix.classes.empty()) return stream;
+  return std::make_unique<MixedStream>(std::move(stream), mix, seed, alone);
+}
+
+}  // namespace tactus

@@ -1,0 +1,59 @@
+"""Load tests with objectives, against a real server: what requests state, how they are scored, what the server is told."""
+import json
+import unittest
+import urllib.request
+
+from cli_test import Folder, tactus
+from server_process import ServerProcess
+
+
+class ObjectivesTest(Folder):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = ServerProcess("--json", real_model=False)
+
+    @classmethod
+    def tearDownClass(cls):
+        status = cls.server.stop()
+        assert status == 0, "".join(cls.server.lines)
+        assert set(json.loads(cls.server.output)["classes"]) == {"easy", "hard", "far", "near"}, cls.server.output
+
+    def bench(self, *args):
+        return tactus("bench", "--url", self.server.url, "--vocab-size", "256", "--requests", "8", "--concurrency", "2", "--send-slo", "--json", *args)
+
+    def stated(self):
+        rows = self.folder / "stated.csv"
+        rows.write_text("prompt_tokens,output_tokens,slo_ttft_ms,slo_tbt_ms,slo_class\n8,3,100000,100000,easy\n8,3,,0.001,hard\n")
+        return f"lengths:{rows}"
+
+    def test_a_file_states_them(self):
+        done = self.bench("--workload", self.stated())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        classes = json.loads(done.stdout)["classes"]
+        self.assertEqual((classes["easy"]["kept"], classes["hard"]["kept"]), (4, 0))
+        self.assertEqual((classes["hard"]["ttft_attainment"], classes["hard"]["step_attainment"]), (None, 0.0))
+        with urllib.request.urlopen(self.server.url + "/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        told = [line for line in lines if line.startswith("tactus_slo_requests_total") and 'class="hard",kept="false"' in line]
+        self.assertEqual([line.rsplit(" ", 1)[1] for line in told], ["4"], told)
+
+    def test_a_mix_draws_them_by_what_requests_take_alone(self):
+        done = self.bench("--workload", "random:in=8,out=3", "--slo-mix", "far:1:ttft=10000x,tbt=10000x,jct=10000x;near:1:jct=0.0001x")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("alone: 8 prompt tokens: ", done.stderr)
+        classes = json.loads(done.stdout)["classes"]
+        self.assertEqual(set(classes), {"far", "near"})
+        self.assertEqual((classes["far"]["slo_attainment"], classes["near"]["jct_attainment"]), (1.0, 0.0))
+        self.assertGreater(classes["far"]["e2e_ms"]["p50"], 0)
+
+    def test_they_come_from_one_place(self):
+        for more, why in ((["--workload", self.stated(), "--slo-mix", "a:1:none"], "states objectives or classes itself"),
+                          (["--slo", "ttft=1s", "--slo-mix", "a:1:none"], "--slo or --slo-mix, not both"),
+                          (["--slo-mix", "a:1:ttft=0"], "'ttft=0' is no duration above 0")):
+            done = self.bench(*more)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(why, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
