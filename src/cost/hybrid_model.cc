@@ -94,14 +94,14 @@ void HybridModel::FillTokenTables() {
   head_.Fill(kTableRows, [&](int64_t rows) {
     if (rows == 0) return 0.0;
     const double gathered = kActivationBytes * static_cast<double>(rows * share) * (tp - 1);
-    return head(rows) + (tp > 1 ? o.SendNs(gathered, tp > device_.group) : 0.0) +
+    return head(rows) + (tp > 1 ? o.SendNs(gathered, tp) : 0.0) +
            o.ElementwiseNs(Elementwise::kSample, static_cast<double>(rows * m.vocab) * kLogitBytes);
   });
 
-  // Every hop counts as the slowest one: over the network if some neighbours sit in different groups.
-  const bool crosses = tp * deployment_.pp > device_.group;
+  // Every device sends the whole residual stream to its peer of the next stage. Every hop counts as the slowest one.
+  const int32_t devices = tp * deployment_.pp;
   send_.Fill(kTableTokens,
-             [&](int64_t t) { return t == 0 ? 0.0 : o.SendNs(static_cast<double>(t) * hidden_bytes, crosses); });
+             [&](int64_t t) { return t == 0 ? 0.0 : o.SendNs(static_cast<double>(t) * hidden_bytes, devices); });
 }
 
 void HybridModel::FillAttentionTables() {
