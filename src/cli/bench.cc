@@ -11,6 +11,7 @@
 #include "cli/load_generator.h"
 #include "cli/option_binding.h"
 #include "cli/output_file.h"
+#include "cli/run_length_text.h"
 #include "cli/slo_text.h"
 #include "obs/run_result.h"
 
@@ -19,7 +20,7 @@ namespace {
 
 struct BenchOptions {
   LoadOptions load;
-  std::string workload = "chat", arrivals = "poisson", slo, output;
+  std::string workload = "chat", arrivals = "poisson", slo, output, warmup = "0", measure;
   int64_t requests = 100, seed = 0;
   double rate = 0;
   bool json = false;
@@ -39,7 +40,10 @@ struct BenchOptions {
     v.Field("timeout", timeout, {.unit = "duration", .help = "longest time for one request; 0: no limit"});
     v.Group("Load");
     v.Field("requests", requests,
-            {.unit = "requests", .min = 1, .max = 10000000, .help = "how many requests are measured"});
+            {.unit = "requests",
+             .min = 1,
+             .max = 10000000,
+             .help = "how many requests are sent, beside a --warmup of requests"});
     v.Field("rate", rate,
             {.unit = "requests/s",
              .min = 0,
@@ -52,8 +56,12 @@ struct BenchOptions {
     v.Field("workload", workload,
             {.help = "random:in=512,out=128 | prefix:shared=1024,unique=128,out=64 | chat | code | summarize | "
                      "long-output | sharegpt | long-context | multi-turn | lengths:FILE | trace:FILE[:scale=X]"});
-    v.Field("warmup", load.warmup,
-            {.unit = "requests", .min = 0, .max = 10000, .help = "requests that are sent first and not counted"});
+    v.Field("warmup", warmup,
+            {.help = "a number of requests that are sent first and not counted, or a time such as 60s from the first "
+                     "request on that is not measured, nor is the load's end then"});
+    v.Field("measure", measure,
+            {.help = "how much is measured after the warm-up: a time such as 10m, or a number of requests; default: "
+                     "everything, or after a warm-up in time until the last request is due"});
     v.Field("seed", seed, {.min = 0, .help = "seed of lengths, arrivals and prompts"});
     v.Field("ignore-eos", load.ignore_eos, {.help = "answers have exactly the workload's lengths"});
     v.Field("temperature", load.temperature, {.min = 0, .max = 2, .help = "sampling temperature; 0 is greedy"});
@@ -95,6 +103,24 @@ void DrawProgress(const LoadProgress& p) {
                static_cast<long long>(p.total), static_cast<long long>(p.sent - p.done),
                static_cast<long long>(p.failed), static_cast<long long>(p.rejected),
                seconds > 0 ? static_cast<double>(p.tokens) / seconds : 0.0, seconds);
+}
+
+constexpr int64_t kMostWarmup = 10000;
+
+// So many requests of their own are sent before the load; so much time is the load's own.
+Status ReadWindow(BenchOptions* options, ReportInput* input) {
+  TACTUS_ASSIGN_OR_RETURN(const RunLength warmup, ParseRunLength("warmup", options->warmup));
+  TACTUS_ASSIGN_OR_RETURN(input->measure, ParseRunLength("measure", options->measure));
+  if (warmup.requests > kMostWarmup) {
+    return InvalidArgument(
+        fmt::format("--warmup is {} requests; it must be between 0 and {}", warmup.requests, kMostWarmup), "warmup");
+  }
+  if (input->measure.ns == 0 || input->measure.requests == 0) {
+    return InvalidArgument("--measure is 0: nothing would be measured", "measure");
+  }
+  if (warmup.ns >= 0) input->warmup = warmup;
+  options->load.warmup = std::max<int64_t>(warmup.requests, 0);
+  return Status();
 }
 
 int Fail(const Status& status, int code) {
@@ -144,6 +170,8 @@ int BenchCommand(const Args& args) {
   auto slo = ParseSlo(options.slo);
   if (!slo.ok()) return Fail(slo.status(), kExitUsage);
   if (const auto url = http::ParseUrl(options.load.url); !url.ok()) return Fail(url.status(), kExitUsage);
+  ReportInput input;
+  if (const Status status = ReadWindow(&options, &input); !status.ok()) return Fail(status, kExitUsage);
   options.load.slo = *slo;
   options.load.seed = static_cast<uint64_t>(options.seed);
   options.load.timeout_ns = options.timeout.ns;
@@ -168,14 +196,16 @@ int BenchCommand(const Args& args) {
   });
   if (bar) std::fprintf(stderr, "\n");
   if (!result.ok()) return Fail(result.status(), kExitUsage);
-  const int code = ExitStatus(*result);
+  int code = ExitStatus(*result);
 
-  ReportInput input;
   input.records = std::move(result->records);
   input.rate_asked_per_s = options.rate;
   input.concurrency = options.load.concurrency;
   input.slo = *slo;
   const RunResult run = ResultOf(input);
+  if (code == kExitOk && run.completed == 0)
+    code = Fail(InvalidArgument("no request of the measured part completed: give less --warmup or a longer load"),
+                kExitFailed);
   nlohmann::ordered_json report = RunJson(run);
   report["workload"] = options.workload;
   report["model"] = options.load.model;

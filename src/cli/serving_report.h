@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "obs/run_window.h"
 #include "tactus/request.h"
 #include "tactus/run_result.h"
 
@@ -28,7 +29,8 @@ struct ReportInput {
   std::vector<RequestRecord> records;
   double rate_asked_per_s = 0;  // 0: closed loop
   int64_t concurrency = 0;
-  Slo slo;  // scored here; 0: none
+  Slo slo;                    // scored here; 0: none
+  RunLength warmup, measure;  // what counts, by when requests were due; neither given: everything
 };
 
 // Latencies count from the time the workload wanted the request sent: a client that falls behind hides nothing.

@@ -104,18 +104,41 @@ bool KeptSlo(const EndedRequest& r) {
   return r.slo.jct_ns == 0 || r.done_ns - r.arrival_ns <= r.slo.jct_ns;
 }
 
-RunAccumulator::RunAccumulator(bool exact)
-    : ttft_ns_(exact), normalized_ttft_ns_(exact), gap_ns_(exact), tpot_ns_(exact), e2e_ns_(exact), delay_ns_(exact) {}
+RunAccumulator::RunAccumulator(bool exact, RunWindow window)
+    : window_(window),
+      ttft_ns_(exact),
+      normalized_ttft_ns_(exact),
+      gap_ns_(exact),
+      tpot_ns_(exact),
+      e2e_ns_(exact),
+      delay_ns_(exact) {}
 
 ObjectiveCounts* RunAccumulator::Class(std::string_view name) {
   const auto found = classes_.find(name);
   return found != classes_.end() ? &found->second : &classes_[std::string(name)];
 }
 
+void RunAccumulator::Tokens(TimeNs at_ns, DurationNs gap_ns, bool first, int64_t count) {
+  if (!window_.limited()) {
+    (first ? ttft_ns_ : gap_ns_).Add(gap_ns, count);
+  } else if (!first && window_.Holds(at_ns)) {
+    gap_ns_.Add(gap_ns, count);  // a first token counts with its request (Ended)
+  }
+}
+
 void RunAccumulator::Ended(const EndedRequest& r) {
   const DurationNs e2e_ns = r.done_ns - r.arrival_ns;
   first_arrival_ns_ = std::min(first_arrival_ns_, r.arrival_ns);
   last_end_ns_ = std::max(last_end_ns_, r.done_ns);
+  if (window_.limited()) {
+    if (r.ok && window_.Holds(r.done_ns)) {
+      ++served_.requests;
+      served_.prompt_tokens += r.prompt_tokens;
+      served_.output_tokens += r.completion_tokens;
+    }
+    if (!window_.Holds(r.arrival_ns)) return;
+    if (r.ttft_ns >= 0) ttft_ns_.Add(r.ttft_ns);
+  }
   if (r.slo.ttft_ns > 0 || r.slo.tbt_ns > 0 || r.slo.jct_ns > 0) {
     ObjectiveCounts& c = *Class(r.slo_class);
     ++c.stated;
@@ -134,7 +157,8 @@ void RunAccumulator::Ended(const EndedRequest& r) {
   if (r.completion_tokens > 1) tpot_ns_.Add((e2e_ns - r.ttft_ns) / (r.completion_tokens - 1));
 }
 
-void RunAccumulator::Rejected(const Slo& slo, std::string_view slo_class, std::string_view why) {
+void RunAccumulator::Rejected(TimeNs arrival_ns, const Slo& slo, std::string_view slo_class, std::string_view why) {
+  if (!window_.Holds(arrival_ns)) return;
   if (rejected_++ == 0) first_rejection_ = why;
   if (slo.ttft_ns <= 0 && slo.tbt_ns <= 0 && slo.jct_ns <= 0) return;
   ObjectiveCounts& c = *Class(slo_class);
@@ -142,7 +166,8 @@ void RunAccumulator::Rejected(const Slo& slo, std::string_view slo_class, std::s
   c.jct_stated += slo.jct_ns > 0;
 }
 
-void RunAccumulator::Step(DurationNs took_ns, int64_t items) {
+void RunAccumulator::Step(TimeNs end_ns, DurationNs took_ns, int64_t items) {
+  if (!window_.Holds(end_ns)) return;
   step_ns_.Add(took_ns);
   ++steps_;
   items_ += items;
@@ -153,6 +178,11 @@ RunResult RunAccumulator::Outcome() const {
   r.duration_s =
       static_cast<double>(std::max<DurationNs>(0, last_end_ns_ - std::min(first_arrival_ns_, last_end_ns_))) *
       kToSeconds;
+  if (window_.limited()) {
+    r.duration_s = static_cast<double>(window_.LengthNs(std::max(last_come_ns_, last_end_ns_))) * kToSeconds;
+    r.measured_from_s = static_cast<double>(window_.FromNs()) * kToSeconds;
+    r.served = served_;
+  }
   r.completed = completed_;
   r.failed = failed_;
   r.rejected = rejected_;
@@ -193,6 +223,7 @@ Json SummaryJson(const Summary& s) {
 Json RunJson(const RunResult& r) {
   Json out;
   out["duration_s"] = r.duration_s;
+  out["measured_from_s"] = OrNull(r.measured_from_s);
   out["requests"] = {
       {"completed", r.completed}, {"failed", r.failed}, {"rejected", r.rejected}, {"unfinished", OrNull(r.unfinished)}};
   out["first_rejection"] = OrNull(r.first_rejection);
@@ -231,6 +262,12 @@ std::string ToJson(const RunResult& result) {
 std::string RunTable(const RunResult& r) {
   std::string out = fmt::format("Requests: {} completed, {} failed, {} rejected in {:.2f} s\n", r.completed, r.failed,
                                 r.rejected, r.duration_s);
+  if (r.served) {
+    out += fmt::format(
+        "Measured from {} s after the first arrival: requests that came then; throughput: the {} that "
+        "ended then\n",
+        Number(r.measured_from_s, 1, "{:.2f}"), r.served->requests);
+  }
   out += fmt::format("Request rate asked / achieved: {} / {} per s\n", Number(r.request_rate_asked, 1, "{:.3f}"),
                      Number(r.request_rate_achieved, 1, "{:.3f}"));
   out += fmt::format(

@@ -121,7 +121,9 @@ RunResult Simulation::Outcome() const {
     flops += figures.back()->flops;
     bytes += figures.back()->bytes;
   }
-  const double device_s = r.duration_s * static_cast<double>(s.replicas.size());
+  // Steps of the whole run, whatever part of it is measured.
+  const double run_s = r.served ? static_cast<double>(last_end_ns() - first_arrival_ns()) * 1e-9 : r.duration_s;
+  const double device_s = run_s * static_cast<double>(s.replicas.size());
   if (s.config.meter != nullptr && device_s > 0) {
     f.mfu = flops / (s.config.meter->peak_flops() * device_s);
     f.mbu = bytes / (s.config.meter->peak_bandwidth() * device_s);

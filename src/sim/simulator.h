@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "loop/events.h"
+#include "obs/run_window.h"
 #include "sched/scheduler.h"
 #include "sim/sim_executor.h"
 #include "sim/workload.h"
@@ -47,7 +48,8 @@ struct SimulationConfig {
   Slo slo;                            // of every request
   std::string slo_class;
   std::shared_ptr<const std::vector<int32_t>> priorities;  // of requests by their index in the workload; null: all 0
-  std::string client;  // who sends them all, for predictors by client; empty: not known
+  std::string client;         // who sends them all, for predictors by client; empty: not known
+  RunLength warmup, measure;  // what counts in the result (obs/run_window.h); neither given: everything
   uint64_t seed = 0;
 
   // Output.

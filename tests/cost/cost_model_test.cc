@@ -203,10 +203,11 @@ TEST(CostModel, TheNetworkIsPricedWhereverANodeIsLeft) {
     d.network_latency_ns = latency_ns;
     return Make(d)->StepTimeNs(step.shape());
   };
-  // Eight devices or fewer, too: of four to a node tp 8 leaves it, 64 all-reduces a step.
+  // Eight devices or fewer, too: of four to a node tp 8 leaves it. 64 all-reduces a step, of whose 14 steps one in four
+  // goes over the network, and one message that gathers the head's shares.
   EXPECT_EQ(ns(8, 1, 0, 0), ns(8, 1, 0, 1'000'000)) << "one node";
   EXPECT_GT(ns(8, 1, 4, -1), 2 * ns(8, 1, 0, -1));
-  EXPECT_NEAR(static_cast<double>(ns(8, 1, 4, 1'000'000) - ns(8, 1, 4, 0)), 64 * 14 / 4.0 * 1e6, 1e5);
+  EXPECT_NEAR(static_cast<double>(ns(8, 1, 4, 1'000'000) - ns(8, 1, 4, 0)), (64 * 14 / 4.0 + 1) * 1e6, 1e3);
   EXPECT_EQ(ns(8, 1, 4, -1), ns(8, 1, 4, 17'000)) << "an H100's usual network";
   EXPECT_EQ(ns(4, 1, 4, 0), ns(4, 1, 4, 1'000'000)) << "four share a node";
   // A stage that sends its result to another node waits once.
