@@ -54,7 +54,7 @@ TEST(SimResult, AMeasuredPartLeavesWarmUpAndDrainOut) {
   const LinearModel model;
   SimulationConfig c = Config(model);
   std::string rows;
-  for (int i = 0; i < 20; ++i) rows += std::to_string(i) + (i == 19 ? ",100,900\n" : ",100,2\n");  // a long last one
+  for (int i = 0; i < 20; ++i) rows += std::to_string(i) + (i == 19 ? ",100,3000\n" : ",100,2\n");  // a long last one
   const Simulated whole = Simulate(c, rows);
   c.warmup.ns = 5 * kSecond;
   c.measure.ns = 10 * kSecond;
