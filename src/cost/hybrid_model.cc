@@ -194,8 +194,13 @@ double HybridModel::StepBytes(const StepShape& shape) const {
 }
 
 std::string HybridModel::Describe() const {
-  return fmt::format("{} on {}, tp {}, pp {}: {}; {:.0f} us of host time per step", model_.name, device_.name,
-                     deployment_.tp, deployment_.pp, from_.text, cpu_overhead_ns_ / 1e3);
+  std::string nodes;  // where the network has a part in it
+  if (deployment_.tp * deployment_.pp > device_.node) {
+    nodes = fmt::format(", nodes of {} ({:g} GB/s of {} for each device, {:g} us)", device_.node,
+                        device_.network_bandwidth / 1e9, device_.network, device_.network_hop_ns / 1e3);
+  }
+  return fmt::format("{} on {}, tp {}, pp {}{}: {}; {:.0f} us of host time per step", model_.name, device_.name,
+                     deployment_.tp, deployment_.pp, nodes, from_.text, cpu_overhead_ns_ / 1e3);
 }
 
 std::string HybridModel::Extrapolation(const StepShape& most) const {

@@ -33,8 +33,8 @@ class RunWindow {
     if (seen_ == 0) first_ns_ = at_ns;
     const bool by_count = warmup_.requests >= 0;
     if (by_count ? seen_ == warmup_.requests : seen_ == 0) {
-      begin_ns_ = by_count ? at_ns : at_ns + std::max<DurationNs>(warmup_.ns, 0);
-      if (measure_.ns >= 0) end_ns_ = begin_ns_ + measure_.ns;
+      begin_ns_ = by_count ? at_ns : After(at_ns, std::max<DurationNs>(warmup_.ns, 0));
+      if (measure_.ns >= 0) end_ns_ = After(begin_ns_, measure_.ns);
     }
     if (at_ns >= begin_ns_ && measure_.requests >= 0 && counted_++ == measure_.requests) Close(at_ns);
     if (++seen_ == arrivals_) Close(at_ns);
@@ -48,6 +48,7 @@ class RunWindow {
   DurationNs FromNs() const { return begin_ns_ == kNever ? 0 : begin_ns_ - first_ns_; }
 
  private:
+  static TimeNs After(TimeNs at_ns, DurationNs ns) { return ns < kNever - at_ns ? at_ns + ns : kNever; }
   void Close(TimeNs at_ns) { end_ns_ = std::min(end_ns_, at_ns); }
 
   RunLength warmup_, measure_;

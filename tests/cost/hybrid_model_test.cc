@@ -313,6 +313,15 @@ TEST(HybridModel, SaysWhatItIs) {
   p.deployment.tp = 2;
   p.deployment.pp = 5;
   p.overhead_ns = 7000;
+  p.device.node = 9;
+  p.device.network = "ethernet";
+  p.device.network_bandwidth = 12.5e9;
+  p.device.network_hop_ns = 25e3;
+  EXPECT_EQ(p.Make().Describe(),
+            "five on " + p.device.name +
+                ", tp 2, pp 5, nodes of 9 (12.5 GB/s of ethernet for each device, 25 us): ; 7 us of "
+                "host time per step");
+  p.device.node = 10;
   EXPECT_EQ(p.Make().Describe(), "five on " + p.device.name + ", tp 2, pp 5: ; 7 us of host time per step");
 }
 

@@ -120,6 +120,8 @@ TEST(RunResult, AWindowClosesWithTheLastArrival) {
     EXPECT_EQ(r.completed, 7) << "requests 3 to 9";
     EXPECT_EQ(r.served->requests, 7) << "requests 1 to 7";
   }
+  const RunResult endless = Windowed({.ns = kNever - 1}, {.ns = kNever});
+  EXPECT_EQ(endless.completed, 0) << "a length beyond all time";
   const RunResult counted = Windowed({.requests = 1}, {.requests = 3});
   EXPECT_DOUBLE_EQ(counted.duration_s, 3);
   EXPECT_EQ(counted.completed, 3) << "requests 2 to 4, until the fifth comes";
