@@ -89,7 +89,14 @@ struct SimulatedFigures {
 };
 
 struct RunResult {
-  double duration_s = 0;  // first arrival to last end
+  // What ended with an answer in the measured part of a run, whenever it came.
+  struct Served {
+    int64_t requests = 0, prompt_tokens = 0, output_tokens = 0;
+  };
+
+  double duration_s = 0;                  // first arrival to last end, or of the measured part
+  std::optional<double> measured_from_s;  // after the first arrival; absent: the whole run is measured
+  std::optional<Served> served;           // the same
   int64_t completed = 0;
   int64_t failed = 0;                            // ended by an error or cancelled
   int64_t rejected = 0;                          // refused: no room in the queue, or can never fit
@@ -114,9 +121,13 @@ struct RunResult {
   std::optional<SimulatedFigures> simulated;
 
   // Per second; absent where no time passed.
-  std::optional<double> request_throughput() const { return PerSecond(completed); }
-  std::optional<double> input_token_throughput() const { return PerSecond(prompt_tokens); }
-  std::optional<double> output_token_throughput() const { return PerSecond(output_tokens); }
+  std::optional<double> request_throughput() const { return PerSecond(served ? served->requests : completed); }
+  std::optional<double> input_token_throughput() const {
+    return PerSecond(served ? served->prompt_tokens : prompt_tokens);
+  }
+  std::optional<double> output_token_throughput() const {
+    return PerSecond(served ? served->output_tokens : output_tokens);
+  }
   // Requests that kept their objectives; absent where none stated any.
   std::optional<double> goodput() const { return objectives.stated > 0 ? PerSecond(objectives.kept) : std::nullopt; }
 

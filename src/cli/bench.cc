@@ -12,6 +12,7 @@
 #include "cli/load_generator.h"
 #include "cli/option_binding.h"
 #include "cli/output_file.h"
+#include "cli/run_length_text.h"
 #include "cli/slo_text.h"
 #include "obs/run_result.h"
 #include "sim/offered_load.h"
@@ -22,7 +23,7 @@ namespace {
 
 struct BenchOptions : OfferedLoad {
   LoadOptions load;
-  std::string output;
+  std::string output, warmup = "0", measure;
   int64_t requests = 100;
   bool json = false;
   DurationText timeout{600 * kSecond};
@@ -41,9 +42,16 @@ struct BenchOptions : OfferedLoad {
     v.Field("timeout", timeout, {.unit = "duration", .help = "longest time for one request; 0: no limit"});
     OfferedLoad::VisitFields(v);
     v.Field("requests", requests,
-            {.unit = "requests", .min = 1, .max = 10000000, .help = "how many requests are measured"});
-    v.Field("warmup", load.warmup,
-            {.unit = "requests", .min = 0, .max = 10000, .help = "requests that are sent first and not counted"});
+            {.unit = "requests",
+             .min = 1,
+             .max = 10000000,
+             .help = "how many requests are sent, beside a --warmup of requests"});
+    v.Field("warmup", warmup,
+            {.help = "a number of requests that are sent first and not counted, or a time such as 60s from the first "
+                     "request on that is not measured, nor is the load's end then"});
+    v.Field("measure", measure,
+            {.help = "how much is measured after the warm-up: a time such as 10m, or a number of requests; default: "
+                     "everything, or after a warm-up in time until the last request is due"});
     v.Field("temperature", load.temperature, {.min = 0, .max = 2, .help = "sampling temperature; 0 is greedy"});
     v.Group("Report");
     v.Field("send-slo", load.send_slo,
@@ -83,6 +91,24 @@ void DrawProgress(const LoadProgress& p) {
                static_cast<long long>(p.total), static_cast<long long>(p.sent - p.done),
                static_cast<long long>(p.failed), static_cast<long long>(p.rejected),
                seconds > 0 ? static_cast<double>(p.tokens) / seconds : 0.0, seconds);
+}
+
+constexpr int64_t kMostWarmup = 10000;
+
+// So many requests of their own are sent before the load; so much time is the load's own.
+Status ReadWindow(BenchOptions* options, ReportInput* input) {
+  TACTUS_ASSIGN_OR_RETURN(const RunLength warmup, ParseRunLength("warmup", options->warmup));
+  TACTUS_ASSIGN_OR_RETURN(input->measure, ParseRunLength("measure", options->measure));
+  if (warmup.requests > kMostWarmup) {
+    return InvalidArgument(
+        fmt::format("--warmup is {} requests; it must be between 0 and {}", warmup.requests, kMostWarmup), "warmup");
+  }
+  if (input->measure.ns == 0 || input->measure.requests == 0) {
+    return InvalidArgument("--measure is 0: nothing would be measured", "measure");
+  }
+  if (warmup.ns >= 0) input->warmup = warmup;
+  options->load.warmup = std::max<int64_t>(warmup.requests, 0);
+  return Status();
 }
 
 int Fail(const Status& status, int code) {
@@ -160,6 +186,8 @@ int BenchCommand(const Args& args) {
   auto work = MakeWork(options);
   if (!work.ok()) return Fail(work.status(), CodeOf(work.status()));
   if (const auto url = http::ParseUrl(options.load.url); !url.ok()) return Fail(url.status(), kExitUsage);
+  ReportInput input;
+  if (const Status status = ReadWindow(&options, &input); !status.ok()) return Fail(status, kExitUsage);
   options.load.slo = work->slo;
   options.load.slo_class = options.slo_class;
   options.load.concurrency = options.concurrency;
@@ -185,15 +213,17 @@ int BenchCommand(const Args& args) {
   });
   if (bar) std::fprintf(stderr, "\n");
   if (!result.ok()) return Fail(result.status(), kExitUsage);
-  const int code = ExitStatus(*result);
+  int code = ExitStatus(*result);
 
-  ReportInput input;
   input.records = std::move(result->records);
   input.rate_asked_per_s = options.rate;
   input.concurrency = options.load.concurrency;
   input.slo = work->slo;
   input.slo_class = options.slo_class;
   const RunResult run = ResultOf(input);
+  if (code == kExitOk && run.completed == 0)
+    code = Fail(InvalidArgument("no request of the measured part completed: give less --warmup or a longer load"),
+                kExitFailed);
   nlohmann::ordered_json report = RunJson(run);
   report["workload"] = options.workload;
   report["model"] = options.load.model;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/option_binding.h"
+#include "cli/run_length_text.h"
 #include "cli/slo_text.h"
 #include "serve/serve_options.h"
 #include "sim/sim_options.h"
@@ -75,6 +76,16 @@ inline Result<SimSetup> SetUp(const SimOptions& options) {
     const auto overhead = ParseDuration(options.cpu_overhead);
     if (!overhead.ok()) return InvalidArgument("--cpu-overhead: " + overhead.status().message(), "cpu-overhead");
     texts.cpu_overhead_ns = overhead->ns;
+  }
+  if (!options.network_latency.empty()) {
+    const auto latency = ParseDuration(options.network_latency);
+    if (!latency.ok()) return InvalidArgument("--network-latency: " + latency.status().message(), "network-latency");
+    texts.network_latency_ns = latency->ns;
+  }
+  TACTUS_ASSIGN_OR_RETURN(texts.warmup, ParseRunLength("warmup", options.warmup));
+  TACTUS_ASSIGN_OR_RETURN(texts.measure, ParseRunLength("measure", options.measure));
+  if (texts.measure.ns == 0 || texts.measure.requests == 0) {
+    return InvalidArgument("--measure is 0: nothing would be measured", "measure");
   }
   return SetUpSimulation(options, texts);
 }

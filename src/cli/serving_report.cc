@@ -6,16 +6,33 @@
 
 namespace tactus::cli {
 
+namespace {
+
+RunWindow WindowOf(const ReportInput& input) {
+  std::vector<TimeNs> due;
+  for (const RequestRecord& r : input.records) due.push_back(r.due_ns);
+  std::sort(due.begin(), due.end());
+  RunWindow window(input.warmup, input.measure, static_cast<int64_t>(due.size()));
+  for (const TimeNs at : due) window.Arrived(at);
+  return window;
+}
+
+}  // namespace
+
 RunResult ResultOf(const ReportInput& input) {
-  RunAccumulator run(true);
-  int64_t cached = 0;
+  const RunWindow window = WindowOf(input);
+  RunAccumulator run(true, window);
+  int64_t cached = 0, unfinished = 0;
   for (const RequestRecord& r : input.records) {
     if (r.sent_ns > 0) run.Arrived(r.sent_ns);
-    if (r.outcome == RequestRecord::Outcome::kPending) continue;  // cut off by Ctrl-C
+    if (r.outcome == RequestRecord::Outcome::kPending) {  // cut off by Ctrl-C
+      ++unfinished;
+      continue;
+    }
     const Slo& slo = r.slo.any() ? r.slo : input.slo;
     const std::string& slo_class = r.slo_class.empty() ? input.slo_class : r.slo_class;
     if (r.outcome == RequestRecord::Outcome::kRejected) {
-      run.Rejected(slo, slo_class);
+      run.Rejected(r.due_ns, slo, slo_class, "");
       continue;
     }
     EndedRequest e;
@@ -28,19 +45,20 @@ RunResult ResultOf(const ReportInput& input) {
     e.slo_class = slo_class;
     if (r.first_token_ns > 0) {
       e.ttft_ns = r.first_token_ns - r.due_ns;
-      run.Tokens(e.ttft_ns, true);
+      run.Tokens(r.first_token_ns, e.ttft_ns, true);
     }
+    TimeNs at_ns = r.first_token_ns;
     for (const DurationNs gap : r.gaps_ns) {
       e.longest_gap_ns = std::max(e.longest_gap_ns, gap);
       ++e.gaps;
       e.late_gaps += e.slo.tbt_ns > 0 && gap > e.slo.tbt_ns;
-      run.Tokens(gap, false);
+      run.Tokens(at_ns += gap, gap, false);
     }
     run.Ended(e);
-    if (e.ok) cached += r.cached_tokens;
+    if (e.ok && window.Holds(e.arrival_ns)) cached += r.cached_tokens;
   }
   RunResult result = run.Outcome();
-  result.unfinished = static_cast<int64_t>(input.records.size()) - result.completed - result.failed - result.rejected;
+  result.unfinished = unfinished;
   result.cached_prompt_tokens = cached;
   if (input.rate_asked_per_s > 0) result.request_rate_asked = input.rate_asked_per_s;
   if (input.concurrency > 0) result.concurrency = input.concurrency;

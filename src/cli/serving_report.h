@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "obs/run_window.h"
 #include "tactus/request.h"
 #include "tactus/run_result.h"
 
@@ -33,6 +34,7 @@ struct ReportInput {
   // Of requests for which the workload states none; scored here.
   Slo slo;
   std::string slo_class;
+  RunLength warmup, measure;  // what counts, by when requests were due; neither given: everything
 };
 
 // Latencies count from the time the workload wanted the request sent: a client that falls behind hides nothing.

@@ -155,6 +155,21 @@ int Write(const SimCommandOptions& options, const Report& report) {
   return written.ok() ? kExitOk : Fail(written, kExitFailed);
 }
 
+// A run that has completed nothing says nothing of a scheduler.
+int CodeOf(const RunResult& run) {
+  if (run.completed > 0) return kExitOk;
+  const int64_t counted = run.failed + run.rejected;
+  if (counted == 0) {
+    return Fail(InvalidArgument("no request arrived in the measured part of the run: give less --warmup or a longer "
+                                "load (--requests)"),
+                kExitFailed);
+  }
+  return Fail(
+      InvalidArgument(fmt::format("none of {} requests completed: {} rejected, {} failed{}{}", counted, run.rejected,
+                                  run.failed, run.first_rejection.empty() ? "" : "; the first: ", run.first_rejection)),
+      kExitFailed);
+}
+
 int RunOne(const SimCommandOptions& options, const SimSetup& setup) {
   auto made = Simulation::Create(setup.config, setup.workload.get());
   if (!made.ok()) return Fail(made.status(), CodeOf(made.status()));
@@ -165,7 +180,8 @@ int RunOne(const SimCommandOptions& options, const SimSetup& setup) {
   progress.End(sim.progress());
   if (!run.ok()) return Fail(run, kExitFailed);
   const Report report = MakeReport(options.sim, setup, sim.Outcome(), sim.Describe(), progress.seconds());
-  if (const int code = Write(options, report); code != kExitOk || sim.finished()) return code;
+  if (const int code = Write(options, report); code != kExitOk) return code;
+  if (sim.finished()) return CodeOf(report.run);
   const SimProgress p = sim.progress();
   std::fprintf(stderr, "tactus sim: interrupted after %lld of %lld requests, %.1f s of simulated time\n",
                static_cast<long long>(p.ended), static_cast<long long>(p.total), static_cast<double>(p.now_ns) * 1e-9);
@@ -201,7 +217,8 @@ int RunSearch(const SimCommandOptions& options, const SimSetup& setup) {
                            {"swaps_tried", best->swaps_tried},
                            {"swaps_kept", best->swaps_kept}};
   const int code = Write(options, report);
-  return code == kExitOk && InterruptCount() > 0 ? kExitInterrupted : code;
+  if (code != kExitOk) return code;
+  return InterruptCount() > 0 ? kExitInterrupted : CodeOf(report.run);
 }
 
 }  // namespace

@@ -50,11 +50,21 @@ Status CheckSplit(const Deployment& d, const ModelSpec& m) {
         fmt::format("--pp {} is more than the {} layers of {}; use at most {}", d.pp, m.layers, m.name, m.layers),
         "pp");
   }
-  if (d.devices_per_node < 0 || d.network_gbytes_per_s < 0 || d.block_size < 1) {
+  if (d.devices_per_node < 0 || d.network_gbytes_per_s < 0 || d.context < 0 || d.block_size < 1) {
     return InvalidArgument(
-        "devices per node and network bandwidth cannot be negative, and a block holds at least 1 token");
+        "devices per node, network bandwidth and context cannot be negative, and a block holds at least 1 token");
   }
   return Status();
+}
+
+// Another cluster than the device's usual one. No link leaves a node. A switch joins all of it, a bridge only its pair.
+void ApplyCluster(const Deployment& d, DeviceSpec* device) {
+  if (d.devices_per_node > 0) {
+    device->node = d.devices_per_node;
+    device->group = device->link == "nvswitch" ? device->node : std::min(device->group, device->node);
+  }
+  if (d.network_gbytes_per_s > 0) device->network_bandwidth = d.network_gbytes_per_s * 1e9;
+  if (d.network_latency_ns >= 0) device->network_hop_ns = static_cast<double>(d.network_latency_ns);
 }
 
 // The error that a file states for an operator where it left out what `left_out` names; the largest such, -1: none.
@@ -94,8 +104,8 @@ Result<std::unique_ptr<CostModel>> CostModel::Create(const Deployment& d) {
   TACTUS_RETURN_IF_ERROR(CheckSplit(d, model));
   const Result<double> overhead = CpuOverheadNs(d);
   if (!overhead.ok()) return overhead.status();
-  if (d.devices_per_node > 0) device.group = d.devices_per_node;
-  if (d.network_gbytes_per_s > 0) device.network_bandwidth = d.network_gbytes_per_s * 1e9;
+  if (d.context > 0) model.context = d.context;
+  ApplyCluster(d, &device);
   TACTUS_ASSIGN_OR_RETURN(WeightFormat format, FindWeightFormat(d.weight_dtype, device));
   if (d.kv_dtype != "bfloat16" && d.kv_dtype != "float16" && d.kv_dtype != "auto" && d.kv_dtype != "fp8") {
     return InvalidArgument(fmt::format("KV dtype '{}' is not known; known are bfloat16, fp8", d.kv_dtype),

@@ -29,9 +29,11 @@ struct Deployment {
   DurationNs cpu_overhead_ns =
       -1;                   // scheduling and launching per step that no operator hides; -1: the backend's default
   int32_t block_size = 16;  // KV tokens per block, for swap copies
-  // Overrides of the device's figures; 0: as it is.
-  int32_t devices_per_node = 0;     // devices that the fast link joins
-  double network_gbytes_per_s = 0;  // between nodes, one device's share, one direction
+  // Overrides of the device's and the model's figures; 0: as it is.
+  int32_t devices_per_node = 0;
+  double network_gbytes_per_s = 0;     // between nodes, one device's share, one direction, as its data sheet has it
+  DurationNs network_latency_ns = -1;  // of a message between nodes, beside its bytes; -1: as it is
+  int64_t context = 0;                 // tokens that a sequence may have, instead of the model's own; 0: as it is
 };
 
 struct NamedEntry {
@@ -65,7 +67,7 @@ class CostModel : public StepTimeModel {
   // How far a run went beyond what was measured: "" or "steps of up to 20,480 tokens (measured up to 8,192: 2.5 x
   // beyond)". `most` holds the largest value of each field that was asked for.
   virtual std::string Extrapolation(const StepShape& most) const = 0;
-  virtual int64_t max_model_len() const = 0;  // of the model's config
+  virtual int64_t max_model_len() const = 0;  // of the model's config, or Deployment::context
   // For MFU and MBU: arithmetic and memory traffic of a step (whole replica), and the peaks of all its devices.
   virtual double StepFlops(const StepShape& shape) const = 0;
   virtual double StepBytes(const StepShape& shape) const = 0;

@@ -233,8 +233,8 @@ class Fitted final : public FittedOperators {
                : measured * roofline_->AllReduceNs(bytes, gpus) / roofline_->AllReduceNs(bytes, curve->gpus);
   }
 
-  double SendNs(double bytes, bool crosses_nodes) const override {
-    if (crosses_nodes || c_.send_us.empty()) return roofline_->SendNs(bytes, crosses_nodes);
+  double SendNs(double bytes, int32_t among) const override {
+    if (among > device_.group || c_.send_us.empty()) return roofline_->SendNs(bytes, among);
     const auto& [last_bytes, last_us] = c_.send_us.back();
     return 1e3 * (bytes > last_bytes       ? last_us * bytes / last_bytes
                   : c_.send_us.size() == 1 ? last_us
@@ -307,7 +307,8 @@ class Fitted final : public FittedOperators {
     return best;
   }
   const AllReduceCurve* AllReduceOf(int32_t gpus) const {
-    if (gpus > device_.group) return nullptr;  // the tables were measured inside one group
+    // The tables were measured where a fast link joins all, or on a node of devices that have none.
+    if (gpus > (device_.group > 1 ? device_.group : device_.node)) return nullptr;
     const AllReduceCurve* best = nullptr;
     for (const AllReduceCurve& a : c_.all_reduce) {
       if (best == nullptr ||

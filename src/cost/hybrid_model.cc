@@ -94,14 +94,14 @@ void HybridModel::FillTokenTables() {
   head_.Fill(kTableRows, [&](int64_t rows) {
     if (rows == 0) return 0.0;
     const double gathered = kActivationBytes * static_cast<double>(rows * share) * (tp - 1);
-    return head(rows) + (tp > 1 ? o.SendNs(gathered, tp > device_.group) : 0.0) +
+    return head(rows) + (tp > 1 ? o.SendNs(gathered, tp) : 0.0) +
            o.ElementwiseNs(Elementwise::kSample, static_cast<double>(rows * m.vocab) * kLogitBytes);
   });
 
-  // Every hop counts as the slowest one: over the network if some neighbours sit in different groups.
-  const bool crosses = tp * deployment_.pp > device_.group;
+  // Every device sends the whole residual stream to its peer of the next stage. Every hop counts as the slowest one.
+  const int32_t devices = tp * deployment_.pp;
   send_.Fill(kTableTokens,
-             [&](int64_t t) { return t == 0 ? 0.0 : o.SendNs(static_cast<double>(t) * hidden_bytes, crosses); });
+             [&](int64_t t) { return t == 0 ? 0.0 : o.SendNs(static_cast<double>(t) * hidden_bytes, devices); });
 }
 
 void HybridModel::FillAttentionTables() {
@@ -194,8 +194,13 @@ double HybridModel::StepBytes(const StepShape& shape) const {
 }
 
 std::string HybridModel::Describe() const {
-  return fmt::format("{} on {}, tp {}, pp {}: {}; {:.0f} us of host time per step", model_.name, device_.name,
-                     deployment_.tp, deployment_.pp, from_.text, cpu_overhead_ns_ / 1e3);
+  std::string nodes;  // where the network has a part in it
+  if (deployment_.tp * deployment_.pp > device_.node) {
+    nodes = fmt::format(", nodes of {} ({:g} GB/s of {} for each device, {:g} us)", device_.node,
+                        device_.network_bandwidth / 1e9, device_.network, device_.network_hop_ns / 1e3);
+  }
+  return fmt::format("{} on {}, tp {}, pp {}{}: {}; {:.0f} us of host time per step", model_.name, device_.name,
+                     deployment_.tp, deployment_.pp, nodes, from_.text, cpu_overhead_ns_ / 1e3);
 }
 
 std::string HybridModel::Extrapolation(const StepShape& most) const {

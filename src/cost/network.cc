@@ -1,4 +1,7 @@
-// Networks from link figures: ring all-reduce and point-to-point sends.
+// Networks from link figures: how far apart devices are, ring all-reduce and point-to-point sends.
+//
+// Devices are numbered stage by stage and fill one node after the other, so that n neighbours lie in one group of fast
+// links (n <= group), in one node (n <= node: PCIe joins them), or on several nodes.
 #include <algorithm>
 
 #include "cost/operator_times.h"
@@ -6,42 +9,56 @@
 namespace tactus::cost {
 namespace {
 
-// Share of a link's raw figure that large messages reach (NCCL's bus bandwidth on NVSwitch and PCIe machines alike).
+// Shares of a line's raw figure that large messages reach. Links, PCIe between peers and InfiniBand: NCCL's bus
+// bandwidth on NVSwitch, PCIe and InfiniBand machines (23.7 of 32, 48.8 of 64, 35.4 of 50 GB/s). TCP over 100 Gb/s
+// Ethernet: 2.3 and 2.9 of 12.5 GB/s (docs/cost_model.md, "Networks").
 constexpr double kLinkEfficiency = 0.75;
+constexpr double kTcpEfficiency = 0.2;
 
-// One step of a ring: kernel synchronisation between two neighbours.
-double HopNs(const DeviceSpec& device) {
-  return device.link == "pcie" ? 3000 : 700;
+// One step between two neighbours: kernel synchronisation.
+constexpr double kLinkHopNs = 700;
+constexpr double kPcieHopNs = 3000;
+
+// What a large message reaches, bytes/s, and one step of a ring beside its bytes.
+struct Way {
+  double bandwidth = 0;
+  double hop_ns = 0;
+};
+
+// The slowest way between two of `among` neighbours of one node.
+Way InsideNode(const DeviceSpec& d, int32_t among) {
+  if (among <= d.group) return {d.link_bandwidth * kLinkEfficiency, kLinkHopNs};
+  return {d.peer_bandwidth > 0 ? d.peer_bandwidth : d.pcie_bandwidth * kLinkEfficiency, kPcieHopNs};
 }
-constexpr double kNetworkHopNs = 10000;
 
-double Ring(double bytes, int32_t peers, double bandwidth, double hop_ns) {
-  const double share = static_cast<double>(peers - 1) / peers;
-  return 2 * (peers - 1) * hop_ns + 2 * share * bytes / (bandwidth * kLinkEfficiency) * 1e9;
+Way BetweenNodes(const DeviceSpec& d) {
+  return {d.network_bandwidth * (d.network == "ethernet" ? kTcpEfficiency : kLinkEfficiency), d.network_hop_ns};
 }
 
 }  // namespace
 
+// One ring through all devices (Patarasuk and Yuan, 2009): 2 (n - 1) steps, and each device sends 2 (n - 1) / n of the
+// bytes. The slowest way between two neighbours of the ring sets the pace: inside a node PCIe as soon as links do not
+// join all of it. Between nodes NCCL keeps a ring per network card, so that a node's devices bring their shares of the
+// network together; of the steps one in as many as a node has devices leaves it.
 double RingAllReduceNs(const DeviceSpec& device, double bytes, int32_t gpus) {
   if (gpus <= 1) return 0;
-  double ns = 2 * device.launch_ns;
-  const int32_t joined = std::min(gpus, device.group);
-  const int32_t groups = (gpus + device.group - 1) / device.group;
-  if (joined > 1) ns += Ring(bytes, joined, device.link_bandwidth, HopNs(device));
-  if (groups > 1) {
-    // Devices that only PCIe joins still share a node of eight; beyond it each group sends its reduced part over the
-    // network.
-    const bool same_node = device.group < 8 && gpus <= 8;
-    ns += Ring(bytes / (same_node ? 1 : joined), groups, same_node ? device.pcie_bandwidth : device.network_bandwidth,
-               same_node ? 3000 : kNetworkHopNs);
-  }
-  return ns;
+  const int32_t nodes = (gpus + device.node - 1) / device.node;
+  const int32_t together = (gpus + nodes - 1) / nodes;  // devices of the fullest node
+  const double per_node = static_cast<double>(gpus) / nodes;
+  const double steps = 2 * (gpus - 1), sent = steps / gpus * bytes;
+  const Way inside = InsideNode(device, together);
+  if (nodes == 1) return 2 * device.launch_ns + steps * inside.hop_ns + sent / inside.bandwidth * 1e9;
+  const Way between = BetweenNodes(device);
+  const double network = per_node * between.bandwidth;
+  const double bandwidth = together > 1 ? std::min(inside.bandwidth, network) : network;
+  return 2 * device.launch_ns + steps / per_node * between.hop_ns + steps * (1 - 1 / per_node) * inside.hop_ns +
+         sent / bandwidth * 1e9;
 }
 
-double LinkSendNs(const DeviceSpec& device, double bytes, bool crosses_nodes) {
-  const double bandwidth = crosses_nodes ? device.network_bandwidth : device.link_bandwidth;
-  const double latency = crosses_nodes ? kNetworkHopNs : HopNs(device);
-  return device.launch_ns + latency + bytes / (bandwidth * kLinkEfficiency) * 1e9;
+double LinkSendNs(const DeviceSpec& device, double bytes, int32_t among) {
+  const Way way = among <= device.node ? InsideNode(device, among) : BetweenNodes(device);
+  return device.launch_ns + way.hop_ns + bytes / way.bandwidth * 1e9;
 }
 
 }  // namespace tactus::cost

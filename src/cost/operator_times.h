@@ -62,9 +62,10 @@ class OperatorTimes {
 
   // `bytes` are read and written, together.
   virtual double ElementwiseNs(Elementwise op, double bytes) const = 0;
-  // Sum of `bytes` over `gpus` devices; those beyond the device's group sit on other nodes.
+  // Sum of `bytes` over `gpus` neighbouring devices.
   virtual double AllReduceNs(double bytes, int32_t gpus) const = 0;
-  virtual double SendNs(double bytes, bool crosses_nodes) const = 0;
+  // From one device to another, by the slowest way that there is between two of `among` neighbours.
+  virtual double SendNs(double bytes, int32_t among) const = 0;
 };
 
 // (a): device figures alone. The constants are argued in docs/cost_model.md.
@@ -74,8 +75,9 @@ std::unique_ptr<OperatorTimes> MakeRoofline(const DeviceSpec& device);
 // tiles may share a column of k, which fills part of a last wave.
 double TiledGemmNs(const DeviceSpec& device, const WeightFormat& format, int64_t m, int64_t n, int64_t k, bool split_k);
 
-// The ring all-reduce and the plain send, from link figures; `group` devices share the fast link.
+// The ring all-reduce and the plain send, from link figures. Neighbours share the fast link (up to `group`), a node (up
+// to `node`) or the network.
 double RingAllReduceNs(const DeviceSpec& device, double bytes, int32_t gpus);
-double LinkSendNs(const DeviceSpec& device, double bytes, bool crosses_nodes);
+double LinkSendNs(const DeviceSpec& device, double bytes, int32_t among);
 
 }  // namespace tactus::cost

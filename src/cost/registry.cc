@@ -40,8 +40,12 @@ std::vector<DeviceSpec> ReadDevices() {
     d.sms = static_cast<int32_t>(row.Integer("sms", 1, 1 << 20));
     d.link_bandwidth = row.Number("link_gbps", 0, kMost) * 1e9;
     d.group = static_cast<int32_t>(row.Integer("group", 1, 1 << 20));
+    d.node = static_cast<int32_t>(row.Integer("node", 1, 1 << 20));
     d.pcie_bandwidth = row.Number("pcie_gbps", 0, kMost) * 1e9;
+    d.peer_bandwidth = row.Has("peer_gbps") ? row.Number("peer_gbps", 0, kMost) * 1e9 : 0;
     d.network_bandwidth = row.Number("net_gbps", 0, kMost) * 1e9;
+    d.network = row.Text("net");
+    d.network_hop_ns = row.Number("net_us", 0, kMost) * 1e3;
     d.launch_ns = row.Number("launch_us", 0, kMost) * 1e3;
     devices.push_back(std::move(d));
   });

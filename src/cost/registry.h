@@ -22,8 +22,12 @@ struct DeviceSpec {
   int32_t sms = 0;
   double link_bandwidth = 0;     // bytes/s, one direction, within a group
   int32_t group = 1;             // devices joined by that link
+  int32_t node = 8;              // devices of one machine; PCIe joins those that the link does not
   double pcie_bandwidth = 0;     // bytes/s, one direction
-  double network_bandwidth = 0;  // bytes/s per device, between groups
+  double peer_bandwidth = 0;     // bytes/s that two devices of a node reach over PCIe; 0: the usual share of it
+  double network_bandwidth = 0;  // bytes/s per device, between nodes
+  std::string network;           // infiniband | ethernet
+  double network_hop_ns = 0;     // a message between nodes beside its bytes
   double launch_ns = 0;          // least time of a small kernel
 };
 

@@ -73,7 +73,7 @@ class Roofline final : public OperatorTimes {
   }
 
   double AllReduceNs(double bytes, int32_t gpus) const override { return RingAllReduceNs(device_, bytes, gpus); }
-  double SendNs(double bytes, bool crosses_nodes) const override { return LinkSendNs(device_, bytes, crosses_nodes); }
+  double SendNs(double bytes, int32_t among) const override { return LinkSendNs(device_, bytes, among); }
 
  private:
   const DeviceSpec device_;

@@ -37,8 +37,9 @@ EngineMetrics::Counts::Counts()
       iteration_tokens(kIterationBuckets),
       step_s(kStepBuckets) {}
 
-EngineMetrics::EngineMetrics(std::string model_name, const KvCacheConfig& kv, int64_t token_budget, bool exact)
-    : model_name_(std::move(model_name)), kv_(kv), token_budget_(token_budget), run_(exact) {}
+EngineMetrics::EngineMetrics(std::string model_name, const KvCacheConfig& kv, int64_t token_budget, bool exact,
+                             RunWindow window)
+    : model_name_(std::move(model_name)), kv_(kv), token_budget_(token_budget), run_(exact, window) {}
 
 void EngineMetrics::OnStep(const StepEvents& events) {
   std::lock_guard lock(mutex_);
@@ -51,11 +52,11 @@ void EngineMetrics::OnStep(const StepEvents& events) {
       continue;
     }
     c.step_s.Observe(static_cast<double>(s.end_ns - s.start_ns) * kToSeconds);
-    run_.Step(s.end_ns - s.start_ns, s.prefill_items + s.decode_tokens);
+    run_.Step(s.end_ns, s.end_ns - s.start_ns, s.prefill_items + s.decode_tokens);
   }
   for (const GapEvent& gap : events.gaps) {
     (gap.first ? c.ttft_s : c.gap_s).Observe(static_cast<double>(gap.gap_ns) * kToSeconds, gap.count);
-    run_.Tokens(gap.gap_ns, gap.first, gap.count);
+    run_.Tokens(events.now_ns, gap.gap_ns, gap.first, gap.count);
   }
   for (const RequestDoneEvent& d : events.done) CountDone(d);
 }
@@ -65,9 +66,9 @@ void EngineMetrics::CountArrival(TimeNs arrival_ns) {
   run_.Arrived(arrival_ns);
 }
 
-void EngineMetrics::CountRejected(const Slo& slo, std::string_view slo_class, std::string_view why) {
+void EngineMetrics::CountRejected(const Slo& slo, std::string_view slo_class, std::string_view why, TimeNs arrival_ns) {
   std::lock_guard lock(mutex_);
-  run_.Rejected(slo, slo_class, why);
+  run_.Rejected(arrival_ns, slo, slo_class, why);
 }
 
 EndedRequest EndedOf(const RequestDoneEvent& d) {

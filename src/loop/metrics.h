@@ -16,14 +16,15 @@ namespace tactus {
 
 class EngineMetrics final : public EventSink {
  public:
-  // `exact`: every latency is kept, for percentiles without a bucket's error.
-  EngineMetrics(std::string model_name, const KvCacheConfig& kv, int64_t token_budget, bool exact = false);
+  // `exact`: every latency is kept, for percentiles without a bucket's error. `window`: what counts in the result.
+  EngineMetrics(std::string model_name, const KvCacheConfig& kv, int64_t token_budget, bool exact = false,
+                RunWindow window = {});
 
   void OnStep(const StepEvents& events) override;  // engine thread
 
   // Any thread.
   void CountArrival(TimeNs arrival_ns);  // of every request, those that are refused too
-  void CountRejected(const Slo& slo, std::string_view slo_class, std::string_view why);
+  void CountRejected(const Slo& slo, std::string_view slo_class, std::string_view why, TimeNs arrival_ns = 0);
   std::string Text(const EngineStats& stats) const;
   RunResult Outcome(const EngineStats& stats) const;
 

@@ -48,8 +48,9 @@ bool KeptSlo(const EndedRequest& r) {
   return r.ok && KeptTtft(r) && KeptTbt(r) && KeptJct(r);
 }
 
-RunAccumulator::RunAccumulator(bool exact)
+RunAccumulator::RunAccumulator(bool exact, RunWindow window)
     : exact_(exact),
+      window_(window),
       ttft_ns_(exact),
       normalized_ttft_ns_(exact),
       gap_ns_(exact),
@@ -72,10 +73,27 @@ std::map<std::string, ObjectiveCounts> RunAccumulator::objectives_by_class() con
   return counts;
 }
 
+void RunAccumulator::Tokens(TimeNs at_ns, DurationNs gap_ns, bool first, int64_t count) {
+  if (!window_.limited()) {
+    (first ? ttft_ns_ : gap_ns_).Add(gap_ns, count);
+  } else if (!first && window_.Holds(at_ns)) {
+    gap_ns_.Add(gap_ns, count);  // a first token counts with its request (Ended)
+  }
+}
+
 void RunAccumulator::Ended(const EndedRequest& r) {
   const DurationNs e2e_ns = r.done_ns - r.arrival_ns;
   first_arrival_ns_ = std::min(first_arrival_ns_, r.arrival_ns);
   last_end_ns_ = std::max(last_end_ns_, r.done_ns);
+  if (window_.limited()) {
+    if (r.ok && window_.Holds(r.done_ns)) {
+      ++served_.requests;
+      served_.prompt_tokens += r.prompt_tokens;
+      served_.output_tokens += r.completion_tokens;
+    }
+    if (!window_.Holds(r.arrival_ns)) return;
+    if (r.ttft_ns >= 0) ttft_ns_.Add(r.ttft_ns);
+  }
   Class* c = ClassOf(r.slo, r.slo_class);
   if (c != nullptr) {
     CountObjectives(r, &c->counts);
@@ -99,7 +117,8 @@ void RunAccumulator::Ended(const EndedRequest& r) {
   c->longest_gap_ns.Add(r.longest_gap_ns);
 }
 
-void RunAccumulator::Rejected(const Slo& slo, std::string_view slo_class, std::string_view why) {
+void RunAccumulator::Rejected(TimeNs arrival_ns, const Slo& slo, std::string_view slo_class, std::string_view why) {
+  if (!window_.Holds(arrival_ns)) return;
   if (rejected_++ == 0) first_rejection_ = why;
   Class* c = ClassOf(slo, slo_class);
   if (c == nullptr) return;
@@ -109,7 +128,8 @@ void RunAccumulator::Rejected(const Slo& slo, std::string_view slo_class, std::s
   CountObjectives(nothing, &c->counts);
 }
 
-void RunAccumulator::Step(DurationNs took_ns, int64_t items) {
+void RunAccumulator::Step(TimeNs end_ns, DurationNs took_ns, int64_t items) {
+  if (!window_.Holds(end_ns)) return;
   step_ns_.Add(took_ns);
   ++steps_;
   items_ += items;
@@ -120,6 +140,11 @@ RunResult RunAccumulator::Outcome() const {
   r.duration_s =
       static_cast<double>(std::max<DurationNs>(0, last_end_ns_ - std::min(first_arrival_ns_, last_end_ns_))) *
       kToSeconds;
+  if (window_.limited()) {
+    r.duration_s = static_cast<double>(window_.LengthNs(std::max(last_come_ns_, last_end_ns_))) * kToSeconds;
+    r.measured_from_s = static_cast<double>(window_.FromNs()) * kToSeconds;
+    r.served = served_;
+  }
   r.completed = completed_;
   r.failed = failed_;
   r.rejected = rejected_;

@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "obs/histogram.h"
 #include "obs/latency_values.h"
+#include "obs/run_window.h"
 #include "tactus/request.h"
 #include "tactus/run_result.h"
 
@@ -33,22 +34,25 @@ struct EndedRequest {
 // Thread rule: none of its own; callers that share it lock.
 class RunAccumulator {
  public:
-  // `exact`: every latency is kept, for percentiles without a bucket's error; memory grows with the run.
-  explicit RunAccumulator(bool exact = false);
+  // `exact`: every latency is kept, for percentiles without a bucket's error; memory grows with the run. `window`: what
+  // counts. With one that is limited, what happens is told in the order of time, or arrivals first.
+  explicit RunAccumulator(bool exact = false, RunWindow window = {});
 
   // A request came, whatever becomes of it.
   void Arrived(TimeNs arrival_ns) {
     ++arrived_;
     first_come_ns_ = std::min(first_come_ns_, arrival_ns);
     last_come_ns_ = std::max(last_come_ns_, arrival_ns);
+    window_.Arrived(arrival_ns);
   }
-  // `count` tokens that came so long after their stream's previous one; first: after their requests' arrival.
-  void Tokens(DurationNs gap_ns, bool first, int64_t count = 1) { (first ? ttft_ns_ : gap_ns_).Add(gap_ns, count); }
+  // `count` tokens that came at `at_ns`, so long after their stream's previous one; first: after their requests'
+  // arrival.
+  void Tokens(TimeNs at_ns, DurationNs gap_ns, bool first, int64_t count = 1);
   void Ended(const EndedRequest& request);
-  // Refused before it was taken. `why` (may be empty): the first is kept.
-  void Rejected(const Slo& slo, std::string_view slo_class, std::string_view why = {});
+  // Refused before it was taken, when it came. `why` (may be empty): the first is kept.
+  void Rejected(TimeNs arrival_ns, const Slo& slo, std::string_view slo_class, std::string_view why = {});
   // A step of the executor that did not fail; `items`: sequences that had a share.
-  void Step(DurationNs took_ns, int64_t items);
+  void Step(TimeNs end_ns, DurationNs took_ns, int64_t items);
   void Decision(DurationNs took_ns) { decision_ns_.Add(took_ns); }
 
   int64_t completed() const { return completed_; }
@@ -57,8 +61,8 @@ class RunAccumulator {
   std::map<std::string, ObjectiveCounts> objectives_by_class() const;
   const Histogram& decision_ns() const { return decision_ns_; }
 
-  // All that was counted; the run lasts from the first arrival to the last end. Engine figures that are counted
-  // elsewhere (EngineStats) are left to their owner.
+  // All that was counted; the run lasts from the first arrival to the last end, or as long as its window. Engine
+  // figures that are counted elsewhere (EngineStats) are left to their owner.
   RunResult Outcome() const;
   // With what was counted here of the engine: step times, decisions, delays, batch.
   EngineFigures Engine() const;
@@ -73,6 +77,8 @@ class RunAccumulator {
   // Null: the request is of no class and states nothing. Clients name classes, so there is a bound on their number.
   Class* ClassOf(const Slo& slo, std::string_view name);
 
+  RunWindow window_;
+  RunResult::Served served_;  // with a limited window: what ended in it
   int64_t completed_ = 0, failed_ = 0, rejected_ = 0, prompt_tokens_ = 0, completion_tokens_ = 0;
   int64_t steps_ = 0, items_ = 0, arrived_ = 0;
   TimeNs first_come_ns_ = kNever, last_come_ns_ = 0;

@@ -139,6 +139,7 @@ Json SummaryJson(const Summary& s) {
 Json RunJson(const RunResult& r) {
   Json out;
   out["duration_s"] = r.duration_s;
+  out["measured_from_s"] = OrNull(r.measured_from_s);
   out["requests"] = {
       {"completed", r.completed}, {"failed", r.failed}, {"rejected", r.rejected}, {"unfinished", OrNull(r.unfinished)}};
   out["first_rejection"] = OrNull(r.first_rejection);
@@ -171,6 +172,11 @@ std::string ToJson(const RunResult& result) {
 std::string RunTable(const RunResult& r) {
   std::string out = fmt::format("Requests: {} completed, {} failed, {} rejected in {:.2f} s\n", r.completed, r.failed,
                                 r.rejected, r.duration_s);
+  if (r.served) {
+    out += fmt::format(
+        "Measured from {} s after the first arrival: requests that came then; throughput: the {} that ended then\n",
+        Number(r.measured_from_s, 1, "{:.2f}"), r.served->requests);
+  }
   out += fmt::format("Request rate asked / achieved: {} / {} per s\n", Number(r.request_rate_asked, 1, "{:.3f}"),
                      Number(r.request_rate_achieved, 1, "{:.3f}"));
   out += fmt::format(

@@ -1,7 +1,9 @@
 #include "sim/sim_executor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "base/check.h"
 #include "cost/cost_model.h"
@@ -26,6 +28,7 @@ SimExecutor::SimExecutor(const SimExecutorConfig& config)
       ring_(num_stages_),
       slots_(static_cast<size_t>(config.max_slots)),
       stage_free_ns_(num_stages_),
+      stage_took_ns_(num_stages_),
       loads_(num_stages_) {
   TACTUS_CHECK(num_stages_ >= 1 && config_.clock != nullptr);
   chunks_.reserve(256);
@@ -99,29 +102,26 @@ void SimExecutor::Submit(const StepPlan& plan) {
 }
 
 // Stage k takes the step when it is free and the step has left stage k - 1 and arrived. The idle time before that is a
-// bubble: of the step that is waited for, against the one that this stage has just done.
+// bubble, of the step that is waited for. A step that was late at one stage is late at the next one for the same
+// causes; only what is longer than that has a cause of its own there.
 void SimExecutor::RunStages(const StepPlan& plan, const StepShape& shape, InFlight* step) {
-  const TimeNs now = config_.clock->NowNs();
   const auto index = static_cast<size_t>(submitted_);
   const Load load{plan.num_tokens - shape.decodes, shape.decodes};
   const bool first = submitted_ == 0;
-  const Load& before = loads_[(index + num_stages_ - 1) % num_stages_];
   const DurationNs send_ns = config_.step_time->SendTimeNs(shape);
   step_bubble_ns_ = {};
 
-  // At stage 0 a full pipeline waits for the step that has just left the last stage (its slot in the ring of loads is
-  // ours now); one that is not full waits for work.
-  const bool was_full = count_ + 1 == num_stages_;
-  const Load& awaited = loads_[index % num_stages_];
-  TimeNs start = std::max(now, stage_free_ns_[0]);
-  step->start_ns = start;
+  TimeNs start = step->start_ns = std::max(config_.clock->NowNs(), stage_free_ns_[0]);
+  IdleByCause late{};
   if (!first) {
-    const DurationNs idle = start - stage_free_ns_[0];
-    AddBubble(0, idle, send_ns * static_cast<DurationNs>(num_stages_ - 1), !was_full, before, awaited);
+    late = FirstIdle(start - stage_free_ns_[0], send_ns * static_cast<DurationNs>(num_stages_ - 1),
+                     loads_[index % num_stages_]);
+    AddBubbles(0, late);
   }
   for (size_t k = 0;; ++k) {
     const DurationNs took = config_.step_time->StageTimeNs(shape, static_cast<int32_t>(k));
     const TimeNs end = stage_free_ns_[k] = start + took;
+    stage_took_ns_[k] = took;
     figures_.stages[k].busy_ns += took;
     if (k + 1 == num_stages_) {
       step->end_ns = end;
@@ -129,12 +129,10 @@ void SimExecutor::RunStages(const StepPlan& plan, const StepShape& shape, InFlig
     }
     start = std::max(end + send_ns, stage_free_ns_[k + 1]);
     if (first) continue;
-    // A stage that had nothing in flight behind it was starved, whatever this step looks like.
-    const DurationNs idle = start - stage_free_ns_[k + 1];
-    const bool starved = count_ == 0;
-    AddBubble(k + 1, idle, send_ns, starved, before, load);
+    late = NextIdle(late, start - stage_free_ns_[k + 1], took - stage_took_ns_[k + 1], send_ns, load);
+    AddBubbles(k + 1, late);
   }
-  loads_[index % num_stages_] = load;
+  loads_[index % num_stages_] = before_ = load;
   step_bubble_ns_[static_cast<size_t>(BubbleCause::kStarved)] = 0;  // want of work is nobody's
   DurationNs bubble_ns = 0;
   for (size_t c = 0; c < kNumBubbleCauses; ++c) {
@@ -145,20 +143,55 @@ void SimExecutor::RunStages(const StepPlan& plan, const StepShape& shape, InFlig
   for (const StepItem& item : plan.items) slots_[static_cast<size_t>(item.slot)].bubble_ns += bubble_ns;
 }
 
-void SimExecutor::AddBubble(size_t stage, DurationNs idle_ns, DurationNs sending_ns, bool starved, const Load& a,
-                            const Load& b) {
-  if (idle_ns <= 0) return;
-  const auto add = [&](BubbleCause cause, DurationNs ns) {
-    figures_.stages[stage].bubble_ns[static_cast<size_t>(cause)] += ns;
-    step_bubble_ns_[static_cast<size_t>(cause)] += ns;
-  };
-  if (starved) return add(BubbleCause::kStarved, idle_ns);
+// At stage 0 a full pipeline waits for the step that has just left the last stage (its slot in the ring of loads is the
+// new step's now); one that is not full waits for work.
+IdleByCause SimExecutor::FirstIdle(DurationNs idle_ns, DurationNs sending_ns, const Load& awaited) const {
+  IdleByCause idle{};
+  if (count_ + 1 < num_stages_) {
+    idle[static_cast<size_t>(BubbleCause::kStarved)] = idle_ns;
+    return idle;
+  }
   const DurationNs sent = std::min(idle_ns, sending_ns);
-  add(BubbleCause::kCommunication, sent);
-  const BubbleCause cause = a.prefill_tokens > 0 && b.prefill_tokens > 0   ? BubbleCause::kPrefills
-                            : a.prefill_tokens > 0 || b.prefill_tokens > 0 ? BubbleCause::kPrefillDecode
-                                                                           : BubbleCause::kContexts;
-  add(cause, idle_ns - sent);
+  idle[static_cast<size_t>(BubbleCause::kCommunication)] = sent;
+  idle[static_cast<size_t>(CauseOf(before_, awaited))] += idle_ns - sent;
+  return idle;
+}
+
+// A stage's idle time before a step that was `late` at the stage before it, where it took `longer_ns` more than the
+// step before it took here: with equal steps the stage would have idled just as long as the one before it, or less if
+// the step before had to wait here too.
+IdleByCause SimExecutor::NextIdle(const IdleByCause& late, DurationNs idle_ns, DurationNs longer_ns,
+                                  DurationNs sending_ns, const Load& load) const {
+  IdleByCause idle{};
+  if (idle_ns <= 0) return idle;
+  if (count_ == 0) {  // a stage that had nothing in flight behind it was starved, whatever this step looks like
+    idle[static_cast<size_t>(BubbleCause::kStarved)] = idle_ns;
+    return idle;
+  }
+  const DurationNs late_ns = std::accumulate(late.begin(), late.end(), DurationNs{0});
+  const DurationNs handed_on = std::min(late_ns, idle_ns - std::clamp<DurationNs>(longer_ns, 0, idle_ns));
+  DurationNs left = handed_on;
+  for (size_t c = kNumBubbleCauses; handed_on > 0 && c-- > 0;) {
+    const double share = static_cast<double>(late[c]) / static_cast<double>(late_ns);
+    idle[c] = std::min(left, static_cast<DurationNs>(std::llround(share * static_cast<double>(handed_on))));
+    left -= idle[c];
+  }
+  const DurationNs own = idle_ns - handed_on + left, sent = std::min(own, sending_ns);
+  idle[static_cast<size_t>(BubbleCause::kCommunication)] += sent;
+  idle[static_cast<size_t>(CauseOf(before_, load))] += own - sent;
+  return idle;
+}
+
+void SimExecutor::AddBubbles(size_t stage, const IdleByCause& idle) {
+  for (size_t c = 0; c < kNumBubbleCauses; ++c) {
+    figures_.stages[stage].bubble_ns[c] += idle[c];
+    step_bubble_ns_[c] += idle[c];
+  }
+}
+
+BubbleCause SimExecutor::CauseOf(const Load& a, const Load& b) {
+  if (a.prefill_tokens > 0 && b.prefill_tokens > 0) return BubbleCause::kPrefills;
+  return a.prefill_tokens > 0 || b.prefill_tokens > 0 ? BubbleCause::kPrefillDecode : BubbleCause::kContexts;
 }
 
 void SimExecutor::Measure(const StepShape& shape, const StepPlan& plan) {

@@ -36,10 +36,11 @@ enum class BubbleCause : uint8_t {
 };
 inline constexpr size_t kNumBubbleCauses = 5;
 const char* BubbleCauseName(BubbleCause cause);
+using IdleByCause = std::array<DurationNs, kNumBubbleCauses>;
 
 struct StageFigures {
   DurationNs busy_ns = 0;
-  std::array<DurationNs, kNumBubbleCauses> bubble_ns{};
+  IdleByCause bubble_ns{};
   DurationNs bubbles() const;
 };
 
@@ -47,7 +48,7 @@ struct SimExecutorFigures {
   std::vector<StageFigures> stages;
   // Per sequence (pp > 1): idle time of all stages before the steps that it was in, without kStarved; by cause, summed.
   Histogram request_bubble_ns;
-  std::array<DurationNs, kNumBubbleCauses> request_bubble_sum_ns{};
+  IdleByCause request_bubble_sum_ns{};
   DurationNs step_ns = 0;  // sum over all steps, as are the next two
   int64_t steps = 0, items = 0;
   double flops = 0, bytes = 0;  // with a meter
@@ -102,7 +103,11 @@ class SimExecutor final : public Executor {
 
   void StartSequences(const StepPlan& plan);
   void RunStages(const StepPlan& plan, const StepShape& shape, InFlight* step);
-  void AddBubble(size_t stage, DurationNs idle_ns, DurationNs sending_ns, bool starved, const Load& a, const Load& b);
+  static BubbleCause CauseOf(const Load& a, const Load& b);
+  IdleByCause FirstIdle(DurationNs idle_ns, DurationNs sending_ns, const Load& awaited) const;
+  IdleByCause NextIdle(const IdleByCause& late, DurationNs idle_ns, DurationNs longer_ns, DurationNs sending_ns,
+                       const Load& load) const;
+  void AddBubbles(size_t stage, const IdleByCause& idle);
   void Measure(const StepShape& shape, const StepPlan& plan);
 
   const SimExecutorConfig config_;
@@ -113,8 +118,10 @@ class SimExecutor final : public Executor {
   std::unordered_map<RequestHandle, int32_t> last_positions_;  // see SlotState; looked up, never gone through
   std::vector<SlotState> slots_;                               // [max_slots]
   std::vector<TimeNs> stage_free_ns_;                          // [stages]
+  std::vector<DurationNs> stage_took_ns_;                      // [stages], of the step before
   std::vector<Load> loads_;                                    // of the last `stages` steps, a ring by step
-  std::array<DurationNs, kNumBubbleCauses> step_bubble_ns_{};  // of the step being submitted
+  Load before_;                                                // of the step before
+  IdleByCause step_bubble_ns_{};                               // of the step being submitted
   int64_t submitted_ = 0;
   SimExecutorFigures figures_;
 };

@@ -21,6 +21,8 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
   int64_t tp = 1, pp = 1, replicas = 1;
   int64_t devices_per_node = 0;
   double network_gbytes_per_s = 0;
+  std::string network_latency;
+  int64_t override_context = 0;
   std::string balancer = "round-robin", cost = "auto";
   std::string weight_dtype = "bfloat16", kv_dtype = "bfloat16";
   std::string backend, cpu_overhead;
@@ -32,7 +34,7 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
   int64_t requests = -1;
   std::string long_prompts = "refuse";
   // Output
-  std::string requests_out;
+  std::string requests_out, warmup, measure;
   bool exact_percentiles = false;
 
   template <class V>
@@ -55,12 +57,16 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
             {.unit = "devices",
              .min = 0,
              .max = 1024,
-             .help = "devices that the fast link joins; 0: the device's usual number"});
+             .help = "devices of one machine, beyond which the network begins; 0: the device's usual number"});
     v.Field("network-gbytes-per-s", network_gbytes_per_s,
             {.unit = "GB/s",
              .min = 0,
              .max = 10000,
-             .help = "bandwidth between nodes, one device's share, one direction; 0: the device's usual"});
+             .help = "bandwidth between nodes, one device's share, one direction, as its data sheet has it; 0: the "
+                     "device's usual"});
+    v.Field("network-latency", network_latency,
+            {.unit = "duration",
+             .help = "time of a message between nodes beside its bytes; default: the device's usual, 15us to 35us"});
     v.Field(
         "backend", backend,
         {.choices = "|vllm|sglang|trtllm", .help = "whose kernels and host code are priced; default: Tactus's own"});
@@ -68,6 +74,11 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
             {.unit = "duration", .help = "host time per step that the device does not hide; default: the backend's"});
     v.Field("gpu-memory-utilization", gpu_memory_utilization,
             {.min = 0.01, .max = 1, .help = "share of device memory that is used"});
+    v.Field("override-context", override_context,
+            {.unit = "tokens",
+             .min = 0,
+             .max = 1 << 30,
+             .help = "context of --model, longer or shorter than it was made for; 0: its own"});
     v.Field("kv-blocks", kv_blocks,
             {.unit = "blocks", .min = 0, .max = 1 << 30, .help = "KV blocks of a replica; 0: from the memory plan"});
     v.Field(
@@ -96,6 +107,12 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
         "exact-percentiles", exact_percentiles,
         {.help = "keep every latency, in memory that grows with the run; off: buckets, as the server has them, within "
                  "0.4 %"});
+    v.Field("warmup", warmup,
+            {.help = "what comes first and is not measured: a time such as 60s, or a number of requests; the load's "
+                     "end is not measured either then"});
+    v.Field("measure", measure,
+            {.help = "how much is measured after that: a time such as 10m, or a number of requests; default: until "
+                     "the last request arrives"});
     v.Field("requests-out", requests_out, {.help = "CSV file with one line per request"});
   }
 };
@@ -116,7 +133,8 @@ struct SimSetup {
 struct SimTexts {
   Slo slo;
   SloMix slo_mix;
-  DurationNs cpu_overhead_ns = -1;
+  DurationNs cpu_overhead_ns = -1, network_latency_ns = -1;
+  RunLength warmup, measure;
 };
 
 // kInvalidArgument, kNotFound or kDataLoss with the flag at fault as param.

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kToMs = 1e-6;
 
-BubbleFigures::ByCause NamedSeconds(const std::array<DurationNs, kNumBubbleCauses>& ns) {
+BubbleFigures::ByCause NamedSeconds(const IdleByCause& ns) {
   BubbleFigures::ByCause out;
   for (size_t c = 0; c < kNumBubbleCauses; ++c) {
     out.emplace_back(BubbleCauseName(static_cast<BubbleCause>(c)), static_cast<double>(ns[c]) * 1e-9);
@@ -25,7 +25,7 @@ std::optional<BubbleFigures> Bubbles(const std::vector<const SimExecutorFigures*
   if (stages < 2) return std::nullopt;
   BubbleFigures out;
   Histogram per_request;
-  std::array<DurationNs, kNumBubbleCauses> sums{};
+  IdleByCause sums{};
   for (const SimExecutorFigures* f : all) {
     per_request.Merge(f->request_bubble_ns);
     for (size_t c = 0; c < kNumBubbleCauses; ++c) sums[c] += f->request_bubble_sum_ns[c];
@@ -39,7 +39,7 @@ std::optional<BubbleFigures> Bubbles(const std::vector<const SimExecutorFigures*
   }
   for (size_t k = 0; k < stages; ++k) {
     DurationNs busy = 0;
-    std::array<DurationNs, kNumBubbleCauses> idle{};
+    IdleByCause idle{};
     for (const SimExecutorFigures* f : all) {
       busy += f->stages[k].busy_ns;
       for (size_t c = 0; c < kNumBubbleCauses; ++c) idle[c] += f->stages[k].bubble_ns[c];
@@ -121,7 +121,9 @@ RunResult Simulation::Outcome() const {
     flops += figures.back()->flops;
     bytes += figures.back()->bytes;
   }
-  const double device_s = r.duration_s * static_cast<double>(s.replicas.size());
+  // Steps of the whole run, whatever part of it is measured.
+  const double run_s = r.served ? static_cast<double>(last_end_ns() - first_arrival_ns()) * 1e-9 : r.duration_s;
+  const double device_s = run_s * static_cast<double>(s.replicas.size());
   if (s.config.meter != nullptr && device_s > 0) {
     f.mfu = flops / (s.config.meter->peak_flops() * device_s);
     f.mbu = bytes / (s.config.meter->peak_bandwidth() * device_s);

@@ -21,7 +21,11 @@ Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
     TACTUS_ASSIGN_OR_RETURN(std::shared_ptr<const cost::StepProfile> profile, cost::LoadStepProfile(o.cost));
     setup->notes.push_back(setup->cost_text = profile->Describe());
     setup->step_time = std::move(profile);
-    if (o.model.empty() && o.device.empty()) return Status();
+    if (o.model.empty() && o.device.empty()) {
+      if (o.override_context == 0) return Status();
+      return InvalidArgument("--override-context is for a model: with a step profile alone give --max-model-len",
+                             "override-context");
+    }
   }
   if (o.model.empty())
     return InvalidArgument("--model is missing: a name of 'tactus sim --list', a model folder or a config.json",
@@ -37,6 +41,8 @@ Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
   d.backend = o.backend;
   d.devices_per_node = static_cast<int32_t>(o.devices_per_node);
   d.network_gbytes_per_s = o.network_gbytes_per_s;
+  d.network_latency_ns = texts.network_latency_ns;
+  d.context = o.override_context;
   d.source = IsCostSource(o.cost) ? o.cost : "auto";
   d.cpu_overhead_ns = texts.cpu_overhead_ns;
   TACTUS_ASSIGN_OR_RETURN(setup->cost, cost::CostModel::Create(d));
@@ -81,8 +87,9 @@ Status PlanMemory(const SimOptions& o, SimSetup* setup) {
   sched::SchedulerConfig& c = setup->config.scheduler;
   int64_t context = setup->cost != nullptr ? setup->cost->max_model_len() : 0;
   if (context > 0 && o.max_model_len > context) {
-    setup->notes.push_back(
-        fmt::format("--max-model-len {}: the model's context is {} tokens, which holds", o.max_model_len, context));
+    setup->notes.push_back(fmt::format(
+        "--max-model-len {}: the model's context is {} tokens, which holds; --override-context {} raises it",
+        o.max_model_len, context, o.max_model_len));
   }
   if (o.max_model_len > 0) context = context > 0 ? std::min(context, o.max_model_len) : o.max_model_len;
   if (context <= 0)
@@ -212,6 +219,8 @@ Result<SimSetup> SetUpSimulation(const SimOptions& o, const SimTexts& texts) {
   c.slo_class = o.slo_class;
   c.seed = static_cast<uint64_t>(o.seed);
   c.exact_percentiles = o.exact_percentiles;
+  c.warmup = texts.warmup;
+  c.measure = texts.measure;
   c.requests_out = o.requests_out;
   c.trace_out = o.trace_out;
   return setup;

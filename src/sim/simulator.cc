@@ -105,7 +105,8 @@ Status Simulation::Impl::MakeReplicas() {
   Replica& first = *replicas[0].core;
   limits = first.limits();
   metrics = std::make_unique<EngineMetrics>(config.model_name, first.kv_config(), first.scheduler().max_step_tokens(),
-                                            config.exact_percentiles);
+                                            config.exact_percentiles,
+                                            RunWindow(config.warmup, config.measure, workload.count()));
   return Status();
 }
 
@@ -255,7 +256,7 @@ void Simulation::Impl::Enter(Live* live) {
 
 void Simulation::Impl::Refuse(const WorkloadRequest& work, const std::string& why) {
   ++ended;
-  metrics->CountRejected(work.slo, work.slo_class, why);
+  metrics->CountRejected(work.slo, work.slo_class, why, clock.NowNs());
   if (log != nullptr) log->Refused(work, clock.NowNs());
   Followed(work);
 }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "loop/events.h"
+#include "obs/run_window.h"
 #include "sched/scheduler.h"
 #include "sim/sim_executor.h"
 #include "sim/workload.h"
@@ -49,6 +50,7 @@ struct SimulationConfig {
   std::string slo_class;
   std::string client;                                      // for predictors by client; empty: not known
   std::shared_ptr<const std::vector<int32_t>> priorities;  // by index in the workload; null: as the workload states
+  RunLength warmup, measure;  // what counts in the result (obs/run_window.h); neither given: everything
   uint64_t seed = 0;
 
   // Output.

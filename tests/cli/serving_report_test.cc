@@ -53,6 +53,25 @@ TEST(ServingReport, CountsEveryGapAndTakesLatencyFromWhenARequestWasDue) {
   EXPECT_DOUBLE_EQ(report["slo_attainment"], 0.25);  // of all four that ended
 }
 
+// Records in any order; from 2 s to 4 s: the requests of 2 s and 3 s came, that of 1 s ended.
+TEST(ServingReport, AMeasuredPartIsByWhenRequestsWereDue) {
+  ReportInput input;
+  for (const TimeNs due : {5, 3, 1, 2, 4}) {
+    input.records.push_back(Record(due * kSecond, due * kSecond + due * kMillisecond, {2 * kSecond}, 10 * due));
+  }
+  input.records.push_back({.outcome = RequestRecord::Outcome::kRejected, .due_ns = kSecond, .sent_ns = kSecond});
+  input.warmup.ns = kSecond;
+  input.measure.ns = 2 * kSecond;
+  const auto report = ReportJson(input);
+  EXPECT_DOUBLE_EQ(report["duration_s"], 2);
+  EXPECT_DOUBLE_EQ(report["measured_from_s"], 1);
+  EXPECT_EQ(report["requests"]["completed"], 2);
+  EXPECT_EQ(report["requests"]["rejected"], 0) << "it came in the warm-up";
+  EXPECT_EQ(report["requests"]["unfinished"], 0);
+  EXPECT_DOUBLE_EQ(report["ttft_ms"]["max"], 3);
+  EXPECT_DOUBLE_EQ(report["input_token_throughput"], 5);
+}
+
 TEST(ServingReport, TheAchievedRateIsOverTheTimeOfSending) {
   ReportInput input;
   for (const TimeNs due : {kSecond, 3 * kSecond, 2 * kSecond}) input.records.push_back(Record(due, due + 1, {}, 1));

@@ -194,6 +194,42 @@ TEST(CostModel, NodesAndNetworkOfTheDeployment) {
   EXPECT_GT(ns(0, 25), ns(0, 0));
 }
 
+// What a split pays for its network is what lies between its devices, whether they share layers or pass them on.
+TEST(CostModel, TheNetworkIsPricedWhereverANodeIsLeft) {
+  const Step step{{{0, 512}}, 0, 0, 1};
+  const auto ns = [&step](int32_t tp, int32_t pp, int32_t per_node, DurationNs latency_ns) {
+    Deployment d = Of("llama-2-7b", "h100", tp, pp);
+    d.devices_per_node = per_node;
+    d.network_latency_ns = latency_ns;
+    return Make(d)->StepTimeNs(step.shape());
+  };
+  // Eight devices or fewer, too: of four to a node tp 8 leaves it. 64 all-reduces a step, of whose 14 steps one in four
+  // goes over the network, and one message that gathers the head's shares.
+  EXPECT_EQ(ns(8, 1, 0, 0), ns(8, 1, 0, 1'000'000)) << "one node";
+  EXPECT_GT(ns(8, 1, 4, -1), 2 * ns(8, 1, 0, -1));
+  EXPECT_NEAR(static_cast<double>(ns(8, 1, 4, 1'000'000) - ns(8, 1, 4, 0)), (64 * 14 / 4.0 + 1) * 1e6, 1e3);
+  EXPECT_EQ(ns(8, 1, 4, -1), ns(8, 1, 4, 17'000)) << "an H100's usual network";
+  EXPECT_EQ(ns(4, 1, 4, 0), ns(4, 1, 4, 1'000'000)) << "four share a node";
+  // A stage that sends its result to another node waits once.
+  EXPECT_EQ(ns(4, 2, 0, 0), ns(4, 2, 0, 1'000'000)) << "both stages in a node";
+  EXPECT_EQ(ns(4, 2, 4, 1'000'000) - ns(4, 2, 4, 0), 1'000'000);
+  // Pairs stay pairs in a node of four, and a switch ends with its node.
+  Deployment pairs = Of("llama-2-7b", "a100-pcie", 4);
+  const DurationNs of_eight = Make(pairs)->StepTimeNs(step.shape());
+  pairs.devices_per_node = 4;
+  EXPECT_EQ(Make(pairs)->StepTimeNs(step.shape()), of_eight);
+}
+
+// A named model with a longer context than it was made for.
+TEST(CostModel, ContextOfTheDeployment) {
+  Deployment d = Of("opt-13b", "a100");
+  EXPECT_EQ(Make(d)->max_model_len(), 2048);
+  d.context = 16384;
+  EXPECT_EQ(Make(d)->max_model_len(), 16384);
+  d.context = -1;
+  EXPECT_FALSE(CostModel::Create(d).ok());
+}
+
 TEST(CostModel, SplitsAtTheirLimits) {
   EXPECT_TRUE(CostModel::Create(Of("llama-2-7b", "h100", 1, 32)).ok()) << "a stage per layer";
   // 232 query heads and 8 KV heads: 29 divides the one, and neither divides nor is a multiple of the other.

@@ -137,7 +137,7 @@ TEST_F(FittedTest, NetworksAndSmallOperatorsAreReadFromTheFile) {
   EXPECT_NEAR(fitted_->AllReduceNs(2 * 1048576, 8), 120e3, 1e-6);
   EXPECT_NEAR(fitted_->AllReduceNs((1024 + 1048576) / 2.0, 2), 17.5e3, 1e-6);
   EXPECT_GT(fitted_->AllReduceNs(1024, 16), fitted_->AllReduceNs(1024, 8));  // beyond the group: over the network
-  EXPECT_NEAR(fitted_->SendNs(1024, false), 4e3, 1e-6);
+  EXPECT_NEAR(fitted_->SendNs(1024, 2), 4e3, 1e-6);
   EXPECT_NEAR(fitted_->ElementwiseNs(Elementwise::kNorm, 3.35e6), 3e3 + 2e3, 1e-6);
   EXPECT_EQ(fitted_->ElementwiseNs(Elementwise::kRope, 1e6),
             MakeRoofline(device_)->ElementwiseNs(Elementwise::kRope, 1e6));
@@ -146,7 +146,7 @@ TEST_F(FittedTest, NetworksAndSmallOperatorsAreReadFromTheFile) {
 // Below the first knot times stay at its own.
 TEST_F(FittedTest, BelowTheFirstKnot) {
   EXPECT_NEAR(fitted_->AllReduceNs(10, 2), 5e3, 1e-6);
-  EXPECT_NEAR(fitted_->SendNs(10, false), 4e3, 1e-6);
+  EXPECT_NEAR(fitted_->SendNs(10, 2), 4e3, 1e-6);
   const double token_ns = 2 * 8 * 128 * 2 / device_.bandwidth * 1e9;
   EXPECT_NEAR(fitted_->DecodeNs(shape_, 1, 4), 16 * token_ns / 0.001, 1e-6);
   EXPECT_NEAR(fitted_->DecodeNs(shape_, 0.5, 4096), 4096 * token_ns / 0.5, 1e-6);
@@ -244,10 +244,25 @@ TEST_F(FittedTest, AllReduceOfAnotherCountIsScaledFromTheNearest) {
   EXPECT_NEAR(fitted_->AllReduceNs(1024, 4), 5e3 * ring->AllReduceNs(1024, 4) / ring->AllReduceNs(1024, 2), 1e-6);
   EXPECT_NEAR(fitted_->AllReduceNs(1024, 6), 9e3 * ring->AllReduceNs(1024, 6) / ring->AllReduceNs(1024, 8), 1e-6);
   EXPECT_NEAR(fitted_->AllReduceNs(4 * 1048576, 2), 4 * 30e3, 1e-6);
-  EXPECT_NEAR(fitted_->SendNs(4 * 1048576, false), 4 * 20e3, 1e-6);
-  EXPECT_EQ(fitted_->SendNs(1024, true), ring->SendNs(1024, true));
+  EXPECT_NEAR(fitted_->SendNs(4 * 1048576, 8), 4 * 20e3, 1e-6);
+  EXPECT_EQ(fitted_->SendNs(1024, 9), ring->SendNs(1024, 9));
   EXPECT_EQ(fitted_->AllReduceNs(1024, 9), ring->AllReduceNs(1024, 9))
       << "the tables were measured inside one group of 8";
+}
+
+// Of devices without a link the tables hold what a node's PCIe was measured to do. Pairs say nothing of a node.
+TEST_F(FittedTest, AllReduceOverPcieAsMeasured) {
+  DeviceSpec pcie = device_;
+  pcie.link = "pcie";
+  pcie.group = 1;
+  const auto fitted = MakeFitted(pcie, coefficients_, {}, MakeRoofline(pcie));
+  EXPECT_NEAR(fitted->AllReduceNs(1024, 2), 5e3, 1e-6);
+  EXPECT_NEAR(fitted->AllReduceNs(2 * 1048576, 8), 120e3, 1e-6);
+  EXPECT_EQ(fitted->AllReduceNs(1024, 9), MakeRoofline(pcie)->AllReduceNs(1024, 9)) << "beyond the node";
+  pcie.group = 2;
+  EXPECT_NEAR(MakeFitted(pcie, coefficients_, {}, MakeRoofline(pcie))->AllReduceNs(1024, 2), 5e3, 1e-6);
+  EXPECT_EQ(MakeFitted(pcie, coefficients_, {}, MakeRoofline(pcie))->AllReduceNs(1024, 4),
+            MakeRoofline(pcie)->AllReduceNs(1024, 4));
 }
 
 // A measured time below what it takes to read the chunk's KV once is not believed, unless there is no context to read.

@@ -13,7 +13,7 @@ namespace {
 struct KnownOperators final : OperatorTimes {
   double norm = 0, rope = 0, activation = 0, add = 0, kv_write = 0, embed = 0, sample = 0;  // ns per byte
   double launch = 0;  // of every product and small operator, however little it does
-  double gemm = 0, base = 0, adds = 0, alone = 0, decode = 0, beside = 0, all_reduce = 0, send = 0, far_send = 0;
+  double gemm = 0, base = 0, adds = 0, alone = 0, decode = 0, beside = 0, all_reduce = 0, send = 0, apart = 0;
 
   std::function<double(int64_t)> Gemm(const WeightFormat& format, int64_t n, int64_t k) const override {
     return [this, n, k, wide = format.weight_bytes / 2](int64_t m) {
@@ -54,7 +54,7 @@ struct KnownOperators final : OperatorTimes {
     return 0;
   }
   double AllReduceNs(double bytes, int32_t gpus) const override { return all_reduce * bytes * gpus; }
-  double SendNs(double bytes, bool crosses) const override { return (crosses ? far_send : send) * bytes; }
+  double SendNs(double bytes, int32_t among) const override { return (send + apart * among) * bytes; }
 };
 
 struct Parts {
@@ -275,14 +275,10 @@ TEST(HybridModel, Stages) {
   p.operators.send = 1;
   EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32);
   EXPECT_EQ(p.Make().StepTimeNs(Of(step)), 647 + 320);
-  p.operators.far_send = 5;
-  EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32) << "eight devices share a group";
-  p.device.group = 1;
-  EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32 * 5);
-  p.device.group = 2;
-  EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32) << "both stages are in one group";
+  p.operators.apart = 5;
+  EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32 * (1 + 5 * 2)) << "the way between two of both stages' devices";
   p.deployment.tp = 2;
-  EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32 * 5) << "two devices to a stage are not";
+  EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32 * (1 + 5 * 4));
   p.deployment.pp = 1;
   EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 0);
 }
@@ -317,6 +313,15 @@ TEST(HybridModel, SaysWhatItIs) {
   p.deployment.tp = 2;
   p.deployment.pp = 5;
   p.overhead_ns = 7000;
+  p.device.node = 9;
+  p.device.network = "ethernet";
+  p.device.network_bandwidth = 12.5e9;
+  p.device.network_hop_ns = 25e3;
+  EXPECT_EQ(p.Make().Describe(),
+            "five on " + p.device.name +
+                ", tp 2, pp 5, nodes of 9 (12.5 GB/s of ethernet for each device, 25 us): ; 7 us of "
+                "host time per step");
+  p.device.node = 10;
   EXPECT_EQ(p.Make().Describe(), "five on " + p.device.name + ", tp 2, pp 5: ; 7 us of host time per step");
 }
 

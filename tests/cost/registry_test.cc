@@ -53,6 +53,9 @@ TEST(Registry, DeviceFiguresAreInRange) {
     EXPECT_GT(d.memory_bytes, int64_t{16} << 30) << d.name;
     EXPECT_TRUE(d.fp8_flops == 0 || d.fp8_flops >= 1.9 * d.bf16_flops) << d.name;
     EXPECT_TRUE(d.group > 1 || d.link == "pcie") << d.name;
+    EXPECT_GE(d.node, d.group) << d.name;
+    EXPECT_TRUE(d.network == "infiniband" || d.network == "ethernet") << d.name;
+    EXPECT_GE(d.network_hop_ns, 10e3) << d.name;
     EXPECT_FALSE(d.help.empty()) << d.name;
   }
 }
@@ -72,7 +75,12 @@ TEST(Registry, ColumnsAndUnits) {
   EXPECT_EQ(d.link, "nvswitch");
   EXPECT_EQ(d.group, 8);
   EXPECT_EQ(d.pcie_bandwidth, 64e9);
+  EXPECT_EQ(d.node, 8);
+  EXPECT_EQ(d.peer_bandwidth, 0);
+  EXPECT_EQ(FindDevice("a40")->peer_bandwidth, 4e9);
   EXPECT_EQ(d.network_bandwidth, 50e9);
+  EXPECT_EQ(d.network, "infiniband");
+  EXPECT_EQ(d.network_hop_ns, 17e3);
   EXPECT_EQ(d.launch_ns, 2000);
   EXPECT_EQ(d.fit, "h100");
   EXPECT_EQ(d.help, "H100 SXM 80 GB");

@@ -73,7 +73,7 @@ class UsageTest(Folder):
                                (["sim", "--times", "model"], "--replay"), (["sim", "--replay", "x", "--steps-out", "x"], "--times model"),
                                (["serve", "--host", ""], "--host is empty"), (["serve", "--port", "1", "--port", "2"], "--port is given twice"),
                                (["run", "--raw"], "--raw"), (["run", "-p", "x", "--top-p", "0"], "--top-p"),
-                               (["run", "-p", "x", "--temperature", "-0.5"], "--temperature"), ([], "usage: tactus"), (["serve", "--scheduler", "oracle"], "exists in simulation only"), (["bench", "--url", "x", "--rate", "1", "--workload", "z"], "workload 'z'")]:
+                               (["run", "-p", "x", "--temperature", "-0.5"], "--temperature"), ([], "usage: tactus"), (["serve", "--scheduler", "oracle"], "exists in simulation only"), (["bench", "--url", "x", "--rate", "1", "--workload", "z"], "workload 'z'"), (["bench", "--url", "http://x", "--rate", "1", "--warmup", "soon"], "--warmup")]:
             with self.subTest(args=args):
                 done = tactus(*args)
                 self.assertEqual(done.returncode, 2, done.stderr)
@@ -343,6 +343,10 @@ class BenchTest(Folder):
         for name in ("ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms", "normalized_ttft_ms"):
             self.assertEqual(sorted(report[name]), ["max", "mean", "p50", "p90", "p95", "p99"])
             self.assertLessEqual(report[name]["p50"], report[name]["max"])
+
+    def test_a_measured_part_of_the_load(self):
+        r = json.loads(self.bench(*"--requests 40 --rate 40 --arrivals constant --workload random:in=8,out=2 --warmup 200ms --measure 500ms --json".split()).stdout)
+        self.assertEqual((r["measured_from_s"], r["duration_s"], r["requests"]["completed"] in (19, 20, 21)), (0.2, 0.5, True))
 
     def test_open_loop_of_every_arrival_process_and_api(self):
         for extra in (["--arrivals", "gamma:2"], ["--arrivals", "constant"], ["--endpoint", "chat"], ["--prompt-format", "text"],

@@ -62,6 +62,29 @@ class SimTest(unittest.TestCase):
                 self.assertIn(expected, done.stderr)
                 self.assertEqual(done.stdout, "")
 
+    def test_a_run_that_completes_nothing_is_1_and_says_why(self):
+        args = ["sim", "--model", "opt-13b", "--device", "a100", "--workload", "random:in=4000,out=10", "--rate", 5, "--requests", 7, "--json"]
+        done = tactus(*args)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["requests"]["rejected"], 7)
+        self.assertIn("none of 7 requests completed: 7 rejected, 0 failed; the first: ", done.stderr)
+        self.assertIn("4000", done.stderr.split("; the first: ")[1])
+        self.assertEqual(result(*args[:-1], "--override-context", 8192)["requests"]["completed"], 7)
+        done = tactus(*BASE, "--rate", 5, "--requests", 20, "--warmup", "1h")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("no request arrived in the measured part", done.stderr)
+
+    def test_a_measured_part_is_as_long_as_asked_for(self):
+        r = result(*BASE, "--rate", 10, "--requests", 400, "--warmup", "5s", "--measure", "20s")
+        self.assertEqual((r["duration_s"], r["measured_from_s"]), (20, 5))
+        self.assertTrue(100 < r["requests"]["completed"] < 300, r["requests"])
+        r = result(*BASE, "--rate", 10, "--requests", 400, "--warmup", 50, "--measure", 100)
+        self.assertEqual(r["requests"]["completed"], 100)
+        for flag, value in (("--warmup", "soon"), ("--measure", "0"), ("--measure", "-1s"), ("--network-latency", "x")):
+            done = tactus(*BASE, "--rate", 1, flag, value)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(flag, done.stderr)
+
     def test_a_broken_trace_is_1_with_file_line_and_column(self):
         with tempfile.TemporaryDirectory() as folder:
             trace = pathlib.Path(folder) / "t.csv"

@@ -45,8 +45,8 @@ EndedRequest Ended(TimeNs arrival, DurationNs delay, DurationNs ttft, TimeNs don
 
 TEST(RunResult, LatenciesAreOfWhatHasCompletedDelaysOfWhatEverRan) {
   RunAccumulator run(true);
-  run.Tokens(700, true);
-  run.Tokens(50, false, 4);
+  run.Tokens(800, 700, true);
+  run.Tokens(850, 50, false, 4);
   run.Ended(Ended(100, 60, 200, 900, 20, 4));
   run.Ended(Ended(100, -1, -1, 500, 20, 0));  // no token came
   run.Ended(Ended(0, 10, 40, 90, 0, 1));
@@ -68,15 +68,79 @@ TEST(RunResult, LatenciesAreOfWhatHasCompletedDelaysOfWhatEverRan) {
   EXPECT_DOUBLE_EQ(r.duration_s, 900e-9);
 }
 
+// Ten requests, one a second from 1 s on, each with its first token after its number of milliseconds and its end after
+// 2.5 s, and as many steps and gaps as long as they are late.
+RunResult Windowed(RunLength warmup, RunLength measure, EngineFigures* engine = nullptr) {
+  RunAccumulator run(true, RunWindow(warmup, measure, 10));
+  const auto end = [&run](TimeNs arrival_s) {
+    const TimeNs arrival = arrival_s * kSecond, done = arrival + 5 * kSecond / 2;
+    EndedRequest r = Ended(arrival, arrival_s, arrival_s * kMillisecond, done, 10 * arrival_s, 2);
+    r.slo.jct_ns = 3 * kSecond;
+    run.Tokens(arrival + arrival_s * kMillisecond, arrival_s * kMillisecond, true);
+    run.Tokens(done, arrival_s, false);
+    run.Step(done, arrival_s * kMillisecond, 1);
+    run.Ended(r);
+  };
+  for (int64_t s = 1; s <= 13; ++s) {
+    if (s <= 10) run.Arrived(s * kSecond);
+    if (s > 2 && s - 2 <= 10) end(s - 2);
+  }
+  if (engine != nullptr) *engine = run.Engine();
+  return run.Outcome();
+}
+
+// From 3 s to 7 s: requests 3 to 6 came then, requests 1 to 4 ended then.
+TEST(RunResult, AWindowCountsWhatCameInItAndThroughputWhatEndedInIt) {
+  EngineFigures e;
+  const RunResult r = Windowed({.ns = 2 * kSecond}, {.ns = 4 * kSecond}, &e);
+  EXPECT_DOUBLE_EQ(r.duration_s, 4);
+  EXPECT_DOUBLE_EQ(*r.measured_from_s, 2);
+  EXPECT_EQ(r.completed, 4);
+  EXPECT_EQ(r.prompt_tokens, 30 + 40 + 50 + 60);
+  EXPECT_DOUBLE_EQ(r.ttft_ms.mean, 4.5);
+  EXPECT_DOUBLE_EQ(r.ttft_ms.max, 6);
+  EXPECT_EQ(r.objectives.stated, 4);
+  EXPECT_DOUBLE_EQ(*r.goodput(), 1);
+  EXPECT_DOUBLE_EQ(*r.request_throughput(), 1);
+  EXPECT_DOUBLE_EQ(*r.input_token_throughput(), (10 + 20 + 30 + 40) / 4.0);
+  EXPECT_DOUBLE_EQ(*r.output_token_throughput(), 2);
+  EXPECT_DOUBLE_EQ(r.tbt_ms.max, 4e-6) << "the gap that ended at 6.5 s";
+  EXPECT_NEAR(e.step_ms.max, 4, 0.02);
+  EXPECT_DOUBLE_EQ(e.scheduling_delay_ms.max, 6e-6);
+}
+
+// Whatever is given, the load's end is not measured: the window closes with the last arrival, at 10 s.
+TEST(RunResult, AWindowClosesWithTheLastArrival) {
+  const RunResult all = Windowed({}, {});
+  EXPECT_DOUBLE_EQ(all.duration_s, 11.5);
+  EXPECT_FALSE(all.measured_from_s.has_value());
+  EXPECT_DOUBLE_EQ(*all.request_throughput(), 10 / 11.5);
+  for (const RunResult& r : {Windowed({.requests = 2}, {}), Windowed({.ns = 2 * kSecond}, {.ns = kSecond * 100})}) {
+    EXPECT_DOUBLE_EQ(r.duration_s, 7);
+    EXPECT_EQ(r.completed, 7) << "requests 3 to 9";
+    EXPECT_EQ(r.served->requests, 7) << "requests 1 to 7";
+  }
+  const RunResult endless = Windowed({.ns = kNever - 1}, {.ns = kNever});
+  EXPECT_EQ(endless.completed, 0) << "a length beyond all time";
+  const RunResult counted = Windowed({.requests = 1}, {.requests = 3});
+  EXPECT_DOUBLE_EQ(counted.duration_s, 3);
+  EXPECT_EQ(counted.completed, 3) << "requests 2 to 4, until the fifth comes";
+  EXPECT_DOUBLE_EQ(*counted.measured_from_s, 1);
+  const RunResult late = Windowed({.ns = 60 * kSecond}, {});
+  EXPECT_EQ(late.completed, 0);
+  EXPECT_EQ(late.duration_s, 0);
+  EXPECT_FALSE(late.request_throughput().has_value());
+}
+
 TEST(RunResult, WhatWasRejectedCountsAgainstAttainment) {
   RunAccumulator run;
   EndedRequest kept = Ended(0, 1, 5, 10, 3, 2);
   kept.slo.jct_ns = 10;
   kept.slo_class = "chat";
   run.Ended(kept);
-  run.Rejected({.jct_ns = 10}, "chat", "no room");
-  run.Rejected({.ttft_ns = 10}, "batch", "too long");
-  run.Rejected({}, "batch");  // promised nothing
+  run.Rejected(0, {.jct_ns = 10}, "chat", "no room");
+  run.Rejected(0, {.ttft_ns = 10}, "batch", "too long");
+  run.Rejected(0, {}, "batch");  // promised nothing
   const RunResult r = run.Outcome();
   EXPECT_EQ(r.rejected, 3);
   EXPECT_EQ(r.first_rejection, "no room");
@@ -207,7 +271,8 @@ TEST(RunResult, WhatIsNotKnownIsNull) {
                            "request_rate_asked",
                            "request_rate_achieved",
                            "concurrency",
-                           "first_rejection"}) {
+                           "first_rejection",
+                           "measured_from_s"}) {
     ASSERT_TRUE(bare.contains(name)) << name;
     EXPECT_TRUE(bare[name].is_null()) << name;
   }
@@ -242,8 +307,8 @@ TEST(RunResultPage, NamesEveryField) {
 
 TEST(RunResult, TheEngineCountsSequencesPerStepAndItsOwnTime) {
   RunAccumulator run;
-  run.Step(2000000, 3);
-  run.Step(4000000, 4);
+  run.Step(0, 2000000, 3);
+  run.Step(0, 4000000, 4);
   run.Decision(500);
   const EngineFigures e = run.Engine();
   EXPECT_DOUBLE_EQ(*e.mean_batch, 3.5);

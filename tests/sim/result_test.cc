@@ -48,6 +48,34 @@ Simulated Simulate(const SimulationConfig& config, const std::string& rows) {
   return {nlohmann::json::parse(ToJson((*sim)->Outcome())), (*sim)->Stats()};
 }
 
+// One request a second for 20 s, 2 ms of base and prompt and 0.1 ms of a decode each: never two at once. From 5 s to 15
+// s ten came and ten ended; over the whole run MFU and the steps are the same.
+TEST(SimResult, AMeasuredPartLeavesWarmUpAndDrainOut) {
+  const LinearModel model;
+  SimulationConfig c = Config(model);
+  std::string rows;
+  for (int i = 0; i < 20; ++i) rows += std::to_string(i) + (i == 19 ? ",100,3000\n" : ",100,2\n");  // a long last one
+  const Simulated whole = Simulate(c, rows);
+  c.warmup.ns = 5 * kSecond;
+  c.measure.ns = 10 * kSecond;
+  const Simulated part = Simulate(c, rows);
+  EXPECT_EQ(part.json["requests"]["completed"], 10);
+  EXPECT_EQ(part.json["requests"]["unfinished"], 0);
+  EXPECT_EQ(part.json["duration_s"], 10.0);
+  EXPECT_EQ(part.json["measured_from_s"], 5.0);
+  EXPECT_EQ(part.json["request_throughput"], 1.0);
+  EXPECT_EQ(part.json["output_token_throughput"], 2.0);
+  EXPECT_EQ(part.json["tbt_ms"]["max"], part.json["tbt_ms"]["p50"]);
+  EXPECT_EQ(part.json["plan_hash"], whole.json["plan_hash"]);
+  EXPECT_EQ(part.json["steps"], whole.json["steps"]);
+  EXPECT_LT(whole.json["request_throughput"].get<double>(), 1.0) << "the last one's end counts there";
+  c.warmup = {.requests = 5};
+  c.measure = {};
+  const Simulated rest = Simulate(c, rows);
+  EXPECT_EQ(rest.json["requests"]["completed"], 14) << "all but five, and the one that ends the load";
+  EXPECT_EQ(rest.json["duration_s"], 14.0);
+}
+
 // Two replicas that know nothing of each other, of very different numbers of steps: the mean over steps is that of all
 // steps.
 TEST(SimResult, UseOfMemoryAndBudgetIsTheMeanOverTheStepsOfAllReplicas) {

@@ -47,6 +47,38 @@ TEST(SetUp, AModelOnADeviceHasItsContextAndMemoryPlan) {
   EXPECT_EQ(setup->workload->count(), 50);
 }
 
+// A named model with a context of the asker's: a prompt that the model was not made for is served, and a shorter one
+// holds.
+TEST(SetUp, TheContextOfANamedModelCanBeOverridden) {
+  SimOptions o = Options();
+  o.model = "opt-13b";
+  o.device = "a100";
+  o.workload = "random:in=4000,out=100";
+  o.requests = 5;
+  EXPECT_EQ(RunOptions(o)["requests"]["rejected"], 5);
+  o.override_context = 8192;
+  EXPECT_EQ(SetUpSimulation(o, {})->config.scheduler.limits.max_model_len, 8192);
+  const auto json = RunOptions(o);
+  EXPECT_EQ(json["requests"]["completed"], 5) << json["first_rejection"];
+  o.max_model_len = 6000;
+  EXPECT_EQ(SetUpSimulation(o, {})->config.scheduler.limits.max_model_len, 6000);
+  o.override_context = 1024;
+  EXPECT_EQ(SetUpSimulation(o, {})->config.scheduler.limits.max_model_len, 1024);
+}
+
+TEST(SetUp, TheNetworksLatencyReachesTheCostModel) {
+  SimOptions o = Options();
+  o.tp = 8;
+  o.devices_per_node = 4;
+  const auto ns = [&o](DurationNs latency_ns) {
+    const auto setup = SetUpSimulation(o, {.network_latency_ns = latency_ns});
+    const ChunkShape chunk{0, 100};
+    return setup->step_time->StepTimeNs({.chunks = {&chunk, 1}});
+  };
+  EXPECT_GT(ns(1'000'000), ns(0) + 200'000'000);
+  EXPECT_EQ(ns(-1), ns(17'000));
+}
+
 TEST(SetUp, EveryPresetSimulates) {
   for (const sched::PresetInfo& preset : sched::Presets()) {
     SimOptions o = Options();

@@ -213,6 +213,62 @@ TEST(SimExecutor, DecodesOfUnequalContextAndTransfersAreTheirOwnCauses) {
   EXPECT_EQ(Bubble(d.executor_, 1, BubbleCause::kContexts), 1'700'000);
 }
 
+// Three stages; a prompt of 6 ms a stage, then decodes of 1 ms. By hand: stage 0 has the prompt 0-6, decodes a 6-7 and
+// b 7-8, and waits until the prompt leaves at 18. Stage 1: prompt 6-12, a 12-13, b 13-14 (it waited 5 ms). Stage 2:
+// prompt 12-18, a 18-19, b 19-20. Decode c, planned at 18, finds stage 0 idle for 10 ms (8-18), stage 1 for 5 (14-19)
+// and stage 2 for none. All decodes are alike, so the prompt is the cause of both.
+TEST(SimExecutor, AStageThatWaitsForALateStepWaitsForWhatMadeItLate) {
+  LinearModel model;
+  model.base_ns = 0;
+  model.decode_ns = kMillisecond;
+  model.prefill_ns = kMillisecond / 10;
+  model.num_stages = 3;
+  const auto run = [&](bool longer) {
+    auto d = std::make_unique<Driver>(model);
+    for (const SlotId slot : {0, 1, 2, 3, 4}) d->Start(slot, 60, 9);
+    d->Submit({{0, 0, 60, true, false}});
+    d->Submit({{1, 70, 1, false, true}});
+    d->Submit({{2, 70, 1, false, true}});
+    EXPECT_EQ(d->Next().end_ns, 18 * kMillisecond);
+    if (longer) {
+      d->Submit({{3, 70, 1, false, true}, {4, 70, 1, false, true}});
+    } else {
+      d->Submit({{3, 70, 1, false, true}});
+    }
+    for (int i = 0; i < 3; ++i) d->Next();
+    return d;
+  };
+  const auto alike = run(false);
+  const SimExecutor& e = alike->executor_;
+  EXPECT_EQ(Bubble(e, 0, BubbleCause::kPrefillDecode), 10 * kMillisecond);
+  EXPECT_EQ(Bubble(e, 1, BubbleCause::kPrefillDecode), 5 * kMillisecond);
+  EXPECT_EQ(e.figures().stages[2].bubbles(), 0);
+  for (size_t k = 0; k < 3; ++k) EXPECT_EQ(Bubble(e, k, BubbleCause::kContexts), 0) << k << ": an echo of the prompt";
+  // Two decodes in c, 2 ms: that stage 1 waits a sixth millisecond is their doing.
+  const auto unequal = run(true);
+  EXPECT_EQ(Bubble(unequal->executor_, 0, BubbleCause::kPrefillDecode), 10 * kMillisecond);
+  EXPECT_EQ(Bubble(unequal->executor_, 1, BubbleCause::kPrefillDecode), 5 * kMillisecond);
+  EXPECT_EQ(Bubble(unequal->executor_, 1, BubbleCause::kContexts), kMillisecond);
+  EXPECT_EQ(unequal->executor_.figures().stages[2].bubbles(), 2 * kMillisecond);
+}
+
+// The same without the third step: stage 0 lacked work, so did the stages that waited for what came of it.
+TEST(SimExecutor, WantOfWorkIsHandedOnToo) {
+  LinearModel model;
+  model.base_ns = 0;
+  model.decode_ns = kMillisecond;
+  model.num_stages = 3;
+  Driver d(model);
+  for (const SlotId slot : {0, 1, 2}) d.Start(slot, 60, 9);
+  d.Submit({{0, 70, 1, false, true}});
+  d.clock_.AdvanceTo(2 * kMillisecond);
+  d.Submit({{1, 70, 1, false, true}});  // a millisecond late
+  for (size_t k = 0; k < 3; ++k) {
+    EXPECT_EQ(Bubble(d.executor_, k, BubbleCause::kStarved), kMillisecond) << k;
+    EXPECT_EQ(d.executor_.figures().stages[k].bubbles(), kMillisecond) << k;
+  }
+}
+
 TEST(SimExecutor, APipelineThatIsNotFullStarves) {
   LinearModel model;
   model.num_stages = 2;

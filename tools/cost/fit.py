@@ -257,9 +257,6 @@ class Fitter:
         fit.sources = [f"{part}: {source}" for part, source in names.items()]
         fit_gemm(fit, tables["gemm"], None)
         fit_attention(fit, {k: tables[k] for k in ("prefill", "decode")}, None)
-        if own is not None and "sendrecv" in own.tables:
-            fit_network(fit, {"sendrecv": own.table("sendrecv")})
-            fit.sources.append(f"sendrecv: {own.source}")
         add_elementwise(fit, own, self.modern)
         return fit
 

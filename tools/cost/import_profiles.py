@@ -139,7 +139,7 @@ class Profiles:
         if len(rows):
             tables["allreduce"] = merged(rows.assign(gpus=rows["num_workers"], us=rows["all_reduce_ms"] * 1e3, version="vidur"), "allreduce")
         send = read(self.folder, "network_send_recv")
-        rows = send[send["node"].isin([f"{device}_dgx", "a40_pairwise_nvlink" if device == "a40" else ""]) & (send["devices_per_node"] == 2)]
+        rows = send[(send["node"] == f"{device}_dgx") & (send["devices_per_node"] == 2)]  # a40's went over PCIe: devices.json, peer_gbps
         if len(rows):
             tables["sendrecv"] = merged(rows.assign(us=rows["send_recv_ms"] * 1e3, version="vidur"), "sendrecv")
         return tables

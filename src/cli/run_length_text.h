@@ -1,0 +1,14 @@
+// Stretches of a run as people type them: 60s, 10m, or 100 (requests).
+#pragma once
+
+#include <string>
+
+#include "obs/run_window.h"
+#include "tactus/status.h"
+
+namespace tactus::cli {
+
+// Empty: not given. kInvalidArgument (param `flag`) for anything else that is not of the form.
+Result<RunLength> ParseRunLength(const std::string& flag, const std::string& text);
+
+}  // namespace tactus::cli
