@@ -49,8 +49,8 @@ bool KeptSlo(const EndedRequest& r) {
 }
 
 RunAccumulator::RunAccumulator(bool exact, RunWindow window)
-    : exact_(exact),
-      window_(window),
+    : window_(window),
+      exact_(exact),
       ttft_ns_(exact),
       normalized_ttft_ns_(exact),
       gap_ns_(exact),

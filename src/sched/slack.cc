@@ -32,7 +32,7 @@ bool IsWaiting(const StepView& view, SlotId slot) {
 
 }  // namespace
 
-constinit const KnobList kSlackKnobs{&kTtftObjective, &kTbtObjective, &kPivotTokens};
+constinit const KnobList kSlackKnobs{&kTtftObjective, &kTbtObjective, &kPivotTokens, &kMissedTurn};
 
 Pivot FindPivot(const SchedulerLimits& limits) {
   const StepTimeModel* model = limits.step_time;
@@ -64,6 +64,7 @@ SlackModel::SlackModel(const SchedulerLimits& limits)
       default_tbt_ns_(NsOf(limits.policy[kTbtObjective])),
       predictor_(limits.predictor),
       has_model_(limits.step_time != nullptr),
+      missed_turn_(limits.policy[kMissedTurn]),
       pivot_(FindPivot(limits)),
       note_(limits.Note<SlackNote>()) {}
 
@@ -141,6 +142,16 @@ DurationNs SlackModel::JctShareNs(const StepView& view, SlotId slot) const {
   return share;
 }
 
+TimeNs SlackModel::KeepByNs(const StepView& view, SlotId slot) const {
+  if (IsDecode(view, slot) || view.seq.preemptions[slot] > 0) return kNever;
+  DurationNs objective = PromptObjectiveNs(view, slot);
+  if (const DurationNs jct = view.seq.slo[slot].jct_ns; jct > 0) {
+    objective = objective > 0 ? std::min(objective, jct) : jct;
+  }
+  const DurationNs at_best_ns = PromptTokensLeft(view, slot) * pivot_.step_ns / pivot_.tokens;
+  return view.seq.queued_ns[slot] + objective - at_best_ns;
+}
+
 SlackModel::Deadlines SlackModel::WaitingDeadlines(const StepView& view, SlotId slot) const {
   Deadlines d;
   const TimeNs queued = view.seq.queued_ns[slot];
@@ -173,20 +184,38 @@ void SlackModel::Took(const StepView& view, SlotId slot) const {
   SlackNote& note = note_.At(view.notes, slot);
   if (view.seq.slo[slot].jct_ns > 0) note.carry_ns += JctShareNs(view, slot) - WaitedNs(view, slot);
   note.passed_over_ns = 0;
+  note.turn_from = 0;
+}
+
+bool SlackModel::DecodeMissed(const StepView& view, SlotId slot) const {
+  SlackNote& note = note_.At(view.notes, slot);
+  const int32_t generated = view.seq.known_committed[slot] - view.seq.prompt_tokens[slot];
+  if (generated != note.tokens_seen) {
+    const bool first = note.tokens_seen == 0;
+    const DurationNs stated = first ? view.seq.slo[slot].ttft_ns : view.seq.slo[slot].tbt_ns;
+    const TimeNs since = first ? view.seq.arrival_ns[slot] : note.token_ns;
+    if (stated > 0 && view.now_ns - since > stated) note.missed = true;
+    note.tokens_seen = generated;
+    note.token_ns = view.now_ns;
+  }
+  return note.missed;
 }
 
 DurationNs SlackModel::StepAllowanceNs(const StepView& view, SlotId slot, DurationNs pivot_ns) const {
   const StepWindow& w = Window(view);
   const Slo& slo = view.seq.slo[slot];
+  const bool job = slo.jct_ns > 0 && view.now_ns - view.seq.arrival_ns[slot] <= slo.jct_ns;
   DurationNs allowance = kNever;
+  if (Missed(view, slot)) return allowance;
   if (IsDecode(view, slot)) {
-    if (slo.tbt_ns > 0 || slo.jct_ns == 0) allowance = TbtNs(slo);
+    const bool missed = DecodeMissed(view, slot);
+    if (slo.tbt_ns > 0 || !job) allowance = missed ? std::max(TbtNs(slo), default_tbt_ns_) : TbtNs(slo);
   } else if (const DurationNs objective = PromptObjectiveNs(view, slot); objective > 0) {
     const DurationNs left = objective - (view.now_ns - view.seq.queued_ns[slot]);
     const int64_t chunks = std::max<int64_t>(1, Chunks(PromptTokensLeft(view, slot), w.mean_chunk_tokens));
-    allowance = std::max((left > 0 ? left : objective) / chunks, pivot_ns);
+    if (left >= 0) allowance = std::max(left / chunks, pivot_ns);
   }
-  if (slo.jct_ns > 0) {
+  if (job) {
     const DurationNs wait = JctShareNs(view, slot) + note_.At(view.notes, slot).carry_ns - WaitedNs(view, slot);
     allowance = std::min(allowance, std::max(wait + w.longest_step_ns, pivot_ns));
   }

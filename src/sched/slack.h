@@ -9,9 +9,15 @@
 //            with T_e = N_ck * T_max + S_g * (T_max + P_max * P)
 //
 // A sequence that states several objectives has the least of their slacks.
+//
+// Ours: a prompt has *missed* its objective as soon as it can no longer be kept, objective - T_w < S_r * T_pf / S_pf:
+// not even if steps of the pivot size computed nothing else. Whoever has missed has nothing left to save, the others
+// have: it stands behind all that can still be kept, in order of arrival, is not urgent, and asks nothing of the step's
+// size. The oldest of them has a turn once --accelgen-missed-turn steps have passed it over.
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "sched/policy.h"
@@ -40,11 +46,22 @@ inline constexpr Knob<int64_t> kPivotTokens{
      .min = 0,
      .max = 1 << 20,
      .help = "step size at which throughput saturates; 0: from the step-time model, else 512"}};
+inline constexpr Knob<int64_t> kMissedTurn{
+    "accelgen-missed-turn",
+    32,
+    {.unit = "steps",
+     .min = 1,
+     .max = 1 << 20,
+     .help = "slack: so many steps pass over the oldest prompt that can no longer be kept, then it goes first"}};
 
 struct SlackNote {
   DurationNs jct_share_ns;  // what a JCT objective leaves each step to wait, as of its arrival; 0: not worked out yet
   DurationNs carry_ns;      // of it, over- or underused by earlier steps
   TimeNs passed_over_ns;    // since when it could have run and was left out; 0: it was not
+  TimeNs token_ns;          // when its latest token was seen
+  StepId turn_from;         // one beyond the step since which it awaits its turn; 0: it does not
+  int32_t tokens_seen;      // of those that it generated
+  bool missed;              // an objective that it states: its first token came too late, or a later one
 };
 
 // The last steps that ended well (at most 128, the view's). While there are fewer, and a step-time model is there, one
@@ -82,6 +99,28 @@ class SlackModel {
     return slack_a != slack_b ? slack_a < slack_b : view.seq.arrival_order[a] < view.seq.arrival_order[b];
   }
 
+  // Whether a prompt can no longer be kept. One that was preempted never is: it owes the next token of its answer.
+  bool Missed(const StepView& view, SlotId slot) const { return view.now_ns > KeepByNs(view, slot); }
+  // The last moment at which it is not missed; kNever: it cannot be. Constant while a sequence waits. Without a
+  // step-time model nobody knows how long a prompt takes: it is missed once its objective is over.
+  TimeNs KeepByNs(const StepView& view, SlotId slot) const;
+  // The slack by which sequences are ranked: of those that have missed kNever, of one that has its turn kTurn.
+  DurationNs StandingNs(const StepView& view, SlotId slot) const {
+    if (!Missed(view, slot)) return SlackNs(view, slot);
+    return HasTurn(view, slot) ? kTurn : kNever;
+  }
+  static constexpr DurationNs kTurn = std::numeric_limits<DurationNs>::min();
+  // From now on it is the oldest of those that have missed: its turn comes in so many steps, unless it gets a share
+  // before.
+  void AwaitTurn(const StepView& view, SlotId slot) const {
+    StepId& from = note_.At(view.notes, slot).turn_from;
+    if (from == 0) from = view.step + 1;
+  }
+  bool HasTurn(const StepView& view, SlotId slot) const {
+    const StepId from = note_.At(view.notes, slot).turn_from;
+    return from != 0 && view.step + 1 - from >= missed_turn_;
+  }
+
   // What a waiting sequence's slack is made of, so that an index can keep it: T_r + now = the earlier of
   // prompt_by_ns - N_ck * T_max and job_by_ns (kNever: no such objective). Constant while it waits.
   struct Deadlines {
@@ -98,7 +137,7 @@ class SlackModel {
   }
 
   // The sequence has got a share of the step that is being planned: settles what a JCT request has waited against what
-  // it might have, and forgets that it was passed over.
+  // it might have, and forgets that it was passed over and that it awaits its turn.
   void Took(const StepView& view, SlotId slot) const;
   // It could have run, and does not.
   void PassedOver(const StepView& view, SlotId slot) const {
@@ -108,8 +147,10 @@ class SlackModel {
 
   // --- for the budget ---
   // The time that the next step may take for this sequence's sake: its TBT objective (decode); what is left of its TTFT
-  // objective per chunk, all of it once late (prompt); T_r + T_max (JCT). A prompt or a JCT asks for no less than
-  // `pivot_ns`: a step below the pivot only makes it later.
+  // objective per chunk (prompt); T_r + T_max (JCT). A prompt or a JCT asks for no less than `pivot_ns`: a step below
+  // the pivot only makes it later. Who has missed what it states asks for nothing by it (kNever); as a decode it then
+  // has the TBT of a request that states none, or its own where that is longer. Called once for every running sequence
+  // in every step, it sees by the way when tokens come.
   DurationNs StepAllowanceNs(const StepView& view, SlotId slot, DurationNs pivot_ns) const;
   DurationNs TbtNs(const Slo& slo) const { return slo.tbt_ns > 0 ? slo.tbt_ns : default_tbt_ns_; }
   const Pivot& pivot() const { return pivot_; }
@@ -121,10 +162,13 @@ class SlackModel {
   DurationNs WaitedNs(const StepView& view, SlotId slot) const;
   DurationNs JctShareNs(const StepView& view, SlotId slot) const;
   int64_t PromptTokensLeft(const StepView& view, SlotId slot) const;
+  // Whether a decode has missed an objective that it states, its newest token included.
+  bool DecodeMissed(const StepView& view, SlotId slot) const;
 
   const DurationNs default_ttft_ns_, default_tbt_ns_;
   const LengthPredictor* const predictor_;
   const bool has_model_;
+  const int64_t missed_turn_;
   const Pivot pivot_;
   const NoteColumn<SlackNote> note_;
   mutable StepWindow window_;

@@ -9,92 +9,10 @@
 #include "sched/choices.h"
 #include "sched/composition/distance.h"
 #include "sched/slack.h"
-#include "sched/view_of.h"
-#include "seq/sequence_table.h"
+#include "sched/slack_bed.h"
 
 namespace tactus::sched {
 namespace {
-
-constexpr DurationNs kMs = kMillisecond;
-
-// All choices here note slack and nothing else.
-NoteLayout& Notes() {
-  static NoteLayout notes;
-  notes.Column<SlackNote>();
-  return notes;
-}
-
-// A table of sequences and results of steps to look back on.
-struct Bed {
-  explicit Bed(int32_t capacity = 64) : table(capacity, Notes().stride()) {}
-
-  StepView View(TimeNs now_ns) {
-    StepView v = testing::ViewOf(&table, 0, now_ns);
-    v.recent = recent;
-    return v;
-  }
-  void Step(DurationNs took_ns, int32_t prefill_tokens, int32_t chunks, int32_t decodes, int32_t preemptions = 0,
-            DurationNs longest_preemption_ns = 0) {
-    StepRecord r;
-    r.step = static_cast<StepId>(recent.size());
-    r.end_ns = took_ns;
-    r.prefill_tokens = prefill_tokens;
-    r.prefill_items = chunks;
-    r.decode_tokens = decodes;
-    r.preemptions = preemptions;
-    r.longest_preemption_ns = longest_preemption_ns;
-    recent.push_back(r);
-  }
-  // The steps of the examples: T_max = 20 ms, L_c = 300 / 4 = 75, P_max = 30 ms, P = 1 / 60.
-  void ThreeSteps() {
-    Step(10 * kMs, 100, 2, 10);
-    Step(20 * kMs, 0, 0, 20, 1);
-    Step(15 * kMs, 200, 2, 30, 0, 30 * kMs);
-  }
-  SlotId Wait(int32_t prompt, Slo slo, TimeNs at_ns = 0, int32_t output = 8) {
-    SequenceSpec spec;
-    spec.prompt_tokens = prompt;
-    spec.max_output_tokens = output;
-    spec.slo = slo;
-    spec.arrival_ns = at_ns;
-    return table.Add(spec, at_ns);
-  }
-  // Admits it and computes `tokens` of its prompt; at the prompt's end it has its first token.
-  void Compute(SlotId s, int32_t tokens) {
-    if (!table.holds_kv(s)) table.Admit(s, 0);
-    const bool ends = table.columns().computed_planned[s] + tokens == table.columns().goal_tokens[s];
-    table.PlanItem(s, tokens, ends, 0, false);
-    table.CommitItem(s, tokens, ends ? 1 : 0);
-  }
-
-  SequenceTable table;
-  std::vector<StepRecord> recent;
-};
-
-SchedulerLimits Limits() {
-  SchedulerLimits l;
-  l.max_num_seqs = 64;
-  l.max_model_len = 8192;
-  l.slot_capacity = 64;
-  l.blocks_total = 1000;
-  l.block_size = 16;
-  l.notes = &Notes();
-  return l;
-}
-
-// base + per_token * max(tokens, flat), and what decodes read of their contexts: throughput rises until `flat` and a
-// little beyond.
-struct FlatThenLinear final : StepTimeModel {
-  DurationNs base_ns = 0, token_ns = 1000, context_ns = 0, row_ns = 0;
-  int64_t flat = 0;
-  int32_t tile = 64;
-  DurationNs StepTimeNs(const StepShape& shape) const override {
-    const int64_t behind = shape.chunks.empty() ? 0 : shape.chunks[0].context_tokens;
-    return base_ns + token_ns * std::max<int64_t>(shape.tokens(), flat) +
-           context_ns * (shape.decode_context_tokens + behind) + row_ns * shape.logit_rows;
-  }
-  int32_t tile_tokens() const override { return tile; }
-};
 
 // --- slack ---
 
@@ -219,150 +137,74 @@ TEST(Slack, TheWindowIsARing) {
   EXPECT_EQ(slack.Window(view).longest_step_ns, 50 * kMs);
 }
 
-// --- pivot and budget ---
+// --- who has missed ---
 
-TEST(Pivot, IsTheFirstStepSizeWithin3PercentOfTheBestThroughput) {
+// At the pivot's 1 us per token 1,000 tokens take 1 ms of the 2 ms; once 600 are done, 0.4 ms.
+TEST(Slack, APromptHasMissedOnceNoStepCanKeepIt) {
   FlatThenLinear model;
-  model.base_ns = 10'000;  // rate = t / (10 + t) per us: 0.9980 at 8192 - 2.7 % below is 0.9718, at t = 344
+  model.flat = 256;
   SchedulerLimits limits = Limits();
   limits.step_time = &model;
-  limits.max_model_len = 8192;
-  EXPECT_EQ(FindPivot(limits).tokens, 320);  // 320 / 330 = 0.9697 >= 0.97 * 0.99878 = 0.96882 > 256 / 266 = 0.9624
-  *limits.policy.Find<int64_t>("accelgen-pivot") = 1000;
-  EXPECT_EQ(FindPivot(limits).tokens, 1000);
-  EXPECT_EQ(FindPivot(limits).step_ns, 1'010'000);
-}
-
-struct BudgetCase {
-  BudgetCase() {
-    model.flat = 512;  // S_pf = 512 tokens in T_pf = 51.2 ms
-    model.token_ns = 100'000;
-    limits.step_time = &model;
-  }
-  int64_t Tokens(TimeNs now_ns = 0) {
-    auto budget = MakeSloBudget(limits);
-    auto order = MakeSlackOrder(limits);
-    const StepView view = bed.View(now_ns);
-    order->Rebuild(view);
-    return budget->NextFor(view, order.get()).tokens;
-  }
-  FlatThenLinear model;
-  SchedulerLimits limits = Limits();
   Bed bed;
-};
-
-TEST(SloBudget, TheTightestTbtDecides) {
-  BudgetCase c;
-  c.bed.Compute(c.bed.Wait(10, {0, 100 * kMs, 0}), 10);
-  EXPECT_EQ(c.Tokens(), 1000);  // 512 * 100 / 51.2
-  c.bed.Compute(c.bed.Wait(10, {0, 25 * kMs, 0}), 10);
-  EXPECT_EQ(c.Tokens(), 250);
-  c.bed.Compute(c.bed.Wait(10, {}), 10);  // reading speed: not the tightest
-  EXPECT_EQ(c.Tokens(), 250);
+  const SlackModel slack(limits);
+  const SlotId waits = bed.Wait(1000, {2 * kMs, 0, 0});
+  const SlotId half = bed.Wait(1000, {2 * kMs, 0, 0});
+  const SlotId job = bed.Wait(1000, {0, 0, 3 * kMs});
+  bed.Compute(half, 600);
+  EXPECT_FALSE(slack.Missed(bed.View(kMs), waits)) << "it can just be kept";
+  EXPECT_TRUE(slack.Missed(bed.View(kMs + 1), waits));
+  EXPECT_FALSE(slack.Missed(bed.View(kMs + 600'000), half));
+  EXPECT_TRUE(slack.Missed(bed.View(kMs + 600'001), half));
+  EXPECT_FALSE(slack.Missed(bed.View(2 * kMs), job));
+  EXPECT_TRUE(slack.Missed(bed.View(2 * kMs + 1), job)) << "a job's objective includes its prompt";
+  bed.Compute(half, 400);
+  EXPECT_FALSE(slack.Missed(bed.View(kSecond), half)) << "a decode owes its next token";
+  bed.table.Preempt(half, 0);
+  EXPECT_FALSE(slack.Missed(bed.View(kSecond), half)) << "so does one that was preempted";
 }
 
-// The equation allows 512 * 100 / 51.2 = 1,000 tokens, and knows nothing of contexts. Two decodes over 30 and 20 tokens
-// read 5 ms of KV: (100 - 5) / 0.1 = 950 tokens keep the objective.
-TEST(SloBudget, TheDecodesContextsTakeTheirTime) {
-  BudgetCase c;
-  c.model.tile = 1;
-  c.model.context_ns = 100'000;
-  c.bed.Compute(c.bed.Wait(29, {0, 100 * kMs, 0}), 29);
-  c.bed.Compute(c.bed.Wait(19, {0, 400 * kMs, 0}), 19);
-  EXPECT_EQ(c.Tokens(), 950);
+// Nobody knows how long a prompt takes: it has missed when its time is over.
+TEST(Slack, WithoutAModelAPromptHasMissedWhenItsTimeIsOver) {
+  Bed bed;
+  bed.ThreeSteps();
+  const SlackModel slack(Limits());
+  const SlotId s = bed.Wait(1000, {500 * kMs, 0, 0});
+  EXPECT_FALSE(slack.Missed(bed.View(500 * kMs), s));
+  EXPECT_TRUE(slack.Missed(bed.View(500 * kMs + 1), s));
 }
 
-// So does what the chunk lies behind, the longest of the half-done prompts': 40 tokens, 4 ms; and the decode's own 10,
-// 1 ms.
-TEST(SloBudget, TheContextBehindTheChunkTakesItsTime) {
-  BudgetCase c;
-  c.model.tile = 1;
-  c.model.context_ns = 100'000;
-  c.bed.Compute(c.bed.Wait(9, {0, 100 * kMs, 0}), 9);
-  c.bed.Compute(c.bed.Wait(90, {9000 * kMs, 0, 0}), 40);
-  c.bed.Compute(c.bed.Wait(90, {9000 * kMs, 0, 0}), 20);
-  EXPECT_EQ(c.Tokens(), 950);
-}
-
-// And its rows of logits: one for each decode and one for the chunk, 1 ms each.
-TEST(SloBudget, RowsOfLogitsTakeTheirTime) {
-  BudgetCase c;
-  c.model.tile = 1;
-  c.model.row_ns = kMs;
-  *c.limits.policy.Find<int64_t>("accelgen-pivot") = 512;  // whose own row counts too: 52.2 ms
-  c.bed.Compute(c.bed.Wait(9, {0, 100 * kMs, 0}), 9);
-  EXPECT_EQ(c.Tokens(), 980);
-}
-
-// Where not even the least step keeps it, the equation stands: a smaller step would only make everybody later.
-TEST(SloBudget, AnObjectiveThatNoStepKeepsChangesNothing) {
-  BudgetCase c;
-  c.model.tile = 1;
-  c.model.context_ns = 10 * kMs;
-  c.bed.Compute(c.bed.Wait(29, {0, 100 * kMs, 0}), 29);
-  EXPECT_EQ(c.Tokens(), 1000);
-}
-
-TEST(SloBudget, NeverBelowTheTileOrTheDecodesNorAboveTheCap) {
-  BudgetCase c;
-  c.bed.Compute(c.bed.Wait(10, {0, kMs, 0}), 10);
-  EXPECT_EQ(c.Tokens(), 64);  // a tile instead of 10
-  for (int i = 0; i < 63; ++i) c.bed.Compute(c.bed.Wait(10, {0, kMs, 0}), 10);
-  EXPECT_EQ(c.Tokens(), 64);
-  c.model.tile = 16;
-  EXPECT_EQ(c.Tokens(), 64);  // the decodes
-  BudgetCase loose;
-  loose.bed.Compute(loose.bed.Wait(10, {0, 10'000 * kMs, 0}), 10);
-  EXPECT_EQ(loose.Tokens(), 4096);
-  loose.limits.token_budget = 700;
-  EXPECT_EQ(loose.Tokens(), 700);
-}
-
-// T_max = 51.2 ms and L_c = 512 are those of the seed.
-TEST(SloBudget, APromptHasWhatIsLeftOfItsObjectivePerChunk) {
-  BudgetCase c;
-  c.bed.Wait(1024, {400 * kMs, 0, 0});
-  EXPECT_EQ(c.Tokens(), 2000);           // 400 / 2 ms
-  EXPECT_EQ(c.Tokens(200 * kMs), 1000);  // (400 - 200) / 2 ms
-  EXPECT_EQ(c.Tokens(350 * kMs), 512);   // 25 ms: no less than the pivot
-  EXPECT_EQ(c.Tokens(400 * kMs), 2000);  // late: the whole objective again
-  BudgetCase running;
-  running.bed.Compute(running.bed.Wait(1024, {400 * kMs, 0, 0}), 512);
-  EXPECT_EQ(running.Tokens(200 * kMs), 2000);  // one chunk left
-}
-
-TEST(SloBudget, AJobHasItsShareAndAStep) {
-  BudgetCase c;
-  c.bed.Wait(512, {0, 0, 1000 * kMs}, 0, 4);
-  // T_e = 5 * 51.2 = 256; share = 744 / 5 = 148.8 ms, and one step of 51.2.
-  EXPECT_EQ(c.Tokens(), 2000);
-  EXPECT_EQ(c.Tokens(100 * kMs), 1000);
-  EXPECT_EQ(c.Tokens(900 * kMs), 512);
-}
-
-// Without a model: the pivot until a step has been measured, then the fastest step of the window sets the pivot's time.
-TEST(SloBudget, MeasuresWithoutAModel) {
-  BudgetCase c;
-  c.limits.step_time = nullptr;
-  c.bed.Compute(c.bed.Wait(10, {0, 50 * kMs, 0}), 10);
-  EXPECT_EQ(c.Tokens(), 512);
-  c.bed.Step(100 * kMs, 1000, 2, 0);  // 10 tokens per ms
-  EXPECT_EQ(c.Tokens(), 500);
-  c.bed.Step(10 * kMs, 200, 2, 0);  // 20
-  EXPECT_EQ(c.Tokens(), 1000);
-  c.bed.Step(10 * kMs, 0, 0, 5);
-  EXPECT_EQ(c.Tokens(), 1000);
+// Behind everybody (kNever), until so many steps have passed it over: then before everybody, until it has its share.
+TEST(Slack, WhoHasMissedHasATurn) {
+  SchedulerLimits limits = Limits();
+  *limits.policy.Find<int64_t>("accelgen-missed-turn") = 3;
+  Bed bed;
+  bed.ThreeSteps();
+  const SlackModel slack(limits);
+  const SlotId s = bed.Wait(75, {100 * kMs, 0, 0});
+  EXPECT_EQ(slack.StandingNs(bed.View(50 * kMs), s), (100 - 50 - 20) * kMs);
+  for (; bed.step < 3; ++bed.step) {
+    EXPECT_EQ(slack.StandingNs(bed.View(kSecond), s), kNever) << bed.step;
+    slack.AwaitTurn(bed.View(kSecond), s);
+  }
+  EXPECT_EQ(slack.StandingNs(bed.View(kSecond), s), SlackModel::kTurn);
+  slack.Took(bed.View(kSecond), s);
+  EXPECT_EQ(slack.StandingNs(bed.View(kSecond), s), kNever) << "it has had its share";
 }
 
 // --- order ---
 
-// Against a sort by exact slack, while the window (T_max, L_c) moves and sequences come and go.
+// Against a sort by exact slack, those that have missed behind all others in the order in which they did, while the
+// window (T_max, L_c) moves and sequences come and go; with a step-time model and without.
 TEST(SlackOrder, IsTheSortBySlack) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     Rng rng(seed);
     Bed bed(120);
     SchedulerLimits limits = Limits();
     limits.slot_capacity = 120;
+    FlatThenLinear model;
+    model.flat = 256;
+    model.token_ns = 20'000;
+    if (seed % 2 == 0) limits.step_time = &model;
     auto order = MakeSlackOrder(limits);
     const SlackModel slack(limits);
     order->Rebuild(bed.View(0));
@@ -401,7 +243,10 @@ TEST(SlackOrder, IsTheSortBySlack) {
       std::vector<SlotId> expected(view.waiting.begin(), view.waiting.end());
       std::sort(expected.begin(), expected.end(), [&](SlotId a, SlotId b) {
         const auto key = [&](SlotId s) {
-          return std::tuple(view.seq.preemptions[s] > 0 ? 0 : 1, slack.SlackNs(view, s), view.seq.arrival_order[s]);
+          if (view.seq.preemptions[s] > 0) return std::tuple(0, slack.SlackNs(view, s), view.seq.arrival_order[s]);
+          if (!slack.Missed(view, s)) return std::tuple(1, slack.SlackNs(view, s), view.seq.arrival_order[s]);
+          const TimeNs missed_at = std::max(slack.KeepByNs(view, s), view.seq.queued_ns[s]);
+          return std::tuple(2, missed_at, view.seq.arrival_order[s]);
         };
         return key(a) < key(b);
       });
@@ -416,6 +261,41 @@ TEST(SlackOrder, IsTheSortBySlack) {
       }
     }
   }
+}
+
+// The first of those that have missed has its turn after so many steps: one of them, and only until it has started.
+TEST(SlackOrder, TheFirstThatMissedHasItsTurn) {
+  SchedulerLimits limits = Limits();
+  *limits.policy.Find<int64_t>("accelgen-missed-turn") = 4;
+  Bed bed;
+  auto order = MakeSlackOrder(limits);
+  order->Rebuild(bed.View(0));
+  const SlotId kept = bed.Wait(20, {kSecond, 0, 0});
+  const SlotId later = bed.Wait(20, {20 * kMs, 0, 0});
+  const SlotId first = bed.Wait(20, {10 * kMs, 0, 0});
+  const auto walk = [&] {
+    const StepView view = bed.View(100 * kMs);
+    order->Apply(view);
+    bed.table.ClearChanges();
+    std::vector<SlotId> got;
+    order->Start(view);
+    for (SlotId s = order->Next(); s != kNoSlot; s = order->Next()) got.push_back(s);
+    auto fresh = MakeSlackOrder(limits);
+    fresh->Rebuild(view);
+    std::vector<SlotId> again;
+    fresh->Start(view);
+    for (SlotId s = fresh->Next(); s != kNoSlot; s = fresh->Next()) again.push_back(s);
+    EXPECT_EQ(got, again) << "a fresh instance, step " << bed.step;
+    for (size_t i = 1; i < got.size(); ++i) EXPECT_TRUE(order->Before(view, got[i - 1], got[i])) << bed.step;
+    return got;
+  };
+  for (; bed.step < 4; ++bed.step) EXPECT_EQ(walk(), (std::vector{kept, first, later})) << bed.step;
+  EXPECT_EQ(walk(), (std::vector{first, kept, later}));
+  ++bed.step;
+  EXPECT_EQ(walk(), (std::vector{first, kept, later})) << "until it has started";
+  bed.Compute(first, 20);
+  for (++bed.step; bed.step < 10; ++bed.step) EXPECT_EQ(walk(), (std::vector{kept, later})) << bed.step;
+  EXPECT_EQ(walk(), (std::vector{later, kept}));
 }
 
 // --- distance ---

@@ -112,7 +112,7 @@ TEST(Registry, ParametersOutOfRangeAreRefusedByName) {
   EXPECT_NE(ErrorOf(c).find("pia-bin 0"), std::string::npos);
   c = Config("accelgen");
   *c.limits.policy.Find<std::string>("era") = "complete";
-  EXPECT_NE(ErrorOf(c).find("era 'complete' is unknown; known: completed|prefilled|off"), std::string::npos)
+  EXPECT_NE(ErrorOf(c).find("era 'complete' is unknown; known: kv|completed|prefilled|off"), std::string::npos)
       << ErrorOf(c);
   *c.limits.policy.Find<std::string>("era") = "off";
   EXPECT_EQ(ErrorOf(c), "");
@@ -187,11 +187,24 @@ TEST(Registry, EveryChoiceFindsItsKnobs) {
   for (const KnobDeclaration* knob : DeclaredKnobs()) {
     EXPECT_TRUE(names.insert(knob->name).second) << knob->name << " is declared twice";
   }
-  const std::set<std::string> known = {"tbt-headroom",      "larry-lambda", "trail-c",       "ltr-starvation-steps",
-                                       "ltr-quantum-steps", "pia-bin",      "accelgen-ttft", "accelgen-tbt",
-                                       "accelgen-gamma",    "distance",     "era",           "accelgen-long-prompt",
-                                       "accelgen-pivot",    "pad",          "mlfq-queues",   "mlfq-quantum",
-                                       "mlfq-promotion"};
+  const std::set<std::string> known = {"tbt-headroom",
+                                       "larry-lambda",
+                                       "trail-c",
+                                       "ltr-starvation-steps",
+                                       "ltr-quantum-steps",
+                                       "pia-bin",
+                                       "accelgen-ttft",
+                                       "accelgen-tbt",
+                                       "accelgen-gamma",
+                                       "distance",
+                                       "era",
+                                       "accelgen-long-prompt",
+                                       "accelgen-pivot",
+                                       "pad",
+                                       "mlfq-queues",
+                                       "mlfq-quantum",
+                                       "mlfq-promotion",
+                                       "accelgen-missed-turn"};
   EXPECT_TRUE(std::includes(names.begin(), names.end(), known.begin(), known.end()));
   PolicyOptions options;
   EXPECT_EQ(*options.Find<double>("larry-lambda"), 0.1);

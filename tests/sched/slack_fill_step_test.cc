@@ -139,10 +139,16 @@ TEST(SlackFillStep, NobodyTakesKvFromLessSlack) {
   EXPECT_EQ(bed.Plan(), "0:9+1* 1:0+4");                                   // a chunk of what is left
 }
 
-// Long prompts (of 100 tokens and more) run one after the other: 100 is long, 99 is not.
+HarnessConfig Completed(int64_t budget) {
+  HarnessConfig c = Config(budget);
+  *c.scheduler.limits.policy.Find<std::string>("era") = "completed";
+  return c;
+}
+
+// The paper's: long prompts (of 100 tokens and more) run one after the other. 100 is long, 99 is not.
 TEST(SlackFillStep, LongIsFromTheLimitOn) {
   for (const int32_t prompt : {99, 100}) {
-    SlackBed bed(Config(256));
+    SlackBed bed(Completed(256));
     bed.Prefilling(120, 119);
     bed.Waiting(prompt);
     EXPECT_EQ(bed.Plan(), prompt == 99 ? "1:0+99* 0:119+1*" : "0:119+1*") << prompt;
@@ -151,13 +157,13 @@ TEST(SlackFillStep, LongIsFromTheLimitOn) {
 // ... also of the one that runs, and of one that starts in this very step.
 TEST(SlackFillStep, WhatRunsIsLongFromTheLimitOnToo) {
   for (const int32_t prompt : {99, 100}) {
-    SlackBed bed(Config(256));
+    SlackBed bed(Completed(256));
     bed.Prefilling(prompt, prompt - 1);
     bed.Waiting(120);
     EXPECT_EQ(bed.Plan(), prompt == 99 ? "1:0+120* 0:98+1*" : "0:99+1*") << prompt;
   }
   for (const int32_t prompt : {99, 100}) {
-    SlackBed bed(Config(160));
+    SlackBed bed(Completed(160));
     bed.Waiting(prompt);
     bed.Waiting(120);
     EXPECT_EQ(bed.Plan(), prompt == 99 ? "1:0+120* 0:0+40" : "1:0+120*") << prompt;  // the longer has less slack
@@ -166,10 +172,165 @@ TEST(SlackFillStep, WhatRunsIsLongFromTheLimitOnToo) {
 
 // An objective of its own makes a long prompt urgent, and then it does not wait for another.
 TEST(SlackFillStep, AnUrgentLongPromptStartsBesideAnother) {
-  SlackBed bed(Config(64));
+  SlackBed bed(Completed(64));
   bed.Prefilling(120, 119);
   bed.Waiting(100, {.slo = {13 * kMs, 0, 0}});  // 13 chunks: no slack, not late
   EXPECT_EQ(bed.Plan(), "1:0+64");
+}
+
+// By default a new long prompt (25 blocks) waits only while less is free than it and the rest of the prompt that runs
+// (29 blocks beyond the one that it holds) will take: 55 blocks in all are enough, 54 are not.
+TEST(SlackFillStep, ALongPromptWaitsForTheKvOfThoseThatRun) {
+  const auto plan = [](const char* era, int64_t blocks, bool decodes) {
+    HarnessConfig c = Config(8);
+    *c.scheduler.limits.policy.Find<std::string>("era") = era;
+    c.num_blocks = blocks;
+    c.max_model_len = 140;
+    SlackBed bed(c);
+    decodes ? bed.Decoding(120, 1) : bed.Prefilling(120, 4);
+    bed.Waiting(100, {.slo = {kHour - kSecond, 0, 0}});  // before the other
+    return bed.Plan();
+  };
+  EXPECT_EQ(plan("kv", 55, false), "1:0+8") << "there is KV for both";
+  EXPECT_EQ(plan("kv", 54, false), "0:4+8") << "one block short";
+  EXPECT_EQ(plan("completed", 55, false), "0:4+8");
+  EXPECT_EQ(plan("off", 54, false), "1:0+8");
+  // A long one that decodes wants no more than others do: 31 blocks, 26 for the newcomer's two chunks, and one.
+  EXPECT_EQ(plan("kv", 58, true), "0:120+1* 1:0+7");
+  EXPECT_EQ(plan("completed", 58, true), "0:120+1*");
+}
+
+// --- prompts that can no longer be kept ---
+
+// At 2 ms the first prompt's millisecond is over: whoever can still be kept goes before it, though it has less slack.
+TEST(SlackFillStep, WhoHasMissedGoesBehindAllThatCanBeKept) {
+  SlackBed waiting(Config(8));
+  waiting.Waiting(8, {.slo = {kMs, 0, 0}});
+  waiting.Waiting(8);
+  EXPECT_EQ(waiting.Plan(2 * kMs), "1:0+8*");
+  SlackBed running(Config(8));
+  running.Prefilling(16, 8, {.slo = {kMs, 0, 0}});
+  running.Prefilling(16, 8);
+  EXPECT_EQ(running.Plan(2 * kMs), "1:8+8*");
+  SlackBed mixed(Config(8));
+  mixed.Prefilling(16, 8, {.slo = {kMs, 0, 0}});
+  mixed.Waiting(8);
+  EXPECT_EQ(mixed.Plan(2 * kMs), "1:0+8*");
+}
+
+// It is not urgent: a decode goes before it. One that is late by its window but can still be kept is.
+TEST(SlackFillStep, WhoHasMissedIsNotUrgent) {
+  for (const DurationNs ttft : {kMs, 2 * kMs}) {
+    SlackBed bed(Config(8));
+    bed.Decoding(4, 1);
+    bed.Prefilling(40, 8, {.slo = {ttft, 0, 0}});
+    EXPECT_EQ(bed.Plan(2 * kMs), ttft == kMs ? "0:4+1* 1:8+7" : "1:8+8");
+  }
+}
+
+// 1 us per token: 40 tokens take 40 us even if no step computes anything else.
+struct PerToken final : StepTimeModel {
+  DurationNs StepTimeNs(const StepShape& shape) const override { return 1000 * std::max<int64_t>(16, shape.tokens()); }
+  int32_t tile_tokens() const override { return 16; }
+};
+TEST(SlackFillStep, WhoCannotBeKeptHasMissedBeforeItsTimeIsOver) {
+  const PerToken model;
+  for (const DurationNs left : {DurationNs{40'000}, DurationNs{39'999}}) {
+    HarnessConfig c = Config(8);
+    c.scheduler.limits.step_time = &model;
+    SlackBed bed(c);
+    bed.Waiting(40, {.slo = {kMs + left, 0, 0}});
+    bed.Waiting(8, {.slo = {kHour, 0, 0}});
+    EXPECT_EQ(bed.Plan(kMs), left == 40'000 ? "0:0+8" : "1:0+8*") << left << " ns left";
+  }
+}
+
+// Among those that have missed nothing is chosen: in order, cut to what is left.
+TEST(SlackFillStep, ThoseThatHaveMissedTakeTurns) {
+  SlackBed bed(Config(8));
+  bed.Waiting(5, {.slo = {kMs, 0, 0}});
+  bed.Waiting(8, {.slo = {kMs, 0, 0}});
+  EXPECT_EQ(bed.Plan(2 * kMs), "0:0+5* 1:0+3");
+}
+
+// One that has begun is done before another begins, though that came before it: begun, they would only hold KV.
+TEST(SlackFillStep, WhoHasMissedIsDoneBeforeTheNextBegins) {
+  SlackBed bed(Config(8));
+  bed.Waiting(4, {.slo = {kMs, 0, 0}});
+  bed.Prefilling(30, 8, {.slo = {kMs, 0, 0}});
+  EXPECT_EQ(bed.Plan(2 * kMs), "1:8+8");
+  EXPECT_EQ(bed.Plan(3 * kMs), "1:16+8");
+  EXPECT_EQ(bed.Plan(4 * kMs), "1:24+6* 0:0+2") << "what its last chunk leaves is not left idle";
+}
+
+// ... not even one that has its turn.
+TEST(SlackFillStep, WhoHasItsTurnWaitsForTheOneThatHasBegun) {
+  HarnessConfig c = Config(8);
+  *c.scheduler.limits.policy.Find<int64_t>("accelgen-missed-turn") = 1;
+  SlackBed bed(c);
+  bed.Waiting(4, {.slo = {kMs, 0, 0}});
+  bed.Prefilling(30, 8, {.slo = {kMs, 0, 0}});
+  EXPECT_EQ(bed.Plan(2 * kMs), "1:8+8");
+  EXPECT_EQ(bed.Plan(3 * kMs), "1:16+8");
+  EXPECT_EQ(bed.Plan(4 * kMs), "1:24+6*");
+  EXPECT_EQ(bed.Plan(5 * kMs), "0:0+4* 1:30+1*");
+}
+
+// KV that a long prompt that has missed will want some time keeps none waiting that can still be kept.
+TEST(SlackFillStep, ALongPromptDoesNotWaitForOneThatHasMissed) {
+  HarnessConfig c = Config(8);
+  c.num_blocks = 54;  // one block less than both want
+  c.max_model_len = 140;
+  SlackBed bed(c);
+  bed.Prefilling(120, 4, {.slo = {kMs, 0, 0}});
+  bed.Waiting(100);
+  EXPECT_EQ(bed.Plan(2 * kMs), "1:0+8");
+}
+
+// Once so many steps have passed it over it goes first, running or waiting; an urgent decode keeps its token.
+TEST(SlackFillStep, WhoHasMissedHasItsTurnAfterSoManySteps) {
+  for (const bool runs : {false, true}) {
+    HarnessConfig c = Config(8);
+    *c.scheduler.limits.policy.Find<int64_t>("accelgen-missed-turn") = 3;
+    SlackBed bed(c);
+    bed.Decoding(4, 1, {.max_output_tokens = 100, .slo = {0, kMs, 0}});
+    runs ? bed.Prefilling(36, 8, {.slo = {kMs, 0, 0}}) : bed.Waiting(28, {.slo = {kMs, 0, 0}});
+    bed.Waiting(100);
+    std::vector<std::string> plans;
+    for (int i = 0; i < 8; ++i) plans.push_back(bed.Plan((2 + i) * kMs));
+    const std::string at = runs ? "1:8+7" : "1:0+7", then = runs ? "1:15+7" : "1:7+7";
+    EXPECT_EQ(plans, (std::vector<std::string>{"0:4+1* 2:0+7", "0:5+1* 2:7+7", "0:6+1* 2:14+7", at + " 0:7+1*",
+                                               "0:8+1* 2:21+7", "0:9+1* 2:28+7", "0:10+1* 2:35+7", then + " 0:11+1*"}))
+        << (runs ? "running" : "waiting");
+  }
+}
+
+// Under another order the head of the queue has it: ERA alone would hold the long one back as long as a long one runs.
+TEST(SlackFillStep, TheHeadOfAnyQueueHasItsTurn) {
+  HarnessConfig c = Completed(8);
+  c.scheduler.preset = "accelgen-no-order";
+  *c.scheduler.limits.policy.Find<int64_t>("accelgen-missed-turn") = 2;
+  SlackBed bed(c);
+  bed.Decoding(120, 1);
+  bed.Waiting(100, {.slo = {kMs, 0, 0}});
+  EXPECT_EQ(bed.Plan(2 * kMs), "0:120+1*");
+  EXPECT_EQ(bed.Plan(3 * kMs), "0:121+1*");
+  EXPECT_EQ(bed.Plan(4 * kMs), "1:0+8");
+}
+
+// Where it does not fit then, nothing else starts: what comes free reaches it.
+TEST(SlackFillStep, WhoHasItsTurnHoldsBackTheQueue) {
+  HarnessConfig c = Config(64);
+  *c.scheduler.limits.policy.Find<int64_t>("accelgen-missed-turn") = 1;
+  c.num_blocks = 8;
+  c.max_model_len = 32;
+  SlackBed bed(c);
+  bed.Decoding(13, 1, {.max_output_tokens = 4});                  // four blocks of eight
+  bed.Waiting(24, {.max_output_tokens = 1, .slo = {kMs, 0, 0}});  // six
+  bed.Waiting(3, {.max_output_tokens = 1});                       // one
+  EXPECT_EQ(bed.Plan(2 * kMs), "0:13+1* 2:0+3*");
+  bed.Waiting(3, {.max_output_tokens = 1});
+  EXPECT_EQ(bed.Plan(3 * kMs), "0:14+1*") << "the newcomer would fit";
 }
 
 // Nothing starts beside a preemption that the decodes made: two decodes need a block each, one is taken back, and its
@@ -214,7 +375,7 @@ TEST(SlackFillStep, WhoWasPreemptedStartsWhenNobodyRuns) {
 TEST(SlackFillStep, WhoSitsOutIsRemembered) {
   SlackBed bed(Config(8));
   const SlotId decode = bed.Decoding(4, 1, {.slo = {0, 5 * kMs, 0}});
-  bed.Prefilling(60, 8, {.slo = {4 * kMs, 0, 0}});
+  bed.Prefilling(60, 8, {.slo = {5 * kMs, 0, 0}});  // late by its window from the start, and not missed until 5 ms
   EXPECT_EQ(bed.Plan(2 * kMs), "1:8+8");
   EXPECT_EQ(bed.Note<sched::SlackNote>(decode)->passed_over_ns, 2 * kMs);
   EXPECT_EQ(bed.Plan(4 * kMs), "1:16+8");  // 5 - 2 - 1 ms of slack

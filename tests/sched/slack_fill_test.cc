@@ -90,7 +90,8 @@ TEST(SlackFill, AWholePromptMayExceedTheBudget) {
             (Plans{"0:0+3* 2:0+2*", "0:3+1* 1:0+30*", "0:4+1*", "0:5+1*"}));
 }
 
-// A second long prompt (>= 10) waits until the first has finished, its output included; or its prefill; or for nothing.
+// A second long prompt (>= 10) waits until the first has finished, its output included; or its prefill; or for nothing;
+// or for nothing but KV.
 TEST(SlackFill, LongPromptsRunOneAfterTheOther) {
   const auto submit = [](Harness* h) {
     Add(h, 12, 3);
@@ -98,16 +99,21 @@ TEST(SlackFill, LongPromptsRunOneAfterTheOther) {
     Add(h, 3, 1);
   };
   HarnessConfig c = Config("accelgen", 8);
+  *c.scheduler.limits.policy.Find<std::string>("era") = "completed";
   EXPECT_EQ(PlansOf(c, submit), (Plans{"0:0+8", "0:8+4* 2:0+3*", "0:12+1*", "0:13+1*", "1:0+8", "1:8+3*"}));
   *c.scheduler.limits.policy.Find<std::string>("era") = "prefilled";
   EXPECT_EQ(PlansOf(c, submit), (Plans{"0:0+8", "0:8+4* 2:0+3*", "0:12+1* 1:0+7", "0:13+1* 1:7+4*"}));
-  *c.scheduler.limits.policy.Find<std::string>("era") = "off";
-  EXPECT_EQ(PlansOf(c, submit), (Plans{"0:0+8", "1:0+8", "0:8+4* 1:8+3* 2:0+1", "0:12+1* 2:1+2*", "0:13+1*"}));
+  for (const char* era : {"off", "kv"}) {  // there is KV for all of them
+    *c.scheduler.limits.policy.Find<std::string>("era") = era;
+    EXPECT_EQ(PlansOf(c, submit), (Plans{"0:0+8", "1:0+8", "0:8+4* 1:8+3* 2:0+1", "0:12+1* 2:1+2*", "0:13+1*"})) << era;
+  }
 }
 
 // Unless it is urgent.
 TEST(SlackFill, AnUrgentLongPromptDoesNotWait) {
-  EXPECT_EQ(PlansOf(Config("accelgen", 8),
+  HarnessConfig c = Config("accelgen", 8);
+  *c.scheduler.limits.policy.Find<std::string>("era") = "completed";
+  EXPECT_EQ(PlansOf(c,
                     [](Harness* h) {
                       Add(h, 12, 3);
                       Add(h, 11, 1, {10 * kMs, 0, 0});  // needs 11 steps of 1 ms by its window
@@ -125,7 +131,7 @@ TEST(SlackFill, DecodesGiveWayToUrgentPromptsUntilTheyAreUrgent) {
   const RequestHandle tight = Add(&h, 2, 6, {0, 3 * kMs, 0});
   ASSERT_EQ(h.Settle(), "");
   ASSERT_TRUE(h.Advance());
-  Add(&h, 40, 1, {kMs, 0, 0});  // late at once
+  Add(&h, 40, 1, {6 * kMs, 0, 0});  // late at once by its window, and done as its time is over
   ASSERT_EQ(h.Run(), "");
   // T_max = 1 ms: the tight one has 3 - 1 = 2 ms to wait after a token, and is urgent after the first ms.
   EXPECT_EQ(h.plans(), (Plans{"0:0+2* 1:0+2*", "2:0+8", "2:8+7 1:2+1*", "2:15+8", "2:23+7 1:3+1*", "2:30+8",
@@ -269,6 +275,34 @@ TEST(SlackFill, ALooseRequestIsPassedOverForABoundedTime) {
       }
     }
     EXPECT_GT(later, 50);
+  }
+}
+
+// Requests that can be kept without end, more than the machine can serve. Those that cannot wait behind them, but no
+// longer than the turns of those before them.
+TEST(SlackFill, WhoHasMissedWaitsForABoundedTime) {
+  constexpr int kTurn = 8;
+  for (const char* preset : {"accelgen", "accelgen-no-chunk", "accelgen-no-batch"}) {
+    HarnessConfig c = Config(preset, 8);
+    *c.scheduler.limits.policy.Find<int64_t>("accelgen-missed-turn") = kTurn;
+    c.max_queue = 1000;
+    c.num_blocks = 400;
+    Harness h(c);
+    std::vector<RequestHandle> missed;
+    for (int i = 0; i < 6; ++i) missed.push_back(Add(&h, 8, 1, {1, 0, 0}));  // the first of them starts in time
+    const TimeNs came = h.clock().NowNs();
+    for (int step = 0; step < 12 * kTurn; ++step) {
+      for (int i = 0; i < 2; ++i) Add(&h, 6, 1, {kLoose, 0, 0});
+      ASSERT_EQ(h.Settle(), "");
+      ASSERT_TRUE(h.Advance());
+    }
+    for (int i = 1; i < 6; ++i) {
+      const testing::RequestOutput& out = h.outputs()[missed[static_cast<size_t>(i)]];
+      ASSERT_TRUE(out.done) << preset << ": number " << i << " starves";
+      const int64_t waited = (out.done_event.scheduled_ns - came) / kMs;
+      EXPECT_GE(waited, i * kTurn) << preset << ": it goes before those that can be kept";
+      EXPECT_LE(waited, i * (kTurn + 1)) << preset;
+    }
   }
 }
 

@@ -1,13 +1,14 @@
-// AccelGen's step (section 4.4): urgent requests first, those that must run in this step to keep their objective
-// (T_r <= T_max); then all running decodes, as far as possible, for they free KV; the rest of the step goes to prompts,
-// chosen by how well their demand fits what is left of budget and KV. A long prompt starts only when no other runs
-// (ERA, 4.2).
+// AccelGen's step (section 4.4): urgent requests first, those that must run in this step to keep their objective (T_r
+// about T_max); then all running decodes, as far as possible, for they free KV; the rest of the step goes to prompts,
+// chosen by how well their demand fits what is left of budget and KV. A long prompt waits while the running long ones
+// still want the KV that it would take (ERA, 4.2; the paper: while one runs at all).
 //
 // Short of budget, the sequence with the most slack sits the step out and keeps its KV: everything is served in
 // ascending slack. Short of KV, the preemption says who gives it up. Ours, where the paper is silent: urgent decodes
 // have their token set aside before urgent prompts take chunks; an urgent request that does not fit holds back the
 // queue behind it; when none within gamma of the first fits any more, the next ones in the queue are looked at, and
-// what is left of the budget at last goes to a shorter chunk.
+// what is left of the budget at last goes to a shorter chunk. A prompt that can no longer be kept (sched/slack.h: it
+// has missed) is not urgent and comes after all others, those of them in turn; one that has its turn goes first.
 #include <algorithm>
 
 #include "sched/choices.h"
@@ -19,8 +20,10 @@ namespace tactus::sched {
 namespace {
 
 // A step chooses among so many at a time, and looks at no more of the queue: the time of a decision is bounded.
-constexpr size_t kMostInGroup = 256;
-constexpr size_t kMostLookedAt = 1024;
+constexpr size_t kMostInGroup = 64;
+constexpr size_t kMostLookedAt = 256;
+// Those that have missed are not chosen among.
+constexpr size_t kMostMissedInGroup = 32;
 // Starts that fail although their demand fitted when the group was gathered: what must stay free has been reached.
 constexpr int kMostRefused = 4;
 
@@ -38,9 +41,11 @@ constexpr Knob<std::string> kDistanceKind{
      .help = "slack-fill: distance in tokens, or in shares of the budget and of the KV memory"}};
 constexpr Knob<std::string> kEra{
     "era",
-    "completed",
-    {.choices = "completed|prefilled|off",
-     .help = "slack-fill: a long prompt starts only when those that run are so far, unless it is urgent"}};
+    "kv",
+    {.choices = "kv|completed|prefilled|off",
+     .help =
+         "slack-fill: a long prompt starts only where KV is free for it and the rest of those that run, or once those "
+         "are so far; unless it is urgent"}};
 constexpr Knob<int64_t> kLongPrompt{
     "accelgen-long-prompt",
     4096,
@@ -56,12 +61,13 @@ class SlackFill final : public Composition {
         whole_(whole_prompts),
         gamma_ns_(static_cast<DurationNs>(limits.policy[kGamma] * 1e9)),
         long_prompt_(limits.policy[kLongPrompt]),
-        era_(limits.policy[kEra]),
+        era_(EraOf(limits.policy[kEra])),
         normalised_(limits.policy[kDistanceKind] == "normalised"),
         kv_tokens_(limits.blocks_total * limits.block_size),
         distance_(kMostInGroup) {
     ready_.reserve(static_cast<size_t>(limits.max_num_seqs));
     group_.reserve(kMostInGroup);
+    long_running_.reserve(static_cast<size_t>(limits.max_num_seqs));
   }
 
   void Describe(ChoiceTraits* traits) const override { traits->splits_prompts = !whole_; }
@@ -77,12 +83,17 @@ class SlackFill final : public Composition {
     if (step.plan.has_preempted()) queue_head_ = kNoSlot;  // nothing more starts in a step that had to preempt
     SelectRest(step);
     if (step.plan.empty() && step.view.steps_in_flight == 0) RunAnyhow(step);
-    for (const Ready& r : ready_) {
-      if (!r.served && !step.plan.Touched(r.slot)) slack_.PassedOver(step.view, r.slot);
-    }
+    PassOverTheRest(step.view, step.plan);
   }
 
  private:
+  enum class Era : uint8_t { kKv, kCompleted, kPrefilled, kOff };
+  static Era EraOf(const std::string& name) {
+    return name == "kv"          ? Era::kKv
+           : name == "completed" ? Era::kCompleted
+           : name == "prefilled" ? Era::kPrefilled
+                                 : Era::kOff;
+  }
   struct Ready {  // a running sequence that this step can take on
     DurationNs slack_ns = 0;
     int64_t arrival = 0;
@@ -103,13 +114,20 @@ class SlackFill final : public Composition {
 
   void CollectReady(const StepContext& step) {
     ready_.clear();
-    long_running_ = 0;
+    long_running_.clear();
+    long_wanted_of_ = -1;
+    missed_running_ = 0;
     const SequenceColumns& seq = step.view.seq;
     for (const SlotId slot : step.view.running) {
       const bool prefilling = seq.state[slot] == SeqState::kPrefill;
-      if (seq.prompt_tokens[slot] >= long_prompt_ && (prefilling || era_ == "completed")) ++long_running_;
+      const bool missed = prefilling && slack_.Missed(step.view, slot);
+      if (seq.prompt_tokens[slot] >= long_prompt_ &&
+          (era_ == Era::kCompleted || (prefilling && (!missed || era_ != Era::kKv)))) {
+        long_running_.push_back(slot);
+      }
       if (!seq.Plannable(slot) || seq.Pending(slot) <= 0) continue;
-      ready_.push_back({slack_.SlackNs(step.view, slot), seq.arrival_order[slot], slot, !prefilling, false});
+      missed_running_ += missed ? 1 : 0;
+      ready_.push_back({slack_.StandingNs(step.view, slot), seq.arrival_order[slot], slot, !prefilling, false});
     }
     std::sort(ready_.begin(), ready_.end(),
               [](const Ready& a, const Ready& b) { return Less(a.slack_ns, a.arrival, b.slack_ns, b.arrival); });
@@ -122,13 +140,14 @@ class SlackFill final : public Composition {
     if (step.view.waiting.empty() || step.plan.starts_left() <= 0 || step.plan.blocks_available() <= 0) return;
     step.order.Start(step.view);
     Advance(step);
+    if (queue_head_ != kNoSlot && head_slack_ns_ == kNever) slack_.AwaitTurn(step.view, queue_head_);
   }
   void Advance(StepContext& step) {
     queue_head_ = looked_at_++ < kMostLookedAt ? step.order.Next() : kNoSlot;
     if (queue_head_ == kNoSlot) return;
     // A preempted sequence goes before all others; its queue says so too.
     const bool preempted = step.view.seq.preemptions[queue_head_] > 0;
-    head_slack_ns_ = preempted ? std::numeric_limits<DurationNs>::min() : slack_.SlackNs(step.view, queue_head_);
+    head_slack_ns_ = preempted ? SlackModel::kTurn : slack_.StandingNs(step.view, queue_head_);
   }
 
   // --- urgent ones ---
@@ -177,7 +196,7 @@ class SlackFill final : public Composition {
     while (step.plan.prefill_left() > 0) {
       const int32_t before = step.plan.num_items();
       if (!GatherGroup(step, &next)) return;
-      if (selection_ == Selection::kDistance) SelectByDistance(step);
+      if (selection_ == Selection::kDistance && !group_missed_) SelectByDistance(step);
       // In queue order, cut to what is left.
       for (Candidate& c : group_) {
         if (step.plan.prefill_left() <= 0) return;
@@ -191,35 +210,57 @@ class SlackFill final : public Composition {
     }
   }
 
-  // The prompts next in slack that are within gamma of the first of them. False: there are none.
+  // The prompts next in slack that are within gamma of the first of them; after all of these those that have missed.
+  // False: there are none.
   bool GatherGroup(StepContext& step, size_t* next) {
     group_.clear();
     DurationNs until_ns = kNever;
-    while (group_.size() < kMostInGroup) {
+    bool first = true;
+    group_missed_ = false;
+    while (group_.size() < (group_missed_ ? kMostMissedInGroup : kMostInGroup)) {
       while (*next < ready_.size() && (ready_[*next].decode || ready_[*next].served)) ++*next;
       const bool running = *next < ready_.size();
       if (queue_head_ != kNoSlot && step.plan.starts_left() <= 0) queue_head_ = kNoSlot;
       const bool waiting = queue_head_ != kNoSlot;
       if (!running && !waiting) break;
-      const bool take_running = running && (!waiting || Less(ready_[*next].slack_ns, ready_[*next].arrival,
-                                                             head_slack_ns_, step.view.seq.arrival_order[queue_head_]));
+      const bool take_running = running && (!waiting || head_slack_ns_ == kNever ||
+                                            Less(ready_[*next].slack_ns, ready_[*next].arrival, head_slack_ns_,
+                                                 step.view.seq.arrival_order[queue_head_]));
       const DurationNs slack_ns = take_running ? ready_[*next].slack_ns : head_slack_ns_;
       if (slack_ns > until_ns) break;
-      if (until_ns == kNever) until_ns = slack_ns + gamma_ns_;
+      if (first && slack_ns == kNever) group_missed_ = true;
+      if (first && slack_ns != kNever) until_ns = slack_ns + gamma_ns_;
+      first = false;
       if (take_running) {
         group_.push_back({ready_[*next].slot, *next, false, 0});
         ++*next;
       } else {
-        if (!HeldBack(step.view, queue_head_)) group_.push_back({queue_head_, 0, true, 0});
+        if (!HeldBack(step, queue_head_)) group_.push_back({queue_head_, 0, true, 0});
         Advance(step);
       }
     }
     return !group_.empty();
   }
 
-  // ERA: a long prompt while another runs.
-  bool HeldBack(const StepView& view, SlotId slot) const {
-    return long_running_ > 0 && era_ != "off" && view.seq.prompt_tokens[slot] >= long_prompt_;
+  // ERA: a long prompt while others run.
+  bool HeldBack(const StepContext& step, SlotId slot) {
+    if (era_ == Era::kOff || long_running_.empty() || step.view.seq.prompt_tokens[slot] < long_prompt_) return false;
+    if (era_ != Era::kKv) return true;
+    const int64_t block = step.plan.block_size();
+    const int64_t own = (step.view.seq.known_committed[slot] + block - 1) / block;
+    return step.plan.blocks_available() < own + LongWantedBlocks(step);
+  }
+  // What the prompts of the running long ones will take beyond what they hold.
+  int64_t LongWantedBlocks(const StepContext& step) {
+    if (long_wanted_of_ == step.plan.num_items()) return long_wanted_;
+    long_wanted_of_ = step.plan.num_items();
+    long_wanted_ = 0;
+    const int64_t block = step.plan.block_size();
+    for (const SlotId slot : long_running_) {
+      const int64_t beyond = step.view.seq.known_committed[slot] - step.plan.CoveredTokens(slot);
+      if (beyond > 0) long_wanted_ += (beyond + block - 1) / block;
+    }
+    return long_wanted_;
   }
 
   void SelectByDistance(StepContext& step) {
@@ -275,9 +316,8 @@ class SlackFill final : public Composition {
     if (!c->waiting) {
       Ready& r = ready_[c->ready];
       if (r.served || step.plan.AddRunning(r.slot, c->chunk, whole_) != AddResult::kAdded) return;
-      r.served = true;
-      slack_.Took(step.view, r.slot);
-    } else if (!HeldBack(step.view, c->slot) && !step.plan.Touched(c->slot)) {
+      Served(step, &r);
+    } else if (!HeldBack(step, c->slot) && !step.plan.Touched(c->slot)) {
       Start(step, c->slot, c->chunk);
     }
   }
@@ -293,16 +333,25 @@ class SlackFill final : public Composition {
 
   AddResult Start(StepContext& step, SlotId slot, int32_t limit) {
     if (!MayStart(step, slot)) return AddResult::kNoBlocks;
+    const bool missed = slack_.Missed(step.view, slot);
+    if (missed && missed_running_ > 0) return AddResult::kNotReady;
     const AddResult result = step.Admit(slot, limit, whole_);
     if (result != AddResult::kAdded) return result;
-    if (step.view.seq.prompt_tokens[slot] >= long_prompt_) ++long_running_;
+    if (step.view.seq.prompt_tokens[slot] >= long_prompt_ && !(missed && era_ == Era::kKv)) {
+      long_running_.push_back(slot);
+    }
+    if (missed && !step.plan.items().back().sample) ++missed_running_;
     slack_.Took(step.view, slot);
     return result;
   }
 
   void RunOne(StepContext& step, Ready* r, int32_t limit) {
     if (!step.plan.AddDecode(r->slot) && step.Run(r->slot, limit, whole_ && !r->decode) != AddResult::kAdded) return;
+    Served(step, r);
+  }
+  void Served(const StepContext& step, Ready* r) {
     r->served = true;
+    if (!r->decode && slack_.Missed(step.view, r->slot) && step.plan.items().back().sample) --missed_running_;
     slack_.Took(step.view, r->slot);
   }
 
@@ -313,6 +362,17 @@ class SlackFill final : public Composition {
     }
   }
 
+  // Those that could have run: from now on they wait. Of the prompts that have missed the oldest awaits its turn.
+  void PassOverTheRest(const StepView& view, const PlanBuilder& plan) {
+    bool awaits_turn = false;
+    for (const Ready& r : ready_) {
+      if (r.served || plan.Touched(r.slot)) continue;
+      slack_.PassedOver(view, r.slot);
+      if (r.slack_ns == kNever && !awaits_turn) slack_.AwaitTurn(view, r.slot);
+      awaits_turn |= r.slack_ns == kNever;
+    }
+  }
+
   static int32_t Limit(int64_t tokens) { return static_cast<int32_t>(std::min<int64_t>(tokens, kNoLimit)); }
 
   const SlackModel slack_;
@@ -320,24 +380,28 @@ class SlackFill final : public Composition {
   const bool whole_;
   const DurationNs gamma_ns_;
   const int64_t long_prompt_;
-  const std::string era_;
+  const Era era_;
   const bool normalised_;
   const int64_t kv_tokens_;
   // Of the step.
   DurationNs urgent_ns_ = 0;
-  int32_t long_running_ = 0;
+  std::vector<SlotId> long_running_;  // that keep a new long prompt waiting
+  int32_t missed_running_ = 0;        // prompts begun that have missed and are not done with this step
+  int64_t long_wanted_ = 0;           // LongWantedBlocks after so many items of the plan
+  int32_t long_wanted_of_ = -1;
   std::vector<Ready> ready_;     // in ascending slack
   SlotId queue_head_ = kNoSlot;  // next waiting sequence; kNoSlot: nothing starts any more
   DurationNs head_slack_ns_ = 0;
   size_t looked_at_ = 0;
   std::vector<Candidate> group_;  // in ascending slack
+  bool group_missed_ = false;     // they can no longer be kept
   DistanceChoice distance_;
 };
 
 }  // namespace
 
-constinit const KnobList kSlackFillKnobs{&kTtftObjective, &kTbtObjective, &kGamma,      &kDistanceKind,
-                                         &kEra,           &kLongPrompt,   &kPivotTokens};
+constinit const KnobList kSlackFillKnobs{&kTtftObjective, &kTbtObjective, &kGamma,       &kDistanceKind,
+                                         &kEra,           &kLongPrompt,   &kPivotTokens, &kMissedTurn};
 
 std::unique_ptr<Composition> MakeSlackFill(const SchedulerLimits& limits) {
   return std::make_unique<SlackFill>(limits, Selection::kDistance, false);

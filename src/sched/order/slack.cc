@@ -6,10 +6,13 @@
 // again, and a walk costs what it reads.
 //
 // Ours: those that were preempted go first, as under fcfs. Their wait begins anew when they lose their KV, so by slack
-// alone they would come after every sequence that is late already.
+// alone they would come after every sequence that is late already. Those that have missed (sched/slack.h) go last, in
+// the order in which they did, but for the first of them when it has its turn. A heap of the moments at which the
+// others will have missed says who joins them.
 //
-// Bound: a waiting request is passed over only by requests whose latest start is earlier: none that arrives after its
-// own deadline plus the time of the longest prompt.
+// Bound: a waiting request that can still be kept is passed over only by requests whose latest start is earlier: none
+// that arrives after its own deadline plus the time of the longest prompt. Once it has missed, it is passed over by
+// nobody who misses later, and by others for --accelgen-missed-turn steps beyond the turn of the one before it.
 #include <algorithm>
 #include <bit>
 #include <span>
@@ -23,20 +26,14 @@ namespace {
 
 constexpr int kSmall = 16;  // lengths below it have a class each
 constexpr int kPerOctave = 8;
-constexpr int kPreempted = kSmall + kPerOctave * 27;  // a class of its own, of any length
-constexpr int kClasses = kPreempted + 1;
+constexpr int kPreemptedClass = kSmall + kPerOctave * 27;  // a class of its own, of any length
+constexpr int kMissedClass = kPreemptedClass + 1;          // likewise
+constexpr int kClasses = kMissedClass + 1;
 
 int ClassOf(int64_t tokens) {
   if (tokens < kSmall) return static_cast<int>(tokens);
   const int octave = std::bit_width(static_cast<uint64_t>(tokens)) - 1;  // >= 4
   return kSmall + (octave - 4) * kPerOctave + static_cast<int>((tokens >> (octave - 3)) & 7);
-}
-
-int64_t LongestOf(int cls) {
-  if (cls < kSmall) return cls;
-  const int octave = 4 + (cls - kSmall) / kPerOctave;
-  const int64_t eighth = int64_t{1} << (octave - 3);
-  return (8 + (cls - kSmall) % kPerOctave + 1) * eighth - 1;
 }
 
 class SlackOrder final : public Order {
@@ -47,9 +44,12 @@ class SlackOrder final : public Order {
     revealed_.reserve(n);
     frontier_.reserve(kClasses);
     classes_.resize(kClasses);
+    misses_.reserve(MostMisses(n));
+    handed_out_.reserve(n);
   }
 
   void Apply(const StepView& view) override {
+    walks_ = false;
     for (const SequenceChange& change : view.changes) {
       if (change.kind == ChangeKind::kQueued) Insert(view, change.slot);
       if (change.kind == ChangeKind::kUnqueued || change.kind == ChangeKind::kAdmitted) Remove(change.slot);
@@ -57,57 +57,76 @@ class SlackOrder final : public Order {
   }
 
   void Rebuild(const StepView& view) override {
+    walks_ = false;
     for (Class& c : classes_) c.Clear();
+    misses_.clear();
     std::fill(filed_.begin(), filed_.end(), Filed());
     for (const SlotId slot : view.waiting) {
       File(view, slot);
-      classes_[static_cast<size_t>(filed_[static_cast<size_t>(slot)].cls)].entries.push_back(
-          filed_[static_cast<size_t>(slot)].entry);
+      const Filed& f = filed_[static_cast<size_t>(slot)];
+      Class& c = classes_[static_cast<size_t>(f.cls)];
+      c.Saw(f);
+      c.entries.push_back(f.entry);
     }
     for (Class& c : classes_) std::sort(c.entries.begin(), c.entries.end());
+    std::make_heap(misses_.begin(), misses_.end(), std::greater<>());
   }
 
   void Start(const StepView& view) override {
+    replayed_ = 0;
+    if (walks_ && view.now_ns == walk_ns_) return;  // the budget has walked already
+    walks_ = true;
+    walk_ns_ = view.now_ns;
+    handed_out_.clear();
+    MoveMissed(view);
     const StepWindow& w = slack_.Window(view);
     longest_step_ns_ = w.longest_step_ns;
     mean_chunk_ = w.mean_chunk_tokens;
     revealed_.clear();
     frontier_.clear();
     preempted_left_ = 0;
-    for (const Entry& e : classes_[kPreempted].Waiting()) {
+    for (const Entry& e : classes_[kPreemptedClass].Waiting()) {
       Reveal(e);
       ++preempted_left_;
     }
     std::make_heap(revealed_.begin(), revealed_.end(), std::greater<>());
-    for (int c = 0; c < kPreempted; ++c) {
+    Class& missed = classes_[kMissedClass];
+    missed.cursor = missed.begin;
+    turn_left_ = false;
+    if (!missed.empty()) {
+      const SlotId first = missed.entries[missed.begin].slot;
+      slack_.AwaitTurn(view, first);
+      turn_left_ = slack_.HasTurn(view, first);
+    }
+    for (int c = 0; c < kPreemptedClass; ++c) {
       Class& cls = classes_[static_cast<size_t>(c)];
       if (cls.empty()) continue;
       cls.cursor = cls.begin;
-      cls.run_ns = SlackModel::Chunks(LongestOf(c), mean_chunk_) * longest_step_ns_;
-      frontier_.push_back({cls.entries[cls.cursor].deadline_ns - cls.run_ns, c});
+      cls.run_ns = SlackModel::Chunks(cls.longest_tokens, mean_chunk_) * longest_step_ns_;
+      frontier_.push_back(cls.LeastLeft(c));
     }
     std::make_heap(frontier_.begin(), frontier_.end(), std::greater<>());
   }
 
   SlotId Next() override {
-    while (preempted_left_ == 0 && !frontier_.empty() &&
-           (revealed_.empty() || frontier_.front().first <= revealed_.front().latest_start_ns)) {
-      Advance();
+    if (replayed_ == handed_out_.size()) {
+      const SlotId slot = NextOfWalk();
+      if (slot == kNoSlot) return kNoSlot;
+      handed_out_.push_back(slot);
     }
-    if (revealed_.empty()) return kNoSlot;
-    if (preempted_left_ > 0) --preempted_left_;
-    std::pop_heap(revealed_.begin(), revealed_.end(), std::greater<>());
-    const SlotId slot = revealed_.back().slot;
-    revealed_.pop_back();
-    return slot;
+    return handed_out_[replayed_++];
   }
 
   bool Before(const StepView& view, SlotId a, SlotId b) const override {
-    const bool first_a = GoesFirst(view, a), first_b = GoesFirst(view, b);
-    return first_a != first_b ? first_a : slack_.Before(view, a, b);
+    const Group group_a = GroupOf(view, a), group_b = GroupOf(view, b);
+    if (group_a != group_b) return group_a < group_b;
+    if (group_a != Group::kMissed) return slack_.Before(view, a, b);
+    const TimeNs missed_a = MissedAt(view, a), missed_b = MissedAt(view, b);
+    return missed_a != missed_b ? missed_a < missed_b : view.seq.arrival_order[a] < view.seq.arrival_order[b];
   }
 
  private:
+  enum class Group : uint8_t { kPreempted, kTurn, kKept, kMissed };
   struct Entry {
     TimeNs deadline_ns = 0;
     int64_t arrival = 0;
@@ -120,23 +139,46 @@ class SlackOrder final : public Order {
     int64_t tokens = 0;
     SlackModel::Deadlines deadlines;
   };
-  struct Class {
-    std::vector<Entry> entries;  // [begin, size) is sorted
-    size_t begin = 0, cursor = 0;
-    DurationNs run_ns = 0;  // of its longest prompt, in this walk
-    bool empty() const { return begin == entries.size(); }
-    std::span<const Entry> Waiting() const { return std::span(entries).subspan(begin); }
-    void Clear() {
-      entries.clear();
-      begin = cursor = 0;
-    }
-  };
   struct Revealed {
     TimeNs latest_start_ns = 0;
     int64_t arrival = 0;
     SlotId slot = kNoSlot;
     auto operator<=>(const Revealed&) const = default;
   };
+  // No sequence that a class has left is handed out before this: of those with its head's deadline the head came first,
+  // and who has a later one starts later than the bound. So equal deadlines need not be compared one by one.
+  struct LowerBound {
+    TimeNs latest_start_ns = 0;
+    int64_t arrival = 0;
+    int cls = 0;
+    auto operator<=>(const LowerBound&) const = default;
+    bool ComesBefore(const Revealed& r) const {
+      return latest_start_ns != r.latest_start_ns ? latest_start_ns < r.latest_start_ns : arrival < r.arrival;
+    }
+  };
+  struct Class {
+    std::vector<Entry> entries;  // [begin, size) is sorted
+    size_t begin = 0, cursor = 0;
+    int64_t longest_tokens = 0;  // of the prompts since it was empty
+    DurationNs run_ns = 0;       // of such a prompt, in this walk
+    bool empty() const { return begin == entries.size(); }
+    std::span<const Entry> Waiting() const { return std::span(entries).subspan(begin); }
+    LowerBound LeastLeft(int cls) const { return {entries[cursor].deadline_ns - run_ns, entries[cursor].arrival, cls}; }
+    // Before it enters. What only has a job deadline does not run against T_max.
+    void Saw(const Filed& f) {
+      const int64_t tokens = f.deadlines.prompt_by_ns == kNever ? 0 : f.tokens;
+      longest_tokens = empty() ? tokens : std::max(longest_tokens, tokens);
+    }
+    void Clear() {
+      entries.clear();
+      begin = cursor = 0;
+    }
+  };
+
+  // When a waiting sequence that has missed did so, its arrival at the earliest: who comes later comes behind.
+  TimeNs MissedAt(const StepView& view, SlotId slot) const {
+    return std::max(slack_.KeepByNs(view, slot), view.seq.queued_ns[slot]);
+  }
 
   void File(const StepView& view, SlotId slot) {
     Filed& f = filed_[static_cast<size_t>(slot)];
@@ -144,17 +186,35 @@ class SlackOrder final : public Order {
     f.tokens = view.seq.known_committed[slot];
     f.entry = {std::min(f.deadlines.prompt_by_ns, f.deadlines.job_by_ns), view.seq.arrival_order[slot], slot};
     // What only has a job deadline does not run against T_max.
-    f.cls = view.seq.preemptions[slot] > 0 ? kPreempted : f.deadlines.prompt_by_ns == kNever ? 0 : ClassOf(f.tokens);
+    f.cls = view.seq.preemptions[slot] > 0       ? kPreemptedClass
+            : f.deadlines.prompt_by_ns == kNever ? 0
+                                                 : ClassOf(f.tokens);
+    if (slack_.Missed(view, slot)) {
+      f.entry.deadline_ns = MissedAt(view, slot);
+      f.cls = kMissedClass;
+    } else if (f.cls != kPreemptedClass) {
+      misses_.push_back({slack_.KeepByNs(view, slot), f.entry.arrival, slot});
+    }
   }
-  static bool GoesFirst(const StepView& view, SlotId slot) {
-    return view.seq.state[slot] == SeqState::kWaiting && view.seq.preemptions[slot] > 0;
+  Group GroupOf(const StepView& view, SlotId slot) const {
+    if (view.seq.state[slot] == SeqState::kWaiting && view.seq.preemptions[slot] > 0) return Group::kPreempted;
+    if (!slack_.Missed(view, slot)) return Group::kKept;
+    return slack_.HasTurn(view, slot) ? Group::kTurn : Group::kMissed;
   }
 
   void Insert(const StepView& view, SlotId slot) {
     TACTUS_CHECK(filed_[static_cast<size_t>(slot)].cls < 0);
     File(view, slot);
+    if (filed_[static_cast<size_t>(slot)].cls < kPreemptedClass) {
+      std::push_heap(misses_.begin(), misses_.end(), std::greater<>());
+      ForgetOldMisses();
+    }
+    Enter(slot);
+  }
+  void Enter(SlotId slot) {
     const Filed& f = filed_[static_cast<size_t>(slot)];
     Class& c = classes_[static_cast<size_t>(f.cls)];
+    c.Saw(f);
     c.entries.insert(std::upper_bound(c.entries.begin() + static_cast<ptrdiff_t>(c.begin), c.entries.end(), f.entry),
                      f.entry);
   }
@@ -178,6 +238,51 @@ class SlackOrder final : public Order {
     }
   }
 
+  // --- misses_: who waits in the length classes, and some who no longer do ---
+  static size_t MostMisses(size_t capacity) { return 2 * capacity + 64; }
+  bool MayMiss(const Entry& e) const {
+    const Filed& f = filed_[static_cast<size_t>(e.slot)];
+    return f.cls >= 0 && f.cls < kPreemptedClass && f.entry.arrival == e.arrival;
+  }
+  void ForgetOldMisses() {
+    if (misses_.size() < MostMisses(filed_.size())) return;
+    std::erase_if(misses_, [this](const Entry& e) { return !MayMiss(e); });
+    std::make_heap(misses_.begin(), misses_.end(), std::greater<>());
+  }
+  void MoveMissed(const StepView& view) {
+    while (!misses_.empty() && misses_.front().deadline_ns < view.now_ns) {
+      std::pop_heap(misses_.begin(), misses_.end(), std::greater<>());
+      const Entry e = misses_.back();
+      misses_.pop_back();
+      if (!MayMiss(e)) continue;
+      Remove(e.slot);
+      File(view, e.slot);
+      TACTUS_CHECK(filed_[static_cast<size_t>(e.slot)].cls == kMissedClass);
+      Enter(e.slot);
+    }
+  }
+  SlotId NextMissed() {
+    Class& c = classes_[kMissedClass];
+    return c.cursor < c.entries.size() ? c.entries[c.cursor++].slot : kNoSlot;
+  }
+
+  SlotId NextOfWalk() {
+    if (preempted_left_ == 0 && turn_left_) {
+      turn_left_ = false;
+      return NextMissed();
+    }
+    while (preempted_left_ == 0 && !frontier_.empty() &&
+           (revealed_.empty() || frontier_.front().ComesBefore(revealed_.front()))) {
+      Advance();
+    }
+    if (revealed_.empty()) return NextMissed();
+    if (preempted_left_ > 0) --preempted_left_;
+    std::pop_heap(revealed_.begin(), revealed_.end(), std::greater<>());
+    const SlotId slot = revealed_.back().slot;
+    revealed_.pop_back();
+    return slot;
+  }
+
   void Reveal(const Entry& e) {
     const Filed& f = filed_[static_cast<size_t>(e.slot)];
     const TimeNs latest =
@@ -187,25 +292,31 @@ class SlackOrder final : public Order {
 
   void Advance() {
     std::pop_heap(frontier_.begin(), frontier_.end(), std::greater<>());
-    const int c = frontier_.back().second;
+    const int c = frontier_.back().cls;
     frontier_.pop_back();
     Class& cls = classes_[static_cast<size_t>(c)];
     Reveal(cls.entries[cls.cursor++]);
     std::push_heap(revealed_.begin(), revealed_.end(), std::greater<>());
     if (cls.cursor == cls.entries.size()) return;
-    frontier_.push_back({cls.entries[cls.cursor].deadline_ns - cls.run_ns, c});
+    frontier_.push_back(cls.LeastLeft(c));
     std::push_heap(frontier_.begin(), frontier_.end(), std::greater<>());
   }
 
   const SlackModel slack_;
   std::vector<Class> classes_;
-  std::vector<Filed> filed_;  // [capacity]
-  // Of the walk.
+  std::vector<Filed> filed_;   // [capacity]
+  std::vector<Entry> misses_;  // heap of the last moments at which they can be kept
+  // Of the walk. What it has handed out is kept: the composition reads again what the budget has read.
+  bool walks_ = false;  // since the last changes
+  TimeNs walk_ns_ = 0;
+  std::vector<SlotId> handed_out_;
+  size_t replayed_ = 0;
   DurationNs longest_step_ns_ = 0;
   int64_t mean_chunk_ = 1;
-  std::vector<std::pair<TimeNs, int>> frontier_;  // heap: lower bound of what a class has left, class
-  std::vector<Revealed> revealed_;                // heap; the preempted alone until they have been handed out
+  std::vector<LowerBound> frontier_;  // heap
+  std::vector<Revealed> revealed_;    // heap; the preempted alone until they have been handed out
   size_t preempted_left_ = 0;
+  bool turn_left_ = false;  // the first of those that have missed has its turn, and has not been handed out
 };
 
 }  // namespace
