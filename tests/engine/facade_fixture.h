@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "support/tiny_config.h"
 #include "tactus/engine.h"
 
 namespace tactus {
@@ -89,11 +90,7 @@ class FacadeTest : public testing::Test {
   static void SetUpTestSuite() {
     folder_ = std::filesystem::temp_directory_path() / ("tactus_facade_" + std::to_string(getpid()));
     std::filesystem::create_directories(folder_);
-    std::ofstream(folder_ / "config.json") << R"({
-      "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
-      "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 260,
-      "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": false,
-      "bos_token_id": 256, "eos_token_id": 257, "torch_dtype": "bfloat16"})";
+    std::ofstream(folder_ / "config.json") << test::kTinyConfig;
   }
   static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
 

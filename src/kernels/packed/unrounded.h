@@ -40,7 +40,9 @@ inline __attribute__((always_inline)) void AddColumn(const std::byte* at, const 
   for (int v = 0; v < kVectors; ++v) f[v] = Floats::Load(at + v * Simd::kWidth * Floats::kBytes);
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
-    const Simd::F value = Simd::Set1((t < 3 ? x0 : x3)[t % 3 * x_stride]);
+    // Not (t < 3 ? x0 : x3)[...]: with -fsanitize=undefined GCC 12 reads another place for the rows of x3.
+    const float* x = t < 3 ? x0 + t * x_stride : x3 + (t - 3) * x_stride;
+    const Simd::F value = Simd::Set1(*x);
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) sum[t][v] = Simd::MulAdd(f[v], value, sum[t][v]);
   }
