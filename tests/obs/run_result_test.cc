@@ -186,7 +186,7 @@ TEST(RunResult, EveryObjectiveHasItsOwnAttainment) {
   run.Ended(r);
   r.ok = false;  // kept nothing, but its gaps were as they were
   run.Ended(r);
-  run.Rejected({.ttft_ns = 5, .tbt_ns = 5}, "chat");
+  run.Rejected(0, {.ttft_ns = 5, .tbt_ns = 5}, "chat");
   const RunResult all = run.Outcome();
   EXPECT_EQ(all.objectives.ttft.attainment(), 1.0 / 3);
   EXPECT_EQ(all.objectives.tbt.attainment(), 2.0 / 5);
@@ -208,7 +208,7 @@ TEST(RunResult, ClassesHaveLatenciesOfTheirOwn) {
   failed.slo_class = "batch";
   run.Ended(failed);
   run.Ended(Ended(0, 1, 900, 1000, 3, 3));  // of no class, and promised nothing
-  run.Rejected({}, "batch");
+  run.Rejected(0, {}, "batch");
   const RunResult r = run.Outcome();
   constexpr double kMs = 1e-6;
   ASSERT_EQ(r.classes.size(), 2u);
@@ -229,7 +229,7 @@ TEST(RunResult, ClassesHaveLatenciesOfTheirOwn) {
 // A server's clients name classes: what is kept of them has a bound.
 TEST(RunResult, ClassesBeyondTheBoundAreCountedTogether) {
   RunAccumulator run;
-  for (int i = 0; i < 100; ++i) run.Rejected({}, "class " + std::to_string(i));
+  for (int i = 0; i < 100; ++i) run.Rejected(0, {}, "class " + std::to_string(i));
   const RunResult r = run.Outcome();
   EXPECT_EQ(r.classes.size(), 33u);
   EXPECT_EQ(r.classes.at("other").rejected, 68);
