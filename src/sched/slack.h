@@ -11,9 +11,9 @@
 // A sequence that states several objectives has the least of their slacks.
 //
 // Ours: a prompt has *missed* its objective as soon as it can no longer be kept, objective - T_w < S_r * T_pf / S_pf:
-// not even if steps of the pivot size computed nothing else. Whoever has missed has nothing left to save, the others
-// have: it stands behind all that can still be kept, in order of arrival, is not urgent, and asks nothing of the step's
-// size. The oldest of them has a turn once --accelgen-missed-turn steps have passed it over.
+// not even if steps of the pivot size computed nothing else. Such a prompt has nothing left to save. It stands
+// behind all that can still be kept, in order of arrival, is not urgent, and asks nothing of the step's size. The oldest
+// of them has a turn once --accelgen-missed-turn steps have passed it over.
 #pragma once
 
 #include <algorithm>
@@ -102,7 +102,7 @@ class SlackModel {
   // Whether a prompt can no longer be kept. One that was preempted never is: it owes the next token of its answer.
   bool Missed(const StepView& view, SlotId slot) const { return view.now_ns > KeepByNs(view, slot); }
   // The last moment at which it is not missed; kNever: it cannot be. Constant while a sequence waits. Without a
-  // step-time model nobody knows how long a prompt takes: it is missed once its objective is over.
+  // step-time model the time of a prompt is not known: it is missed once its objective is over.
   TimeNs KeepByNs(const StepView& view, SlotId slot) const;
   // The slack by which sequences are ranked: of those that have missed kNever, of one that has its turn kTurn.
   DurationNs StandingNs(const StepView& view, SlotId slot) const {

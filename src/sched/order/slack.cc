@@ -12,7 +12,7 @@
 //
 // Bound: a waiting request that can still be kept is passed over only by requests whose latest start is earlier: none
 // that arrives after its own deadline plus the time of the longest prompt. Once it has missed, it is passed over by
-// nobody who misses later, and by others for --accelgen-missed-turn steps beyond the turn of the one before it.
+// none that misses later, and by others for --accelgen-missed-turn steps beyond the turn of the one before it.
 #include <algorithm>
 #include <bit>
 #include <span>
