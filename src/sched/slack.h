@@ -12,8 +12,8 @@
 //
 // Ours: a prompt has *missed* its objective as soon as it can no longer be kept, objective - T_w < S_r * T_pf / S_pf:
 // not even if steps of the pivot size computed nothing else. Such a prompt has nothing left to save. It stands
-// behind all that can still be kept, in order of arrival, is not urgent, and asks nothing of the step's size. The oldest
-// of them has a turn once --accelgen-missed-turn steps have passed it over.
+// behind all that can still be kept, in order of arrival, is not urgent, and asks nothing of the step's size. The
+// oldest of them has a turn once --accelgen-missed-turn steps have passed it over.
 #pragma once
 
 #include <algorithm>
