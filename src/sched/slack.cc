@@ -109,6 +109,12 @@ const StepWindow& SlackModel::Window(const StepView& view) const {
   return window_;
 }
 
+DurationNs SlackModel::PivotNs(const StepView& view) const {
+  const StepWindow& w = Window(view);
+  if (pivot_.step_ns > 0 || w.fastest_tokens == 0) return pivot_.step_ns;
+  return std::max<DurationNs>(1, pivot_.tokens * w.fastest_ns / w.fastest_tokens);
+}
+
 DurationNs SlackModel::PromptObjectiveNs(const StepView& view, SlotId slot) const {
   const Slo& slo = view.seq.slo[slot];
   const bool had_tokens = view.seq.known_committed[slot] > view.seq.prompt_tokens[slot];

@@ -154,6 +154,9 @@ class SlackModel {
   DurationNs StepAllowanceNs(const StepView& view, SlotId slot, DurationNs pivot_ns) const;
   DurationNs TbtNs(const Slo& slo) const { return slo.tbt_ns > 0 ? slo.tbt_ns : default_tbt_ns_; }
   const Pivot& pivot() const { return pivot_; }
+  // T_pf, and the time of a step of so many tokens by it; 0: not known yet.
+  DurationNs PivotNs(const StepView& view) const;
+  DurationNs FullStepNs(const StepView& view, int64_t tokens) const { return tokens * PivotNs(view) / pivot_.tokens; }
 
  private:
   // The objective for the token that a prompt's end yields: TTFT, or TBT when it has had tokens before (it was

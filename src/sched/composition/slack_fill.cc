@@ -74,6 +74,8 @@ class SlackFill final : public Composition {
 
   void Compose(StepContext& step) override {
     urgent_ns_ = slack_.Window(step.view).longest_step_ns;
+    const DurationNs full_ns = slack_.FullStepNs(step.view, step.plan.budget_tokens());
+    late_if_left_out_ns_ = 2 * std::max(urgent_ns_, full_ns) - urgent_ns_;
     CollectReady(step);
     OpenQueue(step);
     RunUrgent(step);
@@ -153,7 +155,7 @@ class SlackFill final : public Composition {
   // --- urgent ones ---
   void RunUrgent(StepContext& step) {
     int64_t decodes = std::count_if(ready_.begin(), ready_.end(),
-                                    [this](const Ready& r) { return r.decode && r.slack_ns <= urgent_ns_; });
+                                    [this](const Ready& r) { return r.decode && r.slack_ns <= late_if_left_out_ns_; });
     for (size_t i = 0; step.plan.tokens_left() > 0;) {
       const bool running = i < ready_.size() && ready_[i].slack_ns <= urgent_ns_;
       const bool waiting = queue_head_ != kNoSlot && head_slack_ns_ <= urgent_ns_;
@@ -385,6 +387,8 @@ class SlackFill final : public Composition {
   const int64_t kv_tokens_;
   // Of the step.
   DurationNs urgent_ns_ = 0;
+  // A decode with no more slack than this is late when this step, full, goes without it and the next one is like it.
+  DurationNs late_if_left_out_ns_ = 0;
   std::vector<SlotId> long_running_;  // that keep a new long prompt waiting
   int32_t missed_running_ = 0;        // prompts begun that have missed and are not done with this step
   int64_t long_wanted_ = 0;           // LongWantedBlocks after so many items of the plan
