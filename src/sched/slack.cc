@@ -149,7 +149,11 @@ DurationNs SlackModel::JctShareNs(const StepView& view, SlotId slot) const {
 }
 
 TimeNs SlackModel::KeepByNs(const StepView& view, SlotId slot) const {
-  if (IsDecode(view, slot) || view.seq.preemptions[slot] > 0) return kNever;
+  if (IsDecode(view, slot)) return kNever;
+  if (view.seq.preemptions[slot] > 0) {
+    const SlackNote& note = note_.At(view.notes, slot);
+    return note.missed && !note.in_turn ? view.seq.arrival_ns[slot] - 1 : kNever;
+  }
   DurationNs objective = PromptObjectiveNs(view, slot);
   if (const DurationNs jct = view.seq.slo[slot].jct_ns; jct > 0) {
     objective = objective > 0 ? std::min(objective, jct) : jct;
@@ -204,6 +208,8 @@ bool SlackModel::DecodeMissed(const StepView& view, SlotId slot) const {
     note.tokens_seen = generated;
     note.token_ns = view.now_ns;
   }
+  const DurationNs jct = view.seq.slo[slot].jct_ns;
+  if (jct > 0 && view.now_ns - view.seq.arrival_ns[slot] > jct) note.missed = true;
   return note.missed;
 }
 

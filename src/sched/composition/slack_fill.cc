@@ -148,7 +148,8 @@ class SlackFill final : public Composition {
     queue_head_ = looked_at_++ < kMostLookedAt ? step.order.Next() : kNoSlot;
     if (queue_head_ == kNoSlot) return;
     // A preempted sequence goes before all others; its queue says so too.
-    const bool preempted = step.view.seq.preemptions[queue_head_] > 0;
+    const bool preempted =
+        step.view.seq.preemptions[queue_head_] > 0 && !slack_.Missed(step.view, queue_head_);
     head_slack_ns_ = preempted ? SlackModel::kTurn : slack_.StandingNs(step.view, queue_head_);
   }
 
@@ -182,7 +183,7 @@ class SlackFill final : public Composition {
     // What was preempted waits for KV that comes free; ping-pong otherwise.
     while (result == AddResult::kNoBlocks && step.view.seq.preemptions[slot] == 0) {
       const SlotId victim = step.Victim(slot);
-      if (victim == kNoSlot || !slack_.Before(step.view, slot, victim)) break;
+      if (victim == kNoSlot || !slack_.MayTakeFrom(step.view, slot, victim)) break;
       if (step.TakeBack(victim) == PreemptResult::kDeferred) return result;
       result = Start(step, slot, limit);
     }
@@ -343,6 +344,7 @@ class SlackFill final : public Composition {
       long_running_.push_back(slot);
     }
     if (missed && !step.plan.items().back().sample) ++missed_running_;
+    if (missed && slack_.HasTurn(step.view, slot)) slack_.StartsInTurn(step.view, slot);
     slack_.Took(step.view, slot);
     return result;
   }
