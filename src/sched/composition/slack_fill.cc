@@ -180,9 +180,11 @@ class SlackFill final : public Composition {
 
   AddResult StartUrgent(StepContext& step, SlotId slot, int32_t limit) {
     AddResult result = Start(step, slot, limit);
-    // What was preempted waits for KV that comes free; ping-pong otherwise.
-    while (result == AddResult::kNoBlocks && step.view.seq.preemptions[slot] == 0) {
+    // What was preempted takes none from those that can be kept; ping-pong otherwise.
+    const bool preempted = step.view.seq.preemptions[slot] > 0;
+    while (result == AddResult::kNoBlocks) {
       const SlotId victim = step.Victim(slot);
+      if (preempted && victim != kNoSlot && !slack_.GivesWay(step.view, victim)) break;
       if (victim == kNoSlot || !slack_.MayTakeFrom(step.view, slot, victim)) break;
       if (step.TakeBack(victim) == PreemptResult::kDeferred) return result;
       result = Start(step, slot, limit);

@@ -22,11 +22,12 @@ class MostSlackRecompute final : public Preemption {
   void Describe(ChoiceTraits* traits) const override { traits->can_preempt = true; }
 
   SlotId Victim(const StepView& view, const PlanBuilder& plan, const Order&, SlotId needy) const override {
-    if (OwesAToken(view, needy)) return kNoSlot;
-    if (view.seq.state[needy] != SeqState::kDecode && slack_.SlackNs(view, needy) < 0) return kNoSlot;
+    const bool late = view.seq.state[needy] != SeqState::kDecode && slack_.SlackNs(view, needy) < 0;
+    const bool from_those_that_give_way = late || OwesAToken(view, needy);
     SlotId victim = kNoSlot;
     for (const SlotId slot : view.running_by_arrival) {
       if (slot == needy || plan.Touched(slot) || OwesAToken(view, slot) || !slack_.MayTakeFrom(view, needy, slot)) continue;
+      if (from_those_that_give_way && !slack_.GivesWay(view, slot)) continue;
       if (victim == kNoSlot || Rather(view, slot, victim)) victim = slot;
     }
     return victim;
