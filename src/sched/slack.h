@@ -48,7 +48,7 @@ inline constexpr Knob<int64_t> kPivotTokens{
      .help = "step size at which throughput saturates; 0: from the step-time model, else 512"}};
 inline constexpr Knob<int64_t> kMissedTurn{
     "accelgen-missed-turn",
-    32,
+    1024,
     {.unit = "steps",
      .min = 1,
      .max = 1 << 20,
@@ -100,8 +100,8 @@ class SlackModel {
     return slack_a != slack_b ? slack_a < slack_b : view.seq.arrival_order[a] < view.seq.arrival_order[b];
   }
 
-  // Whether a prompt can no longer be kept. One that was preempted can, for it owes the next token of its answer, unless
-  // it had missed an objective before.
+  // Whether a prompt can no longer be kept. One that was preempted can, for it owes the next token of its answer,
+  // unless it had missed an objective before.
   bool Missed(const StepView& view, SlotId slot) const { return view.now_ns > KeepByNs(view, slot); }
   // The last moment at which it is not missed; kNever: it cannot be. Constant while a sequence waits. Without a
   // step-time model nobody knows how long a prompt takes: it is missed once its objective is over.

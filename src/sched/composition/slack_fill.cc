@@ -148,8 +148,7 @@ class SlackFill final : public Composition {
     queue_head_ = looked_at_++ < kMostLookedAt ? step.order.Next() : kNoSlot;
     if (queue_head_ == kNoSlot) return;
     // A preempted sequence goes before all others; its queue says so too.
-    const bool preempted =
-        step.view.seq.preemptions[queue_head_] > 0 && !slack_.Missed(step.view, queue_head_);
+    const bool preempted = step.view.seq.preemptions[queue_head_] > 0 && !slack_.Missed(step.view, queue_head_);
     head_slack_ns_ = preempted ? SlackModel::kTurn : slack_.StandingNs(step.view, queue_head_);
   }
 
