@@ -529,8 +529,8 @@ TEST(Simulation, TheRequestLogHasClassesAndObjectives) {
     EXPECT_TRUE(ends[i].ends_with(end)) << ends[i] << "\nwanted " << end;
   };
   expect_end(0, ",finish,slo_class,slo_ttft_ms,slo_tbt_ms,slo_jct_ms");
-  expect_end(1, ",length,chat,,1.500000,");
-  expect_end(2, ",length,a__b_,1000.000000,,2000.000001");
+  expect_end(1, ",stop,chat,,1.500000,");
+  expect_end(2, ",stop,a__b_,1000.000000,,2000.000001");
   expect_end(3, ",rejected,chat,,7.000000,");
 }
 
