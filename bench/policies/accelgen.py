@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Goodput under objectives per request: AccelGen's presets against sarathi-serve, on a setting whose objectives can be
 kept. Prints a Markdown table: requests per second that kept all their objectives (mean over the seeds, least and
-largest), and that as a multiple of the first row.
+largest), and that as a multiple of the first row and of the best fixed budget of sarathi-serve.
 
     bench/policies/accelgen.py [TACTUS] [--setting NAME] [--rates 0.8,1.0] [--seeds 1,2,3] [--requests 1000]
                                [--only ROW/ROW/...] [--keep FOLDER] [-o FILE.json]
 
-The first row is sarathi-serve at the pivot's budget (the step size at which throughput saturates). Every seed draws its own requests, arrivals and objectives: 34 % of the prompts have 10 to 512 tokens, 52 % up to 4,096,
-14 % up to 16,384; 51 % of the answers have up to 512 tokens, the rest up to 2,048. The first token is due after
+The first row is sarathi-serve at the pivot's budget (the step size at which throughput saturates). Every seed draws its
+own requests, arrivals and objectives: 34 % of the prompts have 10 to 512 tokens, 52 % up to 4,096, 14 % up to 16,384
+(8,192 where the KV memory holds no more); 51 % of the answers have up to 512 tokens, the rest up to 2,048. The first token is due after
 U[0.5, 1.5] x 10 x the time of the prompt alone (of its bin of 512 tokens), each later one after 187.5 ms x
 U[0.75, 1.25]. `--keep` leaves the files there, for `tactus sim --workload trace:FILE`.
 """
@@ -21,12 +22,22 @@ import subprocess
 import sys
 import tempfile
 
-LONGEST, BIN = 16384, 512
+BIN = 512
 TBT_MS = 187.5
 
-SETTINGS = {  # deployment, pivot, rates
-    "llama-3-70b": (["--model", "llama-3.1-70b", "--device", "a100", "--tp", "4", "--kv-blocks", "12874"], 1024, "0.8,1.0"),
+# `kv_gb`: GB (1e9 bytes) of KV, of `kv_token_bytes` each token; `pivot`: the step size at which the paper finds that
+# throughput saturates; `longest`: prompt, so that prompt and answer fit the KV.
+SETTINGS = {
+    "llama-3-70b": {"deployment": ["--model", "llama-3.1-70b", "--tp", "4"], "kv_gb": 135, "kv_token_bytes": 327_680,
+                    "pivot": 1024, "longest": 16384, "rates": "0.8,1.0"},
+    "llama-13b": {"deployment": ["--model", "llama-13b", "--override-context", "16384"], "kv_gb": 12,
+                  "kv_token_bytes": 819_200, "pivot": 768, "longest": 8192, "rates": "0.2"},
+    "opt-13b": {"deployment": ["--model", "opt-13b", "--override-context", "16384"], "kv_gb": 12,
+                "kv_token_bytes": 819_200, "pivot": 768, "longest": 8192, "rates": "0.25"},
+    "opt-175b": {"deployment": ["--model", "opt-175b", "--tp", "8", "--override-context", "32768"], "kv_gb": 270,
+                 "kv_token_bytes": 4_718_592, "pivot": 1280, "longest": 16384, "rates": "0.15"},
 }
+BLOCK = 32
 
 
 def policies(pivot):
@@ -42,17 +53,17 @@ def policies(pivot):
 
 
 def simulate(tactus, deployment, flags):
-    command = [tactus, "sim", *deployment, "--block-size", "32", "--prefix-caching", "off", *flags, "--json"]
+    command = [tactus, "sim", *deployment, "--block-size", str(BLOCK), "--prefix-caching", "off", *flags, "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{done.stderr}")
     return json.loads(done.stdout)
 
 
-def isolated_ms(tactus, deployment):
+def isolated_ms(tactus, deployment, longest):
     """Time to the first token of a prompt alone on the machine, computed in one step, per bin."""
     times = []
-    for end in range(BIN, LONGEST + 1, BIN):
+    for end in range(BIN, longest + 1, BIN):
         result = simulate(tactus, deployment, [
             "--workload", f"random:in={end - BIN // 2},out=1", "--requests", "1", "--concurrency", "1",
             "--scheduler", "orca", "--step-limit", "none"])
@@ -61,6 +72,7 @@ def isolated_ms(tactus, deployment):
 
 
 def write_workload(path, seed, rate, requests, isolated):
+    longest = BIN * len(isolated)
     draw = random.Random(seed)
     now = 0.0
     with open(path, "w", newline="") as file:
@@ -70,7 +82,7 @@ def write_workload(path, seed, rate, requests, isolated):
             now += draw.expovariate(1.0) / rate
             kind = draw.random()
             prompt = draw.randint(10, 512) if kind < 0.34 else draw.randint(513, 4096) if kind < 0.86 else \
-                draw.randint(4097, LONGEST)
+                draw.randint(4097, longest)
             output = draw.randint(1, 512) if draw.random() < 0.51 else draw.randint(513, 2048)
             ttft = draw.uniform(0.5, 1.5) * 10 * isolated[(prompt - 1) // BIN]
             tbt = draw.uniform(0.75, 1.25) * TBT_MS
@@ -88,13 +100,15 @@ def main():
     parse.add_argument("--keep", type=pathlib.Path, help="folder for the workloads")
     parse.add_argument("-o", "--output", help="write all figures there, as JSON")
     args = parse.parse_args()
-    deployment, pivot, default_rates = SETTINGS[args.setting]
-    rates = [float(rate) for rate in (args.rates or default_rates).split(",")]
+    setting = SETTINGS[args.setting]
+    blocks = setting["kv_gb"] * 10**9 // (setting["kv_token_bytes"] * BLOCK)
+    deployment = setting["deployment"] + ["--device", "a100", "--kv-blocks", str(blocks)]
+    rates = [float(rate) for rate in (args.rates or setting["rates"]).split(",")]
     seeds = [int(seed) for seed in args.seeds.split(",")]
-    rows = policies(pivot)
+    rows = policies(setting["pivot"])
     if args.only:
         rows = {name: rows[name] for name in args.only.split("/")}
-    isolated = isolated_ms(args.tactus, deployment)
+    isolated = isolated_ms(args.tactus, deployment, setting["longest"])
     figures = {name: {rate: [] for rate in rates} for name in rows}
     with tempfile.TemporaryDirectory() as scratch:
         folder = args.keep or pathlib.Path(scratch)
@@ -109,16 +123,19 @@ def main():
                         sys.exit(f"{args.tactus} reads no objectives from a workload's columns")
                     figures[name][rate].append(
                         {key: result[key] for key in ("goodput", "slo_attainment", "request_throughput", "preemptions")})
-    print("| |" + "".join(f" {rate:g}/s | of the first |" for rate in rates))
-    print("|---|" + "---|---|" * len(rates))
-    first = {rate: statistics.mean(run["goodput"] for run in next(iter(figures.values()))[rate]) for rate in rates}
+    mean = {name: {rate: statistics.mean(run["goodput"] for run in by_rate[rate]) for rate in rates}
+            for name, by_rate in figures.items()}
+    fixed = [name for name in figures if name.endswith("tokens")] or list(figures)[:1]
+    references = [mean[next(iter(figures))], {rate: max(mean[name][rate] for name in fixed) for rate in rates}]
+    print("| |" + "".join(f" {rate:g}/s | of the first | of the best fixed |" for rate in rates))
+    print("|---|" + "---|---|---|" * len(rates))
     for name, by_rate in figures.items():
         line = f"| {name} |"
         for rate in rates:
             goodput = [run["goodput"] for run in by_rate[rate]]
-            mean = statistics.mean(goodput)
-            line += f" {mean:.3f} ({min(goodput):.3f} to {max(goodput):.3f}) |"
-            line += f" {mean / first[rate]:.2f} |" if first[rate] > 0 else " - |"
+            line += f" {mean[name][rate]:.3f} ({min(goodput):.3f} to {max(goodput):.3f}) |"
+            for reference in references:
+                line += f" {mean[name][rate] / reference[rate]:.2f} |" if reference[rate] > 0 else " - |"
         print(line)
     if args.output:
         pathlib.Path(args.output).write_text(json.dumps(figures, indent=1))

@@ -151,6 +151,7 @@ Result<Work> MakeWork(const BenchOptions& options) {
   TACTUS_ASSIGN_OR_RETURN(work.slo, ParseSlo(options.slo));
   TACTUS_ASSIGN_OR_RETURN(work.slo_mix, ParseSloMix(options.slo_mix));
   TACTUS_ASSIGN_OR_RETURN(const ParsedLoad load, ParseLoad(options));
+  TACTUS_RETURN_IF_ERROR(CheckClasses(work.slo_mix, load.spec));
   TACTUS_ASSIGN_OR_RETURN(
       work.requests, MakeWorkload(load.spec, load.arrivals, options.requests, static_cast<uint64_t>(options.seed)));
   return work;

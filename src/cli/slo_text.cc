@@ -119,8 +119,10 @@ Result<SloMix> ParseSloMix(const std::string& text) {
   if (text.empty()) return mix;
   for (const std::string& part : Split(text, ';')) {
     const std::vector<std::string> fields = Split(part, ':');
-    if (fields.size() != 3)
-      return BadMix(part, fmt::format("{} fields, not the 3 of NAME:SHARE:OBJECTIVES", fields.size()));
+    if (fields.size() != 2 && fields.size() != 3) {
+      return BadMix(part, fmt::format("{} fields, not the 3 of NAME:SHARE:OBJECTIVES nor the 2 of NAME:OBJECTIVES",
+                                      fields.size()));
+    }
     SloClass c;
     c.name = fields[0];
     const bool control =
@@ -131,11 +133,15 @@ Result<SloMix> ParseSloMix(const std::string& text) {
     }
     if (std::any_of(mix.classes.begin(), mix.classes.end(), [&c](const SloClass& o) { return o.name == c.name; }))
       return BadMix(part, fmt::format("class '{}' twice", c.name));
-    const auto share = Positive(fields[1]);
-    if (!share || *share > 1e6)
-      return BadMix(part, fmt::format("share '{}' is no number above 0, at most 1e6", Printable(fields[1])));
-    c.share = *share;
-    TACTUS_RETURN_IF_ERROR(ReadObjectives(part, fields[2], &c));
+    if (fields.size() == 3) {
+      const auto share = Positive(fields[1]);
+      if (!share || *share > 1e6)
+        return BadMix(part, fmt::format("share '{}' is no number above 0, at most 1e6", Printable(fields[1])));
+      c.share = *share;
+    }
+    if (!mix.classes.empty() && mix.by_workload() != (c.share == 0))
+      return BadMix(part, "some classes have a share and some have none: give all of them one, or none");
+    TACTUS_RETURN_IF_ERROR(ReadObjectives(part, fields.back(), &c));
     mix.classes.push_back(std::move(c));
   }
   return mix;

@@ -109,6 +109,12 @@ const StepWindow& SlackModel::Window(const StepView& view) const {
   return window_;
 }
 
+DurationNs SlackModel::PivotNs(const StepView& view) const {
+  const StepWindow& w = Window(view);
+  if (pivot_.step_ns > 0 || w.fastest_tokens == 0) return pivot_.step_ns;
+  return std::max<DurationNs>(1, pivot_.tokens * w.fastest_ns / w.fastest_tokens);
+}
+
 DurationNs SlackModel::PromptObjectiveNs(const StepView& view, SlotId slot) const {
   const Slo& slo = view.seq.slo[slot];
   const bool had_tokens = view.seq.known_committed[slot] > view.seq.prompt_tokens[slot];
@@ -143,7 +149,11 @@ DurationNs SlackModel::JctShareNs(const StepView& view, SlotId slot) const {
 }
 
 TimeNs SlackModel::KeepByNs(const StepView& view, SlotId slot) const {
-  if (IsDecode(view, slot) || view.seq.preemptions[slot] > 0) return kNever;
+  if (IsDecode(view, slot)) return kNever;
+  if (view.seq.preemptions[slot] > 0) {
+    const SlackNote& note = note_.At(view.notes, slot);
+    return note.missed && !note.in_turn ? view.seq.arrival_ns[slot] - 1 : kNever;
+  }
   DurationNs objective = PromptObjectiveNs(view, slot);
   if (const DurationNs jct = view.seq.slo[slot].jct_ns; jct > 0) {
     objective = objective > 0 ? std::min(objective, jct) : jct;
@@ -198,6 +208,8 @@ bool SlackModel::DecodeMissed(const StepView& view, SlotId slot) const {
     note.tokens_seen = generated;
     note.token_ns = view.now_ns;
   }
+  const DurationNs jct = view.seq.slo[slot].jct_ns;
+  if (jct > 0 && view.now_ns - view.seq.arrival_ns[slot] > jct) note.missed = true;
   return note.missed;
 }
 

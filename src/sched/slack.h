@@ -48,7 +48,7 @@ inline constexpr Knob<int64_t> kPivotTokens{
      .help = "step size at which throughput saturates; 0: from the step-time model, else 512"}};
 inline constexpr Knob<int64_t> kMissedTurn{
     "accelgen-missed-turn",
-    32,
+    1024,
     {.unit = "steps",
      .min = 1,
      .max = 1 << 20,
@@ -62,6 +62,7 @@ struct SlackNote {
   StepId turn_from;         // one beyond the step since which it awaits its turn; 0: it does not
   int32_t tokens_seen;      // of those that it generated
   bool missed;              // an objective that it states: its first token came too late, or a later one
+  bool in_turn;             // it started because it had its turn
 };
 
 // The last steps that ended well (at most 128, the view's). While there are fewer, and a step-time model is there, one
@@ -99,7 +100,8 @@ class SlackModel {
     return slack_a != slack_b ? slack_a < slack_b : view.seq.arrival_order[a] < view.seq.arrival_order[b];
   }
 
-  // Whether a prompt can no longer be kept. One that was preempted never is: it owes the next token of its answer.
+  // Whether a prompt can no longer be kept. One that was preempted can, for it owes the next token of its answer,
+  // unless it had missed an objective before.
   bool Missed(const StepView& view, SlotId slot) const { return view.now_ns > KeepByNs(view, slot); }
   // The last moment at which it is not missed; kNever: it cannot be. Constant while a sequence waits. Without a
   // step-time model the time of a prompt is not known: it is missed once its objective is over.
@@ -110,11 +112,25 @@ class SlackModel {
     return HasTurn(view, slot) ? kTurn : kNever;
   }
   static constexpr DurationNs kTurn = std::numeric_limits<DurationNs>::min();
+  // Whether it has missed what it states and is not in its turn: its KV is for those that can still be kept.
+  bool GivesWay(const StepView& view, SlotId slot) const {
+    if (note_.At(view.notes, slot).in_turn || HasTurn(view, slot)) return false;
+    return view.seq.state[slot] == SeqState::kDecode ? DecodeMissed(view, slot) : Missed(view, slot);
+  }
+  // Whether `needy` may have the KV of `from`: who gives way loses it to all others, else who has more slack does.
+  bool MayTakeFrom(const StepView& view, SlotId needy, SlotId from) const {
+    const bool gives = GivesWay(view, from);
+    return gives != GivesWay(view, needy) ? gives : Before(view, needy, from);
+  }
   // From now on it is the oldest of those that have missed: its turn comes in so many steps, unless it gets a share
-  // before.
+  // before. Not while another is in its turn: that one ends first.
   void AwaitTurn(const StepView& view, SlotId slot) const {
     StepId& from = note_.At(view.notes, slot).turn_from;
-    if (from == 0) from = view.step + 1;
+    if (from == 0 && !AnotherInTurn(view, slot)) from = view.step + 1;
+  }
+  bool AnotherInTurn(const StepView& view, SlotId slot) const {
+    return std::any_of(view.running.begin(), view.running.end(),
+                       [&](SlotId other) { return other != slot && note_.At(view.notes, other).in_turn; });
   }
   bool HasTurn(const StepView& view, SlotId slot) const {
     const StepId from = note_.At(view.notes, slot).turn_from;
@@ -139,6 +155,8 @@ class SlackModel {
   // The sequence has got a share of the step that is being planned: settles what a JCT request has waited against what
   // it might have, and forgets that it was passed over and that it awaits its turn.
   void Took(const StepView& view, SlotId slot) const;
+  // It starts because it has its turn: it keeps its KV to its end like one that can be kept.
+  void StartsInTurn(const StepView& view, SlotId slot) const { note_.At(view.notes, slot).in_turn = true; }
   // It could have run, and does not.
   void PassedOver(const StepView& view, SlotId slot) const {
     TimeNs& since = note_.At(view.notes, slot).passed_over_ns;
@@ -154,6 +172,9 @@ class SlackModel {
   DurationNs StepAllowanceNs(const StepView& view, SlotId slot, DurationNs pivot_ns) const;
   DurationNs TbtNs(const Slo& slo) const { return slo.tbt_ns > 0 ? slo.tbt_ns : default_tbt_ns_; }
   const Pivot& pivot() const { return pivot_; }
+  // T_pf, and the time of a step of so many tokens by it; 0: not known yet.
+  DurationNs PivotNs(const StepView& view) const;
+  DurationNs FullStepNs(const StepView& view, int64_t tokens) const { return tokens * PivotNs(view) / pivot_.tokens; }
 
  private:
   // The objective for the token that a prompt's end yields: TTFT, or TBT when it has had tokens before (it was

@@ -37,10 +37,10 @@ struct OfferedLoad {
             {.help = "objectives of requests for which the workload states none: ttft=500ms,tbt=100ms,jct=10s"});
     v.Field("slo-class", slo_class,
             {.help = "name in the result of the class of requests for which the workload states none"});
-    v.Field(
-        "slo-mix", slo_mix,
-        {.help = "classes of requests by share, with objectives that are drawn for each request: "
-                 "'chat:0.5:ttft=10x,tbt=140..234ms;batch:0.2:none'; Nx: so many times what the request takes alone"});
+    v.Field("slo-mix", slo_mix,
+            {.help = "classes of requests by share, with objectives that are drawn for each request: "
+                     "'chat:0.5:ttft=10x,tbt=140..234ms;batch:0.2:none', or by the parts of mix: without shares, "
+                     "'chat:ttft=10x;code:none'; Nx: so many times what the request takes alone"});
     v.Field(
         "ignore-eos", ignore_eos,
         {.help = "answers have exactly the workload's lengths, and requests say so; off: they end by themselves (in "

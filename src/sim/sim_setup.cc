@@ -154,6 +154,7 @@ Status PlanMemory(const SimOptions& o, SimSetup* setup) {
 
 Status OpenWorkload(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
   TACTUS_ASSIGN_OR_RETURN(const ParsedLoad load, ParseLoad(o));
+  TACTUS_RETURN_IF_ERROR(CheckClasses(texts.slo_mix, load.spec));
   if (o.requests == 0 || o.requests < -1)
     return InvalidArgument(fmt::format("--requests is {}; it must be at least 1", o.requests), "requests");
   const int64_t requests = o.requests > 0 ? o.requests : load.spec.rows != nullptr ? 0 : 1000;

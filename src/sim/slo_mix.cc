@@ -1,9 +1,12 @@
 #include "sim/slo_mix.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "base/rng.h"
+#include "sim/named_workloads.h"
 
 namespace tactus {
 namespace {
@@ -84,19 +87,58 @@ Slo AloneBy(const StepTimeModel& model, const WorkloadRequest& r) {
   return alone;
 }
 
-void DrawObjectives(const SloMix& mix, uint64_t seed, const LatencyAlone& alone, WorkloadRequest* r) {
+Status CheckClasses(const SloMix& mix, const WorkloadSpec& workload) {
+  if (!mix.by_workload()) return Status();
+  if (workload.kind != WorkloadSpec::Kind::kMix) {
+    return InvalidArgument(
+        fmt::format("--slo-mix: class '{}' has no share, so it is a part of a workload mix:..., and '{}' is none; give "
+                    "shares, NAME:SHARE:OBJECTIVES",
+                    mix.classes.front().name, workload.text),
+        "slo-mix");
+  }
+  for (const SloClass& c : mix.classes) {
+    const bool part = std::any_of(workload.parts.begin(), workload.parts.end(), [&c](const WorkloadSpec::Part& p) {
+      return NamedWorkloads()[static_cast<size_t>(p.named)].name == c.name;
+    });
+    if (!part) {
+      return InvalidArgument(
+          fmt::format("--slo-mix: class '{}' has no share, and '{}' has no part of that name; name a part, or give "
+                      "every class a share",
+                      c.name, workload.text),
+          "slo-mix");
+    }
+  }
+  return Status();
+}
+
+namespace {
+
+// Null: of none.
+const SloClass* ClassByWorkload(const SloMix& mix, const std::string& name) {
+  const auto at =
+      std::find_if(mix.classes.begin(), mix.classes.end(), [&](const SloClass& c) { return c.name == name; });
+  return at == mix.classes.end() ? nullptr : &*at;
+}
+
+const SloClass* ClassByShare(const SloMix& mix, double uniform) {
   double all = 0;
   for (const SloClass& c : mix.classes) all += c.share;
-  const auto index = static_cast<uint64_t>(r->index);
-  double at = all * UniformAt(seed, kClass, r->conversation >= 0 ? static_cast<uint64_t>(r->conversation) : index);
-  const SloClass* drawn = &mix.classes.back();
+  double at = all * uniform;
   for (const SloClass& c : mix.classes) {
-    if (at < c.share) {
-      drawn = &c;
-      break;
-    }
+    if (at < c.share) return &c;
     at -= c.share;
   }
+  return &mix.classes.back();
+}
+
+}  // namespace
+
+void DrawObjectives(const SloMix& mix, uint64_t seed, const LatencyAlone& alone, WorkloadRequest* r) {
+  const auto index = static_cast<uint64_t>(r->index);
+  const auto unit = r->conversation >= 0 ? static_cast<uint64_t>(r->conversation) : index;
+  const SloClass* drawn =
+      mix.by_workload() ? ClassByWorkload(mix, r->slo_class) : ClassByShare(mix, UniformAt(seed, kClass, unit));
+  if (drawn == nullptr) return;
   const bool needs = NeedsAlone(drawn->ttft) || NeedsAlone(drawn->tbt) || NeedsAlone(drawn->jct);
   const Slo base = needs ? alone(*r) : Slo();
   r->slo_class = drawn->name;

@@ -1,5 +1,6 @@
-// Requests by share, each share a class with objectives of its own (`--slo-mix`, docs/workloads.md). One seed draws one
-// class and one set of objectives for a request, whatever its workload, arrivals and scheduler. Plain data; no clock.
+// Classes of requests, each with objectives of its own (`--slo-mix`, docs/workloads.md). Requests are of a class by
+// share, or by the part of a `mix:` workload that they come from. One seed draws one class and one set of objectives
+// for a request, whatever its arrivals and scheduler. Plain data; no clock.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +24,18 @@ struct ObjectiveRange {
 
 struct SloClass {
   std::string name;
-  double share = 0;  // above 0, against the sum of all
+  double share = 0;  // above 0, against the sum of all; 0: those that the workload says are of this class
   ObjectiveRange ttft, tbt, jct;
 };
 
 struct SloMix {
   std::vector<SloClass> classes;  // none: nobody is given anything
   bool needs_latency_alone() const;
+  bool by_workload() const { return !classes.empty() && classes.front().share == 0; }  // all classes or none
 };
+
+// kInvalidArgument, param "slo-mix", for classes without shares that are no parts of the workload.
+Status CheckClasses(const SloMix& mix, const WorkloadSpec& workload);
 
 // What a request takes when it has the machine to itself: to its first token, from a token to the next at most, to its
 // end. All above 0.
@@ -39,7 +44,8 @@ using LatencyAlone = std::function<Slo(const WorkloadRequest&)>;
 // The same by a step-time model: its prompt in one step, then a step for each further token.
 Slo AloneBy(const StepTimeModel& model, const WorkloadRequest& request);
 
-// Gives the request its class and its objectives. Those of a conversation are of one class. `alone` may be null where
+// Gives the request its class and its objectives; none where classes go by the workload and its own is not among them.
+// Those of a conversation are of one class. `alone` may be null where
 // nothing needs it. Precondition: the mix has classes.
 void DrawObjectives(const SloMix& mix, uint64_t seed, const LatencyAlone& alone, WorkloadRequest* request);
 

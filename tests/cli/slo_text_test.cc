@@ -38,10 +38,21 @@ TEST(SloMixText, ClassesSharesAndRanges) {
   EXPECT_EQ(ParseSloMix("a:1:ttft=1..2")->classes[0].ttft.high, 2e9) << "seconds, as everywhere";
 }
 
+TEST(SloMixText, ClassesMayHaveNoShares) {
+  const auto mix = ParseSloMix("chat:ttft=10x;code:none");
+  ASSERT_TRUE(mix.ok()) << mix.status().message();
+  EXPECT_TRUE(mix->by_workload());
+  EXPECT_EQ(mix->classes[0].ttft.high, 10);
+  EXPECT_EQ(mix->classes[1].name, "code");
+  EXPECT_FALSE(ParseSloMix("chat:1:ttft=10x")->by_workload());
+}
+
 TEST(SloMixText, WhatIsWrongIsNamed) {
   for (const auto& [text, why] : std::initializer_list<std::pair<const char*, const char*>>{
            {"chat", "1 fields, not the 3"},
-           {"chat:0.5", "2 fields"},
+           {"chat:0.5", "'0.5' is none of ttft=, tbt=, jct= and none"},
+           {"a:none;b:1:none", "'b:1:none': some classes have a share and some have none"},
+           {"a:1:none;b:none", "'b:none': some classes have a share and some have none"},
            {"chat:0.5:ttft=1s:tbt=1s", "4 fields"},
            {"chat:1:none;", "'': 1 fields"},
            {":1:none", "a name of 1 to 64 bytes"},

@@ -23,7 +23,7 @@ class ObjectivesTest(Folder):
 
     def stated(self):
         rows = self.folder / "stated.csv"
-        rows.write_text("prompt_tokens,output_tokens,slo_ttft_ms,slo_tbt_ms,slo_class\n8,3,100000,100000,easy\n8,3,,0.001,hard\n")
+        rows.write_text("prompt_tokens,output_tokens,slo_ttft_ms,slo_tbt_ms,slo_class\n8,3,100000,100000,easy\n8,3,0.001,,hard\n")
         return f"lengths:{rows}"
 
     def test_a_file_states_them(self):
@@ -31,7 +31,8 @@ class ObjectivesTest(Folder):
         self.assertEqual(done.returncode, 0, done.stderr)
         classes = json.loads(done.stdout)["classes"]
         self.assertEqual((classes["easy"]["kept"], classes["hard"]["kept"]), (4, 0))
-        self.assertEqual((classes["hard"]["ttft_attainment"], classes["hard"]["step_attainment"]), (None, 0.0))
+        self.assertEqual((classes["hard"]["ttft_attainment"], classes["hard"]["step_attainment"]), (0.0, None))
+        self.assertEqual((classes["easy"]["tbt_attainment"], classes["easy"]["step_attainment"]), (1.0, 1.0))
         with urllib.request.urlopen(self.server.url + "/metrics", timeout=30) as answer:
             lines = answer.read().decode().splitlines()
         told = [line for line in lines if line.startswith("tactus_slo_requests_total") and 'class="hard",kept="false"' in line]
@@ -49,6 +50,7 @@ class ObjectivesTest(Folder):
     def test_they_come_from_one_place(self):
         for more, why in ((["--workload", self.stated(), "--slo-mix", "a:1:none"], "states objectives or classes itself"),
                           (["--slo", "ttft=1s", "--slo-mix", "a:1:none"], "--slo or --slo-mix, not both"),
+                          (["--workload", "mix:chat=0.5,code=0.5", "--slo-mix", "a:ttft=1s"], "no part of that name"),
                           (["--slo-mix", "a:1:ttft=0"], "'ttft=0' is no duration above 0")):
             done = self.bench(*more)
             self.assertEqual((done.returncode, done.stdout), (2, ""))

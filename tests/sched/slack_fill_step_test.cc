@@ -255,7 +255,9 @@ TEST(SlackFillStep, ThoseThatHaveMissedTakeTurns) {
 
 // One that has begun is done before another begins, though that came before it: begun, they would only hold KV.
 TEST(SlackFillStep, WhoHasMissedIsDoneBeforeTheNextBegins) {
-  SlackBed bed(Config(8));
+  HarnessConfig c = Config(8);
+  c.num_blocks = 200;  // room for the one that runs to go on
+  SlackBed bed(c);
   bed.Waiting(4, {.slo = {kMs, 0, 0}});
   bed.Prefilling(30, 8, {.slo = {kMs, 0, 0}});
   EXPECT_EQ(bed.Plan(2 * kMs), "1:8+8");

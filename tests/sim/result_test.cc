@@ -306,9 +306,9 @@ TEST(RequestLog, OneLineOfEveryRequest) {
   text << std::ifstream(path).rdbuf();
   EXPECT_EQ(text.str(),
             "request,replica,arrival_s,prompt_tokens,cached_tokens,output_tokens,scheduled_s,first_token_s,done_s,"
-            "longest_gap_s,preemptions,recomputed_tokens,finish\n"
-            "7,3,1.500000000,32,16,5,2.000000001,3.000000000,4.020000000,0.000250000,2,9,length\n"
-            "7,,2.000000000,33,,0,,,2.000000000,,,,rejected\n");
+            "longest_gap_s,preemptions,recomputed_tokens,finish,slo_class,slo_ttft_ms,slo_tbt_ms,slo_jct_ms\n"
+            "7,3,1.500000000,32,16,5,2.000000001,3.000000000,4.020000000,0.000250000,2,9,length,,,,\n"
+            "7,,2.000000000,33,,0,,,2.000000000,,,,rejected,,,,\n");
   std::filesystem::remove(path);
 }
 

@@ -297,6 +297,10 @@ TEST(SetUp, AMixOfObjectivesReachesTheRequests) {
   }
   EXPECT_GT(tight, 10);
   EXPECT_LT(tight, 40);
+  // Without shares they are those of a mix: only.
+  SimTexts parts = texts;
+  for (SloClass& c : parts.slo_mix.classes) c.share = 0;
+  EXPECT_EQ(SetUpSimulation(o, parts).status().param(), "slo-mix");
   // Objectives come from one place.
   o.slo_mix = "as typed";
   EXPECT_TRUE(SetUpSimulation(o, texts).ok());

@@ -509,6 +509,31 @@ TEST(Simulation, WhatTheWorkloadStatesReachesTheRequests) {
   EXPECT_EQ(run.json["classes"]["other"]["kept"], 1);
 }
 
+// The lines of the log end with class and objectives as a workload's file has them: what was stated, and what the
+// configuration gave those that stated nothing. Of a refused request too.
+TEST(Simulation, TheRequestLogHasClassesAndObjectives) {
+  LinearModel model;
+  SimulationConfig c = Config(model);
+  c.slo = {.ttft_ns = kSecond, .jct_ns = 2 * kSecond + 1};
+  c.slo_class = "a,\"b\"";
+  c.requests_out = ::testing::TempDir() + "/stated_log.csv";
+  const std::string path = testing::TempDir() + "/stated_terms.csv";
+  std::ofstream(path) << "arrival_s,prompt_tokens,output_tokens,slo_tbt_ms,slo_class\n"
+                         "0,40,5,1.5,chat\n1,40,5,,\n2,5000,5,7,chat\n";
+  Simulate(c, Stream("trace:" + path, 0, 0));
+  std::ifstream in(c.requests_out);
+  std::vector<std::string> ends;
+  for (std::string line; std::getline(in, line);) ends.push_back(line);
+  ASSERT_EQ(ends.size(), 4u);
+  const auto expect_end = [&](size_t i, const std::string& end) {
+    EXPECT_TRUE(ends[i].ends_with(end)) << ends[i] << "\nwanted " << end;
+  };
+  expect_end(0, ",finish,slo_class,slo_ttft_ms,slo_tbt_ms,slo_jct_ms");
+  expect_end(1, ",stop,chat,,1.500000,");
+  expect_end(2, ",stop,a__b_,1000.000000,,2000.000001");
+  expect_end(3, ",rejected,chat,,7.000000,");
+}
+
 TEST(Simulation, WhatCannotRunIsRefusedWithTheFlag) {
   LinearModel model;
   const auto status_of = [&](const std::function<void(SimulationConfig*)>& change, double rate = 1, int64_t count = 5) {

@@ -98,6 +98,39 @@ TEST(SloMix, AConversationIsOfOneClass) {
   EXPECT_EQ(class_of.size(), 100u);
 }
 
+// Classes without shares are the parts of a mix: a part's requests have its objectives, those of a part that is not
+// named have none, and each keeps its class.
+TEST(SloMix, AClassWithoutAShareIsAPartOfTheWorkload) {
+  SloMix mix;
+  mix.classes.push_back({.name = "chat", .ttft = {.low = 70.0 * kMs, .high = 70.0 * kMs}});
+  ASSERT_TRUE(mix.by_workload());
+  const std::string workload = "mix:chat=0.5,code=0.5";
+  const auto all = All(Stream(workload, "poisson", 5, 7, mix, 400)),
+             plain = All(Stream(workload, "poisson", 5, 7, {}, 400));
+  int chats = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i].slo_class, plain[i].slo_class);
+    EXPECT_EQ(all[i].slo.ttft_ns, all[i].slo_class == "chat" ? 70 * kMs : 0) << all[i].slo_class;
+    chats += all[i].slo_class == "chat";
+  }
+  EXPECT_GT(chats, 150);
+  EXPECT_LT(chats, 250);
+}
+TEST(SloMix, AClassWithoutAShareThatIsNoPartIsRefused) {
+  SloMix mix;
+  mix.classes.push_back({.name = "chat"});
+  EXPECT_TRUE(CheckClasses(mix, *ParseWorkload("mix:chat=0.5,code=0.5")).ok());
+  const Status none = CheckClasses(mix, *ParseWorkload("random:in=9,out=9"));
+  EXPECT_EQ(none.param(), "slo-mix");
+  EXPECT_NE(none.message().find("'random:in=9,out=9' is none"), std::string::npos) << none.message();
+  mix.classes.push_back({.name = "batch"});
+  const Status other = CheckClasses(mix, *ParseWorkload("mix:chat=0.5,code=0.5"));
+  EXPECT_EQ(other.param(), "slo-mix");
+  EXPECT_NE(other.message().find("no part of that name"), std::string::npos) << other.message();
+  for (SloClass& c : mix.classes) c.share = 1;
+  EXPECT_TRUE(CheckClasses(mix, *ParseWorkload("random:in=9,out=9")).ok()) << "by share any workload will do";
+}
+
 // 200 prompt tokens in 3 ms, then decodes of 1.1 ms that take 1 us more with every token they read.
 TEST(SloMix, ARequestAloneTakesItsPromptAndAStepForEachFurtherToken) {
   LinearModel model;

@@ -2,7 +2,8 @@
 // preemptions stay rare: a start leaves free what the rest of its prompt will want, though it sets none of it aside,
 // and a block for each running sequence, which will want one within a block's worth of steps; and one that was
 // preempted has all that it must compute again set aside, so that recomputation is never lost halfway. A request that
-// is urgent and not late yet starts without regard to what others will want.
+// is urgent and not late yet starts without regard to what others will want. One that has missed its objective is the
+// first to give its KV up, so it starts only where the running ones can go on for a while.
 #include <algorithm>
 
 #include "sched/choices.h"
@@ -11,6 +12,9 @@
 namespace tactus::sched {
 namespace {
 
+// So far each running sequence can go on before what has missed its objective and starts now loses its KV again.
+constexpr int64_t kAheadTokens = 256;
+
 class MultiResource final : public Admission {
  public:
   explicit MultiResource(const SchedulerLimits& limits)
@@ -18,7 +22,8 @@ class MultiResource final : public Admission {
   void Describe(ChoiceTraits*) const override {}
   KvDemand Demand(const StepView& view, SlotId slot, int32_t first_chunk_end) const override {
     const int32_t all = view.seq.known_committed[slot];
-    const int64_t for_running = std::max(keep_free_, static_cast<int64_t>(view.running.size()));
+    const int64_t each = slack_.GivesWay(view, slot) ? (kAheadTokens + block_size_ - 1) / block_size_ : 1;
+    const int64_t for_running = std::max(keep_free_, each * static_cast<int64_t>(view.running.size()));
     if (view.seq.preemptions[slot] > 0) return {all, for_running};
     const DurationNs slack_ns = slack_.SlackNs(view, slot);
     if (slack_ns >= 0 && slack_ns <= slack_.Window(view).longest_step_ns) return {first_chunk_end, keep_free_};

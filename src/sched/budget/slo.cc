@@ -47,11 +47,8 @@ class SloBudget final : public Budget {
 
  private:
   StepBudget Make(const StepView& view, SlotId first_waiting) const {
-    DurationNs pivot_ns = slack_.pivot().step_ns;
-    const StepWindow& w = slack_.Window(view);
+    const DurationNs pivot_ns = slack_.PivotNs(view);
     const int64_t pivot = slack_.pivot().tokens;
-    if (pivot_ns == 0 && w.fastest_tokens > 0)
-      pivot_ns = std::max<DurationNs>(1, pivot * w.fastest_ns / w.fastest_tokens);
     DurationNs allowance = kNever, of_decodes = kNever;
     StepShape shape;
     ChunkShape chunk;

@@ -74,6 +74,8 @@ class SlackFill final : public Composition {
 
   void Compose(StepContext& step) override {
     urgent_ns_ = slack_.Window(step.view).longest_step_ns;
+    const DurationNs full_ns = slack_.FullStepNs(step.view, step.plan.budget_tokens());
+    late_if_left_out_ns_ = 2 * std::max(urgent_ns_, full_ns) - urgent_ns_;
     CollectReady(step);
     OpenQueue(step);
     RunUrgent(step);
@@ -146,14 +148,14 @@ class SlackFill final : public Composition {
     queue_head_ = looked_at_++ < kMostLookedAt ? step.order.Next() : kNoSlot;
     if (queue_head_ == kNoSlot) return;
     // A preempted sequence goes before all others; its queue says so too.
-    const bool preempted = step.view.seq.preemptions[queue_head_] > 0;
+    const bool preempted = step.view.seq.preemptions[queue_head_] > 0 && !slack_.Missed(step.view, queue_head_);
     head_slack_ns_ = preempted ? SlackModel::kTurn : slack_.StandingNs(step.view, queue_head_);
   }
 
   // --- urgent ones ---
   void RunUrgent(StepContext& step) {
     int64_t decodes = std::count_if(ready_.begin(), ready_.end(),
-                                    [this](const Ready& r) { return r.decode && r.slack_ns <= urgent_ns_; });
+                                    [this](const Ready& r) { return r.decode && r.slack_ns <= late_if_left_out_ns_; });
     for (size_t i = 0; step.plan.tokens_left() > 0;) {
       const bool running = i < ready_.size() && ready_[i].slack_ns <= urgent_ns_;
       const bool waiting = queue_head_ != kNoSlot && head_slack_ns_ <= urgent_ns_;
@@ -177,10 +179,12 @@ class SlackFill final : public Composition {
 
   AddResult StartUrgent(StepContext& step, SlotId slot, int32_t limit) {
     AddResult result = Start(step, slot, limit);
-    // What was preempted waits for KV that comes free; ping-pong otherwise.
-    while (result == AddResult::kNoBlocks && step.view.seq.preemptions[slot] == 0) {
+    // What was preempted takes none from those that can be kept; ping-pong otherwise.
+    const bool preempted = step.view.seq.preemptions[slot] > 0;
+    while (result == AddResult::kNoBlocks) {
       const SlotId victim = step.Victim(slot);
-      if (victim == kNoSlot || !slack_.Before(step.view, slot, victim)) break;
+      if (preempted && victim != kNoSlot && !slack_.GivesWay(step.view, victim)) break;
+      if (victim == kNoSlot || !slack_.MayTakeFrom(step.view, slot, victim)) break;
       if (step.TakeBack(victim) == PreemptResult::kDeferred) return result;
       result = Start(step, slot, limit);
     }
@@ -341,6 +345,7 @@ class SlackFill final : public Composition {
       long_running_.push_back(slot);
     }
     if (missed && !step.plan.items().back().sample) ++missed_running_;
+    if (missed && slack_.HasTurn(step.view, slot)) slack_.StartsInTurn(step.view, slot);
     slack_.Took(step.view, slot);
     return result;
   }
@@ -385,6 +390,8 @@ class SlackFill final : public Composition {
   const int64_t kv_tokens_;
   // Of the step.
   DurationNs urgent_ns_ = 0;
+  // A decode with no more slack than this is late when this step, full, goes without it and the next one is like it.
+  DurationNs late_if_left_out_ns_ = 0;
   std::vector<SlotId> long_running_;  // that keep a new long prompt waiting
   int32_t missed_running_ = 0;        // prompts begun that have missed and are not done with this step
   int64_t long_wanted_ = 0;           // LongWantedBlocks after so many items of the plan

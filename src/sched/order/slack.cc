@@ -175,8 +175,10 @@ class SlackOrder final : public Order {
     }
   };
 
-  // When a waiting sequence that has missed did so, its arrival at the earliest: who comes later comes behind.
+  // When a waiting sequence that has missed did so, its arrival at the earliest: who comes later comes behind. One that
+  // had begun counts from its arrival.
   TimeNs MissedAt(const StepView& view, SlotId slot) const {
+    if (view.seq.preemptions[slot] > 0) return view.seq.arrival_ns[slot];
     return std::max(slack_.KeepByNs(view, slot), view.seq.queued_ns[slot]);
   }
 
@@ -197,9 +199,9 @@ class SlackOrder final : public Order {
     }
   }
   Group GroupOf(const StepView& view, SlotId slot) const {
-    if (view.seq.state[slot] == SeqState::kWaiting && view.seq.preemptions[slot] > 0) return Group::kPreempted;
-    if (!slack_.Missed(view, slot)) return Group::kKept;
-    return slack_.HasTurn(view, slot) ? Group::kTurn : Group::kMissed;
+    if (slack_.Missed(view, slot)) return slack_.HasTurn(view, slot) ? Group::kTurn : Group::kMissed;
+    const bool preempted = view.seq.state[slot] == SeqState::kWaiting && view.seq.preemptions[slot] > 0;
+    return preempted ? Group::kPreempted : Group::kKept;
   }
 
   void Insert(const StepView& view, SlotId slot) {

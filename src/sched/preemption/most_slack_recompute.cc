@@ -1,8 +1,9 @@
 // The sequence with the most slack loses its KV and is recomputed (AccelGen, Alg. 1); never one with less slack than
-// the one that gains. Slack moves while sequences wait, so that alone would let two of them take the KV from each other
-// for ever. Ours: each admission is worth a token. Once preempted, a sequence neither takes KV nor loses it before it
-// has got a new token; and a prompt that is late already takes no KV from others: it has no objective left to save,
-// they have.
+// the one that gains. Ours: before all these, the last to come of those that have missed an objective that they state:
+// they lose nothing by it, and take nothing from those that can still be kept. Slack moves while sequences wait, so
+// that alone would let two of them take the KV from each other for ever. Ours: each admission is worth a token. Once
+// preempted, a sequence neither takes KV nor loses it before it has got a new token; and a prompt that is late already
+// takes no KV from others: it has no objective left to save, they have.
 #include "sched/choices.h"
 #include "sched/plan.h"
 #include "sched/slack.h"
@@ -21,21 +22,27 @@ class MostSlackRecompute final : public Preemption {
   void Describe(ChoiceTraits* traits) const override { traits->can_preempt = true; }
 
   SlotId Victim(const StepView& view, const PlanBuilder& plan, const Order&, SlotId needy) const override {
-    if (OwesAToken(view, needy)) return kNoSlot;
-    if (view.seq.state[needy] != SeqState::kDecode && slack_.SlackNs(view, needy) < 0) return kNoSlot;
+    const bool late = view.seq.state[needy] != SeqState::kDecode && slack_.SlackNs(view, needy) < 0;
+    const bool from_those_that_give_way = late || OwesAToken(view, needy);
     SlotId victim = kNoSlot;
     for (const SlotId slot : view.running_by_arrival) {
-      if (slot == needy || plan.Touched(slot) || OwesAToken(view, slot) || !slack_.Before(view, needy, slot)) continue;
+      if (slot == needy || plan.Touched(slot) || OwesAToken(view, slot) || !slack_.MayTakeFrom(view, needy, slot))
+        continue;
+      if (from_those_that_give_way && !slack_.GivesWay(view, slot)) continue;
       if (victim == kNoSlot || Rather(view, slot, victim)) victim = slot;
     }
     return victim;
   }
 
  private:
-  // Idle ones first: a sequence in flight would have to sit a step out before it can give anything.
+  // Those that give way first, then idle ones: a sequence in flight would have to sit a step out before it can give
+  // anything.
   bool Rather(const StepView& view, SlotId a, SlotId b) const {
+    const bool gives_a = slack_.GivesWay(view, a), gives_b = slack_.GivesWay(view, b);
+    if (gives_a != gives_b) return gives_a;
     const bool idle_a = view.seq.flight[a] == FlightState::kIdle, idle_b = view.seq.flight[b] == FlightState::kIdle;
-    return idle_a != idle_b ? idle_a : slack_.Before(view, b, a);
+    if (idle_a != idle_b) return idle_a;
+    return gives_a ? view.seq.arrival_order[a] > view.seq.arrival_order[b] : slack_.Before(view, b, a);
   }
 
   const SlackModel slack_;
