@@ -32,7 +32,7 @@ PERCENTILES = ["p50", "p95", "p99"]
 
 def policies(lambdas):
     rows = {
-        "larry": ["--scheduler", "larry", "--larry-lambda", "0.01"],
+        "larry": ["--scheduler", "larry"],
         "fcfs": ["--scheduler", "larry", "--order", "fcfs"],
         "trail-oracle, c = 0": ["--scheduler", "trail-oracle", "--trail-c", "0"],
         "no-preempt": ["--scheduler", "no-preempt"],

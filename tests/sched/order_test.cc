@@ -330,7 +330,8 @@ TEST(Order, LarryWithoutEndIsFirstComeFirstServed) {
   EXPECT_EQ(Walk(order.get(), view), (std::vector<SlotId>{0, 1, 2}));
 }
 
-// The bound of its row: whoever comes more than (requests waiting) / lambda seconds after another never goes before it.
+// The bound of its row: whoever comes more than (requests waiting) x (its share of the KV memory) / lambda seconds after
+// another never goes before it.
 TEST(Order, LarryPassesNobodyOverForLong) {
   Rng rng(11);
   SchedulerLimits limits = Limits(nullptr, nullptr);
@@ -345,11 +346,12 @@ TEST(Order, LarryPassesNobodyOverForLong) {
       order->Apply(view);
       t.ClearChanges();
       const std::vector<SlotId> walk = Walk(order.get(), view);
-      const double bound_s = static_cast<double>(walk.size()) / lambda;
       for (size_t i = 0; i < walk.size(); ++i) {
         for (size_t j = i + 1; j < walk.size(); ++j) {
           const double later_s =
               static_cast<double>(view.seq.arrival_ns[walk[i]] - view.seq.arrival_ns[walk[j]]) * 1e-9;
+          const double share = (view.seq.known_committed[walk[j]] + 3) / 4 / 50.0;
+          const double bound_s = static_cast<double>(walk.size()) * share / lambda;
           passed_over += later_s > 0;
           ASSERT_LE(later_s, bound_s) << walk[i] << " goes before " << walk[j];
         }

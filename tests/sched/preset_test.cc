@@ -320,5 +320,24 @@ TEST(Larry, PressureBringsSmallPromptsForward) {
   }
 }
 
+// By default a second of waiting is worth a hundredth of the memory. Two wait, one of half the memory and one of a
+// fortieth: memory counts 2 * (0.5 - 0.025) = 0.95 points for the small one, 95 seconds of waiting as many for the other.
+TEST(Larry, ByDefaultASecondIsAHundredthOfTheMemory) {
+  for (const int64_t seconds : {10, 94, 96}) {
+    HarnessConfig c = PresetConfig("larry");
+    c.num_blocks = 40;
+    c.max_num_seqs = 1;
+    Harness h(c);
+    AddRequest(&h, 4, 2);
+    ASSERT_EQ(h.Settle(), "");
+    const RequestHandle large = AddRequest(&h, 80, 1);
+    h.clock().Advance(seconds * kSecond);
+    const RequestHandle small = AddRequest(&h, 4, 1);
+    ASSERT_EQ(h.Run(), "");
+    const bool large_first = h.outputs()[large].done_event.scheduled_ns < h.outputs()[small].done_event.scheduled_ns;
+    EXPECT_EQ(large_first, seconds > 95) << "the large one had waited " << seconds << " s longer";
+  }
+}
+
 }  // namespace
 }  // namespace tactus
