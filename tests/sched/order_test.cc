@@ -167,6 +167,7 @@ void CheckBeforeAgainstWalk(const char* name, std::unique_ptr<Order> (*make)(con
 
 TEST(Order, BeforeSaysWhatTheWalkDoes) {
   CheckBeforeAgainstWalk("fcfs", MakeFcfsOrder);
+  CheckBeforeAgainstWalk("queue-time", MakeQueueTimeOrder);
   CheckBeforeAgainstWalk("priority", MakePriorityOrder);
   CheckBeforeAgainstWalk("shortest-prompt", MakeShortestPromptOrder);
   CheckBeforeAgainstWalk("srpt", MakeSrptOrder);
@@ -209,6 +210,15 @@ TEST(Order, FcfsKeepsArrivalAndPutsThePreemptedFirst) {
     }
   } reference;
   CheckAgainstSort(MakeFcfsOrder, &reference);
+}
+
+TEST(Order, QueueTimeGoesByTheLastEntryIntoTheQueue) {
+  struct : Reference {
+    Key KeyOf(const StepView& view, SlotId s) const override {
+      return {static_cast<double>(view.seq.queued_ns[s]), Arrival(view, s)};
+    }
+  } reference;
+  CheckAgainstSort(MakeQueueTimeOrder, &reference);
 }
 
 TEST(Order, PriorityComesBeforeArrival) {
@@ -330,8 +340,8 @@ TEST(Order, LarryWithoutEndIsFirstComeFirstServed) {
   EXPECT_EQ(Walk(order.get(), view), (std::vector<SlotId>{0, 1, 2}));
 }
 
-// The bound of its row: whoever comes more than (requests waiting) x (its share of the KV memory) / lambda seconds after
-// another never goes before it.
+// The bound of its row: whoever comes more than (requests waiting) x (its share of the KV memory) / lambda seconds
+// after another never goes before it.
 TEST(Order, LarryPassesNobodyOverForLong) {
   Rng rng(11);
   SchedulerLimits limits = Limits(nullptr, nullptr);

@@ -321,7 +321,8 @@ TEST(Larry, PressureBringsSmallPromptsForward) {
 }
 
 // By default a second of waiting is worth a hundredth of the memory. Two wait, one of half the memory and one of a
-// fortieth: memory counts 2 * (0.5 - 0.025) = 0.95 points for the small one, 95 seconds of waiting as many for the other.
+// fortieth: memory counts 2 * (0.5 - 0.025) = 0.95 points for the small one, 95 seconds of waiting as many for the
+// other.
 TEST(Larry, ByDefaultASecondIsAHundredthOfTheMemory) {
   for (const int64_t seconds : {10, 94, 96}) {
     HarnessConfig c = PresetConfig("larry");
