@@ -8,6 +8,8 @@
 namespace tactus {
 namespace {
 
+using testing::AddRequest;
+using testing::Harness;
 using testing::HarnessConfig;
 using testing::Plans;
 using testing::PresetConfig;
@@ -77,6 +79,18 @@ TEST(FastGen, APromptBeginsOnlyWhereAllOfItIsFree) {
     bed.Waiting(9);  // three blocks
     EXPECT_EQ(bed.Plan(), blocks == 4 ? "0:4+1*" : "0:4+1* 1:0+5");
   }
+}
+
+// With KV to spare the two plan alike.
+TEST(FastGen, IsSarathiServeWhereKvIsPlenty) {
+  Plans plans[2];
+  for (const bool fastgen : {true, false}) {
+    Harness h(PresetConfig(fastgen ? "fastgen" : "sarathi-serve", 8));
+    for (const int32_t prompt : {5, 10, 3, 9, 20, 1}) AddRequest(&h, prompt, 6);
+    ASSERT_EQ(h.Run(), "");
+    plans[fastgen] = h.plans();
+  }
+  EXPECT_EQ(plans[0], plans[1]);
 }
 
 // The budget of DeepSpeed's configuration.
