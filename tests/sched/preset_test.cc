@@ -197,17 +197,17 @@ TEST(Pia, AWindowIsDoneBeforeTheNext) {
   EXPECT_EQ(BatchesOf(h), (Batches{{0}, {1}, {2}, {3}}));
 }
 
-// Variable batch sizes: 4 of the third bin of 10 tokens, 1 of the fifth. What is left of the third bin would be a batch
-// of less than half its size and joins the fifth.
+// Variable batch sizes: 4 of the third bin of 10 tokens, 2 of the fourth. What is left of the third bin would be a
+// batch of less than half its size and joins the fourth.
 TEST(Pia, ShorterBatchesAreLargerAndARestJoinsTheNextBin) {
-  const std::vector<int32_t> lengths = {50, 30, 29, 28, 27, 26};
+  const std::vector<int32_t> lengths = {40, 30, 29, 28, 27, 26};
   KnownLengths predictor(lengths);
   HarnessConfig c = PiaConfig({.bin = 10, .batch = 1}, &predictor);
   c.max_num_seqs = 8;
   Harness h(c);
   for (const int32_t length : lengths) AddRequest(&h, 5, length);
   ASSERT_EQ(h.Run(), "");
-  EXPECT_EQ(BatchesOf(h), (Batches{{2, 3, 4, 5}, {1}, {0}}));
+  EXPECT_EQ(BatchesOf(h), (Batches{{2, 3, 4, 5}, {0, 1}}));
 }
 
 // Failure collection: the second outlives the prediction of its batch, 2 tokens. It gives its KV back and is computed

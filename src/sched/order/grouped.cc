@@ -46,8 +46,8 @@ constexpr Knob<bool> kCollectFailed{
     true,
     {.help = "order grouped: a batch stops who outlives its prediction; they are recomputed after their window"}};
 
-constexpr int64_t kFailed = int64_t{1} << 40, kOutside = int64_t{1} << 41;  // behind all batches
-constexpr int64_t kLargestBatch = 16;                                       // times --pia-batch: of the shortest bin
+constexpr int64_t kOutside = int64_t{1} << 40;  // behind all batches
+constexpr int64_t kLargestBatch = 16;           // times --pia-batch: of the shortest bin
 
 class GroupedOrder final : public KeyedOrder {
  public:
@@ -91,7 +91,8 @@ class GroupedOrder final : public KeyedOrder {
   }
   QueueKey KeyOf(const StepView& view, SlotId slot) const override {
     const int64_t batch = Group(view, slot);
-    return {batch > 0 ? batch : Failed(view, slot) ? kFailed : kOutside, 0, view.seq.arrival_order[slot]};
+    // Who failed came before all that are in no window yet.
+    return {batch > 0 ? batch : kOutside, 0, view.seq.arrival_order[slot]};
   }
 
  private:
