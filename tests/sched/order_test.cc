@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "sched/choices.h"
+#include "sched/predicted_length.h"
 #include "sched/view_of.h"
 #include "seq/sequence_table.h"
 
@@ -97,7 +98,9 @@ SchedulerLimits Limits(const LengthPredictor* predictor, NoteLayout* notes) {
   limits.predictor = predictor;
   *limits.policy.Find<int64_t>("ltr-starvation-steps") = 12;
   *limits.policy.Find<int64_t>("ltr-quantum-steps") = 6;
-  *limits.policy.Find<int64_t>("pia-bin") = 4;
+  *limits.policy.Find<int64_t>("pia-window") = 6;
+  *limits.policy.Find<int64_t>("pia-batch") = 1;
+  *limits.policy.Find<bool>("pia-variable-batches") = false;
   *limits.policy.Find<double>("larry-lambda") = 0.5;
   return limits;
 }
@@ -167,6 +170,7 @@ void CheckBeforeAgainstWalk(const char* name, std::unique_ptr<Order> (*make)(con
 
 TEST(Order, BeforeSaysWhatTheWalkDoes) {
   CheckBeforeAgainstWalk("fcfs", MakeFcfsOrder);
+  CheckBeforeAgainstWalk("queue-time", MakeQueueTimeOrder);
   CheckBeforeAgainstWalk("priority", MakePriorityOrder);
   CheckBeforeAgainstWalk("shortest-prompt", MakeShortestPromptOrder);
   CheckBeforeAgainstWalk("srpt", MakeSrptOrder);
@@ -174,25 +178,8 @@ TEST(Order, BeforeSaysWhatTheWalkDoes) {
   CheckBeforeAgainstWalk("larry", MakeLarryOrder);
   CheckBeforeAgainstWalk("mlfq", MakeMlfqOrder);
   CheckBeforeAgainstWalk("slack", MakeSlackOrder);
-}
-
-// Of groups only the walk knows (the oldest of a group decides where it stands); two by themselves go by age, the
-// preempted first.
-TEST(Order, GroupedComparesByAge) {
-  Drifting predictor;
-  NoteLayout layout;
-  auto order = MakeGroupedOrder(Limits(&predictor, &layout));
-  SequenceTable t(4, layout.stride());
-  SequenceSpec spec;
-  spec.prompt_tokens = spec.max_output_tokens = 8;
-  const SlotId older = t.Add(spec, 0), younger = t.Add(spec, 0);
-  StepView view = ViewOf(&t);
-  EXPECT_TRUE(order->Before(view, older, younger));
-  EXPECT_FALSE(order->Before(view, younger, older));
-  t.Admit(younger, 0);
-  t.Preempt(younger, 0);
-  view = ViewOf(&t);
-  EXPECT_TRUE(order->Before(view, younger, older));
+  CheckBeforeAgainstWalk("grouped", MakeGroupedOrder);
+  CheckBeforeAgainstWalk("decreasing", MakeDecreasingOrder);
 }
 
 double Arrival(const StepView& view, SlotId s) {
@@ -209,6 +196,15 @@ TEST(Order, FcfsKeepsArrivalAndPutsThePreemptedFirst) {
     }
   } reference;
   CheckAgainstSort(MakeFcfsOrder, &reference);
+}
+
+TEST(Order, QueueTimeGoesByTheLastEntryIntoTheQueue) {
+  struct : Reference {
+    Key KeyOf(const StepView& view, SlotId s) const override {
+      return {static_cast<double>(view.seq.queued_ns[s]), Arrival(view, s)};
+    }
+  } reference;
+  CheckAgainstSort(MakeQueueTimeOrder, &reference);
 }
 
 TEST(Order, PriorityComesBeforeArrival) {
@@ -242,18 +238,38 @@ TEST(Order, SrptGoesByWhatIsPredictedToBeLeft) {
   CheckAgainstSort(MakeSrptOrder, &reference);
 }
 
-TEST(Order, GroupedGoesByTheGroupOfTheOldest) {
-  struct : Predicting {
-    double Age(const StepView& view, SlotId s) const {
-      return Arrival(view, s) - (view.seq.preemptions[s] > 0 ? 1e9 : 0);
+// Windows of the six oldest, sorted by the prediction made when they came; the next one is taken when nobody of the
+// last is left. Who is preempted keeps its place.
+TEST(Order, GroupedGoesByWindows) {
+  struct : Reference {
+    struct State {
+      int predicted = 0;
+      int place = 0;  // 0: in no window yet
+    };
+    std::map<int64_t, State> known;  // by arrival
+    void Forget() override { known.clear(); }
+    const State& Of(const StepView& view, SlotId s) const { return known.at(view.seq.arrival_order[s]); }
+    void Queued(const StepView& view, SlotId s) override {
+      if (known.count(view.seq.arrival_order[s]) > 0) return;
+      Drifting predictor;
+      predictor.step = view.step;
+      known[view.seq.arrival_order[s]].predicted = sched::PredictOutput(predictor, view, s, 0);
+    }
+    void BeforeWalk(const StepView& view) override {
+      std::vector<SlotId> queue(view.waiting.begin(), view.waiting.end());
+      std::sort(queue.begin(), queue.end(), [&](SlotId a, SlotId b) { return Arrival(view, a) < Arrival(view, b); });
+      for (const SlotId s : queue) {
+        if (Of(view, s).place > 0) return;
+      }
+      if (queue.size() > 6) queue.resize(6);
+      std::stable_sort(queue.begin(), queue.end(),
+                       [&](SlotId a, SlotId b) { return Of(view, a).predicted < Of(view, b).predicted; });
+      int place = 0;
+      for (const SlotId s : queue) known[view.seq.arrival_order[s]].place = ++place;
     }
     Key KeyOf(const StepView& view, SlotId s) const override {
-      const auto bin = [this](SlotId slot) { return static_cast<int>(predicted.at(slot) - 1) / 4; };
-      double oldest = 1e18;
-      for (const SlotId other : view.waiting) {
-        if (bin(other) == bin(s)) oldest = std::min(oldest, Age(view, other));
-      }
-      return {oldest, Age(view, s)};
+      const int place = Of(view, s).place;
+      return {place > 0 ? place : 1e9, Arrival(view, s)};
     }
   } reference;
   CheckAgainstSort(MakeGroupedOrder, &reference);
@@ -330,7 +346,8 @@ TEST(Order, LarryWithoutEndIsFirstComeFirstServed) {
   EXPECT_EQ(Walk(order.get(), view), (std::vector<SlotId>{0, 1, 2}));
 }
 
-// The bound of its row: whoever comes more than (requests waiting) / lambda seconds after another never goes before it.
+// The bound of its row: whoever comes more than (requests waiting) x (its share of the KV memory) / lambda seconds
+// after another never goes before it.
 TEST(Order, LarryPassesNobodyOverForLong) {
   Rng rng(11);
   SchedulerLimits limits = Limits(nullptr, nullptr);
@@ -345,11 +362,12 @@ TEST(Order, LarryPassesNobodyOverForLong) {
       order->Apply(view);
       t.ClearChanges();
       const std::vector<SlotId> walk = Walk(order.get(), view);
-      const double bound_s = static_cast<double>(walk.size()) / lambda;
       for (size_t i = 0; i < walk.size(); ++i) {
         for (size_t j = i + 1; j < walk.size(); ++j) {
           const double later_s =
               static_cast<double>(view.seq.arrival_ns[walk[i]] - view.seq.arrival_ns[walk[j]]) * 1e-9;
+          const double share = (view.seq.known_committed[walk[j]] + 3) / 4 / 50.0;
+          const double bound_s = static_cast<double>(walk.size()) * share / lambda;
           passed_over += later_s > 0;
           ASSERT_LE(later_s, bound_s) << walk[i] << " goes before " << walk[j];
         }

@@ -351,7 +351,7 @@ TEST(PredictedLength, ReservesNoMoreThanCanBeUsed) {
   StepBed bed(c);
   const SlotId limited = bed.Waiting(5, {.max_output_tokens = 11});
   const SlotId cut = bed.Waiting(15, {.max_output_tokens = 11});
-  EXPECT_EQ(bed.Plan(), "0:0+5* 1:0+15*");
+  EXPECT_EQ(bed.Plan(), "1:0+15* 0:0+5*");  // the longest first
   EXPECT_EQ(bed.Note<sched::ReservationNote>(limited)->reserved_tokens, 16);
   EXPECT_EQ(bed.Note<sched::ReservationNote>(cut)->reserved_tokens, 20);
 }

@@ -17,6 +17,7 @@ using testing::KnownLengths;
 using testing::Plans;
 using testing::PresetConfig;
 using testing::RequestOutput;
+using testing::StepBed;
 
 // --- sarathi ---
 
@@ -120,41 +121,114 @@ std::vector<SlotId> StartsOf(const std::string& line) {
   return slots;
 }
 
-// Bins of 10: outputs of 3, 25, 4 and 27 tokens make two groups. The oldest decides which goes first; batches do not
-// mix.
-TEST(Pia, BatchesHoldOneGroupAndTheOldestDecidesWhich) {
-  const std::vector<int32_t> lengths = {3, 25, 4, 27};
-  KnownLengths predictor(lengths);
+// Six blocks, three requests that are predicted to need 3, 4 and 2 of them: the longest and the shortest fill the
+// memory, where first come, first served would leave half of it empty. Who comes later passes nobody of an earlier
+// window, though two blocks are free for it.
+TEST(S3, PacksTheMemoryByDecreasingLength) {
+  for (const bool packs : {true, false}) {
+    KnownLengths predictor({8, 12, 4, 4});
+    HarnessConfig c = PresetConfig("s3", 64);
+    if (!packs) c.scheduler.order = "fcfs";
+    c.num_blocks = 6;
+    c.max_model_len = 16;
+    c.predictor = &predictor;
+    StepBed bed(c);
+    for (int i = 0; i < 3; ++i) bed.Waiting(4, {.max_output_tokens = 12});
+    EXPECT_EQ(bed.Plan(), packs ? "1:0+4* 2:0+4*" : "0:0+4*");
+    if (!packs) continue;
+    bed.Waiting(4, {.max_output_tokens = 12});
+    bed.kv().Release(2, -1);
+    bed.table().Finish(2);
+    bed.table().Compact();
+    EXPECT_EQ(bed.Plan(), "1:4+1*");
+    bed.kv().Release(1, -1);
+    bed.table().Finish(1);
+    bed.table().Compact();
+    EXPECT_EQ(bed.Plan(), "0:0+4*");
+    EXPECT_EQ(bed.Plan(), "0:4+1* 3:0+4*");
+  }
+}
+
+using Batches = std::vector<std::vector<SlotId>>;
+
+struct PiaKnobs {
+  int64_t bin = 50, window = 256, batch = 16;
+  bool variable = true, collect = true;
+};
+HarnessConfig PiaConfig(const PiaKnobs& knobs, KnownLengths* predictor) {
   HarnessConfig c = PresetConfig("pia");
-  *c.scheduler.limits.policy.Find<int64_t>("pia-bin") = 10;
-  c.predictor = &predictor;
+  sched::SchedulerLimits& limits = c.scheduler.limits;
+  *limits.policy.Find<int64_t>("pia-bin") = knobs.bin;
+  *limits.policy.Find<int64_t>("pia-window") = knobs.window;
+  *limits.policy.Find<int64_t>("pia-batch") = knobs.batch;
+  *limits.policy.Find<bool>("pia-variable-batches") = knobs.variable;
+  *limits.policy.Find<bool>("pia-collect-failed") = knobs.collect;
+  c.predictor = predictor;
+  return c;
+}
+Batches BatchesOf(const Harness& h) {
+  Batches batches;
+  for (const std::string& plan : h.plans()) {
+    if (!StartsOf(plan).empty()) batches.push_back(StartsOf(plan));
+  }
+  return batches;
+}
+
+// A window is sorted by predicted output and cut every two. A batch takes as long as its longest.
+TEST(Pia, BatchesAreOfSimilarLengthsShorterOnesFirst) {
+  const std::vector<int32_t> lengths = {25, 3, 27, 4};
+  KnownLengths predictor(lengths);
+  Harness h(PiaConfig({.batch = 2, .variable = false}, &predictor));
+  for (const int32_t length : lengths) AddRequest(&h, 5, length);
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_EQ(BatchesOf(h), (Batches{{1, 3}, {0, 2}}));
+  EXPECT_EQ(h.plans()[4], "0:0+5* 2:0+5*");
+}
+
+// The bound of its row: whoever comes later waits for the window that is at work, and for those of the queue's oldest
+// before its own, however short it is.
+TEST(Pia, AWindowIsDoneBeforeTheNext) {
+  KnownLengths predictor({9, 30, 2, 2});
+  Harness h(PiaConfig({.window = 2, .batch = 1, .variable = false}, &predictor));
+  for (const int32_t length : {9, 30, 2}) AddRequest(&h, 5, length);
+  ASSERT_EQ(h.Settle(), "");
+  AddRequest(&h, 5, 2);
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_EQ(BatchesOf(h), (Batches{{0}, {1}, {2}, {3}}));
+}
+
+// Variable batch sizes: 4 of the third bin of 10 tokens, 2 of the fourth. What is left of the third bin would be a
+// batch of less than half its size and joins the fourth.
+TEST(Pia, ShorterBatchesAreLargerAndARestJoinsTheNextBin) {
+  const std::vector<int32_t> lengths = {40, 30, 29, 28, 27, 26};
+  KnownLengths predictor(lengths);
+  HarnessConfig c = PiaConfig({.bin = 10, .batch = 1}, &predictor);
+  c.max_num_seqs = 8;
   Harness h(c);
   for (const int32_t length : lengths) AddRequest(&h, 5, length);
   ASSERT_EQ(h.Run(), "");
-  std::vector<std::vector<SlotId>> batches;
-  std::vector<size_t> at;
-  for (size_t i = 0; i < h.plans().size(); ++i) {
-    if (StartsOf(h.plans()[i]).empty()) continue;
-    batches.push_back(StartsOf(h.plans()[i]));
-    at.push_back(i);
-  }
-  EXPECT_EQ(batches, (std::vector<std::vector<SlotId>>{{0, 2}, {1, 3}}));
-  EXPECT_EQ(at, (std::vector<size_t>{0, 4}));  // the first batch takes as long as its longest: 4 steps
+  EXPECT_EQ(BatchesOf(h), (Batches{{2, 3, 4, 5}, {0, 1}}));
 }
 
-// The bound of its row: however many of another group wait, the oldest is in the next batch.
-TEST(Pia, TheOldestIsInTheNextBatch) {
-  KnownLengths predictor({3, 90, 3});
-  HarnessConfig c = PresetConfig("pia");
-  c.max_num_seqs = 4;
-  c.predictor = &predictor;
-  Harness h(c);
-  AddRequest(&h, 5, 3);
-  ASSERT_EQ(h.Settle(), "");
-  AddRequest(&h, 5, 90);  // the only one of its group
-  for (int i = 0; i < 10; ++i) AddRequest(&h, 5, 3);
-  ASSERT_EQ(h.Run(), "");
-  EXPECT_EQ(h.plans()[3], "1:0+5*");
+// Failure collection: the second outlives the prediction of its batch, 2 tokens. It gives its KV back and is computed
+// again, with what it has generated, after the batches of its window and before the next one. Without, it goes on
+// alone.
+TEST(Pia, WhoOutlivesItsBatchIsComputedAgainAfterItsWindow) {
+  for (const bool collect : {true, false}) {
+    SCOPED_TRACE(collect);
+    KnownLengths predictor({2, 2, 3, 1});
+    Harness h(PiaConfig({.window = 3, .batch = 2, .variable = false, .collect = collect}, &predictor));
+    AddRequest(&h, 5, 2);
+    AddRequest(&h, 5, 4);
+    AddRequest(&h, 5, 3);
+    AddRequest(&h, 5, 1);
+    ASSERT_EQ(h.Run(), "");
+    const Plans with = {"0:0+5* 1:0+5*", "0:5+1* 1:5+1*", "2:0+5*", "2:5+1*", "2:6+1*", "1:0+7*", "1:7+1*", "3:0+5*"};
+    const Plans without = {"0:0+5* 1:0+5*", "0:5+1* 1:5+1*", "1:6+1*", "1:7+1*",
+                           "2:0+5*",        "2:5+1*",        "2:6+1*", "3:0+5*"};
+    EXPECT_EQ(h.plans(), collect ? with : without);
+    EXPECT_EQ(h.loop().Stats().recomputed_tokens, collect ? 6 : 0);
+  }
 }
 
 // --- trail ---
@@ -189,6 +263,41 @@ TEST(Trail, ARunningSequenceGivesWayInTheBeginningOnly) {
     EXPECT_EQ(h.outputs()[long_one].done_event.preemptions, t.gives_way ? 1 : 0);
     EXPECT_EQ(h.outputs()[short_one].done_event.done_ns < h.outputs()[long_one].done_event.done_ns, t.gives_way);
     EXPECT_EQ(h.outputs()[long_one].choices[0].tokens.size(), 20u);
+  }
+}
+
+// Twenty predicted tokens run when one of fifteen arrives: not enough less with a margin of five. Two that arrive one
+// after the other preempt it twice, but once where that is the most.
+TEST(Trail, AMarginAndACapSpareARunningSequence) {
+  for (const int64_t margin : {4, 5}) {
+    KnownLengths predictor({20, 15});
+    HarnessConfig c = PresetConfig("trail", 64);
+    c.max_num_seqs = 1;
+    *c.scheduler.limits.policy.Find<int64_t>("trail-margin") = margin;
+    c.predictor = &predictor;
+    StepBed bed(c);
+    bed.Prefilling(5, 1);
+    bed.Waiting(5);
+    EXPECT_EQ(bed.Plan(), margin == 4 ? "!0 1:0+5*" : "0:1+4*");
+  }
+  for (const int64_t most : {0, 1, 2}) {
+    KnownLengths predictor({20, 2, 2});
+    HarnessConfig c = PresetConfig("trail", 64);
+    c.max_num_seqs = 1;
+    *c.scheduler.limits.policy.Find<int64_t>("trail-most-preemptions") = most;
+    c.predictor = &predictor;
+    Harness h(c);
+    const RequestHandle long_one = AddRequest(&h, 5, 20);
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_EQ(h.Settle(), "");
+      AddRequest(&h, 5, 2);
+      for (int step = 0; step < 4; ++step) {  // it runs again
+        ASSERT_TRUE(h.Advance());
+        ASSERT_EQ(h.Settle(), "");
+      }
+    }
+    ASSERT_EQ(h.Run(), "");
+    EXPECT_EQ(h.outputs()[long_one].done_event.preemptions, most == 1 ? 1 : 2) << "at most " << most;
   }
 }
 
@@ -317,6 +426,26 @@ TEST(Larry, PressureBringsSmallPromptsForward) {
     ASSERT_EQ(h.Run(), "");
     const bool large_first = h.outputs()[large].done_event.scheduled_ns < h.outputs()[small].done_event.scheduled_ns;
     EXPECT_EQ(large_first, crowd == 0);
+  }
+}
+
+// By default a second of waiting is worth a hundredth of the memory. Two wait, one of half the memory and one of a
+// fortieth: memory counts 2 * (0.5 - 0.025) = 0.95 points for the small one, 95 seconds of waiting as many for the
+// other.
+TEST(Larry, ByDefaultASecondIsAHundredthOfTheMemory) {
+  for (const int64_t seconds : {10, 94, 96}) {
+    HarnessConfig c = PresetConfig("larry");
+    c.num_blocks = 40;
+    c.max_num_seqs = 1;
+    Harness h(c);
+    AddRequest(&h, 4, 2);
+    ASSERT_EQ(h.Settle(), "");
+    const RequestHandle large = AddRequest(&h, 80, 1);
+    h.clock().Advance(seconds * kSecond);
+    const RequestHandle small = AddRequest(&h, 4, 1);
+    ASSERT_EQ(h.Run(), "");
+    const bool large_first = h.outputs()[large].done_event.scheduled_ns < h.outputs()[small].done_event.scheduled_ns;
+    EXPECT_EQ(large_first, seconds > 95) << "the large one had waited " << seconds << " s longer";
   }
 }
 

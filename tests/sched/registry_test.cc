@@ -190,9 +190,16 @@ TEST(Registry, EveryChoiceFindsItsKnobs) {
   const std::set<std::string> known = {"tbt-headroom",
                                        "larry-lambda",
                                        "trail-c",
+                                       "trail-margin",
+                                       "trail-most-preemptions",
                                        "ltr-starvation-steps",
                                        "ltr-quantum-steps",
+                                       "s3-window",
                                        "pia-bin",
+                                       "pia-window",
+                                       "pia-batch",
+                                       "pia-variable-batches",
+                                       "pia-collect-failed",
                                        "accelgen-ttft",
                                        "accelgen-tbt",
                                        "accelgen-gamma",
@@ -207,7 +214,7 @@ TEST(Registry, EveryChoiceFindsItsKnobs) {
                                        "accelgen-missed-turn"};
   EXPECT_TRUE(std::includes(names.begin(), names.end(), known.begin(), known.end()));
   PolicyOptions options;
-  EXPECT_EQ(*options.Find<double>("larry-lambda"), 0.1);
+  EXPECT_EQ(*options.Find<double>("larry-lambda"), 0.01);
   EXPECT_EQ(*options.Find<std::string>("distance"), "euclidean");
   EXPECT_EQ(options.Find<DurationText>("mlfq-promotion")->ns, 120 * kSecond);
   EXPECT_EQ(options.Find<int64_t>("larry-lambda"), nullptr) << "of another type";

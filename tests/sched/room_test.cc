@@ -18,8 +18,7 @@ using testing::StepBed;
 // blocks up. One of them is left over, which the waiting prompt of one token would fit: it must not take what was just
 // given up, or the next step preempts again.
 TEST(Room, NobodyIsAdmittedInAStepThatPreempted) {
-  for (const char* composition :
-       {"stall-free", "running-first", "decode-maximal", "exact-fill", "whole-prompt-hybrid"}) {
+  for (const char* composition : {"stall-free", "running-first", "decode-maximal", "whole-prompt-hybrid"}) {
     HarnessConfig c = PresetConfig("sarathi-serve", 64);
     c.scheduler.composition = composition;
     c.num_blocks = 4;
@@ -51,7 +50,7 @@ TEST(Room, ItIsAdmittedWhereNobodyWasPreempted) {
 // A prompt that goes on may preempt too, after the decodes: here two half-done prompts, of which the older needs a
 // block.
 TEST(Room, NorWhereAPromptThatGoesOnPreempted) {
-  for (const char* composition : {"stall-free", "decode-maximal", "exact-fill"}) {
+  for (const char* composition : {"stall-free", "decode-maximal"}) {
     HarnessConfig c = PresetConfig("sarathi-serve", 64);
     c.scheduler.composition = composition;
     c.num_blocks = 4;

@@ -1,7 +1,6 @@
 // S3: sets aside what the prompt and the predicted output need, and no more than the request may use. Like S3's
-// classifier, which names one of ten classes of output length and reserves the class's upper end, the prediction is
-// rounded up to a tenth of max_tokens. A sequence that has outgrown a reservation is predicted again for longer
-// (ReservationNote::retries).
+// classifier, which names a class of output length and reserves its upper end, the prediction is rounded up to a tenth
+// of max_tokens. A sequence that has outgrown a reservation is predicted again for longer (ReservationNote::retries).
 #include <algorithm>
 
 #include "sched/choices.h"

@@ -1,5 +1,9 @@
 // DeepSpeed-FastGen's Dynamic SplitFuse: decodes first, then prompts in queue order, split or fused so that the step
 // has exactly tau tokens; a partly done prompt has no precedence over one that the order puts before it.
+//
+// Nobody is preempted while anybody can go on: a decode short of a block sits the step out and keeps its KV, and a
+// prompt goes on only where free blocks hold the whole rest of it. The first that has to wait for that holds back those
+// behind it. Once all are stuck, the scheduler's last way out frees the youngest.
 #include <algorithm>
 #include <vector>
 
@@ -15,19 +19,21 @@ class ExactFill final : public Composition {
   void Describe(ChoiceTraits* traits) const override { traits->splits_prompts = true; }
 
   void Compose(StepContext& step) override {
-    step.RunDecodes();
+    for (const SlotId slot : step.RunningByArrival()) {
+      if (!step.plan.AddDecode(slot) && step.IsDecode(slot)) step.plan.AddRunning(slot, kNoLimit, false);
+    }
     CollectPartial(step);
     step.order.Start(step.view);
-    SlotId next = step.plan.has_preempted() ? kNoSlot : step.order.Next();
+    SlotId next = step.order.Next();
     size_t i = 0;
     while (step.plan.prefill_left() > 0 && (i < partial_.size() || next != kNoSlot)) {
       const bool started = i < partial_.size() && (next == kNoSlot || step.order.Before(step.view, partial_[i], next));
       if (started) {
-        step.Run(partial_[i++]);
+        if (!RestFits(step, partial_[i])) return;
+        step.plan.AddRunning(partial_[i++], kNoLimit, false);
       } else {
         // Later ones may not pass the first that does not fit; what has started goes on.
-        const bool added = !step.plan.has_preempted() && step.Admit(next) == AddResult::kAdded;
-        next = added ? step.order.Next() : kNoSlot;
+        next = step.Admit(next) == AddResult::kAdded ? step.order.Next() : kNoSlot;
       }
     }
   }
@@ -41,6 +47,11 @@ class ExactFill final : public Composition {
     }
     std::sort(partial_.begin(), partial_.end(),
               [&step](SlotId a, SlotId b) { return step.order.Before(step.view, a, b); });
+  }
+  static bool RestFits(const StepContext& step, SlotId slot) {
+    const int64_t block_size = step.plan.block_size();
+    const int64_t blocks = (step.view.seq.known_committed[slot] + block_size - 1) / block_size;
+    return blocks - step.plan.BlocksOf(slot) <= step.plan.blocks_available();
   }
 
   std::vector<SlotId> partial_;

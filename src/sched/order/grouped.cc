@@ -1,83 +1,162 @@
-// PiA: sequences of about the same predicted output length next to each other, so that a batch of them ends together.
-// The group (a bin of --pia-bin tokens) that holds the oldest goes first, within a group first come, first served,
-// those that were preempted before. So the oldest is in the next batch: none starves. The prediction
-// serves grouping only.
+// Response Length Perception (PiA), as its authors' code plans: the oldest --pia-window of the queue are one window,
+// which is cut into batches of about the same predicted output, shorter ones first. The next window is taken when all
+// of this one have started. So a request is passed over by its own window at most.
+//
+// With --pia-variable-batches the batches are the bins of --pia-bin predicted tokens, rounded up: 16 times --pia-batch
+// sequences of the shortest bin, half as many of each longer one, down to --pia-batch. What is left of a bin and would
+// make a batch of less than half its size joins the next one. Without, the sorted window is cut every --pia-batch.
+//
+// With --pia-collect-failed a batch has a limit on its output, its bin's upper end. Composition length-grouped stops
+// who reaches it; those form batches of their own, without a limit, after the rest of their window.
 #include <algorithm>
 
 #include "sched/choices.h"
-#include "sched/order/bucketed.h"
+#include "sched/length_groups.h"
+#include "sched/order/sorted_queue.h"
 #include "sched/predicted_length.h"
 
 namespace tactus::sched {
 namespace {
 
-constexpr Knob<int64_t> kBinTokens{
-    "pia-bin",
-    50,
-    {.unit = "tokens",
+constexpr Knob<int64_t> kBinTokens{"pia-bin",
+                                   50,
+                                   {.unit = "tokens",
+                                    .min = 1,
+                                    .max = 1 << 20,
+                                    .help = "order grouped: predicted outputs in the same bin of this width, rounded "
+                                            "up, share a batch"}};
+constexpr Knob<int64_t> kWindow{
+    "pia-window",
+    256,
+    {.unit = "requests",
      .min = 1,
-     .max = 1 << 20,
-     .help = "order grouped: predicted outputs in the same bin of this width share a batch"}};
+     .max = 1 << 16,
+     .help = "order grouped: so many of the queue's oldest are sorted into batches, before any that come later"}};
+constexpr Knob<int64_t> kBatch{
+    "pia-batch",
+    16,
+    {.unit = "sequences",
+     .min = 1,
+     .max = 1 << 12,
+     .help = "order grouped: size of a batch; with --pia-variable-batches of those with long outputs"}};
+constexpr Knob<bool> kVariableBatches{
+    "pia-variable-batches", true, {.help = "order grouped: larger batches of shorter outputs"}};
+constexpr Knob<bool> kCollectFailed{
+    "pia-collect-failed",
+    true,
+    {.help = "order grouped: a batch stops who outlives its prediction; they are recomputed after their window"}};
 
-constexpr int64_t kPreemptedFirst = int64_t{1} << 62;
-constexpr int64_t kMaxGroups = 1 << 16;  // the longest outputs share the last one
+constexpr int64_t kOutside = int64_t{1} << 40;  // behind all batches
+constexpr int64_t kLargestBatch = 16;           // times --pia-batch: of the shortest bin
 
-class GroupedOrder final : public BucketedOrder {
+class GroupedOrder final : public KeyedOrder {
  public:
   explicit GroupedOrder(const SchedulerLimits& limits)
-      : BucketedOrder(limits.slot_capacity,
-                      static_cast<int32_t>(std::min(limits.max_model_len / limits.policy[kBinTokens] + 1, kMaxGroups))),
+      : KeyedOrder(limits.slot_capacity),
         predictor_(limits.predictor),
         bin_(limits.policy[kBinTokens]),
-        prediction_(limits.Note<PredictionNote>()) {
-    heap_.reserve(filled().capacity());
+        window_(limits.policy[kWindow]),
+        batch_(limits.policy[kBatch]),
+        variable_(limits.policy[kVariableBatches]),
+        collect_(limits.policy[kCollectFailed]),
+        prediction_(limits.Note<PredictionNote>()),
+        group_(limits.Note<GroupNote>()) {
+    taken_.reserve(static_cast<size_t>(limits.slot_capacity));
   }
   void Describe(ChoiceTraits* traits) const override { traits->needs_predictor = true; }
-  int64_t Group(const StepView& view, SlotId slot) const override { return BucketOf(view, slot); }
+  int64_t Group(const StepView& view, SlotId slot) const override { return group_.At(view.notes, slot).batch; }
 
-  void Start(const StepView&) override {
-    heap_.assign(filled().begin(), filled().end());
-    std::make_heap(heap_.begin(), heap_.end(), [this](int32_t a, int32_t b) { return Later(a, b); });
-    next_ = kNoSlot;
-  }
-  SlotId Next() override {
-    if (next_ == kNoSlot) {
-      if (heap_.empty()) return kNoSlot;
-      std::pop_heap(heap_.begin(), heap_.end(), [this](int32_t a, int32_t b) { return Later(a, b); });
-      next_ = lists().Head(heap_.back());
-      heap_.pop_back();
+  void Start(const StepView& view) override {
+    KeyedOrder::Start(view);
+    taken_.clear();
+    SlotId slot = Next();
+    if (slot != kNoSlot && Group(view, slot) == 0) {
+      const bool failed = Failed(view, slot);
+      const size_t most = static_cast<size_t>(failed ? kOutside : window_);
+      for (; slot != kNoSlot && Failed(view, slot) == failed && taken_.size() < most; slot = Next()) {
+        taken_.push_back(slot);
+      }
+      for (const SlotId taken : taken_) Remove(taken);
+      failed ? CutEvery(view, batch_, false) : Arrange(view);
+      // The last first: each goes in before all that the queue has.
+      for (auto it = taken_.rbegin(); it != taken_.rend(); ++it) Insert(KeyOf(view, *it), *it);
     }
-    const SlotId slot = next_;
-    next_ = lists().Next(slot);
-    return slot;
+    KeyedOrder::Start(view);
   }
-  // Of running sequences there are no groups to speak of: age decides.
-  bool Before(const StepView& view, SlotId a, SlotId b) const override { return KeyOf(view, a) < KeyOf(view, b); }
 
  protected:
   void OnQueued(const StepView& view, SlotId slot) override {
-    prediction_.At(view.notes, slot).output_tokens = PredictOutput(*predictor_, view, slot, 0);
+    int64_t& predicted = prediction_.At(view.notes, slot).output_tokens;
+    if (predicted == 0) predicted = PredictOutput(*predictor_, view, slot, 0);
   }
-  int32_t BucketOf(const StepView& view, SlotId slot) const override {
-    return static_cast<int32_t>(std::min((prediction_.At(view.notes, slot).output_tokens - 1) / bin_, kMaxGroups - 1));
-  }
-  int64_t KeyOf(const StepView& view, SlotId slot) const override {
-    return view.seq.arrival_order[slot] - (view.seq.preemptions[slot] > 0 ? kPreemptedFirst : 0);
+  QueueKey KeyOf(const StepView& view, SlotId slot) const override {
+    const int64_t batch = Group(view, slot);
+    // Who failed came before all that are in no window yet.
+    return {batch > 0 ? batch : kOutside, 0, view.seq.arrival_order[slot]};
   }
 
  private:
-  bool Later(int32_t a, int32_t b) const { return lists().KeyOf(lists().Head(a)) > lists().KeyOf(lists().Head(b)); }
+  bool Failed(const StepView& view, SlotId slot) const { return group_.At(view.notes, slot).failed != 0; }
+  int64_t Predicted(const StepView& view, SlotId slot) const { return prediction_.At(view.notes, slot).output_tokens; }
+  int64_t BinOf(const StepView& view, SlotId slot) const { return (Predicted(view, slot) + bin_ - 1) / bin_; }
+  int64_t SizeOf(int64_t bin) const { return std::max(batch_, bin > 32 ? 0 : (kLargestBatch * batch_) >> (bin - 1)); }
+
+  // Batches of the taken, in the order that they will have.
+  void Arrange(const StepView& view) {
+    std::sort(taken_.begin(), taken_.end(), [&](SlotId a, SlotId b) {
+      const int64_t first = Predicted(view, a), second = Predicted(view, b);
+      return first != second ? first < second : view.seq.arrival_order[a] < view.seq.arrival_order[b];
+    });
+    variable_ ? CutByBin(view) : CutEvery(view, batch_, collect_);
+  }
+  void CutEvery(const StepView& view, int64_t size, bool limited) {
+    for (size_t begin = 0; begin < taken_.size(); begin += static_cast<size_t>(size)) {
+      const size_t end = std::min(taken_.size(), begin + static_cast<size_t>(size));
+      Put(view, begin, end, limited ? Predicted(view, taken_[end - 1]) : 0);
+    }
+    SortByKey(view);
+  }
+  void CutByBin(const StepView& view) {
+    // Sorted by prediction, each bin is a stretch; what is moved up to a longer bin stays before it.
+    size_t begin = 0, end = 0;
+    while (begin < taken_.size()) {
+      // Of the last stretch: everybody before `begin` has a batch, [begin, end) was moved up.
+      const int64_t bin = BinOf(view, taken_[std::max(begin, end)]);
+      while (end < taken_.size() && BinOf(view, taken_[end]) <= bin) ++end;
+      const auto size = static_cast<size_t>(SizeOf(bin));
+      const size_t least = std::max(size / 2, static_cast<size_t>(batch_));
+      while (begin < end) {
+        const size_t stop = std::min(end, begin + size);
+        if (end < taken_.size() && stop - begin < least) break;
+        Put(view, begin, stop, collect_ ? bin * bin_ : 0);
+        begin = stop;
+      }
+    }
+    SortByKey(view);
+  }
+  void Put(const StepView& view, size_t begin, size_t end, int64_t limit) {
+    ++batches_;
+    for (size_t i = begin; i < end; ++i) {
+      group_.At(view.notes, taken_[i]) = {batches_, static_cast<int32_t>(std::min<int64_t>(limit, 1 << 30)), 0};
+    }
+  }
+  void SortByKey(const StepView& view) {
+    batches_ = 0;
+    std::sort(taken_.begin(), taken_.end(), [&](SlotId a, SlotId b) { return KeyOf(view, a) < KeyOf(view, b); });
+  }
 
   const LengthPredictor* const predictor_;
-  const int64_t bin_;
+  const int64_t bin_, window_, batch_;
+  const bool variable_, collect_;
   const NoteColumn<PredictionNote> prediction_;
-  std::vector<int32_t> heap_;  // groups not walked yet, by the age of their oldest
-  SlotId next_ = kNoSlot;      // within the group that is being walked
+  const NoteColumn<GroupNote> group_;
+  std::vector<SlotId> taken_;  // while a window is made
+  int32_t batches_ = 0;
 };
 
 }  // namespace
 
-constinit const KnobList kGroupedKnobs{&kBinTokens};
+constinit const KnobList kGroupedKnobs{&kBinTokens, &kWindow, &kBatch, &kVariableBatches, &kCollectFailed};
 
 std::unique_ptr<Order> MakeGroupedOrder(const SchedulerLimits& limits) {
   return std::make_unique<GroupedOrder>(limits);

@@ -4,7 +4,8 @@
 //
 // with wait_s since the first arrival, mem the KV blocks of what has to be computed as a share of all blocks, and
 // queue_len the sequences waiting when the plan is made. Under pressure large prompts step back; waiting brings them
-// forward. Preempted sequences queue with the rest; ties by arrival. lambda = infinity is first come, first served.
+// forward: a sequence is passed over only by those that come within queue_len * mem / lambda seconds after it.
+// Preempted sequences queue with the rest; ties by arrival. lambda = infinity is first come, first served.
 //
 // Sequences of the same number of blocks keep their order whatever the queue's length, so there is one queue per number
 // of blocks, and only the heads are compared.
@@ -19,7 +20,7 @@ namespace {
 
 constexpr Knob<double> kLambda{
     "larry-lambda",
-    0.1,
+    0.01,
     {.unit = "1/s",
      .min = 0,
      .infinite = true,

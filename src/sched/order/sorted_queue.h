@@ -33,6 +33,9 @@ class KeyedOrder : public Order {
   virtual void OnAdmitted(const StepView&, SlotId) {}
   // Must not change between kQueued and kAdmitted or kUnqueued of the sequence.
   virtual QueueKey KeyOf(const StepView& view, SlotId slot) const = 0;
+  // Takes a waiting sequence out of the queue and files it. Both are cheap at the queue's head.
+  void Remove(SlotId slot);
+  void Insert(const QueueKey& key, SlotId slot);
   // Files a waiting sequence under another key.
   template <class Change>
   void Refile(const StepView& view, SlotId slot, Change change) {
@@ -46,8 +49,6 @@ class KeyedOrder : public Order {
     QueueKey key;
     SlotId slot = kNoSlot;
   };
-  void Insert(const QueueKey& key, SlotId slot);
-  void Remove(SlotId slot);
 
   std::vector<Entry> entries_;  // [begin_, size) is sorted
   size_t begin_ = 0;

@@ -1,0 +1,34 @@
+// S3's packing, second half: stall-free steps, but a waiting sequence that does not fit is passed over by those behind
+// it that do. Not by those of another group: the order's groups bound how far it looks and who is passed over.
+#include "sched/choices.h"
+#include "sched/context.h"
+
+namespace tactus::sched {
+namespace {
+
+class FirstFit final : public Composition {
+ public:
+  void Describe(ChoiceTraits* traits) const override { traits->splits_prompts = true; }
+  void Compose(StepContext& step) override {
+    step.RunDecodes();
+    step.RunPrefills(false);
+    if (step.plan.has_preempted() || step.view.waiting.empty()) return;
+    step.order.Start(step.view);
+    const SlotId first = step.order.Next();
+    for (SlotId slot = first; slot != kNoSlot; slot = step.order.Next()) {
+      if (step.plan.starts_left() <= 0 || step.plan.prefill_left() <= 0) return;
+      const int64_t group = step.order.Group(step.view, slot);
+      if (group != step.order.Group(step.view, first)) return;
+      // Nobody of a queue without groups is passed over.
+      if (step.Admit(slot) != AddResult::kAdded && group == 0) return;
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Composition> MakeFirstFit(const SchedulerLimits&) {
+  return std::make_unique<FirstFit>();
+}
+
+}  // namespace tactus::sched
