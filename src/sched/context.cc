@@ -88,6 +88,13 @@ bool StepContext::MakeRoomFor(SlotId newcomer, int64_t blocks, int32_t places) {
   return now && free_blocks >= blocks;
 }
 
+void StepContext::FreeAhead(std::span<const SlotId> ordered) {
+  if (!preemption_.FreesAhead()) return;
+  for (size_t i = ordered.size(); i-- > 0 && plan.blocks_available() < plan.num_items();) {
+    if (!plan.Touched(ordered[i])) plan.SwapOut(ordered[i]);
+  }
+}
+
 void StepContext::RunDecodes() {
   for (const SlotId slot : RunningByArrival()) {
     if (!plan.AddDecode(slot) && IsDecode(slot)) Run(slot);

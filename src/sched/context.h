@@ -56,6 +56,14 @@ class StepContext {
   // Before anything is composed: a sequence that gives way to a waiting sequence that could not start otherwise does
   // so. Sequences start after that as the composition says.
   void MakeRoom();
+  // The same for one sequence while a step is composed. False: it cannot start in it.
+  bool MakeRoomFor(SlotId newcomer) {
+    const PlanBuilder::Demand demand = StartDemand(newcomer);
+    return MakeRoomFor(newcomer, demand.blocks + demand.keep_free, 1);
+  }
+  // After a step is composed: where it leaves fewer blocks free than it has sequences, each of which may need one more
+  // for its next token, sequences without a share in it are swapped out, the last of `ordered` first.
+  void FreeAhead(std::span<const SlotId> ordered);
   // Running sequences, oldest first or in order of admission; under an order with ranks the more important before.
   std::span<const SlotId> RunningByArrival() { return Ranked(view.running_by_arrival, view.seq.arrival_order); }
   std::span<const SlotId> RunningByAdmission() { return Ranked(view.running, view.seq.admit_order); }

@@ -1,0 +1,48 @@
+// An index over the waiting sequences for orders with a bound on starvation: whoever has not been served for too long
+// is promoted, and the promoted go before all others, longest unserved first. Promotion moves nothing in the queue:
+// beside the sorted queue all who wait stand in one list by when they were last served, whose front the promoted are.
+#pragma once
+
+#include <vector>
+
+#include "sched/order/slot_lists.h"
+#include "sched/order/sorted_queue.h"
+
+namespace tactus::sched {
+
+class PromotingOrder : public KeyedOrder {
+ public:
+  explicit PromotingOrder(int32_t slot_capacity);
+  bool ranks() const final { return true; }
+  void Apply(const StepView& view) override;
+  void Rebuild(const StepView& view) override;
+  void Start(const StepView& view) override;
+  SlotId Next() final;
+
+ protected:
+  // Since when it has not been served: of waiting sequences all the same while they wait, and no later for one that is
+  // promoted than for one that is not.
+  virtual int64_t SinceOf(const StepView& view, SlotId slot) const = 0;
+  virtual bool IsPromoted(const StepView& view, SlotId slot) const = 0;
+  // Of KeyedOrder, whose KeyOf tells the promoted first and by SinceOf; the other keys must not change while one waits.
+
+  // Visits the waiting sequences that have not been served since `until`, longest unserved first.
+  template <class Visit>
+  void ForUnservedSince(int64_t until, Visit visit) const {
+    for (SlotId slot = waits_.Head(0); slot != kNoSlot && waits_.KeyOf(slot) <= until; slot = waits_.Next(slot)) {
+      visit(slot);
+    }
+  }
+
+ private:
+  void FileWait(const StepView& view, SlotId slot) {
+    waits_.InsertByKey(0, slot, SinceOf(view, slot), view.seq.arrival_order[slot]);
+  }
+
+  SlotLists waits_;                 // one list
+  std::vector<SlotId> sorted_;      // of Rebuild
+  const StepView* view_ = nullptr;  // of the walk
+  SlotId promoted_ = kNoSlot;       // next of the list
+};
+
+}  // namespace tactus::sched
