@@ -2,14 +2,15 @@
 """Latency of policies that let short answers go first, against first come, first served. Prints a Markdown table for each
 rate: medians over the seeds.
 
-    bench/policies/short_first.py [TACTUS] [--setting ltr|fastserve] [--rates 16,32,64] [--seeds 1,2,3] [--requests 2000]
+    bench/policies/short_first.py [TACTUS] [--setting ltr|fastserve|fastserve-skewed] [--rates 16,32,64] [--seeds 1,2,3] [--requests 2000]
                                   [--only ROW/ROW/...] [--keep FOLDER] [-o FILE.json]
 
-`ltr`: Llama-3-8B on an A100, 2,048 tokens per step, 256 sequences, prompts of 183 and answers of 238 tokens on average
+`ltr`: Llama-3-8B on an A100, 2,048 tokens per step, 256 sequences, prompts of 150 and answers of 242 tokens on average
 (lognormal, medians 67 and 148, up to 2,048: conversations as in LMSYS-Chat-1M). `fastserve`: OPT-13B on an A100, 16 sequences
-in a step, prompts of 187 and answers of 197 tokens on average (medians 110 and 122, up to 1,000). Every seed draws its own
-requests and arrivals (Poisson). Without --requests each rate has a minute of requests (ltr) or 1,000 (fastserve). `--keep` leaves the
-files there, for `tactus sim --workload trace:FILE`.
+in a step, prompts of 200 and answers of 217 tokens on average (medians 110 and 122, up to 1,000). `fastserve-skewed`: answers
+with a longer tail (median 33, mean 147, up to 1,500). Every seed draws its own requests and arrivals (Poisson). Without
+--requests each rate has a minute of requests (ltr) or 1,000 (fastserve). `--keep` leaves the files there, for
+`tactus sim --workload trace:FILE`.
 """
 import argparse
 import csv
@@ -23,6 +24,7 @@ import tempfile
 
 NO_GUARD = ["--ltr-starvation-steps", "1000000000"]
 LTR = ["--scheduler", "ltr", "--swap-space", "16GiB"]
+OPT = ["--model", "opt-13b", "--device", "a100", "--max-num-seqs", "16"]
 FASTSERVE = ["--scheduler", "fastserve", "--swap-space", "56GiB"]
 SETTINGS = {  # deployment, rates, requests per rate, prompts, answers, rows; lengths: mean and deviation of the logarithm, most
     "ltr": (["--model", "llama-3-8b", "--device", "a100", "--token-budget", "2048", "--max-num-seqs", "256"], "16,32,64",
@@ -34,7 +36,7 @@ SETTINGS = {  # deployment, rates, requests per rate, prompts, answers, rows; le
                 "ltr, oracle": [*LTR, "--predictor", "oracle"],
                 "ltr, noisy:0.5": [*LTR, "--predictor", "noisy:0.5"],
                 "ltr, history": LTR}),
-    "fastserve": (["--model", "opt-13b", "--device", "a100", "--max-num-seqs", "16"], "3,4,5", lambda rate: 1000,
+    "fastserve": (OPT, "3,4,5", lambda rate: 1000,
                   (4.7, 1.2, 1000), (4.8, 1.2, 1000), {
                       "orca": ["--scheduler", "orca"],
                       "vllm-v0": ["--scheduler", "vllm-v0"],
@@ -42,6 +44,10 @@ SETTINGS = {  # deployment, rates, requests per rate, prompts, answers, rows; le
                       "orca, 500 blocks": ["--scheduler", "orca", "--kv-blocks", "500"],
                       "fastserve, 500 blocks": [*FASTSERVE, "--kv-blocks", "500"],
                       "fastserve, 500 blocks, promotion after 5 min": [*FASTSERVE, "--kv-blocks", "500", "--mlfq-promotion", "5m"]}),
+    "fastserve-skewed": (OPT, "3,4,5,6", lambda rate: 1000, (4.7, 1.2, 1000), (3.5, 2.0, 1500), {
+        "orca": ["--scheduler", "orca"],
+        "vllm-v0": ["--scheduler", "vllm-v0"],
+        "fastserve": FASTSERVE}),
 }
 COLUMNS = ("requests/s", "mean latency per token, s", "its median, s", "mean latency, s", "P99 latency, s", "mean TTFT, s", "swaps")
 
