@@ -98,25 +98,51 @@ TEST(FastServe, NothingIsSwappedWhileBlocksAreFree) {
 
 // Slots 0 and 1 have sunk and hold two of five blocks each. A newcomer of two blocks takes those of slot 0, which sank
 // first and is last in its queue although it came first. One of three takes them too, and leaves no block free, so that
-// slot 1 goes ahead of need.
-TEST(FastServe, ANewcomerTakesItsBlocksFromTheTailOfTheLowestQueue) {
-  for (const int32_t prompt : {5, 12}) {
+// slot 1 goes ahead of need. With a sixth block the first leaves none free either, and slot 0 alone goes.
+TEST(FastServe, BlocksComeFromTheTailOfTheLowestQueue) {
+  struct Case {
+    int32_t prompt;
+    int64_t blocks;
+    const char* plan;
+  };
+  for (const Case& t :
+       {Case{5, 5, "!0 2:0+5* out2"}, Case{12, 5, "!0 !1 2:0+12* out4"}, Case{5, 6, "!0 2:0+5* out2"}}) {
+    SCOPED_TRACE(t.plan);
     HarnessConfig c = Config();
-    c.num_blocks = 5;
+    c.num_blocks = t.blocks;
     c.max_model_len = 16;
     Harness h(c);
     AddRequest(&h, 4, 5);
     AddRequest(&h, 4, 5);
     for (int i = 0; i < 6; ++i) {
       ASSERT_EQ(h.Settle(), "");
-      if (i == 5) AddRequest(&h, prompt, 2);
+      if (i == 5) AddRequest(&h, t.prompt, 2);
       ASSERT_TRUE(h.Advance());
     }
     ASSERT_EQ(h.Settle(), "");
-    EXPECT_EQ(h.plans().back(), prompt == 5 ? "!0 2:0+5* out2" : "!0 !1 2:0+12* out4");
+    EXPECT_EQ(h.plans().back(), t.plan);
     ASSERT_EQ(h.Run(), "");
     EXPECT_EQ(h.loop().Stats().recomputed_tokens, 0);
   }
+}
+
+// Two of six blocks are free. Of three newcomers of a block each one has the place in the step, and its block is there:
+// nobody gives way for those that cannot start in it.
+TEST(FastServe, NobodyGivesWayForWhoHasNoPlaceInTheStep) {
+  HarnessConfig c = Config();
+  c.num_blocks = 6;
+  c.max_model_len = 16;
+  Harness h(c);
+  AddRequest(&h, 4, 5);
+  AddRequest(&h, 4, 5);
+  for (int i = 0; i < 6; ++i) {
+    ASSERT_EQ(h.Settle(), "");
+    for (int n = 0; i == 5 && n < 3; ++n) AddRequest(&h, 3, 1);
+    ASSERT_TRUE(h.Advance());
+  }
+  ASSERT_EQ(h.Settle(), "");
+  EXPECT_EQ(h.plans().back(), "2:0+3*");
+  ASSERT_EQ(h.Run(), "");
 }
 
 // Without swap space a newcomer's blocks come from KV that is computed again, and nothing is dropped ahead of need.

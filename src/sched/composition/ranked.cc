@@ -26,6 +26,7 @@ class Ranked final : public Composition {
   void Compose(StepContext& step) override {
     const std::span<const SlotId> ordered = step.RunningByArrival();
     running_.assign(ordered.begin(), ordered.end());
+    tail_ = running_;
     step.order.Start(step.view);
     SlotId next = step.view.waiting.empty() ? kNoSlot : step.order.Next();
     size_t i = 0;
@@ -37,19 +38,20 @@ class Ranked final : public Composition {
         next = Start(step, next) ? step.order.Next() : kNoSlot;
       }
     }
-    step.FreeAhead(running_);
+    step.FreeAhead(tail_);
   }
 
  private:
-  bool Start(StepContext& step, SlotId slot) const {
+  bool Start(StepContext& step, SlotId slot) {
     if (step.plan.has_preempted()) return false;  // nothing starts in a step that had to preempt
     AddResult result = step.Admit(slot, kNoLimit, whole_);
-    if (result == AddResult::kNoBlocks && step.MakeRoomFor(slot)) result = step.Admit(slot, kNoLimit, whole_);
+    if (result == AddResult::kNoBlocks && step.MakeRoomFor(slot, &tail_)) result = step.Admit(slot, kNoLimit, whole_);
     return result == AddResult::kAdded;
   }
 
   const bool whole_;
-  std::vector<SlotId> running_;  // of the step, in order
+  std::vector<SlotId> running_;   // of the step, in order
+  std::span<const SlotId> tail_;  // of it, up to the last that has not given way
 };
 
 }  // namespace
