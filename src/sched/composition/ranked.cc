@@ -5,6 +5,8 @@
 // a shortage, waiting ones by whom it lets give way.
 //
 // A prompt that does not fit holds back those behind it that have not started; decodes behind it go on.
+#include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "sched/choices.h"
@@ -15,8 +17,11 @@ namespace {
 
 class Ranked final : public Composition {
  public:
-  Ranked(const SchedulerLimits& limits, bool whole) : whole_(whole) {
-    running_.reserve(static_cast<size_t>(limits.slot_capacity));
+  Ranked(const SchedulerLimits& limits, bool whole)
+      : whole_(whole), last_seen_(static_cast<size_t>(limits.slot_capacity), 0) {
+    const auto most = static_cast<size_t>(limits.slot_capacity);
+    for (std::vector<RankedSlot>* v : {&ranked_, &kept_, &moved_}) v->reserve(most);
+    running_.reserve(most);
   }
   void Describe(ChoiceTraits* traits) const override {
     traits->splits_prompts = !whole_;
@@ -24,8 +29,7 @@ class Ranked final : public Composition {
   }
 
   void Compose(StepContext& step) override {
-    const std::span<const SlotId> ordered = step.RunningByArrival();
-    running_.assign(ordered.begin(), ordered.end());
+    SortRunning(step);
     tail_ = running_;
     step.order.Start(step.view);
     SlotId next = step.view.waiting.empty() ? kNoSlot : step.order.Next();
@@ -42,6 +46,32 @@ class Ranked final : public Composition {
   }
 
  private:
+  // Few change places from step to step: those that keep theirs are merged with the others, which are sorted.
+  void SortRunning(const StepContext& step) {
+    const auto rank_of = [&step](SlotId slot) {
+      const int64_t rank = step.order.ranks() ? step.order.RankOf(step.view, slot) : 0;
+      return RankedSlot{rank, step.view.seq.arrival_order[slot], slot};
+    };
+    const int64_t running = ++marks_, kept = ++marks_;
+    for (const SlotId slot : step.view.running_by_arrival) last_seen_[static_cast<size_t>(slot)] = running;
+    kept_.clear();
+    for (const RankedSlot& r : ranked_) {
+      int64_t& seen = last_seen_[static_cast<size_t>(r.slot)];
+      if (seen != running || rank_of(r.slot) != r) continue;
+      seen = kept;
+      kept_.push_back(r);
+    }
+    moved_.clear();
+    for (const SlotId slot : step.view.running_by_arrival) {
+      if (last_seen_[static_cast<size_t>(slot)] != kept) moved_.push_back(rank_of(slot));
+    }
+    std::sort(moved_.begin(), moved_.end());
+    ranked_.clear();
+    std::merge(kept_.begin(), kept_.end(), moved_.begin(), moved_.end(), std::back_inserter(ranked_));
+    running_.clear();
+    for (const RankedSlot& r : ranked_) running_.push_back(r.slot);
+  }
+
   bool Start(StepContext& step, SlotId slot) {
     if (step.plan.has_preempted()) return false;  // nothing starts in a step that had to preempt
     AddResult result = step.Admit(slot, kNoLimit, whole_);
@@ -50,6 +80,10 @@ class Ranked final : public Composition {
   }
 
   const bool whole_;
+  std::vector<RankedSlot> ranked_;        // the running sequences in order, of this step and until the next
+  std::vector<RankedSlot> kept_, moved_;  // scratch
+  std::vector<int64_t> last_seen_;        // [capacity] a mark of the pass that saw the slot
+  int64_t marks_ = 0;
   std::vector<SlotId> running_;   // of the step, in order
   std::span<const SlotId> tail_;  // of it, up to the last that has not given way
 };
