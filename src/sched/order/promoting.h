@@ -1,11 +1,11 @@
 // An index over the waiting sequences for orders with a bound on starvation: whoever has not been served for too long
 // is promoted, and the promoted go before all others, longest unserved first. Promotion moves nothing in the queue:
-// beside the sorted queue all who wait stand in one list by when they were last served, whose front the promoted are.
+// beside the sorted queue all who wait stand in a second one by when they were last served, whose front the promoted
+// are.
 #pragma once
 
 #include <vector>
 
-#include "sched/order/slot_lists.h"
 #include "sched/order/sorted_queue.h"
 
 namespace tactus::sched {
@@ -29,20 +29,26 @@ class PromotingOrder : public KeyedOrder {
   // Visits the waiting sequences that have not been served since `until`, longest unserved first.
   template <class Visit>
   void ForUnservedSince(int64_t until, Visit visit) const {
-    for (SlotId slot = waits_.Head(0); slot != kNoSlot && waits_.KeyOf(slot) <= until; slot = waits_.Next(slot)) {
-      visit(slot);
-    }
+    for (size_t i = begin_; i < waits_.size() && waits_[i].since <= until; ++i) visit(waits_[i].slot);
   }
 
  private:
-  void FileWait(const StepView& view, SlotId slot) {
-    waits_.InsertByKey(0, slot, SinceOf(view, slot), view.seq.arrival_order[slot]);
+  struct Wait {
+    int64_t since = 0, arrival = 0;
+    SlotId slot = kNoSlot;
+    auto operator<=>(const Wait&) const = default;
+  };
+  Wait WaitOf(const StepView& view, SlotId slot) const {
+    return {SinceOf(view, slot), view.seq.arrival_order[slot], slot};
   }
+  void FileWait(const Wait& wait);
+  void RemoveWait(SlotId slot);
 
-  SlotLists waits_;                 // one list
-  std::vector<SlotId> sorted_;      // of Rebuild
+  std::vector<Wait> waits_;  // [begin_, size) is sorted
+  size_t begin_ = 0;
+  std::vector<Wait> filed_;         // [capacity] what a waiting slot was filed under
   const StepView* view_ = nullptr;  // of the walk
-  SlotId promoted_ = kNoSlot;       // next of the list
+  size_t promoted_ = 0;             // next of the promoted in it
 };
 
 }  // namespace tactus::sched

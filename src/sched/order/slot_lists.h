@@ -26,22 +26,18 @@ class SlotLists {
     for (Ends& e : ends_) e = Ends();
   }
 
-  // Keeps the list in ascending order of key, then of tie; what is equal in both in order of insertion.
-  void InsertByKey(int32_t list, SlotId slot, int64_t key, int64_t tie = 0) {
+  // Keeps the list in ascending order of key; equal keys in order of insertion.
+  void InsertByKey(int32_t list, SlotId slot, int64_t key) {
     Ends& ends = ends_[static_cast<size_t>(list)];
-    const auto behind = [&](SlotId other) {
-      const Node& node = nodes_[static_cast<size_t>(other)];
-      return node.key > key || (node.key == key && node.tie > tie);
-    };
     SlotId before = ends.tail;
-    if (ends.head != kNoSlot && behind(ends.head)) {
+    if (ends.head != kNoSlot && KeyOf(ends.head) > key) {
       before = kNoSlot;
     } else {
-      while (before != kNoSlot && behind(before)) before = nodes_[static_cast<size_t>(before)].previous;
+      while (before != kNoSlot && KeyOf(before) > key) before = nodes_[static_cast<size_t>(before)].previous;
     }
     Node& node = nodes_[static_cast<size_t>(slot)];
     TACTUS_CHECK(node.list < 0);
-    node = {before, before == kNoSlot ? ends.head : Next(before), list, key, tie};
+    node = {before, before == kNoSlot ? ends.head : Next(before), list, key};
     (before == kNoSlot ? ends.head : nodes_[static_cast<size_t>(before)].next) = slot;
     (node.next == kNoSlot ? ends.tail : nodes_[static_cast<size_t>(node.next)].previous) = slot;
   }
@@ -59,7 +55,7 @@ class SlotLists {
   struct Node {
     SlotId previous = kNoSlot, next = kNoSlot;
     int32_t list = -1;
-    int64_t key = 0, tie = 0;
+    int64_t key = 0;
   };
   struct Ends {
     SlotId head = kNoSlot, tail = kNoSlot;
