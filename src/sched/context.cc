@@ -111,7 +111,8 @@ bool StepContext::MakeRoomFor(SlotId newcomer, std::span<const SlotId>* ordered)
 void StepContext::FreeAhead(std::span<const SlotId> ordered) {
   if (!preemption_.FreesAhead()) return;
   for (size_t i = ordered.size(); i-- > 0 && plan.blocks_available() < plan.num_items();) {
-    if (!plan.Touched(ordered[i])) plan.SwapOut(ordered[i]);
+    if (plan.Touched(ordered[i]) || view.seq.flight[ordered[i]] != FlightState::kIdle) continue;
+    if (!plan.SwapOut(ordered[i])) return;  // no swap space is left
   }
 }
 
