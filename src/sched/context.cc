@@ -88,6 +88,34 @@ bool StepContext::MakeRoomFor(SlotId newcomer, int64_t blocks, int32_t places) {
   return now && free_blocks >= blocks;
 }
 
+bool StepContext::MakeRoomFor(SlotId newcomer, std::span<const SlotId>* ordered) {
+  const PlanBuilder::Demand demand = StartDemand(newcomer);
+  const int64_t blocks = demand.blocks + demand.keep_free;
+  const auto gives_way = [&](SlotId slot) {
+    return !plan.Touched(slot) && preemption_.GivesWay(view, order, slot, newcomer);
+  };
+  int64_t gain = plan.blocks_available();
+  for (size_t i = ordered->size(); gain < blocks; --i) {
+    if (i == 0 || !order.Outranks(view, newcomer, (*ordered)[i - 1])) return false;
+    if (gives_way((*ordered)[i - 1])) gain += plan.BlocksOf((*ordered)[i - 1]);
+  }
+  bool now = true;
+  while (plan.blocks_available() < blocks && now && !ordered->empty()) {
+    const SlotId slot = ordered->back();
+    if (gives_way(slot)) now = plan.MakeRoom(slot, preemption_.Mode()) == PreemptResult::kFreed;
+    *ordered = ordered->first(ordered->size() - 1);
+  }
+  return now && plan.blocks_available() >= blocks;
+}
+
+void StepContext::FreeAhead(std::span<const SlotId> ordered) {
+  if (!preemption_.FreesAhead()) return;
+  for (size_t i = ordered.size(); i-- > 0 && plan.blocks_available() < plan.num_items();) {
+    if (plan.Touched(ordered[i]) || view.seq.flight[ordered[i]] != FlightState::kIdle) continue;
+    if (!plan.SwapOut(ordered[i])) return;  // no swap space is left
+  }
+}
+
 void StepContext::RunDecodes() {
   for (const SlotId slot : RunningByArrival()) {
     if (!plan.AddDecode(slot) && IsDecode(slot)) Run(slot);

@@ -56,6 +56,12 @@ class StepContext {
   // Before anything is composed: a sequence that gives way to a waiting sequence that could not start otherwise does
   // so. Sequences start after that as the composition says.
   void MakeRoom();
+  // The same for one sequence that is short of KV, while a step is composed, from the last of `ordered` on, which are
+  // the running sequences in order of rank; cuts off those that have given way. False: it cannot start in this step.
+  bool MakeRoomFor(SlotId newcomer, std::span<const SlotId>* ordered);
+  // After a step is composed: where it leaves fewer blocks free than it has sequences, each of which may need one more
+  // for its next token, sequences without a share in it are swapped out, the last of `ordered` first.
+  void FreeAhead(std::span<const SlotId> ordered);
   // Running sequences, oldest first or in order of admission; under an order with ranks the more important before.
   std::span<const SlotId> RunningByArrival() { return Ranked(view.running_by_arrival, view.seq.arrival_order); }
   std::span<const SlotId> RunningByAdmission() { return Ranked(view.running, view.seq.admit_order); }

@@ -14,14 +14,14 @@ PlanBuilder::PlanBuilder(const SchedulerLimits& limits, KvLedger* ledger)
   next_mark_.assign(n, 0);
 }
 
-void PlanBuilder::Begin(const StepView& view, StepBudget budget, int32_t max_running, StepPlan* plan) {
+void PlanBuilder::Begin(const StepView& view, StepBudget budget, Places places, StepPlan* plan) {
   view_ = &view;
   plan_ = plan;
   budget_tokens_ = tokens_left_ = budget.tokens;
   prefill_left_ = budget.prefill_tokens;
   oversize_tokens_ = budget.oversize_tokens;
-  max_running_ = max_running;
-  max_items_ = (max_running + pipeline_steps_ - 1) / pipeline_steps_;
+  max_running_ = places.running;
+  max_items_ = (places.step + pipeline_steps_ - 1) / pipeline_steps_;
   running_ = static_cast<int32_t>(view.running.size());
   preempted_ = false;
   ++stamp_;
@@ -119,6 +119,18 @@ PreemptResult PlanBuilder::MakeRoom(SlotId slot, PreemptMode mode) {
   plan_->preempts.push_back(slot);
   --running_;
   return PreemptResult::kFreed;
+}
+
+bool PlanBuilder::SwapOut(SlotId slot) {
+  TACTUS_CHECK(!Touched(slot));
+  if (view_->seq.flight[slot] != FlightState::kIdle ||
+      !ledger_->SwapOut(slot, view_->seq.computed_committed[slot], plan_)) {
+    return false;
+  }
+  touched_[slot] = stamp_;
+  plan_->preempts.push_back(slot);
+  --running_;
+  return true;
 }
 
 PlanBuilder::Demand PlanBuilder::StartDemand(SlotId slot, const Admission& admission) const {

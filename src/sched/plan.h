@@ -28,8 +28,11 @@ class PlanBuilder {
  public:
   PlanBuilder(const SchedulerLimits& limits, KvLedger* ledger);
 
-  // Starts a plan. `max_running`: sequences that may hold KV (B).
-  void Begin(const StepView& view, StepBudget budget, int32_t max_running, StepPlan* plan);
+  struct Places {
+    int32_t running = 0;  // sequences that may hold KV
+    int32_t step = 0;     // of them may have a share of one step; with a pipeline of all steps in flight together
+  };
+  void Begin(const StepView& view, StepBudget budget, Places places, StepPlan* plan);
 
   // A running sequence's next positions: min(pending, limit, budget) of them; whole: all pending or kNoBudget. A decode
   // takes drafts along where there is room.
@@ -61,6 +64,9 @@ class PlanBuilder {
   PreemptResult Preempt(SlotId slot, PreemptMode mode = PreemptMode::kRecompute);
   // As Preempt, but for a waiting sequence: does not keep others from starting in this plan.
   PreemptResult MakeRoom(SlotId slot, PreemptMode mode);
+  // As MakeRoom with kSwap, but where a step in flight uses the sequence or no swap space is left it keeps its KV:
+  // false.
+  bool SwapOut(SlotId slot);
   // Blocks that the waiting sequence takes when it starts with all that it has to compute, and that must stay free
   // beyond them.
   struct Demand {
@@ -82,6 +88,7 @@ class PlanBuilder {
   int64_t tokens_left() const { return tokens_left_; }
   int64_t prefill_left() const { return prefill_left_ < tokens_left_ ? prefill_left_ : tokens_left_; }
   int32_t starts_left() const { return max_running_ - running_; }
+  int32_t places_left() const { return max_items_ - num_items(); }
   bool Touched(SlotId slot) const { return touched_[slot] == stamp_; }  // has a share, or was given up, in this plan
   int32_t num_items() const { return static_cast<int32_t>(plan_->items.size()); }
   std::span<const StepItem> items() const { return plan_->items; }

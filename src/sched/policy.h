@@ -95,6 +95,7 @@ struct ChoiceTraits {
   bool can_preempt = false;         // preemption
   bool makes_room = false;          // preemption: running sequences give way to waiting ones (GivesWay)
   bool splits_prompts = false;      // composition
+  bool pauses = false;              // composition: --max-num-seqs limits who computes, whoever is left out keeps its KV
   bool needs_predictor = false;     // order, admission: asks SchedulerLimits::predictor
   bool needs_step_time = false;     // any: cannot do without SchedulerLimits::step_time
   bool reserves_context = false;    // admission: sets aside max-model-len for every sequence
@@ -118,7 +119,7 @@ class Order {
  public:
   virtual ~Order() = default;
   virtual void Describe(ChoiceTraits*) const {}
-  // The changes since the previous plan, before the plan is made.
+  // Before each plan: the changes since the previous one.
   virtual void Apply(const StepView& view) = 0;
   // Forgets everything and starts from the view. Its changes say nothing new about the queue; an order that notes
   // something about each sequence that is queued notes it here too.
@@ -127,6 +128,8 @@ class Order {
   // queues or admits does not show before the next plan.
   virtual void Start(const StepView& view) = 0;
   virtual SlotId Next() = 0;
+  // The items of the plan made from this view, for orders that remember who was served.
+  virtual void Planned(const StepView&, std::span<const StepItem>) {}
   // Whether `a` goes before `b`, for any two live sequences: compositions that mix queued and partly done prompts.
   virtual bool Before(const StepView& view, SlotId a, SlotId b) const = 0;
   // What the order thinks of a sequence whatever its arrival (priority), lower is better: running sequences take their
@@ -171,6 +174,8 @@ class Preemption {
   // order, and only where ChoiceTraits::makes_room says so. Of those who give way the order's last go first, and none
   // if all of them together would not do.
   virtual bool GivesWay(const StepView&, const Order&, SlotId /*running*/, SlotId /*newcomer*/) const { return false; }
+  // Whether those that are left out of a step are swapped out ahead of need (StepContext::FreeAhead).
+  virtual bool FreesAhead() const { return false; }
   // Whether a running sequence needs more than its admission set aside: it is preempted before the step is composed,
   // and told so. Only asked where ChoiceTraits::aborts_outgrown says so.
   virtual bool Outgrown(const StepView&, SlotId) const { return false; }

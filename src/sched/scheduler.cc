@@ -17,17 +17,20 @@ void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan)
   if (fresh_) {
     order_->Rebuild(view);
     fresh_ = false;
-  } else if (!view.changes.empty()) {
+  } else {
     order_->Apply(view);
   }
   // After the last way out below none starts before those that go on have had their share of what it freed.
-  const int32_t places =
-      yield_to_running_ && !view.running.empty() ? static_cast<int32_t>(view.running.size()) : max_running_;
+  PlanBuilder::Places places{max_holding_, max_running_};
+  if (yield_to_running_ && !view.running.empty()) {
+    places.running = static_cast<int32_t>(view.running.size());
+    places.step = std::min(places.step, places.running);
+  }
   yield_to_running_ = false;
   builder->Begin(view, budget_->NextFor(view, order_.get()), places, plan);
   StepContext step(view, builder, order_.get(), admission_.get(), preemption_.get(), &scratch_);
   if (traits_.aborts_outgrown) outgrown_ += step.AbortOutgrown();
-  if (traits_.makes_room) step.MakeRoom();
+  if (traits_.makes_room && !traits_.pauses) step.MakeRoom();
   composition_->Compose(step);
   // The last way out, whatever the policies: nothing is in flight and none can go on, so all wait for KV that others
   // hold. The youngest gives its KV back, and the next plan goes on from there.
@@ -36,6 +39,7 @@ void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan)
     step.TakeBack(view.running_by_arrival.back());
     yield_to_running_ = true;
   }
+  order_->Planned(view, builder->items());
 }
 
 std::string Scheduler::Describe() const {
@@ -227,8 +231,9 @@ Result<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerConfig& give
   s->notes_ = std::move(choices.notes);
   s->note_bytes_ = s->notes_.stride();
   s->max_running_ = static_cast<int32_t>(std::min<int64_t>(config.limits.max_num_seqs, s->traits_.max_tokens));
-  s->scratch_.slots.reserve(static_cast<size_t>(s->max_running_));
-  s->scratch_.ranked.reserve(static_cast<size_t>(s->max_running_));
+  s->max_holding_ = s->traits_.pauses ? config.limits.slot_capacity : s->max_running_;
+  s->scratch_.slots.reserve(static_cast<size_t>(s->max_holding_));
+  s->scratch_.ranked.reserve(static_cast<size_t>(s->max_holding_));
   s->config_ = std::move(config);
   return s;
 }

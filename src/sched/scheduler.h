@@ -93,14 +93,16 @@ class Scheduler {
   const NoteLayout& notes() const { return notes_; }         // of the views that it plans from
   int64_t max_step_tokens() const { return traits_.max_tokens; }
   bool swaps() const { return preemption_->Mode() == PreemptMode::kSwap; }  // where there is swap space
-  int64_t outgrown() const { return outgrown_; }        // runs ended because a reservation was too small, so far
-  int32_t max_running() const { return max_running_; }  // B, or fewer when tau is smaller: every decode fits a step
+  int64_t outgrown() const { return outgrown_; }  // runs ended because a reservation was too small, so far
+  // B, or fewer when tau is smaller: every decode fits a step.
+  int32_t max_running() const { return max_running_; }
 
  private:
   Scheduler() = default;
   SchedulerConfig config_;
   ChoiceTraits traits_;
-  int32_t max_running_ = 0;
+  int32_t max_running_ = 0;  // in one step
+  int32_t max_holding_ = 0;  // KV
   int64_t outgrown_ = 0;
   bool yield_to_running_ = false;
   bool fresh_ = true;

@@ -314,6 +314,51 @@ TEST(Conformance, LarryWithoutMemoryPressureIsFcfs) {
   EXPECT_GT(differs, 10);
 }
 
+// What the rows of ltr and fastserve say of starvation: whatever else is there, nobody is left out for longer than the
+// threshold and the turns of those that were left out for longer. Every step takes a millisecond and fits every prompt.
+TEST(Conformance, NobodyIsPausedForLongerThanTheBound) {
+  struct Bound {
+    const char* preset;
+    int64_t threshold;  // steps
+    int64_t quantum;    // steps of one promoted sequence
+  };
+  constexpr int64_t kThreshold = 12, kQuantum = 3, kLook = 5;
+  for (const Bound& bound : {Bound{"ltr", kThreshold, kQuantum}, Bound{"fastserve", kThreshold + kLook, 1}}) {
+    int64_t close = 0;
+    for (uint64_t seed = 800; seed < 860; ++seed) {
+      SCOPED_TRACE(std::string(bound.preset) + " seed " + std::to_string(seed));
+      Workload w = MakeWorkload(seed, {});
+      w.config.max_num_seqs = 1;
+      w.config.scheduler.limits.token_budget = 1000;
+      w.config.scheduler.limits.watermark = 0;
+      PolicyOptions& policy = w.config.scheduler.limits.policy;
+      *policy.Find<int64_t>("ltr-starvation-steps") = kThreshold;
+      *policy.Find<int64_t>("ltr-quantum-steps") = kQuantum;
+      policy.Find<DurationText>("mlfq-quantum")->ns = kMillisecond / 2;
+      policy.Find<DurationText>("mlfq-promotion")->ns = kThreshold * kMillisecond;
+      *policy.Find<int64_t>("mlfq-promotion-steps") = kLook;
+      w.config.executor.max_in_flight = 1;
+      w.config.executor.can_chain = false;
+      w.config.executor.step_token_ns = 0;
+      int64_t choices = 0;
+      for (const auto& a : w.arrivals) choices += a.request.n;
+      const Outcome outcome = Play(w, {.preset = bound.preset});
+      ASSERT_EQ(outcome.broken, "");
+      const DurationNs most_ns = (bound.threshold + bound.quantum * choices + 1) * kMillisecond;
+      for (const RequestOutput& out : outcome.requests) {
+        for (const auto& choice : out.choices) {
+          for (size_t i = 1; i < choice.token_ns.size(); ++i) {
+            const DurationNs gap_ns = choice.token_ns[i] - choice.token_ns[i - 1];
+            ASSERT_LE(gap_ns, most_ns) << w.ToString();
+            close += gap_ns > bound.threshold * kMillisecond;
+          }
+        }
+      }
+    }
+    EXPECT_GT(close, 20) << bound.preset << " leaves nobody out for long";
+  }
+}
+
 // Every value of a choice beside every value of every other, the rest filled in at random: plain, with cancels, with
 // executor errors, with rejected positions. A pair that no completion makes legal is refused for one of the reasons
 // that are listed.

@@ -379,7 +379,7 @@ TEST(MostSlack, GivesUpTheOneWithTheMostSlackAndNeverOneWithLess) {
   const SlotId newcomer = bed.Wait(75, {700 * kMs, 0, 0});
   const auto victim = [&](SlotId needy, TimeNs now = 0) {
     const StepView view = bed.View(now);
-    plan.Begin(view, {100, 100, 0}, 64, &step);
+    plan.Begin(view, {100, 100, 0}, {64, 64}, &step);
     return preemption->Victim(view, plan, *order, needy);
   };
   EXPECT_EQ(victim(a), c);  // of equal slack the younger

@@ -84,6 +84,7 @@ struct Reference {
   virtual void Forget() {}
   virtual void Queued(const StepView&, SlotId) {}
   virtual void Admitted(const StepView&, SlotId) {}
+  virtual void Served(const StepView&, SlotId) {}
   virtual void BeforeWalk(const StepView&) {}
   virtual Key KeyOf(const StepView& view, SlotId s) const = 0;
 };
@@ -101,6 +102,9 @@ SchedulerLimits Limits(const LengthPredictor* predictor, NoteLayout* notes) {
   *limits.policy.Find<int64_t>("pia-window") = 6;
   *limits.policy.Find<int64_t>("pia-batch") = 1;
   *limits.policy.Find<bool>("pia-variable-batches") = false;
+  limits.policy.Find<DurationText>("mlfq-quantum")->ns = kSecond / 5;
+  limits.policy.Find<DurationText>("mlfq-promotion")->ns = 4 * kSecond;
+  *limits.policy.Find<int64_t>("mlfq-promotion-steps") = 9;
   *limits.policy.Find<double>("larry-lambda") = 0.5;
   return limits;
 }
@@ -137,6 +141,13 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
       auto fresh = make(limits);
       fresh->Rebuild(view);
       ASSERT_EQ(Walk(fresh.get(), view), expected) << "fresh, seed " << seed << " step " << step;
+      view.notes = kept;
+      std::vector<StepItem> items;
+      for (const SlotId s : view.running) {
+        if (rng.Uniform() < 0.5) items.push_back({.slot = s, .count = 1});
+      }
+      order->Planned(view, items);
+      for (const StepItem& item : items) reference->Served(view, item.slot);
       t.ClearChanges();
     }
   }
@@ -275,38 +286,83 @@ TEST(Order, GroupedGoesByWindows) {
   CheckAgainstSort(MakeGroupedOrder, &reference);
 }
 
-TEST(Order, RankPromotesWhoHasWaitedTooLong) {
+// Promoted after 12 steps in none of which it was, whether it waited or ran, for 6 of its own.
+TEST(Order, RankPromotesWhoWasNotServedForTooLong) {
   struct : Predicting {
     struct State {
+      double predicted = 0;
       int64_t since = 0;
-      bool promoted = false;
+      int64_t promoted_since = 0;
       int64_t quantum = 0;
     };
     std::map<int64_t, State> state;  // by arrival: slots are reused
     void Forget() override { state.clear(); }
     void Queued(const StepView& view, SlotId s) override {
       Predicting::Queued(view, s);
-      State& st = state[view.seq.arrival_order[s]];
-      if (st.promoted) st.quantum -= view.step - st.since;
-      st.promoted = st.promoted && st.quantum > 0;
-      st.since = view.step;
+      state.try_emplace(view.seq.arrival_order[s], predicted.at(s), view.step);
     }
-    void Admitted(const StepView& view, SlotId s) override { state[view.seq.arrival_order[s]].since = view.step; }
-    void BeforeWalk(const StepView& view) override {
-      for (const SlotId s : view.waiting) {
-        State& st = state[view.seq.arrival_order[s]];
-        if (!st.promoted && view.step - st.since >= 12) {
-          st.promoted = true;
-          st.quantum = 6;
-        }
+    void Served(const StepView& view, SlotId s) override {
+      State& st = state.at(view.seq.arrival_order[s]);
+      if (view.step - st.since >= 12) {
+        if (st.quantum == 0) st.promoted_since = st.since;
+        st.quantum = 6;
       }
+      st.quantum = std::max<int64_t>(0, st.quantum - 1);
+      st.since = view.step + 1;
     }
     Key KeyOf(const StepView& view, SlotId s) const override {
       const State& st = state.at(view.seq.arrival_order[s]);
-      return {st.promoted ? 0.0 : 1.0, st.promoted ? static_cast<double>(st.since) : predicted.at(s), Arrival(view, s)};
+      if (st.quantum > 0) return {0, static_cast<double>(st.promoted_since), Arrival(view, s)};
+      if (view.step - st.since >= 12) return {0, static_cast<double>(st.since), Arrival(view, s)};
+      return {1, st.predicted, Arrival(view, s)};
     }
   } reference;
   CheckAgainstSort(MakeRankOrder, &reference);
+}
+
+// Queues as lists, front and back. Steps take a third of a second: quanta of 0.2, 0.4, 0.8 ... s are 1, 2, 3, 5 ...
+// steps. Every 9 steps those not served for 4 s, 12 steps, are promoted.
+TEST(Order, MlfqSinksToTheFrontAndPromotesAtItsLooks) {
+  struct : Reference {
+    struct State {
+      int level = 0;
+      double place = 0;
+      TimeNs since_ns = 0, service_ns = 0;
+      bool computing = false, promoted = false;
+    };
+    std::map<int64_t, State> state;  // by arrival
+    void Forget() override { state.clear(); }
+    void Queued(const StepView& view, SlotId s) override {
+      state.try_emplace(view.seq.arrival_order[s],
+                        State{.place = static_cast<double>(view.step), .since_ns = view.now_ns});
+    }
+    void BeforeWalk(const StepView& view) override {
+      for (const SlotId s : view.running) {
+        State& st = state.at(view.seq.arrival_order[s]);
+        if (!st.computing) continue;
+        st.computing = false;
+        st.service_ns += view.now_ns - st.since_ns;
+        if (st.service_ns <= (kSecond / 5) << st.level) continue;
+        ++st.level;
+        st.place = -static_cast<double>(view.step);
+        st.service_ns = 0;
+      }
+      if (view.step % 9 != 0) return;
+      for (auto& [arrival, st] : state) st.promoted |= view.now_ns - st.since_ns >= 4 * kSecond;
+    }
+    void Served(const StepView& view, SlotId s) override {
+      State& st = state.at(view.seq.arrival_order[s]);
+      if (st.promoted) st = {.place = -static_cast<double>(view.step)};
+      st.computing = true;
+      st.since_ns = view.now_ns;
+    }
+    Key KeyOf(const StepView& view, SlotId s) const override {
+      const State& st = state.at(view.seq.arrival_order[s]);
+      if (st.promoted) return {-1, static_cast<double>(st.since_ns), Arrival(view, s)};
+      return {static_cast<double>(st.level), st.place, Arrival(view, s)};
+    }
+  } reference;
+  CheckAgainstSort(MakeMlfqOrder, &reference);
 }
 
 TEST(Order, ShortestPromptCountsWhatMustBeComputedAgain) {

@@ -177,11 +177,12 @@ TEST(Plan, AWholePromptMayBeAsLongAsTheContext) {
 // very sibling, it computes the prompt itself.
 TEST(Plan, NobodyForksFromWhoHasJustGivenUp) {
   for (const int32_t places : {2, 1}) {
-    HarnessConfig c = PresetConfig("fastserve");
-    *c.scheduler.limits.policy.Find<int64_t>("mlfq-quantum") = 2;
+    HarnessConfig c = PresetConfig("orca");
+    c.scheduler.order = "priority";
+    c.scheduler.preemption = "proactive-swap";
     c.max_num_seqs = places;
     StepBed bed(c);
-    const SlotId first = bed.Decoding(6, 4);
+    const SlotId first = bed.Decoding(6, 4, {.priority = 1});
     const SlotId sibling = bed.Waiting(6, {.held = true});
     bed.table().Unhold(sibling, first, 0);
     EXPECT_EQ(bed.Plan(), places == 2 ? "0:9+1* 1:5+1* c1" : "!0 1:0+6*") << places;

@@ -383,27 +383,106 @@ TEST(Trail, StatesNoBoundAndHasNone) {
   EXPECT_EQ(StepsUntilTheLongOneStarts("trail", 10), -1);
 }
 
-// The quantum: when memory runs short the youngest gives way, unless it was promoted and has steps of its quantum left.
-TEST(Ltr, ThePromotedAreSparedForTheirQuantum) {
-  for (const int64_t quantum : {1, 1000}) {
-    SCOPED_TRACE(quantum);
-    KnownLengths predictor({30, 8, 20});
-    HarnessConfig c = PresetConfig("ltr", 64);
-    c.num_blocks = 12;
-    c.max_model_len = 48;
-    c.max_num_seqs = 2;
-    *c.scheduler.limits.policy.Find<int64_t>("ltr-starvation-steps") = 4;
-    *c.scheduler.limits.policy.Find<int64_t>("ltr-quantum-steps") = quantum;
-    c.predictor = &predictor;
-    Harness h(c);
-    const RequestHandle old = AddRequest(&h, 7, 30);
-    AddRequest(&h, 7, 8);
+// --- ltr ---
+
+HarnessConfig LtrConfig(KnownLengths* predictor) {
+  HarnessConfig c = PresetConfig("ltr", 64);
+  c.predictor = predictor;
+  c.executor.step_base_ns = kMillisecond;
+  c.executor.step_token_ns = 0;
+  return c;
+}
+
+// One place. The shorter one takes it from the one that runs, which keeps its KV and goes on after.
+TEST(Ltr, AShorterOneGoesFirstAndTheOtherKeepsItsKv) {
+  KnownLengths predictor({20, 2});
+  HarnessConfig c = LtrConfig(&predictor);
+  c.max_num_seqs = 1;
+  Harness h(c);
+  AddRequest(&h, 5, 4);
+  ASSERT_EQ(h.Settle(), "");
+  AddRequest(&h, 5, 2);
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_EQ(h.plans(), (Plans{"0:0+5*", "1:0+5*", "1:5+1*", "0:5+1*", "0:6+1*", "0:7+1*"}));
+  EXPECT_EQ(h.loop().Stats().preemptions, 0);
+}
+
+// The budget is filled in the same order: a shorter one's prompt before a longer one's decode.
+TEST(Ltr, ThePromptOfAShorterOneTakesTheBudgetBeforeADecode) {
+  KnownLengths predictor({20, 2});
+  HarnessConfig c = LtrConfig(&predictor);
+  c.scheduler.limits.token_budget = 4;
+  Harness h(c);
+  AddRequest(&h, 4, 4);
+  ASSERT_EQ(h.Settle(), "");
+  AddRequest(&h, 6, 2);
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_EQ(h.plans(), (Plans{"0:0+4*", "1:0+4", "1:4+2* 0:4+1*", "1:6+1* 0:5+1*", "0:6+1*"}));
+}
+
+// Blocks of four. Two long ones hold all six; a short prompt of two blocks takes those of the longest, nobody else's.
+TEST(Ltr, AShortageIsTheLongestOnes) {
+  KnownLengths predictor({20, 30, 2});
+  HarnessConfig c = LtrConfig(&predictor);
+  c.num_blocks = 6;
+  c.max_model_len = 24;
+  c.swap_blocks = 16;
+  Harness h(c);
+  AddRequest(&h, 9, 3);
+  AddRequest(&h, 9, 3);
+  ASSERT_EQ(h.Settle(), "");
+  AddRequest(&h, 5, 2);
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_EQ(h.plans(), (Plans{"0:0+9* 1:0+9*", "!1 2:0+5* 0:9+1* out3", "2:5+1* 0:10+1*", "1:9+1* in3", "1:10+1*"}));
+  EXPECT_EQ(h.loop().Stats().recomputed_tokens, 0);
+}
+
+// One place, short ones without end, a threshold of 10 steps and a quantum of 3: once the long one has been unserved
+// for 10 steps it has three in a row, then none for another 10, although it runs all the time.
+TEST(Ltr, WhoIsPausedCountsAsWaitingAndHasAQuantum) {
+  KnownLengths predictor({100, 2});
+  HarnessConfig c = LtrConfig(&predictor);
+  c.max_num_seqs = 1;
+  *c.scheduler.limits.policy.Find<int64_t>("ltr-starvation-steps") = 10;
+  *c.scheduler.limits.policy.Find<int64_t>("ltr-quantum-steps") = 3;
+  Harness h(c);
+  AddRequest(&h, 5, 20);
+  ASSERT_EQ(h.Settle(), "");
+  for (int i = 0; i < 40; ++i) {
+    AddRequest(&h, 3, 1);
+    ASSERT_TRUE(h.Advance());
     ASSERT_EQ(h.Settle(), "");
-    const RequestHandle waits = AddRequest(&h, 15, 20);  // for the second place, longer than 4 steps
-    ASSERT_EQ(h.Run(), "");
-    EXPECT_EQ(h.outputs()[old].done_event.preemptions > 0, quantum == 1000);
-    EXPECT_EQ(h.outputs()[waits].done_event.preemptions > 0, quantum == 1);
   }
+  std::vector<size_t> served;
+  for (size_t i = 0; i < h.plans().size(); ++i) {
+    if (h.plans()[i].rfind("0:", 0) == 0) served.push_back(i);
+  }
+  EXPECT_EQ(served, (std::vector<size_t>{0, 11, 12, 13, 24, 25, 26, 37, 38, 39}));
+  EXPECT_EQ(h.loop().Stats().preemptions, 0);
+}
+
+// Two that starve beside the stream: the one unserved for longer is first, although the other is shorter.
+TEST(Ltr, ThePromotedGoLongestUnservedFirst) {
+  KnownLengths predictor({2, 100, 50, 2});
+  HarnessConfig c = LtrConfig(&predictor);
+  c.max_num_seqs = 1;
+  *c.scheduler.limits.policy.Find<int64_t>("ltr-starvation-steps") = 10;
+  Harness h(c);
+  AddRequest(&h, 3, 1);
+  ASSERT_EQ(h.Settle(), "");
+  const RequestHandle longest = AddRequest(&h, 5, 1);
+  ASSERT_TRUE(h.Advance());
+  ASSERT_EQ(h.Settle(), "");
+  const RequestHandle long_one = AddRequest(&h, 5, 1);
+  for (int i = 0; i < 30; ++i) {
+    AddRequest(&h, 3, 1);
+    AddRequest(&h, 3, 1);
+    ASSERT_TRUE(h.Advance());
+    ASSERT_EQ(h.Settle(), "");
+  }
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_LT(h.outputs()[longest].done_event.done_ns, h.outputs()[long_one].done_event.done_ns);
+  EXPECT_LE(h.outputs()[long_one].done_event.done_ns, 16 * kMillisecond);
 }
 
 // --- larry ---

@@ -208,15 +208,15 @@ TEST(Registry, EveryChoiceFindsItsKnobs) {
                                        "accelgen-long-prompt",
                                        "accelgen-pivot",
                                        "pad",
-                                       "mlfq-queues",
                                        "mlfq-quantum",
                                        "mlfq-promotion",
+                                       "mlfq-promotion-steps",
                                        "accelgen-missed-turn"};
   EXPECT_TRUE(std::includes(names.begin(), names.end(), known.begin(), known.end()));
   PolicyOptions options;
   EXPECT_EQ(*options.Find<double>("larry-lambda"), 0.01);
   EXPECT_EQ(*options.Find<std::string>("distance"), "euclidean");
-  EXPECT_EQ(options.Find<DurationText>("mlfq-promotion")->ns, 120 * kSecond);
+  EXPECT_EQ(options.Find<DurationText>("mlfq-promotion")->ns, 3 * kSecond);
   EXPECT_EQ(options.Find<int64_t>("larry-lambda"), nullptr) << "of another type";
   EXPECT_EQ(options.Find<double>("larry"), nullptr);
 }

@@ -132,50 +132,53 @@ TEST(Room, DecodeMaximalTakesOneChunk) {
   EXPECT_EQ(bed.Plan(), "0:11+1* 1:10+1* 2:0+3*");
 }
 
-// --- room for newcomers: who outranks a running sequence takes its place (fastserve) ---
+// --- room for newcomers: who outranks a running sequence takes its place ---
 
-// Three queues of 2, 4 and endless output tokens. Sequences of three tokens have sunk below any newcomer.
-HarnessConfig FeedbackQueue() {
-  HarnessConfig c = PresetConfig("fastserve");
-  *c.scheduler.limits.policy.Find<int64_t>("mlfq-queues") = 3;
-  *c.scheduler.limits.policy.Find<int64_t>("mlfq-quantum") = 2;
+// Sequences that run have priority 1 unless a test says otherwise, newcomers 0.
+HarnessConfig Preemptive() {
+  HarnessConfig c = PresetConfig("orca");
+  c.scheduler.order = "priority";
+  c.scheduler.preemption = "proactive-swap";
   c.swap_blocks = 64;
   return c;
+}
+SlotId Lower(StepBed* bed) {
+  return bed->Decoding(4, 3, {.priority = 1});
 }
 
 // One newcomer, two that would give way, and only a place is missing: one of them goes, the order's last.
 TEST(Room, ShortOfAPlaceOnlyOneGivesWay) {
-  HarnessConfig c = FeedbackQueue();
+  HarnessConfig c = Preemptive();
   c.max_num_seqs = 2;
   StepBed bed(c);
-  bed.Decoding(4, 3);
-  bed.Decoding(4, 3);
+  Lower(&bed);
+  Lower(&bed);
   bed.Waiting(4);
   EXPECT_EQ(bed.Plan(), "!1 0:6+1* 2:0+4* out2");
 }
 
 // Two newcomers: each needs a place of its own.
 TEST(Room, TwoNewcomersNeedTwoPlaces) {
-  HarnessConfig c = FeedbackQueue();
+  HarnessConfig c = Preemptive();
   c.max_num_seqs = 3;
   StepBed bed(c);
-  bed.Decoding(4, 3);
-  bed.Decoding(4, 3);
-  bed.Decoding(4, 3);
+  Lower(&bed);
+  Lower(&bed);
+  Lower(&bed);
   bed.Waiting(4);
   bed.Waiting(4);
   EXPECT_EQ(bed.Plan(), "!2 !1 0:6+1* 3:0+4* 4:0+4* out4");
 }
 
-// Four blocks of four, all held by two that have sunk, two blocks each. Each newcomer sets aside two blocks (4 tokens
+// Four blocks of four, all held by two that give way, two blocks each. Each newcomer sets aside two blocks (4 tokens
 // and 4 of output): together they need all four, so both must go.
 TEST(Room, TwoNewcomersNeedTheirBlocksTogether) {
-  HarnessConfig c = FeedbackQueue();
+  HarnessConfig c = Preemptive();
   c.num_blocks = 4;
   c.max_model_len = 16;
   StepBed bed(c);
-  bed.Decoding(4, 3);
-  bed.Decoding(4, 3);
+  Lower(&bed);
+  Lower(&bed);
   bed.Waiting(4, {.max_output_tokens = 4});
   bed.Waiting(4, {.max_output_tokens = 4});
   EXPECT_EQ(bed.Plan(), "!1 !0 2:0+4* 3:0+4* out4");
@@ -183,48 +186,47 @@ TEST(Room, TwoNewcomersNeedTheirBlocksTogether) {
 
 // The same with blocks for one of them: only the order's last goes.
 TEST(Room, OneNewcomerTakesNoMoreThanItNeeds) {
-  HarnessConfig c = FeedbackQueue();
+  HarnessConfig c = Preemptive();
   c.num_blocks = 4;
   c.max_model_len = 16;
   StepBed bed(c);
-  bed.Decoding(4, 3);
-  bed.Decoding(4, 3);
+  Lower(&bed);
+  Lower(&bed);
   bed.Waiting(4, {.max_output_tokens = 4});
   EXPECT_EQ(bed.Plan(), "!1 0:6+1* 2:0+4* out2");
 }
 
 // Nobody is disturbed for a newcomer whom all that could be freed would not fit.
 TEST(Room, NobodyGivesWayInVain) {
-  HarnessConfig c = FeedbackQueue();
-  *c.scheduler.limits.policy.Find<int64_t>("mlfq-quantum") = 4;
+  HarnessConfig c = Preemptive();
   c.num_blocks = 4;
   c.max_model_len = 16;
   StepBed bed(c);
-  bed.Decoding(4, 3);
-  bed.Decoding(4, 2);                        // within its quantum (the prompt counts as one of the 4): gives nothing
+  Lower(&bed);
+  bed.Decoding(4, 2);                        // as important as the newcomer: gives nothing
   bed.Waiting(4, {.max_output_tokens = 8});  // three blocks; two could be freed
   EXPECT_EQ(bed.Plan(), "1:5+1* 0:6+1*");
 }
 
 // What is free already counts: one block is free and one is missing, so it takes a victim and the free block together.
 TEST(Room, WhatIsFreeCountsBesideWhatIsGivenUp) {
-  HarnessConfig c = FeedbackQueue();
+  HarnessConfig c = Preemptive();
   c.num_blocks = 5;
   c.max_model_len = 20;
   StepBed bed(c);
-  bed.Decoding(4, 3);
-  bed.Decoding(4, 3);
+  Lower(&bed);
+  Lower(&bed);
   bed.Waiting(4, {.max_output_tokens = 8});  // three blocks: the free one and the two of slot 1
   EXPECT_EQ(bed.Plan(), "!1 0:6+1* 2:0+4* out2");
 }
 
 // A victim whose token is still in a step in flight gives nothing within this plan: the newcomer waits one step.
 TEST(Room, AVictimInFlightGivesNothingYet) {
-  HarnessConfig c = FeedbackQueue();
+  HarnessConfig c = Preemptive();
   c.max_num_seqs = 2;
   StepBed bed(c);
-  bed.Decoding(4, 3);
-  const SlotId flying = bed.Decoding(4, 3);
+  Lower(&bed);
+  const SlotId flying = Lower(&bed);
   bed.Waiting(4);
   bed.Fly(flying);
   EXPECT_EQ(bed.Plan(), "0:6+1*");
@@ -232,12 +234,12 @@ TEST(Room, AVictimInFlightGivesNothingYet) {
 
 // ... and nobody else goes in its stead, for this newcomer or the next.
 TEST(Room, ADeferredVictimEndsTheSearch) {
-  HarnessConfig c = FeedbackQueue();
+  HarnessConfig c = Preemptive();
   c.max_num_seqs = 3;
   StepBed bed(c);
-  bed.Decoding(4, 3);
-  bed.Decoding(4, 3);
-  const SlotId flying = bed.Decoding(4, 3);
+  Lower(&bed);
+  Lower(&bed);
+  const SlotId flying = Lower(&bed);
   bed.Waiting(4);
   bed.Waiting(4);
   bed.Fly(flying);
@@ -247,23 +249,23 @@ TEST(Room, ADeferredVictimEndsTheSearch) {
 // What must stay free (two blocks of eight) is missing too: the newcomer's two blocks are there, and one gives way all
 // the same.
 TEST(Room, RoomIsMadeForTheWatermarkToo) {
-  HarnessConfig c = FeedbackQueue();
+  HarnessConfig c = Preemptive();
   c.scheduler.limits.watermark = 0.25;
   c.num_blocks = 8;
   c.max_model_len = 16;
   StepBed bed(c);
-  for (int i = 0; i < 3; ++i) bed.Decoding(4, 3);
+  for (int i = 0; i < 3; ++i) Lower(&bed);
   bed.Waiting(4, {.max_output_tokens = 4});
   EXPECT_EQ(bed.Plan(), "!2 0:6+1* 1:6+1* 3:0+4* out2");
 }
 
 TEST(Room, RoomIsMadeForTheWatermarkWhereOneRuns) {
-  HarnessConfig c = FeedbackQueue();
+  HarnessConfig c = Preemptive();
   c.scheduler.limits.watermark = 0.25;
   c.num_blocks = 4;
   c.max_model_len = 16;
   StepBed bed(c);
-  bed.Decoding(4, 3);
+  Lower(&bed);
   bed.Waiting(4, {.max_output_tokens = 4});  // its two blocks are free, but one must stay while another runs
   EXPECT_EQ(bed.Plan(), "!0 1:0+4* out2");
 }
@@ -271,15 +273,15 @@ TEST(Room, RoomIsMadeForTheWatermarkWhereOneRuns) {
 // Newcomers are looked at as long as their prompts fit the budget: the second would need a place too, but its prompt
 // does not fit this step, so only one running sequence gives way.
 TEST(Room, NobodyGivesWayForAPromptThatTheBudgetExcludes) {
-  HarnessConfig c = FeedbackQueue();
+  HarnessConfig c = Preemptive();
   c.scheduler.composition = "stall-free";
   c.scheduler.budget = "fixed";
   c.scheduler.limits.token_budget = 4;
   c.max_num_seqs = 3;
   StepBed bed(c);
-  bed.Decoding(4, 3);
-  bed.Decoding(4, 3);
-  bed.Decoding(4, 3);
+  Lower(&bed);
+  Lower(&bed);
+  Lower(&bed);
   bed.Waiting(4);
   bed.Waiting(4);
   EXPECT_EQ(bed.Plan(), "!2 0:6+1* 1:6+1* 3:0+2 out2");

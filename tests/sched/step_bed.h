@@ -176,7 +176,7 @@ class StepBed {
   // A plan of the bed's own, with room for anything.
   void BeginPlenty() {
     view_ = View();
-    builder_.Begin(view_, {1 << 20, 1 << 20}, kCapacity, &plan_);
+    builder_.Begin(view_, {1 << 20, 1 << 20}, {kCapacity, kCapacity}, &plan_);
   }
   void Apply() {
     for (const SlotId s : plan_.preempts) table_.Preempt(s, now_ns_, kv_.SwappedTokens(s));

@@ -177,7 +177,7 @@ TEST(TraceHeader, EveryNumberHasItsRange) {
 TEST(TraceHeader, KnobsComeBackByName) {
   TraceHeader h = Legal();
   sched::SchedulerLimits& limits = h.scheduler.limits;
-  *limits.policy.Find<int64_t>("mlfq-queues") = 3;
+  *limits.policy.Find<int64_t>("pia-bin") = 3;
   *limits.policy.Find<double>("larry-lambda") = 1.0 / 3;
   *limits.policy.Find<std::string>("era") = "off";
   *limits.policy.Find<bool>("pad") = true;
@@ -192,7 +192,7 @@ TEST(TraceHeader, KnobsComeBackByName) {
   const auto whole = read(text);
   ASSERT_TRUE(whole.ok()) << whole.status().ToString();
   PolicyOptions policy = whole->scheduler.limits.policy;
-  EXPECT_EQ(*policy.Find<int64_t>("mlfq-queues"), 3);
+  EXPECT_EQ(*policy.Find<int64_t>("pia-bin"), 3);
   EXPECT_EQ(*policy.Find<double>("larry-lambda"), 1.0 / 3);
   EXPECT_EQ(*policy.Find<std::string>("era"), "off");
   EXPECT_TRUE(*policy.Find<bool>("pad"));
@@ -200,24 +200,23 @@ TEST(TraceHeader, KnobsComeBackByName) {
 
   // Entries are a length, a name and a value.
   const auto entry_at = [&text](const char* name) { return text.find(name) - 1; };
-  const size_t queues = entry_at("mlfq-queues"), rest = entry_at("kv-blocks"), entry = 1 + 11 + 1;
-  const std::string others = text.substr(0, queues) + text.substr(queues + entry, rest - queues - entry);
-  const auto moved = read(others + text.substr(queues, entry) + text.substr(rest));
+  const size_t bin = entry_at("pia-bin"), rest = entry_at("kv-blocks"), entry = 1 + 7 + 1;
+  const std::string others = text.substr(0, bin) + text.substr(bin + entry, rest - bin - entry);
+  const auto moved = read(others + text.substr(bin, entry) + text.substr(rest));
   ASSERT_TRUE(moved.ok()) << moved.status().ToString();
   policy = moved->scheduler.limits.policy;
-  EXPECT_EQ(*policy.Find<int64_t>("mlfq-queues"), 3);
+  EXPECT_EQ(*policy.Find<int64_t>("pia-bin"), 3);
   EXPECT_EQ(*policy.Find<double>("larry-lambda"), 1.0 / 3);
 
   const auto without = read(others + text.substr(rest));
   ASSERT_TRUE(without.ok()) << without.status().ToString();
   policy = without->scheduler.limits.policy;
-  EXPECT_EQ(*policy.Find<int64_t>("mlfq-queues"), 5);
+  EXPECT_EQ(*policy.Find<int64_t>("pia-bin"), 50);
 
   std::string unknown = text;
-  unknown[queues + 1] = 'x';
+  unknown[bin + 1] = 'x';
   EXPECT_EQ(read(unknown).status().code(), StatusCode::kDataLoss);
-  EXPECT_NE(read(unknown).status().message().find("'xlfq-queues'"), std::string::npos)
-      << read(unknown).status().message();
+  EXPECT_NE(read(unknown).status().message().find("'xia-bin'"), std::string::npos) << read(unknown).status().message();
 }
 
 TEST(TraceHeader, KeepsTheTileOfTheStepTimesAndWhatTheyWereAskedAtTheStart) {

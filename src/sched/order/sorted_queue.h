@@ -23,7 +23,7 @@ class KeyedOrder : public Order {
   void Apply(const StepView& view) override;
   void Rebuild(const StepView& view) override;
   void Start(const StepView&) override { cursor_ = begin_; }
-  SlotId Next() final { return cursor_ < entries_.size() ? entries_[cursor_++].slot : kNoSlot; }
+  SlotId Next() override { return cursor_ < entries_.size() ? entries_[cursor_++].slot : kNoSlot; }
   bool Before(const StepView& view, SlotId a, SlotId b) const final { return KeyOf(view, a) < KeyOf(view, b); }
 
  protected:

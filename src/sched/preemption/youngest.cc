@@ -3,7 +3,7 @@
 // left (or none was asked for) a victim of swap is recomputed as well.
 //
 // proactive-swap, as FastServe: a sequence that the order puts behind gives way to a waiting sequence before there is a
-// shortage.
+// shortage, and beside compositions that pause sequences a few blocks are kept free ahead of need.
 #include "sched/choices.h"
 #include "sched/preemption/last_of_least_valued.h"
 
@@ -30,6 +30,7 @@ class ProactiveSwap final : public Youngest {
   bool GivesWay(const StepView& view, const Order& order, SlotId running, SlotId newcomer) const override {
     return order.Outranks(view, newcomer, running);
   }
+  bool FreesAhead() const override { return true; }
 };
 
 }  // namespace

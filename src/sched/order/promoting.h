@@ -1,0 +1,54 @@
+// An index over the waiting sequences for orders with a bound on starvation: whoever has not been served for too long
+// is promoted, and the promoted go before all others, longest unserved first. Promotion moves nothing in the queue:
+// beside the sorted queue all who wait stand in a second one by when they were last served, whose front the promoted
+// are.
+#pragma once
+
+#include <vector>
+
+#include "sched/order/sorted_queue.h"
+
+namespace tactus::sched {
+
+class PromotingOrder : public KeyedOrder {
+ public:
+  explicit PromotingOrder(int32_t slot_capacity);
+  bool ranks() const final { return true; }
+  void Apply(const StepView& view) override;
+  void Rebuild(const StepView& view) override;
+  void Start(const StepView& view) override;
+  SlotId Next() final;
+
+ protected:
+  // Since when it has not been served: of waiting sequences all the same while they wait, and no later for one that is
+  // promoted than for one that is not.
+  virtual int64_t SinceOf(const StepView& view, SlotId slot) const = 0;
+  virtual bool IsPromoted(const StepView& view, SlotId slot) const = 0;
+  // Of KeyedOrder, whose KeyOf tells the promoted first and by SinceOf; the other keys must not change while one waits.
+
+  // Visits the waiting sequences that have not been served since `until`, longest unserved first.
+  template <class Visit>
+  void ForUnservedSince(int64_t until, Visit visit) const {
+    for (size_t i = begin_; i < waits_.size() && waits_[i].since <= until; ++i) visit(waits_[i].slot);
+  }
+
+ private:
+  struct Wait {
+    int64_t since = 0, arrival = 0;
+    SlotId slot = kNoSlot;
+    auto operator<=>(const Wait&) const = default;
+  };
+  Wait WaitOf(const StepView& view, SlotId slot) const {
+    return {SinceOf(view, slot), view.seq.arrival_order[slot], slot};
+  }
+  void FileWait(const Wait& wait);
+  void RemoveWait(SlotId slot);
+
+  std::vector<Wait> waits_;  // [begin_, size) is sorted
+  size_t begin_ = 0;
+  std::vector<Wait> filed_;         // [capacity] what a waiting slot was filed under
+  const StepView* view_ = nullptr;  // of the walk
+  size_t promoted_ = 0;             // next of the promoted in it
+};
+
+}  // namespace tactus::sched
