@@ -259,7 +259,9 @@ TEST_F(ServeEqualsSim, ObjectivesOfEachRequestDecideAlike) {
     EXPECT_GT(out.served.classes.at("batch").completed, 5);
     const std::optional<double> gaps = out.served.objectives.gaps.attainment();
     ASSERT_TRUE(gaps.has_value());
-    if (std::string_view(preset) == "sarathi-serve") EXPECT_LT(*gaps, 1) << "it does not know the objectives";
+    if (std::string_view(preset) == "sarathi-serve") {
+      EXPECT_LT(*gaps, 1) << "it does not know the objectives";
+    }
   }
   const std::filesystem::path path = folder_ / "stated.csv";
   std::ofstream out(path);
