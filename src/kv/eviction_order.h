@@ -1,12 +1,12 @@
 // Which cached block is evicted next: the one that became unused first. A ring of block ids in that order; a block that
-// is used again leaves a hole, and when the ring is full the holes are closed, so every operation is O(1) amortised.
+// is used again leaves a hole, and when the ring is full the holes are closed; a fifth of it is never blocks, so every
+// operation is O(1) amortised.
 // Unlike links through the blocks the ring says early whose turn comes soon, so that memory can be asked for in time
 // (Soon): in a large cache the block to evict is the one that was not touched for longest.
 //
 // Nothing allocates after construction. Thread rule: engine thread only.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -19,8 +19,7 @@ namespace tactus {
 class EvictionOrder {
  public:
   explicit EvictionOrder(int64_t num_blocks)
-      : ring_(std::bit_ceil(2 * static_cast<size_t>(num_blocks)), kNoBlock),
-        mask_(ring_.size() - 1),
+      : ring_(static_cast<size_t>(num_blocks + num_blocks / 4 + 8), kNoBlock),
         place_(static_cast<size_t>(num_blocks), kNowhere) {}
 
   int64_t size() const { return size_; }
@@ -29,7 +28,7 @@ class EvictionOrder {
   // As the newest. Precondition: not there.
   void Push(BlockId b) {
     TACTUS_DCHECK(!Has(b));
-    if (end_ - begin_ == ring_.size()) CloseHoles();
+    if (used_ == ring_.size()) CloseHoles();
     Put(b);
     ++size_;
   }
@@ -43,45 +42,44 @@ class EvictionOrder {
   }
   // kNoBlock: empty.
   BlockId Oldest() {
-    while (begin_ != end_ && ring_[begin_ & mask_] == kNoBlock) ++begin_;
-    return begin_ == end_ ? kNoBlock : ring_[begin_ & mask_];
+    for (; used_ > 0; --used_, begin_ = After(begin_)) {
+      if (ring_[begin_] != kNoBlock) return ring_[begin_];
+    }
+    return kNoBlock;
   }
   // A block whose turn comes when some more have been evicted; possibly kNoBlock.
-  BlockId Soon() const {
-    const uint64_t at = begin_ + kAhead;
-    return at < end_ ? ring_[at & mask_] : kNoBlock;
-  }
+  BlockId Soon() const { return used_ > kAhead ? ring_[At(kAhead)] : kNoBlock; }
   // Oldest first.
   template <class Visit>
   void ForEach(Visit visit) const {
-    for (uint64_t i = begin_; i != end_; ++i) {
-      if (ring_[i & mask_] != kNoBlock) visit(ring_[i & mask_]);
+    for (size_t i = 0; i < used_; ++i) {
+      if (ring_[At(i)] != kNoBlock) visit(ring_[At(i)]);
     }
   }
 
  private:
   static constexpr uint32_t kNowhere = std::numeric_limits<uint32_t>::max();
-  static constexpr uint64_t kAhead = 8;
+  static constexpr size_t kAhead = 8;
 
+  size_t After(size_t place) const { return place + 1 == ring_.size() ? 0 : place + 1; }
+  size_t At(size_t i) const { return begin_ + i < ring_.size() ? begin_ + i : begin_ + i - ring_.size(); }
   void Put(BlockId b) {
-    const auto place = static_cast<uint32_t>(end_++ & mask_);
+    const size_t place = At(used_++);
     ring_[place] = b;
-    place_[static_cast<size_t>(b)] = place;
+    place_[static_cast<size_t>(b)] = static_cast<uint32_t>(place);
   }
-  // At most half of the ring is blocks: as many operations pass before it is full again.
   void CloseHoles() {
-    const uint64_t end = end_;
-    end_ = begin_;
-    for (uint64_t i = begin_; i != end; ++i) {
-      const BlockId b = ring_[i & mask_];
+    const size_t used = used_;
+    used_ = 0;
+    for (size_t i = 0; i < used; ++i) {
+      const BlockId b = ring_[At(i)];
       if (b != kNoBlock) Put(b);
     }
   }
 
-  std::vector<BlockId> ring_;  // [begin_, end_), each modulo its size; kNoBlock: a hole
-  uint64_t mask_;
+  std::vector<BlockId> ring_;    // `used_` entries from begin_ on, around the end; kNoBlock: a hole
   std::vector<uint32_t> place_;  // [num_blocks] in the ring
-  uint64_t begin_ = 0, end_ = 0;
+  size_t begin_ = 0, used_ = 0;
   int64_t size_ = 0;
 };
 

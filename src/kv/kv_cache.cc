@@ -107,7 +107,11 @@ BlockId KvCache::Impl::Allocate() {
     return b;
   }
   const BlockId victim = lru.Oldest();
-  if (const BlockId soon = lru.Soon(); soon != kNoBlock) __builtin_prefetch(&block(soon), 1);
+  if (const BlockId soon = lru.Soon(); soon != kNoBlock) {  // it lies in two cache lines, possibly
+    const char* at = reinterpret_cast<const char*>(&block(soon));
+    __builtin_prefetch(at, 1);
+    __builtin_prefetch(at + sizeof(Block) - 1, 1);
+  }
   TACTUS_CHECK_MSG(victim != kNoBlock, "allocation beyond what was available");
   TACTUS_DCHECK(block(victim).users == 0 && block(victim).busy_until <= ended);
   DropCached(victim);
