@@ -1,18 +1,24 @@
 // What the engine and the scheduler cost beside the model: whole passes of the step loop (drain, commit, plan, apply,
 // submit, events) over an executor that does nothing. One JSON line per case on stdout.
 //   bench_engine [scheduler [case]]
+//   bench_engine decisions [repetitions [scheduler]]   decision times of every preset, as a table
 // pass_us is by the wall clock (p50 is the honest figure on a busy machine), cpu_us_per_pass the thread's own time.
 #include <algorithm>
+#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/sim_request.h"
 #include "loop/metrics.h"
 #include "loop/replica.h"
 #include "obs/histogram.h"
+#include "sched/scheduler.h"
+#include "sched/slack.h"
 #include "support/fake_executor.h"
 #include "tactus/version.h"
 
@@ -24,6 +30,13 @@ int64_t ThreadCpuNs() {
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return int64_t{t.tv_sec} * 1000000000 + t.tv_nsec;
 }
+
+// What the thread itself has worked: decisions of milliseconds because something else had the core are not the
+// scheduler's.
+class ThreadClock final : public Clock {
+ public:
+  TimeNs NowNs() override { return ThreadCpuNs(); }
+};
 
 class CountingSink final : public EventSink {
  public:
@@ -52,11 +65,12 @@ struct Case {
   int64_t steps;            // measured
   bool objectives = false;  // prompts of 16 to prompt_tokens, objectives of many kinds, KV for about `running` of them,
                             // places for more
+  bool late = false;        // steps of 25 ms on a virtual clock: many objectives are missed
   bool simulated = false;   // no tokens, the short form of results, metrics on, virtual clock, no prefix caching
 };
 
 struct Bench {
-  Bench(const Case& c, const std::string& preset) : spec(c) {
+  Bench(const Case& c, const std::string& preset, bool decisions = false) : spec(c) {
     const int32_t longest = c.prompt_tokens + c.output_tokens;
     const int32_t blocks_each = (longest + 15) / 16;
     ReplicaConfig config;
@@ -70,6 +84,7 @@ struct Bench {
     config.prefix_caching = !c.simulated;
     config.secret = {1, 2};
     config.model = "null";
+    config.true_lengths_known = true;
     auto made = Replica::Create(std::move(config), {});
     if (!made.ok()) {
       std::fprintf(stderr, "%s\n", made.status().ToString().c_str());
@@ -78,8 +93,8 @@ struct Bench {
     replica = std::move(made).value();
     ReplicaParts parts;
     parts.executor = &executor;
-    parts.clock = c.simulated ? static_cast<Clock*>(&manual) : &SystemClock();
-    parts.stopwatch = &SystemClock();
+    parts.clock = c.simulated || c.late ? static_cast<Clock*>(&manual) : &SystemClock();
+    parts.stopwatch = decisions ? static_cast<Clock*>(&thread_clock) : &SystemClock();
     parts.stopwatch_every = c.simulated ? 16 : 1;
     parts.sink = &sink;
     if (!replica->Connect(std::move(parts)).ok()) std::exit(2);
@@ -87,13 +102,15 @@ struct Bench {
   }
 
   void Submit() {
-    auto request = std::make_shared<Request>();
+    auto request = std::make_shared<SimRequest>();
     const int32_t length =
         spec.objectives ? 16 + static_cast<int32_t>(submitted * 7919 % (spec.prompt_tokens - 15)) : spec.prompt_tokens;
     std::vector<TokenId> prompt(static_cast<size_t>(length));
     for (TokenId& t : prompt) t = static_cast<TokenId>(next_token++ % 30000);
     if (!spec.simulated) request->prompt = std::make_shared<const std::vector<TokenId>>(std::move(prompt));
     request->stop.max_tokens = spec.churn ? 1 + (submitted * 37) % spec.output_tokens : spec.output_tokens;
+    request->prompt_tokens = length;
+    request->output_tokens = static_cast<int32_t>(request->stop.max_tokens);
     if (spec.objectives) {
       request->slo.ttft_ns = (100 + submitted * 104729 % 10000) * kMillisecond;
       request->slo.tbt_ns = (20 + submitted * 31 % 400) * kMillisecond;
@@ -105,9 +122,29 @@ struct Bench {
     if (!prepared.ok() || !loop->Submit(std::move(prepared).value()).ok()) std::exit(1);
   }
 
-  void Run(const std::string& preset) {
+  void Start() {
     for (int32_t i = 0; i < spec.requests; ++i) Submit();
-    while (loop->Stats().running < spec.running) loop->RunOnce();
+    // Some presets never run so many at once: they are measured with as many as they do.
+    for (int i = 0; i < 1000 && loop->Stats().running < spec.running; ++i) Pass();
+  }
+  void Pass() {
+    if (spec.simulated || spec.late) manual.AdvanceTo(manual.NowNs() + (spec.late ? 25 : 1) * kMillisecond);
+    loop->RunOnce();
+  }
+
+  // Decisions alone, of `steps` steps after the start.
+  void RunDecisions() {
+    Start();
+    sink.decision_ns = Histogram();
+    for (int64_t i = 0; i < spec.steps; ++i) {
+      const int64_t replaced = sink.done;
+      Pass();
+      for (int64_t n = replaced; spec.churn && n < sink.done; ++n) Submit();
+    }
+  }
+
+  void Run(const std::string& preset) {
+    Start();
     std::vector<int64_t> pass_ns;
     pass_ns.reserve(static_cast<size_t>(spec.steps));
     int64_t total_ns = 0;
@@ -116,8 +153,7 @@ struct Bench {
     for (int64_t i = 0; i < spec.steps; ++i) {
       const int64_t replaced = sink.done;
       const TimeNs begin = SystemClock().NowNs();
-      if (spec.simulated) manual.AdvanceTo(manual.NowNs() + kMillisecond);
-      loop->RunOnce();
+      Pass();
       const TimeNs took = SystemClock().NowNs() - begin;
       total_ns += took;
       pass_ns.push_back(took);
@@ -147,21 +183,88 @@ struct Bench {
   const Case spec;
   NullExecutor executor{1, false, 7, spec.simulated};
   ManualClock manual;
+  ThreadClock thread_clock;
   CountingSink sink{!spec.simulated};
   std::unique_ptr<Replica> replica;
   StepLoop* loop = nullptr;
   int64_t submitted = 0, next_token = 0;
 };
 
+constexpr const char* kDecisionCases[] = {"plain", "KV full", "turnover", "objectives", "objectives, late"};
+constexpr Case kDecisions[] = {
+    {"plain", 256, 10256, 64, 4100, false, false, 2000},
+    {"KV full", 256, 10256, 1024, 2100, true, false, 2000},
+    {"turnover", 256, 10256, 128, 256, false, true, 2000},
+    {"objectives", 256, 10256, 2048, 256, false, true, 2000, true},
+    {"objectives, late", 256, 10256, 2048, 256, false, true, 2000, true, true},
+};
+
+bool KnowsObjectives(const sched::PresetInfo& preset) {
+  for (const sched::ChoiceInfo& order : sched::Values(sched::Choice::kBudget)) {
+    if (std::string(order.name) == preset.budget) return order.Declares(sched::kTtftObjective);
+  }
+  return false;
+}
+
+// Every preset, one run of a case after the other and all of it again, so that what else the machine does falls on all
+// alike. A cell: median p50 / median p99 (least to most p99), in microseconds of the thread's own time.
+void Decisions(int repetitions, const std::string& only) {
+  struct Times {
+    std::vector<double> p50, p99;
+    uint64_t plans = 0;
+  };
+  std::map<std::string, std::map<std::string, Times>> times;
+  for (int r = 0; r < repetitions; ++r) {
+    for (const sched::PresetInfo& preset : sched::Presets()) {
+      if (!only.empty() && only != preset.name) continue;
+      for (const Case& c : kDecisions) {
+        if (c.objectives && !KnowsObjectives(preset)) continue;
+        Bench bench(c, preset.name, true);
+        bench.RunDecisions();
+        Times& t = times[preset.name][c.name];
+        t.p50.push_back(bench.sink.decision_ns.Quantile(0.5) / 1e3);
+        t.p99.push_back(bench.sink.decision_ns.Quantile(0.99) / 1e3);
+        t.plans = bench.loop->plan_hash();
+      }
+    }
+  }
+  std::printf("| preset |");
+  for (const char* name : kDecisionCases) std::printf(" %s |", name);
+  std::printf("\n|---|---|---|---|---|---|\n");
+  for (auto& [preset, cases] : times) {
+    std::printf("| %s |", preset.c_str());
+    for (const char* name : kDecisionCases) {
+      Times& t = cases[name];
+      if (t.p50.empty()) {
+        std::printf(" |");
+        continue;
+      }
+      std::sort(t.p50.begin(), t.p50.end());
+      std::sort(t.p99.begin(), t.p99.end());
+      std::printf(" %.1f / %.1f (%.1f to %.1f) |", t.p50[t.p50.size() / 2], t.p99[t.p99.size() / 2], t.p99.front(),
+                  t.p99.back());
+    }
+    std::printf("\n");
+  }
+  for (auto& [preset, cases] : times) {
+    if (const auto late = cases.find("objectives, late"); late != cases.end() && !late->second.p50.empty())
+      std::fprintf(stderr, "%s plans %016" PRIx64 "\n", preset.c_str(), late->second.plans);
+  }
+}
+
 }  // namespace
 }  // namespace tactus
 
 int main(int argc, char** argv) {
   const std::string preset = argc > 1 ? argv[1] : "sarathi-serve";
+  if (preset == "decisions") {
+    tactus::Decisions(argc > 2 ? std::max(1, std::atoi(argv[2])) : 5, argc > 3 ? argv[3] : "");
+    return 0;
+  }
   const tactus::Case cases[] = {
       {"37-running", 37, 37, 32, 40100, false, false, 40000},
-      {"37-running-simulated", 37, 37, 32, 400100, false, false, 400000, false, true},
-      {"37-running-simulated-churn", 37, 60, 1024, 256, false, true, 400000, false, true},
+      {"37-running-simulated", 37, 37, 32, 400100, false, false, 400000, false, false, true},
+      {"37-running-simulated-churn", 37, 60, 1024, 256, false, true, 400000, false, false, true},
       {"256-running-1000-waiting", 256, 1256, 64, 4100, false, false, 4000},
       {"256-running-10000-waiting", 256, 10256, 64, 4100, false, false, 4000},
       {"256-running-10000-waiting-memory-full", 256, 10256, 1024, 2100, true, false, 2000},

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <new>
 #include <optional>
 #include <type_traits>
@@ -60,6 +61,16 @@ class NoteLayout {
     }
     return std::nullopt;
   }
+  // Something else that those who ask for it share: one T for all policies of the scheduler, made by the first.
+  template <class T>
+  std::shared_ptr<T> Shared() {
+    for (const Common& common : common_) {
+      if (common.type == typeid(T)) return std::static_pointer_cast<T>(common.object);
+    }
+    auto made = std::make_shared<T>();
+    common_.push_back({typeid(T), made});
+    return made;
+  }
   // Bytes of one sequence's block.
   size_t stride() const { return RoundUp(size_, alignment_); }
 
@@ -70,7 +81,13 @@ class NoteLayout {
   };
   static size_t RoundUp(size_t bytes, size_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
 
+  struct Common {
+    std::type_index type;
+    std::shared_ptr<void> object;
+  };
+
   std::vector<Placed> columns_;
+  std::vector<Common> common_;
   size_t size_ = 0, alignment_ = 1;
 };
 

@@ -7,7 +7,7 @@
 
 namespace tactus {
 
-KvCache::Impl::Impl(const KvCacheConfig& c) : config(c), tree(c.num_blocks) {
+KvCache::Impl::Impl(const KvCacheConfig& c) : config(c), tree(c.num_blocks), lru(c.num_blocks) {
   TACTUS_CHECK(c.num_blocks >= 1 && c.num_blocks < (int64_t{1} << 30) && c.block_size >= 1 && c.max_slots >= 1);
   table_stride = static_cast<int32_t>(std::min<int64_t>(std::max(c.max_blocks_per_slot, 1), c.num_blocks));
   blocks.resize(static_cast<size_t>(c.num_blocks));
@@ -74,7 +74,7 @@ void KvCache::Impl::Adopt(NodeId n) {
   const BlockId unused = tree.node(n).owner;
   HandOver(n);
   if (block(unused).busy_until > ended) return;  // drains, then comes free
-  Unlink(&lru, unused);
+  lru.Remove(unused);
   block(unused) = Block{};
   free.push_back(unused);
 }
@@ -86,9 +86,17 @@ void KvCache::Impl::LeaveTree(NodeId n) {
 }
 
 void KvCache::Impl::DropCached(BlockId b) {
-  Unlink(&lru, b);
-  LeaveTree(block(b).node);
+  lru.Remove(b);
+  if (Filed(b)) LeaveTree(block(b).node);
   block(b) = Block{};
+}
+
+void KvCache::Impl::Unlist(BlockId b) {
+  block(b).node = kNoNode;
+  if (block(b).users > 0 || block(b).busy_until > ended) return;
+  lru.Remove(b);
+  block(b) = Block{};
+  free.push_back(b);
 }
 
 BlockId KvCache::Impl::Allocate() {
@@ -98,7 +106,12 @@ BlockId KvCache::Impl::Allocate() {
     TACTUS_DCHECK(block(b).users == 0 && block(b).node == kNoNode);
     return b;
   }
-  const BlockId victim = lru.head;
+  const BlockId victim = lru.Oldest();
+  if (const BlockId soon = lru.Soon(); soon != kNoBlock) {  // it lies in two cache lines, possibly
+    const char* at = reinterpret_cast<const char*>(&block(soon));
+    __builtin_prefetch(at, 1);
+    __builtin_prefetch(at + sizeof(Block) - 1, 1);
+  }
   TACTUS_CHECK_MSG(victim != kNoBlock, "allocation beyond what was available");
   TACTUS_DCHECK(block(victim).users == 0 && block(victim).busy_until <= ended);
   DropCached(victim);
@@ -126,7 +139,7 @@ void KvCache::Impl::Use(BlockId b) {
     Unlink(&DrainList(shared.busy_until), b);
     --draining_blocks;
   } else {
-    Unlink(&lru, b);
+    lru.Remove(b);
   }
 }
 
@@ -135,7 +148,7 @@ void KvCache::Impl::Unuse(BlockId b, StepId last_step) {
   TACTUS_DCHECK(released.users > 0);
   // A block that a step in flight fills is busy, whatever the caller says.
   released.busy_until = std::max({released.busy_until, last_step, released.computed_by});
-  const bool duplicate = released.node != kNoNode && !Owns(b);
+  const bool duplicate = Filed(b) && !Owns(b);
   if (duplicate) {
     Block& owner = block(tree.node(released.node).owner);  // see HandOver
     owner.busy_until = std::max(owner.busy_until, released.busy_until);
@@ -143,7 +156,7 @@ void KvCache::Impl::Unuse(BlockId b, StepId last_step) {
   if (--released.users > 0) return;
   if (duplicate) {
     DropDuplicate(b);
-  } else if (released.node != kNoNode) {
+  } else if (Filed(b)) {
     HandOver(released.node);
   }
   if (released.busy_until > ended) {
@@ -158,7 +171,7 @@ void KvCache::Impl::Unuse(BlockId b, StepId last_step) {
 void KvCache::Impl::Settle(BlockId b) {
   TACTUS_DCHECK(block(b).users == 0);
   if (block(b).node != kNoNode) {
-    Push(&lru, b);
+    lru.Push(b);
     return;
   }
   block(b) = Block{};
@@ -168,6 +181,7 @@ void KvCache::Impl::Settle(BlockId b) {
 void KvCache::Impl::EnterTree(SlotId s) {
   Slot& slot = At(s);
   if (!config.prefix_caching || slot.keys == nullptr) return;
+  if (slot.own != nullptr) return MarkUnlisted(s);
   const int32_t end = std::min<int32_t>(slot.marked, static_cast<int32_t>(slot.keys->size()));
   BlockId* table = TableOf(s);
   for (; slot.keyed < end; ++slot.keyed) {
@@ -194,10 +208,37 @@ void KvCache::Impl::EnterTree(SlotId s) {
   }
 }
 
+void KvCache::Impl::MarkUnlisted(SlotId s) {
+  Slot& slot = At(s);
+  const int32_t end = std::min(slot.marked, slot.own->KeysKnown(s));
+  const BlockId* table = TableOf(s);
+  for (; slot.keyed < end; ++slot.keyed) {
+    if (slot.keyed > 0 && block(table[slot.keyed - 1]).node == kNoNode) return;  // as in EnterTree
+    block(table[slot.keyed]).node = kUnlisted;
+  }
+}
+
+void KvCache::Impl::MakeFindable(SlotId s) {
+  Slot& slot = At(s);
+  if (slot.own == nullptr) return;
+  slot.own->MakeKeys(s);
+  slot.own = nullptr;
+  const BlockId* table = TableOf(s);
+  NodeId parent = kNoNode;
+  for (int32_t i = 0; i < slot.keyed; ++i) {
+    Block& listed = block(table[i]);
+    if (listed.node == kNoNode) return;  // a step failed to fill it: what follows it is private too
+    const Hash128& key = (*slot.keys)[static_cast<size_t>(i)];
+    TACTUS_CHECK_MSG(tree.Find(key) == kNoNode, "keys that a sequence has to itself are those of another as well");
+    listed.node = parent = tree.Insert(key, parent, table[i]);
+  }
+}
+
 KvCache::Impl::Match KvCache::Impl::FindMatch(const Slot& slot, int32_t prompt_tokens) const {
   Match match;
   if (slot.swapped_tokens > 0) prompt_tokens = slot.swapped_tokens + 1;  // all that was saved, and no more
-  if (!config.prefix_caching || slot.keys == nullptr || prompt_tokens < 1) return match;
+  // Of a slot with keys of its own nothing has been listed so far.
+  if (!config.prefix_caching || slot.keys == nullptr || slot.own != nullptr || prompt_tokens < 1) return match;
   const int32_t limit =
       std::min<int32_t>((prompt_tokens - 1) / config.block_size, static_cast<int32_t>(slot.keys->size()));
   for (; match.blocks < limit; ++match.blocks) {
@@ -225,12 +266,13 @@ void KvCache::Impl::ReportUpdate(SlotId s, int32_t first, StepPlan* plan) const 
 KvCache::KvCache(const KvCacheConfig& config) : impl_(std::make_unique<Impl>(config)) {}
 KvCache::~KvCache() = default;
 
-void KvCache::Bind(SlotId s, const std::vector<Hash128>* keys) {
+void KvCache::Bind(SlotId s, const std::vector<Hash128>* keys, OwnKeys* own) {
   Impl::Slot& slot = impl_->At(s);
   TACTUS_CHECK(!slot.bound && slot.blocks == 0);
   slot = Impl::Slot{};
   slot.bound = true;
   slot.keys = keys;
+  slot.own = impl_->config.prefix_caching ? own : nullptr;
 }
 
 void KvCache::Unbind(SlotId s) {
@@ -256,7 +298,7 @@ int64_t KvCache::blocks_reserved(SlotId slot) const {
 }
 int64_t KvCache::blocks_in_use() const {
   const Impl& impl = *impl_;
-  return impl.config.num_blocks - static_cast<int64_t>(impl.free.size()) - impl.lru.size - impl.draining_blocks;
+  return impl.config.num_blocks - static_cast<int64_t>(impl.free.size()) - impl.lru.size() - impl.draining_blocks;
 }
 std::span<const BlockId> KvCache::Table(SlotId slot) const {
   return {impl_->TableOf(slot), static_cast<size_t>(impl_->At(slot).blocks)};
@@ -286,7 +328,7 @@ KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, in
     matched_tokens = slot.swapped_tokens > 0 ? slot.swapped_tokens : match.blocks * b;
     TACTUS_CHECK(matched_tokens < prompt_tokens);
   } else {
-    TACTUS_CHECK(slot.swapped_tokens == 0);
+    TACTUS_CHECK(slot.swapped_tokens == 0 && impl.At(fork_from).own == nullptr);
     // All of the prompt but its last token is there; only full blocks are shared, the rest is copied.
     match.blocks = (prompt_tokens - 1) / b;
     matched_tokens = prompt_tokens - 1;
@@ -354,12 +396,24 @@ void KvCache::MarkPending(SlotId s, int32_t computed_tokens, StepId step) {
 }
 
 void KvCache::Release(SlotId s, StepId last_step) {
-  Impl::Slot& slot = impl_->At(s);
-  TACTUS_CHECK(slot.bound);
+  TACTUS_CHECK(impl_->At(s).bound);
   impl_->EnterTree(s);
-  impl_->reserved -= slot.reserved;
-  BlockId* table = impl_->TableOf(s);
-  while (slot.blocks > 0) impl_->Unuse(table[--slot.blocks], last_step);
+  impl_->MakeFindable(s);
+  impl_->GiveBack(s, last_step);
+}
+
+void KvCache::End(SlotId s, StepId last_step) {
+  TACTUS_CHECK(impl_->At(s).bound);
+  impl_->EnterTree(s);
+  impl_->GiveBack(s, last_step);
+  Unbind(s);
+}
+
+void KvCache::Impl::GiveBack(SlotId s, StepId last_step) {
+  Slot& slot = At(s);
+  reserved -= slot.reserved;
+  const BlockId* table = TableOf(s);
+  while (slot.blocks > 0) Unuse(table[--slot.blocks], last_step);
   slot.reserved = slot.marked = slot.keyed = 0;
   slot.restored_begin = slot.restored_end = 0;
 }
@@ -431,7 +485,7 @@ KvCacheStats KvCache::Stats() const {
   KvCacheStats stats;
   stats.blocks_total = impl.config.num_blocks;
   stats.blocks_free = static_cast<int64_t>(impl.free.size());
-  stats.blocks_cached = impl.lru.size;
+  stats.blocks_cached = impl.lru.size();
   stats.blocks_draining = impl.draining_blocks;
   stats.blocks_in_use = blocks_in_use();
   stats.blocks_reserved = impl.reserved;

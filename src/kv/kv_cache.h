@@ -2,7 +2,8 @@
 // Request, never memory (the executor owns the bytes). One object per engine.
 //
 // Block identity: key(i) = SipHash128(key(i - 1), tokens of block i), rooted at (model, adapter, cache_salt); see
-// kv/block_key.h. The caller keeps each live sequence's keys in a vector that grows as blocks fill up.
+// kv/block_key.h. The caller keeps each live sequence's keys in a vector that grows as blocks fill up. A sequence whose
+// keys nobody else can ask for needs none of them before it has lost its KV itself: see OwnKeys.
 //
 // Thread rule: engine thread only. No call allocates memory in the steady state: pools are sized at construction.
 #pragma once
@@ -41,16 +42,30 @@ struct KvCacheStats {
   int64_t swapped_in_blocks = 0;
 };
 
+// Keys that no sequence but the one can ever ask for, as of a simulated request that shares no text. Its blocks are
+// cached, evicted and counted like all others, but until it may look for them nothing is hashed or filed.
+class OwnKeys {
+ public:
+  virtual ~OwnKeys() = default;
+  // Full blocks of the sequence whose key could be made by now.
+  virtual int32_t KeysKnown(SlotId slot) const = 0;
+  // Makes them all, in the vector given to Bind, which from now on grows as that of any other sequence.
+  virtual void MakeKeys(SlotId slot) = 0;
+};
+
 class KvCache final : public KvLedger {
  public:
   explicit KvCache(const KvCacheConfig& config);
   ~KvCache() override;
 
   // A sequence enters (waiting): `keys` holds the keys of its full blocks known so far (prompt), stays owned by the
-  // caller, and may grow by push_back while the sequence lives. Null: nothing of it is ever shared.
-  void Bind(SlotId slot, const std::vector<Hash128>* keys);
+  // caller, and may grow by push_back while the sequence lives. Null: nothing of it is ever shared. With `own` the
+  // vector is not read before own->MakeKeys, and nothing can be forked from the slot.
+  void Bind(SlotId slot, const std::vector<Hash128>* keys, OwnKeys* own = nullptr);
   // The sequence is gone; precondition: released.
   void Unbind(SlotId slot);
+  // Release and Unbind of a sequence that has ended, and will not look for its blocks again.
+  void End(SlotId slot, StepId last_step);
 
   // KvLedger
   int32_t block_size() const override;
@@ -100,9 +115,9 @@ class KvCache final : public KvLedger {
   std::span<const BlockId> Table(SlotId slot) const;
   KvCacheStats Stats() const;
 
-  // Every invariant, slowly: reference counts against tables, the tree's links, the LRU list, free + cached + in use +
-  // draining == total, reservations, no partial or shared-and-writable block in the tree. Empty: all hold; else what is
-  // broken.
+  // Every invariant, slowly: reference counts against tables, the tree's links, the order of eviction, free + cached +
+  // in use + draining == total, reservations, no partial or shared-and-writable block in the tree. Empty: all hold;
+  // else what is broken.
   std::string CheckIntegrity() const;
 
  private:

@@ -3,12 +3,15 @@
 //
 // A block is in exactly one place:
 //   free      holds nothing                                      (free list)
-//   cached    owner of a tree node, no user, no step             (LRU list)
+//   cached    owner of a tree node or unlisted, no user, no step (lru)
 //   in use    in the table of at least one live sequence         (users > 0)
 //   draining  no user, but a step in flight still touches it     (list of that step)
 // A node in use has its parent in use, and a node that drains has a parent that is in use or drains at least as long;
-// so cached nodes form the bottom of the tree, and because a sequence gives back its last block first, the LRU list
-// holds children before parents: its head is always a leaf.
+// so cached nodes form the bottom of the tree, and because a sequence gives back its last block first, they are evicted
+// children before parents: the oldest is always a leaf.
+//
+// A block of a sequence with keys of its own is unlisted instead of in the tree: cached when nobody uses it, but found
+// by nobody. When the sequence gives its blocks back and may start again, they enter the tree first (MakeFindable).
 #pragma once
 
 #include <array>
@@ -16,20 +19,22 @@
 #include <string>
 #include <vector>
 
+#include "kv/eviction_order.h"
 #include "kv/kv_cache.h"
 #include "kv/prefix_tree.h"
 
 namespace tactus {
 
 struct KvCache::Impl {
+  static constexpr NodeId kUnlisted = -2;
   struct Block {
     int32_t users = 0;         // tables that hold it
-    NodeId node = kNoNode;     // node of the same key: owned, or duplicated
+    NodeId node = kNoNode;     // node of the same key: owned, or duplicated; or kUnlisted
     BlockId after = kNoBlock;  // its predecessor where it was filled; means something only while pending
     StepId begun_by = -1;      // the first step that may write it
     StepId computed_by = -1;   // the step that fills it completely; pending until that has ended
     StepId busy_until = -1;    // last step in flight that touches it on behalf of a sequence that has let go of it
-    BlockId prev = kNoBlock;   // neighbours in the LRU, draining or duplicates list
+    BlockId prev = kNoBlock;   // neighbours in the draining or duplicates list
     BlockId next = kNoBlock;
   };
   struct List {
@@ -40,6 +45,7 @@ struct KvCache::Impl {
   struct Slot {
     bool bound = false;
     const std::vector<Hash128>* keys = nullptr;
+    OwnKeys* own = nullptr;         // not null: its blocks are unlisted
     int32_t blocks = 0;             // entries of its table
     int32_t reserved = 0;           // set aside for it, not drawn
     int32_t marked = 0;             // leading blocks that are full or will be by the end of a step in flight
@@ -68,8 +74,9 @@ struct KvCache::Impl {
   int32_t BlocksFor(int64_t tokens) const {
     return static_cast<int32_t>((tokens + config.block_size - 1) / config.block_size);
   }
-  int64_t Available() const { return static_cast<int64_t>(free.size()) + lru.size - reserved; }
-  bool Owns(BlockId b) const { return block(b).node != kNoNode && tree.node(block(b).node).owner == b; }
+  int64_t Available() const { return static_cast<int64_t>(free.size()) + lru.size() - reserved; }
+  bool Filed(BlockId b) const { return block(b).node >= 0; }  // in the tree
+  bool Owns(BlockId b) const { return Filed(b) && tree.node(block(b).node).owner == b; }
 
   // What a start would find and pay.
   struct Match {
@@ -85,13 +92,17 @@ struct KvCache::Impl {
   void Append(SlotId s, int32_t count, const StepPlan* plan);  // `count` new blocks at the end of its table
   void Use(BlockId b);
   void Unuse(BlockId b, StepId last_step);
-  void Settle(BlockId b);  // no user, no step: to the LRU list or to the free list
+  void Settle(BlockId b);  // no user, no step: to lru or to the free list
   void EnterTree(SlotId s);
+  void MarkUnlisted(SlotId s);  // EnterTree of a slot with keys of its own
+  void MakeFindable(SlotId s);  // from now on its blocks can be found
+  void GiveBack(SlotId s, StepId last_step);
   void AddDuplicate(NodeId node, BlockId b);
   void DropDuplicate(BlockId b);
   void Adopt(NodeId node);      // precondition: a duplicate exists and nobody uses the owner, which comes free
   bool HandOver(NodeId node);   // the oldest duplicate becomes the owner; false: there is none
   void LeaveTree(NodeId node);  // owner and duplicates become private; precondition: no children
+  void Unlist(BlockId b);       // becomes private; precondition: unlisted
   void DropCached(BlockId b);
   void ReportUpdate(SlotId s, int32_t first, StepPlan* plan) const;
 
@@ -121,7 +132,7 @@ struct KvCache::Impl {
   std::unique_ptr<BlockId[]> tables;  // [max_slots, table_stride], not touched before use
   PrefixTree tree;
   std::vector<BlockId> free;
-  List lru;  // least recently used first
+  EvictionOrder lru;  // of the cached blocks
   std::array<List, kMaxStepsInFlight> draining;
   int64_t draining_blocks = 0;
   int64_t reserved = 0;

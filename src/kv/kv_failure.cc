@@ -33,7 +33,9 @@ void KvCache::Impl::DropVoidFromTree() {
   std::vector<uint8_t> gone(static_cast<size_t>(tree.capacity()), 0);
   for (size_t i = 0; i < blocks.size(); ++i) {
     const auto b = static_cast<BlockId>(i);
-    if (void_blocks[i] != 0 && block(b).node != kNoNode && !Owns(b)) DropDuplicate(b);
+    if (void_blocks[i] == 0) continue;
+    if (block(b).node == kUnlisted) Unlist(b);  // what follows it is void as well
+    if (Filed(b) && !Owns(b)) DropDuplicate(b);
   }
   for (size_t i = 0; i < blocks.size(); ++i) {
     const auto b = static_cast<BlockId>(i);
@@ -60,7 +62,7 @@ void KvCache::Impl::DropVoidFromTree() {
       gone[static_cast<size_t>(n)] = 0;
       LeaveTree(n);
       if (block(owner).users == 0 && block(owner).busy_until <= ended) {  // it was cached
-        Unlink(&lru, owner);
+        lru.Remove(owner);
         block(owner) = Block{};
         free.push_back(owner);
       }

@@ -41,13 +41,20 @@ std::string KvCache::Impl::CheckTables() const {
       }
       if (i >= slot.marked && block(b).users != 1) return Say("slot ", s, " may write block ", b, ", which is shared");
       // What a sequence holds and can be found must hang together up to the root.
-      if (i > 0 && block(b).node != kNoNode && tree.node(block(b).node).parent != block(TableOf(s)[i - 1]).node) {
+      if (block(b).node == kUnlisted && (slot.own == nullptr || block(b).users != 1)) {
+        return Say("slot ", s, ": block ", b, " is unlisted, its keys are not the slot's own");
+      }
+      if (i > 0 && block(b).node == kUnlisted && block(TableOf(s)[i - 1]).node != kUnlisted) {
+        return Say("slot ", s, ": block ", b, " is unlisted, its predecessor is not");
+      }
+      if (slot.own != nullptr && Filed(b)) return Say("slot ", s, ": block ", b, " is in the tree already");
+      if (i > 0 && Filed(b) && tree.node(block(b).node).parent != block(TableOf(s)[i - 1]).node) {
         return Say("slot ", s, ": block ", b, " hangs under another parent than its predecessor's node");
       }
-      if (i == 0 && block(b).node != kNoNode && tree.node(block(b).node).parent != kNoNode) {
+      if (i == 0 && Filed(b) && tree.node(block(b).node).parent != kNoNode) {
         return Say("slot ", s, ": first block ", b, " is not at the root");
       }
-      if (slot.keys != nullptr && i < slot.keyed && block(b).node != kNoNode &&
+      if (slot.keys != nullptr && i < slot.keyed && Filed(b) &&
           tree.node(block(b).node).key != (*slot.keys)[static_cast<size_t>(i)]) {
         return Say("slot ", s, ": block ", b, " is filed under another key");
       }
@@ -84,17 +91,26 @@ std::string KvCache::Impl::CheckLists() const {
     return {};
   };
   std::vector<uint8_t> in_lru(blocks.size(), 0);
-  std::string error = walk(lru, [&](BlockId b) -> std::string {
-    if (!Owns(b)) return Say("cached block ", b, " owns no node");
+  const auto check_cached = [&](BlockId b) -> std::string {
+    ++places[static_cast<size_t>(b)];
+    if (!lru.Has(b)) return Say("cached block ", b, " is said not to be cached");
+    if (!Owns(b) && block(b).node != kUnlisted) return Say("cached block ", b, " owns no node");
     if (block(b).busy_until > ended) return Say("cached block ", b, " is busy until step ", block(b).busy_until);
     if (block(b).computed_by > ended) return Say("cached block ", b, " is still pending");
     in_lru[static_cast<size_t>(b)] = 1;
-    const NodeId parent = tree.node(block(b).node).parent;
+    const NodeId parent = Filed(b) ? tree.node(block(b).node).parent : kNoNode;
     if (parent != kNoNode && in_lru[static_cast<size_t>(tree.node(parent).owner)] != 0) {
       return Say("cached block ", b, " would be evicted after its parent");
     }
     return {};
+  };
+  std::string error;
+  int64_t cached = 0;
+  lru.ForEach([&](BlockId b) {
+    ++cached;
+    if (error.empty()) error = check_cached(b);
   });
+  if (error.empty() && cached != lru.size()) return Say("cached ", lru.size(), ", the order of eviction says ", cached);
   if (!error.empty()) return error;
   int64_t drain_total = 0;
   for (size_t i = 0; i < draining.size(); ++i) {
@@ -153,7 +169,7 @@ std::string KvCache::Impl::CheckTree() const {
     if (tree.node(n).children != children[static_cast<size_t>(n)]) return Say("node ", n, " miscounts its children");
   }
   for (size_t b = 0; b < blocks.size(); ++b) {
-    if ((blocks[b].node != kNoNode) != (filed[b] == 1)) return Say("block ", b, " names a node that does not list it");
+    if ((blocks[b].node >= 0) != (filed[b] == 1)) return Say("block ", b, " names a node that does not list it");
     if (void_blocks[b] != 0) return Say("block ", b, " was left marked void");
   }
   return {};

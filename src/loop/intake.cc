@@ -56,15 +56,18 @@ Status CheckFits(const Request& request, int64_t prompt_tokens, const IntakeLimi
   return Status();
 }
 
+enum class Keys : uint8_t { kNone, kGiven, kOwn };
+
 PreparedRequest Prepare(std::shared_ptr<const Request> request, int32_t prompt_tokens, std::vector<Hash128> keys,
-                        bool has_keys, const IntakeLimits& limits) {
+                        Keys kind, const IntakeLimits& limits) {
   PreparedRequest p;
   const StopConditions& stop = request->stop;
   p.prompt_tokens = prompt_tokens;
   p.max_tokens = static_cast<int32_t>(stop.max_tokens);
   p.adapter = AdapterIndex(*request, limits) + 1;
   p.root_key = RootKeyOf(*request, limits);
-  p.has_keys = has_keys;
+  p.has_keys = kind != Keys::kNone;
+  p.own_keys = kind == Keys::kOwn;
   if (!request->client.empty()) {
     p.client = std::max<uint64_t>(1, SipHash128(limits.secret, request->client.data(), request->client.size()).low);
   }
@@ -76,7 +79,7 @@ PreparedRequest Prepare(std::shared_ptr<const Request> request, int32_t prompt_t
   const auto longest = static_cast<size_t>(prompt_tokens + p.max_tokens);
   for (SequenceBuffers& choice : p.choices) {
     if (request->prompt != nullptr) choice.output.reserve(static_cast<size_t>(p.max_tokens));
-    if (has_keys) {
+    if (kind == Keys::kGiven) {
       choice.keys.reserve(longest / static_cast<size_t>(limits.block_size) + 1);
       choice.keys.assign(keys.begin(), keys.end());
     }
@@ -99,7 +102,7 @@ Result<PreparedRequest> PrepareRequest(std::shared_ptr<const Request> request, c
     ExtendBlockKeys(limits.secret, RootKeyOf(*request, limits), *prompt, limits.block_size, &keys);
   }
   const auto length = static_cast<int32_t>(prompt->size());
-  return Prepare(std::move(request), length, std::move(keys), has_keys, limits);
+  return Prepare(std::move(request), length, std::move(keys), has_keys ? Keys::kGiven : Keys::kNone, limits);
 }
 
 Result<PreparedRequest> PrepareWithoutTokens(std::shared_ptr<const Request> request, int32_t prompt_tokens,
@@ -112,7 +115,16 @@ Result<PreparedRequest> PrepareWithoutTokens(std::shared_ptr<const Request> requ
   }
   // Keys of generated text continue the prompt's chain, so they need all of it.
   const bool has_keys = limits.prefix_caching && !request->prompt_logprobs && prompt_keys.size() == full_blocks;
-  return Prepare(std::move(request), prompt_tokens, std::move(prompt_keys), has_keys, limits);
+  const Keys kind = has_keys ? Keys::kGiven : Keys::kNone;
+  return Prepare(std::move(request), prompt_tokens, std::move(prompt_keys), kind, limits);
+}
+
+Result<PreparedRequest> PrepareWithOwnKeys(std::shared_ptr<const Request> request, int32_t prompt_tokens,
+                                           const IntakeLimits& limits) {
+  TACTUS_CHECK(request->n == 1);
+  TACTUS_RETURN_IF_ERROR(CheckFits(*request, prompt_tokens, limits));
+  const bool has_keys = limits.prefix_caching && !request->prompt_logprobs;
+  return Prepare(std::move(request), prompt_tokens, {}, has_keys ? Keys::kOwn : Keys::kNone, limits);
 }
 
 Intake::Intake(int32_t max_queue, int32_t capacity) : max_queue_(max_queue), capacity_(capacity) {

@@ -53,6 +53,7 @@ struct PreparedRequest {
   uint64_t client = 0;          // keyed hash of Request::client; 0: unknown
   Hash128 root_key;
   bool has_keys = false;                 // false: shares nothing
+  bool own_keys = false;                 // nobody else can ask for its keys: made only once they may be found
   std::vector<TokenId> stop_ids;         // sorted; the model's too unless ignore_eos
   std::vector<SequenceBuffers> choices;  // n of them
 };
@@ -63,6 +64,10 @@ Result<PreparedRequest> PrepareRequest(std::shared_ptr<const Request> request, c
 // empty).
 Result<PreparedRequest> PrepareWithoutTokens(std::shared_ptr<const Request> request, int32_t prompt_tokens,
                                              std::vector<Hash128> prompt_keys, const IntakeLimits& limits);
+// The same for one whose keys nobody else can ask for (kv/kv_cache.h, OwnKeys): where they are needed after all,
+// StepLoopParts::generated_key makes those of the prompt too. Precondition: one choice.
+Result<PreparedRequest> PrepareWithOwnKeys(std::shared_ptr<const Request> request, int32_t prompt_tokens,
+                                           const IntakeLimits& limits);
 
 class Intake {
  public:

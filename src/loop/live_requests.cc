@@ -55,8 +55,10 @@ void LiveRequests::Take(PreparedRequest prepared) {
     entry.min_tokens = static_cast<int32_t>(std::min<int64_t>(in.request->stop.min_tokens, in.max_tokens));
     entry.last_token_ns = in.arrival_ns;
     if (in.request->slo.tbt_ns > 0) entry.tbt_slo_ns = in.request->slo.tbt_ns;
-    if (in.has_keys) entry.next_key_at = (static_cast<int32_t>(buffers.keys.size()) + 1) * block_size_;
-    parts_.kv->Bind(s, in.has_keys ? &buffers.keys : nullptr);
+    if (in.has_keys) entry.next_key_at = (in.prompt_tokens / block_size_ + 1) * block_size_;
+    TACTUS_CHECK(!in.own_keys || (n == 1 && parts_.generated_key && parts_.tap == nullptr));  // a tap records keys
+    entry.own_keys = in.own_keys;
+    parts_.kv->Bind(s, in.has_keys ? &buffers.keys : nullptr, in.own_keys ? this : nullptr);
     if (parts_.predictor != nullptr) BindPredictor(s, *request);
   }
 }
@@ -67,6 +69,7 @@ void LiveRequests::BindPredictor(SlotId s, const RequestRecord& request) {
   features.max_output_tokens = request.in.max_tokens;
   features.client = request.in.client;
   features.request = request.in.request.get();
+  if (request.in.own_keys && parts_.predictor->learns()) FillKeys(s);
   if (request.in.has_keys) features.prefix_keys = slot(s).buffers->keys;
   parts_.predictor->Bind(s, features);
   if (parts_.tap != nullptr && !parts_.predictor->learns())
@@ -132,9 +135,10 @@ void LiveRequests::ClearForks(const RequestRecord& request, SlotId from) {
 
 void LiveRequests::AddKey(SlotId s) {
   SlotEntry& entry = slot(s);
+  entry.next_key_at += block_size_;
+  if (entry.own_keys) return;
   SequenceBuffers& buffers = *entry.buffers;
   const auto block = static_cast<int32_t>(buffers.keys.size());
-  entry.next_key_at += block_size_;
   if (parts_.generated_key) {
     buffers.keys.push_back(parts_.generated_key(entry.handle, entry.choice, block));
   } else {
@@ -151,6 +155,19 @@ void LiveRequests::AddKey(SlotId s) {
   if (parts_.tap != nullptr) parts_.tap->Key(entry.handle, entry.choice, block, buffers.keys.back());
 }
 
+void LiveRequests::FillKeys(SlotId s) {
+  const SlotEntry& entry = slot(s);
+  std::vector<Hash128>& keys = entry.buffers->keys;
+  for (int32_t block = static_cast<int32_t>(keys.size()); block < KeysKnown(s); ++block) {
+    keys.push_back(parts_.generated_key(entry.handle, entry.choice, block));
+  }
+}
+
+void LiveRequests::MakeKeys(SlotId s) {
+  FillKeys(s);
+  slot(s).own_keys = false;
+}
+
 void LiveRequests::ReleaseSiblings(RequestRecord* request, SlotId parent) {
   request->siblings_held = false;
   for (const SequenceBuffers& choice : request->in.choices) {
@@ -164,12 +181,12 @@ void LiveRequests::Finish(SlotId s, FinishReason reason, TokenEvent* event, int3
   SlotEntry& entry = slot(s);
   RequestRecord* request = entry.request;
   if (sequences_.holds_kv(s)) {
-    parts_.kv->Release(s, sequences_.last_step(s));
+    parts_.kv->End(s, sequences_.last_step(s));
   } else {
     parts_.kv->DropSwapped(s);
+    parts_.kv->Unbind(s);
     intake_.SequencesDequeued(1);
   }
-  parts_.kv->Unbind(s);
   if (parts_.predictor != nullptr) {
     parts_.predictor->Ended(s, entry.generated, reason == FinishReason::kCancelled || reason == FinishReason::kError);
   }

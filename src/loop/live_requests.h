@@ -24,7 +24,7 @@ struct SequenceCounts {
   int64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_error = 0;
 };
 
-class LiveRequests {
+class LiveRequests : private OwnKeys {
  public:
   // All outlive it.
   LiveRequests(const LoopContext& context, Intake* intake, PassEvents* events);
@@ -78,6 +78,9 @@ class LiveRequests {
  private:
   void BindPredictor(SlotId s, const RequestRecord& request);
   void AddKey(SlotId s);
+  void FillKeys(SlotId s);
+  int32_t KeysKnown(SlotId s) const override { return slot(s).next_key_at / block_size_ - 1; }
+  void MakeKeys(SlotId s) override;
   void ClearForks(const RequestRecord& request, SlotId from);
   void Count(FinishReason reason);
   void FreeSlot(SlotId s);

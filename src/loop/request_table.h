@@ -42,6 +42,7 @@ struct SlotEntry {
   bool started = false;    // was scheduled before
   bool can_chain = false;  // a token sampled in flight may be the next item's input
   bool has_stop_strings = false;
+  bool own_keys = false;  // PreparedRequest::own_keys, and they have not been needed so far
   TimeNs last_token_ns = 0;
   DurationNs longest_gap_ns = 0;
   DurationNs tbt_slo_ns = kNever;  // gaps beyond it are late

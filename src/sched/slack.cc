@@ -66,14 +66,10 @@ SlackModel::SlackModel(const SchedulerLimits& limits)
       has_model_(limits.step_time != nullptr),
       missed_turn_(limits.policy[kMissedTurn]),
       pivot_(FindPivot(limits)),
-      note_(limits.Note<SlackNote>()) {}
+      note_(limits.Note<SlackNote>()),
+      window_(limits.notes->Shared<LastWindow>()) {}
 
-const StepWindow& SlackModel::Window(const StepView& view) const {
-  const size_t size = view.recent.size();
-  const size_t newest = (static_cast<size_t>(view.recent_begin) + size - 1) % std::max<size_t>(size, 1);
-  const StepId last = size == 0 ? -1 : view.recent[newest].step;
-  if (last == window_of_) return window_;
-  window_of_ = last;
+void SlackModel::ReadWindow(const StepView& view, StepId newest) const {
   StepWindow w;
   int64_t steps = 0, chunk_tokens = 0, chunks = 0, generated = 0, preemptions = 0;
   for (const StepRecord& r : view.recent) {
@@ -105,8 +101,7 @@ const StepWindow& SlackModel::Window(const StepView& view) const {
   w.preemption_per_token_ns =
       static_cast<DurationNs>(static_cast<double>(w.longest_preemption_ns) * static_cast<double>(preemptions) /
                               static_cast<double>(std::max<int64_t>(1, generated)));
-  window_ = w;
-  return window_;
+  *window_ = {w, newest};
 }
 
 DurationNs SlackModel::PivotNs(const StepView& view) const {
@@ -214,7 +209,6 @@ bool SlackModel::DecodeMissed(const StepView& view, SlotId slot) const {
 }
 
 DurationNs SlackModel::StepAllowanceNs(const StepView& view, SlotId slot, DurationNs pivot_ns) const {
-  const StepWindow& w = Window(view);
   const Slo& slo = view.seq.slo[slot];
   const bool job = slo.jct_ns > 0 && view.now_ns - view.seq.arrival_ns[slot] <= slo.jct_ns;
   DurationNs allowance = kNever;
@@ -224,12 +218,13 @@ DurationNs SlackModel::StepAllowanceNs(const StepView& view, SlotId slot, Durati
     if (slo.tbt_ns > 0 || !job) allowance = missed ? std::max(TbtNs(slo), default_tbt_ns_) : TbtNs(slo);
   } else if (const DurationNs objective = PromptObjectiveNs(view, slot); objective > 0) {
     const DurationNs left = objective - (view.now_ns - view.seq.queued_ns[slot]);
-    const int64_t chunks = std::max<int64_t>(1, Chunks(PromptTokensLeft(view, slot), w.mean_chunk_tokens));
+    const int64_t mean_chunk = Window(view).mean_chunk_tokens;
+    const int64_t chunks = std::max<int64_t>(1, Chunks(PromptTokensLeft(view, slot), mean_chunk));
     if (left >= 0) allowance = std::max(left / chunks, pivot_ns);
   }
   if (job) {
     const DurationNs wait = JctShareNs(view, slot) + note_.At(view.notes, slot).carry_ns - WaitedNs(view, slot);
-    allowance = std::min(allowance, std::max(wait + w.longest_step_ns, pivot_ns));
+    allowance = std::min(allowance, std::max(wait + Window(view).longest_step_ns, pivot_ns));
   }
   return allowance;
 }

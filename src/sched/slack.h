@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <string>
 
 #include "sched/policy.h"
@@ -90,7 +91,13 @@ class SlackModel {
  public:
   explicit SlackModel(const SchedulerLimits& limits);
 
-  const StepWindow& Window(const StepView& view) const;
+  const StepWindow& Window(const StepView& view) const {
+    const size_t size = view.recent.size();
+    const auto begin = static_cast<size_t>(view.recent_begin);
+    const StepId newest = size == 0 ? -1 : view.recent[begin == 0 ? size - 1 : begin - 1].step;
+    if (newest != window_->newest) ReadWindow(view, newest);
+    return window_->window;
+  }
   // T_r of any live sequence that no policy has planned yet in this step. May note a JCT request's share on first
   // sight.
   DurationNs SlackNs(const StepView& view, SlotId slot) const;
@@ -102,7 +109,9 @@ class SlackModel {
 
   // Whether a prompt can no longer be kept. One that was preempted can, for it owes the next token of its answer,
   // unless it had missed an objective before.
-  bool Missed(const StepView& view, SlotId slot) const { return view.now_ns > KeepByNs(view, slot); }
+  bool Missed(const StepView& view, SlotId slot) const {
+    return view.seq.state[slot] != SeqState::kDecode && view.now_ns > KeepByNs(view, slot);
+  }
   // The last moment at which it is not missed; kNever: it cannot be. Constant while a sequence waits. Without a
   // step-time model the time of a prompt is not known: it is missed once its objective is over.
   TimeNs KeepByNs(const StepView& view, SlotId slot) const;
@@ -177,6 +186,13 @@ class SlackModel {
   DurationNs FullStepNs(const StepView& view, int64_t tokens) const { return tokens * PivotNs(view) / pivot_.tokens; }
 
  private:
+  // All models of a scheduler answer alike, and read the last steps once for all of them.
+  struct LastWindow {
+    StepWindow window;
+    StepId newest = -2;  // the newest step in it
+  };
+  void ReadWindow(const StepView& view, StepId newest) const;
+
   // The objective for the token that a prompt's end yields: TTFT, or TBT when it has had tokens before (it was
   // preempted). 0: none, its JCT is all it has.
   DurationNs PromptObjectiveNs(const StepView& view, SlotId slot) const;
@@ -192,8 +208,7 @@ class SlackModel {
   const int64_t missed_turn_;
   const Pivot pivot_;
   const NoteColumn<SlackNote> note_;
-  mutable StepWindow window_;
-  mutable StepId window_of_ = -2;  // the newest step in window_
+  const std::shared_ptr<LastWindow> window_;
 };
 
 }  // namespace tactus::sched

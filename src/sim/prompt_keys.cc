@@ -23,6 +23,10 @@ Hash128 KeyOf(Text text, int64_t id, int64_t block) {
 
 }  // namespace
 
+bool SharesText(const WorkloadRequest& r) {
+  return r.conversation >= 0 || r.prefix_id >= 0 || !r.block_ids.empty();
+}
+
 TextOwner OwnerOf(const WorkloadRequest& r) {
   return r.conversation >= 0 ? TextOwner{true, r.conversation} : TextOwner{false, r.index};
 }

@@ -16,6 +16,8 @@ struct TextOwner {
   bool conversation = false;
   int64_t id = 0;  // of the conversation, else the request's index
 };
+// Whether another request may hold a block of the same key.
+bool SharesText(const WorkloadRequest& request);
 TextOwner OwnerOf(const WorkloadRequest& request);
 Hash128 OwnBlockKey(const TextOwner& owner, int64_t block);
 

@@ -198,6 +198,15 @@ void Simulation::Impl::Place(const WorkloadRequest& work, TimeNs arrival_ns) {
   Enter(live);
 }
 
+Result<PreparedRequest> Simulation::Impl::Prepare(const WorkloadRequest& work,
+                                                  const std::shared_ptr<const SimRequest>& request) const {
+  // A recording names the keys, so that a replay needs no workload.
+  if (!SharesText(work) && config.trace_out.empty()) return PrepareWithOwnKeys(request, request->prompt_tokens, limits);
+  std::vector<Hash128> keys;
+  if (limits.prefix_caching) AppendPromptKeys(work, request->prompt_tokens, limits.block_size, &keys);
+  return PrepareWithoutTokens(request, request->prompt_tokens, std::move(keys), limits);
+}
+
 // The request reaches its replica's loop, or is refused as a server would.
 void Simulation::Impl::Enter(Live* live) {
   const WorkloadRequest& work = live->work;
@@ -233,9 +242,7 @@ void Simulation::Impl::Enter(Live* live) {
       config.priorities != nullptr ? (*config.priorities)[static_cast<size_t>(work.index)] : work.priority;
   cut_outputs += work.output_tokens > request->stop.max_tokens;
 
-  std::vector<Hash128> keys;
-  if (limits.prefix_caching) AppendPromptKeys(work, request->prompt_tokens, limits.block_size, &keys);
-  auto prepared = PrepareWithoutTokens(request, static_cast<int32_t>(prompt), std::move(keys), limits);
+  auto prepared = Prepare(work, request);
   if (!prepared.ok()) {
     leave(prepared.status().message());
     return;

@@ -1,6 +1,7 @@
 // Thousands of random operations against two oracles: NaiveKv (counts, costs, matches, eviction order) and a ghost
 // memory that executes every step's reads and writes, so that a block that is reused too early, shared though it was
 // never computed, kept after a failure, or brought back from the wrong place in host memory shows as wrong content.
+// Sequences with keys of their own are held against a third one: a cache that is given the same keys at once.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -20,6 +21,8 @@ struct Sequence {
   bool live = false, running = false;
   std::vector<TokenId> tokens;
   std::vector<Hash128> keys;
+  bool own_keys = false;      // and the cache has not asked for them so far
+  std::vector<Hash128> made;  // of them, as far as the cache has asked
   Hash128 root;
   int32_t prompt = 0;
   int32_t computed = 0;   // planned
@@ -44,8 +47,8 @@ struct Step {
   std::vector<Item> items;
 };
 
-struct World {
-  World(uint64_t seed, bool with_caching, bool with_failures, int steps_in_flight)
+struct World : OwnKeys {
+  World(uint64_t seed, bool with_caching, bool with_failures, int steps_in_flight, bool with_own_keys = false)
       : rng(seed),
         caching(with_caching),
         failures(with_failures),
@@ -54,6 +57,9 @@ struct World {
         total(rng.UniformInt(6, 40)),
         host_total(rng.UniformInt(0, 2) == 0 ? 0 : rng.UniformInt(1, total)),
         kv({total, block_size, kSlots, static_cast<int32_t>(total), caching, host_total}),
+        listed(with_own_keys ? std::make_unique<KvCache>(KvCacheConfig{
+                                   total, block_size, kSlots, static_cast<int32_t>(total), caching, host_total})
+                             : nullptr),
         naive(total, block_size, caching, host_total),
         sequences(kSlots),
         memory(static_cast<size_t>(total * block_size), kGarbage),
@@ -61,10 +67,39 @@ struct World {
 
   static constexpr int kSlots = 8;
 
+  int32_t KeysKnown(SlotId s) const override { return static_cast<int32_t>(sequences[s].keys.size()); }
+  void MakeKeys(SlotId s) override {
+    sequences[s].own_keys = false;
+    sequences[s].made = sequences[s].keys;
+    ++made;
+  }
+  void MoreKeys(Sequence* q) {
+    ExtendBlockKeys(kSecret, q->root, q->tokens, block_size, &q->keys);
+    if (!q->own_keys) q->made = q->keys;
+  }
+  // Nothing may show whether keys were made at once or late: not even which block is where, but for the order in which
+  // those that a failed step spoils come free.
+  void CheckListed(const char* where) {
+    ASSERT_EQ(listed->CheckIntegrity(), "") << where;
+    const KvCacheStats a = kv.Stats(), b = listed->Stats();
+    const auto all = [](const KvCacheStats& c) {
+      return std::vector<int64_t>{c.blocks_free,         c.blocks_cached,     c.blocks_in_use,    c.blocks_draining,
+                                  c.blocks_reserved,     c.prefix_hit_tokens, c.evictions,        c.swap_blocks_used,
+                                  c.prefix_query_tokens, c.swap_outs,         c.swapped_in_blocks};
+    };
+    ASSERT_EQ(all(a), all(b)) << where << ": free, cached, in use, draining, ...";
+    for (SlotId s = 0; s < kSlots; ++s) {
+      const auto table = kv.Table(s), other = listed->Table(s);
+      ASSERT_EQ(table.size(), other.size()) << where << ": table of slot " << s;
+      ASSERT_TRUE(failures || std::equal(table.begin(), table.end(), other.begin())) << where << ": slot " << s;
+    }
+  }
+
   void Check(const char* where) {
     ASSERT_EQ(kv.CheckIntegrity(), "") << where;
     const KvCacheStats stats = kv.Stats();
     ASSERT_EQ(stats.blocks_free + stats.blocks_cached + stats.blocks_in_use + stats.blocks_draining, total) << where;
+    if (listed) CheckListed(where);
     if (failures) return;  // the naive model has none
     ASSERT_EQ(kv.blocks_available(), naive.Available()) << where;
     ASSERT_EQ(stats.blocks_free, naive.Free()) << where;
@@ -94,11 +129,13 @@ struct World {
       q.tokens.push_back(static_cast<TokenId>(rng.UniformInt(0, 11) == 0 ? 100 + rng.UniformInt(0, 1) : family));
     }
     q.prompt = static_cast<int32_t>(length);
-    q.root = RootKey(kSecret, "m", "", salt ? "salt" : "");
+    q.own_keys = listed && rng.UniformInt(0, 1) == 0;
+    q.root = RootKey(kSecret, "m", "", q.own_keys ? "own " + std::to_string(++own) : salt ? "salt" : "");
     q.keys.reserve(256);
-    ExtendBlockKeys(kSecret, q.root, q.tokens, block_size, &q.keys);
+    MoreKeys(&q);
     const bool shares = rng.UniformInt(0, 9) != 0;
-    kv.Bind(s, shares ? &q.keys : nullptr);
+    kv.Bind(s, shares ? &q.made : nullptr, q.own_keys ? this : nullptr);
+    if (listed) listed->Bind(s, shares ? &q.keys : nullptr);
     if (!failures) naive.Bind(s, shares ? &q.keys : nullptr);
   }
 
@@ -108,6 +145,7 @@ struct World {
     // Nothing fills up between two block boundaries, so the call may be left out there.
     if (end / block_size > q.computed / block_size || rng.UniformInt(0, 1) == 0) {
       kv.MarkPending(s, end, plan.id);
+      if (listed) listed->MarkPending(s, end, plan.id);
       if (!failures) naive.MarkPending(s, end, plan.id);
     }
     const auto table = kv.Table(s);
@@ -127,20 +165,20 @@ struct World {
     Sequence& q = sequences[s];
     if (q.saved == static_cast<int32_t>(q.tokens.size())) {  // the token that its last step had sampled
       q.tokens.push_back(static_cast<TokenId>(rng.UniformInt(0, 2)));
-      ExtendBlockKeys(kSecret, q.root, q.tokens, block_size, &q.keys);
+      MoreKeys(&q);
     }
     const auto known = static_cast<int32_t>(q.tokens.size());
     SlotId fork = kNoSlot;
-    if (q.saved == 0 && q.computed == 0 && known == q.prompt && rng.UniformInt(0, 3) == 0) {
+    if (!q.own_keys && q.saved == 0 && q.computed == 0 && known == q.prompt && rng.UniformInt(0, 3) == 0) {
       for (SlotId o = 0; o < kSlots; ++o) {  // a choice of the same request: same prompt, computed already
         Sequence& p = sequences[o];
-        if (o == s || !p.running || p.committed < p.prompt || p.prompt < 2 || InPlan(o)) continue;
+        if (o == s || !p.running || p.committed < p.prompt || p.prompt < 2 || InPlan(o) || p.own_keys) continue;
         fork = o;
         q.tokens.assign(p.tokens.begin(), p.tokens.begin() + p.prompt);
         q.prompt = p.prompt;
         q.root = p.root;
         q.keys.clear();
-        ExtendBlockKeys(kSecret, q.root, q.tokens, block_size, &q.keys);
+        MoreKeys(&q);
         break;
       }
     }
@@ -152,6 +190,12 @@ struct World {
     StepPlan out;
     out.step = plan.id;
     const KvStart start = kv.Start(s, n, cover, reserve, fork, &out);
+    if (listed) {
+      StepPlan same;
+      same.step = plan.id;
+      ASSERT_EQ(listed->Start(s, n, cover, reserve, fork, &same).ok, start.ok);
+      ASSERT_TRUE(failures || same.table_blocks == out.table_blocks);
+    }
     if (!failures) {
       ASSERT_EQ(start.ok ? start.matched_tokens : -1, naive.Start(s, n, cover, reserve, fork, plan.id));
     }
@@ -188,7 +232,7 @@ struct World {
     Sequence& q = sequences[s];
     if (q.computed == static_cast<int32_t>(q.tokens.size())) {  // a decode: the next token exists now
       q.tokens.push_back(static_cast<TokenId>(rng.UniformInt(0, 2)));
-      ExtendBlockKeys(kSecret, q.root, q.tokens, block_size, &q.keys);
+      MoreKeys(&q);
     }
     const auto count = static_cast<int32_t>(rng.UniformInt(1, static_cast<int64_t>(q.tokens.size()) - q.computed));
     const int64_t available = kv.blocks_available();
@@ -196,6 +240,11 @@ struct World {
     StepPlan out;
     out.step = plan.id;
     const bool ok = kv.Extend(s, q.computed + count, &out);
+    if (listed) {
+      StepPlan same;
+      same.step = plan.id;
+      ASSERT_EQ(listed->Extend(s, q.computed + count, &same), ok);
+    }
     if (!failures) {
       ASSERT_EQ(ok, naive.Extend(s, q.computed + count));
     }
@@ -209,10 +258,12 @@ struct World {
   void Drop(SlotId s) {
     if (sequences[s].saved > 0) {
       kv.DropSwapped(s);
+      if (listed) listed->DropSwapped(s);
       if (!failures) naive.DropSwapped(s);
     }
     ASSERT_EQ(kv.SwappedTokens(s), 0);
     kv.Unbind(s);
+    if (listed) listed->Unbind(s);
     if (!failures) naive.Unbind(s);
     sequences[s].live = false;
   }
@@ -221,12 +272,20 @@ struct World {
     Sequence& q = sequences[s];
     if (InPlan(s)) return;
     const StepId last = q.last_step > ended ? q.last_step : -1;
-    kv.Release(s, last);
+    if (gone) {
+      kv.End(s, last);
+    } else {
+      kv.Release(s, last);
+    }
+    if (listed) listed->Release(s, last);
     if (!failures) naive.Release(s, last);
     q.running = false;
     q.computed = q.committed = 0;
     ++q.epoch;
-    if (gone) Drop(s);
+    if (!gone) return;
+    if (listed) listed->Unbind(s);
+    if (!failures) naive.Unbind(s);
+    q.live = false;
   }
 
   void SwapOut(SlotId s) {
@@ -237,6 +296,11 @@ struct World {
     out.step = plan.id;
     const int64_t free = kv.swap_blocks_free();
     const bool saved = kv.SwapOut(s, q.computed, &out);
+    if (listed) {
+      StepPlan same;
+      same.step = plan.id;
+      ASSERT_EQ(listed->SwapOut(s, q.computed, &same), saved);
+    }
     ASSERT_TRUE(!saved || (q.computed > 0 &&
                            (q.computed + block_size - 1) / block_size <= free));  // the naive model knows exactly
     ASSERT_EQ(kv.SwappedTokens(s), saved ? q.computed : 0);
@@ -316,6 +380,11 @@ struct World {
       }
     }
     kv.StepEnded(step.id, ok, &recompute);
+    if (listed) {
+      std::vector<SlotId> same;
+      listed->StepEnded(step.id, ok, &same);
+      ASSERT_EQ(same, recompute);
+    }
     if (!failures) naive.StepEnded(step.id);
     ended = step.id;
     ASSERT_TRUE(ok || failures);
@@ -383,6 +452,7 @@ struct World {
   const int32_t block_size;
   const int64_t total, host_total;
   KvCache kv;
+  const std::unique_ptr<KvCache> listed;
   NaiveKv naive;
   std::vector<Sequence> sequences;
   std::vector<uint64_t> memory;  // [total * block_size]
@@ -392,6 +462,7 @@ struct World {
   std::vector<uint64_t> host;  // [host_total * block_size]
   StepId ended = -1;
   int64_t swap_ins = 0, shared_again = 0, lost = 0;
+  int64_t own = 0, made = 0;  // sequences with keys of their own, and those that needed them
 };
 
 class KvProperty : public testing::TestWithParam<int> {};
@@ -420,6 +491,21 @@ TEST_P(KvProperty, NothingVoidIsEverRead) {
     lost += world.lost;
   }
   EXPECT_GT(lost, 20);  // swapped out by a step that failed
+}
+
+TEST_P(KvProperty, KeysMadeLateChangeNothing) {
+  int64_t own = 0, made = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const bool failures = seed % 2 == 1;
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", depth " + std::to_string(GetParam()));
+    World world(2000 + seed, seed % 5 != 0, failures, GetParam(), true);
+    world.Run(250);
+    if (HasFatalFailure()) return;
+    own += world.own;
+    made += world.made;
+  }
+  EXPECT_GT(made, 500);
+  EXPECT_GT(own - made, 500);  // most end without
 }
 
 INSTANTIATE_TEST_SUITE_P(Depth, KvProperty, testing::Values(1, 2, 4));

@@ -13,6 +13,7 @@
 
 #include "sched/choices.h"
 #include "sched/composition/distance.h"
+#include "sched/composition/steady_sort.h"
 #include "sched/context.h"
 #include "sched/slack.h"
 
@@ -64,6 +65,7 @@ class SlackFill final : public Composition {
         era_(EraOf(limits.policy[kEra])),
         normalised_(limits.policy[kDistanceKind] == "normalised"),
         kv_tokens_(limits.blocks_total * limits.block_size),
+        sort_ready_(limits.slot_capacity, limits.max_num_seqs),
         distance_(kMostInGroup) {
     ready_.reserve(static_cast<size_t>(limits.max_num_seqs));
     group_.reserve(kMostInGroup);
@@ -131,8 +133,8 @@ class SlackFill final : public Composition {
       missed_running_ += missed ? 1 : 0;
       ready_.push_back({slack_.StandingNs(step.view, slot), seq.arrival_order[slot], slot, !prefilling, false});
     }
-    std::sort(ready_.begin(), ready_.end(),
-              [](const Ready& a, const Ready& b) { return Less(a.slack_ns, a.arrival, b.slack_ns, b.arrival); });
+    sort_ready_.Sort(&ready_,
+                     [](const Ready& a, const Ready& b) { return Less(a.slack_ns, a.arrival, b.slack_ns, b.arrival); });
   }
 
   // --- the queue, read once from its head on ---
@@ -396,7 +398,8 @@ class SlackFill final : public Composition {
   int32_t missed_running_ = 0;        // prompts begun that have missed and are not done with this step
   int64_t long_wanted_ = 0;           // LongWantedBlocks after so many items of the plan
   int32_t long_wanted_of_ = -1;
-  std::vector<Ready> ready_;     // in ascending slack
+  std::vector<Ready> ready_;  // in ascending slack
+  SteadySort<Ready> sort_ready_;
   SlotId queue_head_ = kNoSlot;  // next waiting sequence; kNoSlot: nothing starts any more
   DurationNs head_slack_ns_ = 0;
   size_t looked_at_ = 0;

@@ -1,0 +1,86 @@
+// Which cached block is evicted next: the one that became unused first. A ring of block ids in that order; a block that
+// is used again leaves a hole, and when the ring is full the holes are closed; a fifth of it is never blocks, so every
+// operation is O(1) amortised.
+// Unlike links through the blocks the ring says early whose turn comes soon, so that memory can be asked for in time
+// (Soon): in a large cache the block to evict is the one that was not touched for longest.
+//
+// Nothing allocates after construction. Thread rule: engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "base/check.h"
+#include "base/units.h"
+
+namespace tactus {
+
+class EvictionOrder {
+ public:
+  explicit EvictionOrder(int64_t num_blocks)
+      : ring_(static_cast<size_t>(num_blocks + num_blocks / 4 + 8), kNoBlock),
+        place_(static_cast<size_t>(num_blocks), kNowhere) {}
+
+  int64_t size() const { return size_; }
+  bool Has(BlockId b) const { return place_[static_cast<size_t>(b)] != kNowhere; }
+
+  // As the newest. Precondition: not there.
+  void Push(BlockId b) {
+    TACTUS_DCHECK(!Has(b));
+    if (used_ == ring_.size()) CloseHoles();
+    Put(b);
+    ++size_;
+  }
+  // Precondition: there.
+  void Remove(BlockId b) {
+    uint32_t& place = place_[static_cast<size_t>(b)];
+    TACTUS_DCHECK(place != kNowhere);
+    ring_[place] = kNoBlock;
+    place = kNowhere;
+    --size_;
+  }
+  // kNoBlock: empty.
+  BlockId Oldest() {
+    for (; used_ > 0; --used_, begin_ = After(begin_)) {
+      if (ring_[begin_] != kNoBlock) return ring_[begin_];
+    }
+    return kNoBlock;
+  }
+  // A block whose turn comes when some more have been evicted; possibly kNoBlock.
+  BlockId Soon() const { return used_ > kAhead ? ring_[At(kAhead)] : kNoBlock; }
+  // Oldest first.
+  template <class Visit>
+  void ForEach(Visit visit) const {
+    for (size_t i = 0; i < used_; ++i) {
+      if (ring_[At(i)] != kNoBlock) visit(ring_[At(i)]);
+    }
+  }
+
+ private:
+  static constexpr uint32_t kNowhere = std::numeric_limits<uint32_t>::max();
+  static constexpr size_t kAhead = 8;
+
+  size_t After(size_t place) const { return place + 1 == ring_.size() ? 0 : place + 1; }
+  size_t At(size_t i) const { return begin_ + i < ring_.size() ? begin_ + i : begin_ + i - ring_.size(); }
+  void Put(BlockId b) {
+    const size_t place = At(used_++);
+    ring_[place] = b;
+    place_[static_cast<size_t>(b)] = static_cast<uint32_t>(place);
+  }
+  void CloseHoles() {
+    const size_t used = used_;
+    used_ = 0;
+    for (size_t i = 0; i < used; ++i) {
+      const BlockId b = ring_[At(i)];
+      if (b != kNoBlock) Put(b);
+    }
+  }
+
+  std::vector<BlockId> ring_;    // `used_` entries from begin_ on, around the end; kNoBlock: a hole
+  std::vector<uint32_t> place_;  // [num_blocks] in the ring
+  size_t begin_ = 0, used_ = 0;
+  int64_t size_ = 0;
+};
+
+}  // namespace tactus

@@ -1,0 +1,70 @@
+// Sorts the running sequences of every step when their order hardly changes from one step to the next: each first takes
+// its place of the last step, then few have to move. Equal to std::sort where no two entries are equal.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "base/units.h"
+
+namespace tactus::sched {
+
+template <class Entry>  // has a member `slot`; no two of a call have the same
+class SteadySort {
+ public:
+  SteadySort(int32_t slot_capacity, int32_t most_entries) : place_(static_cast<size_t>(slot_capacity), 0) {
+    arranged_.reserve(static_cast<size_t>(most_entries));
+    at_place_.reserve(static_cast<size_t>(most_entries));
+  }
+
+  template <class Less>
+  void Sort(std::vector<Entry>* entries, Less less) {
+    Arrange(*entries);
+    entries->swap(arranged_);
+    moves_ = 0;
+    const int64_t most_moves = kMostMovesEach * static_cast<int64_t>(entries->size());
+    for (size_t i = 1; i < entries->size() && moves_ <= most_moves; ++i) {
+      const Entry entry = (*entries)[i];
+      size_t at = i;
+      for (; at > 0 && less(entry, (*entries)[at - 1]); --at) (*entries)[at] = (*entries)[at - 1];
+      (*entries)[at] = entry;
+      moves_ += static_cast<int64_t>(i - at);
+    }
+    if (moves_ > most_moves) std::sort(entries->begin(), entries->end(), less);
+    for (size_t i = 0; i < entries->size(); ++i) place_[Index((*entries)[i])] = static_cast<int32_t>(i);
+  }
+  // Of the last sort: entries that others were put before, one by one.
+  int64_t moves() const { return moves_; }
+
+ private:
+  static constexpr int64_t kMostMovesEach = 8;  // beyond it sorting anew is cheaper
+
+  static size_t Index(const Entry& entry) { return static_cast<size_t>(entry.slot); }
+  // In the order of the last sort, the new ones last. A place may be stale, or that of two: it is a guess.
+  void Arrange(const std::vector<Entry>& entries) {
+    const size_t n = entries.size();
+    at_place_.assign(n, -1);
+    arranged_.clear();
+    for (size_t i = 0; i < n; ++i) {
+      const auto place = static_cast<size_t>(place_[Index(entries[i])]);
+      if (place < n && at_place_[place] < 0) at_place_[place] = static_cast<int32_t>(i);
+    }
+    for (const int32_t i : at_place_) {
+      if (i >= 0) arranged_.push_back(entries[static_cast<size_t>(i)]);
+    }
+    if (arranged_.size() == n) return;
+    for (size_t i = 0; i < n; ++i) {
+      const auto place = static_cast<size_t>(place_[Index(entries[i])]);
+      if (place >= n || at_place_[place] != static_cast<int32_t>(i)) arranged_.push_back(entries[i]);
+    }
+  }
+
+  std::vector<int32_t> place_;     // [slot_capacity] of the last sort that the slot was in
+  std::vector<int32_t> at_place_;  // index of the entry that takes the place; -1: none
+  std::vector<Entry> arranged_;
+  int64_t moves_ = 0;
+};
+
+}  // namespace tactus::sched
