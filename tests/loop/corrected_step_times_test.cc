@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <filesystem>
 
 #include "loop/harness.h"
@@ -125,7 +128,7 @@ struct SlowMachine : ::testing::Test {
     for (const StepRecord& r : h.records()) {
       if (r.prefill_tokens > 0 && r.decode_tokens > 0) prompts.push_back(r);
     }
-    if (!config.trace_path.empty()) EXPECT_TRUE(h.CloseTrace().ok());
+    EXPECT_TRUE(h.CloseTrace().ok());
     return prompts;
   }
   const ThinksTooFast model{1.5};

@@ -38,6 +38,7 @@ class TbtSloBudget final : public Budget {
         automatic_(limits.tbt_slo_ns == kAutoDuration),
         share_(ShareOfObjective(limits)),
         objective_ns_(automatic_ ? kReadingSpeedNs : limits.tbt_slo_ns),
+        allowed_ns_(ShareOf(objective_ns_)),
         granule_(GranuleOf(model_)),
         most_(most),
         most_decodes_((limits.max_num_seqs + limits.pipeline_steps - 1) / limits.pipeline_steps) {
@@ -72,8 +73,11 @@ class TbtSloBudget final : public Budget {
     const int64_t top = std::min(most_, shape_.decodes + prompt_tokens_);
     const int64_t if_all_fits = prompts_.size() < kMostChunks ? most_ : std::max(top, least);
     if (top <= least) return if_all_fits;
-    const DurationNs allowed = AllowedNs();
-    if (TimeOf(top) <= allowed) return if_all_fits;
+    const DurationNs whole = TimeOf(top);
+    DurationNs allowed = allowed_ns_;
+    if (whole > allowed && automatic_ && shape_.decodes > 0)
+      allowed = std::max(allowed, ShareOf(kShare * TimeOf(shape_.decodes)));
+    if (whole <= allowed) return if_all_fits;
     // Step times never fall with more tokens: the last multiple that keeps the objective, by bisection.
     int64_t low = least / granule_, high = (top + granule_ - 1) / granule_;
     while (high - low > 1) {
@@ -120,11 +124,7 @@ class TbtSloBudget final : public Budget {
     }
   }
 
-  DurationNs AllowedNs() {
-    DurationNs allowed = objective_ns_;
-    if (automatic_ && shape_.decodes > 0) allowed = std::max(allowed, kShare * TimeOf(shape_.decodes));
-    return static_cast<DurationNs>(static_cast<double>(allowed) * share_);
-  }
+  DurationNs ShareOf(DurationNs ns) const { return static_cast<DurationNs>(static_cast<double>(ns) * share_); }
 
   // Of a step of so many tokens: all decodes, and the prompts in order.
   DurationNs TimeOf(int64_t tokens) {
@@ -146,7 +146,7 @@ class TbtSloBudget final : public Budget {
   const StepTimeModel& model_;
   const bool automatic_;
   const double share_;
-  const DurationNs objective_ns_;
+  const DurationNs objective_ns_, allowed_ns_;
   const int64_t granule_, most_, most_decodes_;
   // Of the step that is being sized.
   StepShape shape_;                  // its decodes
