@@ -22,7 +22,7 @@ namespace tactus {
 
 class CorrectedStepTimes final : public StepTimeModel {
  public:
-  static constexpr double kLeast = 0.5, kMost = 4;
+  static constexpr double kLeast = 0.25, kMost = 4;
   static constexpr size_t kFewest = 4, kWindow = 32;
 
   explicit CorrectedStepTimes(const StepTimeModel* model) : model_(*model) {}

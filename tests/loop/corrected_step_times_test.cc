@@ -71,7 +71,8 @@ TEST(CorrectedStepTimes, IsMovedByNoDisturbanceAndBounded) {
   Take(&times, 20, 1.2);
   Take(&times, 9, 50);
   EXPECT_NEAR(times.factor(), 1.2, 1e-6) << "a few steps that something else delayed";
-  Take(&times, 15, 3, 1, 0);
+  Take(&times, 23, 1.2);
+  Take(&times, 20, 3, 1, 0);
   EXPECT_NEAR(times.factor(), 1.2, 1e-6) << "many small ones weigh little";
   Take(&times, 32, 50);
   EXPECT_EQ(times.factor(), CorrectedStepTimes::kMost);
@@ -150,7 +151,6 @@ TEST_F(SlowMachine, KeepsItsObjectiveOnceItHasLearned) {
   }
   config.corrected = false;
   const std::vector<StepRecord> wrong = Run();
-  EXPECT_GT(wrong.back().end_ns - wrong.back().start_ns, 9 * kMillisecond);
   EXPECT_GT(wrong[wrong.size() / 2].end_ns - wrong[wrong.size() / 2].start_ns, 14 * kMillisecond);
   EXPECT_EQ(wrong.back().predicted_ns, 0);
 }
