@@ -101,7 +101,7 @@ struct ChoiceTraits {
   bool reserves_output = false;     // admission: sets aside what the output is expected to need (ReservationNote)
   bool aborts_outgrown = false;     // preemption: ends the run of a sequence that outgrew it (Preemption::Outgrown)
   bool sizes_by_step_time = false;  // budget: for --tbt-slo, by SchedulerLimits::step_time where there is one
-  int64_t max_prefill_tokens = 0;   // budget: the most prefill tokens of one step
+  int64_t max_prefill_tokens = 0;   // budget: the most prefill tokens of one step, whatever else is in it
   int64_t max_tokens = 0;           // budget: the most tokens of one step
 };
 

@@ -142,6 +142,14 @@ TEST_F(SizeOfStep, PipelinesKeepHeadroomAndTakeTheirPartOfTheDecodes) {
     bed.Waiting(2000);
     EXPECT_EQ(bed.Plan(), "0:100+1* 1:0+423");
   }
+  limits().tbt_slo_ns = kSecond;
+  {
+    StepBed bed(config);
+    bed.Decoding(100, 1);
+    bed.Waiting(2000);
+    EXPECT_EQ(bed.Plan(), "0:100+1* 1:0+511") << "long steps leave stages idle";
+  }
+  limits().tbt_slo_ns = 50 * kMillisecond;
   *limits().policy.Find<double>("tbt-headroom") = 0.5;
   {
     StepBed bed(config);
@@ -265,6 +273,16 @@ TEST_F(SizeOfStep, OtherPresetsTakeItByName) {
   bed.Decoding(100, 1);
   bed.Waiting(2000);
   EXPECT_EQ(bed.Plan(), "0:100+1* 1:0+471");
+}
+
+// Steps that may be as small as the objective asks have no room for a whole prompt: it could wait for ever.
+TEST_F(SizeOfStep, WholePromptsAreRefused) {
+  config.scheduler.preset = "orca";
+  config.scheduler.budget = "tbt-slo";
+  Harness h(config);
+  EXPECT_EQ(h.scheduler_error().param(), "budget");
+  EXPECT_NE(h.scheduler_error().message().find("allows 32 prompt tokens per step"), std::string::npos)
+      << h.scheduler_error().message();
 }
 
 // 96 of the prompt's tokens are found in the prefix cache: its chunk lies behind them, 0.96 ms.

@@ -13,7 +13,8 @@ class FixedBudget final : public Budget {
   FixedBudget(int64_t tokens, std::string why, int64_t most_by_step_time)
       : tokens_(tokens), why_(std::move(why)), most_by_step_time_(most_by_step_time) {}
   void Describe(ChoiceTraits* traits) const override {
-    traits->max_tokens = traits->max_prefill_tokens = std::max(tokens_, most_by_step_time_);
+    traits->max_tokens = std::max(tokens_, most_by_step_time_);
+    traits->max_prefill_tokens = tokens_;
     traits->sizes_by_step_time = most_by_step_time_ > 0;
   }
   StepBudget Next(const StepView&) override { return {tokens_, tokens_}; }
