@@ -106,8 +106,8 @@ TEST(CommandLine, DurationsMayBeWords) {
   EXPECT_EQ(ParseArgs({"--beat", "auto"}).sample.beat.ns, kAutoDuration);
   EXPECT_EQ(ParseArgs({"--beat", "20ms"}).sample.beat.ns, 20'000'000);
   EXPECT_NE(ParseArgs({"--help"}).output.find("--beat <duration>|auto|none"), std::string::npos);
-  for (const auto& [given, shown] : {std::pair("auto", "beat = 'auto'"), std::pair("none", "beat = 'none'"),
-                                     std::pair("20ms", "beat = '20ms'")}) {
+  for (const auto& [given, shown] :
+       {std::pair("auto", "beat = 'auto'"), std::pair("none", "beat = 'none'"), std::pair("20ms", "beat = '20ms'")}) {
     const Parsed p = ParseArgs({"--beat", given, "--print-config"});
     EXPECT_NE((p.output + p.errors).find(shown), std::string::npos) << p.output << p.errors;
   }

@@ -275,7 +275,8 @@ TEST(Registry, ABudgetSaysWhetherStepTimesWouldSizeIt) {
   EXPECT_FALSE(by_step_time("sarathi-serve", "", 0, 0)) << "no objective";
   EXPECT_FALSE(by_step_time("sarathi-serve", "", kAutoDuration, 64)) << "a size is given, an objective is not";
   EXPECT_FALSE(by_step_time("orca", "profile", kSecond, 64)) << "a size is given";
-  EXPECT_FALSE(by_step_time("orca", "profile", kAutoDuration, 0)) << "one size for all steps is for the user's objective";
+  EXPECT_FALSE(by_step_time("orca", "profile", kAutoDuration, 0))
+      << "one size for all steps is for the user's objective";
   EXPECT_FALSE(by_step_time("sarathi-serve", "fixed", kSecond, 0));
   EXPECT_FALSE(by_step_time("accelgen", "", kSecond, 0)) << "it sizes every step anew";
   for (const PresetInfo& preset : Presets()) by_step_time(preset.name, "", kSecond, 0);

@@ -3,9 +3,9 @@
 // (half-done prompts by arrival, then the queue, each behind what it has computed or finds cached). Ours: Sarathi-Serve
 // chooses one size from one profile (budget profile).
 //
-// - Never more than --token-budget, or kMostTokens where the objective alone is given. With pipeline stages then the
-//   preset's size: a prompt computed in fewer, longer steps leaves the stages idle behind the shorter ones between
-//   them.
+// - Never more than --token-budget, or kMostTokens where the objective alone is given. With pipeline stages those are
+//   shared by the steps in flight (but never less than the preset's size): a prompt computed in fewer, longer steps
+//   leaves the stages idle behind the shorter ones between them.
 // - Never less than the decodes and kLeastPromptTokens: prompts go on even where decodes alone miss the objective. So a
 //   prompt of p tokens at the head of the queue is computed in at most p / kLeastPromptTokens steps that have room
 //   beside their decodes.
@@ -168,8 +168,8 @@ std::unique_ptr<Budget> MakeTbtSloBudget(const SchedulerLimits& limits) {
     return MakeFixedBudgetOf(limits.token_budget, "--token-budget");
   const int64_t usual = limits.default_token_budget;
   if (limits.tbt_slo_ns == 0) return MakeFixedBudgetOf(usual, "no --tbt-slo, so the default");
-  const bool small = automatic || limits.pipeline_steps > 1;
-  const int64_t most = limits.token_budget > 0 ? limits.token_budget : small ? usual : std::max(usual, kMostTokens);
+  const int64_t by_objective = automatic ? usual : std::max(usual, kMostTokens / limits.pipeline_steps);
+  const int64_t most = limits.token_budget > 0 ? limits.token_budget : by_objective;
   if (limits.step_time == nullptr) {
     return MakeFixedBudgetOf(std::min(usual, most),
                              fmt::format("{}; --tbt-slo has no step times of this machine to go by ('tactus profile' "
