@@ -18,7 +18,7 @@ void CorrectedStepTimes::Ended(const Prediction& predicted, DurationNs measured_
   if (predicted.by_model_ns == 0 || !predicted.has_prompt || measured_ns <= 0) return;
   const auto by_model = static_cast<double>(predicted.by_model_ns);
   window_[observed_++ % kWindow] = {static_cast<double>(measured_ns) / by_model, by_model};
-  if (observed_ >= kFewest) factor_ = std::clamp(WeightedMedian(), kLeast, kMost);
+  factor_ = std::clamp(WeightedMedian(), kLeast, kMost);
 }
 
 double CorrectedStepTimes::WeightedMedian() {

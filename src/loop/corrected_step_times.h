@@ -4,8 +4,9 @@
 // All times are multiplied by one factor: the median of measured / predicted over the last steps that computed prompt
 // tokens, each with the weight of its predicted time, within [kLeast, kMost]. Those steps are the ones whose size
 // follows from the model; a weighted median is moved neither by a step that the machine disturbed nor by many small
-// ones. The ratios are of the model's own predictions, so a correction does not act on itself. Until kFewest such steps
-// have ended the factor is 1, and where the model is exact it stays 1 to the bit.
+// ones. The first such step already counts, because a long prompt is few steps and a wrong one heals with the next. The
+// ratios are of the model's own predictions, so a correction does not act on itself. Where the model is exact the
+// factor stays 1 to the bit.
 //
 // The factor is a function of the results so far. A recording keeps the corrected answers (recording_step_times.h lies
 // above this), so a replay needs neither the model nor the correction. Thread rule: engine thread only (and the maker
@@ -23,7 +24,7 @@ namespace tactus {
 class CorrectedStepTimes final : public StepTimeModel {
  public:
   static constexpr double kLeast = 0.25, kMost = 4;
-  static constexpr size_t kFewest = 4, kWindow = 32;
+  static constexpr size_t kWindow = 32;
 
   explicit CorrectedStepTimes(const StepTimeModel* model) : model_(*model) {}
 

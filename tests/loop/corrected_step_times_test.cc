@@ -54,8 +54,7 @@ TEST(CorrectedStepTimes, LearnsHowMuchSlowerTheMachineIs) {
   StepShape shape;
   shape.decodes = 10;
   EXPECT_EQ(times.StepTimeNs(shape), 2 * kMillisecond);
-  Take(&times, 3, 1.5);
-  EXPECT_EQ(times.factor(), 1) << "three steps say too little";
+  EXPECT_EQ(times.factor(), 1);
   Take(&times, 1, 1.5);
   EXPECT_NEAR(times.factor(), 1.5, 1e-6);
   EXPECT_NEAR(static_cast<double>(times.StepTimeNs(shape)), 3e6, 10);
@@ -143,7 +142,7 @@ TEST_F(SlowMachine, KeepsItsObjectiveOnceItHasLearned) {
   ASSERT_GT(steps.size(), 20u);
   EXPECT_GT(steps.front().end_ns - steps.front().start_ns, 14 * kMillisecond) << "before anything was learned";
   EXPECT_NEAR(correction, 1.5, 0.001);
-  for (size_t i = 4; i < steps.size(); ++i) {
+  for (size_t i = 1; i < steps.size(); ++i) {
     EXPECT_LE(steps[i].end_ns - steps[i].start_ns, 10 * kMillisecond) << "step " << steps[i].step;
     EXPECT_NEAR(static_cast<double>(steps[i].predicted_ns), static_cast<double>(steps[i].end_ns - steps[i].start_ns),
                 1e4)
