@@ -4,7 +4,7 @@ every gap between two tokens of a stream until that prompt's first token counts.
 after the other in every round, so that a machine whose speed drifts is fair to all. Prints a Markdown table: medians over the rounds
 (least to largest).
 
-    bench/policies/beat.py build/release/tactus [--model FILE] [--rounds 3] [--streams 4] [--prompts 2] [-o FILE.json]
+    bench/policies/beat.py build/release/tactus --model FILE [--rounds 3] [--streams 4] [--prompts 2] [-o FILE.json]
 
 Step times that are stored for the model are left alone: the servers look for them in an empty folder and measure their own at the start.
 """
@@ -123,7 +123,7 @@ def measure(server, args, draw):
     stop.set()
     for s in streams:
         s.join(60)
-    return {"quiet gap P99, ms": percentile(quiet, 99), "gap P50, ms": percentile(beside, 50), "gap P99, ms": percentile(beside, 99),
+    return {"quiet gap P99, ms": percentile(quiet, 99), "gap P50, ms": percentile(beside, 50), "gap P90, ms": percentile(beside, 90), "gap P99, ms": percentile(beside, 99),
             "gap max, ms": max(beside), "prompt's TTFT, s": statistics.mean(ttft),
             "correction": server.metric("tactus_step_time_correction")}
 
@@ -131,7 +131,7 @@ def measure(server, args, draw):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary")
-    parser.add_argument("--model", help="a file or folder; default: the program's own default model")
+    parser.add_argument("--model", required=True, help="a file or folder, by its path")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--streams", type=int, default=4)
     parser.add_argument("--prompts", type=int, default=2)
@@ -147,7 +147,7 @@ def main():
             names = list(SETTINGS)
             got = {}
             for name in names[turn % len(names):] + names[:turn % len(names)]:
-                server = Server(args.binary, [*([args.model] if args.model else []), *more], SETTINGS[name], cache)
+                server = Server(args.binary, [args.model, *more], SETTINGS[name], cache)
                 try:
                     got[name] = measure(server, args, draw)
                     measured = [line for line in server.lines if line.startswith("step times measured")]
