@@ -140,9 +140,8 @@ struct SlowMachine : ::testing::Test {
 TEST_F(SlowMachine, KeepsItsObjectiveOnceItHasLearned) {
   const std::vector<StepRecord> steps = Run();
   ASSERT_GT(steps.size(), 20u);
-  EXPECT_GT(steps.front().end_ns - steps.front().start_ns, 14 * kMillisecond) << "before anything was learned";
   EXPECT_NEAR(correction, 1.5, 0.001);
-  for (size_t i = 1; i < steps.size(); ++i) {
+  for (size_t i = 0; i < steps.size(); ++i) {  // the stream's own prompt has taught it
     EXPECT_LE(steps[i].end_ns - steps[i].start_ns, 10 * kMillisecond) << "step " << steps[i].step;
     EXPECT_NEAR(static_cast<double>(steps[i].predicted_ns), static_cast<double>(steps[i].end_ns - steps[i].start_ns),
                 1e4)
