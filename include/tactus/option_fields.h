@@ -26,11 +26,13 @@ struct FieldSpec {
   const char* unit = "";                                  // "tokens", "duration", "bytes"; shown in the help
   double min = -std::numeric_limits<double>::infinity();  // of a number, inclusive
   double max = std::numeric_limits<double>::infinity();
-  bool infinite = false;     // a number that may be "inf"
-  const char* choices = "";  // "auto|float32|bfloat16"; empty: any
-  const char* alias = "";    // "token-budget" for max-num-batched-tokens
-  const char* help = "";     // one clause; range and default are added to it
-  bool secret = false;       // --print-config and the start-up echo show ***
+  bool infinite = false;  // a number that may be "inf"
+  // "auto|float32|bfloat16"; empty: any. Of a duration: words that it may be instead, "auto" (kAutoDuration) and "none"
+  // (0); without "none" 0 is a duration like any other, with it 0 is refused.
+  const char* choices = "";
+  const char* alias = "";  // "token-budget" for max-num-batched-tokens
+  const char* help = "";   // one clause; range and default are added to it
+  bool secret = false;     // --print-config and the start-up echo show ***
   // Of a bool: "max-queue=9 ignore-eos=off", what other fields are, where this one is on and nobody says otherwise.
   const char* implies = "";
 };
@@ -40,6 +42,7 @@ struct DurationText {
   int64_t ns = 0;
   bool operator==(const DurationText&) const = default;
 };
+inline constexpr int64_t kAutoDuration = -1;  // ns of a duration that is left to the program, where its field allows it
 // A size typed as 8GiB, 512MiB, 4096 (bytes); kept in bytes.
 struct BytesText {
   int64_t bytes = 0;

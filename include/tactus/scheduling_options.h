@@ -14,7 +14,7 @@ struct SchedulingOptions {
   std::string scheduler = "sarathi-serve";
   std::string order, admission, composition, budget, preemption, predictor;  // each empty: as the preset says
   int64_t token_budget = 0;                                                  // 0: the preset's (512)
-  DurationText tbt_slo;
+  DurationText tbt_slo{kAutoDuration};
   std::string step_limit = "context";
   int64_t max_num_seqs = 256;
   int64_t max_queue = 2048;
@@ -50,10 +50,13 @@ struct SchedulingOptions {
              .min = 0,
              .max = 1 << 20,
              .alias = "token-budget",
-             .help = "most tokens in one step; 0: the preset's"});
+             .help = "most tokens in one step; 0: the preset's, or what --tbt-slo allows"});
     v.Field("tbt-slo", tbt_slo,
             {.unit = "duration",
-             .help = "largest gap between two tokens of a stream; budget profile sizes steps to keep it; 0: none"});
+             .choices = "auto|none",
+             .help = "largest gap between two tokens of a stream, kept by the size of every step (budget tbt-slo; "
+                     "profile: by one size for all); auto: reading speed, 187.5 ms, or twice what the step's decodes "
+                     "take where that is more, unless --token-budget is given"});
     v.Field("step-limit", step_limit,
             {.choices = "context|none",
              .help = "most tokens in a step of a preset without a token budget; context: as many as the context has, "

@@ -162,8 +162,19 @@ Status SetField(const FieldBinding& field, const std::string& text) {
     return Status();
   }
   if (const auto* p = std::get_if<DurationText*>(&field.target)) {
+    const auto words = Choices(field.spec.choices);
+    const auto may_be = [&words](const char* word) {
+      return std::find(words.begin(), words.end(), word) != words.end();
+    };
+    for (const auto& [word, ns] : {std::pair("auto", kAutoDuration), std::pair("none", int64_t{0})}) {
+      if (text == word && may_be(word)) return **p = DurationText{ns}, Status();
+    }
     auto value = ParseDuration(text);
-    if (!value.ok()) return BadValue(field, text, "a duration such as 50ms, 1.5s or 2m");
+    if (!value.ok() || (value->ns == 0 && may_be("none"))) {
+      return BadValue(field, text,
+                      may_be("none") ? "a duration of more than 0 such as 50ms, 1.5s or 2m, nor auto or none"
+                                     : "a duration such as 50ms, 1.5s or 2m");
+    }
     TACTUS_RETURN_IF_ERROR(CheckRange(field, text, static_cast<double>(value->ns)));
     **p = *value;
     return Status();
@@ -195,7 +206,12 @@ std::string FieldText(const FieldBinding& field) {
   if (const auto* p = std::get_if<bool*>(&field.target)) return **p ? "on" : "off";
   if (const auto* p = std::get_if<int64_t*>(&field.target)) return fmt::format("{}", **p);
   if (const auto* p = std::get_if<double*>(&field.target)) return fmt::format("{:.15g}", **p);
-  if (const auto* p = std::get_if<DurationText*>(&field.target)) return FormatDuration((*p)->ns);
+  if (const auto* p = std::get_if<DurationText*>(&field.target)) {
+    if ((*p)->ns == kAutoDuration) return "auto";
+    return (*p)->ns == 0 && std::string_view(field.spec.choices).find("none") != std::string_view::npos
+               ? "none"
+               : FormatDuration((*p)->ns);
+  }
   if (const auto* p = std::get_if<BytesText*>(&field.target)) return FormatBytes((*p)->bytes);
   if (const auto* p = std::get_if<std::string*>(&field.target)) return **p;
   std::string joined;
@@ -242,6 +258,8 @@ std::string CommandLine::HelpText() const {
     if (*f.spec.alias) flag += fmt::format(", {}{}", std::string(f.spec.alias).size() == 1 ? "-" : "--", f.spec.alias);
     if (std::holds_alternative<bool*>(f.target))
       flag += " on|off";
+    else if (std::holds_alternative<DurationText*>(f.target) && *f.spec.choices)
+      flag += fmt::format(" <{}>|{}", f.spec.unit, f.spec.choices);
     else if (*f.spec.choices)
       flag += fmt::format(" {}", f.spec.choices[0] == '|' ? f.spec.choices + 1 : f.spec.choices);
     else if (*f.spec.unit)

@@ -264,6 +264,7 @@ int Chat(Engine& engine, const RunOptions& options) {
 int RunCommand(const Args& args) {
   RunOptions options;
   options.engine.max_num_seqs = 4;
+  options.engine.tbt_slo.ns = 0;  // nobody streams beside the prompt
   CommandLine line("run", "[MODEL] [-p PROMPT] [options]",
                    "Chats with a model in the terminal, or answers one prompt.");
   line.Add(options);

@@ -19,7 +19,7 @@ namespace tactus::cost {
 namespace {
 
 constexpr char kHeader[] = "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms";
-constexpr size_t kLeastRows = 12;
+constexpr size_t kLeastRows = kLeastProfileRows;
 constexpr double kShortestMs = 1e-6;  // a nanosecond; weights of relative errors are 1 / ms^2
 constexpr size_t kFolds = 10;
 constexpr int kReweightings = 8;

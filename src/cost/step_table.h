@@ -25,6 +25,9 @@ namespace tactus::cost {
 // goes on to beyond every listed point must not leave 64-bit nanoseconds.
 inline constexpr double kLongestStepNs = 1e15;
 
+// Fewer are not fitted.
+inline constexpr int64_t kLeastProfileRows = 12;
+
 struct StepSample {
   int32_t prefill_tokens = 0, prefill_context = 0;
   int64_t decodes = 0, decode_context_tokens = 0;

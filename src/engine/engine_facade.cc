@@ -39,7 +39,7 @@ struct OptionEcho {
   void Group(const char*) {}
   static std::string Show(bool v) { return v ? "on" : "off"; }
   static std::string Show(const std::string& v) { return v; }
-  static std::string Show(const DurationText& v) { return fmt::format("{}ns", v.ns); }
+  static std::string Show(const DurationText& v) { return v.ns == kAutoDuration ? "auto" : fmt::format("{}ns", v.ns); }
   static std::string Show(const BytesText& v) { return fmt::format("{}", v.bytes); }
   static std::string Show(double v) { return fmt::format("{}", v); }
   static std::string Show(int64_t v) { return fmt::format("{}", v); }
@@ -61,6 +61,7 @@ struct Setup {
   MemoryGrant memory;
   ReplicaConfig replica;
   std::unique_ptr<cost::StepProfile> profile;  // step times of this machine; may be null
+  std::string profile_wanted;                  // empty, or where they would be stored that are wanted and are not there
   std::vector<std::string> profile_notes;
 };
 
@@ -84,8 +85,14 @@ Status FindProfile(Setup* s) {
   const std::string path =
       !o.profile.empty() ? o.profile : DefaultProfilePath(s->description.path, s->computes.workers);
   auto loaded = cost::LoadStepProfile(path);
-  if (!loaded.ok())
-    return o.profile.empty() && loaded.status().code() == StatusCode::kNotFound ? Status() : loaded.status();
+  if (!loaded.ok()) {
+    const bool absent = loaded.status().code() == StatusCode::kNotFound;
+    // What nobody asked for does not keep the server from starting.
+    if (!o.profile.empty() || (!absent && o.tbt_slo.ns != kAutoDuration)) return loaded.status();
+    if (!absent) s->profile_notes.push_back("warning: " + loaded.status().message());
+    s->profile_wanted = path;
+    return Status();
+  }
   s->profile = std::move(loaded).value();
   s->profile_notes.push_back(fmt::format("step times {}: {}", path, s->profile->Describe()));
   const auto compare = [s](const std::string& key, const std::string& now) {
@@ -104,6 +111,7 @@ Status FindProfile(Setup* s) {
 Result<std::unique_ptr<Replica>> MakeReplica(const Setup& s) {
   ReplicaServices services;
   services.step_time = s.profile.get();
+  services.corrected = true;
   services.recorded = !s.options.trace_out.empty();
   return Replica::Create(s.replica, std::move(services));
 }
@@ -375,6 +383,46 @@ ModelInfo MakeInfo(const Setup& s, std::string weight_format) {
   return info;
 }
 
+void SayScheduler(const sched::Scheduler& scheduler, const EngineOptions& options, const Backend::Say& say) {
+  say("scheduler " + scheduler.Describe());
+  if (options.swap_space.bytes > 0 && !scheduler.swaps()) {
+    say(fmt::format("--swap-space is not used: preemption {} recomputes; --preemption swap would use it",
+                    scheduler.config().preemption));
+  }
+}
+
+// Measures the step times that are wanted and not stored, on the executor that will serve, and makes the scheduler by
+// them. What goes wrong is said, and leaves everything as it was.
+Status MeasureQuickly(Executor* executor, const ExecutorSize& size, Clock& clock, const Backend::Say& say, Setup* s,
+                      std::unique_ptr<Replica>* replica) {
+  say(fmt::format(
+      "no step times are stored for --tbt-slo ({}): measuring some for about 2 s; `tactus profile` measures "
+      "more of them and stores them",
+      s->profile_wanted));
+  ProfileLimits limits;
+  limits.max_step_tokens = size.max_step_tokens;
+  limits.max_decodes = std::max(0, size.max_step_items - 1);
+  limits.max_context = static_cast<int32_t>(size.max_model_len);
+  limits.num_blocks = size.num_blocks;
+  limits.block_size = size.block_size;
+  limits.vocab_size = s->description.config.vocab_size;
+  const TimeNs start_ns = clock.NowNs();
+  TACTUS_ASSIGN_OR_RETURN(const MeasuredProfile measured,
+                          MeasureSteps(executor, QuickLimits(limits), QuickProfile(), clock));
+  TACTUS_ASSIGN_OR_RETURN(s->profile, cost::FitStepProfile(measured.samples, {}));
+  say(fmt::format("step times measured in {:.1f} s: {}", static_cast<double>(clock.NowNs() - start_ns) * 1e-9,
+                  s->profile->Describe()));
+  TACTUS_ASSIGN_OR_RETURN(auto sized, MakeReplica(*s));
+  if (sized->scheduler().max_step_tokens() > size.max_step_tokens) {
+    return InvalidArgument(
+        fmt::format("budget {} would take steps of {} tokens, and memory is planned for {}; store step times with "
+                    "`tactus profile`, which plans for them",
+                    sized->scheduler().config().budget, sized->scheduler().max_step_tokens(), size.max_step_tokens));
+  }
+  *replica = std::move(sized);
+  return Status();
+}
+
 // The weights, and the engine around them.
 Result<std::unique_ptr<Engine>> Start(Setup setup, std::unique_ptr<Replica> replica, const EngineParts& parts,
                                       const Backend::Say& say) {
@@ -392,6 +440,11 @@ Result<std::unique_ptr<Engine>> Start(Setup setup, std::unique_ptr<Replica> repl
   size.max_step_tokens = scheduler.max_step_tokens();
   size.max_step_items = scheduler.max_running();
   TACTUS_ASSIGN_OR_RETURN(auto executor, setup.backend->CreateExecutor(size));
+  if (!setup.profile_wanted.empty()) {
+    const Status measured = MeasureQuickly(executor.get(), size, *parts.clock, say, &setup, &replica);
+    if (!measured.ok()) say("warning: no step times were measured: " + measured.message());
+    SayScheduler(replica->scheduler(), setup.options, say);
+  }
   auto engine =
       std::make_unique<EngineImpl>(std::move(setup), std::move(executor), std::move(replica), std::move(info),
                                    *parts.clock, parts.stopwatch != nullptr ? *parts.stopwatch : *parts.clock);
@@ -421,12 +474,7 @@ Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const Engin
   setup.replica.model = NameOf(setup);
   TACTUS_ASSIGN_OR_RETURN(setup.replica.secret, SystemRandom());
   TACTUS_ASSIGN_OR_RETURN(auto replica, MakeReplica(setup));
-  const sched::Scheduler& scheduler = replica->scheduler();
-  say("scheduler " + scheduler.Describe());
-  if (options.swap_space.bytes > 0 && !scheduler.swaps()) {
-    say(fmt::format("--swap-space is not used: preemption {} recomputes; --preemption swap would use it",
-                    scheduler.config().preemption));
-  }
+  if (setup.profile_wanted.empty()) SayScheduler(replica->scheduler(), options, say);
   TACTUS_ASSIGN_OR_RETURN(auto engine, Start(std::move(setup), std::move(replica), parts, say));
   say(fmt::format("ready after {:.2f} s", static_cast<double>(parts.clock->NowNs() - start_ns) * 1e-9));
   return engine;

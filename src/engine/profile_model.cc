@@ -17,8 +17,11 @@ namespace {
 
 constexpr int64_t kDefaultStepTokens = 1024;  // largest measured step, without --max-num-batched-tokens
 constexpr int64_t kDefaultKvBytes = int64_t{1} << 30;
-constexpr int64_t kSharePerPoint = 30;               // one step may take this part of the time limit
-constexpr DurationNs kEnoughNs = 40 * kMillisecond;  // for a point in one round
+constexpr int64_t kSharePerPoint = 30;  // one step may take this part of the time limit
+
+constexpr DurationNs kQuickNs = 2 * kSecond;
+constexpr int64_t kQuickPoints = 16;
+constexpr int32_t kQuickDecodes = 16, kQuickContext = 512, kQuickSeedTokens = 32;
 
 struct Loaded {
   std::unique_ptr<Backend> backend;
@@ -80,12 +83,15 @@ Result<Loaded> Load(const EngineOptions& o, const ProfileOptions& options, Clock
   return loaded;
 }
 
-// The most tokens of a step that takes at most `most_ns`, found by doubling: everything is linear or worse in them.
+// The most tokens of a step that takes at most `most_ns`, found by doubling: everything is linear or worse in them. The
+// better of two runs, because the first one of a size is cold.
 Result<int64_t> LargestStep(StepProfiler* profiler, const ProfileLimits& limits, DurationNs most_ns) {
   int64_t tokens = std::min<int64_t>(16, limits.max_step_tokens);
   for (;;) {
-    TACTUS_ASSIGN_OR_RETURN(const cost::StepSample s, profiler->Measure({static_cast<int32_t>(tokens), 0, 0, 0}, 1));
-    const double left = static_cast<double>(most_ns) * 1e-6 / s.step_ms;
+    const ProfilePoint prompt{static_cast<int32_t>(tokens), 0, 0, 0};
+    TACTUS_ASSIGN_OR_RETURN(const cost::StepSample cold, profiler->Measure(prompt, 1));
+    TACTUS_ASSIGN_OR_RETURN(const cost::StepSample warm, profiler->Measure(prompt, 1));
+    const double left = static_cast<double>(most_ns) * 1e-6 / std::min(cold.step_ms, warm.step_ms);
     const int64_t next = std::min(2 * tokens, limits.max_step_tokens);
     if (left < 2.2 || next == tokens || next > limits.max_context) {
       return left < 1 ? std::max<int64_t>(1, static_cast<int64_t>(left * static_cast<double>(tokens))) : tokens;
@@ -96,24 +102,49 @@ Result<int64_t> LargestStep(StepProfiler* profiler, const ProfileLimits& limits,
 
 }  // namespace
 
+ProfileOptions QuickProfile() {
+  ProfileOptions quick;
+  quick.time_limit_ns = kQuickNs;
+  quick.max_points = kQuickPoints;
+  quick.max_rounds = 3;
+  quick.least_points = cost::kLeastProfileRows;
+  quick.longest_step_ns = kQuickNs / 10;  // about as long as the steps that are to be sized
+  quick.enough_ns = kQuickNs / 200;
+  return quick;
+}
+
+ProfileLimits QuickLimits(ProfileLimits limits) {
+  limits.max_decodes = std::min(limits.max_decodes, kQuickDecodes);
+  limits.max_context = std::min(limits.max_context, kQuickContext);
+  limits.seed_tokens = kQuickSeedTokens;
+  return limits;
+}
+
 Result<MeasuredProfile> ProfileModel(const EngineOptions& engine, const ProfileOptions& options, Clock& clock) {
   TACTUS_ASSIGN_OR_RETURN(Loaded loaded, CatchShortage([&] { return Load(engine, options, clock); }));
+  TACTUS_ASSIGN_OR_RETURN(MeasuredProfile profile, MeasureSteps(loaded.executor.get(), loaded.limits, options, clock));
+  profile.remarks = std::move(loaded.remarks);
+  return profile;
+}
+
+Result<MeasuredProfile> MeasureSteps(Executor* executor, ProfileLimits limits, const ProfileOptions& options,
+                                     Clock& clock) {
   const TimeNs start_ns = clock.NowNs();
-  const DurationNs most_ns = options.time_limit_ns / kSharePerPoint;
-  StepProfiler profiler(loaded.executor.get(), loaded.limits);
-  TACTUS_ASSIGN_OR_RETURN(const int64_t largest, LargestStep(&profiler, loaded.limits, most_ns));
-  if (options.say && largest < loaded.limits.max_step_tokens) {
+  const DurationNs most_ns =
+      options.longest_step_ns > 0 ? options.longest_step_ns : options.time_limit_ns / kSharePerPoint;
+  StepProfiler profiler(executor, limits);
+  TACTUS_ASSIGN_OR_RETURN(const int64_t largest, LargestStep(&profiler, limits, most_ns));
+  if (options.say && largest < limits.max_step_tokens) {
     options.say(fmt::format(
         "steps of more than {} tokens would take longer than {:.1f} s each: a longer --time-limit measures them",
         largest, static_cast<double>(most_ns) * 1e-9));
   }
-  loaded.limits.max_step_tokens = largest;
-  const std::vector<ProfilePoint> points = DesignProfile(loaded.limits, static_cast<int32_t>(options.max_points));
+  limits.max_step_tokens = largest;
+  const std::vector<ProfilePoint> points = DesignProfile(limits, static_cast<int32_t>(options.max_points));
 
   MeasuredProfile profile;
-  profile.remarks = std::move(loaded.remarks);
   std::vector<std::vector<DurationNs>> times(points.size());
-  const DurationNs enough_ns = std::min(kEnoughNs, most_ns);
+  const DurationNs enough_ns = std::min(options.enough_ns, most_ns);
   ProfileProgress p;
   p.of = static_cast<int64_t>(points.size());
   const auto go_on = [&](int64_t visits) {
@@ -121,7 +152,7 @@ Result<MeasuredProfile> ProfileModel(const EngineOptions& engine, const ProfileO
     p.share = std::min(1.0, std::max(static_cast<double>(visits) / static_cast<double>(options.max_rounds * p.of),
                                      static_cast<double>(p.elapsed_ns) / static_cast<double>(options.time_limit_ns)));
     profile.interrupted = options.progress && !options.progress(p);
-    return !profile.interrupted && p.elapsed_ns < options.time_limit_ns;
+    return !profile.interrupted && (p.elapsed_ns < options.time_limit_ns || visits < options.least_points);
   };
   bool more = true;
   for (int64_t visits = 0; more && visits < options.max_rounds * p.of;) {

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "cost/step_table.h"
+#include "engine/step_profiler.h"
 #include "tactus/options.h"
 
 namespace tactus {
@@ -22,8 +23,11 @@ struct ProfileProgress {
 struct ProfileOptions {
   DurationNs time_limit_ns = 120 * kSecond;  // of measuring; loading is not in it
   int64_t max_points = 120;
-  int64_t max_rounds = 20;     // over all points, so that a disturbance of seconds does not decide any of them
-  int64_t max_context = 4096;  // of measured sequences
+  int64_t max_rounds = 20;         // over all points, so that a disturbance of seconds does not decide any of them
+  int64_t least_points = 1;        // are measured even beyond the time limit
+  DurationNs longest_step_ns = 0;  // of a measured step; 0: a thirtieth of the time limit
+  DurationNs enough_ns = 40 * kMillisecond;  // for a point in one round
+  int64_t max_context = 4096;                // of measured sequences
   // After every point. False: stop, keep what there is.
   std::function<bool(const ProfileProgress&)> progress;
   std::function<void(const std::string&)> say;  // lines of start-up
@@ -34,6 +38,17 @@ struct MeasuredProfile {
   std::vector<cost::StepSample> samples;
   bool interrupted = false;
 };
+
+// What a server measures at its start where nothing is stored: in about two seconds, or as long as least_points take.
+ProfileOptions QuickProfile();
+
+// The steps of an executor that nobody has used yet, and that may be used for anything afterwards. `limits`: what it
+// was made for. No remarks.
+Result<MeasuredProfile> MeasureSteps(Executor* executor, ProfileLimits limits, const ProfileOptions& options,
+                                     Clock& clock);
+// The part of an executor that a quick profile looks at: extrapolating from few sequences over short contexts is
+// cheaper than filling gigabytes of KV.
+ProfileLimits QuickLimits(ProfileLimits limits);
 
 // The token budget and the number of sequences of `engine` bound the steps that are measured. Steps that would take
 // more than a thirtieth of the time limit are left out.

@@ -9,7 +9,6 @@
 namespace tactus {
 namespace {
 
-constexpr int32_t kSeedTokens = 256;  // of text that is really computed; the rest of the KV are copies of it
 constexpr size_t kCopiesPerStep = 4096;
 
 // The base-b digits of i, mirrored behind the point: Halton's sequence, one base for each axis.
@@ -132,7 +131,7 @@ void StepProfiler::AddTable(SlotId slot, int64_t first_block, int32_t tokens, St
 Status StepProfiler::FillBlocks(int64_t blocks) {
   if (filled_ == 0) {
     const auto tokens = static_cast<int32_t>(std::min<int64_t>(
-        {kSeedTokens, limits_.max_context, limits_.max_step_tokens, limits_.num_blocks * limits_.block_size}));
+        {limits_.seed_tokens, limits_.max_context, limits_.max_step_tokens, limits_.num_blocks * limits_.block_size}));
     StepPlan plan;
     plan.step = next_step_++;
     plan.starts.emplace_back().slot = 0;
@@ -143,7 +142,7 @@ Status StepProfiler::FillBlocks(int64_t blocks) {
     TACTUS_RETURN_IF_ERROR(Run(plan).status());
     filled_ = std::max<int64_t>(1, tokens / limits_.block_size);
   }
-  const int64_t seeds = std::min<int64_t>(filled_, std::max(1, kSeedTokens / limits_.block_size));
+  const int64_t seeds = std::min<int64_t>(filled_, std::max(1, limits_.seed_tokens / limits_.block_size));
   while (filled_ < blocks) {
     StepPlan plan;
     plan.step = next_step_++;

@@ -26,6 +26,7 @@ struct ProfileLimits {
   int64_t num_blocks = 0;
   int32_t block_size = 16;
   int64_t vocab_size = 0;
+  int32_t seed_tokens = 256;  // of text that is really computed; the rest of the KV are copies of it
 };
 
 struct ProfilePoint {

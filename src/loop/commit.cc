@@ -56,7 +56,9 @@ void Commit::CommitStep() {
   TACTUS_CHECK_MSG(result_.step == plan.step, "the executor answered step " + std::to_string(result_.step) +
                                                   " instead of " + std::to_string(plan.step));
   const bool ok = result_.status.ok() && (result_.as_planned || result_.items.size() == plan.items.size());
-  const StepRecord record = RecordOf(plan, ok);
+  StepRecord record = RecordOf(plan, ok);
+  record.predicted_ns = f.predicted.corrected_ns;
+  if (ok && parts_.corrected != nullptr) parts_.corrected->Ended(f.predicted, record.end_ns - record.start_ns);
   events_.Step(record);
 
   if (ok && !result_.as_planned) VoidFailedItems(f);

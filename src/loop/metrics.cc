@@ -22,6 +22,7 @@ const std::vector<double> kIterationBuckets = {1, 8, 16, 32, 64, 128, 256, 512, 
 const std::vector<double> kLengthBuckets = {1,   2,    5,    10,   20,    50,    100,   200,
                                             500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
 const std::vector<double> kStepBuckets = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10};
+const std::vector<double> kRatioBuckets = {0.5, 0.7, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.3, 1.5, 2, 4};
 
 }  // namespace
 
@@ -35,7 +36,8 @@ EngineMetrics::Counts::Counts()
       prompt_tokens(kLengthBuckets),
       generation_tokens(kLengthBuckets),
       iteration_tokens(kIterationBuckets),
-      step_s(kStepBuckets) {}
+      step_s(kStepBuckets),
+      step_ratio(kRatioBuckets) {}
 
 EngineMetrics::EngineMetrics(std::string model_name, const KvCacheConfig& kv, int64_t token_budget, bool exact,
                              RunWindow window)
@@ -52,6 +54,11 @@ void EngineMetrics::OnStep(const StepEvents& events) {
       continue;
     }
     c.step_s.Observe(static_cast<double>(s.end_ns - s.start_ns) * kToSeconds);
+    if (s.predicted_ns > 0) {
+      c.step_ratio.Observe(static_cast<double>(s.end_ns - s.start_ns) / static_cast<double>(s.predicted_ns));
+      c.predicted_s += static_cast<double>(s.predicted_ns) * kToSeconds;
+      c.measured_s += static_cast<double>(s.end_ns - s.start_ns) * kToSeconds;
+    }
     run_.Step(s.end_ns, s.end_ns - s.start_ns, s.prefill_items + s.decode_tokens);
   }
   for (const GapEvent& gap : events.gaps) {
@@ -148,6 +155,14 @@ std::string EngineMetrics::Text(const EngineStats& s) const {
 
   t.Counter("tactus_steps_total", "Steps submitted.", value(s.steps));
   t.Histogram("tactus_step_seconds", "Executor time of a step.", c.step_s);
+  t.Counter("tactus_predicted_step_seconds_total", "Predicted time of the steps that ended, where it was predicted.",
+            c.predicted_s);
+  t.Counter("tactus_measured_step_seconds_total", "Executor time of the same steps.", c.measured_s);
+  t.Histogram("tactus_step_measured_to_predicted", "Executor time of a step / its predicted time, as corrected then.",
+              c.step_ratio);
+  t.Gauge("tactus_step_time_correction",
+          "Factor by which the step-time model is corrected: measured / predicted of the last steps with prompts.",
+          s.step_time_correction);
   t.Counter("tactus_executor_errors_total", "Steps that failed.", value(c.executor_errors));
   t.Counter("tactus_recomputed_tokens_total", "Tokens computed again after a preemption.", value(s.recomputed_tokens));
   t.Gauge("tactus_swap_blocks", "KV blocks that fit into the host's swap space.", value(s.swap_blocks_total));

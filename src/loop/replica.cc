@@ -75,8 +75,12 @@ Result<std::unique_ptr<Replica>> Replica::Create(ReplicaConfig config, ReplicaSe
   }
   sc.limits.predictor = r->predictor_;
   sc.limits.step_time = services.step_time;
+  if (services.corrected && services.step_time != nullptr && sc.limits.pipeline_steps == 1) {
+    r->corrected_ = std::make_unique<CorrectedStepTimes>(services.step_time);
+    sc.limits.step_time = r->corrected_.get();
+  }
   if (services.recorded && services.step_time != nullptr) {
-    r->step_times_ = std::make_unique<RecordingStepTimes>(services.step_time);
+    r->step_times_ = std::make_unique<RecordingStepTimes>(sc.limits.step_time);
     sc.limits.step_time = r->step_times_.get();
   }
   TACTUS_ASSIGN_OR_RETURN(r->scheduler_, sched::Scheduler::Create(sc, std::move(services.injected)));
@@ -104,6 +108,7 @@ Status Replica::Connect(ReplicaParts parts) {
   loop.sink = parts.sink;
   loop.drafts = parts.drafts;
   loop.tap = tap_.get();
+  loop.corrected = corrected_.get();
   loop.step_times = step_times_.get();
   loop.about = std::move(parts.about);
   loop.token_bytes = std::move(parts.token_bytes);

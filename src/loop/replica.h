@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "loop/corrected_step_times.h"
 #include "loop/recording_step_times.h"
 #include "loop/step_loop.h"
 #include "loop/tap.h"
@@ -42,6 +43,9 @@ ReplicaConfig ReplicaOf(const SchedulingOptions& options);
 struct ReplicaServices {
   const StepTimeModel* step_time = nullptr;
   LengthPredictor* predictor = nullptr;  // null: made by the name that config and preset ask for
+  // `step_time` is corrected by what steps really take (corrected_step_times.h). Not with pipeline stages, where steps
+  // also wait for each other.
+  bool corrected = false;
   sched::InjectedChoices injected;
   bool recorded = false;  // what the scheduler asks of `step_time` is kept for a tap
 };
@@ -77,7 +81,8 @@ class Replica {
   const KvCacheConfig& kv_config() const { return kv_config_; }
   sched::Scheduler& scheduler() { return *scheduler_; }
   const sched::Scheduler& scheduler() const { return *scheduler_; }
-  RecordingStepTimes* step_times() { return step_times_.get(); }  // null: not recorded, or no step-time model
+  const CorrectedStepTimes* corrected() const { return corrected_.get(); }  // null: nothing is
+  RecordingStepTimes* step_times() { return step_times_.get(); }            // null: not recorded, or no step-time model
   // After Connect.
   KvCache& kv() { return *kv_; }
   StepLoop& loop() { return *loop_; }
@@ -91,6 +96,7 @@ class Replica {
   KvCacheConfig kv_config_;
   std::unique_ptr<LengthPredictor> own_predictor_;
   LengthPredictor* predictor_ = nullptr;
+  std::unique_ptr<CorrectedStepTimes> corrected_;
   std::unique_ptr<RecordingStepTimes> step_times_;
   std::unique_ptr<sched::Scheduler> scheduler_;
   std::unique_ptr<KvCache> kv_;

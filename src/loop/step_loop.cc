@@ -186,6 +186,7 @@ void StepLoop::Impl::PublishStats() {
   stats.finished_error = counts.finished_error;
   stats.budget_utilization = planning_.budget_utilization();
   stats.kv_utilization = planning_.kv_utilization();
+  if (parts_.corrected != nullptr) stats.step_time_correction = parts_.corrected->factor();
   stats.plan_hash = planning_.plan_hash();
   stats.healthy = healthy_.load(std::memory_order_relaxed);
   published_.Write(stats);

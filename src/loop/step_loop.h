@@ -17,6 +17,7 @@
 #include "base/draft_source.h"
 #include "base/executor.h"
 #include "kv/kv_cache.h"
+#include "loop/corrected_step_times.h"
 #include "loop/events.h"
 #include "loop/intake.h"
 #include "loop/recording_step_times.h"
@@ -47,6 +48,7 @@ struct StepLoopParts {
   int32_t stopwatch_every = 1;  // measure one plan in so many
   EventSink* sink = nullptr;
   LoopTap* tap = nullptr;
+  CorrectedStepTimes* corrected = nullptr;   // the scheduler's step-time model, if it is to learn from results
   RecordingStepTimes* step_times = nullptr;  // with `tap`: between the scheduler and its step-time model, if it has one
   std::function<std::string_view(TokenId)> token_bytes;
   std::string about;  // configuration and seed, for the account of a broken invariant

@@ -141,6 +141,7 @@ void Planning::Submit(InFlight* f) {
   planned_tokens_ += static_cast<double>(plan.num_tokens);
   budget_tokens_ += static_cast<double>(builder_.budget_tokens());
   kv_use_sum_ += static_cast<double>(parts_.kv->blocks_in_use());
+  if (parts_.corrected != nullptr) f->predicted = parts_.corrected->Predict(plan);
   steps_.Submitted();
   parts_.executor->Submit(plan);
 }

@@ -10,12 +10,14 @@
 
 #include "base/sequence_columns.h"
 #include "base/step.h"
+#include "loop/corrected_step_times.h"
 
 namespace tactus {
 
 struct InFlight {
   StepPlan plan;
   std::vector<uint32_t> epochs;  // of the items' sequences, when planned
+  CorrectedStepTimes::Prediction predicted;
 };
 
 class StepsInFlight {

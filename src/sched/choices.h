@@ -26,7 +26,8 @@ namespace tactus::sched {
 
 // Blocks that --watermark keeps out of admission's reach.
 int64_t KeepFreeBlocks(const SchedulerLimits& limits);
-// `by_step_time`: the tokens follow from SchedulerLimits::step_time, or would if there were one.
-std::unique_ptr<Budget> MakeFixedBudgetOf(int64_t tokens, std::string why, bool by_step_time = false);
+// `most_by_step_time`: more than 0 where the tokens follow from SchedulerLimits::step_time, or would if there were one:
+// the most that they might then be.
+std::unique_ptr<Budget> MakeFixedBudgetOf(int64_t tokens, std::string why, int64_t most_by_step_time = 0);
 
 }  // namespace tactus::sched

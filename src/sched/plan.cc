@@ -67,6 +67,12 @@ int32_t PlanBuilder::DraftTokens(SlotId slot, int32_t end) const {
       0, std::min<int64_t>({seq.draft_tokens[slot], output_left - 1, tokens_left, blocks * block_size_ - end})));
 }
 
+int32_t PlanBuilder::CachedTokens(const StepView& view, SlotId slot) const {
+  const SlotId fork = view.seq.fork_from[slot];
+  if (fork != kNoSlot && ledger_->blocks_held(fork) > 0) return view.seq.prompt_tokens[slot] - 1;
+  return ledger_->PeekMatch(slot, view.seq.known_committed[slot]);
+}
+
 AddResult PlanBuilder::Start(SlotId slot, const Admission& admission, int32_t limit, bool whole) {
   const SequenceColumns& seq = view_->seq;
   TACTUS_CHECK(seq.state[slot] == SeqState::kWaiting);
@@ -75,7 +81,7 @@ AddResult PlanBuilder::Start(SlotId slot, const Admission& admission, int32_t li
   const int32_t goal = seq.known_committed[slot];
   SlotId fork = seq.fork_from[slot];
   if (fork != kNoSlot && ledger_->blocks_held(fork) == 0) fork = kNoSlot;  // given up earlier in this plan
-  const int32_t matched = fork != kNoSlot ? seq.prompt_tokens[slot] - 1 : ledger_->PeekMatch(slot, goal);
+  const int32_t matched = CachedTokens(*view_, slot);
   const int32_t remaining = goal - matched;
   auto count = static_cast<int32_t>(std::min<int64_t>({remaining, limit, prefill_left()}));
   if (whole && count > 0) count = WholeOrNone(count, remaining);

@@ -76,6 +76,8 @@ class PlanBuilder {
   Demand StartDemand(SlotId slot, const Admission& admission) const;
   int64_t blocks_available() const { return ledger_->blocks_available(); }
   int32_t block_size() const { return block_size_; }
+  // Positions of a waiting sequence that need not be computed if it starts now. Also before a plan has begun.
+  int32_t CachedTokens(const StepView& view, SlotId slot) const;
   // Positions of a running sequence that the blocks in its table cover.
   int32_t CoveredTokens(SlotId slot) const { return covered_[static_cast<size_t>(slot)]; }
   // What giving up the running sequence can free at most, in blocks (shared ones stay).

@@ -71,7 +71,7 @@ struct SchedulerLimits {
   int64_t swap_blocks = 0;                   // of host memory, for preemption by swap; 0: none
   int64_t token_budget = 0;                  // tau as the user says; 0: the preset's
   int64_t default_token_budget = 512;        // the preset's (set by Scheduler::Create)
-  DurationNs tbt_slo_ns = 0;                 // 0: none
+  DurationNs tbt_slo_ns = 0;                 // 0: none; kAutoDuration: the program's own (budget/tbt_slo.cc)
   double watermark = 0.0;                    // share of blocks that admission keeps free
   bool reserve_full = false;                 // max-length reserves L_max
   bool unlimited_steps = false;              // budget none is really none (simulation)
@@ -101,8 +101,8 @@ struct ChoiceTraits {
   bool reserves_context = false;    // admission: sets aside max-model-len for every sequence
   bool reserves_output = false;     // admission: sets aside what the output is expected to need (ReservationNote)
   bool aborts_outgrown = false;     // preemption: ends the run of a sequence that outgrew it (Preemption::Outgrown)
-  bool sizes_by_step_time = false;  // budget: chooses its size once, by SchedulerLimits::step_time where there is one
-  int64_t max_prefill_tokens = 0;   // budget: the most prefill tokens of one step
+  bool sizes_by_step_time = false;  // budget: for --tbt-slo, by SchedulerLimits::step_time where there is one
+  int64_t max_prefill_tokens = 0;   // budget: the most prefill tokens of one step, whatever else is in it
   int64_t max_tokens = 0;           // budget: the most tokens of one step
 };
 
@@ -187,8 +187,9 @@ class Budget {
   virtual ~Budget() = default;
   virtual void Describe(ChoiceTraits* traits) const = 0;
   virtual StepBudget Next(const StepView& view) = 0;
-  // The same for budgets that look at who comes next in the queue.
-  virtual StepBudget NextFor(const StepView& view, Order*) { return Next(view); }
+  // The same for budgets that look at who comes next in the queue, and how much of it is cached. The plan has not
+  // begun.
+  virtual StepBudget NextFor(const StepView& view, Order*, const PlanBuilder&) { return Next(view); }
   // For the start-up echo: "512 tokens: no --tbt-slo, so the default".
   virtual std::string Why() const = 0;
 };

@@ -27,7 +27,7 @@ void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan)
     places.step = std::min(places.step, places.running);
   }
   yield_to_running_ = false;
-  builder->Begin(view, budget_->NextFor(view, order_.get()), places, plan);
+  builder->Begin(view, budget_->NextFor(view, order_.get(), *builder), places, plan);
   StepContext step(view, builder, order_.get(), admission_.get(), preemption_.get(), &scratch_);
   if (traits_.aborts_outgrown) outgrown_ += step.AbortOutgrown();
   if (traits_.makes_room && !traits_.pauses) step.MakeRoom();
@@ -88,6 +88,13 @@ Status CheckLimits(const SchedulerLimits& limits) {
     return InvalidArgument(
         fmt::format("scheduler limits out of range: max-num-seqs {}, max-model-len {}, slots {}, block-size {}",
                     limits.max_num_seqs, limits.max_model_len, limits.slot_capacity, limits.block_size));
+  }
+  if (limits.tbt_slo_ns < kAutoDuration) {
+    return InvalidArgument(
+        fmt::format("tbt-slo {} ns: a gap between tokens cannot be negative; give a duration of more than 0, auto or "
+                    "none",
+                    limits.tbt_slo_ns),
+        "tbt-slo");
   }
   if (limits.watermark < 0 || limits.watermark >= 1) {
     return InvalidArgument(fmt::format("watermark {} is outside [0, 1)", limits.watermark), "watermark");

@@ -9,6 +9,7 @@
 
 #include "base/sim_request.h"
 #include "loop/metrics.h"
+#include "loop/step_shape.h"
 #include "sim/sim_executor.h"
 #include "trace/recorded_step_times.h"
 

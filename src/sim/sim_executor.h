@@ -19,9 +19,6 @@
 
 namespace tactus {
 
-// What step-time models see of a plan; the shape refers to *chunks.
-StepShape ShapeOf(const StepPlan& plan, std::vector<ChunkShape>* chunks);
-
 namespace cost {
 class CostModel;
 }

@@ -85,9 +85,9 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
         "as-paper", as_paper,
         {.help = "as papers' simulators have it: steps of any size, any number of requests may wait, a request does "
                  "not say how long its answer will be, and of its text and client only what the workload states is "
-                 "known. Stands for --step-limit none --max-queue 1048576 --ignore-eos off --identities stated, "
-                 "each of which may be given otherwise",
-         .implies = "step-limit=none max-queue=1048576 ignore-eos=off identities=stated"});
+                 "known; no objective of the program's own sizes steps. Stands for --step-limit none --max-queue "
+                 "1048576 --ignore-eos off --identities stated --tbt-slo none, each of which may be given otherwise",
+         .implies = "step-limit=none max-queue=1048576 ignore-eos=off identities=stated tbt-slo=none"});
     SchedulingOptions::VisitFields(v);
     OfferedLoad::VisitFields(v);
     v.Field("requests", requests,

@@ -61,7 +61,7 @@ void VisitHeader(TraceHeader& h, Visitor& v, uint64_t version) {
   number("max-model-len", s.max_model_len, 2, kMax32);
   number("scheduler-slots", s.slot_capacity, 1, 1 << 20);
   number("token-budget", s.token_budget, 0, int64_t{1} << 40);
-  number("tbt-slo-ns", s.tbt_slo_ns, 0, std::numeric_limits<int64_t>::max());
+  number("tbt-slo-ns", s.tbt_slo_ns, kAutoDuration, std::numeric_limits<int64_t>::max());
   int64_t watermark_ppb = static_cast<int64_t>(s.watermark * 1e9 + 0.5);
   v.Number("watermark-ppb", &watermark_ppb, 0, 1000000000);
   s.watermark = static_cast<double>(watermark_ppb) / 1e9;

@@ -17,7 +17,7 @@ struct Sample {
   double share = 0.5;
   std::string kind = "a";
   std::vector<std::string> key;
-  DurationText wait{50'000'000};
+  DurationText wait{50'000'000}, beat{kAutoDuration};
   BytesText memory;
   bool plain = false;
   template <class V>
@@ -29,6 +29,7 @@ struct Sample {
     v.Field("kind", kind, {.choices = "a|b", .help = "which"});
     v.Field("key", key, {.help = "secrets", .secret = true});
     v.Field("wait", wait, {.unit = "duration", .help = "how long"});
+    v.Field("beat", beat, {.unit = "duration", .choices = "auto|none", .help = "how long, or not at all"});
     v.Field("memory", memory, {.unit = "bytes", .help = "how big"});
     v.Field("plain", plain, {.help = "nothing fancy", .implies = "number=9 kind=b"});
   }
@@ -83,6 +84,11 @@ TEST(CommandLine, ErrorsNameFlagValueAndLimit) {
       {{"--kind", "c"}, "--kind: 'c' is not one of: a, b"},
       {{"--wait", "5 parsecs"}, "is not a duration"},
       {{"--memory", "-1"}, "is not a size"},
+      {{"--wait", "none"}, "--wait: 'none' is not a duration"},
+      {{"--beat", "0"}, "--beat: '0' is not a duration of more than 0 such as 50ms, 1.5s or 2m, nor auto or none"},
+      {{"--beat", "0ms"}, "--beat: '0ms' is not a duration of more than 0"},
+      {{"--beat", "-5ms"}, "--beat: '-5ms' is not a duration of more than 0"},
+      {{"--beat", "abc"}, "--beat: 'abc' is not a duration of more than 0"},
       {{"--nosuch", "1"}, "--nosuch"},
       {{"a", "b"}, "unexpected argument 'b'"},
   };
@@ -91,6 +97,21 @@ TEST(CommandLine, ErrorsNameFlagValueAndLimit) {
     EXPECT_EQ(p.outcome, CommandLine::Outcome::kBadUsage);
     EXPECT_NE(p.errors.find(expected), std::string::npos) << p.errors;
   }
+}
+
+// A duration that may be left to the program, or switched off: what is printed reads back.
+TEST(CommandLine, DurationsMayBeWords) {
+  EXPECT_EQ(ParseArgs({}).sample.beat.ns, kAutoDuration);
+  EXPECT_EQ(ParseArgs({"--beat", "none"}).sample.beat.ns, 0);
+  EXPECT_EQ(ParseArgs({"--beat", "auto"}).sample.beat.ns, kAutoDuration);
+  EXPECT_EQ(ParseArgs({"--beat", "20ms"}).sample.beat.ns, 20'000'000);
+  EXPECT_NE(ParseArgs({"--help"}).output.find("--beat <duration>|auto|none"), std::string::npos);
+  for (const auto& [given, shown] :
+       {std::pair("auto", "beat = 'auto'"), std::pair("none", "beat = 'none'"), std::pair("20ms", "beat = '20ms'")}) {
+    const Parsed p = ParseArgs({"--beat", given, "--print-config"});
+    EXPECT_NE((p.output + p.errors).find(shown), std::string::npos) << p.output << p.errors;
+  }
+  EXPECT_NE(ParseArgs({"--print-config", "--wait", "0"}).output.find("wait = '0s'"), std::string::npos);
 }
 
 TEST(CommandLine, FlagBeatsEnvironmentBeatsFileBeatsDefault) {

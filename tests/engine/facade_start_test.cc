@@ -2,6 +2,8 @@
 #include "engine/facade_fixture.h"
 #include "engine/profile_model.h"
 
+#include <fmt/format.h>
+
 namespace tactus {
 namespace {
 
@@ -65,9 +67,52 @@ TEST_F(FacadeTest, TheMachinesStepTimesAreReadOnlyWhereTheyDecide) {
     return !Engine::Create(o).ok();
   };
   EXPECT_TRUE(reads(kSecond, 0, ""));
+  EXPECT_TRUE(reads(kSecond, 256, "")) << "the most that a step may have";
   EXPECT_FALSE(reads(0, 0, "")) << "no objective to choose a budget for";
-  EXPECT_FALSE(reads(kSecond, 256, "")) << "the budget is given";
+  EXPECT_FALSE(reads(kAutoDuration, 256, "")) << "the budget is given";
+  EXPECT_FALSE(reads(kAutoDuration, 0, "")) << "what nobody asked for is no reason not to start";
   EXPECT_FALSE(reads(kSecond, 0, "fixed"));
+  unsetenv("TACTUS_CACHE_DIR");
+}
+
+// Where nothing is stored, an objective has step times that are measured at the start, on the executor that then
+// serves.
+TEST_F(FacadeTest, StepTimesThatAreNotStoredAreMeasuredQuickly) {
+  setenv("TACTUS_CACHE_DIR", (folder_ / "empty_cache").c_str(), 1);
+  std::string answer, predicted;
+  const auto starts = [&](int64_t slo_ns, const char* preset, int64_t budget) {
+    EngineOptions o = Options();
+    o.tbt_slo.ns = slo_ns;
+    o.scheduler = preset;
+    o.token_budget = budget;
+    std::string all;
+    auto engine = Engine::Create(o, [&all](std::string_view line) { all += std::string(line) + "\n"; });
+    EXPECT_TRUE(engine.ok()) << engine.status().ToString();
+    if (!engine.ok()) return all;
+    // It answers as one that has measured nothing.
+    const auto told = Run(**engine, Ask(**engine, std::string(300, 'x'), 5));
+    for (const TokenId token : told->choices[0].tokens) answer += fmt::format("{} ", token);
+    const std::string metrics = (*engine)->MetricsText();
+    const size_t at = metrics.find("\ntactus_predicted_step_seconds_total{");
+    predicted = at != std::string::npos ? metrics.substr(metrics.find("} ", at) + 2, 2) : "";
+    return all;
+  };
+  const std::string none = starts(0, "sarathi-serve", 0), expected = answer;
+  EXPECT_EQ(none.find("measuring"), std::string::npos) << none;
+  EXPECT_EQ(predicted, "0\n");
+  for (const int64_t slo_ns : {kAutoDuration, 50 * kMillisecond}) {
+    answer.clear();
+    const std::string text = starts(slo_ns, "sarathi-serve", 0);
+    EXPECT_NE(text.find("measuring some for about 2 s; `tactus profile`"), std::string::npos) << text;
+    EXPECT_NE(text.find("empty_cache/profiles/"), std::string::npos) << text;
+    EXPECT_NE(text.find("step times measured in"), std::string::npos) << text;
+    EXPECT_NE(text.find("every step the largest of at most"), std::string::npos) << text;
+    EXPECT_EQ(text.find("warning"), std::string::npos) << text;
+    EXPECT_EQ(answer, expected);
+    EXPECT_EQ(predicted, "0.");
+  }
+  EXPECT_EQ(starts(kAutoDuration, "vllm", 0).find("measuring"), std::string::npos) << "it does not size by time";
+  EXPECT_EQ(starts(kAutoDuration, "sarathi-serve", 64).find("measuring"), std::string::npos) << "a size is given";
   unsetenv("TACTUS_CACHE_DIR");
 }
 

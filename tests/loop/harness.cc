@@ -54,6 +54,7 @@ Harness::Harness(const HarnessConfig& config, sched::InjectedChoices injected) :
   services.predictor = config.predictor;
   services.injected = std::move(injected);
   services.step_time = sizes.step_time;
+  services.corrected = config.corrected;
   services.recorded = !config.trace_path.empty();
   auto replica = Replica::Create(std::move(rc), std::move(services));
   if (!replica.ok()) {

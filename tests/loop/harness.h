@@ -31,6 +31,7 @@ struct HarnessConfig {
   double draft_accuracy = 0;    // with executor.max_draft_tokens: how often a guess is right
   bool tokens_on_host = false;  // of every other request
   int32_t stopwatch_every = 1;
+  bool corrected = false;  // scheduler.limits.step_time learns from the results
   std::string trace_path;  // records there; CloseTrace ends it
   std::string about;       // for the account of a broken invariant
 };

@@ -275,9 +275,15 @@ TEST(Registry, ABudgetSaysWhetherStepTimesWouldSizeIt) {
     return traits.ok() && traits->sizes_by_step_time;
   };
   EXPECT_TRUE(by_step_time("sarathi-serve", "", kSecond, 0));
+  EXPECT_TRUE(by_step_time("sarathi-serve", "", kAutoDuration, 0));
+  EXPECT_TRUE(by_step_time("sarathi-serve", "", kSecond, 64)) << "64 tokens are the most, and the objective stands";
+  EXPECT_TRUE(by_step_time("vllm", "tbt-slo", kSecond, 0));
   EXPECT_TRUE(by_step_time("orca", "profile", kSecond, 0));
   EXPECT_FALSE(by_step_time("sarathi-serve", "", 0, 0)) << "no objective";
-  EXPECT_FALSE(by_step_time("sarathi-serve", "", kSecond, 64)) << "a size is given";
+  EXPECT_FALSE(by_step_time("sarathi-serve", "", kAutoDuration, 64)) << "a size is given, an objective is not";
+  EXPECT_FALSE(by_step_time("orca", "profile", kSecond, 64)) << "a size is given";
+  EXPECT_FALSE(by_step_time("orca", "profile", kAutoDuration, 0))
+      << "one size for all steps is for the user's objective";
   EXPECT_FALSE(by_step_time("sarathi-serve", "fixed", kSecond, 0));
   EXPECT_FALSE(by_step_time("accelgen", "", kSecond, 0)) << "it sizes every step anew";
   for (const PresetInfo& preset : Presets()) by_step_time(preset.name, "", kSecond, 0);
@@ -298,7 +304,7 @@ TEST(Registry, BudgetsSayWhy) {
   EXPECT_NE((*Scheduler::Create(c))->Describe().find("512 tokens per step: no --tbt-slo"), std::string::npos);
   EXPECT_EQ((*Scheduler::Create(c))->max_step_tokens(), 512);
   c.limits.tbt_slo_ns = 50 * kMillisecond;
-  EXPECT_NE((*Scheduler::Create(c))->Describe().find("--tbt-slo is given but"), std::string::npos);
+  EXPECT_NE((*Scheduler::Create(c))->Describe().find("--tbt-slo has no step times"), std::string::npos);
   c.limits.token_budget = 96;
   EXPECT_NE((*Scheduler::Create(c))->Describe().find("96 tokens per step: --token-budget"), std::string::npos);
   EXPECT_EQ((*Scheduler::Create(Config("orca")))->max_step_tokens(), 1024);
@@ -316,6 +322,7 @@ class LinearModel final : public StepTimeModel {
 TEST(Registry, ProfileTakesTheLargestTileMultipleThatKeepsTheObjective) {
   const LinearModel model;
   SchedulerConfig c = Config("sarathi-serve");
+  c.budget = "profile";
   c.limits.step_time = &model;
   c.limits.tbt_slo_ns = 30 * kMillisecond;  // 1 ms + 0.1 ms per token: 290 tokens, so 288
   EXPECT_EQ((*Scheduler::Create(c))->max_step_tokens(), 288);

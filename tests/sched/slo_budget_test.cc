@@ -1,7 +1,9 @@
 // AccelGen's pivot and its budget of a step, against examples worked out by hand.
 #include <gtest/gtest.h>
 
+#include "kv/kv_cache.h"
 #include "sched/choices.h"
+#include "sched/plan.h"
 #include "sched/slack_bed.h"
 
 namespace tactus::sched {
@@ -30,7 +32,8 @@ struct BudgetCase {
     auto order = MakeSlackOrder(limits);
     const StepView view = bed.View(now_ns);
     order->Rebuild(view);
-    return budget->NextFor(view, order.get()).tokens;
+    KvCache kv({.num_blocks = 1, .block_size = 16, .max_slots = 1, .max_blocks_per_slot = 1});  // nothing is cached
+    return budget->NextFor(view, order.get(), PlanBuilder(limits, &kv)).tokens;
   }
   FlatThenLinear model;
   SchedulerLimits limits = Limits();

@@ -30,7 +30,13 @@ class ServeEqualsSim : public testing::Test {
     std::filesystem::create_directories(folder_);
     std::ofstream(folder_ / "config.json") << test::kTinyConfig;
     // A step takes longer with every prompt token, every decode and every token that they read.
-    std::ofstream profile(folder_ / "profile.csv");
+    WriteProfile("profile.csv", 1);
+    WriteProfile("slow.csv", 10);
+  }
+  static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
+
+  static void WriteProfile(const char* name, double slower) {
+    std::ofstream profile(folder_ / name);
     profile << "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n";
     for (const int prefill : {0, 16, 64, 256, 1024}) {
       for (const int context : {0, 512}) {
@@ -38,12 +44,11 @@ class ServeEqualsSim : public testing::Test {
           if (prefill + decodes == 0 || (prefill == 0 && context > 0)) continue;
           const int read = decodes * 300;
           const double ms = 5 + 0.05 * prefill + 0.0001 * prefill * context + 0.2 * decodes + 0.0005 * read;
-          profile << prefill << ',' << context << ',' << decodes << ',' << read << ',' << ms << '\n';
+          profile << prefill << ',' << context << ',' << decodes << ',' << read << ',' << slower * ms << '\n';
         }
       }
     }
   }
-  static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
 
   // `count` requests of up to 600 tokens, in bursts; some share a prefix, some could never fit into 1,024 tokens.
   static std::string Trace(int count, uint64_t seed, double gap_s) {
@@ -71,17 +76,18 @@ class ServeEqualsSim : public testing::Test {
     Args shared;  // flags that both take
     Args sim;     // the load, and the KV memory, which the script has too
     Args serve = {};
+    const char* profile = "profile.csv";
   };
 
   static cli::SimCommandOptions ParseSim(const Case& c) {
     cli::SimCommandOptions options;
     Args args = c.shared;
-    args.insert(args.end(), {"--model", "llama-3.1-8b", "--device", "h100", "--cost", Profile()});
+    args.insert(args.end(), {"--model", "llama-3.1-8b", "--device", "h100", "--cost", Profile(c)});
     args.insert(args.end(), c.sim.begin(), c.sim.end());
     EXPECT_EQ(cli::SimLine(&options).Parse(args), cli::CommandLine::Outcome::kRun);
     return options;
   }
-  static std::string Profile() { return (folder_ / "profile.csv").string(); }
+  static std::string Profile(const Case& c) { return (folder_ / c.profile).string(); }
 
   // Field by field, without what is a wall clock's and what only a simulator has.
   static void ExpectEqual(nlohmann::ordered_json served, nlohmann::ordered_json simulated) {
@@ -119,7 +125,7 @@ class ServeEqualsSim : public testing::Test {
     EXPECT_TRUE((*sim)->Run().ok());
     out.simulated = (*sim)->Outcome();
 
-    Args args = {folder_.string(), "--load-format", "dummy", "--profile", Profile(), "--port", "0"};
+    Args args = {folder_.string(), "--load-format", "dummy", "--profile", Profile(c), "--port", "0"};
     // Time jumps, and a client's places are not what is compared.
     for (const char* flag :
          {"--request-timeout", "--read-timeout", "--write-timeout", "--idle-timeout", "--ping-interval"})
@@ -190,6 +196,9 @@ TEST(SharedOptions, AsPaperStandsForOtherOptions) {
   EXPECT_EQ(paper.max_queue, 1 << 20);
   EXPECT_FALSE(paper.ignore_eos);
   EXPECT_EQ(paper.identities, "stated");
+  EXPECT_EQ(paper.tbt_slo.ns, 0);
+  EXPECT_EQ(parsed({}).tbt_slo.ns, kAutoDuration);
+  EXPECT_EQ(parsed({"--as-paper", "--tbt-slo", "auto"}).tbt_slo.ns, kAutoDuration);
   EXPECT_TRUE(paper.prefix_caching);
   const SimOptions some = parsed({"--as-paper", "--ignore-eos", "on", "--identities", "all", "--max-queue", "5"});
   EXPECT_EQ(some.step_limit, "none");
@@ -219,6 +228,22 @@ TEST_F(ServeEqualsSim, NothingButSizesIsGiven) {
   const Outcome out = Compare({.shared = {"--max-model-len", "2048"},
                                .sim = {"--kv-blocks", "400", "--workload", "trace:" + Trace(60, 2, 0.1)}});
   EXPECT_EQ(out.served.completed, 60);
+}
+
+// A machine on which 512 prompt tokens take 300 ms, and a decode 60: nobody gives a flag, and streams keep their beat.
+TEST_F(ServeEqualsSim, TheDefaultObjectiveSizesStepsAlike) {
+  const std::string trace = "trace:" + Trace(80, 10, 1.5);
+  const auto run = [&](const Args& more) {
+    return Compare(
+        {.shared = With(kSizes, more), .sim = {"--kv-blocks", "1000", "--workload", trace}, .profile = "slow.csv"});
+  };
+  const Outcome usual = run({}), none = run({"--tbt-slo", "none"}), strict = run({"--tbt-slo", "150ms"});
+  EXPECT_GT(usual.served.completed, 60);
+  EXPECT_LE(usual.served.tbt_ms.max, 190) << "the profile is exact here: 187.5 ms, within a bucket";
+  EXPECT_LE(strict.served.tbt_ms.max, 152);
+  EXPECT_GT(none.served.tbt_ms.max, 250);
+  const Outcome paper = run({"--tbt-slo", "auto", "--max-num-batched-tokens", "512"});
+  EXPECT_EQ(paper.served.engine->plan_hash, none.served.engine->plan_hash) << "a size is given, an objective is not";
 }
 
 TEST_F(ServeEqualsSim, AFullQueueRefusesTheSameRequests) {

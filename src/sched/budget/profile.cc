@@ -1,9 +1,12 @@
-// Sarathi-Serve's budget: the largest multiple of the tile whose predicted step time keeps the TBT objective (its
-// section 4.3). Without an objective or a step-time model it is the fixed default, and says so.
+// Sarathi-Serve's budget as its paper has it, one for all steps: the largest multiple of the tile whose predicted step
+// time keeps the TBT objective (its section 4.3). Without an objective of the user's or a step-time model it is the
+// fixed default, and says so. A step behind longer contexts than the one that is asked about misses the objective:
+// budget tbt-slo asks about every step.
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "sched/budget/tbt_objective.h"
 #include "sched/choices.h"
 
 namespace tactus::sched {
@@ -13,14 +16,6 @@ namespace {
 // the strict objectives of the paper are defined with, each over a context that most requests stay below, beside one
 // prompt's chunk behind as much context. A small step has room for few decodes, and small KV memory for short contexts.
 constexpr int64_t kDecodes = 32, kContext = 1024;
-constexpr int64_t kLeastGranule = 8;  // where the model knows no tile
-
-constexpr Knob<double> kHeadroom{"tbt-headroom",
-                                 0.9,
-                                 {.min = 0.01,
-                                  .max = 1,
-                                  .help = "budget profile: the share of --tbt-slo that a step's predicted time may "
-                                          "take when there are pipeline stages"}};
 
 struct ReferenceStep {
   int64_t decodes = 0, context = 0;
@@ -51,13 +46,11 @@ std::unique_ptr<Budget> MakeProfileBudget(const SchedulerLimits& limits) {
     return MakeFixedBudgetOf(fallback,
                              "--tbt-slo is given but there are no step times of this machine ('tactus profile' "
                              "measures them), so the default",
-                             true);
+                             fallback);
   }
-  // Between pipeline stages a step also waits for others: it may not use the whole objective.
-  const double share = limits.pipeline_steps > 1 ? limits.policy[kHeadroom] : 1.0;
+  const double share = ShareOfObjective(limits);
   const auto allowed_ns = static_cast<DurationNs>(static_cast<double>(limits.tbt_slo_ns) * share);
-  const int64_t tile = std::max(1, limits.step_time->tile_tokens());
-  const int64_t granule = (kLeastGranule + tile - 1) / tile * tile;
+  const int64_t granule = GranuleOf(*limits.step_time);
   const int64_t most = std::max<int64_t>(1, limits.max_model_len / granule);
   // Step times never fall with more tokens: the last multiple that keeps the objective, by bisection.
   const auto keeps = [&](int64_t multiple) {
@@ -77,7 +70,7 @@ std::unique_ptr<Budget> MakeProfileBudget(const SchedulerLimits& limits) {
   return MakeFixedBudgetOf(tokens,
                            low > 0 ? "the largest that keeps the objective with " + of
                                    : "the least there is; no step keeps the objective: " + of,
-                           true);
+                           tokens);
 }
 
 }  // namespace tactus::sched

@@ -35,7 +35,7 @@ class SloBudget final : public Budget {
   }
 
   StepBudget Next(const StepView& view) override { return Make(view, kNoSlot); }
-  StepBudget NextFor(const StepView& view, Order* order) override {
+  StepBudget NextFor(const StepView& view, Order* order, const PlanBuilder&) override {
     if (view.waiting.empty()) return Make(view, kNoSlot);
     order->Start(view);
     return Make(view, order->Next());

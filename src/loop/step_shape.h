@@ -1,0 +1,14 @@
+// What step-time models see of a plan.
+#pragma once
+
+#include <vector>
+
+#include "base/step.h"
+#include "base/step_time_model.h"
+
+namespace tactus {
+
+// The shape refers to *chunks.
+StepShape ShapeOf(const StepPlan& plan, std::vector<ChunkShape>* chunks);
+
+}  // namespace tactus
