@@ -20,8 +20,6 @@
 namespace tactus::bench {
 namespace {
 
-using kernels::LinearMode;
-
 kernels::ThreadPool& Pool() {
   const char* threads = std::getenv("TACTUS_BENCH_THREADS");
   static kernels::ThreadPool pool(threads != nullptr ? std::atoi(threads) : kernels::UsableCores(), SystemClock());
@@ -44,10 +42,10 @@ std::vector<float> RandomFloats(int64_t n) {
   return x;
 }
 
-void Report(benchmark::State& state, double flops, double bytes, bool bf16) {
+void Report(benchmark::State& state, double flops, double bytes) {
   const Ceilings& c = MeasuredCeilings(Pool(), Set());
   using benchmark::Counter;
-  const double peak = bf16 && c.bf16_flops > 0 ? c.bf16_flops : c.f32_flops;
+  const double peak = c.f32_flops;
   const auto rate = Counter::kIsIterationInvariantRate;
   state.counters["GFLOP/s"] = Counter(flops * 1e-9, rate);
   state.counters["GB/s"] = Counter(bytes * 1e-9, rate);
@@ -55,7 +53,7 @@ void Report(benchmark::State& state, double flops, double bytes, bool bf16) {
   state.counters["%bw"] = Counter(100 * bytes / c.read_bytes, rate);
 }
 
-void Linear(benchmark::State& state, DType dtype, LinearMode mode, int64_t rows, int64_t cols) {
+void Linear(benchmark::State& state, DType dtype, int64_t rows, int64_t cols) {
   const int64_t tokens = state.range(0), row_bytes = RowBytes(dtype, cols);
   const int64_t copies = std::max<int64_t>(1, (int64_t{192} << 20) / (rows * row_bytes));
   // At 32 bytes, as a GGUF file's tensors are.
@@ -70,13 +68,12 @@ void Linear(benchmark::State& state, DType dtype, LinearMode mode, int64_t rows,
   int64_t copy = 0;
   for (auto _ : state) {
     const MatrixView w = {weights + copy * rows * row_bytes, dtype, rows, cols, row_bytes};
-    Set().linear(Pool(), x.data(), tokens, w, nullptr, mode, y.data(),
+    Set().linear(Pool(), x.data(), tokens, w, nullptr, y.data(),
                  {scratch.data(), static_cast<int64_t>(scratch.size())});
     benchmark::ClobberMemory();
     copy = (copy + 1) % copies;
   }
-  Report(state, 2.0 * static_cast<double>(tokens * rows * cols), static_cast<double>(rows * row_bytes),
-         mode == LinearMode::kBF16);
+  Report(state, 2.0 * static_cast<double>(tokens * rows * cols), static_cast<double>(rows * row_bytes));
 }
 
 // `items` sequences; each has `count` queries at the end of `context` positions.
@@ -109,7 +106,7 @@ void Attention(benchmark::State& state, int32_t items, int32_t context, int32_t 
   double pairs = 0;  // (query, visible position)
   for (int32_t i = 0; i < count; ++i) pairs += static_cast<double>(items) * (context - count + i + 1);
   const double kv_bytes = static_cast<double>(elements) * 2 * static_cast<double>(RowBytes(kv_dtype, 1));
-  Report(state, pairs * 4 * kHeads * kHeadDim, kv_bytes, false);
+  Report(state, pairs * 4 * kHeads * kHeadDim, kv_bytes);
 }
 
 void RmsNorm(benchmark::State& state) {
@@ -120,7 +117,7 @@ void RmsNorm(benchmark::State& state) {
     Set().rms_norm(Pool(), x.data(), tokens, dim, weight.data(), 1e-5f, out.data());
     benchmark::ClobberMemory();
   }
-  Report(state, 4.0 * static_cast<double>(tokens * dim), 8.0 * static_cast<double>(tokens * dim), false);
+  Report(state, 4.0 * static_cast<double>(tokens * dim), 8.0 * static_cast<double>(tokens * dim));
 }
 
 void SiluMul(benchmark::State& state) {
@@ -131,24 +128,16 @@ void SiluMul(benchmark::State& state) {
     Set().silu_mul(Pool(), gate.data(), up.data(), n, out.data());
     benchmark::ClobberMemory();
   }
-  Report(state, 20.0 * static_cast<double>(n), 12.0 * static_cast<double>(n), false);
+  Report(state, 20.0 * static_cast<double>(n), 12.0 * static_cast<double>(n));
 }
 
 void RegisterAll() {
-  struct Format {
-    DType dtype;
-    LinearMode mode;
-  };
-  const Format formats[] = {{DType::kBF16, LinearMode::kBF16}, {DType::kBF16, LinearMode::kF32},
-                            {DType::kQ8_0, LinearMode::kF32},  {DType::kQ4_1, LinearMode::kF32},
-                            {DType::kQ4_0, LinearMode::kF32},  {DType::kF32, LinearMode::kF32}};
   const int64_t shapes[][2] = {{2048, 2048}, {5632, 2048}, {2048, 5632}, {32000, 2048}};
-  for (const Format& f : formats) {
+  for (const DType dtype : {DType::kBF16, DType::kQ8_0, DType::kQ4_1, DType::kQ4_0, DType::kF32}) {
     for (const auto& shape : shapes) {
-      const std::string name = std::string("linear/") + InfoOf(f.dtype).name +
-                               (f.mode == LinearMode::kBF16 ? "_dot" : "_f32") + "/" + std::to_string(shape[0]) + "x" +
+      const std::string name = std::string("linear/") + InfoOf(dtype).name + "_f32/" + std::to_string(shape[0]) + "x" +
                                std::to_string(shape[1]);
-      auto* b = benchmark::RegisterBenchmark(name.c_str(), Linear, f.dtype, f.mode, shape[0], shape[1]);
+      auto* b = benchmark::RegisterBenchmark(name.c_str(), Linear, dtype, shape[0], shape[1]);
       b->Arg(1)->Arg(8)->Arg(32)->Arg(512)->UseRealTime()->Unit(benchmark::kMicrosecond);
     }
   }

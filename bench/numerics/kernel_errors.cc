@@ -46,13 +46,13 @@ struct Machine {
   }
 };
 
-std::vector<float> Rows(const Ops& ops, Machine& m, DType dtype, kernels::LinearMode mode) {
+std::vector<float> Rows(const Ops& ops, Machine& m, DType dtype) {
   const std::vector<float> x = Random(kTokens * kCols, 1), w = Random(kRows * kCols, 2);
   Memory stored(kRows * RowBytes(dtype, kCols));
   kernels::Quantize(dtype, w.data(), kRows * kCols, stored.data());
   std::vector<float> y(static_cast<size_t>(kTokens * kRows));
   const MatrixView view{stored.data(), dtype, kRows, kCols, RowBytes(dtype, kCols)};
-  ops.linear(m.pool, x.data(), kTokens, view, nullptr, mode, y.data(), m.workspace());
+  ops.linear(m.pool, x.data(), kTokens, view, nullptr, y.data(), m.workspace());
   return y;
 }
 
@@ -150,7 +150,6 @@ struct Row {
 };
 
 std::vector<Row> AllRows() {
-  using kernels::LinearMode;
   std::vector<Row> rows = {{"rms_norm", Norm}};
   for (const DType kv : {DType::kF32, DType::kBF16, DType::kInt8}) {
     rows.push_back({std::string("rope, store and attention, KV ") + InfoOf(kv).name,
@@ -158,10 +157,8 @@ std::vector<Row> AllRows() {
   }
   for (const DType dtype : {DType::kF32, DType::kQ4_1, DType::kQ8_0}) {
     rows.push_back({std::string("rows, ") + InfoOf(dtype).name + " x f32",
-                    [dtype](const Ops& ops, Machine& m) { return Rows(ops, m, dtype, LinearMode::kF32); }});
+                    [dtype](const Ops& ops, Machine& m) { return Rows(ops, m, dtype); }});
   }
-  rows.push_back(
-      {"rows, bf16 x bf16", [](const Ops& ops, Machine& m) { return Rows(ops, m, DType::kBF16, LinearMode::kBF16); }});
   constexpr std::pair<const char*, Quantization> kForms[] = {{"bf16", Quantization::kNone},
                                                              {"q8_0", Quantization::kQ8_0},
                                                              {"int8", Quantization::kInt8},

@@ -30,14 +30,14 @@ void RoundToInt8(const float* x, int64_t n, int64_t block, float* out) {
 
 // What integer products over such blocks give, up to f32 sums: the same numbers through the f32 kernel.
 void LinearInt8(kernels::ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias,
-                kernels::LinearMode mode, float* y, kernels::Workspace scratch) {
-  if (!g_int8.contains(w.data)) return g_base->linear(pool, x, tokens, w, bias, mode, y, scratch);
+                float* y, kernels::Workspace scratch) {
+  if (!g_int8.contains(w.data)) return g_base->linear(pool, x, tokens, w, bias, y, scratch);
   kernels::PackedMatrix form;
   const bool known = kernels::PackedFormOf(w.dtype, w.rows, w.cols, &form);
   const int64_t block = known ? kernels::TokensFor(form, 1).block : kernels::kTokenBlock;
   std::vector<float> rounded(static_cast<size_t>(tokens * w.cols));
   for (int64_t t = 0; t < tokens; ++t) RoundToInt8(x + t * w.cols, w.cols, block, rounded.data() + t * w.cols);
-  g_base->linear(pool, rounded.data(), tokens, w, bias, mode, y, scratch);
+  g_base->linear(pool, rounded.data(), tokens, w, bias, y, scratch);
 }
 
 const kernels::Ops* EmulatingOps(const ModelWeights& w, const Int8Operators& which) {

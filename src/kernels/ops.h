@@ -31,12 +31,6 @@
 
 namespace tactus::kernels {
 
-// How `linear`, over rows, rounds its input. Weights are used exactly as stored; sums are f32.
-enum class LinearMode : uint8_t {
-  kF32,   // activations f32, weights dequantised to f32: f32, f16 and quantised files, and the reference mode
-  kBF16,  // activations rounded to bf16 (nearest even), weights bf16, f32 sums: bf16 files under --dtype auto/bfloat16
-};
-
 struct Workspace {
   std::byte* data = nullptr;
   int64_t size = 0;
@@ -99,9 +93,10 @@ struct LinearOutput {
 // The table of one kernel set. Every function may be called with any number of tokens >= 0 and uses all of `pool`.
 struct Ops {
   const char* name;
-  // y[tokens, w.rows] = x[tokens, w.cols] * w^T (+ bias[w.rows] unless null). y must not overlap x.
-  void (*linear)(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias,
-                 LinearMode mode, float* y, Workspace scratch);
+  // y[tokens, w.rows] = x[tokens, w.cols] * w^T (+ bias[w.rows] unless null) over weights as the file has them, each
+  // used exactly, in f32: what packed forms are held against. y must not overlap x.
+  void (*linear)(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y,
+                 Workspace scratch);
   // out[t, :] = x[t, :] / rms(x[t, :]) * weight; rms = sqrt(mean(x^2) + eps). In place allowed.
   void (*rms_norm)(ThreadPool& pool, const float* x, int64_t tokens, int64_t dim, const float* weight, float eps,
                    float* out);

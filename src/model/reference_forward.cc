@@ -66,7 +66,7 @@ void Decoder::FeedForward(kernels::ThreadPool& pool, int64_t tokens, const Layer
 
 void Decoder::Linear(kernels::ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias,
                      float* y) {
-  options_.ops->linear(pool, x, tokens, w, bias, kernels::LinearMode::kF32, y, workspace_);
+  options_.ops->linear(pool, x, tokens, w, bias, y, workspace_);
 }
 
 }  // namespace tactus

@@ -307,7 +307,7 @@ TEST(WorkspaceDeathTest, TooSmallStopsWithTheFigures) {
   const std::vector<float> x(32, 1.0f);
   std::vector<float> y(4);
   std::byte few[100];
-  EXPECT_DEATH(SelectOps("scalar")->linear(pool, x.data(), 1, w.view, nullptr, LinearMode::kF32, y.data(), {few, 100}),
+  EXPECT_DEATH(SelectOps("scalar")->linear(pool, x.data(), 1, w.view, nullptr, y.data(), {few, 100}),
                "workspace has 100 bytes");
 }
 

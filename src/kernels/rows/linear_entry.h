@@ -7,35 +7,31 @@
 namespace tactus::kernels {
 namespace {
 
-// One tile of tokens is read where it lies; more are packed, and rounded on the way where the mode says so.
+// One tile of tokens is read where it lies; more are packed.
 template <class L>
-void LinearOver(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, bool panel, bool round,
-                const float* bias, float* y, Workspace scratch) {
-  const bool pack = round || tokens > Simd::kLinearTokens;
+void LinearOver(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, bool panel, const float* bias,
+                float* y, Workspace scratch) {
+  const bool pack = tokens > Simd::kLinearTokens;
   const int64_t packed_bytes =
       pack ? RoundUp(tokens * PackedColumns<L>(w.cols) * static_cast<int64_t>(sizeof(float)), 64) : 0;
   std::byte* aligned = AlignedWorkspace(scratch, packed_bytes + pool.threads() * LinearThreadBytes());
   std::byte* thread_scratch = aligned + packed_bytes;
   if (!pack) return RunLinear<L, false>(pool, x, tokens, w, panel, bias, y, thread_scratch);
   auto* packed = reinterpret_cast<float*>(aligned);
-  PackTokens<L>(pool, x, tokens, w.cols, packed, [round](const float* from, int n, float* to) {
-    const Simd::F v = LoadFirst(from, n);
-    Simd::Store(to, round ? Simd::RoundBF16(v) : v);
-  });
+  PackTokens<L>(pool, x, tokens, w.cols, packed);
   RunLinear<L, true>(pool, packed, tokens, w, panel, bias, y, thread_scratch);
 }
 
-void Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, LinearMode mode,
-            float* y, Workspace scratch) {
+void Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y,
+            Workspace scratch) {
   if (tokens <= 0 || w.rows <= 0) return;
-  const bool round = mode == LinearMode::kBF16;
   switch (w.dtype) {
     case DType::kF32:
-      return LinearOver<WeightsF32>(pool, x, tokens, w, false, false, bias, y, scratch);
+      return LinearOver<WeightsF32>(pool, x, tokens, w, false, bias, y, scratch);
     case DType::kF16:
-      return LinearOver<WeightsF16>(pool, x, tokens, w, false, false, bias, y, scratch);
+      return LinearOver<WeightsF16>(pool, x, tokens, w, false, bias, y, scratch);
     case DType::kBF16:
-      return LinearOver<WeightsBF16>(pool, x, tokens, w, false, round, bias, y, scratch);
+      return LinearOver<WeightsBF16>(pool, x, tokens, w, false, bias, y, scratch);
     case DType::kQ8_0:
       if (TryFused<BlocksQ80>(pool, x, tokens, w, bias, y)) return;
       break;
@@ -48,7 +44,7 @@ void Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& 
     default:
       break;
   }
-  LinearOver<WeightsF32>(pool, x, tokens, w, true, false, bias, y, scratch);
+  LinearOver<WeightsF32>(pool, x, tokens, w, true, bias, y, scratch);
 }
 
 }  // namespace

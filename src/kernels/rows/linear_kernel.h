@@ -193,17 +193,16 @@ int64_t PackedColumns(int64_t columns) {
   return RoundUp(columns, L::kStep);
 }
 
-template <class L, class Convert>
-void PackTokens(ThreadPool& pool, const float* x, int64_t tokens, int64_t columns, typename L::X* packed,
-                Convert convert) {
+template <class L>
+void PackTokens(ThreadPool& pool, const float* x, int64_t tokens, int64_t columns, float* packed) {
   const int64_t padded = PackedColumns<L>(columns), per_tile = TileTokens(tokens);
   pool.ParallelFor(CeilDiv(tokens, per_tile), [&](int64_t tile, int32_t) {
     const int64_t first = tile * per_tile, count = MinOf(per_tile, tokens - first);
     for (int64_t m = 0; m < count; ++m) {
-      typename L::X* to = packed + first * padded + m * L::kStep;
+      float* to = packed + first * padded + m * L::kStep;
       const float* from = x + (first + m) * columns;
       for (int64_t k = 0; k < columns; k += L::kStep, to += count * L::kStep) {
-        convert(from + k, static_cast<int>(MinOf(L::kStep, columns - k)), to);
+        Simd::Store(to, LoadFirst(from + k, static_cast<int>(MinOf(L::kStep, columns - k))));
       }
     }
   });

@@ -1,10 +1,8 @@
 // The kernel set of machines with AVX-512 F, BW, VL and DQ (compiled for them). Where the CPU also has AVX512-BF16,
-// bf16 weights under LinearMode::kBF16 go to rows/avx512/linear_bf16.cc and attention over bf16 and int8 KV to
-// attention/avx512/bf16.cc: pairs of products in one instruction, other roundings. Bits are promised per binary, kernel
-// set and that feature, not across machines.
+// attention over bf16 and int8 KV goes to attention/avx512/bf16.cc: pairs of products in one instruction, other
+// roundings. Bits are promised per binary, kernel set and that feature, not across machines.
 #include "kernels/simd/avx512.h"
 
-#include "kernels/rows/avx512/linear_bf16.h"
 #include "kernels/rows/linear_entry.h"
 #include "kernels/rows/rope_kv.h"
 #include "kernels/rows/row_kernel.h"
@@ -16,14 +14,6 @@
 
 namespace tactus::kernels {
 namespace {
-
-void LinearOrBf16(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias,
-                  LinearMode mode, float* y, Workspace scratch) {
-  if (mode == LinearMode::kBF16 && w.dtype == DType::kBF16 && CpuHasAvx512Bf16()) {
-    return LinearAvx512Bf16(pool, x, tokens, w, bias, y, scratch);
-  }
-  Linear(pool, x, tokens, w, bias, mode, y, scratch);
-}
 
 void AttentionOrBf16(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
                      int32_t heads, const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride,
@@ -37,7 +27,7 @@ void AttentionOrBf16(ThreadPool& pool, const float* q, int64_t q_stride, std::sp
 const Ops& Avx512Ops() {
   static constexpr Ops kOps = {
       .name = "avx512",
-      .linear = LinearOrBf16,
+      .linear = Linear,
       .rms_norm = RmsNorm,
       .embed = Embed,
       .rope = Rope,

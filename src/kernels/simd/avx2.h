@@ -50,9 +50,6 @@ struct Simd {
     const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(high, high), 0x08);
     _mm_storeu_si128(static_cast<__m128i*>(p), _mm256_castsi256_si128(packed));
   }
-  static F RoundBF16(F v) {
-    return _mm256_castsi256_ps(_mm256_and_si256(RoundedBits(v), _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
-  }
   template <class Value, class Use>
   static void Nibbles(const uint8_t* p, Value value, Use use) {
     for (int j = 0; j < 16; j += kWidth) use(j, value(LoadLowNibbles(p + j)));

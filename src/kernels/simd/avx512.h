@@ -49,9 +49,6 @@ struct Simd {
   static void StoreBF16(void* p, F v) {
     _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(RoundedBits(v), 16)));
   }
-  static F RoundBF16(F v) {
-    return _mm512_castsi512_ps(_mm512_and_si512(RoundedBits(v), _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
-  }
   static F Add(F a, F b) { return _mm512_add_ps(a, b); }
   static F Sub(F a, F b) { return _mm512_sub_ps(a, b); }
   static F Mul(F a, F b) { return _mm512_mul_ps(a, b); }

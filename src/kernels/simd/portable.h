@@ -58,10 +58,6 @@ struct Simd {
     const uint16_t h[4] = {F32ToBF16(v[0]), F32ToBF16(v[1]), F32ToBF16(v[2]), F32ToBF16(v[3])};
     std::memcpy(p, h, sizeof h);
   }
-  static F RoundBF16(F v) {
-    return F{BF16ToF32(F32ToBF16(v[0])), BF16ToF32(F32ToBF16(v[1])), BF16ToF32(F32ToBF16(v[2])),
-             BF16ToF32(F32ToBF16(v[3]))};
-  }
   // The 32 nibbles of 16 bytes (low ones first, then high ones) as value(nibble as a float), a vector at a time:
   // use(index of the first lane, vector), indices ascending.
   template <class Value, class Use>

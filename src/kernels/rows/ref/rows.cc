@@ -20,16 +20,13 @@ const std::byte* RowOf(const MatrixView& w, int64_t row) {
   return static_cast<const std::byte*>(w.data) + row * w.row_bytes;
 }
 
-float DotRow(const float* x, const MatrixView& w, int64_t row, bool round) {
+float DotRow(const float* x, const MatrixView& w, int64_t row) {
   float sum = 0;
   float weights[kPiece];
   for (int64_t k = 0; k < w.cols; k += kPiece) {
     const int64_t n = w.cols - k < kPiece ? w.cols - k : kPiece;
     Dequantize(w.dtype, RowOf(w, row) + RowBytes(w.dtype, k), n, weights);
-    for (int64_t i = 0; i < n; ++i) {
-      const float input = round ? BF16ToF32(F32ToBF16(x[k + i])) : x[k + i];
-      sum += input * weights[i];
-    }
+    for (int64_t i = 0; i < n; ++i) sum += x[k + i] * weights[i];
   }
   return sum;
 }
@@ -62,12 +59,11 @@ void RotateHeads(float* rows, int32_t position, int32_t heads, int32_t head_dim,
 
 }  // namespace
 
-void LinearRef(ThreadPool&, const float* x, int64_t tokens, const MatrixView& w, const float* bias, LinearMode mode,
-               float* y, Workspace) {
-  const bool round = mode == LinearMode::kBF16 && w.dtype == DType::kBF16;
+void LinearRef(ThreadPool&, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y,
+               Workspace) {
   for (int64_t t = 0; t < tokens; ++t) {
     for (int64_t n = 0; n < w.rows; ++n) {
-      y[t * w.rows + n] = DotRow(x + t * w.cols, w, n, round) + (bias != nullptr ? bias[n] : 0.0f);
+      y[t * w.rows + n] = DotRow(x + t * w.cols, w, n) + (bias != nullptr ? bias[n] : 0.0f);
     }
   }
 }

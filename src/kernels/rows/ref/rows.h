@@ -5,8 +5,8 @@
 
 namespace tactus::kernels {
 
-void LinearRef(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias,
-               LinearMode mode, float* y, Workspace scratch);
+void LinearRef(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y,
+               Workspace scratch);
 void RmsNormRef(ThreadPool& pool, const float* x, int64_t tokens, int64_t dim, const float* weight, float eps,
                 float* out);
 void EmbedRef(ThreadPool& pool, const int32_t* ids, int64_t tokens, const MatrixView& table, float* x);
