@@ -108,6 +108,10 @@ struct Writer {
   }
 };
 
+// Knobs that policies had once, whole numbers all. Recordings that have them stay readable: those of other policies
+// replay as they ran, those of the policy itself say that they do not.
+constexpr std::string_view kRetiredKnobs[] = {"mlfq-queues"};
+
 // The names come in the order of VisitHeader; a version of the format fixes the list, but for the knobs: those that the
 // recording program had, in any order. A knob that it did not have is as declared.
 struct Reader {
@@ -151,7 +155,17 @@ struct Reader {
     do {
       one.found = false;
       policy->VisitFields(one);
+      if (!one.found) one.found = SkipRetired();
     } while (one.found && status.ok());
+  }
+  bool SkipRetired() {
+    if (!status.ok() ||
+        std::find(std::begin(kRetiredKnobs), std::end(kRetiredKnobs), Next()) == std::end(kRetiredKnobs))
+      return false;
+    int64_t value = 0;
+    const std::string name = Next();
+    Number(name.c_str(), &value, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max());
+    return true;
   }
   // Reads the value of the knob whose name comes next.
   struct KnobReader {

@@ -208,6 +208,13 @@ TEST(TraceHeader, KnobsComeBackByName) {
   EXPECT_EQ(*policy.Find<int64_t>("pia-bin"), 3);
   EXPECT_EQ(*policy.Find<double>("larry-lambda"), 1.0 / 3);
 
+  const std::string retired = "\x0bmlfq-queues\x0a";  // 5
+  const auto older = read(text.substr(0, bin) + retired + text.substr(bin));
+  ASSERT_TRUE(older.ok()) << "a knob that was retired: " << older.status().ToString();
+  policy = older->scheduler.limits.policy;
+  EXPECT_EQ(*policy.Find<int64_t>("pia-bin"), 3);
+  EXPECT_EQ(older->kv.num_blocks, h.kv.num_blocks);
+
   const auto without = read(others + text.substr(rest));
   ASSERT_TRUE(without.ok()) << without.status().ToString();
   policy = without->scheduler.limits.policy;
