@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api/json.h"
+#include "support/source_path.h"
 
 namespace tactus::api {
 namespace {
@@ -102,12 +103,12 @@ TEST(RequestParserTest, ThePageNamesEveryField) {
     std::ifstream file(path);
     return std::string((std::istreambuf_iterator<char>(file)), {});
   };
-  std::istringstream page(read(TACTUS_SOURCE_DIR "/docs/api.md"));
+  std::istringstream page(read(test::SourcePath("docs/api.md")));
   std::string spans;
   for (std::string text; std::getline(page, text, '`') && std::getline(page, text, '`');) spans += text + "\n";
   const std::regex field("(?:Find|String|Integer|Number|Boolean|Refuse|RefuseTrue)\\(\\s*\"([a-z_]+)\"");
   std::set<std::string> names;
-  for (const auto& file : std::filesystem::directory_iterator(TACTUS_SOURCE_DIR "/src/api")) {
+  for (const auto& file : std::filesystem::directory_iterator(test::SourcePath("src/api"))) {
     const std::string code = read(file.path());
     for (std::sregex_iterator it(code.begin(), code.end(), field), end; it != end; ++it) names.insert((*it)[1]);
   }

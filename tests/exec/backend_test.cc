@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "exec/make_backend.h"
+#include "support/source_path.h"
 
 namespace tactus {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 class BackendTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto description = DescribeModel(TACTUS_SOURCE_DIR "/tests/golden/data/llama-gqa");
+    auto description = DescribeModel(test::SourcePath("tests/golden/data/llama-gqa"));
     ASSERT_TRUE(description.ok()) << description.status().ToString();
     description_ = *description;
   }

@@ -7,6 +7,7 @@
 #include "exec/numerics.h"
 #include "exec/step_driver.h"
 #include "model/loader.h"
+#include "support/source_path.h"
 
 namespace tactus::test {
 
@@ -31,7 +32,7 @@ struct TinyModel {
 };
 
 inline TinyModel LoadTiny(const std::string& name, const NumericsOptions& numerics) {
-  auto description = DescribeModel(std::string(TACTUS_SOURCE_DIR "/tests/golden/data/") + name);
+  auto description = DescribeModel(test::SourcePath("tests/golden/data/") + name);
   TACTUS_CHECK_MSG(description.ok(), description.status().ToString());
   TinyModel m;
   m.config = description->config;

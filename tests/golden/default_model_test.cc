@@ -7,6 +7,7 @@
 
 #include "golden/golden_case.h"
 #include "model/catalog.h"
+#include "support/source_path.h"
 
 namespace tactus::test {
 namespace {
@@ -24,7 +25,7 @@ class DefaultModelTest : public testing::Test {
     auto description = DescribeModel(*resolved);
     ASSERT_TRUE(description.ok()) << description.status().ToString();
     description_ = std::move(*description);
-    auto cases = ReadGoldenCases(TACTUS_SOURCE_DIR "/tests/golden/data/smollm2-135m.json");
+    auto cases = ReadGoldenCases(test::SourcePath("tests/golden/data/smollm2-135m.json"));
     ASSERT_TRUE(cases.ok()) << cases.status().ToString();
     cases_ = std::move(*cases);
   }

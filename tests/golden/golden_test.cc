@@ -11,6 +11,7 @@
 
 #include "golden/golden_case.h"
 #include "model_config/architecture.h"
+#include "support/source_path.h"
 
 namespace tactus::test {
 namespace {
@@ -22,7 +23,7 @@ constexpr double kTolerance = 1e-4;
 std::vector<std::string> TinyModels() {
   std::vector<std::string> names;
   std::error_code error;  // a folder that is missing has no models, which GoldenData sees
-  for (const auto& entry : std::filesystem::directory_iterator(TACTUS_SOURCE_DIR "/tests/golden/data", error)) {
+  for (const auto& entry : std::filesystem::directory_iterator(test::SourcePath("tests/golden/data"), error)) {
     if (std::filesystem::exists(entry.path() / "golden.json")) names.push_back(entry.path().filename().string());
   }
   std::sort(names.begin(), names.end());
@@ -32,7 +33,7 @@ std::vector<std::string> TinyModels() {
 class GoldenTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(GoldenTest, ReferenceModeAgreesWithTransformers) {
-  const std::filesystem::path folder = std::filesystem::path(TACTUS_SOURCE_DIR "/tests/golden/data") / GetParam();
+  const std::filesystem::path folder = std::filesystem::path(test::SourcePath("tests/golden/data")) / GetParam();
   const auto gguf = folder / "model.gguf";
   auto description = DescribeModel((std::filesystem::exists(gguf) ? gguf : folder).string());
   ASSERT_TRUE(description.ok()) << description.status().ToString();
@@ -66,7 +67,7 @@ TEST_P(GoldenTest, ReferenceModeAgreesWithTransformers) {
 // 0.25; a plane or a scale that went wrong is off by 1 and more.
 TEST_P(GoldenTest, PackedNumericsStayNear) {
   constexpr double kExact = 1e-4, kBf16 = 0.2, kInt8 = 0.3;
-  const std::filesystem::path folder = std::filesystem::path(TACTUS_SOURCE_DIR "/tests/golden/data") / GetParam();
+  const std::filesystem::path folder = std::filesystem::path(test::SourcePath("tests/golden/data")) / GetParam();
   const auto gguf = folder / "model.gguf";
   auto description = DescribeModel((std::filesystem::exists(gguf) ? gguf : folder).string());
   ASSERT_TRUE(description.ok()) << description.status().ToString();
@@ -128,7 +129,7 @@ TEST(GoldenData, EveryModelIsThere) {
 TEST(GoldenData, EveryArchitectureHasAModel) {
   std::set<std::string, std::less<>> run;
   for (const std::string& name : TinyModels()) {
-    const std::filesystem::path folder = std::filesystem::path(TACTUS_SOURCE_DIR "/tests/golden/data") / name;
+    const std::filesystem::path folder = std::filesystem::path(test::SourcePath("tests/golden/data")) / name;
     const auto gguf = folder / "model.gguf";
     const auto description = DescribeModel((std::filesystem::exists(gguf) ? gguf : folder).string());
     ASSERT_TRUE(description.ok()) << description.status().ToString();
@@ -200,7 +201,7 @@ TEST(GoldenRun, ALogitThatIsNotFiniteIsAnErrorThatSaysWhere) {
 
 // One weight of the last matrix, then one that reaches every logit.
 TEST(GoldenRun, AModelWithAWeightThatIsNotANumberFails) {
-  const std::string folder = TACTUS_SOURCE_DIR "/tests/golden/data/llama-mha";
+  const std::string folder = test::SourcePath("tests/golden/data/llama-mha");
   auto description = DescribeModel(folder);
   ASSERT_TRUE(description.ok()) << description.status().ToString();
   LoadWeightsOptions load;

@@ -8,6 +8,7 @@
 
 #include "kernels/kernel_testing.h"
 #include "kernels/rows/dequantize.h"
+#include "support/source_path.h"
 
 namespace tactus::kernels {
 namespace {
@@ -31,7 +32,7 @@ struct Case {
 
 std::vector<Case> Golden() {
   std::vector<Case> cases;
-  std::ifstream file(TACTUS_SOURCE_DIR "/tests/kernels/data/quant_golden.txt");
+  std::ifstream file(test::SourcePath("tests/kernels/data/quant_golden.txt"));
   for (std::string line; std::getline(file, line);) {
     std::istringstream fields(line);
     std::string what, name, from, to;

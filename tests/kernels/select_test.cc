@@ -9,7 +9,6 @@
 #include <string>
 
 #include "kernels/ops.h"
-#include "tactus/options.h"
 
 namespace tactus::kernels {
 namespace {
@@ -44,26 +43,6 @@ TEST(RunnableOps, AreThoseOfTheProcessorsFlags) {
   }
 }
 #endif
-
-// The choices of --kernels.
-struct KernelChoices {
-  std::set<std::string> names;
-  void Group(const char*) {}
-  template <class T>
-  void Field(const char* name, T&, const FieldSpec& spec) {
-    if (std::string(name) != "kernels") return;
-    std::istringstream choices(spec.choices);
-    for (std::string choice; std::getline(choices, choice, '|');) names.insert(choice);
-  }
-};
-
-TEST(RunnableOps, AreChoicesOfTheOption) {
-  KernelChoices choices;
-  EngineOptions().VisitFields(choices);
-  for (const Ops* ops : RunnableOps()) {
-    EXPECT_TRUE(choices.names.contains(ops->name)) << "--kernels does not take " << ops->name << " (tactus/options.h)";
-  }
-}
 
 }  // namespace
 }  // namespace tactus::kernels

@@ -12,6 +12,8 @@
 
 #include <gtest/gtest.h>
 
+#include "support/source_path.h"
+
 namespace tactus::test {
 
 inline std::span<const std::byte> Bytes(const std::string& s) {
@@ -163,7 +165,7 @@ inline std::string Safetensors(const std::string& header, const std::string& dat
 }
 
 inline std::string GoldenFolder(const std::string& name) {
-  return std::string(TACTUS_SOURCE_DIR) + "/tests/golden/data/" + name;
+  return test::SourcePath("tests/golden/data/") + name;
 }
 inline std::string ReadFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);

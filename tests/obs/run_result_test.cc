@@ -7,6 +7,8 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "support/source_path.h"
+
 namespace tactus {
 namespace {
 
@@ -285,7 +287,7 @@ TEST(RunResult, WhatIsNotKnownIsNull) {
 
 // Every field of the object, and of its requests, in code spans of the page's section "Result".
 TEST(RunResultPage, NamesEveryField) {
-  std::ifstream file(TACTUS_SOURCE_DIR "/docs/api.md");
+  std::ifstream file(test::SourcePath("docs/api.md"));
   const std::string page((std::istreambuf_iterator<char>(file)), {});
   const size_t result = page.find("\n## Result\n");
   ASSERT_NE(result, std::string::npos);

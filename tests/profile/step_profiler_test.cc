@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "engine/profile_model.h"
+#include "support/source_path.h"
 
 namespace tactus {
 namespace {
@@ -204,7 +205,7 @@ TEST(StepProfiler, TheFirstRunOfAVisitDoesNotCountUnlessThreeMoreWouldTakeTooLon
 
 EngineOptions TinyModel() {
   EngineOptions engine;
-  engine.model = TACTUS_SOURCE_DIR "/tests/golden/data/llama-gqa";
+  engine.model = test::SourcePath("tests/golden/data/llama-gqa");
   engine.threads = 1;
   engine.max_num_seqs = 4;
   engine.kv_cache_memory.bytes = 4 << 20;

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "loop/harness.h"
+#include "support/source_path.h"
 
 namespace tactus {
 namespace {
@@ -15,7 +16,7 @@ using testing::Harness;
 using testing::HarnessConfig;
 
 std::string Read(const char* path) {
-  std::ifstream in(std::filesystem::path(TACTUS_SOURCE_DIR) / path);
+  std::ifstream in(test::SourcePath(path));
   std::ostringstream text;
   text << in.rdbuf();
   return text.str();

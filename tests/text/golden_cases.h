@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "support/source_path.h"
 #include "text/tokenizer.h"
 
 namespace tactus {
@@ -20,7 +21,7 @@ inline std::string ReadFile(const std::string& path) {
 }
 
 inline std::string TextData(const std::string& name) {
-  return ReadFile(std::string(TACTUS_SOURCE_DIR "/tests/text/data/") + name);
+  return ReadFile(test::SourcePath("tests/text/data/") + name);
 }
 
 inline nlohmann::json GoldenCases(const std::string& name) {

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "support/source_path.h"
 #include "text/jinja/template.h"
 
 namespace tactus::jinja {
@@ -20,7 +21,7 @@ class JinjaGolden : public ::testing::Test {
   static void SetUpTestSuite() {
     setenv("TZ", "UTC", 1);
     tzset();
-    std::ifstream file(TACTUS_SOURCE_DIR "/tests/text/data/templates/golden.json");
+    std::ifstream file(test::SourcePath("tests/text/data/templates/golden.json"));
     golden_ = new Json(Json::parse(file));
   }
   static void TearDownTestSuite() {
