@@ -98,6 +98,17 @@ class SlackModel {
     if (newest != window_->newest) ReadWindow(view, newest);
     return window_->window;
   }
+  // Asks for the memory that the questions about a waiting sequence will read.
+  void WillRead(const StepView& view, SlotId slot) const {
+    const SequenceColumns& seq = view.seq;
+    __builtin_prefetch(&note_.At(view.notes, slot));
+    __builtin_prefetch(&seq.slo[slot]);
+    __builtin_prefetch(&seq.queued_ns[slot]);
+    __builtin_prefetch(&seq.arrival_order[slot]);
+    __builtin_prefetch(&seq.known_committed[slot]);
+    __builtin_prefetch(&seq.prompt_tokens[slot]);
+    __builtin_prefetch(&seq.preemptions[slot]);
+  }
   // T_r of any live sequence that no policy has planned yet in this step. May note a JCT request's share on first
   // sight.
   DurationNs SlackNs(const StepView& view, SlotId slot) const;
