@@ -117,12 +117,12 @@ BlockId KvCache::Impl::Allocate() {
 
 // One thing after the other, as each says where the next one lies: the block, its node, the node's place in the table.
 void KvCache::Impl::WillEvict() {
-  if (const BlockId b = lru.Soon(12); b != kNoBlock) {
+  if (const BlockId b = lru.Soon(36); b != kNoBlock) {
     lru.WillRemove(b);
     WillTouch(b);
   }
-  if (const BlockId b = lru.Soon(8); b != kNoBlock && Filed(b)) tree.WillRead(block(b).node);
-  if (const BlockId b = lru.Soon(4); b != kNoBlock && Filed(b)) tree.WillErase(block(b).node);
+  if (const BlockId b = lru.Soon(24); b != kNoBlock && Filed(b)) tree.WillRead(block(b).node);
+  if (const BlockId b = lru.Soon(12); b != kNoBlock && Filed(b)) tree.WillErase(block(b).node);
 }
 
 void KvCache::Impl::Append(SlotId s, int32_t count, const StepPlan* plan) {
