@@ -47,8 +47,10 @@ class EvictionOrder {
     }
     return kNoBlock;
   }
-  // A block whose turn comes when some more have been evicted; possibly kNoBlock.
-  BlockId Soon() const { return used_ > kAhead ? ring_[At(kAhead)] : kNoBlock; }
+  // The block whose turn comes when `ahead` more places of the ring are through; possibly kNoBlock.
+  BlockId Soon(size_t ahead) const { return used_ > ahead ? ring_[At(ahead)] : kNoBlock; }
+  // Asks for the memory that Remove of it will read.
+  void WillRemove(BlockId b) const { __builtin_prefetch(&place_[static_cast<size_t>(b)], 1); }
   // Oldest first.
   template <class Visit>
   void ForEach(Visit visit) const {
@@ -59,7 +61,6 @@ class EvictionOrder {
 
  private:
   static constexpr uint32_t kNowhere = std::numeric_limits<uint32_t>::max();
-  static constexpr size_t kAhead = 8;
 
   size_t After(size_t place) const { return place + 1 == ring_.size() ? 0 : place + 1; }
   size_t At(size_t i) const { return begin_ + i < ring_.size() ? begin_ + i : begin_ + i - ring_.size(); }

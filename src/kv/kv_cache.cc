@@ -107,16 +107,22 @@ BlockId KvCache::Impl::Allocate() {
     return b;
   }
   const BlockId victim = lru.Oldest();
-  if (const BlockId soon = lru.Soon(); soon != kNoBlock) {  // it lies in two cache lines, possibly
-    const char* at = reinterpret_cast<const char*>(&block(soon));
-    __builtin_prefetch(at, 1);
-    __builtin_prefetch(at + sizeof(Block) - 1, 1);
-  }
+  WillEvict();
   TACTUS_CHECK_MSG(victim != kNoBlock, "allocation beyond what was available");
   TACTUS_DCHECK(block(victim).users == 0 && block(victim).busy_until <= ended);
   DropCached(victim);
   ++evictions;
   return victim;
+}
+
+// One thing after the other, as each says where the next one lies: the block, its node, the node's place in the table.
+void KvCache::Impl::WillEvict() {
+  if (const BlockId b = lru.Soon(36); b != kNoBlock) {
+    lru.WillRemove(b);
+    WillTouch(b);
+  }
+  if (const BlockId b = lru.Soon(24); b != kNoBlock && Filed(b)) tree.WillRead(block(b).node);
+  if (const BlockId b = lru.Soon(12); b != kNoBlock && Filed(b)) tree.WillErase(block(b).node);
 }
 
 void KvCache::Impl::Append(SlotId s, int32_t count, const StepPlan* plan) {
@@ -184,7 +190,12 @@ void KvCache::Impl::EnterTree(SlotId s) {
   if (slot.own != nullptr) return MarkUnlisted(s);
   const int32_t end = std::min<int32_t>(slot.marked, static_cast<int32_t>(slot.keys->size()));
   BlockId* table = TableOf(s);
+  constexpr int32_t kAhead = 8;
+  for (int32_t i = slot.keyed; i < std::min(slot.keyed + kAhead, end); ++i) {
+    tree.WillFind((*slot.keys)[static_cast<size_t>(i)]);
+  }
   for (; slot.keyed < end; ++slot.keyed) {
+    if (slot.keyed + kAhead < end) tree.WillFind((*slot.keys)[static_cast<size_t>(slot.keyed + kAhead)]);
     const BlockId b = table[slot.keyed];
     if (block(b).node != kNoNode) continue;  // shared with a sequence that has entered it
     NodeId parent = kNoNode;

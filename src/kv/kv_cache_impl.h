@@ -104,6 +104,12 @@ struct KvCache::Impl {
   void LeaveTree(NodeId node);  // owner and duplicates become private; precondition: no children
   void Unlist(BlockId b);       // becomes private; precondition: unlisted
   void DropCached(BlockId b);
+  void WillEvict();            // asks for the memory of the blocks that are evicted soon
+  void WillTouch(BlockId b) {  // it lies in two cache lines, possibly
+    const char* at = reinterpret_cast<const char*>(&block(b));
+    __builtin_prefetch(at, 1);
+    __builtin_prefetch(at + sizeof(Block) - 1, 1);
+  }
   void ReportUpdate(SlotId s, int32_t first, StepPlan* plan) const;
 
   // void_blocks says which blocks will never hold what their key says. DropVoid adds what was

@@ -11,14 +11,14 @@ PrefixTree::PrefixTree(int64_t num_blocks) {
   nodes_.resize(n);
   free_.reserve(n);
   for (size_t i = n; i > 0; --i) free_.push_back(static_cast<NodeId>(i - 1));
-  table_.assign(std::bit_ceil(2 * n + 2), kNoNode);
+  table_.assign(std::bit_ceil(2 * n + 2), Place());
   mask_ = table_.size() - 1;
 }
 
 NodeId PrefixTree::Find(const Hash128& key) const {
   for (size_t i = Home(key);; i = (i + 1) & mask_) {
-    const NodeId id = table_[i];
-    if (id == kNoNode || node(id).key == key) return id;
+    const Place& at = table_[i];
+    if (at.node == kNoNode || (at.key == PartOf(key) && node(at.node).key == key)) return at.node;
   }
 }
 
@@ -29,8 +29,8 @@ NodeId PrefixTree::Insert(const Hash128& key, NodeId parent, BlockId owner) {
   nodes_[static_cast<size_t>(id)] = Node{key, owner, parent, 0, kNoBlock, kNoBlock};
   if (parent != kNoNode) ++node(parent).children;
   size_t i = Home(key);
-  while (table_[i] != kNoNode) i = (i + 1) & mask_;
-  table_[i] = id;
+  while (table_[i].node != kNoNode) i = (i + 1) & mask_;
+  table_[i] = {id, PartOf(key)};
   return id;
 }
 
@@ -38,16 +38,16 @@ void PrefixTree::Erase(NodeId id) {
   Node& gone = node(id);
   TACTUS_CHECK(gone.owner != kNoBlock && gone.children == 0);
   size_t hole = Home(gone.key);
-  while (table_[hole] != id) hole = (hole + 1) & mask_;
+  while (table_[hole].node != id) hole = (hole + 1) & mask_;
   // Whatever probed past the hole moves into it, so that no lookup ends early.
-  for (size_t i = (hole + 1) & mask_; table_[i] != kNoNode; i = (i + 1) & mask_) {
-    const size_t distance = (i - Home(node(table_[i]).key)) & mask_;
+  for (size_t i = (hole + 1) & mask_; table_[i].node != kNoNode; i = (i + 1) & mask_) {
+    const size_t distance = (i - Home(table_[i].key)) & mask_;
     if (distance >= ((i - hole) & mask_)) {
       table_[hole] = table_[i];
       hole = i;
     }
   }
-  table_[hole] = kNoNode;
+  table_[hole] = Place();
   if (gone.parent != kNoNode) --node(gone.parent).children;
   gone = Node{};
   free_.push_back(id);

@@ -23,13 +23,6 @@ DurationNs StepTimeOf(const StepTimeModel& model, int64_t tokens) {
   return std::max<DurationNs>(1, model.StepTimeNs(shape));
 }
 
-bool IsDecode(const StepView& view, SlotId slot) {
-  return view.seq.state[slot] == SeqState::kDecode;
-}
-bool IsWaiting(const StepView& view, SlotId slot) {
-  return view.seq.state[slot] == SeqState::kWaiting;
-}
-
 }  // namespace
 
 constinit const KnobList kSlackKnobs{&kTtftObjective, &kTbtObjective, &kPivotTokens, &kMissedTurn};
@@ -110,26 +103,6 @@ DurationNs SlackModel::PivotNs(const StepView& view) const {
   return std::max<DurationNs>(1, pivot_.tokens * w.fastest_ns / w.fastest_tokens);
 }
 
-DurationNs SlackModel::PromptObjectiveNs(const StepView& view, SlotId slot) const {
-  const Slo& slo = view.seq.slo[slot];
-  const bool had_tokens = view.seq.known_committed[slot] > view.seq.prompt_tokens[slot];
-  const DurationNs stated = had_tokens ? slo.tbt_ns : slo.ttft_ns;
-  if (stated > 0) return stated;
-  if (slo.jct_ns > 0) return 0;
-  return had_tokens ? default_tbt_ns_ : default_ttft_ns_;
-}
-
-DurationNs SlackModel::WaitedNs(const StepView& view, SlotId slot) const {
-  if (IsWaiting(view, slot)) return view.now_ns - view.seq.queued_ns[slot];
-  const TimeNs since = note_.At(view.notes, slot).passed_over_ns;
-  return since == 0 ? 0 : view.now_ns - since;
-}
-
-int64_t SlackModel::PromptTokensLeft(const StepView& view, SlotId slot) const {
-  if (IsWaiting(view, slot)) return view.seq.known_committed[slot];
-  return view.seq.goal_tokens[slot] - view.seq.computed_planned[slot];
-}
-
 DurationNs SlackModel::JctShareNs(const StepView& view, SlotId slot) const {
   DurationNs& share = note_.At(view.notes, slot).jct_share_ns;
   if (share != 0) return share;
@@ -153,7 +126,7 @@ TimeNs SlackModel::KeepByNs(const StepView& view, SlotId slot) const {
   if (const DurationNs jct = view.seq.slo[slot].jct_ns; jct > 0) {
     objective = objective > 0 ? std::min(objective, jct) : jct;
   }
-  const DurationNs at_best_ns = PromptTokensLeft(view, slot) * pivot_.step_ns / pivot_.tokens;
+  const DurationNs at_best_ns = pivot_.step_ns == 0 ? 0 : PromptTokensLeft(view, slot) * pivot_.step_ns / pivot_.tokens;
   return view.seq.queued_ns[slot] + objective - at_best_ns;
 }
 
@@ -168,47 +141,18 @@ SlackModel::Deadlines SlackModel::WaitingDeadlines(const StepView& view, SlotId 
   return d;
 }
 
-DurationNs SlackModel::SlackNs(const StepView& view, SlotId slot) const {
-  const StepWindow& w = Window(view);
+DurationNs SlackModel::JobSlackNs(const StepView& view, SlotId slot) const {
   const Slo& slo = view.seq.slo[slot];
   DurationNs slack = kNever;
   if (IsDecode(view, slot)) {
-    if (slo.tbt_ns > 0 || slo.jct_ns == 0) slack = TbtNs(slo) - WaitedNs(view, slot) - w.longest_step_ns;
+    if (slo.tbt_ns > 0) slack = slo.tbt_ns - WaitedNs(view, slot) - Window(view).longest_step_ns;
   } else if (const DurationNs objective = PromptObjectiveNs(view, slot); objective > 0) {
-    // A prompt waits for its first token from the moment it is queued, also between its chunks.
-    const DurationNs waited = view.now_ns - view.seq.queued_ns[slot];
-    slack = objective - waited - Chunks(PromptTokensLeft(view, slot), w.mean_chunk_tokens) * w.longest_step_ns;
+    slack = PromptSlackNs(view, slot, objective);
   }
-  if (slo.jct_ns > 0) {
-    slack = std::min(slack, JctShareNs(view, slot) + note_.At(view.notes, slot).carry_ns - WaitedNs(view, slot));
-  }
-  return slack;
+  return std::min(slack, JctShareNs(view, slot) + note_.At(view.notes, slot).carry_ns - WaitedNs(view, slot));
 }
 
-void SlackModel::Took(const StepView& view, SlotId slot) const {
-  SlackNote& note = note_.At(view.notes, slot);
-  if (view.seq.slo[slot].jct_ns > 0) note.carry_ns += JctShareNs(view, slot) - WaitedNs(view, slot);
-  note.passed_over_ns = 0;
-  note.turn_from = 0;
-}
-
-bool SlackModel::DecodeMissed(const StepView& view, SlotId slot) const {
-  SlackNote& note = note_.At(view.notes, slot);
-  const int32_t generated = view.seq.known_committed[slot] - view.seq.prompt_tokens[slot];
-  if (generated != note.tokens_seen) {
-    const bool first = note.tokens_seen == 0;
-    const DurationNs stated = first ? view.seq.slo[slot].ttft_ns : view.seq.slo[slot].tbt_ns;
-    const TimeNs since = first ? view.seq.arrival_ns[slot] : note.token_ns;
-    if (stated > 0 && view.now_ns - since > stated) note.missed = true;
-    note.tokens_seen = generated;
-    note.token_ns = view.now_ns;
-  }
-  const DurationNs jct = view.seq.slo[slot].jct_ns;
-  if (jct > 0 && view.now_ns - view.seq.arrival_ns[slot] > jct) note.missed = true;
-  return note.missed;
-}
-
-DurationNs SlackModel::StepAllowanceNs(const StepView& view, SlotId slot, DurationNs pivot_ns) const {
+DurationNs SlackModel::PromptOrJobAllowanceNs(const StepView& view, SlotId slot, DurationNs pivot_ns) const {
   const Slo& slo = view.seq.slo[slot];
   const bool job = slo.jct_ns > 0 && view.now_ns - view.seq.arrival_ns[slot] <= slo.jct_ns;
   DurationNs allowance = kNever;

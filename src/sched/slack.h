@@ -98,9 +98,26 @@ class SlackModel {
     if (newest != window_->newest) ReadWindow(view, newest);
     return window_->window;
   }
+  // Asks for the memory that the questions about a waiting sequence will read.
+  void WillRead(const StepView& view, SlotId slot) const {
+    const SequenceColumns& seq = view.seq;
+    __builtin_prefetch(&note_.At(view.notes, slot));
+    __builtin_prefetch(&seq.slo[slot]);
+    __builtin_prefetch(&seq.queued_ns[slot]);
+    __builtin_prefetch(&seq.arrival_order[slot]);
+    __builtin_prefetch(&seq.known_committed[slot]);
+    __builtin_prefetch(&seq.prompt_tokens[slot]);
+    __builtin_prefetch(&seq.preemptions[slot]);
+  }
   // T_r of any live sequence that no policy has planned yet in this step. May note a JCT request's share on first
   // sight.
-  DurationNs SlackNs(const StepView& view, SlotId slot) const;
+  DurationNs SlackNs(const StepView& view, SlotId slot) const {
+    const Slo& slo = view.seq.slo[slot];
+    if (slo.jct_ns > 0) return JobSlackNs(view, slot);
+    const DurationNs longest_step_ns = Window(view).longest_step_ns;
+    if (IsDecode(view, slot)) return TbtNs(slo) - WaitedNs(view, slot) - longest_step_ns;
+    return PromptSlackNs(view, slot, PromptObjectiveNs(view, slot));
+  }
   // Goes before `b` when less slack is left; ties by arrival.
   bool Before(const StepView& view, SlotId a, SlotId b) const {
     const DurationNs slack_a = SlackNs(view, a), slack_b = SlackNs(view, b);
@@ -110,7 +127,7 @@ class SlackModel {
   // Whether a prompt can no longer be kept. One that was preempted can, for it owes the next token of its answer,
   // unless it had missed an objective before.
   bool Missed(const StepView& view, SlotId slot) const {
-    return view.seq.state[slot] != SeqState::kDecode && view.now_ns > KeepByNs(view, slot);
+    return !IsDecode(view, slot) && view.now_ns > KeepByNs(view, slot);
   }
   // The last moment at which it is not missed; kNever: it cannot be. Constant while a sequence waits. Without a
   // step-time model the time of a prompt is not known: it is missed once its objective is over.
@@ -124,7 +141,7 @@ class SlackModel {
   // Whether it has missed what it states and is not in its turn: its KV is for those that can still be kept.
   bool GivesWay(const StepView& view, SlotId slot) const {
     if (note_.At(view.notes, slot).in_turn || HasTurn(view, slot)) return false;
-    return view.seq.state[slot] == SeqState::kDecode ? DecodeMissed(view, slot) : Missed(view, slot);
+    return IsDecode(view, slot) ? DecodeMissed(view, slot) : Missed(view, slot);
   }
   // Whether `needy` may have the KV of `from`: who gives way loses it to all others, else who has more slack does.
   bool MayTakeFrom(const StepView& view, SlotId needy, SlotId from) const {
@@ -163,7 +180,12 @@ class SlackModel {
 
   // The sequence has got a share of the step that is being planned: settles what a JCT request has waited against what
   // it might have, and forgets that it was passed over and that it awaits its turn.
-  void Took(const StepView& view, SlotId slot) const;
+  void Took(const StepView& view, SlotId slot) const {
+    SlackNote& note = note_.At(view.notes, slot);
+    if (view.seq.slo[slot].jct_ns > 0) note.carry_ns += JctShareNs(view, slot) - WaitedNs(view, slot);
+    note.passed_over_ns = 0;
+    note.turn_from = 0;
+  }
   // It starts because it has its turn: it keeps its KV to its end like one that can be kept.
   void StartsInTurn(const StepView& view, SlotId slot) const { note_.At(view.notes, slot).in_turn = true; }
   // It could have run, and does not.
@@ -178,7 +200,11 @@ class SlackModel {
   // the pivot only makes it later. Who has missed what it states asks for nothing by it (kNever); as a decode it then
   // has the TBT of a request that states none, or its own where that is longer. Called once for every running sequence
   // in every step, it sees by the way when tokens come.
-  DurationNs StepAllowanceNs(const StepView& view, SlotId slot, DurationNs pivot_ns) const;
+  DurationNs StepAllowanceNs(const StepView& view, SlotId slot, DurationNs pivot_ns) const {
+    const Slo& slo = view.seq.slo[slot];
+    if (!IsDecode(view, slot) || slo.jct_ns > 0) return PromptOrJobAllowanceNs(view, slot, pivot_ns);
+    return DecodeMissed(view, slot) ? std::max(TbtNs(slo), default_tbt_ns_) : TbtNs(slo);
+  }
   DurationNs TbtNs(const Slo& slo) const { return slo.tbt_ns > 0 ? slo.tbt_ns : default_tbt_ns_; }
   const Pivot& pivot() const { return pivot_; }
   // T_pf, and the time of a step of so many tokens by it; 0: not known yet.
@@ -195,12 +221,52 @@ class SlackModel {
 
   // The objective for the token that a prompt's end yields: TTFT, or TBT when it has had tokens before (it was
   // preempted). 0: none, its JCT is all it has.
-  DurationNs PromptObjectiveNs(const StepView& view, SlotId slot) const;
-  DurationNs WaitedNs(const StepView& view, SlotId slot) const;
+  DurationNs PromptObjectiveNs(const StepView& view, SlotId slot) const {
+    const Slo& slo = view.seq.slo[slot];
+    const bool had_tokens = view.seq.known_committed[slot] > view.seq.prompt_tokens[slot];
+    const DurationNs stated = had_tokens ? slo.tbt_ns : slo.ttft_ns;
+    if (stated > 0) return stated;
+    if (slo.jct_ns > 0) return 0;
+    return had_tokens ? default_tbt_ns_ : default_ttft_ns_;
+  }
+  // A prompt waits for its first token from the moment it is queued, also between its chunks.
+  DurationNs PromptSlackNs(const StepView& view, SlotId slot, DurationNs objective) const {
+    const StepWindow& w = Window(view);
+    return objective - (view.now_ns - view.seq.queued_ns[slot]) -
+           Chunks(PromptTokensLeft(view, slot), w.mean_chunk_tokens) * w.longest_step_ns;
+  }
+  DurationNs WaitedNs(const StepView& view, SlotId slot) const {
+    if (IsWaiting(view, slot)) return view.now_ns - view.seq.queued_ns[slot];
+    const TimeNs since = note_.At(view.notes, slot).passed_over_ns;
+    return since == 0 ? 0 : view.now_ns - since;
+  }
+  int64_t PromptTokensLeft(const StepView& view, SlotId slot) const {
+    if (IsWaiting(view, slot)) return view.seq.known_committed[slot];
+    return view.seq.goal_tokens[slot] - view.seq.computed_planned[slot];
+  }
+  static bool IsDecode(const StepView& view, SlotId slot) { return view.seq.state[slot] == SeqState::kDecode; }
+  static bool IsWaiting(const StepView& view, SlotId slot) { return view.seq.state[slot] == SeqState::kWaiting; }
+
+  DurationNs JobSlackNs(const StepView& view, SlotId slot) const;
   DurationNs JctShareNs(const StepView& view, SlotId slot) const;
-  int64_t PromptTokensLeft(const StepView& view, SlotId slot) const;
+  DurationNs PromptOrJobAllowanceNs(const StepView& view, SlotId slot, DurationNs pivot_ns) const;
   // Whether a decode has missed an objective that it states, its newest token included.
-  bool DecodeMissed(const StepView& view, SlotId slot) const;
+  bool DecodeMissed(const StepView& view, SlotId slot) const {
+    SlackNote& note = note_.At(view.notes, slot);
+    const int32_t generated = view.seq.known_committed[slot] - view.seq.prompt_tokens[slot];
+    if (generated != note.tokens_seen) SeeToken(view, slot, generated, &note);
+    const DurationNs jct = view.seq.slo[slot].jct_ns;
+    if (jct > 0 && view.now_ns - view.seq.arrival_ns[slot] > jct) note.missed = true;
+    return note.missed;
+  }
+  static void SeeToken(const StepView& view, SlotId slot, int32_t generated, SlackNote* note) {
+    const bool first = note->tokens_seen == 0;
+    const DurationNs stated = first ? view.seq.slo[slot].ttft_ns : view.seq.slo[slot].tbt_ns;
+    const TimeNs since = first ? view.seq.arrival_ns[slot] : note->token_ns;
+    if (stated > 0 && view.now_ns - since > stated) note->missed = true;
+    note->tokens_seen = generated;
+    note->token_ns = view.now_ns;
+  }
 
   const DurationNs default_ttft_ns_, default_tbt_ns_;
   const LengthPredictor* const predictor_;

@@ -32,7 +32,7 @@ TEST(EvictionOrder, AgreesWithAList) {
       }
       ASSERT_EQ(order.size(), static_cast<int64_t>(expected.size()));
       ASSERT_EQ(order.Oldest(), expected.empty() ? kNoBlock : expected.front());
-      const BlockId soon = order.Soon();
+      const BlockId soon = order.Soon(8);
       ASSERT_TRUE(soon == kNoBlock || order.Has(soon));
       if (i % 64 != 0) continue;
       std::vector<BlockId> all;

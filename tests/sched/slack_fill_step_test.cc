@@ -2,6 +2,8 @@
 // from it. All steps so far took 1 ms (T_max), chunks had 8 tokens (L_c): urgent is who has at most 1 ms of slack.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "sched/slack.h"
 #include "sched/step_bed.h"
 
@@ -492,6 +494,55 @@ TEST(SlackFillStep, DecodesRunBeforePromptsAreChosen) {
   bed.Waiting(5);
   bed.Waiting(7);
   EXPECT_EQ(bed.Plan(), "0:4+1* 2:0+7*");
+}
+
+// First come, first served; counts how often it is asked who is next.
+class CountingOrder final : public sched::Order {
+ public:
+  explicit CountingOrder(int* asked) : asked_(asked) {}
+  void Apply(const sched::StepView& view) override { Rebuild(view); }
+  void Rebuild(const sched::StepView& view) override {
+    queue_.assign(view.waiting.begin(), view.waiting.end());
+    std::sort(queue_.begin(), queue_.end(),
+              [&](SlotId a, SlotId b) { return view.seq.arrival_order[a] < view.seq.arrival_order[b]; });
+  }
+  void Start(const sched::StepView&) override { next_ = 0; }
+  SlotId Next() override {
+    ++*asked_;
+    return next_ < queue_.size() ? queue_[next_++] : kNoSlot;
+  }
+  bool Before(const sched::StepView& view, SlotId a, SlotId b) const override {
+    return view.seq.arrival_order[a] < view.seq.arrival_order[b];
+  }
+
+ private:
+  int* const asked_;
+  std::vector<SlotId> queue_;
+  size_t next_ = 0;
+};
+
+// The queue is read ahead, never by more than has been looked at: a step that wants little of it costs little.
+TEST(SlackFillStep, ReadsTheQueueNoFurtherAheadThanItHasLooked) {
+  int asked = 0;
+  sched::InjectedChoices injected;
+  injected.order = std::make_unique<CountingOrder>(&asked);
+  SlackBed bed(Config(8), std::move(injected));
+  for (int i = 0; i < 40; ++i) bed.Waiting(8, {.slo = {(10 + i) * kSecond, 0, 0}});  // one within gamma of the first
+  EXPECT_EQ(bed.Plan(), "0:0+8*");
+  EXPECT_LE(asked, 4) << "it looks at two of 40 and asks " << asked << " times who is next";
+}
+TEST(SlackFillStep, ReadsTheQueueOnceToItsEnd) {
+  int asked = 0;
+  sched::InjectedChoices injected;
+  injected.order = std::make_unique<CountingOrder>(&asked);
+  HarnessConfig c = Config(400);
+  c.max_num_seqs = 32;
+  c.num_blocks = 200;
+  SlackBed bed(c, std::move(injected));
+  for (int i = 0; i < 20; ++i) bed.Waiting(8);
+  bed.Plan();
+  EXPECT_EQ(bed.planned().items.size(), 20u);
+  EXPECT_EQ(asked, 21) << "20 wait; once more says that they are all";
 }
 
 }  // namespace

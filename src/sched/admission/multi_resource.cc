@@ -22,18 +22,45 @@ class MultiResource final : public Admission {
   void Describe(ChoiceTraits*) const override {}
   KvDemand Demand(const StepView& view, SlotId slot, int32_t first_chunk_end) const override {
     const int32_t all = view.seq.known_committed[slot];
-    const int64_t each = slack_.GivesWay(view, slot) ? (kAheadTokens + block_size_ - 1) / block_size_ : 1;
+    const Standing& s = StandingOf(view, slot);
+    const int64_t each = s.gives_way ? (kAheadTokens + block_size_ - 1) / block_size_ : 1;
     const int64_t for_running = std::max(keep_free_, each * static_cast<int64_t>(view.running.size()));
-    if (view.seq.preemptions[slot] > 0) return {all, for_running};
-    const DurationNs slack_ns = slack_.SlackNs(view, slot);
-    if (slack_ns >= 0 && slack_ns <= slack_.Window(view).longest_step_ns) return {first_chunk_end, keep_free_};
+    if (s.preemptions > 0) return {all, for_running};
+    if (s.slack_ns >= 0 && s.slack_ns <= s.longest_step_ns) return {first_chunk_end, keep_free_};
     return {first_chunk_end, for_running + (all - first_chunk_end + block_size_ - 1) / block_size_};
   }
 
  private:
+  // How the sequence stood when it was last asked about. A composition asks several times in a row, for chunks of
+  // different lengths; all that the answer depends on is compared.
+  struct Standing {
+    StepId step = -1;
+    TimeNs now_ns = 0;
+    int64_t arrival = -1;
+    DurationNs longest_step_ns = 0;
+    DurationNs slack_ns = 0;
+    SlotId slot = kNoSlot;
+    int32_t preemptions = 0;
+    bool gives_way = false;
+  };
+  const Standing& StandingOf(const StepView& view, SlotId slot) const {
+    const DurationNs longest_step_ns = slack_.Window(view).longest_step_ns;
+    const int64_t arrival = view.seq.arrival_order[slot];
+    const int32_t preemptions = view.seq.preemptions[slot];
+    Standing& s = last_;
+    if (s.slot == slot && s.step == view.step && s.now_ns == view.now_ns && s.arrival == arrival &&
+        s.longest_step_ns == longest_step_ns && s.preemptions == preemptions) {
+      return s;
+    }
+    const DurationNs slack_ns = preemptions > 0 ? 0 : slack_.SlackNs(view, slot);
+    s = {view.step, view.now_ns, arrival, longest_step_ns, slack_ns, slot, preemptions, slack_.GivesWay(view, slot)};
+    return s;
+  }
+
   const SlackModel slack_;
   const int64_t keep_free_;
   const int32_t block_size_;
+  mutable Standing last_;
 };
 
 }  // namespace

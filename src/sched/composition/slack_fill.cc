@@ -10,6 +10,7 @@
 // what is left of the budget at last goes to a shorter chunk. A prompt that can no longer be kept (sched/slack.h: it
 // has missed) is not urgent and comes after all others, those of them in turn; one that has its turn goes first.
 #include <algorithm>
+#include <array>
 
 #include "sched/choices.h"
 #include "sched/composition/distance.h"
@@ -98,6 +99,26 @@ class SlackFill final : public Composition {
            : name == "prefilled" ? Era::kPrefilled
                                  : Era::kOff;
   }
+  // Reads the queue some sequences ahead of the composition, and asks for their memory: the notes and columns of those
+  // that wait have not been touched for long. The further the composition reads, the further ahead it is, up to kMost.
+  class ReadAhead {
+   public:
+    void Clear() { read_ = handed_out_ = 0; }
+    SlotId Next(const StepView& view, Order& order, const SlackModel& slack) {
+      for (int i = 0; i < 2 && read_ - handed_out_ < kMost; ++i) {
+        if (read_ > 0 && slots_[(read_ - 1) % kMost] == kNoSlot) break;  // the queue's end
+        const SlotId slot = order.Next();
+        if (slot != kNoSlot) slack.WillRead(view, slot);
+        slots_[read_++ % kMost] = slot;
+      }
+      return handed_out_ < read_ ? slots_[handed_out_++ % kMost] : kNoSlot;
+    }
+
+   private:
+    static constexpr size_t kMost = 8;
+    std::array<SlotId, kMost> slots_{};
+    size_t read_ = 0, handed_out_ = 0;
+  };
   struct Ready {  // a running sequence that this step can take on
     DurationNs slack_ns = 0;
     int64_t arrival = 0;
@@ -141,13 +162,14 @@ class SlackFill final : public Composition {
   void OpenQueue(StepContext& step) {
     queue_head_ = kNoSlot;
     looked_at_ = 0;
+    ahead_.Clear();
     if (step.view.waiting.empty() || step.plan.starts_left() <= 0 || step.plan.blocks_available() <= 0) return;
     step.order.Start(step.view);
     Advance(step);
     if (queue_head_ != kNoSlot && head_slack_ns_ == kNever) slack_.AwaitTurn(step.view, queue_head_);
   }
   void Advance(StepContext& step) {
-    queue_head_ = looked_at_++ < kMostLookedAt ? step.order.Next() : kNoSlot;
+    queue_head_ = looked_at_++ < kMostLookedAt ? ahead_.Next(step.view, step.order, slack_) : kNoSlot;
     if (queue_head_ == kNoSlot) return;
     // A preempted sequence goes before all others; its queue says so too.
     const bool preempted = step.view.seq.preemptions[queue_head_] > 0 && !slack_.Missed(step.view, queue_head_);
@@ -403,6 +425,7 @@ class SlackFill final : public Composition {
   SlotId queue_head_ = kNoSlot;  // next waiting sequence; kNoSlot: nothing starts any more
   DurationNs head_slack_ns_ = 0;
   size_t looked_at_ = 0;
+  ReadAhead ahead_;
   std::vector<Candidate> group_;  // in ascending slack
   bool group_missed_ = false;     // they can no longer be kept
   DistanceChoice distance_;

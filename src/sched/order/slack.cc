@@ -14,6 +14,7 @@
 // that arrives after its own deadline plus the time of the longest prompt. Once it has missed, it is passed over by
 // none that misses later, and by others for --accelgen-missed-turn steps beyond the turn of the one before it.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <span>
 
@@ -59,6 +60,7 @@ class SlackOrder final : public Order {
   void Rebuild(const StepView& view) override {
     walks_ = false;
     for (Class& c : classes_) c.Clear();
+    occupied_.fill(0);
     misses_.clear();
     std::fill(filed_.begin(), filed_.end(), Filed());
     for (const SlotId slot : view.waiting) {
@@ -67,6 +69,7 @@ class SlackOrder final : public Order {
       Class& c = classes_[static_cast<size_t>(f.cls)];
       c.Saw(f);
       c.entries.push_back(f.entry);
+      Occupy(f.cls);
     }
     for (Class& c : classes_) std::sort(c.entries.begin(), c.entries.end());
     std::make_heap(misses_.begin(), misses_.end(), std::greater<>());
@@ -98,12 +101,14 @@ class SlackOrder final : public Order {
       slack_.AwaitTurn(view, first);
       turn_left_ = slack_.HasTurn(view, first);
     }
-    for (int c = 0; c < kPreemptedClass; ++c) {
-      Class& cls = classes_[static_cast<size_t>(c)];
-      if (cls.empty()) continue;
-      cls.cursor = cls.begin;
-      cls.run_ns = SlackModel::Chunks(cls.longest_tokens, mean_chunk_) * longest_step_ns_;
-      frontier_.push_back(cls.LeastLeft(c));
+    for (size_t word = 0; word < occupied_.size(); ++word) {
+      for (uint64_t left = occupied_[word]; left != 0; left &= left - 1) {
+        const int c = static_cast<int>(word) * 64 + std::countr_zero(left);
+        Class& cls = classes_[static_cast<size_t>(c)];
+        cls.cursor = cls.begin;
+        cls.run_ns = SlackModel::Chunks(cls.longest_tokens, mean_chunk_) * longest_step_ns_;
+        frontier_.push_back(cls.LeastLeft(c));
+      }
     }
     std::make_heap(frontier_.begin(), frontier_.end(), std::greater<>());
   }
@@ -131,8 +136,10 @@ class SlackOrder final : public Order {
     TimeNs deadline_ns = 0;
     int64_t arrival = 0;
     SlotId slot = kNoSlot;
+    int32_t tokens = kSeeFiled;  // that run against the deadline: a walk reads nothing else of most
     auto operator<=>(const Entry&) const = default;
   };
+  static constexpr int32_t kSeeFiled = -1;
   struct Filed {
     Entry entry;
     int cls = -1;  // -1: not in the queue
@@ -186,7 +193,8 @@ class SlackOrder final : public Order {
     Filed& f = filed_[static_cast<size_t>(slot)];
     f.deadlines = slack_.WaitingDeadlines(view, slot);
     f.tokens = view.seq.known_committed[slot];
-    f.entry = {std::min(f.deadlines.prompt_by_ns, f.deadlines.job_by_ns), view.seq.arrival_order[slot], slot};
+    f.entry = {std::min(f.deadlines.prompt_by_ns, f.deadlines.job_by_ns), view.seq.arrival_order[slot], slot,
+               f.deadlines.job_by_ns == kNever ? view.seq.known_committed[slot] : kSeeFiled};
     // What only has a job deadline does not run against T_max.
     f.cls = view.seq.preemptions[slot] > 0       ? kPreemptedClass
             : f.deadlines.prompt_by_ns == kNever ? 0
@@ -219,6 +227,16 @@ class SlackOrder final : public Order {
     c.Saw(f);
     c.entries.insert(std::upper_bound(c.entries.begin() + static_cast<ptrdiff_t>(c.begin), c.entries.end(), f.entry),
                      f.entry);
+    Occupy(f.cls);
+  }
+  // Only the length classes: a walk asks which of them are not empty.
+  void Occupy(int cls) {
+    if (cls < kPreemptedClass) occupied_[static_cast<size_t>(cls) / 64] |= uint64_t{1} << (cls % 64);
+  }
+  void VacateIfEmpty(int cls) {
+    if (cls < kPreemptedClass && classes_[static_cast<size_t>(cls)].empty()) {
+      occupied_[static_cast<size_t>(cls) / 64] &= ~(uint64_t{1} << (cls % 64));
+    }
   }
 
   void Remove(SlotId slot) {
@@ -228,12 +246,14 @@ class SlackOrder final : public Order {
     const auto first = c.entries.begin() + static_cast<ptrdiff_t>(c.begin);
     const auto at = std::lower_bound(first, c.entries.end(), f.entry);
     TACTUS_CHECK(at != c.entries.end() && at->slot == slot);
+    const int cls = f.cls;
     f.cls = -1;
     if (at != first) {
       c.entries.erase(at);
       return;
     }
     ++c.begin;
+    VacateIfEmpty(cls);
     if (c.begin * 2 >= c.entries.size()) {  // each entry is moved at most once per removal
       c.entries.erase(c.entries.begin(), c.entries.begin() + static_cast<ptrdiff_t>(c.begin));
       c.begin = 0;
@@ -286,28 +306,46 @@ class SlackOrder final : public Order {
   }
 
   void Reveal(const Entry& e) {
-    const Filed& f = filed_[static_cast<size_t>(e.slot)];
-    const TimeNs latest =
-        SlackModel::LatestStart(f.deadlines, SlackModel::Chunks(f.tokens, mean_chunk_), longest_step_ns_);
+    TimeNs latest = 0;
+    if (e.tokens == kSeeFiled) {
+      const Filed& f = filed_[static_cast<size_t>(e.slot)];
+      latest = SlackModel::LatestStart(f.deadlines, SlackModel::Chunks(f.tokens, mean_chunk_), longest_step_ns_);
+    } else {
+      latest = e.deadline_ns - SlackModel::Chunks(e.tokens, mean_chunk_) * longest_step_ns_;
+    }
     revealed_.push_back({latest, e.arrival, e.slot});
   }
 
   void Advance() {
-    std::pop_heap(frontier_.begin(), frontier_.end(), std::greater<>());
-    const int c = frontier_.back().cls;
-    frontier_.pop_back();
+    const int c = frontier_.front().cls;
     Class& cls = classes_[static_cast<size_t>(c)];
     Reveal(cls.entries[cls.cursor++]);
     std::push_heap(revealed_.begin(), revealed_.end(), std::greater<>());
-    if (cls.cursor == cls.entries.size()) return;
-    frontier_.push_back(cls.LeastLeft(c));
-    std::push_heap(frontier_.begin(), frontier_.end(), std::greater<>());
+    if (cls.cursor == cls.entries.size()) {
+      std::pop_heap(frontier_.begin(), frontier_.end(), std::greater<>());
+      frontier_.pop_back();
+    } else {
+      ReplaceFront(cls.LeastLeft(c));
+    }
+  }
+  // The heap's least gives way to one that is no less.
+  void ReplaceFront(const LowerBound& bound) {
+    const size_t n = frontier_.size();
+    size_t at = 0;
+    for (size_t child = 1; child < n; child = 2 * at + 1) {
+      if (child + 1 < n && frontier_[child + 1] < frontier_[child]) ++child;
+      if (!(frontier_[child] < bound)) break;
+      frontier_[at] = frontier_[child];
+      at = child;
+    }
+    frontier_[at] = bound;
   }
 
   const SlackModel slack_;
   std::vector<Class> classes_;
-  std::vector<Filed> filed_;   // [capacity]
-  std::vector<Entry> misses_;  // heap of the last moments at which they can be kept
+  std::array<uint64_t, (kPreemptedClass + 63) / 64> occupied_{};  // a bit for each length class that is not empty
+  std::vector<Filed> filed_;                                      // [capacity]
+  std::vector<Entry> misses_;                                     // heap of the last moments at which they can be kept
   // Of the walk. What it has handed out is kept: the composition reads again what the budget has read.
   bool walks_ = false;  // since the last changes
   TimeNs walk_ns_ = 0;
