@@ -96,6 +96,7 @@ class History final : public LengthPredictor {
     f.length_class = LengthClass(features.prompt_tokens);
     f.most = features.max_output_tokens;
     f.client = features.client;
+    f.estimated_after = -1;
     f.depths = 0;
     for (size_t depth = 1; depth <= features.prefix_keys.size() && f.depths < kDepths; depth *= 2) {
       f.prefix[f.depths++] = features.prefix_keys[depth - 1].low;
@@ -106,6 +107,7 @@ class History final : public LengthPredictor {
     if (cut_off) return;
     const Features& f = slots_[static_cast<size_t>(slot)];
     const auto tokens = static_cast<double>(output_tokens);
+    ++answers_;
     all_.Add(tokens);
     by_length_[static_cast<size_t>(f.length_class)].Add(tokens);
     if (f.client != 0) clients_.Add(f.client, tokens);
@@ -114,10 +116,11 @@ class History final : public LengthPredictor {
 
   int32_t PredictOutputTokens(SlotId slot, int32_t attempt) const override {
     const Features& f = slots_[static_cast<size_t>(slot)];
-    double estimate = by_length_[static_cast<size_t>(f.length_class)].Pull(all_.Pull(kFirstGuess));
-    if (f.client != 0) estimate = clients_.Pull(f.client, estimate);
-    for (int i = 0; i < f.depths; ++i) estimate = prefixes_.Pull(f.prefix[i], estimate);
-    return GrownPrediction(std::llround(estimate), attempt, f.most);
+    if (f.estimated_after != answers_) {
+      f.estimate = std::llround(Estimate(f));
+      f.estimated_after = answers_;
+    }
+    return GrownPrediction(f.estimate, attempt, f.most);
   }
 
  private:
@@ -127,8 +130,19 @@ class History final : public LengthPredictor {
     uint64_t client = 0;
     int depths = 0;
     uint64_t prefix[kDepths] = {};  // shallow first
+    // Policies ask about the same sequences again and again between two answers.
+    mutable int64_t estimate = 0;
+    mutable int64_t estimated_after = -1;  // so many answers; -1: not yet
   };
+  double Estimate(const Features& f) const {
+    double estimate = by_length_[static_cast<size_t>(f.length_class)].Pull(all_.Pull(kFirstGuess));
+    if (f.client != 0) estimate = clients_.Pull(f.client, estimate);
+    for (int i = 0; i < f.depths; ++i) estimate = prefixes_.Pull(f.prefix[i], estimate);
+    return estimate;
+  }
+
   std::vector<Features> slots_;  // [capacity]
+  int64_t answers_ = 0;          // counted so far
   Average all_;
   std::vector<Average> by_length_;  // [kLengthClasses]
   Table clients_, prefixes_;
