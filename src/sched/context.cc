@@ -20,12 +20,12 @@ std::span<const SlotId> StepContext::Ranked(std::span<const SlotId> slots, const
   if (ranked_by_ == tie) return in_order;
   ranked_by_ = tie;
   std::vector<RankedSlot>& ranked = scratch_.ranked;
-  ranked.clear();
-  for (const SlotId slot : slots) ranked.push_back({order.RankOf(view, slot), tie[slot], slot});
+  ranked.resize(slots.size());
+  for (size_t i = 0; i < slots.size(); ++i) ranked[i] = {order.RankOf(view, slots[i]), tie[slots[i]], slots[i]};
   // A rank that most share needs no more than a look.
   if (!std::is_sorted(ranked.begin(), ranked.end())) scratch_.sort.Sort(&ranked, std::less<RankedSlot>());
-  in_order.clear();
-  for (const RankedSlot& r : ranked) in_order.push_back(r.slot);
+  in_order.resize(ranked.size());
+  for (size_t i = 0; i < ranked.size(); ++i) in_order[i] = ranked[i].slot;
   return in_order;
 }
 
