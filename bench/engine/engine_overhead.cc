@@ -1,7 +1,7 @@
 // What the engine and the scheduler cost beside the model: whole passes of the step loop (drain, commit, plan, apply,
 // submit, events) over an executor that does nothing. One JSON line per case on stdout.
 //   bench_engine [scheduler [case]]
-//   bench_engine decisions [repetitions [scheduler]]   decision times of every preset, as a table
+//   bench_engine decisions [repetitions [scheduler [case]]]   decision times of every preset, as a table
 // pass_us is by the wall clock (p50 is the honest figure on a busy machine), cpu_us_per_pass the thread's own time.
 #include <algorithm>
 #include <cinttypes>
@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/sim_request.h"
+#include "cost/cost_model.h"
 #include "loop/metrics.h"
 #include "loop/replica.h"
 #include "obs/histogram.h"
@@ -67,7 +68,24 @@ struct Case {
                             // places for more
   bool late = false;        // steps of 25 ms on a virtual clock: many objectives are missed
   bool simulated = false;   // no tokens, the short form of results, metrics on, virtual clock, no prefix caching
+  bool settled = false;  // as `late`, with step times of a GPU and --tbt-slo 50ms, measured after as many steps as are
+                         // measured
 };
+
+const StepTimeModel& GpuStepTimes() {
+  static const std::unique_ptr<cost::CostModel> model = [] {
+    cost::Deployment d;
+    d.model = "llama-3.1-8b";
+    d.device = "h100";
+    auto made = cost::CostModel::Create(d);
+    if (!made.ok()) {
+      std::fprintf(stderr, "%s\n", made.status().ToString().c_str());
+      std::exit(2);
+    }
+    return std::move(made).value();
+  }();
+  return *model;
+}
 
 struct Bench {
   Bench(const Case& c, const std::string& preset, bool decisions = false) : spec(c) {
@@ -85,7 +103,12 @@ struct Bench {
     config.secret = {1, 2};
     config.model = "null";
     config.true_lengths_known = true;
-    auto made = Replica::Create(std::move(config), {});
+    ReplicaServices services;
+    if (c.settled) {
+      services.step_time = &GpuStepTimes();
+      sizes.tbt_slo_ns = 50 * kMillisecond;
+    }
+    auto made = Replica::Create(std::move(config), std::move(services));
     if (!made.ok()) {
       std::fprintf(stderr, "%s\n", made.status().ToString().c_str());
       std::exit(2);
@@ -93,7 +116,7 @@ struct Bench {
     replica = std::move(made).value();
     ReplicaParts parts;
     parts.executor = &executor;
-    parts.clock = c.simulated || c.late ? static_cast<Clock*>(&manual) : &SystemClock();
+    parts.clock = c.simulated || Slow() ? static_cast<Clock*>(&manual) : &SystemClock();
     parts.stopwatch = decisions ? static_cast<Clock*>(&thread_clock) : &SystemClock();
     parts.stopwatch_every = c.simulated ? 16 : 1;
     parts.sink = &sink;
@@ -128,15 +151,16 @@ struct Bench {
     for (int i = 0; i < 1000 && loop->Stats().running < spec.running; ++i) Pass();
   }
   void Pass() {
-    if (spec.simulated || spec.late) manual.AdvanceTo(manual.NowNs() + (spec.late ? 25 : 1) * kMillisecond);
+    if (spec.simulated || Slow()) manual.AdvanceTo(manual.NowNs() + (Slow() ? 25 : 1) * kMillisecond);
     loop->RunOnce();
   }
+  bool Slow() const { return spec.late || spec.settled; }
 
   // Decisions alone, of `steps` steps after the start.
   void RunDecisions() {
     Start();
-    sink.decision_ns = Histogram();
-    for (int64_t i = 0; i < spec.steps; ++i) {
+    for (int64_t i = spec.settled ? -spec.steps : 0; i < spec.steps; ++i) {
+      if (i == 0) sink.decision_ns = Histogram();
       const int64_t replaced = sink.done;
       Pass();
       for (int64_t n = replaced; spec.churn && n < sink.done; ++n) Submit();
@@ -190,11 +214,12 @@ struct Bench {
   int64_t submitted = 0, next_token = 0;
 };
 
-constexpr const char* kDecisionCases[] = {"plain", "KV full", "turnover", "objectives", "objectives, late"};
 constexpr Case kDecisions[] = {
     {"plain", 256, 10256, 64, 4100, false, false, 2000},
     {"KV full", 256, 10256, 1024, 2100, true, false, 2000},
     {"turnover", 256, 10256, 128, 256, false, true, 2000},
+    {"KV full, settled", 256, 10256, 1024, 2100, true, true, 2000, false, false, false, true},
+    {"turnover, settled", 256, 10256, 128, 256, false, true, 2000, false, false, false, true},
     {"objectives", 256, 10256, 2048, 256, false, true, 2000, true},
     {"objectives, late", 256, 10256, 2048, 256, false, true, 2000, true, true},
 };
@@ -208,33 +233,35 @@ bool KnowsObjectives(const sched::PresetInfo& preset) {
 
 // Every preset, one run of a case after the other and all of it again, so that what else the machine does falls on all
 // alike. A cell: median p50 / median p99 (least to most p99), in microseconds of the thread's own time.
-void Decisions(int repetitions, const std::string& only) {
+void Decisions(int repetitions, const std::string& only, const std::string& only_case) {
   struct Times {
     std::vector<double> p50, p99;
-    uint64_t plans = 0;
   };
   std::map<std::string, std::map<std::string, Times>> times;
   for (int r = 0; r < repetitions; ++r) {
     for (const sched::PresetInfo& preset : sched::Presets()) {
       if (!only.empty() && only != preset.name) continue;
       for (const Case& c : kDecisions) {
-        if (c.objectives && !KnowsObjectives(preset)) continue;
+        if ((c.objectives && !KnowsObjectives(preset)) || (!only_case.empty() && only_case != c.name)) continue;
         Bench bench(c, preset.name, true);
         bench.RunDecisions();
         Times& t = times[preset.name][c.name];
         t.p50.push_back(bench.sink.decision_ns.Quantile(0.5) / 1e3);
         t.p99.push_back(bench.sink.decision_ns.Quantile(0.99) / 1e3);
-        t.plans = bench.loop->plan_hash();
+        if (bench.Slow())
+          std::fprintf(stderr, "%s, %s: plans %016" PRIx64 "\n", preset.name, c.name, bench.loop->plan_hash());
       }
     }
   }
   std::printf("| preset |");
-  for (const char* name : kDecisionCases) std::printf(" %s |", name);
-  std::printf("\n|---|---|---|---|---|---|\n");
+  for (const Case& c : kDecisions) std::printf(" %s |", c.name);
+  std::printf("\n|---|");
+  for (size_t i = 0; i < std::size(kDecisions); ++i) std::printf("---|");
+  std::printf("\n");
   for (auto& [preset, cases] : times) {
     std::printf("| %s |", preset.c_str());
-    for (const char* name : kDecisionCases) {
-      Times& t = cases[name];
+    for (const Case& c : kDecisions) {
+      Times& t = cases[c.name];
       if (t.p50.empty()) {
         std::printf(" |");
         continue;
@@ -246,10 +273,6 @@ void Decisions(int repetitions, const std::string& only) {
     }
     std::printf("\n");
   }
-  for (auto& [preset, cases] : times) {
-    if (const auto late = cases.find("objectives, late"); late != cases.end() && !late->second.p50.empty())
-      std::fprintf(stderr, "%s plans %016" PRIx64 "\n", preset.c_str(), late->second.plans);
-  }
 }
 
 }  // namespace
@@ -258,7 +281,7 @@ void Decisions(int repetitions, const std::string& only) {
 int main(int argc, char** argv) {
   const std::string preset = argc > 1 ? argv[1] : "sarathi-serve";
   if (preset == "decisions") {
-    tactus::Decisions(argc > 2 ? std::max(1, std::atoi(argv[2])) : 5, argc > 3 ? argv[3] : "");
+    tactus::Decisions(argc > 2 ? std::max(1, std::atoi(argv[2])) : 5, argc > 3 ? argv[3] : "", argc > 4 ? argv[4] : "");
     return 0;
   }
   const tactus::Case cases[] = {

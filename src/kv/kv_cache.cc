@@ -245,6 +245,24 @@ void KvCache::Impl::MakeFindable(SlotId s) {
   }
 }
 
+namespace {
+
+// The first of [0, count) for which it holds, as it does for all that follow; count: none. The first and the last are
+// asked first: it is mostly one of the ends.
+template <class Holds>
+int32_t FirstWhere(int32_t count, Holds holds) {
+  if (count == 0 || holds(0)) return 0;
+  if (!holds(count - 1)) return count;
+  int32_t before = 0, there = count - 1;
+  while (there - before > 1) {
+    const int32_t middle = before + (there - before) / 2;
+    (holds(middle) ? there : before) = middle;
+  }
+  return there;
+}
+
+}  // namespace
+
 KvCache::Impl::Match KvCache::Impl::FindMatch(const Slot& slot, int32_t prompt_tokens) const {
   Match match;
   if (slot.swapped_tokens > 0) prompt_tokens = slot.swapped_tokens + 1;  // all that was saved, and no more
@@ -252,12 +270,14 @@ KvCache::Impl::Match KvCache::Impl::FindMatch(const Slot& slot, int32_t prompt_t
   if (!config.prefix_caching || slot.keys == nullptr || slot.own != nullptr || prompt_tokens < 1) return match;
   const int32_t limit =
       std::min<int32_t>((prompt_tokens - 1) / config.block_size, static_cast<int32_t>(slot.keys->size()));
-  for (; match.blocks < limit; ++match.blocks) {
-    const NodeId n = tree.Find((*slot.keys)[static_cast<size_t>(match.blocks)]);
-    if (n == kNoNode) break;
-    const Block& owner = block(tree.node(n).owner);
-    if (owner.users == 0 && owner.busy_until <= ended) ++match.pinned;
-  }
+  // What follows a block that is not there is not there, and what follows one that nobody uses nobody uses.
+  const auto node_at = [&](int32_t i) { return tree.Find((*slot.keys)[static_cast<size_t>(i)]); };
+  const auto unused_at = [&](int32_t i) {
+    const Block& owner = block(tree.node(node_at(i)).owner);
+    return owner.users == 0 && owner.busy_until <= ended;
+  };
+  match.blocks = FirstWhere(limit, [&](int32_t i) { return node_at(i) == kNoNode; });
+  match.pinned = match.blocks - FirstWhere(match.blocks, unused_at);
   return match;
 }
 

@@ -1,6 +1,7 @@
 #include "sched/context.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace tactus::sched {
 
@@ -11,22 +12,21 @@ StepContext::StepContext(const StepView& step_view, PlanBuilder* builder, Order*
       order(*order_choice),
       admission_(*admission),
       preemption_(*preemption),
-      scratch_(scratch->slots),
-      ranked_(scratch->ranked) {}
+      scratch_(*scratch) {}
 
 std::span<const SlotId> StepContext::Ranked(std::span<const SlotId> slots, const int64_t* tie) {
   if (!order.ranks()) return slots;
-  ranked_.clear();
-  bool sorted = true;
-  for (const SlotId slot : slots) {
-    ranked_.push_back({order.RankOf(view, slot), tie[slot], slot});
-    sorted = sorted && (ranked_.size() < 2 || !(ranked_.back() < ranked_[ranked_.size() - 2]));
-  }
-  if (sorted) return slots;  // usual: a rank that most share
-  std::sort(ranked_.begin(), ranked_.end());
-  scratch_.clear();
-  for (const RankedSlot& r : ranked_) scratch_.push_back(r.slot);
-  return scratch_;
+  std::vector<SlotId>& in_order = scratch_.in_order;
+  if (ranked_by_ == tie) return in_order;
+  ranked_by_ = tie;
+  std::vector<RankedSlot>& ranked = scratch_.ranked;
+  ranked.resize(slots.size());
+  for (size_t i = 0; i < slots.size(); ++i) ranked[i] = {order.RankOf(view, slots[i]), tie[slots[i]], slots[i]};
+  // A rank that most share needs no more than a look.
+  if (!std::is_sorted(ranked.begin(), ranked.end())) scratch_.sort.Sort(&ranked, std::less<RankedSlot>());
+  in_order.resize(ranked.size());
+  for (size_t i = 0; i < ranked.size(); ++i) in_order[i] = ranked[i].slot;
+  return in_order;
 }
 
 AddResult StepContext::Run(SlotId slot, int32_t limit, bool whole) {
@@ -67,18 +67,23 @@ void StepContext::MakeRoom() {
 bool StepContext::MakeRoomFor(SlotId newcomer, int64_t blocks, int32_t places) {
   int64_t free_blocks = plan.blocks_available(), free_places = plan.starts_left();
   if (free_blocks >= blocks && free_places >= places) return true;
-  scratch_.clear();
+  std::vector<SlotId>& leaving = scratch_.slots;
+  leaving.clear();
   int64_t gain = 0;
   for (const SlotId slot : view.running) {
     if (plan.Touched(slot) || !preemption_.GivesWay(view, order, slot, newcomer)) continue;
-    scratch_.push_back(slot);
+    leaving.push_back(slot);
     gain += plan.BlocksOf(slot);
   }
-  if (free_blocks + gain < blocks || free_places + static_cast<int64_t>(scratch_.size()) < places) return false;
-  std::sort(scratch_.begin(), scratch_.end(), [this](SlotId a, SlotId b) { return order.Before(view, b, a); });
+  if (free_blocks + gain < blocks || free_places + static_cast<int64_t>(leaving.size()) < places) return false;
+  // The order's last first, and mostly no more than one or two of them.
+  const auto goes_before = [this](SlotId a, SlotId b) { return order.Before(view, a, b); };
+  std::make_heap(leaving.begin(), leaving.end(), goes_before);
   bool now = true;
-  for (const SlotId slot : scratch_) {
-    if (free_blocks >= blocks && free_places >= places) break;
+  while (!leaving.empty() && (free_blocks < blocks || free_places < places)) {
+    std::pop_heap(leaving.begin(), leaving.end(), goes_before);
+    const SlotId slot = leaving.back();
+    leaving.pop_back();
     const int64_t held = plan.BlocksOf(slot), before = plan.blocks_available();
     const bool freed = plan.MakeRoom(slot, preemption_.Mode()) == PreemptResult::kFreed;
     now &= freed;  // else it sits this step out and gives its KV back once it is idle

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "sched/composition/steady_sort.h"
 #include "sched/plan.h"
 #include "sched/policy.h"
 
@@ -19,10 +20,18 @@ struct RankedSlot {
   SlotId slot = kNoSlot;
   auto operator<=>(const RankedSlot&) const = default;
 };
-// Space for [max running] sequences, kept from step to step.
+// Kept from step to step: space, and the order that running sequences had.
 struct StepScratch {
+  StepScratch() : StepScratch(0, 0) {}
+  StepScratch(int32_t slot_capacity, int32_t most_running) : sort(slot_capacity, most_running) {
+    slots.reserve(static_cast<size_t>(most_running));
+    ranked.reserve(static_cast<size_t>(most_running));
+    in_order.reserve(static_cast<size_t>(most_running));
+  }
   std::vector<SlotId> slots;
   std::vector<RankedSlot> ranked;
+  std::vector<SlotId> in_order;
+  SteadySort<RankedSlot> sort;
 };
 
 class StepContext {
@@ -80,8 +89,8 @@ class StepContext {
 
   const Admission& admission_;
   const Preemption& preemption_;
-  std::vector<SlotId>& scratch_;
-  std::vector<RankedSlot>& ranked_;
+  StepScratch& scratch_;
+  const int64_t* ranked_by_ = nullptr;  // tie of what scratch_.in_order holds for this step; null: nothing yet
 };
 
 }  // namespace tactus::sched

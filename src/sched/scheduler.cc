@@ -239,8 +239,7 @@ Result<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerConfig& give
   s->note_bytes_ = s->notes_.stride();
   s->max_running_ = static_cast<int32_t>(std::min<int64_t>(config.limits.max_num_seqs, s->traits_.max_tokens));
   s->max_holding_ = s->traits_.pauses ? config.limits.slot_capacity : s->max_running_;
-  s->scratch_.slots.reserve(static_cast<size_t>(s->max_holding_));
-  s->scratch_.ranked.reserve(static_cast<size_t>(s->max_holding_));
+  s->scratch_ = StepScratch(config.limits.slot_capacity, s->max_holding_);
   s->config_ = std::move(config);
   return s;
 }

@@ -6,7 +6,6 @@
 //
 // A prompt that does not fit holds back those behind it that have not started; decodes behind it go on.
 #include <algorithm>
-#include <iterator>
 #include <vector>
 
 #include "sched/choices.h"
@@ -20,7 +19,7 @@ class Ranked final : public Composition {
   Ranked(const SchedulerLimits& limits, bool whole)
       : whole_(whole), last_seen_(static_cast<size_t>(limits.slot_capacity), 0) {
     const auto most = static_cast<size_t>(limits.slot_capacity);
-    for (std::vector<RankedSlot>* v : {&ranked_, &kept_, &moved_}) v->reserve(most);
+    for (std::vector<RankedSlot>* v : {&ranked_, &moved_}) v->reserve(most);
     running_.reserve(most);
   }
   void Describe(ChoiceTraits* traits) const override {
@@ -46,30 +45,43 @@ class Ranked final : public Composition {
   }
 
  private:
-  // Few change places from step to step: those that keep theirs are merged with the others, which are sorted.
+  // Few change places from step to step, of possibly thousands that hold KV: those that keep theirs stay where they
+  // are, and the others, sorted, are put between them.
   void SortRunning(const StepContext& step) {
-    const auto rank_of = [&step](SlotId slot) {
-      const int64_t rank = step.order.ranks() ? step.order.RankOf(step.view, slot) : 0;
-      return RankedSlot{rank, step.view.seq.arrival_order[slot], slot};
-    };
+    const bool ranks = step.order.ranks();
+    const int64_t* const arrival = step.view.seq.arrival_order;
+    const auto rank_of = [&step, ranks](SlotId slot) { return ranks ? step.order.RankOf(step.view, slot) : 0; };
     const int64_t running = ++marks_, kept = ++marks_;
     for (const SlotId slot : step.view.running_by_arrival) last_seen_[static_cast<size_t>(slot)] = running;
-    kept_.clear();
+    size_t places = 0;
     for (const RankedSlot& r : ranked_) {
       int64_t& seen = last_seen_[static_cast<size_t>(r.slot)];
-      if (seen != running || rank_of(r.slot) != r) continue;
+      if (seen != running || rank_of(r.slot) != r.rank || arrival[r.slot] != r.tie) continue;
       seen = kept;
-      kept_.push_back(r);
+      ranked_[places++] = r;
     }
     moved_.clear();
-    for (const SlotId slot : step.view.running_by_arrival) {
-      if (last_seen_[static_cast<size_t>(slot)] != kept) moved_.push_back(rank_of(slot));
+    if (places < step.view.running_by_arrival.size()) {
+      for (const SlotId slot : step.view.running_by_arrival) {
+        if (last_seen_[static_cast<size_t>(slot)] != kept) moved_.push_back({rank_of(slot), arrival[slot], slot});
+      }
     }
     std::sort(moved_.begin(), moved_.end());
-    ranked_.clear();
-    std::merge(kept_.begin(), kept_.end(), moved_.begin(), moved_.end(), std::back_inserter(ranked_));
-    running_.clear();
-    for (const RankedSlot& r : ranked_) running_.push_back(r.slot);
+    MergeMoved(places);
+    running_.resize(ranked_.size());
+    for (size_t i = 0; i < ranked_.size(); ++i) running_[i] = ranked_[i].slot;
+  }
+  // The moved into the first `kept` of the ranked, from the end on.
+  void MergeMoved(size_t kept) {
+    ranked_.resize(kept + moved_.size());
+    auto end = ranked_.begin() + static_cast<ptrdiff_t>(kept);
+    auto to = ranked_.end();
+    for (auto moved = moved_.rbegin(); moved != moved_.rend(); ++moved) {
+      const auto behind = std::upper_bound(ranked_.begin(), end, *moved);
+      to = std::move_backward(behind, end, to);
+      end = behind;
+      *--to = *moved;
+    }
   }
 
   bool Start(StepContext& step, SlotId slot) {
@@ -80,9 +92,9 @@ class Ranked final : public Composition {
   }
 
   const bool whole_;
-  std::vector<RankedSlot> ranked_;        // the running sequences in order, of this step and until the next
-  std::vector<RankedSlot> kept_, moved_;  // scratch
-  std::vector<int64_t> last_seen_;        // [capacity] a mark of the pass that saw the slot
+  std::vector<RankedSlot> ranked_;  // the running sequences in order, of this step and until the next
+  std::vector<RankedSlot> moved_;   // scratch
+  std::vector<int64_t> last_seen_;  // [capacity] a mark of the pass that saw the slot
   int64_t marks_ = 0;
   std::vector<SlotId> running_;   // of the step, in order
   std::span<const SlotId> tail_;  // of it, up to the last that has not given way

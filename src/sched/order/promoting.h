@@ -29,7 +29,9 @@ class PromotingOrder : public KeyedOrder {
   // Visits the waiting sequences that have not been served since `until`, longest unserved first.
   template <class Visit>
   void ForUnservedSince(int64_t until, Visit visit) const {
-    for (size_t i = begin_; i < waits_.size() && waits_[i].since <= until; ++i) visit(waits_[i].slot);
+    SortedBlocks<Wait>::Cursor cursor;
+    for (const Wait* wait = waits_.Next(&cursor); wait != nullptr && wait->since <= until; wait = waits_.Next(&cursor))
+      visit(wait->slot);
   }
 
  private:
@@ -41,14 +43,13 @@ class PromotingOrder : public KeyedOrder {
   Wait WaitOf(const StepView& view, SlotId slot) const {
     return {SinceOf(view, slot), view.seq.arrival_order[slot], slot};
   }
-  void FileWait(const Wait& wait);
-  void RemoveWait(SlotId slot);
 
-  std::vector<Wait> waits_;  // [begin_, size) is sorted
-  size_t begin_ = 0;
-  std::vector<Wait> filed_;         // [capacity] what a waiting slot was filed under
-  const StepView* view_ = nullptr;  // of the walk
-  size_t promoted_ = 0;             // next of the promoted in it
+  SortedBlocks<Wait> waits_;
+  std::vector<Wait> filed_;  // [capacity] what a waiting slot was filed under
+  // Of the walk:
+  const StepView* view_ = nullptr;
+  SortedBlocks<Wait>::Cursor promoted_;  // next of the promoted
+  bool all_promoted_seen_ = false;
 };
 
 }  // namespace tactus::sched

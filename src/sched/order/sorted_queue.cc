@@ -6,8 +6,7 @@
 
 namespace tactus::sched {
 
-KeyedOrder::KeyedOrder(int32_t slot_capacity) {
-  entries_.reserve(2 * static_cast<size_t>(slot_capacity));
+KeyedOrder::KeyedOrder(int32_t slot_capacity) : entries_(slot_capacity) {
   key_.resize(static_cast<size_t>(slot_capacity));
   queued_.resize(static_cast<size_t>(slot_capacity), false);
 }
@@ -39,52 +38,23 @@ void KeyedOrder::Rebuild(const StepView& view) {
     if (change.kind == ChangeKind::kQueued) OnQueued(view, change.slot);
     if (change.kind == ChangeKind::kAdmitted) OnAdmitted(view, change.slot);
   }
-  entries_.clear();
-  begin_ = cursor_ = 0;
+  entries_.Clear();
+  cursor_ = {};
   std::fill(queued_.begin(), queued_.end(), false);
-  for (const SlotId slot : view.waiting) {
-    key_[slot] = KeyOf(view, slot);
-    queued_[slot] = true;
-    entries_.push_back({key_[slot], slot});
-  }
-  std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) { return a.key < b.key; });
+  for (const SlotId slot : view.waiting) Insert(KeyOf(view, slot), slot);
 }
 
 void KeyedOrder::Insert(const QueueKey& key, SlotId slot) {
   TACTUS_CHECK(!queued_[slot]);
   key_[slot] = key;
   queued_[slot] = true;
-  if (begin_ > 0 && entries_.size() == entries_.capacity()) {
-    entries_.erase(entries_.begin(), entries_.begin() + static_cast<ptrdiff_t>(begin_));
-    begin_ = 0;
-  }
-  const auto first = entries_.begin() + static_cast<ptrdiff_t>(begin_);
-  const auto at =
-      std::upper_bound(first, entries_.end(), key, [](const QueueKey& k, const Entry& e) { return k < e.key; });
-  if (at == first && begin_ > 0) {
-    entries_[--begin_] = {key, slot};
-  } else {
-    entries_.insert(at, {key, slot});
-  }
+  entries_.Insert({key, slot});
 }
 
 void KeyedOrder::Remove(SlotId slot) {
   TACTUS_CHECK(queued_[slot]);
   queued_[slot] = false;
-  const auto first = entries_.begin() + static_cast<ptrdiff_t>(begin_);
-  const auto at =
-      std::lower_bound(first, entries_.end(), key_[slot], [](const Entry& e, const QueueKey& k) { return e.key < k; });
-  // Equal keys only arise when a slot was reused within one batch of changes; both entries name the same slot then.
-  TACTUS_CHECK(at != entries_.end() && at->slot == slot);
-  if (at == first) {
-    ++begin_;
-    if (begin_ == entries_.size()) {
-      entries_.clear();
-      begin_ = 0;
-    }
-  } else {
-    entries_.erase(at);
-  }
+  entries_.Remove({key_[slot], slot});
 }
 
 }  // namespace tactus::sched

@@ -1,10 +1,10 @@
-// An index over the waiting sequences for orders whose key does not change while a sequence waits: a sorted array with
-// room at the front, so that the usual moves (append the newest, take the first) cost O(1).
+// An index over the waiting sequences for orders whose key does not change while a sequence waits.
 #pragma once
 
 #include <compare>
 #include <vector>
 
+#include "sched/order/sorted_blocks.h"
 #include "sched/policy.h"
 
 namespace tactus::sched {
@@ -22,8 +22,11 @@ class KeyedOrder : public Order {
   explicit KeyedOrder(int32_t slot_capacity);
   void Apply(const StepView& view) override;
   void Rebuild(const StepView& view) override;
-  void Start(const StepView&) override { cursor_ = begin_; }
-  SlotId Next() override { return cursor_ < entries_.size() ? entries_[cursor_++].slot : kNoSlot; }
+  void Start(const StepView&) override { cursor_ = {}; }
+  SlotId Next() override {
+    const Entry* entry = entries_.Next(&cursor_);
+    return entry != nullptr ? entry->slot : kNoSlot;
+  }
   bool Before(const StepView& view, SlotId a, SlotId b) const final { return KeyOf(view, a) < KeyOf(view, b); }
 
  protected:
@@ -33,7 +36,7 @@ class KeyedOrder : public Order {
   virtual void OnAdmitted(const StepView&, SlotId) {}
   // Must not change between kQueued and kAdmitted or kUnqueued of the sequence.
   virtual QueueKey KeyOf(const StepView& view, SlotId slot) const = 0;
-  // Takes a waiting sequence out of the queue and files it. Both are cheap at the queue's head.
+  // Takes a waiting sequence out of the queue and files it.
   void Remove(SlotId slot);
   void Insert(const QueueKey& key, SlotId slot);
   // Files a waiting sequence under another key.
@@ -48,11 +51,11 @@ class KeyedOrder : public Order {
   struct Entry {
     QueueKey key;
     SlotId slot = kNoSlot;
+    auto operator<=>(const Entry&) const = default;
   };
 
-  std::vector<Entry> entries_;  // [begin_, size) is sorted
-  size_t begin_ = 0;
-  size_t cursor_ = 0;
+  SortedBlocks<Entry> entries_;
+  SortedBlocks<Entry>::Cursor cursor_;
   std::vector<QueueKey> key_;  // [capacity] the key a queued slot was filed under
   std::vector<bool> queued_;   // [capacity]
 };

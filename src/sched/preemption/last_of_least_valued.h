@@ -12,9 +12,14 @@ namespace tactus::sched {
 inline SlotId LastOfLeastValued(std::span<const SlotId> slots, const StepView& view, const PlanBuilder& plan,
                                 const Order& order) {
   SlotId victim = kNoSlot;
+  int64_t most = 0;
   for (auto it = slots.rbegin(); it != slots.rend(); ++it) {
     if (plan.Touched(*it)) continue;
-    if (victim == kNoSlot || order.Outranks(view, victim, *it)) victim = *it;
+    if (!order.ranks()) return *it;
+    const int64_t rank = order.RankOf(view, *it);
+    if (victim != kNoSlot && rank <= most) continue;
+    victim = *it;
+    most = rank;
   }
   return victim;
 }
