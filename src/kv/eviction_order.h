@@ -1,6 +1,6 @@
 // Which cached block is evicted next: the one that became unused first. A ring of block ids in that order; a block that
-// is used again leaves a hole, and when the ring is full the holes are closed; a fifth of it is never blocks, so every
-// operation is O(1) amortised.
+// is used again leaves a hole, and when the ring is full the holes are closed. A fifth of it at least are holes then,
+// so every operation is O(1) amortised.
 // Unlike links through the blocks the ring says early whose turn comes soon, so that memory can be asked for in time
 // (Soon): in a large cache the block to evict is the one that was not touched for longest.
 //

@@ -103,7 +103,7 @@ class TbtSloBudget final : public Budget {
     }
   }
 
-  // Those that a step of the largest size has room for. Whoever could not start for want of memory is still counted: a
+  // Those that a step of the largest size has room for. One that could not start for want of memory is still counted: a
   // budget may be left over.
   void SeePrompts(const StepView& view, Order* order, const PlanBuilder& builder) {
     prompts_.clear();
