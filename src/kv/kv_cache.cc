@@ -109,7 +109,7 @@ BlockId KvCache::Impl::Allocate() {
   const BlockId victim = lru.Oldest();
   WillEvict();
   TACTUS_CHECK_MSG(victim != kNoBlock, "allocation beyond what was available");
-  TACTUS_DCHECK(block(victim).users == 0 && block(victim).busy_until <= ended);
+  TACTUS_DCHECK(Unused(victim));
   DropCached(victim);
   ++evictions;
   return victim;
@@ -206,6 +206,7 @@ void KvCache::Impl::EnterTree(SlotId s) {
     const Hash128& key = (*slot.keys)[static_cast<size_t>(slot.keyed)];
     const NodeId known = tree.Find(key);
     if (known != kNoNode) {
+      if (tree.node(known).parent != parent) return;  // keys from a broken file: what they name stays private
       AddDuplicate(known, b);
       Block& owner = block(tree.node(known).owner);
       if (owner.users == 0) {
@@ -271,12 +272,14 @@ KvCache::Impl::Match KvCache::Impl::FindMatch(const Slot& slot, int32_t prompt_t
   const int32_t limit =
       std::min<int32_t>((prompt_tokens - 1) / config.block_size, static_cast<int32_t>(slot.keys->size()));
   // What follows a block that is not there is not there, and what follows one that nobody uses nobody uses.
-  const auto node_at = [&](int32_t i) { return tree.Find((*slot.keys)[static_cast<size_t>(i)]); };
-  const auto unused_at = [&](int32_t i) {
-    const Block& owner = block(tree.node(node_at(i)).owner);
-    return owner.users == 0 && owner.busy_until <= ended;
-  };
+  const auto node_at = [&](int32_t i) { return tree.FindAt((*slot.keys)[static_cast<size_t>(i)], i); };
   match.blocks = FirstWhere(limit, [&](int32_t i) { return node_at(i) == kNoNode; });
+  if (match.blocks == 0) return match;
+  match.last = node_at(match.blocks - 1);
+  const auto unused_at = [&](int32_t i) {
+    const NodeId n = node_at(i);
+    return n != kNoNode && Unused(tree.node(n).owner);
+  };
   match.pinned = match.blocks - FirstWhere(match.blocks, unused_at);
   return match;
 }
@@ -370,13 +373,20 @@ KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, in
 
   BlockId* table = impl.TableOf(s);
   TACTUS_CHECK_MSG(match.blocks <= impl.table_stride, "a prefix longer than max_blocks_per_slot");
-  for (int32_t i = 0; i < match.blocks; ++i) {
-    const BlockId shared = fork_from == kNoSlot
-                               ? impl.tree.node(impl.tree.Find((*slot.keys)[static_cast<size_t>(i)])).owner
-                               : impl.TableOf(fork_from)[i];
-    impl.Use(shared);
-    table[slot.blocks++] = shared;
+  if (fork_from != kNoSlot) {
+    std::copy_n(impl.TableOf(fork_from), match.blocks, table);
+  } else {
+    match.pinned = 0;
+    NodeId n = match.last;
+    for (int32_t i = match.blocks; i > 0; n = impl.tree.node(n).parent) {
+      table[--i] = impl.tree.node(n).owner;
+      match.pinned += impl.Unused(table[i]);
+    }
+    // Keys from a broken file may lead elsewhere than FindMatch counted.
+    if (impl.Cost(match, cover, reserve_tokens) > impl.Available()) return {};
   }
+  for (int32_t i = 0; i < match.blocks; ++i) impl.Use(table[i]);
+  slot.blocks = match.blocks;
   // A forked block may not be in the tree (yet); then what follows it stays private until it is.
   slot.marked = match.blocks;
   while (slot.keyed < match.blocks && impl.block(table[slot.keyed]).node != kNoNode) ++slot.keyed;

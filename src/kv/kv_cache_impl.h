@@ -82,7 +82,10 @@ struct KvCache::Impl {
   struct Match {
     int32_t blocks = 0;
     int32_t pinned = 0;  // of them cached: no longer evictable once the sequence holds them
+    NodeId last = kNoNode;
   };
+  // Cached: nobody holds it and no step in flight uses it.
+  bool Unused(BlockId b) const { return block(b).users == 0 && block(b).busy_until <= ended; }
   Match FindMatch(const Slot& slot, int32_t prompt_tokens) const;
   int64_t Cost(const Match& match, int32_t cover_tokens, int32_t reserve_tokens) const;
 

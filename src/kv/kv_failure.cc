@@ -61,7 +61,7 @@ void KvCache::Impl::DropVoidFromTree() {
       const BlockId owner = tree.node(n).owner;
       gone[static_cast<size_t>(n)] = 0;
       LeaveTree(n);
-      if (block(owner).users == 0 && block(owner).busy_until <= ended) {  // it was cached
+      if (Unused(owner)) {  // it was cached
         lru.Remove(owner);
         block(owner) = Block{};
         free.push_back(owner);

@@ -26,8 +26,11 @@ NodeId PrefixTree::Insert(const Hash128& key, NodeId parent, BlockId owner) {
   TACTUS_CHECK(!free_.empty());
   const NodeId id = free_.back();
   free_.pop_back();
-  nodes_[static_cast<size_t>(id)] = Node{key, owner, parent, 0, kNoBlock, kNoBlock};
-  if (parent != kNoNode) ++node(parent).children;
+  nodes_[static_cast<size_t>(id)] = Node{.key = key, .owner = owner, .parent = parent};
+  if (parent != kNoNode) {
+    ++node(parent).children;
+    node(id).depth = node(parent).depth + 1;
+  }
   size_t i = Home(key);
   while (table_[i].node != kNoNode) i = (i + 1) & mask_;
   table_[i] = {id, PartOf(key)};

@@ -26,6 +26,7 @@ class PrefixTree {
     BlockId owner = kNoBlock;  // kNoBlock: the node is not in use
     NodeId parent = kNoNode;
     int32_t children = 0;
+    int32_t depth = 0;                   // 0: no parent
     BlockId first_duplicate = kNoBlock;  // list through the blocks, oldest first
     BlockId last_duplicate = kNoBlock;
   };
@@ -33,6 +34,12 @@ class PrefixTree {
   explicit PrefixTree(int64_t num_blocks);
 
   NodeId Find(const Hash128& key) const;
+  // The node of the key if it is the block at `depth` of its chain. Then all blocks before it are there as well. A key
+  // names its chain, so that only keys from a broken file are found at another depth.
+  NodeId FindAt(const Hash128& key, int32_t depth) const {
+    const NodeId id = Find(key);
+    return id != kNoNode && node(id).depth == depth ? id : kNoNode;
+  }
   // Precondition: the key is not in the tree. At most one node per block exists.
   NodeId Insert(const Hash128& key, NodeId parent, BlockId owner);
   // Precondition: no children.

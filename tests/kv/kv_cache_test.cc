@@ -371,6 +371,38 @@ TEST_F(KvCacheTest, KeysThatBecomeKnownLateAreFiledLater) {
   End();
 }
 
+// Keys name their chain. Those of a broken recording may not, which must harm nobody else.
+TEST_F(KvCacheTest, AKeyInsideAChainThatIsNotThereIsHarmless) {
+  Make(32);
+  Bind(0, 17);
+  Start(0, 17);
+  Bind(1, 17);
+  keys_[1][1] = Hash128{1, 1};
+  EXPECT_EQ(Start(1, 17).matched_tokens, 16) << "the last one is there, and so is what leads to it";
+  EXPECT_EQ(Table(1)[1], Table(0)[1]);
+  End();
+  for (const SlotId s : {0, 1}) Gone(s);
+}
+
+TEST_F(KvCacheTest, AKeyAtAnotherPlaceThanInItsChainIsNoMatch) {
+  Make(32);
+  Bind(0, 17);
+  Start(0, 17);
+  Bind(1, 17);
+  keys_[1][1] = keys_[0][2];
+  keys_[1].resize(2);
+  EXPECT_EQ(Start(1, 17).matched_tokens, 4);
+  Bind(2, 17, 1);
+  keys_[2][3] = keys_[0][3];  // at its place, behind other blocks: it stays private
+  EXPECT_EQ(Start(2, 17).matched_tokens, 0);
+  End();
+  Gone(0);
+  Gone(2);
+  Bind(3, 17);
+  EXPECT_EQ(kv_->PeekMatch(3, 17), 16);
+  Gone(1);
+}
+
 TEST_F(KvCacheTest, CachingOffSharesNothingAndKeepsNothing) {
   Make(8, false);
   Bind(0, 9);
