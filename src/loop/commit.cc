@@ -10,7 +10,7 @@ namespace {
 
 // The sequence has been requeued, rolled back or ended since the item was planned.
 inline bool Stale(const SequenceTable& table, SlotId s, uint32_t planned_epoch) {
-  return table.epoch(s) != planned_epoch || table.columns().state[s] == SeqState::kFinished;
+  return table.epoch(s) != planned_epoch;
 }
 
 }  // namespace
@@ -217,15 +217,18 @@ void Commit::ProposeDrafts(SlotId s) {
 // The short form of a result: no item failed, no token has a value. One pass over the plan's items.
 void Commit::CommitAsPlanned(const InFlight& f) {
   TACTUS_CHECK_MSG(f.plan.draft_tokens == 0, "the executor answered a plan with drafts in the short form");
-  const std::vector<StepItem>& items = f.plan.items;
+  const std::span<const StepItem> items = f.plan.items;
+  const uint32_t* const epochs = f.epochs.data();
+  const std::span<const int32_t> stops = result_.stops;
+  const bool wants_tokens = events_.wants_tokens();
   SequenceTable& table = live_.sequences();
-  size_t next_stop = 0;
+  size_t stops_passed = 0;
   for (size_t i = 0; i < items.size(); ++i) {
     const StepItem& item = items[i];
     const SlotId s = item.slot;
-    const bool stop = next_stop < result_.stops.size() && result_.stops[next_stop] == static_cast<int32_t>(i);
-    next_stop += stop;
-    if (Stale(table, s, f.epochs[i])) {
+    const bool stop = stops_passed < stops.size() && stops[stops_passed] == static_cast<int32_t>(i);
+    stops_passed += stop;
+    if (Stale(table, s, epochs[i])) {
       live_.DropItem(s);
       continue;
     }
@@ -241,7 +244,7 @@ void Commit::CommitAsPlanned(const InFlight& f) {
     } else if (slot.generated >= slot.max_tokens) {
       reason = FinishReason::kLength;
     }
-    TokenEvent* event = events_.wants_tokens() ? AddTokenEvent(slot, 0, gap_ns) : nullptr;
+    TokenEvent* event = wants_tokens ? AddTokenEvent(slot, 0, gap_ns) : nullptr;
     if (reason != FinishReason::kNone) live_.Finish(s, reason, event, -1);
   }
 }

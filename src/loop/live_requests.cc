@@ -133,6 +133,11 @@ void LiveRequests::ClearForks(const RequestRecord& request, SlotId from) {
   }
 }
 
+void LiveRequests::FirstToken(SlotEntry* slot, DurationNs gap_ns) {
+  if (slot->request->first_token_ns == 0) slot->request->first_token_ns = events_.now_ns();
+  events_.FirstGap(gap_ns);
+}
+
 void LiveRequests::AddKey(SlotId s) {
   SlotEntry& entry = slot(s);
   entry.next_key_at += block_size_;

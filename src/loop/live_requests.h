@@ -50,15 +50,14 @@ class LiveRequests : private OwnKeys {
   DurationNs CountToken(SlotId s, SlotEntry* slot) {
     const DurationNs gap_ns = events_.now_ns() - slot->last_token_ns;
     slot->last_token_ns += gap_ns;
-    const bool first = ++slot->generated == 1;
-    if (first) [[unlikely]] {
-      if (slot->request->first_token_ns == 0) slot->request->first_token_ns = events_.now_ns();
-    } else {
-      slot->longest_gap_ns = std::max(slot->longest_gap_ns, gap_ns);
-      slot->late_gaps += gap_ns > slot->tbt_slo_ns;
-    }
     ++counts_.generation_tokens;
-    events_.Gap(gap_ns, first);
+    if (slot->generated++ == 0) [[unlikely]] {
+      FirstToken(slot, gap_ns);
+    } else {
+      if (gap_ns > slot->longest_gap_ns) slot->longest_gap_ns = gap_ns;
+      if (gap_ns > slot->tbt_slo_ns) ++slot->late_gaps;
+      events_.Gap(gap_ns);
+    }
     if (slot->prompt_tokens + slot->generated >= slot->next_key_at) [[unlikely]]
       AddKey(s);
     return gap_ns;
@@ -77,6 +76,7 @@ class LiveRequests : private OwnKeys {
 
  private:
   void BindPredictor(SlotId s, const RequestRecord& request);
+  void FirstToken(SlotEntry* slot, DurationNs gap_ns);
   void AddKey(SlotId s);
   void FillKeys(SlotId s);
   int32_t KeysKnown(SlotId s) const override { return slot(s).next_key_at / block_size_ - 1; }

@@ -9,6 +9,17 @@ PassEvents::PassEvents(EventSink* sink, size_t max_sequences, size_t max_steps)
   tokens_.reserve(4 * max_sequences);
 }
 
+void PassEvents::OpenGap(DurationNs gap_ns) {
+  open_gap_ = &gaps_.emplace_back(GapEvent{.gap_ns = gap_ns});
+}
+
+void PassEvents::FirstGap(DurationNs gap_ns) {
+  const bool joins = open_gap_ == &no_gap_ && !gaps_.empty() && gaps_.back().gap_ns == gap_ns;
+  open_gap_ = &no_gap_;
+  if (!joins) gaps_.push_back({.gap_ns = gap_ns, .first = true});
+  ++gaps_.back().count;
+}
+
 void PassEvents::Deliver() {
   if (!gaps_.empty() || !tokens_.empty() || !done_.empty() || !steps_.empty() || !scheduled_.empty()) {
     StepEvents events;
@@ -28,6 +39,7 @@ void PassEvents::Deliver() {
   steps_.clear();
   scheduled_.clear();
   gaps_.clear();
+  open_gap_ = &no_gap_;
   tokens_.clear();
   prompt_logprobs_.clear();
   done_.clear();

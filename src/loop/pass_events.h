@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -25,11 +26,13 @@ class PassEvents {
   void Done(const RequestDoneEvent& event) { done_.push_back(event); }
   void Decided(DurationNs took_ns) { decision_ns_ = took_ns; }
   // A token came `gap_ns` after its sequence's previous one.
-  void Gap(DurationNs gap_ns, bool first) {
-    if (gaps_.empty() || gaps_.back().gap_ns != gap_ns || gaps_.back().first != first)
-      gaps_.push_back({gap_ns, 0, first});
-    ++gaps_.back().count;
+  void Gap(DurationNs gap_ns) {
+    if (open_gap_->gap_ns != gap_ns) [[unlikely]]
+      OpenGap(gap_ns);
+    ++open_gap_->count;
   }
+  // Its first token came `gap_ns` after its arrival.
+  void FirstGap(DurationNs gap_ns);
   // A new event, to be filled in before the next one is asked for. Precondition: wants_tokens().
   TokenEvent* Token() { return &tokens_.emplace_back(); }
   // Their indices, for TokenEvent.
@@ -46,6 +49,8 @@ class PassEvents {
   void Deliver();
 
  private:
+  void OpenGap(DurationNs gap_ns);
+
   EventSink& sink_;
   const bool wants_tokens_;
   TimeNs now_ns_ = 0;
@@ -53,6 +58,8 @@ class PassEvents {
   std::vector<StepRecord> steps_;
   std::vector<ScheduledEvent> scheduled_;
   std::vector<GapEvent> gaps_;
+  GapEvent no_gap_{.gap_ns = std::numeric_limits<DurationNs>::min()};
+  GapEvent* open_gap_ = &no_gap_;  // the last of gaps_ if Gap may count in it, else no_gap_
   std::vector<TokenEvent> tokens_;
   std::vector<PromptLogprobsEvent> prompt_logprobs_;
   std::vector<RequestDoneEvent> done_;

@@ -14,12 +14,15 @@ namespace tactus {
 class StatsCell {
  public:
   void Write(const EngineStats& stats) {
-    uint64_t raw[kWords];
-    std::memcpy(raw, &stats, sizeof(raw));
+    const auto* from = reinterpret_cast<const char*>(&stats);
     const uint64_t version = version_.load(std::memory_order_relaxed);
     version_.store(version + 1, std::memory_order_relaxed);
     // Each word is a release store, so that no reader sees a new word under an old, even version.
-    for (size_t i = 0; i < kWords; ++i) words_[i].store(raw[i], std::memory_order_release);
+    for (size_t i = 0; i < kWords; ++i, from += sizeof(uint64_t)) {
+      uint64_t word;
+      std::memcpy(&word, from, sizeof(word));
+      words_[i].store(word, std::memory_order_release);
+    }
     version_.store(version + 2, std::memory_order_release);
   }
 

@@ -22,6 +22,7 @@ uint64_t HashOf(const StepPlan& plan) {
   const StepItem* item = plan.items.data();
   size_t left = plan.items.size();
   for (; left >= 4; left -= 4, item += 4) {
+#pragma GCC unroll 4
     for (size_t c = 0; c < 4; ++c) chains[c] = MixHash(chains[c], WhatOf(item[c]));
   }
   for (size_t c = 0; c < left; ++c) chains[c] = MixHash(chains[c], WhatOf(item[c]));
@@ -116,7 +117,7 @@ bool Planning::PlanAndSubmit() {
                                           parts_.scheduler->Describe());
     return false;
   }
-  Apply(&plan);
+  Apply(&f);
   if (plan.items.empty()) {  // memory was freed; the next plan uses it, and makes this one's copies first
     carried_swap_outs_.insert(carried_swap_outs_.end(), plan.swap_outs.begin(), plan.swap_outs.end());
     return true;
@@ -131,9 +132,6 @@ bool Planning::PlanAndSubmit() {
 
 void Planning::Submit(InFlight* f) {
   const StepPlan& plan = f->plan;
-  const SequenceTable& table = live_.sequences();
-  f->epochs.resize(plan.items.size());
-  for (size_t i = 0; i < plan.items.size(); ++i) f->epochs[i] = table.epoch(plan.items[i].slot);
   plan_hash_ = MixHash(plan_hash_, HashOf(plan));
   if (keep_hashes_) hashes_.push_back(plan_hash_);
   if (parts_.tap != nullptr) parts_.tap->StepPlanned(plan, plan_hash_);
@@ -146,23 +144,29 @@ void Planning::Submit(InFlight* f) {
   parts_.executor->Submit(plan);
 }
 
-void Planning::Apply(StepPlan* plan) {
+void Planning::Apply(InFlight* f) {
+  StepPlan* const plan = &f->plan;
   for (const SlotId s : plan->preempts) live_.Requeue(s);
   SequenceTable& table = live_.sequences();
   const bool host_tokens = traits_.has_tokens, can_chain = traits_.can_chain;
+  const std::span<StepItem> items = plan->items;
+  const std::span<SequenceStart> starts = plan->starts;
+  f->epochs.resize(items.size());
+  uint32_t* epoch = f->epochs.data();
   size_t next_start = 0;
-  for (StepItem& item : plan->items) {
+  for (StepItem& item : items) {
     const SlotId s = item.slot;
-    if (next_start < plan->starts.size() && plan->starts[next_start].slot == s) {
-      live_.Start(&plan->starts[next_start++], item.first_position);
+    if (next_start < starts.size() && starts[next_start].slot == s) {
+      live_.Start(&starts[next_start++], item.first_position);
     }
+    *epoch++ = table.epoch(s);
     if (host_tokens && item.input == InputSource::kHost) CopyTokens(&item, plan);
     // Until its result is there, an item may be followed by another: a chunk by the next one of a known prompt, a
     // sampling one only where nobody needs the token on the host first.
     const bool chainable = can_chain && (!item.sample || live_.slot(s).can_chain);
     table.PlanItem(s, item.count - item.draft_tokens, item.sample, plan->step, chainable);
   }
-  TACTUS_CHECK(next_start == plan->starts.size());
+  TACTUS_CHECK(next_start == starts.size());
 }
 
 void Planning::CopyTokens(StepItem* item, StepPlan* plan) const {

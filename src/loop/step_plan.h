@@ -31,7 +31,7 @@ class Planning {
  private:
   sched::StepView View();
   void AskScheduler(StepPlan* plan);
-  void Apply(StepPlan* plan);
+  void Apply(InFlight* f);
   void CopyTokens(StepItem* item, StepPlan* plan) const;
   void Submit(InFlight* f);
 

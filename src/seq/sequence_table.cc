@@ -146,6 +146,7 @@ void SequenceTable::Finish(SlotId s) {
     --num_held_;
   }
   state_[s] = SeqState::kFinished;
+  ++epoch_[s];
   fork_from_[s] = kNoSlot;
 }
 
