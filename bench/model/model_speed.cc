@@ -158,7 +158,7 @@ class Runner {
 
   void Start(SlotId slot) {
     const int32_t count = slot == kPromptSlot ? prompt_blocks_ : decode_blocks_;
-    plan_.starts.push_back({slot, 0, request_, {}});
+    plan_.starts.emplace_back().slot = slot;
     plan_.table_updates.push_back({slot, 0, count, static_cast<int32_t>(plan_.table_blocks.size())});
     for (int32_t b = 0; b < count; ++b) plan_.table_blocks.push_back(FirstBlock(slot) + b);
   }
@@ -193,7 +193,6 @@ class Runner {
   StepPlan plan_;
   StepResult result_;
   Rng rng_{7, 0};
-  std::shared_ptr<Request> request_ = std::make_shared<Request>();
   StepId next_step_ = 0;
   int64_t vocab_ = 0, max_prefill_ = 0, max_batch_ = 0, max_context_ = 0;
   int32_t block_size_ = 16, prompt_blocks_ = 0, decode_blocks_ = 0;
@@ -229,8 +228,6 @@ Result<std::unique_ptr<Runner>> Runner::Create(const SpeedOptions& options, nloh
   runner->block_size_ = exec.block_size;
   runner->prompt_blocks_ = static_cast<int32_t>(options.max_prefill / exec.block_size) + 1;
   runner->decode_blocks_ = static_cast<int32_t>((options.max_context + kSpareTokens) / exec.block_size) + 1;
-  runner->request_->prompt = std::make_shared<const std::vector<TokenId>>(1, 0);
-  runner->request_->sampling.temperature = 0;
   exec.max_slots = static_cast<int32_t>(options.max_batch) + 1;
   exec.num_blocks = runner->prompt_blocks_ + options.max_batch * runner->decode_blocks_;
   exec.max_step_items = exec.max_slots;

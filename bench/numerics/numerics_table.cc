@@ -73,7 +73,7 @@ CpuExecutorOptions OptionsOf(const LoadedVariant& v) {
 StepPlan PlanOf(const std::vector<TokenId>& tokens, int32_t first, int32_t logit_rows) {
   StepPlan plan;
   if (first == 0) {
-    plan.starts.push_back({0, 0, nullptr, {}});  // no request: greedy
+    plan.starts.emplace_back().slot = 0;  // greedy
     for (BlockId b = 0; b < static_cast<BlockId>(kWindow / 16 + 1); ++b) plan.table_blocks.push_back(b);
     plan.table_updates.push_back({0, 0, static_cast<int32_t>(plan.table_blocks.size()), 0});
   }
