@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tactus/option_fields.h"
 #include "tactus/policy_options.h"
@@ -20,6 +21,7 @@ struct SchedulingOptions {
   int64_t max_queue = 2048;
   double watermark = 0.0;
   bool reserve_full = false;
+  std::vector<std::string> slo_class;
   PolicyOptions policy;
   // Requests
   int64_t max_model_len = 0;
@@ -70,6 +72,10 @@ struct SchedulingOptions {
             {.min = 0, .max = 0.9, .help = "share of the KV blocks that admission leaves free for decodes"});
     v.Field("reserve-full", reserve_full,
             {.help = "admission max-length reserves the whole context instead of prompt + max_tokens"});
+    v.Field(
+        "slo-class", slo_class,
+        {.help = "a class of service, NAME:ttft=500ms,tbt=50ms,jct=10s,weight=4 (each optional); may be repeated: "
+                 "what its requests are promised that state nothing else, and what they weigh where clients share"});
     policy.VisitFields(v);
     v.Group("Requests");
     v.Field("max-model-len", max_model_len,

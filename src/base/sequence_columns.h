@@ -31,6 +31,9 @@ enum class FlightState : uint8_t {
   kChainable,  // in one or more, and may be planned: whatever it needs next is known or already on the device
 };
 
+// Clients that are remembered beside those that have live sequences.
+inline constexpr int32_t kIdleClients = 4096;
+
 struct SequenceColumns {  // each [capacity]
   int32_t capacity = 0;
   const SeqState* state = nullptr;
@@ -50,8 +53,10 @@ struct SequenceColumns {  // each [capacity]
   const int32_t* priority = nullptr;  // lower runs first
   const Slo* slo = nullptr;
   const int32_t* preemptions = nullptr;
-  const int32_t* draft_tokens = nullptr;  // guesses at what follows the last known token, to be verified with it
-  const SlotId* fork_from = nullptr;      // a sequence that has computed the same prompt and still holds it, or kNoSlot
+  const int32_t* draft_tokens = nullptr;   // guesses at what follows the last known token, to be verified with it
+  const ClientId* client = nullptr;        // index of StepView::client_notes
+  const uint8_t* service_class = nullptr;  // index of SchedulerLimits::classes; 0: of none
+  const SlotId* fork_from = nullptr;  // a sequence that has computed the same prompt and still holds it, or kNoSlot
 
   // Tokens that can be planned now: whatever is known and not yet (planned to be) computed; 0 when the end by length is
   // already in flight. Precondition: prefilling or decoding.

@@ -41,6 +41,7 @@ struct BenchOptions : OfferedLoad {
             {.unit = "tokens", .min = 10, .max = 10000000, .help = "token ids of prompts are drawn below this"});
     v.Field("timeout", timeout, {.unit = "duration", .help = "longest time for one request; 0: no limit"});
     OfferedLoad::VisitFields(v);
+    v.Field("slo-class", request_class, {.help = "the same as --request-class"});
     v.Field("requests", requests,
             {.unit = "requests",
              .min = 1,
@@ -190,7 +191,7 @@ int BenchCommand(const Args& args) {
   ReportInput input;
   if (const Status status = ReadWindow(&options, &input); !status.ok()) return Fail(status, kExitUsage);
   options.load.slo = work->slo;
-  options.load.slo_class = options.slo_class;
+  options.load.slo_class = options.request_class;
   options.load.concurrency = options.concurrency;
   options.load.ignore_eos = options.ignore_eos;
   options.load.seed = static_cast<uint64_t>(options.seed);
@@ -220,7 +221,7 @@ int BenchCommand(const Args& args) {
   input.rate_asked_per_s = options.rate;
   input.concurrency = options.load.concurrency;
   input.slo = work->slo;
-  input.slo_class = options.slo_class;
+  input.slo_class = options.request_class;
   const RunResult run = ResultOf(input);
   if (code == kExitOk && run.completed == 0)
     code = Fail(InvalidArgument("no request of the measured part completed: give less --warmup or a longer load"),

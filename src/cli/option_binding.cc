@@ -29,16 +29,6 @@ bool ParseNumber(const std::string& text, double* out) {
   return end != text.c_str() && *end == '\0' && !std::isnan(*out);
 }
 
-// Splits "1.5GiB" into 1.5 and "GiB".
-bool SplitNumber(const std::string& text, double* number, std::string* unit) {
-  char* end = nullptr;
-  *number = std::strtod(text.c_str(), &end);
-  if (end == text.c_str() || !std::isfinite(*number)) return false;
-  *unit = end;
-  while (!unit->empty() && unit->front() == ' ') unit->erase(unit->begin());
-  return true;
-}
-
 std::vector<std::string> Choices(const char* text) {
   std::vector<std::string> out(1);
   for (const char* p = text; *p; ++p) {
@@ -82,64 +72,7 @@ bool ParseBool(const std::string& text, bool* out) {
   return false;
 }
 
-// ParseDuration and ParseBytes share this: a non-negative number times a unit's factor.
-struct UnitFactor {
-  const char* name;
-  double factor;
-};
-Result<int64_t> ParseWithUnit(const std::string& text, const std::vector<UnitFactor>& units, const char* expected) {
-  double number = 0;
-  std::string unit;
-  if (SplitNumber(text, &number, &unit) && number >= 0) {
-    for (const UnitFactor& u : units) {
-      if (unit == u.name && number * u.factor < 9.2e18) return static_cast<int64_t>(std::llround(number * u.factor));
-    }
-  }
-  return InvalidArgument(fmt::format("'{}' is not {}", text, expected));
-}
-
 }  // namespace
-
-Result<DurationText> ParseDuration(const std::string& text) {
-  auto ns =
-      ParseWithUnit(text, {{"", 1e9}, {"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}, {"m", 60e9}, {"h", 3600e9}},
-                    "a duration such as 50ms, 1.5s or 2m");
-  if (!ns.ok()) return ns.status();
-  return DurationText{*ns};
-}
-
-Result<BytesText> ParseBytes(const std::string& text) {
-  constexpr double kKi = 1024;
-  auto bytes = ParseWithUnit(text,
-                             {{"", 1},
-                              {"B", 1},
-                              {"K", kKi},
-                              {"KiB", kKi},
-                              {"M", kKi * kKi},
-                              {"MiB", kKi * kKi},
-                              {"G", kKi * kKi * kKi},
-                              {"GiB", kKi * kKi * kKi},
-                              {"TiB", kKi * kKi * kKi * kKi},
-                              {"KB", 1e3},
-                              {"MB", 1e6},
-                              {"GB", 1e9}},
-                             "a size such as 8GiB, 512MiB or a number of bytes");
-  if (!bytes.ok()) return bytes.status();
-  return BytesText{*bytes};
-}
-
-std::string FormatDuration(int64_t ns) {
-  if (ns % 1'000'000'000 == 0) return fmt::format("{}s", ns / 1'000'000'000);
-  if (ns % 1'000'000 == 0) return fmt::format("{}ms", ns / 1'000'000);
-  if (ns % 1'000 == 0) return fmt::format("{}us", ns / 1'000);
-  return fmt::format("{}ns", ns);
-}
-
-std::string FormatBytes(int64_t bytes) {
-  if (bytes && bytes % (int64_t{1} << 30) == 0) return fmt::format("{}GiB", bytes >> 30);
-  if (bytes && bytes % (int64_t{1} << 20) == 0) return fmt::format("{}MiB", bytes >> 20);
-  return fmt::format("{}", bytes);
-}
 
 Status SetField(const FieldBinding& field, const std::string& text) {
   if (const auto* p = std::get_if<bool*>(&field.target)) {

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/unit_text.h"
 #include "tactus/option_fields.h"
 #include "tactus/status.h"
 
@@ -28,11 +29,6 @@ struct FieldBinding {
 Status SetField(const FieldBinding& field, const std::string& text);
 // The field's present value, in a form that SetField reads back.
 std::string FieldText(const FieldBinding& field);
-
-Result<DurationText> ParseDuration(const std::string& text);
-Result<BytesText> ParseBytes(const std::string& text);
-std::string FormatDuration(int64_t ns);
-std::string FormatBytes(int64_t bytes);
 
 class CommandLine {
  public:

@@ -43,6 +43,7 @@ struct OptionEcho {
   static std::string Show(const BytesText& v) { return fmt::format("{}", v.bytes); }
   static std::string Show(double v) { return fmt::format("{}", v); }
   static std::string Show(int64_t v) { return fmt::format("{}", v); }
+  static std::string Show(const std::vector<std::string>& v) { return fmt::format("{}", fmt::join(v, "; ")); }
   template <class T>
   void Field(const char* name, T& value, const FieldSpec&) {
     text += fmt::format("{} = {}\n", name, Show(value));
@@ -80,7 +81,8 @@ Status FindModel(Setup* s, Clock& clock) {
 // about in the cache otherwise.
 Status FindProfile(Setup* s) {
   const EngineOptions& o = s->options;
-  TACTUS_ASSIGN_OR_RETURN(const sched::ChoiceTraits traits, sched::Scheduler::TraitsOf(ReplicaOf(o).scheduler));
+  TACTUS_ASSIGN_OR_RETURN(const ReplicaConfig asked, ReplicaOf(o));
+  TACTUS_ASSIGN_OR_RETURN(const sched::ChoiceTraits traits, sched::Scheduler::TraitsOf(asked.scheduler));
   if (o.profile.empty() && !traits.sizes_by_step_time) return Status();
   const std::string path =
       !o.profile.empty() ? o.profile : DefaultProfilePath(s->description.path, s->computes.workers);
@@ -121,7 +123,7 @@ Result<std::unique_ptr<Replica>> MakeReplica(const Setup& s) {
 Status PlanEverything(Setup* s) {
   const EngineOptions& o = s->options;
   const ModelConfig& config = s->description.config;
-  s->replica = ReplicaOf(o);
+  TACTUS_ASSIGN_OR_RETURN(s->replica, ReplicaOf(o));
   sched::SchedulerConfig& c = s->replica.scheduler;
   c.limits.max_model_len =
       static_cast<int32_t>(o.max_model_len > 0 ? std::min(o.max_model_len, config.max_position) : config.max_position);
@@ -258,7 +260,12 @@ class EngineImpl final : public Engine {
                                    {static_cast<uint32_t>(seeds_drawn_.fetch_add(1)), 0, 0, 0x5eed});
       request.sampling.seed = static_cast<uint64_t>(bits[1]) << 32 | bits[0];
     }
+    const Status classed = ApplyServiceClass(replica_->limits().classes, &request);
     auto shared = std::make_shared<const Request>(std::move(request));
+    if (!classed.ok()) {
+      metrics_->CountRejected(shared->slo, "", classed.message());
+      return classed;
+    }
     auto prepared = PrepareRequest(shared, replica_->limits());
     if (!prepared.ok()) {
       metrics_->CountRejected(shared->slo, shared->slo_class, prepared.status().message());

@@ -66,6 +66,7 @@ PreparedRequest Prepare(std::shared_ptr<const Request> request, int32_t prompt_t
   p.max_tokens = static_cast<int32_t>(stop.max_tokens);
   p.adapter = AdapterIndex(*request, limits) + 1;
   p.root_key = RootKeyOf(*request, limits);
+  p.service_class = FindServiceClass(limits.classes, request->slo_class);
   p.has_keys = kind != Keys::kNone;
   p.own_keys = kind == Keys::kOwn;
   if (!request->client.empty()) {

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/service_class.h"
 #include "base/units.h"
 #include "seq/stop_matcher.h"
 #include "tactus/engine.h"
@@ -30,6 +31,7 @@ struct IntakeLimits {
   std::string model;                    // part of every key
   std::vector<TokenId> model_stop_ids;  // end a request unless it says ignore_eos
   std::vector<std::string> adapters;    // that are loaded; Request::adapter is one of them or empty
+  std::vector<ServiceClass> classes;    // that are declared; where any are, Request::slo_class is one or empty
 };
 
 // Buffers of one choice, sized for its longest life, so that the step loop does not allocate.
@@ -51,6 +53,7 @@ struct PreparedRequest {
   int32_t adapter = 0;          // SequenceStart::adapter
   bool tokens_on_host = false;  // each token is needed before the next is sampled (a grammar): its steps do not chain
   uint64_t client = 0;          // keyed hash of Request::client; 0: unknown
+  uint8_t service_class = 0;    // SequenceColumns::service_class
   Hash128 root_key;
   bool has_keys = false;                 // false: shares nothing
   bool own_keys = false;                 // nobody else can ask for its keys: made only once they may be found

@@ -13,7 +13,7 @@ LiveRequests::LiveRequests(const LoopContext& context, Intake* intake, PassEvent
       block_size_(parts_.kv->block_size()),
       intake_(*intake),
       events_(*events),
-      sequences_(config_.slots(), parts_.scheduler->notes().stride()),
+      sequences_(config_.slots(), parts_.scheduler->notes().stride(), parts_.scheduler->client_notes().stride()),
       requests_(config_.slots()),
       slots_(static_cast<size_t>(config_.slots())),
       key_tokens_(static_cast<size_t>(block_size_)) {}
@@ -34,7 +34,9 @@ void LiveRequests::Take(PreparedRequest prepared) {
                                      .priority = in.request->priority,
                                      .slo = in.request->slo,
                                      .prompt_logprobs = in.request->prompt_logprobs,
-                                     .held = choice > 0},
+                                     .held = choice > 0,
+                                     .client = in.client,
+                                     .service_class = in.service_class},
                                     events_.now_ns());
     buffers.slot = s;
     if (drafting_) buffers.drafts.reserve(static_cast<size_t>(config_.max_draft_tokens));

@@ -21,6 +21,7 @@ IntakeLimits IntakeLimitsOf(const ReplicaConfig& c) {
   limits.model = c.model;
   limits.model_stop_ids = c.model_stop_ids;
   limits.adapters = c.adapters;
+  limits.classes = l.classes;
   return limits;
 }
 
@@ -38,7 +39,7 @@ KvCacheConfig KvConfigOf(const ReplicaConfig& c) {
 
 }  // namespace
 
-ReplicaConfig ReplicaOf(const SchedulingOptions& o) {
+Result<ReplicaConfig> ReplicaOf(const SchedulingOptions& o) {
   ReplicaConfig config;
   sched::SchedulerConfig& c = config.scheduler;
   c.preset = o.scheduler;
@@ -55,6 +56,7 @@ ReplicaConfig ReplicaOf(const SchedulingOptions& o) {
   c.limits.reserve_full = o.reserve_full;
   c.limits.unlimited_steps = o.step_limit == "none";
   c.limits.policy = o.policy;
+  TACTUS_ASSIGN_OR_RETURN(c.limits.classes, ParseServiceClasses(o.slo_class));
   config.max_queue = static_cast<int32_t>(o.max_queue);
   return config;
 }

@@ -37,7 +37,8 @@ struct ReplicaConfig {
 };
 
 // What scheduling options ask for. Sizes that they do not say (context, KV memory, block size) are left to the caller.
-ReplicaConfig ReplicaOf(const SchedulingOptions& options);
+// kInvalidArgument: a class of service that is not of the form.
+Result<ReplicaConfig> ReplicaOf(const SchedulingOptions& options);
 
 // What the scheduler is given. Pointers outlive the replica; all may be null.
 struct ReplicaServices {

@@ -71,6 +71,7 @@ sched::StepView Planning::View() {
   view.now_ns = events_.now_ns();
   view.seq = table.columns();
   view.notes = table.notes();
+  view.client_notes = table.client_notes();
   view.waiting = table.waiting();
   view.running = table.running();
   view.running_by_arrival = table.running_by_arrival();

@@ -16,12 +16,14 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/check.h"
 #include "base/kv_ledger.h"
 #include "base/length_predictor.h"
 #include "base/sequence_columns.h"
 #include "base/sequence_notes.h"
+#include "base/service_class.h"
 #include "base/step_time_model.h"
 #include "tactus/policy_options.h"
 #include "tactus/status.h"
@@ -34,6 +36,7 @@ struct StepView {
   TimeNs now_ns = 0;
   SequenceColumns seq;
   SequenceNotes notes;                         // policies read and write theirs: NoteColumn::At
+  SequenceNotes client_notes;                  // the same of clients, by SequenceColumns::client
   std::span<const SlotId> waiting;             // in no particular order
   std::span<const SlotId> running;             // in order of admission; those in flight too
   std::span<const SlotId> running_by_arrival;  // the same, in order of arrival
@@ -79,6 +82,11 @@ struct SchedulerLimits {
   const StepTimeModel* step_time = nullptr;  // may be null
   const LengthPredictor* predictor = nullptr;  // may be null
   NoteLayout* notes = nullptr;                 // of the scheduler that is being made
+  NoteLayout* client_notes = nullptr;
+  std::vector<ServiceClass> classes;  // SequenceColumns::service_class is 1 + an index of it
+
+  // Ids of clients are in [0, client_capacity()).
+  int32_t client_capacity() const { return 1 + slot_capacity + kIdleClients; }
 
   // Where a choice keeps what it remembers of each sequence; the same for all that name the same struct.
   template <class T>
@@ -86,6 +94,13 @@ struct SchedulerLimits {
     TACTUS_CHECK_MSG(notes != nullptr,
                      "a choice that notes something about sequences is made without SchedulerLimits::notes");
     return notes->Column<T>();
+  }
+  // The same of each client; that of client 0 is for what concerns all.
+  template <class T>
+  NoteColumn<T> ClientNote() const {
+    TACTUS_CHECK_MSG(client_notes != nullptr,
+                     "a choice that notes something about clients is made without SchedulerLimits::client_notes");
+    return client_notes->Column<T>();
   }
 };
 

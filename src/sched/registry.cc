@@ -182,6 +182,7 @@ Status CheckKnobsFit(const SchedulerConfig& c) {
 Result<ChoiceTraits> MakeChoices(const SchedulerConfig& given, InjectedChoices* choices) {
   SchedulerConfig c = given;
   c.limits.notes = &choices->notes;
+  c.limits.client_notes = &choices->client_notes;
   TACTUS_RETURN_IF_ERROR(Make(kOrders, NameOf(Choice::kOrder), c.order, c.limits, &choices->order));
   TACTUS_RETURN_IF_ERROR(Make(kAdmissions, NameOf(Choice::kAdmission), c.admission, c.limits, &choices->admission));
   TACTUS_RETURN_IF_ERROR(

@@ -12,7 +12,7 @@
 namespace tactus::sched {
 
 void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan) {
-  TACTUS_CHECK_MSG(view.notes.stride == note_bytes_,
+  TACTUS_CHECK_MSG(view.notes.stride == note_bytes_ && view.client_notes.stride == client_note_bytes_,
                    "the sequence table was not made for what this scheduler's choices note");
   if (fresh_) {
     order_->Rebuild(view);
@@ -218,7 +218,7 @@ Result<ChoiceTraits> Scheduler::TraitsOf(const SchedulerConfig& given) {
 Result<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerConfig& given, InjectedChoices choices) {
   SchedulerConfig config = given;
   TACTUS_ASSIGN_OR_RETURN(const PresetInfo* preset, Resolve(&config));
-  config.limits.notes = nullptr;
+  config.limits.notes = config.limits.client_notes = nullptr;
   if (choices.order != nullptr) config.order = kInjected;
   if (choices.admission != nullptr) config.admission = kInjected;
   if (choices.composition != nullptr) config.composition = kInjected;
@@ -237,6 +237,8 @@ Result<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerConfig& give
   s->preemption_ = std::move(choices.preemption);
   s->notes_ = std::move(choices.notes);
   s->note_bytes_ = s->notes_.stride();
+  s->client_notes_ = std::move(choices.client_notes);
+  s->client_note_bytes_ = s->client_notes_.stride();
   s->max_running_ = static_cast<int32_t>(std::min<int64_t>(config.limits.max_num_seqs, s->traits_.max_tokens));
   s->max_holding_ = s->traits_.pauses ? config.limits.slot_capacity : s->max_running_;
   s->scratch_ = StepScratch(config.limits.slot_capacity, s->max_holding_);

@@ -63,7 +63,8 @@ struct InjectedChoices {
   std::unique_ptr<Composition> composition;
   std::unique_ptr<Budget> budget;
   std::unique_ptr<Preemption> preemption;
-  NoteLayout notes;  // SchedulerLimits::notes of those that are injected; the others add theirs
+  // SchedulerLimits::notes and client_notes of those that are injected; the others add theirs.
+  NoteLayout notes, client_notes;
 };
 
 class Scheduler {
@@ -91,6 +92,7 @@ class Scheduler {
   std::string Describe() const;
   const SchedulerConfig& config() const { return config_; }  // with every choice filled in
   const NoteLayout& notes() const { return notes_; }         // of the views that it plans from
+  const NoteLayout& client_notes() const { return client_notes_; }
   int64_t max_step_tokens() const { return traits_.max_tokens; }
   bool swaps() const { return preemption_->Mode() == PreemptMode::kSwap; }  // where there is swap space
   int64_t outgrown() const { return outgrown_; }  // runs ended because a reservation was too small, so far
@@ -107,8 +109,8 @@ class Scheduler {
   bool yield_to_running_ = false;
   bool fresh_ = true;
   StepScratch scratch_;
-  NoteLayout notes_;
-  size_t note_bytes_ = 0;
+  NoteLayout notes_, client_notes_;
+  size_t note_bytes_ = 0, client_note_bytes_ = 0;
   std::unique_ptr<Order> order_;
   std::unique_ptr<Admission> admission_;
   std::unique_ptr<Composition> composition_;

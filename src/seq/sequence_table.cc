@@ -6,7 +6,8 @@
 
 namespace tactus {
 
-SequenceTable::SequenceTable(int32_t capacity, size_t note_bytes) : note_bytes_(note_bytes) {
+SequenceTable::SequenceTable(int32_t capacity, size_t note_bytes, size_t client_note_bytes)
+    : note_bytes_(note_bytes), clients_(std::max(1, capacity), kIdleClients, client_note_bytes) {
   TACTUS_CHECK(capacity >= 1);
   const auto n = static_cast<size_t>(capacity);
   state_.assign(n, SeqState::kFree);
@@ -22,6 +23,8 @@ SequenceTable::SequenceTable(int32_t capacity, size_t note_bytes) : note_bytes_(
   fork_from_.assign(n, kNoSlot);
   notes_.assign(n * note_bytes_, std::byte{0});
   epoch_.assign(n, 0);
+  client_.assign(n, 0);
+  service_class_.assign(n, 0);
   for (auto* list : {&free_, &waiting_, &running_, &by_arrival_}) list->reserve(n);
   changes_.reserve(4 * n);
   for (SlotId s = capacity - 1; s >= 0; --s) free_.push_back(s);  // the lowest slot goes out first
@@ -45,6 +48,8 @@ SequenceTable::SequenceTable(int32_t capacity, size_t note_bytes) : note_bytes_(
   columns_.slo = slo_.data();
   columns_.preemptions = preemptions_.data();
   columns_.draft_tokens = draft_tokens_.data();
+  columns_.client = client_.data();
+  columns_.service_class = service_class_.data();
   columns_.fork_from = fork_from_.data();
 }
 
@@ -63,6 +68,8 @@ SlotId SequenceTable::Add(const SequenceSpec& spec, TimeNs now_ns) {
   arrival_ns_[s] = spec.arrival_ns;
   priority_[s] = spec.priority;
   slo_[s] = spec.slo;
+  client_[s] = clients_.Acquire(spec.client);
+  service_class_[s] = spec.service_class;
   preemptions_[s] = recomputed_[s] = lost_[s] = draft_tokens_[s] = 0;
   fork_from_[s] = kNoSlot;
   std::fill_n(notes_.begin() + static_cast<ptrdiff_t>(s * note_bytes_), note_bytes_, std::byte{0});
@@ -153,6 +160,7 @@ void SequenceTable::Finish(SlotId s) {
 void SequenceTable::Free(SlotId s) {
   TACTUS_CHECK(state_[s] == SeqState::kFinished && in_flight_[s] == 0);
   state_[s] = SeqState::kFree;
+  clients_.Release(client_[s]);
   free_.push_back(s);
   // Until Compact a freed slot may still be in the running lists; it must not be handed out before.
 }

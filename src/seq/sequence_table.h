@@ -19,6 +19,7 @@
 #include "base/sequence_columns.h"
 #include "base/sequence_notes.h"
 #include "base/units.h"
+#include "seq/client_table.h"
 
 namespace tactus {
 
@@ -30,15 +31,18 @@ struct SequenceSpec {
   Slo slo;
   bool prompt_logprobs = false;
   bool held = false;
+  uint64_t client = 0;        // hash; 0: unknown
+  uint8_t service_class = 0;  // SequenceColumns::service_class
 };
 
 class SequenceTable {
  public:
-  // `note_bytes`: of each sequence, for the policies (NoteLayout::stride).
-  explicit SequenceTable(int32_t capacity, size_t note_bytes = 0);
+  // `note_bytes`: of each sequence, and of each client, for the policies (NoteLayout::stride).
+  explicit SequenceTable(int32_t capacity, size_t note_bytes = 0, size_t client_note_bytes = 0);
 
   const SequenceColumns& columns() const { return columns_; }
   SequenceNotes notes() { return {notes_.data(), note_bytes_}; }
+  SequenceNotes client_notes() { return clients_.notes(); }
   std::span<const SlotId> waiting() const { return waiting_; }  // in no particular order
   std::span<const SlotId> running() const { return running_; }  // in order of admission
   std::span<const SlotId> running_by_arrival() const { return by_arrival_; }
@@ -139,6 +143,9 @@ class SequenceTable {
   std::vector<std::byte> notes_;  // [capacity] blocks of note_bytes_
   std::vector<int32_t> draft_tokens_, in_flight_, recomputed_, lost_, waiting_index_;
   std::vector<uint32_t> epoch_;
+  std::vector<ClientId> client_;
+  std::vector<uint8_t> service_class_;
+  ClientTable clients_;
   std::vector<StepId> last_step_;
 
   std::vector<SlotId> free_, waiting_, running_, by_arrival_;

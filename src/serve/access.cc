@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/printable.h"
+#include "base/service_class.h"
 #include "base/system_random.h"
 #include "http/head_check.h"
 
@@ -44,11 +46,39 @@ Status CheckApiKeys(const std::vector<std::string>& keys) {
   return Status();
 }
 
-ApiKeys::ApiKeys(const std::vector<std::string>& keys) : secret_(RandomBits()) {
-  for (const std::string& key : keys) {
-    const Hash128 digest = SipHash128(secret_, key.data(), key.size());
-    if (!key.empty() && std::find(digests_.begin(), digests_.end(), digest) == digests_.end())
-      digests_.push_back(digest);
+namespace {
+
+constexpr std::string_view kNoClass = "none";  // in --api-key-class
+
+}  // namespace
+
+Status CheckKeyClasses(const std::vector<std::string>& keys, const std::vector<std::string>& classes,
+                       const std::vector<std::string>& declared) {
+  if (classes.empty()) return Status();
+  if (classes.size() != keys.size()) {
+    return InvalidArgument(fmt::format("--api-key-class: {} classes for {} keys; give one for each --api-key, in their "
+                                       "order, and none for a key without",
+                                       classes.size(), keys.size()),
+                           "api-key-class");
+  }
+  TACTUS_ASSIGN_OR_RETURN(const std::vector<ServiceClass> known, ParseServiceClasses(declared));
+  for (const std::string& name : classes) {
+    if (name == kNoClass || FindServiceClass(known, name) != 0) continue;
+    return InvalidArgument(
+        fmt::format("--api-key-class: '{}' is declared by no --slo-class; declare it, such as --slo-class {}:ttft=1s",
+                    Printable(name), Printable(name)),
+        "api-key-class");
+  }
+  return Status();
+}
+
+ApiKeys::ApiKeys(const std::vector<std::string>& keys, const std::vector<std::string>& classes)
+    : secret_(RandomBits()) {
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const Hash128 digest = SipHash128(secret_, keys[i].data(), keys[i].size());
+    if (keys[i].empty() || std::find(digests_.begin(), digests_.end(), digest) != digests_.end()) continue;
+    digests_.push_back(digest);
+    classes_.push_back(i < classes.size() && classes[i] != kNoClass ? classes[i] : "");
   }
 }
 

@@ -20,21 +20,28 @@ std::string RandomId();
 
 // kInvalidArgument for a key that would let everybody in (empty) or nobody (no header can carry it). Never shows a key.
 Status CheckApiKeys(const std::vector<std::string>& keys);
+// kInvalidArgument unless there are no classes of keys, or one for each key, each "none" or among `declared`
+// (--slo-class as typed).
+Status CheckKeyClasses(const std::vector<std::string>& keys, const std::vector<std::string>& classes,
+                       const std::vector<std::string>& declared);
 
 class ApiKeys {
  public:
-  // Empty and repeated keys do not count.
-  explicit ApiKeys(const std::vector<std::string>& keys);
+  // Empty and repeated keys do not count. `classes`: of each key, or empty.
+  explicit ApiKeys(const std::vector<std::string>& keys, const std::vector<std::string>& classes = {});
   size_t size() const { return digests_.size(); }
   bool empty() const { return digests_.empty(); }
   // Which key the header's bearer token is; nothing: none. Time depends on the token's length alone.
   std::optional<size_t> Find(const std::string* authorization) const;
   // 32 hexadecimal digits that stand for this key while the process lives and tell nothing about it.
   std::string Salt(size_t key) const;
+  // Empty: none.
+  const std::string& ClassOf(size_t key) const { return classes_[key]; }
 
  private:
   Hash128 secret_;
   std::vector<Hash128> digests_;
+  std::vector<std::string> classes_;
 };
 
 // 1 to 256 visible ASCII characters.

@@ -97,7 +97,7 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   ApiServerImpl(const ServeOptions& options, Clock& clock)
       : options_(options),
         clock_(clock),
-        keys_(options.api_key),
+        keys_(options.api_key, options.api_key_class),
         origins_(options.allowed_origins),
         created_(UnixSeconds()),
         pool_(static_cast<int>(options.http_workers)) {}
@@ -357,7 +357,9 @@ Result<Caller> ApiServerImpl::Admit(const http::HttpRequest& request) {
   Caller caller;
   const std::optional<size_t> key = keys_.Find(request.Find("Authorization"));
   caller.client = key ? fmt::format("key {}", *key + 1) : request.peer;
+  if (key && keys_.size() > 1) caller.one_of_many = true;
   if (key && keys_.size() > 1 && !options_.share_prefix_cache) caller.cache_salt = keys_.Salt(*key);
+  if (key) caller.slo_class = keys_.ClassOf(*key);
   TACTUS_ASSIGN_OR_RETURN(caller.places, clients_->Enter(caller.client));
   return caller;
 }

@@ -33,7 +33,9 @@ Generation::Generation(std::shared_ptr<const GenerationContext> context, std::sh
       chat_(chat),
       request_id_(std::move(request_id)),
       client_(std::move(caller.client)),
-      cache_salt_(std::move(caller.cache_salt)) {}
+      cache_salt_(std::move(caller.cache_salt)),
+      slo_class_(std::move(caller.slo_class)),
+      one_of_many_(caller.one_of_many) {}
 
 void Generation::Work() {
   auto requests = Prepare();
@@ -55,7 +57,9 @@ Result<api::ParsedRequest> Generation::Parse() {
     TACTUS_RETURN_IF_ERROR(api::ApplySloHeader(name, value, &base.slo));
   base.id = request_id_;
   base.arrival_ns = arrival_ns_;
-  if (base.client.empty()) base.client = client_;
+  // Who has a key of its own is that client to the engine: it cannot pass for many by naming users.
+  if (base.client.empty() || one_of_many_) base.client = client_;
+  if (base.slo_class.empty() && !base.slo.any()) base.slo_class = slo_class_;
   // Of fixed length and secret: no cache_salt of one client equals that of another.
   if (!cache_salt_.empty()) base.cache_salt = cache_salt_ + base.cache_salt;
   return parsed;

@@ -34,8 +34,10 @@ struct GenerationContext {
 
 // Who sent a request.
 struct Caller {
-  std::string client;           // whose places it takes; for the engine's predictors where the body names no user
-  std::string cache_salt;       // goes before the body's own; empty: none
+  std::string client;        // whose places it takes
+  bool one_of_many = false;  // the client is one of several keys: the engine knows it as that, whatever user it names
+  std::string slo_class;     // of its requests that name none; empty: none
+  std::string cache_salt;    // goes before the body's own; empty: none
   ClientCounts::Places places;  // one, until the body tells how many sequences there are
 };
 
@@ -65,7 +67,8 @@ class Generation final : public Call {
   const std::shared_ptr<const GenerationContext> context_;
   const bool chat_;
   const std::string request_id_;
-  const std::string client_, cache_salt_;
+  const std::string client_, cache_salt_, slo_class_;
+  const bool one_of_many_;
 
   // With the mutex held.
   std::optional<api::Answer> answer_;   // from before the first submit

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/shortage.h"
 #include "http/server.h"
+#include "serve/access.h"
 #include "serve/api_server.h"
 
 namespace tactus {
@@ -92,6 +93,7 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
     return InvalidArgument("--host is empty; give an address such as 127.0.0.1, or 0.0.0.0 to listen on every network",
                            "host");
   }
+  TACTUS_RETURN_IF_ERROR(serve::CheckKeyClasses(options.api_key, options.api_key_class, engine_options.slo_class));
   const Engine::Progress log = progress ? progress : [](std::string_view) {};
   signal(SIGPIPE, SIG_IGN);
   StopSignals signals;

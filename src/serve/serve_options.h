@@ -17,7 +17,7 @@ struct BodyLimits {
 struct ServeOptions {
   std::string host = "127.0.0.1";
   int64_t port = 8000;  // 0: any free one, printed at start
-  std::vector<std::string> api_key;
+  std::vector<std::string> api_key, api_key_class;
   std::vector<std::string> allowed_origins;
   std::vector<std::string> allowed_hosts;
   int64_t max_connections = 4096;
@@ -60,6 +60,10 @@ struct ServeOptions {
     v.Field("port", port, {.min = 0, .max = 65535, .help = "port to listen on; 0: any free one"});
     v.Field("api-key", api_key,
             {.help = "key that clients must send as a bearer token; may be repeated", .secret = true});
+    v.Field(
+        "api-key-class", api_key_class,
+        {.help = "class (--slo-class) of the requests of a key that state neither class nor objectives; one for each "
+                 "--api-key, in their order; none: no class"});
     v.Field("allowed-origins", allowed_origins,
             {.help = "web origin that browsers may call from, or *; may be repeated"});
     v.Field("allowed-hosts", allowed_hosts,

@@ -27,7 +27,8 @@ std::string FindFile(const std::string& file, const std::string& data) {
 Status CheckObjectives(const OfferedLoad& o, const WorkloadSpec& spec) {
   if (o.slo_mix.empty()) return Status();
   if (!o.slo.empty()) return InvalidArgument("give --slo or --slo-mix, not both", "slo-mix");
-  if (!o.slo_class.empty()) return InvalidArgument("--slo-mix names its classes: leave --slo-class out", "slo-mix");
+  if (!o.request_class.empty())
+    return InvalidArgument("--slo-mix names its classes: leave --request-class out", "slo-mix");
   if (spec.rows == nullptr || !spec.rows->states_objectives()) return Status();
   return InvalidArgument(
       fmt::format("'{}' states objectives or classes itself (columns slo_*): leave --slo-mix or the columns out",

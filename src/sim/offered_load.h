@@ -10,7 +10,7 @@ namespace tactus {
 
 struct OfferedLoad {
   std::string workload = "chat", arrivals = "poisson", data;
-  std::string slo, slo_class, slo_mix;
+  std::string slo, request_class, slo_mix;
   int64_t concurrency = 0, seed = 0;
   double rate = 0;
   bool ignore_eos = true;
@@ -35,8 +35,9 @@ struct OfferedLoad {
     v.Field("seed", seed, {.min = 0, .help = "seed of all that is drawn: lengths, arrivals, objectives and the like"});
     v.Field("slo", slo,
             {.help = "objectives of requests for which the workload states none: ttft=500ms,tbt=100ms,jct=10s"});
-    v.Field("slo-class", slo_class,
-            {.help = "name in the result of the class of requests for which the workload states none"});
+    v.Field("request-class", request_class,
+            {.help = "class of requests for which the workload states none: a label of the result, and one of "
+                     "--slo-class where the server declares any"});
     v.Field("slo-mix", slo_mix,
             {.help = "classes of requests by share, with objectives that are drawn for each request: "
                      "'chat:0.5:ttft=10x,tbt=140..234ms;batch:0.2:none', or by the parts of mix: without shares, "

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/printable.h"
 #include "cost/step_table.h"
 #include "loop/replica.h"
 #include "predict/predictor.h"
@@ -53,8 +54,9 @@ Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
   return Status();
 }
 
-sched::SchedulerConfig AskedScheduler(const SimOptions& o, const SimSetup& setup) {
-  sched::SchedulerConfig c = ReplicaOf(o).scheduler;
+Result<sched::SchedulerConfig> AskedScheduler(const SimOptions& o, const SimSetup& setup) {
+  TACTUS_ASSIGN_OR_RETURN(const ReplicaConfig asked, ReplicaOf(o));
+  sched::SchedulerConfig c = asked.scheduler;
   if (sched::FindSearch(o.scheduler) != nullptr) c.preset = sched::SchedulerConfig().preset;  // memory as the default's
   c.limits.block_size = static_cast<int32_t>(o.block_size);
   c.limits.pipeline_steps = setup.step_time->stages();  // of a measured profile 1, whatever --pp says of the memory
@@ -179,15 +181,34 @@ Status OpenWorkload(const SimOptions& o, const SimTexts& texts, SimSetup* setup)
   return Status();
 }
 
+// A class that declares nothing is a name for the load's requests.
+Result<SimOptions> WithNameOfRequests(const SimOptions& options) {
+  SimOptions o = options;
+  std::erase_if(o.slo_class, [](const std::string& text) { return text.find(':') == std::string::npos; });
+  for (const std::string& name : options.slo_class) {
+    if (name.find(':') != std::string::npos) continue;
+    if (!o.request_class.empty() && o.request_class != name) {
+      return InvalidArgument(
+          fmt::format("--slo-class '{}' declares nothing, so it names the class of the load's requests, which is '{}' "
+                      "already; declare it as {}:ttft=500ms or leave it out",
+                      Printable(name), Printable(o.request_class), Printable(name)),
+          "slo-class");
+    }
+    o.request_class = name;
+  }
+  return o;
+}
+
 }  // namespace
 
-Result<SimSetup> SetUpSimulation(const SimOptions& o, const SimTexts& texts) {
+Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& texts) {
+  TACTUS_ASSIGN_OR_RETURN(const SimOptions o, WithNameOfRequests(options));
   SimSetup setup;
   TACTUS_RETURN_IF_ERROR(MakeCost(o, texts, &setup));
   SimulationConfig& c = setup.config;
   c.step_time = setup.step_time.get();
   c.meter = setup.cost.get();
-  c.scheduler = AskedScheduler(o, setup);
+  TACTUS_ASSIGN_OR_RETURN(c.scheduler, AskedScheduler(o, setup));
   TACTUS_RETURN_IF_ERROR(PlanMemory(o, &setup));
   TACTUS_RETURN_IF_ERROR(OpenWorkload(o, texts, &setup));
   setup.oracle = sched::FindSearch(o.scheduler) != nullptr;
@@ -217,7 +238,7 @@ Result<SimSetup> SetUpSimulation(const SimOptions& o, const SimTexts& texts) {
   c.exact_max_tokens = o.ignore_eos;
   c.clip_prompts = o.long_prompts == "clip";
   c.slo = texts.slo;
-  c.slo_class = o.slo_class;
+  c.slo_class = o.request_class;
   c.seed = static_cast<uint64_t>(o.seed);
   c.exact_percentiles = o.exact_percentiles;
   c.warmup = texts.warmup;

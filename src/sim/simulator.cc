@@ -242,6 +242,10 @@ void Simulation::Impl::Enter(Live* live) {
       config.priorities != nullptr ? (*config.priorities)[static_cast<size_t>(work.index)] : work.priority;
   cut_outputs += work.output_tokens > request->stop.max_tokens;
 
+  if (const Status classed = ApplyServiceClass(limits.classes, request.get()); !classed.ok()) {
+    leave(classed.message());
+    return;
+  }
   auto prepared = Prepare(work, request);
   if (!prepared.ok()) {
     leave(prepared.status().message());

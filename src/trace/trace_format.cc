@@ -67,6 +67,7 @@ void VisitHeader(TraceHeader& h, Visitor& v, uint64_t version) {
   s.watermark = static_cast<double>(watermark_ppb) / 1e9;
   number("reserve-full", s.reserve_full, 0, 1);
   number("unlimited-steps", s.unlimited_steps, 0, 1);
+  if (version >= 4) v.Classes("service-classes", &s.classes);
   v.Knobs(&s.policy);
   number("kv-blocks", h.kv.num_blocks, 1, 1 << 24);
   number("block-size", h.kv.block_size, 1, 1 << 20);
@@ -100,6 +101,12 @@ struct Writer {
   void Text(const char* name, const std::string* value) {
     PutString(name, out);
     PutString(*value, out);
+    ++count;
+  }
+  void Classes(const char* name, const std::vector<ServiceClass>* classes) {
+    PutString(name, out);
+    PutVarint(classes->size(), out);
+    for (const ServiceClass& c : *classes) PutString(TextOf(c), out);
     ++count;
   }
   void Knobs(PolicyOptions* policy) {
@@ -149,6 +156,17 @@ struct Reader {
     if (!Name(name)) return;
     *value = in->String(1 << 20);
     if (!in->ok()) status = DataLoss(fmt::format("trace header: {} is cut off", name));
+  }
+  void Classes(const char* name, std::vector<ServiceClass>* classes) {
+    if (!Name(name)) return;
+    std::vector<std::string> texts;
+    const int64_t count = in->Bounded(0, kMostServiceClasses);
+    for (int64_t i = 0; i < count && in->ok(); ++i) texts.push_back(in->String(512));
+    auto parsed = ParseServiceClasses(texts);
+    if (in->ok() && parsed.ok())
+      *classes = std::move(parsed).value();
+    else
+      status = DataLoss(fmt::format("trace header: {}: {}", name, in->ok() ? parsed.status().message() : "cut off"));
   }
   void Knobs(PolicyOptions* policy) {
     KnobReader one{*this};

@@ -19,8 +19,8 @@
 namespace tactus {
 
 inline constexpr char kTraceMagic[8] = {'T', 'A', 'C', 'T', 'R', 'A', 'C', 'E'};
-inline constexpr uint64_t kTraceVersion = 3;
-inline constexpr uint64_t kOldestTraceVersion = 2;  // still read: no drafts
+inline constexpr uint64_t kTraceVersion = 4;
+inline constexpr uint64_t kOldestTraceVersion = 2;  // still read: no drafts; 3: no classes of service
 
 enum class TraceTag : uint8_t {
   kPass = 1,  // time since the previous pass; the records up to the next kPass belong to it

@@ -52,7 +52,7 @@ class StepBed {
     auto made = sched::Scheduler::Create(sc, std::move(injected));
     EXPECT_TRUE(made.ok()) << made.status().message();
     scheduler_ = std::move(made).value();
-    table_ = SequenceTable(kCapacity, scheduler_->notes().stride());
+    table_ = SequenceTable(kCapacity, scheduler_->notes().stride(), scheduler_->client_notes().stride());
     put_ = sched::MakeChunkFits(sc.limits);
   }
 
@@ -112,6 +112,13 @@ class StepBed {
     kv_.Release(slot, -1);
     table_.Preempt(slot, now_ns_);
     table_.Compact();
+  }
+  // Has all its tokens: its KV goes back, and its slot may be used again.
+  void End(SlotId slot) {
+    kv_.End(slot, -1);
+    table_.Finish(slot);
+    table_.Compact();
+    table_.Free(slot);
   }
   // Its next token is in a step that has not ended: not plannable.
   void Fly(SlotId slot) {

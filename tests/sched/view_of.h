@@ -12,6 +12,7 @@ inline sched::StepView ViewOf(SequenceTable* table, StepId step = 0, TimeNs now_
   v.now_ns = now_ns;
   v.seq = table->columns();
   v.notes = table->notes();
+  v.client_notes = table->client_notes();
   v.waiting = table->waiting();
   v.running = table->running();
   v.running_by_arrival = table->running_by_arrival();

@@ -198,7 +198,7 @@ TEST(SetUp, EveryOptionReachesTheSimulation) {
   o.default_max_tokens = 99;
   o.ignore_eos = false;
   o.long_prompts = "clip";
-  o.slo_class = "gold";
+  o.request_class = "gold";
   o.seed = 5;
   o.trace_out = "t.bin";
   o.exact_percentiles = true;
@@ -307,9 +307,9 @@ TEST(SetUp, AMixOfObjectivesReachesTheRequests) {
   o.slo = "ttft=1s";
   EXPECT_EQ(SetUpSimulation(o, texts).status().message(), "give --slo or --slo-mix, not both");
   o.slo = "";
-  o.slo_class = "a";
+  o.request_class = "a";
   EXPECT_EQ(SetUpSimulation(o, texts).status().param(), "slo-mix");
-  o.slo_class = "";
+  o.request_class = "";
   o.workload = "lengths:" + WriteFile("stated.csv", "prompt_tokens,output_tokens,slo_tbt_ms\n9,5,\n9,5,70\n");
   EXPECT_NE(SetUpSimulation(o, texts).status().message().find("states objectives"), std::string::npos);
 }

@@ -1,0 +1,36 @@
+// Classes of service, as an operator declares them: what a request of the class is promised unless it says otherwise,
+// and how classes share the machine. Immutable once made: any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tactus/request.h"
+#include "tactus/status.h"
+
+namespace tactus {
+
+struct ServiceClass {
+  std::string name;
+  Slo slo;            // of its requests that state none of the kind
+  double weight = 1;  // what a client of the class gets beside a client of weight 1, where clients share (order vtc)
+};
+
+inline constexpr size_t kMostServiceClasses = 64;
+inline constexpr double kLeastClassWeight = 0.01, kMostClassWeight = 100;
+
+// NAME:ttft=500ms,tbt=50ms,jct=10s,weight=4, one text for each class; the fields in any order, each at most once.
+// kInvalidArgument (param "slo-class") names what is wrong.
+Result<std::vector<ServiceClass>> ParseServiceClasses(const std::vector<std::string>& texts);
+// What ParseServiceClasses reads back.
+std::string TextOf(const ServiceClass& service_class);
+
+// 1 + the index of the class of this name; 0: there is none.
+uint8_t FindServiceClass(const std::vector<ServiceClass>& classes, std::string_view name);
+// The request gets the objectives of its class that it does not state itself. Where classes are declared an unknown
+// name is refused (kInvalidArgument, param "slo.class"); where none are, a name is a label of metrics.
+Status ApplyServiceClass(const std::vector<ServiceClass>& classes, Request* request);
+
+}  // namespace tactus

@@ -1,0 +1,20 @@
+// Durations and sizes as people type them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tactus/option_fields.h"
+#include "tactus/status.h"
+
+namespace tactus {
+
+// 50ms, 1.5s, 200us, 2m; a bare number is seconds.
+Result<DurationText> ParseDuration(const std::string& text);
+// 8GiB, 512MiB, 2GB; a bare number is bytes.
+Result<BytesText> ParseBytes(const std::string& text);
+// A form that the above read back.
+std::string FormatDuration(int64_t ns);
+std::string FormatBytes(int64_t bytes);
+
+}  // namespace tactus
