@@ -360,6 +360,25 @@ TEST_F(FacadeTest, WhatTheEngineRefusesIsRejected) {
   EXPECT_EQ(result.classes.at("chat").slo_attainment(), 0.0);
 }
 
+TEST_F(FacadeTest, ARequestHasTheObjectivesOfItsClass) {
+  EngineOptions options = Options();
+  options.slo_class = {"chat:ttft=1h,tbt=1h"};
+  auto engine = Make(options);
+  Request request = Ask(*engine, "hello", 4);
+  request.slo_class = "chat";
+  Run(*engine, request);
+  request.slo_class = "gold";
+  const auto refused = engine->Submit(request, std::make_shared<Collector>(1));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused.status().param(), "slo.class");
+  engine->Drain(kNoLimitNs);
+  const RunResult result = engine->Outcome();
+  EXPECT_EQ(result.rejected, 1);
+  ASSERT_EQ(result.classes.size(), 1u);
+  EXPECT_EQ(result.classes.at("chat").slo_attainment(), 1.0) << "it stated nothing itself";
+}
+
 TEST_F(FacadeTest, ARecordingThatCouldNotBeWrittenIsSaidAtTheEnd) {
   auto engine = Make();
   Run(*engine, Ask(*engine, "hello", 4));

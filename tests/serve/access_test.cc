@@ -26,6 +26,28 @@ TEST(ApiKeysTest, TellsWhichKeyItIs) {
   EXPECT_EQ(keys.Find(nullptr), std::nullopt);
 }
 
+TEST(ApiKeysTest, KeysHaveTheClassesInTheirOrder) {
+  const ApiKeys keys({"one", "two", "one", "three"}, {"chat", "none", "batch", "batch"});
+  ASSERT_EQ(keys.size(), 3u);
+  EXPECT_EQ(keys.ClassOf(0), "chat") << "a key that is repeated is what it was first";
+  EXPECT_EQ(keys.ClassOf(1), "");
+  EXPECT_EQ(keys.ClassOf(2), "batch");
+  EXPECT_EQ(ApiKeys({"one"}).ClassOf(0), "");
+}
+
+TEST(ApiKeysTest, ClassesOfKeysAreDeclaredAndAsManyAsKeys) {
+  const std::vector<std::string> declared = {"chat:ttft=1s", "batch"};
+  EXPECT_TRUE(CheckKeyClasses({"a", "b", "c"}, {"chat", "none", "batch"}, declared).ok());
+  EXPECT_TRUE(CheckKeyClasses({"a", "b"}, {}, {}).ok());
+  const Status few = CheckKeyClasses({"a", "b"}, {"chat"}, declared);
+  EXPECT_EQ(few.param(), "api-key-class");
+  EXPECT_NE(few.message().find("1 classes for 2 keys"), std::string::npos) << few.message();
+  const Status unknown = CheckKeyClasses({"a"}, {"gold"}, declared);
+  EXPECT_EQ(unknown.param(), "api-key-class");
+  EXPECT_NE(unknown.message().find("'gold' is declared by no --slo-class"), std::string::npos) << unknown.message();
+  EXPECT_EQ(CheckKeyClasses({"a"}, {"chat"}, {"chat:ttft"}).param(), "slo-class");
+}
+
 TEST(ApiKeysTest, NoKeysAcceptNothing) {
   const ApiKeys keys({""});
   EXPECT_TRUE(keys.empty());

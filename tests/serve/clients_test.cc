@@ -132,6 +132,29 @@ TEST_F(ClientsTest, AKeyIsOneClientAndAnAddressWithManyKeysIsMany) {
   EXPECT_EQ(engine_.submitted()[2].client, "127.0.0.1");
 }
 
+TEST_F(ClientsTest, AKeyHasItsClassAndCannotPassForManyUsers) {
+  ServeOptions options;
+  options.api_key = {"one", "two"};
+  options.api_key_class = {"chat", "none"};
+  StartServer(options);
+  Post("/v1/completions", Body({{"user", "u"}}), Key("one"));
+  Post("/v1/completions", Body({{"slo", {{"class", "batch"}}}}), Key("one"));
+  Post("/v1/completions", Body({{"slo", {{"ttft_ms", 5}}}}), Key("one"));
+  Post("/v1/completions", Body(), Key("two"));
+  const auto r = engine_.submitted();
+  ASSERT_EQ(r.size(), 4u);
+  EXPECT_EQ(r[0].slo_class, "chat");
+  EXPECT_EQ(r[0].client, "key 1");
+  EXPECT_EQ(r[1].slo_class, "batch");
+  EXPECT_EQ(r[2].slo_class, "") << "it states objectives of its own";
+  EXPECT_EQ(r[3].slo_class, "");
+  options.api_key = {"one"};
+  options.api_key_class = {};
+  StartServer(options);
+  Post("/v1/completions", Body({{"user", "u"}}), Key("one"));
+  EXPECT_EQ(engine_.submitted()[4].client, "u") << "one key may stand for many, as a front end's does";
+}
+
 TEST_F(ClientsTest, PlacesOfAClientThatLeftComeBackWhenTheEngineHasEnded) {
   ServeOptions options;
   options.max_streams_per_client = 2;

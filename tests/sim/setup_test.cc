@@ -314,6 +314,23 @@ TEST(SetUp, AMixOfObjectivesReachesTheRequests) {
   EXPECT_NE(SetUpSimulation(o, texts).status().message().find("states objectives"), std::string::npos);
 }
 
+TEST(SetUp, AClassThatDeclaresNothingNamesTheLoadsRequests) {
+  SimOptions o = Options();
+  o.slo_class = {"gold"};
+  auto setup = SetUpSimulation(o, {});
+  ASSERT_TRUE(setup.ok()) << setup.status().ToString();
+  EXPECT_EQ(setup->config.slo_class, "gold");
+  EXPECT_TRUE(setup->config.scheduler.limits.classes.empty());
+  o.slo_class = {"gold", "gold:ttft=1s"};
+  setup = SetUpSimulation(o, {});
+  ASSERT_TRUE(setup.ok()) << setup.status().ToString();
+  EXPECT_EQ(setup->config.scheduler.limits.classes.size(), 1u);
+  o.slo_class = {"gold", "silver"};
+  EXPECT_EQ(SetUpSimulation(o, {}).status().param(), "slo-class");
+  o.slo_class = {"gold:ttft=0s"};
+  EXPECT_EQ(SetUpSimulation(o, {}).status().param(), "slo-class");
+}
+
 TEST(SetUp, StatedPredictionsNeedAWorkloadThatPredicts) {
   SimOptions o = Options();
   o.scheduler = "trail";

@@ -95,19 +95,26 @@ TraceHeader Legal() {
   return h;
 }
 
-// A recording of the format before drafts.
-TEST(TraceHeader, TheFormatBeforeThisOneIsStillRead) {
+// A recording of the formats before drafts and before classes of service.
+TEST(TraceHeader, TheFormatsBeforeThisOneAreStillRead) {
   TraceHeader h = Legal();
   TraceBytes bytes;
   PutHeader(h, &bytes);
   ASSERT_EQ(bytes[sizeof(kTraceMagic)], kTraceVersion);
+  const auto take_out = [&bytes](const char* name) {
+    TraceBytes added;
+    PutString(name, &added);
+    PutVarint(0, &added);
+    const auto at = std::search(bytes.begin(), bytes.end(), added.begin(), added.end());
+    ASSERT_NE(at, bytes.end()) << name;
+    bytes.erase(at, at + static_cast<ptrdiff_t>(added.size()));
+  };
+  bytes[sizeof(kTraceMagic)] = 3;
+  take_out("service-classes");
+  TraceCursor third(bytes.data(), bytes.size());
+  EXPECT_TRUE(ReadHeader(&third).ok() && third.done());
   bytes[sizeof(kTraceMagic)] = 2;
-  TraceBytes added;
-  PutString("max-draft-tokens", &added);
-  PutSigned(0, &added);
-  const auto at = std::search(bytes.begin(), bytes.end(), added.begin(), added.end());
-  ASSERT_NE(at, bytes.end());
-  bytes.erase(at, at + static_cast<ptrdiff_t>(added.size()));
+  take_out("max-draft-tokens");
   TraceCursor cursor(bytes.data(), bytes.size());
   const auto read = ReadHeader(&cursor);
   ASSERT_TRUE(read.ok()) << read.status().ToString();
@@ -116,7 +123,28 @@ TEST(TraceHeader, TheFormatBeforeThisOneIsStillRead) {
   EXPECT_EQ(read->step_times, h.step_times);
   bytes[sizeof(kTraceMagic)] = 1;
   TraceCursor older(bytes.data(), bytes.size());
-  EXPECT_EQ(ReadHeader(&older).status().message(), "trace format 1, this program reads formats 2 to 3");
+  EXPECT_EQ(ReadHeader(&older).status().message(), "trace format 1, this program reads formats 2 to 4");
+}
+
+TEST(TraceHeader, ClassesOfServiceComeBack) {
+  TraceHeader h = Legal();
+  h.scheduler.limits.classes = {{.name = "interactive", .slo = {.ttft_ns = kSecond}, .weight = 4}, {.name = "batch"}};
+  TraceBytes bytes;
+  PutHeader(h, &bytes);
+  TraceCursor cursor(bytes.data(), bytes.size());
+  const auto read = ReadHeader(&cursor);
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  const std::vector<ServiceClass>& classes = read->scheduler.limits.classes;
+  ASSERT_EQ(classes.size(), 2u);
+  EXPECT_EQ(classes[0].name, "interactive");
+  EXPECT_EQ(classes[0].slo.ttft_ns, kSecond);
+  EXPECT_EQ(classes[0].weight, 4);
+  EXPECT_EQ(classes[1].name, "batch");
+  h.scheduler.limits.classes[1].name = "interactive";
+  bytes.clear();
+  PutHeader(h, &bytes);
+  TraceCursor twice(bytes.data(), bytes.size());
+  EXPECT_NE(ReadHeader(&twice).status().message().find("declared twice"), std::string::npos);
 }
 
 TEST(TraceHeader, EveryNumberHasItsRange) {
