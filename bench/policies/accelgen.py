@@ -107,6 +107,9 @@ def main():
     seeds = [int(seed) for seed in args.seeds.split(",")]
     rows = policies(setting["pivot"])
     if args.only:
+        for name in args.only.split("/"):
+            if name not in rows:
+                parse.error(f"--only: no row is named '{name}'; the rows of this setting are: {' / '.join(rows)}")
         rows = {name: rows[name] for name in args.only.split("/")}
     isolated = isolated_ms(args.tactus, deployment, setting["longest"])
     figures = {name: {rate: [] for rate in rates} for name in rows}

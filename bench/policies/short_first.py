@@ -97,6 +97,9 @@ def main():
     rates = [float(rate) for rate in (args.rates or default_rates).split(",")]
     seeds = [int(seed) for seed in args.seeds.split(",")]
     if args.only:
+        for name in args.only.split("/"):
+            if name not in rows:
+                parse.error(f"--only: no row is named '{name}'; the rows of this setting are: {' / '.join(rows)}")
         rows = {name: rows[name] for name in args.only.split("/")}
     figures = {}
     with tempfile.TemporaryDirectory() as scratch:
