@@ -6,10 +6,12 @@
 namespace tactus::sched {
 
 StepContext::StepContext(const StepView& step_view, PlanBuilder* builder, Order* order_choice,
-                         const Admission* admission, const Preemption* preemption, StepScratch* scratch)
+                         const Admission* admission, const Preemption* preemption,
+                         const RunningByRank* running_in_order, StepScratch* scratch)
     : view(step_view),
       plan(*builder),
       order(*order_choice),
+      running_by_rank(running_in_order),
       admission_(*admission),
       preemption_(*preemption),
       scratch_(*scratch) {}
@@ -93,31 +95,34 @@ bool StepContext::MakeRoomFor(SlotId newcomer, int64_t blocks, int32_t places) {
   return now && free_blocks >= blocks;
 }
 
-bool StepContext::MakeRoomFor(SlotId newcomer, std::span<const SlotId>* ordered) {
+bool StepContext::MakeRoomFor(SlotId newcomer, RunningByRank::Cursor* tail) {
   const PlanBuilder::Demand demand = StartDemand(newcomer);
   const int64_t blocks = demand.blocks + demand.keep_free;
   const auto gives_way = [&](SlotId slot) {
     return !plan.Touched(slot) && preemption_.GivesWay(view, order, slot, newcomer);
   };
-  int64_t gain = plan.blocks_available();
-  for (size_t i = ordered->size(); gain < blocks; --i) {
-    if (i == 0 || !order.Outranks(view, newcomer, (*ordered)[i - 1])) return false;
-    if (gives_way((*ordered)[i - 1])) gain += plan.BlocksOf((*ordered)[i - 1]);
+  RunningByRank::Cursor look = *tail;
+  for (int64_t gain = plan.blocks_available(); gain < blocks;) {
+    const SlotId slot = running_by_rank->Previous(&look);
+    if (slot == kNoSlot || !order.Outranks(view, newcomer, slot)) return false;
+    if (gives_way(slot)) gain += plan.BlocksOf(slot);
   }
   bool now = true;
-  while (plan.blocks_available() < blocks && now && !ordered->empty()) {
-    const SlotId slot = ordered->back();
+  while (plan.blocks_available() < blocks && now) {
+    const SlotId slot = running_by_rank->Previous(tail);
+    if (slot == kNoSlot) return false;
     if (gives_way(slot)) now = plan.MakeRoom(slot, preemption_.Mode()) == PreemptResult::kFreed;
-    *ordered = ordered->first(ordered->size() - 1);
   }
-  return now && plan.blocks_available() >= blocks;
+  return now;
 }
 
-void StepContext::FreeAhead(std::span<const SlotId> ordered) {
+void StepContext::FreeAhead(RunningByRank::Cursor tail) {
   if (!preemption_.FreesAhead()) return;
-  for (size_t i = ordered.size(); i-- > 0 && plan.blocks_available() < plan.num_items();) {
-    if (plan.Touched(ordered[i]) || view.seq.flight[ordered[i]] != FlightState::kIdle) continue;
-    if (!plan.SwapOut(ordered[i])) return;  // no swap space is left
+  while (plan.blocks_available() < plan.num_items()) {
+    const SlotId slot = running_by_rank->Previous(&tail);
+    if (slot == kNoSlot) return;
+    if (plan.Touched(slot) || view.seq.flight[slot] != FlightState::kIdle) continue;
+    if (!plan.SwapOut(slot)) return;  // no swap space is left
   }
 }
 

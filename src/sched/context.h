@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <compare>
 #include <limits>
 #include <span>
 #include <vector>
@@ -10,16 +9,12 @@
 #include "sched/composition/steady_sort.h"
 #include "sched/plan.h"
 #include "sched/policy.h"
+#include "sched/running_by_rank.h"
 
 namespace tactus::sched {
 
 inline constexpr int32_t kNoLimit = std::numeric_limits<int32_t>::max();
 
-struct RankedSlot {
-  int64_t rank = 0, tie = 0;
-  SlotId slot = kNoSlot;
-  auto operator<=>(const RankedSlot&) const = default;
-};
 // Kept from step to step: space, and the order that running sequences had.
 struct StepScratch {
   StepScratch() : StepScratch(0, 0) {}
@@ -37,11 +32,12 @@ struct StepScratch {
 class StepContext {
  public:
   StepContext(const StepView& step_view, PlanBuilder* builder, Order* order_choice, const Admission* admission,
-              const Preemption* preemption, StepScratch* scratch);
+              const Preemption* preemption, const RunningByRank* running_in_order, StepScratch* scratch);
 
   const StepView& view;
   PlanBuilder& plan;
   Order& order;
+  const RunningByRank* const running_by_rank;  // null unless ChoiceTraits::pauses
 
   bool IsDecode(SlotId slot) const { return view.seq.state[slot] == SeqState::kDecode; }
 
@@ -65,12 +61,12 @@ class StepContext {
   // Before anything is composed: a sequence that gives way to a waiting sequence that could not start otherwise does
   // so. Sequences start after that as the composition says.
   void MakeRoom();
-  // The same for one sequence that is short of KV, while a step is composed, from the last of `ordered` on, which are
-  // the running sequences in order of rank; cuts off those that have given way. False: it cannot start in this step.
-  bool MakeRoomFor(SlotId newcomer, std::span<const SlotId>* ordered);
+  // The same for one sequence that is short of KV, while a step is composed, from the last before `tail` in
+  // running_by_rank on; `tail` goes back over those that have given way. False: it cannot start in this step.
+  bool MakeRoomFor(SlotId newcomer, RunningByRank::Cursor* tail);
   // After a step is composed: where it leaves fewer blocks free than it has sequences, each of which may need one more
-  // for its next token, sequences without a share in it are swapped out, the last of `ordered` first.
-  void FreeAhead(std::span<const SlotId> ordered);
+  // for its next token, sequences without a share in it are swapped out, the last before `tail` first.
+  void FreeAhead(RunningByRank::Cursor tail);
   // Running sequences, oldest first or in order of admission; under an order with ranks the more important before.
   std::span<const SlotId> RunningByArrival() { return Ranked(view.running_by_arrival, view.seq.arrival_order); }
   std::span<const SlotId> RunningByAdmission() { return Ranked(view.running, view.seq.admit_order); }

@@ -136,6 +136,10 @@ class Order {
   // share, and are spared from preemption, in that order. Only asked when ranks() is true.
   virtual bool ranks() const { return false; }
   virtual int64_t RankOf(const StepView&, SlotId) const { return 0; }
+  // Running sequences, among them all whose rank is not what it was when the previous plan was made.
+  virtual std::span<const SlotId> Reranked(const StepView& view) const {
+    return ranks() ? view.running : std::span<const SlotId>();
+  }
   bool Outranks(const StepView& view, SlotId a, SlotId b) const { return ranks() && RankOf(view, a) < RankOf(view, b); }
   // Sequences of different groups should not share a batch (composition length-grouped).
   virtual int64_t Group(const StepView&, SlotId) const { return 0; }
