@@ -1,7 +1,6 @@
 #include "sched/context.h"
 
 #include <algorithm>
-#include <functional>
 
 namespace tactus::sched {
 
@@ -21,11 +20,8 @@ std::span<const SlotId> StepContext::Ranked(std::span<const SlotId> slots, const
   std::vector<SlotId>& in_order = scratch_.in_order;
   if (ranked_by_ == tie) return in_order;
   ranked_by_ = tie;
-  std::vector<RankedSlot>& ranked = scratch_.ranked;
-  ranked.resize(slots.size());
-  for (size_t i = 0; i < slots.size(); ++i) ranked[i] = {order.RankOf(view, slots[i]), tie[slots[i]], slots[i]};
-  // A rank that most share needs no more than a look.
-  if (!std::is_sorted(ranked.begin(), ranked.end())) scratch_.sort.Sort(&ranked, std::less<RankedSlot>());
+  scratch_.ranking.Sort(view, order, slots, tie);
+  const std::vector<RankedSlot>& ranked = scratch_.ranking.ranked();
   in_order.resize(ranked.size());
   for (size_t i = 0; i < ranked.size(); ++i) in_order[i] = ranked[i].slot;
   return in_order;
@@ -69,23 +65,30 @@ void StepContext::MakeRoom() {
 bool StepContext::MakeRoomFor(SlotId newcomer, int64_t blocks, int32_t places) {
   int64_t free_blocks = plan.blocks_available(), free_places = plan.starts_left();
   if (free_blocks >= blocks && free_places >= places) return true;
-  std::vector<SlotId>& leaving = scratch_.slots;
-  leaving.clear();
-  int64_t gain = 0;
-  for (const SlotId slot : view.running) {
-    if (plan.Touched(slot) || !preemption_.GivesWay(view, order, slot, newcomer)) continue;
-    leaving.push_back(slot);
-    gain += plan.BlocksOf(slot);
+  if (!order.ranks()) return false;
+  RunningByArrival();
+  // Whom it outranks are the last of these.
+  const std::vector<RankedSlot>& running = scratch_.ranking.ranked();
+  const int64_t rank = order.RankOf(view, newcomer);
+  const auto gives_way = [&](const RankedSlot& r) {
+    return !plan.Touched(r.slot) && preemption_.GivesWay(view, order, r.slot, newcomer);
+  };
+  int64_t gain = free_blocks, room = free_places;
+  for (size_t i = running.size(); gain < blocks || room < places;) {
+    if (i == 0 || running[--i].rank <= rank) return false;
+    if (!gives_way(running[i])) continue;
+    gain += plan.BlocksOf(running[i].slot);
+    ++room;
   }
-  if (free_blocks + gain < blocks || free_places + static_cast<int64_t>(leaving.size()) < places) return false;
-  // The order's last first, and mostly no more than one or two of them.
-  const auto goes_before = [this](SlotId a, SlotId b) { return order.Before(view, a, b); };
-  std::make_heap(leaving.begin(), leaving.end(), goes_before);
   bool now = true;
-  while (!leaving.empty() && (free_blocks < blocks || free_places < places)) {
-    std::pop_heap(leaving.begin(), leaving.end(), goes_before);
-    const SlotId slot = leaving.back();
-    leaving.pop_back();
+  for (size_t end = running.size(); free_blocks < blocks || free_places < places;) {
+    while (end > 0 && running[end - 1].rank > rank && !gives_way(running[end - 1])) --end;
+    if (end == 0 || running[end - 1].rank <= rank) break;
+    // Of those that it values alike, the queue's last.
+    SlotId slot = running[end - 1].slot;
+    for (size_t i = end - 1; i-- > 0 && running[i].rank == running[end - 1].rank;) {
+      if (order.Before(view, slot, running[i].slot) && gives_way(running[i])) slot = running[i].slot;
+    }
     const int64_t held = plan.BlocksOf(slot), before = plan.blocks_available();
     const bool freed = plan.MakeRoom(slot, preemption_.Mode()) == PreemptResult::kFreed;
     now &= freed;  // else it sits this step out and gives its KV back once it is idle

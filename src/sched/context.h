@@ -6,10 +6,10 @@
 #include <span>
 #include <vector>
 
-#include "sched/composition/steady_sort.h"
 #include "sched/plan.h"
 #include "sched/policy.h"
 #include "sched/running_by_rank.h"
+#include "sched/steady_ranking.h"
 
 namespace tactus::sched {
 
@@ -18,15 +18,11 @@ inline constexpr int32_t kNoLimit = std::numeric_limits<int32_t>::max();
 // Kept from step to step: space, and the order that running sequences had.
 struct StepScratch {
   StepScratch() : StepScratch(0, 0) {}
-  StepScratch(int32_t slot_capacity, int32_t most_running) : sort(slot_capacity, most_running) {
-    slots.reserve(static_cast<size_t>(most_running));
-    ranked.reserve(static_cast<size_t>(most_running));
+  StepScratch(int32_t slot_capacity, int32_t most_running) : ranking(slot_capacity, most_running) {
     in_order.reserve(static_cast<size_t>(most_running));
   }
-  std::vector<SlotId> slots;
-  std::vector<RankedSlot> ranked;
+  SteadyRanking ranking;
   std::vector<SlotId> in_order;
-  SteadySort<RankedSlot> sort;
 };
 
 class StepContext {

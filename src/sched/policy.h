@@ -174,9 +174,9 @@ class Preemption {
   // Sequences that `plan` has already given a share of this step, or already preempted, do not qualify.
   virtual SlotId Victim(const StepView& view, const PlanBuilder& plan, const Order& order, SlotId needy) const = 0;
   // Whether a running sequence gives its KV back so that `newcomer` can start, which waits and cannot for want of KV or
-  // of a place among the max-num-seqs. Asked before the step is composed, for one newcomer after the other in queue
-  // order, and only where ChoiceTraits::makes_room says so. Of those who give way the order's last go first, and none
-  // if all of them together would not do.
+  // of a place among the max-num-seqs. Only asked about those whom the newcomer outranks, and only where
+  // ChoiceTraits::makes_room says so: before the step is composed, for one newcomer after the other in queue order. Of
+  // those who give way the order's last go first, and none if all of them together would not do.
   virtual bool GivesWay(const StepView&, const Order&, SlotId /*running*/, SlotId /*newcomer*/) const { return false; }
   // Whether those that are left out of a step are swapped out ahead of need (StepContext::FreeAhead).
   virtual bool FreesAhead() const { return false; }

@@ -15,9 +15,11 @@
 namespace tactus::sched {
 
 struct RankedSlot {
-  int64_t rank = 0, tie = 0;
+  int64_t rank = 0;
+  int64_t tie = 0;  // unique
   SlotId slot = kNoSlot;
-  auto operator<=>(const RankedSlot&) const = default;
+  bool operator==(const RankedSlot&) const = default;
+  bool operator<(const RankedSlot& other) const { return rank != other.rank ? rank < other.rank : tie < other.tie; }
 };
 
 class RunningByRank {

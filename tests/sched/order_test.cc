@@ -9,6 +9,7 @@
 #include "sched/choices.h"
 #include "sched/predicted_length.h"
 #include "sched/running_by_rank.h"
+#include "sched/steady_ranking.h"
 #include "sched/view_of.h"
 #include "seq/sequence_table.h"
 
@@ -36,7 +37,12 @@ std::vector<SlotId> WalkBack(const RunningByRank& running) {
   for (SlotId s = running.Previous(&cursor); s != kNoSlot; s = running.Previous(&cursor)) slots.push_back(s);
   return slots;
 }
-// What it must be: by rank where the order has any, then by arrival.
+std::vector<SlotId> SlotsOf(const SteadyRanking& ranking) {
+  std::vector<SlotId> slots;
+  for (const RankedSlot& r : ranking.ranked()) slots.push_back(r.slot);
+  return slots;
+}
+// What they must be: by rank where the order has any, then by arrival.
 std::vector<SlotId> SortedRunning(const Order& order, const StepView& view) {
   std::vector<SlotId> slots(view.running.begin(), view.running.end());
   std::sort(slots.begin(), slots.end(), [&](SlotId a, SlotId b) {
@@ -143,6 +149,7 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
     auto order = make(limits);
     SequenceTable t(limits.slot_capacity, layout.stride());
     RunningByRank running(limits.slot_capacity);
+    SteadyRanking ranking(limits.slot_capacity, limits.slot_capacity);
     reference->Forget();
     for (int step = 0; step < 200; ++step) {
       Churn(&t, &rng, step * kSecond / 3);
@@ -155,6 +162,8 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
       const std::vector<SlotId> walk = Walk(order.get(), view);
       std::vector<SlotId> ranked = SortedRunning(*order, view);
       ASSERT_EQ(Walk(running), ranked) << "running, seed " << seed << " step " << step;
+      ranking.Sort(view, *order, view.running_by_arrival, view.seq.arrival_order);
+      ASSERT_EQ(SlotsOf(ranking), ranked) << "sorted anew, seed " << seed << " step " << step;
 
       for (const SequenceChange& change : view.changes) {
         if (change.kind == ChangeKind::kQueued) reference->Queued(view, change.slot);

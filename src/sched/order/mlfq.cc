@@ -56,7 +56,7 @@ class Mlfq final : public PromotingOrder {
         promotion_ns_(limits.policy[kPromotion].ns),
         promotion_steps_(limits.policy[kPromotionSteps]),
         note_(limits.Note<MlfqNote>()),
-        listed_(static_cast<size_t>(limits.slot_capacity), false) {
+        listed_(static_cast<size_t>(limits.slot_capacity), 0) {
     computing_.reserve(listed_.size());
   }
   int64_t RankOf(const StepView& view, SlotId slot) const override {
@@ -71,7 +71,7 @@ class Mlfq final : public PromotingOrder {
   void Rebuild(const StepView& view) override {
     PromotingOrder::Rebuild(view);
     computing_.clear();
-    listed_.assign(listed_.size(), false);
+    listed_.assign(listed_.size(), 0);
     for (const SlotId slot : view.running) {
       if (note_.At(view.notes, slot).computing) List(slot);
     }
@@ -142,8 +142,8 @@ class Mlfq final : public PromotingOrder {
     NoteReranked(slot);
   }
   void List(SlotId slot) {
-    if (listed_[static_cast<size_t>(slot)]) return;
-    listed_[static_cast<size_t>(slot)] = true;
+    if (listed_[static_cast<size_t>(slot)] != 0) return;
+    listed_[static_cast<size_t>(slot)] = 1;
     computing_.push_back(slot);
   }
   // Of the running sequences that are in no step any more. Whoever was preempted is counted when it is next planned.
@@ -155,7 +155,7 @@ class Mlfq final : public PromotingOrder {
         computing_[kept++] = slot;
         continue;
       }
-      listed_[static_cast<size_t>(slot)] = false;
+      listed_[static_cast<size_t>(slot)] = 0;
       if (counts) Count(view, slot);
     }
     computing_.resize(kept);
@@ -179,7 +179,7 @@ class Mlfq final : public PromotingOrder {
   const NoteColumn<MlfqNote> note_;
   // Of the last steps, among them all running sequences whose note says so.
   std::vector<SlotId> computing_;
-  std::vector<bool> listed_;  // [capacity] it is in computing_
+  std::vector<uint8_t> listed_;  // [capacity] bool: it is in computing_
 };
 
 }  // namespace

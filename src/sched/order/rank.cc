@@ -49,7 +49,7 @@ class RankOrder final : public PromotingOrder {
         quantum_(static_cast<int32_t>(limits.policy[kQuantumSteps])),
         note_(limits.Note<RankNote>()),
         prediction_(limits.Note<PredictionNote>()),
-        watched_(static_cast<size_t>(limits.slot_capacity), false) {
+        watched_(static_cast<size_t>(limits.slot_capacity), 0) {
     watch_.reserve(watched_.size());
   }
   void Describe(ChoiceTraits* traits) const override { traits->needs_predictor = true; }
@@ -63,7 +63,7 @@ class RankOrder final : public PromotingOrder {
   void Rebuild(const StepView& view) override {
     PromotingOrder::Rebuild(view);
     watch_.clear();
-    watched_.assign(watched_.size(), false);
+    watched_.assign(watched_.size(), 0);
     for (const SlotId slot : view.running) Watch(view, slot);
     FindPromoted(view);
   }
@@ -110,8 +110,8 @@ class RankOrder final : public PromotingOrder {
     bool operator>(const Watched& other) const { return since_step > other.since_step; }
   };
   void Watch(const StepView& view, SlotId slot) {
-    if (watched_[static_cast<size_t>(slot)]) return;
-    watched_[static_cast<size_t>(slot)] = true;
+    if (watched_[static_cast<size_t>(slot)] != 0) return;
+    watched_[static_cast<size_t>(slot)] = 1;
     watch_.push_back({note_.At(view.notes, slot).since_step, slot});
     std::push_heap(watch_.begin(), watch_.end(), std::greater<>());
   }
@@ -121,7 +121,7 @@ class RankOrder final : public PromotingOrder {
       const SlotId slot = watch_.front().slot;
       std::pop_heap(watch_.begin(), watch_.end(), std::greater<>());
       watch_.pop_back();
-      watched_[static_cast<size_t>(slot)] = false;
+      watched_[static_cast<size_t>(slot)] = 0;
       if (!view.seq.HoldsKv(slot)) continue;
       if (IsPromoted(view, slot)) {
         NoteReranked(slot);
@@ -138,8 +138,8 @@ class RankOrder final : public PromotingOrder {
   const NoteColumn<RankNote> note_;
   const NoteColumn<PredictionNote> prediction_;
   // Who may hold KV without being promoted, least served first; entries of others are dropped when their turn comes.
-  std::vector<Watched> watch_;  // a heap
-  std::vector<bool> watched_;   // [capacity] it has an entry
+  std::vector<Watched> watch_;    // a heap
+  std::vector<uint8_t> watched_;  // [capacity] bool: it has an entry
 };
 
 }  // namespace
