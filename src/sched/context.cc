@@ -13,7 +13,9 @@ StepContext::StepContext(const StepView& step_view, PlanBuilder* builder, Order*
       running_by_rank(running_in_order),
       admission_(*admission),
       preemption_(*preemption),
-      scratch_(*scratch) {}
+      scratch_(*scratch) {
+  if (running_by_rank != nullptr) victims_ = running_by_rank->End();
+}
 
 std::span<const SlotId> StepContext::Ranked(std::span<const SlotId> slots, const int64_t* tie) {
   if (!order.ranks()) return slots;
@@ -31,9 +33,19 @@ AddResult StepContext::Run(SlotId slot, int32_t limit, bool whole) {
   for (;;) {
     const AddResult result = plan.AddRunning(slot, limit, whole);
     if (result != AddResult::kNoBlocks) return result;
-    const SlotId victim = preemption_.Victim(view, plan, order, slot);
+    const SlotId victim = Victim(slot);
     if (victim == kNoSlot) return result;
     if (plan.Preempt(victim, preemption_.Mode()) == PreemptResult::kDeferred || victim == slot) return result;
+  }
+}
+
+SlotId StepContext::Victim(SlotId needy) {
+  if (running_by_rank == nullptr || !preemption_.TakesTheLast()) return preemption_.Victim(view, plan, order, needy);
+  for (;;) {
+    RunningByRank::Cursor look = victims_;
+    const SlotId last = running_by_rank->Previous(&look);
+    if (last == kNoSlot || !plan.Touched(last)) return last;
+    victims_ = look;
   }
 }
 

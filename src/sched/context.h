@@ -52,7 +52,7 @@ class StepContext {
   }
   PlanBuilder::Demand StartDemand(SlotId slot) const { return plan.StartDemand(slot, admission_); }
   // Who would give its KV back for `needy`, which may be waiting; and its giving back.
-  SlotId Victim(SlotId needy) const { return preemption_.Victim(view, plan, order, needy); }
+  SlotId Victim(SlotId needy);
   PreemptResult TakeBack(SlotId victim) { return plan.Preempt(victim, preemption_.Mode()); }
   // Before anything is composed: a sequence that gives way to a waiting sequence that could not start otherwise does
   // so. Sequences start after that as the composition says.
@@ -82,6 +82,7 @@ class StepContext {
   const Admission& admission_;
   const Preemption& preemption_;
   StepScratch& scratch_;
+  RunningByRank::Cursor victims_;       // in running_by_rank, behind the last that this plan has not touched
   const int64_t* ranked_by_ = nullptr;  // tie of what scratch_.in_order holds for this step; null: nothing yet
 };
 

@@ -173,6 +173,9 @@ class Preemption {
   // The running sequence that gives its KV back so that `needy` can go on; possibly `needy` itself; kNoSlot: none does.
   // Sequences that `plan` has already given a share of this step, or already preempted, do not qualify.
   virtual SlotId Victim(const StepView& view, const PlanBuilder& plan, const Order& order, SlotId needy) const = 0;
+  // Whether that is, whoever needs it, the last to arrive of those that the order values least: where an index knows
+  // them, Victim is not asked.
+  virtual bool TakesTheLast() const { return false; }
   // Whether a running sequence gives its KV back so that `newcomer` can start, which waits and cannot for want of KV or
   // of a place among the max-num-seqs. Only asked about those whom the newcomer outranks, and only where
   // ChoiceTraits::makes_room says so: before the step is composed, for one newcomer after the other in queue order. Of

@@ -71,12 +71,13 @@ class RankOrder final : public PromotingOrder {
     PromotingOrder::Planned(view, items);
     for (const StepItem& item : items) {
       RankNote& note = note_.At(view.notes, item.slot);
-      if (IsPromoted(view, item.slot)) NoteReranked(item.slot);
+      const bool promoted = IsPromoted(view, item.slot);
       if (view.step - note.since_step >= threshold_) {
         if (note.quantum_left == 0) note.promoted_since = note.since_step;
         note.quantum_left = quantum_;
       }
       if (note.quantum_left > 0) --note.quantum_left;
+      if (promoted && note.quantum_left == 0) NoteReranked(item.slot);  // till then it goes by when it was promoted
       note.since_step = view.step + 1;
       Watch(view, item.slot);
     }
