@@ -64,6 +64,7 @@ struct SequenceColumns {  // each [capacity]
     const int32_t output = known_planned[s] - prompt_tokens[s];
     return output >= max_output_tokens[s] ? 0 : known_planned[s] - computed_planned[s];
   }
+  bool HoldsKv(SlotId s) const { return state[s] == SeqState::kPrefill || state[s] == SeqState::kDecode; }
   bool Plannable(SlotId s) const { return flight[s] != FlightState::kInFlight; }
 };
 

@@ -1,29 +1,29 @@
 #include "sched/context.h"
 
 #include <algorithm>
-#include <functional>
 
 namespace tactus::sched {
 
 StepContext::StepContext(const StepView& step_view, PlanBuilder* builder, Order* order_choice,
-                         const Admission* admission, const Preemption* preemption, StepScratch* scratch)
+                         const Admission* admission, const Preemption* preemption,
+                         const RunningByRank* running_in_order, StepScratch* scratch)
     : view(step_view),
       plan(*builder),
       order(*order_choice),
+      running_by_rank(running_in_order),
       admission_(*admission),
       preemption_(*preemption),
-      scratch_(*scratch) {}
+      scratch_(*scratch) {
+  if (running_by_rank != nullptr) victims_ = running_by_rank->End();
+}
 
 std::span<const SlotId> StepContext::Ranked(std::span<const SlotId> slots, const int64_t* tie) {
   if (!order.ranks()) return slots;
   std::vector<SlotId>& in_order = scratch_.in_order;
   if (ranked_by_ == tie) return in_order;
   ranked_by_ = tie;
-  std::vector<RankedSlot>& ranked = scratch_.ranked;
-  ranked.resize(slots.size());
-  for (size_t i = 0; i < slots.size(); ++i) ranked[i] = {order.RankOf(view, slots[i]), tie[slots[i]], slots[i]};
-  // A rank that most share needs no more than a look.
-  if (!std::is_sorted(ranked.begin(), ranked.end())) scratch_.sort.Sort(&ranked, std::less<RankedSlot>());
+  scratch_.ranking.Sort(view, order, slots, tie);
+  const std::vector<RankedSlot>& ranked = scratch_.ranking.ranked();
   in_order.resize(ranked.size());
   for (size_t i = 0; i < ranked.size(); ++i) in_order[i] = ranked[i].slot;
   return in_order;
@@ -33,9 +33,19 @@ AddResult StepContext::Run(SlotId slot, int32_t limit, bool whole) {
   for (;;) {
     const AddResult result = plan.AddRunning(slot, limit, whole);
     if (result != AddResult::kNoBlocks) return result;
-    const SlotId victim = preemption_.Victim(view, plan, order, slot);
+    const SlotId victim = Victim(slot);
     if (victim == kNoSlot) return result;
     if (plan.Preempt(victim, preemption_.Mode()) == PreemptResult::kDeferred || victim == slot) return result;
+  }
+}
+
+SlotId StepContext::Victim(SlotId needy) {
+  if (running_by_rank == nullptr || !preemption_.TakesTheLast()) return preemption_.Victim(view, plan, order, needy);
+  for (;;) {
+    RunningByRank::Cursor look = victims_;
+    const SlotId last = running_by_rank->Previous(&look);
+    if (last == kNoSlot || !plan.Touched(last)) return last;
+    victims_ = look;
   }
 }
 
@@ -67,23 +77,30 @@ void StepContext::MakeRoom() {
 bool StepContext::MakeRoomFor(SlotId newcomer, int64_t blocks, int32_t places) {
   int64_t free_blocks = plan.blocks_available(), free_places = plan.starts_left();
   if (free_blocks >= blocks && free_places >= places) return true;
-  std::vector<SlotId>& leaving = scratch_.slots;
-  leaving.clear();
-  int64_t gain = 0;
-  for (const SlotId slot : view.running) {
-    if (plan.Touched(slot) || !preemption_.GivesWay(view, order, slot, newcomer)) continue;
-    leaving.push_back(slot);
-    gain += plan.BlocksOf(slot);
+  if (!order.ranks()) return false;
+  RunningByArrival();
+  // Whom it outranks are the last of these.
+  const std::vector<RankedSlot>& running = scratch_.ranking.ranked();
+  const int64_t rank = order.RankOf(view, newcomer);
+  const auto gives_way = [&](const RankedSlot& r) {
+    return !plan.Touched(r.slot) && preemption_.GivesWay(view, order, r.slot, newcomer);
+  };
+  int64_t gain = free_blocks, room = free_places;
+  for (size_t i = running.size(); gain < blocks || room < places;) {
+    if (i == 0 || running[--i].rank <= rank) return false;
+    if (!gives_way(running[i])) continue;
+    gain += plan.BlocksOf(running[i].slot);
+    ++room;
   }
-  if (free_blocks + gain < blocks || free_places + static_cast<int64_t>(leaving.size()) < places) return false;
-  // The order's last first, and mostly no more than one or two of them.
-  const auto goes_before = [this](SlotId a, SlotId b) { return order.Before(view, a, b); };
-  std::make_heap(leaving.begin(), leaving.end(), goes_before);
   bool now = true;
-  while (!leaving.empty() && (free_blocks < blocks || free_places < places)) {
-    std::pop_heap(leaving.begin(), leaving.end(), goes_before);
-    const SlotId slot = leaving.back();
-    leaving.pop_back();
+  for (size_t end = running.size(); free_blocks < blocks || free_places < places;) {
+    while (end > 0 && running[end - 1].rank > rank && !gives_way(running[end - 1])) --end;
+    if (end == 0 || running[end - 1].rank <= rank) break;
+    // Of those that it values alike, the queue's last.
+    SlotId slot = running[end - 1].slot;
+    for (size_t i = end - 1; i-- > 0 && running[i].rank == running[end - 1].rank;) {
+      if (order.Before(view, slot, running[i].slot) && gives_way(running[i])) slot = running[i].slot;
+    }
     const int64_t held = plan.BlocksOf(slot), before = plan.blocks_available();
     const bool freed = plan.MakeRoom(slot, preemption_.Mode()) == PreemptResult::kFreed;
     now &= freed;  // else it sits this step out and gives its KV back once it is idle
@@ -93,31 +110,34 @@ bool StepContext::MakeRoomFor(SlotId newcomer, int64_t blocks, int32_t places) {
   return now && free_blocks >= blocks;
 }
 
-bool StepContext::MakeRoomFor(SlotId newcomer, std::span<const SlotId>* ordered) {
+bool StepContext::MakeRoomFor(SlotId newcomer, RunningByRank::Cursor* tail) {
   const PlanBuilder::Demand demand = StartDemand(newcomer);
   const int64_t blocks = demand.blocks + demand.keep_free;
   const auto gives_way = [&](SlotId slot) {
     return !plan.Touched(slot) && preemption_.GivesWay(view, order, slot, newcomer);
   };
-  int64_t gain = plan.blocks_available();
-  for (size_t i = ordered->size(); gain < blocks; --i) {
-    if (i == 0 || !order.Outranks(view, newcomer, (*ordered)[i - 1])) return false;
-    if (gives_way((*ordered)[i - 1])) gain += plan.BlocksOf((*ordered)[i - 1]);
+  RunningByRank::Cursor look = *tail;
+  for (int64_t gain = plan.blocks_available(); gain < blocks;) {
+    const SlotId slot = running_by_rank->Previous(&look);
+    if (slot == kNoSlot || !order.Outranks(view, newcomer, slot)) return false;
+    if (gives_way(slot)) gain += plan.BlocksOf(slot);
   }
   bool now = true;
-  while (plan.blocks_available() < blocks && now && !ordered->empty()) {
-    const SlotId slot = ordered->back();
+  while (plan.blocks_available() < blocks && now) {
+    const SlotId slot = running_by_rank->Previous(tail);
+    if (slot == kNoSlot) return false;
     if (gives_way(slot)) now = plan.MakeRoom(slot, preemption_.Mode()) == PreemptResult::kFreed;
-    *ordered = ordered->first(ordered->size() - 1);
   }
-  return now && plan.blocks_available() >= blocks;
+  return now;
 }
 
-void StepContext::FreeAhead(std::span<const SlotId> ordered) {
+void StepContext::FreeAhead(RunningByRank::Cursor tail) {
   if (!preemption_.FreesAhead()) return;
-  for (size_t i = ordered.size(); i-- > 0 && plan.blocks_available() < plan.num_items();) {
-    if (plan.Touched(ordered[i]) || view.seq.flight[ordered[i]] != FlightState::kIdle) continue;
-    if (!plan.SwapOut(ordered[i])) return;  // no swap space is left
+  while (plan.blocks_available() < plan.num_items()) {
+    const SlotId slot = running_by_rank->Previous(&tail);
+    if (slot == kNoSlot) return;
+    if (plan.Touched(slot) || view.seq.flight[slot] != FlightState::kIdle) continue;
+    if (!plan.SwapOut(slot)) return;  // no swap space is left
   }
 }
 

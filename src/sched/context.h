@@ -2,46 +2,38 @@
 #pragma once
 
 #include <algorithm>
-#include <compare>
 #include <limits>
 #include <span>
 #include <vector>
 
-#include "sched/composition/steady_sort.h"
 #include "sched/plan.h"
 #include "sched/policy.h"
+#include "sched/running_by_rank.h"
+#include "sched/steady_ranking.h"
 
 namespace tactus::sched {
 
 inline constexpr int32_t kNoLimit = std::numeric_limits<int32_t>::max();
 
-struct RankedSlot {
-  int64_t rank = 0, tie = 0;
-  SlotId slot = kNoSlot;
-  auto operator<=>(const RankedSlot&) const = default;
-};
 // Kept from step to step: space, and the order that running sequences had.
 struct StepScratch {
   StepScratch() : StepScratch(0, 0) {}
-  StepScratch(int32_t slot_capacity, int32_t most_running) : sort(slot_capacity, most_running) {
-    slots.reserve(static_cast<size_t>(most_running));
-    ranked.reserve(static_cast<size_t>(most_running));
+  StepScratch(int32_t slot_capacity, int32_t most_running) : ranking(slot_capacity, most_running) {
     in_order.reserve(static_cast<size_t>(most_running));
   }
-  std::vector<SlotId> slots;
-  std::vector<RankedSlot> ranked;
+  SteadyRanking ranking;
   std::vector<SlotId> in_order;
-  SteadySort<RankedSlot> sort;
 };
 
 class StepContext {
  public:
   StepContext(const StepView& step_view, PlanBuilder* builder, Order* order_choice, const Admission* admission,
-              const Preemption* preemption, StepScratch* scratch);
+              const Preemption* preemption, const RunningByRank* running_in_order, StepScratch* scratch);
 
   const StepView& view;
   PlanBuilder& plan;
   Order& order;
+  const RunningByRank* const running_by_rank;  // null unless ChoiceTraits::pauses
 
   bool IsDecode(SlotId slot) const { return view.seq.state[slot] == SeqState::kDecode; }
 
@@ -60,17 +52,17 @@ class StepContext {
   }
   PlanBuilder::Demand StartDemand(SlotId slot) const { return plan.StartDemand(slot, admission_); }
   // Who would give its KV back for `needy`, which may be waiting; and its giving back.
-  SlotId Victim(SlotId needy) const { return preemption_.Victim(view, plan, order, needy); }
+  SlotId Victim(SlotId needy);
   PreemptResult TakeBack(SlotId victim) { return plan.Preempt(victim, preemption_.Mode()); }
   // Before anything is composed: a sequence that gives way to a waiting sequence that could not start otherwise does
   // so. Sequences start after that as the composition says.
   void MakeRoom();
-  // The same for one sequence that is short of KV, while a step is composed, from the last of `ordered` on, which are
-  // the running sequences in order of rank; cuts off those that have given way. False: it cannot start in this step.
-  bool MakeRoomFor(SlotId newcomer, std::span<const SlotId>* ordered);
+  // The same for one sequence that is short of KV, while a step is composed, from the last before `tail` in
+  // running_by_rank on; `tail` goes back over those that have given way. False: it cannot start in this step.
+  bool MakeRoomFor(SlotId newcomer, RunningByRank::Cursor* tail);
   // After a step is composed: where it leaves fewer blocks free than it has sequences, each of which may need one more
-  // for its next token, sequences without a share in it are swapped out, the last of `ordered` first.
-  void FreeAhead(std::span<const SlotId> ordered);
+  // for its next token, sequences without a share in it are swapped out, the last before `tail` first.
+  void FreeAhead(RunningByRank::Cursor tail);
   // Running sequences, oldest first or in order of admission; under an order with ranks the more important before.
   std::span<const SlotId> RunningByArrival() { return Ranked(view.running_by_arrival, view.seq.arrival_order); }
   std::span<const SlotId> RunningByAdmission() { return Ranked(view.running, view.seq.admit_order); }
@@ -90,6 +82,7 @@ class StepContext {
   const Admission& admission_;
   const Preemption& preemption_;
   StepScratch& scratch_;
+  RunningByRank::Cursor victims_;       // in running_by_rank, behind the last that this plan has not touched
   const int64_t* ranked_by_ = nullptr;  // tie of what scratch_.in_order holds for this step; null: nothing yet
 };
 

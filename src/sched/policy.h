@@ -151,6 +151,10 @@ class Order {
   // share, and are spared from preemption, in that order. Only asked when ranks() is true.
   virtual bool ranks() const { return false; }
   virtual int64_t RankOf(const StepView&, SlotId) const { return 0; }
+  // Running sequences, among them all whose rank is not what it was when the previous plan was made.
+  virtual std::span<const SlotId> Reranked(const StepView& view) const {
+    return ranks() ? view.running : std::span<const SlotId>();
+  }
   bool Outranks(const StepView& view, SlotId a, SlotId b) const { return ranks() && RankOf(view, a) < RankOf(view, b); }
   // Sequences of different groups should not share a batch (composition length-grouped).
   virtual int64_t Group(const StepView&, SlotId) const { return 0; }
@@ -184,10 +188,13 @@ class Preemption {
   // The running sequence that gives its KV back so that `needy` can go on; possibly `needy` itself; kNoSlot: none does.
   // Sequences that `plan` has already given a share of this step, or already preempted, do not qualify.
   virtual SlotId Victim(const StepView& view, const PlanBuilder& plan, const Order& order, SlotId needy) const = 0;
+  // Whether that is, whoever needs it, the last to arrive of those that the order values least: where an index knows
+  // them, Victim is not asked.
+  virtual bool TakesTheLast() const { return false; }
   // Whether a running sequence gives its KV back so that `newcomer` can start, which waits and cannot for want of KV or
-  // of a place among the max-num-seqs. Asked before the step is composed, for one newcomer after the other in queue
-  // order, and only where ChoiceTraits::makes_room says so. Of those who give way the order's last go first, and none
-  // if all of them together would not do.
+  // of a place among the max-num-seqs. Only asked about those whom the newcomer outranks, and only where
+  // ChoiceTraits::makes_room says so: before the step is composed, for one newcomer after the other in queue order. Of
+  // those who give way the order's last go first, and none if all of them together would not do.
   virtual bool GivesWay(const StepView&, const Order&, SlotId /*running*/, SlotId /*newcomer*/) const { return false; }
   // Whether those that are left out of a step are swapped out ahead of need (StepContext::FreeAhead).
   virtual bool FreesAhead() const { return false; }

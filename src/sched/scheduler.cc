@@ -16,9 +16,11 @@ void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan)
                    "the sequence table was not made for what this scheduler's choices note");
   if (fresh_) {
     order_->Rebuild(view);
+    if (running_by_rank_ != nullptr) running_by_rank_->Rebuild(view, *order_);
     fresh_ = false;
   } else {
     order_->Apply(view);
+    if (running_by_rank_ != nullptr) running_by_rank_->Apply(view, *order_);
   }
   // After the last way out below none starts before those that go on have had their share of what it freed.
   PlanBuilder::Places places{max_holding_, max_running_};
@@ -28,7 +30,7 @@ void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan)
   }
   yield_to_running_ = false;
   builder->Begin(view, budget_->NextFor(view, order_.get(), *builder), places, plan);
-  StepContext step(view, builder, order_.get(), admission_.get(), preemption_.get(), &scratch_);
+  StepContext step(view, builder, order_.get(), admission_.get(), preemption_.get(), running_by_rank_.get(), &scratch_);
   if (traits_.aborts_outgrown) outgrown_ += step.AbortOutgrown();
   if (traits_.makes_room && !traits_.pauses) step.MakeRoom();
   composition_->Compose(step);
@@ -241,6 +243,7 @@ Result<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerConfig& give
   s->client_note_bytes_ = s->client_notes_.stride();
   s->max_running_ = static_cast<int32_t>(std::min<int64_t>(config.limits.max_num_seqs, s->traits_.max_tokens));
   s->max_holding_ = s->traits_.pauses ? config.limits.slot_capacity : s->max_running_;
+  if (s->traits_.pauses) s->running_by_rank_ = std::make_unique<RunningByRank>(config.limits.slot_capacity);
   s->scratch_ = StepScratch(config.limits.slot_capacity, s->max_holding_);
   s->config_ = std::move(config);
   return s;

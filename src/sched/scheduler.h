@@ -108,6 +108,7 @@ class Scheduler {
   int64_t outgrown_ = 0;
   bool yield_to_running_ = false;
   bool fresh_ = true;
+  std::unique_ptr<RunningByRank> running_by_rank_;  // null where the composition pauses nobody
   StepScratch scratch_;
   NoteLayout notes_, client_notes_;
   size_t note_bytes_ = 0, client_note_bytes_ = 0;

@@ -1,4 +1,5 @@
-// The orders' index against a plain sort, over random arrivals, admissions, preemptions and cancels.
+// The orders' index, and that over the running sequences in their ranks, against a plain sort, over random arrivals,
+// admissions, preemptions and cancels.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +8,8 @@
 #include "base/rng.h"
 #include "sched/choices.h"
 #include "sched/predicted_length.h"
+#include "sched/running_by_rank.h"
+#include "sched/steady_ranking.h"
 #include "sched/view_of.h"
 #include "seq/sequence_table.h"
 
@@ -19,6 +22,34 @@ std::vector<SlotId> Walk(Order* order, const StepView& view) {
   std::vector<SlotId> slots;
   order->Start(view);
   for (SlotId s = order->Next(); s != kNoSlot; s = order->Next()) slots.push_back(s);
+  return slots;
+}
+
+std::vector<SlotId> Walk(const RunningByRank& running) {
+  std::vector<SlotId> slots;
+  RunningByRank::Cursor cursor;
+  for (SlotId s = running.Next(&cursor); s != kNoSlot; s = running.Next(&cursor)) slots.push_back(s);
+  return slots;
+}
+std::vector<SlotId> WalkBack(const RunningByRank& running) {
+  std::vector<SlotId> slots;
+  RunningByRank::Cursor cursor = running.End();
+  for (SlotId s = running.Previous(&cursor); s != kNoSlot; s = running.Previous(&cursor)) slots.push_back(s);
+  return slots;
+}
+std::vector<SlotId> SlotsOf(const SteadyRanking& ranking) {
+  std::vector<SlotId> slots;
+  for (const RankedSlot& r : ranking.ranked()) slots.push_back(r.slot);
+  return slots;
+}
+// What they must be: by rank where the order has any, then by arrival.
+std::vector<SlotId> SortedRunning(const Order& order, const StepView& view) {
+  std::vector<SlotId> slots(view.running.begin(), view.running.end());
+  std::sort(slots.begin(), slots.end(), [&](SlotId a, SlotId b) {
+    const int64_t rank_a = order.ranks() ? order.RankOf(view, a) : 0;
+    const int64_t rank_b = order.ranks() ? order.RankOf(view, b) : 0;
+    return rank_a != rank_b ? rank_a < rank_b : view.seq.arrival_order[a] < view.seq.arrival_order[b];
+  });
   return slots;
 }
 
@@ -117,6 +148,8 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
     const SchedulerLimits limits = Limits(&predictor, &layout);
     auto order = make(limits);
     SequenceTable t(limits.slot_capacity, layout.stride());
+    RunningByRank running(limits.slot_capacity);
+    SteadyRanking ranking(limits.slot_capacity, limits.slot_capacity);
     reference->Forget();
     for (int step = 0; step < 200; ++step) {
       Churn(&t, &rng, step * kSecond / 3);
@@ -125,7 +158,12 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
       const SequenceNotes kept = t.notes();
       std::vector<std::byte> notes(kept.bytes, kept.bytes + kept.stride * static_cast<size_t>(limits.slot_capacity));
       step == 0 ? order->Rebuild(view) : order->Apply(view);
+      step == 0 ? running.Rebuild(view, *order) : running.Apply(view, *order);
       const std::vector<SlotId> walk = Walk(order.get(), view);
+      std::vector<SlotId> ranked = SortedRunning(*order, view);
+      ASSERT_EQ(Walk(running), ranked) << "running, seed " << seed << " step " << step;
+      ranking.Sort(view, *order, view.running_by_arrival, view.seq.arrival_order);
+      ASSERT_EQ(SlotsOf(ranking), ranked) << "sorted anew, seed " << seed << " step " << step;
 
       for (const SequenceChange& change : view.changes) {
         if (change.kind == ChangeKind::kQueued) reference->Queued(view, change.slot);
@@ -141,6 +179,10 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
       auto fresh = make(limits);
       fresh->Rebuild(view);
       ASSERT_EQ(Walk(fresh.get(), view), expected) << "fresh, seed " << seed << " step " << step;
+      RunningByRank fresh_running(limits.slot_capacity);
+      fresh_running.Rebuild(view, *fresh);
+      std::reverse(ranked.begin(), ranked.end());
+      ASSERT_EQ(WalkBack(fresh_running), ranked) << "running, fresh, seed " << seed << " step " << step;
       view.notes = kept;
       std::vector<StepItem> items;
       for (const SlotId s : view.running) {

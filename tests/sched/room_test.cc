@@ -157,6 +157,19 @@ TEST(Room, ShortOfAPlaceOnlyOneGivesWay) {
   EXPECT_EQ(bed.Plan(), "!1 0:6+1* 2:0+4* out2");
 }
 
+// Of two that are as important the one that was preempted before goes first in the queue, and is spared here, though it
+// is the younger.
+TEST(Room, OfEqualsTheQueuesLastGivesWay) {
+  HarnessConfig c = Preemptive();
+  c.max_num_seqs = 2;
+  StepBed bed(c);
+  Lower(&bed);
+  const SlotId again = bed.Preempted(4, 3, {.priority = 1});
+  bed.StandAt(again, 7);
+  bed.Waiting(4);
+  EXPECT_EQ(bed.Plan(), "!0 1:7+1* 2:0+4* out2");
+}
+
 // Two newcomers: each needs a place of its own.
 TEST(Room, TwoNewcomersNeedTwoPlaces) {
   HarnessConfig c = Preemptive();

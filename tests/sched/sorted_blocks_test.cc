@@ -23,6 +23,13 @@ std::vector<Entry> Walk(const SortedBlocks<Entry>& blocks) {
   return entries;
 }
 
+std::vector<Entry> WalkBack(const SortedBlocks<Entry>& blocks) {
+  std::vector<Entry> entries;
+  SortedBlocks<Entry>::Cursor cursor = blocks.End();
+  while (const Entry* entry = blocks.Previous(&cursor)) entries.push_back(*entry);
+  return entries;
+}
+
 class Pair {
  public:
   explicit Pair(int32_t capacity) : blocks_(capacity) {}
@@ -39,7 +46,10 @@ class Pair {
     sorted_.clear();
   }
   size_t size() const { return sorted_.size(); }
-  void Compare(const std::string& when) const { ASSERT_EQ(Walk(blocks_), sorted_) << when; }
+  void Compare(const std::string& when) const {
+    ASSERT_EQ(Walk(blocks_), sorted_) << when;
+    ASSERT_EQ(WalkBack(blocks_), std::vector<Entry>(sorted_.rbegin(), sorted_.rend())) << "backwards, " << when;
+  }
 
  private:
   SortedBlocks<Entry> blocks_;

@@ -74,23 +74,48 @@ TEST(Victim, LastAdmittedAndYoungestAreNotTheSame) {
 
 // Among those that the order values least: slot 1 by its priority, though slot 2 is younger and was admitted later.
 TEST(Victim, TheLeastImportantGoesFirst) {
-  for (const char* preemption : {"last-admitted-recompute", "youngest-recompute", "swap", "by-rank-recompute"}) {
-    StepBed bed(Config(preemption, "priority", 4));
-    bed.Decoding(8, 1, {.priority = 0});
-    bed.Decoding(3, 1, {.priority = 7});
-    bed.Decoding(3, 1, {.priority = 3});
-    EXPECT_EQ(bed.Plan(), "!1 0:8+1* 2:3+1*") << preemption;
+  for (const char* composition : {"stall-free", "ranked"}) {
+    for (const char* preemption : {"last-admitted-recompute", "youngest-recompute", "swap", "by-rank-recompute"}) {
+      HarnessConfig c = Config(preemption, "priority", 4);
+      c.scheduler.composition = composition;
+      StepBed bed(c);
+      bed.Decoding(8, 1, {.priority = 0});
+      bed.Decoding(3, 1, {.priority = 7});
+      bed.Decoding(3, 1, {.priority = 3});
+      EXPECT_EQ(bed.Plan(), "!1 0:8+1* 2:3+1*") << preemption << " " << composition;
+    }
+  }
+}
+
+// Two decodes need a block each, so two go, the last first; then the third needs one, and only itself is left.
+TEST(Victim, OneAfterTheOtherFromTheLastOn) {
+  for (const char* composition : {"stall-free", "ranked"}) {
+    for (const char* preemption : {"youngest-recompute", "swap", "by-rank-recompute"}) {
+      HarnessConfig c = Config(preemption, "priority", 8);
+      c.scheduler.composition = composition;
+      StepBed bed(c);
+      bed.Decoding(8, 1, {.priority = 0});
+      bed.Decoding(4, 1, {.priority = 3});
+      bed.Decoding(8, 1, {.priority = 1});
+      bed.Decoding(4, 1, {.priority = 5});
+      bed.Decoding(8, 1, {.priority = 2});
+      EXPECT_EQ(bed.Plan(), "!3 !1 !4 0:8+1* 2:8+1*") << preemption << " " << composition;
+    }
   }
 }
 
 // Of equal rank the younger; whoever has its share of the step already is spared.
 TEST(Victim, OfEqualRankTheYoungestWithoutAShare) {
-  for (const char* preemption : {"youngest-recompute", "swap", "by-rank-recompute"}) {
-    StepBed bed(Config(preemption, "priority", 4));
-    bed.Decoding(3, 1, {.priority = 1});  // runs first
-    bed.Decoding(8, 1, {.priority = 1});
-    bed.Decoding(3, 1, {.priority = 1});
-    EXPECT_EQ(bed.Plan(), "!2 0:3+1* 1:8+1*") << preemption;
+  for (const char* composition : {"stall-free", "ranked"}) {
+    for (const char* preemption : {"youngest-recompute", "swap", "by-rank-recompute"}) {
+      HarnessConfig c = Config(preemption, "priority", 4);
+      c.scheduler.composition = composition;
+      StepBed bed(c);
+      bed.Decoding(3, 1, {.priority = 1});  // runs first
+      bed.Decoding(8, 1, {.priority = 1});
+      bed.Decoding(3, 1, {.priority = 1});
+      EXPECT_EQ(bed.Plan(), "!2 0:3+1* 1:8+1*") << preemption << " " << composition;
+    }
   }
 }
 

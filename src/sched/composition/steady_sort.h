@@ -11,6 +11,25 @@
 
 namespace tactus::sched {
 
+// Sorts what is nearly sorted: each of the few that are out of place goes before those that it belongs before. The
+// number of entries that others were put before.
+template <class Entry, class Less>
+int64_t SortSteady(std::vector<Entry>* entries, Less less) {
+  constexpr int64_t kMostMovesEach = 8;  // beyond it sorting anew is cheaper
+  const int64_t most_moves = kMostMovesEach * static_cast<int64_t>(entries->size());
+  int64_t moves = 0;
+  for (size_t i = 1; i < entries->size() && moves <= most_moves; ++i) {
+    if (!less((*entries)[i], (*entries)[i - 1])) continue;
+    const Entry entry = (*entries)[i];
+    size_t at = i;
+    for (; at > 0 && less(entry, (*entries)[at - 1]); --at) (*entries)[at] = (*entries)[at - 1];
+    (*entries)[at] = entry;
+    moves += static_cast<int64_t>(i - at);
+  }
+  if (moves > most_moves) std::sort(entries->begin(), entries->end(), less);
+  return moves;
+}
+
 template <class Entry>  // has a member `slot`; no two of a call have the same
 class SteadySort {
  public:
@@ -23,24 +42,13 @@ class SteadySort {
   void Sort(std::vector<Entry>* entries, Less less) {
     Arrange(*entries);
     entries->swap(arranged_);
-    moves_ = 0;
-    const int64_t most_moves = kMostMovesEach * static_cast<int64_t>(entries->size());
-    for (size_t i = 1; i < entries->size() && moves_ <= most_moves; ++i) {
-      const Entry entry = (*entries)[i];
-      size_t at = i;
-      for (; at > 0 && less(entry, (*entries)[at - 1]); --at) (*entries)[at] = (*entries)[at - 1];
-      (*entries)[at] = entry;
-      moves_ += static_cast<int64_t>(i - at);
-    }
-    if (moves_ > most_moves) std::sort(entries->begin(), entries->end(), less);
+    moves_ = SortSteady(entries, less);
     for (size_t i = 0; i < entries->size(); ++i) place_[Index((*entries)[i])] = static_cast<int32_t>(i);
   }
   // Of the last sort: entries that others were put before, one by one.
   int64_t moves() const { return moves_; }
 
  private:
-  static constexpr int64_t kMostMovesEach = 8;  // beyond it sorting anew is cheaper
-
   static size_t Index(const Entry& entry) { return static_cast<size_t>(entry.slot); }
   // In the order of the last sort, the new ones last. A place may be stale, or that of two: it is a guess.
   void Arrange(const std::vector<Entry>& entries) {

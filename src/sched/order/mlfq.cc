@@ -8,6 +8,7 @@
 // A step counts as service from when it was planned until the sequence is next planned or found idle.
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "sched/choices.h"
 #include "sched/order/promoting.h"
@@ -54,7 +55,10 @@ class Mlfq final : public PromotingOrder {
         quantum_ns_(std::max<DurationNs>(1, limits.policy[kQuantum].ns)),
         promotion_ns_(limits.policy[kPromotion].ns),
         promotion_steps_(limits.policy[kPromotionSteps]),
-        note_(limits.Note<MlfqNote>()) {}
+        note_(limits.Note<MlfqNote>()),
+        listed_(static_cast<size_t>(limits.slot_capacity), 0) {
+    computing_.reserve(listed_.size());
+  }
   int64_t RankOf(const StepView& view, SlotId slot) const override {
     const MlfqNote& note = note_.At(view.notes, slot);
     return note.promoted ? kPromotedRank + note.since_ns : note.level * kPerLevel + note.place;
@@ -66,14 +70,21 @@ class Mlfq final : public PromotingOrder {
   }
   void Rebuild(const StepView& view) override {
     PromotingOrder::Rebuild(view);
+    computing_.clear();
+    listed_.assign(listed_.size(), 0);
+    for (const SlotId slot : view.running) {
+      if (note_.At(view.notes, slot).computing) List(slot);
+    }
     CountService(view);
     PromoteTheUnserved(view);
   }
   void Planned(const StepView& view, std::span<const StepItem> items) override {
+    PromotingOrder::Planned(view, items);
     for (const StepItem& item : items) {
       MlfqNote& note = note_.At(view.notes, item.slot);
-      if (note.computing) Count(view, &note);
+      if (note.computing) Count(view, item.slot);
       if (note.promoted) {
+        NoteReranked(item.slot);
         note.level = 0;
         note.place = -view.step;
         note.service_ns = 0;
@@ -81,6 +92,7 @@ class Mlfq final : public PromotingOrder {
       note.promoted = false;
       note.computing = true;
       note.since_ns = view.now_ns;
+      List(item.slot);
     }
   }
 
@@ -92,6 +104,9 @@ class Mlfq final : public PromotingOrder {
     note.level = LevelFor(view.seq.prompt_tokens[slot]);
     note.place = view.step;
     note.since_ns = view.now_ns;
+  }
+  void OnAdmitted(const StepView& view, SlotId slot) override {
+    if (note_.At(view.notes, slot).computing) List(slot);
   }
   QueueKey KeyOf(const StepView& view, SlotId slot) const override {
     return {RankOf(view, slot), 0, view.seq.arrival_order[slot]};
@@ -116,27 +131,44 @@ class Mlfq final : public PromotingOrder {
     return level;
   }
   // The step that the sequence was last in; sinks it by one queue where its quantum ends with that.
-  void Count(const StepView& view, MlfqNote* note) const {
-    note->computing = false;
-    note->service_ns += view.now_ns - note->since_ns;
-    if (note->service_ns <= QuantumOf(note->level) || note->level == kLowest) return;
-    ++note->level;
-    note->place = -view.step;
-    note->service_ns = 0;
+  void Count(const StepView& view, SlotId slot) {
+    MlfqNote& note = note_.At(view.notes, slot);
+    note.computing = false;
+    note.service_ns += view.now_ns - note.since_ns;
+    if (note.service_ns <= QuantumOf(note.level) || note.level == kLowest) return;
+    ++note.level;
+    note.place = -view.step;
+    note.service_ns = 0;
+    NoteReranked(slot);
   }
-  void CountService(const StepView& view) const {
-    for (const SlotId slot : view.running) {
-      MlfqNote& note = note_.At(view.notes, slot);
-      if (note.computing && view.seq.flight[slot] == FlightState::kIdle) Count(view, &note);
+  void List(SlotId slot) {
+    if (listed_[static_cast<size_t>(slot)] != 0) return;
+    listed_[static_cast<size_t>(slot)] = 1;
+    computing_.push_back(slot);
+  }
+  // Of the running sequences that are in no step any more. Whoever was preempted is counted when it is next planned.
+  void CountService(const StepView& view) {
+    size_t kept = 0;
+    for (const SlotId slot : computing_) {
+      const bool counts = view.seq.HoldsKv(slot) && note_.At(view.notes, slot).computing;
+      if (counts && view.seq.flight[slot] != FlightState::kIdle) {
+        computing_[kept++] = slot;
+        continue;
+      }
+      listed_[static_cast<size_t>(slot)] = 0;
+      if (counts) Count(view, slot);
     }
+    computing_.resize(kept);
   }
-  void PromoteTheUnserved(const StepView& view) const {
+  void PromoteTheUnserved(const StepView& view) {
     if (view.step % promotion_steps_ != 0) return;
     const TimeNs until_ns = view.now_ns - promotion_ns_;
     ForUnservedSince(until_ns, [&](SlotId slot) { note_.At(view.notes, slot).promoted = true; });
     for (const SlotId slot : view.running) {
       MlfqNote& note = note_.At(view.notes, slot);
-      note.promoted |= note.since_ns <= until_ns;
+      if (note.promoted || note.since_ns > until_ns) continue;
+      note.promoted = true;
+      NoteReranked(slot);
     }
   }
 
@@ -145,6 +177,9 @@ class Mlfq final : public PromotingOrder {
   const DurationNs promotion_ns_;
   const int64_t promotion_steps_;
   const NoteColumn<MlfqNote> note_;
+  // Of the last steps, among them all running sequences whose note says so.
+  std::vector<SlotId> computing_;
+  std::vector<uint8_t> listed_;  // [capacity] bool: it is in computing_
 };
 
 }  // namespace

@@ -11,6 +11,7 @@ class PriorityOrder final : public KeyedOrder {
   using KeyedOrder::KeyedOrder;
   bool ranks() const override { return true; }
   int64_t RankOf(const StepView& view, SlotId slot) const override { return view.seq.priority[slot]; }
+  std::span<const SlotId> Reranked(const StepView&) const override { return {}; }
 
  protected:
   QueueKey KeyOf(const StepView& view, SlotId slot) const override {

@@ -3,7 +3,9 @@
 namespace tactus::sched {
 
 PromotingOrder::PromotingOrder(int32_t slot_capacity)
-    : KeyedOrder(slot_capacity), waits_(slot_capacity), filed_(static_cast<size_t>(slot_capacity)) {}
+    : KeyedOrder(slot_capacity), waits_(slot_capacity), filed_(static_cast<size_t>(slot_capacity)) {
+  reranked_.reserve(3 * static_cast<size_t>(slot_capacity));
+}
 
 void PromotingOrder::Apply(const StepView& view) {
   KeyedOrder::Apply(view);

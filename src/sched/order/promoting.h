@@ -18,12 +18,17 @@ class PromotingOrder : public KeyedOrder {
   void Rebuild(const StepView& view) override;
   void Start(const StepView& view) override;
   SlotId Next() final;
+  void Planned(const StepView&, std::span<const StepItem>) override { reranked_.clear(); }
+  std::span<const SlotId> Reranked(const StepView&) const final { return reranked_; }
 
  protected:
   // Since when it has not been served: of waiting sequences all the same while they wait, and no later for one that is
   // promoted than for one that is not.
   virtual int64_t SinceOf(const StepView& view, SlotId slot) const = 0;
   virtual bool IsPromoted(const StepView& view, SlotId slot) const = 0;
+  // For whoever changes the rank of a running sequence, or finds that time has. At most three times for each sequence
+  // between two plans.
+  void NoteReranked(SlotId slot) { reranked_.push_back(slot); }
   // Of KeyedOrder, whose KeyOf tells the promoted first and by SinceOf; the other keys must not change while one waits.
 
   // Visits the waiting sequences that have not been served since `until`, longest unserved first.
@@ -46,6 +51,7 @@ class PromotingOrder : public KeyedOrder {
 
   SortedBlocks<Wait> waits_;
   std::vector<Wait> filed_;  // [capacity] what a waiting slot was filed under
+  std::vector<SlotId> reranked_;
   // Of the walk:
   const StepView* view_ = nullptr;
   SortedBlocks<Wait>::Cursor promoted_;  // next of the promoted

@@ -7,6 +7,8 @@
 // Ours: the promoted go longest unserved first, not by predicted length, which would bound nothing where more are
 // promoted than fit.
 #include <algorithm>
+#include <functional>
+#include <vector>
 
 #include "sched/choices.h"
 #include "sched/order/promoting.h"
@@ -46,20 +48,38 @@ class RankOrder final : public PromotingOrder {
         threshold_(limits.policy[kStarvationSteps]),
         quantum_(static_cast<int32_t>(limits.policy[kQuantumSteps])),
         note_(limits.Note<RankNote>()),
-        prediction_(limits.Note<PredictionNote>()) {}
+        prediction_(limits.Note<PredictionNote>()),
+        watched_(static_cast<size_t>(limits.slot_capacity), 0) {
+    watch_.reserve(watched_.size());
+  }
   void Describe(ChoiceTraits* traits) const override { traits->needs_predictor = true; }
   int64_t RankOf(const StepView& view, SlotId slot) const override {
     return IsPromoted(view, slot) ? kPromotedRank + SinceOf(view, slot) : Predicted(view, slot);
   }
+  void Apply(const StepView& view) override {
+    PromotingOrder::Apply(view);
+    FindPromoted(view);
+  }
+  void Rebuild(const StepView& view) override {
+    PromotingOrder::Rebuild(view);
+    watch_.clear();
+    watched_.assign(watched_.size(), 0);
+    for (const SlotId slot : view.running) Watch(view, slot);
+    FindPromoted(view);
+  }
   void Planned(const StepView& view, std::span<const StepItem> items) override {
+    PromotingOrder::Planned(view, items);
     for (const StepItem& item : items) {
       RankNote& note = note_.At(view.notes, item.slot);
+      const bool promoted = IsPromoted(view, item.slot);
       if (view.step - note.since_step >= threshold_) {
         if (note.quantum_left == 0) note.promoted_since = note.since_step;
         note.quantum_left = quantum_;
       }
       if (note.quantum_left > 0) --note.quantum_left;
+      if (promoted && note.quantum_left == 0) NoteReranked(item.slot);  // till then it goes by when it was promoted
       note.since_step = view.step + 1;
+      Watch(view, item.slot);
     }
   }
 
@@ -70,6 +90,7 @@ class RankOrder final : public PromotingOrder {
     prediction.output_tokens = std::max(1, PredictOutput(*predictor_, view, slot, 0));
     note_.At(view.notes, slot).since_step = view.step;
   }
+  void OnAdmitted(const StepView& view, SlotId slot) override { Watch(view, slot); }
   QueueKey KeyOf(const StepView& view, SlotId slot) const override {
     return {RankOf(view, slot), 0, view.seq.arrival_order[slot]};
   }
@@ -83,6 +104,33 @@ class RankOrder final : public PromotingOrder {
   }
 
  private:
+  // Looked at again once it may have gone unserved for long enough.
+  struct Watched {
+    int64_t since_step;  // or later, by now
+    SlotId slot;
+    bool operator>(const Watched& other) const { return since_step > other.since_step; }
+  };
+  void Watch(const StepView& view, SlotId slot) {
+    if (watched_[static_cast<size_t>(slot)] != 0) return;
+    watched_[static_cast<size_t>(slot)] = 1;
+    watch_.push_back({note_.At(view.notes, slot).since_step, slot});
+    std::push_heap(watch_.begin(), watch_.end(), std::greater<>());
+  }
+  // Running sequences that the steps without them have promoted. Who is promoted is watched again once it is served.
+  void FindPromoted(const StepView& view) {
+    while (!watch_.empty() && view.step - watch_.front().since_step >= threshold_) {
+      const SlotId slot = watch_.front().slot;
+      std::pop_heap(watch_.begin(), watch_.end(), std::greater<>());
+      watch_.pop_back();
+      watched_[static_cast<size_t>(slot)] = 0;
+      if (!view.seq.HoldsKv(slot)) continue;
+      if (IsPromoted(view, slot)) {
+        NoteReranked(slot);
+      } else {
+        Watch(view, slot);
+      }
+    }
+  }
   int64_t Predicted(const StepView& view, SlotId slot) const { return prediction_.At(view.notes, slot).output_tokens; }
 
   const LengthPredictor* const predictor_;
@@ -90,6 +138,9 @@ class RankOrder final : public PromotingOrder {
   const int32_t quantum_;
   const NoteColumn<RankNote> note_;
   const NoteColumn<PredictionNote> prediction_;
+  // Who may hold KV without being promoted, least served first; entries of others are dropped when their turn comes.
+  std::vector<Watched> watch_;    // a heap
+  std::vector<uint8_t> watched_;  // [capacity] bool: it has an entry
 };
 
 }  // namespace

@@ -42,6 +42,16 @@ class SortedBlocks {
     if (static_cast<size_t>(++cursor->index) == entries.size()) *cursor = {cursor->place + 1, 0};
     return entry;
   }
+  Cursor End() const { return {static_cast<int32_t>(order_.size()), 0}; }
+  // The entry before the cursor, which goes back to it; null at the beginning.
+  const Entry* Previous(Cursor* cursor) const {
+    if (cursor->index == 0) {
+      if (cursor->place == 0) return nullptr;
+      --cursor->place;
+      cursor->index = static_cast<int32_t>(EntriesOf(order_[static_cast<size_t>(cursor->place)]).size());
+    }
+    return &EntriesOf(order_[static_cast<size_t>(cursor->place)])[static_cast<size_t>(--cursor->index)];
+  }
 
   void Clear() {
     order_.clear();

@@ -49,6 +49,7 @@ class ByRankRecompute final : public Preemption {
   SlotId Victim(const StepView& view, const PlanBuilder& plan, const Order& order, SlotId) const override {
     return LastOfLeastValued(view.running_by_arrival, view, plan, order);
   }
+  bool TakesTheLast() const override { return true; }
   bool GivesWay(const StepView& view, const Order& order, SlotId running, SlotId newcomer) const override {
     return MayGiveWay(view, running) && order.ranks() &&
            order.RankOf(view, newcomer) + margin_ < order.RankOf(view, running);

@@ -18,6 +18,7 @@ class Youngest : public Preemption {
   SlotId Victim(const StepView& view, const PlanBuilder& plan, const Order& order, SlotId) const override {
     return LastOfLeastValued(view.running_by_arrival, view, plan, order);
   }
+  bool TakesTheLast() const override { return true; }
 
  private:
   const PreemptMode mode_;
