@@ -7,10 +7,11 @@
 
 namespace tactus {
 
-KvCache::Impl::Impl(const KvCacheConfig& c) : config(c), tree(c.num_blocks), lru(c.num_blocks) {
+KvCache::Impl::Impl(const KvCacheConfig& c)
+    : config(c), blocks(static_cast<size_t>(c.num_blocks)), tree(c.num_blocks), lru(c.num_blocks, {blocks.data()}) {
+  static_assert(kNotEvictable == decltype(lru)::kNowhere);
   TACTUS_CHECK(c.num_blocks >= 1 && c.num_blocks < (int64_t{1} << 30) && c.block_size >= 1 && c.max_slots >= 1);
   table_stride = static_cast<int32_t>(std::min<int64_t>(std::max(c.max_blocks_per_slot, 1), c.num_blocks));
-  blocks.resize(static_cast<size_t>(c.num_blocks));
   slots.resize(static_cast<size_t>(c.max_slots));
   tables.reset(new BlockId[static_cast<size_t>(c.max_slots) * static_cast<size_t>(table_stride)]);
   free.reserve(blocks.size());
@@ -39,40 +40,52 @@ void KvCache::Impl::Unlink(List* list, BlockId b) {
   --list->size;
 }
 
+NodeId KvCache::Impl::File(BlockId b, const Hash128& key, NodeId parent) {
+  block(b).owns = true;
+  return block(b).node = tree.Insert(key, parent, b);
+}
+
 void KvCache::Impl::AddDuplicate(NodeId n, BlockId b) {
-  PrefixTree::Node& node = tree.node(n);
+  Block& owner = block(tree.node(n).owner);
   block(b).node = n;
-  block(b).prev = node.last_duplicate;
+  block(b).prev = owner.last_duplicate;
   block(b).next = kNoBlock;
-  (node.last_duplicate == kNoBlock ? node.first_duplicate : block(node.last_duplicate).next) = b;
-  node.last_duplicate = b;
+  (owner.last_duplicate == kNoBlock ? owner.first_duplicate : block(owner.last_duplicate).next) = b;
+  owner.last_duplicate = b;
 }
 
 void KvCache::Impl::DropDuplicate(BlockId b) {
   Block& gone = block(b);
-  PrefixTree::Node& node = tree.node(gone.node);
-  (gone.prev == kNoBlock ? node.first_duplicate : block(gone.prev).next) = gone.next;
-  (gone.next == kNoBlock ? node.last_duplicate : block(gone.next).prev) = gone.prev;
+  Block& owner = block(tree.node(gone.node).owner);
+  (gone.prev == kNoBlock ? owner.first_duplicate : block(gone.prev).next) = gone.next;
+  (gone.next == kNoBlock ? owner.last_duplicate : block(gone.next).prev) = gone.prev;
   gone.prev = gone.next = kNoBlock;
   gone.node = kNoNode;
 }
 
-bool KvCache::Impl::HandOver(NodeId n) {
-  PrefixTree::Node& node = tree.node(n);
-  const BlockId heir = node.first_duplicate;
-  if (heir == kNoBlock) return false;
-  DropDuplicate(heir);
-  block(heir).node = n;
+bool KvCache::Impl::HandOver(BlockId b) {
+  Block& owner = block(b);
+  const BlockId h = owner.first_duplicate;
+  if (h == kNoBlock) return false;
+  const NodeId n = owner.node;
+  DropDuplicate(h);
+  Block& heir = block(h);
+  heir.node = n;
+  heir.owns = true;
+  heir.first_duplicate = owner.first_duplicate;
+  heir.last_duplicate = owner.last_duplicate;
   // The node drains as long as any child of it may.
-  block(heir).busy_until = std::max(block(heir).busy_until, block(node.owner).busy_until);
-  block(node.owner).node = kNoNode;
-  node.owner = heir;
+  heir.busy_until = std::max(heir.busy_until, owner.busy_until);
+  tree.node(n).owner = h;
+  owner.node = kNoNode;
+  owner.owns = false;
+  owner.first_duplicate = owner.last_duplicate = kNoBlock;
   return true;
 }
 
 void KvCache::Impl::Adopt(NodeId n) {
   const BlockId unused = tree.node(n).owner;
-  HandOver(n);
+  HandOver(unused);
   if (block(unused).busy_until > ended) return;  // drains, then comes free
   lru.Remove(unused);
   block(unused) = Block{};
@@ -80,8 +93,10 @@ void KvCache::Impl::Adopt(NodeId n) {
 }
 
 void KvCache::Impl::LeaveTree(NodeId n) {
-  while (tree.node(n).first_duplicate != kNoBlock) DropDuplicate(tree.node(n).first_duplicate);
-  block(tree.node(n).owner).node = kNoNode;
+  Block& owner = block(tree.node(n).owner);
+  while (owner.first_duplicate != kNoBlock) DropDuplicate(owner.first_duplicate);
+  owner.node = kNoNode;
+  owner.owns = false;
   tree.Erase(n);
 }
 
@@ -117,10 +132,7 @@ BlockId KvCache::Impl::Allocate() {
 
 // One thing after the other, as each says where the next one lies: the block, its node, the node's place in the table.
 void KvCache::Impl::WillEvict() {
-  if (const BlockId b = lru.Soon(36); b != kNoBlock) {
-    lru.WillRemove(b);
-    WillTouch(b);
-  }
+  if (const BlockId b = lru.Soon(36); b != kNoBlock) WillTouch(b);
   if (const BlockId b = lru.Soon(24); b != kNoBlock && Filed(b)) tree.WillRead(block(b).node);
   if (const BlockId b = lru.Soon(12); b != kNoBlock && Filed(b)) tree.WillErase(block(b).node);
 }
@@ -154,7 +166,7 @@ void KvCache::Impl::Unuse(BlockId b, StepId last_step) {
   TACTUS_DCHECK(released.users > 0);
   // A block that a step in flight fills is busy, whatever the caller says.
   released.busy_until = std::max({released.busy_until, last_step, released.computed_by});
-  const bool duplicate = Filed(b) && !Owns(b);
+  const bool duplicate = Filed(b) && !released.owns;
   if (duplicate) {
     Block& owner = block(tree.node(released.node).owner);  // see HandOver
     owner.busy_until = std::max(owner.busy_until, released.busy_until);
@@ -163,7 +175,7 @@ void KvCache::Impl::Unuse(BlockId b, StepId last_step) {
   if (duplicate) {
     DropDuplicate(b);
   } else if (Filed(b)) {
-    HandOver(released.node);
+    HandOver(b);
   }
   if (released.busy_until > ended) {
     TACTUS_CHECK(released.busy_until - ended < static_cast<StepId>(kMaxStepsInFlight));
@@ -215,7 +227,7 @@ void KvCache::Impl::EnterTree(SlotId s) {
         owner.busy_until = std::max(owner.busy_until, block(b).busy_until);  // as in Unuse
       }
     } else {
-      block(b).node = tree.Insert(key, parent, b);
+      File(b, key, parent);
     }
   }
 }
@@ -238,11 +250,10 @@ void KvCache::Impl::MakeFindable(SlotId s) {
   const BlockId* table = TableOf(s);
   NodeId parent = kNoNode;
   for (int32_t i = 0; i < slot.keyed; ++i) {
-    Block& listed = block(table[i]);
-    if (listed.node == kNoNode) return;  // a step failed to fill it: what follows it is private too
+    if (block(table[i]).node == kNoNode) return;  // a step failed to fill it: what follows it is private too
     const Hash128& key = (*slot.keys)[static_cast<size_t>(i)];
     TACTUS_CHECK_MSG(tree.Find(key) == kNoNode, "keys that a sequence has to itself are those of another as well");
-    listed.node = parent = tree.Insert(key, parent, table[i]);
+    parent = File(table[i], key, parent);
   }
 }
 
@@ -282,6 +293,30 @@ KvCache::Impl::Match KvCache::Impl::FindMatch(const Slot& slot, int32_t prompt_t
   };
   match.pinned = match.blocks - FirstWhere(match.blocks, unused_at);
   return match;
+}
+
+// Each node is read to know the next one, and each may be a miss. So the keys are asked first where the nodes and
+// blocks probably are; they only say what memory to ask for, the chain is the tree's own.
+int32_t KvCache::Impl::ReadChain(const Slot& slot, const Match& match, BlockId* table) {
+  constexpr int32_t kTogether = 32;
+  int32_t pinned = 0;
+  NodeId n = match.last;
+  for (int32_t end = match.blocks; end > 0;) {
+    const int32_t begin = std::max(0, end - kTogether);
+    const std::span keys(slot.keys->data() + begin, static_cast<size_t>(end - begin));
+    for (const Hash128& key : keys) tree.WillFind(key);
+    for (const Hash128& key : keys) {
+      if (const NodeId likely = tree.LikelyNode(key); likely != kNoNode) tree.WillRead(likely);
+    }
+    for (const Hash128& key : keys) {
+      if (const NodeId likely = tree.LikelyNode(key); likely != kNoNode) WillTouch(tree.node(likely).owner);
+    }
+    for (; end > begin; n = tree.node(n).parent) {
+      table[--end] = tree.node(n).owner;
+      pinned += Unused(table[end]) ? 1 : 0;
+    }
+  }
+  return pinned;
 }
 
 int64_t KvCache::Impl::Cost(const Match& match, int32_t cover_tokens, int32_t reserve_tokens) const {
@@ -376,12 +411,7 @@ KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, in
   if (fork_from != kNoSlot) {
     std::copy_n(impl.TableOf(fork_from), match.blocks, table);
   } else {
-    match.pinned = 0;
-    NodeId n = match.last;
-    for (int32_t i = match.blocks; i > 0; n = impl.tree.node(n).parent) {
-      table[--i] = impl.tree.node(n).owner;
-      match.pinned += impl.Unused(table[i]);
-    }
+    match.pinned = impl.ReadChain(slot, match, table);
     // Keys from a broken file may lead elsewhere than FindMatch counted.
     if (impl.Cost(match, cover, reserve_tokens) > impl.Available()) return {};
   }
@@ -454,7 +484,11 @@ void KvCache::Impl::GiveBack(SlotId s, StepId last_step) {
   Slot& slot = At(s);
   reserved -= slot.reserved;
   const BlockId* table = TableOf(s);
-  while (slot.blocks > 0) Unuse(table[--slot.blocks], last_step);
+  constexpr int32_t kAhead = 8;
+  while (slot.blocks > 0) {
+    if (slot.blocks > kAhead) WillTouch(table[slot.blocks - 1 - kAhead]);
+    Unuse(table[--slot.blocks], last_step);
+  }
   slot.reserved = slot.marked = slot.keyed = 0;
   slot.restored_begin = slot.restored_end = 0;
 }
