@@ -14,6 +14,10 @@ KvCache::Impl::Impl(const KvCacheConfig& c)
   table_stride = static_cast<int32_t>(std::min<int64_t>(std::max(c.max_blocks_per_slot, 1), c.num_blocks));
   slots.resize(static_cast<size_t>(c.max_slots));
   tables.reset(new BlockId[static_cast<size_t>(c.max_slots) * static_cast<size_t>(table_stride)]);
+  free_tables.reserve(slots.size());
+  for (size_t t = slots.size(); t > 0; --t) {
+    free_tables.push_back(tables.get() + (t - 1) * static_cast<size_t>(table_stride));
+  }
   free.reserve(blocks.size());
   for (size_t b = blocks.size(); b > 0; --b) free.push_back(static_cast<BlockId>(b - 1));  // the lowest goes out first
   void_blocks.resize(blocks.size());
@@ -135,6 +139,19 @@ void KvCache::Impl::WillEvict() {
   if (const BlockId b = lru.Soon(36); b != kNoBlock) WillTouch(b);
   if (const BlockId b = lru.Soon(24); b != kNoBlock && Filed(b)) tree.WillRead(block(b).node);
   if (const BlockId b = lru.Soon(12); b != kNoBlock && Filed(b)) tree.WillErase(block(b).node);
+}
+
+BlockId* KvCache::Impl::TakeTable(SlotId s) {
+  TACTUS_DCHECK(At(s).table == nullptr);
+  At(s).table = free_tables.back();
+  free_tables.pop_back();
+  return At(s).table;
+}
+
+void KvCache::Impl::FreeTable(SlotId s) {
+  if (At(s).table == nullptr) return;
+  free_tables.push_back(At(s).table);
+  At(s).table = nullptr;
 }
 
 void KvCache::Impl::Append(SlotId s, int32_t count, const StepPlan* plan) {
@@ -406,14 +423,17 @@ KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, in
   const int32_t cover = std::max(cover_tokens, matched_tokens);
   if (impl.Cost(match, cover, reserve_tokens) > impl.Available()) return {};
 
-  BlockId* table = impl.TableOf(s);
+  BlockId* table = impl.TakeTable(s);
   TACTUS_CHECK_MSG(match.blocks <= impl.table_stride, "a prefix longer than max_blocks_per_slot");
   if (fork_from != kNoSlot) {
     std::copy_n(impl.TableOf(fork_from), match.blocks, table);
   } else {
     match.pinned = impl.ReadChain(slot, match, table);
     // Keys from a broken file may lead elsewhere than FindMatch counted.
-    if (impl.Cost(match, cover, reserve_tokens) > impl.Available()) return {};
+    if (impl.Cost(match, cover, reserve_tokens) > impl.Available()) {
+      impl.FreeTable(s);
+      return {};
+    }
   }
   for (int32_t i = 0; i < match.blocks; ++i) impl.Use(table[i]);
   slot.blocks = match.blocks;
@@ -445,6 +465,7 @@ KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, in
 bool KvCache::Extend(SlotId s, int32_t tokens, StepPlan* plan) {
   Impl::Slot& slot = impl_->At(s);
   TACTUS_CHECK(slot.bound);
+  TACTUS_CHECK_MSG(slot.table != nullptr, "a sequence that has not started grows");
   const int32_t need = impl_->BlocksFor(tokens) - slot.blocks;
   if (need <= 0) return true;
   const int32_t drawn = std::min(need, slot.reserved);
@@ -489,6 +510,7 @@ void KvCache::Impl::GiveBack(SlotId s, StepId last_step) {
     if (slot.blocks > kAhead) WillTouch(table[slot.blocks - 1 - kAhead]);
     Unuse(table[--slot.blocks], last_step);
   }
+  FreeTable(s);
   slot.reserved = slot.marked = slot.keyed = 0;
   slot.restored_begin = slot.restored_end = 0;
 }

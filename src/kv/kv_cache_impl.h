@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "base/huge_pages.h"
+#include "base/prefetch.h"
 #include "kv/eviction_order.h"
 #include "kv/kv_cache.h"
 #include "kv/prefix_tree.h"
@@ -63,7 +64,8 @@ struct KvCache::Impl {
     bool bound = false;
     const std::vector<Hash128>* keys = nullptr;
     OwnKeys* own = nullptr;         // not null: its blocks are unlisted
-    int32_t blocks = 0;             // entries of its table
+    BlockId* table = nullptr;       // from its start until it gives its blocks back
+    int32_t blocks = 0;             // entries of the table
     int32_t reserved = 0;           // set aside for it, not drawn
     int32_t marked = 0;             // leading blocks that are full or will be by the end of a step in flight
     int32_t keyed = 0;              // leading blocks that are in the tree or duplicate a node
@@ -78,10 +80,8 @@ struct KvCache::Impl {
 
   explicit Impl(const KvCacheConfig& config);
 
-  BlockId* TableOf(SlotId s) { return tables.get() + static_cast<size_t>(s) * static_cast<size_t>(table_stride); }
-  const BlockId* TableOf(SlotId s) const {
-    return tables.get() + static_cast<size_t>(s) * static_cast<size_t>(table_stride);
-  }
+  BlockId* TableOf(SlotId s) { return At(s).table; }
+  const BlockId* TableOf(SlotId s) const { return At(s).table; }
   Slot& At(SlotId s) { return slots[static_cast<size_t>(s)]; }
   const Slot& At(SlotId s) const { return slots[static_cast<size_t>(s)]; }
   Block& block(BlockId b) { return blocks[static_cast<size_t>(b)]; }
@@ -109,6 +109,8 @@ struct KvCache::Impl {
 
   void Push(List* list, BlockId b);
   void Unlink(List* list, BlockId b);
+  BlockId* TakeTable(SlotId s);
+  void FreeTable(SlotId s);
   BlockId Allocate();                                          // precondition: something is free or cached
   void Append(SlotId s, int32_t count, const StepPlan* plan);  // `count` new blocks at the end of its table
   void Use(BlockId b);
@@ -128,7 +130,7 @@ struct KvCache::Impl {
   void Unlist(BlockId b);        // becomes private; precondition: unlisted
   void DropCached(BlockId b);
   void WillEvict();  // asks for the memory of the blocks that are evicted soon
-  void WillTouch(BlockId b) { __builtin_prefetch(&block(b), 1); }
+  void WillTouch(BlockId b) { Prefetch(&block(b)); }
   void ReportUpdate(SlotId s, int32_t first, StepPlan* plan) const;
 
   // void_blocks says which blocks will never hold what their key says. DropVoid adds what was
@@ -155,6 +157,7 @@ struct KvCache::Impl {
   HugePageVector<Block> blocks;
   HugePageVector<Slot> slots;
   std::unique_ptr<BlockId[]> tables;  // [max_slots, table_stride], not touched before use
+  std::vector<BlockId*> free_tables;  // the last used goes out first: few are ever touched, and those often
   PrefixTree tree;
   HugePageVector<BlockId> free;
   EvictionOrder<EvictedAt> lru;  // of the cached blocks

@@ -19,11 +19,16 @@ std::string Say(const Parts&... parts) {
 
 std::string KvCache::Impl::CheckTables() const {
   std::vector<int32_t> users(blocks.size(), 0);
+  std::set<const BlockId*> handed_out(free_tables.begin(), free_tables.end());
+  if (handed_out.size() != free_tables.size()) return "a table is free twice";
   int64_t set_aside = 0;
   for (SlotId s = 0; s < config.max_slots; ++s) {
     const Slot& slot = At(s);
     if (!slot.bound && (slot.blocks != 0 || slot.reserved != 0))
       return Say("slot ", s, " holds blocks but is not bound");
+    if (slot.table == nullptr && slot.blocks != 0) return Say("slot ", s, " holds blocks and has no table");
+    if (slot.table != nullptr && !handed_out.insert(slot.table).second)
+      return Say("slot ", s, " has a table that is free or another's");
     if (slot.blocks < 0 || slot.blocks > table_stride) return Say("slot ", s, " has ", slot.blocks, " blocks");
     if (slot.reserved < 0) return Say("slot ", s, " has a negative reservation");
     if (slot.marked > slot.blocks || slot.keyed > slot.marked) {
@@ -60,6 +65,7 @@ std::string KvCache::Impl::CheckTables() const {
       }
     }
   }
+  if (handed_out.size() != slots.size()) return Say(slots.size() - handed_out.size(), " tables are nobody's");
   if (set_aside != reserved) return Say("reserved ", reserved, ", slots say ", set_aside);
   if (Available() < 0) return Say("more is set aside than free and cached: available ", Available());
   for (size_t b = 0; b < blocks.size(); ++b) {

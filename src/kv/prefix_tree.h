@@ -10,6 +10,7 @@
 
 #include "base/hash.h"
 #include "base/huge_pages.h"
+#include "base/prefetch.h"
 #include "base/units.h"
 
 namespace tactus {
@@ -42,8 +43,8 @@ class PrefixTree {
   void Erase(NodeId node);
   // Asks for the memory that Find or Insert of the key, or Erase of the node, will read. The node's own lines come
   // first: its place in the table is known once they are there.
-  void WillFind(const Hash128& key) const { __builtin_prefetch(&table_[Home(key)], 1); }
-  void WillRead(NodeId id) const { __builtin_prefetch(&nodes_[static_cast<size_t>(id)], 1); }
+  void WillFind(const Hash128& key) const { Prefetch(&table_[Home(key)]); }
+  void WillRead(NodeId id) const { Prefetch(&nodes_[static_cast<size_t>(id)]); }
   void WillErase(NodeId id) const { WillFind(node(id).key); }
   // Probably the key's node, by one look at the table: for such questions alone. kNoNode: no node is.
   NodeId LikelyNode(const Hash128& key) const { return table_[Home(key)].node; }
