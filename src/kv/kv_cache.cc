@@ -1,6 +1,8 @@
 #include "kv/kv_cache.h"
 
 #include <algorithm>
+#include <span>
+#include <utility>
 
 #include "base/check.h"
 #include "kv/kv_cache_impl.h"
@@ -119,6 +121,7 @@ void KvCache::Impl::Unlist(BlockId b) {
 }
 
 BlockId KvCache::Impl::Allocate() {
+  EnterTogether();
   if (!free.empty()) {
     const BlockId b = free.back();
     free.pop_back();
@@ -213,11 +216,37 @@ void KvCache::Impl::Settle(BlockId b) {
   free.push_back(b);
 }
 
-void KvCache::Impl::EnterTree(SlotId s) {
+int32_t KvCache::Impl::EndOfKeyed(SlotId s) const {
+  const Slot& slot = At(s);
+  if (!config.prefix_caching || slot.keys == nullptr) return 0;
+  const int32_t keys = slot.own != nullptr ? slot.own->KeysKnown(s) : static_cast<int32_t>(slot.keys->size());
+  return std::min(slot.marked, keys);
+}
+
+void KvCache::Impl::EnterSoon(SlotId s) {
+  const Slot& slot = At(s);
+  const int32_t end = EndOfKeyed(s);
+  if (slot.keyed >= end) return;
+  if (slot.own != nullptr) return MarkUnlisted(s, end);
+  tree.WillFind((*slot.keys)[static_cast<size_t>(slot.keyed)]);
+  if (slot.keyed > 0) WillTouch(TableOf(s)[slot.keyed - 1]);
+  entering[num_entering++] = {s, end};
+  if (num_entering == entering.size()) EnterWaiting();
+}
+
+void KvCache::Impl::EnterWaiting() {
+  const std::span<const Entering> waiting(entering.data(), std::exchange(num_entering, 0));
+  for (const Entering& e : waiting) {
+    const int32_t keyed = At(e.slot).keyed;
+    const NodeId parent = keyed > 0 ? block(TableOf(e.slot)[keyed - 1]).node : kNoNode;
+    if (parent >= 0) tree.WillRead(parent);
+  }
+  for (const Entering& e : waiting) EnterTree(e.slot, e.end);
+}
+
+void KvCache::Impl::EnterTree(SlotId s, int32_t end) {
   Slot& slot = At(s);
-  if (!config.prefix_caching || slot.keys == nullptr) return;
-  if (slot.own != nullptr) return MarkUnlisted(s);
-  const int32_t end = std::min<int32_t>(slot.marked, static_cast<int32_t>(slot.keys->size()));
+  if (slot.own != nullptr) return MarkUnlisted(s, end);
   BlockId* table = TableOf(s);
   constexpr int32_t kAhead = 8;
   for (int32_t i = slot.keyed; i < std::min(slot.keyed + kAhead, end); ++i) {
@@ -249,9 +278,8 @@ void KvCache::Impl::EnterTree(SlotId s) {
   }
 }
 
-void KvCache::Impl::MarkUnlisted(SlotId s) {
+void KvCache::Impl::MarkUnlisted(SlotId s, int32_t end) {
   Slot& slot = At(s);
-  const int32_t end = std::min(slot.marked, slot.own->KeysKnown(s));
   const BlockId* table = TableOf(s);
   for (; slot.keyed < end; ++slot.keyed) {
     if (slot.keyed > 0 && block(table[slot.keyed - 1]).node == kNoNode) return;  // as in EnterTree
@@ -391,18 +419,21 @@ std::span<const BlockId> KvCache::Table(SlotId slot) const {
 }
 
 int32_t KvCache::PeekMatch(SlotId slot, int32_t prompt_tokens) const {
+  impl_->EnterTogether();
   const Impl::Slot& s = impl_->At(slot);
   if (s.swapped_tokens > 0) return s.swapped_tokens;
   return impl_->FindMatch(s, prompt_tokens).blocks * impl_->config.block_size;
 }
 
 int64_t KvCache::StartCost(SlotId slot, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens) const {
+  impl_->EnterTogether();
   const Impl::Slot& s = impl_->At(slot);
   return impl_->Cost(impl_->FindMatch(s, prompt_tokens), std::max(cover_tokens, s.swapped_tokens), reserve_tokens);
 }
 
 KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens, SlotId fork_from,
                        StepPlan* plan) {
+  impl_->EnterTogether();
   Impl& impl = *impl_;
   Impl::Slot& slot = impl.At(s);
   TACTUS_CHECK(slot.bound && slot.blocks == 0 && prompt_tokens >= 1);
@@ -484,10 +515,11 @@ void KvCache::MarkPending(SlotId s, int32_t computed_tokens, StepId step) {
   TACTUS_CHECK(slot.bound && full <= slot.blocks && step > impl_->ended);
   BlockId* table = impl_->TableOf(s);
   for (; slot.marked < full; ++slot.marked) impl_->block(table[slot.marked]).computed_by = step;
-  impl_->EnterTree(s);  // also blocks filled earlier whose key has become known since
+  impl_->EnterSoon(s);  // also blocks filled earlier whose key has become known since
 }
 
 void KvCache::Release(SlotId s, StepId last_step) {
+  impl_->EnterTogether();
   TACTUS_CHECK(impl_->At(s).bound);
   impl_->EnterTree(s);
   impl_->MakeFindable(s);
@@ -495,6 +527,7 @@ void KvCache::Release(SlotId s, StepId last_step) {
 }
 
 void KvCache::End(SlotId s, StepId last_step) {
+  impl_->EnterTogether();
   TACTUS_CHECK(impl_->At(s).bound);
   impl_->EnterTree(s);
   impl_->GiveBack(s, last_step);
@@ -516,6 +549,7 @@ void KvCache::Impl::GiveBack(SlotId s, StepId last_step) {
 }
 
 void KvCache::StepFillsNothing(StepId step, std::vector<SlotId>* recompute) {
+  impl_->EnterTogether();
   Impl& impl = *impl_;
   for (size_t b = 0; b < impl.blocks.size(); ++b) {
     // Chunks and decodes of several steps may fill one block; any of them spoils it.
@@ -525,6 +559,7 @@ void KvCache::StepFillsNothing(StepId step, std::vector<SlotId>* recompute) {
 }
 
 void KvCache::StepEnded(StepId step, bool ok, std::vector<SlotId>* recompute) {
+  impl_->EnterTogether();
   Impl& impl = *impl_;
   TACTUS_CHECK(step > impl.ended);
   if (!ok) {
@@ -548,6 +583,7 @@ void KvCache::StepEnded(StepId step, bool ok, std::vector<SlotId>* recompute) {
 }
 
 void KvCache::ItemFailed(SlotId s, int32_t first_position, StepId step, std::vector<SlotId>* recompute) {
+  impl_->EnterTogether();
   Impl& impl = *impl_;
   const Impl::Slot& slot = impl.At(s);
   const BlockId* table = impl.TableOf(s);
@@ -558,6 +594,7 @@ void KvCache::ItemFailed(SlotId s, int32_t first_position, StepId step, std::vec
 }
 
 void KvCache::Rollback(SlotId s, int32_t tokens) {
+  impl_->EnterTogether();
   Impl& impl = *impl_;
   Impl::Slot& slot = impl.At(s);
   const int32_t keep = tokens / impl.config.block_size;
@@ -578,6 +615,7 @@ void KvCache::Rollback(SlotId s, int32_t tokens) {
 }
 
 KvCacheStats KvCache::Stats() const {
+  impl_->EnterTogether();
   const Impl& impl = *impl_;
   KvCacheStats stats;
   stats.blocks_total = impl.config.num_blocks;

@@ -14,6 +14,10 @@
 // the same time and stay private. When the owner's last user goes, a duplicate takes the node over, so that a node in
 // use always has its parent in use.
 //
+// What a plan marks as computed soon enters the tree together with others (EnterTogether): alone, each block would wait
+// for memory, as the tree's table is read where it was not read for long. Every operation that could tell the
+// difference has them enter first.
+//
 // A block of a sequence with keys of its own is unlisted instead of in the tree: cached when nobody uses it, but found
 // by nobody. When the sequence gives its blocks back and may start again, they enter the tree first (MakeFindable).
 #pragma once
@@ -75,6 +79,10 @@ struct KvCache::Impl {
     int32_t restored_begin = 0;     // blocks of its table that were copied back
     int32_t restored_end = 0;
   };
+  struct Entering {
+    SlotId slot = kNoSlot;
+    int32_t end = 0;  // of its blocks
+  };
   // Steps in flight at once, at most; far beyond any pipeline.
   static constexpr size_t kMaxStepsInFlight = 256;
 
@@ -116,9 +124,16 @@ struct KvCache::Impl {
   void Use(BlockId b);
   void Unuse(BlockId b, StepId last_step);
   void Settle(BlockId b);  // no user, no step: to lru or to the free list
-  void EnterTree(SlotId s);
-  void MarkUnlisted(SlotId s);  // EnterTree of a slot with keys of its own
-  void MakeFindable(SlotId s);  // from now on its blocks can be found
+  void EnterTree(SlotId s) { EnterTree(s, EndOfKeyed(s)); }
+  void EnterTree(SlotId s, int32_t end);
+  int32_t EndOfKeyed(SlotId s) const;  // leading blocks that are marked and have a key
+  void EnterSoon(SlotId s);
+  void EnterTogether() {
+    if (num_entering > 0) EnterWaiting();
+  }
+  void EnterWaiting();
+  void MarkUnlisted(SlotId s, int32_t end);  // EnterTree of a slot with keys of its own
+  void MakeFindable(SlotId s);               // from now on its blocks can be found
   void GiveBack(SlotId s, StepId last_step);
   // The block owns a new node; precondition: the key is not in the tree.
   NodeId File(BlockId b, const Hash128& key, NodeId parent);
@@ -159,6 +174,8 @@ struct KvCache::Impl {
   std::unique_ptr<BlockId[]> tables;  // [max_slots, table_stride], not touched before use
   std::vector<BlockId*> free_tables;  // the last used goes out first: few are ever touched, and those often
   PrefixTree tree;
+  std::array<Entering, 32> entering;  // the first num_entering, in the order in which they were marked
+  size_t num_entering = 0;
   HugePageVector<BlockId> free;
   EvictionOrder<EvictedAt> lru;  // of the cached blocks
   std::array<List, kMaxStepsInFlight> draining;
