@@ -64,7 +64,7 @@ struct KvCache::Impl {
     BlockId tail = kNoBlock;
     int64_t size = 0;
   };
-  struct Slot {
+  struct alignas(64) Slot {  // what a step reads lies in its first line of the cache
     bool bound = false;
     const std::vector<Hash128>* keys = nullptr;
     OwnKeys* own = nullptr;         // not null: its blocks are unlisted
