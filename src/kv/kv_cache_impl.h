@@ -1,5 +1,5 @@
-// Inside of KvCache, shared by kv_cache.cc (operations), kv_swap.cc (host memory), kv_failure.cc (failed steps) and
-// kv_integrity.cc.
+// Inside of KvCache, shared by kv_cache.cc (operations), kv_prefix.cc (the tree), kv_swap.cc (host memory),
+// kv_failure.cc (failed steps) and kv_integrity.cc.
 //
 // A block is in exactly one place:
 //   free      holds nothing                                      (free list)
