@@ -222,7 +222,6 @@ std::string KvCache::Impl::CheckHost() const {
 }
 
 std::string KvCache::CheckIntegrity() const {
-  impl_->EnterTogether();
   for (std::string error : {impl_->CheckTables(), impl_->CheckLists(), impl_->CheckTree(), impl_->CheckHost()}) {
     if (!error.empty()) return error;
   }

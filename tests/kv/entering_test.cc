@@ -35,7 +35,7 @@ class Entering : public testing::Test {
     return kv_.PeekMatch(1, kTokens);
   }
 
-  KvCache kv_{{64, kBlock, 48, 16, true}};
+  KvCache kv_{{160, kBlock, 48, 16, true}};
   std::vector<Hash128> keys_[48];
   std::vector<SlotId> recompute_;
   StepPlan plan_;
@@ -98,20 +98,21 @@ TEST_F(Entering, ARollbackTakesThemOut) {
 }
 
 TEST_F(Entering, MoreThanEnterTogetherEnterAll) {
-  KvCache kv({400, kBlock, 48, 16, true});
-  for (SlotId s = 0; s < 45; ++s) {
-    keys_[s].clear();
-    keys_[s].reserve(16);
-    ExtendBlockKeys(kSecret, RootKey(kSecret, "m", "", ""), std::vector<TokenId>(kTokens, s), kBlock, &keys_[s]);
-    kv.Bind(s, &keys_[s]);
-    ASSERT_TRUE(kv.Start(s, kTokens, kTokens, kTokens, kNoSlot, &plan_).ok);
+  for (SlotId s = 2; s < 20; ++s) Mark(s);
+  kv_.StepEnded(0, true, &recompute_);
+  for (SlotId s = 2; s < 20; ++s) {
+    ASSERT_TRUE(kv_.Extend(s, kTokens + kBlock, &plan_));  // all enter before blocks are taken
+    ExtendBlockKeys(kSecret, Hash128{}, std::vector<TokenId>(kTokens + kBlock, s), kBlock, &keys_[s]);
   }
-  for (SlotId s = 0; s < 45; ++s) kv.MarkPending(s, kTokens, 0);
-  for (SlotId s = 0; s < 45; ++s) {
-    kv.Release(s, 0);
-    EXPECT_EQ(kv.PeekMatch(s, kTokens), 8) << "slot " << s;
+  for (int round = 0; round < 2; ++round) {
+    for (SlotId s = 2; s < 20; ++s) kv_.MarkPending(s, kTokens + kBlock, 1);
   }
-  EXPECT_EQ(kv.CheckIntegrity(), "");
+  EXPECT_EQ(kv_.CheckIntegrity(), "");
+  for (SlotId s = 2; s < 20; ++s) {
+    kv_.Bind(47, &keys_[s]);
+    EXPECT_EQ(kv_.PeekMatch(47, kTokens + kBlock + 1), kTokens + kBlock) << "slot " << s;
+    kv_.Unbind(47);
+  }
 }
 
 }  // namespace
