@@ -4,6 +4,9 @@
 // Unlike links through the blocks the ring says early whose turn comes soon, so that memory can be asked for in time
 // (Soon): in a large cache the block to evict is the one that was not touched for longest.
 //
+// Where a block lies in the ring is noted in a record of the caller's, which whoever adds or removes the block touches
+// anyway: `PlaceOf` gives it, uint32_t&(BlockId), kNowhere at first and for blocks that are not there.
+//
 // Nothing allocates after construction. Thread rule: engine thread only.
 #pragma once
 
@@ -16,14 +19,16 @@
 
 namespace tactus {
 
+template <class PlaceOf>
 class EvictionOrder {
  public:
-  explicit EvictionOrder(int64_t num_blocks)
-      : ring_(static_cast<size_t>(num_blocks + num_blocks / 4 + 8), kNoBlock),
-        place_(static_cast<size_t>(num_blocks), kNowhere) {}
+  static constexpr uint32_t kNowhere = std::numeric_limits<uint32_t>::max();
+
+  EvictionOrder(int64_t num_blocks, PlaceOf place_of)
+      : ring_(static_cast<size_t>(num_blocks + num_blocks / 4 + 8), kNoBlock), place_of_(place_of) {}
 
   int64_t size() const { return size_; }
-  bool Has(BlockId b) const { return place_[static_cast<size_t>(b)] != kNowhere; }
+  bool Has(BlockId b) const { return place_of_(b) != kNowhere; }
 
   // As the newest. Precondition: not there.
   void Push(BlockId b) {
@@ -34,7 +39,7 @@ class EvictionOrder {
   }
   // Precondition: there.
   void Remove(BlockId b) {
-    uint32_t& place = place_[static_cast<size_t>(b)];
+    uint32_t& place = place_of_(b);
     TACTUS_DCHECK(place != kNowhere);
     ring_[place] = kNoBlock;
     place = kNowhere;
@@ -49,8 +54,6 @@ class EvictionOrder {
   }
   // The block whose turn comes when `ahead` more places of the ring are through; possibly kNoBlock.
   BlockId Soon(size_t ahead) const { return used_ > ahead ? ring_[At(ahead)] : kNoBlock; }
-  // Asks for the memory that Remove of it will read.
-  void WillRemove(BlockId b) const { __builtin_prefetch(&place_[static_cast<size_t>(b)], 1); }
   // Oldest first.
   template <class Visit>
   void ForEach(Visit visit) const {
@@ -60,14 +63,12 @@ class EvictionOrder {
   }
 
  private:
-  static constexpr uint32_t kNowhere = std::numeric_limits<uint32_t>::max();
-
   size_t After(size_t place) const { return place + 1 == ring_.size() ? 0 : place + 1; }
   size_t At(size_t i) const { return begin_ + i < ring_.size() ? begin_ + i : begin_ + i - ring_.size(); }
   void Put(BlockId b) {
     const size_t place = At(used_++);
     ring_[place] = b;
-    place_[static_cast<size_t>(b)] = static_cast<uint32_t>(place);
+    place_of_(b) = static_cast<uint32_t>(place);
   }
   void CloseHoles() {
     const size_t used = used_;
@@ -78,8 +79,8 @@ class EvictionOrder {
     }
   }
 
-  std::vector<BlockId> ring_;    // `used_` entries from begin_ on, around the end; kNoBlock: a hole
-  std::vector<uint32_t> place_;  // [num_blocks] in the ring
+  std::vector<BlockId> ring_;  // `used_` entries from begin_ on, around the end; kNoBlock: a hole
+  PlaceOf place_of_;
   size_t begin_ = 0, used_ = 0;
   int64_t size_ = 0;
 };

@@ -7,12 +7,17 @@
 
 namespace tactus {
 
-KvCache::Impl::Impl(const KvCacheConfig& c) : config(c), tree(c.num_blocks), lru(c.num_blocks) {
+KvCache::Impl::Impl(const KvCacheConfig& c)
+    : config(c), blocks(static_cast<size_t>(c.num_blocks)), tree(c.num_blocks), lru(c.num_blocks, {blocks.data()}) {
+  static_assert(kNotEvictable == decltype(lru)::kNowhere);
   TACTUS_CHECK(c.num_blocks >= 1 && c.num_blocks < (int64_t{1} << 30) && c.block_size >= 1 && c.max_slots >= 1);
   table_stride = static_cast<int32_t>(std::min<int64_t>(std::max(c.max_blocks_per_slot, 1), c.num_blocks));
-  blocks.resize(static_cast<size_t>(c.num_blocks));
   slots.resize(static_cast<size_t>(c.max_slots));
   tables.reset(new BlockId[static_cast<size_t>(c.max_slots) * static_cast<size_t>(table_stride)]);
+  free_tables.reserve(slots.size());
+  for (size_t t = slots.size(); t > 0; --t) {
+    free_tables.push_back(tables.get() + (t - 1) * static_cast<size_t>(table_stride));
+  }
   free.reserve(blocks.size());
   for (size_t b = blocks.size(); b > 0; --b) free.push_back(static_cast<BlockId>(b - 1));  // the lowest goes out first
   void_blocks.resize(blocks.size());
@@ -39,52 +44,6 @@ void KvCache::Impl::Unlink(List* list, BlockId b) {
   --list->size;
 }
 
-void KvCache::Impl::AddDuplicate(NodeId n, BlockId b) {
-  PrefixTree::Node& node = tree.node(n);
-  block(b).node = n;
-  block(b).prev = node.last_duplicate;
-  block(b).next = kNoBlock;
-  (node.last_duplicate == kNoBlock ? node.first_duplicate : block(node.last_duplicate).next) = b;
-  node.last_duplicate = b;
-}
-
-void KvCache::Impl::DropDuplicate(BlockId b) {
-  Block& gone = block(b);
-  PrefixTree::Node& node = tree.node(gone.node);
-  (gone.prev == kNoBlock ? node.first_duplicate : block(gone.prev).next) = gone.next;
-  (gone.next == kNoBlock ? node.last_duplicate : block(gone.next).prev) = gone.prev;
-  gone.prev = gone.next = kNoBlock;
-  gone.node = kNoNode;
-}
-
-bool KvCache::Impl::HandOver(NodeId n) {
-  PrefixTree::Node& node = tree.node(n);
-  const BlockId heir = node.first_duplicate;
-  if (heir == kNoBlock) return false;
-  DropDuplicate(heir);
-  block(heir).node = n;
-  // The node drains as long as any child of it may.
-  block(heir).busy_until = std::max(block(heir).busy_until, block(node.owner).busy_until);
-  block(node.owner).node = kNoNode;
-  node.owner = heir;
-  return true;
-}
-
-void KvCache::Impl::Adopt(NodeId n) {
-  const BlockId unused = tree.node(n).owner;
-  HandOver(n);
-  if (block(unused).busy_until > ended) return;  // drains, then comes free
-  lru.Remove(unused);
-  block(unused) = Block{};
-  free.push_back(unused);
-}
-
-void KvCache::Impl::LeaveTree(NodeId n) {
-  while (tree.node(n).first_duplicate != kNoBlock) DropDuplicate(tree.node(n).first_duplicate);
-  block(tree.node(n).owner).node = kNoNode;
-  tree.Erase(n);
-}
-
 void KvCache::Impl::DropCached(BlockId b) {
   lru.Remove(b);
   if (Filed(b)) LeaveTree(block(b).node);
@@ -100,6 +59,7 @@ void KvCache::Impl::Unlist(BlockId b) {
 }
 
 BlockId KvCache::Impl::Allocate() {
+  EnterTogether();
   if (!free.empty()) {
     const BlockId b = free.back();
     free.pop_back();
@@ -117,12 +77,22 @@ BlockId KvCache::Impl::Allocate() {
 
 // One thing after the other, as each says where the next one lies: the block, its node, the node's place in the table.
 void KvCache::Impl::WillEvict() {
-  if (const BlockId b = lru.Soon(36); b != kNoBlock) {
-    lru.WillRemove(b);
-    WillTouch(b);
-  }
+  if (const BlockId b = lru.Soon(36); b != kNoBlock) WillTouch(b);
   if (const BlockId b = lru.Soon(24); b != kNoBlock && Filed(b)) tree.WillRead(block(b).node);
   if (const BlockId b = lru.Soon(12); b != kNoBlock && Filed(b)) tree.WillErase(block(b).node);
+}
+
+BlockId* KvCache::Impl::TakeTable(SlotId s) {
+  TACTUS_DCHECK(At(s).table == nullptr);
+  At(s).table = free_tables.back();
+  free_tables.pop_back();
+  return At(s).table;
+}
+
+void KvCache::Impl::FreeTable(SlotId s) {
+  if (At(s).table == nullptr) return;
+  free_tables.push_back(At(s).table);
+  At(s).table = nullptr;
 }
 
 void KvCache::Impl::Append(SlotId s, int32_t count, const StepPlan* plan) {
@@ -154,7 +124,7 @@ void KvCache::Impl::Unuse(BlockId b, StepId last_step) {
   TACTUS_DCHECK(released.users > 0);
   // A block that a step in flight fills is busy, whatever the caller says.
   released.busy_until = std::max({released.busy_until, last_step, released.computed_by});
-  const bool duplicate = Filed(b) && !Owns(b);
+  const bool duplicate = Filed(b) && !released.owns;
   if (duplicate) {
     Block& owner = block(tree.node(released.node).owner);  // see HandOver
     owner.busy_until = std::max(owner.busy_until, released.busy_until);
@@ -163,7 +133,7 @@ void KvCache::Impl::Unuse(BlockId b, StepId last_step) {
   if (duplicate) {
     DropDuplicate(b);
   } else if (Filed(b)) {
-    HandOver(released.node);
+    HandOver(b);
   }
   if (released.busy_until > ended) {
     TACTUS_CHECK(released.busy_until - ended < static_cast<StepId>(kMaxStepsInFlight));
@@ -182,106 +152,6 @@ void KvCache::Impl::Settle(BlockId b) {
   }
   block(b) = Block{};
   free.push_back(b);
-}
-
-void KvCache::Impl::EnterTree(SlotId s) {
-  Slot& slot = At(s);
-  if (!config.prefix_caching || slot.keys == nullptr) return;
-  if (slot.own != nullptr) return MarkUnlisted(s);
-  const int32_t end = std::min<int32_t>(slot.marked, static_cast<int32_t>(slot.keys->size()));
-  BlockId* table = TableOf(s);
-  constexpr int32_t kAhead = 8;
-  for (int32_t i = slot.keyed; i < std::min(slot.keyed + kAhead, end); ++i) {
-    tree.WillFind((*slot.keys)[static_cast<size_t>(i)]);
-  }
-  for (; slot.keyed < end; ++slot.keyed) {
-    if (slot.keyed + kAhead < end) tree.WillFind((*slot.keys)[static_cast<size_t>(slot.keyed + kAhead)]);
-    const BlockId b = table[slot.keyed];
-    if (block(b).node != kNoNode) continue;  // shared with a sequence that has entered it
-    NodeId parent = kNoNode;
-    if (slot.keyed > 0) {
-      parent = block(table[slot.keyed - 1]).node;
-      if (parent == kNoNode) return;  // the chain was broken by a failed step: the rest stays private
-    }
-    const Hash128& key = (*slot.keys)[static_cast<size_t>(slot.keyed)];
-    const NodeId known = tree.Find(key);
-    if (known != kNoNode) {
-      if (tree.node(known).parent != parent) return;  // keys from a broken file: what they name stays private
-      AddDuplicate(known, b);
-      Block& owner = block(tree.node(known).owner);
-      if (owner.users == 0) {
-        Adopt(known);
-      } else {
-        owner.busy_until = std::max(owner.busy_until, block(b).busy_until);  // as in Unuse
-      }
-    } else {
-      block(b).node = tree.Insert(key, parent, b);
-    }
-  }
-}
-
-void KvCache::Impl::MarkUnlisted(SlotId s) {
-  Slot& slot = At(s);
-  const int32_t end = std::min(slot.marked, slot.own->KeysKnown(s));
-  const BlockId* table = TableOf(s);
-  for (; slot.keyed < end; ++slot.keyed) {
-    if (slot.keyed > 0 && block(table[slot.keyed - 1]).node == kNoNode) return;  // as in EnterTree
-    block(table[slot.keyed]).node = kUnlisted;
-  }
-}
-
-void KvCache::Impl::MakeFindable(SlotId s) {
-  Slot& slot = At(s);
-  if (slot.own == nullptr) return;
-  slot.own->MakeKeys(s);
-  slot.own = nullptr;
-  const BlockId* table = TableOf(s);
-  NodeId parent = kNoNode;
-  for (int32_t i = 0; i < slot.keyed; ++i) {
-    Block& listed = block(table[i]);
-    if (listed.node == kNoNode) return;  // a step failed to fill it: what follows it is private too
-    const Hash128& key = (*slot.keys)[static_cast<size_t>(i)];
-    TACTUS_CHECK_MSG(tree.Find(key) == kNoNode, "keys that a sequence has to itself are those of another as well");
-    listed.node = parent = tree.Insert(key, parent, table[i]);
-  }
-}
-
-namespace {
-
-// The first of [0, count) for which it holds, as it does for all that follow; count: none. The first and the last are
-// asked first: it is mostly one of the ends.
-template <class Holds>
-int32_t FirstWhere(int32_t count, Holds holds) {
-  if (count == 0 || holds(0)) return 0;
-  if (!holds(count - 1)) return count;
-  int32_t before = 0, there = count - 1;
-  while (there - before > 1) {
-    const int32_t middle = before + (there - before) / 2;
-    (holds(middle) ? there : before) = middle;
-  }
-  return there;
-}
-
-}  // namespace
-
-KvCache::Impl::Match KvCache::Impl::FindMatch(const Slot& slot, int32_t prompt_tokens) const {
-  Match match;
-  if (slot.swapped_tokens > 0) prompt_tokens = slot.swapped_tokens + 1;  // all that was saved, and no more
-  // Of a slot with keys of its own nothing has been listed so far.
-  if (!config.prefix_caching || slot.keys == nullptr || slot.own != nullptr || prompt_tokens < 1) return match;
-  const int32_t limit =
-      std::min<int32_t>((prompt_tokens - 1) / config.block_size, static_cast<int32_t>(slot.keys->size()));
-  // What follows a block that is not there is not there, and what follows one that nobody uses nobody uses.
-  const auto node_at = [&](int32_t i) { return tree.FindAt((*slot.keys)[static_cast<size_t>(i)], i); };
-  match.blocks = FirstWhere(limit, [&](int32_t i) { return node_at(i) == kNoNode; });
-  if (match.blocks == 0) return match;
-  match.last = node_at(match.blocks - 1);
-  const auto unused_at = [&](int32_t i) {
-    const NodeId n = node_at(i);
-    return n != kNoNode && Unused(tree.node(n).owner);
-  };
-  match.pinned = match.blocks - FirstWhere(match.blocks, unused_at);
-  return match;
 }
 
 int64_t KvCache::Impl::Cost(const Match& match, int32_t cover_tokens, int32_t reserve_tokens) const {
@@ -339,18 +209,21 @@ std::span<const BlockId> KvCache::Table(SlotId slot) const {
 }
 
 int32_t KvCache::PeekMatch(SlotId slot, int32_t prompt_tokens) const {
+  impl_->EnterTogether();
   const Impl::Slot& s = impl_->At(slot);
   if (s.swapped_tokens > 0) return s.swapped_tokens;
   return impl_->FindMatch(s, prompt_tokens).blocks * impl_->config.block_size;
 }
 
 int64_t KvCache::StartCost(SlotId slot, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens) const {
+  impl_->EnterTogether();
   const Impl::Slot& s = impl_->At(slot);
   return impl_->Cost(impl_->FindMatch(s, prompt_tokens), std::max(cover_tokens, s.swapped_tokens), reserve_tokens);
 }
 
 KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens, SlotId fork_from,
                        StepPlan* plan) {
+  impl_->EnterTogether();
   Impl& impl = *impl_;
   Impl::Slot& slot = impl.At(s);
   TACTUS_CHECK(slot.bound && slot.blocks == 0 && prompt_tokens >= 1);
@@ -371,19 +244,17 @@ KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, in
   const int32_t cover = std::max(cover_tokens, matched_tokens);
   if (impl.Cost(match, cover, reserve_tokens) > impl.Available()) return {};
 
-  BlockId* table = impl.TableOf(s);
+  BlockId* table = impl.TakeTable(s);
   TACTUS_CHECK_MSG(match.blocks <= impl.table_stride, "a prefix longer than max_blocks_per_slot");
   if (fork_from != kNoSlot) {
     std::copy_n(impl.TableOf(fork_from), match.blocks, table);
   } else {
-    match.pinned = 0;
-    NodeId n = match.last;
-    for (int32_t i = match.blocks; i > 0; n = impl.tree.node(n).parent) {
-      table[--i] = impl.tree.node(n).owner;
-      match.pinned += impl.Unused(table[i]);
-    }
+    match.pinned = impl.ReadChain(slot, match, table);
     // Keys from a broken file may lead elsewhere than FindMatch counted.
-    if (impl.Cost(match, cover, reserve_tokens) > impl.Available()) return {};
+    if (impl.Cost(match, cover, reserve_tokens) > impl.Available()) {
+      impl.FreeTable(s);
+      return {};
+    }
   }
   for (int32_t i = 0; i < match.blocks; ++i) impl.Use(table[i]);
   slot.blocks = match.blocks;
@@ -415,6 +286,7 @@ KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, in
 bool KvCache::Extend(SlotId s, int32_t tokens, StepPlan* plan) {
   Impl::Slot& slot = impl_->At(s);
   TACTUS_CHECK(slot.bound);
+  TACTUS_CHECK_MSG(slot.table != nullptr, "a sequence that has not started grows");
   const int32_t need = impl_->BlocksFor(tokens) - slot.blocks;
   if (need <= 0) return true;
   const int32_t drawn = std::min(need, slot.reserved);
@@ -433,10 +305,11 @@ void KvCache::MarkPending(SlotId s, int32_t computed_tokens, StepId step) {
   TACTUS_CHECK(slot.bound && full <= slot.blocks && step > impl_->ended);
   BlockId* table = impl_->TableOf(s);
   for (; slot.marked < full; ++slot.marked) impl_->block(table[slot.marked]).computed_by = step;
-  impl_->EnterTree(s);  // also blocks filled earlier whose key has become known since
+  impl_->EnterSoon(s);  // also blocks filled earlier whose key has become known since
 }
 
 void KvCache::Release(SlotId s, StepId last_step) {
+  impl_->EnterTogether();
   TACTUS_CHECK(impl_->At(s).bound);
   impl_->EnterTree(s);
   impl_->MakeFindable(s);
@@ -444,6 +317,7 @@ void KvCache::Release(SlotId s, StepId last_step) {
 }
 
 void KvCache::End(SlotId s, StepId last_step) {
+  impl_->EnterTogether();
   TACTUS_CHECK(impl_->At(s).bound);
   impl_->EnterTree(s);
   impl_->GiveBack(s, last_step);
@@ -454,12 +328,18 @@ void KvCache::Impl::GiveBack(SlotId s, StepId last_step) {
   Slot& slot = At(s);
   reserved -= slot.reserved;
   const BlockId* table = TableOf(s);
-  while (slot.blocks > 0) Unuse(table[--slot.blocks], last_step);
+  constexpr int32_t kAhead = 8;
+  while (slot.blocks > 0) {
+    if (slot.blocks > kAhead) WillTouch(table[slot.blocks - 1 - kAhead]);
+    Unuse(table[--slot.blocks], last_step);
+  }
+  FreeTable(s);
   slot.reserved = slot.marked = slot.keyed = 0;
   slot.restored_begin = slot.restored_end = 0;
 }
 
 void KvCache::StepFillsNothing(StepId step, std::vector<SlotId>* recompute) {
+  impl_->EnterTogether();
   Impl& impl = *impl_;
   for (size_t b = 0; b < impl.blocks.size(); ++b) {
     // Chunks and decodes of several steps may fill one block; any of them spoils it.
@@ -469,6 +349,7 @@ void KvCache::StepFillsNothing(StepId step, std::vector<SlotId>* recompute) {
 }
 
 void KvCache::StepEnded(StepId step, bool ok, std::vector<SlotId>* recompute) {
+  impl_->EnterTogether();
   Impl& impl = *impl_;
   TACTUS_CHECK(step > impl.ended);
   if (!ok) {
@@ -492,6 +373,7 @@ void KvCache::StepEnded(StepId step, bool ok, std::vector<SlotId>* recompute) {
 }
 
 void KvCache::ItemFailed(SlotId s, int32_t first_position, StepId step, std::vector<SlotId>* recompute) {
+  impl_->EnterTogether();
   Impl& impl = *impl_;
   const Impl::Slot& slot = impl.At(s);
   const BlockId* table = impl.TableOf(s);
@@ -502,6 +384,7 @@ void KvCache::ItemFailed(SlotId s, int32_t first_position, StepId step, std::vec
 }
 
 void KvCache::Rollback(SlotId s, int32_t tokens) {
+  impl_->EnterTogether();
   Impl& impl = *impl_;
   Impl::Slot& slot = impl.At(s);
   const int32_t keep = tokens / impl.config.block_size;
@@ -522,6 +405,7 @@ void KvCache::Rollback(SlotId s, int32_t tokens) {
 }
 
 KvCacheStats KvCache::Stats() const {
+  impl_->EnterTogether();
   const Impl& impl = *impl_;
   KvCacheStats stats;
   stats.blocks_total = impl.config.num_blocks;

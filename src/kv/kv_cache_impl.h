@@ -1,5 +1,5 @@
-// Inside of KvCache, shared by kv_cache.cc (operations), kv_swap.cc (host memory), kv_failure.cc (failed steps) and
-// kv_integrity.cc.
+// Inside of KvCache, shared by kv_cache.cc (operations), kv_prefix.cc (the tree), kv_swap.cc (host memory),
+// kv_failure.cc (failed steps) and kv_integrity.cc.
 //
 // A block is in exactly one place:
 //   free      holds nothing                                      (free list)
@@ -10,15 +10,26 @@
 // so cached nodes form the bottom of the tree, and because a sequence gives back its last block first, they are evicted
 // children before parents: the oldest is always a leaf.
 //
+// A node of the tree has one owner, and possibly duplicates: blocks of live sequences that computed the same tokens at
+// the same time and stay private. When the owner's last user goes, a duplicate takes the node over, so that a node in
+// use always has its parent in use.
+//
+// What a plan marks as computed soon enters the tree together with others (EnterTogether): alone, each block would wait
+// for memory, as the tree's table is read where it was not read for long. Every operation that could tell the
+// difference has them enter first.
+//
 // A block of a sequence with keys of its own is unlisted instead of in the tree: cached when nobody uses it, but found
 // by nobody. When the sequence gives its blocks back and may start again, they enter the tree first (MakeFindable).
 #pragma once
 
 #include <array>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/huge_pages.h"
+#include "base/prefetch.h"
 #include "kv/eviction_order.h"
 #include "kv/kv_cache.h"
 #include "kv/prefix_tree.h"
@@ -27,7 +38,9 @@ namespace tactus {
 
 struct KvCache::Impl {
   static constexpr NodeId kUnlisted = -2;
-  struct Block {
+  static constexpr uint32_t kNotEvictable = std::numeric_limits<uint32_t>::max();
+  // A line of the cache: whoever touches one block touches no other's.
+  struct alignas(64) Block {
     int32_t users = 0;         // tables that hold it
     NodeId node = kNoNode;     // node of the same key: owned, or duplicated; or kUnlisted
     BlockId after = kNoBlock;  // its predecessor where it was filled; means something only while pending
@@ -36,17 +49,27 @@ struct KvCache::Impl {
     StepId busy_until = -1;    // last step in flight that touches it on behalf of a sequence that has let go of it
     BlockId prev = kNoBlock;   // neighbours in the draining or duplicates list
     BlockId next = kNoBlock;
+    uint32_t evicted_at = kNotEvictable;  // place in the order of eviction, while cached
+    BlockId first_duplicate = kNoBlock;   // of an owner: list through the blocks, oldest first
+    BlockId last_duplicate = kNoBlock;
+    bool owns = false;  // its node's owner; said here as well, so that a release reads no node
+  };
+  // Where EvictionOrder notes the places.
+  struct EvictedAt {
+    Block* blocks;
+    uint32_t& operator()(BlockId b) const { return blocks[static_cast<size_t>(b)].evicted_at; }
   };
   struct List {
     BlockId head = kNoBlock;
     BlockId tail = kNoBlock;
     int64_t size = 0;
   };
-  struct Slot {
+  struct alignas(64) Slot {  // what a step reads lies in its first line of the cache
     bool bound = false;
     const std::vector<Hash128>* keys = nullptr;
     OwnKeys* own = nullptr;         // not null: its blocks are unlisted
-    int32_t blocks = 0;             // entries of its table
+    BlockId* table = nullptr;       // from its start until it gives its blocks back
+    int32_t blocks = 0;             // entries of the table
     int32_t reserved = 0;           // set aside for it, not drawn
     int32_t marked = 0;             // leading blocks that are full or will be by the end of a step in flight
     int32_t keyed = 0;              // leading blocks that are in the tree or duplicate a node
@@ -56,15 +79,17 @@ struct KvCache::Impl {
     int32_t restored_begin = 0;     // blocks of its table that were copied back
     int32_t restored_end = 0;
   };
+  struct Entering {
+    SlotId slot = kNoSlot;
+    int32_t end = 0;  // of its blocks
+  };
   // Steps in flight at once, at most; far beyond any pipeline.
   static constexpr size_t kMaxStepsInFlight = 256;
 
   explicit Impl(const KvCacheConfig& config);
 
-  BlockId* TableOf(SlotId s) { return tables.get() + static_cast<size_t>(s) * static_cast<size_t>(table_stride); }
-  const BlockId* TableOf(SlotId s) const {
-    return tables.get() + static_cast<size_t>(s) * static_cast<size_t>(table_stride);
-  }
+  BlockId* TableOf(SlotId s) { return At(s).table; }
+  const BlockId* TableOf(SlotId s) const { return At(s).table; }
   Slot& At(SlotId s) { return slots[static_cast<size_t>(s)]; }
   const Slot& At(SlotId s) const { return slots[static_cast<size_t>(s)]; }
   Block& block(BlockId b) { return blocks[static_cast<size_t>(b)]; }
@@ -76,7 +101,6 @@ struct KvCache::Impl {
   }
   int64_t Available() const { return static_cast<int64_t>(free.size()) + lru.size() - reserved; }
   bool Filed(BlockId b) const { return block(b).node >= 0; }  // in the tree
-  bool Owns(BlockId b) const { return Filed(b) && tree.node(block(b).node).owner == b; }
 
   // What a start would find and pay.
   struct Match {
@@ -87,32 +111,41 @@ struct KvCache::Impl {
   // Cached: nobody holds it and no step in flight uses it.
   bool Unused(BlockId b) const { return block(b).users == 0 && block(b).busy_until <= ended; }
   Match FindMatch(const Slot& slot, int32_t prompt_tokens) const;
+  // The blocks of what was found, and how many of them nobody uses.
+  int32_t ReadChain(const Slot& slot, const Match& match, BlockId* table);
   int64_t Cost(const Match& match, int32_t cover_tokens, int32_t reserve_tokens) const;
 
   void Push(List* list, BlockId b);
   void Unlink(List* list, BlockId b);
+  BlockId* TakeTable(SlotId s);
+  void FreeTable(SlotId s);
   BlockId Allocate();                                          // precondition: something is free or cached
   void Append(SlotId s, int32_t count, const StepPlan* plan);  // `count` new blocks at the end of its table
   void Use(BlockId b);
   void Unuse(BlockId b, StepId last_step);
   void Settle(BlockId b);  // no user, no step: to lru or to the free list
-  void EnterTree(SlotId s);
-  void MarkUnlisted(SlotId s);  // EnterTree of a slot with keys of its own
-  void MakeFindable(SlotId s);  // from now on its blocks can be found
+  void EnterTree(SlotId s) { EnterTree(s, EndOfKeyed(s)); }
+  void EnterTree(SlotId s, int32_t end);
+  int32_t EndOfKeyed(SlotId s) const;  // leading blocks that are marked and have a key
+  void EnterSoon(SlotId s);
+  void EnterTogether() {
+    if (num_entering > 0) EnterWaiting();
+  }
+  void EnterWaiting();
+  void MarkUnlisted(SlotId s, int32_t end);  // EnterTree of a slot with keys of its own
+  void MakeFindable(SlotId s);               // from now on its blocks can be found
   void GiveBack(SlotId s, StepId last_step);
+  // The block owns a new node; precondition: the key is not in the tree.
+  NodeId File(BlockId b, const Hash128& key, NodeId parent);
   void AddDuplicate(NodeId node, BlockId b);
   void DropDuplicate(BlockId b);
-  void Adopt(NodeId node);      // precondition: a duplicate exists and nobody uses the owner, which comes free
-  bool HandOver(NodeId node);   // the oldest duplicate becomes the owner; false: there is none
-  void LeaveTree(NodeId node);  // owner and duplicates become private; precondition: no children
-  void Unlist(BlockId b);       // becomes private; precondition: unlisted
+  void Adopt(NodeId node);       // precondition: a duplicate exists and nobody uses the owner, which comes free
+  bool HandOver(BlockId owner);  // its oldest duplicate becomes the owner; false: there is none
+  void LeaveTree(NodeId node);   // owner and duplicates become private; precondition: no children
+  void Unlist(BlockId b);        // becomes private; precondition: unlisted
   void DropCached(BlockId b);
-  void WillEvict();            // asks for the memory of the blocks that are evicted soon
-  void WillTouch(BlockId b) {  // it lies in two cache lines, possibly
-    const char* at = reinterpret_cast<const char*>(&block(b));
-    __builtin_prefetch(at, 1);
-    __builtin_prefetch(at + sizeof(Block) - 1, 1);
-  }
+  void WillEvict();  // asks for the memory of the blocks that are evicted soon
+  void WillTouch(BlockId b) { Prefetch(&block(b)); }
   void ReportUpdate(SlotId s, int32_t first, StepPlan* plan) const;
 
   // void_blocks says which blocks will never hold what their key says. DropVoid adds what was
@@ -136,12 +169,15 @@ struct KvCache::Impl {
 
   const KvCacheConfig config;
   int32_t table_stride = 0;
-  std::vector<Block> blocks;
-  std::vector<Slot> slots;
+  HugePageVector<Block> blocks;
+  HugePageVector<Slot> slots;
   std::unique_ptr<BlockId[]> tables;  // [max_slots, table_stride], not touched before use
+  std::vector<BlockId*> free_tables;  // the last used goes out first: few are ever touched, and those often
   PrefixTree tree;
-  std::vector<BlockId> free;
-  EvictionOrder lru;  // of the cached blocks
+  std::array<Entering, 32> entering;  // the first num_entering, in the order in which they were marked
+  size_t num_entering = 0;
+  HugePageVector<BlockId> free;
+  EvictionOrder<EvictedAt> lru;  // of the cached blocks
   std::array<List, kMaxStepsInFlight> draining;
   int64_t draining_blocks = 0;
   int64_t reserved = 0;

@@ -35,7 +35,7 @@ void KvCache::Impl::DropVoidFromTree() {
     const auto b = static_cast<BlockId>(i);
     if (void_blocks[i] == 0) continue;
     if (block(b).node == kUnlisted) Unlist(b);  // what follows it is void as well
-    if (Filed(b) && !Owns(b)) DropDuplicate(b);
+    if (Filed(b) && !block(b).owns) DropDuplicate(b);
   }
   for (size_t i = 0; i < blocks.size(); ++i) {
     const auto b = static_cast<BlockId>(i);

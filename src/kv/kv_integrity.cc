@@ -19,11 +19,16 @@ std::string Say(const Parts&... parts) {
 
 std::string KvCache::Impl::CheckTables() const {
   std::vector<int32_t> users(blocks.size(), 0);
+  std::set<const BlockId*> handed_out(free_tables.begin(), free_tables.end());
+  if (handed_out.size() != free_tables.size()) return "a table is free twice";
   int64_t set_aside = 0;
   for (SlotId s = 0; s < config.max_slots; ++s) {
     const Slot& slot = At(s);
     if (!slot.bound && (slot.blocks != 0 || slot.reserved != 0))
       return Say("slot ", s, " holds blocks but is not bound");
+    if (slot.table == nullptr && slot.blocks != 0) return Say("slot ", s, " holds blocks and has no table");
+    if (slot.table != nullptr && !handed_out.insert(slot.table).second)
+      return Say("slot ", s, " has a table that is free or another's");
     if (slot.blocks < 0 || slot.blocks > table_stride) return Say("slot ", s, " has ", slot.blocks, " blocks");
     if (slot.reserved < 0) return Say("slot ", s, " has a negative reservation");
     if (slot.marked > slot.blocks || slot.keyed > slot.marked) {
@@ -60,6 +65,7 @@ std::string KvCache::Impl::CheckTables() const {
       }
     }
   }
+  if (handed_out.size() != slots.size()) return Say(slots.size() - handed_out.size(), " tables are nobody's");
   if (set_aside != reserved) return Say("reserved ", reserved, ", slots say ", set_aside);
   if (Available() < 0) return Say("more is set aside than free and cached: available ", Available());
   for (size_t b = 0; b < blocks.size(); ++b) {
@@ -94,7 +100,7 @@ std::string KvCache::Impl::CheckLists() const {
   const auto check_cached = [&](BlockId b) -> std::string {
     ++places[static_cast<size_t>(b)];
     if (!lru.Has(b)) return Say("cached block ", b, " is said not to be cached");
-    if (!Owns(b) && block(b).node != kUnlisted) return Say("cached block ", b, " owns no node");
+    if (!block(b).owns && block(b).node != kUnlisted) return Say("cached block ", b, " owns no node");
     if (block(b).busy_until > ended) return Say("cached block ", b, " is busy until step ", block(b).busy_until);
     if (block(b).computed_by > ended) return Say("cached block ", b, " is still pending");
     in_lru[static_cast<size_t>(b)] = 1;
@@ -140,7 +146,8 @@ std::string KvCache::Impl::CheckTree() const {
     ++used;
     if (!config.prefix_caching) return "a node exists though prefix caching is off";
     if (tree.Find(node.key) != n) return Say("node ", n, " is not found by its key");
-    if (block(node.owner).node != n) return Say("node ", n, " and its owner ", node.owner, " disagree");
+    if (block(node.owner).node != n || !block(node.owner).owns)
+      return Say("node ", n, " and its owner ", node.owner, " disagree");
     ++filed[static_cast<size_t>(node.owner)];
     const bool in_use = block(node.owner).users > 0;
     if (node.parent != kNoNode) {
@@ -154,15 +161,17 @@ std::string KvCache::Impl::CheckTree() const {
         return Say("node ", n, " drains longer than its parent");
       }
     }
-    if (node.first_duplicate != kNoBlock && !in_use) return Say("node ", n, " has duplicates in use, its owner is not");
+    const Block& owner = block(node.owner);
+    if (owner.first_duplicate != kNoBlock && !in_use)
+      return Say("node ", n, " has duplicates in use, its owner is not");
     BlockId previous = kNoBlock;
-    for (BlockId b = node.first_duplicate; b != kNoBlock; previous = b, b = block(b).next) {
-      if (block(b).prev != previous || block(b).node != n || block(b).users == 0 || b == node.owner) {
+    for (BlockId b = owner.first_duplicate; b != kNoBlock; previous = b, b = block(b).next) {
+      if (block(b).prev != previous || block(b).node != n || block(b).users == 0 || block(b).owns) {
         return Say("duplicate ", b, " of node ", n, " is broken");
       }
       if (++filed[static_cast<size_t>(b)] > 1) return Say("block ", b, " is filed twice");
     }
-    if (node.last_duplicate != previous) return Say("node ", n, ": end of its duplicates is wrong");
+    if (owner.last_duplicate != previous) return Say("node ", n, ": end of its duplicates is wrong");
   }
   if (used != tree.size()) return Say("tree size ", tree.size(), ", nodes say ", used);
   for (NodeId n = 0; n < tree.capacity(); ++n) {
@@ -170,6 +179,11 @@ std::string KvCache::Impl::CheckTree() const {
   }
   for (size_t b = 0; b < blocks.size(); ++b) {
     if ((blocks[b].node >= 0) != (filed[b] == 1)) return Say("block ", b, " names a node that does not list it");
+    const bool lists = blocks[b].first_duplicate != kNoBlock || blocks[b].last_duplicate != kNoBlock;
+    if (!blocks[b].owns && lists) return Say("block ", b, " lists duplicates and owns no node");
+    if (blocks[b].owns && (blocks[b].node < 0 || tree.node(blocks[b].node).owner != static_cast<BlockId>(b))) {
+      return Say("block ", b, " says that it owns a node and does not");
+    }
     if (void_blocks[b] != 0) return Say("block ", b, " was left marked void");
   }
   return {};

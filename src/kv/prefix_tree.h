@@ -1,7 +1,5 @@
 // The prefix tree: full blocks by chain key, with parent links and counts of children. A node has one owner block,
-// which matches hand out, and possibly duplicates: blocks of live sequences that computed the same tokens at the same
-// time and stay private. When the owner's last user goes, a duplicate takes the node over, so that a node in use always
-// has its parent in use, and what nobody uses can be dropped leaf by leaf.
+// which matches hand out. What nobody uses can be dropped leaf by leaf.
 //
 // A flat open-addressing table (linear probing, backward-shift deletion) over a node pool: all operations are O(1)
 // expected, nothing allocates after construction. The table holds a part of each key, so that a probe reads no node but
@@ -9,9 +7,10 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "base/hash.h"
+#include "base/huge_pages.h"
+#include "base/prefetch.h"
 #include "base/units.h"
 
 namespace tactus {
@@ -21,14 +20,12 @@ inline constexpr NodeId kNoNode = -1;
 
 class PrefixTree {
  public:
-  struct Node {
+  struct alignas(32) Node {  // in one line of the cache
     Hash128 key;
     BlockId owner = kNoBlock;  // kNoBlock: the node is not in use
     NodeId parent = kNoNode;
     int32_t children = 0;
-    int32_t depth = 0;                   // 0: no parent
-    BlockId first_duplicate = kNoBlock;  // list through the blocks, oldest first
-    BlockId last_duplicate = kNoBlock;
+    int32_t depth = 0;  // 0: no parent
   };
 
   explicit PrefixTree(int64_t num_blocks);
@@ -46,9 +43,11 @@ class PrefixTree {
   void Erase(NodeId node);
   // Asks for the memory that Find or Insert of the key, or Erase of the node, will read. The node's own lines come
   // first: its place in the table is known once they are there.
-  void WillFind(const Hash128& key) const { __builtin_prefetch(&table_[Home(key)], 1); }
-  void WillRead(NodeId id) const { __builtin_prefetch(&nodes_[static_cast<size_t>(id)], 1); }
+  void WillFind(const Hash128& key) const { Prefetch(&table_[Home(key)]); }
+  void WillRead(NodeId id) const { Prefetch(&nodes_[static_cast<size_t>(id)]); }
   void WillErase(NodeId id) const { WillFind(node(id).key); }
+  // Probably the key's node, by one look at the table: for such questions alone. kNoNode: no node is.
+  NodeId LikelyNode(const Hash128& key) const { return table_[Home(key)].node; }
 
   Node& node(NodeId id) { return nodes_[static_cast<size_t>(id)]; }
   const Node& node(NodeId id) const { return nodes_[static_cast<size_t>(id)]; }
@@ -64,9 +63,9 @@ class PrefixTree {
   size_t Home(uint32_t part) const { return part & mask_; }
   size_t Home(const Hash128& key) const { return Home(PartOf(key)); }
 
-  std::vector<Node> nodes_;
-  std::vector<NodeId> free_;
-  std::vector<Place> table_;  // power of two, at most half full
+  HugePageVector<Node> nodes_;
+  HugePageVector<NodeId> free_;
+  HugePageVector<Place> table_;  // power of two, at most half full
   size_t mask_ = 0;
 };
 

@@ -10,6 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/huge_pages.h"
+
 namespace tactus {
 namespace {
 
@@ -63,20 +65,13 @@ std::byte* WeightStorage::Allocate(int64_t bytes) {
 }
 
 std::byte* WeightStorage::AllocateHuge(int64_t bytes) {
-  constexpr size_t kHugePage = size_t{2} << 20;
-  const size_t size = (static_cast<size_t>(bytes) + kHugePage - 1) / kHugePage * kHugePage;
-  void* data = mmap(nullptr, size + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED) return nullptr;
-  auto* begin = static_cast<std::byte*>(data);
-  auto* aligned = begin + (kHugePage - reinterpret_cast<uintptr_t>(begin) % kHugePage) % kHugePage;
-  if (aligned != begin) munmap(begin, static_cast<size_t>(aligned - begin));
-  if (std::byte* end = begin + size + kHugePage; end != aligned + size)
-    munmap(aligned + size, static_cast<size_t>(end - aligned) - size);
-  (void)madvise(aligned, size, MADV_HUGEPAGE);  // refused: small pages
-  Interleave(aligned, size);
+  const size_t size = (static_cast<size_t>(bytes) + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
+  std::byte* data = MapHugePages(size);
+  if (data == nullptr) return nullptr;
+  Interleave(data, size);
   // Full, so that Allocate does not put small tensors into it.
-  regions_.insert(regions_.begin(), Region{aligned, size, size});
-  return aligned;
+  regions_.insert(regions_.begin(), Region{data, size, size});
+  return data;
 }
 
 int64_t HugePageBytes(const void* data, const char* smaps) {

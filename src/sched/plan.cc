@@ -8,10 +8,7 @@ namespace tactus::sched {
 
 PlanBuilder::PlanBuilder(const SchedulerLimits& limits, KvLedger* ledger)
     : ledger_(ledger), block_size_(ledger->block_size()), pipeline_steps_(limits.pipeline_steps) {
-  const auto n = static_cast<size_t>(limits.slot_capacity);
-  touched_.assign(n, -1);
-  covered_.assign(n, 0);
-  next_mark_.assign(n, 0);
+  planned_.resize(static_cast<size_t>(limits.slot_capacity));
 }
 
 void PlanBuilder::Begin(const StepView& view, StepBudget budget, Places places, StepPlan* plan) {
@@ -45,11 +42,12 @@ AddResult PlanBuilder::AddRunning(SlotId slot, int32_t limit, bool whole) {
   if (count <= 0) return AddResult::kNoBudget;
   const int32_t end = seq.computed_planned[slot] + count;
   int32_t drafts = decode && count == pending && view_->has_drafts ? DraftTokens(slot, end) : 0;
-  if (end + drafts > covered_[slot]) {
-    if (drafts > 0 && !ledger_->Extend(slot, end + drafts, plan_)) drafts = std::clamp(covered_[slot] - end, 0, drafts);
-    if (end > covered_[slot] && drafts == 0 && !ledger_->Extend(slot, end, plan_)) return AddResult::kNoBlocks;
-    covered_[slot] = static_cast<int32_t>(ledger_->blocks_held(slot)) * block_size_;
-    TACTUS_CHECK(covered_[slot] >= end + drafts);
+  if (end + drafts > At(slot).covered) {
+    if (drafts > 0 && !ledger_->Extend(slot, end + drafts, plan_))
+      drafts = std::clamp(At(slot).covered - end, 0, drafts);
+    if (end > At(slot).covered && drafts == 0 && !ledger_->Extend(slot, end, plan_)) return AddResult::kNoBlocks;
+    At(slot).covered = static_cast<int32_t>(ledger_->blocks_held(slot)) * block_size_;
+    TACTUS_CHECK(At(slot).covered >= end + drafts);
   }
   AddItem(slot, seq.computed_planned[slot], count, drafts, decode);
   return AddResult::kAdded;
@@ -98,9 +96,9 @@ AddResult PlanBuilder::Start(SlotId slot, const Admission& admission, int32_t li
   if (!start.ok) return AddResult::kNoBlocks;
   TACTUS_CHECK_MSG(start.matched_tokens == matched, "the ledger matched " + std::to_string(start.matched_tokens) +
                                                         " tokens after it had promised " + std::to_string(matched));
-  covered_[slot] = static_cast<int32_t>(ledger_->blocks_held(slot)) * block_size_;
-  TACTUS_CHECK(covered_[slot] >= end);
-  next_mark_[slot] = (matched / block_size_ + 1) * block_size_;
+  At(slot).covered = static_cast<int32_t>(ledger_->blocks_held(slot)) * block_size_;
+  TACTUS_CHECK(At(slot).covered >= end);
+  At(slot).next_mark = (matched / block_size_ + 1) * block_size_;
   plan_->starts.emplace_back().slot = slot;
   if (seq.preemptions[slot] > 0) {
     plan_->longest_preemption_ns = std::max(plan_->longest_preemption_ns, view_->now_ns - seq.queued_ns[slot]);
@@ -118,7 +116,7 @@ PreemptResult PlanBuilder::Preempt(SlotId slot, PreemptMode mode) {
 
 PreemptResult PlanBuilder::MakeRoom(SlotId slot, PreemptMode mode) {
   TACTUS_CHECK(!Touched(slot));
-  touched_[slot] = stamp_;
+  At(slot).touched_by = stamp_;
   if (view_->seq.flight[slot] != FlightState::kIdle) return PreemptResult::kDeferred;
   if (mode != PreemptMode::kSwap || !ledger_->SwapOut(slot, view_->seq.computed_committed[slot], plan_))
     ledger_->Release(slot, -1);
@@ -133,7 +131,7 @@ bool PlanBuilder::SwapOut(SlotId slot) {
       !ledger_->SwapOut(slot, view_->seq.computed_committed[slot], plan_)) {
     return false;
   }
-  touched_[slot] = stamp_;
+  At(slot).touched_by = stamp_;
   plan_->preempts.push_back(slot);
   --running_;
   return true;
@@ -162,7 +160,7 @@ void PlanBuilder::AddItem(SlotId slot, int32_t first, int32_t count, int32_t dra
   const bool chained = end > seq.known_committed[slot];
   item.input = chained ? InputSource::kChained : InputSource::kHost;
   TACTUS_CHECK(!chained || count == 1);
-  touched_[slot] = stamp_;
+  At(slot).touched_by = stamp_;
   TACTUS_DCHECK(count >= 1 && (item.count <= tokens_left_ || count <= oversize_tokens_));
   tokens_left_ -= item.count;
   plan_->draft_tokens += drafts;
@@ -175,12 +173,12 @@ void PlanBuilder::AddItem(SlotId slot, int32_t first, int32_t count, int32_t dra
     plan_->prompt_items.push_back(num_items() - 1);
   }
   plan_->num_tokens += item.count;
-  if (end >= next_mark_[slot]) {
+  if (end >= At(slot).next_mark) {
     ledger_->MarkPending(slot, end, view_->step);
     // A key is known once its last token is: with tokens still on the device, that is so many steps from now.
     const int32_t lag = known - seq.known_committed[slot];
     const int32_t boundary = (end / block_size_ + 1) * block_size_;
-    next_mark_[slot] = end % block_size_ == 0 && lag > 0 ? std::min(end + lag, boundary) : boundary;
+    At(slot).next_mark = end % block_size_ == 0 && lag > 0 ? std::min(end + lag, boundary) : boundary;
   }
 }
 

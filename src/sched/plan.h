@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/prefetch.h"
 #include "sched/policy.h"
 
 namespace tactus::sched {
@@ -42,14 +43,15 @@ class PlanBuilder {
   bool AddDecode(SlotId slot) {
     const SequenceColumns& seq = view_->seq;
     const int32_t known = seq.known_planned[slot];
+    Planned& planned = At(slot);
     if (seq.state[slot] != SeqState::kDecode || seq.flight[slot] != FlightState::kIdle || Touched(slot) ||
-        tokens_left_ <= 0 || known - seq.computed_planned[slot] != 1 || known > covered_[slot] ||
-        known >= next_mark_[slot] || known - seq.prompt_tokens[slot] >= seq.max_output_tokens[slot] ||
+        tokens_left_ <= 0 || known - seq.computed_planned[slot] != 1 || known > planned.covered ||
+        known >= planned.next_mark || known - seq.prompt_tokens[slot] >= seq.max_output_tokens[slot] ||
         num_items() >= max_items_ || (view_->has_drafts && seq.draft_tokens[slot] > 0)) {
       return false;
     }
     plan_->items.push_back({slot, known - 1, 1, 1, true, InputSource::kHost, 0});
-    touched_[slot] = stamp_;
+    planned.touched_by = stamp_;
     --tokens_left_;
     ++plan_->num_tokens;
     ++plan_->num_decodes;
@@ -79,19 +81,23 @@ class PlanBuilder {
   // Positions of a waiting sequence that need not be computed if it starts now. Also before a plan has begun.
   int32_t CachedTokens(const StepView& view, SlotId slot) const;
   // Positions of a running sequence that the blocks in its table cover.
-  int32_t CoveredTokens(SlotId slot) const { return covered_[static_cast<size_t>(slot)]; }
+  int32_t CoveredTokens(SlotId slot) const { return At(slot).covered; }
   // What giving up the running sequence can free at most, in blocks (shared ones stay).
   int64_t BlocksOf(SlotId slot) const { return ledger_->blocks_held(slot) + ledger_->blocks_reserved(slot); }
 
   // Positions at and beyond `computed` of a running sequence are void; they will be planned again.
-  void RolledBack(SlotId slot, int32_t computed) { next_mark_[slot] = (computed / block_size_ + 1) * block_size_; }
+  void RolledBack(SlotId slot, int32_t computed) { At(slot).next_mark = (computed / block_size_ + 1) * block_size_; }
 
   int64_t budget_tokens() const { return budget_tokens_; }
   int64_t tokens_left() const { return tokens_left_; }
   int64_t prefill_left() const { return prefill_left_ < tokens_left_ ? prefill_left_ : tokens_left_; }
   int32_t starts_left() const { return max_running_ - running_; }
   int32_t places_left() const { return max_items_ - num_items(); }
-  bool Touched(SlotId slot) const { return touched_[slot] == stamp_; }  // has a share, or was given up, in this plan
+  // Asks for the memory that questions about the sequence will read.
+  void WillRead(SlotId slot) const { Prefetch(&At(slot)); }
+  bool Touched(SlotId slot) const {
+    return At(slot).touched_by == stamp_;
+  }  // has a share, or was given up, in this plan
   int32_t num_items() const { return static_cast<int32_t>(plan_->items.size()); }
   std::span<const StepItem> items() const { return plan_->items; }
   // Tokens that the step computes for nothing, for step-time models; they take no share of the budget.
@@ -118,9 +124,14 @@ class PlanBuilder {
   int32_t max_items_ = 0;  // of this step: with a pipeline a micro-batch, so that one step cannot take them all
   bool preempted_ = false;
   int64_t stamp_ = 0;
-  std::vector<int64_t> touched_;    // [capacity] stamp of the plan that touched the slot
-  std::vector<int32_t> covered_;    // [capacity] positions that the slot's blocks cover
-  std::vector<int32_t> next_mark_;  // [capacity] length at which another block can enter the prefix tree
+  struct Planned {            // of a slot; side by side, for a decode reads all of them
+    int64_t touched_by = -1;  // stamp of the plan that touched it
+    int32_t covered = 0;      // positions that its blocks cover
+    int32_t next_mark = 0;    // length at which another block can enter the prefix tree
+  };
+  Planned& At(SlotId slot) { return planned_[static_cast<size_t>(slot)]; }
+  const Planned& At(SlotId slot) const { return planned_[static_cast<size_t>(slot)]; }
+  std::vector<Planned> planned_;  // [capacity]
 };
 
 }  // namespace tactus::sched

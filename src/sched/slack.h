@@ -21,6 +21,7 @@
 #include <memory>
 #include <string>
 
+#include "base/prefetch.h"
 #include "sched/policy.h"
 
 namespace tactus::sched {
@@ -101,13 +102,13 @@ class SlackModel {
   // Asks for the memory that the questions about a waiting sequence will read.
   void WillRead(const StepView& view, SlotId slot) const {
     const SequenceColumns& seq = view.seq;
-    __builtin_prefetch(&note_.At(view.notes, slot));
-    __builtin_prefetch(&seq.slo[slot]);
-    __builtin_prefetch(&seq.queued_ns[slot]);
-    __builtin_prefetch(&seq.arrival_order[slot]);
-    __builtin_prefetch(&seq.known_committed[slot]);
-    __builtin_prefetch(&seq.prompt_tokens[slot]);
-    __builtin_prefetch(&seq.preemptions[slot]);
+    Prefetch(&note_.At(view.notes, slot));
+    Prefetch(&seq.slo[slot]);
+    Prefetch(&seq.queued_ns[slot]);
+    Prefetch(&seq.arrival_order[slot]);
+    Prefetch(&seq.known_committed[slot]);
+    Prefetch(&seq.prompt_tokens[slot]);
+    Prefetch(&seq.preemptions[slot]);
   }
   // T_r of any live sequence that no policy has planned yet in this step. May note a JCT request's share on first
   // sight.

@@ -4,16 +4,24 @@
 
 #include <algorithm>
 #include <list>
+#include <vector>
 
 #include "base/rng.h"
 
 namespace tactus {
 namespace {
 
+struct PlaceIn {
+  std::vector<uint32_t>* places;
+  uint32_t& operator()(BlockId b) const { return (*places)[static_cast<size_t>(b)]; }
+};
+
 TEST(EvictionOrder, AgreesWithAList) {
   for (const int64_t blocks : {1, 2, 7, 40, 300}) {
     SCOPED_TRACE(std::to_string(blocks) + " blocks");
-    EvictionOrder order(blocks);
+    using Order = EvictionOrder<PlaceIn>;
+    std::vector<uint32_t> places(static_cast<size_t>(blocks), Order::kNowhere);
+    Order order(blocks, PlaceIn{&places});
     std::list<BlockId> expected;
     Rng rng(static_cast<uint64_t>(blocks));
     for (int i = 0; i < 20000; ++i) {

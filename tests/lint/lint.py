@@ -6,6 +6,7 @@
   sockets            only http/ and serve/ include what opens sockets: a conversation (api/) or a simulation knows no transport
   backend            only exec/ knows which backend computes: others call MakeBackend
   determinism        no std random engines or distributions; none of unordered iteration in sched/
+  prefetch           memory is asked for through base/prefetch.h, whose calls the compiler does not drop; kernels apart
   file-size          no source beyond its limit, and none that is on the ratchet grows
   targets            every source file belongs to a target
   policy-names       outside their tables nothing compares with the name of a preset, a choice or a predictor
@@ -63,6 +64,7 @@ SOCKETS = re.compile(r'\s*#\s*include\s+<(boost/(asio|beast)|sys/socket\.h|netin
 NAMES_SYSTEM_CLOCK = re.compile(r"base/(clock\.h|system_clock\.cc)|cli/|serve/run_server\.cc|engine/engine_facade\.cc")
 BACKEND = re.compile(r'#\s*include\s+"exec/(cpu_\w+|step_runner|kv_memory)\.h"')
 RANDOM = re.compile(r"std::(mt19937|minstd|default_random_engine|random_device|uniform_\w+_distribution|normal_distribution|exponential_distribution)")
+PREFETCH = re.compile(r"\b(__builtin_prefetch|_mm_prefetch)\b")
 KNOWS_TRUE_LENGTH = re.compile(r"base/sim_request\.h|sim/|predict/(oracle|noisy|stated)|cli/sim")
 PRIVATE = re.compile(r"/" + r"work/|\.lib" + r"rary\b|/root/")
 SIZE_LIMITS = {".h": 300, ".cc": 600, ".py": 600, ".cu": 800, ".cuh": 800}
@@ -225,6 +227,8 @@ def main():
                 report(path, number, "wall-clock", "take time from the Clock that was passed in (base/clock.h)")
             if RANDOM.search(line):
                 report(path, number, "determinism", "std random numbers differ between libraries: use base/rng.h")
+            if PREFETCH.search(line) and rel[:2] != ("src", "kernels") and rel[-1] != "prefetch.h":
+                report(path, number, "prefetch", "GCC drops calls to functions that only prefetch: use base/prefetch.h")
             if rel[0] == "src" and rel[1] == "sched" and "std::unordered_" in line:
                 report(path, number, "determinism", "unordered containers have no place in sched/")
             if re.search(r"\bco_(await|return|yield)\b", line) and rel[1] not in ("http", "serve", "route"):

@@ -32,6 +32,10 @@ class Rules(unittest.TestCase):
         self.assertTrue(lint.RANDOM.search("std::mt19937 g;"))
         self.assertFalse(lint.RANDOM.search("Rng rng(7);"))
 
+    def test_prefetch(self):
+        self.assertTrue(lint.PREFETCH.search("void WillRead() { __builtin_prefetch(&a, 1); }"))
+        self.assertFalse(lint.PREFETCH.search("Prefetch(&a);"))
+
     def test_sockets(self):
         self.assertTrue(lint.SOCKETS.match("#include <boost/asio/ip/tcp.hpp>"))
         self.assertTrue(lint.SOCKETS.match("# include <sys/socket.h>"))

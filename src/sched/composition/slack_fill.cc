@@ -104,11 +104,14 @@ class SlackFill final : public Composition {
   class ReadAhead {
    public:
     void Clear() { read_ = handed_out_ = 0; }
-    SlotId Next(const StepView& view, Order& order, const SlackModel& slack) {
+    SlotId Next(const StepContext& step, const SlackModel& slack) {
       for (int i = 0; i < 2 && read_ - handed_out_ < kMost; ++i) {
         if (read_ > 0 && slots_[(read_ - 1) % kMost] == kNoSlot) break;  // the queue's end
-        const SlotId slot = order.Next();
-        if (slot != kNoSlot) slack.WillRead(view, slot);
+        const SlotId slot = step.order.Next();
+        if (slot != kNoSlot) {
+          slack.WillRead(step.view, slot);
+          step.plan.WillRead(slot);
+        }
         slots_[read_++ % kMost] = slot;
       }
       return handed_out_ < read_ ? slots_[handed_out_++ % kMost] : kNoSlot;
@@ -169,7 +172,7 @@ class SlackFill final : public Composition {
     if (queue_head_ != kNoSlot && head_slack_ns_ == kNever) slack_.AwaitTurn(step.view, queue_head_);
   }
   void Advance(StepContext& step) {
-    queue_head_ = looked_at_++ < kMostLookedAt ? ahead_.Next(step.view, step.order, slack_) : kNoSlot;
+    queue_head_ = looked_at_++ < kMostLookedAt ? ahead_.Next(step, slack_) : kNoSlot;
     if (queue_head_ == kNoSlot) return;
     // A preempted sequence goes before all others; its queue says so too.
     const bool preempted = step.view.seq.preemptions[queue_head_] > 0 && !slack_.Missed(step.view, queue_head_);

@@ -1,0 +1,49 @@
+// Memory in huge pages, where the system gives them: large arrays that are read here and there miss the TLB less.
+// Advice only: where it is refused, pages are small and nothing else changes. Thread rule: as operator new.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <vector>
+
+namespace tactus {
+
+inline constexpr size_t kHugePageBytes = size_t{2} << 20;
+
+// A mapping of its own, zero, aligned to kHugePageBytes, of `bytes` rounded up to it; null when the system refuses.
+std::byte* MapHugePages(size_t bytes);
+// The same `bytes` as were asked for.
+void UnmapHugePages(std::byte* data, size_t bytes);
+
+// Arrays of less than half a huge page lie in ordinary memory, so that none takes more than twice what it needs.
+template <class T>
+struct HugePageAllocator {
+  using value_type = T;
+  static_assert(alignof(T) <= kHugePageBytes);
+
+  HugePageAllocator() = default;
+  template <class U>
+  HugePageAllocator(const HugePageAllocator<U>&) {}  // NOLINT(google-explicit-constructor): as allocators are
+
+  static bool Maps(size_t count) { return count >= kHugePageBytes / 2 / sizeof(T); }
+  T* allocate(size_t count) {
+    if (!Maps(count)) return std::allocator<T>().allocate(count);
+    std::byte* data = count <= static_cast<size_t>(-1) / 2 / sizeof(T) ? MapHugePages(count * sizeof(T)) : nullptr;
+    if (data == nullptr) throw std::bad_alloc();
+    return reinterpret_cast<T*>(data);
+  }
+  void deallocate(T* data, size_t count) {
+    if (!Maps(count)) return std::allocator<T>().deallocate(data, count);
+    UnmapHugePages(reinterpret_cast<std::byte*>(data), count * sizeof(T));
+  }
+  template <class U>
+  bool operator==(const HugePageAllocator<U>&) const {
+    return true;
+  }
+};
+
+template <class T>
+using HugePageVector = std::vector<T, HugePageAllocator<T>>;
+
+}  // namespace tactus
