@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "base/rng.h"
 #include "sched/choices.h"
@@ -58,8 +59,8 @@ SlotId Any(Rng* rng, std::span<const SlotId> slots) {
 }
 
 // Arrivals, admissions with some output, preemptions, cancels and ends, a few at a time.
-void Churn(SequenceTable* t, Rng* rng, TimeNs now_ns) {
-  for (int i = 0; i < 6; ++i) {
+void Churn(SequenceTable* t, Rng* rng, TimeNs now_ns, int moves = 6) {
+  for (int i = 0; i < moves; ++i) {
     const double what = rng->Uniform();
     const auto waiting = t->waiting();
     const auto running = t->running();
@@ -133,12 +134,54 @@ SchedulerLimits Limits(const LengthPredictor* predictor, NoteLayout* notes) {
   *limits.policy.Find<int64_t>("pia-window") = 6;
   *limits.policy.Find<int64_t>("pia-batch") = 1;
   *limits.policy.Find<bool>("pia-variable-batches") = false;
-  limits.policy.Find<DurationText>("mlfq-quantum")->ns = kSecond / 5;
+  limits.policy.Find<DurationText>("mlfq-quantum")->ns = kSecond / 2;
   limits.policy.Find<DurationText>("mlfq-promotion")->ns = 4 * kSecond;
   *limits.policy.Find<int64_t>("mlfq-promotion-steps") = 9;
   *limits.policy.Find<double>("larry-lambda") = 0.5;
   return limits;
 }
+
+// An instance that is made in the middle of a run and goes on beside the first, with notes of its own.
+class Latecomer {
+ public:
+  // `before`: the notes as they were before the first instance saw the view.
+  Latecomer(std::unique_ptr<Order> order, const SchedulerLimits& limits, std::vector<std::byte> before)
+      : order_(std::move(order)), running_(limits.slot_capacity), notes_(std::move(before)) {}
+
+  void Follow(StepView view) {
+    for (const SlotId s : view.waiting) Occupy(view, s);
+    for (const SlotId s : view.running) Occupy(view, s);
+    view.notes.bytes = notes_.data();
+    begun_ ? order_->Apply(view) : order_->Rebuild(view);
+    begun_ ? running_.Apply(view, *order_) : running_.Rebuild(view, *order_);
+    begun_ = true;
+    walk_ = Walk(order_.get(), view);
+  }
+  void Planned(StepView view, std::span<const StepItem> items) {
+    view.notes.bytes = notes_.data();
+    order_->Planned(view, items);
+  }
+  const std::vector<SlotId>& walk() const { return walk_; }
+  const RunningByRank& running() const { return running_; }
+
+ private:
+  // Notes of a sequence that has come since are zero, as the table has them.
+  void Occupy(const StepView& view, SlotId s) {
+    const auto [at, first] = occupant_.try_emplace(s, view.seq.arrival_order[s]);
+    const bool came_since = first ? begun_ : at->second != view.seq.arrival_order[s];
+    at->second = view.seq.arrival_order[s];
+    const size_t stride = view.notes.stride;
+    if (came_since)
+      std::fill_n(notes_.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(s) * stride), stride, std::byte{0});
+  }
+
+  std::unique_ptr<Order> order_;
+  RunningByRank running_;
+  std::vector<std::byte> notes_;
+  std::vector<SlotId> walk_;
+  std::map<SlotId, int64_t> occupant_;  // by arrival
+  bool begun_ = false;
+};
 
 void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Reference* reference) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
@@ -150,9 +193,11 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
     SequenceTable t(limits.slot_capacity, layout.stride());
     RunningByRank running(limits.slot_capacity);
     SteadyRanking ranking(limits.slot_capacity, limits.slot_capacity);
+    std::optional<Latecomer> latecomer;
+    const int moves = seed % 2 == 0 ? 6 : 1;  // calm runs, too, in which sequences live on for long
     reference->Forget();
     for (int step = 0; step < 200; ++step) {
-      Churn(&t, &rng, step * kSecond / 3);
+      Churn(&t, &rng, step * kSecond / 3, moves);
       predictor.step = step;
       StepView view = ViewOf(&t, step, step * kSecond / 3);
       const SequenceNotes kept = t.notes();
@@ -161,6 +206,12 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
       step == 0 ? running.Rebuild(view, *order) : running.Apply(view, *order);
       const std::vector<SlotId> walk = Walk(order.get(), view);
       std::vector<SlotId> ranked = SortedRunning(*order, view);
+      if (step == 60) latecomer.emplace(make(limits), limits, notes);
+      if (latecomer) {
+        latecomer->Follow(view);
+        ASSERT_EQ(latecomer->walk(), walk) << "a latecomer's, seed " << seed << " step " << step;
+        ASSERT_EQ(Walk(latecomer->running()), ranked) << "a latecomer's running, seed " << seed << " step " << step;
+      }
       ASSERT_EQ(Walk(running), ranked) << "running, seed " << seed << " step " << step;
       ranking.Sort(view, *order, view.running_by_arrival, view.seq.arrival_order);
       ASSERT_EQ(SlotsOf(ranking), ranked) << "sorted anew, seed " << seed << " step " << step;
@@ -186,9 +237,12 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
       view.notes = kept;
       std::vector<StepItem> items;
       for (const SlotId s : view.running) {
-        if (rng.Uniform() < 0.5) items.push_back({.slot = s, .count = 1});
+        // By turns, so that some are left out for long and are served again then.
+        const bool turn = (s / 4 + step / 20) % 2 == 0;
+        if (rng.Uniform() < (turn ? 0.7 : 0.02)) items.push_back({.slot = s, .count = 1});
       }
       order->Planned(view, items);
+      if (latecomer) latecomer->Planned(view, items);
       for (const StepItem& item : items) reference->Served(view, item.slot);
       t.ClearChanges();
     }
@@ -384,7 +438,7 @@ TEST(Order, MlfqSinksToTheFrontAndPromotesAtItsLooks) {
         if (!st.computing) continue;
         st.computing = false;
         st.service_ns += view.now_ns - st.since_ns;
-        if (st.service_ns <= (kSecond / 5) << st.level) continue;
+        if (st.service_ns <= (kSecond / 2) << st.level) continue;
         ++st.level;
         st.place = -static_cast<double>(view.step);
         st.service_ns = 0;
