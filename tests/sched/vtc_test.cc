@@ -177,7 +177,8 @@ TEST(Vtc, AgreesWithTheNaiveModelAlsoFromAFreshInstance) {
       for (const SlotId a : view.waiting) {
         for (const SlotId b : view.waiting) {
           const int64_t ca = naive.counter[view.seq.client[a]], cb = naive.counter[view.seq.client[b]];
-          if (ca != cb) ASSERT_EQ(order->Before(view, a, b), ca < cb) << "seed " << seed << " step " << step;
+          if (ca == cb) continue;
+          ASSERT_EQ(order->Before(view, a, b), ca < cb) << "seed " << seed << " step " << step;
         }
       }
       std::vector<StepItem> items;
