@@ -88,6 +88,7 @@ void Planning::AskScheduler(StepPlan* plan) {
   const sched::StepView view = View();
   const bool timed = parts_.stopwatch != nullptr && view.step % parts_.stopwatch_every == 0;
   const TimeNs begin = timed ? parts_.stopwatch->NowNs() : 0;
+  live_.timelines().PlanBegins(view.changes);
   parts_.scheduler->Plan(view, &builder_, plan);
   if (timed) events_.Decided(parts_.stopwatch->NowNs() - begin);
   live_.sequences().ClearChanges();
@@ -115,9 +116,11 @@ bool Planning::PlanAndSubmit() {
     TACTUS_CHECK_MSG(!steps_.empty(), "an empty plan with " + std::to_string(table.waiting().size()) + " waiting and " +
                                           std::to_string(table.running().size()) + " running sequences under " +
                                           parts_.scheduler->Describe());
+    live_.timelines().Planned(builder_, table.waiting().size());
     return false;
   }
   Apply(&f);
+  live_.timelines().Planned(builder_, table.waiting().size());
   if (plan.items.empty()) {  // memory was freed; the next plan uses it, and makes this one's copies first
     carried_swap_outs_.insert(carried_swap_outs_.end(), plan.swap_outs.begin(), plan.swap_outs.end());
     return true;
@@ -141,6 +144,7 @@ void Planning::Submit(InFlight* f) {
   kv_use_sum_ += static_cast<double>(parts_.kv->blocks_in_use());
   if (parts_.corrected != nullptr) f->predicted = parts_.corrected->Predict(plan);
   steps_.Submitted();
+  live_.timelines().StepSubmitted();
   parts_.executor->Submit(plan);
 }
 
@@ -160,6 +164,8 @@ void Planning::Apply(InFlight* f) {
       live_.Start(&starts[next_start++], item.first_position);
     }
     *epoch++ = table.epoch(s);
+    if (table.planned_last(s) + 1 != plan->step) [[unlikely]]
+      live_.timelines().Resumed(s);
     if (host_tokens && item.input == InputSource::kHost) CopyTokens(&item, plan);
     // Until its result is there, an item may be followed by another: a chunk by the next one of a known prompt, a
     // sampling one only where nobody needs the token on the host first.
