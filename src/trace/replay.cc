@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <deque>
 #include <limits>
 
@@ -351,7 +352,7 @@ class Explaining {
     if (explain_ == nullptr) return;
     ++explain_->requests;
     explain_->with_id += !a.request->id.empty();
-    if (a.request->id == explain_->id) by_id_.push_back(a.handle);
+    if (!explain_->id.empty() && a.request->id == explain_->id) by_id_.push_back(a.handle);
     if (std::to_string(a.handle) == explain_->id) by_number_.push_back(a.handle);
   }
   void Look(const StepLoop& loop, bool at_end) {
@@ -365,7 +366,14 @@ class Explaining {
         return true;
       });
     }
-    if (at_end && explain_->found.empty()) explain_->found = std::move(numbered_);
+    if (!at_end) return;
+    std::vector<RequestTimeline>& found = explain_->found;
+    if (found.empty()) found = std::move(numbered_);
+    // An id that was used again means the newest; the prompts of one request arrive together.
+    TimeNs newest_ns = std::numeric_limits<TimeNs>::min();
+    for (const RequestTimeline& t : found) newest_ns = std::max(newest_ns, t.arrival_ns);
+    std::erase_if(found, [newest_ns](const RequestTimeline& t) { return t.arrival_ns != newest_ns; });
+    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.handle < b.handle; });
   }
 
  private:
