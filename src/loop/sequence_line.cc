@@ -18,9 +18,10 @@ Cause Longest(const std::array<DurationNs, kNumCauses>& spent_ns) {
 void SequenceLine::Account(Cause cause, TimeNs until_ns, StepId step) {
   if (until_ns <= since_ns) return;
   total_ns[static_cast<size_t>(cause)] += until_ns - since_ns;
-  const auto steps = static_cast<int32_t>(step - since_step);
+  // With several steps in flight the last share of one may lie before steps that are counted already.
+  const auto steps = static_cast<int32_t>(std::max<StepId>(0, step - since_step));
   since_ns = until_ns;
-  since_step = step;
+  since_step += steps;
   if (num_segments > 0 && segments[num_segments - 1].cause == cause) {
     segments[num_segments - 1].until_ns = until_ns;
     segments[num_segments - 1].steps += steps;

@@ -131,7 +131,7 @@ TEST_F(TimelinesTest, ItsKvIsTaken) {
   ASSERT_EQ(h.Run(), "");
   ASSERT_EQ(h.outputs()[b].done_event.preemptions, 1) << "the scene needs one";
   EXPECT_EQ(Of(&h, a), "prefill 1240 decode 9130");
-  EXPECT_EQ(Of(&h, b), "");
+  EXPECT_EQ(Of(&h, b), "prefill 1240 decode 4080 preempted 5050 recompute 1170");
 }
 
 TEST_F(TimelinesTest, StepsAreMadeWithoutIt) {
