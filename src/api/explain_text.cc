@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <iterator>
-#include <optional>
 
 #include "api/json.h"
-#include "api/response_text.h"
+#include "base/printable.h"
 
 namespace tactus::api {
 namespace {
@@ -206,7 +205,8 @@ std::string ExplainTable(const std::vector<RequestTimeline>& prompts) {
   const RequestTimeline& r = prompts.front();
   const auto ms = [](int64_t ns) { return fmt::format("{:.3f} ms", static_cast<double>(ns) * 1e-6); };
   std::string out = fmt::format(
-      "request {}{}: {} prompt tokens, {}\n", r.handle, r.id.empty() ? "" : " (" + r.id + ")", r.prompt_tokens,
+      "request {}{}: {} prompt tokens, {}\n", r.handle, r.id.empty() ? "" : " (" + Printable(r.id) + ")",
+      r.prompt_tokens,
       whole.ended ? fmt::format("ended ({}) after {}", FinishName(whole.finish), ms(whole.last.sequence->end_ns))
                   : fmt::format("not ended after {}", ms(whole.last.sequence->end_ns)));
   out += whole.ttft_ns < 0 ? "first token: none came\n" : fmt::format("first token after {}\n", ms(whole.ttft_ns));
