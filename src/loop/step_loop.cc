@@ -118,13 +118,13 @@ std::string StepLoop::Impl::Account() const {
 bool StepLoop::Impl::RunOnce() {
   const CrashScope scope([](const void* loop) { return static_cast<const Impl*>(loop)->Account(); }, this);
   events_.Begin(parts_.clock->NowNs());
-  auto lock = live_.timelines().BeginPass(events_.now_ns(), steps_.next_step());
+  Timelines::Pass pass(&live_.timelines(), events_.now_ns(), steps_.next_step());
   if (parts_.tap != nullptr) parts_.tap->BeginPass(events_.now_ns());
   bool worked = DrainInput();
   worked = commit_.Ready() || worked;
   worked = EndWhatIsAborted() || worked;
   while (!steps_.full() && planning_.PlanAndSubmit()) worked = true;
-  lock.unlock();
+  pass.End();
   if (worked) {
     events_.Deliver();
     PublishStats();

@@ -154,6 +154,11 @@ void Planning::Apply(InFlight* f) {
   SequenceTable& table = live_.sequences();
   const bool host_tokens = traits_.has_tokens, can_chain = traits_.can_chain;
   const std::span<StepItem> items = plan->items;
+  if (some_left_out_) {
+    for (const StepItem& item : items) {
+      if (table.planned_last(item.slot) + 1 != plan->step) live_.timelines().Resumed(item.slot);
+    }
+  }
   const std::span<SequenceStart> starts = plan->starts;
   f->epochs.resize(items.size());
   uint32_t* epoch = f->epochs.data();
@@ -164,8 +169,6 @@ void Planning::Apply(InFlight* f) {
       live_.Start(&starts[next_start++], item.first_position);
     }
     *epoch++ = table.epoch(s);
-    if (table.planned_last(s) + 1 != plan->step) [[unlikely]]
-      live_.timelines().Resumed(s);
     if (host_tokens && item.input == InputSource::kHost) CopyTokens(&item, plan);
     // Until its result is there, an item may be followed by another: a chunk by the next one of a known prompt, a
     // sampling one only where nobody needs the token on the host first.
@@ -173,6 +176,7 @@ void Planning::Apply(InFlight* f) {
     table.PlanItem(s, item.count - item.draft_tokens, item.sample, plan->step, chainable);
   }
   TACTUS_CHECK(next_start == starts.size());
+  if (!items.empty()) some_left_out_ = items.size() < table.running().size();
 }
 
 void Planning::CopyTokens(StepItem* item, StepPlan* plan) const {

@@ -1,6 +1,7 @@
 #include "loop/timelines.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "base/check.h"
 #include "loop/sequence_line.h"
@@ -36,11 +37,19 @@ Timelines::Timelines(int32_t slot_capacity, const Sequences* sequences)
     : sequences_(*sequences), by_slot_(static_cast<size_t>(slot_capacity)) {}
 Timelines::~Timelines() = default;
 
-std::unique_lock<std::mutex> Timelines::BeginPass(TimeNs now_ns, StepId next_step) {
-  std::unique_lock lock(mutex_);
-  now_ns_ = now_ns;
-  next_step_ = next_step;
-  return lock;
+// Of who asks, until it has its answer.
+class Timelines::Turn {
+ public:
+  explicit Turn(const Timelines& timelines) : timelines_(timelines) { timelines_.Enter(); }
+  Turn(const Turn&) = delete;
+  ~Turn() { timelines_.Leave(); }
+
+ private:
+  const Timelines& timelines_;
+};
+
+void Timelines::Yield() {
+  std::this_thread::yield();
 }
 
 RequestLine* Timelines::Arrived(const PreparedRequest& in) {
@@ -94,7 +103,7 @@ void Timelines::Unheld(SlotId slot) {
   s.open = Cause::kInFlight;
 }
 
-void Timelines::PlanBegins(std::span<const SequenceChange> changes) {
+void Timelines::Planning(std::span<const SequenceChange> changes) {
   for (const SequenceChange& change : changes) {
     SequenceLine* s = by_slot_[static_cast<size_t>(change.slot)];
     if (change.kind != ChangeKind::kQueued || s == nullptr || s->phase != Phase::kArriving) continue;
@@ -103,7 +112,7 @@ void Timelines::PlanBegins(std::span<const SequenceChange> changes) {
   }
 }
 
-void Timelines::Planned(const sched::PlanBuilder& builder, size_t waiting) {
+void Timelines::Look(const sched::PlanBuilder& builder, size_t waiting) {
   for (const sched::PlanBuilder::Refused& refused : builder.refused()) {
     // It may have got its share after all, once others had given way, or have given way itself.
     if (!builder.Touched(refused.slot)) Refused(refused.slot, CauseOf(refused.why));
@@ -148,7 +157,7 @@ void Timelines::Started(SlotId slot, int32_t first_position, bool generated) {
 }
 
 void Timelines::Resumed(SlotId slot) {
-  CloseRunning(&line(slot));
+  if (line(slot).phase == Phase::kRunning) CloseRunning(&line(slot));  // else it is about to start
 }
 
 void Timelines::ChunkEnded(SlotId slot, const StepItem& item, int64_t step_tokens) {
@@ -251,7 +260,7 @@ void Timelines::CloseRunning(SequenceLine* s) const {
 }
 
 std::vector<RequestTimeline> Timelines::Find(const TimelineQuery& query) const {
-  std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   std::vector<const RequestLine*> found;
   int64_t newest_ns = query.arrival_ns;
   const auto consider = [&](const RequestLine* r) {

@@ -5,14 +5,15 @@
 // every step costs nothing: its time is accounted for when something changes. Nothing allocates but when a request
 // arrives. Memory is bounded: a sequence keeps at most kMostSegments segments, and kKeptSequences that ended are kept.
 //
-// Thread rule: Find on any thread; all else on the engine thread, in a pass (BeginPass). One mutex orders them, which
-// a pass holds once, so that who asks waits for a pass and never for a step.
+// Thread rule: Find on any thread; all else on the engine thread, in a pass (Pass). One flag orders them, which a pass
+// takes once, so that who asks waits for a pass and never for a step. A flag and no mutex: a pass is a microsecond, and
+// hardly ever does anybody ask.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,7 +55,24 @@ class Timelines {
   Timelines(int32_t slot_capacity, const Sequences* sequences);
   ~Timelines();
 
-  std::unique_lock<std::mutex> BeginPass(TimeNs now_ns, StepId next_step);
+  // One pass of the loop, from its beginning to End.
+  class Pass {
+   public:
+    Pass(Timelines* timelines, TimeNs now_ns, StepId next_step) : timelines_(timelines) {
+      timelines->Enter();
+      timelines->now_ns_ = now_ns;
+      timelines->next_step_ = next_step;
+    }
+    Pass(const Pass&) = delete;
+    ~Pass() { End(); }
+    void End() {
+      if (timelines_ != nullptr) timelines_->Leave();
+      timelines_ = nullptr;
+    }
+
+   private:
+    Timelines* timelines_;
+  };
   void StepSubmitted() { ++next_step_; }
 
   RequestLine* Arrived(const PreparedRequest& request);
@@ -62,9 +80,13 @@ class Timelines {
   void SequenceArrived(RequestLine* request, SlotId slot, int32_t choice, bool held, bool others_ahead);
   void Unheld(SlotId slot);
   // The sequences that these changes put into the queue have waited for the plan that is about to be made.
-  void PlanBegins(std::span<const SequenceChange> changes);
+  void PlanBegins(std::span<const SequenceChange> changes) {
+    if (!changes.empty()) Planning(changes);
+  }
   // A plan has been made and applied, step or not. `waiting`: sequences that still do.
-  void Planned(const sched::PlanBuilder& builder, size_t waiting);
+  void Planned(const sched::PlanBuilder& builder, size_t waiting) {
+    if (waiting > 0 || started_ || !builder.refused().empty()) Look(builder, waiting);
+  }
   // Its first share of a step since it waited. `generated`: it has tokens already.
   void Started(SlotId slot, int32_t first_position, bool generated);
   // A running sequence gets a share again, and was not in the step before.
@@ -83,6 +105,7 @@ class Timelines {
   std::vector<RequestTimeline> Find(const TimelineQuery& query) const;
 
  private:
+  class Turn;
   // Since when waiting sequences that nobody looks at wait for the same.
   struct Door {
     TimeNs since_ns = 0;
@@ -90,6 +113,13 @@ class Timelines {
     Cause cause = Cause::kQueue;
   };
 
+  void Enter() const {
+    while (busy_.exchange(true, std::memory_order_acquire)) Yield();
+  }
+  void Leave() const { busy_.store(false, std::memory_order_release); }
+  static void Yield();
+  void Planning(std::span<const SequenceChange> changes);
+  void Look(const sched::PlanBuilder& builder, size_t waiting);
   SequenceLine& line(SlotId slot) { return *by_slot_[static_cast<size_t>(slot)]; }
   void Close(SequenceLine* line) const;
   void CloseUnseen(SequenceLine* line) const;
@@ -100,7 +130,7 @@ class Timelines {
   RequestTimeline Show(const RequestLine& request) const;
 
   const Sequences& sequences_;
-  mutable std::mutex mutex_;
+  mutable std::atomic<bool> busy_{false};
   TimeNs now_ns_ = 0;
   StepId next_step_ = 0;
   // Since the last plan in which a sequence started, oldest first; the first is that plan.

@@ -35,9 +35,9 @@ struct GenerationContext {
 // Who sent a request.
 struct Caller {
   std::string client;           // whose places it takes; for the engine's predictors where the body names no user
-  std::string owner;            // who may ask for the request's schedule; empty: everybody
   std::string cache_salt;       // goes before the body's own; empty: none
   ClientCounts::Places places;  // one, until the body tells how many sequences there are
+  std::string owner;            // who may ask for the request's schedule; empty: everybody
 };
 
 class Generation final : public Call {
