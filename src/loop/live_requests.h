@@ -55,9 +55,9 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
     if (slot->generated++ == 0) [[unlikely]] {
       FirstToken(slot, gap_ns);
     } else {
-      if (gap_ns > slot->longest_gap_ns) {
+      if (gap_ns > slot->longest_gap_ns) [[unlikely]] {
         slot->longest_gap_ns = gap_ns;
-        slot->longest_gap_end_ns = slot->last_token_ns;
+        slot->longest_gap_end_ns = events_.now_ns();
       }
       if (gap_ns > slot->tbt_slo_ns) ++slot->late_gaps;
       events_.Gap(gap_ns);

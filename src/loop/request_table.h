@@ -48,10 +48,10 @@ struct SlotEntry {
   bool own_keys = false;  // PreparedRequest::own_keys, and they have not been needed so far
   TimeNs last_token_ns = 0;
   DurationNs longest_gap_ns = 0;
-  TimeNs longest_gap_end_ns = 0;
   DurationNs tbt_slo_ns = kNever;  // gaps beyond it are late
   int32_t late_gaps = 0;
-  int32_t generated = 0;  // tokens so far
+  int32_t generated = 0;          // tokens so far
+  TimeNs longest_gap_end_ns = 0;  // not beside longest_gap_ns: the compiler would store both at once, at a cost to all
 };
 
 class RequestTable {
