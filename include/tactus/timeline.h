@@ -80,7 +80,10 @@ struct RequestTimeline {
   std::vector<SequenceTimeline> sequences;  // by choice
 };
 
-// Which: by handle, whoever asks; else the newest with this id that `owner` sent, all its prompts.
+// Whether `id` is that of a prompt of a request with several: "ID-0", "ID-1", ...
+bool IsPromptOf(std::string_view id, std::string_view request_id);
+
+// Which: by handle, whoever asks; else the newest with this id that `owner` sent, or all prompts of the newest.
 struct TimelineQuery {
   RequestHandle handle = 0;
   std::string_view id, owner;

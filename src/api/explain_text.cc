@@ -11,6 +11,13 @@
 namespace tactus::api {
 namespace {
 
+// Of several prompts each has an id of its own.
+std::string_view IdOf(const std::vector<RequestTimeline>& prompts) {
+  std::string_view id = prompts.front().id;
+  if (prompts.size() > 1) id = id.substr(0, id.rfind('-'));
+  return id;
+}
+
 // Nanoseconds as milliseconds, exactly.
 std::string Ms(int64_t ns) {
   const char* sign = ns < 0 ? "-" : "";
@@ -157,10 +164,11 @@ std::string ExplainText(const std::vector<RequestTimeline>& prompts) {
   const Whole whole(prompts);
   const RequestTimeline& r = prompts.front();
   std::string out = "{\"object\":\"request.schedule\",\"id\":";
-  if (r.id.empty())
+  const std::string_view id = IdOf(prompts);
+  if (id.empty())
     out += "null";
   else
-    AppendJsonString(&out, r.id);
+    AppendJsonString(&out, id);
   fmt::format_to(std::back_inserter(out), ",\"request\":{},\"class\":", r.handle);
   AppendJsonString(&out, r.slo_class);
   int64_t prompt_tokens = 0, completion_tokens = 0;
@@ -205,8 +213,8 @@ std::string ExplainTable(const std::vector<RequestTimeline>& prompts) {
   const RequestTimeline& r = prompts.front();
   const auto ms = [](int64_t ns) { return fmt::format("{:.3f} ms", static_cast<double>(ns) * 1e-6); };
   std::string out = fmt::format(
-      "request {}{}: {} prompt tokens, {}\n", r.handle, r.id.empty() ? "" : " (" + Printable(r.id) + ")",
-      r.prompt_tokens,
+      "request {}{}: {} prompt tokens, {}\n", r.handle,
+      IdOf(prompts).empty() ? "" : " (" + Printable(IdOf(prompts)) + ")", r.prompt_tokens,
       whole.ended ? fmt::format("ended ({}) after {}", FinishName(whole.finish), ms(whole.last.sequence->end_ns))
                   : fmt::format("not ended after {}", ms(whole.last.sequence->end_ns)));
   out += whole.ttft_ns < 0 ? "first token: none came\n" : fmt::format("first token after {}\n", ms(whole.ttft_ns));

@@ -11,6 +11,12 @@ static_assert(std::size(kCauseNames) == kNumCauses);
 
 }  // namespace
 
+bool IsPromptOf(std::string_view id, std::string_view request_id) {
+  if (!id.starts_with(request_id)) return false;
+  id.remove_prefix(request_id.size());
+  return id.size() > 1 && id.front() == '-' && id.find_first_not_of("0123456789", 1) == std::string_view::npos;
+}
+
 const char* CauseName(Cause cause) {
   return kCauseNames[static_cast<size_t>(cause)];
 }

@@ -1,6 +1,7 @@
 #include "loop/timelines.h"
 
 #include <algorithm>
+#include <limits>
 #include <thread>
 
 #include "base/check.h"
@@ -261,16 +262,20 @@ void Timelines::CloseRunning(SequenceLine* s) const {
 
 std::vector<RequestTimeline> Timelines::Find(const TimelineQuery& query) const {
   const Turn turn(*this);
-  std::vector<const RequestLine*> found;
-  int64_t newest_ns = query.arrival_ns;
+  std::vector<const RequestLine*> found, prompts;
   const auto consider = [&](const RequestLine* r) {
-    if (query.handle != 0 ? r->handle != query.handle : r->id != query.id || r->owner != query.owner) return;
-    if (query.handle == 0 && query.arrival_ns >= 0 && r->arrival_ns != query.arrival_ns) return;
-    found.push_back(r);
-    newest_ns = std::max(newest_ns, r->arrival_ns);
+    if (query.handle != 0) {
+      if (r->handle == query.handle) found.push_back(r);
+    } else if (r->owner == query.owner && (query.arrival_ns < 0 || r->arrival_ns == query.arrival_ns)) {
+      if (r->id == query.id) found.push_back(r);
+      if (IsPromptOf(r->id, query.id)) prompts.push_back(r);
+    }
   };
   for (const RequestLine* r : ended_) consider(r);
   for (const RequestLine* r : live_) consider(r);
+  if (found.empty()) found = std::move(prompts);
+  TimeNs newest_ns = std::numeric_limits<TimeNs>::min();
+  for (const RequestLine* r : found) newest_ns = std::max(newest_ns, r->arrival_ns);
   std::erase_if(found, [&](const RequestLine* r) { return r->arrival_ns != newest_ns; });
   std::sort(found.begin(), found.end(), [](const auto* a, const auto* b) { return a->handle < b->handle; });
   std::vector<RequestTimeline> shown;

@@ -352,23 +352,26 @@ class Explaining {
     if (explain_ == nullptr) return;
     ++explain_->requests;
     explain_->with_id += !a.request->id.empty();
-    if (!explain_->id.empty() && a.request->id == explain_->id) by_id_.push_back(a.handle);
-    if (std::to_string(a.handle) == explain_->id) by_number_.push_back(a.handle);
+    if (!explain_->id.empty() && a.request->id == explain_->id) by_id_.live.push_back(a.handle);
+    if (IsPromptOf(a.request->id, explain_->id)) by_prompt_.live.push_back(a.handle);
+    if (std::to_string(a.handle) == explain_->id) by_number_.live.push_back(a.handle);
   }
   void Look(const StepLoop& loop, bool at_end) {
     if (explain_ == nullptr) return;
-    for (std::vector<RequestHandle>* handles : {&by_id_, &by_number_}) {
-      std::erase_if(*handles, [&](RequestHandle handle) {
+    for (Wanted* wanted : {&by_id_, &by_prompt_, &by_number_}) {
+      std::erase_if(wanted->live, [&](RequestHandle handle) {
         for (RequestTimeline& t : loop.Timelines({.handle = handle})) {
           if (!t.ended && !at_end) return false;
-          (handles == &by_id_ ? explain_->found : numbered_).push_back(std::move(t));
+          wanted->ended.push_back(std::move(t));
         }
         return true;
       });
     }
     if (!at_end) return;
     std::vector<RequestTimeline>& found = explain_->found;
-    if (found.empty()) found = std::move(numbered_);
+    for (Wanted* wanted : {&by_id_, &by_prompt_, &by_number_}) {
+      if (found.empty()) found = std::move(wanted->ended);
+    }
     // An id that was used again means the newest; the prompts of one request arrive together.
     TimeNs newest_ns = std::numeric_limits<TimeNs>::min();
     for (const RequestTimeline& t : found) newest_ns = std::max(newest_ns, t.arrival_ns);
@@ -378,8 +381,11 @@ class Explaining {
 
  private:
   ReplayHooks::Explain* const explain_;
-  std::vector<RequestHandle> by_id_, by_number_;  // that have arrived and not ended
-  std::vector<RequestTimeline> numbered_;
+  struct Wanted {
+    std::vector<RequestHandle> live;  // that have arrived
+    std::vector<RequestTimeline> ended;
+  };
+  Wanted by_id_, by_prompt_, by_number_;
 };
 
 // What is no trace is not read to its end, which it need not have.

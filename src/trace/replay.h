@@ -49,8 +49,8 @@ struct ReplayHooks {
   std::function<void(const StepPlan&, TimeNs start_ns, TimeNs end_ns)> on_step;
   std::vector<RecordedRequest>* requests = nullptr;  // filled, by handle
   TraceHeader* header = nullptr;                     // filled
-  // The schedule of a request, when it has ended or the recording has: of the newest with this id (all its prompts, by
-  // handle), else of the one with this number.
+  // The schedule of a request, when it has ended or the recording has: of the newest with this id (or all its prompts,
+  // by handle), else of the one with this number.
   struct Explain {
     std::string id;
     std::vector<RequestTimeline> found;

@@ -86,11 +86,14 @@ TEST(ExplainText, ACancelledRequestKeptNothing) {
 TEST(ExplainText, TheLatestSpeaksForAllAndEachHasItsOwn) {
   RequestTimeline a = Ended(), b = Ended();
   b.handle = 8;
+  a.id = "x-1-0";
+  b.id = "x-1-1";
   Add(&b.sequences[0], Cause::kDecode, 1003000000, 1);
   b.sequences.push_back(a.sequences[0]);
   b.sequences[1].choice = 1;
   b.sequences[1].ttft_ns = 5;
   const json e = json::parse(ExplainText({a, b}));
+  EXPECT_EQ(e["id"], "x-1");
   EXPECT_EQ(e["request"], 7);
   EXPECT_EQ(e["prompt_tokens"], 24);
   EXPECT_EQ(e["completion_tokens"], 9);

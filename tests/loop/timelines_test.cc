@@ -260,6 +260,21 @@ TEST_F(TimelinesTest, IdsAreFoundByOwner) {
   };
   EXPECT_EQ(handle("a"), h.handles()[2]) << "the newest";
   EXPECT_EQ(handle("b"), h.handles()[1]);
+  Request prompt = MakeRequest(Tokens(1, 5), 1);
+  prompt.id = "x-0";
+  prompt.owner = "a";
+  const RequestHandle of_another = h.MustSubmit(prompt);
+  for (const char* id : {"y-0", "y-1", "y-1x", "y-", "y1"}) {
+    prompt.id = id;
+    h.MustSubmit(prompt);
+  }
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_EQ(handle("a"), h.handles()[2]) << "its own id goes before that of a prompt";
+  EXPECT_EQ(h.loop().Timelines({.id = "x-0", .owner = "a"}).at(0).handle, of_another);
+  const auto prompts = h.loop().Timelines({.id = "y", .owner = "a"});
+  ASSERT_EQ(prompts.size(), 2u);
+  EXPECT_EQ(prompts[0].id, "y-0");
+  EXPECT_EQ(prompts[1].id, "y-1");
   EXPECT_EQ(handle("c"), 0u);
   EXPECT_EQ(handle(""), 0u);
 }

@@ -127,6 +127,7 @@ TEST_F(ExplainTest, SeveralPromptsAndChoicesAreOneRequest) {
   for (const json* e : {&told, &asked}) {
     ASSERT_TRUE(e->contains("sequences")) << *e;
     ASSERT_EQ((*e)["sequences"].size(), 4u) << *e;
+    EXPECT_EQ((*e)["id"], "many");
     EXPECT_EQ((*e)["sequences"][3]["prompt"], 1);
     EXPECT_EQ((*e)["sequences"][3]["choice"], 1);
     EXPECT_EQ((*e)["sequences"][3]["segments"].size(), 2u);

@@ -13,7 +13,7 @@ std::vector<RequestTimeline> FakeEngine::Timelines(const TimelineQuery& query) c
   std::vector<RequestTimeline> found;
   for (size_t i = 0; i < submitted_.size(); ++i) {
     const Request& r = submitted_[i];
-    if (r.id != query.id || r.owner != query.owner) continue;
+    if ((r.id != query.id && !IsPromptOf(r.id, query.id)) || r.owner != query.owner) continue;
     if (query.arrival_ns >= 0 && r.arrival_ns != query.arrival_ns) continue;
     RequestTimeline& t = found.emplace_back();
     t.handle = i + 1;

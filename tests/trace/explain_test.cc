@@ -80,7 +80,7 @@ TEST_F(ExplainRecording, FindsRequestsByIdThenByNumber) {
   HarnessConfig config;
   config.trace_path = path_;
   Harness h(config);
-  for (const char* id : {"first", "2", "twice", "twice", ""}) {
+  for (const char* id : {"first", "2", "twice", "twice", "", "p-0", "p-1"}) {
     Request r = MakeRequest(Tokens(7, 9), 2);
     r.id = id;
     h.MustSubmit(std::move(r));
@@ -97,7 +97,9 @@ TEST_F(ExplainRecording, FindsRequestsByIdThenByNumber) {
   EXPECT_EQ(handles("3"), "3:twice ");
   EXPECT_EQ(handles("twice"), "3:twice 4:twice ");
   EXPECT_EQ(handles("5"), "5: ");
-  for (const char* none : {"6", "0", "-1", "05", "", "second"}) EXPECT_EQ(handles(none), "") << none;
+  EXPECT_EQ(handles("p"), "6:p-0 7:p-1 ");
+  EXPECT_EQ(handles("p-1"), "7:p-1 ");
+  for (const char* none : {"8", "0", "-1", "05", "", "second"}) EXPECT_EQ(handles(none), "") << none;
 }
 
 }  // namespace
