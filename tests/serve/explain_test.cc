@@ -88,6 +88,7 @@ TEST_F(ExplainTest, AKeySeesItsOwnRequestsAlone) {
 TEST_F(ExplainTest, TheHeaderPutsItIntoTheAnswer) {
   StartServer();
   const json answer = json::parse(Post("/v1/completions", Body(), {{"x-tactus-explain", "1"}}).body);
+  ASSERT_TRUE(answer.contains("tactus_explain")) << answer;
   EXPECT_EQ(answer["tactus_explain"]["e2e_ms"], 3.500001) << answer;
   EXPECT_EQ("cmpl-" + answer["tactus_explain"]["id"].get<std::string>(), answer["id"]);
   for (const char* other : {"0", "yes", ""}) {
@@ -109,6 +110,7 @@ TEST_F(ExplainTest, TheHeaderPutsItIntoTheLastChunk) {
     ASSERT_GE(r->events.size(), 3u);
     EXPECT_EQ(r->events.back(), "[DONE]");
     const json last = json::parse(r->events[r->events.size() - 2]);
+    ASSERT_TRUE(last.contains("tactus_explain")) << last;
     EXPECT_EQ(last["tactus_explain"]["e2e_ms"], 3.500001) << last;
     EXPECT_EQ(last["choices"], json::array());
     EXPECT_EQ(last.contains("usage"), usage) << last;
@@ -138,6 +140,7 @@ TEST_F(ExplainTest, WhatWasStatedIsTold) {
   StartServer();
   const std::string body = Body({{"slo", {{"ttft_ms", 5}, {"jct_ms", 2000}}}});
   const json answer = json::parse(Post("/v1/completions", body, {{"x-tactus-explain", "1"}}).body);
+  ASSERT_TRUE(answer.contains("tactus_explain")) << answer;
   EXPECT_EQ(answer["tactus_explain"]["objectives"][0],
             json({{"objective", "ttft"}, {"stated_ms", 5.0}, {"actual_ms", 2.0}, {"kept", true}}));
   EXPECT_EQ(answer["tactus_explain"]["objectives"].size(), 2u);
