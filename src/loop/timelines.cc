@@ -164,8 +164,10 @@ void Timelines::Resumed(SlotId slot) {
 void Timelines::ChunkEnded(SlotId slot, const StepItem& item, int64_t step_tokens) {
   SequenceLine& s = line(slot);
   if (s.open == Cause::kPrefill && now_ns_ > s.since_ns) {
-    const auto others = static_cast<__int128>(now_ns_ - s.since_ns) * (step_tokens - item.count);
-    s.beside_others_ns += static_cast<DurationNs>(others / step_tokens);
+    // Divided before it is multiplied, so that no length of time overflows.
+    const DurationNs took_ns = now_ns_ - s.since_ns;
+    const int64_t others = step_tokens - item.count;
+    s.beside_others_ns += took_ns / step_tokens * others + took_ns % step_tokens * others / step_tokens;
   }
   s.Account(s.open, now_ns_, next_step_);
   const int32_t next = item.first_position + item.count;
