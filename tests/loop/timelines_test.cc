@@ -149,6 +149,19 @@ TEST_F(TimelinesTest, StepsAreMadeWithoutIt) {
   EXPECT_EQ(Of(&h, b), "in_flight 1000 prefill 1100");
 }
 
+// It keeps its KV and sits out while there is no block for its next token.
+TEST_F(TimelinesTest, ARunningOneIsRefusedABlock) {
+  HarnessConfig c = Config("fastgen");
+  c.num_blocks = 5;  // 20 positions
+  Harness h(c);
+  const RequestHandle a = Submit(&h, 8, 5);
+  const RequestHandle b = Submit(&h, 8, 3);
+  ASSERT_EQ(h.Run(), "");
+  ASSERT_EQ(h.loop().Stats().preemptions, 0) << "it gives nothing up";
+  EXPECT_EQ(Of(&h, a), "prefill 1160 decode 4040");
+  EXPECT_EQ(Of(&h, b), "prefill 1160 kv 4040 decode 2020");
+}
+
 TEST_F(TimelinesTest, AChoiceWaitsForItsPrompt) {
   Harness h(Config());
   const RequestHandle a = Submit(&h, 10, 2, 2);
