@@ -13,6 +13,7 @@
 #include "tactus/request.h"
 #include "tactus/run_result.h"
 #include "tactus/stop_token.h"
+#include "tactus/timeline.h"
 
 namespace tactus {
 
@@ -104,6 +105,12 @@ class Engine {
   // Cancels what runs and joins; kDataLoss: what was recorded (--trace-out) is not all in its file. Afterwards only the
   // destructor may be called, or Close again, which does nothing.
   virtual Status Close() { return Status(); }
+
+  // The schedules of the requests that the query means, live or among the last that ended (kept_timelines() sequences);
+  // empty: none is. From the moment its sink is told that it is done a request's schedule is complete. Waits for no
+  // step.
+  virtual std::vector<RequestTimeline> Timelines(const TimelineQuery&) const { return {}; }
+  virtual int64_t kept_timelines() const { return 0; }
 
   virtual EngineStats Stats() const = 0;
   // Prometheus text of the engine's metrics (tactus_* and the vllm:* names).

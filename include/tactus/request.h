@@ -72,6 +72,7 @@ struct Request {
                                  // there. -1: when it is submitted
   std::string adapter;           // of those that the engine has loaded; empty: the model alone. Part of the KV identity
   std::string cache_salt;        // part of the KV identity: requests with different salts share nothing
+  std::string owner;             // who may ask for its schedule (Engine::Timelines); empty: everybody
   std::string client;            // for per-client predictors; empty: unknown
   bool prompt_logprobs = false;  // `echo` with logprobs: logits of every prompt row
 };

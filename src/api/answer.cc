@@ -98,7 +98,10 @@ void Answer::OnDone(size_t prompt, const Usage& usage, std::string* chunks) {
   state.done = true;
   state.usage = usage;
   ++prompts_done_;
-  if (done() && status_.ok() && shape_.stream && shape_.include_usage) writer_.AppendUsage(chunks, this->usage());
+  if (!done() || !status_.ok() || !shape_.stream) return;
+  const Usage all = this->usage();
+  if (shape_.include_usage || !schedule_.empty())
+    writer_.AppendLast(chunks, shape_.include_usage ? &all : nullptr, schedule_);
 }
 
 Usage Answer::usage() const {
@@ -120,7 +123,7 @@ std::string Answer::Complete() && {
     text.text.insert(0, shape_.prompts[prompt].echo);
     text.logprobs.insert(text.logprobs.begin(), echoed.begin(), echoed.end());
   }
-  return writer_.Whole(texts, usage());
+  return writer_.Whole(texts, usage(), schedule_);
 }
 
 }  // namespace tactus::api

@@ -58,10 +58,13 @@ class Answer {
   Status OnDelta(size_t prompt, const TokenDelta& delta, std::string* chunks);
   void OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows);
   void OnDone(size_t prompt, const Usage& usage, std::string* chunks);
+  // Before the last OnDone: the request's schedule (api/explain_text.h), which the answer or its last chunk tells.
+  void Explain(std::string schedule) { schedule_ = std::move(schedule); }
 
   // --- What it has so far ---
   bool done() const { return prompts_done_ == prompts_.size(); }  // of every prompt
   bool done(size_t prompt) const { return prompts_[prompt].done; }
+  bool done_but(size_t prompt) const { return !done(prompt) && prompts_done_ + 1 == prompts_.size(); }
   bool begun() const { return begun_; }  // something of a choice has come
   Usage usage() const;                   // of all prompts together
   // The generated text and how it ended, without echo. Not of a stream, which keeps no text.
@@ -89,6 +92,7 @@ class Answer {
   std::vector<ChoiceState> choices_;  // those of the first prompt first
   size_t prompts_done_ = 0;
   bool begun_ = false;
+  std::string schedule_;  // JSON; empty: not told
   Status status_;
 };
 

@@ -29,6 +29,12 @@ void AppendUsageObject(std::string* out, const Usage& usage) {
                  usage.cached_tokens);
 }
 
+void AppendScheduleMember(std::string* out, std::string_view schedule) {
+  if (schedule.empty()) return;
+  *out += ",\"tactus_explain\":";
+  *out += schedule;
+}
+
 // Characters that this token begins: continuation bytes belong to the token that has the first byte.
 int64_t CodePoints(std::string_view bytes) {
   return std::count_if(bytes.begin(), bytes.end(),
@@ -262,15 +268,20 @@ void AnswerWriter::AppendEcho(std::string* out, int32_t index, std::string_view 
   CloseChunk(out, nullptr);
 }
 
-void AnswerWriter::AppendUsage(std::string* out, const Usage& usage) const {
+void AnswerWriter::AppendLast(std::string* out, const Usage* usage, std::string_view schedule) const {
   *out += chunk_head_;
-  *out += "],\"usage\":";
-  AppendUsageObject(out, usage);
+  *out += ']';
+  if (usage != nullptr) {
+    *out += ",\"usage\":";
+    AppendUsageObject(out, *usage);
+  }
+  AppendScheduleMember(out, schedule);
   *out += '}';
   *out += style_.frame.after;
 }
 
-std::string AnswerWriter::Whole(const std::vector<ChoiceText>& choices, const Usage& usage) const {
+std::string AnswerWriter::Whole(const std::vector<ChoiceText>& choices, const Usage& usage,
+                                std::string_view schedule) const {
   std::string out = whole_head_;
   for (size_t i = 0; i < choices.size(); ++i) {
     if (i > 0) out.push_back(',');
@@ -286,6 +297,7 @@ std::string AnswerWriter::Whole(const std::vector<ChoiceText>& choices, const Us
   }
   out += "],\"usage\":";
   AppendUsageObject(&out, usage);
+  AppendScheduleMember(&out, schedule);
   out.push_back('}');
   return out;
 }

@@ -59,12 +59,13 @@ class AnswerWriter {
   // Completions with echo: the prompt as the first chunk of a choice.
   void AppendEcho(std::string* out, int32_t index, std::string_view text,
                   const std::vector<std::vector<TokenLogprob>>& rows, int64_t* text_offset) const;
-  void AppendUsage(std::string* out, const Usage& usage) const;
+  // A chunk without choices. Without usage that is null; `schedule` is a JSON object, or empty.
+  void AppendLast(std::string* out, const Usage* usage, std::string_view schedule) const;
 
   // --- Whole ---
   // `text_offset`: where the generated text begins when echo put the prompt before it (prompt rows included in the
-  // choice).
-  std::string Whole(const std::vector<ChoiceText>& choices, const Usage& usage) const;
+  // choice). `schedule`: a JSON object, or empty.
+  std::string Whole(const std::vector<ChoiceText>& choices, const Usage& usage, std::string_view schedule = {}) const;
 
  private:
   void OpenChunk(std::string* out, int32_t index) const;

@@ -22,6 +22,7 @@ int ModelsCommand(const Args& args);
 int TokenizeCommand(const Args& args);
 int TemplateCommand(const Args& args);
 int BenchCommand(const Args& args);
+int ExplainCommand(const Args& args);
 int SimCommand(const Args& args);
 int VersionCommand(const Args& args);
 

@@ -28,6 +28,7 @@ constexpr Command kCommands[] = {
     {"template", TemplateCommand, "render a conversation with a chat template"},
     {"bench", BenchCommand, "load-test an OpenAI-compatible server"},
     {"sim", SimCommand, "simulate a workload on given devices under a given scheduler"},
+    {"explain", ExplainCommand, "say why a request of a recording was as late as it was"},
     {"version", VersionCommand, "print version and build"},
 };
 

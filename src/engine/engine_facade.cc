@@ -23,6 +23,7 @@
 #include "exec/make_backend.h"
 #include "loop/metrics.h"
 #include "loop/replica.h"
+#include "loop/timelines.h"
 #include "model/catalog.h"
 #include "model/loader.h"
 #include "sched/scheduler.h"
@@ -312,6 +313,8 @@ class EngineImpl final : public Engine {
     return left;
   }
 
+  std::vector<RequestTimeline> Timelines(const TimelineQuery& query) const override { return loop_->Timelines(query); }
+  int64_t kept_timelines() const override { return tactus::Timelines::kKeptSequences; }
   EngineStats Stats() const override { return loop_->Stats(); }
   std::string MetricsText() const override { return metrics_->Text(loop_->Stats()); }
   RunResult Outcome() const override {

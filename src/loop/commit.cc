@@ -65,6 +65,11 @@ void Commit::CommitStep() {
   recompute_.clear();
   parts_.kv->StepEnded(plan.step, ok, &recompute_);
   steps_.Ended(record);
+  for (const int32_t i : plan.prompt_items) {
+    const StepItem& item = plan.items[static_cast<size_t>(i)];
+    if (!Stale(live_.sequences(), item.slot, f.epochs[static_cast<size_t>(i)]))
+      live_.timelines().ChunkEnded(item.slot, item, plan.num_tokens);
+  }
   if (!ok) {
     FailStep(f);
   } else if (result_.as_planned) {
@@ -87,6 +92,9 @@ void Commit::CommitStep() {
 
 void Commit::FailStep(const InFlight& f) {
   const std::vector<StepItem>& items = f.plan.items;
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (!Stale(live_.sequences(), items[i].slot, f.epochs[i])) live_.timelines().ShareEnded(items[i].slot);
+  }
   for (const StepItem& item : items) live_.DropItem(item.slot);
   if (result_.status.ok()) result_.status = Internal("the executor answered for another number of items");
   ++errors_in_a_row_;
@@ -148,6 +156,7 @@ void Commit::CommitItem(size_t index, const StepItem& item, uint32_t planned_epo
   }
   const ItemResult& r = result_.items[index];
   if (r.status != ItemStatus::kOk || !FitsPlan(item, r)) {
+    live_.timelines().ShareEnded(s);
     table.CommitItem(s, 0, 0);
     const char* what = r.status == ItemStatus::kBadLogits ? "the model's logits are not finite"
                        : r.status == ItemStatus::kFailed  ? "the executor could not run the sequence"
@@ -159,6 +168,7 @@ void Commit::CommitItem(size_t index, const StepItem& item, uint32_t planned_epo
   const int32_t accepted_drafts = r.accepted - (item.count - item.draft_tokens);  // less than 0: not even the rest
   table.CommitItem(s, r.accepted, r.num_tokens, std::max(accepted_drafts, 0));
   if (accepted_drafts < 0) {
+    live_.timelines().ShareEnded(s);
     table.RollBackPlanned(s);
     const int32_t computed = table.columns().computed_committed[s];
     parts_.kv->Rollback(s, computed);

@@ -5,6 +5,7 @@
 // spans are valid only during the call.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "base/units.h"
 #include "tactus/engine.h"
 #include "tactus/request.h"
+#include "tactus/timeline.h"
 
 namespace tactus {
 
@@ -74,6 +76,7 @@ struct RequestDoneEvent {
   DurationNs longest_gap_ns = 0;              // between two tokens of one choice
   int32_t gaps = 0, late_gaps = 0;            // of all choices; late: longer than the request's TBT objective
   std::shared_ptr<const Request> request;
+  std::array<Miss, kNumObjectives> misses;  // of its objectives; those of a request that failed may be missed without
 };
 
 struct StepEvents {

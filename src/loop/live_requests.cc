@@ -16,6 +16,7 @@ LiveRequests::LiveRequests(const LoopContext& context, Intake* intake, PassEvent
       sequences_(config_.slots(), parts_.scheduler->notes().stride(), parts_.scheduler->client_notes().stride()),
       requests_(config_.slots()),
       slots_(static_cast<size_t>(config_.slots())),
+      timelines_(config_.slots(), this),
       key_tokens_(static_cast<size_t>(block_size_)) {}
 
 void LiveRequests::Take(PreparedRequest prepared) {
@@ -25,9 +26,11 @@ void LiveRequests::Take(PreparedRequest prepared) {
   const auto n = static_cast<int32_t>(in.choices.size());
   request->live_choices = request->slots_held = n;
   request->siblings_held = n > 1;
+  request->line = timelines_.Arrived(in);
   TACTUS_CHECK_MSG(!traits_.has_tokens || in.request->prompt != nullptr, "this executor needs token ids");
   for (int32_t choice = 0; choice < n; ++choice) {
     SequenceBuffers& buffers = request->in.choices[static_cast<size_t>(choice)];
+    const bool others_ahead = !sequences_.waiting().empty();
     const SlotId s = sequences_.Add({.prompt_tokens = in.prompt_tokens,
                                      .max_output_tokens = in.max_tokens,
                                      .arrival_ns = in.arrival_ns,
@@ -39,6 +42,7 @@ void LiveRequests::Take(PreparedRequest prepared) {
                                      .service_class = in.service_class},
                                     events_.now_ns());
     buffers.slot = s;
+    timelines_.SequenceArrived(request->line, s, choice, choice > 0, others_ahead);
     if (drafting_) buffers.drafts.reserve(static_cast<size_t>(config_.max_draft_tokens));
     SlotEntry& entry = slot(s);
     entry = SlotEntry();
@@ -104,6 +108,7 @@ void LiveRequests::Start(SequenceStart* start, int32_t first_position) {
   sequences_.Admit(s, first_position);
   counts_.recomputed_tokens += sequences_.recomputed_tokens(s) - recomputed;
   intake_.SequencesDequeued(1);
+  timelines_.Started(s, first_position, entry.generated > 0);
   if (entry.started) return;
   entry.started = true;
   counts_.prompt_tokens += entry.choice == 0 ? entry.prompt_tokens : 0;
@@ -115,6 +120,7 @@ void LiveRequests::Start(SequenceStart* start, int32_t first_position) {
 }
 
 void LiveRequests::Requeue(SlotId s) {
+  timelines_.Preempted(s, sequences_.columns().computed_committed[s]);
   sequences_.Preempt(s, events_.now_ns(), parts_.kv->SwappedTokens(s));
   intake_.SequencesQueued(1);
   ++counts_.preemptions;
@@ -128,6 +134,16 @@ void LiveRequests::StartAgain(SlotId s) {
   Requeue(s);
 }
 
+Timelines::Running LiveRequests::RunningOf(SlotId s) const {
+  const SlotEntry& entry = slot(s);
+  return {sequences_.items_in_flight(s) > 0,
+          sequences_.planned_last(s),
+          entry.last_token_ns,
+          entry.longest_gap_ns,
+          entry.longest_gap_end_ns,
+          entry.generated};
+}
+
 void LiveRequests::ClearForks(const RequestRecord& request, SlotId from) {
   for (const SequenceBuffers& choice : request.in.choices) {
     if (choice.slot != kNoSlot && sequences_.columns().fork_from[choice.slot] == from)
@@ -136,6 +152,7 @@ void LiveRequests::ClearForks(const RequestRecord& request, SlotId from) {
 }
 
 void LiveRequests::FirstToken(SlotEntry* slot, DurationNs gap_ns) {
+  timelines_.FirstToken(slot->buffers->slot);
   if (slot->request->first_token_ns == 0) slot->request->first_token_ns = events_.now_ns();
   events_.FirstGap(gap_ns);
 }
@@ -179,6 +196,7 @@ void LiveRequests::ReleaseSiblings(RequestRecord* request, SlotId parent) {
   request->siblings_held = false;
   for (const SequenceBuffers& choice : request->in.choices) {
     if (choice.slot != kNoSlot && sequences_.columns().state[choice.slot] == SeqState::kHeld) {
+      timelines_.Unheld(choice.slot);
       sequences_.Unhold(choice.slot, parent, events_.now_ns());
     }
   }
@@ -187,6 +205,7 @@ void LiveRequests::ReleaseSiblings(RequestRecord* request, SlotId parent) {
 void LiveRequests::Finish(SlotId s, FinishReason reason, TokenEvent* event, int32_t error) {
   SlotEntry& entry = slot(s);
   RequestRecord* request = entry.request;
+  timelines_.Ended(s, reason);
   if (sequences_.holds_kv(s)) {
     parts_.kv->End(s, sequences_.last_step(s));
   } else {
@@ -226,7 +245,7 @@ void LiveRequests::Finish(SlotId s, FinishReason reason, TokenEvent* event, int3
     events_.Done({in.user, in.handle, in.arrival_ns, request->scheduled_ns, request->first_token_ns, events_.now_ns(),
                   in.prompt_tokens, request->cached_tokens, request->completion_tokens, request->preemptions,
                   request->recomputed_tokens, request->worst, request->longest_gap_ns, request->gaps,
-                  request->late_gaps, in.request});
+                  request->late_gaps, in.request, timelines_.RequestEnded(request->line, request->worst)});
     requests_.Forget(in.handle);
     intake_.RequestEnded();
   }

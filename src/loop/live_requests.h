@@ -13,6 +13,7 @@
 #include "loop/pass_events.h"
 #include "loop/request_table.h"
 #include "loop/step_loop.h"
+#include "loop/timelines.h"
 #include "seq/sequence_table.h"
 
 namespace tactus {
@@ -24,7 +25,7 @@ struct SequenceCounts {
   int64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_error = 0;
 };
 
-class LiveRequests : private OwnKeys {
+class LiveRequests : private OwnKeys, private Timelines::Sequences {
  public:
   // All outlive it.
   LiveRequests(const LoopContext& context, Intake* intake, PassEvents* events);
@@ -54,7 +55,10 @@ class LiveRequests : private OwnKeys {
     if (slot->generated++ == 0) [[unlikely]] {
       FirstToken(slot, gap_ns);
     } else {
-      if (gap_ns > slot->longest_gap_ns) slot->longest_gap_ns = gap_ns;
+      if (gap_ns > slot->longest_gap_ns) [[unlikely]] {
+        slot->longest_gap_ns = gap_ns;
+        slot->longest_gap_end_ns = events_.now_ns();
+      }
       if (gap_ns > slot->tbt_slo_ns) ++slot->late_gaps;
       events_.Gap(gap_ns);
     }
@@ -71,6 +75,8 @@ class LiveRequests : private OwnKeys {
   bool empty() const {
     return sequences_.waiting().empty() && sequences_.running().empty() && sequences_.num_held() == 0;
   }
+  Timelines& timelines() { return timelines_; }
+  const Timelines& timelines() const { return timelines_; }
   const SequenceCounts& counts() const { return counts_; }
   std::string CheckIntegrity() const;  // sequences against KV; slow
 
@@ -81,6 +87,7 @@ class LiveRequests : private OwnKeys {
   void FillKeys(SlotId s);
   int32_t KeysKnown(SlotId s) const override { return slot(s).next_key_at / block_size_ - 1; }
   void MakeKeys(SlotId s) override;
+  Timelines::Running RunningOf(SlotId s) const override;
   void ClearForks(const RequestRecord& request, SlotId from);
   void Count(FinishReason reason);
   void FreeSlot(SlotId s);
@@ -95,6 +102,7 @@ class LiveRequests : private OwnKeys {
   SequenceTable sequences_;
   RequestTable requests_;
   std::vector<SlotEntry> slots_;
+  Timelines timelines_;
   std::vector<TokenId> key_tokens_;  // [block_size], scratch
   SequenceCounts counts_;
 };

@@ -76,6 +76,7 @@ void EngineMetrics::CountArrival(TimeNs arrival_ns) {
 void EngineMetrics::CountRejected(const Slo& slo, std::string_view slo_class, std::string_view why, TimeNs arrival_ns) {
   std::lock_guard lock(mutex_);
   run_.Rejected(arrival_ns, slo, slo_class, why);
+  objectives_.Refused(slo, slo_class);
 }
 
 EndedRequest EndedOf(const RequestDoneEvent& d) {
@@ -100,6 +101,7 @@ void EngineMetrics::CountDone(const RequestDoneEvent& d) {
   Counts& c = counts_;
   const EndedRequest r = EndedOf(d);
   run_.Ended(r);
+  objectives_.Ended(r, d.misses, r.ok ? "" : d.finish == FinishReason::kCancelled ? "cancelled" : "error");
   if (r.delay_ns >= 0) c.queue_s.Observe(static_cast<double>(r.delay_ns) * kToSeconds);
   if (!r.ok) return;
   c.prompt_tokens.Observe(d.prompt_tokens);
@@ -113,12 +115,14 @@ void EngineMetrics::CountDone(const RequestDoneEvent& d) {
 std::string EngineMetrics::Text(const EngineStats& s) const {
   double decision_p50_ns = 0, decision_p99_ns = 0;
   std::map<std::string, ObjectiveCounts> classes;
+  ObjectiveMetrics objectives;
   int64_t rejected = 0;
   const Counts c = [&] {
     std::lock_guard lock(mutex_);
     decision_p50_ns = run_.decision_ns().Quantile(0.5);
     decision_p99_ns = run_.decision_ns().Quantile(0.99);
     classes = run_.objectives_by_class();
+    objectives = objectives_;
     rejected = run_.rejected();
     return counts_;
   }();
@@ -189,6 +193,7 @@ std::string EngineMetrics::Text(const EngineStats& s) const {
     t.Sample(value(slo.kept), {{"class", name}, {"kept", "true"}});
     t.Sample(value(slo.stated - slo.kept), {{"class", name}, {"kept", "false"}});
   }
+  objectives.AppendTo(&t);
   return t.Take();
 }
 

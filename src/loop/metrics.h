@@ -9,6 +9,7 @@
 
 #include "kv/kv_cache.h"
 #include "loop/events.h"
+#include "obs/objective_metrics.h"
 #include "obs/prometheus_text.h"
 #include "obs/run_result.h"
 
@@ -45,6 +46,7 @@ class EngineMetrics final : public EventSink {
   mutable std::mutex mutex_;
   Counts counts_;
   RunAccumulator run_;
+  ObjectiveMetrics objectives_;
 };
 
 // What the end of a request says of it.

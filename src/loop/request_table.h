@@ -9,8 +9,11 @@
 
 namespace tactus {
 
+struct RequestLine;  // loop/timelines.h
+
 struct RequestRecord {
   PreparedRequest in;
+  RequestLine* line = nullptr;
   TimeNs scheduled_ns = 0;
   TimeNs first_token_ns = 0;
   int32_t cached_tokens = 0;
@@ -47,7 +50,8 @@ struct SlotEntry {
   DurationNs longest_gap_ns = 0;
   DurationNs tbt_slo_ns = kNever;  // gaps beyond it are late
   int32_t late_gaps = 0;
-  int32_t generated = 0;  // tokens so far
+  int32_t generated = 0;          // tokens so far
+  TimeNs longest_gap_end_ns = 0;  // not beside longest_gap_ns: the compiler would store both at once, at a cost to all
 };
 
 class RequestTable {

@@ -30,6 +30,7 @@ class StepLoop::Impl {
   WakeUp& wake() { return *wake_; }
   Planning& planning() { return planning_; }
   EngineStats Stats() const { return published_.Read(); }
+  std::vector<RequestTimeline> Timelines(const TimelineQuery& query) const { return live_.timelines().Find(query); }
   bool idle() const { return steps_.empty() && live_.empty(); }
   std::string CheckIntegrity() const;
 
@@ -117,11 +118,13 @@ std::string StepLoop::Impl::Account() const {
 bool StepLoop::Impl::RunOnce() {
   const CrashScope scope([](const void* loop) { return static_cast<const Impl*>(loop)->Account(); }, this);
   events_.Begin(parts_.clock->NowNs());
+  Timelines::Pass pass(&live_.timelines(), events_.now_ns(), steps_.next_step());
   if (parts_.tap != nullptr) parts_.tap->BeginPass(events_.now_ns());
   bool worked = DrainInput();
   worked = commit_.Ready() || worked;
   worked = EndWhatIsAborted() || worked;
   while (!steps_.full() && planning_.PlanAndSubmit()) worked = true;
+  pass.End();
   if (worked) {
     events_.Deliver();
     PublishStats();
@@ -247,6 +250,9 @@ void StepLoop::Stop() {
 }
 EngineStats StepLoop::Stats() const {
   return impl_->Stats();
+}
+std::vector<RequestTimeline> StepLoop::Timelines(const TimelineQuery& query) const {
+  return impl_->Timelines(query);
 }
 bool StepLoop::RunOnce() {
   return impl_->RunOnce();

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/draft_source.h"
@@ -23,6 +24,7 @@
 #include "loop/recording_step_times.h"
 #include "loop/tap.h"
 #include "sched/scheduler.h"
+#include "tactus/timeline.h"
 
 namespace tactus {
 
@@ -77,7 +79,8 @@ class StepLoop {
   void Stop();                        // Run returns after the pass it is in; what is left stays unfinished
   int64_t live_requests() const { return intake_.live_requests(); }
   bool healthy() const { return healthy_.load(std::memory_order_acquire); }
-  EngineStats Stats() const;  // a consistent snapshot of the last pass
+  EngineStats Stats() const;                                                 // a consistent snapshot of the last pass
+  std::vector<RequestTimeline> Timelines(const TimelineQuery& query) const;  // of live requests as of the last pass
 
   // --- Engine thread ---
   // One pass. True: something happened; false: nothing to do until input comes or the executor wakes us.

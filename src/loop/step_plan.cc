@@ -89,6 +89,7 @@ void Planning::AskScheduler(StepPlan* plan) {
   const sched::StepView view = View();
   const bool timed = parts_.stopwatch != nullptr && view.step % parts_.stopwatch_every == 0;
   const TimeNs begin = timed ? parts_.stopwatch->NowNs() : 0;
+  live_.timelines().PlanBegins(view.changes);
   parts_.scheduler->Plan(view, &builder_, plan);
   if (timed) events_.Decided(parts_.stopwatch->NowNs() - begin);
   live_.sequences().ClearChanges();
@@ -116,9 +117,11 @@ bool Planning::PlanAndSubmit() {
     TACTUS_CHECK_MSG(!steps_.empty(), "an empty plan with " + std::to_string(table.waiting().size()) + " waiting and " +
                                           std::to_string(table.running().size()) + " running sequences under " +
                                           parts_.scheduler->Describe());
+    live_.timelines().Planned(builder_, table.waiting().size());
     return false;
   }
   Apply(&f);
+  live_.timelines().Planned(builder_, table.waiting().size());
   if (plan.items.empty()) {  // memory was freed; the next plan uses it, and makes this one's copies first
     carried_swap_outs_.insert(carried_swap_outs_.end(), plan.swap_outs.begin(), plan.swap_outs.end());
     return true;
@@ -142,6 +145,7 @@ void Planning::Submit(InFlight* f) {
   kv_use_sum_ += static_cast<double>(parts_.kv->blocks_in_use());
   if (parts_.corrected != nullptr) f->predicted = parts_.corrected->Predict(plan);
   steps_.Submitted();
+  live_.timelines().StepSubmitted();
   parts_.executor->Submit(plan);
 }
 
@@ -151,6 +155,11 @@ void Planning::Apply(InFlight* f) {
   SequenceTable& table = live_.sequences();
   const bool host_tokens = traits_.has_tokens, can_chain = traits_.can_chain;
   const std::span<StepItem> items = plan->items;
+  if (some_left_out_) {
+    for (const StepItem& item : items) {
+      if (table.planned_last(item.slot) + 1 != plan->step) live_.timelines().Resumed(item.slot);
+    }
+  }
   const std::span<SequenceStart> starts = plan->starts;
   f->epochs.resize(items.size());
   uint32_t* epoch = f->epochs.data();
@@ -168,6 +177,7 @@ void Planning::Apply(InFlight* f) {
     table.PlanItem(s, item.count - item.draft_tokens, item.sample, plan->step, chainable);
   }
   TACTUS_CHECK(next_start == starts.size());
+  if (!items.empty()) some_left_out_ = items.size() < table.running().size();
 }
 
 void Planning::CopyTokens(StepItem* item, StepPlan* plan) const {

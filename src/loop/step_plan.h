@@ -42,6 +42,7 @@ class Planning {
   LiveRequests& live_;
   PassEvents& events_;
 
+  bool some_left_out_ = false;               // a running sequence of the step submitted last
   int64_t previous_prefill_tokens_ = 0;      // of the step submitted last
   std::vector<SwapCopy> carried_swap_outs_;  // of a plan without items
   uint64_t plan_hash_ = 0;

@@ -59,7 +59,6 @@ RunAccumulator::RunAccumulator(bool exact, RunWindow window)
       delay_ns_(exact) {}
 
 RunAccumulator::Class* RunAccumulator::ClassOf(const Slo& slo, std::string_view name) {
-  constexpr size_t kMostClasses = 32;
   if (name.empty() && !slo.any()) return nullptr;
   auto found = classes_.find(name);
   if (found != classes_.end()) return &found->second;

@@ -17,6 +17,9 @@
 
 namespace tactus {
 
+// Clients name classes, so there is a bound on their number; those beyond it are counted together as "other".
+inline constexpr size_t kMostClasses = 32;
+
 // A request that was taken and has ended.
 struct EndedRequest {
   bool ok = false;  // its answer is complete: not an error, not cancelled
@@ -74,7 +77,7 @@ class RunAccumulator {
     ClassFigures counts;
     LatencyValues ttft_ns, longest_gap_ns, tpot_ns, e2e_ns;
   };
-  // Null: the request is of no class and states nothing. Clients name classes, so there is a bound on their number.
+  // Null: the request is of no class and states nothing.
   Class* ClassOf(const Slo& slo, std::string_view name);
 
   RunWindow window_;

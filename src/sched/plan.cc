@@ -20,8 +20,16 @@ void PlanBuilder::Begin(const StepView& view, StepBudget budget, Places places, 
   max_running_ = places.running;
   max_items_ = (places.step + pipeline_steps_ - 1) / pipeline_steps_;
   running_ = static_cast<int32_t>(view.running.size());
-  preempted_ = false;
+  preempted_ = looked_at_waiting_ = false;
+  refused_.clear();
   ++stamp_;
+}
+
+AddResult PlanBuilder::Refuse(SlotId slot, Refusal why) {
+  // Asked again after each that gave way to it, one is refused for the same again.
+  if (refused_.empty() || refused_.back().slot != slot) refused_.push_back({slot, why});
+  refused_.back().why = why;
+  return why == Refusal::kBlocks ? AddResult::kNoBlocks : AddResult::kNoBudget;
 }
 
 int32_t PlanBuilder::WholeOrNone(int64_t count, int32_t all) const {
@@ -34,18 +42,19 @@ AddResult PlanBuilder::AddRunning(SlotId slot, int32_t limit, bool whole) {
   if (Touched(slot) || !seq.Plannable(slot)) return AddResult::kNotReady;
   const int32_t pending = seq.Pending(slot);
   if (pending <= 0) return AddResult::kNotReady;
-  if (num_items() >= max_items_) return AddResult::kNoBudget;
+  if (num_items() >= max_items_) return Refuse(slot, Refusal::kPlaces);
   const bool decode = seq.state[slot] == SeqState::kDecode;
   const int64_t left = decode ? tokens_left_ : prefill_left();
   auto count = static_cast<int32_t>(std::min<int64_t>({pending, limit, left}));
   if (whole && count > 0) count = WholeOrNone(count, pending);
-  if (count <= 0) return AddResult::kNoBudget;
+  if (count <= 0) return Refuse(slot, Refusal::kTokens);
   const int32_t end = seq.computed_planned[slot] + count;
   int32_t drafts = decode && count == pending && view_->has_drafts ? DraftTokens(slot, end) : 0;
   if (end + drafts > At(slot).covered) {
     if (drafts > 0 && !ledger_->Extend(slot, end + drafts, plan_))
       drafts = std::clamp(At(slot).covered - end, 0, drafts);
-    if (end > At(slot).covered && drafts == 0 && !ledger_->Extend(slot, end, plan_)) return AddResult::kNoBlocks;
+    if (end > At(slot).covered && drafts == 0 && !ledger_->Extend(slot, end, plan_))
+      return Refuse(slot, Refusal::kBlocks);
     At(slot).covered = static_cast<int32_t>(ledger_->blocks_held(slot)) * block_size_;
     TACTUS_CHECK(At(slot).covered >= end + drafts);
   }
@@ -75,7 +84,9 @@ AddResult PlanBuilder::Start(SlotId slot, const Admission& admission, int32_t li
   const SequenceColumns& seq = view_->seq;
   TACTUS_CHECK(seq.state[slot] == SeqState::kWaiting);
   if (Touched(slot) || seq.flight[slot] != FlightState::kIdle) return AddResult::kNotReady;
-  if (starts_left() <= 0 || prefill_left() <= 0 || num_items() >= max_items_) return AddResult::kNoBudget;
+  looked_at_waiting_ = true;
+  if (starts_left() <= 0 || num_items() >= max_items_) return Refuse(slot, Refusal::kPlaces);
+  if (prefill_left() <= 0) return Refuse(slot, Refusal::kTokens);
   const int32_t goal = seq.known_committed[slot];
   SlotId fork = seq.fork_from[slot];
   if (fork != kNoSlot && ledger_->blocks_held(fork) == 0) fork = kNoSlot;  // given up earlier in this plan
@@ -83,17 +94,17 @@ AddResult PlanBuilder::Start(SlotId slot, const Admission& admission, int32_t li
   const int32_t remaining = goal - matched;
   auto count = static_cast<int32_t>(std::min<int64_t>({remaining, limit, prefill_left()}));
   if (whole && count > 0) count = WholeOrNone(count, remaining);
-  if (count <= 0) return AddResult::kNoBudget;
+  if (count <= 0) return Refuse(slot, Refusal::kTokens);
   const int32_t end = matched + count;
   const KvDemand demand = admission.Demand(*view_, slot, end);
   const int32_t reserve = std::max(demand.reserve_tokens, end);
   if (demand.keep_free_blocks > 0 && running_ > 0) {
     const int64_t cost = fork != kNoSlot ? (reserve + block_size_ - 1) / block_size_ - matched / block_size_
                                          : ledger_->StartCost(slot, goal, end, reserve);
-    if (ledger_->blocks_available() - cost < demand.keep_free_blocks) return AddResult::kNoBlocks;
+    if (ledger_->blocks_available() - cost < demand.keep_free_blocks) return Refuse(slot, Refusal::kBlocks);
   }
   const KvStart start = ledger_->Start(slot, goal, end, reserve, fork, plan_);
-  if (!start.ok) return AddResult::kNoBlocks;
+  if (!start.ok) return Refuse(slot, Refusal::kBlocks);
   TACTUS_CHECK_MSG(start.matched_tokens == matched, "the ledger matched " + std::to_string(start.matched_tokens) +
                                                         " tokens after it had promised " + std::to_string(matched));
   At(slot).covered = static_cast<int32_t>(ledger_->blocks_held(slot)) * block_size_;

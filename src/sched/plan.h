@@ -20,6 +20,13 @@ enum class AddResult : uint8_t {
   kNoBlocks,  // KV shortage
 };
 
+// Why a sequence got no share of a step.
+enum class Refusal : uint8_t {
+  kTokens,  // the budget's are used up
+  kPlaces,  // all places are taken: of the step, or of those that may hold KV
+  kBlocks,  // KV shortage
+};
+
 enum class PreemptResult : uint8_t {
   kFreed,     // its blocks are free within this plan
   kDeferred,  // a step in flight still uses it: it sits this step out, ask again once that has ended
@@ -88,6 +95,14 @@ class PlanBuilder {
   // Positions at and beyond `computed` of a running sequence are void; they will be planned again.
   void RolledBack(SlotId slot, int32_t computed) { At(slot).next_mark = (computed / block_size_ + 1) * block_size_; }
 
+  // Whom this plan refused a share, in order; some of them may have got it after all (Touched).
+  struct Refused {
+    SlotId slot = kNoSlot;
+    Refusal why = Refusal::kTokens;
+  };
+  std::span<const Refused> refused() const { return refused_; }
+  bool looked_at_waiting() const { return looked_at_waiting_; }  // one of them was asked to start
+
   int64_t budget_tokens() const { return budget_tokens_; }
   int64_t tokens_left() const { return tokens_left_; }
   int64_t prefill_left() const { return prefill_left_ < tokens_left_ ? prefill_left_ : tokens_left_; }
@@ -112,6 +127,7 @@ class PlanBuilder {
   // Drafts that a decode may take along: none that costs another running sequence its token or block in this step.
   // `end`: positions that it covers without them.
   int32_t DraftTokens(SlotId slot, int32_t end) const;
+  AddResult Refuse(SlotId slot, Refusal why);
   void AddItem(SlotId slot, int32_t first, int32_t count, int32_t drafts, bool decode);
 
   KvLedger* const ledger_;
@@ -122,7 +138,8 @@ class PlanBuilder {
   int64_t budget_tokens_ = 0, tokens_left_ = 0, prefill_left_ = 0, oversize_tokens_ = 0;
   int32_t max_running_ = 0, running_ = 0;
   int32_t max_items_ = 0;  // of this step: with a pipeline a micro-batch, so that one step cannot take them all
-  bool preempted_ = false;
+  bool preempted_ = false, looked_at_waiting_ = false;
+  std::vector<Refused> refused_;
   int64_t stamp_ = 0;
   struct Planned {            // of a slot; side by side, for a decode reads all of them
     int64_t touched_by = -1;  // stamp of the plan that touched it

@@ -115,6 +115,7 @@ class SequenceTable {
 
   int32_t items_in_flight(SlotId s) const { return in_flight_[s]; }
   StepId last_step(SlotId s) const { return in_flight_[s] > 0 ? last_step_[s] : -1; }
+  StepId planned_last(SlotId s) const { return last_step_[s]; }  // of what was planned at all; in flight or not
   // Items planned under an older epoch are stale.
   uint32_t epoch(SlotId s) const { return epoch_[s]; }
   // Tokens computed again after preemptions, over the sequence's life.

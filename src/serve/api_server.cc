@@ -7,6 +7,7 @@
 
 #include "api/answer.h"
 #include "api/conversation.h"
+#include "api/explain_text.h"
 #include "api/response_text.h"
 #include "http/server.h"
 #include "obs/prometheus_text.h"
@@ -28,6 +29,7 @@ enum class Route {
   kChat,
   kModels,
   kModel,
+  kExplain,
   kTokenize,
   kDetokenize,
   kHealth,
@@ -58,11 +60,18 @@ constexpr RouteEntry kRoutes[] = {
 constexpr std::string_view kModelPrefix = "/v1/models/";
 constexpr RouteEntry kModelRoute = {"/v1/models/{id}", Route::kModel, false, false};
 
+constexpr std::string_view kRequestPrefix = "/v1/requests/", kExplainSuffix = "/explain";
+constexpr RouteEntry kExplainRoute = {"/v1/requests/{id}/explain", Route::kExplain, false, false};
+
 const RouteEntry* FindRoute(std::string_view path) {
   for (const RouteEntry& entry : kRoutes) {
     if (path == entry.path) return &entry;
   }
   if (path.substr(0, kModelPrefix.size()) == kModelPrefix && path.size() > kModelPrefix.size()) return &kModelRoute;
+  if (path.starts_with(kRequestPrefix) && path.ends_with(kExplainSuffix) &&
+      path.size() > kRequestPrefix.size() + kExplainSuffix.size()) {
+    return &kExplainRoute;
+  }
   return nullptr;
 }
 
@@ -179,6 +188,9 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   }
   // Who asks, with one place taken: the API key where there are keys, else the address.
   Result<Caller> Admit(const http::HttpRequest& request);
+  // Whose schedules a request may ask for: those of its own key.
+  std::string OwnerOf(const http::HttpRequest& request) const;
+  http::HttpResponse Explain(const http::HttpRequest& request, const Engine& engine);
   http::HttpResponse Immediate(const http::HttpRequest& request, const RouteEntry& route);
   void Generate(std::shared_ptr<http::Exchange> exchange, bool chat);
   void Tokenize(std::shared_ptr<http::Exchange> exchange, bool decode);
@@ -337,6 +349,8 @@ http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, co
     case Route::kModels:
       response.body = api::ModelsText(engine->model(), created_);
       break;
+    case Route::kExplain:
+      return Explain(request, *engine);
     case Route::kModel: {
       const std::string name = PercentDecoded(std::string_view(request.path).substr(kModelPrefix.size()));
       if (name != engine->model().name) {
@@ -353,9 +367,40 @@ http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, co
   return response;
 }
 
+std::string ApiServerImpl::OwnerOf(const http::HttpRequest& request) const {
+  const std::optional<size_t> key = keys_.Find(request.Find("Authorization"));
+  return key ? fmt::format("key {}", *key + 1) : std::string();
+}
+
+http::HttpResponse ApiServerImpl::Explain(const http::HttpRequest& request, const Engine& engine) {
+  const std::string_view path = request.path;
+  const std::string id =
+      PercentDecoded(path.substr(kRequestPrefix.size(), path.size() - kRequestPrefix.size() - kExplainSuffix.size()));
+  const std::string owner = OwnerOf(request);
+  auto prompts = engine.Timelines({.id = id, .owner = owner});
+  // As X-Request-Id has it, or as the answer does.
+  for (const std::string_view prefix : {"chatcmpl-", "cmpl-"}) {
+    if (prompts.empty() && id.starts_with(prefix))
+      prompts = engine.Timelines({.id = std::string_view(id).substr(prefix.size()), .owner = owner});
+  }
+  if (prompts.empty()) {
+    return Error(request, 404,
+                 fmt::format("request '{}' is neither running nor among the last {} that ended; ask sooner, or send "
+                             "'x-tactus-explain: 1' with the request",
+                             id.substr(0, 256), engine.kept_timelines()),
+                 "id");
+  }
+  std::string request_id;
+  http::HttpResponse response;
+  response.headers = CommonHeaders(request, &request_id);
+  response.body = api::ExplainText(prompts);
+  return response;
+}
+
 Result<Caller> ApiServerImpl::Admit(const http::HttpRequest& request) {
   Caller caller;
   const std::optional<size_t> key = keys_.Find(request.Find("Authorization"));
+  caller.owner = OwnerOf(request);
   caller.client = key ? fmt::format("key {}", *key + 1) : request.peer;
   if (key && keys_.size() > 1) caller.one_of_many = true;
   if (key && keys_.size() > 1 && !options_.share_prefix_cache) caller.cache_salt = keys_.Salt(*key);

@@ -2,7 +2,18 @@
 
 #include <utility>
 
+#include "api/explain_text.h"
+
 namespace tactus::serve {
+
+namespace {
+
+bool WantsSchedule(const http::HttpRequest& request) {
+  const std::string* wanted = request.Find("x-tactus-explain");
+  return wanted != nullptr && *wanted == "1";
+}
+
+}  // namespace
 
 class Generation::PromptSink final : public ResponseSink {
  public:
@@ -33,9 +44,11 @@ Generation::Generation(std::shared_ptr<const GenerationContext> context, std::sh
       chat_(chat),
       request_id_(std::move(request_id)),
       client_(std::move(caller.client)),
+      owner_(std::move(caller.owner)),
       cache_salt_(std::move(caller.cache_salt)),
       slo_class_(std::move(caller.slo_class)),
-      one_of_many_(caller.one_of_many) {}
+      one_of_many_(caller.one_of_many),
+      explained_(WantsSchedule(exchange_->request())) {}
 
 void Generation::Work() {
   auto requests = Prepare();
@@ -60,6 +73,7 @@ Result<api::ParsedRequest> Generation::Parse() {
   // Who has a key of its own is that client to the engine: it cannot pass for many by naming users.
   if (base.client.empty() || one_of_many_) base.client = client_;
   if (base.slo_class.empty() && !base.slo.any()) base.slo_class = slo_class_;
+  base.owner = owner_;
   // Of fixed length and secret: no cache_salt of one client equals that of another.
   if (!cache_salt_.empty()) base.cache_salt = cache_salt_ + base.cache_salt;
   return parsed;
@@ -140,9 +154,12 @@ void Generation::OnPromptLogprobs(size_t prompt, const std::vector<std::vector<T
 }
 
 void Generation::OnDone(size_t prompt, const Usage& usage) {
+  // The engine is asked before the mutex is taken. Of several prompts the last one's question has all their schedules.
+  std::string schedule = Schedule();
   std::unique_lock lock(mutex_);
   if (over()) return;
   std::string chunks;
+  if (answer_->done_but(prompt)) answer_->Explain(std::move(schedule));
   answer_->OnDone(prompt, usage, &chunks);
   if (!answer_->done()) return;
   if (stream_) {
@@ -158,6 +175,12 @@ void Generation::OnDone(size_t prompt, const Usage& usage) {
     exchange_->Respond(std::move(response));
   }
   End(std::move(lock));
+}
+
+std::string Generation::Schedule() const {
+  if (!explained_) return {};
+  const auto prompts = context_->engine->Timelines({.id = request_id_, .owner = owner_, .arrival_ns = arrival_ns_});
+  return prompts.empty() ? std::string() : api::ExplainText(prompts);
 }
 
 void Generation::AnswerError(const Status& status) {

@@ -39,6 +39,7 @@ struct Caller {
   std::string slo_class;     // of its requests that name none; empty: none
   std::string cache_salt;    // goes before the body's own; empty: none
   ClientCounts::Places places;  // one, until the body tells how many sequences there are
+  std::string owner;            // who may ask for the request's schedule; empty: everybody
 };
 
 class Generation final : public Call {
@@ -61,14 +62,16 @@ class Generation final : public Call {
   void OnDelta(size_t prompt, const TokenDelta& delta);
   void OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows);
   void OnDone(size_t prompt, const Usage& usage);
+  std::string Schedule() const;  // JSON; empty: not asked for
   // With the mutex held.
   void BeginStream();
 
   const std::shared_ptr<const GenerationContext> context_;
   const bool chat_;
   const std::string request_id_;
-  const std::string client_, cache_salt_, slo_class_;
+  const std::string client_, owner_, cache_salt_, slo_class_;
   const bool one_of_many_;
+  const bool explained_;  // the answer tells its schedule
 
   // With the mutex held.
   std::optional<api::Answer> answer_;   // from before the first submit

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <deque>
 #include <limits>
 
@@ -259,6 +260,13 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
       case TraceTag::kArrival:
         pass->arrivals.push_back(ReadArrival(in, header, *now_ns));
         break;
+      case TraceTag::kRequestId:
+        if (pass->arrivals.empty()) {
+          in->Fail();
+          return false;
+        }
+        pass->arrivals.back().request->id = in->String(kLongestRequestId);
+        break;
       case TraceTag::kCancel:
         pass->cancels.push_back(in->Varint());
         break;
@@ -336,6 +344,50 @@ bool CollectRequests(const Pass& pass, std::vector<RecordedRequest>* requests) {
   return true;
 }
 
+// Takes the schedules of the requests that are asked for, as they end.
+class Explaining {
+ public:
+  explicit Explaining(ReplayHooks::Explain* explain) : explain_(explain) {}
+  void Arrived(const RecordedArrival& a) {
+    if (explain_ == nullptr) return;
+    ++explain_->requests;
+    explain_->with_id += !a.request->id.empty();
+    if (!explain_->id.empty() && a.request->id == explain_->id) by_id_.live.push_back(a.handle);
+    if (IsPromptOf(a.request->id, explain_->id)) by_prompt_.live.push_back(a.handle);
+    if (std::to_string(a.handle) == explain_->id) by_number_.live.push_back(a.handle);
+  }
+  void Look(const StepLoop& loop, bool at_end) {
+    if (explain_ == nullptr) return;
+    for (Wanted* wanted : {&by_id_, &by_prompt_, &by_number_}) {
+      std::erase_if(wanted->live, [&](RequestHandle handle) {
+        for (RequestTimeline& t : loop.Timelines({.handle = handle})) {
+          if (!t.ended && !at_end) return false;
+          wanted->ended.push_back(std::move(t));
+        }
+        return true;
+      });
+    }
+    if (!at_end) return;
+    std::vector<RequestTimeline>& found = explain_->found;
+    for (Wanted* wanted : {&by_id_, &by_prompt_, &by_number_}) {
+      if (found.empty()) found = std::move(wanted->ended);
+    }
+    // An id that was used again means the newest; the prompts of one request arrive together.
+    TimeNs newest_ns = std::numeric_limits<TimeNs>::min();
+    for (const RequestTimeline& t : found) newest_ns = std::max(newest_ns, t.arrival_ns);
+    std::erase_if(found, [newest_ns](const RequestTimeline& t) { return t.arrival_ns != newest_ns; });
+    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.handle < b.handle; });
+  }
+
+ private:
+  ReplayHooks::Explain* const explain_;
+  struct Wanted {
+    std::vector<RequestHandle> live;  // that have arrived
+    std::vector<RequestTimeline> ended;
+  };
+  Wanted by_id_, by_prompt_, by_number_;
+};
+
 // What is no trace is not read to its end, which it need not have.
 Result<std::string> ReadTrace(const std::string& path) {
   auto file = InputFile::Open(path, kMostTraceBytes);
@@ -402,6 +454,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
   StepLoop& loop = replica->loop();
   loop.KeepPlanHashes();
 
+  Explaining explaining(hooks.explain);
   ReplayReport report;
   report.program_version = header.version;
   report.scheduler = replica->scheduler().Describe();
@@ -418,6 +471,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
       const auto handle = loop.Submit(std::move(prepared).value());
       if (!handle.ok() || *handle != a.handle) return corrupt("arrivals are out of order or beyond the slots");
       ++report.arrivals;
+      explaining.Arrived(a);
     }
     for (const RequestHandle handle : pass.cancels) loop.Cancel(handle);
     if (pass.abort) loop.Abort(Status(StatusCode::kUnavailable, "aborted in the recording"));
@@ -427,6 +481,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
     step_times.Expect(pass.step_times);
     executor.Expect(std::move(pass.results));
     loop.RunOnce();
+    explaining.Look(loop, false);
     const std::vector<uint64_t>& hashes = *loop.plan_hashes();
     for (const uint64_t hash : pass.plan_hashes) {
       const auto step = static_cast<size_t>(report.steps_recorded++);
@@ -447,6 +502,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
     if (!executor.drained()) return corrupt("a result of a step that was never submitted");
   }
   if (!in.ok()) return corrupt("cut off or corrupt");
+  explaining.Look(loop, true);
   report.steps_replayed = static_cast<int64_t>(loop.plan_hashes()->size());
   report.plan_hash_replayed = loop.plan_hash();
   report.stats = loop.Stats();

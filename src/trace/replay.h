@@ -49,6 +49,14 @@ struct ReplayHooks {
   std::function<void(const StepPlan&, TimeNs start_ns, TimeNs end_ns)> on_step;
   std::vector<RecordedRequest>* requests = nullptr;  // filled, by handle
   TraceHeader* header = nullptr;                     // filled
+  // The schedule of a request, when it has ended or the recording has: of the newest with this id (or all its prompts,
+  // by handle), else of the one with this number.
+  struct Explain {
+    std::string id;
+    std::vector<RequestTimeline> found;
+    int64_t requests = 0, with_id = 0;  // that the recording has
+  };
+  Explain* explain = nullptr;
 };
 
 // kDataLoss for a file that is no trace, is corrupt or of another format.

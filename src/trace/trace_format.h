@@ -20,7 +20,9 @@ namespace tactus {
 
 inline constexpr char kTraceMagic[8] = {'T', 'A', 'C', 'T', 'R', 'A', 'C', 'E'};
 inline constexpr uint64_t kTraceVersion = 4;
-inline constexpr uint64_t kOldestTraceVersion = 2;  // still read: no drafts; 3: no classes of service
+inline constexpr uint64_t kOldestTraceVersion = 2;  // still read: no drafts; 3: no classes of service, no request ids
+
+inline constexpr size_t kLongestRequestId = 256;  // bytes; a longer one is not recorded
 
 enum class TraceTag : uint8_t {
   kPass = 1,  // time since the previous pass; the records up to the next kPass belong to it
@@ -35,6 +37,7 @@ enum class TraceTag : uint8_t {
   kPredicted =
       9,         // what a predictor that does not learn answered for the next sequence, in order of arrival and choice
   kDrafts = 11,  // so many tokens were guessed to follow a sequence
+  kRequestId = 12,  // of the arrival before it
 };
 
 // Everything that a replay must be built with.

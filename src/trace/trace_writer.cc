@@ -78,6 +78,9 @@ void TraceWriter::Arrival(const PreparedRequest& r) {
   const std::vector<Hash128>& keys = r.choices.front().keys;
   PutVarint(keys.size(), &buffer_);
   for (const Hash128& key : keys) PutHash(key, &buffer_);
+  if (request.id.empty() || request.id.size() > kLongestRequestId) return;
+  buffer_.push_back(static_cast<uint8_t>(TraceTag::kRequestId));
+  PutString(request.id, &buffer_);
 }
 
 void TraceWriter::Predicted(int32_t tokens) {

@@ -126,7 +126,7 @@ TEST_F(ResponseTextTest, UsageInChunks) {
   writer.AppendDelta(&out, 0, delta, &offset, &usage_);
   EXPECT_TRUE(out.ends_with("}]," + kUsage + "}\n\n")) << out;
   out.clear();
-  writer.AppendUsage(&out, usage_);
+  writer.AppendLast(&out, &usage_, {});
   EXPECT_EQ(out, "data: " + Head("text_completion") + "]," + kUsage + "}\n\n");
 }
 

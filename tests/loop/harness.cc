@@ -1,5 +1,6 @@
 #include "loop/harness.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -150,10 +151,60 @@ void Harness::OnStep(const StepEvents& events) {
     if (out.done) complain("done twice");
     out.done = true;
     out.done_event = e;
+    if (std::string broken = TakeTimeline(&out); !broken.empty()) complain(broken);
     for (const ChoiceOutput& choice : out.choices) {
       if (choice.finish == FinishReason::kNone) complain("done before a choice had ended");
     }
   }
+}
+
+std::string Harness::TakeTimeline(RequestOutput* out) const {
+  const RequestDoneEvent& e = out->done_event;
+  std::vector<RequestTimeline> found = loop_->Timelines({.handle = e.handle});
+  if (found.size() != 1) return fmt::format("{} timelines of request {}", found.size(), e.handle);
+  const RequestTimeline& t = out->timeline = std::move(found.front());
+  if (std::string broken = BrokenTimeline(t); !broken.empty()) return broken;
+  int64_t end_ns = 0, ttft_ns = -1, gap_ns = 0;
+  for (const SequenceTimeline& s : t.sequences) {
+    end_ns = std::max(end_ns, s.end_ns);
+    if (s.ttft_ns >= 0 && (ttft_ns < 0 || s.ttft_ns < ttft_ns)) ttft_ns = s.ttft_ns;
+    gap_ns = std::max(gap_ns, s.longest_gap_ns);
+  }
+  if (!t.ended || t.finish != e.finish) return "its timeline does not know how it ended";
+  if (end_ns != e.done_ns - e.arrival_ns) {
+    return fmt::format("request {}: its timeline has {} ns of {}", e.handle, end_ns, e.done_ns - e.arrival_ns);
+  }
+  if (e.first_token_ns > 0 && ttft_ns != e.first_token_ns - e.arrival_ns) return "its timeline has another first token";
+  if (gap_ns != e.longest_gap_ns) return "its timeline has another longest gap";
+  if (t.preemptions != e.preemptions) return "its timeline has other preemptions";
+  return {};
+}
+
+std::string BrokenTimeline(const RequestTimeline& t) {
+  const auto broken = [&](const SequenceTimeline& s, const std::string& what) {
+    return fmt::format("timeline of request {}, choice {}: {}", t.handle, s.choice, what);
+  };
+  for (const SequenceTimeline& s : t.sequences) {
+    int64_t at_ns = 0, total_ns = 0;
+    std::array<int64_t, kNumCauses> by_cause{};
+    bool mixed = false;
+    for (const TimelineSegment& segment : s.segments) {
+      if (segment.from_ns != at_ns || segment.to_ns <= at_ns)
+        return broken(s, fmt::format("a segment from {} to {} ns after {}", segment.from_ns, segment.to_ns, at_ns));
+      if (segment.steps < 0) return broken(s, fmt::format("{} steps", segment.steps));
+      by_cause[static_cast<size_t>(segment.cause)] += segment.to_ns - at_ns;
+      mixed = mixed || segment.mixed;
+      at_ns = segment.to_ns;
+    }
+    for (const int64_t ns : s.total_ns) total_ns += ns;
+    if (at_ns != s.end_ns) return broken(s, fmt::format("segments have {} ns of {}", at_ns, s.end_ns));
+    if (total_ns != s.end_ns) return broken(s, fmt::format("causes have {} ns of {}", total_ns, s.end_ns));
+    if (!mixed && by_cause != s.total_ns) return broken(s, "segments and causes disagree");
+    if (s.prefill_beside_others_ns > s.total_ns[static_cast<size_t>(Cause::kPrefill)])
+      return broken(s, "more beside others than prefill");
+    if (s.segments.size() > Timelines::kMostSegments) return broken(s, "too many segments");
+  }
+  return {};
 }
 
 std::string Harness::Settle() {
@@ -164,6 +215,11 @@ std::string Harness::Settle() {
     if (!event_error_.empty()) return "events: " + event_error_;
     if (config_.check_every_pass && worked) {
       if (std::string broken = loop_->CheckIntegrity(); !broken.empty()) return broken;
+      // One of those that live, another each time.
+      const RequestHandle some = handles_.empty() ? 1 : handles_[static_cast<size_t>(passes_++) % handles_.size()];
+      for (const RequestTimeline& t : loop_->Timelines({.handle = some})) {
+        if (std::string broken = BrokenTimeline(t); !broken.empty()) return broken;
+      }
     }
     if (!worked) return {};
   }

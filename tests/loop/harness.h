@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "loop/replica.h"
+#include "loop/timelines.h"
 #include "support/fake_executor.h"
 #include "support/faulty_executor.h"
 #include "trace/trace_writer.h"
@@ -52,6 +53,7 @@ struct RequestOutput {
   bool done = false;
   RequestDoneEvent done_event;
   Status error;
+  RequestTimeline timeline;                                                                 // when it was done
   std::vector<std::pair<int32_t, std::vector<std::vector<TokenLogprob>>>> prompt_logprobs;  // first row, rows
 };
 
@@ -116,6 +118,8 @@ class Harness final : public EventSink {
   Status CloseTrace() { return replica_->CloseTap(); }
 
  private:
+  std::string TakeTimeline(RequestOutput* out) const;
+
   HarnessConfig config_;
   ManualClock clock_;
   Status scheduler_error_;
@@ -130,10 +134,13 @@ class Harness final : public EventSink {
   std::vector<StepRecord> records_;
   std::vector<ScheduledEvent> scheduled_;
   std::vector<GapEvent> gaps_;
-  int64_t decisions_timed_ = 0;
+  int64_t decisions_timed_ = 0, passes_ = 0;
   std::vector<char> bytes_;
   std::string event_error_;
 };
+
+// What does not add up in a timeline; empty: all does.
+std::string BrokenTimeline(const RequestTimeline& timeline);
 
 Request MakeRequest(std::vector<TokenId> prompt, int64_t max_tokens);
 // `length` tokens from (seed), distinct enough to share nothing.

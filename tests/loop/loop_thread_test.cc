@@ -119,6 +119,8 @@ TEST(LoopThread, ManyThreadsSubmitCancelAndRead) {
         const EngineStats stats = rig.loop->Stats();
         EXPECT_LE(stats.kv_blocks_in_use, stats.kv_blocks_total);
         EXPECT_LE(stats.running, 16);
+        for (const RequestTimeline& t : rig.loop->Timelines({.handle = *handle}))
+          EXPECT_EQ(testing::BrokenTimeline(t), "");
       }
     });
   }
@@ -187,6 +189,41 @@ TEST(LoopThread, TheSteadyStateDoesNotAllocate) {
     EXPECT_LE(g_allocations.load(), rig.loop->Stats().preemptions - preemptions) << preset.name;
     EXPECT_GT(rig.loop->Stats().generation_tokens, 300) << preset.name;
   }
+}
+
+// As the loop calls it, for a sequence that is left out, cut into chunks and preempted again and again.
+TEST(SteadyState, NoTimelineAllocatesWhileNobodyComesOrEnds) {
+  class Sequences final : public Timelines::Sequences {
+   public:
+    Timelines::Running RunningOf(SlotId) const override { return running; }
+    Timelines::Running running;
+  } sequences;
+  Timelines timelines(4, &sequences);
+  PreparedRequest request;
+  request.request = std::make_shared<const Request>();
+  request.handle = 1;
+  request.arrival_ns = 0;
+  const auto pass = [&](TimeNs at_ns, auto what) {
+    const Timelines::Pass one(&timelines, at_ns, at_ns);
+    what();
+  };
+  pass(1, [&] { timelines.SequenceArrived(timelines.Arrived(request), 2, 0, false, false); });
+  g_allocations = 0;
+  t_counting = true;
+  for (TimeNs at = 2; at < 100000; at += 5) {
+    const SequenceChange queued{2, ChangeKind::kQueued};
+    pass(at, [&] { timelines.PlanBegins({&queued, 1}); });
+    pass(at + 1, [&] { timelines.Started(2, 0, at > 2); });
+    pass(at + 2, [&] { timelines.ChunkEnded(2, {.slot = 2, .count = 3, .sample = true}, 9); });
+    sequences.running = {.last_step = at + 2, .last_token_ns = at + 2};
+    pass(at + 3, [&] { timelines.Resumed(2); });
+    pass(at + 4, [&] { timelines.Preempted(2, 5); });
+  }
+  t_counting = false;
+  EXPECT_EQ(g_allocations.load(), 0);
+  const RequestTimeline shown = timelines.Find({.handle = 1}).at(0);
+  EXPECT_EQ(shown.preemptions, 20000);
+  EXPECT_EQ(testing::BrokenTimeline(shown), "");
 }
 
 }  // namespace

@@ -196,6 +196,10 @@ TEST(Metrics, TextIsValidAndHasEveryName) {
     ASSERT_TRUE(read.families.count(name)) << name;
     EXPECT_EQ(read.families.at(name).type, "histogram") << name;
   }
+  for (const char* name : {"tactus_slo_goodput_requests_total", "tactus_slo_attainment", "tactus_slo_slack_ratio",
+                           "tactus_slo_misses_total"}) {
+    EXPECT_TRUE(read.families.count(name)) << name;
+  }
   for (const auto& [name, family] : read.families) {
     EXPECT_TRUE(name.starts_with("vllm:") || name.starts_with("tactus_")) << name;
     for (const auto& [sample, value] : family.samples) {

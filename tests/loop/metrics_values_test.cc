@@ -256,5 +256,34 @@ TEST(MetricsValues, AnSloIsCountedByClassAndByWhetherItWasKept) {
   EXPECT_DOUBLE_EQ(result["goodput"].get<double>(), 0.1);  // one in ten seconds
 }
 
+TEST(MetricsValues, AMissedObjectiveIsCountedByWhatItWasMissedFor) {
+  Figures f;
+  auto chat = std::make_shared<Request>();
+  chat->slo = {1000 * kMs, 0, 0};
+  chat->slo_class = "chat";
+  RequestDoneEvent late = Done(chat), gone = Done(chat);
+  late.first_token_ns += 3000 * kMs;
+  late.misses[0] = {true, Cause::kPlaces, 7};
+  gone.finish = FinishReason::kCancelled;
+  const RequestDoneEvent done[] = {Done(chat), late, gone};
+  StepEvents events;
+  events.done = done;
+  f.metrics.OnStep(events);
+  f.metrics.CountRejected(chat->slo, "chat", "full");
+  EXPECT_EQ(f.Of("tactus_slo_goodput_requests_total", "class=\"chat\""), 1);
+  EXPECT_EQ(f.Of("tactus_slo_attainment", "class=\"chat\""), 0.25);
+  const std::string ttft = "class=\"chat\",objective=\"ttft\"";
+  EXPECT_EQ(f.Of("tactus_slo_misses_total", ttft + ",cause=\"places\""), 1);
+  EXPECT_EQ(f.Of("tactus_slo_misses_total", ttft + ",cause=\"cancelled\""), 1);
+  EXPECT_EQ(f.Of("tactus_slo_misses_total", ttft + ",cause=\"refused\""), 1);
+  // Two first tokens came just in time, one when four times as long had passed; the refused one had none.
+  EXPECT_EQ(f.Of("tactus_slo_slack_ratio_bucket", ttft + ",le=\"-4\""), 0);
+  EXPECT_EQ(f.Of("tactus_slo_slack_ratio_bucket", ttft + ",le=\"-2\""), 1);
+  EXPECT_EQ(f.Of("tactus_slo_slack_ratio_bucket", ttft + ",le=\"-0.1\""), 1);
+  EXPECT_EQ(f.Of("tactus_slo_slack_ratio_bucket", ttft + ",le=\"0\""), 3);
+  EXPECT_EQ(f.Of("tactus_slo_slack_ratio_sum", ttft), -3);
+  EXPECT_EQ(f.Of("tactus_slo_slack_ratio_count", ttft), 3);
+}
+
 }  // namespace
 }  // namespace tactus

@@ -357,5 +357,46 @@ TEST(PredictedLength, ReservesNoMoreThanCanBeUsed) {
   EXPECT_EQ(bed.Note<sched::ReservationNote>(cut)->reserved_tokens, 20);
 }
 
+// "2 blocks, 3 places": whom the last plan refused a share, and why.
+std::string RefusedBy(const sched::PlanBuilder& plan) {
+  std::string text;
+  for (const auto& refused : plan.refused()) {
+    const char* why = refused.why == sched::Refusal::kTokens   ? "tokens"
+                      : refused.why == sched::Refusal::kPlaces ? "places"
+                                                               : "blocks";
+    text += (text.empty() ? "" : ", ") + std::to_string(refused.slot) + " " + why;
+  }
+  return text;
+}
+
+TEST(Plan, SaysWhomItRefusedAndWhy) {
+  StepBed tokens(PresetConfig("sarathi-serve", 8));
+  tokens.Waiting(8);
+  tokens.Waiting(4);
+  tokens.Waiting(4);
+  EXPECT_EQ(tokens.Plan(), "0:0+8*");
+  EXPECT_EQ(RefusedBy(tokens.builder()), "1 tokens") << "behind it nobody is looked at";
+  EXPECT_TRUE(tokens.builder().looked_at_waiting());
+
+  HarnessConfig few = PresetConfig("sarathi-serve", 64);
+  few.max_num_seqs = 1;
+  StepBed places(few);
+  places.Waiting(4);
+  places.Waiting(4);
+  EXPECT_EQ(places.Plan(), "0:0+4*");
+  EXPECT_EQ(RefusedBy(places.builder()), "1 places");
+  EXPECT_EQ(places.Plan(), "0:4+1*");
+  EXPECT_EQ(RefusedBy(places.builder()), "") << "there is no place, so nobody is looked at";
+  EXPECT_FALSE(places.builder().looked_at_waiting());
+
+  HarnessConfig small = PresetConfig("sarathi-serve", 64);
+  small.num_blocks = 3;
+  StepBed blocks(small);
+  blocks.Waiting(8);
+  blocks.Waiting(8);
+  EXPECT_EQ(blocks.Plan(), "0:0+8*");
+  EXPECT_EQ(RefusedBy(blocks.builder()), "1 blocks");
+}
+
 }  // namespace
 }  // namespace tactus

@@ -8,6 +8,32 @@ static std::vector<TokenLogprob> Row(TokenId chosen, int32_t k) {
   return row;
 }
 
+std::vector<RequestTimeline> FakeEngine::Timelines(const TimelineQuery& query) const {
+  std::lock_guard lock(mutex_);
+  std::vector<RequestTimeline> found;
+  for (size_t i = 0; i < submitted_.size(); ++i) {
+    const Request& r = submitted_[i];
+    if ((r.id != query.id && !IsPromptOf(r.id, query.id)) || r.owner != query.owner) continue;
+    if (query.arrival_ns >= 0 && r.arrival_ns != query.arrival_ns) continue;
+    RequestTimeline& t = found.emplace_back();
+    t.handle = i + 1;
+    t.id = r.id;
+    t.ended = live_.count(t.handle) == 0;
+    t.finish = t.ended ? FinishReason::kLength : FinishReason::kNone;
+    t.slo = r.slo;
+    for (int32_t choice = 0; choice < r.n; ++choice) {
+      SequenceTimeline& s = t.sequences.emplace_back();
+      s.choice = choice;
+      s.ttft_ns = 2000000;
+      s.end_ns = 3500001;
+      s.segments = {{Cause::kQueue, false, 0, 1000000, 4}, {Cause::kPrefill, false, 1000000, s.end_ns, 2}};
+      s.total_ns[static_cast<size_t>(Cause::kQueue)] = 1000000;
+      s.total_ns[static_cast<size_t>(Cause::kPrefill)] = 2500001;
+    }
+  }
+  return found;
+}
+
 void FakeEngine::Deliver() {
   std::unique_lock lock(mutex_);
   while (!quit_) {

@@ -202,6 +202,10 @@ class FakeEngine final : public Engine {
     stats.healthy = healthy_;
     return stats;
   }
+  // Every request that was submitted has waited a millisecond in the queue and computed for two and a half.
+  std::vector<RequestTimeline> Timelines(const TimelineQuery& query) const override;
+  int64_t kept_timelines() const override { return kKeptTimelines; }
+  static constexpr int64_t kKeptTimelines = 9;
   std::string MetricsText() const override { return "fake_metric 1\n"; }
   RunResult Outcome() const override {
     RunResult result;

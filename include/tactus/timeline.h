@@ -1,0 +1,93 @@
+// Why a request was as late as it was: what it waited for and computed, from its arrival to its end, as a list of
+// segments without gaps. Their lengths add up to its latency, to the nanosecond.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tactus/request.h"
+
+namespace tactus {
+
+// What a sequence did, or waited for.
+enum class Cause : uint8_t {
+  kIntake,      // not known to the scheduler yet: its text was read and tokenised
+  kInFlight,    // came while a step ran, and waited for the next plan
+  kQueue,       // nobody looked at it: others were ahead
+  kPlaces,      // all places (--max-num-seqs) were taken
+  kBudget,      // the step had no tokens left
+  kKv,          // there were no KV blocks for it
+  kSibling,     // waited for its request's first choice to compute the prompt
+  kPreempted,   // its KV had been taken; waited to start again
+  kPassedOver,  // held KV, and steps were made without it
+  kPrefill,     // its prompt was computed
+  kRecompute,   // what it had computed before its KV was taken was computed again
+  kDecode,      // its answer was generated
+};
+inline constexpr size_t kNumCauses = 12;
+// "queue", "passed_over": in JSON, metrics and docs/api.md.
+const char* CauseName(Cause cause);
+
+enum class Objective : uint8_t { kTtft, kTbt, kJct };
+inline constexpr size_t kNumObjectives = 3;
+const char* ObjectiveName(Objective objective);  // "ttft"
+
+// Whether a request was late for an objective, and the cause without which it would have been least late.
+struct Miss {
+  bool missed = false;
+  Cause cause = Cause::kIntake;
+  int64_t cost_ns = 0;  // how much of the delay beyond the objective that cause accounts for
+};
+
+// Times in nanoseconds since the request's arrival.
+struct TimelineSegment {
+  Cause cause = Cause::kIntake;
+  bool mixed = false;  // several short ones in one; `cause` is the longest's
+  int64_t from_ns = 0, to_ns = 0;
+  int64_t steps = 0;  // that the engine began meanwhile
+};
+
+// Of one choice.
+struct SequenceTimeline {
+  int32_t choice = 0;
+  FinishReason finish = FinishReason::kNone;
+  int32_t completion_tokens = 0;
+  int64_t ttft_ns = -1;         // -1: no token yet
+  int64_t end_ns = 0;           // its end, or how far the schedule is known
+  int64_t longest_gap_ns = -1;  // between two of its tokens; -1: it has fewer
+  int64_t longest_gap_end_ns = 0;
+  Cause longest_gap_cause = Cause::kDecode;  // what took most of it
+  std::vector<TimelineSegment> segments;
+  std::array<int64_t, kNumCauses> total_ns{};  // exact, also where segments are mixed
+  int64_t prefill_beside_others_ns = 0;        // of kPrefill: what the steps' tokens of others took
+};
+
+// Of one request to the engine (one prompt).
+struct RequestTimeline {
+  RequestHandle handle = 0;
+  std::string id;
+  std::string slo_class;
+  bool ended = false;
+  FinishReason finish = FinishReason::kNone;  // the worst of the choices
+  int64_t arrival_ns = 0;                     // by the engine's clock
+  int32_t prompt_tokens = 0;
+  int32_t preemptions = 0;
+  Slo slo;
+  std::array<Miss, kNumObjectives> misses;  // of what it stated, so far
+  std::vector<SequenceTimeline> sequences;  // by choice
+};
+
+// Whether `id` is that of a prompt of a request with several: "ID-0", "ID-1", ...
+bool IsPromptOf(std::string_view id, std::string_view request_id);
+
+// Which: by handle, whoever asks; else the newest with this id that `owner` sent, or all prompts of the newest.
+struct TimelineQuery {
+  RequestHandle handle = 0;
+  std::string_view id, owner;
+  int64_t arrival_ns = -1;  // with `id`: of those that arrived then
+};
+
+}  // namespace tactus

@@ -1,0 +1,72 @@
+// `tactus explain TRACE ID`: why a request of a recording was as late as it was.
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "api/explain_text.h"
+#include "base/printable.h"
+#include "cli/commands.h"
+#include "cli/option_binding.h"
+#include "cli/output_file.h"
+#include "trace/replay.h"
+
+namespace tactus::cli {
+namespace {
+
+struct ExplainOptions {
+  std::string trace, id, output;
+  bool json = false;
+  template <class V>
+  void VisitFields(V& v) {
+    v.Group("Output");
+    v.Field("json", json, {.help = "print one JSON object, as GET /v1/requests/{id}/explain answers"});
+    v.Field("output", output, {.alias = "o", .help = "also write the JSON object to this file"});
+  }
+};
+
+int Fail(const Status& status, int code = kExitFailed) {
+  std::fprintf(stderr, "tactus explain: %s\n", status.message().c_str());
+  return code;
+}
+
+Result<std::vector<RequestTimeline>> Find(const ExplainOptions& options) {
+  ReplayHooks::Explain explain;
+  explain.id = options.id;
+  ReplayHooks hooks;
+  hooks.explain = &explain;
+  TACTUS_ASSIGN_OR_RETURN(const ReplayReport report, ReplayTrace(options.trace, hooks));
+  if (!report.identical()) {
+    return DataLoss(
+        fmt::format("the recording '{}' was made by version {} and replays to another plan at step {}: its schedule is "
+                    "not the recorded one; use the program that recorded it",
+                    options.trace, report.program_version, report.first_difference));
+  }
+  if (!report.complete) std::fprintf(stderr, "the recording was not closed in order; what is there is explained\n");
+  if (!explain.found.empty()) return std::move(explain.found);
+  const std::string has = explain.requests == 0 ? "it has no requests"
+                                                : fmt::format("it has requests 1 to {}, {} of them with an id",
+                                                              explain.requests, explain.with_id);
+  return NotFound(fmt::format("no request '{}' in '{}': {}; give a number or an X-Request-Id",
+                              Printable(options.id.substr(0, 256)), options.trace, has));
+}
+
+}  // namespace
+
+int ExplainCommand(const Args& args) {
+  ExplainOptions options;
+  CommandLine line("explain", "TRACE ID [options]",
+                   "Tells what a request of a recording waited for and computed, from its arrival to its end.");
+  line.Add(options);
+  line.Positional("TRACE", &options.trace, true, "a recording (--trace-out of serve or sim)");
+  line.Positional("ID", &options.id, true, "the request's number in the recording, from 1, or its X-Request-Id");
+  if (const auto exit = line.ParseOrExit(args)) return *exit;
+  const auto found = Find(options);
+  if (!found.ok()) return Fail(found.status());
+  const std::string json = api::ExplainText(*found) + "\n";
+  std::printf("%s", options.json ? json.c_str() : api::ExplainTable(*found).c_str());
+  if (options.output.empty()) return kExitOk;
+  const Status written = ReplaceFile(options.output, json, "output");
+  return written.ok() ? kExitOk : Fail(written);
+}
+
+}  // namespace tactus::cli
