@@ -55,7 +55,7 @@ struct SequenceColumns {  // each [capacity]
   const int32_t* preemptions = nullptr;
   const int32_t* draft_tokens = nullptr;   // guesses at what follows the last known token, to be verified with it
   const ClientId* client = nullptr;        // index of StepView::client_notes
-  const uint8_t* service_class = nullptr;  // index of SchedulerLimits::classes; 0: of none
+  const uint8_t* service_class = nullptr;  // 1 + an index of SchedulerLimits::classes; 0: none
   const SlotId* fork_from = nullptr;  // a sequence that has computed the same prompt and still holds it, or kNoSlot
 
   // Tokens that can be planned now: whatever is known and not yet (planned to be) computed; 0 when the end by length is

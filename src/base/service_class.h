@@ -18,7 +18,7 @@ struct ServiceClass {
   double weight = 1;  // what a client of the class gets beside a client of weight 1, where clients share (order vtc)
 };
 
-inline constexpr size_t kMostServiceClasses = 64;
+inline constexpr size_t kMostServiceClasses = 32;  // as many as a result tells apart
 inline constexpr double kLeastClassWeight = 0.01, kMostClassWeight = 100;
 
 // NAME:ttft=500ms,tbt=50ms,jct=10s,weight=4, one text for each class; the fields in any order, each at most once.

@@ -48,7 +48,9 @@ TEST(ServiceClass, WhatIsWrongIsNamed) {
   refused({"a:weight=101"}, "weight '101'");
   refused({"a:ttft=2s,jct=1s"}, "due after the whole answer");
   refused({"a:ttft=1s", "a"}, "class 'a' is declared twice");
-  refused(std::vector<std::string>(65, "a"), "declared twice");
+  std::vector<std::string> many;
+  for (size_t i = 0; i <= kMostServiceClasses; ++i) many.push_back("class " + std::to_string(i));
+  refused(many, "more than 32 classes");
 }
 
 TEST(ServiceClass, ARequestKeepsWhatItStates) {

@@ -1,7 +1,6 @@
 // Learning to Rank (Fu et al., NeurIPS 2024), as in its authors' code: by predicted output length, which only has to be
-// right in comparison and is asked for once, with a guard against starvation. A sequence that has not been in a step
-// for
-// --ltr-starvation-steps steps, whether or not it holds KV, is promoted: it goes before all that are not, for
+// right in comparison and is asked for once, with a guard against starvation. A sequence that has been in none of the
+// last --ltr-starvation-steps steps, whether or not it holds KV, is promoted: it goes before all that are not, for
 // --ltr-quantum-steps steps of its own.
 //
 // Ours: the promoted go longest unserved first, not by predicted length, which would bound nothing where more are

@@ -6,7 +6,7 @@
 //
 // Bound (Theorem 4.4 there): of two clients that both have requests waiting throughout, neither is served more than the
 // other by over twice the larger of prompt cost x the longest prompt and output cost x the tokens that fit the KV
-// memory. As there, it holds for whoever waits; the sequences that run go on whosever they are.
+// memory, and the credit. As there, it holds for whoever waits; the sequences that run go on whosever they are.
 //
 // Counters are notes of the clients, so they outlive the requests. Heaps hold lower bounds of them: counters only grow,
 // so an entry is checked when it comes to the top, and a step costs O(log clients) for each sequence that is looked at.
@@ -61,6 +61,7 @@ class VtcOrder final : public Order {
       costs_.push_back({cost(limits.policy[kPromptCost], c), cost(limits.policy[kOutputCost], c)});
     waiting_.reserve(static_cast<size_t>(limits.client_capacity()));
     walked_.reserve(static_cast<size_t>(limits.slot_capacity));
+    passed_.reserve(static_cast<size_t>(limits.slot_capacity));
   }
 
   void Apply(const StepView& view) override {
@@ -76,6 +77,7 @@ class VtcOrder final : public Order {
     lists_.Clear();
     waiting_.clear();
     walked_.clear();
+    passed_.clear();
     std::fill(in_heap_.begin(), in_heap_.end(), false);
     std::vector<SlotId> before(view.waiting.begin(), view.waiting.end());
     for (size_t i = view.changes.size(); i-- > 0;) {
