@@ -111,6 +111,9 @@ class Engine {
   // step.
   virtual std::vector<RequestTimeline> Timelines(const TimelineQuery&) const { return {}; }
   virtual int64_t kept_timelines() const { return 0; }
+  // Whether a request that Submit has taken may still be refused by the gate (--gate predict): its first delta then has
+  // kError with kResourceExhausted, and no token came before.
+  virtual bool may_refuse() const { return false; }
 
   virtual EngineStats Stats() const = 0;
   // Prometheus text of the engine's metrics (tactus_* and the vllm:* names).

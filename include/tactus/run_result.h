@@ -57,6 +57,7 @@ struct EngineFigures {
   std::optional<double> kv_utilization;                    // blocks in use / all, mean over steps
   std::optional<double> prefix_sharing;                    // prompt tokens found in the prefix cache / looked up
   std::optional<double> mean_batch;                        // sequences per step
+  Summary ttft_prediction_error;                           // |predicted by the gate - measured| / measured
   std::optional<double> decision_p50_us, decision_p99_us;  // time to plan a step, by the system's clock
   Summary step_ms;                                         // the executor's time per step
   Summary scheduling_delay_ms;                             // arrival to the first share of a step

@@ -14,7 +14,8 @@ namespace tactus {
 struct SchedulingOptions {
   std::string scheduler = "sarathi-serve";
   std::string order, admission, composition, budget, preemption, predictor;  // each empty: as the preset says
-  int64_t token_budget = 0;                                                  // 0: the preset's (512)
+  std::string gate = "queue";
+  int64_t token_budget = 0;  // 0: the preset's (512)
   DurationText tbt_slo{kAutoDuration};
   std::string step_limit = "context";
   int64_t max_num_seqs = 256;
@@ -44,6 +45,9 @@ struct SchedulingOptions {
     v.Field("budget", budget, {.help = "how many tokens a step may have; default: the preset's"});
     v.Field("preemption", preemption,
             {.help = "which sequence gives its KV back when memory is short, and how; default: the preset's"});
+    v.Field("gate", gate,
+            {.help = "which request may queue: none, queue (--max-queue), or predict (a request that is predicted to "
+                     "miss its time to first token is refused at once, 503); classes may say otherwise (--slo-class)"});
     v.Field("predictor", predictor,
             {.help = "predicts output lengths: none or history; in simulation also oracle, noisy:SIGMA and stated; "
                      "default: history where the preset needs one"});
@@ -65,17 +69,20 @@ struct SchedulingOptions {
                      "so that memory can be planned; none: any number (simulation only)"});
     v.Field("max-num-seqs", max_num_seqs,
             {.unit = "sequences", .min = 1, .max = 65536, .help = "most sequences that hold KV at once"});
-    v.Field(
-        "max-queue", max_queue,
-        {.unit = "requests", .min = 1, .max = 1 << 20, .help = "most requests waiting; one more is rejected (503)"});
+    v.Field("max-queue", max_queue,
+            {.unit = "requests",
+             .min = 1,
+             .max = 1 << 20,
+             .help = "most requests waiting; one more is rejected (503), unless its gate is none"});
     v.Field("watermark", watermark,
             {.min = 0, .max = 0.9, .help = "share of the KV blocks that admission leaves free for decodes"});
     v.Field("reserve-full", reserve_full,
             {.help = "admission max-length reserves the whole context instead of prompt + max_tokens"});
-    v.Field(
-        "slo-class", slo_class,
-        {.help = "a class of service, NAME:ttft=500ms,tbt=50ms,jct=10s,weight=4 (each optional); may be repeated: "
-                 "what its requests are promised that state nothing else, and what they weigh where clients share"});
+    v.Field("slo-class", slo_class,
+            {.help = "a class of service, NAME:ttft=500ms,tbt=50ms,jct=10s,weight=4,gate=shed (each optional); may be "
+                     "repeated: "
+                     "what its requests are promised that state nothing else, what they weigh where clients share, and "
+                     "whether they queue (off, queue or shed: --gate none, queue or predict)"});
     policy.VisitFields(v);
     v.Group("Requests");
     v.Field("max-model-len", max_model_len,

@@ -41,12 +41,16 @@ class [[nodiscard]] Status {
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
   const std::string& param() const { return param_; }
+  // kResourceExhausted: when to try again, in nanoseconds; 0: not known.
+  int64_t retry_after_ns() const { return retry_after_ns_; }
+  void set_retry_after_ns(int64_t ns) { retry_after_ns_ = ns; }
   std::string ToString() const;
 
  private:
   StatusCode code_ = StatusCode::kOk;
   std::string message_;
   std::string param_;
+  int64_t retry_after_ns_ = 0;
 };
 
 inline Status InvalidArgument(std::string message, std::string param = {}) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <utility>
 
 #include "base/printable.h"
 #include "base/unit_text.h"
@@ -13,10 +14,13 @@ namespace tactus {
 namespace {
 
 constexpr size_t kMostNameBytes = 64;
+// What a class says of its requests at the gate, and the gate (sched/choices.def) that does it.
+constexpr std::pair<const char*, const char*> kGates[] = {{"off", "none"}, {"queue", "queue"}, {"shed", "predict"}};
 
 Status Bad(const std::string& text, const std::string& why) {
   return InvalidArgument(
-      fmt::format("--slo-class: '{}': {}; such as interactive:ttft=500ms,tbt=50ms,weight=4", Printable(text), why),
+      fmt::format("--slo-class: '{}': {}; such as interactive:ttft=500ms,tbt=50ms,weight=4,gate=shed", Printable(text),
+                  why),
       "slo-class");
 }
 
@@ -27,8 +31,8 @@ Status ReadField(const std::string& text, const std::string& field, ServiceClass
                              : name == "tbt" ? &out->slo.tbt_ns
                              : name == "jct" ? &out->slo.jct_ns
                                              : nullptr;
-  if (objective == nullptr && name != "weight")
-    return Bad(text, fmt::format("'{}' is none of ttft=, tbt=, jct= and weight=", Printable(field)));
+  if (objective == nullptr && name != "weight" && name != "gate")
+    return Bad(text, fmt::format("'{}' is none of ttft=, tbt=, jct=, weight= and gate=", Printable(field)));
   if (std::find(seen->begin(), seen->end(), name) != seen->end()) return Bad(text, fmt::format("{} twice", name));
   seen->push_back(name);
   if (objective != nullptr) {
@@ -36,6 +40,14 @@ Status ReadField(const std::string& text, const std::string& field, ServiceClass
     if (!duration.ok() || duration->ns <= 0)
       return Bad(text, fmt::format("{} '{}' is no duration above 0", name, Printable(value)));
     *objective = duration->ns;
+    return Status();
+  }
+  if (name == "gate") {
+    const auto gate =
+        std::find_if(std::begin(kGates), std::end(kGates), [&](const auto& g) { return value == g.first; });
+    if (gate == std::end(kGates))
+      return Bad(text, fmt::format("gate '{}' is none of off, queue and shed", Printable(value)));
+    out->gate = gate->second;
     return Status();
   }
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), out->weight);
@@ -88,7 +100,11 @@ std::string TextOf(const ServiceClass& c) {
   add("ttft", c.slo.ttft_ns);
   add("tbt", c.slo.tbt_ns);
   add("jct", c.slo.jct_ns);
-  return text + fmt::format("weight={}", c.weight);
+  text += fmt::format("weight={}", c.weight);
+  for (const auto& [word, gate] : kGates) {
+    if (c.gate == gate) text += fmt::format(",gate={}", word);
+  }
+  return text;
 }
 
 uint8_t FindServiceClass(const std::vector<ServiceClass>& classes, std::string_view name) {

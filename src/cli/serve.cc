@@ -24,7 +24,8 @@ std::string SchedulerHelp() {
                                                            {"--admission", sched::Choice::kAdmission},
                                                            {"--composition", sched::Choice::kComposition},
                                                            {"--budget", sched::Choice::kBudget},
-                                                           {"--preemption", sched::Choice::kPreemption}};
+                                                           {"--preemption", sched::Choice::kPreemption},
+                                                           {"--gate", sched::Choice::kGate}};
   for (const auto& [flag, choice] : choices) {
     text += "\n" + std::string(flag) + ":\n";
     for (const auto& value : sched::Values(choice)) {

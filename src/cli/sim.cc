@@ -56,6 +56,7 @@ Json KnownNames() {
   list["composition"] = Section(sched::Values(sched::Choice::kComposition));
   list["budget"] = Section(sched::Values(sched::Choice::kBudget));
   list["preemption"] = Section(sched::Values(sched::Choice::kPreemption));
+  list["gate"] = Section(sched::Values(sched::Choice::kGate));
   list["predictors"] = Section(predict::Predictors());
   list["balancers"] = Section(route::Balancers());
   list["workloads"] = Section(KnownWorkloads());

@@ -315,6 +315,7 @@ class EngineImpl final : public Engine {
 
   std::vector<RequestTimeline> Timelines(const TimelineQuery& query) const override { return loop_->Timelines(query); }
   int64_t kept_timelines() const override { return tactus::Timelines::kKeptSequences; }
+  bool may_refuse() const override { return replica_->scheduler().gate_asks(); }
   EngineStats Stats() const override { return loop_->Stats(); }
   std::string MetricsText() const override { return metrics_->Text(loop_->Stats()); }
   RunResult Outcome() const override {

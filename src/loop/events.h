@@ -75,6 +75,8 @@ struct RequestDoneEvent {
   FinishReason finish = FinishReason::kNone;  // the worst of the choices: kError, kCancelled, kLength, kStop
   DurationNs longest_gap_ns = 0;              // between two tokens of one choice
   int32_t gaps = 0, late_gaps = 0;            // of all choices; late: longer than the request's TBT objective
+  DurationNs predicted_ttft_ns = -1;          // when it came, by the gate; -1: none predicts
+  bool refused = false;                       // by the gate: as if it had not been taken
   std::shared_ptr<const Request> request;
   std::array<Miss, kNumObjectives> misses;  // of its objectives; those of a request that failed may be missed without
 };

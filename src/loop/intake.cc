@@ -67,6 +67,7 @@ PreparedRequest Prepare(std::shared_ptr<const Request> request, int32_t prompt_t
   p.adapter = AdapterIndex(*request, limits) + 1;
   p.root_key = RootKeyOf(*request, limits);
   p.service_class = FindServiceClass(limits.classes, request->slo_class);
+  p.passes_queue = (limits.passes_queue >> p.service_class & 1) != 0;
   p.has_keys = kind != Keys::kNone;
   p.own_keys = kind == Keys::kOwn;
   if (!request->client.empty()) {
@@ -138,7 +139,7 @@ Result<RequestHandle> Intake::Submit(PreparedRequest request, TimeNs now_ns) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!closed_.ok()) return closed_;
   const int32_t queued = queued_.load(std::memory_order_relaxed);
-  if (queued + n > max_queue_ || live_.load(std::memory_order_relaxed) + n > capacity_) {
+  if ((queued + n > max_queue_ && !request.passes_queue) || live_.load(std::memory_order_relaxed) + n > capacity_) {
     return Status(
         StatusCode::kResourceExhausted,
         fmt::format("the queue is full: {} sequences wait, --max-queue is {}; try again later", queued, max_queue_));

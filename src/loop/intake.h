@@ -23,7 +23,8 @@ namespace tactus {
 struct IntakeLimits {
   int32_t max_model_len = 0;  // tokens, prompt and output together
   int32_t max_num_seqs = 256;
-  int32_t max_queue = 2048;  // sequences waiting
+  int32_t max_queue = 2048;   // sequences waiting
+  uint64_t passes_queue = 0;  // bit c: max_queue does not hold for requests of class c (PreparedRequest::service_class)
   int32_t block_size = 16;
   int64_t blocks_total = 0;
   bool prefix_caching = true;
@@ -51,6 +52,7 @@ struct PreparedRequest {
   int32_t prompt_tokens = 0;
   int32_t max_tokens = 0;
   int32_t adapter = 0;          // SequenceStart::adapter
+  bool passes_queue = false;    // max_queue does not hold for it
   bool tokens_on_host = false;  // each token is needed before the next is sampled (a grammar): its steps do not chain
   uint64_t client = 0;          // keyed hash of Request::client; 0: unknown
   uint8_t service_class = 0;    // SequenceColumns::service_class

@@ -1,9 +1,18 @@
 #include "loop/live_requests.h"
 
+#include <fmt/format.h>
+
 #include "base/check.h"
 #include "kv/block_key.h"
 
 namespace tactus {
+namespace {
+
+std::string SecondsText(DurationNs ns) {
+  return fmt::format("{:.2f} s", static_cast<double>(ns) * 1e-9);
+}
+
+}  // namespace
 
 LiveRequests::LiveRequests(const LoopContext& context, Intake* intake, PassEvents* events)
     : config_(context.config),
@@ -17,6 +26,7 @@ LiveRequests::LiveRequests(const LoopContext& context, Intake* intake, PassEvent
       requests_(config_.slots()),
       slots_(static_cast<size_t>(config_.slots())),
       timelines_(config_.slots(), this),
+      gate_asks_(parts_.scheduler->gate_asks()),
       key_tokens_(static_cast<size_t>(block_size_)) {}
 
 void LiveRequests::Take(PreparedRequest prepared) {
@@ -42,6 +52,7 @@ void LiveRequests::Take(PreparedRequest prepared) {
                                      .service_class = in.service_class},
                                     events_.now_ns());
     buffers.slot = s;
+    if (gate_asks_ && choice == 0) arrived_.push_back(s);
     timelines_.SequenceArrived(request->line, s, choice, choice > 0, others_ahead);
     if (drafting_) buffers.drafts.reserve(static_cast<size_t>(config_.max_draft_tokens));
     SlotEntry& entry = slot(s);
@@ -86,14 +97,34 @@ void LiveRequests::Cancel(RequestHandle handle) {
   if (parts_.tap != nullptr) parts_.tap->Cancel(handle);
   RequestRecord* request = requests_.Find(handle);
   if (request == nullptr) return;
-  const int32_t error = events_.Error(Status(StatusCode::kCancelled, "cancelled"));
+  End(request, FinishReason::kCancelled, events_.Error(Status(StatusCode::kCancelled, "cancelled")));
+}
+
+void LiveRequests::End(RequestRecord* request, FinishReason reason, int32_t error) {
   ++request->slots_held;  // the record outlives this loop
   for (const SequenceBuffers& choice : request->in.choices) {
-    if (choice.slot != kNoSlot && sequences_.columns().state[choice.slot] != SeqState::kFinished) {
-      Finish(choice.slot, FinishReason::kCancelled, nullptr, error);
-    }
+    if (choice.slot != kNoSlot && sequences_.columns().state[choice.slot] != SeqState::kFinished)
+      Finish(choice.slot, reason, nullptr, error);
   }
   if (--request->slots_held == 0) requests_.Release(request);
+}
+
+void LiveRequests::Answered(SlotId s, const sched::GateAnswer& answer) {
+  RequestRecord* request = slot(s).request;
+  if (answer.fixed_ns < 0) return;
+  request->gate_fixed_ns = answer.fixed_ns;
+  request->gate_by_model_ns = answer.by_model_ns;
+  request->predicted_ttft_ns =
+      answer.fixed_ns + static_cast<DurationNs>(static_cast<double>(answer.by_model_ns) * first_token_ratio_.factor());
+  if (!answer.refused) return;
+  request->refused = true;
+  Status why(StatusCode::kResourceExhausted,
+             fmt::format("the first token is predicted {} after the request came and its objective is {}; try again in "
+                         "{}, or allow more time (slo.ttft_ms)",
+                         SecondsText(request->predicted_ttft_ns), SecondsText(request->in.request->slo.ttft_ns),
+                         SecondsText(answer.retry_after_ns)));
+  why.set_retry_after_ns(answer.retry_after_ns);
+  End(request, FinishReason::kError, events_.Error(why));
 }
 
 void LiveRequests::Start(SequenceStart* start, int32_t first_position) {
@@ -153,7 +184,13 @@ void LiveRequests::ClearForks(const RequestRecord& request, SlotId from) {
 
 void LiveRequests::FirstToken(SlotEntry* slot, DurationNs gap_ns) {
   timelines_.FirstToken(slot->buffers->slot);
-  if (slot->request->first_token_ns == 0) slot->request->first_token_ns = events_.now_ns();
+  RequestRecord& request = *slot->request;
+  if (request.first_token_ns == 0) {
+    request.first_token_ns = events_.now_ns();
+    const DurationNs after_fixed_ns = events_.now_ns() - request.in.arrival_ns - request.gate_fixed_ns;
+    if (request.gate_fixed_ns >= 0 && request.gate_by_model_ns > 0)
+      first_token_ratio_.Observe(std::max<DurationNs>(1, after_fixed_ns), request.gate_by_model_ns);
+  }
   events_.FirstGap(gap_ns);
 }
 
@@ -239,13 +276,14 @@ void LiveRequests::Finish(SlotId s, FinishReason reason, TokenEvent* event, int3
     if (request->siblings_held && entry.choice == 0 && reason != FinishReason::kCancelled)
       ReleaseSiblings(request, kNoSlot);
   }
-  Count(reason);
+  if (!request->refused) Count(reason);
   if (--request->live_choices == 0) {
     const PreparedRequest& in = request->in;
     events_.Done({in.user, in.handle, in.arrival_ns, request->scheduled_ns, request->first_token_ns, events_.now_ns(),
                   in.prompt_tokens, request->cached_tokens, request->completion_tokens, request->preemptions,
                   request->recomputed_tokens, request->worst, request->longest_gap_ns, request->gaps,
-                  request->late_gaps, in.request, timelines_.RequestEnded(request->line, request->worst)});
+                  request->late_gaps, request->predicted_ttft_ns, request->refused, in.request,
+                  timelines_.RequestEnded(request->line, request->worst)});
     requests_.Forget(in.handle);
     intake_.RequestEnded();
   }

@@ -7,9 +7,11 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "loop/measured_ratio.h"
 #include "loop/pass_events.h"
 #include "loop/request_table.h"
 #include "loop/step_loop.h"
@@ -31,6 +33,13 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
   LiveRequests(const LoopContext& context, Intake* intake, PassEvents* events);
 
   void Take(PreparedRequest request);
+  // First choices that have been taken since ForgetArrived, where the scheduler's gate asks about them.
+  std::span<const SlotId> arrived() const { return arrived_; }
+  void ForgetArrived() { arrived_.clear(); }
+  // What the gate says of one of them: a refused request ends, with all its choices.
+  void Answered(SlotId s, const sched::GateAnswer& answer);
+  // How much later first tokens come than gates predict.
+  const MeasuredRatio& first_token_ratio() const { return first_token_ratio_; }
   void Cancel(RequestHandle handle);  // unknown or ended: no effect
   // The step being planned starts the sequence, with positions [0, first_position) there already: fills in *start.
   void Start(SequenceStart* start, int32_t first_position);
@@ -82,6 +91,7 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
 
  private:
   void BindPredictor(SlotId s, const RequestRecord& request);
+  void End(RequestRecord* request, FinishReason reason, int32_t error);
   void FirstToken(SlotEntry* slot, DurationNs gap_ns);
   void AddKey(SlotId s);
   void FillKeys(SlotId s);
@@ -103,6 +113,9 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
   RequestTable requests_;
   std::vector<SlotEntry> slots_;
   Timelines timelines_;
+  MeasuredRatio first_token_ratio_;
+  const bool gate_asks_;
+  std::vector<SlotId> arrived_;
   std::vector<TokenId> key_tokens_;  // [block_size], scratch
   SequenceCounts counts_;
 };

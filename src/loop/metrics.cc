@@ -37,7 +37,8 @@ EngineMetrics::Counts::Counts()
       generation_tokens(kLengthBuckets),
       iteration_tokens(kIterationBuckets),
       step_s(kStepBuckets),
-      step_ratio(kRatioBuckets) {}
+      step_ratio(kRatioBuckets),
+      ttft_ratio(kRatioBuckets) {}
 
 EngineMetrics::EngineMetrics(std::string model_name, const KvCacheConfig& kv, int64_t token_budget, bool exact,
                              RunWindow window)
@@ -90,6 +91,7 @@ EndedRequest EndedOf(const RequestDoneEvent& d) {
   r.arrival_ns = d.arrival_ns;
   r.done_ns = d.done_ns;
   r.longest_gap_ns = d.longest_gap_ns;
+  r.predicted_ttft_ns = d.predicted_ttft_ns;
   r.gaps = d.gaps;
   r.late_gaps = d.late_gaps;
   r.slo = d.request->slo;
@@ -99,10 +101,17 @@ EndedRequest EndedOf(const RequestDoneEvent& d) {
 
 void EngineMetrics::CountDone(const RequestDoneEvent& d) {
   Counts& c = counts_;
+  if (d.refused) {
+    run_.Rejected(d.arrival_ns, d.request->slo, d.request->slo_class, "predicted to miss its time to first token");
+    objectives_.Refused(d.request->slo, d.request->slo_class);
+    return;
+  }
   const EndedRequest r = EndedOf(d);
   run_.Ended(r);
   objectives_.Ended(r, d.misses, r.ok ? "" : d.finish == FinishReason::kCancelled ? "cancelled" : "error");
   if (r.delay_ns >= 0) c.queue_s.Observe(static_cast<double>(r.delay_ns) * kToSeconds);
+  if (r.predicted_ttft_ns > 0 && r.ttft_ns > 0)
+    c.ttft_ratio.Observe(static_cast<double>(r.ttft_ns) / static_cast<double>(r.predicted_ttft_ns));
   if (!r.ok) return;
   c.prompt_tokens.Observe(d.prompt_tokens);
   c.generation_tokens.Observe(d.completion_tokens);
@@ -167,6 +176,9 @@ std::string EngineMetrics::Text(const EngineStats& s) const {
   t.Gauge("tactus_step_time_correction",
           "Factor by which the step-time model is corrected: measured / predicted of the last steps with prompts.",
           s.step_time_correction);
+  t.Histogram("tactus_ttft_measured_to_predicted",
+              "Time to first token / what the gate predicted of it when the request came (gate predict).",
+              c.ttft_ratio);
   t.Counter("tactus_executor_errors_total", "Steps that failed.", value(c.executor_errors));
   t.Counter("tactus_recomputed_tokens_total", "Tokens computed again after a preemption.", value(s.recomputed_tokens));
   t.Gauge("tactus_swap_blocks", "KV blocks that fit into the host's swap space.", value(s.swap_blocks_total));
@@ -185,7 +197,8 @@ std::string EngineMetrics::Text(const EngineStats& s) const {
   t.Family("tactus_decision_seconds", Type::kGauge, "Time to plan a step, by quantile over all steps.");
   t.Sample(decision_p50_ns * kToSeconds, {{"quantile", "0.5"}});
   t.Sample(decision_p99_ns * kToSeconds, {{"quantile", "0.99"}});
-  t.Counter("tactus_requests_rejected_total", "Requests refused: no room in the queue, or can never fit.",
+  t.Counter("tactus_requests_rejected_total",
+            "Requests refused: no room in the queue, predicted to miss their objective, or can never fit.",
             value(rejected));
   t.Family("tactus_slo_requests_total", Type::kCounter,
            "Requests that stated an SLO, by class and whether they kept it.");

@@ -34,7 +34,7 @@ class EngineMetrics final : public EventSink {
   struct Counts {
     Counts();
     BucketHistogram ttft_s, gap_s, e2e_s, queue_s, prefill_s, decode_s, prompt_tokens, generation_tokens,
-        iteration_tokens, step_s, step_ratio;
+        iteration_tokens, step_s, step_ratio, ttft_ratio;
     double predicted_s = 0, measured_s = 0;  // of the steps that were predicted
     int64_t executor_errors = 0;
   };

@@ -48,6 +48,7 @@ Result<ReplicaConfig> ReplicaOf(const SchedulingOptions& o) {
   c.composition = o.composition;
   c.budget = o.budget;
   c.preemption = o.preemption;
+  c.gate = o.gate;
   c.predictor = o.predictor;
   c.limits.max_num_seqs = static_cast<int32_t>(o.max_num_seqs);
   c.limits.token_budget = o.token_budget;
@@ -87,6 +88,9 @@ Result<std::unique_ptr<Replica>> Replica::Create(ReplicaConfig config, ReplicaSe
   }
   TACTUS_ASSIGN_OR_RETURN(r->scheduler_, sched::Scheduler::Create(sc, std::move(services.injected)));
   r->limits_ = IntakeLimitsOf(r->config_);
+  for (size_t c = 0; c <= sc.limits.classes.size(); ++c) {
+    if (!r->scheduler_->LimitsQueue(static_cast<uint8_t>(c))) r->limits_.passes_queue |= uint64_t{1} << c;
+  }
   r->kv_config_ = KvConfigOf(r->config_);
   return r;
 }

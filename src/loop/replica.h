@@ -22,7 +22,7 @@ struct ReplicaConfig {
   // Names, knobs and sizes. Of `limits`, slot_capacity, predictor and step_time are filled in.
   sched::SchedulerConfig scheduler;
   int32_t max_queue = 2048;   // sequences that may wait; beyond it a request is refused
-  int32_t slot_capacity = 0;  // live sequences; 0: max_queue + max_num_seqs
+  int32_t slot_capacity = 0;  // live sequences; 0: as slots() says
   bool prefix_caching = true;
   Hash128 secret;     // of the block keys
   std::string model;  // part of every key
@@ -33,7 +33,11 @@ struct ReplicaConfig {
   uint64_t seed = 0;                // of a noisy predictor
   bool true_lengths_known = false;  // requests are SimRequests: predictors may ask for the true length
 
-  int32_t slots() const { return slot_capacity > 0 ? slot_capacity : max_queue + scheduler.limits.max_num_seqs; }
+  // Requests that pass the queue's limit have as much room again beyond it; there memory ends.
+  int32_t slots() const {
+    if (slot_capacity > 0) return slot_capacity;
+    return max_queue * (sched::AnyPassesQueue(scheduler) ? 2 : 1) + scheduler.limits.max_num_seqs;
+  }
 };
 
 // What scheduling options ask for. Sizes that they do not say (context, KV memory, block size) are left to the caller.

@@ -138,6 +138,7 @@ bool StepLoop::Impl::DrainInput() {
   intake_.Drain(&drained_, &cancels_);
   for (PreparedRequest& request : drained_) live_.Take(std::move(request));
   for (const RequestHandle handle : cancels_) live_.Cancel(handle);
+  if (parts_.scheduler->gate_asks()) planning_.AskGate();
   return true;
 }
 

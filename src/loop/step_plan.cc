@@ -81,6 +81,7 @@ sched::StepView Planning::View() {
   view.num_prefilling = table.num_prefilling();
   view.previous_prefill_tokens = previous_prefill_tokens_;
   view.steps_in_flight = steps_.count();
+  view.first_token_correction = live_.first_token_ratio().factor();
   view.has_drafts = parts_.drafts != nullptr;
   return view;
 }
@@ -93,13 +94,32 @@ void Planning::AskScheduler(StepPlan* plan) {
   parts_.scheduler->Plan(view, &builder_, plan);
   if (timed) events_.Decided(parts_.stopwatch->NowNs() - begin);
   live_.sequences().ClearChanges();
+  TellTap();
+}
+
+void Planning::TellTap() {
   if (parts_.tap == nullptr) return;
   if (parts_.step_times == nullptr) {
-    parts_.tap->PlanCalled({});
+    parts_.tap->SchedulerAsked({});
   } else {
-    parts_.tap->PlanCalled(parts_.step_times->answers());
+    parts_.tap->SchedulerAsked(parts_.step_times->answers());
     parts_.step_times->Clear();
   }
+}
+
+void Planning::AskGate() {
+  for (const SlotId arrived : live_.arrived()) {
+    live_.sequences().Compact();
+    // Cancelled in the pass in which it came.
+    if (live_.sequences().columns().state[arrived] != SeqState::kWaiting) continue;
+    const sched::StepView view = View();
+    live_.timelines().PlanBegins(view.changes);
+    const sched::GateAnswer answer = parts_.scheduler->AskGate(view, builder_, arrived);
+    live_.sequences().ClearChanges();
+    TellTap();
+    live_.Answered(arrived, answer);
+  }
+  live_.ForgetArrived();
 }
 
 bool Planning::PlanAndSubmit() {

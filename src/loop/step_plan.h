@@ -20,6 +20,8 @@ class Planning {
 
   // Precondition: fewer steps in flight than the executor takes. False: there is nothing to plan.
   bool PlanAndSubmit();
+  // Asks the scheduler's gate about each first choice that has come since the last call; those that it refuses end.
+  void AskGate();
 
   uint64_t plan_hash() const { return plan_hash_; }  // over every plan so far, in order
   void KeepHashes() { keep_hashes_ = true; }
@@ -31,6 +33,7 @@ class Planning {
  private:
   sched::StepView View();
   void AskScheduler(StepPlan* plan);
+  void TellTap();
   void Apply(InFlight* f);
   void CopyTokens(StepItem* item, StepPlan* plan) const;
   void Submit(InFlight* f);

@@ -28,8 +28,9 @@ class LoopTap {
   // So many tokens are guessed to follow the sequence. Before the StepEnded of the step that sampled its newest token.
   virtual void Drafted(SlotId slot, int32_t tokens) = 0;
   virtual void StepEnded(const StepPlan& plan, const StepResult& result, bool ok) = 0;
-  // The scheduler was asked for a plan, whether or not a step came of it. `asked`: what its step-time model answered.
-  virtual void PlanCalled(std::span<const DurationNs> asked) = 0;
+  // The scheduler was asked for a plan, whether or not a step came of it, or its gate about an arrival. `answers`: what
+  // its step-time model said meanwhile.
+  virtual void SchedulerAsked(std::span<const DurationNs> answers) = 0;
   virtual void StepPlanned(const StepPlan& plan, uint64_t plan_hash) = 0;
   virtual void EndPass() = 0;
   // Bytes recorded so far: where a replay gets to.

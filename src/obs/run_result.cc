@@ -1,6 +1,7 @@
 #include "obs/run_result.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tactus {
 namespace {
@@ -56,7 +57,8 @@ RunAccumulator::RunAccumulator(bool exact, RunWindow window)
       gap_ns_(exact),
       tpot_ns_(exact),
       e2e_ns_(exact),
-      delay_ns_(exact) {}
+      delay_ns_(exact),
+      ttft_error_(exact) {}
 
 RunAccumulator::Class* RunAccumulator::ClassOf(const Slo& slo, std::string_view name) {
   if (name.empty() && !slo.any()) return nullptr;
@@ -100,6 +102,10 @@ void RunAccumulator::Ended(const EndedRequest& r) {
   }
   (r.ok ? completed_ : failed_) += 1;
   if (r.delay_ns >= 0) delay_ns_.Add(r.delay_ns);
+  if (r.predicted_ttft_ns >= 0 && r.ttft_ns > 0) {
+    ttft_error_.Add(std::llround(1e6 * static_cast<double>(std::abs(r.predicted_ttft_ns - r.ttft_ns)) /
+                                 static_cast<double>(r.ttft_ns)));
+  }
   if (!r.ok) return;
   prompt_tokens_ += r.prompt_tokens;
   completion_tokens_ += r.completion_tokens;
@@ -172,6 +178,7 @@ EngineFigures RunAccumulator::Engine() const {
   EngineFigures e;
   e.step_ms = step_ns_.Summarize(kToMs);
   e.scheduling_delay_ms = delay_ns_.Summarize(kToMs);
+  e.ttft_prediction_error = ttft_error_.Summarize(1e-6);
   if (steps_ > 0) e.mean_batch = static_cast<double>(items_) / static_cast<double>(steps_);
   if (decision_ns_.count() > 0) {
     e.decision_p50_us = decision_ns_.Quantile(0.5) * kToUs;

@@ -27,6 +27,7 @@ struct EndedRequest {
   int64_t completion_tokens = 0;       // of all choices
   DurationNs delay_ns = -1;            // arrival to its first share of a step; -1: never, or not seen from here
   DurationNs ttft_ns = -1;             // arrival to its first token; -1: none came
+  DurationNs predicted_ttft_ns = -1;   // by the gate when it came; -1: nothing was
   TimeNs arrival_ns = 0, done_ns = 0;  // its end
   DurationNs longest_gap_ns = 0;       // between two tokens of one choice
   int64_t gaps = 0, late_gaps = 0;     // of all choices; late: longer than the TBT objective
@@ -90,6 +91,7 @@ class RunAccumulator {
   const bool exact_;
   std::map<std::string, Class, std::less<>> classes_;
   LatencyValues ttft_ns_, normalized_ttft_ns_, gap_ns_, tpot_ns_, e2e_ns_, delay_ns_;
+  LatencyValues ttft_error_;  // |predicted - measured| / measured, in millionths
   Histogram step_ns_, decision_ns_;
 };
 

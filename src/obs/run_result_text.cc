@@ -40,9 +40,9 @@ Json BubblesJson(const BubbleFigures& b) {
 // Where only a client looked, all of it is null.
 void AddEngine(const std::optional<EngineFigures>& figures, Json* out) {
   static constexpr const char* kNames[] = {
-      "steps",          "plan_hash",  "preemptions",        "recomputed_tokens",  "swapped_sequences",
-      "swapped_blocks", "step_ms",    "decision_us",        "budget_utilization", "kv_utilization",
-      "prefix_sharing", "mean_batch", "scheduling_delay_ms"};
+      "steps",          "plan_hash",  "preemptions",         "recomputed_tokens",    "swapped_sequences",
+      "swapped_blocks", "step_ms",    "decision_us",         "budget_utilization",   "kv_utilization",
+      "prefix_sharing", "mean_batch", "scheduling_delay_ms", "ttft_prediction_error"};
   Json& j = *out;
   for (const char* name : kNames) j[name] = nullptr;
   if (!figures) return;
@@ -60,6 +60,7 @@ void AddEngine(const std::optional<EngineFigures>& figures, Json* out) {
   j["prefix_sharing"] = OrNull(e.prefix_sharing);
   j["mean_batch"] = OrNull(e.mean_batch);
   j["scheduling_delay_ms"] = SummaryJson(e.scheduling_delay_ms);
+  j["ttft_prediction_error"] = SummaryJson(e.ttft_prediction_error);
 }
 
 void AddAttainment(const ObjectiveCounts& c, Json* out) {

@@ -16,6 +16,7 @@ namespace tactus::sched {
 #define TACTUS_COMPOSITION(name, make, help, ...) TACTUS_CHOICE(Composition, make, __VA_ARGS__)
 #define TACTUS_BUDGET(name, make, help, ...) TACTUS_CHOICE(Budget, make, __VA_ARGS__)
 #define TACTUS_PREEMPTION(name, make, help, ...) TACTUS_CHOICE(Preemption, make, __VA_ARGS__)
+#define TACTUS_GATE(name, make, help, ...) TACTUS_CHOICE(Gate, make, __VA_ARGS__)
 #include "sched/choices.def"
 #undef TACTUS_CHOICE
 #undef TACTUS_ORDER
@@ -23,6 +24,7 @@ namespace tactus::sched {
 #undef TACTUS_COMPOSITION
 #undef TACTUS_BUDGET
 #undef TACTUS_PREEMPTION
+#undef TACTUS_GATE
 
 // Blocks that --watermark keeps out of admission's reach.
 int64_t KeepFreeBlocks(const SchedulerLimits& limits);

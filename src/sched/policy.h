@@ -1,5 +1,6 @@
 // A scheduler is five independent choices (order, admission, composition, budget, preemption), each an interface below
-// with one file per value in its own folder; a preset is one row of policies.def. Policies see StepView and write
+// with one file per value in its own folder; a preset is one row of policies.def. A sixth, the gate, says who may queue
+// and belongs to no preset. Policies see StepView and write
 // through PlanBuilder (sched/plan.h), which does the accounting: a wrong policy can be unfair, never overcommit.
 //
 // Every policy is a deterministic function of the view and the clock in it: no time source, randomness, input or output
@@ -24,6 +25,7 @@
 #include "base/sequence_columns.h"
 #include "base/sequence_notes.h"
 #include "base/service_class.h"
+#include "base/step.h"
 #include "base/step_time_model.h"
 #include "tactus/policy_options.h"
 #include "tactus/status.h"
@@ -46,6 +48,8 @@ struct StepView {
   int32_t num_prefilling = 0;                  // running sequences that have prompt tokens left to plan
   int64_t previous_prefill_tokens = 0;         // of the step planned before this one, whether or not it has ended
   int32_t steps_in_flight = 0;
+  // Measured / predicted of what gates predicted of the last first tokens (GateAnswer::by_model_ns); 1: nothing yet.
+  double first_token_correction = 1;
   bool has_drafts = false;  // SequenceColumns::draft_tokens may be more than 0
 };
 
@@ -128,6 +132,15 @@ struct StepBudget {
 };
 
 class PlanBuilder;
+
+// What a gate says of a sequence that has just been queued.
+struct GateAnswer {
+  // Its first token is predicted fixed_ns + by_model_ns after its arrival: the part that is known (what it has waited,
+  // the steps in flight), and the part that follows from the step-time model and the queue. -1: nothing is predicted.
+  DurationNs fixed_ns = -1, by_model_ns = 0;
+  bool refused = false;           // it cannot keep its objective, and its class does not wait: it ends now
+  DurationNs retry_after_ns = 0;  // of a refused one: after so long one like it is predicted to keep it
+};
 
 // Who goes next in the queue. Keeps whatever index it likes over the waiting sequences.
 class Order {
@@ -214,6 +227,32 @@ class Budget {
   virtual StepBudget NextFor(const StepView& view, Order*, const PlanBuilder&) { return Next(view); }
   // For the start-up echo: "512 tokens: no --tbt-slo, so the default".
   virtual std::string Why() const = 0;
+};
+
+// What a gate may ask beside the view. The plan has not begun.
+struct GateContext {
+  Order& order;
+  const Admission& admission;
+  const PlanBuilder& plan;
+  StepBudget budget;        // of the next step
+  int32_t max_running = 0;  // sequences that may hold KV
+};
+
+// Whether a request may enter the queue. Each class of service has one of its own, or that of --gate.
+class Gate {
+ public:
+  virtual ~Gate() = default;
+  virtual void Describe(ChoiceTraits*) const {}
+  // Whether --max-queue holds for its requests. The door of the step loop keeps it, on the submitter's thread: a flood
+  // costs the engine nothing.
+  virtual bool LimitsQueue() const { return true; }
+  // Whether Ask is called for every sequence that arrives, whichever gate is its own. At most one of a scheduler's
+  // does.
+  virtual bool Asks() const { return false; }
+  // The changes of the view have been applied to the order.
+  virtual GateAnswer Ask(const StepView&, SlotId, const GateContext&) { return {}; }
+  // What the plan made from this view will do.
+  virtual void Planned(const StepView&, const StepPlan&) {}
 };
 
 // What a composition works with: one step's view, builder and the other choices.

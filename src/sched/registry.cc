@@ -23,6 +23,7 @@ struct Entry {
 #define TACTUS_COMPOSITION(...)
 #define TACTUS_BUDGET(...)
 #define TACTUS_PREEMPTION(...)
+#define TACTUS_GATE(...)
 constexpr Entry<Order> kOrders[] = {
 #include "sched/choices.def"
 };
@@ -54,11 +55,19 @@ constexpr Entry<Budget> kBudgets[] = {
 constexpr Entry<Preemption> kPreemptions[] = {
 #include "sched/choices.def"
 };
+#undef TACTUS_PREEMPTION
+#undef TACTUS_GATE
+#define TACTUS_PREEMPTION(...)
+#define TACTUS_GATE(name, make, help, ...) {name, make, help __VA_OPT__(, &__VA_ARGS__)},
+constexpr Entry<Gate> kGates[] = {
+#include "sched/choices.def"
+};
 #undef TACTUS_ORDER
 #undef TACTUS_ADMISSION
 #undef TACTUS_COMPOSITION
 #undef TACTUS_BUDGET
 #undef TACTUS_PREEMPTION
+#undef TACTUS_GATE
 
 template <class T, size_t N>
 std::vector<ChoiceInfo> InfosOf(const Entry<T> (&entries)[N]) {
@@ -90,7 +99,7 @@ Status Make(const Entry<T> (&entries)[N], const char* choice, const std::string&
 }  // namespace
 
 const char* NameOf(Choice choice) {
-  static constexpr const char* kNames[] = {"order", "admission", "composition", "budget", "preemption"};
+  static constexpr const char* kNames[] = {"order", "admission", "composition", "budget", "preemption", "gate"};
   return kNames[static_cast<size_t>(choice)];
 }
 
@@ -130,8 +139,8 @@ const SearchInfo* FindSearch(const std::string& name) {
 }
 
 const std::vector<ChoiceInfo>& Values(Choice choice) {
-  static const std::vector<ChoiceInfo> kInfos[] = {InfosOf(kOrders), InfosOf(kAdmissions), InfosOf(kCompositions),
-                                                   InfosOf(kBudgets), InfosOf(kPreemptions)};
+  static const std::vector<ChoiceInfo> kInfos[] = {InfosOf(kOrders),  InfosOf(kAdmissions),  InfosOf(kCompositions),
+                                                   InfosOf(kBudgets), InfosOf(kPreemptions), InfosOf(kGates)};
   return kInfos[static_cast<size_t>(choice)];
 }
 
@@ -150,9 +159,9 @@ const ChoiceInfo* FindValue(Choice choice, const std::string& name) {
   return value != values.end() ? &*value : nullptr;
 }
 
-// Whether one of the five declares the knob; nobody knows what an injected one knows.
+// Whether one of them declares the knob; nobody knows what an injected one knows.
 bool MayKnow(const SchedulerConfig& c, const KnobDeclaration& knob) {
-  const std::string* names[] = {&c.order, &c.admission, &c.composition, &c.budget, &c.preemption};
+  const std::string* names[] = {&c.order, &c.admission, &c.composition, &c.budget, &c.preemption, &c.gate};
   return std::any_of(std::begin(kAllChoices), std::end(kAllChoices), [&](Choice choice) {
     const ChoiceInfo* value = FindValue(choice, *names[static_cast<size_t>(choice)]);
     return value == nullptr || value->Declares(knob);
@@ -179,6 +188,20 @@ Status CheckKnobsFit(const SchedulerConfig& c) {
   return Status();
 }
 
+bool AnyPassesQueue(const SchedulerConfig& config) {
+  const auto passes = [&](const std::string& gate) {
+    std::unique_ptr<Gate> made;
+    SchedulerLimits limits = config.limits;
+    NoteLayout notes, client_notes;
+    limits.notes = &notes;
+    limits.client_notes = &client_notes;
+    return !gate.empty() && Make(kGates, "gate", gate, limits, &made).ok() && !made->LimitsQueue();
+  };
+  const auto& classes = config.limits.classes;
+  return passes(config.gate) ||
+         std::any_of(classes.begin(), classes.end(), [&](const ServiceClass& c) { return passes(c.gate); });
+}
+
 Result<ChoiceTraits> MakeChoices(const SchedulerConfig& given, InjectedChoices* choices) {
   SchedulerConfig c = given;
   c.limits.notes = &choices->notes;
@@ -189,7 +212,17 @@ Result<ChoiceTraits> MakeChoices(const SchedulerConfig& given, InjectedChoices* 
       Make(kCompositions, NameOf(Choice::kComposition), c.composition, c.limits, &choices->composition));
   TACTUS_RETURN_IF_ERROR(Make(kBudgets, NameOf(Choice::kBudget), c.budget, c.limits, &choices->budget));
   TACTUS_RETURN_IF_ERROR(Make(kPreemptions, NameOf(Choice::kPreemption), c.preemption, c.limits, &choices->preemption));
+  TACTUS_RETURN_IF_ERROR(Make(kGates, NameOf(Choice::kGate), c.gate, c.limits, &choices->gate));
+  choices->class_gates.clear();
+  for (const ServiceClass& of : c.limits.classes) {
+    std::unique_ptr<Gate>& gate = choices->class_gates.emplace_back();
+    if (!of.gate.empty()) TACTUS_RETURN_IF_ERROR(Make(kGates, NameOf(Choice::kGate), of.gate, c.limits, &gate));
+  }
   ChoiceTraits traits;
+  choices->gate->Describe(&traits);
+  for (const auto& gate : choices->class_gates) {
+    if (gate != nullptr) gate->Describe(&traits);
+  }
   choices->order->Describe(&traits);
   choices->admission->Describe(&traits);
   choices->composition->Describe(&traits);

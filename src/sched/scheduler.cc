@@ -11,9 +11,7 @@
 
 namespace tactus::sched {
 
-void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan) {
-  TACTUS_CHECK_MSG(view.notes.stride == note_bytes_ && view.client_notes.stride == client_note_bytes_,
-                   "the sequence table was not made for what this scheduler's choices note");
+void Scheduler::ApplyChanges(const StepView& view) {
   if (fresh_) {
     order_->Rebuild(view);
     if (running_by_rank_ != nullptr) running_by_rank_->Rebuild(view, *order_);
@@ -22,6 +20,24 @@ void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan)
     order_->Apply(view);
     if (running_by_rank_ != nullptr) running_by_rank_->Apply(view, *order_);
   }
+}
+
+GateAnswer Scheduler::AskGate(const StepView& view, const PlanBuilder& builder, SlotId arrived) {
+  ApplyChanges(view);
+  const GateContext context{.order = *order_,
+                            .admission = *admission_,
+                            .plan = builder,
+                            .budget = budget_->NextFor(view, order_.get(), builder),
+                            .max_running = max_holding_};
+  GateAnswer answer = asking_gate_->Ask(view, arrived, context);
+  answer.refused = answer.refused && GateOf(view.seq.service_class[arrived]).Asks();
+  return answer;
+}
+
+void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan) {
+  TACTUS_CHECK_MSG(view.notes.stride == note_bytes_ && view.client_notes.stride == client_note_bytes_,
+                   "the sequence table was not made for what this scheduler's choices note");
+  ApplyChanges(view);
   // After the last way out below none starts before those that go on have had their share of what it freed.
   PlanBuilder::Places places{max_holding_, max_running_};
   if (yield_to_running_ && !view.running.empty()) {
@@ -42,14 +58,15 @@ void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan)
     yield_to_running_ = true;
   }
   order_->Planned(view, builder->items());
+  if (asking_gate_ != nullptr) asking_gate_->Planned(view, *plan);
 }
 
 std::string Scheduler::Describe() const {
   return fmt::format(
-      "{}: order {}, admission {}, composition {}, budget {} ({}), preemption {}; at most {} sequences at once",
+      "{}: order {}, admission {}, composition {}, budget {} ({}), preemption {}; at most {} sequences at once{}",
       config_.preset, config_.order, config_.admission, config_.composition, config_.budget, budget_->Why(),
       config_.preemption + (swaps() && config_.limits.swap_blocks == 0 ? " (recompute: no --swap-space)" : ""),
-      max_running_);
+      max_running_, config_.gate == kUsualGate ? "" : fmt::format("; gate {}", config_.gate));
 }
 
 namespace {
@@ -122,9 +139,9 @@ Status CheckFit(const SchedulerConfig& c, const ChoiceTraits& traits) {
   }
   if (traits.needs_step_time && limits.step_time == nullptr) {
     return InvalidArgument(
-        fmt::format("order '{}', composition '{}' or budget '{}' asks how long a step takes and there is no "
-                    "step-time model; use a profile of this machine or another choice",
-                    c.order, c.composition, c.budget),
+        fmt::format("order '{}', composition '{}', budget '{}' or gate '{}' (or that of a class) asks how long a step "
+                    "takes and there is no step-time model; use a profile of this machine or another choice",
+                    c.order, c.composition, c.budget, c.gate),
         "budget");
   }
   if (traits.aborts_outgrown && !traits.reserves_output) {
@@ -162,9 +179,9 @@ Status CheckPredictor(const SchedulerConfig& c, const PresetInfo& preset, const 
                       const std::string& name) {
   if (traits.needs_predictor && (name.empty() || name == kNoPredictor)) {
     return InvalidArgument(
-        fmt::format("order '{}' with admission '{}' asks for predicted output lengths and there is no predictor; "
-                    "use --predictor {}",
-                    c.order, c.admission, kUsualPredictor),
+        fmt::format("order '{}' with admission '{}' and gate '{}' (or that of a class) asks for predicted output "
+                    "lengths and there is no predictor; use --predictor {}",
+                    c.order, c.admission, c.gate, kUsualPredictor),
         "predictor");
   }
   const std::string only = preset.predictor;
@@ -186,6 +203,7 @@ Result<const PresetInfo*> ResolveNames(SchedulerConfig* c) {
   if (c->composition.empty()) c->composition = preset->composition;
   if (c->budget.empty()) c->budget = preset->budget;
   if (c->preemption.empty()) c->preemption = preset->preemption;
+  if (c->gate.empty()) c->gate = kUsualGate;
   c->limits.default_token_budget = preset->token_budget;
   TACTUS_RETURN_IF_ERROR(CheckRanges(c->limits.policy));
   return preset;
@@ -226,6 +244,7 @@ Result<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerConfig& give
   if (choices.composition != nullptr) config.composition = kInjected;
   if (choices.budget != nullptr) config.budget = kInjected;
   if (choices.preemption != nullptr) config.preemption = kInjected;
+  if (choices.gate != nullptr) config.gate = kInjected;
   config.predictor = config.limits.predictor != nullptr ? config.limits.predictor->name() : kNoPredictor;
 
   std::unique_ptr<Scheduler> s(new Scheduler());
@@ -237,6 +256,12 @@ Result<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerConfig& give
   s->composition_ = std::move(choices.composition);
   s->budget_ = std::move(choices.budget);
   s->preemption_ = std::move(choices.preemption);
+  s->gate_ = std::move(choices.gate);
+  s->class_gates_ = std::move(choices.class_gates);
+  if (s->gate_->Asks()) s->asking_gate_ = s->gate_.get();
+  for (const auto& gate : s->class_gates_) {
+    if (s->asking_gate_ == nullptr && gate != nullptr && gate->Asks()) s->asking_gate_ = gate.get();
+  }
   s->notes_ = std::move(choices.notes);
   s->note_bytes_ = s->notes_.stride();
   s->client_notes_ = std::move(choices.client_notes);

@@ -11,12 +11,18 @@
 
 namespace tactus::sched {
 
+inline constexpr const char* kUsualGate = "queue";
+
 struct SchedulerConfig {
   std::string preset = "sarathi-serve";
   std::string order, admission, composition, budget, preemption;  // empty: as the preset says
+  std::string gate;                                               // of no preset; empty: queue
   std::string predictor;  // empty: as the preset says, else history where a choice needs one, else none
   SchedulerLimits limits;
 };
+
+// Whether there is a class, or a request without one, that a queue's limit does not hold for.
+bool AnyPassesQueue(const SchedulerConfig& config);
 
 struct PresetInfo {
   const char* name;
@@ -37,9 +43,9 @@ struct ChoiceInfo {
   const KnobList* knobs;  // null: it has none
   bool Declares(const KnobDeclaration& knob) const;
 };
-enum class Choice : uint8_t { kOrder, kAdmission, kComposition, kBudget, kPreemption };
-inline constexpr Choice kAllChoices[] = {Choice::kOrder, Choice::kAdmission, Choice::kComposition, Choice::kBudget,
-                                         Choice::kPreemption};
+enum class Choice : uint8_t { kOrder, kAdmission, kComposition, kBudget, kPreemption, kGate };
+inline constexpr Choice kAllChoices[] = {Choice::kOrder,  Choice::kAdmission,  Choice::kComposition,
+                                         Choice::kBudget, Choice::kPreemption, Choice::kGate};
 const char* NameOf(Choice choice);  // of the flag
 
 // For --help, docs and the conformance suite: every row of policies.def, every value of a choice.
@@ -63,6 +69,8 @@ struct InjectedChoices {
   std::unique_ptr<Composition> composition;
   std::unique_ptr<Budget> budget;
   std::unique_ptr<Preemption> preemption;
+  std::unique_ptr<Gate> gate;                      // of the classes that name none
+  std::vector<std::unique_ptr<Gate>> class_gates;  // by index of SchedulerLimits::classes; null: `gate`. Never injected
   // SchedulerLimits::notes and client_notes of those that are injected; the others add theirs.
   NoteLayout notes, client_notes;
 };
@@ -85,6 +93,12 @@ class Scheduler {
   // Fills `plan` through `builder`. The first call, and the first after Forget, reads the whole view instead of its
   // changes.
   void Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan);
+  // Whether --max-queue holds for requests of that class (SequenceColumns::service_class).
+  bool LimitsQueue(uint8_t service_class) const { return GateOf(service_class).LimitsQueue(); }
+  // Whether AskGate must be called for every sequence that arrives (but for held ones).
+  bool gate_asks() const { return asking_gate_ != nullptr; }
+  // Applies the view's changes, as Plan does: neither sees them again. Precondition: gate_asks().
+  GateAnswer AskGate(const StepView& view, const PlanBuilder& builder, SlotId arrived);
   // Drops every index (tests: a fresh instance makes the same plan).
   void Forget() { fresh_ = true; }
 
@@ -101,6 +115,7 @@ class Scheduler {
 
  private:
   Scheduler() = default;
+  void ApplyChanges(const StepView& view);
   SchedulerConfig config_;
   ChoiceTraits traits_;
   int32_t max_running_ = 0;  // in one step
@@ -117,6 +132,13 @@ class Scheduler {
   std::unique_ptr<Composition> composition_;
   std::unique_ptr<Budget> budget_;
   std::unique_ptr<Preemption> preemption_;
+  const Gate& GateOf(uint8_t service_class) const {
+    const Gate* own = service_class == 0 ? nullptr : class_gates_[service_class - 1u].get();
+    return own != nullptr ? *own : *gate_;
+  }
+  std::unique_ptr<Gate> gate_;
+  std::vector<std::unique_ptr<Gate>> class_gates_;
+  Gate* asking_gate_ = nullptr;  // one of them; null: none asks
 };
 
 }  // namespace tactus::sched

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "api/response_text.h"
@@ -71,7 +73,10 @@ void Call::AnswerError(const Status& status) {
   http::HttpResponse response;
   response.status = api::HttpStatusOf(status.code());
   response.headers = headers_;
-  if (response.status == 503 || response.status == 429) response.headers.emplace_back("Retry-After", "1");
+  if (response.status == 503 || response.status == 429) {
+    const int64_t seconds = (status.retry_after_ns() + kSecond - 1) / kSecond;  // the header has whole ones
+    response.headers.emplace_back("Retry-After", std::to_string(std::max<int64_t>(1, seconds)));
+  }
   response.body = api::ErrorText(status);
   exchange_->Respond(std::move(response));
 }

@@ -1,5 +1,6 @@
 #include "serve/generation.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "api/explain_text.h"
@@ -117,7 +118,8 @@ void Generation::Submit(std::vector<Request> requests) {
       std::lock_guard lock(mutex_);
       handles_[i] = *handle;
       late = over();
-      if (!late && stream_ && i + 1 == count) BeginStream();
+      // Where it may still be refused, its status line waits for the first token, or for the first ping.
+      if (!late && stream_ && i + 1 == count && !context_->engine->may_refuse()) BeginStream();
     }
     if (late) context_->engine->Cancel(*handle);  // over before the handle was known
   }
@@ -203,7 +205,10 @@ void Generation::LetGo() {
 
 void Generation::WhileWaiting(TimeNs now_ns) {
   std::lock_guard lock(mutex_);
-  if (over() || !stream_begun_ || answer_->begun() || context_->ping_interval_ns <= 0 || now_ns < next_ping_ns_) return;
+  if (over() || !stream_ || !answer_ || answer_->begun() || context_->ping_interval_ns <= 0) return;
+  const bool submitted = !handles_.empty() && handles_.back() != 0;
+  if (!submitted || now_ns < std::max(next_ping_ns_, arrival_ns_ + context_->ping_interval_ns)) return;
+  BeginStream();
   next_ping_ns_ = now_ns + context_->ping_interval_ns;
   exchange_->Write(": ping\n\n");
 }

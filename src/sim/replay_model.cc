@@ -8,8 +8,8 @@
 #include <map>
 
 #include "base/sim_request.h"
+#include "base/step_shape.h"
 #include "loop/metrics.h"
-#include "loop/step_shape.h"
 #include "sim/sim_executor.h"
 #include "trace/recorded_step_times.h"
 

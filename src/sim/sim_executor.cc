@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/step_shape.h"
 #include "cost/cost_model.h"
-#include "loop/step_shape.h"
 
 namespace tactus {
 

@@ -216,11 +216,12 @@ void Simulation::Impl::Enter(Live* live) {
     prompt = std::max<int64_t>(1, limits.max_model_len - work.output_tokens);
     ++clipped_prompts;
   }
+  Slo slo = work.slo;
   const auto leave = [&](const std::string& why) {
     route::ReplicaView& view = views[static_cast<size_t>(live->replica)];
     --view.outstanding_requests;
     view.outstanding_tokens -= std::min<int64_t>(work.prompt_tokens, limits.max_model_len);
-    Refuse(work, why);
+    Refuse(work, slo, why);
     free_records.push_back(live);
   };
   // A prompt that fills the context, and a length that is stated and does not fit, are left to the loop to refuse.
@@ -246,6 +247,7 @@ void Simulation::Impl::Enter(Live* live) {
     leave(classed.message());
     return;
   }
+  slo = request->slo;
   auto prepared = Prepare(work, request);
   if (!prepared.ok()) {
     leave(prepared.status().message());
@@ -265,9 +267,9 @@ void Simulation::Impl::Enter(Live* live) {
       std::min(r.next_ns, clock.NowNs());  // a pass takes it in even while a step runs, as the server's loop does
 }
 
-void Simulation::Impl::Refuse(const WorkloadRequest& work, const std::string& why) {
+void Simulation::Impl::Refuse(const WorkloadRequest& work, const Slo& slo, const std::string& why) {
   ++ended;
-  metrics->CountRejected(work.slo, work.slo_class, why, clock.NowNs());
+  metrics->CountRejected(slo, work.slo_class, why, clock.NowNs());
   if (log != nullptr) log->Refused(work, clock.NowNs());
   Followed(work);
 }
@@ -293,7 +295,7 @@ void Simulation::Impl::OnStep(int32_t index, const StepEvents& events) {
     last_end_ns = std::max(last_end_ns, d.done_ns);
     r.executor->Forget(live->handle);
     if (limits.prefix_caching) r.owners.Remove(live->handle);
-    if (log != nullptr) log->Ended(live->work, index, d);
+    if (log != nullptr) d.refused ? log->Refused(live->work, d.done_ns) : log->Ended(live->work, index, d);
     if (config.on_done) config.on_done(live->work, index, d);
     Followed(live->work);
     free_records.push_back(live);

@@ -51,7 +51,7 @@ struct Simulation::Impl {
   void Place(const WorkloadRequest& work, TimeNs arrival_ns);
   void Enter(Live* live);
   Result<PreparedRequest> Prepare(const WorkloadRequest& work, const std::shared_ptr<const SimRequest>& request) const;
-  void Refuse(const WorkloadRequest& work, const std::string& why);
+  void Refuse(const WorkloadRequest& work, const Slo& slo, const std::string& why);
   void Followed(const WorkloadRequest& ended);
   void OnStep(int32_t replica, const StepEvents& events);
   TimeNs NextEventNs() const;

@@ -54,6 +54,7 @@ void VisitHeader(TraceHeader& h, Visitor& v, uint64_t version) {
   v.Text("composition", &h.scheduler.composition);
   v.Text("budget", &h.scheduler.budget);
   v.Text("preemption", &h.scheduler.preemption);
+  if (version >= 5) v.Text("gate", &h.scheduler.gate);
   v.Text("predictor", &h.scheduler.predictor);
   sched::SchedulerLimits& s = h.scheduler.limits;
   number("max-num-seqs", s.max_num_seqs, 1, 1 << 20);

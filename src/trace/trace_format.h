@@ -19,8 +19,9 @@
 namespace tactus {
 
 inline constexpr char kTraceMagic[8] = {'T', 'A', 'C', 'T', 'R', 'A', 'C', 'E'};
-inline constexpr uint64_t kTraceVersion = 4;
-inline constexpr uint64_t kOldestTraceVersion = 2;  // still read: no drafts; 3: no classes of service, no request ids
+inline constexpr uint64_t kTraceVersion = 5;
+inline constexpr uint64_t kOldestTraceVersion =
+    2;  // still read: no drafts; 3: no classes of service, no request ids; 4: no gate
 
 inline constexpr size_t kLongestRequestId = 256;  // bytes; a longer one is not recorded
 
@@ -33,7 +34,7 @@ enum class TraceTag : uint8_t {
   kAbort = 6,
   kPlan = 7,        // a submitted step: plan hash so far, tokens, items, decodes, preemptions
   kEnd = 8,         // closed in order; what follows the last kPlan is complete
-  kStepTimes = 10,  // what the step-time model answered while the next plan was made
+  kStepTimes = 10,  // what the step-time model answered since the last of these
   kPredicted =
       9,         // what a predictor that does not learn answered for the next sequence, in order of arrival and choice
   kDrafts = 11,  // so many tokens were guessed to follow a sequence

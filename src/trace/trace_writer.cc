@@ -89,12 +89,12 @@ void TraceWriter::Predicted(int32_t tokens) {
   PutVarint(static_cast<uint64_t>(tokens), &buffer_);
 }
 
-void TraceWriter::PlanCalled(std::span<const DurationNs> asked) {
+void TraceWriter::SchedulerAsked(std::span<const DurationNs> answers) {
   Touch();
-  if (asked.empty()) return;
+  if (answers.empty()) return;
   buffer_.push_back(static_cast<uint8_t>(TraceTag::kStepTimes));
-  PutVarint(asked.size(), &buffer_);
-  for (const DurationNs answer : asked) PutSigned(answer, &buffer_);
+  PutVarint(answers.size(), &buffer_);
+  for (const DurationNs answer : answers) PutSigned(answer, &buffer_);
 }
 
 void TraceWriter::Cancel(RequestHandle handle) {

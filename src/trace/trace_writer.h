@@ -34,7 +34,7 @@ class TraceWriter final : public LoopTap {
   void Key(RequestHandle handle, int32_t choice, int32_t block, const Hash128& key) override;
   void Drafted(SlotId slot, int32_t tokens) override;
   void StepEnded(const StepPlan& plan, const StepResult& result, bool ok) override;
-  void PlanCalled(std::span<const DurationNs> asked) override;
+  void SchedulerAsked(std::span<const DurationNs> answers) override;
   void StepPlanned(const StepPlan& plan, uint64_t plan_hash) override;
   void EndPass() override;
   int64_t position() const override { return handed_over_ + static_cast<int64_t>(buffer_.size()); }

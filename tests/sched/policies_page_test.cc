@@ -28,8 +28,7 @@ TEST(PoliciesPage, NamesEveryPresetAndEveryChoice) {
   for (const auto& preset : sched::Presets()) {
     EXPECT_NE(page.find("`" + std::string(preset.name) + "`"), std::string::npos) << preset.name;
   }
-  for (const sched::Choice choice : {sched::Choice::kOrder, sched::Choice::kAdmission, sched::Choice::kComposition,
-                                     sched::Choice::kBudget, sched::Choice::kPreemption}) {
+  for (const sched::Choice choice : sched::kAllChoices) {
     for (const auto& value : sched::Values(choice)) {
       EXPECT_NE(page.find("`" + std::string(value.name) + "`"), std::string::npos) << value.name;
     }

@@ -1,7 +1,7 @@
 // What step-time models are told of a plan: every part of the shape comes from its own part of the plan.
 #include <gtest/gtest.h>
 
-#include "loop/step_shape.h"
+#include "base/step_shape.h"
 #include "sim/sim_executor.h"
 
 namespace tactus {

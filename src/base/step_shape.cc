@@ -1,4 +1,4 @@
-#include "loop/step_shape.h"
+#include "base/step_shape.h"
 
 namespace tactus {
 

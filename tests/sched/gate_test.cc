@@ -1,0 +1,276 @@
+// The gate: what it predicts of first tokens against when they come, whom it refuses, and who passes. A step of the
+// fake executor takes 1 ms and 10 us per token, and so says the step-time model of these tests, unless a test has it
+// say something else.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+
+#include "loop/harness.h"
+#include "sched/known_lengths.h"
+#include "trace/replay.h"
+
+namespace tactus {
+namespace {
+
+using testing::Harness;
+using testing::HarnessConfig;
+using testing::KnownLengths;
+using testing::MakeRequest;
+using testing::RequestOutput;
+using testing::Tokens;
+
+struct FakeSteps final : StepTimeModel {
+  double times = 1;  // what the executor takes
+  DurationNs StepTimeNs(const StepShape& shape) const override {
+    const DurationNs exact = kMillisecond + shape.tokens() * 10 * kMicrosecond;
+    return static_cast<DurationNs>(static_cast<double>(exact) * times);
+  }
+};
+
+class Gate : public ::testing::Test {
+ protected:
+  Gate() {
+    config_.scheduler.gate = "predict";
+    config_.scheduler.limits.token_budget = 32;
+    config_.scheduler.limits.step_time = &steps_;
+    config_.num_blocks = 512;
+    config_.max_model_len = 512;
+    config_.predictor = &lengths_;
+    config_.prefix_caching = false;
+  }
+
+  RequestHandle Add(Harness* h, int32_t prompt, int64_t answer, DurationNs ttft_ns = 0, std::string service_class = "",
+                    int32_t n = 1) {
+    Request r = MakeRequest(Tokens(h->handles().size() + 7, prompt), answer);
+    r.stop.ignore_eos = true;
+    r.slo.ttft_ns = ttft_ns;
+    r.slo_class = std::move(service_class);
+    r.n = n;
+    return h->MustSubmit(std::move(r));
+  }
+  // |predicted - measured| / measured.
+  static double ErrorOf(const RequestOutput& out) {
+    const RequestDoneEvent& d = out.done_event;
+    const auto measured = static_cast<double>(d.first_token_ns - d.arrival_ns);
+    EXPECT_GE(d.predicted_ttft_ns, 0) << "nothing was predicted";
+    return std::abs(static_cast<double>(d.predicted_ttft_ns) - measured) / measured;
+  }
+
+  // Exact, but for what comes later and fills the step that its prompt ends in: at most 32 tokens.
+  static void ExpectPredicted(const RequestOutput& out) {
+    const RequestDoneEvent& d = out.done_event;
+    const DurationNs later_ns = d.first_token_ns - d.arrival_ns - d.predicted_ttft_ns;
+    EXPECT_GE(d.predicted_ttft_ns, 0) << "nothing was predicted";
+    EXPECT_GE(later_ns, 0);
+    EXPECT_LE(later_ns, 32 * 10 * kMicrosecond) << "of " << d.first_token_ns - d.arrival_ns;
+  }
+
+  FakeSteps steps_;
+  KnownLengths lengths_{{8}};
+  HarnessConfig config_;
+};
+
+// 100 tokens at 32 a step: three full steps and one of 4, 5 ms in all.
+TEST_F(Gate, PredictsAnIdleEngineExactly) {
+  Harness h(config_);
+  const RequestHandle id = Add(&h, 100, 8);
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_EQ(h.outputs()[id].done_event.predicted_ttft_ns, 5 * kMillisecond);
+  EXPECT_EQ(ErrorOf(h.outputs()[id]), 0);
+}
+
+// A step of 16 tokens runs for 1.16 ms; the newcomer comes after 1 ms of it.
+TEST_F(Gate, KnowsWhatTheStepInFlightStillTakes) {
+  Harness h(config_);
+  Add(&h, 16, 8);
+  ASSERT_EQ(h.Settle(), "");
+  h.clock().AdvanceTo(h.clock().NowNs() + kMillisecond);
+  const RequestHandle id = Add(&h, 10, 8);
+  ASSERT_EQ(h.Run(), "");
+  // What is left of the step, then one with the other's decode.
+  EXPECT_EQ(h.outputs()[id].done_event.predicted_ttft_ns, 160 * kMicrosecond + kMillisecond + 110 * kMicrosecond);
+  EXPECT_EQ(ErrorOf(h.outputs()[id]), 0);
+}
+
+// Each of them is predicted behind those before it, with the decodes that they become and no longer are.
+TEST_F(Gate, PredictsAQueue) {
+  Harness h(config_);
+  for (int i = 0; i < 8; ++i) Add(&h, 40 + 10 * i, 8);
+  ASSERT_EQ(h.Run(), "");
+  for (const RequestHandle id : h.handles()) ExpectPredicted(h.outputs()[id]);
+}
+
+TEST_F(Gate, PredictsWhenAPlaceComesFree) {
+  config_.max_num_seqs = 2;
+  Harness h(config_);
+  for (int i = 0; i < 6; ++i) Add(&h, 20, 8);
+  ASSERT_EQ(h.Run(), "");
+  for (const RequestHandle id : h.handles()) ExpectPredicted(h.outputs()[id]);
+  EXPECT_GT(h.outputs()[h.handles().back()].done_event.predicted_ttft_ns, 16 * kMillisecond)
+      << "the scene needs requests that wait for two answers of 8 tokens";
+}
+
+TEST_F(Gate, PredictsWhenBlocksComeFree) {
+  config_.scheduler.admission = "max-length";
+  config_.num_blocks = 14;  // of 4 tokens: two sequences of 28
+  Harness h(config_);
+  for (int i = 0; i < 6; ++i) Add(&h, 20, 8);
+  ASSERT_EQ(h.Run(), "");
+  for (const RequestHandle id : h.handles()) ExpectPredicted(h.outputs()[id]);
+  EXPECT_GT(h.outputs()[h.handles().back()].done_event.predicted_ttft_ns, 16 * kMillisecond);
+}
+
+// Shortest prompts first: the newcomer is predicted before the long ones that wait.
+TEST_F(Gate, FollowsTheOrderOfTheQueue) {
+  config_.scheduler.order = "shortest-prompt";
+  Harness h(config_);
+  for (int i = 0; i < 4; ++i) Add(&h, 100, 8);
+  ASSERT_EQ(h.Settle(), "");
+  const RequestHandle id = Add(&h, 10, 8);
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_EQ(ErrorOf(h.outputs()[id]), 0);
+}
+
+TEST_F(Gate, RefusesWhatCannotBeKeptAndNothingElse) {
+  Harness h(config_);
+  const RequestHandle fits = Add(&h, 100, 8, 6 * kMillisecond);
+  const RequestHandle late = Add(&h, 100, 8, 6 * kMillisecond);  // behind it: 10 ms
+  const RequestHandle patient = Add(&h, 100, 8, 11 * kMillisecond);
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_FALSE(h.outputs()[fits].done_event.refused);
+  EXPECT_FALSE(h.outputs()[patient].done_event.refused) << "what is refused is no longer ahead of it";
+  EXPECT_LT(ErrorOf(h.outputs()[patient]), 0.02);
+
+  const RequestOutput& out = h.outputs()[late];
+  EXPECT_TRUE(out.done_event.refused);
+  EXPECT_EQ(out.done_event.finish, FinishReason::kError);
+  EXPECT_EQ(out.done_event.scheduled_ns, 0) << "it took a share of a step";
+  EXPECT_EQ(out.error.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(out.error.message().find("its objective is 0.01 s; try again in 1.00 s"), std::string::npos)
+      << out.error.message();
+  EXPECT_EQ(out.error.retry_after_ns(), kSecond);
+  EXPECT_EQ(out.done_event.done_ns, out.done_event.arrival_ns) << "it is refused at once";
+  const EngineStats stats = h.loop().Stats();
+  EXPECT_EQ(stats.finished_error, 0) << "a refused request did not fail";
+  EXPECT_EQ(stats.waiting + stats.running + stats.kv_blocks_in_use, 0);
+}
+
+TEST_F(Gate, ARefusedRequestEndsWithAllItsChoices) {
+  Harness h(config_);
+  const RequestHandle id = Add(&h, 100, 8, kMillisecond, "", 3);
+  ASSERT_EQ(h.Run(), "");
+  const RequestOutput& out = h.outputs()[id];
+  EXPECT_TRUE(out.done_event.refused);
+  for (const auto& choice : out.choices) EXPECT_EQ(choice.finish, FinishReason::kError);
+  EXPECT_EQ(h.steps(), 0);
+}
+
+TEST_F(Gate, AnArrivalThatIsCancelledAtOnceIsNotAskedAbout) {
+  Harness h(config_);
+  h.Cancel(Add(&h, 100, 8, kMillisecond));
+  ASSERT_EQ(h.Run(), "");
+  const RequestDoneEvent& done = h.outputs()[h.handles()[0]].done_event;
+  EXPECT_FALSE(done.refused);
+  EXPECT_EQ(done.finish, FinishReason::kCancelled);
+}
+
+TEST_F(Gate, AClassSaysWhatBecomesOfItsRequests) {
+  const auto classes = ParseServiceClasses({"shed:gate=shed", "wait:gate=queue", "off:gate=off", "as-all"});
+  ASSERT_TRUE(classes.ok()) << classes.status().message();
+  config_.scheduler.limits.classes = *classes;
+  for (const std::string gate : {"queue", "predict"}) {
+    config_.scheduler.gate = gate;
+    Harness h(config_);
+    std::map<std::string, RequestHandle> of;
+    for (const char* name : {"shed", "wait", "off", "as-all", ""}) of[name] = Add(&h, 100, 8, kMillisecond, name);
+    ASSERT_EQ(h.Run(), "");
+    const auto refused = [&](const char* name) { return h.outputs()[of[name]].done_event.refused; };
+    EXPECT_TRUE(refused("shed")) << gate;
+    EXPECT_FALSE(refused("wait")) << gate;
+    EXPECT_FALSE(refused("off")) << gate;
+    EXPECT_EQ(refused("as-all"), gate == "predict") << gate;
+    EXPECT_EQ(refused(""), gate == "predict") << gate;
+    ExpectPredicted(h.outputs()[of["wait"]]);  // what cannot be refused is predicted all the same
+  }
+}
+
+// --max-queue is 2: whose gate is off passes it, up to as many again.
+TEST_F(Gate, ThoseWhoseGateIsOffPassTheQueuesLimit) {
+  config_.max_queue = 2;
+  config_.scheduler.gate = "queue";
+  const auto classes = ParseServiceClasses({"vip:gate=off"});
+  config_.scheduler.limits.classes = *classes;
+  config_.max_num_seqs = 1;
+  Harness h(config_);
+  const auto submit = [&](const std::string& name) {
+    Request r = MakeRequest(Tokens(3, 10), 4);
+    r.slo_class = name;
+    return h.Submit(std::move(r)).ok();
+  };
+  EXPECT_TRUE(submit("") && submit(""));
+  EXPECT_FALSE(submit("")) << "two wait already";
+  EXPECT_TRUE(submit("vip") && submit("vip") && submit("vip")) << "five slots: one to run, two to wait, two beyond";
+  EXPECT_FALSE(submit("vip")) << "where the tables end";
+  ASSERT_EQ(h.Run(), "");
+}
+
+// Told half of what steps take, the gate learns it from the first tokens that come.
+TEST_F(Gate, LearnsHowWrongItIs) {
+  steps_.times = 0.5;
+  Harness h(config_);
+  for (int i = 0; i < 4; ++i) {
+    Add(&h, 100, 8);
+    ASSERT_EQ(h.Run(), "");
+  }
+  EXPECT_NEAR(ErrorOf(h.outputs()[h.handles()[0]]), 0.5, 0.02);
+  EXPECT_LT(ErrorOf(h.outputs()[h.handles()[3]]), 0.02);
+}
+
+TEST_F(Gate, AFreshInstanceAnswersAlike) {
+  std::vector<DurationNs> predicted[2];
+  for (const bool fresh : {false, true}) {
+    config_.fresh_policies = fresh;
+    Harness h(config_);
+    for (int i = 0; i < 12; ++i) {
+      Add(&h, 30 + 7 * i, 4 + i, (i % 3) * 20 * kMillisecond);
+      if (i % 2 == 0) h.Settle();
+      if (i % 4 == 3) h.Advance();
+    }
+    ASSERT_EQ(h.Run(), "");
+    for (const RequestHandle id : h.handles()) predicted[fresh].push_back(h.outputs()[id].done_event.predicted_ttft_ns);
+  }
+  EXPECT_EQ(predicted[0], predicted[1]);
+}
+
+TEST_F(Gate, ARecordedRunReplaysWithWhatItRefused) {
+  config_.trace_path = ::testing::TempDir() + "gate.trace";
+  config_.predictor = nullptr;  // history
+  Harness h(config_);
+  int64_t refused = 0;
+  for (int i = 0; i < 30; ++i) {
+    Add(&h, 30 + 7 * (i % 9), 4 + i % 5, (i % 3) * 10 * kMillisecond);
+    h.Settle();
+    if (i % 4 == 3) h.Advance();
+  }
+  ASSERT_EQ(h.Run(), "");
+  for (const RequestHandle id : h.handles()) refused += h.outputs()[id].done_event.refused;
+  EXPECT_GT(refused, 3) << "the scene needs some that are refused";
+  EXPECT_LT(refused, 18);
+  ASSERT_TRUE(h.CloseTrace().ok());
+  const auto report = ReplayTrace(config_.trace_path, {});
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_TRUE(report->identical()) << "first other plan: step " << report->first_difference;
+  EXPECT_EQ(report->steps_recorded, h.steps());
+  std::remove(config_.trace_path.c_str());
+}
+
+TEST_F(Gate, NeedsAModelOfStepTimes) {
+  config_.scheduler.limits.step_time = nullptr;
+  Harness h(config_);
+  EXPECT_EQ(h.scheduler_error().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(h.scheduler_error().message().find("gate 'predict'"), std::string::npos) << h.scheduler_error().message();
+}
+
+}  // namespace
+}  // namespace tactus
