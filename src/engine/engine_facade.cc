@@ -6,11 +6,14 @@
 #include <atomic>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/json_text.h"
+#include "base/objectives.h"
+#include "base/printable.h"
 #include "base/rng.h"
 #include "base/shortage.h"
 #include "base/system_random.h"
@@ -78,13 +81,25 @@ Status FindModel(Setup* s, Clock& clock) {
   return Status();
 }
 
+// Of another model or machine, and which; empty: they are of these.
+std::string MadeFor(const cost::StepProfile& profile, const Setup& s) {
+  std::map<std::string, std::string> now = s.computes.remarks;
+  now["model"] = std::filesystem::path(s.description.path).filename().string();
+  for (const auto& [key, value] : now) {
+    const auto found = profile.remarks().find(key);
+    if (found != profile.remarks().end() && found->second != value)
+      return fmt::format("{} '{}', this is '{}'", key, Printable(found->second), value);
+  }
+  return {};
+}
+
 // Step times of this machine, where they are asked for or --tbt-slo can use them. Decisions do not depend on what lies
 // about in the cache otherwise.
 Status FindProfile(Setup* s) {
   const EngineOptions& o = s->options;
   TACTUS_ASSIGN_OR_RETURN(const ReplicaConfig asked, ReplicaOf(o));
   TACTUS_ASSIGN_OR_RETURN(const sched::ChoiceTraits traits, sched::Scheduler::TraitsOf(asked.scheduler));
-  if (o.profile.empty() && !traits.sizes_by_step_time) return Status();
+  if (o.profile.empty() && !traits.wants_step_time) return Status();
   const std::string path =
       !o.profile.empty() ? o.profile : DefaultProfilePath(s->description.path, s->computes.workers);
   auto loaded = cost::LoadStepProfile(path);
@@ -96,18 +111,18 @@ Status FindProfile(Setup* s) {
     s->profile_wanted = path;
     return Status();
   }
+  const std::string other = MadeFor(**loaded, *s);
+  if (!other.empty()) {
+    const std::string what = fmt::format("the step times of '{}' were measured with {}", path, other);
+    if (!o.profile.empty()) {
+      return InvalidArgument(what + "; measure again with 'tactus profile', or leave --profile out", "profile");
+    }
+    s->profile_notes.push_back("warning: " + what + "; 'tactus profile' measures and stores new ones");
+    s->profile_wanted = path;
+    return Status();
+  }
   s->profile = std::move(loaded).value();
   s->profile_notes.push_back(fmt::format("step times {}: {}", path, s->profile->Describe()));
-  const auto compare = [s](const std::string& key, const std::string& now) {
-    const auto& remarks = s->profile->remarks();
-    const auto found = remarks.find(key);
-    if (found == remarks.end() || found->second == now) return;
-    s->profile_notes.push_back(
-        fmt::format("warning: the step times were measured with {} {}, this is {}: measure again with 'tactus profile'",
-                    key, found->second, now));
-  };
-  compare("model", std::filesystem::path(s->description.path).filename().string());
-  for (const auto& [key, value] : s->computes.remarks) compare(key, value);
   return Status();
 }
 
@@ -166,6 +181,7 @@ class EngineImpl final : public Engine {
         clock_(clock),
         stopwatch_(stopwatch),
         executor_(std::move(executor)),
+        shortest_step_ns_(setup_.profile != nullptr ? ShortestStepNs(*setup_.profile) : 0),
         replica_(std::move(replica)) {}
 
   // Connects the replica to the executor and starts the engine thread.
@@ -261,7 +277,8 @@ class EngineImpl final : public Engine {
                                    {static_cast<uint32_t>(seeds_drawn_.fetch_add(1)), 0, 0, 0x5eed});
       request.sampling.seed = static_cast<uint64_t>(bits[1]) << 32 | bits[0];
     }
-    const Status classed = ApplyServiceClass(replica_->limits().classes, &request);
+    Status classed = ApplyServiceClass(replica_->limits().classes, &request);
+    if (classed.ok()) classed = CheckObjectives(request.slo, FloorNs());
     auto shared = std::make_shared<const Request>(std::move(request));
     if (!classed.ok()) {
       metrics_->CountRejected(shared->slo, "", classed.message());
@@ -288,6 +305,11 @@ class EngineImpl final : public Engine {
       metrics_->CountRejected(shared->slo, shared->slo_class, handle.status().message());
     }
     return handle;
+  }
+  // Of a step, by its measured times; 0: none were measured. They may have been measured on a busy machine.
+  DurationNs FloorNs() const {
+    const double faster = std::min(1.0, loop_->Stats().step_time_correction);
+    return static_cast<DurationNs>(static_cast<double>(shortest_step_ns_) * faster);
   }
   void CountRefused(const Request& request, const Status& why) override {
     metrics_->CountArrival(ArrivalOf(request));
@@ -355,6 +377,7 @@ class EngineImpl final : public Engine {
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<EngineMetrics> metrics_;
   std::unique_ptr<Delivery> delivery_;
+  const DurationNs shortest_step_ns_;
   std::unique_ptr<Replica> replica_;
   StepLoop* loop_ = nullptr;  // the replica's
   uint64_t seed_base_ = 0;
@@ -455,6 +478,12 @@ Result<std::unique_ptr<Engine>> Start(Setup setup, std::unique_ptr<Replica> repl
     const Status measured = MeasureQuickly(executor.get(), size, *parts.clock, say, &setup, &replica);
     if (!measured.ok()) say("warning: no step times were measured: " + measured.message());
     SayScheduler(replica->scheduler(), setup.options, say);
+  }
+  if (setup.profile != nullptr) {
+    for (const ServiceClass& c : replica->limits().classes) {
+      const Status promised = CheckObjectives(c.slo, ShortestStepNs(*setup.profile));
+      if (!promised.ok()) say(fmt::format("warning: --slo-class '{}': {}", Printable(c.name), promised.message()));
+    }
   }
   auto engine =
       std::make_unique<EngineImpl>(std::move(setup), std::move(executor), std::move(replica), std::move(info),

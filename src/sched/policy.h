@@ -110,19 +110,19 @@ struct SchedulerLimits {
 
 // What the choices tell each other at start, so that a combination that cannot work is refused with the reason.
 struct ChoiceTraits {
-  bool reserves_growth = false;     // admission: a running sequence never meets a shortage
-  bool can_preempt = false;         // preemption
-  bool makes_room = false;          // preemption: running sequences give way to waiting ones (GivesWay)
-  bool splits_prompts = false;      // composition
-  bool pauses = false;              // composition: --max-num-seqs limits who computes, whoever is left out keeps its KV
-  bool needs_predictor = false;     // order, admission: asks SchedulerLimits::predictor
-  bool needs_step_time = false;     // any: cannot do without SchedulerLimits::step_time
-  bool reserves_context = false;    // admission: sets aside max-model-len for every sequence
-  bool reserves_output = false;     // admission: sets aside what the output is expected to need (ReservationNote)
-  bool aborts_outgrown = false;     // preemption: ends the run of a sequence that outgrew it (Preemption::Outgrown)
-  bool sizes_by_step_time = false;  // budget: for --tbt-slo, by SchedulerLimits::step_time where there is one
-  int64_t max_prefill_tokens = 0;   // budget: the most prefill tokens of one step, whatever else is in it
-  int64_t max_tokens = 0;           // budget: the most tokens of one step
+  bool reserves_growth = false;    // admission: a running sequence never meets a shortage
+  bool can_preempt = false;        // preemption
+  bool makes_room = false;         // preemption: running sequences give way to waiting ones (GivesWay)
+  bool splits_prompts = false;     // composition
+  bool pauses = false;             // composition: --max-num-seqs limits who computes, whoever is left out keeps its KV
+  bool needs_predictor = false;    // order, admission: asks SchedulerLimits::predictor
+  bool needs_step_time = false;    // any: cannot do without SchedulerLimits::step_time
+  bool reserves_context = false;   // admission: sets aside max-model-len for every sequence
+  bool reserves_output = false;    // admission: sets aside what the output is expected to need (ReservationNote)
+  bool aborts_outgrown = false;    // preemption: ends the run of a sequence that outgrew it (Preemption::Outgrown)
+  bool wants_step_time = false;    // any: goes by SchedulerLimits::step_time where there is one (budget: for --tbt-slo)
+  int64_t max_prefill_tokens = 0;  // budget: the most prefill tokens of one step, whatever else is in it
+  int64_t max_tokens = 0;          // budget: the most tokens of one step
 };
 
 struct StepBudget {

@@ -139,9 +139,9 @@ Status CheckFit(const SchedulerConfig& c, const ChoiceTraits& traits) {
   }
   if (traits.needs_step_time && limits.step_time == nullptr) {
     return InvalidArgument(
-        fmt::format("order '{}', composition '{}', budget '{}' or gate '{}' (or that of a class) asks how long a step "
-                    "takes and there is no step-time model; use a profile of this machine or another choice",
-                    c.order, c.composition, c.budget, c.gate),
+        fmt::format("order '{}', composition '{}' or budget '{}' asks how long a step takes and there is no "
+                    "step-time model; use a profile of this machine or another choice",
+                    c.order, c.composition, c.budget),
         "budget");
   }
   if (traits.aborts_outgrown && !traits.reserves_output) {

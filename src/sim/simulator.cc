@@ -6,6 +6,7 @@
 #include <new>
 
 #include "base/check.h"
+#include "base/objectives.h"
 #include "sim/simulator_impl.h"
 #include "trace/trace_writer.h"
 
@@ -48,21 +49,6 @@ Status CheckConfig(const SimulationConfig& c, const WorkloadStream& workload) {
   }
   if (c.max_queue < 0) return bad(fmt::format("max-queue is {}; it must be at least 0", c.max_queue), "max-queue");
   return CheckBlocks(c);
-}
-
-// Of one token without a context, whether of a prompt or of an answer: no step takes less.
-DurationNs ShortestStepNs(const StepTimeModel& model) {
-  StepShape decode;
-  decode.decodes = decode.decode_context_tokens = decode.logit_rows = 1;
-  const ChunkShape token{0, 1};
-  StepShape prompt;
-  prompt.chunks = {&token, 1};
-  return std::min(model.StepTimeNs(decode), model.StepTimeNs(prompt));
-}
-
-bool IsBelow(const Slo& slo, DurationNs step_ns) {
-  const auto below = [step_ns](int64_t objective_ns) { return objective_ns > 0 && objective_ns < step_ns; };
-  return below(slo.ttft_ns) || below(slo.tbt_ns) || below(slo.jct_ns);
 }
 
 }  // namespace

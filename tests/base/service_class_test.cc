@@ -8,8 +8,8 @@ namespace tactus {
 namespace {
 
 TEST(ServiceClass, ReadsWhatIsDeclaredAndBack) {
-  const auto classes =
-      ParseServiceClasses({"interactive:ttft=500ms,tbt=50ms,weight=4", "batch", "report:jct=2m,weight=0.5"});
+  const auto classes = ParseServiceClasses(
+      {"interactive:ttft=500ms,tbt=50ms,weight=4,gate=shed", "batch:gate=off", "report:jct=2m,gate=queue,weight=0.5"});
   ASSERT_TRUE(classes.ok()) << classes.status().message();
   ASSERT_EQ(classes->size(), 3u);
   EXPECT_EQ((*classes)[0].name, "interactive");
@@ -18,6 +18,7 @@ TEST(ServiceClass, ReadsWhatIsDeclaredAndBack) {
   EXPECT_FALSE((*classes)[1].slo.any());
   EXPECT_EQ((*classes)[1].weight, 1);
   EXPECT_EQ((*classes)[2].slo.jct_ns, 120 * kSecond);
+  EXPECT_EQ((*classes)[0].gate + " " + (*classes)[1].gate + " " + (*classes)[2].gate, "predict none queue");
   std::vector<std::string> texts;
   for (const ServiceClass& c : *classes) texts.push_back(TextOf(c));
   const auto again = ParseServiceClasses(texts);
@@ -26,6 +27,7 @@ TEST(ServiceClass, ReadsWhatIsDeclaredAndBack) {
     EXPECT_EQ((*again)[i].name, (*classes)[i].name);
     EXPECT_EQ((*again)[i].slo, (*classes)[i].slo);
     EXPECT_EQ((*again)[i].weight, (*classes)[i].weight);
+    EXPECT_EQ((*again)[i].gate, (*classes)[i].gate);
   }
   EXPECT_EQ(FindServiceClass(*classes, "batch"), 2);
   EXPECT_EQ(FindServiceClass(*classes, "bat"), 0);
@@ -43,6 +45,7 @@ TEST(ServiceClass, WhatIsWrongIsNamed) {
   refused({"a:ttft"}, "ttft '' is no duration");
   refused({"a:ttft=0s"}, "ttft '0s' is no duration above 0");
   refused({"a:ttft=1s,ttft=2s"}, "ttft twice");
+  refused({"a:gate=predict"}, "gate 'predict' is none of off, queue and shed");
   refused({"a:weight=0"}, "weight '0' is no number from 0.01 to 100");
   refused({"a:weight=nan"}, "weight 'nan'");
   refused({"a:weight=101"}, "weight '101'");

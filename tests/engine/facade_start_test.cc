@@ -116,13 +116,16 @@ TEST_F(FacadeTest, StepTimesThatAreNotStoredAreMeasuredQuickly) {
   unsetenv("TACTUS_CACHE_DIR");
 }
 
-// Step times of another machine, kernel set or number of threads are used, and said to be.
-TEST_F(FacadeTest, StepTimesThatWereMeasuredOtherwiseAreWarnedOf) {
-  const std::filesystem::path profile = folder_ / "other.csv";
+// Step times of another model, machine, kernel set or number of threads: refused where they are asked for, measured
+// anew where they only lie there.
+TEST_F(FacadeTest, StepTimesThatWereMeasuredOtherwiseAreNotUsed) {
+  setenv("TACTUS_CACHE_DIR", (folder_ / "cache").c_str(), 1);
+  const std::filesystem::path asked = folder_ / "other.csv";
   EngineOptions o = Options();
-  o.profile = profile.string();
-  const auto warnings = [&](const std::string& remarks) {
-    std::ofstream out(profile);
+  const std::filesystem::path stored = DefaultProfilePath(o.model, static_cast<int32_t>(o.threads));
+  std::filesystem::create_directories(stored.parent_path());
+  const auto write = [](const std::filesystem::path& path, const std::string& remarks) {
+    std::ofstream out(path);
     out << remarks << "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n";
     for (const int prefill : {0, 16, 64, 256}) {
       for (const int decodes : {0, 1, 8, 32}) {
@@ -130,19 +133,74 @@ TEST_F(FacadeTest, StepTimesThatWereMeasuredOtherwiseAreWarnedOf) {
           out << prefill << ",0," << decodes << ',' << 100 * decodes << ',' << 1 + prefill << '\n';
       }
     }
-    out.close();
-    std::string all;
-    auto engine = Engine::Create(o, [&all](std::string_view line) {
-      if (line.starts_with("warning: ")) all += std::string(line) + "\n";
-    });
-    EXPECT_TRUE(engine.ok()) << engine.status().ToString();
-    return all;
   };
-  EXPECT_EQ(warnings(""), "");
-  EXPECT_EQ(warnings("# threads: 2\n"), "");
-  EXPECT_NE(warnings("# threads: 7\n").find("measured with threads 7, this is 2"), std::string::npos);
-  EXPECT_NE(warnings("# kernels: abacus\n").find("measured with kernels abacus"), std::string::npos);
-  EXPECT_NE(warnings("# device: gpu\n").find("measured with device gpu"), std::string::npos);
+  const auto start = [&](const std::string& profile, const std::string& remarks) {
+    o.profile = profile;
+    write(profile.empty() ? stored : asked, remarks);
+    std::string all;
+    auto engine = Engine::Create(o, [&all](std::string_view line) { all += std::string(line) + "\n"; });
+    return engine.ok() ? all : "refused: " + engine.status().message();
+  };
+  for (const char* fits : {"", "# threads: 2\n"}) {
+    EXPECT_EQ(start(asked, fits).find("measured with"), std::string::npos);
+    const std::string text = start("", fits);
+    EXPECT_EQ(text.find("measured with"), std::string::npos) << text;
+    EXPECT_NE(text.find("step times " + stored.string()), std::string::npos) << text;
+  }
+  const std::pair<const char*, const char*> others[] = {{"# threads: 7\n", "measured with threads '7', this is '2'"},
+                                                        {"# kernels: abacus\n", "measured with kernels 'abacus'"},
+                                                        {"# device: gpu\n", "measured with device 'gpu'"},
+                                                        {"# model: other.gguf\n", "measured with model 'other.gguf'"}};
+  for (const auto& [remarks, why] : others) {
+    const std::string refused = start(asked, remarks);
+    EXPECT_EQ(refused.find("refused: the step times of"), 0u) << refused;
+    EXPECT_NE(refused.find(why), std::string::npos) << refused;
+    const std::string anew = start("", remarks);
+    EXPECT_NE(anew.find("warning: the step times of"), std::string::npos) << anew;
+    EXPECT_NE(anew.find(why), std::string::npos) << anew;
+    EXPECT_NE(anew.find("step times measured in"), std::string::npos) << anew;
+  }
+  unsetenv("TACTUS_CACHE_DIR");
+}
+
+// No step of the profile is shorter than 2 ms.
+TEST_F(FacadeTest, AnObjectiveThatNoStepCanKeepIsRefusedWithTheFloor) {
+  const std::filesystem::path profile = folder_ / "slow.csv";
+  {
+    std::ofstream out(profile);
+    out << "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n";
+    for (const int prefill : {0, 16, 64, 256}) {
+      for (const int decodes : {0, 1, 8, 32}) {
+        if (prefill + decodes > 0) out << prefill << ",0," << decodes << ',' << 100 * decodes << ",2\n";
+      }
+    }
+  }
+  EngineOptions o = Options();
+  o.profile = profile.string();
+  o.slo_class = {"hopeless:tbt=1ms"};
+  std::string lines;
+  auto made = Engine::Create(o, [&lines](std::string_view line) { lines += std::string(line) + "\n"; });
+  ASSERT_TRUE(made.ok()) << made.status().ToString();
+  EXPECT_NE(lines.find("warning: --slo-class 'hopeless': slo.tbt_ms is 1 and"), std::string::npos) << lines;
+  const std::unique_ptr<Engine> engine = std::move(made).value();
+  const auto refused = [&](Slo slo, const std::string& name = "") {
+    Request request = Ask(*engine, "hello", 2);
+    request.slo = slo;
+    request.slo_class = name;
+    const auto taken = engine->Submit(request, std::make_shared<Collector>(1));
+    EXPECT_TRUE(taken.ok() || taken.status().code() == StatusCode::kInvalidArgument);
+    return taken.ok() ? "" : taken.status().param() + ": " + taken.status().message();
+  };
+  // Before anything was measured the profile stands as it is.
+  const std::string tbt = refused({.tbt_ns = kMillisecond});
+  EXPECT_EQ(tbt.find("slo.tbt_ms: slo.tbt_ms is 1 and the shortest step of this engine takes 2 ms"), 0u) << tbt;
+  EXPECT_EQ(refused({.ttft_ns = kMillisecond}).find("slo.ttft_ms"), 0u);
+  EXPECT_EQ(refused({.jct_ns = kMillisecond}).find("slo.jct_ms"), 0u);
+  EXPECT_EQ(refused({}, "hopeless").find("slo.tbt_ms"), 0u);
+  EXPECT_NE(refused({.ttft_ns = 2 * kSecond, .jct_ns = kSecond}).find("due after the whole answer"), std::string::npos);
+  EXPECT_EQ(refused({.ttft_ns = kSecond, .tbt_ns = 2 * kMillisecond, .jct_ns = kSecond}), "");
+  engine->Drain(kNoLimitNs);
+  EXPECT_EQ(engine->Outcome().rejected, 5);
 }
 
 TEST_F(FacadeTest, StepsOfAnySizeCannotBeServed) {

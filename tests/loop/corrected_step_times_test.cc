@@ -74,9 +74,9 @@ TEST(CorrectedStepTimes, IsMovedByNoDisturbanceAndBounded) {
   Take(&times, 20, 3, 1, 0);
   EXPECT_NEAR(times.factor(), 1.2, 1e-6) << "many small ones weigh little";
   Take(&times, 32, 50);
-  EXPECT_EQ(times.factor(), CorrectedStepTimes::kMost);
+  EXPECT_EQ(times.factor(), MeasuredRatio::kMost);
   Take(&times, 32, 0.01);
-  EXPECT_EQ(times.factor(), CorrectedStepTimes::kLeast);
+  EXPECT_EQ(times.factor(), MeasuredRatio::kLeast);
 }
 
 TEST(CorrectedStepTimes, DecodesAloneTeachNothing) {

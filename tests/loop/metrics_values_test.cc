@@ -285,5 +285,33 @@ TEST(MetricsValues, AMissedObjectiveIsCountedByWhatItWasMissedFor) {
   EXPECT_EQ(f.Of("tactus_slo_slack_ratio_count", ttft), 3);
 }
 
+// 1 s was measured: predicted as 0.8, 1.25 and not at all; and one that the gate refused.
+TEST(MetricsValues, WhatTheGatePredictedIsHeldAgainstWhatCame) {
+  Figures f;
+  auto chat = std::make_shared<Request>();
+  chat->slo = {500 * kMs, 0, 0};
+  chat->slo_class = "chat";
+  RequestDoneEvent early = Done(chat), late = Done(chat), refused = Done(chat);
+  early.predicted_ttft_ns = 800 * kMs;
+  late.predicted_ttft_ns = 1250 * kMs;
+  refused.predicted_ttft_ns = 9000 * kMs;
+  refused.refused = true;
+  refused.finish = FinishReason::kError;
+  refused.scheduled_ns = refused.first_token_ns = 0;
+  const RequestDoneEvent done[] = {early, late, Done(chat), refused};
+  StepEvents events;
+  events.done = done;
+  f.metrics.OnStep(events);
+  EXPECT_EQ(f.Of("tactus_ttft_measured_to_predicted_count"), 2);
+  EXPECT_DOUBLE_EQ(f.Of("tactus_ttft_measured_to_predicted_sum"), 1.25 + 0.8);
+  EXPECT_EQ(f.Of("tactus_requests_rejected_total"), 1);
+  EXPECT_EQ(f.Of("tactus_slo_misses_total", "class=\"chat\",objective=\"ttft\",cause=\"refused\""), 1);
+  const auto result = f.Result();
+  EXPECT_EQ(result["rejected"], 1);
+  EXPECT_EQ(result["failed"], 0);
+  EXPECT_NEAR(result["ttft_prediction_error"]["p50"].get<double>(), 0.2, 0.002);
+  EXPECT_NEAR(result["ttft_prediction_error"]["p99"].get<double>(), 0.25, 0.002);
+}
+
 }  // namespace
 }  // namespace tactus

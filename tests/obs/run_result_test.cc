@@ -260,6 +260,7 @@ TEST(RunResult, WhatIsNotKnownIsNull) {
                            "kv_utilization",
                            "prefix_sharing",
                            "mean_batch",
+                           "ttft_prediction_error",
                            "request_throughput",
                            "input_token_throughput",
                            "output_token_throughput",

@@ -272,7 +272,7 @@ TEST(Registry, ABudgetSaysWhetherStepTimesWouldSizeIt) {
     c.limits.token_budget = token_budget;
     const auto traits = Scheduler::TraitsOf(c);
     EXPECT_TRUE(traits.ok()) << traits.status().ToString();
-    return traits.ok() && traits->sizes_by_step_time;
+    return traits.ok() && traits->wants_step_time;
   };
   EXPECT_TRUE(by_step_time("sarathi-serve", "", kSecond, 0));
   EXPECT_TRUE(by_step_time("sarathi-serve", "", kAutoDuration, 0));

@@ -225,6 +225,30 @@ TEST(Vtc, AFloodWaitsForItself) {
   EXPECT_EQ(plans, Plans({"0 ", "4 ", "1 "}));
 }
 
+// Client 7 leads: once client 8 comes, a credit behind it, its prompt has whole steps, in two chunks, and what client 7
+// has begun is paused meanwhile. Without a credit nobody leads, and what came first goes on.
+TEST(Vtc, WhatTheFloodHasBegunIsPausedForTheOthers) {
+  for (const int64_t credit : {0, 60}) {
+    testing::HarnessConfig config = FairConfig(10);
+    config.scheduler.composition = "ranked";
+    *config.scheduler.limits.policy.Find<int64_t>("vtc-credit") = credit;
+    StepBed bed(config);
+    for (int i = 0; i < 8; ++i) bed.Waiting(25, Of(7));
+    for (int i = 0; i < 6; ++i) bed.Plan();
+    const SlotId late = bed.Waiting(18, Of(8));
+    Plans plans;
+    for (int i = 0; i < 3; ++i) plans.push_back(bed.Plan());
+    const std::string chunk = std::to_string(late) + ":0+10";
+    if (credit > 0) {
+      EXPECT_EQ(plans[0], chunk);
+      EXPECT_EQ(plans[1].find(std::to_string(late) + ":10+8*"), 0u) << plans[1];
+      EXPECT_EQ(plans[2].find(std::to_string(late) + ":18+1*"), 0u) << plans[2];
+    } else {
+      EXPECT_NE(plans[0], chunk) << "the scene needs work that has begun";
+    }
+  }
+}
+
 TEST(Vtc, WhoComesLateHasNoClaimOnThePast) {
   StepBed bed(FairConfig(20));
   for (int i = 0; i < 5; ++i) bed.Waiting(20, Of(7));

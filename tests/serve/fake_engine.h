@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -59,6 +60,8 @@ class FakeEngine final : public Engine {
   void SetLengths(std::vector<int64_t> lengths) {
     Set([&] { lengths_ = std::move(lengths); });
   }
+  // Requests that were taken may still be refused (FailAfter(0, ...)).
+  void SetMayRefuse() { may_refuse_ = true; }
   void HearNoCancel(bool deaf) {
     Set([=, this] { deaf_ = deaf; });
   }
@@ -110,6 +113,7 @@ class FakeEngine final : public Engine {
   }
 
   // --- Engine ---
+  bool may_refuse() const override { return may_refuse_; }
   const ModelInfo& model() const override { return model_; }
   ModelInfo& mutable_model() { return model_; }
   std::vector<TokenId> Tokenize(std::string_view text, bool add_special, StopToken stop) const override {
@@ -247,6 +251,7 @@ class FakeEngine final : public Engine {
   bool Runnable(RequestHandle handle, const Live& live) const;
   void Step(std::unique_lock<std::mutex>* lock, RequestHandle handle, bool cancelled);
 
+  std::atomic<bool> may_refuse_{false};
   ModelInfo model_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -162,6 +162,46 @@ TEST_F(GenerationTest, AStreamWithARefusedPromptHasAStatus) {
   EXPECT_FALSE(exchange->streaming());
 }
 
+// What the gate says comes after the engine has taken the request, and before its first token.
+TEST_F(GenerationTest, ARequestThatTheGateRefusesIsA503WithItsTimeToTryAgain) {
+  engine_.SetMayRefuse();
+  Status refused(StatusCode::kResourceExhausted, "the first token is predicted 4.30 s after the request came");
+  refused.set_retry_after_ns(2'300 * kMillisecond);
+  for (const bool stream : {false, true}) {
+    engine_.FailAfter(0, refused);
+    auto exchange = Start(Body({{"stream", stream}}));
+    const auto answer = exchange->Answer();
+    EXPECT_EQ(answer.status, 503);
+    EXPECT_FALSE(exchange->streaming()) << "a stream that has begun cannot say 503";
+    EXPECT_NE(answer.body.find("predicted 4.30 s"), std::string::npos) << answer.body;
+    const auto header = std::find_if(answer.headers.begin(), answer.headers.end(),
+                                     [](const auto& h) { return h.first == "Retry-After"; });
+    ASSERT_NE(header, answer.headers.end());
+    EXPECT_EQ(header->second, "3") << "whole seconds, not before it can be kept";
+    engine_.AwaitLive(0);
+    EXPECT_EQ(counts_.open("c"), 0);
+  }
+}
+
+TEST_F(GenerationTest, AStreamThatMayBeRefusedBeginsWithItsFirstTokenOrPing) {
+  context_->ping_interval_ns = 10 * kSecond;
+  engine_.SetMayRefuse();
+  engine_.Hold();
+  auto exchange = Start(Body({{"stream", true}}));
+  EXPECT_FALSE(exchange->streaming());
+  generation_->Tick(clock_.NowNs() + 10 * kSecond - 1);
+  EXPECT_FALSE(exchange->streaming());
+  generation_->Tick(clock_.NowNs() + 10 * kSecond);
+  EXPECT_TRUE(exchange->streaming());
+  EXPECT_EQ(exchange->written(), ": ping\n\n");
+  exchange->Leave();
+  auto other = Start(Body({{"stream", true}}));
+  engine_.HoldAfter(1);
+  engine_.Await("a first event", [&] { return Events(other->written()).size() == 1; });
+  EXPECT_TRUE(other->streaming());
+  other->Leave();
+}
+
 TEST_F(GenerationTest, AFailedStepGivesThePlacesBack) {
   for (const bool stream : {false, true}) {
     engine_.FailAfter(stream ? 1 : 0);

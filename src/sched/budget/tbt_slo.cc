@@ -51,7 +51,7 @@ class TbtSloBudget final : public Budget {
   void Describe(ChoiceTraits* traits) const override {
     traits->max_tokens = most_;
     traits->max_prefill_tokens = std::min(most_, kLeastPromptTokens);  // that no step denies
-    traits->sizes_by_step_time = true;
+    traits->wants_step_time = true;
   }
 
   StepBudget Next(const StepView&) override { return {most_, most_}; }

@@ -11,7 +11,8 @@
 // first, blocks that a step shares, another way of composing steps.
 //
 // Bounds: kMostAhead prompts and kMostSteps steps are played; what is left beyond them takes as long as what was
-// played, by its tokens. A request that waits again after a preemption is not asked again.
+// played, by its tokens. A request that waits again after a preemption is not asked again. Without a step-time model
+// nothing is predicted, and nobody refused.
 #include <algorithm>
 #include <vector>
 
@@ -47,7 +48,7 @@ class PredictGate final : public Gate {
     chunks_.reserve(prompts_.capacity());
   }
 
-  void Describe(ChoiceTraits* traits) const override { traits->needs_step_time = traits->needs_predictor = true; }
+  void Describe(ChoiceTraits* traits) const override { traits->wants_step_time = traits->needs_predictor = true; }
   bool Asks() const override { return true; }
 
   GateAnswer Ask(const StepView& view, SlotId arrived, const GateContext& context) override {
@@ -55,6 +56,7 @@ class PredictGate final : public Gate {
     note_.At(view.notes, arrived).uncached_tokens =
         seq.known_committed[arrived] - context.plan.CachedTokens(view, arrived);
     GateAnswer answer;
+    if (model_ == nullptr) return answer;
     answer.fixed_ns = view.now_ns - seq.arrival_ns[arrived] +
                       std::max<DurationNs>(0, account_.At(view.client_notes, 0).busy_until_ns - view.now_ns);
     See(view, arrived, context);
@@ -68,7 +70,7 @@ class PredictGate final : public Gate {
   }
 
   void Planned(const StepView& view, const StepPlan& plan) override {
-    if (plan.items.empty()) return;
+    if (plan.items.empty() || model_ == nullptr) return;
     TimeNs& busy_until_ns = account_.At(view.client_notes, 0).busy_until_ns;
     busy_until_ns = std::max(busy_until_ns, view.now_ns) + model_->StepTimeNs(ShapeOf(plan, &chunks_));
   }

@@ -8,6 +8,11 @@
 // other by over twice the larger of prompt cost x the longest prompt and output cost x the tokens that fit the KV
 // memory, and the credit. As there, it holds for whoever waits; the sequences that run go on whosever they are.
 //
+// Ours: of the clients that hold KV, those within half of the credit of the one that was served most lead. They are
+// ranked behind the others: their partly done prompts go after the others', compositions that pause (ranked) leave
+// their sequences out first, and preemption takes from them first, until the others have caught up so far. Where all
+// are served alike, all lead. Who floods, leads alone: the others come back a whole credit behind it.
+//
 // Counters are notes of the clients, so they outlive the requests. Heaps hold lower bounds of them: counters only grow,
 // so an entry is checked when it comes to the top, and a step costs O(log clients) for each sequence that is looked at.
 #include <algorithm>
@@ -43,6 +48,7 @@ struct VtcAccount {
 };
 struct VtcCharged {
   int32_t prompt_tokens;  // that count already, not to count again after a preemption
+  bool leads;             // its client, while it holds KV, when the last plan began
 };
 
 class VtcOrder final : public Order {
@@ -60,6 +66,7 @@ class VtcOrder final : public Order {
     for (size_t c = 0; c <= limits.classes.size(); ++c)
       costs_.push_back({cost(limits.policy[kPromptCost], c), cost(limits.policy[kOutputCost], c)});
     waiting_.reserve(static_cast<size_t>(limits.client_capacity()));
+    reranked_.reserve(static_cast<size_t>(limits.slot_capacity));
     walked_.reserve(static_cast<size_t>(limits.slot_capacity));
     passed_.reserve(static_cast<size_t>(limits.slot_capacity));
   }
@@ -70,6 +77,7 @@ class VtcOrder final : public Order {
       if (change.kind == ChangeKind::kQueued) Insert(view, change.slot);
       if (change.kind == ChangeKind::kAdmitted || change.kind == ChangeKind::kUnqueued) Remove(view, change.slot);
     }
+    FindLeaders(view);
   }
 
   // The queue as it was before the changes, and then they, so that counters are lifted as they would have been.
@@ -136,6 +144,12 @@ class VtcOrder final : public Order {
     }
   }
 
+  bool ranks() const override { return credit_ > 0; }
+  int64_t RankOf(const StepView& view, SlotId slot) const override {
+    return view.seq.HoldsKv(slot) ? charged_.At(view.notes, slot).leads : Leads(view, view.seq.client[slot]);
+  }
+  std::span<const SlotId> Reranked(const StepView&) const override { return reranked_; }
+
   bool Before(const StepView& view, SlotId a, SlotId b) const override {
     const ClientId ca = view.seq.client[a], cb = view.seq.client[b];
     const int64_t of_a = accounts_.At(view.client_notes, ca).counter,
@@ -199,6 +213,19 @@ class VtcOrder final : public Order {
     in_heap_[static_cast<size_t>(top.client)] = false;
     return top;
   }
+  bool Leads(const StepView& view, ClientId client) const { return Account(view, client) > most_ - credit_ / 2; }
+  void FindLeaders(const StepView& view) {
+    reranked_.clear();
+    if (credit_ == 0) return;
+    most_ = 0;
+    for (const SlotId slot : view.running) most_ = std::max(most_, Account(view, view.seq.client[slot]));
+    for (const SlotId slot : view.running) {
+      bool& leads = charged_.At(view.notes, slot).leads;
+      const bool now = Leads(view, view.seq.client[slot]);
+      if (leads != now) reranked_.push_back(slot);
+      leads = now;
+    }
+  }
   // Until the top is what it says: a client that waits, under its present counter.
   void CheckTop(const StepView& view) {
     while (!waiting_.empty()) {
@@ -221,10 +248,12 @@ class VtcOrder final : public Order {
   const NoteColumn<VtcAccount> accounts_;
   const NoteColumn<VtcCharged> charged_;
   const int64_t credit_;
-  std::vector<Costs> costs_;    // by class; [0]: of none
-  SlotLists lists_;             // the queue of each client
-  std::vector<Entry> waiting_;  // a heap: clients with a queue, but for those that the walk has passed
-  std::vector<bool> in_heap_;   // [clients]
+  std::vector<Costs> costs_;      // by class; [0]: of none
+  SlotLists lists_;               // the queue of each client
+  std::vector<Entry> waiting_;    // a heap: clients with a queue, but for those that the walk has passed
+  std::vector<bool> in_heap_;     // [clients]
+  int64_t most_ = 0;              // counter of those that hold KV, when the last plan began
+  std::vector<SlotId> reranked_;  // sequences that hold KV and whose client has begun or ceased to lead
   // Of the walk:
   const StepView* view_ = nullptr;
   std::vector<Walk> walked_;      // a heap: clients that it has taken somebody from and that have more

@@ -1,0 +1,70 @@
+// The gate with every preset: who passes is served as ever, who is refused gets nothing and takes nothing, a fresh
+// instance refuses the same, and so does a replay.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "conformance/workload.h"
+#include "trace/replay.h"
+
+namespace tactus {
+namespace {
+
+using testing::ExpectedOutput;
+using testing::MakeWorkload;
+using testing::Outcome;
+using testing::Play;
+using testing::RequestOutput;
+using testing::Workload;
+
+struct FakeSteps final : StepTimeModel {
+  DurationNs StepTimeNs(const StepShape& shape) const override {
+    return kMillisecond + shape.tokens() * 10 * kMicrosecond;
+  }
+};
+
+TEST(GateConformance, WhoPassesIsServedAndWhoDoesNotTakesNothing) {
+  const FakeSteps steps;
+  const auto classes = ParseServiceClasses({"shed:ttft=10ms,gate=shed", "wait:gate=queue", "off:gate=off"});
+  ASSERT_TRUE(classes.ok()) << classes.status().message();
+  const std::string names[] = {"", "shed", "wait", "off"};
+  const std::string path = ::testing::TempDir() + "gate_conformance.trace";
+  int64_t refused = 0, served = 0;
+  for (const auto& preset : sched::Presets()) {
+    for (uint64_t seed = 9000; seed < 9012; ++seed) {
+      SCOPED_TRACE(std::string(preset.name) + " seed " + std::to_string(seed));
+      Workload w = MakeWorkload(seed, {.cancels = seed % 3 == 0, .tokens_on_host = seed % 2 == 0});
+      w.config.scheduler.limits.step_time = &steps;
+      w.config.scheduler.limits.classes = *classes;
+      for (size_t i = 0; i < w.arrivals.size(); ++i) w.arrivals[i].request.slo_class = names[i % 4];
+      const sched::SchedulerConfig c{.preset = preset.name, .gate = seed % 2 == 0 ? "predict" : "queue"};
+      const Outcome once = Play(w, c, false, path);
+      ASSERT_EQ(once.broken, "");
+      for (const RequestOutput& out : once.requests) {
+        if (out.done_event.refused) {
+          ++refused;
+          EXPECT_EQ(out.error.code(), StatusCode::kResourceExhausted);
+          EXPECT_EQ(out.done_event.scheduled_ns, 0);
+          EXPECT_TRUE(out.request->slo_class == "shed" || (c.gate == "predict" && out.request->slo_class.empty()))
+              << out.request->slo_class;
+          continue;
+        }
+        if (out.done_event.finish != FinishReason::kLength && out.done_event.finish != FinishReason::kStop) continue;
+        ++served;
+        EXPECT_EQ(out.choices[0].tokens, ExpectedOutput(w.config.executor, *out.request, 0, w.config.model_stop_ids));
+      }
+      const Outcome fresh = Play(w, c, /*fresh_policies=*/true);
+      ASSERT_EQ(fresh.broken, "");
+      EXPECT_EQ(once.hashes, fresh.hashes);
+      const auto replayed = ReplayTrace(path, {});
+      ASSERT_TRUE(replayed.ok()) << replayed.status().message();
+      EXPECT_TRUE(replayed->identical()) << "first other plan: step " << replayed->first_difference;
+    }
+  }
+  std::remove(path.c_str());
+  EXPECT_GT(refused, 200);
+  EXPECT_GT(served, 200);
+}
+
+}  // namespace
+}  // namespace tactus
