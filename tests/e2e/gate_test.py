@@ -21,7 +21,7 @@ class GateTest(unittest.TestCase):
         assert cls.server.stop() == 0, "".join(cls.server.lines)
         result = json.loads(cls.server.output)
         assert result["ttft_prediction_error"]["p50"] is not None, result
-        assert result["failed"] == 0, "a refused request did not fail"
+        assert result["requests"]["failed"] == 0, "a refused request did not fail"
 
     def post(self, **body):
         body = {"prompt": LONG, "max_tokens": 2, "ignore_eos": True, **body}

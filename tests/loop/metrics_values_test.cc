@@ -307,8 +307,8 @@ TEST(MetricsValues, WhatTheGatePredictedIsHeldAgainstWhatCame) {
   EXPECT_EQ(f.Of("tactus_requests_rejected_total"), 1);
   EXPECT_EQ(f.Of("tactus_slo_misses_total", "class=\"chat\",objective=\"ttft\",cause=\"refused\""), 1);
   const auto result = f.Result();
-  EXPECT_EQ(result["rejected"], 1);
-  EXPECT_EQ(result["failed"], 0);
+  EXPECT_EQ(result["requests"]["rejected"], 1);
+  EXPECT_EQ(result["requests"]["failed"], 0);
   EXPECT_NEAR(result["ttft_prediction_error"]["p50"].get<double>(), 0.2, 0.002);
   EXPECT_NEAR(result["ttft_prediction_error"]["p99"].get<double>(), 0.25, 0.002);
 }
