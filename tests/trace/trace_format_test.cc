@@ -109,6 +109,10 @@ TEST(TraceHeader, TheFormatsBeforeThisOneAreStillRead) {
     ASSERT_NE(at, bytes.end()) << name;
     bytes.erase(at, at + static_cast<ptrdiff_t>(added.size()));
   };
+  bytes[sizeof(kTraceMagic)] = 4;
+  take_out("gate");
+  TraceCursor fourth(bytes.data(), bytes.size());
+  EXPECT_TRUE(ReadHeader(&fourth).ok() && fourth.done());
   bytes[sizeof(kTraceMagic)] = 3;
   take_out("service-classes");
   TraceCursor third(bytes.data(), bytes.size());
@@ -123,7 +127,7 @@ TEST(TraceHeader, TheFormatsBeforeThisOneAreStillRead) {
   EXPECT_EQ(read->step_times, h.step_times);
   bytes[sizeof(kTraceMagic)] = 1;
   TraceCursor older(bytes.data(), bytes.size());
-  EXPECT_EQ(ReadHeader(&older).status().message(), "trace format 1, this program reads formats 2 to 4");
+  EXPECT_EQ(ReadHeader(&older).status().message(), "trace format 1, this program reads formats 2 to 5");
 }
 
 TEST(TraceHeader, ClassesOfServiceComeBack) {
