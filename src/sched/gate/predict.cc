@@ -26,6 +26,7 @@ namespace {
 
 constexpr size_t kMostAhead = 512;
 constexpr int64_t kMostSteps = 512;
+constexpr int64_t kLeastChunk = 32;  // prompts go on beside any number of decodes: budgets leave them so many tokens
 constexpr DurationNs kLeastRetryNs = kSecond;
 
 struct GateAccount {     // of client 0
@@ -180,8 +181,8 @@ class PredictGate final : public Gate {
   // Chunks of the next step, into chunks_. The tokens that it computes.
   int64_t Compose(const GateContext& context, size_t head, size_t* started) {
     chunks_.clear();
-    const int64_t room = std::min(context.budget.prefill_tokens, context.budget.tokens - decodes_);
-    const int64_t budget = std::max<int64_t>(1, room);
+    const int64_t room = std::max(kLeastChunk, context.budget.tokens - decodes_);
+    const int64_t budget = std::max<int64_t>(1, std::min(context.budget.prefill_tokens, room));
     int64_t taken = 0;
     for (size_t i = head; i < prompts_.size() && taken < budget; ++i) {
       Prompt& prompt = prompts_[i];
