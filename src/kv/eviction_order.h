@@ -52,6 +52,16 @@ class EvictionOrder {
     }
     return kNoBlock;
   }
+  // Removes the oldest, which it gives; kNoBlock: empty.
+  BlockId TakeOldest() {
+    const BlockId oldest = Oldest();
+    if (oldest == kNoBlock) return kNoBlock;
+    place_of_(oldest) = kNowhere;
+    begin_ = After(begin_);
+    --used_;
+    --size_;
+    return oldest;
+  }
   // The block whose turn comes when `ahead` more places of the ring are through; possibly kNoBlock.
   BlockId Soon(size_t ahead) const { return used_ > ahead ? ring_[At(ahead)] : kNoBlock; }
   // Oldest first.

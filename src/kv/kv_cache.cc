@@ -44,12 +44,6 @@ void KvCache::Impl::Unlink(List* list, BlockId b) {
   --list->size;
 }
 
-void KvCache::Impl::DropCached(BlockId b) {
-  lru.Remove(b);
-  if (Filed(b)) LeaveTree(block(b).node);
-  block(b) = Block{};
-}
-
 void KvCache::Impl::Unlist(BlockId b) {
   block(b).node = kNoNode;
   if (block(b).users > 0 || block(b).busy_until > ended) return;
@@ -58,19 +52,18 @@ void KvCache::Impl::Unlist(BlockId b) {
   free.push_back(b);
 }
 
-BlockId KvCache::Impl::Allocate() {
-  EnterTogether();
+BlockId KvCache::Impl::TakeUnused() {
   if (!free.empty()) {
     const BlockId b = free.back();
     free.pop_back();
     TACTUS_DCHECK(block(b).users == 0 && block(b).node == kNoNode);
     return b;
   }
-  const BlockId victim = lru.Oldest();
+  const BlockId victim = lru.TakeOldest();
   WillEvict();
   TACTUS_CHECK_MSG(victim != kNoBlock, "allocation beyond what was available");
-  TACTUS_DCHECK(Unused(victim));
-  DropCached(victim);
+  TACTUS_DCHECK(Unused(victim) && block(victim).first_duplicate == kNoBlock);
+  if (Filed(victim)) tree.Erase(block(victim).node);
   ++evictions;
   return victim;
 }
@@ -98,13 +91,15 @@ void KvCache::Impl::FreeTable(SlotId s) {
 void KvCache::Impl::Append(SlotId s, int32_t count, const StepPlan* plan) {
   Slot& slot = At(s);
   TACTUS_CHECK_MSG(slot.blocks + count <= table_stride, "a block table outgrew max_blocks_per_slot");
-  BlockId* table = TableOf(s);
-  for (int32_t i = 0; i < count; ++i) {
-    const BlockId b = Allocate();
-    block(b).users = 1;
-    block(b).after = slot.blocks > 0 ? table[slot.blocks - 1] : kNoBlock;
-    block(b).begun_by = plan != nullptr ? plan->step : ended + 1;
-    table[slot.blocks++] = b;
+  if (count == 0) return;
+  EnterTogether();
+  const StepId begun_by = plan != nullptr ? plan->step : ended + 1;
+  BlockId* const table = TableOf(s);
+  BlockId last = slot.blocks > 0 ? table[slot.blocks - 1] : kNoBlock;
+  for (const int32_t end = slot.blocks + count; slot.blocks < end; ++slot.blocks) {
+    const BlockId b = TakeUnused();
+    block(b) = Block{.users = 1, .after = last, .begun_by = begun_by};
+    table[slot.blocks] = last = b;
   }
 }
 
@@ -124,6 +119,12 @@ void KvCache::Impl::Unuse(BlockId b, StepId last_step) {
   TACTUS_DCHECK(released.users > 0);
   // A block that a step in flight fills is busy, whatever the caller says.
   released.busy_until = std::max({released.busy_until, last_step, released.computed_by});
+  // The usual case of what follows: its last user goes, and nobody else has or wants it.
+  if (released.users == 1 && released.owns && released.first_duplicate == kNoBlock && released.busy_until <= ended) {
+    released.users = 0;
+    lru.Push(b);
+    return;
+  }
   const bool duplicate = Filed(b) && !released.owns;
   if (duplicate) {
     Block& owner = block(tree.node(released.node).owner);  // see HandOver

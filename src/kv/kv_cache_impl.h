@@ -75,9 +75,9 @@ struct KvCache::Impl {
     int32_t keyed = 0;              // leading blocks that are in the tree or duplicate a node
     int32_t swapped_tokens = 0;     // positions saved in host memory; it holds no block then
     BlockId first_host = kNoBlock;  // chain through host_next, in order of position
-    StepId saved_by = -1;           // the step that copies its KV out; kept after it has come back
     int32_t restored_begin = 0;     // blocks of its table that were copied back
     int32_t restored_end = 0;
+    StepId saved_by = -1;  // the step that copies its KV out; kept after it has come back
   };
   struct Entering {
     SlotId slot = kNoSlot;
@@ -119,7 +119,7 @@ struct KvCache::Impl {
   void Unlink(List* list, BlockId b);
   BlockId* TakeTable(SlotId s);
   void FreeTable(SlotId s);
-  BlockId Allocate();                                          // precondition: something is free or cached
+  BlockId TakeUnused();  // free, else the next to be evicted; precondition: there is one. Its record is stale
   void Append(SlotId s, int32_t count, const StepPlan* plan);  // `count` new blocks at the end of its table
   void Use(BlockId b);
   void Unuse(BlockId b, StepId last_step);
@@ -135,15 +135,14 @@ struct KvCache::Impl {
   void MarkUnlisted(SlotId s, int32_t end);  // EnterTree of a slot with keys of its own
   void MakeFindable(SlotId s);               // from now on its blocks can be found
   void GiveBack(SlotId s, StepId last_step);
-  // The block owns a new node; precondition: the key is not in the tree.
-  NodeId File(BlockId b, const Hash128& key, NodeId parent);
+  // The block owns the key's node, if that is new.
+  PrefixTree::Entered File(BlockId b, const Hash128& key, NodeId parent);
   void AddDuplicate(NodeId node, BlockId b);
   void DropDuplicate(BlockId b);
   void Adopt(NodeId node);       // precondition: a duplicate exists and nobody uses the owner, which comes free
   bool HandOver(BlockId owner);  // its oldest duplicate becomes the owner; false: there is none
   void LeaveTree(NodeId node);   // owner and duplicates become private; precondition: no children
   void Unlist(BlockId b);        // becomes private; precondition: unlisted
-  void DropCached(BlockId b);
   void WillEvict();  // asks for the memory of the blocks that are evicted soon
   void WillTouch(BlockId b) { Prefetch(&block(b)); }
   void ReportUpdate(SlotId s, int32_t first, StepPlan* plan) const;

@@ -8,9 +8,13 @@
 
 namespace tactus {
 
-NodeId KvCache::Impl::File(BlockId b, const Hash128& key, NodeId parent) {
-  block(b).owns = true;
-  return block(b).node = tree.Insert(key, parent, b);
+PrefixTree::Entered KvCache::Impl::File(BlockId b, const Hash128& key, NodeId parent) {
+  const PrefixTree::Entered entered = tree.FindOrInsert(key, parent, b);
+  if (entered.is_new) {
+    block(b).owns = true;
+    block(b).node = entered.node;
+  }
+  return entered;
 }
 
 void KvCache::Impl::AddDuplicate(NodeId n, BlockId b) {
@@ -114,18 +118,16 @@ void KvCache::Impl::EnterTree(SlotId s, int32_t end) {
       if (parent == kNoNode) return;  // the chain was broken by a failed step: the rest stays private
     }
     const Hash128& key = (*slot.keys)[static_cast<size_t>(slot.keyed)];
-    const NodeId known = tree.Find(key);
-    if (known != kNoNode) {
-      if (tree.node(known).parent != parent) return;  // keys from a broken file: what they name stays private
-      AddDuplicate(known, b);
-      Block& owner = block(tree.node(known).owner);
-      if (owner.users == 0) {
-        Adopt(known);
-      } else {
-        owner.busy_until = std::max(owner.busy_until, block(b).busy_until);  // as in Unuse
-      }
+    const PrefixTree::Entered entered = File(b, key, parent);
+    if (entered.is_new) continue;
+    const NodeId known = entered.node;
+    if (tree.node(known).parent != parent) return;  // keys from a broken file: what they name stays private
+    AddDuplicate(known, b);
+    Block& owner = block(tree.node(known).owner);
+    if (owner.users == 0) {
+      Adopt(known);
     } else {
-      File(b, key, parent);
+      owner.busy_until = std::max(owner.busy_until, block(b).busy_until);  // as in Unuse
     }
   }
 }
@@ -149,8 +151,9 @@ void KvCache::Impl::MakeFindable(SlotId s) {
   for (int32_t i = 0; i < slot.keyed; ++i) {
     if (block(table[i]).node == kNoNode) return;  // a step failed to fill it: what follows it is private too
     const Hash128& key = (*slot.keys)[static_cast<size_t>(i)];
-    TACTUS_CHECK_MSG(tree.Find(key) == kNoNode, "keys that a sequence has to itself are those of another as well");
-    parent = File(table[i], key, parent);
+    const PrefixTree::Entered entered = File(table[i], key, parent);
+    TACTUS_CHECK_MSG(entered.is_new, "keys that a sequence has to itself are those of another as well");
+    parent = entered.node;
   }
 }
 
