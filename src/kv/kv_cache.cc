@@ -8,15 +8,18 @@
 namespace tactus {
 
 KvCache::Impl::Impl(const KvCacheConfig& c)
-    : config(c), blocks(static_cast<size_t>(c.num_blocks)), tree(c.num_blocks), lru(c.num_blocks, {blocks.data()}) {
+    : config(c),
+      table_stride(static_cast<int32_t>(std::min<int64_t>(std::max(c.max_blocks_per_slot, 1), c.num_blocks))),
+      blocks(static_cast<size_t>(c.num_blocks)),
+      slots(static_cast<size_t>(c.max_slots)),
+      tables(slots.size() * static_cast<size_t>(table_stride)),
+      tree(c.num_blocks),
+      lru(c.num_blocks, {blocks.data()}) {
   static_assert(kNotEvictable == decltype(lru)::kNowhere);
   TACTUS_CHECK(c.num_blocks >= 1 && c.num_blocks < (int64_t{1} << 30) && c.block_size >= 1 && c.max_slots >= 1);
-  table_stride = static_cast<int32_t>(std::min<int64_t>(std::max(c.max_blocks_per_slot, 1), c.num_blocks));
-  slots.resize(static_cast<size_t>(c.max_slots));
-  tables.reset(new BlockId[static_cast<size_t>(c.max_slots) * static_cast<size_t>(table_stride)]);
   free_tables.reserve(slots.size());
   for (size_t t = slots.size(); t > 0; --t) {
-    free_tables.push_back(tables.get() + (t - 1) * static_cast<size_t>(table_stride));
+    free_tables.push_back(tables.data() + (t - 1) * static_cast<size_t>(table_stride));
   }
   free.reserve(blocks.size());
   for (size_t b = blocks.size(); b > 0; --b) free.push_back(static_cast<BlockId>(b - 1));  // the lowest goes out first
@@ -59,8 +62,8 @@ BlockId KvCache::Impl::TakeUnused() {
     TACTUS_DCHECK(block(b).users == 0 && block(b).node == kNoNode);
     return b;
   }
-  const BlockId victim = lru.TakeOldest();
   WillEvict();
+  const BlockId victim = lru.TakeOldest();
   TACTUS_CHECK_MSG(victim != kNoBlock, "allocation beyond what was available");
   TACTUS_DCHECK(Unused(victim) && block(victim).first_duplicate == kNoBlock);
   if (Filed(victim)) tree.Erase(block(victim).node);
@@ -70,9 +73,14 @@ BlockId KvCache::Impl::TakeUnused() {
 
 // One thing after the other, as each says where the next one lies: the block, its node, the node's place in the table.
 void KvCache::Impl::WillEvict() {
-  if (const BlockId b = lru.Soon(36); b != kNoBlock) WillTouch(b);
-  if (const BlockId b = lru.Soon(24); b != kNoBlock && Filed(b)) tree.WillRead(block(b).node);
-  if (const BlockId b = lru.Soon(12); b != kNoBlock && Filed(b)) tree.WillErase(block(b).node);
+  BlockId b = kNoBlock;
+  while ((b = lru.Soon(&asked_block, 36)) != kNoBlock) WillTouch(b);
+  while ((b = lru.Soon(&asked_node, 24)) != kNoBlock) {
+    if (Filed(b)) tree.WillRead(block(b).node);
+  }
+  while ((b = lru.Soon(&asked_place, 12)) != kNoBlock) {
+    if (Filed(b)) tree.WillErase(block(b).node);
+  }
 }
 
 BlockId* KvCache::Impl::TakeTable(SlotId s) {
@@ -94,6 +102,10 @@ void KvCache::Impl::Append(SlotId s, int32_t count, const StepPlan* plan) {
   if (count == 0) return;
   EnterTogether();
   const StepId begun_by = plan != nullptr ? plan->step : ended + 1;
+  if (begun_by != asked_by) {  // what an earlier step has asked for may be gone again
+    asked_block = asked_node = asked_place = {};
+    asked_by = begun_by;
+  }
   BlockId* const table = TableOf(s);
   BlockId last = slot.blocks > 0 ? table[slot.blocks - 1] : kNoBlock;
   for (const int32_t end = slot.blocks + count; slot.blocks < end; ++slot.blocks) {

@@ -143,7 +143,7 @@ struct KvCache::Impl {
   bool HandOver(BlockId owner);  // its oldest duplicate becomes the owner; false: there is none
   void LeaveTree(NodeId node);   // owner and duplicates become private; precondition: no children
   void Unlist(BlockId b);        // becomes private; precondition: unlisted
-  void WillEvict();  // asks for the memory of the blocks that are evicted soon
+  void WillEvict();              // asks for the memory of the blocks that are evicted soon
   void WillTouch(BlockId b) { Prefetch(&block(b)); }
   void ReportUpdate(SlotId s, int32_t first, StepPlan* plan) const;
 
@@ -167,16 +167,20 @@ struct KvCache::Impl {
   std::string CheckHost() const;
 
   const KvCacheConfig config;
-  int32_t table_stride = 0;
+  const int32_t table_stride;
   HugePageVector<Block> blocks;
   HugePageVector<Slot> slots;
-  std::unique_ptr<BlockId[]> tables;  // [max_slots, table_stride], not touched before use
+  HugePageArray<BlockId> tables;      // [max_slots, table_stride], not touched before use
   std::vector<BlockId*> free_tables;  // the last used goes out first: few are ever touched, and those often
   PrefixTree tree;
   std::array<Entering, 32> entering;  // the first num_entering, in the order in which they were marked
   size_t num_entering = 0;
   HugePageVector<BlockId> free;
   EvictionOrder<EvictedAt> lru;  // of the cached blocks
+  // What was asked for of those that are evicted soon: blocks, their nodes, the nodes' places in the table; and for
+  // the blocks of which step.
+  EvictionOrder<EvictedAt>::Ahead asked_block, asked_node, asked_place;
+  StepId asked_by = -1;
   std::array<List, kMaxStepsInFlight> draining;
   int64_t draining_blocks = 0;
   int64_t reserved = 0;

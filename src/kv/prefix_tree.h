@@ -45,8 +45,8 @@ class PrefixTree {
   Entered FindOrInsert(const Hash128& key, NodeId parent, BlockId owner);
   // Precondition: no children.
   void Erase(NodeId node);
-  // Asks for the memory that Find or FindOrInsert of the key, or Erase of the node, will read. The node's own line comes
-  // first: its place in the table is known once it is there.
+  // Asks for the memory that Find or FindOrInsert of the key, or Erase of the node, will read. The node's own line
+  // comes first: its place in the table is known once it is there.
   void WillFind(const Hash128& key) const { Prefetch(&table_[Home(key)]); }
   void WillRead(NodeId id) const { Prefetch(&nodes_[static_cast<size_t>(id)]); }
   void WillErase(NodeId id) const { WillFind(node(id).key); }
