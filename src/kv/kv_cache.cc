@@ -234,6 +234,40 @@ int64_t KvCache::StartCost(SlotId slot, int32_t prompt_tokens, int32_t cover_tok
   return impl_->Cost(impl_->FindMatch(s, prompt_tokens), std::max(cover_tokens, s.swapped_tokens), reserve_tokens);
 }
 
+void KvCache::WillStart(SlotId s, int32_t prompt_tokens, int32_t look) const {
+  const Impl& impl = *impl_;
+  const Impl::Slot& slot = impl.At(s);
+  if (look == 0) return Prefetch(&slot);
+  if (slot.keys == nullptr || slot.own != nullptr || !impl.config.prefix_caching) return;
+  if (look == 1) return Prefetch(slot.keys);
+  const int32_t count = impl.Shareable(slot, prompt_tokens);
+  if (count <= 0) return;
+  const Hash128 *first = slot.keys->data(), *last = first + count - 1;
+  if (look == 2) {
+    Prefetch(first);
+    Prefetch(last);
+    if (impl.free_tables.size() > 1) Prefetch(impl.free_tables[impl.free_tables.size() - 2]);
+  } else {
+    impl.tree.WillFind(*first);
+    impl.tree.WillFind(*last);
+  }
+}
+
+void KvCache::WillRelease(SlotId s, int32_t look) const {
+  const Impl& impl = *impl_;
+  const Impl::Slot& slot = impl.At(s);
+  if (look == 0) return Prefetch(&slot);
+  const int32_t begin = std::max(0, slot.blocks - Impl::kTouchAhead);
+  if (look == 1) {
+    if (slot.keys != nullptr) Prefetch(slot.keys);
+    if (slot.blocks == 0) return;
+    Prefetch(slot.table + begin);
+    Prefetch(slot.table + slot.blocks - 1);
+  }
+  if (look != 2) return;
+  for (int32_t i = begin; i < slot.blocks; ++i) impl.WillTouch(slot.table[i]);
+}
+
 KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens, SlotId fork_from,
                        StepPlan* plan) {
   impl_->EnterTogether();
@@ -341,9 +375,8 @@ void KvCache::Impl::GiveBack(SlotId s, StepId last_step) {
   Slot& slot = At(s);
   reserved -= slot.reserved;
   const BlockId* table = TableOf(s);
-  constexpr int32_t kAhead = 8;
   while (slot.blocks > 0) {
-    if (slot.blocks > kAhead) WillTouch(table[slot.blocks - 1 - kAhead]);
+    if (slot.blocks > kTouchAhead) WillTouch(table[slot.blocks - 1 - kTouchAhead]);
     Unuse(table[--slot.blocks], last_step);
   }
   FreeTable(s);

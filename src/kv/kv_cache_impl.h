@@ -22,6 +22,7 @@
 // by nobody. When the sequence gives its blocks back and may start again, they enter the tree first (MakeFindable).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <memory>
@@ -100,6 +101,10 @@ struct KvCache::Impl {
     return static_cast<int32_t>((tokens + config.block_size - 1) / config.block_size);
   }
   int64_t Available() const { return static_cast<int64_t>(free.size()) + lru.size() - reserved; }
+  // Leading blocks of the prompt that may be shared and have a key.
+  int32_t Shareable(const Slot& slot, int32_t prompt_tokens) const {
+    return std::min<int32_t>((prompt_tokens - 1) / config.block_size, static_cast<int32_t>(slot.keys->size()));
+  }
   bool Filed(BlockId b) const { return block(b).node >= 0; }  // in the tree
 
   // What a start would find and pay.
@@ -144,7 +149,8 @@ struct KvCache::Impl {
   void LeaveTree(NodeId node);   // owner and duplicates become private; precondition: no children
   void Unlist(BlockId b);        // becomes private; precondition: unlisted
   void WillEvict();              // asks for the memory of the blocks that are evicted soon
-  void WillTouch(BlockId b) { Prefetch(&block(b)); }
+  void WillTouch(BlockId b) const { Prefetch(&block(b)); }
+  static constexpr int32_t kTouchAhead = 16;  // blocks of a table whose memory is asked for together
   void ReportUpdate(SlotId s, int32_t first, StepPlan* plan) const;
 
   // void_blocks says which blocks will never hold what their key says. DropVoid adds what was

@@ -180,8 +180,7 @@ KvCache::Impl::Match KvCache::Impl::FindMatch(const Slot& slot, int32_t prompt_t
   if (slot.swapped_tokens > 0) prompt_tokens = slot.swapped_tokens + 1;  // all that was saved, and no more
   // Of a slot with keys of its own nothing has been listed so far.
   if (!config.prefix_caching || slot.keys == nullptr || slot.own != nullptr || prompt_tokens < 1) return match;
-  const int32_t limit =
-      std::min<int32_t>((prompt_tokens - 1) / config.block_size, static_cast<int32_t>(slot.keys->size()));
+  const int32_t limit = Shareable(slot, prompt_tokens);
   // What follows a block that is not there is not there, and what follows one that nobody uses nobody uses.
   const auto node_at = [&](int32_t i) { return tree.FindAt((*slot.keys)[static_cast<size_t>(i)], i); };
   match.blocks = FirstWhere(limit, [&](int32_t i) { return node_at(i) == kNoNode; });

@@ -7,6 +7,7 @@
 // A prompt that does not fit holds back those behind it that have not started; decodes behind it go on.
 #include "sched/choices.h"
 #include "sched/context.h"
+#include "sched/newcomers.h"
 
 namespace tactus::sched {
 namespace {
@@ -23,8 +24,8 @@ class Ranked final : public Composition {
     const RunningByRank& running = *step.running_by_rank;
     RunningByRank::Cursor front, tail = running.End();
     SlotId next_running = running.Next(&front);
-    step.order.Start(step.view);
-    SlotId next_waiting = step.view.waiting.empty() ? kNoSlot : step.order.Next();
+    Newcomers waiting(step.view, &step.order, step.plan);
+    SlotId next_waiting = step.view.waiting.empty() ? kNoSlot : waiting.Next();
     while (step.plan.tokens_left() > 0 && step.plan.places_left() > 0 &&
            (next_running != kNoSlot || next_waiting != kNoSlot)) {
       if (next_running != kNoSlot &&
@@ -34,7 +35,7 @@ class Ranked final : public Composition {
         }
         next_running = running.Next(&front);
       } else {
-        next_waiting = Start(step, next_waiting, &tail) ? step.order.Next() : kNoSlot;
+        next_waiting = Start(step, next_waiting, &tail) ? waiting.Next() : kNoSlot;
       }
     }
     step.FreeAhead(tail);
