@@ -67,14 +67,16 @@ class EvictionOrder {
   struct Ahead {
     uint64_t place = 0;  // that it looks at next, of all since the start
   };
-  // The walk's next block in the ring's first `places`; kNoBlock: it has been there.
-  BlockId Soon(Ahead* ahead, size_t places) const {
-    ahead->place = std::max(ahead->place, passed_);
-    for (const uint64_t end = passed_ + std::min(places, used_); ahead->place < end;) {
-      const BlockId b = ring_[At(ahead->place++ - passed_)];
-      if (b != kNoBlock) return b;
+  // The walk goes on to the end of the ring's first `places`.
+  template <class Visit>
+  void WalkAhead(Ahead* ahead, size_t places, Visit visit) const {
+    const uint64_t end = passed_ + std::min(places, used_);
+    uint64_t place = std::max(ahead->place, passed_);
+    for (; place < end; ++place) {
+      const BlockId b = ring_[At(place - passed_)];
+      if (b != kNoBlock) visit(b);
     }
-    return kNoBlock;
+    ahead->place = place;
   }
   // Oldest first.
   template <class Visit>

@@ -62,7 +62,7 @@ BlockId KvCache::Impl::TakeUnused() {
     TACTUS_DCHECK(block(b).users == 0 && block(b).node == kNoNode);
     return b;
   }
-  WillEvict();
+  if (evictions % 4 == 0) WillEvict();
   const BlockId victim = lru.TakeOldest();
   TACTUS_CHECK_MSG(victim != kNoBlock, "allocation beyond what was available");
   TACTUS_DCHECK(Unused(victim) && block(victim).first_duplicate == kNoBlock);
@@ -73,14 +73,13 @@ BlockId KvCache::Impl::TakeUnused() {
 
 // One thing after the other, as each says where the next one lies: the block, its node, the node's place in the table.
 void KvCache::Impl::WillEvict() {
-  BlockId b = kNoBlock;
-  while ((b = lru.Soon(&asked_block, 36)) != kNoBlock) WillTouch(b);
-  while ((b = lru.Soon(&asked_node, 24)) != kNoBlock) {
+  lru.WalkAhead(&asked_block, 40, [this](BlockId b) { WillTouch(b); });
+  lru.WalkAhead(&asked_node, 28, [this](BlockId b) {
     if (Filed(b)) tree.WillRead(block(b).node);
-  }
-  while ((b = lru.Soon(&asked_place, 12)) != kNoBlock) {
+  });
+  lru.WalkAhead(&asked_place, 16, [this](BlockId b) {
     if (Filed(b)) tree.WillErase(block(b).node);
-  }
+  });
 }
 
 BlockId* KvCache::Impl::TakeTable(SlotId s) {
@@ -105,6 +104,7 @@ void KvCache::Impl::Append(SlotId s, int32_t count, const StepPlan* plan) {
   if (begun_by != asked_by) {  // what an earlier step has asked for may be gone again
     asked_block = asked_node = asked_place = {};
     asked_by = begun_by;
+    if (free.size() < static_cast<size_t>(count)) WillEvict();
   }
   BlockId* const table = TableOf(s);
   BlockId last = slot.blocks > 0 ? table[slot.blocks - 1] : kNoBlock;

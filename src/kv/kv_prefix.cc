@@ -109,6 +109,7 @@ void KvCache::Impl::EnterTree(SlotId s, int32_t end) {
     tree.WillFind((*slot.keys)[static_cast<size_t>(i)]);
   }
   for (; slot.keyed < end; ++slot.keyed) {
+    if (slot.keyed + 3 * kAhead < end) Prefetch(&(*slot.keys)[static_cast<size_t>(slot.keyed + 3 * kAhead)]);
     if (slot.keyed + kAhead < end) tree.WillFind((*slot.keys)[static_cast<size_t>(slot.keyed + kAhead)]);
     const BlockId b = table[slot.keyed];
     if (block(b).node != kNoNode) continue;  // shared with a sequence that has entered it

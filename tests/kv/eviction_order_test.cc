@@ -71,14 +71,14 @@ TEST(EvictionOrder, AWalkAheadLeavesNoneOut) {
         if (order.Has(n)) order.Remove(n);
       }
     }
-    for (BlockId soon = order.Soon(&ahead, 8); soon != kNoBlock; soon = order.Soon(&ahead, 8)) {
+    const auto meet = [&](BlockId soon) {
       ASSERT_TRUE(order.Has(soon));
       met[static_cast<size_t>(soon)] = true;
-    }
+    };
+    order.WalkAhead(&ahead, 8, meet);
     if (const BlockId oldest = order.Oldest(); oldest != kNoBlock) {
       // Oldest() itself may have gone over holes since the walk.
-      for (BlockId soon = order.Soon(&ahead, 8); soon != kNoBlock; soon = order.Soon(&ahead, 8))
-        met[static_cast<size_t>(soon)] = true;
+      order.WalkAhead(&ahead, 8, meet);
       ASSERT_TRUE(met[static_cast<size_t>(oldest)]) << "the walk has left out block " << oldest;
     }
   }
