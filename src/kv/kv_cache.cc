@@ -186,6 +186,7 @@ KvCache::~KvCache() = default;
 void KvCache::Bind(SlotId s, const std::vector<Hash128>* keys, OwnKeys* own) {
   Impl::Slot& slot = impl_->At(s);
   TACTUS_CHECK(!slot.bound && slot.blocks == 0);
+  impl_->Change();
   slot = Impl::Slot{};
   slot.bound = true;
   slot.keys = keys;
@@ -195,6 +196,7 @@ void KvCache::Bind(SlotId s, const std::vector<Hash128>* keys, OwnKeys* own) {
 void KvCache::Unbind(SlotId s) {
   Impl::Slot& slot = impl_->At(s);
   TACTUS_CHECK(slot.bound && slot.blocks == 0 && slot.reserved == 0 && slot.swapped_tokens == 0);
+  impl_->Change();
   slot = Impl::Slot{};
 }
 
@@ -225,22 +227,21 @@ int32_t KvCache::PeekMatch(SlotId slot, int32_t prompt_tokens) const {
   impl_->EnterTogether();
   const Impl::Slot& s = impl_->At(slot);
   if (s.swapped_tokens > 0) return s.swapped_tokens;
-  return impl_->FindMatch(s, prompt_tokens).blocks * impl_->config.block_size;
+  return impl_->MatchOf(slot, prompt_tokens).blocks * impl_->config.block_size;
 }
 
 int64_t KvCache::StartCost(SlotId slot, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens) const {
   impl_->EnterTogether();
   const Impl::Slot& s = impl_->At(slot);
-  return impl_->Cost(impl_->FindMatch(s, prompt_tokens), std::max(cover_tokens, s.swapped_tokens), reserve_tokens);
+  return impl_->Cost(impl_->MatchOf(slot, prompt_tokens), std::max(cover_tokens, s.swapped_tokens), reserve_tokens);
 }
 
 void KvCache::WillStart(SlotId s, int32_t prompt_tokens, int32_t look) const {
   const Impl& impl = *impl_;
   const Impl::Slot& slot = impl.At(s);
   if (look == 0) return Prefetch(&slot);
-  if (slot.keys == nullptr || slot.own != nullptr || !impl.config.prefix_caching) return;
   if (look == 1) return Prefetch(slot.keys);
-  const int32_t count = impl.Shareable(slot, prompt_tokens);
+  const int32_t count = impl.ShareableOf(slot, prompt_tokens);
   if (count <= 0) return;
   const Hash128 *first = slot.keys->data(), *last = first + count - 1;
   if (look == 2) {
@@ -278,7 +279,7 @@ KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, in
   Impl::Match match;
   int32_t matched_tokens = 0;
   if (fork_from == kNoSlot) {
-    match = impl.FindMatch(slot, prompt_tokens);
+    match = impl.MatchOf(s, prompt_tokens);
     matched_tokens = slot.swapped_tokens > 0 ? slot.swapped_tokens : match.blocks * b;
     TACTUS_CHECK(matched_tokens < prompt_tokens);
   } else {
@@ -303,6 +304,7 @@ KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, in
       return {};
     }
   }
+  impl.Change();
   for (int32_t i = 0; i < match.blocks; ++i) impl.Use(table[i]);
   slot.blocks = match.blocks;
   // A forked block may not be in the tree (yet); then what follows it stays private until it is.
@@ -338,6 +340,7 @@ bool KvCache::Extend(SlotId s, int32_t tokens, StepPlan* plan) {
   if (need <= 0) return true;
   const int32_t drawn = std::min(need, slot.reserved);
   if (need - drawn > impl_->Available()) return false;
+  impl_->Change();
   slot.reserved -= drawn;
   impl_->reserved -= drawn;
   const int32_t first = slot.blocks;
@@ -356,7 +359,7 @@ void KvCache::MarkPending(SlotId s, int32_t computed_tokens, StepId step) {
 }
 
 void KvCache::Release(SlotId s, StepId last_step) {
-  impl_->EnterTogether();
+  impl_->Change();
   TACTUS_CHECK(impl_->At(s).bound);
   impl_->EnterTree(s);
   impl_->MakeFindable(s);
@@ -364,7 +367,7 @@ void KvCache::Release(SlotId s, StepId last_step) {
 }
 
 void KvCache::End(SlotId s, StepId last_step) {
-  impl_->EnterTogether();
+  impl_->Change();
   TACTUS_CHECK(impl_->At(s).bound);
   impl_->EnterTree(s);
   impl_->GiveBack(s, last_step);
@@ -385,7 +388,7 @@ void KvCache::Impl::GiveBack(SlotId s, StepId last_step) {
 }
 
 void KvCache::StepFillsNothing(StepId step, std::vector<SlotId>* recompute) {
-  impl_->EnterTogether();
+  impl_->Change();
   Impl& impl = *impl_;
   for (size_t b = 0; b < impl.blocks.size(); ++b) {
     // Chunks and decodes of several steps may fill one block; any of them spoils it.
@@ -395,7 +398,7 @@ void KvCache::StepFillsNothing(StepId step, std::vector<SlotId>* recompute) {
 }
 
 void KvCache::StepEnded(StepId step, bool ok, std::vector<SlotId>* recompute) {
-  impl_->EnterTogether();
+  impl_->Change();
   Impl& impl = *impl_;
   TACTUS_CHECK(step > impl.ended);
   if (!ok) {
@@ -419,7 +422,7 @@ void KvCache::StepEnded(StepId step, bool ok, std::vector<SlotId>* recompute) {
 }
 
 void KvCache::ItemFailed(SlotId s, int32_t first_position, StepId step, std::vector<SlotId>* recompute) {
-  impl_->EnterTogether();
+  impl_->Change();
   Impl& impl = *impl_;
   const Impl::Slot& slot = impl.At(s);
   const BlockId* table = impl.TableOf(s);
@@ -430,7 +433,7 @@ void KvCache::ItemFailed(SlotId s, int32_t first_position, StepId step, std::vec
 }
 
 void KvCache::Rollback(SlotId s, int32_t tokens) {
-  impl_->EnterTogether();
+  impl_->Change();
   Impl& impl = *impl_;
   Impl::Slot& slot = impl.At(s);
   const int32_t keep = tokens / impl.config.block_size;

@@ -101,10 +101,6 @@ struct KvCache::Impl {
     return static_cast<int32_t>((tokens + config.block_size - 1) / config.block_size);
   }
   int64_t Available() const { return static_cast<int64_t>(free.size()) + lru.size() - reserved; }
-  // Leading blocks of the prompt that may be shared and have a key.
-  int32_t Shareable(const Slot& slot, int32_t prompt_tokens) const {
-    return std::min<int32_t>((prompt_tokens - 1) / config.block_size, static_cast<int32_t>(slot.keys->size()));
-  }
   bool Filed(BlockId b) const { return block(b).node >= 0; }  // in the tree
 
   // What a start would find and pay.
@@ -115,7 +111,11 @@ struct KvCache::Impl {
   };
   // Cached: nobody holds it and no step in flight uses it.
   bool Unused(BlockId b) const { return block(b).users == 0 && block(b).busy_until <= ended; }
-  Match FindMatch(const Slot& slot, int32_t prompt_tokens) const;
+  // The same question is asked up to three times for one start, so its last answer is kept until something changes.
+  const Match& MatchOf(SlotId s, int32_t prompt_tokens);
+  Match FindMatch(const Slot& slot, int32_t shareable) const;
+  // Leading blocks that the slot may share: 0 unless it looks for any.
+  int32_t ShareableOf(const Slot& slot, int32_t prompt_tokens) const;
   // The blocks of what was found, and how many of them nobody uses.
   int32_t ReadChain(const Slot& slot, const Match& match, BlockId* table);
   int64_t Cost(const Match& match, int32_t cover_tokens, int32_t reserve_tokens) const;
@@ -135,6 +135,11 @@ struct KvCache::Impl {
   void EnterSoon(SlotId s);
   void EnterTogether() {
     if (num_entering > 0) EnterWaiting();
+  }
+  // Begins every operation that changes anything of what may be found and what it costs.
+  void Change() {
+    last_match.slot = kNoSlot;
+    EnterTogether();
   }
   void EnterWaiting();
   void MarkUnlisted(SlotId s, int32_t end);  // EnterTree of a slot with keys of its own
@@ -171,6 +176,7 @@ struct KvCache::Impl {
   std::string CheckTree() const;
   std::string CheckLists() const;
   std::string CheckHost() const;
+  std::string CheckLastMatch() const;
 
   const KvCacheConfig config;
   const int32_t table_stride;
@@ -179,6 +185,13 @@ struct KvCache::Impl {
   HugePageArray<BlockId> tables;      // [max_slots, table_stride], not touched before use
   std::vector<BlockId*> free_tables;  // the last used goes out first: few are ever touched, and those often
   PrefixTree tree;
+  struct LastMatch {
+    SlotId slot = kNoSlot;  // none
+    int32_t shareable = 0;
+    Hash128 key;  // of the last shareable block, which names all before it
+    Match match;
+  };
+  LastMatch last_match;
   std::array<Entering, 32> entering;  // the first num_entering, in the order in which they were marked
   size_t num_entering = 0;
   HugePageVector<BlockId> free;

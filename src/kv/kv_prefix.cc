@@ -91,6 +91,7 @@ void KvCache::Impl::EnterSoon(SlotId s) {
 }
 
 void KvCache::Impl::EnterWaiting() {
+  last_match.slot = kNoSlot;
   const std::span<const Entering> waiting(entering.data(), std::exchange(num_entering, 0));
   for (const Entering& e : waiting) {
     const int32_t keyed = At(e.slot).keyed;
@@ -176,15 +177,28 @@ int32_t FirstWhere(int32_t count, Holds holds) {
 
 }  // namespace
 
-KvCache::Impl::Match KvCache::Impl::FindMatch(const Slot& slot, int32_t prompt_tokens) const {
-  Match match;
+int32_t KvCache::Impl::ShareableOf(const Slot& slot, int32_t prompt_tokens) const {
   if (slot.swapped_tokens > 0) prompt_tokens = slot.swapped_tokens + 1;  // all that was saved, and no more
   // Of a slot with keys of its own nothing has been listed so far.
-  if (!config.prefix_caching || slot.keys == nullptr || slot.own != nullptr || prompt_tokens < 1) return match;
-  const int32_t limit = Shareable(slot, prompt_tokens);
+  if (!config.prefix_caching || slot.keys == nullptr || slot.own != nullptr || prompt_tokens < 1) return 0;
+  return std::min<int32_t>((prompt_tokens - 1) / config.block_size, static_cast<int32_t>(slot.keys->size()));
+}
+
+const KvCache::Impl::Match& KvCache::Impl::MatchOf(SlotId s, int32_t prompt_tokens) {
+  const Slot& slot = At(s);
+  const int32_t shareable = ShareableOf(slot, prompt_tokens);
+  const Hash128 key = shareable > 0 ? (*slot.keys)[static_cast<size_t>(shareable - 1)] : Hash128();
+  if (last_match.slot != s || last_match.shareable != shareable || last_match.key != key)
+    last_match = {s, shareable, key, FindMatch(slot, shareable)};
+  return last_match.match;
+}
+
+KvCache::Impl::Match KvCache::Impl::FindMatch(const Slot& slot, int32_t shareable) const {
+  Match match;
+  if (shareable == 0) return match;
   // What follows a block that is not there is not there, and what follows one that nobody uses nobody uses.
   const auto node_at = [&](int32_t i) { return tree.FindAt((*slot.keys)[static_cast<size_t>(i)], i); };
-  match.blocks = FirstWhere(limit, [&](int32_t i) { return node_at(i) == kNoNode; });
+  match.blocks = FirstWhere(shareable, [&](int32_t i) { return node_at(i) == kNoNode; });
   if (match.blocks == 0) return match;
   match.last = node_at(match.blocks - 1);
   const auto unused_at = [&](int32_t i) {

@@ -29,7 +29,7 @@ std::vector<SlotId> Walk(Order* order, const StepView& view) {
 std::vector<SlotId> Walk(const RunningByRank& running) {
   std::vector<SlotId> slots;
   RunningByRank::Cursor cursor;
-  for (SlotId s = running.Next(&cursor); s != kNoSlot; s = running.Next(&cursor)) slots.push_back(s);
+  for (const RankedSlot* r = running.Next(&cursor); r != nullptr; r = running.Next(&cursor)) slots.push_back(r->slot);
   return slots;
 }
 std::vector<SlotId> WalkBack(const RunningByRank& running) {
