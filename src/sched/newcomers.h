@@ -1,7 +1,7 @@
 // The waiting sequences in queue order, for a composition that starts one after the other. Most have not been looked at
 // for long: while one starts, the memory of the next few is asked for.
 //
-// Mostly the queue's head does not fit, so nothing is asked for before a second one is wanted.
+// Mostly the queue's head does not fit, nor any behind it, so nothing is asked for before the step has grown.
 #pragma once
 
 #include <array>
@@ -13,15 +13,13 @@ namespace tactus::sched {
 
 class Newcomers {
  public:
-  Newcomers(const StepView& view, Order* order, const PlanBuilder& plan) : order_(*order), plan_(plan) {
+  Newcomers(const StepView& view, Order* order, const PlanBuilder& plan)
+      : order_(*order), plan_(plan), items_(plan.num_items()) {
     order_.Start(view);
   }
   // kNoSlot: that was the last.
   SlotId Next() {
-    if (first_) {
-      first_ = false;
-      return order_.Next();
-    }
+    if (plan_.num_items() == items_) return order_.Next();
     if (pulled_ == 0) Pull();
     const SlotId next = soon_[given_ % kAhead];
     if (next == kNoSlot) return kNoSlot;
@@ -49,8 +47,8 @@ class Newcomers {
   static constexpr SlotId kAnySlot = 0;
   Order& order_;
   const PlanBuilder& plan_;
-  bool first_ = true;
-  uint32_t given_ = 0, pulled_ = 0;  // behind the first
+  const int32_t items_;              // of the step when the walk began
+  uint32_t given_ = 0, pulled_ = 0;  // since it has grown
   std::array<SlotId, kAhead> soon_{};
 };
 
