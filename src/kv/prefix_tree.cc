@@ -11,7 +11,7 @@ PrefixTree::PrefixTree(int64_t num_blocks) {
   nodes_.resize(n);
   free_.reserve(n);
   for (size_t i = n; i > 0; --i) free_.push_back(static_cast<NodeId>(i - 1));
-  table_.assign(std::bit_ceil(2 * n + 2), Place());
+  table_.assign(std::bit_ceil(4 * n + 2), Place());
   mask_ = table_.size() - 1;
 }
 

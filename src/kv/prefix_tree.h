@@ -69,7 +69,7 @@ class PrefixTree {
 
   HugePageVector<Node> nodes_;
   HugePageVector<NodeId> free_;
-  HugePageVector<Place> table_;  // power of two, at most half full
+  HugePageVector<Place> table_;  // power of two, at most a quarter full: few probes, and few moves when one leaves
   size_t mask_ = 0;
 };
 
