@@ -11,7 +11,6 @@
 // has missed) is not urgent and comes after all others, those of them in turn; one that has its turn goes first.
 #include <algorithm>
 #include <array>
-#include <span>
 
 #include "sched/choices.h"
 #include "sched/composition/distance.h"
@@ -147,14 +146,7 @@ class SlackFill final : public Composition {
     long_wanted_of_ = -1;
     missed_running_ = 0;
     const SequenceColumns& seq = step.view.seq;
-    const std::span<const SlotId> running = step.view.running;
-    constexpr size_t kAhead = 12;
-    for (size_t i = 0; i < running.size(); ++i) {
-      const SlotId slot = running[i];
-      if (i + kAhead < running.size()) {
-        slack_.WillRead(step.view, running[i + kAhead]);
-        step.plan.WillRead(running[i + kAhead]);
-      }
+    for (const SlotId slot : step.view.running) {
       const bool prefilling = seq.state[slot] == SeqState::kPrefill;
       const bool missed = prefilling && slack_.Missed(step.view, slot);
       if (seq.prompt_tokens[slot] >= long_prompt_ &&
