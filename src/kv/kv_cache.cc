@@ -132,7 +132,7 @@ void KvCache::Impl::Unuse(BlockId b, StepId last_step) {
   // A block that a step in flight fills is busy, whatever the caller says.
   released.busy_until = std::max({released.busy_until, last_step, released.computed_by});
   // The usual case of what follows: its last user goes, and nobody else has or wants it.
-  if (released.users == 1 && released.owns && released.first_duplicate == kNoBlock && released.busy_until <= ended) {
+  if (released.owns && released.users == 1 && released.first_duplicate == kNoBlock && released.busy_until <= ended) {
     released.users = 0;
     lru.Push(b);
     return;

@@ -14,12 +14,12 @@ namespace tactus::sched {
 class Newcomers {
  public:
   Newcomers(const StepView& view, Order* order, const PlanBuilder& plan)
-      : order_(*order), plan_(plan), items_(plan.num_items()) {
+      : order_(*order), plan_(plan), items_(plan.num_items()), few_(view.waiting.size() <= kAhead) {
     order_.Start(view);
   }
   // kNoSlot: that was the last.
   SlotId Next() {
-    if (plan_.num_items() == items_) return order_.Next();
+    if (few_ || plan_.num_items() == items_) return order_.Next();
     if (pulled_ == 0) Pull();
     const SlotId next = soon_[given_ % kAhead];
     if (next == kNoSlot) return kNoSlot;
@@ -48,6 +48,7 @@ class Newcomers {
   Order& order_;
   const PlanBuilder& plan_;
   const int32_t items_;              // of the step when the walk began
+  const bool few_;                   // too few wait for it to be worth the while
   uint32_t given_ = 0, pulled_ = 0;  // since it has grown
   std::array<SlotId, kAhead> soon_{};
 };
