@@ -2,6 +2,7 @@
 // submit, events) over an executor that does nothing. One JSON line per case on stdout.
 //   bench_engine [scheduler [case]]
 //   bench_engine decisions [repetitions [scheduler [case]]]   decision times of every preset, as a table
+//   bench_engine steps [repetitions [scheduler [case]]]       the slowest decisions, and what they decide
 // pass_us is by the wall clock (p50 is the honest figure on a busy machine), cpu_us_per_pass the thread's own time.
 #include <algorithm>
 #include <cinttypes>
@@ -39,19 +40,40 @@ class ThreadClock final : public Clock {
   TimeNs NowNs() override { return ThreadCpuNs(); }
 };
 
+// What the plans decide, and nothing else.
+struct Decided {
+  size_t items = 0, starts = 0, preempts = 0, blocks = 0;
+};
+class CountingExecutor final : public Executor {
+ public:
+  explicit CountingExecutor(bool short_form) : null_(1, false, 7, short_form) {}
+  ExecutorTraits traits() const override { return null_.traits(); }
+  void Submit(const StepPlan& plan) override {
+    last = {plan.items.size(), plan.starts.size(), plan.preempts.size(), plan.table_blocks.size()};
+    null_.Submit(plan);
+  }
+  bool Poll(StepResult* result) override { return null_.Poll(result); }
+  void SetWakeup(std::function<void()>) override {}
+  Decided last;
+
+ private:
+  NullExecutor null_;
+};
+
 class CountingSink final : public EventSink {
  public:
   explicit CountingSink(bool want) : wants(want) {}
   bool wants_tokens() const override { return wants; }
   void OnStep(const StepEvents& events) override {
     for (const GapEvent& gap : events.gaps) tokens += gap.count;
-    if (events.decision_ns >= 0) decision_ns.Add(events.decision_ns);
+    if (events.decision_ns >= 0) decision_ns.Add(last_decision_ns = events.decision_ns);
     if (!wants) metrics.OnStep(events);
     done += static_cast<int64_t>(events.done.size());
   }
   const bool wants;
   EngineMetrics metrics{"null", KvCacheConfig{1, 16, 1, 1, true}, 512};
   Histogram decision_ns;
+  int64_t last_decision_ns = 0;
   int64_t tokens = 0, done = 0;
 };
 
@@ -158,11 +180,16 @@ struct Bench {
 
   // Decisions alone, of `steps` steps after the start.
   void RunDecisions() {
+    RunDecisions([](int64_t) {});
+  }
+  template <class Visit>  // of each step's number, behind it
+  void RunDecisions(Visit visit) {
     Start();
     for (int64_t i = spec.settled ? -spec.steps : 0; i < spec.steps; ++i) {
       if (i == 0) sink.decision_ns = Histogram();
       const int64_t replaced = sink.done;
       Pass();
+      if (i >= 0) visit(i);
       for (int64_t n = replaced; spec.churn && n < sink.done; ++n) Submit();
     }
   }
@@ -205,7 +232,7 @@ struct Bench {
   }
 
   const Case spec;
-  NullExecutor executor{1, false, 7, spec.simulated};
+  CountingExecutor executor{spec.simulated};
   ManualClock manual;
   ThreadClock thread_clock;
   CountingSink sink{!spec.simulated};
@@ -275,6 +302,39 @@ void Decisions(int repetitions, const std::string& only, const std::string& only
   }
 }
 
+// Of every step of a case the least time of all repetitions, for cases that plan the same in every run: what a decision
+// costs where nothing else had a part of the machine. Quantiles, and the slowest with what they decide.
+void Steps(int repetitions, const std::string& only, const std::string& only_case) {
+  struct Step {
+    int64_t least_ns = INT64_MAX;
+    Decided decided;
+  };
+  for (const sched::PresetInfo& preset : sched::Presets()) {
+    if (!only.empty() && only != preset.name) continue;
+    for (const Case& c : kDecisions) {
+      if ((c.objectives && !KnowsObjectives(preset)) || (!only_case.empty() && only_case != c.name)) continue;
+      std::vector<Step> steps(static_cast<size_t>(c.steps));
+      for (int r = 0; r < repetitions; ++r) {
+        Bench bench(c, preset.name, true);
+        bench.RunDecisions([&](int64_t i) {
+          Step& step = steps[static_cast<size_t>(i)];
+          step.least_ns = std::min(step.least_ns, bench.sink.last_decision_ns);
+          step.decided = bench.executor.last;
+        });
+      }
+      std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.least_ns > b.least_ns; });
+      const auto us = [&](size_t i) { return static_cast<double>(steps[i].least_ns) / 1e3; };
+      std::printf("%s, %s: p50 %.1f, p90 %.1f, p99 %.1f us\n", preset.name, c.name, us(steps.size() / 2),
+                  us(steps.size() / 10), us(steps.size() / 100));
+      for (size_t i = 0; i < steps.size(); i = i < 40 ? i + 4 : i * 5 / 4) {
+        const Decided& d = steps[i].decided;
+        std::printf("  %4zu. %6.1f us: %zu items, %zu starts, %zu preemptions, %zu blocks\n", i, us(i), d.items,
+                    d.starts, d.preempts, d.blocks);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tactus
 
@@ -282,6 +342,10 @@ int main(int argc, char** argv) {
   const std::string preset = argc > 1 ? argv[1] : "sarathi-serve";
   if (preset == "decisions") {
     tactus::Decisions(argc > 2 ? std::max(1, std::atoi(argv[2])) : 5, argc > 3 ? argv[3] : "", argc > 4 ? argv[4] : "");
+    return 0;
+  }
+  if (preset == "steps") {
+    tactus::Steps(argc > 2 ? std::max(1, std::atoi(argv[2])) : 5, argc > 3 ? argv[3] : "", argc > 4 ? argv[4] : "");
     return 0;
   }
   const tactus::Case cases[] = {

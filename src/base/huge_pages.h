@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <new>
+#include <type_traits>
 #include <vector>
 
 namespace tactus {
@@ -45,5 +46,21 @@ struct HugePageAllocator {
 
 template <class T>
 using HugePageVector = std::vector<T, HugePageAllocator<T>>;
+
+// An array of plain data that nobody has written to: memory is taken as it is used.
+template <class T>
+class HugePageArray {
+ public:
+  static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_default_constructible_v<T>);
+  explicit HugePageArray(size_t count) : count_(count), data_(HugePageAllocator<T>().allocate(count)) {}
+  ~HugePageArray() { HugePageAllocator<T>().deallocate(data_, count_); }
+  HugePageArray(const HugePageArray&) = delete;
+  HugePageArray& operator=(const HugePageArray&) = delete;
+  T* data() { return data_; }
+
+ private:
+  const size_t count_;
+  T* const data_;
+};
 
 }  // namespace tactus

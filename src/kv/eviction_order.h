@@ -2,7 +2,7 @@
 // is used again leaves a hole, and when the ring is full the holes are closed. A fifth of it at least are holes then,
 // so every operation is O(1) amortised.
 // Unlike links through the blocks the ring says early whose turn comes soon, so that memory can be asked for in time
-// (Soon): in a large cache the block to evict is the one that was not touched for longest.
+// (Ahead): in a large cache the block to evict is the one that was not touched for longest.
 //
 // Where a block lies in the ring is noted in a record of the caller's, which whoever adds or removes the block touches
 // anyway: `PlaceOf` gives it, uint32_t&(BlockId), kNowhere at first and for blocks that are not there.
@@ -10,6 +10,7 @@
 // Nothing allocates after construction. Thread rule: engine thread only.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -47,13 +48,36 @@ class EvictionOrder {
   }
   // kNoBlock: empty.
   BlockId Oldest() {
-    for (; used_ > 0; --used_, begin_ = After(begin_)) {
+    for (; used_ > 0; Pass()) {
       if (ring_[begin_] != kNoBlock) return ring_[begin_];
     }
     return kNoBlock;
   }
-  // The block whose turn comes when `ahead` more places of the ring are through; possibly kNoBlock.
-  BlockId Soon(size_t ahead) const { return used_ > ahead ? ring_[At(ahead)] : kNoBlock; }
+  // Removes the oldest, which it gives; kNoBlock: empty.
+  BlockId TakeOldest() {
+    const BlockId oldest = Oldest();
+    if (oldest == kNoBlock) return kNoBlock;
+    place_of_(oldest) = kNowhere;
+    Pass();
+    --size_;
+    return oldest;
+  }
+  // A walk ahead of the oldest, which gives each block once unless it is begun anew. It leaves none out, however many
+  // holes the oldest goes over at once.
+  struct Ahead {
+    uint64_t place = 0;  // that it looks at next, of all since the start
+  };
+  // The walk goes on to the end of the ring's first `places`.
+  template <class Visit>
+  void WalkAhead(Ahead* ahead, size_t places, Visit visit) const {
+    const uint64_t end = passed_ + std::min(places, used_);
+    uint64_t place = std::max(ahead->place, passed_);
+    for (; place < end; ++place) {
+      const BlockId b = ring_[At(place - passed_)];
+      if (b != kNoBlock) visit(b);
+    }
+    ahead->place = place;
+  }
   // Oldest first.
   template <class Visit>
   void ForEach(Visit visit) const {
@@ -64,6 +88,11 @@ class EvictionOrder {
 
  private:
   size_t After(size_t place) const { return place + 1 == ring_.size() ? 0 : place + 1; }
+  void Pass() {
+    begin_ = After(begin_);
+    --used_;
+    ++passed_;
+  }
   size_t At(size_t i) const { return begin_ + i < ring_.size() ? begin_ + i : begin_ + i - ring_.size(); }
   void Put(BlockId b) {
     const size_t place = At(used_++);
@@ -72,6 +101,7 @@ class EvictionOrder {
   }
   void CloseHoles() {
     const size_t used = used_;
+    passed_ += used;  // all walks begin anew
     used_ = 0;
     for (size_t i = 0; i < used; ++i) {
       const BlockId b = ring_[At(i)];
@@ -82,6 +112,7 @@ class EvictionOrder {
   std::vector<BlockId> ring_;  // `used_` entries from begin_ on, around the end; kNoBlock: a hole
   PlaceOf place_of_;
   size_t begin_ = 0, used_ = 0;
+  uint64_t passed_ = 0;  // places before begin_, of all since the start
   int64_t size_ = 0;
 };
 

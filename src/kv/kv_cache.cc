@@ -8,15 +8,18 @@
 namespace tactus {
 
 KvCache::Impl::Impl(const KvCacheConfig& c)
-    : config(c), blocks(static_cast<size_t>(c.num_blocks)), tree(c.num_blocks), lru(c.num_blocks, {blocks.data()}) {
+    : config(c),
+      table_stride(static_cast<int32_t>(std::min<int64_t>(std::max(c.max_blocks_per_slot, 1), c.num_blocks))),
+      blocks(static_cast<size_t>(c.num_blocks)),
+      slots(static_cast<size_t>(c.max_slots)),
+      tables(slots.size() * static_cast<size_t>(table_stride)),
+      tree(c.num_blocks),
+      lru(c.num_blocks, {blocks.data()}) {
   static_assert(kNotEvictable == decltype(lru)::kNowhere);
   TACTUS_CHECK(c.num_blocks >= 1 && c.num_blocks < (int64_t{1} << 30) && c.block_size >= 1 && c.max_slots >= 1);
-  table_stride = static_cast<int32_t>(std::min<int64_t>(std::max(c.max_blocks_per_slot, 1), c.num_blocks));
-  slots.resize(static_cast<size_t>(c.max_slots));
-  tables.reset(new BlockId[static_cast<size_t>(c.max_slots) * static_cast<size_t>(table_stride)]);
   free_tables.reserve(slots.size());
   for (size_t t = slots.size(); t > 0; --t) {
-    free_tables.push_back(tables.get() + (t - 1) * static_cast<size_t>(table_stride));
+    free_tables.push_back(tables.data() + (t - 1) * static_cast<size_t>(table_stride));
   }
   free.reserve(blocks.size());
   for (size_t b = blocks.size(); b > 0; --b) free.push_back(static_cast<BlockId>(b - 1));  // the lowest goes out first
@@ -44,12 +47,6 @@ void KvCache::Impl::Unlink(List* list, BlockId b) {
   --list->size;
 }
 
-void KvCache::Impl::DropCached(BlockId b) {
-  lru.Remove(b);
-  if (Filed(b)) LeaveTree(block(b).node);
-  block(b) = Block{};
-}
-
 void KvCache::Impl::Unlist(BlockId b) {
   block(b).node = kNoNode;
   if (block(b).users > 0 || block(b).busy_until > ended) return;
@@ -58,28 +55,31 @@ void KvCache::Impl::Unlist(BlockId b) {
   free.push_back(b);
 }
 
-BlockId KvCache::Impl::Allocate() {
-  EnterTogether();
+BlockId KvCache::Impl::TakeUnused() {
   if (!free.empty()) {
     const BlockId b = free.back();
     free.pop_back();
     TACTUS_DCHECK(block(b).users == 0 && block(b).node == kNoNode);
     return b;
   }
-  const BlockId victim = lru.Oldest();
-  WillEvict();
+  if (evictions % 4 == 0) WillEvict();
+  const BlockId victim = lru.TakeOldest();
   TACTUS_CHECK_MSG(victim != kNoBlock, "allocation beyond what was available");
-  TACTUS_DCHECK(Unused(victim));
-  DropCached(victim);
+  TACTUS_DCHECK(Unused(victim) && block(victim).first_duplicate == kNoBlock);
+  if (Filed(victim)) tree.Erase(block(victim).node);
   ++evictions;
   return victim;
 }
 
 // One thing after the other, as each says where the next one lies: the block, its node, the node's place in the table.
 void KvCache::Impl::WillEvict() {
-  if (const BlockId b = lru.Soon(36); b != kNoBlock) WillTouch(b);
-  if (const BlockId b = lru.Soon(24); b != kNoBlock && Filed(b)) tree.WillRead(block(b).node);
-  if (const BlockId b = lru.Soon(12); b != kNoBlock && Filed(b)) tree.WillErase(block(b).node);
+  lru.WalkAhead(&asked_block, 40, [this](BlockId b) { WillTouch(b); });
+  lru.WalkAhead(&asked_node, 28, [this](BlockId b) {
+    if (Filed(b)) tree.WillRead(block(b).node);
+  });
+  lru.WalkAhead(&asked_place, 16, [this](BlockId b) {
+    if (Filed(b)) tree.WillErase(block(b).node);
+  });
 }
 
 BlockId* KvCache::Impl::TakeTable(SlotId s) {
@@ -98,13 +98,20 @@ void KvCache::Impl::FreeTable(SlotId s) {
 void KvCache::Impl::Append(SlotId s, int32_t count, const StepPlan* plan) {
   Slot& slot = At(s);
   TACTUS_CHECK_MSG(slot.blocks + count <= table_stride, "a block table outgrew max_blocks_per_slot");
-  BlockId* table = TableOf(s);
-  for (int32_t i = 0; i < count; ++i) {
-    const BlockId b = Allocate();
-    block(b).users = 1;
-    block(b).after = slot.blocks > 0 ? table[slot.blocks - 1] : kNoBlock;
-    block(b).begun_by = plan != nullptr ? plan->step : ended + 1;
-    table[slot.blocks++] = b;
+  if (count == 0) return;
+  EnterTogether();
+  const StepId begun_by = plan != nullptr ? plan->step : ended + 1;
+  if (begun_by != asked_by) {  // what an earlier step has asked for may be gone again
+    asked_block = asked_node = asked_place = {};
+    asked_by = begun_by;
+    if (free.size() < static_cast<size_t>(count)) WillEvict();
+  }
+  BlockId* const table = TableOf(s);
+  BlockId last = slot.blocks > 0 ? table[slot.blocks - 1] : kNoBlock;
+  for (const int32_t end = slot.blocks + count; slot.blocks < end; ++slot.blocks) {
+    const BlockId b = TakeUnused();
+    block(b) = Block{.users = 1, .after = last, .begun_by = begun_by};
+    table[slot.blocks] = last = b;
   }
 }
 
@@ -124,6 +131,12 @@ void KvCache::Impl::Unuse(BlockId b, StepId last_step) {
   TACTUS_DCHECK(released.users > 0);
   // A block that a step in flight fills is busy, whatever the caller says.
   released.busy_until = std::max({released.busy_until, last_step, released.computed_by});
+  // The usual case of what follows: its last user goes, and nobody else has or wants it.
+  if (released.owns && released.users == 1 && released.first_duplicate == kNoBlock && released.busy_until <= ended) {
+    released.users = 0;
+    lru.Push(b);
+    return;
+  }
   const bool duplicate = Filed(b) && !released.owns;
   if (duplicate) {
     Block& owner = block(tree.node(released.node).owner);  // see HandOver
@@ -173,6 +186,7 @@ KvCache::~KvCache() = default;
 void KvCache::Bind(SlotId s, const std::vector<Hash128>* keys, OwnKeys* own) {
   Impl::Slot& slot = impl_->At(s);
   TACTUS_CHECK(!slot.bound && slot.blocks == 0);
+  impl_->Change();
   slot = Impl::Slot{};
   slot.bound = true;
   slot.keys = keys;
@@ -182,6 +196,7 @@ void KvCache::Bind(SlotId s, const std::vector<Hash128>* keys, OwnKeys* own) {
 void KvCache::Unbind(SlotId s) {
   Impl::Slot& slot = impl_->At(s);
   TACTUS_CHECK(slot.bound && slot.blocks == 0 && slot.reserved == 0 && slot.swapped_tokens == 0);
+  impl_->Change();
   slot = Impl::Slot{};
 }
 
@@ -212,13 +227,46 @@ int32_t KvCache::PeekMatch(SlotId slot, int32_t prompt_tokens) const {
   impl_->EnterTogether();
   const Impl::Slot& s = impl_->At(slot);
   if (s.swapped_tokens > 0) return s.swapped_tokens;
-  return impl_->FindMatch(s, prompt_tokens).blocks * impl_->config.block_size;
+  return impl_->MatchOf(slot, prompt_tokens).blocks * impl_->config.block_size;
 }
 
 int64_t KvCache::StartCost(SlotId slot, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens) const {
   impl_->EnterTogether();
   const Impl::Slot& s = impl_->At(slot);
-  return impl_->Cost(impl_->FindMatch(s, prompt_tokens), std::max(cover_tokens, s.swapped_tokens), reserve_tokens);
+  return impl_->Cost(impl_->MatchOf(slot, prompt_tokens), std::max(cover_tokens, s.swapped_tokens), reserve_tokens);
+}
+
+void KvCache::WillStart(SlotId s, int32_t prompt_tokens, int32_t look) const {
+  const Impl& impl = *impl_;
+  const Impl::Slot& slot = impl.At(s);
+  if (look == 0) return Prefetch(&slot);
+  if (look == 1) return Prefetch(slot.keys);
+  const int32_t count = impl.ShareableOf(slot, prompt_tokens);
+  if (count <= 0) return;
+  const Hash128 *first = slot.keys->data(), *last = first + count - 1;
+  if (look == 2) {
+    Prefetch(first);
+    Prefetch(last);
+    if (impl.free_tables.size() > 1) Prefetch(impl.free_tables[impl.free_tables.size() - 2]);
+  } else {
+    impl.tree.WillFind(*first);
+    impl.tree.WillFind(*last);
+  }
+}
+
+void KvCache::WillRelease(SlotId s, int32_t look) const {
+  const Impl& impl = *impl_;
+  const Impl::Slot& slot = impl.At(s);
+  if (look == 0) return Prefetch(&slot);
+  const int32_t begin = std::max(0, slot.blocks - Impl::kTouchAhead);
+  if (look == 1) {
+    if (slot.keys != nullptr) Prefetch(slot.keys);
+    if (slot.blocks == 0) return;
+    Prefetch(slot.table + begin);
+    Prefetch(slot.table + slot.blocks - 1);
+  }
+  if (look != 2) return;
+  for (int32_t i = begin; i < slot.blocks; ++i) impl.WillTouch(slot.table[i]);
 }
 
 KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens, SlotId fork_from,
@@ -231,7 +279,7 @@ KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, in
   Impl::Match match;
   int32_t matched_tokens = 0;
   if (fork_from == kNoSlot) {
-    match = impl.FindMatch(slot, prompt_tokens);
+    match = impl.MatchOf(s, prompt_tokens);
     matched_tokens = slot.swapped_tokens > 0 ? slot.swapped_tokens : match.blocks * b;
     TACTUS_CHECK(matched_tokens < prompt_tokens);
   } else {
@@ -256,6 +304,7 @@ KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, in
       return {};
     }
   }
+  impl.Change();
   for (int32_t i = 0; i < match.blocks; ++i) impl.Use(table[i]);
   slot.blocks = match.blocks;
   // A forked block may not be in the tree (yet); then what follows it stays private until it is.
@@ -291,6 +340,7 @@ bool KvCache::Extend(SlotId s, int32_t tokens, StepPlan* plan) {
   if (need <= 0) return true;
   const int32_t drawn = std::min(need, slot.reserved);
   if (need - drawn > impl_->Available()) return false;
+  impl_->Change();
   slot.reserved -= drawn;
   impl_->reserved -= drawn;
   const int32_t first = slot.blocks;
@@ -309,7 +359,7 @@ void KvCache::MarkPending(SlotId s, int32_t computed_tokens, StepId step) {
 }
 
 void KvCache::Release(SlotId s, StepId last_step) {
-  impl_->EnterTogether();
+  impl_->Change();
   TACTUS_CHECK(impl_->At(s).bound);
   impl_->EnterTree(s);
   impl_->MakeFindable(s);
@@ -317,7 +367,7 @@ void KvCache::Release(SlotId s, StepId last_step) {
 }
 
 void KvCache::End(SlotId s, StepId last_step) {
-  impl_->EnterTogether();
+  impl_->Change();
   TACTUS_CHECK(impl_->At(s).bound);
   impl_->EnterTree(s);
   impl_->GiveBack(s, last_step);
@@ -328,9 +378,8 @@ void KvCache::Impl::GiveBack(SlotId s, StepId last_step) {
   Slot& slot = At(s);
   reserved -= slot.reserved;
   const BlockId* table = TableOf(s);
-  constexpr int32_t kAhead = 8;
   while (slot.blocks > 0) {
-    if (slot.blocks > kAhead) WillTouch(table[slot.blocks - 1 - kAhead]);
+    if (slot.blocks > kTouchAhead) WillTouch(table[slot.blocks - 1 - kTouchAhead]);
     Unuse(table[--slot.blocks], last_step);
   }
   FreeTable(s);
@@ -339,7 +388,7 @@ void KvCache::Impl::GiveBack(SlotId s, StepId last_step) {
 }
 
 void KvCache::StepFillsNothing(StepId step, std::vector<SlotId>* recompute) {
-  impl_->EnterTogether();
+  impl_->Change();
   Impl& impl = *impl_;
   for (size_t b = 0; b < impl.blocks.size(); ++b) {
     // Chunks and decodes of several steps may fill one block; any of them spoils it.
@@ -349,7 +398,7 @@ void KvCache::StepFillsNothing(StepId step, std::vector<SlotId>* recompute) {
 }
 
 void KvCache::StepEnded(StepId step, bool ok, std::vector<SlotId>* recompute) {
-  impl_->EnterTogether();
+  impl_->Change();
   Impl& impl = *impl_;
   TACTUS_CHECK(step > impl.ended);
   if (!ok) {
@@ -373,7 +422,7 @@ void KvCache::StepEnded(StepId step, bool ok, std::vector<SlotId>* recompute) {
 }
 
 void KvCache::ItemFailed(SlotId s, int32_t first_position, StepId step, std::vector<SlotId>* recompute) {
-  impl_->EnterTogether();
+  impl_->Change();
   Impl& impl = *impl_;
   const Impl::Slot& slot = impl.At(s);
   const BlockId* table = impl.TableOf(s);
@@ -384,7 +433,7 @@ void KvCache::ItemFailed(SlotId s, int32_t first_position, StepId step, std::vec
 }
 
 void KvCache::Rollback(SlotId s, int32_t tokens) {
-  impl_->EnterTogether();
+  impl_->Change();
   Impl& impl = *impl_;
   Impl::Slot& slot = impl.At(s);
   const int32_t keep = tokens / impl.config.block_size;

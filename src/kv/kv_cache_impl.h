@@ -22,6 +22,7 @@
 // by nobody. When the sequence gives its blocks back and may start again, they enter the tree first (MakeFindable).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <memory>
@@ -75,9 +76,9 @@ struct KvCache::Impl {
     int32_t keyed = 0;              // leading blocks that are in the tree or duplicate a node
     int32_t swapped_tokens = 0;     // positions saved in host memory; it holds no block then
     BlockId first_host = kNoBlock;  // chain through host_next, in order of position
-    StepId saved_by = -1;           // the step that copies its KV out; kept after it has come back
     int32_t restored_begin = 0;     // blocks of its table that were copied back
     int32_t restored_end = 0;
+    StepId saved_by = -1;  // the step that copies its KV out; kept after it has come back
   };
   struct Entering {
     SlotId slot = kNoSlot;
@@ -110,7 +111,11 @@ struct KvCache::Impl {
   };
   // Cached: nobody holds it and no step in flight uses it.
   bool Unused(BlockId b) const { return block(b).users == 0 && block(b).busy_until <= ended; }
-  Match FindMatch(const Slot& slot, int32_t prompt_tokens) const;
+  // The same question is asked up to three times for one start, so its last answer is kept until something changes.
+  const Match& MatchOf(SlotId s, int32_t prompt_tokens);
+  Match FindMatch(const Slot& slot, int32_t shareable) const;
+  // Leading blocks that the slot may share: 0 unless it looks for any.
+  int32_t ShareableOf(const Slot& slot, int32_t prompt_tokens) const;
   // The blocks of what was found, and how many of them nobody uses.
   int32_t ReadChain(const Slot& slot, const Match& match, BlockId* table);
   int64_t Cost(const Match& match, int32_t cover_tokens, int32_t reserve_tokens) const;
@@ -119,7 +124,7 @@ struct KvCache::Impl {
   void Unlink(List* list, BlockId b);
   BlockId* TakeTable(SlotId s);
   void FreeTable(SlotId s);
-  BlockId Allocate();                                          // precondition: something is free or cached
+  BlockId TakeUnused();  // free, else the next to be evicted; precondition: there is one. Its record is stale
   void Append(SlotId s, int32_t count, const StepPlan* plan);  // `count` new blocks at the end of its table
   void Use(BlockId b);
   void Unuse(BlockId b, StepId last_step);
@@ -131,21 +136,26 @@ struct KvCache::Impl {
   void EnterTogether() {
     if (num_entering > 0) EnterWaiting();
   }
+  // Begins every operation that changes anything of what may be found and what it costs.
+  void Change() {
+    last_match.slot = kNoSlot;
+    EnterTogether();
+  }
   void EnterWaiting();
   void MarkUnlisted(SlotId s, int32_t end);  // EnterTree of a slot with keys of its own
   void MakeFindable(SlotId s);               // from now on its blocks can be found
   void GiveBack(SlotId s, StepId last_step);
-  // The block owns a new node; precondition: the key is not in the tree.
-  NodeId File(BlockId b, const Hash128& key, NodeId parent);
+  // The block owns the key's node, if that is new.
+  PrefixTree::Entered File(BlockId b, const Hash128& key, NodeId parent);
   void AddDuplicate(NodeId node, BlockId b);
   void DropDuplicate(BlockId b);
   void Adopt(NodeId node);       // precondition: a duplicate exists and nobody uses the owner, which comes free
   bool HandOver(BlockId owner);  // its oldest duplicate becomes the owner; false: there is none
   void LeaveTree(NodeId node);   // owner and duplicates become private; precondition: no children
   void Unlist(BlockId b);        // becomes private; precondition: unlisted
-  void DropCached(BlockId b);
-  void WillEvict();  // asks for the memory of the blocks that are evicted soon
-  void WillTouch(BlockId b) { Prefetch(&block(b)); }
+  void WillEvict();              // asks for the memory of the blocks that are evicted soon
+  void WillTouch(BlockId b) const { Prefetch(&block(b)); }
+  static constexpr int32_t kTouchAhead = 16;  // blocks of a table whose memory is asked for together
   void ReportUpdate(SlotId s, int32_t first, StepPlan* plan) const;
 
   // void_blocks says which blocks will never hold what their key says. DropVoid adds what was
@@ -166,18 +176,30 @@ struct KvCache::Impl {
   std::string CheckTree() const;
   std::string CheckLists() const;
   std::string CheckHost() const;
+  std::string CheckLastMatch() const;
 
   const KvCacheConfig config;
-  int32_t table_stride = 0;
+  const int32_t table_stride;
   HugePageVector<Block> blocks;
   HugePageVector<Slot> slots;
-  std::unique_ptr<BlockId[]> tables;  // [max_slots, table_stride], not touched before use
+  HugePageArray<BlockId> tables;      // [max_slots, table_stride], not touched before use
   std::vector<BlockId*> free_tables;  // the last used goes out first: few are ever touched, and those often
   PrefixTree tree;
+  struct LastMatch {
+    SlotId slot = kNoSlot;  // none
+    int32_t shareable = 0;
+    Hash128 key;  // of the last shareable block, which names all before it
+    Match match;
+  };
+  LastMatch last_match;
   std::array<Entering, 32> entering;  // the first num_entering, in the order in which they were marked
   size_t num_entering = 0;
   HugePageVector<BlockId> free;
   EvictionOrder<EvictedAt> lru;  // of the cached blocks
+  // What was asked for of those that are evicted soon: blocks, their nodes, the nodes' places in the table; and for
+  // the blocks of which step.
+  EvictionOrder<EvictedAt>::Ahead asked_block, asked_node, asked_place;
+  StepId asked_by = -1;
   std::array<List, kMaxStepsInFlight> draining;
   int64_t draining_blocks = 0;
   int64_t reserved = 0;

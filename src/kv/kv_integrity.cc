@@ -221,8 +221,22 @@ std::string KvCache::Impl::CheckHost() const {
   return {};
 }
 
+std::string KvCache::Impl::CheckLastMatch() const {
+  if (last_match.slot == kNoSlot) return {};
+  if (last_match.shareable > 0) {
+    const std::vector<Hash128>* keys = At(last_match.slot).keys;
+    const auto last = static_cast<size_t>(last_match.shareable - 1);
+    if (keys == nullptr || last >= keys->size() || (*keys)[last] != last_match.key) return {};  // will not be taken
+  }
+  const Match found = FindMatch(At(last_match.slot), last_match.shareable), &kept = last_match.match;
+  if (found.blocks == kept.blocks && found.pinned == kept.pinned && found.last == kept.last) return {};
+  return Say("slot ", last_match.slot, " matches ", found.blocks, " blocks, ", found.pinned,
+             " of them cached; kept is ", kept.blocks, " and ", kept.pinned);
+}
+
 std::string KvCache::CheckIntegrity() const {
-  for (std::string error : {impl_->CheckTables(), impl_->CheckLists(), impl_->CheckTree(), impl_->CheckHost()}) {
+  for (std::string error :
+       {impl_->CheckTables(), impl_->CheckLists(), impl_->CheckTree(), impl_->CheckHost(), impl_->CheckLastMatch()}) {
     if (!error.empty()) return error;
   }
   return {};

@@ -8,9 +8,13 @@
 
 namespace tactus {
 
-NodeId KvCache::Impl::File(BlockId b, const Hash128& key, NodeId parent) {
-  block(b).owns = true;
-  return block(b).node = tree.Insert(key, parent, b);
+PrefixTree::Entered KvCache::Impl::File(BlockId b, const Hash128& key, NodeId parent) {
+  const PrefixTree::Entered entered = tree.FindOrInsert(key, parent, b);
+  if (entered.is_new) {
+    block(b).owns = true;
+    block(b).node = entered.node;
+  }
+  return entered;
 }
 
 void KvCache::Impl::AddDuplicate(NodeId n, BlockId b) {
@@ -87,6 +91,7 @@ void KvCache::Impl::EnterSoon(SlotId s) {
 }
 
 void KvCache::Impl::EnterWaiting() {
+  last_match.slot = kNoSlot;
   const std::span<const Entering> waiting(entering.data(), std::exchange(num_entering, 0));
   for (const Entering& e : waiting) {
     const int32_t keyed = At(e.slot).keyed;
@@ -105,6 +110,7 @@ void KvCache::Impl::EnterTree(SlotId s, int32_t end) {
     tree.WillFind((*slot.keys)[static_cast<size_t>(i)]);
   }
   for (; slot.keyed < end; ++slot.keyed) {
+    if (slot.keyed + 3 * kAhead < end) Prefetch(&(*slot.keys)[static_cast<size_t>(slot.keyed + 3 * kAhead)]);
     if (slot.keyed + kAhead < end) tree.WillFind((*slot.keys)[static_cast<size_t>(slot.keyed + kAhead)]);
     const BlockId b = table[slot.keyed];
     if (block(b).node != kNoNode) continue;  // shared with a sequence that has entered it
@@ -114,18 +120,16 @@ void KvCache::Impl::EnterTree(SlotId s, int32_t end) {
       if (parent == kNoNode) return;  // the chain was broken by a failed step: the rest stays private
     }
     const Hash128& key = (*slot.keys)[static_cast<size_t>(slot.keyed)];
-    const NodeId known = tree.Find(key);
-    if (known != kNoNode) {
-      if (tree.node(known).parent != parent) return;  // keys from a broken file: what they name stays private
-      AddDuplicate(known, b);
-      Block& owner = block(tree.node(known).owner);
-      if (owner.users == 0) {
-        Adopt(known);
-      } else {
-        owner.busy_until = std::max(owner.busy_until, block(b).busy_until);  // as in Unuse
-      }
+    const PrefixTree::Entered entered = File(b, key, parent);
+    if (entered.is_new) continue;
+    const NodeId known = entered.node;
+    if (tree.node(known).parent != parent) return;  // keys from a broken file: what they name stays private
+    AddDuplicate(known, b);
+    Block& owner = block(tree.node(known).owner);
+    if (owner.users == 0) {
+      Adopt(known);
     } else {
-      File(b, key, parent);
+      owner.busy_until = std::max(owner.busy_until, block(b).busy_until);  // as in Unuse
     }
   }
 }
@@ -149,8 +153,9 @@ void KvCache::Impl::MakeFindable(SlotId s) {
   for (int32_t i = 0; i < slot.keyed; ++i) {
     if (block(table[i]).node == kNoNode) return;  // a step failed to fill it: what follows it is private too
     const Hash128& key = (*slot.keys)[static_cast<size_t>(i)];
-    TACTUS_CHECK_MSG(tree.Find(key) == kNoNode, "keys that a sequence has to itself are those of another as well");
-    parent = File(table[i], key, parent);
+    const PrefixTree::Entered entered = File(table[i], key, parent);
+    TACTUS_CHECK_MSG(entered.is_new, "keys that a sequence has to itself are those of another as well");
+    parent = entered.node;
   }
 }
 
@@ -172,16 +177,28 @@ int32_t FirstWhere(int32_t count, Holds holds) {
 
 }  // namespace
 
-KvCache::Impl::Match KvCache::Impl::FindMatch(const Slot& slot, int32_t prompt_tokens) const {
-  Match match;
+int32_t KvCache::Impl::ShareableOf(const Slot& slot, int32_t prompt_tokens) const {
   if (slot.swapped_tokens > 0) prompt_tokens = slot.swapped_tokens + 1;  // all that was saved, and no more
   // Of a slot with keys of its own nothing has been listed so far.
-  if (!config.prefix_caching || slot.keys == nullptr || slot.own != nullptr || prompt_tokens < 1) return match;
-  const int32_t limit =
-      std::min<int32_t>((prompt_tokens - 1) / config.block_size, static_cast<int32_t>(slot.keys->size()));
+  if (!config.prefix_caching || slot.keys == nullptr || slot.own != nullptr || prompt_tokens < 1) return 0;
+  return std::min<int32_t>((prompt_tokens - 1) / config.block_size, static_cast<int32_t>(slot.keys->size()));
+}
+
+const KvCache::Impl::Match& KvCache::Impl::MatchOf(SlotId s, int32_t prompt_tokens) {
+  const Slot& slot = At(s);
+  const int32_t shareable = ShareableOf(slot, prompt_tokens);
+  const Hash128 key = shareable > 0 ? (*slot.keys)[static_cast<size_t>(shareable - 1)] : Hash128();
+  if (last_match.slot != s || last_match.shareable != shareable || last_match.key != key)
+    last_match = {s, shareable, key, FindMatch(slot, shareable)};
+  return last_match.match;
+}
+
+KvCache::Impl::Match KvCache::Impl::FindMatch(const Slot& slot, int32_t shareable) const {
+  Match match;
+  if (shareable == 0) return match;
   // What follows a block that is not there is not there, and what follows one that nobody uses nobody uses.
   const auto node_at = [&](int32_t i) { return tree.FindAt((*slot.keys)[static_cast<size_t>(i)], i); };
-  match.blocks = FirstWhere(limit, [&](int32_t i) { return node_at(i) == kNoNode; });
+  match.blocks = FirstWhere(shareable, [&](int32_t i) { return node_at(i) == kNoNode; });
   if (match.blocks == 0) return match;
   match.last = node_at(match.blocks - 1);
   const auto unused_at = [&](int32_t i) {

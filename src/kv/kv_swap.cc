@@ -89,7 +89,7 @@ bool KvCache::SwapOut(SlotId s, int32_t computed_tokens, StepPlan* plan) {
     link = &impl.host_next[static_cast<size_t>(h)];
   }
   *link = kNoBlock;
-  Release(s, -1);
+  Release(s, -1);  // a change
   slot.swapped_tokens = computed_tokens;
   slot.saved_by = plan->step;
   ++impl.swap_outs;
@@ -102,6 +102,7 @@ int32_t KvCache::SwappedTokens(SlotId s) const {
 }
 
 void KvCache::DropSwapped(SlotId s) {
+  impl_->Change();
   impl_->FreeHostChain(&impl_->At(s));
 }
 

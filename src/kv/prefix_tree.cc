@@ -11,7 +11,7 @@ PrefixTree::PrefixTree(int64_t num_blocks) {
   nodes_.resize(n);
   free_.reserve(n);
   for (size_t i = n; i > 0; --i) free_.push_back(static_cast<NodeId>(i - 1));
-  table_.assign(std::bit_ceil(2 * n + 2), Place());
+  table_.assign(std::bit_ceil(4 * n + 2), Place());
   mask_ = table_.size() - 1;
 }
 
@@ -22,19 +22,19 @@ NodeId PrefixTree::Find(const Hash128& key) const {
   }
 }
 
-NodeId PrefixTree::Insert(const Hash128& key, NodeId parent, BlockId owner) {
+PrefixTree::Entered PrefixTree::FindOrInsert(const Hash128& key, NodeId parent, BlockId owner) {
+  size_t i = Home(key);
+  for (; table_[i].node != kNoNode; i = (i + 1) & mask_) {
+    if (table_[i].key == PartOf(key) && node(table_[i].node).key == key) return {table_[i].node, false};
+  }
   TACTUS_CHECK(!free_.empty());
   const NodeId id = free_.back();
   free_.pop_back();
-  nodes_[static_cast<size_t>(id)] = Node{.key = key, .owner = owner, .parent = parent};
-  if (parent != kNoNode) {
-    ++node(parent).children;
-    node(id).depth = node(parent).depth + 1;
-  }
-  size_t i = Home(key);
-  while (table_[i].node != kNoNode) i = (i + 1) & mask_;
   table_[i] = {id, PartOf(key)};
-  return id;
+  const int32_t depth = parent != kNoNode ? node(parent).depth + 1 : 0;
+  if (parent != kNoNode) ++node(parent).children;
+  node(id) = Node{.key = key, .owner = owner, .parent = parent, .depth = depth};
+  return {id, true};
 }
 
 void PrefixTree::Erase(NodeId id) {

@@ -37,12 +37,16 @@ class PrefixTree {
     const NodeId id = Find(key);
     return id != kNoNode && node(id).depth == depth ? id : kNoNode;
   }
-  // Precondition: the key is not in the tree. At most one node per block exists.
-  NodeId Insert(const Hash128& key, NodeId parent, BlockId owner);
+  struct Entered {
+    NodeId node = kNoNode;
+    bool is_new = false;  // it has the parent and the owner that were given
+  };
+  // The key's node, a new one where the tree has none. At most one node per block exists.
+  Entered FindOrInsert(const Hash128& key, NodeId parent, BlockId owner);
   // Precondition: no children.
   void Erase(NodeId node);
-  // Asks for the memory that Find or Insert of the key, or Erase of the node, will read. The node's own lines come
-  // first: its place in the table is known once they are there.
+  // Asks for the memory that Find or FindOrInsert of the key, or Erase of the node, will read. The node's own line
+  // comes first: its place in the table is known once it is there.
   void WillFind(const Hash128& key) const { Prefetch(&table_[Home(key)]); }
   void WillRead(NodeId id) const { Prefetch(&nodes_[static_cast<size_t>(id)]); }
   void WillErase(NodeId id) const { WillFind(node(id).key); }
@@ -65,7 +69,7 @@ class PrefixTree {
 
   HugePageVector<Node> nodes_;
   HugePageVector<NodeId> free_;
-  HugePageVector<Place> table_;  // power of two, at most half full
+  HugePageVector<Place> table_;  // power of two, at most a quarter full: few probes, and few moves when one leaves
   size_t mask_ = 0;
 };
 

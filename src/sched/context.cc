@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sched/newcomers.h"
+
 namespace tactus::sched {
 
 StepContext::StepContext(const StepView& step_view, PlanBuilder* builder, Order* order_choice,
@@ -126,9 +128,18 @@ bool StepContext::MakeRoomFor(SlotId newcomer, RunningByRank::Cursor* tail) {
   while (plan.blocks_available() < blocks && now) {
     const SlotId slot = running_by_rank->Previous(tail);
     if (slot == kNoSlot) return false;
+    WillGiveUpBefore(*tail);
     if (gives_way(slot)) now = plan.MakeRoom(slot, preemption_.Mode()) == PreemptResult::kFreed;
   }
   return now;
+}
+
+void StepContext::WillGiveUpBefore(RunningByRank::Cursor tail) const {
+  for (int32_t look = PlanBuilder::kLooks - 1; look-- > 0;) {
+    const SlotId slot = running_by_rank->Previous(&tail);
+    if (slot == kNoSlot) return;
+    plan.WillGiveUp(slot, look);
+  }
 }
 
 void StepContext::FreeAhead(RunningByRank::Cursor tail) {
@@ -157,8 +168,8 @@ void StepContext::RunPrefills(bool whole) {
 
 void StepContext::AdmitInOrder(bool whole) {
   if (plan.has_preempted() || view.waiting.empty() || plan.starts_left() <= 0 || plan.prefill_left() <= 0) return;
-  order.Start(view);
-  for (SlotId slot = order.Next(); slot != kNoSlot; slot = order.Next()) {
+  Newcomers waiting(view, &order, plan);
+  for (SlotId slot = waiting.Next(); slot != kNoSlot; slot = waiting.Next()) {
     if (Admit(slot, kNoLimit, whole) != AddResult::kAdded) return;
   }
 }

@@ -77,6 +77,8 @@ class StepContext {
 
  private:
   bool MakeRoomFor(SlotId newcomer, int64_t blocks, int32_t places);
+  // Asks for the memory of the next few before `tail` in running_by_rank, which may be given up soon.
+  void WillGiveUpBefore(RunningByRank::Cursor tail) const;
   std::span<const SlotId> Ranked(std::span<const SlotId> slots, const int64_t* tie);
 
   const Admission& admission_;

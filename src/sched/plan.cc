@@ -32,6 +32,32 @@ AddResult PlanBuilder::Refuse(SlotId slot, Refusal why) {
   return why == Refusal::kBlocks ? AddResult::kNoBlocks : AddResult::kNoBudget;
 }
 
+void PlanBuilder::WillStart(SlotId slot, int32_t look) const {
+  const SequenceColumns& seq = view_->seq;
+  if (look == 0) {
+    WillRead(slot);
+    Prefetch(view_->notes.bytes + static_cast<size_t>(slot) * view_->notes.stride);
+    for (const int32_t* column :
+         {seq.prompt_tokens, seq.known_committed, seq.known_planned, seq.preemptions, seq.fork_from})
+      Prefetch(column + slot);
+    Prefetch(seq.state + slot);
+    Prefetch(seq.flight + slot);
+    Prefetch(seq.queued_ns + slot);
+    Prefetch(seq.prompt_logprobs + slot);
+  }
+  ledger_->WillStart(slot, look > 1 ? seq.known_committed[slot] : 0, look);
+}
+
+void PlanBuilder::WillGiveUp(SlotId slot, int32_t look) const {
+  if (look == 0) {
+    WillRead(slot);
+    Prefetch(view_->notes.bytes + static_cast<size_t>(slot) * view_->notes.stride);
+    Prefetch(view_->seq.flight + slot);
+    Prefetch(view_->seq.computed_committed + slot);
+  }
+  ledger_->WillRelease(slot, look);
+}
+
 int32_t PlanBuilder::WholeOrNone(int64_t count, int32_t all) const {
   if (count >= all) return all;
   return all <= oversize_tokens_ && plan_->prompt_items.empty() ? all : 0;

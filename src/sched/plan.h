@@ -110,6 +110,11 @@ class PlanBuilder {
   int32_t places_left() const { return max_items_ - num_items(); }
   // Asks for the memory that questions about the sequence will read.
   void WillRead(SlotId slot) const { Prefetch(&At(slot)); }
+  // The same of what Start of a waiting sequence, or giving up a running one, reads, also in the ledger: kLooks calls,
+  // the first with `look` 0.
+  static constexpr int32_t kLooks = KvLedger::kLooks;
+  void WillStart(SlotId slot, int32_t look) const;
+  void WillGiveUp(SlotId slot, int32_t look) const;
   bool Touched(SlotId slot) const {
     return At(slot).touched_by == stamp_;
   }  // has a share, or was given up, in this plan

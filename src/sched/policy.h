@@ -164,6 +164,8 @@ class Order {
   // share, and are spared from preemption, in that order. Only asked when ranks() is true.
   virtual bool ranks() const { return false; }
   virtual int64_t RankOf(const StepView&, SlotId) const { return 0; }
+  // Whether Before() is: the lower rank, of equal ranks the one that arrived first.
+  virtual bool rank_decides() const { return false; }
   // Running sequences, among them all whose rank is not what it was when the previous plan was made.
   virtual std::span<const SlotId> Reranked(const StepView& view) const {
     return ranks() ? view.running : std::span<const SlotId>();

@@ -32,8 +32,9 @@ class RunningByRank {
   // Forgets everything and starts from the view.
   void Rebuild(const StepView& view, const Order& order);
 
-  // The next from the front on, which a default cursor is at; kNoSlot behind the last.
-  SlotId Next(Cursor* cursor) const { return SlotOf(ranked_.Next(cursor)); }
+  // The next from the front on, which a default cursor is at; null behind the last. Its tie is its place in order of
+  // arrival.
+  const RankedSlot* Next(Cursor* cursor) const { return ranked_.Next(cursor); }
   // The next from the back on; kNoSlot before the first.
   SlotId Previous(Cursor* cursor) const { return SlotOf(ranked_.Previous(cursor)); }
   Cursor End() const { return ranked_.End(); }
@@ -41,6 +42,7 @@ class RunningByRank {
  private:
   static SlotId SlotOf(const RankedSlot* ranked) { return ranked != nullptr ? ranked->slot : kNoSlot; }
   void File(const StepView& view, const Order& order, SlotId slot);
+  void WillFile(const StepView& view, SlotId slot) const;  // asks for the memory that it will read
 
   SortedBlocks<RankedSlot> ranked_;
   std::vector<RankedSlot> filed_;  // [capacity] as it stands in ranked_; slot kNoSlot: it does not

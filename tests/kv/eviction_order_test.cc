@@ -40,12 +40,46 @@ TEST(EvictionOrder, AgreesWithAList) {
       }
       ASSERT_EQ(order.size(), static_cast<int64_t>(expected.size()));
       ASSERT_EQ(order.Oldest(), expected.empty() ? kNoBlock : expected.front());
-      const BlockId soon = order.Soon(8);
-      ASSERT_TRUE(soon == kNoBlock || order.Has(soon));
       if (i % 64 != 0) continue;
       std::vector<BlockId> all;
       order.ForEach([&](BlockId block) { all.push_back(block); });
       ASSERT_TRUE(std::equal(all.begin(), all.end(), expected.begin(), expected.end()));
+    }
+  }
+}
+
+// Whoever walks ahead after each change has met the oldest, however many others were used again before its turn.
+TEST(EvictionOrder, AWalkAheadLeavesNoneOut) {
+  using Order = EvictionOrder<PlaceIn>;
+  constexpr int64_t kBlocks = 200;
+  std::vector<uint32_t> places(kBlocks, Order::kNowhere);
+  Order order(kBlocks, PlaceIn{&places});
+  std::vector<bool> met(kBlocks, false);
+  Order::Ahead ahead;
+  Rng rng(5);
+  for (int i = 0; i < 20000; ++i) {
+    const auto b = static_cast<BlockId>(rng.UniformInt(0, kBlocks - 1));
+    if (!order.Has(b)) {
+      order.Push(b);
+      met[static_cast<size_t>(b)] = false;
+    } else if (rng.UniformInt(0, 1) == 0) {
+      const BlockId oldest = order.Oldest();
+      ASSERT_EQ(order.TakeOldest(), oldest);
+      ASSERT_FALSE(order.Has(oldest));
+    } else if (rng.UniformInt(0, 3) == 0) {  // many neighbours are used again: a gap of holes
+      for (BlockId n = b; n < std::min<BlockId>(b + 60, kBlocks); ++n) {
+        if (order.Has(n)) order.Remove(n);
+      }
+    }
+    const auto meet = [&](BlockId soon) {
+      ASSERT_TRUE(order.Has(soon));
+      met[static_cast<size_t>(soon)] = true;
+    };
+    order.WalkAhead(&ahead, 8, meet);
+    if (const BlockId oldest = order.Oldest(); oldest != kNoBlock) {
+      // Oldest() itself may have gone over holes since the walk.
+      order.WalkAhead(&ahead, 8, meet);
+      ASSERT_TRUE(met[static_cast<size_t>(oldest)]) << "the walk has left out block " << oldest;
     }
   }
 }

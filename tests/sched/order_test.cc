@@ -29,7 +29,7 @@ std::vector<SlotId> Walk(Order* order, const StepView& view) {
 std::vector<SlotId> Walk(const RunningByRank& running) {
   std::vector<SlotId> slots;
   RunningByRank::Cursor cursor;
-  for (SlotId s = running.Next(&cursor); s != kNoSlot; s = running.Next(&cursor)) slots.push_back(s);
+  for (const RankedSlot* r = running.Next(&cursor); r != nullptr; r = running.Next(&cursor)) slots.push_back(r->slot);
   return slots;
 }
 std::vector<SlotId> WalkBack(const RunningByRank& running) {
@@ -183,6 +183,17 @@ class Latecomer {
   bool begun_ = false;
 };
 
+// Where the order says that ranks decide, what the index holds of the running ones says who goes before a waiting one.
+void CheckThatRanksDecide(const Order& order, const StepView& view, const RunningByRank& running) {
+  if (!order.rank_decides()) return;
+  for (const SlotId w : view.waiting) {
+    const RankedSlot waits{order.RankOf(view, w), view.seq.arrival_order[w], w};
+    RunningByRank::Cursor cursor;
+    for (const RankedSlot* r = running.Next(&cursor); r != nullptr; r = running.Next(&cursor))
+      ASSERT_EQ(*r < waits, order.Before(view, r->slot, w)) << "slots " << r->slot << " and " << w;
+  }
+}
+
 void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Reference* reference) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     Rng rng(seed);
@@ -213,6 +224,7 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
         ASSERT_EQ(Walk(latecomer->running()), ranked) << "a latecomer's running, seed " << seed << " step " << step;
       }
       ASSERT_EQ(Walk(running), ranked) << "running, seed " << seed << " step " << step;
+      ASSERT_NO_FATAL_FAILURE(CheckThatRanksDecide(*order, view, running)) << "seed " << seed << " step " << step;
       ranking.Sort(view, *order, view.running_by_arrival, view.seq.arrival_order);
       ASSERT_EQ(SlotsOf(ranking), ranked) << "sorted anew, seed " << seed << " step " << step;
 

@@ -2,6 +2,7 @@
 // it that do. Not by those of another group: the order's groups bound how far it looks and who is passed over.
 #include "sched/choices.h"
 #include "sched/context.h"
+#include "sched/newcomers.h"
 
 namespace tactus::sched {
 namespace {
@@ -13,9 +14,9 @@ class FirstFit final : public Composition {
     step.RunDecodes();
     step.RunPrefills(false);
     if (step.plan.has_preempted() || step.view.waiting.empty()) return;
-    step.order.Start(step.view);
-    const SlotId first = step.order.Next();
-    for (SlotId slot = first; slot != kNoSlot; slot = step.order.Next()) {
+    Newcomers waiting(step.view, &step.order, step.plan);
+    const SlotId first = waiting.Next();
+    for (SlotId slot = first; slot != kNoSlot; slot = waiting.Next()) {
       if (step.plan.starts_left() <= 0 || step.plan.prefill_left() <= 0) return;
       const int64_t group = step.order.Group(step.view, slot);
       if (group != step.order.Group(step.view, first)) return;

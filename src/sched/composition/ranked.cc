@@ -7,6 +7,7 @@
 // A prompt that does not fit holds back those behind it that have not started; decodes behind it go on.
 #include "sched/choices.h"
 #include "sched/context.h"
+#include "sched/newcomers.h"
 
 namespace tactus::sched {
 namespace {
@@ -22,25 +23,32 @@ class Ranked final : public Composition {
   void Compose(StepContext& step) override {
     const RunningByRank& running = *step.running_by_rank;
     RunningByRank::Cursor front, tail = running.End();
-    SlotId next_running = running.Next(&front);
-    step.order.Start(step.view);
-    SlotId next_waiting = step.view.waiting.empty() ? kNoSlot : step.order.Next();
+    const RankedSlot* next_running = running.Next(&front);
+    Newcomers waiting(step.view, &step.order, step.plan);
+    SlotId next_waiting = step.view.waiting.empty() ? kNoSlot : waiting.Next();
+    RankedSlot waits = RankedOf(step, next_waiting);
     while (step.plan.tokens_left() > 0 && step.plan.places_left() > 0 &&
-           (next_running != kNoSlot || next_waiting != kNoSlot)) {
-      if (next_running != kNoSlot &&
-          (next_waiting == kNoSlot || step.order.Before(step.view, next_running, next_waiting))) {
-        if (!step.plan.AddDecode(next_running)) {
-          step.Run(next_running, kNoLimit, whole_ && !step.IsDecode(next_running));
-        }
+           (next_running != nullptr || next_waiting != kNoSlot)) {
+      if (next_running != nullptr && (next_waiting == kNoSlot || GoesBefore(step, *next_running, waits))) {
+        const SlotId slot = next_running->slot;
+        if (!step.plan.AddDecode(slot)) step.Run(slot, kNoLimit, whole_ && !step.IsDecode(slot));
         next_running = running.Next(&front);
       } else {
-        next_waiting = Start(step, next_waiting, &tail) ? step.order.Next() : kNoSlot;
+        next_waiting = Start(step, next_waiting, &tail) ? waiting.Next() : kNoSlot;
+        waits = RankedOf(step, next_waiting);
       }
     }
     step.FreeAhead(tail);
   }
 
  private:
+  static RankedSlot RankedOf(const StepContext& step, SlotId slot) {
+    if (slot == kNoSlot || !step.order.rank_decides()) return {0, 0, slot};
+    return {step.order.RankOf(step.view, slot), step.view.seq.arrival_order[slot], slot};
+  }
+  static bool GoesBefore(const StepContext& step, const RankedSlot& running, const RankedSlot& waiting) {
+    return step.order.rank_decides() ? running < waiting : step.order.Before(step.view, running.slot, waiting.slot);
+  }
   // `tail`: of the running sequences, behind the last that has not given way.
   bool Start(StepContext& step, SlotId slot, RunningByRank::Cursor* tail) {
     if (step.plan.has_preempted()) return false;  // nothing starts in a step that had to preempt

@@ -108,9 +108,6 @@ class Mlfq final : public PromotingOrder {
   void OnAdmitted(const StepView& view, SlotId slot) override {
     if (note_.At(view.notes, slot).computing) List(slot);
   }
-  QueueKey KeyOf(const StepView& view, SlotId slot) const override {
-    return {RankOf(view, slot), 0, view.seq.arrival_order[slot]};
-  }
   int64_t SinceOf(const StepView& view, SlotId slot) const override { return note_.At(view.notes, slot).since_ns; }
   bool IsPromoted(const StepView& view, SlotId slot) const override { return note_.At(view.notes, slot).promoted; }
 

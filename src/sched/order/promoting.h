@@ -14,6 +14,7 @@ class PromotingOrder : public KeyedOrder {
  public:
   explicit PromotingOrder(int32_t slot_capacity);
   bool ranks() const final { return true; }
+  bool rank_decides() const final { return true; }
   void Apply(const StepView& view) override;
   void Rebuild(const StepView& view) override;
   void Start(const StepView& view) override;
@@ -29,7 +30,10 @@ class PromotingOrder : public KeyedOrder {
   // For whoever changes the rank of a running sequence, or finds that time has. At most three times for each sequence
   // between two plans.
   void NoteReranked(SlotId slot) { reranked_.push_back(slot); }
-  // Of KeyedOrder, whose KeyOf tells the promoted first and by SinceOf; the other keys must not change while one waits.
+  // RankOf tells the promoted first and by SinceOf; the other ranks must not change while one waits.
+  QueueKey KeyOf(const StepView& view, SlotId slot) const final {
+    return {RankOf(view, slot), 0, view.seq.arrival_order[slot]};
+  }
 
   // Visits the waiting sequences that have not been served since `until`, longest unserved first.
   template <class Visit>
@@ -43,7 +47,10 @@ class PromotingOrder : public KeyedOrder {
   struct Wait {
     int64_t since = 0, arrival = 0;
     SlotId slot = kNoSlot;
-    auto operator<=>(const Wait&) const = default;
+    bool operator==(const Wait&) const = default;
+    bool operator<(const Wait& other) const {
+      return since != other.since ? since < other.since : arrival < other.arrival;
+    }
   };
   Wait WaitOf(const StepView& view, SlotId slot) const {
     return {SinceOf(view, slot), view.seq.arrival_order[slot], slot};

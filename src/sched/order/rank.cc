@@ -90,9 +90,6 @@ class RankOrder final : public PromotingOrder {
     note_.At(view.notes, slot).since_step = view.step;
   }
   void OnAdmitted(const StepView& view, SlotId slot) override { Watch(view, slot); }
-  QueueKey KeyOf(const StepView& view, SlotId slot) const override {
-    return {RankOf(view, slot), 0, view.seq.arrival_order[slot]};
-  }
   int64_t SinceOf(const StepView& view, SlotId slot) const override {
     const RankNote& note = note_.At(view.notes, slot);
     return note.quantum_left > 0 ? note.promoted_since : note.since_step;

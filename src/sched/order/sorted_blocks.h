@@ -60,56 +60,49 @@ class SortedBlocks {
   }
 
   void Insert(const Entry& entry) {
-    if (order_.empty()) {
-      order_.push_back({entry, TakeUnused()});
-      blocks_[static_cast<size_t>(order_[0].block)].begin = blocks_[static_cast<size_t>(order_[0].block)].end = 0;
-    }
-    size_t place = PlaceOf(entry);
-    if (EntriesOf(order_[place]).size() == kEntries) {
-      place = SplitAt(place, entry);
-    }
-    Block& block = BlockAt(place);
-    InsertInto(&block, entry);
-    order_[place].first = block.entries[block.begin];
+    if (order_.empty()) order_.push_back({entry, TakeUnused(), 0, 0});
+    size_t at = PlaceOf(entry);
+    if (EntriesOf(order_[at]).size() == kEntries) at = SplitAt(at, entry);
+    Place& place = order_[at];
+    InsertInto(&place, entry);
+    place.first = EntriesOf(place)[0];
   }
 
   // Precondition: it is there.
   void Remove(const Entry& entry) {
     TACTUS_CHECK(!order_.empty());
-    const size_t place = PlaceOf(entry);
-    Block& block = BlockAt(place);
-    const auto begin = block.entries.begin() + block.begin, end = block.entries.begin() + block.end;
-    const auto at = std::lower_bound(begin, end, entry);
-    TACTUS_CHECK(at != end && *at == entry);
-    if (at - begin < end - at) {
-      std::move_backward(begin, at, at + 1);
-      ++block.begin;
+    const size_t at = PlaceOf(entry);
+    Place& place = order_[at];
+    const auto begin = EntryAt(place, place.begin), end = EntryAt(place, place.end);
+    const auto gone = std::lower_bound(begin, end, entry);
+    TACTUS_CHECK(gone != end && *gone == entry);
+    if (gone - begin < end - gone) {
+      std::move_backward(begin, gone, gone + 1);
+      ++place.begin;
     } else {
-      std::move(at + 1, end, at);
-      --block.end;
+      std::move(gone + 1, end, gone);
+      --place.end;
     }
-    if (block.begin == block.end) return Drop(place);
-    order_[place].first = block.entries[block.begin];
-    if (place + 1 < order_.size()) JoinIfSparse(place);
-    if (place > 0) JoinIfSparse(place - 1);
+    if (place.begin == place.end) return Drop(at);
+    place.first = EntriesOf(place)[0];
+    if (at + 1 < order_.size()) JoinIfSparse(at);
+    if (at > 0) JoinIfSparse(at - 1);
   }
 
  private:
   static constexpr int32_t kEntries = 64;
   static constexpr int32_t kSparse = 32;
-  struct Block {
-    int32_t begin = 0, end = 0;  // of the entries
-    std::array<Entry, kEntries> entries;
-  };
+  using Block = std::array<Entry, kEntries>;
   struct Place {
     Entry first;
     int32_t block = 0;
+    int32_t begin = 0, end = 0;  // of its entries; beside the first one, so that a neighbour's block is not read
   };
 
-  Block& BlockAt(size_t place) { return blocks_[static_cast<size_t>(order_[place].block)]; }
+  auto EntryAt(const Place& place, int32_t index) { return blocks_[static_cast<size_t>(place.block)].begin() + index; }
   std::span<const Entry> EntriesOf(const Place& place) const {
     const Block& block = blocks_[static_cast<size_t>(place.block)];
-    return {block.entries.data() + block.begin, static_cast<size_t>(block.end - block.begin)};
+    return {block.data() + place.begin, static_cast<size_t>(place.end - place.begin)};
   }
   int32_t TakeUnused() {
     TACTUS_CHECK_MSG(!unused_.empty(), "more entries than the capacity");
@@ -117,72 +110,76 @@ class SortedBlocks {
     unused_.pop_back();
     return block;
   }
-  // The last block that begins at the entry or before it, else the first.
-  size_t PlaceOf(const Entry& entry) const {
+  // The last block that begins at the entry or before it, else the first. Where many are filed at once, neighbours
+  // often come one after the other, so the block of the last one is tried first.
+  size_t PlaceOf(const Entry& entry) {
+    if (last_ < order_.size() && !(entry < order_[last_].first) &&
+        (last_ + 1 == order_.size() || entry < order_[last_ + 1].first)) {
+      return last_;
+    }
     const auto after = std::upper_bound(order_.begin(), order_.end(), entry,
                                         [](const Entry& e, const Place& p) { return e < p.first; });
-    return after == order_.begin() ? 0 : static_cast<size_t>(after - order_.begin() - 1);
+    return last_ = after == order_.begin() ? 0 : static_cast<size_t>(after - order_.begin() - 1);
   }
 
   // Makes room in a full block, and says which block the entry belongs to now. At either end of all entries, where
   // queues grow, a new block leaves the full one full.
-  size_t SplitAt(size_t place, const Entry& entry) {
-    Block& full = BlockAt(place);
-    const bool after_all = place + 1 == order_.size() && full.entries[kEntries - 1] < entry;
-    const bool before_all = place == 0 && entry < full.entries[0];
+  size_t SplitAt(size_t at, const Entry& entry) {
+    Place& full = order_[at];
+    const bool after_all = at + 1 == order_.size() && *EntryAt(full, kEntries - 1) < entry;
+    const bool before_all = at == 0 && entry < *EntryAt(full, 0);
     const int32_t added = TakeUnused();
-    Block& half = blocks_[static_cast<size_t>(added)];
     if (after_all || before_all) {
-      half.begin = half.end = after_all ? 0 : kEntries;
-      order_.insert(order_.begin() + static_cast<ptrdiff_t>(after_all ? place + 1 : 0), Place{entry, added});
-      return after_all ? place + 1 : 0;
+      const int32_t end = after_all ? 0 : kEntries;
+      order_.insert(order_.begin() + static_cast<ptrdiff_t>(after_all ? at + 1 : 0), Place{entry, added, end, end});
+      return after_all ? at + 1 : 0;
     }
     constexpr int32_t kMiddle = kEntries / 2;
-    std::copy(full.entries.begin() + kMiddle, full.entries.end(), half.entries.begin());
-    half.begin = 0;
-    half.end = kEntries - kMiddle;
+    const Place half{*EntryAt(full, kMiddle), added, 0, kEntries - kMiddle};
+    std::copy(EntryAt(full, kMiddle), EntryAt(full, kEntries), EntryAt(half, 0));
     full.end = kMiddle;
-    order_.insert(order_.begin() + static_cast<ptrdiff_t>(place + 1), Place{half.entries[0], added});
-    return entry < half.entries[0] ? place : place + 1;
+    order_.insert(order_.begin() + static_cast<ptrdiff_t>(at + 1), half);
+    return entry < half.first ? at : at + 1;
   }
 
   // Precondition: it is not full.
-  static void InsertInto(Block* block, const Entry& entry) {
-    const auto begin = block->entries.begin() + block->begin, end = block->entries.begin() + block->end;
+  void InsertInto(Place* place, const Entry& entry) {
+    const auto begin = EntryAt(*place, place->begin), end = EntryAt(*place, place->end);
     const auto at = std::upper_bound(begin, end, entry);
-    if (block->end == kEntries || (block->begin > 0 && at - begin < end - at)) {
+    if (place->end == kEntries || (place->begin > 0 && at - begin < end - at)) {
       std::move(begin, at, begin - 1);
       *(at - 1) = entry;
-      --block->begin;
+      --place->begin;
     } else {
       std::move_backward(at, end, end + 1);
       *at = entry;
-      ++block->end;
+      ++place->end;
     }
   }
 
-  void Drop(size_t place) {
-    unused_.push_back(order_[place].block);
-    order_.erase(order_.begin() + static_cast<ptrdiff_t>(place));
-    if (place > 0 && place < order_.size()) JoinIfSparse(place - 1);
+  void Drop(size_t at) {
+    unused_.push_back(order_[at].block);
+    order_.erase(order_.begin() + static_cast<ptrdiff_t>(at));
+    if (at > 0 && at < order_.size()) JoinIfSparse(at - 1);
   }
 
   // The block and the one behind it.
-  void JoinIfSparse(size_t place) {
-    Block &block = BlockAt(place), &next = BlockAt(place + 1);
-    const int32_t kept = block.end - block.begin, more = next.end - next.begin;
+  void JoinIfSparse(size_t at) {
+    Place &place = order_[at], &next = order_[at + 1];
+    const int32_t kept = place.end - place.begin, more = next.end - next.begin;
     if (kept + more > kSparse) return;
-    std::move(block.entries.begin() + block.begin, block.entries.begin() + block.end, block.entries.begin());
-    std::copy(next.entries.begin() + next.begin, next.entries.begin() + next.end, block.entries.begin() + kept);
-    block.begin = 0;
-    block.end = kept + more;
-    unused_.push_back(order_[place + 1].block);
-    order_.erase(order_.begin() + static_cast<ptrdiff_t>(place + 1));
+    std::move(EntryAt(place, place.begin), EntryAt(place, place.end), EntryAt(place, 0));
+    std::copy(EntryAt(next, next.begin), EntryAt(next, next.end), EntryAt(place, kept));
+    place.begin = 0;
+    place.end = kept + more;
+    unused_.push_back(next.block);
+    order_.erase(order_.begin() + static_cast<ptrdiff_t>(at + 1));
   }
 
   std::vector<Block> blocks_;
   std::vector<Place> order_;  // of the blocks in use, none of which is empty
   std::vector<int32_t> unused_;
+  size_t last_ = 0;  // index in order_ of the block that was last looked for; a guess
 };
 
 }  // namespace tactus::sched

@@ -12,7 +12,10 @@ KeyedOrder::KeyedOrder(int32_t slot_capacity) : entries_(slot_capacity) {
 }
 
 void KeyedOrder::Apply(const StepView& view) {
-  for (const SequenceChange& change : view.changes) {
+  constexpr size_t kAhead = 8;
+  for (size_t i = 0; i < view.changes.size(); ++i) {
+    const SequenceChange& change = view.changes[i];
+    if (i + kAhead < view.changes.size()) WillFile(view, view.changes[i + kAhead].slot);
     switch (change.kind) {
       case ChangeKind::kQueued:
         // A slot that has moved on since (or been reused) is filed under its present key; the change that follows

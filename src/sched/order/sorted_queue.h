@@ -1,9 +1,9 @@
 // An index over the waiting sequences for orders whose key does not change while a sequence waits.
 #pragma once
 
-#include <compare>
 #include <vector>
 
+#include "base/prefetch.h"
 #include "sched/order/sorted_blocks.h"
 #include "sched/policy.h"
 
@@ -14,7 +14,11 @@ struct QueueKey {
   int64_t primary = 0;
   int64_t secondary = 0;
   int64_t arrival = 0;
-  auto operator<=>(const QueueKey&) const = default;
+  bool operator==(const QueueKey&) const = default;
+  bool operator<(const QueueKey& other) const {
+    if (primary != other.primary) return primary < other.primary;
+    return secondary != other.secondary ? secondary < other.secondary : arrival < other.arrival;
+  }
 };
 
 class KeyedOrder : public Order {
@@ -51,8 +55,16 @@ class KeyedOrder : public Order {
   struct Entry {
     QueueKey key;
     SlotId slot = kNoSlot;
-    auto operator<=>(const Entry&) const = default;
+    bool operator==(const Entry&) const = default;
+    bool operator<(const Entry& other) const { return key < other.key; }
   };
+
+  // Asks for the memory that filing the slot, or taking it out, will read.
+  void WillFile(const StepView& view, SlotId slot) const {
+    Prefetch(&key_[static_cast<size_t>(slot)]);
+    Prefetch(view.notes.bytes + static_cast<size_t>(slot) * view.notes.stride);
+    Prefetch(view.seq.arrival_order + slot);
+  }
 
   SortedBlocks<Entry> entries_;
   SortedBlocks<Entry>::Cursor cursor_;
