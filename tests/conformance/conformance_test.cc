@@ -49,9 +49,11 @@ std::string& NameOf(SchedulerConfig* c, Choice choice) {
     case Choice::kBudget:
       return c->budget;
     case Choice::kPreemption:
+      return c->preemption;
+    case Choice::kGate:
       break;
   }
-  return c->preemption;
+  return c->gate;
 }
 
 std::string Describe(const SchedulerConfig& c) {
