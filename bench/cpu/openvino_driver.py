@@ -44,7 +44,10 @@ class Driver:
         scheduler.dynamic_split_fuse = args.split_fuse
         scheduler.enable_prefix_caching = False
         properties = {"INFERENCE_NUM_THREADS": args.threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "bf16"}
-        self.pipeline = genai.ContinuousBatchingPipeline(args.folder, scheduler, "CPU", properties, {})
+        if getattr(args, "tokenizer", None):
+            self.pipeline = genai.ContinuousBatchingPipeline(args.folder, genai.Tokenizer(args.tokenizer), scheduler, "CPU", **properties)
+        else:
+            self.pipeline = genai.ContinuousBatchingPipeline(args.folder, scheduler, "CPU", properties, {})
         self.vocabulary = args.vocab
         self.random = random.Random(7)
         self.next_id = 0
