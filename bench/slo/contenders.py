@@ -113,7 +113,7 @@ class Workshop:
         if c.engine == "llama.cpp":
             flags = ["-t", str(self.threads), "-tb", str(self.threads), "-np", str(SLOTS), "-c", str(SLOTS * SLOT_CONTEXT), "--no-kv-unified", "--cache-ram", "0"]
             return Ready("/health", c.name, [str(self.llama / "bin/llama-server"), "-m", str(model.file), *flags], log)
-        flags = ["--threads", str(self.threads), *(["--tokenizer", str(model.tokenizer)] if model.tokenizer else [])]
+        flags = ["--threads", str(self.threads), "--chunk", "256", "--max-seqs", "64", "--cache-gib", "2", *(["--tokenizer", str(model.tokenizer)] if model.tokenizer else [])]
         return Ready("/health", c.name, [str(self.openvino_python), str(HERE / "openvino_server.py"), str(model.file), *flags], log)
 
 
@@ -129,13 +129,20 @@ class Ready(servers.HttpServer):
         return f"http://127.0.0.1:{self.port}"
 
     def cpu_s(self) -> float:
-        """Of the process and its threads, so far."""
-        return process_cpu_s(self.process.pid)
+        """Of the process and those it started, so far."""
+        return tree_cpu_s(self.process.pid)
 
 
-def process_cpu_s(pid: int) -> float:
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+def tree_cpu_s(root: int) -> float:
+    of: dict[int, tuple[int, float]] = {}      # pid: parent, CPU seconds
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):      # it has ended since
+            fields = path.read_text().rsplit(")", 1)[1].split()
+            of[int(path.parent.name)] = int(fields[1]), (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+    tree = {root}
+    while more := {pid for pid, (parent, _) in of.items() if parent in tree} - tree:
+        tree |= more
+    return sum(of[pid][1] for pid in tree if pid in of)
 
 
 def machine_cpu_s() -> float:

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """OpenVINO GenAI's ContinuousBatchingPipeline behind the part of the OpenAI API that `tactus bench` speaks. The wrapper is ours: GenAI has
-no server in Python, and OpenVINO Model Server is not on PyPI. The pipeline steps on the main thread; HTTP has a thread of its own.
+no server in Python, and OpenVINO Model Server is not on PyPI. HTTP runs here and the pipeline in a process of its own
+(bench/cpu/openvino_driver.py): a step keeps its interpreter's lock, so events would wait for it.
 
-  openvino_server.py MODEL --port N [--threads 2] [--chunk 256] [--max-seqs 64] [--cache-gib 2] [--tokenizer GGUF]
+  openvino_server.py MODEL --port N [options of the driver: --threads 2, --chunk 256, --max-seqs 64, --cache-gib 2, --tokenizer GGUF]
 
 POST /v1/completions takes token ids and streams one event per step and request. The text of a token is a placeholder, which saves it
 the detokenizer. A client that goes away cancels its request.
@@ -14,33 +15,56 @@ import asyncio
 import contextlib
 import json
 import pathlib
-import queue
+import signal
 import sys
-import threading
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "cpu"))
+DRIVER = pathlib.Path(__file__).resolve().parents[1] / "cpu/openvino_driver.py"
 
 
-class Request:
-    """One answer: the pipeline's thread puts counts of tokens, None at the end, or a message of what went wrong."""
+class Pipeline:
+    """The driver's process. An answer's queue gets counts of tokens, then None, or a message of what went wrong."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, prompt: list[int], max_tokens: int):
-        self.loop, self.prompt, self.max_tokens = loop, prompt, max_tokens
-        self.events: asyncio.Queue = asyncio.Queue()
-        self.cancelled = False
+    def __init__(self, process: asyncio.subprocess.Process):
+        self.process = process
+        self.answers: dict[int, asyncio.Queue] = {}
+        self.next_id = 0
 
-    def put(self, event: int | str | None) -> None:
-        self.loop.call_soon_threadsafe(self.events.put_nowait, event)
+    def start(self, prompt: list[int], max_tokens: int) -> tuple[int, asyncio.Queue]:
+        self.next_id += 1
+        self.answers[self.next_id] = asyncio.Queue()
+        self.send({"id": self.next_id, "prompt": prompt, "max_tokens": max_tokens})
+        return self.next_id, self.answers[self.next_id]
+
+    def cancel(self, number: int) -> None:
+        self.answers.pop(number, None)
+        self.send({"id": number, "cancel": True})
+
+    def send(self, message: dict) -> None:
+        self.process.stdin.write(json.dumps(message).encode() + b"\n")
+
+    async def read(self) -> None:
+        """Until the driver ends, which it does not do by itself."""
+        while line := await self.process.stdout.readline():
+            if not line.startswith(b"{"):       # libraries print to stdout too
+                continue
+            message = json.loads(line)
+            answer = self.answers.get(message.get("id"))
+            if answer and message.get("done"):
+                self.answers.pop(message["id"]).put_nowait(None)
+            elif answer:
+                answer.put_nowait(message["tokens"])
+        for answer in self.answers.values():
+            answer.put_nowait("the pipeline ended")
 
 
 class Front:
-    """HTTP. `arrived` takes requests to the pipeline's thread."""
+    """HTTP before the pipeline."""
 
-    def __init__(self, name: str, arrived: queue.Queue):
-        self.name, self.arrived = name, arrived
+    def __init__(self, name: str, pipeline: Pipeline):
+        self.name, self.pipeline = name, pipeline
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ValueError):
             method, path, body = await read_request(reader)
             if method == "GET" and path == "/health":
                 answer(writer, 200, {"status": "ok"})
@@ -62,25 +86,33 @@ class Front:
         except (ValueError, KeyError, TypeError) as error:
             answer(writer, 400, {"error": {"message": f"{type(error).__name__}: {error}"}})
             return
-        request = Request(asyncio.get_running_loop(), prompt, max_tokens)
-        self.arrived.put(request)
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n")
+        number, events = self.pipeline.start(prompt, max_tokens)
         gone = asyncio.create_task(reader.read(1))
-        gone.add_done_callback(lambda _: request.events.put_nowait("the client went away"))
-        tokens = 0
-        while isinstance(event := await request.events.get(), int):
-            tokens += event
-            send(writer, {"choices": [{"index": 0, "text": "token " * event}]})
-            await writer.drain()
-        request.cancelled = True
-        if event is not None:
-            send(writer, {"error": {"message": event}})
-        else:
-            send(writer, {"choices": [{"index": 0, "text": "", "finish_reason": "length"}]})
-            send(writer, {"choices": [], "usage": {"prompt_tokens": len(prompt), "completion_tokens": tokens, "total_tokens": len(prompt) + tokens}})
-            send(writer, None)
-        writer.write(b"0\r\n\r\n")
-        gone.cancel()
+        gone.add_done_callback(lambda _: events.put_nowait("the client went away"))
+        try:
+            await stream(writer, events, len(prompt), max_tokens)
+        finally:
+            if number in self.pipeline.answers:
+                self.pipeline.cancel(number)
+            gone.cancel()
+
+
+async def stream(writer: asyncio.StreamWriter, events: asyncio.Queue, prompt_tokens: int, max_tokens: int) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n")
+    tokens = 0
+    while isinstance(event := await events.get(), int):
+        tokens += event
+        send(writer, {"choices": [{"index": 0, "text": "token " * event}]})
+        await writer.drain()
+    if event is None and tokens < max_tokens:
+        event = f"the pipeline ended the answer after {tokens} of {max_tokens} tokens"
+    if event is not None:
+        send(writer, {"error": {"message": event}})
+    else:
+        send(writer, {"choices": [{"index": 0, "text": "", "finish_reason": "length"}]})
+        send(writer, {"choices": [], "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": tokens, "total_tokens": prompt_tokens + tokens}})
+        send(writer, None)
+    writer.write(b"0\r\n\r\n")
 
 
 async def read_request(reader: asyncio.StreamReader) -> tuple[str, str, bytes]:
@@ -103,77 +135,27 @@ def send(writer: asyncio.StreamWriter, event: dict | None) -> None:
     writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
 
 
-def listen(front: Front, host: str, port: int, ready: threading.Event) -> None:
-    async def serve() -> None:
-        server = await asyncio.start_server(front.handle, host, port, limit=1 << 22)
-        ready.set()
-        async with server:
-            await server.serve_forever()
-    asyncio.run(serve())
+async def serve(args: argparse.Namespace, options: list[str]) -> int:
+    process = await asyncio.create_subprocess_exec(sys.executable, str(DRIVER), args.model, *options, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=1 << 22)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, process.kill)
+    pipeline = Pipeline(process)
+    while line := await process.stdout.readline():
+        if line.startswith(b"{"):       # ready
+            break
+    process.stdin.write(b"serve\n")
+    async with await asyncio.start_server(Front(pathlib.Path(args.model).name, pipeline).handle, args.host, args.port, limit=1 << 22):
+        await pipeline.read()
+    return await process.wait()
 
 
-def run_pipeline(driver, arrived: queue.Queue) -> None:
-    """Steps as long as anything runs; takes what has arrived before each."""
-    import numpy as np
-    import openvino as ov
-    import openvino_driver
-    import openvino_genai as genai
-
-    running: list[tuple[Request, object]] = []
-    number = 0
-    while True:
-        waited = not running
-        with contextlib.suppress(queue.Empty):
-            while True:
-                request = arrived.get(block=waited, timeout=1.0 if waited else None)
-                waited = False
-                number += 1
-                try:
-                    ids = ov.Tensor(np.array([request.prompt], dtype=np.int64))
-                    running.append((request, driver.pipeline.add_request(number, ids, openvino_driver.generation(request.max_tokens))))
-                except Exception as error:      # this request's fault or no memory for it: the others go on
-                    request.put(f"{type(error).__name__}: {error}")
-        for request, handle in running:
-            if request.cancelled:
-                handle.cancel()
-        if driver.pipeline.has_non_finished_requests():
-            driver.pipeline.step()
-        still = []
-        for request, handle in running:
-            if request.cancelled:
-                continue
-            if count := openvino_driver.drain(handle):
-                request.put(count)
-            if handle.get_status() == genai.GenerationStatus.RUNNING or handle.can_read():
-                still.append((request, handle))
-            else:
-                request.put(None if handle.get_status() == genai.GenerationStatus.FINISHED else f"the pipeline ended it: {handle.get_status()}")
-        running = still
-
-
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", metavar="MODEL")
+    parser.add_argument("model", metavar="MODEL")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--chunk", type=int, default=256, help="max_num_batched_tokens; GenAI's own default")
-    parser.add_argument("--max-seqs", type=int, default=64)
-    parser.add_argument("--cache-gib", type=int, default=2)
-    parser.add_argument("--tokenizer", help="a GGUF file whose tokenizer is used, where GenAI cannot read the model's; the text is not looked at")
-    args = parser.parse_args()
-    args.split_fuse, args.vocab = True, 32000
-
-    import openvino_driver
-
-    arrived: queue.Queue = queue.Queue()
-    driver = openvino_driver.Driver(args)
-    ready = threading.Event()
-    threading.Thread(target=listen, args=(Front(pathlib.Path(args.folder).name, arrived), args.host, args.port, ready), daemon=True).start()
-    if not ready.wait(30):
-        sys.exit(f"could not listen on {args.host}:{args.port}")
-    run_pipeline(driver, arrived)
+    args, options = parser.parse_known_args()
+    return asyncio.run(serve(args, options))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -4,12 +4,10 @@ import asyncio
 import json
 import os
 import pathlib
-import queue
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import unittest
 import xml.etree.ElementTree
@@ -88,6 +86,17 @@ class Contenders(unittest.TestCase):
         for text, said in (("c", "'c' is no preset of this build; there are a, b"), ("a+fast", "NAME=VALUE")):
             with self.assertRaisesRegex(ValueError, said):
                 contenders.parse_presets(text, ["a", "b"])
+
+    def test_the_time_of_a_server_is_that_of_its_processes_too(self):
+        child = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\nprint(1, flush=True); time.sleep(30)"
+        parent = f"import subprocess, sys\nc = subprocess.Popen([sys.executable, '-c', {child!r}], stdout=subprocess.PIPE)\nc.stdout.readline(); print(c.pid, flush=True); c.wait()"
+        process = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True)
+        grandchild = int(process.stdout.readline())
+        try:
+            self.assertGreaterEqual(contenders.tree_cpu_s(process.pid), 0.25)
+        finally:
+            os.kill(grandchild, signal.SIGKILL)
+            process.communicate(timeout=20)
 
     def test_who_is_asked_runs_on_the_same_threads_with_the_same_file(self):
         shop = contenders.Workshop(pathlib.Path("/b/tactus"), pathlib.Path("/l"), pathlib.Path("/v/python"), 3, pathlib.Path("/tmp"), ["--activation-dtype", "int8"])
@@ -282,60 +291,57 @@ def wait_until(condition, message, limit_s=20):
 
 
 class OpenVinoFront(unittest.TestCase):
-    """The wrapper's HTTP, over a pipeline that is made up."""
+    """The wrapper's HTTP, over a driver that is made up: it answers its first request with `lines`."""
 
-    def ask(self, body, events=(), leave=False):
-        arrived: queue.Queue = queue.Queue()
-        taken = []
-
-        def pipeline():
-            request = arrived.get(timeout=10)
-            taken.append(request)
-            for event in events:
-                request.put(event)
+    def ask(self, body, lines=(), leave=False):
+        driver = f"import sys\nprint('banner')\nsys.stdin.readline()\nprint({chr(10).join(lines)!r}, flush=True)\n" + ("print(sys.stdin.readline(), file=sys.stderr, flush=True)" if leave else "")
 
         async def play():
-            listener = await asyncio.start_server(openvino_server.Front("m", arrived).handle, "127.0.0.1", 0)
+            process = await asyncio.create_subprocess_exec(sys.executable, "-c", driver, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+            pipeline = openvino_server.Pipeline(process)
+            reading = asyncio.create_task(pipeline.read())
+            listener = await asyncio.start_server(openvino_server.Front("m", pipeline).handle, "127.0.0.1", 0)
             reader, writer = await asyncio.open_connection("127.0.0.1", listener.sockets[0].getsockname()[1])
             data = body if isinstance(body, bytes) else json.dumps(body).encode()
             writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " + str(len(data)).encode() + b"\r\n\r\n" + data)
             try:
                 if leave:
-                    await asyncio.wait_for(reader.readline(), 10)
+                    await asyncio.wait_for(reader.readuntil(b"token "), 10)
                     writer.close()
-                    for _ in range(500):
-                        if taken and taken[0].cancelled:
-                            return "cancelled"
-                        await asyncio.sleep(0.01)
-                    return "still wanted"
+                    return (await asyncio.wait_for(process.stderr.readline(), 10)).decode()
                 return (await asyncio.wait_for(reader.read(), 10)).decode()
             finally:
                 writer.close()
                 listener.close()
+                reading.cancel()
+                if process.returncode is None:
+                    process.kill()
+                await process.wait()
 
-        thread = threading.Thread(target=pipeline, daemon=True)
-        thread.start()
         return asyncio.run(play())
 
     def test_a_stream_has_an_event_per_step_and_says_what_it_counted(self):
-        text = self.ask({"prompt": [5, 6, 7], "max_tokens": 3, "stream": True}, [1, 2, None])
+        text = self.ask({"prompt": [5, 6, 7], "max_tokens": 3, "stream": True}, ['{"id": 1, "tokens": 1, "time": 0}', '{"id": 1, "tokens": 2, "time": 0}', '{"id": 1, "done": true, "time": 0}'])
         events = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
         self.assertEqual([e["choices"][0]["text"] for e in events[:3]], ["token ", "token token ", ""])
         self.assertEqual(events[3]["usage"], {"prompt_tokens": 3, "completion_tokens": 3, "total_tokens": 6})
         self.assertIn("data: [DONE]", text)
         self.assertTrue(text.endswith("0\r\n\r\n"))
 
-    def test_what_the_pipeline_refuses_is_an_error_in_the_stream(self):
-        text = self.ask({"prompt": [5], "max_tokens": 3, "stream": True}, ["RuntimeError: no room"])
-        self.assertIn('{"error": {"message": "RuntimeError: no room"}}', text)
-        self.assertNotIn("[DONE]", text)
+    def test_an_answer_that_ends_early_is_an_error(self):
+        body = {"prompt": [5], "max_tokens": 3, "stream": True}
+        early = self.ask(body, ['{"id": 1, "tokens": 1, "time": 0}', '{"id": 1, "done": true, "time": 0}'])
+        self.assertIn("the pipeline ended the answer after 1 of 3 tokens", early)
+        died = self.ask(body, ['{"id": 1, "tokens": 1, "time": 0}'])
+        self.assertIn('{"error": {"message": "the pipeline ended"}}', died)
+        self.assertNotIn("[DONE]", early + died)
 
     def test_bad_bodies_are_400(self):
         for body in (b"{", {"prompt": "text", "max_tokens": 1, "stream": True}, {"prompt": [1], "max_tokens": 0, "stream": True}, {"prompt": [1], "max_tokens": 1}, {"max_tokens": 1}):
             self.assertTrue(self.ask(body).startswith("HTTP/1.1 400"), body)
 
     def test_a_client_that_leaves_cancels_its_request(self):
-        self.assertEqual(self.ask({"prompt": [5], "max_tokens": 3, "stream": True}, [1], leave=True), "cancelled")
+        self.assertEqual(json.loads(self.ask({"prompt": [5], "max_tokens": 3, "stream": True}, ['{"id": 1, "tokens": 1, "time": 0}'], leave=True)), {"id": 1, "cancel": True})
 
 
 if __name__ == "__main__":
