@@ -232,6 +232,16 @@ class WholeRuns(unittest.TestCase):
     def calls(self, command):
         return [line for line in (self.folder / "calls").read_text().splitlines() if line.startswith(command)]
 
+    def check_servers(self, count):
+        """So many were started, and none is left."""
+        pids = [int(line) for line in (self.folder / "server-pids").read_text().split()]
+        self.assertEqual(len(pids), count)
+        try:
+            wait_until(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in pids), "a server still runs")
+        finally:
+            for pid in filter(lambda p: pathlib.Path(f"/proc/{p}").exists(), pids):
+                os.kill(pid, signal.SIGKILL)
+
     def test_a_run_leaves_result_page_and_picture(self):
         done = self.run_it("--quick", "--presets", "all", "--scenarios", "bursts", "--repeats", "2")
         result = json.loads(self.out.read_text())
@@ -248,6 +258,7 @@ class WholeRuns(unittest.TestCase):
         self.assertEqual(files[:2] + files[2:], [files[0]] * 2 + [files[2]] * 2, "the same arrivals for all in a repeat")
         self.assertNotEqual(files[0], files[2])
         self.assertEqual([c for c in self.calls("sim") if "trace:" in c][0].split("trace:")[1].split()[0], files[0].removeprefix("trace:"), "simulated: the file that was served")
+        self.check_servers(4)
         self.run_it("--quick", "--append", "--presets", "fast", "--scenarios", "bursts", "--first-repeat", "2")
         self.assertEqual(len(json.loads(self.out.read_text())["cells"]), 5)
 
@@ -261,14 +272,13 @@ class WholeRuns(unittest.TestCase):
         process = subprocess.Popen(self.command("--quick"), env=self.environment(FAKE_HANG="1"), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
             wait_until(lambda: (self.folder / "load-began").exists(), "the load has not begun")
-            server = int((self.folder / "server-pid").read_text())
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=30)
         finally:
             process.kill()
         self.assertEqual(process.returncode, 130, errors)
         report.check(json.loads(self.out.read_text()))
-        wait_until(lambda: not pathlib.Path(f"/proc/{server}").exists(), "the server still runs")
+        self.check_servers(1)
 
     def test_what_is_wrong_is_said_before_anything_runs(self):
         for words, said in ((["--engines", "llama.cpp"], "llama.cpp, which is not in"), (["--engines", "vllm"], "vllm unknown; there are tactus, llama.cpp, OpenVINO GenAI"),

@@ -56,7 +56,8 @@ def main():
     elif command == "version":
         print("fake 1")
     elif command == "serve":
-        (FOLDER / "server-pid").write_text(str(os.getpid()))
+        with (FOLDER / "server-pids").open("a") as pids:
+            pids.write(f"{os.getpid()}\n")
         http.server.ThreadingHTTPServer(("127.0.0.1", int(value("--port"))), Server).serve_forever()
     elif command == "profile":
         pathlib.Path(value("-o")).write_text("steps\n")
