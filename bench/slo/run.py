@@ -207,7 +207,7 @@ def in_turn(names: list, repeat: int) -> list:
 
 
 def cells_of(args: argparse.Namespace, who: list[Contender]) -> list[tuple[int, float, str, Contender]]:
-    return [(repeat, load, scenario, c) for repeat in range(args.repeats) for load in args.loads for scenario in args.scenarios for c in in_turn(who, repeat)]
+    return [(repeat, load, scenario, c) for repeat in range(args.first_repeat, args.first_repeat + args.repeats) for load in args.loads for scenario in args.scenarios for c in in_turn(who, repeat)]
 
 
 async def measure(run: Run, model: Model, who: list[Contender]) -> None:
@@ -216,9 +216,9 @@ async def measure(run: Run, model: Model, who: list[Contender]) -> None:
     for repeat, load, scenario, c in cells_of(run.args, who):
         if c.name in broken:
             continue
-        key = {"model": model.name, "repeat": repeat + run.args.first_repeat, "load": load, "scenario": scenario, "who": c.name}
-        seed = run.args.seed + key["repeat"]
-        run.progress(f"{model.name}, load {load:g}, {scenario}, repeat {key['repeat'] + 1}: {c.name}")
+        key = {"model": model.name, "repeat": repeat, "load": load, "scenario": scenario, "who": c.name}
+        seed = run.args.seed + repeat
+        run.progress(f"{model.name}, load {load:g}, {scenario}, repeat {repeat + 1}: {c.name}")
         try:
             cell = await serve_cell(run, model, c, seed, load, scenario)
             put(run.result["cells"], key, cell)

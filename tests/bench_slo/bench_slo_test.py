@@ -191,9 +191,13 @@ class Report(unittest.TestCase):
 
 class Turns(unittest.TestCase):
     def test_every_second_repeat_goes_backwards(self):
-        args = run.argparse.Namespace(repeats=2, loads=[0.5], scenarios=["calm", "bursts"])
+        args = run.argparse.Namespace(repeats=2, first_repeat=0, loads=[0.5], scenarios=["calm", "bursts"])
         found = [(r, s, c) for r, _, s, c in run.cells_of(args, ["a", "b"])]
         self.assertEqual(found, [(0, "calm", "a"), (0, "calm", "b"), (0, "bursts", "a"), (0, "bursts", "b"), (1, "calm", "b"), (1, "calm", "a"), (1, "bursts", "b"), (1, "bursts", "a")])
+
+    def test_repeats_that_are_added_go_on_where_the_first_ended(self):
+        args = run.argparse.Namespace(repeats=1, first_repeat=1, loads=[0.5], scenarios=["calm"])
+        self.assertEqual([(r, c) for r, _, _, c in run.cells_of(args, ["a", "b"])], [(1, "b"), (1, "a")])
 
     def test_a_cell_that_is_measured_again_replaces_the_first(self):
         cells = [{"who": "a", "load": 1, "result": 1}, {"who": "b", "load": 1, "result": 2}]
