@@ -1,5 +1,6 @@
-"""The picture of a run, as SVG: for each model goodput and the chat's TBT P99 over load, with bursts; a line per server, medians over repeats
-with a bar from least to largest.
+"""The picture of a run, as SVG, of its cells with bursts. For each model a bar per server at the load that most of them had: goodput, best
+first, and the chat's TBT P99. Below, for the servers that had several loads, both over load. Medians over repeats, with a line from least to
+largest.
 """
 from __future__ import annotations
 
@@ -8,15 +9,15 @@ import statistics
 
 import report
 
-WIDTH, HEIGHT, LEFT, TOP, GAP = 380, 260, 60, 40, 90
+WIDTH, NAMES, GAP, MARGIN = 300, 230, 60, 12       # of a panel; of the bars' names; between panels; around all
+HEIGHT, BAR = 200, 17                              # of a panel with lines; of a bar with its distance
 COLOURS = ["#1b9e77", "#d95f02", "#7570b3", "#e7298a", "#66a61e", "#e6ab02", "#a6761d", "#1f78b4"]
 PEER_COLOURS = {"llama.cpp": "#000000", "OpenVINO GenAI": "#777777"}
-DASHES = ["", "6 3", "2 3"]
-PANELS = [("goodput, requests/s that kept all objectives", ("goodput",)), ("chat TBT P99, ms", ("classes", "chat", "tbt_ms", "p99"))]
+PANELS = [("goodput, requests/s", ("goodput",)), ("chat TBT P99, ms", ("classes", "chat", "tbt_ms", "p99"))]
+Point = tuple[float, float, float, float]          # load, median, least, largest
 
 
-def points(cells: list[dict], who: str, path: tuple[str, ...]) -> list[tuple[float, float, float, float]]:
-    """(load, median, least, largest)."""
+def points(cells: list[dict], who: str, path: tuple[str, ...]) -> list[Point]:
     found = []
     for load in sorted(report.distinct(cells, "load")):
         values = [v for c in report.select(cells, who=who, load=load) if (v := report.value_of(c, *path)) is not None]
@@ -35,57 +36,90 @@ def tidy_top(value: float) -> float:
     return next((f * power for f in (1, 2, 5, 10) if f * power >= value), power) if value > 0 else 1.0
 
 
-def style(names: list[str], who: str) -> tuple[str, str]:
-    if who in PEER_COLOURS:
-        return PEER_COLOURS[who], ""
-    at = [n for n in names if n not in PEER_COLOURS].index(who)
-    return COLOURS[at % len(COLOURS)], DASHES[at // len(COLOURS) % len(DASHES)]
+def text(x: float, y: float, words: str, anchor: str = "start", more: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {more}>{html.escape(words)}</text>'
 
 
-def panel(cells: list[dict], names: list[str], title: str, path: tuple[str, ...], x0: float, y0: float) -> list[str]:
-    lines = {who: points(cells, who, path) for who in names}
-    loads = sorted(report.distinct(cells, "load"))
-    top = tidy_top(max((p[3] for line in lines.values() for p in line), default=1.0))
-    low, high = min(loads), max(loads)
-    x = lambda load: x0 + (WIDTH / 2 if high == low else 12 + (WIDTH - 24) * (load - low) / (high - low))
-    y = lambda value: y0 + HEIGHT * (1 - min(value, top) / top)
-    out = [f'<text x="{x0}" y="{y0 - 10}" font-weight="bold">{html.escape(title)}</text>', f'<rect x="{x0}" y="{y0}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#999"/>']
-    for i in range(5):
-        value = top * i / 4
-        out += [f'<line x1="{x0}" y1="{y(value):.1f}" x2="{x0 + WIDTH}" y2="{y(value):.1f}" stroke="#ddd"/>',
-                f'<text x="{x0 - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:g}</text>']
-    out += [f'<text x="{x(load):.1f}" y="{y0 + HEIGHT + 16}" text-anchor="middle">{load:g}</text>' for load in loads]
-    for i, (who, line) in enumerate(lines.items()):
-        colour, dash = style(names, who)
-        shift = (i - (len(names) - 1) / 2) * (2 if high > low else (WIDTH - 40) / max(1, len(names)))      # bars of equal loads side by side
-        if len(line) > 1:
-            out.append(f'<polyline points="{" ".join(f"{x(p[0]) + shift:.1f},{y(p[1]):.1f}" for p in line)}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"/>')
-        for load, middle, least, most in line:
-            at = x(load) + shift
-            out += [f'<line x1="{at:.1f}" y1="{y(least):.1f}" x2="{at:.1f}" y2="{y(most):.1f}" stroke="{colour}"/>',
-                    f'<circle cx="{at:.1f}" cy="{y(middle):.1f}" r="3" fill="{colour}"><title>{html.escape(who)}: {middle:.4g}</title></circle>']
+def line(x1: float, y1: float, x2: float, y2: float, colour: str, width: float = 1) -> str:
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" stroke-width="{width}"/>'
+
+
+def colour_of(names: list[str], who: str) -> str:
+    return PEER_COLOURS.get(who) or COLOURS[[n for n in names if n not in PEER_COLOURS].index(who) % len(COLOURS)]
+
+
+def usual_load(cells: list[dict]) -> float:
+    """The one that most servers had; of several the highest."""
+    return max(report.distinct(cells, "load"), key=lambda load: (len(report.distinct(report.select(cells, load=load), "who")), load))
+
+
+def bars(cells: list[dict], names: list[str], title: str, path: tuple[str, ...], x0: float, y0: float, labelled: bool) -> list[str]:
+    of = {who: (points(cells, who, path) or [None])[0] for who in names}
+    top = tidy_top(max((p[3] for p in of.values() if p), default=1.0))
+    x = lambda value: x0 + WIDTH * value / top
+    out = [text(x0, y0 - 8, title, more='font-weight="bold"')]
+    out += [piece for i in range(5) for piece in (line(x(top * i / 4), y0, x(top * i / 4), y0 + BAR * len(names), "#ddd"),
+                                                  text(x(top * i / 4), y0 + BAR * len(names) + 14, f"{top * i / 4:g}", "middle"))]
+    for row, who in enumerate(names):
+        y = y0 + BAR * row
+        if labelled:
+            out.append(text(x0 - 6, y + BAR - 5, who, "end"))
+        if p := of[who]:
+            out.append(f'<rect x="{x0}" y="{y + 2:.1f}" width="{x(p[1]) - x0:.1f}" height="{BAR - 4}" fill="{PEER_COLOURS.get(who, COLOURS[0])}" fill-opacity="0.8"/>')
+            out.append(line(x(p[2]), y + BAR / 2, x(p[3]), y + BAR / 2, "#d95f02", 2))
+        else:
+            out.append(text(x0 + 4, y + BAR - 5, "no answer in time"))
     return out
 
 
-def svg(result: dict) -> str:
-    """Of cells with bursts; where a run has none, of what it has."""
-    cells = report.select(result["cells"], scenario="bursts") or result["cells"]
-    names = report.distinct(cells, "who")
-    models = report.distinct(cells, "model")
-    rows = len(models)
-    legend = TOP + rows * (HEIGHT + GAP)
-    width = LEFT + 2 * (WIDTH + LEFT) + 10
-    height = legend + 18 * ((len(names) + 2) // 3) + 10
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">', f'<rect width="{width}" height="{height}" fill="#fff"/>']
-    for row, model in enumerate(models):
+def lines(cells: list[dict], names: list[str], title: str, path: tuple[str, ...], x0: float, y0: float) -> list[str]:
+    of = {who: points(cells, who, path) for who in names}
+    loads = sorted(report.distinct(cells, "load"))
+    top = tidy_top(max((p[3] for found in of.values() for p in found), default=1.0))
+    x = lambda load: x0 + 20 + (WIDTH - 40) * (load - loads[0]) / (loads[-1] - loads[0])
+    y = lambda value: y0 + HEIGHT * (1 - value / top)
+    out = [text(x0, y0 - 8, title, more='font-weight="bold"')]
+    for i in range(5):
+        out += [line(x0, y(top * i / 4), x0 + WIDTH, y(top * i / 4), "#ddd"), text(x0 - 6, y(top * i / 4) + 4, f"{top * i / 4:g}", "end")]
+    out += [text(x(load), y0 + HEIGHT + 16, f"{load:g}", "middle") for load in loads]
+    for i, (who, found) in enumerate(of.items()):
+        colour, shift = colour_of(names, who), 3 * (i - (len(names) - 1) / 2)
+        if len(found) > 1:
+            out.append(f'<polyline points="{" ".join(f"{x(p[0]) + shift:.1f},{y(p[1]):.1f}" for p in found)}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        for load, middle, least, most in found:
+            out += [line(x(load) + shift, y(least), x(load) + shift, y(most), colour), f'<circle cx="{x(load) + shift:.1f}" cy="{y(middle):.1f}" r="3" fill="{colour}"/>']
+    return out
+
+
+def model_rows(cells: list[dict], model: str, y: float) -> tuple[list[str], float]:
+    """What is drawn of a model from `y` on, and where that ends."""
+    out, x0 = [], MARGIN + NAMES
+    load = usual_load(cells)
+    now = report.select(cells, load=load)
+    names = sorted(report.distinct(now, "who"), key=lambda who: -(points(now, who, PANELS[0][1]) or [(0, -1, 0, 0)])[0][1])
+    y += 40
+    for column, (title, path) in enumerate(PANELS):
+        out += bars(now, names, f"{model}, load {load:g}: {title}", path, x0 + column * (WIDTH + GAP + 40), y, column == 0)
+    y += BAR * len(names) + 30
+    several = [who for who in report.distinct(cells, "who") if len(report.distinct(report.select(cells, who=who), "load")) > 1]
+    if several:
+        y += 30
         for column, (title, path) in enumerate(PANELS):
-            x0, y0 = LEFT + column * (WIDTH + LEFT), TOP + row * (HEIGHT + GAP)
-            of = report.select(cells, model=model)
-            out += panel(of, names, f"{model}: {title}", path, x0, y0)
-            out.append(f'<text x="{x0 + WIDTH / 2}" y="{y0 + HEIGHT + 36}" text-anchor="middle">load, share of what the machine can serve of it</text>')
-    for i, who in enumerate(names):
-        colour, dash = style(names, who)
-        x0, y0 = LEFT + (i % 3) * (width - LEFT) / 3, legend + 18 * (i // 3)
-        out += [f'<line x1="{x0}" y1="{y0 - 4}" x2="{x0 + 26}" y2="{y0 - 4}" stroke="{colour}" stroke-width="3" stroke-dasharray="{dash}"/>',
-                f'<text x="{x0 + 32}" y="{y0}">{html.escape(who)}</text>']
-    return "\n".join([*out, "</svg>", ""])
+            out += lines(cells, several, f"{model}, over load: {title}", path, x0 + column * (WIDTH + GAP + 40), y)
+        for row, who in enumerate(several):
+            out += [line(MARGIN, y + 10 + BAR * row, MARGIN + 22, y + 10 + BAR * row, colour_of(several, who), 3), text(MARGIN + 28, y + 14 + BAR * row, who)]
+        y += max(HEIGHT, BAR * len(several)) + 30
+    return out, y
+
+
+def svg(result: dict) -> str:
+    """Where a run has no cells with bursts, of what it has."""
+    cells = report.select(result["cells"], scenario="bursts") or result["cells"]
+    out, y = [], 0.0
+    for model in report.distinct(cells, "model"):
+        more, y = model_rows(report.select(cells, model=model), model, y)
+        out += more
+    width, height = 2 * MARGIN + NAMES + 2 * WIDTH + GAP + 40, y + MARGIN
+    head = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height:.0f}" viewBox="0 0 {width} {height:.0f}" font-family="sans-serif" font-size="12">',
+            f'<rect width="{width}" height="{height:.0f}" fill="#fff"/>']
+    return "\n".join([*head, *out, "</svg>", ""])

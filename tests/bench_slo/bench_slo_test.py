@@ -183,10 +183,15 @@ class Report(unittest.TestCase):
         cells = [cell(who, r, g + load, load=load) for who, g in (("tactus <a>", 1.0), ("llama.cpp", 0.0)) for r in (0, 1) for load in (0.5, 1.0)]
         root = xml.etree.ElementTree.fromstring(picture.svg(self.result(cells)))
         space = "{http://www.w3.org/2000/svg}"
-        self.assertEqual(len(root.findall(f"{space}polyline")), 4)      # two servers, two panels
-        self.assertEqual(sum(t.text == "tactus <a>" for t in root.iter(f"{space}text")), 1)
+        self.assertEqual(len(root.findall(f"{space}polyline")), 4)      # two servers with two loads, two panels
+        self.assertEqual(sum(t.text == "tactus <a>" for t in root.iter(f"{space}text")), 2, "a bar's name, and the lines' key")
+        self.assertEqual(sum(float(r.get("height")) < 20 for r in root.iter(f"{space}rect")), 4, "a bar each in two panels")
         xml.etree.ElementTree.fromstring(picture.svg(self.result([cell("tactus a", 0, None)])))
         self.assertEqual([picture.tidy_top(v) for v in (0, 0.3, 1, 3, 17, 100, 510)], [1, 0.5, 1, 5, 20, 100, 1000])
+
+    def test_bars_are_of_the_load_that_most_servers_had(self):
+        cells = [cell("tactus a", 0, 1.0, load=load) for load in (0.2, 0.6, 1.0)] + [cell("llama.cpp", 0, 1.0, load=load) for load in (0.2, 0.6)]
+        self.assertEqual(picture.usual_load(cells), 0.6)
 
 
 class Turns(unittest.TestCase):
