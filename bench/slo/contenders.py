@@ -94,8 +94,8 @@ class Workshop:
         """What server and simulation have in common."""
         return ["--scheduler", c.preset, *c.flags]
 
-    def server(self, c: Contender, model: Model, profile: pathlib.Path | None) -> Ready:
-        self.started = [self._server(c, model, profile)]      # one at a time
+    def server(self, c: Contender, model: Model, profile: pathlib.Path | None, recording: pathlib.Path | None = None) -> Ready:
+        self.started = [self._server(c, model, profile, recording)]      # one at a time
         return self.started[0]
 
     def kill_what_is_left(self) -> None:
@@ -105,10 +105,11 @@ class Workshop:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(server.process.pid, signal.SIGKILL)
 
-    def _server(self, c: Contender, model: Model, profile: pathlib.Path | None) -> Ready:
+    def _server(self, c: Contender, model: Model, profile: pathlib.Path | None, recording: pathlib.Path | None) -> Ready:
         log = self.logs / f"server-{re.sub('[^a-z0-9.]+', '-', c.name.lower())}-{model.name}.log"
         if c.engine == "tactus":
-            flags = ["--threads", str(self.threads), *self.serving_flags(c), *self.tactus_args, "--shutdown-timeout", "1s", *(["--profile", str(profile)] if profile else [])]
+            flags = ["--threads", str(self.threads), *self.serving_flags(c), *self.tactus_args, "--shutdown-timeout", "1s", *(["--profile", str(profile)] if profile else []),
+                     *(["--trace-out", str(recording)] if recording else [])]
             return Ready("/ready", c.name, [str(self.tactus), "serve", str(model.file), *flags], log)
         if c.engine == "llama.cpp":
             flags = ["-t", str(self.threads), "-tb", str(self.threads), "-np", str(SLOTS), "-c", str(SLOTS * SLOT_CONTEXT), "--no-kv-unified", "--cache-ram", "0"]

@@ -7,7 +7,10 @@ the simulations were off. Every figure of a request or a class is `tactus bench`
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import json
+import math
 import pathlib
 import statistics
 
@@ -45,6 +48,15 @@ def trimmed(found: dict) -> dict:
     keep = ("duration_s", "requests", "first_rejection", "goodput", "slo_attainment", "ttft_attainment", "tbt_attainment", "request_throughput", "output_token_throughput", "ttft_ms",
             "tbt_ms", "e2e_ms", "classes", "request_rate_achieved", "cached_prompt_tokens", "preemptions", "mean_batch", "extrapolation", "said")
     return {k: rounded(found[k]) for k in keep if found.get(k) is not None}
+
+
+def step_ratios(text: str) -> dict:
+    """How long the served steps took over what the profile says of them (a file of `tactus sim --steps-out`): percentiles."""
+    found: dict[str, list[float]] = {"with prompts": [], "decodes only": []}
+    for row in csv.DictReader(io.StringIO(text)):
+        if float(row["predicted_ms"]) > 0:
+            found["with prompts" if int(row["prefill_tokens"]) else "decodes only"].append(float(row["step_ms"]) / float(row["predicted_ms"]))
+    return {kind: {"count": len(v), **{f"p{q}": round(sorted(v)[max(0, math.ceil(q * len(v) / 100) - 1)], 3) for q in (10, 50, 90)}} for kind, v in found.items() if v}
 
 
 def in_one_line(cell: dict) -> str:
@@ -243,6 +255,11 @@ def aim_lines(result: dict, judge: str) -> list[str]:
         lines += [f"Simulated attainment is within {POINTS:g} points of the served one in {near} of {len(off)} cells; median difference {statistics.median(d['points'] for d in off):+.1f} points, "
                   f"median of its size {statistics.median(abs(d['points']) for d in off):.1f}, largest {worst['points']:+.1f} ({worst['who']}, {worst['model']}, load {worst['load']:g}, {worst['scenario']}). "
                   f"One request is {100 / statistics.median(d['stated'] for d in off):.1f} points of a cell.", ""]
+    for kind in ("with prompts", "decodes only"):
+        of = [s["steps"][kind] for s in result["simulated"] if kind in s.get("steps", {})]
+        if of:
+            lines += [f"Served steps {kind} took {statistics.median(s['p50'] for s in of):.2f} times what the profile says (medians over cells; P10 {statistics.median(s['p10'] for s in of):.2f}, "
+                      f"P90 {statistics.median(s['p90'] for s in of):.2f}).", ""]
     return lines
 
 

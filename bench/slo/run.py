@@ -121,7 +121,7 @@ async def probe(run: Run, url: str, vocabulary: int) -> None:
 async def serve_cell(run: Run, model: Model, c: Contender, seed: int, load: float, scenario: str) -> dict:
     info = run.result["models"][model.name]
     path, rows = run.workload(model, seed, load, scenario)
-    server = run.shop.server(c, model, run.shop.logs / info["profile_file"] if info.get("profile_file") else None)
+    server = run.shop.server(c, model, run.shop.logs / info["profile_file"], recording_of(run) if "sim" in run.args.parts else None)
     try:
         await server.start()
         await probe(run, server.url, model.vocabulary)
@@ -139,6 +139,10 @@ async def serve_cell(run: Run, model: Model, c: Contender, seed: int, load: floa
                 "client_cores": round(clients / took, 2), "others_cores": round(max(0.0, others) / took, 2)}
     finally:
         await server.stop()
+
+
+def recording_of(run: Run) -> pathlib.Path:
+    return run.shop.logs / "recording"      # of the last server of ours
 
 
 def limits_of(url: str) -> dict:
@@ -159,7 +163,9 @@ async def simulate_cell(run: Run, model: Model, c: Contender, seed: int, load: f
     found = await client(run, "sim", "--cost", str(run.shop.logs / info["profile_file"]), "--kv-blocks", str(info["kv_blocks"]), "--max-model-len", str(info["context"]),
                          "--workload", f"trace:{path}", "--requests", str(len(rows)), "--seed", str(seed), "--warmup", f"{run.args.warmup:g}s", "--exact-percentiles",
                          *run.shop.serving_flags(c))
-    return {"result": report.trimmed(found)}
+    steps = run.shop.logs / "steps.csv"
+    await client(run, "sim", "--replay", str(recording_of(run)), "--times", "model", "--cost", str(run.shop.logs / info["profile_file"]), "--steps-out", str(steps))
+    return {"result": report.trimmed(found), "steps": report.step_ratios(steps.read_text())}
 
 
 # --- A model --------------------------------------------------------------------------------------------------------

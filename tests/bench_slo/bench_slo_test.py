@@ -168,6 +168,11 @@ class Report(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "completed 0"):
             report.check_tokens(found | {"requests": {"completed": 0}, "input_token_throughput": None, "output_token_throughput": None}, 3, 600, 24)
 
+    def test_steps_are_set_against_the_profile(self):
+        rows = "".join(f"{p},0,1,5,{ms},10\n" for p, ms in [(9, 10 + i) for i in range(10)] + [(0, 5)])
+        self.assertEqual(report.step_ratios("prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms,predicted_ms\n" + rows),
+                         {"with prompts": {"count": 10, "p10": 1.0, "p50": 1.4, "p90": 1.8}, "decodes only": {"count": 1, "p10": 0.5, "p50": 0.5, "p90": 0.5}})
+
     def test_the_page_has_a_row_for_each_server_best_first(self):
         text = report.markdown(self.result([cell("llama.cpp", 0, 1.0), cell("tactus a", 0, 2.0), cell("tactus a", 1, 4.0)]))
         self.assertLess(text.index("| tactus a | 3.00 (2.00 to 4.00) | 50 (50 to 50) | - |"), text.index("| llama.cpp | 1.00 | 50 | - |"))
@@ -267,6 +272,8 @@ class WholeRuns(unittest.TestCase):
         self.assertEqual(files[:2] + files[2:], [files[0]] * 2 + [files[2]] * 2, "the same arrivals for all in a repeat")
         self.assertNotEqual(files[0], files[2])
         self.assertEqual([c for c in self.calls("sim") if "trace:" in c][0].split("trace:")[1].split()[0], files[0].removeprefix("trace:"), "simulated: the file that was served")
+        self.assertEqual(result["simulated"][0]["steps"], {"with prompts": {"count": 1, "p10": 1.5, "p50": 1.5, "p90": 1.5}, "decodes only": {"count": 1, "p10": 0.5, "p50": 0.5, "p90": 0.5}})
+        self.assertIn("Served steps with prompts took 1.50 times what the profile says", done.stdout)
         self.check_servers(4)
         self.run_it("--quick", "--append", "--presets", "fast", "--scenarios", "bursts", "--first-repeat", "2")
         self.assertEqual(len(json.loads(self.out.read_text())["cells"]), 5)

@@ -62,6 +62,9 @@ def main():
     elif command == "profile":
         pathlib.Path(value("-o")).write_text("steps\n")
         print("12 measured steps", file=sys.stderr)
+    elif command == "sim" and "--steps-out" in sys.argv:
+        pathlib.Path(value("--steps-out")).write_text("prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms,predicted_ms\n64,0,1,9,30,20\n0,0,1,9,2,4\n")
+        print(json.dumps({"steps": 2}))
     elif command == "sim":
         print(json.dumps(result(0.75)))
     elif value("--workload").startswith("random:"):
