@@ -56,9 +56,10 @@ def models(cache: pathlib.Path, default: pathlib.Path, objectives: dict[str, str
 
 
 def parse_presets(text: str, known: list[str]) -> list[Contender]:
-    """"accelgen,sarathi-serve+tbt-slo=60ms": names of presets, each with flags of `tactus serve`. Raises ValueError with what is wrong."""
+    """"accelgen,sarathi-serve+tbt-slo=60ms": names of presets, each with flags of `tactus serve`; "all": every one. Raises ValueError with
+    what is wrong."""
     found = []
-    for word in known if text == "all" else filter(None, text.split(",")):
+    for word in [w for word in text.split(",") for w in (known if word == "all" else [word]) if w]:
         name, *flags = word.split("+")
         if name not in known:
             raise ValueError(f"'{name}' is no preset of this build; there are {', '.join(known)}")
