@@ -155,7 +155,7 @@ def aims(result: dict, judge: str) -> list[dict]:
             for peer, least in (("llama.cpp", GOODPUT_OVER_LLAMA), ("OpenVINO GenAI", None)):
                 of = select(now, who=peer)
                 if own and of and not any(value_of(c, "goodput") for c in of):
-                    found.append({"where": where, "aim": f"goodput beside {peer}'s", "found": f"{peer} kept no request's objectives", "met": True if least else None})
+                    found.append({"where": where, "aim": f"goodput beside {peer}'s", "found": f"{peer} kept no request's objectives", "met": any(value_of(c, "goodput") for c in own) if least else None})
                 else:
                     found += aim(where, f"goodput at least {least:g} times {peer}'s" if least else f"goodput over {peer}'s", ratios(own, of, "goodput"), least=least)
     return found

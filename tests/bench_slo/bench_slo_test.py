@@ -139,7 +139,9 @@ class Report(unittest.TestCase):
     def test_a_peer_that_kept_nothing(self):
         cells = [cell("tactus tactus", 0, 3.0), cell("llama.cpp", 0, 0.0)]
         self.assertEqual(self.found(cells)["goodput beside llama.cpp's"], ("llama.cpp kept no request's objectives", True))
-        cells[1]["result"]["goodput"] = 1.01
+        cells[0]["result"]["goodput"] = 0.0
+        self.assertFalse(self.found(cells)["goodput beside llama.cpp's"][1], "nothing is not three times nothing")
+        cells[0]["result"]["goodput"], cells[1]["result"]["goodput"] = 3.0, 1.01
         self.assertEqual(self.found(cells)["goodput at least 3 times llama.cpp's"], ("2.97", False))
 
     def test_gaps_with_bursts_against_those_without(self):
@@ -193,6 +195,13 @@ class Report(unittest.TestCase):
         self.assertEqual(sum(float(r.get("height")) < 20 for r in root.iter(f"{space}rect")), 4, "a bar each in two panels")
         xml.etree.ElementTree.fromstring(picture.svg(self.result([cell("tactus a", 0, None)])))
         self.assertEqual([picture.tidy_top(v) for v in (0, 0.3, 1, 3, 17, 100, 510)], [1, 0.5, 1, 5, 20, 100, 1000])
+
+    def test_a_logarithmic_scale_ends_at_powers_of_ten(self):
+        ticks, share = picture.scale([30.0, 0.0, 700.0], True)
+        self.assertEqual(ticks, [10.0, 100.0, 1000.0])
+        self.assertEqual([round(share(v), 6) for v in (10, 100, 1000, 0)], [0, 0.5, 1, 0])
+        self.assertEqual(picture.scale([10.0], True)[0], [10.0, 100.0])
+        self.assertEqual(picture.scale([3.0], False)[0][-1], 5)
 
     def test_bars_are_of_the_load_that_most_servers_had(self):
         cells = [cell("tactus a", 0, 1.0, load=load) for load in (0.2, 0.6, 1.0)] + [cell("llama.cpp", 0, 1.0, load=load) for load in (0.2, 0.6)]
