@@ -154,7 +154,7 @@ def versions(places: Places) -> dict[str, str]:
     git = lambda *a: subprocess.run(["git", "-C", str(root), *a], capture_output=True, text=True).stdout.strip()
     found["tactus"] = git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
     if places.openvino_python:
-        code = "import importlib.metadata as m; print(*(p + ' ' + m.version(p) for p in ('openvino', 'openvino-genai', 'optimum-intel', 'nncf')), sep=', ')"
+        code = "import importlib.metadata as m; print(*(p + ' ' + m.version(p) for p in ('openvino', 'openvino-genai', 'optimum-intel', 'nncf') if any(m.distributions(name=p))), sep=', ')"
         found["OpenVINO GenAI"] = subprocess.run([str(places.openvino_python), "-c", code], capture_output=True, text=True).stdout.strip()
     for label, folder in (("llama.cpp", places.llama), ("ik_llama.cpp", places.ik)):
         if folder:

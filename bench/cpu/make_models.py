@@ -40,6 +40,7 @@ def write_gguf(path: pathlib.Path, fmt: str) -> None:
     part = path.with_suffix(".part")
     w = gguf.GGUFWriter(part, "llama")
     w.add_name(f"tinyllama-shape-{fmt}")
+    w.add_file_type(gguf.LlamaFileType[f"MOSTLY_{s.GGUF_NAMES[fmt]}"])   # OpenVINO GenAI reads no file without it
     w.add_context_length(s.CONTEXT)
     w.add_embedding_length(s.HIDDEN)
     w.add_block_count(s.LAYERS)

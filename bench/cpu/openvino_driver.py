@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import queue
+import os
 import random
+import select
 import sys
-import threading
 import time
 
 import numpy as np
@@ -44,7 +44,10 @@ class Driver:
         scheduler.dynamic_split_fuse = args.split_fuse
         scheduler.enable_prefix_caching = False
         properties = {"INFERENCE_NUM_THREADS": args.threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "bf16"}
-        self.pipeline = genai.ContinuousBatchingPipeline(args.folder, scheduler, "CPU", properties, {})
+        if args.tokenizer:
+            self.pipeline = genai.ContinuousBatchingPipeline(args.folder, genai.Tokenizer(args.tokenizer), scheduler, "CPU", **properties)
+        else:
+            self.pipeline = genai.ContinuousBatchingPipeline(args.folder, scheduler, "CPU", properties, {})
         self.vocabulary = args.vocab
         self.random = random.Random(7)
         self.next_id = 0
@@ -123,28 +126,13 @@ class Driver:
             seconds.append(total)
         return seconds
 
-    def serve(self) -> None:
-        lines: queue.Queue = queue.Queue()
-
-        def read() -> None:
-            for line in sys.stdin:
-                lines.put(json.loads(line))
-            lines.put(None)
-
-        threading.Thread(target=read, daemon=True).start()
+    def serve(self, lines: Lines) -> None:
         running: dict[int, genai.GenerationHandle] = {}
-        open_input = True
-        while open_input or running:
-            block = not running
-            while True:
-                try:
-                    message = lines.get(block=block, timeout=None if not block else 1.0)
-                except queue.Empty:
-                    break
-                block = False
-                if message is None:
-                    open_input = False
-                    break
+        while lines.open or running:
+            timeout = None if not running else 0.0
+            while (line := lines.next(timeout)) is not None:
+                timeout = 0.0
+                message = json.loads(line)
                 if message.get("cancel"):
                     if message["id"] in running:
                         running.pop(message["id"]).cancel()
@@ -162,6 +150,24 @@ class Driver:
                 if handle.get_status() != genai.GenerationStatus.RUNNING and not handle.can_read():
                     say({"id": request, "done": True, "time": now})
                     del running[request]
+
+
+class Lines:
+    """Standard input by lines. No thread reads it: none would run while the pipeline steps, which keeps the interpreter's lock."""
+
+    def __init__(self, fd: int = 0):
+        self.fd, self.buffer, self.open = fd, b"", True
+
+    def next(self, timeout_s: float | None = None) -> str | None:
+        """The next line, waited for so long (None: however long); None where none came or the input has ended."""
+        while b"\n" not in self.buffer:
+            if not self.open or not select.select([self.fd], [], [], timeout_s)[0]:
+                return None
+            data = os.read(self.fd, 1 << 20)
+            self.open = bool(data)
+            self.buffer += data
+        line, _, self.buffer = self.buffer.partition(b"\n")
+        return line.decode()
 
 
 def drain(handle: genai.GenerationHandle) -> int:
@@ -187,14 +193,16 @@ def main() -> None:
     parser.add_argument("--cache-gib", type=int, default=2)
     parser.add_argument("--max-seqs", type=int, default=33)
     parser.add_argument("--vocab", type=int, default=32000)
+    parser.add_argument("--tokenizer", help="a GGUF file whose tokenizer is used, where GenAI cannot read the model's")
     args = parser.parse_args()
     start = time.monotonic()
     driver = Driver(args)
     say({"ready": True, "load_seconds": time.monotonic() - start, "version": genai.get_version() if hasattr(genai, "get_version") else genai.__version__})
-    for line in sys.stdin:
+    lines = Lines()
+    while (line := lines.next()) is not None:
         op, *words = line.split()
         if op == "serve":
-            driver.serve()
+            driver.serve(lines)
             return
         values = {key: int(value) for key, value in (word.split("=") for word in words)}
         try:

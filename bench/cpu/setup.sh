@@ -9,9 +9,10 @@
 #   CACHE/models        seeded weights in every engine's format (make_models.py, 7 GB, 2 more while it works)
 #
 # SHARED_SITE_PACKAGES=DIR: packages that are there (torch, say) are used from there. JOBS=N: how many compilers run at once (all cores).
+# SERVING=on: only what bench/slo needs, which is no torch and one model file (3 GB).
 set -euo pipefail
 if [ $# -lt 1 ] || [ $# -gt 2 ] || [ "${1#-}" != "$1" ]; then
-  sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
 say() { echo "setup: $*" >&2; }
@@ -21,6 +22,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 ik=${2:-}
 jobs=${JOBS:-$(nproc)}
 shared=${SHARED_SITE_PACKAGES:-}
+serving=${SERVING:-}
+done_mark=.done
+[ -z "$serving" ] || done_mark=.serving
 llama_package=llama_cpp_python==0.3.36
 
 # Everything that can be wrong is found before anything is fetched.
@@ -38,8 +42,9 @@ mkdir -p "$1" 2> /dev/null || fail "cannot make the folder '$1': give one of you
 [ -w "$1" ] || fail "cannot write to '$1': give a folder of yours"
 cache=$(cd "$1" && pwd)
 need=0
-[ -e "$cache/venv/.done" ] || need=$((need + $([ -n "$shared" ] && echo 1 || echo 8)))
-[ -e "$cache/models/.done" ] || need=$((need + 9))
+has() { [ -e "$cache/$1/.done" ] || [ -e "$cache/$1/$done_mark" ]; }
+has venv || need=$((need + $([ -n "$shared$serving" ] && echo 1 || echo 8)))
+has models || need=$((need + $([ -n "$serving" ] && echo 1 || echo 9)))
 [ -x "$cache/llama.cpp/llama_driver" ] || need=$((need + 1))
 free=$(($(df -Pk "$cache" | awk 'NR == 2 { print $4 }') / 1048576))
 [ "$free" -ge "$need" ] || fail "$cache has $free GiB free and what is missing takes $need; give a folder on a larger disk"
@@ -49,15 +54,20 @@ step="checking"
 trap 'status=$?; [ $status -eq 0 ] || { say "failed with status $status while $step; last lines of $log:"; tail -n 5 "$log" >&2; }' EXIT
 : > "$log"
 
-if [ ! -e "$cache/venv/.done" ]; then
+if ! has venv; then
   step="installing Python packages"
   say "$step"
   [ -e "$cache/venv/bin/python" ] || python3 -m venv "$cache/venv" >> "$log" 2>&1
   if [ -n "$shared" ]; then
     echo "$shared" > "$("$cache/venv/bin/python" -c 'import site; print(site.getsitepackages()[0])')/shared.pth"
   fi
-  "$cache/venv/bin/pip" install -q --disable-pip-version-check -r "$here/requirements.txt" >> "$log" 2>&1
-  touch "$cache/venv/.done"
+  wanted=$here/requirements.txt
+  if [ -n "$serving" ]; then
+    wanted=$cache/venv/requirements.txt
+    grep -E '^(openvino|gguf|numpy)' "$here/requirements.txt" > "$wanted"      # what exports models is left out
+  fi
+  "$cache/venv/bin/pip" install -q --disable-pip-version-check -r "$wanted" >> "$log" 2>&1
+  touch "$cache/venv/$done_mark"
 fi
 
 # build NAME SOURCE [compiler flag]: the server, and our driver against its library.
@@ -101,11 +111,12 @@ if [ -n "$ik" ]; then
   { git -C "$ik" log -1 --format='commit %h of %cs' 2>/dev/null || echo "a copy without history"; } > "$cache/ik_llama.cpp/version.txt"
 fi
 
-if [ ! -e "$cache/models/.done" ]; then
+if ! has models; then
   step="writing the models"
   say "$step (minutes)"
   mkdir -p "$cache/models"
-  "$cache/venv/bin/python" "$here/make_models.py" --out "$cache/models" >> "$log" 2>&1
-  touch "$cache/models/.done"
+  # shellcheck disable=SC2046
+  "$cache/venv/bin/python" "$here/make_models.py" --out "$cache/models" $([ -z "$serving" ] || echo --only gguf --formats int4) >> "$log" 2>&1
+  touch "$cache/models/$done_mark"
 fi
-say "done: bench/cpu/run.py --cache $cache"
+say "done: bench/$([ -n "$serving" ] && echo slo || echo cpu)/run.py --cache $cache"

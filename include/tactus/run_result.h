@@ -45,6 +45,7 @@ struct ObjectiveCounts {
 struct ClassFigures : ObjectiveCounts {
   int64_t completed = 0, failed = 0, rejected = 0;
   Summary ttft_ms, longest_gap_ms, tpot_ms, e2e_ms;  // longest_gap_ms: of each request its longest
+  Summary tbt_ms;  // between two tokens of a stream, every gap, completed or not; known to load tests only
 };
 
 // What only the engine itself knows.

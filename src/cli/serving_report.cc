@@ -53,6 +53,7 @@ RunResult ResultOf(const ReportInput& input) {
       ++e.gaps;
       e.late_gaps += e.slo.tbt_ns > 0 && gap > e.slo.tbt_ns;
       run.Tokens(at_ns += gap, gap, false);
+      run.ClassGap(at_ns, gap, e.slo, e.slo_class);
     }
     run.Ended(e);
     if (e.ok && window.Holds(e.arrival_ns)) cached += r.cached_tokens;

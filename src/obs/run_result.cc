@@ -82,6 +82,11 @@ void RunAccumulator::Tokens(TimeNs at_ns, DurationNs gap_ns, bool first, int64_t
   }
 }
 
+void RunAccumulator::ClassGap(TimeNs at_ns, DurationNs gap_ns, const Slo& slo, std::string_view slo_class) {
+  if (!window_.Holds(at_ns)) return;
+  if (Class* c = ClassOf(slo, slo_class); c != nullptr) c->gap_ns.Add(gap_ns);
+}
+
 void RunAccumulator::Ended(const EndedRequest& r) {
   const DurationNs e2e_ns = r.done_ns - r.arrival_ns;
   first_arrival_ns_ = std::min(first_arrival_ns_, r.arrival_ns);
@@ -162,6 +167,7 @@ RunResult RunAccumulator::Outcome() const {
     ClassFigures& f = r.classes[name] = c.counts;
     f.ttft_ms = c.ttft_ns.Summarize(kToMs);
     f.longest_gap_ms = c.longest_gap_ns.Summarize(kToMs);
+    f.tbt_ms = c.gap_ns.Summarize(kToMs);
     f.tpot_ms = c.tpot_ns.Summarize(kToMs);
     f.e2e_ms = c.e2e_ns.Summarize(kToMs);
     r.objectives += c.counts;

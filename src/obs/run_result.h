@@ -52,6 +52,8 @@ class RunAccumulator {
   // `count` tokens that came at `at_ns`, so long after their stream's previous one; first: after their requests'
   // arrival.
   void Tokens(TimeNs at_ns, DurationNs gap_ns, bool first, int64_t count = 1);
+  // The same gap once more, for its class, by an observer that knows whose it is.
+  void ClassGap(TimeNs at_ns, DurationNs gap_ns, const Slo& slo, std::string_view slo_class);
   void Ended(const EndedRequest& request);
   // Refused before it was taken, when it came. `why` (may be empty): the first is kept.
   void Rejected(TimeNs arrival_ns, const Slo& slo, std::string_view slo_class, std::string_view why = {});
@@ -74,9 +76,9 @@ class RunAccumulator {
  private:
   // What is kept of a class beside its counts.
   struct Class {
-    explicit Class(bool exact) : ttft_ns(exact), longest_gap_ns(exact), tpot_ns(exact), e2e_ns(exact) {}
+    explicit Class(bool exact) : ttft_ns(exact), longest_gap_ns(exact), gap_ns(exact), tpot_ns(exact), e2e_ns(exact) {}
     ClassFigures counts;
-    LatencyValues ttft_ns, longest_gap_ns, tpot_ns, e2e_ns;
+    LatencyValues ttft_ns, longest_gap_ns, gap_ns, tpot_ns, e2e_ns;
   };
   // Null: the request is of no class and states nothing.
   Class* ClassOf(const Slo& slo, std::string_view name);

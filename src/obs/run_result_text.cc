@@ -81,6 +81,7 @@ Json ClassJson(const ClassFigures& c) {
   AddAttainment(c, &j);
   j["ttft_ms"] = SummaryJson(c.ttft_ms);
   j["longest_gap_ms"] = SummaryJson(c.longest_gap_ms);
+  j["tbt_ms"] = SummaryJson(c.tbt_ms);
   j["tpot_ms"] = SummaryJson(c.tpot_ms);
   j["e2e_ms"] = SummaryJson(c.e2e_ms);
   return j;

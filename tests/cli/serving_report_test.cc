@@ -62,7 +62,11 @@ TEST(ServingReport, AMeasuredPartIsByWhenRequestsWereDue) {
   input.records.push_back({.outcome = RequestRecord::Outcome::kRejected, .due_ns = kSecond, .sent_ns = kSecond});
   input.warmup.ns = kSecond;
   input.measure.ns = 2 * kSecond;
+  input.records[0].gaps_ns = {10 * kSecond};
+  input.slo_class = "all";
   const auto report = ReportJson(input);
+  ASSERT_TRUE(report["classes"]["all"]["tbt_ms"].is_object()) << "a load test knows whose each gap is";
+  EXPECT_DOUBLE_EQ(report["classes"]["all"]["tbt_ms"]["max"], 2000) << "the gap of 10 s ended later";
   EXPECT_DOUBLE_EQ(report["duration_s"], 2);
   EXPECT_DOUBLE_EQ(report["measured_from_s"], 1);
   EXPECT_EQ(report["requests"]["completed"], 2);
@@ -133,6 +137,9 @@ TEST(ServingReport, RequestsAreScoredByWhatTheyState) {
   EXPECT_TRUE(chat["ttft_attainment"].is_null()) << "the options' objectives are for those that state none";
   EXPECT_DOUBLE_EQ(chat["step_attainment"], 5.0 / 6);
   EXPECT_DOUBLE_EQ(chat["longest_gap_ms"]["max"], 30);
+  ASSERT_TRUE(chat["tbt_ms"].is_object()) << "a load test knows whose each gap is";
+  EXPECT_DOUBLE_EQ(chat["tbt_ms"]["p50"], 10) << "every gap of the class: 10, 30, 10, 10, 30, 10 ms";
+  EXPECT_DOUBLE_EQ(chat["tbt_ms"]["mean"], 100.0 / 6);
   EXPECT_EQ(other["ttft_attainment"], 0.5);
   EXPECT_EQ(other["rejected"], 1);
   EXPECT_DOUBLE_EQ(other["e2e_ms"]["mean"], 150);

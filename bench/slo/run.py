@@ -1,0 +1,455 @@
+#!/usr/bin/env python3
+"""Who keeps promises on this machine: every preset of ours, llama.cpp's server and OpenVINO GenAI under the same chat, bursts of long
+prompts and best-effort work, at rising load; then the same load simulated from this machine's measured step times.
+
+  bench/cpu/setup.sh CACHE                            once: the peers and the weights of the 1.1B shape
+  bench/slo/run.py --cache CACHE [-o FILE.json]       everything (hours)
+  bench/slo/run.py --cache CACHE --quick              a thin path through everything (minutes)
+
+`tactus bench` loads every server, scores every request and defines every figure. Says first what it will do and about how long that
+takes; then progress, then a Markdown report. FILE.json is written after every cell, so Ctrl-C keeps what is done (and ends the servers);
+FILE.svg is the picture. `report.py FILE.json` prints the report again. Run nothing else on the machine; what else ran is in the report.
+"""
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import json
+import os
+import pathlib
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+import contenders
+import picture
+import report
+import workload
+from contenders import Contender, Model
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "cpu"))
+import engines  # noqa: E402
+from engines import CellError, warn  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROBE = {"requests": 3, "prompt": 200, "answer": 8}
+START_S = {"tactus": 3, "llama.cpp": 4, "OpenVINO GenAI": 12}     # until ready and probed; of the plan's estimate only
+CLOSED_LOOP = 32                                                  # requests in flight when the machine's capacity is asked
+
+
+class Run:
+    """The result so far and where it goes."""
+
+    def __init__(self, args: argparse.Namespace, shop: contenders.Workshop):
+        self.args, self.shop = args, shop
+        self.start = time.monotonic()
+        self.expected_s = 0.0
+        this = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "command": " ".join(["bench/slo/run.py", *args.public]),
+                "commit": commit(), "machine": engines.machine(), "versions": versions(shop), "seconds": 0.0}
+        self.result: dict = {"runs": [], "threads": args.threads, "models": {}, "cells": [], "simulated": [], "notes": []}
+        if args.append and args.output.exists():
+            self.result = json.loads(args.output.read_text())
+        self.result["runs"].append(this)
+
+    def save(self) -> None:
+        self.result["runs"][-1]["seconds"] = round(time.monotonic() - self.start, 1)
+        part = self.args.output.with_suffix(".part")
+        part.write_text(json.dumps(self.result, indent=1) + "\n")
+        part.rename(self.args.output)
+
+    def note(self, text: str) -> None:
+        warn(f"  ! {text}")
+        if text not in self.result["notes"]:
+            self.result["notes"].append(text)
+
+    def progress(self, text: str) -> None:
+        warn(f"[{time.monotonic() - self.start:5.0f} s of about {self.expected_s:.0f}] {text}")
+
+    def workload(self, model: Model, seed: int, load: float, scenario: str) -> tuple[pathlib.Path, list[workload.Row]]:
+        """Warm-up and measured part in one file."""
+        rate = load * self.result["models"][model.name]["capacity"]
+        rows = workload.draw_rows(seed, rate, self.args.warmup + self.args.seconds, scenario)
+        path = self.shop.logs / f"{model.name}-{seed}-{load:g}-{scenario}.csv"
+        workload.write(path, rows, workload.parse_objectives(model.objectives))
+        return path, rows
+
+
+def commit() -> str:
+    git = lambda *a: subprocess.run(["git", "-C", str(ROOT), *a], capture_output=True, text=True).stdout.strip()
+    return git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
+
+
+def versions(shop: contenders.Workshop) -> dict[str, str]:
+    places = engines.Places(pathlib.Path(), shop.tactus.parent, shop.threads, shop.openvino_python, shop.llama, None, [])
+    return {"build": subprocess.run([str(shop.tactus), "version"], capture_output=True, text=True).stdout.strip()} | engines.versions(places)
+
+
+# --- One server in one load -----------------------------------------------------------------------------------------
+
+async def client(run: Run, *words: str) -> dict:
+    """What `tactus bench` or `tactus sim` printed as JSON. Requests that fail are a result: only an answer without one is an error."""
+    process = await asyncio.create_subprocess_exec(str(run.shop.tactus), *words, "--json", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+                                                   start_new_session=True)
+    try:
+        out, errors = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    said = errors.decode(errors="replace").strip().splitlines()
+    try:
+        return json.loads(out) | {"said": " / ".join(line for line in said if line.startswith("tactus"))[:400]}
+    except ValueError:
+        raise CellError(f"tactus {words[0]} ended with status {process.returncode}: {' / '.join(said[-2:])[:400]}") from None
+
+
+async def probe(run: Run, url: str, vocabulary: int) -> None:
+    """Whether the server counts prompts and answers as we do; it also touches every page once."""
+    n, prompt, answer = PROBE["requests"], PROBE["prompt"], PROBE["answer"]
+    found = await client(run, "bench", "--url", url, "--requests", str(n), "--concurrency", "1", "--workload", f"random:in={prompt},out={answer}",
+                         "--vocab-size", str(vocabulary), "--seed", "99", "--timeout", "120s")
+    report.check_tokens(found, n, n * prompt, n * answer)
+
+
+async def serve_cell(run: Run, model: Model, c: Contender, seed: int, load: float, scenario: str) -> dict:
+    info = run.result["models"][model.name]
+    path, rows = run.workload(model, seed, load, scenario)
+    server = run.shop.server(c, model, run.shop.logs / info["profile_file"], recording_of(run) if "sim" in run.args.parts else None)
+    try:
+        await server.start()
+        await probe(run, server.url, model.vocabulary)
+        if c.engine == "tactus":
+            info.update(limits_of(server.url))
+        timeout = workload.hopeless_after_s(rows, workload.parse_objectives(model.objectives))
+        cpu, own, children, begin = contenders.machine_cpu_s(), server.cpu_s(), resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+        found = await client(run, "bench", "--url", server.url, "--workload", f"trace:{path}", "--requests", str(len(rows)), "--seed", str(seed),
+                             "--vocab-size", str(model.vocabulary), "--warmup", f"{run.args.warmup:g}s", "--timeout", f"{timeout:g}s",
+                             *(["--send-slo"] if c.knows_objectives else []))
+        took, after = time.monotonic() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+        clients = after.ru_utime + after.ru_stime - children.ru_utime - children.ru_stime
+        others = contenders.machine_cpu_s() - cpu - (server.cpu_s() - own) - clients
+        return {"settings": server.settings, "result": report.trimmed(found), "seconds": round(took, 1), "server_cores": round((server.cpu_s() - own) / took, 2),
+                "client_cores": round(clients / took, 2), "others_cores": round(max(0.0, others) / took, 2)}
+    finally:
+        await server.stop()
+
+
+def recording_of(run: Run) -> pathlib.Path:
+    return run.shop.logs / "recording"      # of the last server of ours
+
+
+def limits_of(url: str) -> dict:
+    """What a simulation must know of our server's memory."""
+    with urllib.request.urlopen(f"{url}/metrics", timeout=30) as page:
+        text = page.read().decode()
+    with urllib.request.urlopen(f"{url}/v1/models", timeout=30) as page:
+        context = json.load(page)["data"][0]["max_model_len"]
+    blocks = re.search(r'cache_config_info{[^}]*num_gpu_blocks="(\d+)"', text)
+    if not blocks:
+        raise CellError("/metrics says nothing of KV blocks")
+    return {"kv_blocks": int(blocks.group(1)), "context": context}
+
+
+async def simulate_cell(run: Run, model: Model, c: Contender, seed: int, load: float, scenario: str) -> dict:
+    info = run.result["models"][model.name]
+    path, rows = run.workload(model, seed, load, scenario)
+    found = await client(run, "sim", "--cost", str(run.shop.logs / info["profile_file"]), "--kv-blocks", str(info["kv_blocks"]), "--max-model-len", str(info["context"]),
+                         "--workload", f"trace:{path}", "--requests", str(len(rows)), "--seed", str(seed), "--warmup", f"{run.args.warmup:g}s", "--exact-percentiles",
+                         *run.shop.serving_flags(c))
+    steps = run.shop.logs / "steps.csv"
+    await client(run, "sim", "--replay", str(recording_of(run)), "--times", "model", "--cost", str(run.shop.logs / info["profile_file"]), "--steps-out", str(steps))
+    return {"result": report.trimmed(found), "steps": report.step_ratios(steps.read_text())}
+
+
+# --- A model --------------------------------------------------------------------------------------------------------
+
+async def prepare(run: Run, model: Model) -> None:
+    """Step times of this machine, and how many of our requests per second it then serves at most: loads are shares of that."""
+    info = run.result["models"].setdefault(model.name, {"file": model.file.name, "objectives": model.objectives})
+    name = f"profile-{model.name}.csv"
+    given = run.args.profile.get(model.name)
+    if given:
+        shutil.copy(given, run.shop.logs / name)
+    else:
+        run.progress(f"{model.name}: step times, for {run.args.profile_limit} s")
+        command = [str(run.shop.tactus), "profile", str(model.file), "--threads", str(run.args.threads), "--time-limit", f"{run.args.profile_limit}s",
+                   "--max-context", "2304", *run.shop.tactus_args, "-o", str(run.shop.logs / name)]
+        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, start_new_session=True)
+        try:
+            _, errors = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if process.returncode:
+            raise CellError(f"tactus profile: {(errors.decode(errors='replace').strip().splitlines() or ['no reason'])[-1]}; give more --profile-limit")
+        info["profile_said"] = errors.decode(errors="replace").strip().splitlines()[-1]
+    info["profile_file"] = name
+    if "capacity" not in info or model.name in run.args.capacity:
+        info["capacity"] = run.args.capacity.get(model.name) or await capacity(run, model)
+    run.progress(f"{model.name}: load 1 is {info['capacity']:.3g} requests/s")
+    run.save()
+
+
+async def capacity(run: Run, model: Model) -> float:
+    path = run.shop.logs / f"{model.name}-closed.csv"
+    rows = workload.draw_rows(1, 10.0, 40.0, "bursts")
+    workload.write(path, rows, {})
+    found = await client(run, "sim", "--cost", str(run.shop.logs / f"profile-{model.name}.csv"), "--kv-blocks", "65536", "--max-model-len", "4096",
+                         "--workload", f"lengths:{path}", "--requests", str(len(rows)), "--concurrency", str(CLOSED_LOOP))
+    return float(f"{found['request_throughput']:.3g}")
+
+
+def in_turn(names: list, repeat: int) -> list:
+    """The order of a repeat: every second one goes backwards."""
+    return list(names) if repeat % 2 == 0 else list(reversed(names))
+
+
+def cells_of(args: argparse.Namespace, who: list[Contender]) -> list[tuple[int, float, str, Contender]]:
+    return [(repeat, load, scenario, c) for repeat in range(args.first_repeat, args.first_repeat + args.repeats) for load in args.loads for scenario in args.scenarios for c in in_turn(who, repeat)]
+
+
+async def measure(run: Run, model: Model, who: list[Contender]) -> None:
+    await prepare(run, model)
+    broken: set[str] = set()
+    for repeat, load, scenario, c in cells_of(run.args, who):
+        if c.name in broken:
+            continue
+        key = {"model": model.name, "repeat": repeat, "load": load, "scenario": scenario, "who": c.name}
+        seed = run.args.seed + repeat
+        run.progress(f"{model.name}, load {load:g}, {scenario}, repeat {repeat + 1}: {c.name}")
+        try:
+            cell = await serve_cell(run, model, c, seed, load, scenario)
+            put(run.result["cells"], key, cell)
+            if c.engine == "tactus" and "sim" in run.args.parts:
+                put(run.result["simulated"], key, await simulate_cell(run, model, c, seed, load, scenario))
+            warn(f"      {report.in_one_line(cell)}")
+        except (CellError, OSError, ValueError) as error:
+            run.note(f"{model.name}, {c.name}: {error}")
+            broken.add(c.name)
+        run.save()
+
+
+def put(cells: list[dict], key: dict, what: dict) -> None:
+    """A cell that is measured again replaces the one before it."""
+    cells[:] = [c for c in cells if any(c[k] != v for k, v in key.items())]
+    cells.append(key | what)
+
+
+# --- The command line -----------------------------------------------------------------------------------------------
+
+def words_of(text: str) -> list[str]:
+    return [w for w in text.split(",") if w]
+
+
+def pairs(parser: argparse.ArgumentParser, flag: str, values: list[str], known: list[str]) -> dict[str, str]:
+    found = {}
+    for value in values:
+        name, _, rest = value.partition("=")
+        if name not in known or not rest:
+            parser.error(f"{flag} {value}: MODEL=VALUE, with MODEL one of {', '.join(known)}")
+        found[name] = rest
+    return found
+
+
+def parse(words: list[str]) -> tuple[argparse.Namespace, contenders.Workshop, list[Model], list[Contender]]:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cache", type=pathlib.Path, required=True, help="the folder that bench/cpu/setup.sh filled")
+    parser.add_argument("--tactus", type=pathlib.Path, default=ROOT / "build/release/tactus", help="the program")
+    parser.add_argument("--default-model", type=pathlib.Path, default=os.environ.get("TACTUS_DEFAULT_MODEL"), help="its GGUF file; also TACTUS_DEFAULT_MODEL, else as scripts/get_default_model.sh prints it")
+    parser.add_argument("-o", "--output", type=pathlib.Path, help="default: bench/results/DATE-slo.json; beside it the picture, .svg")
+    parser.add_argument("--models", default="default,1.1b", help="default: default,1.1b")
+    parser.add_argument("--engines", default="", help="of tactus, llama.cpp, OpenVINO GenAI, comma-separated; names that begin so will do; default: all that are there")
+    parser.add_argument("--presets", help="of ours, comma-separated, each with flags of serve: accelgen,sarathi-serve+tbt-slo=60ms; default: all, which is what `tactus serve` lists; with --quick sarathi-serve")
+    parser.add_argument("--loads", default="", help="shares of what the machine can serve of this load; default 0.5,0.8,1.1, with --quick 0.8")
+    parser.add_argument("--scenarios", default=",".join(workload.SCENARIOS), help="calm: chat and batch; bursts: long prompts beside them; default: both")
+    parser.add_argument("--parts", default="serve,sim", help="sim: each cell of ours simulated too; default: serve,sim")
+    parser.add_argument("--repeats", type=int, help="default 3, with --quick 1; each has its own arrivals, the same for all")
+    parser.add_argument("--first-repeat", type=int, default=0, help="number of the first repeat, to add some with --append")
+    parser.add_argument("--seconds", type=float, help="measured part of a cell; default 60, with --quick 10")
+    parser.add_argument("--warmup", type=float, help="before it; default 8, with --quick 3")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1), help="of every engine")
+    parser.add_argument("--objectives", action="append", default=[], help="MODEL=chat:ttft=1s,tbt=100ms;long:ttft=10s")
+    parser.add_argument("--capacity", action="append", default=[], help="MODEL=REQUESTS_PER_S: what load 1 is, instead of asking the simulator")
+    parser.add_argument("--profile", action="append", default=[], help="MODEL=FILE of `tactus profile`, instead of measuring one")
+    parser.add_argument("--profile-limit", type=int, help="seconds; default 90, with --quick 20")
+    parser.add_argument("--tactus-args", default="", help="more flags of `tactus serve` and `profile`, space-separated, for every preset")
+    parser.add_argument("--quick", action="store_true", help="a thin path: one load, short cells, one repeat, one preset")
+    parser.add_argument("--append", action="store_true", help="add to what --output holds, replacing the cells that are measured again")
+    parser.add_argument("--plan", action="store_true", help="say what would be done and about how long it takes, and do nothing")
+    args = parser.parse_args(words)
+    args.public = public(words)
+    defaults = {"repeats": (3, 1), "seconds": (60.0, 10.0), "warmup": (8.0, 3.0), "profile_limit": (90, 20), "loads": ("0.5,0.8,1.1", "0.8")}
+    for name, (whole, quick) in defaults.items():
+        if not getattr(args, name):
+            setattr(args, name, quick if args.quick else whole)
+    args.output = args.output or ROOT / "bench/results" / f"{datetime.date.today()}-slo.json"
+    return check(parser, args)
+
+
+def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> tuple[argparse.Namespace, contenders.Workshop, list[Model], list[Contender]]:
+    """What is missing or wrong is said before anything is measured."""
+    setup = f"bench/cpu/setup.sh {args.cache}"
+    if not args.cache.is_dir():
+        parser.error(f"--cache {args.cache}: no such folder; {setup} fills it")
+    if not os.access(args.tactus, os.X_OK):
+        parser.error(f"--tactus {args.tactus}: no such program; scripts/build.sh release tactus builds it")
+    try:
+        args.loads = [float(w) for w in words_of(args.loads)]
+    except ValueError:
+        parser.error(f"--loads {args.loads}: numbers above 0, as in 0.5,0.8,1.1")
+    if not args.loads or min(args.loads) <= 0:
+        parser.error("--loads: numbers above 0, as in 0.5,0.8,1.1")
+    for flag, known in (("scenarios", workload.SCENARIOS), ("parts", ("serve", "sim"))):
+        values = words_of(getattr(args, flag))
+        if not values or set(values) - set(known):
+            parser.error(f"--{flag} {getattr(args, flag)}: some of {', '.join(known)}")
+        setattr(args, flag, values)
+    for name in ("repeats", "seconds", "warmup", "threads", "profile_limit"):
+        if getattr(args, name) <= 0:
+            parser.error(f"--{name.replace('_', '-')} {getattr(args, name)}: must be above 0")
+    names = ["default", "1.1b"]
+    objectives = pairs(parser, "--objectives", args.objectives, names)
+    args.profile = {k: pathlib.Path(v) for k, v in pairs(parser, "--profile", args.profile, names).items()}
+    for path in args.profile.values():
+        if not path.is_file():
+            parser.error(f"--profile: no file {path}")
+    try:
+        args.capacity = {k: float(v) for k, v in pairs(parser, "--capacity", args.capacity, names).items()}
+        for text in objectives.values():
+            workload.parse_objectives(text)
+    except ValueError as error:
+        parser.error(f"--objectives or --capacity: {error}")
+    known = contenders.models(args.cache.resolve(), default_model(parser, args), objectives)
+    if set(words_of(args.models)) - set(known) or not words_of(args.models):
+        parser.error(f"--models {args.models}: some of {', '.join(known)}")
+    models = [known[m] for m in words_of(args.models)]
+    for model in models:
+        if not model.file.is_file():
+            parser.error(f"model {model.name}: no file {model.file}; {setup} writes it")
+    folder = args.output.resolve().parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        parser.error(f"-o {args.output}: cannot write to {folder}")
+    if args.append and args.output.exists():
+        try:
+            report.check(json.loads(args.output.read_text()))
+        except ValueError as error:
+            parser.error(f"--append: {args.output} is not a result of this program: {error}")
+    shop = workshop(args)
+    return args, shop, models, who(parser, args, shop, setup)
+
+
+def default_model(parser: argparse.ArgumentParser, args: argparse.Namespace) -> pathlib.Path:
+    if args.default_model:
+        return pathlib.Path(args.default_model)
+    done = subprocess.run([str(ROOT / "scripts/get_default_model.sh")], capture_output=True, text=True)
+    if done.returncode:
+        parser.error(f"the default model is not there: {done.stderr.strip()[-200:]}; say --default-model FILE")
+    return pathlib.Path(done.stdout.strip().splitlines()[-1])
+
+
+def workshop(args: argparse.Namespace) -> contenders.Workshop:
+    cache = args.cache.resolve()
+    llama, python = cache / "llama.cpp", cache / "venv/bin/python"      # a link: what it names has no packages
+    return contenders.Workshop(args.tactus.resolve(), llama if (llama / "bin/llama-server").exists() else None, python if python.exists() else None, args.threads,
+                               pathlib.Path(), args.tactus_args.split())
+
+
+def who(parser: argparse.ArgumentParser, args: argparse.Namespace, shop: contenders.Workshop, setup: str) -> list[Contender]:
+    there = {"tactus": True, "llama.cpp": shop.llama is not None, "OpenVINO GenAI": shop.openvino_python is not None}
+    asked = words_of(args.engines)
+    for word in asked:
+        fits = [e for e in contenders.ENGINES if e.startswith(word)]
+        if not fits:
+            parser.error(f"--engines: {word} unknown; there are {', '.join(contenders.ENGINES)}")
+        if not there[fits[0]]:
+            parser.error(f"--engines asks for {fits[0]}, which is not in {args.cache}: {setup} puts it there")
+    wanted = [e for e in contenders.ENGINES if (any(e.startswith(w) for w in asked) if asked else there[e])]
+    args.missing = [e for e in contenders.ENGINES if not asked and not there[e]]
+    presets = contenders.presets_of(shop.tactus)
+    if not presets:
+        parser.error(f"{args.tactus} serve --help lists no presets: is it a build of this project?")
+    try:
+        ours = contenders.parse_presets(args.presets or ("sarathi-serve" if args.quick else "all"), presets)
+    except ValueError as error:
+        parser.error(f"--presets: {error}")
+    return [*(ours if "tactus" in wanted else []), *(Contender(e) for e in wanted if e != "tactus")]
+
+
+def public(words: list[str]) -> list[str]:
+    """The command with this machine's folders named by what they are."""
+    names = {"--cache": "CACHE", "--tactus": "TACTUS", "--default-model": "FILE", "-o": "FILE", "--output": "FILE"}
+    found: list[str] = []
+    for i, word in enumerate(words):
+        flag, _, value = word.partition("=")
+        if i and words[i - 1] in names:
+            found.append(names[words[i - 1]])
+        elif i and words[i - 1] == "--profile":
+            found.append(f"{flag}=FILE")
+        else:
+            found.append(f"{flag}={names[flag]}" if flag in names and value else word)
+    return found
+
+
+def print_plan(run: Run, models: list[Model], contenders_: list[Contender]) -> None:
+    args = run.args
+    cells = cells_of(args, contenders_)
+    each = sum(args.warmup + args.seconds + 4 + START_S[c.engine] for *_, c in cells)
+    for model in models:
+        profile = 0 if model.name in args.profile else args.profile_limit + 3
+        warn(f"{each + profile:6.0f} s  {model.name}: step times, then {len(cells)} cells: {len(contenders_)} servers, loads {', '.join(f'{x:g}' for x in args.loads)}, "
+             f"{' and '.join(args.scenarios)}, {args.repeats} time{'s' if args.repeats > 1 else ''}")
+        run.expected_s += each + profile
+    warn(f"        {', '.join(c.name for c in contenders_)}")
+    load = run.result["runs"][-1]["machine"]["load_average"]
+    if load > 0.5:
+        warn(f"  ! the load average is {load:.1f}: what else runs here will show in every figure")
+    warn(f"About {run.expected_s / 60:.0f} minutes, longer where servers fall behind; into {args.output}")
+
+
+def main() -> int:
+    args, shop, models, found = parse(sys.argv[1:])
+    shop.logs = pathlib.Path(tempfile.mkdtemp(prefix="tactus-slo-"))
+    run = Run(args, shop)
+    print_plan(run, models, found)
+    if args.plan:
+        shop.logs.rmdir()
+        return 0
+    for name in args.missing:
+        run.note(f"{name} is not in the cache: not measured")
+    if args.output.exists() and not args.append:
+        before = args.output.with_suffix(".json.before")
+        args.output.rename(before)
+        warn(f"{args.output} was there: it is now {before.name} (--append would have added to it)")
+    signal.signal(signal.SIGINT, signal.default_int_handler)      # a shell's background jobs begin with it ignored
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    stopped = False
+    try:
+        for model in models:
+            try:
+                asyncio.run(measure(run, model, found))
+            except CellError as error:
+                run.note(f"{model.name}: {error}")
+    except KeyboardInterrupt:
+        stopped = True
+        warn(f"stopped; what is done is in {args.output}")
+    finally:
+        shop.kill_what_is_left()
+    run.save()
+    if run.result["cells"]:
+        print(report.markdown(run.result))
+        args.output.with_suffix(".svg").write_text(picture.svg(run.result))
+    warn(f"logs of the servers and the workload files: {shop.logs}")
+    return 130 if stopped else 0 if run.result["cells"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
