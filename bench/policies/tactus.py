@@ -104,8 +104,8 @@ KEPT = ("goodput", "slo_attainment", "request_throughput", "output_token_through
 class Simulations:
     """Runs `tactus sim`, each command once."""
 
-    def __init__(self, tactus, cache):
-        self.tactus, self.cache = tactus, cache
+    def __init__(self, tactus, cache, limit_s=15):
+        self.tactus, self.cache, self.limit_s = tactus, cache, limit_s
 
     def run(self, machine, workload, flags):
         key = hashlib.sha256(json.dumps([machine, workload.read_text(), flags]).encode()).hexdigest()
@@ -113,7 +113,12 @@ class Simulations:
             return found
         command = ["nice", "-n", "5", self.tactus, "sim", *MACHINES[machine], "--workload", f"trace:{workload}", "--ignore-eos", "off",
                    "--max-queue", "100000", *flags, "--json"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=self.limit_s)
+        except subprocess.TimeoutExpired:   # it preempts for ever (ltr where KV is short): nothing of what it keeps is counted
+            print(f"given up after {self.limit_s} s: {' '.join(command)}", file=sys.stderr)
+            self.cache.put(key, {"given_up": True})
+            return {"given_up": True}
         if done.returncode != 0:
             return {"error": f"{' '.join(command)}\n{done.stderr}"}
         result = {name: value for name, value in json.loads(done.stdout).items() if name in KEPT}
@@ -162,11 +167,14 @@ class Traces:
                 now += draw.expovariate(rate)
                 arrivals.append(now)
         path = self.folder / f"{self.half}-{trace}-{most}-{seed}-{rate}.csv"
-        with open(path, "w", newline="") as file:
-            out = csv.writer(file)
-            out.writerow(["arrival_s", "prompt_tokens", "output_tokens", "prefix_hash_ids"])
-            out.writerows([f"{at:.6f}", row["prompt_tokens"], row["output_tokens"], row.get("prefix_hash_ids") or ""]
-                          for at, row in zip(arrivals, rows))
+        with self.lock:
+            if path.exists():
+                return path
+            with open(path, "w", newline="") as file:
+                out = csv.writer(file)
+                out.writerow(["arrival_s", "prompt_tokens", "output_tokens", "prefix_hash_ids"])
+                out.writerows([f"{at:.6f}", row["prompt_tokens"], row["output_tokens"], row.get("prefix_hash_ids") or ""]
+                              for at, row in zip(arrivals, rows))
         return path
 
 
@@ -192,8 +200,9 @@ def run_cells(args, simulations, traces, rows, settings):
     pending = {}
     for name, machine, trace, mix, load in cells(args, settings):
         for seed in seeds:
-            def task(machine=machine, trace=trace, mix=mix, load=load, seed=seed, row=None):
-                rate = load * capacity(simulations, traces, machine, trace, seed)
+            rate = load * capacity(simulations, traces, machine, trace, seed)
+
+            def task(machine=machine, trace=trace, mix=mix, rate=rate, seed=seed, row=None):
                 objectives = ["--slo-mix", MIXES[mix]] if mix else []
                 return simulations.run(machine, traces.window(machine, trace, seed, round(rate, 4)),
                                        [*objectives, "--seed", str(seed), *flags_of(row)])
