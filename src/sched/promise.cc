@@ -11,7 +11,7 @@ constexpr DurationNs kReadingSpeedNs = 187'500'000;  // per token: 240 words a m
 constexpr DurationNs kUsualFirstTokenNs = 2'000'000'000;
 // A sequence that states something leaves its mark for so many steps.
 constexpr StepId kRemembered = 1024;
-constexpr int64_t kRateTokens = 512;
+constexpr int64_t kLeastTokens = 32, kRateTokens = 512, kMostTokens = 2048;
 
 }  // namespace
 
@@ -22,6 +22,7 @@ PromiseModel::PromiseModel(const SchedulerLimits& limits)
       predictor_(limits.predictor),
       turn_steps_(limits.policy[kPromiseTurn]),
       usual_gap_ns_(limits.tbt_slo_ns > 0 ? limits.tbt_slo_ns : kReadingSpeedNs),
+      kv_tokens_(limits.blocks_total * limits.block_size),
       note_(limits.Note<PromiseNote>()),
       clock_(limits.ClientNote<PromiseClock>()),
       step_(limits.notes->Shared<Step>()) {
@@ -53,21 +54,51 @@ PromiseModel::Due PromiseModel::DueOf(const StepView& view, SlotId slot) const {
   return due;
 }
 
+int32_t PromiseModel::ExpectedTokens(const StepView& view, SlotId slot) const {
+  if (predictor_ == nullptr) return 0;
+  PromiseNote& note = note_.At(view.notes, slot);
+  const int32_t generated = view.seq.known_committed[slot] - view.seq.prompt_tokens[slot];
+  if (note.expected == 0) note.expected = predictor_->PredictOutputTokens(slot, 0);
+  while (note.expected <= generated) note.expected *= 2;
+  return std::min(note.expected, view.seq.max_output_tokens[slot]);
+}
+
 DurationNs PromiseModel::AnswerNs(const StepView& view, SlotId slot) const {
   DurationNs& answer_ns = note_.At(view.notes, slot).answer_ns;
   if (answer_ns != 0) return answer_ns;
-  int64_t steps = 0;
-  DurationNs took = 0;
-  for (const StepRecord& r : view.recent) {
-    if (!r.ok || r.decode_tokens == 0) continue;
-    took += r.end_ns - r.start_ns;
-    ++steps;
-  }
-  const DurationNs step_ns = steps > 0 ? took / steps : model_ != nullptr ? TimeOf(1, 1, 0) : 0;
-  const int64_t output = predictor_ != nullptr ? predictor_->PredictOutputTokens(slot, 0) : 0;
+  DurationNs step_ns = Clock(view).step_ns;
+  if (step_ns == 0 && model_ != nullptr) step_ns = TimeOf(1, 1, 0);
   // Never more than half of its time: the prediction may be wrong.
-  answer_ns = std::clamp<DurationNs>(output * step_ns, 1, view.seq.slo[slot].jct_ns / 2 + 1);
+  answer_ns = std::clamp<DurationNs>(ExpectedTokens(view, slot) * step_ns, 1, view.seq.slo[slot].jct_ns / 2 + 1);
   return answer_ns;
+}
+
+// The longest gap between tokens with which a running sequence that can be kept is.
+DurationNs PromiseModel::GapNs(const StepView& view, SlotId slot) const {
+  const Slo& slo = view.seq.slo[slot];
+  DurationNs gap = slo.tbt_ns > 0 ? slo.tbt_ns : kNever;
+  if (slo.jct_ns > 0) {
+    const int32_t generated = view.seq.known_committed[slot] - view.seq.prompt_tokens[slot];
+    const int64_t left = std::max(1, ExpectedTokens(view, slot) - generated);
+    gap = std::min(gap, (view.seq.arrival_ns[slot] + slo.jct_ns - view.now_ns) / left);
+  }
+  return gap == kNever ? usual_gap_ns_ : gap;
+}
+
+void PromiseModel::SeeResults(const StepView& view) const {
+  PromiseClock& clock = Clock(view);
+  const size_t size = view.recent.size();
+  for (size_t back = 0; back < size; ++back) {
+    const StepRecord& r = view.recent[(static_cast<size_t>(view.recent_begin) + size - 1 - back) % size];
+    if (r.step + 1 <= clock.seen) break;
+    if (back == 0) {
+      const DurationNs took = r.end_ns - r.start_ns;
+      clock.step_ns += clock.step_ns == 0 ? took : (took - clock.step_ns) / 32;
+    }
+  }
+  if (size > 0) {
+    clock.seen = view.recent[(static_cast<size_t>(view.recent_begin) + size - 1) % size].step + 1;
+  }
 }
 
 DurationNs PromiseModel::TimeOf(int64_t decodes, int64_t decode_context, int64_t chunk, int64_t context) const {
@@ -103,8 +134,8 @@ void PromiseModel::ChooseDue(const StepView& view) const {
     ++best_effort;
     if (note.left_out != 0) left_out_.push_back({note.left_out, slot});
   }
-  const auto turn = static_cast<size_t>(turn_steps_);
-  const size_t due = std::min((best_effort + turn - 1) / turn, left_out_.size());
+  constexpr size_t kPause = kLongestPause;
+  const size_t due = std::min((best_effort + kPause - 1) / kPause, left_out_.size());
   std::partial_sort(left_out_.begin(), left_out_.begin() + static_cast<ptrdiff_t>(due), left_out_.end());
   for (size_t i = 0; i < due; ++i) note_.At(view.notes, left_out_[i].second).due_in = view.step + 1;
 }
@@ -114,28 +145,34 @@ void PromiseModel::Look(const StepView& view) const {
   s = {};
   s.step = view.step;
   s.now_ns = view.now_ns;
-  s.promised_context = 0;
   gaps_.clear();
   bool states = false;
+  int64_t held = 0;
+  double given_back = 0;  // tokens of KV per step
+  SeeResults(view);
   ChooseDue(view);
   for (const SlotId slot : view.running) {
     const Slo& slo = view.seq.slo[slot];
     const bool stated = slo.any();
     states |= stated;
+    const int32_t known = view.seq.known_planned[slot];
+    held += known;
+    s.turn |= note_.At(view.notes, slot).turn;
     if (view.seq.state[slot] != SeqState::kDecode) continue;
     if (stated) SeeToken(view, slot);
-    const bool counts = view.seq.Plannable(slot) && view.seq.Pending(slot) > 0;
-    if (!counts) continue;
-    const int64_t context = view.seq.known_planned[slot];
-    if (MayBeLeftOut(view, slot)) {
-      ++s.best_effort;
-      s.best_effort_context += context;
-      continue;
+    if (predictor_ != nullptr) {
+      const int32_t expected = ExpectedTokens(view, slot);
+      const int32_t left = std::max(expected - (known - view.seq.prompt_tokens[slot]), expected / 2);
+      given_back += static_cast<double>(known) / std::max(1, left) - 1;
     }
-    ++s.promised;
-    s.promised_context += context;
-    if (slo.tbt_ns > 0 && StandingOf(view, slot) == Standing::kKept) gaps_.push_back(slo.tbt_ns);
-    else gaps_.push_back(std::max(slo.tbt_ns, usual_gap_ns_));
+    const bool may_be_left_out = MayBeLeftOut(view, slot);
+    if (!may_be_left_out) {
+      const bool kept = stated && StandingOf(view, slot) == Standing::kKept;
+      gaps_.push_back(kept ? GapNs(view, slot) : std::max(slo.tbt_ns, usual_gap_ns_));
+    }
+    if (!view.seq.Plannable(slot) || view.seq.Pending(slot) <= 0) continue;
+    ++(may_be_left_out ? s.best_effort : s.promised);
+    (may_be_left_out ? s.best_effort_context : s.promised_context) += known;
   }
   for (const SequenceChange& change : view.changes) {
     if (change.kind == ChangeKind::kQueued) states |= view.seq.slo[change.slot].any();
@@ -143,18 +180,25 @@ void PromiseModel::Look(const StepView& view) const {
   PromiseClock& clock = Clock(view);
   if (states) clock.last_promise = view.step + 1;
   s.promises = clock.last_promise > 0 && view.step + 1 - clock.last_promise <= kRemembered;
-  if (!s.promises || model_ == nullptr) return;
+  s.free_tokens = std::max<int64_t>(0, kv_tokens_ - held);
+  if (given_back > 0) s.kv_token_ns = static_cast<double>(clock.step_ns) / given_back;
+  if (s.promises && model_ != nullptr) Size(view);
+}
+
+void PromiseModel::Size(const StepView&) const {
+  Step& s = *step_;
+  const DurationNs base_ns = TimeOf(s.promised, s.promised_context, 0);
   // Those that not even the least step would keep ask for nothing.
-  const DurationNs least_ns = TimeOf(s.promised, s.promised_context, least_tokens_);
+  const DurationNs least_ns = TimeOf(s.promised, s.promised_context, kLeastTokens);
   for (const DurationNs gap : gaps_) {
     if (gap >= least_ns) s.allowed_ns = std::min(s.allowed_ns, gap);
   }
-  const DurationNs beside_ns = TimeOf(s.promised, s.promised_context, kRateTokens) - TimeOf(s.promised, s.promised_context, 0);
-  const DurationNs base_ns = TimeOf(s.promised, s.promised_context, 0);
+  const DurationNs beside_ns = TimeOf(s.promised, s.promised_context, kRateTokens) - base_ns;
   const double slope = static_cast<double>(beside_ns) / static_cast<double>(kRateTokens);
-  const DurationNs step_ns = std::min<DurationNs>(s.allowed_ns, base_ns + static_cast<DurationNs>(2048 * slope));
-  const double tokens = std::max(32.0, static_cast<double>(step_ns - base_ns) / std::max(1e-9, slope));
-  s.token_ns = std::max(best_token_ns_, static_cast<double>(std::max(step_ns, least_ns)) / tokens);
+  const DurationNs step_ns =
+      std::max(least_ns, std::min(s.allowed_ns, base_ns + static_cast<DurationNs>(kMostTokens * slope)));
+  const double tokens = std::max<double>(kLeastTokens, static_cast<double>(step_ns - base_ns) / std::max(1e-9, slope));
+  s.token_ns = std::max(best_token_ns_, static_cast<double>(step_ns) / tokens);
 }
 
 }  // namespace tactus::sched

@@ -22,6 +22,7 @@ namespace tactus::sched {
 struct PromiseNote {
   TimeNs token_ns;       // when its latest token was seen
   DurationNs answer_ns;  // of a job: what its answer was expected to take when it came; 0: not worked out yet
+  int32_t expected;      // tokens of its answer, as predicted; 0: not asked yet
   StepId left_out;       // one beyond the first step in a row that went without it though it runs; 0: none did
   StepId due_in;         // one beyond the step that must not go without it
   int32_t tokens_seen;   // of those that it generated
@@ -33,6 +34,8 @@ struct PromiseNote {
 struct PromiseClock {
   StepId last_promise;  // one beyond the last step that saw a sequence that states something; 0: none did
   StepId turn_from;     // one beyond the step since which nobody who only waits has begun; 0: nobody waits
+  StepId seen;          // one beyond the newest result in step_ns
+  DurationNs step_ns;   // what steps take, the last ones counting most; 0: none has ended
 };
 
 enum class Standing : uint8_t { kTurn, kKept, kBroken, kBestEffort };
@@ -63,7 +66,7 @@ class PromiseModel {
   bool HasTurn(const StepView& view, SlotId slot) const { return note_.At(view.notes, slot).turn; }
 
   // Whether a decode may sit this step out: it states nothing, and it is not among those that have for longest, of whom
-  // so many are in every step that each is in one of --promise-turn. See has been asked in this plan.
+  // so many are in every step that each is in one of kLongestPause. See has been asked in this plan.
   bool MayBeLeftOut(const StepView& view, SlotId slot) const {
     const PromiseNote& note = note_.At(view.notes, slot);
     return !view.seq.slo[slot].any() && !note.turn && note.due_in != view.step + 1;
@@ -73,13 +76,16 @@ class PromiseModel {
   struct Step {
     StepId step = -1;
     TimeNs now_ns = -1;
+    bool turn = false;         // one that runs has its turn
     bool promises = false;     // now or a short while ago somebody stated something
     int32_t promised = 0;      // running decodes that state something or have their turn,
-    int64_t promised_context;  // ... the KV that they read,
+    int64_t promised_context = 0;  // ... the KV that they read,
     int32_t best_effort = 0;   // ... and the others
     int64_t best_effort_context = 0;
     DurationNs allowed_ns = kNever;  // the tightest TBT among those that can be kept; kNever: none states one
     double token_ns = 0;             // of a prompt token in a step that takes so long; 0: no model
+    int64_t free_tokens = 0;         // that the KV has room for beside what runs,
+    double kv_token_ns = 0;          // ... and how long it takes until what runs gives back a token's worth, by its end
   };
   const Step& See(const StepView& view) const {
     if (step_->step != view.step || step_->now_ns != view.now_ns) Look(view);
@@ -96,13 +102,18 @@ class PromiseModel {
   }
   PromiseClock& Clock(const StepView& view) const { return clock_.At(view.client_notes, 0); }
   PromiseNote& Note(const StepView& view, SlotId slot) const { return note_.At(view.notes, slot); }
+  // Tokens of its answer, more than it has; 0: nobody predicts any.
+  int32_t ExpectedTokens(const StepView& view, SlotId slot) const;
   int64_t turn_steps() const { return turn_steps_; }
   DurationNs usual_gap_ns() const { return usual_gap_ns_; }
 
  private:
   void Look(const StepView& view) const;
+  void Size(const StepView& view) const;
   void ChooseDue(const StepView& view) const;
   void SeeToken(const StepView& view, SlotId slot) const;
+  void SeeResults(const StepView& view) const;
+  DurationNs GapNs(const StepView& view, SlotId slot) const;
   DurationNs AnswerNs(const StepView& view, SlotId slot) const;
 
   const StepTimeModel* const model_;
@@ -110,7 +121,7 @@ class PromiseModel {
   const int64_t turn_steps_;
   const DurationNs usual_gap_ns_;  // between tokens for who states no TBT
   double best_token_ns_ = 0;       // of a prompt token in the steps that compute most per second; 0: no model
-  int32_t least_tokens_ = 32;
+  const int64_t kv_tokens_;
   const NoteColumn<PromiseNote> note_;
   const NoteColumn<PromiseClock> clock_;
   const std::shared_ptr<Step> step_;
@@ -120,10 +131,13 @@ class PromiseModel {
 
 inline constexpr Knob<int64_t> kPromiseTurn{
     "promise-turn",
-    64,
+    1024,
     {.unit = "steps",
      .min = 1,
      .max = 1 << 20,
      .help = "promise: so many steps go by in which nobody who only waits begins, then the oldest of them goes first"}};
+
+// A decode that may be left out is in one of so many steps.
+inline constexpr int64_t kLongestPause = 64;
 
 }  // namespace tactus::sched

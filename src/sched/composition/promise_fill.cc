@@ -50,6 +50,7 @@ class PromiseFill final : public Composition {
     RunBestEffort(step, now);
     RunPrompts(step, Standing::kBestEffort);
     if (std::getenv("DBG") && model_.model()) {
+      int st[2][4]={}; for (SlotId q: step.view.waiting) ++st[0][int(model_.StandingOf(step.view,q))]; for (SlotId q: step.view.running) ++st[1][int(model_.StandingOf(step.view,q))]; fprintf(stderr, "w %d %d %d %d r %d %d %d %d free %ld kvtok %.3f tok %.4f avail %ld now %.2f | ", st[0][0],st[0][1],st[0][2],st[0][3],st[1][0],st[1][1],st[1][2],st[1][3], long(now.free_tokens), now.kv_token_ns*1e-6, now.token_ns*1e-6, long(step.plan.blocks_available()), step.view.now_ns*1e-9);
       ReadPlan(step);
       fprintf(stderr, "step %ld promised %d be %zu ran %d allowed %.2f budget %ld took %.2f chunks %zu chunk %ld tokleft %ld\n", long(step.view.step), now.promised, best_effort_.size(), int(shape_.decodes), now.allowed_ns * 1e-6, long(step.plan.budget_tokens()), Time(0,0,0,0)*1e-6, chunks_.size(), chunks_.empty()?0l:long(chunks_[0].tokens), long(step.plan.prefill_left()));
     }

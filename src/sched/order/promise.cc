@@ -41,6 +41,8 @@ class PromiseOrder final : public Order {
     missed_.reserve(n);
   }
 
+  void Describe(ChoiceTraits* traits) const override { traits->needs_predictor = true; }
+
   void Apply(const StepView& view) override {
     for (const SequenceChange& change : view.changes) {
       if (change.kind == ChangeKind::kQueued) File(view, change.slot);
@@ -208,13 +210,14 @@ class PromiseOrder final : public Order {
     missed_.clear();
   }
 
-  // The oldest of those that only wait begins its turn once nobody of them has begun for so many steps.
+  // The oldest of those that only wait begins its turn once nobody of them has begun for so many steps. Not while another
+  // is in its turn: that one ends first.
   void MayBeginTurn(const StepView& view) {
     StepId& from = model_.Clock(view).turn_from;
     Queue::Cursor first_broken, first_rest;
     const Entry* broken = broken_.Next(&first_broken);
     const Entry* rest = rest_.Next(&first_rest);
-    if (broken == nullptr && rest == nullptr) {
+    if ((broken == nullptr && rest == nullptr) || !turn_.empty() || model_.See(view).turn) {
       from = 0;
       return;
     }
@@ -256,7 +259,7 @@ class PromiseOrder final : public Order {
     walked_ns_ = view.now_ns;
     if (prompts_.empty() && view.num_prefilling == 0) return;
     AddHalfDone(view);
-    PutOff(view, step.token_ns);
+    PutOff(view, step);
     for (const bool put_off : {false, true}) {
       for (const Prompt& p : prompts_) {
         if (p.waits && IsPutOff(p.entry.slot) == put_off) chosen_.push_back(p.entry.slot);
@@ -278,22 +281,30 @@ class PromiseOrder final : public Order {
     if (prompts_.size() > waiting) std::sort(prompts_.begin(), prompts_.end());
   }
 
-  void PutOff(const StepView& view, double token_ns) {
-    if (token_ns <= 0) return;
+  void PutOff(const StepView& view, const PromiseModel::Step& step) {
+    if (step.token_ns <= 0) return;
     longest_.clear();
-    auto done_ns = static_cast<double>(view.now_ns);
+    int64_t tokens = 0, waiting = 0;  // of the prompts so far that are not put off; those that have begun have their KV
+    const auto done_ns = [&] {
+      const double computed = static_cast<double>(tokens) * step.token_ns;
+      const double kv = static_cast<double>(waiting - step.free_tokens) * step.kv_token_ns;
+      return static_cast<double>(view.now_ns) + std::max(computed, kv);
+    };
     for (size_t i = 0; i < prompts_.size(); ++i) {
       const Prompt& p = prompts_[i];
-      done_ns += static_cast<double>(p.tokens) * token_ns;
+      tokens += p.tokens;
+      waiting += p.waits ? p.tokens : 0;
       if (!p.may_be_put_off) continue;
       longest_.push_back({p.tokens, i});
       std::push_heap(longest_.begin(), longest_.end());
-      while (done_ns > static_cast<double>(p.entry.key) && !longest_.empty()) {
+      while (done_ns() > static_cast<double>(p.entry.key) && !longest_.empty()) {
         const Work longest = longest_.front();
         std::pop_heap(longest_.begin(), longest_.end());
         longest_.pop_back();
-        done_ns -= static_cast<double>(longest.tokens) * token_ns;
-        put_off_[static_cast<size_t>(prompts_[longest.prompt].entry.slot)] = walk_;
+        const Prompt& off = prompts_[longest.prompt];
+        tokens -= off.tokens;
+        waiting -= off.waits ? off.tokens : 0;
+        put_off_[static_cast<size_t>(off.entry.slot)] = walk_;
         if (longest.prompt == i) break;
       }
     }
