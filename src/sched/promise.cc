@@ -11,6 +11,7 @@ constexpr DurationNs kReadingSpeedNs = 187'500'000;  // per token: 240 words a m
 constexpr DurationNs kUsualFirstTokenNs = 2'000'000'000;
 // A sequence that states something leaves its mark for so many steps.
 constexpr StepId kRemembered = 1024;
+constexpr double kFewMissed = 0.02;
 constexpr int64_t kLeastTokens = 32, kRateTokens = 512, kMostTokens = 2048;
 
 }  // namespace
@@ -23,6 +24,9 @@ PromiseModel::PromiseModel(const SchedulerLimits& limits)
       turn_steps_(limits.policy[kPromiseTurn]),
       usual_gap_ns_(limits.tbt_slo_ns > 0 ? limits.tbt_slo_ns : kReadingSpeedNs),
       kv_tokens_(limits.blocks_total * limits.block_size),
+      // Between stages a step also waits for those before it, which may take as long: a short step, a long one of others
+      // and a long one of its own make a gap of 2 - 1 / stages long steps.
+      share_(static_cast<double>(limits.pipeline_steps) / (2.0 * limits.pipeline_steps - 1)),
       note_(limits.Note<PromiseNote>()),
       clock_(limits.ClientNote<PromiseClock>()),
       step_(limits.notes->Shared<Step>()) {
@@ -73,7 +77,7 @@ DurationNs PromiseModel::AnswerNs(const StepView& view, SlotId slot) const {
   return answer_ns;
 }
 
-// The longest gap between tokens with which a running sequence that can be kept is.
+// The longest gap between tokens with which a running sequence that can be kept is kept; kNever: it asks for none.
 DurationNs PromiseModel::GapNs(const StepView& view, SlotId slot) const {
   const Slo& slo = view.seq.slo[slot];
   DurationNs gap = slo.tbt_ns > 0 ? slo.tbt_ns : kNever;
@@ -82,7 +86,7 @@ DurationNs PromiseModel::GapNs(const StepView& view, SlotId slot) const {
     const int64_t left = std::max(1, ExpectedTokens(view, slot) - generated);
     gap = std::min(gap, (view.seq.arrival_ns[slot] + slo.jct_ns - view.now_ns) / left);
   }
-  return gap == kNever ? usual_gap_ns_ : gap;
+  return gap;
 }
 
 void PromiseModel::SeeResults(const StepView& view) const {
@@ -168,7 +172,9 @@ void PromiseModel::Look(const StepView& view) const {
     const bool may_be_left_out = MayBeLeftOut(view, slot);
     if (!may_be_left_out) {
       const bool kept = stated && StandingOf(view, slot) == Standing::kKept;
-      gaps_.push_back(kept ? GapNs(view, slot) : std::max(slo.tbt_ns, usual_gap_ns_));
+      const DurationNs gap = kept ? GapNs(view, slot) : kNever;
+      if (gap != kNever) gaps_.push_back(ShareOf(gap));
+      if (gap == kNever) s.allowed_ns = std::min(s.allowed_ns, ShareOf(std::max(slo.tbt_ns, usual_gap_ns_)));
     }
     if (!view.seq.Plannable(slot) || view.seq.Pending(slot) <= 0) continue;
     ++(may_be_left_out ? s.best_effort : s.promised);
@@ -185,20 +191,42 @@ void PromiseModel::Look(const StepView& view) const {
   if (s.promises && model_ != nullptr) Size(view);
 }
 
-void PromiseModel::Size(const StepView&) const {
+void PromiseModel::Size(const StepView& view) const {
   Step& s = *step_;
   const DurationNs base_ns = TimeOf(s.promised, s.promised_context, 0);
-  // Those that not even the least step would keep ask for nothing.
   const DurationNs least_ns = TimeOf(s.promised, s.promised_context, kLeastTokens);
-  for (const DurationNs gap : gaps_) {
-    if (gap >= least_ns) s.allowed_ns = std::min(s.allowed_ns, gap);
-  }
   const DurationNs beside_ns = TimeOf(s.promised, s.promised_context, kRateTokens) - base_ns;
-  const double slope = static_cast<double>(beside_ns) / static_cast<double>(kRateTokens);
+  const double slope = std::max(1e-9, static_cast<double>(beside_ns) / static_cast<double>(kRateTokens));
+  s.allowed_ns = std::min(s.allowed_ns, ChooseGap(base_ns, least_ns, slope, Clock(view).missed));
   const DurationNs step_ns =
       std::max(least_ns, std::min(s.allowed_ns, base_ns + static_cast<DurationNs>(kMostTokens * slope)));
-  const double tokens = std::max<double>(kLeastTokens, static_cast<double>(step_ns - base_ns) / std::max(1e-9, slope));
+  const double tokens = std::max<double>(kLeastTokens, static_cast<double>(step_ns - base_ns) / slope);
   s.token_ns = std::max(best_token_ns_, static_cast<double>(step_ns) / tokens);
+}
+
+// Those that not even the least step would keep ask for nothing. Of the others the tightest decides as long as prompts
+// come in time. Where a share of them misses, longer steps compute more of them per second and break the streams that
+// ask for less: the gap with which most are kept from the first token to the last.
+DurationNs PromiseModel::ChooseGap(DurationNs base_ns, DurationNs least_ns, double slope, double missed) const {
+  std::erase_if(gaps_, [least_ns](DurationNs gap) { return gap < least_ns; });
+  if (gaps_.empty()) return kNever;
+  if (missed < kFewMissed) return *std::min_element(gaps_.begin(), gaps_.end());
+  std::sort(gaps_.begin(), gaps_.end());
+  const auto prompts = [&](DurationNs gap) {  // computed per second, beside decodes
+    const DurationNs step_ns = std::min(gap, base_ns + static_cast<DurationNs>(kMostTokens * slope));
+    return static_cast<double>(step_ns - base_ns) / static_cast<double>(step_ns);
+  };
+  const double now = prompts(gaps_.front());
+  DurationNs best = gaps_.front();
+  double most = 0;
+  for (size_t i = 0; i < gaps_.size(); ++i) {
+    const double begun = std::min(1.0, (1 - missed) * prompts(gaps_[i]) / now);
+    const double kept = begun * (1 - static_cast<double>(i) / static_cast<double>(gaps_.size()));
+    if (kept <= most) continue;
+    most = kept;
+    best = gaps_[i];
+  }
+  return best;
 }
 
 }  // namespace tactus::sched

@@ -35,6 +35,7 @@ struct PromiseClock {
   StepId last_promise;  // one beyond the last step that saw a sequence that states something; 0: none did
   StepId turn_from;     // one beyond the step since which nobody who only waits has begun; 0: nobody waits
   StepId seen;          // one beyond the newest result in step_ns
+  double missed;        // the share of those that could be kept when they came whose first token came too late, of late
   DurationNs step_ns;   // what steps take, the last ones counting most; 0: none has ended
 };
 
@@ -82,7 +83,7 @@ class PromiseModel {
     int64_t promised_context = 0;  // ... the KV that they read,
     int32_t best_effort = 0;   // ... and the others
     int64_t best_effort_context = 0;
-    DurationNs allowed_ns = kNever;  // the tightest TBT among those that can be kept; kNever: none states one
+    DurationNs allowed_ns = kNever;  // what a step may take for the sake of those that run; kNever: none states anything
     double token_ns = 0;             // of a prompt token in a step that takes so long; 0: no model
     int64_t free_tokens = 0;         // that the KV has room for beside what runs,
     double kv_token_ns = 0;          // ... and how long it takes until what runs gives back a token's worth, by its end
@@ -100,6 +101,11 @@ class PromiseModel {
     Clock(view).last_promise = view.step + 1;
     step_->promises = true;
   }
+  // A prompt that could be kept has begun, or can no longer be kept.
+  void Count(const StepView& view, bool missed) const {
+    double& share = Clock(view).missed;
+    share += ((missed ? 1.0 : 0.0) - share) / 64;
+  }
   PromiseClock& Clock(const StepView& view) const { return clock_.At(view.client_notes, 0); }
   PromiseNote& Note(const StepView& view, SlotId slot) const { return note_.At(view.notes, slot); }
   // Tokens of its answer, more than it has; 0: nobody predicts any.
@@ -108,11 +114,13 @@ class PromiseModel {
   DurationNs usual_gap_ns() const { return usual_gap_ns_; }
 
  private:
+  DurationNs ShareOf(DurationNs ns) const { return static_cast<DurationNs>(static_cast<double>(ns) * share_); }
   void Look(const StepView& view) const;
   void Size(const StepView& view) const;
   void ChooseDue(const StepView& view) const;
   void SeeToken(const StepView& view, SlotId slot) const;
   void SeeResults(const StepView& view) const;
+  DurationNs ChooseGap(DurationNs base_ns, DurationNs least_ns, double slope, double missed) const;
   DurationNs GapNs(const StepView& view, SlotId slot) const;
   DurationNs AnswerNs(const StepView& view, SlotId slot) const;
 
@@ -122,6 +130,7 @@ class PromiseModel {
   const DurationNs usual_gap_ns_;  // between tokens for who states no TBT
   double best_token_ns_ = 0;       // of a prompt token in the steps that compute most per second; 0: no model
   const int64_t kv_tokens_;
+  const double share_;  // of a gap that a step may take
   const NoteColumn<PromiseNote> note_;
   const NoteColumn<PromiseClock> clock_;
   const std::shared_ptr<Step> step_;

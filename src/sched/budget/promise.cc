@@ -21,7 +21,6 @@ class PromiseBudget final : public Budget {
   explicit PromiseBudget(const SchedulerLimits& limits)
       : plain_(MakeTbtSloBudget(limits)),
         model_(limits),
-        share_(ShareOfObjective(limits)),
         sizer_(limits, limits.token_budget > 0
                            ? limits.token_budget
                            : std::max(limits.default_token_budget, kMostTokens / limits.pipeline_steps)) {}
@@ -40,8 +39,8 @@ class PromiseBudget final : public Budget {
     sizer_.SeeDecodes(view, [&](SlotId slot) { return !model_.MayBeLeftOut(view, slot); });
     sizer_.SeePrompts(view, order, builder, true);
     const int64_t tokens = sizer_.Largest([&](DurationNs) {
-      if (step.allowed_ns != kNever) return ShareOf(step.allowed_ns);
-      return ShareOf(std::max(model_.usual_gap_ns(), sizer_.decodes() == 0 ? 0 : kShare * sizer_.TimeOf(sizer_.decodes())));
+      if (step.allowed_ns != kNever) return step.allowed_ns;
+      return std::max(model_.usual_gap_ns(), sizer_.decodes() == 0 ? 0 : kShare * sizer_.TimeOf(sizer_.decodes()));
     });
     return {std::min(tokens + best_effort, sizer_.most()), tokens - std::min(tokens, sizer_.decodes())};
   }
@@ -50,11 +49,8 @@ class PromiseBudget final : public Budget {
   }
 
  private:
-  DurationNs ShareOf(DurationNs ns) const { return static_cast<DurationNs>(static_cast<double>(ns) * share_); }
-
   const std::unique_ptr<Budget> plain_;
   const PromiseModel model_;
-  const double share_;
   StepSizer sizer_;
 };
 
