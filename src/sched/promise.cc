@@ -11,7 +11,8 @@ constexpr DurationNs kReadingSpeedNs = 187'500'000;  // per token: 240 words a m
 constexpr DurationNs kUsualFirstTokenNs = 2'000'000'000;
 // A sequence that states something leaves its mark for so many steps.
 constexpr StepId kRemembered = 1024;
-constexpr double kFewMissed = 0.02;
+// A job makes good in a later step what it loses in one: prompts have at least as much time as decodes for its sake.
+constexpr DurationNs kShare = 2;
 constexpr int64_t kLeastTokens = 32, kRateTokens = 512, kMostTokens = 2048;
 
 }  // namespace
@@ -78,13 +79,14 @@ DurationNs PromiseModel::AnswerNs(const StepView& view, SlotId slot) const {
 }
 
 // The longest gap between tokens with which a running sequence that can be kept is kept; kNever: it asks for none.
-DurationNs PromiseModel::GapNs(const StepView& view, SlotId slot) const {
+DurationNs PromiseModel::GapNs(const StepView& view, SlotId slot, DurationNs base_ns) const {
   const Slo& slo = view.seq.slo[slot];
   DurationNs gap = slo.tbt_ns > 0 ? slo.tbt_ns : kNever;
   if (slo.jct_ns > 0) {
     const int32_t generated = view.seq.known_committed[slot] - view.seq.prompt_tokens[slot];
     const int64_t left = std::max(1, ExpectedTokens(view, slot) - generated);
-    gap = std::min(gap, (view.seq.arrival_ns[slot] + slo.jct_ns - view.now_ns) / left);
+    const DurationNs need = (view.seq.arrival_ns[slot] + slo.jct_ns - view.now_ns) / left;
+    gap = std::min(gap, std::max(need, kShare * base_ns));
   }
   return gap;
 }
@@ -172,7 +174,7 @@ void PromiseModel::Look(const StepView& view) const {
     const bool may_be_left_out = MayBeLeftOut(view, slot);
     if (!may_be_left_out) {
       const bool kept = stated && StandingOf(view, slot) == Standing::kKept;
-      const DurationNs gap = kept ? GapNs(view, slot) : kNever;
+      const DurationNs gap = kept ? GapNs(view, slot, Clock(view).base_ns) : kNever;
       if (gap != kNever) gaps_.push_back(ShareOf(gap));
       if (gap == kNever) s.allowed_ns = std::min(s.allowed_ns, ShareOf(std::max(slo.tbt_ns, usual_gap_ns_)));
     }
@@ -194,39 +196,18 @@ void PromiseModel::Look(const StepView& view) const {
 void PromiseModel::Size(const StepView& view) const {
   Step& s = *step_;
   const DurationNs base_ns = TimeOf(s.promised, s.promised_context, 0);
+  Clock(view).base_ns = base_ns;
   const DurationNs least_ns = TimeOf(s.promised, s.promised_context, kLeastTokens);
   const DurationNs beside_ns = TimeOf(s.promised, s.promised_context, kRateTokens) - base_ns;
   const double slope = std::max(1e-9, static_cast<double>(beside_ns) / static_cast<double>(kRateTokens));
-  s.allowed_ns = std::min(s.allowed_ns, ChooseGap(base_ns, least_ns, slope, Clock(view).missed));
+  // Those that not even the least step would keep ask for nothing; of the others the tightest decides.
+  for (const DurationNs gap : gaps_) {
+    if (gap >= least_ns) s.allowed_ns = std::min(s.allowed_ns, gap);
+  }
   const DurationNs step_ns =
       std::max(least_ns, std::min(s.allowed_ns, base_ns + static_cast<DurationNs>(kMostTokens * slope)));
   const double tokens = std::max<double>(kLeastTokens, static_cast<double>(step_ns - base_ns) / slope);
   s.token_ns = std::max(best_token_ns_, static_cast<double>(step_ns) / tokens);
-}
-
-// Those that not even the least step would keep ask for nothing. Of the others the tightest decides as long as prompts
-// come in time. Where a share of them misses, longer steps compute more of them per second and break the streams that
-// ask for less: the gap with which most are kept from the first token to the last.
-DurationNs PromiseModel::ChooseGap(DurationNs base_ns, DurationNs least_ns, double slope, double missed) const {
-  std::erase_if(gaps_, [least_ns](DurationNs gap) { return gap < least_ns; });
-  if (gaps_.empty()) return kNever;
-  if (missed < kFewMissed) return *std::min_element(gaps_.begin(), gaps_.end());
-  std::sort(gaps_.begin(), gaps_.end());
-  const auto prompts = [&](DurationNs gap) {  // computed per second, beside decodes
-    const DurationNs step_ns = std::min(gap, base_ns + static_cast<DurationNs>(kMostTokens * slope));
-    return static_cast<double>(step_ns - base_ns) / static_cast<double>(step_ns);
-  };
-  const double now = prompts(gaps_.front());
-  DurationNs best = gaps_.front();
-  double most = 0;
-  for (size_t i = 0; i < gaps_.size(); ++i) {
-    const double begun = std::min(1.0, (1 - missed) * prompts(gaps_[i]) / now);
-    const double kept = begun * (1 - static_cast<double>(i) / static_cast<double>(gaps_.size()));
-    if (kept <= most) continue;
-    most = kept;
-    best = gaps_[i];
-  }
-  return best;
 }
 
 }  // namespace tactus::sched

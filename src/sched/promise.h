@@ -35,7 +35,7 @@ struct PromiseClock {
   StepId last_promise;  // one beyond the last step that saw a sequence that states something; 0: none did
   StepId turn_from;     // one beyond the step since which nobody who only waits has begun; 0: nobody waits
   StepId seen;          // one beyond the newest result in step_ns
-  double missed;        // the share of those that could be kept when they came whose first token came too late, of late
+  DurationNs base_ns;   // of the decodes that were promised something alone, in the last step that had a size
   DurationNs step_ns;   // what steps take, the last ones counting most; 0: none has ended
 };
 
@@ -101,11 +101,6 @@ class PromiseModel {
     Clock(view).last_promise = view.step + 1;
     step_->promises = true;
   }
-  // A prompt that could be kept has begun, or can no longer be kept.
-  void Count(const StepView& view, bool missed) const {
-    double& share = Clock(view).missed;
-    share += ((missed ? 1.0 : 0.0) - share) / 64;
-  }
   PromiseClock& Clock(const StepView& view) const { return clock_.At(view.client_notes, 0); }
   PromiseNote& Note(const StepView& view, SlotId slot) const { return note_.At(view.notes, slot); }
   // Tokens of its answer, more than it has; 0: nobody predicts any.
@@ -120,8 +115,7 @@ class PromiseModel {
   void ChooseDue(const StepView& view) const;
   void SeeToken(const StepView& view, SlotId slot) const;
   void SeeResults(const StepView& view) const;
-  DurationNs ChooseGap(DurationNs base_ns, DurationNs least_ns, double slope, double missed) const;
-  DurationNs GapNs(const StepView& view, SlotId slot) const;
+  DurationNs GapNs(const StepView& view, SlotId slot, DurationNs base_ns) const;
   DurationNs AnswerNs(const StepView& view, SlotId slot) const;
 
   const StepTimeModel* const model_;

@@ -92,11 +92,7 @@ class PromiseOrder final : public Order {
   void Planned(const StepView& view, std::span<const StepItem> items) override {
     for (const StepItem& item : items) {
       if (view.seq.state[item.slot] != SeqState::kWaiting) continue;
-      if (model_.StandingOf(view, item.slot) == Standing::kKept) {
-        model_.Count(view, false);
-      } else {
-        model_.Clock(view).turn_from = 0;
-      }
+      if (model_.StandingOf(view, item.slot) != Standing::kKept) model_.Clock(view).turn_from = 0;
     }
   }
 
@@ -210,7 +206,6 @@ class PromiseOrder final : public Order {
     for (const SlotId slot : missed_) {
       Remove(slot);
       File(view, slot);
-      model_.Count(view, true);
     }
     missed_.clear();
   }
