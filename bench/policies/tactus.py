@@ -274,10 +274,84 @@ def part_plain(args, simulations, traces):
     return figures
 
 
+# Interactive requests (lengths and arrivals of a trace) and their objectives, at a share of what the machine holds.
+BESIDE = [("8B H100", "conversation", 2000, 50), ("8B H100", "code", 2000, 50), ("7B A100", "openchat", 2000, 100),
+          ("70B A100x4", "conversation", 4000, 200)]
+BESIDE_LOADS = (0.3, 0.6, 0.8)
+BATCH_PROMPT, BATCH_ANSWER = 2000, 200
+BESIDE_PRESETS = ("tactus", "sarathi-serve", "vllm", "accelgen")
+
+
+def percentile(values, share):
+    return sorted(values)[max(0, -(-len(values) * share // 100) - 1)]
+
+
+def beside(args, traces, machine, trace, ttft_ms, tbt_ms, seed, rate, backlog, preset):
+    """What interactive requests get, and how many of the backlog's end while these arrive, per second."""
+    rows = []
+    if rate:
+        with open(traces.window(machine, trace, seed, rate), newline="") as file:
+            rows = [(float(row["arrival_s"]), row["prompt_tokens"], row["output_tokens"], ttft_ms, tbt_ms, "chat") for row in csv.DictReader(file)]
+    rows = [(0.0, BATCH_PROMPT, BATCH_ANSWER, "", "", "batch")] * backlog + rows
+    path = traces.folder / f"beside-{machine}-{trace}-{seed}-{rate}-{backlog}-{preset}.csv"
+    with open(path, "w", newline="") as file:
+        out = csv.writer(file)
+        out.writerow(["arrival_s", "prompt_tokens", "output_tokens", "slo_ttft_ms", "slo_tbt_ms", "slo_class"])
+        out.writerows(rows)
+    log = path.with_suffix(".out")
+    command = ["nice", "-n", "5", args.tactus, "sim", *MACHINES[machine], "--workload", f"trace:{path}", "--ignore-eos", "off", "--max-queue", "100000",
+               "--scheduler", preset, "--requests-out", str(log)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}\n{done.stderr}")
+    with open(log, newline="") as file:
+        ended = list(csv.DictReader(file))
+    chat, batch = ([row for row in ended if row["slo_class"] == name] for name in ("chat", "batch"))
+    until = max(float(row["done_s"]) for row in (chat or batch))
+    figures = {"batch": sum(float(row["done_s"]) <= until for row in batch) / until}
+    if chat:
+        ttft = [float(row["first_token_s"]) - float(row["arrival_s"]) for row in chat]
+        gaps = [float(row["longest_gap_s"]) for row in chat if int(row["output_tokens"]) > 1]
+        figures |= {"TTFT P50": percentile(ttft, 50), "TTFT P99": percentile(ttft, 99), "gap P50": percentile(gaps, 50), "gap P99": percentile(gaps, 99),
+                    "kept": statistics.mean(t * 1000 <= ttft_ms and float(row["longest_gap_s"] or 0) * 1000 <= tbt_ms for t, row in zip(ttft, chat))}
+    return figures
+
+
+def part_batch(args, simulations, traces):
+    presets = args.presets.split(",") if args.presets else BESIDE_PRESETS
+    seeds = [int(seed) for seed in args.seeds.split(",")]
+    found = {}
+    print("| interactive | load | | TTFT P50, alone, ms | beside | P99, alone | beside | | longest gap P50, alone | beside | | P99, alone | beside | | kept, alone | "
+          "beside | batch of alone |\n" + "|---" * 17 + "|")
+    for machine, trace, ttft_ms, tbt_ms in BESIDE:
+        for load in BESIDE_LOADS:
+            if args.only not in f"{machine}, {trace}, {load:g}":
+                continue
+            for preset in presets:
+                runs = []
+                for seed in seeds:
+                    rate = round(load * capacity(simulations, traces, machine, trace, seed), 4)
+                    alone = beside(args, traces, machine, trace, ttft_ms, tbt_ms, seed, rate, 0, preset)
+                    only = beside(args, traces, machine, trace, ttft_ms, tbt_ms, seed, 0, 300, preset)
+                    backlog = int(1.2 * only["batch"] * args.requests / rate) + 200
+                    both = beside(args, traces, machine, trace, ttft_ms, tbt_ms, seed, rate, backlog, preset)
+                    runs.append((alone, both, both["batch"] / only["batch"]))
+                found[f"{machine}, {trace}, {load:g}, {preset}"] = runs
+                middle = lambda which, name: statistics.median(run[which][name] for run in runs)
+                cells = []
+                for name in ("TTFT P50", "TTFT P99", "gap P50", "gap P99"):
+                    cells += [f"{1000 * middle(0, name):.0f}", f"{1000 * middle(1, name):.0f}"]
+                    if name != "TTFT P50":
+                        cells.append(f"{statistics.median(run[1][name] / run[0][name] for run in runs):.2f}")
+                cells += [f"{100 * middle(0, 'kept'):.0f} %", f"{100 * middle(1, 'kept'):.0f} %", f"{100 * statistics.median(run[2] for run in runs):.0f} %"]
+                print(f"| {machine}, {trace} | {load:g} | {preset} | " + " | ".join(cells) + " |", flush=True)
+    return found
+
+
 def main():
     parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parse.add_argument("tactus", nargs="?", default="build/release/tactus")
-    parts = {"goodput": part_goodput, "ablation": part_ablation, "plain": part_plain}
+    parts = {"goodput": part_goodput, "ablation": part_ablation, "plain": part_plain, "batch": part_batch}
     parse.add_argument("--part", choices=parts, default="goodput")
     parse.add_argument("--half", choices=("first", "second"), default="second")
     parse.add_argument("--seeds", default="1,2,3")

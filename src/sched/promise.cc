@@ -25,8 +25,8 @@ PromiseModel::PromiseModel(const SchedulerLimits& limits)
       turn_steps_(limits.policy[kPromiseTurn]),
       usual_gap_ns_(limits.tbt_slo_ns > 0 ? limits.tbt_slo_ns : kReadingSpeedNs),
       kv_tokens_(limits.blocks_total * limits.block_size),
-      // Between stages a step also waits for those before it, which may take as long: a short step, a long one of others
-      // and a long one of its own make a gap of 2 - 1 / stages long steps.
+      // Between stages a step also waits for those before it, which may take as long: a short step, a long one of
+      // others and a long one of its own make a gap of 2 - 1 / stages long steps.
       share_(static_cast<double>(limits.pipeline_steps) / (2.0 * limits.pipeline_steps - 1)),
       note_(limits.Note<PromiseNote>()),
       clock_(limits.ClientNote<PromiseClock>()),
@@ -117,6 +117,13 @@ DurationNs PromiseModel::TimeOf(int64_t decodes, int64_t decode_context, int64_t
   return model_->StepTimeNs(shape);
 }
 
+// One in a hundred is beyond it: each of those raises it by so much that it takes a hundred others to lower it again.
+void PromiseModel::SeeFirstToken(DurationNs ttft_ns, DurationNs* p99_ns) {
+  if (*p99_ns == 0) *p99_ns = ttft_ns;
+  const double change = ttft_ns > *p99_ns ? 0.99 : -0.01;
+  *p99_ns = static_cast<DurationNs>(static_cast<double>(*p99_ns) * (1 + change / 4));
+}
+
 void PromiseModel::SeeToken(const StepView& view, SlotId slot) const {
   PromiseNote& note = note_.At(view.notes, slot);
   const Slo& slo = view.seq.slo[slot];
@@ -126,6 +133,7 @@ void PromiseModel::SeeToken(const StepView& view, SlotId slot) const {
   const DurationNs stated = first ? slo.ttft_ns : slo.tbt_ns;
   const TimeNs since = first ? view.seq.arrival_ns[slot] : note.token_ns;
   if (stated > 0 && view.now_ns - since > stated) note.broken = true;
+  if (first && slo.jct_ns == 0) SeeFirstToken(view.now_ns - since, &Clock(view).ttft_ns);
   note.tokens_seen = generated;
   note.token_ns = view.now_ns;
 }

@@ -35,8 +35,10 @@ struct PromiseClock {
   StepId last_promise;  // one beyond the last step that saw a sequence that states something; 0: none did
   StepId turn_from;     // one beyond the step since which nobody who only waits has begun; 0: nobody waits
   StepId seen;          // one beyond the newest result in step_ns
-  DurationNs base_ns;   // of the decodes that were promised something alone, in the last step that had a size
-  DurationNs step_ns;   // what steps take, the last ones counting most; 0: none has ended
+  DurationNs
+      ttft_ns;  // about the P99 of what those that state something waited for their first token; 0: none has had it
+  DurationNs base_ns;  // of the decodes that were promised something alone, in the last step that had a size
+  DurationNs step_ns;  // what steps take, the last ones counting most; 0: none has ended
 };
 
 enum class Standing : uint8_t { kTurn, kKept, kBroken, kBestEffort };
@@ -77,16 +79,17 @@ class PromiseModel {
   struct Step {
     StepId step = -1;
     TimeNs now_ns = -1;
-    bool turn = false;         // one that runs has its turn
-    bool promises = false;     // now or a short while ago somebody stated something
-    int32_t promised = 0;      // running decodes that state something or have their turn,
+    bool turn = false;             // one that runs has its turn
+    bool promises = false;         // now or a short while ago somebody stated something
+    int32_t promised = 0;          // running decodes that state something or have their turn,
     int64_t promised_context = 0;  // ... the KV that they read,
-    int32_t best_effort = 0;   // ... and the others
+    int32_t best_effort = 0;       // ... and the others
     int64_t best_effort_context = 0;
-    DurationNs allowed_ns = kNever;  // what a step may take for the sake of those that run; kNever: none states anything
-    double token_ns = 0;             // of a prompt token in a step that takes so long; 0: no model
-    int64_t free_tokens = 0;         // that the KV has room for beside what runs,
-    double kv_token_ns = 0;          // ... and how long it takes until what runs gives back a token's worth, by its end
+    DurationNs allowed_ns =
+        kNever;               // what a step may take for the sake of those that run; kNever: none states anything
+    double token_ns = 0;      // of a prompt token in a step that takes so long; 0: no model
+    int64_t free_tokens = 0;  // that the KV has room for beside what runs,
+    double kv_token_ns = 0;   // ... and how long it takes until what runs gives back a token's worth, by its end
   };
   const Step& See(const StepView& view) const {
     if (step_->step != view.step || step_->now_ns != view.now_ns) Look(view);
@@ -113,6 +116,7 @@ class PromiseModel {
   void Look(const StepView& view) const;
   void Size(const StepView& view) const;
   void ChooseDue(const StepView& view) const;
+  static void SeeFirstToken(DurationNs ttft_ns, DurationNs* p99_ns);
   void SeeToken(const StepView& view, SlotId slot) const;
   void SeeResults(const StepView& view) const;
   DurationNs GapNs(const StepView& view, SlotId slot, DurationNs base_ns) const;

@@ -1,7 +1,7 @@
 // prompt-fits; while requests that state objectives are about, a start also leaves free what its answer is expected to
 // take. By the time that it has grown so far one of those beside it has ended, so few that run lose their KV.
-#include "sched/choices.h"
 #include "sched/promise.h"
+#include "sched/choices.h"
 
 namespace tactus::sched {
 namespace {

@@ -45,7 +45,8 @@ class PromiseBudget final : public Budget {
     return {std::min(tokens + best_effort, sizer_.most()), tokens - std::min(tokens, sizer_.decodes())};
   }
   std::string Why() const override {
-    return fmt::format("as the objectives of what runs allow, at most {}; without any: {}", sizer_.most(), plain_->Why());
+    return fmt::format("as the objectives of what runs allow, at most {}; without any: {}", sizer_.most(),
+                       plain_->Why());
   }
 
  private:

@@ -2,13 +2,14 @@
 //
 // 1. The decodes of all who state something: none of them ever sits a step out.
 // 2. Prompts that can still be kept, begun or not, in the order's order.
-// 3. Decodes of those that state nothing, oldest first, as far as the step's time allows. One that is left out keeps its
+// 3. Decodes of those that state nothing, oldest first, as far as the step's time allows. One that is left out keeps
+// its
 //    KV; after --promise-turn steps in a row it is in the next one, as in 1.
-// 4. All other prompts; those that state nothing only as far as they leave the step short enough for whoever comes next.
+// 4. All other prompts; those that state nothing only as far as they leave the step short enough for whoever comes
+// next.
 //
 // As long as nobody states anything a step is that of stall-free.
 #include <algorithm>
-#include <cstdlib>
 #include <vector>
 
 #include "sched/choices.h"
@@ -18,13 +19,17 @@
 namespace tactus::sched {
 namespace {
 
+// Of a prompt that states nothing, in a step that has nothing else.
+constexpr int32_t kLeastAlone = 32;
+constexpr double kWait = 1.0 / 20, kSlower = 1.0 / 3;
+constexpr size_t kBacklog = 64;  // more wait than this
+
 class PromiseFill final : public Composition {
  public:
   explicit PromiseFill(const SchedulerLimits& limits) : model_(limits) {
     half_done_.reserve(static_cast<size_t>(limits.max_num_seqs));
     best_effort_.reserve(static_cast<size_t>(limits.max_num_seqs));
     chunks_.reserve(static_cast<size_t>(limits.max_num_seqs));
-    if (const char* e = std::getenv("FILL")) share_ = std::atof(e);
   }
   void Describe(ChoiceTraits* traits) const override { traits->splits_prompts = true; }
 
@@ -47,13 +52,9 @@ class PromiseFill final : public Composition {
     }
     OpenPrompts(step);
     RunPrompts(step, Standing::kKept);
-    RunBestEffort(step, now);
+    LimitBestEffort(step, now);
+    RunBestEffort(step);
     RunPrompts(step, Standing::kBestEffort);
-    if (std::getenv("DBG") && model_.model()) {
-      int st[2][4]={}; for (SlotId q: step.view.waiting) ++st[0][int(model_.StandingOf(step.view,q))]; for (SlotId q: step.view.running) ++st[1][int(model_.StandingOf(step.view,q))]; fprintf(stderr, "w %d %d %d %d r %d %d %d %d free %ld kvtok %.3f tok %.4f avail %ld now %.2f | ", st[0][0],st[0][1],st[0][2],st[0][3],st[1][0],st[1][1],st[1][2],st[1][3], long(now.free_tokens), now.kv_token_ns*1e-6, now.token_ns*1e-6, long(step.plan.blocks_available()), step.view.now_ns*1e-9);
-      ReadPlan(step);
-      fprintf(stderr, "step %ld promised %d be %zu ran %d allowed %.2f budget %ld took %.2f chunks %zu chunk %ld tokleft %ld\n", long(step.view.step), now.promised, best_effort_.size(), int(shape_.decodes), now.allowed_ns * 1e-6, long(step.plan.budget_tokens()), Time(0,0,0,0)*1e-6, chunks_.size(), chunks_.empty()?0l:long(chunks_[0].tokens), long(step.plan.prefill_left()));
-    }
   }
 
  private:
@@ -84,15 +85,14 @@ class PromiseFill final : public Composition {
     while (step.plan.prefill_left() > 0) {
       const bool half_done = next_half_done_ < half_done_.size();
       if (!half_done && next_waiting_ == kNoSlot) return;
-      const bool begun =
-          half_done &&
-          (next_waiting_ == kNoSlot || step.order.Before(step.view, half_done_[next_half_done_], next_waiting_));
+      const bool begun = half_done && (next_waiting_ == kNoSlot ||
+                                       step.order.Before(step.view, half_done_[next_half_done_], next_waiting_));
       const SlotId slot = begun ? half_done_[next_half_done_] : next_waiting_;
       const Standing standing = model_.StandingOf(step.view, slot);
       if (standing > until) return;
       int32_t limit = kNoLimit;
-      if (standing == Standing::kBestEffort) {
-        limit = RoomForBestEffort(step, slot);
+      if (standing > Standing::kKept) {
+        limit = RoomFor(step, slot, standing == Standing::kBroken ? allowed_ns_ : limit_ns_);
         if (limit <= 0) return;
       }
       if (begun) {
@@ -132,21 +132,38 @@ class PromiseFill final : public Composition {
     return ns;
   }
 
-  void RunBestEffort(StepContext& step, const PromiseModel::Step& now) {
+  // How long the step may become: for the sake of prompts that can no longer be kept, and of those that state nothing.
+  // Those make the step longer in which somebody who states something arrives next, and slow the streams beside them.
+  // They add nothing where a first token is waited for. Else they add at most kWait of what first tokens are waited for
+  // as it is; and where there is a backlog, which has work for every step, at most kSlower of the step's own time.
+  void LimitBestEffort(const StepContext& step, const PromiseModel::Step& now) {
+    allowed_ns_ = limit_ns_ = kNever;
+    if (model_.model() == nullptr) return;
+    ReadPlan(step);
+    allowed_ns_ = limit_ns_ = now.allowed_ns;
+    const DurationNs ttft_ns = model_.Clock(step.view).ttft_ns;
+    if (ttft_ns == 0) return;
+    const DurationNs own_ns = step.plan.empty() ? Time(1, 1, 0, 0) : Time(0, 0, 0, 0);
+    auto more_ns = chunks_.empty() ? kWait * static_cast<double>(ttft_ns) : 0;
+    if (step.view.waiting.size() > kBacklog) more_ns = std::min(more_ns, kSlower * static_cast<double>(own_ns));
+    limit_ns_ = std::min(limit_ns_, own_ns + static_cast<DurationNs>(more_ns));
+  }
+
+  void RunBestEffort(StepContext& step) {
     if (best_effort_.empty()) return;
     size_t fit = best_effort_.size();
-    if (model_.model() != nullptr && now.allowed_ns != kNever) {
+    if (limit_ns_ != kNever) {
       ReadPlan(step);
       const auto time_of = [&](size_t n) {
         int64_t context = 0;
         for (size_t i = 0; i < n; ++i) context += step.view.seq.known_planned[best_effort_[i]];
         return Time(static_cast<int64_t>(n), context, 0, 0);
       };
-      if (time_of(fit) > now.allowed_ns) {
+      if (time_of(fit) > limit_ns_) {
         size_t low = 0, high = fit;
         while (high - low > 1) {
           const size_t middle = low + (high - low) / 2;
-          (time_of(middle) <= now.allowed_ns ? low : high) = middle;
+          (time_of(middle) <= limit_ns_ ? low : high) = middle;
         }
         fit = low;
       }
@@ -160,27 +177,25 @@ class PromiseFill final : public Composition {
     }
   }
 
-  int32_t RoomForBestEffort(const StepContext& step, SlotId slot) {
-    if (model_.model() == nullptr) return kNoLimit;
-    const PromiseModel::Step& now = model_.See(step.view);
-    const DurationNs allowed = static_cast<DurationNs>(
-        share_ * static_cast<double>(std::min(now.allowed_ns, model_.usual_gap_ns())));
+  // The most tokens of the prompt with which the step takes no longer.
+  int32_t RoomFor(const StepContext& step, SlotId slot, DurationNs until_ns) {
+    if (until_ns == kNever) return kNoLimit;
     ReadPlan(step);
     const bool waits = step.view.seq.state[slot] == SeqState::kWaiting;
     const int32_t context = waits ? step.plan.CachedTokens(step.view, slot) : step.view.seq.computed_planned[slot];
     const int32_t all = waits ? step.view.seq.known_committed[slot] - context : step.view.seq.Pending(slot);
     auto high = static_cast<int32_t>(std::min<int64_t>(all, step.plan.prefill_left()));
-    if (Time(0, 0, high, context) <= allowed) return high;
+    if (Time(0, 0, high, context) <= until_ns) return high;
     int32_t low = 0;
     while (high - low > 16) {
       const int32_t middle = low + (high - low) / 2;
-      (Time(0, 0, middle, context) <= allowed ? low : high) = middle;
+      (Time(0, 0, middle, context) <= until_ns ? low : high) = middle;
     }
-    return low;
+    return step.plan.empty() ? std::max(low, std::min(high, kLeastAlone)) : low;
   }
 
   const PromiseModel model_;
-  double share_ = 0.5;
+  DurationNs allowed_ns_ = kNever, limit_ns_ = kNever;
   std::vector<SlotId> half_done_, best_effort_;
   size_t next_half_done_ = 0;
   SlotId next_waiting_ = kNoSlot;

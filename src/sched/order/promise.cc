@@ -3,9 +3,9 @@
 //
 // Where more is due than can be done, as many as possible are kept (Moore and Hodgson's rule for the most jobs in time
 // on one machine): going through the first kHorizon in order of what is due, with the time that their prompts take
-// beside the decodes that run, the one that takes longest of those so far is put off whenever one of them would be late.
-// Who is put off comes behind those that are not. It is asked again in every step, so nothing is lost where there is
-// more time than was thought.
+// beside the decodes that run, the one that takes longest of those so far is put off whenever one of them would be
+// late. Who is put off comes behind those that are not. It is asked again in every step, so nothing is lost where there
+// is more time than was thought.
 //
 // Bound: one step in --promise-turn at the latest, the oldest of those that only wait (it states nothing, or what it
 // states can no longer be kept, or it is put off) begins its turn: from then on it goes before all others. So with k
@@ -210,8 +210,8 @@ class PromiseOrder final : public Order {
     missed_.clear();
   }
 
-  // The oldest of those that only wait begins its turn once nobody of them has begun for so many steps. Not while another
-  // is in its turn: that one ends first.
+  // The oldest of those that only wait begins its turn once nobody of them has begun for so many steps. Not while
+  // another is in its turn: that one ends first.
   void MayBeginTurn(const StepView& view) {
     StepId& from = model_.Clock(view).turn_from;
     Queue::Cursor first_broken, first_rest;
@@ -275,8 +275,7 @@ class PromiseOrder final : public Order {
       if (view.seq.state[slot] != SeqState::kPrefill || model_.StandingOf(view, slot) != Standing::kKept) continue;
       const PromiseModel::Due due = model_.DueOf(view, slot);
       const int64_t left = view.seq.goal_tokens[slot] - view.seq.computed_planned[slot];
-      prompts_.push_back(
-          {{due.by_ns, view.seq.arrival_order[slot], slot}, left, due.keep_by_ns != kNever, false});
+      prompts_.push_back({{due.by_ns, view.seq.arrival_order[slot], slot}, left, due.keep_by_ns != kNever, false});
     }
     if (prompts_.size() > waiting) std::sort(prompts_.begin(), prompts_.end());
   }
