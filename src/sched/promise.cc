@@ -154,11 +154,10 @@ void PromiseModel::ChooseDue(const StepView& view) const {
   for (size_t i = 0; i < due; ++i) note_.At(view.notes, left_out_[i].second).due_in = view.step + 1;
 }
 
-void PromiseModel::Look(const StepView& view) const {
+void PromiseModel::Look(const StepView& view, const Seen& seen) const {
   Step& s = *step_;
   s = {};
-  s.step = view.step;
-  s.now_ns = view.now_ns;
+  s.seen = seen;
   gaps_.clear();
   bool states = false;
   int64_t held = 0;

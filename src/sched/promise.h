@@ -76,9 +76,14 @@ class PromiseModel {
   }
 
   // --- the step that is being planned, worked out once for all who ask ---
-  struct Step {
+  struct Seen {  // of the view that it was worked out from
     StepId step = -1;
     TimeNs now_ns = -1;
+    size_t running = 0, waiting = 0, changes = 0;
+    bool operator==(const Seen&) const = default;
+  };
+  struct Step {
+    Seen seen;
     bool turn = false;             // one that runs has its turn
     bool promises = false;         // now or a short while ago somebody stated something
     int32_t promised = 0;          // running decodes that state something or have their turn,
@@ -92,7 +97,8 @@ class PromiseModel {
     double kv_token_ns = 0;   // ... and how long it takes until what runs gives back a token's worth, by its end
   };
   const Step& See(const StepView& view) const {
-    if (step_->step != view.step || step_->now_ns != view.now_ns) Look(view);
+    const Seen seen{view.step, view.now_ns, view.running.size(), view.waiting.size(), view.changes.size()};
+    if (step_->seen != seen) Look(view, seen);
     return *step_;
   }
   const StepTimeModel* model() const { return model_; }
@@ -113,7 +119,7 @@ class PromiseModel {
 
  private:
   DurationNs ShareOf(DurationNs ns) const { return static_cast<DurationNs>(static_cast<double>(ns) * share_); }
-  void Look(const StepView& view) const;
+  void Look(const StepView& view, const Seen& seen) const;
   void Size(const StepView& view) const;
   void ChooseDue(const StepView& view) const;
   static void SeeFirstToken(DurationNs ttft_ns, DurationNs* p99_ns);

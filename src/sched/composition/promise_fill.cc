@@ -59,8 +59,7 @@ class PromiseFill final : public Composition {
 
  private:
   void RunOne(StepContext& step, SlotId slot) {
-    if (!step.plan.AddDecode(slot)) step.Run(slot);
-    model_.Note(step.view, slot).left_out = 0;
+    if (step.plan.AddDecode(slot) || step.Run(slot) == AddResult::kAdded) model_.Note(step.view, slot).left_out = 0;
   }
 
   // --- prompts, begun or waiting, merged ---
@@ -145,7 +144,8 @@ class PromiseFill final : public Composition {
     if (ttft_ns == 0) return;
     const DurationNs own_ns = step.plan.empty() ? Time(1, 1, 0, 0) : Time(0, 0, 0, 0);
     auto more_ns = chunks_.empty() ? kWait * static_cast<double>(ttft_ns) : 0;
-    if (step.view.waiting.size() > kBacklog) more_ns = std::min(more_ns, kSlower * static_cast<double>(own_ns));
+    if (now.promised > 0 && step.view.waiting.size() > kBacklog)
+      more_ns = std::min(more_ns, kSlower * static_cast<double>(own_ns));
     limit_ns_ = std::min(limit_ns_, own_ns + static_cast<DurationNs>(more_ns));
   }
 
@@ -165,7 +165,7 @@ class PromiseFill final : public Composition {
           const size_t middle = low + (high - low) / 2;
           (time_of(middle) <= limit_ns_ ? low : high) = middle;
         }
-        fit = low;
+        fit = step.plan.empty() ? std::max<size_t>(low, 1) : low;
       }
     }
     for (size_t i = 0; i < best_effort_.size(); ++i) {
