@@ -12,6 +12,10 @@ a trace has no times): the preset was tuned on the first half, tables are of the
 and draws the objectives. Arrivals are the trace's own, scaled to the load; Poisson where it has none. A load is a share of what
 `sarathi-serve` completes per second when all requests come at once. Nobody knows how long an answer will be (`--ignore-eos off`).
 
+`plain` runs without objectives, against `sarathi-serve`: figures as a multiple of its own; plans are compared with the same number of KV
+blocks, because `tactus` plans memory for steps of 2,048 tokens. `batch` puts an endless backlog of prompts that state nothing (2,000
+tokens, 200 of answer) beside interactive requests. `ablation` swaps one choice for that of sarathi-serve or accelgen.
+
 Noise: the spread between the seeds (largest less least) of the ratio to the best other preset. `--cache` keeps every result under its
 command line; a result of a program that has changed since must not be in it.
 """
@@ -74,7 +78,13 @@ ABLATIONS = {
 }
 
 
+SAME_KV = ", as much KV"
+SAME_KV_BLOCKS = "12000"
+
+
 def flags_of(row):
+    if row.endswith(SAME_KV):
+        return ["--scheduler", row.removesuffix(SAME_KV), "--kv-blocks", SAME_KV_BLOCKS]
     return ["--scheduler", "tactus", *ABLATIONS[row]] if row in ABLATIONS else ["--scheduler", row]
 
 
@@ -111,7 +121,10 @@ class Simulations:
         key = hashlib.sha256(json.dumps([machine, workload.read_text(), flags]).encode()).hexdigest()
         if (found := self.cache.get(key)) is not None:
             return found
-        command = ["nice", "-n", "5", self.tactus, "sim", *MACHINES[machine], "--workload", f"trace:{workload}", "--ignore-eos", "off",
+        deployment = MACHINES[machine]
+        if "--kv-blocks" in deployment and "--kv-blocks" in flags:
+            deployment = deployment[:deployment.index("--kv-blocks")]
+        command = ["nice", "-n", "5", self.tactus, "sim", *deployment, "--workload", f"trace:{workload}", "--ignore-eos", "off",
                    "--max-queue", "100000", *flags, "--json"]
         try:
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=self.limit_s)
@@ -262,13 +275,15 @@ def part_ablation(args, simulations, traces):
 def part_plain(args, simulations, traces):
     settings = [(machine, trace, None) for machine, trace, _ in SETTINGS]
     settings = list(dict.fromkeys(settings))
-    figures = run_cells(args, simulations, traces, ["tactus", "sarathi-serve"], settings)
-    print("| setting | load | same plans | TTFT P50 | P99 | TBT P50 | P99 | requests/s |\n" + "|---" * 8 + "|")
+    names = ["tactus", "sarathi-serve"]
+    figures = run_cells(args, simulations, traces, names + [name + SAME_KV for name in names], settings)
+    print("| setting | load | same plans with as much KV | TTFT P50 | P99 | TBT P50 | P99 | requests/s |\n" + "|---" * 8 + "|")
     for name, rows in figures.items():
         pairs = list(zip(rows["tactus"], rows["sarathi-serve"]))
         ratio = lambda figure, *path: statistics.median(figure(a) / max(1e-9, figure(b)) for a, b in pairs)
+        same = [a["plan_hash"] == b["plan_hash"] for a, b in zip(rows["tactus" + SAME_KV], rows["sarathi-serve" + SAME_KV])]
         setting, load = name.replace(", None", "").rsplit(", ", 1)
-        print(f"| {setting} | {load} | {sum(a['plan_hash'] == b['plan_hash'] for a, b in pairs)} of {len(pairs)} | "
+        print(f"| {setting} | {load} | {sum(same)} of {len(same)} | "
               + " | ".join(f"{ratio(lambda run, m=metric, p=percentile: run[m][p]):.3f}" for metric in ("ttft_ms", "tbt_ms") for percentile in ("p50", "p99"))
               + f" | {ratio(lambda run: run['request_throughput']):.3f} |")
     return figures

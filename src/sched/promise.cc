@@ -142,7 +142,7 @@ void PromiseModel::ChooseDue(const StepView& view) const {
   left_out_.clear();
   size_t best_effort = 0;
   for (const SlotId slot : view.running) {
-    if (view.seq.state[slot] != SeqState::kDecode || view.seq.slo[slot].any()) continue;
+    if (view.seq.state[slot] != SeqState::kDecode || view.seq.slo[slot].any() || !view.seq.Plannable(slot)) continue;
     const PromiseNote& note = note_.At(view.notes, slot);
     if (note.turn) continue;
     ++best_effort;

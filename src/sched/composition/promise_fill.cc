@@ -44,10 +44,10 @@ class PromiseFill final : public Composition {
     best_effort_.clear();
     for (const SlotId slot : step.RunningByArrival()) {
       if (!step.IsDecode(slot)) continue;
-      if (model_.MayBeLeftOut(step.view, slot)) {
-        best_effort_.push_back(slot);
-      } else {
+      if (!model_.MayBeLeftOut(step.view, slot)) {
         RunOne(step, slot);
+      } else if (step.view.seq.Plannable(slot)) {
+        best_effort_.push_back(slot);
       }
     }
     OpenPrompts(step);
@@ -184,14 +184,14 @@ class PromiseFill final : public Composition {
     const bool waits = step.view.seq.state[slot] == SeqState::kWaiting;
     const int32_t context = waits ? step.plan.CachedTokens(step.view, slot) : step.view.seq.computed_planned[slot];
     const int32_t all = waits ? step.view.seq.known_committed[slot] - context : step.view.seq.Pending(slot);
-    auto high = static_cast<int32_t>(std::min<int64_t>(all, step.plan.prefill_left()));
-    if (Time(0, 0, high, context) <= until_ns) return high;
-    int32_t low = 0;
+    const auto most = static_cast<int32_t>(std::min<int64_t>(all, step.plan.prefill_left()));
+    if (Time(0, 0, most, context) <= until_ns) return most;
+    int32_t low = 0, high = most;
     while (high - low > 16) {
       const int32_t middle = low + (high - low) / 2;
       (Time(0, 0, middle, context) <= until_ns ? low : high) = middle;
     }
-    return step.plan.empty() ? std::max(low, std::min(high, kLeastAlone)) : low;
+    return step.plan.empty() ? std::max(low, std::min(most, kLeastAlone)) : low;
   }
 
   const PromiseModel model_;
