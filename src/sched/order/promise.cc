@@ -78,7 +78,7 @@ class PromiseOrder final : public Order {
     }
     if (!broken_begun_) {
       for (const Entry* e = due_.Next(&beyond_at_); e != nullptr; e = due_.Next(&beyond_at_)) {
-        if (view_->now_ns <= KeepBy(e->slot)) return e->slot;
+        if (view_->now_ns <= e->keep_by_ns) return e->slot;
         missed_.push_back(e->slot);
       }
       broken_begun_ = true;
@@ -118,14 +118,14 @@ class PromiseOrder final : public Order {
     int64_t key = 0;
     int64_t arrival = 0;
     SlotId slot = kNoSlot;
+    int32_t tokens = 0;  // to compute before its first one
+    TimeNs keep_by_ns = kNever;
     auto operator<=>(const Entry&) const = default;
   };
   using Queue = SortedBlocks<Entry>;
   struct Filed {
     Entry entry;
     Queue* queue = nullptr;  // null: does not wait
-    TimeNs keep_by_ns = kNever;
-    int64_t tokens = 0;
   };
   enum class Group : uint8_t { kTurn, kChosen, kPutOff, kBeyond, kBroken, kRest };
   struct Place {
@@ -136,8 +136,7 @@ class PromiseOrder final : public Order {
   // Of the walk: a prompt with a time at which it is due.
   struct Prompt {
     Entry entry;
-    int64_t tokens = 0;
-    bool may_be_put_off = false, waits = false;
+    bool waits = false;
     bool operator<(const Prompt& other) const { return entry < other.entry; }
   };
   struct Work {
@@ -146,7 +145,6 @@ class PromiseOrder final : public Order {
     auto operator<=>(const Work&) const = default;
   };
 
-  TimeNs KeepBy(SlotId slot) const { return filed_[static_cast<size_t>(slot)].keep_by_ns; }
   bool IsPutOff(SlotId slot) const { return walked_ && put_off_[static_cast<size_t>(slot)] == walk_; }
 
   Place PlaceOf(const StepView& view, SlotId slot) const {
@@ -172,17 +170,15 @@ class PromiseOrder final : public Order {
   void File(const StepView& view, SlotId slot) {
     Filed& f = filed_[static_cast<size_t>(slot)];
     TACTUS_CHECK(f.queue == nullptr);
-    f.tokens = view.seq.known_committed[slot];
-    f.keep_by_ns = kNever;
-    f.entry = {0, view.seq.arrival_order[slot], slot};
+    f.entry = {0, view.seq.arrival_order[slot], slot, view.seq.known_committed[slot], kNever};
     switch (model_.StandingOf(view, slot)) {
       case Standing::kTurn:
         f.queue = &turn_;
         break;
       case Standing::kKept: {
         const PromiseModel::Due due = model_.DueOf(view, slot);
-        f.keep_by_ns = due.keep_by_ns;
         f.entry.key = due.by_ns;
+        f.entry.keep_by_ns = due.keep_by_ns;
         f.queue = &due_;
         break;
       }
@@ -241,11 +237,10 @@ class PromiseOrder final : public Order {
     while (prompts_.size() < kHorizon) {
       const Entry* e = due_.Next(&cursor);
       if (e == nullptr) break;
-      const Filed& f = filed_[static_cast<size_t>(e->slot)];
-      if (view.now_ns > f.keep_by_ns) {
+      if (view.now_ns > e->keep_by_ns) {
         missed_.push_back(e->slot);
       } else {
-        prompts_.push_back({*e, f.tokens, f.keep_by_ns != kNever, true});
+        prompts_.push_back({*e, true});
       }
     }
     const bool all = prompts_.size() < kHorizon;
@@ -274,8 +269,8 @@ class PromiseOrder final : public Order {
       if (view.num_prefilling == 0) break;
       if (view.seq.state[slot] != SeqState::kPrefill || model_.StandingOf(view, slot) != Standing::kKept) continue;
       const PromiseModel::Due due = model_.DueOf(view, slot);
-      const int64_t left = view.seq.goal_tokens[slot] - view.seq.computed_planned[slot];
-      prompts_.push_back({{due.by_ns, view.seq.arrival_order[slot], slot}, left, due.keep_by_ns != kNever, false});
+      const int32_t left = view.seq.goal_tokens[slot] - view.seq.computed_planned[slot];
+      prompts_.push_back({{due.by_ns, view.seq.arrival_order[slot], slot, left, due.keep_by_ns}, false});
     }
     if (prompts_.size() > waiting) std::sort(prompts_.begin(), prompts_.end());
   }
@@ -291,18 +286,18 @@ class PromiseOrder final : public Order {
     };
     for (size_t i = 0; i < prompts_.size(); ++i) {
       const Prompt& p = prompts_[i];
-      tokens += p.tokens;
-      waiting += p.waits ? p.tokens : 0;
-      if (!p.may_be_put_off) continue;
-      longest_.push_back({p.tokens, i});
+      tokens += p.entry.tokens;
+      waiting += p.waits ? p.entry.tokens : 0;
+      if (p.entry.keep_by_ns == kNever) continue;
+      longest_.push_back({p.entry.tokens, i});
       std::push_heap(longest_.begin(), longest_.end());
       while (done_ns() > static_cast<double>(p.entry.key) && !longest_.empty()) {
         const Work longest = longest_.front();
         std::pop_heap(longest_.begin(), longest_.end());
         longest_.pop_back();
         const Prompt& off = prompts_[longest.prompt];
-        tokens -= off.tokens;
-        waiting -= off.waits ? off.tokens : 0;
+        tokens -= off.entry.tokens;
+        waiting -= off.waits ? off.entry.tokens : 0;
         put_off_[static_cast<size_t>(off.entry.slot)] = walk_;
         if (longest.prompt == i) break;
       }
