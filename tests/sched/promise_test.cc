@@ -95,6 +95,16 @@ TEST_F(Promise, WhereNotAllCanBeKeptTheLongestIsPutOff) {
   EXPECT_EQ(room.Plan(), "0:0+600* 1:0+300* 2:0+300*");
 }
 
+// 600 tokens of a class of weight 4 count as 150.
+TEST_F(Promise, AClassOfMoreWeightIsPutOffLater) {
+  limits().classes = {{.name = "gold", .weight = 4}};
+  StepBed bed(config);
+  bed.Waiting(600, {.slo = {97 * kMs, 0, 0}, .service_class = 1});
+  bed.Waiting(300, Ttft(98 * kMs));
+  bed.Waiting(310, Ttft(99 * kMs));
+  EXPECT_EQ(bed.Plan(), "0:0+600* 1:0+300* 2:0+310*");
+}
+
 // --- budget ---
 
 // 1 + 0.1 + 1.01 ms leave 478 tokens of 0.1 ms in 50, to a multiple of 8 with the decode; the other stream would allow
@@ -134,6 +144,32 @@ TEST_F(Promise, AJobAsksForWhatItHasLeftPerToken) {
   bed.Decoding(100, 1, {.slo = {0, 0, 100 * kMs}});
   bed.Waiting(4000, Ttft(9000 * kMs));
   EXPECT_EQ(bed.Plan(), "0:100+1* 1:0+71");  // 1 + 1.01 + 7.2
+}
+
+// The decodes that are promised something take 1 + 0.2 + 22.02 ms. A job that has 5 ms a token asks for no less than
+// twice that, 46.44 ms, once a step has shown what they take.
+TEST_F(Promise, AJobLeavesPromptsAsMuchTimeAsDecodes) {
+  KnownLengths eleven{{11}};
+  config.predictor = &eleven;
+  StepBed bed(config);
+  bed.Decoding(100, 1, {.slo = {0, 0, 50 * kMs}});
+  bed.Decoding(2100, 1, Tbt(400 * kMs));
+  bed.Plan();
+  bed.Waiting(4000, Ttft(9000 * kMs));
+  bed.Plan();
+  const double took_ms = 1 + 0.1 * (2 + bed.planned().items.back().count) + 0.01 * (102 + 2102);
+  EXPECT_LE(took_ms, 46.5);
+  EXPECT_GT(took_ms, 46.5 - 0.8) << "more than a granule of 8 tokens short of it";
+}
+
+// Between two stages a short step, a long one of others and a long one of its own make a gap of 1.5 long steps, so a
+// step takes 2/3 of the gap: (33.3 - 1 - 1.01) / 0.1 = 313 tokens.
+TEST_F(Promise, BetweenStagesAStepTakesAShareOfTheGap) {
+  limits().pipeline_steps = 2;
+  StepBed bed(config);
+  bed.Decoding(100, 1, Tbt(50 * kMs));
+  bed.Waiting(4000, Ttft(9000 * kMs));
+  EXPECT_EQ(bed.Plan(), "0:100+1* 1:0+311");
 }
 
 // --- best effort ---

@@ -2,15 +2,16 @@
 // can, in order of arrival; then those that state nothing, likewise.
 //
 // Where more is due than can be done, as many as possible are kept (Moore and Hodgson's rule for the most jobs in time
-// on one machine): going through the first kHorizon in order of what is due, with the time that their prompts take
-// beside the decodes that run, the one that takes longest of those so far is put off whenever one of them would be
-// late. Who is put off comes behind those that are not. It is asked again in every step, so nothing is lost where there
-// is more time than was thought.
+// on one machine). The first kHorizon are gone through in order of what is due, with the time that their prompts take
+// beside the decodes that run, or until what runs has given back the KV for them. Whenever one of them would be late,
+// the one of those so far that takes longest for its class's weight is put off: it comes behind those that are not. It
+// is asked again in every step, so nothing is lost where there is more time than was thought.
 //
-// Bound: one step in --promise-turn at the latest, the oldest of those that only wait (it states nothing, or what it
-// states can no longer be kept, or it is put off) begins its turn: from then on it goes before all others. So with k
-// that have waited for longer a request starts at the latest after (k + 1) x --promise-turn steps, and the time that
-// those before it take for their prompts and until there is KV for them.
+// Bound: one that can be kept is passed over only by what is due before it and, once put off, until it can no longer be
+// kept. The oldest of those that cannot, or that state nothing, begins its turn once --promise-turn steps have gone by
+// in which none of these began, and the one whose turn was before has ended: from then on it goes before all others. So
+// with k before it a request begins at the latest after (k + 1) x --promise-turn steps and the answers of those k;
+// where KV is short also the time until what runs has given enough back, for nothing else starts meanwhile.
 #include <algorithm>
 #include <vector>
 
@@ -33,6 +34,7 @@ class PromiseOrder final : public Order {
         broken_(limits.slot_capacity),
         rest_(limits.slot_capacity) {
     const auto n = static_cast<size_t>(limits.slot_capacity);
+    for (const ServiceClass& c : limits.classes) weights_.push_back(c.weight);
     filed_.resize(n);
     put_off_.resize(n, -1);
     prompts_.reserve(2 * n);
@@ -140,11 +142,14 @@ class PromiseOrder final : public Order {
     bool operator<(const Prompt& other) const { return entry < other.entry; }
   };
   struct Work {
-    int64_t tokens = 0;
+    double cost = 0;
     size_t prompt = 0;
     auto operator<=>(const Work&) const = default;
   };
 
+  double WeightOf(const StepView& view, SlotId slot) const {
+    return weights_.size() == 1 ? 1 : weights_[view.seq.service_class[slot]];
+  }
   bool IsPutOff(SlotId slot) const { return walked_ && put_off_[static_cast<size_t>(slot)] == walk_; }
 
   Place PlaceOf(const StepView& view, SlotId slot) const {
@@ -289,7 +294,7 @@ class PromiseOrder final : public Order {
       tokens += p.entry.tokens;
       waiting += p.waits ? p.entry.tokens : 0;
       if (p.entry.keep_by_ns == kNever) continue;
-      longest_.push_back({p.entry.tokens, i});
+      longest_.push_back({static_cast<double>(p.entry.tokens) / WeightOf(view, p.entry.slot), i});
       std::push_heap(longest_.begin(), longest_.end());
       while (done_ns() > static_cast<double>(p.entry.key) && !longest_.empty()) {
         const Work longest = longest_.front();
@@ -306,7 +311,8 @@ class PromiseOrder final : public Order {
 
   const PromiseModel model_;
   Queue turn_, due_, broken_, rest_;
-  std::vector<Filed> filed_;  // [capacity]
+  std::vector<double> weights_{1};  // by class; [0]: of none
+  std::vector<Filed> filed_;        // [capacity]
   // Of the walk, one for each plan.
   bool walked_ = false;
   TimeNs walked_ns_ = 0;
