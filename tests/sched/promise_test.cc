@@ -135,6 +135,17 @@ TEST_F(Promise, AStreamThatWasLateAsksForReadingSpeed) {
   EXPECT_EQ(bed.Plan(), "0:100+1* 1:0+1847");  // 1 + 1.01 + 184.8
 }
 
+// Whether it was late is seen when its token is: 75 ms after the one before.
+TEST_F(Promise, AGapThatWasTooLongIsSeen) {
+  for (const TimeNs second : {50 * kMs, 75 * kMs}) {
+    StepBed bed(config);
+    const SlotId slot = bed.Decoding(100, 1, Tbt(50 * kMs));
+    bed.Plan();
+    bed.Plan(second);
+    EXPECT_EQ(bed.Note<PromiseNote>(slot)->broken, second > 50 * kMs);
+  }
+}
+
 // A job has 100 ms for 10 more tokens, so steps of 10 ms. Where nothing else decodes than it (1 + 0.1 + 1.01 ms) it
 // asks for no less than twice that, which is less: 10 ms stand.
 TEST_F(Promise, AJobAsksForWhatItHasLeftPerToken) {
