@@ -19,6 +19,7 @@
 #include "loop/metrics.h"
 #include "loop/replica.h"
 #include "obs/histogram.h"
+#include "sched/promise.h"
 #include "sched/scheduler.h"
 #include "sched/slack.h"
 #include "support/fake_executor.h"
@@ -253,7 +254,8 @@ constexpr Case kDecisions[] = {
 
 bool KnowsObjectives(const sched::PresetInfo& preset) {
   for (const sched::ChoiceInfo& order : sched::Values(sched::Choice::kBudget)) {
-    if (std::string(order.name) == preset.budget) return order.Declares(sched::kTtftObjective);
+    if (std::string(order.name) == preset.budget)
+      return order.Declares(sched::kTtftObjective) || order.Declares(sched::kPromiseTurn);
   }
   return false;
 }

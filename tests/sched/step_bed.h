@@ -150,7 +150,7 @@ class StepBed {
   sched::Scheduler& scheduler() { return *scheduler_; }
 
  private:
-  static constexpr int32_t kCapacity = 64;
+  static constexpr int32_t kCapacity = 128;
   static sched::SchedulerLimits LimitsOf(const HarnessConfig& c) {
     sched::SchedulerLimits limits = c.scheduler.limits;
     limits.max_num_seqs = c.max_num_seqs;

@@ -18,11 +18,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <vector>
 
-#include "sched/budget/tbt_objective.h"
+#include "sched/budget/step_sizer.h"
 #include "sched/choices.h"
-#include "sched/plan.h"
 
 namespace tactus::sched {
 namespace {
@@ -30,31 +28,23 @@ namespace {
 constexpr DurationNs kReadingSpeedNs = 187'500'000;  // per token: 240 words a minute
 constexpr DurationNs kShare = 2;
 constexpr int64_t kMostTokens = 2048;  // as the papers' relaxed objectives
-constexpr int64_t kLeastPromptTokens = 32;
-constexpr size_t kMostChunks = 64;  // of prompts that are looked at
 
 class TbtSloBudget final : public Budget {
  public:
   TbtSloBudget(const SchedulerLimits& limits, int64_t most)
-      : model_(*limits.step_time),
-        automatic_(limits.tbt_slo_ns == kAutoDuration),
+      : automatic_(limits.tbt_slo_ns == kAutoDuration),
         share_(ShareOfObjective(limits)),
         objective_ns_(automatic_ ? kReadingSpeedNs : limits.tbt_slo_ns),
         allowed_ns_(ShareOf(objective_ns_)),
-        granule_(GranuleOf(model_)),
-        most_(most),
-        most_decodes_((limits.max_num_seqs + limits.pipeline_steps - 1) / limits.pipeline_steps) {
-    prompts_.reserve(kMostChunks);
-    chunks_.reserve(kMostChunks);
-  }
+        sizer_(limits, most) {}
 
   void Describe(ChoiceTraits* traits) const override {
-    traits->max_tokens = most_;
-    traits->max_prefill_tokens = std::min(most_, kLeastPromptTokens);  // that no step denies
+    traits->max_tokens = sizer_.most();
+    traits->max_prefill_tokens = std::min(sizer_.most(), StepSizer::kLeastPromptTokens);  // that no step denies
     traits->wants_step_time = true;
   }
 
-  StepBudget Next(const StepView&) override { return {most_, most_}; }
+  StepBudget Next(const StepView&) override { return {sizer_.most(), sizer_.most()}; }
   StepBudget NextFor(const StepView& view, Order* order, const PlanBuilder& builder) override {
     const int64_t tokens = Largest(view, order, builder);
     return {tokens, tokens};
@@ -62,100 +52,29 @@ class TbtSloBudget final : public Budget {
 
   std::string Why() const override {
     return fmt::format(
-        "every step the largest of at most {} tokens that is predicted to keep {:.1f} ms between tokens{}{}", most_,
-        static_cast<double>(objective_ns_) * 1e-6, share_ < 1 ? fmt::format(" x {} for the pipeline", share_) : "",
+        "every step the largest of at most {} tokens that is predicted to keep {:.1f} ms between tokens{}{}",
+        sizer_.most(), static_cast<double>(objective_ns_) * 1e-6,
+        share_ < 1 ? fmt::format(" x {} for the pipeline", share_) : "",
         automatic_ ? ", or twice what its decodes take (reading speed; --tbt-slo none: off)" : " (--tbt-slo)");
   }
 
  private:
   int64_t Largest(const StepView& view, Order* order, const PlanBuilder& builder) {
-    if (view.num_prefilling == 0 && view.waiting.empty()) return most_;
-    SeeDecodes(view);
-    SeePrompts(view, order, builder);
-    const int64_t least = std::min(most_, RoundUp(shape_.decodes + kLeastPromptTokens));
-    const int64_t top = std::min(most_, shape_.decodes + prompt_tokens_);
-    const int64_t if_all_fits = prompts_.size() < kMostChunks ? most_ : std::max(top, least);
-    if (top <= least) return if_all_fits;
-    const DurationNs whole = TimeOf(top);
-    DurationNs allowed = allowed_ns_;
-    if (whole > allowed && automatic_ && shape_.decodes > 0)
-      allowed = std::max(allowed, ShareOf(kShare * TimeOf(shape_.decodes)));
-    if (whole <= allowed) return if_all_fits;
-    // Step times never fall with more tokens: the last multiple that keeps the objective, by bisection.
-    int64_t low = least / granule_, high = (top + granule_ - 1) / granule_;
-    while (high - low > 1) {
-      const int64_t middle = low + (high - low) / 2;
-      (TimeOf(middle * granule_) <= allowed ? low : high) = middle;
-    }
-    return std::max(low * granule_, least);
-  }
-
-  int64_t RoundUp(int64_t tokens) const { return (tokens + granule_ - 1) / granule_ * granule_; }
-
-  void SeeDecodes(const StepView& view) {
-    shape_ = {};
-    for (const SlotId slot : view.running_by_arrival) {
-      if (view.seq.state[slot] != SeqState::kDecode || !view.seq.Plannable(slot) || view.seq.Pending(slot) == 0)
-        continue;
-      if (shape_.decodes == most_decodes_) return;
-      ++shape_.decodes;
-      shape_.decode_context_tokens += view.seq.known_planned[slot];
-    }
-  }
-
-  // Those that a step of the largest size has room for. One that could not start for want of memory is still counted: a
-  // budget may be left over.
-  void SeePrompts(const StepView& view, Order* order, const PlanBuilder& builder) {
-    prompts_.clear();
-    prompt_tokens_ = 0;
-    const auto room = [this] { return shape_.decodes + prompt_tokens_ < most_ && prompts_.size() < kMostChunks; };
-    const auto see = [this](int32_t context, int32_t tokens) {
-      if (tokens <= 0) return;
-      prompts_.push_back({context, tokens});
-      prompt_tokens_ += tokens;
-    };
-    for (size_t i = 0; view.num_prefilling > 0 && i < view.running_by_arrival.size() && room(); ++i) {
-      const SlotId slot = view.running_by_arrival[i];
-      if (view.seq.state[slot] != SeqState::kPrefill || !view.seq.Plannable(slot)) continue;
-      see(view.seq.computed_planned[slot], view.seq.Pending(slot));
-    }
-    if (view.waiting.empty() || !room()) return;
-    order->Start(view);
-    for (SlotId slot = order->Next(); slot != kNoSlot && room(); slot = order->Next()) {
-      const int32_t cached = builder.CachedTokens(view, slot);
-      see(cached, view.seq.known_committed[slot] - cached);
-    }
+    if (view.num_prefilling == 0 && view.waiting.empty()) return sizer_.most();
+    sizer_.SeeDecodes(view, [](SlotId) { return true; });
+    sizer_.SeePrompts(view, order, builder, false);
+    return sizer_.Largest([this](DurationNs whole) {
+      if (whole <= allowed_ns_ || !automatic_ || sizer_.decodes() == 0) return allowed_ns_;
+      return std::max(allowed_ns_, ShareOf(kShare * sizer_.TimeOf(sizer_.decodes())));
+    });
   }
 
   DurationNs ShareOf(DurationNs ns) const { return static_cast<DurationNs>(static_cast<double>(ns) * share_); }
 
-  // Of a step of so many tokens: all decodes, and the prompts in order.
-  DurationNs TimeOf(int64_t tokens) {
-    chunks_.clear();
-    StepShape shape = shape_;
-    shape.logit_rows = shape.decodes;
-    int64_t left = tokens - shape.decodes;
-    for (const ChunkShape& prompt : prompts_) {
-      if (left <= 0) break;
-      const auto taken = static_cast<int32_t>(std::min<int64_t>(left, prompt.tokens));
-      chunks_.push_back({prompt.context_tokens, taken});
-      shape.logit_rows += taken == prompt.tokens ? 1 : 0;
-      left -= taken;
-    }
-    shape.chunks = chunks_;
-    return model_.StepTimeNs(shape);
-  }
-
-  const StepTimeModel& model_;
   const bool automatic_;
   const double share_;
   const DurationNs objective_ns_, allowed_ns_;
-  const int64_t granule_, most_, most_decodes_;
-  // Of the step that is being sized.
-  StepShape shape_;                  // its decodes
-  std::vector<ChunkShape> prompts_;  // `tokens`: all that is left of each
-  int64_t prompt_tokens_ = 0;        // their sum
-  std::vector<ChunkShape> chunks_;
+  StepSizer sizer_;
 };
 
 }  // namespace
