@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "sched/budget/step_sizer.h"
 #include "sched/choices.h"
@@ -21,38 +22,43 @@ class PromiseBudget final : public Budget {
   explicit PromiseBudget(const SchedulerLimits& limits)
       : plain_(MakeTbtSloBudget(limits)),
         model_(limits),
-        sizer_(limits, limits.token_budget > 0
-                           ? limits.token_budget
-                           : std::max(limits.default_token_budget, kMostTokens / limits.pipeline_steps)) {}
+        most_(limits.token_budget > 0 ? limits.token_budget
+                                      : std::max(limits.default_token_budget, kMostTokens / limits.pipeline_steps)) {
+    if (limits.step_time != nullptr) sizer_.emplace(limits, most_);
+  }
 
+  // The same with and without step times: a server plans its memory before it has measured any.
   void Describe(ChoiceTraits* traits) const override {
     plain_->Describe(traits);
-    traits->max_tokens = std::max(traits->max_tokens, sizer_.most());
+    traits->max_tokens = std::max(traits->max_tokens, most_);
+    traits->wants_step_time = true;
   }
   StepBudget Next(const StepView& view) override { return plain_->Next(view); }
   StepBudget NextFor(const StepView& view, Order* order, const PlanBuilder& builder) override {
+    if (!sizer_) return plain_->NextFor(view, order, builder);
     if (!view.waiting.empty()) order->Start(view);
     const PromiseModel::Step& step = model_.See(view);
     if (!step.promises) return plain_->NextFor(view, order, builder);
-    const int64_t best_effort = std::min<int64_t>(step.best_effort, sizer_.most());
-    if (view.num_prefilling == 0 && view.waiting.empty()) return {sizer_.most(), sizer_.most()};
-    sizer_.SeeDecodes(view, [&](SlotId slot) { return !model_.MayBeLeftOut(view, slot); });
-    sizer_.SeePrompts(view, order, builder, true);
-    const int64_t tokens = sizer_.Largest([&](DurationNs) {
+    const int64_t best_effort = std::min<int64_t>(step.best_effort, most_);
+    if (view.num_prefilling == 0 && view.waiting.empty()) return {most_, most_};
+    sizer_->SeeDecodes(view, [&](SlotId slot) { return !model_.MayBeLeftOut(view, slot); });
+    sizer_->SeePrompts(view, order, builder, true);
+    const int64_t tokens = sizer_->Largest([&](DurationNs) {
       if (step.allowed_ns != kNever) return step.allowed_ns;
-      return std::max(model_.usual_gap_ns(), sizer_.decodes() == 0 ? 0 : kShare * sizer_.TimeOf(sizer_.decodes()));
+      return std::max(model_.usual_gap_ns(), sizer_->decodes() == 0 ? 0 : kShare * sizer_->TimeOf(sizer_->decodes()));
     });
-    return {std::min(tokens + best_effort, sizer_.most()), tokens - std::min(tokens, sizer_.decodes())};
+    return {std::min(tokens + best_effort, most_), tokens - std::min(tokens, sizer_->decodes())};
   }
   std::string Why() const override {
-    return fmt::format("as the objectives of what runs allow, at most {}; without any: {}", sizer_.most(),
-                       plain_->Why());
+    if (!sizer_) return plain_->Why();
+    return fmt::format("as the objectives of what runs allow, at most {}; without any: {}", most_, plain_->Why());
   }
 
  private:
   const std::unique_ptr<Budget> plain_;
   const PromiseModel model_;
-  StepSizer sizer_;
+  const int64_t most_;
+  std::optional<StepSizer> sizer_;  // none without step times
 };
 
 }  // namespace
@@ -60,7 +66,6 @@ class PromiseBudget final : public Budget {
 constinit const KnobList kPromiseBudgetKnobs{&kPromiseTurn, &kHeadroom};
 
 std::unique_ptr<Budget> MakePromiseBudget(const SchedulerLimits& limits) {
-  if (limits.step_time == nullptr) return MakeTbtSloBudget(limits);
   return std::make_unique<PromiseBudget>(limits);
 }
 

@@ -26,7 +26,7 @@ namespace {
 
 constexpr size_t kMostAhead = 512;
 constexpr int64_t kMostSteps = 512;
-constexpr int64_t kLeastChunk = 32;  // prompts go on beside any number of decodes: budgets leave them so many tokens
+constexpr int64_t kLeastShare = 16;  // of a step, for prompts: budgets grow with the decodes beside them
 constexpr DurationNs kLeastRetryNs = kSecond;
 
 struct GateAccount {     // of client 0
@@ -181,7 +181,7 @@ class PredictGate final : public Gate {
   // Chunks of the next step, into chunks_. The tokens that it computes.
   int64_t Compose(const GateContext& context, size_t head, size_t* started) {
     chunks_.clear();
-    const int64_t room = std::max(kLeastChunk, context.budget.tokens - decodes_);
+    const int64_t room = std::max(context.budget.tokens / kLeastShare, context.budget.tokens - decodes_);
     const int64_t budget = std::max<int64_t>(1, std::min(context.budget.prefill_tokens, room));
     int64_t taken = 0;
     for (size_t i = head; i < prompts_.size() && taken < budget; ++i) {
