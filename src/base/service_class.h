@@ -15,7 +15,8 @@ namespace tactus {
 struct ServiceClass {
   std::string name;
   Slo slo;            // of its requests that state none of the kind
-  double weight = 1;  // what a client of the class gets beside a client of weight 1, where clients share (order vtc)
+  double weight = 1;  // what a client of the class gets beside one of weight 1, where clients share (order vtc); as how
+                      // many a request counts where not all can be kept (order promise)
 };
 
 inline constexpr size_t kMostServiceClasses = 32;  // as many as a result tells apart

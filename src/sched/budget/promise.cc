@@ -1,7 +1,8 @@
 // While requests that state objectives are about, or were a short while ago: every step the largest that keeps the
 // tightest gap between tokens stated by a running sequence, of those that can still be kept, counting the decodes of
 // those that state something. Who states no gap has reading speed (--tbt-slo DURATION: that). What best effort may add
-// is the composition's business. Without any such requests, or without step times: as tbt-slo, step for step.
+// is the composition's business. Without any such requests as tbt-slo, step for step; without
+// step times fixed.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,18 +17,20 @@ namespace {
 constexpr int64_t kMostTokens = 2048;
 constexpr DurationNs kShare = 2;  // of what the decodes alone take, where no step keeps what is asked for
 
+int64_t MostTokens(const SchedulerLimits& limits) {
+  if (limits.token_budget > 0) return limits.token_budget;
+  return std::max(limits.default_token_budget, kMostTokens / limits.pipeline_steps);
+}
+
 class PromiseBudget final : public Budget {
  public:
   explicit PromiseBudget(const SchedulerLimits& limits)
-      : plain_(MakeTbtSloBudget(limits)),
-        model_(limits),
-        sizer_(limits, limits.token_budget > 0
-                           ? limits.token_budget
-                           : std::max(limits.default_token_budget, kMostTokens / limits.pipeline_steps)) {}
+      : plain_(MakeTbtSloBudget(limits)), model_(limits), sizer_(limits, MostTokens(limits)) {}
 
   void Describe(ChoiceTraits* traits) const override {
     plain_->Describe(traits);
     traits->max_tokens = std::max(traits->max_tokens, sizer_.most());
+    traits->sizes_by_step_time = true;
   }
   StepBudget Next(const StepView& view) override { return plain_->Next(view); }
   StepBudget NextFor(const StepView& view, Order* order, const PlanBuilder& builder) override {
@@ -60,7 +63,14 @@ class PromiseBudget final : public Budget {
 constinit const KnobList kPromiseBudgetKnobs{&kPromiseTurn, &kHeadroom};
 
 std::unique_ptr<Budget> MakePromiseBudget(const SchedulerLimits& limits) {
-  if (limits.step_time == nullptr) return MakeTbtSloBudget(limits);
+  if (limits.step_time == nullptr) {
+    const bool given = limits.token_budget > 0;
+    return MakeFixedBudgetOf(given ? limits.token_budget : limits.default_token_budget,
+                             fmt::format("{}; there are no step times of this machine to keep objectives by ('tactus "
+                                         "profile' measures them)",
+                                         given ? "--token-budget" : "the default"),
+                             MostTokens(limits));
+  }
   return std::make_unique<PromiseBudget>(limits);
 }
 
