@@ -278,6 +278,8 @@ TEST(Registry, ABudgetSaysWhetherStepTimesWouldSizeIt) {
   EXPECT_TRUE(by_step_time("sarathi-serve", "", kAutoDuration, 0));
   EXPECT_TRUE(by_step_time("sarathi-serve", "", kSecond, 64)) << "64 tokens are the most, and the objective stands";
   EXPECT_TRUE(by_step_time("vllm", "tbt-slo", kSecond, 0));
+  EXPECT_TRUE(by_step_time("tactus", "", kAutoDuration, 0));
+  EXPECT_TRUE(by_step_time("tactus", "", 0, 64)) << "objectives of requests size its steps";
   EXPECT_TRUE(by_step_time("orca", "profile", kSecond, 0));
   EXPECT_FALSE(by_step_time("sarathi-serve", "", 0, 0)) << "no objective";
   EXPECT_FALSE(by_step_time("sarathi-serve", "", kAutoDuration, 64)) << "a size is given, an objective is not";
@@ -290,6 +292,14 @@ TEST(Registry, ABudgetSaysWhetherStepTimesWouldSizeIt) {
   SchedulerConfig unknown;
   unknown.preset = "bogus";
   EXPECT_NE(Scheduler::TraitsOf(unknown).status().message().find("unknown scheduler 'bogus'"), std::string::npos);
+}
+
+// Memory is planned before step times are known: for the largest step that they may then allow.
+TEST(Registry, ABudgetOfObjectivesSaysWithoutStepTimesHowLargeAStepMayBecome) {
+  SchedulerConfig c = Config("tactus");
+  EXPECT_EQ(Scheduler::TraitsOf(c)->max_tokens, 2048);
+  c.limits.token_budget = 300;
+  EXPECT_EQ(Scheduler::TraitsOf(c)->max_tokens, 300);
 }
 
 TEST(Registry, ASearchIsNoPreset) {
