@@ -34,7 +34,8 @@ struct PromiseNote {
 struct PromiseClock {
   StepId last_promise;  // one beyond the last step that saw a sequence that states something; 0: none did
   StepId turn_from;     // one beyond the step since which nobody who only waits has begun; 0: nobody waits
-  StepId seen;          // one beyond the newest result in step_ns
+  StepId seen;          // one beyond the newest result that was read
+  double late;          // about the P98 of how much longer steps with prompts take than predicted, as a share
   DurationNs
       ttft_ns;  // about the P99 of what those that state something waited for their first token; 0: none has had it
   DurationNs base_ns;  // of the decodes that were promised something alone, in the last step that had a size
@@ -118,13 +119,17 @@ class PromiseModel {
   DurationNs usual_gap_ns() const { return usual_gap_ns_; }
 
  private:
-  DurationNs ShareOf(DurationNs ns) const { return static_cast<DurationNs>(static_cast<double>(ns) * share_); }
+  // What of a gap a step may be predicted to take.
+  DurationNs ShareOf(const StepView& view, DurationNs ns) const {
+    return static_cast<DurationNs>(static_cast<double>(ns) * share_ / (1 + Clock(view).late));
+  }
   void Look(const StepView& view, const Seen& seen) const;
   void Size(const StepView& view) const;
   void ChooseDue(const StepView& view) const;
   static void SeeFirstToken(DurationNs ttft_ns, DurationNs* p99_ns);
   void SeeToken(const StepView& view, SlotId slot) const;
   void SeeResults(const StepView& view) const;
+  void SeeResult(const StepRecord& record, PromiseClock* clock) const;
   DurationNs GapNs(const StepView& view, SlotId slot, DurationNs base_ns) const;
   DurationNs AnswerNs(const StepView& view, SlotId slot) const;
 
