@@ -194,8 +194,12 @@ void PromiseModel::Look(const StepView& view, const Seen& seen) const {
       if (gap == kNever) s.allowed_ns = std::min(s.allowed_ns, ShareOf(view, std::max(slo.tbt_ns, usual_gap_ns_)));
     }
     if (!view.seq.Plannable(slot) || view.seq.Pending(slot) <= 0) continue;
-    ++(may_be_left_out ? s.best_effort : s.promised);
-    (may_be_left_out ? s.best_effort_context : s.promised_context) += known;
+    if (may_be_left_out) {
+      ++s.best_effort;
+    } else {
+      ++s.promised;
+      s.promised_context += known;
+    }
   }
   for (const SequenceChange& change : view.changes) {
     if (change.kind == ChangeKind::kQueued) states |= view.seq.slo[change.slot].any();

@@ -67,7 +67,6 @@ class PromiseModel {
     if (view.seq.state[slot] == SeqState::kDecode) return Standing::kKept;
     return view.now_ns > DueOf(view, slot).keep_by_ns ? Standing::kBroken : Standing::kKept;
   }
-  bool HasTurn(const StepView& view, SlotId slot) const { return note_.At(view.notes, slot).turn; }
 
   // Whether a decode may sit this step out: it states nothing, and it is not among those that have for longest, of whom
   // so many are in every step that each is in one of kLongestPause. See has been asked in this plan.
@@ -90,7 +89,6 @@ class PromiseModel {
     int32_t promised = 0;          // running decodes that state something or have their turn,
     int64_t promised_context = 0;  // ... the KV that they read,
     int32_t best_effort = 0;       // ... and the others
-    int64_t best_effort_context = 0;
     DurationNs allowed_ns =
         kNever;               // what a step may take for the sake of those that run; kNever: none states anything
     double token_ns = 0;      // of a prompt token in a step that takes so long; 0: no model
