@@ -11,6 +11,7 @@ constexpr DurationNs kReadingSpeedNs = 187'500'000;  // per token: 240 words a m
 constexpr DurationNs kUsualFirstTokenNs = 2'000'000'000;
 // A sequence that states something leaves its mark for so many steps.
 constexpr StepId kRemembered = 1024;
+constexpr double kMostLate = 0.5;
 // A job makes good in a later step what it loses in one: prompts have at least as much time as decodes for its sake.
 constexpr DurationNs kShare = 2;
 constexpr int64_t kLeastTokens = 32, kRateTokens = 512, kMostTokens = 2048;
@@ -94,17 +95,24 @@ DurationNs PromiseModel::GapNs(const StepView& view, SlotId slot, DurationNs bas
 void PromiseModel::SeeResults(const StepView& view) const {
   PromiseClock& clock = Clock(view);
   const size_t size = view.recent.size();
-  for (size_t back = 0; back < size; ++back) {
-    const StepRecord& r = view.recent[(static_cast<size_t>(view.recent_begin) + size - 1 - back) % size];
-    if (r.step + 1 <= clock.seen) break;
-    if (back == 0) {
-      const DurationNs took = r.end_ns - r.start_ns;
-      clock.step_ns += clock.step_ns == 0 ? took : (took - clock.step_ns) / 32;
-    }
-  }
-  if (size > 0) {
-    clock.seen = view.recent[(static_cast<size_t>(view.recent_begin) + size - 1) % size].step + 1;
-  }
+  const auto from_newest = [&](size_t back) -> const StepRecord& {
+    return view.recent[(static_cast<size_t>(view.recent_begin) + size - 1 - back) % size];
+  };
+  size_t unread = 0;
+  while (unread < size && from_newest(unread).step >= clock.seen) ++unread;
+  while (unread > 0) SeeResult(from_newest(--unread), &clock);
+}
+
+void PromiseModel::SeeResult(const StepRecord& record, PromiseClock* clock) const {
+  clock->seen = record.step + 1;
+  if (!record.ok) return;
+  const DurationNs took = record.end_ns - record.start_ns;
+  clock->step_ns += clock->step_ns == 0 ? took : (took - clock->step_ns) / 32;
+  // Between stages a step's time is not its own.
+  if (share_ < 1 || record.predicted_ns <= 0 || record.prefill_tokens == 0) return;
+  const double late = static_cast<double>(took) / static_cast<double>(record.predicted_ns) - 1;
+  clock->late += (late > clock->late ? 0.98 : -0.02) / 16;
+  clock->late = std::clamp(clock->late, 0.0, kMostLate);
 }
 
 DurationNs PromiseModel::TimeOf(int64_t decodes, int64_t decode_context, int64_t chunk, int64_t context) const {
@@ -182,12 +190,16 @@ void PromiseModel::Look(const StepView& view, const Seen& seen) const {
     if (!may_be_left_out) {
       const bool kept = stated && StandingOf(view, slot) == Standing::kKept;
       const DurationNs gap = kept ? GapNs(view, slot, Clock(view).base_ns) : kNever;
-      if (gap != kNever) gaps_.push_back(ShareOf(gap));
-      if (gap == kNever) s.allowed_ns = std::min(s.allowed_ns, ShareOf(std::max(slo.tbt_ns, usual_gap_ns_)));
+      if (gap != kNever) gaps_.push_back(ShareOf(view, gap));
+      if (gap == kNever) s.allowed_ns = std::min(s.allowed_ns, ShareOf(view, std::max(slo.tbt_ns, usual_gap_ns_)));
     }
     if (!view.seq.Plannable(slot) || view.seq.Pending(slot) <= 0) continue;
-    ++(may_be_left_out ? s.best_effort : s.promised);
-    (may_be_left_out ? s.best_effort_context : s.promised_context) += known;
+    if (may_be_left_out) {
+      ++s.best_effort;
+    } else {
+      ++s.promised;
+      s.promised_context += known;
+    }
   }
   for (const SequenceChange& change : view.changes) {
     if (change.kind == ChangeKind::kQueued) states |= view.seq.slo[change.slot].any();

@@ -34,7 +34,8 @@ struct PromiseNote {
 struct PromiseClock {
   StepId last_promise;  // one beyond the last step that saw a sequence that states something; 0: none did
   StepId turn_from;     // one beyond the step since which nobody who only waits has begun; 0: nobody waits
-  StepId seen;          // one beyond the newest result in step_ns
+  StepId seen;          // one beyond the newest result that was read
+  double late;          // about the P98 of how much longer steps with prompts take than predicted, as a share
   DurationNs
       ttft_ns;  // about the P99 of what those that state something waited for their first token; 0: none has had it
   DurationNs base_ns;  // of the decodes that were promised something alone, in the last step that had a size
@@ -66,7 +67,6 @@ class PromiseModel {
     if (view.seq.state[slot] == SeqState::kDecode) return Standing::kKept;
     return view.now_ns > DueOf(view, slot).keep_by_ns ? Standing::kBroken : Standing::kKept;
   }
-  bool HasTurn(const StepView& view, SlotId slot) const { return note_.At(view.notes, slot).turn; }
 
   // Whether a decode may sit this step out: it states nothing, and it is not among those that have for longest, of whom
   // so many are in every step that each is in one of kLongestPause. See has been asked in this plan.
@@ -89,7 +89,6 @@ class PromiseModel {
     int32_t promised = 0;          // running decodes that state something or have their turn,
     int64_t promised_context = 0;  // ... the KV that they read,
     int32_t best_effort = 0;       // ... and the others
-    int64_t best_effort_context = 0;
     DurationNs allowed_ns =
         kNever;               // what a step may take for the sake of those that run; kNever: none states anything
     double token_ns = 0;      // of a prompt token in a step that takes so long; 0: no model
@@ -118,13 +117,17 @@ class PromiseModel {
   DurationNs usual_gap_ns() const { return usual_gap_ns_; }
 
  private:
-  DurationNs ShareOf(DurationNs ns) const { return static_cast<DurationNs>(static_cast<double>(ns) * share_); }
+  // What of a gap a step may be predicted to take.
+  DurationNs ShareOf(const StepView& view, DurationNs ns) const {
+    return static_cast<DurationNs>(static_cast<double>(ns) * share_ / (1 + Clock(view).late));
+  }
   void Look(const StepView& view, const Seen& seen) const;
   void Size(const StepView& view) const;
   void ChooseDue(const StepView& view) const;
   static void SeeFirstToken(DurationNs ttft_ns, DurationNs* p99_ns);
   void SeeToken(const StepView& view, SlotId slot) const;
   void SeeResults(const StepView& view) const;
+  void SeeResult(const StepRecord& record, PromiseClock* clock) const;
   DurationNs GapNs(const StepView& view, SlotId slot, DurationNs base_ns) const;
   DurationNs AnswerNs(const StepView& view, SlotId slot) const;
 
