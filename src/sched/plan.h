@@ -120,6 +120,7 @@ class PlanBuilder {
   }  // has a share, or was given up, in this plan
   int32_t num_items() const { return static_cast<int32_t>(plan_->items.size()); }
   std::span<const StepItem> items() const { return plan_->items; }
+  const StepPlan& step() const { return *plan_; }  // as far as it has come
   // Tokens that the step computes for nothing, for step-time models; they take no share of the budget.
   void AddPadding(int64_t tokens) { plan_->padded_tokens += tokens; }
   bool empty() const { return num_items() == 0; }

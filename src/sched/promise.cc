@@ -1,5 +1,6 @@
 #include "sched/promise.h"
 
+#include "base/step_shape.h"
 #include "sched/choices.h"
 #include "sched/slack.h"
 
@@ -36,6 +37,7 @@ PromiseModel::PromiseModel(const SchedulerLimits& limits)
     const Pivot pivot = FindPivot(limits);
     best_token_ns_ = static_cast<double>(pivot.step_ns) / static_cast<double>(pivot.tokens);
   }
+  chunks_.reserve(static_cast<size_t>(limits.max_num_seqs));
   gaps_.reserve(static_cast<size_t>(limits.max_num_seqs));
   left_out_.reserve(static_cast<size_t>(limits.max_num_seqs));
 }
@@ -108,11 +110,18 @@ void PromiseModel::SeeResult(const StepRecord& record, PromiseClock* clock) cons
   if (!record.ok) return;
   const DurationNs took = record.end_ns - record.start_ns;
   clock->step_ns += clock->step_ns == 0 ? took : (took - clock->step_ns) / 32;
-  // Between stages a step's time is not its own.
-  if (share_ < 1 || record.predicted_ns <= 0 || record.prefill_tokens == 0) return;
-  const double late = static_cast<double>(took) / static_cast<double>(record.predicted_ns) - 1;
+  const PromiseClock::Predicted& predicted = clock->predicted[record.step % PromiseClock::kInFlight];
+  if (predicted.step != record.step + 1) return;
+  const double late = static_cast<double>(took) / static_cast<double>(predicted.ns) - 1;
   clock->late += (late > clock->late ? 0.98 : -0.02) / 16;
   clock->late = std::clamp(clock->late, 0.0, kMostLate);
+}
+
+void PromiseModel::SeePlan(const StepView& view, const StepPlan& plan) const {
+  // Between stages a step's time is not its own.
+  if (model_ == nullptr || share_ < 1 || plan.prompt_items.empty()) return;
+  const DurationNs ns = std::max<DurationNs>(1, model_->StepTimeNs(ShapeOf(plan, &chunks_)));
+  Clock(view).predicted[view.step % PromiseClock::kInFlight] = {view.step + 1, ns};
 }
 
 DurationNs PromiseModel::TimeOf(int64_t decodes, int64_t decode_context, int64_t chunk, int64_t context) const {

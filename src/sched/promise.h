@@ -32,6 +32,14 @@ struct PromiseNote {
 
 // What concerns all; kept for client 0.
 struct PromiseClock {
+  // Of the last steps with prompts, by their number: what they were predicted to take. Noted here, because a replay has
+  // the answers of the step-time model and not what the loop made of them (StepRecord::predicted_ns).
+  static constexpr StepId kInFlight = 8;
+  struct Predicted {
+    StepId step;  // one beyond it; 0: none
+    DurationNs ns;
+  };
+  Predicted predicted[kInFlight];
   StepId last_promise;  // one beyond the last step that saw a sequence that states something; 0: none did
   StepId turn_from;     // one beyond the step since which nobody who only waits has begun; 0: nobody waits
   StepId seen;          // one beyond the newest result that was read
@@ -104,6 +112,8 @@ class PromiseModel {
   // Time of a step of so many decodes over so much context, and one chunk behind `context`.
   DurationNs TimeOf(int64_t decodes, int64_t decode_context, int64_t chunk, int64_t context = 0) const;
 
+  // What has been put into the step that is being planned is all.
+  void SeePlan(const StepView& view, const StepPlan& plan) const;
   // Somebody who waits states something.
   void SeePromise(const StepView& view) const {
     Clock(view).last_promise = view.step + 1;
@@ -142,6 +152,7 @@ class PromiseModel {
   const NoteColumn<PromiseClock> clock_;
   const std::shared_ptr<Step> step_;
   mutable std::vector<DurationNs> gaps_;
+  mutable std::vector<ChunkShape> chunks_;
   mutable std::vector<std::pair<StepId, SlotId>> left_out_;
 };
 

@@ -55,6 +55,7 @@ class PromiseFill final : public Composition {
     LimitBestEffort(step, now);
     RunBestEffort(step);
     RunPrompts(step, Standing::kBestEffort);
+    model_.SeePlan(step.view, step.plan.step());
   }
 
  private:
