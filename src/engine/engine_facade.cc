@@ -281,7 +281,9 @@ class EngineImpl final : public Engine {
     if (classed.ok()) classed = CheckObjectives(request.slo, FloorNs());
     auto shared = std::make_shared<const Request>(std::move(request));
     if (!classed.ok()) {
-      metrics_->CountRejected(shared->slo, "", classed.message());
+      const auto& classes = replica_->limits().classes;
+      const bool known = classes.empty() || FindServiceClass(classes, shared->slo_class) != 0;
+      metrics_->CountRejected(shared->slo, known ? shared->slo_class : "", classed.message());
       return classed;
     }
     auto prepared = PrepareRequest(shared, replica_->limits());

@@ -52,7 +52,7 @@ void LiveRequests::Take(PreparedRequest prepared) {
                                      .service_class = in.service_class},
                                     events_.now_ns());
     buffers.slot = s;
-    if (gate_asks_ && choice == 0) arrived_.push_back(s);
+    if (gate_asks_ && choice == 0) arrived_.push_back(in.handle);
     timelines_.SequenceArrived(request->line, s, choice, choice > 0, others_ahead);
     if (drafting_) buffers.drafts.reserve(static_cast<size_t>(config_.max_draft_tokens));
     SlotEntry& entry = slot(s);
@@ -109,6 +109,18 @@ void LiveRequests::End(RequestRecord* request, FinishReason reason, int32_t erro
   if (--request->slots_held == 0) requests_.Release(request);
 }
 
+SlotId LiveRequests::NextArrived() {
+  while (next_arrived_ < arrived_.size()) {
+    const RequestRecord* request = requests_.Find(arrived_[next_arrived_++]);
+    if (request == nullptr) continue;  // it has ended
+    const SlotId s = request->in.choices[0].slot;
+    if (s != kNoSlot && sequences_.columns().state[s] == SeqState::kWaiting && !slot(s).started) return s;
+  }
+  arrived_.clear();
+  next_arrived_ = 0;
+  return kNoSlot;
+}
+
 void LiveRequests::Answered(SlotId s, const sched::GateAnswer& answer) {
   RequestRecord* request = slot(s).request;
   if (answer.fixed_ns < 0) return;
@@ -118,6 +130,9 @@ void LiveRequests::Answered(SlotId s, const sched::GateAnswer& answer) {
       answer.fixed_ns + static_cast<DurationNs>(static_cast<double>(answer.by_model_ns) * first_token_ratio_.factor());
   if (!answer.refused) return;
   request->refused = true;
+  // Nothing is learned from those that are refused: without this a correction that refuses all would stay for ever.
+  if (answer.fixed_ns + answer.by_model_ns <= request->in.request->slo.ttft_ns && answer.by_model_ns > 0)
+    first_token_ratio_.Observe(answer.by_model_ns, answer.by_model_ns);
   Status why(StatusCode::kResourceExhausted,
              fmt::format("the first token is predicted {} after the request came and its objective is {}; try again in "
                          "{}, or allow more time (slo.ttft_ms)",

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <algorithm>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -33,9 +32,9 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
   LiveRequests(const LoopContext& context, Intake* intake, PassEvents* events);
 
   void Take(PreparedRequest request);
-  // First choices that have been taken since ForgetArrived, where the scheduler's gate asks about them.
-  std::span<const SlotId> arrived() const { return arrived_; }
-  void ForgetArrived() { arrived_.clear(); }
+  // The first choice of the oldest request that the scheduler's gate has not been asked about and that still waits;
+  // kNoSlot: there is none. Each is given once.
+  SlotId NextArrived();
   // What the gate says of one of them: a refused request ends, with all its choices.
   void Answered(SlotId s, const sched::GateAnswer& answer);
   // How much later first tokens come than gates predict.
@@ -115,7 +114,8 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
   Timelines timelines_;
   MeasuredRatio first_token_ratio_;
   const bool gate_asks_;
-  std::vector<SlotId> arrived_;
+  std::vector<RequestHandle> arrived_;  // from next_arrived_ on: the gate has not been asked about
+  size_t next_arrived_ = 0;
   std::vector<TokenId> key_tokens_;  // [block_size], scratch
   SequenceCounts counts_;
 };

@@ -123,6 +123,7 @@ bool StepLoop::Impl::RunOnce() {
   bool worked = DrainInput();
   worked = commit_.Ready() || worked;
   worked = EndWhatIsAborted() || worked;
+  if (parts_.scheduler->gate_asks()) worked = planning_.AskGate() || worked;
   while (!steps_.full() && planning_.PlanAndSubmit()) worked = true;
   pass.End();
   if (worked) {
@@ -138,7 +139,6 @@ bool StepLoop::Impl::DrainInput() {
   intake_.Drain(&drained_, &cancels_);
   for (PreparedRequest& request : drained_) live_.Take(std::move(request));
   for (const RequestHandle handle : cancels_) live_.Cancel(handle);
-  if (parts_.scheduler->gate_asks()) planning_.AskGate();
   return true;
 }
 

@@ -107,19 +107,22 @@ void Planning::TellTap() {
   }
 }
 
-void Planning::AskGate() {
-  for (const SlotId arrived : live_.arrived()) {
+bool Planning::AskGate() {
+  constexpr int kMostQuestions = 64;  // of one pass: what runs must not stand still for long
+  int asked = 0;
+  while (asked < kMostQuestions) {
     live_.sequences().Compact();
-    // Cancelled in the pass in which it came.
-    if (live_.sequences().columns().state[arrived] != SeqState::kWaiting) continue;
+    const SlotId arrived = live_.NextArrived();
+    if (arrived == kNoSlot) return asked > 0;
     const sched::StepView view = View();
     live_.timelines().PlanBegins(view.changes);
     const sched::GateAnswer answer = parts_.scheduler->AskGate(view, builder_, arrived);
     live_.sequences().ClearChanges();
     TellTap();
     live_.Answered(arrived, answer);
+    ++asked;
   }
-  live_.ForgetArrived();
+  return true;
 }
 
 bool Planning::PlanAndSubmit() {

@@ -88,6 +88,7 @@ class PromiseModel {
     StepId step = -1;
     TimeNs now_ns = -1;
     size_t running = 0, waiting = 0, changes = 0;
+    int32_t in_flight = 0;
     bool operator==(const Seen&) const = default;
   };
   struct Step {
@@ -104,7 +105,8 @@ class PromiseModel {
     double kv_token_ns = 0;   // ... and how long it takes until what runs gives back a token's worth, by its end
   };
   const Step& See(const StepView& view) const {
-    const Seen seen{view.step, view.now_ns, view.running.size(), view.waiting.size(), view.changes.size()};
+    const Seen seen{view.step,           view.now_ns,         view.running.size(),
+                    view.waiting.size(), view.changes.size(), view.steps_in_flight};
     if (step_->seen != seen) Look(view, seen);
     return *step_;
   }

@@ -174,6 +174,7 @@ class NoSink final : public EventSink {
 
 // A recording is untrusted: times that no clock shows end the reading, so that no sum of a few of them overflows.
 constexpr TimeNs kMostTimeNs = int64_t{1} << 60;
+constexpr DurationNs kMostStepNs = int64_t{1} << 45;  // of one step: policies add up some thousands
 
 DurationNs ReadApart(TraceCursor* in) {
   const int64_t apart_ns = in->Signed();
@@ -287,7 +288,7 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
         break;
       case TraceTag::kStepTimes:
         for (int64_t left = in->Bounded(1, 1 << 24); left > 0 && in->ok(); --left)
-          pass->step_times.push_back(in->Signed());
+          pass->step_times.push_back(std::clamp<int64_t>(in->Signed(), 0, kMostStepNs));
         break;
       case TraceTag::kPredicted:
         pass->predictions.push_back(static_cast<int32_t>(in->Bounded(1, header.limits.max_model_len)));

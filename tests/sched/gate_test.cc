@@ -245,6 +245,60 @@ TEST_F(Gate, AClockThatJumpsHarmsNothing) {
   EXPECT_EQ(ErrorOf(h.outputs()[serve()]), 0);
 }
 
+// Steps that are predicted to take longer than they do leave nothing behind once they have ended.
+TEST_F(Gate, WhatIsPredictedTooLongDoesNotAddUp) {
+  steps_.times = 1.5;
+  Harness h(config_);
+  Add(&h, 8, 200);
+  ASSERT_EQ(h.Run(), "");
+  const RequestHandle id = Add(&h, 100, 8);
+  ASSERT_EQ(h.Settle(), "");
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_LE(h.outputs()[id].done_event.predicted_ttft_ns, 5 * kMillisecond * 3 / 2) << "the engine stood idle";
+}
+
+// One bad surprise, and everybody who states an objective would be refused: nothing is learned from who is refused.
+TEST_F(Gate, ACorrectionThatRefusesWhatTheModelKeepsIsForgotten) {
+  steps_.times = 0.2;
+  Harness h(config_);
+  Add(&h, 100, 8);
+  ASSERT_EQ(h.Run(), "");
+  steps_.times = 1;
+  int refused = 0;
+  for (int i = 0; i < 5; ++i) {
+    const RequestHandle id = Add(&h, 100, 8, 6 * kMillisecond);
+    ASSERT_EQ(h.Run(), "");
+    refused += h.outputs()[id].done_event.refused;
+  }
+  EXPECT_GE(refused, 1) << "the scene needs a correction that is too large";
+  EXPECT_LE(refused, 2);
+}
+
+// More wait than the order plans for (128). A long prompt behind them has become one that cannot be kept; the order
+// sees that while the gate asks about somebody who stands behind it, and it leaves before the next plan.
+TEST_F(Gate, WhoLeavesAfterTheOrderHasSeenItMissedIsGone) {
+  config_.scheduler.preset = "tactus";
+  config_.scheduler.gate = "queue";  // all are predicted, and none is refused
+  config_.scheduler.limits.classes = *ParseServiceClasses({"shed:gate=shed"});
+  config_.scheduler.limits.token_budget = 16;
+  config_.max_queue = 400;
+  Harness h(config_);
+  Add(&h, 60, 8);
+  ASSERT_EQ(h.Settle(), "");  // its step takes 1.16 ms
+  for (int i = 0; i < 140; ++i) Add(&h, 4, 4, 950 * kMicrosecond);
+  // Some of them can be kept now, and half a millisecond later no more.
+  std::vector<RequestHandle> long_ones;
+  for (int i = 0; i < 100; ++i) long_ones.push_back(Add(&h, 400, 4, (1000 + 400 * i) * kMicrosecond));
+  Add(&h, 20, 4, kSecond);
+  ASSERT_EQ(h.Settle(), "");
+  h.clock().AdvanceTo(h.clock().NowNs() + 500 * kMicrosecond);
+  Add(&h, 4, 4, kSecond / 2);
+  ASSERT_EQ(h.Settle(), "");
+  for (const RequestHandle id : long_ones) h.Cancel(id);
+  EXPECT_EQ(h.Run(), "");
+  for (const RequestHandle id : long_ones) EXPECT_EQ(h.outputs()[id].done_event.finish, FinishReason::kCancelled);
+}
+
 TEST_F(Gate, AFreshInstanceAnswersAlike) {
   std::vector<DurationNs> predicted[2];
   for (const bool fresh : {false, true}) {

@@ -4,7 +4,7 @@
 // 2. Prompts that can still be kept, begun or not, in the order's order.
 // 3. Decodes of those that state nothing, oldest first, as far as the step's time allows. One that is left out keeps
 // its
-//    KV; after --promise-turn steps in a row it is in the next one, as in 1.
+//    KV, and comes back within kLongestPause steps, as in 1.
 // 4. All other prompts; those that state nothing only as far as they leave the step short enough for whoever comes
 // next.
 //

@@ -29,8 +29,14 @@ constexpr int64_t kMostSteps = 512;
 constexpr int64_t kLeastShare = 16;  // of a step, for prompts: budgets grow with the decodes beside them
 constexpr DurationNs kLeastRetryNs = kSecond;
 
-struct GateAccount {     // of client 0
-  TimeNs busy_until_ns;  // the steps in flight are predicted to have ended
+struct GateAccount {  // of client 0: the last steps, by their number
+  static constexpr StepId kSteps = 8;
+  struct Planned {
+    StepId step;  // one beyond it; 0: none
+    TimeNs at_ns;
+    DurationNs predicted_ns;
+  };
+  Planned planned[kSteps];
 };
 struct GateNote {
   int32_t uncached_tokens;  // of its prompt when it arrived
@@ -42,6 +48,7 @@ class PredictGate final : public Gate {
       : model_(limits.step_time),
         predictor_(limits.predictor),
         block_size_(limits.block_size),
+        pipeline_steps_(limits.pipeline_steps),
         account_(limits.ClientNote<GateAccount>()),
         note_(limits.Note<GateNote>()) {
     prompts_.reserve(kMostAhead + 1 + static_cast<size_t>(limits.max_num_seqs));
@@ -58,8 +65,7 @@ class PredictGate final : public Gate {
         seq.known_committed[arrived] - context.plan.CachedTokens(view, arrived);
     GateAnswer answer;
     if (model_ == nullptr) return answer;
-    answer.fixed_ns = view.now_ns - seq.arrival_ns[arrived] +
-                      std::max<DurationNs>(0, account_.At(view.client_notes, 0).busy_until_ns - view.now_ns);
+    answer.fixed_ns = view.now_ns - seq.arrival_ns[arrived] + InFlightNs(view);
     See(view, arrived, context);
     answer.by_model_ns = Play(context);
     const auto predicted_ns = answer.fixed_ns + static_cast<DurationNs>(static_cast<double>(answer.by_model_ns) *
@@ -72,11 +78,25 @@ class PredictGate final : public Gate {
 
   void Planned(const StepView& view, const StepPlan& plan) override {
     if (plan.items.empty() || model_ == nullptr) return;
-    TimeNs& busy_until_ns = account_.At(view.client_notes, 0).busy_until_ns;
-    busy_until_ns = std::max(busy_until_ns, view.now_ns) + model_->StepTimeNs(ShapeOf(plan, &chunks_));
+    account_.At(view.client_notes, 0).planned[view.step % GateAccount::kSteps] = {
+        view.step + 1, view.now_ns, model_->StepTimeNs(ShapeOf(plan, &chunks_))};
   }
 
  private:
+  // What the steps in flight are predicted to take still. Between pipeline stages they overlap: one ends a stage after
+  // the one before.
+  DurationNs InFlightNs(const StepView& view) const {
+    const GateAccount& account = account_.At(view.client_notes, 0);
+    TimeNs end_ns = 0;
+    for (StepId step = view.step - view.steps_in_flight; step < view.step; ++step) {
+      const GateAccount::Planned& planned = account.planned[step % GateAccount::kSteps];
+      if (planned.step != step + 1) continue;
+      const DurationNs alone_ns = planned.predicted_ns;
+      end_ns = std::max(planned.at_ns + alone_ns, end_ns + alone_ns / pipeline_steps_);
+    }
+    return std::max<DurationNs>(0, end_ns - view.now_ns);
+  }
+
   struct Prompt {
     int64_t context = 0, tokens = 0;  // computed or cached, and left
     int64_t output_tokens = 0;        // expected
@@ -120,8 +140,10 @@ class PredictGate final : public Gate {
     if (seen == kMostAhead) beyond_ = static_cast<int64_t>(view.waiting.size() - seen);
     See(view, arrived, context.admission);
     behind_ = 0;
-    for (slot = context.order.Next(); slot != kNoSlot && behind_ < context.budget.tokens; slot = context.order.Next())
+    for (; seen < kMostAhead && behind_ < context.budget.tokens; ++seen) {
+      if (slot = context.order.Next(); slot == kNoSlot) break;
       behind_ += view.seq.known_committed[slot];
+    }
   }
   void See(const StepView& view, SlotId slot, const Admission& admission) {
     const int64_t known = view.seq.known_committed[slot];
@@ -226,6 +248,7 @@ class PredictGate final : public Gate {
   const StepTimeModel* const model_;
   const LengthPredictor* const predictor_;
   const int64_t block_size_;
+  const int32_t pipeline_steps_;
   const NoteColumn<GateAccount> account_;
   const NoteColumn<GateNote> note_;
   // Of the question that is being answered.

@@ -59,6 +59,7 @@ class PromiseOrder final : public Order {
     broken_.Clear();
     rest_.Clear();
     std::fill(filed_.begin(), filed_.end(), Filed());
+    missed_.clear();
     for (const SlotId slot : view.waiting) File(view, slot);
     walked_ = false;
   }
@@ -205,6 +206,7 @@ class PromiseOrder final : public Order {
   }
   void FileMissed(const StepView& view) {
     for (const SlotId slot : missed_) {
+      if (filed_[static_cast<size_t>(slot)].queue != &due_) continue;  // it has left the queue since it was seen
       Remove(slot);
       File(view, slot);
     }
