@@ -21,7 +21,7 @@ class Planning {
   // Precondition: fewer steps in flight than the executor takes. False: there is nothing to plan.
   bool PlanAndSubmit();
   // Asks the scheduler's gate about first choices that have come, the oldest first, and ends those that it refuses. Not
-  // about more than a pass has time for: false where none is left to ask about.
+  // about more than a pass has time for; the next pass goes on. False: there was none to ask about.
   bool AskGate();
 
   uint64_t plan_hash() const { return plan_hash_; }  // over every plan so far, in order
