@@ -124,9 +124,11 @@ Status ApplyServiceClass(const std::vector<ServiceClass>& classes, Request* requ
                            "slo.class");
   }
   const Slo& of_class = classes[index - 1u].slo;
-  if (request->slo.ttft_ns == 0) request->slo.ttft_ns = of_class.ttft_ns;
-  if (request->slo.tbt_ns == 0) request->slo.tbt_ns = of_class.tbt_ns;
-  if (request->slo.jct_ns == 0) request->slo.jct_ns = of_class.jct_ns;
+  const Slo own = request->slo;
+  // What the request states goes before: a first token is not due after the whole answer.
+  if (own.ttft_ns == 0 && (own.jct_ns == 0 || of_class.ttft_ns <= own.jct_ns)) request->slo.ttft_ns = of_class.ttft_ns;
+  if (own.tbt_ns == 0) request->slo.tbt_ns = of_class.tbt_ns;
+  if (own.jct_ns == 0 && of_class.jct_ns >= own.ttft_ns) request->slo.jct_ns = of_class.jct_ns;
   return Status();
 }
 

@@ -56,6 +56,17 @@ TEST(ServiceClass, WhatIsWrongIsNamed) {
   refused(many, "more than 32 classes");
 }
 
+TEST(ServiceClass, WhatAClassPromisesDoesNotContradictTheRequest) {
+  const auto classes = ParseServiceClasses({"chat:ttft=2s,jct=10s"});
+  Request quick, patient;
+  quick.slo_class = patient.slo_class = "chat";
+  quick.slo.jct_ns = kSecond;
+  patient.slo.ttft_ns = 20 * kSecond;
+  ASSERT_TRUE(ApplyServiceClass(*classes, &quick).ok() && ApplyServiceClass(*classes, &patient).ok());
+  EXPECT_EQ(quick.slo, (Slo{.jct_ns = kSecond})) << "its answer is due before the class's first token";
+  EXPECT_EQ(patient.slo, (Slo{.ttft_ns = 20 * kSecond})) << "its first token is due after the class's whole answer";
+}
+
 TEST(ServiceClass, ARequestKeepsWhatItStates) {
   const auto classes = ParseServiceClasses({"chat:ttft=1s,tbt=100ms"});
   Request r;
