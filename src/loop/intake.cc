@@ -139,7 +139,13 @@ Result<RequestHandle> Intake::Submit(PreparedRequest request, TimeNs now_ns) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!closed_.ok()) return closed_;
   const int32_t queued = queued_.load(std::memory_order_relaxed);
-  if ((queued + n > max_queue_ && !request.passes_queue) || live_.load(std::memory_order_relaxed) + n > capacity_) {
+  const int32_t live = live_.load(std::memory_order_relaxed);
+  if (request.passes_queue && live + n > capacity_) {
+    return Status(
+        StatusCode::kResourceExhausted,
+        fmt::format("the engine is full: it holds {} sequences of at most {}; try again later", live, capacity_));
+  }
+  if (!request.passes_queue && (queued + n > max_queue_ || live + n > capacity_)) {
     return Status(
         StatusCode::kResourceExhausted,
         fmt::format("the queue is full: {} sequences wait, --max-queue is {}; try again later", queued, max_queue_));

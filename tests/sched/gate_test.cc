@@ -212,6 +212,10 @@ TEST_F(Gate, ThoseWhoseGateIsOffPassTheQueuesLimit) {
   EXPECT_FALSE(submit("")) << "two wait already";
   EXPECT_TRUE(submit("vip") && submit("vip") && submit("vip")) << "five slots: one to run, two to wait, two beyond";
   EXPECT_FALSE(submit("vip")) << "where the tables end";
+  Request beyond = MakeRequest(Tokens(3, 10), 4);
+  beyond.slo_class = "vip";
+  EXPECT_EQ(h.Submit(beyond).status().message(),
+            "the engine is full: it holds 5 sequences of at most 5; try again later");
   ASSERT_EQ(h.Run(), "");
 }
 
