@@ -116,7 +116,6 @@ struct ChoiceTraits {
   bool splits_prompts = false;     // composition
   bool pauses = false;             // composition: --max-num-seqs limits who computes, whoever is left out keeps its KV
   bool needs_predictor = false;    // order, admission: asks SchedulerLimits::predictor
-  bool needs_step_time = false;    // any: cannot do without SchedulerLimits::step_time
   bool reserves_context = false;   // admission: sets aside max-model-len for every sequence
   bool reserves_output = false;    // admission: sets aside what the output is expected to need (ReservationNote)
   bool aborts_outgrown = false;    // preemption: ends the run of a sequence that outgrew it (Preemption::Outgrown)

@@ -137,13 +137,6 @@ Status CheckFit(const SchedulerConfig& c, const ChoiceTraits& traits) {
             c.admission, c.preemption),
         "preemption");
   }
-  if (traits.needs_step_time && limits.step_time == nullptr) {
-    return InvalidArgument(
-        fmt::format("order '{}', composition '{}' or budget '{}' asks how long a step takes and there is no "
-                    "step-time model; use a profile of this machine or another choice",
-                    c.order, c.composition, c.budget),
-        "budget");
-  }
   if (traits.aborts_outgrown && !traits.reserves_output) {
     return InvalidArgument(
         fmt::format("preemption '{}' ends the run of sequences that outgrow what was set aside for their output, "
