@@ -50,6 +50,16 @@ struct Slo {
   bool operator==(const Slo&) const = default;
 };
 
+// Where the plan of a job puts a request among its others (docs/batch.md). The orders `dfs`, `balance` and `blend` go
+// by it; requests that no plan has placed go before those.
+struct PlannedPlace {
+  int32_t position = -1;  // in the planned order, from 0; -1: no plan has placed it
+  float density = 1.0f;   // compute over memory time of the part of the plan that it belongs to, over that of the job
+  int32_t kv_tokens = 0;  // whose K and V it will read per step, on average over its life; shared ones too
+
+  bool operator==(const PlannedPlace&) const = default;
+};
+
 // When a choice ends; counts are tokens of the answer.
 struct StopConditions {
   int64_t max_tokens = 16;              // >= 1; the engine's caller has checked prompt + max_tokens <= context
@@ -66,6 +76,7 @@ struct Request {
   StopConditions stop;
   int32_t n = 1;         // choices; one sequence each, the prompt's KV computed once
   int32_t priority = 0;  // lower runs first
+  PlannedPlace planned;
   Slo slo;
   std::string slo_class;         // label of metrics; empty: none
   int64_t arrival_ns = -1;       // when it came in, by the steady clock (base/clock.h); latencies and slack count from

@@ -51,6 +51,7 @@ struct SequenceColumns {  // each [capacity]
   const TimeNs* arrival_ns = nullptr;
   const TimeNs* queued_ns = nullptr;  // when it last entered the queue
   const int32_t* priority = nullptr;  // lower runs first
+  const PlannedPlace* planned = nullptr;
   const Slo* slo = nullptr;
   const int32_t* preemptions = nullptr;
   const int32_t* draft_tokens = nullptr;   // guesses at what follows the last known token, to be verified with it

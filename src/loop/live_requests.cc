@@ -45,6 +45,7 @@ void LiveRequests::Take(PreparedRequest prepared) {
                                      .max_output_tokens = in.max_tokens,
                                      .arrival_ns = in.arrival_ns,
                                      .priority = in.request->priority,
+                                     .planned = in.request->planned,
                                      .slo = in.request->slo,
                                      .prompt_logprobs = in.request->prompt_logprobs,
                                      .held = choice > 0,

@@ -19,6 +19,7 @@ SequenceTable::SequenceTable(int32_t capacity, size_t note_bytes, size_t client_
   }
   prompt_logprobs_.assign(n, 0);
   for (auto* column : {&arrival_order_, &admit_order_, &arrival_ns_, &queued_ns_, &last_step_}) column->assign(n, 0);
+  planned_.assign(n, PlannedPlace());
   slo_.assign(n, Slo());
   fork_from_.assign(n, kNoSlot);
   notes_.assign(n * note_bytes_, std::byte{0});
@@ -45,6 +46,7 @@ SequenceTable::SequenceTable(int32_t capacity, size_t note_bytes, size_t client_
   columns_.arrival_ns = arrival_ns_.data();
   columns_.queued_ns = queued_ns_.data();
   columns_.priority = priority_.data();
+  columns_.planned = planned_.data();
   columns_.slo = slo_.data();
   columns_.preemptions = preemptions_.data();
   columns_.draft_tokens = draft_tokens_.data();
@@ -67,6 +69,7 @@ SlotId SequenceTable::Add(const SequenceSpec& spec, TimeNs now_ns) {
   admit_order_[s] = -1;
   arrival_ns_[s] = spec.arrival_ns;
   priority_[s] = spec.priority;
+  planned_[s] = spec.planned;
   slo_[s] = spec.slo;
   client_[s] = clients_.Acquire(spec.client);
   service_class_[s] = spec.service_class;

@@ -28,6 +28,7 @@ struct SequenceSpec {
   int32_t max_output_tokens = 0;
   TimeNs arrival_ns = 0;
   int32_t priority = 0;
+  PlannedPlace planned;
   Slo slo;
   bool prompt_logprobs = false;
   bool held = false;
@@ -138,6 +139,7 @@ class SequenceTable {
   std::vector<int64_t> arrival_order_, admit_order_;
   std::vector<TimeNs> arrival_ns_, queued_ns_;
   std::vector<int32_t> priority_, preemptions_;
+  std::vector<PlannedPlace> planned_;
   std::vector<Slo> slo_;
   std::vector<SlotId> fork_from_;
   size_t note_bytes_;

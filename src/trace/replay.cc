@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <deque>
 #include <limits>
 
@@ -208,6 +210,16 @@ RecordedArrival ReadArrival(TraceCursor* in, const TraceHeader& header, TimeNs n
   return a;
 }
 
+PlannedPlace ReadPlace(TraceCursor* in) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  PlannedPlace place;
+  place.position = static_cast<int32_t>(in->Bounded(0, kMost));
+  place.density = std::bit_cast<float>(static_cast<uint32_t>(in->Bounded(0, std::numeric_limits<uint32_t>::max())));
+  place.kv_tokens = static_cast<int32_t>(in->Bounded(0, kMost));
+  if (!(std::isfinite(place.density) && place.density >= 0)) in->Fail();
+  return place;
+}
+
 RecordedResult ReadResult(TraceCursor* in, const TraceHeader& header, TimeNs now_ns) {
   RecordedResult r;
   r.step = in->Bounded(0, std::numeric_limits<int64_t>::max());
@@ -260,6 +272,13 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
         break;
       case TraceTag::kArrival:
         pass->arrivals.push_back(ReadArrival(in, header, *now_ns));
+        break;
+      case TraceTag::kPlanned:
+        if (pass->arrivals.empty()) {
+          in->Fail();
+          return false;
+        }
+        pass->arrivals.back().request->planned = ReadPlace(in);
         break;
       case TraceTag::kRequestId:
         if (pass->arrivals.empty()) {

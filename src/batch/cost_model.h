@@ -1,0 +1,50 @@
+// What a request costs a device: the time of its compute-bound and of its memory-bound operators, each as if alone
+// (BlendServe, 2.3). A simulation, a profile of processors or a GPU's data sheet fills it. Plain data, pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "tactus/status.h"
+
+namespace tactus::batch {
+
+struct BatchCostModel {
+  double flops_per_token = 0;     // of the linear operators: 2 x parameters
+  double attention_flops = 0;     // of a prompt of p tokens, over p^2: 4 x hidden size x layers
+  double kv_bytes_per_token = 0;  // 4 x kv heads x head size x layers with 16-bit K and V
+  double flops_per_s = 0;
+  double bytes_per_s = 0;
+
+  // Seconds of the linear operators and the attention of the first `tokens` of a prompt.
+  double PrefixSeconds(int64_t tokens) const {
+    const auto t = static_cast<double>(tokens);
+    return (flops_per_token * t + attention_flops * t * t) / flops_per_s;
+  }
+  // "Comp": all that a request computes, nothing of it being shared.
+  double ComputeSeconds(int64_t prompt_tokens, int64_t output_tokens) const {
+    return PrefixSeconds(prompt_tokens) + flops_per_token * static_cast<double>(output_tokens) / flops_per_s;
+  }
+  // "Mem": reading the K and V of its sequence once for each token that it generates.
+  double MemorySeconds(int64_t prompt_tokens, int64_t output_tokens) const {
+    const auto p = static_cast<double>(prompt_tokens), d = static_cast<double>(output_tokens);
+    return kv_bytes_per_token * (p * d + d * d / 2) / bytes_per_s;
+  }
+  // Every figure is finite and, the attention's apart, more than 0.
+  Status Check() const;
+};
+
+// How much longer a step takes than the longer of its two parts when both run at once: with x = shorter / longer it
+// takes longer * (1 + linear x + quadratic x^2). Zero is perfect overlap; linear 1 is none.
+struct OverlapFit {
+  double linear = 0;
+  double quadratic = 0;
+
+  double Seconds(double compute_s, double memory_s) const {
+    const double longer = compute_s > memory_s ? compute_s : memory_s;
+    if (longer <= 0) return 0;
+    const double x = (compute_s > memory_s ? memory_s : compute_s) / longer;
+    return longer * (1 + linear * x + quadratic * x * x);
+  }
+};
+
+}  // namespace tactus::batch

@@ -1,0 +1,174 @@
+#include "batch/plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/rng.h"
+
+namespace tactus::batch {
+namespace {
+
+// Leaves of the tree that are still to run, in its order.
+std::vector<int32_t> LeavesOf(const PrefixTree& tree, const std::vector<NodeTotals>& totals) {
+  std::vector<int32_t> leaves;
+  leaves.reserve(static_cast<size_t>(totals[0].requests));
+  for (int32_t i = 0; i < tree.size(); ++i) {
+    if (tree[i].is_leaf() && totals[static_cast<size_t>(i)].requests > 0) leaves.push_back(i);
+  }
+  return leaves;
+}
+
+void Shuffle(uint64_t seed, std::vector<int32_t>* leaves) {
+  Rng rng(seed);
+  for (size_t i = leaves->size(); i > 1; --i) {
+    std::swap((*leaves)[i - 1], (*leaves)[static_cast<size_t>(rng.UniformInt(0, static_cast<int64_t>(i) - 1))]);
+  }
+}
+
+// The densest first; of equals the one that the tree has first.
+void SortDensest(const std::vector<NodeTotals>& totals, std::vector<int32_t>* nodes) {
+  std::stable_sort(nodes->begin(), nodes->end(), [&](int32_t a, int32_t b) {
+    return totals[static_cast<size_t>(a)].density() > totals[static_cast<size_t>(b)].density();
+  });
+}
+
+}  // namespace
+
+std::vector<int32_t> SplitTree(const PrefixTree& tree, const std::vector<NodeTotals>& totals, double budget) {
+  struct Pending {
+    int32_t node;
+    double budget;
+  };
+  std::vector<int32_t> whole, children;
+  std::vector<Pending> pending{{0, budget}};
+  while (!pending.empty()) {
+    const Pending at = pending.back();
+    pending.pop_back();
+    if (totals[static_cast<size_t>(at.node)].requests == 0) continue;
+    if (tree[at.node].is_leaf()) {
+      whole.push_back(at.node);
+      continue;
+    }
+    children.clear();
+    int32_t inner = 0;
+    tree.ForEachChild(at.node, [&](int32_t c) {
+      if (totals[static_cast<size_t>(c)].requests == 0) return;
+      children.push_back(c);
+      if (!tree[c].is_leaf()) ++inner;
+    });
+    const double again = static_cast<double>(tree[at.node].depth) * static_cast<double>(children.size());
+    if (again > at.budget) {
+      whole.push_back(at.node);
+      continue;
+    }
+    const double left = (at.budget - again) / std::max(1, inner);
+    for (auto it = children.rbegin(); it != children.rend(); ++it) pending.push_back({*it, left});
+  }
+  return whole;
+}
+
+namespace {
+
+// What stays together, in the planned order: subtrees, or single requests.
+std::vector<int32_t> PlannedUnits(const PrefixTree& tree, const std::vector<NodeTotals>& totals,
+                                  const PlanOptions& options) {
+  if (options.order == PlanOrder::kBlend) {
+    std::vector<int32_t> units =
+        SplitTree(tree, totals, options.split_share * static_cast<double>(totals[0].computed_tokens));
+    SortDensest(totals, &units);
+    return units;
+  }
+  std::vector<int32_t> units = LeavesOf(tree, totals);
+  if (options.order == PlanOrder::kDfs) return units;
+  // By index first, so that the tree shows in none of them.
+  std::sort(units.begin(), units.end(), [&](int32_t a, int32_t b) { return tree[a].request < tree[b].request; });
+  if (options.order == PlanOrder::kRandom) Shuffle(options.seed, &units);
+  if (options.order == PlanOrder::kBalance) SortDensest(totals, &units);
+  return units;
+}
+
+}  // namespace
+
+Plan Plan::Make(PrefixTree* tree, const BatchCostModel& cost, const std::vector<int32_t>& outputs,
+                const PlanOptions& options) {
+  Plan plan;
+  plan.tree_ = tree;
+  plan.cost_ = cost;
+  const bool blend = options.order == PlanOrder::kBlend, balance = options.order == PlanOrder::kBalance;
+  plan.from_both_ends_ = blend || balance;
+  const std::vector<NodeTotals> totals = blend ? SortByDensity(tree, cost, outputs) : SumSubtrees(*tree, cost, outputs);
+  plan.totals_ = totals[0];
+  if (plan.totals_.requests == 0) return plan;
+  plan.AddUnits(PlannedUnits(*tree, totals, options), totals, options.merge_spread);
+  plan.output_.reserve(plan.leaves_.size());
+  for (const int32_t leaf : plan.leaves_) plan.output_.push_back(outputs[static_cast<size_t>((*tree)[leaf].request)]);
+  plan.FindShared();
+  plan.FindDensities(/*of_prefixes=*/!balance);
+  return plan;
+}
+
+double Plan::ComputeSecondsAt(int32_t position) const {
+  return cost_.ComputeSeconds(PromptAt(position), OutputAt(position)) -
+         cost_.PrefixSeconds(SharedWithPrevious(position));
+}
+
+void Plan::FindShared() {
+  shared_.reserve(leaves_.size());
+  for (size_t i = 0; i < leaves_.size(); ++i) {
+    shared_.push_back(i == 0 ? 0 : (*tree_)[tree_->CommonAncestor(leaves_[i - 1], leaves_[i])].depth);
+  }
+}
+
+void Plan::AddUnits(const std::vector<int32_t>& units, const std::vector<NodeTotals>& totals, double spread) {
+  leaves_.reserve(static_cast<size_t>(totals_.requests));
+  double first = 0;
+  for (const int32_t unit : units) {
+    const double density = totals[static_cast<size_t>(unit)].density();
+    // The order stays as it is, so what is joined loses no sharing: the scan's stops get longer, nothing else.
+    const bool joins = !parts_.empty() && (!from_both_ends_ || std::abs(density - first) <= spread * first);
+    if (!joins) {
+      parts_.push_back({size(), size(), 0});
+      first = density;
+    }
+    for (int32_t i = unit; i < (*tree_)[unit].end; ++i) {
+      if ((*tree_)[i].is_leaf() && totals[static_cast<size_t>(i)].requests > 0) leaves_.push_back(i);
+    }
+    parts_.back().end = size();
+  }
+}
+
+void Plan::FindDensities(bool of_prefixes) {
+  density_ = totals_.density();
+  if (!from_both_ends_) {
+    parts_[0].density = density_;
+    return;
+  }
+  double all_compute_s = 0;
+  for (PlanPart& part : parts_) {
+    double compute_s = 0, memory_s = 0;
+    for (int32_t i = part.begin; i < part.end; ++i) {
+      const bool alone = i == part.begin || !of_prefixes;
+      compute_s += alone ? cost_.ComputeSeconds(PromptAt(i), OutputAt(i)) : ComputeSecondsAt(i);
+      memory_s += MemorySecondsAt(i);
+    }
+    part.density = compute_s / memory_s;
+    all_compute_s += compute_s;
+  }
+  // What ignores prefixes is measured against a job that shares none.
+  if (!of_prefixes) density_ = all_compute_s / totals_.memory_s;
+}
+
+std::vector<PlannedPlace> Plan::Places() const {
+  std::vector<PlannedPlace> places(leaves_.size());
+  for (const PlanPart& part : parts_) {
+    for (int32_t i = part.begin; i < part.end; ++i) {
+      const int64_t read = int64_t{PromptAt(i)} + OutputAt(i) / 2;
+      places[static_cast<size_t>(i)] = {.position = i,
+                                        .density = static_cast<float>(part.density / density_),
+                                        .kv_tokens = static_cast<int32_t>(read)};
+    }
+  }
+  return places;
+}
+
+}  // namespace tactus::batch

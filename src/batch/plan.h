@@ -1,0 +1,90 @@
+// The plan of a job: in which order its requests are to run (BlendServe, 3.3), and what each one's place in it is. The
+// scheduler's order of the same name goes by the places (src/sched/order/).
+//
+// Invariants: every request with an output estimate of more than 0 is in it once, none other is. The parts are
+// consecutive and cover it. Deterministic: the same job, options and seed give the same plan.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "batch/cost_model.h"
+#include "batch/prefix_tree.h"
+#include "batch/totals.h"
+#include "tactus/request.h"
+
+namespace tactus::batch {
+
+enum class PlanOrder : uint8_t {
+  kFcfs,     // as the job names them
+  kDfs,      // by the tree, in the order in which the job names its prefixes first: shares the most
+  kRandom,   // shuffled
+  kBalance,  // by each request's own density, from both ends; ignores prefixes (NanoFlow-Balance)
+  kBlend,    // by the density of subtrees, from both ends
+};
+
+struct PlanOptions {
+  PlanOrder order = PlanOrder::kBlend;
+  double split_share = 0.01;   // t: of the unique prompt tokens, how many may be computed again for a better order
+  double merge_spread = 0.02;  // neighbours join one part while they are within this share as dense as its first
+  uint64_t seed = 0;           // of kRandom
+};
+
+// One stop of the scan.
+struct PlanPart {
+  int32_t begin = 0, end = 0;  // positions
+  double density = 0;
+};
+
+class Plan {
+ public:
+  // `tree` is sorted by density for kBlend. `outputs`: [request] tokens that it generates or is expected to; 0: it has
+  // run already. The tree must outlive the plan, unchanged.
+  static Plan Make(PrefixTree* tree, const BatchCostModel& cost, const std::vector<int32_t>& outputs,
+                   const PlanOptions& options);
+
+  int32_t size() const { return static_cast<int32_t>(leaves_.size()); }
+  int32_t RequestAt(int32_t position) const { return (*tree_)[LeafAt(position)].request; }
+  int32_t LeafAt(int32_t position) const { return leaves_[static_cast<size_t>(position)]; }
+  // Leading prompt tokens that it shares with the one before it.
+  int32_t SharedWithPrevious(int32_t position) const { return shared_[static_cast<size_t>(position)]; }
+  int32_t OutputAt(int32_t position) const { return output_[static_cast<size_t>(position)]; }
+  int32_t PromptAt(int32_t position) const { return (*tree_)[LeafAt(position)].depth; }
+  // Seconds that it computes where the one before it has left its prefix in the cache.
+  double ComputeSecondsAt(int32_t position) const;
+  double MemorySecondsAt(int32_t position) const { return cost_.MemorySeconds(PromptAt(position), OutputAt(position)); }
+  std::span<const PlanPart> parts() const { return parts_; }
+  bool from_both_ends() const { return from_both_ends_; }
+  double density() const { return density_; }  // of the whole
+  const PrefixTree& tree() const { return *tree_; }
+  const BatchCostModel& cost() const { return cost_; }
+  const NodeTotals& totals() const { return totals_; }  // of the whole
+
+  // [position] What the scheduler is told.
+  std::vector<PlannedPlace> Places() const;
+
+ private:
+  // Makes the positions and the parts of nodes that stay together.
+  void AddUnits(const std::vector<int32_t>& units, const std::vector<NodeTotals>& totals, double spread);
+  void FindShared();
+  void FindDensities(bool of_prefixes);
+
+  const PrefixTree* tree_ = nullptr;
+  BatchCostModel cost_;
+  std::vector<int32_t> leaves_;  // [position] node
+  std::vector<int32_t> shared_;  // [position]
+  std::vector<int32_t> output_;  // [position]
+  std::vector<PlanPart> parts_;
+  NodeTotals totals_;
+  double density_ = 0;
+  bool from_both_ends_ = false;
+};
+
+// The subtrees that stay together, in the tree's order (BlendServe, Algorithm 2): from the root, a leaf is one, and a
+// node is one where opening it would compute more than `budget` tokens again: its depth for each of its children. What
+// a node leaves of its budget is divided among its inner children (the paper: the whole budget among all of them), so
+// all that are opened cost no more than `budget` together. Subtrees whose requests are all done are left out.
+std::vector<int32_t> SplitTree(const PrefixTree& tree, const std::vector<NodeTotals>& totals, double budget);
+
+}  // namespace tactus::batch

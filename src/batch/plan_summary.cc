@@ -1,0 +1,30 @@
+#include "batch/plan_summary.h"
+
+#include <algorithm>
+
+#include "batch/sharing.h"
+#include "batch/start_order.h"
+
+namespace tactus::batch {
+
+PlanSummary Summarize(const Plan& plan, const OverlapFit& overlap, int64_t kv_tokens) {
+  PlanSummary summary;
+  summary.requests = plan.size();
+  const Sharing optimal = OptimalSharing(plan);
+  const Sharing planned = SharingOf(plan, StartOrder(plan, kv_tokens), kv_tokens);
+  summary.prompt_tokens = optimal.prompt_tokens;
+  for (int32_t i = 0; i < plan.size(); ++i) summary.output_tokens += plan.OutputAt(i);
+  const double shared_compute_s = plan.totals().compute_s;
+  summary.compute_s = shared_compute_s + optimal.saved_s;
+  summary.memory_s = plan.totals().memory_s;
+  summary.optimal_sharing = optimal.ratio();
+  summary.planned_sharing = planned.ratio();
+  summary.density = plan.totals().density();
+  summary.planned_compute_s = summary.compute_s - planned.saved_s;
+  summary.bound_s = std::max(shared_compute_s, summary.memory_s);
+  summary.practical_bound_s = overlap.Seconds(shared_compute_s, summary.memory_s);
+  summary.sequential_s = shared_compute_s + summary.memory_s;
+  return summary;
+}
+
+}  // namespace tactus::batch

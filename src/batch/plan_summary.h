@@ -1,0 +1,29 @@
+// What a plan promises: the work, how much of it is shared, and the least time that the job can take. A run reports
+// what it achieved of both bounds.
+#pragma once
+
+#include <cstdint>
+
+#include "batch/plan.h"
+
+namespace tactus::batch {
+
+struct PlanSummary {
+  int32_t requests = 0;
+  int64_t prompt_tokens = 0;
+  int64_t output_tokens = 0;  // known or expected
+  double compute_s = 0;       // nothing shared
+  double memory_s = 0;
+  double optimal_sharing = 0;  // share of prompt tokens
+  double planned_sharing = 0;  // in the planned order, with the given cache
+  double density = 0;          // of the whole, with optimal sharing
+  double planned_compute_s = 0;
+  double bound_s = 0;            // unreachable: optimal sharing, perfect overlap
+  double practical_bound_s = 0;  // optimal sharing, overlap as the device has it
+  double sequential_s = 0;       // optimal sharing, no overlap
+};
+
+// `kv_tokens`: of the device's KV memory, which is also the cache.
+PlanSummary Summarize(const Plan& plan, const OverlapFit& overlap, int64_t kv_tokens);
+
+}  // namespace tactus::batch

@@ -1,0 +1,52 @@
+#include "batch/start_order.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <queue>
+
+#include "sched/dual_scanner.h"
+
+namespace tactus::batch {
+
+std::vector<int32_t> StartOrder(const Plan& plan, int64_t kv_tokens) {
+  std::vector<int32_t> order(static_cast<size_t>(plan.size()));
+  if (!plan.from_both_ends()) {
+    std::iota(order.begin(), order.end(), 0);
+    return order;
+  }
+  struct Running {
+    int64_t ends_at;  // step
+    int32_t position;
+    bool operator>(const Running& other) const {
+      return ends_at != other.ends_at ? ends_at > other.ends_at : position > other.position;
+    }
+  };
+  const std::vector<PlannedPlace> places = plan.Places();
+  std::priority_queue<Running, std::vector<Running>, std::greater<>> running;
+  sched::DualScanner scanner;
+  int64_t now = 0, held = 0;
+  int32_t left = 0, right = plan.size() - 1;
+  for (int32_t& next : order) {
+    const auto& left_place = places[static_cast<size_t>(left)];
+    const auto& right_place = places[static_cast<size_t>(right)];
+    next = scanner.Next(left_place, right_place) == sched::ScanSide::kLeft ? left++ : right--;
+    const PlannedPlace& place = places[static_cast<size_t>(next)];
+    const auto own = [&](int32_t position) {
+      return places[static_cast<size_t>(position)].kv_tokens - plan.SharedWithPrevious(position);
+    };
+    while (!running.empty() && held + own(next) > kv_tokens) {
+      const Running ended = running.top();
+      now = ended.ends_at;
+      held -= own(ended.position);
+      scanner.Release(places[static_cast<size_t>(ended.position)]);
+      running.pop();
+    }
+    held += own(next);
+    scanner.Hold(place);
+    running.push({now + plan.OutputAt(next), next});
+  }
+  return order;
+}
+
+}  // namespace tactus::batch
