@@ -27,23 +27,22 @@ std::vector<int32_t> StartOrder(const Plan& plan, int64_t kv_tokens) {
   sched::DualScanner scanner;
   int64_t now = 0, held = 0;
   int32_t left = 0, right = plan.size() - 1;
+  const auto place = [&](int32_t position) -> const PlannedPlace& { return places[static_cast<size_t>(position)]; };
+  const auto own = [&](int32_t position) { return place(position).kv_tokens - plan.SharedWithPrevious(position); };
   for (int32_t& next : order) {
-    const auto& left_place = places[static_cast<size_t>(left)];
-    const auto& right_place = places[static_cast<size_t>(right)];
-    next = scanner.Next(left_place, right_place) == sched::ScanSide::kLeft ? left++ : right--;
-    const PlannedPlace& place = places[static_cast<size_t>(next)];
-    const auto own = [&](int32_t position) {
-      return places[static_cast<size_t>(position)].kv_tokens - plan.SharedWithPrevious(position);
-    };
-    while (!running.empty() && held + own(next) > kv_tokens) {
+    // Chosen anew whenever something ends: who waits for much room does not keep the other end from what it is due.
+    for (;;) {
+      next = scanner.Next(place(left), place(right)) == sched::ScanSide::kLeft ? left : right;
+      if (running.empty() || held + own(next) <= kv_tokens) break;
       const Running ended = running.top();
       now = ended.ends_at;
       held -= own(ended.position);
-      scanner.Release(places[static_cast<size_t>(ended.position)]);
+      scanner.Release(place(ended.position));
       running.pop();
     }
+    next == left ? ++left : --right;
     held += own(next);
-    scanner.Hold(place);
+    scanner.Hold(place(next));
     running.push({now + plan.OutputAt(next), next});
   }
   return order;

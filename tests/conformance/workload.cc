@@ -25,10 +25,17 @@ Request MakeAny(Rng* rng, const std::vector<std::vector<TokenId>>& prefixes, int
   for (int64_t i = 0; i < extra; ++i) prompt.push_back(static_cast<TokenId>(rng->UniformInt(0, 63)));
   if (static_cast<int32_t>(prompt.size()) >= max_model_len) prompt.resize(static_cast<size_t>(max_model_len - 1));
   const int64_t room = max_model_len - static_cast<int64_t>(prompt.size());
+  // Most have a place in a plan. It follows from the prompt: drawn, it would change whatever is drawn after it.
+  PlannedPlace place;
+  const auto spot = static_cast<int32_t>((31 * prompt.size() + 17 * static_cast<size_t>(prompt.back())) % 64);
+  if (spot >= 16) {
+    place = {spot, 2.0f - static_cast<float>(spot) / 32.0f, static_cast<int32_t>(prompt.size())};
+  }
   Request r =
       MakeRequest(std::move(prompt), rng->Uniform() < 0.2 ? room : rng->UniformInt(1, std::min<int64_t>(room, 20)));
   r.n = rng->Uniform() < 0.15 ? static_cast<int32_t>(rng->UniformInt(2, 4)) : 1;
   r.priority = static_cast<int32_t>(rng->UniformInt(-1, 2));
+  r.planned = place;
   r.stop.ignore_eos = rng->Uniform() < 0.5;
   if (rng->Uniform() < 0.2) r.stop.min_tokens = rng->UniformInt(1, 5);
   if (rng->Uniform() < 0.2) r.stop.stop = {"ab", "q"};

@@ -89,6 +89,27 @@ TEST_F(Replay, NoisyPredictionsAreRecorded) {
   }
 }
 
+// Where a job's plan puts a request decides what is planned, so it is in the recording.
+TEST_F(Replay, PlacesInAPlanAreRecorded) {
+  int64_t placed = 0;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    const Workload w = MakeWorkload(seed, {.cancels = true});
+    for (const char* order : {"dfs", "balance", "blend"}) {
+      SCOPED_TRACE(std::string(order) + " seed " + std::to_string(seed));
+      const Outcome recorded = Play(w, {.preset = "sarathi-serve", .order = order}, false, path_);
+      ASSERT_EQ(recorded.broken, "");
+      std::vector<RecordedRequest> requests;
+      ReplayHooks hooks;
+      hooks.requests = &requests;
+      const auto report = ReplayTrace(path_, hooks);
+      ASSERT_TRUE(report.ok()) << report.status().ToString();
+      EXPECT_TRUE(report->identical()) << "the first step that differs is " << report->first_difference;
+      for (const RecordedRequest& r : requests) placed += r.request->planned.position >= 0;
+    }
+  }
+  EXPECT_GT(placed, 100) << "no recorded request has its place";
+}
+
 // Whoever looks through the hooks sees the requests as they were and the steps with their times.
 TEST_F(Replay, HooksTellWhatWasRecorded) {
   int64_t cancelled = 0, keys = 0;
