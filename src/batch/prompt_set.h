@@ -28,7 +28,7 @@ struct RequestTraits {
 
 inline constexpr int32_t kFinestKeyTokens = 16;
 // Its record, its part of the tree, and all that planning adds; tests/batch counts it.
-inline constexpr int64_t kPlannerBytesPerPrompt = 320;
+inline constexpr int64_t kPlannerBytesPerPrompt = 224;
 
 // Bytes that planning takes at its peak: so many prompts, so many tokens in all, a key for every key_tokens of them.
 int64_t PlannerMemory(int64_t prompts, int64_t tokens, int32_t key_tokens = kFinestKeyTokens);

@@ -74,6 +74,8 @@ KERNEL_LIMIT = 800
 POLICY_NAME_MODULES = ("sched", "loop", "trace", "engine", "sim", "serve", "cli")
 POLICY_ROW = re.compile(r'^TACTUS_\w+\("([^"]+)"', flags=re.M)
 PREDICTORS = ["history", "oracle", "noisy"]
+# Files in which one name is also that of something else.
+OTHER_MEANINGS = {"sim/workload.cc": '"random"'}  # a workload
 DOC_PATH = re.compile(r"`((?:src|tests|include|tools|scripts|bench|cmake|data|docs)/[\w./*-]+)`")
 DOC_LINK = re.compile(r"\]\((?!\w+:)([^)\s]+)\)")
 DOC_NAME = re.compile(r"`([A-Z]\w+(?:::\w+)*)`")
@@ -213,8 +215,9 @@ def main():
                         report(path, number, "include-direction", f"{module}/ may not include {target}/")
                 if SOCKETS.match(line) and module not in ("http", "serve"):
                     report(path, number, "sockets", f"{module}/ knows no transport: that is http/ and serve/")
+            other = OTHER_MEANINGS.get("/".join(rel[1:]), "")
             for number, line in enumerate(raw.splitlines() if module in POLICY_NAME_MODULES else (), 1):
-                if match := named.search(line):
+                if (match := named.search(line)) and not (other and other in match.group(0)):
                     report(path, number, "policy-names", f"{match.group(0)}: say what it is like in its row or its file (ChoiceTraits)")
             if '"base/sim_request.h"' in raw and not KNOWS_TRUE_LENGTH.match("/".join(rel[1:])):
                 report(path, 1, "true-length", "only the simulator, its executor and the oracles may know output lengths")

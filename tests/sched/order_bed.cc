@@ -205,7 +205,8 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
       if (latecomer) {
         latecomer->Follow(view);
         ASSERT_EQ(latecomer->walk(), walk) << "a latecomer's, seed " << seed << " step " << step;
-        ASSERT_EQ(WalkRunning(latecomer->running()), ranked) << "a latecomer's running, seed " << seed << " step " << step;
+        ASSERT_EQ(WalkRunning(latecomer->running()), ranked)
+            << "a latecomer's running, seed " << seed << " step " << step;
       }
       ASSERT_EQ(WalkRunning(running), ranked) << "running, seed " << seed << " step " << step;
       ASSERT_NO_FATAL_FAILURE(CheckThatRanksDecide(*order, view, running)) << "seed " << seed << " step " << step;

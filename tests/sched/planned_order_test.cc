@@ -127,7 +127,7 @@ TEST(PlannedOrder, BlendKeepsTheMixWhileRequestsComeAndGo) {
   HarnessConfig config;
   config.scheduler = {.preset = "sarathi-serve", .order = "blend"};
   config.scheduler.limits.token_budget = 512;
-  config.scheduler.limits.max_num_seqs = 10;
+  config.max_num_seqs = 10;
   config.num_blocks = 400;
   StepBed bed(config);
   const auto add = [&](int32_t position, float density) {
