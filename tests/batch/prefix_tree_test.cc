@@ -141,6 +141,22 @@ TEST(PrefixTree, ChildrenAreInTheJobsOrder) {
   }
 }
 
+// Keys that contradict themselves, as collisions would: a worse tree, and nothing else.
+TEST(PrefixTree, KeysThatCollideAreHarmless) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    Rng rng(seed);
+    PromptSet prompts(0, kKeyTokens);
+    for (int i = 0; i < 200; ++i) {
+      std::vector<Hash128> keys(static_cast<size_t>(rng.UniformInt(0, 12)));
+      for (Hash128& key : keys) key.low = static_cast<uint64_t>(rng.UniformInt(0, 2));
+      ASSERT_TRUE(prompts.AddKeys(keys, 50, {}).ok());
+    }
+    const PrefixTree tree = PrefixTree::Build(prompts);
+    ASSERT_NO_FATAL_FAILURE(CheckStructure(tree, 200)) << "seed " << seed;
+    EXPECT_EQ(batch::SumSubtrees(tree, testing::Llama8bOnA100(), std::vector<int32_t>(200, 3))[0].requests, 200);
+  }
+}
+
 // Every node against a trie over the tokens of the requests below it; some of them are done.
 TEST(Totals, AreThoseOfATrieOverTokens) {
   const batch::BatchCostModel cost = testing::Llama8bOnA100();

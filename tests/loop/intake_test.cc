@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "loop/harness.h"
 
 namespace tactus {
@@ -48,6 +50,23 @@ TEST(PrepareRequest, EveryLimitIsTheLastValueTaken) {
   EXPECT_EQ(Answer(Asked(30, 10), roomy), "") << "the whole context";
   EXPECT_EQ(Answer(Asked(30, 11), roomy),
             "prompt of 30 tokens + max_tokens of 11 exceed the context of 40 tokens; give max_tokens up to 10");
+}
+
+// What orders compute with, and what a replay of the recording takes.
+TEST(PrepareRequest, APlaceInAPlanIsNumbers) {
+  Request r = MakeRequest(Tokens(1, 9), 4);
+  const float infinite = std::numeric_limits<float>::infinity();
+  for (const PlannedPlace& place : {PlannedPlace{}, PlannedPlace{0, 0, 0}, PlannedPlace{1 << 30, 3.5f, 1 << 30}}) {
+    r.planned = place;
+    EXPECT_EQ(Answer(std::make_shared<Request>(r)), "") << place.position;
+  }
+  for (const PlannedPlace& place : {PlannedPlace{-2, 1, 1}, PlannedPlace{1, -1, 1}, PlannedPlace{1, infinite, 1},
+                                    PlannedPlace{1, infinite - infinite, 1}, PlannedPlace{1, 1, -1}}) {
+    r.planned = place;
+    const auto prepared = PrepareRequest(std::make_shared<Request>(r), Limits());
+    ASSERT_FALSE(prepared.ok()) << place.position << " " << place.density << " " << place.kv_tokens;
+    EXPECT_EQ(prepared.status().param(), "planned");
+  }
 }
 
 TEST(PrepareRequest, AnAdapterIsOneOfThoseLoaded) {
