@@ -152,5 +152,26 @@ TEST(PlannedOrder, BlendKeepsTheMixWhileRequestsComeAndGo) {
   }
 }
 
+// Blocks of 4 tokens: a prompt of 8 that is expected to hold 18 on average takes 5 of them, and no more than it may.
+TEST(PlannedMean, SetsAsideTheMean) {
+  HarnessConfig config;
+  config.scheduler = {.preset = "sarathi-serve", .admission = "planned-mean"};
+  config.num_blocks = 12;
+  config.prefix_caching = false;
+  const auto started = [&](int32_t kv_tokens, int32_t max_output_tokens) {
+    StepBed bed(config);
+    std::vector<SlotId> slots;
+    for (int i = 0; i < 6; ++i) {
+      slots.push_back(bed.Waiting(8, {.max_output_tokens = max_output_tokens, .planned = {i, 1, kv_tokens}}));
+    }
+    bed.Plan();
+    return std::count_if(slots.begin(), slots.end(), [&](SlotId s) { return bed.table().holds_kv(s); });
+  };
+  EXPECT_EQ(started(0, 32), 6) << "no plan: the prompt alone";
+  EXPECT_EQ(started(18, 32), 2);
+  EXPECT_EQ(started(16, 32), 3);
+  EXPECT_EQ(started(1000, 4), 4) << "it never holds more than 12";
+}
+
 }  // namespace
 }  // namespace tactus::sched
