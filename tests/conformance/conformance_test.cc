@@ -370,10 +370,12 @@ TEST(Conformance, EveryLegalPairOfChoicesServes) {
       "admission prompt-fits, preemption none", "admission prompt-free, preemption none",
       "admission chunk-fits, preemption none", "admission predicted-length, preemption none",
       "admission multi-resource, preemption none", "admission promise, preemption none",
+      "admission planned-mean, preemption none",
       // nothing is set aside that could be outgrown
       "admission max-length, preemption abort-and-requeue", "admission prompt-fits, preemption abort-and-requeue",
       "admission prompt-free, preemption abort-and-requeue", "admission chunk-fits, preemption abort-and-requeue",
-      "admission multi-resource, preemption abort-and-requeue", "admission promise, preemption abort-and-requeue"};
+      "admission multi-resource, preemption abort-and-requeue", "admission promise, preemption abort-and-requeue",
+      "admission planned-mean, preemption abort-and-requeue"};
   int pairs = 0, played = 0;
   for (size_t i = 0; i < std::size(kChoices); ++i) {
     for (size_t j = i + 1; j < std::size(kChoices); ++j) {
