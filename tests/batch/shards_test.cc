@@ -84,6 +84,25 @@ TEST(Shards, OfLikeRequestsHaveTheSameNumber) {
   }
 }
 
+// The wrong way round, as a job may name its requests: no cut has both, and the memory time is what is cut.
+TEST(Shards, OfAPlanThatIsNotSortedHaveTheSameMemoryTime) {
+  Job job;
+  std::vector<int32_t> outputs;
+  for (int32_t i = 0; i < 864; ++i) {
+    job.push_back({{i, i, i, i, i, i}, {}});
+    outputs.push_back(i < 100 ? 500 : 2);
+  }
+  PrefixTree tree = PrefixTree::Build(SetOf(job, 4));
+  const Plan plan = Plan::Make(&tree, Llama8bOnA100(), outputs, {.order = PlanOrder::kFcfs});
+  const Work all = WorkOf(plan, AllPositions(plan));
+  const auto shards = CutShards(plan, 4);
+  ASSERT_TRUE(shards.ok());
+  for (const Shard& shard : *shards) {
+    EXPECT_NEAR(WorkOf(plan, shard.Positions()).memory_s, all.memory_s / 4, 2 * all.most_memory_s)
+        << shard.left_begin << " to " << shard.left_end << " and " << shard.right_begin << " to " << shard.right_end;
+  }
+}
+
 TEST(Shards, MoreThanRequestsAreEmpty) {
   const Job job = RandomJob(5, 3);
   PrefixTree tree = PrefixTree::Build(SetOf(job, 4));
