@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/rng.h"
 
@@ -89,19 +90,21 @@ std::vector<int32_t> PlannedUnits(const PrefixTree& tree, const std::vector<Node
 
 }  // namespace
 
-Plan Plan::Make(PrefixTree* tree, const BatchCostModel& cost, const std::vector<int32_t>& outputs,
+Plan Plan::Make(PrefixTree tree, const BatchCostModel& cost, const std::vector<int32_t>& outputs,
                 const PlanOptions& options) {
   Plan plan;
-  plan.tree_ = tree;
+  plan.tree_ = std::move(tree);
   plan.cost_ = cost;
   const bool blend = options.order == PlanOrder::kBlend, balance = options.order == PlanOrder::kBalance;
   plan.from_both_ends_ = blend || balance;
-  const std::vector<NodeTotals> totals = blend ? SortByDensity(tree, cost, outputs) : SumSubtrees(*tree, cost, outputs);
+  const std::vector<NodeTotals> totals =
+      blend ? SortByDensity(&plan.tree_, cost, outputs) : SumSubtrees(plan.tree_, cost, outputs);
   plan.totals_ = totals[0];
   if (plan.totals_.requests == 0) return plan;
-  plan.AddUnits(PlannedUnits(*tree, totals, options), totals, options.merge_spread);
+  plan.AddUnits(PlannedUnits(plan.tree_, totals, options), totals, options.merge_spread);
   plan.output_.reserve(plan.leaves_.size());
-  for (const int32_t leaf : plan.leaves_) plan.output_.push_back(outputs[static_cast<size_t>((*tree)[leaf].request)]);
+  for (const int32_t leaf : plan.leaves_)
+    plan.output_.push_back(outputs[static_cast<size_t>(plan.tree_[leaf].request)]);
   plan.FindShared();
   plan.FindDensities(/*of_prefixes=*/!balance);
   return plan;
@@ -115,7 +118,7 @@ double Plan::ComputeSecondsAt(int32_t position) const {
 void Plan::FindShared() {
   shared_.reserve(leaves_.size());
   for (size_t i = 0; i < leaves_.size(); ++i) {
-    shared_.push_back(i == 0 ? 0 : (*tree_)[tree_->CommonAncestor(leaves_[i - 1], leaves_[i])].depth);
+    shared_.push_back(i == 0 ? 0 : tree_[tree_.CommonAncestor(leaves_[i - 1], leaves_[i])].depth);
   }
 }
 
@@ -130,8 +133,8 @@ void Plan::AddUnits(const std::vector<int32_t>& units, const std::vector<NodeTot
       parts_.push_back({size(), size(), 0});
       first = density;
     }
-    for (int32_t i = unit; i < (*tree_)[unit].end; ++i) {
-      if ((*tree_)[i].is_leaf() && totals[static_cast<size_t>(i)].requests > 0) leaves_.push_back(i);
+    for (int32_t i = unit; i < tree_[unit].end; ++i) {
+      if (tree_[i].is_leaf() && totals[static_cast<size_t>(i)].requests > 0) leaves_.push_back(i);
     }
     parts_.back().end = size();
   }

@@ -39,25 +39,25 @@ struct PlanPart {
 
 class Plan {
  public:
-  // `tree` is sorted by density for kBlend. `outputs`: [request] tokens that it generates or is expected to; 0: it has
-  // run already. The tree must outlive the plan, unchanged.
-  static Plan Make(PrefixTree* tree, const BatchCostModel& cost, const std::vector<int32_t>& outputs,
+  // `outputs`: [request] tokens that it generates or is expected to; 0: it has run already. The plan keeps the tree,
+  // and for kBlend sorts it by density.
+  static Plan Make(PrefixTree tree, const BatchCostModel& cost, const std::vector<int32_t>& outputs,
                    const PlanOptions& options);
 
   int32_t size() const { return static_cast<int32_t>(leaves_.size()); }
-  int32_t RequestAt(int32_t position) const { return (*tree_)[LeafAt(position)].request; }
+  int32_t RequestAt(int32_t position) const { return tree_[LeafAt(position)].request; }
   int32_t LeafAt(int32_t position) const { return leaves_[static_cast<size_t>(position)]; }
   // Leading prompt tokens that it shares with the one before it.
   int32_t SharedWithPrevious(int32_t position) const { return shared_[static_cast<size_t>(position)]; }
   int32_t OutputAt(int32_t position) const { return output_[static_cast<size_t>(position)]; }
-  int32_t PromptAt(int32_t position) const { return (*tree_)[LeafAt(position)].depth; }
+  int32_t PromptAt(int32_t position) const { return tree_[LeafAt(position)].depth; }
   // Seconds that it computes where the one before it has left its prefix in the cache.
   double ComputeSecondsAt(int32_t position) const;
   double MemorySecondsAt(int32_t position) const { return cost_.MemorySeconds(PromptAt(position), OutputAt(position)); }
   std::span<const PlanPart> parts() const { return parts_; }
   bool from_both_ends() const { return from_both_ends_; }
   double density() const { return density_; }  // of the whole
-  const PrefixTree& tree() const { return *tree_; }
+  const PrefixTree& tree() const { return tree_; }
   const BatchCostModel& cost() const { return cost_; }
   const NodeTotals& totals() const { return totals_; }  // of the whole
 
@@ -70,7 +70,7 @@ class Plan {
   void FindShared();
   void FindDensities(bool of_prefixes);
 
-  const PrefixTree* tree_ = nullptr;
+  PrefixTree tree_;
   BatchCostModel cost_;
   std::vector<int32_t> leaves_;  // [position] node
   std::vector<int32_t> shared_;  // [position]

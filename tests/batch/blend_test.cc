@@ -158,10 +158,10 @@ double Unevenness(const Plan& plan, const std::vector<int32_t>& starts, int64_t 
 
 TEST(Blend, RunsAtTheJobsDensityAndSharesAsMuchAsDepthFirst) {
   const Mix mix(400, 6000);
-  PrefixTree tree = PrefixTree::Build(SetOf(mix.job, 16));
+  const PrefixTree tree = PrefixTree::Build(SetOf(mix.job, 16));
   constexpr int64_t kKvTokens = 200'000;
   const auto plan_of = [&](PlanOrder order) {
-    return Plan::Make(&tree, Llama8bOnA100(), mix.outputs, {.order = order});
+    return Plan::Make(tree, Llama8bOnA100(), mix.outputs, {.order = order});
   };
   const Plan dfs = plan_of(PlanOrder::kDfs);
   const auto dfs_starts = batch::StartOrder(dfs, kKvTokens);
@@ -181,9 +181,9 @@ TEST(Blend, RunsAtTheJobsDensityAndSharesAsMuchAsDepthFirst) {
 
 TEST(StartOrder, TakesEveryPositionOnceFromTheEndsInwards) {
   const Mix mix(60, 300);
-  PrefixTree tree = PrefixTree::Build(SetOf(mix.job, 16));
+  const PrefixTree tree = PrefixTree::Build(SetOf(mix.job, 16));
   for (const PlanOrder order : {PlanOrder::kBlend, PlanOrder::kBalance, PlanOrder::kDfs}) {
-    const Plan plan = Plan::Make(&tree, Llama8bOnA100(), mix.outputs, {.order = order});
+    const Plan plan = Plan::Make(tree, Llama8bOnA100(), mix.outputs, {.order = order});
     for (const int64_t kv_tokens : {int64_t{1}, int64_t{30'000}, int64_t{1} << 40}) {
       const auto starts = batch::StartOrder(plan, kv_tokens);
       int32_t left = 0, right = plan.size() - 1;

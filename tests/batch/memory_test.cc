@@ -35,7 +35,7 @@ int64_t PeakOfPlanning(PromptSet* prompts, int64_t held_before) {
   std::vector<int32_t> measured(static_cast<size_t>(prompts->size()), 0);
   for (const int32_t i : sample) measured[static_cast<size_t>(i)] = 1 + i % 100;
   const auto outputs = batch::EstimateOutputs(tree, *prompts, measured);
-  const Plan plan = Plan::Make(&tree, cost, outputs, {});
+  const Plan plan = Plan::Make(std::move(tree), cost, outputs, {});
   EXPECT_EQ(plan.size(), prompts->size());
   const auto places = plan.Places();
   EXPECT_EQ(places.size(), outputs.size());

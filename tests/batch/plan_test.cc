@@ -63,9 +63,9 @@ struct TwoTasks {
 
 TEST(Plan, HandMadeOrders) {
   const TwoTasks two;
-  PrefixTree tree = PrefixTree::Build(SetOf(two.job, kKeyTokens));
+  const PrefixTree tree = PrefixTree::Build(SetOf(two.job, kKeyTokens));
   const auto order = [&](PlanOrder which, double split_share = 0.01) {
-    return RequestsOf(Plan::Make(&tree, Llama8bOnA100(), two.outputs, {.order = which, .split_share = split_share}));
+    return RequestsOf(Plan::Make(tree, Llama8bOnA100(), two.outputs, {.order = which, .split_share = split_share}));
   };
   using Order = std::vector<int32_t>;
   EXPECT_EQ(order(PlanOrder::kFcfs), (Order{0, 1, 2, 3, 4, 5, 6}));
@@ -81,14 +81,14 @@ TEST(Plan, HandMadeOrders) {
 
 TEST(Plan, RandomIsAShuffleByItsSeed) {
   const Job job = RandomJob(1, 50);
-  PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
+  const PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
   const std::vector<int32_t> outputs(50, 10);
   const auto shuffled = [&](uint64_t seed) {
-    return RequestsOf(Plan::Make(&tree, Llama8bOnA100(), outputs, {.order = PlanOrder::kRandom, .seed = seed}));
+    return RequestsOf(Plan::Make(tree, Llama8bOnA100(), outputs, {.order = PlanOrder::kRandom, .seed = seed}));
   };
   EXPECT_EQ(shuffled(1), shuffled(1));
   EXPECT_NE(shuffled(1), shuffled(2));
-  EXPECT_NE(shuffled(1), RequestsOf(Plan::Make(&tree, Llama8bOnA100(), outputs, {.order = PlanOrder::kFcfs})));
+  EXPECT_NE(shuffled(1), RequestsOf(Plan::Make(tree, Llama8bOnA100(), outputs, {.order = PlanOrder::kFcfs})));
 }
 
 TEST(Plan, HasEveryRequestThatIsLeftOnce) {
@@ -103,11 +103,11 @@ TEST(Plan, HasEveryRequestThatIsLeftOnce) {
       for (const double split_share : {0.0, 0.01, 0.3}) {
         SCOPED_TRACE("seed " + std::to_string(seed) + " order " + std::to_string(static_cast<int>(order)) + " split " +
                      std::to_string(split_share));
-        PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
-        const Plan plan = Plan::Make(&tree, Llama8bOnA100(), outputs, {.order = order, .split_share = split_share});
+        const PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
+        const Plan plan = Plan::Make(tree, Llama8bOnA100(), outputs, {.order = order, .split_share = split_share});
         std::vector<int32_t> requests = RequestsOf(plan);
-        PrefixTree again = PrefixTree::Build(SetOf(job, kKeyTokens));
-        ASSERT_EQ(requests, RequestsOf(Plan::Make(&again, Llama8bOnA100(), outputs,
+        const PrefixTree again = PrefixTree::Build(SetOf(job, kKeyTokens));
+        ASSERT_EQ(requests, RequestsOf(Plan::Make(again, Llama8bOnA100(), outputs,
                                                   {.order = order, .split_share = split_share})));
         for (int32_t i = 0; i < plan.size(); ++i) {
           const auto own = static_cast<size_t>(requests[static_cast<size_t>(i)]);
@@ -149,12 +149,12 @@ TEST(Plan, SplittingComputesNoMoreAgainThanItsShare) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     const Job job = RandomJob(seed, 70);
     const std::vector<int32_t> outputs = RandomOutputs(seed, job.size());
-    PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
-    const Plan dfs = Plan::Make(&tree, Llama8bOnA100(), outputs, {.order = PlanOrder::kDfs});
+    const PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
+    const Plan dfs = Plan::Make(tree, Llama8bOnA100(), outputs, {.order = PlanOrder::kDfs});
     const int64_t optimal = dfs.totals().prompt_tokens - dfs.totals().computed_tokens;
     ASSERT_EQ(SharedInOrder(dfs), optimal) << "seed " << seed;
     for (const double share : {0.0, 0.01, 0.1, 0.5, 10.0}) {
-      const Plan plan = Plan::Make(&tree, Llama8bOnA100(), outputs, {.split_share = share});
+      const Plan plan = Plan::Make(tree, Llama8bOnA100(), outputs, {.split_share = share});
       const double allowed = share * static_cast<double>(plan.totals().computed_tokens);
       const int64_t again = optimal - SharedInOrder(plan);
       ASSERT_LE(static_cast<double>(again), allowed) << "seed " << seed << " share " << share;
@@ -169,11 +169,11 @@ TEST(Plan, WholeSubtreesComeDensestFirst) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Job job = RandomJob(seed, 70);
     const std::vector<int32_t> outputs = RandomOutputs(seed, job.size());
-    PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
-    const Plan plan = Plan::Make(&tree, Llama8bOnA100(), outputs, {.split_share = 0.1, .merge_spread = 0});
-    const std::vector<NodeTotals> totals = batch::SumSubtrees(tree, Llama8bOnA100(), outputs);
+    const PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
+    const Plan plan = Plan::Make(tree, Llama8bOnA100(), outputs, {.split_share = 0.1, .merge_spread = 0});
+    const std::vector<NodeTotals> totals = batch::SumSubtrees(plan.tree(), Llama8bOnA100(), outputs);
     const std::vector<int32_t> whole =
-        batch::SplitTree(tree, totals, 0.1 * static_cast<double>(totals[0].computed_tokens));
+        batch::SplitTree(plan.tree(), totals, 0.1 * static_cast<double>(totals[0].computed_tokens));
     std::vector<double> densities;
     for (const int32_t node : whole) densities.push_back(totals[static_cast<size_t>(node)].density());
     std::sort(densities.rbegin(), densities.rend());
@@ -193,9 +193,9 @@ TEST(Plan, NeighboursOfAboutTheSameDensityAreOnePart) {
     job.push_back({{i, i, i, i, i, i, i, i}, {}});
     outputs.push_back(i < 20 ? 10'000 + i : 1);
   }
-  PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
+  const PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
   const auto parts = [&](double spread) {
-    return Plan::Make(&tree, Llama8bOnA100(), outputs, {.merge_spread = spread}).parts().size();
+    return Plan::Make(tree, Llama8bOnA100(), outputs, {.merge_spread = spread}).parts().size();
   };
   EXPECT_EQ(parts(0.02), 2u) << "long answers of 10,000 to 10,019 tokens, and short ones";
   EXPECT_EQ(parts(0), 21u) << "only those that are the same";
@@ -203,23 +203,23 @@ TEST(Plan, NeighboursOfAboutTheSameDensityAreOnePart) {
 
 TEST(Plan, DensitiesAreRelativeToTheJob) {
   const TwoTasks two;
-  PrefixTree tree = PrefixTree::Build(SetOf(two.job, kKeyTokens));
+  const PrefixTree tree = PrefixTree::Build(SetOf(two.job, kKeyTokens));
   for (const PlanOrder order : {PlanOrder::kBlend, PlanOrder::kBalance}) {
-    const Plan plan = Plan::Make(&tree, Llama8bOnA100(), two.outputs, {.order = order, .split_share = 1});
+    const Plan plan = Plan::Make(tree, Llama8bOnA100(), two.outputs, {.order = order, .split_share = 1});
     const auto places = plan.Places();
     EXPECT_GT(places.front().density, 1);
     EXPECT_LT(places.back().density, 1);
   }
-  const Plan dfs = Plan::Make(&tree, Llama8bOnA100(), two.outputs, {.order = PlanOrder::kDfs});
+  const Plan dfs = Plan::Make(tree, Llama8bOnA100(), two.outputs, {.order = PlanOrder::kDfs});
   for (const PlannedPlace& place : dfs.Places()) EXPECT_EQ(place.density, 1) << "one end, one part";
 }
 
 TEST(Plan, OfNothingIsEmpty) {
   const Job job = RandomJob(2, 5);
-  PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
+  const PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
   const std::vector<int32_t> done(5, 0);
   for (const PlanOrder order : kOrders) {
-    const Plan plan = Plan::Make(&tree, Llama8bOnA100(), done, {.order = order});
+    const Plan plan = Plan::Make(tree, Llama8bOnA100(), done, {.order = order});
     EXPECT_EQ(plan.size(), 0);
     EXPECT_TRUE(plan.Places().empty());
   }

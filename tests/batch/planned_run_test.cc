@@ -56,10 +56,10 @@ Figures RunJob(const Job& job, const char* name, PlanOrder order, const char* ad
   config.max_queue = 1500;
   config.check_every_pass = false;
   Harness h(config);
-  PrefixTree tree = PrefixTree::Build(testing::SetOf(job, kBlock));
+  const PrefixTree tree = PrefixTree::Build(testing::SetOf(job, kBlock));
   std::vector<int32_t> outputs;
   for (const auto& r : job) outputs.push_back(r.traits.max_output_tokens);
-  const Plan plan = Plan::Make(&tree, testing::Llama8bOnA100(), outputs, {.order = order});
+  const Plan plan = Plan::Make(tree, testing::Llama8bOnA100(), outputs, {.order = order});
   const auto places = plan.Places();
   std::vector<PlannedPlace> place_of(job.size());
   for (int32_t i = 0; i < plan.size(); ++i) {

@@ -44,9 +44,9 @@ TEST(Shards, HaveEveryRequestOnceAndTheSameWork) {
     for (size_t i = 0; i < job.size(); ++i) {
       outputs.push_back(static_cast<int32_t>(rng.UniformInt(1, rng.Uniform() < 0.2 ? 2000 : 20)));
     }
-    PrefixTree tree = PrefixTree::Build(SetOf(job, 4));
+    const PrefixTree tree = PrefixTree::Build(SetOf(job, 4));
     for (const PlanOrder order : {PlanOrder::kBlend, PlanOrder::kBalance}) {
-      const Plan plan = Plan::Make(&tree, Llama8bOnA100(), outputs, {.order = order});
+      const Plan plan = Plan::Make(tree, Llama8bOnA100(), outputs, {.order = order});
       const Work all = WorkOf(plan, AllPositions(plan));
       for (const int32_t n : {1, 2, 3, 7, 16}) {
         SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::to_string(n) + " shards");
@@ -74,9 +74,9 @@ TEST(Shards, HaveEveryRequestOnceAndTheSameWork) {
 TEST(Shards, OfLikeRequestsHaveTheSameNumber) {
   Job job;
   for (int32_t i = 0; i < 1000; ++i) job.push_back({{i, i, i, i, i, i}, {}});
-  PrefixTree tree = PrefixTree::Build(SetOf(job, 4));
+  const PrefixTree tree = PrefixTree::Build(SetOf(job, 4));
   const std::vector<int32_t> outputs(1000, 50);
-  const Plan plan = Plan::Make(&tree, Llama8bOnA100(), outputs, {});
+  const Plan plan = Plan::Make(tree, Llama8bOnA100(), outputs, {});
   for (const int32_t n : {2, 4, 5, 8}) {
     const auto shards = CutShards(plan, n);
     ASSERT_TRUE(shards.ok());
@@ -92,8 +92,8 @@ TEST(Shards, OfAPlanThatIsNotSortedHaveTheSameMemoryTime) {
     job.push_back({{i, i, i, i, i, i}, {}});
     outputs.push_back(i < 100 ? 500 : 2);
   }
-  PrefixTree tree = PrefixTree::Build(SetOf(job, 4));
-  const Plan plan = Plan::Make(&tree, Llama8bOnA100(), outputs, {.order = PlanOrder::kFcfs});
+  const PrefixTree tree = PrefixTree::Build(SetOf(job, 4));
+  const Plan plan = Plan::Make(tree, Llama8bOnA100(), outputs, {.order = PlanOrder::kFcfs});
   const Work all = WorkOf(plan, AllPositions(plan));
   const auto shards = CutShards(plan, 4);
   ASSERT_TRUE(shards.ok());
@@ -105,10 +105,10 @@ TEST(Shards, OfAPlanThatIsNotSortedHaveTheSameMemoryTime) {
 
 TEST(Shards, MoreThanRequestsAreEmpty) {
   const Job job = RandomJob(5, 3);
-  PrefixTree tree = PrefixTree::Build(SetOf(job, 4));
+  const PrefixTree tree = PrefixTree::Build(SetOf(job, 4));
   const std::vector<int32_t> outputs(3, 5), done(3, 0);
   for (const auto& left : {outputs, done}) {
-    const Plan plan = Plan::Make(&tree, Llama8bOnA100(), left, {});
+    const Plan plan = Plan::Make(tree, Llama8bOnA100(), left, {});
     const auto shards = CutShards(plan, 10);
     ASSERT_TRUE(shards.ok());
     int32_t requests = 0;
@@ -119,8 +119,8 @@ TEST(Shards, MoreThanRequestsAreEmpty) {
 
 TEST(Shards, NoneIsRefused) {
   const Job job = RandomJob(5, 3);
-  PrefixTree tree = PrefixTree::Build(SetOf(job, 4));
-  const Plan plan = Plan::Make(&tree, Llama8bOnA100(), {5, 5, 5}, {});
+  const PrefixTree tree = PrefixTree::Build(SetOf(job, 4));
+  const Plan plan = Plan::Make(tree, Llama8bOnA100(), {5, 5, 5}, {});
   EXPECT_EQ(CutShards(plan, 0).status().param(), "shard");
 }
 

@@ -72,9 +72,9 @@ TEST(Sharing, IsThatOfALeastRecentlyUsedCache) {
     Rng rng(seed);
     std::vector<int32_t> outputs;
     for (size_t i = 0; i < job.size(); ++i) outputs.push_back(static_cast<int32_t>(rng.UniformInt(1, 30)));
-    PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
+    const PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
     for (const PlanOrder order : {PlanOrder::kFcfs, PlanOrder::kDfs, PlanOrder::kRandom, PlanOrder::kBlend}) {
-      const Plan plan = Plan::Make(&tree, Llama8bOnA100(), outputs, {.order = order});
+      const Plan plan = Plan::Make(tree, Llama8bOnA100(), outputs, {.order = order});
       for (const int64_t cache : {int64_t{0}, int64_t{100}, int64_t{400}, int64_t{1500}, kNoLimit}) {
         const std::vector<int32_t> starts = batch::StartOrder(plan, 600);
         ASSERT_EQ(batch::SharingOf(plan, starts, cache).shared_tokens, SlowShared(plan, starts, cache))
@@ -88,13 +88,13 @@ TEST(Sharing, IsThatOfALeastRecentlyUsedCache) {
 TEST(Sharing, DepthFirstIsOptimalWithRoomForOnePrompt) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Job job = RandomJob(seed, 60);
-    PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
+    const PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
     const std::vector<int32_t> outputs(job.size(), 5);
-    const Plan dfs = Plan::Make(&tree, Llama8bOnA100(), outputs, {.order = PlanOrder::kDfs});
+    const Plan dfs = Plan::Make(tree, Llama8bOnA100(), outputs, {.order = PlanOrder::kDfs});
     const Sharing optimal = batch::OptimalSharing(dfs), one_path = batch::SharingOf(dfs, Ascending(dfs), 0);
     EXPECT_EQ(one_path.shared_tokens, optimal.shared_tokens) << "seed " << seed;
     EXPECT_NEAR(one_path.saved_s, optimal.saved_s, 1e-9 * optimal.saved_s);
-    const Plan random = Plan::Make(&tree, Llama8bOnA100(), outputs, {.order = PlanOrder::kRandom});
+    const Plan random = Plan::Make(tree, Llama8bOnA100(), outputs, {.order = PlanOrder::kRandom});
     EXPECT_EQ(batch::SharingOf(random, Ascending(random), kNoLimit).shared_tokens, optimal.shared_tokens);
   }
 }
@@ -110,8 +110,8 @@ TEST(PlanSummary, AddsUpToTheBounds) {
   }
   const std::vector<int32_t> outputs(4, 100);
   const batch::BatchCostModel cost = Llama8bOnA100();
-  PrefixTree tree = PrefixTree::Build(SetOf(job, 16));
-  const Plan plan = Plan::Make(&tree, cost, outputs, {});
+  const PrefixTree tree = PrefixTree::Build(SetOf(job, 16));
+  const Plan plan = Plan::Make(tree, cost, outputs, {});
   const batch::PlanSummary s = batch::Summarize(plan, {.linear = 0.25}, 100'000);
   EXPECT_EQ(s.requests, 4);
   EXPECT_EQ(s.prompt_tokens, 4000);
