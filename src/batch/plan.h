@@ -40,7 +40,7 @@ struct PlanPart {
 class Plan {
  public:
   // `outputs`: [request] tokens that it generates or is expected to; 0: it has run already. The plan keeps the tree,
-  // and for kBlend sorts it by density.
+  // and for kBlend sorts it by density. Precondition: cost.Check().
   static Plan Make(PrefixTree tree, const BatchCostModel& cost, const std::vector<int32_t>& outputs,
                    const PlanOptions& options);
 

@@ -37,7 +37,6 @@ class DualScanner {
   // there all memory goes to the nearer one.
   void Hold(const PlannedPlace& place) { Held(place) += Tokens(place); }
   void Release(const PlannedPlace& place) { Held(place) -= Tokens(place); }
-  int64_t held_tokens() const { return left_ + right_; }
 
   // Who goes next where the pointers stand at these two; the split is that of their densities now. An end that has less
   // to offer than its part leaves the rest to the other: the parts are proportions of what is taken, not limits.

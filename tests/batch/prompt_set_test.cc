@@ -106,6 +106,17 @@ TEST(PromptSet, WhatCannotFitIsRefusedWithTheNumbers) {
   EXPECT_LE(prompts.planner_bytes(), limit);
 }
 
+TEST(PromptSet, DroppedKeysGiveTheirMemoryBack) {
+  PromptSet prompts(0, 4);
+  const std::vector<TokenId> prompt(200'000, 7);
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(prompts.Add(prompt, {}).ok());
+  const int64_t with_keys = prompts.bytes();
+  EXPECT_GE(with_keys, 10 * 49'999 * 8);
+  prompts.DropKeys();
+  EXPECT_LE(prompts.bytes(), with_keys - 10 * 49'999 * 8);
+  EXPECT_EQ(prompts.prompt_tokens(9), 200'000);
+}
+
 TEST(PromptSet, BadRequestsAreNamed) {
   PromptSet prompts;
   EXPECT_EQ(prompts.Add({}, {}).param(), "prompt");
