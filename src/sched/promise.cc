@@ -32,6 +32,7 @@ PromiseModel::PromiseModel(const SchedulerLimits& limits)
       share_(static_cast<double>(limits.pipeline_steps) / (2.0 * limits.pipeline_steps - 1)),
       note_(limits.Note<PromiseNote>()),
       clock_(limits.ClientNote<PromiseClock>()),
+      shares_(limits),
       step_(limits.notes->Shared<Step>()) {
   if (model_ != nullptr) {
     const Pivot pivot = FindPivot(limits);

@@ -22,6 +22,7 @@
 #include <string>
 
 #include "base/prefetch.h"
+#include "sched/class_shares.h"
 #include "sched/policy.h"
 
 namespace tactus::sched {
@@ -133,8 +134,14 @@ class SlackModel {
   // The last moment at which it is not missed; kNever: it cannot be. Constant while a sequence waits. Without a
   // step-time model the time of a prompt is not known: it is missed once its objective is over.
   TimeNs KeepByNs(const StepView& view, SlotId slot) const;
-  // The slack by which sequences are ranked: of those that have missed kNever, of one that has its turn kTurn.
+  // Whether it stands behind all that can still be kept: it has missed, and does not go first for its class's share.
+  bool StandsBehind(const StepView& view, SlotId slot) const {
+    return Missed(view, slot) && !shares_.GoesFirst(view, slot);
+  }
+  // The slack by which sequences are ranked: of those that have missed kNever, of one that has its turn, or goes first
+  // for its class's share, kTurn.
   DurationNs StandingNs(const StepView& view, SlotId slot) const {
+    if (shares_.GoesFirst(view, slot)) return kTurn;
     if (!Missed(view, slot)) return SlackNs(view, slot);
     return HasTurn(view, slot) ? kTurn : kNever;
   }
@@ -275,6 +282,7 @@ class SlackModel {
   const int64_t missed_turn_;
   const Pivot pivot_;
   const NoteColumn<SlackNote> note_;
+  const ClassShares shares_;
   const std::shared_ptr<LastWindow> window_;
 };
 

@@ -148,7 +148,7 @@ class SlackFill final : public Composition {
     const SequenceColumns& seq = step.view.seq;
     for (const SlotId slot : step.view.running) {
       const bool prefilling = seq.state[slot] == SeqState::kPrefill;
-      const bool missed = prefilling && slack_.Missed(step.view, slot);
+      const bool missed = prefilling && slack_.StandsBehind(step.view, slot);
       if (seq.prompt_tokens[slot] >= long_prompt_ &&
           (era_ == Era::kCompleted || (prefilling && (!missed || era_ != Era::kKv)))) {
         long_running_.push_back(slot);
@@ -175,7 +175,7 @@ class SlackFill final : public Composition {
     queue_head_ = looked_at_++ < kMostLookedAt ? ahead_.Next(step, slack_) : kNoSlot;
     if (queue_head_ == kNoSlot) return;
     // A preempted sequence goes before all others; its queue says so too.
-    const bool preempted = step.view.seq.preemptions[queue_head_] > 0 && !slack_.Missed(step.view, queue_head_);
+    const bool preempted = step.view.seq.preemptions[queue_head_] > 0 && !slack_.StandsBehind(step.view, queue_head_);
     head_slack_ns_ = preempted ? SlackModel::kTurn : slack_.StandingNs(step.view, queue_head_);
   }
 
@@ -364,7 +364,7 @@ class SlackFill final : public Composition {
 
   AddResult Start(StepContext& step, SlotId slot, int32_t limit) {
     if (!MayStart(step, slot)) return AddResult::kNoBlocks;
-    const bool missed = slack_.Missed(step.view, slot);
+    const bool missed = slack_.StandsBehind(step.view, slot);
     if (missed && missed_running_ > 0) return AddResult::kNotReady;
     const AddResult result = step.Admit(slot, limit, whole_);
     if (result != AddResult::kAdded) return result;
@@ -383,7 +383,7 @@ class SlackFill final : public Composition {
   }
   void Served(const StepContext& step, Ready* r) {
     r->served = true;
-    if (!r->decode && slack_.Missed(step.view, r->slot) && step.plan.items().back().sample) --missed_running_;
+    if (!r->decode && slack_.StandsBehind(step.view, r->slot) && step.plan.items().back().sample) --missed_running_;
     slack_.Took(step.view, r->slot);
   }
 
