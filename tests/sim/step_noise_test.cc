@@ -94,14 +94,17 @@ TEST(StepNoise, WhatIsAskedFor) {
 
 // --- Whole simulations ---
 
+// 2 ms, 50 us a prompt token, 0.1 ms a decode, whatever the contexts.
 std::string WriteProfile(const std::string& remarks) {
   const std::string path = testing::TempDir() + "step_noise_test.csv";
   std::ofstream out(path);
   out << remarks << "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n";
   for (int tokens = 0; tokens <= 512; tokens += 64) {
     for (int decodes = 0; decodes <= 32; decodes += 8) {
-      if (tokens + decodes == 0) continue;
-      out << tokens << ",0," << decodes << ',' << decodes * 500 << ',' << 2 + 0.05 * tokens + 0.1 * decodes << '\n';
+      for (int context = 0; context <= 1500 && tokens + decodes > 0; context += tokens > 0 ? 500 : 2000) {
+        out << tokens << ',' << context << ',' << decodes << ',' << decodes * 500 << ','
+            << 2 + 0.05 * tokens + 0.1 * decodes << '\n';
+      }
     }
   }
   return path;
@@ -163,7 +166,7 @@ struct Ran {
   bool operator==(const Ran& o) const { return result == o.result && plan_hash == o.plan_hash && steps == o.steps; }
 };
 
-Ran Run(const SimOptions& o, const SimTexts& texts = {}) {
+Ran Simulate(const SimOptions& o, const SimTexts& texts = {}) {
   auto setup = SetUpSimulation(o, texts);
   EXPECT_TRUE(setup.ok()) << setup.status().ToString();
   Ran ran;
@@ -183,18 +186,18 @@ Ran Run(const SimOptions& o, const SimTexts& texts = {}) {
 
 TEST(StepNoise, NoneChangesNothingAndASeedIsARun) {
   SimOptions o = OverProfile(kNoted);
-  const Ran plain = Run(o);
+  const Ran plain = Simulate(o);
   EXPECT_EQ(plain.correction, 1);
   o.step_noise = "none";
-  EXPECT_EQ(Run(o), plain);
+  EXPECT_EQ(Simulate(o), plain);
   o.step_noise = "0%";
-  EXPECT_EQ(Run(o), plain);
+  EXPECT_EQ(Simulate(o), plain);
   o.step_noise = "profile";
-  const Ran noisy = Run(o);
+  const Ran noisy = Simulate(o);
   EXPECT_NE(noisy.plan_hash, plain.plan_hash);
-  EXPECT_EQ(Run(o), noisy);
+  EXPECT_EQ(Simulate(o), noisy);
   o.seed = 4;
-  EXPECT_FALSE(Run(o) == noisy);
+  EXPECT_FALSE(Simulate(o) == noisy);
 }
 
 // Steps that are filled exactly to an objective keep it where they take what was predicted, and miss it half of the
@@ -205,10 +208,10 @@ TEST(StepNoise, WhoFillsStepsToAnObjectiveMissesIt) {
   o.rate = 8;
   o.tbt_slo.ns = 20 * kMillisecond;
   const SimTexts texts{.slo = {.tbt_ns = 20 * kMillisecond}};
-  const Ran exact = Run(o, texts);
+  const Ran exact = Simulate(o, texts);
   EXPECT_GT(exact.attainment, 0.95);
   o.step_noise = "profile";
-  EXPECT_LT(Run(o, texts).attainment, 0.5);
+  EXPECT_LT(Simulate(o, texts).attainment, 0.5);
 }
 
 // Before any step has ended, plans are those of steps that do not vary: nobody knows a factor in advance. Afterwards
@@ -222,9 +225,9 @@ TEST(StepNoise, PoliciesLearnOfItFromResultsAlone) {
     o.requests = 8;
     o.tbt_slo.ns = 20 * kMillisecond;
     o.seed = seed;
-    const Ran exact = Run(o);
+    const Ran exact = Simulate(o);
     o.step_noise = "60";
-    const Ran noisy = Run(o);
+    const Ran noisy = Simulate(o);
     ASSERT_FALSE(exact.steps.empty() || noisy.steps.empty());
     EXPECT_EQ(noisy.steps[0].first, exact.steps[0].first) << "seed " << seed;
     EXPECT_NE(noisy.steps[0].second, exact.steps[0].second) << "seed " << seed;
@@ -237,7 +240,7 @@ TEST(StepNoise, ARecordingOfStepsThatVaryReplays) {
   o.step_noise = "profile";
   o.tbt_slo.ns = 20 * kMillisecond;
   o.trace_out = testing::TempDir() + "step_noise_test.trace";
-  const Ran noisy = Run(o);
+  const Ran noisy = Simulate(o);
   const auto replay = ReplayTrace(o.trace_out);
   std::remove(o.trace_out.c_str());
   ASSERT_TRUE(replay.ok()) << replay.status().ToString();
