@@ -16,6 +16,7 @@ namespace {
 // Streams of the seed, a pair for each replica, away from those of workloads and predictors.
 constexpr uint64_t kNoiseStreams = uint64_t{0x57e9} << 32;
 
+constexpr std::string_view kNone = "none", kOfProfile = "profile";  // what --step-noise may be but a number
 constexpr double kMostPercent = 100 * cost::kMostSpread;
 
 }  // namespace
@@ -35,8 +36,8 @@ Result<cost::StepSpread> ParseStepNoise(const std::string& text, const cost::Ste
                                         const std::string& cost) {
   const auto bad = [](const std::string& what) { return InvalidArgument("--step-noise " + what, "step-noise"); };
   constexpr char kInstead[] = "or give a percentage such as 10";
-  if (text == "none") return cost::StepSpread();
-  if (text == "profile") {
+  if (text == kNone) return cost::StepSpread();
+  if (text == kOfProfile) {
     if (profile == nullptr) {
       return bad(
           fmt::format("profile: step times come from --cost {}, which is no measured profile; name a file of "
