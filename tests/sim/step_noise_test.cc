@@ -248,7 +248,8 @@ TEST(StepNoise, ARecordingOfStepsThatVaryReplays) {
   EXPECT_EQ(replay->plan_hash_replayed, noisy.plan_hash);
 }
 
-TEST(StepNoise, ReplicasVaryEachByItself) {
+// The time of each replica's first step, of the same prompt, at the same time; `noise_seed` is no other workload's.
+std::vector<DurationNs> FirstSteps(uint64_t noise_seed) {
   SimOptions o = OverProfile(kNoted);
   o.step_noise = "profile";
   o.replicas = 2;
@@ -256,15 +257,23 @@ TEST(StepNoise, ReplicasVaryEachByItself) {
   o.concurrency = 2;
   o.requests = 2;
   auto setup = SetUpSimulation(o, {});
-  ASSERT_TRUE(setup.ok()) << setup.status().ToString();
+  EXPECT_TRUE(setup.ok()) << setup.status().ToString();
+  setup->config.seed = noise_seed;
   std::vector<DurationNs> first;
   setup->config.on_step = [&](int32_t, const StepPlan& plan, TimeNs start, TimeNs end) {
     if (plan.step == 0) first.push_back(end - start);
   };
   auto sim = Simulation::Create(setup->config, setup->workload.get());
-  ASSERT_TRUE(sim.ok() && (*sim)->Run().ok());
-  ASSERT_EQ(first.size(), 2u);
-  EXPECT_NE(first[0], first[1]) << "the same prompt, at the same time";
+  EXPECT_TRUE(sim.ok() && (*sim)->Run().ok());
+  EXPECT_EQ(first.size(), 2u);
+  return first;
+}
+
+TEST(StepNoise, EachReplicaVariesByItselfAndBySeed) {
+  const std::vector<DurationNs> one = FirstSteps(1), two = FirstSteps(2);
+  EXPECT_NE(one[0], one[1]);
+  EXPECT_NE(one[0], two[0]);
+  EXPECT_EQ(one, FirstSteps(1));
 }
 
 }  // namespace
