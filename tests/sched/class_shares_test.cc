@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "sched/choices.h"
+#include "sched/known_lengths.h"
 #include "sched/step_bed.h"
 #include "sched/view_of.h"
 #include "seq/sequence_table.h"
@@ -42,7 +43,7 @@ SchedulerLimits LimitsOf(NoteLayout* notes, NoteLayout* clients) {
   return limits;
 }
 
-// What each class is owed, and for whom a plan goes first; the rest of the queue by arrival.
+// What each class is owed, and for whom a plan goes first.
 struct Naive {
   const std::map<int, int64_t> share = {{2, 200'000}, {3, 300'000}};
   std::map<int, int64_t> owed;
@@ -54,7 +55,8 @@ struct Naive {
               [&](SlotId a, SlotId b) { return view.seq.arrival_order[a] < view.seq.arrival_order[b]; });
     return slots;
   }
-  std::vector<SlotId> Walk(const StepView& view) {
+  // `plain`: as the order has it.
+  std::vector<SlotId> Walk(const StepView& view, const std::vector<SlotId>& plain) {
     const std::vector<SlotId> queue = Waiting(view);
     std::set<SlotId> first;
     for (const auto& [c, ignored] : share) {
@@ -69,8 +71,9 @@ struct Naive {
       }
       if (!any) owed[c] = 0;
     }
-    std::vector<SlotId> walk = queue;
-    std::stable_partition(walk.begin(), walk.end(), [&](SlotId s) { return first.contains(s); });
+    std::vector<SlotId> walk;
+    std::copy_if(queue.begin(), queue.end(), std::back_inserter(walk), [&](SlotId s) { return first.contains(s); });
+    std::copy_if(plain.begin(), plain.end(), std::back_inserter(walk), [&](SlotId s) { return !first.contains(s); });
     return walk;
   }
   void Started(const StepView& view, const std::vector<StepItem>& items) {
@@ -90,7 +93,8 @@ struct Naive {
       const bool waits =
           std::any_of(queue.begin(), queue.end(), [&, cls = c](SlotId s) { return view.seq.service_class[s] == cls; });
       if (!waits || all == 0) continue;
-      owed[c] = std::max(owed[c] + millionths * all - kUnit * of_class[c], (millionths - kUnit) * of_class[c]);
+      owed[c] += millionths * all - kUnit * of_class[c];
+      if (of_class[c] > 0) owed[c] = std::max(owed[c], (millionths - kUnit) * of_class[c]);
     }
   }
 };
@@ -132,19 +136,20 @@ TEST(ClassShares, AgreeWithTheNaiveModelAlsoFromAFreshInstance) {
     NoteLayout notes, clients;
     const SchedulerLimits limits = LimitsOf(&notes, &clients);
     auto order = WithClassShares(limits, MakeFcfsOrder(limits));
+    auto plain = MakeFcfsOrder(limits);
     SequenceTable t(limits.slot_capacity, notes.stride(), clients.stride());
     Naive naive;
     for (int step = 0; step < 150; ++step) {
       Churn(&t, &rng, step);
       const StepView view = ViewOf(&t, step, step);
-      step == 0 ? order->Rebuild(view) : order->Apply(view);
-      const std::vector<SlotId> expected = naive.Walk(view);
+      for (Order* o : {order.get(), plain.get()}) step == 0 ? o->Rebuild(view) : o->Apply(view);
+      const std::vector<SlotId> without = Walk(plain.get(), view), expected = naive.Walk(view, without);
       ASSERT_EQ(Walk(order.get(), view), expected) << "seed " << seed << " step " << step;
       ASSERT_EQ(Walk(order.get(), view), expected) << "a second walk, seed " << seed << " step " << step;
       for (size_t i = 1; i < expected.size(); ++i) {
         ASSERT_TRUE(order->Before(view, expected[i - 1], expected[i])) << "seed " << seed << " step " << step;
       }
-      first += expected != naive.Waiting(view);
+      first += expected != without;
       auto fresh = WithClassShares(limits, MakeFcfsOrder(limits));
       fresh->Rebuild(view);
       ASSERT_EQ(Walk(fresh.get(), view), expected) << "fresh, seed " << seed << " step " << step;
@@ -184,6 +189,8 @@ class AnyScheduler : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(AnyScheduler, KeepsTheBound) {
   testing::HarnessConfig config = PresetConfig(GetParam(), 64);
+  testing::KnownLengths lengths{{3}};
+  config.predictor = &lengths;
   config.scheduler.limits.classes = {{.name = "gold", .slo = {.ttft_ns = 50'000, .tbt_ns = kSecond}},
                                      {.name = "batch", .share = 0.25}};
   config.max_num_seqs = 8;
@@ -232,11 +239,41 @@ TEST_P(AnyScheduler, KeepsTheBound) {
 INSTANTIATE_TEST_SUITE_P(ClassShares, AnyScheduler,
                          ::testing::Values("sarathi-serve", "vllm", "vllm-v0", "larry", "accelgen", "tactus",
                                            "fastgen"),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& preset) {
+                           std::string name = preset.param;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
+
+// Behind a flood that came before: its share, and not more.
+TEST(ClassShares, AShareIsWhatItSays) {
+  testing::HarnessConfig config = PresetConfig("sarathi-serve", 32);
+  config.scheduler.limits.classes = {{.name = "flood"}, {.name = "batch", .share = 0.25}};
+  StepBed bed(config);
+  Rng rng(3);
+  for (const uint8_t c : {uint8_t{1}, uint8_t{2}}) {
+    for (int i = 0; i < 100; ++i) {
+      SequenceSpec spec;
+      spec.service_class = c;
+      spec.max_output_tokens = 1;
+      bed.Waiting(static_cast<int32_t>(rng.UniformInt(4, 40)), spec);
+    }
+  }
+  int64_t all = 0, of_batch = 0;
+  while (all < 2500) {
+    bed.Plan();
+    const SequenceColumns& seq = bed.table().columns();
+    ASSERT_FALSE(bed.planned().starts.empty() && bed.planned().items.empty()) << all << " tokens have started";
+    for (const SequenceStart& start : bed.planned().starts) {
+      all += seq.prompt_tokens[start.slot];
+      of_batch += start.slot < 100 ? 0 : seq.prompt_tokens[start.slot];
+    }
+    for (const SlotId s : std::vector<SlotId>(bed.table().running().begin(), bed.table().running().end())) {
+      if (seq.known_committed[s] > seq.prompt_tokens[s]) bed.End(s);
+    }
+  }
+  EXPECT_NEAR(static_cast<double>(of_batch) / static_cast<double>(all), 0.25, 0.03);
+}
 
 // The last of a flood of ten would wait for nine others; with a share of half of all it waits for one.
 TEST(ClassShares, OfAFloodTheClassIsOwedItsPart) {

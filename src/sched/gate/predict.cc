@@ -230,7 +230,8 @@ class PredictGate final : public Gate {
     }
     // What stands behind the newcomer fills the step that its prompt ends in, where it can start.
     if (const int64_t rest = std::min(behind_, budget - taken);
-        rest > 0 && prompts_.back().tokens == 0 && places_ > 0 && blocks_ * block_size_ >= rest) {
+        rest > 0 && prompts_.back().tokens == 0 && places_ > 0 &&
+        (blocks_ - prompts_.back().keep_free) * block_size_ >= rest) {
       chunks_.push_back({0, static_cast<int32_t>(rest)});
     }
     return taken;

@@ -90,7 +90,7 @@ class ClassShareOrder final : public Order {
       if (share_of_[c] == 0 || lists_.Head(static_cast<int32_t>(c)) == kNoSlot) continue;
       int64_t& owed = Owed(view, c);
       owed += share_of_[c] * all - static_cast<int64_t>(kUnit) * started_[c];
-      owed = std::max(owed, (share_of_[c] - static_cast<int64_t>(kUnit)) * started_[c]);
+      if (started_[c] > 0) owed = std::max(owed, (share_of_[c] - static_cast<int64_t>(kUnit)) * started_[c]);
     }
   }
 
