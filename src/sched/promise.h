@@ -45,7 +45,7 @@ struct PromiseClock {
   StepId last_promise;  // one beyond the last step that saw a sequence that states something; 0: none did
   StepId turn_from;     // one beyond the step since which nobody who only waits has begun; 0: nobody waits
   StepId seen;          // one beyond the newest result that was read
-  double late;          // about the P98 of how much longer steps with prompts take than predicted, as a share
+  double late;          // about the P99.5 of how much longer steps with prompts take than predicted, as a share
   DurationNs
       ttft_ns;  // about the P99 of what those that state something waited for their first token; 0: none has had it
   DurationNs base_ns;  // of the decodes that were promised something alone, in the last step that had a size
