@@ -203,7 +203,7 @@ TEST_P(AnyScheduler, KeepsTheBound) {
   int64_t all = 0, of_batch = 0, largest_step = 0;
   for (int step = 0; step < 600; ++step) {
     for (const uint8_t c : {uint8_t{1}, uint8_t{2}}) {
-      while (waiting[c] < (c == 1 ? 8 : 2)) {
+      while (waiting[c] < 12) {
         SequenceSpec spec;
         spec.service_class = c;
         spec.arrival_ns = step;

@@ -204,6 +204,7 @@ TEST(StepNoise, NoneChangesNothingAndASeedIsARun) {
 // time where they vary.
 TEST(StepNoise, WhoFillsStepsToAnObjectiveMissesIt) {
   SimOptions o = OverProfile(kNoted);
+  o.scheduler = "sarathi-serve";
   o.workload = "random:in=1500,out=32";
   o.rate = 8;
   o.tbt_slo.ns = 20 * kMillisecond;
