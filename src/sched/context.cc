@@ -19,7 +19,7 @@ StepContext::StepContext(const StepView& step_view, PlanBuilder* builder, Order*
   if (running_by_rank != nullptr) victims_ = running_by_rank->End();
 }
 
-std::span<const SlotId> StepContext::Ranked(std::span<const SlotId> slots, const int64_t* tie) {
+std::span<const SlotId> StepContext::Ranked(std::span<const SlotId> slots, SequenceColumn<int64_t> tie) {
   if (!order.ranks()) return slots;
   std::vector<SlotId>& in_order = scratch_.in_order;
   if (ranked_by_ == tie) return in_order;

@@ -28,7 +28,7 @@ void RunningByRank::Rebuild(const StepView& view, const Order& order) {
 void RunningByRank::WillFile(const StepView& view, SlotId slot) const {
   Prefetch(&filed_[static_cast<size_t>(slot)]);
   Prefetch(view.notes.bytes + static_cast<size_t>(slot) * view.notes.stride);
-  Prefetch(view.seq.arrival_order + slot);
+  Prefetch(&view.seq.arrival_order[slot]);
 }
 
 // As the sequence stands now: whatever else has happened to the slot since then is over.

@@ -101,14 +101,8 @@ class SlackModel {
   }
   // Asks for the memory that the questions about a waiting sequence will read.
   void WillRead(const StepView& view, SlotId slot) const {
-    const SequenceColumns& seq = view.seq;
     Prefetch(&note_.At(view.notes, slot));
-    Prefetch(&seq.slo[slot]);
-    Prefetch(&seq.queued_ns[slot]);
-    Prefetch(&seq.arrival_order[slot]);
-    Prefetch(&seq.known_committed[slot]);
-    Prefetch(&seq.prompt_tokens[slot]);
-    Prefetch(&seq.preemptions[slot]);
+    view.seq.WillRead(slot);
   }
   // T_r of any live sequence that no policy has planned yet in this step. May note a JCT request's share on first
   // sight.
@@ -134,8 +128,9 @@ class SlackModel {
   // step-time model the time of a prompt is not known: it is missed once its objective is over.
   TimeNs KeepByNs(const StepView& view, SlotId slot) const;
   // The slack by which sequences are ranked: of those that have missed kNever, of one that has its turn kTurn.
-  DurationNs StandingNs(const StepView& view, SlotId slot) const {
-    if (!Missed(view, slot)) return SlackNs(view, slot);
+  DurationNs StandingNs(const StepView& view, SlotId slot) const { return StandingNs(view, slot, Missed(view, slot)); }
+  DurationNs StandingNs(const StepView& view, SlotId slot, bool missed) const {  // where Missed() has been asked
+    if (!missed) return SlackNs(view, slot);
     return HasTurn(view, slot) ? kTurn : kNever;
   }
   static constexpr DurationNs kTurn = std::numeric_limits<DurationNs>::min();
