@@ -62,7 +62,7 @@ BlockId KvCache::Impl::TakeUnused() {
     TACTUS_DCHECK(block(b).users == 0 && block(b).node == kNoNode);
     return b;
   }
-  if (evictions % 4 == 0) WillEvict();
+  if (evictions % 16 == 0) WillEvict();
   const BlockId victim = lru.TakeOldest();
   TACTUS_CHECK_MSG(victim != kNoBlock, "allocation beyond what was available");
   TACTUS_DCHECK(Unused(victim) && block(victim).first_duplicate == kNoBlock);
@@ -73,11 +73,11 @@ BlockId KvCache::Impl::TakeUnused() {
 
 // One thing after the other, as each says where the next one lies: the block, its node, the node's place in the table.
 void KvCache::Impl::WillEvict() {
-  lru.WalkAhead(&asked_block, 40, [this](BlockId b) { WillTouch(b); });
-  lru.WalkAhead(&asked_node, 28, [this](BlockId b) {
+  lru.WalkAhead(&asked_block, 72, [this](BlockId b) { WillTouch(b); });
+  lru.WalkAhead(&asked_node, 56, [this](BlockId b) {
     if (Filed(b)) tree.WillRead(block(b).node);
   });
-  lru.WalkAhead(&asked_place, 16, [this](BlockId b) {
+  lru.WalkAhead(&asked_place, 40, [this](BlockId b) {
     if (Filed(b)) tree.WillErase(block(b).node);
   });
 }

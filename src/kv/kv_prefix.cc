@@ -105,7 +105,7 @@ void KvCache::Impl::EnterTree(SlotId s, int32_t end) {
   Slot& slot = At(s);
   if (slot.own != nullptr) return MarkUnlisted(s, end);
   BlockId* table = TableOf(s);
-  constexpr int32_t kAhead = 8;
+  constexpr int32_t kAhead = 16;
   for (int32_t i = slot.keyed; i < std::min(slot.keyed + kAhead, end); ++i) {
     tree.WillFind((*slot.keys)[static_cast<size_t>(i)]);
   }
