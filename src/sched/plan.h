@@ -57,7 +57,11 @@ class PlanBuilder {
         num_items() >= max_items_ || (view_->has_drafts && seq.draft_tokens[slot] > 0)) {
       return false;
     }
-    plan_->items.push_back({slot, known - 1, 1, 1, true, InputSource::kHost, 0});
+    StepItem& item = plan_->items.emplace_back();
+    item.slot = slot;
+    item.first_position = known - 1;
+    item.count = item.logit_rows = 1;
+    item.sample = true;
     planned.touched_by = stamp_;
     --tokens_left_;
     ++plan_->num_tokens;
@@ -135,6 +139,8 @@ class PlanBuilder {
   int32_t DraftTokens(SlotId slot, int32_t end) const;
   AddResult Refuse(SlotId slot, Refusal why);
   void AddItem(SlotId slot, int32_t first, int32_t count, int32_t drafts, bool decode);
+  // Asks for the memory of the running sequences whose next token takes a block or fills one.
+  void AskAhead();
 
   KvLedger* const ledger_;
   const int32_t block_size_;
@@ -146,6 +152,7 @@ class PlanBuilder {
   int32_t max_items_ = 0;  // of this step: with a pipeline a micro-batch, so that one step cannot take them all
   bool preempted_ = false, looked_at_waiting_ = false;
   std::vector<Refused> refused_;
+  std::vector<SlotId> growing_;  // of AskAhead
   int64_t stamp_ = 0;
   struct Planned {            // of a slot; side by side, for a decode reads all of them
     int64_t touched_by = -1;  // stamp of the plan that touched it
