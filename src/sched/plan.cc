@@ -28,12 +28,14 @@ void PlanBuilder::Begin(const StepView& view, StepBudget budget, Places places, 
 }
 
 void PlanBuilder::AskAhead() {
-  constexpr size_t kFew = 64;  // they lie near anyway
-  if (view_->running.size() < kFew) return;
+  constexpr int32_t kFew = 64;  // they lie near anyway
+  // Where more hold KV than compute, nobody knows yet who will.
+  if (running_ < kFew || running_ > max_items_) return;
   growing_.clear();
   for (const SlotId slot : view_->running) {
     const int32_t known = view_->seq.known_planned[slot];
-    if (known <= At(slot).covered && known < At(slot).next_mark) continue;
+    if (view_->seq.state[slot] != SeqState::kDecode || (known <= At(slot).covered && known < At(slot).next_mark))
+      continue;
     ledger_->WillGrow(slot, 0);
     growing_.push_back(slot);
   }

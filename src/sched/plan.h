@@ -139,7 +139,7 @@ class PlanBuilder {
   int32_t DraftTokens(SlotId slot, int32_t end) const;
   AddResult Refuse(SlotId slot, Refusal why);
   void AddItem(SlotId slot, int32_t first, int32_t count, int32_t drafts, bool decode);
-  // Asks for the memory of the running sequences whose next token takes a block or fills one.
+  // Asks for the memory of the decodes whose next token takes a block or fills one.
   void AskAhead();
 
   KvLedger* const ledger_;

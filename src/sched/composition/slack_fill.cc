@@ -156,7 +156,11 @@ class SlackFill final : public Composition {
       }
       if (!seq.Plannable(slot) || seq.Pending(slot) <= 0) continue;
       missed_running_ += missed ? 1 : 0;
-      ready_.push_back({slack_.StandingNs(step.view, slot, missed), seq.arrival_order[slot], slot, !prefilling, false});
+      Ready& r = ready_.emplace_back();
+      r.slack_ns = slack_.StandingNs(step.view, slot, missed);
+      r.arrival = seq.arrival_order[slot];
+      r.slot = slot;
+      r.decode = !prefilling;
     }
     sort_ready_.Sort(&ready_,
                      [](const Ready& a, const Ready& b) { return Less(a.slack_ns, a.arrival, b.slack_ns, b.arrival); });
@@ -306,6 +310,11 @@ class SlackFill final : public Composition {
       c.chunk = ChunkThatFits(step, c, whole_ ? all : left);
       if (whole_ && c.chunk < all) c.chunk = 0;
       if (c.chunk > 0) distance_.Add(static_cast<int32_t>(i), {c.chunk, KvOf(step, c, c.chunk)});
+    }
+    for (int32_t look = 0; look < PlanBuilder::kLooks; ++look) {
+      for (const Candidate& c : group_) {
+        if (c.waiting && c.chunk > 0) step.plan.WillStart(c.slot, look);
+      }
     }
     int refused = 0;
     while (step.plan.prefill_left() > 0) {

@@ -108,6 +108,7 @@ class SlackOrder final : public Order {
         cls.cursor = cls.begin;
         cls.run_ns = SlackModel::Chunks(cls.longest_tokens, mean_chunk_) * longest_step_ns_;
         frontier_.push_back(cls.LeastLeft(c));
+        WillReveal(cls);
       }
     }
     std::make_heap(frontier_.begin(), frontier_.end(), std::greater<>());
@@ -329,7 +330,14 @@ class SlackOrder final : public Order {
       frontier_.pop_back();
     } else {
       ReplaceFront(cls.LeastLeft(c));
+      WillReveal(cls);
     }
+  }
+  // Asks for the memory that Reveal of its next entry, and of those behind it, will read.
+  void WillReveal(const Class& cls) const {
+    const Entry* next = cls.entries.data() + cls.cursor;
+    Prefetch(next + 2);
+    if (next->tokens == kSeeFiled) Prefetch(&filed_[static_cast<size_t>(next->slot)].deadlines);
   }
   // The heap's least gives way to one that is no less.
   void ReplaceFront(const LowerBound& bound) {
