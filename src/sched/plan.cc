@@ -9,7 +9,7 @@ namespace tactus::sched {
 PlanBuilder::PlanBuilder(const SchedulerLimits& limits, KvLedger* ledger)
     : ledger_(ledger), block_size_(ledger->block_size()), pipeline_steps_(limits.pipeline_steps) {
   planned_.resize(static_cast<size_t>(limits.slot_capacity));
-  growing_.reserve(planned_.size());
+  growing_.reserve(kMostGrowing);
 }
 
 void PlanBuilder::Begin(const StepView& view, StepBudget budget, Places places, StepPlan* plan) {
@@ -24,24 +24,10 @@ void PlanBuilder::Begin(const StepView& view, StepBudget budget, Places places, 
   preempted_ = looked_at_waiting_ = false;
   refused_.clear();
   ++stamp_;
-  AskAhead();
-}
-
-void PlanBuilder::AskAhead() {
-  constexpr int32_t kFew = 64;  // they lie near anyway
-  // Where more hold KV than compute, nobody knows yet who will.
-  if (running_ < kFew || running_ > max_items_) return;
-  growing_.clear();
-  for (const SlotId slot : view_->running) {
-    const int32_t known = view_->seq.known_planned[slot];
-    if (view_->seq.state[slot] != SeqState::kDecode || (known <= At(slot).covered && known < At(slot).next_mark))
-      continue;
-    ledger_->WillGrow(slot, 0);
-    growing_.push_back(slot);
-  }
-  for (int32_t look = 1; look < kLooks; ++look) {
+  for (int32_t look = 0; look < kLooks; ++look) {
     for (const SlotId slot : growing_) ledger_->WillGrow(slot, look);
   }
+  growing_.clear();
 }
 
 AddResult PlanBuilder::Refuse(SlotId slot, Refusal why) {
