@@ -174,10 +174,10 @@ void PromiseModel::ChooseDue(const StepView& view) const {
 }
 
 void PromiseModel::Look(const StepView& view, const Seen& seen) const {
-  Step& s = *step_;
-  s = {};
+  Step s;
   s.seen = seen;
   gaps_.clear();
+  DurationNs least_ns = kNever;  // of what those ask for that can be late, not missed
   bool states = false;
   int64_t held = 0;
   double given_back = 0;  // tokens of KV per step
@@ -201,8 +201,8 @@ void PromiseModel::Look(const StepView& view, const Seen& seen) const {
     if (!may_be_left_out) {
       const bool kept = stated && StandingOf(view, slot) == Standing::kKept;
       const DurationNs gap = kept ? GapNs(view, slot, Clock(view).base_ns) : kNever;
-      if (gap != kNever) gaps_.push_back(ShareOf(view, gap));
-      if (gap == kNever) s.allowed_ns = std::min(s.allowed_ns, ShareOf(view, std::max(slo.tbt_ns, usual_gap_ns_)));
+      if (gap != kNever) gaps_.push_back(gap);
+      if (gap == kNever) least_ns = std::min(least_ns, std::max(slo.tbt_ns, usual_gap_ns_));
     }
     if (!view.seq.Plannable(slot) || view.seq.Pending(slot) <= 0) continue;
     if (may_be_left_out) {
@@ -218,8 +218,10 @@ void PromiseModel::Look(const StepView& view, const Seen& seen) const {
   PromiseClock& clock = Clock(view);
   if (states) clock.last_promise = view.step + 1;
   s.promises = clock.last_promise > 0 && view.step + 1 - clock.last_promise <= kRemembered;
+  if (least_ns != kNever) s.allowed_ns = ShareOf(view, least_ns);
   s.free_tokens = std::max<int64_t>(0, kv_tokens_ - held);
   if (given_back > 0) s.kv_token_ns = static_cast<double>(clock.step_ns) / given_back;
+  *step_ = s;
   if (s.promises && model_ != nullptr) Size(view);
 }
 
@@ -231,7 +233,8 @@ void PromiseModel::Size(const StepView& view) const {
   const DurationNs beside_ns = TimeOf(s.promised, s.promised_context, kRateTokens) - base_ns;
   const double slope = std::max(1e-9, static_cast<double>(beside_ns) / static_cast<double>(kRateTokens));
   // Those that not even the least step would keep ask for nothing; of the others the tightest decides.
-  for (const DurationNs gap : gaps_) {
+  for (const DurationNs of_gap : gaps_) {
+    const DurationNs gap = ShareOf(view, of_gap);
     if (gap >= least_ns) s.allowed_ns = std::min(s.allowed_ns, gap);
   }
   const DurationNs step_ns =

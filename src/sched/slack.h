@@ -102,14 +102,8 @@ class SlackModel {
   }
   // Asks for the memory that the questions about a waiting sequence will read.
   void WillRead(const StepView& view, SlotId slot) const {
-    const SequenceColumns& seq = view.seq;
     Prefetch(&note_.At(view.notes, slot));
-    Prefetch(&seq.slo[slot]);
-    Prefetch(&seq.queued_ns[slot]);
-    Prefetch(&seq.arrival_order[slot]);
-    Prefetch(&seq.known_committed[slot]);
-    Prefetch(&seq.prompt_tokens[slot]);
-    Prefetch(&seq.preemptions[slot]);
+    view.seq.WillRead(slot);
   }
   // T_r of any live sequence that no policy has planned yet in this step. May note a JCT request's share on first
   // sight.
@@ -138,11 +132,14 @@ class SlackModel {
   bool StandsBehind(const StepView& view, SlotId slot) const {
     return Missed(view, slot) && !shares_.GoesFirst(view, slot);
   }
-  // The slack by which sequences are ranked: of those that have missed kNever, of one that has its turn, or goes first
+  // The slack by which sequences are ranked: of those that stand behind kNever, of one that has its turn, or goes first
   // for its class's share, kTurn.
   DurationNs StandingNs(const StepView& view, SlotId slot) const {
+    return StandingNs(view, slot, StandsBehind(view, slot));
+  }
+  DurationNs StandingNs(const StepView& view, SlotId slot, bool behind) const {  // where StandsBehind() has been asked
     if (shares_.GoesFirst(view, slot)) return kTurn;
-    if (!Missed(view, slot)) return SlackNs(view, slot);
+    if (!behind) return SlackNs(view, slot);
     return HasTurn(view, slot) ? kTurn : kNever;
   }
   static constexpr DurationNs kTurn = std::numeric_limits<DurationNs>::min();
