@@ -24,7 +24,8 @@ void PlanBuilder::Begin(const StepView& view, StepBudget budget, Places places, 
   preempted_ = looked_at_waiting_ = false;
   refused_.clear();
   ++stamp_;
-  for (int32_t look = 0; look < kLooks; ++look) {
+  constexpr int32_t kFew = 64;  // what they use has been read a moment ago
+  for (int32_t look = 0; look < kLooks && running_ >= kFew; ++look) {
     for (const SlotId slot : growing_) ledger_->WillGrow(slot, look);
   }
   growing_.clear();
