@@ -21,7 +21,6 @@ import pathlib
 import signal
 import sys
 import tempfile
-import time
 
 import cells
 import engines
@@ -30,6 +29,7 @@ import plan
 import report
 import served
 from engines import warn
+from result_file import ResultFile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -48,17 +48,16 @@ def kv_format(tactus_args: str) -> str:
     return "int8" if "--kv-cache-dtype" in words and words[words.index("--kv-cache-dtype") + 1:][:1] == ["int8"] else "bf16"
 
 
-class Run:
+class Run(ResultFile):
     """The result so far and where it goes."""
 
     def __init__(self, args: argparse.Namespace, places: engines.Places):
+        super().__init__(args.output)
         self.args, self.places = args, places
         self.logs = pathlib.Path(tempfile.mkdtemp(prefix="tactus-bench-"))
-        self.start = time.monotonic()
-        self.expected_s = 0.0
         this = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "command": " ".join(["bench/cpu/run.py", *args.public]),
                 "machine": engines.machine(), "versions": engines.versions(places)}
-        self.result: dict = {**this, "runs": [], "threads": places.threads, "kv": kv_format(args.tactus_args), "settings": {}, "load_s": {},
+        self.result = {**this, "runs": [], "threads": places.threads, "kv": kv_format(args.tactus_args), "settings": {}, "load_s": {},
                              "cells": {}, "hybrid": {}, "operators": [], "stall": {}, "served": {}, "loaded": {}, "notes": []}
         if args.append and args.output.exists():
             before = json.loads(args.output.read_text())
@@ -68,21 +67,13 @@ class Run:
         self.result["runs"].append({**this, "seconds": 0.0})
 
     def save(self) -> None:
-        self.result["seconds"] = self.result["runs"][-1]["seconds"] = round(time.monotonic() - self.start, 1)
-        part = self.args.output.with_suffix(".part")
-        part.write_text(json.dumps(self.result, indent=1) + "\n")
-        part.rename(self.args.output)
-
-    def note(self, text: str) -> None:
-        warn(f"  ! {text}")
-        if text not in self.result["notes"]:
-            self.result["notes"].append(text)
+        self.result["seconds"] = round(self.gone_s(), 1)
+        super().save()
 
     def progress(self, text: str) -> None:
-        gone = time.monotonic() - self.start
-        if self.args.minutes and gone > self.args.minutes * 60:
+        if self.args.minutes and self.gone_s() > self.args.minutes * 60:
             raise OutOfTime
-        warn(f"[{gone:5.0f} s of about {self.expected_s:.0f}] {text}")
+        super().progress(text)
 
 
 # --- The plan --------------------------------------------------------------------------------------------------------
@@ -266,7 +257,7 @@ def main() -> None:
     except (KeyboardInterrupt, OutOfTime) as reason:
         run.note(f"{'out of time' if isinstance(reason, OutOfTime) else 'interrupted'}: what comes after this is missing")
     run.save()
-    warn(f"written to {args.output} after {(time.monotonic() - run.start) / 60:.1f} minutes; engines' messages are in {run.logs}")
+    warn(f"written to {args.output} after {run.gone_s() / 60:.1f} minutes; engines' messages are in {run.logs}")
     print(report.markdown(run.result))
 
 

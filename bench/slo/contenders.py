@@ -69,6 +69,12 @@ def parse_presets(text: str, known: list[str]) -> list[Contender]:
     return found
 
 
+def parse_name(name: str) -> Contender:
+    """One of ours by its name in a result."""
+    _, preset, *flags = name.split(" ")
+    return Contender("tactus", preset, tuple(flags))
+
+
 def presets_in(help_text: str) -> list[str]:
     """The presets that `tactus serve --help` lists, less those for simulations only."""
     block = re.search(r"^Schedulers \(--scheduler\).*?\n(.*?)\n\n", help_text + "\n\n", re.M | re.S)

@@ -33,6 +33,16 @@ def check_tokens(found: dict, requests: int, prompt: int, answer: int) -> None:
                          f"and counted {said['input']} and {said['output']}: {found.get('said') or 'no reason given'}")
 
 
+def check_same_load(served: dict, simulated: dict) -> None:
+    """Raises ValueError where a cell was served under another load than it was simulated under: their measured parts have other requests. An
+    arrival at the very edge may fall on either side."""
+    def counts(found: dict) -> dict[str, int]:
+        return {"all": sum(v or 0 for v in found["requests"].values())} | {f"{label} with objectives": f["stated"] for label, f in found["classes"].items()}
+    a, b = counts(served), counts(simulated)
+    if wrong := [f"{k}: {a.get(k, 0)} served, {b.get(k, 0)} simulated" for k in sorted(a | b) if abs(a.get(k, 0) - b.get(k, 0)) > 1]:
+        raise ValueError(f"not the load that was served ({'; '.join(wrong)} requests): give the --seconds, --warmup and --seed of the run that served it")
+
+
 # --- What is kept of a result ---------------------------------------------------------------------------------------
 
 def rounded(value: object) -> object:
@@ -255,6 +265,10 @@ def aim_lines(result: dict, judge: str) -> list[str]:
         lines += [f"Simulated attainment is within {POINTS:g} points of the served one in {near} of {len(off)} cells; median difference {statistics.median(d['points'] for d in off):+.1f} points, "
                   f"median of its size {statistics.median(abs(d['points']) for d in off):.1f}, largest {worst['points']:+.1f} ({worst['who']}, {worst['model']}, load {worst['load']:g}, {worst['scenario']}). "
                   f"One request is {100 / statistics.median(d['stated'] for d in off):.1f} points of a cell.", ""]
+    noisy = [s["step_noise"] for s in result["simulated"] if s.get("step_noise")]
+    if noisy:
+        lines += [f"Steps of {len(noisy)} of {len(result['simulated'])} simulated cells vary, by {100 * statistics.median(n['with_prompts'] for n in noisy):.0f} % with prompts and "
+                  f"{100 * statistics.median(n['decodes_only'] for n in noisy):.0f} % without (standard deviations, medians over cells).", ""]
     for kind in ("with prompts", "decodes only"):
         of = [s["steps"][kind] for s in result["simulated"] if kind in s.get("steps", {})]
         if of:

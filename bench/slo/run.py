@@ -5,6 +5,8 @@ prompts and best-effort work, at rising load; then the same load simulated from 
   bench/cpu/setup.sh CACHE                            once: the peers and the weights of the 1.1B shape
   bench/slo/run.py --cache CACHE [-o FILE.json]       everything (hours)
   bench/slo/run.py --cache CACHE --quick              a thin path through everything (minutes)
+  bench/slo/run.py --cache CACHE -o FILE.json --append --parts sim --profile default=PROFILE
+                                                      the cells of ours in FILE simulated again, nothing served
 
 `tactus bench` loads every server, scores every request and defines every figure. Says first what it will do and about how long that
 takes; then progress, then a Markdown report. FILE.json is written after every cell, so Ctrl-C keeps what is done (and ends the servers);
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import datetime
 import json
 import os
@@ -37,46 +40,46 @@ from contenders import Contender, Model
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "cpu"))
 import engines  # noqa: E402
 from engines import CellError, warn  # noqa: E402
+from result_file import ResultFile  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROBE = {"requests": 3, "prompt": 200, "answer": 8}
 START_S = {"tactus": 3, "llama.cpp": 4, "OpenVINO GenAI": 12}     # until ready and probed; of the plan's estimate only
+SIMULATED_S = 1                                                   # a cell, about
 CLOSED_LOOP = 32                                                  # requests in flight when the machine's capacity is asked
 
 
-class Run:
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """What a workload file follows from, beside the model: a seed, a share of the capacity, and how long."""
+    seed: int
+    share: float
+    scenario: str
+    warmup_s: float
+    measured_s: float
+
+
+class Run(ResultFile):
     """The result so far and where it goes."""
 
     def __init__(self, args: argparse.Namespace, shop: contenders.Workshop):
+        super().__init__(args.output)
         self.args, self.shop = args, shop
-        self.start = time.monotonic()
-        self.expected_s = 0.0
         this = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "command": " ".join(["bench/slo/run.py", *args.public]),
                 "commit": commit(), "machine": engines.machine(), "versions": versions(shop), "seconds": 0.0}
-        self.result: dict = {"runs": [], "threads": args.threads, "models": {}, "cells": [], "simulated": [], "notes": []}
+        self.result = {"runs": [], "threads": args.threads, "models": {}, "cells": [], "simulated": [], "notes": []}
         if args.append and args.output.exists():
             self.result = json.loads(args.output.read_text())
         self.result["runs"].append(this)
 
-    def save(self) -> None:
-        self.result["runs"][-1]["seconds"] = round(time.monotonic() - self.start, 1)
-        part = self.args.output.with_suffix(".part")
-        part.write_text(json.dumps(self.result, indent=1) + "\n")
-        part.rename(self.args.output)
+    def load(self, repeat: int, load: float, scenario: str) -> Load:
+        return Load(self.args.seed + repeat, load, scenario, self.args.warmup, self.args.seconds)
 
-    def note(self, text: str) -> None:
-        warn(f"  ! {text}")
-        if text not in self.result["notes"]:
-            self.result["notes"].append(text)
-
-    def progress(self, text: str) -> None:
-        warn(f"[{time.monotonic() - self.start:5.0f} s of about {self.expected_s:.0f}] {text}")
-
-    def workload(self, model: Model, seed: int, load: float, scenario: str) -> tuple[pathlib.Path, list[workload.Row]]:
+    def workload(self, model: Model, load: Load) -> tuple[pathlib.Path, list[workload.Row]]:
         """Warm-up and measured part in one file."""
-        rate = load * self.result["models"][model.name]["capacity"]
-        rows = workload.draw_rows(seed, rate, self.args.warmup + self.args.seconds, scenario)
-        path = self.shop.logs / f"{model.name}-{seed}-{load:g}-{scenario}.csv"
+        rate = load.share * self.result["models"][model.name]["capacity"]
+        rows = workload.draw_rows(load.seed, rate, load.warmup_s + load.measured_s, load.scenario)
+        path = self.shop.logs / f"{model.name}-{load.seed}-{load.share:g}-{load.scenario}.csv"
         workload.write(path, rows, workload.parse_objectives(model.objectives))
         return path, rows
 
@@ -118,9 +121,9 @@ async def probe(run: Run, url: str, vocabulary: int) -> None:
     report.check_tokens(found, n, n * prompt, n * answer)
 
 
-async def serve_cell(run: Run, model: Model, c: Contender, seed: int, load: float, scenario: str) -> dict:
+async def serve_cell(run: Run, model: Model, c: Contender, load: Load) -> dict:
     info = run.result["models"][model.name]
-    path, rows = run.workload(model, seed, load, scenario)
+    path, rows = run.workload(model, load)
     server = run.shop.server(c, model, run.shop.logs / info["profile_file"], recording_of(run) if "sim" in run.args.parts else None)
     try:
         await server.start()
@@ -129,13 +132,13 @@ async def serve_cell(run: Run, model: Model, c: Contender, seed: int, load: floa
             info.update(limits_of(server.url))
         timeout = workload.hopeless_after_s(rows, workload.parse_objectives(model.objectives))
         cpu, own, children, begin = contenders.machine_cpu_s(), server.cpu_s(), resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-        found = await client(run, "bench", "--url", server.url, "--workload", f"trace:{path}", "--requests", str(len(rows)), "--seed", str(seed),
-                             "--vocab-size", str(model.vocabulary), "--warmup", f"{run.args.warmup:g}s", "--timeout", f"{timeout:g}s",
+        found = await client(run, "bench", "--url", server.url, "--workload", f"trace:{path}", "--requests", str(len(rows)), "--seed", str(load.seed),
+                             "--vocab-size", str(model.vocabulary), "--warmup", f"{load.warmup_s:g}s", "--timeout", f"{timeout:g}s",
                              *(["--send-slo"] if c.knows_objectives else []))
         took, after = time.monotonic() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
         clients = after.ru_utime + after.ru_stime - children.ru_utime - children.ru_stime
         others = contenders.machine_cpu_s() - cpu - (server.cpu_s() - own) - clients
-        return {"settings": server.settings, "result": report.trimmed(found), "seconds": round(took, 1), "server_cores": round((server.cpu_s() - own) / took, 2),
+        return {"seed": load.seed, "warmup_s": load.warmup_s, "measured_s": load.measured_s, "settings": server.settings, "result": report.trimmed(found), "seconds": round(took, 1), "server_cores": round((server.cpu_s() - own) / took, 2),
                 "client_cores": round(clients / took, 2), "others_cores": round(max(0.0, others) / took, 2)}
     finally:
         await server.stop()
@@ -157,15 +160,27 @@ def limits_of(url: str) -> dict:
     return {"kv_blocks": int(blocks.group(1)), "context": context}
 
 
-async def simulate_cell(run: Run, model: Model, c: Contender, seed: int, load: float, scenario: str) -> dict:
+async def simulate_cell(run: Run, model: Model, c: Contender, load: Load) -> dict:
     info = run.result["models"][model.name]
-    path, rows = run.workload(model, seed, load, scenario)
-    found = await client(run, "sim", "--cost", str(run.shop.logs / info["profile_file"]), "--kv-blocks", str(info["kv_blocks"]), "--max-model-len", str(info["context"]),
-                         "--workload", f"trace:{path}", "--requests", str(len(rows)), "--seed", str(seed), "--warmup", f"{run.args.warmup:g}s", "--exact-percentiles",
+    path, rows = run.workload(model, load)
+    profile = run.shop.logs / info["profile_file"]
+    found = await client(run, "sim", "--cost", str(profile), *step_noise(profile), "--kv-blocks", str(info["kv_blocks"]), "--max-model-len", str(info["context"]),
+                         "--workload", f"trace:{path}", "--requests", str(len(rows)), "--seed", str(load.seed), "--warmup", f"{load.warmup_s:g}s", "--exact-percentiles",
                          *run.shop.serving_flags(c))
+    return {"result": report.trimmed(found), "step_noise": report.rounded(found.get("step_noise"))}
+
+
+def step_noise(profile: pathlib.Path) -> list[str]:
+    """Simulated steps vary as the profile says that the machine's do; one that was measured before profiles said so says nothing."""
+    with profile.open(errors="replace") as lines:
+        return ["--step-noise", "profile"] if any(line.startswith("# spread of steps with prompts:") for line in lines) else []
+
+
+async def served_steps(run: Run, model: Model) -> dict:
+    """How long the steps of the last server of ours took over what the profile says."""
     steps = run.shop.logs / "steps.csv"
-    await client(run, "sim", "--replay", str(recording_of(run)), "--times", "model", "--cost", str(run.shop.logs / info["profile_file"]), "--steps-out", str(steps))
-    return {"result": report.trimmed(found), "steps": report.step_ratios(steps.read_text())}
+    await client(run, "sim", "--replay", str(recording_of(run)), "--times", "model", "--cost", str(run.shop.logs / run.result["models"][model.name]["profile_file"]), "--steps-out", str(steps))
+    return report.step_ratios(steps.read_text())
 
 
 # --- A model --------------------------------------------------------------------------------------------------------
@@ -173,10 +188,9 @@ async def simulate_cell(run: Run, model: Model, c: Contender, seed: int, load: f
 async def prepare(run: Run, model: Model) -> None:
     """Step times of this machine, and how many of our requests per second it then serves at most: loads are shares of that."""
     info = run.result["models"].setdefault(model.name, {"file": model.file.name, "objectives": model.objectives})
-    name = f"profile-{model.name}.csv"
-    given = run.args.profile.get(model.name)
-    if given:
-        shutil.copy(given, run.shop.logs / name)
+    name = info["profile_file"] = f"profile-{model.name}.csv"
+    if model.name in run.args.profile:
+        take_profile(run, model)
     else:
         run.progress(f"{model.name}: step times, for {run.args.profile_limit} s")
         command = [str(run.shop.tactus), "profile", str(model.file), "--threads", str(run.args.threads), "--time-limit", f"{run.args.profile_limit}s",
@@ -191,11 +205,18 @@ async def prepare(run: Run, model: Model) -> None:
         if process.returncode:
             raise CellError(f"tactus profile: {(errors.decode(errors='replace').strip().splitlines() or ['no reason'])[-1]}; give more --profile-limit")
         info["profile_said"] = errors.decode(errors="replace").strip().splitlines()[-1]
-    info["profile_file"] = name
     if "capacity" not in info or model.name in run.args.capacity:
         info["capacity"] = run.args.capacity.get(model.name) or await capacity(run, model)
     run.progress(f"{model.name}: load 1 is {info['capacity']:.3g} requests/s")
     run.save()
+
+
+def take_profile(run: Run, model: Model) -> None:
+    """The one that was given."""
+    name = run.result["models"][model.name]["profile_file"] = f"profile-{model.name}.csv"
+    shutil.copy(run.args.profile[model.name], run.shop.logs / name)
+    if not step_noise(run.shop.logs / name):
+        run.note(f"{model.name}: the profile does not say how much single steps vary, so simulated ones take exactly what it says; `tactus profile` measures it")
 
 
 async def capacity(run: Run, model: Model) -> float:
@@ -223,17 +244,44 @@ async def measure(run: Run, model: Model, who: list[Contender]) -> None:
         if c.name in broken:
             continue
         key = {"model": model.name, "repeat": repeat, "load": load, "scenario": scenario, "who": c.name}
-        seed = run.args.seed + repeat
+        now = run.load(repeat, load, scenario)
         run.progress(f"{model.name}, load {load:g}, {scenario}, repeat {repeat + 1}: {c.name}")
         try:
-            cell = await serve_cell(run, model, c, seed, load, scenario)
+            cell = await serve_cell(run, model, c, now)
             put(run.result["cells"], key, cell)
             if c.engine == "tactus" and "sim" in run.args.parts:
-                put(run.result["simulated"], key, await simulate_cell(run, model, c, seed, load, scenario))
+                put(run.result["simulated"], key, await simulate_cell(run, model, c, now) | {"steps": await served_steps(run, model)})
             warn(f"      {report.in_one_line(cell)}")
         except (CellError, OSError, ValueError) as error:
             run.note(f"{model.name}, {c.name}: {error}")
             broken.add(c.name)
+        run.save()
+
+
+def cells_again(args: argparse.Namespace, cells: list[dict], model: str) -> list[dict]:
+    """The served cells of ours that are asked for; every load and preset where none is named."""
+    return [c for c in cells if c["model"] == model and report.is_ours(c["who"]) and c["scenario"] in args.scenarios and (c["load"] in args.loads or not args.loads)
+            and (c["who"] in args.only or not args.only)]
+
+
+async def simulate_again(run: Run, model: Model) -> None:
+    """Cells that were served in an earlier run, under the load that they had then. What is known of their steps stays."""
+    info = run.result["models"][model.name]
+    model = dataclasses.replace(model, objectives=info["objectives"])
+    take_profile(run, model)
+    for cell in cells_again(run.args, run.result["cells"], model.name):
+        key = {k: cell[k] for k in ("model", "repeat", "load", "scenario", "who")}
+        run.progress(f"{model.name}, load {cell['load']:g}, {cell['scenario']}, repeat {cell['repeat'] + 1}: {cell['who']}, simulated again")
+        asked = run.load(cell["repeat"], cell["load"], cell["scenario"])
+        load = dataclasses.replace(asked, **{k: cell[k] for k in ("seed", "warmup_s", "measured_s") if k in cell})      # earlier files do not say
+        try:
+            again = await simulate_cell(run, model, contenders.parse_name(cell["who"]), load)
+            report.check_same_load(cell["result"], again["result"])
+            before = report.select(run.result["simulated"], **key)
+            put(run.result["simulated"], key, again | {"steps": b["steps"] for b in before if "steps" in b})
+            warn(f"      attainment {report.percent(again['result'].get('slo_attainment'))}, served {report.percent(cell['result'].get('slo_attainment'))}")
+        except (CellError, OSError, ValueError) as error:
+            run.note(f"{model.name}, {cell['who']}, simulated again: {error}")
         run.save()
 
 
@@ -270,7 +318,7 @@ def parse(words: list[str]) -> tuple[argparse.Namespace, contenders.Workshop, li
     parser.add_argument("--presets", help="of ours, comma-separated, each with flags of serve: accelgen,sarathi-serve+tbt-slo=60ms; default: all, which is what `tactus serve` lists; with --quick sarathi-serve")
     parser.add_argument("--loads", default="", help="shares of what the machine can serve of this load; default 0.5,0.8,1.1, with --quick 0.8")
     parser.add_argument("--scenarios", default=",".join(workload.SCENARIOS), help="calm: chat and batch; bursts: long prompts beside them; default: both")
-    parser.add_argument("--parts", default="serve,sim", help="sim: each cell of ours simulated too; default: serve,sim")
+    parser.add_argument("--parts", default="serve,sim", help="sim: each cell of ours simulated too; default: serve,sim. sim alone, with --append: cells of ours in --output are simulated again, with a --profile, and nothing is served")
     parser.add_argument("--repeats", type=int, help="default 3, with --quick 1; each has its own arrivals, the same for all")
     parser.add_argument("--first-repeat", type=int, default=0, help="number of the first repeat, to add some with --append")
     parser.add_argument("--seconds", type=float, help="measured part of a cell; default 60, with --quick 10")
@@ -287,9 +335,10 @@ def parse(words: list[str]) -> tuple[argparse.Namespace, contenders.Workshop, li
     parser.add_argument("--plan", action="store_true", help="say what would be done and about how long it takes, and do nothing")
     args = parser.parse_args(words)
     args.public = public(words)
+    args.again = words_of(args.parts) == ["sim"]
     defaults = {"repeats": (3, 1), "seconds": (60.0, 10.0), "warmup": (8.0, 3.0), "profile_limit": (90, 20), "loads": ("0.5,0.8,1.1", "0.8")}
     for name, (whole, quick) in defaults.items():
-        if not getattr(args, name):
+        if not getattr(args, name) and not (args.again and name == "loads"):
             setattr(args, name, quick if args.quick else whole)
     args.output = args.output or ROOT / "bench/results" / f"{datetime.date.today()}-slo.json"
     return check(parser, args)
@@ -306,7 +355,7 @@ def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> tuple[ar
         args.loads = [float(w) for w in words_of(args.loads)]
     except ValueError:
         parser.error(f"--loads {args.loads}: numbers above 0, as in 0.5,0.8,1.1")
-    if not args.loads or min(args.loads) <= 0:
+    if min(args.loads, default=1 if args.again else 0) <= 0:
         parser.error("--loads: numbers above 0, as in 0.5,0.8,1.1")
     for flag, known in (("scenarios", workload.SCENARIOS), ("parts", ("serve", "sim"))):
         values = words_of(getattr(args, flag))
@@ -328,12 +377,12 @@ def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> tuple[ar
             workload.parse_objectives(text)
     except ValueError as error:
         parser.error(f"--objectives or --capacity: {error}")
-    known = contenders.models(args.cache.resolve(), default_model(parser, args), objectives)
+    known = contenders.models(args.cache.resolve(), pathlib.Path() if args.again else default_model(parser, args), objectives)
     if set(words_of(args.models)) - set(known) or not words_of(args.models):
         parser.error(f"--models {args.models}: some of {', '.join(known)}")
     models = [known[m] for m in words_of(args.models)]
     for model in models:
-        if not model.file.is_file():
+        if not args.again and not model.file.is_file():
             parser.error(f"model {model.name}: no file {model.file}; {setup} writes it")
     folder = args.output.resolve().parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
@@ -344,7 +393,25 @@ def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> tuple[ar
         except ValueError as error:
             parser.error(f"--append: {args.output} is not a result of this program: {error}")
     shop = workshop(args)
-    return args, shop, models, who(parser, args, shop, setup)
+    found = who(parser, args, shop, setup)
+    args.only = [c.name for c in found] if args.presets else []
+    if args.again:
+        check_again(parser, args, models)
+    return args, shop, models, found
+
+
+def check_again(parser: argparse.ArgumentParser, args: argparse.Namespace, models: list[Model]) -> None:
+    if not args.append or not args.output.exists():
+        parser.error(f"--parts sim alone simulates the cells of an earlier run again: name its file with -o (now {args.output}) and add --append")
+    before = json.loads(args.output.read_text())
+    for model in models:
+        if not cells_again(args, before["cells"], model.name):
+            parser.error(f"--parts sim: {args.output} has no such cell of ours for model {model.name}; see --models, --loads, --scenarios and --presets")
+        if lacking := [k for k in ("objectives", "capacity", "kv_blocks", "context") if k not in before["models"].get(model.name, {})]:
+            parser.error(f"--parts sim: {args.output} does not say of model {model.name}: {', '.join(lacking)}; serve it again")
+        if model.name not in args.profile:
+            parser.error(f"--parts sim: no step times of model {model.name}; give --profile {model.name}=FILE, of `tactus profile`")
+    args.missing = []
 
 
 def default_model(parser: argparse.ArgumentParser, args: argparse.Namespace) -> pathlib.Path:
@@ -401,6 +468,11 @@ def public(words: list[str]) -> list[str]:
 
 def print_plan(run: Run, models: list[Model], contenders_: list[Contender]) -> None:
     args = run.args
+    if args.again:
+        count = sum(len(cells_again(args, run.result["cells"], m.name)) for m in models)
+        run.expected_s = SIMULATED_S * count
+        warn(f"About {run.expected_s:.0f} s: {count} cells of {args.output} are simulated again, nothing is served")
+        return
     cells = cells_of(args, contenders_)
     each = sum(args.warmup + args.seconds + 4 + START_S[c.engine] for *_, c in cells)
     for model in models:
@@ -435,7 +507,7 @@ def main() -> int:
     try:
         for model in models:
             try:
-                asyncio.run(measure(run, model, found))
+                asyncio.run(simulate_again(run, model) if args.again else measure(run, model, found))
             except CellError as error:
                 run.note(f"{model.name}: {error}")
     except KeyboardInterrupt:

@@ -12,7 +12,7 @@
 namespace tactus {
 
 struct SchedulingOptions {
-  std::string scheduler = "sarathi-serve";
+  std::string scheduler = "tactus";
   std::string order, admission, composition, budget, preemption, predictor;  // each empty: as the preset says
   std::string gate = "queue";
   int64_t token_budget = 0;  // 0: the preset's (512)

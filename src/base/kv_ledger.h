@@ -35,11 +35,12 @@ class KvLedger {
   // Blocks that Start(slot, prompt_tokens, cover_tokens, reserve_tokens) would take from blocks_available() now.
   virtual int64_t StartCost(SlotId slot, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens) const = 0;
 
-  // Asks for the memory that Start, or Release, of the slot will read. One thing says where the next lies, so it takes
-  // kLooks calls, the first with `look` 0, with other work between them.
+  // Asks for the memory that Start, or Release, of the slot will read, or Extend and MarkPending by a block. One thing
+  // says where the next lies, so it takes kLooks calls, the first with `look` 0, with other work between them.
   static constexpr int32_t kLooks = 4;
   virtual void WillStart(SlotId, int32_t /*prompt_tokens*/, int32_t /*look*/) const {}
   virtual void WillRelease(SlotId, int32_t /*look*/) const {}
+  virtual void WillGrow(SlotId, int32_t /*look*/) const {}
 
   // Matches and pins the slot's prefix, then allocates blocks for positions [0, max(cover_tokens, matched)), and sets
   // aside what `reserve_tokens` (>= cover_tokens) needs beyond that. `fork_from`: share that slot's full blocks of the

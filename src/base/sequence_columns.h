@@ -1,5 +1,6 @@
-// The state of every live sequence as structure-of-arrays, indexed by SlotId: what seq/ owns and writes, and what the
-// policies of sched/ read in place (never copied, never rebuilt per step). Plain data.
+// The state of every live sequence, indexed by SlotId: what seq/ owns and writes, and what the policies of sched/ read
+// in place (never copied, never rebuilt per step), column by column. A sequence lies in two lines of memory, because
+// whoever asks about one reads many of its columns, and few other sequences next to it. Plain data.
 //
 // A sequence has two lengths of each kind. "Planned" counts what steps in flight will have done, "committed" what
 // results have confirmed; they differ only while the sequence is in flight.
@@ -9,8 +10,10 @@
 //   1
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
+#include "base/prefetch.h"
 #include "base/units.h"
 
 namespace tactus {
@@ -34,30 +37,84 @@ enum class FlightState : uint8_t {
 // Clients that are remembered beside those that have live sequences.
 inline constexpr int32_t kIdleClients = 4096;
 
-struct SequenceColumns {  // each [capacity]
+// A sequence as it lies in memory. The first line has what a decode is planned by.
+struct alignas(64) SequenceRow {
+  SeqState state = SeqState::kFree;
+  FlightState flight = FlightState::kIdle;
+  bool prompt_logprobs = false;  // every prompt row gets logits
+  uint8_t service_class = 0;     // 1 + an index of SchedulerLimits::classes; 0: none
+  int32_t prompt_tokens = 0;
+  int32_t max_output_tokens = 0;
+  int32_t goal_tokens = 0;
+  int32_t known_planned = 0;
+  int32_t known_committed = 0;
+  int32_t computed_planned = 0;
+  int32_t preemptions = 0;
+  int64_t arrival_order = 0;  // unique, ascending in arrival; choices of a request are neighbours
+  Slo slo;
+
+  TimeNs queued_ns = 0;  // when it last entered the queue
+  TimeNs arrival_ns = 0;
+  int64_t admit_order = 0;  // unique, ascending in (last) admission
+  int32_t computed_committed = 0;
+  int32_t draft_tokens = 0;    // guesses at what follows the last known token, to be verified with it
+  SlotId fork_from = kNoSlot;  // a sequence that has computed the same prompt and still holds it, or kNoSlot
+  int32_t priority = 0;        // lower runs first
+  ClientId client = 0;         // index of StepView::client_notes
+  int32_t in_flight = 0;       // items of it in steps in flight
+  StepId last_step = 0;        // that it was planned for
+  uint32_t epoch = 0;          // items planned under an older one are stale
+  int32_t waiting_index = 0;   // its place in the waiting list
+};
+static_assert(sizeof(SequenceRow) == 128);
+
+// One member of all rows.
+template <class T>
+class SequenceColumn {
+ public:
+  SequenceColumn(const SequenceRow* rows, T SequenceRow::* member)
+      : first_(rows != nullptr ? &(rows->*member) : nullptr) {}
+  const T& operator[](SlotId s) const {
+    return *reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(first_) +
+                                       static_cast<size_t>(s) * sizeof(SequenceRow));
+  }
+  bool operator==(const SequenceColumn&) const = default;
+
+ private:
+  const T* first_;
+};
+
+struct SequenceColumns {  // each [capacity]; what they mean: SequenceRow
   int32_t capacity = 0;
-  const SeqState* state = nullptr;
-  const FlightState* flight = nullptr;
-  const int32_t* prompt_tokens = nullptr;
-  const int32_t* max_output_tokens = nullptr;
-  const int32_t* goal_tokens = nullptr;
-  const int32_t* known_planned = nullptr;
-  const int32_t* known_committed = nullptr;
-  const int32_t* computed_planned = nullptr;
-  const int32_t* computed_committed = nullptr;
-  const uint8_t* prompt_logprobs = nullptr;  // bool: every prompt row gets logits
-  const int64_t* arrival_order = nullptr;    // unique, ascending in arrival; choices of a request are neighbours
-  const int64_t* admit_order = nullptr;      // unique, ascending in (last) admission
-  const TimeNs* arrival_ns = nullptr;
-  const TimeNs* queued_ns = nullptr;  // when it last entered the queue
-  const int32_t* priority = nullptr;  // lower runs first
-  const PlannedPlace* planned = nullptr;
-  const Slo* slo = nullptr;
-  const int32_t* preemptions = nullptr;
-  const int32_t* draft_tokens = nullptr;   // guesses at what follows the last known token, to be verified with it
-  const ClientId* client = nullptr;        // index of StepView::client_notes
-  const uint8_t* service_class = nullptr;  // 1 + an index of SchedulerLimits::classes; 0: none
-  const SlotId* fork_from = nullptr;  // a sequence that has computed the same prompt and still holds it, or kNoSlot
+  const SequenceRow* rows = nullptr;
+  SequenceColumn<SeqState> state{rows, &SequenceRow::state};
+  SequenceColumn<FlightState> flight{rows, &SequenceRow::flight};
+  SequenceColumn<bool> prompt_logprobs{rows, &SequenceRow::prompt_logprobs};
+  SequenceColumn<uint8_t> service_class{rows, &SequenceRow::service_class};
+  SequenceColumn<int32_t> prompt_tokens{rows, &SequenceRow::prompt_tokens};
+  SequenceColumn<int32_t> max_output_tokens{rows, &SequenceRow::max_output_tokens};
+  SequenceColumn<int32_t> goal_tokens{rows, &SequenceRow::goal_tokens};
+  SequenceColumn<int32_t> known_planned{rows, &SequenceRow::known_planned};
+  SequenceColumn<int32_t> known_committed{rows, &SequenceRow::known_committed};
+  SequenceColumn<int32_t> computed_planned{rows, &SequenceRow::computed_planned};
+  SequenceColumn<int32_t> preemptions{rows, &SequenceRow::preemptions};
+  SequenceColumn<int64_t> arrival_order{rows, &SequenceRow::arrival_order};
+  SequenceColumn<Slo> slo{rows, &SequenceRow::slo};
+  SequenceColumn<TimeNs> queued_ns{rows, &SequenceRow::queued_ns};
+  SequenceColumn<TimeNs> arrival_ns{rows, &SequenceRow::arrival_ns};
+  SequenceColumn<int64_t> admit_order{rows, &SequenceRow::admit_order};
+  SequenceColumn<int32_t> computed_committed{rows, &SequenceRow::computed_committed};
+  SequenceColumn<int32_t> draft_tokens{rows, &SequenceRow::draft_tokens};
+  SequenceColumn<SlotId> fork_from{rows, &SequenceRow::fork_from};
+  SequenceColumn<int32_t> priority{rows, &SequenceRow::priority};
+  SequenceColumn<ClientId> client{rows, &SequenceRow::client};
+  const PlannedPlace* planned = nullptr;  // a column by itself: only the orders of offline jobs read it
+
+  // Asks for the memory of the sequence.
+  void WillRead(SlotId s) const {
+    Prefetch(&state[s]);
+    Prefetch(&queued_ns[s]);
+  }
 
   // Tokens that can be planned now: whatever is known and not yet (planned to be) computed; 0 when the end by length is
   // already in flight. Precondition: prefilling or decoding.

@@ -4,7 +4,7 @@
 // a policy.
 #pragma once
 
-#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <memory>
 #include <new>
@@ -51,7 +51,6 @@ class NoteLayout {
     const size_t offset = RoundUp(size_, alignof(T));
     columns_.push_back({typeid(T), offset});
     size_ = offset + sizeof(T);
-    alignment_ = std::max(alignment_, alignof(T));
     return NoteColumn<T>(offset);
   }
   template <class T>
@@ -71,8 +70,12 @@ class NoteLayout {
     common_.push_back({typeid(T), made});
     return made;
   }
-  // Bytes of one sequence's block.
-  size_t stride() const { return RoundUp(size_, alignment_); }
+  // Bytes of one sequence's block: the blocks lie in as few lines of memory as they can.
+  size_t stride() const {
+    constexpr size_t kLine = 64;
+    if (size_ > kLine) return RoundUp(size_, kLine);
+    return size_ == 0 ? 0 : std::bit_ceil(size_);
+  }
 
  private:
   struct Placed {
@@ -88,7 +91,7 @@ class NoteLayout {
 
   std::vector<Placed> columns_;
   std::vector<Common> common_;
-  size_t size_ = 0, alignment_ = 1;
+  size_t size_ = 0;
 };
 
 }  // namespace tactus

@@ -19,9 +19,22 @@ constexpr std::pair<const char*, const char*> kGates[] = {{"off", "none"}, {"que
 
 Status Bad(const std::string& text, const std::string& why) {
   return InvalidArgument(
-      fmt::format("--slo-class: '{}': {}; such as interactive:ttft=500ms,tbt=50ms,weight=4,gate=shed", Printable(text),
-                  why),
+      fmt::format("--slo-class: '{}': {}; such as interactive:ttft=500ms,tbt=50ms,weight=4,share=20%,gate=shed",
+                  Printable(text), why),
       "slo-class");
+}
+
+bool ReadNumber(std::string_view text, double* out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool ReadShare(std::string_view text, double* out) {
+  const bool percent = text.ends_with('%');
+  if (percent) text.remove_suffix(1);
+  if (!ReadNumber(text, out)) return false;
+  if (percent) *out /= 100;
+  return *out > 0 && *out <= 1;
 }
 
 Status ReadField(const std::string& text, const std::string& field, ServiceClass* out, std::vector<std::string>* seen) {
@@ -31,8 +44,8 @@ Status ReadField(const std::string& text, const std::string& field, ServiceClass
                              : name == "tbt" ? &out->slo.tbt_ns
                              : name == "jct" ? &out->slo.jct_ns
                                              : nullptr;
-  if (objective == nullptr && name != "weight" && name != "gate")
-    return Bad(text, fmt::format("'{}' is none of ttft=, tbt=, jct=, weight= and gate=", Printable(field)));
+  if (objective == nullptr && name != "weight" && name != "share" && name != "gate")
+    return Bad(text, fmt::format("'{}' is none of ttft=, tbt=, jct=, weight=, share= and gate=", Printable(field)));
   if (std::find(seen->begin(), seen->end(), name) != seen->end()) return Bad(text, fmt::format("{} twice", name));
   seen->push_back(name);
   if (objective != nullptr) {
@@ -50,9 +63,13 @@ Status ReadField(const std::string& text, const std::string& field, ServiceClass
     out->gate = gate->second;
     return Status();
   }
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), out->weight);
-  if (error != std::errc() || end != value.data() + value.size() ||
-      !(out->weight >= kLeastClassWeight && out->weight <= kMostClassWeight)) {
+  if (name == "share") {
+    if (!ReadShare(value, &out->share))
+      return Bad(text,
+                 fmt::format("share '{}' is no share above 0 and up to 100%, such as 20% or 0.2", Printable(value)));
+    return Status();
+  }
+  if (!ReadNumber(value, &out->weight) || !(out->weight >= kLeastClassWeight && out->weight <= kMostClassWeight)) {
     return Bad(text, fmt::format("weight '{}' is no number from {} to {}", Printable(value), kLeastClassWeight,
                                  kMostClassWeight));
   }
@@ -82,11 +99,17 @@ Result<ServiceClass> ParseOne(const std::string& text) {
 
 Result<std::vector<ServiceClass>> ParseServiceClasses(const std::vector<std::string>& texts) {
   std::vector<ServiceClass> classes;
+  double shares = 0;
   for (const std::string& text : texts) {
     if (classes.size() == kMostServiceClasses)
       return Bad(text, fmt::format("more than {} classes", kMostServiceClasses));
     TACTUS_ASSIGN_OR_RETURN(ServiceClass c, ParseOne(text));
     if (FindServiceClass(classes, c.name) != 0) return Bad(text, fmt::format("class '{}' is declared twice", c.name));
+    shares += c.share;
+    if (shares > 1 + 1e-9) {
+      return Bad(text, fmt::format("the shares of all classes up to this one are {:.4g} % together; at most 100 %",
+                                   100 * shares));
+    }
     classes.push_back(std::move(c));
   }
   return classes;
@@ -101,6 +124,7 @@ std::string TextOf(const ServiceClass& c) {
   add("tbt", c.slo.tbt_ns);
   add("jct", c.slo.jct_ns);
   text += fmt::format("weight={}", c.weight);
+  if (c.share > 0) text += fmt::format(",share={}", c.share);
   for (const auto& [word, gate] : kGates) {
     if (c.gate == gate) text += fmt::format(",gate={}", word);
   }

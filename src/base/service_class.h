@@ -16,14 +16,15 @@ struct ServiceClass {
   std::string name;
   Slo slo;            // of its requests that state none of the kind
   double weight = 1;  // what a client of the class gets beside a client of weight 1, where clients share (order vtc)
+  double share = 0;   // in [0, 1]: of the prompt tokens that start while one of its requests waits, at least so many
   std::string gate;   // of its requests (sched/gate/); empty: that of all
 };
 
 inline constexpr size_t kMostServiceClasses = 32;  // as many as a result tells apart
 inline constexpr double kLeastClassWeight = 0.01, kMostClassWeight = 100;
 
-// NAME:ttft=500ms,tbt=50ms,jct=10s,weight=4,gate=shed, one text for each class; the fields in any order, each at most
-// once. kInvalidArgument (param "slo-class") names what is wrong.
+// NAME:ttft=500ms,tbt=50ms,jct=10s,weight=4,share=20%,gate=shed, one text for each class; the fields in any order, each
+// at most once; all shares together at most 100 %. kInvalidArgument (param "slo-class") names what is wrong.
 Result<std::vector<ServiceClass>> ParseServiceClasses(const std::vector<std::string>& texts);
 // What ParseServiceClasses reads back.
 std::string TextOf(const ServiceClass& service_class);

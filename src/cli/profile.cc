@@ -11,6 +11,7 @@
 #include "cli/interrupt.h"
 #include "cli/option_binding.h"
 #include "cli/output_file.h"
+#include "cost/step_spread.h"
 #include "engine/profile_model.h"
 #include "kernels/thread_pool.h"
 #include "model/catalog.h"
@@ -87,6 +88,11 @@ Status TooFewRows(const ProfileCommandOptions& o, const std::string& file, const
                 "time-limit");
 }
 
+nlohmann::ordered_json SpreadJson(const std::optional<cost::StepSpread>& spread) {
+  if (!spread) return nullptr;
+  return {{"with_prompts", spread->with_prompts}, {"decodes_only", spread->decodes_only}};
+}
+
 Status Profile(const ProfileCommandOptions& o, bool* interrupted) {
   if (o.time_limit.ns == 0)
     return InvalidArgument("--time-limit 0 leaves no time to measure in; give some, such as 30s", "time-limit");
@@ -110,12 +116,14 @@ Status Profile(const ProfileCommandOptions& o, bool* interrupted) {
   if (!measured.ok()) return measured.status();
   *interrupted = measured->interrupted;
   // A file that no command could read never takes the place of a good one.
-  auto fitted = cost::FitStepProfile(measured->samples, measured->remarks);
+  auto fitted = FitMeasured(&*measured);
   if (!fitted.ok()) return TooFewRows(o, file, *measured, fitted.status());
   TACTUS_RETURN_IF_ERROR(ReplaceFile(file, ProfileText(*measured), "output"));
   std::fprintf(stderr, "%s%zu steps in %s\n", measured->interrupted ? "interrupted; kept: " : "",
                measured->samples.size(), file.c_str());
-  std::fprintf(stderr, "%s\n", (*fitted)->Describe().c_str());
+  TACTUS_ASSIGN_OR_RETURN(const auto spread, cost::NotedSpread(measured->remarks));
+  std::fprintf(stderr, "%s%s\n", (*fitted)->Describe().c_str(),
+               spread ? ("; single steps vary about it by " + cost::SpreadText(*spread)).c_str() : "");
   if (o.json) {
     const auto& e = (*fitted)->error();
     std::printf("%s\n", nlohmann::ordered_json{{"file", file},
@@ -123,7 +131,8 @@ Status Profile(const ProfileCommandOptions& o, bool* interrupted) {
                                                {"interrupted", measured->interrupted},
                                                {"median_error", e.fit_median},
                                                {"left_out_median_error", e.left_out_median},
-                                               {"left_out_p90_error", e.left_out_p90}}
+                                               {"left_out_p90_error", e.left_out_p90},
+                                               {"spread", SpreadJson(spread)}}
                             .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
                             .c_str());
   } else {

@@ -264,7 +264,9 @@ int Chat(Engine& engine, const RunOptions& options) {
 int RunCommand(const Args& args) {
   RunOptions options;
   options.engine.max_num_seqs = 4;
-  options.engine.tbt_slo.ns = 0;  // nobody streams beside the prompt
+  // Nobody streams beside the prompt and nothing is promised: no step times are needed.
+  options.engine.tbt_slo.ns = 0;
+  options.engine.scheduler = "sarathi-serve";
   CommandLine line("run", "[MODEL] [-p PROMPT] [options]",
                    "Chats with a model in the terminal, or answers one prompt.");
   line.Add(options);

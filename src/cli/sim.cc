@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/printable.h"
 #include "cli/command_options.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
@@ -135,6 +136,9 @@ Report MakeReport(const SimOptions& o, const SimSetup& setup, RunResult run, con
   j["workload"] = o.workload;
   j["scheduler"] = scheduler;
   j["cost"] = setup.cost_text;
+  const cost::StepSpread& spread = setup.config.step_spread;
+  j["step_noise"] =
+      spread.any() ? Json{{"with_prompts", spread.with_prompts}, {"decodes_only", spread.decodes_only}} : Json(nullptr);
   j["devices"] = setup.cost != nullptr ? Json(o.tp * o.pp * o.replicas) : Json(nullptr);
   j["kv_blocks"] = setup.config.scheduler.limits.blocks_total;
   j["max_model_len"] = setup.config.scheduler.limits.max_model_len;
@@ -241,6 +245,13 @@ int SimCommand(const Args& args) {
   }
   if (options.times != "model" && !options.steps_out.empty()) {
     return Fail(InvalidArgument("--steps-out compares measured with predicted steps: add --times model"), kExitUsage);
+  }
+  if (!options.replay.empty() && options.sim.step_noise != "none") {
+    return Fail(
+        InvalidArgument(fmt::format("--step-noise {} is for simulated steps: a replay has the recorded ones, and with "
+                                    "--times model it shows how far off the model itself is; leave it out",
+                                    Printable(options.sim.step_noise))),
+        kExitUsage);
   }
   if (!options.output.empty()) {
     if (const Status status = CheckWritable(options.output, "output"); !status.ok()) return Fail(status, kExitFailed);

@@ -1,7 +1,7 @@
 // Step times measured on a machine, as a model: what `tactus profile` writes, or any such table.
 //
-// File: CSV. Lines that start with '#' are remarks; "# key: value" among them describe the run (model, device, ...).
-// Then the header
+// File: CSV. Lines that start with '#' are remarks; "# key: value" among them describe the run (model, device, ..., and
+// how much single steps varied: step_spread.h). Then the header
 //   prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms
 // and one row per measured step: one prompt chunk of `prefill_tokens` new tokens behind `prefill_context` cached ones
 // (0,0: none) together with `decodes` sequences whose contexts (own token included) add up to `decode_context_tokens`.

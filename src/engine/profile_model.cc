@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/shortage.h"
+#include "cost/step_spread.h"
 #include "engine/step_profiler.h"
 #include "exec/make_backend.h"
 #include "model/catalog.h"
@@ -164,9 +165,17 @@ Result<MeasuredProfile> MeasureSteps(Executor* executor, ProfileLimits limits, c
     more = go_on(visits);
   }
   for (size_t i = 0; i < points.size() && !times[i].empty(); ++i) {
+    for (const DurationNs took : times[i]) profile.single_steps.push_back(StepProfiler::SampleOf(points[i], {took}));
     profile.samples.push_back(StepProfiler::SampleOf(points[i], std::move(times[i])));
   }
   return profile;
+}
+
+Result<std::unique_ptr<cost::StepProfile>> FitMeasured(MeasuredProfile* profile) {
+  TACTUS_ASSIGN_OR_RETURN(auto fitted, cost::FitStepProfile(profile->samples, profile->remarks));
+  const auto spread = cost::SpreadAbout(*fitted, profile->single_steps);
+  if (spread) cost::NoteSpread(*spread, &profile->remarks);
+  return fitted;
 }
 
 std::string ProfileText(const MeasuredProfile& profile) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,8 @@ struct ProfileOptions {
 
 struct MeasuredProfile {
   std::map<std::string, std::string> remarks;
-  std::vector<cost::StepSample> samples;
+  std::vector<cost::StepSample> samples;       // a median for each point
+  std::vector<cost::StepSample> single_steps;  // that the medians are of, one by one
   bool interrupted = false;
 };
 
@@ -53,6 +55,10 @@ ProfileLimits QuickLimits(ProfileLimits limits);
 // The token budget and the number of sequences of `engine` bound the steps that are measured. Steps that would take
 // more than a thirtieth of the time limit are left out.
 Result<MeasuredProfile> ProfileModel(const EngineOptions& engine, const ProfileOptions& options, Clock& clock);
+
+// The model of its samples. How much its single steps vary about that model becomes remarks of *profile
+// (cost/step_spread.h). kInvalidArgument: too few rows.
+Result<std::unique_ptr<cost::StepProfile>> FitMeasured(MeasuredProfile* profile);
 
 // The file's text: remarks, header, one row per sample (cost/step_table.h).
 std::string ProfileText(const MeasuredProfile& profile);

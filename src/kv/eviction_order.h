@@ -71,12 +71,13 @@ class EvictionOrder {
   template <class Visit>
   void WalkAhead(Ahead* ahead, size_t places, Visit visit) const {
     const uint64_t end = passed_ + std::min(places, used_);
-    uint64_t place = std::max(ahead->place, passed_);
-    for (; place < end; ++place) {
-      const BlockId b = ring_[At(place - passed_)];
-      if (b != kNoBlock) visit(b);
+    const uint64_t begin = std::max(ahead->place, passed_);
+    if (begin >= end) return;
+    size_t at = At(begin - passed_);
+    for (uint64_t left = end - begin; left > 0; --left, at = After(at)) {
+      if (ring_[at] != kNoBlock) visit(ring_[at]);
     }
-    ahead->place = place;
+    ahead->place = end;
   }
   // Oldest first.
   template <class Visit>

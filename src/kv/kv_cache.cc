@@ -62,7 +62,7 @@ BlockId KvCache::Impl::TakeUnused() {
     TACTUS_DCHECK(block(b).users == 0 && block(b).node == kNoNode);
     return b;
   }
-  if (evictions % 4 == 0) WillEvict();
+  if (evictions % 16 == 0) WillEvict();
   const BlockId victim = lru.TakeOldest();
   TACTUS_CHECK_MSG(victim != kNoBlock, "allocation beyond what was available");
   TACTUS_DCHECK(Unused(victim) && block(victim).first_duplicate == kNoBlock);
@@ -73,11 +73,11 @@ BlockId KvCache::Impl::TakeUnused() {
 
 // One thing after the other, as each says where the next one lies: the block, its node, the node's place in the table.
 void KvCache::Impl::WillEvict() {
-  lru.WalkAhead(&asked_block, 40, [this](BlockId b) { WillTouch(b); });
-  lru.WalkAhead(&asked_node, 28, [this](BlockId b) {
+  lru.WalkAhead(&asked_block, 72, [this](BlockId b) { WillTouch(b); });
+  lru.WalkAhead(&asked_node, 56, [this](BlockId b) {
     if (Filed(b)) tree.WillRead(block(b).node);
   });
-  lru.WalkAhead(&asked_place, 16, [this](BlockId b) {
+  lru.WalkAhead(&asked_place, 40, [this](BlockId b) {
     if (Filed(b)) tree.WillErase(block(b).node);
   });
 }
@@ -269,6 +269,19 @@ void KvCache::WillRelease(SlotId s, int32_t look) const {
   for (int32_t i = begin; i < slot.blocks; ++i) impl.WillTouch(slot.table[i]);
 }
 
+void KvCache::WillGrow(SlotId s, int32_t look) const {
+  const Impl& impl = *impl_;
+  const Impl::Slot& slot = impl.At(s);
+  if (look == 0) return Prefetch(&slot);
+  if (slot.blocks == 0) return;
+  if (look == 1) {
+    Prefetch(slot.table + slot.blocks - 1);
+    if (slot.keys != nullptr) Prefetch(slot.keys);
+  } else if (look == 2) {
+    for (int32_t i = std::max(0, slot.blocks - 2); i < slot.blocks; ++i) impl.WillTouch(slot.table[i]);
+  }
+}
+
 KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens, SlotId fork_from,
                        StepPlan* plan) {
   impl_->EnterTogether();
@@ -312,6 +325,7 @@ KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, in
   while (slot.keyed < match.blocks && impl.block(table[slot.keyed]).node != kNoNode) ++slot.keyed;
 
   const int32_t covered = std::max(impl.BlocksFor(cover), match.blocks);
+  impl.WillReadKeys(slot);
   impl.Append(s, covered - match.blocks, plan);
   slot.reserved = std::max(0, impl.BlocksFor(reserve_tokens) - covered);
   impl.reserved += slot.reserved;

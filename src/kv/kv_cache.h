@@ -77,6 +77,7 @@ class KvCache final : public KvLedger {
   int64_t StartCost(SlotId slot, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens) const override;
   void WillStart(SlotId slot, int32_t prompt_tokens, int32_t look) const override;
   void WillRelease(SlotId slot, int32_t look) const override;
+  void WillGrow(SlotId slot, int32_t look) const override;
   // A plan names the step that the blocks are for. The source of a fork has the copied positions from steps that have
   // ended.
   KvStart Start(SlotId slot, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens, SlotId fork_from,

@@ -129,8 +129,15 @@ struct KvCache::Impl {
   void Use(BlockId b);
   void Unuse(BlockId b, StepId last_step);
   void Settle(BlockId b);  // no user, no step: to lru or to the free list
-  void EnterTree(SlotId s) { EnterTree(s, EndOfKeyed(s)); }
+  void EnterTree(SlotId s) {
+    WillEnter(s, EndOfKeyed(s));
+    EnterTree(s, EndOfKeyed(s));
+  }
   void EnterTree(SlotId s, int32_t end);
+  // Asks for the memory that EnterTree reads first: the keys, and where they lie in the tree's table.
+  static constexpr int32_t kEnterAhead = 32;
+  static void WillReadKeys(const Slot& slot);
+  void WillEnter(SlotId s, int32_t end) const;
   int32_t EndOfKeyed(SlotId s) const;  // leading blocks that are marked and have a key
   void EnterSoon(SlotId s);
   void EnterTogether() {

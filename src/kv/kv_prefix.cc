@@ -84,7 +84,7 @@ void KvCache::Impl::EnterSoon(SlotId s) {
   const int32_t end = EndOfKeyed(s);
   if (slot.keyed >= end) return;
   if (slot.own != nullptr) return MarkUnlisted(s, end);
-  tree.WillFind((*slot.keys)[static_cast<size_t>(slot.keyed)]);
+  WillEnter(s, end);
   if (slot.keyed > 0) WillTouch(TableOf(s)[slot.keyed - 1]);
   entering[num_entering++] = {s, end};
   if (num_entering == entering.size()) EnterWaiting();
@@ -101,14 +101,25 @@ void KvCache::Impl::EnterWaiting() {
   for (const Entering& e : waiting) EnterTree(e.slot, e.end);
 }
 
+void KvCache::Impl::WillReadKeys(const Slot& slot) {
+  if (slot.keys == nullptr) return;
+  constexpr size_t kKeysOfLine = 64 / sizeof(Hash128);
+  const size_t begin = static_cast<size_t>(slot.keyed), end = std::min(begin + 3 * kEnterAhead, slot.keys->size());
+  for (size_t i = begin; i < end; i += kKeysOfLine) Prefetch(&(*slot.keys)[i]);
+}
+
+void KvCache::Impl::WillEnter(SlotId s, int32_t end) const {
+  const Slot& slot = At(s);
+  for (int32_t i = slot.keyed; i < std::min(slot.keyed + kEnterAhead, end); ++i) {
+    tree.WillFind((*slot.keys)[static_cast<size_t>(i)]);
+  }
+}
+
 void KvCache::Impl::EnterTree(SlotId s, int32_t end) {
   Slot& slot = At(s);
   if (slot.own != nullptr) return MarkUnlisted(s, end);
   BlockId* table = TableOf(s);
-  constexpr int32_t kAhead = 8;
-  for (int32_t i = slot.keyed; i < std::min(slot.keyed + kAhead, end); ++i) {
-    tree.WillFind((*slot.keys)[static_cast<size_t>(i)]);
-  }
+  constexpr int32_t kAhead = kEnterAhead;
   for (; slot.keyed < end; ++slot.keyed) {
     if (slot.keyed + 3 * kAhead < end) Prefetch(&(*slot.keys)[static_cast<size_t>(slot.keyed + 3 * kAhead)]);
     if (slot.keyed + kAhead < end) tree.WillFind((*slot.keys)[static_cast<size_t>(slot.keyed + kAhead)]);

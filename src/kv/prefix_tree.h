@@ -49,7 +49,11 @@ class PrefixTree {
   // comes first: its place in the table is known once it is there.
   void WillFind(const Hash128& key) const { Prefetch(&table_[Home(key)]); }
   void WillRead(NodeId id) const { Prefetch(&nodes_[static_cast<size_t>(id)]); }
-  void WillErase(NodeId id) const { WillFind(node(id).key); }
+  void WillErase(NodeId id) const {
+    const size_t home = Home(node(id).key);
+    Prefetch(&table_[home]);
+    Prefetch(&table_[(home + 1) & mask_]);  // whether it is empty is always asked
+  }
   // Probably the key's node, by one look at the table: for such questions alone. kNoNode: no node is.
   NodeId LikelyNode(const Hash128& key) const { return table_[Home(key)].node; }
 

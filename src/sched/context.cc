@@ -19,7 +19,7 @@ StepContext::StepContext(const StepView& step_view, PlanBuilder* builder, Order*
   if (running_by_rank != nullptr) victims_ = running_by_rank->End();
 }
 
-std::span<const SlotId> StepContext::Ranked(std::span<const SlotId> slots, const int64_t* tie) {
+std::span<const SlotId> StepContext::Ranked(std::span<const SlotId> slots, SequenceColumn<int64_t> tie) {
   if (!order.ranks()) return slots;
   std::vector<SlotId>& in_order = scratch_.in_order;
   if (ranked_by_ == tie) return in_order;
@@ -65,8 +65,8 @@ void StepContext::MakeRoom() {
   if (view.waiting.empty() || view.running.empty()) return;
   int64_t blocks = 0, tokens = 0;
   int32_t places = 0;
-  order.Start(view);
-  for (SlotId slot = order.Next(); slot != kNoSlot; slot = order.Next()) {
+  Newcomers newcomers(view, &order, plan, true);
+  for (SlotId slot = newcomers.Next(); slot != kNoSlot; slot = newcomers.Next()) {
     if (view.seq.flight[slot] != FlightState::kIdle || tokens >= plan.prefill_left()) return;
     tokens += view.seq.known_committed[slot] - view.seq.computed_committed[slot];
     const PlanBuilder::Demand demand = plan.StartDemand(slot, admission_);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -79,13 +80,13 @@ class StepContext {
   bool MakeRoomFor(SlotId newcomer, int64_t blocks, int32_t places);
   // Asks for the memory of the next few before `tail` in running_by_rank, which may be given up soon.
   void WillGiveUpBefore(RunningByRank::Cursor tail) const;
-  std::span<const SlotId> Ranked(std::span<const SlotId> slots, const int64_t* tie);
+  std::span<const SlotId> Ranked(std::span<const SlotId> slots, SequenceColumn<int64_t> tie);
 
   const Admission& admission_;
   const Preemption& preemption_;
   StepScratch& scratch_;
-  RunningByRank::Cursor victims_;       // in running_by_rank, behind the last that this plan has not touched
-  const int64_t* ranked_by_ = nullptr;  // tie of what scratch_.in_order holds for this step; null: nothing yet
+  RunningByRank::Cursor victims_;  // in running_by_rank, behind the last that this plan has not touched
+  std::optional<SequenceColumn<int64_t>> ranked_by_;  // tie of what scratch_.in_order holds for this step
 };
 
 }  // namespace tactus::sched

@@ -1,7 +1,7 @@
-// The waiting sequences in queue order, for a composition that starts one after the other. Most have not been looked at
-// for long: while one starts, the memory of the next few is asked for.
+// The waiting sequences in queue order, for whoever starts one after the other, or makes room for them. Most have not
+// been looked at for long: while one starts, the memory of the next few is asked for.
 //
-// Mostly the queue's head does not fit, nor any behind it, so nothing is asked for before the step has grown.
+// Mostly the queue's head does not fit, nor any behind it, so nothing is asked for before one did: the step has grown.
 #pragma once
 
 #include <array>
@@ -13,13 +13,17 @@ namespace tactus::sched {
 
 class Newcomers {
  public:
-  Newcomers(const StepView& view, Order* order, const PlanBuilder& plan)
-      : order_(*order), plan_(plan), items_(plan.num_items()), few_(view.waiting.size() <= kAhead) {
+  // `begun`: a second one is asked for only where the first fits, though the step may not have grown by it.
+  Newcomers(const StepView& view, Order* order, const PlanBuilder& plan, bool begun = false)
+      : order_(*order), plan_(plan), items_(begun ? -1 : plan.num_items()), few_(view.waiting.size() <= kAhead) {
     order_.Start(view);
   }
   // kNoSlot: that was the last.
   SlotId Next() {
-    if (few_ || plan_.num_items() == items_) return order_.Next();
+    if (few_ || first_ || plan_.num_items() == items_) {
+      first_ = false;
+      return order_.Next();
+    }
     if (pulled_ == 0) Pull();
     const SlotId next = soon_[given_ % kAhead];
     if (next == kNoSlot) return kNoSlot;
@@ -47,9 +51,10 @@ class Newcomers {
   static constexpr SlotId kAnySlot = 0;
   Order& order_;
   const PlanBuilder& plan_;
-  const int32_t items_;              // of the step when the walk began
+  const int32_t items_;              // of the step when the walk began; -1: they do not matter
   const bool few_;                   // too few wait for it to be worth the while
-  uint32_t given_ = 0, pulled_ = 0;  // since it has grown
+  bool first_ = true;                // it has not been given
+  uint32_t given_ = 0, pulled_ = 0;  // after the first
   std::array<SlotId, kAhead> soon_{};
 };
 

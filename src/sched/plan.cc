@@ -9,6 +9,7 @@ namespace tactus::sched {
 PlanBuilder::PlanBuilder(const SchedulerLimits& limits, KvLedger* ledger)
     : ledger_(ledger), block_size_(ledger->block_size()), pipeline_steps_(limits.pipeline_steps) {
   planned_.resize(static_cast<size_t>(limits.slot_capacity));
+  growing_.reserve(kMostGrowing);
 }
 
 void PlanBuilder::Begin(const StepView& view, StepBudget budget, Places places, StepPlan* plan) {
@@ -23,6 +24,11 @@ void PlanBuilder::Begin(const StepView& view, StepBudget budget, Places places, 
   preempted_ = looked_at_waiting_ = false;
   refused_.clear();
   ++stamp_;
+  constexpr int32_t kFew = 64;  // what they use has been read a moment ago
+  for (int32_t look = 0; look < kLooks && running_ >= kFew; ++look) {
+    for (const SlotId slot : growing_) ledger_->WillGrow(slot, look);
+  }
+  growing_.clear();
 }
 
 AddResult PlanBuilder::Refuse(SlotId slot, Refusal why) {
@@ -36,14 +42,8 @@ void PlanBuilder::WillStart(SlotId slot, int32_t look) const {
   const SequenceColumns& seq = view_->seq;
   if (look == 0) {
     WillRead(slot);
+    seq.WillRead(slot);
     Prefetch(view_->notes.bytes + static_cast<size_t>(slot) * view_->notes.stride);
-    for (const int32_t* column :
-         {seq.prompt_tokens, seq.known_committed, seq.known_planned, seq.preemptions, seq.fork_from})
-      Prefetch(column + slot);
-    Prefetch(seq.state + slot);
-    Prefetch(seq.flight + slot);
-    Prefetch(seq.queued_ns + slot);
-    Prefetch(seq.prompt_logprobs + slot);
   }
   ledger_->WillStart(slot, look > 1 ? seq.known_committed[slot] : 0, look);
 }
@@ -52,8 +52,7 @@ void PlanBuilder::WillGiveUp(SlotId slot, int32_t look) const {
   if (look == 0) {
     WillRead(slot);
     Prefetch(view_->notes.bytes + static_cast<size_t>(slot) * view_->notes.stride);
-    Prefetch(view_->seq.flight + slot);
-    Prefetch(view_->seq.computed_committed + slot);
+    view_->seq.WillRead(slot);
   }
   ledger_->WillRelease(slot, look);
 }
@@ -192,7 +191,7 @@ void PlanBuilder::AddItem(SlotId slot, int32_t first, int32_t count, int32_t dra
   item.sample = end == known;
   item.logit_rows = item.sample ? 1 + drafts : 0;
   item.draft_tokens = drafts;
-  if (seq.prompt_logprobs[slot] != 0 && first < seq.prompt_tokens[slot]) item.logit_rows = count;
+  if (seq.prompt_logprobs[slot] && first < seq.prompt_tokens[slot]) item.logit_rows = count;
   // The input is on the device only if it is the one token that a step in flight samples.
   const bool chained = end > seq.known_committed[slot];
   item.input = chained ? InputSource::kChained : InputSource::kHost;

@@ -57,7 +57,13 @@ class PlanBuilder {
         num_items() >= max_items_ || (view_->has_drafts && seq.draft_tokens[slot] > 0)) {
       return false;
     }
-    plan_->items.push_back({slot, known - 1, 1, 1, true, InputSource::kHost, 0});
+    StepItem& item = plan_->items.emplace_back();
+    item.slot = slot;
+    item.first_position = known - 1;
+    item.count = item.logit_rows = 1;
+    item.sample = true;
+    if ((known == planned.covered || known + 1 == planned.next_mark) && growing_.size() < kMostGrowing)
+      growing_.push_back(slot);
     planned.touched_by = stamp_;
     --tokens_left_;
     ++plan_->num_tokens;
@@ -146,6 +152,10 @@ class PlanBuilder {
   int32_t max_items_ = 0;  // of this step: with a pipeline a micro-batch, so that one step cannot take them all
   bool preempted_ = false, looked_at_waiting_ = false;
   std::vector<Refused> refused_;
+  // Decodes whose next token takes a block or fills one, for which much is read that has not been for long: the next
+  // plan asks for it first. More at once are in step with each other, and lie near.
+  static constexpr size_t kMostGrowing = 64;
+  std::vector<SlotId> growing_;
   int64_t stamp_ = 0;
   struct Planned {            // of a slot; side by side, for a decode reads all of them
     int64_t touched_by = -1;  // stamp of the plan that touched it

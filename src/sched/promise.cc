@@ -32,6 +32,7 @@ PromiseModel::PromiseModel(const SchedulerLimits& limits)
       share_(static_cast<double>(limits.pipeline_steps) / (2.0 * limits.pipeline_steps - 1)),
       note_(limits.Note<PromiseNote>()),
       clock_(limits.ClientNote<PromiseClock>()),
+      shares_(limits),
       step_(limits.notes->Shared<Step>()) {
   if (model_ != nullptr) {
     const Pivot pivot = FindPivot(limits);
@@ -113,7 +114,8 @@ void PromiseModel::SeeResult(const StepRecord& record, PromiseClock* clock) cons
   const PromiseClock::Predicted& predicted = clock->predicted[record.step % PromiseClock::kInFlight];
   if (predicted.step != record.step + 1) return;
   const double late = static_cast<double>(took) / static_cast<double>(predicted.ns) - 1;
-  clock->late += (late > clock->late ? 0.98 : -0.02) / 16;
+  // One step in 200 is beyond it: an answer is kept only where all of its steps are.
+  clock->late += (late > clock->late ? 0.995 : -0.005) / 8;
   clock->late = std::clamp(clock->late, 0.0, kMostLate);
 }
 
@@ -172,10 +174,10 @@ void PromiseModel::ChooseDue(const StepView& view) const {
 }
 
 void PromiseModel::Look(const StepView& view, const Seen& seen) const {
-  Step& s = *step_;
-  s = {};
+  Step s;
   s.seen = seen;
   gaps_.clear();
+  DurationNs least_ns = kNever;  // of what those ask for that can be late, not missed
   bool states = false;
   int64_t held = 0;
   double given_back = 0;  // tokens of KV per step
@@ -199,8 +201,8 @@ void PromiseModel::Look(const StepView& view, const Seen& seen) const {
     if (!may_be_left_out) {
       const bool kept = stated && StandingOf(view, slot) == Standing::kKept;
       const DurationNs gap = kept ? GapNs(view, slot, Clock(view).base_ns) : kNever;
-      if (gap != kNever) gaps_.push_back(ShareOf(view, gap));
-      if (gap == kNever) s.allowed_ns = std::min(s.allowed_ns, ShareOf(view, std::max(slo.tbt_ns, usual_gap_ns_)));
+      if (gap != kNever) gaps_.push_back(gap);
+      if (gap == kNever) least_ns = std::min(least_ns, std::max(slo.tbt_ns, usual_gap_ns_));
     }
     if (!view.seq.Plannable(slot) || view.seq.Pending(slot) <= 0) continue;
     if (may_be_left_out) {
@@ -216,8 +218,10 @@ void PromiseModel::Look(const StepView& view, const Seen& seen) const {
   PromiseClock& clock = Clock(view);
   if (states) clock.last_promise = view.step + 1;
   s.promises = clock.last_promise > 0 && view.step + 1 - clock.last_promise <= kRemembered;
+  if (least_ns != kNever) s.allowed_ns = ShareOf(view, least_ns);
   s.free_tokens = std::max<int64_t>(0, kv_tokens_ - held);
   if (given_back > 0) s.kv_token_ns = static_cast<double>(clock.step_ns) / given_back;
+  *step_ = s;
   if (s.promises && model_ != nullptr) Size(view);
 }
 
@@ -229,7 +233,8 @@ void PromiseModel::Size(const StepView& view) const {
   const DurationNs beside_ns = TimeOf(s.promised, s.promised_context, kRateTokens) - base_ns;
   const double slope = std::max(1e-9, static_cast<double>(beside_ns) / static_cast<double>(kRateTokens));
   // Those that not even the least step would keep ask for nothing; of the others the tightest decides.
-  for (const DurationNs gap : gaps_) {
+  for (const DurationNs of_gap : gaps_) {
+    const DurationNs gap = ShareOf(view, of_gap);
     if (gap >= least_ns) s.allowed_ns = std::min(s.allowed_ns, gap);
   }
   const DurationNs step_ns =

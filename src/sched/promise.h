@@ -4,7 +4,8 @@
 // and of the limits.
 //
 // Standing, first to last:
-//   turn         it has been passed over for too long, and goes first until its answer ends
+//   turn         it has been passed over for too long, and goes first until its answer ends; or it goes first for its
+//                class's share, until its prompt is computed
 //   kept         it states an objective that can still be met
 //   broken       it states one that no longer can: a token came too late, or its prompt takes longer than is left
 //   best effort  it states nothing
@@ -15,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "sched/class_shares.h"
 #include "sched/policy.h"
 
 namespace tactus::sched {
@@ -43,7 +45,7 @@ struct PromiseClock {
   StepId last_promise;  // one beyond the last step that saw a sequence that states something; 0: none did
   StepId turn_from;     // one beyond the step since which nobody who only waits has begun; 0: nobody waits
   StepId seen;          // one beyond the newest result that was read
-  double late;          // about the P98 of how much longer steps with prompts take than predicted, as a share
+  double late;          // about the P99.5 of how much longer steps with prompts take than predicted, as a share
   DurationNs
       ttft_ns;  // about the P99 of what those that state something waited for their first token; 0: none has had it
   DurationNs base_ns;  // of the decodes that were promised something alone, in the last step that had a size
@@ -66,6 +68,10 @@ class PromiseModel {
   Due DueOf(const StepView& view, SlotId slot) const;
 
   Standing StandingOf(const StepView& view, SlotId slot) const {
+    return shares_.GoesFirst(view, slot) ? Standing::kTurn : OwnStandingOf(view, slot);
+  }
+  // Without regard to its class's share.
+  Standing OwnStandingOf(const StepView& view, SlotId slot) const {
     const PromiseNote& note = note_.At(view.notes, slot);
     if (note.turn) return Standing::kTurn;
     const Slo& slo = view.seq.slo[slot];
@@ -152,6 +158,7 @@ class PromiseModel {
   const double share_;  // of a gap that a step may take
   const NoteColumn<PromiseNote> note_;
   const NoteColumn<PromiseClock> clock_;
+  const ClassShares shares_;
   const std::shared_ptr<Step> step_;
   mutable std::vector<DurationNs> gaps_;
   mutable std::vector<ChunkShape> chunks_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "sched/choices.h"
+#include "sched/class_shares.h"
 
 namespace tactus::sched {
 namespace {
@@ -207,6 +208,7 @@ Result<ChoiceTraits> MakeChoices(const SchedulerConfig& given, InjectedChoices* 
   c.limits.notes = &choices->notes;
   c.limits.client_notes = &choices->client_notes;
   TACTUS_RETURN_IF_ERROR(Make(kOrders, NameOf(Choice::kOrder), c.order, c.limits, &choices->order));
+  choices->order = WithClassShares(c.limits, std::move(choices->order));
   TACTUS_RETURN_IF_ERROR(Make(kAdmissions, NameOf(Choice::kAdmission), c.admission, c.limits, &choices->admission));
   TACTUS_RETURN_IF_ERROR(
       Make(kCompositions, NameOf(Choice::kComposition), c.composition, c.limits, &choices->composition));

@@ -10,9 +10,13 @@ RunningByRank::RunningByRank(int32_t slot_capacity)
     : ranked_(slot_capacity), filed_(static_cast<size_t>(slot_capacity)) {}
 
 void RunningByRank::Apply(const StepView& view, const Order& order) {
-  for (const SequenceChange& change : view.changes) File(view, order, change.slot);  // the order has just read them
-  const std::span<const SlotId> reranked = order.Reranked(view);
   constexpr size_t kAhead = 8;
+  for (size_t i = 0; i < view.changes.size(); ++i) {
+    // The order has just read the rest of what filing reads.
+    if (i + kAhead < view.changes.size()) Prefetch(&filed_[static_cast<size_t>(view.changes[i + kAhead].slot)]);
+    File(view, order, view.changes[i].slot);
+  }
+  const std::span<const SlotId> reranked = order.Reranked(view);
   for (size_t i = 0; i < reranked.size(); ++i) {
     if (i + kAhead < reranked.size()) WillFile(view, reranked[i + kAhead]);
     File(view, order, reranked[i]);
@@ -28,7 +32,7 @@ void RunningByRank::Rebuild(const StepView& view, const Order& order) {
 void RunningByRank::WillFile(const StepView& view, SlotId slot) const {
   Prefetch(&filed_[static_cast<size_t>(slot)]);
   Prefetch(view.notes.bytes + static_cast<size_t>(slot) * view.notes.stride);
-  Prefetch(view.seq.arrival_order + slot);
+  Prefetch(&view.seq.arrival_order[slot]);
 }
 
 // As the sequence stands now: whatever else has happened to the slot since then is over.

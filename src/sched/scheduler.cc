@@ -62,11 +62,16 @@ void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan)
 }
 
 std::string Scheduler::Describe() const {
+  std::string shares;
+  for (const ServiceClass& c : config_.limits.classes) {
+    if (c.share > 0)
+      shares += fmt::format("{} {} {:.4g} %", shares.empty() ? "; class shares:" : ",", c.name, 100 * c.share);
+  }
   return fmt::format(
-      "{}: order {}, admission {}, composition {}, budget {} ({}), preemption {}; at most {} sequences at once{}",
+      "{}: order {}, admission {}, composition {}, budget {} ({}), preemption {}; at most {} sequences at once{}{}",
       config_.preset, config_.order, config_.admission, config_.composition, config_.budget, budget_->Why(),
       config_.preemption + (swaps() && config_.limits.swap_blocks == 0 ? " (recompute: no --swap-space)" : ""),
-      max_running_, config_.gate == kUsualGate ? "" : fmt::format("; gate {}", config_.gate));
+      max_running_, config_.gate == kUsualGate ? "" : fmt::format("; gate {}", config_.gate), shares);
 }
 
 namespace {

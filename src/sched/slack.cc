@@ -60,6 +60,7 @@ SlackModel::SlackModel(const SchedulerLimits& limits)
       missed_turn_(limits.policy[kMissedTurn]),
       pivot_(FindPivot(limits)),
       note_(limits.Note<SlackNote>()),
+      shares_(limits),
       window_(limits.notes->Shared<LastWindow>()) {}
 
 void SlackModel::ReadWindow(const StepView& view, StepId newest) const {

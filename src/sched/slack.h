@@ -22,6 +22,7 @@
 #include <string>
 
 #include "base/prefetch.h"
+#include "sched/class_shares.h"
 #include "sched/policy.h"
 
 namespace tactus::sched {
@@ -101,14 +102,8 @@ class SlackModel {
   }
   // Asks for the memory that the questions about a waiting sequence will read.
   void WillRead(const StepView& view, SlotId slot) const {
-    const SequenceColumns& seq = view.seq;
     Prefetch(&note_.At(view.notes, slot));
-    Prefetch(&seq.slo[slot]);
-    Prefetch(&seq.queued_ns[slot]);
-    Prefetch(&seq.arrival_order[slot]);
-    Prefetch(&seq.known_committed[slot]);
-    Prefetch(&seq.prompt_tokens[slot]);
-    Prefetch(&seq.preemptions[slot]);
+    view.seq.WillRead(slot);
   }
   // T_r of any live sequence that no policy has planned yet in this step. May note a JCT request's share on first
   // sight.
@@ -133,9 +128,18 @@ class SlackModel {
   // The last moment at which it is not missed; kNever: it cannot be. Constant while a sequence waits. Without a
   // step-time model the time of a prompt is not known: it is missed once its objective is over.
   TimeNs KeepByNs(const StepView& view, SlotId slot) const;
-  // The slack by which sequences are ranked: of those that have missed kNever, of one that has its turn kTurn.
+  // Whether it stands behind all that can still be kept: it has missed, and does not go first for its class's share.
+  bool StandsBehind(const StepView& view, SlotId slot) const {
+    return Missed(view, slot) && !shares_.GoesFirst(view, slot);
+  }
+  // The slack by which sequences are ranked: of those that stand behind kNever, of one that has its turn, or goes first
+  // for its class's share, kTurn.
   DurationNs StandingNs(const StepView& view, SlotId slot) const {
-    if (!Missed(view, slot)) return SlackNs(view, slot);
+    return StandingNs(view, slot, StandsBehind(view, slot));
+  }
+  DurationNs StandingNs(const StepView& view, SlotId slot, bool behind) const {  // where StandsBehind() has been asked
+    if (shares_.GoesFirst(view, slot)) return kTurn;
+    if (!behind) return SlackNs(view, slot);
     return HasTurn(view, slot) ? kTurn : kNever;
   }
   static constexpr DurationNs kTurn = std::numeric_limits<DurationNs>::min();
@@ -275,6 +279,7 @@ class SlackModel {
   const int64_t missed_turn_;
   const Pivot pivot_;
   const NoteColumn<SlackNote> note_;
+  const ClassShares shares_;
   const std::shared_ptr<LastWindow> window_;
 };
 

@@ -19,8 +19,8 @@ class SteadyRanking {
     ranked_.reserve(static_cast<size_t>(most_running));
   }
 
-  // `slots`: those that run, all of them; `tie`: [capacity] unique, decides between equals.
-  void Sort(const StepView& view, const Order& order, std::span<const SlotId> slots, const int64_t* tie) {
+  // `slots`: those that run, all of them; `tie`: unique, decides between equals.
+  void Sort(const StepView& view, const Order& order, std::span<const SlotId> slots, SequenceColumn<int64_t> tie) {
     size_t kept = 0;
     for (const RankedSlot& last : ranked_) {
       if (!view.seq.HoldsKv(last.slot) || tie[last.slot] != last.tie) continue;
@@ -34,7 +34,7 @@ class SteadyRanking {
 
  private:
   // Those that are not there yet.
-  void Append(const StepView& view, const Order& order, std::span<const SlotId> slots, const int64_t* tie) {
+  void Append(const StepView& view, const Order& order, std::span<const SlotId> slots, SequenceColumn<int64_t> tie) {
     const int64_t there = ++marks_;
     for (const RankedSlot& r : ranked_) mark_[static_cast<size_t>(r.slot)] = there;
     for (const SlotId slot : slots) {

@@ -1,4 +1,4 @@
-// The table of live sequences: owns the columns of base/sequence_columns.h, the waiting and running lists, the change
+// The table of live sequences: owns the rows of base/sequence_columns.h, the waiting and running lists, the change
 // list and the state machine. Every change of a sequence's state is one of the transitions below; each checks where it
 // comes from.
 //
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/huge_pages.h"
 #include "base/sequence_columns.h"
 #include "base/sequence_notes.h"
 #include "base/units.h"
@@ -42,7 +43,7 @@ class SequenceTable {
   explicit SequenceTable(int32_t capacity, size_t note_bytes = 0, size_t client_note_bytes = 0);
 
   const SequenceColumns& columns() const { return columns_; }
-  SequenceNotes notes() { return {notes_.data(), note_bytes_}; }
+  SequenceNotes notes() { return {notes_.data()->bytes, note_bytes_}; }
   SequenceNotes client_notes() { return clients_.notes(); }
   std::span<const SlotId> waiting() const { return waiting_; }  // in no particular order
   std::span<const SlotId> running() const { return running_; }  // in order of admission
@@ -52,47 +53,49 @@ class SequenceTable {
   int32_t free_slots() const { return static_cast<int32_t>(free_.size()); }
   int32_t num_prefilling() const { return num_prefilling_; }
   int32_t num_held() const { return num_held_; }
-  bool holds_kv(SlotId s) const { return state_[s] == SeqState::kPrefill || state_[s] == SeqState::kDecode; }
+  bool holds_kv(SlotId s) const { return HoldsKv(At(s)); }
 
   // Precondition: free_slots() > 0.
   SlotId Add(const SequenceSpec& spec, TimeNs now_ns);
   // Held -> Waiting. `fork_from` still holds the prompt's KV, or kNoSlot.
   void Unhold(SlotId s, SlotId fork_from, TimeNs now_ns);
-  void ClearFork(SlotId s) { fork_from_[s] = kNoSlot; }
+  void ClearFork(SlotId s) { At(s).fork_from = kNoSlot; }
   // Decode and idle: so many tokens that may follow are there to be verified.
   void SetDrafts(SlotId s, int32_t tokens) {
-    TACTUS_DCHECK(state_[s] == SeqState::kDecode && flight_[s] == FlightState::kIdle && tokens >= 0);
-    draft_tokens_[s] = tokens;
+    TACTUS_DCHECK(At(s).state == SeqState::kDecode && At(s).flight == FlightState::kIdle && tokens >= 0);
+    At(s).draft_tokens = tokens;
   }
   // Waiting -> Prefill; positions [0, matched) are there already.
   void Admit(SlotId s, int32_t matched_tokens);
   // `count` more positions, drafts apart, are in step `step`; `samples`: the last of them yields a token. `chainable`:
   // it may be planned again before the result is there; not with drafts.
   void PlanItem(SlotId s, int32_t count, bool samples, StepId step, bool chainable) {
-    TACTUS_CHECK(holds_kv(s) && flight_[s] != FlightState::kInFlight && count >= 1);
-    computed_planned_[s] += count;
-    if (samples) ++known_planned_[s];
-    TACTUS_DCHECK(computed_planned_[s] <= known_planned_[s]);
-    if (state_[s] == SeqState::kPrefill && computed_planned_[s] >= goal_tokens_[s]) {
-      state_[s] = SeqState::kDecode;
+    SequenceRow& r = At(s);
+    TACTUS_CHECK(HoldsKv(r) && r.flight != FlightState::kInFlight && count >= 1);
+    r.computed_planned += count;
+    if (samples) ++r.known_planned;
+    TACTUS_DCHECK(r.computed_planned <= r.known_planned);
+    if (r.state == SeqState::kPrefill && r.computed_planned >= r.goal_tokens) {
+      r.state = SeqState::kDecode;
       --num_prefilling_;
     }
-    ++in_flight_[s];
-    last_step_[s] = step;
-    flight_[s] = chainable ? FlightState::kChainable : FlightState::kInFlight;
+    ++r.in_flight;
+    r.last_step = step;
+    r.flight = chainable ? FlightState::kChainable : FlightState::kInFlight;
   }
   // An item's result: `accepted` positions are computed, `new_tokens` exist. `accepted_drafts` of both are beyond what
   // was planned.
   void CommitItem(SlotId s, int32_t accepted, int32_t new_tokens, int32_t accepted_drafts = 0) {
-    TACTUS_DCHECK(in_flight_[s] > 0 && accepted >= 0 && new_tokens >= 0 && accepted_drafts >= 0);
+    SequenceRow& r = At(s);
+    TACTUS_DCHECK(r.in_flight > 0 && accepted >= 0 && new_tokens >= 0 && accepted_drafts >= 0);
     if (accepted_drafts > 0) {
-      computed_planned_[s] += accepted_drafts;
-      known_planned_[s] += accepted_drafts;
+      r.computed_planned += accepted_drafts;
+      r.known_planned += accepted_drafts;
     }
-    computed_committed_[s] += accepted;
-    known_committed_[s] += new_tokens;
-    TACTUS_DCHECK(computed_committed_[s] <= computed_planned_[s] && known_committed_[s] <= known_planned_[s]);
-    if (--in_flight_[s] == 0) flight_[s] = FlightState::kIdle;
+    r.computed_committed += accepted;
+    r.known_committed += new_tokens;
+    TACTUS_DCHECK(r.computed_committed <= r.computed_planned && r.known_committed <= r.known_planned);
+    if (--r.in_flight == 0) r.flight = FlightState::kIdle;
   }
   // A step that used the sequence has ended; the item counts for nothing (it was rolled back, preempted or finished
   // since).
@@ -104,8 +107,8 @@ class SequenceTable {
   void Preempt(SlotId s, TimeNs now_ns, int32_t kept_tokens = 0);
   // Waiting: what was kept is gone too.
   void LoseKept(SlotId s) {
-    TACTUS_CHECK(state_[s] == SeqState::kWaiting);
-    computed_planned_[s] = computed_committed_[s] = 0;
+    TACTUS_CHECK(At(s).state == SeqState::kWaiting);
+    At(s).computed_planned = At(s).computed_committed = 0;
   }
   // Any live state -> Finished.
   void Finish(SlotId s);
@@ -114,11 +117,11 @@ class SequenceTable {
   // Removes from the running list whatever no longer runs. Once per pass, after commits, before planning.
   void Compact();
 
-  int32_t items_in_flight(SlotId s) const { return in_flight_[s]; }
-  StepId last_step(SlotId s) const { return in_flight_[s] > 0 ? last_step_[s] : -1; }
-  StepId planned_last(SlotId s) const { return last_step_[s]; }  // of what was planned at all; in flight or not
+  int32_t items_in_flight(SlotId s) const { return At(s).in_flight; }
+  StepId last_step(SlotId s) const { return At(s).in_flight > 0 ? At(s).last_step : -1; }
+  StepId planned_last(SlotId s) const { return At(s).last_step; }  // of what was planned at all; in flight or not
   // Items planned under an older epoch are stale.
-  uint32_t epoch(SlotId s) const { return epoch_[s]; }
+  uint32_t epoch(SlotId s) const { return At(s).epoch; }
   // Tokens computed again after preemptions, over the sequence's life.
   int32_t recomputed_tokens(SlotId s) const { return recomputed_[s]; }
 
@@ -126,30 +129,25 @@ class SequenceTable {
   std::string CheckIntegrity() const;
 
  private:
+  struct alignas(64) NoteLine {
+    std::byte bytes[64];
+  };
+
+  SequenceRow& At(SlotId s) { return rows_[static_cast<size_t>(s)]; }
+  const SequenceRow& At(SlotId s) const { return rows_[static_cast<size_t>(s)]; }
+  static bool HoldsKv(const SequenceRow& r) { return r.state == SeqState::kPrefill || r.state == SeqState::kDecode; }
   void Enqueue(SlotId s, TimeNs now_ns);
   void Dequeue(SlotId s);
   void LeaveRunning(SlotId s);
 
+  HugePageVector<SequenceRow> rows_;  // [capacity]
   SequenceColumns columns_;
-  std::vector<SeqState> state_;
-  std::vector<FlightState> flight_;
-  std::vector<int32_t> prompt_tokens_, max_output_tokens_, goal_tokens_;
-  std::vector<int32_t> known_planned_, known_committed_, computed_planned_, computed_committed_;
-  std::vector<uint8_t> prompt_logprobs_;
-  std::vector<int64_t> arrival_order_, admit_order_;
-  std::vector<TimeNs> arrival_ns_, queued_ns_;
-  std::vector<int32_t> priority_, preemptions_;
-  std::vector<PlannedPlace> planned_;
-  std::vector<Slo> slo_;
-  std::vector<SlotId> fork_from_;
+  std::vector<PlannedPlace> planned_;  // [capacity]
+  std::vector<int32_t> recomputed_;    // [capacity]
+  std::vector<int32_t> lost_;        // [capacity] tokens whose KV it lost and has not got back
   size_t note_bytes_;
-  std::vector<std::byte> notes_;  // [capacity] blocks of note_bytes_
-  std::vector<int32_t> draft_tokens_, in_flight_, recomputed_, lost_, waiting_index_;
-  std::vector<uint32_t> epoch_;
-  std::vector<ClientId> client_;
-  std::vector<uint8_t> service_class_;
+  HugePageVector<NoteLine> notes_;  // [capacity] blocks of note_bytes_
   ClientTable clients_;
-  std::vector<StepId> last_step_;
 
   std::vector<SlotId> free_, waiting_, running_, by_arrival_;
   std::vector<SequenceChange> changes_;

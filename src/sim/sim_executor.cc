@@ -58,14 +58,19 @@ void SimExecutor::StartSequences(const StepPlan& plan) {
   }
 }
 
+DurationNs SimExecutor::Varied(DurationNs ns) const {
+  return factor_ == 1 ? ns : std::llround(static_cast<double>(ns) * factor_);
+}
+
 void SimExecutor::Submit(const StepPlan& plan) {
   TACTUS_CHECK(count_ < ring_.size());
   if (!plan.starts.empty()) StartSequences(plan);
   const StepShape shape = ShapeOf(plan, &chunks_);
   InFlight& step = ring_[(head_ + count_) % ring_.size()];
   step.plan = &plan;
+  factor_ = config_.noise.FactorOf(plan.step, !shape.chunks.empty());
   if (num_stages_ == 1) {
-    const DurationNs took = config_.step_time->StepTimeNs(shape);
+    const DurationNs took = Varied(config_.step_time->StepTimeNs(shape));
     step.start_ns = std::max(config_.clock->NowNs(), stage_free_ns_[0]);
     step.end_ns = stage_free_ns_[0] = step.start_ns + took;
     figures_.stages[0].busy_ns += took;
@@ -81,12 +86,13 @@ void SimExecutor::Submit(const StepPlan& plan) {
 
 // Stage k takes the step when it is free and the step has left stage k - 1 and arrived. The idle time before that is a
 // bubble, of the step that is waited for. A step that was late at one stage is late at the next one for the same
-// causes; only what is longer than that has a cause of its own there.
+// causes; only what is longer than that has a cause of its own there. A step that varies does so as a whole, in all
+// stages and sends by one factor.
 void SimExecutor::RunStages(const StepPlan& plan, const StepShape& shape, InFlight* step) {
   const auto index = static_cast<size_t>(submitted_);
   const Load load{plan.num_tokens - shape.decodes, shape.decodes};
   const bool first = submitted_ == 0;
-  const DurationNs send_ns = config_.step_time->SendTimeNs(shape);
+  const DurationNs send_ns = Varied(config_.step_time->SendTimeNs(shape));
   step_bubble_ns_ = {};
 
   TimeNs start = step->start_ns = std::max(config_.clock->NowNs(), stage_free_ns_[0]);
@@ -97,7 +103,7 @@ void SimExecutor::RunStages(const StepPlan& plan, const StepShape& shape, InFlig
     AddBubbles(0, late);
   }
   for (size_t k = 0;; ++k) {
-    const DurationNs took = config_.step_time->StageTimeNs(shape, static_cast<int32_t>(k));
+    const DurationNs took = Varied(config_.step_time->StageTimeNs(shape, static_cast<int32_t>(k)));
     const TimeNs end = stage_free_ns_[k] = start + took;
     stage_took_ns_[k] = took;
     figures_.stages[k].busy_ns += took;

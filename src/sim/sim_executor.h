@@ -1,6 +1,7 @@
-// The executor of simulations: a step takes as long as a StepTimeModel says, on a virtual clock, and answers "as
-// planned" with the sequences whose last token came. With several pipeline stages up to that many steps are in flight,
-// each stage works on one at a time, and what stages stand idle is accounted by cause.
+// The executor of simulations: a step takes as long as a StepTimeModel says, times a factor where steps vary
+// (step_noise.h), on a virtual clock, and answers "as planned" with the sequences whose last token came. With several
+// pipeline stages up to that many steps are in flight, each stage works on one at a time, and what stages stand idle is
+// accounted by cause.
 //
 // Thread rule: engine thread only. Nothing allocates per step. A request whose length nobody has told (Expect) ends by
 // its max_tokens.
@@ -16,6 +17,7 @@
 #include "base/sim_request.h"
 #include "base/step_time_model.h"
 #include "obs/histogram.h"
+#include "sim/step_noise.h"
 
 namespace tactus {
 
@@ -58,6 +60,7 @@ struct SimExecutorConfig {
   const StepTimeModel* step_time = nullptr;
   Clock* clock = nullptr;
   int32_t max_slots = 0;
+  StepNoise noise = {};
   const cost::CostModel* meter = nullptr;  // for flops and bytes; may be null
   // Called when a step is submitted, with its times; may be empty.
   std::function<void(const StepPlan&, TimeNs start_ns, TimeNs end_ns)> observer = {};
@@ -99,6 +102,7 @@ class SimExecutor final : public Executor {
   };
 
   void StartSequences(const StepPlan& plan);
+  DurationNs Varied(DurationNs ns) const;
   void RunStages(const StepPlan& plan, const StepShape& shape, InFlight* step);
   static BubbleCause CauseOf(const Load& a, const Load& b);
   IdleByCause FirstIdle(DurationNs idle_ns, DurationNs sending_ns, const Load& awaited) const;
@@ -118,7 +122,8 @@ class SimExecutor final : public Executor {
   std::vector<DurationNs> stage_took_ns_;                      // [stages], of the step before
   std::vector<Load> loads_;                                    // of the last `stages` steps, a ring by step
   Load before_;                                                // of the step before
-  IdleByCause step_bubble_ns_{};                               // of the step being submitted
+  IdleByCause step_bubble_ns_{};                               // of the step being submitted, as is the next
+  double factor_ = 1;                                          // that its times are multiplied by
   int64_t submitted_ = 0;
   SimExecutorFigures figures_;
 };

@@ -23,7 +23,7 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
   double network_gbytes_per_s = 0;
   std::string network_latency;
   int64_t override_context = 0;
-  std::string balancer = "round-robin", cost = "auto";
+  std::string balancer = "round-robin", cost = "auto", step_noise = "none";
   std::string weight_dtype = "bfloat16", kv_dtype = "bfloat16";
   std::string backend, cpu_overhead;
   double gpu_memory_utilization = 0.9;
@@ -50,6 +50,9 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
     v.Field("balancer", balancer, {.help = "which replica takes a request"});
     v.Field("cost", cost,
             {.help = "where step times come from: auto, fitted, roofline, or a file of `tactus profile`"});
+    v.Field("step-noise", step_noise,
+            {.help = "how much single steps vary about those times: none, profile (as the file of --cost says that the "
+                     "machine's do), or a percentage such as 10"});
     v.Field("weight-dtype", weight_dtype,
             {.choices = "bfloat16|fp8|fp8_static|fp8_block|int8|int4|nvfp4", .help = "format of the weights"});
     v.Field("kv-cache-dtype", kv_dtype, {.choices = "bfloat16|fp8", .help = "format of K and V"});

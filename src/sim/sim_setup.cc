@@ -208,6 +208,12 @@ Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& text
   SimulationConfig& c = setup.config;
   c.step_time = setup.step_time.get();
   c.meter = setup.cost.get();
+  const auto* profile = dynamic_cast<const cost::StepProfile*>(c.step_time);
+  TACTUS_ASSIGN_OR_RETURN(c.step_spread, ParseStepNoise(o.step_noise, profile, o.cost));
+  if (c.step_spread.any()) {
+    setup.notes.push_back(fmt::format("step times vary by {} (standard deviation, about a median that is the cost's)",
+                                      cost::SpreadText(c.step_spread)));
+  }
   TACTUS_ASSIGN_OR_RETURN(c.scheduler, AskedScheduler(o, setup));
   TACTUS_RETURN_IF_ERROR(PlanMemory(o, &setup));
   TACTUS_RETURN_IF_ERROR(OpenWorkload(o, texts, &setup));

@@ -110,6 +110,7 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   rc.true_lengths_known = true;
   ReplicaServices services;
   services.step_time = config.step_time;
+  services.corrected = config.step_spread.any();  // as in a server; exact steps leave nothing to correct
   services.recorded = !config.trace_out.empty();
   if (config.injected) services.injected = config.injected();
   TACTUS_ASSIGN_OR_RETURN(r.core, Replica::Create(std::move(rc), std::move(services)));
@@ -118,6 +119,7 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   ec.step_time = config.step_time;
   ec.clock = &clock;
   ec.max_slots = capacity;
+  ec.noise = StepNoise(config.step_spread, config.seed, index);
   ec.meter = config.meter;
   if (config.on_step) {
     ec.observer = [this, index](const StepPlan& plan, TimeNs start, TimeNs end) {

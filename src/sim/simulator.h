@@ -32,6 +32,7 @@ struct SimulationConfig {
   std::function<sched::InjectedChoices()> injected;  // called once per replica; null: none
   const StepTimeModel* step_time = nullptr;          // outlives the simulation
   const cost::CostModel* meter = nullptr;            // flops, bytes, extrapolation; may be null
+  cost::StepSpread step_spread;                      // of the steps about step_time; zeros: each takes just that
   std::string model_name = "model";
   bool prefix_caching = true;
   int64_t swap_blocks = 0;

@@ -8,8 +8,9 @@ namespace tactus {
 namespace {
 
 TEST(ServiceClass, ReadsWhatIsDeclaredAndBack) {
-  const auto classes = ParseServiceClasses(
-      {"interactive:ttft=500ms,tbt=50ms,weight=4,gate=shed", "batch:gate=off", "report:jct=2m,gate=queue,weight=0.5"});
+  const auto classes =
+      ParseServiceClasses({"interactive:ttft=500ms,tbt=50ms,weight=4,gate=shed", "batch:gate=off,share=20%",
+                           "report:jct=2m,gate=queue,weight=0.5,share=0.07"});
   ASSERT_TRUE(classes.ok()) << classes.status().message();
   ASSERT_EQ(classes->size(), 3u);
   EXPECT_EQ((*classes)[0].name, "interactive");
@@ -18,6 +19,9 @@ TEST(ServiceClass, ReadsWhatIsDeclaredAndBack) {
   EXPECT_FALSE((*classes)[1].slo.any());
   EXPECT_EQ((*classes)[1].weight, 1);
   EXPECT_EQ((*classes)[2].slo.jct_ns, 120 * kSecond);
+  EXPECT_EQ((*classes)[0].share, 0);
+  EXPECT_EQ((*classes)[1].share, 0.2);
+  EXPECT_EQ((*classes)[2].share, 0.07);
   EXPECT_EQ((*classes)[0].gate + " " + (*classes)[1].gate + " " + (*classes)[2].gate, "predict none queue");
   std::vector<std::string> texts;
   for (const ServiceClass& c : *classes) texts.push_back(TextOf(c));
@@ -27,6 +31,7 @@ TEST(ServiceClass, ReadsWhatIsDeclaredAndBack) {
     EXPECT_EQ((*again)[i].name, (*classes)[i].name);
     EXPECT_EQ((*again)[i].slo, (*classes)[i].slo);
     EXPECT_EQ((*again)[i].weight, (*classes)[i].weight);
+    EXPECT_EQ((*again)[i].share, (*classes)[i].share);
     EXPECT_EQ((*again)[i].gate, (*classes)[i].gate);
   }
   EXPECT_EQ(FindServiceClass(*classes, "batch"), 2);
@@ -49,8 +54,15 @@ TEST(ServiceClass, WhatIsWrongIsNamed) {
   refused({"a:weight=0"}, "weight '0' is no number from 0.01 to 100");
   refused({"a:weight=nan"}, "weight 'nan'");
   refused({"a:weight=101"}, "weight '101'");
+  refused({"a:share=0"}, "share '0' is no share above 0 and up to 100%, such as 20% or 0.2");
+  refused({"a:share=20"}, "share '20'");
+  refused({"a:share=%"}, "share '%'");
+  refused({"a:share=101%"}, "share '101%'");
+  refused({"a:share=nan"}, "share 'nan'");
+  refused({"a:share=60%", "b:share=50%"}, "are 110 % together; at most 100 %");
   refused({"a:ttft=2s,jct=1s"}, "due after the whole answer");
   refused({"a:ttft=1s", "a"}, "class 'a' is declared twice");
+  EXPECT_TRUE(ParseServiceClasses({"a:share=60%", "b:share=30%", "c:share=10%"}).ok());
   std::vector<std::string> many;
   for (size_t i = 0; i <= kMostServiceClasses; ++i) many.push_back("class " + std::to_string(i));
   refused(many, "more than 32 classes");

@@ -270,10 +270,14 @@ class WholeRuns(unittest.TestCase):
         result = json.loads(self.out.read_text())
         report.check(result)
         self.assertEqual([(c["who"], c["repeat"]) for c in result["cells"]], [("tactus sarathi-serve", 0), ("tactus fast", 0), ("tactus fast", 1), ("tactus sarathi-serve", 1)])
-        self.assertEqual([c["result"]["slo_attainment"] for c in result["cells"] + result["simulated"]], [0.8] * 4 + [0.75] * 4)
+        self.assertEqual([c["result"]["slo_attainment"] for c in result["cells"] + result["simulated"]], [0.8] * 4 + [0.5] * 4)
+        self.assertTrue(all("--step-noise profile" in c for c in self.calls("sim") if "trace:" in c), "simulated steps vary as the profile says")
+        self.assertEqual(result["simulated"][0]["step_noise"], {"with_prompts": 0.174, "decodes_only": 0.118})
+        self.assertEqual([(c["seed"], c["warmup_s"], c["measured_s"]) for c in result["cells"][1:3]], [(1, 3.0, 10.0), (2, 3.0, 10.0)])
         self.assertEqual((result["models"]["default"]["capacity"], result["models"]["default"]["kv_blocks"], result["models"]["default"]["context"]), (2.0, 777, 4096))
         self.assertIn("llama.cpp is not in the cache: not measured", result["notes"])
-        self.assertIn("| tactus fast | 1.60 (1.60 to 1.60) | 80 (80 to 80) | 75 (75 to 75) |", done.stdout)
+        self.assertIn("| tactus fast | 1.60 (1.60 to 1.60) | 80 (80 to 80) | 50 (50 to 50) |", done.stdout)
+        self.assertIn("Steps of 4 of 4 simulated cells vary, by 17 % with prompts and 12 % without", done.stdout)
         xml.etree.ElementTree.fromstring(self.out.with_suffix(".svg").read_text())
         loads = [c for c in self.calls("bench") if "trace:" in c]
         self.assertTrue(all("--send-slo" in c and "--warmup 3s" in c for c in loads))
@@ -286,6 +290,90 @@ class WholeRuns(unittest.TestCase):
         self.check_servers(4)
         self.run_it("--quick", "--append", "--presets", "fast", "--scenarios", "bursts", "--first-repeat", "2")
         self.assertEqual(len(json.loads(self.out.read_text())["cells"]), 5)
+
+    def profile(self, spread="# spread of steps with prompts: 0.174\n"):
+        path = self.folder / "again.csv"
+        path.write_text(f"{spread}steps\n")
+        return f"default={path}"
+
+    def serve_without_spread(self):
+        """Two loads of two presets, served and simulated from a profile of before; as an earlier file has them, without seed and times."""
+        self.run_it("--quick", "--presets", "all", "--scenarios", "bursts", "--loads", "0.5,0.8", FAKE_OLD="1")
+        result = json.loads(self.out.read_text())
+        self.assertEqual([s["result"]["slo_attainment"] for s in result["simulated"]], [0.75] * 4)
+        self.assertFalse(any("--step-noise" in c for c in self.calls("sim")))
+        self.loads = {(c["load"], c["who"]): self.rows_of(call) for c, call in zip(result["cells"], [c for c in self.calls("bench") if "trace:" in c])}
+        for cell in result["cells"]:
+            for name in ("seed", "warmup_s", "measured_s"):
+                del cell[name]
+        result["simulated"][0]["steps"]["with prompts"]["p50"] = 9.5      # what only the recording said
+        self.out.write_text(json.dumps(result))
+        (self.folder / "calls").write_text("")
+        return result
+
+    @staticmethod
+    def rows_of(call):
+        return pathlib.Path(call.split("trace:")[1].split()[0]).read_text()
+
+    def test_cells_are_simulated_again_without_a_server(self):
+        before = self.serve_without_spread()
+        done = self.run_it("--quick", "--append", "--parts", "sim", "--profile", self.profile())
+        self.assertEqual([c.split()[0] for c in self.calls("") if "--help" not in c], ["version"] + ["sim"] * 4, "nothing is served, measured or replayed")
+        result = json.loads(self.out.read_text())
+        self.assertEqual(result["cells"], before["cells"])
+        self.assertEqual([s["result"]["slo_attainment"] for s in result["simulated"]], [0.5] * 4)
+        self.assertEqual([s.get("steps") for s in result["simulated"]], [s["steps"] for s in before["simulated"]], "what the recordings said stays")
+        self.assertEqual(len(result["runs"]), 2)
+        for cell, call in zip(result["simulated"], self.calls("sim")):
+            self.assertIn("--kv-blocks 777 --max-model-len 4096", call)
+            self.assertIn("--step-noise profile", call)
+            self.assertIn(" --seed 1 --warmup 3s ", call)
+            self.assertIn(f"--scheduler {cell['who'].removeprefix('tactus ')}", call)
+            self.assertEqual(self.rows_of(call), self.loads[cell["load"], cell["who"]], "the load that was served")
+        self.assertIn("| tactus fast | 1.60 | 80 | 50 |", done.stdout)
+
+    def test_what_a_cell_says_of_its_load_holds_over_the_flags(self):
+        self.run_it("--quick", "--presets", "fast+x=1", "--scenarios", "calm", "--seed", "5")
+        served = self.rows_of(next(c for c in self.calls("bench") if "trace:" in c))
+        (self.folder / "calls").write_text("")
+        self.run_it("--append", "--parts", "sim", "--profile", self.profile(), "--seconds", "50", "--warmup", "9")
+        call, = self.calls("sim")
+        self.assertIn(" --seed 5 --warmup 3s ", call)
+        self.assertIn("--scheduler fast --x=1", call)
+        self.assertEqual(self.rows_of(call), served)
+
+    def test_only_the_cells_that_are_asked_for_are_simulated_again(self):
+        self.serve_without_spread()
+        self.run_it("--quick", "--append", "--parts", "sim", "--profile", self.profile(), "--presets", "fast", "--loads", "0.8")
+        result = json.loads(self.out.read_text())
+        again = {(s["load"], s["who"]): s["result"]["slo_attainment"] for s in result["simulated"]}
+        self.assertEqual(again, {(0.5, "tactus sarathi-serve"): 0.75, (0.5, "tactus fast"): 0.75, (0.8, "tactus sarathi-serve"): 0.75, (0.8, "tactus fast"): 0.5})
+
+    def test_another_load_than_the_served_one_is_not_taken(self):
+        before = self.serve_without_spread()
+        self.run_it("--quick", "--append", "--parts", "sim", "--profile", self.profile(), FAKE_SIMULATED="12")
+        result = json.loads(self.out.read_text())
+        self.assertEqual(result["simulated"], before["simulated"])
+        self.assertIn("all: 10 served, 12 simulated; chat with objectives: 10 served, 12 simulated requests): give the --seconds, --warmup and --seed", result["notes"][-1])
+
+    def test_a_profile_that_does_not_say_how_steps_vary_is_named(self):
+        self.serve_without_spread()
+        self.run_it("--quick", "--append", "--parts", "sim", "--profile", self.profile(""))
+        self.assertFalse(any("--step-noise" in c for c in self.calls("sim")))
+        self.assertIn("does not say how much single steps vary", " ".join(json.loads(self.out.read_text())["notes"]))
+
+    def test_what_simulating_again_lacks_is_said_before_anything_runs(self):
+        self.serve_without_spread()
+        for words, said in ((["--append"], "give --profile default=FILE"), (["--profile", self.profile()], "add --append"), (["--append", "--profile", self.profile(), "--loads", "0.3"], "no such cell of ours"),
+                            (["--append", "--models", "1.1b", "--profile", self.profile()], "no such cell of ours for model 1.1b")):
+            done = self.run_it("--quick", "--parts", "sim", *words, status=2)
+            self.assertIn(said, done.stderr.splitlines()[-1])
+        result = json.loads(self.out.read_text())
+        del result["models"]["default"]["kv_blocks"]
+        self.out.write_text(json.dumps(result))
+        done = self.run_it("--quick", "--parts", "sim", "--append", "--profile", self.profile(), status=2)
+        self.assertIn("does not say of model default: kv_blocks", done.stderr.splitlines()[-1])
+        self.assertEqual([c for c in self.calls("") if not c.endswith("--help")], [], "nothing was started")
 
     def test_a_server_that_counts_other_tokens_is_left_out(self):
         self.run_it("--quick", "--scenarios", "bursts", status=1, FAKE_TOKENS="2")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Stands for the program: `serve` answers what run.py asks of a server, the other commands print what a real one would. FAKE_DIR: where it
-writes what it was called with; FAKE_HANG: its load tests never end; FAKE_TOKENS: prompt tokens that its servers count for each one sent."""
+writes what it was called with; FAKE_HANG: its load tests never end; FAKE_TOKENS: prompt tokens that its servers count for each one sent;
+FAKE_OLD: its profiles do not say how much steps vary; FAKE_SIMULATED: requests that simulations have."""
 import http.server
 import json
 import os
@@ -60,13 +61,14 @@ def main():
             pids.write(f"{os.getpid()}\n")
         http.server.ThreadingHTTPServer(("127.0.0.1", int(value("--port"))), Server).serve_forever()
     elif command == "profile":
-        pathlib.Path(value("-o")).write_text("steps\n")
+        pathlib.Path(value("-o")).write_text(("" if os.environ.get("FAKE_OLD") else "# spread of steps with prompts: 0.174\n") + "steps\n")
         print("12 measured steps", file=sys.stderr)
     elif command == "sim" and "--steps-out" in sys.argv:
         pathlib.Path(value("--steps-out")).write_text("prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms,predicted_ms\n64,0,1,9,30,20\n0,0,1,9,2,4\n")
         print(json.dumps({"steps": 2}))
     elif command == "sim":
-        print(json.dumps(result(0.75)))
+        noise = {"with_prompts": 0.174, "decodes_only": 0.118} if "--step-noise" in sys.argv else None
+        print(json.dumps(result(0.5 if noise else 0.75, int(os.environ.get("FAKE_SIMULATED", "10"))) | {"step_noise": noise}))
     elif value("--workload").startswith("random:"):
         sent, prompt, answer = int(value("--requests")), 200, 8
         counted = int(os.environ.get("FAKE_TOKENS", "1"))

@@ -10,7 +10,7 @@ from server_process import ServerProcess
 class ObjectivesTest(Folder):
     @classmethod
     def setUpClass(cls):
-        cls.server = ServerProcess("--json", "--tbt-slo", "none", real_model=False)   # no step times: every objective is taken
+        cls.server = ServerProcess("--json", "--scheduler", "sarathi-serve", "--tbt-slo", "none", real_model=False)   # no step times: every objective is taken
 
     @classmethod
     def tearDownClass(cls):

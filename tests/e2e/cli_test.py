@@ -70,7 +70,7 @@ class UsageTest(Folder):
                                (["tokenize"], "MODEL is missing"), (["version", "now"], "unexpected argument 'now'"),
                                (["models", "list", "x"], "unexpected argument 'x'"), (["template", "x.jinja"], "--messages"),
                                (["bench", "--url", "https://x", "--rate", "1"], "https://x"), (["sim", "--steps-out", "x"], "--replay"),
-                               (["sim", "--times", "model"], "--replay"), (["sim", "--replay", "x", "--steps-out", "x"], "--times model"),
+                               (["sim", "--times", "model"], "--replay"), (["sim", "--replay", "x", "--step-noise", "10"], "--step-noise 10 is for simulated steps"), (["sim", "--replay", "x", "--steps-out", "x"], "--times model"),
                                (["serve", "--host", ""], "--host is empty"), (["serve", "--port", "1", "--port", "2"], "--port is given twice"),
                                (["run", "--raw"], "--raw"), (["run", "-p", "x", "--top-p", "0"], "--top-p"),
                                (["run", "-p", "x", "--temperature", "-0.5"], "--temperature"), ([], "usage: tactus"), (["serve", "--scheduler", "oracle"], "exists in simulation only"), (["bench", "--url", "x", "--rate", "1", "--workload", "z"], "workload 'z'"), (["bench", "--url", "http://x", "--rate", "1", "--warmup", "soon"], "--warmup")]:

@@ -47,7 +47,7 @@ class Explained(unittest.TestCase):
 class ServedTest(Explained):
     def test_a_recording_tells_what_the_server_told(self):
         server = ServerProcess("--trace-out", self.trace, "--max-num-seqs", "2", "--threads", "1", "--api-key", "k", "--api-key", "other",
-                               "--tbt-slo", "none", real_model=False)   # no step times: every objective is taken
+                               "--scheduler", "sarathi-serve", "--tbt-slo", "none", real_model=False)   # no step times: every objective is taken
         self.addCleanup(server.stop)
 
         def call(path, body=None, key="k", **headers):

@@ -38,6 +38,15 @@ class SimTest(unittest.TestCase):
         self.assertEqual(sorted(r["decision_us"]), ["p50", "p99"])
         self.assertIsNone(r["bubbles"])    # one stage has none
 
+    def test_steps_that_vary_are_another_run_and_the_result_says_so(self):
+        exact = result(*BASE, "--rate", 4, "--requests", 100)
+        none = result(*BASE, "--rate", 4, "--requests", 100, "--step-noise", "none")
+        vary = result(*BASE, "--rate", 4, "--requests", 100, "--step-noise", "20%")
+        self.assertIsNone(exact["step_noise"])
+        self.assertEqual(vary["step_noise"], {"with_prompts": 0.2, "decodes_only": 0.2})
+        self.assertEqual((none["plan_hash"], none["tbt_ms"]), (exact["plan_hash"], exact["tbt_ms"]))
+        self.assertNotEqual(vary["tbt_ms"], exact["tbt_ms"])
+
     def test_one_seed_one_result_and_another_seed_another(self):
         figures = []
         for seed in (1, 1, 2):
@@ -54,6 +63,8 @@ class SimTest(unittest.TestCase):
                                (["sim", "capacity"], "not built yet"), ([*BASE, "--rate", "1", "--requests", "-5"], "--requests"),
                                ([*BASE, "--rate", "1", "--scheduler", "fifo"], "sarathi-serve"), ([*BASE, "--rate", "1", "--slo", "ttft"], "--slo"),
                                ([*BASE, "--rate", "1", "--balancer", "x"], "round-robin"), ([*BASE, "--rate", "1", "--predictor", "x"], "history"),
+                               ([*BASE, "--rate", "1", "--step-noise", "-3"], "--step-noise is '-3'; it must be none, profile or a percentage between 0 and 100"),
+                               ([*BASE, "--rate", "1", "--step-noise", "101"], "is '101'"), ([*BASE, "--rate", "1", "--step-noise", "profile"], "name a file of 'tactus profile'"),
                                (["sim", "--model", "opt-175b", "--device", "l4", "--workload", "chat", "--rate", "1"], "tp"),
                                (["sim", "--model", "x", "--device", "h100", "--workload", "chat", "--rate", "1"], "'x' is not known")]:
             with self.subTest(args=args):

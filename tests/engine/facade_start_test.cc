@@ -41,7 +41,7 @@ TEST_F(FacadeTest, StartUpSaysWhatItDoesBeforeItAllocates) {
   ASSERT_TRUE(engine.ok()) << engine.status().ToString();
   std::string all;
   for (const std::string& line : lines) all += line + "\n";
-  const size_t memory = all.find("KV"), scheduler = all.find("sarathi-serve"), ready = all.find("ready");
+  const size_t memory = all.find("KV"), scheduler = all.find("scheduler tactus"), ready = all.find("ready");
   ASSERT_NE(memory, std::string::npos) << all;
   ASSERT_NE(scheduler, std::string::npos) << all;
   ASSERT_NE(ready, std::string::npos) << all;
@@ -60,6 +60,7 @@ TEST_F(FacadeTest, TheMachinesStepTimesAreReadOnlyWhereTheyDecide) {
   ASSERT_EQ(profile.string().find(cache.string()), 0u) << profile;
   std::filesystem::create_directories(profile.parent_path());
   std::ofstream(profile) << "this is no profile\n";
+  o.scheduler = "sarathi-serve";
   const auto reads = [&](int64_t slo_ns, int64_t budget, const char* named_budget) {
     o.tbt_slo.ns = slo_ns;
     o.token_budget = budget;
@@ -72,6 +73,8 @@ TEST_F(FacadeTest, TheMachinesStepTimesAreReadOnlyWhereTheyDecide) {
   EXPECT_FALSE(reads(kAutoDuration, 256, "")) << "the budget is given";
   EXPECT_FALSE(reads(kAutoDuration, 0, "")) << "what nobody asked for is no reason not to start";
   EXPECT_FALSE(reads(kSecond, 0, "fixed"));
+  o.scheduler = "tactus";
+  EXPECT_TRUE(reads(0, 0, "")) << "requests may state objectives";
   unsetenv("TACTUS_CACHE_DIR");
 }
 

@@ -102,6 +102,7 @@ TEST_F(FacadeTest, TokensUnderSwapAreTheTokensWithoutIt) {
 
   said.clear();
   o = Options();
+  o.scheduler = "sarathi-serve";
   o.swap_space.bytes = 1 << 20;
   answers(o, &stats, &said);
   EXPECT_NE(said.find("--swap-space is not used"), std::string::npos) << said;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/clock.h"
+#include "cost/step_spread.h"
 #include "engine/profile_model.h"
 #include "support/source_path.h"
 
@@ -229,6 +230,29 @@ TEST(ProfileModel, MeasuresARealModelAndKeepsWhatItHasWhenStopped) {
   ASSERT_TRUE(some.ok());
   EXPECT_TRUE(some->interrupted);
   EXPECT_EQ(some->samples.size(), 3u);
+}
+
+// Every single run counts, not the medians: each seventh of ScriptedExecutor's steps takes four times as long, which no
+// median shows. ln 4 in a seventh of all runs is a deviation of ln 4 sqrt(6 / 49) = 0.485.
+TEST(ProfileModel, AProfileSaysHowMuchSingleStepsVary) {
+  ScriptedExecutor executor(Limits().block_size);
+  ManualClock clock;
+  ProfileOptions options;
+  options.max_points = 60;
+  options.max_rounds = 2;
+  auto profile = MeasureSteps(&executor, Limits(), options, clock);
+  ASSERT_TRUE(profile.ok()) << profile.status().ToString();
+  EXPECT_EQ(profile->samples.size(), 60u);
+  EXPECT_GE(profile->single_steps.size(), 60u * 2 * 3) << "three runs a visit, two visits a point";
+  const auto fitted = FitMeasured(&*profile);
+  ASSERT_TRUE(fitted.ok()) << fitted.status().ToString();
+  EXPECT_LT((*fitted)->error().fit_median, 0.02) << "the medians are undisturbed";
+  const auto read = cost::ParseStepProfile("profile.csv", ProfileText(*profile));
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  const auto spread = cost::NotedSpread((*read)->remarks());
+  ASSERT_TRUE(spread.ok() && spread->has_value()) << ProfileText(*profile).substr(0, 300);
+  EXPECT_NEAR((*spread)->with_prompts, 0.485, 0.06);
+  EXPECT_NEAR((*spread)->decodes_only, 0.485, 0.06);
 }
 
 TEST(ProfileModel, UnknownModelsSayWhatThereIs) {

@@ -121,6 +121,33 @@ TEST_F(Gate, PredictsWhenBlocksComeFree) {
   EXPECT_GT(h.outputs()[h.handles().back()].done_event.predicted_ttft_ns, 16 * kMillisecond);
 }
 
+// Half of the blocks stay free, so one runs at a time.
+TEST_F(Gate, KnowsWhatAdmissionKeepsFree) {
+  config_.scheduler.limits.watermark = 0.5;
+  config_.num_blocks = 14;  // of 4 tokens: room for two of 20 tokens, or one beside what stays free
+  Harness h(config_);
+  for (int i = 0; i < 4; ++i) Add(&h, 20, 8);
+  ASSERT_EQ(h.Run(), "");
+  for (const RequestHandle id : h.handles()) ExpectPredicted(h.outputs()[id]);
+  EXPECT_GT(h.outputs()[h.handles().back()].done_event.predicted_ttft_ns, 24 * kMillisecond)
+      << "the scene needs requests that wait for three answers of 8 tokens";
+}
+
+// Two of four answers to a prompt of 200 tokens wait for a place when the newcomer comes. They have their prompt.
+TEST_F(Gate, KnowsThatMoreAnswersToAPromptShareIt) {
+  config_.max_num_seqs = 2;
+  Harness h(config_);
+  Add(&h, 200, 8, 0, "", 4);
+  for (int i = 0; i < 9; ++i) {
+    ASSERT_EQ(h.Settle(), "");
+    h.clock().AdvanceTo(h.clock().NowNs() + kMillisecond);
+  }
+  ASSERT_EQ(h.Settle(), "");
+  const RequestHandle id = Add(&h, 20, 8);
+  ASSERT_EQ(h.Run(), "");
+  ExpectPredicted(h.outputs()[id]);
+}
+
 // Shortest prompts first: the newcomer is predicted before the long ones that wait.
 TEST_F(Gate, FollowsTheOrderOfTheQueue) {
   config_.scheduler.order = "shortest-prompt";

@@ -175,8 +175,8 @@ TEST_F(Promise, AJobLeavesPromptsAsMuchTimeAsDecodes) {
 }
 
 // Where steps take longer than predicted, they are predicted to take less of the gap; a simulation's take what was
-// predicted. 1.2 times: it rises until one step in 50 is late, 0.184 or 0.245 in sixteenths of 0.98. What the loop says
-// was predicted is not looked at: a replay does not know it.
+// predicted. 1.2 times: it rises by eighths of 0.995, to 0.249, and falls slowly: one step in 200 is to be late. What
+// the loop says was predicted is not looked at: a replay does not know it.
 TEST_F(Promise, StepsThatTakeLongerThanPredictedLeaveAMargin) {
   std::vector<ChunkShape> chunks;
   for (const double times : {1.0, 1.2}) {

@@ -295,7 +295,7 @@ TEST_F(RoutesTest, ProbesAndPageBeforeAndAfterReady) {
   EXPECT_EQ(Post("/v1/completions", Completion().dump()).status, 503);
   server_->SetEngine(&engine_, EngineOptions());
   EXPECT_EQ(Call("GET", "/ready").status, 200);
-  EXPECT_NE(Call("GET", "/").body.find("sarathi-serve"), std::string::npos);
+  EXPECT_NE(Call("GET", "/").body.find("<td>tactus"), std::string::npos);
   const auto metrics = Call("GET", "/metrics");
   EXPECT_NE(metrics.body.find("fake_metric 1\n"), std::string::npos);
   EXPECT_NE(metrics.body.find("tactus_http_responses_total{code=\"503\"} 3\n"), std::string::npos);

@@ -142,7 +142,7 @@ TEST(SetUp, WhatIsAskedForAndHasNoEffectIsNoted) {
     return setup.ok() && std::any_of(setup->notes.begin(), setup->notes.end(),
                                      [&](const std::string& note) { return note.find(words) != std::string::npos; });
   };
-  const auto swap = [](auto* o) { o->swap_space.bytes = int64_t{1} << 30; };
+  const auto swap = [](auto* o) { o->scheduler = "sarathi-serve", o->swap_space.bytes = int64_t{1} << 30; };
   EXPECT_TRUE(noted(swap, "--swap-space is not used"));
   EXPECT_FALSE(noted([&](auto* o) { swap(o), o->preemption = "swap"; }, "--swap-space is not used"));
   EXPECT_TRUE(noted([](auto* o) { o->max_model_len = 131073; }, "131072"));

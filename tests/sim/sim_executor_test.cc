@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <deque>
 
 #include "sim/linear_model.h"
@@ -12,7 +13,8 @@ namespace {
 // Hand-made plans: every sequence starts by itself the first time it is named.
 class Driver {
  public:
-  explicit Driver(const LinearModel& model) : executor_({.step_time = &model, .clock = &clock_, .max_slots = 16}) {}
+  explicit Driver(const LinearModel& model, const StepNoise& noise = {})
+      : executor_({.step_time = &model, .clock = &clock_, .max_slots = 16, .noise = noise}) {}
 
   struct Item {
     SlotId slot;
@@ -120,6 +122,27 @@ TEST(SimExecutor, SwapCopiesAndPaddingReachTheModel) {
   plan.starts.swap(d.starts_);
   d.executor_.Submit(plan);
   EXPECT_EQ(d.executor_.NextReadyNs(), 1'000'000 + 100'000 + 5 * 7 + 13 * 11);
+}
+
+// Decode steps of 1.1 ms. Two stages and the send between them vary by one factor: the step's, as a whole.
+TEST(SimExecutor, AStepThatVariesTakesItsFactorTimesItsTime) {
+  const StepNoise noise({.with_prompts = 0, .decodes_only = 0.5}, 7, 0);
+  for (const int32_t stages : {1, 2}) {
+    LinearModel model;
+    model.num_stages = stages;
+    model.send_ns = 300'000;
+    Driver d(model, noise);
+    d.Start(0, 10, 100);
+    d.Submit({{0, 0, 10, true, true}});
+    EXPECT_EQ(d.Next().end_ns, 1'100'000 * stages + 300'000 * (stages - 1)) << "prompts do not vary here";
+    for (StepId step = 1; step < 20; ++step) {
+      d.Submit({{0, 9 + static_cast<int32_t>(step), 1, false, true}});
+      const StepResult& r = d.Next();
+      const double ns = noise.FactorOf(step, false) * (1'100'000 * stages + 300'000 * (stages - 1));
+      EXPECT_NEAR(static_cast<double>(r.end_ns - r.start_ns), ns, 2) << "step " << step << ", stages " << stages;
+      EXPECT_GT(std::abs(ns / (1'100'000 * stages + 300'000 * (stages - 1)) - 1), 1e-6) << "step " << step;
+    }
+  }
 }
 
 // Two stages of equal steps, no transfer time: after the pipeline has filled no stage waits.

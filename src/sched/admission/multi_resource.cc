@@ -5,6 +5,7 @@
 // is urgent and not late yet starts without regard to what others will want. One that has missed its objective is the
 // first to give its KV up, so it starts only where the running ones can go on for a while.
 #include <algorithm>
+#include <array>
 
 #include "sched/choices.h"
 #include "sched/slack.h"
@@ -31,8 +32,8 @@ class MultiResource final : public Admission {
   }
 
  private:
-  // How the sequence stood when it was last asked about. A composition asks several times in a row, for chunks of
-  // different lengths; all that the answer depends on is compared.
+  // How a sequence stood when it was last asked about. A composition asks several times about each of those that it
+  // chooses among, for chunks of different lengths; all that the answer depends on is compared.
   struct Standing {
     StepId step = -1;
     TimeNs now_ns = 0;
@@ -47,7 +48,7 @@ class MultiResource final : public Admission {
     const DurationNs longest_step_ns = slack_.Window(view).longest_step_ns;
     const int64_t arrival = view.seq.arrival_order[slot];
     const int32_t preemptions = view.seq.preemptions[slot];
-    Standing& s = last_;
+    Standing& s = last_[static_cast<size_t>(slot) % last_.size()];
     if (s.slot == slot && s.step == view.step && s.now_ns == view.now_ns && s.arrival == arrival &&
         s.longest_step_ns == longest_step_ns && s.preemptions == preemptions) {
       return s;
@@ -60,7 +61,7 @@ class MultiResource final : public Admission {
   const SlackModel slack_;
   const int64_t keep_free_;
   const int32_t block_size_;
-  mutable Standing last_;
+  mutable std::array<Standing, 128> last_;  // of the slot or another with the same remainder
 };
 
 }  // namespace

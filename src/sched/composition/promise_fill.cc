@@ -10,10 +10,12 @@
 //
 // As long as nobody states anything a step is that of stall-free.
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "sched/choices.h"
 #include "sched/context.h"
+#include "sched/newcomers.h"
 #include "sched/promise.h"
 
 namespace tactus::sched {
@@ -76,8 +78,8 @@ class PromiseFill final : public Composition {
     }
     next_waiting_ = kNoSlot;
     if (step.view.waiting.empty() || step.plan.has_preempted()) return;
-    step.order.Start(step.view);
-    next_waiting_ = step.order.Next();
+    waiting_.emplace(step.view, &step.order, step.plan, true);
+    next_waiting_ = waiting_->Next();
   }
 
   // Up to those of a standing.
@@ -101,7 +103,7 @@ class PromiseFill final : public Composition {
       } else if (step.plan.has_preempted() || step.Admit(slot, limit) != AddResult::kAdded) {
         next_waiting_ = kNoSlot;
       } else {
-        next_waiting_ = step.order.Next();
+        next_waiting_ = waiting_->Next();
       }
     }
   }
@@ -199,6 +201,7 @@ class PromiseFill final : public Composition {
   DurationNs allowed_ns_ = kNever, limit_ns_ = kNever;
   std::vector<SlotId> half_done_, best_effort_;
   size_t next_half_done_ = 0;
+  std::optional<Newcomers> waiting_;
   SlotId next_waiting_ = kNoSlot;
   // Of the plan so far.
   StepShape shape_;

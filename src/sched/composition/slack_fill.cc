@@ -133,7 +133,8 @@ class SlackFill final : public Composition {
     SlotId slot = kNoSlot;
     size_t ready = 0;  // its place in ready_; of a waiting one: none
     bool waiting = false;
-    int32_t chunk = 0;  // what it may take, cut when the group was gathered
+    bool missed = false;  // a waiting one
+    int32_t chunk = 0;    // what it may take, cut when the group was gathered
   };
 
   static bool Less(DurationNs slack_a, int64_t arrival_a, DurationNs slack_b, int64_t arrival_b) {
@@ -148,14 +149,18 @@ class SlackFill final : public Composition {
     const SequenceColumns& seq = step.view.seq;
     for (const SlotId slot : step.view.running) {
       const bool prefilling = seq.state[slot] == SeqState::kPrefill;
-      const bool missed = prefilling && slack_.Missed(step.view, slot);
+      const bool missed = prefilling && slack_.StandsBehind(step.view, slot);
       if (seq.prompt_tokens[slot] >= long_prompt_ &&
           (era_ == Era::kCompleted || (prefilling && (!missed || era_ != Era::kKv)))) {
         long_running_.push_back(slot);
       }
       if (!seq.Plannable(slot) || seq.Pending(slot) <= 0) continue;
       missed_running_ += missed ? 1 : 0;
-      ready_.push_back({slack_.StandingNs(step.view, slot), seq.arrival_order[slot], slot, !prefilling, false});
+      Ready& r = ready_.emplace_back();
+      r.slack_ns = slack_.StandingNs(step.view, slot, missed);
+      r.arrival = seq.arrival_order[slot];
+      r.slot = slot;
+      r.decode = !prefilling;
     }
     sort_ready_.Sort(&ready_,
                      [](const Ready& a, const Ready& b) { return Less(a.slack_ns, a.arrival, b.slack_ns, b.arrival); });
@@ -175,8 +180,9 @@ class SlackFill final : public Composition {
     queue_head_ = looked_at_++ < kMostLookedAt ? ahead_.Next(step, slack_) : kNoSlot;
     if (queue_head_ == kNoSlot) return;
     // A preempted sequence goes before all others; its queue says so too.
-    const bool preempted = step.view.seq.preemptions[queue_head_] > 0 && !slack_.Missed(step.view, queue_head_);
-    head_slack_ns_ = preempted ? SlackModel::kTurn : slack_.StandingNs(step.view, queue_head_);
+    head_missed_ = slack_.StandsBehind(step.view, queue_head_);
+    const bool preempted = step.view.seq.preemptions[queue_head_] > 0 && !head_missed_;
+    head_slack_ns_ = preempted ? SlackModel::kTurn : slack_.StandingNs(step.view, queue_head_, head_missed_);
   }
 
   // --- urgent ones ---
@@ -231,7 +237,7 @@ class SlackFill final : public Composition {
       // In queue order, cut to what is left.
       for (Candidate& c : group_) {
         if (step.plan.prefill_left() <= 0) return;
-        if (step.plan.Touched(c.slot)) continue;
+        if (step.plan.Touched(c.slot) || (c.missed && missed_running_ > 0)) continue;  // Start would refuse it
         const int32_t all = TokensOf(step.view, c);
         c.chunk = ChunkThatFits(step, c, whole_ ? all : step.plan.prefill_left());
         if (c.chunk == all || (c.chunk > 0 && !whole_)) Take(step, &c);
@@ -263,10 +269,10 @@ class SlackFill final : public Composition {
       if (first && slack_ns != kNever) until_ns = slack_ns + gamma_ns_;
       first = false;
       if (take_running) {
-        group_.push_back({ready_[*next].slot, *next, false, 0});
+        group_.push_back({ready_[*next].slot, *next, false, false, 0});
         ++*next;
       } else {
-        if (!HeldBack(step, queue_head_)) group_.push_back({queue_head_, 0, true, 0});
+        if (!HeldBack(step, queue_head_)) group_.push_back({queue_head_, 0, true, head_missed_, 0});
         Advance(step);
       }
     }
@@ -305,6 +311,11 @@ class SlackFill final : public Composition {
       if (whole_ && c.chunk < all) c.chunk = 0;
       if (c.chunk > 0) distance_.Add(static_cast<int32_t>(i), {c.chunk, KvOf(step, c, c.chunk)});
     }
+    for (int32_t look = 0; look < PlanBuilder::kLooks; ++look) {
+      for (const Candidate& c : group_) {
+        if (c.waiting && c.chunk > 0) step.plan.WillStart(c.slot, look);
+      }
+    }
     int refused = 0;
     while (step.plan.prefill_left() > 0) {
       const int32_t i = distance_.TakeNearest({step.plan.prefill_left(), step.plan.blocks_available() * block});
@@ -326,7 +337,7 @@ class SlackFill final : public Composition {
     return beyond <= 0 ? 0 : (beyond + block - 1) / block * block;
   }
   // A chunk cut to the smaller of `left` and the KV left; 0: not even one token fits.
-  static int32_t ChunkThatFits(const StepContext& step, const Candidate& c, int64_t left) {
+  int32_t ChunkThatFits(const StepContext& step, const Candidate& c, int64_t left) const {
     const int64_t block = step.plan.block_size(), free_blocks = step.plan.blocks_available();
     const int32_t chunk = Limit(std::min<int64_t>(TokensOf(step.view, c), left));
     if (!c.waiting) {
@@ -339,6 +350,7 @@ class SlackFill final : public Composition {
       return d.blocks + d.keep_free <= free_blocks;
     };
     if (fits(chunk)) return chunk;
+    if (whole_) return 0;
     const int32_t cut = Limit(std::min<int64_t>(chunk, free_blocks * block));
     return cut < chunk && fits(cut) ? cut : 0;
   }
@@ -364,7 +376,7 @@ class SlackFill final : public Composition {
 
   AddResult Start(StepContext& step, SlotId slot, int32_t limit) {
     if (!MayStart(step, slot)) return AddResult::kNoBlocks;
-    const bool missed = slack_.Missed(step.view, slot);
+    const bool missed = slack_.StandsBehind(step.view, slot);
     if (missed && missed_running_ > 0) return AddResult::kNotReady;
     const AddResult result = step.Admit(slot, limit, whole_);
     if (result != AddResult::kAdded) return result;
@@ -383,7 +395,7 @@ class SlackFill final : public Composition {
   }
   void Served(const StepContext& step, Ready* r) {
     r->served = true;
-    if (!r->decode && slack_.Missed(step.view, r->slot) && step.plan.items().back().sample) --missed_running_;
+    if (!r->decode && slack_.StandsBehind(step.view, r->slot) && step.plan.items().back().sample) --missed_running_;
     slack_.Took(step.view, r->slot);
   }
 
@@ -427,6 +439,7 @@ class SlackFill final : public Composition {
   SteadySort<Ready> sort_ready_;
   SlotId queue_head_ = kNoSlot;  // next waiting sequence; kNoSlot: nothing starts any more
   DurationNs head_slack_ns_ = 0;
+  bool head_missed_ = false;
   size_t looked_at_ = 0;
   ReadAhead ahead_;
   std::vector<Candidate> group_;  // in ascending slack

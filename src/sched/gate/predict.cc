@@ -100,7 +100,8 @@ class PredictGate final : public Gate {
   struct Prompt {
     int64_t context = 0, tokens = 0;  // computed or cached, and left
     int64_t output_tokens = 0;        // expected
-    int64_t blocks = 0;               // that it takes when it starts; 0: it holds them
+    int64_t blocks = 0;               // that it takes when it starts, or holds
+    int64_t keep_free = 0;            // that must stay free then, unless nothing else runs
     bool starts = false;
   };
   // A sequence that will have all its tokens after so many steps that it decodes in.
@@ -123,7 +124,7 @@ class PredictGate final : public Gate {
       const int64_t output = PredictOutput(*predictor_, view, slot, 0);
       if (seq.state[slot] == SeqState::kPrefill) {
         prompts_.push_back({seq.computed_planned[slot], seq.Pending(slot), output - GeneratedTokens(view, slot),
-                            context.plan.BlocksOf(slot), false});
+                            context.plan.BlocksOf(slot), 0, false});
         continue;
       }
       ++decodes_;
@@ -149,11 +150,17 @@ class PredictGate final : public Gate {
     const int64_t known = view.seq.known_committed[slot];
     const int64_t noted = note_.At(view.notes, slot).uncached_tokens;
     // Who was preempted computes all of it again, as far as is known here.
-    const int64_t left = noted > 0 && view.seq.preemptions[slot] == 0 ? std::min(noted, known) : known;
+    int64_t left = noted > 0 && view.seq.preemptions[slot] == 0 ? std::min(noted, known) : known;
     const KvDemand demand = admission.Demand(view, slot, view.seq.known_committed[slot]);
     const int64_t tokens = std::max<int64_t>(demand.reserve_tokens, known);
+    int64_t blocks = (tokens + block_size_ - 1) / block_size_;
+    if (view.seq.fork_from[slot] != kNoSlot) {  // shares all of its prompt but the last token
+      const int64_t shared = view.seq.prompt_tokens[slot] - 1;
+      left = known - shared;
+      blocks -= shared / block_size_;
+    }
     prompts_.push_back({known - left, left, PredictOutput(*predictor_, view, slot, 0) - GeneratedTokens(view, slot),
-                        (tokens + block_size_ - 1) / block_size_, true});
+                        blocks, demand.keep_free_blocks, true});
   }
 
   // Until the last of prompts_ has its first token.
@@ -209,7 +216,8 @@ class PredictGate final : public Gate {
     for (size_t i = head; i < prompts_.size() && taken < budget; ++i) {
       Prompt& prompt = prompts_[i];
       if (i >= *started) {
-        if (places_ <= 0 || (prompt.blocks > blocks_ && decodes_ + static_cast<int64_t>(i - head) > 0)) break;
+        const bool alone = decodes_ + static_cast<int64_t>(i - head) == 0;
+        if (places_ <= 0 || (prompt.blocks + prompt.keep_free > blocks_ && !alone)) break;
         --places_;
         blocks_ -= prompt.blocks;
         *started = i + 1;
@@ -222,7 +230,8 @@ class PredictGate final : public Gate {
     }
     // What stands behind the newcomer fills the step that its prompt ends in, where it can start.
     if (const int64_t rest = std::min(behind_, budget - taken);
-        rest > 0 && prompts_.back().tokens == 0 && places_ > 0 && blocks_ * block_size_ >= rest) {
+        rest > 0 && prompts_.back().tokens == 0 && places_ > 0 &&
+        (blocks_ - prompts_.back().keep_free) * block_size_ >= rest) {
       chunks_.push_back({0, static_cast<int32_t>(rest)});
     }
     return taken;

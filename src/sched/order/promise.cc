@@ -177,7 +177,7 @@ class PromiseOrder final : public Order {
     Filed& f = filed_[static_cast<size_t>(slot)];
     TACTUS_CHECK(f.queue == nullptr);
     f.entry = {0, view.seq.arrival_order[slot], slot, view.seq.known_committed[slot], kNever};
-    switch (model_.StandingOf(view, slot)) {
+    switch (model_.OwnStandingOf(view, slot)) {
       case Standing::kTurn:
         f.queue = &turn_;
         break;

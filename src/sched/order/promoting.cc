@@ -9,7 +9,10 @@ PromotingOrder::PromotingOrder(int32_t slot_capacity)
 
 void PromotingOrder::Apply(const StepView& view) {
   KeyedOrder::Apply(view);
-  for (const SequenceChange& change : view.changes) {
+  constexpr size_t kAhead = 8;
+  for (size_t i = 0; i < view.changes.size(); ++i) {
+    const SequenceChange& change = view.changes[i];
+    if (i + kAhead < view.changes.size()) Prefetch(&filed_[static_cast<size_t>(view.changes[i + kAhead].slot)]);
     Wait& filed = filed_[static_cast<size_t>(change.slot)];
     if (change.kind == ChangeKind::kQueued) waits_.Insert(filed = WaitOf(view, change.slot));
     if (change.kind == ChangeKind::kAdmitted || change.kind == ChangeKind::kUnqueued) waits_.Remove(filed);

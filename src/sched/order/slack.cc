@@ -108,6 +108,7 @@ class SlackOrder final : public Order {
         cls.cursor = cls.begin;
         cls.run_ns = SlackModel::Chunks(cls.longest_tokens, mean_chunk_) * longest_step_ns_;
         frontier_.push_back(cls.LeastLeft(c));
+        WillReveal(cls);
       }
     }
     std::make_heap(frontier_.begin(), frontier_.end(), std::greater<>());
@@ -146,22 +147,24 @@ class SlackOrder final : public Order {
     int64_t tokens = 0;
     SlackModel::Deadlines deadlines;
   };
-  struct Revealed {
+  // Where something stands in the queue. Which of two comes first cannot be foreseen, so they are compared without a
+  // branch.
+  struct Place {
     TimeNs latest_start_ns = 0;
-    int64_t arrival = 0;
+    int64_t arrival = 0;  // unique
+    bool operator<(const Place& other) const {
+      const bool earlier = latest_start_ns < other.latest_start_ns, same = latest_start_ns == other.latest_start_ns;
+      return (static_cast<int>(earlier) | (static_cast<int>(same) & static_cast<int>(arrival < other.arrival))) != 0;
+    }
+    bool operator>(const Place& other) const { return other < *this; }
+  };
+  struct Revealed : Place {
     SlotId slot = kNoSlot;
-    auto operator<=>(const Revealed&) const = default;
   };
   // No sequence that a class has left is handed out before this: of those with its head's deadline the head came first,
   // and who has a later one starts later than the bound. So equal deadlines need not be compared one by one.
-  struct LowerBound {
-    TimeNs latest_start_ns = 0;
-    int64_t arrival = 0;
+  struct LowerBound : Place {
     int cls = 0;
-    auto operator<=>(const LowerBound&) const = default;
-    bool ComesBefore(const Revealed& r) const {
-      return latest_start_ns != r.latest_start_ns ? latest_start_ns < r.latest_start_ns : arrival < r.arrival;
-    }
   };
   struct Class {
     std::vector<Entry> entries;  // [begin, size) is sorted
@@ -170,7 +173,9 @@ class SlackOrder final : public Order {
     DurationNs run_ns = 0;       // of such a prompt, in this walk
     bool empty() const { return begin == entries.size(); }
     std::span<const Entry> Waiting() const { return std::span(entries).subspan(begin); }
-    LowerBound LeastLeft(int cls) const { return {entries[cursor].deadline_ns - run_ns, entries[cursor].arrival, cls}; }
+    LowerBound LeastLeft(int cls) const {
+      return {{entries[cursor].deadline_ns - run_ns, entries[cursor].arrival}, cls};
+    }
     // Before it enters. What only has a job deadline does not run against T_max.
     void Saw(const Filed& f) {
       const int64_t tokens = f.deadlines.prompt_by_ns == kNever ? 0 : f.tokens;
@@ -293,8 +298,7 @@ class SlackOrder final : public Order {
       turn_left_ = false;
       return NextMissed();
     }
-    while (preempted_left_ == 0 && !frontier_.empty() &&
-           (revealed_.empty() || frontier_.front().ComesBefore(revealed_.front()))) {
+    while (preempted_left_ == 0 && !frontier_.empty() && (revealed_.empty() || frontier_.front() < revealed_.front())) {
       Advance();
     }
     if (revealed_.empty()) return NextMissed();
@@ -313,7 +317,7 @@ class SlackOrder final : public Order {
     } else {
       latest = e.deadline_ns - SlackModel::Chunks(e.tokens, mean_chunk_) * longest_step_ns_;
     }
-    revealed_.push_back({latest, e.arrival, e.slot});
+    revealed_.push_back({{latest, e.arrival}, e.slot});
   }
 
   void Advance() {
@@ -326,14 +330,21 @@ class SlackOrder final : public Order {
       frontier_.pop_back();
     } else {
       ReplaceFront(cls.LeastLeft(c));
+      WillReveal(cls);
     }
+  }
+  // Asks for the memory that Reveal of its next entry, and of those behind it, will read.
+  void WillReveal(const Class& cls) const {
+    const Entry* next = cls.entries.data() + cls.cursor;
+    Prefetch(next + 2);
+    if (next->tokens == kSeeFiled) Prefetch(&filed_[static_cast<size_t>(next->slot)].deadlines);
   }
   // The heap's least gives way to one that is no less.
   void ReplaceFront(const LowerBound& bound) {
     const size_t n = frontier_.size();
     size_t at = 0;
     for (size_t child = 1; child < n; child = 2 * at + 1) {
-      if (child + 1 < n && frontier_[child + 1] < frontier_[child]) ++child;
+      if (child + 1 < n) child += static_cast<size_t>(frontier_[child + 1] < frontier_[child]);
       if (!(frontier_[child] < bound)) break;
       frontier_[at] = frontier_[child];
       at = child;

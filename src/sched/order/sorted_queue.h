@@ -71,7 +71,7 @@ class KeyedOrder : public Order {
   void WillFile(const StepView& view, SlotId slot) const {
     Prefetch(&key_[static_cast<size_t>(slot)]);
     Prefetch(view.notes.bytes + static_cast<size_t>(slot) * view.notes.stride);
-    Prefetch(view.seq.arrival_order + slot);
+    Prefetch(&view.seq.arrival_order[slot]);
   }
 
   SortedBlocks<Entry> entries_;
