@@ -184,6 +184,14 @@ class FakeEngine final : public Engine {
     changed_.notify_all();
     return handle;
   }
+  Status WaitForRoom(int32_t, int64_t timeout_ns) override {
+    std::unique_lock lock(mutex_);
+    const bool came = changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [this] {
+      return draining_ || static_cast<int64_t>(live_.size()) < queue_limit_;
+    });
+    if (draining_) return Status(StatusCode::kUnavailable, "draining");
+    return came ? Status() : Status(StatusCode::kDeadlineExceeded, "no room");
+  }
   void Cancel(RequestHandle handle) override {
     Set([&] {
       if (live_.count(handle) != 0) cancelled_.insert(handle);
