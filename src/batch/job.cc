@@ -175,7 +175,7 @@ Status Job::Resume() {
     return InvalidArgument(
         fmt::format("'{}' is the job of another input, '{}'; name another --output, or begin anew with --overwrite, "
                     "which removes its results",
-                    files_.state, Printable(*input)),
+                    files_.state, *input),
         "input");
   }
   return CheckSettings(options_.settings);

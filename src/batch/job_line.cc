@@ -68,7 +68,7 @@ Status ParseLine(std::string_view text, int64_t number, JobLine* line) {
   if (body == nullptr) return InvalidArgument("body: missing; give the request as a JSON object", "body");
   if (!body->is_object()) fields.FailType("body", "a JSON object", *body);
   if (!fields.ok()) return fields.status();
-  line->body = std::move(object["body"]);
+  line->body = std::make_shared<const Json>(std::move(object["body"]));
   return Status();
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,9 +17,9 @@ inline constexpr size_t kMostCustomIdBytes = 512;
 
 // {"custom_id": "...", "method": "POST", "url": "/v1/chat/completions", "body": {...}}
 struct JobLine {
-  std::optional<std::string> custom_id;  // also of a line that is wrong elsewhere
-  bool chat = false;                     // its url: chat completions, else completions
-  json_text::Json body;
+  std::optional<std::string> custom_id;         // also of a line that is wrong elsewhere
+  bool chat = false;                            // its url: chat completions, else completions
+  std::shared_ptr<const json_text::Json> body;  // an object
 };
 // kInvalidArgument: it is no such object. `number`: of the line, for messages about its JSON.
 Status ParseLine(std::string_view text, int64_t number, JobLine* line);

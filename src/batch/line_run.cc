@@ -52,16 +52,21 @@ void LineRun::Submit() {
 
 Result<RequestHandle> LineRun::SubmitPrompt(size_t prompt) {
   while (true) {
+    const Status room = engine_->WaitForRoom(requests_[prompt].n, kLookNs);
     {
       std::lock_guard lock(mutex_);
       if (over()) return status_;
     }
-    const Status room = engine_->WaitForRoom(requests_[prompt].n, kLookNs);
     if (room.code() == StatusCode::kDeadlineExceeded) continue;
     if (!room.ok()) return room;
     auto handle = engine_->Submit(requests_[prompt], std::make_shared<PromptSink>(shared_from_this(), prompt));
     if (handle.status().code() != StatusCode::kResourceExhausted) return handle;  // else somebody else took the room
   }
+}
+
+bool LineRun::begun() {
+  std::lock_guard lock(mutex_);
+  return answer_.begun();
 }
 
 void LineRun::Drop(bool unless_begun) {

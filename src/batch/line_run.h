@@ -26,6 +26,7 @@ class LineRun final : public std::enable_shared_from_this<LineRun> {
 
   // Waits for room as long as it takes, unless the line is dropped.
   void Submit();
+  bool begun();  // a token has come; any thread
   // Ends it with kCancelled. With `unless_begun` only where no token has come.
   void Drop(bool unless_begun);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include "api/conversation.h"
+#include "base/printable.h"
 #include "batch/job_line.h"
 #include "batch/line_run.h"
 
@@ -46,7 +48,8 @@ class Runner {
   bool WaitToRead();  // false: no line begins any more
 
   // --- Any thread ---
-  void Finished(const ResultNames& names, const Result<std::string>& body, bool asked);
+  // `begun`: of live_; 0: it never was.
+  void Finished(int64_t begun, const ResultNames& names, const Result<std::string>& body, bool asked);
   void Stop(Status why, bool drop_begun);
 
   // --- The thread of Run ---
@@ -61,10 +64,11 @@ class Runner {
 
   std::deque<LinePlace> places_;  // the reading thread's
   int64_t last_place_ = 0;
+  int64_t begun_ = 0;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<int64_t, std::shared_ptr<LineRun>> live_;  // by line
+  std::map<int64_t, std::shared_ptr<LineRun>> live_;  // in the order in which they began, from 1
   std::vector<LineResult> finished_;
   size_t finished_bytes_ = 0;
   bool read_ = false;  // no line will begin any more
@@ -107,6 +111,7 @@ bool Runner::Report(TimeNs start_ns) {
   {
     std::lock_guard lock(mutex_);
     progress.in_engine = static_cast<int64_t>(live_.size());
+    progress.generating = std::count_if(live_.begin(), live_.end(), [](const auto& l) { return l.second->begun(); });
   }
   return options_.progress(progress);
 }
@@ -119,7 +124,8 @@ void Runner::Stop(Status why, bool drop_begun) {
     live = live_;
     changed_.notify_all();
   }
-  for (const auto& [line, run] : live) run->Drop(!drop_begun);
+  // The latest first: it waits for the room that the others leave.
+  for (auto line = live.rbegin(); line != live.rend(); ++line) line->second->Drop(!drop_begun);
 }
 
 void Runner::Read() {
@@ -172,17 +178,17 @@ Status Runner::Begin(const LinePlace& place) {
   bool asked = false;
   auto prepared = Prepare(place, text, &names, &asked);
   if (!prepared.ok()) {
-    Finished(names, prepared.status(), asked);
+    Finished(0, names, prepared.status(), asked);
     return Status();
   }
   text = {};
-  auto run = std::make_shared<LineRun>(&engine_, std::move(*prepared),
-                                       api::AnswerIdentity{names.request_id(), UnixSeconds(), fingerprint_},
-                                       [this, names](const Result<std::string>& body) { Finished(names, body, true); });
+  auto run = std::make_shared<LineRun>(
+      &engine_, std::move(*prepared), api::AnswerIdentity{names.request_id(), UnixSeconds(), fingerprint_},
+      [this, names, begun = ++begun_](const Result<std::string>& body) { Finished(begun, names, body, true); });
   {
     std::lock_guard lock(mutex_);
     if (!stopped_.ok()) return Status();
-    live_[place.number] = run;
+    live_[begun_] = run;
   }
   run->Submit();
   return Status();
@@ -201,13 +207,14 @@ Result<api::Prepared> Runner::Prepare(const LinePlace& place, const std::string&
   TACTUS_RETURN_IF_ERROR(parsed);
   if (place.duplicate_of != 0) {
     return InvalidArgument(
-        fmt::format("custom_id: that of line {} too, which is run; give each line one of its own", place.duplicate_of),
+        fmt::format("custom_id: '{}' is that of line {} too, which is run; give each line one of its own",
+                    Printable(*line.custom_id), place.duplicate_of),
         "custom_id");
   }
   *asked = true;
   TACTUS_ASSIGN_OR_RETURN(api::ParsedRequest request, line.chat
-                                                          ? api::ReadChatRequest(line.body, options_.limits)
-                                                          : api::ReadCompletionRequest(line.body, options_.limits));
+                                                          ? api::ReadChatRequest(*line.body, options_.limits)
+                                                          : api::ReadCompletionRequest(*line.body, options_.limits));
   if (request.stream)
     return InvalidArgument("stream: true has no meaning in a batch, whose answers are complete; leave it out",
                            "stream");
@@ -222,7 +229,7 @@ Result<api::Prepared> Runner::Prepare(const LinePlace& place, const std::string&
   return prepared;
 }
 
-void Runner::Finished(const ResultNames& names, const Result<std::string>& body, bool asked) {
+void Runner::Finished(int64_t begun, const ResultNames& names, const Result<std::string>& body, bool asked) {
   const StatusCode code = body.status().code();
   // No answer, and no fault of the line: it waits for the next run.
   const bool waits = code == StatusCode::kCancelled || code == StatusCode::kUnavailable;
@@ -230,7 +237,7 @@ void Runner::Finished(const ResultNames& names, const Result<std::string>& body,
   if (!waits) result.text = body.ok() ? AnswerText(names, *body) : FailureText(names, body.status(), asked);
   std::shared_ptr<LineRun> ended;  // goes without the mutex
   std::lock_guard lock(mutex_);
-  if (const auto found = live_.find(names.line); found != live_.end()) {
+  if (const auto found = live_.find(begun); found != live_.end()) {
     ended = std::move(found->second);
     live_.erase(found);
   }

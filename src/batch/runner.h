@@ -19,7 +19,8 @@ namespace tactus::batch {
 
 struct RunProgress {
   JobCounts counts;
-  int64_t in_engine = 0;  // lines that run or wait there
+  int64_t in_engine = 0;   // lines that run or wait there
+  int64_t generating = 0;  // of these; what goes on after a stop
   DurationNs elapsed_ns = 0;
 };
 
