@@ -71,7 +71,7 @@ Result<std::unique_ptr<Job>> Job::Open(const JobFiles& files, const JobOptions& 
     }
   }
   TACTUS_ASSIGN_OR_RETURN(job->store_, JobStore::Open(files.state));
-  TACTUS_ASSIGN_OR_RETURN(job->resumed_, job->store_->Indexed());
+  job->resumed_ = job->store_->counts().done() > 0;
   TACTUS_RETURN_IF_ERROR(job->resumed_ ? job->Resume() : job->Begin());
   TACTUS_RETURN_IF_ERROR(job->OpenResults());
   return job;
@@ -105,10 +105,12 @@ Status Job::CheckFiles() const {
   return Status();
 }
 
+// Also of a job that was begun and has no result yet: what it was begun with binds nobody.
 Status Job::Begin() {
+  TACTUS_ASSIGN_OR_RETURN(const bool begun, store_->Indexed());
   for (const std::string& path : {files_.output, files_.errors}) {
     // A state without an index is of a run that ended while it read the input, before it made these.
-    if (!Exists(path)) continue;
+    if (begun || !Exists(path)) continue;
     return InvalidArgument(
         fmt::format("'{}' exists and the job in '{}' has not begun; name another file, or begin anew "
                     "with --overwrite, which removes both",
@@ -123,6 +125,9 @@ Status Job::Begin() {
   if (status.ok()) return status;
   // Nothing has begun: leave nothing behind.
   store_.reset();
+  for (const std::string& path : {files_.output, files_.errors}) {
+    if (begun) (void)Remove(path);
+  }
   for (const char* end : kBesideState) (void)Remove(files_.state + end);
   return status;
 }

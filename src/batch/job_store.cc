@@ -115,7 +115,7 @@ Result<bool> JobStore::Indexed() {
 Status JobStore::BeginIndex() {
   // The ids are wanted only now: in a temporary file, which is never synced.
   TACTUS_RETURN_IF_ERROR(
-      database_->Run("BEGIN; DELETE FROM line; DROP TABLE IF EXISTS temp.custom_id; "
+      database_->Run("BEGIN; DELETE FROM job; DELETE FROM line; DROP TABLE IF EXISTS temp.custom_id; "
                      "CREATE TEMP TABLE custom_id (key BLOB PRIMARY KEY, line INTEGER NOT NULL) "
                      "WITHOUT ROWID"));
   counts_ = {};

@@ -60,40 +60,45 @@ std::string TimeText(double seconds) {
   return fmt::format("{}:{:02} h", s / 3600, s / 60 % 60);
 }
 
-// A bar that redraws itself on a terminal; elsewhere a line every few seconds.
+// A bar that redraws itself on a terminal; elsewhere a line every few seconds, and one at the end.
 class ProgressBar {
  public:
   explicit ProgressBar(int64_t done_before) : done_before_(done_before) {}
 
   void Show(const batch::RunProgress& p, const EngineStats& stats) {
-    if (!terminal_ && p.elapsed_ns < next_ns_) return;
-    next_ns_ = p.elapsed_ns + kLineEveryNs;
-    const double elapsed_s = static_cast<double>(std::max<DurationNs>(p.elapsed_ns, 1)) * 1e-9;
-    const int64_t done_here = p.counts.done() - done_before_;
-    std::string text = fmt::format(
-        "{} of {} lines, {} failed; {:.0f} tokens/s in, {:.0f} out", p.counts.done(), p.counts.lines, p.counts.errors,
-        static_cast<double>(stats.prompt_tokens) / elapsed_s, static_cast<double>(stats.generation_tokens) / elapsed_s);
-    if (InterruptCount() > 0)
-      text += fmt::format("; stopping, {} lines to finish", p.in_engine);
-    else if (done_here > 0)
-      text += fmt::format("; {} left",
-                          TimeText(elapsed_s / static_cast<double>(done_here) * static_cast<double>(p.counts.left())));
-    const int64_t percent = 100 * p.counts.done() / std::max<int64_t>(1, p.counts.lines);
-    if (!terminal_) {
-      std::fprintf(stderr, "%3d %%: %s\n", static_cast<int>(percent), text.c_str());
-      return;
+    last_ = TextOf(p, stats);
+    if (terminal_) {
+      const std::string bar(static_cast<size_t>(Percent(p) / 4), '#');
+      std::fprintf(stderr, "\r[%-25s] %s\033[K", bar.c_str(), last_.c_str());
+    } else if (p.elapsed_ns >= next_ns_) {
+      next_ns_ = p.elapsed_ns + kLineEveryNs;
+      std::fprintf(stderr, "%s\n", last_.c_str());
     }
-    const std::string bar(static_cast<size_t>(percent / 4), '#');
-    std::fprintf(stderr, "\r[%-25s] %3d %%  %s\033[K", bar.c_str(), static_cast<int>(percent), text.c_str());
   }
-  void End() const {
-    if (terminal_) std::fprintf(stderr, "\n");
-  }
+  void End() const { std::fprintf(stderr, "%s\n", terminal_ ? "" : last_.c_str()); }
 
  private:
+  static int64_t Percent(const batch::RunProgress& p) {
+    return 100 * p.counts.done() / std::max<int64_t>(1, p.counts.lines);
+  }
+  std::string TextOf(const batch::RunProgress& p, const EngineStats& stats) const {
+    const double elapsed_s = static_cast<double>(std::max<DurationNs>(p.elapsed_ns, 1)) * 1e-9;
+    const int64_t done_here = p.counts.done() - done_before_;
+    std::string text =
+        fmt::format("{:3} %  {} of {} lines, {} failed; {:.0f} tokens/s in, {:.0f} out", Percent(p), p.counts.done(),
+                    p.counts.lines, p.counts.errors, static_cast<double>(stats.prompt_tokens) / elapsed_s,
+                    static_cast<double>(stats.generation_tokens) / elapsed_s);
+    if (InterruptCount() > 0) return text + fmt::format("; stopping, {} lines to finish", p.generating);
+    if (p.counts.left() == 0) return text + "; " + TimeText(elapsed_s);
+    if (done_here == 0) return text;
+    const double each_s = elapsed_s / static_cast<double>(done_here);
+    return text + fmt::format("; {} to go", TimeText(each_s * static_cast<double>(p.counts.left())));
+  }
+
   const bool terminal_ = isatty(STDERR_FILENO) == 1;
   const int64_t done_before_;
   DurationNs next_ns_ = kLineEveryNs;
+  std::string last_;
 };
 
 void Say(std::string_view text) {

@@ -167,7 +167,13 @@ TEST_F(JobTest, AnInputThatChangesWhileTheJobRunsEndsIt) {
 TEST_F(JobTest, OtherSettingsAreOtherAnswers) {
   WriteInput(2);
   const JobOptions begun{.settings = {{"model", "m"}, {"--dtype", "auto"}}};
-  ASSERT_TRUE((*Open(begun))->CheckSettings({{"kernels", "avx2"}}).ok());
+  ASSERT_TRUE((*Open({.settings = {{"model", "old"}}}))->CheckSettings({{"kernels", "scalar"}}).ok());
+  {
+    const auto job = Open(begun);
+    ASSERT_TRUE(job.ok()) << "a job without results is bound by nothing: " << job.status().ToString();
+    ASSERT_TRUE((*job)->CheckSettings({{"kernels", "avx2"}}).ok());
+    ASSERT_TRUE((*job)->Commit(Results({1})).ok());
+  }
   EXPECT_EQ(Refusal(begun), "opened");
   const std::string refusal = Refusal({.settings = {{"model", "m"}, {"--dtype", "float32"}}});
   EXPECT_NE(refusal.find("began with --dtype 'auto', and this run has 'float32'"), std::string::npos) << refusal;
@@ -184,6 +190,24 @@ TEST_F(JobTest, AnInputWithoutLinesIsRefusedAndLeavesNothing) {
   for (const auto& entry : std::filesystem::directory_iterator(folder_))
     EXPECT_EQ(entry.path().filename(), "in.jsonl") << "left behind";
   EXPECT_EQ(Refusal(), "opened");
+}
+
+TEST_F(JobTest, AJobWithoutResultsIsBegunAnew) {
+  WriteInput(2);
+  ASSERT_TRUE(Open().ok());
+  Append(files_.output, "written and not recorded\n");
+  WriteInput(3);
+  {
+    const auto job = Open();
+    ASSERT_TRUE(job.ok()) << job.status().ToString();
+    EXPECT_FALSE((*job)->resumed());
+    EXPECT_EQ((*job)->counts().left(), 3);
+    EXPECT_EQ(Read(files_.output), "");
+  }
+  Write(files_.input, "");
+  EXPECT_NE(Refusal().find("has no lines"), std::string::npos);
+  for (const auto& entry : std::filesystem::directory_iterator(folder_))
+    EXPECT_EQ(entry.path().filename(), "in.jsonl") << "left behind";
 }
 
 // A process that ended while it read its input has a state without an index, and no other file.
@@ -233,7 +257,7 @@ TEST_F(JobTest, AnotherDatabaseOrADamagedStateIsSaid) {
   }
   EXPECT_NE(Refusal().find("(another program's)"), std::string::npos) << Refusal();
   std::filesystem::remove(files_.state);
-  ASSERT_TRUE(Open().ok());
+  ASSERT_TRUE((*Open())->Commit(Results({2})).ok());
   {
     auto state = Database::Open(files_.state);
     ASSERT_TRUE((*state)->Run("PRAGMA user_version = 9").ok());
@@ -247,6 +271,7 @@ TEST_F(JobTest, SeedsAreTheJobsAndEachRequestsOwn) {
   {
     const auto job = Open();
     first = (*job)->SeedOf(1, 0);
+    ASSERT_TRUE((*job)->Commit(Results({2})).ok());
     EXPECT_NE(first, (*job)->SeedOf(1, 1));
     EXPECT_NE(first, (*job)->SeedOf(2, 0));
   }

@@ -97,6 +97,7 @@ class BatchTest(unittest.TestCase):
         self.assertEqual(result["lines"], {"in": 15, "out": 4, "errors": 11, "left": 0, "before": 0})
         self.assertEqual(result["requests"]["completed"], 5, "the prompts of the good lines")
         self.assertIn("15 lines in = 4 out", done.stderr)
+        self.assertRegex(done.stderr, r"\n100 %  15 of 15 lines, 11 failed; \d+ tokens/s in, \d+ out; \d+ s\n", "the last line of progress")
 
         server = ServerProcess("--seed", "7", real_model=False)
         self.addCleanup(server.stop)
