@@ -120,6 +120,7 @@ TEST_F(RunnerTest, LinesWaitForRoomInTheEngine) {
   ASSERT_TRUE(Run(engine).ok());
   EXPECT_EQ(counts_.out, 40);
   EXPECT_EQ(engine.most_live(), 3u) << "the queue was not kept full";
+  EXPECT_EQ(engine.found_full(), 0) << "it asked before there was room";
 }
 
 TEST_F(RunnerTest, LinesRunInTheOrderOfTheFileOrAsTheJobIsOrdered) {

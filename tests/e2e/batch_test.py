@@ -291,8 +291,14 @@ class BatchTest(unittest.TestCase):
                 killed = kills < KILLS
                 before = self.output.stat().st_size if self.output.exists() else 0
                 process = subprocess.Popen(self.command(*args), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=ENVIRONMENT)
-                # A part of a run, so that a job is killed several times.
-                _, stderr = self.end_after(process, draw.uniform(0, whole_s * draw.choice([0.1, 0.3, 1.0])) if killed else None)
+                if not killed:
+                    stderr = process.communicate(timeout=LIMIT_S)[1]
+                elif draw.random() < 0.5:
+                    # A part of a run, so that a job is killed several times.
+                    stderr = self.kill_after(process, draw.uniform(0, whole_s * draw.choice([0.1, 0.3, 1.0])))
+                else:
+                    # Where results are in the file and perhaps not recorded yet.
+                    stderr = self.kill_after_growth(process, before, draw.uniform(0, 0.004))
                 if process.returncode != -signal.SIGKILL:
                     self.assertEqual(process.returncode, 0, stderr.decode())
                     break
@@ -303,12 +309,22 @@ class BatchTest(unittest.TestCase):
         print(f"{kills} kills of {jobs} jobs, {dict(at)}; a whole run took {whole_s:.2f} s")
 
     @staticmethod
-    def end_after(process, delay_s):
+    def kill_after(process, delay_s):
         try:
-            return process.communicate(timeout=delay_s if delay_s is not None else LIMIT_S)
+            return process.communicate(timeout=delay_s)[1]
         except subprocess.TimeoutExpired:
             process.kill()
-            return process.communicate(timeout=LIMIT_S)
+            return process.communicate(timeout=LIMIT_S)[1]
+
+    def kill_after_growth(self, process, bytes_before, delay_s):
+        end = time.monotonic() + LIMIT_S
+        while process.poll() is None and time.monotonic() < end:
+            if self.output.exists() and self.output.stat().st_size > bytes_before:
+                time.sleep(delay_s)
+                break
+            time.sleep(0.0002)
+        process.kill()
+        return process.communicate(timeout=LIMIT_S)[1]
 
 
 if __name__ == "__main__":
