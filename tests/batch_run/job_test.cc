@@ -230,6 +230,14 @@ TEST_F(JobTest, TwoRunsDoNotWorkOnOneJob) {
   ASSERT_TRUE((*job)->Commit(Results({1})).ok());
 }
 
+TEST_F(JobTest, NorDoTwoThatGoOnWithOne) {
+  WriteInput(2);
+  ASSERT_TRUE((*Open())->Commit(Results({1})).ok());
+  const auto job = Open();
+  EXPECT_EQ(Open().status().code(), StatusCode::kUnavailable) << "before the first has written anything";
+  ASSERT_TRUE((*job)->Commit(Results({2})).ok());
+}
+
 TEST_F(JobTest, FilesAreFourAndRegular) {
   WriteInput(2);
   const JobFiles good = files_;

@@ -16,10 +16,18 @@ using nlohmann::json;
 
 class RunnerTest : public JobFolder {
  protected:
+  // An engine that is held back goes on after a while, so that a run which does not end by itself fails its test.
   Status Run(FakeEngine& engine, RunnerOptions options = {}) {
     auto job = Open();
     if (!job.ok()) return job.status();
     options.limits = api::LimitsOf(engine.model(), 100);
+    options.progress = [&engine, said = 0, inner = options.progress](const RunProgress& progress) mutable {
+      if (++said == kMostReports) {
+        ADD_FAILURE() << "the run did not end in time";
+        engine.Release();
+      }
+      return !inner || inner(progress);
+    };
     const Status status = RunJob(job->get(), &engine, options, SystemClock());
     counts_ = (*job)->counts();
     engine.AwaitLive(0);
@@ -45,6 +53,8 @@ class RunnerTest : public JobFolder {
     const auto lines = Lines(files_.errors);
     return lines.empty() ? "no error" : lines[0]["error"]["message"].get<std::string>();
   }
+
+  static constexpr int kMostReports = 100;  // five in a second
 
   JobCounts counts_;
 };
@@ -117,7 +127,13 @@ TEST_F(RunnerTest, LinesWaitForRoomInTheEngine) {
   WriteInput(40);
   FakeEngine engine;
   engine.SetQueueLimit(3);
+  engine.Hold();
+  auto released = std::async(std::launch::async, [&engine] {
+    engine.AwaitSubmitted(3);
+    engine.Release();
+  });
   ASSERT_TRUE(Run(engine).ok());
+  released.get();
   EXPECT_EQ(counts_.out, 40);
   EXPECT_EQ(engine.most_live(), 3u) << "the queue was not kept full";
   EXPECT_EQ(engine.found_full(), 0) << "it asked before there was room";
