@@ -156,10 +156,13 @@ TEST(Intake, RoomWakesWhoWaitsForItAndSoDoesTheEnd) {
     ASSERT_TRUE(room.ok()) << room.ToString() << " in round " << i;
     intake.SequencesFreed(1);
   }
-  ASSERT_TRUE(submit().ok());
-  auto ended = std::async(std::launch::async, [&] { return intake.WaitForRoom(1, kNever); });
-  intake.Close(Status(StatusCode::kUnavailable, "draining"));
-  EXPECT_EQ(ended.get().message(), "draining");
+  for (int i = 0; i < 500; ++i) {
+    Intake full(1, 100);
+    ASSERT_TRUE(full.Submit(*PrepareRequest(Asked(1, 1), Limits()), 0).ok());
+    std::thread end([&] { full.Close(Status(StatusCode::kUnavailable, "draining")); });
+    EXPECT_EQ(full.WaitForRoom(1, kNever).message(), "draining");
+    end.join();
+  }
 }
 
 TEST(Intake, TakesWhatTheQueueAndTheSlotsHold) {
