@@ -94,8 +94,8 @@ class Engine {
   // for what can never fit, kUnavailable while draining. After an error the sink is never called.
   virtual Result<RequestHandle> Submit(Request request, std::shared_ptr<ResponseSink> sink) = 0;
   // For callers that would rather wait than be refused: ok when Submit would find room for a request of so many
-  // sequences, or as many as there is ever room for. Nothing is kept for the caller: where others submit too, Submit may
-  // still say kResourceExhausted, and the caller waits again. kDeadlineExceeded: no room within `timeout_ns`
+  // sequences, or as many as there is ever room for. Nothing is kept for the caller: where others submit too, Submit
+  // may still say kResourceExhausted, and the caller waits again. kDeadlineExceeded: no room within `timeout_ns`
   // nanoseconds. kUnavailable as Submit, also for those that wait already.
   virtual Status WaitForRoom(int32_t sequences, int64_t timeout_ns) = 0;
   // For front ends: a request that they did not submit because it can never fit counts as one that Submit refused.
