@@ -15,6 +15,7 @@
 
 #include "api/conversation.h"
 #include "base/printable.h"
+#include "base/thread_role.h"
 #include "batch/job_line.h"
 #include "batch/line_run.h"
 
@@ -79,16 +80,21 @@ Status Runner::Run() {
   const TimeNs start_ns = clock_.NowNs();
   std::thread reader([this] { Read(); });
   std::vector<LineResult> group;
+  Status failed;  // to write, which comes before any other reason
   for (bool more = true; more;) {
     group.clear();
     more = TakeGroup(&group);
     const Status written = group.empty() ? Status() : job_.Commit(group);
-    if (!written.ok()) Stop(written, true);
+    if (!written.ok()) {
+      failed = written;
+      Stop(written, true);
+    }
     if (!Report(start_ns)) Stop(Status(StatusCode::kCancelled, "interrupted"), false);
     if (!engine_.Stats().healthy)
       Stop(Status(StatusCode::kUnavailable, "the engine failed three steps in a row"), true);
   }
   reader.join();
+  if (!failed.ok()) return failed;
   return job_.counts().left() == 0 ? Status() : stopped_;
 }
 
@@ -129,6 +135,7 @@ void Runner::Stop(Status why, bool drop_begun) {
 }
 
 void Runner::Read() {
+  SetThreadRole(ThreadRole::kService, "tactus-batch");
   Status status;
   try {
     status = ReadLines();

@@ -246,6 +246,25 @@ TEST_F(RunnerTest, AResultThatCannotBeWrittenEndsTheRun) {
   EXPECT_LT(engine.submitted().size(), 200u) << "it went on for nothing";
 }
 
+TEST_F(RunnerTest, AStopDoesNotHideThatResultsWereNotWritten) {
+  WriteInput(10);
+  FakeEngine engine;
+  engine.SetQueueLimit(3);
+  engine.HoldAfter(1);
+  RunnerOptions options;
+  bool stopped = false;
+  options.progress = [&](const RunProgress& progress) {
+    if (stopped) engine.Release();
+    if (!stopped && progress.generating == 3) {
+      stopped = true;
+      Append(files_.input, "\n");
+    }
+    return !stopped;
+  };
+  EXPECT_EQ(Run(engine, options).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(counts_.done(), 0);
+}
+
 TEST_F(RunnerTest, SeedsThatALineLeavesOutAreTheJobs) {
   Write(files_.input,
         Request("a") + Request("b", {{"prompt", "x"}, {"seed", 5}}) + Request("c", {{"prompt", {"x", "y"}}}));
