@@ -243,7 +243,7 @@ Status Job::Commit(const std::vector<LineResult>& results) {
   for (const LineResult& r : results) {
     std::string& text = texts[r.ok ? 0 : 1];
     const int64_t offset = (r.ok ? output_before : errors_before) + static_cast<int64_t>(text.size());
-    stored.push_back({r.line, r.ok, offset, static_cast<int64_t>(r.text.size())});
+    stored.push_back({r.line, r.ok, offset, static_cast<int64_t>(r.text.size()), r.prompt_tokens, r.output_tokens});
     text += r.text;
   }
   Status status = output_.Append(texts[0]);

@@ -42,8 +42,9 @@ struct JobOptions {
 
 struct LineResult {
   int64_t line = 0;
-  bool ok = false;   // goes to the output; else to the error file
-  std::string text;  // with its line feed
+  bool ok = false;                               // goes to the output; else to the error file
+  std::string text;                              // with its line feed
+  int64_t prompt_tokens = 0, output_tokens = 0;  // of an answer
 };
 
 class Job {

@@ -23,7 +23,9 @@ constexpr const char* kTables = R"(
     duplicate_of INTEGER NOT NULL,
     state INTEGER NOT NULL DEFAULT 0,
     result_offset INTEGER NOT NULL DEFAULT 0,
-    result_bytes INTEGER NOT NULL DEFAULT 0
+    result_bytes INTEGER NOT NULL DEFAULT 0,
+    prompt_tokens INTEGER NOT NULL DEFAULT 0,
+    output_tokens INTEGER NOT NULL DEFAULT 0
   ) STRICT;
 )";
 
@@ -70,7 +72,8 @@ Status JobStore::Prepare() {
                                                        "WHERE number > ?1 AND state = 0 ORDER BY number LIMIT ?2"));
   // RETURNING: whether there was such a line that waited.
   TACTUS_ASSIGN_OR_RETURN(finish_,
-                          database_->Prepare("UPDATE line SET state = ?2, result_offset = ?3, result_bytes = ?4 "
+                          database_->Prepare("UPDATE line SET state = ?2, result_offset = ?3, result_bytes = ?4, "
+                                             "prompt_tokens = ?5, output_tokens = ?6 "
                                              "WHERE number = ?1 AND state = 0 RETURNING number"));
   return Status();
 }
@@ -174,8 +177,9 @@ Status JobStore::Commit(std::span<const StoredResult> results, int64_t output_by
 Status JobStore::WriteGroup(std::span<const StoredResult> results, int64_t output_bytes, int64_t errors_bytes) {
   TACTUS_RETURN_IF_ERROR(database_->Run("BEGIN"));
   for (const StoredResult& r : results) {
-    TACTUS_ASSIGN_OR_RETURN(const bool waited,
-                            finish_.Bind(1, r.line).Bind(2, r.ok ? 1 : 2).Bind(3, r.offset).Bind(4, r.bytes).Step());
+    finish_.Bind(1, r.line).Bind(2, r.ok ? 1 : 2).Bind(3, r.offset).Bind(4, r.bytes);
+    finish_.Bind(5, r.prompt_tokens).Bind(6, r.output_tokens);
+    TACTUS_ASSIGN_OR_RETURN(const bool waited, finish_.Step());
     if (!waited) return Internal(fmt::format("line {} is unknown or has a result already", r.line));
     TACTUS_RETURN_IF_ERROR(finish_.Run());  // to its end
   }

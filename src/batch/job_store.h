@@ -31,9 +31,10 @@ struct LinePlace {
 // Where the result of a line lies.
 struct StoredResult {
   int64_t line = 0;
-  bool ok = false;     // in the output; else in the error file
-  int64_t offset = 0;  // there
-  int64_t bytes = 0;   // with its line feed
+  bool ok = false;                               // in the output; else in the error file
+  int64_t offset = 0;                            // there
+  int64_t bytes = 0;                             // with its line feed
+  int64_t prompt_tokens = 0, output_tokens = 0;  // of an answer: how long answers turn out, for who plans the rest
 };
 
 struct JobCounts {

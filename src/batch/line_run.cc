@@ -106,9 +106,16 @@ void LineRun::OnDone(size_t prompt, const Usage& usage) {
 void LineRun::EndIfDone(std::unique_lock<std::mutex> lock) {
   if (open_ > 0 || !ended_) return;
   const Ended ended = std::exchange(ended_, nullptr);
-  Result<std::string> body = over() ? Result<std::string>(status_) : std::move(answer_).Complete();
+  if (over()) {
+    const Status why = status_;
+    lock.unlock();
+    return ended(why);
+  }
+  LineAnswer answer;
+  answer.usage = answer_.usage();
+  answer.body = std::move(answer_).Complete();
   lock.unlock();
-  ended(std::move(body));
+  ended(std::move(answer));
 }
 
 }  // namespace tactus::batch

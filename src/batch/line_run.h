@@ -18,10 +18,15 @@
 
 namespace tactus::batch {
 
+struct LineAnswer {
+  std::string body;  // the response object
+  Usage usage;
+};
+
 class LineRun final : public std::enable_shared_from_this<LineRun> {
  public:
-  // The answer's object, or why there is none.
-  using Ended = std::function<void(Result<std::string> body)>;
+  // The answer, or why there is none.
+  using Ended = std::function<void(Result<LineAnswer> answer)>;
   LineRun(Engine* engine, api::Prepared prepared, api::AnswerIdentity identity, Ended ended);
 
   // Waits for room as long as it takes, unless the line is dropped.

@@ -13,10 +13,8 @@
 #include <thread>
 #include <utility>
 
-#include "api/conversation.h"
-#include "base/printable.h"
 #include "base/thread_role.h"
-#include "batch/job_line.h"
+#include "batch/line_request.h"
 #include "batch/line_run.h"
 
 namespace tactus::batch {
@@ -45,12 +43,11 @@ class Runner {
   Status ReadLines();
   Result<std::optional<LinePlace>> Next();
   Status Begin(const LinePlace& place);
-  Result<api::Prepared> Prepare(const LinePlace& place, const std::string& text, ResultNames* names, bool* asked);
   bool WaitToRead();  // false: no line begins any more
 
   // --- Any thread ---
   // `begun`: of live_; 0: it never was.
-  void Finished(int64_t begun, const ResultNames& names, const Result<std::string>& body, bool asked);
+  void Finished(int64_t begun, const ResultNames& names, const Result<LineAnswer>& answer, bool asked);
   void Stop(Status why, bool drop_begun);
 
   // --- The thread of Run ---
@@ -177,21 +174,15 @@ Result<std::optional<LinePlace>> Runner::Next() {
 }
 
 Status Runner::Begin(const LinePlace& place) {
-  ResultNames names{job_.id(), place.number, {}};
-  std::string text;
-  if (place.bytes <= job_.most_line_bytes()) {
-    TACTUS_ASSIGN_OR_RETURN(text, job_.Read(place));
-  }
-  bool asked = false;
-  auto prepared = Prepare(place, text, &names, &asked);
-  if (!prepared.ok()) {
-    Finished(0, names, prepared.status(), asked);
+  TACTUS_ASSIGN_OR_RETURN(LineRequest request, ReadLineRequest(job_, place, &engine_, options_.limits));
+  const ResultNames& names = request.names;
+  if (!request.status.ok()) {
+    Finished(0, names, request.status, request.asked);
     return Status();
   }
-  text = {};
   auto run = std::make_shared<LineRun>(
-      &engine_, std::move(*prepared), api::AnswerIdentity{names.request_id(), UnixSeconds(), fingerprint_},
-      [this, names, begun = ++begun_](const Result<std::string>& body) { Finished(begun, names, body, true); });
+      &engine_, std::move(request.prepared), api::AnswerIdentity{names.request_id(), UnixSeconds(), fingerprint_},
+      [this, names, begun = ++begun_](const Result<LineAnswer>& answer) { Finished(begun, names, answer, true); });
   {
     std::lock_guard lock(mutex_);
     if (!stopped_.ok()) return Status();
@@ -201,47 +192,20 @@ Status Runner::Begin(const LinePlace& place) {
   return Status();
 }
 
-// What a server does with a body, for the body of a line.
-Result<api::Prepared> Runner::Prepare(const LinePlace& place, const std::string& text, ResultNames* names,
-                                      bool* asked) {
-  if (place.bytes > job_.most_line_bytes()) {
-    return InvalidArgument(fmt::format("{} bytes are more than {}, the limit of a line (--max-line); shorten it",
-                                       place.bytes, job_.most_line_bytes()));
-  }
-  JobLine line;
-  const Status parsed = ParseLine(text, place.number, &line);
-  names->custom_id = line.custom_id;
-  TACTUS_RETURN_IF_ERROR(parsed);
-  if (place.duplicate_of != 0) {
-    return InvalidArgument(
-        fmt::format("custom_id: '{}' is that of line {} too, which is run; give each line one of its own",
-                    Printable(*line.custom_id), place.duplicate_of),
-        "custom_id");
-  }
-  *asked = true;
-  TACTUS_ASSIGN_OR_RETURN(api::ParsedRequest request, line.chat
-                                                          ? api::ReadChatRequest(*line.body, options_.limits)
-                                                          : api::ReadCompletionRequest(*line.body, options_.limits));
-  if (request.stream)
-    return InvalidArgument("stream: true has no meaning in a batch, whose answers are complete; leave it out",
-                           "stream");
-  request.base.id = names->request_id();
-  const bool seeded = request.base.sampling.has_seed;
-  TACTUS_ASSIGN_OR_RETURN(api::Prepared prepared,
-                          api::PrepareConversation(std::move(request), engine_, options_.limits));
-  for (size_t i = 0; !seeded && i < prepared.requests.size(); ++i) {
-    prepared.requests[i].sampling.seed = job_.SeedOf(place.number, i);
-    prepared.requests[i].sampling.has_seed = true;
-  }
-  return prepared;
-}
-
-void Runner::Finished(int64_t begun, const ResultNames& names, const Result<std::string>& body, bool asked) {
-  const StatusCode code = body.status().code();
+void Runner::Finished(int64_t begun, const ResultNames& names, const Result<LineAnswer>& answer, bool asked) {
+  const StatusCode code = answer.status().code();
   // No answer, and no fault of the line: it waits for the next run.
   const bool waits = code == StatusCode::kCancelled || code == StatusCode::kUnavailable;
-  LineResult result{names.line, body.ok(), {}};
-  if (!waits) result.text = body.ok() ? AnswerText(names, *body) : FailureText(names, body.status(), asked);
+  LineResult result;
+  result.line = names.line;
+  result.ok = answer.ok();
+  if (answer.ok()) {
+    result.text = AnswerText(names, answer->body);
+    result.prompt_tokens = answer->usage.prompt_tokens;
+    result.output_tokens = answer->usage.completion_tokens;
+  } else if (!waits) {
+    result.text = FailureText(names, answer.status(), asked);
+  }
   std::shared_ptr<LineRun> ended;  // goes without the mutex
   std::lock_guard lock(mutex_);
   if (const auto found = live_.find(begun); found != live_.end()) {
@@ -249,7 +213,7 @@ void Runner::Finished(int64_t begun, const ResultNames& names, const Result<std:
     live_.erase(found);
   }
   if (waits) {
-    if (stopped_.ok()) stopped_ = body.status();
+    if (stopped_.ok()) stopped_ = answer.status();
   } else {
     finished_bytes_ += result.text.size();
     finished_.push_back(std::move(result));

@@ -39,6 +39,10 @@ class RunnerTest : public JobFolder {
     FakeEngine engine;
     return Run(engine);
   }
+  int64_t Recorded(const std::string& column, int64_t line) const {
+    const auto state = Database::Open(files_.state);
+    return *(*state)->Number("SELECT " + column + " FROM line WHERE number = " + std::to_string(line));
+  }
   std::vector<std::string> Ids() const {
     std::vector<std::string> ids;
     for (const std::string& path : {files_.output, files_.errors})
@@ -74,7 +78,10 @@ TEST_F(RunnerTest, AnswersAreTheServers) {
       EXPECT_EQ(body["object"], "chat.completion");
       EXPECT_EQ(body["choices"][0]["message"]["content"], "Hello");
       EXPECT_EQ(body["usage"]["completion_tokens"], 2);
+      EXPECT_EQ(Recorded("output_tokens", 2), 2);
     } else {
+      EXPECT_EQ(Recorded("output_tokens", 1), 12);
+      EXPECT_EQ(Recorded("prompt_tokens", 1), body["usage"]["prompt_tokens"]);
       ASSERT_EQ(body["choices"].size(), 4u);
       EXPECT_EQ(body["choices"][0]["text"], "abHello wor");
       EXPECT_EQ(body["choices"][3]["text"], "cHello wor");

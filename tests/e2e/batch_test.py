@@ -148,6 +148,16 @@ class BatchTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(len(self.answers()), 1500)
 
+    def test_files_are_where_they_are_named(self):
+        self.write(completion("a", "x", max_tokens=3), completion("b", "x", n=0))
+        named = ["--errors", self.folder / "wrong", "--job", self.folder / "deep/state"]
+        self.assertEqual(self.run_batch(*named, output="answers").returncode, 0)
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir() if p.name not in ("config.json", "chat.jinja", "in.jsonl")), ["answers", "deep", "wrong"])
+        self.assertEqual([line["custom_id"] for line in self.lines(self.folder / "wrong")], ["b"])
+        self.assertIn("2 of 2 lines are done", self.run_batch(*named, output="answers").stderr)
+        self.assertEqual(self.run_batch(output="other").returncode, 0)
+        self.assertTrue((self.folder / "other.errors.jsonl").exists() and (self.folder / "other.job").exists())
+
     # --- What it refuses ---
 
     def test_a_job_that_cannot_be_is_refused_before_the_model_is_loaded(self):
