@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/rng.h"
+
 namespace tactus::batch {
 namespace {
 
@@ -90,6 +92,35 @@ TEST(JobLine, ABodyMayBeAsDeepAsOneThatAServerTakes) {
   for (int i = 0; i < 62; ++i) deep = json::array({deep});
   EXPECT_EQ(Fault(With("body", {{"deep", deep}})), "") << "64 levels of a body";
   EXPECT_NE(Fault(With("body", {{"deep", json::array({deep})}})).find("nested deeper"), std::string::npos);
+}
+
+// Whatever a line has, its error is one line of JSON.
+TEST(JobLine, DamagedLinesAreRefusedInOneLineOfJson) {
+  Rng rng(11);
+  const std::string good = With("custom_id", "a \"b\" \xC3\xA9").dump();
+  int refused = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string text = good;
+    for (int64_t changes = rng.UniformInt(1, 4); changes > 0; --changes) {
+      const auto at = static_cast<size_t>(rng.UniformInt(0, static_cast<int64_t>(text.size()) - 1));
+      const int64_t kind = rng.UniformInt(0, 3);
+      if (kind == 0) text[at] = static_cast<char>(rng.UniformInt(0, 255));
+      if (kind == 1) text.erase(at, static_cast<size_t>(rng.UniformInt(1, 9)));
+      if (kind == 2) text.insert(at, good.substr(static_cast<size_t>(rng.UniformInt(0, 40)), 9));
+      if (kind == 3) text[at] = "{}[]\",:\\x0"[rng.UniformInt(0, 9)];
+      if (text.empty()) text = "x";
+    }
+    JobLine line;
+    const Status status = ParseLine(text, 1, &line);
+    if (status.ok()) continue;
+    ++refused;
+    const std::string error = FailureText({"j", 1, line.custom_id}, status, false);
+    ASSERT_EQ(error.find('\n'), error.size() - 1) << text;
+    const json parsed = json::parse(error, nullptr, false);
+    ASSERT_FALSE(parsed.is_discarded()) << text << "\n" << error;
+    ASSERT_LT(parsed["error"]["message"].get<std::string>().size(), 1000u) << text;
+  }
+  EXPECT_GT(refused, 10000);
 }
 
 TEST(ResultText, AnAnswerIsOpenAisLine) {
