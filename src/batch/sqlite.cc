@@ -98,6 +98,8 @@ Status Database::Error(int code) const {
                     fmt::format("'{}' is in use: another run works on this job; wait until it has ended", path_));
     case SQLITE_NOTADB:
       return DataLoss(fmt::format("'{}' is not the state of a job (it is no SQLite database)", path_));
+    case SQLITE_CANTOPEN:
+      return DataLoss(fmt::format("cannot open '{}': {}; is its folder there, and may it be written?", path_, reason));
     case SQLITE_CORRUPT:
       return DataLoss(fmt::format("'{}' is damaged: {}", path_, reason));
     case SQLITE_FULL:

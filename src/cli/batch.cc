@@ -110,7 +110,13 @@ Result<std::unique_ptr<batch::Job>> OpenJob(const BatchOptions& o) {
   options.overwrite = o.overwrite;
   options.most_line_bytes = o.max_line.bytes;
   options.seed = static_cast<uint64_t>(o.engine.seed);
-  options.progress = [](int64_t) { return InterruptCount() == 0; };
+  options.progress = [&o, next_ns = SystemClock().NowNs() + kLineEveryNs](int64_t bytes) mutable {
+    if (SystemClock().NowNs() >= next_ns) {
+      next_ns += kLineEveryNs;
+      Say(fmt::format("reading {}: {} MiB", o.input, bytes >> 20));
+    }
+    return InterruptCount() == 0;
+  };
   TACTUS_ASSIGN_OR_RETURN(const std::string model, ResolveModel(o.engine.model));
   TACTUS_ASSIGN_OR_RETURN(options.settings, batch::SettingsOf(o.engine, model));
   TACTUS_ASSIGN_OR_RETURN(auto job, batch::Job::Open(o.Files(), options));

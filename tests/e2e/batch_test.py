@@ -184,6 +184,10 @@ class BatchTest(unittest.TestCase):
         (self.folder / "chat.jinja").write_text(CHAT_TEMPLATE + "!")
         self.assert_refused(self.run_batch("--seed", "3"), 2, "--chat-template")
         (self.folder / "chat.jinja").write_text(CHAT_TEMPLATE)
+        config = self.folder / "config.json"
+        config.write_text(config.read_text().replace("10000.0", "20000.0"))
+        self.assert_refused(self.run_batch("--seed", "3"), 2, "a model of content")
+        config.write_text(config.read_text().replace("20000.0", "10000.0"))
         self.write(completion("b", "x"), name="other.jsonl")
         self.assert_refused(self.run_batch("--seed", "3", input_name="other.jsonl"), 2, "is the job of another input")
         self.write(completion("b", "x"))
