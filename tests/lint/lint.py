@@ -52,7 +52,7 @@ LAYERS = {
     "route": ["base", "obs", "http", "api"],
     "http": ["base", "obs"],
     "api": ["base", "obs"],   # and include/tactus, as all: the engine is known by its interface alone
-    "batch": ["base", "obs", "seq", "cost", "sched", "engine", "api"],
+    "batch": ["base", "sched", "api"],   # and include/tactus: the engine is known by its interface alone
     "serve": ["base", "obs", "engine", "api", "http"],
     # Beside engine/ on loop/: no model, text or kernels.
     "sim": ["base", "obs", "kv", "seq", "cost", "predict", "sched", "loop", "trace", "route"],
