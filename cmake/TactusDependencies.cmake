@@ -11,6 +11,7 @@ find_package(prometheus-cpp REQUIRED COMPONENTS core)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
+pkg_check_modules(sqlite3 REQUIRED IMPORTED_TARGET sqlite3>=3.40)
 if(TACTUS_BUILD_TESTS)
   find_package(GTest 1.12 REQUIRED)
   find_package(ZLIB 1.2 REQUIRED)   # logs that tests compare with are gzipped

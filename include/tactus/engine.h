@@ -93,6 +93,11 @@ class Engine {
   // Takes the request, or says why not: kResourceExhausted when the queue is full, kInvalidArgument (with the numbers)
   // for what can never fit, kUnavailable while draining. After an error the sink is never called.
   virtual Result<RequestHandle> Submit(Request request, std::shared_ptr<ResponseSink> sink) = 0;
+  // For callers that would rather wait than be refused: ok when Submit would find room for a request of so many
+  // sequences, or as many as there is ever room for. Nothing is kept for the caller: where others submit too, Submit
+  // may still say kResourceExhausted, and the caller waits again. kDeadlineExceeded: no room within `timeout_ns`
+  // nanoseconds. kUnavailable as Submit, also for those that wait already.
+  virtual Status WaitForRoom(int32_t sequences, int64_t timeout_ns) = 0;
   // For front ends: a request that they did not submit because it can never fit counts as one that Submit refused.
   virtual void CountRefused(const Request& /*request*/, const Status& /*why*/) {}
   // Ends it at the next planning; its sink still gets kCancelled and OnDone. Unknown or finished: no effect.

@@ -50,7 +50,11 @@ Status ParseBody(std::string_view body, StopToken stop, Json* doc) {
   JsonLimits limits;
   limits.stop = stop;
   TACTUS_ASSIGN_OR_RETURN(*doc, ParseJson(body, limits));
-  if (!doc->is_object()) return InvalidArgument(fmt::format("the body must be a JSON object, not {}", TypeName(*doc)));
+  return CheckBody(*doc);
+}
+
+Status CheckBody(const Json& doc) {
+  if (!doc.is_object()) return InvalidArgument(fmt::format("the body must be a JSON object, not {}", TypeName(doc)));
   return Status();
 }
 

@@ -15,6 +15,7 @@ inline constexpr int64_t kMaxLogprobs = 20;
 inline constexpr size_t kMaxMessages = 16384;
 
 // The body as an object; `doc` keeps it.
+Status CheckBody(const Json& doc);  // that it is one
 Status ParseBody(std::string_view body, StopToken stop, Json* doc);
 void ReadModel(Fields* fields, const RequestLimits& limits);
 void ReadSampling(Fields* fields, const RequestLimits& limits, ParsedRequest* out);

@@ -64,7 +64,12 @@ void ReadCommon(Fields* fields, const RequestLimits& limits, ParsedRequest* out)
 Result<ParsedRequest> ParseCompletionRequest(std::string_view body, const RequestLimits& limits, StopToken stop) {
   Json doc;
   TACTUS_RETURN_IF_ERROR(ParseBody(body, stop, &doc));
-  Fields fields(doc);
+  return ReadCompletionRequest(doc, limits);
+}
+
+Result<ParsedRequest> ReadCompletionRequest(const Json& body, const RequestLimits& limits) {
+  TACTUS_RETURN_IF_ERROR(CheckBody(body));
+  Fields fields(body);
   ParsedRequest out;
   out.default_max_tokens = kCompletionDefaultTokens;
   ReadCommon(&fields, limits, &out);
@@ -88,7 +93,12 @@ Result<ParsedRequest> ParseCompletionRequest(std::string_view body, const Reques
 Result<ParsedRequest> ParseChatRequest(std::string_view body, const RequestLimits& limits, StopToken stop) {
   Json doc;
   TACTUS_RETURN_IF_ERROR(ParseBody(body, stop, &doc));
-  Fields fields(doc);
+  return ReadChatRequest(doc, limits);
+}
+
+Result<ParsedRequest> ReadChatRequest(const Json& body, const RequestLimits& limits) {
+  TACTUS_RETURN_IF_ERROR(CheckBody(body));
+  Fields fields(body);
   ParsedRequest out;
   out.chat = true;
   out.default_max_tokens = limits.default_max_tokens;

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/json_text.h"
 #include "tactus/request.h"
 #include "tactus/status.h"
 #include "tactus/stop_token.h"
@@ -46,6 +47,9 @@ struct ParsedRequest {
 };
 Result<ParsedRequest> ParseCompletionRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
 Result<ParsedRequest> ParseChatRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
+// The same of a body that is a part of a JSON text which has been read.
+Result<ParsedRequest> ReadCompletionRequest(const json_text::Json& body, const RequestLimits& limits);
+Result<ParsedRequest> ReadChatRequest(const json_text::Json& body, const RequestLimits& limits);
 
 // The objectives that gateways put into headers: x-slo-ttft-ms, x-slo-tpot-ms and their x-llm-d- forms. The body's win.
 // `name` is compared without case; other names have no effect.

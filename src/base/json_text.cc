@@ -41,7 +41,7 @@ class Builder final : public nlohmann::json_sax<Json> {
   bool parse_error(size_t position, const std::string& /*last_token*/,
                    const nlohmann::json::exception& error) override {
     const std::string_view before = text_.substr(0, position > 0 ? position - 1 : 0);
-    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+    const auto line = limits_.first_line + std::count(before.begin(), before.end(), '\n');
     const size_t newline = before.rfind('\n');
     const size_t column = newline == std::string_view::npos ? before.size() + 1 : before.size() - newline;
     // The library's reason, without its prefix and without the quoted input, which may be no UTF-8.

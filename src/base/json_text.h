@@ -21,6 +21,7 @@ struct JsonLimits {
   int max_depth = 64;
   int64_t max_values = 2'000'000;
   int64_t max_keys = 16384;  // of one object
+  int64_t first_line = 1;    // of the text in the file that it comes from, for messages
   StopToken stop;            // kCancelled soon after it is set
 };
 Result<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});

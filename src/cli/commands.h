@@ -15,6 +15,7 @@ inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitInterrupted = 130;
 
+int BatchCommand(const Args& args);
 int ServeCommand(const Args& args);
 int RunCommand(const Args& args);
 int ProfileCommand(const Args& args);

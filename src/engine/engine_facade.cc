@@ -308,6 +308,9 @@ class EngineImpl final : public Engine {
     }
     return handle;
   }
+  Status WaitForRoom(int32_t sequences, int64_t timeout_ns) override {
+    return loop_->WaitForRoom(sequences, timeout_ns);
+  }
   // Of a step, by its measured times; 0: none were measured. They may have been measured on a busy machine.
   DurationNs FloorNs() const {
     const double faster = std::min(1.0, loop_->Stats().step_time_correction);

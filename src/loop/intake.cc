@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "base/context_room.h"
@@ -11,6 +12,8 @@
 
 namespace tactus {
 namespace {
+
+constexpr DurationNs kLongestWaitNs = 3600 * kSecond;  // a time that far ahead the clock can still name
 
 Hash128 RootKeyOf(const Request& request, const IntakeLimits& limits) {
   return RootKey(limits.secret, limits.model, request.adapter, request.cache_salt);
@@ -177,9 +180,30 @@ void Intake::Cancel(RequestHandle handle) {
   has_input_.store(true, std::memory_order_release);
 }
 
+Status Intake::WaitForRoom(int32_t sequences, DurationNs timeout_ns) {
+  const int32_t wanted = std::min({sequences, max_queue_, capacity_});
+  std::unique_lock<std::mutex> lock(mutex_);
+  waiters_.fetch_add(1);
+  const auto ready = [&] { return !closed_.ok() || HasRoom(wanted); };
+  const bool came = room_.wait_for(lock, std::chrono::nanoseconds(std::min(timeout_ns, kLongestWaitNs)), ready);
+  waiters_.fetch_sub(1);
+  if (!closed_.ok()) return closed_;
+  if (came) return Status();
+  return Status(StatusCode::kDeadlineExceeded,
+                fmt::format("no room for {} sequences came within {} ms: {} wait of at most {} (--max-queue)", wanted,
+                            timeout_ns / kMillisecond, queued_.load(), max_queue_));
+}
+
+void Intake::WakeWaiters() {
+  // The mutex: no waiter is between its look and its wait.
+  std::lock_guard<std::mutex> lock(mutex_);
+  room_.notify_all();
+}
+
 void Intake::Close(Status why) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (closed_.ok()) closed_ = std::move(why);
+  room_.notify_all();
 }
 
 void Intake::Drain(std::vector<PreparedRequest>* requests, std::vector<RequestHandle>* cancels) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -81,6 +82,9 @@ class Intake {
   // Any thread. kResourceExhausted when the queue is full, kUnavailable when closed. Wakes nobody: StepLoop does.
   Result<RequestHandle> Submit(PreparedRequest request, TimeNs now_ns);
   void Cancel(RequestHandle handle);
+  // Ok when Submit would take so many sequences, or as many as it ever takes; kDeadlineExceeded: not within timeout_ns;
+  // as Submit when closed.
+  Status WaitForRoom(int32_t sequences, DurationNs timeout_ns);
   // Refuses from now on, with this status.
   void Close(Status why);
 
@@ -88,26 +92,39 @@ class Intake {
   bool HasInput() const { return has_input_.load(std::memory_order_acquire); }
   void Drain(std::vector<PreparedRequest>* requests, std::vector<RequestHandle>* cancels);
   void SequencesDequeued(int32_t count) {
-    [[maybe_unused]] const int32_t before = queued_.fetch_sub(count, std::memory_order_relaxed);
+    [[maybe_unused]] const int32_t before = queued_.fetch_sub(count);
     TACTUS_DCHECK(before >= count);
   }
   void SequencesQueued(int32_t count) { queued_.fetch_add(count, std::memory_order_relaxed); }
   void SequencesFreed(int32_t count) {
-    [[maybe_unused]] const int32_t before = live_.fetch_sub(count, std::memory_order_relaxed);
+    [[maybe_unused]] const int32_t before = live_.fetch_sub(count);
     TACTUS_DCHECK(before >= count);
+  }
+  // After a pass that may have made room: wakes who waits for it. The counts above and waiters_ are sequentially
+  // consistent, so that either the waiter sees the room or this sees the waiter.
+  void TellRoom() {
+    if (waiters_.load() > 0) [[unlikely]]
+      WakeWaiters();
   }
 
   int64_t live_requests() const { return live_requests_.load(std::memory_order_acquire); }
   void RequestEnded() { live_requests_.fetch_sub(1, std::memory_order_acq_rel); }
 
  private:
+  bool HasRoom(int32_t sequences) const {
+    return queued_.load() + sequences <= max_queue_ && live_.load() + sequences <= capacity_;
+  }
+  void WakeWaiters();
+
   const int32_t max_queue_;
   const int32_t capacity_;
   std::atomic<bool> has_input_{false};
   std::atomic<int32_t> queued_{0};  // sequences accepted and not running
   std::atomic<int32_t> live_{0};    // sequences accepted whose slot is not free again
   std::atomic<int64_t> live_requests_{0};
+  std::atomic<int32_t> waiters_{0};  // threads in WaitForRoom
   std::mutex mutex_;
+  std::condition_variable room_;
   RequestHandle next_handle_ = 1;
   Status closed_;
   std::vector<PreparedRequest> requests_;

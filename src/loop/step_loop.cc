@@ -129,6 +129,7 @@ bool StepLoop::Impl::RunOnce() {
   if (worked) {
     events_.Deliver();
     PublishStats();
+    intake_.TellRoom();
   }
   if (parts_.tap != nullptr) parts_.tap->EndPass();
   return worked;

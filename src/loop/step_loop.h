@@ -74,9 +74,10 @@ class StepLoop {
   // kResourceExhausted: queue full; kUnavailable: closed or not healthy. After an error no event mentions the request.
   Result<RequestHandle> Submit(PreparedRequest request);
   void Cancel(RequestHandle handle);  // unknown or ended: no effect
-  void StopAccepting(Status why);     // what was accepted goes on
-  void Abort(Status why);             // ends everything accepted with kError and this status, at the next pass
-  void Stop();                        // Run returns after the pass it is in; what is left stays unfinished
+  Status WaitForRoom(int32_t sequences, DurationNs timeout_ns) { return intake_.WaitForRoom(sequences, timeout_ns); }
+  void StopAccepting(Status why);  // what was accepted goes on
+  void Abort(Status why);          // ends everything accepted with kError and this status, at the next pass
+  void Stop();                     // Run returns after the pass it is in; what is left stays unfinished
   int64_t live_requests() const { return intake_.live_requests(); }
   bool healthy() const { return healthy_.load(std::memory_order_acquire); }
   EngineStats Stats() const;                                                 // a consistent snapshot of the last pass

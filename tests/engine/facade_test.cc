@@ -1,6 +1,11 @@
 // The public engine from end to end on a dummy model: config.json alone, seeded random weights, one token per byte.
 #include "engine/facade_fixture.h"
 
+#include <future>
+#include <limits>
+
+#include "time_limit.h"
+
 namespace tactus {
 namespace {
 
@@ -107,6 +112,43 @@ TEST_F(FacadeTest, TokensUnderSwapAreTheTokensWithoutIt) {
   answers(o, &stats, &said);
   EXPECT_NE(said.find("--swap-space is not used"), std::string::npos) << said;
   EXPECT_EQ(stats.swap_blocks_total, 0);
+}
+
+// Who waits for room instead of asking again and again gets every request in, and hears of a drain.
+TEST_F(FacadeTest, RoomInTheQueueIsWaitedFor) {
+  const test::TimeLimit limit("who waits for room is not told of it, or not of the drain");
+  constexpr int64_t kForEverNs = std::numeric_limits<int64_t>::max();
+  EngineOptions o = Options();
+  o.max_queue = 1;
+  o.max_num_seqs = 1;
+  auto engine = Make(o);
+  std::vector<std::shared_ptr<Collector>> sinks;
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(engine->WaitForRoom(1, kForEverNs).ok()) << i;
+    sinks.push_back(std::make_shared<Collector>(1));
+    const auto handle = engine->Submit(Ask(*engine, "room " + std::to_string(i), 20), sinks.back());
+    ASSERT_TRUE(handle.ok()) << i << ": " << handle.status().ToString();
+  }
+  for (auto& sink : sinks) sink->Wait();
+
+  // Two that never end by themselves within the test: one runs, one waits.
+  auto full = [&] {
+    EngineOptions options = LongOptions();
+    options.max_queue = 1;
+    options.max_num_seqs = 1;
+    return Make(options);
+  }();
+  std::vector<std::shared_ptr<Collector>> endless;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(full->WaitForRoom(1, kForEverNs).ok());
+    endless.push_back(std::make_shared<Collector>(1));
+    ASSERT_TRUE(full->Submit(Ask(*full, "long", 100000), endless.back()).ok());
+    if (i == 0) endless[0]->WaitForTokens(1);
+  }
+  EXPECT_EQ(full->WaitForRoom(1, 1'000'000).code(), StatusCode::kDeadlineExceeded);
+  auto waits = std::async(std::launch::async, [&] { return full->WaitForRoom(1, kForEverNs); });
+  full->Drain(0);
+  EXPECT_EQ(waits.get().code(), StatusCode::kUnavailable);
 }
 
 TEST_F(FacadeTest, ASeedFixesTheAnswerAndItsAbsenceDoesNot) {

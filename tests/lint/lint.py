@@ -54,6 +54,7 @@ LAYERS = {
     "api": ["base", "obs"],   # and include/tactus, as all: the engine is known by its interface alone
     # Plans, nothing else: who runs a job or simulates one stands above it.
     "batch": ["base", "sched"],
+    "batch_run": ["base", "sched", "batch", "api"],   # and include/tactus: the engine is known by its interface alone
     "serve": ["base", "obs", "engine", "api", "http"],
     # Beside engine/ on loop/: no model, text or kernels.
     "sim": ["base", "obs", "kv", "seq", "cost", "predict", "sched", "loop", "trace", "route"],

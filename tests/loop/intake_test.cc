@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <limits>
+#include <thread>
 
 #include "loop/harness.h"
+#include "time_limit.h"
 
 namespace tactus {
 namespace {
@@ -129,6 +132,55 @@ TEST(PrepareRequest, WithoutTokensItSharesWhatHasAllItsKeys) {
   IntakeLimits off = Limits();
   off.prefix_caching = false;
   EXPECT_FALSE(PrepareWithoutTokens(Asked(1, 1), 9, keys(2), off)->has_keys);
+}
+
+TEST(Intake, WaitsForRoomAsLongAsItIsTold) {
+  Intake intake(3, 5);
+  const auto submit = [&](int32_t n) { EXPECT_TRUE(intake.Submit(*PrepareRequest(Asked(1, 1, n), Limits()), 0).ok()); };
+  EXPECT_TRUE(intake.WaitForRoom(3, 0).ok());
+  EXPECT_TRUE(intake.WaitForRoom(100, 0).ok()) << "more than there ever is room for is Submit's to refuse";
+  submit(2);
+  EXPECT_TRUE(intake.WaitForRoom(1, 0).ok());
+  const Status none = intake.WaitForRoom(2, 1);
+  EXPECT_EQ(none.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(none.message(), "no room for 2 sequences came within 0 ms: 2 wait of at most 3 (--max-queue)");
+  intake.SequencesDequeued(2);
+  EXPECT_TRUE(intake.WaitForRoom(3, 0).ok());
+  submit(3);
+  intake.SequencesDequeued(3);
+  EXPECT_EQ(intake.WaitForRoom(1, 1).code(), StatusCode::kDeadlineExceeded) << "all slots are taken";
+  intake.SequencesFreed(1);
+  EXPECT_TRUE(intake.WaitForRoom(1, 0).ok());
+}
+
+TEST(Intake, RoomWakesWhoWaitsForItAndSoDoesTheEnd) {
+  const test::TimeLimit limit("who waits for room is not told of it, or not of the end");
+  Intake intake(1, 100);
+  const auto submit = [&] { return intake.Submit(*PrepareRequest(Asked(1, 1), Limits()), 0); };
+  ASSERT_TRUE(submit().ok());
+  auto woken = std::async(std::launch::async, [&] { return intake.WaitForRoom(1, kNever); });
+  intake.SequencesDequeued(1);
+  intake.TellRoom();
+  EXPECT_TRUE(woken.get().ok());
+  // Whichever comes first, the look or the room.
+  for (int i = 0; i < 2000; ++i) {
+    ASSERT_TRUE(submit().ok());
+    std::thread engine([&] {
+      intake.SequencesDequeued(1);
+      intake.TellRoom();
+    });
+    const Status room = intake.WaitForRoom(1, kNever);
+    engine.join();
+    ASSERT_TRUE(room.ok()) << room.ToString() << " in round " << i;
+    intake.SequencesFreed(1);
+  }
+  for (int i = 0; i < 500; ++i) {
+    Intake full(1, 100);
+    ASSERT_TRUE(full.Submit(*PrepareRequest(Asked(1, 1), Limits()), 0).ok());
+    std::thread end([&] { full.Close(Status(StatusCode::kUnavailable, "draining")); });
+    EXPECT_EQ(full.WaitForRoom(1, kNever).message(), "draining");
+    end.join();
+  }
 }
 
 TEST(Intake, TakesWhatTheQueueAndTheSlotsHold) {

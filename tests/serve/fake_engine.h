@@ -102,6 +102,10 @@ class FakeEngine final : public Engine {
   size_t cancelled() const {
     return Get([this] { return cancelled_.size(); });
   }
+  // How often a submit found no room.
+  int64_t found_full() const {
+    return Get([this] { return found_full_; });
+  }
   size_t most_live() const {
     return Get([this] { return most_live_; });
   }
@@ -172,7 +176,7 @@ class FakeEngine final : public Engine {
   Result<RequestHandle> Take(Request request, std::shared_ptr<ResponseSink> sink) {
     std::lock_guard lock(mutex_);
     if (draining_) return Status(StatusCode::kUnavailable, "draining");
-    if (static_cast<int64_t>(live_.size()) >= queue_limit_)
+    if (static_cast<int64_t>(live_.size()) >= queue_limit_ && ++found_full_ > 0)
       return Status(StatusCode::kResourceExhausted, "the queue is full");
     const RequestHandle handle = next_++;
     submitted_.push_back(request);
@@ -183,6 +187,14 @@ class FakeEngine final : public Engine {
     most_live_ = std::max(most_live_, live_.size());
     changed_.notify_all();
     return handle;
+  }
+  Status WaitForRoom(int32_t, int64_t timeout_ns) override {
+    std::unique_lock lock(mutex_);
+    const bool came = changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [this] {
+      return draining_ || static_cast<int64_t>(live_.size()) < queue_limit_;
+    });
+    if (draining_) return Status(StatusCode::kUnavailable, "draining");
+    return came ? Status() : Status(StatusCode::kDeadlineExceeded, "no room");
   }
   void Cancel(RequestHandle handle) override {
     Set([&] {
@@ -257,7 +269,7 @@ class FakeEngine final : public Engine {
   std::condition_variable changed_;
   static constexpr int64_t kNoHold = int64_t{1} << 40;
   bool quit_ = false, draining_ = false, cut_off_ = false, healthy_ = true, deaf_ = false;
-  int64_t hold_after_ = kNoHold, queue_limit_ = 100000, fail_after_ = -1;
+  int64_t hold_after_ = kNoHold, queue_limit_ = 100000, fail_after_ = -1, found_full_ = 0;
   Status fail_status_;
   std::vector<int64_t> lengths_;
   std::vector<std::string> pieces_ = {"Hel", "lo", " wor", "ld", "!"};

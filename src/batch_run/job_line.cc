@@ -1,0 +1,128 @@
+#include "batch_run/job_line.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "api/fields.h"
+#include "api/response_text.h"
+
+namespace tactus::batch {
+namespace {
+
+using json_text::Json;
+
+constexpr const char* kChatUrl = "/v1/chat/completions";
+constexpr const char* kCompletionsUrl = "/v1/completions";
+
+Status CheckNames(const Json& object) {
+  for (const auto& [name, value] : object.get_ref<const Json::object_t&>()) {
+    if (name == "custom_id" || name == "method" || name == "url" || name == "body") continue;
+    return InvalidArgument(fmt::format("{}: an unknown field; a line has custom_id, method, url and body, and what is "
+                                       "asked stands in body",
+                                       api::Shown(Json(name))),
+                           name.substr(0, kMostCustomIdBytes));
+  }
+  return Status();
+}
+
+// Why a field has none of the texts that it may have.
+Status NoneOf(const api::Fields& fields, const char* name, const std::optional<std::string>& value,
+              const char* choices) {
+  if (!fields.ok()) return fields.status();
+  if (!value) return InvalidArgument(fmt::format("{}: missing; give {}", name, choices), name);
+  return InvalidArgument(fmt::format("{}: {} is not known; give {}", name, api::Shown(Json(*value)), choices), name);
+}
+
+bool Blank(std::string_view text) {
+  return text.find_first_not_of(" \t\r") == std::string_view::npos;
+}
+
+}  // namespace
+
+Status ParseLine(std::string_view text, int64_t number, JobLine* line) {
+  *line = {};
+  if (Blank(text)) return InvalidArgument("the line is empty; remove it, or write a request into it");
+  json_text::JsonLimits limits;
+  ++limits.max_depth;  // around a body of the depth that a server takes
+  limits.first_line = number;
+  TACTUS_ASSIGN_OR_RETURN(Json object, json_text::ParseJson(text, limits));
+  if (!object.is_object()) {
+    return InvalidArgument(fmt::format("a line must be a JSON object with custom_id, method, url and body, not {}",
+                                       api::TypeName(object)));
+  }
+  api::Fields fields(object);
+  auto custom_id = fields.String("custom_id", kMostCustomIdBytes);
+  if (!fields.ok()) return fields.status();
+  if (!custom_id) return InvalidArgument("custom_id: missing; give each line one of its own", "custom_id");
+  if (custom_id->empty()) return InvalidArgument("custom_id: empty; give each line one of its own", "custom_id");
+  line->custom_id = std::move(custom_id);
+  TACTUS_RETURN_IF_ERROR(CheckNames(object));
+  const auto method = fields.String("method", kMostCustomIdBytes);
+  if (method != "POST") return NoneOf(fields, "method", method, "\"POST\"");
+  const auto url = fields.String("url", kMostCustomIdBytes);
+  line->chat = url == kChatUrl;
+  if (!line->chat && url != kCompletionsUrl)
+    return NoneOf(fields, "url", url, "\"/v1/chat/completions\" or \"/v1/completions\"");
+  const Json* body = fields.Find("body");
+  if (body == nullptr) return InvalidArgument("body: missing; give the request as a JSON object", "body");
+  if (!body->is_object()) fields.FailType("body", "a JSON object", *body);
+  if (!fields.ok()) return fields.status();
+  line->body = std::make_shared<const Json>(std::move(object["body"]));
+  return Status();
+}
+
+std::string ResultNames::request_id() const {
+  return fmt::format("batch_req_{}_{}", job, line);
+}
+
+namespace {
+
+void AppendHead(const ResultNames& names, std::string* out) {
+  *out += "{\"id\":\"" + names.request_id() + "\",\"custom_id\":";
+  if (names.custom_id)
+    json_text::AppendJsonString(out, *names.custom_id);
+  else
+    *out += "null";
+}
+
+void AppendResponse(const ResultNames& names, int http_status, std::string_view body, std::string* out) {
+  *out += fmt::format(",\"response\":{{\"status_code\":{},\"request_id\":\"{}\",\"body\":", http_status,
+                      names.request_id());
+  *out += body;
+  *out += '}';
+}
+
+}  // namespace
+
+std::string AnswerText(const ResultNames& names, std::string_view body) {
+  std::string out;
+  out.reserve(body.size() + 256);
+  AppendHead(names, &out);
+  AppendResponse(names, 200, body, &out);
+  out += ",\"error\":null}\n";
+  return out;
+}
+
+std::string FailureText(const ResultNames& names, const Status& why, bool asked) {
+  const int http_status = api::HttpStatusOf(why.code());
+  std::string out;
+  AppendHead(names, &out);
+  if (asked)
+    AppendResponse(names, http_status, api::ErrorText(why), &out);
+  else
+    out += ",\"response\":null";
+  out += ",\"error\":{\"code\":";
+  out += !asked ? "\"invalid_line\"" : http_status < 500 ? "\"invalid_request\"" : "\"server_error\"";
+  out += ",\"message\":";
+  json_text::AppendJsonString(&out, fmt::format("line {}: {}", names.line, why.message()));
+  out += ",\"param\":";
+  if (why.param().empty())
+    out += "null";
+  else
+    json_text::AppendJsonString(&out, why.param());
+  out += fmt::format(",\"line\":{}}}}}\n", names.line);
+  return out;
+}
+
+}  // namespace tactus::batch

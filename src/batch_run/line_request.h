@@ -1,0 +1,22 @@
+// From a line of a job to what the engine is asked, by the code that a server's requests pass. Any thread.
+#pragma once
+
+#include "api/conversation.h"
+#include "api/request_parser.h"
+#include "batch_run/job.h"
+#include "batch_run/job_line.h"
+#include "tactus/engine.h"
+
+namespace tactus::batch {
+
+struct LineRequest {
+  ResultNames names;
+  Status status;           // what is wrong with it
+  bool asked = false;      // it is a request: a server would say the same of it
+  api::Prepared prepared;  // where nothing is wrong; every request has a seed
+};
+// Fails where the input cannot be read.
+Result<LineRequest> ReadLineRequest(const Job& job, const LinePlace& place, Engine* engine,
+                                    const api::RequestLimits& limits);
+
+}  // namespace tactus::batch

@@ -1,0 +1,61 @@
+// One line in the engine: its requests, one per prompt, and the answer that comes of them.
+//
+// Thread rule: Submit on one thread, Drop on any; the sinks run on the engine's delivery thread. The engine is never
+// called with the mutex held. Invariants: `ended` is called once, after the engine has let go of all its requests, on
+// the delivery thread or in Submit.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "api/answer.h"
+#include "api/conversation.h"
+#include "tactus/engine.h"
+
+namespace tactus::batch {
+
+struct LineAnswer {
+  std::string body;  // the response object
+  Usage usage;
+};
+
+class LineRun final : public std::enable_shared_from_this<LineRun> {
+ public:
+  // The answer, or why there is none.
+  using Ended = std::function<void(Result<LineAnswer> answer)>;
+  LineRun(Engine* engine, api::Prepared prepared, api::AnswerIdentity identity, Ended ended);
+
+  // Waits for room as long as it takes, unless the line is dropped.
+  void Submit();
+  bool begun();  // a token has come; any thread
+  // Ends it with kCancelled. With `unless_begun` only where no token has come.
+  void Drop(bool unless_begun);
+
+ private:
+  class PromptSink;
+
+  Result<RequestHandle> SubmitPrompt(size_t prompt);
+  void OnDelta(size_t prompt, const TokenDelta& delta);
+  void OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows);
+  void OnDone(size_t prompt, const Usage& usage);
+  // With the mutex held.
+  bool over() const { return !status_.ok(); }
+  void EndIfDone(std::unique_lock<std::mutex> lock);
+  void Fail(Status why, std::unique_lock<std::mutex> lock);  // cancels what runs
+
+  Engine* const engine_;
+  const std::vector<Request> requests_;
+  Ended ended_;
+
+  std::mutex mutex_;
+  api::Answer answer_;
+  Status status_;                       // why there will be no answer
+  std::vector<RequestHandle> handles_;  // of requests in the engine; 0: not there, or ended
+  size_t open_;                         // requests that have not ended
+};
+
+}  // namespace tactus::batch

@@ -1,0 +1,231 @@
+#include "batch_run/runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+
+#include "base/thread_role.h"
+#include "batch_run/line_request.h"
+#include "batch_run/line_run.h"
+
+namespace tactus::batch {
+namespace {
+
+constexpr std::chrono::milliseconds kTick{200};  // results wait no longer than this to be written
+constexpr size_t kGroupLines = 64;
+constexpr size_t kGroupBytes = size_t{1} << 20;
+constexpr size_t kMostUnwrittenBytes = size_t{64} << 20;  // beyond it no line is read
+constexpr int64_t kPlacesAtOnce = 256;
+
+class Runner {
+ public:
+  Runner(Job* job, Engine* engine, const RunnerOptions& options, Clock& clock)
+      : job_(*job),
+        engine_(*engine),
+        options_(options),
+        clock_(clock),
+        fingerprint_(api::Fingerprint(engine->model())) {}
+
+  Status Run();
+
+ private:
+  // --- The reading thread ---
+  void Read();
+  Status ReadLines();
+  Result<std::optional<LinePlace>> Next();
+  Status Begin(const LinePlace& place);
+  bool WaitToRead();  // false: no line begins any more
+
+  // --- Any thread ---
+  // `begun`: of live_; 0: it never was.
+  void Finished(int64_t begun, const ResultNames& names, const Result<LineAnswer>& answer, bool asked);
+  void Stop(Status why, bool drop_begun);
+
+  // --- The thread of Run ---
+  bool TakeGroup(std::vector<LineResult>* group);  // false: that was the last
+  bool Report(TimeNs start_ns);
+
+  Job& job_;
+  Engine& engine_;
+  const RunnerOptions& options_;
+  Clock& clock_;
+  const std::string fingerprint_;
+
+  std::deque<LinePlace> places_;  // the reading thread's
+  int64_t last_place_ = 0;
+  int64_t begun_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<int64_t, std::shared_ptr<LineRun>> live_;  // in the order in which they began, from 1
+  std::vector<LineResult> finished_;
+  size_t finished_bytes_ = 0;
+  bool read_ = false;  // no line will begin any more
+  Status stopped_;     // why no line begins any more
+};
+
+Status Runner::Run() {
+  const TimeNs start_ns = clock_.NowNs();
+  std::thread reader([this] { Read(); });
+  std::vector<LineResult> group;
+  Status failed;  // to write, which comes before any other reason
+  for (bool more = true; more;) {
+    group.clear();
+    more = TakeGroup(&group);
+    const Status written = group.empty() ? Status() : job_.Commit(group);
+    if (!written.ok()) {
+      failed = written;
+      Stop(written, true);
+    }
+    if (!Report(start_ns)) Stop(Status(StatusCode::kCancelled, "interrupted"), false);
+    if (!engine_.Stats().healthy)
+      Stop(Status(StatusCode::kUnavailable, "the engine failed three steps in a row"), true);
+  }
+  reader.join();
+  if (!failed.ok()) return failed;
+  return job_.counts().left() == 0 ? Status() : stopped_;
+}
+
+bool Runner::TakeGroup(std::vector<LineResult>* group) {
+  std::unique_lock lock(mutex_);
+  const auto over = [this] { return read_ && live_.empty(); };
+  changed_.wait_for(lock, kTick,
+                    [&] { return over() || finished_.size() >= kGroupLines || finished_bytes_ >= kGroupBytes; });
+  group->swap(finished_);
+  finished_bytes_ = 0;
+  changed_.notify_all();
+  return !over();
+}
+
+bool Runner::Report(TimeNs start_ns) {
+  if (!options_.progress) return true;
+  RunProgress progress;
+  progress.counts = job_.counts();
+  progress.elapsed_ns = clock_.NowNs() - start_ns;
+  {
+    std::lock_guard lock(mutex_);
+    progress.in_engine = static_cast<int64_t>(live_.size());
+    progress.generating = std::count_if(live_.begin(), live_.end(), [](const auto& l) { return l.second->begun(); });
+  }
+  return options_.progress(progress);
+}
+
+void Runner::Stop(Status why, bool drop_begun) {
+  std::map<int64_t, std::shared_ptr<LineRun>> live;
+  {
+    std::lock_guard lock(mutex_);
+    if (stopped_.ok()) stopped_ = std::move(why);
+    live = live_;
+    changed_.notify_all();
+  }
+  // The latest first: it waits for the room that the others leave.
+  for (auto line = live.rbegin(); line != live.rend(); ++line) line->second->Drop(!drop_begun);
+}
+
+void Runner::Read() {
+  SetThreadRole(ThreadRole::kService, "tactus-batch");
+  Status status;
+  try {
+    status = ReadLines();
+  } catch (const std::bad_alloc&) {
+    status = Status(StatusCode::kResourceExhausted,
+                    "out of memory: lower --max-queue or --kv-cache-memory, or allow this process more");
+  }
+  if (!status.ok()) Stop(status, true);
+  std::lock_guard lock(mutex_);
+  read_ = true;
+  changed_.notify_all();
+}
+
+Status Runner::ReadLines() {
+  while (WaitToRead()) {
+    TACTUS_ASSIGN_OR_RETURN(const std::optional<LinePlace> place, options_.next ? options_.next() : Next());
+    if (!place) return Status();
+    TACTUS_RETURN_IF_ERROR(Begin(*place));
+  }
+  return Status();
+}
+
+bool Runner::WaitToRead() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !stopped_.ok() || finished_bytes_ < kMostUnwrittenBytes; });
+  return stopped_.ok();
+}
+
+Result<std::optional<LinePlace>> Runner::Next() {
+  if (places_.empty()) {
+    TACTUS_ASSIGN_OR_RETURN(const std::vector<LinePlace> more, job_.Waiting(last_place_, kPlacesAtOnce));
+    if (more.empty()) return std::optional<LinePlace>();
+    places_.assign(more.begin(), more.end());
+    last_place_ = more.back().number;
+  }
+  const LinePlace place = places_.front();
+  places_.pop_front();
+  return std::optional<LinePlace>(place);
+}
+
+Status Runner::Begin(const LinePlace& place) {
+  TACTUS_ASSIGN_OR_RETURN(LineRequest request, ReadLineRequest(job_, place, &engine_, options_.limits));
+  const ResultNames& names = request.names;
+  if (!request.status.ok()) {
+    Finished(0, names, request.status, request.asked);
+    return Status();
+  }
+  auto run = std::make_shared<LineRun>(
+      &engine_, std::move(request.prepared), api::AnswerIdentity{names.request_id(), UnixSeconds(), fingerprint_},
+      [this, names, begun = ++begun_](const Result<LineAnswer>& answer) { Finished(begun, names, answer, true); });
+  {
+    std::lock_guard lock(mutex_);
+    if (!stopped_.ok()) return Status();
+    live_[begun_] = run;
+  }
+  run->Submit();
+  return Status();
+}
+
+void Runner::Finished(int64_t begun, const ResultNames& names, const Result<LineAnswer>& answer, bool asked) {
+  const StatusCode code = answer.status().code();
+  // No answer, and no fault of the line: it waits for the next run.
+  const bool waits = code == StatusCode::kCancelled || code == StatusCode::kUnavailable;
+  LineResult result;
+  result.line = names.line;
+  result.ok = answer.ok();
+  if (answer.ok()) {
+    result.text = AnswerText(names, answer->body);
+    result.prompt_tokens = answer->usage.prompt_tokens;
+    result.output_tokens = answer->usage.completion_tokens;
+  } else if (!waits) {
+    result.text = FailureText(names, answer.status(), asked);
+  }
+  std::shared_ptr<LineRun> ended;  // goes without the mutex
+  std::lock_guard lock(mutex_);
+  if (const auto found = live_.find(begun); found != live_.end()) {
+    ended = std::move(found->second);
+    live_.erase(found);
+  }
+  if (waits) {
+    if (stopped_.ok()) stopped_ = answer.status();
+  } else {
+    finished_bytes_ += result.text.size();
+    finished_.push_back(std::move(result));
+  }
+  if (waits || finished_.size() >= kGroupLines || finished_bytes_ >= kGroupBytes || (read_ && live_.empty()))
+    changed_.notify_all();
+}
+
+}  // namespace
+
+Status RunJob(Job* job, Engine* engine, const RunnerOptions& options, Clock& clock) {
+  return Runner(job, engine, options, clock).Run();
+}
+
+}  // namespace tactus::batch

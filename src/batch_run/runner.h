@@ -1,0 +1,42 @@
+// Runs a job's lines on an engine: reads one after the other, keeps the engine's queue filled, and writes results as
+// they finish, a group at a time.
+//
+// Thread rule: RunJob on any thread, which writes and reports; a second thread reads, parses and submits, and waits for
+// room in the engine (Engine::WaitForRoom); answers come on the engine's delivery thread. In memory are the lines in
+// the engine, and results that are not written yet.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "api/request_parser.h"
+#include "base/clock.h"
+#include "batch_run/job.h"
+#include "tactus/engine.h"
+
+namespace tactus::batch {
+
+struct RunProgress {
+  JobCounts counts;
+  int64_t in_engine = 0;   // lines that run or wait there
+  int64_t generating = 0;  // of these; what goes on after a stop
+  DurationNs elapsed_ns = 0;
+};
+
+struct RunnerOptions {
+  api::RequestLimits limits;
+  // The next line to run, none after the last: the order of the job, which may name lines by their places. Each line
+  // that waits, once. Empty: as they stand in the file.
+  std::function<Result<std::optional<LinePlace>>()> next;
+  // A few times a second, on RunJob's thread. False, from then on: no line begins any more, those that have begun to
+  // generate go on to their end.
+  std::function<bool(const RunProgress&)> progress;
+};
+
+// Ok: every line has its result. kCancelled: `progress` ended it before. kUnavailable: the engine takes nothing more.
+// Else why results could not be written, or lines not be read. Whatever it says, what the job has recorded stays, and
+// the job may be run again; nothing of it is left in the engine.
+Status RunJob(Job* job, Engine* engine, const RunnerOptions& options, Clock& clock);
+
+}  // namespace tactus::batch

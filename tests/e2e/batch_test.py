@@ -1,0 +1,345 @@
+"""`tactus batch` as scripts call it: files in and out, what is refused, Ctrl-C, kill -9 at any moment. Every line of the input has one line
+in the output or in the error file, and its answer is that of a run that nobody ended.
+
+BATCH_KILLS: how often the program is killed (10)."""
+import collections
+import json
+import os
+import pathlib
+import pty
+import random
+import resource
+import select
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+from server_process import CHAT_TEMPLATE, ServerProcess, TINY_CONFIG, catches_sigint, wait_until
+
+BINARY = os.environ["TACTUS_BINARY"]
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")}
+KILLS = int(os.environ.get("BATCH_KILLS", "10"))
+LIMIT_S = 120
+
+
+def chat(custom_id, text, **fields):
+    return {"custom_id": custom_id, "method": "POST", "url": "/v1/chat/completions",
+            "body": dict({"messages": [{"role": "user", "content": text}]}, **fields)}
+
+
+def completion(custom_id, prompt, **fields):
+    return {"custom_id": custom_id, "method": "POST", "url": "/v1/completions", "body": dict({"prompt": prompt}, **fields)}
+
+
+class BatchTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        (self.folder / "config.json").write_text(json.dumps(TINY_CONFIG))
+        (self.folder / "chat.jinja").write_text(CHAT_TEMPLATE)
+        self.output, self.errors, self.job = (self.folder / name for name in ("out.jsonl", "out.errors.jsonl", "out.jsonl.job"))
+
+    def write(self, *lines, name="in.jsonl"):
+        path = self.folder / name
+        path.write_bytes(b"".join((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n" for line in lines))
+        return path
+
+    def command(self, *args, input_name="in.jsonl", output="out.jsonl"):
+        return [BINARY, "batch", str(self.folder / input_name), "-o", str(self.folder / output), str(self.folder), "--load-format", "dummy",
+                "--chat-template", str(self.folder / "chat.jinja"), "--kv-cache-memory", "64MiB", "--served-model-name", "test-model",
+                *map(str, args)]
+
+    def run_batch(self, *args, limits=None, **names):
+        return subprocess.run(self.command(*args, **names), capture_output=True, text=True, timeout=LIMIT_S, env=ENVIRONMENT, preexec_fn=limits)
+
+    def start(self, *args, **kwargs):
+        process = subprocess.Popen(self.command(*args), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   env=ENVIRONMENT, **kwargs)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    @staticmethod
+    def lines(path):
+        return [json.loads(line) for line in path.read_bytes().decode().splitlines()] if path.exists() else []
+
+    def answers(self):
+        """By custom_id; a line that is there twice fails the test."""
+        found = {}
+        for line in self.lines(self.output):
+            self.assertNotIn(line["custom_id"], found, "twice in the output")
+            found[line["custom_id"]] = [c.get("text", c.get("message")) for c in line["response"]["body"]["choices"]]
+        return found
+
+    def assert_refused(self, done, code, *expected):
+        self.assertEqual(done.returncode, code, done.stderr)
+        for text in expected:
+            self.assertIn(text, done.stderr)
+        self.assertEqual(done.stdout, "")
+
+    # --- What it gives ---
+
+    def test_answers_are_the_servers_and_every_line_is_accounted_for(self):
+        good = [chat("c", "hello", max_tokens=9, seed=5), completion("p", ["one", "two"], max_tokens=7, n=2, seed=6, logprobs=2),
+                completion("ids", [5, 6, 7], max_tokens=4, temperature=0, echo=True), chat("m", "x", max_tokens=3, temperature=0, model="test-model")]
+        bad = [chat("long", "y" * 5000), completion("range", "x", n=0), chat("stream", "x", stream=True), completion("other", "x", model="gpt")]
+        wrong = [{"custom_id": "get", "method": "GET", "url": "/v1/completions", "body": {}}, {"custom_id": "url", "method": "POST", "url": "/v1/x", "body": {}},
+                 {"method": "POST", "url": "/v1/completions", "body": {}}, b"{broken", b"", b"\xff\xfe", completion("c", "again")]
+        self.write(*good, *bad, *wrong)
+        done = self.run_batch("--json", "--seed", "7")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = json.loads(done.stdout)
+        self.assertEqual(result["lines"], {"in": 15, "out": 4, "errors": 11, "left": 0, "before": 0})
+        self.assertEqual(result["requests"]["completed"], 5, "the prompts of the good lines")
+        self.assertIn("15 lines in = 4 out", done.stderr)
+        self.assertRegex(done.stderr, r"\n100 %  15 of 15 lines, 11 failed; \d+ tokens/s in, \d+ out; \d+ s\n", "the last line of progress")
+
+        server = ServerProcess("--seed", "7", real_model=False)
+        self.addCleanup(server.stop)
+
+        def post(line):
+            request = urllib.request.Request(server.url + line["url"], json.dumps(line["body"]).encode(), {"Content-Type": "application/json"})
+            try:
+                with urllib.request.urlopen(request, timeout=60) as response:
+                    return response.status, json.load(response)
+            except urllib.error.HTTPError as error:
+                with error:
+                    return error.code, json.load(error)
+
+        by_id = {line["custom_id"]: line for line in self.lines(self.output)}
+        for line in good:
+            status, body = post(line)
+            answer = by_id[line["custom_id"]]
+            self.assertIsNone(answer["error"])
+            self.assertEqual(answer["response"]["status_code"], status)
+            for field in ("object", "model", "choices", "system_fingerprint"):
+                self.assertEqual(answer["response"]["body"][field], body[field], line["custom_id"])
+        errors = {line["error"]["line"]: line for line in self.lines(self.errors)}
+        self.assertEqual(sorted(errors), list(range(5, 16)))
+        for number, line in enumerate(bad, 5):
+            self.assertEqual(errors[number]["custom_id"], line["custom_id"])
+            self.assertTrue(errors[number]["error"]["message"].startswith(f"line {number}: "))
+            if line["custom_id"] != "stream":   # which a server takes
+                status, body = post(line)
+                self.assertEqual((errors[number]["response"]["status_code"], errors[number]["response"]["body"]), (status, body))
+        for number in range(9, 16):
+            self.assertIsNone(errors[number]["response"])
+
+    def test_a_second_run_has_nothing_to_do_and_overwrite_begins_anew(self):
+        self.write(*(completion(f"a{i}", "x", max_tokens=3) for i in range(5)))
+        self.assertEqual(self.run_batch().returncode, 0)
+        before = self.output.read_bytes()
+        done = self.run_batch()
+        self.assertEqual((done.returncode, self.output.read_bytes()), (0, before), done.stderr)
+        self.assertIn("5 of 5 lines are done", done.stderr)
+        self.assertNotIn("weights", done.stderr, "it loaded a model for nothing")
+        self.assertEqual(self.run_batch("--overwrite").returncode, 0)
+        self.assertEqual(len(self.lines(self.output)), 5)
+        self.assertNotEqual(self.output.read_bytes(), before, "the ids are another job's")
+
+    def test_many_lines_pass_through_a_small_window(self):
+        self.write(*(completion(f"a{i}", f"number {i}", max_tokens=1 + i % 5, temperature=0) for i in range(1500)))
+        done = self.run_batch("--max-queue", "4", "--max-num-seqs", "2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(self.answers()), 1500)
+
+    def test_files_are_where_they_are_named(self):
+        self.write(completion("a", "x", max_tokens=3), completion("b", "x", n=0))
+        named = ["--errors", self.folder / "wrong", "--job", self.folder / "deep/state"]
+        self.assertEqual(self.run_batch(*named, output="answers").returncode, 0)
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir() if p.name not in ("config.json", "chat.jinja", "in.jsonl")), ["answers", "deep", "wrong"])
+        self.assertEqual([line["custom_id"] for line in self.lines(self.folder / "wrong")], ["b"])
+        self.assertIn("2 of 2 lines are done", self.run_batch(*named, output="answers").stderr)
+        self.assertEqual(self.run_batch(output="other").returncode, 0)
+        self.assertTrue((self.folder / "other.errors.jsonl").exists() and (self.folder / "other.job").exists())
+
+    # --- What it refuses ---
+
+    def test_a_job_that_cannot_be_is_refused_before_the_model_is_loaded(self):
+        self.write(completion("a", "x", max_tokens=2))
+        self.assert_refused(subprocess.run([BINARY, "batch"], capture_output=True, text=True, timeout=LIMIT_S), 2, "IN")
+        self.assert_refused(subprocess.run([BINARY, "batch", "x.jsonl"], capture_output=True, text=True, timeout=LIMIT_S), 2, "--output is missing")
+        self.assert_refused(self.run_batch(input_name="none.jsonl"), 1, "cannot open", "none.jsonl")
+        self.write(name="empty.jsonl")
+        self.assert_refused(self.run_batch(input_name="empty.jsonl", output="e.jsonl"), 2, "empty.jsonl' has no lines")
+        self.assert_refused(self.run_batch("--job", self.folder / "in.jsonl"), 2, "the input and --job are the same file")
+        self.assert_refused(self.run_batch("--max-line", "0"), 2, "--max-line")
+        self.output.write_text("precious")
+        done = self.run_batch()
+        self.assert_refused(done, 2, "out.jsonl' exists", "--overwrite")
+        self.assertNotIn("memory plan", done.stderr)
+        self.assertEqual(self.output.read_text(), "precious")
+
+    def test_a_job_goes_on_with_its_own_input_and_settings_only(self):
+        self.write(*(completion(f"a{i}", "x", max_tokens=3) for i in range(5)))
+        self.assertEqual(self.run_batch("--seed", "3").returncode, 0)
+        before = self.output.read_bytes()
+        self.assert_refused(self.run_batch("--seed", "4"), 2, "--seed '3'", "'4'", "--overwrite")
+        self.assert_refused(self.run_batch("--seed", "3", "--dtype", "float32"), 2, "--dtype 'auto'")
+        (self.folder / "chat.jinja").write_text(CHAT_TEMPLATE + "!")
+        self.assert_refused(self.run_batch("--seed", "3"), 2, "--chat-template")
+        (self.folder / "chat.jinja").write_text(CHAT_TEMPLATE)
+        config = self.folder / "config.json"
+        config.write_text(config.read_text().replace("10000.0", "20000.0"))
+        self.assert_refused(self.run_batch("--seed", "3"), 2, "a model of content")
+        config.write_text(config.read_text().replace("20000.0", "10000.0"))
+        self.write(completion("b", "x"), name="other.jsonl")
+        self.assert_refused(self.run_batch("--seed", "3", input_name="other.jsonl"), 2, "is the job of another input")
+        self.write(completion("b", "x"))
+        self.assert_refused(self.run_batch("--seed", "3"), 2, "has changed since its job began")
+        self.assertEqual(self.output.read_bytes(), before)
+
+    def test_a_job_of_which_no_line_has_an_answer_has_failed(self):
+        self.write(completion("a", "x", n=0))
+        done = self.run_batch()
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("no line has an answer", done.stderr)
+        self.assertIn("1 lines in = 0 out", done.stdout)
+        self.assertEqual(self.run_batch().returncode, 1, "nor when it is asked again")
+
+    # A limit of the file's size acts as a disk does that is full.
+    def test_a_full_disk_ends_the_run_and_loses_nothing(self):
+        self.write(*(completion(f"a{i}", f"x{i}", max_tokens=20, ignore_eos=True) for i in range(400)))
+        done = self.run_batch("--seed", "3", limits=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("cannot write", done.stderr)
+        self.assertIn("of 400 lines are done and kept; the same command goes on with the rest", done.stderr)
+        kept = self.answers()
+        self.assertLess(len(kept), 400)
+        self.assertEqual(self.run_batch("--seed", "3").returncode, 0)
+        answers = self.answers()
+        self.assertEqual(len(answers), 400)
+        self.assertEqual({k: answers[k] for k in kept}, kept)
+
+    # --- How it ends ---
+
+    def long_lines(self, count, tokens=1500):
+        return [completion(f"a{i}", f"number {i}", max_tokens=tokens, temperature=0, ignore_eos=True) for i in range(count)]
+
+    def test_one_interrupt_drains_and_the_next_run_goes_on(self):
+        self.write(*self.long_lines(60))
+        args = ["--max-num-seqs", "2", "--threads", "1"]
+        process = self.start(*args)
+        wait_until(lambda: self.output.exists() and len(self.lines_so_far()) >= 2, "the first answers", LIMIT_S)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 130, stderr)
+        self.assertIn("interrupted", stderr)
+        self.assertIn(" left", stdout)
+        kept = self.answers()
+        self.assertTrue(2 <= len(kept) < 60, f"{len(kept)} lines")
+        done = self.run_batch(*args)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"{len(kept)} of 60 lines are done", done.stderr)
+        self.assertEqual(len(self.answers()), 60)
+
+    def lines_so_far(self):
+        return [line for line in self.output.read_bytes().split(b"\n") if line]
+
+    def test_two_interrupts_stop_at_once_and_the_state_is_sound(self):
+        self.write(*self.long_lines(40, tokens=1900))
+        process = self.start("--max-num-seqs", "40")
+        wait_until(lambda: self.output.exists(), "the job to begin", LIMIT_S)
+        self.assertTrue(catches_sigint(process))
+        process.send_signal(signal.SIGINT)
+        # Two signals that are pending at the same time are one: the second goes when the first has been taken.
+        status = pathlib.Path(f"/proc/{process.pid}/status")
+        wait_until(lambda: int(status.read_text().split("ShdPnd:")[1].split()[0], 16) >> (signal.SIGINT - 1) & 1 == 0, "the first signal to be taken")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 130)
+        self.assertEqual(self.run_batch("--max-num-seqs", "40").returncode, 0)
+        self.assertEqual(len(self.answers()), 40)
+
+    def test_progress_is_a_bar_on_a_terminal(self):
+        self.write(*self.long_lines(30, tokens=1500))
+        master, slave = pty.openpty()
+        process = subprocess.Popen(self.command("--max-num-seqs", "4"), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=slave, env=ENVIRONMENT)
+        os.close(slave)
+        shown = b""
+        end = time.monotonic() + LIMIT_S
+        while time.monotonic() < end and select.select([master], [], [], 1)[0] is not None:
+            try:
+                if not (more := os.read(master, 65536)):
+                    break
+            except OSError:   # the other side is closed
+                break
+            shown += more
+        os.close(master)
+        self.assertEqual(process.wait(timeout=LIMIT_S), 0)
+        text = shown.decode(errors="replace")
+        self.assertRegex(text, r"\r\[#* *\] +\d+ %  \d+ of 30 lines, 0 failed; \d+ tokens/s in, \d+ out")
+        self.assertIn("tokens/s in", text)
+
+    def test_it_is_killed_at_any_moment_and_does_every_line_once(self):
+        lines = []
+        for i in range(600):
+            if i % 5 == 0:
+                lines.append(chat(f"c{i}", f"question {i}", max_tokens=20 + i % 40))   # sampled, with the job's seeds
+            elif i % 7 == 0:
+                lines.append(completion(f"e{i}", "x", n=0))
+            else:
+                lines.append(completion(f"p{i}", [f"one {i}", f"two {i}"], max_tokens=40 + i % 160, ignore_eos=True, temperature=i % 2 / 2, seed=i))
+        lines[50] = b"{broken"
+        lines[51] = completion("c45", "a duplicate")
+        self.write(*lines)
+        args = ["--seed", "11", "--max-num-seqs", "16", "--max-queue", "16"]
+        started = time.monotonic()
+        done = self.run_batch(*args)
+        whole_s = time.monotonic() - started
+        self.assertEqual(done.returncode, 0, done.stderr)
+        expected, expected_errors = self.answers(), self.lines(self.errors)
+        self.assertEqual(len(expected) + len(expected_errors), 600)
+        draw = random.Random(os.urandom(8).hex())
+        kills, jobs, at = 0, 0, collections.Counter()
+        while kills < KILLS:
+            for path in (self.output, self.errors, self.job):
+                path.unlink(missing_ok=True)
+            jobs += 1
+            while True:
+                killed = kills < KILLS
+                before = self.output.stat().st_size if self.output.exists() else 0
+                process = subprocess.Popen(self.command(*args), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=ENVIRONMENT)
+                if not killed:
+                    stderr = process.communicate(timeout=LIMIT_S)[1]
+                elif draw.random() < 0.5:
+                    # A part of a run, so that a job is killed several times.
+                    stderr = self.kill_after(process, draw.uniform(0, whole_s * draw.choice([0.1, 0.3, 1.0])))
+                else:
+                    # Where results are in the file and perhaps not recorded yet.
+                    stderr = self.kill_after_growth(process, before, draw.uniform(0, 0.004))
+                if process.returncode != -signal.SIGKILL:
+                    self.assertEqual(process.returncode, 0, stderr.decode())
+                    break
+                kills += 1
+                at["with more results" if self.output.exists() and self.output.stat().st_size > before else "without"] += 1
+            self.assertEqual(self.answers(), expected, f"job {jobs} after {kills} kills")
+            self.assertEqual(sorted(e["error"]["line"] for e in self.lines(self.errors)), sorted(e["error"]["line"] for e in expected_errors))
+        print(f"{kills} kills of {jobs} jobs, {dict(at)}; a whole run took {whole_s:.2f} s")
+
+    @staticmethod
+    def kill_after(process, delay_s):
+        try:
+            return process.communicate(timeout=delay_s)[1]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.communicate(timeout=LIMIT_S)[1]
+
+    def kill_after_growth(self, process, bytes_before, delay_s):
+        end = time.monotonic() + LIMIT_S
+        while process.poll() is None and time.monotonic() < end:
+            if self.output.exists() and self.output.stat().st_size > bytes_before:
+                time.sleep(delay_s)
+                break
+            time.sleep(0.0002)
+        process.kill()
+        return process.communicate(timeout=LIMIT_S)[1]
+
+
+if __name__ == "__main__":
+    unittest.main()
