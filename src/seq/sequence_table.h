@@ -144,7 +144,7 @@ class SequenceTable {
   SequenceColumns columns_;
   std::vector<PlannedPlace> planned_;  // [capacity]
   std::vector<int32_t> recomputed_;    // [capacity]
-  std::vector<int32_t> lost_;        // [capacity] tokens whose KV it lost and has not got back
+  std::vector<int32_t> lost_;          // [capacity] tokens whose KV it lost and has not got back
   size_t note_bytes_;
   HugePageVector<NoteLine> notes_;  // [capacity] blocks of note_bytes_
   ClientTable clients_;
