@@ -60,8 +60,9 @@ struct SchedulingOptions {
     v.Field("tbt-slo", tbt_slo,
             {.unit = "duration",
              .choices = "auto|none",
-             .help = "largest gap between two tokens of a stream, kept by the size of every step (budget tbt-slo; "
-                     "profile: by one size for all); auto: reading speed, 187.5 ms, or twice what the step's decodes "
+             .help = "largest gap between two tokens of a stream, kept by the size of every step (budgets promise "
+                     "and tbt-slo; profile: by one size for all); auto: reading speed, 187.5 ms, or twice what the "
+                     "step's decodes "
                      "take where that is more, unless --token-budget is given"});
     v.Field("step-limit", step_limit,
             {.choices = "context|none",
@@ -78,11 +79,13 @@ struct SchedulingOptions {
             {.min = 0, .max = 0.9, .help = "share of the KV blocks that admission leaves free for decodes"});
     v.Field("reserve-full", reserve_full,
             {.help = "admission max-length reserves the whole context instead of prompt + max_tokens"});
-    v.Field("slo-class", slo_class,
-            {.help = "a class of service, NAME:ttft=500ms,tbt=50ms,jct=10s,weight=4,gate=shed (each optional); may be "
-                     "repeated: "
-                     "what its requests are promised that state nothing else, what they weigh where clients share, and "
-                     "whether they queue (off, queue or shed: --gate none, queue or predict)"});
+    v.Field(
+        "slo-class", slo_class,
+        {.help = "a class of service, NAME:ttft=500ms,tbt=50ms,jct=10s,weight=4,share=20%,gate=shed (each optional); "
+                 "may be repeated: "
+                 "what its requests are promised that state nothing else, what they weigh where clients share, the "
+                 "least share of prompt tokens that start which is theirs while they wait, and "
+                 "whether they queue (off, queue or shed: --gate none, queue or predict)"});
     policy.VisitFields(v);
     v.Group("Requests");
     v.Field("max-model-len", max_model_len,

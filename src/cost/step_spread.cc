@@ -45,7 +45,7 @@ Result<double> ParseSpread(const char* key, const std::string& text) {
 std::optional<StepSpread> SpreadAbout(const StepTimeModel& model, std::span<const StepSample> single_steps) {
   std::vector<double> with_prompts, decodes_only;
   for (const StepSample& s : single_steps) {
-    const double ratio = s.step_ms * 1e6 / static_cast<double>(TimeOf(model, s));
+    const double ratio = std::max(1.0, s.step_ms * 1e6) / static_cast<double>(TimeOf(model, s));
     (s.prefill_tokens > 0 ? with_prompts : decodes_only).push_back(std::log(ratio));
   }
   if (with_prompts.empty() && decodes_only.empty()) return std::nullopt;

@@ -435,7 +435,7 @@ void SayScheduler(const sched::Scheduler& scheduler, const EngineOptions& option
 Status MeasureQuickly(Executor* executor, const ExecutorSize& size, Clock& clock, const Backend::Say& say, Setup* s,
                       std::unique_ptr<Replica>* replica) {
   say(fmt::format(
-      "no step times are stored for --tbt-slo ({}): measuring some for about 2 s; `tactus profile` measures "
+      "no step times of this machine are stored ({}): measuring some for about 2 s; `tactus profile` measures "
       "more of them and stores them",
       s->profile_wanted));
   ProfileLimits limits;

@@ -110,6 +110,7 @@ void KvCache::Impl::WillReadKeys(const Slot& slot) {
 
 void KvCache::Impl::WillEnter(SlotId s, int32_t end) const {
   const Slot& slot = At(s);
+  if (slot.own != nullptr) return;  // its keys are not there
   for (int32_t i = slot.keyed; i < std::min(slot.keyed + kEnterAhead, end); ++i) {
     tree.WillFind((*slot.keys)[static_cast<size_t>(i)]);
   }

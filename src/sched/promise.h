@@ -70,6 +70,7 @@ class PromiseModel {
   Standing StandingOf(const StepView& view, SlotId slot) const {
     return shares_.GoesFirst(view, slot) ? Standing::kTurn : OwnStandingOf(view, slot);
   }
+  bool GoesFirstForShare(const StepView& view, SlotId slot) const { return shares_.GoesFirst(view, slot); }
   // Without regard to its class's share.
   Standing OwnStandingOf(const StepView& view, SlotId slot) const {
     const PromiseNote& note = note_.At(view.notes, slot);

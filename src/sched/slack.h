@@ -145,7 +145,7 @@ class SlackModel {
   static constexpr DurationNs kTurn = std::numeric_limits<DurationNs>::min();
   // Whether it has missed what it states and is not in its turn: its KV is for those that can still be kept.
   bool GivesWay(const StepView& view, SlotId slot) const {
-    if (note_.At(view.notes, slot).in_turn || HasTurn(view, slot)) return false;
+    if (note_.At(view.notes, slot).in_turn || HasTurn(view, slot) || shares_.GoesFirst(view, slot)) return false;
     return IsDecode(view, slot) ? DecodeMissed(view, slot) : Missed(view, slot);
   }
   // Whether `needy` may have the KV of `from`: who gives way loses it to all others, else who has more slack does.

@@ -228,7 +228,9 @@ class Turns(unittest.TestCase):
                          ["--cache", "CACHE", "--tactus=TACTUS", "--profile", "default=FILE", "-o", "FILE", "--seconds", "3"])
 
 
-class WholeRuns(unittest.TestCase):
+class MadeUpProgram(unittest.TestCase):
+    """Whole runs with fake_tactus.py in the place of the program."""
+
     def setUp(self):
         self.temporary = tempfile.TemporaryDirectory()
         self.addCleanup(self.temporary.cleanup)
@@ -255,6 +257,12 @@ class WholeRuns(unittest.TestCase):
     def calls(self, command):
         return [line for line in (self.folder / "calls").read_text().splitlines() if line.startswith(command)]
 
+    @staticmethod
+    def rows_of(call):
+        return pathlib.Path(call.split("trace:")[1].split()[0]).read_text()
+
+
+class WholeRuns(MadeUpProgram):
     def check_servers(self, count):
         """So many were started, and none is left."""
         pids = [int(line) for line in (self.folder / "server-pids").read_text().split()]
@@ -291,6 +299,39 @@ class WholeRuns(unittest.TestCase):
         self.run_it("--quick", "--append", "--presets", "fast", "--scenarios", "bursts", "--first-repeat", "2")
         self.assertEqual(len(json.loads(self.out.read_text())["cells"]), 5)
 
+    def test_a_server_that_counts_other_tokens_is_left_out(self):
+        self.run_it("--quick", "--scenarios", "bursts", status=1, FAKE_TOKENS="2")
+        result = json.loads(self.out.read_text())
+        self.assertEqual(result["cells"], [])
+        self.assertIn("counted 1200 and 24", result["notes"][-1])
+
+    def test_an_interrupt_ends_the_server_and_keeps_what_is_done(self):
+        process = subprocess.Popen(self.command("--quick"), env=self.environment(FAKE_HANG="1"), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            wait_until(lambda: (self.folder / "load-began").exists(), "the load has not begun")
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
+        self.assertEqual(process.returncode, 130, errors)
+        report.check(json.loads(self.out.read_text()))
+        self.check_servers(1)
+
+    def test_what_is_wrong_is_said_before_anything_runs(self):
+        for words, said in ((["--engines", "llama.cpp"], "llama.cpp, which is not in"), (["--engines", "vllm"], "vllm unknown; there are tactus, llama.cpp, OpenVINO GenAI"),
+                            (["--presets", "trail-oracle"], "'trail-oracle' is no preset of this build; there are sarathi-serve, fast"), (["--loads", "0.5,x"], "--loads 0.5,x"), (["--loads", "0"], "--loads"),
+                            (["--scenarios", "storm"], "some of calm, bursts"), (["--objectives", "default=chat:ttft"], "no duration"), (["--objectives", "chat:ttft=1s"], "MODEL=VALUE"),
+                            (["--profile", "default=/nowhere"], "no file /nowhere"), (["--repeats", "-1"], "must be above 0"), (["--models", "7b"], "some of default, 1.1b"), (["--models", "1.1b"], "setup.sh"),
+                            (["--tactus", "/nowhere"], "no such program"), (["--cache", "/nowhere"], "setup.sh")):
+            done = self.run_it(*words, status=2)
+            self.assertIn(said, done.stderr.splitlines()[-1])
+        self.assertFalse(self.out.exists())
+        self.assertEqual([c for c in self.calls("") if not c.endswith("--help")], [], "nothing was started")
+
+
+class SimulatedAgain(MadeUpProgram):
+    served, loads = "", {}      # once for all tests
+
     def profile(self, spread="# spread of steps with prompts: 0.174\n"):
         path = self.folder / "again.csv"
         path.write_text(f"{spread}steps\n")
@@ -298,22 +339,20 @@ class WholeRuns(unittest.TestCase):
 
     def serve_without_spread(self):
         """Two loads of two presets, served and simulated from a profile of before; as an earlier file has them, without seed and times."""
-        self.run_it("--quick", "--presets", "all", "--scenarios", "bursts", "--loads", "0.5,0.8", FAKE_OLD="1")
-        result = json.loads(self.out.read_text())
-        self.assertEqual([s["result"]["slo_attainment"] for s in result["simulated"]], [0.75] * 4)
-        self.assertFalse(any("--step-noise" in c for c in self.calls("sim")))
-        self.loads = {(c["load"], c["who"]): self.rows_of(call) for c, call in zip(result["cells"], [c for c in self.calls("bench") if "trace:" in c])}
-        for cell in result["cells"]:
-            for name in ("seed", "warmup_s", "measured_s"):
-                del cell[name]
-        result["simulated"][0]["steps"]["with prompts"]["p50"] = 9.5      # what only the recording said
-        self.out.write_text(json.dumps(result))
+        if not SimulatedAgain.served:
+            self.run_it("--quick", "--presets", "all", "--scenarios", "bursts", "--loads", "0.5,0.8", FAKE_OLD="1")
+            result = json.loads(self.out.read_text())
+            self.assertEqual([s["result"]["slo_attainment"] for s in result["simulated"]], [0.75] * 4)
+            self.assertFalse(any("--step-noise" in c for c in self.calls("sim")))
+            SimulatedAgain.loads = {(c["load"], c["who"]): self.rows_of(call) for c, call in zip(result["cells"], [c for c in self.calls("bench") if "trace:" in c])}
+            for cell in result["cells"]:
+                for name in ("seed", "warmup_s", "measured_s"):
+                    del cell[name]
+            result["simulated"][0]["steps"]["with prompts"]["p50"] = 9.5      # what only the recording said
+            SimulatedAgain.served = json.dumps(result)
+        self.out.write_text(self.served)
         (self.folder / "calls").write_text("")
-        return result
-
-    @staticmethod
-    def rows_of(call):
-        return pathlib.Path(call.split("trace:")[1].split()[0]).read_text()
+        return json.loads(self.served)
 
     def test_cells_are_simulated_again_without_a_server(self):
         before = self.serve_without_spread()
@@ -373,35 +412,6 @@ class WholeRuns(unittest.TestCase):
         self.out.write_text(json.dumps(result))
         done = self.run_it("--quick", "--parts", "sim", "--append", "--profile", self.profile(), status=2)
         self.assertIn("does not say of model default: kv_blocks", done.stderr.splitlines()[-1])
-        self.assertEqual([c for c in self.calls("") if not c.endswith("--help")], [], "nothing was started")
-
-    def test_a_server_that_counts_other_tokens_is_left_out(self):
-        self.run_it("--quick", "--scenarios", "bursts", status=1, FAKE_TOKENS="2")
-        result = json.loads(self.out.read_text())
-        self.assertEqual(result["cells"], [])
-        self.assertIn("counted 1200 and 24", result["notes"][-1])
-
-    def test_an_interrupt_ends_the_server_and_keeps_what_is_done(self):
-        process = subprocess.Popen(self.command("--quick"), env=self.environment(FAKE_HANG="1"), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        try:
-            wait_until(lambda: (self.folder / "load-began").exists(), "the load has not begun")
-            process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=30)
-        finally:
-            process.kill()
-        self.assertEqual(process.returncode, 130, errors)
-        report.check(json.loads(self.out.read_text()))
-        self.check_servers(1)
-
-    def test_what_is_wrong_is_said_before_anything_runs(self):
-        for words, said in ((["--engines", "llama.cpp"], "llama.cpp, which is not in"), (["--engines", "vllm"], "vllm unknown; there are tactus, llama.cpp, OpenVINO GenAI"),
-                            (["--presets", "trail-oracle"], "'trail-oracle' is no preset of this build; there are sarathi-serve, fast"), (["--loads", "0.5,x"], "--loads 0.5,x"), (["--loads", "0"], "--loads"),
-                            (["--scenarios", "storm"], "some of calm, bursts"), (["--objectives", "default=chat:ttft"], "no duration"), (["--objectives", "chat:ttft=1s"], "MODEL=VALUE"),
-                            (["--profile", "default=/nowhere"], "no file /nowhere"), (["--repeats", "-1"], "must be above 0"), (["--models", "7b"], "some of default, 1.1b"), (["--models", "1.1b"], "setup.sh"),
-                            (["--tactus", "/nowhere"], "no such program"), (["--cache", "/nowhere"], "setup.sh")):
-            done = self.run_it(*words, status=2)
-            self.assertIn(said, done.stderr.splitlines()[-1])
-        self.assertFalse(self.out.exists())
         self.assertEqual([c for c in self.calls("") if not c.endswith("--help")], [], "nothing was started")
 
 

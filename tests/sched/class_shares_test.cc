@@ -82,11 +82,10 @@ struct Naive {
     for (const StepItem& item : items) {
       if (view.seq.state[item.slot] != SeqState::kWaiting) continue;
       int32_t& done = charged[view.seq.arrival_order[item.slot]];
-      for (int32_t p = std::max(done, item.first_position); p < view.seq.prompt_tokens[item.slot]; ++p) {
+      for (; done < view.seq.prompt_tokens[item.slot]; ++done) {
         ++of_class[view.seq.service_class[item.slot]];
         ++all;
       }
-      done = view.seq.prompt_tokens[item.slot];
     }
     const std::vector<SlotId> queue = Waiting(view);
     for (const auto& [c, millionths] : share) {
@@ -273,6 +272,43 @@ TEST(ClassShares, AShareIsWhatItSays) {
     }
   }
   EXPECT_NEAR(static_cast<double>(of_batch) / static_cast<double>(all), 0.25, 0.04);
+}
+
+// Both places are taken by streams that can be kept. Who is owed a start waits for one of them to end, as anybody else.
+TEST(ClassShares, NobodyWhoIsKeptLosesItsPlaceForAShare) {
+  testing::HarnessConfig config = PresetConfig("tactus", 64);
+  testing::KnownLengths lengths{{20}};
+  config.predictor = &lengths;
+  config.max_num_seqs = 2;
+  config.scheduler.limits.classes = {{.name = "chat"}, {.name = "batch", .share = 0.5}};
+  StepBed bed(config);
+  SequenceSpec chat, batch;
+  chat.service_class = 1;
+  chat.slo.tbt_ns = kSecond;
+  batch.service_class = 2;
+  const SlotId a = bed.Waiting(10, chat), b = bed.Waiting(10, chat), owed = bed.Waiting(10, batch);
+  for (int step = 0; step < 6; ++step) bed.Plan(step);
+  const SequenceColumns& seq = bed.table().columns();
+  EXPECT_EQ(seq.state[owed], SeqState::kWaiting) << "the scene needs one that is owed a start";
+  EXPECT_EQ(seq.preemptions[a] + seq.preemptions[b], 0);
+}
+
+// Begun, it is not the first to give its KV up though it is late.
+TEST(ClassShares, WhoHasBegunForAShareKeepsItsKv) {
+  testing::HarnessConfig config = PresetConfig("accelgen", 8);
+  config.scheduler.limits.classes = {{.name = "chat"}, {.name = "batch", .share = 0.5}};
+  StepBed bed(config);
+  SequenceSpec chat, batch;
+  chat.service_class = 1;
+  batch.service_class = 2;
+  batch.slo.ttft_ns = 1;  // missed at once
+  bed.Waiting(8, chat);
+  const SlotId owed = bed.Waiting(100, batch);
+  for (int step = 0; step < 4; ++step) bed.Plan(kSecond + step);
+  ASSERT_EQ(bed.table().columns().state[owed], SeqState::kPrefill) << "the scene needs one that has begun";
+  EXPECT_TRUE(bed.Note<ClassShareNote>(owed)->goes_first);
+  const std::string next = bed.Plan(kSecond + 5);
+  EXPECT_NE(next.find(std::to_string(owed) + ":"), std::string::npos) << next;
 }
 
 // The last of a flood of ten would wait for nine others; with a share of half of all it waits for one.

@@ -333,31 +333,38 @@ TEST_F(Promise, AStartLeavesRoomForItsAnswer) {
 // cannot be kept, have their turns in order of arrival: so many steps after the answer of the one before.
 TEST(PromiseTurn, WhoOnlyWaitsStartsAfterABoundedTime) {
   constexpr int kTurn = 8;
-  HarnessConfig c = PresetConfig("tactus", 8);
-  *c.scheduler.limits.policy.Find<int64_t>("promise-turn") = kTurn;
-  c.max_queue = 1000;
-  c.num_blocks = 400;
-  KnownSteps model;
-  c.scheduler.limits.step_time = &model;
-  Harness h(c);
-  std::vector<RequestHandle> waits;
-  AddRequest(&h, 8, 1, [](Request* r) { r->slo = {3600 * kSecond, 0, 0}; });
-  for (int i = 0; i < 6; ++i) {
-    AddRequest(&h, 8, 1, [i](Request* r) { r->slo = {i % 2 == 0 ? 1 : 0, 0, 0}; });
-    waits.push_back(h.handles().back());
-  }
-  const TimeNs came = h.clock().NowNs();
-  for (int step = 0; step < 14 * kTurn; ++step) {
-    for (int i = 0; i < 2; ++i) AddRequest(&h, 6, 1, [](Request* r) { r->slo = {3600 * kSecond, 0, 0}; });
-    ASSERT_EQ(h.Settle(), "");
-    ASSERT_TRUE(h.Advance());
-  }
-  for (int i = 0; i < 6; ++i) {
-    const testing::RequestOutput& out = h.outputs()[waits[static_cast<size_t>(i)]];
-    ASSERT_TRUE(out.done) << "number " << i << " starves";
-    const int64_t waited = (out.done_event.scheduled_ns - came) / kMs;
-    EXPECT_GE(waited, (i + 1) * kTurn) << "number " << i << " goes before those that can be kept";
-    EXPECT_LE(waited, (i + 1) * (kTurn + 2)) << "number " << i;
+  // Also where a part of those that can be kept goes first for its class's share.
+  for (const double share : {0.0, 0.8}) {
+    HarnessConfig c = PresetConfig("tactus", 8);
+    *c.scheduler.limits.policy.Find<int64_t>("promise-turn") = kTurn;
+    c.scheduler.limits.classes = {{.name = "report", .share = share}};
+    c.max_queue = 1000;
+    c.num_blocks = 400;
+    KnownSteps model;
+    c.scheduler.limits.step_time = &model;
+    Harness h(c);
+    std::vector<RequestHandle> waits;
+    AddRequest(&h, 8, 1, [](Request* r) { r->slo = {3600 * kSecond, 0, 0}; });
+    for (int i = 0; i < 6; ++i) {
+      AddRequest(&h, 8, 1, [i](Request* r) { r->slo = {i % 2 == 0 ? 1 : 0, 0, 0}; });
+      waits.push_back(h.handles().back());
+    }
+    const TimeNs came = h.clock().NowNs();
+    for (int step = 0; step < 14 * kTurn; ++step) {
+      for (int i = 0; i < 2; ++i)
+        AddRequest(&h, 6, 1,
+                   [i](Request* r) { r->slo = {3600 * kSecond, 0, 0}, r->slo_class = i == 0 ? "report" : ""; });
+      ASSERT_EQ(h.Settle(), "");
+      ASSERT_TRUE(h.Advance());
+    }
+    for (int i = 0; i < 6; ++i) {
+      const testing::RequestOutput& out = h.outputs()[waits[static_cast<size_t>(i)]];
+      ASSERT_TRUE(out.done) << "number " << i << " starves, share " << share;
+      const int64_t waited = (out.done_event.scheduled_ns - came) / kMs;
+      EXPECT_GE(waited, (i + 1) * kTurn) << "number " << i << " goes before those that can be kept";
+      // What goes first for a share takes its part of the steps in which it has its turn.
+      EXPECT_LE(waited, (i + 1) * (kTurn + (share > 0 ? 6 : 2))) << "number " << i;
+    }
   }
 }
 

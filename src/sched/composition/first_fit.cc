@@ -1,6 +1,7 @@
 // S3's packing, second half: stall-free steps, but a waiting sequence that does not fit is passed over by those behind
 // it that do. Not by those of another group: the order's groups bound how far it looks and who is passed over.
 #include "sched/choices.h"
+#include "sched/class_shares.h"
 #include "sched/context.h"
 #include "sched/newcomers.h"
 
@@ -9,6 +10,7 @@ namespace {
 
 class FirstFit final : public Composition {
  public:
+  explicit FirstFit(const SchedulerLimits& limits) : shares_(limits) {}
   void Describe(ChoiceTraits* traits) const override { traits->splits_prompts = true; }
   void Compose(StepContext& step) override {
     step.RunDecodes();
@@ -20,16 +22,20 @@ class FirstFit final : public Composition {
       if (step.plan.starts_left() <= 0 || step.plan.prefill_left() <= 0) return;
       const int64_t group = step.order.Group(step.view, slot);
       if (group != step.order.Group(step.view, first)) return;
-      // Nobody of a queue without groups is passed over.
-      if (step.Admit(slot) != AddResult::kAdded && group == 0) return;
+      // Nobody of a queue without groups is passed over, nor who goes first for its class's share.
+      const bool waits_for = group == 0 || shares_.GoesFirst(step.view, slot);
+      if (step.Admit(slot) != AddResult::kAdded && waits_for) return;
     }
   }
+
+ private:
+  const ClassShares shares_;
 };
 
 }  // namespace
 
-std::unique_ptr<Composition> MakeFirstFit(const SchedulerLimits&) {
-  return std::make_unique<FirstFit>();
+std::unique_ptr<Composition> MakeFirstFit(const SchedulerLimits& limits) {
+  return std::make_unique<FirstFit>(limits);
 }
 
 }  // namespace tactus::sched

@@ -3,11 +3,11 @@
 // something is owed, its oldest requests that wait go before everybody else until their prompts are computed, as many
 // as what is owed begins.
 //
-// Bound: over any time in which requests of the class wait throughout, the prompt tokens of it that start are at least
-// its share of all that start, less its share of what starts in one step: nobody starts before those that are owed,
-// for want of KV either. A share is a least one: who had more while others had nothing to do owes them nothing, and who
-// comes back to the queue has saved nothing up. A prompt counts as it starts, and once: not its cached part, and not
-// what a preemption makes it compute again.
+// Bound: from when requests of the class begin to wait, and as long as some do, the prompt tokens of it that start are
+// at least its share of all that start, less its share of what starts in one step, and of the prompts of other classes
+// that are owed at the same time: nobody else starts before those that are owed, for want of KV either. A share is a
+// least one: who had more while others had nothing to do owes them nothing, and who comes back to the queue has saved
+// nothing up. A prompt counts as it starts, whole and once: cached or not, and not again after a preemption.
 #include "sched/class_shares.h"
 
 #include <cmath>
@@ -80,8 +80,8 @@ class ClassShareOrder final : public Order {
     for (const StepItem& item : items) {
       if (view.seq.state[item.slot] != SeqState::kWaiting) continue;
       int32_t& charged = shares_.NoteOf(view, item.slot).charged;
-      const int32_t tokens = std::max(0, view.seq.prompt_tokens[item.slot] - std::max(charged, item.first_position));
-      charged = view.seq.prompt_tokens[item.slot];
+      const int32_t tokens = view.seq.prompt_tokens[item.slot] - charged;
+      charged += tokens;
       started_[view.seq.service_class[item.slot]] += tokens;
       all += tokens;
     }
@@ -99,12 +99,12 @@ class ClassShareOrder final : public Order {
     if (first_a != first_b) return first_a;
     return first_a ? view.seq.arrival_order[a] < view.seq.arrival_order[b] : behind_->Before(view, a, b);
   }
+  // Whoever has begun is spared. Who waits takes nothing from those that run but what the order gives it.
   bool ranks() const override { return behind_->ranks(); }
   int64_t RankOf(const StepView& view, SlotId slot) const override {
-    return shares_.GoesFirst(view, slot) ? std::numeric_limits<int64_t>::min() : behind_->RankOf(view, slot);
+    const bool begun = view.seq.state[slot] != SeqState::kWaiting;
+    return begun && shares_.GoesFirst(view, slot) ? std::numeric_limits<int64_t>::min() : behind_->RankOf(view, slot);
   }
-  bool rank_decides() const override { return behind_->rank_decides(); }
-  // Also those whose prompt has just been computed: Order's own answer, all that run.
   int64_t Group(const StepView& view, SlotId slot) const override { return behind_->Group(view, slot); }
 
  private:
@@ -127,7 +127,7 @@ class ClassShareOrder final : public Order {
         ClassShareNote& note = shares_.NoteOf(view, slot);
         note.goes_first = true;
         first_.push_back(slot);
-        owed -= static_cast<int64_t>(kUnit) * std::max(0, view.seq.prompt_tokens[slot] - note.charged);
+        owed -= static_cast<int64_t>(kUnit) * (view.seq.prompt_tokens[slot] - note.charged);
       }
     }
     std::sort(first_.begin(), first_.end(),

@@ -94,8 +94,9 @@ class PromiseOrder final : public Order {
 
   void Planned(const StepView& view, std::span<const StepItem> items) override {
     for (const StepItem& item : items) {
-      if (view.seq.state[item.slot] != SeqState::kWaiting) continue;
-      if (model_.StandingOf(view, item.slot) != Standing::kKept) model_.Clock(view).turn_from = 0;
+      // Who goes first for its class's share is nobody's turn: those without a share wait on.
+      if (view.seq.state[item.slot] != SeqState::kWaiting || model_.GoesFirstForShare(view, item.slot)) continue;
+      if (model_.OwnStandingOf(view, item.slot) != Standing::kKept) model_.Clock(view).turn_from = 0;
     }
   }
 
