@@ -33,18 +33,4 @@ struct BatchCostModel {
   Status Check() const;
 };
 
-// How much longer a step takes than the longer of its two parts when both run at once: with x = shorter / longer it
-// takes longer * (1 + linear x + quadratic x^2). Zero is perfect overlap; linear 1 is none.
-struct OverlapFit {
-  double linear = 0;
-  double quadratic = 0;
-
-  double Seconds(double compute_s, double memory_s) const {
-    const double longer = compute_s > memory_s ? compute_s : memory_s;
-    if (longer <= 0) return 0;
-    const double x = (compute_s > memory_s ? memory_s : compute_s) / longer;
-    return longer * (1 + linear * x + quadratic * x * x);
-  }
-};
-
 }  // namespace tactus::batch

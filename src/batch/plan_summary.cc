@@ -22,7 +22,7 @@ PlanSummary Summarize(const Plan& plan, const OverlapFit& overlap, int64_t kv_to
   summary.density = plan.totals().density();
   summary.planned_compute_s = summary.compute_s - planned.saved_s;
   summary.bound_s = std::max(shared_compute_s, summary.memory_s);
-  summary.practical_bound_s = overlap.Seconds(shared_compute_s, summary.memory_s);
+  summary.practical_bound_s = overlap.Together(shared_compute_s, summary.memory_s);
   summary.sequential_s = shared_compute_s + summary.memory_s;
   return summary;
 }

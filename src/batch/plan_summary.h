@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "base/overlap_fit.h"
 #include "batch/plan.h"
 
 namespace tactus::batch {

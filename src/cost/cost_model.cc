@@ -50,6 +50,15 @@ Status CheckSplit(const Deployment& d, const ModelSpec& m) {
         fmt::format("--pp {} is more than the {} layers of {}; use at most {}", d.pp, m.layers, m.name, m.layers),
         "pp");
   }
+  if (d.overlap != "off" && d.overlap != "nano")
+    return InvalidArgument(fmt::format("overlap '{}' is not known; known are off, nano", d.overlap), "overlap");
+  const OverlapFit& fit = d.overlap_fit;
+  if (!(fit.linear >= 0 && fit.quadratic >= 0 && fit.linear + fit.quadratic <= 1)) {
+    return InvalidArgument(
+        fmt::format("overlap interference {:g} must be between 0 (both at full speed) and 1 (as one after the other)",
+                    fit.linear + fit.quadratic),
+        "overlap-interference");
+  }
   if (d.devices_per_node < 0 || d.network_gbytes_per_s < 0 || d.context < 0 || d.block_size < 1) {
     return InvalidArgument(
         "devices per node, network bandwidth and context cannot be negative, and a block holds at least 1 token");

@@ -8,10 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "base/overlap_fit.h"
 #include "base/step_time_model.h"
 #include "tactus/status.h"
 
 namespace tactus::cost {
+
+// What nano-batches reach, from the best that POD-Attention (ASPLOS 2025) measured of both kinds of work in one kernel:
+// 1.59 times as fast as one after the other, of at most 2. docs/cost_model.md, "Overlap", says how far that is known.
+inline constexpr OverlapFit kNanoOverlap{.linear = 2 / 1.59 - 1};
 
 // Which model runs where, as the command line names it.
 struct Deployment {
@@ -29,6 +34,10 @@ struct Deployment {
   DurationNs cpu_overhead_ns =
       -1;                   // scheduling and launching per step that no operator hides; -1: the backend's default
   int32_t block_size = 16;  // KV tokens per block, for swap copies
+  // off: a step runs one operator after the other. nano: it is split in two, and one half reads the KV of its decodes
+  // while the other multiplies (NanoFlow), wherever that is faster.
+  std::string overlap = "off";
+  OverlapFit overlap_fit = kNanoOverlap;  // of nano
   // Overrides of the device's and the model's figures; 0: as it is.
   int32_t devices_per_node = 0;
   double network_gbytes_per_s = 0;     // between nodes, one device's share, one direction, as its data sheet has it
@@ -73,6 +82,8 @@ class CostModel : public StepTimeModel {
   virtual double StepBytes(const StepShape& shape) const = 0;
   virtual double peak_flops() const = 0;      // FLOP/s
   virtual double peak_bandwidth() const = 0;  // bytes/s
+  // How a step's arithmetic and its reading of KV add up at best: kNoOverlap with `overlap` off.
+  virtual OverlapFit overlap() const = 0;
 };
 
 }  // namespace tactus::cost

@@ -34,6 +34,7 @@ HybridModel::HybridModel(Deployment deployment, ModelSpec model, DeviceSpec devi
       format_(std::move(format)),
       operators_(std::move(operators)),
       from_(std::move(from)),
+      nano_(deployment_.overlap == "nano"),
       attention_(AttentionOf(model_, deployment_)),
       window_(model_.window > 0 ? static_cast<double>(model_.window) : INFINITY),
       cpu_overhead_ns_(cpu_overhead_ns),
@@ -132,24 +133,39 @@ void HybridModel::FillAttentionTables() {
 }
 
 // Chunks of one step run in one kernel: see OperatorTimes.
-double HybridModel::AttentionNs(const StepShape& shape) const {
-  double sum = prefill_base_ns_, longest = 0, ns = 0;
+double HybridModel::ChunksNs(const StepShape& shape) const {
+  if (shape.chunks.empty()) return 0;
+  double sum = prefill_base_ns_, longest = 0;
   for (const ChunkShape& chunk : shape.chunks) {
     sum += adds_.At(chunk.tokens, chunk.context_tokens);
     longest = std::max(longest, alone_.At(chunk.tokens, chunk.context_tokens));
   }
-  if (!shape.chunks.empty()) ns = std::max(sum, longest);
-  if (shape.decodes > 0) {
-    const double decodes = static_cast<double>(shape.decodes);
-    ns += (shape.chunks.empty() ? decode_ : beside_)
-              .At(decodes, static_cast<double>(shape.decode_context_tokens) / decodes);
-  }
-  return ns;
+  return std::max(sum, longest);
+}
+
+double HybridModel::LayerNs(const StepShape& shape) const {
+  const double chunks_ns = ChunksNs(shape);
+  double ns = layer_.At(shape.tokens() + shape.padded_tokens) + chunks_ns;
+  if (shape.decodes == 0) return ns;
+  const double decodes = static_cast<double>(shape.decodes);
+  ns += (shape.chunks.empty() ? decode_ : beside_)
+            .At(decodes, static_cast<double>(shape.decode_context_tokens) / decodes);
+  return nano_ ? std::min(ns, NanoLayerNs(shape, chunks_ns)) : ns;
+}
+
+// Two halves, each of which reads the weights, so that a step of few tokens is better whole. The decodes have a kernel
+// of their own: a chunk does not slow them as where both share one.
+double HybridModel::NanoLayerNs(const StepShape& shape, double chunks_ns) const {
+  const int64_t tokens = shape.tokens() + shape.padded_tokens;
+  const double decodes = static_cast<double>(shape.decodes);
+  const double compute_ns = layer_.At(tokens / 2) + layer_.At(tokens - tokens / 2) + chunks_ns;
+  const double memory_ns = decode_.At(decodes, static_cast<double>(shape.decode_context_tokens) / decodes);
+  return deployment_.overlap_fit.Together(compute_ns, memory_ns);
 }
 
 DurationNs HybridModel::StageTimeNs(const StepShape& shape, int32_t stage) const {
   const int64_t tokens = shape.tokens() + shape.padded_tokens;
-  double ns = static_cast<double>(StageLayers(stage)) * (layer_.At(tokens) + AttentionNs(shape));
+  double ns = static_cast<double>(StageLayers(stage)) * LayerNs(shape);
   if (stage == 0) {
     ns += embed_.At(tokens) + (tokens > 0 ? cpu_overhead_ns_ : 0);
     ns += static_cast<double>(shape.swap_blocks) * swap_block_ns_;
@@ -199,8 +215,12 @@ std::string HybridModel::Describe() const {
     nodes = fmt::format(", nodes of {} ({:g} GB/s of {} for each device, {:g} us)", device_.node,
                         device_.network_bandwidth / 1e9, device_.network, device_.network_hop_ns / 1e3);
   }
-  return fmt::format("{} on {}, tp {}, pp {}{}: {}; {:.0f} us of host time per step", model_.name, device_.name,
-                     deployment_.tp, deployment_.pp, nodes, from_.text, cpu_overhead_ns_ / 1e3);
+  const std::string overlap =
+      nano_ ? fmt::format("; nano-batches, {:.2f} times as fast at best as one operator after the other",
+                          2 / deployment_.overlap_fit.Together(1, 1))
+            : "";
+  return fmt::format("{} on {}, tp {}, pp {}{}: {}; {:.0f} us of host time per step{}", model_.name, device_.name,
+                     deployment_.tp, deployment_.pp, nodes, from_.text, cpu_overhead_ns_ / 1e3, overlap);
 }
 
 std::string HybridModel::Extrapolation(const StepShape& most) const {

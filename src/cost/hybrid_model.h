@@ -1,7 +1,8 @@
 // The cost model behind CostModel::Create: operator times tabulated so that a step's time is a few loads.
 //
 // A step's time is, stage by stage: layers x (linear operators by token count + attention of every chunk + attention of
-// the decodes), the embedding in the first stage, the head and the sampler in the last, and the host's overhead once.
+// the decodes, which nano-batches overlap), the embedding in the first stage, the head and the sampler in the last, and
+// the host's overhead once.
 //
 // Thread rule: immutable after Build.
 #pragma once
@@ -66,6 +67,7 @@ class HybridModel final : public CostModel {
   double StepBytes(const StepShape& shape) const override;
   double peak_flops() const override { return format_.flops * devices(); }
   double peak_bandwidth() const override { return device_.bandwidth * devices(); }
+  OverlapFit overlap() const override { return nano_ ? deployment_.overlap_fit : kNoOverlap; }
 
  private:
   double devices() const { return static_cast<double>(deployment_.tp) * deployment_.pp; }
@@ -74,7 +76,10 @@ class HybridModel final : public CostModel {
   void FillAttentionTables();
   // All but attention and matrix products, one layer.
   double LayerElementwiseNs(int64_t tokens) const;
-  double AttentionNs(const StepShape& shape) const;  // one layer
+  // One layer.
+  double LayerNs(const StepShape& shape) const;
+  double NanoLayerNs(const StepShape& shape, double chunks_ns) const;
+  double ChunksNs(const StepShape& shape) const;
 
   const Deployment deployment_;
   const ModelSpec model_;
@@ -82,6 +87,7 @@ class HybridModel final : public CostModel {
   const WeightFormat format_;
   const std::unique_ptr<OperatorTimes> operators_;
   const OperatorSource from_;
+  const bool nano_;                 // Deployment::overlap
   const AttentionShape attention_;  // of one device
   const double window_;             // infinity: none
   double prefill_base_ns_ = 0;

@@ -25,7 +25,8 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
   int64_t override_context = 0;
   std::string balancer = "round-robin", cost = "auto", step_noise = "none";
   std::string weight_dtype = "bfloat16", kv_dtype = "bfloat16";
-  std::string backend, cpu_overhead;
+  std::string backend, cpu_overhead, overlap = "off";
+  double overlap_interference = -1;
   double gpu_memory_utilization = 0.9;
   int64_t kv_blocks = 0;
   bool as_paper = false;  // stands for other options (its declaration below); nothing else looks at it
@@ -75,6 +76,14 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
         {.choices = "|vllm|sglang|trtllm", .help = "whose kernels and host code are priced; default: Tactus's own"});
     v.Field("cpu-overhead", cpu_overhead,
             {.unit = "duration", .help = "host time per step that the device does not hide; default: the backend's"});
+    v.Field("overlap", overlap,
+            {.choices = "off|nano",
+             .help = "nano: a step is split in two, and one half reads KV while the other multiplies (NanoFlow)"});
+    v.Field("overlap-interference", overlap_interference,
+            {.min = -1,
+             .max = 1,
+             .help = "how much both slow each other down then: 0 not at all, 1 as much as one after the other takes; "
+                     "-1: as published, 0.26"});
     v.Field("gpu-memory-utilization", gpu_memory_utilization,
             {.min = 0.01, .max = 1, .help = "share of device memory that is used"});
     v.Field("override-context", override_context,

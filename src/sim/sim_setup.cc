@@ -19,6 +19,12 @@ bool IsCostSource(const std::string& cost) {
 
 Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
   if (!IsCostSource(o.cost)) {
+    if (o.overlap != "off") {
+      return InvalidArgument(
+          fmt::format("--overlap {} is for a cost model: the step times of {} were measured as they are", o.overlap,
+                      Printable(o.cost)),
+          "overlap");
+    }
     TACTUS_ASSIGN_OR_RETURN(std::shared_ptr<const cost::StepProfile> profile, cost::LoadStepProfile(o.cost));
     setup->notes.push_back(setup->cost_text = profile->Describe());
     setup->step_time = std::move(profile);
@@ -46,6 +52,8 @@ Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
   d.context = o.override_context;
   d.source = IsCostSource(o.cost) ? o.cost : "auto";
   d.cpu_overhead_ns = texts.cpu_overhead_ns;
+  d.overlap = o.overlap;
+  if (o.overlap_interference >= 0) d.overlap_fit = {.linear = o.overlap_interference};
   TACTUS_ASSIGN_OR_RETURN(setup->cost, cost::CostModel::Create(d));
   if (setup->step_time == nullptr) {
     setup->step_time = setup->cost;

@@ -128,15 +128,5 @@ TEST(PlanSummary, AddsUpToTheBounds) {
   EXPECT_NEAR(s.sequential_s, shared_s + s.memory_s, 1e-12);
 }
 
-TEST(OverlapFit, IsNeverLessThanTheLongerPart) {
-  const batch::OverlapFit perfect, none{.linear = 1}, fitted{.linear = 0.1, .quadratic = 0.2};
-  EXPECT_DOUBLE_EQ(perfect.Seconds(2, 3), 3);
-  EXPECT_DOUBLE_EQ(none.Seconds(2, 3), 5);
-  EXPECT_DOUBLE_EQ(fitted.Seconds(4, 2), 4 * (1 + 0.05 + 0.05));
-  EXPECT_DOUBLE_EQ(fitted.Seconds(2, 4), fitted.Seconds(4, 2));
-  EXPECT_DOUBLE_EQ(fitted.Seconds(0, 4), 4);
-  EXPECT_DOUBLE_EQ(fitted.Seconds(0, 0), 0);
-}
-
 }  // namespace
 }  // namespace tactus

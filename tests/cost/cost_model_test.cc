@@ -94,6 +94,25 @@ TEST(CostModel, MoreWorkIsNeverFasterOnAnyDevice) {
     ExpectMonotone(*Make(Of("llama-2-70b", device.name, 4)), device.name + " tp 4", 2, 500);
   }
   ExpectMonotone(*Make(Of("mistral-7b", "a100")), "sliding window", 3, 2000);
+  Deployment nano = Of("llama-3.1-8b", "a100");
+  nano.overlap = "nano";
+  ExpectMonotone(*Make(nano), "nano-batches", 4, 2000);
+  nano.overlap_fit = {.linear = 0, .quadratic = 1};
+  ExpectMonotone(*Make(nano), "nano-batches with the steepest fit", 5, 2000);
+}
+
+TEST(CostModel, OverlapIsCheckedAndNamesTheWayOut) {
+  Deployment d = Of("llama-3.1-8b", "a100");
+  EXPECT_DOUBLE_EQ(Make(d)->overlap().Together(1, 1), 2) << "off";
+  d.overlap = "nano";
+  EXPECT_NEAR(Make(d)->overlap().Together(1, 1), 2 / 1.59, 1e-12);
+  for (const OverlapFit bad :
+       {OverlapFit{.linear = -0.1}, OverlapFit{.linear = 0.6, .quadratic = 0.6}, OverlapFit{.linear = std::nan("")}}) {
+    d.overlap_fit = bad;
+    EXPECT_EQ(CostModel::Create(d).status().param(), "overlap-interference");
+  }
+  d.overlap = "perfect";
+  EXPECT_EQ(CostModel::Create(d).status().param(), "overlap");
 }
 
 TEST(CostModel, EveryModelRunsSomewhereAndTakesLongerThanItsBytes) {

@@ -233,6 +233,42 @@ TEST(HybridModel, DecodesAloneAndBesideAChunk) {
   EXPECT_EQ(p.Make().StepTimeNs(Of({{{0, 1}}, 7, 7 * 63})), 5 * 2 * (7 + 63));  // 40 of the chunk's base, and the rest
 }
 
+// One half reads the KV of its decodes while the other multiplies: the longer part, and a share of the shorter one. A
+// chunk's attention is arithmetic. The decodes are as fast as alone, also beside a chunk.
+TEST(HybridModel, NanoBatchesReadAndMultiplyAtOnce) {
+  Parts p;
+  p.operators.kv_write = 1;  // 32 bytes of each token's K and V: 32 ns per token and layer
+  p.operators.decode = 2;
+  p.operators.beside = 3;
+  p.operators.adds = 1;
+  const int64_t rows = 7 * 32, decode = 2 * (7 + 63);
+  const Shape decodes{{}, 7, 7 * 63}, mixed{{{127, 15}}, 7, 7 * 63};
+  EXPECT_EQ(p.Make().StepTimeNs(Of(decodes)), 5 * (rows * 2 + decode)) << "off";
+  p.deployment.overlap = "nano";
+  p.deployment.overlap_fit = {.linear = 0.25};
+  EXPECT_EQ(p.Make().StepTimeNs(Of(decodes)), 5 * (rows * 2 + decode / 4));
+  EXPECT_EQ(p.Make().StepTimeNs(Of(mixed)), 5 * (22 * 64 + 142 + decode / 4));
+  p.operators.decode = 20;
+  EXPECT_EQ(p.Make().StepTimeNs(Of(decodes)), 5 * (10 * decode + rows * 2 / 4)) << "reading is the longer part";
+  p.deployment.overlap_fit = kNoOverlap;
+  EXPECT_EQ(p.Make().StepTimeNs(Of(decodes)), 5 * (10 * decode + rows * 2));
+  EXPECT_EQ(p.Make().StepTimeNs(Of({{{127, 15}}})), 5 * (15 * 64 + 142)) << "nothing to read";
+}
+
+// Each half launches its kernels and reads the weights: a step that would be slower in two halves stays whole.
+TEST(HybridModel, AStepIsSplitOnlyWhereThatIsFaster) {
+  Parts p;
+  p.operators.launch = 1000;
+  p.operators.decode = 2;
+  const Shape decodes{{}, 7, 7 * 63};
+  const DurationNs whole = p.Make().StepTimeNs(Of(decodes));
+  p.deployment.overlap = "nano";
+  p.deployment.overlap_fit = {};
+  EXPECT_EQ(p.Make().StepTimeNs(Of(decodes)), whole);
+  p.operators.decode = 2000;
+  EXPECT_LT(p.Make().StepTimeNs(Of(decodes)), 5 * (9 * 1000 + 2000 * (7 + 63)) + 2000) << "worth a second launch";
+}
+
 // A window of 63 tokens: nobody reads more, and a long chunk is a row of pieces that each see their own.
 TEST(HybridModel, AWindowBoundsTheContext) {
   Parts p;

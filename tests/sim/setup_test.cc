@@ -79,6 +79,23 @@ TEST(SetUp, TheNetworksLatencyReachesTheCostModel) {
   EXPECT_EQ(ns(-1), ns(17'000));
 }
 
+TEST(SetUp, OverlapReachesTheCostModel) {
+  SimOptions o = Options();
+  const auto ns = [&o] {
+    const ChunkShape chunk{0, 512};
+    return SetUpSimulation(o, {})->step_time->StepTimeNs(
+        {.chunks = {&chunk, 1}, .decodes = 128, .decode_context_tokens = 128 * 2000});
+  };
+  const DurationNs off = ns();
+  o.overlap = "nano";
+  const DurationNs nano = ns();
+  EXPECT_LT(nano, off);
+  o.overlap_interference = 0;
+  EXPECT_LT(ns(), nano);
+  o.overlap_interference = 1;
+  EXPECT_LE(ns(), off) << "whole where that is faster";
+}
+
 TEST(SetUp, EveryPresetSimulates) {
   for (const sched::PresetInfo& preset : sched::Presets()) {
     SimOptions o = Options();
@@ -114,6 +131,9 @@ TEST(SetUp, AMeasuredProfileNeedsNoModel) {
   o.kv_blocks = 1000;
   const auto json = RunOptions(o);
   EXPECT_EQ(json["requests"]["completed"], 16);
+  o.overlap = "nano";
+  EXPECT_EQ(SetUpSimulation(o, {}).status().param(), "overlap") << "the profile's steps are as they were measured";
+  o.overlap = "off";
   EXPECT_TRUE(json["mfu"].is_null());
   EXPECT_TRUE(json["extrapolation"].is_null());
   o.workload = "random:in=900,out=16";  // chunks behind 512 tokens, which no row has
