@@ -173,11 +173,18 @@ def make(density, sharing, requests, dense, seed, data):
     rows = []
     for stream, part in ((streams[0], parts[0]), (streams[2], parts[2])):
         rows += [next(stream) for _ in range(round(part * requests))]
-    # Few long answers weigh as much as all the rest: they are counted by what they weigh.
+    # Few long answers weigh as much as all the rest: they are counted by what they weigh, and one that is too long for
+    # what is left is passed over.
     t = totals(rows)
-    while t.memory == 0 or t.density > density:
-        rows.append(next(streams[1]))
-        t.add(rows[-1])
+    left_s = (1 - t.sharing) * t.compute / density - t.memory
+    passed = 0
+    while left_s > 0 and passed < 1000:
+        row = next(streams[1])
+        if memory_s(row) > left_s * 1.2:
+            passed += 1
+            continue
+        left_s -= memory_s(row)
+        rows.append(row)
     random.Random(f"{seed}-order").shuffle(rows)
     return rows
 
