@@ -158,7 +158,9 @@ double HybridModel::LayerNs(const StepShape& shape) const {
 double HybridModel::NanoLayerNs(const StepShape& shape, double chunks_ns) const {
   const int64_t tokens = shape.tokens() + shape.padded_tokens;
   const double decodes = static_cast<double>(shape.decodes);
-  const double compute_ns = layer_.At(tokens / 2) + layer_.At(tokens - tokens / 2) + chunks_ns;
+  // Nor are two halves faster than the whole, whatever the tables say of counts beyond their end.
+  const double linear_ns = std::max(layer_.At(tokens), layer_.At(tokens / 2) + layer_.At(tokens - tokens / 2));
+  const double compute_ns = linear_ns + chunks_ns;
   const double memory_ns = decode_.At(decodes, static_cast<double>(shape.decode_context_tokens) / decodes);
   return deployment_.overlap_fit.Together(compute_ns, memory_ns);
 }

@@ -1,5 +1,7 @@
 #include "cost/cost_model.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
