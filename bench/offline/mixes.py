@@ -193,8 +193,10 @@ def write(path, rows):
     with open(path, "w", newline="") as file:
         out = csv.writer(file)
         out.writerow(["prompt_tokens", "output_tokens", "prefix_id", "shared_tokens", "slo_class"])
+        ids = {}  # prefixes are numbered as they come
         for row in rows:
-            out.writerow([row["prompt"], row["output"], row["prefix"], row["shared"], row["source"]])
+            prefix = ids.setdefault(row["prefix"], len(ids))
+            out.writerow([row["prompt"], row["output"], prefix, row["shared"], row["source"]])
 
 
 def summary(rows):
