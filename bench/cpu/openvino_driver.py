@@ -42,7 +42,7 @@ class Driver:
         scheduler.max_num_seqs = args.max_seqs
         scheduler.max_num_batched_tokens = args.chunk
         scheduler.dynamic_split_fuse = args.split_fuse
-        scheduler.enable_prefix_caching = False
+        scheduler.enable_prefix_caching = args.prefix_caching
         properties = {"INFERENCE_NUM_THREADS": args.threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "bf16"}
         if args.tokenizer:
             self.pipeline = genai.ContinuousBatchingPipeline(args.folder, genai.Tokenizer(args.tokenizer), scheduler, "CPU", **properties)
@@ -192,6 +192,7 @@ def main() -> None:
     parser.add_argument("--no-split-fuse", dest="split_fuse", action="store_false")
     parser.add_argument("--cache-gib", type=int, default=2)
     parser.add_argument("--max-seqs", type=int, default=33)
+    parser.add_argument("--prefix-caching", action="store_true")
     parser.add_argument("--vocab", type=int, default=32000)
     parser.add_argument("--tokenizer", help="a GGUF file whose tokenizer is used, where GenAI cannot read the model's")
     args = parser.parse_args()
