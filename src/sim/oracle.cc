@@ -47,6 +47,7 @@ class Search {
          const std::function<bool(const OracleProgress&)>& keep_going)
       : base_(base), options_(options), keep_going_(keep_going) {
     base_.config.requests_out.clear();
+    base_.config.steps_out.clear();
     base_.config.trace_out.clear();
     progress_.total = static_cast<int64_t>(sched::Presets().size()) + 4 + options.swaps;
   }

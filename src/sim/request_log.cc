@@ -5,12 +5,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "sim/log_text.h"
+
 namespace tactus {
 namespace {
-
-std::string Seconds(TimeNs ns) {
-  return fmt::format("{}.{:09}", ns / kSecond, ns % kSecond);
-}
 
 // Cells hold no comma, no quote and no line's end (base/csv.h).
 std::string CsvCell(std::string text) {
@@ -47,16 +45,17 @@ RequestLog::~RequestLog() {
 }
 
 void RequestLog::Ended(const WorkloadRequest& r, int32_t replica, const RequestDoneEvent& d) {
-  const auto line = fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", r.index, replica, Seconds(d.arrival_ns),
-                                d.prompt_tokens, d.cached_tokens, d.completion_tokens, Seconds(d.scheduled_ns),
-                                Seconds(d.first_token_ns), Seconds(d.done_ns), Seconds(d.longest_gap_ns), d.preemptions,
-                                d.recomputed_tokens, FinishReasonName(d.finish), ClassAndObjectives(r));
+  const auto line =
+      fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", r.index, replica, ExactSeconds(d.arrival_ns),
+                  d.prompt_tokens, d.cached_tokens, d.completion_tokens, ExactSeconds(d.scheduled_ns),
+                  ExactSeconds(d.first_token_ns), ExactSeconds(d.done_ns), ExactSeconds(d.longest_gap_ns),
+                  d.preemptions, d.recomputed_tokens, FinishReasonName(d.finish), ClassAndObjectives(r));
   std::fwrite(line.data(), 1, line.size(), file_);
 }
 
 void RequestLog::Refused(const WorkloadRequest& r, TimeNs now_ns) {
-  const auto line = fmt::format("{},,{},{},,0,,,{},,,,rejected,{}\n", r.index, Seconds(now_ns), r.prompt_tokens,
-                                Seconds(now_ns), ClassAndObjectives(r));
+  const auto line = fmt::format("{},,{},{},,0,,,{},,,,rejected,{}\n", r.index, ExactSeconds(now_ns), r.prompt_tokens,
+                                ExactSeconds(now_ns), ClassAndObjectives(r));
   std::fwrite(line.data(), 1, line.size(), file_);
 }
 

@@ -35,7 +35,7 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
   int64_t requests = -1;
   std::string long_prompts = "refuse";
   // Output
-  std::string requests_out, warmup, measure;
+  std::string requests_out, steps_out, warmup, measure;
   bool exact_percentiles = false;
 
   template <class V>
@@ -126,6 +126,7 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
             {.help = "how much is measured after that: a time such as 10m, or a number of requests; default: until "
                      "the last request arrives"});
     v.Field("requests-out", requests_out, {.help = "CSV file with one line per request"});
+    v.Field("steps-out", steps_out, {.help = "CSV file with one line per step"});
   }
 };
 

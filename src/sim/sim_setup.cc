@@ -232,8 +232,8 @@ Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& text
         return InvalidArgument(fmt::format("the oracle tries every preset; '{}' cannot be chosen beside it", *choice),
                                "scheduler");
     }
-    for (const auto& [flag, file] :
-         {std::pair{"trace-out", &o.trace_out}, std::pair{"requests-out", &o.requests_out}}) {
+    for (const auto& [flag, file] : {std::pair{"trace-out", &o.trace_out}, std::pair{"requests-out", &o.requests_out},
+                                     std::pair{"steps-out", &o.steps_out}}) {
       if (file->empty()) continue;
       return InvalidArgument(
           fmt::format("the oracle makes many runs and records none: leave --{} out, or run the scheduler that it names",
@@ -258,6 +258,7 @@ Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& text
   c.warmup = texts.warmup;
   c.measure = texts.measure;
   c.requests_out = o.requests_out;
+  c.steps_out = o.steps_out;
   c.trace_out = o.trace_out;
   return setup;
 }

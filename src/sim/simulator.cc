@@ -61,6 +61,9 @@ Result<std::unique_ptr<Simulation>> Simulation::Create(const SimulationConfig& c
   if (!config.requests_out.empty()) {
     TACTUS_ASSIGN_OR_RETURN(impl->log, RequestLog::Create(config.requests_out));
   }
+  if (!config.steps_out.empty()) {
+    TACTUS_ASSIGN_OR_RETURN(impl->step_log, StepLog::Create(config.steps_out));
+  }
   TACTUS_RETURN_IF_ERROR(impl->MakeReplicas());
   impl->shortest_step_ns = ShortestStepNs(*config.step_time);
   return std::unique_ptr<Simulation>(new Simulation(std::move(impl)));
@@ -121,9 +124,10 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   ec.max_slots = capacity;
   ec.noise = StepNoise(config.step_spread, config.seed, index);
   ec.meter = config.meter;
-  if (config.on_step) {
+  if (config.on_step || step_log != nullptr) {
     ec.observer = [this, index](const StepPlan& plan, TimeNs start, TimeNs end) {
-      config.on_step(index, plan, start, end);
+      if (config.on_step) config.on_step(index, plan, start, end);
+      if (step_log != nullptr) step_log->Ran(index, plan, start, end);
     };
   }
   r.executor = std::make_unique<SimExecutor>(ec);
@@ -340,7 +344,9 @@ Status Simulation::Run(const std::function<bool(const SimProgress&)>& keep_going
     r.executor->Close();
     TACTUS_RETURN_IF_ERROR(r.core->CloseTap());
   }
-  return s.log != nullptr ? s.log->Close() : Status();
+  const Status requests = s.log != nullptr ? s.log->Close() : Status();
+  const Status steps = s.step_log != nullptr ? s.step_log->Close() : Status();
+  return requests.ok() ? steps : requests;
 }
 
 bool Simulation::finished() const {

@@ -58,6 +58,7 @@ struct SimulationConfig {
   Clock* stopwatch = nullptr;      // of the scheduler's decisions, which take real time; null: they are not measured
   bool exact_percentiles = false;  // keeps every latency in memory
   std::string requests_out;        // CSV, one line per request; empty: none
+  std::string steps_out;           // CSV, one line per step; empty: none
   std::string trace_out;           // binary step trace (one replica: this file, else FILE.0, FILE.1, ...)
   std::function<void(int32_t replica, const StepPlan&, TimeNs start_ns, TimeNs end_ns)> on_step;
   std::function<void(const WorkloadRequest&, int32_t replica, const RequestDoneEvent&)> on_done;

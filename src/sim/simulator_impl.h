@@ -10,6 +10,7 @@
 #include "sim/prompt_keys.h"
 #include "sim/request_log.h"
 #include "sim/simulator.h"
+#include "sim/step_log.h"
 
 namespace tactus {
 
@@ -77,6 +78,7 @@ struct Simulation::Impl {
 
   std::unique_ptr<EngineMetrics> metrics;
   std::unique_ptr<RequestLog> log;
+  std::unique_ptr<StepLog> step_log;
   int64_t ended = 0, cut_outputs = 0, clipped_prompts = 0, objectives_below_a_step = 0;
   DurationNs shortest_step_ns = 0;
   TimeNs first_arrival_ns = kNever, last_end_ns = 0;

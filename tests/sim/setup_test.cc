@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -374,6 +375,33 @@ TEST(SetUp, StatedPredictionsNeedAWorkloadThatPredicts) {
   std::getline(log, line);
   while (std::getline(log, line)) order += line[0];
   EXPECT_EQ(order, "0231");
+}
+
+// Two requests of 20 tokens and answers of 3: both prompts in one step, then two steps of two decodes.
+TEST(SetUp, StepsAreLogged) {
+  SimOptions o = Options();
+  o.workload = "random:in=20,out=3";
+  o.rate = 0;
+  o.concurrency = 2;
+  o.requests = 2;
+  o.steps_out = ::testing::TempDir() + "/steps.csv";
+  RunOptions(o);
+  std::ifstream in(o.steps_out);
+  std::string header, line, held;
+  std::getline(in, header);
+  EXPECT_EQ(header, "replica,start_s,end_s,prompt_tokens,prompt_context_tokens,decodes,decode_context_tokens");
+  double last_s = 0;
+  while (std::getline(in, line)) {
+    int replica = -1, used = 0;
+    double start_s = 0, end_s = 0;
+    ASSERT_EQ(std::sscanf(line.c_str(), "%d,%lf,%lf,%n", &replica, &start_s, &end_s, &used), 3) << line;
+    EXPECT_EQ(replica, 0);
+    EXPECT_LE(last_s, start_s) << line;
+    EXPECT_LT(start_s, end_s) << line;
+    last_s = end_s;
+    held += line.substr(static_cast<size_t>(used)) + " ";
+  }
+  EXPECT_EQ(held, "40,0,0,0 0,0,2,42 0,0,2,44 ");
 }
 
 TEST(SetUp, WhatIsWrongIsNamed) {

@@ -553,6 +553,7 @@ TEST(Simulation, WhatCannotRunIsRefusedWithTheFlag) {
   EXPECT_EQ(status_of([](auto*) {}, 0).param(), "rate");
   const std::string nowhere = testing::TempDir() + "/no_such_folder/x";
   EXPECT_EQ(status_of([&](auto* c) { c->requests_out = nowhere; }).param(), "requests-out");
+  EXPECT_EQ(status_of([&](auto* c) { c->steps_out = nowhere; }).param(), "steps-out");
   EXPECT_EQ(status_of([&](auto* c) { c->trace_out = nowhere; }).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status_of([](auto* c) { c->scheduler.limits.blocks_total = int64_t{1} << 30; }).param(), "kv-blocks");
   EXPECT_EQ(status_of([](auto* c) { c->swap_blocks = int64_t{1} << 40; }).param(), "swap-space");

@@ -1,0 +1,17 @@
+// What the CSV files of a simulation have in common.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "base/units.h"
+
+namespace tactus {
+
+// With nine decimals: exact.
+inline std::string ExactSeconds(TimeNs ns) {
+  return fmt::format("{}.{:09}", ns / kSecond, ns % kSecond);
+}
+
+}  // namespace tactus
