@@ -187,9 +187,10 @@ def mixes_table(result):
                 blend, t = by["blend"], {order: r["tokens_per_s"] for order, r in by.items()}
                 share = blend["plan"]["share_of_practical_bound"]
                 sharing = blend["sharing"] / blend["plan"]["optimal_sharing"] if blend["sharing"] and blend["plan"]["optimal_sharing"] else None
-                lines.append(f"| {deployment}, {name} | {overlap} | " + " | ".join(f"{t[o]:.0f}" if o in t else "" for o in ORDERS) +
-                             f" | {gain(t['blend'], t.get('dfs'))} | {gain(t['blend'], plain['dfs']['tokens_per_s'] if 'dfs' in plain else None)} | {gain(t['blend'], t.get('balance'))} | "
-                             f"{100 * share:.1f} % | {f'{100 * sharing:.1f} %' if sharing else ''} |" if share else "")
+                speeds = " | ".join(f"{t[o]:.0f}" if o in t else "" for o in ORDERS)
+                gains = [gain(t["blend"], t.get("dfs")), gain(t["blend"], plain["dfs"]["tokens_per_s"] if "dfs" in plain else None), gain(t["blend"], t.get("balance"))]
+                shares = [f"{100 * value:.1f} %" if value else "" for value in (share, sharing)]
+                lines.append(f"| {deployment}, {name} | {overlap} | {speeds} | {' | '.join(gains + shares)} |")
     return "\n".join(lines)
 
 
