@@ -7,7 +7,7 @@
 namespace tactus {
 
 struct StepRates {
-  double prompt_token_s = 0;  // of a step with nothing but a prompt, over its tokens; weights are read once for all
+  double prompt_token_s = 0;  // of a step with nothing but short prompts, over its tokens; weights are read once
   double kv_token_s = 0;      // more that a step takes where its decodes read one more token's K and V
 };
 

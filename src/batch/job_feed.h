@@ -5,8 +5,8 @@
 //
 // The sample is drawn where the order depends on lengths that nobody knows. It has no place, so that it goes before
 // what has one. What is handed out beside it goes by a provisional plan, of max_tokens; the caller keeps few of those
-// waiting (`provisional`), since the rest is planned again, once, when the sample has ended. What was handed out is never
-// planned again.
+// waiting (`provisional`), since the rest is planned again, once, when the sample has ended. What was handed out is
+// never planned again.
 //
 // Thread rule: one thread. Deterministic: the same job, options and lengths, told at the same moments, give the same
 // starts. Invariants: every request that is to run is handed out exactly once, none other is.

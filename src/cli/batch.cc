@@ -199,57 +199,36 @@ Result<std::unique_ptr<batch::Job>> OpenJob(const BatchOptions& o, const ShardOf
   return job;
 }
 
-// Of the time that the whole run took.
-std::optional<double> ShareOf(double bound_s, const batch::PlanReport& plan, const RunResult& result) {
-  if (!plan.rated || result.duration_s <= 0) return std::nullopt;
-  return bound_s * plan.work_share / result.duration_s;
+PlanFigures FiguresOf(const batch::PlanReport& plan, const std::string& order, double run_s) {
+  PlanFigures figures = batch::FiguresOf(plan.summary, plan.rated, plan.work_share, run_s);
+  figures.order = order;
+  figures.sample = plan.sample;
+  figures.key_tokens = plan.key_tokens;
+  figures.reading_s = static_cast<double>(plan.reading_ns) * 1e-9;
+  figures.planning_s = static_cast<double>(plan.planning_ns) * 1e-9;
+  return figures;
 }
 
-std::string PlanText(const batch::PlanReport& plan, const RunResult& result) {
-  const batch::PlanSummary& s = plan.summary;
+std::string PlanText(const PlanFigures& plan, int64_t finest_key_tokens) {
   std::string text = fmt::format(
       "plan of {} requests, {} of them a sample: {:.1f} s to read them, {:.2f} s to plan; {:.1f} % of the prompts "
       "shared at best, {:.1f} % in this order",
-      plan.requests, plan.sample, static_cast<double>(plan.reading_ns) * 1e-9,
-      static_cast<double>(plan.planning_ns) * 1e-9, 100 * s.optimal_sharing, 100 * s.planned_sharing);
-  if (plan.coarsened) text += fmt::format(" (in steps of {} tokens, to stay in --planner-memory)", plan.key_tokens);
-  if (const auto share = ShareOf(s.practical_bound_s, plan, result)) {
-    text += fmt::format("; {:.1f} % of the bound that this machine allows", 100 * *share);
-  } else {
-    text += "; `tactus profile` measures this machine, and the next run says its share of what that allows";
-  }
-  return text;
+      plan.requests, plan.sample, plan.reading_s, plan.planning_s, 100 * plan.optimal_sharing,
+      100 * plan.planned_sharing);
+  if (plan.key_tokens > finest_key_tokens)
+    text += fmt::format(" (in steps of {} tokens, to stay in --planner-memory)", plan.key_tokens);
+  if (plan.share_of_practical_bound)
+    return text + fmt::format("; {:.1f} % of what this machine allows", 100 * *plan.share_of_practical_bound);
+  return text + "; `tactus profile` measures this machine, and the next run says its share of what that allows";
 }
 
-nlohmann::ordered_json PlanJson(const batch::PlanReport& plan, const RunResult& result) {
-  using nlohmann::ordered_json;
-  const batch::PlanSummary& s = plan.summary;
-  const auto optional = [](std::optional<double> value) {
-    return value ? ordered_json(*value) : ordered_json(nullptr);
-  };
-  const auto seconds = [&](double value) { return plan.rated ? ordered_json(value) : ordered_json(nullptr); };
-  return {{"requests", plan.requests},
-          {"sample", plan.sample},
-          {"key_tokens", plan.key_tokens},
-          {"reading_s", static_cast<double>(plan.reading_ns) * 1e-9},
-          {"planning_s", static_cast<double>(plan.planning_ns) * 1e-9},
-          {"optimal_sharing", s.optimal_sharing},
-          {"planned_sharing", s.planned_sharing},
-          {"achieved_sharing", optional(result.engine ? result.engine->prefix_sharing : std::nullopt)},
-          {"bound_s", seconds(s.bound_s)},
-          {"practical_bound_s", seconds(s.practical_bound_s)},
-          {"share_of_bound", optional(ShareOf(s.bound_s, plan, result))},
-          {"share_of_practical_bound", optional(ShareOf(s.practical_bound_s, plan, result))}};
-}
-
-void PrintResult(const BatchOptions& o, const batch::Job& job, int64_t done_before, const RunResult& result,
-                 const batch::PlanReport& plan) {
+void PrintResult(const BatchOptions& o, const batch::Job& job, int64_t done_before, const RunResult& result) {
   const batch::JobCounts c = job.counts();
   const std::string text =
       fmt::format("{} lines in = {} out ({}) + {} errors ({}){}{}", c.lines, c.out, job.files().output, c.errors,
                   job.files().errors, c.left() > 0 ? fmt::format(" + {} left", c.left()) : "",
                   c.elsewhere > 0 ? fmt::format("; {} lines are other shards'", c.elsewhere) : "");
-  if (plan.requests > 0) Say(PlanText(plan, result));
+  if (result.plan) Say(PlanText(*result.plan, o.engine.block_size));
   if (!o.json) {
     std::printf("%s\n", text.c_str());
     return;
@@ -259,7 +238,6 @@ void PrintResult(const BatchOptions& o, const batch::Job& job, int64_t done_befo
   report["lines"] = {
       {"in", c.lines}, {"out", c.out}, {"errors", c.errors}, {"left", c.left()}, {"before", done_before}};
   if (c.elsewhere > 0) report["shard"] = {{"elsewhere", c.elsewhere}, {"cut", job.cut()}};
-  if (plan.requests > 0) report["plan"] = PlanJson(plan, result);
   std::printf("%s\n", report.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
 }
 
@@ -288,7 +266,7 @@ Status Run(BatchOptions o) {
   TACTUS_ASSIGN_OR_RETURN(const auto job, OpenJob(o, shard));
   const int64_t before = job->counts().done();
   if (job->counts().left() == 0) {
-    PrintResult(o, *job, before, {}, {});
+    PrintResult(o, *job, before, {});
     return CheckDone(*job);
   }
   o.engine.front_end_bytes = kParsedPerByte * o.max_line.bytes + kResultBytes + PlannerBytes(o, *job);
@@ -314,9 +292,10 @@ Status Run(BatchOptions o) {
   Status status = batch::RunJob(job.get(), engine.get(), options, SystemClock());
   bar.End();
   engine->Drain(0);  // nothing runs: its figures include the last step
-  const RunResult result = engine->Outcome();
+  RunResult result = engine->Outcome();
+  if (plan.requests > 0) result.plan = FiguresOf(plan, batch::NameOf(options.order.order), result.duration_s);
   const Status closed = engine->Close();
-  PrintResult(o, *job, before, result, plan);
+  PrintResult(o, *job, before, result);
   if (status.ok()) return closed.ok() ? CheckDone(*job) : closed;
   return Status(status.code(),
                 fmt::format("{}; {} of {} lines are done and kept; the same command goes on with the rest",

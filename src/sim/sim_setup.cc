@@ -155,7 +155,7 @@ Status PlanMemory(const SimOptions& o, SimSetup* setup) {
 }
 
 Status OpenWorkload(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
-  TACTUS_ASSIGN_OR_RETURN(const ParsedLoad load, ParseLoad(o));
+  TACTUS_ASSIGN_OR_RETURN(const ParsedLoad load, ParseLoad(o, o.offline));
   TACTUS_RETURN_IF_ERROR(CheckClasses(texts.slo_mix, load.spec));
   if (o.requests == 0 || o.requests < -1)
     return InvalidArgument(fmt::format("--requests is {}; it must be at least 1", o.requests), "requests");
@@ -178,6 +178,22 @@ Status OpenWorkload(const SimOptions& o, const SimTexts& texts, SimSetup* setup)
     setup->notes.push_back(fmt::format("{}: {} rows without a prompt or an output dropped", load.spec.file,
                                        setup->workload->rows_dropped()));
   }
+  return Status();
+}
+
+// The offline job, if the load is one.
+Status SetUpJob(const SimOptions& o, SimSetup* setup) {
+  if (!o.offline) return Status();
+  if (setup->oracle)
+    return InvalidArgument("the oracle searches for objectives, which an offline job has none of", "offline");
+  PlannedLoad& job = setup->config.job.emplace();
+  job.sample_share = o.sample;
+  job.seed = static_cast<uint64_t>(o.plan_seed);
+  job.lengths_known = o.planner_lengths == "known";
+  constexpr int64_t kMostTokens = 8192;  // of a step that its rates are read off
+  const int64_t budget = o.token_budget > 0 ? o.token_budget : 512;
+  job.cost = CostOfSteps(*setup->step_time, setup->cost.get(), static_cast<int32_t>(std::min(budget, kMostTokens)));
+  job.overlap = {.linear = 1};  // a step's parts follow each other
   return Status();
 }
 
@@ -236,6 +252,7 @@ Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& text
   c.model_name = o.model.empty() ? "profile" : o.model;
   c.prefix_caching = o.prefix_caching && (o.identities == "all" || setup.workload->shares_text());
   if (o.identities == "all") c.client = "client";
+  TACTUS_RETURN_IF_ERROR(SetUpJob(o, &setup));
   c.replicas = static_cast<int32_t>(o.replicas);
   c.balancer = o.balancer;
   c.concurrency = o.concurrency;
