@@ -38,6 +38,11 @@ struct ModelInfo {
   int64_t max_model_len = 0;  // tokens: prompt and answer together
   int64_t vocab_size = 0;     // token ids are 0 to vocab_size - 1
   int64_t num_parameters = 0;
+  int64_t hidden_size = 0, num_layers = 0;
+  int64_t kv_bytes_per_token = 0;  // of all layers, with 16-bit K and V
+  // Seconds of a prompt's token in a full step, and of reading a token's K and V, by the step times of this machine; 0:
+  // none are stored.
+  double prompt_token_s = 0, kv_token_s = 0;
   std::string weight_format;           // as the start-up line has it
   std::string kernels;                 // the kernel set in use: "avx512"
   SamplingParams generation_defaults;  // of the model's generation_config.json

@@ -30,6 +30,8 @@ struct EngineOptions : SchedulingOptions {
   std::string kernels;
   // Memory that requests take outside the engine (bodies, parsing, buffers of streams). Not a flag: who serves says it.
   int64_t front_end_bytes = 0;
+  // Step times of this machine are loaded where they are stored, although no policy asks for them. Not a flag.
+  bool likes_step_times = false;
 
   template <class V>
   void VisitFields(V& v) {

@@ -90,6 +90,21 @@ struct SimulatedFigures {
   double shortest_step_ms = 0;
 };
 
+// Of an offline job that ran by a plan (docs/batch.md).
+struct PlanFigures {
+  std::string order;
+  int64_t requests = 0;           // sequences
+  int64_t sample = 0;             // of them, run first to learn how long answers are
+  int64_t key_tokens = 0;         // shared prefixes were known in steps of so many
+  double optimal_sharing = 0;     // share of the prompts' tokens that no order exceeds
+  double planned_sharing = 0;     // in this order, with the KV memory as cache
+  double density = 0;             // compute over memory time, shared prefixes computed once
+  std::optional<double> bound_s;  // the longer of both: nothing can be faster; absent: the device's speed is not known
+  std::optional<double> practical_bound_s;                         // with what overlap really costs
+  std::optional<double> share_of_bound, share_of_practical_bound;  // bound over the time that it took
+  double reading_s = 0, planning_s = 0;                            // by the system's clock
+};
+
 struct RunResult {
   // What ended with an answer in the measured part of a run, whenever it came.
   struct Served {
@@ -121,6 +136,7 @@ struct RunResult {
 
   std::optional<EngineFigures> engine;
   std::optional<SimulatedFigures> simulated;
+  std::optional<PlanFigures> plan;
 
   // Per second; absent where no time passed.
   std::optional<double> request_throughput() const { return PerSecond(served ? served->requests : completed); }

@@ -40,10 +40,10 @@ AnswerShape ShapeOf(const ParsedRequest& parsed) {
 
 // The prompts in tokens, each refused as early as it can be.
 Result<std::vector<AnswerShape::Prompt>> Tokenise(ParsedRequest* parsed, Engine& engine, const RequestLimits& limits,
-                                                  StopToken stop) {
+                                                  StopToken stop, bool count_refused) {
   const auto check_fits = [&](std::string_view text) {
     Status status = CheckLeastTokens(*parsed, engine.LeastTokens(text), limits);
-    if (!status.ok()) engine.CountRefused(parsed->base, status);
+    if (!status.ok() && count_refused) engine.CountRefused(parsed->base, status);
     return status;
   };
   std::vector<AnswerShape::Prompt> prompts;
@@ -110,11 +110,11 @@ int64_t SequenceCount(const ParsedRequest& parsed) {
   return (parsed.chat ? 1 : static_cast<int64_t>(parsed.prompts.size())) * parsed.base.n;
 }
 
-Result<Prepared> PrepareConversation(ParsedRequest parsed, Engine& engine, const RequestLimits& limits,
-                                     StopToken stop) {
+Result<Prepared> PrepareConversation(ParsedRequest parsed, Engine& engine, const RequestLimits& limits, StopToken stop,
+                                     bool count_refused) {
   Prepared out;
   out.shape = ShapeOf(parsed);
-  TACTUS_ASSIGN_OR_RETURN(out.shape.prompts, Tokenise(&parsed, engine, limits, stop));
+  TACTUS_ASSIGN_OR_RETURN(out.shape.prompts, Tokenise(&parsed, engine, limits, stop, count_refused));
   const size_t count = out.shape.prompts.size();
   out.requests.assign(count, parsed.base);
   for (size_t i = 0; i < count; ++i) {
@@ -123,7 +123,7 @@ Result<Prepared> PrepareConversation(ParsedRequest parsed, Engine& engine, const
     request.prompt = out.shape.prompts[i].tokens;
     const Status placed = PlaceInContext(parsed, static_cast<int64_t>(request.prompt->size()), limits, &request.stop);
     if (!placed.ok()) {
-      engine.CountRefused(request, placed);
+      if (count_refused) engine.CountRefused(request, placed);
       return placed;
     }
   }

@@ -39,10 +39,10 @@ struct Prepared {
   std::vector<Request> requests;  // one per prompt, in the body's order: what `base` says, with prompt and max_tokens
   AnswerShape shape;
 };
-// What can never fit is refused here, and the engine counts it. `parsed.base.id` is the whole request's; where there
-// are several prompts, theirs are numbered.
+// What can never fit is refused here, and the engine counts it, unless the request is only looked at. `parsed.base.id`
+// is the whole request's; where there are several prompts, theirs are numbered.
 Result<Prepared> PrepareConversation(ParsedRequest parsed, Engine& engine, const RequestLimits& limits,
-                                     StopToken stop = {});
+                                     StopToken stop = {}, bool count_refused = true);
 
 // Bodies of /tokenize and /detokenize, which ask nothing of the scheduler: their answers.
 Result<std::string> AnswerTokenize(std::string_view body, const Engine& engine, const RequestLimits& limits,

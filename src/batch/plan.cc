@@ -161,16 +161,19 @@ void Plan::FindDensities(bool of_prefixes) {
   if (!of_prefixes) density_ = all_compute_s / totals_.memory_s;
 }
 
+PlannedPlace Plan::PlaceAt(int32_t position) const {
+  const auto part = std::upper_bound(parts_.begin(), parts_.end(), position,
+                                     [](int32_t at, const PlanPart& p) { return at < p.end; });
+  const int64_t read = int64_t{PromptAt(position)} + OutputAt(position) / 2;
+  return {.position = position,
+          .density = static_cast<float>(part->density / density_),
+          .kv_tokens = static_cast<int32_t>(read)};
+}
+
 std::vector<PlannedPlace> Plan::Places() const {
-  std::vector<PlannedPlace> places(leaves_.size());
-  for (const PlanPart& part : parts_) {
-    for (int32_t i = part.begin; i < part.end; ++i) {
-      const int64_t read = int64_t{PromptAt(i)} + OutputAt(i) / 2;
-      places[static_cast<size_t>(i)] = {.position = i,
-                                        .density = static_cast<float>(part.density / density_),
-                                        .kv_tokens = static_cast<int32_t>(read)};
-    }
-  }
+  std::vector<PlannedPlace> places;
+  places.reserve(leaves_.size());
+  for (int32_t i = 0; i < size(); ++i) places.push_back(PlaceAt(i));
   return places;
 }
 

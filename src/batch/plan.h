@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "batch/cost_model.h"
@@ -61,8 +62,11 @@ class Plan {
   const BatchCostModel& cost() const { return cost_; }
   const NodeTotals& totals() const { return totals_; }  // of the whole
 
-  // [position] What the scheduler is told.
-  std::vector<PlannedPlace> Places() const;
+  // What the scheduler is told.
+  PlannedPlace PlaceAt(int32_t position) const;
+  std::vector<PlannedPlace> Places() const;  // [position]
+  // For another plan of the same job; this one is spent.
+  PrefixTree TakeTree() && { return std::move(tree_); }
 
  private:
   // Makes the positions and the parts of nodes that stay together.

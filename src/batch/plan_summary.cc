@@ -27,4 +27,19 @@ PlanSummary Summarize(const Plan& plan, const OverlapFit& overlap, int64_t kv_to
   return summary;
 }
 
+PlanFigures FiguresOf(const PlanSummary& summary, bool rated, double work_share, double run_s) {
+  PlanFigures figures;
+  figures.requests = summary.requests;
+  figures.optimal_sharing = summary.optimal_sharing;
+  figures.planned_sharing = summary.planned_sharing;
+  figures.density = summary.density;
+  if (!rated) return figures;
+  figures.bound_s = summary.bound_s;
+  figures.practical_bound_s = summary.practical_bound_s;
+  if (run_s <= 0 || work_share <= 0) return figures;
+  figures.share_of_bound = summary.bound_s * work_share / run_s;
+  figures.share_of_practical_bound = summary.practical_bound_s * work_share / run_s;
+  return figures;
+}
+
 }  // namespace tactus::batch

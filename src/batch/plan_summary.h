@@ -6,6 +6,7 @@
 
 #include "base/overlap_fit.h"
 #include "batch/plan.h"
+#include "tactus/run_result.h"
 
 namespace tactus::batch {
 
@@ -26,5 +27,9 @@ struct PlanSummary {
 
 // `kv_tokens`: of the device's KV memory, which is also the cache.
 PlanSummary Summarize(const Plan& plan, const OverlapFit& overlap, int64_t kv_tokens);
+
+// What a result says of a run that took `run_s` seconds for `work_share` of all; 0: nothing was done. Not `rated`: the
+// plan's costs are in units of nothing that the device is known by.
+PlanFigures FiguresOf(const PlanSummary& summary, bool rated, double work_share, double run_s);
 
 }  // namespace tactus::batch

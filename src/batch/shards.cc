@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 namespace tactus::batch {
 namespace {
@@ -111,6 +112,20 @@ Result<std::vector<Shard>> CutShards(const Plan& plan, int32_t shards) {
     last = next;
   }
   return cut;
+}
+
+Result<std::vector<int32_t>> AssignShards(PrefixTree tree, BatchCostModel cost, const std::vector<int32_t>& outputs,
+                                          int32_t shards) {
+  cost.flops_per_s = cost.bytes_per_s = 1;
+  const Plan plan = Plan::Make(std::move(tree), cost, outputs, {.order = PlanOrder::kBlend});
+  TACTUS_ASSIGN_OR_RETURN(const std::vector<Shard> cut, CutShards(plan, shards));
+  std::vector<int32_t> shard_of(outputs.size(), -1);
+  for (size_t i = 0; i < cut.size(); ++i) {
+    for (const int32_t position : cut[i].Positions()) {
+      shard_of[static_cast<size_t>(plan.RequestAt(position))] = static_cast<int32_t>(i);
+    }
+  }
+  return shard_of;
 }
 
 }  // namespace tactus::batch

@@ -24,4 +24,9 @@ struct Shard {
 // Precondition: the plan is kBlend or kBalance; any other has its work cut as evenly, its densities by luck.
 Result<std::vector<Shard>> CutShards(const Plan& plan, int32_t shards);
 
+// [request] Its shard, from 0; -1 where `outputs` has 0. By the plan of kBlend and the shape of the costs alone: the
+// device's rates are left out, so that processes which have measured different ones cut alike.
+Result<std::vector<int32_t>> AssignShards(PrefixTree tree, BatchCostModel cost, const std::vector<int32_t>& outputs,
+                                          int32_t shards);
+
 }  // namespace tactus::batch

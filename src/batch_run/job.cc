@@ -229,6 +229,28 @@ Result<std::vector<LinePlace>> Job::Waiting(int64_t after, int64_t most) {
   return store_->Waiting(after, most);
 }
 
+Result<LinePlace> Job::WaitingLine(int64_t number) {
+  TACTUS_ASSIGN_OR_RETURN(const std::vector<LinePlace> found, Waiting(number - 1, 1));
+  if (found.size() == 1 && found[0].number == number) return found[0];
+  return Internal(fmt::format("line {} of '{}' does not wait for a result", number, files_.input));
+}
+
+Result<std::vector<LineState>> Job::Lines(int64_t after, int64_t most) {
+  std::lock_guard lock(mutex_);
+  return store_->Lines(after, most);
+}
+
+Status Job::SetCut(const ShardCut& cut) {
+  std::lock_guard lock(mutex_);
+  return store_->SetCut(cut);
+}
+
+std::string Job::cut() const {
+  std::lock_guard lock(mutex_);
+  const auto cut = store_->Get("cut");
+  return cut.ok() ? cut->value_or("") : "";
+}
+
 Status Job::Commit(const std::vector<LineResult>& results) {
   if (input_->Changed()) {
     return DataLoss(

@@ -67,6 +67,13 @@ class Job {
 
   // At most so many lines without a result, from the first after line `after` on.
   Result<std::vector<LinePlace>> Waiting(int64_t after, int64_t most);
+  // This one, which has none. kInternal: it has.
+  Result<LinePlace> WaitingLine(int64_t number);
+  // At most so many lines, whatever their state, from the first after line `after` on.
+  Result<std::vector<LineState>> Lines(int64_t after, int64_t most);
+  // Of a job in shards: the lines that are left to the others, once. They wait no more and count for nothing.
+  Status SetCut(const ShardCut& cut);
+  std::string cut() const;  // names what all shards do; empty: it is not cut
   Result<std::string> Read(const LinePlace& place) const { return input_->Read(place); }
 
   // Writes the results and records them, or none of them. kDataLoss: a full disk, or an input that has changed.

@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kApplicationId = 0x54616374;  // "Tact": tells the file from other databases
 constexpr int64_t kVersion = 1;                 // of the tables
 
-// state: 0 waits, 1 in the output, 2 in the error file. Lines of a large job are many: no text, no index beside the
+// state: LineState::State. Lines of a large job are many: no text, no index beside the
 // number.
 constexpr const char* kTables = R"(
   CREATE TABLE job (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
@@ -70,6 +70,10 @@ Status JobStore::Prepare() {
       add_line_, database_->Prepare("INSERT INTO line (number, offset, bytes, duplicate_of) VALUES (?1, ?2, ?3, ?4)"));
   TACTUS_ASSIGN_OR_RETURN(waiting_, database_->Prepare("SELECT number, offset, bytes, duplicate_of FROM line "
                                                        "WHERE number > ?1 AND state = 0 ORDER BY number LIMIT ?2"));
+  TACTUS_ASSIGN_OR_RETURN(
+      lines_, database_->Prepare("SELECT number, offset, bytes, duplicate_of, state, output_tokens FROM line "
+                                 "WHERE number > ?1 ORDER BY number LIMIT ?2"));
+  TACTUS_ASSIGN_OR_RETURN(leave_, database_->Prepare("UPDATE line SET state = 3 WHERE number = ?1 AND state = 0"));
   // RETURNING: whether there was such a line that waited.
   TACTUS_ASSIGN_OR_RETURN(finish_,
                           database_->Prepare("UPDATE line SET state = ?2, result_offset = ?3, result_bytes = ?4, "
@@ -84,9 +88,10 @@ Status JobStore::Count() {
   while (true) {
     TACTUS_ASSIGN_OR_RETURN(const bool row, by_state.Step());
     if (!row) return Status();
-    counts_.lines += by_state.Int(1);
-    if (by_state.Int(0) == 1) counts_.out = by_state.Int(1);
-    if (by_state.Int(0) == 2) counts_.errors = by_state.Int(1);
+    const int64_t state = by_state.Int(0), count = by_state.Int(1);
+    (state == LineState::kOtherShard ? counts_.elsewhere : counts_.lines) += count;
+    if (state == LineState::kInOutput) counts_.out = count;
+    if (state == LineState::kInErrors) counts_.errors = count;
   }
 }
 
@@ -162,6 +167,34 @@ Result<std::vector<LinePlace>> JobStore::Waiting(int64_t after, int64_t most) {
     if (!row) return places;
     places.push_back({waiting_.Int(0), waiting_.Int(1), waiting_.Int(2), waiting_.Int(3)});
   }
+}
+
+Result<std::vector<LineState>> JobStore::Lines(int64_t after, int64_t most) {
+  std::vector<LineState> lines;
+  lines_.Bind(1, after).Bind(2, most);
+  while (true) {
+    TACTUS_ASSIGN_OR_RETURN(const bool row, lines_.Step());
+    if (!row) return lines;
+    lines.push_back({{lines_.Int(0), lines_.Int(1), lines_.Int(2), lines_.Int(3)},
+                     static_cast<LineState::State>(lines_.Int(4)),
+                     lines_.Int(5)});
+  }
+}
+
+Status JobStore::SetCut(const ShardCut& cut) {
+  const Status status = WriteCut(cut);
+  if (!status.ok()) {
+    database_->RollBack();
+    return status;
+  }
+  return Count();
+}
+
+Status JobStore::WriteCut(const ShardCut& cut) {
+  TACTUS_RETURN_IF_ERROR(database_->Run("BEGIN"));
+  for (const int64_t line : cut.others) TACTUS_RETURN_IF_ERROR(leave_.Bind(1, line).Run());
+  TACTUS_RETURN_IF_ERROR(Set("cut", fmt::format("{:016x}", cut.hash)));
+  return database_->Run("COMMIT");
 }
 
 Status JobStore::Commit(std::span<const StoredResult> results, int64_t output_bytes, int64_t errors_bytes) {

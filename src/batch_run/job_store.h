@@ -37,8 +37,29 @@ struct StoredResult {
   int64_t prompt_tokens = 0, output_tokens = 0;  // of an answer: how long answers turn out, for who plans the rest
 };
 
+// What is known of a line.
+struct LineState {
+  enum State : uint8_t { kWaits, kInOutput, kInErrors, kOtherShard };
+  LinePlace place;
+  State state = kWaits;
+  int64_t output_tokens = 0;  // of its answers
+};
+
+// Which lines are another shard's, and what all shards' lines are: equal where every process has cut alike.
+struct ShardCut {
+  std::vector<int64_t> others;
+  uint64_t hash = 0;
+  // Lines in any order, but each process in the same.
+  void Add(int64_t line, int32_t shard, int32_t own) {
+    hash = MixHash(MixHash(hash, static_cast<uint64_t>(line)), static_cast<uint64_t>(shard));
+    if (shard != own) others.push_back(line);
+  }
+};
+
 struct JobCounts {
-  int64_t lines = 0, out = 0, errors = 0;  // of the input; with a result in the output, in the error file
+  // Of the input, without those of other shards; with a result in the output, in the error file.
+  int64_t lines = 0, out = 0, errors = 0;
+  int64_t elsewhere = 0;  // of other shards
   int64_t done() const { return out + errors; }
   int64_t left() const { return lines - out - errors; }
 };
@@ -64,6 +85,10 @@ class JobStore {
   // --- Afterwards ---
   // At most so many lines without a result, from the first after line `after` on.
   Result<std::vector<LinePlace>> Waiting(int64_t after, int64_t most);
+  // The same of all lines, whatever their state.
+  Result<std::vector<LineState>> Lines(int64_t after, int64_t most);
+  // Once: lines of other shards wait no more.
+  Status SetCut(const ShardCut& cut);
   // The results of a group, and how long both files are with them.
   Status Commit(std::span<const StoredResult> results, int64_t output_bytes, int64_t errors_bytes);
   const JobCounts& counts() const { return counts_; }
@@ -73,10 +98,11 @@ class JobStore {
   Status CreateTables();
   Status Prepare();
   Status Count();
+  Status WriteCut(const ShardCut& cut);
   Status WriteGroup(std::span<const StoredResult> results, int64_t output_bytes, int64_t errors_bytes);
 
   std::unique_ptr<Database> database_;
-  Statement get_, set_, add_line_, waiting_, finish_;
+  Statement get_, set_, add_line_, waiting_, lines_, finish_, leave_;
   Statement find_id_, add_id_;  // while the index is made
   JobCounts counts_;
 };

@@ -26,7 +26,7 @@ Result<JobLine> Parse(const Job& job, const LinePlace& place, const std::string&
 }
 
 Result<api::Prepared> Prepare(const Job& job, const JobLine& line, const ResultNames& names, Engine* engine,
-                              const api::RequestLimits& limits) {
+                              const api::RequestLimits& limits, ReadFor why) {
   TACTUS_ASSIGN_OR_RETURN(api::ParsedRequest request, line.chat ? api::ReadChatRequest(*line.body, limits)
                                                                 : api::ReadCompletionRequest(*line.body, limits));
   if (request.stream) {
@@ -35,7 +35,8 @@ Result<api::Prepared> Prepare(const Job& job, const JobLine& line, const ResultN
   }
   request.base.id = names.request_id();
   const bool seeded = request.base.sampling.has_seed;
-  TACTUS_ASSIGN_OR_RETURN(api::Prepared prepared, api::PrepareConversation(std::move(request), *engine, limits));
+  TACTUS_ASSIGN_OR_RETURN(api::Prepared prepared,
+                          api::PrepareConversation(std::move(request), *engine, limits, {}, why == ReadFor::kRun));
   for (size_t i = 0; !seeded && i < prepared.requests.size(); ++i) {
     prepared.requests[i].sampling.seed = job.SeedOf(names.line, i);
     prepared.requests[i].sampling.has_seed = true;
@@ -46,7 +47,7 @@ Result<api::Prepared> Prepare(const Job& job, const JobLine& line, const ResultN
 }  // namespace
 
 Result<LineRequest> ReadLineRequest(const Job& job, const LinePlace& place, Engine* engine,
-                                    const api::RequestLimits& limits) {
+                                    const api::RequestLimits& limits, ReadFor why) {
   LineRequest out;
   out.names = {job.id(), place.number, {}};
   std::string text;
@@ -57,7 +58,7 @@ Result<LineRequest> ReadLineRequest(const Job& job, const LinePlace& place, Engi
   out.status = line.status();
   if (!line.ok()) return out;
   out.asked = true;
-  auto prepared = Prepare(job, *line, out.names, engine, limits);
+  auto prepared = Prepare(job, *line, out.names, engine, limits, why);
   out.status = prepared.status();
   if (prepared.ok()) out.prepared = std::move(*prepared);
   return out;

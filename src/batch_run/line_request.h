@@ -15,8 +15,10 @@ struct LineRequest {
   bool asked = false;      // it is a request: a server would say the same of it
   api::Prepared prepared;  // where nothing is wrong; every request has a seed
 };
+// What is refused when it is run counts in the engine's figures.
+enum class ReadFor : uint8_t { kPlan, kRun };
 // Fails where the input cannot be read.
 Result<LineRequest> ReadLineRequest(const Job& job, const LinePlace& place, Engine* engine,
-                                    const api::RequestLimits& limits);
+                                    const api::RequestLimits& limits, ReadFor why);
 
 }  // namespace tactus::batch

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <new>
@@ -24,7 +24,9 @@ constexpr std::chrono::milliseconds kTick{200};  // results wait no longer than 
 constexpr size_t kGroupLines = 64;
 constexpr size_t kGroupBytes = size_t{1} << 20;
 constexpr size_t kMostUnwrittenBytes = size_t{64} << 20;  // beyond it no line is read
-constexpr int64_t kPlacesAtOnce = 256;
+// How many sequences wait beside the sample's longest answers: enough for the next step.
+constexpr int64_t kProvisionalWaiting = 8;
+constexpr DurationNs kLookNs = 50 * kMillisecond;  // how long a wait for that goes on after the sample has ended
 
 class Runner {
  public:
@@ -33,7 +35,8 @@ class Runner {
         engine_(*engine),
         options_(options),
         clock_(clock),
-        fingerprint_(api::Fingerprint(engine->model())) {}
+        fingerprint_(api::Fingerprint(engine->model())),
+        order_(job, engine, options.limits, options.order, &clock) {}
 
   Status Run();
 
@@ -41,8 +44,8 @@ class Runner {
   // --- The reading thread ---
   void Read();
   Status ReadLines();
-  Result<std::optional<LinePlace>> Next();
-  Status Begin(const LinePlace& place);
+  Status Begin(const LineStart& start);
+  void TellOrder();
   bool WaitToRead();  // false: no line begins any more
 
   // --- Any thread ---
@@ -60,8 +63,7 @@ class Runner {
   Clock& clock_;
   const std::string fingerprint_;
 
-  std::deque<LinePlace> places_;  // the reading thread's
-  int64_t last_place_ = 0;
+  LineOrder order_;  // the reading thread's, and Run's once that has ended
   int64_t begun_ = 0;
 
   std::mutex mutex_;
@@ -69,8 +71,12 @@ class Runner {
   std::map<int64_t, std::shared_ptr<LineRun>> live_;  // in the order in which they began, from 1
   std::vector<LineResult> finished_;
   size_t finished_bytes_ = 0;
+  std::vector<std::pair<int64_t, int64_t>> ended_;  // lines, and their answers' tokens: what the order is not told yet
+  double work_share_ = 0;
   bool read_ = false;  // no line will begin any more
-  Status stopped_;     // why no line begins any more
+  std::atomic<bool> planning_{false};
+  std::atomic<int64_t> lines_planned_{0};
+  Status stopped_;  // why no line begins any more
 };
 
 Status Runner::Run() {
@@ -91,6 +97,8 @@ Status Runner::Run() {
       Stop(Status(StatusCode::kUnavailable, "the engine failed three steps in a row"), true);
   }
   reader.join();
+  TellOrder();
+  if (const auto plan = order_.Report(); plan && options_.plan != nullptr) *options_.plan = *plan;
   if (!failed.ok()) return failed;
   return job_.counts().left() == 0 ? Status() : stopped_;
 }
@@ -111,8 +119,11 @@ bool Runner::Report(TimeNs start_ns) {
   RunProgress progress;
   progress.counts = job_.counts();
   progress.elapsed_ns = clock_.NowNs() - start_ns;
+  progress.lines_planned = lines_planned_.load(std::memory_order_relaxed);
+  progress.planning = planning_.load(std::memory_order_relaxed);
   {
     std::lock_guard lock(mutex_);
+    progress.work_share = work_share_;
     progress.in_engine = static_cast<int64_t>(live_.size());
     progress.generating = std::count_if(live_.begin(), live_.end(), [](const auto& l) { return l.second->begun(); });
   }
@@ -147,39 +158,57 @@ void Runner::Read() {
 }
 
 Status Runner::ReadLines() {
+  planning_.store(true, std::memory_order_relaxed);
+  TACTUS_RETURN_IF_ERROR(order_.Plan([this](int64_t lines) {
+    lines_planned_.store(lines, std::memory_order_relaxed);
+    std::lock_guard lock(mutex_);
+    return stopped_.ok();
+  }));
+  planning_.store(false, std::memory_order_relaxed);
   while (WaitToRead()) {
-    TACTUS_ASSIGN_OR_RETURN(const std::optional<LinePlace> place, options_.next ? options_.next() : Next());
-    if (!place) return Status();
-    TACTUS_RETURN_IF_ERROR(Begin(*place));
+    TACTUS_ASSIGN_OR_RETURN(const std::optional<LineStart> start, order_.Next());
+    if (!start) return Status();
+    TACTUS_RETURN_IF_ERROR(Begin(*start));
   }
   return Status();
 }
 
 bool Runner::WaitToRead() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !stopped_.ok() || finished_bytes_ < kMostUnwrittenBytes; });
-  return stopped_.ok();
-}
-
-Result<std::optional<LinePlace>> Runner::Next() {
-  if (places_.empty()) {
-    TACTUS_ASSIGN_OR_RETURN(const std::vector<LinePlace> more, job_.Waiting(last_place_, kPlacesAtOnce));
-    if (more.empty()) return std::optional<LinePlace>();
-    places_.assign(more.begin(), more.end());
-    last_place_ = more.back().number;
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return !stopped_.ok() || finished_bytes_ < kMostUnwrittenBytes; });
+      if (!stopped_.ok()) return false;
+    }
+    TellOrder();
+    if (!order_.provisional()) return true;
+    // What begins now is not planned well: as little as keeps the engine busy.
+    const int64_t room = options_.max_queue > 0 ? options_.max_queue - kProvisionalWaiting : 1;
+    const Status status = engine_.WaitForRoom(static_cast<int32_t>(std::max<int64_t>(1, room)), kLookNs);
+    if (status.code() != StatusCode::kDeadlineExceeded) return true;  // what else is wrong, the line's submission says
   }
-  const LinePlace place = places_.front();
-  places_.pop_front();
-  return std::optional<LinePlace>(place);
 }
 
-Status Runner::Begin(const LinePlace& place) {
-  TACTUS_ASSIGN_OR_RETURN(LineRequest request, ReadLineRequest(job_, place, &engine_, options_.limits));
+void Runner::TellOrder() {
+  std::vector<std::pair<int64_t, int64_t>> ended;
+  {
+    std::lock_guard lock(mutex_);
+    ended.swap(ended_);
+  }
+  for (const auto& [line, tokens] : ended) order_.OnDone(line, tokens);
+  std::lock_guard lock(mutex_);
+  work_share_ = order_.done_share();
+}
+
+Status Runner::Begin(const LineStart& start) {
+  TACTUS_ASSIGN_OR_RETURN(LineRequest request,
+                          ReadLineRequest(job_, start.line, &engine_, options_.limits, ReadFor::kRun));
   const ResultNames& names = request.names;
   if (!request.status.ok()) {
     Finished(0, names, request.status, request.asked);
     return Status();
   }
+  for (Request& prompt : request.prepared.requests) prompt.planned = start.place;
   auto run = std::make_shared<LineRun>(
       &engine_, std::move(request.prepared), api::AnswerIdentity{names.request_id(), UnixSeconds(), fingerprint_},
       [this, names, begun = ++begun_](const Result<LineAnswer>& answer) { Finished(begun, names, answer, true); });
@@ -208,6 +237,7 @@ void Runner::Finished(int64_t begun, const ResultNames& names, const Result<Line
   }
   std::shared_ptr<LineRun> ended;  // goes without the mutex
   std::lock_guard lock(mutex_);
+  if (!waits && order_.planned()) ended_.emplace_back(names.line, result.output_tokens);
   if (const auto found = live_.find(begun); found != live_.end()) {
     ended = std::move(found->second);
     live_.erase(found);

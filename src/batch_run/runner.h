@@ -1,9 +1,9 @@
 // Runs a job's lines on an engine: reads one after the other, keeps the engine's queue filled, and writes results as
 // they finish, a group at a time.
 //
-// Thread rule: RunJob on any thread, which writes and reports; a second thread reads, parses and submits, and waits for
-// room in the engine (Engine::WaitForRoom); answers come on the engine's delivery thread. In memory are the lines in
-// the engine, and results that are not written yet.
+// Thread rule: RunJob on any thread, which writes and reports; a second thread plans, reads, parses and submits, and
+// waits for room in the engine (Engine::WaitForRoom); answers come on the engine's delivery thread. In memory are the
+// lines in the engine, and results that are not written yet.
 #pragma once
 
 #include <functional>
@@ -13,22 +13,26 @@
 #include "api/request_parser.h"
 #include "base/clock.h"
 #include "batch_run/job.h"
+#include "batch_run/line_order.h"
 #include "tactus/engine.h"
 
 namespace tactus::batch {
 
 struct RunProgress {
   JobCounts counts;
-  int64_t in_engine = 0;   // lines that run or wait there
-  int64_t generating = 0;  // of these; what goes on after a stop
+  bool planning = false;      // no line has begun: the job is read for its plan
+  int64_t lines_planned = 0;  // read so far
+  double work_share = 0;      // of this run's work, by its cost, that is done; 0 without a plan
+  int64_t in_engine = 0;      // lines that run or wait there
+  int64_t generating = 0;     // of these; what goes on after a stop
   DurationNs elapsed_ns = 0;
 };
 
 struct RunnerOptions {
   api::RequestLimits limits;
-  // The next line to run, none after the last: the order of the job, which may name lines by their places. Each line
-  // that waits, once. Empty: as they stand in the file.
-  std::function<Result<std::optional<LinePlace>>()> next;
+  OrderOptions order;
+  int64_t max_queue = 0;       // the engine's; 0: not known
+  PlanReport* plan = nullptr;  // filled in at the end where there was a plan: requests is more than 0 then
   // A few times a second, on RunJob's thread. False, from then on: no line begins any more, those that have begun to
   // generate go on to their end.
   std::function<bool(const RunProgress&)> progress;

@@ -3,11 +3,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "api/conversation.h"
 #include "base/clock.h"
+#include "base/printable.h"
+#include "batch/plan_order.h"
 #include "batch_run/answer_settings.h"
 #include "batch_run/job.h"
 #include "batch_run/runner.h"
@@ -16,6 +20,7 @@
 #include "cli/option_binding.h"
 #include "model/catalog.h"
 #include "obs/run_result.h"
+#include "sched/registry.h"
 #include "tactus/engine.h"
 
 namespace tactus::cli {
@@ -24,12 +29,18 @@ namespace {
 constexpr DurationNs kLineEveryNs = 5 * kSecond;     // of progress, where there is no terminal
 constexpr int64_t kParsedPerByte = 12;               // what a line takes while it is read
 constexpr int64_t kResultBytes = int64_t{64} << 20;  // that may wait to be written
+constexpr int64_t kBytesPerToken = 2;                // of the input, at least, in most texts
+constexpr int32_t kMostShards = 1 << 16;
 constexpr const char* kLines = ".jsonl";
 
 struct BatchOptions {
   std::string input, output, errors, job;
   bool overwrite = false, json = false;
   BytesText max_line{int64_t{16} << 20};
+  double sample = 0.01;
+  int64_t plan_seed = 0;
+  BytesText planner_memory{int64_t{1} << 30};
+  std::string shard;
   EngineOptions engine;
 
   template <class V>
@@ -43,15 +54,71 @@ struct BatchOptions {
     v.Field("overwrite", overwrite,
             {.help = "begin anew: remove the output, the error file and the job that are there"});
     v.Field("max-line", max_line, {.unit = "bytes", .help = "longest line of the input; a longer one is an error"});
+    v.Group("Planning");
+    v.Field("sample", sample,
+            {.min = 0,
+             .max = 1,
+             .help = "share of the requests that runs first, to learn how long answers are; 0: they count as long as "
+                     "they may be"});
+    v.Field("plan-seed", plan_seed, {.min = 0, .help = "seed of the sample, and of --order random"});
+    v.Field(
+        "planner-memory", planner_memory,
+        {.unit = "bytes", .help = "memory of planning; beyond it shared prefixes are known in coarser steps; 0: any"});
+    v.Field("shard", shard,
+            {.help = "I/N, such as 2/4: run the second of four parts of the job, of equal work; its files are named "
+                     "OUT.2-of-4.jsonl and so on"});
     v.Field("json", json, {.help = "print the result as one JSON object on stdout"});
     engine.VisitFields(v);
   }
-
-  batch::JobFiles Files() const {
-    const std::string stem = output.ends_with(kLines) ? output.substr(0, output.size() - 6) : output;
-    return {input, output, errors.empty() ? stem + ".errors" + kLines : errors, job.empty() ? output + ".job" : job};
-  }
 };
+
+// Which part of the job this process runs: of 1, from 0.
+struct ShardOf {
+  int32_t index = 0, of = 1;
+};
+
+Result<ShardOf> ParseShard(const std::string& text) {
+  if (text.empty()) return ShardOf{};
+  ShardOf shard;
+  const char* end = text.data() + text.size();
+  const auto [slash, index_error] = std::from_chars(text.data(), end, shard.index);
+  const bool separated = index_error == std::errc() && slash != end && *slash == '/';
+  const auto [rest, of_error] = std::from_chars(separated ? slash + 1 : end, end, shard.of);
+  if (separated && of_error == std::errc() && rest == end && shard.index >= 1 && shard.index <= shard.of &&
+      shard.of <= kMostShards) {
+    --shard.index;
+    return shard;
+  }
+  return InvalidArgument(fmt::format("--shard '{}': give the part's number from 1 on and how many there are, at most "
+                                     "{}, such as 2/4",
+                                     Printable(text), kMostShards),
+                         "shard");
+}
+
+// Shards of one command have files of their own: the part's number comes before the file's ending.
+std::string OfShard(const std::string& path, const ShardOf& shard) {
+  if (shard.of == 1) return path;
+  const std::string tag = fmt::format(".{}-of-{}", shard.index + 1, shard.of);
+  return path.ends_with(kLines) ? path.substr(0, path.size() - 6) + tag + kLines : path + tag;
+}
+
+batch::JobFiles FilesOf(const BatchOptions& o, const ShardOf& shard) {
+  const std::string output = OfShard(o.output, shard);
+  const std::string stem = output.ends_with(kLines) ? output.substr(0, output.size() - 6) : output;
+  return {o.input, output, o.errors.empty() ? stem + ".errors" + kLines : OfShard(o.errors, shard),
+          o.job.empty() ? output + ".job" : OfShard(o.job, shard)};
+}
+
+// The name of the scheduler's order is that of the plan's.
+Result<batch::PlanOrder> PlanOrderOf(const EngineOptions& engine) {
+  std::string name = engine.order;
+  if (name.empty()) {
+    TACTUS_ASSIGN_OR_RETURN(const sched::PresetInfo* preset, sched::FindPreset(engine.scheduler));
+    name = preset->order;
+  }
+  // Another order takes lines as they come: whatever it goes by, no plan of the job has it.
+  return batch::FindPlanOrder(name).value_or(batch::PlanOrder::kFcfs);
+}
 
 std::string TimeText(double seconds) {
   const auto s = static_cast<int64_t>(seconds + 0.5);
@@ -88,6 +155,7 @@ class ProgressBar {
         fmt::format("{:3} %  {} of {} lines, {} failed; {:.0f} tokens/s in, {:.0f} out", Percent(p), p.counts.done(),
                     p.counts.lines, p.counts.errors, static_cast<double>(stats.prompt_tokens) / elapsed_s,
                     static_cast<double>(stats.generation_tokens) / elapsed_s);
+    if (p.planning) return fmt::format("planning: {} of {} lines read", p.lines_planned, p.counts.lines);
     if (InterruptCount() > 0) return text + fmt::format("; stopping, {} lines to finish", p.generating);
     if (p.counts.left() == 0) return text + "; " + TimeText(elapsed_s);
     if (done_here == 0) return text;
@@ -105,7 +173,7 @@ void Say(std::string_view text) {
   std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
 }
 
-Result<std::unique_ptr<batch::Job>> OpenJob(const BatchOptions& o) {
+Result<std::unique_ptr<batch::Job>> OpenJob(const BatchOptions& o, const ShardOf& shard) {
   batch::JobOptions options;
   options.overwrite = o.overwrite;
   options.most_line_bytes = o.max_line.bytes;
@@ -119,7 +187,8 @@ Result<std::unique_ptr<batch::Job>> OpenJob(const BatchOptions& o) {
   };
   TACTUS_ASSIGN_OR_RETURN(const std::string model, ResolveModel(o.engine.model));
   TACTUS_ASSIGN_OR_RETURN(options.settings, batch::SettingsOf(o.engine, model));
-  TACTUS_ASSIGN_OR_RETURN(auto job, batch::Job::Open(o.Files(), options));
+  options.settings.emplace_back("--shard", shard.of > 1 ? fmt::format("{}/{}", shard.index + 1, shard.of) : "");
+  TACTUS_ASSIGN_OR_RETURN(auto job, batch::Job::Open(FilesOf(o, shard), options));
   const batch::JobCounts counts = job->counts();
   if (job->resumed()) {
     Say(fmt::format("going on with the job in {}: {} of {} lines are done", job->files().state, counts.done(),
@@ -130,11 +199,36 @@ Result<std::unique_ptr<batch::Job>> OpenJob(const BatchOptions& o) {
   return job;
 }
 
+PlanFigures FiguresOf(const batch::PlanReport& plan, const std::string& order, double run_s) {
+  PlanFigures figures = batch::FiguresOf(plan.summary, plan.rated, plan.work_share, run_s);
+  figures.order = order;
+  figures.sample = plan.sample;
+  figures.key_tokens = plan.key_tokens;
+  figures.reading_s = static_cast<double>(plan.reading_ns) * 1e-9;
+  figures.planning_s = static_cast<double>(plan.planning_ns) * 1e-9;
+  return figures;
+}
+
+std::string PlanText(const PlanFigures& plan, int64_t finest_key_tokens) {
+  std::string text = fmt::format(
+      "plan of {} requests, {} of them a sample: {:.1f} s to read them, {:.2f} s to plan; {:.1f} % of the prompts "
+      "shared at best, {:.1f} % in this order",
+      plan.requests, plan.sample, plan.reading_s, plan.planning_s, 100 * plan.optimal_sharing,
+      100 * plan.planned_sharing);
+  if (plan.key_tokens > finest_key_tokens)
+    text += fmt::format(" (in steps of {} tokens, to stay in --planner-memory)", plan.key_tokens);
+  if (plan.share_of_practical_bound)
+    return text + fmt::format("; {:.1f} % of what this machine allows", 100 * *plan.share_of_practical_bound);
+  return text + "; `tactus profile` measures this machine, and the next run says its share of what that allows";
+}
+
 void PrintResult(const BatchOptions& o, const batch::Job& job, int64_t done_before, const RunResult& result) {
   const batch::JobCounts c = job.counts();
   const std::string text =
-      fmt::format("{} lines in = {} out ({}) + {} errors ({}){}", c.lines, c.out, o.output, c.errors,
-                  job.files().errors, c.left() > 0 ? fmt::format(" + {} left", c.left()) : "");
+      fmt::format("{} lines in = {} out ({}) + {} errors ({}){}{}", c.lines, c.out, job.files().output, c.errors,
+                  job.files().errors, c.left() > 0 ? fmt::format(" + {} left", c.left()) : "",
+                  c.elsewhere > 0 ? fmt::format("; {} lines are other shards'", c.elsewhere) : "");
+  if (result.plan) Say(PlanText(*result.plan, o.engine.block_size));
   if (!o.json) {
     std::printf("%s\n", text.c_str());
     return;
@@ -143,6 +237,7 @@ void PrintResult(const BatchOptions& o, const batch::Job& job, int64_t done_befo
   nlohmann::ordered_json report = RunJson(result);
   report["lines"] = {
       {"in", c.lines}, {"out", c.out}, {"errors", c.errors}, {"left", c.left()}, {"before", done_before}};
+  if (c.elsewhere > 0) report["shard"] = {{"elsewhere", c.elsewhere}, {"cut", job.cut()}};
   std::printf("%s\n", report.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
 }
 
@@ -152,22 +247,43 @@ Status CheckDone(const batch::Job& job) {
   return Internal(fmt::format("no line has an answer; {} says why of each", job.files().errors));
 }
 
+// What planning takes at most, so that the memory plan leaves it. A prompt has fewer tokens than its line has bytes.
+int64_t PlannerBytes(const BatchOptions& o, const batch::Job& job) {
+  std::error_code error;
+  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(o.input, error));
+  const int64_t needed = batch::PlannerMemory(job.counts().lines, error ? 0 : bytes / kBytesPerToken);
+  return o.planner_memory.bytes > 0 ? std::min(needed, o.planner_memory.bytes) : needed;
+}
+
 // kCancelled: Ctrl-C.
 Status Run(BatchOptions o) {
   if (o.output.empty()) return InvalidArgument("--output is missing; name the file for answers (-o OUT.jsonl)");
   if (o.max_line.bytes < 1) return InvalidArgument("--max-line is 0; give some bytes, such as 16MiB", "max-line");
+  TACTUS_ASSIGN_OR_RETURN(const ShardOf shard, ParseShard(o.shard));
+  batch::RunnerOptions options;
+  TACTUS_ASSIGN_OR_RETURN(options.order.order, PlanOrderOf(o.engine));
   CatchInterrupt();
-  TACTUS_ASSIGN_OR_RETURN(const auto job, OpenJob(o));
+  TACTUS_ASSIGN_OR_RETURN(const auto job, OpenJob(o, shard));
   const int64_t before = job->counts().done();
   if (job->counts().left() == 0) {
     PrintResult(o, *job, before, {});
     return CheckDone(*job);
   }
-  o.engine.front_end_bytes = kParsedPerByte * o.max_line.bytes + kResultBytes;
+  o.engine.front_end_bytes = kParsedPerByte * o.max_line.bytes + kResultBytes + PlannerBytes(o, *job);
+  o.engine.likes_step_times = true;
   TACTUS_ASSIGN_OR_RETURN(const auto engine, Engine::Create(o.engine, Say));
   TACTUS_RETURN_IF_ERROR(job->CheckSettings(batch::SettingsOf(engine->model())));
   ProgressBar bar(before);
-  batch::RunnerOptions options;
+  batch::PlanReport plan;
+  options.plan = &plan;
+  options.order.sample_share = o.sample;
+  options.order.seed = static_cast<uint64_t>(o.plan_seed);
+  options.order.memory_bytes = o.planner_memory.bytes;
+  options.order.key_tokens = static_cast<int32_t>(o.engine.block_size);
+  options.order.kv_tokens = engine->Stats().kv_blocks_total * o.engine.block_size;
+  options.order.shard = shard.index;
+  options.order.shards = shard.of;
+  options.max_queue = o.engine.max_queue;
   options.limits = api::LimitsOf(engine->model(), o.engine.default_max_tokens);
   options.progress = [&](const batch::RunProgress& progress) {
     bar.Show(progress, engine->Stats());
@@ -176,7 +292,8 @@ Status Run(BatchOptions o) {
   Status status = batch::RunJob(job.get(), engine.get(), options, SystemClock());
   bar.End();
   engine->Drain(0);  // nothing runs: its figures include the last step
-  const RunResult result = engine->Outcome();
+  RunResult result = engine->Outcome();
+  if (plan.requests > 0) result.plan = FiguresOf(plan, batch::NameOf(options.order.order), result.duration_s);
   const Status closed = engine->Close();
   PrintResult(o, *job, before, result);
   if (status.ok()) return closed.ok() ? CheckDone(*job) : closed;
@@ -191,6 +308,7 @@ int BatchCommand(const Args& args) {
   BatchOptions options;
   options.engine.max_queue = 512;  // what is read ahead
   options.engine.tbt_slo.ns = 0;   // nobody waits for tokens
+  options.engine.scheduler = "blend";
   CommandLine line("batch", "IN.jsonl -o OUT.jsonl [MODEL] [options]",
                    "Answers a file of requests in OpenAI's batch format. A run that was ended goes on where it was.");
   line.Add(options);

@@ -16,6 +16,7 @@
 #include "base/printable.h"
 #include "base/rng.h"
 #include "base/shortage.h"
+#include "base/step_rates.h"
 #include "base/system_random.h"
 #include "base/thread_role.h"
 #include "cost/step_table.h"
@@ -99,12 +100,13 @@ Status FindProfile(Setup* s) {
   const EngineOptions& o = s->options;
   TACTUS_ASSIGN_OR_RETURN(const ReplicaConfig asked, ReplicaOf(o));
   TACTUS_ASSIGN_OR_RETURN(const sched::ChoiceTraits traits, sched::Scheduler::TraitsOf(asked.scheduler));
-  if (o.profile.empty() && !traits.wants_step_time) return Status();
+  if (o.profile.empty() && !traits.wants_step_time && !o.likes_step_times) return Status();
   const std::string path =
       !o.profile.empty() ? o.profile : DefaultProfilePath(s->description.path, s->computes.workers);
   auto loaded = cost::LoadStepProfile(path);
   if (!loaded.ok()) {
     const bool absent = loaded.status().code() == StatusCode::kNotFound;
+    if (o.profile.empty() && !traits.wants_step_time) return Status();
     // What nobody asked for does not keep the server from starting.
     if (!o.profile.empty() || (!absent && o.tbt_slo.ns != kAutoDuration)) return loaded.status();
     if (!absent) s->profile_notes.push_back("warning: " + loaded.status().message());
@@ -112,6 +114,7 @@ Status FindProfile(Setup* s) {
     return Status();
   }
   const std::string other = MadeFor(**loaded, *s);
+  if (!other.empty() && o.profile.empty() && !traits.wants_step_time) return Status();
   if (!other.empty()) {
     const std::string what = fmt::format("the step times of '{}' were measured with {}", path, other);
     if (!o.profile.empty()) {
@@ -415,6 +418,9 @@ ModelInfo MakeInfo(const Setup& s, std::string weight_format) {
   info.max_model_len = s.memory.max_model_len;
   info.vocab_size = config.vocab_size;
   info.num_parameters = config.NumParameters();
+  info.hidden_size = config.hidden_size;
+  info.num_layers = config.num_layers;
+  info.kv_bytes_per_token = 4 * config.num_kv_heads * config.head_dim * config.num_layers;
   info.weight_format = std::move(weight_format);
   info.kernels = s.computes.kernels;
   info.generation_defaults = config.generation_defaults;
@@ -489,6 +495,11 @@ Result<std::unique_ptr<Engine>> Start(Setup setup, std::unique_ptr<Replica> repl
       const Status promised = CheckObjectives(c.slo, ShortestStepNs(*setup.profile));
       if (!promised.ok()) say(fmt::format("warning: --slo-class '{}': {}", Printable(c.name), promised.message()));
     }
+  }
+  if (setup.profile != nullptr) {
+    const StepRates rates = RatesOf(*setup.profile, static_cast<int32_t>(size.max_step_tokens));
+    info.prompt_token_s = rates.prompt_token_s;
+    info.kv_token_s = rates.kv_token_s;
   }
   auto engine =
       std::make_unique<EngineImpl>(std::move(setup), std::move(executor), std::move(replica), std::move(info),

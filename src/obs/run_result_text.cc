@@ -101,6 +101,22 @@ void AddSimulated(const SimulatedFigures& s, Json* out) {
   j["shortest_step_ms"] = s.shortest_step_ms;
 }
 
+Json PlanJson(const PlanFigures& p) {
+  return {{"order", p.order},
+          {"requests", p.requests},
+          {"sample", p.sample},
+          {"key_tokens", p.key_tokens},
+          {"optimal_sharing", p.optimal_sharing},
+          {"planned_sharing", p.planned_sharing},
+          {"density", p.density},
+          {"bound_s", OrNull(p.bound_s)},
+          {"practical_bound_s", OrNull(p.practical_bound_s)},
+          {"share_of_bound", OrNull(p.share_of_bound)},
+          {"share_of_practical_bound", OrNull(p.share_of_practical_bound)},
+          {"reading_s", p.reading_s},
+          {"planning_s", p.planning_s}};
+}
+
 std::string Number(const std::optional<double>& value, double factor, const char* format) {
   return value ? fmt::format(fmt::runtime(format), *value * factor) : std::string("-");
 }
@@ -164,6 +180,7 @@ Json RunJson(const RunResult& r) {
   out["request_rate_achieved"] = OrNull(r.request_rate_achieved);
   out["concurrency"] = OrNull(r.concurrency);
   if (r.simulated) AddSimulated(*r.simulated, &out);
+  if (r.plan) out["plan"] = PlanJson(*r.plan);
   return out;
 }
 
@@ -208,6 +225,15 @@ std::string RunTable(const RunResult& r) {
                          s.bubbles->per_request_ms.p99);
     }
     if (!s.extrapolation.empty()) out += "Beyond what was measured: " + s.extrapolation + "\n";
+  }
+  if (r.plan) {
+    const PlanFigures& p = *r.plan;
+    out += fmt::format(
+        "Plan {}: {} requests, {} of them a sample, in {:.2f} s; sharing {:.1f} % at best, {:.1f} % in this order; {} "
+        "% "
+        "of the bound, {} % of the practical one\n",
+        p.order, p.requests, p.sample, p.planning_s, 100 * p.optimal_sharing, 100 * p.planned_sharing,
+        Number(p.share_of_bound, 100, "{:.1f}"), Number(p.share_of_practical_bound, 100, "{:.1f}"));
   }
   if (!r.classes.empty()) out += ClassTable(r);
   if (r.simulated && r.simulated->objectives_below_a_step > 0) {

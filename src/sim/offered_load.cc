@@ -38,7 +38,7 @@ Status CheckObjectives(const OfferedLoad& o, const WorkloadSpec& spec) {
 
 }  // namespace
 
-Result<ParsedLoad> ParseLoad(const OfferedLoad& o) {
+Result<ParsedLoad> ParseLoad(const OfferedLoad& o, bool offline) {
   ParsedLoad load;
   TACTUS_ASSIGN_OR_RETURN(load.spec, ParseWorkload(o.workload));
   if (!load.spec.file.empty()) load.spec.file = FindFile(load.spec.file, o.data);
@@ -47,7 +47,10 @@ Result<ParsedLoad> ParseLoad(const OfferedLoad& o) {
   TACTUS_RETURN_IF_ERROR(LoadRows(&load.spec));
   const bool own_times =
       load.spec.kind == WorkloadSpec::Kind::kTrace && load.spec.rows != nullptr && load.spec.rows->has_arrivals();
-  if (o.rate <= 0 && o.concurrency <= 0 && !own_times) {
+  if (offline && (o.rate > 0 || o.concurrency > 0)) {
+    return InvalidArgument("an offline job is there from the beginning: leave --rate and --concurrency out", "offline");
+  }
+  if (!offline && o.rate <= 0 && o.concurrency <= 0 && !own_times) {
     return InvalidArgument(
         "how fast? give --rate R (open loop) or --concurrency N (closed loop); the workload has no times of its own",
         "rate");

@@ -56,6 +56,7 @@ struct ParsedLoad {
 };
 // kInvalidArgument with the flag as param for options that say nothing or contradict each other; else as
 // TraceFile::Read.
-Result<ParsedLoad> ParseLoad(const OfferedLoad& options);
+// `offline`: all requests are there from the beginning, so nothing says how fast they come.
+Result<ParsedLoad> ParseLoad(const OfferedLoad& options, bool offline = false);
 
 }  // namespace tactus

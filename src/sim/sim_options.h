@@ -34,6 +34,10 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
   // Load
   int64_t requests = -1;
   std::string long_prompts = "refuse";
+  bool offline = false;
+  double sample = 0.01;
+  int64_t plan_seed = 0;
+  std::string planner_lengths = "sampled";
   // Output
   std::string requests_out, steps_out, warmup, measure;
   bool exact_percentiles = false;
@@ -114,6 +118,20 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
                      "test knows; stated: text where the workload says who shares it"});
     v.Field("long-prompts", long_prompts,
             {.choices = "refuse|clip", .help = "prompts beyond the context are refused, as by the server, or clipped"});
+    v.Group("Planning");
+    v.Field("offline", offline,
+            {.help = "a job instead of a load: all requests are there from the beginning and run as `tactus batch` "
+                     "plans them, by the plan that the scheduler's order goes by (fcfs, dfs, random, balance, blend); "
+                     "each of several replicas runs a shard"});
+    v.Field("sample", sample,
+            {.min = 0,
+             .max = 1,
+             .help = "share of the requests that runs first, to learn how long answers are; 0: they count as long as "
+                     "they may be"});
+    v.Field("plan-seed", plan_seed, {.min = 0, .help = "seed of the sample, and of --order random"});
+    v.Field("planner-lengths", planner_lengths,
+            {.choices = "sampled|known",
+             .help = "what the plan knows of how long answers are: what its sample has measured, or all"});
     v.Group("Output");
     v.Field(
         "exact-percentiles", exact_percentiles,

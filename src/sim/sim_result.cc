@@ -136,6 +136,7 @@ RunResult Simulation::Outcome() const {
   f.objectives_below_a_step = s.objectives_below_a_step;
   f.shortest_step_ms = static_cast<double>(s.shortest_step_ns) * kToMs;
   f.replicas = static_cast<int64_t>(s.replicas.size());
+  if (s.job != nullptr) r.plan = s.job->Figures(run_s);
   return r;
 }
 

@@ -17,6 +17,26 @@ bool IsCostSource(const std::string& cost) {
   return cost == "auto" || cost == "fitted" || cost == "roofline";
 }
 
+cost::Deployment DeploymentOf(const SimOptions& o, const SimTexts& texts) {
+  cost::Deployment d;
+  d.model = o.model;
+  d.device = o.device;
+  d.tp = static_cast<int32_t>(o.tp);
+  d.pp = static_cast<int32_t>(o.pp);
+  d.weight_dtype = o.weight_dtype;
+  d.kv_dtype = o.kv_dtype;
+  d.backend = o.backend;
+  d.devices_per_node = static_cast<int32_t>(o.devices_per_node);
+  d.network_gbytes_per_s = o.network_gbytes_per_s;
+  d.network_latency_ns = texts.network_latency_ns;
+  d.context = o.override_context;
+  d.source = IsCostSource(o.cost) ? o.cost : "auto";
+  d.cpu_overhead_ns = texts.cpu_overhead_ns;
+  d.overlap = o.overlap;
+  if (o.overlap_interference >= 0) d.overlap_fit = {.linear = o.overlap_interference};
+  return d;
+}
+
 Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
   if (!IsCostSource(o.cost)) {
     if (o.overlap != "off") {
@@ -38,23 +58,7 @@ Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
     return InvalidArgument("--model is missing: a name of 'tactus sim --list', a model folder or a config.json",
                            "model");
   if (o.device.empty()) return InvalidArgument("--device is missing: a name of 'tactus sim --list'", "device");
-  cost::Deployment d;
-  d.model = o.model;
-  d.device = o.device;
-  d.tp = static_cast<int32_t>(o.tp);
-  d.pp = static_cast<int32_t>(o.pp);
-  d.weight_dtype = o.weight_dtype;
-  d.kv_dtype = o.kv_dtype;
-  d.backend = o.backend;
-  d.devices_per_node = static_cast<int32_t>(o.devices_per_node);
-  d.network_gbytes_per_s = o.network_gbytes_per_s;
-  d.network_latency_ns = texts.network_latency_ns;
-  d.context = o.override_context;
-  d.source = IsCostSource(o.cost) ? o.cost : "auto";
-  d.cpu_overhead_ns = texts.cpu_overhead_ns;
-  d.overlap = o.overlap;
-  if (o.overlap_interference >= 0) d.overlap_fit = {.linear = o.overlap_interference};
-  TACTUS_ASSIGN_OR_RETURN(setup->cost, cost::CostModel::Create(d));
+  TACTUS_ASSIGN_OR_RETURN(setup->cost, cost::CostModel::Create(DeploymentOf(o, texts)));
   if (setup->step_time == nullptr) {
     setup->step_time = setup->cost;
     setup->notes.push_back(setup->cost_text = setup->cost->Describe());
@@ -163,7 +167,7 @@ Status PlanMemory(const SimOptions& o, SimSetup* setup) {
 }
 
 Status OpenWorkload(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
-  TACTUS_ASSIGN_OR_RETURN(const ParsedLoad load, ParseLoad(o));
+  TACTUS_ASSIGN_OR_RETURN(const ParsedLoad load, ParseLoad(o, o.offline));
   TACTUS_RETURN_IF_ERROR(CheckClasses(texts.slo_mix, load.spec));
   if (o.requests == 0 || o.requests < -1)
     return InvalidArgument(fmt::format("--requests is {}; it must be at least 1", o.requests), "requests");
@@ -186,6 +190,29 @@ Status OpenWorkload(const SimOptions& o, const SimTexts& texts, SimSetup* setup)
     setup->notes.push_back(fmt::format("{}: {} rows without a prompt or an output dropped", load.spec.file,
                                        setup->workload->rows_dropped()));
   }
+  return Status();
+}
+
+// The offline job, if the load is one.
+Status SetUpJob(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
+  if (!o.offline) return Status();
+  if (setup->oracle)
+    return InvalidArgument("the oracle searches for objectives, which an offline job has none of", "offline");
+  PlannedLoad& job = setup->config.job.emplace();
+  job.sample_share = o.sample;
+  job.seed = static_cast<uint64_t>(o.plan_seed);
+  job.lengths_known = o.planner_lengths == "known";
+  constexpr int64_t kMostTokens = 8192;  // of a step that its rates are read off
+  const int64_t budget = o.token_budget > 0 ? o.token_budget : 512;
+  job.overlap = setup->cost != nullptr ? setup->cost->overlap() : kNoOverlap;
+  // What overlaps hides its own cost, so that rates are read off steps that do not.
+  std::shared_ptr<const StepTimeModel> apart = setup->step_time;
+  if (o.overlap != "off") {
+    cost::Deployment deployment = DeploymentOf(o, texts);
+    deployment.overlap = "off";
+    TACTUS_ASSIGN_OR_RETURN(apart, cost::CostModel::Create(deployment));
+  }
+  job.cost = CostOfSteps(*apart, setup->cost.get(), static_cast<int32_t>(std::min(budget, kMostTokens)));
   return Status();
 }
 
@@ -244,6 +271,7 @@ Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& text
   c.model_name = o.model.empty() ? "profile" : o.model;
   c.prefix_caching = o.prefix_caching && (o.identities == "all" || setup.workload->shares_text());
   if (o.identities == "all") c.client = "client";
+  TACTUS_RETURN_IF_ERROR(SetUpJob(o, texts, &setup));
   c.replicas = static_cast<int32_t>(o.replicas);
   c.balancer = o.balancer;
   c.concurrency = o.concurrency;

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int32_t kDecisionSample = 16;            // one plan in so many is timed
 constexpr int64_t kProgressEvery = 4096;           // passes
+constexpr int32_t kProvisionalWaiting = 8;         // as in batch_run/runner.cc
 constexpr int64_t kMostBlocks = int64_t{1} << 27;  // KV and swap blocks of all replicas: about 100 bytes of memory each
 
 Status CheckBlocks(const SimulationConfig& c) {
@@ -37,7 +38,9 @@ Status CheckConfig(const SimulationConfig& c, const WorkloadStream& workload) {
     return bad(fmt::format("a simulation of {} requests; there must be at least 1", workload.count()), "requests");
   if (c.concurrency < 0)
     return bad(fmt::format("concurrency is {}; it must be at least 1", c.concurrency), "concurrency");
-  if (c.concurrency == 0 && !workload.has_arrivals()) {
+  if (c.job && c.concurrency > 0)
+    return bad("an offline job keeps the queues full, so there is no concurrency: give one of them", "concurrency");
+  if (!c.job && c.concurrency == 0 && !workload.has_arrivals()) {
     return bad("the workload has no arrival times of its own: give a rate (open loop) or a concurrency (closed loop)",
                "rate");
   }
@@ -65,6 +68,7 @@ Result<std::unique_ptr<Simulation>> Simulation::Create(const SimulationConfig& c
     TACTUS_ASSIGN_OR_RETURN(impl->step_log, StepLog::Create(config.steps_out));
   }
   TACTUS_RETURN_IF_ERROR(impl->MakeReplicas());
+  if (config.job) TACTUS_RETURN_IF_ERROR(impl->MakeJob());
   impl->shortest_step_ns = ShortestStepNs(*config.step_time);
   return std::unique_ptr<Simulation>(new Simulation(std::move(impl)));
 }
@@ -99,12 +103,30 @@ Status Simulation::Impl::MakeReplicas() {
   return Status();
 }
 
+int32_t Simulation::Impl::QueueLimit() const {
+  return config.max_queue > 0 ? static_cast<int32_t>(config.max_queue) : capacity;
+}
+
+Status Simulation::Impl::MakeJob() {
+  PlannedEngine engine;
+  engine.order = replicas[0].core->scheduler().config().order;
+  engine.replicas = config.replicas;
+  engine.block_size = limits.block_size;
+  engine.kv_tokens = config.scheduler.limits.blocks_total * limits.block_size;
+  engine.max_model_len = limits.max_model_len;
+  engine.default_max_tokens = config.default_max_tokens;
+  engine.prefix_caching = config.prefix_caching;
+  engine.stopwatch = config.stopwatch;
+  TACTUS_ASSIGN_OR_RETURN(job, PlannedJob::Create(*config.job, engine, &workload));
+  return Status();
+}
+
 Status Simulation::Impl::MakeReplica(int32_t index) {
   SimReplica& r = replicas[static_cast<size_t>(index)];
   ReplicaConfig rc;
   rc.scheduler = config.scheduler;
   rc.scheduler.limits.swap_blocks = config.swap_blocks;
-  rc.max_queue = config.max_queue > 0 ? static_cast<int32_t>(config.max_queue) : capacity;
+  rc.max_queue = QueueLimit();
   rc.slot_capacity = capacity;
   rc.prefix_caching = config.prefix_caching;
   rc.secret = {1, 2};  // nothing to keep from anybody
@@ -176,9 +198,13 @@ void Simulation::Impl::Place(const WorkloadRequest& work, TimeNs arrival_ns) {
   metrics->CountArrival(arrival_ns);
   first_arrival_ns = std::min(first_arrival_ns, arrival_ns);
   const route::RouteRequest route{static_cast<int32_t>(std::min<int64_t>(work.prompt_tokens, limits.max_model_len))};
-  const int32_t at = balancer->Pick(route, views);
+  Enter(NewLive(work, arrival_ns, balancer->Pick(route, views)));
+}
+
+Simulation::Impl::Live* Simulation::Impl::NewLive(const WorkloadRequest& work, TimeNs arrival_ns, int32_t at) {
   Live* live = NewLive();
   live->work = work;
+  live->place = {};
   if (!live->work.slo.any()) live->work.slo = config.slo;
   if (live->work.slo_class.empty()) live->work.slo_class = config.slo_class;
   objectives_below_a_step += IsBelow(live->work.slo, shortest_step_ns);
@@ -186,8 +212,27 @@ void Simulation::Impl::Place(const WorkloadRequest& work, TimeNs arrival_ns) {
   live->arrival_ns = arrival_ns;
   route::ReplicaView& view = views[static_cast<size_t>(at)];
   ++view.outstanding_requests;
-  view.outstanding_tokens += route.prompt_tokens;
-  Enter(live);
+  view.outstanding_tokens += std::min<int64_t>(work.prompt_tokens, limits.max_model_len);
+  return live;
+}
+
+// As the runner of a batch: a replica's queue is kept as full as it may be, but for the time in which the sample's
+// answers are awaited.
+void Simulation::Impl::FillQueue(int32_t replica) {
+  const auto i = static_cast<size_t>(replica);
+  while (true) {
+    const int64_t waiting = views[i].outstanding_requests - replicas[i].loop().Stats().running;
+    if (waiting >= (job->provisional(replica) ? std::min(kProvisionalWaiting, QueueLimit()) : QueueLimit())) return;
+    const auto start = job->Next(replica);
+    if (!start) return;
+    const TimeNs now_ns = clock.NowNs();
+    metrics->CountArrival(now_ns);
+    first_arrival_ns = std::min(first_arrival_ns, now_ns);
+    Live* live = NewLive(*start->work, now_ns, replica);
+    live->job_number = start->number;
+    live->place = start->place;
+    Enter(live);
+  }
 }
 
 Result<PreparedRequest> Simulation::Impl::Prepare(const WorkloadRequest& work,
@@ -214,6 +259,7 @@ void Simulation::Impl::Enter(Live* live) {
     --view.outstanding_requests;
     view.outstanding_tokens -= std::min<int64_t>(work.prompt_tokens, limits.max_model_len);
     Refuse(work, slo, why);
+    if (job != nullptr) job->OnDone(live->replica, live->job_number, 0);
     free_records.push_back(live);
   };
   // A prompt that fills the context, and a length that is stated and does not fit, are left to the loop to refuse.
@@ -233,6 +279,7 @@ void Simulation::Impl::Enter(Live* live) {
   request->client = work.client.empty() ? config.client : work.client;
   request->priority =
       config.priorities != nullptr ? (*config.priorities)[static_cast<size_t>(work.index)] : work.priority;
+  request->planned = live->place;
   cut_outputs += work.output_tokens > request->stop.max_tokens;
 
   if (const Status classed = ApplyServiceClass(limits.classes, request.get()); !classed.ok()) {
@@ -268,6 +315,7 @@ void Simulation::Impl::Refuse(const WorkloadRequest& work, const Slo& slo, const
 
 // What an end brings about: the conversation's next turn, else in a closed loop the next request.
 void Simulation::Impl::Followed(const WorkloadRequest& work) {
+  if (job != nullptr) return;
   WorkloadRequest next;
   if (workload.NextTurn(work, &next) || (config.concurrency > 0 && workload.Next(&next)))
     due.push_back(std::move(next));
@@ -289,6 +337,7 @@ void Simulation::Impl::OnStep(int32_t index, const StepEvents& events) {
     if (limits.prefix_caching) r.owners.Remove(live->handle);
     if (log != nullptr) d.refused ? log->Refused(live->work, d.done_ns) : log->Ended(live->work, index, d);
     if (config.on_done) config.on_done(live->work, index, d);
+    if (job != nullptr) job->OnDone(index, live->job_number, d.refused ? 0 : d.completion_tokens);
     Followed(live->work);
     free_records.push_back(live);
   }
@@ -311,6 +360,7 @@ void Simulation::Impl::AdvanceTo(TimeNs t) {
     r.loop().RunOnce();
     ++passes;
     r.next_ns = r.executor->NextReadyNs();
+    if (job != nullptr) FillQueue(static_cast<int32_t>(&r - replicas.data()));
   }
   // Ends may bring about requests that are refused at once and bring about others.
   while (!due.empty()) {
@@ -322,7 +372,9 @@ void Simulation::Impl::AdvanceTo(TimeNs t) {
 
 Status Simulation::Run(const std::function<bool(const SimProgress&)>& keep_going) {
   Impl& s = *impl_;
-  if (s.config.concurrency > 0) {
+  if (s.job != nullptr) {
+    for (int32_t i = 0; i < s.config.replicas; ++i) s.FillQueue(i);
+  } else if (s.config.concurrency > 0) {
     s.FillClosedLoop();
     s.AdvanceTo(0);
   } else {

@@ -13,6 +13,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "loop/events.h"
 #include "obs/run_window.h"
 #include "sched/scheduler.h"
+#include "sim/planned_job.h"
 #include "sim/sim_executor.h"
 #include "sim/workload.h"
 #include "tactus/run_result.h"
@@ -41,8 +43,9 @@ struct SimulationConfig {
   std::string balancer = "round-robin";
 
   // Load.
-  int64_t concurrency = 0;  // > 0: closed loop; the workload's arrival times are not used
-  int64_t max_queue = 0;    // sequences that may wait at a replica, beyond it requests are rejected; 0: no limit
+  std::optional<PlannedLoad> job;  // all requests are there from the beginning, and run as their plan has it
+  int64_t concurrency = 0;         // > 0: closed loop; the workload's arrival times are not used
+  int64_t max_queue = 0;           // sequences that may wait at a replica, beyond it requests are rejected; 0: no limit
   int64_t default_max_tokens = 4096;  // what the server assumes of a request that states no max_tokens
   bool exact_max_tokens = false;      // requests state their true length (as benchmark clients do with ignore_eos)
   bool clip_prompts = false;          // cut prompts beyond the context instead of refusing the request

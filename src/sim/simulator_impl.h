@@ -21,6 +21,8 @@ struct Simulation::Impl {
     RequestHandle handle = 0;
     int32_t replica = 0;
     TimeNs arrival_ns = 0;
+    int32_t job_number = 0;  // in the planned job
+    PlannedPlace place;
   };
   class ReplicaSink final : public EventSink {
    public:
@@ -49,7 +51,9 @@ struct Simulation::Impl {
   void FillClosedLoop();
   void AdvanceTo(TimeNs t);
   bool FetchArrival();
+  void FillQueue(int32_t replica);
   void Place(const WorkloadRequest& work, TimeNs arrival_ns);
+  Live* NewLive(const WorkloadRequest& work, TimeNs arrival_ns, int32_t replica);
   void Enter(Live* live);
   Result<PreparedRequest> Prepare(const WorkloadRequest& work, const std::shared_ptr<const SimRequest>& request) const;
   void Refuse(const WorkloadRequest& work, const Slo& slo, const std::string& why);
@@ -58,6 +62,8 @@ struct Simulation::Impl {
   TimeNs NextEventNs() const;
 
   Live* NewLive();
+  Status MakeJob();
+  int32_t QueueLimit() const;
   EngineStats Merged() const;
 
   const SimulationConfig config;
@@ -71,6 +77,7 @@ struct Simulation::Impl {
 
   WorkloadRequest arriving;  // the next by its own time
   bool has_arriving = false;
+  std::unique_ptr<PlannedJob> job;       // null: the load is another
   std::vector<WorkloadRequest> due;      // follow from ends at this instant
   std::vector<WorkloadRequest> placing;  // of them, those that are being placed
   std::deque<Live> live_records;

@@ -3,7 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <future>
+#include <map>
+#include <set>
+#include <thread>
 
 #include "api/conversation.h"
 #include "batch_run/job_folder.h"
@@ -14,11 +18,13 @@ namespace {
 
 using nlohmann::json;
 
+const std::string kX(40, 'x'), kY(40, 'y');
+
 class RunnerTest : public JobFolder {
  protected:
   // An engine that is held back goes on after a while, so that a run which does not end by itself fails its test.
-  Status Run(FakeEngine& engine, RunnerOptions options = {}) {
-    auto job = Open();
+  Status Run(FakeEngine& engine, RunnerOptions options = {}, const JobOptions& job_options = {}) {
+    auto job = Open(job_options);
     if (!job.ok()) return job.status();
     options.limits = api::LimitsOf(engine.model(), 100);
     options.progress = [&engine, said = 0, inner = options.progress](const RunProgress& progress) mutable {
@@ -155,21 +161,208 @@ TEST_F(RunnerTest, LinesRunInTheOrderOfTheFileOrAsTheJobIsOrdered) {
   EXPECT_EQ(ids, (std::vector<std::string>{"_1", "_2", "_3", "_4"}));
 
   for (const std::string& path : {files_.output, files_.errors, files_.state}) std::filesystem::remove(path);
-  const auto job = Open();
-  std::vector<LinePlace> places = *(*job)->Waiting(0, 100);
+  // 3 and 1 share a prefix, 4 and 2 another: depth first they come together.
+  Write(files_.input, Request("a", {{"prompt", kX + "1"}}) + Request("b", {{"prompt", kY + "1"}}) +
+                          Request("c", {{"prompt", kX + "2"}}) + Request("d", {{"prompt", kY + "2"}}));
   RunnerOptions options;
-  options.limits = api::LimitsOf(engine.model(), 100);
-  options.next = [&places]() -> Result<std::optional<LinePlace>> {
-    if (places.empty()) return std::optional<LinePlace>();
-    const LinePlace place = places.back();
-    places.pop_back();
-    return std::optional<LinePlace>(place);
-  };
+  options.order.order = PlanOrder::kDfs;
   FakeEngine other;
-  ASSERT_TRUE(RunJob(job->get(), &other, options, SystemClock()).ok());
+  ASSERT_TRUE(Run(other, options).ok());
   ids.clear();
   for (const auto& request : other.submitted()) ids.push_back(request.id.substr(request.id.rfind('_')));
-  EXPECT_EQ(ids, (std::vector<std::string>{"_4", "_3", "_2", "_1"}));
+  EXPECT_EQ(ids, (std::vector<std::string>{"_1", "_3", "_2", "_4"}));
+  std::vector<int32_t> positions;
+  for (const auto& request : other.submitted()) positions.push_back(request.planned.position);
+  EXPECT_EQ(positions, (std::vector<int32_t>{0, 1, 2, 3}));
+}
+
+// Whatever the order: each line once, with the answer and the seed that it has in any other.
+TEST_F(RunnerTest, EveryOrderGivesEveryLineItsAnswer) {
+  std::string text;
+  for (int i = 0; i < 60; ++i) {
+    nlohmann::json body = {{"prompt", std::string(static_cast<size_t>(20 + i % 7), static_cast<char>('a' + i % 3))},
+                           {"max_tokens", 1 + i % 5}};
+    if (i % 10 == 3) body = {{"prompt", {kX + std::to_string(i), "z"}}, {"n", 2}, {"max_tokens", 2}};
+    if (i % 10 == 4) body = {{"prompt", std::string(5000, 'x')}};
+    text += i % 10 == 5 ? "{broken\n" : Request("a" + std::to_string(i), body);
+  }
+  std::map<std::string, std::string> expected;
+  for (const PlanOrder order :
+       {PlanOrder::kFcfs, PlanOrder::kDfs, PlanOrder::kRandom, PlanOrder::kBalance, PlanOrder::kBlend}) {
+    for (const std::string& path : {files_.output, files_.errors, files_.state}) std::filesystem::remove(path);
+    Write(files_.input, text);
+    RunnerOptions options;
+    options.order = {.order = order, .sample_share = 0.1, .seed = 3, .kv_tokens = 1000};
+    options.max_queue = 16;
+    PlanReport plan;
+    options.plan = &plan;
+    FakeEngine engine;
+    engine.SetQueueLimit(16);
+    JobOptions job;
+    job.seed = 5;
+    ASSERT_TRUE(Run(engine, options, job).ok());
+    EXPECT_EQ(counts_.out, 48);
+    EXPECT_EQ(counts_.errors, 12);
+    std::map<std::string, std::string> answers;
+    for (const json& line : Lines(files_.output))
+      answers[line["custom_id"]] = line["response"]["body"]["choices"].dump();
+    for (const auto& request : engine.submitted())
+      answers["seed of " + request.id.substr(request.id.rfind('_'))] = std::to_string(request.sampling.seed);
+    if (expected.empty()) expected = answers;
+    EXPECT_EQ(answers, expected) << static_cast<int>(order);
+    EXPECT_EQ(engine.refused().size(), 6u) << "each line that can never fit counts once, planned or not";
+    const bool planned = order != PlanOrder::kFcfs, sampled = order >= PlanOrder::kBalance;
+    EXPECT_EQ(plan.requests, planned ? 42 + 6 * 4 : 0) << "a request for each sequence";
+    EXPECT_EQ(plan.sample > 0, sampled);
+    if (planned) {
+      EXPECT_DOUBLE_EQ(plan.work_share > 0 ? 1 : 0, 1);
+      EXPECT_EQ(plan.summary.requests, plan.requests);
+      EXPECT_GT(plan.summary.optimal_sharing, 0);
+    }
+  }
+}
+
+// The sample's answers are awaited with little else in the queue, and decide in which order the rest starts.
+TEST_F(RunnerTest, TheSampleIsAwaitedAndTheRestPlannedByIt) {
+  std::string text;
+  for (int i = 0; i < 40; ++i)
+    text += Request("a" + std::to_string(i), {{"prompt", (i % 2 ? kX : kY) + std::to_string(i)}, {"max_tokens", 50}});
+  Write(files_.input, text);
+  FakeEngine engine;
+  engine.SetQueueLimit(10);
+  engine.SetLengths({3});
+  engine.Hold();
+  RunnerOptions options;
+  options.order = {.order = PlanOrder::kBlend, .sample_share = 0.01, .kv_tokens = 1000};
+  options.max_queue = 10;
+  PlanReport plan;
+  options.plan = &plan;
+  auto released = std::async(std::launch::async, [&engine] {
+    engine.AwaitSubmitted(10);
+    engine.Release();
+  });
+  ASSERT_TRUE(Run(engine, options).ok());
+  released.get();
+  EXPECT_EQ(counts_.out, 40);
+  const auto submitted = engine.submitted();
+  ASSERT_EQ(submitted.size(), 40u);
+  for (int i = 0; i < plan.sample; ++i) EXPECT_EQ(submitted[static_cast<size_t>(i)].planned, PlannedPlace()) << i;
+  EXPECT_GT(plan.sample, 0);
+  EXPECT_LT(plan.sample, 10);
+  EXPECT_EQ(submitted[static_cast<size_t>(plan.sample)].planned.kv_tokens,
+            static_cast<int32_t>(submitted[static_cast<size_t>(plan.sample)].prompt->size()))
+      << "beside the sample nothing is known of lengths";
+  EXPECT_EQ(submitted.back().planned.kv_tokens, static_cast<int32_t>(submitted.back().prompt->size()) + 1)
+      << "half of the 3 tokens that the sample's answers had";
+}
+
+// What is done is not run again, and its lengths are known.
+TEST_F(RunnerTest, AJobThatGoesOnIsPlannedByWhatItsAnswersHad) {
+  WriteInput(30);
+  FakeEngine engine;
+  engine.SetLengths({4});
+  engine.SetQueueLimit(3);
+  engine.HoldAfter(1);
+  RunnerOptions options;
+  options.order = {.order = PlanOrder::kBlend, .sample_share = 0.1, .kv_tokens = 1000};
+  bool stopped = false;
+  options.progress = [&](const RunProgress& progress) {
+    if (stopped) engine.Release();  // not before the stop
+    stopped |= progress.generating == 3;
+    return !stopped;
+  };
+  ASSERT_EQ(Run(engine, options).code(), StatusCode::kCancelled);
+  const int64_t done = counts_.done();
+  ASSERT_GT(done, 0);
+  ASSERT_LT(done, 30);
+  FakeEngine second;
+  second.SetLengths({4});
+  options.progress = {};
+  PlanReport plan;
+  options.plan = &plan;
+  ASSERT_TRUE(Run(second, options).ok());
+  EXPECT_EQ(counts_.out, 30);
+  EXPECT_EQ(plan.requests, 30 - done);
+  EXPECT_EQ(second.submitted().size(), static_cast<size_t>(30 - done));
+  EXPECT_EQ(second.submitted().back().planned.kv_tokens, 3 + 2) << "the prompt and half of an answer";
+}
+
+TEST_F(RunnerTest, AStopWhileTheJobIsPlannedBeginsNothing) {
+  WriteInput(400);
+  FakeEngine engine;
+  RunnerOptions options;
+  options.order.order = PlanOrder::kDfs;
+  std::atomic<bool> stopped{false};
+  engine.OnText([&](StopToken) {
+    while (!stopped) std::this_thread::yield();  // planning takes until the stop
+  });
+  bool planning = false;
+  options.progress = [&](const RunProgress& progress) {
+    planning |= progress.planning;
+    stopped = true;
+    return false;
+  };
+  EXPECT_EQ(Run(engine, options).code(), StatusCode::kCancelled);
+  EXPECT_TRUE(planning);
+  EXPECT_EQ(engine.submitted().size(), 0u);
+  EXPECT_EQ(counts_.done(), 0);
+}
+
+TEST_F(RunnerTest, AJobBeyondThePlannersMemoryIsRefusedWithTheFix) {
+  WriteInput(1000);
+  FakeEngine engine;
+  RunnerOptions options;
+  options.order = {.order = PlanOrder::kBlend, .memory_bytes = 1 << 20};
+  const Status status = Run(engine, options);
+  EXPECT_EQ(status.code(), StatusCode::kTooLarge);
+  EXPECT_NE(status.message().find("planner"), std::string::npos) << status.message();
+  EXPECT_EQ(counts_.done(), 0);
+}
+
+// Every process plans the whole job and runs its own part: together each line once, whatever their orders.
+TEST_F(RunnerTest, ShardsRunEveryLineOnce) {
+  std::string text;
+  for (int i = 0; i < 100; ++i) {
+    text += i % 10 == 5 ? "{broken\n"
+                        : Request("a" + std::to_string(i),
+                                  {{"prompt", (i % 3 ? kX : kY) + std::string(i, 'z')}, {"max_tokens", 1 + i % 50}});
+  }
+  Write(files_.input, text);
+  const JobFiles given = files_;
+  std::multiset<std::string> ids;
+  std::set<std::string> cuts;
+  int64_t errors = 0;
+  for (const int32_t shard : {0, 1, 2}) {
+    const std::string tag = std::to_string(shard);
+    files_ = {given.input, given.output + tag, given.errors + tag, given.state + tag};
+    RunnerOptions options;
+    options.order = {.order = shard == 1 ? PlanOrder::kFcfs : PlanOrder::kBlend, .kv_tokens = 1000};
+    options.order.shard = shard;
+    options.order.shards = 3;
+    // A run that is ended, and goes on: the cut is kept, also where another order would cut anew.
+    FakeEngine first;
+    first.SetQueueLimit(5);
+    first.HoldAfter(1);
+    options.progress = [&](const RunProgress& p) {
+      if (p.in_engine >= 5) first.Release();
+      return p.in_engine < 5 && p.counts.done() == 0;
+    };
+    EXPECT_EQ(Run(first, options).code(), StatusCode::kCancelled);
+    options.progress = {};
+    options.order.order = shard == 2 ? PlanOrder::kFcfs : PlanOrder::kDfs;
+    FakeEngine second;
+    ASSERT_TRUE(Run(second, options).ok());
+    EXPECT_EQ(counts_.left(), 0);
+    EXPECT_GT(counts_.lines, 10);
+    EXPECT_EQ(counts_.lines + counts_.elsewhere, 100);
+    for (const json& line : Lines(files_.output)) ids.insert(line["custom_id"].get<std::string>());
+    errors += counts_.errors;
+    cuts.insert((*Open())->cut());
+  }
+  EXPECT_EQ(cuts.size(), 1u) << "they cut otherwise";
+  EXPECT_EQ(ids.size(), 90u);
+  EXPECT_EQ(std::set<std::string>(ids.begin(), ids.end()).size(), 90u);
+  EXPECT_EQ(errors, 10);
 }
 
 TEST_F(RunnerTest, ARequestThatTheEngineFailsIsAnErrorOfItsLine) {

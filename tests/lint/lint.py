@@ -57,7 +57,7 @@ LAYERS = {
     "batch_run": ["base", "sched", "batch", "api"],   # and include/tactus: the engine is known by its interface alone
     "serve": ["base", "obs", "engine", "api", "http"],
     # Beside engine/ on loop/: no model, text or kernels.
-    "sim": ["base", "obs", "kv", "seq", "cost", "predict", "sched", "loop", "trace", "route"],
+    "sim": ["base", "obs", "kv", "seq", "cost", "predict", "sched", "loop", "trace", "route", "batch"],
     "cli": None,  # everything
 }
 CLOCK = re.compile(r"(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday|\btime\(\s*(NULL|nullptr|0)\s*\)|__rdtsc)")

@@ -1,0 +1,118 @@
+#include "batch/job_feed.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "batch/plan_order.h"
+#include "batch/start_order.h"
+
+namespace tactus::batch {
+
+JobFeed::JobFeed(std::shared_ptr<const PromptSet> prompts, PrefixTree tree, const BatchCostModel& cost,
+                 const FeedOptions& options, std::vector<int32_t> elsewhere)
+    : prompts_(std::move(prompts)),
+      cost_(cost),
+      options_(options),
+      tree_(std::move(tree)),
+      measured_(std::move(elsewhere)),
+      state_(measured_.size(), State::kWaits) {
+  TACTUS_CHECK(static_cast<int32_t>(measured_.size()) == prompts_->size());
+  for (size_t i = 0; i < state_.size(); ++i) {
+    if (measured_[i] == kToRun) {
+      measured_[i] = 0;
+      ++to_run_;
+    } else {
+      state_[i] = State::kElsewhere;
+      any_measured_ |= measured_[i] > 0;
+    }
+  }
+  left_ = to_run_;
+  if (NeedsLengths(options_.plan.order) && options_.sample.share > 0) {
+    sample_ = ChooseSample(tree_, *prompts_, options_.sample);
+    std::erase_if(sample_, [this](int32_t request) { return state_[Index(request)] != State::kWaits; });
+    sample_left_ = static_cast<int32_t>(sample_.size());
+  }
+}
+
+void JobFeed::MakePlan() {
+  const TimeNs begin_ns = options_.stopwatch != nullptr ? options_.stopwatch->NowNs() : 0;
+  if (plan_) tree_ = std::move(*plan_).TakeTree();
+  plan_.reset();
+  std::vector<int32_t>().swap(order_);
+  std::vector<int32_t> outputs = EstimateOutputs(tree_, *prompts_, measured_);
+  CountWork(outputs);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (state_[i] != State::kWaits) outputs[i] = 0;
+  }
+  plan_ = Plan::Make(std::move(tree_), cost_, outputs, options_.plan);
+  order_ = StartOrder(*plan_, options_.kv_tokens);
+  at_ = 0;
+  stale_ = false;
+  lengths_are_limits_ = !any_measured_;
+  if (options_.stopwatch != nullptr) planning_ns_ += options_.stopwatch->NowNs() - begin_ns;
+}
+
+void JobFeed::CountWork(const std::vector<int32_t>& outputs) {
+  work_s_ = 0;
+  for (int32_t i = 0; i < prompts_->size(); ++i) {
+    if (state_[Index(i)] != State::kElsewhere) work_s_ += SecondsOf(i, outputs[Index(i)]);
+  }
+}
+
+double JobFeed::SecondsOf(int32_t request, int32_t output_tokens) const {
+  const int32_t prompt_tokens = prompts_->prompt_tokens(request);
+  return cost_.ComputeSeconds(prompt_tokens, output_tokens) + cost_.MemorySeconds(prompt_tokens, output_tokens);
+}
+
+std::optional<Start> JobFeed::Next() {
+  while (sample_at_ < sample_.size()) {
+    const int32_t request = sample_[sample_at_++];
+    if (handed_out(request)) continue;
+    Take(request);
+    return Start{request, {}};
+  }
+  if (left_ == 0) return std::nullopt;
+  if (stale_) MakePlan();
+  while (true) {
+    const int32_t position = order_[at_++], request = plan_->RequestAt(position);
+    if (handed_out(request)) continue;
+    Take(request);
+    return Start{request, PlaceAt(position)};
+  }
+}
+
+void JobFeed::Take(int32_t request) {
+  TACTUS_CHECK(!handed_out(request));
+  state_[Index(request)] = State::kStarted;
+  --left_;
+}
+
+// What nobody knows reserves no memory: max_tokens would keep most of it empty.
+PlannedPlace JobFeed::PlaceAt(int32_t position) const {
+  PlannedPlace place = plan_->PlaceAt(position);
+  const int32_t request = plan_->RequestAt(position);
+  if (lengths_are_limits_ && !prompts_->output_is_known(request)) place.kv_tokens = prompts_->prompt_tokens(request);
+  return place;
+}
+
+void JobFeed::OnDone(int32_t request, int32_t output_tokens) {
+  TACTUS_CHECK(state_[Index(request)] == State::kStarted);
+  state_[Index(request)] = State::kDone;
+  measured_[Index(request)] = output_tokens;
+  any_measured_ |= output_tokens > 0;
+  done_s_ += SecondsOf(request, output_tokens);
+  if (sample_left_ == 0 || !std::binary_search(sample_.begin(), sample_.end(), request)) return;
+  if (--sample_left_ == 0) stale_ = true;
+}
+
+PlanSummary JobFeed::Summary(const OverlapFit& overlap) const {
+  const PrefixTree& tree = plan_ ? plan_->tree() : tree_;
+  std::vector<int32_t> outputs = EstimateOutputs(tree, *prompts_, measured_);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (state_[i] == State::kElsewhere) outputs[i] = 0;
+  }
+  return Summarize(Plan::Make(tree, cost_, outputs, options_.plan), overlap, options_.kv_tokens);
+}
+
+}  // namespace tactus::batch

@@ -1,0 +1,100 @@
+// Which request of a job starts next, and which place the scheduler is told for it: the one mechanism by which a runner
+// feeds its engine and a simulation its replicas.
+//
+//   sample --> provisional plan, while the sample's longest answers run --> plan by what the sample has measured
+//
+// The sample is drawn where the order depends on lengths that nobody knows. It has no place, so that it goes before
+// what has one. What is handed out beside it goes by a provisional plan, of max_tokens; the caller keeps few of those
+// waiting (`provisional`), since the rest is planned again, once, when the sample has ended. What was handed out is
+// never planned again.
+//
+// Thread rule: one thread. Deterministic: the same job, options and lengths, told at the same moments, give the same
+// starts. Invariants: every request that is to run is handed out exactly once, none other is.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "batch/output_lengths.h"
+#include "batch/plan.h"
+#include "batch/plan_summary.h"
+
+namespace tactus::batch {
+
+struct FeedOptions {
+  PlanOptions plan;
+  SampleOptions sample;        // share 0: none; what nobody knows counts as max_tokens
+  int64_t kv_tokens = 0;       // of the device's KV memory
+  Clock* stopwatch = nullptr;  // of planning; null: nothing is measured
+};
+
+struct Start {
+  int32_t request = 0;
+  PlannedPlace place;
+};
+
+// Of a request that another run or another shard does; kToRun: it is to run.
+inline constexpr int32_t kToRun = -1;
+
+class JobFeed {
+ public:
+  // `tree`: of these prompts, whose keys are not needed any more. `elsewhere`: [request] kToRun, or how many tokens it
+  // has generated in another run, 0: nobody knows. Precondition: cost.Check().
+  JobFeed(std::shared_ptr<const PromptSet> prompts, PrefixTree tree, const BatchCostModel& cost,
+          const FeedOptions& options, std::vector<int32_t> elsewhere);
+
+  // None: all have been handed out.
+  std::optional<Start> Next();
+  // Hands this one out, whoever's turn it is: it goes with another one, without a place. Precondition: it was not.
+  void Take(int32_t request);
+  bool handed_out(int32_t request) const { return state_[Index(request)] != State::kWaits; }
+  // It has ended, after so many tokens; 0: it failed, which says nothing of lengths. Once for each.
+  void OnDone(int32_t request, int32_t output_tokens);
+
+  bool sampling() const { return sample_left_ > 0; }
+  // What comes next goes by a plan that is made anew when the sample has ended.
+  bool provisional() const { return sampling() && sample_at_ == sample_.size(); }
+  int32_t size() const { return to_run_; }  // requests that are to run
+  int32_t sample_size() const { return static_cast<int32_t>(sample_.size()); }
+  int32_t left() const { return left_; }  // not handed out
+  const PromptSet& prompts() const { return *prompts_; }
+  DurationNs planning_ns() const { return planning_ns_; }  // by the stopwatch
+  // How much of the job's work is done, by its cost: 0 to 1.
+  double done_share() const { return work_s_ > 0 ? done_s_ / work_s_ : 0; }
+  // Of all that is to run, with the lengths that are known by now, estimates for the rest.
+  PlanSummary Summary(const OverlapFit& overlap) const;
+
+ private:
+  enum class State : uint8_t { kWaits, kStarted, kDone, kElsewhere };
+
+  static size_t Index(int32_t request) { return static_cast<size_t>(request); }
+  void MakePlan();
+  void CountWork(const std::vector<int32_t>& outputs);
+  PlannedPlace PlaceAt(int32_t position) const;
+  double SecondsOf(int32_t request, int32_t output_tokens) const;
+
+  const std::shared_ptr<const PromptSet> prompts_;
+  const BatchCostModel cost_;
+  const FeedOptions options_;
+  PrefixTree tree_;                // until it is planned
+  std::vector<int32_t> measured_;  // [request] tokens generated; 0: not known
+  std::vector<State> state_;       // [request]
+  std::vector<int32_t> sample_;    // to be run first
+  size_t sample_at_ = 0;
+  int32_t sample_left_ = 0;  // of it, not ended
+  bool any_measured_ = false;
+  bool stale_ = true;                // the plan is not that of what is known
+  bool lengths_are_limits_ = false;  // the plan was made before anything was measured
+
+  std::optional<Plan> plan_;    // has the tree then
+  std::vector<int32_t> order_;  // positions, in the order in which they start
+  size_t at_ = 0;
+  int32_t to_run_ = 0, left_ = 0;
+  double work_s_ = 0, done_s_ = 0;  // of all that is to run, expected; of what is done
+  DurationNs planning_ns_ = 0;
+};
+
+}  // namespace tactus::batch

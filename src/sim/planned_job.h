@@ -1,0 +1,80 @@
+// An offline job in a simulation: a workload whose requests are all there from the beginning, planned and handed out
+// by the feed that `tactus batch` has (batch/job_feed.h), one for each replica's shard.
+//
+// The plan knows of lengths what a batch's plan knows, nothing beyond max_tokens before answers have ended, unless it
+// is told all for comparison. Memory: the whole job. Thread rule: as Simulation.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/step_time_model.h"
+#include "batch/job_feed.h"
+#include "sim/workload.h"
+#include "tactus/run_result.h"
+
+namespace tactus {
+
+namespace cost {
+class CostModel;
+}
+
+struct PlannedLoad {
+  double sample_share = 0.01;
+  uint64_t seed = 0;           // of the sample, and of order random
+  bool lengths_known = false;  // the plan is told true lengths
+  batch::BatchCostModel cost;
+  OverlapFit overlap;
+};
+
+// What the planner must know of the engine.
+struct PlannedEngine {
+  std::string order;  // of the scheduler, whose name is the plan's; one that goes by no plan: fcfs
+  int32_t replicas = 1, block_size = 16;
+  int64_t kv_tokens = 0, max_model_len = 0, default_max_tokens = 0;
+  bool prefix_caching = true;
+  Clock* stopwatch = nullptr;
+};
+
+// Costs by a step-time model. `meter` says what they are made of; null: nobody knows, and only times count.
+batch::BatchCostModel CostOfSteps(const StepTimeModel& times, const cost::CostModel* meter, int32_t step_tokens);
+
+class PlannedJob {
+ public:
+  // Takes the whole workload. kInvalidArgument: turns that follow from answers.
+  static Result<std::unique_ptr<PlannedJob>> Create(const PlannedLoad& load, const PlannedEngine& engine,
+                                                    WorkloadStream* workload);
+
+  struct Start {
+    const WorkloadRequest* work = nullptr;
+    int32_t number = 0;  // of the request in the job
+    PlannedPlace place;
+  };
+  // None: the replica's shard has all begun.
+  std::optional<Start> Next(int32_t replica);
+  bool provisional(int32_t replica) const { return feeds_[static_cast<size_t>(replica)].provisional(); }
+  // 0: it was refused.
+  void OnDone(int32_t replica, int32_t number, int32_t output_tokens);
+
+  // With the lengths that answers had; of what has ended in `run_s` seconds.
+  PlanFigures Figures(double run_s) const;
+
+ private:
+  PlannedJob(const PlannedLoad& load, const PlannedEngine& engine) : load_(load), engine_(engine) {}
+  Status Read(WorkloadStream* workload, batch::PromptSet* prompts);
+  Status Plan(std::shared_ptr<batch::PromptSet> prompts);
+
+  const PlannedLoad load_;
+  const PlannedEngine engine_;
+  batch::PlanOrder order_ = batch::PlanOrder::kFcfs;
+  std::vector<WorkloadRequest> requests_;
+  batch::PrefixTree tree_;
+  std::vector<int32_t> outputs_;  // [request] of those that have ended
+  std::vector<batch::JobFeed> feeds_;
+  DurationNs planning_ns_ = 0;
+  int32_t sample_ = 0;
+};
+
+}  // namespace tactus

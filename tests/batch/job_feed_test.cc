@@ -1,0 +1,254 @@
+// What a feed hands out: every request once, the sample first, the rest by what the sample has measured.
+#include "batch/job_feed.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <queue>
+#include <set>
+
+#include "batch/jobs.h"
+#include "batch/shards.h"
+#include "batch/start_order.h"
+
+namespace tactus {
+namespace {
+
+using batch::FeedOptions;
+using batch::JobFeed;
+using batch::kToRun;
+using batch::Plan;
+using batch::PlanOrder;
+using batch::PrefixTree;
+using batch::PromptSet;
+using testing::Job;
+using testing::Llama8bOnA100;
+using testing::SetOf;
+
+constexpr int64_t kKvTokens = 4000;
+
+JobFeed FeedOf(const Job& job, FeedOptions options = {}, std::vector<int32_t> elsewhere = {}) {
+  auto prompts = std::make_shared<PromptSet>(SetOf(job));
+  PrefixTree tree = PrefixTree::Build(*prompts);
+  prompts->DropKeys();
+  if (elsewhere.empty()) elsewhere.assign(job.size(), kToRun);
+  options.kv_tokens = kKvTokens;
+  return JobFeed(prompts, std::move(tree), Llama8bOnA100(), options, std::move(elsewhere));
+}
+
+// Answers of task t have about 10 (t + 1) tokens, whatever they may have.
+Job TasksOfUnknownLength(int32_t requests) {
+  Rng rng(21);
+  Job job;
+  for (int32_t i = 0; i < requests; ++i) {
+    testing::JobRequest r;
+    r.prompt.assign(40, 1000 + i % 5);
+    for (int32_t k = 0; k < 12; ++k) r.prompt.push_back(static_cast<TokenId>(rng.UniformInt(0, 99)));
+    r.traits = {.max_output_tokens = 500};
+    job.push_back(std::move(r));
+  }
+  return job;
+}
+int32_t LengthOf(int32_t request) {
+  return 10 * (request % 5 + 1) + request % 3;
+}
+
+// Everything that is handed out, at most `at_once` together, ends in the order in which it began.
+std::vector<int32_t> RunAll(JobFeed* feed, size_t at_once) {
+  std::vector<int32_t> started;
+  std::queue<int32_t> running;
+  while (true) {
+    const auto start = running.size() < at_once ? feed->Next() : std::nullopt;
+    if (start) {
+      started.push_back(start->request);
+      running.push(start->request);
+      continue;
+    }
+    if (running.empty()) return started;
+    feed->OnDone(running.front(), LengthOf(running.front()));
+    running.pop();
+  }
+}
+
+TEST(JobFeed, HandsOutEveryRequestOnce) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const Job job = testing::RandomJob(seed, 60);
+    for (const PlanOrder order :
+         {PlanOrder::kFcfs, PlanOrder::kDfs, PlanOrder::kRandom, PlanOrder::kBalance, PlanOrder::kBlend}) {
+      FeedOptions options{.plan = {.order = order, .seed = seed}, .sample = {.share = 0.1, .seed = seed}};
+      std::vector<int32_t> elsewhere(job.size(), kToRun);
+      for (size_t i = 0; i < job.size(); i += 7) elsewhere[i] = static_cast<int32_t>(i % 2);
+      JobFeed feed = FeedOf(job, options, elsewhere);
+      const int32_t to_run = feed.size();
+      std::vector<int32_t> started = RunAll(&feed, 1 + seed % 9);
+      EXPECT_EQ(feed.left(), 0);
+      EXPECT_EQ(static_cast<int32_t>(started.size()), to_run);
+      EXPECT_NEAR(feed.done_share(), 1, 0.9) << "of work that turned out otherwise";
+      std::sort(started.begin(), started.end());
+      std::vector<int32_t> expected;
+      for (size_t i = 0; i < job.size(); ++i) {
+        if (i % 7 != 0) expected.push_back(static_cast<int32_t>(i));
+      }
+      ASSERT_EQ(started, expected) << "order " << static_cast<int>(order) << ", seed " << seed;
+    }
+  }
+}
+
+TEST(JobFeed, TheSampleGoesFirstAndWithoutAPlace) {
+  const Job job = TasksOfUnknownLength(400);
+  JobFeed feed = FeedOf(job);
+  const auto prompts = SetOf(job);
+  const auto sample = batch::ChooseSample(PrefixTree::Build(prompts), prompts, {});
+  ASSERT_GE(sample.size(), 4u);
+  EXPECT_EQ(feed.sample_size(), static_cast<int32_t>(sample.size()));
+  for (const int32_t request : sample) {
+    const auto start = feed.Next();
+    ASSERT_TRUE(start);
+    EXPECT_EQ(start->request, request);
+    EXPECT_EQ(start->place, PlannedPlace());
+  }
+  EXPECT_TRUE(feed.provisional());
+  // Its answers are awaited: nobody idles, and memory is reserved for what is known alone.
+  ASSERT_TRUE(feed.sampling());
+  const auto beside = feed.Next();
+  ASSERT_TRUE(beside);
+  EXPECT_GE(beside->place.position, 0);
+  EXPECT_EQ(beside->place.kv_tokens, 52) << "not half of what it may generate at most";
+}
+
+// The plan of the rest is that of a caller who had known the sample's lengths from the beginning.
+TEST(JobFeed, WhatTheSampleMeasuredDecidesTheRest) {
+  const Job job = TasksOfUnknownLength(400);
+  JobFeed feed = FeedOf(job);
+  std::vector<int32_t> gone, measured(job.size(), 0);
+  for (int i = 0; i < feed.sample_size() + 10; ++i) gone.push_back(feed.Next()->request);
+  for (int i = 0; i < feed.sample_size(); ++i) {
+    EXPECT_TRUE(feed.sampling());
+    const int32_t request = gone[static_cast<size_t>(i)];
+    measured[static_cast<size_t>(request)] = LengthOf(request);
+    feed.OnDone(request, LengthOf(request));
+  }
+  EXPECT_FALSE(feed.sampling());
+
+  const auto prompts = SetOf(job);
+  PrefixTree tree = PrefixTree::Build(prompts);
+  auto outputs = batch::EstimateOutputs(tree, prompts, measured);
+  for (const int32_t request : gone) outputs[static_cast<size_t>(request)] = 0;
+  const Plan plan = Plan::Make(std::move(tree), Llama8bOnA100(), outputs, {});
+  const auto starts = batch::StartOrder(plan, kKvTokens);
+  ASSERT_EQ(feed.left(), plan.size());
+  int32_t as_planned = 0;
+  std::set<int32_t> kv_tokens;
+  for (const int32_t position : starts) {
+    const auto start = feed.Next();
+    ASSERT_TRUE(start);
+    as_planned += start->request == plan.RequestAt(position);
+    kv_tokens.insert(start->place.kv_tokens);
+  }
+  EXPECT_FALSE(feed.Next());
+  EXPECT_EQ(as_planned, plan.size());
+  EXPECT_EQ(kv_tokens.size(), 5u) << "one expected length for each task";
+  EXPECT_LT(*kv_tokens.rbegin(), 52 + 40);
+}
+
+// Another run of the job: what the first one measured counts, and what it sampled is not sampled again.
+TEST(JobFeed, LengthsOfAnEarlierRunCount) {
+  const Job job = TasksOfUnknownLength(400);
+  JobFeed first = FeedOf(job);
+  std::vector<int32_t> elsewhere(job.size(), kToRun);
+  for (int i = 0; i < first.sample_size(); ++i) {
+    const int32_t request = first.Next()->request;
+    elsewhere[static_cast<size_t>(request)] = LengthOf(request);
+  }
+  JobFeed second = FeedOf(job, {}, elsewhere);
+  EXPECT_EQ(second.sample_size(), 0);
+  EXPECT_FALSE(second.sampling());
+  const auto start = second.Next();
+  EXPECT_GE(start->place.position, 0);
+  EXPECT_GT(start->place.kv_tokens, 52);
+  EXPECT_LT(start->place.kv_tokens, 52 + 40);
+}
+
+TEST(JobFeed, OnlyAnOrderThatNeedsUnknownLengthsSamples) {
+  const Job unknown = TasksOfUnknownLength(100);
+  Job known = unknown;
+  for (auto& r : known) r.traits.output_is_known = true;
+  for (const PlanOrder order :
+       {PlanOrder::kFcfs, PlanOrder::kDfs, PlanOrder::kRandom, PlanOrder::kBalance, PlanOrder::kBlend}) {
+    const bool by_lengths = order == PlanOrder::kBalance || order == PlanOrder::kBlend;
+    EXPECT_EQ(FeedOf(unknown, {.plan = {.order = order}}).sampling(), by_lengths);
+    EXPECT_FALSE(FeedOf(known, {.plan = {.order = order}}).sampling());
+  }
+  EXPECT_FALSE(FeedOf(unknown, {.sample = {.share = 0}}).sampling());
+}
+
+// An answer that failed ends the waiting for it, and says nothing.
+TEST(JobFeed, ASampleThatFailsIsNotAwaited) {
+  const Job job = TasksOfUnknownLength(100);
+  JobFeed feed = FeedOf(job);
+  std::vector<int32_t> sample;
+  for (int i = 0; i < feed.sample_size(); ++i) sample.push_back(feed.Next()->request);
+  for (const int32_t request : sample) feed.OnDone(request, 0);
+  EXPECT_FALSE(feed.sampling());
+  EXPECT_EQ(feed.Next()->place.kv_tokens, 52) << "nothing is known";
+}
+
+TEST(JobFeed, WhatWasTakenOutOfTurnIsNotHandedOutAgain) {
+  const Job job = TasksOfUnknownLength(50);
+  JobFeed feed = FeedOf(job);
+  const int32_t first = feed.Next()->request;
+  for (int32_t i = 0; i < 25; ++i) {
+    if (i != first) feed.Take(i);
+  }
+  std::set<int32_t> rest;
+  while (const auto start = feed.Next()) rest.insert(start->request);
+  EXPECT_EQ(rest.size(), first < 25 ? 25u : 24u);
+  EXPECT_GE(*rest.begin(), 25);
+}
+
+TEST(JobFeed, TheSummaryIsOfWhatReallyRan) {
+  const Job job = TasksOfUnknownLength(60);
+  JobFeed feed = FeedOf(job);
+  const auto before = feed.Summary({});
+  EXPECT_EQ(before.output_tokens, 60 * 500) << "nothing is known but the limits";
+  RunAll(&feed, 8);
+  const auto after = feed.Summary({});
+  EXPECT_EQ(after.requests, 60);
+  int64_t expected = 0;
+  for (int32_t i = 0; i < 60; ++i) expected += LengthOf(i);
+  EXPECT_EQ(after.output_tokens, expected);
+  EXPECT_LT(after.bound_s, before.bound_s);
+}
+
+TEST(JobFeed, PlanningIsTimedByTheCallersClock) {
+  class Ticking final : public Clock {
+   public:
+    TimeNs NowNs() override { return now_ += 5; }
+    TimeNs now_ = 0;
+  } clock;
+  const Job job = TasksOfUnknownLength(60);
+  JobFeed feed = FeedOf(job, {.stopwatch = &clock});
+  RunAll(&feed, 8);
+  EXPECT_EQ(feed.planning_ns(), 2 * 5) << "twice: beside the sample and after it";
+}
+
+// Cut by what every process knows: the rates that it has measured are its own.
+TEST(AssignShards, IsTheSameWhateverTheDeviceIsLike) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const Job job = testing::RandomJob(seed, 200);
+    const auto prompts = SetOf(job);
+    std::vector<int32_t> outputs;
+    for (const auto& r : job) outputs.push_back(r.traits.max_output_tokens);
+    outputs[3] = 0;
+    batch::BatchCostModel cost = Llama8bOnA100();
+    const auto shards = *batch::AssignShards(PrefixTree::Build(prompts), cost, outputs, 3);
+    cost.flops_per_s *= 0.1234567;
+    cost.bytes_per_s *= 3.7654321;
+    EXPECT_EQ(*batch::AssignShards(PrefixTree::Build(prompts), cost, outputs, 3), shards);
+    EXPECT_EQ(shards[3], -1);
+    for (int32_t s = 0; s < 3; ++s) EXPECT_GT(std::count(shards.begin(), shards.end(), s), 0) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace tactus

@@ -1,0 +1,216 @@
+// Offline jobs in simulation: every request once, by the plan that a batch would have, on one replica or in shards.
+#include "sim/planned_job.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "obs/run_result.h"
+#include "sim/linear_model.h"
+#include "sim/simulator.h"
+
+namespace tactus {
+namespace {
+
+// A workload of these requests, all at once.
+class ListedStream final : public WorkloadStream {
+ public:
+  explicit ListedStream(std::vector<WorkloadRequest> requests) : requests_(std::move(requests)) {}
+  int64_t count() const override { return static_cast<int64_t>(requests_.size()); }
+  bool Next(WorkloadRequest* r) override {
+    if (next_ == requests_.size()) return false;
+    *r = requests_[next_];
+    r->index = static_cast<int64_t>(next_++);
+    return true;
+  }
+  bool NextTurn(const WorkloadRequest&, WorkloadRequest*) override { return false; }
+  bool has_arrivals() const override { return false; }
+  bool shares_text() const override { return true; }
+
+ private:
+  const std::vector<WorkloadRequest> requests_;
+  size_t next_ = 0;
+};
+
+// A task of long shared prompts with short answers beside one of short prompts with long answers, mixed.
+std::vector<WorkloadRequest> Mix(int32_t each) {
+  std::vector<WorkloadRequest> all;
+  for (int32_t i = 0; i < each; ++i) {
+    all.push_back(
+        {.prompt_tokens = 600 + i % 50, .output_tokens = 4 + i % 9, .prefix_id = i % 8, .shared_tokens = 320});
+    all.push_back({.prompt_tokens = 40, .output_tokens = 200 + i % 60, .prefix_id = 100, .shared_tokens = 16});
+  }
+  return all;
+}
+
+SimulationConfig JobConfig(const StepTimeModel& model, const std::string& preset) {
+  SimulationConfig c;
+  c.step_time = &model;
+  c.scheduler.preset = preset;
+  c.scheduler.limits.max_num_seqs = 64;
+  c.scheduler.limits.max_model_len = 2048;
+  c.scheduler.limits.blocks_total = 600;
+  c.scheduler.limits.block_size = 16;
+  c.default_max_tokens = 1000;
+  c.max_queue = 64;
+  c.seed = 1;
+  c.job.emplace();
+  c.job->cost = CostOfSteps(model, nullptr, 512);
+  c.job->overlap = {.linear = 1};
+  return c;
+}
+
+// 10 us for a prompt's token, 0.2 us for reading a token's KV.
+LinearModel Device() {
+  LinearModel model;
+  model.prefill_ns = 10'000;
+  model.decode_ns = 10'000;
+  model.context_ns = 200;
+  return model;
+}
+
+struct Simulated {
+  RunResult result;
+  std::vector<uint64_t> hashes;
+  std::multiset<int64_t> done;
+  std::vector<std::vector<int64_t>> by_replica;
+};
+Simulated Simulate(SimulationConfig c, std::vector<WorkloadRequest> requests) {
+  Simulated run;
+  run.by_replica.resize(static_cast<size_t>(c.replicas));
+  c.on_done = [&run](const WorkloadRequest& r, int32_t replica, const RequestDoneEvent&) {
+    run.done.insert(r.index);
+    run.by_replica[static_cast<size_t>(replica)].push_back(r.index);
+  };
+  ListedStream stream(std::move(requests));
+  auto sim = Simulation::Create(c, &stream);
+  EXPECT_TRUE(sim.ok()) << sim.status().ToString();
+  if (!sim.ok()) return run;
+  EXPECT_TRUE((*sim)->Run().ok());
+  EXPECT_TRUE((*sim)->finished());
+  run.result = (*sim)->Outcome();
+  run.hashes = (*sim)->plan_hashes();
+  return run;
+}
+
+TEST(PlannedJob, EveryOrderRunsEveryRequestOnce) {
+  const LinearModel model = Device();
+  for (const char* preset : {"fcfs", "dfs", "random", "balance", "blend"}) {
+    for (const bool known : {false, true}) {
+      SimulationConfig c = JobConfig(model, preset);
+      c.job->lengths_known = known;
+      const Simulated run = Simulate(c, Mix(150));
+      EXPECT_EQ(run.result.completed, 300) << preset;
+      EXPECT_EQ(std::set<int64_t>(run.done.begin(), run.done.end()).size(), 300u) << preset;
+      ASSERT_TRUE(run.result.plan);
+      EXPECT_EQ(run.result.plan->order, preset);
+      EXPECT_EQ(run.result.plan->requests, 300);
+      const bool by_lengths = std::string(preset) == "balance" || std::string(preset) == "blend";
+      EXPECT_EQ(run.result.plan->sample > 0, by_lengths && !known) << preset;
+      EXPECT_GT(*run.result.plan->share_of_practical_bound, *run.result.plan->share_of_bound);
+      EXPECT_LT(*run.result.plan->share_of_practical_bound, 1);
+    }
+  }
+}
+
+TEST(PlannedJob, BlendSharesLikeDepthFirstAndIsFasterThanFileOrder) {
+  const LinearModel model = Device();
+  const Simulated blend = Simulate(JobConfig(model, "blend"), Mix(400)),
+                  dfs = Simulate(JobConfig(model, "dfs"), Mix(400)),
+                  fcfs = Simulate(JobConfig(model, "fcfs"), Mix(400));
+  EXPECT_GT(*blend.result.engine->prefix_sharing, 0.9 * *dfs.result.engine->prefix_sharing);
+  EXPECT_GT(*blend.result.engine->prefix_sharing, 0.9 * blend.result.plan->planned_sharing);
+  EXPECT_LT(blend.result.duration_s, fcfs.result.duration_s);
+}
+
+TEST(PlannedJob, IsTheSameEveryTime) {
+  const LinearModel model = Device();
+  for (const char* preset : {"blend", "random"}) {
+    const Simulated a = Simulate(JobConfig(model, preset), Mix(100)), b = Simulate(JobConfig(model, preset), Mix(100));
+    EXPECT_EQ(a.hashes, b.hashes);
+    EXPECT_EQ(ToJson(a.result), ToJson(b.result)) << "without a stopwatch nothing depends on the machine";
+    SimulationConfig c = JobConfig(model, preset);
+    c.job->seed = 7;
+    EXPECT_NE(Simulate(c, Mix(100)).hashes, a.hashes) << "another sample or shuffle";
+  }
+}
+
+// A plan that is told nothing is not moved by how long answers are, until they have ended.
+TEST(PlannedJob, ThePlanLearnsLengthsFromItsSampleAlone) {
+  const LinearModel model = Device();
+  std::vector<WorkloadRequest> longer = Mix(200);
+  PlannedEngine engine{.order = "blend", .kv_tokens = 10'000, .max_model_len = 2048, .default_max_tokens = 1000};
+  PlannedLoad load;
+  load.cost = CostOfSteps(model, nullptr, 512);
+  for (WorkloadRequest& r : longer) r.output_tokens = 2 * r.output_tokens;
+  ListedStream one(Mix(200)), two(longer);
+  const auto a = PlannedJob::Create(load, engine, &one), b = PlannedJob::Create(load, engine, &two);
+  ASSERT_TRUE(a.ok() && b.ok());
+  std::vector<int32_t> sample;
+  while (!(*a)->provisional(0)) {
+    const auto x = (*a)->Next(0), y = (*b)->Next(0);
+    ASSERT_EQ(x->number, y->number);
+    sample.push_back(x->number);
+  }
+  for (int i = 0; i < 20; ++i) {
+    const auto x = (*a)->Next(0), y = (*b)->Next(0);
+    ASSERT_EQ(x->number, y->number);
+    ASSERT_EQ(x->place, y->place);
+  }
+  for (const int32_t number : sample) {
+    (*a)->OnDone(0, number, static_cast<int32_t>(Mix(200)[static_cast<size_t>(number)].output_tokens));
+    (*b)->OnDone(0, number, static_cast<int32_t>(longer[static_cast<size_t>(number)].output_tokens));
+  }
+  EXPECT_NE((*a)->Next(0)->place.kv_tokens, (*b)->Next(0)->place.kv_tokens);
+}
+
+TEST(PlannedJob, ShardsHaveTheSameWorkAndEveryRequestOnce) {
+  const LinearModel model = Device();
+  const Simulated one = Simulate(JobConfig(model, "blend"), Mix(600));
+  double last = one.result.duration_s;
+  for (const int32_t replicas : {2, 4}) {
+    SimulationConfig c = JobConfig(model, "blend");
+    c.replicas = replicas;
+    c.job->lengths_known = true;
+    const Simulated run = Simulate(c, Mix(600));
+    EXPECT_EQ(run.result.completed, 1200);
+    EXPECT_EQ(std::set<int64_t>(run.done.begin(), run.done.end()).size(), 1200u);
+    for (const auto& done : run.by_replica) EXPECT_NEAR(static_cast<double>(done.size()), 1200.0 / replicas, 120);
+    EXPECT_LT(run.result.duration_s, 0.65 * last) << replicas << " shards";
+    EXPECT_LT(*run.result.plan->share_of_practical_bound, 1);
+    last = run.result.duration_s;
+  }
+}
+
+// What a server would refuse ends its turn, also in the sample.
+TEST(PlannedJob, ARequestThatIsRefusedIsNotAwaited) {
+  const LinearModel model = Device();
+  std::vector<WorkloadRequest> requests = Mix(50);
+  for (size_t i = 0; i < requests.size(); i += 2) requests[i].prompt_tokens = 5000;
+  SimulationConfig c = JobConfig(model, "blend");
+  c.job->sample_share = 0.5;
+  const Simulated run = Simulate(c, requests);
+  EXPECT_EQ(run.result.completed, 50);
+  EXPECT_EQ(run.result.rejected, 50);
+}
+
+TEST(PlannedJob, LoadsThatAreNoJobAreRefusedWithTheFix) {
+  const LinearModel model = Device();
+  SimulationConfig c = JobConfig(model, "blend");
+  const auto why = [&](std::vector<WorkloadRequest> requests) {
+    ListedStream stream(std::move(requests));
+    const auto made = Simulation::Create(c, &stream);
+    return made.ok() ? "made" : made.status().message();
+  };
+  std::vector<WorkloadRequest> turns = Mix(1);
+  turns[0].conversation = 3;
+  EXPECT_NE(why(turns).find("turns of a conversation"), std::string::npos) << why(turns);
+  c.concurrency = 5;
+  EXPECT_NE(why(Mix(1)).find("concurrency"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tactus
