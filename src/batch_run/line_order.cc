@@ -183,7 +183,7 @@ std::optional<PlanReport> LineOrder::Report() const {
   report.work_share = feed_->done_share();
   report.rated = engine_.model().prompt_token_s > 0;
   // What computes takes all of it on processors: nothing overlaps.
-  report.summary = feed_->Summary({.linear = 1});
+  report.summary = feed_->Summary(kNoOverlap);
   return report;
 }
 

@@ -38,7 +38,7 @@ inline CommandLine ServeLine(ServeCommandOptions* options) {
 struct SimCommandOptions {
   SimOptions sim;
   bool list = false, json = false;
-  std::string output, replay, times = "recorded", steps_out;
+  std::string output, replay, times = "recorded";
 
   template <class V>
   void VisitFields(V& v) {
@@ -49,8 +49,6 @@ struct SimCommandOptions {
             {.choices = "recorded|model",
              .help = "step times of --replay; recorded: as they were, for identical plans; model: those of --cost, to "
                      "see how far off they are"});
-    v.Field("steps-out", steps_out,
-            {.help = "CSV file with every step of --replay --times model, measured and predicted"});
     v.Field("json", json, {.help = "print the result as one JSON object on stdout"});
     v.Field("output", output, {.alias = "o", .help = "write the result's JSON object to this file"});
     v.Field("list", list,

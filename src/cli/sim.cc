@@ -239,11 +239,10 @@ int SimCommand(const Args& args) {
   CommandLine line = SimLine(&options);
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (options.list) return PrintList(options.json);
-  if (options.replay.empty() && (options.times == "model" || !options.steps_out.empty())) {
-    return Fail(InvalidArgument("--times model and --steps-out are for a recorded run: name it with --replay"),
-                kExitUsage);
+  if (options.replay.empty() && options.times == "model") {
+    return Fail(InvalidArgument("--times model is for a recorded run: name it with --replay"), kExitUsage);
   }
-  if (options.times != "model" && !options.steps_out.empty()) {
+  if (!options.replay.empty() && options.times != "model" && !options.sim.steps_out.empty()) {
     return Fail(InvalidArgument("--steps-out compares measured with predicted steps: add --times model"), kExitUsage);
   }
   if (!options.replay.empty() && options.sim.step_noise != "none") {
@@ -259,7 +258,7 @@ int SimCommand(const Args& args) {
   if (!options.replay.empty()) {
     const SimOptions& o = options.sim;
     return SimReplay({options.replay, options.times, o.cost == "auto" ? "" : o.cost, o.model, o.device, o.tp,
-                      options.json, options.output, options.steps_out});
+                      options.json, options.output, o.steps_out});
   }
   auto setup = SetUp(options.sim);
   if (!setup.ok()) return Fail(setup.status(), CodeOf(setup.status()));

@@ -144,7 +144,8 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
             {.help = "how much is measured after that: a time such as 10m, or a number of requests; default: until "
                      "the last request arrives"});
     v.Field("requests-out", requests_out, {.help = "CSV file with one line per request"});
-    v.Field("steps-out", steps_out, {.help = "CSV file with one line per step"});
+    v.Field("steps-out", steps_out,
+            {.help = "CSV file with one line per step; of --replay --times model: measured and predicted"});
   }
 };
 

@@ -69,7 +69,7 @@ class UsageTest(Folder):
                                (["bench", "--url", "http://127.0.0.1:1"], "how fast?"), (["models", "nosuch"], "neither list nor inspect"),
                                (["tokenize"], "MODEL is missing"), (["version", "now"], "unexpected argument 'now'"),
                                (["models", "list", "x"], "unexpected argument 'x'"), (["template", "x.jinja"], "--messages"),
-                               (["bench", "--url", "https://x", "--rate", "1"], "https://x"), (["sim", "--steps-out", "x"], "--replay"),
+                               (["bench", "--url", "https://x", "--rate", "1"], "https://x"), (["sim", "--steps-out", "/no/such/folder/x", "--model", "llama-3.1-8b", "--device", "h100", "--workload", "chat", "--rate", "1"], "--steps-out"),
                                (["sim", "--times", "model"], "--replay"), (["sim", "--replay", "x", "--step-noise", "10"], "--step-noise 10 is for simulated steps"), (["sim", "--replay", "x", "--steps-out", "x"], "--times model"),
                                (["serve", "--host", ""], "--host is empty"), (["serve", "--port", "1", "--port", "2"], "--port is given twice"),
                                (["run", "--raw"], "--raw"), (["run", "-p", "x", "--top-p", "0"], "--top-p"),
