@@ -1,6 +1,7 @@
 #include "batch/job_feed.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
@@ -32,6 +33,7 @@ JobFeed::JobFeed(std::shared_ptr<const PromptSet> prompts, PrefixTree tree, cons
     sample_ = ChooseSample(tree_, *prompts_, options_.sample);
     std::erase_if(sample_, [this](int32_t request) { return state_[Index(request)] != State::kWaits; });
     sample_left_ = static_cast<int32_t>(sample_.size());
+    plan_again_at_ = sample_left_ / 2;
   }
 }
 
@@ -40,7 +42,7 @@ void JobFeed::MakePlan() {
   if (plan_) tree_ = std::move(*plan_).TakeTree();
   plan_.reset();
   std::vector<int32_t>().swap(order_);
-  std::vector<int32_t> outputs = EstimateOutputs(tree_, *prompts_, measured_);
+  std::vector<int32_t> outputs = Estimate();
   CountWork(outputs);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (state_[i] != State::kWaits) outputs[i] = 0;
@@ -51,6 +53,19 @@ void JobFeed::MakePlan() {
   stale_ = false;
   lengths_are_limits_ = !any_measured_;
   if (options_.stopwatch != nullptr) planning_ns_ += options_.stopwatch->NowNs() - begin_ns;
+}
+
+std::vector<int32_t> JobFeed::Estimate() {
+  std::vector<int32_t> guessed;  // that nobody has measured, for the time of the estimate
+  for (const int32_t request : sample_) {
+    if (sample_longest_ == 0 || state_[Index(request)] != State::kStarted) continue;
+    const double least = sample_longest_, most = prompts_->max_output_tokens(request);
+    measured_[Index(request)] = static_cast<int32_t>(std::sqrt(std::min(least, most) * most));
+    guessed.push_back(request);
+  }
+  std::vector<int32_t> outputs = EstimateOutputs(tree_, *prompts_, measured_);
+  for (const int32_t request : guessed) measured_[Index(request)] = 0;
+  return outputs;
 }
 
 void JobFeed::CountWork(const std::vector<int32_t>& outputs) {
@@ -103,7 +118,10 @@ void JobFeed::OnDone(int32_t request, int32_t output_tokens) {
   any_measured_ |= output_tokens > 0;
   done_s_ += SecondsOf(request, output_tokens);
   if (sample_left_ == 0 || !std::binary_search(sample_.begin(), sample_.end(), request)) return;
-  if (--sample_left_ == 0) stale_ = true;
+  sample_longest_ = std::max(sample_longest_, output_tokens);
+  if (--sample_left_ > plan_again_at_) return;
+  plan_again_at_ = sample_left_ / 2;
+  stale_ = true;
 }
 
 PlanSummary JobFeed::Summary(const OverlapFit& overlap) const {

@@ -1,11 +1,13 @@
 // Which request of a job starts next, and which place the scheduler is told for it: the one mechanism by which a runner
 // feeds its engine and a simulation its replicas.
 //
-//   sample --> provisional plan, while the sample's longest answers run --> plan by what the sample has measured
+//   sample --> provisional plan, while the sample runs --> plan by what the sample has measured
 //
 // The sample is drawn where the order depends on lengths that nobody knows. It has no place, so that it goes before
 // what has one. What is handed out beside it goes by a provisional plan, of max_tokens; the caller keeps few of those
-// waiting (`provisional`), since the rest is planned again, once, when the sample has ended. What was handed out is
+// waiting (`provisional`). The rest is planned again whenever the part of the sample that still runs has halved: its
+// longest answers may take as long as a small job. They began together, so one that still runs is longer than
+// those that have ended; its length is taken as the geometric mean of that and its max_tokens. What was handed out is
 // never planned again.
 //
 // Thread rule: one thread. Deterministic: the same job, options and lengths, told at the same moments, give the same
@@ -55,8 +57,8 @@ class JobFeed {
   void OnDone(int32_t request, int32_t output_tokens);
 
   bool sampling() const { return sample_left_ > 0; }
-  // What comes next goes by a plan that is made anew when the sample has ended.
-  bool provisional() const { return sampling() && sample_at_ == sample_.size(); }
+  // Most of the sample runs still: what comes next goes by a plan that is soon made anew.
+  bool provisional() const { return sample_at_ == sample_.size() && sample_left_ > sample_size() / 16; }
   int32_t size() const { return to_run_; }  // requests that are to run
   int32_t sample_size() const { return static_cast<int32_t>(sample_.size()); }
   int32_t left() const { return left_; }  // not handed out
@@ -72,6 +74,7 @@ class JobFeed {
 
   static size_t Index(int32_t request) { return static_cast<size_t>(request); }
   void MakePlan();
+  std::vector<int32_t> Estimate();
   void CountWork(const std::vector<int32_t>& outputs);
   PlannedPlace PlaceAt(int32_t position) const;
   double SecondsOf(int32_t request, int32_t output_tokens) const;
@@ -84,7 +87,9 @@ class JobFeed {
   std::vector<State> state_;       // [request]
   std::vector<int32_t> sample_;    // to be run first
   size_t sample_at_ = 0;
-  int32_t sample_left_ = 0;  // of it, not ended
+  int32_t sample_left_ = 0;     // of it, not ended
+  int32_t sample_longest_ = 0;  // tokens, of what has ended
+  int32_t plan_again_at_ = 0;   // sample_left_
   bool any_measured_ = false;
   bool stale_ = true;                // the plan is not that of what is known
   bool lengths_are_limits_ = false;  // the plan was made before anything was measured

@@ -151,6 +151,38 @@ TEST(JobFeed, WhatTheSampleMeasuredDecidesTheRest) {
   EXPECT_LT(*kv_tokens.rbegin(), 52 + 40);
 }
 
+// The longest answers of a sample may take as long as a small job. Those that have ended are planned by; of one that
+// runs still it is known that it is longer than those.
+TEST(JobFeed, APartOfTheSampleMovesThePlan) {
+  Job job = TasksOfUnknownLength(400);
+  JobFeed feed = FeedOf(job, {.sample = {.share = 0.08}});
+  std::vector<int32_t> sample;
+  for (int i = 0; i < feed.sample_size(); ++i) sample.push_back(feed.Next()->request);
+  ASSERT_GE(sample.size(), 32u);
+  // All but those of task 4 end after 20 tokens.
+  size_t ended = 0;
+  const auto next_place = [&feed](int32_t task) {
+    for (auto start = feed.Next(); start; start = feed.Next()) {
+      if (start->request % 5 == task) return start->place;
+    }
+    return PlannedPlace();
+  };
+  for (const int32_t request : sample) {
+    if (request % 5 == 4) continue;
+    feed.OnDone(request, 20);
+    ++ended;
+  }
+  ASSERT_GT(ended, sample.size() / 2);
+  EXPECT_EQ(next_place(1).kv_tokens, 52 + 10) << "measured";
+  EXPECT_EQ(next_place(4).kv_tokens, 52 + 50) << "between 20 and 500: 100";
+  EXPECT_TRUE(feed.provisional()) << "more than a sixteenth runs still";
+  for (const int32_t request : sample) {
+    if (request % 5 == 4) feed.OnDone(request, 300);
+  }
+  EXPECT_FALSE(feed.provisional());
+  EXPECT_EQ(next_place(4).kv_tokens, 52 + 150);
+}
+
 // Another run of the job: what the first one measured counts, and what it sampled is not sampled again.
 TEST(JobFeed, LengthsOfAnEarlierRunCount) {
   const Job job = TasksOfUnknownLength(400);
@@ -227,9 +259,9 @@ TEST(JobFeed, PlanningIsTimedByTheCallersClock) {
     TimeNs now_ = 0;
   } clock;
   const Job job = TasksOfUnknownLength(60);
-  JobFeed feed = FeedOf(job, {.stopwatch = &clock});
+  JobFeed feed = FeedOf(job, {.plan = {.order = PlanOrder::kDfs}, .stopwatch = &clock});
   RunAll(&feed, 8);
-  EXPECT_EQ(feed.planning_ns(), 2 * 5) << "twice: beside the sample and after it";
+  EXPECT_EQ(feed.planning_ns(), 5) << "once";
 }
 
 // Cut by what every process knows: the rates that it has measured are its own.

@@ -148,6 +148,98 @@ class BatchTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(len(self.answers()), 1500)
 
+    # --- Orders and shards ---
+
+    def mixed(self):
+        """Two tasks with system prompts of their own, lines of several sequences, and two that are none."""
+        lines = []
+        for i in range(120):
+            system = "abc" * 30 if i % 2 else "xyz" * 20
+            if i % 20 == 7:
+                lines.append(completion(f"r{i}", [system + str(i), str(i)], n=2, max_tokens=3))
+            else:
+                lines.append(chat(f"r{i}", system + f" question {i}", max_tokens=2 + 5 * (i % 2) + i % 4))
+        return [*lines, b"{broken", chat("long", "y" * 5000)]
+
+    def test_answers_do_not_depend_on_the_order(self):
+        self.write(*self.mixed())
+        expected = None
+        for order in ("fcfs", "dfs", "random", "balance", "blend"):
+            done = self.run_batch("--json", "--seed", "7", "--order", order, "--overwrite", "--max-queue", "16")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            result = json.loads(done.stdout)
+            self.assertEqual(result["lines"], {"in": 122, "out": 120, "errors": 2, "left": 0, "before": 0}, order)
+            self.assertEqual(result["requests"]["rejected"], 1, "what can never fit counts once, planned or not")
+            expected = expected or self.answers()
+            self.assertEqual(self.answers(), expected, order)
+            if order == "fcfs":
+                self.assertNotIn("plan", result)
+                continue
+            plan = result["plan"]
+            self.assertEqual((plan["order"], plan["requests"]), (order, 120 + 6 * 3), "a request for each sequence")
+            self.assertEqual(plan["sample"] > 0, order in ("balance", "blend"))
+            self.assertGreater(plan["optimal_sharing"], 0.3)
+            self.assertGreaterEqual(plan["optimal_sharing"], plan["planned_sharing"])
+            self.assertIsNone(plan["share_of_bound"], "nobody has measured this machine")
+            self.assertRegex(done.stderr, r"plan of 138 requests, \d+ of them a sample")
+
+    def test_the_order_is_the_schedulers_and_may_change_when_a_job_goes_on(self):
+        self.write(*self.long_lines(60))
+        args = ["--max-num-seqs", "2", "--threads", "1", "--seed", "7"]
+        process = self.start("--order", "dfs", *args)
+        wait_until(lambda: self.output.exists() and len(self.lines_so_far()) >= 2, "the first answers", LIMIT_S)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 130, stderr)
+        before = len(self.answers())
+        self.assertIn(before, range(2, 60))
+        done = self.run_batch("--scheduler", "balance", "--json", *args)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = json.loads(done.stdout)
+        self.assertEqual((result["plan"]["order"], result["plan"]["requests"]), ("balance", 60 - before))
+        self.assertIn("scheduler balance: order balance", done.stderr)
+        self.assertEqual(len(self.answers()), 60)
+
+    def test_shards_have_files_of_their_own_and_every_line_once(self):
+        self.write(*self.mixed())
+        whole = self.run_batch("--seed", "7")
+        self.assertEqual(whole.returncode, 0, whole.stderr)
+        expected = self.answers()
+        for path in (self.output, self.errors, self.job):
+            path.unlink()
+        found, cuts, errors = {}, set(), 0
+        for i in (1, 2, 3):
+            done = self.run_batch("--shard", f"{i}/3", "--seed", "7", "--json", "--order", ("blend", "fcfs", "dfs")[i - 1])
+            self.assertEqual(done.returncode, 0, done.stderr)
+            result = json.loads(done.stdout)
+            lines = result["lines"]
+            self.assertEqual(lines["in"] + result["shard"]["elsewhere"], 122)
+            self.assertGreater(lines["in"], 20)
+            self.assertEqual((lines["in"], lines["left"]), (lines["out"] + lines["errors"], 0))
+            cuts.add(result["shard"]["cut"])
+            self.output = self.folder / f"out.{i}-of-3.jsonl"
+            answers = self.answers()
+            self.assertEqual(len(answers), lines["out"])
+            self.assertFalse(answers.keys() & found.keys(), "two shards have run a line")
+            found.update(answers)
+            errors += len(self.lines(self.folder / f"out.{i}-of-3.errors.jsonl"))
+            self.assertTrue((self.folder / f"out.{i}-of-3.jsonl.job").exists())
+        self.assertEqual((found, errors), (expected, 2))
+        self.assertEqual(len(cuts), 1, "they have cut otherwise")
+        again = self.run_batch("--shard", "2/3", "--seed", "7")
+        self.assertIn(f"{lines['in'] and len(self.lines(self.folder / 'out.2-of-3.jsonl'))} out", again.stdout)
+        self.assertNotIn("weights", again.stderr, "a shard that is done loads no model")
+
+    def test_a_plan_that_cannot_be_is_refused_with_the_fix(self):
+        self.write(*(completion(f"a{i}", "x", max_tokens=3) for i in range(5000)))
+        for shard in ("0/3", "4/3", "3", "1/", "/2", "1/x", "1/2/3", "-1/2", "1/70000"):
+            self.assert_refused(self.run_batch("--shard", shard), 2, f"--shard '{shard}'", "such as 2/4")
+        done = self.run_batch("--planner-memory", "1MiB")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("do not fit the planner's memory of 1048576 bytes", done.stderr)
+        self.assertIn("0 of 5000 lines are done", done.stderr)
+        self.assertEqual(self.run_batch("--planner-memory", "1MiB", "--order", "fcfs").returncode, 0)
+
     def test_files_are_where_they_are_named(self):
         self.write(completion("a", "x", max_tokens=3), completion("b", "x", n=0))
         named = ["--errors", self.folder / "wrong", "--job", self.folder / "deep/state"]

@@ -173,5 +173,25 @@ TEST(PlannedMean, SetsAsideTheMean) {
   EXPECT_EQ(started(1000, 4), 4) << "it never holds more than 12";
 }
 
+// Four run and take their third block. Of the seven that are left then a start of three leaves them one each; one of
+// four would not.
+TEST(PlannedMean, LeavesABlockForEachThatRuns) {
+  HarnessConfig config;
+  config.scheduler = {.preset = "sarathi-serve", .admission = "planned-mean"};
+  config.num_blocks = 19;
+  config.prefix_caching = false;
+  for (const int32_t kv_tokens : {12, 16}) {
+    StepBed bed(config);
+    for (int i = 0; i < 4; ++i) {
+      const SlotId slot = bed.Waiting(8, {.max_output_tokens = 32, .planned = {i, 1, 8}});
+      bed.Plan();
+      ASSERT_TRUE(bed.table().holds_kv(slot));
+    }
+    const SlotId next = bed.Waiting(8, {.max_output_tokens = 32, .planned = {4, 1, kv_tokens}});
+    bed.Plan();
+    EXPECT_EQ(bed.table().holds_kv(next), kv_tokens == 12) << kv_tokens;
+  }
+}
+
 }  // namespace
 }  // namespace tactus::sched
