@@ -93,12 +93,13 @@ struct SimulatedFigures {
 // Of an offline job that ran by a plan (docs/batch.md).
 struct PlanFigures {
   std::string order;
-  int64_t requests = 0;           // sequences
-  int64_t sample = 0;             // of them, run first to learn how long answers are
-  int64_t key_tokens = 0;         // shared prefixes were known in steps of so many
-  double optimal_sharing = 0;     // share of the prompts' tokens that no order exceeds
-  double planned_sharing = 0;     // in this order, with the KV memory as cache
-  double density = 0;             // compute over memory time, shared prefixes computed once
+  int64_t requests = 0;                    // sequences
+  int64_t sample = 0;                      // of them, run first to learn how long answers are
+  int64_t key_tokens = 0;                  // shared prefixes were known in steps of so many
+  double optimal_sharing = 0;              // share of the prompts' tokens that no order exceeds
+  double planned_sharing = 0;              // in this order, with the KV memory as cache
+  std::optional<double> achieved_sharing;  // of what was looked up, recomputed prompts too
+  double density = 0;                      // compute over memory time, shared prefixes computed once
   std::optional<double> bound_s;  // the longer of both: nothing can be faster; absent: the device's speed is not known
   std::optional<double> practical_bound_s;                         // with what overlap really costs
   std::optional<double> share_of_bound, share_of_practical_bound;  // bound over the time that it took

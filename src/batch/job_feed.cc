@@ -49,6 +49,11 @@ void JobFeed::MakePlan() {
   }
   plan_ = Plan::Make(std::move(tree_), cost_, outputs, options_.plan);
   order_ = StartOrder(*plan_, options_.kv_tokens);
+  // What is planned shares as the plan has it; what has been handed out is taken to share as much.
+  const NodeTotals& totals = plan_->totals();
+  double alone_s = 0;
+  for (int32_t i = 0; i < plan_->size(); ++i) alone_s += SecondsOf(plan_->RequestAt(i), plan_->OutputAt(i));
+  if (alone_s > 0) bound_s_ = work_s_ * (totals.compute_s + totals.memory_s) / alone_s;
   at_ = 0;
   stale_ = false;
   lengths_are_limits_ = !any_measured_;

@@ -66,6 +66,9 @@ class JobFeed {
   DurationNs planning_ns() const { return planning_ns_; }  // by the stopwatch
   // How much of the job's work is done, by its cost: 0 to 1.
   double done_share() const { return work_s_ > 0 ? done_s_ / work_s_ : 0; }
+  // What runs takes at least, by the costs and estimates of the last plan, with as much shared as can be and nothing
+  // overlapped; 0: nothing was planned yet. Summary says it exactly.
+  double bound_s() const { return bound_s_; }
   // Of all that is to run, with the lengths that are known by now, estimates for the rest.
   PlanSummary Summary(const OverlapFit& overlap) const;
 
@@ -98,6 +101,7 @@ class JobFeed {
   std::vector<int32_t> order_;  // positions, in the order in which they start
   size_t at_ = 0;
   int32_t to_run_ = 0, left_ = 0;
+  double bound_s_ = 0;
   double work_s_ = 0, done_s_ = 0;  // of all that is to run, expected; of what is done
   DurationNs planning_ns_ = 0;
 };

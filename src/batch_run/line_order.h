@@ -73,6 +73,8 @@ class LineOrder {
   bool planned() const { return feed_ != nullptr; }
   bool provisional() const { return feed_ != nullptr && feed_->provisional(); }
   double done_share() const { return feed_ != nullptr ? feed_->done_share() : 0; }
+  // That everything takes at least, by the last plan; 0: the machine's speed is not known.
+  double bound_s() const { return feed_ != nullptr && engine_.model().prompt_token_s > 0 ? feed_->bound_s() : 0; }
   // None: nothing was planned.
   std::optional<PlanReport> Report() const;
 

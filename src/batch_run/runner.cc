@@ -72,7 +72,7 @@ class Runner {
   std::vector<LineResult> finished_;
   size_t finished_bytes_ = 0;
   std::vector<std::pair<int64_t, int64_t>> ended_;  // lines, and their answers' tokens: what the order is not told yet
-  double work_share_ = 0;
+  double work_share_ = 0, bound_s_ = 0;
   bool read_ = false;  // no line will begin any more
   std::atomic<bool> planning_{false};
   std::atomic<int64_t> lines_planned_{0};
@@ -124,6 +124,7 @@ bool Runner::Report(TimeNs start_ns) {
   {
     std::lock_guard lock(mutex_);
     progress.work_share = work_share_;
+    progress.bound_s = bound_s_;
     progress.in_engine = static_cast<int64_t>(live_.size());
     progress.generating = std::count_if(live_.begin(), live_.end(), [](const auto& l) { return l.second->begun(); });
   }
@@ -198,6 +199,7 @@ void Runner::TellOrder() {
   for (const auto& [line, tokens] : ended) order_.OnDone(line, tokens);
   std::lock_guard lock(mutex_);
   work_share_ = order_.done_share();
+  bound_s_ = order_.bound_s();
 }
 
 Status Runner::Begin(const LineStart& start) {

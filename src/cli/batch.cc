@@ -159,8 +159,12 @@ class ProgressBar {
     if (InterruptCount() > 0) return text + fmt::format("; stopping, {} lines to finish", p.generating);
     if (p.counts.left() == 0) return text + "; " + TimeText(elapsed_s);
     if (done_here == 0) return text;
+    if (p.bound_s > 0) text += fmt::format("; {:.0f} % of the bound", 100 * p.work_share * p.bound_s / elapsed_s);
+    // By its work where that is known: lines of a plan come in no order that is even.
     const double each_s = elapsed_s / static_cast<double>(done_here);
-    return text + fmt::format("; {} to go", TimeText(each_s * static_cast<double>(p.counts.left())));
+    const double left_s = p.work_share > 0 ? elapsed_s * std::max(0.0, 1 / p.work_share - 1)
+                                           : each_s * static_cast<double>(p.counts.left());
+    return text + fmt::format("; {} to go", TimeText(left_s));
   }
 
   const bool terminal_ = isatty(STDERR_FILENO) == 1;
@@ -293,7 +297,10 @@ Status Run(BatchOptions o) {
   bar.End();
   engine->Drain(0);  // nothing runs: its figures include the last step
   RunResult result = engine->Outcome();
-  if (plan.requests > 0) result.plan = FiguresOf(plan, batch::NameOf(options.order.order), result.duration_s);
+  if (plan.requests > 0) {
+    result.plan = FiguresOf(plan, batch::NameOf(options.order.order), result.duration_s);
+    result.plan->achieved_sharing = result.engine->prefix_sharing;
+  }
   const Status closed = engine->Close();
   PrintResult(o, *job, before, result);
   if (status.ok()) return closed.ok() ? CheckDone(*job) : closed;

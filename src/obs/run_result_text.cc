@@ -108,6 +108,7 @@ Json PlanJson(const PlanFigures& p) {
           {"key_tokens", p.key_tokens},
           {"optimal_sharing", p.optimal_sharing},
           {"planned_sharing", p.planned_sharing},
+          {"achieved_sharing", OrNull(p.achieved_sharing)},
           {"density", p.density},
           {"bound_s", OrNull(p.bound_s)},
           {"practical_bound_s", OrNull(p.practical_bound_s)},

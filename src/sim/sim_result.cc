@@ -136,7 +136,10 @@ RunResult Simulation::Outcome() const {
   f.objectives_below_a_step = s.objectives_below_a_step;
   f.shortest_step_ms = static_cast<double>(s.shortest_step_ns) * kToMs;
   f.replicas = static_cast<int64_t>(s.replicas.size());
-  if (s.job != nullptr) r.plan = s.job->Figures(run_s);
+  if (s.job != nullptr) {
+    r.plan = s.job->Figures(run_s);
+    r.plan->achieved_sharing = r.engine->prefix_sharing;
+  }
   return r;
 }
 

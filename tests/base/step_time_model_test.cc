@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/step_rates.h"
+
 namespace tactus {
 namespace {
 
@@ -23,6 +25,23 @@ TEST(StepTimeModel, OneStageTakesTheWholeStep) {
   EXPECT_EQ(model.StageTimeNs(shape, 1), 0);
   EXPECT_EQ(model.SendTimeNs(shape), 0);
   EXPECT_EQ(model.tile_tokens(), 1);
+}
+
+struct Linear final : StepTimeModel {
+  DurationNs StepTimeNs(const StepShape& s) const override {
+    DurationNs ns = 51'200 + 1000 * s.prefill_tokens() + 50 * s.decode_context_tokens;
+    for (const ChunkShape& c : s.chunks) ns += int64_t{c.tokens} * c.context_tokens;
+    return ns;
+  }
+};
+
+// 51.2 us are 100 ns for each of 512 tokens.
+TEST(StepRates, AreThoseOfAFullStepAndOfOneMoreTokenOfContext) {
+  const StepRates rates = RatesOf(Linear(), 512);
+  EXPECT_DOUBLE_EQ(rates.prompt_token_s, 1.1e-6);
+  EXPECT_DOUBLE_EQ(rates.kv_token_s, 50e-9);
+  EXPECT_GT(RatesOf(Linear(), 1).prompt_token_s, 1e-6) << "a small step is a step too";
+  EXPECT_EQ(RatesOf(SevenPerToken(), 512).kv_token_s, 0) << "context costs nothing there";
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "base/rng.h"
 #include "batch/allocated_bytes.h"
+#include "batch/job_feed.h"
 #include "batch/output_lengths.h"
 #include "batch/plan.h"
 #include "batch/plan_summary.h"
@@ -22,20 +23,21 @@ using batch::PromptSet;
 
 constexpr int32_t kPrompts = TACTUS_PLANNED_PROMPTS;
 
+const batch::BatchCostModel kCost{.flops_per_token = 1.6e10,
+                                  .attention_flops = 5e5,
+                                  .kv_bytes_per_token = 131072,
+                                  .flops_per_s = 312e12,
+                                  .bytes_per_s = 2e12};
+
 // From the keys to the shards, all of it. Returns the bytes at the peak beyond what was held before.
 int64_t PeakOfPlanning(PromptSet* prompts, int64_t held_before) {
-  const batch::BatchCostModel cost{.flops_per_token = 1.6e10,
-                                   .attention_flops = 5e5,
-                                   .kv_bytes_per_token = 131072,
-                                   .flops_per_s = 312e12,
-                                   .bytes_per_s = 2e12};
   PrefixTree tree = PrefixTree::Build(*prompts);
   const auto sample = batch::ChooseSample(tree, *prompts, {});
   EXPECT_GE(static_cast<int32_t>(sample.size()), kPrompts / 100);
   std::vector<int32_t> measured(static_cast<size_t>(prompts->size()), 0);
   for (const int32_t i : sample) measured[static_cast<size_t>(i)] = 1 + i % 100;
   const auto outputs = batch::EstimateOutputs(tree, *prompts, measured);
-  const Plan plan = Plan::Make(std::move(tree), cost, outputs, {});
+  const Plan plan = Plan::Make(std::move(tree), kCost, outputs, {});
   EXPECT_EQ(plan.size(), prompts->size());
   const auto places = plan.Places();
   EXPECT_EQ(places.size(), outputs.size());
@@ -106,6 +108,26 @@ TEST_P(PlannerMemory, ALimitIsKeptWithCoarserKeys) {
   EXPECT_GT(prompts.key_tokens(), 16);
   const int64_t peak = PeakOfPlanning(&prompts, before_);
   EXPECT_LE(peak, limit) << peak / kPrompts << " bytes per prompt";
+}
+
+// A feed that plans again and again while requests are handed out and end.
+TEST_P(PlannerMemory, AFeedKeepsToIt) {
+  auto prompts = std::make_shared<PromptSet>();
+  ASSERT_NO_FATAL_FAILURE(Fill(GetParam(), prompts.get()));
+  const int64_t promised = batch::PlannerMemory(prompts->size(), prompts->total_prompt_tokens());
+  PrefixTree tree = PrefixTree::Build(*prompts);
+  prompts->DropKeys();
+  batch::FeedOptions options;
+  options.kv_tokens = 500'000;
+  batch::JobFeed feed(prompts, std::move(tree), kCost, options,
+                      std::vector<int32_t>(static_cast<size_t>(kPrompts), batch::kToRun));
+  int32_t started = 0;
+  for (auto start = feed.Next(); start; start = feed.Next(), ++started)
+    feed.OnDone(start->request, 1 + start->request % 10);
+  EXPECT_EQ(started, kPrompts);
+  EXPECT_EQ(feed.Summary({}).requests, kPrompts);
+  const int64_t peak = testing::PeakBytes() - before_;
+  EXPECT_LE(peak, promised) << peak / kPrompts << " bytes per prompt";
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, PlannerMemory, ::testing::Values(Shape::kTasks, Shape::kBinary),

@@ -166,6 +166,53 @@ TEST_F(FacadeTest, StepTimesThatWereMeasuredOtherwiseAreNotUsed) {
   unsetenv("TACTUS_CACHE_DIR");
 }
 
+// An offline run likes to know the machine's speed: it takes what is stored, and measures nothing.
+TEST_F(FacadeTest, StoredStepTimesSayWhatTokensCost) {
+  setenv("TACTUS_CACHE_DIR", (folder_ / "cache").c_str(), 1);
+  EngineOptions o = Options();
+  o.scheduler = "blend";
+  const std::filesystem::path stored = DefaultProfilePath(o.model, static_cast<int32_t>(o.threads));
+  std::filesystem::create_directories(stored.parent_path());
+  const auto model = [&](bool likes, std::string* lines) {
+    o.likes_step_times = likes;
+    auto engine = Engine::Create(o, [lines](std::string_view line) { *lines += std::string(line) + "\n"; });
+    EXPECT_TRUE(engine.ok()) << engine.status().ToString();
+    return (*engine)->model();
+  };
+  std::string lines;
+  ModelInfo info = model(true, &lines);
+  EXPECT_EQ(info.prompt_token_s, 0) << "nothing is stored";
+  EXPECT_EQ(lines.find("measuring"), std::string::npos) << lines;
+  EXPECT_GT(info.hidden_size, 0);
+  EXPECT_GT(info.num_layers, 0);
+  EXPECT_EQ(info.kv_bytes_per_token % (4 * info.num_layers), 0);
+  EXPECT_GT(info.kv_bytes_per_token, 0);
+  {
+    // 10 us for a prompt's token, 1 us for reading a token's KV.
+    std::ofstream out(stored);
+    out << "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n";
+    for (const int prefill : {0, 16, 64, 256, 512}) {
+      for (const int decodes : {0, 1, 8, 32}) {
+        if (prefill + decodes > 0)
+          out << prefill << ",0," << decodes << ',' << 100 * decodes << ',' << 1 + 0.01 * prefill + 0.1 * decodes
+              << '\n';
+      }
+    }
+  }
+  info = model(true, &lines);
+  EXPECT_NEAR(info.prompt_token_s, 1e-5, 5e-6);
+  EXPECT_GT(info.kv_token_s, 0);
+  lines.clear();
+  EXPECT_EQ(model(false, &lines).prompt_token_s, 0) << "nobody asked";
+  EXPECT_EQ(lines.find("step times"), std::string::npos) << lines;
+  {
+    std::ofstream out(stored);
+    out << "# threads: 99\nnot a profile\n";
+  }
+  EXPECT_EQ(model(true, &lines).prompt_token_s, 0) << "what is damaged keeps nobody from running";
+  unsetenv("TACTUS_CACHE_DIR");
+}
+
 // No step of the profile is shorter than 2 ms.
 TEST_F(FacadeTest, AnObjectiveThatNoStepCanKeepIsRefusedWithTheFloor) {
   const std::filesystem::path profile = folder_ / "slow.csv";

@@ -112,6 +112,8 @@ TEST(PlannedJob, EveryOrderRunsEveryRequestOnce) {
       EXPECT_EQ(run.result.plan->sample > 0, by_lengths && !known) << preset;
       EXPECT_GT(*run.result.plan->share_of_practical_bound, *run.result.plan->share_of_bound);
       EXPECT_LT(*run.result.plan->share_of_practical_bound, 1);
+      EXPECT_EQ(run.result.plan->achieved_sharing, run.result.engine->prefix_sharing);
+      EXPECT_EQ(nlohmann::json::parse(ToJson(run.result))["plan"]["order"], preset);
     }
   }
 }
@@ -124,6 +126,17 @@ TEST(PlannedJob, BlendSharesLikeDepthFirstAndIsFasterThanFileOrder) {
   EXPECT_GT(*blend.result.engine->prefix_sharing, 0.9 * *dfs.result.engine->prefix_sharing);
   EXPECT_GT(*blend.result.engine->prefix_sharing, 0.9 * blend.result.plan->planned_sharing);
   EXPECT_LT(blend.result.duration_s, fcfs.result.duration_s);
+}
+
+// Nothing of a plan is in what other simulations say.
+TEST(PlannedJob, OtherLoadsHaveNoPlan) {
+  const LinearModel model = Device();
+  SimulationConfig c = JobConfig(model, "blend");
+  c.job.reset();
+  c.concurrency = 10;
+  const Simulated run = Simulate(c, Mix(10));
+  EXPECT_FALSE(run.result.plan);
+  EXPECT_EQ(ToJson(run.result).find("\"plan\""), std::string::npos);
 }
 
 TEST(PlannedJob, IsTheSameEveryTime) {
