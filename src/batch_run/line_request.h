@@ -15,8 +15,8 @@ struct LineRequest {
   bool asked = false;      // it is a request: a server would say the same of it
   api::Prepared prepared;  // where nothing is wrong; every request has a seed
 };
-// Fails where the input cannot be read.
+// Fails where the input cannot be read. `url`: a line that asks another one is wrong; empty: it may ask any.
 Result<LineRequest> ReadLineRequest(const Job& job, const LinePlace& place, Engine* engine,
-                                    const api::RequestLimits& limits);
+                                    const api::RequestLimits& limits, std::string_view url = {});
 
 }  // namespace tactus::batch

@@ -174,7 +174,7 @@ Result<std::optional<LinePlace>> Runner::Next() {
 }
 
 Status Runner::Begin(const LinePlace& place) {
-  TACTUS_ASSIGN_OR_RETURN(LineRequest request, ReadLineRequest(job_, place, &engine_, options_.limits));
+  TACTUS_ASSIGN_OR_RETURN(LineRequest request, ReadLineRequest(job_, place, &engine_, options_.limits, options_.url));
   const ResultNames& names = request.names;
   if (!request.status.ok()) {
     Finished(0, names, request.status, request.asked);

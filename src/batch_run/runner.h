@@ -26,6 +26,7 @@ struct RunProgress {
 
 struct RunnerOptions {
   api::RequestLimits limits;
+  std::string url;  // what all lines ask; empty: each its own
   // The next line to run, none after the last: the order of the job, which may name lines by their places. Each line
   // that waits, once. Empty: as they stand in the file.
   std::function<Result<std::optional<LinePlace>>()> next;

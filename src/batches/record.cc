@@ -52,7 +52,8 @@ Result<BatchRow> BatchOf(std::string_view record) {
     b.entered_s = r.at("entered_s");
     b.expires_s = r.at("expires_s");
     b.results_live_s = r.at("results_live_s");
-    for (const json& e : r.at("errors")) b.errors.push_back({e.at("code"), e.at("message"), e.at("param"), e.at("line")});
+    for (const json& e : r.at("errors"))
+      b.errors.push_back({e.at("code"), e.at("message"), e.at("param"), e.at("line")});
     b.output_file_id = r.at("output_file_id");
     b.error_file_id = r.at("error_file_id");
     b.has_output = r.at("has_output");

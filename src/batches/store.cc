@@ -72,9 +72,10 @@ Result<std::unique_ptr<Store>> Store::Open(const std::string& folder) {
   const std::string path = folder + "/batches.db";
   auto database = Database::Open(path);
   if (database.status().code() == StatusCode::kUnavailable) {
-    return Status(StatusCode::kUnavailable,
-                  fmt::format("--files-dir: '{}' is in use by another server; give each one a folder of its own", folder),
-                  "files-dir");
+    return Status(
+        StatusCode::kUnavailable,
+        fmt::format("--files-dir: '{}' is in use by another server; give each one a folder of its own", folder),
+        "files-dir");
   }
   if (!database.ok()) return DataLoss("--files-dir: " + database.status().message());
   store->database_ = std::move(*database);
@@ -96,21 +97,22 @@ Status Store::MakeFolders() const {
 }
 
 Status Store::Prepare() {
-  const std::string foreign = fmt::format("--files-dir: '{}/batches.db' is another program's; name another folder", folder_);
+  const std::string foreign =
+      fmt::format("--files-dir: '{}/batches.db' is another program's; name another folder", folder_);
   TACTUS_ASSIGN_OR_RETURN(const int64_t tables, database_->Number("SELECT count(*) FROM sqlite_schema"));
   if (tables == 0) {
     TACTUS_ASSIGN_OR_RETURN(const std::string secret, NewId(""));
-    TACTUS_RETURN_IF_ERROR(database_->Run(
-        fmt::format("BEGIN; {} INSERT INTO meta VALUES ('secret', '{}'); PRAGMA application_id = {}; "
-                    "PRAGMA user_version = {}; COMMIT",
-                    kTables, secret, kApplicationId, kVersion)));
+    TACTUS_RETURN_IF_ERROR(
+        database_->Run(fmt::format("BEGIN; {} INSERT INTO meta VALUES ('secret', '{}'); PRAGMA application_id = {}; "
+                                   "PRAGMA user_version = {}; COMMIT",
+                                   kTables, secret, kApplicationId, kVersion)));
   }
   TACTUS_ASSIGN_OR_RETURN(const int64_t id, database_->Number("PRAGMA application_id"));
   if (id != kApplicationId) return DataLoss(foreign);
   TACTUS_ASSIGN_OR_RETURN(const int64_t version, database_->Number("PRAGMA user_version"));
   if (version != kVersion) {
-    return DataLoss(fmt::format("--files-dir: '{}' has version {}, and this program knows version {}", folder_, version,
-                                kVersion));
+    return DataLoss(
+        fmt::format("--files-dir: '{}' has version {}, and this program knows version {}", folder_, version, kVersion));
   }
   TACTUS_ASSIGN_OR_RETURN(Statement find, database_->Prepare("SELECT value FROM meta WHERE name = 'secret'"));
   TACTUS_ASSIGN_OR_RETURN(const bool found, find.Step());
@@ -153,9 +155,9 @@ Status Store::RemoveStrays() {
 // --- Files ---
 
 Status Store::WriteFile(const FileRow& f) {
-  TACTUS_ASSIGN_OR_RETURN(Statement add,
-                          database_->Prepare(fmt::format("INSERT INTO file ({}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                                                         kFileColumns)));
+  TACTUS_ASSIGN_OR_RETURN(
+      Statement add,
+      database_->Prepare(fmt::format("INSERT INTO file ({}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)", kFileColumns)));
   return add.Bind(1, f.id)
       .Bind(2, f.owner)
       .Bind(3, f.name)
@@ -179,20 +181,23 @@ Result<std::optional<FileRow>> Store::FindFile(std::string_view owner, std::stri
 // Where a list goes on; 0: at its beginning.
 Result<int64_t> Store::NumberOf(const char* table, std::string_view owner, const std::string& after) {
   if (after.empty()) return 0;
-  TACTUS_ASSIGN_OR_RETURN(
-      Statement find, database_->Prepare(fmt::format("SELECT number FROM {} WHERE owner = ?1 AND id = ?2", table)));
+  TACTUS_ASSIGN_OR_RETURN(Statement find,
+                          database_->Prepare(fmt::format("SELECT number FROM {} WHERE owner = ?1 AND id = ?2", table)));
   TACTUS_ASSIGN_OR_RETURN(const bool found, find.Bind(1, owner).Bind(2, after).Step());
   if (found) return find.Int(0);
-  return InvalidArgument(fmt::format("after: '{}' is not there; give the id of the last object of the page before",
-                                     Printable(after)),
-                         "after");
+  return InvalidArgument(
+      fmt::format("after: '{}' is not there; give the id of the last object of the page before", Printable(after)),
+      "after");
 }
 
 namespace {
 
 // "number > ?2 ORDER BY number" and the like.
 std::string From(int64_t after, bool ascending) {
-  return fmt::format("{} ORDER BY number {} LIMIT ?3", after == 0 ? "?2 = 0" : ascending ? "number > ?2" : "number < ?2",
+  return fmt::format("{} ORDER BY number {} LIMIT ?3",
+                     after == 0  ? "?2 = 0"
+                     : ascending ? "number > ?2"
+                                 : "number < ?2",
                      ascending ? "ASC" : "DESC");
 }
 
@@ -242,10 +247,11 @@ Result<std::optional<FileRow>> Store::DeleteFile(std::string_view owner, std::st
       database_->Prepare(fmt::format("SELECT id FROM batch WHERE input_file_id = ?1 AND state < {}", kFirstEnd)));
   TACTUS_ASSIGN_OR_RETURN(const bool read, readers.Bind(1, id).Step());
   if (read) {
-    return InvalidArgument(fmt::format("file '{}' is the input of batch '{}', which has not ended; cancel the batch, or "
-                                       "wait for its end",
-                                       file->id, readers.Text(0)),
-                           "file_id");
+    return InvalidArgument(
+        fmt::format("file '{}' is the input of batch '{}', which has not ended; cancel the batch, or "
+                    "wait for its end",
+                    file->id, readers.Text(0)),
+        "file_id");
   }
   TACTUS_ASSIGN_OR_RETURN(Statement remove, database_->Prepare("DELETE FROM file WHERE id = ?1"));
   TACTUS_RETURN_IF_ERROR(remove.Bind(1, id).Run());
@@ -278,9 +284,9 @@ Status Store::AddBatch(const BatchRow& b) {
   std::lock_guard lock(mutex_);
   TACTUS_ASSIGN_OR_RETURN(const std::optional<FileRow> input, OneFile(*database_, b.owner, b.input_file_id));
   if (!input) {
-    return NotFound(fmt::format("input_file_id: there is no file '{}'; upload it with purpose 'batch'",
-                                Printable(b.input_file_id)),
-                    "input_file_id");
+    return NotFound(
+        fmt::format("input_file_id: there is no file '{}'; upload it with purpose 'batch'", Printable(b.input_file_id)),
+        "input_file_id");
   }
   if (input->purpose != kInputPurpose) {
     return InvalidArgument(fmt::format("input_file_id: the purpose of '{}' is '{}'; give a file of purpose 'batch'",
@@ -288,8 +294,8 @@ Status Store::AddBatch(const BatchRow& b) {
                            "input_file_id");
   }
   TACTUS_ASSIGN_OR_RETURN(
-      Statement add, database_->Prepare(
-                         "INSERT INTO batch (id, owner, state, input_file_id, record) VALUES (?1, ?2, ?3, ?4, ?5)"));
+      Statement add,
+      database_->Prepare("INSERT INTO batch (id, owner, state, input_file_id, record) VALUES (?1, ?2, ?3, ?4, ?5)"));
   return add.Bind(1, b.id)
       .Bind(2, b.owner)
       .Bind(3, static_cast<int64_t>(b.state))
@@ -318,8 +324,7 @@ Status Store::EndBatch(const BatchRow& batch, const std::vector<FileRow>& files)
 
 Result<std::optional<BatchRow>> Store::FindBatch(std::string_view owner, std::string_view id) {
   std::lock_guard lock(mutex_);
-  TACTUS_ASSIGN_OR_RETURN(Statement find,
-                          database_->Prepare("SELECT record FROM batch WHERE owner = ?1 AND id = ?2"));
+  TACTUS_ASSIGN_OR_RETURN(Statement find, database_->Prepare("SELECT record FROM batch WHERE owner = ?1 AND id = ?2"));
   TACTUS_ASSIGN_OR_RETURN(const bool found, find.Bind(1, owner).Bind(2, id).Step());
   if (!found) return std::optional<BatchRow>();
   TACTUS_ASSIGN_OR_RETURN(BatchRow row, BatchOf(find.Text(0)));
@@ -347,9 +352,8 @@ Result<Listed<BatchRow>> Store::ListBatches(std::string_view owner, const Page& 
 
 Result<std::vector<BatchRow>> Store::OpenBatches() {
   std::lock_guard lock(mutex_);
-  TACTUS_ASSIGN_OR_RETURN(
-      Statement list,
-      database_->Prepare(fmt::format("SELECT record FROM batch WHERE state < {} ORDER BY number", kFirstEnd)));
+  TACTUS_ASSIGN_OR_RETURN(Statement list, database_->Prepare(fmt::format(
+                                              "SELECT record FROM batch WHERE state < {} ORDER BY number", kFirstEnd)));
   std::vector<BatchRow> batches;
   while (true) {
     TACTUS_ASSIGN_OR_RETURN(const bool row, list.Step());

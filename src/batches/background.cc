@@ -1,0 +1,57 @@
+#include "batches/background.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace tactus::batches {
+
+bool BackgroundRoom::Fits(const Cost& c) const {
+  if (taken_.sequences == 0) return true;
+  if (taken_.sequences + c.sequences > share_.sequences) return false;
+  if (share_.kv_tokens > 0 && taken_.kv_tokens + c.kv_tokens > share_.kv_tokens) return false;
+  if (waiting_sequences_ == 0) return true;
+  return waiting_sequences_ + c.sequences <= share_.waiting_sequences &&
+         waiting_tokens_ + c.prompt_tokens <= share_.waiting_tokens;
+}
+
+bool BackgroundRoom::Take(const Cost& c) {
+  std::lock_guard lock(mutex_);
+  if (!Fits(c)) return false;
+  taken_.sequences += c.sequences;
+  taken_.kv_tokens += c.kv_tokens;
+  waiting_sequences_ += c.sequences;
+  waiting_tokens_ += c.prompt_tokens;
+  return true;
+}
+
+void BackgroundRoom::Began(const Cost& c) {
+  std::lock_guard lock(mutex_);
+  waiting_sequences_ -= c.sequences;
+  waiting_tokens_ -= c.prompt_tokens;
+  changed_.notify_all();
+}
+
+void BackgroundRoom::Ended(const Cost& c, bool began, int64_t output_tokens) {
+  std::lock_guard lock(mutex_);
+  taken_.sequences -= c.sequences;
+  taken_.kv_tokens -= c.kv_tokens;
+  if (began) {
+    expected_tokens_ += (2.0 * static_cast<double>(output_tokens) - expected_tokens_) / 32;
+  } else {
+    waiting_sequences_ -= c.sequences;
+    waiting_tokens_ -= c.prompt_tokens;
+  }
+  changed_.notify_all();
+}
+
+bool BackgroundRoom::WaitFor(const Cost& cost, DurationNs timeout_ns) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [&] { return Fits(cost); });
+}
+
+int64_t BackgroundRoom::ExpectedTokens(int64_t most) const {
+  std::lock_guard lock(mutex_);
+  return std::min(most, static_cast<int64_t>(expected_tokens_) + 1);
+}
+
+}  // namespace tactus::batches
