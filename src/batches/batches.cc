@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <set>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 constexpr std::chrono::seconds kLook{1};  // for what time has changed
 constexpr int64_t kSweep_s = 10;
 constexpr int64_t kRetry_s = 10;    // after a disk that was full, and the like
+constexpr int kMostTries = 10;      // to end what cannot be read
 constexpr int64_t kMostEnding = 2;  // that only end what has not run, beside those that run
 
 constexpr std::pair<const char*, const char*> kWhyUnrun[] = {
@@ -33,12 +34,17 @@ constexpr std::pair<const char*, const char*> kWhyUnrun[] = {
 }  // namespace
 
 struct Batches::Open {
+  Open(BatchRow row_in, int64_t number_in) : asked(row_in), number(number_in), row(std::move(row_in)) {}
+
+  const BatchRow asked;  // of it what never changes: ids, owner, endpoint
+  const int64_t number;  // in the order in which they came
+  // With mutex_ held:
   BatchRow row;
-  int64_t number = 0;  // in the order in which they came
   bool running = false, done = false;
   bool to_end = false;  // runs only to be ended
   bool cancelled = false, closing = false;
   int64_t next_try_s = 0;
+  int tries = 0;                  // in a row that failed
   BatchEngine* engine = nullptr;  // of its lines, while they run
   std::thread thread;
 };
@@ -66,11 +72,9 @@ Status Batches::Start(BatchService service) {
   room_.emplace(service_.share);
   std::lock_guard lock(mutex_);
   for (BatchRow& row : rows) {
-    auto batch = std::make_unique<Open>();
-    batch->number = next_number_++;
-    batch->cancelled = row.state == BatchState::kCancelling;
-    batch->row = std::move(row);
-    const std::string id = batch->row.id;
+    auto batch = std::make_unique<Open>(std::move(row), next_number_++);
+    batch->cancelled = batch->row.state == BatchState::kCancelling;
+    const std::string id = batch->asked.id;
     open_.emplace(id, std::move(batch));
   }
   if (!open_.empty()) log_(fmt::format("{} batches go on", open_.size()));
@@ -84,10 +88,6 @@ void Batches::StopBeginning() {
 }
 
 // --- What clients ask ---
-
-BatchRow Batches::Shown(const Open& batch) const {
-  return batch.row;
-}
 
 Result<BatchRow> Batches::Create(const std::string& owner, std::string_view body) {
   TACTUS_ASSIGN_OR_RETURN(BatchRow row, ParseBatch(body, unix_clock_()));
@@ -103,10 +103,7 @@ Result<BatchRow> Batches::Create(const std::string& owner, std::string_view body
                   fmt::format("{} batches of this client have not ended, the limit; try again when some have", open));
   }
   TACTUS_RETURN_IF_ERROR(store_.AddBatch(row));
-  auto batch = std::make_unique<Open>();
-  batch->number = next_number_++;
-  batch->row = row;
-  open_.emplace(row.id, std::move(batch));
+  open_.emplace(row.id, std::make_unique<Open>(row, next_number_++));
   CountStates();
   changed_.notify_all();
   return row;
@@ -116,7 +113,7 @@ Result<BatchRow> Batches::Find(const std::string& owner, const std::string& id) 
   {
     std::lock_guard lock(mutex_);
     const auto found = open_.find(id);
-    if (found != open_.end() && found->second->row.owner == owner) return Shown(*found->second);
+    if (found != open_.end() && found->second->row.owner == owner) return found->second->row;
   }
   TACTUS_ASSIGN_OR_RETURN(std::optional<BatchRow> row, store_.FindBatch(owner, id));
   if (!row) return NotFound(fmt::format("there is no batch '{}'", Printable(id)), "batch_id");
@@ -127,7 +124,7 @@ Result<Listed<BatchRow>> Batches::List(const std::string& owner, const Page& pag
   TACTUS_ASSIGN_OR_RETURN(Listed<BatchRow> listed, store_.ListBatches(owner, page));
   std::lock_guard lock(mutex_);
   for (BatchRow& row : listed.rows) {
-    if (const auto found = open_.find(row.id); found != open_.end()) row = Shown(*found->second);
+    if (const auto found = open_.find(row.id); found != open_.end()) row = found->second->row;
   }
   return listed;
 }
@@ -137,7 +134,7 @@ Result<BatchRow> Batches::Cancel(const std::string& owner, const std::string& id
   std::lock_guard lock(mutex_);
   const auto found = open_.find(id);
   Open* batch = found == open_.end() ? nullptr : found->second.get();
-  if (batch != nullptr && batch->cancelled) return Shown(*batch);
+  if (batch != nullptr && batch->cancelled) return batch->row;
   if (batch == nullptr || batch->closing || batch->done) {
     const BatchState state = batch != nullptr ? batch->row.state : row.state;
     return InvalidArgument(
@@ -148,7 +145,7 @@ Result<BatchRow> Batches::Cancel(const std::string& owner, const std::string& id
   batch->cancelled = true;
   if (batch->engine != nullptr) batch->engine->End();
   changed_.notify_all();
-  return Shown(*batch);
+  return batch->row;
 }
 
 Batches::Metrics Batches::metrics() const {
@@ -191,9 +188,13 @@ void Batches::Choose() {
   while (!ending_) {
     const int64_t now_s = unix_clock_();
     while (Open* batch = Next(now_s)) {
-      batch->running = true;
       batch->to_end = MustEnd(*batch);
-      batch->thread = std::thread([this, batch] { Run(batch); });
+      try {
+        batch->thread = std::thread([this, batch] { Run(batch); });
+        batch->running = true;
+      } catch (const std::system_error&) {  // no thread at the moment
+        batch->next_try_s = now_s + kRetry_s;
+      }
     }
     CountStates();
     lock.unlock();
@@ -254,9 +255,10 @@ void Batches::Run(Open* batch) {
   } catch (const std::exception& e) {
     status = Internal(e.what());
   }
-  if (!status.ok() && !stopping_.load()) log_(fmt::format("batch {} waits: {}", batch->row.id, status.message()));
+  if (!status.ok() && !stopping_.load()) log_(fmt::format("batch {} waits: {}", batch->asked.id, status.message()));
   std::lock_guard lock(mutex_);
   batch->running = false;
+  batch->tries = status.ok() ? 0 : batch->tries + 1;
   batch->next_try_s = unix_clock_() + (status.ok() ? 0 : kRetry_s);
   changed_.notify_all();
 }
@@ -269,15 +271,12 @@ Status Batches::RunOnce(Open* batch) {
     to_end = MustEnd(*batch);
   }
   auto opened = OpenJob(*batch, to_end);
-  if (!opened.ok()) {
-    const Status& why = opened.status();
-    const bool begun = batch->row.state != BatchState::kValidating && batch->row.state != BatchState::kCancelling;
-    if (why.code() != StatusCode::kInvalidArgument || begun) return why;
-    if (why.param() == "lines") return Fail(batch, {"too_many_lines", why.message(), "input_file_id", 0});
-    return Fail(batch, {"empty_file", "the input file has no lines; give at least one request", "input_file_id", 0});
-  }
+  if (!opened.ok()) return NotOpened(batch, to_end, opened.status());
   const std::unique_ptr<batch::Job> job = std::move(*opened);
-  SeeProgress(batch, job->counts());
+  {
+    std::lock_guard lock(mutex_);
+    batch->row.counts = job->counts();  // of an earlier run
+  }
   if (!to_end && job->counts().left() > 0) {
     const Status ran = RunLines(batch, job.get());
     std::lock_guard lock(mutex_);
@@ -297,8 +296,26 @@ Status Batches::RunOnce(Open* batch) {
   return EndLines(batch, job.get(), how);
 }
 
+// Why it cannot run decides whether it fails, or waits for a better time.
+Status Batches::NotOpened(Open* batch, bool to_end, const Status& why) {
+  bool begun = false, tried = false;
+  {
+    std::lock_guard lock(mutex_);
+    begun = batch->row.entered_s[static_cast<size_t>(BatchState::kInProgress)] > 0;
+    tried = batch->tries >= kMostTries;
+  }
+  if (why.code() == StatusCode::kCancelled) return why;
+  if (why.code() == StatusCode::kNotFound || (to_end && tried)) {
+    return Fail(batch,
+                {"input_lost", "the input file or the state of the batch is gone or damaged", "input_file_id", 0});
+  }
+  if (why.code() != StatusCode::kInvalidArgument || begun) return why;
+  if (why.param() == "lines") return Fail(batch, {"too_many_lines", why.message(), "input_file_id", 0});
+  return Fail(batch, {"empty_file", "the input file has no lines; give at least one request", "input_file_id", 0});
+}
+
 Result<std::unique_ptr<batch::Job>> Batches::OpenJob(const Open& batch, bool to_end) {
-  const BatchRow& row = batch.row;
+  const BatchRow& row = batch.asked;
   batch::JobOptions options;
   options.most_lines = limits_.lines;
   options.seed = service_.seed;
@@ -325,7 +342,7 @@ bool Batches::SeeProgress(Open* batch, const batch::JobCounts& counts) {
 }
 
 Status Batches::RunLines(Open* batch, batch::Job* job) {
-  BatchEngine engine(service_.engine, &*room_, service_.client(batch->row.owner));
+  BatchEngine engine(service_.engine, &*room_, service_.client(batch->asked.owner));
   {
     std::lock_guard lock(mutex_);
     if (ending_) return Status(StatusCode::kCancelled, "the server ends");
@@ -335,7 +352,7 @@ Status Batches::RunLines(Open* batch, batch::Job* job) {
   }
   batch::RunnerOptions options;
   options.limits = service_.limits;
-  options.url = batch->row.endpoint;
+  options.url = batch->asked.endpoint;
   options.progress = [this, batch](const batch::RunProgress& p) { return SeeProgress(batch, p.counts); };
   const Status status = batch::RunJob(job, &engine, options, *service_.clock);
   SeeProgress(batch, job->counts());
@@ -353,12 +370,14 @@ Status Batches::EndLines(Open* batch, batch::Job* job, BatchState how) {
 }
 
 Status Batches::Fail(Open* batch, BatchError why) {
+  BatchState how = BatchState::kFailed;
   {
     std::lock_guard lock(mutex_);
     batch->closing = true;
     batch->row.errors = {std::move(why)};
+    if (batch->cancelled) how = BatchState::kCancelled;
   }
-  return Finish(batch, batch->cancelled ? BatchState::kCancelled : BatchState::kFailed, {});
+  return Finish(batch, how, {});
 }
 
 Status Batches::Finish(Open* batch, BatchState how, const batch::JobTokens& tokens) {
@@ -378,7 +397,9 @@ Status Batches::Finish(Open* batch, BatchState how, const batch::JobTokens& toke
     file.owner = row.owner;
     file.name = fmt::format("{}_{}.jsonl", row.id, output ? "output" : "error");
     file.purpose = kOutputPurpose;
-    file.bytes = static_cast<int64_t>(fs::file_size(store_.FilePath(file.id)));
+    std::error_code lost;
+    const auto bytes = fs::file_size(store_.FilePath(file.id), lost);
+    file.bytes = lost ? 0 : static_cast<int64_t>(bytes);
     file.created_s = unix_clock_();
     if (row.results_live_s > 0) file.expires_s = file.created_s + row.results_live_s;
     files.push_back(std::move(file));

@@ -83,6 +83,7 @@ class Batches {
   void Join(bool all);
   void Run(Open* batch);  // the thread of a batch
   Status RunOnce(Open* batch);
+  Status NotOpened(Open* batch, bool to_end, const Status& why);
   Result<std::unique_ptr<batch::Job>> OpenJob(const Open& batch, bool to_end);
   Status RunLines(Open* batch, batch::Job* job);
   Status EndLines(Open* batch, batch::Job* job, BatchState how);
@@ -93,7 +94,6 @@ class Batches {
   // With mutex_ held.
   Status Enter(Open* batch, BatchState state);
   bool MustEnd(const Open& batch) const;
-  BatchRow Shown(const Open& batch) const;
   void CountStates();
 
   Store& store_;
