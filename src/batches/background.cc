@@ -16,7 +16,7 @@ bool BackgroundRoom::Fits(const Cost& c) const {
 
 bool BackgroundRoom::Take(const Cost& c) {
   std::lock_guard lock(mutex_);
-  if (!Fits(c)) return false;
+  if (closed_ || !Fits(c)) return false;
   taken_.sequences += c.sequences;
   taken_.kv_tokens += c.kv_tokens;
   waiting_sequences_ += c.sequences;
@@ -46,7 +46,18 @@ void BackgroundRoom::Ended(const Cost& c, bool began, int64_t output_tokens) {
 
 bool BackgroundRoom::WaitFor(const Cost& cost, DurationNs timeout_ns) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [&] { return Fits(cost); });
+  return changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [&] { return closed_ || Fits(cost); });
+}
+
+void BackgroundRoom::Close() {
+  std::lock_guard lock(mutex_);
+  closed_ = true;
+  changed_.notify_all();
+}
+
+bool BackgroundRoom::closed() const {
+  std::lock_guard lock(mutex_);
+  return closed_;
 }
 
 int64_t BackgroundRoom::ExpectedTokens(int64_t most) const {

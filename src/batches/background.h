@@ -36,6 +36,9 @@ class BackgroundRoom {
   void Ended(const Cost& cost, bool began, int64_t output_tokens);
   // False: Take would not succeed within the time.
   bool WaitFor(const Cost& cost, DurationNs timeout_ns);
+  // Nothing is taken any more, and nobody waits.
+  void Close();
+  bool closed() const;
   // How long an answer of at most so many tokens is expected to be, by those that have ended.
   int64_t ExpectedTokens(int64_t most) const;
 
@@ -45,6 +48,7 @@ class BackgroundRoom {
   const BackgroundShare share_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  bool closed_ = false;
   Cost taken_{0, 0, 0};
   int64_t waiting_sequences_ = 0, waiting_tokens_ = 0;
   double expected_tokens_ = 256;  // twice the mean of the last ones

@@ -6,7 +6,7 @@ namespace tactus::batches {
 namespace {
 
 Status EndedStatus() {
-  return Status(StatusCode::kCancelled, "the batch was ended");
+  return Status(StatusCode::kCancelled, "no line begins any more");
 }
 
 }  // namespace
@@ -76,6 +76,7 @@ Status BatchEngine::WaitForRoom(int32_t sequences, int64_t timeout_ns) {
   const BackgroundRoom::Cost cost = wanted_.value_or(BackgroundRoom::Cost{.sequences = sequences});
   if (!live_->room.WaitFor(cost, timeout_ns))
     return Status(StatusCode::kDeadlineExceeded, "no room for another line of a batch came in time");
+  if (live_->room.closed()) return EndedStatus();
   return engine_.WaitForRoom(sequences, timeout_ns);
 }
 
@@ -85,6 +86,7 @@ Result<RequestHandle> BatchEngine::Submit(Request request, std::shared_ptr<Respo
                                   prompt + request.n * live_->room.ExpectedTokens(request.stop.max_tokens)};
   if (!live_->room.Take(cost)) {
     wanted_ = cost;
+    if (live_->room.closed()) return EndedStatus();
     return Status(StatusCode::kResourceExhausted, "no room for another line of a batch");
   }
   wanted_.reset();

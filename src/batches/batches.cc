@@ -85,6 +85,7 @@ Status Batches::Start(BatchService service) {
 
 void Batches::StopBeginning() {
   stopping_.store(true);
+  if (room_) room_->Close();
 }
 
 // --- What clients ask ---

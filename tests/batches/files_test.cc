@@ -101,7 +101,8 @@ TEST_F(FilesTest, AFullDiskIsAnErrorAndLeavesNothing) {
   draft->reset();
   EXPECT_EQ(In("uploads").size(), 0u);
   EXPECT_EQ(files_->stats().writing_bytes, 0);
-  EXPECT_EQ(files_->Begin("me", int64_t{1} << 60).status().code(), StatusCode::kTooLarge);
+  EXPECT_EQ(files_->Begin("me", int64_t{1} << 60).status().code(), StatusCode::kResourceExhausted)
+      << "refused before it comes";
 }
 
 TEST_F(FilesTest, FilesEndWhenTheirTimeIsUp) {
