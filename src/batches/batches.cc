@@ -135,7 +135,7 @@ Result<BatchRow> Batches::Cancel(const std::string& owner, const std::string& id
   std::lock_guard lock(mutex_);
   const auto found = open_.find(id);
   Open* batch = found == open_.end() ? nullptr : found->second.get();
-  if (batch != nullptr && batch->cancelled) return batch->row;
+  if (batch != nullptr && batch->cancelled && !batch->done) return batch->row;
   if (batch == nullptr || batch->closing || batch->done) {
     const BatchState state = batch != nullptr ? batch->row.state : row.state;
     return InvalidArgument(
@@ -319,6 +319,7 @@ Result<std::unique_ptr<batch::Job>> Batches::OpenJob(const Open& batch, bool to_
   const BatchRow& row = batch.asked;
   batch::JobOptions options;
   options.most_lines = limits_.lines;
+  options.most_line_bytes = limits_.line_bytes;
   options.seed = service_.seed;
   // What is only ended depends on nothing.
   if (!to_end) options.settings = service_.settings;

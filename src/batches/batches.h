@@ -36,6 +36,7 @@ struct BatchLimits {
   int64_t running = 4;           // beside each other; the others wait for their turn
   int64_t open_per_owner = 100;  // that have not ended
   int64_t lines = 1'000'000;     // of one
+  int64_t line_bytes = int64_t{4} << 20;
 };
 
 // What runs them.

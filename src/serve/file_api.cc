@@ -70,6 +70,7 @@ batches::BatchLimits BatchLimitsOf(const ServeOptions& o) {
   batches::BatchLimits limits;
   limits.running = o.max_batches;
   limits.lines = o.max_batch_lines;
+  limits.line_bytes = ServeOptions::kMostBatchLineBytes;
   return limits;
 }
 

@@ -42,12 +42,15 @@ struct ServeOptions {
   int64_t max_batch_lines = 1'000'000;
   double batch_share = 0.5;
 
+  static constexpr int64_t kMostBatchLineBytes = int64_t{4} << 20;
+
   // What requests may take outside the engine: bodies that are held, what parsing makes of the largest (values,
-  // template, tokens), and the buffers of streams.
+  // template, tokens), and the buffers of streams; of each batch a line that is parsed, and results that are not written.
   int64_t FrontEndBytes() const {
-    constexpr int64_t kStreamBytes = int64_t{64} << 20;
+    constexpr int64_t kStreamBytes = int64_t{64} << 20, kResultBytes = int64_t{64} << 20;
     constexpr int64_t kParsedPerByte = 12;
-    return max_body_total.bytes + http_workers * kParsedPerByte * max_body.bytes + kStreamBytes;
+    const int64_t batches = files_dir.empty() ? 0 : max_batches * (kParsedPerByte * kMostBatchLineBytes + kResultBytes);
+    return max_body_total.bytes + http_workers * kParsedPerByte * max_body.bytes + kStreamBytes + batches;
   }
 
   // The limits of bodies where the memory plan left so much for all that (0: it did not say): in proportion.
