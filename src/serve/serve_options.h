@@ -45,7 +45,8 @@ struct ServeOptions {
   static constexpr int64_t kMostBatchLineBytes = int64_t{4} << 20;
 
   // What requests may take outside the engine: bodies that are held, what parsing makes of the largest (values,
-  // template, tokens), and the buffers of streams; of each batch a line that is parsed, and results that are not written.
+  // template, tokens), and the buffers of streams; of each batch a line that is parsed, and results that are not
+  // written.
   int64_t FrontEndBytes() const {
     constexpr int64_t kStreamBytes = int64_t{64} << 20, kResultBytes = int64_t{64} << 20;
     constexpr int64_t kParsedPerByte = 12;
