@@ -171,6 +171,8 @@ asio::awaitable<error_code> Connection::ReadBody(Parser* parser, BodyReceiver* r
     const size_t wanted = static_cast<size_t>(std::clamp<uint64_t>(missing, kSmallReadBytes, kReadBytes));
     const size_t size =
         co_await socket_.async_read_some(buffer_.prepare(wanted), asio::redirect_error(asio::use_awaitable, ec));
+    // Bytes that came in the moment in which its time was up do not give it more.
+    if (!ec && timed_out_) ec = asio::error::operation_aborted;
     if (ec) co_return ec;
     buffer_.commit(size);
   }
