@@ -7,8 +7,12 @@ namespace tactus::batches {
 
 bool BackgroundRoom::Fits(const Cost& c) const {
   if (taken_.sequences == 0) return true;
-  if (taken_.sequences + c.sequences > share_.sequences) return false;
-  if (share_.kv_tokens > 0 && taken_.kv_tokens + c.kv_tokens > share_.kv_tokens) return false;
+  const bool others = live_ && live_() > taken_.sequences;
+  const auto share = [&](int64_t all) {
+    return others ? static_cast<int64_t>(share_.beside_others * static_cast<double>(all)) : all;
+  };
+  if (taken_.sequences + c.sequences > share(share_.sequences)) return false;
+  if (share_.kv_tokens > 0 && taken_.kv_tokens + c.kv_tokens > share(share_.kv_tokens)) return false;
   if (waiting_sequences_ == 0) return true;
   return waiting_sequences_ + c.sequences <= share_.waiting_sequences &&
          waiting_tokens_ + c.prompt_tokens <= share_.waiting_tokens;
@@ -45,8 +49,13 @@ void BackgroundRoom::Ended(const Cost& c, bool began, int64_t output_tokens) {
 }
 
 bool BackgroundRoom::WaitFor(const Cost& cost, DurationNs timeout_ns) {
+  constexpr DurationNs kLookNs = 10 * kMillisecond;  // nobody says when the others have gone
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [&] { return closed_ || Fits(cost); });
+  for (DurationNs left_ns = timeout_ns; left_ns > 0; left_ns -= kLookNs) {
+    const std::chrono::nanoseconds look(std::min(left_ns, kLookNs));
+    if (changed_.wait_for(lock, look, [&] { return closed_ || Fits(cost); })) return true;
+  }
+  return false;
 }
 
 void BackgroundRoom::Close() {

@@ -1,14 +1,18 @@
 // What batches may take of a serving engine: a share of its places and of its KV memory, and little of its queue. So a
 // request of a client always finds room, and waits behind few prompts of batches; an engine that has nothing else to do
-// still has its next prompt of a batch at hand.
+// still has its next prompt of a batch at hand. Beside others the share is smaller, because each line that generates
+// makes every step of theirs longer.
 //
-// Thread rule: any thread. Invariant: what is taken stays within the share, but for one request that alone is larger.
+// Thread rule: any thread. Invariant: nothing is taken beyond the share of the moment, but for one request that alone
+// is larger.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "base/units.h"
 
@@ -19,6 +23,7 @@ struct BackgroundShare {
   int64_t kv_tokens = 0;           // that they are expected to hold; 0: no limit
   int64_t waiting_sequences = 64;  // of those, that have no token yet
   int64_t waiting_tokens = 1024;   // ... and their prompts: about the next two steps
+  double beside_others = 0.25;     // of the first two, while others have something in the engine
 };
 
 class BackgroundRoom {
@@ -27,7 +32,9 @@ class BackgroundRoom {
     int64_t sequences = 1, prompt_tokens = 0, kv_tokens = 0;
   };
 
-  explicit BackgroundRoom(BackgroundShare share) : share_(share) {}
+  // `live`: sequences in the engine, whoever's.
+  explicit BackgroundRoom(BackgroundShare share, std::function<int64_t()> live = {})
+      : share_(share), live_(std::move(live)) {}
 
   // False: it does not fit at the moment.
   bool Take(const Cost& cost);
@@ -46,6 +53,7 @@ class BackgroundRoom {
   bool Fits(const Cost& cost) const;  // with the mutex held
 
   const BackgroundShare share_;
+  const std::function<int64_t()> live_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool closed_ = false;

@@ -69,7 +69,10 @@ Batches::~Batches() {
 Status Batches::Start(BatchService service) {
   TACTUS_ASSIGN_OR_RETURN(std::vector<BatchRow> rows, store_.OpenBatches());
   service_ = std::move(service);
-  room_.emplace(service_.share);
+  room_.emplace(service_.share, [engine = service_.engine] {
+    const EngineStats stats = engine->Stats();
+    return stats.running + stats.waiting;
+  });
   std::lock_guard lock(mutex_);
   for (BatchRow& row : rows) {
     auto batch = std::make_unique<Open>(std::move(row), next_number_++);

@@ -79,6 +79,8 @@ Result<std::unique_ptr<Store>> Store::Open(const std::string& folder) {
   }
   if (!database.ok()) return DataLoss("--files-dir: " + database.status().message());
   store->database_ = std::move(*database);
+  std::error_code error;
+  fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write, error);  // the folder may be open to others
   TACTUS_RETURN_IF_ERROR(store->Prepare());
   TACTUS_RETURN_IF_ERROR(store->RemoveStrays());
   return store;

@@ -8,6 +8,7 @@
 #include "api/conversation.h"
 #include "batch_run/end_job.h"
 #include "batch_run/job_folder.h"
+#include "batch_run/job_line.h"
 #include "serve/fake_engine.h"
 
 namespace tactus::batch {

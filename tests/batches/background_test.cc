@@ -34,6 +34,27 @@ TEST(BackgroundRoomTest, KeepsToItsShare) {
   EXPECT_FALSE(room.WaitFor({1, 1, 1}, kMillisecond));
 }
 
+TEST(BackgroundRoomTest, BesideOthersTheShareIsSmaller) {
+  int64_t live = 0;
+  BackgroundRoom room({.sequences = 8, .kv_tokens = 800}, [&live] { return live; });
+  const Cost line{1, 1, 50};
+  const auto take = [&] {
+    const bool taken = room.Take(line);
+    live += taken;
+    if (taken) room.Began(line);
+    return taken;
+  };
+  EXPECT_TRUE(take() && take() && take()) << "the engine is theirs alone";
+  ++live;  // a client's
+  EXPECT_FALSE(take());
+  for (int i = 0; i < 2; ++i) room.Ended(line, true, 1), --live;
+  EXPECT_TRUE(take()) << "two of eight";
+  EXPECT_FALSE(take());
+  EXPECT_FALSE(room.WaitFor(line, kMillisecond));
+  --live;
+  EXPECT_TRUE(take());
+}
+
 TEST(BackgroundRoomTest, ExpectsTheAnswersThatItHasSeen) {
   BackgroundRoom room({});
   const int64_t before = room.ExpectedTokens(1'000'000);
