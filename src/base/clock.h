@@ -13,7 +13,8 @@ class Clock {
 
 // Steady clock of the machine (base/system_clock.cc, the one place that may call it).
 Clock& SystemClock();
-// Seconds since the Unix epoch, for `created` fields and log lines only; never for a decision.
+// Seconds since the Unix epoch, for `created` fields, log lines, and the expiry of what outlives the process; for no
+// other decision.
 int64_t UnixSeconds();
 
 // A clock that stands still until it is told to move: tests, replay, simulation. Not thread-safe.

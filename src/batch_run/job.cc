@@ -135,6 +135,11 @@ Status Job::Begin() {
 // One transaction: an index that was not ended was never begun.
 Result<std::string> Job::Index() {
   const auto add = [this](LinePlace place, std::string_view text) {
+    if (options_.most_lines > 0 && place.number > options_.most_lines) {
+      return InvalidArgument(
+          fmt::format("the input has more than {} lines, the limit of a batch; divide it", options_.most_lines),
+          "lines");
+    }
     JobLine line;
     // What is wrong with a line is said when its turn comes.
     if (!text.empty()) (void)ParseLine(text, place.number, &line);
@@ -222,6 +227,11 @@ uint64_t Job::SeedOf(int64_t line, size_t prompt) const {
 JobCounts Job::counts() const {
   std::lock_guard lock(mutex_);
   return store_->counts();
+}
+
+Result<JobTokens> Job::tokens() {
+  std::lock_guard lock(mutex_);
+  return store_->Tokens();
 }
 
 Result<std::vector<LinePlace>> Job::Waiting(int64_t after, int64_t most) {

@@ -35,6 +35,7 @@ using JobSettings = std::vector<std::pair<std::string, std::string>>;
 struct JobOptions {
   bool overwrite = false;  // begins anew, whatever is there
   int64_t most_line_bytes = int64_t{16} << 20;
+  int64_t most_lines = 0;  // an input of more is refused; 0: any number
   JobSettings settings;
   uint64_t seed = 0;            // of requests that state none; 0: drawn when the job begins, and kept
   JobInput::Progress progress;  // of reading the input
@@ -63,6 +64,7 @@ class Job {
   // Of a request that states none: the same in every run of the job.
   uint64_t SeedOf(int64_t line, size_t prompt) const;
   JobCounts counts() const;
+  Result<JobTokens> tokens();
   bool resumed() const { return resumed_; }
 
   // At most so many lines without a result, from the first after line `after` on.

@@ -12,9 +12,6 @@ namespace {
 
 using json_text::Json;
 
-constexpr const char* kChatUrl = "/v1/chat/completions";
-constexpr const char* kCompletionsUrl = "/v1/completions";
-
 Status CheckNames(const Json& object) {
   for (const auto& [name, value] : object.get_ref<const Json::object_t&>()) {
     if (name == "custom_id" || name == "method" || name == "url" || name == "body") continue;
@@ -93,6 +90,20 @@ void AppendResponse(const ResultNames& names, int http_status, std::string_view 
   *out += '}';
 }
 
+void AppendError(const ResultNames& names, std::string_view code, std::string_view message, std::string_view param,
+                 std::string* out) {
+  *out += ",\"error\":{\"code\":";
+  json_text::AppendJsonString(out, code);
+  *out += ",\"message\":";
+  json_text::AppendJsonString(out, fmt::format("line {}: {}", names.line, message));
+  *out += ",\"param\":";
+  if (param.empty())
+    *out += "null";
+  else
+    json_text::AppendJsonString(out, param);
+  *out += fmt::format(",\"line\":{}}}}}\n", names.line);
+}
+
 }  // namespace
 
 std::string AnswerText(const ResultNames& names, std::string_view body) {
@@ -112,16 +123,16 @@ std::string FailureText(const ResultNames& names, const Status& why, bool asked)
     AppendResponse(names, http_status, api::ErrorText(why), &out);
   else
     out += ",\"response\":null";
-  out += ",\"error\":{\"code\":";
-  out += !asked ? "\"invalid_line\"" : http_status < 500 ? "\"invalid_request\"" : "\"server_error\"";
-  out += ",\"message\":";
-  json_text::AppendJsonString(&out, fmt::format("line {}: {}", names.line, why.message()));
-  out += ",\"param\":";
-  if (why.param().empty())
-    out += "null";
-  else
-    json_text::AppendJsonString(&out, why.param());
-  out += fmt::format(",\"line\":{}}}}}\n", names.line);
+  const char* code = !asked ? "invalid_line" : http_status < 500 ? "invalid_request" : "server_error";
+  AppendError(names, code, why.message(), why.param(), &out);
+  return out;
+}
+
+std::string UnrunText(const ResultNames& names, std::string_view code, std::string_view message) {
+  std::string out;
+  AppendHead(names, &out);
+  out += ",\"response\":null";
+  AppendError(names, code, message, {}, &out);
   return out;
 }
 

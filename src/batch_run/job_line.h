@@ -14,6 +14,9 @@
 namespace tactus::batch {
 
 inline constexpr size_t kMostCustomIdBytes = 512;
+// What a line may ask.
+inline constexpr const char* kChatUrl = "/v1/chat/completions";
+inline constexpr const char* kCompletionsUrl = "/v1/completions";
 
 // {"custom_id": "...", "method": "POST", "url": "/v1/chat/completions", "body": {...}}
 struct JobLine {
@@ -35,5 +38,7 @@ struct ResultNames {
 std::string AnswerText(const ResultNames& names, std::string_view body);
 // `asked`: the line was a request, and the response is what a server would have answered.
 std::string FailureText(const ResultNames& names, const Status& why, bool asked);
+// Of a line that was not run, because the whole ended before: `code` tells how.
+std::string UnrunText(const ResultNames& names, std::string_view code, std::string_view message);
 
 }  // namespace tactus::batch

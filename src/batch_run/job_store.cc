@@ -197,6 +197,13 @@ Status JobStore::WriteCut(const ShardCut& cut) {
   return database_->Run("COMMIT");
 }
 
+Result<JobTokens> JobStore::Tokens() {
+  TACTUS_ASSIGN_OR_RETURN(
+      Statement sums, database_->Prepare("SELECT sum(prompt_tokens), sum(output_tokens) FROM line WHERE state = 1"));
+  TACTUS_ASSIGN_OR_RETURN(const bool row, sums.Step());
+  return row ? JobTokens{sums.Int(0), sums.Int(1)} : JobTokens();
+}
+
 Status JobStore::Commit(std::span<const StoredResult> results, int64_t output_bytes, int64_t errors_bytes) {
   const Status status = WriteGroup(results, output_bytes, errors_bytes);
   if (!status.ok()) {

@@ -64,6 +64,10 @@ struct JobCounts {
   int64_t left() const { return lines - out - errors; }
 };
 
+struct JobTokens {  // of all answers
+  int64_t prompt = 0, output = 0;
+};
+
 class JobStore {
  public:
   // Makes the file where it is absent. kDataLoss: the file is something else. kUnavailable: another process has it.
@@ -92,6 +96,7 @@ class JobStore {
   // The results of a group, and how long both files are with them.
   Status Commit(std::span<const StoredResult> results, int64_t output_bytes, int64_t errors_bytes);
   const JobCounts& counts() const { return counts_; }
+  Result<JobTokens> Tokens();
 
  private:
   explicit JobStore(std::unique_ptr<Database> database) : database_(std::move(database)) {}

@@ -38,9 +38,9 @@ BatchCostModel CostOf(const ModelInfo& model) {
   return cost;
 }
 
-LineOrder::LineOrder(Job* job, Engine* engine, const api::RequestLimits& limits, const OrderOptions& options,
-                     Clock* clock)
-    : job_(*job), engine_(*engine), limits_(limits), options_(options), clock_(*clock) {}
+LineOrder::LineOrder(Job* job, Engine* engine, const api::RequestLimits& limits, std::string url,
+                     const OrderOptions& options, Clock* clock)
+    : job_(*job), engine_(*engine), limits_(limits), url_(std::move(url)), options_(options), clock_(*clock) {}
 
 Status LineOrder::Plan(const std::function<bool(int64_t lines)>& go_on) {
   const bool cuts = options_.shards > 1 && job_.cut().empty();
@@ -78,7 +78,7 @@ Status LineOrder::ReadLines(const std::function<bool(int64_t lines)>& go_on, Pro
       if (!go_on(read++)) return Status(StatusCode::kCancelled, "interrupted while the job was planned");
       last = line.place.number;
       TACTUS_ASSIGN_OR_RETURN(const LineRequest request,
-                              ReadLineRequest(job_, line.place, &engine_, limits_, ReadFor::kPlan));
+                              ReadLineRequest(job_, line.place, &engine_, limits_, ReadFor::kPlan, url_));
       if (!request.status.ok()) {
         if (line.state == LineState::kWaits) not_asked_.push_back(last);
         continue;

@@ -60,8 +60,9 @@ BatchCostModel CostOf(const ModelInfo& model);
 
 class LineOrder {
  public:
-  // All outlive it.
-  LineOrder(Job* job, Engine* engine, const api::RequestLimits& limits, const OrderOptions& options, Clock* clock);
+  // All pointers outlive it. `url`: what all lines ask; empty: each its own.
+  LineOrder(Job* job, Engine* engine, const api::RequestLimits& limits, std::string url, const OrderOptions& options,
+            Clock* clock);
 
   // Once, before Next. `go_on` is asked after every line; false: kCancelled. kTooLarge: not even without keys do the
   // requests fit the memory. kDataLoss: the input cannot be read.
@@ -94,6 +95,7 @@ class LineOrder {
   Job& job_;
   Engine& engine_;
   const api::RequestLimits limits_;
+  const std::string url_;
   const OrderOptions options_;
   Clock& clock_;
 

@@ -9,7 +9,8 @@
 namespace tactus::batch {
 namespace {
 
-Result<JobLine> Parse(const Job& job, const LinePlace& place, const std::string& text, LineRequest* out) {
+Result<JobLine> Parse(const Job& job, const LinePlace& place, const std::string& text, std::string_view url,
+                      LineRequest* out) {
   if (place.bytes > job.most_line_bytes()) {
     return InvalidArgument(fmt::format("{} bytes are more than {}, the limit of a line (--max-line); shorten it",
                                        place.bytes, job.most_line_bytes()));
@@ -18,6 +19,13 @@ Result<JobLine> Parse(const Job& job, const LinePlace& place, const std::string&
   const Status parsed = ParseLine(text, place.number, &line);
   out->names.custom_id = line.custom_id;
   TACTUS_RETURN_IF_ERROR(parsed);
+  const std::string_view asked = line.chat ? kChatUrl : kCompletionsUrl;
+  if (!url.empty() && asked != url) {
+    return InvalidArgument(fmt::format("url: '{}' is not the batch's endpoint, '{}'; give lines of another url a batch "
+                                       "of their own",
+                                       asked, url),
+                           "url");
+  }
   if (place.duplicate_of == 0) return line;
   return InvalidArgument(
       fmt::format("custom_id: '{}' is that of line {} too, which is run; give each line one of its own",
@@ -47,14 +55,14 @@ Result<api::Prepared> Prepare(const Job& job, const JobLine& line, const ResultN
 }  // namespace
 
 Result<LineRequest> ReadLineRequest(const Job& job, const LinePlace& place, Engine* engine,
-                                    const api::RequestLimits& limits, ReadFor why) {
+                                    const api::RequestLimits& limits, ReadFor why, std::string_view url) {
   LineRequest out;
   out.names = {job.id(), place.number, {}};
   std::string text;
   if (place.bytes <= job.most_line_bytes()) {
     TACTUS_ASSIGN_OR_RETURN(text, job.Read(place));
   }
-  const auto line = Parse(job, place, text, &out);
+  const auto line = Parse(job, place, text, url, &out);
   out.status = line.status();
   if (!line.ok()) return out;
   out.asked = true;

@@ -17,8 +17,8 @@ struct LineRequest {
 };
 // What is refused when it is run counts in the engine's figures.
 enum class ReadFor : uint8_t { kPlan, kRun };
-// Fails where the input cannot be read.
+// Fails where the input cannot be read. `url`: a line that asks another one is wrong; empty: it may ask any.
 Result<LineRequest> ReadLineRequest(const Job& job, const LinePlace& place, Engine* engine,
-                                    const api::RequestLimits& limits, ReadFor why);
+                                    const api::RequestLimits& limits, ReadFor why, std::string_view url = {});
 
 }  // namespace tactus::batch

@@ -36,7 +36,7 @@ class Runner {
         options_(options),
         clock_(clock),
         fingerprint_(api::Fingerprint(engine->model())),
-        order_(job, engine, options.limits, options.order, &clock) {}
+        order_(job, engine, options.limits, options.url, options.order, &clock) {}
 
   Status Run();
 
@@ -204,7 +204,7 @@ void Runner::TellOrder() {
 
 Status Runner::Begin(const LineStart& start) {
   TACTUS_ASSIGN_OR_RETURN(LineRequest request,
-                          ReadLineRequest(job_, start.line, &engine_, options_.limits, ReadFor::kRun));
+                          ReadLineRequest(job_, start.line, &engine_, options_.limits, ReadFor::kRun, options_.url));
   const ResultNames& names = request.names;
   if (!request.status.ok()) {
     Finished(0, names, request.status, request.asked);

@@ -31,6 +31,7 @@ struct RunProgress {
 
 struct RunnerOptions {
   api::RequestLimits limits;
+  std::string url;  // what all lines ask; empty: each its own
   OrderOptions order;
   int64_t max_queue = 0;       // the engine's; 0: not known
   PlanReport* plan = nullptr;  // filled in at the end where there was a plan: requests is more than 0 then

@@ -1,6 +1,7 @@
 #include "http/body.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tactus::http {
 
@@ -30,6 +31,11 @@ bool Body::Append(std::string_view bytes) {
   }
   text_ += bytes;
   return true;
+}
+
+std::string Body::TakeText() {
+  Release();
+  return std::exchange(text_, {});
 }
 
 }  // namespace tactus::http

@@ -42,6 +42,8 @@ class Body {
   void Expect(uint64_t bytes) { expected_ = bytes; }
   // False when the total has no room for them.
   bool Append(std::string_view bytes);
+  // Moves out what has come so far; it counts no longer.
+  std::string TakeText();
 
  private:
   void Release() {

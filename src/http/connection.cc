@@ -19,6 +19,7 @@ constexpr DurationNs kPipelineGraceNs = kSecond;  // so much waits unanswered fo
 constexpr int64_t kLingerBytes = 4 << 20;         // swallowed so that the client sees the answer, or its end
 constexpr DurationNs kProbeHeadNs = 2 * kSecond;  // for the one request of a connection without a place
 constexpr int64_t kFramingBytesPerBodyByte = 8;   // a chunk of one byte takes five
+constexpr int64_t kTimedBytes = 1 << 20;          // to a receiver: within each body_timeout_ns
 constexpr size_t kReadBytes = 64 << 10, kSmallReadBytes = 4 << 10;
 constexpr size_t kKeptBufferBytes = 16 << 10;  // of a connection whose answer is being made
 
@@ -97,7 +98,7 @@ asio::awaitable<bool> Connection::ServeOne() {
   }
   Parser parser;
   parser.header_limit(static_cast<uint32_t>(server_.options.max_header_bytes));
-  parser.body_limit(static_cast<uint64_t>(server_.max_body_bytes.load(std::memory_order_relaxed)));
+  parser.body_limit(boost::none);  // it depends on what the head asks for
   parser.get().body() = Body(server_.bodies);
   co_await bh::async_read_header(socket_, buffer_, parser, asio::redirect_error(asio::use_awaitable, ec));
   if (ec) co_return co_await ReadFailed(ec);
@@ -109,38 +110,60 @@ asio::awaitable<bool> Connection::ServeOne() {
     if (!written) co_return false;
     co_return keep_alive_;
   }
+  const std::shared_ptr<BodyReceiver> receiver = server_.handler->ReceiveBody(head_);
+  LimitBody(&parser, receiver.get());
   if (!parser.is_done()) {
+    SetPhase(Phase::kBody, server_.options.body_timeout_ns);
+    const bool too_large = parser.content_length().value_or(0) > static_cast<uint64_t>(max_body_bytes_);
+    ec = too_large ? make_error_code(bh::error::body_limit) : error_code();
+    if (ec) co_return co_await ReadFailed(ec);
     if (head_.Find("Expect") != nullptr && !http10_) {
       const bool written = co_await WriteAll("HTTP/1.1 100 Continue\r\n\r\n");
       if (!written) co_return false;
     }
     SetPhase(Phase::kBody, server_.options.body_timeout_ns);
-    ec = co_await ReadBody(&parser);
+    ec = co_await ReadBody(&parser, receiver.get());
     if (ec) co_return co_await ReadFailed(ec);
   }
   SetPhase(Phase::kNone, 0);
   if (buffer_.size() == 0 && buffer_.capacity() > kKeptBufferBytes) buffer_.shrink_to_fit();
   head_.body_bytes = parser.get().body().bytes();
-  co_return co_await Answer(
-      std::make_shared<ExchangeBuffer>(std::move(head_), std::move(parser.get().body()), server_.wake_list));
+  auto exchange = std::make_shared<ExchangeBuffer>(std::move(head_), std::move(parser.get().body()), server_.wake_list);
+  co_return co_await Answer(std::move(exchange), receiver);
+}
+
+void Connection::LimitBody(Parser* parser, const BodyReceiver* receiver) {
+  max_body_bytes_ =
+      receiver != nullptr ? receiver->max_bytes() : server_.max_body_bytes.load(std::memory_order_relaxed);
+  max_body_option_ = receiver != nullptr ? receiver->max_bytes_option() : "--max-body";
+  parser->body_limit(static_cast<uint64_t>(max_body_bytes_));
 }
 
 // Beast bounds a body but neither chunk extensions nor trailers: it waits for the end of the line, or of all trailers,
 // however long they are. Here both are held to max_header_bytes at once, and to little more in sum.
-asio::awaitable<error_code> Connection::ReadBody(Parser* parser) {
+asio::awaitable<error_code> Connection::ReadBody(Parser* parser, BodyReceiver* receiver) {
   error_code ec;
   parser->eager(true);
   const int64_t limit = server_.options.max_header_bytes;
-  int64_t read_bytes = 0;
+  int64_t read_bytes = 0, given_bytes = 0, timed_bytes = 0;
   for (;;) {
     if (buffer_.size() > 0) {
       const size_t parsed = parser->put(buffer_.data(), ec);
       buffer_.consume(parsed);
       read_bytes += static_cast<int64_t>(parsed);
       if (ec && ec != bh::error::need_more) co_return ec;
-      const int64_t body_bytes = parser->get().body().bytes();
+      const int64_t body_bytes = given_bytes + parser->get().body().bytes();
       const bool too_much_framing = read_bytes - body_bytes > limit + kFramingBytesPerBodyByte * body_bytes;
       if (too_much_framing) co_return make_error_code(bh::error::header_limit);
+      if (receiver != nullptr && body_bytes > given_bytes) {
+        given_bytes = body_bytes;
+        ec = co_await HandOver(parser, receiver);
+        if (ec) co_return ec;
+        if (given_bytes - timed_bytes >= kTimedBytes) {
+          timed_bytes = given_bytes;
+          SetPhase(Phase::kBody, server_.options.body_timeout_ns);
+        }
+      }
       if (parser->is_done()) co_return error_code();
       if (static_cast<int64_t>(buffer_.size()) > limit) co_return make_error_code(bh::error::header_limit);
     }
@@ -148,8 +171,49 @@ asio::awaitable<error_code> Connection::ReadBody(Parser* parser) {
     const size_t wanted = static_cast<size_t>(std::clamp<uint64_t>(missing, kSmallReadBytes, kReadBytes));
     const size_t size =
         co_await socket_.async_read_some(buffer_.prepare(wanted), asio::redirect_error(asio::use_awaitable, ec));
+    // Bytes that came in the moment in which its time was up do not give it more.
+    if (!ec && timed_out_) ec = asio::error::operation_aborted;
     if (ec) co_return ec;
     buffer_.commit(size);
+  }
+}
+
+// The client's time stands still meanwhile.
+asio::awaitable<error_code> Connection::HandOver(Parser* parser, BodyReceiver* receiver) {
+  const DurationNs left_ns = std::min(deadline_ns_ - server_.clock.NowNs(), server_.options.body_timeout_ns);
+  SetPhase(Phase::kNone, 0);
+  auto taken = std::make_shared<Handover<std::optional<HttpResponse>>>();
+  receiver->Take(parser->get().body().TakeText(), Into(taken));
+  refusal_ = co_await Await(taken);
+  SetPhase(Phase::kBody, left_ns);
+  error_code ec;
+  if (refusal_) ec = make_error_code(boost::system::errc::operation_canceled);
+  co_return ec;
+}
+
+template <class T>
+std::function<void(T)> Connection::Into(std::shared_ptr<Handover<T>> handover) {
+  return [handover = std::move(handover), wake = server_.wake_list, self = weak_from_this()](T value) {
+    {
+      std::lock_guard lock(handover->mutex);
+      handover->value = std::move(value);
+    }
+    wake->Call([self] {
+      if (const auto connection = self.lock()) connection->wake_.cancel();
+    });
+  };
+}
+
+template <class T>
+asio::awaitable<T> Connection::Await(std::shared_ptr<Handover<T>> handover) {
+  for (;;) {
+    {
+      std::lock_guard lock(handover->mutex);
+      if (handover->value) co_return std::move(*handover->value);
+    }
+    error_code ignored;
+    wake_.expires_at(asio::steady_timer::time_point::max());
+    co_await wake_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
   }
 }
 
@@ -205,15 +269,16 @@ asio::awaitable<bool> Connection::ReadFailed(error_code ec) {
   int status = 0;
   std::string message;
   const char* part = phase_ == Phase::kBody ? "body" : "headers";
-  if (timed_out_) {
+  if (refusal_) {
+    status = refusal_->status;
+  } else if (timed_out_) {
     status = 408;
     const DurationNs limit =
         phase_ == Phase::kBody ? server_.options.body_timeout_ns : server_.options.header_timeout_ns;
     message = fmt::format("the request's {} did not arrive within {} ms", part, limit / kMillisecond);
   } else if (ec == bh::error::body_limit) {
     status = 413;
-    message = fmt::format("the request's body is larger than {} bytes (--max-body)",
-                          server_.max_body_bytes.load(std::memory_order_relaxed));
+    message = fmt::format("the request's body is larger than {} bytes ({})", max_body_bytes_, max_body_option_);
   } else if (ec == bh::error::header_limit || ec == bh::error::buffer_overflow) {
     status = 431;
     message = fmt::format("the request's {} than {} bytes",
@@ -232,7 +297,7 @@ asio::awaitable<bool> Connection::ReadFailed(error_code ec) {
   if (status == 0) co_return false;  // the client has gone
   keep_alive_ = false;
   head_only_ = false;
-  HttpResponse response = server_.handler->ErrorResponse(status, message);
+  HttpResponse response = refusal_ ? std::move(*refusal_) : server_.handler->ErrorResponse(status, message);
   if (timed_out_ && place_ == Place::kProbeOnly) {  // it waits to be told, and has nothing to ask
     server_.refused.fetch_add(1, std::memory_order_relaxed);
     response = server_.NoPlace(client_);
@@ -242,12 +307,17 @@ asio::awaitable<bool> Connection::ReadFailed(error_code ec) {
 }
 
 // Lets the handler answer and writes what it makes, watching for the client's leave meanwhile.
-asio::awaitable<bool> Connection::Answer(std::shared_ptr<ExchangeBuffer> exchange) {
+asio::awaitable<bool> Connection::Answer(std::shared_ptr<ExchangeBuffer> exchange,
+                                         std::shared_ptr<BodyReceiver> receiver) {
   exchange_ = exchange;
   server_.exchanges.fetch_add(1, std::memory_order_acq_rel);
   exchange->on_ready = [this] { wake_.cancel(); };
   Watch();
-  server_.handler->Handle(exchange);
+  if (receiver)
+    receiver->Whole(exchange);
+  else
+    server_.handler->Handle(exchange);
+  receiver.reset();
   bool chunked = false;
   ExchangeBuffer::Output output;
   while (!gone_) {
@@ -257,7 +327,8 @@ asio::awaitable<bool> Connection::Answer(std::shared_ptr<ExchangeBuffer> exchang
       chunked = output.streaming && !http10_;
       if (output.streaming && http10_) keep_alive_ = false;  // the end of the body is the end of the connection
       server_.Count(output.head.status);
-      text = Head(output.head, chunked, output.head.body.size());
+      const BodySource* source = output.head.source.get();
+      text = Head(output.head, chunked, source ? static_cast<size_t>(source->bytes()) : output.head.body.size());
       if (!head_only_) text += output.head.body;
     }
     if (!output.bytes.empty() && !head_only_) {
@@ -269,6 +340,10 @@ asio::awaitable<bool> Connection::Answer(std::shared_ptr<ExchangeBuffer> exchang
     if (!text.empty()) {
       const bool written = co_await WriteAll(std::move(text));
       if (!written) MarkGone();
+    }
+    if (output.has_head && output.head.source && !head_only_ && !gone_) {
+      const bool sent = co_await SendFrom(std::move(output.head.source));
+      if (!sent) MarkGone();
     }
     if (output.ended) break;
     if (!output.has_head && output.bytes.empty() && !gone_) {
@@ -286,6 +361,20 @@ asio::awaitable<bool> Connection::Answer(std::shared_ptr<ExchangeBuffer> exchang
   if (socket_.is_open()) socket_.cancel(ignored);
   server_.ExchangeEnded();
   co_return !gone_ && keep_alive_ && !server_.draining.load(std::memory_order_relaxed);
+}
+
+asio::awaitable<bool> Connection::SendFrom(std::shared_ptr<BodySource> source) {
+  auto left = static_cast<size_t>(source->bytes());
+  while (left > 0 && !gone_) {
+    auto come = std::make_shared<Handover<std::optional<std::string>>>();
+    source->Next(Into(come));
+    std::optional<std::string> piece = co_await Await(come);
+    if (!piece || piece->empty() || piece->size() > left) co_return false;
+    left -= piece->size();
+    const bool written = co_await WriteAll(std::move(*piece));
+    if (!written) co_return false;
+  }
+  co_return !gone_;
 }
 
 // Notices that the client closes while its answer is being made. What arrives meanwhile (pipelined requests) is kept

@@ -8,10 +8,13 @@
 
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
+#include "http/body_stream.h"
 #include "http/server_impl.h"
 
 namespace tactus::http {
@@ -47,6 +50,13 @@ struct CountedBody {
   };
 };
 
+// What another thread gives to the coroutine that waits for it. The giver may outlive the connection.
+template <class T>
+struct Handover {
+  std::mutex mutex;
+  std::optional<T> value;
+};
+
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(Server::Impl* server, tcp::socket socket, std::string peer, std::string client, Place place);
@@ -65,13 +75,22 @@ class Connection : public std::enable_shared_from_this<Connection> {
   using Parser = boost::beast::http::request_parser<CountedBody>;
 
   asio::awaitable<bool> ServeOne();
-  asio::awaitable<error_code> ReadBody(Parser* parser);
+  // With a receiver the body goes there, else into the parser's message.
+  asio::awaitable<error_code> ReadBody(Parser* parser, BodyReceiver* receiver);
+  asio::awaitable<error_code> HandOver(Parser* parser, BodyReceiver* receiver);
   asio::awaitable<bool> ReadFailed(error_code ec);
-  asio::awaitable<bool> Answer(std::shared_ptr<ExchangeBuffer> exchange);
+  // By the receiver of its body, or by the handler.
+  asio::awaitable<bool> Answer(std::shared_ptr<ExchangeBuffer> exchange, std::shared_ptr<BodyReceiver> receiver);
+  asio::awaitable<bool> SendFrom(std::shared_ptr<BodySource> source);
   asio::awaitable<bool> WriteAll(std::string bytes);
   asio::awaitable<void> Linger();
   asio::awaitable<bool> WriteResponse(HttpResponse response);
+  template <class T>
+  asio::awaitable<T> Await(std::shared_ptr<Handover<T>> handover);
+  template <class T>
+  std::function<void(T)> Into(std::shared_ptr<Handover<T>> handover);
   void ReadHead(const Parser& parser);
+  void LimitBody(Parser* parser, const BodyReceiver* receiver);
   // An answer that needs no body: a fault, a refusal.
   std::optional<HttpResponse> EarlyAnswer(const Parser& parser);
   std::string Head(const HttpResponse& head, bool chunked, size_t body_bytes) const;
@@ -93,7 +112,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::beast::flat_buffer buffer_;
   const std::string peer_, client_;  // its address; the key under which it is counted
   const Place place_;
-  HttpRequest head_;  // being read
+  HttpRequest head_;                     // being read
+  std::optional<HttpResponse> refusal_;  // of the body, by its receiver
+  int64_t max_body_bytes_ = 0;           // of the request that is being read
+  const char* max_body_option_ = "--max-body";
   std::shared_ptr<ExchangeBuffer> exchange_;
   Phase phase_ = Phase::kNone;
   TimeNs deadline_ns_ = kNever;

@@ -67,6 +67,14 @@ bool ExchangeBuffer::closed() const {
   return closed_;
 }
 
+bool WakeList::Call(std::function<void()> call) {
+  std::lock_guard lock(mutex);
+  if (!wake) return false;
+  calls.push_back(std::move(call));
+  if (calls.size() == 1 && dirty.empty()) wake();
+  return true;
+}
+
 void ExchangeBuffer::MakeDirty() {
   {
     std::lock_guard lock(mutex_);
@@ -76,7 +84,7 @@ void ExchangeBuffer::MakeDirty() {
   std::lock_guard lock(wake_list_->mutex);
   if (!wake_list_->wake) return;
   wake_list_->dirty.push_back(shared_from_this());
-  if (wake_list_->dirty.size() == 1) wake_list_->wake();
+  if (wake_list_->dirty.size() == 1 && wake_list_->calls.empty()) wake_list_->wake();
 }
 
 void ExchangeBuffer::Take(Output* output) {

@@ -20,6 +20,10 @@ struct WakeList {
   std::mutex mutex;
   std::function<void()> wake;  // posts TakeDirty to the io thread
   std::vector<std::shared_ptr<ExchangeBuffer>> dirty;
+  std::vector<std::function<void()>> calls;  // for the io thread
+
+  // Any thread. False: the server has ended, and `call` is dropped.
+  bool Call(std::function<void()> call);
 };
 
 class ExchangeBuffer final : public Exchange, public std::enable_shared_from_this<ExchangeBuffer> {

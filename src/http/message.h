@@ -3,12 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 namespace tactus::http {
+
+class BodySource;  // http/body_stream.h
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
 
@@ -34,6 +37,7 @@ struct HttpResponse {
   std::string content_type = "application/json";  // empty: no such header
   Headers headers;
   std::string body;
+  std::shared_ptr<BodySource> source;  // instead of `body`, of answers that are too large to be held
 
   const std::string* Find(std::string_view name) const { return FindHeader(headers, name); }
 };

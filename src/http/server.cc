@@ -106,10 +106,13 @@ void Server::Impl::Tick() {
 
 void Server::Impl::TakeDirty() {
   std::vector<std::shared_ptr<ExchangeBuffer>> ready;
+  std::vector<std::function<void()>> calls;
   {
     std::lock_guard lock(wake_list->mutex);
     ready.swap(wake_list->dirty);
+    calls.swap(wake_list->calls);
   }
+  for (const auto& call : calls) call();
   for (const auto& exchange : ready) {
     if (exchange->on_ready) exchange->on_ready();
   }
@@ -160,6 +163,7 @@ Server::~Server() {
     std::lock_guard lock(impl_->wake_list->mutex);
     impl_->wake_list->wake = nullptr;
     impl_->wake_list->dirty.clear();
+    impl_->wake_list->calls.clear();
   }
   impl_->io.stop();
   if (impl_->thread.joinable()) impl_->thread.join();

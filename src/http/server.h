@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "http/body.h"
+#include "http/body_stream.h"
 #include "http/message.h"
 #include "tactus/status.h"
 
@@ -35,7 +36,8 @@ struct ServerOptions {
   int64_t max_header_bytes = 64 << 10;                // 431; also chunk extensions and trailers of one body
   DurationNs idle_timeout_ns = 75 * kSecond;          // between requests
   DurationNs header_timeout_ns = 15 * kSecond;        // first byte of a request to the end of its headers: 408
-  DurationNs body_timeout_ns = 60 * kSecond;          // end of headers to end of body: 408
+  DurationNs body_timeout_ns = 60 * kSecond;          // end of headers to end of body: 408; of a body that goes to a
+                                                      // receiver, for each MiB
   DurationNs write_timeout_ns = 30 * kSecond;         // without progress; then the client counts as gone
   DurationNs tick_ns = 0;  // how often time-outs are looked at; 0: a quarter of the shortest, at most 250 ms
 };
@@ -65,6 +67,8 @@ class Handler {
   virtual ~Handler() = default;
   // Sees a request before its body is read; an answer here refuses it. Io thread.
   virtual std::optional<HttpResponse> CheckHead(const HttpRequest& head) = 0;
+  // Who takes the body of a request that CheckHead let pass; null: it is held, for Handle. Io thread.
+  virtual std::shared_ptr<BodyReceiver> ReceiveBody(const HttpRequest& /*head*/) { return nullptr; }
   virtual void Handle(std::shared_ptr<Exchange> exchange) = 0;  // io thread
   // What must be answered even when there is no place for another connection. Io thread.
   virtual bool IsProbe(const HttpRequest& /*head*/) { return false; }

@@ -82,6 +82,10 @@ ApiKeys::ApiKeys(const std::vector<std::string>& keys, const std::vector<std::st
   }
 }
 
+std::string KeyName(size_t key) {
+  return fmt::format("key {}", key + 1);
+}
+
 std::optional<size_t> ApiKeys::Find(const std::string* authorization) const {
   if (authorization == nullptr) return std::nullopt;
   constexpr std::string_view kScheme = "Bearer ";
@@ -162,6 +166,12 @@ bool AllowedHosts::Allows(const std::string& authority) const {
   return (loopback_ && IsLoopbackName(host)) || std::find(hosts_.begin(), hosts_.end(), host) != hosts_.end();
 }
 
+bool Origins::Allow(const http::HttpRequest& request) const {
+  const std::string* origin = request.Find("Origin");
+  return origin == nullptr || std::find(allowed_.begin(), allowed_.end(), "*") != allowed_.end() ||
+         std::find(allowed_.begin(), allowed_.end(), *origin) != allowed_.end();
+}
+
 void Origins::AppendHeaders(const http::HttpRequest& request, bool preflight, http::Headers* headers) const {
   const std::string* origin = request.Find("Origin");
   if (origin == nullptr || allowed_.empty()) return;
@@ -171,7 +181,7 @@ void Origins::AppendHeaders(const http::HttpRequest& request, bool preflight, ht
   if (!any) headers->emplace_back("Vary", "Origin");
   headers->emplace_back("Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
   if (!preflight) return;
-  headers->emplace_back("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+  headers->emplace_back("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
   const std::string* wanted = request.Find("Access-Control-Request-Headers");
   headers->emplace_back("Access-Control-Allow-Headers", wanted ? *wanted : "authorization, content-type, x-request-id");
   headers->emplace_back("Access-Control-Max-Age", "600");

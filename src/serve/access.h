@@ -25,6 +25,9 @@ Status CheckApiKeys(const std::vector<std::string>& keys);
 Status CheckKeyClasses(const std::vector<std::string>& keys, const std::vector<std::string>& classes,
                        const std::vector<std::string>& declared);
 
+// How a key is called where its clients are counted, "key 1".
+std::string KeyName(size_t key);
+
 class ApiKeys {
  public:
   // Empty and repeated keys do not count. `classes`: of each key, or empty.
@@ -69,6 +72,8 @@ class AllowedHosts {
 class Origins {
  public:
   explicit Origins(std::vector<std::string> allowed) : allowed_(std::move(allowed)) {}
+  // Whether a page that sends this Origin may call; without one it is no page.
+  bool Allow(const http::HttpRequest& request) const;
   // Appends the CORS headers that this request's Origin is entitled to; `preflight` adds methods and headers.
   void AppendHeaders(const http::HttpRequest& request, bool preflight, http::Headers* headers) const;
 

@@ -13,7 +13,10 @@
 #include "obs/prometheus_text.h"
 #include "serve/access.h"
 #include "serve/client_counts.h"
+#include "serve/file_api.h"
 #include "serve/generation.h"
+#include "serve/routes.h"
+#include "serve/stored_call.h"
 #include "serve/text_call.h"
 #include "serve/worker_pool.h"
 #include "tactus/version.h"
@@ -24,77 +27,6 @@ namespace {
 // Bodies beyond it take a parse thread for long; an ordinary request has a few KiB.
 constexpr int64_t kHeavyBodyBytes = 256 << 10;
 
-enum class Route {
-  kCompletions,
-  kChat,
-  kModels,
-  kModel,
-  kExplain,
-  kTokenize,
-  kDetokenize,
-  kHealth,
-  kReady,
-  kMetrics,
-  kVersion,
-  kPage
-};
-
-struct RouteEntry {
-  const char* path;
-  Route route;
-  bool post;
-  bool open;  // answers without an API key: probes, scrapers, the page
-};
-constexpr RouteEntry kRoutes[] = {
-    {"/v1/completions", Route::kCompletions, true, false},
-    {"/v1/chat/completions", Route::kChat, true, false},
-    {"/v1/models", Route::kModels, false, false},
-    {"/tokenize", Route::kTokenize, true, false},
-    {"/detokenize", Route::kDetokenize, true, false},
-    {"/health", Route::kHealth, false, true},
-    {"/ready", Route::kReady, false, true},
-    {"/metrics", Route::kMetrics, false, true},
-    {"/version", Route::kVersion, false, true},
-    {"/", Route::kPage, false, true},
-};
-constexpr std::string_view kModelPrefix = "/v1/models/";
-constexpr RouteEntry kModelRoute = {"/v1/models/{id}", Route::kModel, false, false};
-
-constexpr std::string_view kRequestPrefix = "/v1/requests/", kExplainSuffix = "/explain";
-constexpr RouteEntry kExplainRoute = {"/v1/requests/{id}/explain", Route::kExplain, false, false};
-
-const RouteEntry* FindRoute(std::string_view path) {
-  for (const RouteEntry& entry : kRoutes) {
-    if (path == entry.path) return &entry;
-  }
-  if (path.substr(0, kModelPrefix.size()) == kModelPrefix && path.size() > kModelPrefix.size()) return &kModelRoute;
-  if (path.starts_with(kRequestPrefix) && path.ends_with(kExplainSuffix) &&
-      path.size() > kRequestPrefix.size() + kExplainSuffix.size()) {
-    return &kExplainRoute;
-  }
-  return nullptr;
-}
-
-// %2F and the like in a model's name.
-std::string PercentDecoded(std::string_view text) {
-  auto digit = [](char c) {
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-  };
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 && digit(text[i + 2]) >= 0) {
-      out.push_back(static_cast<char>(digit(text[i + 1]) * 16 + digit(text[i + 2])));
-      i += 2;
-    } else {
-      out.push_back(text[i]);
-    }
-  }
-  return out;
-}
-
 bool IsJson(const std::string& content_type) {
   const std::string_view type = std::string_view(content_type).substr(0, content_type.find(';'));
   const size_t end = type.find_last_not_of(' ');
@@ -103,8 +35,9 @@ bool IsJson(const std::string& content_type) {
 
 class ApiServerImpl final : public ApiServer, public http::Handler {
  public:
-  ApiServerImpl(const ServeOptions& options, Clock& clock)
+  ApiServerImpl(const ServeOptions& options, Clock& clock, Log log)
       : options_(options),
+        log_(log ? std::move(log) : [](std::string_view) {}),
         clock_(clock),
         keys_(options.api_key, options.api_key_class),
         origins_(options.allowed_origins),
@@ -114,6 +47,7 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   ~ApiServerImpl() override {
     server_.reset();  // no more handler calls; every open exchange loses its client, which cancels its request
     pool_.Stop();
+    files_.reset();
   }
 
   Status Bind() {
@@ -125,6 +59,7 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
                       options_.max_body_total.bytes, options_.max_body.bytes),
           "max-body-total");
     }
+    TACTUS_ASSIGN_OR_RETURN(files_, FileApi::Open(options_, keys_, log_));
     http::ServerOptions http;
     http.host = options_.host;
     http.port = static_cast<uint16_t>(options_.port);
@@ -146,15 +81,18 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   void StopAdmission() override {
     draining_.store(true);
     server_->SetDraining();
+    if (files_) files_->StopBeginning();
   }
   void FinishParsing(DurationNs timeout_ns) override {
     pool_.WaitUntilIdle(timeout_ns);
+    if (files_) files_->WaitUntilIdle(timeout_ns);
     ending_.store(true);
   }
   bool WaitUntilIdle(DurationNs timeout_ns) override { return server_->WaitUntilIdle(timeout_ns); }
   void SetEngine(Engine* engine, const EngineOptions& engine_options) override;
 
   std::optional<http::HttpResponse> CheckHead(const http::HttpRequest& head) override;
+  std::shared_ptr<http::BodyReceiver> ReceiveBody(const http::HttpRequest& head) override;
   void Handle(std::shared_ptr<http::Exchange> exchange) override;
   bool IsProbe(const http::HttpRequest& head) override {
     const RouteEntry* route = FindRoute(head.path);
@@ -190,14 +128,22 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   Result<Caller> Admit(const http::HttpRequest& request);
   // Whose schedules a request may ask for: those of its own key.
   std::string OwnerOf(const http::HttpRequest& request) const;
-  http::HttpResponse Explain(const http::HttpRequest& request, const Engine& engine);
-  http::HttpResponse Immediate(const http::HttpRequest& request, const RouteEntry& route);
+  http::HttpResponse Explain(const http::HttpRequest& request, const std::string& id, const Engine& engine);
+  // Who uploads: the API key where there are keys, else the address.
+  std::string ClientOf(const http::HttpRequest& request, std::optional<size_t> key) const {
+    return key ? KeyName(*key) : request.peer;
+  }
+  std::optional<http::HttpResponse> CheckBodyType(const http::HttpRequest& head, Route route);
+  std::optional<http::HttpResponse> CheckStored(const http::HttpRequest& head, Route route);
+  void AnswerStored(std::shared_ptr<http::Exchange> exchange, Route route, std::string id);
+  http::HttpResponse Immediate(const http::HttpRequest& request, const RouteEntry& route, const std::string& id);
   void Generate(std::shared_ptr<http::Exchange> exchange, bool chat);
   void Tokenize(std::shared_ptr<http::Exchange> exchange, bool decode);
   void Post(std::shared_ptr<Call> call);
   std::string HttpMetrics() const;
 
   const ServeOptions options_;
+  const Log log_;
   Clock& clock_;
   const ApiKeys keys_;
   const Origins origins_;
@@ -211,6 +157,7 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   std::atomic<bool> draining_{false};
   std::atomic<bool> ending_{false};          // nothing waits for parse threads any more
   std::vector<std::weak_ptr<Call>> active_;  // io thread
+  std::unique_ptr<FileApi> files_;           // null: no --files-dir
   WorkerPool pool_;
   std::unique_ptr<http::Server> server_;
 };
@@ -228,6 +175,10 @@ void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_option
   context_->limits = api::LimitsOf(model, engine_options.default_max_tokens);
   context_->limits.max_choices = options_.max_choices;
   context_->fingerprint = api::Fingerprint(model);
+  if (files_) {
+    const Status started = files_->Start(engine, engine_options, context_->limits, clock_);
+    if (!started.ok()) log_("warning: batches do not run: " + started.message());
+  }
   engine_.store(engine, std::memory_order_release);
 }
 
@@ -265,14 +216,14 @@ std::optional<http::HttpResponse> ApiServerImpl::CheckHead(const http::HttpReque
     http::HttpResponse response;
     response.status = 204;
     response.content_type.clear();
-    response.headers.emplace_back("Allow", route->post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS");
+    response.headers.emplace_back("Allow", route->Allow());
     origins_.AppendHeaders(head, true, &response.headers);
     return response;
   }
-  if (route->post ? head.method != "POST" : head.method != "GET" && head.method != "HEAD") {
+  if (!route->Takes(head.method)) {
     auto response =
-        Error(head, 405, fmt::format("{} takes {}, not {}", head.path, route->post ? "POST" : "GET", head.method));
-    response.headers.emplace_back("Allow", route->post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS");
+        Error(head, 405, fmt::format("{} takes {}, not {}", head.path, route->Methods(" and "), head.method));
+    response.headers.emplace_back("Allow", route->Allow());
     return response;
   }
   if (!route->open && !keys_.empty() && !keys_.Find(head.Find("Authorization"))) {
@@ -282,26 +233,75 @@ std::optional<http::HttpResponse> ApiServerImpl::CheckHead(const http::HttpReque
     return Error(head, 400, fmt::format("X-Request-Id: {} bytes; give 1 to 256 visible ASCII characters", id->size()),
                  "X-Request-Id");
   }
-  if (route->post) {
-    const std::string* type = head.Find("Content-Type");
-    // A browser sends any other type to any site without asking that site first.
-    if (type == nullptr || !IsJson(*type))
-      return Error(head, 415, "Content-Type: give application/json", "Content-Type");
-    if (const std::string* encoding = head.Find("Content-Encoding");
-        encoding != nullptr && !http::EqualsIgnoreCase(*encoding, "identity")) {
-      return Error(head, 415, "Content-Encoding: compressed bodies are not taken", "Content-Encoding");
-    }
+  if (head.method == "POST") {
+    if (auto refusal = CheckBodyType(head, route->route)) return refusal;
   }
   const char* state = StateName();
   if (!route->open && std::string_view(state) != "ready") {
     return Error(head, 503, fmt::format("the server is not ready: {}", state));
   }
+  return route->stored() ? CheckStored(head, route->route) : std::nullopt;
+}
+
+std::optional<http::HttpResponse> ApiServerImpl::CheckBodyType(const http::HttpRequest& head, Route route) {
+  if (const std::string* encoding = head.Find("Content-Encoding");
+      encoding != nullptr && !http::EqualsIgnoreCase(*encoding, "identity")) {
+    return Error(head, 415, "Content-Encoding: compressed bodies are not taken", "Content-Encoding");
+  }
+  const std::string* type = head.Find("Content-Type");
+  if (route == Route::kFiles) {
+    const auto boundary = http::MultipartBoundary(type == nullptr ? "" : *type);
+    if (!boundary.ok()) return Error(head, 415, boundary.status().message(), "Content-Type");
+    // A browser sends a form to any site without asking that site first, but says from where.
+    if (!origins_.Allow(head)) return Error(head, 403, "Origin: not allowed to upload (--allowed-origins)", "Origin");
+    return std::nullopt;
+  }
+  if (route == Route::kBatchCancel && type == nullptr) return std::nullopt;  // it says all in its path
+  // A browser sends any other type to any site without asking that site first.
+  if (type == nullptr || !IsJson(*type)) return Error(head, 415, "Content-Type: give application/json", "Content-Type");
   return std::nullopt;
+}
+
+std::optional<http::HttpResponse> ApiServerImpl::CheckStored(const http::HttpRequest& head, Route route) {
+  if (!files_) {
+    return Error(
+        head, 501,
+        fmt::format("{}: this server keeps no files; start it with --files-dir and a folder for them", head.path));
+  }
+  const bool uploads = route == Route::kFiles && head.method == "POST";
+  if (uploads && files_->TooManyUploads(ClientOf(head, keys_.Find(head.Find("Authorization")))))
+    return Error(head, 429, "this client has too many uploads open; try again when some have ended");
+  return std::nullopt;
+}
+
+std::shared_ptr<http::BodyReceiver> ApiServerImpl::ReceiveBody(const http::HttpRequest& head) {
+  if (head.method != "POST" || FindRoute(head.path)->route != Route::kFiles) return nullptr;
+  const auto key = keys_.Find(head.Find("Authorization"));
+  std::string request_id;
+  return files_->Receive(head, ClientOf(head, key), key, *http::MultipartBoundary(*head.Find("Content-Type")),
+                         CommonHeaders(head, &request_id));
+}
+
+void ApiServerImpl::AnswerStored(std::shared_ptr<http::Exchange> exchange, Route route, std::string id) {
+  const http::HttpRequest& request = exchange->request();
+  const auto stored = static_cast<StoredRoute>(static_cast<int>(route) - static_cast<int>(Route::kFiles));
+  std::string request_id;
+  http::Headers headers = CommonHeaders(request, &request_id);
+  // A call keeps its exchange, and so the request.
+  auto call = std::make_shared<StoredCall>(
+      exchange, std::move(headers), clock_.NowNs(), options_.request_timeout.ns,
+      [this, &request, stored, id = std::move(id), key = keys_.Find(request.Find("Authorization"))](
+          const http::Body& body) { return files_->Answer(stored, request, id, key, body.text()); });
+  active_.push_back(call);
+  call->Watch();
+  files_->Post([call = std::move(call)] { call->Run(); });
 }
 
 void ApiServerImpl::Handle(std::shared_ptr<http::Exchange> exchange) {
   const http::HttpRequest& request = exchange->request();
-  const RouteEntry& route = *FindRoute(request.path);
+  std::string id;
+  const RouteEntry& route = *FindRoute(request.path, &id);
+  if (route.stored()) return AnswerStored(std::move(exchange), route.route, std::move(id));
   switch (route.route) {
     case Route::kCompletions:
       return Generate(std::move(exchange), false);
@@ -312,12 +312,13 @@ void ApiServerImpl::Handle(std::shared_ptr<http::Exchange> exchange) {
     case Route::kDetokenize:
       return Tokenize(std::move(exchange), true);
     default:
-      exchange->Respond(Immediate(request, route));
+      exchange->Respond(Immediate(request, route, id));
   }
 }
 
 // Answers from what is at hand; never waits.
-http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, const RouteEntry& route) {
+http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, const RouteEntry& route,
+                                            const std::string& id) {
   std::string request_id;
   http::HttpResponse response;
   response.headers = CommonHeaders(request, &request_id);
@@ -350,17 +351,15 @@ http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, co
       response.body = api::ModelsText(engine->model(), created_);
       break;
     case Route::kExplain:
-      return Explain(request, *engine);
-    case Route::kModel: {
-      const std::string name = PercentDecoded(std::string_view(request.path).substr(kModelPrefix.size()));
-      if (name != engine->model().name) {
+      return Explain(request, id, *engine);
+    case Route::kModel:
+      if (id != engine->model().name) {
         return Error(request, 404,
-                     fmt::format("model '{}' does not exist here; this server has '{}'", name, engine->model().name),
+                     fmt::format("model '{}' does not exist here; this server has '{}'", id, engine->model().name),
                      "model");
       }
       response.body = api::ModelText(engine->model(), created_);
       break;
-    }
     default:
       return Error(request, 500, "a route without an answer");
   }
@@ -369,13 +368,11 @@ http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, co
 
 std::string ApiServerImpl::OwnerOf(const http::HttpRequest& request) const {
   const std::optional<size_t> key = keys_.Find(request.Find("Authorization"));
-  return key ? fmt::format("key {}", *key + 1) : std::string();
+  return key ? KeyName(*key) : std::string();
 }
 
-http::HttpResponse ApiServerImpl::Explain(const http::HttpRequest& request, const Engine& engine) {
-  const std::string_view path = request.path;
-  const std::string id =
-      PercentDecoded(path.substr(kRequestPrefix.size(), path.size() - kRequestPrefix.size() - kExplainSuffix.size()));
+http::HttpResponse ApiServerImpl::Explain(const http::HttpRequest& request, const std::string& id,
+                                          const Engine& engine) {
   const std::string owner = OwnerOf(request);
   auto prompts = engine.Timelines({.id = id, .owner = owner});
   // As X-Request-Id has it, or as the answer does.
@@ -401,7 +398,7 @@ Result<Caller> ApiServerImpl::Admit(const http::HttpRequest& request) {
   Caller caller;
   const std::optional<size_t> key = keys_.Find(request.Find("Authorization"));
   caller.owner = OwnerOf(request);
-  caller.client = key ? fmt::format("key {}", *key + 1) : request.peer;
+  caller.client = ClientOf(request, key);
   if (key && keys_.size() > 1) caller.one_of_many = true;
   if (key && keys_.size() > 1 && !options_.share_prefix_cache) caller.cache_salt = keys_.Salt(*key);
   if (key) caller.slo_class = keys_.ClassOf(*key);
@@ -461,13 +458,14 @@ std::string ApiServerImpl::HttpMetrics() const {
             value(stats.bodies_refused));
   t.Family("tactus_http_responses_total", PrometheusText::Type::kCounter, "HTTP answers by status.");
   for (const auto& [status, count] : stats.responses) t.Sample(value(count), {{"code", fmt::format("{}", status)}});
+  if (files_) files_->AppendMetrics(&t);
   return t.Take();
 }
 
 }  // namespace
 
-Result<std::unique_ptr<ApiServer>> ApiServer::Listen(const ServeOptions& options, Clock& clock) {
-  auto server = std::make_unique<ApiServerImpl>(options, clock);
+Result<std::unique_ptr<ApiServer>> ApiServer::Listen(const ServeOptions& options, Clock& clock, Log log) {
+  auto server = std::make_unique<ApiServerImpl>(options, clock, std::move(log));
   TACTUS_RETURN_IF_ERROR(server->Bind());
   return std::unique_ptr<ApiServer>(std::move(server));
 }

@@ -1,8 +1,10 @@
 // The API over one engine: routes, access, limits, and the io-thread answers that never wait for compute. Any thread.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/clock.h"
 #include "serve/serve_options.h"
@@ -15,7 +17,9 @@ namespace tactus::serve {
 class ApiServer {
  public:
   // Binds and answers at once: /health, /ready (503), 503 for the rest until there is an engine.
-  static Result<std::unique_ptr<ApiServer>> Listen(const ServeOptions& options, Clock& clock);
+  // `log` gets what becomes of batches where nobody else would learn it.
+  using Log = std::function<void(std::string_view line)>;
+  static Result<std::unique_ptr<ApiServer>> Listen(const ServeOptions& options, Clock& clock, Log log = {});
   // Closes every connection; what still runs is cancelled.
   virtual ~ApiServer() = default;
 

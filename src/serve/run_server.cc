@@ -99,7 +99,7 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
   StopSignals signals;
   RaiseFileLimit(options.max_connections, log);
   Clock& clock = SystemClock();
-  TACTUS_ASSIGN_OR_RETURN(auto server, serve::ApiServer::Listen(options, clock));
+  TACTUS_ASSIGN_OR_RETURN(auto server, serve::ApiServer::Listen(options, clock, log));
   const bool v6 = options.host.find(':') != std::string::npos;
   const std::string url = fmt::format("http://{}{}{}:{}", v6 ? "[" : "", options.host, v6 ? "]" : "", server->port());
   if (!IsLoopback(options.host) && options.api_key.empty()) {

@@ -35,13 +35,23 @@ struct ServeOptions {
   DurationText idle_timeout{75'000'000'000};
   DurationText ping_interval{15'000'000'000};
   int64_t http_workers = 2;
+  std::string files_dir;  // empty: no files and batches
+  BytesText max_file_size{int64_t{4} << 30};
+  BytesText files_quota{int64_t{64} << 30};
+  int64_t max_batches = 4;
+  int64_t max_batch_lines = 1'000'000;
+  double batch_share = 0.5;
+
+  static constexpr int64_t kMostBatchLineBytes = int64_t{4} << 20;
 
   // What requests may take outside the engine: bodies that are held, what parsing makes of the largest (values,
-  // template, tokens), and the buffers of streams.
+  // template, tokens), and the buffers of streams; of each batch a line that is parsed, and results that are not
+  // written.
   int64_t FrontEndBytes() const {
-    constexpr int64_t kStreamBytes = int64_t{64} << 20;
+    constexpr int64_t kStreamBytes = int64_t{64} << 20, kResultBytes = int64_t{64} << 20;
     constexpr int64_t kParsedPerByte = 12;
-    return max_body_total.bytes + http_workers * kParsedPerByte * max_body.bytes + kStreamBytes;
+    const int64_t batches = files_dir.empty() ? 0 : max_batches * (kParsedPerByte * kMostBatchLineBytes + kResultBytes);
+    return max_body_total.bytes + http_workers * kParsedPerByte * max_body.bytes + kStreamBytes + batches;
   }
 
   // The limits of bodies where the memory plan left so much for all that (0: it did not say): in proportion.
@@ -104,6 +114,22 @@ struct ServeOptions {
     v.Field(
         "http-workers", http_workers,
         {.unit = "threads", .min = 1, .max = 64, .help = "threads that parse requests, render templates and tokenise"});
+    v.Group("Files and batches");
+    v.Field("files-dir", files_dir,
+            {.help = "folder that keeps uploaded files and batches (/v1/files, /v1/batches); a server that starts with "
+                     "it again goes on with them; default: none, and no such routes"});
+    v.Field("max-file-size", max_file_size, {.unit = "bytes", .help = "largest file; a larger one gets 413"});
+    v.Field("files-quota", files_quota,
+            {.unit = "bytes", .help = "all files together; with several API keys one may have half of it"});
+    v.Field("max-batches", max_batches,
+            {.unit = "batches", .min = 1, .max = 1024, .help = "batches that run beside each other; others wait"});
+    v.Field("max-batch-lines", max_batch_lines,
+            {.unit = "lines", .min = 1, .max = 1'000'000'000, .help = "most lines of a batch; one of more fails"});
+    v.Field(
+        "batch-share", batch_share,
+        {.min = 0.001,
+         .max = 1,
+         .help = "share of --max-num-seqs and of the KV memory that batches may take; the rest is kept for others"});
   }
 };
 

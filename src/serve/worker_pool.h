@@ -20,7 +20,8 @@ namespace tactus::serve {
 
 class WorkerPool {
  public:
-  explicit WorkerPool(int threads) : most_heavy_(std::max<size_t>(1, static_cast<size_t>(threads) - 1)) {
+  explicit WorkerPool(int threads, const char* name = "tactus-parse")
+      : name_(name), most_heavy_(std::max<size_t>(1, static_cast<size_t>(threads) - 1)) {
     threads_.reserve(static_cast<size_t>(threads));
     try {
       for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
@@ -64,7 +65,7 @@ class WorkerPool {
   };
   bool HeavyMayRun() const { return !heavy_.empty() && heavy_running_ < most_heavy_; }
   void Work() {
-    SetThreadRole(ThreadRole::kService, "tactus-parse");
+    SetThreadRole(ThreadRole::kService, name_);
     std::unique_lock lock(mutex_);
     for (;;) {
       ready_.wait(lock, [this] { return stopping_ || !light_.empty() || HeavyMayRun(); });
@@ -89,6 +90,7 @@ class WorkerPool {
     }
   }
 
+  const char* const name_;
   const size_t most_heavy_;
   std::mutex mutex_;
   std::condition_variable ready_, idle_;

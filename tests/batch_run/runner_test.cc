@@ -10,7 +10,9 @@
 #include <thread>
 
 #include "api/conversation.h"
+#include "batch_run/end_job.h"
 #include "batch_run/job_folder.h"
+#include "batch_run/job_line.h"
 #include "serve/fake_engine.h"
 
 namespace tactus::batch {
@@ -113,6 +115,45 @@ TEST_F(RunnerTest, ABadLineFailsAndTheRestRuns) {
   EXPECT_EQ(errors[6], "line 6: model 'other' does not exist here; this server has 'fake'");
   EXPECT_EQ(errors[8].substr(0, 20), "line 8: invalid JSON");
   EXPECT_NE(errors[9].find("exceed the context of 4096 tokens"), std::string::npos) << errors[9];
+}
+
+TEST_F(RunnerTest, AJobMayBeOfOneUrl) {
+  Write(
+      files_.input,
+      Request("a") +
+          R"({"custom_id":"chat","method":"POST","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":"x"}],"max_tokens":2}})"
+          "\n");
+  FakeEngine engine;
+  RunnerOptions options;
+  options.url = kChatUrl;
+  ASSERT_TRUE(Run(engine, std::move(options)).ok());
+  EXPECT_EQ(Lines(files_.output).at(0)["custom_id"], "chat");
+  const json error = Lines(files_.errors).at(0)["error"];
+  EXPECT_EQ(error["code"], "invalid_line");
+  EXPECT_EQ(error["param"], "url");
+  EXPECT_EQ(error["message"].get<std::string>().rfind("line 1: url: '/v1/completions' is not the batch's endpoint", 0),
+            0u)
+      << error;
+}
+
+TEST_F(RunnerTest, AJobThatEndsEarlyGivesEveryLineItsError) {
+  Write(files_.input, Request("a") + "{broken\n" + Request("b"));
+  {
+    auto job = Open();
+    ASSERT_TRUE(job.ok());
+    ASSERT_TRUE((*job)->Commit({{.line = 1, .ok = true, .text = "{\"custom_id\":\"a\"}\n", .output_tokens = 4}}).ok());
+    ASSERT_TRUE(EndWaiting(job->get(), "batch_expired", "too late").ok());
+    EXPECT_EQ((*job)->counts().left(), 0);
+    EXPECT_EQ((*job)->tokens()->output, 4);
+    ASSERT_TRUE(EndWaiting(job->get(), "batch_expired", "too late").ok()) << "nothing is left";
+  }
+  const auto lines = Lines(files_.errors);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0]["custom_id"], nullptr);
+  EXPECT_EQ(lines[1]["custom_id"], "b");
+  EXPECT_EQ(lines[1]["response"], nullptr);
+  EXPECT_EQ(lines[1]["error"],
+            json({{"code", "batch_expired"}, {"message", "line 3: too late"}, {"param", nullptr}, {"line", 3}}));
 }
 
 TEST_F(RunnerTest, AStreamIsRefusedAndALineBeyondTheLimit) {

@@ -55,7 +55,9 @@ LAYERS = {
     # Plans, nothing else: who runs a job or simulates one stands above it.
     "batch": ["base", "sched"],
     "batch_run": ["base", "sched", "batch", "api"],   # and include/tactus: the engine is known by its interface alone
-    "serve": ["base", "obs", "engine", "api", "http"],
+    # Files and batches without their transport.
+    "batches": ["base", "batch_run", "api"],
+    "serve": ["base", "obs", "engine", "api", "batch_run", "batches", "http"],
     # Beside engine/ on loop/: no model, text or kernels.
     "sim": ["base", "obs", "kv", "seq", "cost", "predict", "sched", "loop", "trace", "route", "batch"],
     "cli": None,  # everything

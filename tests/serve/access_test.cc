@@ -111,7 +111,7 @@ TEST(OriginsTest, AnyOriginAndPreflight) {
   EXPECT_EQ(Cors(Origins({"*"}), {{"Origin", "https://b"}}, true),
             (http::Headers{{"Access-Control-Allow-Origin", "*"},
                            {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After"},
-                           {"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
+                           {"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
                            {"Access-Control-Allow-Headers", "authorization, content-type, x-request-id"},
                            {"Access-Control-Max-Age", "600"}}));
   const auto asked =

@@ -106,6 +106,13 @@ class FakeEngine final : public Engine {
   int64_t found_full() const {
     return Get([this] { return found_full_; });
   }
+  // Live requests of which a token has been sent.
+  size_t begun() const {
+    return Get([this] {
+      return static_cast<size_t>(
+          std::count_if(live_.begin(), live_.end(), [](const auto& l) { return l.second.sent[0] > 0; }));
+    });
+  }
   size_t most_live() const {
     return Get([this] { return most_live_; });
   }

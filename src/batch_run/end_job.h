@@ -1,0 +1,15 @@
+// The end of a job before all of its lines have run: those that wait get an error, so that each has one result still.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "batch_run/job.h"
+
+namespace tactus::batch {
+
+// Nothing of the job may run meanwhile. Fails as Job::Commit does, or where the input cannot be read; what was recorded
+// stays, and the rest may be ended again.
+Status EndWaiting(Job* job, std::string_view code, const std::string& message);
+
+}  // namespace tactus::batch

@@ -1,0 +1,84 @@
+// /v1/files and /v1/batches: what is stored under --files-dir, by whom it may be seen, and the threads that wait for
+// the disk in place of the io thread.
+//
+// Thread rule: RefuseUpload, Receive, Post, metrics and StopBeginning on any thread, none waits for the disk; Answer on
+// a disk thread. It ends after the HTTP server and before the engine.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/request_parser.h"
+#include "base/clock.h"
+#include "batches/batches.h"
+#include "batches/files.h"
+#include "batches/store.h"
+#include "http/server.h"
+#include "serve/access.h"
+#include "serve/serve_options.h"
+#include "serve/upload.h"
+#include "serve/worker_pool.h"
+#include "tactus/engine.h"
+#include "tactus/options.h"
+
+namespace tactus {
+class PrometheusText;
+}
+
+namespace tactus::serve {
+
+enum class StoredRoute { kFiles, kFile, kContent, kBatches, kBatch, kCancel };
+
+class FileApi {
+ public:
+  using Log = std::function<void(std::string_view line)>;
+  // kInvalidArgument, kUnavailable, kDataLoss: the folder cannot be used, and why. Null: there is no --files-dir.
+  static Result<std::unique_ptr<FileApi>> Open(const ServeOptions& options, const ApiKeys& keys, Log log);
+  ~FileApi();
+
+  // Batches run from now on. Once.
+  Status Start(Engine* engine, const EngineOptions& engine_options, const api::RequestLimits& limits, Clock& clock);
+  void StopBeginning() { batches_.StopBeginning(); }
+  bool WaitUntilIdle(DurationNs timeout_ns) { return disk_.WaitUntilIdle(timeout_ns); }
+
+  // Whether this client has as many uploads open as it may.
+  bool TooManyUploads(const std::string& client) const { return places_.full(client); }
+  // Null as well then. `boundary`: of the form.
+  std::shared_ptr<http::BodyReceiver> Receive(const http::HttpRequest& head, const std::string& client,
+                                              std::optional<size_t> key, std::string boundary, http::Headers headers);
+
+  void Post(std::function<void()> task) { disk_.Post(std::move(task)); }
+  // `id`: of the file or batch that the path names. Everything but an upload.
+  Result<http::HttpResponse> Answer(StoredRoute route, const http::HttpRequest& request, const std::string& id,
+                                    std::optional<size_t> key, std::string_view body);
+  void AppendMetrics(PrometheusText* text) const;
+
+ private:
+  FileApi(const ServeOptions& options, const ApiKeys& keys, std::unique_ptr<batches::Store> store, Log log);
+  const std::string& OwnerOf(std::optional<size_t> key) const { return key ? owners_[*key] : no_owner_; }
+  batches::BatchClient ClientOf(const std::string& owner) const;
+  batches::BackgroundShare ShareOf(const Engine& engine, const EngineOptions& options) const;
+  Result<std::string> AnswerFiles(StoredRoute route, const http::HttpRequest& request, const std::string& id,
+                                  const std::string& owner);
+  Result<std::string> AnswerBatches(StoredRoute route, const http::HttpRequest& request, const std::string& id,
+                                    const std::string& owner, std::string_view body);
+  Result<http::HttpResponse> Content(const std::string& id, const std::string& owner);
+
+  const ServeOptions options_;
+  const ApiKeys& keys_;
+  const Log log_;
+  const std::unique_ptr<batches::Store> store_;
+  batches::Files files_;
+  batches::Batches batches_;
+  std::vector<std::string> owners_;  // of the keys, by their index in keys_: digests that stay the same
+  const std::string no_owner_;
+  std::string model_;  // set by Start
+  UploadPlaces places_;
+  WorkerPool disk_;  // last: its threads use all of the above
+};
+
+}  // namespace tactus::serve

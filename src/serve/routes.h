@@ -1,0 +1,48 @@
+// The paths that a server answers, and what each takes. Any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace tactus::serve {
+
+enum class Route {
+  kCompletions,
+  kChat,
+  kModels,
+  kModel,
+  kExplain,
+  kFiles,
+  kFile,
+  kFileContent,
+  kBatches,
+  kBatch,
+  kBatchCancel,
+  kTokenize,
+  kDetokenize,
+  kHealth,
+  kReady,
+  kMetrics,
+  kVersion,
+  kPage
+};
+
+// Of methods; HEAD goes with GET, OPTIONS with all.
+inline constexpr unsigned kGet = 1, kPost = 2, kDelete = 4;
+
+struct RouteEntry {
+  const char* path;  // "{id}": one part of a path, or of a model's name several
+  Route route;
+  unsigned methods;
+  bool open;  // answers without an API key: probes, scrapers, the page
+
+  bool stored() const { return route >= Route::kFiles && route <= Route::kBatchCancel; }  // asks for --files-dir
+  bool Takes(std::string_view method) const;
+  std::string Methods(std::string_view separator) const;  // "GET, POST"
+  std::string Allow() const;                              // for that header
+};
+
+// Null: there is none. `id`, where it is not null, gets the one in the path, decoded.
+const RouteEntry* FindRoute(std::string_view path, std::string* id = nullptr);
+
+}  // namespace tactus::serve
