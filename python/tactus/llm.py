@@ -26,7 +26,9 @@ _open: weakref.WeakSet[LLM] = weakref.WeakSet()
 
 
 def _is_ids(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str) and bool(value) and not isinstance(value[0], (str, Sequence, Mapping))
+    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+        return False
+    return isinstance(value[0], float) or hasattr(value[0], "__index__")   # a float is refused as a token id
 
 
 def _plain(values: Any) -> Any:

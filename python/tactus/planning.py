@@ -42,7 +42,7 @@ def plan(prompts: Iterable[Sequence[int]], *, max_tokens: Union[int, Sequence[in
         output_lengths: tokens that each answer has or is expected to have, instead of max_tokens.
         costs: what a token costs the device: ``PlanCosts.of("llama-3.1-8b", "a100")``, or its figures.
         order: "blend" (shares prefixes, keeps compute and memory busy), "balance", "dfs", "fcfs" or "random".
-        shards: processes that will share the job.
+        shards: processes that will share the job. Where there are more of them than requests some are empty.
         kv_tokens: tokens whose K and V a device holds.
         groups: requests of different groups share nothing (another ``cache_salt``).
         split_share: of the unique prompt tokens, how many may be computed again for a better order.
@@ -55,6 +55,8 @@ def plan(prompts: Iterable[Sequence[int]], *, max_tokens: Union[int, Sequence[in
     Raises:
         TypeError, ValueError: an argument that cannot work, with its limit.
     """
+    if not isinstance(costs, PlanCosts):
+        raise TypeError(f"costs: {costs!r:.60} is a {type(costs).__name__}; give PlanCosts.of(model, device) or PlanCosts(...)")
     job = _native.PlannedJob(_whole("planner_memory_bytes", planner_memory_bytes, 0))
     count = 0
     for prompt in prompts:

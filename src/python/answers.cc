@@ -93,22 +93,26 @@ void Answers::WaitForRoom(const ReadyRequest& ready, double timeout_s) {
 }
 
 void Answers::Wait(double timeout_s) {
+  engine_->CheckProcess();  // who held the lock when it was forked is not here
   std::unique_lock lock(inbox_->mutex);
   inbox_->changed.wait_for(lock, std::chrono::duration<double>(timeout_s),
                            [this] { return !inbox_->ended.empty() || !inbox_->pieces.empty(); });
 }
 
 std::vector<RequestAnswer> Answers::TakeEnded() {
+  engine_->CheckProcess();  // who held the lock when it was forked is not here
   std::lock_guard lock(inbox_->mutex);
   return std::exchange(inbox_->ended, {});
 }
 
 std::vector<AnswerPiece> Answers::TakePieces() {
+  engine_->CheckProcess();  // who held the lock when it was forked is not here
   std::lock_guard lock(inbox_->mutex);
   return std::exchange(inbox_->pieces, {});
 }
 
 void Answers::Cancel() {
+  if (engine_->forked()) return;
   std::vector<RequestHandle> running;
   {
     std::lock_guard lock(inbox_->mutex);

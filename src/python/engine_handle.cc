@@ -48,12 +48,15 @@ bool EngineHandle::forked() const {
   return getpid() != pid_;
 }
 
+void EngineHandle::CheckProcess() const {
+  if (!forked()) return;
+  throw StatusError(Status(StatusCode::kUnavailable,
+                           "this process was forked from the one that made the LLM, whose threads are not here; make "
+                           "the LLM after forking, or start processes with 'spawn'"));
+}
+
 EngineHandle::Use::Use(EngineHandle& handle) : handle_(handle) {
-  if (handle.forked()) {
-    throw StatusError(Status(StatusCode::kUnavailable,
-                             "this process was forked from the one that made the LLM, whose threads are not here; make "
-                             "the LLM after forking, or start processes with 'spawn'"));
-  }
+  handle.CheckProcess();
   lock_ = std::shared_lock(handle.open_);
   if (handle.engine_ == nullptr)
     throw StatusError(Status(StatusCode::kUnavailable, "the LLM is closed; make a new one"));

@@ -42,7 +42,9 @@ class EngineHandle {
     std::shared_lock<std::shared_mutex> lock_;
   };
 
-  void Close();  // again: no effect
+  bool forked() const;        // this is not the process that made it
+  void CheckProcess() const;  // throws where it is not
+  void Close();               // again: no effect
   bool closed();
   const std::vector<std::string>& start_up_lines() const { return lines_; }
 
@@ -55,8 +57,6 @@ class EngineHandle {
   void Cancel(const std::vector<RequestHandle>& requests);
 
  private:
-  bool forked() const;
-
   const pid_t pid_;
   std::vector<std::string> lines_;
   std::shared_mutex open_;
