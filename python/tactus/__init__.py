@@ -6,12 +6,13 @@
         for output in llm.chat([{"role": "user", "content": "What is the capital of France?"}]):
             print(output.outputs[0].text)
 """
+from ._native import PlanCosts
 from ._native import version as __version__
 from .errors import (CancelledError, DataLossError, DeadlineExceededError, InternalError, InvalidArgumentError,
                      NotFoundError, ResourceExhaustedError, TactusError, UnavailableError, UnimplementedError)
 from .llm import LLM, AnswerStream
 from .outputs import CompletionOutput, Logprob, OutputDelta, RequestOutput
-from .planning import Plan, PlanCosts, plan
+from .planning import Plan, plan
 from .sampling_params import SamplingParams
 from .simulation import simulate
 

@@ -24,7 +24,7 @@ def _text(name: str, value: object) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, os.PathLike):
-        return os.fspath(value)
+        return str(os.fspath(value))
     raise TypeError(f"{name}: {value!r} is a {type(value).__name__}; give a string, a number or a bool")
 
 

@@ -134,10 +134,11 @@ class LLM:
             RuntimeError: the engine failed, or was closed.
         """
         prompts = _plain(prompts)
-        listed = [prompts] if isinstance(prompts, (str, Mapping)) or _is_ids(prompts) else list(prompts)
+        one = isinstance(prompts, (str, Mapping)) or _is_ids(prompts)
+        listed: list[Any] = [prompts] if one else list(prompts)
         bodies = []
-        for prompt, params in zip(listed, _params_of(sampling_params, len(listed))):  # type: ignore[arg-type]
-            bodies.append(({**_prompt_fields(prompt), **params.fields(chat=False)}, params))  # type: ignore[arg-type]
+        for prompt, params in zip(listed, _params_of(sampling_params, len(listed))):
+            bodies.append(({**_prompt_fields(prompt), **params.fields(chat=False)}, params))
         texts = [body["prompt"] if isinstance(body["prompt"], str) else None for body, _ in bodies]
         return self._run(bodies, texts, False, use_tqdm, priority, places)
 
@@ -268,9 +269,9 @@ class LLM:
                 while next_up is not None and answers.submit(next_up, requests[next_up]):
                     next_up = next(waiting, None)
                 answers.wait(_LOOK_S)
-                for index, ids, cached, choices, error in answers.take_ended():
-                    if error is not None:
-                        raise error
+                for index, ids, cached, choices, failure in answers.take_ended():
+                    if failure is not None:
+                        raise failure
                     text = self.decode(ids) if texts is None else texts[index]
                     outputs[index] = RequestOutput(
                         str(index), text, ids, [self._completion(i, choice) for i, choice in enumerate(choices)], True, cached)
