@@ -10,14 +10,14 @@ from ._native import PlanCosts
 from ._native import version as __version__
 from .errors import (CancelledError, DataLossError, DeadlineExceededError, InternalError, InvalidArgumentError,
                      NotFoundError, ResourceExhaustedError, TactusError, UnavailableError, UnimplementedError)
-from .llm import LLM, AnswerStream
+from .llm import LLM, AnswerStream, Message, Prompt
 from .outputs import CompletionOutput, Logprob, OutputDelta, RequestOutput
 from .planning import Plan, plan
 from .sampling_params import SamplingParams
 from .simulation import simulate
 
 __all__ = [
-    "LLM", "AnswerStream", "SamplingParams", "RequestOutput", "CompletionOutput", "OutputDelta", "Logprob", "simulate",
+    "LLM", "AnswerStream", "Prompt", "Message", "SamplingParams", "RequestOutput", "CompletionOutput", "OutputDelta", "Logprob", "simulate",
     "plan", "Plan", "PlanCosts", "TactusError", "InvalidArgumentError", "NotFoundError", "ResourceExhaustedError",
     "UnavailableError", "CancelledError", "DeadlineExceededError", "DataLossError", "UnimplementedError", "InternalError",
     "__version__",

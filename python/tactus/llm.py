@@ -11,7 +11,7 @@ from typing import Any, Optional, Union
 
 from . import _native
 from ._options import OptionValue, argument_names, option_texts
-from .errors import TactusError
+from .errors import InvalidArgumentError, TactusError
 from .outputs import CompletionOutput, Logprob, OutputDelta, PositionLogprobs, RequestOutput
 from .sampling_params import SamplingParams, body_text
 
@@ -19,6 +19,7 @@ from .sampling_params import SamplingParams, body_text
 Prompt = Union[str, Sequence[int], Mapping[str, Any]]
 Message = Mapping[str, Any]  # {"role": ..., "content": ...}
 Params = Union[SamplingParams, Sequence[SamplingParams], None]
+Places = Sequence[tuple[int, float, int]]  # Plan.places
 
 _LOOK_S = 0.05  # between two looks at Python's signals
 _log = logging.getLogger("tactus")
@@ -115,7 +116,7 @@ class LLM:
 
     def generate(self, prompts: Union[Prompt, Sequence[Prompt]], sampling_params: Params = None, *,
                  use_tqdm: Union[bool, Callable[..., Any]] = True, priority: Optional[Sequence[int]] = None,
-                 places: Optional[Sequence[tuple[int, float, int]]] = None) -> list[RequestOutput]:
+                 places: Optional[Places] = None) -> list[RequestOutput]:
         """Continues texts; the answers come in the order of the prompts.
 
         Ctrl-C raises KeyboardInterrupt and cancels the call's requests. So does any error of one of them.
@@ -139,8 +140,13 @@ class LLM:
         bodies = []
         for prompt, params in zip(listed, _params_of(sampling_params, len(listed))):
             bodies.append(({**_prompt_fields(prompt), **params.fields(chat=False)}, params))
+        _check_length("priority", priority, len(bodies))
+        _check_length("places", places, len(bodies))
+        if priority is not None:
+            for (body, _), value in zip(bodies, priority):
+                body["priority"] = value
         texts = [body["prompt"] if isinstance(body["prompt"], str) else None for body, _ in bodies]
-        return self._run(bodies, texts, False, use_tqdm, priority, places)
+        return _answered(self._run(list(self._prepare_all(bodies, False)), texts, use_tqdm, places))
 
     def chat(self, messages: Union[Sequence[Message], Sequence[Sequence[Message]]], sampling_params: Params = None, *,
              use_tqdm: Union[bool, Callable[..., Any]] = True, add_generation_prompt: bool = True,
@@ -162,7 +168,24 @@ class LLM:
         bodies = []
         for conversation, params in zip(listed, _params_of(sampling_params, len(listed))):
             bodies.append((_chat_body(conversation, params, add_generation_prompt, chat_template_kwargs), params))
-        return self._run(bodies, None, True, use_tqdm, None, None)
+        return _answered(self._run(list(self._prepare_all(bodies, True)), None, use_tqdm, None))
+
+    def answer_each(self, prompts: Sequence[Any], sampling_params: Params = None, *, chat: bool = False,
+                    places: Optional[Places] = None) -> list[Union[RequestOutput, TactusError]]:
+        """As :meth:`generate`, or :meth:`chat` with ``chat``, but a prompt that cannot work has its error in its place, and
+        the others run."""
+        params = _params_of(sampling_params, len(prompts))
+        _check_length("places", places, len(prompts))
+        requests: list[Union[_native.ReadyRequest, TactusError]] = []
+        texts: list[Optional[str]] = []
+        for prompt, its in zip(prompts, params):
+            texts.append(prompt if isinstance(prompt, str) else None)
+            try:
+                body = _chat_body(_plain(prompt), its, True, None) if chat else {**_prompt_fields(prompt), **its.fields(chat=False)}
+                requests.append(self._prepare(body, its, chat))
+            except (TypeError, ValueError) as error:
+                requests.append(error if isinstance(error, TactusError) else InvalidArgumentError(str(error)))
+        return self._run(requests, None if chat else texts, False, places)
 
     # --- Pieces ---
 
@@ -188,6 +211,12 @@ class LLM:
         """Token ids of a text."""
         return self._engine.tokenize(_utf8(text), add_special_tokens)
 
+    def encode_chat(self, messages: Sequence[Message], *, add_generation_prompt: bool = True,
+                    chat_template_kwargs: Optional[Mapping[str, Any]] = None) -> list[int]:
+        """Token ids of a conversation, through the model's chat template."""
+        params = SamplingParams(max_tokens=None)
+        return self._prepare(_chat_body(messages, params, add_generation_prompt, chat_template_kwargs), params, True).prompt_token_ids
+
     def decode(self, token_ids: Iterable[int]) -> str:
         """Text of token ids, special tokens included; bytes that are not UTF-8 are replaced."""
         return self._engine.detokenize(list(token_ids))
@@ -200,7 +229,8 @@ class LLM:
 
     @property
     def model(self) -> dict[str, Any]:
-        """name, path, architecture, max_model_len (tokens), vocab_size, num_parameters, weight_format, kernels."""
+        """name, path, architecture, max_model_len (tokens), vocab_size, num_parameters, weight_format, kernels, kv_tokens
+        (tokens whose K and V fit its memory)."""
         model: dict[str, Any] = dict(self._engine.model)
         model["path"] = model["path"].decode("utf-8", "surrogateescape")
         return model
@@ -239,34 +269,24 @@ class LLM:
         _submit(answers, 0, request)
         return AnswerStream(self._engine, answers, params)
 
-    def _run(self, bodies: list[tuple[dict[str, Any], SamplingParams]], texts: Optional[list[Optional[str]]], chat: bool,
-             use_tqdm: Union[bool, Callable[..., Any]], priority: Optional[Sequence[int]],
-             places: Optional[Sequence[tuple[int, float, int]]]) -> list[RequestOutput]:
-        for name, values in (("priority", priority), ("places", places)):
-            if values is not None and len(values) != len(bodies):
-                raise ValueError(f"{name}: {len(values)} for {len(bodies)} prompts; give one for each")
-        requests = []
-        for i, (body, params) in enumerate(bodies):
-            if priority is not None:
-                body["priority"] = priority[i]
-            try:
-                requests.append(self._prepare(body, params, chat))
-            except TactusError as error:
-                if len(bodies) == 1:
-                    raise
-                raise type(error)(f"{'conversation' if chat else 'prompt'} {i}: {error.message}", error.param) from None
-            if places is not None:
-                requests[-1].place(*places[i])
-        order = range(len(requests)) if places is None else sorted(range(len(requests)), key=lambda i: places[i][0])
-        outputs: list[Optional[RequestOutput]] = [None] * len(requests)
-        bar = _bar(use_tqdm, len(requests))
+    def _run(self, requests: list[Union[_native.ReadyRequest, TactusError]], texts: Optional[list[Optional[str]]],
+             use_tqdm: Union[bool, Callable[..., Any]], places: Optional[Places]) -> list[Union[RequestOutput, TactusError]]:
+        outputs: list[Union[RequestOutput, TactusError, None]] = []
+        ready: dict[int, _native.ReadyRequest] = {}
+        for i, request in enumerate(requests):
+            outputs.append(request if isinstance(request, TactusError) else None)
+            if not isinstance(request, TactusError):
+                ready[i] = request
+                if places is not None:
+                    request.place(*places[i])
+        order = list(ready) if places is None else sorted(ready, key=lambda i: places[i][0])
+        bar = _bar(use_tqdm, len(ready))
         answers = _native.Answers(self._engine, False)
         try:
-            left = len(requests)
-            waiting = iter(order)
+            left, waiting = len(order), iter(order)
             next_up = next(waiting, None)
             while left:
-                while next_up is not None and answers.submit(next_up, requests[next_up]):
+                while next_up is not None and answers.submit(next_up, ready[next_up]):
                     next_up = next(waiting, None)
                 answers.wait(_LOOK_S)
                 for index, ids, cached, choices, failure in answers.take_ended():
@@ -283,6 +303,17 @@ class LLM:
             if bar is not None:
                 bar.close()
         return [output for output in outputs if output is not None]
+
+    def _prepare_all(self, bodies: list[tuple[dict[str, Any], SamplingParams]], chat: bool) -> list[_native.ReadyRequest]:
+        requests = []
+        for i, (body, params) in enumerate(bodies):
+            try:
+                requests.append(self._prepare(body, params, chat))
+            except TactusError as error:
+                if len(bodies) == 1:
+                    raise
+                raise type(error)(f"{'conversation' if chat else 'prompt'} {i}: {error.message}", error.param) from None
+        return requests
 
     def _completion(self, index: int, choice: _native.Choice) -> CompletionOutput:
         text, ids, rows, finish, stop = choice
@@ -306,12 +337,13 @@ class AnswerStream:
     def __next__(self) -> OutputDelta:
         try:
             while not self._pieces:
-                if self._answers is None or self._ended:
+                answers = self._answers   # another thread may close it
+                if answers is None or self._ended:
                     raise StopIteration
-                self._answers.wait(_LOOK_S)
+                answers.wait(_LOOK_S)
                 # In this order: what ended has no piece after it.
-                self._ended = bool(self._answers.take_ended())
-                self._pieces = self._answers.take_pieces()[::-1]
+                self._ended = bool(answers.take_ended())
+                self._pieces = answers.take_pieces()[::-1]
             _, index, text, ids, rows, finish, stop, error = self._pieces.pop()
             if error is not None:
                 raise error
@@ -340,6 +372,15 @@ def _chat_body(messages: Sequence[Message], params: SamplingParams, add_generati
     if template_kwargs is not None:
         body["chat_template_kwargs"] = template_kwargs
     return body
+
+
+def _check_length(name: str, values: Optional[Sequence[Any]], count: int) -> None:
+    if values is not None and len(values) != count:
+        raise ValueError(f"{name}: {len(values)} for {count} prompts; give one for each")
+
+
+def _answered(outputs: list[Union[RequestOutput, TactusError]]) -> list[RequestOutput]:
+    return [output for output in outputs if isinstance(output, RequestOutput)]
 
 
 def _submit(answers: _native.Answers, index: int, request: _native.ReadyRequest) -> None:

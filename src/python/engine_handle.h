@@ -47,6 +47,7 @@ class EngineHandle {
   void Close();               // again: no effect
   bool closed();
   const std::vector<std::string>& start_up_lines() const { return lines_; }
+  int64_t block_size() const { return block_size_; }  // of KV, in tokens
 
   // A body of /v1/completions with one prompt, or of /v1/chat/completions, as the server reads it. `context_long`:
   // without max_tokens the answer may be as long as the context allows.
@@ -61,6 +62,7 @@ class EngineHandle {
   std::vector<std::string> lines_;
   std::shared_mutex open_;
   std::unique_ptr<Engine> engine_;  // under open_; null: closed
+  int64_t block_size_ = 0;
   api::RequestLimits limits_;
 };
 

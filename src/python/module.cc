@@ -34,12 +34,14 @@ nb::dict ModelOf(EngineHandle& handle) {
   d["num_parameters"] = m.num_parameters;
   d["weight_format"] = m.weight_format;
   d["kernels"] = m.kernels;
+  d["kv_tokens"] = engine->Stats().kv_blocks_total * handle.block_size();
   return d;
 }
 
 void BindEngine(nb::module_& m) {
   nb::class_<ReadyRequest>(m, "ReadyRequest")
       .def_prop_ro("sequences", [](const ReadyRequest& r) { return r.request.n; })
+      .def_prop_ro("prompt_token_ids", [](const ReadyRequest& r) { return *r.request.prompt; })
       .def("place", [](ReadyRequest& r, int32_t position, float density, int32_t kv_tokens) {
         r.request.planned = {position, density, kv_tokens};
       });

@@ -12,11 +12,12 @@ from tactus import _native
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "python"
 USER = """
-from tactus import LLM, SamplingParams, plan, PlanCosts, simulate
+from tactus import LLM, Prompt, SamplingParams, plan, PlanCosts, simulate
 
 with LLM("m", max_num_seqs=4, threads=2) as llm:
     params = SamplingParams(temperature=0.5, stop=["a"])
-    texts: list[str] = [o.outputs[0].text for o in llm.generate(["a", [1, 2], {"prompt": "b"}], params)]
+    mixed: list[Prompt] = ["a", [1, 2], {"prompt": "b"}]
+    texts: list[str] = [o.outputs[0].text for o in llm.generate(mixed, params) + llm.generate("a") + llm.generate([[1], [2]])]
     text: str = llm.chat([{"role": "user", "content": "a"}])[0].outputs[0].text
     for piece in llm.stream("a"):
         ids: list[int] = piece.token_ids
