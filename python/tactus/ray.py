@@ -12,10 +12,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Optional, Union
 
+from ._native import PlanCosts
 from .errors import InvalidArgumentError, ResourceExhaustedError, TactusError, UnavailableError
 from .llm import LLM, AnswerStream
 from .outputs import OutputDelta, RequestOutput
-from .planning import Plan, PlanCosts, plan
+from .planning import Plan, plan
 from .sampling_params import SamplingParams
 
 PLACE_COLUMN = "tactus_place"  # of a row, in the plan of its job

@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"          # it would report to its makers
+os.environ["RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S"] = "120"   # on a busy machine
 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(16)   # else it writes one into the home folder
 
 try:
@@ -38,7 +39,7 @@ class RayTest(unittest.TestCase):
     def setUpClass(cls):
         cls.tiny = TinyModel()
         cls.llm_options = {"model": str(cls.tiny.path), **cls.tiny.options}
-        ray.init(num_cpus=2, include_dashboard=False, object_store_memory=128 << 20, log_to_driver=False)
+        ray.init(num_cpus=2, _node_ip_address="127.0.0.1", include_dashboard=False, object_store_memory=128 << 20, log_to_driver=False)
         ray.data.DataContext.get_current().enable_progress_bars = False
 
     @classmethod
