@@ -29,7 +29,7 @@ def job(requests, seed):
     return prompts, lengths
 
 
-def computed(made, prompts):
+def computed(made):
     """Prompt tokens that the plan computes, with what its cache finds left out."""
     return made.summary["prompt_tokens"] * (1 - made.summary["planned_sharing"])
 
@@ -41,7 +41,7 @@ def count(prompts, lengths, costs, kv_tokens):
         made = plan(prompts, output_lengths=lengths, costs=costs, kv_tokens=kv_tokens, shards=shards)
         parts = [plan([prompts[r] for r in shard], output_lengths=[lengths[r] for r in shard], costs=costs, kv_tokens=kv_tokens)
                  for shard in made.shards]
-        tokens = sum(computed(part, prompts) for part in parts)
+        tokens = sum(computed(part) for part in parts)
         seconds = [part.summary["planned_compute_s"] + part.summary["memory_s"] for part in parts]
         compute = sum(part.summary["planned_compute_s"] for part in parts)
         whole = whole or (tokens, compute)
@@ -87,7 +87,7 @@ def on_ray(prompts, lengths, options, costs):
     report(f"{WORKERS} Ray workers", seconds, [(r["prompt_tokens"], r["cached_tokens"], r["output_tokens"]) for r in answered])
     for worker in sorted({row["worker"] for row in answered}):
         its = [row for row in answered if row["worker"] == worker]
-        report(f"one of them", its[0]["end"] - its[0]["begin"],
+        report("one of them", its[0]["end"] - its[0]["begin"],
                [(r["prompt_tokens"], r["cached_tokens"], r["output_tokens"]) for r in its])
     return [row["answer"] for row in answered]
 
@@ -127,6 +127,7 @@ def main():
     costs = PlanCosts(flops_per_token=2 * 134.5e6, attention_flops=4 * 576 * 30, kv_bytes_per_token=4 * 3 * 64 * 30, flops_per_s=2e11,
                       bytes_per_s=2e10)
     print(f"runs: {args.requests} requests, {sum(map(len, prompts))} prompt tokens, {cores} cores")
+    count(prompts, lengths, costs, KV_TOKENS)
     common = {"model": args.model, "kv_cache_memory": "256MiB"}
     params = [SamplingParams(**parameters(n)) for n in lengths]
     one = in_one(prompts, lengths, params, {"threads": cores, **common}, costs)

@@ -62,8 +62,8 @@ class CommandLine {
   Outcome Parse(const std::vector<std::string>& args);
   // The same for a command: the exit status where it has nothing left to do.
   std::optional<int> ParseOrExit(const std::vector<std::string>& args);
-  // Without a command line, environment or file: fields by their names, and what they imply. kNotFound: no such field,
-  // its name as param.
+  // Without a command line, environment or file: fields by name or alias, and what they imply. A list's name may come
+  // several times. kNotFound: no such field, its name as param.
   Status Apply(const std::vector<std::pair<std::string, std::string>>& values);
 
   std::string HelpText() const;

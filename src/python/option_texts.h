@@ -21,13 +21,17 @@ void SetOptions(const OptionTexts& texts, Options* options) {
   Check(line.Apply(texts));
 }
 
+// Aliases too.
 template <class Options>
 std::vector<std::string> OptionNames() {
   Options options;
   cli::CommandLine line("", "", "");
   line.Add(options);
   std::vector<std::string> names;
-  for (const cli::FieldBinding& field : line.fields()) names.push_back(field.name);
+  for (const cli::FieldBinding& field : line.fields()) {
+    names.push_back(field.name);
+    if (*field.spec.alias != '\0') names.push_back(field.spec.alias);
+  }
   return names;
 }
 

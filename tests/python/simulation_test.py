@@ -44,6 +44,7 @@ class SimulationTest(unittest.TestCase):
                 (TypeError, "model", dict(OPTIONS, model=3.5j)),
                 (ValueError, "a99", dict(OPTIONS, device="a99")),
                 (ValueError, "device is missing", dict(OPTIONS, device=None)),
+                (ValueError, "tensor_parallel_size is given twice", dict(OPTIONS, tensor_parallel_size=1, tp=1)),
                 (ValueError, "tensor_parallel_size: 0 is out of range", dict(OPTIONS, tensor_parallel_size=0)),
                 (ValueError, "none of 3 requests completed", dict(OPTIONS, workload="random:in=4000,out=2", max_model_len=100, requests=3)),
         ]:
