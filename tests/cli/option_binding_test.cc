@@ -360,7 +360,8 @@ TEST(CommandLine, FieldsAreSetWithoutACommandLine) {
   const Status unknown = apply({{"colour", "red"}}, &sample);
   EXPECT_EQ(unknown.code(), StatusCode::kNotFound);
   EXPECT_EQ(unknown.param(), "colour");
-  EXPECT_EQ(apply({{"count", "10"}}, &sample).message(), "--count: 10 is out of range; give a value from 1 to 9 things");
+  EXPECT_EQ(apply({{"count", "10"}}, &sample).message(),
+            "--count: 10 is out of range; give a value from 1 to 9 things");
   const Status twice = apply({{"count", "1"}, {"number", "2"}}, &sample);
   EXPECT_EQ(twice.message(), "--count is given twice; give it once");
 }

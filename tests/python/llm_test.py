@@ -251,7 +251,24 @@ class LlmTest(unittest.TestCase):
         self.llm.generate(["a", "b"], SamplingParams(max_tokens=1), use_tqdm=Bar)
         self.assertEqual(shown, [2, 1, 1, "closed"])
 
-    def test_places_of_a_plan_decide_the_order(self):
+    def test_places_decide_the_order(self):
+        body = '{"prompt": [%d], "max_tokens": %d, "ignore_eos": true}'
+        with self.tiny.llm(order="dfs", max_num_seqs=1) as llm:
+            for _ in range(20):   # until all wait while the first runs
+                answers = _native.Answers(llm._engine, True)
+                requests = [llm._engine.prepare(body % (i + 1, 1900 if i == 0 else 1), False, False) for i in range(5)]
+                for i, request in enumerate(requests):
+                    request.place(10 - i, 1.0, 1)
+                    self.assertTrue(answers.submit(i, request))
+                in_time = not answers.take_ended()
+                ended = []
+                wait_until(lambda: len(ended) == 5 or answers.wait(0.05) or ended.extend(e[0] for e in answers.take_ended())
+                           or answers.take_pieces() is None, "all end", 30)
+                if in_time:
+                    break
+        self.assertEqual(ended, [0, 4, 3, 2, 1])
+
+    def test_a_plan_for_the_engine(self):
         prompts = [self.llm.encode(f"place {i}") for i in range(4)]
         costs = tactus.PlanCosts.of("llama-3.1-8b", "a100")
         plan = tactus.plan(prompts, max_tokens=4, costs=costs, order="blend", kv_tokens=1000)
