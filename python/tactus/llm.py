@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Optional, Union
 
 from . import _native
+from ._calls import wait_for_calls, waiting
 from ._options import OptionValue, argument_names, option_texts
 from .errors import InvalidArgumentError, TactusError
 from .outputs import CompletionOutput, Logprob, OutputDelta, PositionLogprobs, RequestOutput
@@ -106,7 +107,7 @@ class LLM:
             "max_num_batched_tokens": max_num_batched_tokens, "kv_cache_dtype": kv_cache_dtype,
             "quantization": quantization, "chat_template": chat_template, **options}
         known = ["model", *_native.engine_options()]
-        with argument_names(known):
+        with argument_names(known), waiting():
             self._engine = _native.Engine(option_texts("LLM", named, known))
         for line in self._engine.start_up_lines:
             _log.warning("%s", line.removeprefix("warning: ")) if line.startswith("warning: ") else _log.info("%s", line)
@@ -261,7 +262,8 @@ class LLM:
     # --- Within ---
 
     def _prepare(self, body: Mapping[str, Any], params: SamplingParams, chat: bool) -> _native.ReadyRequest:
-        return self._engine.prepare(body_text(body), chat, params.max_tokens is None)
+        with waiting():
+            return self._engine.prepare(body_text(body), chat, params.max_tokens is None)
 
     def _stream(self, body: Mapping[str, Any], params: SamplingParams, chat: bool) -> AnswerStream:
         request = self._prepare(body, params, chat)
@@ -283,12 +285,13 @@ class LLM:
         bar = _bar(use_tqdm, len(ready))
         answers = _native.Answers(self._engine, False)
         try:
-            left, waiting = len(order), iter(order)
-            next_up = next(waiting, None)
+            left, later = len(order), iter(order)
+            next_up = next(later, None)
             while left:
                 while next_up is not None and answers.submit(next_up, ready[next_up]):
-                    next_up = next(waiting, None)
-                answers.wait(_LOOK_S)
+                    next_up = next(later, None)
+                with waiting():
+                    answers.wait(_LOOK_S)
                 for index, ids, cached, choices, failure in answers.take_ended():
                     if failure is not None:
                         raise failure
@@ -340,7 +343,8 @@ class AnswerStream:
                 answers = self._answers   # another thread may close it
                 if answers is None or self._ended:
                     raise StopIteration
-                answers.wait(_LOOK_S)
+                with waiting():
+                    answers.wait(_LOOK_S)
                 # In this order: what ended has no piece after it.
                 self._ended = bool(answers.take_ended())
                 self._pieces = answers.take_pieces()[::-1]
@@ -385,7 +389,8 @@ def _answered(outputs: list[Union[RequestOutput, TactusError]]) -> list[RequestO
 
 def _submit(answers: _native.Answers, index: int, request: _native.ReadyRequest) -> None:
     while not answers.submit(index, request):
-        answers.wait_for_room(request, _LOOK_S)
+        with waiting():
+            answers.wait_for_room(request, _LOOK_S)
 
 
 def _logprobs(engine: _native.Engine, rows: list[list[tuple[int, float]]]) -> list[PositionLogprobs]:
@@ -419,3 +424,5 @@ def _utf8(text: str) -> str:
 def _close_all() -> None:
     for llm in list(_open):
         llm.close()
+    _native.stop_simulations()
+    wait_for_calls()

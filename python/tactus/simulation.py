@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from . import _native
+from ._calls import waiting
 from ._options import OptionValue, argument_names, option_texts
 
 _log = logging.getLogger("tactus")
@@ -28,7 +29,7 @@ def simulate(**options: OptionValue) -> dict[str, Any]:
         FileNotFoundError: a file that is not there.
     """
     known = _native.simulation_options()
-    with argument_names(known):
+    with argument_names(known), waiting():
         text, notes = _native.simulate(option_texts("simulate", options, known))
     for note in notes:
         _log.info("%s", note)

@@ -81,6 +81,7 @@ void BindEngine(nb::module_& m) {
 
 void BindSimulation(nb::module_& m) {
   m.def("simulation_options", &OptionNames<SimOptions>);
+  m.def("stop_simulations", &StopSimulations);
   m.def(
       "simulate",
       [](const OptionTexts& options) {
@@ -134,6 +135,7 @@ void BindPlanner(nb::module_& m) {
 NB_MODULE(_native, m) {
   namespace python = tactus::python;
   m.attr("version") = tactus::Version();
+  nanobind::set_leak_warnings(false);  // a thread that the end of the interpreter cuts off keeps its objects
   python::RegisterStatusError();
   python::BindEngine(m);
   python::BindSimulation(m);

@@ -16,10 +16,12 @@ namespace {
 
 constexpr std::chrono::milliseconds kLook{50};  // between two looks at Python's signals
 
+std::atomic<bool> all_stopped = false;
+
 Result<SimReport> Run(const SimOptions& options, SimSetup* setup, const std::atomic<bool>& stopped) {
   SimWatch watch;
-  watch.run = [&stopped](const SimProgress&) { return !stopped; };
-  watch.search = [&stopped](const OracleProgress&) { return !stopped; };
+  watch.run = [&stopped](const SimProgress&) { return !stopped && !all_stopped; };
+  watch.search = [&stopped](const OracleProgress&) { return !stopped && !all_stopped; };
   return RunSetup(options, setup, SystemClock(), watch);
 }
 
@@ -45,12 +47,17 @@ SimulationText Simulate(const OptionTexts& texts) {
     const nanobind::gil_scoped_acquire held;
     throw *interrupt;
   }
+  if (all_stopped) throw StatusError(Status(StatusCode::kCancelled, "the interpreter ends"));
   const SimReport done = Take(std::move(report));
   Check(CheckCompleted(done.run));
   SimulationText out;
   out.result = done.json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   out.notes = setup.notes;
   return out;
+}
+
+void StopSimulations() {
+  all_stopped = true;
 }
 
 }  // namespace tactus::python

@@ -14,6 +14,10 @@ struct SimulationText {
 
 // Called without the GIL. Ctrl-C ends it with KeyboardInterrupt where Python's main thread calls it. Throws StatusError
 // and nanobind::python_error.
+// kCancelled after StopSimulations.
 SimulationText Simulate(const OptionTexts& options);
+
+// All of this process, for ever: the interpreter ends.
+void StopSimulations();
 
 }  // namespace tactus::python

@@ -1,6 +1,7 @@
 """LLM in one process: answers, their order and shape, wrong arguments, pieces, threads, closing. What takes a process of
 its own (signals, forks, exits) is in process_test.py."""
 import pickle
+import sys
 import threading
 import unittest
 
@@ -185,6 +186,9 @@ class LlmTest(unittest.TestCase):
             answers.wait(5.0)
             seen.extend(answers.take_pieces())
 
+        # No thread gives way but where it waits: what the call brought is taken before the others can bring it.
+        self.addCleanup(sys.setswitchinterval, sys.getswitchinterval())
+        sys.setswitchinterval(100)
         waiter = threading.Thread(target=wait)
         waiter.start()
         begun.wait(10)

@@ -139,7 +139,16 @@ class ProcessTest(unittest.TestCase):
                     llm.generate(["b"] * 20, LONG, use_tqdm=False)
                 except tactus.TactusError:
                     pass
-            threading.Thread(target=generate, daemon=True).start()
+            def read():
+                try:
+                    list(llm.stream("c", LONG))
+                except tactus.TactusError:
+                    pass
+            def simulate():
+                tactus.simulate(model="llama-3.1-8b", device="a100", workload="chat", rate=2, requests=100000000)
+            threading.excepthook = lambda args: None   # the simulation is told that it ends
+            for call in (generate, read, simulate):
+                threading.Thread(target=call, daemon=True).start()
             while llm.outcome()["steps"] < 3:
                 time.sleep(0.01)
             print("end")
