@@ -66,7 +66,11 @@ def plan(prompts: Iterable[Sequence[int]], *, max_tokens: Union[int, Sequence[in
             tokens = max_tokens if isinstance(max_tokens, int) else _nth("max_tokens", max_tokens, count)
         group = 0 if groups is None else _nth("groups", groups, count)
         name = "max_tokens" if output_lengths is None else "output_lengths"
-        job.add(_ids(prompt), _whole(name, tokens, 1), output_lengths is not None, _whole("groups", group, 0))
+        ids, tokens, group = _ids(prompt), _whole(name, tokens, 1), _whole("groups", group, 0)
+        try:
+            job.add(ids, tokens, output_lengths is not None, group)
+        except TypeError:
+            raise TypeError(f"prompts: that of request {count} is no list of token ids") from None
         count += 1
     for name, values in (("output_lengths", output_lengths), ("groups", groups),
                          ("max_tokens", None if isinstance(max_tokens, int) else max_tokens)):
@@ -77,9 +81,9 @@ def plan(prompts: Iterable[Sequence[int]], *, max_tokens: Union[int, Sequence[in
     options.order = order
     options.shards = _whole("shards", shards, 1)
     options.kv_tokens = _whole("kv_tokens", kv_tokens, 1)
-    options.split_share = split_share
-    options.merge_spread = merge_spread
-    options.overlap_linear, options.overlap_quadratic = overlap
+    options.split_share = _share("split_share", split_share)
+    options.merge_spread = _share("merge_spread", merge_spread)
+    options.overlap_linear, options.overlap_quadratic = (_share("overlap", figure) for figure in overlap)
     options.seed = _whole("seed", seed, 0)
     made = job.plan(options)
     places: list[tuple[int, float, int]] = [(-1, 1.0, 0)] * count
@@ -103,10 +107,15 @@ def _whole(name: str, value: Any, least: int) -> int:
     return number
 
 
-def _ids(prompt: Sequence[int]) -> list[int]:
+def _share(name: str, value: float) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise TypeError(f"{name}: {value!r} is a {type(value).__name__}; give a number")
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"{name}: {value} is out of range; give 0 or more")
+    return float(value)
+
+
+def _ids(prompt: Any) -> list[int]:
     if isinstance(prompt, (str, bytes)):
         raise TypeError("prompts: one is text; give token ids (LLM.encode makes them)")
-    ids = [_whole("prompts", token, 0) for token in prompt]
-    if not ids:
-        raise ValueError("prompts: one has no tokens; give at least one")
-    return ids
+    return prompt.tolist() if hasattr(prompt, "tolist") else list(prompt)

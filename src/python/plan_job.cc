@@ -110,6 +110,9 @@ batch::BatchCostModel PlanCostsOf(const std::string& model, const std::string& d
 }
 
 void PlannedJob::Add(const std::vector<TokenId>& prompt, int32_t max_tokens, bool exactly, uint32_t group) {
+  const auto bad = std::find_if(prompt.begin(), prompt.end(), [](TokenId token) { return token < 0; });
+  if (bad != prompt.end())
+    throw StatusError(InvalidArgument(fmt::format("prompts: {} is no token id", *bad), "prompts"));
   if (prompt.empty()) throw StatusError(InvalidArgument("prompts: one has no tokens; give at least one", "prompts"));
   Check(prompts_.Add(prompt, {max_tokens, exactly, group}));
 }

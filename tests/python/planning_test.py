@@ -58,6 +58,10 @@ class PlanningTest(unittest.TestCase):
         self.assertGreater(self.plan(groups=list(range(400))).summary["planned_compute_s"], summary["planned_compute_s"])
         self.assertAlmostEqual(COSTS.flops_per_token / 2 / 1e9, 8.03, places=1)
 
+    def test_a_job_of_no_requests(self):
+        made = plan([], costs=COSTS, kv_tokens=1, shards=2)
+        self.assertEqual((made.order, made.places, made.shards, made.summary["requests"]), ([], [], [[], []], 0))
+
     def test_wrong_arguments(self):
         for kind, message, options in [
                 (ValueError, "order: 'best' is not one of", {"order": "best"}),
@@ -68,12 +72,15 @@ class PlanningTest(unittest.TestCase):
                 (ValueError, "output_lengths: 0", {"output_lengths": [0] * 400}),
                 (ValueError, "planner's memory of 1000 bytes", {"planner_memory_bytes": 1000}),
                 (TypeError, "costs", {"costs": None}),
+                (ValueError, "split_share: -1", {"split_share": -1}),
+                (ValueError, "overlap: nan", {"overlap": (float("nan"), 0)}),
         ]:
             with self.subTest(message=message):
                 with self.assertRaises(kind) as caught:
                     self.plan(**options)
                 self.assertIn(message, str(caught.exception))
-        for kind, message, prompts in [(TypeError, "encode", ["text"]), (ValueError, "no tokens", [[]]), (ValueError, "prompts: -1", [[-1]])]:
+        for kind, message, prompts in [(TypeError, "encode", ["text"]), (ValueError, "no tokens", [[]]), (ValueError, "prompts: -1", [[-1]]),
+                                       (TypeError, "request 1", [[1], ["a"]]), (TypeError, "request 0", [[2**31]])]:
             with self.assertRaisesRegex(kind, message):
                 plan(prompts, costs=COSTS, kv_tokens=100)
         with self.assertRaisesRegex(ValueError, "a99"):
