@@ -187,6 +187,10 @@ class Answerer:
                 400 if isinstance(error, (ValueError, TypeError, NotImplementedError)) else 500
             return JSONResponse({"error": {"message": str(error), "param": getattr(error, "param", "")}}, status)
 
+    def outcome(self) -> dict[str, Any]:
+        """What this replica's engine has done so far (LLM.outcome), for a deployment handle."""
+        return self._llm.outcome()
+
     def _stream(self, body: dict[str, Any]) -> AnswerStream:
         prompt, messages = body.pop("prompt", None), body.pop("messages", None)
         if (prompt is None) == (messages is None):

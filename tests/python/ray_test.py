@@ -21,6 +21,7 @@ except ImportError:
 import tactus
 import tactus.ray
 from tactus import PlanCosts, SamplingParams
+from server_process import wait_until
 from tiny_model import TinyModel
 
 COSTS = PlanCosts(flops_per_token=1e6, attention_flops=1e3, kv_bytes_per_token=1e3, flops_per_s=1e11, bytes_per_s=1e10)
@@ -83,10 +84,31 @@ class RayTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "1 for a plan of 40"):
             tactus.ray.shard_dataset([{}], planned)
 
-    def test_a_deployment(self):
+    def start_serve(self):
         port = free_port()
         self.addCleanup(serve.shutdown)
         serve.start(http_options={"host": "127.0.0.1", "port": port})
+        return port
+
+    def test_a_client_that_goes_away_ends_its_request(self):
+        port = self.start_serve()
+        handle = serve.run(tactus.ray.deployment(self.llm_options, ray_actor_options={"num_cpus": 1}), route_prefix="/")
+        body = json.dumps({"prompt": "a", "stream": True, "n": 64, "max_tokens": 1900, "ignore_eos": True}).encode()
+        for streamed in (True, False):
+            with self.subTest(streamed=streamed), socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+                before = handle.outcome.remote().result()["requests"]["failed"]
+                sent = body if streamed else body.replace(b"true", b"false", 1)
+                client.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(sent) + sent)
+                if streamed:
+                    self.assertTrue(client.recv(1000).startswith(b"HTTP/1.1 200"))
+                else:
+                    steps = handle.outcome.remote().result()["steps"]
+                    wait_until(lambda: handle.outcome.remote().result()["steps"] > steps + 10, "it runs")
+                client.close()
+                wait_until(lambda: handle.outcome.remote().result()["requests"]["failed"] == before + 1, "its request is cancelled")
+
+    def test_a_deployment(self):
+        port = self.start_serve()
         serve.run(tactus.ray.deployment(self.llm_options, num_replicas=2, ray_actor_options={"num_cpus": 0.5}), route_prefix="/")
 
         def post(body, data=None):
