@@ -2,12 +2,14 @@
 thread that asks for the GIL after it is ended on the spot, in the midst of C++."""
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 _LIMIT_S = 10.0
 _waiting: set[object] = set()
+os.register_at_fork(after_in_child=_waiting.clear)   # their threads are not there
 
 
 @contextmanager

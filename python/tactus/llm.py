@@ -4,6 +4,7 @@ from __future__ import annotations
 import atexit
 import json
 import logging
+import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -98,7 +99,7 @@ class LLM:
         RuntimeError: no memory or threads (ResourceExhaustedError).
     """
 
-    def __init__(self, model: str = "", *, dtype: Optional[str] = None, seed: Optional[int] = None,
+    def __init__(self, model: Union[str, os.PathLike[str]] = "", *, dtype: Optional[str] = None, seed: Optional[int] = None,
                  max_model_len: Optional[int] = None, max_num_seqs: Optional[int] = None,
                  max_num_batched_tokens: Optional[int] = None, kv_cache_dtype: Optional[str] = None,
                  quantization: Optional[str] = None, chat_template: Optional[str] = None, **options: OptionValue) -> None:

@@ -42,7 +42,7 @@ class BatchWorker:
         sampling_params: SamplingParams or its arguments, of every row; a column "sampling_params" has those of single rows,
             as JSON.
         prompt_column: texts, lists of token ids, or with ``chat`` JSON texts or lists of messages.
-        answer_column: where the answer's text goes. ``finish_reason``, ``prompt_tokens``, ``cached_tokens``,
+        answer_column: where the text of a row's first answer goes. ``finish_reason``, ``prompt_tokens``, ``cached_tokens``,
             ``output_tokens`` and ``error`` are added too. A row that cannot be answered has its error there, the others run.
         chat: prompts are conversations.
     """

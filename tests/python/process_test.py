@@ -13,6 +13,7 @@ LIMIT_S = 60
 HEAD = """
 import os, signal, sys, threading, time
 import tactus
+import tactus._calls
 from tactus import LLM, SamplingParams
 def llm(**options):
     return LLM({path!r}, **dict({options!r}, **options))
@@ -114,8 +115,15 @@ class ProcessTest(unittest.TestCase):
             params = SamplingParams(temperature=0, max_tokens=3)
             before = llm.generate("a", params, use_tqdm=False)[0].outputs[0].token_ids
             stream = llm.stream("a", LONG)
+            def read():
+                list(llm.stream("b", LONG))
+            threading.excepthook = lambda args: None
+            threading.Thread(target=read, daemon=True).start()
+            while not tactus._calls._waiting:
+                pass
             child = os.fork()
             if child == 0:
+                print("calls:", len(tactus._calls._waiting))   # the end of the interpreter waits for them
                 for call in (lambda: llm.generate("a", params, use_tqdm=False), lambda: next(stream), lambda: llm.model):
                     try:
                         call()
@@ -127,7 +135,7 @@ class ProcessTest(unittest.TestCase):
             stream.close()
             print("parent:", llm.generate("a", params, use_tqdm=False)[0].outputs[0].token_ids == before)
             """))
-        self.assertEqual(text, "True\nTrue\nTrue\nchild: 7\nparent: True\n")
+        self.assertEqual(text, "calls: 0\nTrue\nTrue\nTrue\nchild: 7\nparent: True\n")
 
     def test_the_interpreter_ends_whatever_is_open(self):
         self.assertEqual(self.end(self.start("""

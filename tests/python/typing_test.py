@@ -3,11 +3,14 @@ names what is there."""
 import ast
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 import unittest
 
+import tactus
 from tactus import _native
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "python"
@@ -52,6 +55,17 @@ class TypingTest(unittest.TestCase):
         self.assertEqual(mine, [], done.stderr)
         for number in (3, 4, 5):
             self.assertTrue(any(f"wrong.py:{number}:" in line for line in lines), f"line {number} of WRONG passes:\n{done.stdout}{done.stderr}")
+
+    def test_pins_and_versions_are_the_same_wherever_they_stand(self):
+        root = PACKAGE.parent
+        project = tomllib.loads((root / "pyproject.toml").read_text())
+        requirements = (root / "tests/requirements.txt").read_text() + (root / "tests/python/requirements_ray.txt").read_text()
+        pins = dict(re.findall(r"^([\w-]+)(?:\[[\w,]+\])?==(\S+)$", requirements, flags=re.M))
+        for needed in [*project["build-system"]["requires"], *project["project"]["optional-dependencies"]["ray"]]:
+            name, version = re.fullmatch(r"([\w-]+)(?:\[[\w,]+\])?==(\S+)", needed).groups()
+            self.assertIn(pins.get(name, version), (version,), name)
+            self.assertIn(version, (root / "docs/third_party.md").read_text(), name)
+        self.assertEqual(project["project"]["version"], tactus.__version__)
 
     def test_the_stub_names_what_the_native_part_has(self):
         tree = ast.parse((PACKAGE / "tactus/_native.pyi").read_text())
