@@ -11,11 +11,12 @@ from types import TracebackType
 from typing import Any, Optional, Union
 
 from . import _native
+from ._body import body_text, unpacked
 from ._calls import wait_for_calls, waiting
 from ._options import OptionValue, argument_names, option_texts
 from .errors import InvalidArgumentError, TactusError
 from .outputs import CompletionOutput, Logprob, OutputDelta, PositionLogprobs, RequestOutput
-from .sampling_params import SamplingParams, body_text
+from .sampling_params import SamplingParams
 
 # A prompt: text, token ids, {"prompt": text} or {"prompt_token_ids": ids}; the dicts may have a "cache_salt".
 Prompt = Union[str, Sequence[int], Mapping[str, Any]]
@@ -34,13 +35,8 @@ def _is_ids(value: object) -> bool:
     return isinstance(value[0], float) or hasattr(value[0], "__index__")   # a float is refused as a token id
 
 
-def _plain(values: Any) -> Any:
-    """Arrays of numpy and the like as lists."""
-    return values.tolist() if hasattr(values, "tolist") else values
-
-
 def _prompt_fields(prompt: Prompt) -> dict[str, Any]:
-    prompt = _plain(prompt)
+    prompt = unpacked(prompt)
     if isinstance(prompt, str) or _is_ids(prompt):
         return {"prompt": prompt}
     if isinstance(prompt, Mapping):
@@ -49,7 +45,7 @@ def _prompt_fields(prompt: Prompt) -> dict[str, Any]:
             raise TypeError(f"prompt: unknown key {sorted(unknown)[0]!r}; give prompt or prompt_token_ids, and cache_salt")
         if ("prompt" in prompt) == ("prompt_token_ids" in prompt):
             raise ValueError("prompt: give one of the keys prompt and prompt_token_ids")
-        text_or_ids = _plain(prompt["prompt"] if "prompt" in prompt else prompt["prompt_token_ids"])
+        text_or_ids = unpacked(prompt["prompt"] if "prompt" in prompt else prompt["prompt_token_ids"])
         if "prompt_token_ids" in prompt and not _is_ids(text_or_ids):
             raise ValueError("prompt: prompt_token_ids must be a list of at least one token id")
         fields = _prompt_fields(text_or_ids)
@@ -136,7 +132,7 @@ class LLM:
             TypeError, ValueError: a prompt or parameter that cannot work; nothing has run then.
             RuntimeError: the engine failed, or was closed.
         """
-        prompts = _plain(prompts)
+        prompts = unpacked(prompts)
         one = isinstance(prompts, (str, Mapping)) or _is_ids(prompts)
         listed: list[Any] = [prompts] if one else list(prompts)
         bodies = []
@@ -183,7 +179,7 @@ class LLM:
         for prompt, its in zip(prompts, params):
             texts.append(prompt if isinstance(prompt, str) else None)
             try:
-                body = _chat_body(_plain(prompt), its, True, None) if chat else {**_prompt_fields(prompt), **its.fields(chat=False)}
+                body = _chat_body(unpacked(prompt), its, True, None) if chat else {**_prompt_fields(prompt), **its.fields(chat=False)}
                 requests.append(self._prepare(body, its, chat))
             except (TypeError, ValueError) as error:
                 requests.append(error if isinstance(error, TactusError) else InvalidArgumentError(str(error)))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Optional, Union
 
 from . import _native
+from ._body import unpacked
 from ._native import PlanCosts
 
 
@@ -118,4 +119,4 @@ def _share(name: str, value: float) -> float:
 def _ids(prompt: Any) -> list[int]:
     if isinstance(prompt, (str, bytes)):
         raise TypeError("prompts: one is text; give token ids (LLM.encode makes them)")
-    return prompt.tolist() if hasattr(prompt, "tolist") else list(prompt)
+    return list(unpacked(prompt))

@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional, Union
 
 from . import _native
+from ._body import body_text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,19 +66,3 @@ class SamplingParams:
             fields["logprobs"] = True
             fields["top_logprobs"] = self.logprobs
         return {name: value for name, value in fields.items() if value is not None}
-
-
-def body_text(body: Mapping[str, Any]) -> str:
-    """A request's body as JSON. Raises TypeError for a value that is none, ValueError for a number that is not finite."""
-    return json.dumps(body, allow_nan=False, default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    for plain in (int, float):  # numpy's numbers, and the like
-        if hasattr(value, "item") and getattr(value, "shape", None) == () and isinstance(value.item(), plain):
-            return value.item()
-    if isinstance(value, Sequence) or hasattr(value, "tolist"):
-        return value.tolist() if hasattr(value, "tolist") else list(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"{value!r} is a {type(value).__name__}; give plain numbers, strings, lists or dicts")
