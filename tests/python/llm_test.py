@@ -86,6 +86,23 @@ class LlmTest(unittest.TestCase):
         self.assertEqual(len(output.outputs[0].token_ids), 61)
         self.assertEqual(len(chat.outputs[0].token_ids) + len(chat.prompt_token_ids), 64)
 
+    def test_prompts_share_their_beginning_unless_salted(self):
+        def cached(salt):
+            prompt = {"prompt_token_ids": list(range(100, 180)), "cache_salt": salt}
+            return self.llm.generate([prompt], SamplingParams(max_tokens=1), use_tqdm=False)[0].num_cached_tokens
+
+        self.assertEqual([cached("one"), cached("one"), cached("two"), cached("two")], [0, 64, 0, 64])
+
+    def test_what_is_said_of_model_and_engine(self):
+        model = self.llm.model
+        self.assertEqual((model["path"], model["max_model_len"], model["vocab_size"]), (str(self.tiny.path), 2048, 512))
+        self.assertEqual(model["kv_tokens"] % 16, 0)
+        self.assertGreater(model["kv_tokens"], 2048)
+        before = self.llm.outcome()["requests"]["completed"]
+        self.llm.generate(["a", "b"], use_tqdm=False)
+        wait_until(lambda: self.llm.outcome()["requests"]["completed"] == before + 2, "both are counted")
+        self.assertIn("vllm:prompt_tokens_total", self.llm.metrics_text())
+
     def test_chats_one_or_many(self):
         params = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
         one, two = ([{"role": "user", "content": text}] for text in ("first", "second"))
@@ -121,6 +138,9 @@ class LlmTest(unittest.TestCase):
             (ValueError, "one of the keys", lambda: self.llm.generate([{"prompt": "a", "prompt_token_ids": [1]}], use_tqdm=False)),
             (ValueError, "at least one token", lambda: self.llm.generate([{"prompt_token_ids": []}], use_tqdm=False)),
             (ValueError, "priority: 1 for 2", lambda: self.llm.generate(["a", "b"], priority=[1], use_tqdm=False)),
+            (ValueError, "priority: expected", lambda: self.llm.generate(["a"], priority=["first"], use_tqdm=False)),
+            (ValueError, "chat_template_kwargs", lambda: self.llm.chat([{"role": "user", "content": "a"}], chat_template_kwargs=3, use_tqdm=False)),
+            (ValueError, "cache_salt: expected", lambda: self.llm.generate([{"prompt": "a", "cache_salt": 3}], use_tqdm=False)),
             (ValueError, "messages", lambda: self.llm.chat([{"content": "no role"}], use_tqdm=False)),
             (TypeError, "give a string", lambda: self.llm.encode(b"bytes")),
             (ValueError, "-1 is no token id", lambda: self.llm.decode([-1])),
