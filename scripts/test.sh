@@ -22,7 +22,15 @@ venv() {  # folder, requirements: a Python environment with these packages, made
   fi
 }
 
-python_venv() { venv .venv tests/requirements.txt; }  # the official clients, the formatter
+python_venv() { venv .venv tests/requirements.txt; }  # the official clients, the formatter, what the Python package is built with
+
+python_package() {  # preset: its build has the package's native part, for the Python of .venv
+  python_venv
+  local python=$root/.venv/bin/python log=build/$1/configure.log
+  grep -q "^TACTUS_PYTHON:.*=$python$" "build/$1/CMakeCache.txt" 2>/dev/null && return
+  mkdir -p "build/$1"
+  if ! cmake --preset "$1" -DTACTUS_PYTHON="$python" > "$log" 2>&1; then cat "$log" >&2; exit 1; fi
+}
 
 test_data() {  # traces, tokeniser cases, other engines' logs: a folder beside the clone where there is one; tests that want it skip
   if [ -z "${TACTUS_DATA:-}" ] && [ -d "$root/../shared/data" ]; then
@@ -62,23 +70,24 @@ run_ctest() {  # preset, further arguments
 
 case $mode in
   fast|ci)
-    scripts/setup.sh build test
+    scripts/setup.sh build test python
     preset=release
     [ "$mode" = ci ] && preset=ci
+    python_package "$preset"
     scripts/build.sh "$preset"
     default_model
     test_data
-    python_venv
     if [ "$mode" = ci ]; then fuzz 10; fi
     run_ctest "$preset" -L fast
     ;;
   slow)
-    scripts/setup.sh build test
+    scripts/setup.sh build test python
+    python_package release
+    venv .venv-ray tests/python/requirements_ray.txt  # a cluster engine
     scripts/build.sh release
     scripts/build.sh release jinja_render tokenize_lines
     default_model
     test_data
-    python_venv
     venv .venv-tools tools/requirements.txt  # the reference implementations
     echo "test: every chat template of the llama-cpp-python source package against transformers" >&2
     .venv-tools/bin/python tools/check_templates.py --render build/release/tests/text/jinja_render

@@ -349,6 +349,20 @@ Status CommandLine::ApplyAll(const std::vector<std::string>& args, bool* help, b
   return Status();
 }
 
+Status CommandLine::Apply(const std::vector<std::pair<std::string, std::string>>& values) {
+  std::vector<std::string> set;
+  for (const auto& [name, text] : values) {
+    const FieldBinding* field = Find(name);
+    if (field == nullptr) return NotFound(fmt::format("'{}' is no option", name), name);
+    const bool again = std::find(set.begin(), set.end(), field->name) != set.end();
+    if (again && !std::holds_alternative<std::vector<std::string>*>(field->target))
+      return InvalidArgument(fmt::format("--{} is given twice; give it once", field->name), field->name);
+    TACTUS_RETURN_IF_ERROR(SetField(*field, text));
+    set.push_back(field->name);
+  }
+  return ApplyImplied(set);
+}
+
 Status CommandLine::ApplyImplied(const std::vector<std::string>& already_set) {
   for (const FieldBinding& f : fields_) {
     const auto* on = std::get_if<bool*>(&f.target);

@@ -6,6 +6,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -61,6 +62,9 @@ class CommandLine {
   Outcome Parse(const std::vector<std::string>& args);
   // The same for a command: the exit status where it has nothing left to do.
   std::optional<int> ParseOrExit(const std::vector<std::string>& args);
+  // Without a command line, environment or file: fields by name or alias, and what they imply. A list's name may come
+  // several times. kNotFound: no such field, its name as param.
+  Status Apply(const std::vector<std::pair<std::string, std::string>>& values);
 
   std::string HelpText() const;
   std::string ConfigText() const;  // TOML

@@ -4,7 +4,7 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <thread>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/printable.h"
@@ -17,7 +17,7 @@
 #include "obs/run_result.h"
 #include "predict/predictor.h"
 #include "route/balancer.h"
-#include "sim/oracle.h"
+#include "sim/sim_run.h"
 
 namespace tactus::cli {
 namespace {
@@ -98,7 +98,6 @@ class Progress {
       std::fprintf(stderr, "\n");
     }
   }
-  double seconds() const { return static_cast<double>(SystemClock().NowNs() - begin_ns_) * 1e-9; }
 
  private:
   void Draw(const SimProgress& p, TimeNs now) {
@@ -122,33 +121,7 @@ class Progress {
   bool drawn_ = false;
 };
 
-// The result, and what it is the result of.
-struct Report {
-  RunResult run;
-  Json json;
-};
-
-Report MakeReport(const SimOptions& o, const SimSetup& setup, RunResult run, const std::string& scheduler,
-                  double wall_s) {
-  if (o.rate > 0) run.request_rate_asked = o.rate;
-  if (o.concurrency > 0) run.concurrency = o.concurrency;
-  Json j = RunJson(run);
-  j["workload"] = o.workload;
-  j["scheduler"] = scheduler;
-  j["cost"] = setup.cost_text;
-  const cost::StepSpread& spread = setup.config.step_spread;
-  j["step_noise"] =
-      spread.any() ? Json{{"with_prompts", spread.with_prompts}, {"decodes_only", spread.decodes_only}} : Json(nullptr);
-  j["devices"] = setup.cost != nullptr ? Json(o.tp * o.pp * o.replicas) : Json(nullptr);
-  j["kv_blocks"] = setup.config.scheduler.limits.blocks_total;
-  j["max_model_len"] = setup.config.scheduler.limits.max_model_len;
-  j["seed"] = o.seed;
-  j["wall_s"] = wall_s;
-  j["steps_per_wall_second"] = wall_s > 0 ? Json(static_cast<double>(run.engine->steps) / wall_s) : Json(nullptr);
-  return {std::move(run), std::move(j)};
-}
-
-int Write(const SimCommandOptions& options, const Report& report) {
+int Write(const SimCommandOptions& options, const SimReport& report) {
   if (options.json) {
     std::printf("%s\n", JsonLine(report.json).c_str());
   } else {
@@ -160,47 +133,35 @@ int Write(const SimCommandOptions& options, const Report& report) {
   return written.ok() ? kExitOk : Fail(written, kExitFailed);
 }
 
-// A run that has completed nothing says nothing of a scheduler.
 int CodeOf(const RunResult& run) {
-  if (run.completed > 0) return kExitOk;
-  const int64_t counted = run.failed + run.rejected;
-  if (counted == 0) {
-    return Fail(InvalidArgument("no request arrived in the measured part of the run: give less --warmup or a longer "
-                                "load (--requests)"),
-                kExitFailed);
-  }
-  return Fail(
-      InvalidArgument(fmt::format("none of {} requests completed: {} rejected, {} failed{}{}", counted, run.rejected,
-                                  run.failed, run.first_rejection.empty() ? "" : "; the first: ", run.first_rejection)),
-      kExitFailed);
+  const Status completed = CheckCompleted(run);
+  return completed.ok() ? kExitOk : Fail(completed, kExitFailed);
 }
 
-int RunOne(const SimCommandOptions& options, const SimSetup& setup) {
-  auto made = Simulation::Create(setup.config, setup.workload.get());
-  if (!made.ok()) return Fail(made.status(), CodeOf(made.status()));
-  Simulation& sim = **made;
-  std::fprintf(stderr, "scheduler %s\n", sim.Describe().c_str());
-  Progress progress(isatty(STDERR_FILENO) != 0);
-  const Status run = sim.Run([&](const SimProgress& p) { return progress.Show(p); });
-  progress.End(sim.progress());
-  if (!run.ok()) return Fail(run, kExitFailed);
-  const Report report = MakeReport(options.sim, setup, sim.Outcome(), sim.Describe(), progress.seconds());
-  if (const int code = Write(options, report); code != kExitOk) return code;
-  if (sim.finished()) return CodeOf(report.run);
-  const SimProgress p = sim.progress();
+int RunOne(const SimCommandOptions& options, SimSetup* setup) {
+  std::optional<Progress> progress;
+  SimWatch watch;
+  watch.begun = [&progress](const std::string& scheduler) {
+    std::fprintf(stderr, "scheduler %s\n", scheduler.c_str());
+    progress.emplace(isatty(STDERR_FILENO) != 0);
+  };
+  watch.run = [&progress](const SimProgress& p) { return progress->Show(p); };
+  const auto report = RunSetup(options.sim, setup, SystemClock(), watch);
+  if (!report.ok()) return Fail(report.status(), progress ? kExitFailed : CodeOf(report.status()));
+  const SimProgress& p = report->progress;
+  progress->End(p);
+  if (const int code = Write(options, *report); code != kExitOk) return code;
+  if (report->finished) return CodeOf(report->run);
   std::fprintf(stderr, "tactus sim: interrupted after %lld of %lld requests, %.1f s of simulated time\n",
                static_cast<long long>(p.ended), static_cast<long long>(p.total), static_cast<double>(p.now_ns) * 1e-9);
   return kExitInterrupted;
 }
 
-int RunSearch(const SimCommandOptions& options, const SimSetup& setup) {
+int RunSearch(const SimCommandOptions& options, SimSetup* setup) {
   const bool terminal = isatty(STDERR_FILENO) != 0;
-  const TimeNs begin = SystemClock().NowNs();
-  TimeNs next = begin + kSecond;
-  OracleOptions oracle;
-  oracle.threads = static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency()));
-  SimulationJob job{setup.config, setup.open_workload};
-  auto best = RunOracle(job, oracle, [&](const OracleProgress& p) {
+  TimeNs next = SystemClock().NowNs() + kSecond;
+  SimWatch watch;
+  watch.search = [&](const OracleProgress& p) {
     if (const TimeNs now = SystemClock().NowNs(); now >= next) {
       next = now + (terminal ? kSecond : 10 * kSecond);
       std::fprintf(stderr, "%soracle: %lld of %lld runs, best goodput %.3f requests/s%s", terminal ? "\r" : "",
@@ -208,22 +169,14 @@ int RunSearch(const SimCommandOptions& options, const SimSetup& setup) {
                    terminal ? " " : "\n");
     }
     return InterruptCount() == 0;
-  });
+  };
+  const auto report = RunSetup(options.sim, setup, SystemClock(), watch);
   if (terminal) std::fprintf(stderr, "\n");
-  if (!best.ok())
-    return Fail(best.status(),
-                best.status().code() == StatusCode::kCancelled ? kExitInterrupted : CodeOf(best.status()));
-  Report report = MakeReport(options.sim, setup, best->run, "oracle: " + best->from,
-                             static_cast<double>(SystemClock().NowNs() - begin) * 1e-9);
-  Json presets = Json::object();
-  for (const auto& [name, goodput] : best->presets) presets[name] = goodput ? Json(*goodput) : Json(nullptr);
-  report.json["oracle"] = {{"from", best->from},
-                           {"presets", std::move(presets)},
-                           {"swaps_tried", best->swaps_tried},
-                           {"swaps_kept", best->swaps_kept}};
-  const int code = Write(options, report);
-  if (code != kExitOk) return code;
-  return InterruptCount() > 0 ? kExitInterrupted : CodeOf(report.run);
+  if (!report.ok())
+    return Fail(report.status(),
+                report.status().code() == StatusCode::kCancelled ? kExitInterrupted : CodeOf(report.status()));
+  if (const int code = Write(options, *report); code != kExitOk) return code;
+  return InterruptCount() > 0 ? kExitInterrupted : CodeOf(report->run);
 }
 
 }  // namespace
@@ -263,9 +216,8 @@ int SimCommand(const Args& args) {
   auto setup = SetUp(options.sim);
   if (!setup.ok()) return Fail(setup.status(), CodeOf(setup.status()));
   for (const std::string& note : setup->notes) std::fprintf(stderr, "%s\n", note.c_str());
-  setup->config.stopwatch = &SystemClock();
   CatchInterrupt();
-  return setup->oracle ? RunSearch(options, *setup) : RunOne(options, *setup);
+  return setup->oracle ? RunSearch(options, &*setup) : RunOne(options, &*setup);
 }
 
 }  // namespace tactus::cli

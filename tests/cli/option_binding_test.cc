@@ -342,6 +342,30 @@ TEST(CommandLine, WhatAFlagImpliesHoldsWhereNothingElseIsSaid) {
   EXPECT_EQ(of({"--config", path}), Found(9, "a"));
 }
 
+TEST(CommandLine, FieldsAreSetWithoutACommandLine) {
+  const auto apply = [](const std::vector<std::pair<std::string, std::string>>& values, Sample* sample) {
+    CommandLine line("sample", "", "");
+    line.Add(*sample);
+    return line.Apply(values);
+  };
+  setenv("TACTUS_SHARE", "0.9", 1);
+  Sample sample;
+  ASSERT_TRUE(apply({{"kind", "a"}, {"plain", "on"}, {"key", "x"}, {"key", "y"}}, &sample).ok());
+  unsetenv("TACTUS_SHARE");
+  EXPECT_EQ(sample.kind, "a") << "what is said holds against what is implied";
+  EXPECT_EQ(sample.count, 9) << "--plain implies it";
+  EXPECT_EQ(sample.key, (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(sample.share, 0.5) << "the environment is not read";
+
+  const Status unknown = apply({{"colour", "red"}}, &sample);
+  EXPECT_EQ(unknown.code(), StatusCode::kNotFound);
+  EXPECT_EQ(unknown.param(), "colour");
+  EXPECT_EQ(apply({{"count", "10"}}, &sample).message(),
+            "--count: 10 is out of range; give a value from 1 to 9 things");
+  const Status twice = apply({{"count", "1"}, {"number", "2"}}, &sample);
+  EXPECT_EQ(twice.message(), "--count is given twice; give it once");
+}
+
 TEST(CommandLine, HelpShowsGroupUnitRangeAndDefault) {
   const Parsed p = ParseArgs({"--help"});
   EXPECT_EQ(p.outcome, CommandLine::Outcome::kDone);

@@ -1,0 +1,37 @@
+"""``tactus sim`` as a function."""
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from . import _native
+from ._calls import waiting
+from ._options import OptionValue, argument_names, option_texts
+
+_log = logging.getLogger("tactus")
+
+
+def simulate(**options: OptionValue) -> dict[str, Any]:
+    """Simulates serving on a virtual clock: what a workload, model, device and scheduler would give.
+
+    Args:
+        options: those of ``tactus sim`` by their flags' names with underscores, such as ``model="llama-3.1-8b"``,
+            ``device="a100"``, ``tensor_parallel_size=2``, ``workload="chat"``, ``rate=4`` (requests per second),
+            ``requests=500``, ``scheduler="sarathi-serve"``, ``slo="ttft=500ms,tbt=100ms"``, ``seed=1``.
+
+    Returns:
+        The result object that ``tactus sim --json`` prints (docs/api.md, "Result"). A figure that is not known is None.
+
+    Raises:
+        TypeError: an option that there is not.
+        ValueError: a value that cannot work, with its limit and the fix; a run in which no request completed.
+        FileNotFoundError: a file that is not there.
+    """
+    known = _native.simulation_options()
+    with argument_names(known), waiting():
+        text, notes = _native.simulate(option_texts("simulate", options, known))
+    for note in notes:
+        _log.info("%s", note)
+    result: dict[str, Any] = json.loads(text)
+    return result

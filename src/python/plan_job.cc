@@ -1,0 +1,138 @@
+#include "python/plan_job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/printable.h"
+#include "batch/output_lengths.h"
+#include "batch/plan.h"
+#include "batch/plan_summary.h"
+#include "batch/shards.h"
+#include "batch/start_order.h"
+#include "cost/registry.h"
+#include "python/status_error.h"
+
+namespace tactus::python {
+
+namespace nb = nanobind;
+
+namespace {
+
+batch::PlanOrder OrderOf(const std::string& name) {
+  using batch::PlanOrder;
+  for (const auto& [known, order] :
+       {std::pair("fcfs", PlanOrder::kFcfs), std::pair("dfs", PlanOrder::kDfs), std::pair("random", PlanOrder::kRandom),
+        std::pair("balance", PlanOrder::kBalance), std::pair("blend", PlanOrder::kBlend)}) {
+    if (name == known) return order;
+  }
+  throw StatusError(InvalidArgument(
+      fmt::format("order: '{}' is not one of: fcfs, dfs, random, balance, blend", Printable(name)), "order"));
+}
+
+// All that Python gets, made without the GIL.
+struct Planned {
+  std::vector<int32_t> order, start_order;  // requests
+  std::vector<PlannedPlace> places;         // [position]
+  std::vector<std::vector<int32_t>> shards;
+  batch::PlanSummary summary;
+};
+
+std::vector<int32_t> RequestsAt(const batch::Plan& plan, const std::vector<int32_t>& positions) {
+  std::vector<int32_t> requests;
+  requests.reserve(positions.size());
+  for (const int32_t position : positions) requests.push_back(plan.RequestAt(position));
+  return requests;
+}
+
+Planned Make(const batch::PromptSet& prompts, const JobPlanOptions& o) {
+  Check(o.cost.Check());
+  batch::PlanOptions options;
+  options.order = OrderOf(o.order);
+  options.split_share = o.split_share;
+  options.merge_spread = o.merge_spread;
+  options.seed = o.seed;
+  batch::PrefixTree tree = batch::PrefixTree::Build(prompts);
+  const std::vector<int32_t> outputs = batch::EstimateOutputs(tree, prompts, {});
+  const batch::Plan plan = batch::Plan::Make(std::move(tree), o.cost, outputs, options);
+  Planned made;
+  for (int32_t i = 0; i < plan.size(); ++i) made.order.push_back(plan.RequestAt(i));
+  made.start_order = RequestsAt(plan, batch::StartOrder(plan, o.kv_tokens));
+  made.places = plan.Places();
+  for (const batch::Shard& shard : Take(batch::CutShards(plan, o.shards)))
+    made.shards.push_back(RequestsAt(plan, shard.Positions()));
+  made.summary = batch::Summarize(plan, {o.overlap_linear, o.overlap_quadratic}, o.kv_tokens);
+  return made;
+}
+
+nb::list ListOf(const std::vector<int32_t>& values) {
+  nb::list list;
+  for (const int32_t value : values) list.append(value);
+  return list;
+}
+
+nb::dict SummaryOf(const batch::PlanSummary& s) {
+  nb::dict d;
+  d["requests"] = s.requests;
+  d["prompt_tokens"] = s.prompt_tokens;
+  d["output_tokens"] = s.output_tokens;
+  d["compute_s"] = s.compute_s;
+  d["memory_s"] = s.memory_s;
+  d["density"] = s.density;
+  d["optimal_sharing"] = s.optimal_sharing;
+  d["planned_sharing"] = s.planned_sharing;
+  d["planned_compute_s"] = s.planned_compute_s;
+  d["bound_s"] = s.bound_s;
+  d["practical_bound_s"] = s.practical_bound_s;
+  d["sequential_s"] = s.sequential_s;
+  return d;
+}
+
+}  // namespace
+
+batch::BatchCostModel PlanCostsOf(const std::string& model, const std::string& device, int32_t devices) {
+  const cost::ModelSpec m = Take(cost::FindModel(model));
+  const cost::DeviceSpec d = Take(cost::FindDevice(device));
+  if (devices < 1) {
+    throw StatusError(
+        InvalidArgument(fmt::format("tensor_parallel_size: {} is no number of devices; give 1 or more", devices),
+                        "tensor_parallel_size"));
+  }
+  batch::BatchCostModel cost;
+  cost.flops_per_token = 2.0 * static_cast<double>(m.Parameters());
+  cost.attention_flops = 4.0 * static_cast<double>(m.hidden * m.layers);
+  cost.kv_bytes_per_token = 4.0 * static_cast<double>(m.kv_heads * m.head_dim * m.layers);
+  cost.flops_per_s = d.bf16_flops * devices;
+  cost.bytes_per_s = d.bandwidth * devices;
+  return cost;
+}
+
+void PlannedJob::Add(const std::vector<TokenId>& prompt, int32_t max_tokens, bool exactly, uint32_t group) {
+  const auto bad = std::find_if(prompt.begin(), prompt.end(), [](TokenId token) { return token < 0; });
+  if (bad != prompt.end())
+    throw StatusError(InvalidArgument(fmt::format("prompts: {} is no token id", *bad), "prompts"));
+  if (prompt.empty()) throw StatusError(InvalidArgument("prompts: one has no tokens; give at least one", "prompts"));
+  Check(prompts_.Add(prompt, {max_tokens, exactly, group}));
+}
+
+nb::dict PlannedJob::Plan(const JobPlanOptions& options) {
+  std::optional<Planned> made;
+  {
+    nb::gil_scoped_release released;
+    made = Make(prompts_, options);
+  }
+  nb::list places, shards;
+  for (const PlannedPlace& p : made->places) places.append(nb::make_tuple(p.position, p.density, p.kv_tokens));
+  for (const auto& shard : made->shards) shards.append(ListOf(shard));
+  nb::dict result;
+  result["order"] = ListOf(made->order);
+  result["start_order"] = ListOf(made->start_order);
+  result["places"] = places;
+  result["shards"] = shards;
+  result["summary"] = SummaryOf(made->summary);
+  return result;
+}
+
+}  // namespace tactus::python

@@ -1,0 +1,44 @@
+// The planner of offline jobs (batch/plan.h) as Python calls it: prompts one by one, then a plan as plain values.
+//
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "batch/cost_model.h"
+#include "batch/prompt_set.h"
+
+namespace tactus::python {
+
+// From the cost model's tables (`tactus sim --list`). Throws StatusError.
+batch::BatchCostModel PlanCostsOf(const std::string& model, const std::string& device, int32_t devices);
+
+struct JobPlanOptions {
+  batch::BatchCostModel cost;
+  std::string order;  // fcfs, dfs, random, balance, blend
+  int32_t shards = 1;
+  int64_t kv_tokens = 0;
+  double split_share = 0, merge_spread = 0;
+  double overlap_linear = 0, overlap_quadratic = 0;
+  uint64_t seed = 0;
+};
+
+class PlannedJob {
+ public:
+  explicit PlannedJob(int64_t memory_limit_bytes) : prompts_(memory_limit_bytes) {}
+  PlannedJob(const PlannedJob&) = delete;
+  PlannedJob& operator=(const PlannedJob&) = delete;
+  // Throws StatusError.
+  void Add(const std::vector<TokenId>& prompt, int32_t max_tokens, bool exactly, uint32_t group);
+  // {"order", "start_order", "places", "shards", "summary"}; once. Holds the GIL but while it plans.
+  nanobind::dict Plan(const JobPlanOptions& options);
+
+ private:
+  batch::PromptSet prompts_;
+};
+
+}  // namespace tactus::python

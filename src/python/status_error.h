@@ -1,0 +1,37 @@
+// Errors of the library as exceptions of Python: the Status goes through C++ as an exception, and becomes the class of
+// tactus.errors that has its code. Where this code has no Status to give, it throws no other exception.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <exception>
+#include <utility>
+
+#include "tactus/status.h"
+
+namespace tactus::python {
+
+class StatusError final : public std::exception {
+ public:
+  explicit StatusError(Status status) : status_(std::move(status)) {}
+  const Status& status() const { return status_; }
+  const char* what() const noexcept override { return status_.message().c_str(); }
+
+ private:
+  Status status_;
+};
+
+inline void Check(const Status& status) {
+  if (!status.ok()) throw StatusError(status);
+}
+template <class T>
+T Take(Result<T> result) {
+  Check(result.status());
+  return std::move(*result);
+}
+
+// The exception object. Holds the GIL.
+nanobind::object ExceptionOf(const Status& status);
+void RegisterStatusError();
+
+}  // namespace tactus::python

@@ -1,0 +1,90 @@
+#include "sim/sim_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "obs/run_result.h"
+
+namespace tactus {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double SecondsSince(TimeNs begin_ns, Clock& clock) {
+  return static_cast<double>(clock.NowNs() - begin_ns) * 1e-9;
+}
+
+SimReport MakeReport(const SimOptions& o, const SimSetup& setup, RunResult run, const std::string& scheduler,
+                     double wall_s) {
+  if (o.rate > 0) run.request_rate_asked = o.rate;
+  if (o.concurrency > 0) run.concurrency = o.concurrency;
+  Json j = RunJson(run);
+  j["workload"] = o.workload;
+  j["scheduler"] = scheduler;
+  j["cost"] = setup.cost_text;
+  const cost::StepSpread& spread = setup.config.step_spread;
+  j["step_noise"] =
+      spread.any() ? Json{{"with_prompts", spread.with_prompts}, {"decodes_only", spread.decodes_only}} : Json(nullptr);
+  j["devices"] = setup.cost != nullptr ? Json(o.tp * o.pp * o.replicas) : Json(nullptr);
+  j["kv_blocks"] = setup.config.scheduler.limits.blocks_total;
+  j["max_model_len"] = setup.config.scheduler.limits.max_model_len;
+  j["seed"] = o.seed;
+  j["wall_s"] = wall_s;
+  j["steps_per_wall_second"] = wall_s > 0 ? Json(static_cast<double>(run.engine->steps) / wall_s) : Json(nullptr);
+  SimReport report;
+  report.run = std::move(run);
+  report.json = std::move(j);
+  return report;
+}
+
+Result<SimReport> RunOne(const SimOptions& options, const SimSetup& setup, Clock& clock, const SimWatch& watch) {
+  TACTUS_ASSIGN_OR_RETURN(const auto sim, Simulation::Create(setup.config, setup.workload.get()));
+  if (watch.begun) watch.begun(sim->Describe());
+  const TimeNs begin_ns = clock.NowNs();
+  TACTUS_RETURN_IF_ERROR(sim->Run(watch.run));
+  SimReport report = MakeReport(options, setup, sim->Outcome(), sim->Describe(), SecondsSince(begin_ns, clock));
+  report.finished = sim->finished();
+  report.progress = sim->progress();
+  return report;
+}
+
+Result<SimReport> RunSearch(const SimOptions& options, const SimSetup& setup, Clock& clock, const SimWatch& watch) {
+  const TimeNs begin_ns = clock.NowNs();
+  OracleOptions oracle;
+  oracle.threads = static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency()));
+  const SimulationJob job{setup.config, setup.open_workload};
+  TACTUS_ASSIGN_OR_RETURN(OracleResult best, RunOracle(job, oracle, watch.search));
+  SimReport report =
+      MakeReport(options, setup, std::move(best.run), "oracle: " + best.from, SecondsSince(begin_ns, clock));
+  Json presets = Json::object();
+  for (const auto& [name, goodput] : best.presets) presets[name] = goodput ? Json(*goodput) : Json(nullptr);
+  report.json["oracle"] = {{"from", best.from},
+                           {"presets", std::move(presets)},
+                           {"swaps_tried", best.swaps_tried},
+                           {"swaps_kept", best.swaps_kept}};
+  return report;
+}
+
+}  // namespace
+
+Result<SimReport> RunSetup(const SimOptions& options, SimSetup* setup, Clock& clock, const SimWatch& watch) {
+  setup->config.stopwatch = &clock;
+  return setup->oracle ? RunSearch(options, *setup, clock, watch) : RunOne(options, *setup, clock, watch);
+}
+
+Status CheckCompleted(const RunResult& run) {
+  if (run.completed > 0) return Status();
+  const int64_t counted = run.failed + run.rejected;
+  if (counted == 0) {
+    return InvalidArgument(
+        "no request arrived in the measured part of the run: give less --warmup or a longer load (--requests)");
+  }
+  return InvalidArgument(fmt::format("none of {} requests completed: {} rejected, {} failed{}{}", counted, run.rejected,
+                                     run.failed,
+                                     run.first_rejection.empty() ? "" : "; the first: ", run.first_rejection));
+}
+
+}  // namespace tactus
