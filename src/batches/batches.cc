@@ -21,7 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds kLook{1};  // for what time has changed
+constexpr std::chrono::seconds kLook{1};              // for what time has changed
+constexpr int64_t kPlannerBytes = int64_t{64} << 20;  // of each batch that runs
 constexpr int64_t kSweep_s = 10;
 constexpr int64_t kRetry_s = 10;    // after a disk that was full, and the like
 constexpr int kMostTries = 10;      // to end what cannot be read
@@ -358,6 +359,10 @@ Status Batches::RunLines(Open* batch, batch::Job* job) {
   batch::RunnerOptions options;
   options.limits = service_.limits;
   options.url = batch->asked.endpoint;
+  // As `tactus batch` starts them. What the scheduler does with places is its order's business.
+  options.order.order = batch::PlanOrder::kBlend;
+  options.order.memory_bytes = kPlannerBytes;
+  options.order.kv_tokens = service_.share.kv_tokens;
   options.progress = [this, batch](const batch::RunProgress& p) { return SeeProgress(batch, p.counts); };
   const Status status = batch::RunJob(job, &engine, options, *service_.clock);
   SeeProgress(batch, job->counts());
