@@ -25,13 +25,17 @@ RequestTraits TraitsOf(const Request& request, uint32_t group) {
 
 }  // namespace
 
+bool IsRated(const ModelInfo& model) {
+  return model.prompt_token_s > 0 && model.kv_token_s > 0;
+}
+
 BatchCostModel CostOf(const ModelInfo& model) {
   BatchCostModel cost;
   cost.flops_per_token = 2 * static_cast<double>(std::max<int64_t>(1, model.num_parameters));
   cost.attention_flops = 4 * static_cast<double>(model.hidden_size * model.num_layers);
   cost.kv_bytes_per_token = static_cast<double>(std::max<int64_t>(1, model.kv_bytes_per_token));
   cost.flops_per_s = cost.bytes_per_s = 1;
-  if (model.prompt_token_s > 0 && model.kv_token_s > 0) {
+  if (IsRated(model)) {
     cost.flops_per_s = cost.flops_per_token / model.prompt_token_s;
     cost.bytes_per_s = cost.kv_bytes_per_token / model.kv_token_s;
   }
@@ -181,7 +185,7 @@ std::optional<PlanReport> LineOrder::Report() const {
   PlanReport report = report_;
   report.planning_ns += feed_->planning_ns();
   report.work_share = feed_->done_share();
-  report.rated = engine_.model().prompt_token_s > 0;
+  report.rated = IsRated(engine_.model());
   // What computes takes all of it on processors: nothing overlaps.
   report.summary = feed_->Summary(kNoOverlap);
   return report;

@@ -55,6 +55,8 @@ struct PlanReport {
   PlanSummary summary;         // with the lengths that answers had
 };
 
+// Whether the engine knows how fast this machine is.
+bool IsRated(const ModelInfo& model);
 // What a token costs by the model's shape; with the rates that the engine knows of this machine.
 BatchCostModel CostOf(const ModelInfo& model);
 
@@ -75,7 +77,7 @@ class LineOrder {
   bool provisional() const { return feed_ != nullptr && feed_->provisional(); }
   double done_share() const { return feed_ != nullptr ? feed_->done_share() : 0; }
   // That everything takes at least, by the last plan; 0: the machine's speed is not known.
-  double bound_s() const { return feed_ != nullptr && engine_.model().prompt_token_s > 0 ? feed_->bound_s() : 0; }
+  double bound_s() const { return feed_ != nullptr && IsRated(engine_.model()) ? feed_->bound_s() : 0; }
   // None: nothing was planned.
   std::optional<PlanReport> Report() const;
 

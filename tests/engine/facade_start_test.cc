@@ -193,9 +193,11 @@ TEST_F(FacadeTest, StoredStepTimesSayWhatTokensCost) {
     out << "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n";
     for (const int prefill : {0, 16, 64, 256, 512}) {
       for (const int decodes : {0, 1, 8, 32}) {
-        if (prefill + decodes > 0)
-          out << prefill << ",0," << decodes << ',' << 100 * decodes << ',' << 1 + 0.01 * prefill + 0.1 * decodes
-              << '\n';
+        for (const int context : {100, 1000}) {
+          if (prefill + decodes == 0) continue;
+          out << prefill << ",0," << decodes << ',' << context * decodes << ','
+              << 1 + 0.01 * prefill + 0.001 * context * decodes << '\n';
+        }
       }
     }
   }

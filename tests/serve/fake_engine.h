@@ -195,10 +195,12 @@ class FakeEngine final : public Engine {
     changed_.notify_all();
     return handle;
   }
-  Status WaitForRoom(int32_t, int64_t timeout_ns) override {
+  // Every live request counts as one sequence.
+  Status WaitForRoom(int32_t sequences, int64_t timeout_ns) override {
     std::unique_lock lock(mutex_);
-    const bool came = changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [this] {
-      return draining_ || static_cast<int64_t>(live_.size()) < queue_limit_;
+    const bool came = changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [&] {
+      const int64_t wanted = std::min<int64_t>(sequences, queue_limit_);
+      return draining_ || static_cast<int64_t>(live_.size()) + wanted <= queue_limit_;
     });
     if (draining_) return Status(StatusCode::kUnavailable, "draining");
     return came ? Status() : Status(StatusCode::kDeadlineExceeded, "no room");

@@ -77,16 +77,23 @@ struct Simulated {
   std::vector<uint64_t> hashes;
   std::multiset<int64_t> done;
   std::vector<std::vector<int64_t>> by_replica;
+  int64_t without_place = 0, most_waiting = 0;
 };
 Simulated Simulate(SimulationConfig c, std::vector<WorkloadRequest> requests) {
   Simulated run;
   run.by_replica.resize(static_cast<size_t>(c.replicas));
-  c.on_done = [&run](const WorkloadRequest& r, int32_t replica, const RequestDoneEvent&) {
+  c.on_done = [&run](const WorkloadRequest& r, int32_t replica, const RequestDoneEvent& done) {
     run.done.insert(r.index);
+    run.without_place += done.request->planned.position < 0;
     run.by_replica[static_cast<size_t>(replica)].push_back(r.index);
   };
   ListedStream stream(std::move(requests));
+  Simulation* running = nullptr;
+  c.on_step = [&](int32_t, const StepPlan&, TimeNs, TimeNs) {
+    run.most_waiting = std::max(run.most_waiting, running->Stats().waiting);
+  };
   auto sim = Simulation::Create(c, &stream);
+  if (sim.ok()) running = sim->get();
   EXPECT_TRUE(sim.ok()) << sim.status().ToString();
   if (!sim.ok()) return run;
   EXPECT_TRUE((*sim)->Run().ok());
@@ -108,6 +115,7 @@ TEST(PlannedJob, EveryOrderRunsEveryRequestOnce) {
       ASSERT_TRUE(run.result.plan);
       EXPECT_EQ(run.result.plan->order, preset);
       EXPECT_EQ(run.result.plan->requests, 300);
+      EXPECT_EQ(run.without_place, run.result.plan->sample) << "every other request knows its place in the plan";
       const bool by_lengths = std::string(preset) == "balance" || std::string(preset) == "blend";
       EXPECT_EQ(run.result.plan->sample > 0, by_lengths && !known) << preset;
       EXPECT_GT(*run.result.plan->share_of_practical_bound, *run.result.plan->share_of_bound);
@@ -201,13 +209,16 @@ TEST(PlannedJob, ShardsHaveTheSameWorkAndEveryRequestOnce) {
 // What a server would refuse ends its turn, also in the sample.
 TEST(PlannedJob, ARequestThatIsRefusedIsNotAwaited) {
   const LinearModel model = Device();
-  std::vector<WorkloadRequest> requests = Mix(50);
-  for (size_t i = 0; i < requests.size(); i += 2) requests[i].prompt_tokens = 5000;
+  std::vector<WorkloadRequest> requests = Mix(200);
+  for (size_t i = 0; i < requests.size(); i += 4) requests[i].prompt_tokens = 5000;
   SimulationConfig c = JobConfig(model, "blend");
-  c.job->sample_share = 0.5;
+  c.job->sample_share = 0.1;
+  c.scheduler.limits.max_num_seqs = 4;
   const Simulated run = Simulate(c, requests);
-  EXPECT_EQ(run.result.completed, 50);
-  EXPECT_EQ(run.result.rejected, 50);
+  EXPECT_EQ(run.result.completed, 300);
+  EXPECT_EQ(run.result.rejected, 100);
+  EXPECT_LT(run.result.plan->sample, 60);
+  EXPECT_GE(run.most_waiting, 60) << "the queue is filled once the sample has ended";
 }
 
 TEST(PlannedJob, LoadsThatAreNoJobAreRefusedWithTheFix) {
