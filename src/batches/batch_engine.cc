@@ -1,6 +1,6 @@
 #include "batches/batch_engine.h"
 
-#include <limits>
+#include "base/background.h"
 
 namespace tactus::batches {
 namespace {
@@ -90,7 +90,7 @@ Result<RequestHandle> BatchEngine::Submit(Request request, std::shared_ptr<Respo
     return Status(StatusCode::kResourceExhausted, "no room for another line of a batch");
   }
   wanted_.reset();
-  request.priority = std::numeric_limits<int32_t>::max();
+  request.priority = kBackgroundPriority;
   request.slo = {};
   request.slo_class.clear();
   request.client = client_.client;

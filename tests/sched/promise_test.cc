@@ -2,6 +2,7 @@
 // starvation; that it plans as sarathi-serve where nobody states anything.
 #include <gtest/gtest.h>
 
+#include "base/background.h"
 #include "base/rng.h"
 #include "base/step_shape.h"
 #include "sched/known_lengths.h"
@@ -70,6 +71,22 @@ TEST_F(Promise, WhatIsDueFirstGoesFirstAndBestEffortLast) {
   bed.Waiting(10, Ttft(500 * kMs));
   bed.Waiting(100, Ttft(5 * kMs));  // cannot be kept either
   EXPECT_EQ(bed.Plan(), "3:0+10* 2:0+10* 1:0+100* 4:0+100* 0:0+10*");
+}
+
+// Whether or not somebody states something; what was preempted goes before the rest of its kind.
+TEST_F(Promise, BackgroundWorkBeginsWhenNobodyElseWaits) {
+  const SequenceSpec background{.priority = kBackgroundPriority};
+  StepBed bed(config);
+  bed.Waiting(10, background);
+  bed.Waiting(20);
+  bed.Waiting(30, background);
+  bed.Waiting(40, {.priority = kBackgroundPriority - 1});  // no other priority counts
+  EXPECT_EQ(bed.Plan(), "1:0+20* 3:0+40* 0:0+10* 2:0+30*");
+  StepBed stated(config);
+  stated.Waiting(10, background);
+  stated.Waiting(20);
+  stated.Waiting(30, Ttft(900 * kMs));
+  EXPECT_EQ(stated.Plan(), "2:0+30* 1:0+20* 0:0+10*");
 }
 
 // A prompt that has begun takes its place among those that wait.

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/background.h"
 #include "base/check.h"
 #include "sched/choices.h"
 #include "sched/order/sorted_blocks.h"
@@ -171,7 +172,14 @@ class PromiseOrder final : public Order {
     }
     // What has begun goes on before another begins.
     const bool waits = view.seq.state[slot] == SeqState::kWaiting;
-    return {Group::kRest, !waits ? -1 : view.seq.preemptions[slot] > 0 ? 0 : 1, arrival};
+    return {Group::kRest, waits ? RestKey(view, slot) : -1, arrival};
+  }
+
+  // Of those that state nothing and wait: background work behind all others, what was preempted before the rest of its
+  // kind.
+  static int64_t RestKey(const StepView& view, SlotId slot) {
+    const bool background = view.seq.priority[slot] == kBackgroundPriority;
+    return (background ? 2 : 0) + (view.seq.preemptions[slot] > 0 ? 0 : 1);
   }
 
   void File(const StepView& view, SlotId slot) {
@@ -193,7 +201,7 @@ class PromiseOrder final : public Order {
         f.queue = &broken_;
         break;
       case Standing::kBestEffort:
-        f.entry.key = view.seq.preemptions[slot] > 0 ? 0 : 1;
+        f.entry.key = RestKey(view, slot);
         f.queue = &rest_;
         break;
     }
