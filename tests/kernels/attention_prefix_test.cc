@@ -136,6 +136,7 @@ class Scene {
 void ExpectSameBits(const Shape& shape, int32_t block_size, const std::vector<Group>& groups,
                     const std::vector<int32_t>& others, uint64_t seed, ThreadPool& pool, const std::string& what) {
   for (const Ops* ops : RunnableOps()) {
+    if (std::string_view(ops->name) == "ref") continue;  // knows no groups
     Scene scene(shape, block_size, groups, others, *ops, seed);
     const std::vector<float> apart = scene.Run(*ops, pool, false), together = scene.Run(*ops, pool, true);
     for (size_t i = 0; i < apart.size(); ++i) {
@@ -167,7 +168,7 @@ TEST(AttentionPrefix, SharedReadingChangesNoBit) {
   for (const Shape& shape : kShapes) {
     for (const int32_t block_size : {16, 64, 6, 1}) {
       for (size_t kind = 0; kind < std::size(kinds); ++kind) {
-        if (block_size != 16 && kind % 2 == 0) continue;
+        if (block_size != 16 && kind != 5) continue;
         ExpectSameBits(shape, block_size, kinds[kind], {33, 300}, ++seed, kind % 2 == 0 ? three : one,
                        "kind " + std::to_string(kind));
         if (HasFatalFailure()) return;
@@ -195,7 +196,7 @@ TEST(AttentionPrefix, RandomStepsChangeNoBit) {
   ThreadPool* pools[] = {&one, &two, &four};
   Rng rng(11);
   auto pick = [&](int64_t low, int64_t high) { return static_cast<int32_t>(rng.UniformInt(low, high)); };
-  for (int32_t round = 0; round < 60; ++round) {
+  for (int32_t round = 0; round < 30; ++round) {
     const Shape& shape = kShapes[pick(0, std::size(kShapes) - 1)];
     const int32_t block_size = std::array{16, 16, 32, 48, 8, 5}[static_cast<size_t>(pick(0, 5))];
     std::vector<Group> groups;

@@ -152,19 +152,19 @@ void RunGroup(const AttentionCall& call, const Rows& rows, PartitionKv& p, int32
   ScoreGroup(call, p, n, group, stream, fetch, at);
   if (p.widens && p.values_ready == p.first_chunk()) CopyValueScales(call, 0, p, b);
   SoftmaxGroup(p, own, group, n, call.scale * kLog2E, b.scores, b.weights, sums->maximum + first, sums->sum + first);
-  if (p.widens) WidenValues(call, b, stream, (group.to + 15) / 16, &p);
+  if (p.widens) WidenValues(call, b, stream, p.last_chunk() + 1 - p.first_chunk(), (group.to + 15) / 16, &p);
   const int32_t from = group.from / 2, to = (group.to + 1) / 2;
   const std::byte* const* ahead = stream.Ahead((group.to + 15) / 16 - first_vector) - from / 8;
   WeighGroup(call, p, p.values, n, from, to, false, b.weights, ahead, fetch, b.part + first * call.padded);
 }
 
-// Scores of all KV heads of a narrow tile, two chunks of K at a time: blocks are read as they lie in memory.
+// Scores of all KV heads of a narrow tile, two chunks of K at a time: blocks are read as they lie in memory. `piece`:
+// the first one's place in the stream.
 void ScoreNarrow(const AttentionCall& call, const AttentionTile& tile, const PartitionKv& p, const FetchStream& stream,
-                 const Buffers& b) {
+                 int32_t piece, const Buffers& b) {
   const KvLayer& kv = *call.kv;
   const int32_t rows = tile.rows_per_kv_head(), dim_pairs = kv.head_dim / 2;
   const int64_t head_bytes = KvHeadBytes(kv), q_stride = call.padded / 2;
-  int32_t piece = 0;
   for (int32_t c = p.first_chunk(); c <= p.last_chunk(); c += 2) {
     const int32_t chunks = c < p.last_chunk() ? 2 : 1;
     for (int32_t h = 0; h < tile.kv_heads; ++h, piece += chunks) {
@@ -185,7 +185,7 @@ void ScoreNarrow(const AttentionCall& call, const AttentionTile& tile, const Par
   }
 }
 
-// As ScoreNarrow, of V. `piece`: the first one's place in the stream.
+// As ScoreNarrow, of V.
 void WeighNarrow(const AttentionCall& call, const AttentionTile& tile, const PartitionKv& p, const ColumnRange* groups,
                  const FetchStream& stream, int32_t piece, const Buffers& b) {
   const KvLayer& kv = *call.kv;
@@ -291,7 +291,7 @@ void RunPartition(const AttentionCall& call, const AttentionTile& tile, const Up
   PlaceKeys(call, tile, b, &p);
   if (chunks && tile.rows_per_kv_head() <= kNarrowRows) {
     NarrowRanges ranges;
-    ScoreNarrow(call, tile, p, stream, b);
+    ScoreNarrow(call, tile, p, stream, 0, b);
     SoftmaxNarrow(call, tile, rows, p, b, &ranges, sums);
     const int32_t pieces_of_keys = (p.last_chunk() + 1 - p.first_chunk()) * tile.kv_heads;
     return WeighNarrow(call, tile, p, ranges.groups, stream, pieces_of_keys, b);
@@ -303,33 +303,28 @@ void RunPartition(const AttentionCall& call, const AttentionTile& tile, const Up
   }
 }
 
-// A member of a tile in a partition of which it reads columns of its own.
+// A member of a tile in a partition whose first `shared` columns it reads with others: its own columns.
 struct Member {
   Member(const AttentionCall& call, const AttentionTile& of, int32_t query, int32_t base, int32_t shared,
          const Buffers& b)
-      : tile(MemberTile(call, of, query)),
-        first_row(query * of.heads),
-        rows(call, tile),
-        at(b.FromRow(first_row, call.padded)) {
-    const int32_t end = rows.last + 1 < base + kPartition ? rows.last + 1 : base + kPartition;
-    sees = end > base + shared;
-    if (!sees) return;
-    p = PartOf(*call.kv, b, base, base + shared, end);
-    p.resumes = shared > 0;
+      : tile(MemberTile(call, of, query)), first_row(query * of.heads), at(b.FromRow(first_row, call.padded)) {
+    const int32_t end = tile.item->first_position + 1;
+    p = PartOf(*call.kv, b, base, base + shared, end < base + kPartition ? end : base + kPartition);
+    p.resumes = true;
   }
+  bool sees() const { return p.begin < p.end; }
+  int32_t pieces() const { return sees() ? p.last_chunk() + 1 - p.first_chunk() : 0; }
   AttentionTile tile;
   int32_t first_row;
-  Rows rows;
   Buffers at;
-  bool sees;  // any column behind the shared ones
   PartitionKv p;
 };
 
 // Softmax of one member's rows, whose scores are complete, into its place in *sums.
 void SoftmaxMember(const AttentionCall& call, const Member& m, NarrowRanges* ranges, Sums* sums) {
   Sums own;
-  SoftmaxNarrow(call, m.tile, m.rows, m.p, m.at, ranges, &own);
-  for (int32_t r = 0; r < m.rows.count; ++r) {
+  SoftmaxNarrow(call, m.tile, Rows(call, m.tile), m.p, m.at, ranges, &own);
+  for (int32_t r = 0; r < m.tile.heads; ++r) {
     sums->maximum[m.first_row + r] = own.maximum[r];
     sums->sum[m.first_row + r] = own.sum[r];
   }
@@ -356,54 +351,70 @@ void RunApart(const AttentionCall& call, const AttentionTile& tile, const Upcomi
   }
 }
 
+// Pieces of the columns that the members share, then of each one's own.
+void FetchMembers(const AttentionCall& call, const AttentionTile& tile, const PartitionKv& shared, bool values,
+                  FetchStream* stream) {
+  const KvLayer& kv = *call.kv;
+  auto add = [&](const AttentionTile& t, int32_t begin, int32_t end) {
+    if (begin < end && values) stream->AddValues(kv, t, begin, end, kAll, nullptr);
+    if (begin < end && !values) stream->AddKeys(kv, t, begin, end, kAll, nullptr);
+  };
+  add(tile, shared.begin, shared.end);
+  for (int32_t q = 0; q < tile.queries; ++q) {
+    const AttentionTile own = MemberTile(call, tile, q);
+    const int32_t end = own.item->first_position + 1;
+    add(own, shared.end, end < shared.base + kPartition ? end : shared.base + kPartition);
+  }
+  if (!values) stream->AddValues(kv, tile, shared.begin, shared.end, kAfter, nullptr);
+}
+
 // A partition whose first `shared` columns the members share: those for all rows, the others member by member. Scores
 // first, then softmax, then values, as if a row were alone.
-void RunAcross(const AttentionCall& call, const AttentionTile& tile, const Rows& rows, int32_t index, int32_t shared,
-               const Buffers& b, Sums* sums) {
+void RunAcross(const AttentionCall& call, const AttentionTile& tile, const Upcoming& next, const Rows& rows,
+               int32_t index, int32_t shared, const Buffers& b, Sums* sums) {
   const KvLayer& kv = *call.kv;
   const int32_t base = index * kPartition;
   const ColumnRange common = {0, shared};
   PartitionKv p = PartOf(kv, b, base, base, base + shared);
-  FetchStream stream(kv);
-  stream.Add(kv, tile, p.begin, p.end, kAll, p.chunks);
-  stream.Close();
+  PlaceChunks(kv, *tile.item, tile.kv_head, p.begin, p.end, p.chunks);
+  FetchStream keys(kv), values(kv);
+  FetchMembers(call, tile, p, false, &keys);
+  keys.Close();
   PlaceKeys(call, tile, b, &p);
   for (int32_t r = 0; r < rows.count; r += kGroupRows) {
-    ScoreGroup(call, p, rows.count - r < kGroupRows ? rows.count - r : kGroupRows, common, stream, r == 0,
+    ScoreGroup(call, p, rows.count - r < kGroupRows ? rows.count - r : kGroupRows, common, keys, r == 0,
                b.FromRow(r, call.padded));
   }
   if (p.widens) CopyValueScales(call, 0, p, b);
   NarrowRanges ranges;
-  for (int32_t q = 0; q < tile.queries; ++q) {
+  for (int32_t q = 0, piece = shared / 16; q < tile.queries; ++q) {
     Member m(call, tile, q, base, shared, b);
-    if (m.sees) {
-      FetchStream own(kv);
-      own.AddKeys(kv, m.tile, m.p.begin, m.p.end, kAll, m.p.chunks + m.p.first_chunk());
-      own.AddValues(kv, m.tile, m.p.begin, m.p.end, kAfter, nullptr);
-      own.Close();
+    if (m.sees()) {
+      PlaceChunks(kv, *m.tile.item, tile.kv_head, m.p.begin, m.p.end, m.p.chunks + m.p.first_chunk());
       PlaceKeys(call, m.tile, b, &m.p);
-      ScoreNarrow(call, m.tile, m.p, own, m.at);
+      ScoreNarrow(call, m.tile, m.p, keys, piece, m.at);
+      piece += m.pieces();
     } else {
       m.p = p;
     }
     SoftmaxMember(call, m, &ranges, sums);
   }
+  FetchMembers(call, tile, p, true, &values);
+  FetchAfter(call, next, &values);
+  values.Close();
   PlaceValues(call, tile, b, &p);
-  if (p.widens) WidenValues(call, b, stream, shared / 16, &p);
+  if (p.widens) WidenValues(call, b, values, 0, shared / 16, &p);
   for (int32_t r = 0; r < rows.count; r += kGroupRows) {
     WeighGroup(call, p, p.values, rows.count - r < kGroupRows ? rows.count - r : kGroupRows, 0, shared / 2, false,
-               b.weights + r * kPartition, stream.Ahead(shared / 16), r == 0, b.part + r * call.padded);
+               b.weights + r * kPartition, values.Ahead(0), r == 0, b.part + r * call.padded);
   }
-  for (int32_t q = 0; q < tile.queries; ++q) {
+  for (int32_t q = 0, piece = shared / 16; q < tile.queries; ++q) {
     Member m(call, tile, q, base, shared, b);
-    if (!m.sees) continue;
-    FetchStream own(kv);
-    own.AddValues(kv, m.tile, m.p.begin, m.p.end, kAll, m.p.chunks + m.p.first_chunk());
-    own.Close();
-    for (int32_t r = 0; r < tile.heads; r += kGroupRows) {
-      ranges.groups[r / kGroupRows] = {shared, m.p.end - base};
-    }
-    WeighNarrow(call, m.tile, m.p, ranges.groups, own, 0, m.at);
+    if (!m.sees()) continue;
+    PlaceChunks(kv, *m.tile.item, tile.kv_head, m.p.begin, m.p.end, m.p.chunks + m.p.first_chunk());
+    for (int32_t r = 0; r < tile.heads; r += kGroupRows) ranges.groups[r / kGroupRows] = {shared, m.p.end - base};
+    WeighNarrow(call, m.tile, m.p, ranges.groups, values, piece, m.at);
+    piece += m.pieces();
   }
 }
 
@@ -412,7 +423,7 @@ void RunAnyPartition(const AttentionCall& call, const AttentionTile& tile, const
   const int32_t shared = SharedColumns(tile, index);
   if (shared == kPartition) return RunPartition(call, tile, BeginOf(call, next), rows, index, b, sums);
   if (shared == 0) return RunApart(call, tile, BeginOf(call, next), rows, index, b, sums);
-  RunAcross(call, tile, rows, index, shared, b, sums);
+  RunAcross(call, tile, BeginOf(call, next), rows, index, shared, b, sums);
 }
 
 // Adds a partition's `n` rows, stride apart, to what came before them. A row's first partition finds maximum -infinity,

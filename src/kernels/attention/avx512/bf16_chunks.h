@@ -55,6 +55,16 @@ class ChunkWalk {
   int32_t offset_;
 };
 
+// Where the chunks of positions [begin, end) lie.
+inline void PlaceChunks(const KvLayer& kv, const AttentionItem& item, int32_t kv_head, int32_t begin, int32_t end,
+                        ChunkPlace* chunks) {
+  ChunkWalk walk(kv, item, kv_head, begin);
+  for (int32_t c = begin / 16; c < (end + 15) / 16; ++c, ++chunks) {
+    *chunks = walk.Place();
+    if (16 * (c + 1) < end) walk.Next();
+  }
+}
+
 // What will be read, in the order of reading, in pieces: 16 positions (a chunk) of one head, of K or of V. While one is
 // used, one some 16 KiB further on is fetched. Decodes read the cache once, from memory, in runs too short for the
 // processor to foresee.
@@ -97,7 +107,10 @@ class FetchStream {
   bool active() const { return count_ > 0; }
 
  private:
-  static constexpr int32_t kMax = 2 * kKeyVectors * kMostKvHeads + kMostAhead;
+  // K and V of a narrow tile, or either of the members of a tile.
+  static constexpr int32_t kMostMembers = kAttentionTileRows;
+  static constexpr int32_t kMax =
+      kKeyVectors * (kMostMembers > 2 * kMostKvHeads ? kMostMembers : 2 * kMostKvHeads) + 2 * kMostAhead;
   // `in_block`: bytes from one position of a block to the next.
   void AddOne(const KvLayer& kv, const void* base, int64_t in_block, const AttentionTile& tile, int32_t begin,
               int32_t end, int32_t most, ChunkPlace* chunks) {

@@ -241,14 +241,13 @@ inline void CopyValueScales(const AttentionCall& call, int32_t h, const Partitio
   }
 }
 
-// Widens chunks of V below `upto`.
-inline void WidenValues(const AttentionCall& call, const Buffers& b, const FetchStream& stream, int32_t upto,
-                        PartitionKv* p) {
-  const int32_t chunks = p->last_chunk() + 1 - p->first_chunk();
+// Widens chunks of V below `upto`. `piece`: the first chunk's place in the stream.
+inline void WidenValues(const AttentionCall& call, const Buffers& b, const FetchStream& stream, int32_t piece,
+                        int32_t upto, PartitionKv* p) {
   upto = upto <= p->last_chunk() ? upto : p->last_chunk() + 1;
   for (; p->values_ready < upto; ++p->values_ready) {
     const int32_t c = p->values_ready;
-    WidenValueChunk(call, p->chunks[c].Head(call.kv->v), p->chunks[c].offset, stream, chunks + c - p->first_chunk(), c,
+    WidenValueChunk(call, p->chunks[c].Head(call.kv->v), p->chunks[c].offset, stream, piece + c - p->first_chunk(), c,
                     b);
   }
 }
