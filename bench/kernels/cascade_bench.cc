@@ -3,7 +3,8 @@
 //
 //   cascade_bench [THREADS] [NAME_PART] [SECONDS] [OWN]
 //
-// NAME_PART: only rows whose name holds it. OWN: positions of each sequence behind the prefix, 64 unless told
+// NAME_PART: only rows whose name holds it; "groups": what finding groups takes. OWN: positions of each sequence behind
+// the prefix, 64 unless told
 //
 // A turn is one step: a call per layer of a model of this shape, every layer with a cache of its own, so that a turn
 // finds in the processor's caches what a step would. One thread is measured in its own CPU time, several by the wall;
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/prefix_groups.h"
 #include "base/rng.h"
 #include "kernels/ops.h"
 #include "measure.h"
@@ -144,6 +146,37 @@ void Row(const Model& m, DType dtype, int32_t sequences, int32_t prefix, int32_t
   std::fflush(stdout);
 }
 
+// What finding groups takes, once a step: 256 sequences behind one prefix of 4,096, behind nothing, and in eight groups
+// of different lengths behind one of 128.
+void TimeGroups() {
+  constexpr int32_t kSequences = 256, kBlocks = 260;
+  std::vector<std::vector<int32_t>> tables(kSequences, std::vector<int32_t>(kBlocks));
+  std::vector<PrefixGroups::Sequence> sequences;
+  for (auto& table : tables) sequences.push_back({table.data(), kBlocks * kBlock, -1, 0});
+  PrefixGroups groups(kBlock, kSequences);
+  for (const char* kind : {"one group", "none", "nested"}) {
+    for (int32_t s = 0; s < kSequences; ++s) {
+      for (int32_t b = 0; b < kBlocks; ++b) {
+        const bool shared = kind[0] == 'o' ? b < 256 : kind[1] == 'e' ? b < 8 : false;
+        const bool deeper = kind[1] == 'e' && b < 256 - 16 * (s % 8);
+        tables[static_cast<size_t>(s)][static_cast<size_t>(b)] = shared   ? b
+                                                                 : deeper ? (s % 8 + 1) * 1000 + b
+                                                                          : 100000 + s * kBlocks + b;
+      }
+    }
+    std::vector<double> us;
+    int64_t spared = 0;
+    for (int turn = 0; turn < 500; ++turn) {
+      const double start = Now(true);
+      spared = groups.Find(sequences);
+      us.push_back((Now(true) - start) * 1e6);
+    }
+    const Quartiles q(us);
+    std::printf("groups of %d sequences, %s: %.1f us (%.1f-%.1f), %lld tokens spared\n", kSequences, kind, q.median,
+                q.low, q.high, static_cast<long long>(spared));
+  }
+}
+
 }  // namespace
 }  // namespace tactus::bench
 
@@ -152,6 +185,10 @@ int main(int argc, char** argv) {
   using namespace tactus::bench;
   kernels::ThreadPool pool(argc > 1 ? std::atoi(argv[1]) : 1, SystemClock());
   const std::string part = argc > 2 ? argv[2] : "";
+  if (part == "groups") {
+    TimeGroups();
+    return 0;
+  }
   const double seconds = argc > 3 ? std::atof(argv[3]) : 3.0;
   const int32_t own = argc > 4 ? std::atoi(argv[4]) : 64;
   std::printf(

@@ -131,8 +131,38 @@ void HybridModel::FillAttentionTables() {
   });
 }
 
-// Chunks of one step run in one kernel: see OperatorTimes.
+// Windows cut what is shared from the front.
+bool HybridModel::ReadsTogether(const StepShape& shape) const {
+  return !shape.prefixes.empty() && std::isinf(window_);
+}
+
+// Cascade attention (Juravsky et al. 2024, Ye et al. 2024): a prefix is one more chunk of as many queries as decodes
+// share it, in the kernel of the chunks; the decodes' kernel goes over what is their own. The merge of both, of a few
+// hundred bytes a head, is left out.
+double HybridModel::CascadeNs(const StepShape& shape) const {
+  double sum = prefill_base_ns_, longest = 0;
+  auto add = [&](int32_t tokens, int32_t context) {
+    sum += adds_.At(tokens, context);
+    longest = std::max(longest, alone_.At(tokens, context));
+  };
+  for (const ChunkShape& chunk : shape.chunks) add(chunk.tokens, chunk.context_tokens);
+  int64_t own_tokens = shape.decode_context_tokens;
+  for (const PrefixShape& prefix : shape.prefixes) {
+    add(prefix.decodes, prefix.tokens);
+    own_tokens -= int64_t{prefix.tokens} * prefix.decodes;
+  }
+  const double decodes = static_cast<double>(shape.decodes);
+  return std::max(sum, longest) +
+         (shape.chunks.empty() ? decode_ : beside_).At(decodes, static_cast<double>(own_tokens) / decodes);
+}
+
+// Chunks of one step run in one kernel: see OperatorTimes. Prefixes are read together where that is faster.
 double HybridModel::AttentionNs(const StepShape& shape) const {
+  if (ReadsTogether(shape)) {
+    StepShape apart = shape;
+    apart.prefixes = {};
+    return std::min(CascadeNs(shape), AttentionNs(apart));
+  }
   double sum = prefill_base_ns_, longest = 0, ns = 0;
   for (const ChunkShape& chunk : shape.chunks) {
     sum += adds_.At(chunk.tokens, chunk.context_tokens);
@@ -188,6 +218,11 @@ double HybridModel::StepBytes(const StepShape& shape) const {
   double kv_tokens = static_cast<double>(shape.decode_context_tokens);
   for (const ChunkShape& chunk : shape.chunks)
     kv_tokens += std::min<double>(chunk.context_tokens, window_) + chunk.tokens;
+  if (ReadsTogether(shape)) {
+    for (const PrefixShape& prefix : shape.prefixes) {
+      kv_tokens -= static_cast<double>(prefix.tokens) * (prefix.decodes - 1);
+    }
+  }
   const double layer = static_cast<double>(model_.LayerParameters()) * format_.weight_bytes + kv_token * kv_tokens;
   const double head = shape.logit_rows > 0 ? static_cast<double>(model_.vocab * model_.hidden) * 2 : 0;
   return static_cast<double>(model_.layers) * layer + head;

@@ -75,6 +75,8 @@ class HybridModel final : public CostModel {
   // All but attention and matrix products, one layer.
   double LayerElementwiseNs(int64_t tokens) const;
   double AttentionNs(const StepShape& shape) const;  // one layer
+  double CascadeNs(const StepShape& shape) const;    // with its prefixes read once
+  bool ReadsTogether(const StepShape& shape) const;
 
   const Deployment deployment_;
   const ModelSpec model_;
