@@ -572,35 +572,5 @@ TEST(Simulator, MoreClientsThanRequestsAreThoseOfTheRequests) {
   EXPECT_EQ((*sim)->progress().ended, 5);
 }
 
-// Requests behind one prompt of 256 tokens: with cascade attention the plans say which decodes share it, and nothing
-// else about them changes; without, no plan says so.
-TEST(Simulator, PlansSayWhatDecodesShareWhereItIsReadOnce) {
-  LinearModel model;
-  std::vector<StepPlan> plans[2];
-  std::string results[2];
-  for (const bool cascade : {false, true}) {
-    SimulationConfig c = Config(model);
-    c.cascade_attention = cascade;
-    c.on_step = [&](int32_t, const StepPlan& plan, TimeNs, TimeNs) { plans[cascade].push_back(plan); };
-    results[cascade] = Simulate(c, Stream("prefix:shared=256,unique=30,out=20", 100, 40)).json.dump();
-  }
-  EXPECT_EQ(results[0], results[1]) << "a model that knows nothing of prefixes takes the same times";
-  ASSERT_EQ(plans[0].size(), plans[1].size());
-  int64_t sharing = 0;
-  for (size_t i = 0; i < plans[1].size(); ++i) {
-    EXPECT_TRUE(plans[0][i].prefixes.empty());
-    const StepPlan& plan = plans[1][i];
-    const auto decodes = static_cast<int64_t>(plan.items.size() - plan.prompt_items.size());
-    EXPECT_LE(plan.prefixes.size(), 1u) << "there is one prefix";
-    for (const PrefixShape& prefix : plan.prefixes) {
-      EXPECT_EQ(prefix.tokens, 256) << "step " << i;
-      EXPECT_GE(prefix.decodes, 2);
-      EXPECT_LE(prefix.decodes, decodes);
-      sharing += prefix.decodes;
-    }
-  }
-  EXPECT_GE(sharing, 200) << "most decodes share the prefix";
-}
-
 }  // namespace
 }  // namespace tactus
