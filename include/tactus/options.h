@@ -28,6 +28,7 @@ struct EngineOptions : SchedulingOptions {
   // Execution
   int64_t threads = 0;
   std::string kernels;
+  bool cascade_attention = true;
   // Memory that requests take outside the engine (bodies, parsing, buffers of streams). Not a flag: who serves says it.
   int64_t front_end_bytes = 0;
   // Step times of this machine are loaded where they are stored, although no policy asks for them. Not a flag.
@@ -76,6 +77,8 @@ struct EngineOptions : SchedulingOptions {
     v.Field("kernels", kernels,
             {.choices = "|ref|scalar|avx2|avxvnni|avx512|amx|neon_dotprod|neon_i8mm",
              .help = "kernel set; default: the fastest that this machine runs"});
+    v.Field("cascade-attention", cascade_attention,
+            {.help = "read the KV of a prefix that decodes share once for all of them; changes no token"});
   }
 };
 

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "base/step_time_model.h"
 #include "base/units.h"
 #include "tactus/request.h"
 
@@ -104,6 +105,7 @@ struct StepPlan {
   // items.
   std::vector<int32_t> prompt_items;     // indices of items that compute (or recompute) a prompt
   int64_t decode_context_tokens = 0;     // KV tokens that the decodes read, summed, each one's own token included
+  std::vector<PrefixShape> prefixes;     // that decodes share, where the device reads those once for all of them
   int64_t logit_rows = 0;                // sum of the items'
   int64_t padded_tokens = 0;             // computed for nothing (--pad)
   DurationNs longest_preemption_ns = 0;  // see StepRecord
@@ -125,6 +127,7 @@ struct StepPlan {
     tokens.clear();
     prompt_items.clear();
     decode_context_tokens = 0;
+    prefixes.clear();
     logit_rows = 0;
     padded_tokens = 0;
     longest_preemption_ns = 0;

@@ -19,6 +19,7 @@ StepShape ShapeOf(const StepPlan& plan, std::vector<ChunkShape>* chunks) {
   }
   shape.chunks = *chunks;
   shape.decodes = static_cast<int64_t>(plan.items.size() - chunks->size());
+  shape.prefixes = plan.prefixes;
   shape.logit_rows = plan.logit_rows;
   shape.padded_tokens = plan.padded_tokens;
   shape.swap_blocks = static_cast<int64_t>(plan.swap_outs.size() + plan.swap_ins.size());

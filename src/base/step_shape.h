@@ -8,7 +8,7 @@
 
 namespace tactus {
 
-// The shape refers to *chunks.
+// The shape refers to *chunks and to the plan.
 StepShape ShapeOf(const StepPlan& plan, std::vector<ChunkShape>* chunks);
 
 }  // namespace tactus

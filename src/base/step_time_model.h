@@ -16,13 +16,23 @@ struct ChunkShape {
   int32_t tokens = 0;
 };
 
+// Decodes that have the same KV at the front, on a device whose attention reads that once for all of them (cascade
+// attention): `decodes` of the step's share their first `tokens`.
+struct PrefixShape {
+  int32_t tokens = 0;
+  int32_t decodes = 0;
+};
+
 struct StepShape {
   std::span<const ChunkShape> chunks;  // in plan order
   int64_t decodes = 0;                 // sequences that decode one token each
   int64_t decode_context_tokens = 0;   // KV tokens that the decodes read, summed, each one's own new token included
-  int64_t logit_rows = 0;              // rows through lm_head (and sampled)
-  int64_t padded_tokens = 0;           // computed for nothing, on top (--pad)
-  int64_t swap_blocks = 0;             // KV blocks copied to or from host memory before the step
+  // At most one of each decode; decode_context_tokens counts them for every decode. A model that knows nothing of
+  // prefixes may take no notice: it prices the step as if each were read by every decode.
+  std::span<const PrefixShape> prefixes;
+  int64_t logit_rows = 0;     // rows through lm_head (and sampled)
+  int64_t padded_tokens = 0;  // computed for nothing, on top (--pad)
+  int64_t swap_blocks = 0;    // KV blocks copied to or from host memory before the step
 
   int64_t prefill_tokens() const {
     int64_t sum = 0;

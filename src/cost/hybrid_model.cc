@@ -132,37 +132,66 @@ void HybridModel::FillAttentionTables() {
   });
 }
 
-// Chunks of one step run in one kernel: see OperatorTimes.
-double HybridModel::ChunksNs(const StepShape& shape) const {
-  if (shape.chunks.empty()) return 0;
+// Windows cut what is shared from the front.
+bool HybridModel::ReadsTogether(const StepShape& shape) const {
+  return !shape.prefixes.empty() && std::isinf(window_);
+}
+
+// The chunks of one step run in one kernel: see OperatorTimes.
+HybridModel::AttentionParts HybridModel::Apart(const StepShape& shape) const {
   double sum = prefill_base_ns_, longest = 0;
   for (const ChunkShape& chunk : shape.chunks) {
     sum += adds_.At(chunk.tokens, chunk.context_tokens);
     longest = std::max(longest, alone_.At(chunk.tokens, chunk.context_tokens));
   }
-  return std::max(sum, longest);
+  if (shape.chunks.empty()) sum = 0;
+  return PartsOf(shape, sum, longest, shape.decode_context_tokens);
 }
 
+// Cascade attention (Juravsky et al. 2024, Ye et al. 2024): a prefix is one more chunk of as many queries as decodes
+// share it, in the kernel of the chunks; the decodes' kernel goes over what is their own. The merge of both, of a few
+// hundred bytes a head, is left out.
+HybridModel::AttentionParts HybridModel::Cascade(const StepShape& shape) const {
+  double sum = prefill_base_ns_, longest = 0;
+  const auto add = [&](int32_t tokens, int32_t context) {
+    sum += adds_.At(tokens, context);
+    longest = std::max(longest, alone_.At(tokens, context));
+  };
+  for (const ChunkShape& chunk : shape.chunks) add(chunk.tokens, chunk.context_tokens);
+  int64_t own_tokens = shape.decode_context_tokens;
+  for (const PrefixShape& prefix : shape.prefixes) {
+    add(prefix.decodes, prefix.tokens);
+    own_tokens -= int64_t{prefix.tokens} * prefix.decodes;
+  }
+  return PartsOf(shape, sum, longest, own_tokens);
+}
+
+HybridModel::AttentionParts HybridModel::PartsOf(const StepShape& shape, double chunks_sum_ns, double longest_ns,
+                                                 int64_t own_tokens) const {
+  AttentionParts parts;
+  parts.chunks_ns = std::max(chunks_sum_ns, longest_ns);
+  if (shape.decodes == 0) return parts;
+  const double decodes = static_cast<double>(shape.decodes), context = static_cast<double>(own_tokens) / decodes;
+  parts.own_kernel_ns = decode_.At(decodes, context);
+  parts.decodes_ns = shape.chunks.empty() ? parts.own_kernel_ns : beside_.At(decodes, context);
+  return parts;
+}
+
+// Prefixes are read together where that is faster.
 double HybridModel::LayerNs(const StepShape& shape) const {
-  const double chunks_ns = ChunksNs(shape);
-  double ns = layer_.At(shape.tokens() + shape.padded_tokens) + chunks_ns;
-  if (shape.decodes == 0) return ns;
-  const double decodes = static_cast<double>(shape.decodes);
-  ns += (shape.chunks.empty() ? decode_ : beside_)
-            .At(decodes, static_cast<double>(shape.decode_context_tokens) / decodes);
-  return nano_ ? std::min(ns, NanoLayerNs(shape, chunks_ns)) : ns;
+  const double apart = LayerWith(shape, Apart(shape));
+  return ReadsTogether(shape) ? std::min(apart, LayerWith(shape, Cascade(shape))) : apart;
 }
 
-// Two halves, each of which reads the weights, so that a step of few tokens is better whole. The decodes have a kernel
-// of their own: a chunk does not slow them as where both share one.
-double HybridModel::NanoLayerNs(const StepShape& shape, double chunks_ns) const {
+// Nano-batches are two halves, each of which reads the weights, so that a step of few tokens is better whole. The
+// decodes have a kernel of their own: a chunk does not slow them as where both share one.
+double HybridModel::LayerWith(const StepShape& shape, const AttentionParts& attention) const {
   const int64_t tokens = shape.tokens() + shape.padded_tokens;
-  const double decodes = static_cast<double>(shape.decodes);
+  const double whole = layer_.At(tokens) + attention.chunks_ns + attention.decodes_ns;
+  if (!nano_ || shape.decodes == 0) return whole;
   // Nor are two halves faster than the whole, whatever the tables say of counts beyond their end.
   const double linear_ns = std::max(layer_.At(tokens), layer_.At(tokens / 2) + layer_.At(tokens - tokens / 2));
-  const double compute_ns = linear_ns + chunks_ns;
-  const double memory_ns = decode_.At(decodes, static_cast<double>(shape.decode_context_tokens) / decodes);
-  return deployment_.overlap_fit.Together(compute_ns, memory_ns);
+  return std::min(whole, deployment_.overlap_fit.Together(linear_ns + attention.chunks_ns, attention.own_kernel_ns));
 }
 
 DurationNs HybridModel::StageTimeNs(const StepShape& shape, int32_t stage) const {
@@ -206,6 +235,11 @@ double HybridModel::StepBytes(const StepShape& shape) const {
   double kv_tokens = static_cast<double>(shape.decode_context_tokens);
   for (const ChunkShape& chunk : shape.chunks)
     kv_tokens += std::min<double>(chunk.context_tokens, window_) + chunk.tokens;
+  if (ReadsTogether(shape)) {
+    for (const PrefixShape& prefix : shape.prefixes) {
+      kv_tokens -= static_cast<double>(prefix.tokens) * (prefix.decodes - 1);
+    }
+  }
   const double layer = static_cast<double>(model_.LayerParameters()) * format_.weight_bytes + kv_token * kv_tokens;
   const double head = shape.logit_rows > 0 ? static_cast<double>(model_.vocab * model_.hidden) * 2 : 0;
   return static_cast<double>(model_.layers) * layer + head;

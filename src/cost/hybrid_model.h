@@ -76,10 +76,17 @@ class HybridModel final : public CostModel {
   void FillAttentionTables();
   // All but attention and matrix products, one layer.
   double LayerElementwiseNs(int64_t tokens) const;
-  // One layer.
-  double LayerNs(const StepShape& shape) const;
-  double NanoLayerNs(const StepShape& shape, double chunks_ns) const;
-  double ChunksNs(const StepShape& shape) const;
+  // Attention of one layer: of the chunks (and of prefixes that are read once), of the decodes beside them, and of the
+  // decodes in a kernel of their own.
+  struct AttentionParts {
+    double chunks_ns = 0, decodes_ns = 0, own_kernel_ns = 0;
+  };
+  AttentionParts Apart(const StepShape& shape) const;
+  AttentionParts Cascade(const StepShape& shape) const;  // prefixes are read once
+  AttentionParts PartsOf(const StepShape& shape, double chunks_sum_ns, double longest_ns, int64_t own_tokens) const;
+  double LayerNs(const StepShape& shape) const;  // one layer
+  double LayerWith(const StepShape& shape, const AttentionParts& attention) const;
+  bool ReadsTogether(const StepShape& shape) const;
 
   const Deployment deployment_;
   const ModelSpec model_;

@@ -27,8 +27,11 @@ std::string ProcessorName() {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(ModelDescription description, ModelNumerics chosen, Clock& clock)
-      : description_(std::move(description)), chosen_(std::move(chosen)), clock_(clock) {
+  CpuBackend(ModelDescription description, ModelNumerics chosen, bool cascade_attention, Clock& clock)
+      : description_(std::move(description)),
+        chosen_(std::move(chosen)),
+        cascade_attention_(cascade_attention),
+        clock_(clock) {
     // The tokeniser, which may have megabytes, is another's business.
     description_.tokenizer_json.clear();
     description_.tokenizer_config_json.clear();
@@ -92,6 +95,7 @@ class CpuBackend final : public Backend {
     exec.max_step_tokens = size.max_step_tokens;
     exec.max_step_items = size.max_step_items;
     exec.max_model_len = size.max_model_len;
+    exec.cascade_attention = cascade_attention_;
     exec.clock = &clock_;
     ModelWeights weights = std::move(*weights_);
     weights_.reset();
@@ -101,6 +105,7 @@ class CpuBackend final : public Backend {
  private:
   ModelDescription description_;
   const ModelNumerics chosen_;
+  const bool cascade_attention_;
   Clock& clock_;
   std::optional<ModelWeights> weights_;  // from LoadWeights to CreateExecutor
 };
@@ -110,7 +115,8 @@ class CpuBackend final : public Backend {
 Result<std::unique_ptr<Backend>> MakeCpuBackend(const EngineOptions& options, const ModelDescription& description,
                                                 Clock& clock) {
   TACTUS_ASSIGN_OR_RETURN(ModelNumerics chosen, ChooseModelNumerics(options, description));
-  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(description, std::move(chosen), clock));
+  return std::unique_ptr<Backend>(
+      std::make_unique<CpuBackend>(description, std::move(chosen), options.cascade_attention, clock));
 }
 
 }  // namespace tactus

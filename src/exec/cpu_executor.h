@@ -25,6 +25,7 @@ struct CpuExecutorOptions {
   int32_t max_step_items = 0;
   int64_t max_model_len = 0;
   int32_t max_in_flight = 1;
+  bool cascade_attention = true;  // a prefix that decodes of a step share is read once for all of them; changes no bit
   Clock* clock = nullptr;  // of StepResult's times and of waits between compute threads; needed, outlives the executor
   OperatorProfile* profile = nullptr;  // counts every step's operators; outlives the executor, read while none runs
 };

@@ -18,7 +18,8 @@ StepRunner::StepRunner(const ModelConfig& config, ModelWeights weights, const Cp
       weights_(std::move(weights)),
       options_(options),
       blocks_per_slot_((options.max_model_len + options.block_size - 1) / options.block_size),
-      pool_(options.threads, *options.clock) {}
+      pool_(options.threads, *options.clock),
+      prefix_groups_(options.block_size, options.max_step_items) {}
 
 Result<std::unique_ptr<StepRunner>> StepRunner::Create(const ModelConfig& config, ModelWeights weights,
                                                        const CpuExecutorOptions& given) {
@@ -70,6 +71,7 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(const ModelConfig& config
   r->logit_rows_.reserve(tokens);
   r->rows_.reserve(tokens);
   r->attention_items_.reserve(static_cast<size_t>(options.max_step_items));
+  r->sequences_.reserve(static_cast<size_t>(options.max_step_items));
   for (int32_t t = 0; t < options.threads; ++t) r->samplers_.emplace_back(config.vocab_size);
   return r;
 }
@@ -82,6 +84,7 @@ void StepRunner::Run(const StepPlan& plan, StepResult* result) {
   try {
     Apply(plan);
     FillBatch(plan, result);
+    if (options_.cascade_attention) FindPrefixGroups();
     CollectRows(plan, result);
     DecoderBatch batch;
     for (const StepItem& item : plan.items) batch.tokens += item.count;
@@ -201,7 +204,10 @@ void StepRunner::FillBatch(const StepPlan& plan, StepResult* result) {
     result->items[i] = ItemResult{};
     result->items[i].accepted = item.count;
     const BlockId* table = Table(item.slot);
-    attention_items_.push_back({static_cast<int32_t>(t), item.first_position, item.count, table});
+    attention_items_.push_back({.first_token = static_cast<int32_t>(t),
+                                .first_position = item.first_position,
+                                .count = item.count,
+                                .block_table = table});
     for (int32_t j = 0; j < item.count; ++j, ++t) {
       TokenId id = item.input == InputSource::kChained ? slots_[static_cast<size_t>(item.slot)].last_token
                                                        : plan.tokens[static_cast<size_t>(item.token_offset + j)];
@@ -215,6 +221,19 @@ void StepRunner::FillBatch(const StepPlan& plan, StepResult* result) {
       kv_slots_[t] =
           int64_t{table[position / options_.block_size]} * options_.block_size + position % options_.block_size;
     }
+  }
+}
+
+// Chunks read K and V once for all of their tokens as it is.
+void StepRunner::FindPrefixGroups() {
+  sequences_.clear();
+  for (const kernels::AttentionItem& item : attention_items_) {
+    sequences_.push_back({.blocks = item.block_table, .tokens = item.count == 1 ? item.first_position + 1 : 0});
+  }
+  if (prefix_groups_.Find(sequences_) == 0) return;
+  for (size_t i = 0; i < sequences_.size(); ++i) {
+    attention_items_[i].prefix_group = sequences_[i].group;
+    attention_items_[i].prefix_tokens = sequences_[i].shared_tokens;
   }
 }
 

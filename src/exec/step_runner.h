@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "base/prefix_groups.h"
 #include "exec/cpu_executor.h"
 #include "exec/kv_memory.h"
 #include "model/decoder.h"
@@ -54,6 +55,7 @@ class StepRunner {
   void Apply(const StepPlan& plan);
   void RunCopies(const StepPlan& plan);
   void FillBatch(const StepPlan& plan, StepResult* result);
+  void FindPrefixGroups();
   void CollectRows(const StepPlan& plan, StepResult* result);
   void SampleRows(const StepPlan& plan);
   void Commit(const StepPlan& plan, StepResult* result);
@@ -80,6 +82,8 @@ class StepRunner {
   std::vector<int32_t> ids_, positions_;
   std::vector<int64_t> kv_slots_;
   std::vector<kernels::AttentionItem> attention_items_;
+  std::vector<PrefixGroups::Sequence> sequences_;  // an entry per attention item
+  PrefixGroups prefix_groups_;
   std::vector<int32_t> logit_rows_;
   std::vector<Row> rows_;
 };

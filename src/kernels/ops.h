@@ -43,6 +43,10 @@ struct AttentionItem {
   int32_t first_position = 0;
   int32_t count = 0;
   const int32_t* block_table = nullptr;  // block ids, index = position / block_size
+  // Items of one group (>= 0) have the same blocks for positions [0, prefix_tokens): those are read once for several of
+  // them where each is one query that sees all of these positions. It changes no bit. -1: of no group.
+  int32_t prefix_group = -1;
+  int32_t prefix_tokens = 0;
 };
 
 // One layer's paged K and V. dtype: kF32, kBF16, or kInt8 with a scale per position and head. How elements lie within a

@@ -122,7 +122,8 @@ Status Replica::Connect(ReplicaParts parts) {
   loop_ = std::make_unique<StepLoop>(StepLoopConfig{.limits = limits_,
                                                     .slot_capacity = config_.slots(),
                                                     .max_errors_in_a_row = config_.max_errors_in_a_row,
-                                                    .max_draft_tokens = config_.max_draft_tokens},
+                                                    .max_draft_tokens = config_.max_draft_tokens,
+                                                    .shared_prefixes = config_.shared_prefixes},
                                      std::move(loop));
   return Status();
 }

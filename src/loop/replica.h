@@ -24,8 +24,9 @@ struct ReplicaConfig {
   int32_t max_queue = 2048;   // sequences that may wait; beyond it a request is refused
   int32_t slot_capacity = 0;  // live sequences; 0: as slots() says
   bool prefix_caching = true;
-  Hash128 secret;     // of the block keys
-  std::string model;  // part of every key
+  bool shared_prefixes = false;  // StepLoopConfig's
+  Hash128 secret;                // of the block keys
+  std::string model;             // part of every key
   std::vector<TokenId> model_stop_ids;
   std::vector<std::string> adapters;
   int32_t max_errors_in_a_row = 3;

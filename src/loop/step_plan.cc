@@ -57,7 +57,11 @@ Planning::Planning(const LoopContext& context, sched::PlanBuilder* builder, Step
       builder_(*builder),
       steps_(*steps),
       live_(*live),
-      events_(*events) {}
+      events_(*events) {
+  if (context.config.shared_prefixes) {
+    prefixes_.emplace(*parts_.kv, context.parts.scheduler->config().limits.max_num_seqs);
+  }
+}
 
 double Planning::kv_utilization() const {
   const StepId steps = steps_.next_step();
@@ -158,6 +162,7 @@ bool Planning::PlanAndSubmit() {
 }
 
 void Planning::Submit(InFlight* f) {
+  if (prefixes_.has_value()) prefixes_->Find(&f->plan);
   const StepPlan& plan = f->plan;
   plan_hash_ = MixHash(plan_hash_, HashOf(plan));
   if (keep_hashes_) hashes_.push_back(plan_hash_);

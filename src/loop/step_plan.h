@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "loop/live_requests.h"
 #include "loop/pass_events.h"
+#include "loop/shared_prefixes.h"
 #include "loop/steps_in_flight.h"
 #include "sched/scheduler.h"
 
@@ -46,6 +48,7 @@ class Planning {
   LiveRequests& live_;
   PassEvents& events_;
 
+  std::optional<SharedPrefixes> prefixes_;   // null: plans do not say
   bool some_left_out_ = false;               // a running sequence of the step submitted last
   int64_t previous_prefill_tokens_ = 0;      // of the step submitted last
   std::vector<SwapCopy> carried_swap_outs_;  // of a plan without items

@@ -32,11 +32,13 @@ OperatorCost LinearCost(const PackedTokens& x, std::span<const LinearOutput> out
   return cost;
 }
 
-// Each item's K and V read once, its scores and weighted values for every visible position of every head.
+// Each item's K and V read once, but a prefix once for its group; scores and weighted values for every visible position
+// of every head.
 OperatorCost AttentionCost(std::span<const kernels::AttentionItem> items, int32_t heads, const kernels::KvLayer& kv,
                            int32_t window) {
   OperatorCost cost;
   const int64_t position_bytes = 2 * kernels::KvBlockBytes(kv) / kv.block_size;
+  std::vector<bool> read;  // by group
   for (const kernels::AttentionItem& item : items) {
     int64_t seen = 0;
     for (int32_t p = item.first_position; p < item.first_position + item.count; ++p) {
@@ -44,6 +46,12 @@ OperatorCost AttentionCost(std::span<const kernels::AttentionItem> items, int32_
     }
     const int64_t end = item.first_position + item.count;
     cost.bytes += std::min<int64_t>(end, window > 0 ? int64_t{window} + item.count - 1 : end) * position_bytes;
+    if (item.prefix_group >= 0 && window == 0) {
+      const auto group = static_cast<size_t>(item.prefix_group);
+      if (read.size() <= group) read.resize(group + 1);
+      if (read[group]) cost.bytes -= item.prefix_tokens * position_bytes;
+      read[group] = true;
+    }
     cost.bytes += int64_t{item.count} * heads * kv.head_dim * 8;
     cost.operations += 4 * seen * heads * kv.head_dim;
   }
@@ -202,7 +210,11 @@ std::span<const kernels::AttentionItem> Decoder::KeepLogitRows(const DecoderBatc
       std::memcpy(q_ + kept * q_cols, q_ + from * q_cols, static_cast<size_t>(q_cols) * sizeof(float));
     }
     const int32_t count = kept - first;
-    if (count > 0) last_items_.push_back({first, item.first_position + item.count - count, count, item.block_table});
+    if (count == 0) continue;
+    last_items_.push_back(item);
+    last_items_.back().first_token = first;
+    last_items_.back().first_position = item.first_position + item.count - count;
+    last_items_.back().count = count;
   }
   return last_items_;
 }

@@ -129,6 +129,7 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   rc.max_queue = QueueLimit();
   rc.slot_capacity = capacity;
   rc.prefix_caching = config.prefix_caching;
+  rc.shared_prefixes = config.cascade_attention;
   rc.secret = {1, 2};  // nothing to keep from anybody
   rc.model = config.model_name;
   rc.seed = config.seed;

@@ -37,6 +37,7 @@ struct SimulationConfig {
   cost::StepSpread step_spread;                      // of the steps about step_time; zeros: each takes just that
   std::string model_name = "model";
   bool prefix_caching = true;
+  bool cascade_attention = false;  // decodes that share a prefix read it once for all of them
   int64_t swap_blocks = 0;
 
   int32_t replicas = 1;

@@ -376,5 +376,42 @@ TEST(HybridModel, ExtrapolationNamesWhatIsBeyond) {
       "decodes 9 (measured up to 8: 1.1 x beyond); mean context of decodes 128 (measured up to 64: 2.0 x beyond)");
 }
 
+// A prefix that decodes share is a chunk of as many queries behind it, beside the step's chunks; the decodes' own parts
+// remain. The grids are exact where a function is linear, up to rounding.
+TEST(HybridModel, PrefixesAreReadOnceWhereThatIsFaster) {
+  Parts p;
+  p.operators.base = 1000;
+  p.operators.adds = 3;
+  p.operators.decode = 100;
+  p.operators.beside = 200;
+  const Shape apart{{}, 16, 16 * 1088};
+  const PrefixShape prefixes[] = {{1024, 12}, {512, 2}};
+  StepShape together = Of(apart);
+  together.prefixes = prefixes;
+  const double own = (16 * 1088 - 12 * 1024 - 2 * 512) / 16.0, chunks = 1000 + 3 * (12 + 1024) + 3 * (2 + 512);
+  const auto ns = [&](const StepShape& s) { return static_cast<double>(p.Make().StepTimeNs(s)); };
+  EXPECT_NEAR(ns(Of(apart)) / (5 * 100 * (16 + 1088)), 1, 0.01);
+  EXPECT_NEAR(ns(together) / (5 * (chunks + 100 * (16 + own))), 1, 0.01);
+  // Beside a chunk they share its kernel.
+  const Shape chunk{{{0, 64}}, 16, 16 * 1088};
+  together = Of(chunk);
+  together.prefixes = prefixes;
+  EXPECT_NEAR(ns(together) / (5 * (chunks + 3 * 64 + 200 * (16 + own))), 1, 0.01);
+  // A kernel that would take longer so is not used so.
+  p.operators.adds = 1000;
+  together = Of(apart);
+  together.prefixes = prefixes;
+  EXPECT_EQ(ns(together), ns(Of(apart)));
+  // A window cuts what is shared from the front.
+  p.operators.adds = 3;
+  p.model.window = 4000;
+  EXPECT_EQ(ns(together), ns(Of(apart)));
+  EXPECT_EQ(p.Make().StepBytes(together), p.Make().StepBytes(Of(apart)));
+  p.model.window = 0;
+  const double token_bytes = 5 * 2 * 2 * 4 * 2;  // layers, K and V, heads, dimensions, bytes
+  EXPECT_EQ(p.Make().StepBytes(Of(apart)) - p.Make().StepBytes(together), (11 * 1024 + 512) * token_bytes);
+  EXPECT_EQ(p.Make().StepFlops(Of(apart)), p.Make().StepFlops(together));
+}
+
 }  // namespace
 }  // namespace tactus::cost

@@ -39,6 +39,8 @@ struct Recorder {
   int64_t waves_with_two_carries = 0;
   std::vector<std::string> faults;
   std::map<int32_t, int32_t> kv_heads;  // by an item's count: the most KV heads in one of its tiles
+  int32_t most_members = 0;             // of a tile
+  int64_t shared_reads = 0;             // partitions of a KV head that a tile's members read together
 
   void Fault(const std::string& what) {
     if (faults.size() < 5) faults.push_back("wave " + std::to_string(wave) + ": " + what);
@@ -58,11 +60,23 @@ bool TakesKvHeads(const AttentionCall&) {
   return true;
 }
 
+void NoteMembers(const AttentionTile& tile, int32_t first_partition, int32_t last_partition) {
+  if (tile.members == nullptr) return;
+  recorder->most_members = std::max(recorder->most_members, tile.queries);
+  if (tile.kv_heads != 1) recorder->Fault("members beside several KV heads");
+  for (int32_t i = first_partition; i <= last_partition; ++i) {
+    const int32_t want = std::clamp(tile.shared - i * kPartition, 0, kPartition);
+    if (SharedColumns(tile, i) != want) recorder->Fault("wrong columns are shared");
+    recorder->shared_reads += want == kPartition;
+  }
+}
+
 void RunTile(const AttentionCall& call, const AttentionTile& tile, const AttentionTile*, std::byte*) {
   std::lock_guard<std::mutex> lock(recorder->mutex);
   recorder->NewWave();
   int32_t& most = recorder->kv_heads[tile.item->count];
   most = std::max(most, tile.kv_heads);
+  NoteMembers(tile, 0, QueryOf(call, tile, 0).position / kPartition);
   for (int32_t r = 0; r < tile.rows(); ++r) ++recorder->rows[AttentionRowOffset(call, tile, r, call.out_stride)].whole;
 }
 
@@ -71,6 +85,7 @@ void RunPartition(const AttentionCall& call, const AttentionTile& tile, int32_t 
                   int64_t stride) {
   std::lock_guard<std::mutex> lock(recorder->mutex);
   recorder->NewWave();
+  NoteMembers(tile, index, index);
   for (int32_t r = 0; r < tile.rows(); ++r) {
     const int64_t row = AttentionRowOffset(call, tile, r, call.out_stride);
     recorder->rows[row].partitions.push_back(index);
@@ -130,6 +145,7 @@ void Schedule(Scene scene, int32_t threads, bool kv_heads_together, Recorder* lo
   testing::OwnedWorkspace scratch(tokens, 64, scene.heads, scene.head_dim, threads);
   const AttentionKernel kernel = {
       .takes_kv_heads = kv_heads_together ? TakesKvHeads : nullptr,
+      .takes_members = kv_heads_together ? TakesKvHeads : nullptr,
       .run_tile = RunTile,
       .run_partition = RunPartition,
       .merge = Merge,
@@ -273,6 +289,69 @@ TEST(AttentionSchedule, TilesHoldAsManyKvHeadsAsTheyMay) {
   Recorder apart;
   Schedule(scene, 1, false, &apart);
   EXPECT_EQ(apart.kv_heads[4], 1) << "kernels that do not take several";
+}
+
+// Decodes of one prefix group make tiles of up to 64 rows, evenly, and each tile reads a partition of the prefix once.
+TEST(AttentionSchedule, AGroupReadsItsPrefixOncePerTile) {
+  Scene scene;
+  scene.heads = 9;
+  scene.kv_heads = 3;
+  for (int32_t i = 0; i < 50; ++i) {
+    scene.items.push_back({0, 4 * kPartition + 100 + i, 1, nullptr, i % 2 == 0 ? 3 : -1, 4 * kPartition + 70});
+  }
+  scene.items.push_back({0, 0, 40, nullptr});
+  for (const int32_t threads : {1, 2, 5}) {
+    Recorder log;
+    Schedule(scene, threads, true, &log);
+    CheckRows(scene, log, std::to_string(threads) + " threads");
+    EXPECT_EQ(log.most_members, 13) << "25 members of three rows each are two tiles";
+    EXPECT_EQ(log.shared_reads, 3 * 2 * 4) << threads << " threads: three KV heads, two tiles, four partitions";
+  }
+  Recorder alone;  // a kernel that takes no members
+  Schedule(scene, 2, false, &alone);
+  CheckRows(scene, alone, "kernels that take no members");
+  EXPECT_EQ(alone.most_members, 0);
+}
+
+// A few long decodes would be one task: they are split by partitions, as one long decode is.
+TEST(AttentionSchedule, AGroupThatWouldEndTheStepIsSplit) {
+  Scene scene;
+  for (int32_t i = 0; i < 3; ++i) scene.items.push_back({0, 20 * kPartition + 9, 1, nullptr, 0, 20 * kPartition});
+  Recorder log;
+  Schedule(scene, 2, true, &log);
+  CheckRows(scene, log, "split");
+  EXPECT_EQ(log.shared_reads, 20);
+  for (const auto& [row, r] : log.rows) EXPECT_EQ(r.partitions.size(), 21u) << "row at " << row;
+}
+
+// Nothing is shared where a window cuts a prefix, a group has one sequence, an item has several queries, a sequence
+// ends before a key tile does, or the query heads of a KV head fill tiles by themselves.
+TEST(AttentionSchedule, GroupsThatShareNothingAreItems) {
+  const auto members = [](const Scene& scene) {
+    Recorder log;
+    Schedule(scene, 2, true, &log);
+    CheckRows(scene, log, "ungrouped");
+    return log.most_members;
+  };
+  Scene scene;
+  scene.items = {{0, 700, 1, nullptr, 0, 640}, {0, 650, 1, nullptr, 0, 640}};
+  EXPECT_EQ(members(scene), 2);
+  scene.window = 680;
+  EXPECT_EQ(members(scene), 0) << "a window that one of them outgrows";
+  scene.window = 701;
+  EXPECT_EQ(members(scene), 2) << "a window that holds both";
+  scene.window = 0;
+  scene.items[1].prefix_group = 1;
+  EXPECT_EQ(members(scene), 0) << "a sequence each";
+  scene.items[1].prefix_group = 0;
+  scene.items[1].count = 2;
+  EXPECT_EQ(members(scene), 0) << "two queries";
+  scene.items[1] = {0, 62, 1, nullptr, 0, 640};
+  EXPECT_EQ(members(scene), 0) << "63 positions in common";
+  scene.items[1] = {0, 63, 1, nullptr, 0, 640};
+  EXPECT_EQ(members(scene), 2) << "64 positions in common";
+  scene.heads = 17;
+  EXPECT_EQ(members(scene), 0) << "17 rows of one sequence";
 }
 
 TEST(AttentionSchedule, WindowsBeginWhereTheyShould) {

@@ -17,6 +17,7 @@ StepPlan MixedPlan() {
   plan.num_tokens = 103;
   plan.num_decodes = 3;
   plan.decode_context_tokens = 100 + 50 + 20;
+  plan.prefixes = {{48, 2}};
   plan.logit_rows = 73;
   plan.padded_tokens = 25;
   plan.swap_outs.resize(2);
@@ -35,6 +36,9 @@ TEST(ShapeOfAPlan, HasEveryPartOfIt) {
   EXPECT_EQ(shape.chunks[1].tokens, 70);
   EXPECT_EQ(shape.decodes, 3);
   EXPECT_EQ(shape.decode_context_tokens, 170);
+  ASSERT_EQ(shape.prefixes.size(), 1u);
+  EXPECT_EQ(shape.prefixes[0].tokens, 48);
+  EXPECT_EQ(shape.prefixes[0].decodes, 2);
   EXPECT_EQ(shape.logit_rows, 73);
   EXPECT_EQ(shape.padded_tokens, 25) << "padding is computed and must cost what it costs";
   EXPECT_EQ(shape.swap_blocks, 2 + 5);

@@ -11,6 +11,7 @@
 // chunking, neighbours, threads and the splitting below change no bit.
 //
 // A tile is up to kAttentionTileRows rows that share one KV head; its K is converted and transposed once, its V once.
+// Where a tile has members, that holds for the columns that they share.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ inline AttentionRows RowsOf(const AttentionCall& call, const AttentionTile& tile
   AttentionRows rows;
   rows.count = tile.rows();
   for (int32_t r = 0; r < rows.count; ++r) {
-    const VisibleRange seen = VisibleFrom(call, tile.item->first_position + tile.first_query + r / tile.heads);
+    const VisibleRange seen = VisibleFrom(call, QueryOf(call, tile, r / tile.heads).position);
     rows.q[r] = call.q + AttentionRowOffset(call, tile, r, call.q_stride);
     rows.low[r] = seen.low;
     rows.high[r] = seen.high;
@@ -39,8 +40,8 @@ void RunAttentionTile(const AttentionCall& call, const AttentionTile& tile, cons
   float maximum[kAttentionTileRows], sum[kAttentionTileRows];
   bool seen[kAttentionTileRows] = {};
   PartitionSums part;
-  for (int32_t index = rows.low[0] / kPartition; index <= rows.high[rows.count - 1] / kPartition; ++index) {
-    RunPartition(call, *tile.item, tile.kv_head, rows, index, b, &part);
+  for (int32_t index = rows.low[0] / kPartition; index <= rows.last() / kPartition; ++index) {
+    RunPartition(call, tile, rows, index, b, &part);
     for (int32_t r = 0; r < rows.count; ++r) {
       if (part.sum[r] < 0) continue;
       Merge(seen[r], part.maximum[r], part.sum[r], b.part + r * call.padded, call.padded, &maximum[r], &sum[r],
@@ -59,7 +60,7 @@ void RunAttentionPartition(const AttentionCall& call, const AttentionTile& tile,
   const AttentionBuffers b = CarveBuffers(scratch, call.padded);
   const AttentionRows rows = RowsOf(call, tile);
   PartitionSums sums;
-  RunPartition(call, *tile.item, tile.kv_head, rows, index, b, &sums);
+  RunPartition(call, tile, rows, index, b, &sums);
   for (int32_t r = 0; r < rows.count; ++r) {
     float* to = results + r * stride;
     std::memcpy(to, b.part + r * call.padded, static_cast<size_t>(call.padded) * sizeof(float));
@@ -83,6 +84,7 @@ void Attention(ThreadPool& pool, const float* q, int64_t q_stride, std::span<con
                const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride, Workspace scratch) {
   static constexpr AttentionKernel kKernel = {
       .takes_kv_heads = nullptr,
+      .takes_members = [](const AttentionCall&) { return true; },
       .run_tile = RunAttentionTile,
       .run_partition = RunAttentionPartition,
       .merge = MergeAttention,

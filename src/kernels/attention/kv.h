@@ -17,8 +17,26 @@ namespace {
 struct AttentionRows {
   int32_t count = 0;
   const float* q[kAttentionTileRows];
-  int32_t low[kAttentionTileRows];  // first and last position that the row sees; both ascending over rows
+  int32_t
+      low[kAttentionTileRows];  // first and last position that the row sees; both ascending over the rows of an item
   int32_t high[kAttentionTileRows];
+
+  // Rows [first, first + n).
+  AttentionRows Part(int32_t first, int32_t n) const {
+    AttentionRows part;
+    part.count = n;
+    for (int32_t r = 0; r < n; ++r) {
+      part.q[r] = q[first + r];
+      part.low[r] = low[first + r];
+      part.high[r] = high[first + r];
+    }
+    return part;
+  }
+  int32_t last() const {
+    int32_t most = high[0];
+    for (int32_t r = 1; r < count; ++r) most = high[r] > most ? high[r] : most;
+    return most;
+  }
 };
 
 // Where one thread works. Row strides: `padded` for head vectors, kPartition for weights.

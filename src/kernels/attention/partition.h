@@ -112,9 +112,9 @@ void Weigh(const float* weights, const float* values, int64_t padded, int32_t fr
 }
 
 // Rows [r, r + n) whose visible columns are [begin[i], end[i]). Rows together where all see a column, alone at the
-// edges.
+// edges. `fresh`: as WeighVectors'.
 inline void WeighRows(int32_t n, const int32_t* begin, const int32_t* end, const float* weights, const float* values,
-                      int64_t padded, float* out) {
+                      int64_t padded, bool fresh, float* out) {
   int32_t common_begin = begin[0], common_end = end[0];
   for (int32_t i = 1; i < n; ++i) {
     common_begin = begin[i] > common_begin ? begin[i] : common_begin;
@@ -124,7 +124,7 @@ inline void WeighRows(int32_t n, const int32_t* begin, const int32_t* end, const
   for (int32_t i = 0; i < n; ++i) {
     if (begin[i] >= end[i]) continue;
     const int32_t stop = together ? common_begin : end[i];
-    Weigh<1>(weights + i * kPartition, values, padded, begin[i], stop, true, out + i * padded);
+    Weigh<1>(weights + i * kPartition, values, padded, begin[i], stop, fresh, out + i * padded);
   }
   if (!together) return;
   Weigh<Simd::kAttentionRows>(weights, values, padded, common_begin, common_end, false, out);
@@ -135,26 +135,68 @@ inline void WeighRows(int32_t n, const int32_t* begin, const int32_t* end, const
   }
 }
 
-// All rows over partition `index`. Rows that see nothing of it keep b.part as it was and get sum < 0.
-inline void RunPartition(const AttentionCall& call, const AttentionItem& item, int32_t kv_head,
-                         const AttentionRows& rows, int32_t index, const AttentionBuffers& b, PartitionSums* sums) {
-  const int32_t base = index * kPartition;
-  const int32_t begin = rows.low[0] > base ? rows.low[0] : base;
-  const int32_t last = rows.high[rows.count - 1];
-  const int32_t end = last + 1 < base + kPartition ? last + 1 : base + kPartition;
-  Scores(call, item, kv_head, rows, base, begin, end, b);
-  int32_t from[kAttentionTileRows], to[kAttentionTileRows];
+// Weighted values of rows [first, first + count) from columns [from[r], to[r]) of the item.
+inline void WeighItem(const AttentionCall& call, const AttentionItem& item, int32_t kv_head, int32_t base,
+                      int32_t begin, int32_t end, int32_t first, int32_t count, const int32_t* from, const int32_t* to,
+                      bool fresh, const AttentionBuffers& b) {
+  LoadValues(call, item, kv_head, base, begin, end, b);
+  for (int32_t r = first; r < first + count; r += Simd::kAttentionRows) {
+    const auto n = static_cast<int32_t>(MinOf(Simd::kAttentionRows, first + count - r));
+    WeighRows(n, from + r, to + r, b.weights + r * kPartition, b.values, call.padded, fresh, b.part + r * call.padded);
+  }
+}
+
+// Scores of all rows to weights; [from[r], to[r]) are the columns that row r sees, none where its sum is < 0.
+inline void SoftmaxRows(const AttentionRows& rows, int32_t base, const AttentionBuffers& b, int32_t* from, int32_t* to,
+                        PartitionSums* sums) {
   for (int32_t r = 0; r < rows.count; ++r) {
     from[r] = (rows.low[r] > base ? rows.low[r] : base) - base;
     to[r] = (rows.high[r] + 1 < base + kPartition ? rows.high[r] + 1 : base + kPartition) - base;
     sums->sum[r] = -1.0f;
     if (from[r] < to[r]) SoftmaxRow(b.weights + r * kPartition, from[r], to[r], &sums->maximum[r], &sums->sum[r]);
   }
-  LoadValues(call, item, kv_head, base, begin, end, b);
-  for (int32_t r = 0; r < rows.count; r += Simd::kAttentionRows) {
-    const auto n = static_cast<int32_t>(MinOf(Simd::kAttentionRows, rows.count - r));
-    WeighRows(n, from + r, to + r, b.weights + r * kPartition, b.values, call.padded, b.part + r * call.padded);
+}
+
+// The partition at `base` of members that share its first `shared` columns, at most: those once, then each its own.
+inline void RunMembers(const AttentionCall& call, const AttentionTile& tile, const AttentionRows& rows, int32_t base,
+                       int32_t shared, const AttentionBuffers& b, PartitionSums* sums) {
+  const int32_t heads = tile.heads, mid = base + shared;
+  auto end_of = [&](int32_t q) {
+    const int32_t end = rows.high[q * heads] + 1;
+    return end < base + kPartition ? end : base + kPartition;
+  };
+  if (shared > 0) Scores(call, *tile.item, tile.kv_head, rows, base, base, mid, b);
+  for (int32_t q = 0; q < tile.queries; ++q) {
+    if (end_of(q) <= mid) continue;
+    AttentionBuffers own = b;
+    own.weights += q * heads * kPartition;
+    Scores(call, *QueryOf(call, tile, q).item, tile.kv_head, rows.Part(q * heads, heads), base, mid, end_of(q), own);
   }
+  int32_t from[kAttentionTileRows], to[kAttentionTileRows], middle[kAttentionTileRows];
+  SoftmaxRows(rows, base, b, from, to, sums);
+  for (int32_t r = 0; r < rows.count; ++r) middle[r] = shared;
+  if (shared > 0) {
+    WeighItem(call, *tile.item, tile.kv_head, base, base, mid, 0, rows.count, from, middle, true, b);
+  }
+  for (int32_t q = 0; q < tile.queries; ++q) {
+    if (end_of(q) <= mid) continue;
+    WeighItem(call, *QueryOf(call, tile, q).item, tile.kv_head, base, mid, end_of(q), q * heads, heads, middle, to,
+              shared == 0, b);
+  }
+}
+
+// All rows over partition `index`. Rows that see nothing of it keep b.part as it was and get sum < 0.
+inline void RunPartition(const AttentionCall& call, const AttentionTile& tile, const AttentionRows& rows, int32_t index,
+                         const AttentionBuffers& b, PartitionSums* sums) {
+  const int32_t base = index * kPartition, shared = SharedColumns(tile, index);
+  if (shared < kPartition) return RunMembers(call, tile, rows, base, shared, b, sums);
+  const int32_t begin = rows.low[0] > base ? rows.low[0] : base;
+  const int32_t last = rows.high[rows.count - 1];
+  const int32_t end = last + 1 < base + kPartition ? last + 1 : base + kPartition;
+  Scores(call, *tile.item, tile.kv_head, rows, base, begin, end, b);
+  int32_t from[kAttentionTileRows], to[kAttentionTileRows];
+  SoftmaxRows(rows, base, b, from, to, sums);
+  WeighItem(call, *tile.item, tile.kv_head, base, begin, end, 0, rows.count, from, to, true, b);
 }
 
 inline float ExpOne(float x) {

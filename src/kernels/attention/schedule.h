@@ -6,6 +6,11 @@
 // that whole blocks are read one after the other. Partitions of kPartition positions are fixed in absolute position; a
 // row's partitions are merged in ascending order, in one task or, when a tile is too long to be one, through results
 // in scratch. Tiles go longest first.
+//
+// Decodes that share a prefix (AttentionItem::prefix_group) make tiles together: a tile of one KV head whose queries
+// are the last tokens of several sequences. A partition that lies in the prefix is read once for all rows of the tile,
+// one behind it by each sequence, one across its end in both ways, column by column (SharedColumns). A row's partitions
+// and their order are those that it has alone.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +39,11 @@ struct AttentionCall {
 
 // Rows go KV head by KV head, then query by query.
 struct AttentionTile {
-  const AttentionItem* item;
+  const AttentionItem* item;  // of `members` the first
+  // Not null: each query is the last token of one of these items (indices), decodes that all have the blocks of `item`
+  // for positions [0, shared), a multiple of kKeyTile, and see all of those. One KV head.
+  const int32_t* members;
+  int32_t shared;
   int32_t kv_head, kv_heads;  // several only where all query heads of each are in the tile
   int32_t first_head, heads;  // heads: per KV head
   int32_t first_query, queries;
@@ -47,11 +56,19 @@ struct AttentionTile {
 inline constexpr int32_t kNarrowRows = 16;
 inline constexpr int32_t kMostKvHeads = 16;
 
+// One query of a tile.
+struct AttentionQuery {
+  const AttentionItem* item;
+  int32_t token, position;  // row in q and out; position in its sequence
+};
+
 // A row's result over some partitions: `padded` values, then maximum and sum (of weights relative to the maximum).
 struct AttentionKernel {
   // Whether tiles of few rows per KV head may hold several KV heads, whose K and V lie beside each other in a block;
   // null: no.
   bool (*takes_kv_heads)(const AttentionCall& call);
+  // Whether tiles may have members; null: no.
+  bool (*takes_members)(const AttentionCall& call);
   // All partitions of a tile, into call.out. `next`: what this thread will likely run after it, to be fetched from
   // memory meanwhile; null: nothing. `scratch`: AttentionThreadBytes, 64-byte aligned.
   void (*run_tile)(const AttentionCall& call, const AttentionTile& tile, const AttentionTile* next, std::byte* scratch);
@@ -69,6 +86,12 @@ struct VisibleRange {
   int32_t low, high;
 };
 VisibleRange VisibleFrom(const AttentionCall& call, int32_t position);
+AttentionQuery QueryOf(const AttentionCall& call, const AttentionTile& tile, int32_t query);
+// The tile of one member alone.
+AttentionTile MemberTile(const AttentionCall& call, const AttentionTile& tile, int32_t query);
+// How many columns of partition `index` all rows of the tile read from the blocks of tile.item: all of them, unless the
+// tile's members part within it or before it.
+int32_t SharedColumns(const AttentionTile& tile, int32_t index);
 // Of row `row` of a tile in a buffer whose tokens are `stride` elements apart.
 int64_t AttentionRowOffset(const AttentionCall& call, const AttentionTile& tile, int32_t row, int64_t stride);
 

@@ -23,9 +23,10 @@ struct Rows {
   Rows(const AttentionCall& call, const AttentionTile& tile) : count(tile.rows()) {
     for (int32_t r = 0; r < count; ++r) {
       const int32_t query = r % tile.rows_per_kv_head() / tile.heads;
-      const VisibleRange seen = VisibleFrom(call, tile.item->first_position + tile.first_query + query);
+      const VisibleRange seen = VisibleFrom(call, QueryOf(call, tile, query).position);
       low[r] = seen.low;
       high[r] = seen.high;
+      last = seen.high > last ? seen.high : last;
     }
   }
   // Columns of the partition at `base` that row r sees; empty: from >= to.
@@ -34,7 +35,8 @@ struct Rows {
     return {from, to < kPartition ? to : kPartition};
   }
   int32_t count;
-  int32_t low[kAttentionTileRows], high[kAttentionTileRows];  // both ascending within a KV head
+  int32_t low[kAttentionTileRows], high[kAttentionTileRows];  // both ascending within a KV head of an item
+  int32_t last = 0;                                           // of all rows
 };
 
 // Few rows take more vectors at a time: about 16 sums are in flight either way.
@@ -122,6 +124,20 @@ ColumnRange RangesOf(const Rows& rows, int32_t first, int32_t n, int32_t base, C
   return group;
 }
 
+// Scores of `n` rows, those at the front of b, over columns [from, to) of the partition.
+void ScoreGroup(const AttentionCall& call, PartitionKv& p, int32_t n, ColumnRange group, const FetchStream& stream,
+                bool fetch, const Buffers& b) {
+  const int64_t q_stride = call.padded / 2;
+  const int32_t dim_pairs = (call.kv->head_dim + 1) / 2, vecs = VecsFor(n);
+  const ScoreFn score = fetch ? kScore<4, true>[n] : kScore<4, false>[n];
+  const int32_t first_vector = group.from / 16 / vecs * vecs;
+  for (int32_t v = first_vector; v * 16 < group.to; v += vecs) {
+    if (p.widens) WidenKeys(call, b, stream, v + vecs, &p);
+    score(b.q, q_stride, p.keys + v, p.key_stride, dim_pairs, p.key_scales != nullptr ? p.key_scales + 16 * v : nullptr,
+          stream.Ahead(v - first_vector), p.widens ? 32 : 64, b.scores + 16 * v);
+  }
+}
+
 // Rows [first, first + n) over the partition, into b.part.
 void RunGroup(const AttentionCall& call, const Rows& rows, PartitionKv& p, int32_t first, int32_t n,
               const FetchStream& stream, const Buffers& b, Sums* sums) {
@@ -129,32 +145,26 @@ void RunGroup(const AttentionCall& call, const Rows& rows, PartitionKv& p, int32
   const ColumnRange group = RangesOf(rows, first, n, p.base, own);
   for (int32_t r = 0; r < n; ++r) sums->sum[first + r] = -1.0f;  // until it is known
   if (group.from >= group.to) return;
-  const int64_t q_stride = call.padded / 2;
-  const int32_t dim_pairs = (call.kv->head_dim + 1) / 2, vecs = VecsFor(n);
   const bool fetch = first == 0 && stream.active();
-  const ScoreFn score = fetch ? kScore<4, true>[n] : kScore<4, false>[n];
-  const int32_t first_vector = group.from / 16 / vecs * vecs;
-  for (int32_t v = first_vector; v * 16 < group.to; v += vecs) {
-    if (p.widens) WidenKeys(call, b, stream, v + vecs, &p);
-    score(b.q + first * q_stride, q_stride, p.keys + v, p.key_stride, dim_pairs,
-          p.key_scales != nullptr ? p.key_scales + 16 * v : nullptr, stream.Ahead(v - first_vector), p.widens ? 32 : 64,
-          b.scores + 16 * v);
-  }
+  const int32_t first_vector = group.from / 16 / VecsFor(n) * VecsFor(n);
+  Buffers at = b;
+  at.q += first * call.padded / 2;
+  ScoreGroup(call, p, n, group, stream, fetch, at);
   if (p.widens && p.values_ready == p.first_chunk()) CopyValueScales(call, 0, p, b);
   SoftmaxGroup(p, own, group, n, call.scale * kLog2E, b.scores, b.weights, sums->maximum + first, sums->sum + first);
-  if (p.widens) WidenValues(call, b, stream, (group.to + 15) / 16, &p);
+  if (p.widens) WidenValues(call, b, stream, p.last_chunk() + 1 - p.first_chunk(), (group.to + 15) / 16, &p);
   const int32_t from = group.from / 2, to = (group.to + 1) / 2;
   const std::byte* const* ahead = stream.Ahead((group.to + 15) / 16 - first_vector) - from / 8;
   WeighGroup(call, p, p.values, n, from, to, false, b.weights, ahead, fetch, b.part + first * call.padded);
 }
 
-// Scores of all KV heads of a narrow tile, two chunks of K at a time: blocks are read as they lie in memory.
+// Scores of all KV heads of a narrow tile, two chunks of K at a time: blocks are read as they lie in memory. `piece`:
+// the first one's place in the stream.
 void ScoreNarrow(const AttentionCall& call, const AttentionTile& tile, const PartitionKv& p, const FetchStream& stream,
-                 const Buffers& b) {
+                 int32_t piece, const Buffers& b) {
   const KvLayer& kv = *call.kv;
   const int32_t rows = tile.rows_per_kv_head(), dim_pairs = kv.head_dim / 2;
   const int64_t head_bytes = KvHeadBytes(kv), q_stride = call.padded / 2;
-  int32_t piece = 0;
   for (int32_t c = p.first_chunk(); c <= p.last_chunk(); c += 2) {
     const int32_t chunks = c < p.last_chunk() ? 2 : 1;
     for (int32_t h = 0; h < tile.kv_heads; ++h, piece += chunks) {
@@ -177,11 +187,10 @@ void ScoreNarrow(const AttentionCall& call, const AttentionTile& tile, const Par
 
 // As ScoreNarrow, of V.
 void WeighNarrow(const AttentionCall& call, const AttentionTile& tile, const PartitionKv& p, const ColumnRange* groups,
-                 const FetchStream& stream, const Buffers& b) {
+                 const FetchStream& stream, int32_t piece, const Buffers& b) {
   const KvLayer& kv = *call.kv;
   const int32_t rows = tile.rows_per_kv_head(), first = p.first_chunk();
   const int64_t head_bytes = KvHeadBytes(kv);
-  int32_t piece = (p.last_chunk() + 1 - first) * tile.kv_heads;
   for (int32_t c = first; c <= p.last_chunk(); c += 2) {
     const int32_t chunks = c < p.last_chunk() ? 2 : 1;
     for (int32_t h = 0; h < tile.kv_heads; ++h, piece += chunks) {
@@ -197,23 +206,27 @@ void WeighNarrow(const AttentionCall& call, const AttentionTile& tile, const Par
         const ColumnRange& group = groups[(r - h * rows) / kGroupRows];
         const int32_t from = group.from / 2 > 8 * c ? group.from / 2 : 8 * c;
         const int32_t to = (group.to + 1) / 2 < 8 * (c + chunks) ? (group.to + 1) / 2 : 8 * (c + chunks);
-        WeighGroup(call, p, values - c, n, from, to, c > first, b.weights + r * kPartition, stream.Ahead(piece) - c,
-                   r == h * rows, b.part + r * call.padded);
+        WeighGroup(call, p, values - c, n, from, to, p.resumes || c > first, b.weights + r * kPartition,
+                   stream.Ahead(piece) - c, r == h * rows, b.part + r * call.padded);
       }
     }
   }
 }
 
-// A partition of a tile of few rows per KV head.
-void RunNarrow(const AttentionCall& call, const AttentionTile& tile, const Rows& rows, PartitionKv& p,
-               const FetchStream& stream, const Buffers& b, Sums* sums) {
+// What each row of a KV head of a narrow tile sees of a partition, and each kGroupRows of them together.
+struct NarrowRanges {
   ColumnRange own[kNarrowRows], groups[kNarrowRows / kGroupRows];
+};
+
+// Scores of a narrow tile to weights.
+void SoftmaxNarrow(const AttentionCall& call, const AttentionTile& tile, const Rows& rows, const PartitionKv& p,
+                   const Buffers& b, NarrowRanges* ranges, Sums* sums) {
   const int32_t per_head = tile.rows_per_kv_head();
+  ColumnRange *own = ranges->own, *groups = ranges->groups;
   for (int32_t r = 0; r < per_head; r += kGroupRows) {
     groups[r / kGroupRows] = RangesOf(rows, r, per_head - r < kGroupRows ? per_head - r : kGroupRows, p.base, own + r);
   }
   for (int32_t r = 0; r < rows.count; ++r) sums->sum[r] = -1.0f;
-  ScoreNarrow(call, tile, p, stream, b);
   for (int32_t h = 0; h < tile.kv_heads; ++h) {
     if (p.widens) CopyValueScales(call, h, p, b);
     for (int32_t r = 0; r < per_head; r += kGroupRows) {
@@ -224,45 +237,193 @@ void RunNarrow(const AttentionCall& call, const AttentionTile& tile, const Rows&
                    b.scores + row * kPartition, b.weights + row * kPartition, sums->maximum + row, sums->sum + row);
     }
   }
-  WeighNarrow(call, tile, p, groups, stream, b);
 }
 
-// `next`: the tile that this thread is likely to take after this one; null: none.
-void RunPartition(const AttentionCall& call, const AttentionTile& tile, const AttentionTile* next, const Rows& rows,
+constexpr int32_t kAll = 1 << 20, kAfter = FetchStream::kMostAhead;
+
+// What is read after a tile's partition, to be fetched meanwhile.
+struct Upcoming {
+  const AttentionTile* tile = nullptr;  // null: nothing
+  int32_t begin = 0;
+};
+Upcoming BeginOf(const AttentionCall& call, const AttentionTile* tile) {
+  return {tile, tile != nullptr ? VisibleFrom(call, QueryOf(call, *tile, 0).position).low : 0};
+}
+void FetchAfter(const AttentionCall& call, const Upcoming& after, FetchStream* stream) {
+  if (after.tile == nullptr) return;
+  stream->Add(*call.kv, *after.tile, after.begin, QueryOf(call, *after.tile, 0).position + 1, kAfter, nullptr);
+}
+
+// Columns [begin, end) of the partition at `base`, before K and V are placed.
+PartitionKv PartOf(const KvLayer& kv, const Buffers& b, int32_t base, int32_t begin, int32_t end) {
+  PartitionKv p;
+  p.base = base;
+  p.begin = begin;
+  p.end = end;
+  p.widens = InChunks(kv) && kv.dtype == DType::kInt8;
+  p.keys_ready = p.values_ready = p.first_chunk();
+  p.value_stride = kv.head_dim;
+  p.key_scales = p.widens ? b.key_scales : nullptr;
+  p.value_scales = p.widens ? b.value_scales : nullptr;
+  return p;
+}
+
+// A partition of a tile all of whose rows read the blocks of tile.item.
+void RunPartition(const AttentionCall& call, const AttentionTile& tile, const Upcoming& next, const Rows& rows,
                   int32_t index, const Buffers& b, Sums* sums) {
   const KvLayer& kv = *call.kv;
-  PartitionKv p;
-  p.base = index * kPartition;
-  p.begin = rows.low[0] > p.base ? rows.low[0] : p.base;
-  const int32_t last = rows.high[rows.count - 1] + 1;
-  p.end = last < p.base + kPartition ? last : p.base + kPartition;
+  const int32_t base = index * kPartition;
+  // Of members the first reads on, behind what they share.
+  const int32_t last = (tile.members != nullptr ? rows.high[0] : rows.last) + 1;
+  PartitionKv p =
+      PartOf(kv, b, base, rows.low[0] > base ? rows.low[0] : base, last < base + kPartition ? last : base + kPartition);
   const bool chunks = InChunks(kv);
-  p.widens = chunks && kv.dtype == DType::kInt8;
-  p.keys_ready = p.values_ready = p.first_chunk();
   FetchStream stream(kv);
   if (chunks) {
-    constexpr int32_t kAll = 1 << 20, kAfter = FetchStream::kMostAhead;
     stream.Add(kv, tile, p.begin, p.end, kAll, p.chunks + p.first_chunk());
     if (p.end < last) {
       stream.Add(kv, tile, p.end, last, kAfter, nullptr);
-    } else if (next != nullptr) {
-      const int32_t position = next->item->first_position + next->first_query;
-      stream.Add(kv, *next, VisibleFrom(call, position).low, position + 1, kAfter, nullptr);
+    } else {
+      FetchAfter(call, next, &stream);
     }
     stream.Close();
   }
   PlaceKeys(call, tile, b, &p);
   if (chunks && tile.rows_per_kv_head() <= kNarrowRows) {
-    p.value_stride = kv.head_dim;
-    p.key_scales = p.widens ? b.key_scales : nullptr;
-    p.value_scales = p.widens ? b.value_scales : nullptr;
-    return RunNarrow(call, tile, rows, p, stream, b, sums);
+    NarrowRanges ranges;
+    ScoreNarrow(call, tile, p, stream, 0, b);
+    SoftmaxNarrow(call, tile, rows, p, b, &ranges, sums);
+    const int32_t pieces_of_keys = (p.last_chunk() + 1 - p.first_chunk()) * tile.kv_heads;
+    return WeighNarrow(call, tile, p, ranges.groups, stream, pieces_of_keys, b);
   }
   PlaceValues(call, tile, b, &p);
   PlaceScales(call, tile, b, &p);
   for (int32_t r = 0; r < rows.count; r += kGroupRows) {
     RunGroup(call, rows, p, r, rows.count - r < kGroupRows ? rows.count - r : kGroupRows, stream, b, sums);
   }
+}
+
+// A member of a tile in a partition whose first `shared` columns it reads with others: its own columns.
+struct Member {
+  Member(const AttentionCall& call, const AttentionTile& of, int32_t query, int32_t base, int32_t shared,
+         const Buffers& b)
+      : tile(MemberTile(call, of, query)), first_row(query * of.heads), at(b.FromRow(first_row, call.padded)) {
+    const int32_t end = tile.item->first_position + 1;
+    p = PartOf(*call.kv, b, base, base + shared, end < base + kPartition ? end : base + kPartition);
+    p.resumes = true;
+  }
+  bool sees() const { return p.begin < p.end; }
+  int32_t pieces() const { return sees() ? p.last_chunk() + 1 - p.first_chunk() : 0; }
+  AttentionTile tile;
+  int32_t first_row;
+  Buffers at;
+  PartitionKv p;
+};
+
+// Softmax of one member's rows, whose scores are complete, into its place in *sums.
+void SoftmaxMember(const AttentionCall& call, const Member& m, NarrowRanges* ranges, Sums* sums) {
+  Sums own;
+  SoftmaxNarrow(call, m.tile, Rows(call, m.tile), m.p, m.at, ranges, &own);
+  for (int32_t r = 0; r < m.tile.heads; ++r) {
+    sums->maximum[m.first_row + r] = own.maximum[r];
+    sums->sum[m.first_row + r] = own.sum[r];
+  }
+}
+
+// A partition behind what the members share: each alone.
+void RunApart(const AttentionCall& call, const AttentionTile& tile, const Upcoming& next, const Rows& rows,
+              int32_t index, const Buffers& b, Sums* sums) {
+  const int32_t base = index * kPartition;
+  for (int32_t r = 0; r < rows.count; ++r) sums->sum[r] = -1.0f;
+  for (int32_t q = 0; q < tile.queries; ++q) {
+    const int32_t first = q * tile.heads;
+    if (rows.high[first] < base) continue;
+    const AttentionTile own = MemberTile(call, tile, q);
+    const AttentionTile after = MemberTile(call, tile, q + 1 < tile.queries ? q + 1 : q);
+    const bool more = q + 1 < tile.queries && rows.high[first + tile.heads] >= base;
+    Sums of_own;
+    RunPartition(call, own, more ? Upcoming{&after, base} : next, Rows(call, own), index, b.FromRow(first, call.padded),
+                 &of_own);
+    for (int32_t r = 0; r < tile.heads; ++r) {
+      sums->maximum[first + r] = of_own.maximum[r];
+      sums->sum[first + r] = of_own.sum[r];
+    }
+  }
+}
+
+// Pieces of the columns that the members share, then of each one's own.
+void FetchMembers(const AttentionCall& call, const AttentionTile& tile, const PartitionKv& shared, bool values,
+                  FetchStream* stream) {
+  const KvLayer& kv = *call.kv;
+  auto add = [&](const AttentionTile& t, int32_t begin, int32_t end) {
+    if (begin < end && values) stream->AddValues(kv, t, begin, end, kAll, nullptr);
+    if (begin < end && !values) stream->AddKeys(kv, t, begin, end, kAll, nullptr);
+  };
+  add(tile, shared.begin, shared.end);
+  for (int32_t q = 0; q < tile.queries; ++q) {
+    const AttentionTile own = MemberTile(call, tile, q);
+    const int32_t end = own.item->first_position + 1;
+    add(own, shared.end, end < shared.base + kPartition ? end : shared.base + kPartition);
+  }
+  if (!values) stream->AddValues(kv, tile, shared.begin, shared.end, kAfter, nullptr);
+}
+
+// A partition whose first `shared` columns the members share: those for all rows, the others member by member. Scores
+// first, then softmax, then values, as if a row were alone.
+void RunAcross(const AttentionCall& call, const AttentionTile& tile, const Upcoming& next, const Rows& rows,
+               int32_t index, int32_t shared, const Buffers& b, Sums* sums) {
+  const KvLayer& kv = *call.kv;
+  const int32_t base = index * kPartition;
+  const ColumnRange common = {0, shared};
+  PartitionKv p = PartOf(kv, b, base, base, base + shared);
+  PlaceChunks(kv, *tile.item, tile.kv_head, p.begin, p.end, p.chunks);
+  FetchStream keys(kv), values(kv);
+  FetchMembers(call, tile, p, false, &keys);
+  keys.Close();
+  PlaceKeys(call, tile, b, &p);
+  for (int32_t r = 0; r < rows.count; r += kGroupRows) {
+    ScoreGroup(call, p, rows.count - r < kGroupRows ? rows.count - r : kGroupRows, common, keys, r == 0,
+               b.FromRow(r, call.padded));
+  }
+  if (p.widens) CopyValueScales(call, 0, p, b);
+  NarrowRanges ranges;
+  for (int32_t q = 0, piece = shared / 16; q < tile.queries; ++q) {
+    Member m(call, tile, q, base, shared, b);
+    if (m.sees()) {
+      PlaceChunks(kv, *m.tile.item, tile.kv_head, m.p.begin, m.p.end, m.p.chunks + m.p.first_chunk());
+      PlaceKeys(call, m.tile, b, &m.p);
+      ScoreNarrow(call, m.tile, m.p, keys, piece, m.at);
+      piece += m.pieces();
+    } else {
+      m.p = p;
+    }
+    SoftmaxMember(call, m, &ranges, sums);
+  }
+  FetchMembers(call, tile, p, true, &values);
+  FetchAfter(call, next, &values);
+  values.Close();
+  PlaceValues(call, tile, b, &p);
+  if (p.widens) WidenValues(call, b, values, 0, shared / 16, &p);
+  for (int32_t r = 0; r < rows.count; r += kGroupRows) {
+    WeighGroup(call, p, p.values, rows.count - r < kGroupRows ? rows.count - r : kGroupRows, 0, shared / 2, false,
+               b.weights + r * kPartition, values.Ahead(0), r == 0, b.part + r * call.padded);
+  }
+  for (int32_t q = 0, piece = shared / 16; q < tile.queries; ++q) {
+    Member m(call, tile, q, base, shared, b);
+    if (!m.sees()) continue;
+    PlaceChunks(kv, *m.tile.item, tile.kv_head, m.p.begin, m.p.end, m.p.chunks + m.p.first_chunk());
+    for (int32_t r = 0; r < tile.heads; r += kGroupRows) ranges.groups[r / kGroupRows] = {shared, m.p.end - base};
+    WeighNarrow(call, m.tile, m.p, ranges.groups, values, piece, m.at);
+    piece += m.pieces();
+  }
+}
+
+void RunAnyPartition(const AttentionCall& call, const AttentionTile& tile, const AttentionTile* next, const Rows& rows,
+                     int32_t index, const Buffers& b, Sums* sums) {
+  const int32_t shared = SharedColumns(tile, index);
+  if (shared == kPartition) return RunPartition(call, tile, BeginOf(call, next), rows, index, b, sums);
+  if (shared == 0) return RunApart(call, tile, BeginOf(call, next), rows, index, b, sums);
+  RunAcross(call, tile, BeginOf(call, next), rows, index, shared, b, sums);
 }
 
 // Adds a partition's `n` rows, stride apart, to what came before them. A row's first partition finds maximum -infinity,
@@ -311,8 +472,9 @@ template <class F>
 inline void ForRowsOf(const AttentionCall& call, const AttentionTile& tile, int64_t stride, F f) {
   const int32_t head_dim = call.kv->head_dim;
   for (int32_t kv_head = 0, r = 0; kv_head < tile.kv_heads; ++kv_head) {
-    int64_t token = AttentionRowOffset(call, tile, r, stride);
-    for (int32_t query = 0; query < tile.queries; ++query, token += stride) {
+    const int64_t head = AttentionRowOffset(call, tile, r, 0);
+    for (int32_t query = 0; query < tile.queries; ++query) {
+      const int64_t token = QueryOf(call, tile, query).token * stride + head;
       for (int32_t h = 0; h < tile.heads; ++h, ++r) f(r, token + static_cast<int64_t>(h) * head_dim);
     }
   }
@@ -365,12 +527,12 @@ void RunTile(const AttentionCall& call, const AttentionTile& tile, const Attenti
   float maximum[kAttentionTileRows], sum[kAttentionTileRows];
   // The first partition is the state, which is what merging it into nothing would give (but for the sign of zeros: see
   // WriteRow).
-  const int32_t first = rows.low[0] / kPartition, last = rows.high[rows.count - 1] / kPartition;
+  const int32_t first = rows.low[0] / kPartition, last = rows.last / kPartition;
   FetchRows<1>(call, tile, call.out, call.out_stride);
   if (next != nullptr) FetchRows<0>(call, *next, call.q, call.q_stride);
   Buffers begin = b;
   begin.part = b.state;
-  RunPartition(call, tile, next, rows, first, begin, &sums);
+  RunAnyPartition(call, tile, next, rows, first, begin, &sums);
   for (int32_t r = 0; r < rows.count; ++r) {
     const bool sees = !(sums.sum[r] < 0);
     maximum[r] = sees ? sums.maximum[r] : -__builtin_inff();
@@ -378,7 +540,7 @@ void RunTile(const AttentionCall& call, const AttentionTile& tile, const Attenti
     if (!sees) std::memset(b.state + r * call.padded, 0, static_cast<size_t>(call.padded) * sizeof(float));
   }
   for (int32_t index = first + 1; index <= last; ++index) {
-    RunPartition(call, tile, next, rows, index, b, &sums);
+    RunAnyPartition(call, tile, next, rows, index, b, &sums);
     MergeRows(call.scale * kLog2E, rows.count, sums.maximum, sums.sum, b.part, call.padded, maximum, sum, b.state);
   }
   ForRowsOf(call, tile, call.out_stride, [&](int32_t r, int64_t at) {
@@ -392,7 +554,7 @@ void RunTilePartition(const AttentionCall& call, const AttentionTile& tile, int3
   const Rows rows(call, tile);
   RoundQueries(call, tile, b.q);
   Sums sums;
-  RunPartition(call, tile, nullptr, rows, index, b, &sums);
+  RunAnyPartition(call, tile, nullptr, rows, index, b, &sums);
   for (int32_t r = 0; r < rows.count; ++r) {
     float* to = results + r * stride;
     std::memcpy(to, b.part + r * call.padded, static_cast<size_t>(call.padded) * sizeof(float));
@@ -418,6 +580,7 @@ void AttentionAvx512Bf16(ThreadPool& pool, const float* q, int64_t q_stride, std
                          Workspace scratch) {
   static constexpr AttentionKernel kKernel = {
       .takes_kv_heads = [](const AttentionCall& call) { return InChunks(*call.kv); },
+      .takes_members = [](const AttentionCall& call) { return InChunks(*call.kv); },
       .run_tile = RunTile,
       .run_partition = RunTilePartition,
       .merge = MergeResults,

@@ -55,6 +55,16 @@ class ChunkWalk {
   int32_t offset_;
 };
 
+// Where the chunks of positions [begin, end) lie.
+inline void PlaceChunks(const KvLayer& kv, const AttentionItem& item, int32_t kv_head, int32_t begin, int32_t end,
+                        ChunkPlace* chunks) {
+  ChunkWalk walk(kv, item, kv_head, begin);
+  for (int32_t c = begin / 16; c < (end + 15) / 16; ++c, ++chunks) {
+    *chunks = walk.Place();
+    if (16 * (c + 1) < end) walk.Next();
+  }
+}
+
 // What will be read, in the order of reading, in pieces: 16 positions (a chunk) of one head, of K or of V. While one is
 // used, one some 16 KiB further on is fetched. Decodes read the cache once, from memory, in runs too short for the
 // processor to foresee.
@@ -68,24 +78,17 @@ class FetchStream {
   // Pieces of a tile's KV heads, at most `most`, at positions [begin, end): K, then V, by pairs of chunks, head by
   // head. `chunks`: where those lie is written there too; null: nowhere.
   void Add(const KvLayer& kv, const AttentionTile& tile, int32_t begin, int32_t end, int32_t most, ChunkPlace* chunks) {
-    const int64_t head_bytes = KvHeadBytes(kv);
-    const int32_t upto = count_ + most < kMax ? count_ + most : kMax, count = (end + 15) / 16 - begin / 16;
-    for (const void* base : {kv.k, kv.v}) {
-      const int64_t in_block = base == kv.k ? 2 * KvElementBytes(kv.dtype) : kv.head_dim * KvElementBytes(kv.dtype);
-      ChunkWalk walk(kv, *tile.item, tile.kv_head, begin);
-      for (int32_t c = 0; c < count && count_ < upto; c += 2) {
-        const ChunkPlace one = walk.Place();
-        walk.Next();
-        const bool both = c + 1 < count;
-        const ChunkPlace two = both ? walk.Place() : one;
-        if (both) walk.Next();
-        if (chunks != nullptr) chunks[c] = one, chunks[c + both] = two;
-        for (int32_t h = 0; h < tile.kv_heads && count_ < upto; ++h) {
-          Append(one.Head(base) + h * head_bytes + one.offset * in_block);
-          if (both) Append(two.Head(base) + h * head_bytes + two.offset * in_block);
-        }
-      }
-    }
+    const int32_t upto = count_ + most < kMax ? count_ + most : kMax;
+    AddKeys(kv, tile, begin, end, upto - count_, chunks);
+    AddValues(kv, tile, begin, end, upto - count_, chunks);
+  }
+  void AddKeys(const KvLayer& kv, const AttentionTile& tile, int32_t begin, int32_t end, int32_t most,
+               ChunkPlace* chunks) {
+    AddOne(kv, kv.k, 2 * KvElementBytes(kv.dtype), tile, begin, end, most, chunks);
+  }
+  void AddValues(const KvLayer& kv, const AttentionTile& tile, int32_t begin, int32_t end, int32_t most,
+                 ChunkPlace* chunks) {
+    AddOne(kv, kv.v, kv.head_dim * KvElementBytes(kv.dtype), tile, begin, end, most, chunks);
   }
   // Nothing more to come: the last piece stands for it.
   void Close() {
@@ -104,7 +107,29 @@ class FetchStream {
   bool active() const { return count_ > 0; }
 
  private:
-  static constexpr int32_t kMax = 2 * kKeyVectors * kMostKvHeads + kMostAhead;
+  // K and V of a narrow tile, or either of the members of a tile.
+  static constexpr int32_t kMostMembers = kAttentionTileRows;
+  static constexpr int32_t kMax =
+      kKeyVectors * (kMostMembers > 2 * kMostKvHeads ? kMostMembers : 2 * kMostKvHeads) + 2 * kMostAhead;
+  // `in_block`: bytes from one position of a block to the next.
+  void AddOne(const KvLayer& kv, const void* base, int64_t in_block, const AttentionTile& tile, int32_t begin,
+              int32_t end, int32_t most, ChunkPlace* chunks) {
+    const int64_t head_bytes = KvHeadBytes(kv);
+    const int32_t upto = count_ + most < kMax ? count_ + most : kMax, count = (end + 15) / 16 - begin / 16;
+    ChunkWalk walk(kv, *tile.item, tile.kv_head, begin);
+    for (int32_t c = 0; c < count && count_ < upto; c += 2) {
+      const ChunkPlace one = walk.Place();
+      walk.Next();
+      const bool both = c + 1 < count;
+      const ChunkPlace two = both ? walk.Place() : one;
+      if (both) walk.Next();
+      if (chunks != nullptr) chunks[c] = one, chunks[c + both] = two;
+      for (int32_t h = 0; h < tile.kv_heads && count_ < upto; ++h) {
+        Append(one.Head(base) + h * head_bytes + one.offset * in_block);
+        if (both) Append(two.Head(base) + h * head_bytes + two.offset * in_block);
+      }
+    }
+  }
   void Append(const std::byte* piece) {
     if (count_ < kMax) pieces_[count_++] = piece;
   }

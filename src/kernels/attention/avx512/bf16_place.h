@@ -34,6 +34,16 @@ struct Buffers {
     key_scales = take(kPartition);
     value_scales = take(kPartition);
   }
+  // Row `row` as the first.
+  Buffers FromRow(int32_t row, int64_t padded) const {
+    Buffers b = *this;
+    b.q += row * padded / 2;
+    b.scores += row * kPartition;
+    b.weights += row * kPartition;
+    b.part += row * padded;
+    b.state += row * padded;
+    return b;
+  }
   uint32_t* q;        // [rows, padded / 2] pairs
   float* scores;      // [rows, kPartition]
   uint16_t* weights;  // [rows, kPartition]
@@ -55,6 +65,7 @@ struct PartitionKv {
   int64_t value_stride;                    // from one pair to the next
   const float *key_scales, *value_scales;  // [kPartition]; null: none
   bool widens = false;
+  bool resumes = false;                      // sums of values go on from what is there
   int32_t keys_ready = 0, values_ready = 0;  // widens: chunks below these are widened
 
   int32_t first_chunk() const { return (begin - base) / 16; }
@@ -230,14 +241,13 @@ inline void CopyValueScales(const AttentionCall& call, int32_t h, const Partitio
   }
 }
 
-// Widens chunks of V below `upto`.
-inline void WidenValues(const AttentionCall& call, const Buffers& b, const FetchStream& stream, int32_t upto,
-                        PartitionKv* p) {
-  const int32_t chunks = p->last_chunk() + 1 - p->first_chunk();
+// Widens chunks of V below `upto`. `piece`: the first chunk's place in the stream.
+inline void WidenValues(const AttentionCall& call, const Buffers& b, const FetchStream& stream, int32_t piece,
+                        int32_t upto, PartitionKv* p) {
   upto = upto <= p->last_chunk() ? upto : p->last_chunk() + 1;
   for (; p->values_ready < upto; ++p->values_ready) {
     const int32_t c = p->values_ready;
-    WidenValueChunk(call, p->chunks[c].Head(call.kv->v), p->chunks[c].offset, stream, chunks + c - p->first_chunk(), c,
+    WidenValueChunk(call, p->chunks[c].Head(call.kv->v), p->chunks[c].offset, stream, piece + c - p->first_chunk(), c,
                     b);
   }
 }

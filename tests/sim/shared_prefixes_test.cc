@@ -1,0 +1,55 @@
+// Plans of a simulation with cascade attention: what they say decodes share.
+#include <gtest/gtest.h>
+
+#include "obs/run_result.h"
+#include "sim/linear_model.h"
+#include "sim/simulator.h"
+
+namespace tactus {
+namespace {
+
+// Requests behind one prompt of 256 tokens: with cascade attention the plans say which decodes share it, and nothing
+// else about them changes; without, no plan says so.
+TEST(SharedPrefixes, PlansSayWhatDecodesShareWhereItIsReadOnce) {
+  LinearModel model;
+  std::vector<StepPlan> plans[2];
+  std::string results[2];
+  for (const bool cascade : {false, true}) {
+    SimulationConfig c;
+    c.step_time = &model;
+    c.scheduler.preset = "sarathi-serve";
+    c.scheduler.limits.max_num_seqs = 16;
+    c.scheduler.limits.max_model_len = 4096;
+    c.scheduler.limits.blocks_total = 2000;
+    c.scheduler.limits.block_size = 16;
+    c.scheduler.limits.unlimited_steps = true;
+    c.cascade_attention = cascade;
+    c.on_step = [&](int32_t, const StepPlan& plan, TimeNs, TimeNs) { plans[cascade].push_back(plan); };
+    auto stream = WorkloadStream::Open(*ParseWorkload("prefix:shared=256,unique=30,out=20"),
+                                       *ParseArrivals("poisson", 100), 40, 1);
+    ASSERT_TRUE(stream.ok()) << stream.status().ToString();
+    auto simulation = Simulation::Create(c, stream->get());
+    ASSERT_TRUE(simulation.ok()) << simulation.status().ToString();
+    ASSERT_TRUE((*simulation)->Run().ok());
+    results[cascade] = ToJson((*simulation)->Outcome());
+  }
+  EXPECT_EQ(results[0], results[1]) << "a model that knows nothing of prefixes takes the same times";
+  ASSERT_EQ(plans[0].size(), plans[1].size());
+  int64_t sharing = 0;
+  for (size_t i = 0; i < plans[1].size(); ++i) {
+    EXPECT_TRUE(plans[0][i].prefixes.empty());
+    const StepPlan& plan = plans[1][i];
+    const auto decodes = static_cast<int64_t>(plan.items.size() - plan.prompt_items.size());
+    EXPECT_LE(plan.prefixes.size(), 1u) << "there is one prefix";
+    for (const PrefixShape& prefix : plan.prefixes) {
+      EXPECT_EQ(prefix.tokens, 256) << "step " << i;
+      EXPECT_GE(prefix.decodes, 2);
+      EXPECT_LE(prefix.decodes, decodes);
+      sharing += prefix.decodes;
+    }
+  }
+  EXPECT_GE(sharing, 200) << "most decodes share the prefix";
+}
+
+}  // namespace
+}  // namespace tactus
