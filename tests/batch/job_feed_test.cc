@@ -273,8 +273,8 @@ TEST(AssignShards, IsTheSameWhateverTheDeviceIsLike) {
     for (const auto& r : job) outputs.push_back(r.traits.max_output_tokens);
     outputs[3] = 0;
     batch::BatchCostModel cost = Llama8bOnA100();
-    cost.flops_per_token *= 1e-22;
-    cost.attention_flops *= 1e-22;
+    cost.flops_per_token *= 1e-26;
+    cost.attention_flops *= 1e-26;
     const auto shards = *batch::AssignShards(PrefixTree::Build(prompts), cost, outputs, 3);
     cost.flops_per_s = 1e308;  // seconds that have hardly a digit
     cost.bytes_per_s *= 3.7654321;

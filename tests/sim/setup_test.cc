@@ -418,7 +418,7 @@ TEST(SetUp, WhatIsWrongIsNamed) {
   const Status big = status_of([](auto* o) { o->model = "opt-175b"; });
   EXPECT_EQ(big.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(big.message().find("tp"), std::string::npos) << big.message();
-  EXPECT_EQ(status_of([](auto* o) { o->scheduler = "first-come"; }).param(), "scheduler");
+  EXPECT_EQ(status_of([](auto* o) { o->scheduler = "first"; }).param(), "scheduler");
   EXPECT_EQ(status_of([](auto* o) { o->workload = "chatty"; }).param(), "workload");
   EXPECT_EQ(status_of([](auto* o) { o->workload = "trace:" + ::testing::TempDir() + "/no_such_folder/t.csv"; }).code(),
             StatusCode::kNotFound);
