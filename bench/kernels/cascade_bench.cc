@@ -8,7 +8,7 @@
 //
 // A turn is one step: a call per layer of a model of this shape, every layer with a cache of its own, so that a turn
 // finds in the processor's caches what a step would. One thread is measured in its own CPU time, several by the wall;
-// medians and quartiles of turns.
+// medians and quartiles of turns, and of the ratios of neighbouring ones.
 // Before it is measured, on and off are compared bit by bit.
 #include <algorithm>
 #include <cstdio>
@@ -132,7 +132,7 @@ void Row(const Model& m, DType dtype, int32_t sequences, int32_t prefix, int32_t
   }
   std::vector<double> on, off, ratio;
   const double end = Now(false) + seconds;
-  for (int turn = 0; turn < 5 || Now(false) < end; ++turn) {
+  for (int turn = 0; turn < 7 || Now(false) < end; ++turn) {
     const bool first = turn % 2 == 0;
     const double a = scene.Turn(first), b = scene.Turn(!first);
     on.push_back(first ? a : b);
@@ -142,7 +142,7 @@ void Row(const Model& m, DType dtype, int32_t sequences, int32_t prefix, int32_t
   const Quartiles with(on), without(off), gain(ratio);
   std::printf("| %-32s | %8.2f (%.2f-%.2f) | %8.2f (%.2f-%.2f) | %5.2f (%.2f-%.2f) | %zu |\n", name.c_str(),
               without.median * 1e3, without.low * 1e3, without.high * 1e3, with.median * 1e3, with.low * 1e3,
-              with.high * 1e3, without.median / with.median, gain.low, gain.high, on.size());
+              with.high * 1e3, gain.median, gain.low, gain.high, on.size());
   std::fflush(stdout);
 }
 
