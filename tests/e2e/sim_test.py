@@ -107,6 +107,23 @@ class SimTest(unittest.TestCase):
             done = tactus("sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", "trace:t.csv", "--json", TACTUS_DATA=folder)
             self.assertEqual(json.loads(done.stdout)["requests"]["completed"], 2)
 
+    def test_an_offline_job_runs_by_its_plan(self):
+        prefix = ["prefix:shared=512,unique=64,out=40", "--requests", 300]
+        for scheduler, lengths in (("blend", "sampled"), ("blend", "known"), ("dfs", "sampled"), ("fcfs", "sampled")):
+            done = tactus(*BASE[:-1], *prefix, "--offline", "--scheduler", scheduler, "--planner-lengths", lengths, "--replicas", 2, "--json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            report = json.loads(done.stdout)
+            plan = report["plan"]
+            self.assertEqual((report["requests"]["completed"], plan["requests"], plan["order"]), (300, 300, scheduler))
+            self.assertEqual(plan["sample"] > 0, (scheduler, lengths) == ("blend", "sampled"))
+            self.assertGreater(plan["optimal_sharing"], 0.8)
+            self.assertGreater(plan["share_of_practical_bound"], plan["share_of_bound"])
+            self.assertGreater(plan["planning_s"], 0)
+        refused = tactus(*BASE[:-1], *prefix, "--offline", "--rate", 5)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("leave --rate and --concurrency out", refused.stderr)
+        self.assertNotIn("plan", json.loads(tactus(*BASE[:-1], *prefix, "--concurrency", 8, "--scheduler", "blend", "--json").stdout))
+
     def test_lists_files_and_configuration(self):
         listed = json.loads(tactus("sim", "--list", "--json").stdout)
         self.assertIn("llama-3.1-70b", listed["models"])

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/rng.h"
+#include "exec/allocation_count.h"
 #include "exec/tiny_model.h"
 
 namespace tactus::test {
@@ -129,6 +130,34 @@ TEST(CascadeAttentionReads, APrefixOncePerGroup) {
   }
   const int64_t token_bytes = 2 * model.config.num_kv_heads * model.config.head_dim * 2 * model.config.num_layers;
   EXPECT_EQ(bytes[0] - bytes[1], 5 * kPrefix * token_bytes);
+}
+
+// Four decodes behind nine blocks in common, step after step.
+TEST(CascadeAttentionReads, WithoutAllocating) {
+  if (AllocationCount() < 0) GTEST_SKIP() << "the sanitizer owns operator new";
+  const TinyModel model = LoadTiny("gguf-q4_1/model.gguf");
+  auto runner = MakeRunner(model, nullptr, 1, true);
+  StepPlan plan;
+  for (int32_t slot = 0; slot < 4; ++slot) {
+    plan.starts.push_back({.slot = slot, .sampling = SamplingOf(MakeRequest({1}, Greedy()), {})});
+    plan.table_updates.push_back({slot, 0, 10, slot * 10});
+    for (int32_t b = 0; b < 10; ++b) plan.table_blocks.push_back(b < 9 ? b : 9 + slot);
+    plan.items.push_back({.slot = slot, .count = 1, .logit_rows = 1, .sample = true, .token_offset = slot});
+    plan.tokens.push_back(slot);
+  }
+  StepResult result;
+  int64_t before = 0;
+  for (int32_t n = 0; n < 12; ++n) {
+    for (StepItem& item : plan.items) item.first_position = 144 + n;
+    runner->Run(plan, &result);
+    ASSERT_TRUE(result.status.ok()) << result.status.ToString();
+    ASSERT_EQ(result.tokens.size(), 4u);
+    plan.starts.clear();
+    plan.table_updates.clear();
+    plan.table_blocks.clear();
+    if (n == 1) before = AllocationCount();  // the buffers have their size
+  }
+  EXPECT_EQ(AllocationCount() - before, 0);
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
 #include <numeric>
 
 #include "kernels/kernel_set.h"
