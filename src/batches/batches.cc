@@ -359,8 +359,8 @@ Status Batches::RunLines(Open* batch, batch::Job* job) {
   batch::RunnerOptions options;
   options.limits = service_.limits;
   options.url = batch->asked.endpoint;
-  // As `tactus batch` starts them. What the scheduler does with places is its order's business.
-  options.order.order = batch::PlanOrder::kBlend;
+  // The most sharing. Nothing overlaps on processors, and no sample is awaited beside interactive requests.
+  options.order.order = batch::PlanOrder::kDfs;
   options.order.memory_bytes = kPlannerBytes;
   options.order.kv_tokens = service_.share.kv_tokens;
   options.progress = [this, batch](const batch::RunProgress& p) { return SeeProgress(batch, p.counts); };

@@ -27,7 +27,7 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
   std::string weight_dtype = "bfloat16", kv_dtype = "bfloat16";
   std::string backend, cpu_overhead, overlap = "off";
   double overlap_interference = -1;
-  bool cascade_attention = false;
+  std::string kv_reads = "each";
   double gpu_memory_utilization = 0.9;
   int64_t kv_blocks = 0;
   bool as_paper = false;  // stands for other options (its declaration below); nothing else looks at it
@@ -79,9 +79,10 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
     v.Field(
         "backend", backend,
         {.choices = "|vllm|sglang|trtllm", .help = "whose kernels and host code are priced; default: Tactus's own"});
-    v.Field("cascade-attention", cascade_attention,
-            {.help = "the device's attention reads the KV of a prefix that decodes share once for all of them; with "
-                     "--cost auto, fitted or roofline"});
+    v.Field("kv-reads", kv_reads,
+            {.choices = "each|once",
+             .help = "once: the device reads the KV of a prefix that decodes share once for all of them (cascade "
+                     "attention); with --cost auto, fitted or roofline"});
     v.Field("cpu-overhead", cpu_overhead,
             {.unit = "duration", .help = "host time per step that the device does not hide; default: the backend's"});
     v.Field("overlap", overlap,

@@ -270,7 +270,7 @@ Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& text
   }
   c.model_name = o.model.empty() ? "profile" : o.model;
   c.prefix_caching = o.prefix_caching && (o.identities == "all" || setup.workload->shares_text());
-  c.cascade_attention = o.cascade_attention;
+  c.cascade_attention = o.kv_reads == "once";
   if (o.identities == "all") c.client = "client";
   TACTUS_RETURN_IF_ERROR(SetUpJob(o, texts, &setup));
   c.replicas = static_cast<int32_t>(o.replicas);
