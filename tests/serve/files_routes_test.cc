@@ -149,7 +149,7 @@ TEST_F(FilesRoutesTest, AKeySeesItsOwnAlone) {
   const std::string batch = CreateBatch(file, "one");
   const json done = AwaitEnd(batch, "one");
   for (const std::string& path : {"/v1/files/" + file, "/v1/files/" + file + "/content", "/v1/batches/" + batch,
-                                 "/v1/files/" + done["output_file_id"].get<std::string>() + "/content"}) {
+                                  "/v1/files/" + done["output_file_id"].get<std::string>() + "/content"}) {
     EXPECT_EQ(Call("GET", path, {}, Bearer("one")).status, 200) << path;
     EXPECT_EQ(Call("GET", path, {}, Bearer("two")).status, 404) << path;
     EXPECT_EQ(Call("GET", path).status, 401) << path;
