@@ -41,6 +41,9 @@ struct Start {
 // Of a request that another run or another shard does; kToRun: it is to run.
 inline constexpr int32_t kToRun = -1;
 
+// How many sequences a caller keeps waiting while JobFeed::provisional(): enough for the next step.
+inline constexpr int32_t kProvisionalWaiting = 8;
+
 class JobFeed {
  public:
   // `tree`: of these prompts, whose keys are not needed any more. `elsewhere`: [request] kToRun, or how many tokens it
@@ -50,7 +53,7 @@ class JobFeed {
 
   // None: all have been handed out.
   std::optional<Start> Next();
-  // Hands this one out, whoever's turn it is: it goes with another one, without a place. Precondition: it was not.
+  // Hands this one out, whosever turn it is: it goes with another one, without a place. Precondition: it was not.
   void Take(int32_t request);
   bool handed_out(int32_t request) const { return state_[Index(request)] != State::kWaits; }
   // It has ended, after so many tokens; 0: it failed, which says nothing of lengths. Once for each.

@@ -24,9 +24,8 @@ constexpr std::chrono::milliseconds kTick{200};  // results wait no longer than 
 constexpr size_t kGroupLines = 64;
 constexpr size_t kGroupBytes = size_t{1} << 20;
 constexpr size_t kMostUnwrittenBytes = size_t{64} << 20;  // beyond it no line is read
-// How many sequences wait beside the sample's longest answers: enough for the next step.
-constexpr int64_t kProvisionalWaiting = 8;
-constexpr DurationNs kLookNs = 50 * kMillisecond;  // how long a wait for that goes on after the sample has ended
+// How long a wait for so few that none more are wanted goes on after the sample has ended.
+constexpr DurationNs kLookNs = 50 * kMillisecond;
 
 class Runner {
  public:

@@ -33,7 +33,7 @@ cost::Deployment DeploymentOf(const SimOptions& o, const SimTexts& texts) {
   d.source = IsCostSource(o.cost) ? o.cost : "auto";
   d.cpu_overhead_ns = texts.cpu_overhead_ns;
   d.overlap = o.overlap;
-  if (o.overlap_interference >= 0) d.overlap_fit = {.linear = o.overlap_interference};
+  if (o.overlap_interference != -1) d.overlap_fit = {.linear = o.overlap_interference};
   return d;
 }
 
@@ -58,6 +58,8 @@ Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
     return InvalidArgument("--model is missing: a name of 'tactus sim --list', a model folder or a config.json",
                            "model");
   if (o.device.empty()) return InvalidArgument("--device is missing: a name of 'tactus sim --list'", "device");
+  if (o.overlap == "off" && o.overlap_interference != -1)
+    setup->notes.push_back("--overlap-interference is not used: nothing overlaps without --overlap nano");
   TACTUS_ASSIGN_OR_RETURN(setup->cost, cost::CostModel::Create(DeploymentOf(o, texts)));
   if (setup->step_time == nullptr) {
     setup->step_time = setup->cost;

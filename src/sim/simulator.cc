@@ -15,7 +15,6 @@ namespace {
 
 constexpr int32_t kDecisionSample = 16;            // one plan in so many is timed
 constexpr int64_t kProgressEvery = 4096;           // passes
-constexpr int32_t kProvisionalWaiting = 8;         // as in batch_run/runner.cc
 constexpr int64_t kMostBlocks = int64_t{1} << 27;  // KV and swap blocks of all replicas: about 100 bytes of memory each
 
 Status CheckBlocks(const SimulationConfig& c) {
@@ -223,7 +222,8 @@ void Simulation::Impl::FillQueue(int32_t replica) {
   const auto i = static_cast<size_t>(replica);
   while (true) {
     const int64_t waiting = views[i].outstanding_requests - replicas[i].loop().Stats().running;
-    if (waiting >= (job->provisional(replica) ? std::min(kProvisionalWaiting, QueueLimit()) : QueueLimit())) return;
+    if (waiting >= (job->provisional(replica) ? std::min(batch::kProvisionalWaiting, QueueLimit()) : QueueLimit()))
+      return;
     const auto start = job->Next(replica);
     if (!start) return;
     const TimeNs now_ns = clock.NowNs();

@@ -166,6 +166,8 @@ TEST(SetUp, WhatIsAskedForAndHasNoEffectIsNoted) {
   const auto swap = [](auto* o) { o->scheduler = "sarathi-serve", o->swap_space.bytes = int64_t{1} << 30; };
   EXPECT_TRUE(noted(swap, "--swap-space is not used"));
   EXPECT_FALSE(noted([&](auto* o) { swap(o), o->preemption = "swap"; }, "--swap-space is not used"));
+  EXPECT_TRUE(noted([](auto* o) { o->overlap_interference = 0.3; }, "--overlap-interference is not used"));
+  EXPECT_FALSE(noted([](auto* o) { o->overlap = "nano", o->overlap_interference = 0.3; }, "is not used"));
   EXPECT_TRUE(noted([](auto* o) { o->max_model_len = 131073; }, "131072"));
   EXPECT_FALSE(noted([](auto* o) { o->max_model_len = 131072; }, "--max-model-len"));
 }
@@ -419,6 +421,8 @@ TEST(SetUp, WhatIsWrongIsNamed) {
   EXPECT_EQ(big.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(big.message().find("tp"), std::string::npos) << big.message();
   EXPECT_EQ(status_of([](auto* o) { o->scheduler = "first"; }).param(), "scheduler");
+  EXPECT_EQ(status_of([](auto* o) { o->overlap = "nano", o->overlap_interference = -0.5; }).param(),
+            "overlap-interference");
   EXPECT_EQ(status_of([](auto* o) { o->workload = "chatty"; }).param(), "workload");
   EXPECT_EQ(status_of([](auto* o) { o->workload = "trace:" + ::testing::TempDir() + "/no_such_folder/t.csv"; }).code(),
             StatusCode::kNotFound);
