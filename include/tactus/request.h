@@ -53,8 +53,7 @@ struct Slo {
 // Where the plan of a job puts a request among its others (docs/batch.md). The orders `dfs`, `balance` and `blend` go
 // by it; requests that no plan has placed go before those.
 struct PlannedPlace {
-  int32_t position = -1;  // in the planned order, from 0; -1: no plan has placed it
-  float density = 1.0f;   // compute over memory time of the part of the plan that it belongs to, over that of the job
+  int32_t position = -1;  // in the order in which the job starts, from 0; -1: no plan has placed it
   int32_t kv_tokens = 0;  // whose K and V it will read per step, on average over its life; shared ones too
 
   bool operator==(const PlannedPlace&) const = default;

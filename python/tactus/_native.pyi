@@ -17,7 +17,7 @@ class ReadyRequest:
     def sequences(self) -> int: ...
     @property
     def prompt_token_ids(self) -> list[int]: ...
-    def place(self, position: int, density: float, kv_tokens: int, /) -> None: ...
+    def place(self, position: int, kv_tokens: int, /) -> None: ...
 
 class Engine:
     def __init__(self, options: OptionTexts) -> None: ...
@@ -77,7 +77,6 @@ class PlanOptions:
     shards: int
     kv_tokens: int
     split_share: float
-    merge_spread: float
     overlap_linear: float
     overlap_quadratic: float
     seed: int
@@ -85,7 +84,7 @@ class PlanOptions:
 class JobPlan(TypedDict):
     order: list[int]
     start_order: list[int]
-    places: list[tuple[int, float, int]]
+    places: list[tuple[int, int]]
     shards: list[list[int]]
     summary: dict[str, Any]
 

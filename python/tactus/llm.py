@@ -22,7 +22,7 @@ from .sampling_params import SamplingParams
 Prompt = Union[str, Sequence[int], Mapping[str, Any]]
 Message = Mapping[str, Any]  # {"role": ..., "content": ...}
 Params = Union[SamplingParams, Sequence[SamplingParams], None]
-Places = Sequence[tuple[int, float, int]]  # Plan.places
+Places = Sequence[tuple[int, int]]  # Plan.places
 
 _LOOK_S = 0.05  # between two looks at Python's signals
 _log = logging.getLogger("tactus")

@@ -15,9 +15,10 @@ class Plan:
     """What :func:`plan` found. Requests are the job's, by their place in it from 0.
 
     Attributes:
-        order: requests in planned order; the scheduler takes it from both ends.
+        order: requests in a row by density; with "blend" and "balance" the job starts from both ends.
         start_order: requests in the order in which they will start: what to feed an engine with.
-        places: of each request (position, density, tokens of KV it reads per step), for ``LLM.generate(places=...)``.
+        places: of each request (position in start_order, tokens of KV it reads per step), for
+            ``LLM.generate(places=...)``.
         shards: requests of each shard, in planned order: about the same work and density in each.
         summary: requests, prompt_tokens, output_tokens, compute_s, memory_s (nothing shared), density (of the whole),
             optimal_sharing and planned_sharing (shares of prompt tokens), planned_compute_s, and the least time of the
@@ -26,14 +27,14 @@ class Plan:
 
     order: list[int]
     start_order: list[int]
-    places: list[tuple[int, float, int]]
+    places: list[tuple[int, int]]
     shards: list[list[int]]
     summary: dict[str, Any]
 
 
 def plan(prompts: Iterable[Sequence[int]], *, max_tokens: Union[int, Sequence[int]] = 16,
          output_lengths: Optional[Sequence[int]] = None, costs: PlanCosts, order: str = "blend", shards: int = 1,
-         kv_tokens: int, groups: Optional[Sequence[int]] = None, split_share: float = 0.01, merge_spread: float = 0.02,
+         kv_tokens: int, groups: Optional[Sequence[int]] = None, split_share: float = 0.01,
          overlap: tuple[float, float] = (0.0, 0.0), seed: int = 0, planner_memory_bytes: int = 0) -> Plan:
     """Plans a job. The same job, figures and seed give the same plan.
 
@@ -47,7 +48,6 @@ def plan(prompts: Iterable[Sequence[int]], *, max_tokens: Union[int, Sequence[in
         kv_tokens: tokens whose K and V a device holds.
         groups: requests of different groups share nothing (another ``cache_salt``).
         split_share: of the unique prompt tokens, how many may be computed again for a better order.
-        merge_spread: neighbours of densities within this share stay together.
         overlap: (linear, quadratic): a step of compute c and memory m takes longer * (1 + linear x + quadratic x^2), x =
             shorter / longer. (0, 0): perfect overlap; (1, 0): none.
         seed: of "random".
@@ -83,12 +83,11 @@ def plan(prompts: Iterable[Sequence[int]], *, max_tokens: Union[int, Sequence[in
     options.shards = _whole("shards", shards, 1)
     options.kv_tokens = _whole("kv_tokens", kv_tokens, 1)
     options.split_share = _share("split_share", split_share)
-    options.merge_spread = _share("merge_spread", merge_spread)
     options.overlap_linear, options.overlap_quadratic = (_share("overlap", figure) for figure in overlap)
     options.seed = _whole("seed", seed, 0)
     made = job.plan(options)
-    places: list[tuple[int, float, int]] = [(-1, 1.0, 0)] * count
-    for request, place in zip(made["order"], made["places"]):
+    places: list[tuple[int, int]] = [(-1, 0)] * count
+    for request, place in zip(made["start_order"], made["places"]):
         places[request] = place
     return Plan(made["order"], made["start_order"], places, made["shards"], made["summary"])
 

@@ -73,8 +73,8 @@ class BatchWorker:
                 continue
             rows.append(row)
             if PLACE_COLUMN in batch:
-                position, density, kv_tokens = batch[PLACE_COLUMN][row]
-                places.append((int(position), float(density), int(kv_tokens)))
+                position, kv_tokens = batch[PLACE_COLUMN][row]
+                places.append((int(position), int(kv_tokens)))
         for row, output in zip(rows, self._llm.answer_each(prompts, params, chat=self._chat, places=places or None)):
             outputs[row] = output
         columns: dict[str, list[Any]] = {name: [] for name in (
@@ -113,7 +113,7 @@ def shard_dataset(rows: Sequence[Mapping[str, Any]], planned: Plan) -> Any:
     for shard in planned.shards:
         if shard:
             blocks.append(pyarrow.Table.from_pylist(
-                [{**rows[r], ROW_COLUMN: r, PLACE_COLUMN: [float(value) for value in planned.places[r]]} for r in shard]))
+                [{**rows[r], ROW_COLUMN: r, PLACE_COLUMN: list(planned.places[r])} for r in shard]))
     return ray.data.from_arrow(blocks)
 
 

@@ -39,6 +39,7 @@ JobFeed::JobFeed(std::shared_ptr<const PromptSet> prompts, PrefixTree tree, cons
 
 void JobFeed::MakePlan() {
   const TimeNs begin_ns = options_.stopwatch != nullptr ? options_.stopwatch->NowNs() : 0;
+  const bool begins = !plan_ || lengths_are_limits_;  // what went by max_tokens says nothing of the balance
   if (plan_) tree_ = std::move(*plan_).TakeTree();
   plan_.reset();
   std::vector<int32_t>().swap(order_);
@@ -48,7 +49,9 @@ void JobFeed::MakePlan() {
     if (state_[i] != State::kWaits) outputs[i] = 0;
   }
   plan_ = Plan::Make(std::move(tree_), cost_, outputs, options_.plan);
-  order_ = StartOrder(*plan_, options_.kv_tokens);
+  balance_.emplace(*plan_);
+  if (begins) ahead_s_ = 0;
+  order_ = StartOrder(*plan_, *balance_, ahead_s_);
   // What is planned shares as the plan has it; what has been handed out is taken to share as much.
   const NodeTotals& totals = plan_->totals();
   double alone_s = 0;
@@ -61,16 +64,12 @@ void JobFeed::MakePlan() {
 }
 
 std::vector<int32_t> JobFeed::Estimate() {
-  std::vector<int32_t> guessed;  // that nobody has measured, for the time of the estimate
+  if (sample_left_ == 0 || sample_longest_ == 0) return EstimateOutputs(tree_, *prompts_, measured_);
+  std::vector<int32_t> known = measured_;
   for (const int32_t request : sample_) {
-    if (sample_longest_ == 0 || state_[Index(request)] != State::kStarted) continue;
-    const double least = sample_longest_, most = prompts_->max_output_tokens(request);
-    measured_[Index(request)] = static_cast<int32_t>(std::sqrt(std::min(least, most) * most));
-    guessed.push_back(request);
+    if (state_[Index(request)] == State::kStarted) known[Index(request)] = -sample_longest_;
   }
-  std::vector<int32_t> outputs = EstimateOutputs(tree_, *prompts_, measured_);
-  for (const int32_t request : guessed) measured_[Index(request)] = 0;
-  return outputs;
+  return EstimateOutputs(tree_, *prompts_, known);
 }
 
 void JobFeed::CountWork(const std::vector<int32_t>& outputs) {
@@ -98,7 +97,8 @@ std::optional<Start> JobFeed::Next() {
     const int32_t position = order_[at_++], request = plan_->RequestAt(position);
     if (handed_out(request)) continue;
     Take(request);
-    return Start{request, PlaceAt(position)};
+    ahead_s_ += balance_->SecondsOf(*plan_, position);
+    return Start{request, {.position = placed_++, .kv_tokens = KvTokensAt(position)}};
   }
 }
 
@@ -109,11 +109,10 @@ void JobFeed::Take(int32_t request) {
 }
 
 // What nobody knows reserves no memory: max_tokens would keep most of it empty.
-PlannedPlace JobFeed::PlaceAt(int32_t position) const {
-  PlannedPlace place = plan_->PlaceAt(position);
+int32_t JobFeed::KvTokensAt(int32_t position) const {
   const int32_t request = plan_->RequestAt(position);
-  if (lengths_are_limits_ && !prompts_->output_is_known(request)) place.kv_tokens = prompts_->prompt_tokens(request);
-  return place;
+  return lengths_are_limits_ && !prompts_->output_is_known(request) ? prompts_->prompt_tokens(request)
+                                                                    : plan_->KvTokensAt(position);
 }
 
 void JobFeed::OnDone(int32_t request, int32_t output_tokens) {

@@ -6,9 +6,8 @@
 // The sample is drawn where the order depends on lengths that nobody knows. It has no place, so that it goes before
 // what has one. What is handed out beside it goes by a provisional plan, of max_tokens; the caller keeps few of those
 // waiting (`provisional`). The rest is planned again whenever the part of the sample that still runs has halved: its
-// longest answers may take as long as a small job. They began together, so one that still runs is longer than
-// those that have ended; its length is taken as the geometric mean of that and its max_tokens. What was handed out is
-// never planned again.
+// longest answers may take as long as a small job. They began together, so one that still runs is longer than those
+// that have ended. What was handed out is never planned again.
 //
 // Thread rule: one thread. Deterministic: the same job, options and lengths, told at the same moments, give the same
 // starts. Invariants: every request that is to run is handed out exactly once, none other is.
@@ -23,6 +22,7 @@
 #include "batch/output_lengths.h"
 #include "batch/plan.h"
 #include "batch/plan_summary.h"
+#include "batch/start_order.h"
 
 namespace tactus::batch {
 
@@ -82,7 +82,7 @@ class JobFeed {
   void MakePlan();
   std::vector<int32_t> Estimate();
   void CountWork(const std::vector<int32_t>& outputs);
-  PlannedPlace PlaceAt(int32_t position) const;
+  int32_t KvTokensAt(int32_t position) const;
   double SecondsOf(int32_t request, int32_t output_tokens) const;
 
   const std::shared_ptr<const PromptSet> prompts_;
@@ -100,9 +100,12 @@ class JobFeed {
   bool stale_ = true;                // the plan is not that of what is known
   bool lengths_are_limits_ = false;  // the plan was made before anything was measured
 
-  std::optional<Plan> plan_;    // has the tree then
+  std::optional<Plan> plan_;  // has the tree then
+  std::optional<StartBalance> balance_;
   std::vector<int32_t> order_;  // positions, in the order in which they start
   size_t at_ = 0;
+  double ahead_s_ = 0;  // the balance of what has been handed out by plans of estimates
+  int32_t placed_ = 0;  // have been given a place
   int32_t to_run_ = 0, left_ = 0;
   double bound_s_ = 0;
   double work_s_ = 0, done_s_ = 0;  // of all that is to run, expected; of what is done

@@ -77,7 +77,7 @@ std::vector<int32_t> EstimateOutputs(const PrefixTree& tree, const PromptSet& pr
                                      const std::vector<int32_t>& measured) {
   struct Samples {
     int64_t tokens = 0;
-    int32_t count = 0;
+    int32_t ended = 0, running = 0;
   };
   const auto measured_of = [&](int32_t request) {
     return measured.empty() ? 0 : measured[static_cast<size_t>(request)];
@@ -86,30 +86,35 @@ std::vector<int32_t> EstimateOutputs(const PrefixTree& tree, const PromptSet& pr
   for (int32_t i = tree.size(); i-- > 0;) {
     const TreeNode& node = tree[i];
     Samples& own = samples[static_cast<size_t>(i)];
-    if (node.is_leaf() && !prompts.output_is_known(node.request) && measured_of(node.request) > 0) {
-      own = {measured_of(node.request), 1};
+    if (node.is_leaf() && !prompts.output_is_known(node.request)) {
+      const int32_t tokens = measured_of(node.request);
+      own = {std::abs(tokens), tokens > 0, tokens < 0};
     }
     if (node.parent < 0) continue;
     Samples& parent = samples[static_cast<size_t>(node.parent)];
     parent.tokens += own.tokens;
-    parent.count += own.count;
+    parent.ended += own.ended;
+    parent.running += own.running;
   }
   std::vector<int32_t> outputs(static_cast<size_t>(prompts.size()), 0);
   for (int32_t i = 0; i < tree.size(); ++i) {
     const TreeNode& node = tree[i];
     Samples& own = samples[static_cast<size_t>(i)];
-    const bool is_measured = own.count > 0;
-    if (own.count == 0 && node.parent >= 0) own = samples[static_cast<size_t>(node.parent)];
+    const bool has_ended = node.is_leaf() && own.ended > 0;
+    // A request that runs itself says nothing of its own end.
+    const bool silent = own.ended == 0 && (own.running == 0 || node.is_leaf());
+    if (silent && node.parent >= 0) own = samples[static_cast<size_t>(node.parent)];
     if (!node.is_leaf()) continue;
     const int32_t most = prompts.max_output_tokens(node.request);
     int32_t& output = outputs[static_cast<size_t>(node.request)];
-    if (prompts.output_is_known(node.request) || own.count == 0) {
+    if (prompts.output_is_known(node.request) || own.ended == 0) {
       output = most;
-    } else if (is_measured) {
+    } else if (has_ended) {
       output = static_cast<int32_t>(own.tokens);
     } else {
-      const double mean = static_cast<double>(own.tokens) / own.count;
-      output = static_cast<int32_t>(std::clamp<int64_t>(std::llround(mean), 1, most));
+      const double mean = static_cast<double>(own.tokens) / own.ended;
+      const int64_t least = std::max(1, -measured_of(node.request));
+      output = static_cast<int32_t>(std::min<int64_t>(std::max<int64_t>(std::llround(mean), least), most));
     }
   }
   return outputs;

@@ -22,8 +22,13 @@ struct SampleOptions {
 // The requests to run first, ascending. None of known length; none where all are known.
 std::vector<int32_t> ChooseSample(const PrefixTree& tree, const PromptSet& prompts, const SampleOptions& options);
 
-// [request] output tokens. `measured`: [request] what those that have run have generated, 0 for the others; may be
-// empty. Known lengths are taken as they are. Without any measurement it is each request's own max_tokens (ours).
+// [request] output tokens. `measured`: [request] what those that have run have generated, 0 for the others; -n: it runs
+// still, and has generated at least n. May be empty. Known lengths are taken as they are.
+//
+// The mean of answers some of which run still: all that has been generated, over those that have ended, as if an answer
+// ended with the same chance after each token (ours). Long answers would be missing from the mean of those that have
+// ended. Where none has ended, and without any measurement, it is each request's own max_tokens (ours): a task that is
+// thought too long starts too late, one that is thought too short starts all at once.
 std::vector<int32_t> EstimateOutputs(const PrefixTree& tree, const PromptSet& prompts,
                                      const std::vector<int32_t>& measured);
 

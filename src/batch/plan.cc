@@ -1,7 +1,6 @@
 #include "batch/plan.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "base/rng.h"
@@ -95,18 +94,16 @@ Plan Plan::Make(PrefixTree tree, const BatchCostModel& cost, const std::vector<i
   Plan plan;
   plan.tree_ = std::move(tree);
   plan.cost_ = cost;
-  const bool blend = options.order == PlanOrder::kBlend, balance = options.order == PlanOrder::kBalance;
-  plan.from_both_ends_ = blend || balance;
+  plan.order_ = options.order;
   const std::vector<NodeTotals> totals =
-      blend ? SortByDensity(&plan.tree_, cost, outputs) : SumSubtrees(plan.tree_, cost, outputs);
+      options.order == PlanOrder::kBlend ? SortByDensity(&plan.tree_, cost, outputs) : SumSubtrees(plan.tree_, cost, outputs);
   plan.totals_ = totals[0];
   if (plan.totals_.requests == 0) return plan;
-  plan.AddUnits(PlannedUnits(plan.tree_, totals, options), totals, options.merge_spread);
+  plan.AddUnits(PlannedUnits(plan.tree_, totals, options), totals);
   plan.output_.reserve(plan.leaves_.size());
   for (const int32_t leaf : plan.leaves_)
     plan.output_.push_back(outputs[static_cast<size_t>(plan.tree_[leaf].request)]);
   plan.FindShared();
-  plan.FindDensities(/*of_prefixes=*/!balance);
   return plan;
 }
 
@@ -122,59 +119,13 @@ void Plan::FindShared() {
   }
 }
 
-void Plan::AddUnits(const std::vector<int32_t>& units, const std::vector<NodeTotals>& totals, double spread) {
+void Plan::AddUnits(const std::vector<int32_t>& units, const std::vector<NodeTotals>& totals) {
   leaves_.reserve(static_cast<size_t>(totals_.requests));
-  double first = 0;
   for (const int32_t unit : units) {
-    const double density = totals[static_cast<size_t>(unit)].density();
-    // The order stays as it is, so what is joined loses no sharing: the scan's stops get longer, nothing else.
-    const bool joins = !parts_.empty() && (!from_both_ends_ || std::abs(density - first) <= spread * first);
-    if (!joins) {
-      parts_.push_back({size(), size(), 0});
-      first = density;
-    }
     for (int32_t i = unit; i < tree_[unit].end; ++i) {
       if (tree_[i].is_leaf() && totals[static_cast<size_t>(i)].requests > 0) leaves_.push_back(i);
     }
-    parts_.back().end = size();
   }
-}
-
-void Plan::FindDensities(bool of_prefixes) {
-  density_ = totals_.density();
-  if (!from_both_ends_) {
-    parts_[0].density = density_;
-    return;
-  }
-  double all_compute_s = 0;
-  for (PlanPart& part : parts_) {
-    double compute_s = 0, memory_s = 0;
-    for (int32_t i = part.begin; i < part.end; ++i) {
-      const bool alone = i == part.begin || !of_prefixes;
-      compute_s += alone ? cost_.ComputeSeconds(PromptAt(i), OutputAt(i)) : ComputeSecondsAt(i);
-      memory_s += MemorySecondsAt(i);
-    }
-    part.density = compute_s / memory_s;
-    all_compute_s += compute_s;
-  }
-  // What ignores prefixes is measured against a job that shares none.
-  if (!of_prefixes) density_ = all_compute_s / totals_.memory_s;
-}
-
-PlannedPlace Plan::PlaceAt(int32_t position) const {
-  const auto part = std::upper_bound(parts_.begin(), parts_.end(), position,
-                                     [](int32_t at, const PlanPart& p) { return at < p.end; });
-  const int64_t read = int64_t{PromptAt(position)} + OutputAt(position) / 2;
-  return {.position = position,
-          .density = static_cast<float>(part->density / density_),
-          .kv_tokens = static_cast<int32_t>(read)};
-}
-
-std::vector<PlannedPlace> Plan::Places() const {
-  std::vector<PlannedPlace> places;
-  places.reserve(leaves_.size());
-  for (int32_t i = 0; i < size(); ++i) places.push_back(PlaceAt(i));
-  return places;
 }
 
 }  // namespace tactus::batch

@@ -1,19 +1,17 @@
-// The plan of a job: in which order its requests are to run (BlendServe, 3.3), and what each one's place in it is. The
-// scheduler's order of the same name goes by the places (src/sched/order/).
+// The plan of a job: its requests in a row, from one end of which or from both they are to run (BlendServe, 3.3;
+// batch/start_order.h).
 //
-// Invariants: every request with an output estimate of more than 0 is in it once, none other is. The parts are
-// consecutive and cover it. Deterministic: the same job, options and seed give the same plan.
+// Invariants: every request with an output estimate of more than 0 is in it once, none other is. Deterministic: the
+// same job, options and seed give the same plan.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <utility>
 #include <vector>
 
 #include "batch/cost_model.h"
 #include "batch/prefix_tree.h"
 #include "batch/totals.h"
-#include "tactus/request.h"
 
 namespace tactus::batch {
 
@@ -27,15 +25,8 @@ enum class PlanOrder : uint8_t {
 
 struct PlanOptions {
   PlanOrder order = PlanOrder::kBlend;
-  double split_share = 0.01;   // t: of the unique prompt tokens, how many may be computed again for a better order
-  double merge_spread = 0.02;  // neighbours join one part while they are within this share as dense as its first
-  uint64_t seed = 0;           // of kRandom
-};
-
-// One stop of the scan.
-struct PlanPart {
-  int32_t begin = 0, end = 0;  // positions
-  double density = 0;
+  double split_share = 0.01;  // t: of the unique prompt tokens, how many may be computed again for a better order
+  uint64_t seed = 0;          // of kRandom
 };
 
 class Plan {
@@ -55,34 +46,28 @@ class Plan {
   // Seconds that it computes where the one before it has left its prefix in the cache.
   double ComputeSecondsAt(int32_t position) const;
   double MemorySecondsAt(int32_t position) const { return cost_.MemorySeconds(PromptAt(position), OutputAt(position)); }
-  std::span<const PlanPart> parts() const { return parts_; }
-  bool from_both_ends() const { return from_both_ends_; }
-  double density() const { return density_; }  // of the whole
+  PlanOrder order() const { return order_; }
   const PrefixTree& tree() const { return tree_; }
   const BatchCostModel& cost() const { return cost_; }
   const NodeTotals& totals() const { return totals_; }  // of the whole
 
-  // What the scheduler is told.
-  PlannedPlace PlaceAt(int32_t position) const;
-  std::vector<PlannedPlace> Places() const;  // [position]
+  // Tokens whose K and V it reads per step, on average over its life; shared ones too.
+  int32_t KvTokensAt(int32_t position) const { return PromptAt(position) + OutputAt(position) / 2; }
   // For another plan of the same job; this one is spent.
   PrefixTree TakeTree() && { return std::move(tree_); }
 
  private:
-  // Makes the positions and the parts of nodes that stay together.
-  void AddUnits(const std::vector<int32_t>& units, const std::vector<NodeTotals>& totals, double spread);
+  // Makes the positions of nodes that stay together.
+  void AddUnits(const std::vector<int32_t>& units, const std::vector<NodeTotals>& totals);
   void FindShared();
-  void FindDensities(bool of_prefixes);
 
   PrefixTree tree_;
   BatchCostModel cost_;
   std::vector<int32_t> leaves_;  // [position] node
   std::vector<int32_t> shared_;  // [position]
   std::vector<int32_t> output_;  // [position]
-  std::vector<PlanPart> parts_;
   NodeTotals totals_;
-  double density_ = 0;
-  bool from_both_ends_ = false;
+  PlanOrder order_ = PlanOrder::kBlend;
 };
 
 // The subtrees that stay together, in the tree's order (BlendServe, Algorithm 2): from the root, a leaf is one, and a

@@ -11,7 +11,7 @@ PlanSummary Summarize(const Plan& plan, const OverlapFit& overlap, int64_t kv_to
   PlanSummary summary;
   summary.requests = plan.size();
   const Sharing optimal = OptimalSharing(plan);
-  const Sharing planned = SharingOf(plan, StartOrder(plan, kv_tokens), kv_tokens);
+  const Sharing planned = SharingOf(plan, StartOrder(plan), kv_tokens);
   summary.prompt_tokens = optimal.prompt_tokens;
   for (int32_t i = 0; i < plan.size(); ++i) summary.output_tokens += plan.OutputAt(i);
   const double shared_compute_s = plan.totals().compute_s;

@@ -1,49 +1,35 @@
 #include "batch/start_order.h"
 
-#include <algorithm>
-#include <functional>
 #include <numeric>
-#include <queue>
-
-#include "sched/dual_scanner.h"
 
 namespace tactus::batch {
 
-std::vector<int32_t> StartOrder(const Plan& plan, int64_t kv_tokens) {
+StartBalance::StartBalance(const Plan& plan) : ignores_prefixes_(plan.order() == PlanOrder::kBalance) {
+  double compute_s = 0;  // density_ is 0 yet
+  for (int32_t i = 0; i < plan.size(); ++i) compute_s += SecondsOf(plan, i);
+  if (plan.totals().memory_s > 0) density_ = compute_s / plan.totals().memory_s;
+}
+
+double StartBalance::SecondsOf(const Plan& plan, int32_t position) const {
+  const double compute_s = ignores_prefixes_
+                               ? plan.cost().ComputeSeconds(plan.PromptAt(position), plan.OutputAt(position))
+                               : plan.ComputeSecondsAt(position);
+  return compute_s - density_ * plan.MemorySecondsAt(position);
+}
+
+std::vector<int32_t> StartOrder(const Plan& plan, const StartBalance& balance, double ahead_s) {
   std::vector<int32_t> order(static_cast<size_t>(plan.size()));
-  if (!plan.from_both_ends()) {
+  if (plan.order() != PlanOrder::kBlend && plan.order() != PlanOrder::kBalance) {
     std::iota(order.begin(), order.end(), 0);
     return order;
   }
-  struct Running {
-    int64_t ends_at;  // step
-    int32_t position;
-    bool operator>(const Running& other) const {
-      return ends_at != other.ends_at ? ends_at > other.ends_at : position > other.position;
-    }
-  };
-  const std::vector<PlannedPlace> places = plan.Places();
-  std::priority_queue<Running, std::vector<Running>, std::greater<>> running;
-  sched::DualScanner scanner;
-  int64_t now = 0, held = 0;
   int32_t left = 0, right = plan.size() - 1;
-  const auto place = [&](int32_t position) -> const PlannedPlace& { return places[static_cast<size_t>(position)]; };
-  const auto own = [&](int32_t position) { return place(position).kv_tokens - plan.SharedWithPrevious(position); };
   for (int32_t& next : order) {
-    // Chosen anew whenever something ends: who waits for much room does not keep the other end from what it is due.
-    for (;;) {
-      next = scanner.Next(place(left), place(right)) == sched::ScanSide::kLeft ? left : right;
-      if (running.empty() || held + own(next) <= kv_tokens) break;
-      const Running ended = running.top();
-      now = ended.ends_at;
-      held -= own(ended.position);
-      scanner.Release(place(ended.position));
-      running.pop();
-    }
-    next == left ? ++left : --right;
-    held += own(next);
-    scanner.Hold(place(next));
-    running.push({now + plan.OutputAt(next), next});
+    const double left_s = balance.SecondsOf(plan, left), right_s = balance.SecondsOf(plan, right);
+    // Of the two sums, ahead + left and ahead + right, the one that is nearer to 0, the left end being the denser one.
+    const bool from_left = ahead_s + (left_s + right_s) / 2 <= 0;
+    ahead_s += from_left ? left_s : right_s;
+    next = from_left ? left++ : right--;
   }
   return order;
 }

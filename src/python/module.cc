@@ -42,8 +42,8 @@ void BindEngine(nb::module_& m) {
   nb::class_<ReadyRequest>(m, "ReadyRequest")
       .def_prop_ro("sequences", [](const ReadyRequest& r) { return r.request.n; })
       .def_prop_ro("prompt_token_ids", [](const ReadyRequest& r) { return *r.request.prompt; })
-      .def("place", [](ReadyRequest& r, int32_t position, float density, int32_t kv_tokens) {
-        r.request.planned = {position, density, kv_tokens};
+      .def("place", [](ReadyRequest& r, int32_t position, int32_t kv_tokens) {
+        r.request.planned = {position, kv_tokens};
       });
   nb::class_<EngineHandle>(m, "Engine")
       .def(nb::init<const OptionTexts&>(), "options"_a, ReleaseGil())
@@ -119,7 +119,6 @@ void BindPlanner(nb::module_& m) {
       .def_rw("shards", &JobPlanOptions::shards)
       .def_rw("kv_tokens", &JobPlanOptions::kv_tokens)
       .def_rw("split_share", &JobPlanOptions::split_share)
-      .def_rw("merge_spread", &JobPlanOptions::merge_spread)
       .def_rw("overlap_linear", &JobPlanOptions::overlap_linear)
       .def_rw("overlap_quadratic", &JobPlanOptions::overlap_quadratic)
       .def_rw("seed", &JobPlanOptions::seed);

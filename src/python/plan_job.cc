@@ -35,7 +35,7 @@ batch::PlanOrder OrderOf(const std::string& name) {
 // All that Python gets, made without the GIL.
 struct Planned {
   std::vector<int32_t> order, start_order;  // requests
-  std::vector<PlannedPlace> places;         // [position]
+  std::vector<PlannedPlace> places;         // [start]
   std::vector<std::vector<int32_t>> shards;
   batch::PlanSummary summary;
 };
@@ -52,15 +52,17 @@ Planned Make(const batch::PromptSet& prompts, const JobPlanOptions& o) {
   batch::PlanOptions options;
   options.order = OrderOf(o.order);
   options.split_share = o.split_share;
-  options.merge_spread = o.merge_spread;
   options.seed = o.seed;
   batch::PrefixTree tree = batch::PrefixTree::Build(prompts);
   const std::vector<int32_t> outputs = batch::EstimateOutputs(tree, prompts, {});
   const batch::Plan plan = batch::Plan::Make(std::move(tree), o.cost, outputs, options);
   Planned made;
   for (int32_t i = 0; i < plan.size(); ++i) made.order.push_back(plan.RequestAt(i));
-  made.start_order = RequestsAt(plan, batch::StartOrder(plan, o.kv_tokens));
-  made.places = plan.Places();
+  const std::vector<int32_t> starts = batch::StartOrder(plan);
+  made.start_order = RequestsAt(plan, starts);
+  for (const int32_t position : starts) {
+    made.places.push_back({static_cast<int32_t>(made.places.size()), plan.KvTokensAt(position)});
+  }
   for (const batch::Shard& shard : Take(batch::CutShards(plan, o.shards)))
     made.shards.push_back(RequestsAt(plan, shard.Positions()));
   made.summary = batch::Summarize(plan, {o.overlap_linear, o.overlap_quadratic}, o.kv_tokens);
@@ -124,7 +126,7 @@ nb::dict PlannedJob::Plan(const JobPlanOptions& options) {
     made = Make(prompts_, options);
   }
   nb::list places, shards;
-  for (const PlannedPlace& p : made->places) places.append(nb::make_tuple(p.position, p.density, p.kv_tokens));
+  for (const PlannedPlace& p : made->places) places.append(nb::make_tuple(p.position, p.kv_tokens));
   for (const auto& shard : made->shards) shards.append(ListOf(shard));
   nb::dict result;
   result["order"] = ListOf(made->order);

@@ -22,7 +22,7 @@ struct JobPlanOptions {
   std::string order;  // fcfs, dfs, random, balance, blend
   int32_t shards = 1;
   int64_t kv_tokens = 0;
-  double split_share = 0, merge_spread = 0;
+  double split_share = 0;
   double overlap_linear = 0, overlap_quadratic = 0;
   uint64_t seed = 0;
 };

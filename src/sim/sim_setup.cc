@@ -204,8 +204,8 @@ Status SetUpJob(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
   job.sample_share = o.sample;
   job.seed = static_cast<uint64_t>(o.plan_seed);
   job.lengths_known = o.planner_lengths == "known";
-  constexpr int64_t kMostTokens = 8192;  // of a step that its rates are read off
-  const int64_t budget = o.token_budget > 0 ? o.token_budget : 512;
+  constexpr int64_t kStepTokens = 2048, kMostTokens = 8192;  // of a step that its rates are read off
+  const int64_t budget = o.token_budget > 0 ? o.token_budget : kStepTokens;
   job.overlap = setup->cost != nullptr ? setup->cost->overlap() : kNoOverlap;
   // What overlaps hides its own cost, so that rates are read off steps that do not.
   std::shared_ptr<const StepTimeModel> apart = setup->step_time;

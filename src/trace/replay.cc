@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <deque>
 #include <limits>
@@ -210,13 +209,12 @@ RecordedArrival ReadArrival(TraceCursor* in, const TraceHeader& header, TimeNs n
   return a;
 }
 
-PlannedPlace ReadPlace(TraceCursor* in) {
+PlannedPlace ReadPlace(TraceCursor* in, bool of_format_6) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   PlannedPlace place;
   place.position = static_cast<int32_t>(in->Bounded(0, kMost));
-  place.density = std::bit_cast<float>(static_cast<uint32_t>(in->Bounded(0, std::numeric_limits<uint32_t>::max())));
+  if (of_format_6) in->Bounded(0, std::numeric_limits<uint32_t>::max());
   place.kv_tokens = static_cast<int32_t>(in->Bounded(0, kMost));
-  if (!(std::isfinite(place.density) && place.density >= 0)) in->Fail();
   return place;
 }
 
@@ -274,11 +272,12 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
         pass->arrivals.push_back(ReadArrival(in, header, *now_ns));
         break;
       case TraceTag::kPlanned:
+      case TraceTag::kPlace:
         if (pass->arrivals.empty()) {
           in->Fail();
           return false;
         }
-        pass->arrivals.back().request->planned = ReadPlace(in);
+        pass->arrivals.back().request->planned = ReadPlace(in, tag == TraceTag::kPlanned);
         break;
       case TraceTag::kRequestId:
         if (pass->arrivals.empty()) {

@@ -19,9 +19,9 @@
 namespace tactus {
 
 inline constexpr char kTraceMagic[8] = {'T', 'A', 'C', 'T', 'R', 'A', 'C', 'E'};
-inline constexpr uint64_t kTraceVersion = 6;
+inline constexpr uint64_t kTraceVersion = 7;
 inline constexpr uint64_t kOldestTraceVersion =
-    2;  // still read: no drafts; 3: no classes of service, no request ids; 4: no gate; 5: no planned places
+    2;  // still read: no drafts; 3: no classes of service, no request ids; 4: no gate; 5: no planned places; 6: places of another form
 
 inline constexpr size_t kLongestRequestId = 256;  // bytes; a longer one is not recorded
 
@@ -39,7 +39,8 @@ enum class TraceTag : uint8_t {
       9,         // what a predictor that does not learn answered for the next sequence, in order of arrival and choice
   kDrafts = 11,  // so many tokens were guessed to follow a sequence
   kRequestId = 12,  // of the arrival before it
-  kPlanned = 13,    // its place in a job's plan
+  kPlanned = 13,    // its place in a job's plan, as format 6 had it
+  kPlace = 14,      // its place in a job's plan
 };
 
 // Everything that a replay must be built with.

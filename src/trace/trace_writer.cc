@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 
 namespace tactus {
@@ -81,9 +80,8 @@ void TraceWriter::Arrival(const PreparedRequest& r) {
   PutVarint(keys.size(), &buffer_);
   for (const Hash128& key : keys) PutHash(key, &buffer_);
   if (const PlannedPlace& place = request.planned; place.position >= 0) {
-    buffer_.push_back(static_cast<uint8_t>(TraceTag::kPlanned));
+    buffer_.push_back(static_cast<uint8_t>(TraceTag::kPlace));
     PutVarint(static_cast<uint64_t>(place.position), &buffer_);
-    PutVarint(std::bit_cast<uint32_t>(place.density), &buffer_);
     PutVarint(static_cast<uint64_t>(std::max(0, place.kv_tokens)), &buffer_);
   }
   if (request.id.empty() || request.id.size() > kLongestRequestId) return;

@@ -9,6 +9,7 @@
 #include "batch/plan_summary.h"
 #include "batch/prompt_set.h"
 #include "batch/shards.h"
+#include "batch/start_order.h"
 
 #ifndef TACTUS_PLANNED_PROMPTS
 #define TACTUS_PLANNED_PROMPTS 20000
@@ -39,8 +40,7 @@ int64_t PeakOfPlanning(PromptSet* prompts, int64_t held_before) {
   const auto outputs = batch::EstimateOutputs(tree, *prompts, measured);
   const Plan plan = Plan::Make(std::move(tree), kCost, outputs, {});
   EXPECT_EQ(plan.size(), prompts->size());
-  const auto places = plan.Places();
-  EXPECT_EQ(places.size(), outputs.size());
+  EXPECT_EQ(batch::StartOrder(plan).size(), outputs.size());
   const auto summary = batch::Summarize(plan, {}, 500'000);
   EXPECT_GT(summary.planned_sharing, 0.9 * summary.optimal_sharing);
   EXPECT_TRUE(batch::CutShards(plan, 8).ok());

@@ -102,6 +102,23 @@ TEST(OutputLengths, ASubtreeWithoutSamplesTakesItsSiblings) {
       << "the mean of all is 180, and the last may not generate more than 50";
 }
 
+// Of four answers two have ended, after 10 and 30 tokens, and two have come to 40: 120 tokens for two ends.
+TEST(OutputLengths, AnswersThatStillRunCountAsFarAsTheyHaveCome) {
+  Job job;
+  AddTask(&job, 1, 5);  // 0 to 4
+  AddTask(&job, 2, 2);  // 5, 6
+  const PromptSet prompts = SetOf(job, kKeyTokens);
+  const PrefixTree tree = PrefixTree::Build(prompts);
+  EXPECT_EQ(EstimateOutputs(tree, prompts, {10, 30, -40, -40, 0, 0, 0}),
+            (std::vector<int32_t>{10, 30, 60, 60, 60, 60, 60}));
+  EXPECT_EQ(EstimateOutputs(tree, prompts, {10, 30, -40, -900, 0, 0, 0}),
+            (std::vector<int32_t>{10, 30, 490, 900, 490, 490, 490}))
+      << "what runs still is no shorter than it is";
+  EXPECT_EQ(EstimateOutputs(tree, prompts, {10, 30, 0, 0, 0, -40, 0}),
+            (std::vector<int32_t>{10, 30, 20, 20, 20, 1000, 1000}))
+      << "none of the second task has ended: as long as they may be";
+}
+
 TEST(Sample, IsTheShareOfThoseThatAreNotKnown) {
   Job job;
   AddTask(&job, 1, 3000);

@@ -117,19 +117,6 @@ TEST(Plan, HasEveryRequestThatIsLeftOnce) {
               i == 0 ? 0 : SharedTokens(job[static_cast<size_t>(plan.RequestAt(i - 1))], job[own], kKeyTokens);
           ASSERT_EQ(plan.SharedWithPrevious(i), std::max(0, shared)) << "position " << i;
         }
-        int32_t end = 0;
-        for (const batch::PlanPart& part : plan.parts()) {
-          ASSERT_EQ(part.begin, end);
-          ASSERT_GT(part.end, part.begin);
-          end = part.end;
-        }
-        ASSERT_EQ(end, plan.size());
-        const auto places = plan.Places();
-        for (int32_t i = 0; i < plan.size(); ++i) {
-          ASSERT_EQ(places[static_cast<size_t>(i)].position, i);
-          ASSERT_GT(places[static_cast<size_t>(i)].density, 0);
-          ASSERT_GE(places[static_cast<size_t>(i)].kv_tokens, 1);
-        }
         std::sort(requests.begin(), requests.end());
         ASSERT_EQ(requests, left);
       }
@@ -170,48 +157,22 @@ TEST(Plan, WholeSubtreesComeDensestFirst) {
     const Job job = RandomJob(seed, 70);
     const std::vector<int32_t> outputs = RandomOutputs(seed, job.size());
     const PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
-    const Plan plan = Plan::Make(tree, Llama8bOnA100(), outputs, {.split_share = 0.1, .merge_spread = 0});
+    const Plan plan = Plan::Make(tree, Llama8bOnA100(), outputs, {.split_share = 0.1});
     const std::vector<NodeTotals> totals = batch::SumSubtrees(plan.tree(), Llama8bOnA100(), outputs);
-    const std::vector<int32_t> whole =
+    std::vector<int32_t> whole =
         batch::SplitTree(plan.tree(), totals, 0.1 * static_cast<double>(totals[0].computed_tokens));
-    std::vector<double> densities;
-    for (const int32_t node : whole) densities.push_back(totals[static_cast<size_t>(node)].density());
-    std::sort(densities.rbegin(), densities.rend());
-    densities.erase(std::unique(densities.begin(), densities.end()), densities.end());
-    ASSERT_EQ(plan.parts().size(), densities.size()) << "seed " << seed;
-    for (size_t i = 0; i < densities.size(); ++i) {
-      // Equals that share a prefix are denser apart than together.
-      ASSERT_LE(plan.parts()[i].density, densities[i] * (1 + 1e-9)) << "seed " << seed << " part " << i;
+    std::stable_sort(whole.begin(), whole.end(), [&](int32_t a, int32_t b) {
+      return totals[static_cast<size_t>(a)].density() > totals[static_cast<size_t>(b)].density();
+    });
+    int32_t position = 0;
+    for (const int32_t node : whole) {
+      for (int32_t i = 0; i < totals[static_cast<size_t>(node)].requests; ++i, ++position) {
+        const int32_t leaf = plan.LeafAt(position);
+        ASSERT_TRUE(leaf >= node && leaf < plan.tree()[node].end) << "seed " << seed << " position " << position;
+      }
     }
+    ASSERT_EQ(position, plan.size());
   }
-}
-
-TEST(Plan, NeighboursOfAboutTheSameDensityAreOnePart) {
-  Job job;
-  std::vector<int32_t> outputs;
-  for (int32_t i = 0; i < 40; ++i) {
-    job.push_back({{i, i, i, i, i, i, i, i}, {}});
-    outputs.push_back(i < 20 ? 10'000 + i : 1);
-  }
-  const PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
-  const auto parts = [&](double spread) {
-    return Plan::Make(tree, Llama8bOnA100(), outputs, {.merge_spread = spread}).parts().size();
-  };
-  EXPECT_EQ(parts(0.02), 2u) << "long answers of 10,000 to 10,019 tokens, and short ones";
-  EXPECT_EQ(parts(0), 21u) << "only those that are the same";
-}
-
-TEST(Plan, DensitiesAreRelativeToTheJob) {
-  const TwoTasks two;
-  const PrefixTree tree = PrefixTree::Build(SetOf(two.job, kKeyTokens));
-  for (const PlanOrder order : {PlanOrder::kBlend, PlanOrder::kBalance}) {
-    const Plan plan = Plan::Make(tree, Llama8bOnA100(), two.outputs, {.order = order, .split_share = 1});
-    const auto places = plan.Places();
-    EXPECT_GT(places.front().density, 1);
-    EXPECT_LT(places.back().density, 1);
-  }
-  const Plan dfs = Plan::Make(tree, Llama8bOnA100(), two.outputs, {.order = PlanOrder::kDfs});
-  for (const PlannedPlace& place : dfs.Places()) EXPECT_EQ(place.density, 1) << "one end, one part";
 }
 
 TEST(Plan, OfNothingIsEmpty) {
@@ -221,7 +182,6 @@ TEST(Plan, OfNothingIsEmpty) {
   for (const PlanOrder order : kOrders) {
     const Plan plan = Plan::Make(tree, Llama8bOnA100(), done, {.order = order});
     EXPECT_EQ(plan.size(), 0);
-    EXPECT_TRUE(plan.Places().empty());
   }
 }
 

@@ -76,7 +76,7 @@ TEST(Sharing, IsThatOfALeastRecentlyUsedCache) {
     for (const PlanOrder order : {PlanOrder::kFcfs, PlanOrder::kDfs, PlanOrder::kRandom, PlanOrder::kBlend}) {
       const Plan plan = Plan::Make(tree, Llama8bOnA100(), outputs, {.order = order});
       for (const int64_t cache : {int64_t{0}, int64_t{100}, int64_t{400}, int64_t{1500}, kNoLimit}) {
-        const std::vector<int32_t> starts = batch::StartOrder(plan, 600);
+        const std::vector<int32_t> starts = batch::StartOrder(plan);
         ASSERT_EQ(batch::SharingOf(plan, starts, cache).shared_tokens, SlowShared(plan, starts, cache))
             << "seed " << seed << " order " << static_cast<int>(order) << " cache " << cache;
       }

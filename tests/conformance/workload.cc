@@ -29,7 +29,7 @@ Request MakeAny(Rng* rng, const std::vector<std::vector<TokenId>>& prefixes, int
   PlannedPlace place;
   const auto spot = static_cast<int32_t>((31 * prompt.size() + 17 * static_cast<size_t>(prompt.back())) % 64);
   if (spot >= 16) {
-    place = {spot, 2.0f - static_cast<float>(spot) / 32.0f, static_cast<int32_t>(prompt.size())};
+    place = {spot, static_cast<int32_t>(prompt.size())};
   }
   Request r =
       MakeRequest(std::move(prompt), rng->Uniform() < 0.2 ? room : rng->UniformInt(1, std::min<int64_t>(room, 20)));

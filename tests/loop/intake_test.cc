@@ -58,16 +58,14 @@ TEST(PrepareRequest, EveryLimitIsTheLastValueTaken) {
 // What orders compute with, and what a replay of the recording takes.
 TEST(PrepareRequest, APlaceInAPlanIsNumbers) {
   Request r = MakeRequest(Tokens(1, 9), 4);
-  const float infinite = std::numeric_limits<float>::infinity();
-  for (const PlannedPlace& place : {PlannedPlace{}, PlannedPlace{0, 0, 0}, PlannedPlace{1 << 30, 3.5f, 1 << 30}}) {
+  for (const PlannedPlace& place : {PlannedPlace{}, PlannedPlace{0, 0}, PlannedPlace{1 << 30, 1 << 30}}) {
     r.planned = place;
     EXPECT_EQ(Answer(std::make_shared<Request>(r)), "") << place.position;
   }
-  for (const PlannedPlace& place : {PlannedPlace{-2, 1, 1}, PlannedPlace{1, -1, 1}, PlannedPlace{1, infinite, 1},
-                                    PlannedPlace{1, infinite - infinite, 1}, PlannedPlace{1, 1, -1}}) {
+  for (const PlannedPlace& place : {PlannedPlace{-2, 1}, PlannedPlace{1, -1}}) {
     r.planned = place;
     const auto prepared = PrepareRequest(std::make_shared<Request>(r), Limits());
-    ASSERT_FALSE(prepared.ok()) << place.position << " " << place.density << " " << place.kv_tokens;
+    ASSERT_FALSE(prepared.ok()) << place.position << " " << place.kv_tokens;
     EXPECT_EQ(prepared.status().param(), "planned");
   }
 }

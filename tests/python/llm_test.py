@@ -282,7 +282,7 @@ class LlmTest(unittest.TestCase):
                 answers = _native.Answers(llm._engine, True)
                 requests = [llm._engine.prepare(body % (i + 1, 1900 if i == 0 else 1), False, False) for i in range(5)]
                 for i, request in enumerate(requests):
-                    request.place(10 - i if i else 0, 1.0, 1)
+                    request.place(10 - i if i else 0, 1)
                     self.assertTrue(answers.submit(i, request))
                 in_time = not answers.take_ended()
                 ended = []

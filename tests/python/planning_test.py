@@ -33,7 +33,7 @@ class PlanningTest(unittest.TestCase):
                 made = self.plan(order=order)
                 self.assertEqual(sorted(made.order), list(range(400)))
                 self.assertEqual(sorted(made.start_order), list(range(400)))
-                self.assertEqual([made.places[r][0] for r in made.order], list(range(400)))
+                self.assertEqual([made.places[r][0] for r in made.start_order], list(range(400)))
                 self.assertEqual(made, self.plan(order=order))
         self.assertEqual(self.plan(order="fcfs").order, list(range(400)))
 

@@ -72,7 +72,6 @@ void Churn(SequenceTable* t, Rng* rng, TimeNs now_ns, int moves) {
       spec.priority = static_cast<int32_t>(rng->UniformInt(-2, 2));
       if (rng->Uniform() < 0.7) {
         spec.planned = {.position = static_cast<int32_t>(rng->UniformInt(0, 500)),
-                        .density = static_cast<float>(rng->Uniform() * 2),
                         .kv_tokens = static_cast<int32_t>(rng->UniformInt(0, 40))};
       }
       t->Add(spec, now_ns);

@@ -34,7 +34,10 @@ class KeyedOrder : public Order {
   void Apply(const StepView& view) override;
   void Rebuild(const StepView& view) override;
   void Start(const StepView&) override { cursor_ = {}; }
-  SlotId Next() override { return NextAt(&cursor_); }
+  SlotId Next() override {
+    const Entry* entry = entries_.Next(&cursor_);
+    return entry != nullptr ? entry->slot : kNoSlot;
+  }
   bool Before(const StepView& view, SlotId a, SlotId b) const override { return KeyOf(view, a) < KeyOf(view, b); }
 
  protected:
@@ -44,17 +47,6 @@ class KeyedOrder : public Order {
   virtual void OnAdmitted(const StepView&, SlotId) {}
   // Must not change between kQueued and kAdmitted or kUnqueued of the sequence.
   virtual QueueKey KeyOf(const StepView& view, SlotId slot) const = 0;
-  // The queue from the cursor on, and back from it; kNoSlot beyond its ends.
-  using Cursor = SortedBlocks<Entry>::Cursor;
-  SlotId NextAt(Cursor* cursor) const {
-    const Entry* entry = entries_.Next(cursor);
-    return entry != nullptr ? entry->slot : kNoSlot;
-  }
-  SlotId PreviousAt(Cursor* cursor) const {
-    const Entry* entry = entries_.Previous(cursor);
-    return entry != nullptr ? entry->slot : kNoSlot;
-  }
-  Cursor End() const { return entries_.End(); }
   // Takes a waiting sequence out of the queue and files it.
   void Remove(SlotId slot);
   void Insert(const QueueKey& key, SlotId slot);
@@ -75,7 +67,7 @@ class KeyedOrder : public Order {
   }
 
   SortedBlocks<Entry> entries_;
-  Cursor cursor_;
+  SortedBlocks<Entry>::Cursor cursor_;
   std::vector<QueueKey> key_;  // [capacity] the key a queued slot was filed under
   std::vector<bool> queued_;   // [capacity]
 };
