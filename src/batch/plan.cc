@@ -95,8 +95,8 @@ Plan Plan::Make(PrefixTree tree, const BatchCostModel& cost, const std::vector<i
   plan.tree_ = std::move(tree);
   plan.cost_ = cost;
   plan.order_ = options.order;
-  const std::vector<NodeTotals> totals =
-      options.order == PlanOrder::kBlend ? SortByDensity(&plan.tree_, cost, outputs) : SumSubtrees(plan.tree_, cost, outputs);
+  const std::vector<NodeTotals> totals = options.order == PlanOrder::kBlend ? SortByDensity(&plan.tree_, cost, outputs)
+                                                                            : SumSubtrees(plan.tree_, cost, outputs);
   plan.totals_ = totals[0];
   if (plan.totals_.requests == 0) return plan;
   plan.AddUnits(PlannedUnits(plan.tree_, totals, options), totals);

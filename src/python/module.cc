@@ -42,9 +42,8 @@ void BindEngine(nb::module_& m) {
   nb::class_<ReadyRequest>(m, "ReadyRequest")
       .def_prop_ro("sequences", [](const ReadyRequest& r) { return r.request.n; })
       .def_prop_ro("prompt_token_ids", [](const ReadyRequest& r) { return *r.request.prompt; })
-      .def("place", [](ReadyRequest& r, int32_t position, int32_t kv_tokens) {
-        r.request.planned = {position, kv_tokens};
-      });
+      .def("place",
+           [](ReadyRequest& r, int32_t position, int32_t kv_tokens) { r.request.planned = {position, kv_tokens}; });
   nb::class_<EngineHandle>(m, "Engine")
       .def(nb::init<const OptionTexts&>(), "options"_a, ReleaseGil())
       .def_prop_ro("start_up_lines", &EngineHandle::start_up_lines)

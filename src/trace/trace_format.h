@@ -20,8 +20,8 @@ namespace tactus {
 
 inline constexpr char kTraceMagic[8] = {'T', 'A', 'C', 'T', 'R', 'A', 'C', 'E'};
 inline constexpr uint64_t kTraceVersion = 7;
-inline constexpr uint64_t kOldestTraceVersion =
-    2;  // still read: no drafts; 3: no classes of service, no request ids; 4: no gate; 5: no planned places; 6: places of another form
+inline constexpr uint64_t kOldestTraceVersion = 2;  // still read: no drafts; 3: no classes of service, no request ids;
+                                                    // 4: no gate; 5: no planned places; 6: places of another form
 
 inline constexpr size_t kLongestRequestId = 256;  // bytes; a longer one is not recorded
 

@@ -112,7 +112,8 @@ TEST(StartOrder, WhatHasBeenStartedIsAsDenseAsTheJob) {
 
 // Answers turn out four times as long as was estimated: the two ends still come to their end together.
 TEST(StartOrder, AnEstimateThatIsOffByAFactorChangesLittle) {
-  const TwoKinds right{.dense = 20'000, .heavy = 100, .dense_d = 2}, wrong{.dense = 20'000, .heavy = 100, .dense_d = 2, .heavy_d = 4096};
+  const TwoKinds right{.dense = 20'000, .heavy = 100, .dense_d = 2},
+      wrong{.dense = 20'000, .heavy = 100, .dense_d = 2, .heavy_d = 4096};
   const std::vector<int32_t> with_right = right.HeavyByTenths(right.Made());
   const std::vector<int32_t> with_wrong = wrong.HeavyByTenths(wrong.Made());
   for (size_t i = 0; i < 10; ++i) EXPECT_NEAR(with_right[i], with_wrong[i], 2) << "after " << i + 1 << " tenths";

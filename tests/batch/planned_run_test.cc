@@ -46,7 +46,8 @@ struct Figures {
   int64_t preemptions = 0;
 };
 
-// Steps of 48 tokens: computing them takes as long as there are prompts, and holds long answers up as they do each other.
+// Steps of 48 tokens: computing them takes as long as there are prompts, and holds long answers up as they do each
+// other.
 Figures RunJob(const Job& job, const char* name, PlanOrder order, const char* admission = "max-length",
                int64_t token_budget = 48) {
   HarnessConfig config;

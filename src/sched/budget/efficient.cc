@@ -1,8 +1,9 @@
-// One size for all steps of an offline job: the smallest of 512, 1,024 and 2,048 tokens that keeps the device busy, where
-// a prompt's token takes at most a tenth longer than in the largest of these (ours; BlendServe fills steps of whole tiles,
-// of a size that it does not name). Nobody waits for a token of such a job. But smaller steps leave more of the decodes'
-// reading of KV beside the computing of prompts, on a device that does both at once: the KV memory, which is what is read
-// per step at most, is as large as it is. Without a step-time model it is 512. --token-budget states the size.
+// One size for all steps of an offline job: the smallest of 512, 1,024 and 2,048 tokens that keeps the device busy,
+// where a prompt's token takes at most a tenth longer than in the largest of these (ours; BlendServe fills steps of
+// whole tiles, of a size that it does not name). Nobody waits for a token of such a job. But smaller steps leave more
+// of the decodes' reading of KV beside the computing of prompts, on a device that does both at once: the KV memory,
+// which is what is read per step at most, is as large as it is. Without a step-time model it is 512. --token-budget
+// states the size.
 #include <fmt/format.h>
 
 #include "sched/choices.h"
