@@ -24,7 +24,7 @@ double TokenNs(const StepTimeModel& model, int64_t tokens) {
 
 std::unique_ptr<Budget> MakeEfficientBudget(const SchedulerLimits& limits) {
   if (limits.token_budget > 0) return MakeFixedBudgetOf(limits.token_budget, "--token-budget");
-  if (limits.step_time == nullptr) return MakeFixedBudgetOf(kLeast, "no step times are known, so the default");
+  if (limits.step_time == nullptr) return MakeFixedBudgetOf(kLeast, "the default, as how long steps take is not known");
   const double best_ns = TokenNs(*limits.step_time, kMost);
   int64_t tokens = kLeast;
   while (tokens < kMost && TokenNs(*limits.step_time, tokens) > kSlower * best_ns) tokens *= 2;
