@@ -418,9 +418,11 @@ TEST_F(RunnerTest, ShardsRunEveryLineOnce) {
     FakeEngine first;
     first.SetQueueLimit(5);
     first.HoldAfter(1);
+    bool stop = false;
     options.progress = [&](const RunProgress& p) {
-      if (p.in_engine >= 5) first.Release();
-      return p.in_engine < 5 && p.counts.done() == 0;
+      if (stop) first.Release();  // by now no line begins any more
+      stop = stop || p.in_engine >= 5 || p.counts.done() > 0;
+      return !stop;
     };
     EXPECT_EQ(Run(first, options).code(), StatusCode::kCancelled);
     options.progress = {};
