@@ -127,7 +127,7 @@ def wanted(args):
     if "grid" in parts:
         for i in range(13):
             for j in range(5):
-                spec = job(round(0.80 + 0.05 * i, 2), round(0.05 + 0.10 * j, 2), GRID_REQUESTS)
+                spec = job(round(0.80 + 0.05 * i, 2), round(0.05 + 0.10 * j, 2), args.grid_requests)
                 for order in ("dfs", "blend"):
                     runs.append(("grid", spec, ("--scheduler", order, "--overlap", "nano"), {"order": order}))
                 runs.append(("grid", spec, ("--scheduler", "dfs", *LARGE_STEPS, "--overlap", "nano"), {"order": LARGE_DFS}))
@@ -355,6 +355,7 @@ def main():
     parser.add_argument("--deployments", default=",".join(DEPLOYMENTS))
     parser.add_argument("--jobs", type=int, default=2, help="simulations at once")
     parser.add_argument("--requests", type=int, default=400_000)
+    parser.add_argument("--grid-requests", type=int, default=GRID_REQUESTS, help="of each job of the grid")
     parser.add_argument("--data", default="")
     parser.add_argument("--report", type=pathlib.Path, help="print the tables of this file, and end")
     args = parser.parse_args()
