@@ -52,6 +52,7 @@ struct ModelInfo {
 // A snapshot, consistent within itself, taken without waiting for compute. Counts are since the engine was made.
 struct EngineStats {
   int64_t running = 0, waiting = 0;  // sequences that hold KV; sequences that wait
+  int64_t waiting_tokens = 0;        // that those in the queue have to compute, nothing of it being cached
   // Blocks of --block-size positions: all; in some live sequence's table; holding a prefix that no live sequence uses.
   int64_t kv_blocks_total = 0, kv_blocks_in_use = 0, kv_blocks_cached = 0;
   int64_t steps = 0, prompt_tokens = 0, generation_tokens = 0;  // planned; of requests that began; sampled

@@ -170,6 +170,7 @@ void StepLoop::Impl::PublishStats() {
   EngineStats stats;
   stats.running = static_cast<int64_t>(table.running().size());
   stats.waiting = static_cast<int64_t>(table.waiting().size()) + table.num_held();
+  stats.waiting_tokens = table.waiting_tokens();
   stats.kv_blocks_total = kv.blocks_total;
   stats.kv_blocks_in_use = kv.blocks_in_use;
   stats.kv_blocks_cached = kv.blocks_cached;

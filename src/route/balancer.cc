@@ -8,7 +8,7 @@
 namespace tactus::route {
 
 const std::vector<BalancerInfo>& Balancers() {
-#define TACTUS_BALANCER(name, make, help) {name, make, help},
+#define TACTUS_BALANCER(name, make, state, prefixes, help) {name, make, state, prefixes, help},
   static const std::vector<BalancerInfo> kBalancers = {
 #include "route/balancers.def"
   };
@@ -16,10 +16,10 @@ const std::vector<BalancerInfo>& Balancers() {
   return kBalancers;
 }
 
-Result<std::unique_ptr<Balancer>> MakeBalancer(const std::string& name, uint64_t seed) {
+Result<const BalancerInfo*> FindBalancer(const std::string& name) {
   std::string known;
   for (const BalancerInfo& b : Balancers()) {
-    if (name == b.name) return b.make(seed);
+    if (name == b.name) return &b;
     known += (known.empty() ? "" : ", ") + std::string(b.name);
   }
   return InvalidArgument(fmt::format("unknown balancer '{}'; known: {}", name, known), "balancer");

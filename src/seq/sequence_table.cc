@@ -157,6 +157,7 @@ void SequenceTable::Enqueue(SlotId s, TimeNs now_ns) {
   At(s).queued_ns = now_ns;
   At(s).waiting_index = static_cast<int32_t>(waiting_.size());
   waiting_.push_back(s);
+  waiting_tokens_ += At(s).goal_tokens;
   changes_.push_back({s, ChangeKind::kQueued});
 }
 
@@ -165,6 +166,7 @@ void SequenceTable::Dequeue(SlotId s) {
   waiting_[index] = waiting_.back();
   At(waiting_[index]).waiting_index = index;
   waiting_.pop_back();
+  waiting_tokens_ -= At(s).goal_tokens;
 }
 
 void SequenceTable::LeaveRunning(SlotId s) {
@@ -175,6 +177,7 @@ void SequenceTable::LeaveRunning(SlotId s) {
 std::string SequenceTable::CheckIntegrity() const {
   const auto fail = [](SlotId s, const char* what) { return "slot " + std::to_string(s) + ": " + what; };
   size_t waiting = 0, running = 0, unused = 0;
+  int64_t waiting_tokens = 0;
   int32_t prefilling = 0, held = 0;
   for (SlotId s = 0; s < columns_.capacity; ++s) {
     const SequenceRow& r = At(s);
@@ -187,6 +190,7 @@ std::string SequenceTable::CheckIntegrity() const {
         continue;
       case SeqState::kWaiting:
         ++waiting;
+        waiting_tokens += r.known_committed;
         if (waiting_[r.waiting_index] != s) return fail(s, "not at its place in the waiting list");
         break;
       case SeqState::kPrefill:
@@ -213,6 +217,7 @@ std::string SequenceTable::CheckIntegrity() const {
     if (r.known_planned - r.prompt_tokens > r.max_output_tokens) return fail(s, "more output than allowed");
   }
   if (waiting != waiting_.size()) return "waiting list has the wrong size";
+  if (waiting_tokens != waiting_tokens_) return "count of waiting tokens is off";
   if (unused != free_.size()) return "free list has the wrong size";
   if (held != num_held_) return "count of held sequences is off";
   if (prefilling != num_prefilling_) return "count of prefilling sequences is off";

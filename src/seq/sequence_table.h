@@ -46,6 +46,8 @@ class SequenceTable {
   SequenceNotes notes() { return {notes_.data()->bytes, note_bytes_}; }
   SequenceNotes client_notes() { return clients_.notes(); }
   std::span<const SlotId> waiting() const { return waiting_; }  // in no particular order
+  // That those have to compute before they generate: prompts, and what was generated before a preemption.
+  int64_t waiting_tokens() const { return waiting_tokens_; }
   std::span<const SlotId> running() const { return running_; }  // in order of admission
   std::span<const SlotId> running_by_arrival() const { return by_arrival_; }
   std::span<const SequenceChange> changes() const { return changes_; }
@@ -151,7 +153,7 @@ class SequenceTable {
 
   std::vector<SlotId> free_, waiting_, running_, by_arrival_;
   std::vector<SequenceChange> changes_;
-  int64_t next_arrival_ = 0, next_admit_ = 0;
+  int64_t next_arrival_ = 0, next_admit_ = 0, waiting_tokens_ = 0;
   int32_t num_prefilling_ = 0, num_held_ = 0;
   bool running_dirty_ = false;
 };

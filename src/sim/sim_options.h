@@ -24,6 +24,7 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
   std::string network_latency;
   int64_t override_context = 0;
   std::string balancer = "round-robin", cost = "auto", step_noise = "none";
+  double balancer_polls = 10;
   std::string weight_dtype = "bfloat16", kv_dtype = "bfloat16";
   std::string backend, cpu_overhead, overlap = "off";
   double overlap_interference = -1;
@@ -54,6 +55,11 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
             {.unit = "stages", .min = 1, .max = 1024, .alias = "pp", .help = "stages of layers, each of tp devices"});
     v.Field("replicas", replicas, {.unit = "replicas", .min = 1, .max = 4096, .help = "engines behind the balancer"});
     v.Field("balancer", balancer, {.help = "which replica takes a request"});
+    v.Field("balancer-polls", balancer_polls,
+            {.unit = "polls/s",
+             .min = 0.01,
+             .max = 10000,
+             .help = "how often sal and llumnix ask the replicas what they do"});
     v.Field("cost", cost,
             {.help = "where step times come from: auto, fitted, roofline, or a file of `tactus profile`"});
     v.Field("step-noise", step_noise,

@@ -77,6 +77,7 @@ EngineStats Simulation::Impl::Merged() const {
     const EngineStats s = r.loop().Stats();
     sum.running += s.running;
     sum.waiting += s.waiting;
+    sum.waiting_tokens += s.waiting_tokens;
     sum.kv_blocks_total += s.kv_blocks_total;
     sum.kv_blocks_in_use += s.kv_blocks_in_use;
     sum.kv_blocks_cached += s.kv_blocks_cached;

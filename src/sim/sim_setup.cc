@@ -277,6 +277,7 @@ Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& text
   TACTUS_RETURN_IF_ERROR(SetUpJob(o, texts, &setup));
   c.replicas = static_cast<int32_t>(o.replicas);
   c.balancer = o.balancer;
+  c.balancer_polls = o.balancer_polls;
   c.concurrency = o.concurrency;
   c.max_queue = o.max_queue;
   c.default_max_tokens = o.default_max_tokens;

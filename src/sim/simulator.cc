@@ -58,8 +58,7 @@ Status CheckConfig(const SimulationConfig& c, const WorkloadStream& workload) {
 Result<std::unique_ptr<Simulation>> Simulation::Create(const SimulationConfig& config, WorkloadStream* workload) {
   TACTUS_RETURN_IF_ERROR(CheckConfig(config, *workload));
   auto impl = std::make_unique<Impl>(config, workload);
-  TACTUS_ASSIGN_OR_RETURN(impl->balancer, route::MakeBalancer(config.balancer, config.seed));
-  impl->views.resize(static_cast<size_t>(config.replicas));
+  TACTUS_ASSIGN_OR_RETURN(impl->fleet, route::Fleet::Create(config.replicas, config.balancer, config.seed));
   if (!config.requests_out.empty()) {
     TACTUS_ASSIGN_OR_RETURN(impl->log, RequestLog::Create(config.requests_out));
   }
@@ -67,6 +66,7 @@ Result<std::unique_ptr<Simulation>> Simulation::Create(const SimulationConfig& c
     TACTUS_ASSIGN_OR_RETURN(impl->step_log, StepLog::Create(config.steps_out));
   }
   TACTUS_RETURN_IF_ERROR(impl->MakeReplicas());
+  impl->AskReplicas();
   if (config.job) TACTUS_RETURN_IF_ERROR(impl->MakeJob());
   impl->shortest_step_ns = ShortestStepNs(*config.step_time);
   return std::unique_ptr<Simulation>(new Simulation(std::move(impl)));
@@ -197,8 +197,31 @@ Simulation::Impl::Live* Simulation::Impl::NewLive() {
 void Simulation::Impl::Place(const WorkloadRequest& work, TimeNs arrival_ns) {
   metrics->CountArrival(arrival_ns);
   first_arrival_ns = std::min(first_arrival_ns, arrival_ns);
-  const route::RouteRequest route{static_cast<int32_t>(std::min<int64_t>(work.prompt_tokens, limits.max_model_len))};
-  Enter(NewLive(work, arrival_ns, balancer->Pick(route, views)));
+  Enter(NewLive(work, arrival_ns, fleet->Route(RouteOf(work))));
+}
+
+route::RouteRequest Simulation::Impl::RouteOf(const WorkloadRequest& work) {
+  route::RouteRequest route;
+  route.prompt_tokens = RoutedTokens(work);
+  if (!fleet->wants_prefixes() || !limits.prefix_caching) return route;
+  placement_keys.clear();
+  AppendPromptKeys(work, route.prompt_tokens, limits.block_size, &placement_keys);
+  route.keys = placement_keys;
+  route.block_size = limits.block_size;
+  return route;
+}
+
+void Simulation::Impl::AskReplicas() {
+  for (size_t i = 0; i < replicas.size(); ++i) {
+    const EngineStats s = replicas[i].loop().Stats();
+    const int64_t total = config.scheduler.limits.blocks_total;
+    fleet->Told(static_cast<int32_t>(i), {.running = static_cast<int32_t>(s.running),
+                                          .waiting_tokens = s.waiting_tokens,
+                                          .free_kv_tokens = (total - s.kv_blocks_in_use) * limits.block_size,
+                                          .kv_tokens = total * limits.block_size,
+                                          .step_tokens = replicas[i].core->scheduler().max_step_tokens()});
+  }
+  if (fleet->wants_state()) next_poll_ns = clock.NowNs() + static_cast<DurationNs>(1e9 / config.balancer_polls);
 }
 
 Simulation::Impl::Live* Simulation::Impl::NewLive(const WorkloadRequest& work, TimeNs arrival_ns, int32_t at) {
@@ -210,9 +233,6 @@ Simulation::Impl::Live* Simulation::Impl::NewLive(const WorkloadRequest& work, T
   objectives_below_a_step += IsBelow(live->work.slo, shortest_step_ns);
   live->replica = at;
   live->arrival_ns = arrival_ns;
-  route::ReplicaView& view = views[static_cast<size_t>(at)];
-  ++view.outstanding_requests;
-  view.outstanding_tokens += std::min<int64_t>(work.prompt_tokens, limits.max_model_len);
   return live;
 }
 
@@ -221,7 +241,7 @@ Simulation::Impl::Live* Simulation::Impl::NewLive(const WorkloadRequest& work, T
 void Simulation::Impl::FillQueue(int32_t replica) {
   const auto i = static_cast<size_t>(replica);
   while (true) {
-    const int64_t waiting = views[i].outstanding_requests - replicas[i].loop().Stats().running;
+    const int64_t waiting = fleet->view(replica).outstanding_requests - replicas[i].loop().Stats().running;
     if (waiting >= (job->provisional(replica) ? std::min(batch::kProvisionalWaiting, QueueLimit()) : QueueLimit()))
       return;
     const auto start = job->Next(replica);
@@ -229,6 +249,7 @@ void Simulation::Impl::FillQueue(int32_t replica) {
     const TimeNs now_ns = clock.NowNs();
     metrics->CountArrival(now_ns);
     first_arrival_ns = std::min(first_arrival_ns, now_ns);
+    fleet->Routed(replica, RouteOf(*start->work));
     Live* live = NewLive(*start->work, now_ns, replica);
     live->job_number = start->number;
     live->place = start->place;
@@ -256,9 +277,7 @@ void Simulation::Impl::Enter(Live* live) {
   }
   Slo slo = work.slo;
   const auto leave = [&](const std::string& why) {
-    route::ReplicaView& view = views[static_cast<size_t>(live->replica)];
-    --view.outstanding_requests;
-    view.outstanding_tokens -= std::min<int64_t>(work.prompt_tokens, limits.max_model_len);
+    fleet->Ended(live->replica, RoutedTokens(work), -1);
     Refuse(work, slo, why);
     if (job != nullptr) job->OnDone(live->replica, live->job_number, 0);
     free_records.push_back(live);
@@ -327,11 +346,9 @@ void Simulation::Impl::OnStep(int32_t index, const StepEvents& events) {
   if (config.observer != nullptr) config.observer->OnStep(events);
   if (events.done.empty()) return;
   SimReplica& r = replicas[static_cast<size_t>(index)];
-  route::ReplicaView& view = views[static_cast<size_t>(index)];
   for (const RequestDoneEvent& d : events.done) {
     Live* live = static_cast<Live*>(d.user);
-    --view.outstanding_requests;
-    view.outstanding_tokens -= std::min<int64_t>(live->work.prompt_tokens, limits.max_model_len);
+    fleet->Ended(index, RoutedTokens(live->work), d.refused ? -1 : d.completion_tokens);
     ++ended;
     last_end_ns = std::max(last_end_ns, d.done_ns);
     r.executor->Forget(live->handle);
@@ -347,11 +364,12 @@ void Simulation::Impl::OnStep(int32_t index, const StepEvents& events) {
 TimeNs Simulation::Impl::NextEventNs() const {
   TimeNs next = has_arriving ? arriving.arrival_ns : kNever;
   for (const SimReplica& r : replicas) next = std::min(next, r.next_ns);
-  return next;
+  return next == kNever ? kNever : std::min(next, next_poll_ns);
 }
 
 void Simulation::Impl::AdvanceTo(TimeNs t) {
   clock.AdvanceTo(t);
+  if (t >= next_poll_ns) AskReplicas();
   while (has_arriving && arriving.arrival_ns <= t) {
     Place(arriving, arriving.arrival_ns);
     FetchArrival();

@@ -42,6 +42,7 @@ struct SimulationConfig {
 
   int32_t replicas = 1;
   std::string balancer = "round-robin";
+  double balancer_polls = 10;  // a second: how often replicas are asked what they do, by balancers that go by it
 
   // Load.
   std::optional<PlannedLoad> job;  // all requests are there from the beginning, and run as their plan has it

@@ -6,7 +6,7 @@
 
 #include "loop/metrics.h"
 #include "loop/replica.h"
-#include "route/balancer.h"
+#include "route/fleet.h"
 #include "sim/prompt_keys.h"
 #include "sim/request_log.h"
 #include "sim/simulator.h"
@@ -60,6 +60,11 @@ struct Simulation::Impl {
   void Followed(const WorkloadRequest& ended);
   void OnStep(int32_t replica, const StepEvents& events);
   TimeNs NextEventNs() const;
+  void AskReplicas();
+  route::RouteRequest RouteOf(const WorkloadRequest& work);
+  int32_t RoutedTokens(const WorkloadRequest& work) const {
+    return static_cast<int32_t>(std::min<int64_t>(work.prompt_tokens, limits.max_model_len));
+  }
 
   Live* NewLive();
   Status MakeJob();
@@ -71,8 +76,9 @@ struct Simulation::Impl {
   IntakeLimits limits;   // of every replica
   int32_t capacity = 0;  // sequences per replica
   ManualClock clock;
-  std::unique_ptr<route::Balancer> balancer;
-  std::vector<route::ReplicaView> views;
+  std::unique_ptr<route::Fleet> fleet;
+  TimeNs next_poll_ns = kNever;         // when the replicas are asked next what they do
+  std::vector<Hash128> placement_keys;  // of the request that is being placed, where the balancer wants them
   std::vector<SimReplica> replicas;
 
   WorkloadRequest arriving;  // the next by its own time

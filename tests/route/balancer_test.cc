@@ -8,9 +8,9 @@ namespace tactus::route {
 namespace {
 
 std::unique_ptr<Balancer> Make(const std::string& name, uint64_t seed = 1) {
-  auto made = MakeBalancer(name, seed);
-  EXPECT_TRUE(made.ok()) << made.status().ToString();
-  return made.ok() ? std::move(made).value() : nullptr;
+  const auto info = FindBalancer(name);
+  EXPECT_TRUE(info.ok()) << info.status().ToString();
+  return info.ok() ? (*info)->make(seed) : nullptr;
 }
 
 std::vector<ReplicaView> Loads(const std::vector<int32_t>& outstanding) {
@@ -19,8 +19,13 @@ std::vector<ReplicaView> Loads(const std::vector<int32_t>& outstanding) {
   return views;
 }
 
+// For the time of one call.
+FleetView Of(const std::vector<ReplicaView>& views) {
+  return {.replicas = views};
+}
+
 TEST(Balancers, AnUnknownNameListsTheKnownOnes) {
-  const auto made = MakeBalancer("roundrobin", 1);
+  const auto made = FindBalancer("roundrobin");
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.status().param(), "balancer");
   for (const BalancerInfo& b : Balancers())
@@ -31,17 +36,17 @@ TEST(Balancers, RoundRobinGoesRoundAndSkipsWhatIsNotReady) {
   auto balancer = Make("round-robin");
   auto views = Loads({9, 0, 0});
   std::vector<int32_t> picks;
-  for (int i = 0; i < 4; ++i) picks.push_back(balancer->Pick({}, views));
+  for (int i = 0; i < 4; ++i) picks.push_back(balancer->Pick({}, Of(views)));
   EXPECT_EQ(picks, (std::vector<int32_t>{0, 1, 2, 0}));
   views[1].ready = false;
-  EXPECT_EQ(balancer->Pick({}, views), 2);
+  EXPECT_EQ(balancer->Pick({}, Of(views)), 2);
 }
 
 TEST(Balancers, LeastOutstandingTakesTheFewestAndSharesTies) {
   auto balancer = Make("least-outstanding");
-  EXPECT_EQ(balancer->Pick({}, Loads({3, 1, 2})), 1);
+  EXPECT_EQ(balancer->Pick({}, Of(Loads({3, 1, 2}))), 1);
   std::vector<int> picked(3);
-  for (int i = 0; i < 30; ++i) ++picked[static_cast<size_t>(balancer->Pick({}, Loads({0, 0, 0})))];
+  for (int i = 0; i < 30; ++i) ++picked[static_cast<size_t>(balancer->Pick({}, Of(Loads({0, 0, 0}))))];
   EXPECT_EQ(picked, (std::vector<int>{10, 10, 10}));
 }
 
@@ -49,12 +54,12 @@ TEST(Balancers, LeastOutstandingTakesTheFewestAndSharesTies) {
 // over however empty it is.
 TEST(Balancers, LeastOutstandingGoesOnAfterItsLastPick) {
   auto balancer = Make("least-outstanding");
-  EXPECT_EQ(balancer->Pick({}, Loads({1, 0, 1, 1})), 1);
-  EXPECT_EQ(balancer->Pick({}, Loads({0, 0, 0, 0})), 2);
-  EXPECT_EQ(balancer->Pick({}, Loads({0, 0, 5, 5})), 0);
+  EXPECT_EQ(balancer->Pick({}, Of(Loads({1, 0, 1, 1}))), 1);
+  EXPECT_EQ(balancer->Pick({}, Of(Loads({0, 0, 0, 0}))), 2);
+  EXPECT_EQ(balancer->Pick({}, Of(Loads({0, 0, 5, 5}))), 0);
   auto views = Loads({7, 0, 7, 7});
   views[1].ready = false;
-  EXPECT_EQ(balancer->Pick({}, views), 2);
+  EXPECT_EQ(balancer->Pick({}, Of(views)), 2);
 }
 
 // Of two that are equally loaded the first drawn is taken: all are as likely.
@@ -62,7 +67,7 @@ TEST(Balancers, PowerOfTwoSharesTies) {
   auto balancer = Make("p2c", 11);
   const auto views = Loads({3, 3, 3, 3});
   std::vector<int> picked(views.size());
-  for (int i = 0; i < 20000; ++i) ++picked[static_cast<size_t>(balancer->Pick({}, views))];
+  for (int i = 0; i < 20000; ++i) ++picked[static_cast<size_t>(balancer->Pick({}, Of(views)))];
   for (const int n : picked) EXPECT_NEAR(n, 5000, 5 * 62);
 }
 
@@ -74,7 +79,7 @@ TEST(Balancers, DrawsAreAmongTheReady) {
     views[0].ready = views[2].ready = false;
     std::vector<int> picked(views.size());
     for (int i = 0; i < 20000; ++i) {
-      const int32_t at = balancer->Pick({}, views);
+      const int32_t at = balancer->Pick({}, Of(views));
       ASSERT_TRUE(at == 1 || at == 3) << name << " picked " << at;
       ++picked[static_cast<size_t>(at)];
     }
@@ -88,7 +93,7 @@ TEST(Balancers, PowerOfTwoNeverTakesTheFullestAndTakesTheEmptiestAsOftenAsItIsDr
   const auto views = Loads({5, 4, 3, 2, 1});
   std::vector<int> picked(views.size());
   constexpr int kDraws = 20000;
-  for (int i = 0; i < kDraws; ++i) ++picked[static_cast<size_t>(balancer->Pick({}, views))];
+  for (int i = 0; i < kDraws; ++i) ++picked[static_cast<size_t>(balancer->Pick({}, Of(views)))];
   EXPECT_EQ(picked[0], 0);
   EXPECT_NEAR(picked[4], kDraws * 2.0 / 5, 5 * 70);  // five deviations
   EXPECT_TRUE(std::is_sorted(picked.begin(), picked.end()));
@@ -100,10 +105,10 @@ TEST(Balancers, RandomIsEvenAndFollowsItsSeed) {
   std::vector<int> picked(4);
   int differ = 0;
   for (int i = 0; i < 20000; ++i) {
-    const int32_t at = a->Pick({}, views);
+    const int32_t at = a->Pick({}, Of(views));
     ++picked[static_cast<size_t>(at)];
-    EXPECT_EQ(at, b->Pick({}, views));
-    differ += at != c->Pick({}, views);
+    EXPECT_EQ(at, b->Pick({}, Of(views)));
+    differ += at != c->Pick({}, Of(views));
   }
   for (const int n : picked) EXPECT_NEAR(n, 5000, 5 * 62);
   EXPECT_GT(differ, 10000);
@@ -114,9 +119,9 @@ TEST(Balancers, NobodyReadyIsNobodyAndOneReadyIsThatOne) {
     auto balancer = info.make(1);
     auto views = Loads({1, 2, 3, 4});
     for (ReplicaView& v : views) v.ready = false;
-    EXPECT_EQ(balancer->Pick({}, views), -1) << info.name;
+    EXPECT_EQ(balancer->Pick({}, Of(views)), -1) << info.name;
     views[2].ready = true;
-    for (int i = 0; i < 8; ++i) EXPECT_EQ(balancer->Pick({}, views), 2) << info.name;
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(balancer->Pick({}, Of(views)), 2) << info.name;
   }
 }
 

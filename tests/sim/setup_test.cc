@@ -217,6 +217,7 @@ TEST(SetUp, EveryOptionReachesTheSimulation) {
   SimOptions o = Options();
   o.replicas = 3;
   o.balancer = "p2c";
+  o.balancer_polls = 3;
   o.max_queue = 17;
   o.default_max_tokens = 99;
   o.ignore_eos = false;
@@ -243,6 +244,7 @@ TEST(SetUp, EveryOptionReachesTheSimulation) {
   const SimulationConfig& c = setup->config;
   EXPECT_EQ(c.replicas, 3);
   EXPECT_EQ(c.balancer, "p2c");
+  EXPECT_EQ(c.balancer_polls, 3);
   EXPECT_EQ(c.max_queue, 17);
   EXPECT_EQ(c.default_max_tokens, 99);
   EXPECT_TRUE(!c.exact_max_tokens && c.clip_prompts && c.exact_percentiles);

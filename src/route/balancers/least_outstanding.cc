@@ -6,7 +6,8 @@ namespace {
 
 class LeastOutstanding final : public Balancer {
  public:
-  int32_t Pick(const RouteRequest&, std::span<const ReplicaView> replicas) override {
+  int32_t Pick(const RouteRequest&, const FleetView& fleet) override {
+    const auto replicas = fleet.replicas;
     int32_t best = -1;
     for (size_t i = 0; i < replicas.size(); ++i) {
       const size_t at = (next_ + i) % replicas.size();

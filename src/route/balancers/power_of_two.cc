@@ -8,7 +8,8 @@ namespace {
 class PowerOfTwo final : public Balancer {
  public:
   explicit PowerOfTwo(uint64_t seed) : rng_(seed) {}
-  int32_t Pick(const RouteRequest&, std::span<const ReplicaView> replicas) override {
+  int32_t Pick(const RouteRequest&, const FleetView& fleet) override {
+    const auto replicas = fleet.replicas;
     int64_t ready = 0;
     for (const ReplicaView& r : replicas) ready += r.ready;
     if (ready == 0) return -1;

@@ -5,7 +5,8 @@ namespace {
 
 class RoundRobin final : public Balancer {
  public:
-  int32_t Pick(const RouteRequest&, std::span<const ReplicaView> replicas) override {
+  int32_t Pick(const RouteRequest&, const FleetView& fleet) override {
+    const auto replicas = fleet.replicas;
     for (size_t tried = 0; tried < replicas.size(); ++tried) {
       const size_t at = next_++ % replicas.size();
       if (replicas[at].ready) return static_cast<int32_t>(at);

@@ -1,0 +1,87 @@
+// Replicas behind every balancer: what the fleet knows is what the replicas do.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "obs/run_result.h"
+#include "route/balancer.h"
+#include "sim/linear_model.h"
+#include "sim/simulator.h"
+
+namespace tactus {
+namespace {
+
+SimulationConfig Config(const StepTimeModel& model, const std::string& balancer) {
+  SimulationConfig c;
+  c.step_time = &model;
+  c.scheduler.preset = "sarathi-serve";
+  c.scheduler.limits.max_num_seqs = 32;
+  c.scheduler.limits.max_model_len = 4096;
+  c.scheduler.limits.blocks_total = 600;
+  c.scheduler.limits.block_size = 16;
+  c.scheduler.limits.unlimited_steps = true;
+  c.replicas = 4;
+  c.balancer = balancer;
+  return c;
+}
+
+struct Outcome {
+  nlohmann::json json;
+  std::vector<uint64_t> plan_hashes;
+};
+
+Outcome Simulate(const SimulationConfig& c, const std::string& workload, double rate, int64_t count) {
+  auto stream = WorkloadStream::Open(*ParseWorkload(workload), *ParseArrivals("poisson", rate), count, 1);
+  EXPECT_TRUE(stream.ok()) << stream.status().ToString();
+  auto simulation = Simulation::Create(c, stream->get());
+  EXPECT_TRUE(simulation.ok()) << simulation.status().ToString();
+  EXPECT_TRUE((*simulation)->Run().ok());
+  EXPECT_TRUE((*simulation)->finished());
+  return {nlohmann::json::parse(ToJson((*simulation)->Outcome())), (*simulation)->plan_hashes()};
+}
+
+TEST(SimulatedBalancers, ServeEveryRequestAndFollowTheSeed) {
+  LinearModel model;
+  for (const route::BalancerInfo& info : route::Balancers()) {
+    SCOPED_TRACE(info.name);
+    const SimulationConfig c = Config(model, info.name);
+    const Outcome first = Simulate(c, "multi-turn:turns=3,in=200,out=30", 20, 300);
+    EXPECT_EQ(first.json["requests"]["completed"], 300);
+    EXPECT_EQ(first.plan_hashes, Simulate(c, "multi-turn:turns=3,in=200,out=30", 20, 300).plan_hashes);
+  }
+}
+
+// Later turns of a conversation find the earlier ones where those ran.
+TEST(SimulatedBalancers, PrefixAffinityFindsWhatWasComputedBefore) {
+  LinearModel model;
+  const auto sharing = [&](const char* balancer) {
+    return Simulate(Config(model, balancer), "multi-turn:turns=4,in=300,out=30", 10, 400)
+        .json["prefix_sharing"]
+        .get<double>();
+  };
+  const double with = sharing("prefix-affinity"), without = sharing("round-robin");
+  EXPECT_GT(with, 1.5 * without) << "one of four replicas has a turn's past";
+}
+
+// Requests of very different lengths: who knows queues in tokens keeps the longest waits short.
+TEST(SimulatedBalancers, SalKeepsTheLongestWaitsShort) {
+  LinearModel model;
+  const auto p95 = [&](const char* balancer) {
+    return Simulate(Config(model, balancer), "code", 130, 3000).json["ttft_ms"]["p95"].get<double>();
+  };
+  EXPECT_LT(p95("sal"), 0.6 * p95("random"));
+}
+
+// Replicas are asked by those only who go by the answer: nothing else changes with how often.
+TEST(SimulatedBalancers, OthersAskNobody) {
+  LinearModel model;
+  for (const char* balancer : {"round-robin", "p2c", "prefix-affinity"}) {
+    SimulationConfig often = Config(model, balancer), seldom = often;
+    often.balancer_polls = 1000;
+    seldom.balancer_polls = 0.01;
+    EXPECT_EQ(Simulate(often, "chat", 20, 200).plan_hashes, Simulate(seldom, "chat", 20, 200).plan_hashes) << balancer;
+  }
+}
+
+}  // namespace
+}  // namespace tactus
