@@ -45,6 +45,10 @@ function(tactus_test)
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 300)
   endif()
+  # Under ThreadSanitizer some tests take minutes on an idle machine already.
+  if(TACTUS_SANITIZE)
+    math(EXPR T_TIMEOUT "${T_TIMEOUT} * 4")
+  endif()
   # Discovered when ctest starts: a build needs no run of its own results, and sanitizer builds no options for it.
   gtest_discover_tests(${T_NAME} TEST_PREFIX ${T_NAME}. NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
                        PROPERTIES LABELS ${T_LABELS} TIMEOUT ${T_TIMEOUT})
