@@ -1,7 +1,6 @@
 #include "batch/job_feed.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "base/check.h"

@@ -9,6 +9,7 @@
 #include "base/printable.h"
 #include "batch/output_lengths.h"
 #include "batch/plan.h"
+#include "batch/plan_order.h"
 #include "batch/plan_summary.h"
 #include "batch/shards.h"
 #include "batch/start_order.h"
@@ -22,14 +23,9 @@ namespace nb = nanobind;
 namespace {
 
 batch::PlanOrder OrderOf(const std::string& name) {
-  using batch::PlanOrder;
-  for (const auto& [known, order] :
-       {std::pair("fcfs", PlanOrder::kFcfs), std::pair("dfs", PlanOrder::kDfs), std::pair("random", PlanOrder::kRandom),
-        std::pair("balance", PlanOrder::kBalance), std::pair("blend", PlanOrder::kBlend)}) {
-    if (name == known) return order;
-  }
-  throw StatusError(InvalidArgument(
-      fmt::format("order: '{}' is not one of: fcfs, dfs, random, balance, blend", Printable(name)), "order"));
+  if (const auto order = batch::FindPlanOrder(name)) return *order;
+  throw StatusError(
+      InvalidArgument(fmt::format("order: '{}' is not one of: {}", Printable(name), batch::PlanOrderNames()), "order"));
 }
 
 // All that Python gets, made without the GIL.

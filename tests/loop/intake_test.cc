@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <future>
-#include <limits>
 #include <thread>
 
 #include "loop/harness.h"
