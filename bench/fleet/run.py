@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""What LARRY/SAL claims of load balancers, simulated: every balancer with several engine schedulers on public traces of a coding assistant
-and of chats. Prints Markdown tables.
+"""What LARRY/SAL claims of load balancers, simulated on its deployments: every balancer with several engine schedulers on public lengths of a
+coding assistant and of chats. Prints Markdown tables.
 
-    bench/fleet/run.py [TACTUS] [-o FILE.json] [--parts balancers,polls,fleets] [--requests 20000] [--jobs 2]
+    bench/fleet/run.py [TACTUS] [-o FILE.json] [--parts balancers,polls,speeds,fleets] [--requests 4000] [--seeds 1,2,3] [--jobs 2]
     bench/fleet/run.py --report FILE.json
 
-  balancers  4 and 8 replicas, each balancer x each scheduler: TTFT, normalised TTFT (per prompt token), TGT (time from first token to last)
-  polls      sal with 4 replicas, asked 1 to 100 times a second, and once in a hundred seconds
-  fleets     sal and others with 64 replicas
+  balancers  4 and 8 replicas, each balancer x each scheduler: TTFT, TTFT per prompt token, and the time to the whole answer (TGT)
+  polls      sal asked 1 to 100 times a second, and once in a hundred seconds
+  speeds     one replica in four half as fast, which nobody is told
+  fleets     64 and 512 replicas
 
-Llama-3.1-8B on an H100 a replica (the paper's), steps of 1,024 tokens, and as many requests a second as keep the replicas at --load of what
-one of them serves alone. Traces are DATA/traces/azure2023_{code,conv}.csv, at that rate.
+The paper's replicas: Llama-3-70B in FP8 on two H100 (70b), Llama-3-8B on an A100 of 40 GB (8b), steps of 1,024 tokens. --load is the arrival
+rate as a share of the rate at which one replica works off requests that are all there at once, times the replicas. Its arrivals, those of
+Azure Functions, are not at hand: Poisson. A figure is the median of the seeds.
 """
 import argparse
 import concurrent.futures
@@ -18,17 +20,21 @@ import datetime
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
-import threading
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODELS = {
+    "70b": ["--model", "llama-3-70b", "--device", "h100", "--tp", "2", "--weight-dtype", "fp8"],
+    "8b": ["--model", "llama-3-8b", "--device", "a100-40gb"],
+}
+TRACES = {"code": "azure2023_code.csv", "chat": "azure2023_conv.csv"}
 BALANCERS = ("random", "round-robin", "p2c", "least-outstanding", "llumnix", "sal")
-SCHEDULERS = ("sarathi-serve", "vllm", "trail", "ltr", "larry")
-WORKLOADS = {"code": ("azure2023_code.csv", 14.0), "chat": ("azure2023_conv.csv", 20.0)}  # file, requests a second that one replica serves
+SCHEDULERS = {"vllm": [], "sarathi-serve": [], "trail": ["--predictor", "noisy"], "ltr": ["--predictor", "noisy"], "larry": []}
 POLLS = (0.01, 1, 3, 10, 30, 100)
-METRICS = ("ttft_ms", "normalized_ttft_ms", "tgt_ms")
-ENGINE = ("--model", "llama-3.1-8b", "--device", "h100", "--token-budget", "1024", "--tbt-slo", "none")
+METRICS = {"ttft_ms": "TTFT", "normalized_ttft_ms": "TTFT per token", "e2e_ms": "TGT"}
+PARTS = ("balancers", "polls", "speeds", "fleets")
 
 
 def commit():
@@ -36,43 +42,75 @@ def commit():
     return git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
 
 
-def wanted(args):
-    parts, runs = args.parts.split(","), []
-    for workload in WORKLOADS:
-        if "balancers" in parts:
-            runs += [("balancers", workload, 4 * k, s, b, 10) for k in (1, 2) for s in SCHEDULERS for b in BALANCERS]
-        if "polls" in parts:
-            runs += [("polls", workload, 4, "larry", "sal", polls) for polls in POLLS]
-        if "fleets" in parts:
-            runs += [("fleets", workload, 64, "larry", b, 10) for b in ("random", "p2c", "sal")]
-    return runs
-
-
-def simulate(args, part, workload, replicas, scheduler, balancer, polls):
-    file, rate = WORKLOADS[workload]
-    count = args.requests * replicas // 4
-    command = [args.tactus, "sim", *ENGINE, "--workload", f"lengths:{args.data / 'traces' / file}", "--rate", str(args.load * rate * replicas),
-               "--requests", str(count), "--replicas", str(replicas), "--scheduler", scheduler, "--balancer", balancer, "--balancer-polls", str(polls),
-               "--predictor", "noisy" if scheduler in ("trail", "ltr") else "none", "--json"]
+def run(args, model, trace, flags, requests, rate, seed):
+    command = [args.tactus, "sim", *MODELS[model], "--token-budget", "1024", "--tbt-slo", "none", "--max-queue", "1048576", "--long-prompts", "clip",
+               "--prefix-caching", "off", "--workload", f"lengths:{args.data / 'traces' / TRACES[trace]}", "--requests", str(requests), "--rate", f"{rate:.6g}",
+               "--seed", str(seed), *flags, "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
-    found = json.loads(done.stdout)
-    return {"part": part, "workload": workload, "replicas": replicas, "scheduler": scheduler, "balancer": balancer, "polls": polls, "command": " ".join(command[1:]),
-            **{m: found[m] for m in ("ttft_ms", "normalized_ttft_ms", "tpot_ms", "e2e_ms")}, "requests": found["requests"], "preemptions": found["preemptions"]}
+    return json.loads(done.stdout)
+
+
+def wanted(parts):
+    """(part, model, trace, replicas, scheduler, balancer, polls, slow) of each cell."""
+    cells = []
+    for model, own in (("70b", 4), ("8b", 8)):
+        for trace in TRACES:
+            if "balancers" in parts:
+                cells += [("balancers", model, trace, n, s, b, 10, False) for n in (4, 8) for s in SCHEDULERS for b in BALANCERS
+                          if n == own or s in ("sarathi-serve", "larry")]
+            if "polls" in parts:
+                cells += [("polls", model, trace, own, "larry", "sal", polls, False) for polls in POLLS]
+            if "speeds" in parts:
+                cells += [("speeds", model, trace, own, "larry", b, 10, True) for b in BALANCERS]
+            if "fleets" in parts:
+                cells += [("fleets", model, trace, n, "larry", b, 10, False) for n in (64, 512) for b in ("random", "p2c", "least-outstanding", "sal")]
+    return cells
+
+
+def simulate(args, most, cell):
+    part, model, trace, replicas, scheduler, balancer, polls, slow = cell
+    flags = ["--replicas", str(replicas), "--scheduler", scheduler, "--balancer", balancer, "--balancer-polls", str(polls), *SCHEDULERS[scheduler]]
+    speed = replicas
+    if slow:
+        factors = [2 if i % 4 == 0 else 1 for i in range(replicas)]
+        flags += ["--replica-slowness", ",".join(map(str, factors))]
+        speed = sum(1 / f for f in factors)
+    seeds = args.seeds if replicas <= 8 else args.seeds[:1]
+    runs = [run(args, model, trace, flags, args.requests * replicas // 4, args.load * most[model, trace] * speed, seed) for seed in seeds]
+    figures = {m: {p: statistics.median(r[m][p] for r in runs) for p in ("p50", "p95", "p99")} for m in METRICS}
+    return {"part": part, "model": model, "trace": trace, "replicas": replicas, "scheduler": scheduler, "balancer": balancer, "polls": polls, "slow": slow,
+            "load": args.load, **figures, "preemptions": sum(r["preemptions"] for r in runs), "requests": sum(r["requests"]["completed"] for r in runs)}
+
+
+def gains(runs):
+    """sal over the best of the other two of the paper, with each scheduler: how much lower."""
+    lines = ["| replicas, scheduler | " + " | ".join(f"{name} {p.upper()}" for name in METRICS.values() for p in ("p50", "p95")) + " |", "|---|" + "---|" * 6]
+    for key in dict.fromkeys((r["model"], r["trace"], r["replicas"], r["scheduler"]) for r in runs):
+        by = {r["balancer"]: r for r in runs if (r["model"], r["trace"], r["replicas"], r["scheduler"]) == key}
+        if not {"sal", "random", "p2c"} <= by.keys():
+            continue
+        cells = [f"{100 * (by['sal'][m][p] / min(by[b][m][p] for b in ('random', 'p2c')) - 1):+.1f} %" for m in METRICS for p in ("p50", "p95")]
+        lines.append(f"| {key[2]} x {key[0]}, {key[1]}, {key[3]} | {' | '.join(cells)} |")
+    return lines
 
 
 def table(result):
     lines = []
-    for part in ("balancers", "polls", "fleets"):
+    for part in PARTS:
         runs = [r for r in result["runs"] if r["part"] == part]
         if not runs:
             continue
-        lines += [f"### {part.capitalize()}", "", "| workload, replicas, scheduler | balancer, polls/s | TTFT P50 ms | P95 | per prompt token P50 ms | P95 | TPOT P50 ms | P95 |",
-                  "|---|---|---|---|---|---|---|---|"]
+        if part == "balancers":
+            lines += ["### sal against the better of random and p2c", "", *gains(runs), ""]
+        lines += [f"### {part.capitalize()}", "", "TTFT and TGT in ms, TTFT per prompt token in ms.", "",
+                  "| replicas, scheduler | balancer" + (", polls/s" if part == "polls" else "") + " | " +
+                  " | ".join(f"{name} {p.upper()}" for name in METRICS.values() for p in ("p50", "p95")) + " |", "|---|---|" + "---|" * 6]
         for r in runs:
-            cells = [f"{r[m][p]:.{1 if m != 'normalized_ttft_ms' else 2}f}" for m in ("ttft_ms", "normalized_ttft_ms", "tpot_ms") for p in ("p50", "p95")]
-            lines.append(f"| {r['workload']}, {r['replicas']}, {r['scheduler']} | {r['balancer']}, {r['polls']} | {' | '.join(cells)} |")
+            cells = [f"{r[m][p]:.{2 if m == 'normalized_ttft_ms' else 0}f}" for m in METRICS for p in ("p50", "p95")]
+            who = r["balancer"] + (f", {r['polls']}" if part == "polls" else "")
+            lines.append(f"| {r['replicas']} x {r['model']}, {r['trace']}, {r['scheduler']} | {who} | {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines)
 
@@ -81,9 +119,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tactus", nargs="?", default=str(ROOT / "build/release/tactus"))
     parser.add_argument("-o", "--output", type=pathlib.Path)
-    parser.add_argument("--parts", default="balancers,polls,fleets")
-    parser.add_argument("--requests", type=int, default=20_000, help="with four replicas; in proportion with more")
-    parser.add_argument("--load", type=float, default=0.85)
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--requests", type=int, default=4000, help="with four replicas; in proportion with more")
+    parser.add_argument("--load", type=float, default=0.8)
+    parser.add_argument("--seeds", type=lambda s: [int(x) for x in s.split(",")], default=[1, 2, 3])
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path(os.environ.get("TACTUS_DATA", ROOT.parent / "shared/data")))
     parser.add_argument("--report", type=pathlib.Path)
@@ -91,23 +130,26 @@ def main():
     if args.report:
         print(table(json.loads(args.report.read_text())))
         return
-    if unknown := [p for p in args.parts.split(",") if p not in ("balancers", "polls", "fleets")]:
-        sys.exit(f"run.py: part '{unknown[0]}' is not known; there are balancers, polls, fleets")
+    parts = args.parts.split(",")
+    if unknown := [p for p in parts if p not in PARTS]:
+        sys.exit(f"run.py: part '{unknown[0]}' is not known; there are {', '.join(PARTS)}")
     if not (args.data / "traces").is_dir():
         sys.exit(f"run.py: no traces in {args.data}; set TACTUS_DATA or give --data")
     result = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": commit(),
               "command": " ".join(["bench/fleet/run.py", *sys.argv[1:]]), "runs": []}
-    runs, lock, done = wanted(args), threading.Lock(), 0
+    cells = wanted(parts)
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        futures = [pool.submit(simulate, args, *run) for run in runs]
         try:
-            for run, future in zip(runs, futures):
-                with lock:
-                    result["runs"].append(future.result())
-                    done += 1
-                    print(f"run.py: {done} of {len(runs)}: {run}", file=sys.stderr, flush=True)
-                    if args.output:
-                        args.output.write_text(json.dumps(result, indent=1) + "\n")
+            pairs = [(m, t) for m in MODELS for t in TRACES]
+            alone = pool.map(lambda p: run(args, *p, ["--scheduler", "vllm", "--arrivals", "constant"], args.requests, 1e6, 1)["request_throughput"], pairs)
+            most = dict(zip(pairs, alone))
+            result["capacity"] = {" ".join(k): v for k, v in most.items()}
+            futures = [pool.submit(simulate, args, most, cell) for cell in cells]
+            for done, (cell, future) in enumerate(zip(cells, futures), 1):
+                result["runs"].append(future.result())
+                print(f"run.py: {done} of {len(cells)}: {cell}", file=sys.stderr, flush=True)
+                if args.output:
+                    args.output.write_text(json.dumps(result, indent=1) + "\n")
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise

@@ -50,7 +50,7 @@ void JobFeed::MakePlan() {
   plan_ = Plan::Make(std::move(tree_), cost_, outputs, options_.plan);
   balance_.emplace(*plan_);
   if (begins) ahead_s_ = 0;
-  order_ = StartOrder(*plan_, *balance_, ahead_s_);
+  order_ = StartOrder(*plan_, *balance_, ahead_s_, SequencesAtOnce(*plan_, options_.sequences, options_.kv_tokens));
   // What is planned shares as the plan has it; what has been handed out is taken to share as much.
   const NodeTotals& totals = plan_->totals();
   double alone_s = 0;

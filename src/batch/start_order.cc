@@ -1,5 +1,6 @@
 #include "batch/start_order.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace tactus::batch {
@@ -17,19 +18,76 @@ double StartBalance::SecondsOf(const Plan& plan, int32_t position) const {
   return compute_s - density_ * plan.MemorySecondsAt(position);
 }
 
-std::vector<int32_t> StartOrder(const Plan& plan, const StartBalance& balance, double ahead_s) {
+double SequencesAtOnce(const Plan& plan, int32_t max_sequences, int64_t kv_tokens) {
+  double tokens = 0, held = 0;  // over all steps of all answers
+  for (int32_t i = 0; i < plan.size(); ++i) {
+    tokens += plan.OutputAt(i);
+    held += static_cast<double>(plan.OutputAt(i)) * plan.KvTokensAt(i);
+  }
+  if (kv_tokens <= 0 || held <= 0) return max_sequences;
+  const double fit = std::max(1.0, static_cast<double>(kv_tokens) * tokens / held);
+  return max_sequences > 0 ? std::min<double>(max_sequences, fit) : fit;
+}
+
+namespace {
+
+// The answers that are still to begin, the longest first, and how long all of them take the device's sequences.
+class LongestFirst {
+ public:
+  LongestFirst(const Plan& plan, double sequences)
+      : plan_(plan), sequences_(sequences), by_length_(static_cast<size_t>(plan.size())) {
+    std::iota(by_length_.begin(), by_length_.end(), 0);
+    std::stable_sort(by_length_.begin(), by_length_.end(),
+                     [&](int32_t a, int32_t b) { return plan.OutputAt(a) > plan.OutputAt(b); });
+    for (int32_t i = 0; i < plan.size(); ++i) left_tokens_ += plan.OutputAt(i);
+  }
+
+  // A position that has to begin now, or -1.
+  int32_t Due(const std::vector<bool>& begun) {
+    if (sequences_ <= 0) return -1;
+    while (at_ < by_length_.size() && begun[static_cast<size_t>(by_length_[at_])]) ++at_;
+    if (at_ == by_length_.size()) return -1;
+    const int32_t longest = by_length_[at_];
+    return plan_.OutputAt(longest) * sequences_ >= left_tokens_ ? longest : -1;
+  }
+  void Begin(int32_t position) { left_tokens_ -= plan_.OutputAt(position); }
+
+ private:
+  const Plan& plan_;
+  const double sequences_;
+  std::vector<int32_t> by_length_;  // positions
+  size_t at_ = 0;
+  double left_tokens_ = 0;
+};
+
+}  // namespace
+
+std::vector<int32_t> StartOrder(const Plan& plan, const StartBalance& balance, double ahead_s, double sequences) {
   std::vector<int32_t> order(static_cast<size_t>(plan.size()));
   if (plan.order() != PlanOrder::kBlend && plan.order() != PlanOrder::kBalance) {
     std::iota(order.begin(), order.end(), 0);
     return order;
   }
+  LongestFirst longest(plan, sequences);
+  std::vector<bool> begun(order.size());
   int32_t left = 0, right = plan.size() - 1;
   for (int32_t& next : order) {
+    while (left < right && begun[static_cast<size_t>(left)]) ++left;
+    while (left < right && begun[static_cast<size_t>(right)]) --right;
+    if (const int32_t due = longest.Due(begun); due >= 0) {
+      next = due;
+      ahead_s += balance.SecondsOf(plan, due);
+      begun[static_cast<size_t>(due)] = true;
+      longest.Begin(due);
+      continue;
+    }
     const double left_s = balance.SecondsOf(plan, left), right_s = balance.SecondsOf(plan, right);
     // Of the two sums, ahead + left and ahead + right, the one that is nearer to 0, the left end being the denser one.
     const bool from_left = ahead_s + (left_s + right_s) / 2 <= 0;
     ahead_s += from_left ? left_s : right_s;
     next = from_left ? left++ : right--;
+    begun[static_cast<size_t>(next)] = true;
+    longest.Begin(next);
   }
   return order;
 }

@@ -11,6 +11,10 @@
 // factor then changes nothing, since both ends still come to their end together; a share of memory is held for longer
 // than was thought, and one end runs out first. And the order is known before anything runs, so that a queue of any
 // length can be fed with it.
+//
+// Towards the end an answer that is as long as what is left for each sequence of the device is begun at once, whosever
+// turn it is: begun later, it would run on alone while the device idles. In a job much longer than its longest answer
+// that changes nothing but the end (ours; the paper's jobs are that long).
 #pragma once
 
 #include <cstdint>
@@ -33,8 +37,14 @@ class StartBalance {
   double density_ = 0;  // of the whole, as the plan's order counts
 };
 
-// Positions of the plan. `ahead_s`: the balance of what has been started before.
-std::vector<int32_t> StartOrder(const Plan& plan, const StartBalance& balance, double ahead_s = 0);
+// How many sequences run beside each other: as many as the device takes, or as the plan's fit into its KV memory. Either
+// is 0 where it is not known; with neither the answer is 0.
+double SequencesAtOnce(const Plan& plan, int32_t max_sequences, int64_t kv_tokens);
+
+// Positions of the plan. `ahead_s`: the balance of what has been started before. `sequences`: that run beside each other;
+// 0: nobody knows, and nothing is begun early for its length.
+std::vector<int32_t> StartOrder(const Plan& plan, const StartBalance& balance, double ahead_s = 0,
+                                double sequences = 0);
 inline std::vector<int32_t> StartOrder(const Plan& plan) {
   return StartOrder(plan, StartBalance(plan));
 }

@@ -34,6 +34,7 @@ struct OrderOptions {
   int64_t memory_bytes = 0;    // of planning; 0: no limit
   int32_t key_tokens = kFinestKeyTokens;
   int64_t kv_tokens = 0;  // of the engine's KV memory
+  int32_t sequences = 0;  // that it takes at once
   int32_t shard = 0, shards = 1;
 };
 

@@ -17,6 +17,7 @@ inline constexpr int kExitInterrupted = 130;
 
 int BatchCommand(const Args& args);
 int ServeCommand(const Args& args);
+int RouteCommand(const Args& args);
 int RunCommand(const Args& args);
 int ProfileCommand(const Args& args);
 int ModelsCommand(const Args& args);

@@ -21,6 +21,7 @@ struct Command {
 
 constexpr Command kCommands[] = {
     {"serve", ServeCommand, "serve one model over an OpenAI-compatible API"},
+    {"route", RouteCommand, "balance requests over replicas of a model"},
     {"run", RunCommand, "chat with a model in the terminal, or answer one prompt"},
     {"batch", BatchCommand, "answer a file of requests, as fast as it goes"},
     {"profile", ProfileCommand, "measure a model's step times on this machine"},

@@ -21,6 +21,8 @@
 #include <optional>
 #include <vector>
 
+#include "http/loop_impl.h"
+
 namespace tactus::http {
 namespace asio = boost::asio;
 namespace beast = boost::beast;
@@ -39,32 +41,37 @@ struct ClientConnection {
 
 struct Call {
   Call(asio::io_context& io, ClientRequest r, std::shared_ptr<ResponseHandler> h)
-      : request(std::move(r)), handler(std::move(h)), timer(io) {}
+      : request(std::move(r)), handler(std::move(h)), timer(io), resumed(io) {}
   uint64_t id = 0;
   ClientRequest request;
   std::shared_ptr<ResponseHandler> handler;
   std::shared_ptr<ClientConnection> connection;  // while it has one
-  asio::steady_timer timer;
+  asio::steady_timer timer, resumed;  // the time-out; never expires
   HttpResponse response;
   bool cancelled = false, timed_out = false;
+  bool paused = false;     // by OnPiece
   bool got_bytes = false;  // of the answer: no retry then
   bool keep = false;       // the connection may serve another call
 
   void Drop() {
     error_code ignored;
     if (connection) connection->socket.close(ignored);
+    resumed.cancel();
   }
 };
 
 }  // namespace
 
 struct Client::Impl {
-  Impl(Url url, ClientOptions opts, Clock& c) : base(std::move(url)), options(opts), clock(c) {}
+  Impl(Url url, ClientOptions opts, Clock& c, asio::io_context& context)
+      : base(std::move(url)), options(opts), clock(c), io(context) {}
 
-  asio::awaitable<void> RunCall(std::shared_ptr<Call> call);
+  asio::awaitable<void> RunCall(std::shared_ptr<Impl> self, std::shared_ptr<Call> call);
   asio::awaitable<Status> Attempt(std::shared_ptr<Call> call, bool reuse);
   asio::awaitable<error_code> Connect(std::shared_ptr<Call> call);
   asio::awaitable<Status> ReadAnswer(std::shared_ptr<Call> call);
+  asio::awaitable<void> WaitUntilResumed(std::shared_ptr<Call> call);
+  void Ended(const std::shared_ptr<Call>& call, const Status& status);
   std::string HeadText(const ClientRequest& request) const;
   Status Failed(const Call& call, const char* what, error_code ec) const;
 
@@ -74,7 +81,7 @@ struct Client::Impl {
   uint64_t next_id = 1;
   std::map<uint64_t, Call*> calls;
   std::vector<tcp::endpoint> endpoints;
-  asio::io_context io{1};  // below what its coroutines refer to, above the sockets that refer to it
+  asio::io_context& io;
   std::vector<std::shared_ptr<ClientConnection>> spare;
 };
 
@@ -99,7 +106,10 @@ asio::awaitable<error_code> Client::Impl::Connect(std::shared_ptr<Call> call) {
   error_code ec;
   if (endpoints.empty()) {
     tcp::resolver resolver(io);
-    const auto found = resolver.resolve(base.host, fmt::format("{}", base.port), ec);
+    const std::string port = fmt::format("{}", base.port);
+    const auto found =
+        co_await resolver.async_resolve(base.host, port, asio::redirect_error(asio::use_awaitable, ec));
+    if (call->cancelled || call->timed_out) ec = asio::error::operation_aborted;
     if (ec) co_return ec;
     for (const auto& entry : found) endpoints.push_back(entry.endpoint());
   }
@@ -115,6 +125,7 @@ asio::awaitable<error_code> Client::Impl::Connect(std::shared_ptr<Call> call) {
   });
   co_await asio::async_connect(connection->socket, endpoints, asio::redirect_error(asio::use_awaitable, ec));
   limit.cancel();
+  if (ec) endpoints.clear();  // the name may mean another machine by now
   if (!ec) connection->socket.set_option(tcp::no_delay(true), ec);
   co_return ec;
 }
@@ -126,7 +137,10 @@ asio::awaitable<Status> Client::Impl::ReadAnswer(std::shared_ptr<Call> call) {
   std::optional<beast::http::response_parser<beast::http::buffer_body>> message;
   for (int heads = 0;; ++heads) {
     message.emplace();
-    message->body_limit(static_cast<uint64_t>(options.max_response_bytes));
+    if (options.pieces)
+      message->body_limit(boost::none);
+    else
+      message->body_limit(static_cast<uint64_t>(options.max_response_bytes));
     message->header_limit(1 << 20);
     message->skip(call->request.method == "HEAD");
     co_await beast::http::async_read_header(connection->socket, connection->buffer, *message,
@@ -149,6 +163,7 @@ asio::awaitable<Status> Client::Impl::ReadAnswer(std::shared_ptr<Call> call) {
     response.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
   }
   if (const std::string* type = response.Find("Content-Type")) response.content_type = *type;
+  if (call->cancelled) co_return Failed(*call, "", ec);
   call->handler->OnHead(response.status, response.headers, clock.NowNs());
   const bool events = response.status / 100 == 2 && response.content_type.rfind("text/event-stream", 0) == 0;
   SseParser sse;
@@ -162,15 +177,27 @@ asio::awaitable<Status> Client::Impl::ReadAnswer(std::shared_ptr<Call> call) {
                                           asio::redirect_error(asio::use_awaitable, ec));
     now_ns = clock.NowNs();
     const std::string_view bytes(piece.data(), piece.size() - parser.get().body().size);
-    if (events)
+    if (call->cancelled) co_return Failed(*call, "", ec);
+    if (options.pieces)
+      call->paused = !bytes.empty() && !call->handler->OnPiece(bytes);
+    else if (events)
       sse.Feed(bytes, on_data);
     else
       response.body += bytes;
-    if (call->cancelled) co_return Failed(*call, "", ec);
+    if (call->paused) co_await WaitUntilResumed(call);
+    if (call->cancelled || call->timed_out) co_return Failed(*call, "reading the answer", ec);
     if (ec && ec != beast::http::error::need_buffer) co_return Failed(*call, "reading the answer", ec);
   }
   call->keep = parser.get().keep_alive() && connection->buffer.size() == 0;
   co_return Status();
+}
+
+asio::awaitable<void> Client::Impl::WaitUntilResumed(std::shared_ptr<Call> call) {
+  error_code ignored;
+  while (call->paused && !call->cancelled && !call->timed_out) {
+    call->resumed.expires_at(asio::steady_timer::time_point::max());
+    co_await call->resumed.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+  }
 }
 
 asio::awaitable<Status> Client::Impl::Attempt(std::shared_ptr<Call> call, bool reuse) {
@@ -183,9 +210,9 @@ asio::awaitable<Status> Client::Impl::Attempt(std::shared_ptr<Call> call, bool r
     if (ec) co_return Failed(*call, "cannot connect", ec);
   }
   std::shared_ptr<ClientConnection> connection = call->connection;
-  std::string text = HeadText(call->request);
-  text += call->request.body;
-  co_await asio::async_write(connection->socket, asio::buffer(text), asio::redirect_error(asio::use_awaitable, ec));
+  const std::string head = HeadText(call->request);
+  const std::array<asio::const_buffer, 2> text = {asio::buffer(head), asio::buffer(call->request.body)};
+  co_await asio::async_write(connection->socket, text, asio::redirect_error(asio::use_awaitable, ec));
   // A refusal may come before the whole body was taken: read it even then.
   const bool write_failed = static_cast<bool>(ec);
   Status status = co_await ReadAnswer(call);
@@ -193,7 +220,8 @@ asio::awaitable<Status> Client::Impl::Attempt(std::shared_ptr<Call> call, bool r
   co_return status;
 }
 
-asio::awaitable<void> Client::Impl::RunCall(std::shared_ptr<Call> call) {
+asio::awaitable<void> Client::Impl::RunCall(std::shared_ptr<Impl> self, std::shared_ptr<Call> call) {
+  (void)self;  // held by this frame
   if (options.timeout_ns > 0) {
     call->timer.expires_after(std::chrono::nanoseconds(options.timeout_ns));
     call->timer.async_wait([weak = std::weak_ptr<Call>(call)](error_code ec) {
@@ -204,6 +232,7 @@ asio::awaitable<void> Client::Impl::RunCall(std::shared_ptr<Call> call) {
     });
   }
   Status status;
+  if (call->cancelled) co_return Ended(call, Failed(*call, "", {}));  // before it began
   const bool reuse = !spare.empty();
   status = co_await Attempt(call, reuse);
   // A kept connection may have been closed by the server meanwhile: once more, on a new one.
@@ -215,20 +244,37 @@ asio::awaitable<void> Client::Impl::RunCall(std::shared_ptr<Call> call) {
     spare.push_back(call->connection);
   else
     call->Drop();
+  Ended(call, status);
+}
+
+void Client::Impl::Ended(const std::shared_ptr<Call>& call, const Status& status) {
   calls.erase(call->id);
-  call->handler->OnDone(status, call->response, clock.NowNs());
+  if (call->handler) call->handler->OnDone(status, call->response, clock.NowNs());
 }
 
 Client::Client(Url base, ClientOptions options, Clock& clock)
-    : impl_(std::make_unique<Impl>(std::move(base), options, clock)) {}
+    : own_loop_(std::make_unique<Loop>()),
+      loop_(*own_loop_),
+      impl_(std::make_shared<Impl>(std::move(base), options, clock, loop_.impl().io)) {}
 
-Client::~Client() = default;
+Client::Client(Url base, ClientOptions options, Clock& clock, Loop& loop)
+    : loop_(loop), impl_(std::make_shared<Impl>(std::move(base), options, clock, loop_.impl().io)) {}
+
+// A call's frame ends in the loop, later, and calls nobody.
+Client::~Client() {
+  for (const auto& [id, call] : impl_->calls) {
+    call->cancelled = true;
+    call->handler = nullptr;
+    call->timer.cancel();
+    call->Drop();
+  }
+}
 
 Client::CallId Client::Send(ClientRequest request, std::shared_ptr<ResponseHandler> handler) {
   auto call = std::make_shared<Call>(impl_->io, std::move(request), std::move(handler));
   call->id = impl_->next_id++;
   impl_->calls[call->id] = call.get();
-  asio::co_spawn(impl_->io, impl_->RunCall(call), asio::detached);
+  asio::co_spawn(impl_->io, impl_->RunCall(impl_, call), asio::detached);
   return call->id;
 }
 
@@ -239,21 +285,23 @@ void Client::Cancel(CallId id) {
   found->second->Drop();
 }
 
+void Client::Resume(CallId id) {
+  const auto found = impl_->calls.find(id);
+  if (found == impl_->calls.end()) return;
+  found->second->paused = false;
+  found->second->resumed.cancel();
+}
+
 void Client::At(TimeNs when_ns, std::function<void()> action) {
-  auto timer = std::make_shared<asio::steady_timer>(impl_->io);
-  timer->expires_after(std::chrono::nanoseconds(std::max<DurationNs>(0, when_ns - impl_->clock.NowNs())));
-  timer->async_wait([timer, run = std::move(action)](error_code ec) {
-    if (!ec) run();
-  });
+  loop_.After(when_ns - impl_->clock.NowNs(), std::move(action));
 }
 
 void Client::Run() {
-  impl_->io.restart();
-  impl_->io.run();
+  loop_.Run();
 }
 
 void Client::Stop() {
-  impl_->io.stop();
+  loop_.Stop();
 }
 
 int64_t Client::in_flight() const {

@@ -1,8 +1,9 @@
-// A small HTTP/1.1 client for load generators and tests: any number of concurrent requests on one thread, server-sent
-// events parsed as they arrive, every event with the time at which its bytes were read.
+// A small HTTP/1.1 client for load generators, the router and tests: any number of concurrent requests on one thread,
+// server-sent events parsed as they arrive, every event with the time at which its bytes were read; or the answer as it
+// comes, piece by piece, no faster than who takes it.
 //
-// Thread rule: everything (Send, At, the callbacks) happens on the thread that calls Run, or before Run. Stop is for
-// any thread. http:// only.
+// Thread rule: everything (Send, At, the callbacks) happens on the thread that runs the loop, or before it runs. Stop is
+// for any thread. http:// only.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <string_view>
 
 #include "base/clock.h"
+#include "http/loop.h"
 #include "http/message.h"
 #include "tactus/status.h"
 
@@ -46,6 +48,8 @@ class ResponseHandler {
   virtual void OnHead(int /*status*/, const Headers& /*headers*/, TimeNs /*received_ns*/) {}
   // The data of one server-sent event (of a 2xx answer of type text/event-stream); "[DONE]" included.
   virtual void OnEvent(std::string_view /*data*/, TimeNs /*received_ns*/) {}
+  // With ClientOptions::pieces, instead: bytes of the body, of whatever kind. False: no more before Resume.
+  virtual bool OnPiece(std::string_view /*bytes*/) { return true; }
   // `status` is ok when the whole answer arrived, whatever its HTTP status; else what went wrong (connect, reset,
   // time-out, cancelled). `response` has status and headers if they arrived, and the body when it was no event stream.
   virtual void OnDone(const Status& status, const HttpResponse& response, TimeNs received_ns) = 0;
@@ -62,6 +66,7 @@ struct ClientOptions {
   DurationNs connect_timeout_ns = 30 * kSecond;
   DurationNs timeout_ns = 0;  // whole request; 0: none
   int64_t max_response_bytes = int64_t{256} << 20;
+  bool pieces = false;  // of answers of any length
 };
 
 class Client {
@@ -69,6 +74,8 @@ class Client {
   using CallId = uint64_t;
 
   Client(Url base, ClientOptions options, Clock& clock);
+  // On a loop that others use too and somebody else runs; it outlives the client.
+  Client(Url base, ClientOptions options, Clock& clock, Loop& loop);
   ~Client();  // drops what is in flight; no OnDone then
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -77,6 +84,8 @@ class Client {
   CallId Send(ClientRequest request, std::shared_ptr<ResponseHandler> handler);
   // Closes its connection; the handler gets OnDone with kCancelled. Ended: no effect.
   void Cancel(CallId id);
+  // After OnPiece said false. Ended: no effect.
+  void Resume(CallId id);
   // Calls `action` at this time of the clock, late rather than early.
   void At(TimeNs when_ns, std::function<void()> action);
   // Returns when every request has ended and no action is left, or after Stop. Run may be called again.
@@ -86,7 +95,9 @@ class Client {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<Loop> own_loop_;
+  Loop& loop_;
+  std::shared_ptr<Impl> impl_;  // its coroutines keep it
 };
 
 // One request, blocking.

@@ -336,7 +336,8 @@ asio::awaitable<bool> Connection::Answer(std::shared_ptr<ExchangeBuffer> exchang
       text += output.bytes;
       if (chunked) text += "\r\n";
     }
-    if (output.ended && chunked && !head_only_) text += "0\r\n\r\n";
+    if (output.aborted) keep_alive_ = false;
+    if (output.ended && !output.aborted && chunked && !head_only_) text += "0\r\n\r\n";
     if (!text.empty()) {
       const bool written = co_await WriteAll(std::move(text));
       if (!written) MarkGone();

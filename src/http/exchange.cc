@@ -51,6 +51,32 @@ void ExchangeBuffer::End() {
   MakeDirty();
 }
 
+void ExchangeBuffer::Abort() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!started_ || ended_) return;
+    aborted_ = true;
+  }
+  End();
+}
+
+int64_t ExchangeBuffer::unsent() const {
+  std::lock_guard lock(mutex_);
+  return closed_ ? 0 : taken_bytes_ + static_cast<int64_t>(pending_.size());
+}
+
+void ExchangeBuffer::WhenSent(std::function<void()> callback) {
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return;
+    if (taken_bytes_ > 0 || !pending_.empty()) {
+      when_sent_ = std::move(callback);
+      return;
+    }
+  }
+  callback();
+}
+
 void ExchangeBuffer::OnClosed(std::function<void()> callback) {
   {
     std::lock_guard lock(mutex_);
@@ -88,6 +114,13 @@ void ExchangeBuffer::MakeDirty() {
 }
 
 void ExchangeBuffer::Take(Output* output) {
+  std::function<void()> sent;
+  {
+    std::lock_guard lock(mutex_);
+    if (pending_.empty()) sent.swap(when_sent_);
+    taken_bytes_ = 0;
+  }
+  if (sent) sent();
   std::lock_guard lock(mutex_);
   dirty_ = false;
   output->has_head = started_ && !head_taken_;
@@ -98,7 +131,9 @@ void ExchangeBuffer::Take(Output* output) {
   output->streaming = streaming_;
   output->bytes = std::move(pending_);
   pending_.clear();
+  taken_bytes_ = static_cast<int64_t>(output->bytes.size());
   output->ended = ended_;
+  output->aborted = aborted_;
 }
 
 void ExchangeBuffer::ClientGone() {
@@ -111,7 +146,7 @@ void ExchangeBuffer::ClientGone() {
     pending_.shrink_to_fit();
     body_ = Body();  // nobody will read it
     if (!ended_) callback.swap(on_closed_);
-    on_closed_ = nullptr;
+    on_closed_ = when_sent_ = nullptr;
   }
   if (callback) callback();
 }

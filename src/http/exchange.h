@@ -37,6 +37,9 @@ class ExchangeBuffer final : public Exchange, public std::enable_shared_from_thi
   void StartStream(HttpResponse head) override;
   void Write(std::string_view bytes) override;
   void End() override;
+  void Abort() override;
+  int64_t unsent() const override;
+  void WhenSent(std::function<void()> callback) override;
   void OnClosed(std::function<void()> callback) override;
   bool closed() const override;
 
@@ -46,9 +49,9 @@ class ExchangeBuffer final : public Exchange, public std::enable_shared_from_thi
     bool streaming = false;
     HttpResponse head;  // with the body when not streaming
     std::string bytes;  // of a stream's body
-    bool ended = false;
+    bool ended = false, aborted = false;
   };
-  // Moves out what there is to write.
+  // Moves out what there is to write; what it moved out before has gone to the client.
   void Take(Output* output);
   void ClientGone();
   std::function<void()> on_ready;  // set while a connection waits for output; io thread only
@@ -62,7 +65,9 @@ class ExchangeBuffer final : public Exchange, public std::enable_shared_from_thi
   Body body_;
   HttpResponse head_;
   std::string pending_;
-  std::function<void()> on_closed_;
+  std::function<void()> on_closed_, when_sent_;
+  int64_t taken_bytes_ = 0;  // being written
+  bool aborted_ = false;
   bool started_ = false, head_taken_ = false, streaming_ = false, ended_ = false, closed_ = false, dirty_ = false;
 };
 

@@ -159,15 +159,23 @@ Result<std::unique_ptr<Server>> Server::Listen(const ServerOptions& options, Han
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Server::~Server() {
+  Stop();
+}
+
+void Server::Stop() {
   {
     std::lock_guard lock(impl_->wake_list->mutex);
     impl_->wake_list->wake = nullptr;
     impl_->wake_list->dirty.clear();
     impl_->wake_list->calls.clear();
   }
-  impl_->io.stop();
+  impl_->loop.Stop();
   if (impl_->thread.joinable()) impl_->thread.join();
   for (Connection* connection : impl_->connections) connection->DropExchange();
+}
+
+Loop& Server::loop() {
+  return impl_->loop;
 }
 
 void Server::Start() {
@@ -175,7 +183,7 @@ void Server::Start() {
   asio::co_spawn(impl_->io, impl_->AcceptLoop(), asio::detached);
   impl_->thread = std::thread([impl = impl_.get()] {
     SetThreadRole(ThreadRole::kService, "tactus-http");
-    impl->io.run();
+    impl->loop.Run();
   });
 }
 

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "http/body.h"
 #include "http/body_stream.h"
+#include "http/loop.h"
 #include "http/message.h"
 #include "tactus/status.h"
 
@@ -56,6 +57,13 @@ class Exchange {
   // Never blocks; bytes after the client has gone are dropped.
   virtual void Write(std::string_view bytes) = 0;
   virtual void End() = 0;
+  // Instead of End: the connection closes, so that the client sees that the answer is not whole.
+  virtual void Abort() = 0;
+  // Bytes that were written and have not gone to the client yet.
+  virtual int64_t unsent() const = 0;
+  // Calls back, on the io thread, once they have all gone; not if the client goes first. One at a time; for producers
+  // on the io thread.
+  virtual void WhenSent(std::function<void()> callback) = 0;
   // Called on the io thread when the client goes (or stops reading) before the end of the answer; at once, on the
   // calling thread, if that has happened already. Pass an empty function to let go of what it captured.
   virtual void OnClosed(std::function<void()> callback) = 0;
@@ -101,6 +109,10 @@ class Server {
 
   // Requests are answered from now on. Once.
   void Start();
+  // Joins: nothing is called back from now on, and exchanges have lost their clients. For those who stand on loop().
+  void Stop();
+  // That of the io thread, for clients of other servers that shall run there. They go after Stop and before the server.
+  Loop& loop();
   uint16_t port() const;
   // It listens where only this machine can reach it.
   bool loopback() const;

@@ -20,6 +20,7 @@
 
 #include "http/connection_places.h"
 #include "http/exchange.h"
+#include "http/loop_impl.h"
 #include "http/server.h"
 
 namespace tactus::http {
@@ -77,7 +78,8 @@ struct Server::Impl {
   std::array<std::atomic<int64_t>, kMaxStatus> responses{};
   std::mutex idle_mutex;
   std::condition_variable idle;
-  asio::io_context io{1};
+  Loop loop;
+  asio::io_context& io = loop.impl().io;
   tcp::acceptor acceptor{io};
   asio::steady_timer tick{io};
   std::deque<Refused> lingering;  // io thread; answered, waiting to be closed; at most kRefusedSockets

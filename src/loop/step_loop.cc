@@ -174,6 +174,8 @@ void StepLoop::Impl::PublishStats() {
   stats.kv_blocks_total = kv.blocks_total;
   stats.kv_blocks_in_use = kv.blocks_in_use;
   stats.kv_blocks_cached = kv.blocks_cached;
+  stats.block_size = parts_.kv->block_size();
+  stats.step_tokens = parts_.scheduler->max_step_tokens();
   stats.steps = steps_.next_step();
   stats.prompt_tokens = counts.prompt_tokens;
   stats.generation_tokens = counts.generation_tokens;

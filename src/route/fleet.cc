@@ -23,6 +23,17 @@ Fleet::Fleet(const BalancerInfo& info, int32_t replicas, uint64_t seed)
       mean_prompt_(kPriorPrompt),
       mean_output_(kPriorOutput) {}
 
+int32_t Fleet::Add() {
+  views_.emplace_back();
+  prefixes_.Add();
+  return size() - 1;
+}
+
+void Fleet::Reset(int32_t replica) {
+  views_[static_cast<size_t>(replica)] = ReplicaView();
+  prefixes_.Clear(replica);
+}
+
 int32_t Fleet::Route(const RouteRequest& request) {
   const int32_t replica = balancer_->Pick(request, {.replicas = views_,
                                                     .prefixes = info_.wants_prefixes ? &prefixes_ : nullptr,
@@ -51,11 +62,11 @@ void Fleet::Ended(int32_t replica, int32_t prompt_tokens, int32_t output_tokens)
   mean_output_ += kFollow * (output_tokens - mean_output_);
 }
 
-void Fleet::Told(int32_t replica, const ReplicaState& state) {
+void Fleet::Told(int32_t replica, const ReplicaState& state, int64_t routed_since) {
   ReplicaView& view = views_[static_cast<size_t>(replica)];
   view.running = state.running;
-  view.waiting_tokens = state.waiting_tokens;
-  view.free_kv_tokens = state.free_kv_tokens - state.waiting_tokens;
+  view.waiting_tokens = state.waiting_tokens + routed_since;
+  view.free_kv_tokens = state.free_kv_tokens - view.waiting_tokens;
   view.step_tokens = state.step_tokens;
   if (view.kv_tokens != state.kv_tokens) prefixes_.SetCapacity(replica, state.kv_tokens);
   view.kv_tokens = state.kv_tokens;

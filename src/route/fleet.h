@@ -31,9 +31,14 @@ class Fleet {
   // kInvalidArgument: an unknown balancer.
   static Result<std::unique_ptr<Fleet>> Create(int32_t replicas, const std::string& balancer, uint64_t seed);
 
+  // Another one; its number is the last.
+  int32_t Add();
+  // Another process stands in this one's place: nothing of what was known is.
+  void Reset(int32_t replica);
   int32_t size() const { return static_cast<int32_t>(views_.size()); }
   const ReplicaView& view(int32_t replica) const { return views_[static_cast<size_t>(replica)]; }
   bool wants_state() const { return info_.wants_state; }
+  const char* balancer() const { return info_.name; }
   bool wants_prefixes() const { return info_.wants_prefixes; }
 
   // Chooses a replica and counts the request there; -1: none is ready.
@@ -42,7 +47,8 @@ class Fleet {
   void Routed(int32_t replica, const RouteRequest& request);
   // One that was counted has ended, with so many tokens; -1: it failed or was refused, which says nothing of lengths.
   void Ended(int32_t replica, int32_t prompt_tokens, int32_t output_tokens);
-  void Told(int32_t replica, const ReplicaState& state);
+  // `routed_since`: prompt tokens routed there after it was asked, which it need not have counted.
+  void Told(int32_t replica, const ReplicaState& state, int64_t routed_since = 0);
   void SetReady(int32_t replica, bool ready);
 
  private:

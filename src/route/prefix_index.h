@@ -18,6 +18,7 @@ class PrefixIndex {
  public:
   explicit PrefixIndex(int32_t replicas) : replicas_(static_cast<size_t>(replicas)) {}
 
+  void Add() { replicas_.emplace_back(); }
   // Tokens that it keeps; less than before: what it had is gone (it was started anew).
   void SetCapacity(int32_t replica, int64_t kv_tokens);
   // Forgets what the replica had: it is another process now.

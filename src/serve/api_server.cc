@@ -10,9 +10,10 @@
 #include "api/explain_text.h"
 #include "api/response_text.h"
 #include "http/server.h"
+#include "http/server_metrics.h"
 #include "obs/prometheus_text.h"
-#include "serve/access.h"
-#include "serve/client_counts.h"
+#include "http/access.h"
+#include "http/client_counts.h"
 #include "serve/file_api.h"
 #include "serve/generation.h"
 #include "serve/routes.h"
@@ -51,8 +52,8 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   }
 
   Status Bind() {
-    TACTUS_RETURN_IF_ERROR(CheckApiKeys(options_.api_key));
-    TACTUS_RETURN_IF_ERROR(CheckAllowedHosts(options_.allowed_hosts));
+    TACTUS_RETURN_IF_ERROR(http::CheckApiKeys(options_.api_key));
+    TACTUS_RETURN_IF_ERROR(http::CheckAllowedHosts(options_.allowed_hosts));
     if (options_.max_body_total.bytes < options_.max_body.bytes) {
       return InvalidArgument(
           fmt::format("--max-body-total: {} bytes are less than the {} of --max-body; give at least as many",
@@ -131,7 +132,7 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   http::HttpResponse Explain(const http::HttpRequest& request, const std::string& id, const Engine& engine);
   // Who uploads: the API key where there are keys, else the address.
   std::string ClientOf(const http::HttpRequest& request, std::optional<size_t> key) const {
-    return key ? KeyName(*key) : request.peer;
+    return key ? http::KeyName(*key) : request.peer;
   }
   std::optional<http::HttpResponse> CheckBodyType(const http::HttpRequest& head, Route route);
   std::optional<http::HttpResponse> CheckStored(const http::HttpRequest& head, Route route);
@@ -145,13 +146,13 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   const ServeOptions options_;
   const Log log_;
   Clock& clock_;
-  const ApiKeys keys_;
-  const Origins origins_;
-  std::optional<const AllowedHosts> hosts_;  // set before the server starts
+  const http::ApiKeys keys_;
+  const http::Origins origins_;
+  std::optional<const http::AllowedHosts> hosts_;  // set before the server starts
   const int64_t created_;
   // Filled by SetEngine, before engine_ is set.
   std::string scheduler_;
-  std::optional<ClientCounts> clients_;
+  std::optional<http::ClientCounts> clients_;
   const std::shared_ptr<GenerationContext> context_ = std::make_shared<GenerationContext>();
   std::atomic<Engine*> engine_{nullptr};
   std::atomic<bool> draining_{false};
@@ -167,7 +168,7 @@ void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_option
   const BodyLimits bodies = options_.BodiesWithin(model.front_end_bytes);
   server_->LimitBodies(bodies.max_body_bytes, bodies.max_body_total_bytes);
   scheduler_ = engine_options.scheduler;
-  clients_.emplace(ClientLimit(options_.max_streams_per_client, engine_options.max_queue));
+  clients_.emplace(http::ClientLimit(options_.max_streams_per_client, engine_options.max_queue));
   context_->engine = engine;
   context_->clock = &clock_;
   context_->request_timeout_ns = options_.request_timeout.ns;
@@ -185,7 +186,7 @@ void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_option
 http::Headers ApiServerImpl::CommonHeaders(const http::HttpRequest& request, std::string* request_id) const {
   http::Headers headers;
   const std::string* given = request.Find("X-Request-Id");
-  *request_id = given != nullptr && ValidRequestId(*given) ? *given : RandomId();
+  *request_id = given != nullptr && http::ValidRequestId(*given) ? *given : http::RandomId();
   headers.emplace_back("X-Request-Id", *request_id);
   origins_.AppendHeaders(request, false, &headers);
   return headers;
@@ -229,7 +230,7 @@ std::optional<http::HttpResponse> ApiServerImpl::CheckHead(const http::HttpReque
   if (!route->open && !keys_.empty() && !keys_.Find(head.Find("Authorization"))) {
     return Error(head, 401, "no or a wrong API key; send it as 'Authorization: Bearer <key>'");
   }
-  if (const std::string* id = head.Find("X-Request-Id"); id != nullptr && !ValidRequestId(*id)) {
+  if (const std::string* id = head.Find("X-Request-Id"); id != nullptr && !http::ValidRequestId(*id)) {
     return Error(head, 400, fmt::format("X-Request-Id: {} bytes; give 1 to 256 visible ASCII characters", id->size()),
                  "X-Request-Id");
   }
@@ -342,6 +343,10 @@ http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, co
       response.body =
           fmt::format("{{\"version\":\"{}\",\"build\":\"{}\",\"batch_invariant\":true}}", Version(), BuildInfo());
       break;
+    case Route::kFleetState:
+      response.status = state == "ready" ? 200 : 503;
+      response.body = FleetStateText(engine, state);
+      break;
     case Route::kPage:
       response.content_type = "text/html; charset=utf-8";
       response.headers.emplace_back("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'");
@@ -368,7 +373,7 @@ http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, co
 
 std::string ApiServerImpl::OwnerOf(const http::HttpRequest& request) const {
   const std::optional<size_t> key = keys_.Find(request.Find("Authorization"));
-  return key ? KeyName(*key) : std::string();
+  return key ? http::KeyName(*key) : std::string();
 }
 
 http::HttpResponse ApiServerImpl::Explain(const http::HttpRequest& request, const std::string& id,
@@ -442,22 +447,8 @@ void ApiServerImpl::OnTick(TimeNs now_ns) {
 }
 
 std::string ApiServerImpl::HttpMetrics() const {
-  const http::ServerStats stats = server_->Stats();
-  const auto value = [](auto count) { return static_cast<double>(count); };
   PrometheusText t({});
-  t.Gauge("tactus_http_connections", "Open HTTP connections.", value(stats.connections));
-  t.Counter("tactus_http_connections_total", "HTTP connections accepted.", value(stats.connections_total));
-  t.Counter("tactus_http_connections_refused_total",
-            "Connections beyond --max-connections or --max-connections-per-client.", value(stats.connections_refused));
-  t.Gauge("tactus_http_exchanges", "HTTP requests being answered.", value(stats.exchanges));
-  t.Counter("tactus_http_client_gone_total", "Requests whose client left before the end.", value(stats.client_gone));
-  t.Gauge("tactus_http_body_bytes", "Bytes of request bodies received and not yet parsed.", value(stats.body_bytes));
-  t.Gauge("tactus_http_body_bytes_limit", "The most of them: --max-body-total, or what a small machine leaves of it.",
-          value(stats.body_bytes_limit));
-  t.Counter("tactus_http_bodies_refused_total", "Request bodies refused for want of room in --max-body-total.",
-            value(stats.bodies_refused));
-  t.Family("tactus_http_responses_total", PrometheusText::Type::kCounter, "HTTP answers by status.");
-  for (const auto& [status, count] : stats.responses) t.Sample(value(count), {{"code", fmt::format("{}", status)}});
+  http::AppendServerMetrics(server_->Stats(), &t);
   if (files_) files_->AppendMetrics(&t);
   return t.Take();
 }

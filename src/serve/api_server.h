@@ -37,5 +37,7 @@ class ApiServer {
 
 // The page at "/": what is served, and where to look.
 std::string StatusPage(const Engine* engine, const std::string& scheduler);
+// What routers ask for, several times a second (docs/routing.md). `engine`: where the state is "ready".
+std::string FleetStateText(const Engine* engine, std::string_view state);
 
 }  // namespace tactus::serve

@@ -11,7 +11,7 @@
 namespace tactus::serve {
 
 Call::Call(std::shared_ptr<http::Exchange> exchange, http::Headers headers, TimeNs arrival_ns, DurationNs timeout_ns,
-           ClientCounts::Places places)
+           http::ClientCounts::Places places)
     : exchange_(std::move(exchange)),
       headers_(std::move(headers)),
       arrival_ns_(arrival_ns),

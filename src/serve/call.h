@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "http/server.h"
-#include "serve/client_counts.h"
+#include "http/client_counts.h"
 #include "tactus/status.h"
 #include "tactus/stop_token.h"
 
@@ -25,7 +25,7 @@ class Call : public std::enable_shared_from_this<Call> {
  public:
   // `headers` go with every answer (X-Request-Id, CORS). `timeout_ns` 0: none.
   Call(std::shared_ptr<http::Exchange> exchange, http::Headers headers, TimeNs arrival_ns, DurationNs timeout_ns,
-       ClientCounts::Places places);
+       http::ClientCounts::Places places);
   virtual ~Call() = default;
 
   void Watch();         // notices the client's leave from now on; before it is posted
@@ -64,7 +64,7 @@ class Call : public std::enable_shared_from_this<Call> {
   const http::Headers headers_;
   const TimeNs arrival_ns_;
   std::mutex mutex_;
-  ClientCounts::Places places_;  // of what the engine has not got; with the mutex held
+  http::ClientCounts::Places places_;  // of what the engine has not got; with the mutex held
 
  private:
   void FailSurely(StatusCode code) noexcept;

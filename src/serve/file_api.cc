@@ -76,7 +76,7 @@ batches::BatchLimits BatchLimitsOf(const ServeOptions& o) {
 
 }  // namespace
 
-Result<std::unique_ptr<FileApi>> FileApi::Open(const ServeOptions& options, const ApiKeys& keys, Log log) {
+Result<std::unique_ptr<FileApi>> FileApi::Open(const ServeOptions& options, const http::ApiKeys& keys, Log log) {
   if (options.files_dir.empty()) return std::unique_ptr<FileApi>();
   if (options.files_quota.bytes < options.max_file_size.bytes) {
     return InvalidArgument(fmt::format("--files-quota: {} bytes are less than the {} of --max-file-size; give at least "
@@ -90,7 +90,7 @@ Result<std::unique_ptr<FileApi>> FileApi::Open(const ServeOptions& options, cons
   return api;
 }
 
-FileApi::FileApi(const ServeOptions& options, const ApiKeys& keys, std::unique_ptr<batches::Store> store, Log log)
+FileApi::FileApi(const ServeOptions& options, const http::ApiKeys& keys, std::unique_ptr<batches::Store> store, Log log)
     : options_(options),
       keys_(keys),
       log_(log ? std::move(log) : [](std::string_view) {}),
@@ -118,7 +118,7 @@ batches::BatchClient FileApi::ClientOf(const std::string& owner) const {
   if (owner.empty()) return {"batch", "", ""};
   if (found == owners_.end()) return {"batch " + owner, "batch " + owner, owner};
   const auto key = static_cast<size_t>(found - owners_.begin());
-  const std::string name = KeyName(key);
+  const std::string name = http::KeyName(key);
   const bool own_prefixes = keys_.size() > 1 && !options_.share_prefix_cache;
   return {"batch of " + name, name, own_prefixes ? keys_.Salt(key) : ""};
 }

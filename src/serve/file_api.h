@@ -18,7 +18,7 @@
 #include "batches/files.h"
 #include "batches/store.h"
 #include "http/server.h"
-#include "serve/access.h"
+#include "http/access.h"
 #include "serve/serve_options.h"
 #include "serve/upload.h"
 #include "serve/worker_pool.h"
@@ -37,7 +37,7 @@ class FileApi {
  public:
   using Log = std::function<void(std::string_view line)>;
   // kInvalidArgument, kUnavailable, kDataLoss: the folder cannot be used, and why. Null: there is no --files-dir.
-  static Result<std::unique_ptr<FileApi>> Open(const ServeOptions& options, const ApiKeys& keys, Log log);
+  static Result<std::unique_ptr<FileApi>> Open(const ServeOptions& options, const http::ApiKeys& keys, Log log);
   ~FileApi();
 
   // Batches run from now on. Once.
@@ -58,7 +58,7 @@ class FileApi {
   void AppendMetrics(PrometheusText* text) const;
 
  private:
-  FileApi(const ServeOptions& options, const ApiKeys& keys, std::unique_ptr<batches::Store> store, Log log);
+  FileApi(const ServeOptions& options, const http::ApiKeys& keys, std::unique_ptr<batches::Store> store, Log log);
   const std::string& OwnerOf(std::optional<size_t> key) const { return key ? owners_[*key] : no_owner_; }
   batches::BatchClient ClientOf(const std::string& owner) const;
   batches::BackgroundShare ShareOf(const Engine& engine, const EngineOptions& options) const;
@@ -69,7 +69,7 @@ class FileApi {
   Result<http::HttpResponse> Content(const std::string& id, const std::string& owner);
 
   const ServeOptions options_;
-  const ApiKeys& keys_;
+  const http::ApiKeys& keys_;
   const Log log_;
   const std::unique_ptr<batches::Store> store_;
   batches::Files files_;

@@ -18,7 +18,7 @@ bool WantsSchedule(const http::HttpRequest& request) {
 
 class Generation::PromptSink final : public ResponseSink {
  public:
-  PromptSink(std::shared_ptr<Generation> generation, size_t prompt, ClientCounts::Places places)
+  PromptSink(std::shared_ptr<Generation> generation, size_t prompt, http::ClientCounts::Places places)
       : generation_(std::move(generation)), prompt_(prompt), places_(std::move(places)) {}
   void OnDelta(const TokenDelta& delta) override {
     if (delta.finish != FinishReason::kNone) places_.Release(1);
@@ -34,7 +34,7 @@ class Generation::PromptSink final : public ResponseSink {
  private:
   const std::shared_ptr<Generation> generation_;
   const size_t prompt_;
-  ClientCounts::Places places_;  // one for each choice that runs
+  http::ClientCounts::Places places_;  // one for each choice that runs
 };
 
 Generation::Generation(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange,

@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "http/server.h"
 #include "serve/call.h"
-#include "serve/client_counts.h"
+#include "http/client_counts.h"
 #include "tactus/engine.h"
 
 namespace tactus::serve {
@@ -38,7 +38,7 @@ struct Caller {
   bool one_of_many = false;  // the client is one of several keys: the engine knows it as that, whatever user it names
   std::string slo_class;     // of its requests that name none; empty: none
   std::string cache_salt;    // goes before the body's own; empty: none
-  ClientCounts::Places places;  // one, until the body tells how many sequences there are
+  http::ClientCounts::Places places;  // one, until the body tells how many sequences there are
   std::string owner;            // who may ask for the request's schedule; empty: everybody
 };
 

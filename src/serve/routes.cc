@@ -23,6 +23,7 @@ constexpr RouteEntry kRoutes[] = {
     {"/ready", Route::kReady, kGet, true},
     {"/metrics", Route::kMetrics, kGet, true},
     {"/version", Route::kVersion, kGet, true},
+    {"/fleet/state", Route::kFleetState, kGet, true},
     {"/", Route::kPage, kGet, true},
 };
 

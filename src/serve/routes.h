@@ -24,6 +24,7 @@ enum class Route {
   kReady,
   kMetrics,
   kVersion,
+  kFleetState,
   kPage
 };
 

@@ -2,90 +2,19 @@
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
-#include <atomic>
-#include <cerrno>
-#include <condition_variable>
-#include <mutex>
-#include <thread>
+#include <algorithm>
 
 #include "base/clock.h"
 #include "base/shortage.h"
-#include "http/server.h"
-#include "serve/access.h"
+#include "http/access.h"
+#include "http/serving_process.h"
 #include "serve/api_server.h"
 
 namespace tactus {
 namespace {
 
 constexpr DurationNs kFlushNs = 5 * kSecond;  // after the last token: for the clients to take their bytes
-constexpr int64_t kOtherFiles = 128 + http::kPlacesBeyondLimit;  // weights, logs, listener, refusals, ...
-
-// Waits for SIGTERM and SIGINT on a thread of its own. The second one ends the process, and so does the first while
-// there is nothing to finish.
-class StopSignals {
- public:
-  StopSignals() {
-    sigemptyset(&set_);
-    sigaddset(&set_, SIGTERM);
-    sigaddset(&set_, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &set_, &before_);
-    thread_ = std::thread([this] { Watch(); });
-  }
-  ~StopSignals() {
-    quit_.store(true);
-    thread_.join();
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  void Serving() { serving_.store(true); }
-  // True: a signal came.
-  bool WaitFor(DurationNs time_ns) {
-    std::unique_lock lock(mutex_);
-    return came_.wait_for(lock, std::chrono::nanoseconds(time_ns), [this] { return stop_; });
-  }
-
- private:
-  void Watch() {
-    int received = 0;
-    while (!quit_.load()) {
-      const timespec pause{0, 100'000'000};
-      if (sigtimedwait(&set_, nullptr, &pause) < 0) continue;  // EAGAIN, EINTR
-      if (!serving_.load()) _exit(0);
-      if (++received == 2) _exit(1);
-      std::lock_guard lock(mutex_);
-      stop_ = true;
-      came_.notify_all();
-    }
-  }
-
-  sigset_t set_{}, before_{};
-  std::atomic<bool> quit_{false}, serving_{false};
-  std::mutex mutex_;
-  std::condition_variable came_;
-  bool stop_ = false;
-  std::thread thread_;
-};
-
-// Every connection is a file: asks for as many as the options may need.
-void RaiseFileLimit(int64_t connections, const Engine::Progress& log) {
-  rlimit limit{};
-  const auto wanted = static_cast<rlim_t>(connections + kOtherFiles);
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
-  const rlim_t before = limit.rlim_cur;
-  limit.rlim_cur = limit.rlim_max == RLIM_INFINITY ? wanted : std::min(wanted, limit.rlim_max);
-  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = before;
-  if (limit.rlim_cur < wanted) {
-    log(fmt::format(
-        "warning: {} open files allowed, {} connections need {}; raise 'ulimit -n' or lower --max-connections",
-        limit.rlim_cur, connections, wanted));
-  }
-}
-
-bool IsLoopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
-}
 
 Status Run(const EngineOptions& engine_options, const ServeOptions& options, const EngineFactory& factory,
            const Engine::Progress& progress, std::optional<RunResult>* result) {
@@ -93,16 +22,15 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
     return InvalidArgument("--host is empty; give an address such as 127.0.0.1, or 0.0.0.0 to listen on every network",
                            "host");
   }
-  TACTUS_RETURN_IF_ERROR(serve::CheckKeyClasses(options.api_key, options.api_key_class, engine_options.slo_class));
+  TACTUS_RETURN_IF_ERROR(http::CheckKeyClasses(options.api_key, options.api_key_class, engine_options.slo_class));
   const Engine::Progress log = progress ? progress : [](std::string_view) {};
   signal(SIGPIPE, SIG_IGN);
-  StopSignals signals;
-  RaiseFileLimit(options.max_connections, log);
+  http::StopSignals signals;
+  http::RaiseFileLimit(options.max_connections, log);
   Clock& clock = SystemClock();
   TACTUS_ASSIGN_OR_RETURN(auto server, serve::ApiServer::Listen(options, clock, log));
-  const bool v6 = options.host.find(':') != std::string::npos;
-  const std::string url = fmt::format("http://{}{}{}:{}", v6 ? "[" : "", options.host, v6 ? "]" : "", server->port());
-  if (!IsLoopback(options.host) && options.api_key.empty()) {
+  const std::string url = http::UrlOf(options.host, server->port());
+  if (!http::IsLoopback(options.host) && options.api_key.empty()) {
     log(fmt::format("warning: {} is reachable from other machines and asks for no key; set --api-key", url));
   }
   log(fmt::format("listening on {} (loading)", url));

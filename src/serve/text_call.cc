@@ -5,7 +5,7 @@
 namespace tactus::serve {
 
 TextCall::TextCall(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange,
-                   bool decode, http::Headers headers, ClientCounts::Places places)
+                   bool decode, http::Headers headers, http::ClientCounts::Places places)
     : Call(std::move(exchange), std::move(headers), context->clock->NowNs(), context->request_timeout_ns,
            std::move(places)),
       context_(std::move(context)),

@@ -11,7 +11,7 @@ namespace tactus::serve {
 class TextCall final : public Call {
  public:
   TextCall(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange, bool decode,
-           http::Headers headers, ClientCounts::Places places);
+           http::Headers headers, http::ClientCounts::Places places);
 
  private:
   void Work() override;

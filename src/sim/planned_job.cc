@@ -79,6 +79,7 @@ Status PlannedJob::Plan(std::shared_ptr<batch::PromptSet> prompts) {
   options.plan.seed = load_.seed;
   options.sample = {.share = load_.sample_share, .seed = load_.seed};
   options.kv_tokens = engine_.kv_tokens;
+  options.sequences = engine_.max_num_seqs;
   options.stopwatch = engine_.stopwatch;
   for (int32_t replica = 0; replica < engine_.replicas; ++replica) {
     std::vector<int32_t> elsewhere(shard_of.size(), 0);

@@ -32,7 +32,7 @@ struct PlannedLoad {
 // What the planner must know of the engine.
 struct PlannedEngine {
   std::string order;  // of the scheduler, whose name is the plan's; one that goes by no plan: fcfs
-  int32_t replicas = 1, block_size = 16;
+  int32_t replicas = 1, block_size = 16, max_num_seqs = 0;
   int64_t kv_tokens = 0, max_model_len = 0, default_max_tokens = 0;
   bool prefix_caching = true;
   Clock* stopwatch = nullptr;

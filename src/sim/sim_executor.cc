@@ -68,7 +68,7 @@ void SimExecutor::Submit(const StepPlan& plan) {
   const StepShape shape = ShapeOf(plan, &chunks_);
   InFlight& step = ring_[(head_ + count_) % ring_.size()];
   step.plan = &plan;
-  factor_ = config_.noise.FactorOf(plan.step, !shape.chunks.empty());
+  factor_ = config_.slowness * config_.noise.FactorOf(plan.step, !shape.chunks.empty());
   if (num_stages_ == 1) {
     const DurationNs took = Varied(config_.step_time->StepTimeNs(shape));
     step.start_ns = std::max(config_.clock->NowNs(), stage_free_ns_[0]);

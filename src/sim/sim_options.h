@@ -25,6 +25,7 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
   int64_t override_context = 0;
   std::string balancer = "round-robin", cost = "auto", step_noise = "none";
   double balancer_polls = 10;
+  std::string replica_slowness;
   std::string weight_dtype = "bfloat16", kv_dtype = "bfloat16";
   std::string backend, cpu_overhead, overlap = "off";
   double overlap_interference = -1;
@@ -60,6 +61,9 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
              .min = 0.01,
              .max = 10000,
              .help = "how often sal and llumnix ask the replicas what they do"});
+    v.Field("replica-slowness", replica_slowness,
+            {.help = "how many times as long a step takes at each replica, 1,1,2 say, from the first on and over again; "
+                     "nobody is told; default: all alike"});
     v.Field("cost", cost,
             {.help = "where step times come from: auto, fitted, roofline, or a file of `tactus profile`"});
     v.Field("step-noise", step_noise,

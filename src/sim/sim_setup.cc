@@ -238,6 +238,30 @@ Result<SimOptions> WithNameOfRequests(const SimOptions& options) {
 
 }  // namespace
 
+namespace {
+
+Result<std::vector<double>> ParseSlowness(const std::string& text) {
+  constexpr double kLeast = 0.01, kMost = 1000;
+  std::vector<double> factors;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const std::string one = text.substr(at, end - at);
+    at = end + 1;
+    char* parsed = nullptr;
+    const double factor = std::strtod(one.c_str(), &parsed);
+    if (one.empty() || *parsed != '\0' || !(factor >= kLeast && factor <= kMost)) {
+      return InvalidArgument(fmt::format("--replica-slowness: '{}' is no number from {} to {}; give one for each replica, "
+                                         "as 1,1,2",
+                                         one, kLeast, kMost),
+                             "replica-slowness");
+    }
+    factors.push_back(factor);
+  }
+  return factors;
+}
+
+}  // namespace
+
 Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& texts) {
   TACTUS_ASSIGN_OR_RETURN(const SimOptions o, WithNameOfRequests(options));
   SimSetup setup;
@@ -278,6 +302,7 @@ Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& text
   c.replicas = static_cast<int32_t>(o.replicas);
   c.balancer = o.balancer;
   c.balancer_polls = o.balancer_polls;
+  TACTUS_ASSIGN_OR_RETURN(c.slowness, ParseSlowness(o.replica_slowness));
   c.concurrency = o.concurrency;
   c.max_queue = o.max_queue;
   c.default_max_tokens = o.default_max_tokens;

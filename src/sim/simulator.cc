@@ -111,6 +111,7 @@ Status Simulation::Impl::MakeJob() {
   engine.order = replicas[0].core->scheduler().config().order;
   engine.replicas = config.replicas;
   engine.block_size = limits.block_size;
+  engine.max_num_seqs = config.scheduler.limits.max_num_seqs;
   engine.kv_tokens = config.scheduler.limits.blocks_total * limits.block_size;
   engine.max_model_len = limits.max_model_len;
   engine.default_max_tokens = config.default_max_tokens;
@@ -146,6 +147,7 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   ec.max_slots = capacity;
   ec.noise = StepNoise(config.step_spread, config.seed, index);
   ec.meter = config.meter;
+  if (!config.slowness.empty()) ec.slowness = config.slowness[static_cast<size_t>(index) % config.slowness.size()];
   if (config.on_step || step_log != nullptr) {
     ec.observer = [this, index](const StepPlan& plan, TimeNs start, TimeNs end) {
       if (config.on_step) config.on_step(index, plan, start, end);

@@ -1,7 +1,9 @@
 // From both ends: in which order requests start, and what a blended job looks like while it runs.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "batch/jobs.h"
 #include "batch/plan.h"
@@ -174,6 +176,52 @@ TEST(StartOrder, TakesEveryPositionOnceFromTheEndsInwards) {
     }
     ASSERT_EQ(left, right + 1);
   }
+}
+
+// Steps until all answers are there, where each of `sequences` takes the next one as it becomes free.
+int64_t StepsOf(const Plan& plan, const std::vector<int32_t>& starts, size_t sequences) {
+  std::multiset<int64_t> free_at;
+  for (size_t i = 0; i < sequences; ++i) free_at.insert(0);
+  int64_t last = 0;
+  for (const int32_t position : starts) {
+    const int64_t end = *free_at.begin() + plan.OutputAt(position);
+    free_at.erase(free_at.begin());
+    free_at.insert(end);
+    last = std::max(last, end);
+  }
+  return last;
+}
+
+// A job that is little longer than its longest answers: they begin at once, and nothing runs on alone.
+TEST(StartOrder, LongAnswersDoNotRunOnAloneAtTheEnd) {
+  constexpr size_t kSequences = 16;
+  const TwoKinds job{.dense = 600, .heavy = 4, .dense_d = 64, .heavy_d = 2000};
+  const Plan plan = job.Made();
+  const batch::StartBalance balance(plan);
+  const int64_t ideal = (600 * 64 + 4 * 2000) / static_cast<int64_t>(kSequences);
+  const auto early = batch::StartOrder(plan, balance, 0, kSequences);
+  EXPECT_GT(StepsOf(plan, batch::StartOrder(plan), kSequences), ideal * 3 / 2) << "else the job shows nothing";
+  EXPECT_LT(StepsOf(plan, early, kSequences), ideal * 11 / 10);
+  EXPECT_EQ(std::set<int32_t>(early.begin(), early.end()).size(), early.size());
+}
+
+// In a long job they wait for their turn, until its end.
+TEST(StartOrder, ALongJobIsBlendedAllTheSame) {
+  const TwoKinds job{.dense = 20'000, .heavy = 100, .dense_d = 64, .heavy_d = 2000};
+  const Plan plan = job.Made();
+  const batch::StartBalance balance(plan);
+  const auto turns = batch::StartOrder(plan), early = batch::StartOrder(plan, balance, 0, 16);
+  const auto same = std::mismatch(turns.begin(), turns.end(), early.begin()).first - turns.begin();
+  EXPECT_GT(same, plan.size() * 8 / 10);
+}
+
+TEST(SequencesAtOnce, AreAsManyAsFit) {
+  const Plan plan = TwoKinds{.dense = 10, .heavy = 0}.Made();  // each holds 512 + 128 tokens
+  EXPECT_EQ(batch::SequencesAtOnce(plan, 8, 0), 8);
+  EXPECT_EQ(batch::SequencesAtOnce(plan, 8, 640 * 5), 5);
+  EXPECT_EQ(batch::SequencesAtOnce(plan, 8, 640 * 50), 8);
+  EXPECT_EQ(batch::SequencesAtOnce(plan, 0, 640 * 50), 50);
+  EXPECT_EQ(batch::SequencesAtOnce(plan, 0, 0), 0);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
   targets            every source file belongs to a target
   policy-names       outside their tables nothing compares with the name of a preset, a choice or a predictor
   true-length        only the simulator, its executor and the oracle predictors include base/sim_request.h
-  coroutines         co_ keywords only in http/, serve/, route/; no capturing lambda, conditional or braced temporary
+  coroutines         co_ keywords only in http/, serve/, router/; no capturing lambda, conditional or braced temporary
                      inside a co_await expression (GCC 12 destroys them twice)
   format             clang-format 19.1.7 (tests/requirements.txt) would change nothing; not checked where it is not installed
   doc-paths          a file or folder that a document names in the repository exists
@@ -49,7 +49,7 @@ LAYERS = {
     "exec": ["base", "obs", "tensor", "kernels", "model_config", "model", "dist"],
     "engine": ["base", "obs", "tensor", "model_config", "model", "text", "kv", "seq", "cost", "predict", "sched", "loop",
                "trace", "dist", "exec"],
-    "route": ["base", "obs", "http", "api"],
+    "route": ["base"],   # what is known of replicas and who chooses; the simulator has it too
     "http": ["base", "obs"],
     "api": ["base", "obs"],   # and include/tactus, as all: the engine is known by its interface alone
     # Plans, nothing else: who runs a job or simulates one stands above it.
@@ -58,6 +58,7 @@ LAYERS = {
     # Files and batches without their transport.
     "batches": ["base", "batch_run", "api"],
     "serve": ["base", "obs", "engine", "api", "batch_run", "batches", "http"],
+    "router": ["base", "obs", "api", "http", "route"],   # the replicas that run, and requests on their way to them
     # Beside engine/ on loop/: no model, text or kernels.
     "sim": ["base", "obs", "kv", "seq", "cost", "predict", "sched", "loop", "trace", "route", "batch"],
     "cli": None,  # everything
@@ -66,7 +67,7 @@ LAYERS = {
 CLOCK = re.compile(r"(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday|\btime\(\s*(NULL|nullptr|0)\s*\)|__rdtsc)")
 SOCKETS = re.compile(r'\s*#\s*include\s+<(boost/(asio|beast)|sys/socket\.h|netinet/|arpa/)')
 # Files that may name the machine's clock themselves (docs/ARCHITECTURE.md, "Determinism"); all others are given one.
-NAMES_SYSTEM_CLOCK = re.compile(r"base/(clock\.h|system_clock\.cc)|cli/|python/simulate\.cc|serve/run_server\.cc|engine/engine_facade\.cc")
+NAMES_SYSTEM_CLOCK = re.compile(r"base/(clock\.h|system_clock\.cc)|cli/|python/simulate\.cc|serve/run_server\.cc|router/run_router\.cc|engine/engine_facade\.cc")
 BACKEND = re.compile(r'#\s*include\s+"exec/(cpu_\w+|step_runner|kv_memory)\.h"')
 RANDOM = re.compile(r"std::(mt19937|minstd|default_random_engine|random_device|uniform_\w+_distribution|normal_distribution|exponential_distribution)")
 PREFETCH = re.compile(r"\b(__builtin_prefetch|_mm_prefetch)\b")
@@ -239,8 +240,8 @@ def main():
                 report(path, number, "prefetch", "GCC drops calls to functions that only prefetch: use base/prefetch.h")
             if rel[0] == "src" and rel[1] == "sched" and "std::unordered_" in line:
                 report(path, number, "determinism", "unordered containers have no place in sched/")
-            if re.search(r"\bco_(await|return|yield)\b", line) and rel[1] not in ("http", "serve", "route"):
-                report(path, number, "coroutines", "coroutines live in http/, serve/ and route/ only")
+            if re.search(r"\bco_(await|return|yield)\b", line) and rel[1] not in ("http", "serve", "router"):
+                report(path, number, "coroutines", "coroutines live in http/, serve/ and router/ only")
         for trap, message in CO_AWAIT_TRAPS:
             for match in trap.finditer(text):
                 report(path, text[: match.start()].count("\n") + 1, "coroutines", message)

@@ -81,6 +81,9 @@ class FakeExchange final : public http::Exchange {
     std::lock_guard lock(mutex_);
     Answered();
   }
+  void Abort() override { End(); }
+  int64_t unsent() const override { return 0; }
+  void WhenSent(std::function<void()> callback) override { callback(); }
   void OnClosed(std::function<void()> callback) override {
     {
       std::lock_guard lock(mutex_);

@@ -55,7 +55,7 @@ class GenerationTest : public testing::Test {
 
   FakeEngine engine_;
   TestClock clock_;
-  ClientCounts counts_{10};
+  http::ClientCounts counts_{10};
   std::string salt_;
   int64_t open_at_answer_ = -1;
   const std::shared_ptr<GenerationContext> context_ = std::make_shared<GenerationContext>();

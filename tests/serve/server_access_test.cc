@@ -1,5 +1,5 @@
 // Who is let in, under which name, with how much: keys, hosts, content types, bodies, connections.
-#include "serve/access.h"
+#include "http/access.h"
 
 #include "http/raw_socket.h"
 #include "server_fixture.h"
@@ -7,7 +7,7 @@
 namespace tactus {
 namespace {
 
-using serve::AllowedHosts;
+using http::AllowedHosts;
 
 class AccessTest : public ServerTest {
  protected:
@@ -89,18 +89,18 @@ TEST_F(AccessTest, HostsOfALoopbackServer) {
 }
 
 TEST(AllowedHostsTest, WhatIsAllowedWhere) {
-  const AllowedHosts loopback({}, "myhost", true);
+  const http::AllowedHosts loopback({}, "myhost", true);
   EXPECT_TRUE(loopback.Allows("myhost:80") && loopback.Allows("localhost") && loopback.Allows("[::ffff:127.0.0.1]"));
   EXPECT_FALSE(loopback.Allows("other"));
-  const AllowedHosts more({"API.example", "10.0.0.1", "2001:DB8::1"}, "127.0.0.1", true);
+  const http::AllowedHosts more({"API.example", "10.0.0.1", "2001:DB8::1"}, "127.0.0.1", true);
   EXPECT_TRUE(more.Allows("api.EXAMPLE:80") && more.Allows("10.0.0.1") && more.Allows("[2001:db8::1]:80"));
   EXPECT_TRUE(more.Allows("localhost"));
   EXPECT_FALSE(more.Allows("example"));
-  EXPECT_TRUE(AllowedHosts({}, "0.0.0.0", false).Allows("anything"));
-  const AllowedHosts open({"api.example"}, "0.0.0.0", false);
+  EXPECT_TRUE(http::AllowedHosts({}, "0.0.0.0", false).Allows("anything"));
+  const http::AllowedHosts open({"api.example"}, "0.0.0.0", false);
   EXPECT_TRUE(open.Allows("api.example"));
   EXPECT_FALSE(open.Allows("localhost") || open.Allows("0.0.0.0"));
-  EXPECT_TRUE(AllowedHosts({"*"}, "127.0.0.1", true).Allows("anything"));
+  EXPECT_TRUE(http::AllowedHosts({"*"}, "127.0.0.1", true).Allows("anything"));
 }
 
 TEST_F(AccessTest, AllowedHostsAreHosts) {

@@ -1,10 +1,10 @@
-#include "serve/access.h"
+#include "http/access.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-namespace tactus::serve {
+namespace tactus::http {
 namespace {
 
 std::optional<size_t> Find(const ApiKeys& keys, const std::string& header) {
@@ -85,10 +85,10 @@ TEST(RequestIdTest, MadeOnesAreHexadecimalAndDiffer) {
   EXPECT_EQ(ids.size(), 100u);
 }
 
-http::Headers Cors(const Origins& origins, http::Headers request, bool preflight) {
-  http::HttpRequest http;
+Headers Cors(const Origins& origins, Headers request, bool preflight) {
+  HttpRequest http;
   http.headers = std::move(request);
-  http::Headers headers;
+  Headers headers;
   origins.AppendHeaders(http, preflight, &headers);
   return headers;
 }
@@ -102,22 +102,22 @@ TEST(OriginsTest, NothingWithoutAnAllowedOrigin) {
 
 TEST(OriginsTest, ANamedOriginIsEchoedAndVaries) {
   EXPECT_EQ(Cors(Origins({"https://a", "https://b"}), {{"origin", "https://b"}}, false),
-            (http::Headers{{"Access-Control-Allow-Origin", "https://b"},
+            (Headers{{"Access-Control-Allow-Origin", "https://b"},
                            {"Vary", "Origin"},
                            {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After"}}));
 }
 
 TEST(OriginsTest, AnyOriginAndPreflight) {
   EXPECT_EQ(Cors(Origins({"*"}), {{"Origin", "https://b"}}, true),
-            (http::Headers{{"Access-Control-Allow-Origin", "*"},
+            (Headers{{"Access-Control-Allow-Origin", "*"},
                            {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After"},
                            {"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
                            {"Access-Control-Allow-Headers", "authorization, content-type, x-request-id"},
                            {"Access-Control-Max-Age", "600"}}));
   const auto asked =
       Cors(Origins({"*"}), {{"Origin", "https://b"}, {"Access-Control-Request-Headers", "x-mine"}}, true);
-  EXPECT_EQ(*http::FindHeader(asked, "Access-Control-Allow-Headers"), "x-mine");
+  EXPECT_EQ(*FindHeader(asked, "Access-Control-Allow-Headers"), "x-mine");
 }
 
 }  // namespace
-}  // namespace tactus::serve
+}  // namespace tactus::http

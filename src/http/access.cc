@@ -1,4 +1,4 @@
-#include "serve/access.h"
+#include "http/access.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 #include "base/system_random.h"
 #include "http/head_check.h"
 
-namespace tactus::serve {
+namespace tactus::http {
 
 Hash128 RandomBits() {
   const auto bits = SystemRandom();  // an engine that has started has drawn from it: this does not fail later
@@ -90,7 +90,7 @@ std::optional<size_t> ApiKeys::Find(const std::string* authorization) const {
   if (authorization == nullptr) return std::nullopt;
   constexpr std::string_view kScheme = "Bearer ";
   std::string_view token = *authorization;
-  if (token.size() < kScheme.size() || !http::EqualsIgnoreCase(token.substr(0, kScheme.size()), kScheme))
+  if (token.size() < kScheme.size() || !EqualsIgnoreCase(token.substr(0, kScheme.size()), kScheme))
     return std::nullopt;
   token.remove_prefix(kScheme.size());
   // Keyed digests have one length and tell nothing about how much of a wrong key was right.
@@ -119,7 +119,7 @@ namespace {
 // An IPv6 address may come without its brackets.
 std::string HostName(const std::string& text) {
   in6_addr v6{};
-  return http::HostOf(inet_pton(AF_INET6, text.c_str(), &v6) == 1 ? "[" + text + "]" : text);
+  return HostOf(inet_pton(AF_INET6, text.c_str(), &v6) == 1 ? "[" + text + "]" : text);
 }
 
 bool IsLoopbackName(const std::string& host) {
@@ -139,7 +139,7 @@ Status CheckAllowedHosts(const std::vector<std::string>& hosts) {
     if (host == "*") continue;
     in6_addr v6{};
     const bool address = inet_pton(AF_INET6, host.c_str(), &v6) == 1;
-    const bool name = http::ValidAuthority(host) && host.find('*') == std::string::npos &&
+    const bool name = ValidAuthority(host) && host.find('*') == std::string::npos &&
                       (host.front() == '[' ? host.back() == ']' : host.find(':') == std::string::npos);
     if (!address && !name) {
       return InvalidArgument(
@@ -162,17 +162,17 @@ AllowedHosts::AllowedHosts(const std::vector<std::string>& given, const std::str
 
 bool AllowedHosts::Allows(const std::string& authority) const {
   if (any_ || authority.empty()) return true;
-  const std::string host = http::HostOf(authority);
+  const std::string host = HostOf(authority);
   return (loopback_ && IsLoopbackName(host)) || std::find(hosts_.begin(), hosts_.end(), host) != hosts_.end();
 }
 
-bool Origins::Allow(const http::HttpRequest& request) const {
+bool Origins::Allow(const HttpRequest& request) const {
   const std::string* origin = request.Find("Origin");
   return origin == nullptr || std::find(allowed_.begin(), allowed_.end(), "*") != allowed_.end() ||
          std::find(allowed_.begin(), allowed_.end(), *origin) != allowed_.end();
 }
 
-void Origins::AppendHeaders(const http::HttpRequest& request, bool preflight, http::Headers* headers) const {
+void Origins::AppendHeaders(const HttpRequest& request, bool preflight, Headers* headers) const {
   const std::string* origin = request.Find("Origin");
   if (origin == nullptr || allowed_.empty()) return;
   const bool any = std::find(allowed_.begin(), allowed_.end(), "*") != allowed_.end();
@@ -187,4 +187,4 @@ void Origins::AppendHeaders(const http::HttpRequest& request, bool preflight, ht
   headers->emplace_back("Access-Control-Max-Age", "600");
 }
 
-}  // namespace tactus::serve
+}  // namespace tactus::http

@@ -1,11 +1,11 @@
-#include "serve/client_counts.h"
+#include "http/client_counts.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-namespace tactus::serve {
+namespace tactus::http {
 
 int64_t ClientLimit(int64_t max_streams_per_client, int64_t max_queue) {
   return max_streams_per_client > 0 ? max_streams_per_client : std::max<int64_t>(1, max_queue * 3 / 4);
@@ -90,4 +90,4 @@ ClientCounts::Places ClientCounts::Places::Split(int64_t places) {
   return part;
 }
 
-}  // namespace tactus::serve
+}  // namespace tactus::http

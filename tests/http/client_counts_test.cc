@@ -1,10 +1,10 @@
-#include "serve/client_counts.h"
+#include "http/client_counts.h"
 
 #include <gtest/gtest.h>
 
 #include <optional>
 
-namespace tactus::serve {
+namespace tactus::http {
 namespace {
 
 TEST(ClientLimitTest, IsThreeQuartersOfTheQueueUnlessStated) {
@@ -103,4 +103,4 @@ TEST(ClientCountsTest, PlacesMayOutliveTheCounts) {
 }
 
 }  // namespace
-}  // namespace tactus::serve
+}  // namespace tactus::http

@@ -11,7 +11,7 @@
 #include "http/message.h"
 #include "tactus/status.h"
 
-namespace tactus::serve {
+namespace tactus::http {
 
 // 128 bits from the system's generator.
 Hash128 RandomBits();
@@ -73,12 +73,12 @@ class Origins {
  public:
   explicit Origins(std::vector<std::string> allowed) : allowed_(std::move(allowed)) {}
   // Whether a page that sends this Origin may call; without one it is no page.
-  bool Allow(const http::HttpRequest& request) const;
+  bool Allow(const HttpRequest& request) const;
   // Appends the CORS headers that this request's Origin is entitled to; `preflight` adds methods and headers.
-  void AppendHeaders(const http::HttpRequest& request, bool preflight, http::Headers* headers) const;
+  void AppendHeaders(const HttpRequest& request, bool preflight, Headers* headers) const;
 
  private:
   const std::vector<std::string> allowed_;
 };
 
-}  // namespace tactus::serve
+}  // namespace tactus::http

@@ -15,7 +15,7 @@
 
 #include "tactus/status.h"
 
-namespace tactus::serve {
+namespace tactus::http {
 
 // --max-streams-per-client, where 0 stands for three quarters of --max-queue: one client alone never fills the queue.
 int64_t ClientLimit(int64_t max_streams_per_client, int64_t max_queue);
@@ -68,4 +68,4 @@ class ClientCounts {
   const std::shared_ptr<State> state_;
 };
 
-}  // namespace tactus::serve
+}  // namespace tactus::http

@@ -1,0 +1,285 @@
+#!/usr/bin/env python3
+"""A fleet of the default model on this machine behind `tactus route`: its balancers beside each other while one replica is slowed, and a soak
+in which replicas are stopped, killed, drained and started again.
+
+    bench/fleet/real.py [--parts balancers,soak] [--replicas 4] [--requests 300] [--minutes 20] [--seed 1] [-o FILE.json]
+
+  balancers  the same load (`tactus bench`, chats beside long prompts) through each balancer in turns, --repeats times; one replica stands still
+             for a part of every second (SIGSTOP, SIGCONT)
+  soak       streams and whole answers from --clients clients for --minutes, while every few seconds a replica is stopped for a while, killed
+             with -9 and started again, or drained. Each answer is checked: whole (the usage object and [DONE] are there), refused before it
+             began (503), or ended by an error in its stream once it had begun. Anything else is silence, and the exit status 1.
+"""
+import argparse
+import collections
+import datetime
+import http.client
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BALANCERS = ("random", "round-robin", "p2c", "least-outstanding", "prefix-affinity", "llumnix", "sal")
+
+
+def say(text):
+    print(f"real.py: {text}", file=sys.stderr, flush=True)
+
+
+class Process:
+    """A program whose standard error is watched for a line."""
+
+    def __init__(self, command, pattern, log):
+        self.command, self.pattern, self.log = command, pattern, log
+        self.start()
+
+    def start(self):
+        self.match, self.heard = None, threading.Event()
+        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        threading.Thread(target=self._read, args=(self.process,), daemon=True).start()
+
+    def _read(self, process):
+        for line in process.stderr:
+            print(line, end="", file=self.log, flush=True)
+            if self.match is None and (match := re.match(self.pattern, line)):
+                self.match = match
+                self.heard.set()
+        self.heard.set()
+
+    def wait(self, seconds=120):
+        if not self.heard.wait(seconds) or self.match is None:
+            raise RuntimeError(f"{' '.join(map(str, self.command))} did not start; see {self.log.name}")
+        return self.match.group(1)
+
+    def signal(self, number):
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+
+    def stop(self):
+        self.signal(signal.SIGCONT)
+        self.signal(signal.SIGTERM)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Fleet:
+    def __init__(self, args, log):
+        self.args, self.log = args, log
+        self.replicas = []
+        for i in range(args.replicas):
+            command = [args.tactus, "serve", args.model, "--served-model-name", "m", "--port", "0", "--threads", "1", "--kv-cache-memory", "128MiB",
+                       "--max-num-seqs", "16", *args.serve_args]
+            self.replicas.append(Process(command, r"ready: .* on (http://\S+)", log))
+        self.urls = [r.wait() for r in self.replicas]
+        for replica, url in zip(self.replicas, self.urls):   # started again, it has the same port
+            replica.command = [*replica.command]
+            replica.command[replica.command.index("--port") + 1] = url.rsplit(":", 1)[1]
+
+    def router(self, balancer, *args):
+        router = Process([self.args.tactus, "route", "--port", "0", "--replicas", ",".join(self.urls), "--balancer", balancer, *args], r"routing on (http://\S+)", self.log)
+        url = router.wait(30)
+        end = time.monotonic() + 60
+        while ready(url) < len(self.urls):
+            if time.monotonic() > end:
+                raise RuntimeError("not all replicas became ready")
+            time.sleep(0.1)
+        return router, url
+
+    def stop(self):
+        for replica in self.replicas:
+            replica.stop()
+
+
+def ready(url):
+    with urllib.request.urlopen(url + "/fleet/replicas", timeout=10) as answer:
+        return json.loads(answer.read())["ready"]
+
+
+def balancers(args, fleet):
+    stop = threading.Event()
+
+    def slow():   # it computes six tenths of the time
+        while not stop.is_set():
+            fleet.replicas[0].signal(signal.SIGSTOP)
+            time.sleep(0.4)
+            fleet.replicas[0].signal(signal.SIGCONT)
+            time.sleep(0.6)
+
+    threading.Thread(target=slow, daemon=True).start()
+    cells = []
+    for repeat in range(args.repeats):
+        order = BALANCERS[repeat % len(BALANCERS):] + BALANCERS[:repeat % len(BALANCERS)]
+        for balancer in order:
+            router, url = fleet.router(balancer)
+            try:
+                done = subprocess.run([args.tactus, "bench", "--url", url, "--requests", str(args.requests), "--rate", str(args.rate), "--workload", args.workload,
+                                       "--seed", str(args.seed + repeat), "--json"], capture_output=True, text=True, timeout=600)
+                if done.returncode != 0:
+                    raise RuntimeError(done.stderr[-500:])
+                result = json.loads(done.stdout)
+                cells.append({"balancer": balancer, "repeat": repeat, **{k: result[k] for k in ("ttft_ms", "normalized_ttft_ms", "tbt_ms", "e2e_ms", "requests")}})
+                say(f"{balancer}: TTFT P50 {result['ttft_ms']['p50']:.0f} ms, P95 {result['ttft_ms']['p95']:.0f}")
+            finally:
+                router.stop()
+    stop.set()
+    time.sleep(1.1)
+    return cells
+
+
+def ask(url, body, limit_s):
+    """(status, text) of an answer; an exception is silence."""
+    host = url.removeprefix("http://")
+    connection = http.client.HTTPConnection(host, timeout=limit_s)
+    try:
+        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def outcome(stream, status, text):
+    if status == 503 or status == 502:
+        return "refused" if '"error"' in text else f"silence: {status} without an error"
+    if status != 200:
+        return f"other: {status} {text[:100]}"
+    if stream:
+        if "data: [DONE]" in text and '"usage"' in text:
+            return "whole"
+        return "told" if 'data: {"error"' in text else "silence: cut"
+    return "whole" if '"usage"' in text else "silence: no usage"
+
+
+def soak(args, fleet):
+    router, url = fleet.router("sal", "--dead-after", "5s", "--slow-start", "5s")
+    counts, lock, stop = collections.Counter(), threading.Lock(), threading.Event()
+    events = collections.Counter()
+    slowest = [0.0]
+
+    def client(number):
+        draw = random.Random(f"{args.seed} {number}")
+        while not stop.is_set():
+            stream = draw.random() < 0.7
+            body = {"model": "m", "prompt": "word " * draw.choice([4, 30, 300]), "max_tokens": draw.choice([4, 32, 128]), "ignore_eos": True, "temperature": 0}
+            if stream:
+                body |= {"stream": True, "stream_options": {"include_usage": True}}
+            start = time.monotonic()
+            try:
+                result = outcome(stream, *ask(url, body, 120))
+            except (OSError, http.client.HTTPException) as error:
+                result = f"silence: {type(error).__name__}"
+            with lock:
+                counts[result] += 1
+                slowest[0] = max(slowest[0], time.monotonic() - start)
+            if result == "refused":
+                time.sleep(0.2)
+
+    threads = [threading.Thread(target=client, args=(i,)) for i in range(args.clients)]
+    for thread in threads:
+        thread.start()
+    draw = random.Random(args.seed)
+    end = time.monotonic() + 60 * args.minutes
+    reported = time.monotonic()
+    while time.monotonic() < end:
+        i = draw.randrange(len(fleet.replicas))
+        kind = draw.choice(["stop", "kill", "drain"])
+        replica = fleet.replicas[i]
+        events[kind] += 1
+        if kind == "stop":
+            replica.signal(signal.SIGSTOP)
+            time.sleep(draw.choice([0.5, 2, 8]))
+            replica.signal(signal.SIGCONT)
+        elif kind == "kill":
+            replica.process.kill()
+            replica.process.wait()
+            time.sleep(draw.choice([0, 1, 5]))
+            replica.start()
+            replica.wait()
+        else:
+            for path in ("drain", "undrain"):
+                urllib.request.urlopen(urllib.request.Request(url + "/fleet/" + path, json.dumps({"url": fleet.urls[i]}).encode(),
+                                                              {"Content-Type": "application/json"}), timeout=10).close()
+                time.sleep(draw.choice([0.5, 3]))
+        time.sleep(draw.uniform(0.5, 4))
+        if time.monotonic() - reported > 30:
+            reported = time.monotonic()
+            say(f"{(end - reported) / 60:.1f} min left: {dict(counts)}, {dict(events)}")
+    stop.set()
+    for thread in threads:
+        thread.join(180)
+    alive = sum(thread.is_alive() for thread in threads)
+    pid = router.process.pid
+    memory = int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text()).group(1)) // 1024
+    with urllib.request.urlopen(url + "/metrics", timeout=10) as answer:
+        metrics = {m[0]: float(m[1]) for m in re.findall(r"^(tactus_route_(?:retries|cut_streams|hedges)_total) (\S+)$", answer.read().decode(), re.M)}
+    router.stop()
+    return {"minutes": args.minutes, "clients": args.clients, "outcomes": dict(counts), "events": dict(events), "slowest_s": slowest[0], "clients_that_hang": alive,
+            "router_MiB": memory, "router_metrics": metrics}
+
+
+def table(result):
+    lines = []
+    cells = result.get("balancers", [])
+    if cells:
+        lines += ["| balancer | TTFT P50 ms | TTFT P95 ms | TBT P99 ms | whole answer P50 ms |", "|---|---|---|---|---|"]
+        for balancer in BALANCERS:
+            own = [c for c in cells if c["balancer"] == balancer]
+            figure = lambda metric, at: "{:.0f} ({:.0f} to {:.0f})".format(*(f([c[metric][at] for c in own]) for f in (statistics.median, min, max)))
+            lines.append(f"| {balancer} | {figure('ttft_ms', 'p50')} | {figure('ttft_ms', 'p95')} | {figure('tbt_ms', 'p99')} | {figure('e2e_ms', 'p50')} |")
+    if "soak" in result:
+        lines += ["", json.dumps(result["soak"])]
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tactus", default=str(ROOT / "build/release/tactus"))
+    parser.add_argument("--model")
+    parser.add_argument("--parts", default="balancers,soak")
+    parser.add_argument("--replicas", type=int, default=4)
+    parser.add_argument("--requests", type=int, default=300)
+    parser.add_argument("--rate", type=float, default=6)
+    parser.add_argument("--workload", default="chat")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--minutes", type=float, default=20)
+    parser.add_argument("--clients", type=int, default=12)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--serve-args", type=str.split, default=[])
+    parser.add_argument("-o", "--output", type=pathlib.Path)
+    args = parser.parse_args()
+    args.model = args.model or subprocess.run([str(ROOT / "scripts/get_default_model.sh")], capture_output=True, text=True, check=True).stdout.strip()
+    git = lambda *a: subprocess.run(["git", "-C", str(ROOT), *a], capture_output=True, text=True).stdout.strip()
+    result = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": git("rev-parse", "--short=12", "HEAD"),
+              "command": " ".join(["bench/fleet/real.py", *sys.argv[1:]])}
+    with tempfile.NamedTemporaryFile("w", prefix="fleet_", suffix=".log", delete=False) as log:
+        say(f"log: {log.name}")
+        fleet = Fleet(args, log)
+        try:
+            for part, run in (("balancers", balancers), ("soak", soak)):
+                if part in args.parts.split(","):
+                    result[part] = run(args, fleet)
+                    if args.output:
+                        args.output.write_text(json.dumps(result, indent=1) + "\n")
+        finally:
+            fleet.stop()
+    print(table(result))
+    bad = [k for k in result.get("soak", {}).get("outcomes", {}) if k not in ("whole", "told", "refused")]
+    if bad or result.get("soak", {}).get("clients_that_hang"):
+        sys.exit(f"real.py: answers that were lost: {bad}")
+
+
+if __name__ == "__main__":
+    main()

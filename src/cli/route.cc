@@ -1,0 +1,124 @@
+// `tactus route`: options, then router/router_server.h. `tactus route list|add|remove|drain|undrain` asks a router that
+// runs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/json_text.h"
+#include "cli/commands.h"
+#include "cli/option_binding.h"
+#include "http/client.h"
+#include "route/balancer.h"
+#include "router/router_server.h"
+
+namespace tactus::cli {
+namespace {
+
+constexpr DurationNs kAskNs = 30 * kSecond;
+
+struct Action {
+  const char* name;
+  const char* method;
+  const char* path;
+  const char* about;
+};
+
+constexpr std::array kActions = {
+    Action{"list", "GET", "/fleet/replicas", "Lists a router's replicas."},
+    Action{"add", "POST", "/fleet/replicas", "Adds a replica."},
+    Action{"remove", "DELETE", "/fleet/replicas", "Removes a replica."},
+    Action{"drain", "POST", "/fleet/drain", "Sends a replica no more requests."},
+    Action{"undrain", "POST", "/fleet/undrain", "Sends a drained replica requests again."},
+};
+
+struct AskOptions {
+  std::string router = "http://127.0.0.1:8000", admin_key, url;
+
+  template <class V>
+  void VisitFields(V& v) {
+    v.Group("Router");
+    v.Field("router", router, {.help = "where `tactus route` listens"});
+    v.Field("admin-key", admin_key, {.help = "its --admin-key", .secret = true});
+  }
+};
+
+void PrintFleet(const json_text::Json& fleet) {
+  std::printf("%-32s %-12s %-8s %9s %8s %8s %8s\n", "replica", "state", "kind", "in flight", "requests", "failures", "waiting");
+  for (const auto& r : fleet.value("replicas", json_text::Json::array())) {
+    const std::string why = r.value("why", "");
+    std::printf("%-32s %-12s %-8s %9lld %8lld %8lld %8lld%s%s\n", r.value("url", "").c_str(), r.value("state", "").c_str(),
+                r.value("kind", "").c_str(), r.value("in_flight", 0LL), r.value("requests", 0LL), r.value("failures", 0LL),
+                r.value("waiting", 0LL), why.empty() ? "" : "  ", why.c_str());
+  }
+}
+
+int Fail(const Action& action, const std::string& message) {
+  std::fprintf(stderr, "tactus route %s: %s\n", action.name, message.c_str());
+  return kExitFailed;
+}
+
+int Ask(const Action& action, const Args& args) {
+  AskOptions options;
+  const bool list = std::string_view(action.name) == "list";
+  CommandLine line(std::string("route ") + action.name, list ? "[options]" : "URL [options]", action.about);
+  line.Add(options);
+  if (!list) line.Positional("URL", &options.url, true, "the replica, http://host:port");
+  if (const auto exit = line.ParseOrExit(args)) return *exit;
+  const auto router = http::ParseUrl(options.router);
+  if (!router.ok()) {
+    std::fprintf(stderr, "tactus route %s: --router: %s\n", action.name, router.status().message().c_str());
+    return kExitUsage;
+  }
+  http::ClientRequest request{action.method, action.path, {}, ""};
+  if (!options.admin_key.empty()) request.headers.emplace_back("Authorization", "Bearer " + options.admin_key);
+  if (!list) {
+    request.headers.emplace_back("Content-Type", "application/json");
+    request.body = "{\"url\":";
+    json_text::AppendJsonString(&request.body, options.url);
+    request.body += "}";
+  }
+  const auto answer = http::Fetch(*router, std::move(request), kAskNs, SystemClock());
+  if (!answer.ok()) return Fail(action, fmt::format("{}: {}", options.router, answer.status().message()));
+  const auto parsed = json_text::ParseJson(answer->body);
+  if (!parsed.ok() || !parsed->is_object()) return Fail(action, options.router + " is no router: its answer is no JSON object");
+  if (answer->status != 200) {
+    const auto error = parsed->find("error");
+    const bool told = error != parsed->end() && error->is_object();
+    return Fail(action, told ? error->value("message", "") : fmt::format("{} says {}", options.router, answer->status));
+  }
+  PrintFleet(*parsed);
+  return kExitOk;
+}
+
+std::string BalancerHelp() {
+  std::string text = "\nBalancers (--balancer):\n";
+  for (const route::BalancerInfo& b : route::Balancers()) text += fmt::format("  {:18} {}\n", b.name, b.help);
+  text += "\nOf a router that runs (tactus route NAME --help):\n";
+  for (const Action& action : kActions) text += fmt::format("  {:18} {}\n", action.name, action.about);
+  return text;
+}
+
+}  // namespace
+
+int RouteCommand(const Args& args) {
+  for (const Action& action : kActions) {
+    if (!args.empty() && args[0] == action.name) return Ask(action, Args(args.begin() + 1, args.end()));
+  }
+  router::RouterOptions options;
+  CommandLine line("route", "--replicas URL,... [options]",
+                   "Balances requests over replicas of a model, by what they say of their queues and memory.");
+  line.Add(options);
+  line.Epilog(BalancerHelp());
+  if (const auto exit = line.ParseOrExit(args)) return *exit;
+  const Status status = router::RunRouter(
+      options, [](std::string_view text) { std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data()); });
+  if (status.ok()) return kExitOk;
+  std::fprintf(stderr, "tactus route: %s\n", status.message().c_str());
+  return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
+}
+
+}  // namespace tactus::cli

@@ -1,0 +1,11 @@
+// What a server counts (ServerStats), for Prometheus.
+#pragma once
+
+#include "http/server.h"
+#include "obs/prometheus_text.h"
+
+namespace tactus::http {
+
+void AppendServerMetrics(const ServerStats& stats, PrometheusText* text);
+
+}  // namespace tactus::http

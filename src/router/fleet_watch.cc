@@ -1,0 +1,514 @@
+#include "router/fleet_watch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace tactus::router {
+namespace {
+
+constexpr int kFailedPolls = 3;                      // in a row, until a replica counts as out of reach
+constexpr DurationNs kSlowPollNs = kSecond;          // of replicas that are out of reach
+constexpr DurationNs kLongestEjectionNs = 300 * kSecond;
+constexpr double kLeastShare = 0.1;                  // of requests, of a replica that has just become ready
+constexpr int64_t kUnknownFreeTokens = int64_t{1} << 40, kUnknownStepTokens = 2048;  // of those that do not say
+constexpr int64_t kPollBytes = 4 << 20;
+constexpr double kMeanPromptTokens = 1024;           // of queued requests of vLLM, which tells only how many there are
+
+constexpr const char* kStatePath = "/fleet/state";
+constexpr const char* kMetricsPath = "/metrics";
+constexpr const char* kHealthPath = "/health";
+constexpr const char* kModelsPath = "/v1/models";
+
+std::vector<double> DecisionBuckets() {
+  return {1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 1e-3};
+}
+
+}  // namespace
+
+struct FleetWatch::Replica {
+  int32_t number = 0;
+  uint64_t generation = 0;  // 0: the place is free
+  std::string url, address;
+  std::unique_ptr<http::Client> client;
+  std::string path = kStatePath;  // that is asked next
+  ReplicaKind kind = ReplicaKind::kUnknown;
+  Said said = Said::kNothing;
+  std::string why, model, version;
+  bool draining = false, lost = false;
+  int failed_polls = 0;
+  TimeNs heard_ns = 0, ready_since_ns = 0, ejected_until_ns = 0;
+  bool slow_start = false;  // it became ready while others were
+  double credit = 0;        // of slow start: a request at 1
+  int64_t failures_in_row = 0, ejections_in_row = 0;
+  int64_t waiting_requests = 0, routed_since_asked = 0;
+  int64_t requests = 0, failures = 0, ejections = 0;
+};
+
+// What a poll brings, as long as somebody waits for it.
+struct FleetWatch::Reply final : http::ResponseHandler {
+  FleetWatch* watch = nullptr;
+  std::weak_ptr<bool> alive;
+  int32_t replica = 0;
+  uint64_t generation = 0;
+  void OnDone(const Status& status, const http::HttpResponse& response, TimeNs) override {
+    if (alive.lock()) watch->Answered(replica, generation, status, response);
+  }
+};
+
+Result<std::unique_ptr<FleetWatch>> FleetWatch::Create(const FleetOptions& options, Clock& clock, http::Loop& loop,
+                                                       Log log) {
+  for (const auto& [time, name] : {std::pair(options.poll_interval, "poll-interval"),
+                                   std::pair(options.poll_timeout, "poll-timeout"),
+                                   std::pair(options.dead_after, "dead-after")}) {
+    if (time.ns < kMillisecond) return InvalidArgument(fmt::format("--{} is below 1 ms", name), name);
+  }
+  TACTUS_ASSIGN_OR_RETURN(auto fleet, route::Fleet::Create(0, options.balancer, static_cast<uint64_t>(options.seed)));
+  std::unique_ptr<FleetWatch> watch(new FleetWatch(options, clock, loop, std::move(log), std::move(fleet)));
+  for (const std::string& list : options.replicas) {
+    for (size_t at = 0; at <= list.size();) {
+      const size_t end = std::min(list.find(',', at), list.size());
+      const std::string url = list.substr(at, end - at);
+      at = end + 1;
+      if (url.empty()) continue;
+      if (const Status added = watch->Add(url); !added.ok())
+        return InvalidArgument("--replicas: " + added.message(), "replicas");
+    }
+  }
+  return watch;
+}
+
+FleetWatch::FleetWatch(const FleetOptions& options, Clock& clock, http::Loop& loop, Log log,
+                       std::unique_ptr<route::Fleet> fleet)
+    : options_(options),
+      clock_(clock),
+      loop_(loop),
+      log_(log ? std::move(log) : [](std::string_view) {}),
+      fleet_(std::move(fleet)),
+      model_(options.model),
+      decision_s_(DecisionBuckets()) {}
+
+FleetWatch::~FleetWatch() = default;
+
+Status FleetWatch::Add(const std::string& given) {
+  TACTUS_ASSIGN_OR_RETURN(const http::Url parsed, http::ParseUrl(given));
+  if (parsed.path != "/") return InvalidArgument(fmt::format("'{}': give http://host:port, without a path", given));
+  const bool v6 = parsed.host.find(':') != std::string::npos;
+  const std::string address = fmt::format("{}{}{}:{}", v6 ? "[" : "", parsed.host, v6 ? "]" : "", parsed.port);
+  const std::string url = "http://" + address;
+  std::lock_guard lock(mutex_);
+  if (Replica* known = FindLocked(url); known != nullptr) {
+    known->draining = false;
+    return Status();
+  }
+  auto place = std::find_if(replicas_.begin(), replicas_.end(), [](const auto& r) { return r->generation == 0; });
+  if (place == replicas_.end()) {
+    auto added = std::make_unique<Replica>();
+    added->number = fleet_->Add();
+    replicas_.push_back(std::move(added));
+    place = std::prev(replicas_.end());
+  }
+  const int32_t number = (*place)->number;
+  **place = Replica();
+  Replica& replica = **place;
+  replica.number = number;
+  replica.generation = next_generation_++;
+  replica.url = url;
+  replica.address = address;
+  replica.heard_ns = clock_.NowNs();
+  http::ClientOptions client;
+  client.connect_timeout_ns = client.timeout_ns = options_.poll_timeout.ns;
+  client.max_response_bytes = kPollBytes;
+  replica.client = std::make_unique<http::Client>(parsed, client, clock_, loop_);
+  fleet_->Reset(number);
+  fleet_->SetReady(number, false);
+  Schedule(number, replica.generation, 0);
+  return Status();
+}
+
+Status FleetWatch::Remove(const std::string& url) {
+  int32_t gone = -1;
+  {
+    std::lock_guard lock(mutex_);
+    Replica* replica = FindLocked(url);
+    if (replica == nullptr) return Status(StatusCode::kNotFound, fmt::format("'{}' is no replica of this fleet", url));
+    log_(fmt::format("replica {}: removed", replica->url));
+    gone = replica->number;
+    std::erase_if(tickets_, [gone](const auto& entry) { return entry.second.replica == gone; });
+    *replica = Replica();
+    replica->number = gone;
+    fleet_->Reset(gone);
+    fleet_->SetReady(gone, false);
+  }
+  if (lost_) lost_(gone);
+  return Status();
+}
+
+Status FleetWatch::SetDraining(const std::string& url, bool draining) {
+  std::lock_guard lock(mutex_);
+  Replica* replica = FindLocked(url);
+  if (replica == nullptr) return Status(StatusCode::kNotFound, fmt::format("'{}' is no replica of this fleet", url));
+  if (replica->draining != draining)
+    log_(fmt::format("replica {}: {}", replica->url, draining ? "gets no more requests (drained)" : "gets requests again"));
+  replica->draining = draining;
+  return Status();
+}
+
+FleetWatch::Replica* FleetWatch::FindLocked(const std::string& url) {
+  for (const auto& replica : replicas_) {
+    if (replica->generation != 0 && (replica->url == url || replica->url + "/" == url || replica->address == url))
+      return replica.get();
+  }
+  return nullptr;
+}
+
+bool FleetWatch::TakesLocked(const Replica& replica, TimeNs now_ns) const {
+  return replica.generation != 0 && replica.said == Said::kReady && !replica.draining &&
+         now_ns >= replica.ejected_until_ns;
+}
+
+// Of the requests that it would get else.
+double FleetWatch::ShareLocked(const Replica& replica, TimeNs now_ns) const {
+  if (!replica.slow_start || options_.slow_start.ns <= 0) return 1;
+  const auto age = static_cast<double>(now_ns - replica.ready_since_ns) / static_cast<double>(options_.slow_start.ns);
+  return std::clamp(age, kLeastShare, 1.0);
+}
+
+std::optional<Picked> FleetWatch::Pick(const route::RouteRequest& request, std::span<const std::string> subset,
+                                       std::span<const int32_t> excluded) {
+  std::lock_guard lock(mutex_);
+  const TimeNs start_ns = clock_.NowNs();
+  const auto in_subset = [&](const Replica& r) {
+    return subset.empty() || std::find(subset.begin(), subset.end(), r.address) != subset.end();
+  };
+  const auto may = [&](const Replica& r) {
+    return in_subset(r) && std::find(excluded.begin(), excluded.end(), r.number) == excluded.end();
+  };
+  bool any = false, any_warm = false;
+  for (const auto& r : replicas_) {
+    if (!TakesLocked(*r, start_ns) || !may(*r)) continue;
+    any = true;
+    r->credit = std::min(1.0, r->credit + ShareLocked(*r, start_ns));
+    any_warm |= r->credit >= 1;
+  }
+  for (const auto& r : replicas_) {
+    // With nobody else left, one that fails is better than none.
+    const bool takes = any ? TakesLocked(*r, start_ns) && (!any_warm || r->credit >= 1)
+                           : r->generation != 0 && r->said == Said::kReady && !r->draining;
+    fleet_->SetReady(r->number, takes && may(*r));
+  }
+  const int32_t chosen = fleet_->Route(request);
+  decision_s_.Observe(static_cast<double>(clock_.NowNs() - start_ns) * 1e-9);
+  if (chosen < 0) return std::nullopt;
+  replicas_[static_cast<size_t>(chosen)]->credit -= 1;
+  return CountLocked(replicas_[static_cast<size_t>(chosen)].get(), request);
+}
+
+Picked FleetWatch::CountLocked(Replica* replica, const route::RouteRequest& request) {
+  ++replica->requests;
+  replica->routed_since_asked += request.prompt_tokens;
+  const uint64_t ticket = next_ticket_++;
+  tickets_[ticket] = {replica->number, request.prompt_tokens};
+  return Picked{ticket, replica->number, replica->url, replica->address};
+}
+
+std::optional<Picked> FleetWatch::Moved(const std::string& url, const route::RouteRequest& request) {
+  std::lock_guard lock(mutex_);
+  Replica* replica = FindLocked(url);
+  if (replica == nullptr) return std::nullopt;
+  fleet_->Routed(replica->number, request);
+  return CountLocked(replica, request);
+}
+
+void FleetWatch::Ended(uint64_t ticket, int32_t output_tokens) {
+  std::lock_guard lock(mutex_);
+  const auto found = tickets_.find(ticket);
+  if (found == tickets_.end()) return;  // its replica was removed
+  const Ticket counted = found->second;
+  tickets_.erase(found);
+  fleet_->Ended(counted.replica, counted.prompt_tokens, output_tokens);
+}
+
+void FleetWatch::Failed(int32_t number) {
+  std::lock_guard lock(mutex_);
+  Replica& replica = *replicas_[static_cast<size_t>(number)];
+  if (replica.generation == 0) return;
+  ++replica.failures;
+  if (options_.eject_after == 0 || ++replica.failures_in_row < options_.eject_after) return;
+  const TimeNs now_ns = clock_.NowNs();
+  int64_t all = 0, ejected = 0;
+  for (const auto& r : replicas_) {
+    all += r->generation != 0;
+    ejected += r->generation != 0 && now_ns < r->ejected_until_ns;
+  }
+  if (now_ns < replica.ejected_until_ns || 2 * (ejected + 1) > all) return;
+  const int shift = static_cast<int>(std::min<int64_t>(replica.ejections_in_row++, 10));
+  const DurationNs time_ns = std::min(options_.eject_time.ns << shift, kLongestEjectionNs);
+  replica.ejected_until_ns = now_ns + time_ns;
+  replica.failures_in_row = 0;
+  ++replica.ejections;
+  log_(fmt::format("replica {}: {} requests in a row failed, gets none for {} ms", replica.url, options_.eject_after,
+                   time_ns / kMillisecond));
+}
+
+void FleetWatch::Succeeded(int32_t number) {
+  std::lock_guard lock(mutex_);
+  Replica& replica = *replicas_[static_cast<size_t>(number)];
+  replica.failures_in_row = 0;
+  if (clock_.NowNs() >= replica.ejected_until_ns) replica.ejections_in_row = 0;
+}
+
+const char* FleetWatch::StateLocked(const Replica& r, TimeNs now_ns) const {
+  if (r.draining) return "draining";
+  if (r.failed_polls >= kFailedPolls) return "unreachable";
+  if (r.said == Said::kNothing) return "starting";
+  if (r.said == Said::kRefused) return "refused";
+  if (r.said == Said::kNotReady) return "unready";
+  return now_ns < r.ejected_until_ns ? "ejected" : "ready";
+}
+
+std::vector<Endpoint> FleetWatch::Endpoints() const {
+  std::lock_guard lock(mutex_);
+  const TimeNs now_ns = clock_.NowNs();
+  std::vector<Endpoint> all;
+  for (const auto& r : replicas_) {
+    if (r->generation == 0) continue;
+    all.push_back({.replica = r->number,
+                   .url = r->url,
+                   .address = r->address,
+                   .state = StateLocked(*r, now_ns),
+                   .why = r->why,
+                   .ready = TakesLocked(*r, now_ns),
+                   .kind = r->kind,
+                   .model = r->model,
+                   .version = r->version,
+                   .view = fleet_->view(r->number),
+                   .waiting_requests = r->waiting_requests,
+                   .requests = r->requests,
+                   .failures = r->failures,
+                   .ejections = r->ejections});
+  }
+  return all;
+}
+
+int64_t FleetWatch::ready() const {
+  std::lock_guard lock(mutex_);
+  const TimeNs now_ns = clock_.NowNs();
+  return std::count_if(replicas_.begin(), replicas_.end(), [&](const auto& r) { return TakesLocked(*r, now_ns); });
+}
+
+int64_t FleetWatch::size() const {
+  std::lock_guard lock(mutex_);
+  return std::count_if(replicas_.begin(), replicas_.end(), [](const auto& r) { return r->generation != 0; });
+}
+
+std::string FleetWatch::model() const {
+  std::lock_guard lock(mutex_);
+  return model_;
+}
+
+void FleetWatch::AppendMetrics(PrometheusText* text) const {
+  using Type = PrometheusText::Type;
+  const std::vector<Endpoint> all = Endpoints();
+  text->Family("tactus_route_replicas", Type::kGauge, "Replicas, by state.");
+  for (const char* state : {"ready", "starting", "unready", "unreachable", "ejected", "draining", "refused"}) {
+    const auto count = std::count_if(all.begin(), all.end(), [&](const Endpoint& e) { return std::string_view(e.state) == state; });
+    text->Sample(static_cast<double>(count), {{"state", state}});
+  }
+  const auto each = [&](const char* name, Type type, const char* help, auto value) {
+    text->Family(name, type, help);
+    for (const Endpoint& e : all) text->Sample(static_cast<double>(value(e)), {{"replica", e.address}});
+  };
+  each("tactus_route_in_flight", Type::kGauge, "Requests that were routed to a replica and have not ended.",
+       [](const Endpoint& e) { return e.view.outstanding_requests; });
+  each("tactus_route_ejections_total", Type::kCounter, "How often a replica was ejected.",
+       [](const Endpoint& e) { return e.ejections; });
+  each("tactus_route_replica_failures_total", Type::kCounter, "Requests that failed at a replica, retried or not.",
+       [](const Endpoint& e) { return e.failures; });
+  each("tactus_route_replica_running", Type::kGauge, "Sequences that run at a replica, as it said last.",
+       [](const Endpoint& e) { return e.view.running; });
+  each("tactus_route_replica_waiting", Type::kGauge, "Requests that wait at a replica, as it said last.",
+       [](const Endpoint& e) { return e.waiting_requests; });
+  each("tactus_route_replica_free_kv_tokens", Type::kGauge,
+       "KV memory of a replica that is free, less what waits and was routed there since it was asked.",
+       [](const Endpoint& e) { return e.view.free_kv_tokens; });
+  std::lock_guard lock(mutex_);
+  text->Histogram("tactus_route_decision_seconds", "Time to choose a replica.", decision_s_);
+}
+
+void FleetWatch::Schedule(int32_t number, uint64_t generation, DurationNs after_ns) {
+  loop_.After(after_ns, [this, alive = std::weak_ptr<bool>(alive_), number, generation] {
+    if (alive.lock()) Poll(number, generation);
+  });
+}
+
+void FleetWatch::Poll(int32_t number, uint64_t generation) {
+  std::lock_guard lock(mutex_);
+  Replica& replica = *replicas_[static_cast<size_t>(number)];
+  if (replica.generation != generation) return;
+  auto reply = std::make_shared<Reply>();
+  reply->watch = this;
+  reply->alive = alive_;
+  reply->replica = number;
+  reply->generation = generation;
+  replica.routed_since_asked = 0;
+  http::ClientRequest request;
+  request.method = "GET";
+  request.path = replica.path;
+  replica.client->Send(std::move(request), std::move(reply));
+}
+
+void FleetWatch::Answered(int32_t number, uint64_t generation, const Status& status,
+                          const http::HttpResponse& response) {
+  bool lost = false;
+  DurationNs after_ns = options_.poll_interval.ns;
+  {
+    std::lock_guard lock(mutex_);
+    Replica& replica = *replicas_[static_cast<size_t>(number)];
+    if (replica.generation != generation) return;
+    if (status.ok()) {
+      after_ns = ReadLocked(&replica, response);
+    } else {
+      NotHeardLocked(&replica, status.message());
+      if (replica.failed_polls >= kFailedPolls) after_ns = std::max(after_ns, std::min(kSlowPollNs, 10 * after_ns));
+    }
+    lost = !replica.lost && clock_.NowNs() - replica.heard_ns >= options_.dead_after.ns;
+    replica.lost |= lost;
+    if (lost) log_(fmt::format("replica {}: not heard of for {} ms", replica.url, options_.dead_after.ns / kMillisecond));
+  }
+  if (lost && lost_) lost_(number);
+  Schedule(number, generation, after_ns);
+}
+
+// Finds out what kind of server this is, from who tells most to who tells least; later reads what it tells. Returns when
+// to ask next.
+DurationNs FleetWatch::ReadLocked(Replica* r, const http::HttpResponse& response) {
+  const DurationNs interval_ns = options_.poll_interval.ns;
+  const bool ok = response.status == 200;
+  if (r->path == kStatePath) {
+    auto report = ParseTactusState(response.body);
+    if (report.ok() && (ok || response.status == 503)) {
+      r->kind = ReplicaKind::kTactus;
+      HeardLocked(r, std::move(*report));
+      return interval_ns;
+    }
+    if (r->kind == ReplicaKind::kTactus || (ok && response.content_type.find("json") != std::string::npos)) {
+      NotHeardLocked(r, ok ? report.status().message() : fmt::format("{} says {}", kStatePath, response.status));
+      return interval_ns;
+    }
+    r->path = kMetricsPath;
+    return 0;
+  }
+  if (r->path == kMetricsPath) {
+    auto report = ParseVllmMetrics(response.body, kMeanPromptTokens);
+    if (!ok || !report.ok()) {
+      if (r->kind == ReplicaKind::kVllm) {
+        NotHeardLocked(r, ok ? report.status().message() : fmt::format("{} says {}", kMetricsPath, response.status));
+        return interval_ns;
+      }
+      r->path = kHealthPath;
+      return 0;
+    }
+    r->kind = ReplicaKind::kVllm;
+    if (r->model.empty()) {
+      r->path = kModelsPath;
+      return 0;
+    }
+    report->model = r->model;
+    HeardLocked(r, std::move(*report));
+    return interval_ns;
+  }
+  if (r->path == kModelsPath) {
+    const auto model = ParseModelName(response.body);
+    if (!ok || !model.ok()) {
+      NotHeardLocked(r, ok ? model.status().message() : fmt::format("{} says {}", kModelsPath, response.status));
+      r->path = r->kind == ReplicaKind::kVllm ? kMetricsPath : kStatePath;
+      return interval_ns;
+    }
+    r->model = *model;
+    if (r->kind != ReplicaKind::kVllm) r->kind = ReplicaKind::kPlain;
+    r->path = r->kind == ReplicaKind::kVllm ? kMetricsPath : kHealthPath;
+    return 0;
+  }
+  // Not every server has it: whoever lists its model is there.
+  const bool there = ok || response.status == 404 || response.status == 405;
+  if (there && r->kind == ReplicaKind::kUnknown) {
+    r->path = kModelsPath;
+    return 0;
+  }
+  if (!there) {
+    NotHeardLocked(r, fmt::format("{} says {}", kHealthPath, response.status));
+    return interval_ns;
+  }
+  ReplicaReport report;
+  report.model = r->model;
+  HeardLocked(r, std::move(report));
+  return interval_ns;
+}
+
+void FleetWatch::HeardLocked(Replica* r, ReplicaReport report) {
+  r->heard_ns = clock_.NowNs();
+  r->failed_polls = 0;
+  r->lost = false;
+  r->version = report.version;
+  if (!report.ready) return ChangedLocked(r, Said::kNotReady, report.why);
+  r->model = report.model;
+  if (model_.empty()) model_ = report.model;
+  if (report.model != model_) {
+    return ChangedLocked(r, Said::kRefused,
+                         fmt::format("it serves '{}' and this fleet '{}' (--model)", report.model, model_));
+  }
+  r->waiting_requests = report.waiting_requests;
+  TellLocked(r, report.state);
+  ChangedLocked(r, Said::kReady, "");
+}
+
+void FleetWatch::TellLocked(Replica* r, const route::ReplicaState& said) {
+  route::ReplicaState state = said;
+  if (state.kv_tokens == 0) {  // it does not say how much memory it has: its requests are what is known
+    const route::ReplicaView& view = fleet_->view(r->number);
+    if (r->kind == ReplicaKind::kPlain) {
+      state.running = view.outstanding_requests;
+      state.waiting_tokens = view.outstanding_tokens;
+    }
+    state.free_kv_tokens = kUnknownFreeTokens;
+    if (state.step_tokens == 0) state.step_tokens = kUnknownStepTokens;
+  }
+  const bool counted = r->kind == ReplicaKind::kPlain;  // those routed since are among them
+  fleet_->Told(r->number, state, counted ? 0 : r->routed_since_asked);
+}
+
+void FleetWatch::NotHeardLocked(Replica* r, const std::string& why) {
+  if (++r->failed_polls < kFailedPolls) return;
+  r->path = kStatePath;  // who comes back may be somebody else
+  r->kind = ReplicaKind::kUnknown;
+  ChangedLocked(r, Said::kNothing, why);
+}
+
+void FleetWatch::ChangedLocked(Replica* r, Said said, const std::string& why) {
+  if (r->said == said && r->why == why) return;
+  const bool same = r->said == said;
+  const bool others = std::any_of(replicas_.begin(), replicas_.end(), [r](const auto& other) {
+    return other.get() != r && other->generation != 0 && other->said == Said::kReady;
+  });
+  r->said = said;
+  r->why = why;
+  if (said == Said::kReady && !same) {
+    r->slow_start = others;
+    r->credit = 0;
+    r->ready_since_ns = r->heard_ns;
+    r->failures_in_row = 0;
+    log_(fmt::format("replica {}: ready ({}{}{})", r->url, NameOf(r->kind), r->model.empty() ? "" : ", ", r->model));
+  } else if (said == Said::kNotReady) {
+    log_(fmt::format("replica {}: {}", r->url, why));
+  } else if (said == Said::kRefused) {
+    log_(fmt::format("warning: replica {} gets no requests: {}", r->url, why));
+  } else if (!same || said == Said::kNothing) {
+    log_(fmt::format("warning: replica {}: {}", r->url, why));
+  }
+}
+
+}  // namespace tactus::router

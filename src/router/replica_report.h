@@ -1,0 +1,32 @@
+// What a replica says of itself, read from what it answers: the state of a Tactus server (docs/routing.md), the metrics
+// of a vLLM server, or that there is somebody at all. Answers are not believed: a figure that cannot be is an error.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "route/fleet.h"
+#include "tactus/status.h"
+
+namespace tactus::router {
+
+// How a replica is asked, from who tells most to who tells least.
+enum class ReplicaKind { kUnknown, kTactus, kVllm, kPlain };
+const char* NameOf(ReplicaKind kind);
+
+struct ReplicaReport {
+  bool ready = true;
+  std::string why;             // it is not ready, in its own word
+  std::string model, version;  // empty: it does not say
+  route::ReplicaState state;
+  int64_t waiting_requests = 0;
+};
+
+// Of GET /fleet/state. kInvalidArgument names the field.
+Result<ReplicaReport> ParseTactusState(std::string_view body);
+// Of GET /metrics. `prompt_tokens`: of a request on average, since vLLM tells only how many requests wait.
+Result<ReplicaReport> ParseVllmMetrics(std::string_view body, double prompt_tokens);
+// The first model's name of GET /v1/models.
+Result<std::string> ParseModelName(std::string_view body);
+
+}  // namespace tactus::router

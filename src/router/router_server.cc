@@ -1,0 +1,367 @@
+#include "router/router_server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "api/response_text.h"
+#include "base/json_text.h"
+#include "http/access.h"
+#include "http/client_counts.h"
+#include "http/server.h"
+#include "http/server_metrics.h"
+#include "obs/prometheus_text.h"
+#include "router/discovery.h"
+#include "router/fleet_json.h"
+#include "router/fleet_watch.h"
+#include "router/forward.h"
+#include "tactus/version.h"
+
+namespace tactus::router {
+namespace {
+
+constexpr DurationNs kConnectNs = 5 * kSecond;
+constexpr DurationNs kPruneNs = 10 * kSecond;
+
+bool IsAdmin(const std::string& path) {
+  return path == "/fleet/replicas" || path == "/fleet/drain" || path == "/fleet/undrain";
+}
+
+bool IsOpen(const std::string& path) {
+  return path == "/health" || path == "/ready" || path == "/metrics" || path == "/version";
+}
+
+// What one replica alone has.
+bool IsStored(const std::string& path) {
+  return path.starts_with("/v1/files") || path.starts_with("/v1/batches");
+}
+
+bool IsForwarded(const std::string& path) {
+  return path.starts_with("/v1/") || path == "/tokenize" || path == "/detokenize";
+}
+
+bool IsLoopbackPeer(const std::string& peer) {
+  return peer == "::1" || peer.starts_with("127.") || peer.starts_with("::ffff:127.");
+}
+
+class RouterServerImpl final : public RouterServer, public http::Handler {
+ public:
+  RouterServerImpl(const RouterOptions& options, Clock& clock, Log log)
+      : options_(options),
+        clock_(clock),
+        log_(log ? std::move(log) : [](std::string_view) {}),
+        keys_(options.api_key),
+        admin_(options.admin_key.empty() ? std::vector<std::string>() : std::vector<std::string>{options.admin_key}),
+        origins_(options.allowed_origins),
+        places_(options.max_streams_per_client),
+        secret_(http::RandomBits()) {}
+
+  ~RouterServerImpl() override {
+    if (server_) server_->Stop();  // every exchange loses its client, which ends its forward
+    active_.clear();
+    context_.reset();
+    discovery_.reset();
+    watch_.reset();
+    clients_.clear();
+  }
+
+  Status Bind();
+
+  uint16_t port() const override { return server_->port(); }
+  int64_t ready_replicas() const override { return watch_->ready(); }
+  int64_t in_flight() const override { return server_->Stats().exchanges; }
+  void StopAdmission() override {
+    draining_.store(true);
+    server_->SetDraining();
+  }
+  bool WaitUntilIdle(DurationNs timeout_ns) override { return server_->WaitUntilIdle(timeout_ns); }
+
+  std::optional<http::HttpResponse> CheckHead(const http::HttpRequest& head) override;
+  void Handle(std::shared_ptr<http::Exchange> exchange) override;
+  bool IsProbe(const http::HttpRequest& head) override { return head.path == "/health" || head.path == "/ready"; }
+  http::HttpResponse ErrorResponse(int status, const std::string& message) override {
+    http::HttpResponse response;
+    response.status = status;
+    response.body = api::ErrorText(status, message);
+    if (status == 503) response.headers.emplace_back("Retry-After", "1");
+    return response;
+  }
+  void OnTick(TimeNs now_ns) override;
+
+ private:
+  http::Headers CommonHeaders(const http::HttpRequest& request) const;
+  http::HttpResponse Error(const http::HttpRequest& request, int status, const std::string& message,
+                           const std::string& param = {}) const;
+  std::optional<http::HttpResponse> CheckAccess(const http::HttpRequest& head) const;
+  std::optional<http::HttpResponse> CheckAdmin(const http::HttpRequest& head) const;
+  http::HttpResponse Own(const http::HttpRequest& request) const;
+  http::HttpResponse Admin(const http::HttpRequest& request, const http::Body& body);
+  void ForwardOn(std::shared_ptr<http::Exchange> exchange);
+  http::Client& ClientOf(const std::string& url);
+  void Lost(int32_t replica);
+  std::string Metrics() const;
+
+  const RouterOptions options_;
+  Clock& clock_;
+  const Log log_;
+  const http::ApiKeys keys_, admin_;
+  const http::Origins origins_;
+  http::ClientCounts places_;
+  const Hash128 secret_;
+  std::optional<const http::AllowedHosts> hosts_;
+  std::atomic<bool> draining_{false};
+  std::unique_ptr<http::Server> server_;
+  // Io thread, all that follows.
+  std::unique_ptr<FleetWatch> watch_;
+  std::unique_ptr<Discovery> discovery_;
+  std::unique_ptr<ForwardContext> context_;
+  std::map<std::string, std::unique_ptr<http::Client>> clients_;  // by URL
+  std::vector<std::weak_ptr<Forward>> active_;
+  TimeNs prune_ns_ = 0;
+};
+
+Status RouterServerImpl::Bind() {
+  TACTUS_RETURN_IF_ERROR(http::CheckApiKeys(options_.api_key));
+  TACTUS_RETURN_IF_ERROR(http::CheckAllowedHosts(options_.allowed_hosts));
+  if (options_.max_body_total.bytes < options_.max_body.bytes) {
+    return InvalidArgument(fmt::format("--max-body-total: {} bytes are less than the {} of --max-body; give at least as many",
+                                       options_.max_body_total.bytes, options_.max_body.bytes),
+                           "max-body-total");
+  }
+  http::ServerOptions http;
+  http.host = options_.host;
+  http.port = static_cast<uint16_t>(options_.port);
+  http.max_connections = options_.max_connections;
+  http.max_connections_per_client = options_.max_connections_per_client;
+  http.max_body_bytes = options_.max_body.bytes;
+  http.max_body_total_bytes = options_.max_body_total.bytes;
+  http.idle_timeout_ns = options_.idle_timeout.ns;
+  http.body_timeout_ns = options_.read_timeout.ns;
+  http.header_timeout_ns = std::min(http.header_timeout_ns, options_.read_timeout.ns);
+  http.write_timeout_ns = options_.write_timeout.ns;
+  TACTUS_ASSIGN_OR_RETURN(server_, http::Server::Listen(http, this, clock_));
+  hosts_.emplace(options_.allowed_hosts, options_.host, server_->loopback());
+  TACTUS_ASSIGN_OR_RETURN(watch_, FleetWatch::Create(options_.fleet, clock_, server_->loop(), log_));
+  TACTUS_ASSIGN_OR_RETURN(discovery_, Discovery::Create(options_.fleet, server_->loop(), *watch_, log_));
+  watch_->OnLost([this](int32_t replica) { Lost(replica); });
+  context_.reset(new ForwardContext{.options = options_,
+                                    .watch = *watch_,
+                                    .clock = clock_,
+                                    .loop = server_->loop(),
+                                    .client = [this](const std::string& url) -> http::Client& { return ClientOf(url); },
+                                    .error_text = [](int status, const std::string& message) {
+                                      return api::ErrorText(status, message);
+                                    },
+                                    .counts = {}});
+  server_->Start();
+  return Status();
+}
+
+http::Headers RouterServerImpl::CommonHeaders(const http::HttpRequest& request) const {
+  http::Headers headers;
+  const std::string* given = request.Find("X-Request-Id");
+  headers.emplace_back("X-Request-Id", given != nullptr && http::ValidRequestId(*given) ? *given : http::RandomId());
+  origins_.AppendHeaders(request, false, &headers);
+  return headers;
+}
+
+http::HttpResponse RouterServerImpl::Error(const http::HttpRequest& request, int status, const std::string& message,
+                                           const std::string& param) const {
+  http::HttpResponse response;
+  response.status = status;
+  response.headers = CommonHeaders(request);
+  response.body = api::ErrorText(status, message, param);
+  if (status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  if (status == 503 || status == 429) response.headers.emplace_back("Retry-After", "1");
+  return response;
+}
+
+std::optional<http::HttpResponse> RouterServerImpl::CheckHead(const http::HttpRequest& head) {
+  if (!hosts_->Allows(head.authority)) {
+    return Error(head, 403,
+                 fmt::format("Host: '{}' is no name of this server (--allowed-hosts)", head.authority.substr(0, 256)), "Host");
+  }
+  if (head.method == "OPTIONS") {
+    http::HttpResponse response;
+    response.status = 204;
+    response.content_type.clear();
+    response.headers.emplace_back("Allow", "GET, HEAD, POST, DELETE, OPTIONS");
+    origins_.AppendHeaders(head, true, &response.headers);
+    return response;
+  }
+  if (IsAdmin(head.path)) return CheckAdmin(head);
+  if (IsOpen(head.path)) {
+    if (head.method == "GET" || head.method == "HEAD") return std::nullopt;
+    return Error(head, 405, fmt::format("{} takes GET, not {}", head.path, head.method));
+  }
+  return CheckAccess(head);
+}
+
+std::optional<http::HttpResponse> RouterServerImpl::CheckAccess(const http::HttpRequest& head) const {
+  if (!IsForwarded(head.path)) return Error(head, 404, fmt::format("{} does not exist here", head.path));
+  if (!keys_.empty() && !keys_.Find(head.Find("Authorization")))
+    return Error(head, 401, "no or a wrong API key; send it as 'Authorization: Bearer <key>'");
+  if (const std::string* id = head.Find("X-Request-Id"); id != nullptr && !http::ValidRequestId(*id)) {
+    return Error(head, 400, fmt::format("X-Request-Id: {} bytes; give 1 to 256 visible ASCII characters", id->size()),
+                 "X-Request-Id");
+  }
+  if (IsStored(head.path)) {
+    return Error(head, 501, fmt::format("{}: files and batches live on one replica; send them to it", head.path));
+  }
+  if (head.method != "GET" && head.method != "HEAD" && head.method != "POST")
+    return Error(head, 405, fmt::format("{} takes GET and POST, not {}", head.path, head.method));
+  if (draining_.load()) return Error(head, 503, "the router is stopping");
+  return std::nullopt;
+}
+
+std::optional<http::HttpResponse> RouterServerImpl::CheckAdmin(const http::HttpRequest& head) const {
+  if (admin_.empty() && !IsLoopbackPeer(head.peer))
+    return Error(head, 403, "only this machine may change the fleet; set --admin-key to let others");
+  if (!admin_.empty() && !admin_.Find(head.Find("Authorization")))
+    return Error(head, 401, "no or a wrong admin key; send it as 'Authorization: Bearer <key>' (--admin-key)");
+  const bool list = head.path == "/fleet/replicas";
+  const bool takes = head.method == "POST" || (list && (head.method == "GET" || head.method == "DELETE"));
+  if (!takes) return Error(head, 405, fmt::format("{} takes {}, not {}", head.path, list ? "GET, POST and DELETE" : "POST", head.method));
+  // A browser sends any other type to any site without asking that site first.
+  const std::string* type = head.Find("Content-Type");
+  if (head.method != "GET" && (type == nullptr || !type->starts_with("application/json")))
+    return Error(head, 415, "Content-Type: give application/json", "Content-Type");
+  return std::nullopt;
+}
+
+void RouterServerImpl::Handle(std::shared_ptr<http::Exchange> exchange) {
+  const http::HttpRequest& request = exchange->request();
+  if (IsOpen(request.path)) return exchange->Respond(Own(request));
+  if (IsAdmin(request.path)) {
+    const http::Body body = exchange->TakeBody();
+    return exchange->Respond(Admin(request, body));
+  }
+  ForwardOn(std::move(exchange));
+}
+
+http::HttpResponse RouterServerImpl::Own(const http::HttpRequest& request) const {
+  http::HttpResponse response;
+  response.headers = CommonHeaders(request);
+  if (request.path == "/health") {
+    response.body = "{\"status\":\"ok\"}";
+  } else if (request.path == "/ready") {
+    const int64_t ready = watch_->ready();
+    const char* state = draining_.load() ? "draining" : ready == 0 ? "no replica is ready" : "ready";
+    response.status = ready > 0 && !draining_.load() ? 200 : 503;
+    response.body = fmt::format("{{\"status\":\"{}\",\"replicas\":{}}}", state, ready);
+    if (response.status == 503) response.headers.emplace_back("Retry-After", "1");
+  } else if (request.path == "/metrics") {
+    response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    response.body = Metrics();
+  } else {
+    response.body = fmt::format("{{\"version\":\"{}\",\"build\":\"{}\"}}", Version(), BuildInfo());
+  }
+  return response;
+}
+
+http::HttpResponse RouterServerImpl::Admin(const http::HttpRequest& request, const http::Body& body) {
+  if (request.method != "GET") {
+    const auto parsed = json_text::ParseJson(body.text(), {.max_values = 100});
+    if (!parsed.ok()) return Error(request, 400, parsed.status().message());
+    const auto url = parsed->is_object() ? parsed->find("url") : parsed->end();
+    if (!parsed->is_object() || url == parsed->end() || !url->is_string())
+      return Error(request, 400, "url: give the replica's, {\"url\": \"http://host:port\"}", "url");
+    const std::string text = url->get<std::string>();
+    const Status done = request.path == "/fleet/drain"     ? watch_->SetDraining(text, true)
+                        : request.path == "/fleet/undrain" ? watch_->SetDraining(text, false)
+                        : request.method == "POST"         ? watch_->Add(text)
+                                                           : watch_->Remove(text);
+    if (!done.ok()) return Error(request, api::HttpStatusOf(done.code()), done.message(), "url");
+  }
+  http::HttpResponse response;
+  response.headers = CommonHeaders(request);
+  response.body = FleetJson(*watch_);
+  return response;
+}
+
+void RouterServerImpl::ForwardOn(std::shared_ptr<http::Exchange> exchange) {
+  const http::HttpRequest& request = exchange->request();
+  const auto key = keys_.Find(request.Find("Authorization"));
+  auto places = places_.Enter(key ? http::KeyName(*key) : request.peer);
+  if (!places.ok()) {
+    return exchange->Respond(
+        Error(request, 429,
+              fmt::format("{} requests of this client are in flight, the limit (--max-streams-per-client); try again when "
+                          "some have ended",
+                          options_.max_streams_per_client)));
+  }
+  http::Body body = exchange->TakeBody();
+  RequestView view = ViewRequest(body.text(), secret_);
+  auto forward = std::make_shared<Forward>(*context_, std::move(exchange), std::move(view), std::move(body),
+                                           CommonHeaders(request), std::move(*places));
+  active_.push_back(forward);
+  forward->Start();
+}
+
+http::Client& RouterServerImpl::ClientOf(const std::string& url) {
+  std::unique_ptr<http::Client>& client = clients_[url];
+  if (!client) {
+    http::ClientOptions options;
+    options.connect_timeout_ns = kConnectNs;
+    options.pieces = true;
+    client = std::make_unique<http::Client>(*http::ParseUrl(url), options, clock_, server_->loop());
+  }
+  return *client;
+}
+
+void RouterServerImpl::Lost(int32_t replica) {
+  for (const auto& weak : std::vector(active_)) {
+    if (const auto forward = weak.lock()) forward->Lost(replica);
+  }
+}
+
+void RouterServerImpl::OnTick(TimeNs now_ns) {
+  std::erase_if(active_, [now_ns](const std::weak_ptr<Forward>& weak) {
+    const auto forward = weak.lock();
+    if (forward) forward->Tick(now_ns);
+    return !forward || forward->over();
+  });
+  if (now_ns < prune_ns_) return;
+  prune_ns_ = now_ns + kPruneNs;
+  const std::vector<Endpoint> all = watch_->Endpoints();
+  std::erase_if(clients_, [&](const auto& entry) {
+    const bool known = std::any_of(all.begin(), all.end(), [&](const Endpoint& e) { return e.url == entry.first; });
+    return !known && entry.second->in_flight() == 0;
+  });
+}
+
+std::string RouterServerImpl::Metrics() const {
+  using Type = PrometheusText::Type;
+  const ForwardCounts& counts = context_->counts;
+  PrometheusText t({});
+  watch_->AppendMetrics(&t);
+  t.Family("tactus_route_requests_total", Type::kCounter,
+           "Answers of replicas, by status; 0: none came, or not all of it.");
+  for (const auto& [key, count] : counts.answers)
+    t.Sample(static_cast<double>(count), {{"replica", key.first}, {"code", fmt::format("{}", key.second)}});
+  t.Counter("tactus_route_retries_total", "Requests that were sent to another replica after one failed.",
+            static_cast<double>(counts.retries));
+  t.Counter("tactus_route_hedges_total", "Requests that were sent to a second replica because the first was slow.",
+            static_cast<double>(counts.hedges));
+  t.Counter("tactus_route_cut_streams_total", "Answers that had begun and ended with an error.",
+            static_cast<double>(counts.cut_streams));
+  t.Family("tactus_route_migrations_total", Type::kCounter, "Sequences that moved between replicas, by result.");
+  for (const auto& [result, count] : counts.migrations) t.Sample(static_cast<double>(count), {{"result", result}});
+  http::AppendServerMetrics(server_->Stats(), &t);
+  return t.Take();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RouterServer>> RouterServer::Listen(const RouterOptions& options, Clock& clock, Log log) {
+  auto server = std::make_unique<RouterServerImpl>(options, clock, std::move(log));
+  TACTUS_RETURN_IF_ERROR(server->Bind());
+  return std::unique_ptr<RouterServer>(std::move(server));
+}
+
+}  // namespace tactus::router

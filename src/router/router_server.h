@@ -1,0 +1,36 @@
+// The HTTP face of a fleet: the API of its replicas, forwarded, and what is the router's own (health, metrics, the list
+// of replicas). docs/routing.md.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "base/clock.h"
+#include "router/router_options.h"
+#include "tactus/status.h"
+
+namespace tactus::router {
+
+class RouterServer {
+ public:
+  using Log = std::function<void(std::string_view line)>;
+  virtual ~RouterServer() = default;
+
+  // Binds, listens and begins to ask the replicas. kInvalidArgument names the option; kUnavailable: the port is in use.
+  static Result<std::unique_ptr<RouterServer>> Listen(const RouterOptions& options, Clock& clock, Log log);
+
+  virtual uint16_t port() const = 0;
+  virtual int64_t ready_replicas() const = 0;
+  virtual int64_t in_flight() const = 0;
+  // New requests get 503 from now on.
+  virtual void StopAdmission() = 0;
+  // True when every request has been answered within the time.
+  virtual bool WaitUntilIdle(DurationNs timeout_ns) = 0;
+};
+
+// Until SIGTERM or SIGINT; then requests may finish. The log gets a line when it listens, when the first replica is
+// ready, and for each change of a replica.
+Status RunRouter(const RouterOptions& options, const RouterServer::Log& log);
+
+}  // namespace tactus::router

@@ -1,0 +1,184 @@
+"""`tactus route` in front of real servers: the official client, a replica that is stopped, killed and started again."""
+import concurrent.futures
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import unittest
+import urllib.error
+import urllib.request
+
+import openai
+
+from fake_endpoint import FakeEndpoint
+from server_process import ServerProcess, TakenPort, wait_until
+
+MODEL = "test-model"
+
+
+class Router:
+    """`tactus route` on a free port."""
+
+    def __init__(self, replicas, *args):
+        command = [os.environ["TACTUS_BINARY"], "route", "--port", "0", "--replicas", ",".join(replicas), *args]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")}
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+        self.lines, self.url = [], None
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+        wait_until(lambda: self.url or self.process.poll() is not None, "the router to listen", about=self.last_lines)
+        if self.url is None:
+            raise RuntimeError("the router did not start" + self.last_lines())
+
+    def _read(self):
+        for line in self.process.stderr:
+            self.lines.append(line)
+            if match := re.match(r"routing on (http://\S+)", line):
+                self.url = match.group(1)
+
+    def last_lines(self):
+        return "\n" + "".join(self.lines[-30:])
+
+    def get(self, path):
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def post(self, path, value, method="POST"):
+        request = urllib.request.Request(self.url + path, json.dumps(value).encode(), {"Content-Type": "application/json"}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.status, json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())
+
+    def states(self):
+        return {r["url"]: r["state"] for r in json.loads(self.get("/fleet/replicas")[1])["replicas"]}
+
+    def await_ready(self, count):
+        wait_until(lambda: list(self.states().values()).count("ready") == count, f"{count} replicas ready", about=self.last_lines)
+
+    def metric(self, name):
+        text = self.get("/metrics")[1]
+        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith((name + " ", name + "{")))
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        status = self.process.wait(timeout=60)
+        self.reader.join(10)
+        self.process.stderr.close()
+        return status
+
+
+def client_of(router):
+    return openai.OpenAI(base_url=router.url + "/v1", api_key="none", max_retries=0, timeout=60)
+
+
+def ask(client, text, **options):
+    return client.completions.create(model=MODEL, prompt=text, max_tokens=16, temperature=0, extra_body={"ignore_eos": True}, **options)
+
+
+class FleetTest(unittest.TestCase):
+    def setUp(self):
+        self.servers = [ServerProcess(real_model=False) for _ in range(2)]
+        self.router = Router([s.url for s in self.servers], "--slow-start", "0", "--dead-after", "2s", "--balancer", "least-outstanding")
+        self.client = client_of(self.router)
+        self.router.await_ready(2)
+
+    def tearDown(self):
+        self.client.close()
+        self.assertEqual(self.router.stop(), 0, self.router.last_lines())
+        for server in self.servers:
+            if server.process.poll() is None:
+                server.stop()
+            else:
+                server._close()
+
+    def test_the_official_client_sees_one_server(self):
+        self.assertEqual([m.id for m in self.client.models.list()], [MODEL])
+        direct = openai.OpenAI(base_url=self.servers[0].url + "/v1", api_key="none", max_retries=0, timeout=60)
+        whole = ask(direct, "to be").choices[0].text
+        self.assertEqual(ask(self.client, "to be").choices[0].text, whole)
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            answers = list(pool.map(lambda _: "".join(c.choices[0].text for c in ask(self.client, "to be", stream=True) if c.choices), range(64)))
+        self.assertEqual(set(answers), {whole})
+        counts = [self.router.metric('tactus_route_requests_total{code="200",replica="' + s.url.removeprefix("http://") + '"}') for s in self.servers]
+        self.assertGreater(min(counts), 10, "both replicas have work")
+        with self.assertRaises(openai.BadRequestError):
+            ask(self.client, "x", extra_headers={"x-slo-ttft-ms": "nonsense"})
+        direct.close()
+
+    def test_a_killed_replica_costs_nobody_an_answer(self):
+        killed = self.servers[0]
+        outcomes = []
+
+        def one(i):
+            try:
+                text = "".join(c.choices[0].text for c in ask(self.client, f"request {i}", stream=True) if c.choices)
+                outcomes.append("answered" if text else "empty")
+            except openai.APIError as error:   # in the stream: it had begun
+                outcomes.append("told" if "ended in the midst" in str(error) else f"other: {error}")
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            futures = [pool.submit(one, i) for i in range(40)]
+            wait_until(lambda: len(outcomes) >= 5, "some answers", about=self.router.last_lines)
+            killed.process.kill()
+            for future in futures:
+                future.result(timeout=60)
+        self.assertEqual(len(outcomes), 40)
+        self.assertEqual(set(outcomes) - {"answered", "told"}, set())
+        self.router.await_ready(1)
+        ask(self.client, "after")
+
+    def test_a_stopped_replica_is_left_out_until_it_goes_on(self):
+        stopped = self.servers[1]
+        stopped.process.send_signal(signal.SIGSTOP)
+        try:
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:   # those that went there go elsewhere when it counts as dead
+                answers = list(pool.map(lambda i: ask(self.client, f"r {i}").choices[0].text, range(8)))
+            self.assertEqual(len(answers), 8)
+            self.router.await_ready(1)
+        finally:
+            stopped.process.send_signal(signal.SIGCONT)
+        self.router.await_ready(2)
+
+    def test_replicas_come_and_go(self):
+        status, list_ = self.router.post("/fleet/replicas", {"url": self.servers[0].url}, "DELETE")
+        self.assertEqual(status, 200, list_)
+        self.router.await_ready(1)
+        ask(self.client, "with one")
+        self.assertEqual(self.router.post("/fleet/replicas", {"url": self.servers[0].url})[0], 200)
+        self.router.await_ready(2)
+        status, list_ = self.router.post("/fleet/drain", {"url": self.servers[1].url})
+        self.assertEqual(status, 200, list_)
+        self.assertEqual(self.router.states()[self.servers[1].url], "draining")
+        ask(self.client, "with one again")
+
+
+class EdgeTest(unittest.TestCase):
+    def test_a_server_that_is_no_replica_is_left_out(self):
+        with FakeEndpoint(["not http"]) as garbage, TakenPort(listening=False) as nobody:
+            router = Router([garbage, f"http://127.0.0.1:{nobody}"])
+            wait_until(lambda: set(router.states().values()) == {"unreachable"}, "both to be out of reach", about=router.last_lines)
+            self.assertEqual(router.get("/ready")[0], 503)
+            self.assertEqual(router.get("/v1/models")[0], 503)
+            self.assertEqual(router.stop(), 0)
+
+    def test_a_wrong_option_is_named(self):
+        for args, text in ((["--replicas", "nonsense"], "--replicas"), (["--balancer", "best"], "unknown balancer 'best'"), (["--port", "x"], "--port"),
+                           (["--replicas-dns", "host"], "HOST:PORT"), (["--retries", "99"], "retries")):
+            done = subprocess.run([os.environ["TACTUS_BINARY"], "route", *args], capture_output=True, text=True, timeout=30)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(text, done.stderr)
+        with TakenPort() as port:
+            done = subprocess.run([os.environ["TACTUS_BINARY"], "route", "--port", str(port)], capture_output=True, text=True, timeout=30)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("in use", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

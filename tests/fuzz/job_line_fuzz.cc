@@ -1,0 +1,42 @@
+// A line of a batch file: whatever it holds is a request or an error with a message, and the result that says so is one
+// line of JSON with the line's id.
+#include <cstdint>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "batch_run/job_line.h"
+
+namespace {
+
+void Require(bool holds) {
+  if (!holds) std::abort();
+}
+
+// One line, and JSON.
+nlohmann::json Parsed(const std::string& text) {
+  Require(!text.empty() && text.find('\n') == text.size() - 1);
+  return nlohmann::json::parse(text);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace tactus;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  batch::JobLine line;
+  const Status status = batch::ParseLine(text, 7, &line);
+  if (status.ok()) {
+    Require(line.custom_id && !line.custom_id->empty() && line.custom_id->size() <= batch::kMostCustomIdBytes);
+    Require(line.body != nullptr && line.body->is_object());
+  } else {
+    Require(!status.message().empty());
+  }
+  const batch::ResultNames names{"job", 7, line.custom_id};
+  const nlohmann::json failure = Parsed(batch::FailureText(names, status.ok() ? Internal("x") : status, status.ok()));
+  Require(failure.contains("error") && failure["custom_id"].is_null() == !line.custom_id.has_value());
+  const nlohmann::json answer = Parsed(batch::AnswerText(names, "{}"));
+  if (line.custom_id) Require(answer["custom_id"] == failure["custom_id"]);
+  return 0;
+}

@@ -1,0 +1,79 @@
+#include "router/answer_scan.h"
+
+#include <gtest/gtest.h>
+
+namespace tactus::router {
+namespace {
+
+const std::string kStream =
+    ": ping\n\n"
+    "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"
+    "data: {\"choices\":[{\"delta\":{\"content\":\": b\\n:\"}}]}\r\n\r\n"
+    ":x\n"
+    "data: {\"usage\":{\"prompt_tokens\":12,\"completion_tokens\":7}}\n\n";
+
+TEST(AnswerScanTest, PassesEverythingOnWhateverThePieces) {
+  for (size_t piece = 1; piece <= kStream.size(); ++piece) {
+    AnswerScan scan;
+    std::string passed;
+    for (size_t at = 0; at < kStream.size(); at += piece) passed += scan.Stream(std::string_view(kStream).substr(at, piece));
+    ASSERT_EQ(passed, kStream) << "pieces of " << piece;
+    ASSERT_EQ(scan.events(), 3) << "pieces of " << piece;
+    ASSERT_EQ(scan.prompt_tokens(), 12) << "pieces of " << piece;
+    ASSERT_EQ(scan.output_tokens(), 7) << "pieces of " << piece;
+    ASSERT_FALSE(scan.done());
+    ASSERT_FALSE(scan.moved());
+  }
+}
+
+TEST(AnswerScanTest, TakesTheRoutersCommentOutWhateverThePieces) {
+  const std::string comment = ": migrated {\"to\":\"http://h:1\",\"ticket\":\"t9\"}\n\n";
+  for (size_t piece = 1; piece <= kStream.size() + comment.size(); ++piece) {
+    AnswerScan scan;
+    const std::string all = kStream + comment;
+    std::string passed;
+    for (size_t at = 0; at < all.size(); at += piece) passed += scan.Stream(std::string_view(all).substr(at, piece));
+    ASSERT_EQ(passed, kStream) << "pieces of " << piece;
+    ASSERT_TRUE(scan.moved()) << "pieces of " << piece;
+    ASSERT_EQ(scan.moved()->url, "http://h:1");
+    ASSERT_EQ(scan.moved()->ticket, "t9");
+  }
+}
+
+TEST(AnswerScanTest, AnEventThatSaysSoIsNotTheComment) {
+  AnswerScan scan;
+  const std::string text = "data: : migrated {\"to\":\"http://h:1\",\"ticket\":\"t\"}\n\n";
+  EXPECT_EQ(scan.Stream(text), text);
+  EXPECT_FALSE(scan.moved());
+  EXPECT_EQ(scan.events(), 1);
+}
+
+TEST(AnswerScanTest, ALongCommentGoesThrough) {
+  const std::string text = ":" + std::string(200'000, 'x') + "\n\ndata: 1\n\n";
+  for (const size_t piece : {size_t{1000}, text.size()}) {
+    AnswerScan scan;
+    std::string passed;
+    for (size_t at = 0; at < text.size(); at += piece) passed += scan.Stream(std::string_view(text).substr(at, piece));
+    EXPECT_TRUE(passed == text) << "pieces of " << piece << ": " << passed.size() << " of " << text.size() << " bytes";
+    EXPECT_EQ(scan.events(), 1);
+  }
+}
+
+TEST(AnswerScanTest, EndsByDoneOrByAnError) {
+  AnswerScan done, error;
+  done.Stream("data: 1\n\ndata: [DONE]\n\n");
+  EXPECT_TRUE(done.done());
+  EXPECT_EQ(done.events(), 1);
+  error.Stream("data: {\"error\":{\"message\":\"m\"}}\n\n");
+  EXPECT_TRUE(error.done());
+}
+
+TEST(AnswerScanTest, ReadsUsageOfAWholeAnswer) {
+  AnswerScan scan;
+  scan.Whole("{\"choices\":[],\"usage\":{\"prompt_tokens\": 5,\"total_tokens\":14,\"completion_tokens\": 9}}");
+  EXPECT_EQ(scan.prompt_tokens(), 5);
+  EXPECT_EQ(scan.output_tokens(), 9);
+}
+
+}  // namespace
+}  // namespace tactus::router

@@ -1,0 +1,247 @@
+// Which replicas get requests, by what they say and do.
+#include "fleet_fixture.h"
+
+namespace tactus::router {
+namespace {
+
+using Ptr = std::shared_ptr<http::Exchange>;
+
+TEST(FleetWatchTest, TheFreerOneGetsTheRequest) {
+  FakeReplica busy, idle;
+  busy.set_state(busy.State(100'000));
+  RoutedFleet fleet({&busy, &idle});  // sal
+  fleet.AwaitReady(2);
+  for (int i = 0; i < 5; ++i) fleet.Answer(fleet.Post());
+  EXPECT_EQ(idle.requests(), 5);
+  busy.set_state(busy.State(0));
+  idle.set_state(idle.State(100'000));
+  const int polls = idle.polls();
+  Until("the news", [&] { return idle.polls() > polls + 2; });
+  for (int i = 0; i < 5; ++i) fleet.Answer(fleet.Post());
+  EXPECT_EQ(busy.requests(), 5);
+}
+
+TEST(FleetWatchTest, OneThatIsNotReadyGetsNone) {
+  FakeReplica loads, ready;
+  loads.set_state("{\"status\":\"loading\",\"version\":\"1\"}");
+  RoutedFleet fleet({&loads, &ready});
+  fleet.AwaitReady(1);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(fleet.Answer(fleet.Post())->status, 200);
+  EXPECT_EQ(loads.requests(), 0);
+  loads.set_state(std::nullopt);
+  fleet.AwaitReady(2);
+}
+
+TEST(FleetWatchTest, WithoutAReplicaTheClientIsToldSo) {
+  RoutedFleet none({});
+  auto answer = none.Answer(none.Post());
+  EXPECT_EQ(answer->status, 503);
+  EXPECT_NE(answer->body.find("--replicas"), std::string::npos) << answer->body;
+  EXPECT_EQ(none.Fetch("GET", "/ready").status, 503);
+  EXPECT_EQ(none.Fetch("GET", "/health").status, 200);
+  FakeReplica loads;
+  loads.set_state("{\"status\":\"loading\",\"version\":\"1\"}");
+  RoutedFleet fleet({&loads});
+  answer = fleet.Answer(fleet.Post());
+  EXPECT_EQ(answer->status, 503);
+  EXPECT_NE(answer->body.find("no replica takes requests"), std::string::npos) << answer->body;
+}
+
+TEST(FleetWatchTest, OneOfAnotherModelIsRefusedByName) {
+  FakeReplica ours("ours"), other("other");
+  RouterOptions options;
+  options.fleet.model = "ours";
+  RoutedFleet fleet({&other, &ours}, options);
+  fleet.AwaitReady(1);
+  Until("the warning", [&] { return fleet.log().find("it serves 'other' and this fleet 'ours'") != std::string::npos; });
+  EXPECT_NE(fleet.Fetch("GET", "/fleet/replicas").body.find("\"state\":\"refused\""), std::string::npos);
+}
+
+TEST(FleetWatchTest, OneThatLiesGetsNone) {
+  FakeReplica liar, honest;
+  liar.set_state(liar.State(0, 2 << 20));  // more than it has
+  RoutedFleet fleet({&liar, &honest});
+  fleet.AwaitReady(1);
+  Until("the reason", [&] { return fleet.log().find("which cannot be") != std::string::npos; });
+  fleet.Answer(fleet.Post());
+  EXPECT_EQ(liar.requests(), 0);
+}
+
+TEST(FleetWatchTest, OneThatDiesAndComesBackIsUsedAgain) {
+  FakeReplica dies, lives;
+  RouterOptions options;
+  options.fleet.slow_start.ns = 0;
+  options.fleet.balancer = "round-robin";
+  RoutedFleet fleet({&dies, &lives}, options);
+  fleet.AwaitReady(2);
+  dies.Stop();
+  fleet.AwaitReady(1);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(fleet.Answer(fleet.Post())->status, 200);
+  dies.Restart();
+  fleet.AwaitReady(2);
+  const int before = dies.requests();
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(fleet.Answer(fleet.Post())->status, 200);
+  EXPECT_EQ(dies.requests(), before + 2);
+}
+
+TEST(FleetWatchTest, OneThatComesLaterGetsItsShareByAndBy) {
+  FakeReplica first, later;
+  RouterOptions options;
+  options.fleet.slow_start.ns = 3600 * kSecond;  // it stays at a tenth
+  options.fleet.balancer = "round-robin";
+  RoutedFleet fleet({&first}, options);
+  fleet.AwaitReady(1);
+  fleet.Fetch("POST", "/fleet/replicas", "{\"url\":\"" + later.url() + "\"}");
+  fleet.AwaitReady(2);
+  for (int i = 0; i < 60; ++i) fleet.Answer(fleet.Post());
+  EXPECT_GE(later.requests(), 2);
+  EXPECT_LE(later.requests(), 10);
+}
+
+TEST(FleetWatchTest, OneThatFailsIsEjectedUnlessItIsTheHalf) {
+  FakeReplica broken, good;
+  broken.set_answer(Refuse(502));
+  RouterOptions options;
+  options.fleet.balancer = "round-robin";
+  options.fleet.eject_after = 3;
+  options.fleet.eject_time.ns = 3600 * kSecond;
+  RoutedFleet fleet({&broken, &good}, options);
+  fleet.AwaitReady(2);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(fleet.Answer(fleet.Post())->status, 200);
+  EXPECT_EQ(broken.requests(), 3);
+  EXPECT_EQ(fleet.server().ready_replicas(), 1);
+  good.set_answer(Refuse(502));  // nobody is left to go to: it stays
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(fleet.Answer(fleet.Post())->status, 502);
+  EXPECT_EQ(fleet.server().ready_replicas(), 1);
+}
+
+TEST(FleetWatchTest, ADrainedOneFinishesAndGetsNoMore) {
+  FakeReplica drained, other;
+  drained.set_answer([&](Ptr exchange) { drained.Hold(std::move(exchange)); });
+  other.set_answer([&](Ptr exchange) { exchange->Respond({.body = "{}"}); });
+  RouterOptions options;
+  options.fleet.balancer = "round-robin";
+  RoutedFleet fleet({&drained, &other}, options);
+  fleet.AwaitReady(2);
+  const std::vector calls = {fleet.Post(), fleet.Post()};
+  const Ptr held = drained.AwaitHeld();
+  const auto list = fleet.Fetch("POST", "/fleet/drain", "{\"url\":\"" + drained.url() + "\"}");
+  EXPECT_NE(list.body.find("\"state\":\"draining\""), std::string::npos) << list.body;
+  for (int i = 0; i < 4; ++i) fleet.Answer(fleet.Post());
+  EXPECT_EQ(drained.requests(), 1);
+  held->Respond({.body = "{\"held\":1}"});
+  std::string both;
+  for (const auto& call : calls) both += fleet.Answer(call)->body;
+  EXPECT_NE(both.find("held"), std::string::npos);
+  fleet.Fetch("POST", "/fleet/undrain", "{\"url\":\"" + drained.url() + "\"}");
+  fleet.AwaitReady(2);
+}
+
+TEST(FleetWatchTest, TheListOfReplicasRefusesWhatIsNone) {
+  FakeReplica replica;
+  RoutedFleet fleet({&replica});
+  for (const auto& [body, text] : {std::pair("{}", "url: give"), std::pair("{\"url\":5}", "url: give"), std::pair("[", "line 1"),
+                                   std::pair("{\"url\":\"https://x\"}", "https"), std::pair("{\"url\":\"http://x/v1\"}", "without a path")}) {
+    const auto answer = fleet.Fetch("POST", "/fleet/replicas", body);
+    EXPECT_EQ(answer.status, 400) << body;
+    EXPECT_NE(answer.body.find(text), std::string::npos) << answer.body;
+  }
+  EXPECT_EQ(fleet.Fetch("DELETE", "/fleet/replicas", "{\"url\":\"http://127.0.0.1:1\"}").status, 404);
+  EXPECT_EQ(fleet.Fetch("POST", "/fleet/drain", "{\"url\":\"http://127.0.0.1:1\"}").status, 404);
+  fleet.AwaitReady(1);
+  EXPECT_EQ(fleet.Fetch("DELETE", "/fleet/replicas", "{\"url\":\"" + replica.url() + "\"}").status, 200);
+  EXPECT_EQ(fleet.server().ready_replicas(), 0);
+}
+
+TEST(FleetWatchTest, TheFleetIsTheAdminsWhereThereIsAKey) {
+  RouterOptions options;
+  options.admin_key = "secret";
+  RoutedFleet fleet({}, options);
+  EXPECT_EQ(fleet.Fetch("GET", "/fleet/replicas").status, 401);
+  EXPECT_EQ(fleet.Fetch("GET", "/fleet/replicas", "", {{"Authorization", "Bearer secret"}}).status, 200);
+}
+
+TEST(FleetWatchTest, OptionsThatCannotWorkAreRefusedByName) {
+  const auto refused = [](RouterOptions options) {
+    options.port = 0;
+    const auto server = RouterServer::Listen(options, SystemClock(), {});
+    return server.ok() ? std::string("taken") : server.status().message();
+  };
+  RouterOptions options;
+  options.fleet.replicas = {"http://a:1,ftp://b"};
+  EXPECT_NE(refused(options).find("--replicas"), std::string::npos) << refused(options);
+  options = {};
+  options.fleet.balancer = "none such";
+  EXPECT_NE(refused(options).find("unknown balancer"), std::string::npos) << refused(options);
+  options = {};
+  options.fleet.replicas_file = "/nowhere";
+  EXPECT_NE(refused(options).find("--replicas-file"), std::string::npos) << refused(options);
+  options = {};
+  options.fleet.replicas_dns = "host";
+  EXPECT_NE(refused(options).find("HOST:PORT"), std::string::npos) << refused(options);
+  options = {};
+  options.fleet.poll_interval.ns = 0;
+  EXPECT_NE(refused(options).find("--poll-interval"), std::string::npos) << refused(options);
+}
+
+TEST(FleetWatchTest, AFileSaysWhoIsThere) {
+  FakeReplica one, two;
+  const std::string path = testing::TempDir() + fmt::format("replicas_{}", one.port());
+  const auto write = [&](const std::string& text) {
+    FILE* file = std::fopen(path.c_str(), "w");
+    ASSERT_NE(file, nullptr);
+    std::fputs(text.c_str(), file);
+    std::fclose(file);
+  };
+  write("# the fleet\n" + one.url() + "\n");
+  RouterOptions options;
+  options.fleet.replicas_file = path;
+  RoutedFleet fleet({}, options);
+  fleet.AwaitReady(1);
+  write(one.url() + "\n" + two.url() + " # new\n");
+  fleet.AwaitReady(2);
+  write("nonsense\n");
+  Until("the warning", [&] { return fleet.log().find("line 1") != std::string::npos; });
+  EXPECT_EQ(fleet.server().ready_replicas(), 2);
+  write(two.url() + "\n");
+  fleet.AwaitReady(1);
+  std::remove(path.c_str());
+}
+
+// A server that tells nothing but that it is there.
+TEST(FleetWatchTest, AnyOpenAiServerWillDo) {
+  FakeReplica plain;
+  class Handler final : public http::Handler {
+   public:
+    std::optional<http::HttpResponse> CheckHead(const http::HttpRequest&) override { return std::nullopt; }
+    void Handle(Ptr exchange) override {
+      const std::string path = exchange->request().path;
+      if (path == "/v1/models") return exchange->Respond({.body = R"({"data":[{"id":"m"}]})"});
+      if (path == "/metrics" && vllm) {
+        return exchange->Respond({.content_type = "text/plain",
+                                  .body = "vllm:num_requests_running{a=\"b\"} 1\nvllm:num_requests_waiting{a=\"b\"} 0\n"
+                                          "vllm:kv_cache_usage_perc{a=\"b\"} 0.5\n"});
+      }
+      exchange->Respond({.status = path == "/v1/completions" ? 200 : 404, .body = "{}"});
+    }
+    http::HttpResponse ErrorResponse(int status, const std::string&) override { return {.status = status}; }
+    std::atomic<bool> vllm{false};
+  };
+  for (const bool vllm : {false, true}) {
+    Handler handler;
+    handler.vllm = vllm;
+    http::ServerOptions server_options;
+    auto server = http::Server::Listen(server_options, &handler, SystemClock());
+    ASSERT_TRUE(server.ok());
+    (*server)->Start();
+    RouterOptions options;
+    options.fleet.replicas = {fmt::format("http://127.0.0.1:{}", (*server)->port())};
+    RoutedFleet fleet({}, options);
+    fleet.AwaitReady(1);
+    EXPECT_NE(fleet.log().find(vllm ? "vllm, m" : "plain, m"), std::string::npos) << fleet.log();
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(fleet.Answer(fleet.Post())->status, 200);
+  }
+}
+
+}  // namespace
+}  // namespace tactus::router
