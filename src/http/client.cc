@@ -2,6 +2,7 @@
 #include "http/client.h"
 
 #include <fmt/format.h>
+#include <netinet/tcp.h>
 
 #include <array>
 #include <boost/asio/awaitable.hpp>
@@ -32,6 +33,15 @@ using boost::system::error_code;
 namespace {
 
 constexpr int kMaxInterimAnswers = 16;  // in a row
+
+// A machine that has gone says nothing: the system asks it after 15 s of silence, and gives up 15 s later.
+void NoticeDeadPeer(int socket) {
+  const int on = 1, idle_s = 15, interval_s = 5, probes = 3;
+  setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+  setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
+  setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
 
 struct ClientConnection {
   explicit ClientConnection(asio::io_context& io) : socket(io) {}
@@ -127,6 +137,7 @@ asio::awaitable<error_code> Client::Impl::Connect(std::shared_ptr<Call> call) {
   limit.cancel();
   if (ec) endpoints.clear();  // the name may mean another machine by now
   if (!ec) connection->socket.set_option(tcp::no_delay(true), ec);
+  if (!ec) NoticeDeadPeer(connection->socket.native_handle());
   co_return ec;
 }
 

@@ -130,20 +130,16 @@ Status FleetWatch::Add(const std::string& given) {
 }
 
 Status FleetWatch::Remove(const std::string& url) {
-  int32_t gone = -1;
-  {
-    std::lock_guard lock(mutex_);
-    Replica* replica = FindLocked(url);
-    if (replica == nullptr) return Status(StatusCode::kNotFound, fmt::format("'{}' is no replica of this fleet", url));
-    log_(fmt::format("replica {}: removed", replica->url));
-    gone = replica->number;
-    std::erase_if(tickets_, [gone](const auto& entry) { return entry.second.replica == gone; });
-    *replica = Replica();
-    replica->number = gone;
-    fleet_->Reset(gone);
-    fleet_->SetReady(gone, false);
-  }
-  if (lost_) lost_(gone);
+  std::lock_guard lock(mutex_);
+  Replica* replica = FindLocked(url);
+  if (replica == nullptr) return Status(StatusCode::kNotFound, fmt::format("'{}' is no replica of this fleet", url));
+  log_(fmt::format("replica {}: removed", replica->url));
+  const int32_t gone = replica->number;
+  std::erase_if(tickets_, [gone](const auto& entry) { return entry.second.replica == gone; });
+  *replica = Replica();
+  replica->number = gone;
+  fleet_->Reset(gone);
+  fleet_->SetReady(gone, false);
   return Status();
 }
 

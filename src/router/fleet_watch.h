@@ -83,7 +83,7 @@ class FleetWatch {
   // What runs there goes on. kNotFound.
   Status Remove(const std::string& url);
   Status SetDraining(const std::string& url, bool draining);
-  // Calls back when a replica counts as dead, or has gone: what runs there will not be answered.
+  // Calls back when a replica counts as dead: what runs there will not be answered.
   void OnLost(std::function<void(int32_t replica)> lost) { lost_ = std::move(lost); }
 
  private:
