@@ -1,6 +1,6 @@
-// What the router costs a stream: the time from the write of an event at a replica to its arrival at the client, of many
-// streams at once, directly and through `tactus route`, in turns in one run. The replica writes an event to each stream
-// every so often; nothing is computed.
+// What the router costs a stream: the time from the write of an event at a replica to its arrival at the client, of
+// many streams at once, directly and through `tactus route`, in turns in one run. The replica writes an event to each
+// stream every so often; nothing is computed.
 //
 //   bench_route [--streams 1000] [--rate 20] [--seconds 5] [--rounds 3]
 //
@@ -131,7 +131,8 @@ Histogram Measure(const std::string& url, Replica* replica, const Options& optio
   for (int64_t i = 0; i < options.streams; ++i)
     client.Send({"POST", "/v1/completions", {{"Content-Type", "application/json"}}, "{\"prompt\":\"x\"}"}, handler);
   std::thread thread([&] { client.Run(); });
-  while (replica->open() < static_cast<size_t>(options.streams)) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  while (replica->open() < static_cast<size_t>(options.streams))
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   std::this_thread::sleep_for(std::chrono::seconds(1));
   counting.store(true);
   std::this_thread::sleep_for(std::chrono::seconds(options.seconds));
@@ -163,13 +164,16 @@ void Decisions() {
 
 int Main(int argc, char** argv) {
   Options options;
-  const std::map<std::string, int64_t*> flags = {
-      {"--streams", &options.streams}, {"--rate", &options.rate}, {"--seconds", &options.seconds}, {"--rounds", &options.rounds}};
+  const std::map<std::string, int64_t*> flags = {{"--streams", &options.streams},
+                                                 {"--rate", &options.rate},
+                                                 {"--seconds", &options.seconds},
+                                                 {"--rounds", &options.rounds}};
   for (int i = 1; i < argc; i += 2) {
     const auto flag = flags.find(argv[i]);
     const int64_t value = i + 1 < argc ? std::atoll(argv[i + 1]) : 0;
     if (flag == flags.end() || value < 1) {
-      std::fprintf(stderr, "bench_route: '%s' is not known or has no number above 0; see the head of its source\n", argv[i]);
+      std::fprintf(stderr, "bench_route: '%s' is not known or has no number above 0; see the head of its source\n",
+                   argv[i]);
       return 2;
     }
     *flag->second = value;
@@ -191,8 +195,8 @@ int Main(int argc, char** argv) {
   for (int64_t round = 0; round < options.rounds; ++round) {
     for (const bool direct : {true, false}) {
       const Histogram h = Measure(direct ? replica.url() : routed, &replica, options);
-      fmt::print("round {}, {:7} {:7} events  P50 {:7.1f} us  P99 {:7.1f} us  max {:8.1f} us  {} failed  {} MiB\n", round + 1,
-                 direct ? "direct" : "routed", h.count(), h.Quantile(0.5) * 1e-3, h.Quantile(0.99) * 1e-3,
+      fmt::print("round {}, {:7} {:7} events  P50 {:7.1f} us  P99 {:7.1f} us  max {:8.1f} us  {} failed  {} MiB\n",
+                 round + 1, direct ? "direct" : "routed", h.count(), h.Quantile(0.5) * 1e-3, h.Quantile(0.99) * 1e-3,
                  static_cast<double>(h.max()) * 1e-3, Latency::failed.load(), ResidentKiB() / 1024);
       std::fflush(stdout);
     }

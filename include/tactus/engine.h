@@ -55,8 +55,8 @@ struct EngineStats {
   int64_t waiting_tokens = 0;        // that those in the queue have to compute, nothing of it being cached
   // Blocks of --block-size positions: all; in some live sequence's table; holding a prefix that no live sequence uses.
   int64_t kv_blocks_total = 0, kv_blocks_in_use = 0, kv_blocks_cached = 0;
-  int64_t block_size = 0;   // positions of one
-  int64_t step_tokens = 0;  // that a step computes at most
+  int64_t block_size = 0;                                       // positions of one
+  int64_t step_tokens = 0;                                      // that a step computes at most
   int64_t steps = 0, prompt_tokens = 0, generation_tokens = 0;  // planned; of requests that began; sampled
   int64_t preemptions = 0, recomputed_tokens = 0;
   int64_t swap_blocks_total = 0, swap_blocks_used = 0;  // host memory of --swap-space

@@ -47,12 +47,14 @@ struct AskOptions {
 };
 
 void PrintFleet(const json_text::Json& fleet) {
-  std::printf("%-32s %-12s %-8s %9s %8s %8s %8s\n", "replica", "state", "kind", "in flight", "requests", "failures", "waiting");
+  std::printf("%-32s %-12s %-8s %9s %8s %8s %8s\n", "replica", "state", "kind", "in flight", "requests", "failures",
+              "waiting");
   for (const auto& r : fleet.value("replicas", json_text::Json::array())) {
     const std::string why = r.value("why", "");
-    std::printf("%-32s %-12s %-8s %9lld %8lld %8lld %8lld%s%s\n", r.value("url", "").c_str(), r.value("state", "").c_str(),
-                r.value("kind", "").c_str(), r.value("in_flight", 0LL), r.value("requests", 0LL), r.value("failures", 0LL),
-                r.value("waiting", 0LL), why.empty() ? "" : "  ", why.c_str());
+    std::printf("%-32s %-12s %-8s %9lld %8lld %8lld %8lld%s%s\n", r.value("url", "").c_str(),
+                r.value("state", "").c_str(), r.value("kind", "").c_str(), r.value("in_flight", 0LL),
+                r.value("requests", 0LL), r.value("failures", 0LL), r.value("waiting", 0LL), why.empty() ? "" : "  ",
+                why.c_str());
   }
 }
 
@@ -84,7 +86,8 @@ int Ask(const Action& action, const Args& args) {
   const auto answer = http::Fetch(*router, std::move(request), kAskNs, SystemClock());
   if (!answer.ok()) return Fail(action, fmt::format("{}: {}", options.router, answer.status().message()));
   const auto parsed = json_text::ParseJson(answer->body);
-  if (!parsed.ok() || !parsed->is_object()) return Fail(action, options.router + " is no router: its answer is no JSON object");
+  if (!parsed.ok() || !parsed->is_object())
+    return Fail(action, options.router + " is no router: its answer is no JSON object");
   if (answer->status != 200) {
     const auto error = parsed->find("error");
     const bool told = error != parsed->end() && error->is_object();
@@ -114,8 +117,9 @@ int RouteCommand(const Args& args) {
   line.Add(options);
   line.Epilog(BalancerHelp());
   if (const auto exit = line.ParseOrExit(args)) return *exit;
-  const Status status = router::RunRouter(
-      options, [](std::string_view text) { std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data()); });
+  const Status status = router::RunRouter(options, [](std::string_view text) {
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+  });
   if (status.ok()) return kExitOk;
   std::fprintf(stderr, "tactus route: %s\n", status.message().c_str());
   return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;

@@ -90,8 +90,7 @@ std::optional<size_t> ApiKeys::Find(const std::string* authorization) const {
   if (authorization == nullptr) return std::nullopt;
   constexpr std::string_view kScheme = "Bearer ";
   std::string_view token = *authorization;
-  if (token.size() < kScheme.size() || !EqualsIgnoreCase(token.substr(0, kScheme.size()), kScheme))
-    return std::nullopt;
+  if (token.size() < kScheme.size() || !EqualsIgnoreCase(token.substr(0, kScheme.size()), kScheme)) return std::nullopt;
   token.remove_prefix(kScheme.size());
   // Keyed digests have one length and tell nothing about how much of a wrong key was right.
   const Hash128 digest = SipHash128(secret_, token.data(), token.size());

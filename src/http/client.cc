@@ -56,7 +56,7 @@ struct Call {
   ClientRequest request;
   std::shared_ptr<ResponseHandler> handler;
   std::shared_ptr<ClientConnection> connection;  // while it has one
-  asio::steady_timer timer, resumed;  // the time-out; never expires
+  asio::steady_timer timer, resumed;             // the time-out; never expires
   HttpResponse response;
   bool cancelled = false, timed_out = false;
   bool paused = false;     // by OnPiece
@@ -117,8 +117,7 @@ asio::awaitable<error_code> Client::Impl::Connect(std::shared_ptr<Call> call) {
   if (endpoints.empty()) {
     tcp::resolver resolver(io);
     const std::string port = fmt::format("{}", base.port);
-    const auto found =
-        co_await resolver.async_resolve(base.host, port, asio::redirect_error(asio::use_awaitable, ec));
+    const auto found = co_await resolver.async_resolve(base.host, port, asio::redirect_error(asio::use_awaitable, ec));
     if (call->cancelled || call->timed_out) ec = asio::error::operation_aborted;
     if (ec) co_return ec;
     for (const auto& entry : found) endpoints.push_back(entry.endpoint());

@@ -2,8 +2,8 @@
 // server-sent events parsed as they arrive, every event with the time at which its bytes were read; or the answer as it
 // comes, piece by piece, no faster than who takes it.
 //
-// Thread rule: everything (Send, At, the callbacks) happens on the thread that runs the loop, or before it runs. Stop is
-// for any thread. http:// only.
+// Thread rule: everything (Send, At, the callbacks) happens on the thread that runs the loop, or before it runs. Stop
+// is for any thread. http:// only.
 #pragma once
 
 #include <cstdint>

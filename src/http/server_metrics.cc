@@ -22,8 +22,7 @@ void AppendServerMetrics(const ServerStats& stats, PrometheusText* text) {
   text->Counter("tactus_http_bodies_refused_total", "Request bodies refused for want of room in --max-body-total.",
                 value(stats.bodies_refused));
   text->Family("tactus_http_responses_total", PrometheusText::Type::kCounter, "HTTP answers by status.");
-  for (const auto& [status, count] : stats.responses)
-    text->Sample(value(count), {{"code", fmt::format("{}", status)}});
+  for (const auto& [status, count] : stats.responses) text->Sample(value(count), {{"code", fmt::format("{}", status)}});
 }
 
 }  // namespace tactus::http

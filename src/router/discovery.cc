@@ -48,7 +48,8 @@ Result<std::unique_ptr<Discovery>> Discovery::Create(const FleetOptions& options
     const auto url = http::ParseUrl("http://" + options.replicas_dns);
     const size_t colon = options.replicas_dns.rfind(':');
     if (!url.ok() || url->path != "/" || colon == std::string::npos || options.replicas_dns.back() == ':') {
-      return InvalidArgument(fmt::format("--replicas-dns: '{}' is not HOST:PORT", options.replicas_dns), "replicas-dns");
+      return InvalidArgument(fmt::format("--replicas-dns: '{}' is not HOST:PORT", options.replicas_dns),
+                             "replicas-dns");
     }
     made->dns_host_ = url->host;
     made->dns_port_ = fmt::format("{}", url->port);

@@ -1,5 +1,5 @@
-// Replicas that come and go by a file or a DNS name: whoever appears there is added to the fleet, and who was added that
-// way and is not there any more is removed.
+// Replicas that come and go by a file or a DNS name: whoever appears there is added to the fleet, and who was added
+// that way and is not there any more is removed.
 //
 // Thread rule: the loop's thread.
 #pragma once

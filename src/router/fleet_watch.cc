@@ -10,13 +10,14 @@
 namespace tactus::router {
 namespace {
 
-constexpr int kFailedPolls = 3;                      // in a row, until a replica counts as out of reach
-constexpr DurationNs kSlowPollNs = kSecond;          // of replicas that are out of reach
+constexpr int kFailedPolls = 3;              // in a row, until a replica counts as out of reach
+constexpr DurationNs kSlowPollNs = kSecond;  // of replicas that are out of reach
 constexpr DurationNs kLongestEjectionNs = 300 * kSecond;
-constexpr double kLeastShare = 0.1;                  // of requests, of a replica that has just become ready
+constexpr DurationNs kTogetherNs = kSecond;  // replicas that become ready within it begin together
+constexpr double kLeastShare = 0.1;          // of requests, of a replica that has just become ready
 constexpr int64_t kUnknownFreeTokens = int64_t{1} << 40, kUnknownStepTokens = 2048;  // of those that do not say
 constexpr int64_t kPollBytes = 4 << 20;
-constexpr double kMeanPromptTokens = 1024;           // of queued requests of vLLM, which tells only how many there are
+constexpr double kMeanPromptTokens = 1024;  // of queued requests of vLLM, which tells only how many there are
 
 constexpr const char* kStatePath = "/fleet/state";
 constexpr const char* kMetricsPath = "/metrics";
@@ -61,9 +62,9 @@ struct FleetWatch::Reply final : http::ResponseHandler {
 
 Result<std::unique_ptr<FleetWatch>> FleetWatch::Create(const FleetOptions& options, Clock& clock, http::Loop& loop,
                                                        Log log) {
-  for (const auto& [time, name] : {std::pair(options.poll_interval, "poll-interval"),
-                                   std::pair(options.poll_timeout, "poll-timeout"),
-                                   std::pair(options.dead_after, "dead-after")}) {
+  for (const auto& [time, name] :
+       {std::pair(options.poll_interval, "poll-interval"), std::pair(options.poll_timeout, "poll-timeout"),
+        std::pair(options.dead_after, "dead-after")}) {
     if (time.ns < kMillisecond) return InvalidArgument(fmt::format("--{} is below 1 ms", name), name);
   }
   TACTUS_ASSIGN_OR_RETURN(auto fleet, route::Fleet::Create(0, options.balancer, static_cast<uint64_t>(options.seed)));
@@ -148,7 +149,8 @@ Status FleetWatch::SetDraining(const std::string& url, bool draining) {
   Replica* replica = FindLocked(url);
   if (replica == nullptr) return Status(StatusCode::kNotFound, fmt::format("'{}' is no replica of this fleet", url));
   if (replica->draining != draining)
-    log_(fmt::format("replica {}: {}", replica->url, draining ? "gets no more requests (drained)" : "gets requests again"));
+    log_(fmt::format("replica {}: {}", replica->url,
+                     draining ? "gets no more requests (drained)" : "gets requests again"));
   replica->draining = draining;
   return Status();
 }
@@ -311,7 +313,8 @@ void FleetWatch::AppendMetrics(PrometheusText* text) const {
   const std::vector<Endpoint> all = Endpoints();
   text->Family("tactus_route_replicas", Type::kGauge, "Replicas, by state.");
   for (const char* state : {"ready", "starting", "unready", "unreachable", "ejected", "draining", "refused"}) {
-    const auto count = std::count_if(all.begin(), all.end(), [&](const Endpoint& e) { return std::string_view(e.state) == state; });
+    const auto count =
+        std::count_if(all.begin(), all.end(), [&](const Endpoint& e) { return std::string_view(e.state) == state; });
     text->Sample(static_cast<double>(count), {{"state", state}});
   }
   const auto each = [&](const char* name, Type type, const char* help, auto value) {
@@ -373,14 +376,15 @@ void FleetWatch::Answered(int32_t number, uint64_t generation, const Status& sta
     }
     lost = !replica.lost && clock_.NowNs() - replica.heard_ns >= options_.dead_after.ns;
     replica.lost |= lost;
-    if (lost) log_(fmt::format("replica {}: not heard of for {} ms", replica.url, options_.dead_after.ns / kMillisecond));
+    if (lost)
+      log_(fmt::format("replica {}: not heard of for {} ms", replica.url, options_.dead_after.ns / kMillisecond));
   }
   if (lost && lost_) lost_(number);
   Schedule(number, generation, after_ns);
 }
 
-// Finds out what kind of server this is, from who tells most to who tells least; later reads what it tells. Returns when
-// to ask next.
+// Finds out what kind of server this is, from who tells most to who tells least; later reads what it tells. Returns
+// when to ask next.
 DurationNs FleetWatch::ReadLocked(Replica* r, const http::HttpResponse& response) {
   const DurationNs interval_ns = options_.poll_interval.ns;
   const bool ok = response.status == 200;
@@ -488,7 +492,8 @@ void FleetWatch::ChangedLocked(Replica* r, Said said, const std::string& why) {
   if (r->said == said && r->why == why) return;
   const bool same = r->said == said;
   const bool others = std::any_of(replicas_.begin(), replicas_.end(), [r](const auto& other) {
-    return other.get() != r && other->generation != 0 && other->said == Said::kReady;
+    return other.get() != r && other->generation != 0 && other->said == Said::kReady &&
+           r->heard_ns - other->ready_since_ns >= kTogetherNs;
   });
   r->said = said;
   r->why = why;

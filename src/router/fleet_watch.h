@@ -4,8 +4,8 @@
 // A replica takes requests when it says that it is ready, serves the fleet's model, is not being drained and has not
 // failed --eject-after requests in a row. One that has become ready gets its share by and by (--slow-start).
 //
-// Thread rule: Pick, Ended, Failed, Endpoints and the counts on any thread; everything else, and what is called back, on
-// the loop's. Invariant: every ticket is ended once, by Ended, or by the replica's removal.
+// Thread rule: Pick, Ended, Failed, Endpoints and the counts on any thread; everything else, and what is called back,
+// on the loop's. Invariant: every ticket is ended once, by Ended, or by the replica's removal.
 #pragma once
 
 #include <atomic>
@@ -56,7 +56,8 @@ class FleetWatch {
 
   // Begins to ask as soon as the loop runs. kInvalidArgument names the option. Clock, loop and log outlive it; the log
   // takes lines from any thread.
-  static Result<std::unique_ptr<FleetWatch>> Create(const FleetOptions& options, Clock& clock, http::Loop& loop, Log log);
+  static Result<std::unique_ptr<FleetWatch>> Create(const FleetOptions& options, Clock& clock, http::Loop& loop,
+                                                    Log log);
   ~FleetWatch();
 
   // Chooses a replica and counts the request there. `subset`: addresses, of which it shall be one; empty: any.

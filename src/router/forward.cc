@@ -18,9 +18,17 @@ constexpr const char* kMovedHeader = "x-tactus-migrated";
 
 // Of one connection, not of the message (RFC 9110, 7.6.1), and what each side writes for itself.
 bool HopByHop(std::string_view name) {
-  constexpr std::array<std::string_view, 11> kNames = {
-      "Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization", "TE",
-      "Trailer",    "Transfer-Encoding", "Upgrade", "Content-Length", "Expect"};
+  constexpr std::array<std::string_view, 11> kNames = {"Connection",
+                                                       "Keep-Alive",
+                                                       "Proxy-Connection",
+                                                       "Proxy-Authenticate",
+                                                       "Proxy-Authorization",
+                                                       "TE",
+                                                       "Trailer",
+                                                       "Transfer-Encoding",
+                                                       "Upgrade",
+                                                       "Content-Length",
+                                                       "Expect"};
   return std::any_of(kNames.begin(), kNames.end(), [&](std::string_view n) { return http::EqualsIgnoreCase(n, name); });
 }
 
@@ -163,7 +171,8 @@ http::ClientRequest Forward::Request() const {
   }
   if (!context_.options.replica_api_key.empty())
     request.headers.emplace_back("Authorization", "Bearer " + context_.options.replica_api_key);
-  if (const std::string* id = http::FindHeader(headers_, "X-Request-Id")) request.headers.emplace_back("X-Request-Id", *id);
+  if (const std::string* id = http::FindHeader(headers_, "X-Request-Id"))
+    request.headers.emplace_back("X-Request-Id", *id);
   request.headers.emplace_back("X-Forwarded-For", from.peer);
   request.headers.emplace_back("x-tactus-route", "1");
   return request;
@@ -282,8 +291,8 @@ void Forward::Follow(Attempt& attempt, const Moved& moved) {
   // A replica that lies does not get to say where the router connects.
   auto there = context_.watch.Moved(moved.url, view_.Route(context_.bytes_per_token));
   if (!there) {
-    return Fail(502, fmt::format("replica {} moved the request to '{}', which is none of this fleet", attempt.at.address,
-                                 Printable(moved.url)));
+    return Fail(502, fmt::format("replica {} moved the request to '{}', which is none of this fleet",
+                                 attempt.at.address, Printable(moved.url)));
   }
   been_.push_back(there->replica);
   const std::string url = there->url;
@@ -340,7 +349,8 @@ void Forward::EndTicket(Attempt& attempt) {
   if (std::exchange(attempt.ended, true)) return;
   const AnswerScan& scan = attempt.scan;
   const bool good = attempt.status / 100 == 2 && scan.output_tokens() > 0;
-  context_.watch.Ended(attempt.at.ticket, good ? static_cast<int32_t>(std::min<int64_t>(scan.output_tokens(), 1 << 30)) : -1);
+  context_.watch.Ended(attempt.at.ticket,
+                       good ? static_cast<int32_t>(std::min<int64_t>(scan.output_tokens(), 1 << 30)) : -1);
   if (!good || scan.prompt_tokens() <= 0 || view_.prompt_tokens > 0 || view_.prompt_bytes < kChunkBytes) return;
   const double ratio = static_cast<double>(view_.prompt_bytes) / static_cast<double>(scan.prompt_tokens());
   context_.bytes_per_token += kFollowUsage * (std::clamp(ratio, 0.5, 16.0) - context_.bytes_per_token);

@@ -2,8 +2,8 @@
 // answer back, no faster than the client takes it.
 //
 // Rules. A request goes elsewhere only where nothing of an answer has been told: comments that keep a stream alive tell
-// nothing. What has begun and cannot go on ends with an error in the stream, never in silence. Answers that are no event
-// streams are held until they are whole (up to kHeldBytes), so that they can still be had elsewhere.
+// nothing. What has begun and cannot go on ends with an error in the stream, never in silence. Answers that are no
+// event streams are held until they are whole (up to kHeldBytes), so that they can still be had elsewhere.
 //
 // Thread rule: the io thread. Invariants: the exchange gets one answer; every ticket taken is ended; the body is let go
 // of once an answer has begun.

@@ -25,13 +25,15 @@ Result<int64_t> Count(const Json& object, const char* name) {
   if (found->is_number_unsigned() && found->get<uint64_t>() > static_cast<uint64_t>(kMostTokens))
     return InvalidArgument(fmt::format("its '{}' is {}, which cannot be", name, found->get<uint64_t>()));
   const int64_t value = found->get<int64_t>();
-  if (value < 0 || value > kMostTokens) return InvalidArgument(fmt::format("its '{}' is {}, which cannot be", name, value));
+  if (value < 0 || value > kMostTokens)
+    return InvalidArgument(fmt::format("its '{}' is {}, which cannot be", name, value));
   return value;
 }
 
 Result<std::string> Text(const Json& object, const char* name) {
   const auto found = object.find(name);
-  if (found == object.end() || !found->is_string()) return InvalidArgument(fmt::format("its state has no text '{}'", name));
+  if (found == object.end() || !found->is_string())
+    return InvalidArgument(fmt::format("its state has no text '{}'", name));
   const auto& text = found->get_ref<const std::string&>();
   if (text.size() > 256) return InvalidArgument(fmt::format("its '{}' has {} bytes", name, text.size()));
   return text;

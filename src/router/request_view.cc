@@ -47,7 +47,8 @@ std::string PromptText(const Json& body) {
 }  // namespace
 
 route::RouteRequest RequestView::Route(double bytes_per_token) const {
-  const double tokens = prompt_tokens > 0 ? prompt_tokens : std::ceil(static_cast<double>(prompt_bytes) / bytes_per_token);
+  const double tokens =
+      prompt_tokens > 0 ? prompt_tokens : std::ceil(static_cast<double>(prompt_bytes) / bytes_per_token);
   return {.prompt_tokens = static_cast<int32_t>(std::clamp(tokens, 1.0, 1e9)),
           .keys = keys,
           .block_size = std::max(1, static_cast<int32_t>(kChunkBytes / bytes_per_token))};
@@ -58,8 +59,10 @@ RequestView ViewRequest(std::string_view text, const Hash128& secret) {
   const auto parsed = json_text::ParseJson(text);
   if (!parsed.ok() || !parsed->is_object()) return view;
   const Json& body = *parsed;
-  if (const auto model = body.find("model"); model != body.end() && model->is_string()) view.model = model->get<std::string>();
-  if (const auto stream = body.find("stream"); stream != body.end() && stream->is_boolean()) view.stream = stream->get<bool>();
+  if (const auto model = body.find("model"); model != body.end() && model->is_string())
+    view.model = model->get<std::string>();
+  if (const auto stream = body.find("stream"); stream != body.end() && stream->is_boolean())
+    view.stream = stream->get<bool>();
   const std::string prompt = PromptText(body);
   view.prompt_bytes = static_cast<int64_t>(prompt.size());
   if (const auto ids = body.find("prompt"); ids != body.end() && ids->is_array() && AllNumbers(*ids))

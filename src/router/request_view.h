@@ -12,7 +12,7 @@
 
 namespace tactus::router {
 
-inline constexpr int32_t kChunkBytes = 256;     // of prompt text that a key stands for
+inline constexpr int32_t kChunkBytes = 256;    // of prompt text that a key stands for
 inline constexpr double kBytesPerToken = 4.0;  // of prompt text, until usage has told better
 
 struct RequestView {

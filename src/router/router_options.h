@@ -33,28 +33,33 @@ struct FleetOptions {
     v.Field("replicas-file", replicas_file,
             {.help = "file with a replica's URL on each line; read again when it changes, lines that go are replicas "
                      "that go; '#' begins a comment"});
-    v.Field("replicas-dns", replicas_dns,
-            {.help = "HOST:PORT whose addresses are the replicas, as of a headless Kubernetes service; asked again every "
-                     "5 s"});
-    v.Field("balancer", balancer,
-            {.help = "who takes a request: round-robin, random, p2c, least-outstanding, prefix-affinity, sal, llumnix"});
+    v.Field(
+        "replicas-dns", replicas_dns,
+        {.help = "HOST:PORT whose addresses are the replicas, as of a headless Kubernetes service; asked again every "
+                 "5 s"});
+    v.Field(
+        "balancer", balancer,
+        {.help = "who takes a request: round-robin, random, p2c, least-outstanding, prefix-affinity, sal, llumnix"});
     v.Field("model", model,
             {.help = "name of the model that replicas must serve; default: the first one's that answers"});
     v.Field("seed", seed, {.min = 0, .help = "seed of balancers that draw"});
     v.Field("poll-interval", poll_interval,
             {.unit = "duration", .help = "how often a replica is asked how it is: its queue, its memory, its health"});
     v.Field("poll-timeout", poll_timeout, {.unit = "duration", .help = "how long it may take to say so"});
-    v.Field("dead-after", dead_after,
-            {.unit = "duration",
-             .help = "a replica that has not been heard of for so long has lost its requests: those of which nothing was "
-                     "told yet go to another, the others end with an error"});
-    v.Field("slow-start", slow_start,
-            {.unit = "duration", .help = "over which a replica that has become ready gets up to its share of requests"});
-    v.Field("eject-after", eject_after,
-            {.min = 0,
-             .max = 1000,
-             .help = "requests in a row that must fail at a replica for it to get none for --eject-time, twice that the "
-                     "next time, and so on; at most half of the replicas; 0: never"});
+    v.Field(
+        "dead-after", dead_after,
+        {.unit = "duration",
+         .help = "a replica that has not been heard of for so long has lost its requests: those of which nothing was "
+                 "told yet go to another, the others end with an error"});
+    v.Field(
+        "slow-start", slow_start,
+        {.unit = "duration", .help = "over which a replica that has become ready gets up to its share of requests"});
+    v.Field(
+        "eject-after", eject_after,
+        {.min = 0,
+         .max = 1000,
+         .help = "requests in a row that must fail at a replica for it to get none for --eject-time, twice that the "
+                 "next time, and so on; at most half of the replicas; 0: never"});
     v.Field("eject-time", eject_time, {.unit = "duration", .help = "see --eject-after"});
   }
 };
@@ -77,36 +82,40 @@ struct RouterOptions {
   void VisitFields(V& v) {
     fleet.VisitFields(v);
     v.Group("Requests");
-    v.Field("retries", retries,
-            {.min = 0,
-             .max = 16,
-             .help = "how many more replicas a request may go to when one fails before anything of the answer was told, or "
-                     "says that it is full"});
+    v.Field(
+        "retries", retries,
+        {.min = 0,
+         .max = 16,
+         .help = "how many more replicas a request may go to when one fails before anything of the answer was told, or "
+                 "says that it is full"});
     v.Field("retry-budget", retry_budget,
             {.min = 0,
              .max = 1,
              .help = "most retries at once, as a share of the requests in flight (three are always allowed), so that a "
                      "fleet in trouble does not get more work for it"});
-    v.Field("hedge-after", hedge_after,
-            {.unit = "duration",
-             .help = "send a request to a second replica when the first has not answered for so long, and take who comes "
-                     "first; 0: never"});
+    v.Field(
+        "hedge-after", hedge_after,
+        {.unit = "duration",
+         .help = "send a request to a second replica when the first has not answered for so long, and take who comes "
+                 "first; 0: never"});
     v.Field("request-timeout", request_timeout, {.unit = "duration", .help = "longest time that a request may take"});
     v.Group("Server");
     v.Field("host", host, {.help = "address to listen on"});
     v.Field("port", port, {.min = 0, .max = 65535, .help = "port to listen on; 0: any free one"});
-    v.Field("api-key", api_key,
-            {.help = "key that clients must send as a bearer token; may be repeated; without one what clients send goes "
-                     "to the replicas",
-             .secret = true});
+    v.Field(
+        "api-key", api_key,
+        {.help = "key that clients must send as a bearer token; may be repeated; without one what clients send goes "
+                 "to the replicas",
+         .secret = true});
     v.Field("replica-api-key", replica_api_key, {.help = "key that is sent to the replicas", .secret = true});
     v.Field("admin-key", admin_key,
             {.help = "bearer token for /fleet/*; default: none, and only this machine may use it", .secret = true});
     v.Field("allowed-origins", allowed_origins,
             {.help = "web origin that browsers may call from, or *; may be repeated"});
-    v.Field("allowed-hosts", allowed_hosts,
-            {.help = "host name that clients may call this server by, or *; may be repeated; default: loopback names when "
-                     "it listens there, else *"});
+    v.Field(
+        "allowed-hosts", allowed_hosts,
+        {.help = "host name that clients may call this server by, or *; may be repeated; default: loopback names when "
+                 "it listens there, else *"});
     v.Field("max-connections", max_connections,
             {.unit = "connections", .min = 1, .max = 1 << 20, .help = "most open connections; one more gets 503"});
     v.Field("max-connections-per-client", max_connections_per_client,

@@ -129,9 +129,10 @@ Status RouterServerImpl::Bind() {
   TACTUS_RETURN_IF_ERROR(http::CheckApiKeys(options_.api_key));
   TACTUS_RETURN_IF_ERROR(http::CheckAllowedHosts(options_.allowed_hosts));
   if (options_.max_body_total.bytes < options_.max_body.bytes) {
-    return InvalidArgument(fmt::format("--max-body-total: {} bytes are less than the {} of --max-body; give at least as many",
-                                       options_.max_body_total.bytes, options_.max_body.bytes),
-                           "max-body-total");
+    return InvalidArgument(
+        fmt::format("--max-body-total: {} bytes are less than the {} of --max-body; give at least as many",
+                    options_.max_body_total.bytes, options_.max_body.bytes),
+        "max-body-total");
   }
   http::ServerOptions http;
   http.host = options_.host;
@@ -149,15 +150,14 @@ Status RouterServerImpl::Bind() {
   TACTUS_ASSIGN_OR_RETURN(watch_, FleetWatch::Create(options_.fleet, clock_, server_->loop(), log_));
   TACTUS_ASSIGN_OR_RETURN(discovery_, Discovery::Create(options_.fleet, server_->loop(), *watch_, log_));
   watch_->OnLost([this](int32_t replica) { Lost(replica); });
-  context_.reset(new ForwardContext{.options = options_,
-                                    .watch = *watch_,
-                                    .clock = clock_,
-                                    .loop = server_->loop(),
-                                    .client = [this](const std::string& url) -> http::Client& { return ClientOf(url); },
-                                    .error_text = [](int status, const std::string& message) {
-                                      return api::ErrorText(status, message);
-                                    },
-                                    .counts = {}});
+  context_.reset(new ForwardContext{
+      .options = options_,
+      .watch = *watch_,
+      .clock = clock_,
+      .loop = server_->loop(),
+      .client = [this](const std::string& url) -> http::Client& { return ClientOf(url); },
+      .error_text = [](int status, const std::string& message) { return api::ErrorText(status, message); },
+      .counts = {}});
   server_->Start();
   return Status();
 }
@@ -184,7 +184,8 @@ http::HttpResponse RouterServerImpl::Error(const http::HttpRequest& request, int
 std::optional<http::HttpResponse> RouterServerImpl::CheckHead(const http::HttpRequest& head) {
   if (!hosts_->Allows(head.authority)) {
     return Error(head, 403,
-                 fmt::format("Host: '{}' is no name of this server (--allowed-hosts)", head.authority.substr(0, 256)), "Host");
+                 fmt::format("Host: '{}' is no name of this server (--allowed-hosts)", head.authority.substr(0, 256)),
+                 "Host");
   }
   if (head.method == "OPTIONS") {
     http::HttpResponse response;
@@ -226,7 +227,9 @@ std::optional<http::HttpResponse> RouterServerImpl::CheckAdmin(const http::HttpR
     return Error(head, 401, "no or a wrong admin key; send it as 'Authorization: Bearer <key>' (--admin-key)");
   const bool list = head.path == "/fleet/replicas";
   const bool takes = head.method == "POST" || (list && (head.method == "GET" || head.method == "DELETE"));
-  if (!takes) return Error(head, 405, fmt::format("{} takes {}, not {}", head.path, list ? "GET, POST and DELETE" : "POST", head.method));
+  if (!takes)
+    return Error(head, 405,
+                 fmt::format("{} takes {}, not {}", head.path, list ? "GET, POST and DELETE" : "POST", head.method));
   // A browser sends any other type to any site without asking that site first.
   const std::string* type = head.Find("Content-Type");
   if (head.method != "GET" && (type == nullptr || !type->starts_with("application/json")))
@@ -289,11 +292,11 @@ void RouterServerImpl::ForwardOn(std::shared_ptr<http::Exchange> exchange) {
   const auto key = keys_.Find(request.Find("Authorization"));
   auto places = places_.Enter(key ? http::KeyName(*key) : request.peer);
   if (!places.ok()) {
-    return exchange->Respond(
-        Error(request, 429,
-              fmt::format("{} requests of this client are in flight, the limit (--max-streams-per-client); try again when "
-                          "some have ended",
-                          options_.max_streams_per_client)));
+    return exchange->Respond(Error(
+        request, 429,
+        fmt::format("{} requests of this client are in flight, the limit (--max-streams-per-client); try again when "
+                    "some have ended",
+                    options_.max_streams_per_client)));
   }
   http::Body body = exchange->TakeBody();
   RequestView view = ViewRequest(body.text(), secret_);

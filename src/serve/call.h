@@ -14,8 +14,8 @@
 #include <new>
 
 #include "base/clock.h"
-#include "http/server.h"
 #include "http/client_counts.h"
+#include "http/server.h"
 #include "tactus/status.h"
 #include "tactus/stop_token.h"
 

@@ -13,7 +13,8 @@ std::string FleetStateText(const Engine* engine, std::string_view state) {
     text += ",\"model\":";
     json_text::AppendJsonString(&text, engine->model().name);
     text += fmt::format(
-        ",\"running\":{},\"waiting\":{},\"waiting_tokens\":{},\"free_kv_tokens\":{},\"kv_tokens\":{},\"step_tokens\":{}",
+        ",\"running\":{},\"waiting\":{},\"waiting_tokens\":{},\"free_kv_tokens\":{},\"kv_tokens\":{},\"step_tokens\":{"
+        "}",
         stats.running, stats.waiting, stats.waiting_tokens,
         (stats.kv_blocks_total - stats.kv_blocks_in_use) * stats.block_size, stats.kv_blocks_total * stats.block_size,
         stats.step_tokens);

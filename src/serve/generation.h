@@ -15,9 +15,9 @@
 #include "api/answer.h"
 #include "api/conversation.h"
 #include "base/clock.h"
+#include "http/client_counts.h"
 #include "http/server.h"
 #include "serve/call.h"
-#include "http/client_counts.h"
 #include "tactus/engine.h"
 
 namespace tactus::serve {
@@ -39,7 +39,7 @@ struct Caller {
   std::string slo_class;     // of its requests that name none; empty: none
   std::string cache_salt;    // goes before the body's own; empty: none
   http::ClientCounts::Places places;  // one, until the body tells how many sequences there are
-  std::string owner;            // who may ask for the request's schedule; empty: everybody
+  std::string owner;                  // who may ask for the request's schedule; empty: everybody
 };
 
 class Generation final : public Call {

@@ -61,7 +61,7 @@ struct SimExecutorConfig {
   Clock* clock = nullptr;
   int32_t max_slots = 0;
   StepNoise noise = {};
-  double slowness = 1;  // every step takes so many times as long
+  double slowness = 1;                     // every step takes so many times as long
   const cost::CostModel* meter = nullptr;  // for flops and bytes; may be null
   // Called when a step is submitted, with its times; may be empty.
   std::function<void(const StepPlan&, TimeNs start_ns, TimeNs end_ns)> observer = {};

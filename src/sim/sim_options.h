@@ -61,9 +61,10 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
              .min = 0.01,
              .max = 10000,
              .help = "how often sal and llumnix ask the replicas what they do"});
-    v.Field("replica-slowness", replica_slowness,
-            {.help = "how many times as long a step takes at each replica, 1,1,2 say, from the first on and over again; "
-                     "nobody is told; default: all alike"});
+    v.Field(
+        "replica-slowness", replica_slowness,
+        {.help = "how many times as long a step takes at each replica, 1,1,2 say, from the first on and over again; "
+                 "nobody is told; default: all alike"});
     v.Field("cost", cost,
             {.help = "where step times come from: auto, fitted, roofline, or a file of `tactus profile`"});
     v.Field("step-noise", step_noise,

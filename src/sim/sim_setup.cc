@@ -250,10 +250,11 @@ Result<std::vector<double>> ParseSlowness(const std::string& text) {
     char* parsed = nullptr;
     const double factor = std::strtod(one.c_str(), &parsed);
     if (one.empty() || *parsed != '\0' || !(factor >= kLeast && factor <= kMost)) {
-      return InvalidArgument(fmt::format("--replica-slowness: '{}' is no number from {} to {}; give one for each replica, "
-                                         "as 1,1,2",
-                                         one, kLeast, kMost),
-                             "replica-slowness");
+      return InvalidArgument(
+          fmt::format("--replica-slowness: '{}' is no number from {} to {}; give one for each replica, "
+                      "as 1,1,2",
+                      one, kLeast, kMost),
+          "replica-slowness");
     }
     factors.push_back(factor);
   }

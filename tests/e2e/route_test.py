@@ -106,7 +106,9 @@ class FleetTest(unittest.TestCase):
         with concurrent.futures.ThreadPoolExecutor(16) as pool:
             answers = list(pool.map(lambda _: "".join(c.choices[0].text for c in ask(self.client, "to be", stream=True) if c.choices), range(64)))
         self.assertEqual(set(answers), {whole})
-        counts = [self.router.metric('tactus_route_requests_total{code="200",replica="' + s.url.removeprefix("http://") + '"}') for s in self.servers]
+        lines = self.router.get("/metrics")[1].splitlines()
+        counts = [sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("tactus_route_requests_total{") and 'code="200"' in line
+                      and s.url.removeprefix("http://") in line) for s in self.servers]
         self.assertGreater(min(counts), 10, "both replicas have work")
         with self.assertRaises(openai.BadRequestError):
             ask(self.client, "x", extra_headers={"x-slo-ttft-ms": "nonsense"})

@@ -103,17 +103,17 @@ TEST(OriginsTest, NothingWithoutAnAllowedOrigin) {
 TEST(OriginsTest, ANamedOriginIsEchoedAndVaries) {
   EXPECT_EQ(Cors(Origins({"https://a", "https://b"}), {{"origin", "https://b"}}, false),
             (Headers{{"Access-Control-Allow-Origin", "https://b"},
-                           {"Vary", "Origin"},
-                           {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After"}}));
+                     {"Vary", "Origin"},
+                     {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After"}}));
 }
 
 TEST(OriginsTest, AnyOriginAndPreflight) {
   EXPECT_EQ(Cors(Origins({"*"}), {{"Origin", "https://b"}}, true),
             (Headers{{"Access-Control-Allow-Origin", "*"},
-                           {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After"},
-                           {"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
-                           {"Access-Control-Allow-Headers", "authorization, content-type, x-request-id"},
-                           {"Access-Control-Max-Age", "600"}}));
+                     {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After"},
+                     {"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
+                     {"Access-Control-Allow-Headers", "authorization, content-type, x-request-id"},
+                     {"Access-Control-Max-Age", "600"}}));
   const auto asked =
       Cors(Origins({"*"}), {{"Origin", "https://b"}, {"Access-Control-Request-Headers", "x-mine"}}, true);
   EXPECT_EQ(*FindHeader(asked, "Access-Control-Allow-Headers"), "x-mine");

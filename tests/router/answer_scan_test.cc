@@ -16,7 +16,8 @@ TEST(AnswerScanTest, PassesEverythingOnWhateverThePieces) {
   for (size_t piece = 1; piece <= kStream.size(); ++piece) {
     AnswerScan scan;
     std::string passed;
-    for (size_t at = 0; at < kStream.size(); at += piece) passed += scan.Stream(std::string_view(kStream).substr(at, piece));
+    for (size_t at = 0; at < kStream.size(); at += piece)
+      passed += scan.Stream(std::string_view(kStream).substr(at, piece));
     ASSERT_EQ(passed, kStream) << "pieces of " << piece;
     ASSERT_EQ(scan.events(), 3) << "pieces of " << piece;
     ASSERT_EQ(scan.prompt_tokens(), 12) << "pieces of " << piece;

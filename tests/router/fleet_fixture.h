@@ -203,12 +203,8 @@ class RoutedFleet {
     url_ = *http::ParseUrl(fmt::format("http://127.0.0.1:{}", server_->port()));
     client_ = std::make_unique<http::Client>(url_, http::ClientOptions{.timeout_ns = kCallLimit, .pieces = true},
                                              SystemClock(), loop_);
-    thread_ = std::thread([this] {
-      while (!stop_.load()) {
-        loop_.After(5 * kMillisecond, [] {});
-        loop_.Run();
-      }
-    });
+    LookForTheEnd();
+    thread_ = std::thread([this] { loop_.Run(); });
   }
   ~RoutedFleet() {
     stop_.store(true);
@@ -217,14 +213,17 @@ class RoutedFleet {
   }
 
   void AwaitReady(int64_t count) {
-    Until(fmt::format("{} replicas ready; the log: {}", count, log()), [&] { return server_->ready_replicas() == count; });
+    Until(fmt::format("{} replicas ready; the log: {}", count, log()),
+          [&] { return server_->ready_replicas() == count; });
   }
   std::shared_ptr<Recorder> Send(http::ClientRequest request) {
     auto recorder = std::make_shared<Recorder>();
-    loop_.Post([this, recorder, request = std::move(request)]() mutable { client_->Send(std::move(request), recorder); });
+    loop_.Post(
+        [this, recorder, request = std::move(request)]() mutable { client_->Send(std::move(request), recorder); });
     return recorder;
   }
-  std::shared_ptr<Recorder> Post(const std::string& body = "{\"prompt\":\"x\",\"stream\":true}", http::Headers headers = {}) {
+  std::shared_ptr<Recorder> Post(const std::string& body = "{\"prompt\":\"x\",\"stream\":true}",
+                                 http::Headers headers = {}) {
     headers.emplace_back("Content-Type", "application/json");
     return Send({"POST", "/v1/completions", std::move(headers), body});
   }
@@ -252,10 +251,18 @@ class RoutedFleet {
   RouterServer& server() { return *server_; }
   const http::Url& url() const { return url_; }
   void Cancel() {
-    loop_.Post([this] { client_.reset(new http::Client(url_, {.timeout_ns = kCallLimit, .pieces = true}, SystemClock(), loop_)); });
+    loop_.Post([this] {
+      client_.reset(new http::Client(url_, {.timeout_ns = kCallLimit, .pieces = true}, SystemClock(), loop_));
+    });
   }
 
  private:
+  // Keeps the loop going meanwhile.
+  void LookForTheEnd() {
+    if (stop_.load()) return loop_.Stop();
+    loop_.After(5 * kMillisecond, [this] { LookForTheEnd(); });
+  }
+
   mutable std::mutex mutex_;
   std::string log_;
   std::unique_ptr<RouterServer> server_;

@@ -53,7 +53,8 @@ TEST(FleetWatchTest, OneOfAnotherModelIsRefusedByName) {
   options.fleet.model = "ours";
   RoutedFleet fleet({&other, &ours}, options);
   fleet.AwaitReady(1);
-  Until("the warning", [&] { return fleet.log().find("it serves 'other' and this fleet 'ours'") != std::string::npos; });
+  Until("the warning",
+        [&] { return fleet.log().find("it serves 'other' and this fleet 'ours'") != std::string::npos; });
   EXPECT_NE(fleet.Fetch("GET", "/fleet/replicas").body.find("\"state\":\"refused\""), std::string::npos);
 }
 
@@ -91,6 +92,7 @@ TEST(FleetWatchTest, OneThatComesLaterGetsItsShareByAndBy) {
   options.fleet.balancer = "round-robin";
   RoutedFleet fleet({&first}, options);
   fleet.AwaitReady(1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // those of the first second begin together
   fleet.Fetch("POST", "/fleet/replicas", "{\"url\":\"" + later.url() + "\"}");
   fleet.AwaitReady(2);
   for (int i = 0; i < 60; ++i) fleet.Answer(fleet.Post());
@@ -140,8 +142,9 @@ TEST(FleetWatchTest, ADrainedOneFinishesAndGetsNoMore) {
 TEST(FleetWatchTest, TheListOfReplicasRefusesWhatIsNone) {
   FakeReplica replica;
   RoutedFleet fleet({&replica});
-  for (const auto& [body, text] : {std::pair("{}", "url: give"), std::pair("{\"url\":5}", "url: give"), std::pair("[", "line 1"),
-                                   std::pair("{\"url\":\"https://x\"}", "https"), std::pair("{\"url\":\"http://x/v1\"}", "without a path")}) {
+  for (const auto& [body, text] :
+       {std::pair("{}", "url: give"), std::pair("{\"url\":5}", "url: give"), std::pair("[", "line 1"),
+        std::pair("{\"url\":\"https://x\"}", "https"), std::pair("{\"url\":\"http://x/v1\"}", "without a path")}) {
     const auto answer = fleet.Fetch("POST", "/fleet/replicas", body);
     EXPECT_EQ(answer.status, 400) << body;
     EXPECT_NE(answer.body.find(text), std::string::npos) << answer.body;

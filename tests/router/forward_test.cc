@@ -1,5 +1,8 @@
 // A request on its way to a replica and its answer back, whatever the replica does.
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "fleet_fixture.h"
 
@@ -14,7 +17,8 @@ TEST(ForwardTest, AStreamGoesThroughByteForByte) {
   RoutedFleet fleet({&replica});
   fleet.AwaitReady(1);
   const std::string body = "{\"prompt\": \"x\", \"stream\":true}";
-  const auto answer = fleet.Answer(fleet.Post(body, {{"X-Request-Id", "mine"}, {"x-other", "1"}, {"Connection", "x-hop"}, {"x-hop", "1"}}));
+  const auto answer = fleet.Answer(
+      fleet.Post(body, {{"X-Request-Id", "mine"}, {"x-other", "1"}, {"Connection", "x-hop"}, {"x-hop", "1"}}));
   ASSERT_TRUE(answer->ended.ok()) << answer->ended.ToString();
   EXPECT_EQ(answer->status, 200);
   std::string expected;
@@ -160,7 +164,8 @@ TEST(ForwardTest, AClientThatLeavesEndsItsRequest) {
   Until("the first event", [&] { return call->text() == kEvent; });
   fleet.Cancel();
   Until("the replica to see that the client left", [&] { return replica.gone() == 1; });
-  Until("no request in flight", [&] { return fleet.Fetch("GET", "/fleet/replicas").body.find("\"in_flight\":0") != std::string::npos; });
+  Until("no request in flight",
+        [&] { return fleet.Fetch("GET", "/fleet/replicas").body.find("\"in_flight\":0") != std::string::npos; });
 }
 
 // A slow client holds its replica back, not the router's memory.
@@ -183,7 +188,9 @@ TEST(ForwardTest, ASlowClientTakesNoMemory) {
   ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   const std::string body = "{\"prompt\":\"x\"}";
   const std::string text = fmt::format(
-      "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{}", body.size(), body);
+      "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: "
+      "{}\r\n\r\n{}",
+      body.size(), body);
   ASSERT_EQ(send(fd, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
   const Ptr exchange = replica.AwaitHeld();
   const std::string piece = "data: " + std::string(kPiece, 'x') + "\n\n";
@@ -289,7 +296,8 @@ TEST(ForwardTest, ASequenceThatMovesIsFollowed) {
   to.set_answer([](Ptr exchange) { exchange->Respond({.body = "{\"whole\":1}"}); });
   EXPECT_EQ(fleet.Answer(fleet.Post())->body, "{\"whole\":1}");
   EXPECT_EQ(to.request().path, "/fleet/streams/t8");
-  from.set_answer([](Ptr exchange) { exchange->Respond({.headers = {{"x-tactus-migrated", "http://127.0.0.1:1 t9"}}}); });
+  from.set_answer(
+      [](Ptr exchange) { exchange->Respond({.headers = {{"x-tactus-migrated", "http://127.0.0.1:1 t9"}}}); });
   const auto nowhere = fleet.Answer(fleet.Post());
   EXPECT_EQ(nowhere->status, 502);
   EXPECT_NE(nowhere->body.find("none of this fleet"), std::string::npos) << nowhere->body;

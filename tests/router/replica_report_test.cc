@@ -44,7 +44,8 @@ TEST(TactusStateTest, LiesAndGarbageAreErrorsThatNameTheField) {
   }
   EXPECT_FALSE(ParseTactusState(State("free_kv_tokens", "1001")).ok());  // more than there are
   EXPECT_FALSE(ParseTactusState(State("model", "\"" + std::string(1000, 'x') + "\"")).ok());
-  for (const char* body : {"", "<html>", "[]", "{}", "{\"status\":5}"}) EXPECT_FALSE(ParseTactusState(body).ok()) << body;
+  for (const char* body : {"", "<html>", "[]", "{}", "{\"status\":5}"})
+    EXPECT_FALSE(ParseTactusState(body).ok()) << body;
 }
 
 const std::string kVllm =

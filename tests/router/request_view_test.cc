@@ -8,8 +8,8 @@ namespace {
 const Hash128 kSecret{1, 2};
 
 std::string Chat(const std::string& first, const std::string& second) {
-  return R"({"model":"m","stream":true,"messages":[{"role":"user","content":")" + first + R"("},{"role":"user","content":")" +
-         second + R"("}]})";
+  return R"({"model":"m","stream":true,"messages":[{"role":"user","content":")" + first +
+         R"("},{"role":"user","content":")" + second + R"("}]})";
 }
 
 size_t Shared(const RequestView& a, const RequestView& b) {
