@@ -314,6 +314,21 @@ class ManifestsTest(unittest.TestCase):
                     out = namespace != "tactus" or allowed(policies, "Egress", source, target, "tactus", port)
                     self.assertEqual(out and allowed(policies, "Ingress", target, source, namespace, port), wanted)
 
+    def test_services_and_policies_of_cells_select_their_pods(self):
+        items = [item for name, item in self.files if name.endswith("leader_worker_set.yaml")]
+        pods = [labels for item in items for labels, _ in pod_specs(item)]
+        monitor = self.one("ServiceMonitor", "tactus")["spec"]["selector"]
+        for item in items:
+            if item["kind"] == "Service":
+                self.assertEqual(sum(selects({"matchLabels": item["spec"]["selector"]}, labels) for labels in pods), 1, item["metadata"]["name"])
+                self.assertTrue(selects(monitor, item["metadata"]["labels"]), "is not scraped")
+            elif item["kind"] == "NetworkPolicy":
+                self.assertEqual([selects(item["spec"]["podSelector"], labels) for labels in pods], [False, True])
+                sources = item["spec"]["ingress"][0]["from"][0]["podSelector"]
+                self.assertTrue(all(selects(sources, labels) for labels in pods))
+        fleet = self.one("Service", "tactus-replicas")["spec"]["selector"]
+        self.assertFalse(any(selects({"matchLabels": fleet}, labels) for labels in pods), "a fleet beside them would take their replicas")
+
     def test_the_rules_are_those_of_the_files(self):
         done = subprocess.run([os.sys.executable, str(ROOT / "deploy/prometheus/make_rule_object.py"), "--check"], capture_output=True, text=True, timeout=30)
         self.assertEqual(done.returncode, 0, done.stderr)
