@@ -160,6 +160,19 @@ class ManifestsTest(unittest.TestCase):
         if missing:
             self.skipTest(f"this program has no command {', '.join(sorted(missing))}: their flags were not checked")
 
+    def test_kserve_s_two_halves_are_one_command_line(self):
+        runtime, service = self.one("ServingRuntime")["spec"], self.one("InferenceService")["spec"]["predictor"]
+        self.assertEqual(service["model"]["runtime"], self.one("ServingRuntime")["metadata"]["name"])
+        self.assertIn(service["model"]["modelFormat"]["name"], [f["name"] for f in runtime["supportedModelFormats"]])
+        container = runtime["containers"][0]
+        words = [w.replace("{{.Name}}", "a-model") for w in container["args"] + service["model"]["args"]]
+        done = subprocess.run([os.environ["TACTUS_BINARY"], *words, "--print-config"], capture_output=True, text=True, timeout=30)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        port = int(re.search(r"(?m)^port = (\d+)$", done.stdout).group(1))
+        named = {str(port), *(str(p["containerPort"]) for p in container["ports"]), runtime["annotations"]["prometheus.kserve.io/port"],
+                 *(str(container[p]["httpGet"]["port"]) for p in ("startupProbe", "livenessProbe", "readinessProbe"))}
+        self.assertEqual(named, {str(port)})
+
     def test_each_part_of_the_job_runs_once(self):
         spec = self.one("Job")["spec"]
         container = spec["template"]["spec"]["containers"][0]
