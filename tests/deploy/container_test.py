@@ -192,7 +192,9 @@ class ContainerTest(unittest.TestCase):
             def serve():
                 connection, _ = listener.accept()
                 with connection:
-                    connection.recv(1000)
+                    request = b""
+                    while not request.endswith(b"\r\n\r\n"):
+                        request += connection.recv(1000)
                     connection.sendall(answer)
             thread = threading.Thread(target=serve)
             thread.start()

@@ -126,8 +126,8 @@ class DashboardsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.files = tempfile.TemporaryDirectory()
-        cls.server = ServerProcess("--files-dir", pathlib.Path(cls.files.name) / "files", "--gate", "predict", "--slo-class", "chat:ttft=10s,tbt=5s",
-                                   "--slo-class", "hurried:ttft=1us", real_model=False)
+        cls.server = ServerProcess("--files-dir", pathlib.Path(cls.files.name) / "files", "--gate", "predict",
+                                   "--slo-class", "chat:ttft=10s,tbt=5s", real_model=False)
 
     @classmethod
     def tearDownClass(cls):
@@ -138,7 +138,7 @@ class DashboardsTest(unittest.TestCase):
     def work(self):
         complete(self.server, slo={"class": "chat"})
         complete(self.server, slo={"class": "chat"})
-        complete(self.server, slo={"ttft_ms": 0.001})
+        complete(self.server, slo={"jct_ms": 10}, max_tokens=1500)   # which takes longer
 
     def test_a_server_has_every_metric_that_rules_and_dashboards_name(self):
         self.work()
