@@ -5,6 +5,7 @@ requests on, so that what clients get is the whole API, streams included. Needs 
 """
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pathlib
@@ -64,11 +65,7 @@ class TactusServer:
             self._end()
             raise
         if targets_dir:
-            self._targets = pathlib.Path(targets_dir) / f"{socket.gethostname()}-{port}.json"
-            self._targets.parent.mkdir(parents=True, exist_ok=True)
-            part = self._targets.with_suffix(".part")   # Prometheus reads whole files only
-            part.write_text(json.dumps([{"targets": [f"{host}:{port}"], "labels": {}}]))
-            part.replace(self._targets)
+            self._targets = _tell(pathlib.Path(targets_dir), host, port)
 
     def _read_lines(self) -> None:
         assert self._process.stderr is not None
@@ -132,6 +129,9 @@ class TactusServer:
             self._process.wait(self._stop_limit_s + 10)
         except subprocess.TimeoutExpired:
             self._process.kill()
+        self._reader.join(HEALTH_LIMIT_S)
+        if self._process.stderr is not None and not self._reader.is_alive():
+            self._process.stderr.close()
 
     def __del__(self) -> None:
         """Ray calls it when the replica goes and its requests have ended."""
@@ -140,6 +140,20 @@ class TactusServer:
         if self._session is not None:
             self._session.detach()   # its loop may be gone
         self._end()
+
+
+def _tell(folder: pathlib.Path, host: str, port: int) -> pathlib.Path:
+    """Writes the file of a replica, and takes away those of replicas of this node that were killed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in folder.glob(f"{socket.gethostname()}-*.json"):
+        with socket.socket() as probe:
+            if probe.connect_ex((host, int(left.stem.rsplit("-", 1)[1]))) == errno.ECONNREFUSED:
+                left.unlink(missing_ok=True)
+    file = folder / f"{socket.gethostname()}-{port}.json"
+    part = file.with_suffix(".part")   # Prometheus reads whole files only
+    part.write_text(json.dumps([{"targets": [f"{host}:{port}"], "labels": {}}]))
+    part.replace(file)
+    return file
 
 
 def app(args: dict[str, str]) -> serve.Application:

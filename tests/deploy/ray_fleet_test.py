@@ -49,6 +49,10 @@ def children_of(binary):
     return found
 
 
+def parent_of(process):
+    return int(pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[1])
+
+
 @unittest.skipIf(ray is None, "this Python has no Ray; scripts/test.sh slow makes one in .venv-ray")
 class RayFleetTest(unittest.TestCase):
     @classmethod
@@ -151,6 +155,14 @@ class RayFleetTest(unittest.TestCase):
         self.assertEqual(len(before), 2)
         victim = min(before)
         os.kill(victim, signal.SIGKILL)
+        self.expect_another_than(victim)
+
+    def test_a_replica_that_is_killed_takes_its_server_along(self):
+        victim = min(children_of(self.binary))
+        os.kill(parent_of(parent_of(victim)), signal.SIGKILL)   # the server's guard is between them
+        self.expect_another_than(victim)
+
+    def expect_another_than(self, victim):
         wait_until(lambda: len(children_of(self.binary)) == 2 and victim not in children_of(self.binary), "another server", limit_s=120,
                    about=lambda: str(self.replicas()))
         wait_until(lambda: self.replicas().replica_states == {"RUNNING": 2} and len(self.addresses()) == 2, "two replicas run", limit_s=120,
@@ -167,7 +179,7 @@ class RayFleetTest(unittest.TestCase):
             tactus_serve.app({})
         with self.assertRaisesRegex(FileNotFoundError, "no program 'no-such-tactus'"):
             tactus_serve.TactusServer(["a"], binary="no-such-tactus")
-        with self.assertRaisesRegex(RuntimeError, "did not start.*\n.*no-such-model"):
+        with self.assertRaisesRegex(RuntimeError, "(?s)did not start.*no-such-model"):
             tactus_serve.TactusServer(["/no-such-model"], binary=self.binary, start_limit_s=30)
 
     def test_the_configuration_file_fits(self):
