@@ -19,6 +19,9 @@ from prometheus_test import GRAFANA, PROMETHEUS, filled, fleet_metrics, panels, 
 from server_process import ServerProcess, wait_until
 
 
+PICKER = pathlib.Path(os.environ["TACTUS_BINARY"] + "-epp")
+
+
 def load_panels():
     spec = importlib.util.spec_from_file_location("panels", GRAFANA / "panels.py")
     module = importlib.util.module_from_spec(spec)
@@ -85,17 +88,16 @@ class Prometheus:
         self.folder.cleanup()
 
 
-class RouterProcess:
-    """A `tactus route` before one server."""
+class Front:
+    """A `tactus route` or `tactus epp` before one server; `port_flag` is that of its metrics."""
 
-    def __init__(self, replica):
+    def __init__(self, command, port_flag, replica):
         self.log = tempfile.NamedTemporaryFile()
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
-        self.process = subprocess.Popen([os.environ["TACTUS_BINARY"], "route", "--port", str(port), "--replicas", replica], stdin=subprocess.DEVNULL,
-                                        stdout=self.log, stderr=self.log)
+        self.process = subprocess.Popen([*command, port_flag, str(port), "--replicas", replica], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
 
     def __enter__(self):
         def answers():
@@ -103,9 +105,9 @@ class RouterProcess:
                 return self.process.poll() is not None or get(self.url + "/health")
             except OSError:
                 return False
-        wait_until(answers, "the router answers", about=self.last_lines)
+        wait_until(answers, "it answers", about=self.last_lines)
         if self.process.poll() is not None:
-            raise AssertionError("the router has ended" + self.last_lines())
+            raise AssertionError("it has ended" + self.last_lines())
         return self
 
     def last_lines(self):
@@ -169,12 +171,22 @@ class DashboardsTest(unittest.TestCase):
 
     @unittest.skipIf(help_of("route") is None, "this program has no command route")
     def test_a_router_has_the_metrics_of_the_list(self):
-        listed = json.loads((PROMETHEUS / "fleet_metrics.json").read_text())["router"]
-        with RouterProcess(self.server.url) as router:
+        with Front([os.environ["TACTUS_BINARY"], "route"], "--port", self.server.url) as router:
             wait_until(lambda: 'tactus_route_replicas{state="ready"} 1' in get(router.url + "/metrics"), "it sees the replica", about=router.last_lines)
             complete(router)
-            text = get(router.url + "/metrics")
-        types = {name: kind for name, kind in metric_names.families(text).items() if name.startswith("tactus_route_")}
+            self.check_metrics("router", get(router.url + "/metrics"))
+
+    @unittest.skipUnless(PICKER.exists(), "this program has no endpoint picker")
+    def test_an_endpoint_picker_has_the_metrics_of_the_list(self):
+        with Front([PICKER, "--grpc-port", "0", "--health-port", "0"], "--metrics-port", self.server.url) as picker:
+            ready = re.compile(r"(?m)^tactus_epp_endpoint_ready\{.*\} 1$")
+            wait_until(lambda: ready.search(get(picker.url + "/metrics")), "it sees the replica", about=picker.last_lines)
+            self.check_metrics("endpoint picker", get(picker.url + "/metrics"))
+
+    def check_metrics(self, part, text):
+        listed = json.loads((PROMETHEUS / "fleet_metrics.json").read_text())[part]
+        prefix = next(iter(listed)).rsplit("_", 1)[0].split("_")[1]
+        types = {name: kind for name, kind in metric_names.families(text).items() if name.startswith(f"tactus_{prefix}_")}
         self.assertEqual(types, {name: entry["type"] for name, entry in listed.items()}, "deploy/prometheus/fleet_metrics.json")
         for name, entry in listed.items():
             for labels in re.findall(rf"(?m)^{name}{{(.*)}} ", text):

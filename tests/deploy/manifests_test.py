@@ -281,6 +281,12 @@ class ManifestsTest(unittest.TestCase):
                     if claim := volume.get("persistentVolumeClaim"):
                         self.assertIn(("PersistentVolumeClaim", claim["claimName"]), names)
 
+    def test_files_that_the_operators_pages_name_are_there(self):
+        for page in ("deploy.md", "ray_serve.md", "kserve.md"):
+            for name in set(re.findall(r"(?<![\w/])deploy/[\w./*-]*[\w*]", (ROOT / "docs" / page).read_text())):
+                with self.subTest(page=page, name=name):
+                    self.assertTrue(list(ROOT.glob(name)), "is not there")
+
     def test_secrets_are_those_that_the_operators_page_makes(self):
         page = (ROOT / "docs/deploy.md").read_text()
         made = re.search(r"kubectl -n tactus create secret generic (\S+)((?:.*\\\n)*.*)", page)
