@@ -13,8 +13,9 @@ SOURCE = {"type": "prometheus", "uid": "${source}"}
 
 
 def choice(name, label, query):
+    """All of them means those that the query gives: routers have metrics of replicas' names too."""
     return {"name": name, "label": label, "type": "query", "datasource": SOURCE, "definition": query, "query": {"query": query, "refId": name},
-            "includeAll": True, "allValue": ".*", "multi": True, "refresh": 2, "sort": 1, "current": {"text": "All", "value": "$__all"}}
+            "includeAll": True, "multi": True, "refresh": 2, "sort": 1, "current": {"text": "All", "value": "$__all"}}
 
 
 def dashboard(uid, title, rows, choices):

@@ -31,6 +31,15 @@ def help_of(command):
     return done.stdout if done.returncode == 0 else None
 
 
+def has_flag(command, flag):
+    return re.search(rf"(?m)^  (--[\w-]+, )?{re.escape(flag)}\b", help_of(command)) is not None
+
+
+def fleet_secret_is_built():
+    """Whether this program knows --kv-secret-file at all: with `serve`, all of a fleet must."""
+    return has_flag("serve", "--kv-secret-file")
+
+
 def stages():
     """name -> instructions of each stage, as (word, rest), with continued lines joined."""
     text = re.sub(r"(?m)^\s*#.*\n", "", DOCKERFILE.read_text())

@@ -10,6 +10,8 @@ import shutil
 import subprocess
 import unittest
 
+from container_test import fleet_secret_is_built, has_flag, help_of
+
 try:
     import jsonschema
     import kubernetes_validate
@@ -24,14 +26,6 @@ KUBERNETES = ROOT / "deploy/kubernetes"
 OVERLAYS = sorted((KUBERNETES / "fleet/overlays").iterdir())
 NO_PACKAGE = "this Python has no kubernetes-validate; scripts/test.sh makes one in .venv"
 REFUSED = (ValueError,) if kubernetes_validate is None else (ValueError, jsonschema.ValidationError, kubernetes_validate.ValidationError)
-
-
-def help_of(*command):
-    return subprocess.run([os.environ["TACTUS_BINARY"], *command, "--help"], capture_output=True, text=True, check=True, timeout=30).stdout
-
-
-def has_command(name):
-    return re.search(rf"(?m)^  {name}\b", help_of()) is not None
 
 
 def pod_specs(item):
@@ -136,21 +130,17 @@ class ManifestsTest(unittest.TestCase):
                     yield f"{name}: {item['kind']} {item['metadata']['name']}", words
 
     def test_the_program_takes_the_command_lines(self):
-        fleet, seen, missing = has_command("route"), set(), set()
+        secret, seen, missing = fleet_secret_is_built(), set(), set()
         for where, words in self.command_lines():
             with self.subTest(where=where):
                 command = words[0] if not words[0].startswith("-") else "serve"   # arguments of a KServe model go behind the runtime's
                 seen.add(command)
-                if not has_command(command):
+                if help_of(command) is None:
                     missing.add(command)
                     continue
-                known = help_of(command)
-                # A program without `route` has no fleet secret either.
-                kept = [w for w in words if fleet or not w.startswith("--kv-secret-file")]
-                for word in kept:
-                    if word.startswith("--"):
-                        flag = word.split("=")[0]
-                        self.assertRegex(known, rf"(?m)^  (--[\w-]+, )?{re.escape(flag)}\b", f"`tactus {command} --help` has no {flag}")
+                kept = [w for w in words if secret or not w.startswith("--kv-secret-file")]
+                for flag in [w.split("=")[0] for w in kept if w.startswith("--")]:
+                    self.assertTrue(has_flag(command, flag), f"`tactus {command} --help` has no {flag}")
                 kept = [w.replace("{{.Name}}", "a-model") for w in kept]
                 arguments = kept[1:] if words[0] == command else kept
                 done = subprocess.run([os.environ["TACTUS_BINARY"], command, *arguments, "--print-config"], capture_output=True, text=True, timeout=30)
