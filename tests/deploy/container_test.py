@@ -132,6 +132,9 @@ class ContainerTest(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr[-3000:])
             done = run("ninja", "-C", f"{folder}/build/release", "-t", "query", "tactus")
             self.assertEqual(done.returncode, 0, "there is no target tactus\n" + done.stderr)
+            # Embedded by a pattern, which would find nothing without a word.
+            graph = pathlib.Path(f"{folder}/build/release/build.ninja").read_text()
+            self.assertEqual([p.name for p in (ROOT / "data/cost").glob("*.json") if f"data/cost/{p.name}" not in graph], [])
 
     @unittest.skipIf(shutil.which("dpkg-query") is None or shutil.which("ldd") is None, "no Debian")
     def test_its_packages_have_every_library(self):
