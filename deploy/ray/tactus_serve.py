@@ -5,6 +5,7 @@ requests on, so that what clients get is the whole API, streams included. Needs 
 """
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import os
@@ -137,9 +138,13 @@ class TactusServer:
         """Ray calls it when the replica goes and its requests have ended."""
         if getattr(self, "_process", None) is None:   # it never began
             return
-        if self._session is not None:
-            self._session.detach()   # its loop may be gone
         self._end()
+        if self._session is None:
+            return
+        try:   # Ray calls it within the loop
+            self._closing = asyncio.get_running_loop().create_task(self._session.close())
+        except RuntimeError:
+            self._session.detach()
 
 
 def _tell(folder: pathlib.Path, host: str, port: int) -> pathlib.Path:
