@@ -28,4 +28,11 @@ fi
 echo "setup: installing ${#missing[@]} packages: ${missing[*]}" >&2
 export DEBIAN_FRONTEND=noninteractive
 "${as_root[@]}" apt-get update -qq >&2 || echo "setup: apt-get update failed; trying with the lists at hand" >&2
-"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
+# The tests start a Prometheus themselves: the package's own service stays off where it was not there before.
+service=
+case " ${missing[*]} " in *" prometheus "*) [ -d /run/systemd/system ] && service=prometheus.service ;; esac
+[ -z "$service" ] || "${as_root[@]}" systemctl --quiet mask "$service"
+status=0
+"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2 || status=$?
+[ -z "$service" ] || { "${as_root[@]}" systemctl --quiet unmask "$service" && "${as_root[@]}" systemctl --quiet disable "$service"; }
+exit $status

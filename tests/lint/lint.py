@@ -81,7 +81,7 @@ POLICY_ROW = re.compile(r'^TACTUS_\w+\("([^"]+)"', flags=re.M)
 PREDICTORS = ["history", "oracle", "noisy"]
 # Files in which one name is also that of something else.
 OTHER_MEANINGS = {"sim/workload.cc": '"random"'}  # a workload
-DOC_PATH = re.compile(r"`((?:src|tests|include|tools|scripts|bench|cmake|data|docs)/[\w./*-]+)`")
+DOC_PATH = re.compile(r"`((?:src|tests|include|tools|scripts|bench|cmake|data|deploy|docs)/[\w./*-]+)`")
 DOC_LINK = re.compile(r"\]\((?!\w+:)([^)\s]+)\)")
 DOC_NAME = re.compile(r"`([A-Z]\w+(?:::\w+)*)`")
 OPTION = re.compile(r"\bv\.Field\(\s*\"([a-z][a-z-]*)\"")

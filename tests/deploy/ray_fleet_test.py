@@ -1,0 +1,197 @@
+"""deploy/ray on a real local Ray cluster: two replicas that stream to the official client, report their health, tell Prometheus where
+they are, and are started again when their server dies."""
+import json
+import os
+import pathlib
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+import urllib.error
+import urllib.request
+
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"          # it would report to its makers
+os.environ["RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S"] = "120"   # on a busy machine
+os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(16)   # else it writes one into the home folder
+
+try:
+    import ray
+    from ray import serve
+except ImportError:
+    ray = None
+
+from openai import APIStatusError, OpenAI
+from server_process import CHAT_TEMPLATE, TINY_CONFIG, wait_until
+
+KEY = "fleet-key"
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def children_of(binary):
+    """Processes that run the program, by their command lines."""
+    found = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_text().split("\0")
+        except OSError:
+            continue
+        if words[0] == binary and "serve" in words:
+            found[int(path.parent.name)] = words
+    return found
+
+
+def parent_of(process):
+    return int(pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[1])
+
+
+@unittest.skipIf(ray is None, "this Python has no Ray; scripts/test.sh slow makes one in .venv-ray")
+class RayFleetTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        import tactus_serve
+
+        cls.folder = tempfile.TemporaryDirectory()
+        folder = pathlib.Path(cls.folder.name)
+        (folder / "model").mkdir()
+        (folder / "model/config.json").write_text(json.dumps(TINY_CONFIG))
+        (folder / "model/chat.jinja").write_text(CHAT_TEMPLATE)
+        # A name of its own, by which its processes are found.
+        cls.binary = str(folder / "tactus-under-test")
+        shutil.copy(os.environ["TACTUS_BINARY"], cls.binary)
+        cls.targets = folder / "targets"
+        os.environ["TACTUS_API_KEY"] = KEY
+        cls.addClassCleanup(os.environ.pop, "TACTUS_API_KEY")
+        ray.init(num_cpus=2, _node_ip_address="127.0.0.1", include_dashboard=False, object_store_memory=128 << 20, log_to_driver=False)
+        cls.port = free_port()
+        serve.start(http_options={"host": "127.0.0.1", "port": cls.port})
+        cls.handle = serve.run(tactus_serve.app({
+            "model": str(folder / "model"), "replicas": "2", "cpus": "0.5", "binary": cls.binary, "targets_dir": str(cls.targets), "start_limit_s": "100",
+            "stop_limit_s": "10", "arguments": f"--load-format dummy --chat-template {folder}/model/chat.jinja --served-model-name tiny "
+            "--kv-cache-memory 64MiB"}), name="fleet", route_prefix="/")
+        cls.client = OpenAI(base_url=f"http://127.0.0.1:{cls.port}/v1", api_key=KEY, max_retries=0, timeout=60)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.client.close()
+        serve.shutdown()
+        ray.shutdown()
+        wait_until(lambda: not children_of(cls.binary), "no server is left", about=lambda: str(children_of(cls.binary)))
+        assert not list(cls.targets.glob("*.json")), "files of replicas that are gone"
+        cls.folder.cleanup()
+
+    def get(self, path):
+        return urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30)
+
+    def replicas(self):
+        return serve.status().applications["fleet"].deployments["tactus"]
+
+    def addresses(self):
+        return sorted(json.loads(path.read_text())[0]["targets"][0] for path in self.targets.glob("*.json"))
+
+    def counted(self):
+        """Requests that each server has ended."""
+        counts = {}
+        for address in self.addresses():
+            with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as response:
+                lines = [line for line in response.read().decode().splitlines() if line.startswith("vllm:request_success_total")]
+            counts[address] = sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+        return counts
+
+    def test_a_stream_and_an_answer(self):
+        fields = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 12, "temperature": 0, "extra_body": {"ignore_eos": True}}
+        whole = self.client.chat.completions.create(**fields)
+        self.assertEqual((whole.choices[0].finish_reason, whole.usage.completion_tokens), ("length", 12))
+        chunks = list(self.client.chat.completions.create(stream=True, stream_options={"include_usage": True}, **fields))
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+        self.assertEqual(text, whole.choices[0].message.content)
+        self.assertGreater(len(chunks), 3, "it came as one piece")
+        self.assertEqual(chunks[-1].usage.completion_tokens, 12)
+        self.assertEqual([model.id for model in self.client.models.list()], ["tiny"])
+
+    def test_pieces_come_while_the_answer_is_made(self):
+        stream = self.client.completions.create(model="tiny", prompt="a", stream=True, n=8, max_tokens=1500, extra_body={"ignore_eos": True})
+        before = self.counted()
+        next(iter(stream))
+        self.assertEqual(self.counted(), before, "the first piece came after the end")
+        stream.close()
+        # A client that goes away ends its request.
+        aborted = lambda: sum(self.counted().values()) > sum(before.values())   # noqa: E731
+        wait_until(aborted, "the request of a client that left is cancelled", about=lambda: str(self.counted()))
+
+    def test_errors_are_the_server_s(self):
+        with self.assertRaises(APIStatusError) as caught:
+            self.client.completions.create(model="tiny", prompt="a", temperature=-1)
+        self.assertEqual((caught.exception.status_code, caught.exception.body["param"]), (400, "temperature"))
+        with OpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", api_key="wrong", max_retries=0) as stranger, self.assertRaises(APIStatusError) as caught:
+            stranger.completions.create(model="tiny", prompt="a")
+        self.assertEqual(caught.exception.status_code, 401)
+
+    def test_both_replicas_work_and_report_their_health(self):
+        self.assertEqual(len(self.addresses()), 2)
+        self.assertEqual(self.replicas().replica_states, {"RUNNING": 2})
+        for path in ("/health", "/ready", "/version", "/metrics"):
+            with self.get(path) as response:
+                self.assertEqual(response.status, 200, path)
+        with self.get("/-/healthz") as response:   # Ray's own
+            self.assertEqual(response.read(), b"success")
+        before = self.counted()
+        for i in range(40):
+            self.client.completions.create(model="tiny", prompt=f"request {i}", max_tokens=1)
+        after = self.counted()
+        self.assertEqual(sum(after.values()) - sum(before.values()), 40)
+        self.assertGreater(min(after[a] - before[a] for a in after), 0, "one replica had nothing to do")
+
+    def test_a_server_that_dies_is_started_again(self):
+        before = children_of(self.binary)
+        self.assertEqual(len(before), 2)
+        victim = min(before)
+        os.kill(victim, signal.SIGKILL)
+        self.expect_another_than(victim)
+
+    def test_a_replica_that_is_killed_takes_its_server_along(self):
+        victim = min(children_of(self.binary))
+        os.kill(parent_of(parent_of(victim)), signal.SIGKILL)   # the server's guard is between them
+        self.expect_another_than(victim)
+
+    def expect_another_than(self, victim):
+        wait_until(lambda: len(children_of(self.binary)) == 2 and victim not in children_of(self.binary), "another server", limit_s=120,
+                   about=lambda: str(self.replicas()))
+        wait_until(lambda: self.replicas().replica_states == {"RUNNING": 2} and len(self.addresses()) == 2, "two replicas run", limit_s=120,
+                   about=lambda: f"{self.replicas()} {self.addresses()}")
+        for i in range(10):
+            self.client.completions.create(model="tiny", prompt=f"again {i}", max_tokens=1)
+
+    def test_wrong_arguments_are_said(self):
+        import tactus_serve
+
+        with self.assertRaisesRegex(ValueError, "unknown arguments .*modle"):
+            tactus_serve.app({"modle": "a"})
+        with self.assertRaisesRegex(ValueError, "give model=PATH"):
+            tactus_serve.app({})
+        with self.assertRaisesRegex(FileNotFoundError, "no program 'no-such-tactus'"):
+            tactus_serve.TactusServer(["a"], binary="no-such-tactus")
+        with self.assertRaisesRegex(RuntimeError, "(?s)did not start.*no-such-model"):
+            tactus_serve.TactusServer(["/no-such-model"], binary=self.binary, start_limit_s=30)
+
+    def test_the_configuration_file_fits(self):
+        file = pathlib.Path(__file__).resolve().parents[2] / "deploy/ray/serve.yaml"
+        done = subprocess.run([sys.executable, "-c", "import sys, yaml\nfrom ray.serve.schema import ServeDeploySchema\n"
+                               "print(ServeDeploySchema.model_validate(yaml.safe_load(open(sys.argv[1]))).applications[0].args)", str(file)],
+                              capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        import tactus_serve
+        import yaml
+        tactus_serve.app(yaml.safe_load(file.read_text())["applications"][0]["args"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,142 @@
+"""deploy/systemd: units that systemd takes and calls confined, users and folders that they want, configurations and flags that this
+program takes, and no system call of a working server that its unit forbids."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+import urllib.request
+
+from container_test import fleet_secret_is_built, has_flag, help_of
+from server_process import ServerProcess
+
+UNITS = pathlib.Path(__file__).resolve().parents[2] / "deploy/systemd"
+SERVICES = {"tactus-serve@8001.service": "tactus-serve@.service", "tactus-route.service": "tactus-route.service"}
+MOST_EXPOSURE = 14   # tenths; 20 and less is what systemd calls OK
+SYSTEM_UNITS = next((p for p in map(pathlib.Path, ("/usr/lib/systemd/system", "/lib/systemd/system")) if p.is_dir()), None)
+
+
+def run(*command, **kwargs):
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60, **kwargs)
+
+
+def values(unit, key):
+    return re.findall(rf"(?m)^{key}=(.*)$", (UNITS / unit).read_text())
+
+
+@unittest.skipIf(shutil.which("systemd-analyze") is None or SYSTEM_UNITS is None, "no systemd-analyze; scripts/setup.sh test installs Debian's")
+class SystemdTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        units = self.root / "etc/systemd/system"
+        units.mkdir(parents=True)
+        for path in [*UNITS.glob("*.service"), *UNITS.glob("*.target"), *SYSTEM_UNITS.glob("*.target")]:
+            shutil.copy(path, units / path.name, follow_symlinks=True)
+        (self.root / "usr/bin").mkdir(parents=True)
+        shutil.copy("/bin/true", self.root / "usr/bin/tactus")
+
+    def test_systemd_takes_them(self):
+        done = run("systemd-analyze", "verify", "--recursive-errors=no", f"--root={self.root}", *SERVICES, "tactus.target")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        unit = self.root / "etc/systemd/system/tactus-route.service"
+        unit.write_text(unit.read_text().replace("KillMode=mixed", "KillMode=mixd\nRestartSecs=1"))
+        done = run("systemd-analyze", "verify", "--recursive-errors=no", f"--root={self.root}", "tactus-route.service")
+        self.assertIn("mixd", done.stderr)
+        self.assertIn("RestartSecs", done.stderr)
+
+    def test_systemd_calls_them_confined(self):
+        for service in SERVICES:
+            done = run("systemd-analyze", "security", "--offline=yes", f"--threshold={MOST_EXPOSURE}", f"--root={self.root}", "--no-pager", service)
+            with self.subTest(service=service):
+                self.assertEqual(done.returncode, 0, done.stdout[-400:] + done.stderr)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root makes users and folders of others")
+    def test_users_and_folders(self):
+        (self.root / "etc/tactus").mkdir(mode=0o700)
+        (self.root / "etc/tactus/keys.env").write_text("TACTUS_API_KEY=secret\n")
+        for command in (("systemd-sysusers", UNITS / "sysusers.conf"), ("systemd-tmpfiles", "--create", UNITS / "tmpfiles.conf")):
+            if shutil.which(command[0]) is None:
+                self.skipTest(f"no {command[0]}")
+            done = run(command[0], f"--root={self.root}", *command[1:])
+            self.assertEqual(done.returncode, 0, done.stderr)
+        users = {line.split(":")[0]: line.split(":") for line in (self.root / "etc/passwd").read_text().splitlines()}
+        uid = int(users["tactus"][2])
+        self.assertEqual(users["tactus"][6], "/usr/sbin/nologin")
+        found = {name: ((self.root / name).stat().st_uid, oct((self.root / name).stat().st_mode & 0o777)) for name in (
+            "etc/tactus", "etc/tactus/keys.env", "var/lib/tactus", "var/lib/tactus/models", "var/cache/tactus")}
+        self.assertEqual(found, {"etc/tactus": (0, "0o755"), "etc/tactus/keys.env": (0, "0o600"), "var/lib/tactus": (uid, "0o750"),
+                                 "var/lib/tactus/models": (0, "0o755"), "var/cache/tactus": (uid, "0o750")})
+        for unit in SERVICES.values():
+            self.assertEqual(values(unit, "User") + values(unit, "Group"), ["tactus", "tactus"])
+
+
+class UnitsTest(unittest.TestCase):
+    def test_the_program_takes_configurations_and_flags(self):
+        missing = []
+        for unit in SERVICES.values():
+            words = values(unit, "ExecStart")[0].split()
+            command, configuration = words[1], UNITS / pathlib.Path(words[words.index("--config") + 1]).name
+            if help_of(command) is None:
+                missing.append(command)
+                continue
+            with self.subTest(unit=unit):
+                for flag in [w for w in words if w.startswith("--")]:
+                    if flag != "--kv-secret-file" or fleet_secret_is_built():
+                        self.assertTrue(has_flag(command, flag), f"`tactus {command} --help` has no {flag}")
+                done = run(os.environ["TACTUS_BINARY"], command, "--config", configuration, "--print-config")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                for line in configuration.read_text().splitlines():
+                    if line and not line.startswith("#"):
+                        self.assertIn(line.split(" = ")[0] + " = ", done.stdout)
+                stop = int(re.search(r'shutdown-timeout = "(\d+)s"', configuration.read_text()).group(1))
+                self.assertGreater(int(values(unit, "TimeoutStopSec")[0]), stop + 10)
+        if missing:
+            self.skipTest(f"this program has no command {', '.join(missing)}: its unit was not checked")
+
+    @unittest.skipIf(shutil.which("strace") is None, "no strace; scripts/setup.sh test installs Debian's")
+    @unittest.skipIf(shutil.which("systemd-analyze") is None, "no systemd-analyze; scripts/setup.sh test installs Debian's")
+    def test_a_server_makes_no_call_that_its_unit_forbids(self):
+        def members(name):
+            found = set()
+            for word in re.findall(r"(?m)^    (@?[\w-]+)", run("systemd-analyze", "syscall-filter", name).stdout):
+                found |= members(word) if word.startswith("@") else {word}
+            return found
+        allowed = set()
+        for filters in values("tactus-serve@.service", "SystemCallFilter"):
+            for name in filters.removeprefix("~").split():
+                allowed = allowed - members(name) if filters.startswith("~") else allowed | members(name)
+        self.assertIn("setpriority", allowed)
+        with tempfile.TemporaryDirectory() as folder:
+            trace = pathlib.Path(folder) / "trace"
+            program = pathlib.Path(folder) / "tactus"   # for the server's process, which is then the tracer
+            program.write_text(f"#!/bin/sh\nexec strace -f -qq -I 2 -e signal=none -o {trace} {os.environ['TACTUS_BINARY']} \"$@\"\n")
+            program.chmod(0o755)
+            before = os.environ["TACTUS_BINARY"]
+            os.environ["TACTUS_BINARY"] = str(program)
+            try:
+                server = ServerProcess("--threads", "2", "--files-dir", f"{folder}/files", real_model=False)
+            except RuntimeError as error:
+                if "PTRACE" in str(error) or "ptrace" in str(error):
+                    self.skipTest("nothing may be traced here")
+                raise
+            finally:
+                os.environ["TACTUS_BINARY"] = before
+            request = urllib.request.Request(server.url + "/v1/completions", b'{"prompt": "a", "max_tokens": 4}', {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=60) as response:
+                self.assertIn(b"text_completion", response.read())
+            server.stop()
+            lines = trace.read_text(errors="replace").splitlines()
+        called = {match.group(1) for line in lines if (match := re.match(r"\d+ +(\w+)\(", line))}
+        self.assertGreater(len(called), 20, "the trace is empty")
+        called -= {"execve"} | ({"fchown"} if os.geteuid() == 0 else set())   # SQLite's, which it makes for root alone
+        self.assertEqual(called - allowed, set())
+        writable_code = [line for line in lines if re.search(r"(mmap|mprotect)\(", line) and "PROT_WRITE" in line and "PROT_EXEC" in line]
+        self.assertEqual(writable_code, [], "MemoryDenyWriteExecute= forbids it")
+
+
+if __name__ == "__main__":
+    unittest.main()
