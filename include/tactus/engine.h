@@ -62,6 +62,8 @@ struct EngineStats {
   int64_t prefix_query_tokens = 0, prefix_hit_tokens = 0;  // prompt tokens looked up in the prefix cache; found
   // Sequences, by how they ended (FinishReason).
   int64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_error = 0;
+  // Sequences that came from other engines, and that went to others (tactus/migration.h); KV blocks read out for those.
+  int64_t migrated_in = 0, migrated_out = 0, migrated_out_blocks = 0;
   double budget_utilization = 0;    // planned tokens / token budget, over all steps
   double kv_utilization = 0;        // blocks in use / all, mean over steps
   double step_time_correction = 1;  // measured / predicted by the step-time model, of the last steps with prompts
