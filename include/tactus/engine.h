@@ -71,6 +71,8 @@ struct EngineStats {
   bool healthy = true;              // false after three executor errors in a row
 };
 
+class MigrationPort;  // tactus/migration.h
+
 class Engine {
  public:
   using Progress =
@@ -127,6 +129,9 @@ class Engine {
   // Whether a request that Submit has taken may still be refused by the gate (--gate predict): its first delta then has
   // kError with kResourceExhausted, and no token came before.
   virtual bool may_refuse() const { return false; }
+
+  // Null: its sequences cannot move. Goes with the engine.
+  virtual MigrationPort* migration() { return nullptr; }
 
   virtual EngineStats Stats() const = 0;
   // Prometheus text of the engine's metrics (tactus_* and the vllm:* names).
