@@ -33,6 +33,7 @@ class StepLoop::Impl {
   EngineStats Stats() const { return published_.Read(); }
   std::vector<RequestTimeline> Timelines(const TimelineQuery& query) const { return live_.timelines().Find(query); }
   bool idle() const { return steps_.empty() && live_.empty(); }
+  void Movable(std::vector<RunningSequence>* sequences) const;
   std::string CheckIntegrity() const;
 
  private:
@@ -210,6 +211,17 @@ void StepLoop::Impl::PublishStats() {
   published_.Write(stats);
 }
 
+void StepLoop::Impl::Movable(std::vector<RunningSequence>* sequences) const {
+  sequences->clear();
+  const SequenceTable& table = live_.sequences();
+  for (const SlotId s : table.running()) {
+    if (!table.holds_kv(s)) continue;
+    const PreparedRequest& in = live_.slot(s).request->in;
+    if (in.choices.size() != 1 || in.request->prompt_logprobs) continue;
+    sequences->push_back({in.handle, in.request->priority, table.columns().computed_committed[s]});
+  }
+}
+
 void StepLoop::Impl::Run() {
   while (true) {
     wake_->Arm();  // before anything is looked at, so that whatever comes later wakes
@@ -282,6 +294,9 @@ void StepLoop::Run() {
 }
 bool StepLoop::idle() const {
   return !intake_.HasInput() && impl_->idle();
+}
+void StepLoop::Movable(std::vector<RunningSequence>* sequences) const {
+  impl_->Movable(sequences);
 }
 uint64_t StepLoop::plan_hash() const {
   return impl_->planning().plan_hash();

@@ -90,6 +90,13 @@ class StepLoop {
   bool RunOnce();
   // Passes until Stop(), sleeping when there is nothing to do.
   void Run();
+  // Those that hold KV, of requests that may move (loop/transfers.h), in order of admission.
+  struct RunningSequence {
+    RequestHandle handle = 0;
+    int32_t priority = 0;
+    int32_t tokens = 0;  // whose KV it holds
+  };
+  void Movable(std::vector<RunningSequence>* sequences) const;
   bool idle() const;                                 // nothing queued, running or in flight
   uint64_t plan_hash() const;                        // over every plan so far, in order
   const std::vector<uint64_t>* plan_hashes() const;  // per submitted step, when KeepPlanHashes was asked for

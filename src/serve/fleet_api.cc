@@ -9,6 +9,7 @@
 #include "api/response_text.h"
 #include "base/printable.h"
 #include "serve/access.h"
+#include "serve/migration_text.h"
 
 namespace tactus::serve {
 namespace {
@@ -45,8 +46,11 @@ void FleetApi::Start(Engine* engine, std::shared_ptr<GenerationContext> context,
   clients_ = clients;
   context->movable = port_ != nullptr;
   if (port_ != nullptr && !hand_over_to_.empty()) {
-    context->on_first_token = [this](std::shared_ptr<Generation> generation) {
-      pool_.Post([this, generation = std::move(generation)] { HandOver(generation); });
+    gate_->api = this;
+    context->on_first_token = [gate = gate_](std::shared_ptr<Generation> generation) {
+      std::lock_guard lock(gate->mutex);
+      if (FleetApi* api = gate->api; api != nullptr)
+        api->pool_.Post([api, generation = std::move(generation)] { api->HandOver(generation); });
     };
   }
   context_ = std::move(context);
@@ -57,6 +61,10 @@ void FleetApi::Stop() {
     std::lock_guard lock(mutex_);
     if (stopped_) return;
     stopped_ = true;
+  }
+  {
+    std::lock_guard lock(gate_->mutex);
+    gate_->api = nullptr;
   }
   pool_.Stop();
   std::map<std::string, Ticket> tickets;
@@ -186,7 +194,7 @@ Result<FleetApi::Json> FleetApi::TakeFinish(const Message& message) {
   auto generation = std::make_shared<Generation>(context_, exchange, chat, request_id,
                                                  http::Headers{{"X-Request-Id", request_id}}, std::move(caller),
                                                  created, arrival_ns);
-  generation->Call::Watch();
+  generation->Watch();
   const Status taken = generation->GoOn(*port_, in.room, std::move(sequence));
   if (!taken.ok()) {
     generation->ShutDown();
@@ -289,9 +297,7 @@ void FleetApi::OnTick(TimeNs now_ns) {
   for (const uint64_t room : rooms) port_->DropRoom(room);
 }
 
-std::vector<std::shared_ptr<Generation>> FleetApi::Choose(const Json& head, const std::string& request_id,
-                                                          int64_t count) {
-  (void)head;
+std::vector<std::shared_ptr<Generation>> FleetApi::Choose(const std::string& request_id, int64_t count) {
   std::vector<std::shared_ptr<Generation>> all;
   {
     std::lock_guard lock(mutex_);
@@ -331,7 +337,7 @@ Result<FleetApi::Json> FleetApi::Migrate(std::string_view body) {
     return InvalidArgument("give request_id, count, or all: true", "count");
   }
   const bool after_prefill = head.value("after", Json("")) == Json("prefill");
-  const auto chosen = Choose(head, request_id, count);
+  const auto chosen = Choose(request_id, count);
   if (!request_id.empty() && chosen.empty())
     return NotFound(fmt::format("no request '{}' runs here that may move", Printable(request_id)), "request_id");
   Json moved = Json::array(), failed = Json::array();

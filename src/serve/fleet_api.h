@@ -20,18 +20,20 @@
 
 #include "base/clock.h"
 #include "base/fleet_secret.h"
+#include "base/json_text.h"
 #include "http/server.h"
 #include "obs/prometheus_text.h"
 #include "serve/client_counts.h"
 #include "serve/detached_exchange.h"
 #include "serve/generation.h"
-#include "serve/migration_text.h"
 #include "serve/outgoing.h"
 #include "serve/routes.h"
 #include "serve/serve_options.h"
 #include "serve/worker_pool.h"
 
 namespace tactus::serve {
+
+struct Message;  // serve/migration_text.h
 
 class FleetApi {
  public:
@@ -69,6 +71,11 @@ class FleetApi {
     std::shared_ptr<DetachedExchange> exchange;
     TimeNs until_ns = 0;
   };
+  // What the delivery thread finds us by, which may run on when this object goes.
+  struct Gate {
+    std::mutex mutex;
+    FleetApi* api = nullptr;  // null: gone
+  };
   using Json = json_text::Json;
 
   FleetApi(const ServeOptions& options, const FleetKeys& keys, Clock& clock, Log log);
@@ -80,7 +87,7 @@ class FleetApi {
   Result<Incoming> Enter(const Json& head, std::string* id);  // its turn, until Leave
   void Leave(const std::string& id, const Incoming& state);
   Result<Json> Migrate(std::string_view body);
-  std::vector<std::shared_ptr<Generation>> Choose(const Json& head, const std::string& request_id, int64_t count);
+  std::vector<std::shared_ptr<Generation>> Choose(const std::string& request_id, int64_t count);
   Status MoveOne(Generation& generation, const std::string& to, Moved* moved);
   void HandOver(const std::shared_ptr<Generation>& generation);
 
@@ -90,6 +97,7 @@ class FleetApi {
   const DurationNs timeout_ns_;
   const std::string hand_over_to_;
   FleetGuard guard_;
+  const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
   Engine* engine_ = nullptr;
   MigrationPort* port_ = nullptr;
   std::shared_ptr<GenerationContext> context_;

@@ -2,6 +2,7 @@
 // has the messages). What comes in is not believed: lengths, types and ranges are checked. Pure functions.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 

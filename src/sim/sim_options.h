@@ -25,6 +25,8 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
   int64_t override_context = 0;
   std::string balancer = "round-robin", cost = "auto", step_noise = "none";
   double balancer_polls = 10;
+  double migration_gbytes_per_s = -1;
+  DurationText migration_latency{1'000'000};
   std::string weight_dtype = "bfloat16", kv_dtype = "bfloat16";
   std::string backend, cpu_overhead, overlap = "off";
   double overlap_interference = -1;
@@ -60,6 +62,14 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
              .min = 0.01,
              .max = 10000,
              .help = "how often sal and llumnix ask the replicas what they do"});
+    v.Field("migration-gbytes-per-s", migration_gbytes_per_s,
+            {.unit = "GB/s",
+             .min = -1,
+             .max = 100000,
+             .help = "what a replica sends of the KV of a sequence that moves to another one, as the least free do to "
+                     "the freest; 0: sequences stay where they are; -1: 8 with llumnix, else 0"});
+    v.Field("migration-latency", migration_latency,
+            {.unit = "duration", .help = "time of a round of such a move beside its bytes; each has two"});
     v.Field("cost", cost,
             {.help = "where step times come from: auto, fitted, roofline, or a file of `tactus profile`"});
     v.Field("step-noise", step_noise,
@@ -166,6 +176,7 @@ struct SimSetup {
   std::shared_ptr<const StepTimeModel> step_time;
   std::shared_ptr<const cost::CostModel> cost;  // null with a measured profile
   std::string cost_text;                        // where step times come from
+  int64_t kv_bytes_per_token = 0;               // 0: not known
   std::unique_ptr<WorkloadStream> workload;
   std::function<Result<std::unique_ptr<WorkloadStream>>()> open_workload;  // the same again, for another run
   bool oracle = false;             // the best that can be found, instead of one preset (sim/oracle.h)
