@@ -8,6 +8,7 @@
 #include "cost/step_table.h"
 #include "loop/replica.h"
 #include "predict/predictor.h"
+#include "route/rebalance.h"
 #include "sim/sim_options.h"
 
 namespace tactus {
