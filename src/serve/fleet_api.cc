@@ -279,14 +279,14 @@ void FleetApi::OnTick(TimeNs now_ns) {
       if (call) calls.push_back(std::move(call));
       return gone;
     });
-    std::erase_if(tickets_, [&](auto& entry) {
+    std::erase_if(tickets_, [&](const auto& entry) {
       if (now_ns < entry.second.until_ns) return false;
-      late.push_back(std::move(entry.second.exchange));
+      late.push_back(entry.second.exchange);
       ++tickets_expired_;
       return true;
     });
-    std::erase_if(incoming_, [&](auto& entry) {
-      Incoming& in = entry.second;
+    std::erase_if(incoming_, [&](const auto& entry) {
+      const Incoming& in = entry.second;
       if (in.busy || now_ns - in.heard_ns < timeout_ns_) return false;
       if (in.ticket.empty()) rooms.push_back(in.room);
       return true;
