@@ -64,12 +64,16 @@ struct EngineStats {
   int64_t prefix_query_tokens = 0, prefix_hit_tokens = 0;  // prompt tokens looked up in the prefix cache; found
   // Sequences, by how they ended (FinishReason).
   int64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_error = 0;
+  // Sequences that came from other engines, and that went to others (tactus/migration.h); KV blocks read out for those.
+  int64_t migrated_in = 0, migrated_out = 0, migrated_out_blocks = 0;
   double budget_utilization = 0;    // planned tokens / token budget, over all steps
   double kv_utilization = 0;        // blocks in use / all, mean over steps
   double step_time_correction = 1;  // measured / predicted by the step-time model, of the last steps with prompts
   uint64_t plan_hash = 0;           // over every plan, in order
   bool healthy = true;              // false after three executor errors in a row
 };
+
+class MigrationPort;  // tactus/migration.h
 
 class Engine {
  public:
@@ -127,6 +131,9 @@ class Engine {
   // Whether a request that Submit has taken may still be refused by the gate (--gate predict): its first delta then has
   // kError with kResourceExhausted, and no token came before.
   virtual bool may_refuse() const { return false; }
+
+  // Null: its sequences cannot move. Goes with the engine.
+  virtual MigrationPort* migration() { return nullptr; }
 
   virtual EngineStats Stats() const = 0;
   // Prometheus text of the engine's metrics (tactus_* and the vllm:* names).

@@ -33,6 +33,9 @@ struct EngineOptions : SchedulingOptions {
   int64_t front_end_bytes = 0;
   // Step times of this machine are loaded where they are stored, although no policy asks for them. Not a flag.
   bool likes_step_times = false;
+  // What block keys come from, so that engines with the same one compare prefixes and move sequences; empty: they are
+  // drawn. Not a flag: a command reads it from a file.
+  std::string kv_secret;
 
   template <class V>
   void VisitFields(V& v) {

@@ -85,6 +85,12 @@ struct SimulatedFigures {
   int64_t cut_outputs = 0;      // answers cut at max_tokens
   int64_t rows_dropped = 0;     // rows of the workload's file without a prompt or an answer
   int64_t replicas = 1;
+  // Sequences that were moved between replicas, that stayed because they ended first or found no room, and tokens whose
+  // KV was sent; absent: they stay where they are.
+  struct Migrations {
+    int64_t moved = 0, failed = 0, tokens = 0;
+  };
+  std::optional<Migrations> migrations;
   // Requests with an objective that no schedule can keep: it is below the shortest step, one of one token.
   int64_t objectives_below_a_step = 0;
   double shortest_step_ms = 0;

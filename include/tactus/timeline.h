@@ -26,8 +26,9 @@ enum class Cause : uint8_t {
   kPrefill,     // its prompt was computed
   kRecompute,   // what it had computed before its KV was taken was computed again
   kDecode,      // its answer was generated
+  kElsewhere,   // it was another replica's, before it was moved here
 };
-inline constexpr size_t kNumCauses = 12;
+inline constexpr size_t kNumCauses = 13;
 // "queue", "passed_over": in JSON, metrics and docs/api.md.
 const char* CauseName(Cause cause);
 

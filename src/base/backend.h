@@ -27,6 +27,7 @@ struct BackendInfo {
   int32_t workers = 1;                 // what computes side by side and step times scale with: on a CPU its threads
   std::string kernels;     // operators in use: equal binary, weights and operators give equal tokens for equal seeds
   std::string arithmetic;  // "int16 activations, KV bf16", for people
+  std::string kv_dtype;    // "bf16"
   std::string summary;     // all of it in a line of the start-up
   std::string hint;        // a better choice of options than the one that stands; empty: none
   // What step times depend on beside the model, as files of measured ones state it.

@@ -1,13 +1,14 @@
 // An executor runs hybrid batches. One forward pass per plan: linear operators once over all tokens, attention by kind
 // over the paged KV cache, logits only for the rows asked for, sampling.
 //
-// Thread rule: the engine thread calls everything here; the executor may own threads and calls only the wake-up.
+// Thread rule: the engine thread calls everything here, unless it says otherwise; the executor may own threads and calls only the wake-up.
 // Contract (tests/conformance runs it over tests/support/fake_executor.h): Submit never blocks and never fails; results
 // come back in submission order, exactly one per submitted plan; at most max_in_flight plans are outstanding; within a
 // step, in each layer, every write of K and V comes before every attention read, so that items may share blocks written
 // in that step.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 
 #include "base/step.h"
@@ -35,6 +36,14 @@ class Executor {
 
   // Called from any executor thread when a Poll may succeed. Set once, before the first Submit.
   virtual void SetWakeup(std::function<void()> wakeup) = 0;
+
+  // KV blocks as bytes, for sequences that move between engines of one format. 0: they cannot be taken out, and the two
+  // below are never called.
+  virtual int64_t kv_block_bytes() const { return 0; }
+  // Fills all kv_block_bytes(). Precondition: no step in flight writes the block.
+  virtual void ReadKvBlock(BlockId /*block*/, std::byte* /*to*/) const {}
+  // Any thread. Precondition: no step in flight uses the host block.
+  virtual void WriteHostBlock(BlockId /*host_block*/, const std::byte* /*from*/) {}
 
   // Virtual-time executors: when the oldest outstanding step will be ready; kNever on real ones.
   virtual TimeNs NextReadyNs() const { return kNever; }

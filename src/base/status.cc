@@ -57,6 +57,8 @@ const char* FinishReasonName(FinishReason reason) {
       return "cancelled";
     case FinishReason::kError:
       return "error";
+    case FinishReason::kMigrated:
+      return "migrated";
   }
   return "unknown";
 }

@@ -130,6 +130,8 @@ struct Delivery::Impl {
     if (event.stop_string >= 0) {
       delta.stop_string = stops[static_cast<size_t>(event.stop_string)];
       delta.text = TextBeforeStop(choice.held, fresh, delta.stop_string);
+    } else if (event.finish == FinishReason::kMigrated) {
+      // What is withheld is told where it goes on.
     } else if (event.finish == FinishReason::kNone) {
       choice.held += fresh;
       const size_t keep = stops.empty() ? 0 : WithheldLength(choice.held, stops);
@@ -175,6 +177,27 @@ void* Delivery::Register(std::shared_ptr<const Request> request, std::shared_ptr
 
 void Delivery::Forget(void* user) {
   impl_->Forget(static_cast<Subscriber*>(user));
+}
+
+Result<RequestHandle> Delivery::TellAgain(void* user, std::span<const TokenId> tokens,
+                                          std::vector<std::vector<TokenLogprob>> logprobs,
+                                          const std::function<Result<RequestHandle>()>& submit) {
+  // With the mutex held no event of the loop comes between.
+  std::unique_lock lock(impl_->mutex);
+  Result<RequestHandle> handle = submit();
+  if (!handle.ok()) return handle;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    Letter& letter = impl_->inbox.emplace_back();
+    letter.token.token = tokens[i];
+    if (i < logprobs.size() && !logprobs[i].empty()) {
+      letter.token.logprobs = 0;
+      letter.logprobs = std::move(logprobs[i]);
+    }
+    letter.to = static_cast<Subscriber*>(user);
+  }
+  lock.unlock();
+  impl_->wake.notify_one();
+  return handle;
 }
 
 void Delivery::WaitUntilEmpty() {

@@ -6,7 +6,10 @@
 // are called on the delivery thread alone. Memory is bounded by what the live requests may still generate.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "loop/events.h"
 #include "tactus/engine.h"
@@ -24,6 +27,12 @@ class Delivery final : public EventSink {
   // with the request's RequestDoneEvent.
   void* Register(std::shared_ptr<const Request> request, std::shared_ptr<ResponseSink> sink);
   void Forget(void* user);
+  // For a request that has run elsewhere: its sink hears the tokens of its one choice again, before all that the loop
+  // tells of it. `submit` gives it to the loop; where that refuses it, nobody hears anything. `logprobs`: of the tokens;
+  // may be empty.
+  Result<RequestHandle> TellAgain(void* user, std::span<const TokenId> tokens,
+                                  std::vector<std::vector<TokenLogprob>> logprobs,
+                                  const std::function<Result<RequestHandle>()>& submit);
 
   void OnStep(const StepEvents& events) override;
 

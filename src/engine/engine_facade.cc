@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/fleet_secret.h"
 #include "base/json_text.h"
 #include "base/objectives.h"
 #include "base/printable.h"
@@ -23,6 +24,7 @@
 #include "engine/check_model.h"
 #include "engine/create_engine.h"
 #include "engine/delivery.h"
+#include "engine/migration_port.h"
 #include "engine/profile_model.h"
 #include "exec/make_backend.h"
 #include "loop/metrics.h"
@@ -166,7 +168,8 @@ Status PlanEverything(Setup* s) {
   demand.max_step_tokens = asked->scheduler().max_step_tokens();
   demand.block_size = static_cast<int32_t>(o.block_size);
   demand.kv_bytes = o.kv_cache_memory.bytes;
-  demand.swap_bytes = asked->scheduler().swaps() ? o.swap_space.bytes : 0;  // said at start where it is not used
+  // Said at start where it is not used.
+  demand.swap_bytes = asked->scheduler().swaps() || !o.kv_secret.empty() ? o.swap_space.bytes : 0;
   demand.front_end_bytes = o.front_end_bytes;
   TACTUS_ASSIGN_OR_RETURN(s->memory, s->backend->PlanMemory(demand));
   c.limits.max_model_len = static_cast<int32_t>(s->memory.max_model_len);
@@ -212,6 +215,14 @@ class EngineImpl final : public Engine {
     if (!o.trace_out.empty()) parts.tap = RecordTo(o.trace_out, parts.about);
     TACTUS_RETURN_IF_ERROR(replica_->Connect(std::move(parts)));
     loop_ = &replica_->loop();
+    if (!o.kv_secret.empty() && executor_->kv_block_bytes() > 0) {
+      port_ = MakeMigrationPort(Format(), {.loop = loop_,
+                                           .executor = executor_.get(),
+                                           .delivery = delivery_.get(),
+                                           .limits = &replica_->limits(),
+                                           .clock = &clock_,
+                                           .vocab_size = info_.vocab_size});
+    }
     thread_ = std::thread([this] {
       SetThreadRole(ThreadRole::kEngine, "tactus-engine");
       loop_->Run();
@@ -345,6 +356,7 @@ class EngineImpl final : public Engine {
 
   std::vector<RequestTimeline> Timelines(const TimelineQuery& query) const override { return loop_->Timelines(query); }
   int64_t kept_timelines() const override { return tactus::Timelines::kKeptSequences; }
+  MigrationPort* migration() override { return port_.get(); }
   bool may_refuse() const override { return replica_->scheduler().gate_asks(); }
   EngineStats Stats() const override { return loop_->Stats(); }
   std::string MetricsText() const override { return metrics_->Text(loop_->Stats()); }
@@ -355,6 +367,18 @@ class EngineImpl final : public Engine {
   }
 
  private:
+  MigrationFormat Format() const {
+    const EngineOptions& o = setup_.options;
+    MigrationFormat format;
+    format.model = info_.name;
+    format.kv_dtype = setup_.computes.kv_dtype;
+    format.block_size = static_cast<int32_t>(o.block_size);
+    format.block_bytes = executor_->kv_block_bytes();
+    format.fingerprint = fmt::format("{}, weights {} ({}{}), {}, {}, {}", info_.architecture, WeightsDigest(info_.path),
+                                     info_.weight_format, o.load_format == "dummy" ? fmt::format(", seed {}", o.seed) : "",
+                                     setup_.computes.kernels, setup_.computes.arithmetic, BuildInfo());
+    return format;
+  }
   TimeNs ArrivalOf(const Request& request) const {
     const TimeNs now_ns = clock_.NowNs();
     return request.arrival_ns >= 0 ? std::min(request.arrival_ns, now_ns) : now_ns;
@@ -388,6 +412,7 @@ class EngineImpl final : public Engine {
   const DurationNs shortest_step_ns_;
   std::unique_ptr<Replica> replica_;
   StepLoop* loop_ = nullptr;  // the replica's
+  std::unique_ptr<MigrationPort> port_;  // null: sequences do not move
   uint64_t seed_base_ = 0;
   std::atomic<uint32_t> seeds_drawn_{0};
   std::thread thread_;
@@ -430,7 +455,7 @@ ModelInfo MakeInfo(const Setup& s, std::string weight_format) {
 
 void SayScheduler(const sched::Scheduler& scheduler, const EngineOptions& options, const Backend::Say& say) {
   say("scheduler " + scheduler.Describe());
-  if (options.swap_space.bytes > 0 && !scheduler.swaps()) {
+  if (options.swap_space.bytes > 0 && !scheduler.swaps() && options.kv_secret.empty()) {
     say(fmt::format("--swap-space is not used: preemption {} recomputes; --preemption swap would use it",
                     scheduler.config().preemption));
   }
@@ -528,7 +553,11 @@ Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const Engin
   while (plan.ends_with('\n')) plan.pop_back();
   say(plan);
   setup.replica.model = NameOf(setup);
-  TACTUS_ASSIGN_OR_RETURN(setup.replica.secret, SystemRandom());
+  if (options.kv_secret.empty()) {
+    TACTUS_ASSIGN_OR_RETURN(setup.replica.secret, SystemRandom());
+  } else {
+    setup.replica.secret = FleetKeysOf(options.kv_secret).blocks;
+  }
   TACTUS_ASSIGN_OR_RETURN(auto replica, MakeReplica(setup));
   if (setup.profile_wanted.empty()) SayScheduler(replica->scheduler(), options, say);
   TACTUS_ASSIGN_OR_RETURN(auto engine, Start(std::move(setup), std::move(replica), parts, say));

@@ -45,6 +45,7 @@ class CpuBackend final : public Backend {
     info.workers = chosen_.threads;
     info.kernels = chosen_.ops->name;
     info.arithmetic = NumericsText(chosen_.numerics);
+    info.kv_dtype = InfoOf(chosen_.numerics.kv_dtype).name;
     info.summary = fmt::format("numerics {}; kernels {}, {} threads", info.arithmetic, info.kernels, info.workers);
     info.hint = chosen_.hint;
     info.remarks = {

@@ -61,4 +61,28 @@ void KvMemory::CopyBlockTo(KvMemory* other, BlockId from, BlockId to) const {
   }
 }
 
+int64_t KvMemory::block_bytes() const {
+  return layers_.empty() ? 0 : 2 * static_cast<int64_t>(layers_.size()) * kernels::KvBlockBytes(layers_[0]);
+}
+
+void KvMemory::ReadBlock(BlockId block, std::byte* to) const {
+  for (const kernels::KvLayer& layer : layers_) {
+    const int64_t bytes = kernels::KvBlockBytes(layer);
+    for (const void* part : {layer.k, layer.v}) {
+      std::memcpy(to, static_cast<const std::byte*>(part) + block * bytes, static_cast<size_t>(bytes));
+      to += bytes;
+    }
+  }
+}
+
+void KvMemory::WriteBlock(BlockId block, const std::byte* from) {
+  for (const kernels::KvLayer& layer : layers_) {
+    const int64_t bytes = kernels::KvBlockBytes(layer);
+    for (void* part : {layer.k, layer.v}) {
+      std::memcpy(static_cast<std::byte*>(part) + block * bytes, from, static_cast<size_t>(bytes));
+      from += bytes;
+    }
+  }
+}
+
 }  // namespace tactus

@@ -5,6 +5,7 @@
 // Thread rule: as the layers' readers and writers agree; this only owns.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <vector>
@@ -33,6 +34,11 @@ class KvMemory {
   // they are read.
   void CopyBlock(BlockId from, BlockId to) { CopyBlockTo(this, from, to); }
   void CopyBlockTo(KvMemory* other, BlockId from, BlockId to) const;
+
+  // A block as bytes, layer after layer, K before V: what another memory of the same model and format understands.
+  int64_t block_bytes() const;
+  void ReadBlock(BlockId block, std::byte* to) const;
+  void WriteBlock(BlockId block, const std::byte* from);
 
  private:
   KvMemory() = default;

@@ -27,6 +27,11 @@ class StepRunner {
   // Fills everything of *result but the times.
   void Run(const StepPlan& plan, StepResult* result);
 
+  // The KV memory and the swap arena as bytes (base/executor.h). Beside a step that uses neither block.
+  int64_t kv_block_bytes() const { return kv_->block_bytes(); }
+  void ReadKvBlock(BlockId block, std::byte* to) const { kv_->ReadBlock(block, to); }
+  void WriteHostBlock(BlockId host_block, const std::byte* from) { swap_->WriteBlock(host_block, from); }
+
   // Sees the raw logits [vocab] of every row that is computed: (item of the plan, position of the row's token). Tests
   // and measurements only.
   using LogitsObserver = std::function<void(int32_t item, int32_t position, std::span<const float> logits)>;

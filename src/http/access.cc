@@ -72,8 +72,9 @@ Status CheckKeyClasses(const std::vector<std::string>& keys, const std::vector<s
   return Status();
 }
 
-ApiKeys::ApiKeys(const std::vector<std::string>& keys, const std::vector<std::string>& classes)
-    : secret_(RandomBits()) {
+ApiKeys::ApiKeys(const std::vector<std::string>& keys, const std::vector<std::string>& classes,
+                 const std::optional<FleetKeys>& fleet)
+    : secret_(fleet ? fleet->blocks : RandomBits()) {
   for (size_t i = 0; i < keys.size(); ++i) {
     const Hash128 digest = SipHash128(secret_, keys[i].data(), keys[i].size());
     if (keys[i].empty() || std::find(digests_.begin(), digests_.end(), digest) != digests_.end()) continue;

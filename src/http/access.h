@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fleet_secret.h"
 #include "base/hash.h"
 #include "http/message.h"
 #include "tactus/status.h"
@@ -31,7 +32,9 @@ std::string KeyName(size_t key);
 class ApiKeys {
  public:
   // Empty and repeated keys do not count. `classes`: of each key, or empty.
-  explicit ApiKeys(const std::vector<std::string>& keys, const std::vector<std::string>& classes = {});
+  // With `fleet` a key's salt is the same on all members of the fleet.
+  explicit ApiKeys(const std::vector<std::string>& keys, const std::vector<std::string>& classes = {},
+                   const std::optional<FleetKeys>& fleet = std::nullopt);
   size_t size() const { return digests_.size(); }
   bool empty() const { return digests_.empty(); }
   // Which key the header's bearer token is; nothing: none. Time depends on the token's length alone.

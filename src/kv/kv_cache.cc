@@ -28,6 +28,7 @@ KvCache::Impl::Impl(const KvCacheConfig& c)
   host_next.assign(static_cast<size_t>(c.swap_blocks), kNoBlock);
   host_free.reserve(host_next.size());
   host_read.reserve(host_next.size());
+  host_reserved.assign(host_next.size(), 0);
   for (size_t b = host_next.size(); b > 0; --b) host_free.push_back(static_cast<BlockId>(b - 1));
 }
 

@@ -96,6 +96,17 @@ class KvCache final : public KvLedger {
   int64_t swap_blocks_total() const override;
   int64_t swap_blocks_free() const override;
 
+  // Imports (docs/migration.md): host blocks that somebody else fills, for a sequence that comes as if it had been
+  // swapped out here. Steps in flight, and copies that wait for the next one, may still use them: until those have
+  // ended nobody may write. False: not so many are free; nothing changed.
+  bool ReserveHost(int32_t count, std::vector<BlockId>* blocks);
+  void ReturnHost(std::span<const BlockId> blocks);
+  // They become what is kept of the slot: its first `tokens` positions. Precondition: bound, holds nothing; as many
+  // reserved blocks as so many tokens fill.
+  void KeepImported(SlotId slot, std::span<const BlockId> blocks, int32_t tokens);
+  // Leading blocks of the table that are full and computed by steps that have ended: they never change any more.
+  int32_t FinishedBlocks(SlotId slot, int32_t computed_tokens) const;
+
   // A step has ended. ok: its pending blocks become ready and draining blocks come free. Not ok: blocks it was to fill
   // leave the tree, and so does whatever steps in flight compute from them; every live slot whose table holds such a
   // block (the producer and its dependants) is appended to `*recompute`, in ascending order, and must be released and

@@ -194,6 +194,7 @@ std::string KvCache::Impl::CheckHost() const {
   for (const auto* list : {&host_free, &host_read}) {
     for (const BlockId h : *list) ++places[static_cast<size_t>(h)];
   }
+  for (size_t h = 0; h < places.size(); ++h) places[h] += host_reserved[h];
   for (SlotId s = 0; s < config.max_slots; ++s) {
     const Slot& slot = At(s);
     if (slot.swapped_tokens == 0) {

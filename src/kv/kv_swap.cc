@@ -1,8 +1,9 @@
 // Swap to host memory: which host block keeps what of which sequence. The bytes are the executor's; a plan names the
 // copies.
 //
-// A host block is in exactly one place: free, in the chain of the sequence it keeps a block of, or read by the swap-ins
-// of the plan that is being made (a swap-out of the same plan runs before them and must not write it).
+// A host block is in exactly one place: free, in the chain of the sequence it keeps a block of, read by the swap-ins of
+// the plan that is being made (a swap-out of the same plan runs before them and must not write it), or reserved for an
+// import that is on its way.
 #include <algorithm>
 
 #include "base/check.h"
@@ -104,6 +105,53 @@ int32_t KvCache::SwappedTokens(SlotId s) const {
 void KvCache::DropSwapped(SlotId s) {
   impl_->Change();
   impl_->FreeHostChain(&impl_->At(s));
+}
+
+bool KvCache::ReserveHost(int32_t count, std::vector<BlockId>* blocks) {
+  Impl& impl = *impl_;
+  if (count > static_cast<int32_t>(impl.host_free.size())) return false;
+  for (int32_t i = 0; i < count; ++i) {
+    const BlockId h = impl.host_free.back();
+    impl.host_free.pop_back();
+    impl.host_reserved[static_cast<size_t>(h)] = 1;
+    blocks->push_back(h);
+  }
+  return true;
+}
+
+void KvCache::ReturnHost(std::span<const BlockId> blocks) {
+  for (const BlockId h : blocks) {
+    TACTUS_CHECK(impl_->host_reserved[static_cast<size_t>(h)] == 1);
+    impl_->host_reserved[static_cast<size_t>(h)] = 0;
+    impl_->host_free.push_back(h);
+  }
+}
+
+void KvCache::KeepImported(SlotId s, std::span<const BlockId> blocks, int32_t tokens) {
+  Impl& impl = *impl_;
+  Impl::Slot& slot = impl.At(s);
+  impl.Change();
+  TACTUS_CHECK(slot.bound && slot.blocks == 0 && slot.swapped_tokens == 0 && tokens >= 1);
+  TACTUS_CHECK(static_cast<int32_t>(blocks.size()) == impl.BlocksFor(tokens));
+  BlockId* link = &slot.first_host;
+  for (const BlockId h : blocks) {
+    TACTUS_CHECK(impl.host_reserved[static_cast<size_t>(h)] == 1);
+    impl.host_reserved[static_cast<size_t>(h)] = 0;
+    *link = h;
+    link = &impl.host_next[static_cast<size_t>(h)];
+  }
+  *link = kNoBlock;
+  slot.swapped_tokens = tokens;
+  slot.saved_by = -1;  // no step of ours
+}
+
+int32_t KvCache::FinishedBlocks(SlotId s, int32_t computed_tokens) const {
+  const Impl& impl = *impl_;
+  const int32_t full = std::min(computed_tokens / impl.config.block_size, impl.At(s).blocks);
+  const BlockId* table = impl.TableOf(s);
+  int32_t finished = 0;
+  while (finished < full && impl.block(table[finished]).computed_by <= impl.ended) ++finished;
+  return finished;
 }
 
 int64_t KvCache::swap_blocks_total() const {

@@ -139,6 +139,37 @@ Result<PreparedRequest> PrepareWithOwnKeys(std::shared_ptr<const Request> reques
   return Prepare(std::move(request), prompt_tokens, {}, has_keys ? Keys::kOwn : Keys::kNone, limits);
 }
 
+Status AddImported(ImportedSequence imported, const IntakeLimits& limits, PreparedRequest* prepared) {
+  SequenceStanding& standing = imported.standing;
+  const int32_t known = prepared->prompt_tokens + standing.generated;
+  if (prepared->choices.size() != 1) {
+    return InvalidArgument(
+        fmt::format("a request with {} choices does not move; only those with one do", prepared->choices.size()));
+  }
+  if (standing.generated < 0 || standing.generated >= prepared->max_tokens || standing.computed_tokens < 0 ||
+      standing.computed_tokens >= known) {
+    return InvalidArgument(fmt::format(
+        "a sequence with {} prompt tokens, {} of at most {} generated and {} computed cannot go on",
+        prepared->prompt_tokens, standing.generated, prepared->max_tokens, standing.computed_tokens));
+  }
+  const auto& prompt = prepared->request->prompt;
+  if (prompt != nullptr && static_cast<int32_t>(standing.output.size()) != standing.generated) {
+    return InvalidArgument(
+        fmt::format("{} tokens were generated and {} came", standing.generated, standing.output.size()));
+  }
+  if (prompt != nullptr && prepared->has_keys) {
+    std::vector<TokenId> all(*prompt);
+    all.insert(all.end(), standing.output.begin(), standing.output.end());
+    std::vector<Hash128> keys = prepared->choices[0].keys;
+    const auto of_prompt = static_cast<std::ptrdiff_t>(keys.size());
+    ExtendBlockKeys(limits.secret, prepared->root_key, all, limits.block_size, &keys);
+    imported.generated_keys.assign(keys.begin() + of_prompt, keys.end());
+  }
+  prepared->imported = std::make_shared<const ImportedSequence>(std::move(imported));
+  prepared->arrival_ns = prepared->imported->standing.arrival_ns;
+  return Status();
+}
+
 Intake::Intake(int32_t max_queue, int32_t capacity) : max_queue_(max_queue), capacity_(capacity) {
   requests_.reserve(256);
   cancels_.reserve(256);
@@ -177,6 +208,12 @@ void Intake::Cancel(RequestHandle handle) {
   has_input_.store(true, std::memory_order_release);
 }
 
+void Intake::Transfer(TransferCommand command) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  transfers_.push_back(std::move(command));
+  has_input_.store(true, std::memory_order_release);
+}
+
 Status Intake::WaitForRoom(int32_t sequences, DurationNs timeout_ns) {
   const int32_t wanted = std::min({sequences, max_queue_, capacity_});
   std::unique_lock<std::mutex> lock(mutex_);
@@ -203,12 +240,15 @@ void Intake::Close(Status why) {
   room_.notify_all();
 }
 
-void Intake::Drain(std::vector<PreparedRequest>* requests, std::vector<RequestHandle>* cancels) {
+void Intake::Drain(std::vector<PreparedRequest>* requests, std::vector<RequestHandle>* cancels,
+                   std::vector<TransferCommand>* transfers) {
   requests->clear();
   cancels->clear();
+  transfers->clear();
   std::lock_guard<std::mutex> lock(mutex_);
   requests->swap(requests_);
   cancels->swap(cancels_);
+  transfers->swap(transfers_);
   has_input_.store(false, std::memory_order_release);
 }
 

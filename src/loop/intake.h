@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/service_class.h"
 #include "base/units.h"
+#include "loop/transfer.h"
 #include "seq/stop_matcher.h"
 #include "tactus/engine.h"
 #include "tactus/request.h"
@@ -62,6 +63,7 @@ struct PreparedRequest {
   bool own_keys = false;                 // nobody else can ask for its keys: made only once they may be found
   std::vector<TokenId> stop_ids;         // sorted; the model's too unless ignore_eos
   std::vector<SequenceBuffers> choices;  // n of them
+  std::shared_ptr<const ImportedSequence> imported;  // null: it begins here
 };
 
 // Any thread. kInvalidArgument with the numbers for what can never fit.
@@ -75,6 +77,10 @@ Result<PreparedRequest> PrepareWithoutTokens(std::shared_ptr<const Request> requ
 Result<PreparedRequest> PrepareWithOwnKeys(std::shared_ptr<const Request> request, int32_t prompt_tokens,
                                            const IntakeLimits& limits);
 
+// Any thread. Makes an arrival one that has run elsewhere; times are of the loop's clock. kInvalidArgument: it has
+// several choices, or lengths that no sequence of it can have.
+Status AddImported(ImportedSequence imported, const IntakeLimits& limits, PreparedRequest* prepared);
+
 class Intake {
  public:
   Intake(int32_t max_queue, int32_t capacity);
@@ -82,6 +88,7 @@ class Intake {
   // Any thread. kResourceExhausted when the queue is full, kUnavailable when closed. Wakes nobody: StepLoop does.
   Result<RequestHandle> Submit(PreparedRequest request, TimeNs now_ns);
   void Cancel(RequestHandle handle);
+  void Transfer(TransferCommand command);
   // Ok when Submit would take so many sequences, or as many as it ever takes; kDeadlineExceeded: not within timeout_ns;
   // as Submit when closed.
   Status WaitForRoom(int32_t sequences, DurationNs timeout_ns);
@@ -90,7 +97,8 @@ class Intake {
 
   // Engine thread. Swaps out what came in; the vectors' capacity is kept on both sides.
   bool HasInput() const { return has_input_.load(std::memory_order_acquire); }
-  void Drain(std::vector<PreparedRequest>* requests, std::vector<RequestHandle>* cancels);
+  void Drain(std::vector<PreparedRequest>* requests, std::vector<RequestHandle>* cancels,
+             std::vector<TransferCommand>* transfers);
   void SequencesDequeued(int32_t count) {
     [[maybe_unused]] const int32_t before = queued_.fetch_sub(count);
     TACTUS_DCHECK(before >= count);
@@ -129,6 +137,7 @@ class Intake {
   Status closed_;
   std::vector<PreparedRequest> requests_;
   std::vector<RequestHandle> cancels_;
+  std::vector<TransferCommand> transfers_;
 };
 
 }  // namespace tactus

@@ -14,7 +14,7 @@ std::string SecondsText(DurationNs ns) {
 
 }  // namespace
 
-LiveRequests::LiveRequests(const LoopContext& context, Intake* intake, PassEvents* events)
+LiveRequests::LiveRequests(const LoopContext& context, Intake* intake, PassEvents* events, ImportRooms* rooms)
     : config_(context.config),
       parts_(context.parts),
       traits_(context.traits),
@@ -22,6 +22,7 @@ LiveRequests::LiveRequests(const LoopContext& context, Intake* intake, PassEvent
       block_size_(parts_.kv->block_size()),
       intake_(*intake),
       events_(*events),
+      rooms_(*rooms),
       sequences_(config_.slots(), parts_.scheduler->notes().stride(), parts_.scheduler->client_notes().stride()),
       requests_(config_.slots()),
       slots_(static_cast<size_t>(config_.slots())),
@@ -33,6 +34,17 @@ void LiveRequests::Take(PreparedRequest prepared) {
   RequestRecord* request = requests_.Add(std::move(prepared));
   const PreparedRequest& in = request->in;
   if (parts_.tap != nullptr) parts_.tap->Arrival(in);
+  const ImportedSequence* const imported = in.imported.get();
+  std::vector<BlockId> kept;
+  SequenceSpec came;
+  if (imported != nullptr) {
+    if (parts_.tap != nullptr) parts_.tap->Imported(*imported);
+    const SequenceStanding& standing = imported->standing;
+    kept = rooms_.Take(imported->import, (standing.computed_tokens + block_size_ - 1) / block_size_);
+    came.output_tokens = standing.generated;
+    came.kept_tokens = kept.empty() ? 0 : standing.computed_tokens;
+    came.preemptions = standing.preemptions + 1;
+  }
   const auto n = static_cast<int32_t>(in.choices.size());
   request->live_choices = request->slots_held = n;
   request->siblings_held = n > 1;
@@ -50,10 +62,13 @@ void LiveRequests::Take(PreparedRequest prepared) {
                                      .prompt_logprobs = in.request->prompt_logprobs,
                                      .held = choice > 0,
                                      .client = in.client,
-                                     .service_class = in.service_class},
+                                     .service_class = in.service_class,
+                                     .output_tokens = came.output_tokens,
+                                     .kept_tokens = came.kept_tokens,
+                                     .preemptions = came.preemptions},
                                     events_.now_ns());
     buffers.slot = s;
-    if (gate_asks_ && choice == 0) arrived_.push_back(in.handle);
+    if (gate_asks_ && choice == 0 && imported == nullptr) arrived_.push_back(in.handle);
     timelines_.SequenceArrived(request->line, s, choice, choice > 0, others_ahead);
     if (drafting_) buffers.drafts.reserve(static_cast<size_t>(config_.max_draft_tokens));
     SlotEntry& entry = slot(s);
@@ -76,9 +91,74 @@ void LiveRequests::Take(PreparedRequest prepared) {
     if (in.has_keys) entry.next_key_at = (in.prompt_tokens / block_size_ + 1) * block_size_;
     TACTUS_CHECK(!in.own_keys || (n == 1 && parts_.generated_key && parts_.tap == nullptr));  // a tap records keys
     entry.own_keys = in.own_keys;
+    if (imported != nullptr) GoOn(s, *imported);
     parts_.kv->Bind(s, in.has_keys ? &buffers.keys : nullptr, in.own_keys ? this : nullptr);
+    if (!kept.empty()) parts_.kv->KeepImported(s, kept, came.kept_tokens);
     if (parts_.predictor != nullptr) BindPredictor(s, *request);
   }
+}
+
+// What it has behind it elsewhere, as if it had been here.
+void LiveRequests::GoOn(SlotId s, const ImportedSequence& imported) {
+  const SequenceStanding& standing = imported.standing;
+  SlotEntry& entry = slot(s);
+  RequestRecord* request = entry.request;
+  entry.buffers->output.assign(standing.output.begin(), standing.output.end());
+  entry.generated = standing.generated;
+  entry.started = standing.scheduled_ns != 0;
+  entry.last_token_ns = standing.last_token_ns;
+  entry.longest_gap_ns = standing.longest_gap_ns;
+  entry.longest_gap_end_ns = standing.longest_gap_end_ns;
+  entry.late_gaps = standing.late_gaps;
+  request->scheduled_ns = standing.scheduled_ns;
+  request->first_token_ns = standing.first_token_ns;
+  request->cached_tokens = standing.cached_tokens;
+  request->preemptions = standing.preemptions;
+  request->recomputed_tokens = standing.recomputed_tokens;
+  if (entry.has_stop_strings) {
+    for (const TokenId token : standing.output) entry.buffers->stop->Append(parts_.token_bytes(token));
+  }
+  if (request->in.has_keys) AddImportedKeys(s, imported);
+  timelines_.Imported(s, standing.first_token_ns, standing.preemptions,
+                      standing.generated > 0 ? entry.prompt_tokens + standing.generated - 1 : 0);
+  ++counts_.migrated_in;
+}
+
+void LiveRequests::AddImportedKeys(SlotId s, const ImportedSequence& imported) {
+  SlotEntry& entry = slot(s);
+  entry.next_key_at = ((entry.prompt_tokens + entry.generated) / block_size_ + 1) * block_size_;
+  if (entry.own_keys) return;
+  std::vector<Hash128>& keys = entry.buffers->keys;
+  const size_t of_prompt = keys.size();
+  if (parts_.generated_key) {
+    FillKeys(s);
+  } else {
+    keys.insert(keys.end(), imported.generated_keys.begin(), imported.generated_keys.end());
+  }
+  if (parts_.tap == nullptr) return;
+  for (size_t i = of_prompt; i < keys.size(); ++i)
+    parts_.tap->Key(entry.handle, entry.choice, static_cast<int32_t>(i), keys[i]);
+}
+
+SequenceStanding LiveRequests::StandingOf(SlotId s) const {
+  const SlotEntry& entry = slot(s);
+  const RequestRecord& request = *entry.request;
+  SequenceStanding standing;
+  standing.request = request.in.request;
+  standing.output = entry.buffers->output;
+  standing.generated = entry.generated;
+  standing.computed_tokens = sequences_.holds_kv(s) ? sequences_.columns().computed_committed[s] : 0;
+  standing.arrival_ns = request.in.arrival_ns;
+  standing.scheduled_ns = request.scheduled_ns;
+  standing.first_token_ns = request.first_token_ns;
+  standing.last_token_ns = entry.last_token_ns;
+  standing.longest_gap_ns = entry.longest_gap_ns;
+  standing.longest_gap_end_ns = entry.longest_gap_end_ns;
+  standing.late_gaps = entry.late_gaps;
+  standing.cached_tokens = request.cached_tokens;
+  standing.preemptions = request.preemptions;
+  standing.recomputed_tokens = request.recomputed_tokens + sequences_.recomputed_tokens(s);
+  return standing;
 }
 
 void LiveRequests::BindPredictor(SlotId s, const RequestRecord& request) {
@@ -267,7 +347,7 @@ void LiveRequests::Finish(SlotId s, FinishReason reason, TokenEvent* event, int3
     intake_.SequencesDequeued(1);
   }
   if (parts_.predictor != nullptr) {
-    parts_.predictor->Ended(s, entry.generated, reason == FinishReason::kCancelled || reason == FinishReason::kError);
+    parts_.predictor->Ended(s, entry.generated, reason != FinishReason::kStop && reason != FinishReason::kLength);
   }
   request->recomputed_tokens += sequences_.recomputed_tokens(s);
   request->completion_tokens += entry.generated;
@@ -316,6 +396,9 @@ void LiveRequests::Count(FinishReason reason) {
       break;
     case FinishReason::kCancelled:
       ++counts_.finished_cancelled;
+      break;
+    case FinishReason::kMigrated:
+      ++counts_.migrated_out;
       break;
     default:
       ++counts_.finished_error;

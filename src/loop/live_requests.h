@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "loop/import_rooms.h"
 #include "loop/measured_ratio.h"
 #include "loop/pass_events.h"
 #include "loop/request_table.h"
@@ -24,14 +25,18 @@ struct SequenceCounts {
   int64_t prompt_tokens = 0, generation_tokens = 0;
   int64_t preemptions = 0, recomputed_tokens = 0;
   int64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_error = 0;
+  int64_t migrated_in = 0, migrated_out = 0;
 };
 
 class LiveRequests : private OwnKeys, private Timelines::Sequences {
  public:
   // All outlive it.
-  LiveRequests(const LoopContext& context, Intake* intake, PassEvents* events);
+  LiveRequests(const LoopContext& context, Intake* intake, PassEvents* events, ImportRooms* rooms);
 
   void Take(PreparedRequest request);
+  const RequestRecord* Find(RequestHandle handle) const { return requests_.Find(handle); }  // null: it has ended
+  // Of the one choice of a request. Precondition: it is in no step in flight.
+  SequenceStanding StandingOf(SlotId s) const;
   // The first choice of the oldest request that the scheduler's gate has not been asked about and that still waits;
   // kNoSlot: there is none. Each is given once.
   SlotId NextArrived();
@@ -90,6 +95,8 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
 
  private:
   void BindPredictor(SlotId s, const RequestRecord& request);
+  void GoOn(SlotId s, const ImportedSequence& imported);
+  void AddImportedKeys(SlotId s, const ImportedSequence& imported);
   void End(RequestRecord* request, FinishReason reason, int32_t error);
   void FirstToken(SlotEntry* slot, DurationNs gap_ns);
   void AddKey(SlotId s);
@@ -108,6 +115,7 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
   const int32_t block_size_;
   Intake& intake_;
   PassEvents& events_;
+  ImportRooms& rooms_;
   SequenceTable sequences_;
   RequestTable requests_;
   std::vector<SlotEntry> slots_;

@@ -106,6 +106,7 @@ void EngineMetrics::CountDone(const RequestDoneEvent& d) {
     objectives_.Refused(d.request->slo, d.request->slo_class);
     return;
   }
+  if (d.finish == FinishReason::kMigrated) return;  // it counts where it ends
   const EndedRequest r = EndedOf(d);
   run_.Ended(r);
   objectives_.Ended(r, d.misses, r.ok ? "" : d.finish == FinishReason::kCancelled ? "cancelled" : "error");
@@ -188,6 +189,10 @@ std::string EngineMetrics::Text(const EngineStats& s) const {
             value(s.swapped_sequences));
   t.Counter("tactus_swapped_out_blocks_total", "KV blocks copied to host memory.", value(s.swapped_out_blocks));
   t.Counter("tactus_swapped_in_blocks_total", "KV blocks copied back from host memory.", value(s.swapped_in_blocks));
+  t.Family("tactus_migrated_sequences_total", Type::kCounter, "Sequences that came from other replicas or went there.");
+  t.Sample(value(s.migrated_in), {{"direction", "in"}});
+  t.Sample(value(s.migrated_out), {{"direction", "out"}});
+  t.Counter("tactus_migrated_out_blocks_total", "KV blocks read out for other replicas.", value(s.migrated_out_blocks));
   t.Gauge("tactus_kv_blocks_cached", "KV blocks that hold a prefix that no sequence uses.", value(s.kv_blocks_cached));
   t.Gauge("tactus_kv_blocks_in_use", "KV blocks in a live sequence's table.", value(s.kv_blocks_in_use));
   t.Gauge("tactus_kv_blocks", "KV blocks in all.", value(s.kv_blocks_total));

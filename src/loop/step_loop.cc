@@ -12,6 +12,7 @@
 #include "loop/stats_cell.h"
 #include "loop/step_plan.h"
 #include "loop/steps_in_flight.h"
+#include "loop/transfers.h"
 #include "loop/wake_up.h"
 
 namespace tactus {
@@ -32,6 +33,7 @@ class StepLoop::Impl {
   EngineStats Stats() const { return published_.Read(); }
   std::vector<RequestTimeline> Timelines(const TimelineQuery& query) const { return live_.timelines().Find(query); }
   bool idle() const { return steps_.empty() && live_.empty(); }
+  void Movable(std::vector<RunningSequence>* sequences) const;
   std::string CheckIntegrity() const;
 
  private:
@@ -50,11 +52,14 @@ class StepLoop::Impl {
   sched::PlanBuilder builder_;
   PassEvents events_;
   StepsInFlight steps_;
+  ImportRooms rooms_;
   LiveRequests live_;
   Commit commit_;
   Planning planning_;
+  Transfers transfers_;
   std::vector<PreparedRequest> drained_;
   std::vector<RequestHandle> cancels_;
+  std::vector<TransferCommand> commands_;
 
   StatsCell published_;
   const std::shared_ptr<WakeUp> wake_ = std::make_shared<WakeUp>();
@@ -74,9 +79,11 @@ StepLoop::Impl::Impl(const StepLoopConfig& config, const StepLoopParts& parts, I
       events_(parts_.sink, static_cast<size_t>(config.limits.max_num_seqs),
               static_cast<size_t>(context_.traits.max_in_flight)),
       steps_(context_.traits.max_in_flight, static_cast<size_t>(config.limits.max_num_seqs)),
-      live_(context_, intake, &events_),
+      rooms_(parts_.kv),
+      live_(context_, intake, &events_, &rooms_),
       commit_(context_, &builder_, &steps_, &live_, &events_, [this](const Status& why) { GiveUp(why); }),
-      planning_(context_, &builder_, &steps_, &live_, &events_) {
+      planning_(context_, &builder_, &steps_, &live_, &events_),
+      transfers_(context_, &live_, &rooms_, &steps_, [this] { return planning_.copies_wait(); }) {
   const ExecutorTraits& traits = context_.traits;
   TACTUS_CHECK(parts_.scheduler->config().limits.slot_capacity >= config.slots());
   TACTUS_CHECK(parts_.scheduler->config().limits.predictor == parts_.predictor);
@@ -123,8 +130,10 @@ bool StepLoop::Impl::RunOnce() {
   bool worked = DrainInput();
   worked = commit_.Ready() || worked;
   worked = EndWhatIsAborted() || worked;
+  worked = transfers_.Settle() || worked;
   if (parts_.scheduler->gate_asks()) worked = planning_.AskGate() || worked;
-  while (!steps_.full() && planning_.PlanAndSubmit()) worked = true;
+  while (!steps_.full() && planning_.PlanAndSubmit(transfers_.any_paused())) worked = true;
+  worked = transfers_.Read() || worked;  // while the step runs
   pass.End();
   if (worked) {
     events_.Deliver();
@@ -137,9 +146,10 @@ bool StepLoop::Impl::RunOnce() {
 
 bool StepLoop::Impl::DrainInput() {
   if (!intake_.HasInput()) return false;
-  intake_.Drain(&drained_, &cancels_);
+  intake_.Drain(&drained_, &cancels_, &commands_);
   for (PreparedRequest& request : drained_) live_.Take(std::move(request));
   for (const RequestHandle handle : cancels_) live_.Cancel(handle);
+  for (TransferCommand& command : commands_) transfers_.Take(std::move(command));
   return true;
 }
 
@@ -192,12 +202,26 @@ void StepLoop::Impl::PublishStats() {
   stats.finished_length = counts.finished_length;
   stats.finished_cancelled = counts.finished_cancelled;
   stats.finished_error = counts.finished_error;
+  stats.migrated_in = counts.migrated_in;
+  stats.migrated_out = counts.migrated_out;
+  stats.migrated_out_blocks = transfers_.blocks_read();
   stats.budget_utilization = planning_.budget_utilization();
   stats.kv_utilization = planning_.kv_utilization();
   if (parts_.corrected != nullptr) stats.step_time_correction = parts_.corrected->factor();
   stats.plan_hash = planning_.plan_hash();
   stats.healthy = healthy_.load(std::memory_order_relaxed);
   published_.Write(stats);
+}
+
+void StepLoop::Impl::Movable(std::vector<RunningSequence>* sequences) const {
+  sequences->clear();
+  const SequenceTable& table = live_.sequences();
+  for (const SlotId s : table.running()) {
+    if (!table.holds_kv(s)) continue;
+    const PreparedRequest& in = live_.slot(s).request->in;
+    if (in.choices.size() != 1 || in.request->prompt_logprobs) continue;
+    sequences->push_back({in.handle, in.request->priority, table.columns().computed_committed[s]});
+  }
 }
 
 void StepLoop::Impl::Run() {
@@ -244,6 +268,11 @@ void StepLoop::Cancel(RequestHandle handle) {
   impl_->wake().Signal();
 }
 
+void StepLoop::Transfer(TransferCommand command) {
+  intake_.Transfer(std::move(command));
+  impl_->wake().Signal();
+}
+
 void StepLoop::StopAccepting(Status why) {
   intake_.Close(std::move(why));
 }
@@ -267,6 +296,9 @@ void StepLoop::Run() {
 }
 bool StepLoop::idle() const {
   return !intake_.HasInput() && impl_->idle();
+}
+void StepLoop::Movable(std::vector<RunningSequence>* sequences) const {
+  impl_->Movable(sequences);
 }
 uint64_t StepLoop::plan_hash() const {
   return impl_->planning().plan_hash();

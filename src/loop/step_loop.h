@@ -75,6 +75,7 @@ class StepLoop {
   // kResourceExhausted: queue full; kUnavailable: closed or not healthy. After an error no event mentions the request.
   Result<RequestHandle> Submit(PreparedRequest request);
   void Cancel(RequestHandle handle);  // unknown or ended: no effect
+  void Transfer(TransferCommand command);  // loop/transfers.h; answered at a later pass
   Status WaitForRoom(int32_t sequences, DurationNs timeout_ns) { return intake_.WaitForRoom(sequences, timeout_ns); }
   void StopAccepting(Status why);  // what was accepted goes on
   void Abort(Status why);          // ends everything accepted with kError and this status, at the next pass
@@ -89,6 +90,13 @@ class StepLoop {
   bool RunOnce();
   // Passes until Stop(), sleeping when there is nothing to do.
   void Run();
+  // Those that hold KV, of requests that may move (loop/transfers.h), in order of admission.
+  struct RunningSequence {
+    RequestHandle handle = 0;
+    int32_t priority = 0;
+    int32_t tokens = 0;  // whose KV it holds
+  };
+  void Movable(std::vector<RunningSequence>* sequences) const;
   bool idle() const;                                 // nothing queued, running or in flight
   uint64_t plan_hash() const;                        // over every plan so far, in order
   const std::vector<uint64_t>* plan_hashes() const;  // per submitted step, when KeepPlanHashes was asked for

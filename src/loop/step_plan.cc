@@ -129,7 +129,7 @@ bool Planning::AskGate() {
   return true;
 }
 
-bool Planning::PlanAndSubmit() {
+bool Planning::PlanAndSubmit(bool paused) {
   SequenceTable& table = live_.sequences();
   table.Compact();
   if (table.running().empty() && table.waiting().empty()) return false;
@@ -141,7 +141,7 @@ bool Planning::PlanAndSubmit() {
   AskScheduler(&plan);
   if (plan.items.empty() && plan.preempts.empty()) {
     // With nothing in flight nothing could ever change: the policy has stopped for good.
-    TACTUS_CHECK_MSG(!steps_.empty(), "an empty plan with " + std::to_string(table.waiting().size()) + " waiting and " +
+    TACTUS_CHECK_MSG(!steps_.empty() || paused, "an empty plan with " + std::to_string(table.waiting().size()) + " waiting and " +
                                           std::to_string(table.running().size()) + " running sequences under " +
                                           parts_.scheduler->Describe());
     live_.timelines().Planned(builder_, table.waiting().size());

@@ -20,8 +20,10 @@ class Planning {
   Planning(const LoopContext& context, sched::PlanBuilder* builder, StepsInFlight* steps, LiveRequests* live,
            PassEvents* events);
 
-  // Precondition: fewer steps in flight than the executor takes. False: there is nothing to plan.
-  bool PlanAndSubmit();
+  // Precondition: fewer steps in flight than the executor takes. False: there is nothing to plan. `paused`: a sequence
+  // is, and its KV may be what all others wait for.
+  bool PlanAndSubmit(bool paused);
+  bool copies_wait() const { return !carried_swap_outs_.empty(); }  // for the next step
   // Asks the scheduler's gate about first choices that have come, the oldest first, and ends those that it refuses. Not
   // about more than a pass has time for; the next pass goes on. False: there was none to ask about.
   bool AskGate();

@@ -10,8 +10,8 @@
 
 namespace tactus {
 
-// One pass: BeginPass, then what the pass drained, in this order of kinds: arrivals, cancels, results, an abort, plans;
-// then EndPass. Engine thread only. Nothing here may block.
+// One pass: BeginPass, then what the pass drained, in this order of kinds: arrivals, cancels, transfers, results, an
+// abort, plans; then EndPass. Engine thread only. Nothing here may block.
 class LoopTap {
  public:
   virtual ~LoopTap() = default;
@@ -19,7 +19,11 @@ class LoopTap {
   virtual void Arrival(const PreparedRequest& request) = 0;
   // What a predictor that does not learn says of a sequence that has just arrived.
   virtual void Predicted(int32_t tokens) = 0;
+  // The arrival before it has run elsewhere.
+  virtual void Imported(const ImportedSequence& sequence) = 0;
   virtual void Cancel(RequestHandle handle) = 0;
+  // A command that did something (loop/transfers.h). `import`: as the command had it.
+  virtual void Transferred(TransferKind kind, RequestHandle handle, ImportId import, int32_t blocks) = 0;
   virtual void Abort() = 0;
   // Item `item`'s token number `token` ended its sequence by a stop id or stop string. Before its StepEnded.
   virtual void Stopped(int32_t item, int32_t token) = 0;

@@ -97,6 +97,16 @@ void Timelines::SequenceArrived(RequestLine* request, SlotId slot, int32_t choic
   s->open = held ? Cause::kSibling : Cause::kInFlight;
 }
 
+void Timelines::Imported(SlotId slot, TimeNs first_token_ns, int32_t preemptions, int32_t computed) {
+  SequenceLine& s = line(slot);
+  // Nothing else has been accounted for so far.
+  std::swap(s.total_ns[static_cast<size_t>(Cause::kElsewhere)], s.total_ns[static_cast<size_t>(Cause::kIntake)]);
+  for (uint32_t i = 0; i < s.num_segments; ++i) s.segments[i].cause = Cause::kElsewhere;
+  if (first_token_ns > 0) s.first_token_ns = first_token_ns;
+  s.redo_until = computed;
+  s.request->preemptions = preemptions;
+}
+
 void Timelines::Unheld(SlotId slot) {
   SequenceLine& s = line(slot);
   Close(&s);

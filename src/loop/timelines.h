@@ -78,6 +78,8 @@ class Timelines {
   RequestLine* Arrived(const PreparedRequest& request);
   // `others_ahead`: sequences wait already.
   void SequenceArrived(RequestLine* request, SlotId slot, int32_t choice, bool held, bool others_ahead);
+  // It has run elsewhere until now. `first_token_ns` 0: without a token; `computed`: positions that it had there.
+  void Imported(SlotId slot, TimeNs first_token_ns, int32_t preemptions, int32_t computed);
   void Unheld(SlotId slot);
   // The sequences that these changes put into the queue have waited for the plan that is about to be made.
   void PlanBegins(std::span<const SequenceChange> changes) {

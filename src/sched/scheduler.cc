@@ -54,8 +54,14 @@ void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan)
   // hold. The youngest gives its KV back, and the next plan goes on from there.
   if (builder->empty() && plan->preempts.empty() && view.steps_in_flight == 0 && !view.running.empty() &&
       traits_.can_preempt) {
-    step.TakeBack(view.running_by_arrival.back());
-    yield_to_running_ = true;
+    const auto by_arrival = view.running_by_arrival;
+    const auto idle = std::find_if(by_arrival.rbegin(), by_arrival.rend(), [&](SlotId s) {
+      return view.seq.flight[s] == FlightState::kIdle && !builder->Touched(s);  // not so while it is paused
+    });
+    if (idle != by_arrival.rend()) {
+      step.TakeBack(*idle);
+      yield_to_running_ = true;
+    }
   }
   order_->Planned(view, builder->items());
   if (asking_gate_ != nullptr) asking_gate_->Planned(view, *plan);

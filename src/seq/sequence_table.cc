@@ -35,7 +35,12 @@ SlotId SequenceTable::Add(const SequenceSpec& spec, TimeNs now_ns) {
   r = SequenceRow();
   r.epoch = epoch;
   r.last_step = last_step;
-  r.prompt_tokens = r.goal_tokens = r.known_planned = r.known_committed = spec.prompt_tokens;
+  TACTUS_CHECK(spec.output_tokens < spec.max_output_tokens &&
+               spec.kept_tokens < spec.prompt_tokens + spec.output_tokens);
+  r.prompt_tokens = spec.prompt_tokens;
+  r.goal_tokens = r.known_planned = r.known_committed = spec.prompt_tokens + spec.output_tokens;
+  r.computed_planned = r.computed_committed = spec.kept_tokens;
+  r.preemptions = spec.preemptions;
   r.max_output_tokens = spec.max_output_tokens;
   r.prompt_logprobs = spec.prompt_logprobs;
   r.arrival_order = next_arrival_++;

@@ -35,6 +35,10 @@ struct SequenceSpec {
   bool held = false;
   uint64_t client = 0;        // hash; 0: unknown
   uint8_t service_class = 0;  // SequenceColumns::service_class
+  // Of one that has run elsewhere: it comes as a preempted one.
+  int32_t output_tokens = 0;  // generated so far
+  int32_t kept_tokens = 0;    // leading positions that are in host memory
+  int32_t preemptions = 0;
 };
 
 class SequenceTable {
@@ -62,9 +66,9 @@ class SequenceTable {
   // Held -> Waiting. `fork_from` still holds the prompt's KV, or kNoSlot.
   void Unhold(SlotId s, SlotId fork_from, TimeNs now_ns);
   void ClearFork(SlotId s) { At(s).fork_from = kNoSlot; }
-  // Decode and idle: so many tokens that may follow are there to be verified.
+  // Decode, in no step: so many tokens that may follow are there to be verified.
   void SetDrafts(SlotId s, int32_t tokens) {
-    TACTUS_DCHECK(At(s).state == SeqState::kDecode && At(s).flight == FlightState::kIdle && tokens >= 0);
+    TACTUS_DCHECK(At(s).state == SeqState::kDecode && At(s).flight != FlightState::kChainable && tokens >= 0);
     At(s).draft_tokens = tokens;
   }
   // Waiting -> Prefill; positions [0, matched) are there already.
@@ -102,6 +106,14 @@ class SequenceTable {
   // A step that used the sequence has ended; the item counts for nothing (it was rolled back, preempted or finished
   // since).
   void DropItem(SlotId s);
+  // Until Resume it counts as in a step in flight: nobody plans it, and nobody takes its KV.
+  void Pause(SlotId s) {
+    SequenceRow& r = At(s);
+    TACTUS_CHECK(HoldsKv(r) || r.state == SeqState::kWaiting);
+    ++r.in_flight;
+    r.flight = FlightState::kInFlight;
+  }
+  void Resume(SlotId s) { DropItem(s); }
   // What is planned beyond the committed lengths is void; items still in flight are stale from here on: drop them.
   void RollBackPlanned(SlotId s);
   // Prefill or Decode -> Waiting, KV gone but for the first `kept_tokens` positions, which are in host memory. Items

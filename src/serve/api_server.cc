@@ -15,6 +15,7 @@
 #include "http/server_metrics.h"
 #include "obs/prometheus_text.h"
 #include "serve/file_api.h"
+#include "serve/fleet_api.h"
 #include "serve/generation.h"
 #include "serve/routes.h"
 #include "serve/stored_call.h"
@@ -36,11 +37,12 @@ bool IsJson(const std::string& content_type) {
 
 class ApiServerImpl final : public ApiServer, public http::Handler {
  public:
-  ApiServerImpl(const ServeOptions& options, Clock& clock, Log log)
+  ApiServerImpl(const ServeOptions& options, Clock& clock, Log log, std::optional<FleetKeys> fleet_keys)
       : options_(options),
         log_(log ? std::move(log) : [](std::string_view) {}),
         clock_(clock),
-        keys_(options.api_key, options.api_key_class),
+        fleet_keys_(fleet_keys),
+        keys_(options.api_key, options.api_key_class, fleet_keys_),
         origins_(options.allowed_origins),
         created_(UnixSeconds()),
         pool_(static_cast<int>(options.http_workers)) {}
@@ -48,6 +50,7 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   ~ApiServerImpl() override {
     server_.reset();  // no more handler calls; every open exchange loses its client, which cancels its request
     pool_.Stop();
+    if (fleet_) fleet_->Stop();
     files_.reset();
   }
 
@@ -61,6 +64,9 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
           "max-body-total");
     }
     TACTUS_ASSIGN_OR_RETURN(files_, FileApi::Open(options_, keys_, log_));
+    if (fleet_keys_) {
+      TACTUS_ASSIGN_OR_RETURN(fleet_, FleetApi::Make(options_, *fleet_keys_, clock_, log_));
+    }
     http::ServerOptions http;
     http.host = options_.host;
     http.port = static_cast<uint16_t>(options_.port);
@@ -137,6 +143,8 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   std::optional<http::HttpResponse> CheckBodyType(const http::HttpRequest& head, Route route);
   std::optional<http::HttpResponse> CheckStored(const http::HttpRequest& head, Route route);
   void AnswerStored(std::shared_ptr<http::Exchange> exchange, Route route, std::string id);
+  std::optional<http::HttpResponse> CheckFleet(const http::HttpRequest& head, Route route);
+  void AnswerFleet(std::shared_ptr<http::Exchange> exchange, Route route, const std::string& id);
   http::HttpResponse Immediate(const http::HttpRequest& request, const RouteEntry& route, const std::string& id);
   void Generate(std::shared_ptr<http::Exchange> exchange, bool chat);
   void Tokenize(std::shared_ptr<http::Exchange> exchange, bool decode);
@@ -146,6 +154,7 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   const ServeOptions options_;
   const Log log_;
   Clock& clock_;
+  const std::optional<FleetKeys> fleet_keys_;  // nothing: of no fleet
   const http::ApiKeys keys_;
   const http::Origins origins_;
   std::optional<const http::AllowedHosts> hosts_;  // set before the server starts
@@ -159,6 +168,7 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   std::atomic<bool> ending_{false};          // nothing waits for parse threads any more
   std::vector<std::weak_ptr<Call>> active_;  // io thread
   std::unique_ptr<FileApi> files_;           // null: no --files-dir
+  std::unique_ptr<FleetApi> fleet_;          // null: no --kv-secret-file
   WorkerPool pool_;
   std::unique_ptr<http::Server> server_;
 };
@@ -176,6 +186,7 @@ void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_option
   context_->limits = api::LimitsOf(model, engine_options.default_max_tokens);
   context_->limits.max_choices = options_.max_choices;
   context_->fingerprint = api::Fingerprint(model);
+  if (fleet_) fleet_->Start(engine, context_, &*clients_);
   if (files_) {
     const Status started = files_->Start(engine, engine_options, context_->limits, clock_);
     if (!started.ok()) log_("warning: batches do not run: " + started.message());
@@ -227,6 +238,7 @@ std::optional<http::HttpResponse> ApiServerImpl::CheckHead(const http::HttpReque
     response.headers.emplace_back("Allow", route->Allow());
     return response;
   }
+  if (route->fleet()) return CheckFleet(head, route->route);
   if (!route->open && !keys_.empty() && !keys_.Find(head.Find("Authorization"))) {
     return Error(head, 401, "no or a wrong API key; send it as 'Authorization: Bearer <key>'");
   }
@@ -242,6 +254,30 @@ std::optional<http::HttpResponse> ApiServerImpl::CheckHead(const http::HttpReque
     return Error(head, 503, fmt::format("the server is not ready: {}", state));
   }
   return route->stored() ? CheckStored(head, route->route) : std::nullopt;
+}
+
+// Who has no secret learns nothing, not even that there are such routes. Who may, its signature says, once its body is
+// there.
+std::optional<http::HttpResponse> ApiServerImpl::CheckFleet(const http::HttpRequest& head, Route route) {
+  if (!fleet_) return Error(head, 404, fmt::format("{} does not exist here (--kv-secret-file)", head.path));
+  const std::string_view state = StateName();
+  if (state == "ready" || (state == "draining" && route != Route::kFleetImport)) return std::nullopt;
+  return Error(head, 503, fmt::format("the server is not ready: {}", state));
+}
+
+void ApiServerImpl::AnswerFleet(std::shared_ptr<http::Exchange> exchange, Route route, const std::string& id) {
+  std::string request_id;
+  http::Headers headers = CommonHeaders(exchange->request(), &request_id);
+  if (route == Route::kFleetStream) return fleet_->Attach(std::move(exchange), id, headers);
+  const http::HttpRequest& request = exchange->request();
+  auto call = std::make_shared<StoredCall>(
+      exchange, std::move(headers), clock_.NowNs(), options_.request_timeout.ns,
+      [this, &request, route](const http::Body& body) { return fleet_->Answer(route, request, body.text()); });
+  active_.push_back(call);
+  call->Watch();
+  // Moving takes seconds, and has threads of its own, so that what comes meanwhile is taken in.
+  if (route == Route::kFleetMigrate) return fleet_->Post([call = std::move(call)] { call->Run(); });
+  pool_.Post([call = std::move(call)] { call->Run(); });
 }
 
 std::optional<http::HttpResponse> ApiServerImpl::CheckBodyType(const http::HttpRequest& head, Route route) {
@@ -303,6 +339,7 @@ void ApiServerImpl::Handle(std::shared_ptr<http::Exchange> exchange) {
   std::string id;
   const RouteEntry& route = *FindRoute(request.path, &id);
   if (route.stored()) return AnswerStored(std::move(exchange), route.route, std::move(id));
+  if (route.fleet()) return AnswerFleet(std::move(exchange), route.route, id);
   switch (route.route) {
     case Route::kCompletions:
       return Generate(std::move(exchange), false);
@@ -416,8 +453,10 @@ void ApiServerImpl::Generate(std::shared_ptr<http::Exchange> exchange, bool chat
   if (!caller.ok()) return exchange->Respond(Error(exchange->request(), caller.status()));
   std::string request_id;
   http::Headers headers = CommonHeaders(exchange->request(), &request_id);
-  Post(std::make_shared<Generation>(context_, std::move(exchange), chat, std::move(request_id), std::move(headers),
-                                    std::move(*caller)));
+  auto generation = std::make_shared<Generation>(context_, std::move(exchange), chat, std::move(request_id),
+                                                 std::move(headers), std::move(*caller));
+  if (context_->movable) fleet_->Watch(generation);
+  Post(std::move(generation));
 }
 
 void ApiServerImpl::Tokenize(std::shared_ptr<http::Exchange> exchange, bool decode) {
@@ -444,19 +483,28 @@ void ApiServerImpl::OnTick(TimeNs now_ns) {
     if (call) call->Tick(now_ns);
     return !call;
   });
+  if (fleet_) fleet_->OnTick(now_ns);
 }
 
 std::string ApiServerImpl::HttpMetrics() const {
   PrometheusText t({});
   http::AppendServerMetrics(server_->Stats(), &t);
   if (files_) files_->AppendMetrics(&t);
+  if (fleet_) fleet_->AppendMetrics(&t);
   return t.Take();
 }
 
 }  // namespace
 
 Result<std::unique_ptr<ApiServer>> ApiServer::Listen(const ServeOptions& options, Clock& clock, Log log) {
-  auto server = std::make_unique<ApiServerImpl>(options, clock, std::move(log));
+  std::optional<FleetKeys> fleet_keys;
+  if (!options.kv_secret_file.empty()) {
+    TACTUS_ASSIGN_OR_RETURN(const std::string secret, ReadFleetSecret(options.kv_secret_file));
+    fleet_keys = FleetKeysOf(secret);
+  } else if (!options.hand_over_to.empty()) {
+    return InvalidArgument("--hand-over-to needs the fleet's secret; give --kv-secret-file too", "hand-over-to");
+  }
+  auto server = std::make_unique<ApiServerImpl>(options, clock, std::move(log), fleet_keys);
   TACTUS_RETURN_IF_ERROR(server->Bind());
   return std::unique_ptr<ApiServer>(std::move(server));
 }

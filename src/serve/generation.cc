@@ -1,17 +1,19 @@
 #include "serve/generation.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "api/explain_text.h"
+#include "api/json.h"
 
 namespace tactus::serve {
 
 namespace {
 
-bool WantsSchedule(const http::HttpRequest& request) {
-  const std::string* wanted = request.Find("x-tactus-explain");
-  return wanted != nullptr && *wanted == "1";
+bool Says1(const http::HttpRequest& request, const char* header) {
+  const std::string* value = request.Find(header);
+  return value != nullptr && *value == "1";
 }
 
 }  // namespace
@@ -38,9 +40,10 @@ class Generation::PromptSink final : public ResponseSink {
 };
 
 Generation::Generation(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange,
-                       bool chat, std::string request_id, http::Headers headers, Caller caller)
-    : Call(std::move(exchange), std::move(headers), context->clock->NowNs(), context->request_timeout_ns,
-           std::move(caller.places)),
+                       bool chat, std::string request_id, http::Headers headers, Caller caller, int64_t created,
+                       TimeNs arrival_ns)
+    : Call(std::move(exchange), std::move(headers), arrival_ns >= 0 ? arrival_ns : context->clock->NowNs(),
+           context->request_timeout_ns, std::move(caller.places)),
       context_(std::move(context)),
       chat_(chat),
       request_id_(std::move(request_id)),
@@ -49,7 +52,9 @@ Generation::Generation(std::shared_ptr<const GenerationContext> context, std::sh
       cache_salt_(std::move(caller.cache_salt)),
       slo_class_(std::move(caller.slo_class)),
       one_of_many_(caller.one_of_many),
-      explained_(WantsSchedule(exchange_->request())) {}
+      explained_(Says1(exchange_->request(), "x-tactus-explain")),
+      routed_(context_->movable && Says1(exchange_->request(), "x-tactus-route")),
+      created_(created) {}
 
 void Generation::Work() {
   auto requests = Prepare();
@@ -63,6 +68,7 @@ Result<api::ParsedRequest> Generation::Parse() {
   api::ParsedRequest parsed;
   {
     const http::Body body = exchange_->TakeBody();  // given back as soon as it is parsed
+    if (routed_) body_ = body.text();
     TACTUS_ASSIGN_OR_RETURN(parsed, chat_ ? api::ParseChatRequest(body.text(), context_->limits, stop())
                                           : api::ParseCompletionRequest(body.text(), context_->limits, stop()));
   }
@@ -88,9 +94,16 @@ Result<std::vector<Request>> Generation::Prepare() {
   std::lock_guard lock(mutex_);
   if (over()) return Status(StatusCode::kCancelled, "over meanwhile");
   stream_ = prepared.shape.stream;
+  if (created_ == 0) created_ = UnixSeconds();
+  const Request& first = prepared.requests.front();
+  cannot_move_ = !routed_                                           ? "it did not come through a router"
+                 : prepared.requests.size() != 1 || first.n != 1   ? "it has several prompts or choices"
+                 : first.prompt_logprobs                            ? "it echoes logprobs"
+                                                                    : "";
+  extent_ = {first.priority, first.prompt->size(), false};
   // The answer first: whoever finds handles asks it, also when there was no memory for what follows.
   answer_.emplace(*context_->engine, std::move(prepared.shape),
-                  api::AnswerIdentity{request_id_, UnixSeconds(), context_->fingerprint},
+                  api::AnswerIdentity{request_id_, created_, context_->fingerprint},
                   api::ChunkFrame{"data: ", "\n\n"});
   handles_.resize(prepared.requests.size());
   return std::move(prepared.requests);
@@ -138,16 +151,116 @@ void Generation::BeginStream() {
 }
 
 void Generation::OnDelta(size_t prompt, const TokenDelta& delta) {
+  if (delta.finish == FinishReason::kMigrated) return Left();
   std::string chunks;
   Status status;
+  bool first = false;
   {
     std::lock_guard lock(mutex_);
     if (over()) return;
-    if (stream_ && api::Answer::Tells(delta)) BeginStream();  // what fails from here on is told in the stream
+    heard_ += delta.tokens.size();
+    extent_.tokens += delta.tokens.size();
+    first = cannot_move_.empty() && !extent_.begun && !delta.tokens.empty() && delta.finish == FinishReason::kNone;
+    extent_.begun = extent_.begun || !delta.tokens.empty();
+    // What the client has had from another replica it does not get again.
+    const bool again = heard_ <= heard_elsewhere_ && delta.finish == FinishReason::kNone;
+    if (!again && stream_ && api::Answer::Tells(delta)) BeginStream();  // what fails from here on is told in the stream
     status = answer_->OnDelta(prompt, delta, &chunks);
-    if (!chunks.empty()) exchange_->Write(chunks);
+    if (!again && !chunks.empty()) exchange_->Write(chunks);
+    heard_more_.notify_all();
   }
+  if (first && context_->on_first_token) context_->on_first_token(Self());
   if (!status.ok()) Fail(status);
+}
+
+// All that was generated here has been written; the rest comes from where it went.
+void Generation::Left() {
+  std::unique_lock lock(mutex_);
+  if (over()) return;
+  Leave();
+  if (stream_begun_) {
+    std::string to, ticket;
+    api::AppendJsonString(&to, moved_to_);
+    api::AppendJsonString(&ticket, ticket_);
+    exchange_->Write(": migrated {\"to\": " + to + ", \"ticket\": " + ticket + "}\n\n");
+    exchange_->End();
+  } else {
+    http::HttpResponse response;
+    response.headers = headers_;
+    response.headers.emplace_back("x-tactus-migrated", moved_to_ + " " + ticket_);
+    exchange_->Respond(std::move(response));
+  }
+  End(std::move(lock));
+}
+
+Result<RequestHandle> Generation::MovableHandle() {
+  std::lock_guard lock(mutex_);
+  if (over() || handles_.size() != 1 || handles_[0] == 0) return NotFound("the request is not running here");
+  if (!cannot_move_.empty()) return InvalidArgument("the request does not move: " + cannot_move_);
+  return handles_[0];
+}
+
+Generation::Origin Generation::origin() {
+  std::lock_guard lock(mutex_);
+  return {chat_, explained_, body_, request_id_, client_, owner_, created_};
+}
+
+Generation::Extent Generation::extent() {
+  std::lock_guard lock(mutex_);
+  return extent_;
+}
+
+Result<std::vector<std::vector<TokenLogprob>>> Generation::LogprobsOf(size_t tokens, DurationNs timeout_ns) {
+  using Rows = std::vector<std::vector<TokenLogprob>>;
+  std::unique_lock lock(mutex_);
+  if (over() || stream_) return Rows();  // a stream has told them
+  const bool came = heard_more_.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
+                                         [&] { return over() || heard_ >= tokens; });
+  if (!came) return Status(StatusCode::kDeadlineExceeded, "the tokens so far were not delivered in time");
+  if (over()) return Rows();
+  return answer_->choice(0).logprobs;
+}
+
+bool Generation::WaitForToken(DurationNs timeout_ns) {
+  std::unique_lock lock(mutex_);
+  heard_more_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [&] { return over() || extent_.begun; });
+  return extent_.begun;
+}
+
+void Generation::MovedTo(std::string url, std::string ticket) {
+  std::lock_guard lock(mutex_);
+  moved_to_ = std::move(url);
+  ticket_ = std::move(ticket);
+}
+
+Status Generation::GoOn(MigrationPort& port, uint64_t room, MovingSequence sequence) {
+  TACTUS_ASSIGN_OR_RETURN(std::vector<Request> requests, Prepare());
+  if (requests.size() != 1 || *requests[0].prompt != *sequence.request.prompt) {
+    return InvalidArgument(
+        "prompt: the request's text makes other tokens here; give all replicas the same model and chat template");
+  }
+  // A stream told its logprobs where it was; of those tokens only their text still counts.
+  if (sequence.request.sampling.logprobs >= 0 && sequence.logprobs.size() != sequence.output.size()) {
+    sequence.logprobs.clear();
+    for (const TokenId token : sequence.output) sequence.logprobs.push_back({TokenLogprob{token, 0.0f}});
+  }
+  std::shared_ptr<PromptSink> sink;
+  {
+    std::lock_guard lock(mutex_);
+    if (over()) return Status(StatusCode::kCancelled, "over meanwhile");
+    heard_elsewhere_ = stream_ ? sequence.output.size() : 0;
+    extent_.begun = !sequence.output.empty();
+    sink = std::make_shared<PromptSink>(Self(), 0, places_.Split(1));
+  }
+  TACTUS_ASSIGN_OR_RETURN(const RequestHandle handle, port.Arrive(room, std::move(sequence), std::move(sink)));
+  bool late = false;
+  {
+    std::lock_guard lock(mutex_);
+    handles_[0] = handle;
+    late = over();
+  }
+  if (late) context_->engine->Cancel(handle);  // over before the handle was known
+  return Status();
 }
 
 void Generation::OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows) {
@@ -192,6 +305,7 @@ void Generation::AnswerError(const Status& status) {
 }
 
 void Generation::LetGo() {
+  heard_more_.notify_all();
   for (size_t i = 0;; ++i) {
     RequestHandle handle = 0;
     {

@@ -7,6 +7,8 @@
 // has ended it, also after the client has gone; what the engine never got gives its places back before the answer.
 #pragma once
 
+#include <condition_variable>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,8 +21,11 @@
 #include "http/server.h"
 #include "serve/call.h"
 #include "tactus/engine.h"
+#include "tactus/migration.h"
 
 namespace tactus::serve {
+
+class Generation;
 
 // What all calls share. Immutable once requests are taken; the engine outlives every call.
 struct GenerationContext {
@@ -30,6 +35,9 @@ struct GenerationContext {
   DurationNs request_timeout_ns = 0;  // 0: none
   DurationNs ping_interval_ns = 0;
   std::string fingerprint;
+  bool movable = false;  // requests that come through a router may move to other replicas
+  // The first token of a request that may move has come; may be empty. On the delivery thread.
+  std::function<void(std::shared_ptr<Generation>)> on_first_token;
 };
 
 // Who sent a request.
@@ -44,8 +52,36 @@ struct Caller {
 
 class Generation final : public Call {
  public:
+  // `created` 0 and `arrival_ns` -1: now; else of a request that began at another replica.
   Generation(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange, bool chat,
-             std::string request_id, http::Headers headers, Caller caller);
+             std::string request_id, http::Headers headers, Caller caller, int64_t created = 0,
+             TimeNs arrival_ns = -1);
+
+  // --- Moving to another replica (serve/outgoing.h). Any thread ---
+  struct Origin {
+    bool chat = false, explained = false;
+    std::string body, request_id, client, owner;
+    int64_t created = 0;
+  };
+  // kNotFound: it is over, or has not reached the engine. kInvalidArgument: it cannot move, and why.
+  Result<RequestHandle> MovableHandle();
+  Origin origin();
+  const std::string& request_id() const { return request_id_; }
+  // How far it is, to choose whom to move.
+  struct Extent {
+    int32_t priority = 0;
+    size_t tokens = 0;  // prompt and answer
+    bool begun = false;
+  };
+  Extent extent();
+  // Of the first `tokens` tokens, where the destination has to tell them again; waits until they have been heard.
+  Result<std::vector<std::vector<TokenLogprob>>> LogprobsOf(size_t tokens, DurationNs timeout_ns);
+  // Whether a token has come, within the time.
+  bool WaitForToken(DurationNs timeout_ns);
+  // Where it goes on once its sink hears that it has left.
+  void MovedTo(std::string url, std::string ticket);
+  // In the place of Run, for a request that has run elsewhere: from where it was there. Not ok: it is not taken.
+  Status GoOn(MigrationPort& port, uint64_t room, MovingSequence sequence);
 
  private:
   class PromptSink;
@@ -63,6 +99,7 @@ class Generation final : public Call {
   void OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows);
   void OnDone(size_t prompt, const Usage& usage);
   std::string Schedule() const;  // JSON; empty: not asked for
+  void Left();
   // With the mutex held.
   void BeginStream();
 
@@ -72,11 +109,20 @@ class Generation final : public Call {
   const std::string client_, owner_, cache_salt_, slo_class_;
   const bool one_of_many_;
   const bool explained_;  // the answer tells its schedule
+  const bool routed_;     // through a router that knows what to do when it moves
+  int64_t created_;       // Unix seconds
+  std::string body_;      // kept of a request that may move
 
   // With the mutex held.
   std::optional<api::Answer> answer_;   // from before the first submit
   std::vector<RequestHandle> handles_;  // one per prompt; 0: not submitted
   bool stream_ = false, stream_begun_ = false;
+  std::string cannot_move_;    // why; empty: it can
+  Extent extent_;
+  size_t heard_ = 0;           // tokens
+  size_t heard_elsewhere_ = 0;  // of them the client has had before
+  std::condition_variable heard_more_;
+  std::string moved_to_, ticket_;
   TimeNs next_ping_ns_ = 0;
 };
 

@@ -18,6 +18,9 @@ enum class Route {
   kBatches,
   kBatch,
   kBatchCancel,
+  kFleetMigrate,
+  kFleetImport,
+  kFleetStream,
   kTokenize,
   kDetokenize,
   kHealth,
@@ -38,6 +41,8 @@ struct RouteEntry {
   bool open;  // answers without an API key: probes, scrapers, the page
 
   bool stored() const { return route >= Route::kFiles && route <= Route::kBatchCancel; }  // asks for --files-dir
+  // Of members of the fleet alone, with --kv-secret-file.
+  bool fleet() const { return route >= Route::kFleetMigrate && route <= Route::kFleetStream; }
   bool Takes(std::string_view method) const;
   std::string Methods(std::string_view separator) const;  // "GET, POST"
   std::string Allow() const;                              // for that header

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/fleet_secret.h"
 #include "base/shortage.h"
 #include "http/access.h"
 #include "http/serving_process.h"
@@ -15,6 +16,7 @@ namespace tactus {
 namespace {
 
 constexpr DurationNs kFlushNs = 5 * kSecond;  // after the last token: for the clients to take their bytes
+constexpr int64_t kImportSpaceBytes = int64_t{256} << 20;  // where --swap-space says none
 
 Status Run(const EngineOptions& engine_options, const ServeOptions& options, const EngineFactory& factory,
            const Engine::Progress& progress, std::optional<RunResult>* result) {
@@ -35,6 +37,14 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
   }
   log(fmt::format("listening on {} (loading)", url));
   EngineOptions planned = engine_options;
+  if (!options.kv_secret_file.empty()) {
+    TACTUS_ASSIGN_OR_RETURN(planned.kv_secret, ReadFleetSecret(options.kv_secret_file));
+    if (planned.swap_space.bytes == 0) {
+      planned.swap_space.bytes = kImportSpaceBytes;
+      log(fmt::format("fleet: {} MiB of memory for sequences that come from other replicas (--swap-space)",
+                      kImportSpaceBytes >> 20));
+    }
+  }
   planned.front_end_bytes = options.FrontEndBytes();
   TACTUS_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, factory(planned, log));
   // The server goes before the engine that it refers to.

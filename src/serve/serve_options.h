@@ -24,6 +24,9 @@ struct ServeOptions {
   int64_t max_connections_per_client = 0;  // 0: half of max_connections
   int64_t max_streams_per_client = 0;      // 0: three quarters of --max-queue
   bool share_prefix_cache = false;
+  std::string kv_secret_file;  // empty: of no fleet
+  DurationText migration_timeout{10'000'000'000};
+  std::string hand_over_to;  // empty: to nobody
   BytesText max_body{int64_t{16} << 20};
   // Room for 16 of the largest bodies, or 1,000 of 256 KiB (prompts of 60,000 tokens), on their way to the parser.
   BytesText max_body_total{int64_t{256} << 20};
@@ -114,6 +117,17 @@ struct ServeOptions {
     v.Field(
         "http-workers", http_workers,
         {.unit = "threads", .min = 1, .max = 64, .help = "threads that parse requests, render templates and tokenise"});
+    v.Group("Fleet");
+    v.Field("kv-secret-file", kv_secret_file,
+            {.help = "file with the secret that all replicas and routers of a fleet share, 16 bytes or more, open to "
+                     "nobody else: prefixes can be compared then, and sequences move between replicas; default: none"});
+    v.Field("migration-timeout", migration_timeout,
+            {.unit = "duration",
+             .help = "longest silence of another replica while a sequence moves, and longest time that a stream which "
+                     "has moved waits for its router"});
+    v.Field("hand-over-to", hand_over_to,
+            {.help = "URL of a replica to which requests move when they have their first token: this one computes "
+                     "prompts, that one answers; default: none"});
     v.Group("Files and batches");
     v.Field("files-dir", files_dir,
             {.help = "folder that keeps uploaded files and batches (/v1/files, /v1/batches); a server that starts with "

@@ -26,6 +26,8 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
   std::string balancer = "round-robin", cost = "auto", step_noise = "none";
   double balancer_polls = 10;
   std::string replica_slowness;
+  double migration_gbytes_per_s = -1;
+  DurationText migration_latency{1'000'000};
   std::string weight_dtype = "bfloat16", kv_dtype = "bfloat16";
   std::string backend, cpu_overhead, overlap = "off";
   double overlap_interference = -1;
@@ -65,6 +67,14 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
         "replica-slowness", replica_slowness,
         {.help = "how many times as long a step takes at each replica, 1,1,2 say, from the first on and over again; "
                  "nobody is told; default: all alike"});
+    v.Field("migration-gbytes-per-s", migration_gbytes_per_s,
+            {.unit = "GB/s",
+             .min = -1,
+             .max = 100000,
+             .help = "what a replica sends of the KV of a sequence that moves to another one, as the least free do to "
+                     "the freest; 0: sequences stay where they are; -1: 8 with llumnix, else 0"});
+    v.Field("migration-latency", migration_latency,
+            {.unit = "duration", .help = "time of a round of such a move beside its bytes; each has two"});
     v.Field("cost", cost,
             {.help = "where step times come from: auto, fitted, roofline, or a file of `tactus profile`"});
     v.Field("step-noise", step_noise,
@@ -171,6 +181,7 @@ struct SimSetup {
   std::shared_ptr<const StepTimeModel> step_time;
   std::shared_ptr<const cost::CostModel> cost;  // null with a measured profile
   std::string cost_text;                        // where step times come from
+  int64_t kv_bytes_per_token = 0;               // 0: not known
   std::unique_ptr<WorkloadStream> workload;
   std::function<Result<std::unique_ptr<WorkloadStream>>()> open_workload;  // the same again, for another run
   bool oracle = false;             // the best that can be found, instead of one preset (sim/oracle.h)

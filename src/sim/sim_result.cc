@@ -97,6 +97,8 @@ EngineStats Simulation::Impl::Merged() const {
     sum.finished_length += s.finished_length;
     sum.finished_cancelled += s.finished_cancelled;
     sum.finished_error += s.finished_error;
+    sum.migrated_in += s.migrated_in;
+    sum.migrated_out += s.migrated_out;
     // Replicas are alike, so steps weigh alike.
     budget += s.budget_utilization * static_cast<double>(s.steps);
     kv += s.kv_utilization * static_cast<double>(s.steps);
@@ -137,6 +139,8 @@ RunResult Simulation::Outcome() const {
   f.objectives_below_a_step = s.objectives_below_a_step;
   f.shortest_step_ms = static_cast<double>(s.shortest_step_ns) * kToMs;
   f.replicas = static_cast<int64_t>(s.replicas.size());
+  if (s.migrations != nullptr)
+    f.migrations = {s.migrations->moved(), s.migrations->failed(), s.migrations->moved_tokens()};
   if (s.job != nullptr) {
     r.plan = s.job->Figures(run_s);
     r.plan->achieved_sharing = r.engine->prefix_sharing;

@@ -8,6 +8,7 @@
 #include "cost/step_table.h"
 #include "loop/replica.h"
 #include "predict/predictor.h"
+#include "route/rebalance.h"
 #include "sim/sim_options.h"
 
 namespace tactus {
@@ -131,7 +132,7 @@ Status PlanMemory(const SimOptions& o, SimSetup* setup) {
     auto plan = setup->cost->PlanKv(o.gpu_memory_utilization, c.limits.block_size,
                                     std::min(most, std::max(context, int64_t{8192})));
     if (plan.ok()) {
-      kv_bytes_per_token = plan->kv_bytes_per_token;
+      setup->kv_bytes_per_token = kv_bytes_per_token = plan->kv_bytes_per_token;
       if (blocks == 0) blocks = plan->num_blocks;
       setup->notes.push_back(fmt::format(
           "memory per device: weights {:.2f} GiB, activations {:.2f} GiB, KV {:.2f} GiB: {} blocks of {} tokens{}",
@@ -261,6 +262,28 @@ Result<std::vector<double>> ParseSlowness(const std::string& text) {
   return factors;
 }
 
+// Whether sequences move between replicas, and what that costs.
+Status SetUpMigration(const SimOptions& o, SimSetup* setup) {
+  constexpr double kUsualGbytesPerS = 8;  // 64 Gb/s
+  SimulationConfig& c = setup->config;
+  const bool asked = o.migration_gbytes_per_s > 0;
+  const double gbytes_per_s = o.migration_gbytes_per_s >= 0             ? o.migration_gbytes_per_s
+                              : route::MovesSequences(o.balancer) ? kUsualGbytesPerS
+                                                                  : 0;
+  if (gbytes_per_s <= 0 || o.replicas < 2 || o.offline) return Status();
+  if (setup->kv_bytes_per_token == 0) {
+    if (!asked) return Status();
+    return InvalidArgument(
+        "--migration-gbytes-per-s needs --model and --device: the size of a token's KV is not known",
+        "migration-gbytes-per-s");
+  }
+  // A quarter of the KV memory: who has less room than that left takes nothing.
+  const int64_t room = std::max<int64_t>(1, c.scheduler.limits.blocks_total / 4);
+  c.migration = {gbytes_per_s * 1e9, o.migration_latency.ns, setup->kv_bytes_per_token, room};
+  setup->notes.push_back(fmt::format("sequences move between replicas at {} GB/s", gbytes_per_s));
+  return Status();
+}
+
 }  // namespace
 
 Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& texts) {
@@ -304,6 +327,7 @@ Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& text
   c.balancer = o.balancer;
   c.balancer_polls = o.balancer_polls;
   TACTUS_ASSIGN_OR_RETURN(c.slowness, ParseSlowness(o.replica_slowness));
+  TACTUS_RETURN_IF_ERROR(SetUpMigration(o, &setup));
   c.concurrency = o.concurrency;
   c.max_queue = o.max_queue;
   c.default_max_tokens = o.default_max_tokens;

@@ -66,6 +66,7 @@ Result<std::unique_ptr<Simulation>> Simulation::Create(const SimulationConfig& c
     TACTUS_ASSIGN_OR_RETURN(impl->step_log, StepLog::Create(config.steps_out));
   }
   TACTUS_RETURN_IF_ERROR(impl->MakeReplicas());
+  impl->MakeMigrations();
   impl->AskReplicas();
   if (config.job) TACTUS_RETURN_IF_ERROR(impl->MakeJob());
   impl->shortest_step_ns = ShortestStepNs(*config.step_time);
@@ -125,7 +126,8 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   SimReplica& r = replicas[static_cast<size_t>(index)];
   ReplicaConfig rc;
   rc.scheduler = config.scheduler;
-  rc.scheduler.limits.swap_blocks = config.swap_blocks;
+  rc.scheduler.limits.swap_blocks =
+      config.migration && config.swap_blocks == 0 ? config.migration->room_blocks : config.swap_blocks;
   rc.max_queue = QueueLimit();
   rc.slot_capacity = capacity;
   rc.prefix_caching = config.prefix_caching;
@@ -223,13 +225,61 @@ void Simulation::Impl::AskReplicas() {
                                           .kv_tokens = total * limits.block_size,
                                           .step_tokens = replicas[i].core->scheduler().max_step_tokens()});
   }
-  if (fleet->wants_state()) next_poll_ns = clock.NowNs() + static_cast<DurationNs>(1e9 / config.balancer_polls);
+  if (migrations != nullptr) {
+    views.clear();
+    for (int32_t i = 0; i < fleet->size(); ++i) views.push_back(fleet->view(i));
+    migrations->Decide(views);
+  }
+  if (fleet->wants_state() || migrations != nullptr) next_poll_ns = clock.NowNs() + static_cast<DurationNs>(1e9 / config.balancer_polls);
+}
+
+void Simulation::Impl::MakeMigrations() {
+  if (!config.migration || replicas.size() < 2 || config.job) return;
+  Migrations::Host host;
+  host.loop = [this](int32_t i) -> StepLoop& { return replicas[static_cast<size_t>(i)].loop(); };
+  host.wake = [this](int32_t i) {
+    SimReplica& r = replicas[static_cast<size_t>(i)];
+    r.next_ns = std::min(r.next_ns, clock.NowNs());
+  };
+  host.arrive = [this](int32_t from, RequestHandle handle, int32_t to, ImportedSequence imported) {
+    return Arrive(from, handle, to, std::move(imported));
+  };
+  migrations = std::make_unique<Migrations>(*config.migration, limits.block_size, &clock, std::move(host));
+}
+
+RequestHandle Simulation::Impl::Arrive(int32_t from, RequestHandle handle, int32_t to, ImportedSequence imported) {
+  Live* live = nullptr;
+  for (Live& l : live_records) {
+    if (l.request != nullptr && l.replica == from && l.handle == handle) live = &l;
+  }
+  TACTUS_CHECK_MSG(live != nullptr, "a sequence moves that no request of the simulation has");
+  SimReplica& r = replicas[static_cast<size_t>(to)];
+  auto prepared = Prepare(live->work, live->request);
+  if (!prepared.ok() || !AddImported(std::move(imported), limits, &*prepared).ok()) return 0;
+  prepared->user = live;
+  const auto arrived = r.loop().Submit(std::move(prepared).value());
+  if (!arrived.ok()) return 0;
+  live->handle = *arrived;
+  live->replica = to;
+  r.executor->Expect(*arrived, *live->request);
+  if (limits.prefix_caching) r.owners.Add(*arrived, OwnerOf(live->work));
+  fleet->Routed(to, RouteOf(live->work));
+  return *arrived;
+}
+
+// What the replica keeps of a request that goes on at another one.
+void Simulation::Impl::Left(int32_t index, const RequestDoneEvent& d) {
+  SimReplica& r = replicas[static_cast<size_t>(index)];
+  fleet->Ended(index, RoutedTokens(static_cast<Live*>(d.user)->work), -1);
+  r.executor->Forget(d.handle);
+  if (limits.prefix_caching) r.owners.Remove(d.handle);
 }
 
 Simulation::Impl::Live* Simulation::Impl::NewLive(const WorkloadRequest& work, TimeNs arrival_ns, int32_t at) {
   Live* live = NewLive();
   live->work = work;
   live->place = {};
+  live->request = nullptr;
   if (!live->work.slo.any()) live->work.slo = config.slo;
   if (live->work.slo_class.empty()) live->work.slo_class = config.slo_class;
   objectives_below_a_step += IsBelow(live->work.slo, shortest_step_ns);
@@ -322,6 +372,7 @@ void Simulation::Impl::Enter(Live* live) {
     return;
   }
   live->handle = *handle;
+  if (migrations != nullptr) live->request = request;
   r.executor->Expect(*handle, *request);
   if (limits.prefix_caching) r.owners.Add(*handle, OwnerOf(work));
   r.next_ns =
@@ -349,6 +400,10 @@ void Simulation::Impl::OnStep(int32_t index, const StepEvents& events) {
   if (events.done.empty()) return;
   SimReplica& r = replicas[static_cast<size_t>(index)];
   for (const RequestDoneEvent& d : events.done) {
+    if (d.finish == FinishReason::kMigrated) {
+      Left(index, d);
+      continue;
+    }
     Live* live = static_cast<Live*>(d.user);
     fleet->Ended(index, RoutedTokens(live->work), d.refused ? -1 : d.completion_tokens);
     ++ended;
@@ -359,6 +414,7 @@ void Simulation::Impl::OnStep(int32_t index, const StepEvents& events) {
     if (config.on_done) config.on_done(live->work, index, d);
     if (job != nullptr) job->OnDone(index, live->job_number, d.refused ? 0 : d.completion_tokens);
     Followed(live->work);
+    live->request = nullptr;
     free_records.push_back(live);
   }
 }
@@ -366,6 +422,7 @@ void Simulation::Impl::OnStep(int32_t index, const StepEvents& events) {
 TimeNs Simulation::Impl::NextEventNs() const {
   TimeNs next = has_arriving ? arriving.arrival_ns : kNever;
   for (const SimReplica& r : replicas) next = std::min(next, r.next_ns);
+  if (migrations != nullptr) next = std::min(next, migrations->NextNs());
   return next == kNever ? kNever : std::min(next, next_poll_ns);
 }
 
@@ -376,6 +433,7 @@ void Simulation::Impl::AdvanceTo(TimeNs t) {
     Place(arriving, arriving.arrival_ns);
     FetchArrival();
   }
+  if (migrations != nullptr) migrations->AdvanceTo(t);
   for (SimReplica& r : replicas) {
     if (r.next_ns > t) continue;
     r.loop().RunOnce();

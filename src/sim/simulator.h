@@ -43,7 +43,16 @@ struct SimulationConfig {
   int32_t replicas = 1;
   std::string balancer = "round-robin";
   std::vector<double> slowness;  // of replica i: times as long a step, by the value at i modulo its size; empty: 1
-  double balancer_polls = 10;    // a second: how often replicas are asked what they do, by balancers that go by it
+  double balancer_polls = 10;  // a second: how often replicas are asked what they do, by balancers that go by it
+  // Sequences that run move between replicas (route/rebalance.h), at the times at which those are asked. Nothing: they
+  // stay.
+  struct Migration {
+    double bytes_per_s = 0;     // of one move
+    DurationNs latency_ns = 0;  // of each of its two rounds: while the sequence goes on, and while it is paused
+    int64_t token_bytes = 0;    // of KV
+    int64_t room_blocks = 0;    // host memory of a replica for those that come
+  };
+  std::optional<Migration> migration;
 
   // Load.
   std::optional<PlannedLoad> job;  // all requests are there from the beginning, and run as their plan has it

@@ -7,6 +7,7 @@
 #include "loop/metrics.h"
 #include "loop/replica.h"
 #include "route/fleet.h"
+#include "sim/migrations.h"
 #include "sim/prompt_keys.h"
 #include "sim/request_log.h"
 #include "sim/simulator.h"
@@ -21,6 +22,7 @@ struct Simulation::Impl {
     RequestHandle handle = 0;
     int32_t replica = 0;
     TimeNs arrival_ns = 0;
+    std::shared_ptr<const SimRequest> request;  // while it lives, where sequences move
     int32_t job_number = 0;  // in the planned job
     PlannedPlace place;
   };
@@ -61,6 +63,9 @@ struct Simulation::Impl {
   void OnStep(int32_t replica, const StepEvents& events);
   TimeNs NextEventNs() const;
   void AskReplicas();
+  void MakeMigrations();
+  RequestHandle Arrive(int32_t from, RequestHandle handle, int32_t to, ImportedSequence imported);
+  void Left(int32_t replica, const RequestDoneEvent& d);
   route::RouteRequest RouteOf(const WorkloadRequest& work);
   int32_t RoutedTokens(const WorkloadRequest& work) const {
     return static_cast<int32_t>(std::min<int64_t>(work.prompt_tokens, limits.max_model_len));
@@ -77,6 +82,8 @@ struct Simulation::Impl {
   int32_t capacity = 0;  // sequences per replica
   ManualClock clock;
   std::unique_ptr<route::Fleet> fleet;
+  std::unique_ptr<Migrations> migrations;  // null: sequences stay where they are
+  std::vector<route::ReplicaView> views;   // scratch
   TimeNs next_poll_ns = kNever;         // when the replicas are asked next what they do
   std::vector<Hash128> placement_keys;  // of the request that is being placed, where the balancer wants them
   std::vector<SimReplica> replicas;

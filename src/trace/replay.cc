@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
+#include <optional>
 
 #include "base/check.h"
 #include "base/input_file.h"
@@ -46,6 +47,7 @@ struct RecordedArrival {
   std::vector<Hash128> keys;
   bool has_keys = false;
   bool tokens_on_host = false;
+  std::optional<ImportedSequence> imported;
 };
 struct RecordedDrafts {
   SlotId slot = kNoSlot;
@@ -55,6 +57,7 @@ struct Pass {
   TimeNs now_ns = 0;
   std::vector<RecordedArrival> arrivals;
   std::vector<RequestHandle> cancels;
+  std::vector<TransferCommand> transfers;
   std::vector<RecordedResult> results;
   std::vector<RecordedKey> keys;
   std::vector<int32_t> predictions;
@@ -217,6 +220,41 @@ PlannedPlace ReadPlace(TraceCursor* in, bool of_format_6) {
   return place;
 }
 
+ImportedSequence ReadImported(TraceCursor* in, const TraceHeader& header, TimeNs now_ns) {
+  ImportedSequence imported;
+  imported.import = in->Varint();
+  SequenceStanding& s = imported.standing;
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const auto count = [in](int64_t most) { return static_cast<int32_t>(in->Bounded(0, most)); };
+  s.generated = count(header.limits.max_model_len);
+  s.computed_tokens = count(header.limits.max_model_len);
+  s.late_gaps = count(kMost);
+  s.cached_tokens = count(header.limits.max_model_len);
+  s.preemptions = count(kMost - 1);
+  s.recomputed_tokens = count(kMost);
+  const int64_t known = in->Bounded(0, 3);
+  for (TimeNs* at_ns : {&s.scheduled_ns, &s.first_token_ns, &s.last_token_ns, &s.longest_gap_end_ns})
+    *at_ns = now_ns - ReadApart(in);
+  if ((known & 1) == 0) s.scheduled_ns = 0;
+  if ((known & 2) == 0) s.first_token_ns = 0;
+  s.longest_gap_ns = ReadApart(in);
+  return imported;
+}
+
+TransferCommand ReadTransfer(TraceCursor* in, const TraceHeader& header) {
+  TransferCommand command;
+  const uint8_t kind = in->Byte();
+  if (kind < static_cast<uint8_t>(TransferKind::kPause) || kind > static_cast<uint8_t>(TransferKind::kDrop)) {
+    in->Fail();
+    return command;
+  }
+  command.kind = static_cast<TransferKind>(kind);
+  command.handle = in->Varint();
+  command.import = in->Varint();
+  command.blocks = static_cast<int32_t>(in->Bounded(0, header.kv.swap_blocks));
+  return command;
+}
+
 RecordedResult ReadResult(TraceCursor* in, const TraceHeader& header, TimeNs now_ns) {
   RecordedResult r;
   r.step = in->Bounded(0, std::numeric_limits<int64_t>::max());
@@ -285,6 +323,16 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
         }
         pass->arrivals.back().request->id = in->String(kLongestRequestId);
         break;
+      case TraceTag::kImported:
+        if (pass->arrivals.empty() || pass->arrivals.back().request->n != 1) {
+          in->Fail();
+          return false;
+        }
+        pass->arrivals.back().imported = ReadImported(in, header, *now_ns);
+        break;
+      case TraceTag::kTransfer:
+        pass->transfers.push_back(ReadTransfer(in, header));
+        break;
       case TraceTag::kCancel:
         pass->cancels.push_back(in->Varint());
         break;
@@ -337,6 +385,11 @@ Result<PreparedRequest> PrepareRecorded(const RecordedArrival& a, const IntakeLi
   prepared.arrival_ns = a.arrival_ns;
   prepared.client = a.client;
   prepared.tokens_on_host = a.tokens_on_host;
+  if (a.imported) {
+    ImportedSequence imported = *a.imported;
+    imported.standing.arrival_ns = a.arrival_ns;
+    TACTUS_RETURN_IF_ERROR(AddImported(std::move(imported), limits, &prepared));
+  }
   return prepared;
 }
 
@@ -492,6 +545,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
       explaining.Arrived(a);
     }
     for (const RequestHandle handle : pass.cancels) loop.Cancel(handle);
+    for (TransferCommand& command : pass.transfers) loop.Transfer(std::move(command));
     if (pass.abort) loop.Abort(Status(StatusCode::kUnavailable, "aborted in the recording"));
     keys.insert(keys.end(), pass.keys.begin(), pass.keys.end());
     recorded.Expect(pass.predictions);

@@ -19,9 +19,10 @@
 namespace tactus {
 
 inline constexpr char kTraceMagic[8] = {'T', 'A', 'C', 'T', 'R', 'A', 'C', 'E'};
-inline constexpr uint64_t kTraceVersion = 7;
+inline constexpr uint64_t kTraceVersion = 8;
 inline constexpr uint64_t kOldestTraceVersion = 2;  // still read: no drafts; 3: no classes of service, no request ids;
-                                                    // 4: no gate; 5: no planned places; 6: places of another form
+                                                    // 4: no gate; 5: no planned places; 6: places of another form;
+                                                    // 7: nothing moves between engines
 
 inline constexpr size_t kLongestRequestId = 256;  // bytes; a longer one is not recorded
 
@@ -41,6 +42,8 @@ enum class TraceTag : uint8_t {
   kRequestId = 12,  // of the arrival before it
   kPlanned = 13,    // its place in a job's plan, as format 6 had it
   kPlace = 14,      // its place in a job's plan
+  kTransfer = 15,   // a command of who moves sequences between engines
+  kImported = 16,   // the arrival before it has run elsewhere
 };
 
 // Everything that a replay must be built with.

@@ -89,6 +89,29 @@ void TraceWriter::Arrival(const PreparedRequest& r) {
   PutString(request.id, &buffer_);
 }
 
+void TraceWriter::Imported(const ImportedSequence& sequence) {
+  Touch();
+  const SequenceStanding& s = sequence.standing;
+  buffer_.push_back(static_cast<uint8_t>(TraceTag::kImported));
+  PutVarint(sequence.import, &buffer_);
+  for (const int32_t count :
+       {s.generated, s.computed_tokens, s.late_gaps, s.cached_tokens, s.preemptions, s.recomputed_tokens})
+    PutVarint(static_cast<uint64_t>(count), &buffer_);
+  PutVarint((s.scheduled_ns != 0 ? 1u : 0u) | (s.first_token_ns != 0 ? 2u : 0u), &buffer_);
+  for (const TimeNs at_ns : {s.scheduled_ns, s.first_token_ns, s.last_token_ns, s.longest_gap_end_ns})
+    PutSigned(pass_ns_ - at_ns, &buffer_);
+  PutSigned(s.longest_gap_ns, &buffer_);
+}
+
+void TraceWriter::Transferred(TransferKind kind, RequestHandle handle, ImportId import, int32_t blocks) {
+  Touch();
+  buffer_.push_back(static_cast<uint8_t>(TraceTag::kTransfer));
+  buffer_.push_back(static_cast<uint8_t>(kind));
+  PutVarint(handle, &buffer_);
+  PutVarint(import, &buffer_);
+  PutVarint(static_cast<uint64_t>(blocks), &buffer_);
+}
+
 void TraceWriter::Predicted(int32_t tokens) {
   Touch();
   buffer_.push_back(static_cast<uint8_t>(TraceTag::kPredicted));

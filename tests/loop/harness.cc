@@ -97,16 +97,26 @@ Harness::Harness(const HarnessConfig& config, sched::InjectedChoices injected) :
 Harness::~Harness() = default;
 
 Result<RequestHandle> Harness::Submit(Request request) {
+  return Submit(std::move(request), nullptr);
+}
+
+Result<RequestHandle> Harness::SubmitImported(Request request, ImportedSequence imported) {
+  return Submit(std::move(request), &imported);
+}
+
+Result<RequestHandle> Harness::Submit(Request request, const ImportedSequence* imported) {
   // Predictors that know the answer's length may be asked: what the fake model will say is known.
   SimRequest known{std::move(request), 1};
   known.output_tokens = static_cast<int32_t>(ExpectedOutput(config_.executor, known, 0, config_.model_stop_ids).size());
   std::shared_ptr<const Request> shared = std::make_shared<const SimRequest>(std::move(known));
   TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, PrepareRequest(shared, replica_->limits()));
   prepared.tokens_on_host = config_.tokens_on_host && handles_.size() % 2 == 0;
+  if (imported != nullptr) TACTUS_RETURN_IF_ERROR(AddImported(*imported, replica_->limits(), &prepared));
   TACTUS_ASSIGN_OR_RETURN(const RequestHandle handle, loop_->Submit(std::move(prepared)));
   RequestOutput& out = outputs_[handle];
   out.request = shared;
   out.choices.resize(static_cast<size_t>(shared->n));
+  if (imported != nullptr) out.choices[0].tokens = imported->standing.output;
   handles_.push_back(handle);
   return handle;
 }

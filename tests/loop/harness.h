@@ -71,6 +71,9 @@ class LoggingExecutor final : public Executor {
   bool Poll(StepResult* result) override { return inner_.Poll(result); }
   void SetWakeup(std::function<void()> wakeup) override { inner_.SetWakeup(std::move(wakeup)); }
   TimeNs NextReadyNs() const override { return inner_.NextReadyNs(); }
+  int64_t kv_block_bytes() const override { return inner_.kv_block_bytes(); }
+  void ReadKvBlock(BlockId block, std::byte* to) const override { inner_.ReadKvBlock(block, to); }
+  void WriteHostBlock(BlockId block, const std::byte* from) override { inner_.WriteHostBlock(block, from); }
   std::vector<std::string> log;
   std::map<RequestHandle, int64_t> chained_items;
 
@@ -89,6 +92,8 @@ class Harness final : public EventSink {
   Result<RequestHandle> Submit(Request request);
   // Submits now; fails the test if refused.
   RequestHandle MustSubmit(Request request);
+  // A request that has run elsewhere; its choice has the tokens from there.
+  Result<RequestHandle> SubmitImported(Request request, ImportedSequence imported);
   void Cancel(RequestHandle handle) { loop_->Cancel(handle); }
   // Passes until nothing happens at this instant. Returns the first broken invariant, or empty.
   std::string Settle();
@@ -119,6 +124,7 @@ class Harness final : public EventSink {
 
  private:
   std::string TakeTimeline(RequestOutput* out) const;
+  Result<RequestHandle> Submit(Request request, const ImportedSequence* imported);
 
   HarnessConfig config_;
   ManualClock clock_;

@@ -209,7 +209,9 @@ TEST(Intake, TakesWhatTheQueueAndTheSlotsHold) {
   EXPECT_TRUE(intake.HasInput());
   std::vector<PreparedRequest> requests(1);
   std::vector<RequestHandle> cancels = {8, 9};
-  intake.Drain(&requests, &cancels);
+  std::vector<TransferCommand> transfers(1);
+  intake.Drain(&requests, &cancels, &transfers);
+  EXPECT_TRUE(transfers.empty());
   EXPECT_FALSE(intake.HasInput());
   ASSERT_EQ(requests.size(), 4u);
   const std::vector<TimeNs> arrivals = {77, 0, 5, 77};  // stamped only where there was none

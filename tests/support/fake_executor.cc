@@ -1,6 +1,7 @@
 #include "support/fake_executor.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/check.h"
 #include "base/hash.h"
@@ -258,6 +259,16 @@ bool FakeExecutor::Poll(StepResult* result) {
 
 TimeNs FakeExecutor::NextReadyNs() const {
   return pending_.empty() ? kNever : pending_.front().ready_ns;
+}
+
+void FakeExecutor::ReadKvBlock(BlockId block, std::byte* to) const {
+  std::memcpy(to, memory_.data() + static_cast<size_t>(block) * static_cast<size_t>(config_.block_size),
+              static_cast<size_t>(kv_block_bytes()));
+}
+
+void FakeExecutor::WriteHostBlock(BlockId host_block, const std::byte* from) {
+  std::memcpy(host_.data() + static_cast<size_t>(host_block) * static_cast<size_t>(config_.block_size), from,
+              static_cast<size_t>(kv_block_bytes()));
 }
 
 NullExecutor::NullExecutor(int32_t max_in_flight, bool can_chain, TokenId token, bool short_form)

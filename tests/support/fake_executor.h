@@ -49,6 +49,9 @@ class FakeExecutor final : public Executor {
   bool Poll(StepResult* result) override;
   void SetWakeup(std::function<void()> wakeup) override { wakeup_ = std::move(wakeup); }
   TimeNs NextReadyNs() const override;
+  int64_t kv_block_bytes() const override { return config_.block_size * static_cast<int64_t>(sizeof(uint64_t)); }
+  void ReadKvBlock(BlockId block, std::byte* to) const override;
+  void WriteHostBlock(BlockId host_block, const std::byte* from) override;
 
   // What the plans broke of the contract, first finding only; empty: nothing.
   const std::string& violation() const { return violation_; }

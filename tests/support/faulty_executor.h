@@ -32,6 +32,9 @@ class FaultyExecutor final : public Executor {
   bool Poll(StepResult* result) override;
   void SetWakeup(std::function<void()> wakeup) override { inner_->SetWakeup(std::move(wakeup)); }
   TimeNs NextReadyNs() const override { return inner_->NextReadyNs(); }
+  int64_t kv_block_bytes() const override { return inner_->kv_block_bytes(); }
+  void ReadKvBlock(BlockId block, std::byte* to) const override { inner_->ReadKvBlock(block, to); }
+  void WriteHostBlock(BlockId block, const std::byte* from) override { inner_->WriteHostBlock(block, from); }
 
  private:
   std::unique_ptr<Executor> inner_;

@@ -1,0 +1,34 @@
+// The engine's side of sequences that move (tactus/migration.h): asks the step loop, and fills host blocks.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/executor.h"
+#include "engine/delivery.h"
+#include "loop/step_loop.h"
+#include "tactus/migration.h"
+
+namespace tactus {
+
+// All outlive it; the loop has ended before the executor does.
+struct MigrationParts {
+  StepLoop* loop = nullptr;
+  Executor* executor = nullptr;
+  Delivery* delivery = nullptr;
+  const IntakeLimits* limits = nullptr;
+  Clock* clock = nullptr;
+  int64_t vocab_size = 0;
+};
+
+std::unique_ptr<MigrationPort> MakeMigrationPort(MigrationFormat format, const MigrationParts& parts);
+
+// Of the files at `path`: their sizes, and some of their bytes from beginning, middle and end. So two models of one
+// shape are told apart, and nobody waits for gigabytes.
+std::string WeightsDigest(const std::string& path);
+
+}  // namespace tactus

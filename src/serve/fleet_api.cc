@@ -1,0 +1,400 @@
+#include "serve/fleet_api.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/response_text.h"
+#include "base/printable.h"
+#include "http/access.h"
+#include "serve/migration_text.h"
+
+namespace tactus::serve {
+namespace {
+
+constexpr int kThreads = 4;             // sequences that move away at once, and messages that are worked on
+constexpr size_t kMostIncoming = 1024;  // that are on their way here
+constexpr int64_t kMostBlocks = int64_t{1} << 24;
+
+Status CheckUrl(const std::string& url, const char* param) {
+  const auto parsed = http::ParseUrl(url);
+  return parsed.ok() ? Status() : InvalidArgument(parsed.status().message(), param);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<FleetApi>> FleetApi::Make(const ServeOptions& options, const FleetKeys& keys, Clock& clock,
+                                                 Log log) {
+  if (!options.hand_over_to.empty()) TACTUS_RETURN_IF_ERROR(CheckUrl(options.hand_over_to, "hand-over-to"));
+  return std::unique_ptr<FleetApi>(new FleetApi(options, keys, clock, std::move(log)));
+}
+
+FleetApi::FleetApi(const ServeOptions& options, const FleetKeys& keys, Clock& clock, Log log)
+    : keys_(keys),
+      clock_(clock),
+      log_(std::move(log)),
+      timeout_ns_(options.migration_timeout.ns),
+      hand_over_to_(options.hand_over_to),
+      guard_(keys),
+      pool_(kThreads, "tactus-fleet") {}
+
+void FleetApi::Start(Engine* engine, std::shared_ptr<GenerationContext> context, http::ClientCounts* clients) {
+  engine_ = engine;
+  port_ = engine->migration();
+  clients_ = clients;
+  context->movable = port_ != nullptr;
+  if (port_ != nullptr && !hand_over_to_.empty()) {
+    gate_->api = this;
+    context->on_first_token = [gate = gate_](std::shared_ptr<Generation> generation) {
+      std::lock_guard lock(gate->mutex);
+      if (FleetApi* api = gate->api; api != nullptr)
+        api->pool_.Post([api, generation = std::move(generation)] { api->HandOver(generation); });
+    };
+  }
+  context_ = std::move(context);
+}
+
+void FleetApi::Stop() {
+  {
+    std::lock_guard lock(mutex_);
+    if (stopped_) return;
+    stopped_ = true;
+  }
+  {
+    std::lock_guard lock(gate_->mutex);
+    gate_->api = nullptr;
+  }
+  pool_.Stop();
+  std::map<std::string, Ticket> tickets;
+  std::map<std::string, Incoming> incoming;
+  {
+    std::lock_guard lock(mutex_);
+    tickets.swap(tickets_);
+    incoming.swap(incoming_);
+  }
+  for (auto& [id, ticket] : tickets) ticket.exchange->GiveUp();
+  for (auto& [id, in] : incoming) {
+    if (in.ticket.empty() && port_ != nullptr) port_->DropRoom(in.room);
+  }
+}
+
+Result<http::HttpResponse> FleetApi::Answer(Route route, const http::HttpRequest& request, std::string_view body) {
+  TACTUS_ASSIGN_OR_RETURN(const Hash128 nonce, guard_.Check({request.method, request.path, body},
+                                                            request.Find(kFleetHeader), UnixSeconds()));
+  if (port_ == nullptr) return Status(StatusCode::kUnimplemented, "the sequences of this replica's engine do not move");
+  TACTUS_ASSIGN_OR_RETURN(const Json json, route == Route::kFleetImport ? Take(body) : Migrate(body));
+  http::HttpResponse response;
+  response.body = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  response.headers.emplace_back(kFleetHeader, SignFleetAnswer(keys_, nonce, response.status, response.body));
+  return response;
+}
+
+Result<FleetApi::Json> FleetApi::Take(std::string_view body) {
+  TACTUS_ASSIGN_OR_RETURN(const Message message, ReadMessage(body));
+  TACTUS_ASSIGN_OR_RETURN(const std::string kind, TextMember(message.head, "kind"));
+  if (kind == "begin") return TakeBegin(message.head);
+  if (kind == "blocks") return TakeBlocks(message);
+  if (kind == "finish") return TakeFinish(message);
+  if (kind == "drop") return TakeDrop(message.head);
+  return InvalidArgument(fmt::format("kind '{}' is unknown; known: begin, blocks, finish, drop", Printable(kind)), "kind");
+}
+
+Result<FleetApi::Json> FleetApi::TakeBegin(const Json& head) {
+  TACTUS_ASSIGN_OR_RETURN(const int64_t version, NumberMember(head, "version", 0, 1 << 30));
+  if (version != kMigrationVersion) {
+    return InvalidArgument(fmt::format("version: here {}, there {}; give all replicas the same program",
+                                       kMigrationVersion, version),
+                           "version");
+  }
+  TACTUS_ASSIGN_OR_RETURN(const MigrationFormat format, FormatOf(head));
+  TACTUS_RETURN_IF_ERROR(CheckSameFormat(port_->format(), format));
+  const std::string id = http::RandomId();
+  std::lock_guard lock(mutex_);
+  if (stopped_) return Status(StatusCode::kUnavailable, "the server is shutting down; try another one");
+  if (incoming_.size() >= kMostIncoming) {
+    return Status(StatusCode::kResourceExhausted,
+                  fmt::format("{} sequences are on their way here, the most; try another replica", kMostIncoming));
+  }
+  incoming_[id].heard_ns = clock_.NowNs();
+  return Json{{"import", id}};
+}
+
+Result<FleetApi::Incoming> FleetApi::Enter(const Json& head, std::string* id) {
+  TACTUS_ASSIGN_OR_RETURN(*id, TextMember(head, "import"));
+  std::lock_guard lock(mutex_);
+  const auto found = incoming_.find(*id);
+  if (found == incoming_.end() || !found->second.ticket.empty())
+    return NotFound("no such import: it ended, or no message of it came in time", "import");
+  if (found->second.busy) return InvalidArgument("another message of this import is worked on", "import");
+  found->second.busy = true;
+  return found->second;
+}
+
+void FleetApi::Leave(const std::string& id, const Incoming& state) {
+  std::lock_guard lock(mutex_);
+  const auto found = incoming_.find(id);
+  if (found == incoming_.end()) return;
+  found->second = state;
+  found->second.busy = false;
+  found->second.heard_ns = clock_.NowNs();
+}
+
+Result<FleetApi::Json> FleetApi::TakeBlocks(const Message& message) {
+  std::string id;
+  TACTUS_ASSIGN_OR_RETURN(const int64_t first, NumberMember(message.head, "first_block", 0, kMostBlocks));
+  TACTUS_ASSIGN_OR_RETURN(const int64_t count, NumberMember(message.head, "blocks", 1, kMostBlocks));
+  TACTUS_ASSIGN_OR_RETURN(Incoming in, Enter(message.head, &id));
+  const auto work = [&]() -> Status {
+    const int64_t more = first + count - in.blocks;
+    if (more > 0) {
+      TACTUS_ASSIGN_OR_RETURN(in.room, port_->ReserveRoom(in.room, static_cast<int32_t>(more), timeout_ns_));
+      in.blocks += static_cast<int32_t>(more);
+    }
+    if (static_cast<int64_t>(message.bytes.size()) != count * port_->format().block_bytes) {
+      return InvalidArgument(fmt::format("blocks: {} of {} bytes are announced, {} bytes came", count,
+                                         port_->format().block_bytes, message.bytes.size()),
+                             "blocks");
+    }
+    return port_->Write(in.room, static_cast<int32_t>(first), message.bytes);
+  };
+  const Status status = work();
+  Leave(id, in);
+  if (!status.ok()) return status;
+  return Json{{"blocks", in.blocks}};
+}
+
+Result<FleetApi::Json> FleetApi::TakeFinish(const Message& message) {
+  std::string id;
+  const auto found = message.head.find("sequence");
+  if (found == message.head.end()) return InvalidArgument("sequence: missing", "sequence");
+  TACTUS_ASSIGN_OR_RETURN(MovingSequence sequence, SequenceOf(*found));
+  TACTUS_ASSIGN_OR_RETURN(const std::string request_id, TextMember(message.head, "request_id"));
+  TACTUS_ASSIGN_OR_RETURN(const int64_t created, NumberMember(message.head, "created", 1, int64_t{1} << 50));
+  if (!http::ValidRequestId(request_id)) return InvalidArgument("request_id: not what a header could carry", "request_id");
+  Caller caller;
+  TACTUS_ASSIGN_OR_RETURN(caller.client, TextMember(message.head, "client"));
+  TACTUS_ASSIGN_OR_RETURN(caller.owner, TextMember(message.head, "owner"));
+  TACTUS_ASSIGN_OR_RETURN(caller.places, clients_->Enter(caller.client));
+  const bool chat = message.head.value("chat", Json(false)) == Json(true);
+  http::HttpRequest request;
+  request.method = "POST";
+  request.path = request.target = chat ? "/v1/chat/completions" : "/v1/completions";
+  request.headers.emplace_back("x-tactus-route", "1");
+  if (message.head.value("explained", Json(false)) == Json(true)) request.headers.emplace_back("x-tactus-explain", "1");
+  TACTUS_ASSIGN_OR_RETURN(Incoming in, Enter(message.head, &id));
+  // The arrival takes the room; without KV there is none to take.
+  if (sequence.computed_tokens == 0 && in.room != 0) {
+    port_->DropRoom(std::exchange(in.room, 0));
+    in.blocks = 0;
+  }
+  auto exchange = std::make_shared<DetachedExchange>(std::move(request), message.bytes);
+  const TimeNs arrival_ns = clock_.NowNs() - std::clamp<int64_t>(sequence.age_ns, 0, clock_.NowNs());
+  auto generation = std::make_shared<Generation>(context_, exchange, chat, request_id,
+                                                 http::Headers{{"X-Request-Id", request_id}}, std::move(caller),
+                                                 created, arrival_ns);
+  generation->Watch();
+  const Status taken = generation->GoOn(*port_, in.room, std::move(sequence));
+  if (!taken.ok()) {
+    generation->ShutDown();
+    Leave(id, in);
+    return taken;
+  }
+  in.ticket = http::RandomId();
+  {
+    std::lock_guard lock(mutex_);
+    tickets_[in.ticket] = {exchange, clock_.NowNs() + timeout_ns_};
+    arrived_.push_back(generation);
+    watched_.push_back(generation);
+    ++moved_in_;
+  }
+  Leave(id, in);
+  return Json{{"ticket", in.ticket}};
+}
+
+Result<FleetApi::Json> FleetApi::TakeDrop(const Json& head) {
+  TACTUS_ASSIGN_OR_RETURN(const std::string id, TextMember(head, "import"));
+  Incoming gone;
+  std::shared_ptr<DetachedExchange> exchange;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = incoming_.find(id);
+    if (found == incoming_.end() || found->second.busy) return Json::object();
+    gone = found->second;
+    incoming_.erase(found);
+    if (const auto ticket = tickets_.find(gone.ticket); ticket != tickets_.end()) {
+      exchange = ticket->second.exchange;
+      tickets_.erase(ticket);
+    }
+  }
+  if (exchange) exchange->GiveUp();
+  if (gone.ticket.empty()) port_->DropRoom(gone.room);
+  return Json::object();
+}
+
+void FleetApi::Attach(std::shared_ptr<http::Exchange> exchange, const std::string& ticket,
+                      const http::Headers& headers) {
+  const auto refuse = [&](const Status& why) {
+    http::HttpResponse response;
+    response.status = api::HttpStatusOf(why.code());
+    response.headers = headers;
+    response.body = api::ErrorText(why);
+    exchange->Respond(std::move(response));
+  };
+  const http::HttpRequest& request = exchange->request();
+  const http::Body body = exchange->TakeBody();
+  const auto member =
+      guard_.Check({request.method, request.path, body.text()}, request.Find(kFleetHeader), UnixSeconds());
+  if (!member.ok()) return refuse(member.status());
+  std::shared_ptr<DetachedExchange> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = tickets_.find(ticket);
+    if (found != tickets_.end()) {
+      waiting = found->second.exchange;
+      tickets_.erase(found);
+      std::erase_if(incoming_, [&](const auto& entry) { return entry.second.ticket == ticket; });
+    }
+  }
+  if (!waiting || !waiting->Attach(exchange))
+    return refuse(NotFound("no such ticket: it was used, or nobody asked for it in time", "ticket"));
+}
+
+void FleetApi::Watch(const std::shared_ptr<Generation>& generation) {
+  std::lock_guard lock(mutex_);
+  watched_.push_back(generation);
+}
+
+void FleetApi::OnTick(TimeNs now_ns) {
+  std::vector<std::shared_ptr<DetachedExchange>> late;
+  std::vector<uint64_t> rooms;
+  std::vector<std::shared_ptr<Call>> calls;
+  {
+    std::lock_guard lock(mutex_);
+    std::erase_if(watched_, [](const auto& weak) { return weak.expired(); });
+    std::erase_if(arrived_, [&](const auto& weak) {
+      auto call = weak.lock();
+      const bool gone = !call;
+      if (call) calls.push_back(std::move(call));
+      return gone;
+    });
+    std::erase_if(tickets_, [&](const auto& entry) {
+      if (now_ns < entry.second.until_ns) return false;
+      late.push_back(entry.second.exchange);
+      ++tickets_expired_;
+      return true;
+    });
+    std::erase_if(incoming_, [&](const auto& entry) {
+      const Incoming& in = entry.second;
+      if (in.busy || now_ns - in.heard_ns < timeout_ns_) return false;
+      if (in.ticket.empty()) rooms.push_back(in.room);
+      return true;
+    });
+  }
+  for (const auto& call : calls) call->Tick(now_ns);
+  for (const auto& exchange : late) exchange->GiveUp();
+  for (const uint64_t room : rooms) port_->DropRoom(room);
+}
+
+std::vector<std::shared_ptr<Generation>> FleetApi::Choose(const std::string& request_id, int64_t count) {
+  std::vector<std::shared_ptr<Generation>> all;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& weak : watched_) {
+      if (auto generation = weak.lock()) all.push_back(std::move(generation));
+    }
+  }
+  std::erase_if(all, [&](const auto& g) {
+    return g->over() || (!request_id.empty() && g->request_id() != request_id) || !g->MovableHandle().ok();
+  });
+  // As Llumnix has it: those of least priority first, and of them the short ones, which cost least.
+  std::vector<std::pair<Generation::Extent, std::shared_ptr<Generation>>> ranked;
+  for (auto& g : all) ranked.emplace_back(g->extent(), std::move(g));
+  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
+    return a.first.priority != b.first.priority ? a.first.priority > b.first.priority : a.first.tokens < b.first.tokens;
+  });
+  all.clear();
+  for (auto& [extent, g] : ranked) {
+    if (static_cast<int64_t>(all.size()) < count) all.push_back(std::move(g));
+  }
+  return all;
+}
+
+Result<FleetApi::Json> FleetApi::Migrate(std::string_view body) {
+  TACTUS_ASSIGN_OR_RETURN(const Json head, json_text::ParseJson(body));
+  TACTUS_ASSIGN_OR_RETURN(const std::string to, TextMember(head, "to"));
+  TACTUS_RETURN_IF_ERROR(CheckUrl(to, "to"));
+  std::string request_id;
+  int64_t count = 1;
+  if (head.contains("request_id")) {
+    TACTUS_ASSIGN_OR_RETURN(request_id, TextMember(head, "request_id"));
+  } else if (head.contains("count")) {
+    TACTUS_ASSIGN_OR_RETURN(count, NumberMember(head, "count", 1, 1 << 20));
+  } else if (head.value("all", Json(false)) == Json(true)) {
+    count = 1 << 20;
+  } else {
+    return InvalidArgument("give request_id, count, or all: true", "count");
+  }
+  const bool after_prefill = head.value("after", Json("")) == Json("prefill");
+  const auto chosen = Choose(request_id, count);
+  if (!request_id.empty() && chosen.empty())
+    return NotFound(fmt::format("no request '{}' runs here that may move", Printable(request_id)), "request_id");
+  Json moved = Json::array(), failed = Json::array();
+  for (const auto& generation : chosen) {
+    if (after_prefill) generation->WaitForToken(timeout_ns_);
+    Moved how;
+    const Status status = MoveOne(*generation, to, &how);
+    if (status.ok()) {
+      moved.push_back({{"request_id", generation->request_id()},
+                       {"ticket", how.ticket},
+                       {"blocks", how.blocks},
+                       {"bytes", how.bytes},
+                       {"rounds", how.rounds},
+                       {"paused_ms", static_cast<double>(how.paused_ns) * 1e-6}});
+      continue;
+    }
+    failed.push_back({{"request_id", generation->request_id()}, {"why", status.message()}});
+    // The next one would hear the same.
+    if (status.code() != StatusCode::kNotFound) break;
+  }
+  return Json{{"moved", moved}, {"failed", failed}};
+}
+
+Status FleetApi::MoveOne(Generation& generation, const std::string& to, Moved* moved) {
+  TACTUS_ASSIGN_OR_RETURN(http::Url url, http::ParseUrl(to));
+  FleetPeer peer(to, std::move(url), keys_, timeout_ns_, clock_);
+  auto done = MoveAway(generation, *port_, peer, timeout_ns_, clock_);
+  std::lock_guard lock(mutex_);
+  if (!done.ok()) {
+    ++failed_out_;
+    return done.status();
+  }
+  ++moved_out_;
+  bytes_out_ += done->bytes;
+  *moved = *done;
+  return Status();
+}
+
+void FleetApi::HandOver(const std::shared_ptr<Generation>& generation) {
+  Moved moved;
+  const Status status = MoveOne(*generation, hand_over_to_, &moved);
+  if (!status.ok() && status.code() != StatusCode::kNotFound) {
+    log_(fmt::format("warning: --hand-over-to: request {} stays here: {}", generation->request_id(), status.message()));
+  }
+}
+
+void FleetApi::AppendMetrics(PrometheusText* t) const {
+  std::lock_guard lock(mutex_);
+  const auto value = [](auto count) { return static_cast<double>(count); };
+  t->Family("tactus_fleet_migrations_total", PrometheusText::Type::kCounter,
+            "Requests that were moved to another replica, stayed because that failed, or came from one.");
+  t->Sample(value(moved_out_), {{"what", "out"}});
+  t->Sample(value(failed_out_), {{"what", "failed"}});
+  t->Sample(value(moved_in_), {{"what", "in"}});
+  t->Counter("tactus_fleet_sent_kv_bytes_total", "KV bytes sent to other replicas.", value(bytes_out_));
+  t->Counter("tactus_fleet_tickets_expired_total", "Requests that came and that no router asked for in time.",
+             value(tickets_expired_));
+}
+
+}  // namespace tactus::serve

@@ -1,0 +1,32 @@
+// Another replica, as this one talks to it: signed messages and signed answers over one kept connection. Blocks; each
+// message has a limit of time. One thread.
+#pragma once
+
+#include <string>
+
+#include "base/clock.h"
+#include "base/fleet_secret.h"
+#include "base/json_text.h"
+#include "http/client.h"
+#include "tactus/status.h"
+
+namespace tactus::serve {
+
+class FleetPeer {
+ public:
+  // `url` as the router wrote it.
+  FleetPeer(std::string url, http::Url base, const FleetKeys& keys, DurationNs timeout_ns, Clock& clock);
+
+  const std::string& url() const { return url_; }
+  // POST /fleet/import. What it says, if it says yes; else why not, with its name. kUnauthenticated: it does not know
+  // the secret, or says that we do not.
+  Result<json_text::Json> Send(const std::string& message);
+
+ private:
+  const std::string url_;
+  const FleetKeys keys_;
+  Clock& clock_;
+  http::Client client_;
+};
+
+}  // namespace tactus::serve

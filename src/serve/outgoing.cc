@@ -1,0 +1,117 @@
+#include "serve/outgoing.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "serve/migration_text.h"
+
+namespace tactus::serve {
+namespace {
+
+using json_text::Json;
+
+constexpr int64_t kMessageBytes = int64_t{1} << 20;  // of KV in one message, or one block
+constexpr int32_t kMostRounds = 8;
+constexpr int32_t kFewBlocks = 2;  // a round that found no more was the last: the next would not find fewer
+
+class Outgoing {
+ public:
+  Outgoing(Generation& generation, MigrationPort& port, FleetPeer& peer, DurationNs timeout_ns, Clock& clock)
+      : generation_(generation), port_(port), peer_(peer), timeout_ns_(timeout_ns), clock_(clock) {}
+
+  Result<Moved> Go() {
+    TACTUS_ASSIGN_OR_RETURN(handle_, generation_.MovableHandle());
+    Json begin = JsonOf(port_.format());
+    begin["kind"] = "begin";
+    begin["version"] = kMigrationVersion;
+    TACTUS_ASSIGN_OR_RETURN(const Json begun, peer_.Send(MessageOf(begin)));
+    TACTUS_ASSIGN_OR_RETURN(import_, TextMember(begun, "import"));
+    auto moved = Move();
+    if (!moved.ok() && moved.status().code() != StatusCode::kDeadlineExceeded) Drop();
+    return moved;
+  }
+
+ private:
+  Result<Moved> Move() {
+    while (moved_.rounds < kMostRounds) {
+      ++moved_.rounds;
+      TACTUS_ASSIGN_OR_RETURN(const int32_t found, Ship());
+      if (found <= kFewBlocks) break;
+    }
+    const TimeNs paused_ns = clock_.NowNs();
+    TACTUS_ASSIGN_OR_RETURN(const MovingSequence moving, port_.Pause(handle_, timeout_ns_));
+    const Status arrived = Finish(moving);
+    moved_.paused_ns = clock_.NowNs() - paused_ns;
+    if (!arrived.ok()) {
+      port_.Resume(handle_);
+      return arrived;
+    }
+    // Its sink hears of its end, and needs to know by then where it goes on.
+    generation_.MovedTo(peer_.url(), moved_.ticket);
+    const Status left = port_.Leave(handle_, timeout_ns_);
+    if (!left.ok()) return left;  // it was cancelled meanwhile: nobody will come for it there
+    return moved_;
+  }
+
+  // All blocks that are there by now. How many.
+  Result<int32_t> Ship() {
+    const auto at_once = static_cast<int32_t>(std::max<int64_t>(1, kMessageBytes / port_.format().block_bytes));
+    int32_t found = 0;
+    for (;;) {
+      TACTUS_ASSIGN_OR_RETURN(const auto kv, port_.Read(handle_, sent_, at_once, timeout_ns_));
+      if (kv.blocks == 0) return found;
+      Json head = {{"kind", "blocks"}, {"import", import_}, {"first_block", sent_}, {"blocks", kv.blocks}};
+      TACTUS_ASSIGN_OR_RETURN([[maybe_unused]] const Json taken, peer_.Send(MessageOf(head, kv.bytes)));
+      sent_ += kv.blocks;
+      found += kv.blocks;
+      moved_.blocks += kv.blocks;
+      moved_.bytes += static_cast<int64_t>(kv.bytes.size());
+    }
+  }
+
+  Status Finish(MovingSequence moving) {
+    TACTUS_ASSIGN_OR_RETURN([[maybe_unused]] const int32_t rest, Ship());
+    const int32_t needed = (moving.computed_tokens + port_.format().block_size - 1) / port_.format().block_size;
+    // A sequence that was preempted since has no KV: it is computed again there.
+    if (sent_ != needed) moving.computed_tokens = 0;
+    TACTUS_ASSIGN_OR_RETURN(moving.logprobs, generation_.LogprobsOf(moving.output.size(), timeout_ns_));
+    const Generation::Origin origin = generation_.origin();
+    Json head = {{"kind", "finish"},
+                 {"import", import_},
+                 {"sequence", JsonOf(moving)},
+                 {"chat", origin.chat},
+                 {"request_id", origin.request_id},
+                 {"created", origin.created},
+                 {"client", origin.client},
+                 {"owner", origin.owner},
+                 {"explained", origin.explained}};
+    TACTUS_ASSIGN_OR_RETURN(const Json finished, peer_.Send(MessageOf(head, origin.body)));
+    TACTUS_ASSIGN_OR_RETURN(moved_.ticket, TextMember(finished, "ticket"));
+    return Status();
+  }
+
+  void Drop() {
+    const Json head = {{"kind", "drop"}, {"import", import_}};
+    (void)peer_.Send(MessageOf(head));  // where it does not get there, its time runs out there
+  }
+
+  Generation& generation_;
+  MigrationPort& port_;
+  FleetPeer& peer_;
+  const DurationNs timeout_ns_;
+  Clock& clock_;
+  RequestHandle handle_ = 0;
+  std::string import_;
+  int32_t sent_ = 0;  // blocks
+  Moved moved_;
+};
+
+}  // namespace
+
+Result<Moved> MoveAway(Generation& generation, MigrationPort& port, FleetPeer& peer, DurationNs timeout_ns,
+                       Clock& clock) {
+  return Outgoing(generation, port, peer, timeout_ns, clock).Go();
+}
+
+}  // namespace tactus::serve

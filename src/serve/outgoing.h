@@ -1,0 +1,26 @@
+// One sequence on its way to another replica: its KV in rounds while it goes on, then what is left while it is paused,
+// then its end here. Whatever goes wrong, it goes on here. Blocks; any thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "serve/fleet_peer.h"
+#include "serve/generation.h"
+#include "tactus/migration.h"
+
+namespace tactus::serve {
+
+// What became of it.
+struct Moved {
+  std::string ticket;
+  int64_t bytes = 0, blocks = 0;
+  int32_t rounds = 0;         // before the pause
+  DurationNs paused_ns = 0;   // from its pause to the answer that it had arrived
+};
+
+// `timeout_ns`: that the engine and each message may take. kNotFound: it ended first.
+Result<Moved> MoveAway(Generation& generation, MigrationPort& port, FleetPeer& peer, DurationNs timeout_ns,
+                       Clock& clock);
+
+}  // namespace tactus::serve

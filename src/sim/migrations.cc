@@ -1,0 +1,105 @@
+#include "sim/migrations.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tactus {
+namespace {
+
+constexpr int32_t kSpareBlocks = 8;           // for what it computes meanwhile, at the least
+constexpr DurationNs kShortStepNs = 5 * kMillisecond;  // no decode is taken to be faster
+
+}  // namespace
+
+DurationNs Migrations::TimeOf(int64_t tokens) const {
+  const double bytes = static_cast<double>(tokens * config_.token_bytes);
+  return config_.latency_ns + static_cast<DurationNs>(bytes / config_.bytes_per_s * 1e9);
+}
+
+void Migrations::Decide(std::span<const route::ReplicaView> replicas) {
+  for (const route::MovePair& pair : route::PairReplicas(replicas, {})) {
+    const bool busy = std::any_of(moves_.begin(), moves_.end(), [&](const Move& m) {
+      return m.stage != Stage::kOver && (m.from == pair.from || m.to == pair.to || m.to == pair.from);
+    });
+    if (!busy) Begin(pair);
+  }
+}
+
+void Migrations::Begin(const route::MovePair& pair) {
+  host_.loop(pair.from).Movable(&running_);
+  movable_.clear();
+  for (const auto& s : running_) movable_.push_back({s.handle, s.priority, s.tokens});
+  const int32_t chosen = route::ChooseToMove(movable_);
+  if (chosen < 0) return;
+  const route::MovableSequence& sequence = movable_[static_cast<size_t>(chosen)];
+  while (!moves_.empty() && moves_.front().stage == Stage::kOver) moves_.pop_front();
+  Move& move = moves_.emplace_back();
+  move.from = pair.from;
+  move.to = pair.to;
+  move.handle = sequence.handle;
+  move.tokens = static_cast<int32_t>(sequence.tokens);
+  move.blocks = BlocksOf(sequence.tokens + TimeOf(sequence.tokens) / kShortStepNs) + kSpareBlocks;
+  host_.loop(move.to).Transfer(
+      {.kind = TransferKind::kReserve, .blocks = move.blocks, .answer = [this, &move](TransferAnswer answer) {
+         if (!answer.status.ok()) return GiveUp(&move);
+         move.import = answer.import;
+         move.stage = Stage::kFirstRound;
+         move.due_ns = clock_.NowNs() + TimeOf(move.tokens);
+       }});
+  host_.wake(move.to);
+}
+
+void Migrations::AdvanceTo(TimeNs now_ns) {
+  for (Move& move : moves_) {
+    if (move.due_ns <= now_ns) Go(&move);
+  }
+}
+
+TimeNs Migrations::NextNs() const {
+  TimeNs next = kNever;
+  for (const Move& move : moves_) next = std::min(next, move.due_ns);
+  return next;
+}
+
+void Migrations::Go(Move* move) {
+  move->due_ns = kNever;
+  if (move->stage == Stage::kFirstRound) {
+    move->stage = Stage::kPausing;
+    host_.loop(move->from).Transfer(
+        {.kind = TransferKind::kPause, .handle = move->handle, .answer = [this, move](TransferAnswer answer) {
+           if (!answer.status.ok()) return GiveUp(move);
+           move->standing = std::move(answer.standing);
+           move->stage = Stage::kLastRound;
+           const int64_t rest = std::max(0, move->standing.computed_tokens - move->tokens);
+           move->due_ns = clock_.NowNs() + TimeOf(rest);
+         }});
+    host_.wake(move->from);
+    return;
+  }
+  // Cancels do not come in simulations, and it has been paused: it is still there.
+  StepLoop& from = host_.loop(move->from);
+  const bool fits = BlocksOf(move->standing.computed_tokens) <= move->blocks && move->standing.computed_tokens > 0;
+  RequestHandle arrived = 0;
+  if (fits) {
+    moved_tokens_ += move->standing.computed_tokens;
+    arrived = host_.arrive(move->from, move->handle, move->to,
+                           {.standing = std::move(move->standing), .import = move->import, .generated_keys = {}});
+  }
+  from.Transfer({.kind = arrived != 0 ? TransferKind::kLeave : TransferKind::kResume, .handle = move->handle});
+  host_.wake(move->from);
+  if (arrived == 0) return GiveUp(move);
+  host_.wake(move->to);
+  ++moved_;
+  move->stage = Stage::kOver;
+}
+
+void Migrations::GiveUp(Move* move) {
+  ++failed_;
+  move->stage = Stage::kOver;
+  move->due_ns = kNever;
+  if (move->import == 0) return;
+  host_.loop(move->to).Transfer({.kind = TransferKind::kDrop, .import = move->import});
+  host_.wake(move->to);
+}
+
+}  // namespace tactus

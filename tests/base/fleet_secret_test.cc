@@ -1,0 +1,101 @@
+// SHA-256 and HMAC by published vectors (FIPS 180-4, RFC 4231), and what a signature of the fleet stands for.
+#include "base/fleet_secret.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/sha256.h"
+
+namespace tactus {
+namespace {
+
+std::string Hex(const Sha256Digest& digest) {
+  std::string text;
+  for (const uint8_t byte : digest) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+TEST(Sha256, IsAsPublished) {
+  EXPECT_EQ(Hex(Sha256("")), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(Hex(Sha256("abc")), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(Hex(Sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq")),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(Hex(Sha256(std::string(1000000, 'a'))), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST(Sha256, HmacIsAsPublished) {
+  EXPECT_EQ(Hex(HmacSha256(std::string(20, '\x0b'), "Hi There")),
+            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  EXPECT_EQ(Hex(HmacSha256("Jefe", "what do ya want for nothing?")),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(Hex(HmacSha256(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
+TEST(FleetSecret, KeysFollowFromTheSecretAndDiffer) {
+  const FleetKeys keys = FleetKeysOf("a secret of the fleet");
+  EXPECT_EQ(keys.blocks, FleetKeysOf("a secret of the fleet").blocks);
+  EXPECT_NE(keys.blocks, keys.requests);
+  EXPECT_NE(keys.blocks, FleetKeysOf("a secret of the fleeT").blocks);
+}
+
+TEST(FleetSecret, HexGoesThereAndBack) {
+  const Hash128 bits{0x0123456789abcdef, 0xfedcba9876543210};
+  EXPECT_EQ(HexOf(bits), "fedcba98765432100123456789abcdef");
+  EXPECT_EQ(*BitsOf(HexOf(bits)), bits);
+  for (const char* bad : {"", "00", "fedcba98765432100123456789abcdeg", "fedcba98765432100123456789abcdef0"})
+    EXPECT_FALSE(BitsOf(bad).ok()) << bad;
+}
+
+TEST(FleetGuard, LetsEachGenuineRequestInOnce) {
+  const FleetKeys keys = FleetKeysOf("a secret of the fleet");
+  FleetGuard guard(keys);
+  const FleetRequest request{"POST", "/fleet/import", "body"};
+  const std::string header = SignFleetRequest(keys, request, 1000, {1, 2});
+  const auto member = guard.Check(request, &header, 1010);
+  ASSERT_TRUE(member.ok()) << member.status().ToString();
+  EXPECT_EQ(*member, (Hash128{1, 2}));
+  EXPECT_FALSE(guard.Check(request, &header, 1010).ok()) << "the same again";
+  EXPECT_FALSE(guard.Check(request, &header, 1060).ok()) << "the same again, as late as it may come";
+}
+
+TEST(FleetGuard, ChangesToAnyPartAreNoticed) {
+  const FleetKeys keys = FleetKeysOf("a secret of the fleet");
+  FleetGuard guard(keys);
+  const FleetRequest request{"POST", "/fleet/import", "body"};
+  const std::string header = SignFleetRequest(keys, request, 1000, {1, 2});
+  const auto refused = [&](const FleetRequest& r, std::string h, int64_t now_s = 1000) {
+    return guard.Check(r, &h, now_s).status().message();
+  };
+  EXPECT_NE(refused({"PUT", "/fleet/import", "body"}, header), "");
+  EXPECT_NE(refused({"POST", "/fleet/imports", "body"}, header), "");
+  EXPECT_NE(refused({"POST", "/fleet/import", "Body"}, header), "");
+  EXPECT_NE(refused({"POST", "/fleet/import", ""}, header), "");
+  EXPECT_NE(refused({"POST/fleet", "/import", "body"}, header), "");
+  std::string later = header;
+  later.replace(later.find("1000"), 4, "1001");
+  EXPECT_NE(refused(request, later), "");
+  EXPECT_NE(refused(request, SignFleetRequest(FleetKeysOf("another secret of a fleet"), request, 1000, {1, 2})), "");
+  EXPECT_NE(refused(request, header, 1061).find("61 s away"), std::string::npos);
+  EXPECT_NE(refused(request, header, 939).find("61 s away"), std::string::npos);
+  for (const char* bad : {"", "v1", "v2 1000 00 00", "v1 1000 x y", "v1 soon 00 00"}) EXPECT_NE(refused(request, bad), "");
+  EXPECT_NE(guard.Check(request, nullptr, 1000).status().message().find("missing"), std::string::npos);
+  EXPECT_EQ(refused(request, header), "") << "the genuine one was refused for what others did";
+}
+
+TEST(FleetSecret, AnAnswerIsThatOfItsRequest) {
+  const FleetKeys keys = FleetKeysOf("a secret of the fleet");
+  const std::string header = SignFleetAnswer(keys, {3, 4}, 200, "yes");
+  EXPECT_TRUE(CheckFleetAnswer(keys, {3, 4}, 200, "yes", &header).ok());
+  EXPECT_FALSE(CheckFleetAnswer(keys, {3, 5}, 200, "yes", &header).ok());
+  EXPECT_FALSE(CheckFleetAnswer(keys, {3, 4}, 201, "yes", &header).ok());
+  EXPECT_FALSE(CheckFleetAnswer(keys, {3, 4}, 200, "no", &header).ok());
+  EXPECT_FALSE(CheckFleetAnswer(keys, {3, 4}, 200, "yes", nullptr).ok());
+  const std::string malformed = "v1";
+  EXPECT_FALSE(CheckFleetAnswer(keys, {3, 4}, 200, "yes", &malformed).ok());
+}
+
+}  // namespace
+}  // namespace tactus
