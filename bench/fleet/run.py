@@ -78,7 +78,8 @@ def simulate(args, most, cell):
         flags += ["--replica-slowness", ",".join(map(str, factors))]
         speed = sum(1 / f for f in factors)
     seeds = args.seeds if replicas <= 8 else args.seeds[:1]
-    runs = [run(args, model, trace, flags, args.requests * replicas // 4, args.load * most[model, trace] * speed, seed) for seed in seeds]
+    requests = min(args.requests * replicas // 4, 16 * args.requests)
+    runs = [run(args, model, trace, flags, requests, args.load * most[model, trace] * speed, seed) for seed in seeds]
     figures = {m: {p: statistics.median(r[m][p] for r in runs) for p in ("p50", "p95", "p99")} for m in METRICS}
     return {"part": part, "model": model, "trace": trace, "replicas": replicas, "scheduler": scheduler, "balancer": balancer, "polls": polls, "slow": slow,
             "load": args.load, **figures, "preemptions": sum(r["preemptions"] for r in runs), "requests": sum(r["requests"]["completed"] for r in runs)}
@@ -120,7 +121,7 @@ def main():
     parser.add_argument("tactus", nargs="?", default=str(ROOT / "build/release/tactus"))
     parser.add_argument("-o", "--output", type=pathlib.Path)
     parser.add_argument("--parts", default=",".join(PARTS))
-    parser.add_argument("--requests", type=int, default=4000, help="with four replicas; in proportion with more")
+    parser.add_argument("--requests", type=int, default=4000, help="with four replicas; in proportion with more, up to sixteen times as many")
     parser.add_argument("--load", type=float, default=0.8)
     parser.add_argument("--seeds", type=lambda s: [int(x) for x in s.split(",")], default=[1, 2, 3])
     parser.add_argument("--jobs", type=int, default=2)

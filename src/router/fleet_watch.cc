@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
+#include "route/rebalance.h"
 
 namespace tactus::router {
 namespace {
@@ -290,6 +290,30 @@ std::vector<Endpoint> FleetWatch::Endpoints() const {
                    .ejections = r->ejections});
   }
   return all;
+}
+
+std::vector<FleetWatch::Move> FleetWatch::Moves() const {
+  std::lock_guard lock(mutex_);
+  const TimeNs now_ns = clock_.NowNs();
+  std::vector<route::ReplicaView> views;
+  std::vector<bool> draining;
+  bool any_drains = false;
+  for (const auto& r : replicas_) {
+    const bool known = r->generation != 0 && r->said == Said::kReady && r->kind == ReplicaKind::kTactus;
+    views.push_back(known ? fleet_->view(r->number) : route::ReplicaView());
+    views.back().ready = known && TakesLocked(*r, now_ns);
+    if (!known) views.back().running = 0;
+    draining.push_back(known && r->draining);
+    any_drains |= draining.back();
+  }
+  if (!any_drains && !route::MovesSequences(fleet_->balancer())) return {};
+  std::vector<Move> moves;
+  for (const route::MovePair& pair : route::PairReplicas(views, draining)) {
+    const bool all = draining[static_cast<size_t>(pair.from)];
+    if (!all && !route::MovesSequences(fleet_->balancer())) continue;
+    moves.push_back({replicas_[static_cast<size_t>(pair.from)]->url, replicas_[static_cast<size_t>(pair.to)]->url, all});
+  }
+  return moves;
 }
 
 int64_t FleetWatch::ready() const {

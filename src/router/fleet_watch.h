@@ -73,6 +73,14 @@ class FleetWatch {
   void Failed(int32_t replica);
   void Succeeded(int32_t replica);
 
+  // Sequences that had better run elsewhere: everything of a replica that is drained, and, where the balancer moves
+  // sequences, one of each that is short of memory. Tactus replicas alone.
+  struct Move {
+    std::string from, to;  // URLs
+    bool all = false;
+  };
+  std::vector<Move> Moves() const;
+
   std::vector<Endpoint> Endpoints() const;
   int64_t ready() const;  // replicas that take requests
   int64_t size() const;

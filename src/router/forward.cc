@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/printable.h"
+#include "router/mover.h"
 
 namespace tactus::router {
 namespace {
@@ -284,10 +285,8 @@ void Forward::Follow(Attempt& attempt, const Moved& moved) {
   context_.counts.migrations["followed"]++;
   http::ClientRequest request;
   request.path = "/fleet/streams/" + moved.ticket;
-  request.headers.emplace_back("Content-Type", "application/json");
-  if (!context_.options.replica_api_key.empty())
-    request.headers.emplace_back("Authorization", "Bearer " + context_.options.replica_api_key);
   request.body = "{}";
+  if (context_.keys) request.headers = SignedHeaders(*context_.keys, "POST", request.path, request.body);
   // A replica that lies does not get to say where the router connects.
   auto there = context_.watch.Moved(moved.url, view_.Route(context_.bytes_per_token));
   if (!there) {

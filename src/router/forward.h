@@ -13,10 +13,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "base/fleet_secret.h"
 #include "http/client.h"
 #include "http/client_counts.h"
 #include "http/server.h"
@@ -45,6 +47,7 @@ struct ForwardContext {
   std::function<std::string(int status, const std::string& message)> error_text;
   ForwardCounts counts;
   double bytes_per_token = kBytesPerToken;
+  std::optional<FleetKeys> keys = {};  // of the fleet's secret
 };
 
 class Forward : public std::enable_shared_from_this<Forward> {

@@ -69,7 +69,8 @@ struct RouterOptions {
   std::string host = "127.0.0.1";
   int64_t port = 8000;  // 0: any free one, printed at start
   std::vector<std::string> api_key, allowed_origins, allowed_hosts;
-  std::string admin_key, replica_api_key;
+  std::string admin_key, replica_api_key, kv_secret_file;
+  DurationText rebalance_interval{500'000'000};
   int64_t retries = 2;
   double retry_budget = 0.2;
   DurationText hedge_after{0};
@@ -99,6 +100,11 @@ struct RouterOptions {
          .help = "send a request to a second replica when the first has not answered for so long, and take who comes "
                  "first; 0: never"});
     v.Field("request-timeout", request_timeout, {.unit = "duration", .help = "longest time that a request may take"});
+    v.Field("kv-secret-file", kv_secret_file,
+            {.help = "the fleet's secret, as its replicas have it: with it sequences move between them, away from one that "
+                     "is drained, and under llumnix from one that is short of memory; default: none, and none moves"});
+    v.Field("rebalance-interval", rebalance_interval,
+            {.unit = "duration", .help = "how often the router looks who should move"});
     v.Group("Server");
     v.Field("host", host, {.help = "address to listen on"});
     v.Field("port", port, {.min = 0, .max = 65535, .help = "port to listen on; 0: any free one"});

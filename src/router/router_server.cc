@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "api/response_text.h"
+#include "base/fleet_secret.h"
 #include "base/json_text.h"
 #include "http/access.h"
 #include "http/client_counts.h"
@@ -20,6 +21,7 @@
 #include "router/fleet_json.h"
 #include "router/fleet_watch.h"
 #include "router/forward.h"
+#include "router/mover.h"
 #include "tactus/version.h"
 
 namespace tactus::router {
@@ -64,6 +66,7 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
   ~RouterServerImpl() override {
     if (server_) server_->Stop();  // every exchange loses its client, which ends its forward
     active_.clear();
+    mover_.reset();
     context_.reset();
     discovery_.reset();
     watch_.reset();
@@ -120,6 +123,7 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
   std::unique_ptr<FleetWatch> watch_;
   std::unique_ptr<Discovery> discovery_;
   std::unique_ptr<ForwardContext> context_;
+  std::unique_ptr<Mover> mover_;  // null: no secret
   std::map<std::string, std::unique_ptr<http::Client>> clients_;  // by URL
   std::vector<std::weak_ptr<Forward>> active_;
   TimeNs prune_ns_ = 0;
@@ -133,6 +137,11 @@ Status RouterServerImpl::Bind() {
         fmt::format("--max-body-total: {} bytes are less than the {} of --max-body; give at least as many",
                     options_.max_body_total.bytes, options_.max_body.bytes),
         "max-body-total");
+  }
+  std::optional<FleetKeys> keys;
+  if (!options_.kv_secret_file.empty()) {
+    TACTUS_ASSIGN_OR_RETURN(const std::string secret, ReadFleetSecret(options_.kv_secret_file));
+    keys = FleetKeysOf(secret);
   }
   http::ServerOptions http;
   http.host = options_.host;
@@ -158,6 +167,11 @@ Status RouterServerImpl::Bind() {
       .client = [this](const std::string& url) -> http::Client& { return ClientOf(url); },
       .error_text = [](int status, const std::string& message) { return api::ErrorText(status, message); },
       .counts = {}});
+  if (keys) {
+    context_->keys = *keys;
+    mover_ = std::make_unique<Mover>(*keys, options_.rebalance_interval.ns, *watch_, clock_, server_->loop(), log_,
+                                     context_->counts.migrations);
+  }
   server_->Start();
   return Status();
 }

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import threading
 import unittest
 import urllib.error
@@ -159,6 +160,45 @@ class FleetTest(unittest.TestCase):
         self.assertEqual(status, 200, list_)
         self.assertEqual(self.router.states()[self.servers[1].url], "draining")
         ask(self.client, "with one again")
+
+
+class MigrationTest(unittest.TestCase):
+    def test_a_drained_replica_is_empty_in_no_time_and_no_stream_sees_it(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".secret") as secret:
+            secret.write("a secret that the fleet shares\n")
+            secret.flush()
+            os.chmod(secret.name, 0o600)
+            slow = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 4}
+            servers = [ServerProcess("--kv-secret-file", secret.name, "--threads", "1", config=slow) for _ in range(2)]
+            router = Router([s.url for s in servers], "--kv-secret-file", secret.name, "--rebalance-interval", "100ms")
+            client = client_of(router)
+            try:
+                router.await_ready(2)
+                # Long enough to be under way when the drain comes, on whatever model there is.
+                length = 1500 if servers[0].real else 1900
+                options = {"model": MODEL, "prompt": "Once upon a time", "max_tokens": length, "temperature": 0, "extra_body": {"ignore_eos": True}}
+                direct = openai.OpenAI(base_url=servers[1].url + "/v1", api_key="none", max_retries=0, timeout=120)
+                whole = direct.completions.create(**options).choices[0].text
+                direct.close()
+                response = client.completions.with_raw_response.create(stream=True, **options)
+                at = "http://" + response.headers["x-tactus-replica"]
+                stream = iter(response.parse())
+                text = "".join(next(stream).choices[0].text for _ in range(5))
+                self.assertEqual(router.post("/fleet/drain", {"url": at})[0], 200)
+                wait_until(lambda: router.metric("tactus_route_migrations_total") > 0 or json.loads(self.state(at))["running"] == 0, "the move", about=router.last_lines)
+                text += "".join(chunk.choices[0].text for chunk in stream if chunk.choices)
+                self.assertEqual(text, whole)
+                self.assertGreaterEqual(router.metric('tactus_route_migrations_total{result="moved"}'), 1, router.last_lines())
+                self.assertEqual(json.loads(self.state(at))["running"], 0)
+            finally:
+                client.close()
+                self.assertEqual(router.stop(), 0, router.last_lines())
+                for server in servers:
+                    server.stop()
+
+    def state(self, url):
+        with urllib.request.urlopen(url + "/fleet/state", timeout=30) as answer:
+            return answer.read().decode()
 
 
 class EdgeTest(unittest.TestCase):

@@ -1,4 +1,6 @@
 // Which replicas get requests, by what they say and do.
+#include <sys/stat.h>
+
 #include "fleet_fixture.h"
 
 namespace tactus::router {
@@ -208,6 +210,34 @@ TEST(FleetWatchTest, AFileSaysWhoIsThere) {
   EXPECT_EQ(fleet.server().ready_replicas(), 2);
   write(two.url() + "\n");
   fleet.AwaitReady(1);
+  std::remove(path.c_str());
+}
+
+// With the fleet's secret what runs at a drained replica is moved, by signed commands.
+TEST(FleetWatchTest, WhatRunsAtADrainedOneIsMoved) {
+  FakeReplica drained, other;
+  const std::string path = testing::TempDir() + fmt::format("secret_{}", drained.port());
+  FILE* file = std::fopen(path.c_str(), "w");
+  ASSERT_NE(file, nullptr);
+  std::fputs("0123456789abcdef0123456789abcdef\n", file);
+  std::fclose(file);
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  drained.set_answer([](Ptr exchange) {
+    exchange->Respond({.body = R"({"moved":[{"request_id":"a"},{"request_id":"b"}],"failed":[]})"});
+  });
+  RouterOptions options;
+  options.kv_secret_file = path;
+  options.rebalance_interval.ns = 10 * kMillisecond;
+  RoutedFleet fleet({&drained, &other}, options);
+  fleet.AwaitReady(2);
+  EXPECT_EQ(drained.requests(), 0);
+  fleet.Fetch("POST", "/fleet/drain", "{\"url\":\"" + drained.url() + "\"}");
+  Until("a command", [&] { return drained.requests() > 0; });
+  EXPECT_EQ(drained.request().path, "/fleet/migrate");
+  EXPECT_EQ(drained.body(), "{\"to\":\"" + other.url() + "\",\"all\":true}");
+  EXPECT_NE(drained.request().Find("x-tactus-fleet"), nullptr);
+  EXPECT_EQ(other.requests(), 0);
+  Until("two sequences counted", [&] { return fleet.Metric("tactus_route_migrations_total{result=\"moved\"}") >= 2; });
   std::remove(path.c_str());
 }
 
