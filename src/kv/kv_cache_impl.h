@@ -216,6 +216,11 @@ struct KvCache::Impl {
   std::vector<BlockId> host_next;    // [swap_blocks]
   std::vector<BlockId> host_free;
   std::vector<BlockId> host_read;  // read by the swap-ins of step `host_read_by`, free after it
+  // Of those that are free nobody swaps out to so many.
+  size_t KeptForImports() const {
+    return static_cast<size_t>(std::max<int64_t>(0, config.import_blocks - num_host_reserved));
+  }
+  int64_t num_host_reserved = 0;
   std::vector<uint8_t> host_reserved;  // [swap_blocks] 1: of an import that is on its way
   StepId host_read_by = -1;
   int64_t swap_outs = 0, swapped_out_blocks = 0, swapped_in_blocks = 0;

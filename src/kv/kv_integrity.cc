@@ -194,7 +194,13 @@ std::string KvCache::Impl::CheckHost() const {
   for (const auto* list : {&host_free, &host_read}) {
     for (const BlockId h : *list) ++places[static_cast<size_t>(h)];
   }
-  for (size_t h = 0; h < places.size(); ++h) places[h] += host_reserved[h];
+  int64_t reserved_blocks = 0;
+  for (size_t h = 0; h < places.size(); ++h) {
+    places[h] += host_reserved[h];
+    reserved_blocks += host_reserved[h];
+  }
+  if (reserved_blocks != num_host_reserved)
+    return Say(reserved_blocks, " host blocks are reserved, not ", num_host_reserved);
   for (SlotId s = 0; s < config.max_slots; ++s) {
     const Slot& slot = At(s);
     if (slot.swapped_tokens == 0) {

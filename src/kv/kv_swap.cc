@@ -79,7 +79,7 @@ bool KvCache::SwapOut(SlotId s, int32_t computed_tokens, StepPlan* plan) {
   const int32_t b = impl.config.block_size, count = impl.BlocksFor(computed_tokens);
   TACTUS_CHECK(slot.bound && slot.swapped_tokens == 0 && count <= slot.blocks && plan != nullptr);
   impl.ReclaimHost(*plan);
-  if (count == 0 || count > static_cast<int32_t>(impl.host_free.size())) return false;
+  if (count == 0 || static_cast<size_t>(count) + impl.KeptForImports() > impl.host_free.size()) return false;
   const BlockId* table = impl.TableOf(s);
   BlockId* link = &slot.first_host;
   for (int32_t i = 0; i < count; ++i) {
@@ -116,6 +116,7 @@ bool KvCache::ReserveHost(int32_t count, std::vector<BlockId>* blocks) {
     impl.host_reserved[static_cast<size_t>(h)] = 1;
     blocks->push_back(h);
   }
+  impl.num_host_reserved += count;
   return true;
 }
 
@@ -125,6 +126,7 @@ void KvCache::ReturnHost(std::span<const BlockId> blocks) {
     impl_->host_reserved[static_cast<size_t>(h)] = 0;
     impl_->host_free.push_back(h);
   }
+  impl_->num_host_reserved -= static_cast<int64_t>(blocks.size());
 }
 
 void KvCache::KeepImported(SlotId s, std::span<const BlockId> blocks, int32_t tokens) {
@@ -141,6 +143,7 @@ void KvCache::KeepImported(SlotId s, std::span<const BlockId> blocks, int32_t to
     link = &impl.host_next[static_cast<size_t>(h)];
   }
   *link = kNoBlock;
+  impl.num_host_reserved -= static_cast<int64_t>(blocks.size());
   slot.swapped_tokens = tokens;
   slot.saved_by = -1;  // no step of ours
 }

@@ -33,7 +33,8 @@ KvCacheConfig KvConfigOf(const ReplicaConfig& c) {
   kv.max_slots = c.slots();
   kv.max_blocks_per_slot = (l.max_model_len + l.block_size - 1) / l.block_size;
   kv.prefix_caching = c.prefix_caching;
-  kv.swap_blocks = l.swap_blocks;
+  kv.swap_blocks = l.swap_blocks + c.import_blocks;
+  kv.import_blocks = c.import_blocks;
   return kv;
 }
 

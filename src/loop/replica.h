@@ -24,6 +24,7 @@ struct ReplicaConfig {
   int32_t max_queue = 2048;   // sequences that may wait; beyond it a request is refused
   int32_t slot_capacity = 0;  // live sequences; 0: as slots() says
   bool prefix_caching = true;
+  int64_t import_blocks = 0;     // of host memory beside limits.swap_blocks, for sequences from other engines alone
   bool shared_prefixes = false;  // StepLoopConfig's
   Hash128 secret;                // of the block keys
   std::string model;             // part of every key

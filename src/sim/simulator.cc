@@ -126,8 +126,8 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   SimReplica& r = replicas[static_cast<size_t>(index)];
   ReplicaConfig rc;
   rc.scheduler = config.scheduler;
-  rc.scheduler.limits.swap_blocks =
-      config.migration && config.swap_blocks == 0 ? config.migration->room_blocks : config.swap_blocks;
+  rc.scheduler.limits.swap_blocks = config.swap_blocks;
+  if (config.migration) rc.import_blocks = config.migration->room_blocks;
   rc.max_queue = QueueLimit();
   rc.slot_capacity = capacity;
   rc.prefix_caching = config.prefix_caching;

@@ -76,6 +76,7 @@ void VisitHeader(TraceHeader& h, Visitor& v, uint64_t version) {
   number("kv-blocks-per-slot", h.kv.max_blocks_per_slot, 1, kMax32);
   number("prefix-caching", h.kv.prefix_caching, 0, 1);
   number("swap-blocks", h.kv.swap_blocks, 0, 1 << 24);
+  if (version >= 8) number("import-blocks", h.kv.import_blocks, 0, 1 << 24);
   number("slot-capacity", h.slot_capacity, 1, 1 << 20);
   number("max-errors-in-a-row", h.max_errors_in_a_row, 1, kMax32);
   number("max-in-flight", h.max_in_flight, 1, 255);
@@ -231,6 +232,7 @@ ReplicaConfig ReplicaOf(const TraceHeader& header) {
   config.max_queue = std::numeric_limits<int32_t>::max() / 2;
   config.slot_capacity = header.slot_capacity;
   config.prefix_caching = header.kv.prefix_caching;
+  config.import_blocks = std::min(header.kv.import_blocks, header.kv.swap_blocks);
   config.max_errors_in_a_row = header.max_errors_in_a_row;
   config.max_draft_tokens = header.max_draft_tokens;
   return config;
@@ -258,7 +260,7 @@ Result<TraceHeader> ReadHeader(TraceCursor* cursor) {
   VisitHeader(h, reader, version);
   TACTUS_RETURN_IF_ERROR(reader.status);
   h.scheduler.limits.blocks_total = h.kv.num_blocks;
-  h.scheduler.limits.swap_blocks = h.kv.swap_blocks;
+  h.scheduler.limits.swap_blocks = std::max<int64_t>(0, h.kv.swap_blocks - h.kv.import_blocks);
   h.scheduler.limits.block_size = h.kv.block_size;
   h.limits.max_model_len = h.scheduler.limits.max_model_len;
   h.limits.max_num_seqs = h.scheduler.limits.max_num_seqs;

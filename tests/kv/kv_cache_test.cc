@@ -546,5 +546,58 @@ TEST_F(KvSwapTest, AFailedStepLosesWhatItWasToSave) {
   EXPECT_EQ(kv_->swap_blocks_free(), 4);
 }
 
+// What somebody else has filled comes in as what was swapped out does.
+TEST_F(KvSwapTest, AnImportComesInAsIfItHadBeenSwappedOutHere) {
+  MakeWithHost(8, 5);
+  std::vector<BlockId> room;
+  EXPECT_FALSE(kv_->ReserveHost(6, &room));
+  EXPECT_TRUE(room.empty()) << "half of a room";
+  ASSERT_TRUE(kv_->ReserveHost(2, &room));
+  ASSERT_TRUE(kv_->ReserveHost(2, &room));
+  EXPECT_EQ(kv_->swap_blocks_free(), 1);
+  EXPECT_EQ(kv_->CheckIntegrity(), "");
+  kv_->ReturnHost(std::span(room).subspan(3));
+  room.resize(3);
+  Bind(0, 11);
+  kv_->KeepImported(0, room, 10);
+  EXPECT_EQ(kv_->CheckIntegrity(), "");
+  EXPECT_EQ(kv_->SwappedTokens(0), 10);
+  const KvStart back = Back(0, 11);
+  ASSERT_TRUE(back.ok);
+  EXPECT_EQ(back.matched_tokens, 10);
+  ASSERT_EQ(plan_.swap_ins.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(plan_.swap_ins[i].host_block, room[i]) << "in another order";
+  EXPECT_EQ(plan_.swap_ins[2].tokens, 2);
+  End();
+  EXPECT_EQ(kv_->CheckIntegrity(), "");
+}
+
+TEST_F(KvSwapTest, HostBlocksKeptForImportsAreNotSwappedOutTo) {
+  kv_ = std::make_unique<KvCache>(KvCacheConfig{.num_blocks = 8,
+                                                .block_size = kBlock,
+                                                .max_slots = 8,
+                                                .max_blocks_per_slot = 64,
+                                                .swap_blocks = 4,
+                                                .import_blocks = 2});
+  Bind(0, 11);
+  Start(0, 10);
+  End();
+  EXPECT_FALSE(SwapOut(0, 10)) << "three blocks of two";
+  std::vector<BlockId> room;
+  ASSERT_TRUE(kv_->ReserveHost(2, &room));
+  EXPECT_FALSE(SwapOut(0, 10));
+  EXPECT_TRUE(SwapOut(0, 8)) << "those that are kept are taken";
+}
+
+TEST_F(KvSwapTest, OnlyBlocksOfStepsThatHaveEndedAreFinished) {
+  MakeWithHost(8, 4);
+  Bind(0, 11);
+  Start(0, 10);
+  EXPECT_EQ(kv_->FinishedBlocks(0, 10), 0) << "the step that computes them is under way";
+  End();
+  EXPECT_EQ(kv_->FinishedBlocks(0, 10), 2);
+  EXPECT_EQ(kv_->FinishedBlocks(0, 7), 1) << "beyond what was computed";
+}
+
 }  // namespace
 }  // namespace tactus

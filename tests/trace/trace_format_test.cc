@@ -109,6 +109,10 @@ TEST(TraceHeader, TheFormatsBeforeThisOneAreStillRead) {
     ASSERT_NE(at, bytes.end()) << name;
     bytes.erase(at, at + static_cast<ptrdiff_t>(added.size()));
   };
+  bytes[sizeof(kTraceMagic)] = 7;
+  take_out("import-blocks");
+  TraceCursor seventh(bytes.data(), bytes.size());
+  EXPECT_TRUE(ReadHeader(&seventh).ok() && seventh.done());
   bytes[sizeof(kTraceMagic)] = 5;
   TraceCursor fifth(bytes.data(), bytes.size());
   EXPECT_TRUE(ReadHeader(&fifth).ok() && fifth.done()) << "its header is that of 6";
