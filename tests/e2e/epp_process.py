@@ -23,9 +23,9 @@ Mode = processing_mode_pb2.ProcessingMode
 
 
 class EppProcess:
-    def __init__(self, replicas, *args, wait_ready=True, scheme="http"):
+    def __init__(self, replicas, *args, wait_ready=True, scheme="http", poll="50ms"):
         command = [os.environ["TACTUS_BINARY"], "epp", "--grpc-port", "0", "--health-port", "0", "--metrics-port", "0", "--poll-interval",
-                   "50ms", "--replicas", ",".join(r.url for r in replicas), *map(str, args)]
+                   poll, "--replicas", ",".join(r.url for r in replicas), *map(str, args)]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")}
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                         env=environment)

@@ -1,18 +1,15 @@
 """`tactus epp` driven as a data plane drives it: every mode of bodies, subsets, refusals, health, metrics, the command line."""
-import concurrent.futures
+import asyncio
 import json
 import os
 import pathlib
-import re
-import socket
 import subprocess
 import tempfile
-import threading
 import unittest
 
 try:
     import grpc
-    from epp_process import DESTINATION, GET, POST, EppProcess, Mode, destination, metadata, subset
+    from epp_process import DESTINATION, GET, LIMIT_S, POST, EppProcess, Mode, destination, header_map, messages, metadata, services, subset
 except ImportError as error:
     raise unittest.SkipTest(f"no package of tests/requirements.txt: {error}")
 from fake_replica import FakeReplica
@@ -22,7 +19,7 @@ TACTUS = os.environ["TACTUS_BINARY"]
 if not pathlib.Path(TACTUS + "-epp").exists():
     raise unittest.SkipTest("this build has no endpoint picker: no gRPC")
 BODY = json.dumps({"model": "m", "prompt": "hello"}).encode()
-FULL, NONE = Mode.FULL_DUPLEX_STREAMED, Mode.NONE
+FULL = Mode.FULL_DUPLEX_STREAMED
 
 
 def run(*args, **kwargs):
@@ -296,19 +293,40 @@ class EppTest(unittest.TestCase):
 
     def test_thousands_of_streams_at_once(self):
         count = 2000
-        conversations = [self.conversation() for _ in range(count)]
-        for conversation in conversations:
-            conversation.headers()
-            conversation.body(BODY, end=True)
-        self.epp.await_metric("tactus_epp_requests_in_flight", count)
-        self.assertEqual(self.epp.metric("tactus_epp_streams"), count)
-        shares = {}
-        for conversation in conversations:
-            address = destination(conversation.receive("request_headers"))
-            shares[address] = shares.get(address, 0) + 1
-            self.assertEqual(pieces(conversation), BODY)
-        self.assertEqual(set(shares), self.addresses())
-        self.assertLess(max(shares.values()) - min(shares.values()), 2, "round-robin")
+        first = [messages.ProcessingRequest(request_headers=messages.HttpHeaders(headers=header_map(POST)),
+                                            protocol_config=messages.ProtocolConfiguration(request_body_mode=FULL, response_body_mode=FULL)),
+                 messages.ProcessingRequest(request_body=messages.HttpBody(body=BODY, end_of_stream=True))]
+        last = messages.ProcessingRequest(response_headers=messages.HttpHeaders(headers=header_map([(":status", "200")]), end_of_stream=True))
+        routed = []
+
+        async def one(stub, all_routed):
+            call = stub.Process(timeout=LIMIT_S)
+            for message in first:
+                await call.write(message)
+            routed.append(destination(await call.read()))
+            body = (await call.read()).request_body.response.body_mutation.streamed_response
+            await all_routed.wait()
+            await call.write(last)
+            ended = (await call.read()).WhichOneof("response")
+            await call.done_writing()
+            return (body.body, body.end_of_stream, ended, await call.read() is grpc.aio.EOF)
+
+        async def everything():
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{self.epp.ports[0]}") as channel:
+                stub, all_routed = services.ExternalProcessorStub(channel), asyncio.Event()
+                calls = [asyncio.create_task(one(stub, all_routed)) for _ in range(count)]
+                while len(routed) < count and not any(call.done() for call in calls):   # a call ends within its time
+                    await asyncio.sleep(0.01)
+                held = await asyncio.to_thread(self.epp.metric, "tactus_epp_requests_in_flight")
+                all_routed.set()
+                return held, await asyncio.gather(*calls)
+
+        held, results = asyncio.run(everything())
+        self.assertEqual(held, count)
+        self.assertEqual(set(results), {(BODY, True, "response_headers", True)})
+        shares = [routed.count(address) for address in self.addresses()]
+        self.assertEqual(sum(shares), count)
+        self.assertLess(max(shares) - min(shares), 2, "round-robin")
 
     # Health and metrics.
 

@@ -1,7 +1,8 @@
-"""A replica on a free port of the loopback: it is ready when the test says so, echoes what it was asked, streams with `"stream": true`, and
+"""A replica on a free port of the loopback: it is ready when the test says so, says how much it was asked, streams with `"stream": true`, and
 can die in the middle of a stream."""
 import http.server
 import json
+import socket
 import threading
 
 
@@ -70,9 +71,6 @@ class FakeReplica:
                     if i == 0:
                         replica.answering.release()
                         replica.go_on.wait(60)
-                    if replica.dead:
-                        self.close_connection = True
-                        return self.connection.close()
                 self.chunk(b"data: [DONE]\n\n")
                 self.wfile.write(b"0\r\n\r\n")
 
@@ -88,7 +86,12 @@ class FakeReplica:
             def handle_error(self, *_):   # a client that went
                 pass
 
+            def process_request(self, request, client_address):
+                replica.connections.append(request)
+                super().process_request(request, client_address)
+
         self.dead = False
+        self.connections = []
         self.server = Server(("127.0.0.1", 0), Handler)
         self.address = "127.0.0.1:%d" % self.server.server_address[1]
         self.url = "http://" + self.address
@@ -96,13 +99,18 @@ class FakeReplica:
         self.thread.start()
 
     def kill(self):
-        """No new connections, and those that stream break off."""
+        """As when the process dies: no connection is left, and no new one is taken."""
         if not self.dead:
             self.dead = True
-            self.go_on.set()
             self.server.shutdown()
             self.server.server_close()
             self.thread.join(10)
+            for connection in self.connections:
+                try:
+                    connection.shutdown(socket.SHUT_RDWR)
+                except OSError:   # has gone already
+                    pass
+            self.go_on.set()
 
     def __enter__(self):
         return self
