@@ -78,19 +78,19 @@ void Stream::SetModes(BodyMode request_mode, BodyMode response_mode) {
 Stream::Replies Stream::RequestHeaders(const http::Headers& headers, bool end, StreamMetadata metadata) {
   Replies replies;
   metadata_ = std::move(metadata);
-  request_ended_ = end;
+  request_ended_ = request_ended_ || end;
   const int64_t length = NumberIn(headers, "content-length");
-  if (!end && length > picker_.options().max_body_bytes && request_mode_ != BodyMode::kNone) {
+  if (!request_ended_ && length > picker_.options().max_body_bytes && request_mode_ != BodyMode::kNone) {
     Refuse(picker_.Refuse(Refusal::Reason::kBodyTooLarge), &replies);
     return replies;
   }
-  if (!end && request_mode_ == BodyMode::kFullDuplex) {
+  if (!request_ended_ && request_mode_ == BodyMode::kFullDuplex) {
     headers_held_ = true;
     return replies;
   }
   // A data plane that holds the body lets the reply to the body change headers, so there is time.
-  const bool by_body = !end && request_mode_ == BodyMode::kBuffered;
-  if (by_body || Choose(ViewOfLength(end ? 0 : length), &replies)) {
+  const bool by_body = !request_ended_ && request_mode_ == BodyMode::kBuffered;
+  if (by_body || Choose(ViewOfLength(request_ended_ ? 0 : length), &replies)) {
     replies.push_back({.kind = Reply::Kind::kRequestHeaders, .destination = TakeDestination()});
   }
   return replies;
