@@ -3,16 +3,14 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
+#include "router/router_options.h"
 #include "tactus/option_fields.h"
 
 namespace tactus::gateway {
 
 struct EppOptions {
-  std::vector<std::string> replicas;
-  std::string balancer = "least-outstanding";
-  DurationText poll_interval{500'000'000};
+  router::FleetOptions fleet;
   std::string host = "127.0.0.1";
   int64_t grpc_port = 9002, health_port = 9003, metrics_port = 9090;  // 0: any free one, printed at start
   std::string tls_cert, tls_key;
@@ -25,10 +23,7 @@ struct EppOptions {
 
   template <class V>
   void VisitFields(V& v) {
-    v.Group("Fleet");
-    v.Field("replicas", replicas, {.help = "URLs of replicas, http://host:port, separated by commas; may be repeated"});
-    v.Field("balancer", balancer, {.help = "who takes a request"});
-    v.Field("poll-interval", poll_interval, {.unit = "duration", .help = "how often a replica is asked how it is"});
+    fleet.VisitFields(v);
     v.Group("Endpoint picker");
     v.Field("host", host, {.help = "address to listen on, with all three ports"});
     v.Field("grpc-port", grpc_port,

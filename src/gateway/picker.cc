@@ -45,23 +45,28 @@ Picker::Picker(EndpointSource& source, const PickerOptions& options, Clock& cloc
       clock_(clock),
       pick_seconds_({1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 1e-2}) {}
 
-Choice Picker::Choose(const RequestView& view, const std::optional<std::vector<std::string>>& subset) {
+Choice Picker::Choose(const router::RequestView& view, const std::optional<std::vector<std::string>>& subset) {
   const TimeNs begin_ns = clock_.NowNs();
   std::vector<std::string> addresses;
   if (subset) {
     addresses = AddressesIn(*subset, source_.Endpoints());
     if (addresses.empty()) return {.refusal = Refuse(Refusal::Reason::kNotInSubset)};
   }
-  const int64_t ready = source_.ready();
-  if (options_.max_requests_per_replica > 0 && ready > 0 &&
-      outstanding_.load() >= options_.max_requests_per_replica * ready) {
-    return {.refusal = Refuse(Refusal::Reason::kTooManyRequests)};
+  const auto refuse = [this](Refusal::Reason reason) {
+    outstanding_.fetch_sub(1);
+    return Choice{.refusal = Refuse(reason)};
+  };
+  const int64_t outstanding = outstanding_.fetch_add(1) + 1;
+  if (const int64_t most = options_.max_requests_per_replica; most > 0) {
+    const int64_t ready = source_.ready();
+    if (ready > 0 && outstanding > most * ready) return refuse(Refusal::Reason::kTooManyRequests);
   }
-  const std::optional<Picked> picked =
-      source_.Pick({.prompt_tokens = view.prompt_tokens, .keys = view.keys, .block_size = kPieceTokens}, addresses, {});
-  if (!picked) return {.refusal = Refuse(Refusal::Reason::kNoneReady)};
-  outstanding_.fetch_add(1);
-  Choice choice{.ticket = picked->ticket, .address = picked->address, .destination = Destination(*picked, addresses)};
+  const std::optional<Picked> picked = source_.Pick(view.Route(router::kBytesPerToken), addresses, {});
+  if (!picked) return refuse(Refusal::Reason::kNoneReady);
+  Choice choice{.ticket = picked->ticket,
+                .replica = picked->replica,
+                .address = picked->address,
+                .destination = Destination(*picked, addresses)};
   const double seconds = static_cast<double>(clock_.NowNs() - begin_ns) / 1e9;
   std::lock_guard lock(mutex_);
   pick_seconds_.Observe(seconds);
@@ -87,19 +92,19 @@ std::string Picker::Destination(const Picked& picked, std::span<const std::strin
   return destination;
 }
 
-bool Picker::Moved(const RequestView& view, const std::string& address, Choice* choice) {
-  const std::optional<Picked> picked = source_.Pick(
-      {.prompt_tokens = view.prompt_tokens, .keys = view.keys, .block_size = kPieceTokens}, {&address, 1}, {});
+bool Picker::Moved(const router::RequestView& view, const std::string& address, Choice* choice) {
+  const std::optional<Picked> picked = source_.Pick(view.Route(router::kBytesPerToken), {&address, 1}, {});
   if (!picked) return false;
-  source_.Ended(choice->ticket, view.prompt_tokens, -1);
+  source_.Ended(choice->ticket, -1);
   choice->ticket = picked->ticket;
+  choice->replica = picked->replica;
   choice->address = picked->address;
   moved_.fetch_add(1);
   return true;
 }
 
-void Picker::Ended(const Choice& choice, int32_t prompt_tokens, int32_t output_tokens, Outcome outcome) {
-  source_.Ended(choice.ticket, prompt_tokens, outcome == Outcome::kCompleted ? output_tokens : -1);
+void Picker::Ended(const Choice& choice, int32_t output_tokens, Outcome outcome) {
+  source_.Ended(choice.ticket, outcome == Outcome::kCompleted ? output_tokens : -1);
   outstanding_.fetch_sub(1);
   ended_[static_cast<size_t>(outcome)].fetch_add(1);
 }
@@ -157,6 +162,7 @@ std::string Picker::MetricsText() const {
   for (const Endpoint& endpoint : source_.Endpoints()) {
     text.Sample(endpoint.ready ? 1 : 0, {{"endpoint", endpoint.address}});
   }
+  source_.AppendMetrics(&text);
   std::lock_guard lock(mutex_);
   text.Histogram("tactus_epp_pick_seconds", "Time that a choice took.", pick_seconds_);
   return text.Take();

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "gateway/request_view.h"
 #include "obs/prometheus_text.h"
 #include "route/balancer.h"
+#include "router/request_view.h"
 
 namespace tactus::gateway {
 
@@ -43,9 +43,12 @@ class EndpointSource {
   virtual std::optional<Picked> Pick(const route::RouteRequest& request, std::span<const std::string> subset,
                                      std::span<const int32_t> excluded) = 0;
   // Once for each ticket. output_tokens -1: it failed, or nobody knows.
-  virtual void Ended(uint64_t ticket, int32_t prompt_tokens, int32_t output_tokens) = 0;
+  virtual void Ended(uint64_t ticket, int32_t output_tokens) = 0;
+  // The replica did what it was asked, or did not.
+  virtual void Answered(int32_t replica, bool well) = 0;
   virtual std::vector<Endpoint> Endpoints() const = 0;
   virtual int64_t ready() const = 0;
+  virtual void AppendMetrics(PrometheusText* text) const = 0;
 };
 
 struct PickerOptions {
@@ -68,6 +71,7 @@ struct Refusal {
 struct Choice {
   std::optional<Refusal> refusal;
   uint64_t ticket = 0;
+  int32_t replica = 0;
   std::string address;      // the replica's
   std::string destination;  // what the data plane is told: the address, then those to fall back on
 };
@@ -83,10 +87,12 @@ class Picker {
 
   const PickerOptions& options() const { return options_; }
   // `subset`: entries "ip:port" or "ip" that may be picked; none at all: any.
-  Choice Choose(const RequestView& view, const std::optional<std::vector<std::string>>& subset);
+  Choice Choose(const router::RequestView& view, const std::optional<std::vector<std::string>>& subset);
   // The data plane went to `address` instead, which counts the request there; false: no such replica, or not ready.
-  bool Moved(const RequestView& view, const std::string& address, Choice* choice);
-  void Ended(const Choice& choice, int32_t prompt_tokens, int32_t output_tokens, Outcome outcome);
+  bool Moved(const router::RequestView& view, const std::string& address, Choice* choice);
+  // The replica has begun to answer.
+  void Answered(const Choice& choice, bool well) { source_.Answered(choice.replica, well); }
+  void Ended(const Choice& choice, int32_t output_tokens, Outcome outcome);
 
   // Room for bytes of a body that is held. Every byte taken is given back.
   bool TakeRoom(int64_t bytes);

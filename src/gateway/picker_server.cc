@@ -201,14 +201,14 @@ int PickerServer::metrics_port() const {
   return impl_->http_server->port();
 }
 
-void PickerServer::Stop(DurationNs timeout_ns) {
-  if (impl_->stopping.exchange(true)) return;
+bool PickerServer::Stop(DurationNs timeout_ns) {
+  if (impl_->stopping.exchange(true)) return true;
   impl_->TellHealth();
-  const auto until = [timeout_ns] {
-    return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(timeout_ns, GPR_TIMESPAN));
-  };
-  impl_->service_server->Shutdown(until());
-  impl_->health_server->Shutdown(gpr_now(GPR_CLOCK_MONOTONIC));
+  const auto now = [] { return gpr_now(GPR_CLOCK_MONOTONIC); };
+  const gpr_timespec until = gpr_time_add(now(), gpr_time_from_nanos(timeout_ns, GPR_TIMESPAN));
+  impl_->service_server->Shutdown(until);
+  impl_->health_server->Shutdown(now());
+  return gpr_time_cmp(now(), until) < 0;
 }
 
 }  // namespace tactus::gateway

@@ -27,8 +27,8 @@ class PickerServer {
   int grpc_port() const;
   int health_port() const;
   int metrics_port() const;
-  // No new streams; returns when those that are open have ended, or when the time is over and they were cut off.
-  void Stop(DurationNs timeout_ns);
+  // No new streams; returns when those that are open have ended (true), or when the time is over and they were cut off.
+  bool Stop(DurationNs timeout_ns);
 
   struct Impl;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <utility>
 
 #include "base/json_text.h"
@@ -11,6 +12,8 @@ namespace {
 
 // Some data planes take no messages of 64 KiB or more.
 constexpr size_t kPieceBytes = 60 << 10;
+constexpr char kJsonType[] = "application/json";
+constexpr size_t kAnswerEndBytes = 4096;
 
 const char* ErrorType(int status) {
   return status == 429 ? "rate_limit_error" : status == 413 ? "invalid_request_error" : "service_unavailable";
@@ -46,13 +49,21 @@ int64_t NumberIn(const http::Headers& headers, std::string_view name) {
   return value;
 }
 
-AnswerScan::Form FormOf(const http::Headers& headers) {
+bool HasType(const http::Headers& headers, std::string_view type) {
+  const std::string* value = http::FindHeader(headers, "content-type");
+  return value != nullptr && value->rfind(type, 0) == 0;
+}
+
+bool IsCompressed(const http::Headers& headers) {
   const std::string* encoding = http::FindHeader(headers, "content-encoding");
-  const std::string* type = http::FindHeader(headers, "content-type");
-  if (type == nullptr || (encoding != nullptr && *encoding != "identity")) return AnswerScan::Form::kUnknown;
-  if (type->rfind("text/event-stream", 0) == 0) return AnswerScan::Form::kEvents;
-  if (type->rfind("application/json", 0) == 0) return AnswerScan::Form::kJson;
-  return AnswerScan::Form::kUnknown;
+  return encoding != nullptr && *encoding != "identity";
+}
+
+// A request whose body is not seen; -1: nothing is known of it.
+router::RequestView ViewOfLength(int64_t body_bytes) {
+  router::RequestView view;
+  view.prompt_bytes = std::max<int64_t>(body_bytes, 0);
+  return view;
 }
 
 }  // namespace
@@ -66,7 +77,7 @@ Stream::~Stream() {
   DropBody();
   // Of a response whose body it does not see the headers are the last news.
   if (response_mode_ == BodyMode::kNone && status_ > 0) EndResponse();
-  if (has_ticket_) picker_.Ended(choice_, view_.prompt_tokens, -1, Picker::Outcome::kAborted);
+  if (has_ticket_) picker_.Ended(choice_, -1, Picker::Outcome::kAborted);
   picker_.StreamEnded();
 }
 
@@ -127,7 +138,7 @@ Stream::Replies Stream::RequestBody(std::string piece, bool end, StreamMetadata 
   }
   if (request_mode_ == BodyMode::kBuffered) {  // comes whole, with or without trailers behind it
     request_ended_ = true;
-    if (!Choose(ViewRequest(body_, picker_.options().secret), &replies)) return replies;
+    if (!Choose(router::ViewRequest(body_, picker_.options().secret), &replies)) return replies;
     DropBody();
     replies.push_back({.kind = Reply::Kind::kRequestBody, .destination = TakeDestination()});
   } else if (end) {
@@ -154,7 +165,7 @@ Stream::Replies Stream::RequestTrailers(StreamMetadata metadata) {
 // In full duplex: headers, then the body that was held.
 void Stream::RouteWhole(bool by_trailers, Replies* replies) {
   request_ended_ = true;
-  if (!Choose(ViewRequest(body_, picker_.options().secret), replies)) return;
+  if (!Choose(router::ViewRequest(body_, picker_.options().secret), replies)) return;
   if (headers_held_) replies->push_back({.kind = Reply::Kind::kRequestHeaders, .destination = TakeDestination()});
   headers_held_ = false;
   if (by_trailers && body_.empty()) return;
@@ -168,10 +179,16 @@ Stream::Replies Stream::ResponseHeaders(const http::Headers& headers, bool end, 
   if (request_ended_) DropBody();
   if (refused_) return {};
   status_ = static_cast<int>(NumberIn(headers, ":status"));
-  answer_.SetForm(FormOf(headers));
+  if (!IsCompressed(headers)) {
+    form_ = HasType(headers, "text/event-stream") ? Form::kEvents
+            : HasType(headers, kJsonType)         ? Form::kWhole
+                                                  : Form::kUnknown;
+  }
   if (has_ticket_ && !metadata.served.empty() && metadata.served != choice_.address) {
     picker_.Moved(view_, metadata.served, &choice_);
   }
+  // A 503 in JSON is a replica's that is full; what a data plane says of a replica that it cannot reach is none.
+  if (has_ticket_) picker_.Answered(choice_, status_ < 500 || (status_ == 503 && HasType(headers, kJsonType)));
   if (end) EndResponse();
   return {{.kind = Reply::Kind::kResponseHeaders}};
 }
@@ -179,7 +196,7 @@ Stream::Replies Stream::ResponseHeaders(const http::Headers& headers, bool end, 
 Stream::Replies Stream::ResponseBody(std::string piece, bool end) {
   Replies replies;
   if (refused_) return replies;
-  answer_.Add(piece);
+  HearAnswer(piece);
   if (end) EndResponse();
   if (response_mode_ == BodyMode::kFullDuplex) {
     AppendStreamed(Reply::Kind::kResponseBody, std::move(piece), end, &replies);
@@ -195,7 +212,7 @@ Stream::Replies Stream::ResponseTrailers() {
   return {{.kind = Reply::Kind::kResponseTrailers}};
 }
 
-bool Stream::Choose(RequestView view, Replies* replies) {
+bool Stream::Choose(router::RequestView view, Replies* replies) {
   if (std::exchange(chosen_, true)) return !refused_;
   view_ = std::move(view);
   choice_ = picker_.Choose(view_, metadata_.subset);
@@ -225,11 +242,26 @@ void Stream::DropBody() {
   picker_.GiveRoom(std::exchange(room_, 0));
 }
 
+void Stream::HearAnswer(std::string_view bytes) {
+  if (form_ == Form::kEvents) {
+    answer_.Stream(bytes);
+  } else if (form_ == Form::kWhole) {
+    answer_end_ += bytes.substr(bytes.size() - std::min(bytes.size(), kAnswerEndBytes));
+    if (answer_end_.size() > 2 * kAnswerEndBytes) answer_end_.erase(0, answer_end_.size() - kAnswerEndBytes);
+  }
+}
+
+int32_t Stream::OutputTokens() {
+  if (form_ == Form::kWhole) answer_.Whole(answer_end_);
+  const int64_t tokens = answer_.output_tokens();
+  if (form_ == Form::kUnknown || (form_ == Form::kWhole && tokens == 0)) return -1;
+  return static_cast<int32_t>(std::min<int64_t>(tokens, std::numeric_limits<int32_t>::max()));
+}
+
 void Stream::EndResponse() {
   if (!std::exchange(has_ticket_, false)) return;
   const bool ok = status_ >= 200 && status_ < 300;
-  picker_.Ended(choice_, view_.prompt_tokens, ok ? answer_.output_tokens() : -1,
-                ok ? Picker::Outcome::kCompleted : Picker::Outcome::kFailed);
+  picker_.Ended(choice_, ok ? OutputTokens() : -1, ok ? Picker::Outcome::kCompleted : Picker::Outcome::kFailed);
 }
 
 }  // namespace tactus::gateway

@@ -14,9 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "gateway/answer_scan.h"
 #include "gateway/picker.h"
 #include "http/message.h"
+#include "router/answer_scan.h"
+#include "router/request_view.h"
 
 namespace tactus::gateway {
 
@@ -68,9 +69,12 @@ class Stream {
 
  private:
   // Gives the request a replica if it has none; false: it is refused, and `replies` has that and nothing else.
-  bool Choose(RequestView view, Replies* replies);
+  bool Choose(router::RequestView view, Replies* replies);
   void Refuse(const Refusal& refusal, Replies* replies);
   void RouteWhole(bool by_trailers, Replies* replies);
+  void HearAnswer(std::string_view bytes);
+  // -1: it cannot be told.
+  int32_t OutputTokens();
   void EndResponse();
   void DropBody();
   std::string TakeDestination();
@@ -78,12 +82,15 @@ class Stream {
   Picker& picker_;
   BodyMode request_mode_, response_mode_;
   StreamMetadata metadata_;
-  RequestView view_;
+  router::RequestView view_;
   Choice choice_;
   std::string destination_;
-  std::string body_;  // of the request, until it is whole
-  int64_t room_ = 0;  // taken for it
-  AnswerScan answer_;
+  std::string body_;                              // of the request, until it is whole
+  int64_t room_ = 0;                              // taken for it
+  enum class Form { kUnknown, kWhole, kEvents };  // kUnknown: compressed, or neither of the others
+  Form form_ = Form::kUnknown;                    // of the response
+  router::AnswerScan answer_;
+  std::string answer_end_;      // of a whole one: its last bytes, where its usage is
   int status_ = 0;              // of the response
   bool headers_held_ = false;   // the request's headers wait for their reply
   bool request_ended_ = false;  // its body or trailers have come to their end

@@ -25,7 +25,7 @@ Mode = processing_mode_pb2.ProcessingMode
 class EppProcess:
     def __init__(self, replicas, *args, wait_ready=True, scheme="http", poll="50ms"):
         command = [os.environ["TACTUS_BINARY"], "epp", "--grpc-port", "0", "--health-port", "0", "--metrics-port", "0", "--poll-interval",
-                   poll, "--replicas", ",".join(r.url for r in replicas), *map(str, args)]
+                   poll, "--slow-start", "0", "--replicas", ",".join(r.url for r in replicas), *map(str, args)]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")}
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                         env=environment)
@@ -47,7 +47,7 @@ class EppProcess:
     def _read(self):
         for line in self.process.stderr:
             self.lines.append(line)
-            if match := re.match(r"listening on \S+: grpc (\d+), health (\d+), metrics (\d+)", line):
+            if match := re.match(r"picking \(\S+\) on \S+: grpc (\d+), health (\d+), metrics (\d+)", line):
                 self.ports = tuple(map(int, match.groups()))
                 self.heard.set()
         self.heard.set()

@@ -467,12 +467,14 @@ class OtherFleetsTest(unittest.TestCase):
 
 class CommandLineTest(unittest.TestCase):
     def test_what_is_wrong_is_named(self):
-        for args, name in (([], "--replicas"), (["--replicas", ","], "--replicas"), (["--replicas", "ftp://x"], "--replicas: 'ftp://x'"),
-                           (["--replicas", "http://a:1", "--balancer", "magic"], "--balancer"),
-                           (["--replicas", "http://a:1", "--grpc-port", "70000"], "--grpc-port"),
-                           (["--replicas", "http://a:1", "--body-mode", "odd"], "--body-mode"),
-                           (["--replicas", "http://a:1", "--max-body", "2GiB"], "--max-body-total"),
-                           (["--replicas", "http://a:1", "--host", ""], "--host"), (["--nonsense"], "--nonsense")):
+        for args, name in (([], "--replicas"), (["--replicas", ","], "--replicas"), (["--replicas", "ftp://x"], "--replicas: "),
+                           (["--replicas", "http://somewhere:80"], "--replicas: 'http://somewhere:80'"), (["--replicas", "http://1.2.3:80"], "--replicas"),
+                           (["--replicas-file", "/no/such/file"], "--replicas-file"),
+                           (["--replicas", "http://1.2.3.4:1", "--balancer", "magic"], "balancer 'magic'"),
+                           (["--replicas", "http://1.2.3.4:1", "--grpc-port", "70000"], "--grpc-port"),
+                           (["--replicas", "http://1.2.3.4:1", "--body-mode", "odd"], "--body-mode"),
+                           (["--replicas", "http://1.2.3.4:1", "--max-body", "2GiB"], "--max-body-total"),
+                           (["--replicas", "http://1.2.3.4:1", "--host", ""], "--host"), (["--nonsense"], "--nonsense")):
             done = run(*args)
             self.assertEqual(done.returncode, 2, (args, done.stderr))
             self.assertIn(name, done.stderr)

@@ -10,7 +10,6 @@ class FakeReplica:
     def __init__(self, name, ready=True):
         self.name = name
         self.ready = ready
-        self.requests = []   # (path, headers, body) of all but probes
         self.answering = threading.Semaphore(0)   # released when a stream has sent its first event
         self.go_on = threading.Event()            # a stream with "hold" waits for it behind its first event
         self.go_on.set()
@@ -42,16 +41,14 @@ class FakeReplica:
                 return b"".join(parts)
 
             def do_GET(self):
-                if self.path in ("/ready", "/health"):
+                if self.path == "/health":
                     return self.reply(200 if replica.ready else 503, b"{}")
-                if not self.path.startswith("/v1/"):
+                if self.path != "/v1/models":
                     return self.reply(404, b"{}")
-                replica.requests.append((self.path, dict(self.headers), b""))
-                self.reply(200, json.dumps({"served_by": replica.name}).encode())
+                self.reply(200, json.dumps({"served_by": replica.name, "data": [{"id": "m"}]}).encode())
 
             def do_POST(self):
                 body = self.body()
-                replica.requests.append((self.path, dict(self.headers), body))
                 try:
                     parsed = json.loads(body)
                 except ValueError:

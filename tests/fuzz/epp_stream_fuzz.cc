@@ -24,9 +24,11 @@ class CountingFleet final : public EndpointSource {
     open_.insert(++ticket_);
     return Picked{.ticket = ticket_, .url = "http://a:1", .address = kAddress};
   }
-  void Ended(uint64_t ticket, int32_t prompt_tokens, int32_t output_tokens) override {
-    Require(open_.erase(ticket) == 1 && prompt_tokens >= 0 && output_tokens >= -1);
+  void Ended(uint64_t ticket, int32_t output_tokens) override {
+    Require(open_.erase(ticket) == 1 && output_tokens >= -1);
   }
+  void Answered(int32_t, bool) override {}
+  void AppendMetrics(PrometheusText*) const override {}
   std::vector<Endpoint> Endpoints() const override {
     return {{.url = "http://a:1", .address = kAddress, .ready = true}};
   }

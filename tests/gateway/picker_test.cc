@@ -14,7 +14,7 @@ struct PickerTest : testing::Test {
   Choice Choose(Picker& picker, const Subset& subset = std::nullopt) {
     return picker.Choose({.prompt_tokens = 10}, subset);
   }
-  void End(Picker& picker, const Choice& choice) { picker.Ended(choice, 10, 5, Picker::Outcome::kCompleted); }
+  void End(Picker& picker, const Choice& choice) { picker.Ended(choice, 5, Picker::Outcome::kCompleted); }
   ManualClock clock;
   ScriptedFleet fleet{4};
 };
@@ -100,14 +100,14 @@ TEST_F(PickerTest, RequestsBeyondTheLimitAre429UntilOneEnds) {
 
 TEST_F(PickerTest, AMovedRequestCountsWhereItWent) {
   Picker picker(fleet, {}, clock);
-  const RequestView view{.prompt_tokens = 10};
+  const router::RequestView view{.prompt_tokens = 10};
   Choice choice = picker.Choose(view, std::nullopt);
   ASSERT_EQ(choice.address, AddressOf(0));
   EXPECT_TRUE(picker.Moved(view, AddressOf(2), &choice));
   EXPECT_EQ(choice.address, AddressOf(2));
   EXPECT_FALSE(picker.Moved(view, "1.2.3.4:5", &choice)) << "not of this fleet: it stays where it was counted";
   EXPECT_EQ(choice.address, AddressOf(2));
-  picker.Ended(choice, 10, 7, Picker::Outcome::kCompleted);
+  picker.Ended(choice, 7, Picker::Outcome::kCompleted);
   ASSERT_EQ(fleet.ends.size(), 2u);
   EXPECT_EQ(fleet.ends[0].replica, 0);
   EXPECT_EQ(fleet.ends[0].output_tokens, -1);
@@ -128,7 +128,8 @@ TEST_F(PickerTest, MetricsTellAll) {
        {"tactus_epp_streams 1", "tactus_epp_requests_in_flight 1", "tactus_epp_body_bytes 100",
         "tactus_epp_refused_total{reason=\"not_in_subset\"} 1", "tactus_epp_refused_total{reason=\"none_ready\"} 0",
         "tactus_epp_ended_total{outcome=\"completed\"} 1", "tactus_epp_endpoint_ready{endpoint=\"10.0.0.0:8000\"} 1",
-        "tactus_epp_endpoint_ready{endpoint=\"10.0.0.3:8000\"} 0", "tactus_epp_pick_seconds_count 2"}) {
+        "tactus_epp_endpoint_ready{endpoint=\"10.0.0.3:8000\"} 0", "scripted_fleet 1",
+        "tactus_epp_pick_seconds_count 2"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << " is not in\n" << text;
   }
   picker.GiveRoom(100);

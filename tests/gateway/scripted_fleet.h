@@ -27,7 +27,7 @@ class ScriptedFleet final : public EndpointSource {
     std::vector<std::string> subset;
   };
   struct EndCall {
-    int32_t replica = 0, prompt_tokens = 0, output_tokens = 0;
+    int32_t replica = 0, output_tokens = 0;
   };
 
   explicit ScriptedFleet(int32_t replicas) {
@@ -52,9 +52,9 @@ class ScriptedFleet final : public EndpointSource {
     }
     return std::nullopt;
   }
-  void Ended(uint64_t ticket, int32_t prompt_tokens, int32_t output_tokens) override {
+  void Ended(uint64_t ticket, int32_t output_tokens) override {
     ASSERT_EQ(open_.count(ticket), 1u) << "ticket " << ticket << " is not open";
-    ends.push_back({.replica = open_[ticket], .prompt_tokens = prompt_tokens, .output_tokens = output_tokens});
+    ends.push_back({.replica = open_[ticket], .output_tokens = output_tokens});
     open_.erase(ticket);
   }
   std::vector<Endpoint> Endpoints() const override { return endpoints_; }
@@ -62,8 +62,12 @@ class ScriptedFleet final : public EndpointSource {
     return std::count_if(endpoints_.begin(), endpoints_.end(), [](const Endpoint& e) { return e.ready; });
   }
 
+  void Answered(int32_t replica, bool well) override { answers.emplace_back(replica, well); }
+  void AppendMetrics(PrometheusText* text) const override { text->Gauge("scripted_fleet", "Of this fleet.", 1); }
+
   std::vector<PickCall> picks;
   std::vector<EndCall> ends;
+  std::vector<std::pair<int32_t, bool>> answers;
 
  private:
   std::vector<Endpoint> endpoints_;
