@@ -23,8 +23,8 @@ int EppCommand(const Args& args) {
   execv(program.c_str(), argv.data());
   if (errno == ENOENT) {
     std::fprintf(stderr,
-                 "tactus epp: there is no %s: this build has no endpoint picker, which needs gRPC; install "
-                 "libgrpc++-dev, protobuf-compiler-grpc and libprotobuf-dev, configure and build again\n",
+                 "tactus epp: there is no %s: build the target tactus-epp too; where gRPC was missing, install "
+                 "libgrpc++-dev, protobuf-compiler-grpc and libprotobuf-dev first and configure again\n",
                  program.c_str());
   } else {
     std::fprintf(stderr, "tactus epp: cannot start %s: %s\n", program.c_str(), std::strerror(errno));
