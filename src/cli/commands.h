@@ -16,6 +16,7 @@ inline constexpr int kExitUsage = 2;
 inline constexpr int kExitInterrupted = 130;
 
 int BatchCommand(const Args& args);
+int EppCommand(const Args& args);
 int ServeCommand(const Args& args);
 int RouteCommand(const Args& args);
 int RunCommand(const Args& args);

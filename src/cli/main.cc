@@ -24,6 +24,7 @@ constexpr Command kCommands[] = {
     {"route", RouteCommand, "balance requests over replicas of a model"},
     {"run", RunCommand, "chat with a model in the terminal, or answer one prompt"},
     {"batch", BatchCommand, "answer a file of requests, as fast as it goes"},
+    {"epp", EppCommand, "pick replicas for a gateway (Envoy, Kubernetes)"},
     {"profile", ProfileCommand, "measure a model's step times on this machine"},
     {"models", ModelsCommand, "list the models at hand, or inspect one"},
     {"tokenize", TokenizeCommand, "print the tokens of a text"},

@@ -59,6 +59,8 @@ LAYERS = {
     "batches": ["base", "batch_run", "api"],
     "serve": ["base", "obs", "engine", "api", "batch_run", "batches", "http"],
     "router": ["base", "obs", "api", "http", "route"],   # the replicas that run, and requests on their way to them
+    # An endpoint picker for data planes: the fleet, and no model.
+    "gateway": ["base", "obs", "http", "route", "router"],
     # Beside engine/ on loop/: no model, text or kernels.
     "sim": ["base", "obs", "kv", "seq", "cost", "predict", "sched", "loop", "trace", "route", "batch"],
     "cli": None,  # everything
@@ -67,7 +69,7 @@ LAYERS = {
 CLOCK = re.compile(r"(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday|\btime\(\s*(NULL|nullptr|0)\s*\)|__rdtsc)")
 SOCKETS = re.compile(r'\s*#\s*include\s+<(boost/(asio|beast)|sys/socket\.h|netinet/|arpa/)')
 # Files that may name the machine's clock themselves (docs/ARCHITECTURE.md, "Determinism"); all others are given one.
-NAMES_SYSTEM_CLOCK = re.compile(r"base/(clock\.h|system_clock\.cc)|cli/|python/simulate\.cc|serve/run_server\.cc|router/run_router\.cc|engine/engine_facade\.cc")
+NAMES_SYSTEM_CLOCK = re.compile(r"base/(clock\.h|system_clock\.cc)|cli/|python/simulate\.cc|serve/run_server\.cc|router/run_router\.cc|gateway/run_epp\.cc|engine/engine_facade\.cc")
 BACKEND = re.compile(r'#\s*include\s+"exec/(cpu_\w+|step_runner|kv_memory)\.h"')
 RANDOM = re.compile(r"std::(mt19937|minstd|default_random_engine|random_device|uniform_\w+_distribution|normal_distribution|exponential_distribution)")
 PREFETCH = re.compile(r"\b(__builtin_prefetch|_mm_prefetch)\b")

@@ -1,0 +1,231 @@
+#include "gateway/ext_proc_service.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <deque>
+#include <utility>
+
+#include "external_processor.grpc.pb.h"
+
+namespace tactus::gateway {
+namespace {
+
+namespace proto = envoy::service::ext_proc::v3;
+
+constexpr char kDestination[] = "x-gateway-destination-endpoint";
+constexpr char kNamespace[] = "envoy.lb";
+constexpr char kSubsetNamespace[] = "envoy.lb.subset_hint";
+constexpr char kSubset[] = "x-gateway-destination-endpoint-subset";
+constexpr char kServed[] = "x-gateway-destination-endpoint-served";
+
+// "a, b" and "a" alike.
+void AppendEntries(std::string_view text, std::vector<std::string>* entries) {
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    if (end > at) entries->emplace_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+}
+
+const google::protobuf::Value* FindValue(const proto::Metadata& metadata, const char* name_space, const char* key) {
+  const auto found = metadata.filter_metadata().find(name_space);
+  if (found == metadata.filter_metadata().end()) return nullptr;
+  const auto value = found->second.fields().find(key);
+  return value == found->second.fields().end() ? nullptr : &value->second;
+}
+
+StreamMetadata MetadataOf(const proto::ProcessingRequest& message) {
+  StreamMetadata metadata;
+  if (!message.has_metadata_context()) return metadata;
+  if (const auto* subset = FindValue(message.metadata_context(), kSubsetNamespace, kSubset)) {
+    metadata.subset.emplace();  // set to what is no address it allows none
+    if (subset->kind_case() == google::protobuf::Value::kStringValue) {
+      AppendEntries(subset->string_value(), &*metadata.subset);
+    }
+    for (const auto& entry : subset->list_value().values()) AppendEntries(entry.string_value(), &*metadata.subset);
+  }
+  if (const auto* served = FindValue(message.metadata_context(), kNamespace, kServed)) {
+    metadata.served = served->string_value();
+  }
+  return metadata;
+}
+
+http::Headers HeadersOf(const proto::HeaderMap& map) {
+  http::Headers headers;
+  headers.reserve(static_cast<size_t>(map.headers_size()));
+  for (const auto& header : map.headers()) {
+    headers.emplace_back(header.key(), header.raw_value().empty() ? header.value() : header.raw_value());
+  }
+  return headers;
+}
+
+BodyMode ModeOf(proto::BodySendMode mode) {
+  switch (mode) {
+    case proto::STREAMED:
+      return BodyMode::kStreamed;
+    case proto::BUFFERED:
+      return BodyMode::kBuffered;
+    case proto::BUFFERED_PARTIAL:
+      return BodyMode::kBufferedPartial;
+    case proto::FULL_DUPLEX_STREAMED:
+      return BodyMode::kFullDuplex;
+    default:
+      return BodyMode::kNone;
+  }
+}
+
+void SetHeader(const char* key, const std::string& value, proto::HeaderMutation* mutation) {
+  proto::HeaderValueOption* option = mutation->add_set_headers();
+  option->mutable_header()->set_key(key);
+  option->mutable_header()->set_raw_value(value);
+  option->set_append_action(proto::HeaderValueOption::OVERWRITE_IF_EXISTS_OR_ADD);
+}
+
+// Header and metadata say the same: data planes read the one or the other.
+void SetDestination(const std::string& destination, proto::CommonResponse* common, proto::ProcessingResponse* message) {
+  if (destination.empty()) return;
+  if (common != nullptr) {
+    common->set_clear_route_cache(true);
+    SetHeader(kDestination, destination, common->mutable_header_mutation());
+  }
+  google::protobuf::Value& lb = (*message->mutable_dynamic_metadata()->mutable_fields())[kNamespace];
+  (*lb.mutable_struct_value()->mutable_fields())[kDestination].set_string_value(destination);
+}
+
+void SetStreamed(Reply reply, proto::CommonResponse* common) {
+  if (!reply.streamed) return;
+  proto::StreamedBodyResponse* streamed = common->mutable_body_mutation()->mutable_streamed_response();
+  streamed->set_body(std::move(reply.body));
+  streamed->set_end_of_stream(reply.end_of_stream);
+}
+
+void SetRefusal(Reply reply, proto::ImmediateResponse* refusal) {
+  refusal->mutable_status()->set_code(reply.status);
+  SetHeader("content-type", "application/json", refusal->mutable_headers());
+  if (reply.status != 413) SetHeader("retry-after", "1", refusal->mutable_headers());
+  refusal->set_body(std::move(reply.body));
+  refusal->set_details("tactus_epp");
+}
+
+proto::ProcessingResponse MessageOf(Reply reply) {
+  proto::ProcessingResponse message;
+  switch (reply.kind) {
+    case Reply::Kind::kRequestHeaders:
+      SetDestination(reply.destination, message.mutable_request_headers()->mutable_response(), &message);
+      break;
+    case Reply::Kind::kRequestBody:
+      SetDestination(reply.destination, message.mutable_request_body()->mutable_response(), &message);
+      SetStreamed(std::move(reply), message.mutable_request_body()->mutable_response());
+      break;
+    case Reply::Kind::kRequestTrailers:
+      message.mutable_request_trailers();
+      SetDestination(reply.destination, nullptr, &message);
+      break;
+    case Reply::Kind::kResponseHeaders:
+      message.mutable_response_headers()->mutable_response();
+      break;
+    case Reply::Kind::kResponseBody:
+      SetStreamed(std::move(reply), message.mutable_response_body()->mutable_response());
+      break;
+    case Reply::Kind::kResponseTrailers:
+      message.mutable_response_trailers();
+      break;
+    case Reply::Kind::kRefusal:
+      SetRefusal(std::move(reply), message.mutable_immediate_response());
+      break;
+  }
+  return message;
+}
+
+using Reactor = grpc::ServerBidiReactor<proto::ProcessingRequest, proto::ProcessingResponse>;
+
+// One operation is under way at any time, and its end starts the next; so no two callbacks run at once, and a client
+// that goes shows as an operation that failed.
+class StreamReactor final : public Reactor {
+ public:
+  StreamReactor(Picker& picker, BodyMode assumed) : stream_(picker, assumed, assumed) { StartRead(&request_); }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return Finish(grpc::Status::OK);  // half-closed, or gone
+    Hear();
+    SendNext();
+  }
+  void OnWriteDone(bool ok) override {
+    if (!ok) return Finish(grpc::Status::CANCELLED);
+    SendNext();
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void SendNext() {
+    if (replies_.empty()) {
+      if (stream_.refused()) return Finish(grpc::Status::OK);
+      return StartRead(&request_);
+    }
+    response_ = MessageOf(std::move(replies_.front()));
+    replies_.pop_front();
+    StartWrite(&response_);
+  }
+
+  void Hear() {
+    if (request_.observability_mode()) return;  // it goes its way without us
+    if (request_.has_protocol_config()) {
+      stream_.SetModes(ModeOf(request_.protocol_config().request_body_mode()),
+                       ModeOf(request_.protocol_config().response_body_mode()));
+    }
+    for (Reply& reply : RepliesTo(request_)) replies_.push_back(std::move(reply));
+  }
+
+  Stream::Replies RepliesTo(proto::ProcessingRequest& message) {
+    StreamMetadata metadata = MetadataOf(message);
+    switch (message.request_case()) {
+      case proto::ProcessingRequest::kRequestHeaders: {
+        const auto& headers = message.request_headers();
+        return stream_.RequestHeaders(HeadersOf(headers.headers()), headers.end_of_stream(), std::move(metadata));
+      }
+      case proto::ProcessingRequest::kRequestBody: {
+        auto& body = *message.mutable_request_body();
+        return stream_.RequestBody(std::move(*body.mutable_body()), body.end_of_stream(), std::move(metadata));
+      }
+      case proto::ProcessingRequest::kRequestTrailers:
+        return stream_.RequestTrailers(std::move(metadata));
+      case proto::ProcessingRequest::kResponseHeaders: {
+        const auto& headers = message.response_headers();
+        return stream_.ResponseHeaders(HeadersOf(headers.headers()), headers.end_of_stream(), metadata);
+      }
+      case proto::ProcessingRequest::kResponseBody: {
+        auto& body = *message.mutable_response_body();
+        return stream_.ResponseBody(std::move(*body.mutable_body()), body.end_of_stream());
+      }
+      case proto::ProcessingRequest::kResponseTrailers:
+        return stream_.ResponseTrailers();
+      case proto::ProcessingRequest::REQUEST_NOT_SET:
+        break;
+    }
+    return {};  // nothing that this service knows: nothing to answer
+  }
+
+  Stream stream_;
+  proto::ProcessingRequest request_;
+  proto::ProcessingResponse response_;
+  std::deque<Reply> replies_;
+};
+
+class ExtProcService final : public proto::ExternalProcessor::CallbackService {
+ public:
+  ExtProcService(Picker& picker, BodyMode assumed) : picker_(picker), assumed_(assumed) {}
+
+  Reactor* Process(grpc::CallbackServerContext*) override { return new StreamReactor(picker_, assumed_); }
+
+ private:
+  Picker& picker_;
+  const BodyMode assumed_;
+};
+
+}  // namespace
+
+std::shared_ptr<grpc::Service> MakeExtProcService(Picker& picker, BodyMode assumed) {
+  return std::make_shared<ExtProcService>(picker, assumed);
+}
+
+}  // namespace tactus::gateway

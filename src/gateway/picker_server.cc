@@ -1,0 +1,214 @@
+#include "gateway/picker_server.h"
+
+#include <fmt/format.h>
+#include <grpc/support/log.h>
+#include <grpc/support/time.h>
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+
+#include <atomic>
+#include <optional>
+
+#include "base/input_file.h"
+#include "base/json_text.h"
+#include "gateway/ext_proc_service.h"
+#include "http/server.h"
+
+namespace tactus::gateway {
+namespace {
+
+constexpr const char* kAliveNames[] = {"liveness"};
+// The last one is what the probes of older manifests ask for.
+constexpr const char* kReadyNames[] = {"readiness", "envoy.service.ext_proc.v3.ExternalProcessor",
+                                       "inference-extension"};
+// A data plane that is gone without a word: its streams end after both. It may ping as often as it likes.
+constexpr int kPingMs = 30'000, kPingAnswerMs = 10'000, kLeastPingGapMs = 100;
+constexpr int kMessageOverheadBytes = 1 << 20;  // headers and metadata beside a body
+constexpr int64_t kPemBytes = 1 << 20;
+constexpr DurationNs kTickNs = 50 * kMillisecond;
+
+BodyMode ModeNamed(const std::string& name) {
+  if (name == "streamed") return BodyMode::kStreamed;
+  if (name == "buffered") return BodyMode::kBuffered;
+  return name == "none" ? BodyMode::kNone : BodyMode::kFullDuplex;
+}
+
+Result<std::shared_ptr<grpc::ServerCredentials>> Credentials(const EppOptions& options) {
+  if (options.tls_cert.empty() && options.tls_key.empty()) return grpc::InsecureServerCredentials();
+  if (options.tls_cert.empty() || options.tls_key.empty()) {
+    const char* missing = options.tls_cert.empty() ? "tls-cert" : "tls-key";
+    return InvalidArgument(fmt::format("--{} is not given; TLS wants both --tls-cert and --tls-key", missing), missing);
+  }
+  const auto read = [](const char* flag, const std::string& path) -> Result<std::string> {
+    auto text = ReadInputFile(path, kPemBytes);
+    if (!text.ok()) return InvalidArgument(fmt::format("--{}: {}", flag, text.status().message()), flag);
+    if (text->find("-----BEGIN ") != std::string::npos) return text;
+    return InvalidArgument(fmt::format("--{}: {} is no PEM file", flag, path), flag);
+  };
+  grpc::SslServerCredentialsOptions tls;
+  grpc::SslServerCredentialsOptions::PemKeyCertPair pair;
+  TACTUS_ASSIGN_OR_RETURN(pair.cert_chain, read("tls-cert", options.tls_cert));
+  TACTUS_ASSIGN_OR_RETURN(pair.private_key, read("tls-key", options.tls_key));
+  tls.pem_key_cert_pairs.push_back(std::move(pair));
+  return grpc::SslServerCredentials(tls);
+}
+
+std::string AddressOf(const std::string& host, int64_t port) {
+  const bool v6 = host.find(':') != std::string::npos;
+  return fmt::format("{}{}{}:{}", v6 ? "[" : "", host, v6 ? "]" : "", port);
+}
+
+// `builder` has what is served.
+Result<std::unique_ptr<grpc::Server>> StartGrpc(const char* flag, const std::string& address,
+                                                std::shared_ptr<grpc::ServerCredentials> credentials,
+                                                grpc::ServerBuilder& builder, int* port) {
+  builder.AddListeningPort(address, std::move(credentials), port);
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // two processes on one port would each get half
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingAnswerMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kLeastPingGapMs);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);  // none is too many
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server != nullptr && *port != 0) return server;
+  return Status(StatusCode::kUnavailable,
+                fmt::format("--{}: cannot listen on {}: it is in use, or --host is no address of this machine; give "
+                            "another, or 0 for any free one",
+                            flag, address),
+                flag);
+}
+
+}  // namespace
+
+struct PickerServer::Impl final : http::Handler {
+  Impl(Picker& p, EndpointSource& s) : picker(p), source(s) {}
+  ~Impl() override {
+    http_server.reset();  // it ticks
+    service_server.reset();
+    health_server.reset();
+  }
+
+  Status Start(const EppOptions& options, Clock& clock);
+  void TellHealth();
+  std::optional<http::HttpResponse> CheckHead(const http::HttpRequest& head) override;
+  void Handle(std::shared_ptr<http::Exchange> exchange) override;
+  http::HttpResponse ErrorResponse(int status, const std::string& message) override;
+  void OnTick(TimeNs) override { TellHealth(); }
+  bool Ready() const { return seen_ready.load() && !stopping.load(); }
+
+  Picker& picker;
+  EndpointSource& source;
+  std::atomic<bool> seen_ready{false}, stopping{false};
+  std::shared_ptr<grpc::Service> service;
+  grpc::CallbackGenericService others;  // of health_server, which must have something beside gRPC's own service
+  std::unique_ptr<grpc::Server> service_server, health_server;
+  int service_port = 0, health_port = 0;
+  std::unique_ptr<http::Server> http_server;
+};
+
+Status PickerServer::Impl::Start(const EppOptions& options, Clock& clock) {
+  if (options.host.empty()) return InvalidArgument("--host is empty; give an address such as 127.0.0.1", "host");
+  if (options.max_body_total.bytes < options.max_body.bytes) {
+    return InvalidArgument(
+        fmt::format("--max-body-total: {} bytes are less than the {} of --max-body; give at least as many",
+                    options.max_body_total.bytes, options.max_body.bytes),
+        "max-body-total");
+  }
+  TACTUS_ASSIGN_OR_RETURN(auto credentials, Credentials(options));
+  gpr_set_log_function([](gpr_log_func_args*) {});  // what goes wrong is said here, once
+  grpc::EnableDefaultHealthCheckService(true);
+  service = MakeExtProcService(picker, ModeNamed(options.body_mode));
+  grpc::ServerBuilder serving, probed;
+  serving.RegisterService(service.get());
+  serving.SetMaxReceiveMessageSize(
+      static_cast<int>(std::min<int64_t>(2 * options.max_body.bytes + kMessageOverheadBytes, INT32_MAX)));
+  TACTUS_ASSIGN_OR_RETURN(service_server, StartGrpc("grpc-port", AddressOf(options.host, options.grpc_port),
+                                                    std::move(credentials), serving, &service_port));
+  probed.RegisterCallbackGenericService(&others);
+  TACTUS_ASSIGN_OR_RETURN(health_server, StartGrpc("health-port", AddressOf(options.host, options.health_port),
+                                                   grpc::InsecureServerCredentials(), probed, &health_port));
+  TellHealth();
+  http::ServerOptions http;
+  http.host = options.host;
+  http.port = static_cast<uint16_t>(options.metrics_port);
+  http.max_connections = 64;
+  http.max_body_bytes = 4096;
+  http.max_body_total_bytes = 1 << 20;
+  http.tick_ns = kTickNs;
+  auto listening = http::Server::Listen(http, this, clock);
+  if (!listening.ok()) {
+    return Status(listening.status().code(), "--metrics-port: " + listening.status().message(), "metrics-port");
+  }
+  http_server = std::move(listening).value();
+  http_server->Start();
+  return Status();
+}
+
+void PickerServer::Impl::TellHealth() {
+  if (!seen_ready.load() && source.ready() > 0) seen_ready.store(true);
+  for (grpc::Server* server : {service_server.get(), health_server.get()}) {
+    grpc::HealthCheckServiceInterface* health = server->GetHealthCheckService();
+    for (const char* name : kAliveNames) health->SetServingStatus(name, true);
+    for (const char* name : kReadyNames) health->SetServingStatus(name, Ready());
+  }
+}
+
+std::optional<http::HttpResponse> PickerServer::Impl::CheckHead(const http::HttpRequest& head) {
+  if (head.path != "/metrics" && head.path != "/health" && head.path != "/ready") {
+    return ErrorResponse(404, fmt::format("there is no {}; there are /metrics, /health and /ready", head.path));
+  }
+  if (head.method != "GET" && head.method != "HEAD") return ErrorResponse(405, "use GET");
+  return std::nullopt;
+}
+
+void PickerServer::Impl::Handle(std::shared_ptr<http::Exchange> exchange) {
+  const std::string& path = exchange->request().path;
+  if (path == "/metrics") {
+    exchange->Respond({.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = picker.MetricsText()});
+  } else if (path == "/health" || Ready()) {
+    exchange->Respond({.body = "{\"status\": \"ok\"}\n"});
+  } else {
+    exchange->Respond(ErrorResponse(503, stopping.load() ? "stopping" : "no replica has been ready yet"));
+  }
+}
+
+http::HttpResponse PickerServer::Impl::ErrorResponse(int status, const std::string& message) {
+  std::string body = "{\"error\": {\"message\": ";
+  json_text::AppendJsonString(&body, message);
+  return {.status = status, .body = body + "}}\n"};
+}
+
+PickerServer::PickerServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+PickerServer::~PickerServer() {
+  Stop(0);
+}
+
+Result<std::unique_ptr<PickerServer>> PickerServer::Start(const EppOptions& options, Picker& picker,
+                                                          EndpointSource& source, Clock& clock) {
+  auto impl = std::make_unique<Impl>(picker, source);
+  TACTUS_RETURN_IF_ERROR(impl->Start(options, clock));
+  return std::unique_ptr<PickerServer>(new PickerServer(std::move(impl)));
+}
+
+int PickerServer::grpc_port() const {
+  return impl_->service_port;
+}
+int PickerServer::health_port() const {
+  return impl_->health_port;
+}
+int PickerServer::metrics_port() const {
+  return impl_->http_server->port();
+}
+
+bool PickerServer::Stop(DurationNs timeout_ns) {
+  if (impl_->stopping.exchange(true)) return true;
+  impl_->TellHealth();
+  const auto now = [] { return gpr_now(GPR_CLOCK_MONOTONIC); };
+  const gpr_timespec until = gpr_time_add(now(), gpr_time_from_nanos(timeout_ns, GPR_TIMESPAN));
+  impl_->service_server->Shutdown(until);
+  impl_->health_server->Shutdown(now());
+  return gpr_time_cmp(now(), until) < 0;
+}
+
+}  // namespace tactus::gateway

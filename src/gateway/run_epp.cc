@@ -1,0 +1,52 @@
+#include "gateway/run_epp.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include "base/clock.h"
+#include "base/shortage.h"
+#include "base/system_random.h"
+#include "gateway/picker.h"
+#include "gateway/picker_server.h"
+#include "gateway/watched_fleet.h"
+#include "http/serving_process.h"
+
+namespace tactus::gateway {
+namespace {
+
+constexpr int64_t kMostConnections = 4096;  // of data planes, probes and to replicas
+
+Status Run(const EppOptions& options, const WatchedFleet::Log& log) {
+  signal(SIGPIPE, SIG_IGN);
+  http::StopSignals signals;
+  http::RaiseFileLimit(kMostConnections, log);
+  Clock& clock = SystemClock();
+  TACTUS_ASSIGN_OR_RETURN(const Hash128 secret, SystemRandom());
+  TACTUS_ASSIGN_OR_RETURN(const auto fleet, WatchedFleet::Create(options.fleet, clock, log));
+  Picker picker(*fleet,
+                {.max_body_bytes = options.max_body.bytes,
+                 .max_body_total_bytes = options.max_body_total.bytes,
+                 .max_requests_per_replica = options.max_requests_per_replica,
+                 .fallbacks = options.fallbacks,
+                 .secret = secret},
+                clock);
+  TACTUS_ASSIGN_OR_RETURN(const auto server, PickerServer::Start(options, picker, *fleet, clock));
+  signals.Serving();
+  log(fmt::format("picking ({}) on {}: grpc {}, health {}, metrics {}", options.fleet.balancer, options.host,
+                  server->grpc_port(), server->health_port(), server->metrics_port()));
+  while (!signals.WaitFor(kSecond)) {
+  }
+  log(fmt::format("stopping: no new streams; {} to finish within {} ms", picker.streams(),
+                  options.shutdown_timeout.ns / kMillisecond));
+  if (!server->Stop(options.shutdown_timeout.ns)) log("what was left was cut off by --shutdown-timeout");
+  log("stopped");
+  return Status();
+}
+
+}  // namespace
+
+Status RunEpp(const EppOptions& options, const std::function<void(std::string_view line)>& log) {
+  return CatchShortage([&] { return Run(options, log); });
+}
+
+}  // namespace tactus::gateway
