@@ -45,8 +45,8 @@ void Loop::Resolve(const std::string& host, std::function<void(Result<std::vecto
 }
 
 void Loop::Run() {
-  impl_->io.restart();
   impl_->io.run();
+  impl_->io.restart();  // afterwards: a Stop that came before Run is not forgotten
 }
 
 void Loop::Stop() {

@@ -135,7 +135,7 @@ TEST(JobFeed, WhatTheSampleMeasuredDecidesTheRest) {
   auto outputs = batch::EstimateOutputs(tree, prompts, measured);
   for (const int32_t request : gone) outputs[static_cast<size_t>(request)] = 0;
   const Plan plan = Plan::Make(std::move(tree), Llama8bOnA100(), outputs, {});
-  const auto starts = batch::StartOrder(plan);
+  const auto starts = batch::StartOrder(plan, batch::StartBalance(plan), 0, batch::SequencesAtOnce(plan, 0, kKvTokens));
   ASSERT_EQ(feed.left(), plan.size());
   int32_t as_planned = 0;
   std::set<int32_t> kv_tokens;

@@ -111,7 +111,7 @@ class FleetTest : public testing::Test {
     return end == std::string::npos ? "no head: " + answer : answer.substr(end + 4);
   }
   static std::string Sign(const std::string& path, const std::string& body, const std::string& secret = kSecret) {
-    return SignFleetRequest(FleetKeysOf(secret), {"POST", path, body}, UnixSeconds(), serve::RandomBits());
+    return SignFleetRequest(FleetKeysOf(secret), {"POST", path, body}, UnixSeconds(), http::RandomBits());
   }
   static http::HttpResponse Post(const Replica& to, const std::string& path, const std::string& body,
                                  const std::string& signature) {
@@ -258,7 +258,7 @@ TEST_F(FleetTest, OnlyMembersMayAsk) {
   EXPECT_EQ(twice.status, 401);
   EXPECT_NE(twice.body.find("sent before"), std::string::npos) << twice.body;
   const std::string old = SignFleetRequest(FleetKeysOf(kSecret), {"POST", "/fleet/migrate", body}, UnixSeconds() - 3600,
-                                           serve::RandomBits());
+                                           http::RandomBits());
   EXPECT_EQ(Post(a, "/fleet/migrate", body, old).status, 401);
   EXPECT_EQ(Post(a, "/fleet/migrate", body, "v1 garbage").status, 401);
   const auto ticket = Post(a, "/fleet/streams/00", "", Sign("/fleet/streams/00", ""));
