@@ -311,7 +311,8 @@ std::vector<FleetWatch::Move> FleetWatch::Moves() const {
   for (const route::MovePair& pair : route::PairReplicas(views, draining)) {
     const bool all = draining[static_cast<size_t>(pair.from)];
     if (!all && !route::MovesSequences(fleet_->balancer())) continue;
-    moves.push_back({replicas_[static_cast<size_t>(pair.from)]->url, replicas_[static_cast<size_t>(pair.to)]->url, all});
+    moves.push_back(
+        {replicas_[static_cast<size_t>(pair.from)]->url, replicas_[static_cast<size_t>(pair.to)]->url, all});
   }
   return moves;
 }

@@ -180,7 +180,7 @@ http::ClientRequest Forward::Request() const {
 }
 
 void Forward::Hedge() {
-  if (over_ || leader_ != nullptr || attempts_.size() != 1 || !MayRetry()) return;
+  if (over_ || leader_ != nullptr || attempts_.size() != 1 || !MayRetry(Why::kFull)) return;
   if (Try()) ++context_.counts.hedges;
 }
 
@@ -251,10 +251,10 @@ void Forward::OnDone(Attempt& attempt, const Status& status) {
   attempts_.erase(at);
   if (over_) return;
   if (leader_ == &attempt) return StreamEnded(attempt, status);
-  if (!status.ok()) return Failed(attempt, status.message(), true);
+  if (!status.ok()) return Failed(attempt, status.message(), Why::kLost);
   if (Elsewhere(attempt.status)) {
     best_failure_ = held;
-    return Failed(attempt, fmt::format("it says {}", attempt.status), attempt.status != 503);
+    return Failed(attempt, fmt::format("it says {}", attempt.status), attempt.status == 503 ? Why::kFull : Why::kFault);
   }
   if (const auto moved = MovedBy(attempt.headers)) return Follow(attempt, *moved);
   Answer(attempt);
@@ -271,7 +271,7 @@ void Forward::StreamEnded(Attempt& attempt, const Status& status) {
     exchange_->End();
     return End();
   }
-  if (event_stream_ && told_events_ == 0) return Failed(attempt, status.message(), true);
+  if (event_stream_ && told_events_ == 0) return Failed(attempt, status.message(), Why::kLost);
   context_.watch.Failed(attempt.at.replica);
   Count(attempt, 0);
   EndTicket(attempt);
@@ -298,20 +298,23 @@ void Forward::Follow(Attempt& attempt, const Moved& moved) {
   Send(std::make_shared<Attempt>(shared_from_this(), std::move(*there)), url, std::move(request));
 }
 
-bool Forward::MayRetry() const {
+// What a replica has lost must be had elsewhere. What one would not take is more work for those that are busy, so that
+// only a share of all may ask again.
+bool Forward::MayRetry(Why why) const {
   if (tries_ > context_.options.retries) return false;
+  if (why == Why::kLost) return true;
   const double budget = context_.options.retry_budget * static_cast<double>(context_.counts.in_flight);
   return retrying_ || static_cast<double>(context_.counts.retrying) < std::max<double>(kFreeRetries, budget);
 }
 
-// Nothing was told of this answer. `count`: it speaks against the replica.
-void Forward::Failed(Attempt& attempt, const std::string& why, bool count) {
-  if (count) context_.watch.Failed(attempt.at.replica);
+// Nothing was told of this answer.
+void Forward::Failed(Attempt& attempt, const std::string& text, Why why) {
+  if (why != Why::kFull) context_.watch.Failed(attempt.at.replica);
   Count(attempt, attempt.status);
   EndTicket(attempt);
-  last_error_ = fmt::format("replica {}: {}", attempt.at.address, Printable(why));
+  last_error_ = fmt::format("replica {}: {}", attempt.at.address, Printable(text));
   if (!attempts_.empty()) return;  // a hedge is under way
-  if (told_events_ == 0 && MayRetry() && Try()) {
+  if (told_events_ == 0 && MayRetry(why) && Try()) {
     ++context_.counts.retries;
     if (!retrying_) ++context_.counts.retrying;
     retrying_ = true;

@@ -77,8 +77,9 @@ class Forward : public std::enable_shared_from_this<Forward> {
   bool Write(Attempt& attempt, std::string_view bytes);
   void StreamEnded(Attempt& attempt, const Status& status);
   void Follow(Attempt& attempt, const Moved& moved);
-  void Failed(Attempt& attempt, const std::string& why, bool count);
-  bool MayRetry() const;
+  enum class Why { kLost, kFault, kFull };  // no answer came; it says 502 or 504; it says 503
+  void Failed(Attempt& attempt, const std::string& text, Why why);
+  bool MayRetry(Why why) const;
   void Count(Attempt& attempt, int status);
   void EndTicket(Attempt& attempt);
   void Fail(int status, const std::string& message);

@@ -95,7 +95,8 @@ void Mover::Told(const std::string& from, const Status& status, const http::Http
       results_["failed"] += static_cast<int64_t>(failed.size());
       if (failed.front().is_object()) why = failed.front().value("why", "");
     }
-    if (response.status != 200) why = fmt::format("{} says {}: {}", kPath, response.status, response.body.substr(0, 200));
+    if (response.status != 200)
+      why = fmt::format("{} says {}: {}", kPath, response.status, response.body.substr(0, 200));
   }
   if (!why.empty() && said_[from] != why)
     log_(fmt::format("warning: replica {}: a sequence stays there: {}", from, Printable(why)));

@@ -89,20 +89,24 @@ struct RouterOptions {
          .max = 16,
          .help = "how many more replicas a request may go to when one fails before anything of the answer was told, or "
                  "says that it is full"});
-    v.Field("retry-budget", retry_budget,
-            {.min = 0,
-             .max = 1,
-             .help = "most retries at once, as a share of the requests in flight (three are always allowed), so that a "
-                     "fleet in trouble does not get more work for it"});
+    v.Field(
+        "retry-budget", retry_budget,
+        {.min = 0,
+         .max = 1,
+         .help =
+             "most requests at once that are sent again because a replica would not take them, as a share of those "
+             "in flight (three are always allowed), so that a fleet in trouble does not get more work for it; those "
+             "that a replica has lost are always sent again"});
     v.Field(
         "hedge-after", hedge_after,
         {.unit = "duration",
          .help = "send a request to a second replica when the first has not answered for so long, and take who comes "
                  "first; 0: never"});
     v.Field("request-timeout", request_timeout, {.unit = "duration", .help = "longest time that a request may take"});
-    v.Field("kv-secret-file", kv_secret_file,
-            {.help = "the fleet's secret, as its replicas have it: with it sequences move between them, away from one that "
-                     "is drained, and under llumnix from one that is short of memory; default: none, and none moves"});
+    v.Field(
+        "kv-secret-file", kv_secret_file,
+        {.help = "the fleet's secret, as its replicas have it: with it sequences move between them, away from one that "
+                 "is drained, and under llumnix from one that is short of memory; default: none, and none moves"});
     v.Field("rebalance-interval", rebalance_interval,
             {.unit = "duration", .help = "how often the router looks who should move"});
     v.Group("Server");

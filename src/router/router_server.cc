@@ -123,7 +123,7 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
   std::unique_ptr<FleetWatch> watch_;
   std::unique_ptr<Discovery> discovery_;
   std::unique_ptr<ForwardContext> context_;
-  std::unique_ptr<Mover> mover_;  // null: no secret
+  std::unique_ptr<Mover> mover_;                                  // null: no secret
   std::map<std::string, std::unique_ptr<http::Client>> clients_;  // by URL
   std::vector<std::weak_ptr<Forward>> active_;
   TimeNs prune_ns_ = 0;
