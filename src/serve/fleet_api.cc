@@ -98,15 +98,16 @@ Result<FleetApi::Json> FleetApi::Take(std::string_view body) {
   if (kind == "blocks") return TakeBlocks(message);
   if (kind == "finish") return TakeFinish(message);
   if (kind == "drop") return TakeDrop(message.head);
-  return InvalidArgument(fmt::format("kind '{}' is unknown; known: begin, blocks, finish, drop", Printable(kind)), "kind");
+  return InvalidArgument(fmt::format("kind '{}' is unknown; known: begin, blocks, finish, drop", Printable(kind)),
+                         "kind");
 }
 
 Result<FleetApi::Json> FleetApi::TakeBegin(const Json& head) {
   TACTUS_ASSIGN_OR_RETURN(const int64_t version, NumberMember(head, "version", 0, 1 << 30));
   if (version != kMigrationVersion) {
-    return InvalidArgument(fmt::format("version: here {}, there {}; give all replicas the same program",
-                                       kMigrationVersion, version),
-                           "version");
+    return InvalidArgument(
+        fmt::format("version: here {}, there {}; give all replicas the same program", kMigrationVersion, version),
+        "version");
   }
   TACTUS_ASSIGN_OR_RETURN(const MigrationFormat format, FormatOf(head));
   TACTUS_RETURN_IF_ERROR(CheckSameFormat(port_->format(), format));
@@ -191,9 +192,9 @@ Result<FleetApi::Json> FleetApi::TakeFinish(const Message& message) {
   }
   auto exchange = std::make_shared<DetachedExchange>(std::move(request), message.bytes);
   const TimeNs arrival_ns = clock_.NowNs() - std::clamp<int64_t>(sequence.age_ns, 0, clock_.NowNs());
-  auto generation = std::make_shared<Generation>(context_, exchange, chat, request_id,
-                                                 http::Headers{{"X-Request-Id", request_id}}, std::move(caller),
-                                                 created, arrival_ns);
+  auto generation =
+      std::make_shared<Generation>(context_, exchange, chat, request_id, http::Headers{{"X-Request-Id", request_id}},
+                                   std::move(caller), created, arrival_ns);
   generation->Watch();
   const Status taken = generation->GoOn(*port_, in.room, std::move(sequence));
   if (!taken.ok()) {

@@ -64,7 +64,7 @@ class FleetApi {
     uint64_t room = 0;
     int32_t blocks = 0;  // of room
     TimeNs heard_ns = 0;
-    bool busy = false;  // a message of it is worked on
+    bool busy = false;   // a message of it is worked on
     std::string ticket;  // empty: it has not come whole
   };
   struct Ticket {
