@@ -14,9 +14,11 @@
 namespace tactus::serve {
 namespace {
 
-constexpr int kThreads = 4;             // sequences that move away at once, and messages that are worked on
+constexpr int kThreads = 4;             // sequences that move away at once
 constexpr size_t kMostIncoming = 1024;  // that are on their way here
 constexpr int64_t kMostBlocks = int64_t{1} << 24;
+constexpr int64_t kMostAhead = 4096;  // blocks that are reserved because the source thinks so
+constexpr int kImportThreads = 2;     // of their own: they never wait for another replica
 
 Status CheckUrl(const std::string& url, const char* param) {
   const auto parsed = http::ParseUrl(url);
@@ -38,7 +40,8 @@ FleetApi::FleetApi(const ServeOptions& options, const FleetKeys& keys, Clock& cl
       timeout_ns_(options.migration_timeout.ns),
       hand_over_to_(options.hand_over_to),
       guard_(keys),
-      pool_(kThreads, "tactus-fleet") {}
+      pool_(kThreads, "tactus-fleet"),
+      import_pool_(kImportThreads, "tactus-import") {}
 
 void FleetApi::Start(Engine* engine, std::shared_ptr<GenerationContext> context, ClientCounts* clients) {
   engine_ = engine;
@@ -67,6 +70,7 @@ void FleetApi::Stop() {
     gate_->api = nullptr;
   }
   pool_.Stop();
+  import_pool_.Stop();
   std::map<std::string, Ticket> tickets;
   std::map<std::string, Incoming> incoming;
   {
@@ -111,6 +115,7 @@ Result<FleetApi::Json> FleetApi::TakeBegin(const Json& head) {
   }
   TACTUS_ASSIGN_OR_RETURN(const MigrationFormat format, FormatOf(head));
   TACTUS_RETURN_IF_ERROR(CheckSameFormat(port_->format(), format));
+  TACTUS_ASSIGN_OR_RETURN(const int64_t blocks, NumberMember(head, "blocks", 0, kMostBlocks));
   const std::string id = RandomId();
   std::lock_guard lock(mutex_);
   if (stopped_) return Status(StatusCode::kUnavailable, "the server is shutting down; try another one");
@@ -118,7 +123,9 @@ Result<FleetApi::Json> FleetApi::TakeBegin(const Json& head) {
     return Status(StatusCode::kResourceExhausted,
                   fmt::format("{} sequences are on their way here, the most; try another replica", kMostIncoming));
   }
-  incoming_[id].heard_ns = clock_.NowNs();
+  Incoming& in = incoming_[id];
+  in.heard_ns = clock_.NowNs();
+  in.expected_blocks = static_cast<int32_t>(blocks);
   return Json{{"import", id}};
 }
 
@@ -148,8 +155,9 @@ Result<FleetApi::Json> FleetApi::TakeBlocks(const Message& message) {
   TACTUS_ASSIGN_OR_RETURN(const int64_t count, NumberMember(message.head, "blocks", 1, kMostBlocks));
   TACTUS_ASSIGN_OR_RETURN(Incoming in, Enter(message.head, &id));
   const auto work = [&]() -> Status {
-    const int64_t more = first + count - in.blocks;
-    if (more > 0) {
+    if (first + count > in.blocks) {
+      // All at once where it can be: for each room the steps in flight have to end.
+      const int64_t more = std::max(first + count, std::min<int64_t>(in.expected_blocks, kMostAhead)) - in.blocks;
       TACTUS_ASSIGN_OR_RETURN(in.room, port_->ReserveRoom(in.room, static_cast<int32_t>(more), timeout_ns_));
       in.blocks += static_cast<int32_t>(more);
     }

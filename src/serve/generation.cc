@@ -54,6 +54,7 @@ Generation::Generation(std::shared_ptr<const GenerationContext> context, std::sh
       one_of_many_(caller.one_of_many),
       explained_(Says1(exchange_->request(), "x-tactus-explain")),
       routed_(context_->movable && Says1(exchange_->request(), "x-tactus-route")),
+      came_(created != 0),
       created_(created) {}
 
 void Generation::Work() {
@@ -293,7 +294,9 @@ void Generation::OnDone(size_t prompt, const Usage& usage) {
 
 std::string Generation::Schedule() const {
   if (!explained_) return {};
-  const auto prompts = context_->engine->Timelines({.id = request_id_, .owner = owner_, .arrival_ns = arrival_ns_});
+  // What came from elsewhere has its arrival by its age, which is not the same to the nanosecond.
+  const TimeNs arrival_ns = came_ ? -1 : arrival_ns_;
+  const auto prompts = context_->engine->Timelines({.id = request_id_, .owner = owner_, .arrival_ns = arrival_ns});
   return prompts.empty() ? std::string() : api::ExplainText(prompts);
 }
 

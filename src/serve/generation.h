@@ -109,6 +109,7 @@ class Generation final : public Call {
   const bool one_of_many_;
   const bool explained_;  // the answer tells its schedule
   const bool routed_;     // through a router that knows what to do when it moves
+  const bool came_;       // it began at another replica
   int64_t created_;       // Unix seconds
   std::string body_;      // kept of a request that may move
 

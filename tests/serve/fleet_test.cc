@@ -370,6 +370,7 @@ TEST_F(FleetTest, AnImportThatFallsSilentIsDropped) {
   Json begin = serve::JsonOf(format);
   begin["kind"] = "begin";
   begin["version"] = serve::kMigrationVersion;
+  begin["blocks"] = 3;
   const auto begun = send(serve::MessageOf(begin));
   ASSERT_EQ(begun.status, 200) << begun.body;
   const std::string import = Json::parse(begun.body)["import"];
