@@ -31,7 +31,7 @@ MODELS = {
 }
 TRACES = {"code": "azure2023_code.csv", "chat": "azure2023_conv.csv"}
 BALANCERS = ("random", "round-robin", "p2c", "least-outstanding", "llumnix", "sal")
-SCHEDULERS = {"vllm": [], "sarathi-serve": [], "trail": ["--predictor", "noisy"], "ltr": ["--predictor", "noisy"], "larry": []}
+SCHEDULERS = {"vllm": [], "sarathi-serve": [], "trail": ["--predictor", "noisy:0.5"], "ltr": ["--predictor", "noisy:0.5"], "larry": []}
 POLLS = (0.01, 1, 3, 10, 30, 100)
 METRICS = {"ttft_ms": "TTFT", "normalized_ttft_ms": "TTFT per token", "e2e_ms": "TGT"}
 PARTS = ("balancers", "polls", "speeds", "fleets")

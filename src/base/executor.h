@@ -1,11 +1,11 @@
 // An executor runs hybrid batches. One forward pass per plan: linear operators once over all tokens, attention by kind
 // over the paged KV cache, logits only for the rows asked for, sampling.
 //
-// Thread rule: the engine thread calls everything here, unless it says otherwise; the executor may own threads and calls only the wake-up.
-// Contract (tests/conformance runs it over tests/support/fake_executor.h): Submit never blocks and never fails; results
-// come back in submission order, exactly one per submitted plan; at most max_in_flight plans are outstanding; within a
-// step, in each layer, every write of K and V comes before every attention read, so that items may share blocks written
-// in that step.
+// Thread rule: the engine thread calls everything here, unless it says otherwise; the executor may own threads and
+// calls only the wake-up. Contract (tests/conformance runs it over tests/support/fake_executor.h): Submit never blocks
+// and never fails; results come back in submission order, exactly one per submitted plan; at most max_in_flight plans
+// are outstanding; within a step, in each layer, every write of K and V comes before every attention read, so that
+// items may share blocks written in that step.
 #pragma once
 
 #include <cstddef>

@@ -87,9 +87,10 @@ Result<std::string> ReadFleetSecret(const std::string& path) {
   if (file.fd() < 0 || fstat(file.fd(), &about) != 0) return bad(std::strerror(errno));
   if (!S_ISREG(about.st_mode)) return bad("no regular file");
   if ((about.st_mode & S_IRWXO) != 0) {
-    return bad(fmt::format("everybody on this machine may open it (mode {:04o}); it must be its owner's, as after "
-                           "'chmod 600'",
-                           about.st_mode & 07777));
+    return bad(
+        fmt::format("everybody on this machine may open it (mode {:04o}); it must be its owner's, as after "
+                    "'chmod 600'",
+                    about.st_mode & 07777));
   }
   std::string secret(kLongestFleetSecret + 2, '\0');
   size_t have = 0;
@@ -99,11 +100,12 @@ Result<std::string> ReadFleetSecret(const std::string& path) {
   }
   secret.resize(have);
   while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
-  if (secret.size() < kShortestFleetSecret || secret.size() > kLongestFleetSecret) {
-    return bad(fmt::format("it has {}{} bytes; give {} to {} that nobody can guess, such as those of "
+  const bool longer = secret.size() > kLongestFleetSecret;
+  if (longer || secret.size() < kShortestFleetSecret) {
+    return bad(fmt::format("it has {} {} bytes; give {} to {} that nobody can guess, such as those of "
                            "'head -c 32 /dev/urandom | base64'",
-                           secret.size() > kLongestFleetSecret ? "more than " : "",
-                           std::min(secret.size(), kLongestFleetSecret), kShortestFleetSecret, kLongestFleetSecret));
+                           longer ? "more than" : "only", longer ? kLongestFleetSecret : secret.size(),
+                           kShortestFleetSecret, kLongestFleetSecret));
   }
   return secret;
 }

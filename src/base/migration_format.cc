@@ -7,9 +7,10 @@ namespace tactus {
 namespace {
 
 Status Differs(const char* what, const std::string& here, const std::string& there) {
-  return InvalidArgument(fmt::format("{}: here '{}', there '{}'; a sequence moves between replicas of one model, one "
-                                     "program and one --block-size and --kv-cache-dtype",
-                                     what, Printable(here), Printable(there)));
+  return InvalidArgument(
+      fmt::format("{}: here '{}', there '{}'; a sequence moves between replicas of one model, one "
+                  "program and one --block-size and --kv-cache-dtype",
+                  what, Printable(here), Printable(there)));
 }
 
 }  // namespace

@@ -5,8 +5,9 @@
 namespace tactus {
 namespace {
 
-constexpr const char* kCauseNames[] = {"intake",    "in_flight",   "queue",   "places",    "budget", "kv",       "sibling",
-                                       "preempted", "passed_over", "prefill", "recompute", "decode", "elsewhere"};
+constexpr const char* kCauseNames[] = {"intake",    "in_flight", "queue",     "places",      "budget",
+                                       "kv",        "sibling",   "preempted", "passed_over", "prefill",
+                                       "recompute", "decode",    "elsewhere"};
 static_assert(std::size(kCauseNames) == kNumCauses);
 
 }  // namespace

@@ -374,9 +374,10 @@ class EngineImpl final : public Engine {
     format.kv_dtype = setup_.computes.kv_dtype;
     format.block_size = static_cast<int32_t>(o.block_size);
     format.block_bytes = executor_->kv_block_bytes();
-    format.fingerprint = fmt::format("{}, weights {} ({}{}), {}, {}, {}", info_.architecture, WeightsDigest(info_.path),
-                                     info_.weight_format, o.load_format == "dummy" ? fmt::format(", seed {}", o.seed) : "",
-                                     setup_.computes.kernels, setup_.computes.arithmetic, BuildInfo());
+    format.fingerprint =
+        fmt::format("{}, weights {} ({}{}), {}, {}, {}", info_.architecture, WeightsDigest(info_.path),
+                    info_.weight_format, o.load_format == "dummy" ? fmt::format(", seed {}", o.seed) : "",
+                    setup_.computes.kernels, setup_.computes.arithmetic, BuildInfo());
     return format;
   }
   TimeNs ArrivalOf(const Request& request) const {
@@ -411,7 +412,7 @@ class EngineImpl final : public Engine {
   std::unique_ptr<Delivery> delivery_;
   const DurationNs shortest_step_ns_;
   std::unique_ptr<Replica> replica_;
-  StepLoop* loop_ = nullptr;  // the replica's
+  StepLoop* loop_ = nullptr;             // the replica's
   std::unique_ptr<MigrationPort> port_;  // null: sequences do not move
   uint64_t seed_base_ = 0;
   std::atomic<uint32_t> seeds_drawn_{0};

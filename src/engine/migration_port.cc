@@ -55,13 +55,10 @@ class Port final : public MigrationPort {
   const MigrationFormat& format() const override { return format_; }
 
   Result<KvBytes> Read(RequestHandle handle, int32_t first_block, int32_t blocks, int64_t timeout_ns) override {
-    TACTUS_ASSIGN_OR_RETURN(const TransferAnswer answer, Ask({.kind = TransferKind::kRead,
-                                                              .handle = handle,
-                                                              .first_block = first_block,
-                                                              .blocks = blocks},
-                                                             timeout_ns));
-    return KvBytes{answer.blocks,
-                   std::string(reinterpret_cast<const char*>(answer.bytes.data()), answer.bytes.size())};
+    TACTUS_ASSIGN_OR_RETURN(
+        const TransferAnswer answer,
+        Ask({.kind = TransferKind::kRead, .handle = handle, .first_block = first_block, .blocks = blocks}, timeout_ns));
+    return KvBytes{answer.blocks, std::string(reinterpret_cast<const char*>(answer.bytes.data()), answer.bytes.size())};
   }
 
   Result<MovingSequence> Pause(RequestHandle handle, int64_t timeout_ns) override {
@@ -187,7 +184,8 @@ Status Port::Write(uint64_t room, int32_t first_block, std::string_view bytes) {
     const auto found = rooms_.find(room);
     if (found == rooms_.end()) return NotFound(fmt::format("there is no room {}", room));
     const size_t count = bytes.size() / size;
-    if (bytes.size() % size != 0 || first_block < 0 || static_cast<size_t>(first_block) + count > found->second.size()) {
+    if (bytes.size() % size != 0 || first_block < 0 ||
+        static_cast<size_t>(first_block) + count > found->second.size()) {
       return InvalidArgument(fmt::format("{} bytes from block {} on do not fit a room of {} blocks of {} bytes",
                                          bytes.size(), first_block, found->second.size(), size));
     }

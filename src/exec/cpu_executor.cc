@@ -62,9 +62,7 @@ class CpuExecutor final : public Executor {
 
   int64_t kv_block_bytes() const override { return runner_->kv_block_bytes(); }
   void ReadKvBlock(BlockId block, std::byte* to) const override { runner_->ReadKvBlock(block, to); }
-  void WriteHostBlock(BlockId host_block, const std::byte* from) override {
-    runner_->WriteHostBlock(host_block, from);
-  }
+  void WriteHostBlock(BlockId host_block, const std::byte* from) override { runner_->WriteHostBlock(host_block, from); }
 
   void SetWakeup(std::function<void()> wakeup) override {
     std::lock_guard<std::mutex> lock(mutex_);

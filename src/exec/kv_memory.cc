@@ -10,7 +10,7 @@
 namespace tactus {
 
 Result<std::unique_ptr<KvMemory>> KvMemory::Create(const ModelConfig& config, DType dtype, int64_t num_blocks,
-                                                   int32_t block_size, const char* flag) {
+                                                   int32_t block_size, const char* flag, bool huge_pages) {
   if (num_blocks < 1 || block_size < 1) {
     return InvalidArgument("KV memory of " + std::to_string(num_blocks) + " blocks of " + std::to_string(block_size) +
                                " tokens holds nothing: raise --" + flag,
@@ -32,7 +32,8 @@ Result<std::unique_ptr<KvMemory>> KvMemory::Create(const ModelConfig& config, DT
                   flag);
   }
 #ifdef MADV_HUGEPAGE
-  (void)madvise(mapping, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // advice only: refusal changes speed alone
+  // Advice only: refusal changes speed alone.
+  (void)madvise(mapping, static_cast<size_t>(bytes), huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 #endif
   std::unique_ptr<KvMemory> memory(new KvMemory());
   memory->mapping_ = mapping;

@@ -1,6 +1,6 @@
 // The bytes of a paged KV cache: one anonymous mapping, [layer][K, V][num_blocks][kernels::KvBlockBytes]. What is
 // inside a block is the kernels' business, which block belongs to whom is kv/'s. Pages are touched as blocks are first
-// used, and huge pages are asked for. The swap space of sequences that are swapped out is another one of these.
+// used. The swap space of sequences that are swapped out is another one of these.
 //
 // Thread rule: as the layers' readers and writers agree; this only owns.
 #pragma once
@@ -20,8 +20,11 @@ class KvMemory {
  public:
   // dtype: kBF16, kF32 or kInt8. kResourceExhausted with the size and `flag`, which asked for it, when the system
   // refuses.
+  // `huge_pages`: asked for. Not for memory that is only copied to and from: a block has parts in as many pages as
+  // there are layers, and the first would have the system clear all of those while it is waited for.
   static Result<std::unique_ptr<KvMemory>> Create(const ModelConfig& config, DType dtype, int64_t num_blocks,
-                                                  int32_t block_size, const char* flag = "kv-cache-memory");
+                                                  int32_t block_size, const char* flag = "kv-cache-memory",
+                                                  bool huge_pages = true);
   ~KvMemory();
   KvMemory(const KvMemory&) = delete;
   KvMemory& operator=(const KvMemory&) = delete;

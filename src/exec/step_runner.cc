@@ -54,7 +54,7 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(const ModelConfig& config
                           KvMemory::Create(r->config_, options.kv_dtype, options.num_blocks, options.block_size));
   if (options.swap_blocks > 0) {
     TACTUS_ASSIGN_OR_RETURN(r->swap_, KvMemory::Create(r->config_, options.kv_dtype, options.swap_blocks,
-                                                       options.block_size, "swap-space"));
+                                                       options.block_size, "swap-space", false));
   }
   const auto entries = static_cast<size_t>(options.max_slots) * static_cast<size_t>(r->blocks_per_slot_);
   r->tables_.reset(static_cast<BlockId*>(std::calloc(entries, sizeof(BlockId))));

@@ -148,9 +148,9 @@ Status AddImported(ImportedSequence imported, const IntakeLimits& limits, Prepar
   }
   if (standing.generated < 0 || standing.generated >= prepared->max_tokens || standing.computed_tokens < 0 ||
       standing.computed_tokens >= known) {
-    return InvalidArgument(fmt::format(
-        "a sequence with {} prompt tokens, {} of at most {} generated and {} computed cannot go on",
-        prepared->prompt_tokens, standing.generated, prepared->max_tokens, standing.computed_tokens));
+    return InvalidArgument(
+        fmt::format("a sequence with {} prompt tokens, {} of at most {} generated and {} computed cannot go on",
+                    prepared->prompt_tokens, standing.generated, prepared->max_tokens, standing.computed_tokens));
   }
   const auto& prompt = prepared->request->prompt;
   if (prompt != nullptr && static_cast<int32_t>(standing.output.size()) != standing.generated) {

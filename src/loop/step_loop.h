@@ -74,7 +74,7 @@ class StepLoop {
   // --- Any thread ---
   // kResourceExhausted: queue full; kUnavailable: closed or not healthy. After an error no event mentions the request.
   Result<RequestHandle> Submit(PreparedRequest request);
-  void Cancel(RequestHandle handle);  // unknown or ended: no effect
+  void Cancel(RequestHandle handle);       // unknown or ended: no effect
   void Transfer(TransferCommand command);  // loop/transfers.h; answered at a later pass
   Status WaitForRoom(int32_t sequences, DurationNs timeout_ns) { return intake_.WaitForRoom(sequences, timeout_ns); }
   void StopAccepting(Status why);  // what was accepted goes on

@@ -141,9 +141,9 @@ bool Planning::PlanAndSubmit(bool paused) {
   AskScheduler(&plan);
   if (plan.items.empty() && plan.preempts.empty()) {
     // With nothing in flight nothing could ever change: the policy has stopped for good.
-    TACTUS_CHECK_MSG(!steps_.empty() || paused, "an empty plan with " + std::to_string(table.waiting().size()) + " waiting and " +
-                                          std::to_string(table.running().size()) + " running sequences under " +
-                                          parts_.scheduler->Describe());
+    TACTUS_CHECK_MSG(!steps_.empty() || paused, "an empty plan with " + std::to_string(table.waiting().size()) +
+                                                    " waiting and " + std::to_string(table.running().size()) +
+                                                    " running sequences under " + parts_.scheduler->Describe());
     live_.timelines().Planned(builder_, table.waiting().size());
     return false;
   }

@@ -163,7 +163,8 @@ bool Transfers::ReadOne(TransferCommand* command) {
     int32_t end = parts_.kv->FinishedBlocks(*s, computed);
     const auto paused = FindPaused(command->handle);
     // Nothing touches a paused sequence any more: its last block stands still too.
-    if (paused != paused_.end() && !paused->answer) end = (computed + parts_.kv->block_size() - 1) / parts_.kv->block_size();
+    if (paused != paused_.end() && !paused->answer)
+      end = (computed + parts_.kv->block_size() - 1) / parts_.kv->block_size();
     answer.blocks = std::clamp(end - command->first_block, 0, command->blocks);
     const auto bytes = static_cast<size_t>(parts_.executor->kv_block_bytes());
     answer.bytes.resize(static_cast<size_t>(answer.blocks) * bytes);

@@ -98,7 +98,8 @@ void AddSimulated(const SimulatedFigures& s, Json* out) {
   j["rows_dropped"] = s.rows_dropped;
   j["replicas"] = s.replicas;
   j["migrations"] = nullptr;
-  if (const auto& m = s.migrations) j["migrations"] = {{"moved", m->moved}, {"failed", m->failed}, {"tokens", m->tokens}};
+  if (const auto& m = s.migrations)
+    j["migrations"] = {{"moved", m->moved}, {"failed", m->failed}, {"tokens", m->tokens}};
   j["objectives_below_a_step"] = s.objectives_below_a_step;
   j["shortest_step_ms"] = s.shortest_step_ms;
 }

@@ -46,8 +46,8 @@ std::vector<MovePair> PairReplicas(std::span<const ReplicaView> replicas, const 
   });
   std::vector<MovePair> pairs;
   for (size_t i = 0; i < takers.size(); ++i) {
-    const auto sender = std::find_if(senders.begin(), senders.end(),
-                                     [&](const Place& s) { return s.replica != takers[i].replica; });
+    const auto sender =
+        std::find_if(senders.begin(), senders.end(), [&](const Place& s) { return s.replica != takers[i].replica; });
     if (sender == senders.end()) break;
     pairs.push_back({sender->replica, takers[i].replica});
     senders.erase(sender);

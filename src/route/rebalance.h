@@ -15,8 +15,8 @@
 namespace tactus::route {
 
 struct RebalanceOptions {
-  double send_below = 64;     // tokens per sequence: a replica with less sends
-  double take_above = 256;    // one with more takes; at least twice send_below, or sequences go to and fro
+  double send_below = 64;   // tokens per sequence: a replica with less sends
+  double take_above = 256;  // one with more takes; at least twice send_below, or sequences go to and fro
 };
 
 struct MovePair {

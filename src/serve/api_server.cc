@@ -275,9 +275,7 @@ void ApiServerImpl::AnswerFleet(std::shared_ptr<http::Exchange> exchange, Route 
       [this, &request, route](const http::Body& body) { return fleet_->Answer(route, request, body.text()); });
   active_.push_back(call);
   call->Watch();
-  // Moving takes seconds, and has threads of its own, so that what comes meanwhile is taken in.
-  if (route == Route::kFleetMigrate) return fleet_->Post([call = std::move(call)] { call->Run(); });
-  pool_.Post([call = std::move(call)] { call->Run(); });
+  fleet_->Post(route, [call = std::move(call)] { call->Run(); });
 }
 
 std::optional<http::HttpResponse> ApiServerImpl::CheckBodyType(const http::HttpRequest& head, Route route) {

@@ -5,8 +5,7 @@
 namespace tactus::serve {
 
 DetachedExchange::DetachedExchange(http::HttpRequest request, std::string_view body)
-    : request_(std::move(request)),
-      body_(std::make_shared<http::BodyTotal>(static_cast<int64_t>(body.size()) + 1)) {
+    : request_(std::move(request)), body_(std::make_shared<http::BodyTotal>(static_cast<int64_t>(body.size()) + 1)) {
   (void)body_.Append(body);
 }
 

@@ -14,9 +14,11 @@
 namespace tactus::serve {
 namespace {
 
-constexpr int kThreads = 4;             // sequences that move away at once, and messages that are worked on
+constexpr int kThreads = 4;             // sequences that move away at once
 constexpr size_t kMostIncoming = 1024;  // that are on their way here
 constexpr int64_t kMostBlocks = int64_t{1} << 24;
+constexpr int64_t kMostAhead = 4096;  // blocks that are reserved because the source thinks so
+constexpr int kImportThreads = 2;     // of their own: they never wait for another replica
 
 Status CheckUrl(const std::string& url, const char* param) {
   const auto parsed = http::ParseUrl(url);
@@ -38,7 +40,8 @@ FleetApi::FleetApi(const ServeOptions& options, const FleetKeys& keys, Clock& cl
       timeout_ns_(options.migration_timeout.ns),
       hand_over_to_(options.hand_over_to),
       guard_(keys),
-      pool_(kThreads, "tactus-fleet") {}
+      pool_(kThreads, "tactus-fleet"),
+      import_pool_(kImportThreads, "tactus-import") {}
 
 void FleetApi::Start(Engine* engine, std::shared_ptr<GenerationContext> context, http::ClientCounts* clients) {
   engine_ = engine;
@@ -67,6 +70,7 @@ void FleetApi::Stop() {
     gate_->api = nullptr;
   }
   pool_.Stop();
+  import_pool_.Stop();
   std::map<std::string, Ticket> tickets;
   std::map<std::string, Incoming> incoming;
   {
@@ -98,18 +102,20 @@ Result<FleetApi::Json> FleetApi::Take(std::string_view body) {
   if (kind == "blocks") return TakeBlocks(message);
   if (kind == "finish") return TakeFinish(message);
   if (kind == "drop") return TakeDrop(message.head);
-  return InvalidArgument(fmt::format("kind '{}' is unknown; known: begin, blocks, finish, drop", Printable(kind)), "kind");
+  return InvalidArgument(fmt::format("kind '{}' is unknown; known: begin, blocks, finish, drop", Printable(kind)),
+                         "kind");
 }
 
 Result<FleetApi::Json> FleetApi::TakeBegin(const Json& head) {
   TACTUS_ASSIGN_OR_RETURN(const int64_t version, NumberMember(head, "version", 0, 1 << 30));
   if (version != kMigrationVersion) {
-    return InvalidArgument(fmt::format("version: here {}, there {}; give all replicas the same program",
-                                       kMigrationVersion, version),
-                           "version");
+    return InvalidArgument(
+        fmt::format("version: here {}, there {}; give all replicas the same program", kMigrationVersion, version),
+        "version");
   }
   TACTUS_ASSIGN_OR_RETURN(const MigrationFormat format, FormatOf(head));
   TACTUS_RETURN_IF_ERROR(CheckSameFormat(port_->format(), format));
+  TACTUS_ASSIGN_OR_RETURN(const int64_t blocks, NumberMember(head, "blocks", 0, kMostBlocks));
   const std::string id = http::RandomId();
   std::lock_guard lock(mutex_);
   if (stopped_) return Status(StatusCode::kUnavailable, "the server is shutting down; try another one");
@@ -117,7 +123,9 @@ Result<FleetApi::Json> FleetApi::TakeBegin(const Json& head) {
     return Status(StatusCode::kResourceExhausted,
                   fmt::format("{} sequences are on their way here, the most; try another replica", kMostIncoming));
   }
-  incoming_[id].heard_ns = clock_.NowNs();
+  Incoming& in = incoming_[id];
+  in.heard_ns = clock_.NowNs();
+  in.expected_blocks = static_cast<int32_t>(blocks);
   return Json{{"import", id}};
 }
 
@@ -147,8 +155,9 @@ Result<FleetApi::Json> FleetApi::TakeBlocks(const Message& message) {
   TACTUS_ASSIGN_OR_RETURN(const int64_t count, NumberMember(message.head, "blocks", 1, kMostBlocks));
   TACTUS_ASSIGN_OR_RETURN(Incoming in, Enter(message.head, &id));
   const auto work = [&]() -> Status {
-    const int64_t more = first + count - in.blocks;
-    if (more > 0) {
+    if (first + count > in.blocks) {
+      // All at once where it can be: for each room the steps in flight have to end.
+      const int64_t more = std::max(first + count, std::min<int64_t>(in.expected_blocks, kMostAhead)) - in.blocks;
       TACTUS_ASSIGN_OR_RETURN(in.room, port_->ReserveRoom(in.room, static_cast<int32_t>(more), timeout_ns_));
       in.blocks += static_cast<int32_t>(more);
     }
@@ -191,9 +200,9 @@ Result<FleetApi::Json> FleetApi::TakeFinish(const Message& message) {
   }
   auto exchange = std::make_shared<DetachedExchange>(std::move(request), message.bytes);
   const TimeNs arrival_ns = clock_.NowNs() - std::clamp<int64_t>(sequence.age_ns, 0, clock_.NowNs());
-  auto generation = std::make_shared<Generation>(context_, exchange, chat, request_id,
-                                                 http::Headers{{"X-Request-Id", request_id}}, std::move(caller),
-                                                 created, arrival_ns);
+  auto generation =
+      std::make_shared<Generation>(context_, exchange, chat, request_id, http::Headers{{"X-Request-Id", request_id}},
+                                   std::move(caller), created, arrival_ns);
   generation->Watch();
   const Status taken = generation->GoOn(*port_, in.room, std::move(sequence));
   if (!taken.ok()) {

@@ -50,8 +50,10 @@ class FleetApi {
 
   // /fleet/import and /fleet/migrate, the second one of them for as long as it takes. `path` as it was signed.
   Result<http::HttpResponse> Answer(Route route, const http::HttpRequest& request, std::string_view body);
-  // Runs it on a thread of this object.
-  void Post(std::function<void()> task) { pool_.Post(std::move(task)); }
+  // Runs it on a thread of this object, one that waits for other replicas or one that does not.
+  void Post(Route route, std::function<void()> task) {
+    (route == Route::kFleetMigrate ? pool_ : import_pool_).Post(std::move(task));
+  }
   // /fleet/streams/{ticket}.
   void Attach(std::shared_ptr<http::Exchange> exchange, const std::string& ticket, const http::Headers& headers);
   // A request that may be moved.
@@ -62,9 +64,10 @@ class FleetApi {
  private:
   struct Incoming {
     uint64_t room = 0;
-    int32_t blocks = 0;  // of room
+    int32_t blocks = 0;           // of room
+    int32_t expected_blocks = 0;  // in all, as the source thinks
     TimeNs heard_ns = 0;
-    bool busy = false;  // a message of it is worked on
+    bool busy = false;   // a message of it is worked on
     std::string ticket;  // empty: it has not come whole
   };
   struct Ticket {
@@ -110,7 +113,7 @@ class FleetApi {
   std::vector<std::weak_ptr<Generation>> watched_;  // that may move
   std::vector<std::weak_ptr<Call>> arrived_;        // that began elsewhere
   int64_t moved_out_ = 0, failed_out_ = 0, moved_in_ = 0, bytes_out_ = 0, tickets_expired_ = 0;
-  WorkerPool pool_;
+  WorkerPool pool_, import_pool_;
 };
 
 }  // namespace tactus::serve

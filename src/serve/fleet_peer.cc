@@ -53,16 +53,15 @@ FleetPeer::FleetPeer(std::string url, http::Url base, const FleetKeys& keys, Dur
     : url_(std::move(url)),
       keys_(keys),
       clock_(clock),
-      client_(std::move(base), {.connect_timeout_ns = timeout_ns, .timeout_ns = timeout_ns, .max_response_bytes = 1 << 20},
-              clock) {}
+      client_(std::move(base),
+              {.connect_timeout_ns = timeout_ns, .timeout_ns = timeout_ns, .max_response_bytes = 1 << 20}, clock) {}
 
 Result<json_text::Json> FleetPeer::Send(const std::string& message) {
   const Hash128 nonce = http::RandomBits();
   http::ClientRequest request;
   request.path = kPath;
   request.headers.emplace_back("Content-Type", "application/octet-stream");
-  request.headers.emplace_back(
-      kFleetHeader, SignFleetRequest(keys_, {"POST", kPath, message}, UnixSeconds(), nonce));
+  request.headers.emplace_back(kFleetHeader, SignFleetRequest(keys_, {"POST", kPath, message}, UnixSeconds(), nonce));
   request.body = message;
   auto kept = std::make_shared<Kept>();
   client_.Send(std::move(request), kept);
@@ -74,8 +73,7 @@ Result<json_text::Json> FleetPeer::Send(const std::string& message) {
     return Status(why.code(), fmt::format("replica {}: {}", Printable(url_), why.message()));
   };
   if (response.status != 200) return from(Status(CodeOf(response.status), Printable(WhyOf(response))));
-  const Status genuine =
-      CheckFleetAnswer(keys_, nonce, response.status, response.body, response.Find(kFleetHeader));
+  const Status genuine = CheckFleetAnswer(keys_, nonce, response.status, response.body, response.Find(kFleetHeader));
   if (!genuine.ok()) return from(genuine);
   auto json = json_text::ParseJson(response.body);
   return json.ok() ? std::move(json) : from(json.status());

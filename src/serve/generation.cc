@@ -54,6 +54,7 @@ Generation::Generation(std::shared_ptr<const GenerationContext> context, std::sh
       one_of_many_(caller.one_of_many),
       explained_(Says1(exchange_->request(), "x-tactus-explain")),
       routed_(context_->movable && Says1(exchange_->request(), "x-tactus-route")),
+      came_(created != 0),
       created_(created) {}
 
 void Generation::Work() {
@@ -96,15 +97,14 @@ Result<std::vector<Request>> Generation::Prepare() {
   stream_ = prepared.shape.stream;
   if (created_ == 0) created_ = UnixSeconds();
   const Request& first = prepared.requests.front();
-  cannot_move_ = !routed_                                           ? "it did not come through a router"
-                 : prepared.requests.size() != 1 || first.n != 1   ? "it has several prompts or choices"
-                 : first.prompt_logprobs                            ? "it echoes logprobs"
-                                                                    : "";
+  cannot_move_ = !routed_                                        ? "it did not come through a router"
+                 : prepared.requests.size() != 1 || first.n != 1 ? "it has several prompts or choices"
+                 : first.prompt_logprobs                         ? "it echoes logprobs"
+                                                                 : "";
   extent_ = {first.priority, first.prompt->size(), false};
   // The answer first: whoever finds handles asks it, also when there was no memory for what follows.
   answer_.emplace(*context_->engine, std::move(prepared.shape),
-                  api::AnswerIdentity{request_id_, created_, context_->fingerprint},
-                  api::ChunkFrame{"data: ", "\n\n"});
+                  api::AnswerIdentity{request_id_, created_, context_->fingerprint}, api::ChunkFrame{"data: ", "\n\n"});
   handles_.resize(prepared.requests.size());
   return std::move(prepared.requests);
 }
@@ -214,8 +214,8 @@ Result<std::vector<std::vector<TokenLogprob>>> Generation::LogprobsOf(size_t tok
   using Rows = std::vector<std::vector<TokenLogprob>>;
   std::unique_lock lock(mutex_);
   if (over() || stream_) return Rows();  // a stream has told them
-  const bool came = heard_more_.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
-                                         [&] { return over() || heard_ >= tokens; });
+  const bool came =
+      heard_more_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [&] { return over() || heard_ >= tokens; });
   if (!came) return Status(StatusCode::kDeadlineExceeded, "the tokens so far were not delivered in time");
   if (over()) return Rows();
   return answer_->choice(0).logprobs;
@@ -294,7 +294,9 @@ void Generation::OnDone(size_t prompt, const Usage& usage) {
 
 std::string Generation::Schedule() const {
   if (!explained_) return {};
-  const auto prompts = context_->engine->Timelines({.id = request_id_, .owner = owner_, .arrival_ns = arrival_ns_});
+  // What came from elsewhere has its arrival by its age, which is not the same to the nanosecond.
+  const TimeNs arrival_ns = came_ ? -1 : arrival_ns_;
+  const auto prompts = context_->engine->Timelines({.id = request_id_, .owner = owner_, .arrival_ns = arrival_ns});
   return prompts.empty() ? std::string() : api::ExplainText(prompts);
 }
 

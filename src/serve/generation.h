@@ -54,8 +54,7 @@ class Generation final : public Call {
  public:
   // `created` 0 and `arrival_ns` -1: now; else of a request that began at another replica.
   Generation(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange, bool chat,
-             std::string request_id, http::Headers headers, Caller caller, int64_t created = 0,
-             TimeNs arrival_ns = -1);
+             std::string request_id, http::Headers headers, Caller caller, int64_t created = 0, TimeNs arrival_ns = -1);
 
   // --- Moving to another replica (serve/outgoing.h). Any thread ---
   struct Origin {
@@ -110,6 +109,7 @@ class Generation final : public Call {
   const bool one_of_many_;
   const bool explained_;  // the answer tells its schedule
   const bool routed_;     // through a router that knows what to do when it moves
+  const bool came_;       // it began at another replica
   int64_t created_;       // Unix seconds
   std::string body_;      // kept of a request that may move
 
@@ -117,9 +117,9 @@ class Generation final : public Call {
   std::optional<api::Answer> answer_;   // from before the first submit
   std::vector<RequestHandle> handles_;  // one per prompt; 0: not submitted
   bool stream_ = false, stream_begun_ = false;
-  std::string cannot_move_;    // why; empty: it can
+  std::string cannot_move_;  // why; empty: it can
   Extent extent_;
-  size_t heard_ = 0;           // tokens
+  size_t heard_ = 0;            // tokens
   size_t heard_elsewhere_ = 0;  // of them the client has had before
   std::condition_variable heard_more_;
   std::string moved_to_, ticket_;

@@ -268,13 +268,11 @@ Result<MovingSequence> SequenceOf(const Json& json) {
   for (const auto& [name, to] :
        {std::pair("age_ns", &m.age_ns), std::pair("scheduled_age_ns", &m.scheduled_age_ns),
         std::pair("first_token_age_ns", &m.first_token_age_ns), std::pair("last_token_age_ns", &m.last_token_age_ns),
-        std::pair("longest_gap_ns", &m.longest_gap_ns),
-        std::pair("longest_gap_end_age_ns", &m.longest_gap_end_age_ns)})
+        std::pair("longest_gap_ns", &m.longest_gap_ns), std::pair("longest_gap_end_age_ns", &m.longest_gap_end_age_ns)})
     TACTUS_RETURN_IF_ERROR(ReadNumber(json, name, to, -1));
-  for (const auto& [name, to] :
-       {std::pair("computed_tokens", &m.computed_tokens), std::pair("late_gaps", &m.late_gaps),
-        std::pair("cached_tokens", &m.cached_tokens), std::pair("preemptions", &m.preemptions),
-        std::pair("recomputed_tokens", &m.recomputed_tokens)})
+  for (const auto& [name, to] : {std::pair("computed_tokens", &m.computed_tokens), std::pair("late_gaps", &m.late_gaps),
+                                 std::pair("cached_tokens", &m.cached_tokens), std::pair("preemptions", &m.preemptions),
+                                 std::pair("recomputed_tokens", &m.recomputed_tokens)})
     TACTUS_RETURN_IF_ERROR(ReadNumber(json, name, to, 0, kMost32 - 1));
   return m;
 }

@@ -1,5 +1,6 @@
-// What replicas say to each other when a sequence moves, as text: a line of JSON, and behind it bytes (docs/migration.md
-// has the messages). What comes in is not believed: lengths, types and ranges are checked. Pure functions.
+// What replicas say to each other when a sequence moves, as text: a line of JSON, and behind it bytes
+// (docs/migration.md has the messages). What comes in is not believed: lengths, types and ranges are checked. Pure
+// functions.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -13,7 +13,8 @@ using json_text::Json;
 
 constexpr int64_t kMessageBytes = int64_t{1} << 20;  // of KV in one message, or one block
 constexpr int32_t kMostRounds = 8;
-constexpr int32_t kFewBlocks = 2;  // a round that found no more was the last: the next would not find fewer
+constexpr int32_t kSpareBlocks = 8;  // that it may fill until it is paused
+constexpr int32_t kFewBlocks = 2;    // a round that found no more was the last: the next would not find fewer
 
 class Outgoing {
  public:
@@ -25,6 +26,7 @@ class Outgoing {
     Json begin = JsonOf(port_.format());
     begin["kind"] = "begin";
     begin["version"] = kMigrationVersion;
+    begin["blocks"] = static_cast<int64_t>(generation_.extent().tokens) / port_.format().block_size + kSpareBlocks;
     TACTUS_ASSIGN_OR_RETURN(const Json begun, peer_.Send(MessageOf(begin)));
     TACTUS_ASSIGN_OR_RETURN(import_, TextMember(begun, "import"));
     auto moved = Move();

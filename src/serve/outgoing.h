@@ -15,8 +15,8 @@ namespace tactus::serve {
 struct Moved {
   std::string ticket;
   int64_t bytes = 0, blocks = 0;
-  int32_t rounds = 0;         // before the pause
-  DurationNs paused_ns = 0;   // from its pause to the answer that it had arrived
+  int32_t rounds = 0;        // before the pause
+  DurationNs paused_ns = 0;  // from its pause to the answer that it had arrived
 };
 
 // `timeout_ns`: that the engine and each message may take. kNotFound: it ended first.

@@ -15,7 +15,7 @@
 namespace tactus {
 namespace {
 
-constexpr DurationNs kFlushNs = 5 * kSecond;  // after the last token: for the clients to take their bytes
+constexpr DurationNs kFlushNs = 5 * kSecond;               // after the last token: for the clients to take their bytes
 constexpr int64_t kImportSpaceBytes = int64_t{256} << 20;  // where --swap-space says none
 
 Status Run(const EngineOptions& engine_options, const ServeOptions& options, const EngineFactory& factory,

@@ -6,7 +6,7 @@
 namespace tactus {
 namespace {
 
-constexpr int32_t kSpareBlocks = 8;           // for what it computes meanwhile, at the least
+constexpr int32_t kSpareBlocks = 8;                    // for what it computes meanwhile, at the least
 constexpr DurationNs kShortStepNs = 5 * kMillisecond;  // no decode is taken to be faster
 
 }  // namespace
@@ -65,14 +65,14 @@ void Migrations::Go(Move* move) {
   move->due_ns = kNever;
   if (move->stage == Stage::kFirstRound) {
     move->stage = Stage::kPausing;
-    host_.loop(move->from).Transfer(
-        {.kind = TransferKind::kPause, .handle = move->handle, .answer = [this, move](TransferAnswer answer) {
-           if (!answer.status.ok()) return GiveUp(move);
-           move->standing = std::move(answer.standing);
-           move->stage = Stage::kLastRound;
-           const int64_t rest = std::max(0, move->standing.computed_tokens - move->tokens);
-           move->due_ns = clock_.NowNs() + TimeOf(rest);
-         }});
+    host_.loop(move->from)
+        .Transfer({.kind = TransferKind::kPause, .handle = move->handle, .answer = [this, move](TransferAnswer answer) {
+                     if (!answer.status.ok()) return GiveUp(move);
+                     move->standing = std::move(answer.standing);
+                     move->stage = Stage::kLastRound;
+                     const int64_t rest = std::max(0, move->standing.computed_tokens - move->tokens);
+                     move->due_ns = clock_.NowNs() + TimeOf(rest);
+                   }});
     host_.wake(move->from);
     return;
   }

@@ -267,15 +267,14 @@ Status SetUpMigration(const SimOptions& o, SimSetup* setup) {
   constexpr double kUsualGbytesPerS = 8;  // 64 Gb/s
   SimulationConfig& c = setup->config;
   const bool asked = o.migration_gbytes_per_s > 0;
-  const double gbytes_per_s = o.migration_gbytes_per_s >= 0             ? o.migration_gbytes_per_s
+  const double gbytes_per_s = o.migration_gbytes_per_s >= 0       ? o.migration_gbytes_per_s
                               : route::MovesSequences(o.balancer) ? kUsualGbytesPerS
                                                                   : 0;
   if (gbytes_per_s <= 0 || o.replicas < 2 || o.offline) return Status();
   if (setup->kv_bytes_per_token == 0) {
     if (!asked) return Status();
-    return InvalidArgument(
-        "--migration-gbytes-per-s needs --model and --device: the size of a token's KV is not known",
-        "migration-gbytes-per-s");
+    return InvalidArgument("--migration-gbytes-per-s needs --model and --device: the size of a token's KV is not known",
+                           "migration-gbytes-per-s");
   }
   // A quarter of the KV memory: who has less room than that left takes nothing.
   const int64_t room = std::max<int64_t>(1, c.scheduler.limits.blocks_total / 4);

@@ -230,7 +230,8 @@ void Simulation::Impl::AskReplicas() {
     for (int32_t i = 0; i < fleet->size(); ++i) views.push_back(fleet->view(i));
     migrations->Decide(views);
   }
-  if (fleet->wants_state() || migrations != nullptr) next_poll_ns = clock.NowNs() + static_cast<DurationNs>(1e9 / config.balancer_polls);
+  if (fleet->wants_state() || migrations != nullptr)
+    next_poll_ns = clock.NowNs() + static_cast<DurationNs>(1e9 / config.balancer_polls);
 }
 
 void Simulation::Impl::MakeMigrations() {

@@ -23,7 +23,7 @@ struct Simulation::Impl {
     int32_t replica = 0;
     TimeNs arrival_ns = 0;
     std::shared_ptr<const SimRequest> request;  // while it lives, where sequences move
-    int32_t job_number = 0;  // in the planned job
+    int32_t job_number = 0;                     // in the planned job
     PlannedPlace place;
   };
   class ReplicaSink final : public EventSink {
@@ -84,8 +84,8 @@ struct Simulation::Impl {
   std::unique_ptr<route::Fleet> fleet;
   std::unique_ptr<Migrations> migrations;  // null: sequences stay where they are
   std::vector<route::ReplicaView> views;   // scratch
-  TimeNs next_poll_ns = kNever;         // when the replicas are asked next what they do
-  std::vector<Hash128> placement_keys;  // of the request that is being placed, where the balancer wants them
+  TimeNs next_poll_ns = kNever;            // when the replicas are asked next what they do
+  std::vector<Hash128> placement_keys;     // of the request that is being placed, where the balancer wants them
   std::vector<SimReplica> replicas;
 
   WorkloadRequest arriving;  // the next by its own time

@@ -80,7 +80,8 @@ TEST(FleetGuard, ChangesToAnyPartAreNoticed) {
   EXPECT_NE(refused(request, SignFleetRequest(FleetKeysOf("another secret of a fleet"), request, 1000, {1, 2})), "");
   EXPECT_NE(refused(request, header, 1061).find("61 s away"), std::string::npos);
   EXPECT_NE(refused(request, header, 939).find("61 s away"), std::string::npos);
-  for (const char* bad : {"", "v1", "v2 1000 00 00", "v1 1000 x y", "v1 soon 00 00"}) EXPECT_NE(refused(request, bad), "");
+  for (const char* bad : {"", "v1", "v2 1000 00 00", "v1 1000 x y", "v1 soon 00 00"})
+    EXPECT_NE(refused(request, bad), "");
   EXPECT_NE(guard.Check(request, nullptr, 1000).status().message().find("missing"), std::string::npos);
   EXPECT_EQ(refused(request, header), "") << "the genuine one was refused for what others did";
 }

@@ -51,8 +51,7 @@ class Move {
       case Next::kRest:
         if (!standing_) standing_ = answer_.standing;
         Keep();
-        if (sent_ < Blocks())
-          return Ask(from_, {.kind = TransferKind::kRead, .first_block = sent_, .blocks = 3});
+        if (sent_ < Blocks()) return Ask(from_, {.kind = TransferKind::kRead, .first_block = sent_, .blocks = 3});
         next_ = Next::kRoom;
         return Step();
       case Next::kRoom:
@@ -186,8 +185,7 @@ std::string PlayPair(Pair* p, uint64_t seed) {
     for (const RequestHandle handle : p->handles) {
       if (p->moved.count(handle) != 0 || rng.Uniform() > 0.1) continue;
       const int give_up_at = rng.Uniform() < 0.25 ? static_cast<int>(rng.UniformInt(0, 6)) : -1;
-      p->moves.push_back(
-          std::make_unique<Move>(&a, &b, handle, static_cast<int>(rng.UniformInt(0, 3)), give_up_at));
+      p->moves.push_back(std::make_unique<Move>(&a, &b, handle, static_cast<int>(rng.UniformInt(0, 3)), give_up_at));
       p->moved[handle] = p->moves.back().get();
     }
     for (const auto& move : p->moves) move->Step();
@@ -246,8 +244,8 @@ void ExpectWholeAnswers(Pair* p, Counts* counts) {
           ExpectedOutput(config.executor, *out->request, static_cast<int32_t>(choice), config.model_stop_ids);
       ASSERT_LE(got.tokens.size(), expected.size()) << p->workload.ToString();
       ASSERT_TRUE(std::equal(got.tokens.begin(), got.tokens.end(), expected.begin())) << p->workload.ToString();
-      const bool whole = got.finish == FinishReason::kLength ||
-                         (got.finish == FinishReason::kStop && got.stop_string < 0);
+      const bool whole =
+          got.finish == FinishReason::kLength || (got.finish == FinishReason::kStop && got.stop_string < 0);
       if (whole) {
         EXPECT_EQ(got.tokens.size(), expected.size());
       }
@@ -261,7 +259,8 @@ TEST(MigrationConformance, NobodyCanTellThatASequenceHasMoved) {
   for (const auto& preset : sched::Presets()) {
     for (uint64_t seed = 0; seed < 24; ++seed) {
       SCOPED_TRACE(std::string(preset.name) + " seed " + std::to_string(seed));
-      const Workload w = MakeWorkload(seed, {.cancels = seed % 3 == 0, .faults = seed % 4 == 1, .drafts = seed % 6 == 2});
+      const Workload w =
+          MakeWorkload(seed, {.cancels = seed % 3 == 0, .faults = seed % 4 == 1, .drafts = seed % 6 == 2});
       Pair p(w, {.preset = preset.name}, "");
       ASSERT_EQ(PlayPair(&p, seed), "") << w.ToString();
       ExpectWholeAnswers(&p, &counts);
@@ -350,7 +349,8 @@ TEST(Migration, KeepsItsFiguresAndComputesNothingTwice) {
   EXPECT_GT(done.late_gaps, 5) << "gaps from before are forgotten";
   EXPECT_EQ(b.loop().Stats().prompt_tokens, 0) << "its prompt was counted where it was computed";
   EXPECT_EQ(b.plans().front().substr(0, 2), "0:");
-  EXPECT_NE(b.plans().front().find("in"), std::string::npos) << "its first step there brings nothing in: " << b.plans().front();
+  EXPECT_NE(b.plans().front().find("in"), std::string::npos)
+      << "its first step there brings nothing in: " << b.plans().front();
   EXPECT_EQ(a.loop().Stats().finished_error, 0);
   EXPECT_EQ(a.kv().Stats().blocks_in_use, 0);
 }

@@ -94,14 +94,15 @@ class FleetTest : public testing::Test {
   }
 
   static std::string Body(int max_tokens, bool stream, const std::string& more = "") {
-    return fmt::format(R"({{"model": "dummy", "prompt": "Once upon a time there was a fleet.", "max_tokens": {}, )"
-                       R"("ignore_eos": true, "temperature": 1.1, "seed": 7, "frequency_penalty": 0.4, "stream": {}{}}})",
-                       max_tokens, stream, more);
+    return fmt::format(
+        R"({{"model": "dummy", "prompt": "Once upon a time there was a fleet.", "max_tokens": {}, )"
+        R"("ignore_eos": true, "temperature": 1.1, "seed": 7, "frequency_penalty": 0.4, "stream": {}{}}})",
+        max_tokens, stream, more);
   }
   // An answer comes as it is written, until the server closes.
   static std::string Head(const std::string& path, const std::string& body, const std::string& more) {
-    return fmt::format("POST {} HTTP/1.0\r\nContent-Type: application/json\r\n{}Content-Length: {}\r\n\r\n{}", path, more,
-                       body.size(), body);
+    return fmt::format("POST {} HTTP/1.0\r\nContent-Type: application/json\r\n{}Content-Length: {}\r\n\r\n{}", path,
+                       more, body.size(), body);
   }
   static std::string Routed(const std::string& id) {
     return fmt::format("x-tactus-route: 1\r\nX-Request-Id: {}\r\n", id);
@@ -369,6 +370,7 @@ TEST_F(FleetTest, AnImportThatFallsSilentIsDropped) {
   Json begin = serve::JsonOf(format);
   begin["kind"] = "begin";
   begin["version"] = serve::kMigrationVersion;
+  begin["blocks"] = 3;
   const auto begun = send(serve::MessageOf(begin));
   ASSERT_EQ(begun.status, 200) << begun.body;
   const std::string import = Json::parse(begun.body)["import"];
@@ -473,7 +475,8 @@ TEST_F(FleetTest, ASecretThatIsNoneIsRefusedAtStart) {
     return server.ok() ? std::string("taken") : server.status().message();
   };
   EXPECT_NE(refused((folder_ / "nowhere").string()).find("No such file"), std::string::npos);
-  EXPECT_NE(refused(WriteSecret("short", "fifteen bytes.!")).find("it has 15 bytes; give 16 to 4096"), std::string::npos);
+  EXPECT_NE(refused(WriteSecret("short", "fifteen bytes.!")).find("it has only 15 bytes; give 16 to 4096"),
+            std::string::npos);
   EXPECT_NE(refused(WriteSecret("long", std::string(5000, 'x'))).find("more than 4096 bytes"), std::string::npos);
   EXPECT_NE(refused(WriteSecret("open", kSecret, 0644)).find("chmod 600"), std::string::npos);
   EXPECT_NE(refused(folder_.string()).find("no regular file"), std::string::npos);
