@@ -5,11 +5,12 @@ import os
 import pathlib
 import subprocess
 import tempfile
+import time
 import unittest
 
 try:
     import grpc
-    from epp_process import DESTINATION, GET, LIMIT_S, POST, EppProcess, Mode, destination, header_map, messages, metadata, services, subset
+    from epp_process import DESTINATION, GET, LIMIT_S, POST, Conversation, EppProcess, Mode, destination, header_map, messages, metadata, services, subset
 except ImportError as error:
     raise unittest.SkipTest(f"no package of tests/requirements.txt: {error}")
 from fake_replica import FakeReplica
@@ -328,6 +329,17 @@ class EppTest(unittest.TestCase):
         self.assertEqual(sum(shares), count)
         self.assertLess(max(shares) - min(shares), 2, "round-robin")
 
+    def test_a_data_plane_may_ping_often(self):
+        often = [("grpc.keepalive_time_ms", 100), ("grpc.keepalive_permit_without_calls", 1), ("grpc.http2.max_pings_without_data", 0),
+                 ("grpc.keepalive_timeout_ms", 5000)]
+        with grpc.insecure_channel(f"127.0.0.1:{self.epp.ports[0]}", options=often) as channel:
+            conversation = Conversation(channel)
+            conversation.headers()
+            time.sleep(2)   # pings without data, of which servers of gRPC's allow two in five minutes
+            conversation.body(BODY, end=True)
+            self.assertIn(destination(conversation.receive("request_headers")), self.addresses())
+            conversation.cancel()
+
     # Health and metrics.
 
     def test_health_services(self):
@@ -487,6 +499,14 @@ class CommandLineTest(unittest.TestCase):
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn(flag, done.stderr)
             self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+
+    def test_two_pickers_do_not_share_a_port(self):
+        with FakeReplica("a") as replica, EppProcess([replica]) as epp:
+            for flag, port in zip(("--grpc-port", "--health-port", "--metrics-port"), epp.ports):
+                others = [f for f in ("--grpc-port", "--health-port", "--metrics-port") if f != flag]
+                done = run("--replicas", replica.url, flag, port, others[0], 0, others[1], 0)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn(flag, done.stderr)
 
     def test_help_and_config(self):
         done = run("--help")
