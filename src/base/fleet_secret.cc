@@ -102,10 +102,11 @@ Result<std::string> ReadFleetSecret(const std::string& path) {
   while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
   const bool longer = secret.size() > kLongestFleetSecret;
   if (longer || secret.size() < kShortestFleetSecret) {
-    return bad(fmt::format("it has {} {} bytes; give {} to {} that nobody can guess, such as those of "
-                           "'head -c 32 /dev/urandom | base64'",
-                           longer ? "more than" : "only", longer ? kLongestFleetSecret : secret.size(),
-                           kShortestFleetSecret, kLongestFleetSecret));
+    return bad(
+        fmt::format("it has {} {} bytes; give {} to {} that nobody can guess, such as those of "
+                    "'head -c 32 /dev/urandom | base64'",
+                    longer ? "more than" : "only", longer ? kLongestFleetSecret : secret.size(), kShortestFleetSecret,
+                    kLongestFleetSecret));
   }
   return secret;
 }

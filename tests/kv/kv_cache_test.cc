@@ -573,12 +573,7 @@ TEST_F(KvSwapTest, AnImportComesInAsIfItHadBeenSwappedOutHere) {
 }
 
 TEST_F(KvSwapTest, HostBlocksKeptForImportsAreNotSwappedOutTo) {
-  kv_ = std::make_unique<KvCache>(KvCacheConfig{.num_blocks = 8,
-                                                .block_size = kBlock,
-                                                .max_slots = 8,
-                                                .max_blocks_per_slot = 64,
-                                                .swap_blocks = 4,
-                                                .import_blocks = 2});
+  kv_ = std::make_unique<KvCache>(KvCacheConfig{8, kBlock, 8, 64, true, 4, 2});
   Bind(0, 11);
   Start(0, 10);
   End();
