@@ -23,7 +23,7 @@ constexpr const char* kAliveNames[] = {"liveness"};
 constexpr const char* kReadyNames[] = {"readiness", "envoy.service.ext_proc.v3.ExternalProcessor",
                                        "inference-extension"};
 // A data plane that is gone without a word: its streams end after both. It may ping as often as it likes.
-constexpr int kPingMs = 30'000, kPingAnswerMs = 10'000, kLeastPingGapMs = 100;
+constexpr int kPingMs = 30'000, kPingAnswerMs = 10'000;
 constexpr int kMessageOverheadBytes = 1 << 20;  // headers and metadata beside a body
 constexpr int64_t kPemBytes = 1 << 20;
 constexpr DurationNs kTickNs = 50 * kMillisecond;
@@ -68,7 +68,6 @@ Result<std::unique_ptr<grpc::Server>> StartGrpc(const char* flag, const std::str
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingAnswerMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kLeastPingGapMs);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);  // none is too many
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server != nullptr && *port != 0) return server;

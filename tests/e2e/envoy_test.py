@@ -289,6 +289,23 @@ class OtherModesTest(unittest.TestCase):
             self.assertEqual(epp.metric('tactus_epp_ended_total{outcome="completed"}'), 4 * len(modes) ** 2)
 
 
+    def test_envoy_may_ping_as_often_as_it_likes(self):
+        """Servers of gRPC's take two pings without data in five minutes, and then close the connection."""
+        def change(text):
+            assert text.count("{interval: 5s, timeout: 3s}") == 1
+            return text.replace("{interval: 5s, timeout: 3s}", "{interval: 0.05s, timeout: 3s}")
+        with FakeReplica("a") as replica, EppProcess([replica]) as epp, Envoy(epp, change) as envoy:
+            body = json.dumps({"prompt": "hello"}).encode()
+            connection = envoy.connect()
+            connection.putrequest("POST", "/v1/completions")
+            connection.putheader("Content-Length", str(len(body)))
+            connection.endheaders(body[:5])
+            time.sleep(1.5)
+            connection.send(body[5:])
+            self.assertEqual(connection.getresponse().status, 200)
+            connection.close()
+
+
 class ReplicasThatGoTest(unittest.TestCase):
     def test_a_replica_is_killed(self):
         replicas = [FakeReplica("a"), FakeReplica("b")]
