@@ -8,7 +8,7 @@
 namespace tactus::route {
 
 const std::vector<BalancerInfo>& Balancers() {
-#define TACTUS_BALANCER(name, make, state, prefixes, help) {name, make, state, prefixes, help},
+#define TACTUS_BALANCER(name, make, state, prefixes, moves, help) {name, make, state, prefixes, moves, help},
   static const std::vector<BalancerInfo> kBalancers = {
 #include "route/balancers.def"
   };

@@ -56,6 +56,7 @@ struct BalancerInfo {
   std::unique_ptr<Balancer> (*make)(uint64_t seed);
   bool wants_state;     // goes by what replicas say, so that they must be asked
   bool wants_prefixes;  // goes by FleetView::prefixes
+  bool moves;           // sequences that run move between replicas under it (route/rebalance.h)
   const char* help;
 };
 const std::vector<BalancerInfo>& Balancers();

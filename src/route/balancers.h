@@ -5,7 +5,7 @@
 
 namespace tactus::route {
 
-#define TACTUS_BALANCER(name, make, state, prefixes, help) std::unique_ptr<Balancer> make(uint64_t seed);
+#define TACTUS_BALANCER(name, make, state, prefixes, moves, help) std::unique_ptr<Balancer> make(uint64_t seed);
 #include "route/balancers.def"
 #undef TACTUS_BALANCER
 

@@ -38,7 +38,7 @@ class Fleet {
   int32_t size() const { return static_cast<int32_t>(views_.size()); }
   const ReplicaView& view(int32_t replica) const { return views_[static_cast<size_t>(replica)]; }
   bool wants_state() const { return info_.wants_state; }
-  const char* balancer() const { return info_.name; }
+  bool moves_sequences() const { return info_.moves; }
   bool wants_prefixes() const { return info_.wants_prefixes; }
 
   // Chooses a replica and counts the request there; -1: none is ready.

@@ -68,8 +68,4 @@ int32_t ChooseToMove(std::span<const MovableSequence> sequences) {
   return best;
 }
 
-bool MovesSequences(const std::string& balancer) {
-  return balancer == "llumnix";
-}
-
 }  // namespace tactus::route

@@ -43,7 +43,4 @@ struct MovableSequence {
 // The one of least priority, and of these the shortest, which costs least to move: its index, or -1.
 int32_t ChooseToMove(std::span<const MovableSequence> sequences);
 
-// Whether sequences move under this balancer where nobody says otherwise.
-bool MovesSequences(const std::string& balancer);
-
 }  // namespace tactus::route

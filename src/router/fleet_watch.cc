@@ -306,11 +306,11 @@ std::vector<FleetWatch::Move> FleetWatch::Moves() const {
     draining.push_back(known && r->draining);
     any_drains |= draining.back();
   }
-  if (!any_drains && !route::MovesSequences(fleet_->balancer())) return {};
+  if (!any_drains && !fleet_->moves_sequences()) return {};
   std::vector<Move> moves;
   for (const route::MovePair& pair : route::PairReplicas(views, draining)) {
     const bool all = draining[static_cast<size_t>(pair.from)];
-    if (!all && !route::MovesSequences(fleet_->balancer())) continue;
+    if (!all && !fleet_->moves_sequences()) continue;
     moves.push_back(
         {replicas_[static_cast<size_t>(pair.from)]->url, replicas_[static_cast<size_t>(pair.to)]->url, all});
   }

@@ -181,7 +181,8 @@ Result<FleetApi::Json> FleetApi::TakeFinish(const Message& message) {
   TACTUS_ASSIGN_OR_RETURN(MovingSequence sequence, SequenceOf(*found));
   TACTUS_ASSIGN_OR_RETURN(const std::string request_id, TextMember(message.head, "request_id"));
   TACTUS_ASSIGN_OR_RETURN(const int64_t created, NumberMember(message.head, "created", 1, int64_t{1} << 50));
-  if (!http::ValidRequestId(request_id)) return InvalidArgument("request_id: not what a header could carry", "request_id");
+  if (!http::ValidRequestId(request_id))
+    return InvalidArgument("request_id: not what a header could carry", "request_id");
   Caller caller;
   TACTUS_ASSIGN_OR_RETURN(caller.client, TextMember(message.head, "client"));
   TACTUS_ASSIGN_OR_RETURN(caller.owner, TextMember(message.head, "owner"));

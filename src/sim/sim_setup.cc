@@ -8,7 +8,7 @@
 #include "cost/step_table.h"
 #include "loop/replica.h"
 #include "predict/predictor.h"
-#include "route/rebalance.h"
+#include "route/balancer.h"
 #include "sim/sim_options.h"
 
 namespace tactus {
@@ -267,9 +267,10 @@ Status SetUpMigration(const SimOptions& o, SimSetup* setup) {
   constexpr double kUsualGbytesPerS = 8;  // 64 Gb/s
   SimulationConfig& c = setup->config;
   const bool asked = o.migration_gbytes_per_s > 0;
-  const double gbytes_per_s = o.migration_gbytes_per_s >= 0       ? o.migration_gbytes_per_s
-                              : route::MovesSequences(o.balancer) ? kUsualGbytesPerS
-                                                                  : 0;
+  TACTUS_ASSIGN_OR_RETURN(const route::BalancerInfo* balancer, route::FindBalancer(o.balancer));
+  const double gbytes_per_s = o.migration_gbytes_per_s >= 0 ? o.migration_gbytes_per_s
+                              : balancer->moves             ? kUsualGbytesPerS
+                                                            : 0;
   if (gbytes_per_s <= 0 || o.replicas < 2 || o.offline) return Status();
   if (setup->kv_bytes_per_token == 0) {
     if (!asked) return Status();

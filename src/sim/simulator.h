@@ -43,7 +43,7 @@ struct SimulationConfig {
   int32_t replicas = 1;
   std::string balancer = "round-robin";
   std::vector<double> slowness;  // of replica i: times as long a step, by the value at i modulo its size; empty: 1
-  double balancer_polls = 10;  // a second: how often replicas are asked what they do, by balancers that go by it
+  double balancer_polls = 10;    // a second: how often replicas are asked what they do, by balancers that go by it
   // Sequences that run move between replicas (route/rebalance.h), at the times at which those are asked. Nothing: they
   // stay.
   struct Migration {

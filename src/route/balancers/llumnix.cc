@@ -1,6 +1,7 @@
 // Llumnix (OSDI 2024, 4.4.3), what it does at arrival: the freest replica. Freeness is the KV memory that is left when
 // all that wait have theirs, over the requests in flight there, which will want more of it (the paper: over those that
-// run; between two answers of a replica all would go to the same one). Moving sequences that run is not here.
+// run; between two answers of a replica all would go to the same one). Which sequences move later is
+// route/rebalance.h's.
 #include <algorithm>
 
 #include "route/balancers.h"
