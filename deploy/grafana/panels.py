@@ -67,6 +67,8 @@ SERVER = [
         ("Swapped blocks", "short", [(rate("tactus_swapped_out_blocks_total", "instance"), "{{instance}} out"),
                                      (rate("tactus_swapped_in_blocks_total", "instance"), "{{instance}} in")]),
         ("Swap space used", "short", [(f"tactus_swap_blocks_used{{{OF}}}", "{{instance}}"), (f"tactus_swap_blocks{{{OF}}}", "{{instance}}: all")]),
+        ("Sequences moved", "short", [(rate("tactus_migrated_sequences_total", "direction"), "{{direction}}")]),
+        ("Blocks read out for other replicas", "short", [(rate("tactus_migrated_out_blocks_total", "instance"), "{{instance}}")]),
     ]),
     ("HTTP", [
         ("Answers by status", "reqps", [(rate("tactus_http_responses_total", "code", AT), "{{code}}")]),

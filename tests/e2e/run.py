@@ -28,7 +28,12 @@ class Result(unittest.TextTestResult):
 
 def run_module(name):
     faulthandler.dump_traceback_later(TEST_LIMIT_S, exit=True)
-    result = unittest.TextTestRunner(verbosity=2, resultclass=Result).run(unittest.defaultTestLoader.loadTestsFromName(name))
+    try:
+        tests = unittest.defaultTestLoader.loadTestsFromName(name)
+    except unittest.SkipTest as reason:
+        print(f"{name}: skipped: {reason}")
+        return SKIPPED
+    result = unittest.TextTestRunner(verbosity=2, resultclass=Result).run(tests)
     faulthandler.cancel_dump_traceback_later()
     reasons = collections.Counter(reason for _, reason in result.skipped)
     skipped_all = bool(result.skipped) and len(result.skipped) >= result.testsRun
