@@ -40,7 +40,7 @@ class Replica final : public http::Handler {
     http::ServerOptions options;
     options.max_connections = 8192;
     options.max_connections_per_client = 8192;
-    server_ = std::move(*http::Server::Listen(options, this, SystemClock()));
+    server_ = std::move(http::Server::Listen(options, this, SystemClock())).value();
     server_->Start();
     pace_ = std::thread([this] { Pace(); });
   }
@@ -145,7 +145,7 @@ Histogram Measure(const std::string& url, Replica* replica, const Options& optio
 // Decisions of a fleet of 512, every balancer.
 void Decisions() {
   for (const route::BalancerInfo& info : route::Balancers()) {
-    auto fleet = std::move(*route::Fleet::Create(512, info.name, 1));
+    auto fleet = std::move(route::Fleet::Create(512, info.name, 1)).value();
     std::vector<Hash128> keys(64);
     for (int32_t i = 0; i < 512; ++i) fleet->Told(i, {i % 50, i * 37 % 4096, 100'000 - i * 11, 200'000, 1024});
     Histogram took;
